@@ -1,0 +1,202 @@
+package ci
+
+// Caps is what a driver claims. Each optional verb or behaviour has one bit, named at the verb; a clear bit must go with Unsupported, a set
+// bit with an answer that is not. Wrappers must pass claims on; nothing is inferred from Go types.
+type Caps uint64
+
+const (
+	CapUC Caps = 1 << iota // RC needs no bit
+	CapUD
+	CapRD
+	CapAV // CreateAV; required with CapUD, CapRD, CapSpecialQP
+	CapSpecialQP
+	CapRawIPv6
+	CapRawEther
+	CapMulticast
+	CapRawMulticast
+	CapSRQ
+	CapMW1
+	CapMW2
+	CapFMR
+	CapFastReg // with OpLocalInv
+	CapPhysicalMR
+	CapSharedMR
+	CapModifyMR
+	CapZeroBased
+	CapSendInvalidate
+	CapLSO
+	CapIPChecksum
+	CapResizeCQ
+	CapModeration
+	CapPeek
+	CapNotifyAfter
+	CapModifyWRDepth
+	CapModifySRQDepth
+	CapAPM
+	CapChangePrimaryPort // SQD to RTS
+	CapCurrentQPState
+	CapAVPortCheck // CreateAV and AV.Modify answer InvalidPort
+	CapUser
+	CapEventHandlers
+	CapVendorCall
+	CapLocalMAD
+	CapHardwareSMA
+	CapSLForIP
+	CapShutdownPort
+	CapInitType
+	CapPortActiveEvent
+	CapSystemGUID
+	CapPKeyCounter
+	CapQKeyCounter
+)
+
+// Has tells whether every bit of x is claimed.
+func (c Caps) Has(x Caps) bool { return c&x == x }
+
+// Atomicity of remote atomics.
+type Atomicity uint8
+
+const (
+	AtomicNone   Atomicity = iota
+	AtomicLocal            // among QPs of this CA
+	AtomicGlobal           // with the host's processors, too
+)
+
+// CAAttr are the attributes of a CA. Limits are counts of objects unless a unit is named; 0 means none.
+type CAAttr struct {
+	GUID, SystemGUID GUID // the latter with CapSystemGUID
+	VendorID         uint32
+	DeviceID         uint16
+	Revision         uint16
+	Firmware         uint64
+	Caps             Caps
+	Atomicity        Atomicity
+
+	MaxPDs, MaxAVs, MaxRDDs, MaxEECs                 int
+	MaxQPs, MaxRawIPv6QPs, MaxRawEtherQPs            int
+	MaxWRs, MaxSGEs, MaxReadSGEs                     int // per queue; per request; per RDMA read
+	MaxInline                                        int // bytes
+	MaxCQs, MaxCQEs                                  int // CQEs per CQ
+	MaxSRQs, MaxSRQWRs, MaxSRQSGEs                   int
+	MaxMRs, MaxMWs, MaxFMRs, MaxMapsPerFMR           int
+	MaxFastRegPages                                  int
+	MaxMRSize                                        uint64 // bytes
+	MaxPartitions                                    int
+	MaxMcastGroups, MaxMcastQPs, MaxQPsPerMcastGroup int        // MaxMcastQPs counts attachments
+	MaxRespRes, MaxRespResPerQP, MaxInitDepthPerQP   int        // reads and atomics at once
+	PageSizes                                        []uint64   // bytes, powers of two, ascending
+	AckDelay                                         TimeExp    // 4.096 us * 2^n
+	Vectors                                          int        // completion vectors
+	Ports                                            []PortAttr // Ports[i] is port i+1
+}
+
+// PortAttr are the attributes of a port.
+type PortAttr struct {
+	Num                    uint8 // 1-based
+	GUID                   GUID
+	Link                   Link
+	State                  PortState
+	PhysState              uint8 // IBTA: 2 polling, 3 disabled, 4 training, 5 up, 6 recovery
+	MTU, MaxMTU            MTU
+	MaxMsgSize             uint64 // bytes
+	LID, SMLID             LID
+	LMC, SMSL, MaxVLs      uint8
+	WidthActive            uint8   // IBTA: 1 = 1X, 2 = 4X, 4 = 8X, 8 = 12X
+	SpeedActive, SpeedExt  uint8   // IBTA: 1 = 2.5, 2 = 5, 4 = 10 Gb/s a lane; ext 1 = 14, 2 = 25
+	SubnetTimeout          TimeExp // 4.096 us * 2^n
+	InitTypeReply          InitType
+	PKeyErrors, QKeyErrors uint16 // counters
+	Capability             PortCap
+	GIDs                   []GIDEntry
+	PKeys                  []PKey
+}
+
+// GIDEntry is a row of a port's GID table.
+type GIDEntry struct {
+	GID  GID
+	Type GIDType
+}
+
+// GIDType tells how packets from this GID look.
+type GIDType uint8
+
+const (
+	GIDInfiniBand GIDType = iota
+	GIDRoCEv1
+	GIDRoCEv2
+)
+
+// Link is the transport of a port.
+type Link uint8
+
+const (
+	LinkInfiniBand Link = iota
+	LinkIWARP
+	LinkEthernet
+)
+
+// PortState is the logical state.
+type PortState uint8
+
+const (
+	PortDown PortState = 1 + iota
+	PortInit
+	PortArmed
+	PortActive
+	PortActiveDefer
+)
+
+// InitType bits of PortInfo: 1 no load, 2 preserve content, 4 preserve presence, 8 do not resuscitate.
+type InitType uint8
+
+// PortCap is CapabilityMask of PortInfo, in its IBTA bit positions (1<<1 IsSM … 1<<25 IsClientReregistrationSupported).
+type PortCap uint32
+
+// PortField names what CA.Modify changes. Values above the capability bits follow the headers' modify mask in meaning.
+type PortField uint32
+
+const (
+	PortFieldCapability PortField = 1 << iota // bits named in PortModify.CapMask
+	PortFieldPKeyErrors                       // reset to the value given
+	PortFieldQKeyErrors
+	PortFieldInitType
+	PortFieldSystemGUID
+	PortFieldShutdown // take the port down (CapShutdownPort)
+)
+
+// PortModify holds new values.
+type PortModify struct {
+	CapMask, Capability    PortCap // which bits change, and to what
+	PKeyErrors, QKeyErrors uint16
+	InitType               InitType
+	SystemGUID             GUID
+}
+
+// PortCap bits, in the positions of PortInfo.CapabilityMask (IBTA volume 1, 14.2.5.6).
+const (
+	PortCapSM               PortCap = 1 << 1
+	PortCapNotice           PortCap = 1 << 2
+	PortCapTrap             PortCap = 1 << 3
+	PortCapAutoMigration    PortCap = 1 << 5
+	PortCapSLMapping        PortCap = 1 << 6
+	PortCapMKeyNVRAM        PortCap = 1 << 7
+	PortCapPKeyNVRAM        PortCap = 1 << 8
+	PortCapLEDInfo          PortCap = 1 << 9
+	PortCapSMDisabled       PortCap = 1 << 10
+	PortCapSystemGUID       PortCap = 1 << 11
+	PortCapCM               PortCap = 1 << 16
+	PortCapSNMP             PortCap = 1 << 17
+	PortCapReinit           PortCap = 1 << 18
+	PortCapDeviceManagement PortCap = 1 << 19
+	PortCapVendorClass      PortCap = 1 << 20
+	PortCapDRNotice         PortCap = 1 << 21
+	PortCapMaskNotice       PortCap = 1 << 22
+	PortCapBootManagement   PortCap = 1 << 23
+	PortCapLinkRoundTrip    PortCap = 1 << 24
+	PortCapReregister       PortCap = 1 << 25
+)
+
+// String names the state as PortInfo does.
+func (s PortState) String() string { return name(portStateNames[:], int(s)) }
+
+var portStateNames = [...]string{"no change", "Down", "Init", "Armed", "Active", "ActiveDefer"}
