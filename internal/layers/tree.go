@@ -1,0 +1,70 @@
+package layers
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Root finds the module's root: the nearest folder from the working directory upwards that holds go.mod.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no go.mod in this folder or above")
+		}
+		dir = up
+	}
+}
+
+// Module reads the module's path from go.mod in root.
+func Module(root string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if p, ok := strings.CutPrefix(line, "module "); ok {
+			return strings.TrimSpace(p), nil
+		}
+	}
+	return "", errors.New("go.mod names no module")
+}
+
+// skipped are folders that hold no source: version control and what builds leave behind.
+var skipped = []string{".git", "bin", "out"}
+
+// Files lists the files below root whose extension is one of exts, relative and with slashes, in order.
+func Files(root string, exts ...string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		if rel = filepath.ToSlash(rel); d.IsDir() {
+			if slices.Contains(skipped, rel) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.Type().IsRegular() && slices.Contains(exts, filepath.Ext(p)) {
+			files = append(files, rel)
+		}
+		return nil
+	})
+	return files, err
+}

@@ -1,0 +1,210 @@
+package layers
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// source is one parsed Go file of the tree.
+type source struct {
+	name   string // below the root
+	folder string
+	test   bool
+	fset   *token.FileSet
+	file   *ast.File
+}
+
+func (s *source) at(p token.Pos) string { return fmt.Sprintf("%s:%d", s.name, s.fset.Position(p).Line) }
+
+func sources(t *testing.T) (module string, all []*source) {
+	t.Helper()
+	root, err := Root()
+	require.NoError(t, err)
+	module, err = Module(root)
+	require.NoError(t, err)
+	names, err := Files(root, ".go")
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.Contains(name, "/testdata/") {
+			continue
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, filepath.Join(root, name), nil, parser.ParseComments)
+		if !assert.NoError(t, err) {
+			continue
+		}
+		all = append(all, &source{name: name, folder: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), fset: fset, file: f})
+	}
+	require.NotEmpty(t, all)
+	return module, all
+}
+
+func imports(s *source) map[string]*ast.ImportSpec {
+	m := map[string]*ast.ImportSpec{}
+	for _, i := range s.file.Imports {
+		p, err := strconv.Unquote(i.Path.Value)
+		if err == nil {
+			m[p] = i
+		}
+	}
+	return m
+}
+
+// TestImports is the layer rule and the std-only rule over the whole tree.
+func TestImports(t *testing.T) {
+	rows, err := Rows()
+	require.NoError(t, err)
+	module, all := sources(t)
+	for _, s := range all {
+		for p, spec := range imports(s) {
+			if err := Check(rows, module, s.folder, p, s.test); err != nil {
+				t.Errorf("%s: %v", s.at(spec.Pos()), err)
+			}
+		}
+	}
+}
+
+// TestUnsafeAndC keep pointer tricks where they are looked for, and cgo out of the default build.
+func TestUnsafeAndC(t *testing.T) {
+	_, all := sources(t)
+	for _, s := range all {
+		in := imports(s)
+		if spec, ok := in["unsafe"]; ok && !strings.Contains(path.Base(s.name), "_unsafe") {
+			t.Errorf("%s: unsafe belongs in a file called *_unsafe.go", s.at(spec.Pos()))
+		}
+		if spec, ok := in["C"]; ok {
+			t.Errorf("%s: the kit is pure Go", s.at(spec.Pos()))
+		}
+	}
+}
+
+// seeded are the names of math/rand/v2 that take a source; the others draw from a global one, which no seed replays.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}
+
+// TestReplayable refuses what a seed cannot replay: sleeping tests, the old math/rand, and the global source of the new one.
+func TestReplayable(t *testing.T) {
+	_, all := sources(t)
+	for _, s := range all {
+		in := imports(s)
+		if spec, ok := in["math/rand"]; ok {
+			t.Errorf("%s: use math/rand/v2 with a source that is passed in", s.at(spec.Pos()))
+		}
+		_, sleeps := in["time"]
+		_, draws := in["math/rand/v2"]
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			if sleeps && s.test && x.Name == "time" && sel.Sel.Name == "Sleep" {
+				t.Errorf("%s: a test waits for a condition or runs in a synctest bubble; it does not sleep", s.at(n.Pos()))
+			}
+			if draws && !s.test && x.Name == "rand" && x.Obj == nil && !slices.Contains(seeded, sel.Sel.Name) {
+				t.Errorf("%s: rand.%s draws from the global source; pass a *rand.Rand", s.at(n.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// Forbidden words are put together here, so that this file does not contain them.
+var (
+	machine = regexp.MustCompile(`(\.\./shared)|((^|[^\w.~}$/-])/(work|root|home)/[\w.])`)
+	hosts   = regexp.MustCompile(`\b(proxy|sum)\.golang\.` + `org|registry\.npm` + `js|py` + `pi\.org|deb\.debian\.` + `org|GO` + `PROXY=http`)
+	loose   = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|\bnot (yet )?imple` + `mented\b`)
+)
+
+// TestWords reads every text file for what no stranger could use: this machine's paths, registry hosts, and unfinished work.
+func TestWords(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	names, err := Files(root, ".go", ".md", ".sh", ".yml", ".yaml", ".txt", ".svg", ".json", ".py", "")
+	require.NoError(t, err)
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(b), "\n") {
+			at := fmt.Sprintf("%s:%d", name, i+1)
+			if m := machine.FindString(line); m != "" {
+				t.Errorf("%s: a path of one machine: %q", at, m)
+			}
+			if m := hosts.FindString(line); m != "" {
+				t.Errorf("%s: a package registry's host: %q", at, m)
+			}
+			if m := loose.FindString(line); m != "" && name != "LICENSE" {
+				t.Errorf("%s: unfinished work: %q", at, m)
+			}
+		}
+	}
+}
+
+func TestForbiddenWords(t *testing.T) {
+	assert.Regexp(t, machine, "see ../"+"shared/x")
+	assert.Regexp(t, machine, "in /"+"work/main")
+	assert.NotRegexp(t, machine, "https://example.org/work/x and $HOME/work/x")
+	assert.Regexp(t, hosts, "proxy.golang."+"org")
+	assert.Regexp(t, loose, "// TO"+"DO: later")
+	assert.NotRegexp(t, loose, "Method")
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
+
+// TestLinks follows every relative link of every page.
+func TestLinks(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	names, err := Files(root, ".md")
+	require.NoError(t, err)
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(b), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(root, path.Dir(name), m[1]))
+			assert.NoError(t, err, "%s links to %s", name, m[1])
+		}
+	}
+}
+
+var requirement = regexp.MustCompile(`\bSAS-(0|2\.[1-4])-\d\d\b`)
+
+// TestRequirementIDs holds every requirement id named in code against docs/sas/requirements.md.
+func TestRequirementIDs(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "sas", "requirements.md"))
+	require.NoError(t, err)
+	known := map[string]bool{}
+	for _, id := range requirement.FindAllString(string(page), -1) {
+		known[id] = true
+	}
+	assert.Len(t, known, 92, "the specification has 92 requirements")
+	names, err := Files(root, ".go", ".md")
+	require.NoError(t, err)
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		for _, id := range requirement.FindAllString(string(b), -1) {
+			assert.True(t, known[id], "%s names %s, which is no requirement", name, id)
+		}
+	}
+}
