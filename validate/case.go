@@ -1,0 +1,145 @@
+package validate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate/req"
+)
+
+// DefaultTimeout is the time a case has when it names none.
+const DefaultTimeout = 10 * time.Second
+
+// Case judges one requirement. It is a plain value, shared by all runs; Run must keep nothing between calls.
+type Case struct {
+	ID           string        // stable, dotted, lower case: "rc.send.sizes"
+	Title        string        // what is done, in a few words
+	Requirements []string      // ids; the first is the one judged, the others are touched on
+	Feature      Feature       // column of the matrix, and what profiles select by
+	Needs        Needs         // what the driver must claim for the case to run
+	Timeout      time.Duration // 0: DefaultTimeout
+	Run          func(*T)
+}
+
+// Judges is the requirement a failure is charged to by default.
+func (c *Case) Judges() string {
+	if len(c.Requirements) == 0 {
+		return ""
+	}
+	return c.Requirements[0]
+}
+
+func (c *Case) timeout() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return DefaultTimeout
+}
+
+// Needs says what a case cannot do without. The zero value needs one HCA with one port, in any state.
+type Needs struct {
+	Caps    ci.Caps                 // all of them
+	AnyCaps ci.Caps                 // at least one of them, if not zero
+	Lacks   ci.Caps                 // none of them: the case judges the answer of something not claimed
+	Atomics ci.Atomicity            // at least
+	Links   []ci.Link               // the first port has one of these; empty: any
+	Ports   int                     // at least, 0 as 1
+	HCAs    int                     // at least, 0 as 1; 2: two adapters, not one in loopback
+	Impair  bool                    // Target.Impair works
+	Live    bool                    // Target.Live works
+	Attr    func(*ci.CAAttr) string // further limits: "" if met, else the reason for skipping
+}
+
+// unmet gives the reason why a target cannot run the case, or "".
+func (n Needs) unmet(id *Identity) string {
+	a := id.attr
+	switch {
+	case !a.Caps.Has(n.Caps):
+		return "not claimed: " + CapNames(n.Caps&^a.Caps)
+	case n.AnyCaps != 0 && a.Caps&n.AnyCaps == 0:
+		return "none claimed of: " + CapNames(n.AnyCaps)
+	case a.Caps&n.Lacks != 0:
+		return "claimed: " + CapNames(a.Caps&n.Lacks)
+	case a.Atomicity < n.Atomics:
+		return fmt.Sprintf("atomicity %d claimed, %d needed", a.Atomicity, n.Atomics)
+	case len(a.Ports) < max(n.Ports, 1):
+		return fmt.Sprintf("%d ports, %d needed", len(a.Ports), max(n.Ports, 1))
+	case id.HCAs < max(n.HCAs, 1):
+		return fmt.Sprintf("%d adapters, %d needed", id.HCAs, max(n.HCAs, 1))
+	case n.Impair && !id.Impair:
+		return "the target cannot impair its link"
+	case n.Live && !id.Live:
+		return "the target does not count its objects"
+	}
+	if len(n.Links) > 0 {
+		ok := false
+		for _, l := range n.Links {
+			ok = ok || a.Ports[0].Link == l
+		}
+		if !ok {
+			return "needs another link layer than " + LinkName(a.Ports[0].Link)
+		}
+	}
+	if n.Attr != nil {
+		return n.Attr(a)
+	}
+	return ""
+}
+
+// Suite is cases with the requirements they bring along. Suites of areas are merged to the suite of a package.
+type Suite struct {
+	Name         string
+	Requirements []req.Requirement
+	Cases        []Case
+}
+
+// Merge joins areas in order. Doubles are found by NewCatalog.
+func Merge(name string, areas ...Suite) Suite {
+	out := Suite{Name: name}
+	for _, a := range areas {
+		out.Requirements = append(out.Requirements, a.Requirements...)
+		out.Cases = append(out.Cases, a.Cases...)
+	}
+	return out
+}
+
+// LinkName is the word for a link layer.
+func LinkName(l ci.Link) string {
+	switch l {
+	case ci.LinkInfiniBand:
+		return "InfiniBand"
+	case ci.LinkEthernet:
+		return "Ethernet"
+	case ci.LinkIWARP:
+		return "iWARP"
+	}
+	return fmt.Sprintf("link %d", l)
+}
+
+// CapNames lists capability bits by their names in package ci, without the prefix.
+func CapNames(c ci.Caps) string { return strings.Join(CapList(c), ", ") }
+
+// CapList gives the names of the set bits, lowest first.
+func CapList(c ci.Caps) []string {
+	var out []string
+	for i := 0; i < 64; i++ {
+		if c&(1<<i) == 0 {
+			continue
+		}
+		if i < len(capNames) {
+			out = append(out, capNames[i])
+		} else {
+			out = append(out, fmt.Sprintf("bit %d", i))
+		}
+	}
+	return out
+}
+
+// capNames are in the order of the bits; a test holds them against the constants.
+var capNames = [...]string{"UC", "UD", "RD", "AV", "SpecialQP", "RawIPv6", "RawEther", "Multicast", "RawMulticast", "SRQ", "MW1", "MW2",
+	"FMR", "FastReg", "PhysicalMR", "SharedMR", "ModifyMR", "ZeroBased", "SendInvalidate", "LSO", "IPChecksum", "ResizeCQ",
+	"Moderation", "Peek", "NotifyAfter", "ModifyWRDepth", "ModifySRQDepth", "APM", "ChangePrimaryPort", "CurrentQPState",
+	"AVPortCheck", "User", "EventHandlers", "VendorCall", "LocalMAD", "HardwareSMA", "SLForIP", "ShutdownPort", "InitType",
+	"PortActiveEvent", "SystemGUID", "PKeyCounter", "QKeyCounter"}

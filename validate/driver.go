@@ -1,0 +1,153 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"ciddk/ci"
+)
+
+// Driver is one kind of HCA under test.
+type Driver struct {
+	Name        string   // as given on the command line: lower case, digits, dashes
+	Description string   // one line
+	Links       []string // links it can be opened on, the default first: "udp", "direct"; empty: there is no choice
+	// Open makes a target. It is called in the worker process: once for each case, or with Keep once for many. It has to be ready when
+	// Open returns: ports active or about to be. Its error means that nothing can be judged (exit 3), so a driver that cannot find
+	// its device says here what was looked for and what to do.
+	Open func(context.Context, Options) (*Target, error)
+	// Keep lets cases share a target as long as they pass, for devices that open slowly. A case that does not pass gets its
+	// successor a fresh one.
+	Keep bool
+}
+
+// Options is how a target shall be opened.
+type Options struct {
+	Link string // one of Driver.Links
+	Seed uint64 // for whatever the driver draws by chance: keys, QPNs
+	// Worker counts from 0 and differs among the workers that run at the same time; Run differs among runs on one machine, as far as it can (the
+	// parent's process id). Together they choose addresses that do not clash, such as 127.Run.Worker.x.
+	Worker int
+	Run    int
+	Values map[string]string // --set key=value, the driver's own
+}
+
+// Target is opened HCAs of one driver.
+type Target struct {
+	// HCAs under test, closed. The first is the one judged. With two or more, the first two reach each other; a single one
+	// reaches itself by loopback through its first port.
+	HCAs []ci.HCA
+	// Close frees all of it, and ends every goroutine of the driver. May be nil.
+	Close func(context.Context) error
+
+	// Live counts living objects by kind ("qp", "mr", …), or is nil. What a case leaves behind is a failure.
+	Live func() map[string]int
+	// Impair makes the link between the HCAs bad from now on, and good again with the zero value; or is nil. It is between
+	// the adapters, so that a case can lose packets without help of the driver under test.
+	Impair func(Impairment) error
+	// Capture writes what passes on the wire to a pcapng file at path until stop is called; or is nil.
+	Capture func(path string) (stop func() error, err error)
+	// Version of driver or firmware, for reports.
+	Version string
+}
+
+// Impairment of a link, per packet and direction. Probabilities are 0 to 1 and independent.
+type Impairment struct {
+	Seed      uint64
+	Drop      float64
+	Duplicate float64
+	Reorder   float64 // held back behind a later packet
+	Corrupt   float64 // one bit flipped behind the link header
+	Delay     time.Duration
+	Cut       bool // nothing passes
+}
+
+var driverName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+func (d Driver) check() error {
+	switch {
+	case !driverName.MatchString(d.Name):
+		return fmt.Errorf("driver %q: a name is made of a-z, 0-9 and dashes", d.Name)
+	case d.Open == nil:
+		return fmt.Errorf("driver %s: Open is nil", d.Name)
+	}
+	return nil
+}
+
+// LinkOr gives the link to open: want, or the default if want is empty.
+func (d Driver) LinkOr(want string) (string, error) {
+	switch {
+	case want == "" && len(d.Links) > 0:
+		return d.Links[0], nil
+	case want == "" || slices.Contains(d.Links, want):
+		return want, nil
+	case len(d.Links) == 0:
+		return "", fmt.Errorf("driver %s has one link only; leave the link out", d.Name)
+	}
+	return "", fmt.Errorf("driver %s has no link %q; it has %v", d.Name, want, d.Links)
+}
+
+// open is Driver.Open with its results checked, so that nothing behind it has to.
+func (d Driver) open(ctx context.Context, o Options) (*Target, error) {
+	t, err := d.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("driver %s: open: %w", d.Name, err)
+	}
+	if t == nil || len(t.HCAs) == 0 {
+		return nil, fmt.Errorf("driver %s: Open returned no HCA", d.Name)
+	}
+	for i, h := range t.HCAs {
+		if h == nil {
+			return nil, errors.Join(fmt.Errorf("driver %s: HCA %d is nil", d.Name, i), t.close(ctx))
+		}
+	}
+	return t, nil
+}
+
+func (t *Target) close(ctx context.Context) error {
+	if t.Close == nil {
+		return nil
+	}
+	return t.Close(ctx)
+}
+
+// Drivers is a set of drivers by name.
+type Drivers struct{ list []Driver }
+
+// NewDrivers collects drivers; a bad or doubled one is an error.
+func NewDrivers(list ...Driver) (*Drivers, error) {
+	for i, d := range list {
+		if err := d.check(); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(list[:i], func(o Driver) bool { return o.Name == d.Name }) {
+			return nil, fmt.Errorf("driver %s is there twice", d.Name)
+		}
+	}
+	return &Drivers{slices.Clone(list)}, nil
+}
+
+// All gives the drivers in the order they were linked in; the first is the default.
+func (d *Drivers) All() []Driver { return slices.Clone(d.list) }
+
+// Get finds a driver; "" is the first.
+func (d *Drivers) Get(name string) (Driver, error) {
+	if len(d.list) == 0 {
+		return Driver{}, errors.New("no driver is linked into this program")
+	}
+	if name == "" {
+		return d.list[0], nil
+	}
+	var names []string
+	for _, x := range d.list {
+		if x.Name == name {
+			return x, nil
+		}
+		names = append(names, x.Name)
+	}
+	return Driver{}, fmt.Errorf("no driver %q%s", name, didYouMean(name, names))
+}

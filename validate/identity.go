@@ -1,0 +1,65 @@
+package validate
+
+import (
+	"context"
+	"fmt"
+
+	"ciddk/ci"
+)
+
+// Identity is who is under test, read before the first case.
+type Identity struct {
+	Driver     string     `json:"driver"`
+	Version    string     `json:"version,omitempty"`
+	Link       string     `json:"link,omitempty"`
+	GUID       string     `json:"guid"`
+	VendorID   uint32     `json:"vendor_id"`
+	DeviceID   uint16     `json:"device_id"`
+	Revision   uint16     `json:"revision"`
+	Firmware   uint64     `json:"firmware"`
+	Library    string     `json:"library,omitempty"`
+	Interface  string     `json:"interface"` // version of package ci the driver was built with
+	HCAs       int        `json:"hcas"`
+	Ports      int        `json:"ports"`
+	PortLink   string     `json:"port_link,omitempty"`
+	Claims     []string   `json:"claims"`
+	Impair     bool       `json:"impair"`
+	Live       bool       `json:"live"`
+	Capture    bool       `json:"capture"`
+	QueryError string     `json:"query_error,omitempty"` // why the claims could not be read; then nothing is claimed
+	attr       *ci.CAAttr // never nil
+}
+
+// identify opens and queries the first HCA. An HCA that cannot be opened or queried still has an identity: cases that need nothing are
+// run on it, the others fail (SAS-2.2-02).
+func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
+	info := t.HCAs[0].Info()
+	id := &Identity{
+		Driver: d.Name, Version: t.Version, Link: link, GUID: fmt.Sprintf("%016x", uint64(info.GUID)),
+		VendorID: info.VendorID, DeviceID: info.DeviceID, Revision: info.Revision, Library: info.Library,
+		Interface: fmt.Sprintf("%d.%d", info.Version>>16, info.Version&0xffff),
+		HCAs:      len(t.HCAs), Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil,
+		Claims: []string{}, attr: &ci.CAAttr{},
+	}
+	ca, err := t.HCAs[0].OpenCA(info.GUID, func(ci.Event) {}, nil)
+	if err != nil {
+		id.QueryError = fmt.Sprintf("OpenCA: %v", err)
+		return id
+	}
+	attr, err := ca.Query()
+	switch {
+	case err != nil:
+		id.QueryError = fmt.Sprintf("CA.Query: %v", err)
+	case attr == nil:
+		id.QueryError = "CA.Query gave neither attributes nor an error"
+	default:
+		id.attr, id.Firmware, id.Ports, id.Claims = attr, attr.Firmware, len(attr.Ports), CapList(attr.Caps)
+		if len(attr.Ports) > 0 {
+			id.PortLink = LinkName(attr.Ports[0].Link)
+		}
+	}
+	if err := ca.Close(); err != nil && id.QueryError == "" {
+		id.QueryError = fmt.Sprintf("CA.Close: %v", err)
+	}
+	return id
+}

@@ -1,0 +1,220 @@
+// Package req holds requirements: what a driver is judged by. A requirement has an identifier that never changes and is never
+// used again for something else, one sentence, a level and a source. Suites declare their own beside their cases; Book collects
+// them, and refuses two requirements with one id.
+//
+// Identifiers
+//
+//	SAS-s-nn      the 92 statements of the 2002 Software Architecture Specification, in SAS()
+//	CI-Verb-nn    finer rules of one verb that the SAS takes from IBTA volume 1 or from the headers, such as CI-CreateCQ-02
+//	IBTA-c.s-nn   rules of the transport itself, such as IBTA-9.7-04
+package req
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Level says how binding a requirement is, in RFC 2119's words.
+type Level uint8
+
+const (
+	Must   Level = 1 + iota // a failure denies the certificate
+	Should                  // a failure is reported; it denies the certificate with --strict only
+	May                     // an option of the driver: reported
+	Info                    // informative, or a statement about documents; reported
+)
+
+var levelNames = map[Level]string{Must: "MUST", Should: "SHOULD", May: "MAY", Info: "INFO"}
+
+func (l Level) String() string {
+	if s, ok := levelNames[l]; ok {
+		return s
+	}
+	return fmt.Sprintf("Level(%d)", uint8(l))
+}
+
+// MarshalText makes levels readable in reports.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (l *Level) UnmarshalText(b []byte) error {
+	for k, v := range levelNames {
+		if strings.EqualFold(v, string(b)) {
+			*l = k
+			return nil
+		}
+	}
+	return fmt.Errorf("req: %q is no level; use MUST, SHOULD, MAY or INFO", b)
+}
+
+// Scope says who has to hold the requirement, and so which suite can check it.
+type Scope string
+
+const (
+	Driver      Scope = "driver"       // through ci alone
+	AccessLayer Scope = "access layer" // with an access layer above the driver
+	UserMode    Scope = "user mode"    // across the process boundary
+	Subnet      Scope = "subnet"       // needs a subnet or a subnet manager
+	Document    Scope = "document"     // review, not execution
+)
+
+// Requirement is one rule.
+type Requirement struct {
+	ID      string `json:"id"`
+	Text    string `json:"text"`    // one sentence, in our own words
+	Level   Level  `json:"level"`   //
+	Section string `json:"section"` // "SAS 2.1" or "IBTA 11.2.8.1": where the rule stands; Group of it is a row of the matrix
+	Source  string `json:"source"`  // citation beyond the section: table, header row, compliance statement
+	Scope   Scope  `json:"scope"`   //
+	// Uncovered is the reason why no case checks the requirement, where that is a decision. It does not count once a case does.
+	Uncovered string `json:"uncovered,omitempty"`
+}
+
+var (
+	idForm      = regexp.MustCompile(`^(SAS-\d+(\.\d+)?-\d{2}|CI-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`)
+	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA \d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
+)
+
+// check refuses what would make a bad row of the table.
+func (r Requirement) check() error {
+	switch {
+	case !idForm.MatchString(r.ID):
+		return fmt.Errorf("requirement %q: the id has none of the forms SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04", r.ID)
+	case strings.TrimSpace(r.Text) == "":
+		return fmt.Errorf("requirement %s: no text", r.ID)
+	case levelNames[r.Level] == "":
+		return fmt.Errorf("requirement %s: no level", r.ID)
+	case !sectionForm.MatchString(r.Section):
+		return fmt.Errorf("requirement %s: section %q has none of the forms \"SAS 2.1\", \"IBTA 11.2.8.1\", \"RoCEv2 A17.4\", \"CI context\"", r.ID, r.Section)
+	case r.Scope == "":
+		return fmt.Errorf("requirement %s: no scope", r.ID)
+	}
+	return nil
+}
+
+// Group is the section cut to two numbers, with the title of that part: the row of the matrix.
+func (r Requirement) Group() string {
+	book, num, _ := strings.Cut(r.Section, " ")
+	if book == "CI" {
+		return "CI contract"
+	}
+	if p := strings.SplitN(num, ".", 3); len(p) > 2 {
+		num = p[0] + "." + p[1]
+	}
+	g := book + " " + num
+	if t := groupTitles[g]; t != "" {
+		return g + " " + t
+	}
+	return g
+}
+
+// groupTitles are short names of ours for the parts of the sources, not their headings.
+var groupTitles = map[string]string{
+	"SAS 0":      "scope",
+	"SAS 2.1":    "deviations from IBTA",
+	"SAS 2.2":    "interfaces, load, unload",
+	"SAS 2.3":    "theory of operation",
+	"SAS 2.4":    "user mode",
+	"IBTA 9.2":   "base transport header",
+	"IBTA 9.3":   "extended headers",
+	"IBTA 9.4":   "transport functions",
+	"IBTA 9.5":   "ordering",
+	"IBTA 9.6":   "packet validation",
+	"IBTA 9.7":   "reliable service",
+	"IBTA 9.8":   "unreliable service",
+	"IBTA 9.9":   "transport errors",
+	"IBTA 9.10":  "header sources",
+	"IBTA 10.2":  "HCA resources",
+	"IBTA 10.3":  "QP states",
+	"IBTA 10.4":  "path migration",
+	"IBTA 10.5":  "multicast",
+	"IBTA 10.6":  "memory",
+	"IBTA 10.7":  "work requests",
+	"IBTA 10.8":  "work processing",
+	"IBTA 10.9":  "partitioning",
+	"IBTA 10.10": "errors",
+	"IBTA 11.2":  "resource verbs",
+	"IBTA 11.3":  "multicast verbs",
+	"IBTA 11.4":  "work verbs",
+	"IBTA 11.5":  "event verbs",
+	"IBTA 11.6":  "results",
+	"IBTA 14.2":  "subnet management agent",
+}
+
+// Book is a set of requirements, by id.
+type Book struct {
+	byID  map[string]Requirement
+	order []string
+}
+
+// NewBook collects requirements. A bad or doubled one is an error: nothing overrides anything.
+func NewBook(lists ...[]Requirement) (*Book, error) {
+	b := &Book{byID: map[string]Requirement{}}
+	for _, l := range lists {
+		for _, r := range l {
+			if err := r.check(); err != nil {
+				return nil, err
+			}
+			if old, ok := b.byID[r.ID]; ok {
+				return nil, fmt.Errorf("requirement %s is declared twice: %q and %q", r.ID, old.Text, r.Text)
+			}
+			b.byID[r.ID] = r
+			b.order = append(b.order, r.ID)
+		}
+	}
+	slices.SortStableFunc(b.order, CompareIDs)
+	return b, nil
+}
+
+// Get finds a requirement.
+func (b *Book) Get(id string) (Requirement, bool) { r, ok := b.byID[id]; return r, ok }
+
+// All gives the requirements in order of id.
+func (b *Book) All() []Requirement {
+	out := make([]Requirement, len(b.order))
+	for i, id := range b.order {
+		out[i] = b.byID[id]
+	}
+	return out
+}
+
+// CompareIDs orders ids as people read them: SAS first, then CI, then IBTA, numbers by value.
+func CompareIDs(a, b string) int {
+	rank := func(s string) int { return strings.Index("SAS-CI-IBTA-", s[:strings.IndexByte(s+"-", '-')+1]) }
+	if d := rank(a+"-") - rank(b+"-"); d != 0 {
+		return d
+	}
+	return compareNatural(a, b)
+}
+
+func compareNatural(a, b string) int {
+	for a != "" && b != "" {
+		da, db := digits(a), digits(b)
+		if da > 0 && db > 0 {
+			na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
+			if d := len(na) - len(nb); d != 0 {
+				return d
+			}
+			if d := strings.Compare(na, nb); d != 0 {
+				return d
+			}
+			a, b = a[da:], b[db:]
+			continue
+		}
+		if a[0] != b[0] {
+			return int(a[0]) - int(b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,109 @@
+package validate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"ciddk/validate/req"
+)
+
+// Status of a case.
+type Status string
+
+const (
+	Pass   Status = "pass"
+	Fail   Status = "fail"
+	Skip   Status = "skip"
+	Waived Status = "waived"
+	Error  Status = "error"
+)
+
+// Statuses lists all, in the order of reports.
+func Statuses() []Status { return []Status{Pass, Fail, Skip, Waived, Error} }
+
+// Failure is one finding against the driver.
+type Failure struct {
+	Rule     string `json:"rule"`            // requirement id; empty in T.Fail: the one the case judges
+	Expected string `json:"expected"`        //
+	Got      string `json:"got"`             //
+	Where    string `json:"where,omitempty"` // verb and arguments, QPN, PSN, packet number
+	// Setup says that it happened while the stage was set, so the rule itself was not judged.
+	Setup bool `json:"setup,omitempty"`
+	// Cause is empty for a finding of the case, else what ended it.
+	Cause Cause `json:"cause,omitempty"`
+	// Stacks are goroutines, after a panic or a hang.
+	Stacks string `json:"stacks,omitempty"`
+}
+
+// Cause of a failure that the case did not find by itself.
+type Cause string
+
+const (
+	CausePanic Cause = "panic" // the driver, in any goroutine
+	CauseHang  Cause = "hang"  // no end by the deadline
+	CauseLeak  Cause = "leak"  // something left behind
+	CauseDeath Cause = "death" // the worker process ended without a panic: os.Exit, a fatal signal
+)
+
+func (f Failure) String() string {
+	var b strings.Builder
+	if f.Setup {
+		b.WriteString("while setting up: ")
+	}
+	if f.Where != "" {
+		b.WriteString(f.Where + ": ")
+	}
+	fmt.Fprintf(&b, "expected %s, got %s", f.Expected, f.Got)
+	return b.String()
+}
+
+// NoteKind tells notes from deviations.
+type NoteKind string
+
+const (
+	NoteInfo      NoteKind = "info"      // an allowed variance, worth knowing
+	NoteDeviation NoteKind = "deviation" // the sources contradict each other, and the driver chose
+	NoteHarness   NoteKind = "harness"   // why the certifier could not judge
+)
+
+// Note is a remark of a case.
+type Note struct {
+	Kind NoteKind `json:"kind"`
+	Text string   `json:"text"`
+}
+
+// Result is what became of a case.
+type Result struct {
+	Case        string    `json:"case"`
+	Title       string    `json:"title"`
+	Feature     Feature   `json:"feature"`
+	Requirement string    `json:"requirement"` // the one judged
+	Level       req.Level `json:"level"`
+	Section     string    `json:"section"`
+	Attempt     int       `json:"attempt,omitempty"` // from 1, with Repeat
+	Status      Status    `json:"status"`
+	Reason      string    `json:"reason,omitempty"` // of a skip, waiver or error
+	Failures    []Failure `json:"failures,omitempty"`
+	Notes       []Note    `json:"notes,omitempty"`
+	Log         []string  `json:"log,omitempty"`
+	Capture     string    `json:"capture,omitempty"` // path of the packet capture
+	Flaky       string    `json:"flaky,omitempty"`   // "2 of 5 attempts failed"
+	Elapsed     Elapsed   `json:"-"`                 // in Report.Timing, so that reports can be compared
+}
+
+// Elapsed is a duration as reports write it, in whole milliseconds.
+type Elapsed time.Duration
+
+// Blames tells whether the result is a judgement that the requirement is broken: a failure charged to it, outside the set-up.
+func (r *Result) Blames(requirement string) bool {
+	if r.Status != Fail && r.Status != Waived {
+		return false
+	}
+	for _, f := range r.Failures {
+		if f.Rule == requirement && !f.Setup {
+			return true
+		}
+	}
+	return false
+}
