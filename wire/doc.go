@@ -1,0 +1,2 @@
+// Package wire holds the packet formats.
+package wire

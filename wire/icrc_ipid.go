@@ -1,0 +1,78 @@
+package wire
+
+// SolveIPv4ID finds the IPv4 identification for which a packet's ICRC is right, and false if there is none.
+//
+// The identification is inside the ICRC, but a UDP socket does not show it. got is the ICRC computed with identification 0, want the
+// one in the packet, tailLen the number of bytes that the ICRC covers behind the UDP header: BTH to the end of the pad.
+//
+// A CRC is linear: got XOR want is the identification's own contribution, its 16 bits run through the CRC and then through as many
+// zero bytes as follow the field. That last step is a multiplication by a power of x modulo the polynomial and can be undone: what
+// comes out is the 16 bits with 16 zero bits above them, or the packet was wrong. So the check keeps 16 of the ICRC's 32 bits; beside
+// the UDP checksum, and for peers whose identification is 0, where the first comparison settles it, that is what can be had.
+func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
+	if got == want {
+		return 0, true
+	}
+	if tailLen < 0 {
+		return 0, false
+	}
+	// The register takes the two bytes of the field low half first, so these are "behind" it as well.
+	n := 2 + (IPv4Len - 6) + UDPLen + tailLen
+	var r uint32
+	if n%4 == 0 && n/4 < len(unshift) {
+		r = mulMod(got^want, unshift[n/4])
+	} else {
+		r = mulMod(got^want, unshiftPower(n))
+	}
+	if r > 0xffff {
+		return 0, false
+	}
+	return uint16(r)<<8 | uint16(r)>>8, true
+}
+
+// unshift[k] is x^-(32k) modulo the CRC-32 polynomial: multiplying a register by it takes 4k zero bytes back. It covers the
+// packets of the largest MTU, 4096 bytes, with their headers.
+var unshift = func() (t [(4096 + 128) / 4]uint32) {
+	t[0] = 1 << 31
+	back := unshiftPower(4)
+	for k := 1; k < len(t); k++ {
+		t[k] = mulMod(t[k-1], back)
+	}
+	return t
+}()
+
+// unshiftPower is x^-(8n).
+func unshiftPower(n int) uint32 {
+	p := uint32(1) << 31
+	// One zero byte forward is the map r -> crcTab[0][byte(r)] ^ r>>8, multiplication by x^8; x^-1 is found from the polynomial:
+	// P = x*Q + 1, so x*Q = 1 and x^-1 = Q.
+	for sq := xInverse8; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			p = mulMod(p, sq)
+		}
+		sq = mulMod(sq, sq)
+	}
+	return p
+}
+
+// ieeePoly is the polynomial with the coefficient of x^31 in bit 0 and of x^0 in bit 31; x^32 is left out.
+const ieeePoly = 0xedb88320
+
+// xInverse8 is x^-8.
+var xInverse8 = func() uint32 {
+	q := uint32(ieeePoly<<1&0xffffffff | 1) // (P - 1) / x: every coefficient one down, x^32 becomes x^31
+	q2 := mulMod(q, q)
+	q4 := mulMod(q2, q2)
+	return mulMod(q4, q4)
+}()
+
+// mulMod multiplies two polynomials modulo the CRC-32 polynomial, in the register's bit order.
+func mulMod(a, b uint32) uint32 {
+	var p uint32
+	for range 32 {
+		p ^= b & -(a >> 31)
+		a <<= 1
+		b = b>>1 ^ ieeePoly&-(b&1)
+	}
+	return p
+}
