@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/cimock"
 	"ciddk/ci/ciwrap"
-	"ciddk/ci/ciwrap/internal/transparent"
+	"ciddk/ci/ciwrap/faults"
 )
 
 // everything replaces all kinds of objects, each by its embedding type.
@@ -41,22 +41,22 @@ func TestTransparent(t *testing.T) {
 	kinds := []string{"HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW", "RDD", "EEC", "DMA", "Object"}
 	t.Run("one layer", func(t *testing.T) {
 		t.Parallel()
-		depth := transparent.Check(t, everything().Wrap)
+		depth := checkTransparent(t, everything().Wrap)
 		for _, k := range kinds {
 			assert.Positive(t, depth[k], k)
 		}
 	})
 	t.Run("two layers", func(t *testing.T) {
 		t.Parallel()
-		one := transparent.Check(t, everything().Wrap)
-		two := transparent.Check(t, func(h ci.HCA) ci.HCA { return ciwrap.Wrap(everything().Wrap(h), everything()) })
+		one := checkTransparent(t, everything().Wrap)
+		two := checkTransparent(t, func(h ci.HCA) ci.HCA { return ciwrap.Wrap(everything().Wrap(h), everything()) })
 		for _, k := range kinds {
 			assert.Equal(t, 2*one[k], two[k], k)
 		}
 	})
 	t.Run("zero layer", func(t *testing.T) {
 		t.Parallel()
-		for k, n := range transparent.Check(t, ciwrap.Layer{}.Wrap) {
+		for k, n := range checkTransparent(t, ciwrap.Layer{}.Wrap) {
 			assert.Zero(t, n, k)
 		}
 	})
@@ -88,7 +88,7 @@ func TestOnlyWhatIsAsked(t *testing.T) {
 				may = []string{"HCA", "CA", "UserCA", "PD"}
 			}
 			may = append(may, kind)
-			depth := transparent.Check(t, l.Wrap)
+			depth := checkTransparent(t, l.Wrap)
 			assert.Positive(t, depth[kind])
 			for k, n := range depth {
 				if n > 0 {
@@ -142,4 +142,15 @@ func TestRegistrar(t *testing.T) {
 	assert.Equal(t, ci.ResourceBusy, w.Register(h))
 	assert.Equal(t, ci.InvalidParameter, w.Register(nil))
 	assert.Equal(t, ci.NotFound, w.Deregister(7))
+}
+
+func TestFaultsWithoutRulesChangeNothing(t *testing.T) {
+	t.Parallel()
+	inj := faults.New(1)
+	for k, n := range checkTransparent(t, inj.Wrap) {
+		assert.Positive(t, n, k)
+	}
+	for _, v := range faults.Verbs() {
+		assert.Positive(t, inj.Calls(v), "%s never reached the injector", v)
+	}
 }
