@@ -30,7 +30,7 @@ func TestCommittedPagesAreFresh(t *testing.T) {
 }
 
 func TestPictureIsXML(t *testing.T) {
-	d := xml.NewDecoder(strings.NewReader(picture()))
+	d := xml.NewDecoder(strings.NewReader(picture(func(f string) bool { return f != "hca/mlx4" })))
 	n := 0
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ciddk/internal/layers"
@@ -45,21 +46,31 @@ func depguardRules(module string, rows []layers.Row) string {
 		}
 		fmt.Fprintf(&b, "          allow:\n            - $gostd\n            - %s/%s\n", module, r.Folder)
 		for _, o := range r.Own {
-			// "$" makes the entry a whole name where a longer row would slip through it.
-			fmt.Fprintf(&b, "            - %s/%s%s\n", module, o, whole(o, rows))
+			fmt.Fprintf(&b, "            - %s/%s\n", module, o)
 		}
 		for _, m := range r.Modules {
 			fmt.Fprintf(&b, "            - %s\n", m)
+		}
+		if d := denied(rows, i); len(d) > 0 {
+			// An entry of allow is a prefix; the rows below such a folder that are not the importer's business are taken out again.
+			b.WriteString("          deny:\n")
+			for _, f := range d {
+				fmt.Fprintf(&b, "            - pkg: %s/%s\n              desc: another layer\n", module, f)
+			}
 		}
 	}
 	return b.String()
 }
 
-func whole(folder string, rows []layers.Row) string {
-	for _, r := range rows {
-		if strings.HasPrefix(r.Folder, folder+"/") {
-			return "$"
+// denied lists the rows that the prefixes of row i would let through though the row does not name them.
+func denied(rows []layers.Row, i int) []string {
+	var l []string
+	for _, s := range rows {
+		for _, o := range append([]string{rows[i].Folder}, rows[i].Own...) {
+			if strings.HasPrefix(s.Folder, o+"/") && !slices.Contains(rows[i].Own, s.Folder) && s.Folder != rows[i].Folder && !slices.Contains(l, s.Folder) {
+				l = append(l, s.Folder)
+			}
 		}
 	}
-	return ""
+	return l
 }

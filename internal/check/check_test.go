@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestResults(t *testing.T) {
+	tests := []struct {
+		name                    string
+		lines                   []string
+		passed, failed, skipped int
+		prints                  []string
+	}{
+		{"pass, skip and fail", []string{
+			`{"Action":"output","Package":"m/a","Test":"TestA","Output":"quiet\n"}`,
+			`{"Action":"pass","Package":"m/a","Test":"TestA"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB","Output":"needs root\n"}`,
+			`{"Action":"skip","Package":"m/a","Test":"TestB"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestC","Output":"got 1, want 2\n"}`,
+			`{"Action":"fail","Package":"m/a","Test":"TestC"}`,
+			`{"Action":"fail","Package":"m/a"}`}, 1, 1, 1, []string{"needs root", "got 1, want 2", "FAIL  m/a"}},
+		{"a package that does not build", []string{
+			`{"ImportPath":"m/b","Action":"build-output","Output":"b.go:1: no\n"}`,
+			`{"Action":"fail","Package":"m/b","FailedBuild":"m/b"}`}, 0, 1, 0, []string{"b.go:1: no"}},
+		{"a package that fails outside its tests", []string{
+			`{"Action":"pass","Package":"m/c","Test":"TestA"}`,
+			`{"Action":"output","Package":"m/c","Output":"leaked goroutine\n"}`,
+			`{"Action":"fail","Package":"m/c"}`}, 1, 1, 0, []string{"leaked goroutine"}},
+		{"twice, the worse counts", []string{
+			`{"Action":"pass","Package":"m/d","Test":"TestA"}`,
+			`{"Action":"fail","Package":"m/d","Test":"TestA"}`,
+			`{"Action":"skip","Package":"m/d","Test":"TestB"}`,
+			`{"Action":"pass","Package":"m/d","Test":"TestB"}`}, 1, 1, 0, nil},
+		{"a line that is no event", []string{"go: downloading"}, 0, 0, 0, []string{"go: downloading"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r, out := results{}, new(bytes.Buffer)
+			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out))
+			p, f, s := r.count()
+			assert.Equal(t, [3]int{tt.passed, tt.failed, tt.skipped}, [3]int{p, f, s})
+			for _, want := range tt.prints {
+				assert.Contains(t, out.String(), want)
+			}
+			assert.NotContains(t, out.String(), "quiet")
+		})
+	}
+}
+
+func TestAll(t *testing.T) {
+	ok := func(context.Context, *runner) error { return nil }
+	tests := []struct {
+		name  string
+		steps []step
+		pass  bool
+		last  string
+	}{
+		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, true, "2 passed, 0 failed, 0 skipped"},
+		{"a skip is no failure", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, true,
+			"0 passed, 0 failed, 1 skipped"},
+		{"a failure does not stop the rest", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return errors.New("bad") }},
+			{name: "b", limit: time.Minute, run: ok}}, false, "1 passed, 1 failed, 0 skipped"},
+		{"the limit is a failure", []step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error { <-ctx.Done(); return nil }}}, false,
+			"0 passed, 1 failed, 0 skipped"},
+		{"test steps count by their tests", []step{{name: "test", limit: time.Minute, run: func(_ context.Context, r *runner) error {
+			r.results.set("m/a TestA", "pass")
+			return nil
+		}}}, true, "1 passed, 0 failed, 0 skipped"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			out := new(bytes.Buffer)
+			r := &runner{out: out, results: results{}}
+			assert.Equal(t, tt.pass, r.all(t.Context(), tt.steps))
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			assert.Equal(t, tt.last, lines[len(lines)-1])
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	tests := []struct {
+		name        string
+		args        []string
+		exit        int
+		out, errout string
+	}{
+		{"list", []string{"-list"}, 0, "race", ""},
+		{"unknown step", []string{"nosuch"}, 2, "", `no step "nosuch"`},
+		{"unknown flag", []string{"-nosuch"}, 2, "", "nosuch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out, errout bytes.Buffer
+			assert.Equal(t, tt.exit, run(tt.args, &out, &errout))
+			assert.Contains(t, out.String(), tt.out)
+			assert.Contains(t, errout.String(), tt.errout)
+		})
+	}
+}
+
+func TestLastFuzzLine(t *testing.T) {
+	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: 20\nPASS\n"))
+	assert.Empty(t, lastFuzzLine("PASS\n"))
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"ciddk/internal/layers"
+)
+
+// The linter's version: its verdicts differ from one to the next.
+const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
+
+// Systems that the default build must pass on.
+var systems = []string{"linux", "darwin", "windows"}
+
+func steps() []step {
+	return []step{
+		{"format", "gofmt changes nothing", false, time.Minute, format},
+		{"vet", "go vet of the pure Go build on " + strings.Join(systems, ", "), false, 10 * time.Minute, vet},
+		{"test", "go test ./...", false, 20 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
+		{"race", "go test -race ./...", false, 20 * time.Minute, race},
+		{"lint", "golangci-lint", true, 15 * time.Minute, lint},
+		{"fuzz", "every fuzz target for 30 s, two at a time", true, 20 * time.Minute, fuzz},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 10 * time.Minute, bench},
+		{"certify", "ddk-validate run reference, over each link", true, 5 * time.Minute, certify},
+		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
+		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
+	}
+}
+
+func format(ctx context.Context, r *runner) error {
+	files, err := layers.Files(r.root, ".go")
+	if err != nil {
+		return err
+	}
+	bad, err := r.output(ctx, nil, filepath.Join(runtime.GOROOT(), "bin", "gofmt"), append([]string{"-l", "-s"}, files...)...)
+	if err != nil {
+		return err
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("gofmt -s would change %s", strings.Join(bad, ", "))
+	}
+	return nil
+}
+
+func vet(ctx context.Context, r *runner) error {
+	for _, system := range systems {
+		env := []string{"CGO_ENABLED=0", "GOOS=" + system}
+		if err := r.do(ctx, env, "go", "build", "./..."); err != nil {
+			return err
+		}
+		if err := r.do(ctx, env, "go", "vet", "./..."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goTest runs go test -json over the tree and notes the results.
+func (r *runner) goTest(ctx context.Context, flags ...string) error {
+	args := append(append([]string{"test", "-json", "-timeout", "15m"}, flags...), "./...")
+	fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
+	c := r.command(ctx, nil, "go", args...)
+	pr, pw := io.Pipe()
+	c.Stdout, c.Stderr = pw, r.out
+	read := make(chan error, 1)
+	go func() {
+		err := r.results.tests(pr, r.out)
+		pr.CloseWithError(err)
+		read <- err
+	}()
+	err := c.Run()
+	pw.Close()
+	if e := <-read; e != nil {
+		return e
+	}
+	return err
+}
+
+func race(ctx context.Context, r *runner) error {
+	cc, err := r.output(ctx, nil, "go", "env", "CC")
+	if err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(strings.Join(cc, " ")); err != nil {
+		return skip("the race detector needs a C compiler and there is none; install gcc or clang")
+	}
+	return r.goTest(ctx, "-race")
+}
+
+func lint(ctx context.Context, r *runner) error {
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "run", linter, "run", "./...")
+}
+
+// fuzz finds the targets by asking each package, and runs two at a time with one worker each.
+func fuzz(ctx context.Context, r *runner) error {
+	targets, err := r.fuzzTargets(ctx)
+	if err != nil {
+		return err
+	}
+	work := make(chan target, len(targets))
+	for _, t := range targets {
+		work <- t
+	}
+	close(work)
+	if len(targets) == 0 {
+		return skip("no fuzz targets")
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed []string
+	for range 2 {
+		wg.Go(func() {
+			for t := range work {
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "30s", "-parallel", "1", t.pkg)
+				b, err := c.CombinedOutput()
+				mu.Lock()
+				if err != nil {
+					failed = append(failed, t.pkg+" "+t.name)
+					fmt.Fprintf(r.out, "FAIL  %s %s: %v\n%s", t.pkg, t.name, err, b)
+				} else {
+					fmt.Fprintf(r.out, "ok    %s %s  %s\n", t.pkg, t.name, lastFuzzLine(string(b)))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d targets failed: %s", len(failed), len(targets), strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+type target struct{ pkg, name string }
+
+// fuzzTargets asks go test for the fuzz functions of the tree.
+func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
+	c := r.command(ctx, nil, "go", "test", "-json", "-list", "^Fuzz", "./...")
+	c.Stderr = r.out
+	b, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go test -list: %w", err)
+	}
+	var l []target
+	for line := range bytes.Lines(b) {
+		var e event
+		if json.Unmarshal(line, &e) != nil || e.Action != "output" || !strings.HasPrefix(e.Output, "Fuzz") {
+			continue
+		}
+		l = append(l, target{e.Package, strings.TrimSpace(e.Output)})
+	}
+	return l, nil
+}
+
+// lastFuzzLine gives the last progress line of a fuzz run: how many executions, how many of interest.
+func lastFuzzLine(out string) string {
+	last := ""
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "fuzz: elapsed:") {
+			last = strings.TrimSpace(strings.TrimPrefix(line, "fuzz: "))
+		}
+	}
+	return last
+}
+
+func bench(ctx context.Context, r *runner) error {
+	return r.do(ctx, nil, "go", "test", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p", "1", "./...")
+}
+
+// present tells whether the tree holds a program; a step about one that is not there yet has nothing to judge.
+func (r *runner) present(dir string) bool {
+	m, err := filepath.Glob(filepath.Join(r.root, filepath.FromSlash(dir), "*.go"))
+	return err == nil && len(m) > 0
+}
+
+// validator builds ddk-validate into a temporary folder.
+func (r *runner) validator(ctx context.Context) (bin string, cleanup func(), err error) {
+	if !r.present("cmd/ddk-validate") {
+		return "", nil, skip("the tree has no cmd/ddk-validate")
+	}
+	dir, err := os.MkdirTemp("", "ddk-check-")
+	if err != nil {
+		return "", nil, err
+	}
+	bin = filepath.Join(dir, "ddk-validate")
+	if runtime.GOOS == "windows" {
+		bin += ".exe"
+	}
+	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-o", bin, "./cmd/ddk-validate"); err != nil {
+		os.RemoveAll(dir)
+		return "", nil, err
+	}
+	return bin, func() { os.RemoveAll(dir) }, nil
+}
+
+func certify(ctx context.Context, r *runner) error {
+	bin, cleanup, err := r.validator(ctx)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	if err := r.do(ctx, nil, bin, "run", "reference"); err != nil {
+		return err
+	}
+	return nil
+}
+
+func mutants(ctx context.Context, r *runner) error {
+	bin, cleanup, err := r.validator(ctx)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	return r.do(ctx, nil, bin, "self")
+}
+
+func examples(ctx context.Context, r *runner) error {
+	if !r.present("examples/*") {
+		return skip("the tree has no examples")
+	}
+	return r.do(ctx, nil, "go", "test", "-count=1", "./examples/...")
+}
