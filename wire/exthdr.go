@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Lengths of the extension headers in bytes (IBTA vol 1, 9.3).
+// Lengths of the extension headers in bytes (IBTA vol 1, 9.3). With several, their order in a packet is that of this list.
 const (
 	RDETHLen        = 4
 	DETHLen         = 8
@@ -14,7 +14,7 @@ const (
 	IETHLen         = 4
 )
 
-// DETH is the datagram extended transport header (9.3.2).
+// DETH is the datagram extended transport header.
 //
 //	byte 0:4  Q_Key
 //	byte 4    reserved
@@ -40,7 +40,7 @@ func (h *DETH) Parse(b []byte) {
 	h.Resv8, h.SrcQP = uint8(w>>24), w&Mask24
 }
 
-// RETH is the RDMA extended transport header (9.3.3).
+// RETH is the RDMA extended transport header.
 //
 //	byte 0:8   virtual address
 //	byte 8:4   R_Key
@@ -67,7 +67,7 @@ func (h *RETH) Parse(b []byte) {
 	h.DMALen = binary.BigEndian.Uint32(b[12:])
 }
 
-// AtomicETH is the atomic extended transport header (9.3.4).
+// AtomicETH is the atomic extended transport header.
 //
 //	byte 0:8   virtual address
 //	byte 8:4   R_Key
@@ -98,7 +98,7 @@ func (h *AtomicETH) Parse(b []byte) {
 	h.Compare = binary.BigEndian.Uint64(b[20:])
 }
 
-// AETH is the ACK extended transport header (9.3.5).
+// AETH is the ACK extended transport header.
 //
 //	byte 0    syndrome
 //	byte 1:3  MSN, the responder's count of messages completed
@@ -118,7 +118,7 @@ func (h *AETH) Parse(b []byte) {
 	h.Syndrome, h.MSN = Syndrome(w>>24), w&Mask24
 }
 
-// AtomicAckETH is the atomic ACK extended transport header (9.3.5.3).
+// AtomicAckETH is the atomic ACK extended transport header.
 type AtomicAckETH struct {
 	Orig uint64 // what the memory held before the operation
 }
@@ -129,7 +129,7 @@ func (h *AtomicAckETH) Put(b []byte) { binary.BigEndian.PutUint64(b, h.Orig) }
 // Parse reads the header from b[:AtomicAckETHLen]; b must be that long.
 func (h *AtomicAckETH) Parse(b []byte) { h.Orig = binary.BigEndian.Uint64(b) }
 
-// ImmDt is the immediate data header (9.3.6). The wire holds four bytes without meaning; here 0x01020304 stands for 01 02 03 04.
+// ImmDt is the immediate data header. The wire holds four bytes without meaning; here 0x01020304 stands for 01 02 03 04.
 type ImmDt struct {
 	Imm uint32
 }
@@ -140,7 +140,7 @@ func (h *ImmDt) Put(b []byte) { binary.BigEndian.PutUint32(b, h.Imm) }
 // Parse reads the header from b[:ImmDtLen]; b must be that long.
 func (h *ImmDt) Parse(b []byte) { h.Imm = binary.BigEndian.Uint32(b) }
 
-// IETH is the invalidate extended transport header (9.3.7).
+// IETH is the invalidate extended transport header.
 type IETH struct {
 	RKey uint32 // the key that the responder invalidates
 }

@@ -39,8 +39,8 @@ func (h *IPv4) Put(b []byte) {
 	*(*[4]byte)(b[16:]) = h.Dst
 }
 
-// Parse reads the header from the start of b. Errors: ErrShort, ErrVersion; ErrLength for options, which RoCE does not use (A17,
-// 17.3.1.1), and for a total length that does not fit b; ErrChecksum; ErrFragment.
+// Parse reads the header from the start of b. Errors: ErrShort, ErrVersion; ErrLength for options, which RoCEv2 does not use
+// (annex A17), and for a total length that does not fit b; ErrChecksum; ErrFragment.
 func (h *IPv4) Parse(b []byte) error {
 	if len(b) < IPv4Len {
 		return errorf(ErrShort, "%d bytes, an IPv4 header has %d", len(b), IPv4Len)
@@ -51,13 +51,7 @@ func (h *IPv4) Parse(b []byte) error {
 	if b[0]&15 != 5 {
 		return errorf(ErrLength, "IPv4 header of %d words, want 5 (no options)", b[0]&15)
 	}
-	h.TOS = b[1]
-	h.TotalLen = binary.BigEndian.Uint16(b[2:])
-	h.ID = binary.BigEndian.Uint16(b[4:])
-	h.Frag = binary.BigEndian.Uint16(b[6:])
-	h.TTL, h.Protocol = b[8], b[9]
-	h.Checksum = binary.BigEndian.Uint16(b[10:])
-	h.Src, h.Dst = [4]byte(b[12:]), [4]byte(b[16:])
+	h.parseFields(b)
 	switch {
 	case int(h.TotalLen) < IPv4Len || int(h.TotalLen) > len(b):
 		return errorf(ErrLength, "IPv4 total length %d in %d bytes", h.TotalLen, len(b))
@@ -67,6 +61,18 @@ func (h *IPv4) Parse(b []byte) error {
 		return errorf(ErrFragment, "IPv4 flags and offset %#04x", h.Frag)
 	}
 	return nil
+}
+
+// parseFields reads b[:IPv4Len] without judging it.
+func (h *IPv4) parseFields(b []byte) {
+	_ = b[IPv4Len-1]
+	h.TOS = b[1]
+	h.TotalLen = binary.BigEndian.Uint16(b[2:])
+	h.ID = binary.BigEndian.Uint16(b[4:])
+	h.Frag = binary.BigEndian.Uint16(b[6:])
+	h.TTL, h.Protocol = b[8], b[9]
+	h.Checksum = binary.BigEndian.Uint16(b[10:])
+	h.Src, h.Dst = [4]byte(b[12:]), [4]byte(b[16:])
 }
 
 // SetChecksum computes the header checksum.
@@ -105,15 +111,21 @@ func (h *IPv6) Parse(b []byte) error {
 	if b[0]>>4 != 6 {
 		return errorf(ErrVersion, "IP version %d, want 6", b[0]>>4)
 	}
+	h.parseFields(b)
+	if int(h.PayloadLen) > len(b)-IPv6Len {
+		return errorf(ErrLength, "IPv6 payload length %d in %d bytes", h.PayloadLen, len(b)-IPv6Len)
+	}
+	return nil
+}
+
+// parseFields reads b[:IPv6Len] without judging it.
+func (h *IPv6) parseFields(b []byte) {
+	_ = b[IPv6Len-1]
 	w := binary.BigEndian.Uint32(b)
 	h.TrafficClass, h.FlowLabel = uint8(w>>20), w&MaskFlowLabel
 	h.PayloadLen = binary.BigEndian.Uint16(b[4:])
 	h.NextHeader, h.HopLimit = b[6], b[7]
 	h.Src, h.Dst = [16]byte(b[8:]), [16]byte(b[24:])
-	if int(h.PayloadLen) > len(b)-IPv6Len {
-		return errorf(ErrLength, "IPv6 payload length %d in %d bytes", h.PayloadLen, len(b)-IPv6Len)
-	}
-	return nil
 }
 
 // MaskFlowLabel keeps the width of an IPv6 or GRH flow label.

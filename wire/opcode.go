@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// Opcode is byte 0 of the BTH: the service in the top three bits, the operation in the low five (IBTA vol 1, 9.2.1, table 35).
+// Opcode is byte 0 of the BTH: the service in the top three bits, the operation in the low five (IBTA vol 1, 9.2, OpCode).
 type Opcode uint8
 
 // Reliable connected.
@@ -75,7 +75,7 @@ const (
 	RDResync             Opcode = 0x55
 )
 
-// Unreliable datagram, and the congestion notification packet of RoCEv2 (annex A17, 17.9.3), which belongs to no service.
+// Unreliable datagram, and the congestion notification packet of RoCEv2 (annex A17), which belongs to no service.
 const (
 	UDSendOnly    Opcode = 0x64
 	UDSendOnlyImm Opcode = 0x65

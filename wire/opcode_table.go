@@ -49,7 +49,7 @@ const (
 	onUD = 1 << UD
 )
 
-// lowOps is indexed by the low five bits of the opcode (IBTA vol 1, table 35 and figure 99 for the headers).
+// lowOps is indexed by the low five bits of the opcode (IBTA vol 1, 9.2, OpCode, which gives the headers too).
 var lowOps = [32]struct {
 	op       Op
 	flags    uint16

@@ -158,8 +158,7 @@ func PadLen(n int) uint8 { return uint8(-n & 3) }
 func PacketLen(o Opcode, n int) int { return o.HeaderLen() + n + int(PadLen(n)) + ICRCLen }
 
 // CheckReserved returns an *Error around ErrReserved if the packet has a reserved bit, a reserved AETH syndrome or a pad byte that
-// a sender must leave zero but did not. Receivers must not use it to drop packets (IBTA vol 1, 3.4 reserved fields are ignored on
-// receipt); it is for tools that judge a sender.
+// a sender must leave zero but did not. Receivers must not use it to drop packets (reserved fields are ignored on receipt); it is for tools that judge a sender.
 func (p *Packet) CheckReserved() error {
 	o := p.BTH.Opcode
 	switch {
@@ -189,5 +188,5 @@ func (p *Packet) CheckReserved() error {
 	return nil
 }
 
-// CNPLen is the length in bytes of the reserved field behind the BTH of a congestion notification packet (A17, 17.9.3).
+// CNPLen is the length in bytes of the reserved field behind the BTH of a congestion notification packet (annex A17).
 const CNPLen = 16

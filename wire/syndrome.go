@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Syndrome is byte 0 of the AETH: a class in the bits 7-5 and a value in the bits 4-0 (IBTA vol 1, 9.7.5.1.1, table 43).
+// Syndrome is byte 0 of the AETH: a class in the bits 7-5 and a value in the bits 4-0 (IBTA vol 1, 9.3 and 9.7.5).
 // Bit 7 is reserved.
 type Syndrome uint8
 
@@ -19,7 +19,7 @@ const (
 	ClassNAK    SyndromeClass = 3 // value: NAK code
 )
 
-// Whole syndromes of the NAK class (table 45). A receiver treats the ones above as reserved.
+// Whole syndromes of the NAK class. A receiver treats the ones above as reserved.
 const (
 	NAKPSNSequence      Syndrome = 0x60
 	NAKInvalidRequest   Syndrome = 0x61
@@ -74,11 +74,11 @@ func CreditCode(n int) uint8 {
 	return c
 }
 
-// creditCounts: IBTA vol 1, 9.7.7.2.1, table 47.
+// creditCounts: IBTA vol 1, 9.7.7, end-to-end flow control.
 var creditCounts = [31]uint16{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
 	4096, 6144, 8192, 12288, 16384, 24576, 32768}
 
-// RNRTimer gives the wait that an RNR timer code, 0-31, stands for: 10 us to 655.36 ms (table 46). Higher bits are cut off.
+// RNRTimer gives the wait that an RNR timer code, 0-31, stands for: 10 us to 655.36 ms. Higher bits are cut off.
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTens[code&31]) * 10 * time.Microsecond
 }

@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// RoCEv2Port is the UDP destination port of RoCEv2 (A17, 17.3.1.2; registered with IANA as roce).
+// RoCEv2Port is the UDP destination port of RoCEv2 (annex A17; registered with IANA).
 const RoCEv2Port = 4791
 
 // UDP is a UDP header (RFC 768).
@@ -37,22 +37,44 @@ func (h *UDP) Parse(b []byte) error {
 	return nil
 }
 
-// UDPChecksum4 gives the checksum of a UDP datagram, header and payload, between IPv4 addresses; the header's own checksum field must be 0 for one that is
-// to be sent. It is never 0: that means none.
+// UDPChecksum4 gives the checksum of a UDP datagram, header and payload, between IPv4 addresses, for a header whose checksum field
+// is 0 so far. It is never 0: that means none.
 func UDPChecksum4(src, dst [4]byte, datagram []byte) uint16 {
-	s := sum16(sum16(0, src[:]), dst[:])
-	return udpChecksum(s, datagram)
+	return sentChecksum(udpSum(sum16(sum16(0, src[:]), dst[:]), datagram))
 }
 
 // UDPChecksum6 is UDPChecksum4 for IPv6.
 func UDPChecksum6(src, dst [16]byte, datagram []byte) uint16 {
-	s := sum16(sum16(0, src[:]), dst[:])
-	return udpChecksum(s, datagram)
+	return sentChecksum(udpSum(sum16(sum16(0, src[:]), dst[:]), datagram))
 }
 
-func udpChecksum(s uint64, datagram []byte) uint16 {
-	s += ProtocolUDP + uint64(len(datagram))
-	if c := foldSum(sum16(s, datagram)); c != 0 {
+// CheckUDP4 tells whether the checksum in a UDP datagram, header and payload, is right or absent (0). It is false for a datagram
+// without a whole header.
+func CheckUDP4(src, dst [4]byte, datagram []byte) bool {
+	return checkUDP(sum16(sum16(0, src[:]), dst[:]), datagram)
+}
+
+// CheckUDP6 is CheckUDP4 for IPv6. Although RFC 8200 forbids it, 0 passes: RoCEv2 senders rely on the ICRC (A17, RFC 6935).
+func CheckUDP6(src, dst [16]byte, datagram []byte) bool {
+	return checkUDP(sum16(sum16(0, src[:]), dst[:]), datagram)
+}
+
+func checkUDP(addresses uint64, datagram []byte) bool {
+	if len(datagram) < UDPLen {
+		return false
+	}
+	if datagram[6] == 0 && datagram[7] == 0 {
+		return true
+	}
+	return foldSum(udpSum(addresses, datagram)) == 0
+}
+
+func udpSum(addresses uint64, datagram []byte) uint64 {
+	return sum16(addresses+ProtocolUDP+uint64(len(datagram)), datagram)
+}
+
+func sentChecksum(s uint64) uint16 {
+	if c := foldSum(s); c != 0 {
 		return c
 	}
 	return 0xffff

@@ -1,0 +1,62 @@
+package wire
+
+import "encoding/binary"
+
+// EtherTypes.
+const (
+	EtherTypeIPv4   = 0x0800
+	EtherTypeVLAN   = 0x8100 // IEEE 802.1Q
+	EtherTypeIPv6   = 0x86dd
+	EtherTypeRoCEv1 = 0x8915 // annex A16: a GRH follows
+)
+
+// Lengths of Ethernet headers in bytes.
+const (
+	EthernetLen = 14
+	VLANLen     = 4
+)
+
+// Ethernet is an Ethernet II header with at most one VLAN tag. The frame check sequence is the adapter's business.
+type Ethernet struct {
+	Dst, Src  [6]byte
+	Tagged    bool
+	TCI       uint16 // if Tagged: priority 3, drop eligible 1, VLAN 12
+	EtherType uint16 // of what follows the tag
+}
+
+// Len is the length of the header in bytes.
+func (h *Ethernet) Len() int {
+	if h.Tagged {
+		return EthernetLen + VLANLen
+	}
+	return EthernetLen
+}
+
+// Put writes the header to b[:h.Len()]; b must be that long.
+func (h *Ethernet) Put(b []byte) {
+	_ = b[h.Len()-1]
+	*(*[6]byte)(b) = h.Dst
+	*(*[6]byte)(b[6:]) = h.Src
+	b = b[12:]
+	if h.Tagged {
+		binary.BigEndian.PutUint16(b, EtherTypeVLAN)
+		binary.BigEndian.PutUint16(b[2:], h.TCI)
+		b = b[VLANLen:]
+	}
+	binary.BigEndian.PutUint16(b, h.EtherType)
+}
+
+// Parse reads the header from the start of b. Error: ErrShort.
+func (h *Ethernet) Parse(b []byte) error {
+	if len(b) < EthernetLen {
+		return errorf(ErrShort, "%d bytes, an Ethernet header has %d", len(b), EthernetLen)
+	}
+	*h = Ethernet{Dst: [6]byte(b), Src: [6]byte(b[6:]), EtherType: binary.BigEndian.Uint16(b[12:])}
+	if h.EtherType == EtherTypeVLAN {
+		if len(b) < EthernetLen+VLANLen {
+			return errorf(ErrShort, "%d bytes, an Ethernet header with a VLAN tag has %d", len(b), EthernetLen+VLANLen)
+		}
+		h.Tagged, h.TCI, h.EtherType = true, binary.BigEndian.Uint16(b[14:]), binary.BigEndian.Uint16(b[16:])
+	}
+	return nil
+}
