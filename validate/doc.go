@@ -33,7 +33,7 @@
 //
 //	func sendFull(t *validate.T) {
 //		p := kit.RC(t, kit.Depth(4))            // opened, registered, connected, and cleaned up afterwards
-//		n, err := p.A.QP.PostSend(p.A.Sends(5))
+//		n, err := p.A.QP.PostSend(p.A.SendWRs(5))
 //		kit.Want(t, err, "PostSend of 5 to a queue of 4", ci.InsufficientResources)
 //		kit.Equal(t, "requests taken", n, 4)
 //		p.A.CQ.Wait(4)
@@ -63,7 +63,7 @@
 //	}
 //
 // runs the same cases as subtests, each in a worker process, so that a panic or a hang of the driver fails one case. See Driver
-// for what Open gives, and package validate/cli for the command line with your driver linked in.
+// for what Open gives, and package cmd/ddk-validate/cli for the command line with your driver linked in.
 //
 // # Workers
 //

@@ -1,0 +1,113 @@
+package kit
+
+import (
+	"fmt"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+)
+
+// CA is an open adapter, closed when the case is over.
+type CA struct {
+	ci.CA
+	T      *validate.T
+	HCA    ci.HCA
+	Attr   *ci.CAAttr   // as queried when the ports were up
+	Port   *ci.PortAttr // the first active port, in Attr
+	Events *Events      // of the CA and its ports; each carries Events as Context
+}
+
+// Open opens the HCA under test and waits until a port is active.
+func Open(t *validate.T) *CA { return OpenHCA(t, t.HCA()) }
+
+// OpenPair opens two adapters that reach each other; one CA stands for both where the target loops back.
+func OpenPair(t *validate.T) (a, b *CA) {
+	ha, hb := t.Pair()
+	a = OpenHCA(t, ha)
+	if ci.Same(ha, hb) {
+		return a, a
+	}
+	return a, OpenHCA(t, hb)
+}
+
+// OpenHCA opens one of T's HCAs.
+func OpenHCA(t *validate.T, h ci.HCA) *CA {
+	end := t.Setup()
+	defer end()
+	ev := NewEvents(t)
+	in, err := h.OpenCA(h.Info().GUID, ev.Add, ev)
+	OK(t, err, "HCA.OpenCA")
+	ca := &CA{CA: in, T: t, HCA: h, Events: ev}
+	t.Cleanup(func() {
+		if err := in.Close(); err != nil && ci.StatusOf(err) != ci.InvalidCAHandle {
+			t.Report(validate.Failure{Where: "CA.Close at the end of the case", Expected: "success", Got: Describe(err)})
+		}
+	})
+	ca.waitActive()
+	return ca
+}
+
+// waitActive queries until a port is active. Port events are optional (CapPortActiveEvent), so there is a timer beside them.
+func (ca *CA) waitActive() {
+	deadline := time.NewTimer(ca.T.Remaining())
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		attr, err := ca.Query()
+		OK(ca.T, err, "CA.Query")
+		for i := range attr.Ports {
+			if attr.Ports[i].State == ci.PortActive {
+				ca.Attr, ca.Port = attr, &attr.Ports[i]
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			ca.T.Fail(validate.Failure{Where: "CA.Query", Expected: "a port that becomes active", Got: fmt.Sprintf("%d ports, none active", len(attr.Ports))})
+		}
+	}
+}
+
+// PD allocates a protection domain.
+func (ca *CA) PD() ci.PD {
+	pd, err := ca.AllocatePD(ci.PDNormal)
+	return created(ca.T, pd, err, "CA.AllocatePD", "PD")
+}
+
+// AllAccess are all rights of a region without remote atomics.
+const AllAccess = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
+
+// Buf is registered memory.
+type Buf struct {
+	ci.MR
+	Bytes []byte
+	ci.Region
+}
+
+// Buf registers n fresh zero bytes.
+func (ca *CA) Buf(pd ci.PD, n int, access ci.Access) *Buf {
+	return ca.BufOf(pd, make([]byte, n), access)
+}
+
+// BufOf registers b.
+func (ca *CA) BufOf(pd ci.PD, b []byte, access ci.Access) *Buf {
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(b), Access: access})
+	mr = created(ca.T, mr, err, fmt.Sprintf("PD.RegisterMR of %d bytes", len(b)), "MR")
+	return &Buf{MR: mr, Bytes: b, Region: mr.Region()}
+}
+
+// Fill writes bytes that follow from the case's seed, and returns them.
+func (b *Buf) Fill(t *validate.T, off, n int) []byte {
+	r := t.Rand()
+	p := b.Bytes[off : off+n]
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	return p
+}
+
+// SGL is a list of one entry.
+func (b *Buf) SGL(off, n int) []ci.SGE { return []ci.SGE{b.SGE(uint64(off), uint32(n))} }

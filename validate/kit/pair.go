@@ -1,0 +1,138 @@
+package kit
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+)
+
+// End is one side of a pair: everything needed to move data. CQ serves the send queue, RecvCQ the receive queue.
+type End struct {
+	*QP
+	CQ     *CQ
+	RecvCQ *CQ
+	Buf    *Buf
+	AV     ci.AV   // of datagram pairs: the way to the other end
+	Dest   ci.Dest // of datagram pairs: the other end
+}
+
+// Pair is two ends in RTS. A is on the HCA under test; B is on the second one, or on the same in loopback.
+type Pair struct{ A, B *End }
+
+// RC makes a connected pair.
+func RC(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.RC))...) }
+
+// UC makes a pair of unreliable connection. The case needs ci.CapUC.
+func UC(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.UC))...) }
+
+// UD makes two datagram QPs with address vectors for each other. The case needs ci.CapUD and ci.CapAV.
+func UD(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.UD))...) }
+
+// NewPair makes a pair of the service that the options name.
+func NewPair(t *validate.T, opts ...Option) *Pair {
+	p := NewPairInReset(t, opts...)
+	Connect(p.A.QP, p.B.QP)
+	if p.A.Config.Type == ci.UD {
+		p.A.address(p.B)
+		p.B.address(p.A)
+	}
+	return p
+}
+
+// NewPairInReset is NewPair with the QPs left in Reset, for cases that connect by themselves.
+func NewPairInReset(t *validate.T, opts ...Option) *Pair {
+	a, b := OpenPair(t)
+	c := config(opts, a, b)
+	return &Pair{A: a.End(c), B: b.End(c)}
+}
+
+// More makes another pair on the CAs, PDs and with the same options as p; its QPs share p's queues if shareCQ is set.
+func (p *Pair) More(shareCQ bool) *Pair {
+	n := &Pair{A: p.A.again(shareCQ), B: p.B.again(shareCQ)}
+	Connect(n.A.QP, n.B.QP)
+	if n.A.Config.Type == ci.UD {
+		n.A.address(n.B)
+		n.B.address(n.A)
+	}
+	return n
+}
+
+// End makes one side with a PD, two CQs, a QP in Reset and a buffer.
+func (ca *CA) End(c Config) *End {
+	pd := ca.PD()
+	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, 2*max(c.Caps.RecvDepth, 16)), c)
+}
+
+func (ca *CA) end(pd ci.PD, send, recv *CQ, c Config) *End {
+	e := &End{CQ: send, RecvCQ: recv}
+	e.QP = ca.qp(pd, send, recv, c)
+	e.Buf = ca.Buf(pd, c.Size, c.BufAccess)
+	return e
+}
+
+func (e *End) again(shareCQ bool) *End {
+	if shareCQ {
+		return e.CA.end(e.PD, e.CQ, e.RecvCQ, e.Config)
+	}
+	c := e.Config
+	return e.CA.end(e.PD, e.CA.CQ(e.PD, 2*c.Caps.SendDepth), e.CA.CQ(e.PD, 2*max(c.Caps.RecvDepth, 16)), c)
+}
+
+func (e *End) address(peer *End) {
+	t := e.QP.CA.T
+	av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA), nil)
+	e.AV = created(t, av, err, "PD.CreateAV", "AV")
+	e.Dest = ci.Dest{AV: e.AV, QPN: peer.Num(), QKey: peer.Config.QKey}
+}
+
+// SendWR is a signaled SEND of n bytes of the end's buffer from off; on a datagram pair, to the other end.
+func (e *End) SendWR(id uint64, off, n int) ci.SendWR {
+	return ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: e.Buf.SGL(off, n), To: e.Dest}
+}
+
+// RDMA is a signaled request of op with n bytes of the end's buffer from off, at offset roff of the peer's buffer.
+func (e *End) RDMA(op ci.SendOp, id uint64, off, n int, peer *End, roff int) ci.SendWR {
+	return ci.SendWR{ID: id, Op: op, Flags: ci.SendSignaled, SGL: e.Buf.SGL(off, n), Remote: peer.Buf.Remote(uint64(roff))}
+}
+
+// RecvWR is a receive into n bytes of the end's buffer from off. On a datagram pair, the message starts 40 bytes later.
+func (e *End) RecvWR(id uint64, off, n int) ci.RecvWR {
+	return ci.RecvWR{ID: id, SGL: e.Buf.SGL(off, n)}
+}
+
+// SendWRs are n signaled SENDs of one byte each, with ids from 1.
+func (e *End) SendWRs(n int) []ci.SendWR {
+	out := make([]ci.SendWR, n)
+	for i := range out {
+		out[i] = e.SendWR(uint64(i+1), i%len(e.Buf.Bytes), 1)
+	}
+	return out
+}
+
+// RecvWRs are n receives of size bytes each, side by side in the buffer from its start, with ids from 1.
+func (e *End) RecvWRs(n, size int) []ci.RecvWR {
+	out := make([]ci.RecvWR, n)
+	for i := range out {
+		out[i] = e.RecvWR(uint64(i+1), i*size, size)
+	}
+	return out
+}
+
+// Exchange sends n bytes from one end to the other and checks that they arrive: a way to see that a connection still works. Both ends' queues must
+// be empty. It uses the upper half of the buffers.
+func (e *End) Exchange(peer *End, n int) {
+	t := e.QP.CA.T
+	from, to := len(e.Buf.Bytes)/2, len(peer.Buf.Bytes)/2
+	pad := 0
+	if e.Config.Type == ci.UD {
+		pad = 40
+	}
+	want := append([]byte(nil), e.Buf.Fill(t, from, n)...)
+	clear(peer.Buf.Bytes[to : to+pad+n])
+	const id = 0x65786368
+	peer.Recv(peer.RecvWR(id, to, pad+n))
+	e.Send(e.SendWR(id, from, n))
+	e.CQ.WaitOK(id)
+	wc := peer.RecvCQ.WaitOK(id)[0]
+	Equal(t, "length of the message received", wc.Length, uint32(pad+n))
+	SameBytes(t, "message received", peer.Buf.Bytes[to+pad:to+pad+n], want)
+}
