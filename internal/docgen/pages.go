@@ -114,7 +114,7 @@ completion, signaled or not; the first one names the cause, those behind it are 
 	for i, c := range cs {
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", i, c.name, ci.WCStatus(i), completionCauses[i].side, completionCauses[i].cause)
 	}
-	b.WriteString("\n## Operation\n\nReceives have bit 7 set and no send has; the headers later gave bit 7 to three sends as well ([deviation 24](deviations.md)).\n\n| value | Go | completes |\n|--:|---|---|\n")
+	b.WriteString("\n## Operation\n\nReceives have bit 7 set and no send has; the headers later gave bit 7 to three sends as well ([D-24](deviations.md)).\n\n| value | Go | completes |\n|--:|---|---|\n")
 	ops := []struct {
 		op   ci.WCOp
 		of   string
