@@ -1,0 +1,13 @@
+package cisuite
+
+import "ciddk/validate"
+
+// areaFuncs are the areas in the order of reports. One line each, so that new areas do not collide.
+var areaFuncs = []func() validate.Suite{
+	openArea,
+	queryArea,
+	pdArea,
+	cqArea,
+	qpCreateArea,
+	claimsArea,
+}

@@ -1,0 +1,132 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// claim is an optional verb with the bits it stands behind; try calls it and gives the answer, having destroyed what it made.
+type claim struct {
+	name string
+	bits ci.Caps
+	any  bool // one of the bits is enough
+	try  func(*claimStage) error
+}
+
+// claimStage is what the optional verbs are called on.
+type claimStage struct {
+	t  *validate.T
+	ca *kit.CA
+	pd ci.PD
+	cq *kit.CQ
+	qp *kit.QP
+}
+
+// dropped destroys the object of a create verb and passes the answer on.
+func (s *claimStage) dropped(o ci.Object, err error) error {
+	if err == nil && o != nil {
+		kit.Own(s.t, o, "object of an optional verb")
+	}
+	return err
+}
+
+// qpOf creates a QP of the type.
+func (s *claimStage) qpOf(typ ci.QPType) error {
+	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+	return s.dropped(s.pd.CreateQP(ci.QPCreate{Type: typ, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil))
+}
+
+var claims = []claim{
+	{name: "uc", bits: ci.CapUC, try: func(s *claimStage) error { return s.qpOf(ci.UC) }},
+	{name: "ud", bits: ci.CapUD, try: func(s *claimStage) error { return s.qpOf(ci.UD) }},
+	{name: "rd", bits: ci.CapRD, try: func(s *claimStage) error { return s.dropped(s.pd.AllocRDD()) }},
+	{name: "av", bits: ci.CapAV, try: func(s *claimStage) error {
+		return s.dropped(s.pd.CreateAV(s.ca.AddressOf(s.ca), nil))
+	}},
+	{name: "special-qp", bits: ci.CapSpecialQP, try: func(s *claimStage) error {
+		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+		return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
+	}},
+	{name: "srq", bits: ci.CapSRQ, try: func(s *claimStage) error {
+		return s.dropped(s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil))
+	}},
+	{name: "mw1", bits: ci.CapMW1, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWType1, nil)) }},
+	{name: "mw2", bits: ci.CapMW2, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWType2, nil)) }},
+	{name: "fmr", bits: ci.CapFMR, try: func(s *claimStage) error {
+		return s.dropped(s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
+	}},
+	{name: "unmap-fmr", bits: ci.CapFMR, try: func(s *claimStage) error { return s.pd.UnmapFMRs(nil) }},
+	{name: "fast-reg", bits: ci.CapFastReg, try: func(s *claimStage) error { return s.dropped(s.pd.AllocFastRegMR(1)) }},
+	{name: "physical-mr", bits: ci.CapPhysicalMR, try: func(s *claimStage) error {
+		return s.dropped(s.pd.RegisterPMR(ci.PMRCreate{PageSize: 4096, Length: 1}))
+	}},
+	{name: "map-dma", bits: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg, any: true, try: func(s *claimStage) error {
+		return s.dropped(s.ca.MapDMA(ci.Bytes(make([]byte, 4096))))
+	}},
+	{name: "shared-mr", bits: ci.CapSharedMR, try: func(s *claimStage) error {
+		return s.dropped(s.pd.RegisterSMR(s.ca.Buf(s.pd, 64, kit.AllAccess).MR, 0, ci.LocalWrite))
+	}},
+	{name: "modify-mr", bits: ci.CapModifyMR, try: func(s *claimStage) error {
+		return s.ca.Buf(s.pd, 64, kit.AllAccess).Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite})
+	}},
+	{name: "resize-cq", bits: ci.CapResizeCQ, try: func(s *claimStage) error { _, err := s.cq.Resize(32, nil); return err }},
+	{name: "moderation", bits: ci.CapModeration, try: func(s *claimStage) error { return s.cq.Modify(ci.Moderation{}, nil) }},
+	{name: "peek", bits: ci.CapPeek, try: func(s *claimStage) error { _, err := s.cq.Peek(); return err }},
+	{name: "notify-after", bits: ci.CapNotifyAfter, try: func(s *claimStage) error { return s.cq.NotifyAfter(1) }},
+	{name: "multicast", bits: ci.CapMulticast, try: func(s *claimStage) error {
+		return s.dropped(s.qp.AttachMcast(ci.GID{0xff, 0x12, 15: 1}, 0xc001, nil)) // an RC QP: InvalidServiceType if claimed
+	}},
+	{name: "bind-mw", bits: ci.CapMW1, try: func(s *claimStage) error { _, err := s.qp.BindMW(1, 0, ci.MWBind{}); return err }},
+	{name: "event-handlers", bits: ci.CapEventHandlers, try: func(s *claimStage) error { return s.dropped(s.ca.OnEvent(noEvents, nil)) }},
+	{name: "local-mad", bits: ci.CapLocalMAD, try: func(s *claimStage) error {
+		var in, out ci.MAD
+		return s.ca.LocalMAD(s.ca.Port.Num, nil, &in, &out)
+	}},
+	{name: "sl-for-ip", bits: ci.CapSLForIP, try: func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err }},
+	{name: "vendor-call", bits: ci.CapVendorCall, try: func(s *claimStage) error { return s.ca.VendorCall(&ci.VendorOp{Status: -1}) }},
+}
+
+// claimsArea: every optional verb, one case each, and the demands of the profile.
+func claimsArea() validate.Suite {
+	s := validate.Suite{
+		Requirements: []req.Requirement{
+			{ID: "CI-Claims-01", Text: "An optional verb answers Unsupported exactly if its capability is not claimed.", Level: req.Must,
+				Section: "CI claims", Source: "Caps in ci; IBTA 11.2.1, HCA attributes", Scope: req.Driver},
+			{ID: "CI-Claims-02", Text: "The driver claims what the profile of the certificate demands.", Level: req.Must,
+				Section: "CI claims", Source: "SAS 2.3: objects and verbs not marked optional", Scope: req.Driver},
+			{ID: "CI-Claims-03", Text: "The Unsupported answer of an optional verb leaves no object behind and changes nothing.", Level: req.Must,
+				Section: "CI claims", Source: "ci: a failed verb leaves everything as it was", Scope: req.Driver},
+		},
+		Cases: []validate.Case{{ID: "claims.profile", Title: "the profile's demands are claimed", Feature: validate.FeatureClaims,
+			Requirements: []string{"CI-Claims-02", "SAS-2.2-01"}, Run: claimsProfile}},
+	}
+	for _, c := range claims {
+		s.Cases = append(s.Cases, validate.Case{ID: "claims." + c.name, Title: "claim against answer: " + c.name, Feature: validate.FeatureClaims,
+			Requirements: []string{"CI-Claims-01", "CI-Claims-03"}, Run: func(t *validate.T) { claimCase(t, c) }})
+	}
+	return s
+}
+
+func claimsProfile(t *validate.T) {
+	p := t.Profile()
+	if missing := p.Demands &^ t.Claims(); missing != 0 {
+		t.Failf("CAAttr.Caps", "what profile "+p.Name+" demands: "+validate.CapNames(p.Demands), "not claimed: %s", validate.CapNames(missing))
+	}
+	kit.AtLeast(t, "CAAttr.Atomicity for profile "+p.Name, t.Attr().Atomicity, p.Atomics)
+}
+
+func claimCase(t *validate.T, c claim) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 16)
+	s := &claimStage{t: t, ca: ca, pd: pd, cq: cq, qp: ca.QP(pd, cq, cq)}
+	bits := c.bits
+	if c.any {
+		if has := t.Claims() & bits; has != 0 {
+			bits = has
+		}
+	}
+	kit.Claim(t, bits, c.try(s), c.name)
+}

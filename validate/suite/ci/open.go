@@ -1,0 +1,118 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// openArea: HCA.OpenCA and CA.Close. (SAS 2.2, IBTA 11.2.1.)
+func openArea() validate.Suite {
+	must := func(id, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_open_ca (1), ci_close_ca (7)", Scope: req.Driver}
+	}
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-OpenCA-01", "OpenCA refuses the GUID zero and a nil event callback with InvalidParameter."),
+			must("CI-OpenCA-02", "OpenCA of the GUID that Info gives opens the HCA; the attributes name the same GUID."),
+			must("CI-CloseCA-01", "Close refuses with ResourceBusy while an object of the CA exists, and leaves it whole."),
+			must("CI-CloseCA-02", "After Close, every verb of the CA answers InvalidCAHandle, and the HCA can be opened again."),
+		},
+		Cases: []validate.Case{
+			{ID: "open.guid", Title: "open by the GUID that Info gives", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-OpenCA-02", "SAS-2.1-26", "SAS-2.2-02"}, Run: openGUID},
+			{ID: "open.unknown", Title: "open a GUID that is not there", Feature: validate.FeatureCore,
+				Requirements: []string{"SAS-2.1-27"}, Run: openUnknown},
+			{ID: "open.arguments", Title: "open with GUID zero, and without callback", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-OpenCA-01"}, Run: openArguments},
+			{ID: "open.twice", Title: "open a CA that is open", Feature: validate.FeatureCore,
+				Requirements: []string{"SAS-2.2-08"}, Run: openTwice},
+			{ID: "open.reopen", Title: "open, close and open again, ten times", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-CloseCA-02", "SAS-2.2-08"}, Run: openReopen},
+			{ID: "open.close-busy", Title: "close a CA that has a PD", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-CloseCA-01", "SAS-2.3-26"}, Run: openCloseBusy},
+		},
+	}
+}
+
+func noEvents(ci.Event) {}
+
+func openGUID(t *validate.T) {
+	info := t.HCA().Info()
+	kit.True(t, info.GUID != 0, "HCA.Info", "a GUID other than zero", "zero")
+	ca, err := t.HCA().OpenCA(info.GUID, noEvents, nil)
+	kit.OK(t, err, "HCA.OpenCA of the GUID from Info")
+	t.Cleanup(func() { _ = ca.Close() })
+	attr, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	kit.Equal(t, "CAAttr.GUID", attr.GUID, info.GUID)
+	kit.Equal(t, "CAAttr.VendorID", attr.VendorID, info.VendorID)
+	kit.Equal(t, "CAAttr.DeviceID", attr.DeviceID, info.DeviceID)
+	kit.OK(t, ca.Close(), "CA.Close")
+}
+
+func openUnknown(t *validate.T) {
+	known := map[ci.GUID]bool{0: true}
+	for _, h := range t.HCAs() {
+		known[h.Info().GUID] = true
+	}
+	own := t.HCA().Info().GUID
+	for _, g := range []ci.GUID{own + 1, own ^ 1<<63, ^own, 1} {
+		if known[g] {
+			continue
+		}
+		ca, err := t.HCA().OpenCA(g, noEvents, nil)
+		refusedCA(t, ca, err, "HCA.OpenCA of an unknown GUID", ci.NotFound)
+	}
+	kit.Open(t) // and the refusals left the HCA closed
+}
+
+func openArguments(t *validate.T) {
+	ca, err := t.HCA().OpenCA(0, noEvents, nil)
+	refusedCA(t, ca, err, "HCA.OpenCA of GUID zero", ci.InvalidParameter)
+	ca, err = t.HCA().OpenCA(t.HCA().Info().GUID, nil, nil)
+	refusedCA(t, ca, err, "HCA.OpenCA without callback", ci.InvalidParameter)
+	kit.Open(t)
+}
+
+// refusedCA is kit.WantRefused for CAs, which have Close instead of Destroy.
+func refusedCA(t *validate.T, ca ci.CA, err error, where string, want ci.Status) {
+	if err == nil && ca != nil {
+		t.Cleanup(func() { _ = ca.Close() })
+	}
+	kit.WantExactly(t, err, where, want)
+	kit.True(t, ca == nil, where, "no CA beside the error", "a CA of type %T", ca)
+}
+
+func openTwice(t *validate.T) {
+	first := kit.Open(t)
+	second, err := t.HCA().OpenCA(t.HCA().Info().GUID, noEvents, nil)
+	refusedCA(t, second, err, "HCA.OpenCA while it is open", ci.ResourceBusy)
+	_, err = first.Query()
+	kit.OK(t, err, "CA.Query of the first open afterwards")
+}
+
+func openReopen(t *validate.T) {
+	guid := t.HCA().Info().GUID
+	for range 10 {
+		ca, err := t.HCA().OpenCA(guid, noEvents, nil)
+		kit.OK(t, err, "HCA.OpenCA")
+		kit.OK(t, ca.Close(), "CA.Close")
+		_, err = ca.Query()
+		kit.WantExactly(t, err, "CA.Query after Close", ci.InvalidCAHandle)
+		pd, err := ca.AllocatePD(ci.PDNormal)
+		kit.WantRefused(t, pd, err, "CA.AllocatePD after Close", ci.InvalidCAHandle)
+		kit.WantExactly(t, ca.Close(), "CA.Close, the second time", ci.InvalidCAHandle)
+	}
+}
+
+func openCloseBusy(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	kit.WantExactly(t, ca.Close(), "CA.Close with a PD left", ci.ResourceBusy)
+	_, err := ca.Query()
+	kit.OK(t, err, "CA.Query after the refusal")
+	kit.Destroy(t, pd, "PD")
+	kit.OK(t, ca.Close(), "CA.Close when the PD is gone")
+}

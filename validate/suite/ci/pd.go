@@ -1,0 +1,82 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// pdArea: protection domains. (IBTA 10.2.3, 11.2.1.5.)
+func pdArea() validate.Suite {
+	must := func(id, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_allocate_pd (10), ci_deallocate_pd (11)", Scope: req.Driver}
+	}
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-DeallocatePD-01", "A PD with a child is not deallocated: ResourceBusy, and PD and child work as before."),
+			must("CI-DeallocatePD-02", "A PD that was deallocated answers InvalidPDHandle to every verb."),
+			must("CI-AllocatePD-01", "A PD of every type that a driver is given can be allocated."),
+		},
+		Cases: []validate.Case{
+			{ID: "pd.types", Title: "allocate PDs of each type", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-AllocatePD-01"}, Run: pdTypes},
+			{ID: "pd.busy", Title: "deallocate a PD that has a CQ, an MR, a QP", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-DeallocatePD-01", "SAS-2.3-26"}, Run: pdBusy},
+			{ID: "pd.stale", Title: "use a PD after it is gone", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-DeallocatePD-02", "SAS-2.1-06"}, Run: pdStale},
+			{ID: "pd.cq-from-stale", Title: "create a CQ from a PD that is gone", Feature: validate.FeatureCore,
+				Requirements: []string{"SAS-2.1-04"}, Run: pdCQFromStale},
+		},
+	}
+}
+
+func pdTypes(t *validate.T) {
+	ca := kit.Open(t)
+	for _, typ := range []ci.PDType{ci.PDNormal, ci.PDSpecial, ci.PDDatagram} {
+		pd, err := ca.AllocatePD(typ)
+		kit.OK(t, err, "CA.AllocatePD")
+		kit.Own(t, pd, "PD")
+		kit.Destroy(t, pd, "PD")
+	}
+}
+
+func pdBusy(t *validate.T) {
+	ca := kit.Open(t)
+	for _, kind := range []string{"CQ", "MR", "QP"} {
+		pd, other := ca.PD(), ca.PD()
+		cq := ca.CQ(other, 16)
+		var child ci.Object
+		switch kind {
+		case "CQ":
+			child = ca.CQ(pd, 16)
+		case "MR":
+			child = ca.Buf(pd, 64, kit.AllAccess)
+		case "QP":
+			child = ca.QP(pd, cq, cq)
+		}
+		kit.WantExactly(t, pd.Destroy(), "PD.Destroy with a "+kind+" left", ci.ResourceBusy)
+		kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR made after the refusal")
+		kit.Destroy(t, child, kind+" after the refusal")
+		kit.Destroy(t, pd, "PD without children")
+	}
+}
+
+func pdStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd, alive := ca.PD(), ca.PD()
+	cq := ca.CQ(alive, 16)
+	kit.DestroyTwice(t, pd, "PD", ci.InvalidPDHandle)
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	kit.WantRefused(t, mr, err, "PD.RegisterMR after PD.Destroy", ci.InvalidPDHandle)
+	qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
+}
+
+func pdCQFromStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	kit.Destroy(t, pd, "PD")
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+	kit.WantRefused(t, cq, err, "PD.CreateCQ after PD.Destroy", ci.InvalidPDHandle)
+}

@@ -1,0 +1,121 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// qpCreateArea: creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
+func qpCreateArea() validate.Suite {
+	must := func(id, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.4", Source: "ci_create_qp (22), ci_destroy_qp (28)", Scope: req.Driver}
+	}
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-CreateQP-01", "A QP is created in Reset, with the type, PD and CQs asked."),
+			must("CI-CreateQP-02", "QP numbers are unique in the CA, have 24 bits and are not those of QP0 and QP1."),
+			must("CI-CreateQP-03", "Depths and scatter/gather counts above the limits of the CA are InvalidMaxWRs and InvalidMaxSGE, and no QP is made."),
+			must("CI-DestroyQP-01", "A QP that was destroyed answers InvalidQPHandle to every verb."),
+		},
+		Cases: []validate.Case{
+			{ID: "qp.create.reset", Title: "a new QP is in Reset and grants what was asked", Feature: validate.FeatureQP,
+				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
+			{ID: "qp.create.granted", Title: "a new QP has at least the sizes asked", Feature: validate.FeatureQP,
+				Requirements: []string{"SAS-2.3-10"}, Run: qpCreateGranted},
+			{ID: "qp.create.numbers", Title: "QP numbers are unique", Feature: validate.FeatureQP,
+				Requirements: []string{"CI-CreateQP-02"}, Run: qpCreateNumbers},
+			{ID: "qp.create.limits", Title: "sizes above the limits", Feature: validate.FeatureQP,
+				Requirements: []string{"CI-CreateQP-03"}, Run: qpCreateLimits},
+			{ID: "qp.stale", Title: "use a QP after it is gone", Feature: validate.FeatureQP,
+				Requirements: []string{"CI-DestroyQP-01"}, Run: qpStale},
+		},
+	}
+}
+
+func qpCreateReset(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	send, recv := ca.CQ(pd, 32), ca.CQ(pd, 32)
+	qp := ca.QP(pd, send, recv)
+	a, err := qp.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.State", a.State, ci.QPReset)
+	kit.Equal(t, "QPAttr.Type", a.Type, ci.RC)
+	kit.Equal(t, "QPAttr.Num", a.Num, qp.Num())
+	kit.SameObject(t, "QPAttr.PD", a.PD, pd)
+	kit.SameObject(t, "QPAttr.SendCQ", a.SendCQ, send.CQ)
+	kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
+}
+
+func qpCreateGranted(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 64)
+	for _, depth := range []int{1, 3, 17} {
+		want := ci.QPCaps{SendDepth: depth, RecvDepth: depth, SendSGE: 1, RecvSGE: 1, MaxInline: min(ca.Attr.MaxInline, 16)}
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: want, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+		kit.OK(t, err, "PD.CreateQP")
+		kit.Own(t, qp, "QP")
+		a, err := qp.Query()
+		kit.OK(t, err, "QP.Query")
+		kit.AtLeast(t, "QPCaps.SendDepth", a.SendDepth, want.SendDepth)
+		kit.AtLeast(t, "QPCaps.RecvDepth", a.RecvDepth, want.RecvDepth)
+		kit.AtLeast(t, "QPCaps.SendSGE", a.SendSGE, want.SendSGE)
+		kit.AtLeast(t, "QPCaps.RecvSGE", a.RecvSGE, want.RecvSGE)
+		kit.AtLeast(t, "QPCaps.MaxInline", a.MaxInline, want.MaxInline)
+	}
+}
+
+func qpCreateNumbers(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 64)
+	seen := map[ci.QPN]bool{}
+	for range min(64, ca.Attr.MaxQPs) {
+		n := ca.QP(pd, cq, cq, kit.Depth(1), kit.SGEs(1)).Num()
+		kit.True(t, n > 1 && n < 0xffffff, "QP.Num", "a number between 2 and FFFFFE", "%#x", uint32(n))
+		kit.True(t, !seen[n], "QP.Num", "a number that no live QP has", "%#x again", uint32(n))
+		seen[n] = true
+	}
+}
+
+func qpCreateLimits(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 16)
+	ok := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+	for _, x := range []struct {
+		what   string
+		change func(*ci.QPCaps)
+		want   ci.Status
+	}{
+		{"a send depth above MaxWRs", func(c *ci.QPCaps) { c.SendDepth = ca.Attr.MaxWRs + 1 }, ci.InvalidMaxWRs},
+		{"a receive depth above MaxWRs", func(c *ci.QPCaps) { c.RecvDepth = ca.Attr.MaxWRs + 1 }, ci.InvalidMaxWRs},
+		{"more send SGEs than MaxSGEs", func(c *ci.QPCaps) { c.SendSGE = ca.Attr.MaxSGEs + 1 }, ci.InvalidMaxSGE},
+		{"more receive SGEs than MaxSGEs", func(c *ci.QPCaps) { c.RecvSGE = ca.Attr.MaxSGEs + 1 }, ci.InvalidMaxSGE},
+	} {
+		caps := ok
+		x.change(&caps)
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+		kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
+	}
+	kit.Destroy(t, cq, "CQ after the refusals")
+}
+
+func qpStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 16)
+	qp := ca.QP(pd, cq, cq)
+	f, a := qp.InitAttr()
+	kit.DestroyTwice(t, qp, "QP", ci.InvalidQPHandle)
+	kit.WantExactly(t, qp.Modify(f, a, nil), "QP.Modify after Destroy", ci.InvalidQPHandle)
+	_, err := qp.Query()
+	kit.WantExactly(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
+	_, err = qp.PostSend([]ci.SendWR{{Op: ci.OpSend}})
+	kit.WantExactly(t, err, "QP.PostSend after Destroy", ci.InvalidQPHandle)
+	_, err = qp.PostRecv([]ci.RecvWR{{}})
+	kit.WantExactly(t, err, "QP.PostRecv after Destroy", ci.InvalidQPHandle)
+}

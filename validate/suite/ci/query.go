@@ -1,0 +1,135 @@
+package cisuite
+
+import (
+	"reflect"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// queryArea: CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
+func queryArea() validate.Suite {
+	must := func(id, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_query_ca (5)", Scope: req.Driver}
+	}
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-QueryCA-01", "The limits in the attributes allow at least one connection, and agree with one another."),
+			must("CI-QueryCA-02", "Ports are numbered 1 to n in order, each with an MTU its hardware allows, a GID and, on InfiniBand, the default partition."),
+			must("CI-QueryCA-03", "Query gives a snapshot of the caller's own: what the caller does to it is not seen by the next Query."),
+			must("CI-QueryCA-04", "Page sizes are powers of two in ascending order and include 4096."),
+		},
+		Cases: []validate.Case{
+			{ID: "query.limits", Title: "limits are there and consistent", Feature: validate.FeatureCore,
+				Requirements: []string{"SAS-2.3-03", "CI-QueryCA-01"}, Run: queryLimits},
+			{ID: "query.limits-connection", Title: "limits allow a connection", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-QueryCA-01"}, Run: queryConnection},
+			{ID: "query.ports", Title: "port attributes", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-QueryCA-02"}, Run: queryPorts},
+			{ID: "query.page-sizes", Title: "page sizes", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-QueryCA-04"}, Run: queryPageSizes},
+			{ID: "query.snapshot", Title: "the snapshot belongs to the caller", Feature: validate.FeatureCore,
+				Requirements: []string{"CI-QueryCA-03"}, Run: querySnapshot},
+		},
+	}
+}
+
+func queryLimits(t *validate.T) {
+	a := kit.Open(t).Attr
+	// Of each optional object, claim and limit go together.
+	for _, x := range []struct {
+		name  string
+		bits  ci.Caps
+		limit int
+	}{
+		{"MaxAVs", ci.CapAV, a.MaxAVs}, {"MaxSRQs", ci.CapSRQ, a.MaxSRQs}, {"MaxSRQWRs", ci.CapSRQ, a.MaxSRQWRs},
+		{"MaxSRQSGEs", ci.CapSRQ, a.MaxSRQSGEs}, {"MaxFMRs", ci.CapFMR, a.MaxFMRs}, {"MaxMapsPerFMR", ci.CapFMR, a.MaxMapsPerFMR},
+		{"MaxFastRegPages", ci.CapFastReg, a.MaxFastRegPages}, {"MaxRDDs", ci.CapRD, a.MaxRDDs}, {"MaxEECs", ci.CapRD, a.MaxEECs},
+		{"MaxMcastGroups", ci.CapMulticast, a.MaxMcastGroups}, {"MaxMcastQPs", ci.CapMulticast, a.MaxMcastQPs},
+		{"MaxQPsPerMcastGroup", ci.CapMulticast, a.MaxQPsPerMcastGroup}, {"MaxRawIPv6QPs", ci.CapRawIPv6, a.MaxRawIPv6QPs},
+		{"MaxRawEtherQPs", ci.CapRawEther, a.MaxRawEtherQPs},
+	} {
+		claimed := a.Caps.Has(x.bits)
+		kit.True(t, claimed == (x.limit > 0), "CAAttr."+x.name, "above 0 exactly if "+validate.CapNames(x.bits)+" is claimed",
+			"%d, claimed: %v", x.limit, claimed)
+	}
+	windows := a.Caps&(ci.CapMW1|ci.CapMW2) != 0
+	kit.True(t, windows == (a.MaxMWs > 0), "CAAttr.MaxMWs", "above 0 exactly if MW1 or MW2 is claimed", "%d, claimed: %v", a.MaxMWs, windows)
+	for _, bit := range []ci.Caps{ci.CapUD, ci.CapRD, ci.CapSpecialQP} {
+		kit.True(t, !a.Caps.Has(bit) || a.Caps.Has(ci.CapAV), "CAAttr.Caps", "AV claimed with "+validate.CapNames(bit), "not claimed")
+	}
+}
+
+func queryConnection(t *validate.T) {
+	a := kit.Open(t).Attr
+	for _, x := range []struct {
+		name     string
+		got, min int
+	}{
+		{"MaxPDs", a.MaxPDs, 1}, {"MaxCQs", a.MaxCQs, 1}, {"MaxCQEs", a.MaxCQEs, 1}, {"MaxQPs", a.MaxQPs, 2}, {"MaxWRs", a.MaxWRs, 1},
+		{"MaxSGEs", a.MaxSGEs, 1}, {"MaxReadSGEs", a.MaxReadSGEs, 1}, {"MaxMRs", a.MaxMRs, 1}, {"MaxPartitions", a.MaxPartitions, 1},
+		{"MaxRespRes", a.MaxRespRes, a.MaxRespResPerQP}, {"MaxRespResPerQP", a.MaxRespResPerQP, 1},
+		{"MaxInitDepthPerQP", a.MaxInitDepthPerQP, 1}, {"Vectors", a.Vectors, 1}, {"ports", len(a.Ports), 1}, {"MaxInline", a.MaxInline, 0},
+	} {
+		kit.AtLeast(t, "CAAttr."+x.name, x.got, x.min)
+	}
+	kit.True(t, a.MaxReadSGEs <= a.MaxSGEs, "CAAttr.MaxReadSGEs", "at most MaxSGEs", "%d and %d", a.MaxReadSGEs, a.MaxSGEs)
+	kit.AtLeast(t, "CAAttr.MaxMRSize", a.MaxMRSize, 4096)
+	kit.True(t, a.AckDelay < 32, "CAAttr.AckDelay", "a 5-bit exponent", "%d", a.AckDelay)
+}
+
+func queryPorts(t *validate.T) {
+	a := kit.Open(t).Attr
+	for i, p := range a.Ports {
+		where := func(f string) string { return "CAAttr.Ports[" + string(rune('0'+i)) + "]." + f }
+		kit.Equal(t, where("Num"), p.Num, uint8(i+1))
+		kit.True(t, p.State >= ci.PortDown && p.State <= ci.PortActiveDefer, where("State"), "a state of PortInfo, 1 to 5", "%d", p.State)
+		kit.True(t, p.MTU.Bytes() > 0 && p.MTU <= p.MaxMTU, where("MTU"), "an MTU code not above MaxMTU", "%d, MaxMTU %d", p.MTU, p.MaxMTU)
+		kit.True(t, p.MaxMTU.Bytes() > 0, where("MaxMTU"), "an MTU code, 1 to 5", "%d", p.MaxMTU)
+		kit.True(t, p.MaxMsgSize >= uint64(p.MTU.Bytes()) && p.MaxMsgSize <= 1<<31, where("MaxMsgSize"), "between the MTU and 2^31", "%d", p.MaxMsgSize)
+		kit.True(t, len(p.GIDs) > 0 && p.GIDs[0].GID != ci.GID{}, where("GIDs"), "a GID in entry 0", "%d entries: %v", len(p.GIDs), p.GIDs)
+		kit.True(t, len(p.PKeys) > 0 && p.PKeys[0]&0x7fff != 0, where("PKeys"), "a P_Key other than 0 in entry 0", "%04x", p.PKeys)
+		kit.True(t, p.Link <= ci.LinkEthernet, where("Link"), "a known link layer", "%d", p.Link)
+		if p.Link == ci.LinkInfiniBand && p.State == ci.PortActive {
+			kit.True(t, p.LID >= 1 && p.LID <= 0xbfff, where("LID"), "a unicast LID on an active port", "%#x", p.LID)
+			guid := ci.GUID(0)
+			for _, b := range p.GIDs[0].GID[8:] {
+				guid = guid<<8 | ci.GUID(b)
+			}
+			kit.Equal(t, where("GIDs[0], lower half"), guid, p.GUID)
+		}
+	}
+}
+
+func queryPageSizes(t *validate.T) {
+	a := kit.Open(t).Attr
+	has4k := false
+	for i, s := range a.PageSizes {
+		kit.True(t, s != 0 && s&(s-1) == 0, "CAAttr.PageSizes", "powers of two", "%d", a.PageSizes)
+		kit.True(t, i == 0 || s > a.PageSizes[i-1], "CAAttr.PageSizes", "ascending", "%d", a.PageSizes)
+		has4k = has4k || s == 4096
+	}
+	kit.True(t, has4k, "CAAttr.PageSizes", "4096 among them", "%d", a.PageSizes)
+}
+
+func querySnapshot(t *validate.T) {
+	ca := kit.Open(t)
+	ref, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	spoilt, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	for i := range spoilt.Ports {
+		clear(spoilt.Ports[i].GIDs)
+		clear(spoilt.Ports[i].PKeys)
+		spoilt.Ports[i] = ci.PortAttr{}
+	}
+	clear(spoilt.PageSizes)
+	again, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	for i := range min(len(ref.Ports), len(again.Ports)) { // counters may move by themselves
+		again.Ports[i].PKeyErrors, again.Ports[i].QKeyErrors = ref.Ports[i].PKeyErrors, ref.Ports[i].QKeyErrors
+	}
+	kit.True(t, reflect.DeepEqual(ref, again), "CA.Query after its result was overwritten", "the same attributes as before", "%+v, before %+v", *again, *ref)
+}
