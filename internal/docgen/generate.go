@@ -38,10 +38,15 @@ func generate(root string) (map[string]string, error) {
 	if pages["docs/sas/requirements.md"], err = requirementsPage(); err != nil {
 		return nil, err
 	}
+	rings, err := ringTables(root)
+	if err != nil {
+		return nil, err
+	}
 	for name, insert := range map[string]string{
 		"CONTRIBUTING.md":       layerTable(rows),
 		".golangci.yml":         depguardRules(module, rows),
 		"docs/sas/qp-states.md": transitionTables(),
+		"docs/abi/rings.md":     rings,
 	} {
 		if pages[name], err = replaceBlock(filepath.Join(root, name), insert); err != nil {
 			return nil, err
