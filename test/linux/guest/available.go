@@ -1,0 +1,44 @@
+package guest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Programs are in every image, with the Debian package each is from.
+var programs = map[string]string{
+	"ip":                "iproute2",
+	"rdma":              "iproute2",
+	"ibv_devinfo":       "ibverbs-utils",
+	"ibv_rc_pingpong":   "ibverbs-utils",
+	"ibv_uc_pingpong":   "ibverbs-utils",
+	"ibv_ud_pingpong":   "ibverbs-utils",
+	"ibv_srq_pingpong":  "ibverbs-utils",
+	"ibv_xsrq_pingpong": "ibverbs-utils",
+}
+
+// unavailable lists what is missing, and what to install against it.
+type unavailable struct {
+	reasons  []string
+	packages []string
+}
+
+func (u *unavailable) add(pkg, format string, args ...any) {
+	u.reasons = append(u.reasons, fmt.Sprintf(format, args...))
+	for _, p := range u.packages {
+		if p == pkg {
+			return
+		}
+	}
+	if pkg != "" {
+		u.packages = append(u.packages, pkg)
+	}
+}
+
+func (u *unavailable) Error() string {
+	s := "no Linux guest: " + strings.Join(u.reasons, "; ")
+	if len(u.packages) > 0 {
+		s += " (apt-get install " + strings.Join(u.packages, " ") + ")"
+	}
+	return s
+}

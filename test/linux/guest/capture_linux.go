@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Capture records the frames of one guest's link, in both directions, as a pcap file of Ethernet frames.
+type Capture struct {
+	fd   int
+	stop int // eventfd that wakes the reader
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+// Capture starts to write to w what crosses the guest's tap. The frames are complete: the tap has no offloads.
+func (g *Guest) Capture(w io.Writer) (*Capture, error) {
+	c := &Capture{done: make(chan struct{})}
+	if err := g.net.ns.do(func() error { return c.open(g.tap) }); err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	b := bufio.NewWriter(w)
+	// pcap: magic for microseconds, version 2.4, two unused words, snap length, link type 1 (Ethernet). The header is written before
+	// anything can fail, and Stop reports the buffer's first error.
+	var h [24]byte
+	binary.LittleEndian.PutUint32(h[0:], 0xa1b2c3d4)
+	binary.LittleEndian.PutUint16(h[4:], 2)
+	binary.LittleEndian.PutUint16(h[6:], 4)
+	binary.LittleEndian.PutUint32(h[16:], snapLen)
+	binary.LittleEndian.PutUint32(h[20:], 1)
+	_, err := b.Write(h[:])
+	go func() {
+		defer close(c.done)
+		c.err = errors.Join(err, c.copy(b), b.Flush())
+	}()
+	return c, nil
+}
+
+const snapLen = 64 << 10
+
+func (c *Capture) open(iface string) (err error) {
+	proto := int(binary.NativeEndian.Uint16([]byte{byte(unix.ETH_P_ALL >> 8), byte(unix.ETH_P_ALL & 0xff)}))
+	// Protocol 0 first: the socket must not collect frames of other interfaces before it is bound.
+	if c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(c.fd)
+		}
+	}()
+	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20); err != nil {
+		return err
+	}
+	i, err := net.InterfaceByName(iface)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: uint16(proto), Ifindex: i.Index}); err != nil {
+		return err
+	}
+	c.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	return err
+}
+
+// copy takes frames until Stop was called and none is left.
+func (c *Capture) copy(w io.Writer) error {
+	buf := make([]byte, snapLen)
+	for {
+		n, err := unix.Read(c.fd, buf)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			p := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}, {Fd: int32(c.stop), Events: unix.POLLIN}}
+			if _, err := unix.Poll(p, -1); err != nil && err != unix.EINTR {
+				return err
+			}
+			if p[0].Revents == 0 && p[1].Revents != 0 {
+				return c.dropped()
+			}
+		case err != nil: // ENETDOWN: the guest went away first
+			return err
+		default:
+			now := time.Now()
+			var h [16]byte
+			binary.LittleEndian.PutUint32(h[0:], uint32(now.Unix()))
+			binary.LittleEndian.PutUint32(h[4:], uint32(now.Nanosecond()/1000))
+			binary.LittleEndian.PutUint32(h[8:], uint32(n))
+			binary.LittleEndian.PutUint32(h[12:], uint32(n))
+			if _, err := w.Write(append(h[:], buf[:n]...)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Capture) dropped() error {
+	s, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return err
+	}
+	if s.Drops > 0 {
+		return fmt.Errorf("%d of %d frames were dropped", s.Drops, s.Packets)
+	}
+	return nil
+}
+
+// Stop ends the capture, after all frames that crossed the tap before the call. It may be called more than once; the error is
+// that of the writer, or tells that frames were lost.
+func (c *Capture) Stop() error {
+	c.once.Do(func() {
+		_, err := unix.Write(c.stop, binary.NativeEndian.AppendUint64(nil, 1))
+		if err == nil {
+			<-c.done
+		}
+		c.err = errors.Join(c.err, err, unix.Close(c.fd), unix.Close(c.stop))
+		if c.err != nil {
+			c.err = fmt.Errorf("capture: %w", c.err)
+		}
+	})
+	return c.err
+}

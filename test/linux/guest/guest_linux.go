@@ -1,0 +1,351 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/test/linux/guest/channel"
+)
+
+// Device is the name of the rxe device in every guest; its GID table has a row for each address of the guest.
+const Device = "rxe0"
+
+// Config describes a Guest. The zero value is good.
+type Config struct {
+	Programs []string // further programs of this machine for the guest, with their libraries
+	CPUs     int      // 0 is 2: with one, polling programs starve the kernel
+	MemoryMB int      // 0 is 512
+}
+
+// Guest is a machine running Linux with an rxe device. Its methods may be called concurrently.
+type Guest struct {
+	net     *Network
+	index   int
+	tap     string
+	hello   channel.Hello
+	console buffer // the tail of it
+	ctl     net.Conn
+	stop    context.CancelFunc
+	pid     int           // of qemu
+	exited  chan struct{} // qemu is gone
+	closing sync.Once
+	readers sync.WaitGroup // dispatch and the watchers; Add under mu while gone is nil
+
+	send sync.Mutex // one frame at a time
+
+	mu       sync.Mutex
+	commands map[uint32]*Process
+	last     uint32
+	gone     error // why there will be no more answers
+}
+
+// Boot starts a guest and returns when its rxe port is active: some seconds under TCG. The context bounds the start only; the guest lives
+// until Close, or until the network is closed. After a failure the error ends with the guest's last console output.
+func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
+	k, err := newestKernel("/")
+	if err != nil {
+		return nil, err
+	}
+	initrd, err := buildImage(ctx, k, c.Programs)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.last++
+	g := &Guest{
+		net: n, index: n.last, tap: fmt.Sprintf("tap%d", n.last), console: buffer{limit: 16 << 10},
+		exited: make(chan struct{}), commands: map[uint32]*Process{},
+	}
+	n.mu.Unlock()
+	if err := g.start(ctx, c, k.image(), initrd); err != nil {
+		return nil, err
+	}
+	if err := g.setup(ctx); err != nil {
+		_ = g.Close() // the first error says more
+		return nil, fmt.Errorf("guest %d: %w; console:\n%s", g.index, err, g.console.String())
+	}
+	g.readers.Go(g.dispatch)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, errors.Join(errClosed, g.Close())
+	}
+	n.guests = append(n.guests, g)
+	return g, nil
+}
+
+// start runs qemu. Its two descriptors, the tap and one end of the channel, are all that ties it to the host.
+func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string) error {
+	tap, err := g.net.ns.newTap(g.tap)
+	if err != nil {
+		return err
+	}
+	defer tap.Close()
+	if err := g.net.ns.run(ctx, "ip", "link", "set", g.tap, "mtu", strconv.Itoa(g.net.mtu), "master", bridge, "up"); err != nil {
+		return err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	q := exec.CommandContext(life, qemuProgram, qemuArgs(c, g.index, kernelImage, initrd)...)
+	q.ExtraFiles = []*os.File{tap, theirs} // descriptors 3 and 4
+	q.Stdout, q.Stderr = &g.console, &g.console
+	q.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	q.WaitDelay = time.Second
+	if err := g.net.ns.do(q.Start); err != nil {
+		stop()
+		ours.Close()
+		return fmt.Errorf("%s: %w", qemuProgram, err)
+	}
+	g.ctl, g.stop, g.pid = ours, stop, q.Process.Pid
+	go func() {
+		defer close(g.exited)
+		_ = q.Wait() // always "killed" or, after a guest's panic, 0
+	}()
+	return nil
+}
+
+func qemuArgs(c Config, index int, kernelImage, initrd string) []string {
+	cpus, mem := c.CPUs, c.MemoryMB
+	if cpus == 0 {
+		cpus = 2
+	}
+	if mem == 0 {
+		mem = 512
+	}
+	return []string{
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-machine", "pc,usb=off,vmport=off,hpet=off",
+		// Nehalem: newer models' instructions (PCLMUL, AVX2, fast REP) are slower than the plain ones under TCG.
+		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Nehalem",
+		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(mem),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-kernel", kernelImage, "-initrd", initrd,
+		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on",
+		"-netdev", "tap,id=net,fd=3",
+		"-device", fmt.Sprintf("virtio-net-pci,netdev=net,mac=52:54:00:77:00:%02x,romfile=", index+1),
+		"-chardev", "socket,id=agent,fd=4",
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=" + channel.PortName,
+	}
+}
+
+// socketPair gives our end as a connection and the other's as a file.
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "agent")
+	defer f.Close() // FileConn has a copy
+	theirs := os.NewFile(uintptr(fds[1]), "agent")
+	c, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return c, theirs, nil
+}
+
+// setup tells the agent what to be and waits for its answer.
+func (g *Guest) setup(ctx context.Context) error {
+	// The channel ends with the guest or with the wait.
+	stop := context.AfterFunc(ctx, func() { _ = g.ctl.SetDeadline(time.Unix(1, 0)) })
+	config := channel.Config{
+		Hostname: "guest" + strconv.Itoa(g.index), MTU: g.net.mtu, Device: Device,
+		Addresses: []netip.Prefix{prefix(prefix4, g.index), prefix(prefix6, g.index)},
+	}
+	if err := channel.WriteJSON(g.ctl, 0, channel.Setup, config); err != nil {
+		stop()
+		return err
+	}
+	f, err := channel.Read(g.ctl)
+	switch {
+	case !stop():
+		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+	case err != nil:
+		return fmt.Errorf("died while booting: %w", err)
+	case f.Type == channel.Failed:
+		return errors.New(string(f.Body))
+	case f.Type != channel.Ready:
+		return fmt.Errorf("unexpected frame type %d", f.Type)
+	}
+	return json.Unmarshal(f.Body, &g.hello)
+}
+
+// Index is the guest's number on its network, from 1.
+func (g *Guest) Index() int { return g.index }
+
+// Kernel is the release of the guest's kernel.
+func (g *Guest) Kernel() string { return g.hello.Kernel }
+
+// GIDIndex is the row of an address of the guest in the rxe port's GID table, or -1.
+func (g *Guest) GIDIndex(a netip.Addr) int {
+	for i, gid := range g.hello.GIDs {
+		if gid.IsValid() && gid.Unmap() == a.Unmap() {
+			return i
+		}
+	}
+	return -1
+}
+
+// Console is the tail of what the kernel wrote to its console.
+func (g *Guest) Console() string { return g.console.String() }
+
+// dispatch hands frames of the guest to the commands they belong to.
+func (g *Guest) dispatch() {
+	for {
+		f, err := channel.Read(g.ctl)
+		if err != nil {
+			g.fail(fmt.Errorf("guest %d is gone (%w)", g.index, err))
+			return
+		}
+		g.mu.Lock()
+		p := g.commands[f.Session]
+		if f.Type == channel.Exit {
+			delete(g.commands, f.Session)
+		}
+		g.mu.Unlock()
+		if p == nil {
+			continue // the end of a command that was given up
+		}
+		switch f.Type {
+		case channel.Stdout:
+			_, _ = p.stdout.Write(f.Body) // to memory
+		case channel.Stderr:
+			_, _ = p.stderr.Write(f.Body)
+		case channel.Exit:
+			p.exit(f.Body)
+		}
+	}
+}
+
+func (p *Process) exit(body []byte) {
+	var s channel.Status
+	p.err = json.Unmarshal(body, &s)
+	p.code = s.Code
+	if s.Err != "" {
+		p.err = errors.New(s.Err)
+	}
+	close(p.done)
+}
+
+// fail ends all commands.
+func (g *Guest) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gone == nil {
+		g.gone = err
+	}
+	for s, p := range g.commands {
+		delete(g.commands, s)
+		p.err = g.gone
+		close(p.done)
+	}
+}
+
+// Start runs a program of the guest, found in its PATH. It is killed, with its process group, when ctx ends or the guest is closed.
+func (g *Guest) Start(ctx context.Context, args ...string) (*Process, error) {
+	if len(args) == 0 {
+		return nil, errors.New("guest: no command given")
+	}
+	p := newProcess(ctx, args)
+	g.mu.Lock()
+	if g.gone != nil {
+		g.mu.Unlock()
+		return nil, g.gone
+	}
+	g.last++
+	id := g.last
+	g.commands[id] = p
+	g.readers.Add(1)
+	g.mu.Unlock()
+	go g.watch(ctx, id, p)
+	if err := g.write(func() error { return channel.WriteJSON(g.ctl, id, channel.Exec, channel.Command{Args: args}) }); err != nil {
+		g.fail(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// watch kills the command when its context ends, and gives it up when the guest does not answer.
+func (g *Guest) watch(ctx context.Context, id uint32, p *Process) {
+	defer g.readers.Done()
+	select {
+	case <-p.done:
+		return
+	case <-ctx.Done():
+	}
+	err := g.write(func() error { return channel.Write(g.ctl, channel.Frame{Session: id, Type: channel.Kill}) })
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	if err == nil {
+		select {
+		case <-p.done:
+			return
+		case <-late.C:
+			err = fmt.Errorf("the guest did not report its end within %v", grace)
+		}
+	}
+	g.mu.Lock()
+	_, waiting := g.commands[id]
+	delete(g.commands, id)
+	g.mu.Unlock()
+	if waiting {
+		p.err = errors.Join(context.Cause(ctx), err)
+		close(p.done)
+	}
+}
+
+func (g *Guest) write(f func() error) error {
+	g.send.Lock()
+	defer g.send.Unlock()
+	if err := g.ctl.SetWriteDeadline(time.Now().Add(grace)); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Run is Start and Wait.
+func (g *Guest) Run(ctx context.Context, args ...string) (Result, error) {
+	p, err := g.Start(ctx, args...)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Wait()
+}
+
+// WaitListen returns when a program of the guest listens on the TCP port.
+func (g *Guest) WaitListen(ctx context.Context, port uint16) error {
+	return waitListen(ctx, port, func() (string, error) {
+		r, err := g.Run(ctx, "agent", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+		return r.Stdout, err
+	})
+}
+
+// Close ends the guest at once; commands that still run fail. It may be called more than once.
+func (g *Guest) Close() error {
+	g.closing.Do(func() {
+		g.stop()
+		_ = g.ctl.Close() // wakes the reader
+	})
+	<-g.exited
+	g.fail(fmt.Errorf("guest %d is closed", g.index))
+	g.readers.Wait()
+	return nil
+}

@@ -1,0 +1,250 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// imageFile is a file of the guest's root: from a file of the host, or given.
+type imageFile struct {
+	source string
+	mode   uint32
+	data   []byte // when source is empty
+	target string // of a symbolic link
+}
+
+// image is the guest's root in the making, by path.
+type image map[string]imageFile
+
+// libraryDirs are where Debian's dynamic loader looks on amd64, most specific first.
+var libraryDirs = []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib"}
+
+// buildImage returns the path of an initramfs for kernel k with the agent and extra programs. Images are kept in the user's
+// cache directory under a name that depends on all that went into them; ones not used for a week go when a new one is made.
+func buildImage(ctx context.Context, k *kernel, extra []string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil { // no HOME, as in a service
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "ciddk-guest")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	agent, err := buildAgent(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	im, err := collect(k, agent, extra)
+	if err != nil {
+		return "", err
+	}
+	key, err := im.key()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, key+".cpio")
+	now := time.Now()
+	if err := os.Chtimes(file, now, now); err == nil {
+		return file, nil
+	}
+	prune(dir, now.Add(-7*24*time.Hour))
+	return file, im.write(file)
+}
+
+// buildAgent compiles the agent; the go command's own cache makes repetition cheap.
+func buildAgent(ctx context.Context, dir string) ([]byte, error) {
+	tmp, err := os.MkdirTemp(dir, "agent-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, "agent")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "ciddk/test/linux/guest/agent")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
+	if b, err := c.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the guest's agent: %w: %s", err, b)
+	}
+	return os.ReadFile(out)
+}
+
+func collect(k *kernel, agent []byte, extra []string) (image, error) {
+	im := image{
+		"/init":              {mode: 0o755, data: agent},
+		"/bin/agent":         {target: "/init"},
+		"/etc/passwd":        {mode: 0o644, data: []byte("root:x:0:0:root:/:/bin/false\n")},
+		"/etc/hosts":         {mode: 0o644, data: []byte("127.0.0.1 localhost\n")},
+		"/etc/nsswitch.conf": {mode: 0o644, data: []byte("hosts: files\n")},
+	}
+	order, err := k.order(modules)
+	if err != nil {
+		return nil, err
+	}
+	list := &strings.Builder{}
+	for _, m := range order {
+		p := "/lib/modules/" + m
+		fmt.Fprintln(list, p)
+		im[p] = imageFile{source: filepath.Join(k.moduleDir(), m), mode: 0o644}
+	}
+	im["/etc/modules"] = imageFile{mode: 0o644, data: []byte(list.String())}
+
+	for _, p := range append(slices.Sorted(maps.Keys(programs)), extra...) {
+		f, err := exec.LookPath(p)
+		if err != nil {
+			return nil, err
+		}
+		if err := im.addELF("/usr/bin/"+filepath.Base(p), f); err != nil {
+			return nil, err
+		}
+	}
+	// What programs load by name at run time: the verbs provider, and libgcc_s for pthread_exit.
+	provider, err := rxeProvider(k.root)
+	if err != nil {
+		return nil, err
+	}
+	if err := im.addELF(provider, filepath.Join(k.root, provider)); err != nil {
+		return nil, err
+	}
+	im["/etc/libibverbs.d/rxe.driver"] = imageFile{mode: 0o644, data: []byte("driver rxe\n")}
+	return im, im.addLibrary("libgcc_s.so.1")
+}
+
+// rxeProvider is the path of librxe. libibverbs has it built in: the real directory (/lib is a link on the host, and is not in the
+// guest), and a name with the version of its ABI.
+func rxeProvider(root string) (string, error) {
+	for _, d := range libraryDirs {
+		m, err := filepath.Glob(filepath.Join(root, d, "libibverbs", "librxe-rdmav*.so"))
+		if err != nil || len(m) == 0 {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(filepath.Dir(m[0]))
+		if err != nil {
+			return "", err
+		}
+		rel, err := filepath.Rel(root, real)
+		return filepath.Join("/", rel, filepath.Base(m[0])), err
+	}
+	return "", fmt.Errorf("librxe, the verbs provider, is not installed")
+}
+
+// addELF adds a program or library at path p, with its loader and the libraries that it needs, recursively.
+func (im image) addELF(p, source string) error {
+	im[p] = imageFile{source: source, mode: 0o755}
+	f, err := elf.Open(source)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	defer f.Close()
+	for _, ph := range f.Progs {
+		if ph.Type != elf.PT_INTERP {
+			continue
+		}
+		b := make([]byte, ph.Filesz)
+		if _, err := ph.ReadAt(b, 0); err != nil {
+			return fmt.Errorf("%s: interpreter: %w", source, err)
+		}
+		loader := strings.TrimRight(string(b), "\x00")
+		im[loader] = imageFile{source: loader, mode: 0o755}
+	}
+	libs, err := f.ImportedLibraries()
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	for _, l := range libs {
+		if err := im.addLibrary(l); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	return nil
+}
+
+// addLibrary puts a library into /lib, where the loader looks last but surely.
+func (im image) addLibrary(name string) error {
+	p := "/lib/" + name
+	if _, ok := im[p]; ok {
+		return nil
+	}
+	for _, d := range libraryDirs {
+		source := filepath.Join("/", d, name)
+		if _, err := os.Stat(source); err == nil {
+			return im.addELF(p, source)
+		}
+	}
+	return fmt.Errorf("library %s not found", name)
+}
+
+// key names an image by what is in it; files of the host by path, size and time of change.
+func (im image) key() (string, error) {
+	h := sha256.New()
+	for _, p := range slices.Sorted(maps.Keys(im)) {
+		f := im[p]
+		fmt.Fprintf(h, "%q %q %o %q %x\n", p, f.source, f.mode, f.target, sha256.Sum256(f.data))
+		if f.source != "" {
+			st, err := os.Stat(f.source)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, st.Size(), st.ModTime().UnixNano())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}
+
+// write makes the archive under a temporary name first: other tests may be after the same image. It is not compressed, since unpacking
+// costs more under TCG than reading.
+func (im image) write(file string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), "image-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // fails once renamed
+	defer tmp.Close()
+	b := bufio.NewWriterSize(tmp, 1<<20)
+	c := newCPIO(b)
+	for _, p := range slices.Sorted(maps.Keys(im)) {
+		f := im[p]
+		switch {
+		case f.target != "":
+			c.link(p, f.target)
+		case f.source != "":
+			data, err := os.ReadFile(f.source)
+			if err != nil {
+				return err
+			}
+			c.file(p, f.mode, data)
+		default:
+			c.file(p, f.mode, f.data)
+		}
+	}
+	if err := c.close(); err != nil {
+		return err
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+// prune removes images and remains of killed builds older than t. What another process removes at the same time is gone as well.
+func prune(dir string, t time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && (e.IsDir() || info.Mode()&fs.ModeType == 0) && info.ModTime().Before(t) {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package guest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// modules are loaded in every guest, in this order. A name that the kernel has built in needs no file. crc32_generic is the checksum of the
+// ICRC, which rdma_rxe asks the crypto API for by name, and there is no modprobe in the guest to answer.
+var modules = []string{"virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "rdma_ucm"}
+
+// kernel is an installed kernel image with its modules.
+type kernel struct {
+	root    string            // "/", or a test's
+	release string            // as uname -r
+	files   map[string]string // module name to path below moduleDir
+	deps    map[string][]string
+	builtin map[string]bool
+}
+
+func (k *kernel) image() string     { return filepath.Join(k.root, "boot", "vmlinuz-"+k.release) }
+func (k *kernel) moduleDir() string { return filepath.Join(k.root, "lib", "modules", k.release) }
+
+// newestKernel finds the newest kernel in /boot that has all modules (Debian's cloud kernels have no RDMA).
+func newestKernel(root string) (*kernel, error) {
+	images, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil {
+		return nil, err
+	}
+	if len(images) == 0 {
+		return nil, errors.New("no kernel image in /boot")
+	}
+	slices.SortFunc(images, func(a, b string) int { return -compareVersions(a, b) })
+	var why []error
+	for _, i := range images {
+		k, err := readKernel(root, strings.TrimPrefix(filepath.Base(i), "vmlinuz-"))
+		if err == nil {
+			_, err = k.order(modules)
+		}
+		if err == nil {
+			return k, nil
+		}
+		why = append(why, err)
+	}
+	return nil, errors.Join(why...)
+}
+
+// readKernel reads modules.dep and modules.builtin, whose formats kmod's modules.dep(5) and the kernel's kbuild documentation give.
+func readKernel(root, release string) (*kernel, error) {
+	k := &kernel{root: root, release: release, files: map[string]string{}, deps: map[string][]string{}, builtin: map[string]bool{}}
+	err := eachLine(filepath.Join(k.moduleDir(), "modules.dep"), func(l string) {
+		file, deps, ok := strings.Cut(l, ":")
+		if !ok {
+			return
+		}
+		n := moduleName(file)
+		k.files[n] = file
+		for _, d := range strings.Fields(deps) {
+			k.deps[n] = append(k.deps[n], moduleName(d))
+		}
+	})
+	if err == nil {
+		err = eachLine(filepath.Join(k.moduleDir(), "modules.builtin"), func(l string) { k.builtin[moduleName(l)] = true })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", release, err)
+	}
+	return k, nil
+}
+
+// order gives the files to load for names, dependencies first, each once.
+func (k *kernel) order(names []string) ([]string, error) {
+	var files []string
+	seen := map[string]bool{}
+	var visit func(n string) error
+	visit = func(n string) error {
+		if seen[n] || k.builtin[n] {
+			return nil
+		}
+		seen[n] = true
+		f, ok := k.files[n]
+		if !ok {
+			return fmt.Errorf("kernel %s has no module %s", k.release, n)
+		}
+		for _, d := range k.deps[n] {
+			if err := visit(d); err != nil {
+				return err
+			}
+		}
+		files = append(files, f)
+		return nil
+	}
+	for _, n := range names {
+		if err := visit(n); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// moduleName turns kernel/a/b-c.ko.xz into b_c: names use either sign.
+func moduleName(file string) string {
+	n, _, _ := strings.Cut(path.Base(file), ".ko")
+	return strings.ReplaceAll(n, "-", "_")
+}
+
+func eachLine(file string, f func(string)) error {
+	r, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		f(s.Text())
+	}
+	return s.Err()
+}
+
+// compareVersions orders names by their runs of digits as numbers: 6.1.0-9 before 6.1.0-56.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na > 0 && nb > 0 {
+			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
+			if len(x) != len(y) {
+				return len(x) - len(y)
+			}
+			if c := strings.Compare(x, y); c != 0 {
+				return c
+			}
+			a, b = a[na:], b[nb:]
+			continue
+		}
+		if a[0] != b[0] {
+			return int(a[0]) - int(b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}

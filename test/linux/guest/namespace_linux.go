@@ -1,0 +1,97 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const tunDevice = "/dev/net/tun"
+
+var errClosed = errors.New("guest: network is closed")
+
+// namespace is a network namespace and the thread that lives in it. It has no name: what the thread starts is in it and dies with
+// the thread (parent-death signal), and the namespace goes with the last that is in it.
+type namespace struct {
+	jobs chan func()
+	quit chan struct{}
+	done chan struct{} // the thread is gone
+	once sync.Once
+	tid  int
+
+	processes sync.WaitGroup // that the thread started
+}
+
+func newNamespace() (*namespace, error) {
+	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		defer close(n.done)
+		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so no other goroutine gets into the namespace.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			started <- fmt.Errorf("guest: new network namespace: %w", err)
+			return
+		}
+		n.tid = unix.Gettid()
+		started <- nil
+		for {
+			select {
+			case j := <-n.jobs:
+				j()
+			case <-n.quit:
+				return
+			}
+		}
+	}()
+	if err := <-started; err != nil {
+		<-n.done
+		return nil, err
+	}
+	return n, nil
+}
+
+// do runs f on the thread. f must not block for long: everything that enters the namespace goes through here.
+func (n *namespace) do(f func() error) error {
+	res := make(chan error, 1)
+	select {
+	case n.jobs <- func() { res <- f() }:
+		return <-res
+	case <-n.quit:
+		return errClosed
+	}
+}
+
+// close ends the thread, and with it the processes it started; it returns when they are gone.
+func (n *namespace) close() {
+	n.once.Do(func() { close(n.quit) })
+	<-n.done
+	n.processes.Wait()
+}
+
+// newTap makes a tap in the namespace; it lives as long as a descriptor of it. It has no virtio header, hence no checksum or
+// segmentation offload: what crosses it, and what Capture sees, is what a wire would carry.
+func (n *namespace) newTap(name string) (f *os.File, err error) {
+	err = n.do(func() error {
+		fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", tunDevice, err)
+		}
+		req, err := unix.NewIfreq(name)
+		if err == nil {
+			req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
+		}
+		if err != nil {
+			unix.Close(fd)
+			return fmt.Errorf("tap %s: %w", name, err)
+		}
+		f = os.NewFile(uintptr(fd), name)
+		return nil
+	})
+	return f, err
+}

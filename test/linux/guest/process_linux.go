@@ -1,0 +1,121 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// grace is how long a killed command may take to be gone.
+const grace = 10 * time.Second
+
+// Result is a command that ended by itself.
+type Result struct {
+	Code           int // exit code; 128+n after signal n
+	Stdout, Stderr string
+}
+
+// Process is a command that was started, in a guest or on the host's side of a network.
+type Process struct {
+	ctx            context.Context // of Start
+	name           string
+	stdout, stderr buffer
+	done           chan struct{} // closed when code and err are set
+	code           int
+	err            error
+}
+
+func newProcess(ctx context.Context, args []string) *Process {
+	return &Process{ctx: ctx, name: strings.Join(args, " "), done: make(chan struct{})}
+}
+
+// Wait returns when the command has ended and its output is complete: never later than the context of its Start allows. The error is
+// nil for any exit code; it tells that the command did not start, or was killed because the context ended, or that the guest is gone.
+func (p *Process) Wait() (Result, error) {
+	<-p.done
+	r := Result{Code: p.code, Stdout: p.stdout.String(), Stderr: p.stderr.String()}
+	err := p.err
+	if err == nil && p.ctx.Err() != nil && p.code == 128+int(unix.SIGKILL) {
+		err = fmt.Errorf("killed: %w", context.Cause(p.ctx))
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s: %w; stdout %q, stderr %q", p.name, err, r.Stdout, r.Stderr)
+	}
+	return r, nil
+}
+
+// buffer collects output while it may be read.
+type buffer struct {
+	mu sync.Mutex
+	b  []byte
+	// limit drops the oldest bytes above it; 0 keeps all.
+	limit int
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.b = append(b.b, p...)
+	if b.limit > 0 && len(b.b) > b.limit {
+		b.b = append(b.b[:0], b.b[len(b.b)-b.limit:]...)
+	}
+	return len(p), nil
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.b)
+}
+
+// start runs a command of the host in the namespace, in a process group of its own.
+func (n *namespace) start(ctx context.Context, args []string) (*Process, error) {
+	if len(args) == 0 {
+		return nil, errors.New("guest: no command given")
+	}
+	p := newProcess(ctx, args)
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Stdout, c.Stderr = &p.stdout, &p.stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGKILL) }
+	c.WaitDelay = time.Second
+	if err := n.do(func() error {
+		err := c.Start()
+		if err == nil {
+			n.processes.Add(1)
+		}
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	go func() {
+		defer n.processes.Done()
+		defer close(p.done)
+		_ = c.Wait() // the state tells more
+		p.code = c.ProcessState.ExitCode()
+		if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			p.code = 128 + int(ws.Signal())
+		}
+	}()
+	return p, nil
+}
+
+// run is start and Wait; an exit code other than 0 is an error.
+func (n *namespace) run(ctx context.Context, args ...string) error {
+	p, err := n.start(ctx, args)
+	if err != nil {
+		return err
+	}
+	r, err := p.Wait()
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("%s: exit code %d: %s", p.name, r.Code, strings.TrimSpace(r.Stderr))
+	}
+	return err
+}
