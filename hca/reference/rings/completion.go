@@ -1,0 +1,138 @@
+package rings
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// completionRing is a completion queue. contexts holds what is no plain data, by slot; the producer writes a slot of it before it
+// publishes the entry, the consumer clears it before it publishes the slot as free.
+type completionRing struct {
+	q        queue
+	contexts []any
+	put      uint32 // producer's own
+	get      uint32 // consumer's own
+}
+
+// newCompletionRing makes a completion queue over b.
+func newCompletionRing(b []byte, size int) *completionRing {
+	slots, shift := geometry(size, wcSize)
+	return &completionRing{q: newQueue(b, slots, shift), contexts: make([]any, slots)}
+}
+
+func (r *completionRing) Cap() int { return r.q.depth() }
+
+func (r *completionRing) Len() int { return r.q.len() }
+
+// Put encodes and publishes one completion.
+func (r *completionRing) Put(wc *ci.WC) bool {
+	i := r.put
+	next := (i + 1) & r.q.mask
+	if next == r.q.consumer() {
+		return false
+	}
+	b := r.q.slot(i)
+	_ = b[wcSize-1]
+	ne.PutUint64(b[wcID:], wc.ID)
+	status := uint32(packStatus[ci.WCGeneralErr])
+	if int(wc.Status) < len(packStatus) {
+		status = uint32(packStatus[wc.Status])
+	}
+	ne.PutUint32(b[wcStatus:], status)
+	ne.PutUint32(b[wcOpcode:], uint32(packWCOp[wc.Op]))
+	ne.PutUint32(b[wcVendorErr:], wc.VendorErr)
+	ne.PutUint32(b[wcByteLen:], wc.Length)
+	if wc.Flags&ci.WCInvalidated != 0 {
+		ne.PutUint32(b[wcEx:], wc.Imm)
+	} else {
+		binary.BigEndian.PutUint32(b[wcEx:], wc.Imm)
+	}
+	ne.PutUint32(b[wcQPNum:], uint32(wc.QPN))
+	ne.PutUint32(b[wcSrcQP:], uint32(wc.SrcQP))
+	ne.PutUint32(b[wcFlags:], packWCFlags(wc.Flags))
+	ne.PutUint16(b[wcPKeyIx:], wc.PKeyIndex)
+	ne.PutUint16(b[wcSLID:], uint16(wc.SLID))
+	b[wcSL], b[wcPathBits] = uint8(wc.SL), wc.PathBits
+	ne.PutUint32(b[wcEECN:], uint32(wc.EECN))
+	ne.PutUint16(b[wcEtherType:], wc.EtherType)
+	r.contexts[i] = wc.Context
+	r.put = next
+	atomic.StoreUint32(r.q.prod, next)
+	return true
+}
+
+// Get decodes up to len(wcs) completions and frees their slots at once.
+func (r *completionRing) Get(wcs []ci.WC) int {
+	n := int((r.q.producer() - r.get) & r.q.mask)
+	if n > len(wcs) {
+		n = len(wcs)
+	}
+	if n == 0 {
+		return 0
+	}
+	for k := range n {
+		i := r.get
+		r.decode(&wcs[k], i)
+		r.contexts[i] = nil
+		r.get = (i + 1) & r.q.mask
+	}
+	atomic.StoreUint32(r.q.cons, r.get)
+	return n
+}
+
+func (r *completionRing) decode(wc *ci.WC, i uint32) {
+	b := r.q.slot(i)
+	_ = b[wcSize-1]
+	wc.ID = ne.Uint64(b[wcID:])
+	wc.Context = r.contexts[i]
+	wc.Status, wc.Op = ci.WCGeneralErr, ci.WCSend
+	if s := ne.Uint32(b[wcStatus:]); s < uint32(len(unpackStatus)) {
+		wc.Status = unpackStatus[s]
+	}
+	if o := ne.Uint32(b[wcOpcode:]); o < uint32(len(unpackWCOp)) {
+		wc.Op = unpackWCOp[o]
+	}
+	wc.VendorErr = ne.Uint32(b[wcVendorErr:])
+	wc.Length = ne.Uint32(b[wcByteLen:])
+	wc.Flags = unpackWCFlags(ne.Uint32(b[wcFlags:]))
+	if wc.Flags&ci.WCInvalidated != 0 {
+		wc.Imm = ne.Uint32(b[wcEx:])
+	} else {
+		wc.Imm = binary.BigEndian.Uint32(b[wcEx:])
+	}
+	wc.QPN = ci.QPN(ne.Uint32(b[wcQPNum:]))
+	wc.SrcQP = ci.QPN(ne.Uint32(b[wcSrcQP:]))
+	wc.PKeyIndex = ne.Uint16(b[wcPKeyIx:])
+	wc.SLID = ci.LID(ne.Uint16(b[wcSLID:]))
+	wc.SL, wc.PathBits = ci.SL(b[wcSL]), b[wcPathBits]
+	wc.EECN = ci.EECN(ne.Uint32(b[wcEECN:]))
+	wc.EtherType = ne.Uint16(b[wcEtherType:])
+}
+
+// Resize moves to new storage with what waits. It excludes every other method.
+func (r *completionRing) Resize(size int) error {
+	const verb = "CQ.Resize"
+	if size < 1 || size > maxDepth {
+		return bad(verb, ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
+	}
+	n := (r.q.producer() - r.get) & r.q.mask
+	if int(n) > size {
+		return bad(verb, ci.Overflow, "%d completions wait, %d would fit", n, size)
+	}
+	slots, shift := geometry(size, wcSize)
+	if slots == int(r.q.mask)+1 {
+		return nil
+	}
+	q := newQueue(alignedBytes(queueSize(slots, shift)), slots, shift)
+	contexts := make([]any, slots)
+	for i := range n {
+		from := (r.get + i) & r.q.mask
+		copy(q.slot(i), r.q.slot(from))
+		contexts[i] = r.contexts[from]
+	}
+	*q.prod = n
+	r.q, r.contexts, r.put, r.get = q, contexts, n, 0
+	return nil
+}

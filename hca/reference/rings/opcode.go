@@ -1,0 +1,79 @@
+package rings
+
+import "ciddk/ci"
+
+// Request opcodes: those of ib_uverbs_wr_opcode, and ours.
+const (
+	opWrite     = 0
+	opWriteImm  = 1
+	opSend      = 2
+	opSendImm   = 3
+	opRead      = 4
+	opCompSwap  = 5
+	opFetchAdd  = 6
+	opLocalInv  = 7
+	opSendInv   = 9
+	opFastReg   = 0x80 // region and page list in the table beside
+	opBindMW    = 0x81 // window and region in the table beside (8, BIND_MW of the ABI, names them by key: not taken)
+	opNop       = 0x82
+	opLSO       = 0x83 // header and MSS in the table beside
+	opRaw       = 0x84 // a send on a raw QP, address in the table beside
+	flagInline  = 8
+	flagLocal   = 1 << 8 // ours, as the next
+	flagL4Check = 1 << 9
+	flagVendor  = 0xffff0000
+)
+
+// packFlags gives the ABI's send flags: 1 fence, 2 signaled, 4 solicited, 8 inline, 16 IP checksum; ours from 1<<8 on.
+func packFlags(f ci.SendFlags) uint32 {
+	return uint32(f)>>1&7 | uint32(f)>>2&0x10 | uint32(f)<<3&flagLocal | uint32(f)<<2&flagL4Check | uint32(f)&flagVendor
+}
+
+// unpackFlags is the inverse, without what the opcode says (immediate data, invalidation) and without inline.
+func unpackFlags(u uint32) ci.SendFlags {
+	return ci.SendFlags(u&7<<1 | u&0x10<<2 | u&flagLocal>>3 | u&flagL4Check>>2 | u&flagVendor)
+}
+
+// Completion status, ib_uverbs_wc.status, by ci.WCStatus.
+var packStatus = [...]uint8{
+	ci.WCSuccess: 0, ci.WCLocalLenErr: 1, ci.WCLocalOpErr: 2, ci.WCLocalProtErr: 4, ci.WCFlushErr: 5, ci.WCBindErr: 6,
+	ci.WCRemAccessErr: 10, ci.WCRemOpErr: 11, ci.WCRNRRetryErr: 13, ci.WCTimeoutRetryErr: 12, ci.WCRemInvalidReqErr: 9,
+	ci.WCBadRespErr: 7, ci.WCLocalAccessErr: 8, ci.WCGeneralErr: 21, ci.WCUnmatchedResponse: 32, ci.WCCanceled: 33,
+	ci.WCRemAbortErr: 16,
+}
+
+// unpackStatus is the inverse; numbers that no ci.WCStatus has are general errors.
+var unpackStatus = func() (t [64]ci.WCStatus) {
+	for i := range t {
+		t[i] = ci.WCGeneralErr
+	}
+	for s, u := range packStatus {
+		t[u] = ci.WCStatus(s)
+	}
+	return t
+}()
+
+// Completion opcodes, ib_uverbs_wc.opcode. From 0x40 on (but for the receives at 0x80) they are ours.
+var packWCOp = [256]uint8{
+	ci.WCSend: 0, ci.WCWrite: 1, ci.WCRead: 2, ci.WCCompareSwap: 3, ci.WCFetchAdd: 4, ci.WCBindMW: 5, ci.WCLocalInv: 6, ci.WCLSO: 7,
+	ci.WCNop: 0x40, ci.WCFastReg: 0x41, ci.WCRecv: 0x80, ci.WCRecvWrite: 0x81,
+}
+
+// unpackWCOp is the inverse; numbers that no ci.WCOp has come out as a send.
+var unpackWCOp = func() (t [256]ci.WCOp) {
+	for _, op := range []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd, ci.WCBindMW, ci.WCLocalInv,
+		ci.WCLSO, ci.WCNop, ci.WCFastReg, ci.WCRecv, ci.WCRecvWrite} {
+		t[packWCOp[op]] = op
+	}
+	return t
+}()
+
+// Completion flags, ib_uverbs_wc.wc_flags: 1 GRH, 2 immediate, 4 checksums verified, 8 invalidated; ours: 1<<15 forward.
+func packWCFlags(f ci.WCFlags) uint32 {
+	return uint32(f&ci.WCGRH)>>2 | uint32(f&ci.WCImmediate)<<1 | uint32(f&ci.WCChecksumOK)>>2 | uint32(f&ci.WCInvalidated) |
+		uint32(f&ci.WCForward)<<14
+}
+
+func unpackWCFlags(u uint32) ci.WCFlags {
+	return ci.WCFlags(u&1<<2 | u&2>>1 | u&4<<2 | u&8 | u>>14&2)
+}

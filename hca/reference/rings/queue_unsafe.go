@@ -1,0 +1,15 @@
+package rings
+
+import "unsafe"
+
+// word is the 32-bit word at off of b, for atomic access. b is aligned to 4 and has the word.
+func word(b []byte, off int) *uint32 {
+	_ = b[off+3]
+	return (*uint32)(unsafe.Pointer(&b[off]))
+}
+
+// alignedBytes makes n zero bytes, aligned to 8 as the layout's 64-bit fields want. n is positive.
+func alignedBytes(n int) []byte {
+	w := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), len(w)*8)[:n:n]
+}

@@ -1,0 +1,105 @@
+package rings
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+)
+
+// recvRing is a receive queue. A slot is free again as soon as it is decoded.
+type recvRing struct {
+	q    queue
+	sge  uint32
+	post uint32 // producer's own
+	next uint32 // consumer's own
+}
+
+// newRecvRing makes a receive queue over b.
+func newRecvRing(b []byte, depth, sge int) *recvRing {
+	slots, shift := recvGeometry(depth, sge)
+	return &recvRing{q: newQueue(b, slots, shift), sge: uint32(sge)}
+}
+
+func recvGeometry(depth, sge int) (slots int, shift uint8) { return geometry(depth, rqSGE+sge*sgeSize) }
+
+func (r *recvRing) Depth() int { return r.q.depth() }
+
+func (r *recvRing) Len() int { return r.q.len() }
+
+// Reset forgets everything. It excludes every other method.
+func (r *recvRing) Reset() {
+	r.post, r.next = 0, 0
+	r.q.clear()
+}
+
+// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the batch.
+func (r *recvRing) Post(wrs []ci.RecvWR) int {
+	room := (r.q.consumer() - r.post - 1) & r.q.mask
+	n := 0
+	for n < len(wrs) && uint32(n) < room {
+		w := &wrs[n]
+		if len(w.SGL) > int(r.sge) {
+			break
+		}
+		b := r.q.slot(r.post)
+		_ = b[rqSGE-1]
+		sum := uint32(0)
+		for i := range w.SGL {
+			putSGE(b[rqSGE+i*sgeSize:], &w.SGL[i])
+			sum += w.SGL[i].Length
+		}
+		ne.PutUint64(b[rqID:], w.ID)
+		ne.PutUint32(b[rqDMA+dmaLength:], sum)
+		ne.PutUint32(b[rqDMA+dmaResid:], sum)
+		ne.PutUint32(b[rqDMA+dmaNumSGE:], uint32(len(w.SGL)))
+		r.post = (r.post + 1) & r.q.mask
+		n++
+	}
+	if n > 0 {
+		atomic.StoreUint32(r.q.prod, r.post)
+	}
+	return n
+}
+
+// Next decodes the oldest buffer and frees its slot.
+func (r *recvRing) Next(w *rvt.RecvWork) bool {
+	if r.next == r.q.producer() {
+		return false
+	}
+	b := r.q.slot(r.next)
+	w.ID = ne.Uint64(b[rqID:])
+	w.SGL, w.Bad = w.SGL[:0], false
+	if n := ne.Uint32(b[rqDMA+dmaNumSGE:]); n > r.sge {
+		w.Bad = true
+	} else {
+		// Any sum of lengths will do: a buffer longer than a message can be is no error.
+		w.SGL, _ = sgesAppend(w.SGL, b[rqSGE:], n)
+	}
+	r.next = (r.next + 1) & r.q.mask
+	atomic.StoreUint32(r.q.cons, r.next)
+	return true
+}
+
+// Resize moves to new storage with what is posted. It excludes every other method.
+func (r *recvRing) Resize(depth int) error {
+	const verb = "SRQ.Modify"
+	if depth < 1 || depth > maxDepth {
+		return bad(verb, ci.InvalidMaxWRs, "depth %d, want 1 to %d", depth, maxDepth)
+	}
+	n := (r.q.producer() - r.next) & r.q.mask
+	slots, shift := recvGeometry(depth, int(r.sge))
+	if int(n) > depth {
+		return bad(verb, ci.InvalidMaxWRs, "%d receives are posted, %d would fit", n, depth)
+	}
+	if slots == int(r.q.mask)+1 {
+		return nil
+	}
+	q := newQueue(alignedBytes(queueSize(slots, shift)), slots, shift)
+	for i := range n {
+		copy(q.slot(i), r.q.slot((r.next+i)&r.q.mask))
+	}
+	*q.prod = n
+	r.q, r.post, r.next = q, n, 0
+	return nil
+}

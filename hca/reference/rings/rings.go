@@ -1,0 +1,68 @@
+package rings
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+)
+
+// RXE makes queues of this layout on the Go heap, for consumers in this process. The zero value is ready.
+//
+// A queue has one slot less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …) for 31. Errors are
+// *ci.Error: ci.InvalidMaxWRs, ci.InvalidMaxSGE, ci.InvalidParameter (inline), ci.InvalidCQSize for sizes out of range;
+// ci.Unsupported with a *ci.UserBuffer, for queues that another process shall fill.
+type RXE struct{}
+
+var _ rvt.Rings = RXE{}
+
+// SendRing makes a send queue for depth requests of sge entries or inline bytes.
+func (RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
+	const verb = "PD.CreateQP"
+	if err := check(verb, depth, sge, ub); err != nil {
+		return nil, err
+	}
+	if inline < 0 || inline > maxInline {
+		return nil, bad(verb, ci.InvalidParameter, "%d inline bytes, want 0 to %d", inline, maxInline)
+	}
+	depth = max(depth, 1)
+	return newSendRing(alignedBytes(queueSize(sendGeometry(depth, sge, inline))), depth, sge, inline), nil
+}
+
+// RecvRing makes a receive queue for depth buffers of sge entries.
+func (RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
+	if err := check("PD.CreateQP", depth, sge, ub); err != nil {
+		return nil, err
+	}
+	depth = max(depth, 1)
+	return newRecvRing(alignedBytes(queueSize(recvGeometry(depth, sge))), depth, sge), nil
+}
+
+// CompletionRing makes a completion queue for size entries.
+func (RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
+	const verb = "PD.CreateCQ"
+	switch {
+	case ub != nil:
+		return nil, bad(verb, ci.Unsupported, "queues in another process's memory")
+	case size < 1 || size > maxDepth:
+		return nil, bad(verb, ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
+	}
+	slots, shift := geometry(size, wcSize)
+	return newCompletionRing(alignedBytes(queueSize(slots, shift)), size), nil
+}
+
+func check(verb string, depth, sge int, ub *ci.UserBuffer) error {
+	switch {
+	case ub != nil:
+		return bad(verb, ci.Unsupported, "queues in another process's memory")
+	case depth < 0 || depth > maxDepth:
+		return bad(verb, ci.InvalidMaxWRs, "depth %d, want 0 to %d", depth, maxDepth)
+	case sge < 0 || sge > maxSGE:
+		return bad(verb, ci.InvalidMaxSGE, "%d scatter/gather entries, want 0 to %d", sge, maxSGE)
+	}
+	return nil
+}
+
+func bad(verb string, s ci.Status, format string, args ...any) error {
+	return &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf("rings: "+format, args...)}
+}

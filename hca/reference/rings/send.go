@@ -1,0 +1,345 @@
+package rings
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+)
+
+// sendRing is a send queue: producer and consumer both, each with an index of its own that the other cannot touch.
+type sendRing struct {
+	q      queue
+	sge    uint32 // entries per request
+	inline uint32 // bytes per request
+
+	// Producer.
+	post   uint32 // next slot to fill
+	extras bool   // the table beside is in use
+
+	// Consumer. next - tail requests are decoded and not retired.
+	next uint32
+	tail uint32
+
+	side atomic.Pointer[sideTable]
+}
+
+// sideTable holds, by slot, what must not be in shared bytes. The producer fills a slot before it publishes the request, the
+// consumer clears it before it publishes the slot as free.
+type sideTable struct {
+	av  []*rvt.AV
+	ext []*rvt.WorkExt // kept for reuse with its page list
+	has []bool         // ext counts
+}
+
+// newSendRing makes a send queue over b, of sendSize bytes.
+func newSendRing(b []byte, depth, sge, inline int) *sendRing {
+	slots, shift := sendGeometry(depth, sge, inline)
+	return &sendRing{q: newQueue(b, slots, shift), sge: uint32(sge), inline: uint32(inline)}
+}
+
+func sendGeometry(depth, sge, inline int) (slots int, shift uint8) {
+	return geometry(depth, sqSGE+max(sge*sgeSize, inline))
+}
+
+func (r *sendRing) Depth() int { return r.q.depth() }
+
+// Len trusts neither index beyond its range.
+func (r *sendRing) Len() int { return r.q.len() }
+
+// Reset forgets everything. It excludes every other method.
+func (r *sendRing) Reset() {
+	r.post, r.next, r.tail = 0, 0, 0
+	r.q.clear()
+	r.side.Store(nil)
+	r.extras = false
+}
+
+// Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the batch.
+func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
+	room := (r.q.consumer() - r.post - 1) & r.q.mask
+	n := 0
+	for n < len(wrs) && uint32(n) < room {
+		w := &wrs[n]
+		if len(w.SGL) > int(r.sge) || len(w.Inline) > int(r.inline) {
+			break
+		}
+		r.encode(w, obj)
+		r.post = (r.post + 1) & r.q.mask
+		n++
+	}
+	if n > 0 {
+		atomic.StoreUint32(r.q.prod, r.post)
+	}
+	return n
+}
+
+func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
+	b := r.q.slot(r.post)
+	_ = b[sqSGE-1]
+	if r.extras {
+		s := r.side.Load()
+		s.av[r.post], s.has[r.post] = nil, false
+	}
+	flags := packFlags(w.Flags)
+	ex := uint32(0)
+	op := uint32(opSend)
+	switch w.Op {
+	case ci.OpSend:
+		switch {
+		case w.Flags&ci.SendImmediate != 0:
+			op, ex = opSendImm, immWord(w.Imm)
+		case w.Flags&ci.SendInvalidate != 0:
+			op, ex = opSendInv, uint32(w.Inv)
+		case w.Ext != nil:
+			op = opRaw
+			r.ext().Raw = w.Ext.Raw
+		}
+		if w.To.AV != nil {
+			r.table().av[r.post] = obj.AV(w.To.AV)
+			ne.PutUint32(b[sqDestQP:], uint32(w.To.QPN))
+			ne.PutUint32(b[sqQKey:], uint32(w.To.QKey))
+			ne.PutUint16(b[sqPKeyIx:], w.To.PKeyIndex)
+			ne.PutUint32(b[sqAH:], 0)
+		}
+	case ci.OpWrite:
+		op = opWrite
+		if w.Flags&ci.SendImmediate != 0 {
+			op, ex = opWriteImm, immWord(w.Imm)
+		}
+		ne.PutUint64(b[sqAddr:], w.Remote.Addr)
+		ne.PutUint32(b[sqRKey:], uint32(w.Remote.RKey))
+	case ci.OpRead:
+		op = opRead
+		ne.PutUint64(b[sqAddr:], w.Remote.Addr)
+		ne.PutUint32(b[sqRKey:], uint32(w.Remote.RKey))
+	case ci.OpCompareSwap, ci.OpFetchAdd:
+		op = opCompSwap
+		if w.Op == ci.OpFetchAdd {
+			op = opFetchAdd
+		}
+		ne.PutUint64(b[sqAddr:], w.Remote.Addr)
+		ne.PutUint64(b[sqCompare:], w.Atomic.Compare)
+		ne.PutUint64(b[sqSwap:], w.Atomic.Swap)
+		ne.PutUint32(b[sqAtomRKey:], uint32(w.Remote.RKey))
+	case ci.OpLocalInv:
+		op, ex = opLocalInv, uint32(w.Inv)
+	default:
+		op = r.encodeRare(w, b, obj)
+	}
+	ne.PutUint64(b[sqID:], w.ID)
+	ne.PutUint32(b[sqOpcode:], op)
+	ne.PutUint32(b[sqEx:], ex)
+	d := b[sqDMA:]
+	if w.Inline != nil {
+		ne.PutUint32(b[sqFlags:], flags|flagInline)
+		ne.PutUint32(b[sqNumSGE:], 0)
+		ne.PutUint32(d[dmaLength:], uint32(len(w.Inline)))
+		ne.PutUint32(d[dmaNumSGE:], 0)
+		copy(b[sqSGE:], w.Inline)
+		return
+	}
+	ne.PutUint32(b[sqFlags:], flags)
+	sum := uint32(0)
+	for i := range w.SGL {
+		putSGE(b[sqSGE+i*sgeSize:], &w.SGL[i])
+		sum += w.SGL[i].Length
+	}
+	ne.PutUint32(b[sqNumSGE:], uint32(len(w.SGL)))
+	ne.PutUint32(d[dmaLength:], sum)
+	ne.PutUint32(d[dmaResid:], sum)
+	ne.PutUint32(d[dmaNumSGE:], uint32(len(w.SGL)))
+}
+
+// encodeRare does the requests that need the table beside.
+func (r *sendRing) encodeRare(w *ci.SendWR, b []byte, obj rvt.Resolver) (op uint32) {
+	if w.Ext == nil || w.Op == ci.OpNop {
+		return opNop
+	}
+	x := r.ext()
+	switch w.Op {
+	case ci.OpFastReg:
+		pages := append(x.FastReg.Pages[:0], w.Ext.FastReg.Pages...)
+		x.FastReg = w.Ext.FastReg
+		x.FastReg.Pages, x.FastReg.MR = pages, nil
+		if w.Ext.FastReg.MR != nil {
+			x.MR = obj.MR(w.Ext.FastReg.MR)
+		}
+		return opFastReg
+	case ci.OpBindMW:
+		x.Bind = w.Ext.Bind
+		x.Bind.MW, x.Bind.MR = nil, nil
+		if w.Ext.Bind.MW != nil {
+			x.MW = obj.MW(w.Ext.Bind.MW)
+		}
+		if w.Ext.Bind.MR != nil {
+			x.MR = obj.MR(w.Ext.Bind.MR)
+		}
+		return opBindMW
+	case ci.OpLSO:
+		x.LSO.Header = append(x.LSO.Header[:0], w.Ext.LSO.Header...)
+		x.LSO.MSS = w.Ext.LSO.MSS
+		if w.To.AV != nil {
+			r.table().av[r.post] = obj.AV(w.To.AV)
+			ne.PutUint32(b[sqDestQP:], uint32(w.To.QPN))
+			ne.PutUint32(b[sqQKey:], uint32(w.To.QKey))
+			ne.PutUint16(b[sqPKeyIx:], w.To.PKeyIndex)
+		}
+		return opLSO
+	}
+	return opNop
+}
+
+// table makes the table beside at its first use.
+func (r *sendRing) table() *sideTable {
+	if !r.extras {
+		n := int(r.q.mask) + 1
+		r.side.Store(&sideTable{av: make([]*rvt.AV, n), ext: make([]*rvt.WorkExt, n), has: make([]bool, n)})
+		r.extras = true
+	}
+	return r.side.Load()
+}
+
+// ext gives the extension of the slot under the producer, empty but for the storage of its lists.
+func (r *sendRing) ext() *rvt.WorkExt {
+	s := r.table()
+	x := s.ext[r.post]
+	if x == nil {
+		x = new(rvt.WorkExt)
+		s.ext[r.post] = x
+	}
+	*x = rvt.WorkExt{FastReg: ci.FastReg{Pages: x.FastReg.Pages[:0]}, LSO: ci.LSO{Header: x.LSO.Header[:0]}}
+	s.has[r.post] = true
+	return x
+}
+
+// Next decodes one request. What the slot says is read once.
+func (r *sendRing) Next(w *rvt.Work) bool {
+	i := r.next
+	// A producer index that runs round and round must not reach requests that are not retired.
+	if i == r.q.producer() || (i-r.tail)&r.q.mask == r.q.mask {
+		return false
+	}
+	r.next = (i + 1) & r.q.mask
+	b := r.q.slot(i)
+	_ = b[sqSGE-1]
+	flags := ne.Uint32(b[sqFlags:])
+	w.ID = ne.Uint64(b[sqID:])
+	w.Flags = unpackFlags(flags)
+	w.SGL, w.Inline, w.IsInl = w.SGL[:0], nil, false
+	w.Remote, w.Compare, w.Swap = ci.Remote{}, 0, 0
+	w.AV, w.Ext, w.DestQP, w.QKey, w.PKeyIx = nil, nil, 0, 0, 0
+	w.Imm, w.Inv = 0, 0
+	w.Bad, w.Length = ci.WCSuccess, 0
+
+	op := ne.Uint32(b[sqOpcode:])
+	mayInline := false
+	switch op {
+	case opSend, opSendImm, opSendInv, opRaw, opLSO:
+		w.Op, mayInline = ci.OpSend, true
+		switch op {
+		case opSendImm:
+			w.Imm, w.Flags = binary.BigEndian.Uint32(b[sqEx:]), w.Flags|ci.SendImmediate
+		case opSendInv:
+			w.Inv, w.Flags = ci.Key(ne.Uint32(b[sqEx:])), w.Flags|ci.SendInvalidate
+		case opLSO:
+			w.Op = ci.OpLSO
+		}
+		if s := r.side.Load(); s != nil && s.av[i] != nil {
+			w.AV = s.av[i]
+			w.DestQP = ci.QPN(ne.Uint32(b[sqDestQP:])) & 0xffffff
+			w.QKey = ci.QKey(ne.Uint32(b[sqQKey:]))
+			w.PKeyIx = ne.Uint16(b[sqPKeyIx:])
+		}
+	case opWrite, opWriteImm:
+		w.Op, mayInline = ci.OpWrite, true
+		if op == opWriteImm {
+			w.Imm, w.Flags = binary.BigEndian.Uint32(b[sqEx:]), w.Flags|ci.SendImmediate
+		}
+		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqRKey:]))}
+	case opRead:
+		w.Op = ci.OpRead
+		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqRKey:]))}
+	case opCompSwap, opFetchAdd:
+		w.Op = ci.OpCompareSwap
+		if op == opFetchAdd {
+			w.Op = ci.OpFetchAdd
+		}
+		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqAtomRKey:]))}
+		w.Compare, w.Swap = ne.Uint64(b[sqCompare:]), ne.Uint64(b[sqSwap:])
+	case opLocalInv:
+		w.Op, w.Inv = ci.OpLocalInv, ci.Key(ne.Uint32(b[sqEx:]))
+	case opNop:
+		w.Op = ci.OpNop
+	case opFastReg:
+		w.Op = ci.OpFastReg
+	case opBindMW:
+		w.Op = ci.OpBindMW
+	default:
+		w.Op, w.Bad = ci.OpNop, ci.WCLocalOpErr
+		return true
+	}
+	if op >= opFastReg && op != opNop {
+		s := r.side.Load()
+		if s == nil || !s.has[i] {
+			w.Bad = ci.WCLocalOpErr
+			return true
+		}
+		w.Ext = s.ext[i]
+	}
+	r.gather(w, b, flags&flagInline != 0, mayInline)
+	return true
+}
+
+// gather reads the part that says where the bytes are.
+func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
+	if inline {
+		n := ne.Uint32(b[sqDMA+dmaLength:])
+		if n > r.inline || !mayInline {
+			w.Bad = ci.WCLocalOpErr
+			return
+		}
+		w.IsInl, w.Inline = true, b[sqSGE:sqSGE+n:sqSGE+n]
+		return
+	}
+	n := ne.Uint32(b[sqDMA+dmaNumSGE:])
+	if n > r.sge {
+		w.Bad = ci.WCLocalOpErr
+		return
+	}
+	sum := uint64(0)
+	if w.SGL, sum = sgesAppend(w.SGL, b[sqSGE:], n); sum > maxMessage {
+		w.Bad = ci.WCLocalLenErr
+		w.SGL = w.SGL[:0]
+	}
+}
+
+// Retire frees the slots of the n oldest requests decoded; more than that there are not.
+func (r *sendRing) Retire(n int) {
+	if most := int((r.next - r.tail) & r.q.mask); n > most {
+		n = most
+	}
+	if n <= 0 {
+		return
+	}
+	if s := r.side.Load(); s != nil {
+		for k := range uint32(n) {
+			i := (r.tail + k) & r.q.mask
+			s.av[i] = nil
+			if s.has[i] {
+				s.has[i] = false
+				s.ext[i].MR, s.ext[i].MW = nil, nil
+			}
+		}
+	}
+	r.tail = (r.tail + uint32(n)) & r.q.mask
+	atomic.StoreUint32(r.q.cons, r.tail)
+}
+
+// immWord gives the word in the machine's order whose bytes are v's in the order of the wire.
+func immWord(v uint32) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], v)
+	return ne.Uint32(b[:])
+}
