@@ -22,8 +22,12 @@ func ringTables(root string) (string, error) {
 		if !ok || g.Tok != token.CONST {
 			continue
 		}
-		title, _, _ := strings.Cut(oneLine(g.Doc.Text()), ". ")
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| name | value | |\n|---|--:|---|\n", strings.TrimSuffix(strings.SplitN(title, ":", 2)[0], "."), oneLine(g.Doc.Text()))
+		title, rest, _ := strings.Cut(strings.TrimSuffix(oneLine(g.Doc.Text()), "."), ". ")
+		fmt.Fprintf(&b, "\n### %s\n\n", strings.TrimSuffix(title, ":"))
+		if rest != "" {
+			fmt.Fprintf(&b, "%s.\n\n", rest)
+		}
+		b.WriteString("| name | value | |\n|---|--:|---|\n")
 		for _, s := range g.Specs {
 			v, ok := s.(*ast.ValueSpec)
 			if !ok || len(v.Values) != 1 {

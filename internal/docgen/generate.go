@@ -42,7 +42,12 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	first, err := program(filepath.Join(root, "examples", "first", "main.go"))
+	if err != nil {
+		return nil, err
+	}
 	for name, insert := range map[string]string{
+		"README.md":             first,
 		"CONTRIBUTING.md":       layerTable(rows),
 		".golangci.yml":         depguardRules(module, rows),
 		"docs/sas/qp-states.md": transitionTables(),
@@ -89,4 +94,17 @@ func exists(root string) func(string) bool {
 		e, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(folder)))
 		return err == nil && len(e) > 0
 	}
+}
+
+// program gives a Go file from its first declaration on, fenced: what goes before is package clause and imports.
+func program(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	_, body, ok := strings.Cut(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n)\n")
+	if !ok {
+		return "", fmt.Errorf("%s: no import block", file)
+	}
+	return "\n```go\n" + strings.TrimSpace(body) + "\n```\n\n", nil
 }
