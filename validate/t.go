@@ -24,7 +24,8 @@ type T struct {
 	link    string
 	seed    uint64
 	ctx     context.Context
-	logLine func(string) // evidence as it comes, so that it survives the process
+	limit   time.Duration // the case's time
+	logLine func(string)  // evidence as it comes, so that it survives the process
 
 	mu       sync.Mutex
 	res      Result
@@ -75,7 +76,7 @@ func (t *T) Deadline() time.Time { d, _ := t.ctx.Deadline(); return d }
 
 // Remaining is the time a wait may take: to a tenth of the timeout before the deadline, at least a millisecond.
 func (t *T) Remaining() time.Duration {
-	return max(time.Until(t.Deadline())-t.c.timeout()/10, time.Millisecond)
+	return max(time.Until(t.Deadline())-t.limit/10, time.Millisecond)
 }
 
 // Seed of the run.

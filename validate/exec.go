@@ -1,0 +1,232 @@
+package validate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Setting is what a process that runs cases has to know of the run.
+type Setting struct {
+	Options
+	Profile string  // name
+	Scale   float64 // of all timeouts; 0 as 1
+	PcapDir string  // captures of failed cases, "" for none
+	PcapAll bool    // of passed ones, too
+}
+
+func (s Setting) scale(d time.Duration) time.Duration {
+	if s.Scale > 0 {
+		return time.Duration(float64(d) * s.Scale)
+	}
+	return d
+}
+
+// CaseTimeout is the time a case has in this setting.
+func (s Setting) CaseTimeout(c *Case) time.Duration { return s.scale(c.timeout()) }
+
+// openTimeout is the time that opening and closing a target may take.
+const openTimeout = 10 * time.Second
+
+// executor runs cases in this process, one after another, and keeps the target between them.
+type executor struct {
+	driver   Driver
+	set      Setting
+	profile  Profile
+	catalog  *Catalog
+	target   *Target
+	id       *Identity
+	onOpen   func(*Identity)
+	onLog    func(string)
+	onBegin  func()         // the case's own time begins
+	baseline map[string]int // live objects when the target was fresh
+}
+
+func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
+	p, ok := FindProfile(s.Profile)
+	if !ok {
+		var names []string
+		for _, x := range profiles {
+			names = append(names, x.Name)
+		}
+		return nil, fmt.Errorf("no profile %q%s", s.Profile, didYouMean(s.Profile, names))
+	}
+	link, err := d.LinkOr(s.Link)
+	if err != nil {
+		return nil, err
+	}
+	s.Link = link
+	return &executor{driver: d, set: s, profile: p, catalog: c}, nil
+}
+
+// ready opens the target if there is none, and reads its identity.
+func (e *executor) ready(ctx context.Context) error {
+	if e.target != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.set.scale(openTimeout))
+	defer cancel()
+	t, err := e.driver.open(ctx, e.set.Options)
+	if err != nil {
+		return err
+	}
+	e.target = t
+	e.id = identify(ctx, e.driver, e.set.Link, t)
+	if t.Live != nil {
+		e.baseline = maps.Clone(t.Live())
+	}
+	if e.onOpen != nil {
+		e.onOpen(e.id)
+	}
+	return nil
+}
+
+// drop closes the target.
+func (e *executor) drop(ctx context.Context) error {
+	if e.target == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.set.scale(openTimeout))
+	defer cancel()
+	t := e.target
+	e.target = nil
+	return t.close(ctx)
+}
+
+// run executes a case. It returns when the case has ended, which a broken driver can delay for ever: the caller keeps a watchdog.
+func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
+	r := e.blank(c, attempt)
+	if err := e.ready(ctx); err != nil {
+		r.Status, r.Reason = Error, err.Error()
+		return r
+	}
+	if settled := e.gate(c, &r); settled {
+		return r
+	}
+	if e.onBegin != nil {
+		e.onBegin()
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.set.CaseTimeout(c))
+	defer cancel()
+	stop := e.capture(c, attempt, &r)
+	begin := time.Now()
+	t := &T{c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed, ctx: ctx, logLine: e.onLog, res: r,
+		limit: e.set.CaseTimeout(c)}
+	r = t.run()
+	e.leftovers(&r)
+	r.Elapsed = Elapsed(time.Since(begin))
+	stop(&r)
+	if !e.driver.Keep || r.Status != Pass && r.Status != Skip {
+		if err := e.drop(ctx); err != nil {
+			e.blame(&r, Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
+		}
+	}
+	return r
+}
+
+// gate settles what is not run: needs not met, or claims that could not be read.
+func (e *executor) gate(c *Case, r *Result) (settled bool) {
+	if e.id.QueryError != "" {
+		if !c.bare() {
+			r.Status, r.Reason = Fail, ""
+			r.Failures = []Failure{{Rule: "SAS-2.2-02", Setup: c.Judges() != "SAS-2.2-02", Where: "reading the claims before the case",
+				Expected: "success", Got: e.id.QueryError}}
+			return true
+		}
+		return false
+	}
+	if reason := c.Needs.unmet(e.id); reason != "" {
+		r.Status, r.Reason = Skip, reason
+		return true
+	}
+	return false
+}
+
+// bare tells a case that can run on an HCA whose claims could not be read.
+func (c *Case) bare() bool {
+	n := c.Needs
+	return n.Caps|n.AnyCaps|n.Lacks == 0 && n.Atomics == 0 && len(n.Links) == 0 && n.Ports == 0 && n.Attr == nil
+}
+
+func (e *executor) blank(c *Case, attempt int) Result {
+	rq, _ := e.catalog.Requirement(c.Judges())
+	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section, Attempt: attempt}
+}
+
+// blame adds a failure to a result that is complete.
+func (e *executor) blame(r *Result, f Failure) {
+	if r.Status == Error {
+		return
+	}
+	f.Setup = f.Setup || len(r.Failures) > 0
+	r.Failures = append(r.Failures, f)
+	r.Status, r.Reason = Fail, ""
+}
+
+// leftovers compares the living objects with those of the fresh target. Drivers may free behind the back of a Destroy that returned,
+// so a difference is looked at again for a little while.
+func (e *executor) leftovers(r *Result) {
+	if e.target.Live == nil || r.Status == Error {
+		return
+	}
+	deadline := time.Now().Add(e.set.scale(time.Second))
+	for {
+		var left []string
+		now := e.target.Live()
+		for _, k := range slices.Sorted(maps.Keys(now)) {
+			if d := now[k] - e.baseline[k]; d != 0 {
+				left = append(left, fmt.Sprintf("%+d %s", d, k))
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			e.blame(r, Failure{Rule: r.Requirement, Where: "living objects after the case", Expected: "as before it", Got: strings.Join(left, ", "), Cause: CauseLeak})
+			return
+		}
+		runtime.Gosched()
+		pause := time.NewTimer(5 * time.Millisecond)
+		<-pause.C
+	}
+}
+
+// capture starts a packet capture if one is wanted and possible; what it returns ends it and keeps the file where it is evidence.
+func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result)) {
+	nothing := func(*Result) {}
+	if e.set.PcapDir == "" || e.target.Capture == nil {
+		return nothing
+	}
+	name := c.ID
+	if attempt > 1 {
+		name = fmt.Sprintf("%s.%d", c.ID, attempt)
+	}
+	path := filepath.Join(e.set.PcapDir, name+".pcapng")
+	end, err := e.target.Capture(path)
+	if err != nil {
+		r.Notes = append(r.Notes, Note{NoteInfo, "no capture: " + err.Error()})
+		return nothing
+	}
+	return func(r *Result) {
+		if err := end(); err != nil {
+			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
+		}
+		if r.Status == Fail || e.set.PcapAll {
+			r.Capture = path
+		} else if err := os.Remove(path); err != nil {
+			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
+		}
+	}
+}
+
+// allStacks gives the stacks of all goroutines, at most 256 KiB.
+func allStacks() string {
+	buf := make([]byte, 256<<10)
+	return string(buf[:runtime.Stack(buf, true)])
+}

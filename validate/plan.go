@@ -1,0 +1,340 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	"ciddk/validate/req"
+)
+
+// Plan is a run: what, on which driver, and how.
+type Plan struct {
+	Catalog *Catalog
+	Driver  Driver
+	Select  Selection
+	Setting Setting // Worker and Run are filled in
+	Waivers []Waiver
+
+	Workers  int              // processes at the same time; 0: 2
+	Repeat   int              // attempts of each case; 0: 1
+	Shuffle  bool             // order by seed
+	FailFast bool             // stop at the first decisive failure
+	Strict   bool             // SHOULD counts as MUST
+	Command  []string         // for the report
+	Progress func(Progress)   // called from one goroutine at a time; may be nil
+	Now      func() time.Time // nil: time.Now
+
+	// Spawn gives the command of a worker process, not started: its standard input and output become the stream. nil: cases run in
+	// this process, where a panic on a goroutine of the driver ends everything, and a hang leaves its goroutines behind.
+	Spawn func(ctx context.Context, s Setting) *exec.Cmd
+}
+
+// Progress is news of a run.
+type Progress struct {
+	Total, Done int
+	Worker      int
+	Started     *Case     // a case began, or
+	Result      *Result   // one is over (before waivers), or
+	Identity    *Identity // the first target is open
+}
+
+// DriverError says that the driver could not be opened at all, so that nothing can be judged (exit 3).
+type DriverError struct{ Text string }
+
+func (e *DriverError) Error() string { return e.Text }
+
+// job is one attempt of one case.
+type job struct {
+	c       *Case
+	attempt int
+}
+
+// runner runs jobs one after another; one for each worker. close ends what it holds.
+type runner interface {
+	run(ctx context.Context, j job) Result
+	close()
+}
+
+// Run executes the plan. An error means that there is no report worth the name: a bad selection (*NothingSelected), or a driver that
+// cannot be opened (*DriverError). A run that the context ended still has a report, which says so.
+func (p *Plan) Run(ctx context.Context) (*Report, error) {
+	now := p.Now
+	if now == nil {
+		now = time.Now
+	}
+	cases, err := p.Catalog.Select(p.Select)
+	if err != nil {
+		return nil, err
+	}
+	if p.Setting.Link, err = p.Driver.LinkOr(p.Setting.Link); err != nil {
+		return nil, err
+	}
+	profile, ok := FindProfile(p.Setting.Profile)
+	if !ok {
+		return nil, fmt.Errorf("no profile %q", p.Setting.Profile)
+	}
+	rep := &Report{Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
+		Run: RunInfo{Command: p.Command, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link, Seed: p.Setting.Seed,
+			Shuffle: p.Shuffle, Strict: p.Strict}}
+	if p.Repeat > 1 {
+		rep.Run.Repeat = p.Repeat
+	}
+	if p.Select.Of > 1 {
+		rep.Run.Shard = fmt.Sprintf("%d/%d", p.Select.Shard, p.Select.Of)
+	}
+	begin := now()
+	s := &session{p: p, rep: rep, results: map[string][]Result{}}
+	var jobs []job
+	for _, c := range cases {
+		if !profile.Has(c.Feature) {
+			r := p.blank(c)
+			r.Status, r.Reason = Skip, fmt.Sprintf("feature %s is not in profile %s", c.Feature, profile.Name)
+			s.results[c.ID] = []Result{r}
+			continue
+		}
+		for a := range max(p.Repeat, 1) {
+			jobs = append(jobs, job{c, a + 1})
+		}
+	}
+	if len(jobs) == 0 {
+		return nil, &NothingSelected{What: "the selection within profile " + profile.Name}
+	}
+	if p.Shuffle {
+		jobs = shuffled(jobs, p.Setting.Seed)
+	}
+	s.total = len(jobs)
+	if err := s.work(ctx, jobs); err != nil {
+		return nil, err
+	}
+	for _, c := range cases {
+		if rs := s.results[c.ID]; len(rs) > 0 {
+			rep.Results = append(rep.Results, merge(rs))
+		}
+	}
+	rep.Remarks = append(rep.Remarks, applyWaivers(rep.Results, p.Waivers, now())...)
+	rep.Identity = s.identity
+	rep.Timing = Timing{Started: begin.UTC().Format(time.RFC3339), Elapsed: now().Sub(begin).Seconds(), Workers: s.workers, Deaths: s.deaths,
+		Cases: map[string]float64{}}
+	for id, rs := range s.results {
+		for _, r := range rs {
+			rep.Timing.Cases[id] += time.Duration(r.Elapsed).Seconds()
+		}
+	}
+	rep.judge()
+	return rep, nil
+}
+
+func (p *Plan) blank(c *Case) Result {
+	rq, _ := p.Catalog.Requirement(c.Judges())
+	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section}
+}
+
+// session is what the workers of a run share.
+type session struct {
+	p       *Plan
+	total   int
+	workers int
+
+	mu       sync.Mutex
+	rep      *Report
+	results  map[string][]Result
+	identity *Identity
+	done     int
+	deaths   int
+	fatal    error
+}
+
+// work hands the jobs to the workers and returns when all are done or the run is over.
+func (s *session) work(ctx context.Context, jobs []job) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.workers = s.p.Workers
+	if s.workers <= 0 {
+		s.workers = 2
+	}
+	s.workers = min(s.workers, len(jobs))
+	if s.p.Spawn == nil {
+		s.workers = 1 // one process, and one target at a time
+	}
+	queue := make(chan job)
+	var wg sync.WaitGroup
+	for i := range s.workers {
+		wg.Go(func() {
+			r := s.runner(i)
+			defer r.close()
+			for j := range queue {
+				s.tell(Progress{Worker: i, Started: j.c})
+				res := r.run(ctx, j)
+				if ctx.Err() != nil && res.Status != Pass {
+					continue // the end of the run, not of the case
+				}
+				s.finish(i, res, cancel)
+			}
+		})
+	}
+feed:
+	for _, j := range jobs {
+		select {
+		case queue <- j:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(queue)
+	wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fatal != nil {
+		return s.fatal
+	}
+	if ctx.Err() != nil && s.rep.Run.Stopped == "" {
+		s.rep.Run.Stopped = stoppedByContext
+	}
+	return nil
+}
+
+func (s *session) runner(i int) runner {
+	set := s.p.Setting
+	set.Worker = i
+	if s.p.Spawn == nil {
+		return &localRunner{s: s, set: set}
+	}
+	return &processRunner{s: s, set: set}
+}
+
+// finish records a result. A driver of which no target could ever be opened ends the run: each further case would say the same.
+func (s *session) finish(worker int, r Result, stop func()) {
+	s.mu.Lock()
+	s.done++
+	s.results[r.Case] = append(s.results[r.Case], r)
+	switch {
+	case r.Status == Error && s.identity == nil && s.fatal == nil:
+		s.fatal = &DriverError{r.Reason}
+		stop()
+	case s.p.FailFast && s.rep.Decisive(&r) && !s.waived(r.Case):
+		s.rep.Run.Stopped = "first failure: " + r.Case
+		stop()
+	}
+	s.mu.Unlock()
+	s.tell(Progress{Worker: worker, Result: &r})
+}
+
+func (s *session) waived(id string) bool {
+	for _, w := range s.p.Waivers {
+		if glob(w.Pattern, id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) opened(id *Identity) {
+	s.mu.Lock()
+	first := s.identity == nil
+	if first {
+		s.identity = id
+	}
+	s.mu.Unlock()
+	if first {
+		s.tell(Progress{Identity: id})
+	}
+}
+
+func (s *session) died() { s.mu.Lock(); s.deaths++; s.mu.Unlock() }
+
+func (s *session) tell(p Progress) {
+	if s.p.Progress == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.Total, p.Done = s.total, s.done
+	s.p.Progress(p)
+}
+
+// merge makes one result of a case's attempts: the worst of them, with a word on how many.
+func merge(rs []Result) Result {
+	rank := map[Status]int{Skip: 0, Pass: 1, Fail: 2, Error: 3}
+	worst, bad := 0, 0
+	for i, r := range rs {
+		if rank[r.Status] > rank[rs[worst].Status] {
+			worst = i
+		}
+		if r.Status == Fail || r.Status == Error {
+			bad++
+		}
+	}
+	out := rs[worst]
+	if len(rs) == 1 {
+		out.Attempt = 0
+	} else if bad > 0 && bad < len(rs) {
+		out.Flaky = fmt.Sprintf("%d of %d attempts failed", bad, len(rs))
+	}
+	return out
+}
+
+// localRunner runs cases in this process.
+type localRunner struct {
+	s   *session
+	set Setting
+	e   *executor
+}
+
+func (l *localRunner) run(ctx context.Context, j job) Result {
+	if l.e == nil {
+		e, err := newExecutor(l.s.p.Catalog, l.s.p.Driver, l.set)
+		if err != nil {
+			r := l.s.p.blank(j.c)
+			r.Status, r.Reason = Error, err.Error()
+			return r
+		}
+		e.onOpen = l.s.opened
+		l.e = e
+	}
+	e := l.e
+	done := make(chan Result, 1)
+	began := make(chan struct{}, 1)
+	e.onBegin = func() { began <- struct{}{} }
+	go func() { done <- e.run(ctx, j.c, j.attempt) }()
+	timer := time.NewTimer(e.set.scale(openTimeout + hangGrace))
+	defer timer.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r
+		case <-began:
+			timer.Reset(e.set.CaseTimeout(j.c) + e.set.scale(hangGrace))
+		case <-timer.C:
+			l.e = nil // left behind with its goroutines: nothing can end them
+			r := l.s.p.blank(j.c)
+			return hung(r, allStacks(), e.set.CaseTimeout(j.c))
+		}
+	}
+}
+
+func (l *localRunner) close() {
+	if l.e != nil {
+		_ = l.e.drop(context.Background()) // each case's target has been closed with its result; this is the kept one
+	}
+}
+
+// hung is the result of a case that did not end.
+func hung(r Result, stacks string, limit time.Duration) Result {
+	r.Status = Fail
+	r.Failures = append(r.Failures, Failure{Rule: r.Requirement, Where: "the whole case", Expected: fmt.Sprintf("an end within %v", limit),
+		Got: "hang", Cause: CauseHang, Stacks: stacks})
+	return r
+}
+
+// LevelOf tells the level of the requirement that a case judges.
+func (c *Catalog) LevelOf(cs *Case) req.Level {
+	r, _ := c.book.Get(cs.Judges())
+	return r.Level
+}
+
+// IsNothing tells an error of an empty selection.
+func IsNothing(err error) bool { var n *NothingSelected; return errors.As(err, &n) }

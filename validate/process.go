@@ -1,0 +1,297 @@
+package validate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// processRunner runs cases in worker processes, one process after another.
+type processRunner struct {
+	s   *session
+	set Setting
+	w   *process // nil before the first case and after a death
+}
+
+// run gives the case to the worker, which is started if there is none, and waits for the result, the worker's end, or the last deadline.
+func (r *processRunner) run(ctx context.Context, j job) Result {
+	res := r.s.p.blank(j.c)
+	res.Attempt = j.attempt
+	fail := func(err error) Result {
+		r.discard()
+		res.Status, res.Reason = Error, err.Error()
+		return res
+	}
+	if r.w == nil {
+		w, err := startProcess(ctx, r.s.p.Spawn, r.set)
+		if err != nil {
+			return fail(fmt.Errorf("worker: %w", err))
+		}
+		r.w = w
+	}
+	w := r.w
+	if err := w.send(command{Case: j.c.ID, Attempt: j.attempt}); err != nil {
+		return fail(fmt.Errorf("worker: %w: %s", err, w.stderr.last(400)))
+	}
+	limit := r.set.CaseTimeout(j.c)
+	// The worker watches the clock itself; this is for one that cannot, such as a process that the driver stopped or starved.
+	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace) + 5*time.Second)
+	defer last.Stop()
+	started := false
+	for {
+		select {
+		case e, ok := <-w.events:
+			switch {
+			case !ok:
+				return r.dead(res, started, j.c)
+			case e.Kind == EventIdentity:
+				r.s.opened(e.Identity)
+			case e.Kind == EventStart:
+				started = true
+			case e.Kind == EventLog:
+				res.Log = append(res.Log, e.Text)
+			case e.Kind == EventHang:
+				out := hung(res, e.Text, limit)
+				r.s.died()
+				r.discard()
+				return out
+			case e.Kind == EventFatal:
+				return fail(errors.New(e.Text))
+			case e.Kind == EventResult && e.Result.Case != j.c.ID:
+				return fail(fmt.Errorf("worker: result of %s while %s runs", e.Result.Case, j.c.ID))
+			case e.Kind == EventResult:
+				e.Result.Elapsed = e.Elapsed
+				return *e.Result
+			}
+		case <-last.C:
+			stacks := w.dumpStacks()
+			r.s.died()
+			r.discard()
+			return hung(res, stacks, limit)
+		case <-ctx.Done():
+			r.discard()
+			res.Status, res.Reason = Error, "interrupted"
+			return res
+		}
+	}
+}
+
+// panicText finds the line in which the Go runtime says why a process ends.
+var panicText = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|unexpected fault address .*|\[signal .*)$`)
+
+// dead is the result of a case whose worker ended: the driver's doing, if the case had begun.
+func (r *processRunner) dead(res Result, started bool, c *Case) Result {
+	w := r.w
+	state := w.wait()
+	text := w.stderr.String()
+	streamErr := w.streamErr
+	r.discard()
+	r.s.died()
+	if !started || streamErr != nil {
+		res.Status, res.Reason = Error, fmt.Sprintf("worker ended before the case began: %s: %s", state, tail(text, 400))
+		if streamErr != nil {
+			res.Reason = streamErr.Error()
+		}
+		return res
+	}
+	f := Failure{Rule: c.Judges(), Where: "the worker process", Expected: "no end of the process", Got: state, Cause: CauseDeath, Stacks: text}
+	if m := panicText.FindString(text); m != "" {
+		f.Expected, f.Got, f.Cause = "no panic", m, CausePanic
+	}
+	res.Status, res.Failures = Fail, append(res.Failures, f)
+	return res
+}
+
+// discard ends the worker, if there is one, and forgets it.
+func (r *processRunner) discard() {
+	if r.w != nil {
+		r.w.kill()
+		r.w = nil
+	}
+}
+
+// close lets the worker end by itself, for a moment.
+func (r *processRunner) close() {
+	if r.w == nil {
+		return
+	}
+	_ = r.w.in.Close() // a worker that is gone already has closed the other end
+	t := time.NewTimer(r.set.scale(openTimeout))
+	defer t.Stop()
+	for {
+		select {
+		case _, ok := <-r.w.events:
+			if !ok {
+				r.w.wait()
+				r.w = nil
+				return
+			}
+		case <-t.C:
+			r.discard()
+			return
+		}
+	}
+}
+
+// process is a running worker.
+type process struct {
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	events    chan Event // closed at the end of the stream
+	quit      chan struct{}
+	stderr    *tailBuffer
+	streamErr error // why the stream ended, if not by its end; read after events is closed
+	waited    sync.Once
+	state     string
+}
+
+func startProcess(ctx context.Context, spawn func(context.Context, Setting) *exec.Cmd, set Setting) (*process, error) {
+	cmd := spawn(context.WithoutCancel(ctx), set)
+	w := &process{cmd: cmd, events: make(chan Event), quit: make(chan struct{}), stderr: &tailBuffer{max: 256 << 10}}
+	cmd.Stderr = w.stderr
+	// What a worker's own children hold open must not keep Wait from returning.
+	cmd.WaitDelay = 2 * time.Second
+	var err error
+	if w.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go w.read(out)
+	return w, nil
+}
+
+// read passes events on until the stream ends or the worker is discarded.
+func (w *process) read(out io.Reader) {
+	defer close(w.events)
+	rd := NewEventReader(out)
+	rd.Stray = func(l string) { fmt.Fprintln(w.stderr, l) }
+	first := true
+	for {
+		e, err := rd.Next()
+		if err == nil && first && e.Kind != EventHello {
+			err = fmt.Errorf("worker stream: begins with %q", e.Kind)
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				w.streamErr = err
+			}
+			return
+		}
+		if first {
+			first = false
+			continue
+		}
+		select {
+		case w.events <- e:
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+func (w *process) send(c command) error {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	_, err = w.in.Write(append(b, '\n'))
+	return err
+}
+
+// wait reaps the process and says how it ended.
+func (w *process) wait() string {
+	w.waited.Do(func() {
+		if err := w.cmd.Wait(); err != nil {
+			w.state = err.Error()
+		} else {
+			w.state = "exit status 0"
+		}
+	})
+	return w.state
+}
+
+// dumpStacks asks the Go runtime of the worker for its goroutines, where the system knows such a signal, and gives what came.
+func (w *process) dumpStacks() string {
+	if askForStacks(w.cmd.Process) {
+		t := time.NewTimer(2 * time.Second)
+		defer t.Stop()
+	drain:
+		for {
+			select {
+			case _, ok := <-w.events:
+				if !ok {
+					break drain
+				}
+			case <-t.C:
+				break drain
+			}
+		}
+	}
+	return w.stderr.String()
+}
+
+func (w *process) kill() {
+	close(w.quit)
+	_ = w.in.Close()
+	_ = w.cmd.Process.Kill() // it may have ended already
+	w.wait()
+}
+
+// tailBuffer keeps the first quarter and the end of what is written: a panic's first lines and what led to it.
+type tailBuffer struct {
+	mu   sync.Mutex
+	max  int
+	head []byte
+	rest []byte
+	lost int
+}
+
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(p)
+	if room := b.max/4 - len(b.head); room > 0 {
+		k := min(room, len(p))
+		b.head = append(b.head, p[:k]...)
+		p = p[k:]
+	}
+	b.rest = append(b.rest, p...)
+	if over := len(b.rest) - b.max*3/4; over > 0 {
+		b.lost += over
+		b.rest = append(b.rest[:0], b.rest[over:]...)
+	}
+	return n, nil
+}
+
+func (b *tailBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost > 0 {
+		return fmt.Sprintf("%s\n[%d bytes left out]\n%s", b.head, b.lost, b.rest)
+	}
+	return string(b.head) + string(b.rest)
+}
+
+// last gives at most n bytes from the end.
+func (b *tailBuffer) last(n int) string { return tail(b.String(), n) }
+
+func tail(s string, n int) string {
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		return "…" + strings.ToValidUTF8(s[len(s)-n:], "")
+	}
+	return s
+}
