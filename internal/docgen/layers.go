@@ -38,10 +38,10 @@ func depguardRules(module string, rows []layers.Row) string {
 			continue
 		}
 		fmt.Fprintf(&b, "        %s:\n          list-mode: strict\n          files:\n", strings.ReplaceAll(r.Folder, "/", "-"))
-		fmt.Fprintf(&b, "            - \"${base-path}/%s/**/*.go\"\n            - \"!$test\"\n", r.Folder)
+		fmt.Fprintf(&b, "            - \"${base-path}/%s/**\"\n            - \"!$test\"\n", r.Folder)
 		for j, s := range rows {
 			if j != i && strings.HasPrefix(s.Folder, r.Folder+"/") {
-				fmt.Fprintf(&b, "            - \"!${base-path}/%s/**/*.go\"\n", s.Folder)
+				fmt.Fprintf(&b, "            - \"!${base-path}/%s/**\"\n", s.Folder)
 			}
 		}
 		fmt.Fprintf(&b, "          allow:\n            - $gostd\n            - %s/%s\n", module, r.Folder)
