@@ -238,10 +238,3 @@ func mutants(ctx context.Context, r *runner) error {
 	defer cleanup()
 	return r.do(ctx, nil, bin, "self")
 }
-
-func examples(ctx context.Context, r *runner) error {
-	if !r.present("examples/*") {
-		return skip("the tree has no examples")
-	}
-	return r.do(ctx, nil, "go", "test", "-count=1", "./examples/...")
-}
