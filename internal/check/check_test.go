@@ -86,6 +86,18 @@ func TestAll(t *testing.T) {
 	}
 }
 
+func TestAllStopped(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := new(bytes.Buffer)
+	r := &runner{out: out, results: results{}}
+	ok := r.all(ctx, []step{
+		{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { cancel(errors.New("interrupted")); return nil }},
+		{name: "b", limit: time.Minute, run: func(context.Context, *runner) error { return nil }}})
+	assert.False(t, ok)
+	assert.Contains(t, out.String(), "not run: interrupted")
+	assert.Contains(t, out.String(), "0 passed, 2 failed, 0 skipped")
+}
+
 func TestUsage(t *testing.T) {
 	tests := []struct {
 		name        string

@@ -18,9 +18,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"time"
 
 	"ciddk/internal/layers"
 )
+
+// overall bounds a run; CI ends a job some time after it.
+const overall = 55 * time.Minute
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -62,6 +66,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, overall, fmt.Errorf("the whole run may take %v", overall))
+	defer cancel()
 	r := &runner{root: root, out: stdout, full: *full, results: results{}}
 	if !r.all(ctx, chosen) {
 		return 1

@@ -36,7 +36,9 @@ func (r *runner) all(ctx context.Context, steps []step) bool {
 	var lines []string
 	for _, s := range steps {
 		if ctx.Err() != nil {
-			break
+			r.results.step(s.name, "fail")
+			lines = append(lines, fmt.Sprintf("%-10s %8s  FAIL (not run: %v)", s.name, "", context.Cause(ctx)))
+			continue
 		}
 		fmt.Fprintf(r.out, "\n=== %s: %s\n", s.name, s.title)
 		start := time.Now()
@@ -44,7 +46,7 @@ func (r *runner) all(ctx context.Context, steps []step) bool {
 		err := s.run(limited, r)
 		if err == nil || !errors.Is(err, errSkip) {
 			if limited.Err() != nil {
-				err = fmt.Errorf("not done within %v: %w", s.limit, errors.Join(err, limited.Err()))
+				err = fmt.Errorf("stopped after at most %v: %w", s.limit, errors.Join(err, context.Cause(limited)))
 			}
 		}
 		cancel()
@@ -67,7 +69,7 @@ func (r *runner) all(ctx context.Context, steps []step) bool {
 	r.results.report(r.out)
 	passed, failed, skipped := r.results.count()
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	return failed == 0 && ctx.Err() == nil
+	return failed == 0
 }
 
 // command prepares a program in the tree's root with extra environment. When ctx ends, it and its children are killed.

@@ -29,14 +29,14 @@ var systems = []string{"linux", "darwin", "windows"}
 func steps() []step {
 	return []step{
 		{"format", "gofmt changes nothing", false, time.Minute, format},
-		{"vet", "go vet of the pure Go build on " + strings.Join(systems, ", "), false, 10 * time.Minute, vet},
-		{"test", "go test ./...", false, 20 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
-		{"race", "go test -race ./...", false, 20 * time.Minute, race},
-		{"lint", "golangci-lint", true, 15 * time.Minute, lint},
-		{"fuzz", "every fuzz target for 30 s, two at a time", true, 20 * time.Minute, fuzz},
-		{"bench", "every benchmark, briefly, with its yardstick", true, 10 * time.Minute, bench},
-		{"certify", "ddk-validate run reference, over each link", true, 5 * time.Minute, certify},
-		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
+		{"vet", "go vet of the pure Go build on " + strings.Join(systems, ", "), false, 6 * time.Minute, vet},
+		{"test", "go test ./...", false, 12 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
+		{"race", "go test -race ./...", false, 14 * time.Minute, race},
+		{"lint", "golangci-lint", true, 10 * time.Minute, lint},
+		{"fuzz", "every fuzz target for 30 s, two at a time", true, 14 * time.Minute, fuzz},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 6 * time.Minute, bench},
+		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
+		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 6 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
 	}
 }
@@ -75,7 +75,7 @@ func vet(ctx context.Context, r *runner) error {
 
 // goTest runs go test -json over the tree and notes the results.
 func (r *runner) goTest(ctx context.Context, flags ...string) error {
-	args := append(append([]string{"test", "-json", "-timeout", "15m"}, flags...), "./...")
+	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), "./...")
 	fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
 	c := r.command(ctx, nil, "go", args...)
 	pr, pw := io.Pipe()
