@@ -1,0 +1,182 @@
+// Package fakehca is a small HCA in memory for testing the certifier itself: RC queue pairs that loop back, SEND only, within one adapter.
+// It is right as far as it goes, and wrong on request (Faults). It is no example of a driver: see hca/reference.
+package fakehca
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+
+	"ciddk/ci"
+)
+
+// Faults are ways in which the adapter misbehaves.
+type Faults struct {
+	HangOn     string // verb that never returns, such as "CA.AllocatePD"
+	PanicOn    string // verb that panics on its caller's goroutine
+	CrashOn    string // verb that makes a goroutine of the driver panic a moment later, and returns
+	ExitOn     string // verb that ends the process
+	LeakOn     string // verb whose object is never forgotten in Live
+	Noise      bool   // the driver prints to standard output
+	WrongGUID  bool   // CA.Query gives another GUID
+	AnyGUID    bool   // OpenCA takes every GUID
+	NoQuery    bool   // CA.Query fails
+	AcceptZero bool   // CreateCQ takes a size of 0
+	LoseEvery  int    // every n-th send is lost
+	Exit       func(int)
+	Release    chan struct{} // ends HangOn when closed; nil: never
+}
+
+// HCA is the adapter.
+type HCA struct {
+	ci.UnimplementedHCA
+	guid   ci.GUID
+	link   ci.Link
+	caps   ci.Caps
+	faults Faults
+
+	mu   sync.Mutex
+	open *ca
+	live map[string]int
+	qps  map[ci.QPN]*qp
+	mrs  map[ci.Key]*mr
+	next uint32
+	sent int
+}
+
+// New makes an adapter with one active port of the link.
+func New(guid ci.GUID, link ci.Link, f Faults) *HCA {
+	return &HCA{guid: guid, link: link, faults: f, live: map[string]int{}, qps: map[ci.QPN]*qp{}, mrs: map[ci.Key]*mr{}, next: 16}
+}
+
+// Live counts objects by kind.
+func (h *HCA) Live() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.live)
+}
+
+func (h *HCA) Info() ci.HCAInfo {
+	return ci.HCAInfo{GUID: h.guid, DriverID: 1, VendorID: 0xfa4e, DeviceID: 1, Version: ci.InterfaceVersion}
+}
+
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+	h.enter("HCA.OpenCA")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case guid == 0 || onEvent == nil:
+		return nil, fail("HCA.OpenCA", ci.InvalidParameter)
+	case guid != h.guid && !h.faults.AnyGUID:
+		return nil, fail("HCA.OpenCA", ci.NotFound)
+	case h.open != nil:
+		return nil, fail("HCA.OpenCA", ci.ResourceBusy)
+	}
+	h.open = &ca{h: h}
+	return h.open, nil
+}
+
+func fail(verb string, s ci.Status) error { return &ci.Error{Verb: verb, Status: s} }
+
+// enter acts out the faults of a verb, before any lock is taken.
+func (h *HCA) enter(verb string) {
+	switch verb {
+	case h.faults.HangOn:
+		<-h.faults.Release
+	case h.faults.PanicOn:
+		panic("fakehca: told to panic in " + verb)
+	case h.faults.CrashOn:
+		done := make(chan struct{})
+		go func() { defer close(done); panic("fakehca: told to crash behind " + verb) }()
+		<-done // the runtime ends the process before this can go on for long
+	case h.faults.ExitOn:
+		h.faults.Exit(3)
+	}
+	if h.faults.Noise {
+		fmt.Println("fakehca: " + verb)
+	}
+}
+
+// add and gone count objects; the lock is held.
+func (h *HCA) add(kind string) { h.live[kind]++ }
+
+func (h *HCA) gone(kind, verb string) {
+	if h.faults.LeakOn != verb {
+		h.live[kind]--
+	}
+}
+
+type ca struct {
+	ci.UnimplementedCA
+	h      *HCA
+	closed bool
+	kids   int
+}
+
+// limits of the adapter.
+const (
+	maxCQEs = 4096
+	maxWRs  = 1024
+	maxSGEs = 8
+)
+
+func (c *ca) Query() (*ci.CAAttr, error) {
+	c.h.enter("CA.Query")
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	if c.closed {
+		return nil, fail("CA.Query", ci.InvalidCAHandle)
+	}
+	if c.h.faults.NoQuery {
+		return nil, fail("CA.Query", ci.Timeout)
+	}
+	guid := c.h.guid
+	if c.h.faults.WrongGUID {
+		guid++
+	}
+	p := ci.PortAttr{Num: 1, GUID: c.h.guid, Link: c.h.link, State: ci.PortActive, PhysState: 5, MTU: ci.MTU1024, MaxMTU: ci.MTU4096,
+		MaxMsgSize: 1 << 31, PKeys: []ci.PKey{0xffff}}
+	if c.h.link == ci.LinkInfiniBand {
+		p.LID, p.SMLID = 1, 2
+		g := ci.GID{0: 0xfe, 1: 0x80}
+		for i := range 8 {
+			g[15-i] = byte(c.h.guid >> (8 * i))
+		}
+		p.GIDs = []ci.GIDEntry{{GID: g}}
+	} else {
+		p.GIDs = []ci.GIDEntry{{GID: ci.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, Type: ci.GIDRoCEv2}}
+	}
+	return &ci.CAAttr{GUID: guid, VendorID: 0xfa4e, DeviceID: 1, Caps: c.h.caps, MaxPDs: 100, MaxQPs: 100, MaxWRs: maxWRs, MaxSGEs: maxSGEs,
+		MaxReadSGEs: 1, MaxCQs: 100, MaxCQEs: maxCQEs, MaxMRs: 100, MaxMRSize: 1 << 30, MaxPartitions: 1, MaxRespRes: 4, MaxRespResPerQP: 4,
+		MaxInitDepthPerQP: 4, PageSizes: []uint64{4096}, Vectors: 1, Ports: []ci.PortAttr{p}}, nil
+}
+
+func (c *ca) Modify(uint8, ci.PortField, ci.PortModify) error {
+	return fail("CA.Modify", ci.Unsupported)
+}
+
+func (c *ca) Close() error {
+	c.h.enter("CA.Close")
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	switch {
+	case c.closed:
+		return fail("CA.Close", ci.InvalidCAHandle)
+	case c.kids > 0:
+		return fail("CA.Close", ci.ResourceBusy)
+	}
+	c.closed, c.h.open = true, nil
+	return nil
+}
+
+func (c *ca) AllocatePD(ci.PDType) (ci.PD, error) {
+	c.h.enter("CA.AllocatePD")
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	if c.closed {
+		return nil, fail("CA.AllocatePD", ci.InvalidCAHandle)
+	}
+	c.kids++
+	c.h.add("pd")
+	return &pd{ca: c}, nil
+}

@@ -1,0 +1,155 @@
+package validate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/internal/fakehca"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// asWorker is set in workers: "fault/worker".
+const asWorker = "VALIDATE_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if v := os.Getenv(asWorker); v != "" {
+		fault, set, _ := strings.Cut(v, "/")
+		s := setting()
+		if _, err := fmt.Sscan(set, &s.Worker); err != nil {
+			panic(err)
+		}
+		if fault == "mute" { // a worker that says nothing, and does not end by itself
+			select {}
+		}
+		if fault == "babble" {
+			fmt.Println("\x1e{not json")
+			return
+		}
+		if fault == "old" {
+			fmt.Println("\x1e" + `{"kind":"hello","version":99}`)
+			return
+		}
+		if err := validate.ServeWorker(context.Background(), catalog(), driver(fault), s, os.Stdin, validate.CaptureStdout()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func setting() validate.Setting {
+	return validate.Setting{Options: validate.Options{Seed: 7}, Profile: "minimal", Scale: 0.2}
+}
+
+// spawn starts this test binary as a worker whose driver has the fault.
+func spawn(fault string) func(context.Context, validate.Setting) *exec.Cmd {
+	return func(ctx context.Context, s validate.Setting) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=none")
+		cmd.Env = append(validate.WorkerEnv(), fmt.Sprintf("%s=%s/%d", asWorker, fault, s.Worker))
+		return cmd
+	}
+}
+
+// driver makes fake HCAs that misbehave as told.
+func driver(fault string) validate.Driver {
+	f := fakehca.Faults{Exit: os.Exit}
+	kind, verb, _ := strings.Cut(fault, ":")
+	switch kind {
+	case "hang":
+		f.HangOn = verb
+	case "panic":
+		f.PanicOn = verb
+	case "crash":
+		f.CrashOn = verb
+	case "exit":
+		f.ExitOn = verb
+	case "leak":
+		f.LeakOn = verb
+	case "noise":
+		f.Noise = true
+	case "noquery":
+		f.NoQuery = true
+	case "lose":
+		f.LoseEvery = 1
+	}
+	d := driverWith(f)
+	if kind == "unopenable" {
+		d.Open = func(context.Context, validate.Options) (*validate.Target, error) {
+			return nil, errors.New("no device 15b3:1003 found; is it bound to vfio-pci?")
+		}
+	}
+	return d
+}
+
+func driverWith(f fakehca.Faults) validate.Driver {
+	return validate.Driver{Name: "fake", Open: func(context.Context, validate.Options) (*validate.Target, error) {
+		h := fakehca.New(0x1234, ci.LinkEthernet, f)
+		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Version: "1.0"}, nil
+	}}
+}
+
+// catalog is a suite of the tests' own.
+func catalog() *validate.Catalog {
+	rq := func(n int, l req.Level) req.Requirement {
+		return req.Requirement{ID: fmt.Sprintf("CI-Test-%02d", n), Text: "rule", Level: l, Section: "IBTA 11.2.1", Source: "test", Scope: req.Driver}
+	}
+	one := func(id, requirement string, f validate.Feature, run func(*validate.T)) validate.Case {
+		return validate.Case{ID: id, Title: "title of " + id, Requirements: []string{requirement}, Feature: f, Run: run}
+	}
+	pd := func(t *validate.T) { kit.Open(t).PD() }
+	s := validate.Suite{
+		Requirements: []req.Requirement{rq(1, req.Must), rq(2, req.Must), rq(3, req.Should)},
+		Cases: []validate.Case{
+			one("a.query", "CI-Test-01", validate.FeatureCore, func(t *validate.T) { kit.Open(t) }),
+			one("a.pd", "CI-Test-01", validate.FeatureCore, pd),
+			one("a.cq", "CI-Test-02", validate.FeatureCQ, func(t *validate.T) {
+				ca := kit.Open(t)
+				ca.CQ(ca.PD(), 8)
+			}),
+			one("b.exchange", "CI-Test-02", validate.FeatureRC, func(t *validate.T) {
+				p := kit.RC(t)
+				p.A.Exchange(p.B, 100)
+				p.B.Exchange(p.A, 1)
+			}),
+			one("b.should", "CI-Test-03", validate.FeatureRC, func(t *validate.T) { t.Logf("evidence %d", t.Rand().Uint32()); pd(t) }),
+			one("c.apm", "SAS-0-01", validate.FeatureAPM, func(t *validate.T) { t.Failf("x", "not to be run in profile minimal", "run") }),
+		},
+	}
+	needs := one("c.srq", "SAS-0-01", validate.FeatureCore, func(t *validate.T) { t.Failf("x", "not to be run", "run") })
+	needs.Needs.Caps = ci.CapSRQ
+	s.Cases = append(s.Cases, needs)
+	return validate.MustCatalog(s)
+}
+
+func plan(fault string) *validate.Plan {
+	return &validate.Plan{Catalog: catalog(), Driver: driver(fault), Setting: setting(), Spawn: spawn(fault), Command: []string{"test"}}
+}
+
+// statuses gives case to status.
+func statuses(r *validate.Report) map[string]validate.Status {
+	out := map[string]validate.Status{}
+	for _, x := range r.Results {
+		out[x.Case] = x.Status
+	}
+	return out
+}
+
+func find(r *validate.Report, id string) *validate.Result {
+	for i := range r.Results {
+		if r.Results[i].Case == id {
+			return &r.Results[i]
+		}
+	}
+	return nil
+}

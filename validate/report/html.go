@@ -1,0 +1,47 @@
+package report
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+
+	"ciddk/validate"
+)
+
+//go:embed report.html
+var page string
+
+// bar is a segment of the result bar, in thousandths of its width.
+type bar struct {
+	Status  validate.Status
+	X, W, N int
+}
+
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"statuses": validate.Statuses,
+	"block":    Block,
+	"failed":   func(x validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Error },
+	"judged":   func(cs []validate.Coverage) string { return CoverageLine(cs) },
+	"bars":     bars,
+	"ptr":      func(x validate.Result) *validate.Result { return &x },
+}).Parse(page))
+
+func bars(r *validate.Report) []bar {
+	total := len(r.Results)
+	var out []bar
+	x, seen := 0, 0
+	for _, s := range validate.Statuses() {
+		n := r.Verdict.Counts[s]
+		if n == 0 || total == 0 {
+			continue
+		}
+		seen += n
+		end := 1000 * seen / total
+		out = append(out, bar{s, x, end - x, n})
+		x = end
+	}
+	return out
+}
+
+// HTML writes the report as one file that needs nothing else: no script, no font, no network.
+func HTML(w io.Writer, r *validate.Report) error { return pageTemplate.Execute(w, r) }

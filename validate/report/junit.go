@@ -1,0 +1,90 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"ciddk/validate"
+)
+
+// JUnit writes the report as JUnit XML: a suite for each feature, a test case for each case. A failure that does not deny the certificate
+// (SHOULD and below) and a waived one are skipped test cases with the reason, so that a CI service agrees with the exit status.
+func JUnit(w io.Writer, r *validate.Report) error {
+	all := junit.Testsuites{Name: "ddk-validate " + r.Run.Driver, Time: seconds(r.Timing.Elapsed)}
+	for i, row := range r.ByFeature() {
+		s := junit.Testsuite{Name: row.Name, ID: i, Timestamp: r.Timing.Started}
+		for _, p := range [][2]string{{"driver", r.Run.Driver}, {"profile", r.Run.Profile}, {"link", r.Run.Link},
+			{"seed", strconv.FormatUint(r.Run.Seed, 10)}, {"verdict", r.Verdict.Line}} {
+			s.AddProperty(p[0], p[1])
+		}
+		total := 0.0
+		for j := range r.Results {
+			if x := &r.Results[j]; string(x.Feature) == row.Name {
+				total += r.Timing.Cases[x.Case]
+				s.AddTestcase(testcase(r, x))
+			}
+		}
+		s.Time = seconds(total)
+		all.AddSuite(s)
+	}
+	if _, err := io.WriteString(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"); err != nil {
+		return err
+	}
+	return all.WriteXML(w)
+}
+
+func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
+	tc := junit.Testcase{Name: clean(x.Case), Classname: clean(x.Requirement), Time: seconds(r.Timing.Cases[x.Case]), Status: string(x.Status)}
+	switch {
+	case x.Status == validate.Skip:
+		tc.Skipped = &junit.Result{Message: clean(x.Reason)}
+	case x.Status == validate.Waived:
+		tc.Skipped = &junit.Result{Message: clean("waived: " + x.Reason), Data: clean(evidence(x))}
+	case x.Status == validate.Error:
+		tc.Error = &junit.Result{Message: clean(x.Reason), Type: "harness", Data: clean(evidence(x))}
+	case r.Decisive(x):
+		tc.Failure = &junit.Result{Message: clean(headline(x)), Type: x.Requirement, Data: clean(Block(r, x))}
+	case x.Status == validate.Fail:
+		tc.Skipped = &junit.Result{Message: clean(fmt.Sprintf("%s not met: %s", x.Level, headline(x))), Data: clean(Block(r, x))}
+	}
+	if len(x.Log) > 0 && x.Status != validate.Pass {
+		tc.SystemOut = &junit.Output{Data: clean(strings.Join(x.Log, "\n"))}
+	}
+	return tc
+}
+
+// headline is the first finding in a line.
+func headline(x *validate.Result) string {
+	if len(x.Failures) == 0 {
+		return x.Reason
+	}
+	return x.Failures[0].String()
+}
+
+func evidence(x *validate.Result) string {
+	var b strings.Builder
+	for _, f := range x.Failures {
+		fmt.Fprintf(&b, "%s: %s\n", f.Rule, f)
+	}
+	for _, n := range x.Notes {
+		fmt.Fprintf(&b, "%s: %s\n", n.Kind, n.Text)
+	}
+	return b.String()
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) }
+
+// clean drops what XML 1.0 cannot hold, even escaped: evidence is whatever a driver printed. (encoding/xml splits "]]>" by itself.)
+func clean(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 {
+			return c
+		}
+		return -1
+	}, strings.ToValidUTF8(s, "?"))
+	return s
+}

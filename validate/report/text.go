@@ -1,0 +1,224 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"ciddk/validate"
+	"ciddk/validate/req"
+)
+
+// Style says how text is coloured. The zero Style is plain.
+type Style struct{ Color bool }
+
+func (s Style) paint(code, text string) string {
+	if !s.Color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31", validate.Skip: "2", validate.Waived: "33", validate.Error: "35"}
+
+// Status is the word for a status.
+func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
+
+// Rerun is the command that runs a case of the report again.
+func Rerun(r *validate.Report, id string) string {
+	c := "ddk-validate run " + r.Run.Driver + " --case " + id + " --profile " + r.Run.Profile
+	if r.Run.Link != "" {
+		c += " --link " + r.Run.Link
+	}
+	return c + fmt.Sprintf(" --seed %d", r.Run.Seed)
+}
+
+// Block is one failed case in full, in the order: id, section, level, rule, expected, got, where, capture, command.
+func Block(r *validate.Report, x *validate.Result) string {
+	var b strings.Builder
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "  %-9s %s\n", name, strings.ReplaceAll(text, "\n", "\n            "))
+		}
+	}
+	fmt.Fprintf(&b, "%s  %s\n", x.Case, x.Title)
+	for _, f := range x.Failures {
+		rq := rule(r, f.Rule)
+		line("rule", fmt.Sprintf("%s  %s  %s", f.Rule, rq.Section, rq.Level))
+		line("says", rq.Text)
+		line("expected", f.Expected)
+		line("got", f.Got)
+		where := f.Where
+		if f.Setup {
+			where += " (while setting up: the rule itself was not judged)"
+		}
+		line("where", where)
+		if f.Cause != "" {
+			line("cause", string(f.Cause))
+		}
+		if f.Stacks != "" {
+			line("stacks", shorten(f.Stacks, 40))
+		}
+	}
+	for _, n := range x.Notes {
+		line(string(n.Kind), n.Text)
+	}
+	if len(x.Log) > 0 {
+		line("log", shorten(strings.Join(x.Log, "\n"), 20))
+	}
+	line("flaky", x.Flaky)
+	line("capture", x.Capture)
+	line("again", Rerun(r, x.Case))
+	return b.String()
+}
+
+// rule finds a requirement in the report.
+func rule(r *validate.Report, id string) req.Requirement {
+	for _, c := range r.Requirements {
+		if c.ID == id {
+			return c.Requirement
+		}
+	}
+	return req.Requirement{ID: id}
+}
+
+// shorten keeps the first n lines.
+func shorten(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	if len(lines) <= n {
+		return strings.Join(lines, "\n")
+	}
+	return strings.Join(lines[:n], "\n") + fmt.Sprintf("\n[%d more lines in the JSON report]", len(lines)-n)
+}
+
+// Summary writes the end of a run: failures in full, remarks, deviations, two matrices, coverage, and the verdict as its last line.
+func Summary(w io.Writer, r *validate.Report, s Style) {
+	for _, kind := range []struct {
+		title string
+		is    func(*validate.Result) bool
+	}{
+		{"Failures", r.Decisive},
+		{"Recommendations not met", func(x *validate.Result) bool { return x.Status == validate.Fail && !r.Decisive(x) }},
+	} {
+		first := true
+		for i := range r.Results {
+			if x := &r.Results[i]; kind.is(x) {
+				if first {
+					fmt.Fprintf(w, "\n%s\n", s.paint("1", kind.title))
+					first = false
+				}
+				fmt.Fprintf(w, "\n%s", Block(r, x))
+			}
+		}
+	}
+	list(w, s, "Could not be judged", r, func(x *validate.Result) string {
+		if x.Status == validate.Error {
+			return x.Reason
+		}
+		return ""
+	})
+	list(w, s, "Waived", r, func(x *validate.Result) string {
+		if x.Status == validate.Waived {
+			return x.Reason
+		}
+		return ""
+	})
+	list(w, s, "Notes", r, func(x *validate.Result) string {
+		if x.Status != validate.Pass || len(x.Notes) == 0 {
+			return ""
+		}
+		var texts []string
+		for _, n := range x.Notes {
+			texts = append(texts, fmt.Sprintf("%s: %s", n.Kind, n.Text))
+		}
+		return strings.Join(texts, "\n    ")
+	})
+	if len(r.Remarks) > 0 {
+		fmt.Fprintf(w, "\n%s\n", s.paint("1", "Remarks"))
+		for _, m := range r.Remarks {
+			fmt.Fprintf(w, "  %s\n", m)
+		}
+	}
+	Matrix(w, "By section", r.BySection(), s)
+	Matrix(w, "By feature", r.ByFeature(), s)
+	fmt.Fprintf(w, "\n%s\n", CoverageLine(r.Requirements))
+	color := "1;32"
+	if !r.Verdict.Certified {
+		color = "1;31"
+	}
+	fmt.Fprintf(w, "\n%s\n", s.paint(color, r.Verdict.Line))
+}
+
+func list(w io.Writer, s Style, title string, r *validate.Report, text func(*validate.Result) string) {
+	first := true
+	for i := range r.Results {
+		if t := text(&r.Results[i]); t != "" {
+			if first {
+				fmt.Fprintf(w, "\n%s\n", s.paint("1", title))
+				first = false
+			}
+			fmt.Fprintf(w, "  %s\n    %s\n", r.Results[i].Case, t)
+		}
+	}
+}
+
+// Matrix writes rows of counts.
+func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
+	width := len(title)
+	for _, r := range rows {
+		width = max(width, len(r.Name))
+	}
+	fmt.Fprintf(w, "\n%s", s.paint("1", fmt.Sprintf("%-*s", width, title)))
+	for _, st := range validate.Statuses() {
+		fmt.Fprintf(w, "  %6s", st)
+	}
+	fmt.Fprintln(w)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%-*s", width, r.Name)
+		for _, st := range validate.Statuses() {
+			n := fmt.Sprintf("%6d", r.Counts[st])
+			if r.Counts[st] == 0 {
+				n = fmt.Sprintf("%6s", ".")
+			} else if st == validate.Fail || st == validate.Error {
+				n = s.paint(colors[st], n)
+			}
+			fmt.Fprintf(w, "  %s", n)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// CoverageLine tells how many requirements have cases.
+func CoverageLine(cs []validate.Coverage) string {
+	judged, touched := 0, 0
+	for _, c := range cs {
+		switch {
+		case len(c.Judged) > 0:
+			judged++
+		case len(c.Touched) > 0:
+			touched++
+		}
+	}
+	return fmt.Sprintf("Requirements: %d, of which %d judged, %d touched on, %d uncovered (ddk-validate list --coverage says why)",
+		len(cs), judged, touched, len(cs)-judged-touched)
+}
+
+// Annotations writes the failures in the form that GitHub's runner turns into annotations.
+func Annotations(w io.Writer, r *validate.Report) {
+	for i := range r.Results {
+		x := &r.Results[i]
+		kind := ""
+		switch {
+		case r.Decisive(x), x.Status == validate.Error:
+			kind = "error"
+		case x.Status == validate.Fail:
+			kind = "warning"
+		default:
+			continue
+		}
+		// The runner ends a command at the line's end and reads %25, %0D, %0A as escapes; in properties, %3A and %2C too.
+		esc := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+		title := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(x.Case + " " + x.Requirement)
+		fmt.Fprintf(w, "::%s title=%s::%s\n", kind, title, esc.Replace(headline(x)))
+	}
+}
