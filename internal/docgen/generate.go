@@ -38,6 +38,9 @@ func generate(root string) (map[string]string, error) {
 	if pages["docs/sas/requirements.md"], err = requirementsPage(); err != nil {
 		return nil, err
 	}
+	if pages["docs/sas/coverage.md"], err = coveragePage(); err != nil {
+		return nil, err
+	}
 	rings, err := ringTables(root)
 	if err != nil {
 		return nil, err
