@@ -1,0 +1,166 @@
+package accesslayer
+
+import "ciddk/ci"
+
+// CA is a client's open of an HCA. It is a ci.CA, too.
+type CA struct {
+	object
+	verbs   caVerbs
+	a       *Adapter
+	onEvent func(*CA, ci.Event)
+}
+
+func (c *CA) Unwrap() any { return c.verbs.CA }
+
+// deliver hands the event over, with no context: the callback has the CA.
+func (c *CA) deliver(e ci.Event) { e.Context = nil; c.onEvent(c, e) }
+
+// Adapter is the HCA opened, with its cached attributes.
+func (c *CA) Adapter() *Adapter { return c.a }
+
+// Query asks the driver; Adapter().Attr() is what it said last. Status: InvalidCAHandle.
+func (c *CA) Query() (attr *ci.CAAttr, err error) {
+	err = c.n.during("CA.Query", func() error { attr, err = c.verbs.Query(); return err })
+	return attr, err
+}
+
+// Modify sets attributes of a port, and refreshes the cache. Status: as ci.CA; InvalidCAHandle.
+func (c *CA) Modify(port uint8, set ci.PortField, attr ci.PortModify) error {
+	err := c.n.during("CA.Modify", func() error { return c.verbs.Modify(port, set, attr) })
+	if err == nil {
+		c.a.n.callback(c.a.refresh)
+	}
+	return err
+}
+
+// LocalMAD executes a MAD on a port. When it may have set something, the cache is refreshed: that is how a LID which an SMA above
+// the driver set becomes an event. [SAS-2.1-17]
+func (c *CA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	const methodOffset, methodSet = 3, 0x02 // IBTA volume 1, 13.4.2
+	err := c.n.during("CA.LocalMAD", func() error { return c.verbs.LocalMAD(port, src, in, out) })
+	if err == nil && in != nil && in[methodOffset] == methodSet {
+		c.a.n.callback(c.a.refresh)
+	}
+	return err
+}
+
+// SLForIP looks up a service level. Status: as ci.CA; InvalidCAHandle.
+func (c *CA) SLForIP(port uint8, ipPort uint16) (sl ci.SL, err error) {
+	err = c.n.during("CA.SLForIP", func() error { sl, err = c.verbs.SLForIP(port, ipPort); return err })
+	return sl, err
+}
+
+// VendorCall is the private escape. Objects of the access layer are recovered by the driver. Status: as ci.CA; InvalidCAHandle.
+func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+	return c.n.during("CA.VendorCall", func() error { return c.verbs.VendorCall(op, objects...) })
+}
+
+// NewPD makes a protection domain. Status: as ci.CA.AllocatePD; InvalidParameter for PDAlias, which belongs to MAD services;
+// InvalidState with ErrClosed.
+func (c *CA) NewPD(typ ci.PDType) (*PD, error) {
+	return newPD(c.n, c, "CA.AllocatePD", typ, func() (ci.PD, error) { return c.verbs.AllocatePD(typ) })
+}
+
+// AllocatePD is NewPD for code written against package ci.
+func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) { return asCI[ci.PD](c.NewPD(typ)) }
+
+// NewUser makes the context of a client process. Status: as ci.CA.OpenUser; InvalidState with ErrClosed.
+func (c *CA) NewUser(p ci.Process, ub *ci.UserBuffer) (*UserCA, error) {
+	const verb = "CA.OpenUser"
+	u := &UserCA{ca: c}
+	u.n = &node{kind: kindUserCA, obj: u}
+	err := u.n.make(c.n, verb, func() (func() error, error) {
+		in, err := c.verbs.OpenUser(p, ub)
+		u.verbs.UserCA = in
+		return func() error { in.Close(); return nil }, err
+	})
+	return made(u, err)
+}
+
+// OpenUser is NewUser for code written against package ci.
+func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
+	return asCI[ci.UserCA](c.NewUser(p, ub))
+}
+
+// NewDMA maps memory into the HCA's DMA space. Status: as ci.CA.MapDMA; InvalidState with ErrClosed.
+func (c *CA) NewDMA(mem ci.Memory) (*DMA, error) {
+	const verb = "CA.MapDMA"
+	d := &DMA{}
+	d.n = &node{kind: kindDMA, obj: d}
+	err := d.n.make(c.n, verb, func() (func() error, error) {
+		in, err := c.verbs.MapDMA(mem)
+		d.DMA = in
+		return destroyer(in), err
+	})
+	return made(d, err)
+}
+
+// MapDMA is NewDMA for code written against package ci.
+func (c *CA) MapDMA(mem ci.Memory) (ci.DMA, error) { return asCI[ci.DMA](c.NewDMA(mem)) }
+
+// DMA is memory mapped into the HCA's DMA space. It is a ci.DMA, too.
+type DMA struct {
+	object
+	dmaVerbs
+}
+
+func (d *DMA) Unwrap() any { return d.dmaVerbs.DMA }
+
+// NewEventHandler adds a listener for events of the CA and its ports. The access layer serves it, whether the driver has
+// CapEventHandlers or not. Status: InvalidParameter (nil), InvalidState with ErrClosed.
+func (c *CA) NewEventHandler(fn func(ci.Event), ctx any) (*EventHandler, error) {
+	const verb = "CA.OnEvent"
+	if fn == nil {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the callback is nil"}
+	}
+	h := &EventHandler{fn: fn, ctx: ctx}
+	h.n = &node{kind: kindHandler, obj: h}
+	return made(h, h.n.make(c.n, verb, nothing))
+}
+
+// OnEvent is NewEventHandler for code written against package ci.
+func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	return asCI[ci.Object](c.NewEventHandler(fn, ctx))
+}
+
+// EventHandler is a listener. Events come one at a time, on a goroutine of the access layer.
+type EventHandler struct {
+	object
+	fn  func(ci.Event)
+	ctx any
+}
+
+func (h *EventHandler) deliver(e ci.Event) { e.Context = h.ctx; h.fn(e) }
+
+// UserCA is one process's view of an open CA. Close is the end of that process's objects: it may run after the death of the process.
+// It is a ci.UserCA, too.
+type UserCA struct {
+	object
+	verbs userCAVerbs
+	ca    *CA
+}
+
+func (u *UserCA) Unwrap() any { return u.verbs.UserCA }
+
+// NewPD: as CA.NewPD, for the process.
+func (u *UserCA) NewPD(typ ci.PDType, ub *ci.UserBuffer) (*PD, error) {
+	return newPD(u.n, u.ca, "UserCA.AllocatePD", typ, func() (ci.PD, error) { return u.verbs.AllocatePD(typ, ub) })
+}
+
+// AllocatePD is NewPD for code written against package ci.
+func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
+	return asCI[ci.PD](u.NewPD(typ, ub))
+}
+
+// VendorCall: as CA.VendorCall, for the process.
+func (u *UserCA) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
+	return u.n.during("UserCA.VendorCall", func() error { return u.verbs.VendorCall(op, ub, objects...) })
+}
+
+// Close destroys everything of the process. What could not be destroyed in time or at all is in the log and goes to
+// Config.OnDestroyError; DestroyAsync tells it to its callback.
+func (u *UserCA) Close() {
+	if err := u.object.Close(); err != nil {
+		u.n.al.cfg.Logger.Error("accesslayer: closing a process's CA", "error", err)
+	}
+}

@@ -1,0 +1,87 @@
+package accesslayer
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+)
+
+// Client is one user of the access layer, and the root of all that it makes. Its destruction takes everything below with it: that is
+// how a program, or a daemon on behalf of one, is sure to leave nothing behind.
+type Client struct{ object }
+
+// ClientConfig describes a client.
+type ClientConfig struct {
+	Name string // for logs
+}
+
+// Open makes a client. Status: ErrClosed.
+func (al *AL) Open(cfg ClientConfig) (*Client, error) {
+	const verb = "AL.Open"
+	c := &Client{}
+	c.n = &node{kind: kindClient, label: cfg.Name, obj: c}
+	return made(c, c.n.make(al.root, verb, nothing))
+}
+
+// AL is the access layer that the client belongs to.
+func (c *Client) AL() *AL { return c.n.al }
+
+// OpenCA opens an HCA by its GUID. Any number of opens, of any number of clients, share the one open of the driver. Events of the
+// CA and its ports come to onEvent, which may be nil, one at a time, on a goroutine of the access layer.
+// Status: InvalidGUID (no such HCA), InvalidState with ErrClosed (on its way out; client closed).
+func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) {
+	const verb = "Client.OpenCA"
+	al := c.n.al
+	var a *Adapter
+	al.mu.Lock()
+	for _, b := range al.adapters {
+		if b.info.GUID == guid && b.n.state != creating {
+			a = b
+		}
+	}
+	ok := a != nil && a.present()
+	al.mu.Unlock()
+	switch {
+	case a == nil:
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidGUID, Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
+	case !ok:
+		return nil, kindAdapter.dying(verb)
+	}
+	ca := &CA{verbs: caVerbs{a.ca}, a: a, onEvent: onEvent}
+	// Each open has its own reaper: a driver's destroy that waits for one client's callback does not hold up another client.
+	ca.n = &node{kind: kindCA, obj: ca, exec: &serial{}}
+	return made(ca, ca.n.make(c.n, verb, nothing, a.n))
+}
+
+// HCA is an HCA seen through this client, for code that is written against package ci: what it makes is tracked, shared and destroyed as
+// if made here. Its OpenCA may be called several times. Status: InvalidGUID.
+func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
+	a, err := c.n.al.Adapter(guid)
+	if err != nil {
+		return nil, &ci.Error{Verb: "Client.HCA", Status: ci.InvalidGUID, Err: err}
+	}
+	return clientHCA{c: c, a: a}, nil
+}
+
+type clientHCA struct {
+	ci.UnimplementedHCA
+	c *Client
+	a *Adapter
+}
+
+func (h clientHCA) Info() ci.HCAInfo { return h.a.info }
+
+func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+	const verb = "HCA.OpenCA"
+	switch {
+	case guid == 0 || onEvent == nil:
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "zero GUID or nil onEvent"}
+	case guid != h.a.info.GUID:
+		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x", uint64(h.a.info.GUID))}
+	}
+	ca, err := h.c.OpenCA(guid, func(_ *CA, e ci.Event) { e.Context = ctx; onEvent(e) })
+	if err != nil {
+		return nil, err
+	}
+	return ca, nil
+}

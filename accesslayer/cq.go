@@ -1,0 +1,106 @@
+package accesslayer
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// CQ is a completion queue. It is a ci.CQ, too: Poll, Notify, NotifyAfter and Peek go straight to the driver. Wait and Pump consume it
+// without polling by hand; one of them at a time. Its destruction takes the QPs that use it along, of whatever PD.
+type CQ struct {
+	object
+	cqVerbs
+	pd      *PD
+	ctx     any
+	handler CQHandler
+
+	live    atomic.Bool   // the create has returned
+	waiters atomic.Int32  // of Wait
+	signal  chan struct{} // one token: a completion callback came
+	baton   chan struct{} // held by the one Wait that arms
+	ended   chan struct{} // closed when the destruction begins
+}
+
+// CQHandler holds callbacks that get the object, which a create may not have returned yet when they come. Those of ci.CQCreate, which get a
+// context, are called as well.
+type CQHandler struct {
+	// OnCompletion runs where the driver calls it: in callback context, it must not block.
+	OnCompletion func(*CQ)
+	// OnEvent runs on a goroutine of the access layer, one event at a time.
+	OnEvent func(*CQ, ci.Event)
+}
+
+func (q *CQ) Unwrap() any { return q.cqVerbs.CQ }
+
+// PD is the parent.
+func (q *CQ) PD() *PD { return q.pd }
+
+// NewCQ makes a completion queue. Status: as ci.PD.CreateCQ; InvalidState with ErrClosed.
+func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) { return p.newCQ(c, h, nil) }
+
+func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+	return asCI[ci.CQ](p.newCQ(c, CQHandler{}, ub))
+}
+
+func (p *PD) newCQ(c ci.CQCreate, h CQHandler, ub *ci.UserBuffer) (*CQ, error) {
+	q := &CQ{pd: p, ctx: c.Context, handler: h, signal: make(chan struct{}, 1), baton: make(chan struct{}, 1), ended: make(chan struct{})}
+	q.n = &node{kind: kindCQ, obj: q, born: func() { q.live.Store(true) }, dying: func() { close(q.ended) }}
+	down := c
+	if h.OnEvent != nil || c.OnEvent != nil {
+		down.OnEvent = func(e ci.Event) {
+			q.n.callback(func() {
+				if h.OnEvent != nil {
+					h.OnEvent(q, e)
+				}
+				if c.OnEvent != nil {
+					c.OnEvent(e)
+				}
+			})
+		}
+	}
+	complete := func(ctx any) {
+		if q.waiters.Load() > 0 {
+			select {
+			case q.signal <- struct{}{}:
+			default:
+			}
+		}
+		if h.OnCompletion != nil {
+			h.OnCompletion(q)
+		}
+		if c.OnCompletion != nil {
+			c.OnCompletion(ctx)
+		}
+	}
+	down.OnCompletion = func(ctx any) {
+		if q.live.Load() {
+			complete(ctx)
+		} else {
+			q.n.callback(func() { complete(ctx) })
+		}
+	}
+	err := q.n.make(p.n, "PD.CreateCQ", func() (func() error, error) {
+		in, err := p.verbs.CreateCQ(down, ub)
+		q.cqVerbs.CQ = in
+		return destroyer(in), err
+	})
+	return made(q, err)
+}
+
+// Query: as ci.CQ; InvalidCQHandle with ErrClosed.
+func (q *CQ) Query() (attr ci.CQAttr, err error) {
+	err = q.n.during("CQ.Query", func() error { attr, err = q.cqVerbs.Query(); return err })
+	return attr, err
+}
+
+// Resize: as ci.CQ; InvalidCQHandle with ErrClosed.
+func (q *CQ) Resize(size int, ub *ci.UserBuffer) (granted int, err error) {
+	err = q.n.during("CQ.Resize", func() error { granted, err = q.cqVerbs.Resize(size, ub); return err })
+	return granted, err
+}
+
+// Modify: as ci.CQ; InvalidCQHandle with ErrClosed.
+func (q *CQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
+	return q.n.during("CQ.Modify", func() error { return q.cqVerbs.Modify(m, ub) })
+}

@@ -1,0 +1,489 @@
+package accesslayer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ciddk/ci"
+)
+
+// node is what all objects of the tree have in common: parent and children, references, and the three steps of a destroy.
+//
+// References: one of its own, dropped by step 1; one for the create, so that a destroy from a callback that comes before the create
+// has returned cannot free it; one for each child; one for each object that uses it sideways (a QP its CQs); one for each event
+// queued or in delivery; one for each verb in progress that goes through the access layer.
+//
+//	step 1, caller      state destroying; users and children likewise, newest first, windows before everything else; own reference dropped
+//	step 2              when the last reference is dropped: queued for the reaper
+//	step 3, reaper      the driver's destroy; the client's callback; references to the parent and to what was used dropped
+//
+// al.mu guards all fields from state on. No function of a driver or a client is called with it held.
+type node struct {
+	al      *AL
+	kind    kind
+	label   string // of a client
+	parent  *node
+	obj     any          // the typed object
+	exec    *serial      // the reaper
+	cleanup func() error // the driver's destroy, nil: nothing to do
+	born    func()       // end of the create, with al.mu held
+	dying   func()       // step 1, with al.mu held
+	gone    func()       // step 3, with al.mu held
+	stays   bool         // not given up when cleanup fails for good: the adapter
+	events  serial       // callbacks of this object, one at a time
+
+	state       state
+	refs        int
+	seq         uint64
+	first, last *node // children, oldest first
+	prev, next  *node // siblings
+	users       map[*node]struct{}
+	uses        []*node
+	early       []func() // callbacks that came before the create was done
+	onDone      func(error)
+	done        chan struct{} // made when somebody waits, closed when gone, or when err is the answer for now
+	err         error
+	tries       int
+	try         bool // a synchronous destroy of a kind that staysWhenBusy
+	stuck       bool // cleanup failed for good, and stays
+}
+
+type state uint8
+
+const (
+	creating state = iota
+	alive
+	destroying
+	destroyed
+)
+
+// attach puts n below parent, while its create is in progress, and lets it use others.
+func (n *node) attach(parent *node, verb string, uses ...*node) error {
+	al := parent.al
+	n.al, n.parent = al, parent
+	if n.exec == nil {
+		n.exec = parent.exec
+	}
+	al.mu.Lock()
+	defer al.mu.Unlock()
+	if parent.state != alive {
+		return parent.kind.dying(verb)
+	}
+	for _, u := range uses {
+		if u.state != alive {
+			return u.kind.closed(verb)
+		}
+	}
+	al.seq++
+	n.state, n.refs, n.seq, n.uses = creating, 2, al.seq, uses
+	parent.refs++
+	n.link(parent)
+	for _, u := range uses {
+		u.refs++
+		if u.users == nil {
+			u.users = map[*node]struct{}{}
+		}
+		u.users[n] = struct{}{}
+	}
+	return nil
+}
+
+// attached ends the create: with the driver's error, or with success. It returns err, or why the object is gone already.
+func (n *node) attached(verb string, err error) error {
+	al := n.al
+	var ready []*node
+	al.mu.Lock()
+	early := n.early
+	n.early = nil
+	switch {
+	case err != nil:
+		n.cleanup = nil
+		if n.state == creating {
+			n.state = destroying
+			n.refs--
+		}
+		n.refs -= len(early)
+	case n.state == creating:
+		n.state = alive
+		if n.born != nil {
+			n.born()
+		}
+		for _, f := range early {
+			n.events.post(f)
+		}
+	default:
+		n.refs -= len(early)
+		err = n.parent.kind.dying(verb)
+	}
+	n.drop(&ready)
+	al.mu.Unlock()
+	al.schedule(ready)
+	return err
+}
+
+// make is a whole create: create calls the driver, keeps what it returned in the typed object, and returns how to destroy it.
+func (n *node) make(parent *node, verb string, create func() (destroy func() error, err error), uses ...*node) error {
+	if err := n.attach(parent, verb, uses...); err != nil {
+		return err
+	}
+	destroy, err := create()
+	n.cleanup = destroy
+	return n.attached(verb, err)
+}
+
+// unlink and link keep the list of children. al.mu is held.
+func (n *node) link(parent *node) {
+	n.parent = parent
+	n.prev, n.next = parent.last, nil
+	if parent.last != nil {
+		parent.last.next = n
+	} else {
+		parent.first = n
+	}
+	parent.last = n
+}
+
+func (n *node) unlink() {
+	p := n.parent
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		p.first = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	} else {
+		p.last = n.prev
+	}
+	n.prev, n.next = nil, nil
+}
+
+// enter takes a reference for a verb in progress, leave drops it.
+func (n *node) enter(verb string) error {
+	n.al.mu.Lock()
+	defer n.al.mu.Unlock()
+	if n.state != alive {
+		return n.kind.closed(verb)
+	}
+	n.refs++
+	return nil
+}
+
+func (n *node) leave() {
+	var ready []*node
+	n.al.mu.Lock()
+	n.drop(&ready)
+	n.al.mu.Unlock()
+	n.al.schedule(ready)
+}
+
+// drop drops one reference, with al.mu held, and puts n into ready if it was the last.
+func (n *node) drop(ready *[]*node) {
+	n.refs--
+	if n.refs == 0 {
+		*ready = append(*ready, n)
+	}
+}
+
+// callback delivers f on the goroutine of n's callbacks. From when the destroy has begun, it is dropped; what was queued before is
+// still delivered, and the object outlives it.
+func (n *node) callback(f func()) {
+	n.al.mu.Lock()
+	defer n.al.mu.Unlock()
+	if n.state >= destroying {
+		return
+	}
+	n.refs++
+	run := func() { defer n.leave(); f() }
+	if n.state == creating {
+		n.early = append(n.early, run)
+		return
+	}
+	n.events.post(run)
+}
+
+// begin is step 1, with al.mu held.
+func (n *node) begin(ready *[]*node) {
+	if n.state >= destroying {
+		return
+	}
+	n.state = destroying
+	if n.dying != nil {
+		n.dying()
+	}
+	for _, u := range newestFirst(n.users) {
+		u.begin(ready)
+	}
+	for k := n.last; k != nil; k = k.prev {
+		if k.kind == kindMW {
+			k.begin(ready)
+		}
+	}
+	for k := n.last; k != nil; k = k.prev {
+		k.begin(ready)
+	}
+	n.drop(ready)
+}
+
+func newestFirst(set map[*node]struct{}) []*node {
+	ns := make([]*node, 0, len(set))
+	for n := range set {
+		ns = append(ns, n)
+	}
+	slices.SortFunc(ns, func(a, b *node) int { return cmp.Compare(b.seq, a.seq) })
+	return ns
+}
+
+// destroyAsync is step 1 for a client. onDone may be nil; it is called once, last of all callbacks of the object.
+func (n *node) destroyAsync(onDone func(error)) error {
+	_, err := n.start(true, onDone)
+	return err
+}
+
+// destroy waits until the object is gone. A second one is refused, as package ci has it.
+func (n *node) destroy() error {
+	done, err := n.start(false, nil)
+	if err != nil {
+		return err
+	}
+	return n.await(verbDestroy(n), done)
+}
+
+// close is destroy, but a second one waits for the first, and gives its result.
+func (n *node) close() error {
+	done, err := n.start(false, nil)
+	if errors.Is(err, ErrClosed) {
+		n.al.mu.Lock()
+		if n.state == destroyed {
+			err = n.err
+			n.al.mu.Unlock()
+			return err
+		}
+		done = n.waiter()
+		n.al.mu.Unlock()
+		return n.await(verbDestroy(n), done)
+	}
+	if err != nil {
+		return err
+	}
+	return n.await(verbDestroy(n), done)
+}
+
+func (n *node) start(async bool, onDone func(error)) (done chan struct{}, err error) {
+	verb := verbDestroy(n)
+	var ready []*node
+	n.al.mu.Lock()
+	switch {
+	case n.state >= destroying:
+		n.al.mu.Unlock()
+		return nil, n.kind.closed(verb)
+	case n.kind.refusesWhileUsed() && len(n.users) > 0:
+		for u := range n.users {
+			err = &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("used by %d objects, one a %v: destroy them first", len(n.users), u.kind)}
+		}
+		n.al.mu.Unlock()
+		return nil, err
+	}
+	n.onDone = onDone
+	n.try = !async && n.kind.staysWhenBusy()
+	if !async {
+		done = n.waiter()
+	}
+	n.begin(&ready)
+	n.al.mu.Unlock()
+	n.al.schedule(ready)
+	return done, nil
+}
+
+// waiter gives the channel to wait on, with al.mu held.
+func (n *node) waiter() chan struct{} {
+	if n.done == nil {
+		n.done = make(chan struct{})
+	}
+	return n.done
+}
+
+// answer closes the channel, with al.mu held and n.err set.
+func (n *node) answer() {
+	if n.done != nil {
+		close(n.done)
+		n.done = nil
+	}
+}
+
+func verbDestroy(n *node) string { return n.kind.String() + ".Destroy" }
+
+func (n *node) await(verb string, done chan struct{}) error {
+	late := make(chan struct{})
+	stop := n.al.cfg.Clock.AfterFunc(n.al.cfg.DrainTimeout, func() { close(late) })
+	defer stop()
+	select {
+	case <-done:
+		n.al.mu.Lock()
+		defer n.al.mu.Unlock()
+		return n.err
+	case <-late:
+		n.al.mu.Lock()
+		defer n.al.mu.Unlock()
+		return &ci.Error{Verb: verb, Status: ci.Timeout, Detail: "still waiting for " + n.holders() + "; the destroy goes on"}
+	}
+}
+
+// holders says what keeps n from going, with al.mu held.
+func (n *node) holders() string {
+	count := map[kind]int{}
+	var walk func(*node)
+	seen := map[*node]bool{n: true}
+	walk = func(m *node) {
+		if seen[m] {
+			return
+		}
+		seen[m] = true
+		count[m.kind]++
+		for u := range m.users {
+			walk(u)
+		}
+		for k := m.first; k != nil; k = k.next {
+			walk(k)
+		}
+	}
+	for u := range n.users {
+		walk(u)
+	}
+	for k := n.first; k != nil; k = k.next {
+		walk(k)
+	}
+	var parts []string
+	for k, c := range count {
+		parts = append(parts, fmt.Sprintf("%d %v", c, k))
+	}
+	slices.Sort(parts)
+	if len(parts) == 0 {
+		return "its own callbacks, verbs in progress or the driver"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// schedule is step 2.
+func (al *AL) schedule(ready []*node) {
+	for _, n := range ready {
+		switch {
+		case n.cleanup == nil && n.onDone == nil:
+			n.finish(nil)
+		case n.kind == kindAV: // ci.AV.Destroy is legal in a callback, so this is, even where it must wait for nobody
+			n.reap()
+		default:
+			n.exec.post(n.reap)
+		}
+	}
+}
+
+// reap is step 3.
+func (n *node) reap() {
+	var err error
+	if n.cleanup != nil {
+		err = n.cleanup()
+	}
+	if err != nil && n.refused(err) {
+		return
+	}
+	n.finish(err)
+}
+
+// refused decides what to do with a destroy that failed: let the object live, try again, or, false, give it up.
+func (n *node) refused(err error) bool {
+	al := n.al
+	log := al.cfg.Logger.With("object", n.kind.String(), "error", err)
+	al.mu.Lock()
+	if n.try && errors.Is(err, ci.ResourceBusy) && n.parent.state == alive {
+		n.state, n.refs, n.err, n.try = alive, 1, err, false
+		n.answer()
+		al.mu.Unlock()
+		return true
+	}
+	n.tries++
+	tries := n.tries
+	again := tries <= al.cfg.DestroyRetries && !errors.Is(err, kinds[n.kind].invalid)
+	if !again && n.stays {
+		n.stuck, n.err = true, err
+		n.answer()
+	}
+	al.mu.Unlock()
+	if again {
+		log.Warn("accesslayer: the driver refused a destroy, it will be tried again", "try", tries)
+		al.cfg.Clock.AfterFunc(al.cfg.DestroyBackoff<<min(tries-1, 16), func() { n.exec.post(n.reap) })
+		return true
+	}
+	log.Error("accesslayer: the driver refused a destroy for good", "tries", tries)
+	if al.cfg.OnDestroyError != nil {
+		al.cfg.OnDestroyError(fmt.Errorf("accesslayer: %v not destroyed after %d tries: %w", n.kind, tries, err))
+	}
+	return n.stays
+}
+
+// finish ends step 3.
+func (n *node) finish(err error) {
+	if n.onDone != nil {
+		n.onDone(err)
+	}
+	var ready []*node
+	n.al.mu.Lock()
+	n.state, n.err = destroyed, err
+	if n.gone != nil {
+		n.gone()
+	}
+	for _, u := range n.uses {
+		delete(u.users, n)
+		u.drop(&ready)
+	}
+	n.uses = nil
+	if n.parent != nil {
+		n.unlink()
+		n.parent.drop(&ready)
+	}
+	n.answer()
+	n.al.mu.Unlock()
+	n.al.schedule(ready)
+}
+
+// object is embedded in every typed object, for what all of them can do.
+type object struct{ n *node }
+
+func (o *object) node() *node { return o.n }
+
+// DestroyAsync begins the destruction of the object and of everything below it, and returns at once; it may be called from any
+// callback. The driver's destroy runs later, on another goroutine, when nothing uses the object any more; onDone, if not nil, is
+// called after it, the last callback ever for this object, with the driver's error if it was given up. Status: the object's
+// Invalid…Handle with ErrClosed when its destruction has begun before (then onDone is not called); ResourceBusy for an SRQ, MR or
+// RDD in use. [SAS-2.1-28, -29, -31]
+func (o *object) DestroyAsync(onDone func(error)) error { return o.n.destroyAsync(onDone) }
+
+// Destroy is DestroyAsync, and waits until the object is gone; at most Config.DrainTimeout, then it returns ci.Timeout and the
+// destruction goes on. Not from a callback of the object or of one below it. A driver's refusal is returned; an MR, MW, FMR, DMA or
+// AV that the driver called busy stays usable.
+func (o *object) Destroy() error { return o.n.destroy() }
+
+// Close is Destroy, and idempotent: later calls wait for the first, and return what it did.
+func (o *object) Close() error { return o.n.close() }
+
+// holder is any typed object.
+type holder interface{ node() *node }
+
+// own finds the T of this access layer behind o, which may come wrapped, even by another access layer.
+func own[T holder](al *AL, o any) (t T, ok bool) {
+	for o != nil {
+		if t, ok = o.(T); ok && t.node().al == al {
+			return t, true
+		}
+		u, is := o.(ci.Unwrapper)
+		if !is {
+			break
+		}
+		o = u.Unwrap()
+	}
+	var none T
+	return none, false
+}

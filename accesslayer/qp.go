@@ -1,0 +1,147 @@
+package accesslayer
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+)
+
+// QP is a queue pair. It is a ci.QP, too: Num, PostSend, PostRecv and BindMW go straight to the driver. Its destruction detaches it
+// from multicast groups; its CQs, SRQ and PD outlast it.
+type QP struct {
+	object
+	qpVerbs
+	pd             *PD
+	sendCQ, recvCQ ci.CQ
+	srq            ci.SRQ
+	typ            ci.QPType
+	timeWait       atomic.Pointer[time.Time]
+}
+
+func (q *QP) Unwrap() any { return q.qpVerbs.QP }
+
+// PD is the parent.
+func (q *QP) PD() *PD { return q.pd }
+
+// NewQP makes a QP in Reset; c names CQs, an SRQ and an RDD of this access layer and HCA. onEvent, which may be nil, gets events of
+// the QP one at a time on a goroutine of the access layer, with the QP, which NewQP may not have returned yet; c.OnEvent is called as
+// well. Status: as ci.PD.CreateQP; InvalidCQHandle and so on for strangers and for what is being destroyed; InvalidState with
+// ErrClosed.
+func (p *PD) NewQP(c ci.QPCreate, onEvent func(*QP, ci.Event)) (*QP, error) {
+	return p.newQP("PD.CreateQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c, nil) })
+}
+
+// NewSpecialQP makes QP0, QP1 or a raw QP of a port. Status: as ci.PD.CreateSpecialQP, and as NewQP.
+func (p *PD) NewSpecialQP(port uint8, c ci.QPCreate, onEvent func(*QP, ci.Event)) (*QP, error) {
+	return p.newQP("PD.CreateSpecialQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateSpecialQP(port, c) })
+}
+
+func (p *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+	return asCI[ci.QP](p.newQP("PD.CreateQP", c, nil, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c, ub) }))
+}
+
+func (p *PD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
+	return asCI[ci.QP](p.NewSpecialQP(port, c, nil))
+}
+
+func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), create func(ci.QPCreate) (ci.QP, error)) (*QP, error) {
+	uses := make([]*node, 0, 4)
+	uses, err := use(uses, p.ca, verb, kindCQ, "SendCQ", c.SendCQ, func(q *CQ) *CA { return q.pd.ca })
+	if err == nil {
+		uses, err = use(uses, p.ca, verb, kindCQ, "RecvCQ", c.RecvCQ, func(q *CQ) *CA { return q.pd.ca })
+	}
+	if err == nil {
+		uses, err = use(uses, p.ca, verb, kindSRQ, "SRQ", c.SRQ, func(s *SRQ) *CA { return s.pd.ca })
+	}
+	if err == nil {
+		uses, err = use(uses, p.ca, verb, kindRDD, "RDD", c.RDD, func(r *RDD) *CA { return r.pd.ca })
+	}
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{pd: p, sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ, typ: c.Type}
+	q.n = &node{kind: kindQP, obj: q}
+	if event := c.OnEvent; event != nil || onEvent != nil {
+		c.OnEvent = func(e ci.Event) {
+			q.n.callback(func() {
+				if onEvent != nil {
+					onEvent(q, e)
+				}
+				if event != nil {
+					event(e)
+				}
+			})
+		}
+	}
+	err = q.n.make(p.n, verb, func() (func() error, error) {
+		in, err := create(c)
+		q.qpVerbs.QP = in
+		return q.destroyDrivers, err
+	}, uses...)
+	return made(q, err)
+}
+
+func (q *QP) destroyDrivers() error {
+	if t := q.timeWait.Load(); t != nil {
+		q.qpVerbs.TimeWait(*t)
+	}
+	return q.qpVerbs.Destroy()
+}
+
+// TimeWait says until when the QP's number is quarantined: a connection manager calls it when the connection ends (IBTA volume 1,
+// 12.9.8.4). Until then an RC or UC QP can only go to Error, Reset or Init, and when it is destroyed before, the driver learns of
+// the time. It may be called from callbacks.
+func (q *QP) TimeWait(until time.Time) { q.timeWait.Store(&until) }
+
+// Query: as ci.QP, with the PD, CQs and SRQ as the client knows them; InvalidQPHandle with ErrClosed.
+func (q *QP) Query() (attr ci.QPAttr, err error) {
+	err = q.n.during("QP.Query", func() error { attr, err = q.qpVerbs.Query(); return err })
+	if err == nil {
+		attr.PD, attr.SendCQ, attr.RecvCQ, attr.SRQ = q.pd, q.sendCQ, q.recvCQ, q.srq
+	}
+	return attr, err
+}
+
+// Modify: as ci.QP; QPInTimewait; InvalidQPHandle with ErrClosed.
+func (q *QP) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+	const verb = "QP.Modify"
+	return q.n.during(verb, func() error {
+		if t := q.timeWait.Load(); t != nil && set&ci.QPFieldState != 0 && (q.typ == ci.RC || q.typ == ci.UC) &&
+			attr.State != ci.QPError && attr.State != ci.QPReset && attr.State != ci.QPInit {
+			if left := t.Sub(q.n.al.cfg.Clock.Now()); left > 0 {
+				return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, Reset and Init are allowed", left)}
+			}
+		}
+		return q.qpVerbs.Modify(set, attr, ub)
+	})
+}
+
+// Attach joins the QP to a multicast group: packets of the group are received. To be sent packets, the port must also be a member at
+// the SA, on InfiniBand. Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
+func (q *QP) Attach(gid ci.GID, mlid ci.LID) (*Mcast, error) { return q.attach(gid, mlid, nil) }
+
+// AttachMcast is Attach for code written against package ci.
+func (q *QP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+	return asCI[ci.Mcast](q.attach(gid, mlid, ub))
+}
+
+func (q *QP) attach(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (*Mcast, error) {
+	m := &Mcast{}
+	m.n = &node{kind: kindMcast, obj: m}
+	err := m.n.make(q.n, "QP.AttachMcast", func() (func() error, error) {
+		in, err := q.qpVerbs.AttachMcast(gid, mlid, ub)
+		m.mcastVerbs.Mcast = in
+		return destroyer(in), err
+	})
+	return made(m, err)
+}
+
+// Mcast is the membership of a QP in a multicast group. It is a ci.Mcast, too.
+type Mcast struct {
+	object
+	mcastVerbs
+}
+
+func (m *Mcast) Unwrap() any { return m.mcastVerbs.Mcast }

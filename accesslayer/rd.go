@@ -1,0 +1,73 @@
+package accesslayer
+
+import "ciddk/ci"
+
+// RDD is a reliable datagram domain. It is a ci.RDD, too. It cannot be destroyed while a QP uses it.
+type RDD struct {
+	object
+	verbs rddVerbs
+	pd    *PD
+}
+
+func (r *RDD) Unwrap() any { return r.verbs.RDD }
+
+// NewRDD makes a domain. Status: as ci.PD.AllocRDD; InvalidState with ErrClosed.
+func (p *PD) NewRDD() (*RDD, error) {
+	r := &RDD{pd: p}
+	r.n = &node{kind: kindRDD, obj: r}
+	err := r.n.make(p.n, "PD.AllocRDD", func() (func() error, error) {
+		in, err := p.verbs.AllocRDD()
+		r.verbs.RDD = in
+		return destroyer(in), err
+	})
+	return made(r, err)
+}
+
+func (p *PD) AllocRDD() (ci.RDD, error) { return asCI[ci.RDD](p.NewRDD()) }
+
+// NewEEC makes an end-to-end context. onEvent, which may be nil, gets events one at a time on a goroutine of the access layer, with
+// the EEC; c.OnEvent is called as well. Status: as ci.RDD.CreateEEC; InvalidState with ErrClosed.
+func (r *RDD) NewEEC(c ci.EECCreate, onEvent func(*EEC, ci.Event)) (*EEC, error) {
+	e := &EEC{}
+	e.n = &node{kind: kindEEC, obj: e}
+	if event := c.OnEvent; event != nil || onEvent != nil {
+		c.OnEvent = func(ev ci.Event) {
+			e.n.callback(func() {
+				if onEvent != nil {
+					onEvent(e, ev)
+				}
+				if event != nil {
+					event(ev)
+				}
+			})
+		}
+	}
+	err := e.n.make(r.n, "RDD.CreateEEC", func() (func() error, error) {
+		in, err := r.verbs.CreateEEC(c)
+		e.eecVerbs.EEC = in
+		return destroyer(in), err
+	})
+	return made(e, err)
+}
+
+// CreateEEC is NewEEC for code written against package ci.
+func (r *RDD) CreateEEC(c ci.EECCreate) (ci.EEC, error) { return asCI[ci.EEC](r.NewEEC(c, nil)) }
+
+// EEC is an end-to-end context. It is a ci.EEC, too.
+type EEC struct {
+	object
+	eecVerbs
+}
+
+func (e *EEC) Unwrap() any { return e.eecVerbs.EEC }
+
+// Query: as ci.EEC; InvalidHandle with ErrClosed.
+func (e *EEC) Query() (attr ci.QPAttr, err error) {
+	err = e.n.during("EEC.Query", func() error { attr, err = e.eecVerbs.Query(); return err })
+	return attr, err
+}
+
+// Modify: as ci.EEC; InvalidHandle with ErrClosed.
+func (e *EEC) Modify(set ci.QPField, attr ci.QPAttr) error {
+	return e.n.during("EEC.Modify", func() error { return e.eecVerbs.Modify(set, attr) })
+}

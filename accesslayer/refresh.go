@@ -1,0 +1,87 @@
+package accesslayer
+
+import (
+	"slices"
+
+	"ciddk/ci"
+)
+
+// refreshes names the events after which the cached attributes may be wrong.
+var refreshes = map[ci.EventType]bool{
+	ci.EventPortActive: true, ci.EventPortDown: true, ci.EventPortTrap: true, ci.EventSystemGUIDTrap: true, ci.EventLIDChange: true,
+	ci.EventPKeyChange: true, ci.EventSMChange: true, ci.EventGIDChange: true, ci.EventReregister: true, ci.EventResetEnd: true,
+}
+
+// onEvent is the driver's callback for events of the CA and its ports: it copies and queues.
+func (a *Adapter) onEvent(e ci.Event) { a.n.callback(func() { a.handle(e) }) }
+
+// handle refreshes the cache first, so that no client sees an event earlier than what it announces.
+func (a *Adapter) handle(e ci.Event) {
+	if refreshes[e.Type] {
+		a.refresh()
+	}
+	a.forward(e)
+	if e.Type == ci.EventReregister {
+		a.al.pnp.post(func() { a.al.pnp.reregister(a, e.Port) })
+	}
+}
+
+// forward hands the event to every open of the CA, in order of the opens.
+func (a *Adapter) forward(e ci.Event) {
+	type target struct {
+		n    *node
+		call func(ci.Event)
+	}
+	var targets []target
+	a.al.mu.Lock()
+	opens := newestFirst(a.n.users)
+	slices.Reverse(opens)
+	for _, n := range opens {
+		if ca := n.obj.(*CA); ca.onEvent != nil {
+			targets = append(targets, target{n, ca.deliver})
+		}
+		for k := n.first; k != nil; k = k.next {
+			if h, ok := k.obj.(*EventHandler); ok {
+				targets = append(targets, target{k, h.deliver})
+			}
+		}
+	}
+	a.al.mu.Unlock()
+	for _, t := range targets {
+		t.n.callback(func() { t.call(e) })
+	}
+}
+
+// refresh queries the driver, and has the clients told of what changed. It runs on the goroutine of the adapter's events only, so
+// that an older answer never replaces a newer one.
+func (a *Adapter) refresh() {
+	attr, err := a.ca.Query()
+	if err == nil {
+		err = plausible("CA.Query", a.info, attr)
+	}
+	if err == nil && len(attr.Ports) != len(a.Attr().Ports) {
+		err = &ci.Error{Verb: "CA.Query", Status: ci.InvalidParameter, Detail: "the number of ports changed"}
+	}
+	if err != nil {
+		a.al.cfg.Logger.Warn("accesslayer: the HCA cannot be queried, its attributes may be stale", "guid", a.info.GUID, "error", err)
+		return
+	}
+	a.attr.Store(attr)
+	a.al.pnp.post(func() { a.al.pnp.changed(a, attr) })
+}
+
+// armPoll starts the time to the next query; al.mu is held.
+func (a *Adapter) armPoll() {
+	every := a.al.cfg.PollInterval
+	if every < 0 || !a.present() {
+		return
+	}
+	a.stopPoll = a.al.cfg.Clock.AfterFunc(every, func() {
+		a.n.callback(func() {
+			a.refresh()
+			a.al.mu.Lock()
+			defer a.al.mu.Unlock()
+			a.armPoll()
+		})
+	})
+}

@@ -1,0 +1,69 @@
+package accesslayer
+
+import "ciddk/ci"
+
+// SRQ is a shared receive queue. It is a ci.SRQ, too: PostRecv goes straight to the driver. It cannot be destroyed while a QP uses it.
+type SRQ struct {
+	object
+	srqVerbs
+	pd *PD
+}
+
+func (s *SRQ) Unwrap() any { return s.srqVerbs.SRQ }
+
+// PD is the parent.
+func (s *SRQ) PD() *PD { return s.pd }
+
+// NewSRQ makes a shared receive queue. onEvent, which may be nil, gets events one at a time on a goroutine of the access layer, with the
+// SRQ; c.OnEvent is called as well. Status: as ci.PD.CreateSRQ; InvalidMaxWRs and InvalidMaxSGE for sizes that are zero or above what
+// the HCA has; InvalidState with ErrClosed.
+func (p *PD) NewSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
+	return p.newSRQ(c, onEvent, nil)
+}
+
+func (p *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+	return asCI[ci.SRQ](p.newSRQ(c, nil, ub))
+}
+
+func (p *PD) newSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event), ub *ci.UserBuffer) (*SRQ, error) {
+	const verb = "PD.CreateSRQ"
+	if attr := p.ca.a.Attr(); attr.Caps.Has(ci.CapSRQ) {
+		switch {
+		case c.MaxWR <= 0 || c.MaxWR > attr.MaxSRQWRs:
+			return nil, tooMany(verb, ci.InvalidMaxWRs, "MaxWR", c.MaxWR, attr.MaxSRQWRs)
+		case c.MaxSGE <= 0 || c.MaxSGE > attr.MaxSRQSGEs:
+			return nil, tooMany(verb, ci.InvalidMaxSGE, "MaxSGE", c.MaxSGE, attr.MaxSRQSGEs)
+		}
+	}
+	s := &SRQ{pd: p}
+	s.n = &node{kind: kindSRQ, obj: s}
+	if event := c.OnEvent; event != nil || onEvent != nil {
+		c.OnEvent = func(e ci.Event) {
+			s.n.callback(func() {
+				if onEvent != nil {
+					onEvent(s, e)
+				}
+				if event != nil {
+					event(e)
+				}
+			})
+		}
+	}
+	err := s.n.make(p.n, verb, func() (func() error, error) {
+		in, err := p.verbs.CreateSRQ(c, ub)
+		s.srqVerbs.SRQ = in
+		return destroyer(in), err
+	})
+	return made(s, err)
+}
+
+// Query: as ci.SRQ; InvalidSRQHandle with ErrClosed.
+func (s *SRQ) Query() (attr ci.SRQAttr, err error) {
+	err = s.n.during("SRQ.Query", func() error { attr, err = s.srqVerbs.Query(); return err })
+	return attr, err
+}
+
+// Modify: as ci.SRQ; InvalidSRQHandle with ErrClosed.
+func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr, ub *ci.UserBuffer) error {
+	return s.n.during("SRQ.Modify", func() error { return s.srqVerbs.Modify(set, attr, ub) })
+}
