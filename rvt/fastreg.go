@@ -1,0 +1,110 @@
+package rvt
+
+import (
+	"slices"
+
+	"ciddk/ci"
+)
+
+// Fast registration: a region whose storage comes and goes by work requests (IBTA volume 1, 10.6.4 and 11.4.1). Between an
+// invalidation and the next OpFastReg its key gives nothing.
+
+// AllocFastRegMR makes an unmapped region.
+func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
+	const verb = "PD.AllocFastRegMR"
+	h := d.ca.hca
+	switch {
+	case !d.alive():
+		return nil, fail(verb, ci.InvalidPDHandle)
+	case !h.attr.Caps.Has(ci.CapFastReg):
+		return d.UnimplementedPD.AllocFastRegMR(maxPages)
+	case maxPages < 1 || maxPages > h.attr.MaxFastRegPages:
+		return nil, failf(verb, ci.InvalidParameter, "maxPages is not in 1 to CAAttr.MaxFastRegPages")
+	}
+	return d.newMR(verb, nil, 0, nil, maxPages)
+}
+
+// fastReg executes OpFastReg. A failure leaves the region as it was. Status: WCLocalProtErr.
+func (h *HCA) fastReg(q *QP, w *WorkExt) ci.WCStatus {
+	if w == nil || w.MR == nil {
+		return ci.WCLocalProtErr
+	}
+	m, f := w.MR, &w.FastReg
+	if m.h != h || m.maxPages == 0 || !m.slot.owns(f.Key) {
+		return ci.WCLocalProtErr
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead || m.pd != q.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
+		return ci.WCLocalProtErr
+	}
+	p := h.placeFast(m, f)
+	if p == nil {
+		return ci.WCLocalProtErr
+	}
+	g := p.grant(f.Key, m.pd, f.Access)
+	m.access = f.Access
+	m.region.Store(g.region())
+	m.slot.swap(g)
+	return ci.WCSuccess
+}
+
+// placeFast finds the storage, or returns nil. Offset is the one of the address in its page, unless the region is ZeroBased.
+func (h *HCA) placeFast(m *MR, f *ci.FastReg) *place {
+	const verb = "QP.PostSend"
+	if f.PageShift >= 64 || !slices.Contains(h.attr.PageSizes, 1<<f.PageShift) || h.checkAccess(verb, f.Access) != nil {
+		return nil
+	}
+	page := uint64(1) << f.PageShift
+	count := uint64(len(f.Pages))
+	off := uint64(f.Offset)
+	switch {
+	case count == 0 || count > uint64(m.maxPages) || off >= page,
+		f.Length > count*page-off,
+		f.Access&ci.ZeroBased == 0 && f.IOVA&(page-1) != off,
+		h.checkRange(verb, f.IOVA, f.Length) != nil:
+		return nil
+	}
+	var run dmaCollector
+	defer run.done()
+	skip, left := off, f.Length
+	for _, a := range f.Pages {
+		if a&(page-1) != 0 {
+			return nil
+		}
+		n := min(page-skip, left)
+		if n > 0 && !run.add(&h.keys.dma, a+skip, n) {
+			return nil
+		}
+		left -= n
+		skip = 0
+	}
+	return run.place(f.IOVA)
+}
+
+// invalidate withdraws the mapping.
+func (m *MR) invalidate(q *QP, key ci.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead || m.maxPages == 0 || m.pd != q.pd || m.n > 0 || m.region.Load().LKey != key {
+		return false
+	}
+	m.slot.swap(nil)
+	m.region.Store(&ci.Region{LKey: key, RKey: key})
+	return true
+}
+
+// localInv executes OpLocalInv: on a fast registration region, or on a type 2 window that was bound through q. Invalidating a region
+// that gives nothing succeeds. Status: WCLocalProtErr.
+func (h *HCA) localInv(q *QP, key ci.Key) ci.WCStatus {
+	if !h.keys.invalidate(q, key) {
+		return ci.WCLocalProtErr
+	}
+	return ci.WCSuccess
+}
+
+// invalidateRemote executes the invalidation that a peer's SEND asks for (IBTA volume 1, 9.4.1.1). False: key names nothing that may be
+// invalidated through q.
+func (k *keyTable) invalidateRemote(hca *HCA, q *QP, key ci.Key) bool {
+	return hca.keys.invalidate(q, key)
+}

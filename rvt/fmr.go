@@ -1,0 +1,139 @@
+package rvt
+
+import (
+	"math"
+	"slices"
+
+	"ciddk/ci"
+)
+
+// FMR is a region whose pages are remapped without waiting: the key of the mapping before is useless at once, but an access in
+// progress may end later. UnmapFMRs waits for all of them; that is why it exists.
+type FMR struct {
+	ci.UnimplementedFMR
+	refs
+	pd     *PD
+	slot   *slot
+	create ci.FMRCreate
+	maps   int // since the last unmap; with mu
+}
+
+// AllocFMR makes an unmapped region.
+func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
+	const verb = "PD.AllocFMR"
+	h := d.ca.hca
+	switch {
+	case !d.alive():
+		return nil, fail(verb, ci.InvalidPDHandle)
+	case !h.attr.Caps.Has(ci.CapFMR):
+		return d.UnimplementedPD.AllocFMR(c)
+	}
+	if err := h.checkAccess(verb, c.Access); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.PageShift >= 64 || !slices.Contains(h.attr.PageSizes, 1<<c.PageShift):
+		return nil, failf(verb, ci.InvalidParameter, "the page size is not one of CAAttr.PageSizes")
+	case c.MaxPages < 1 || uint64(c.MaxPages) > h.attr.MaxMRSize>>c.PageShift:
+		return nil, failf(verb, ci.InvalidParameter, "MaxPages is below 1, or more than CAAttr.MaxMRSize")
+	case c.MaxMaps < 1 || c.MaxMaps > h.attr.MaxMapsPerFMR:
+		return nil, failf(verb, ci.InvalidParameter, "MaxMaps is not in 1 to CAAttr.MaxMapsPerFMR")
+	}
+	if err := d.child(verb, kindFMR, h.attr.MaxFMRs); err != nil {
+		return nil, err
+	}
+	s, _, ok := h.keys.reserve(h, nil, nil)
+	if !ok {
+		d.unchild(kindFMR)
+		return nil, failf(verb, ci.InsufficientResources, "no key is free")
+	}
+	return &FMR{pd: d, slot: s, create: c}, nil
+}
+
+// Map makes keys for pages, in place of the pages before. The region is as long as the pages, or ends with the storage where that
+// ends inside the last page.
+func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	const verb = "FMR.Map"
+	h := f.pd.ca.hca
+	page := uint64(1) << f.create.PageShift
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.dead:
+		return ci.Region{}, fail(verb, ci.InvalidFMRHandle)
+	case len(pages) == 0 || len(pages) > f.create.MaxPages:
+		return ci.Region{}, failf(verb, ci.InvalidParameter, "the number of pages is not in 1 to MaxPages")
+	case iova&(page-1) != 0 || iova > math.MaxUint64-uint64(len(pages))*page:
+		return ci.Region{}, failf(verb, ci.InvalidParameter, "iova is not on the bounds of a page, or the addresses wrap around")
+	case f.maps == f.create.MaxMaps:
+		return ci.Region{}, failf(verb, ci.InsufficientResources, "mapped MaxMaps times since the last unmap")
+	}
+	var run dmaCollector
+	defer run.done()
+	for i, a := range pages {
+		if a&(page-1) != 0 {
+			return ci.Region{}, failf(verb, ci.InvalidParameter, "a page is not on the bounds of its size")
+		}
+		if n := run.upTo(&h.keys.dma, a, page); n == 0 || n < page && i < len(pages)-1 {
+			return ci.Region{}, failf(verb, ci.InvalidParameter, "a page is not mapped by CA.MapDMA")
+		}
+	}
+	g := run.place(iova).grant(f.slot.fresh(), f.pd, f.create.Access)
+	f.slot.swap(g)
+	f.maps++
+	return *g.region(), nil
+}
+
+// UnmapFMRs makes the keys of all the regions useless, and waits for accesses in progress.
+func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
+	const verb = "PD.UnmapFMRs"
+	h := d.ca.hca
+	switch {
+	case !d.alive():
+		return fail(verb, ci.InvalidPDHandle)
+	case !h.attr.Caps.Has(ci.CapFMR):
+		return d.UnimplementedPD.UnmapFMRs(fmrs)
+	}
+	list := make([]*FMR, 0, len(fmrs))
+	defer func() {
+		for _, f := range list {
+			f.put()
+		}
+	}()
+	for _, o := range fmrs {
+		f, ok := ci.As[*FMR](o)
+		if !ok || f == nil || f.pd.ca.hca != h || !f.get() {
+			return fail(verb, ci.InvalidFMRHandle)
+		}
+		list = append(list, f)
+	}
+	for _, f := range list {
+		f.mu.Lock()
+		f.slot.swap(nil)
+		f.maps = 0
+		f.mu.Unlock()
+	}
+	for _, f := range list {
+		f.slot.wait()
+	}
+	return nil
+}
+
+// Destroy deallocates the region; ResourceBusy while it is mapped.
+func (f *FMR) Destroy() error {
+	const verb = "FMR.Destroy"
+	f.mu.Lock()
+	dead, busy := f.dead, f.n > 0 || f.slot.now.Load() != nil
+	f.dead = dead || !busy
+	f.mu.Unlock()
+	switch {
+	case dead:
+		return fail(verb, ci.InvalidFMRHandle)
+	case busy:
+		return failf(verb, ci.ResourceBusy, "unmap it first")
+	}
+	f.pd.ca.hca.keys.release(f.slot)
+	f.slot.wait()
+	f.pd.unchild(kindFMR)
+	return nil
+}

@@ -1,0 +1,345 @@
+package rvt
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// MR is a memory region. Its kinds (virtual, physical, shared, fast registration) differ in how the storage is found, and in nothing
+// else.
+type MR struct {
+	ci.UnimplementedMR
+	refs   // what depends on it: shared regions and bound windows
+	h      *HCA
+	slot   *slot
+	region atomic.Pointer[ci.Region]
+	modify sync.Mutex // serialises Modify and ModifyPMR
+
+	maxPages int // fast registration: the most pages; else 0
+
+	// With mu.
+	pd     *PD
+	face   ci.PD // pd as the consumer knows it
+	access ci.Access
+	bound  int // windows, counted in refs, too
+	source *MR // shared: whose storage it is
+}
+
+const (
+	remoteRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+	allAccess    = remoteRights | ci.LocalWrite | ci.BindWindow | ci.ZeroBased | ci.NotCachable
+)
+
+// checkAccess judges a set of rights for a region (IBTA volume 1, 10.6.3.1). It returns the status and what is wrong.
+func (h *HCA) checkAccess(verb string, a ci.Access) error {
+	switch {
+	case a&^allAccess != 0:
+		return failf(verb, ci.InvalidParameter, "unknown access bits")
+	case a&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && a&ci.LocalWrite == 0:
+		return failf(verb, ci.InvalidPermission, "remote write and atomic need LocalWrite")
+	case a&ci.ZeroBased != 0 && !h.attr.Caps.Has(ci.CapZeroBased):
+		return failf(verb, ci.Unsupported, "ZeroBased without CapZeroBased")
+	}
+	return nil
+}
+
+// place is where a new region lies: its address range and storage. It owns references on dmas.
+type place struct {
+	va, length uint64
+	bytes      *storage
+	dmas       []*DMA
+}
+
+// drop gives up a place that no region came to use.
+func (p *place) drop() {
+	for _, d := range p.dmas {
+		d.put()
+		d.leave()
+	}
+}
+
+// checkRange judges the address range of a region.
+func (h *HCA) checkRange(verb string, base, length uint64) error {
+	switch {
+	case length == 0:
+		return failf(verb, ci.InvalidParameter, "the region is empty")
+	case length > h.attr.MaxMRSize:
+		return failf(verb, ci.InvalidParameter, "longer than CAAttr.MaxMRSize")
+	case base > math.MaxUint64-length:
+		return failf(verb, ci.InvalidParameter, "the addresses wrap around")
+	}
+	return nil
+}
+
+// place finds the storage of a virtual region.
+func (h *HCA) place(verb string, c *ci.MRCreate, access ci.Access) (*place, error) {
+	if c.Memory == nil {
+		return nil, failf(verb, ci.InvalidParameter, "Memory is nil")
+	}
+	size := c.Memory.Len()
+	if size > math.MaxInt64 || c.Offset > size || c.Length > size-c.Offset {
+		return nil, failf(verb, ci.InvalidParameter, "Offset and Length are not inside the Memory")
+	}
+	n := c.Length
+	if n == 0 {
+		n = size - c.Offset
+	}
+	own := c.Memory.Addr() + c.Offset
+	va := own
+	if c.IOVA != 0 {
+		if va = c.IOVA; (va^own)&(h.pageSize()-1) != 0 {
+			return nil, failf(verb, ci.InvalidParameter, "IOVA has another offset in its page than the memory")
+		}
+		if access&ci.ZeroBased != 0 {
+			return nil, failf(verb, ci.InvalidParameter, "IOVA and ZeroBased exclude each other")
+		}
+	}
+	if err := h.checkRange(verb, va, n); err != nil {
+		return nil, err
+	}
+	return &place{va: va, length: n, bytes: newStorage(extents(c.Memory, c.Offset, n))}, nil
+}
+
+// pageSize is the smallest page of the HCA.
+func (h *HCA) pageSize() uint64 {
+	if len(h.attr.PageSizes) == 0 {
+		return 1 << 12
+	}
+	return h.attr.PageSizes[0]
+}
+
+// extents is the storage of n bytes of m at off, which exist: views as long as m gives them, and copies for the rest.
+func extents(m ci.Memory, off, n uint64) []segment {
+	var segs []segment
+	for n > 0 {
+		s := segment{n: n, m: m, at: off}
+		if b := m.Slice(off, n); len(b) > 0 {
+			s.n = min(n, uint64(len(b)))
+			s.b = b[:s.n:s.n]
+		}
+		segs = append(segs, s)
+		off += s.n
+		n -= s.n
+	}
+	return segs
+}
+
+// grant makes what the region is to give from now on. It takes over the references of p.
+func (p *place) grant(key ci.Key, pd *PD, access ci.Access) *grant {
+	g := &grant{key: key, access: access, pd: pd, base: p.va, length: p.length, bytes: p.bytes, va: p.va, dmas: p.dmas}
+	if access&ci.ZeroBased != 0 {
+		g.base = 0
+	}
+	if len(g.dmas) > 0 {
+		g.settled(func() {
+			for _, d := range g.dmas {
+				d.leave()
+			}
+		})
+	}
+	return g
+}
+
+// region is what consumers see of a grant.
+func (g *grant) region() *ci.Region {
+	r := &ci.Region{Addr: g.base, Length: g.length, LKey: g.key}
+	if g.access&remoteRights != 0 {
+		r.RKey = g.key
+	}
+	return r
+}
+
+// newMR makes a region at p, which it takes over also when it fails. p is nil for a region that is not mapped yet.
+func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages int) (ci.MR, error) {
+	h := d.ca.hca
+	if err := d.child(verb, kindMR, h.attr.MaxMRs); err != nil {
+		if p != nil {
+			p.drop()
+		}
+		return nil, err
+	}
+	m := &MR{h: h, maxPages: maxPages, pd: d, face: d, access: access, source: source}
+	s, key, ok := h.keys.reserve(h, m, nil)
+	if !ok {
+		d.unchild(kindMR)
+		if p != nil {
+			p.drop()
+		}
+		return nil, failf(verb, ci.InsufficientResources, "no key is free")
+	}
+	if p == nil {
+		return m, nil
+	}
+	g := p.grant(key, d, access)
+	m.region.Store(g.region())
+	s.now.Store(g)
+	return m, nil
+}
+
+// RegisterMR makes a region over storage.
+func (d *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
+	const verb = "PD.RegisterMR"
+	h := d.ca.hca
+	if !d.alive() {
+		return nil, fail(verb, ci.InvalidPDHandle)
+	}
+	if err := h.checkAccess(verb, c.Access); err != nil {
+		return nil, err
+	}
+	p, err := h.place(verb, &c, c.Access)
+	if err != nil {
+		return nil, err
+	}
+	return d.newMR(verb, p, c.Access, nil, 0)
+}
+
+// hca is the adapter that the region belongs to.
+func (m *MR) hca() *HCA { return m.h }
+
+// Region is the address range and the keys as they are now.
+func (m *MR) Region() ci.Region { return *m.region.Load() }
+
+// Query gives the region's attributes.
+func (m *MR) Query() (ci.MRAttr, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle)
+	}
+	a := ci.MRAttr{Region: m.Region(), PD: m.face, Access: m.access}
+	if g := m.slot.now.Load(); g != nil {
+		a.LocalLo, a.LocalHi = g.base, g.base+g.length
+		if g.access&remoteRights != 0 {
+			a.RemoteLo, a.RemoteHi = a.LocalLo, a.LocalHi
+		}
+	}
+	return a, nil
+}
+
+// Destroy deregisters the region: its keys are useless at once, and the storage is out of use when it returns.
+func (m *MR) Destroy() error {
+	if err := m.kill("MR.Destroy", ci.InvalidMRHandle); err != nil {
+		return err
+	}
+	m.h.keys.release(m.slot)
+	m.slot.wait()
+	if m.source != nil {
+		m.source.put()
+	}
+	m.pd.unchild(kindMR)
+	return nil
+}
+
+// Modify is deregister and register in one. It makes the new region before it lets go of the old one, so that no failure costs
+// the region; keys always change.
+func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+	const verb = "MR.Modify"
+	if !m.h.attr.Caps.Has(ci.CapModifyMR) {
+		return m.UnimplementedMR.Modify(set, pd, c)
+	}
+	return m.change(verb, set, pd, c.Access, func(a ci.Access) (*place, error) { return m.h.place(verb, &c, a) })
+}
+
+// ModifyPMR is Modify to DMA addresses. A virtual region may become a physical one.
+func (m *MR) ModifyPMR(set ci.MRField, pd ci.PD, c ci.PMRCreate) error {
+	const verb = "MR.ModifyPMR"
+	if !m.h.attr.Caps.Has(ci.CapModifyMR | ci.CapPhysicalMR) {
+		return m.UnimplementedMR.ModifyPMR(set, pd, c)
+	}
+	return m.change(verb, set, pd, c.Access, func(ci.Access) (*place, error) { return m.h.placePMR(verb, &c) })
+}
+
+func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, find func(ci.Access) (*place, error)) error {
+	m.modify.Lock()
+	defer m.modify.Unlock()
+	switch {
+	case !m.alive():
+		return fail(verb, ci.InvalidMRHandle)
+	case set == 0 || set&^(ci.MRFieldMemory|ci.MRFieldPD|ci.MRFieldAccess) != 0:
+		return failf(verb, ci.InvalidParameter, "no field, or an unknown one")
+	case m.maxPages != 0:
+		return failf(verb, ci.InvalidParameter, "a fast registration region is changed by OpFastReg")
+	}
+	m.mu.Lock()
+	to, face := m.pd, m.face
+	if set&ci.MRFieldAccess == 0 {
+		access = m.access
+	}
+	busy := m.bound > 0
+	m.mu.Unlock()
+	if busy {
+		return failf(verb, ci.ResourceBusy, "a window is bound")
+	}
+	if set&ci.MRFieldAccess != 0 {
+		if err := m.h.checkAccess(verb, access); err != nil {
+			return err
+		}
+	}
+	if set&ci.MRFieldPD != 0 {
+		d, ok := ci.As[*PD](pd)
+		if !ok || d == nil || d.ca.hca != m.h || !d.get() {
+			return fail(verb, ci.InvalidPDHandle)
+		}
+		to, face = d, pd
+	}
+	err := m.replace(verb, set, to, face, access, find)
+	if err != nil && set&ci.MRFieldPD != 0 {
+		to.put()
+	}
+	return err
+}
+
+// replace carries out a change that has been judged. It takes over the reference on pd if it succeeds.
+func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.Access, find func(ci.Access) (*place, error)) error {
+	var p *place
+	if set&ci.MRFieldMemory != 0 {
+		var err error
+		if p, err = find(access); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	g := m.slot.now.Load()
+	switch {
+	case m.dead:
+		m.mu.Unlock()
+		if p != nil {
+			p.drop()
+		}
+		return fail(verb, ci.InvalidMRHandle)
+	case m.bound > 0:
+		m.mu.Unlock()
+		if p != nil {
+			p.drop()
+		}
+		return failf(verb, ci.ResourceBusy, "a window is bound")
+	}
+	var source *MR
+	if p == nil {
+		p = &place{va: g.va, length: g.length, bytes: g.bytes, dmas: g.dmas}
+		for _, d := range p.dmas { // cannot fail: the old grant has one
+			d.get()
+			d.enter()
+		}
+	} else {
+		source, m.source = m.source, nil
+	}
+	n := p.grant(m.slot.fresh(), pd, access)
+	m.region.Store(n.region())
+	m.slot.swap(n)
+	old := m.pd
+	m.pd, m.face, m.access = pd, face, access
+	m.mu.Unlock()
+
+	m.slot.wait()
+	if source != nil {
+		source.put()
+	}
+	if set&ci.MRFieldPD != 0 {
+		old.put()
+	}
+	return nil
+}

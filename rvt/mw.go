@@ -1,0 +1,232 @@
+package rvt
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// MW is a memory window. A bind is judged, and takes effect, when it is executed. The key of a type 1 window is drawn when the bind is
+// posted, so that several binds may be queued.
+type MW struct {
+	ci.UnimplementedMW
+	refs
+	pd   *PD
+	typ  ci.MWType
+	slot *slot
+	key  atomic.Uint32 // current: what the next bind of type 1 must name
+
+	// With mu.
+	applied ci.Key // of the last bind executed
+	over    *MR    // bound to; nil: unbound
+}
+
+// CreateMW makes an unbound window.
+func (d *PD) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
+	const verb = "PD.CreateMW"
+	h := d.ca.hca
+	caps := h.attr.Caps
+	switch {
+	case !d.alive():
+		return nil, fail(verb, ci.InvalidPDHandle)
+	case caps&(ci.CapMW1|ci.CapMW2) == 0,
+		typ == ci.MWType1 && !caps.Has(ci.CapMW1),
+		typ == ci.MWType2 && !caps.Has(ci.CapMW2):
+		return d.UnimplementedPD.CreateMW(typ, ub)
+	case typ != ci.MWType1 && typ != ci.MWType2:
+		return nil, failf(verb, ci.InvalidParameter, "window type")
+	}
+	if err := d.child(verb, kindMW, h.attr.MaxMWs); err != nil {
+		return nil, err
+	}
+	m := &MW{pd: d, typ: typ}
+	if _, _, ok := h.keys.reserve(h, nil, m); !ok {
+		d.unchild(kindMW)
+		return nil, failf(verb, ci.InsufficientResources, "no key is free")
+	}
+	if ub != nil { // a window has nothing for a user half
+		ub.Status, ub.Out = 0, ub.Out[:0]
+	}
+	return m, nil
+}
+
+// Key is the current remote key: of type 1, that of the last bind posted.
+func (m *MW) Key() ci.Key { return ci.Key(m.key.Load()) }
+
+// Query gives the window's attributes.
+func (m *MW) Query() (ci.MWAttr, error) {
+	if !m.alive() {
+		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle)
+	}
+	return ci.MWAttr{PD: m.pd, Type: m.typ, Key: m.Key()}, nil
+}
+
+// Destroy unbinds the window, and waits for accesses in progress.
+func (m *MW) Destroy() error {
+	if err := m.kill("MW.Destroy", ci.InvalidMWHandle); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.rebind(nil, nil)
+	m.mu.Unlock()
+	m.pd.ca.hca.keys.release(m.slot)
+	m.slot.wait()
+	m.pd.unchild(kindMW)
+	return nil
+}
+
+// rebind makes the window give g, a part of mr, and nothing else. The caller holds mu, and a reference on mr as a bound window.
+func (m *MW) rebind(g *grant, mr *MR) {
+	m.slot.swap(g)
+	if m.over != nil {
+		m.over.unbind()
+	}
+	m.over = mr
+}
+
+// bind counts a bound window, and returns what the region gives; nil when it gives nothing.
+func (m *MR) bind() *grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.slot.now.Load()
+	if m.dead || g == nil {
+		return nil
+	}
+	m.n++
+	m.bound++
+	return g
+}
+
+func (m *MR) unbind() {
+	m.mu.Lock()
+	m.n--
+	m.bound--
+	m.mu.Unlock()
+}
+
+// nextKey is the first half of QP.BindMW: if current is the window's current key, it draws the key that the window will have once
+// the bind is executed, which is current from now on. The bind carries the new key in MWBind.Key. It does not allocate. False: not
+// type 1, destroyed, or another key is current (ci.InvalidRKey).
+func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead || m.typ != ci.MWType1 || ci.Key(m.key.Load()) != current {
+		return 0, false
+	}
+	k := m.slot.fresh()
+	if k == m.applied {
+		k = m.slot.fresh()
+	}
+	m.key.Store(uint32(k))
+	return k, true
+}
+
+// dropKey takes back a key drawn by nextKey whose bind will not be executed (not posted, flushed): unless later binds have been posted
+// meanwhile, the key that is in effect is current again.
+func (m *MW) dropKey(key ci.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.takeBack(key)
+}
+
+func (m *MW) takeBack(key ci.Key) {
+	if ci.Key(m.key.Load()) == key {
+		m.key.Store(uint32(m.applied))
+	}
+}
+
+// checkBind judges a bind at its post as far as that is possible: Success, or the status for QP.BindMW. mr is nil only with an unbind.
+func (m *MW) checkBind(q *QP, mr *MR, b *ci.MWBind) ci.Status {
+	switch {
+	case !m.alive():
+		return ci.InvalidMWHandle
+	case b.Access&^remoteRights != 0:
+		return ci.InvalidParameter
+	case m.pd != q.pd:
+		return ci.InvalidPermission
+	case b.Length == 0:
+		return ci.Success
+	}
+	if mr == nil {
+		return ci.InvalidMRHandle
+	}
+	mr.mu.Lock()
+	defer mr.mu.Unlock()
+	switch {
+	case mr.dead:
+		return ci.InvalidMRHandle
+	case mr.pd != q.pd, mr.maxPages == 0 && !bindable(mr.access, b.Access):
+		return ci.InvalidPermission
+	}
+	return ci.Success
+}
+
+// bindable tells whether a region with rights of may have a window with rights w (IBTA volume 1, 10.6.7.2.1).
+func bindable(of, w ci.Access) bool {
+	return of&ci.BindWindow != 0 && w&^remoteRights == 0 && (w&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || of&ci.LocalWrite != 0)
+}
+
+// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): of type 1 after nextKey, or of type 2 with the consumer's key.
+// Bind.Key is the key that the window is to have; Length 0 unbinds. Status: WCBindErr, the window being as before.
+func (h *HCA) bindMW(q *QP, w *WorkExt) ci.WCStatus {
+	if w == nil || w.MW == nil {
+		return ci.WCBindErr
+	}
+	m, b := w.MW, &w.Bind
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead || m.pd.ca.hca != h || !m.slot.owns(b.Key) || !m.bind(q, w.MR, b) {
+		if m.typ == ci.MWType1 {
+			m.takeBack(b.Key)
+		}
+		return ci.WCBindErr
+	}
+	m.applied = b.Key
+	if m.typ == ci.MWType2 {
+		m.key.Store(uint32(b.Key))
+	}
+	return ci.WCSuccess
+}
+
+func (m *MW) bind(q *QP, mr *MR, b *ci.MWBind) bool {
+	if m.pd != q.pd {
+		return false
+	}
+	if b.Length == 0 {
+		m.rebind(nil, nil)
+		return true
+	}
+	if mr == nil || mr.h != m.pd.ca.hca {
+		return false
+	}
+	if m.typ == ci.MWType2 && m.over != nil {
+		return false // a bound type 2 window is invalidated first
+	}
+	under := mr.bind()
+	if under == nil {
+		return false
+	}
+	off, ok := under.span(b.Addr, b.Length)
+	if !ok || under.pd != q.pd || !bindable(under.access, b.Access) {
+		mr.unbind()
+		return false
+	}
+	g := &grant{key: b.Key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length, bytes: under.bytes, off: off, under: under}
+	if m.typ == ci.MWType2 {
+		g.qp = q
+	}
+	m.rebind(g, mr)
+	return true
+}
+
+// invalidate unbinds a type 2 window that was bound through q.
+func (m *MW) invalidate(q *QP, key ci.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.slot.now.Load()
+	if m.dead || m.typ != ci.MWType2 || g == nil || g.key != key || g.qp != q || m.pd != q.pd {
+		return false
+	}
+	m.rebind(nil, nil)
+	return true
+}

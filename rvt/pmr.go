@@ -1,0 +1,71 @@
+package rvt
+
+import (
+	"math"
+	"slices"
+
+	"ciddk/ci"
+)
+
+// RegisterPMR makes a region over DMA addresses.
+func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
+	const verb = "PD.RegisterPMR"
+	h := d.ca.hca
+	switch {
+	case !d.alive():
+		return nil, fail(verb, ci.InvalidPDHandle)
+	case !h.attr.Caps.Has(ci.CapPhysicalMR):
+		return d.UnimplementedPD.RegisterPMR(c)
+	}
+	if err := h.checkAccess(verb, c.Access); err != nil {
+		return nil, err
+	}
+	p, err := h.placePMR(verb, &c)
+	if err != nil {
+		return nil, err
+	}
+	return d.newMR(verb, p, c.Access, nil, 0)
+}
+
+// placePMR finds the storage of a physical region. Its address keeps the offset in the page that the first byte has, whatever was
+// wanted: that is how translation by page works, and why the verb has an address to give (IBTA volume 1, 11.2.8.3).
+func (h *HCA) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
+	page := c.PageSize
+	if !slices.Contains(h.attr.PageSizes, page) {
+		return nil, failf(verb, ci.InvalidParameter, "PageSize is not one of CAAttr.PageSizes")
+	}
+	if len(c.Ranges) == 0 {
+		return nil, failf(verb, ci.InvalidParameter, "no ranges")
+	}
+	var size uint64
+	for _, r := range c.Ranges {
+		switch {
+		case r.Size == 0 || (r.Addr|r.Size)&(page-1) != 0:
+			return nil, failf(verb, ci.InvalidParameter, "a range is empty or not on the bounds of PageSize")
+		case r.Addr > math.MaxUint64-r.Size || size > math.MaxUint64-r.Size:
+			return nil, failf(verb, ci.InvalidParameter, "the ranges wrap around")
+		}
+		size += r.Size
+	}
+	if c.Offset >= c.Ranges[0].Size || c.Length > size-c.Offset {
+		return nil, failf(verb, ci.InvalidParameter, "Offset and Length are not inside the ranges")
+	}
+	va := c.IOVA&^(page-1) | c.Offset&(page-1)
+	if err := h.checkRange(verb, va, c.Length); err != nil {
+		return nil, err
+	}
+	var run dmaCollector
+	defer run.done()
+	skip, left := c.Offset, c.Length
+	for _, r := range c.Ranges {
+		n := min(r.Size-skip, left)
+		if !run.add(&h.keys.dma, r.Addr+skip, n) {
+			return nil, failf(verb, ci.InvalidParameter, "a range is not mapped by CA.MapDMA")
+		}
+		if left -= n; left == 0 {
+			break
+		}
+		skip = 0
+	}
+	return run.place(va), nil
+}

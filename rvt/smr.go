@@ -1,0 +1,59 @@
+package rvt
+
+import "ciddk/ci"
+
+// RegisterSMR makes a second region over the storage of src. As with a physical region, the address given keeps the offset in the
+// page that src has (IBTA volume 1, 11.2.8.7).
+func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
+	const verb = "PD.RegisterSMR"
+	h := d.ca.hca
+	switch {
+	case !d.alive():
+		return nil, fail(verb, ci.InvalidPDHandle)
+	case !h.attr.Caps.Has(ci.CapSharedMR):
+		return d.UnimplementedPD.RegisterSMR(src, iova, access)
+	}
+	s, ok := ci.As[*MR](src)
+	if !ok || s == nil || s.h != h {
+		return nil, fail(verb, ci.InvalidMRHandle)
+	}
+	if s.maxPages != 0 {
+		return nil, failf(verb, ci.InvalidMRHandle, "a fast registration region has no storage of its own to share")
+	}
+	if err := h.checkAccess(verb, access); err != nil {
+		return nil, err
+	}
+	p, err := s.share(verb, iova)
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.newMR(verb, p, access, s, 0)
+	if err != nil {
+		s.put()
+	}
+	return m, err
+}
+
+// share takes a reference on the region, and makes a place over its storage.
+func (m *MR) share(verb string, iova uint64) (*place, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return nil, fail(verb, ci.InvalidMRHandle)
+	}
+	g := m.slot.now.Load()
+	p := &place{va: g.va, length: g.length, bytes: g.bytes, dmas: g.dmas}
+	if iova != 0 {
+		mask := m.h.pageSize() - 1
+		p.va = iova&^mask | g.va&mask
+		if err := m.h.checkRange(verb, p.va, p.length); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range p.dmas { // cannot fail: g has one
+		d.get()
+		d.enter()
+	}
+	m.n++
+	return p, nil
+}
