@@ -1,0 +1,188 @@
+package rvt
+
+import (
+	"slices"
+
+	"ciddk/ci"
+)
+
+// CA is the open HCA.
+type CA struct {
+	ci.UnimplementedCA
+	refs
+	hca      *HCA
+	handlers *handlers
+}
+
+// Query is a snapshot of the attributes.
+func (c *CA) Query() (*ci.CAAttr, error) {
+	if !c.alive() {
+		return nil, fail("CA.Query", ci.InvalidCAHandle)
+	}
+	a := c.hca.attr
+	a.PageSizes = slices.Clone(a.PageSizes)
+	a.SystemGUID = c.hca.systemGUID()
+	for _, p := range c.hca.ports {
+		pa := *p.attr.Load()
+		pa.GIDs, pa.PKeys = slices.Clone(pa.GIDs), slices.Clone(pa.PKeys)
+		pa.PKeyErrors, pa.QKeyErrors = uint16(p.pkeyErrors.Load()), uint16(p.qkeyErrors.Load())
+		a.Ports = append(a.Ports, pa)
+	}
+	return &a, nil
+}
+
+// Modify changes attributes of a port.
+func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
+	const verb = "CA.Modify"
+	const known = ci.PortFieldCapability | ci.PortFieldPKeyErrors | ci.PortFieldQKeyErrors | ci.PortFieldInitType |
+		ci.PortFieldSystemGUID | ci.PortFieldShutdown
+	if !c.alive() {
+		return fail(verb, ci.InvalidCAHandle)
+	}
+	p := c.hca.port(num)
+	if p == nil {
+		return fail(verb, ci.InvalidPort)
+	}
+	if set&^known != 0 {
+		return failf(verb, ci.InvalidParameter, "unknown field")
+	}
+	for _, f := range []struct {
+		field ci.PortField
+		bit   ci.Caps
+	}{{ci.PortFieldPKeyErrors, ci.CapPKeyCounter}, {ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
+		{ci.PortFieldInitType, ci.CapInitType}, {ci.PortFieldSystemGUID, ci.CapSystemGUID}, {ci.PortFieldShutdown, ci.CapShutdownPort}} {
+		if set&f.field != 0 && !c.hca.attr.Caps.Has(f.bit) {
+			return fail(verb, ci.Unsupported)
+		}
+	}
+	if link := set & (ci.PortFieldCapability | ci.PortFieldInitType | ci.PortFieldShutdown); link != 0 {
+		if err := p.Port.Modify(link, attr); err != nil {
+			return failErr(verb, ci.StatusOf(err), err)
+		}
+	}
+	if set&ci.PortFieldPKeyErrors != 0 {
+		p.pkeyErrors.Store(uint32(attr.PKeyErrors))
+	}
+	if set&ci.PortFieldQKeyErrors != 0 {
+		p.qkeyErrors.Store(uint32(attr.QKeyErrors))
+	}
+	if set&ci.PortFieldSystemGUID != 0 {
+		c.hca.sysGUID.Store(uint64(attr.SystemGUID))
+	}
+	p.refresh()
+	return nil
+}
+
+// Close ends the open.
+func (c *CA) Close() error {
+	if err := c.kill("CA.Close", ci.InvalidCAHandle); err != nil {
+		return err
+	}
+	c.handlers.list[0].close()
+	c.hca.open.CompareAndSwap(c, nil)
+	return nil
+}
+
+// AllocatePD is the way to every other object.
+func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	p, err := c.newPD("CA.AllocatePD", typ)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// OnEvent adds a listener.
+func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	const verb = "CA.OnEvent"
+	if !c.hca.attr.Caps.Has(ci.CapEventHandlers) {
+		return c.UnimplementedCA.OnEvent(fn, ctx)
+	}
+	if fn == nil {
+		return nil, failf(verb, ci.InvalidParameter, "fn is nil")
+	}
+	if !c.get() {
+		return nil, fail(verb, ci.InvalidCAHandle)
+	}
+	h := &eventHandler{ca: c, n: &notifier{onEvent: fn, ctx: ctx}}
+	c.hca.limit[kindHandler].Add(1)
+	c.handlers.add(h.n)
+	return h, nil
+}
+
+// eventHandler is what OnEvent returns.
+type eventHandler struct {
+	refs
+	ca *CA
+	n  *notifier
+}
+
+func (e *eventHandler) Destroy() error {
+	if err := e.kill("CA.OnEvent", ci.InvalidHandle); err != nil {
+		return err
+	}
+	e.ca.handlers.remove(e.n)
+	e.ca.hca.drop(kindHandler)
+	e.ca.put()
+	return nil
+}
+
+// LocalMAD executes a management datagram on a port's agents.
+func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	const verb = "CA.LocalMAD"
+	switch {
+	case !c.alive():
+		return fail(verb, ci.InvalidCAHandle)
+	case !c.hca.attr.Caps.Has(ci.CapLocalMAD):
+		return c.UnimplementedCA.LocalMAD(num, src, in, out)
+	case c.hca.port(num) == nil:
+		return fail(verb, ci.InvalidPort)
+	case in == nil || out == nil:
+		return failf(verb, ci.InvalidParameter, "in or out is nil")
+	}
+	if err := c.hca.cfg.Ops.LocalMAD(num, src, in, out); err != nil {
+		return failErr(verb, ci.StatusOf(err), err)
+	}
+	return nil
+}
+
+// SLForIP looks up a service level.
+func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
+	const verb = "CA.SLForIP"
+	switch {
+	case !c.alive():
+		return 0, fail(verb, ci.InvalidCAHandle)
+	case !c.hca.attr.Caps.Has(ci.CapSLForIP):
+		return c.UnimplementedCA.SLForIP(num, ipPort)
+	case c.hca.port(num) == nil:
+		return 0, fail(verb, ci.InvalidPort)
+	}
+	return c.hca.cfg.Ops.SLForIP(num, ipPort)
+}
+
+// VendorCall is the private escape.
+func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+	const verb = "CA.VendorCall"
+	switch {
+	case !c.alive():
+		return fail(verb, ci.InvalidCAHandle)
+	case !c.hca.attr.Caps.Has(ci.CapVendorCall):
+		return c.UnimplementedCA.VendorCall(op, objects...)
+	case op == nil:
+		return failf(verb, ci.InvalidParameter, "op is nil")
+	}
+	return c.hca.cfg.Ops.VendorCall(op, objects)
+}
+
+// drive receives on the CA's ports once, without blocking. It is what a Poll of an empty queue does before it says so.
+func (h *HCA) drive() bool {
+	n := 0
+	for _, p := range h.ports {
+		if p.driver != nil {
+			n += p.driver.Drive()
+		}
+	}
+	return n > 0
+}
+
+func (h *HCA) systemGUID() ci.GUID { return ci.GUID(h.sysGUID.Load()) }

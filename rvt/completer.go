@@ -1,0 +1,290 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// The requester's answers: acknowledgements, READ responses, atomic results (IBTA volume 1, 9.7.5 and 9.9.2).
+
+// span is how many bytes packets [a, b) of a request carry, or ask for.
+func (e *sendEntry) span(a, b, mtu uint32) int64 {
+	return int64(min(uint64(b)*uint64(mtu), e.w.Length)) - int64(min(uint64(a)*uint64(mtu), e.w.Length))
+}
+
+// acknowledge takes everything before psn as received by the peer, and completes what that completes. It stops at a READ or atomic
+// whose answer has not come, and reports false then if psn lies behind it: the answer is lost.
+func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
+	s := &q.req
+	una := s.una
+	all := true
+	for i := s.head; i != s.tail; i++ {
+		e := s.at(i)
+		if !e.started || psnDiff(psn, e.first) <= 0 && e.npkts > 0 {
+			break
+		}
+		if e.done {
+			continue
+		}
+		if e.w.Op != ci.OpSend && e.w.Op != ci.OpWrite {
+			all = psnDiff(psn, psnAdd(e.first, e.got)) <= 0
+			break
+		}
+		from := uint32(max(psnDiff(s.una, e.first), 0))
+		to := min(uint32(psnDiff(psn, e.first)), e.npkts)
+		if to > from {
+			s.bytes -= e.span(from, to, q.mtu)
+			s.una = psnAdd(e.first, to)
+		}
+		if to < e.npkts {
+			break
+		}
+		e.done = true
+	}
+	if s.una != una {
+		q.progressed()
+	}
+	q.retire(r)
+	return all
+}
+
+// progressed notes that the peer has answered something new.
+func (q *QP) progressed() {
+	s := &q.req
+	if psnDiff(s.psn, s.una) < 0 { // what was being sent again has arrived after all
+		q.skipTo(s.una)
+	}
+	s.bytes = max(s.bytes, 0)
+	s.rewound = false
+	s.retries, s.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
+	s.retryAt = 0
+	if s.una != s.max {
+		s.retryAt = q.retryDeadline()
+	}
+	q.speedUp()
+}
+
+// skipTo moves the cursor forward to psn.
+func (q *QP) skipTo(psn ci.PSN) {
+	s := &q.req
+	for ; s.next != s.tail; s.next++ {
+		e := s.at(s.next)
+		if !e.started {
+			break
+		}
+		if d := psnDiff(psn, e.first); e.npkts > 0 && d < int32(e.npkts) {
+			s.off, s.psn = uint32(max(d, 0)), psn
+			return
+		}
+	}
+	s.off, s.psn = 0, psn
+}
+
+// retire completes what is done at the head of the window.
+func (q *QP) retire(r *run) {
+	s := &q.req
+	for s.head != s.next || s.head != s.tail && s.at(s.head).done {
+		e := s.at(s.head)
+		if !e.done {
+			break
+		}
+		if s.head == s.next {
+			s.next++
+			s.off = 0
+		}
+		s.head++
+		r.done++
+		if e.w.Flags&ci.SendSignaled != 0 || q.flags&ci.SignalAll != 0 {
+			q.sendCompletion(r, e, ci.WCSuccess)
+		}
+		e.w.AV, e.w.Ext, e.w.Inline = nil, nil, nil
+	}
+	q.checkDrained()
+}
+
+var wcOps = [...]ci.WCOp{ci.OpSend: ci.WCSend, ci.OpWrite: ci.WCWrite, ci.OpRead: ci.WCRead, ci.OpCompareSwap: ci.WCCompareSwap,
+	ci.OpFetchAdd: ci.WCFetchAdd, ci.OpLSO: ci.WCLSO, ci.OpNop: ci.WCNop, ci.OpLocalInv: ci.WCLocalInv, ci.OpFastReg: ci.WCFastReg,
+	ci.OpBindMW: ci.WCBindMW}
+
+func (q *QP) sendCompletion(r *run, e *sendEntry, st ci.WCStatus) {
+	wc := ci.WC{ID: e.w.ID, Context: q.notify.ctx, QPN: q.num, Status: st}
+	if int(e.w.Op) < len(wcOps) {
+		wc.Op = wcOps[e.w.Op]
+	}
+	if st == ci.WCSuccess && e.npkts > 0 {
+		wc.Length = uint32(e.w.Length)
+	}
+	r.complete(q.sendCQ, &wc, false)
+}
+
+// answer takes a response packet.
+func (q *QP) answer(r *run, p *Packet) {
+	s := &q.req
+	if psnDiff(p.PSN, s.max) >= 0 || s.una == s.max {
+		q.hca.count.add(DropStale, 1)
+		return
+	}
+	switch p.Op {
+	case wire.OpAcknowledge:
+		q.ack(r, p)
+	case wire.OpReadResponse:
+		q.readResponse(r, p)
+	case wire.OpAtomicAcknowledge:
+		q.atomicResponse(r, p)
+	}
+}
+
+// ack takes an ACK, RNR NAK or NAK.
+func (q *QP) ack(r *run, p *Packet) {
+	s := &q.req
+	syn := p.Syndrome
+	if syn.IsACK() {
+		if psnDiff(p.PSN, s.una) < 0 {
+			q.hca.count.add(DropStale, 1)
+			return
+		}
+		if !q.acknowledge(r, psnAdd(p.PSN, 1)) {
+			q.lost(r)
+		}
+		return
+	}
+	if psnDiff(p.PSN, s.una) < 0 { // of something that has been answered since
+		q.hca.count.add(DropStale, 1)
+		return
+	}
+	if !q.acknowledge(r, p.PSN) {
+		q.lost(r)
+		return
+	}
+	switch {
+	case syn.IsRNRNAK():
+		q.hca.count.add(CountRNRRetry, 1)
+		if s.rnrRetries == 0 {
+			q.sendError(r, ci.WCRNRRetryErr)
+			return
+		}
+		if s.rnrRetries != 7 { // 7: for ever
+			s.rnrRetries--
+		}
+		q.rewind(p.PSN)
+		s.retryAt = 0
+		s.rnrAt = q.deadline(wire.RNRTimer(syn.Value()))
+	case syn.IsNAK():
+		switch syn {
+		case wire.NAKPSNSequence:
+			q.hca.count.add(CountSeqRetry, 1)
+			if s.rewound {
+				return // the gap is being filled
+			}
+			if q.spendRetry(r) {
+				q.rewind(p.PSN)
+				q.slowDown()
+			}
+		case wire.NAKInvalidRequest:
+			q.sendError(r, ci.WCRemInvalidReqErr)
+		case wire.NAKRemoteAccess:
+			q.sendError(r, ci.WCRemAccessErr)
+		case wire.NAKRemoteOperation:
+			q.sendError(r, ci.WCRemOpErr)
+		default:
+			q.sendError(r, ci.WCBadRespErr)
+		}
+	default:
+		q.hca.count.add(DropResponse, 1)
+	}
+}
+
+// lost asks again for the oldest answer: a later one has overtaken it (an implied NAK, IBTA volume 1, 9.7.5.2.8).
+func (q *QP) lost(r *run) {
+	s := &q.req
+	if s.rewound || s.rnrAt != 0 {
+		return
+	}
+	q.hca.count.add(CountSeqRetry, 1)
+	if q.spendRetry(r) {
+		q.rewind(s.una)
+		q.slowDown()
+	}
+}
+
+// expected is the request that a response with this PSN answers: the oldest one, when everything before it has been acknowledged.
+func (q *QP) expected(r *run, psn ci.PSN) *sendEntry {
+	s := &q.req
+	if psnDiff(psn, s.una) < 0 {
+		q.hca.count.add(DropResponse, 1)
+		return nil
+	}
+	if !q.acknowledge(r, psn) || s.una != psn {
+		q.lost(r)
+		return nil
+	}
+	if s.head == s.tail {
+		q.hca.count.add(DropResponse, 1)
+		return nil
+	}
+	return s.at(s.head)
+}
+
+// readResponse places data of a READ.
+func (q *QP) readResponse(r *run, p *Packet) {
+	s := &q.req
+	e := q.expected(r, p.PSN)
+	if e == nil {
+		return
+	}
+	if e.w.Op != ci.OpRead || !e.started {
+		q.sendError(r, ci.WCBadRespErr)
+		return
+	}
+	off := uint64(e.got) * uint64(q.mtu)
+	last := e.got+p.N == e.npkts
+	want := uint64(p.N) * uint64(q.mtu)
+	if e.got+p.N > e.npkts {
+		q.sendError(r, ci.WCBadRespErr)
+		return
+	}
+	if last {
+		want = e.w.Length - off
+	}
+	if uint64(p.Len) != want || last && !p.End {
+		q.sendError(r, ci.WCBadRespErr)
+		return
+	}
+	if st := r.scatter(q, e.w.SGL, off, p.Payload, p.Len); st != placed {
+		q.sendError(r, ci.WCLocalProtErr)
+		return
+	}
+	e.got += p.N
+	s.una = psnAdd(s.una, p.N)
+	s.bytes -= int64(p.Len)
+	if p.End && s.reads > 0 {
+		s.reads--
+	}
+	e.done = last
+	q.progressed()
+	q.retire(r)
+}
+
+// atomicResponse places the original value.
+func (q *QP) atomicResponse(r *run, p *Packet) {
+	s := &q.req
+	e := q.expected(r, p.PSN)
+	if e == nil {
+		return
+	}
+	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !e.started {
+		q.sendError(r, ci.WCBadRespErr)
+		return
+	}
+	if r.scatter64(q, e.w.SGL, p.Swap) != placed {
+		q.sendError(r, ci.WCLocalProtErr)
+		return
+	}
+	s.una = psnAdd(s.una, 1)
+	if s.reads > 0 {
+		s.reads--
+	}
+	e.done = true
+	q.progressed()
+	q.retire(r)
+}

@@ -1,0 +1,298 @@
+package rvt
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+)
+
+// CQ is a completion queue.
+type CQ struct {
+	ci.UnimplementedCQ
+	refs
+	notify notifier
+	pd     *PD
+	hca    *HCA
+	gone   atomic.Bool
+
+	getMu sync.Mutex
+	putMu sync.Mutex // after getMu where both are taken
+	ring  CompletionRing
+
+	arm     arming
+	after   int // armAfter: completions to go
+	pending int // completions since the last callback that moderation holds back
+	mod     ci.Moderation
+	modAt   timer
+	overrun bool
+}
+
+// arming is what an armed queue waits for.
+type arming uint8
+
+const (
+	armNone arming = iota
+	armSolicited
+	armNext
+	armAfter
+)
+
+// minModeration bounds how long a callback may wait for a count alone.
+const minModeration = time.Millisecond
+
+// CreateCQ makes a completion queue.
+func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+	const verb = "PD.CreateCQ"
+	h := p.ca.hca
+	if c.Size <= 0 || c.Size > h.attr.MaxCQEs {
+		return nil, fail(verb, ci.InvalidCQSize)
+	}
+	if err := p.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
+		return nil, err
+	}
+	ring, err := h.cfg.Rings.CompletionRing(c.Size, ub)
+	if err != nil {
+		p.unchild(kindCQ)
+		return nil, failErr(verb, ci.InsufficientResources, err)
+	}
+	q := &CQ{pd: p, hca: h, ring: ring}
+	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
+	q.modAt.fire = q.moderated
+	return q, nil
+}
+
+var (
+	errPollGone   = &ci.Error{Verb: "CQ.Poll", Status: ci.InvalidCQHandle}
+	errNotifyGone = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
+)
+
+// Poll moves completions to wc.
+func (q *CQ) Poll(wc []ci.WC) (int, error) {
+	if q.gone.Load() {
+		return 0, errPollGone
+	}
+	if len(wc) == 0 {
+		return 0, nil
+	}
+	n := q.take(wc)
+	if n == 0 && q.hca.drive() {
+		n = q.take(wc)
+	}
+	return n, nil
+}
+
+func (q *CQ) take(wc []ci.WC) int {
+	q.getMu.Lock()
+	n := q.ring.Get(wc)
+	q.getMu.Unlock()
+	return n
+}
+
+// Peek counts the entries waiting.
+func (q *CQ) Peek() (int, error) {
+	if !q.hca.attr.Caps.Has(ci.CapPeek) {
+		return q.UnimplementedCQ.Peek()
+	}
+	if q.gone.Load() {
+		return 0, fail("CQ.Peek", ci.InvalidCQHandle)
+	}
+	q.getMu.Lock()
+	defer q.getMu.Unlock()
+	return q.ring.Len(), nil
+}
+
+// Notify arms one callback.
+func (q *CQ) Notify(when ci.Notify) error {
+	if q.gone.Load() {
+		return errNotifyGone
+	}
+	q.putMu.Lock()
+	defer q.putMu.Unlock()
+	switch when {
+	case ci.NotifyNext:
+		q.arm = armNext
+	case ci.NotifySolicited:
+		if q.arm == armNone {
+			q.arm = armSolicited
+		}
+	default:
+		return failf("CQ.Notify", ci.InvalidParameter, "unknown condition")
+	}
+	return nil
+}
+
+// NotifyAfter arms one callback after n completions. A Notify replaces it, and the other way round: one arming at a time.
+func (q *CQ) NotifyAfter(n int) error {
+	const verb = "CQ.NotifyAfter"
+	if !q.hca.attr.Caps.Has(ci.CapNotifyAfter) {
+		return q.UnimplementedCQ.NotifyAfter(n)
+	}
+	if q.gone.Load() {
+		return fail(verb, ci.InvalidCQHandle)
+	}
+	q.putMu.Lock()
+	defer q.putMu.Unlock()
+	if n < 1 || n > q.ring.Cap() {
+		return failf(verb, ci.InvalidParameter, "n is not in 1 to the size")
+	}
+	q.arm, q.after = armAfter, n
+	return nil
+}
+
+// Query gives the size and the moderation.
+func (q *CQ) Query() (ci.CQAttr, error) {
+	if q.gone.Load() {
+		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle)
+	}
+	q.putMu.Lock()
+	defer q.putMu.Unlock()
+	return ci.CQAttr{Size: q.ring.Cap(), Moderation: q.mod}, nil
+}
+
+// Resize changes the capacity, with entries kept.
+func (q *CQ) Resize(size int, ub *ci.UserBuffer) (int, error) {
+	const verb = "CQ.Resize"
+	if !q.hca.attr.Caps.Has(ci.CapResizeCQ) {
+		return q.UnimplementedCQ.Resize(size, ub)
+	}
+	if q.gone.Load() {
+		return 0, fail(verb, ci.InvalidCQHandle)
+	}
+	if size <= 0 || size > q.hca.attr.MaxCQEs {
+		return 0, fail(verb, ci.InvalidCQSize)
+	}
+	q.getMu.Lock()
+	defer q.getMu.Unlock()
+	q.putMu.Lock()
+	defer q.putMu.Unlock()
+	if q.ring.Len() > size {
+		return 0, fail(verb, ci.Overflow)
+	}
+	if err := q.ring.Resize(size); err != nil {
+		return 0, failErr(verb, ci.StatusOf(err), err)
+	}
+	return q.ring.Cap(), nil
+}
+
+// Modify sets moderation.
+func (q *CQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
+	const verb = "CQ.Modify"
+	if !q.hca.attr.Caps.Has(ci.CapModeration) {
+		return q.UnimplementedCQ.Modify(m, ub)
+	}
+	if q.gone.Load() {
+		return fail(verb, ci.InvalidCQHandle)
+	}
+	if m.Count < 0 || m.Period < 0 {
+		return failf(verb, ci.InvalidParameter, "negative moderation")
+	}
+	q.putMu.Lock()
+	q.mod = m
+	held := q.pending > 0
+	q.pending = 0
+	q.putMu.Unlock()
+	if held {
+		q.notify.completion()
+	}
+	return nil
+}
+
+// Destroy frees the queue and the entries in it.
+func (q *CQ) Destroy() error {
+	if err := q.kill("CQ.Destroy", ci.InvalidCQHandle); err != nil {
+		return err
+	}
+	q.gone.Store(true)
+	q.hca.wheel.cancel(&q.modAt)
+	q.notify.close()
+	q.pd.unchild(kindCQ)
+	return nil
+}
+
+// pendingWC is a completion on its way to a queue.
+type pendingWC struct {
+	cq        *CQ
+	solicited bool
+	wc        ci.WC
+}
+
+// put adds completions of one queue. It is called with a QP's token held, and calls back nothing.
+func (q *CQ) put(list []pendingWC) {
+	fire := false
+	q.putMu.Lock()
+	for i := range list {
+		p := &list[i]
+		if !q.ring.Put(&p.wc) {
+			q.hca.count.add(CountCQOverflow, 1)
+			if !q.overrun {
+				q.overrun = true
+				go q.overflowed() // it takes the tokens of other QPs
+			}
+			continue
+		}
+		switch q.arm {
+		case armNext:
+			fire = true
+		case armSolicited:
+			fire = fire || p.solicited || p.wc.Status != ci.WCSuccess
+		case armAfter:
+			q.after--
+			fire = fire || q.after == 0
+		}
+	}
+	if fire {
+		fire = q.moderate(len(list))
+	}
+	q.putMu.Unlock()
+	if fire {
+		q.notify.completion()
+	}
+}
+
+// moderate decides whether a callback that is due goes out now. It disarms the queue when it does.
+func (q *CQ) moderate(n int) bool {
+	if q.mod.Count > 1 || q.mod.Period > 0 {
+		first := q.pending == 0
+		q.pending += n
+		if q.mod.Count == 0 || q.pending < q.mod.Count {
+			if first {
+				wait := q.mod.Period
+				if wait == 0 {
+					wait = minModeration
+				}
+				q.hca.wheel.set(&q.modAt, q.hca.clock.Now()+wait)
+			}
+			return false
+		}
+		q.pending = 0
+	}
+	q.arm = armNone
+	return true
+}
+
+// moderated is the end of a moderation period.
+func (q *CQ) moderated() {
+	q.putMu.Lock()
+	fire := q.pending > 0
+	q.pending = 0
+	if fire {
+		q.arm = armNone
+	}
+	q.putMu.Unlock()
+	if fire {
+		q.notify.completion()
+	}
+}
+
+// overflowed tells the consumer that completions were lost, and takes the QPs that use the queue to Error (IBTA volume 1, 10.2.4.4).
+func (q *CQ) overflowed() {
+	q.notify.event(ci.EventCQOverflow, 0, 0)
+	q.notify.event(ci.EventCQError, 0, 0)
+	q.hca.eachQP(func(qp *QP) {
+		if qp.sendCQ == q || qp.recvCQ == q {
+			qp.fatal()
+		}
+	})
+}

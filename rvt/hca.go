@@ -1,0 +1,179 @@
+package rvt
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+)
+
+// HCA is an adapter on this transport. It implements ci.HCA.
+type HCA struct {
+	ci.UnimplementedHCA
+	cfg     Config
+	clock   Clock
+	rand    *source
+	attr    ci.CAAttr // without ports
+	ports   []*port   // ports[i] is port i+1
+	count   counters
+	wheel   wheel
+	keys    keyTable
+	qps     table[QP]
+	retired quarantine
+	mcast   mcastTable
+	limit   [numKinds]atomic.Int64
+
+	sysGUID atomic.Uint64
+	open    atomic.Pointer[CA]
+	closed  atomic.Bool
+	face    ci.HCA // as consumers see it, through Config.Override
+}
+
+// source makes unpredictable numbers from a reader, without a call to it for each.
+type source struct {
+	mu sync.Mutex
+	r  io.Reader
+}
+
+func (s *source) uint32() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b [4]byte
+	if _, err := io.ReadFull(s.r, b[:]); err != nil {
+		panic("rvt: the source of randomness failed: " + err.Error()) // crypto/rand never does; a test's reader must not
+	}
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// New builds an HCA. Errors: *SupportError when it claims what it has no means for, and whatever a port's Start says.
+func New(cfg Config) (*HCA, error) {
+	if err := cfg.checkSupport(); err != nil {
+		return nil, err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = RealClock()
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = bufio.NewReaderSize(rand.Reader, 512)
+	}
+	if cfg.Info.GUID == 0 {
+		return nil, failf("rvt.New", ci.InvalidGUID, "Config.Info.GUID is zero")
+	}
+	cfg.Info.Version = ci.InterfaceVersion
+	h := &HCA{cfg: cfg, clock: cfg.Clock, rand: &source{r: cfg.Rand}, attr: limits(cfg)}
+	h.sysGUID.Store(uint64(h.attr.SystemGUID))
+	h.wheel.init(cfg.Clock)
+	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
+	for i, p := range cfg.Ports {
+		h.ports = append(h.ports, newPort(h, uint8(i+1), p))
+	}
+	for i, p := range h.ports {
+		if err := p.Start(p); err != nil {
+			for _, q := range h.ports[:i] {
+				_ = q.Port.Close() // the error to tell is the first one
+			}
+			return nil, failErr("rvt.New", ci.InsufficientResources, err)
+		}
+	}
+	return h, nil
+}
+
+// inner is the HCA below the overrides; ci.As finds the *HCA behind it.
+type inner struct{ *HCA }
+
+func (i inner) Unwrap() any { return i.HCA }
+
+func (i inner) OpenCA(g ci.GUID, f func(ci.Event), ctx any) (ci.CA, error) {
+	return i.openCA(g, f, ctx)
+}
+
+// Info identifies the adapter.
+func (h *HCA) Info() ci.HCAInfo { return h.cfg.Info }
+
+// OpenCA opens it, seen through the overrides.
+func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+	return h.face.OpenCA(guid, onEvent, ctx)
+}
+
+func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
+	const verb = "HCA.OpenCA"
+	switch {
+	case guid == 0:
+		return nil, failf(verb, ci.InvalidParameter, "the GUID is zero")
+	case onEvent == nil:
+		return nil, failf(verb, ci.InvalidParameter, "onEvent is nil")
+	case guid != h.cfg.Info.GUID:
+		return nil, fail(verb, ci.NotFound)
+	case h.closed.Load():
+		return nil, failf(verb, ci.InvalidState, "the HCA has been closed")
+	}
+	ca := &CA{hca: h}
+	ca.handlers = newHandlers(onEvent, ctx)
+	if !h.open.CompareAndSwap(nil, ca) {
+		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
+	}
+	return ca, nil
+}
+
+// Close takes the HCA out of service: its ports stop. Whatever a consumer still holds answers InvalidState or completes with errors.
+// Close is idempotent; deregister the HCA from an access layer before. Context: thread.
+func (h *HCA) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	for _, p := range h.ports {
+		errs = append(errs, p.Port.Close())
+	}
+	h.wheel.stop()
+	return errors.Join(errs...)
+}
+
+// Counters is a snapshot of the HCA's counters by name, ports together.
+func (h *HCA) Counters() map[string]uint64 { return h.count.snapshot() }
+
+// Live counts the objects that exist, by kind: what a leak test compares.
+func (h *HCA) Live() map[string]int {
+	m := make(map[string]int, numKinds)
+	for k := range h.limit {
+		m[kindNames[k]] = int(h.limit[k].Load())
+	}
+	return m
+}
+
+// kind of object, for limits and leak counts.
+type kind uint8
+
+const (
+	kindPD kind = iota
+	kindAV
+	kindCQ
+	kindQP
+	kindSRQ
+	kindMR
+	kindMW
+	kindFMR
+	kindDMA
+	kindMcast
+	kindHandler
+	numKinds
+)
+
+var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
+
+// take counts a new object against the most there may be; false when that is reached.
+func (h *HCA) take(k kind, most int) bool {
+	if h.limit[k].Add(1) > int64(most) {
+		h.limit[k].Add(-1)
+		return false
+	}
+	return true
+}
+
+func (h *HCA) drop(k kind) { h.limit[k].Add(-1) }

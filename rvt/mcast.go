@@ -1,0 +1,150 @@
+package rvt
+
+import (
+	"slices"
+	"sync"
+
+	"ciddk/ci"
+)
+
+// mcastTable knows which QPs have joined which groups.
+type mcastTable struct {
+	mu     sync.RWMutex
+	groups map[ci.GID][]*QP // a QP once for each attachment; slices are replaced, never changed
+	n      int              // attachments
+}
+
+// Mcast is the membership of a QP in a group.
+type Mcast struct {
+	refs
+	qp  *QP
+	gid ci.GID
+}
+
+// AttachMcast joins a datagram QP to a group.
+func (q *QP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+	const verb = "QP.AttachMcast"
+	a := &q.hca.attr
+	switch {
+	case !a.Caps.Has(ci.CapMulticast):
+		return q.UnimplementedQP.AttachMcast(gid, mlid, ub)
+	case q.typ != ci.UD:
+		return nil, fail(verb, ci.InvalidServiceType)
+	}
+	q.mu.Lock()
+	port := q.hca.port(q.attr.Port)
+	q.unlock()
+	ethernet := port.attr.Load().Link == ci.LinkEthernet
+	if gid[0] != 0xff && !(ethernet && isIPv4Group(gid)) {
+		return nil, fail(verb, ci.InvalidGID)
+	}
+	if !ethernet && (mlid < 0xc000 || mlid == 0xffff) {
+		return nil, fail(verb, ci.InvalidLID)
+	}
+	if !q.get() {
+		return nil, fail(verb, ci.InvalidQPHandle)
+	}
+	if err := q.hca.join(verb, q, gid); err != nil {
+		q.put()
+		return nil, err
+	}
+	q.hca.limit[kindMcast].Add(1)
+	return &Mcast{qp: q, gid: gid}, nil
+}
+
+// isIPv4Group tells the GID of an IPv4 multicast group, ::ffff:224.0.0.0/4 (annex A17, 17.9.1).
+func isIPv4Group(g ci.GID) bool {
+	for _, b := range g[:10] {
+		if b != 0 {
+			return false
+		}
+	}
+	return g[10] == 0xff && g[11] == 0xff && g[12]>>4 == 0xe
+}
+
+// Destroy leaves the group.
+func (m *Mcast) Destroy() error {
+	if err := m.kill("Mcast.Destroy", ci.InvalidMcastHandle); err != nil {
+		return err
+	}
+	m.qp.hca.leave(m.qp, m.gid)
+	m.qp.hca.drop(kindMcast)
+	m.qp.put()
+	return nil
+}
+
+func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
+	t := &h.mcast
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := t.groups[gid]
+	switch {
+	case t.n >= h.attr.MaxMcastQPs || len(list) >= h.attr.MaxQPsPerMcastGroup:
+		return fail(verb, ci.MaxMcastQPsReached)
+	case list == nil && len(t.groups) >= h.attr.MaxMcastGroups:
+		return fail(verb, ci.InsufficientResources)
+	}
+	if list == nil {
+		for i, p := range h.ports {
+			if p.group == nil {
+				continue
+			}
+			if err := p.group.JoinGroup(gid); err != nil {
+				h.leavePorts(gid, i)
+				return failErr(verb, ci.InsufficientResources, err)
+			}
+		}
+	}
+	if t.groups == nil {
+		t.groups = make(map[ci.GID][]*QP)
+	}
+	t.groups[gid] = append(slices.Clip(list), q)
+	t.n++
+	return nil
+}
+
+// leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could do about it.
+func (h *HCA) leavePorts(gid ci.GID, n int) {
+	for _, p := range h.ports[:n] {
+		if p.group != nil {
+			_ = p.group.LeaveGroup(gid)
+		}
+	}
+}
+
+func (h *HCA) leave(q *QP, gid ci.GID) {
+	t := &h.mcast
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := slices.Clone(t.groups[gid])
+	if i := slices.Index(list, q); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+		t.n--
+	}
+	if len(list) > 0 {
+		t.groups[gid] = list
+		return
+	}
+	delete(t.groups, gid)
+	h.leavePorts(gid, len(h.ports))
+}
+
+// deliverMcast hands packets for a group to its members; a QP that has attached twice gets one copy.
+func (p *port) deliverMcast(pkts []Packet, wait, polled bool) {
+	t := &p.hca.mcast
+	for i := range pkts {
+		t.mu.RLock()
+		list := t.groups[pkts[i].Dst.GID]
+		t.mu.RUnlock()
+		n := 0
+		for k, q := range list {
+			if q.receivesAt(p) && !slices.Contains(list[:k], q) {
+				q.deliver(pkts[i:i+1], wait, polled)
+				n++
+			}
+		}
+		if n == 0 {
+			p.hca.count.add(DropNoQP, 1)
+		}
+	}
+}

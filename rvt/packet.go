@@ -1,0 +1,86 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// Packet is one transport packet, or a train: N packets of one message with consecutive PSNs, of which all but the last carry exactly
+// MTU bytes. The engine thinks in trains; a port that puts packets on a wire cuts them (as segmentation offload does), one that moves
+// them inside the process leaves them whole. Received packets may be trains, too.
+//
+// All integers are host numbers. Fields that Op does not use are zero.
+type Packet struct {
+	Service wire.Service
+	Op      wire.Op
+	Start   bool // the first packet of the train starts a message
+	End     bool // the last packet of the train ends it
+	HasImm  bool
+	HasInv  bool
+	SE      bool // solicited event, on the last packet
+	Ack     bool // acknowledge request, on the last packet
+	MigReq  bool
+
+	PKey   ci.PKey
+	DestQP ci.QPN
+	SrcQP  ci.QPN // DETH
+	QKey   ci.QKey
+	PSN    ci.PSN // of the first packet
+	N      uint32 // packets, at least 1
+	MTU    uint32 // bytes in all packets of a train but the last
+	Len    uint32 // bytes of payload in all
+
+	VA        uint64 // RETH, AtomicETH
+	RKey      ci.Key
+	DMALen    uint32 // RETH: bytes of the whole message
+	Swap      uint64 // AtomicETH: swap or add; AtomicAckETH: the original value
+	Compare   uint64
+	Syndrome  wire.Syndrome // AETH
+	MSN       uint32
+	Imm       uint32 // ImmDt, the number whose big-endian bytes travel
+	Inv       ci.Key // IETH
+	Payload   [][]byte
+	Route     Route // sending: from Port.Route
+	Src, Dst  Addr  // receiving: addresses of the packet
+	GRH       []byte
+	SL        ci.SL
+	PathBits  uint8
+	EtherType uint16 // raw
+}
+
+// Addr is the network address of a port as packets show it: by GID on Ethernet links and where a GRH is present, by LID on
+// InfiniBand links. It is comparable.
+type Addr struct {
+	GID ci.GID
+	LID ci.LID
+}
+
+// trim drops the first k packets of a train.
+func (p *Packet) trim(k uint32) {
+	skip := k * p.MTU
+	p.PSN = psnAdd(p.PSN, k)
+	p.N -= k
+	p.Len -= skip
+	p.Start = false
+	p.Payload = advance(p.Payload, skip)
+}
+
+// head cuts a train down to its first k packets. The gather list may be longer than Len then.
+func (p *Packet) head(k uint32) {
+	p.N = k
+	p.Len = k * p.MTU
+	p.End, p.HasImm, p.HasInv, p.SE, p.Ack = false, false, false, false, false
+}
+
+// advance drops the first n bytes of a gather list. It changes the list's first element, never the bytes.
+func advance(segs [][]byte, n uint32) [][]byte {
+	for n > 0 && len(segs) > 0 {
+		if uint32(len(segs[0])) > n {
+			segs[0] = segs[0][n:]
+			return segs
+		}
+		n -= uint32(len(segs[0]))
+		segs = segs[1:]
+	}
+	return segs
+}

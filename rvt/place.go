@@ -1,0 +1,101 @@
+package rvt
+
+import (
+	"encoding/binary"
+
+	"ciddk/ci"
+)
+
+// verdict is what became of a packet's data: validation and placement are the same for packets from a wire and for trains moved
+// inside the process (decision 5).
+type verdict uint8
+
+const (
+	placed     verdict = iota
+	tooLong            // the receive buffer ends before the data
+	protection         // a local key, bound or right does not hold
+	access             // a remote key, bound or right does not hold
+	invalid            // the request breaks the protocol
+	notReady           // no receive buffer
+	badWork            // the receive buffer's description makes no sense
+)
+
+// scatter copies n bytes of payload to a gather list, from off on.
+func (r *run) scatter(q *QP, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
+	i, in := 0, 0 // source: segment, bytes of it used
+	for k := range sgl {
+		if n == 0 {
+			return placed
+		}
+		g := sgl[k]
+		if off >= uint64(g.Length) {
+			off -= uint64(g.Length)
+			continue
+		}
+		g.Addr += off
+		g.Length = min(g.Length-uint32(off), n)
+		off = 0
+		m, st := r.holds.local(q.hca, q.pd, g, true)
+		if st != ci.WCSuccess {
+			return protection
+		}
+		n -= g.Length
+		for left := g.Length; left > 0; {
+			src := payload[i][in:]
+			if uint32(len(src)) > left {
+				src = src[:left]
+			}
+			if m.write(src) != nil {
+				return protection
+			}
+			m = m.advance(uint64(len(src)))
+			left -= uint32(len(src))
+			if in += len(src); in == len(payload[i]) {
+				i, in = i+1, 0
+			}
+		}
+	}
+	if n > 0 {
+		return tooLong
+	}
+	return placed
+}
+
+// scatter64 stores an atomic's original value, in host order.
+func (r *run) scatter64(q *QP, sgl []ci.SGE, v uint64) verdict {
+	if r.word == nil {
+		r.word = make([]byte, 8)
+		r.wordSeg = [][]byte{r.word}
+	}
+	binary.NativeEndian.PutUint64(r.word, v)
+	return r.scatter(q, sgl, 0, r.wordSeg, 8)
+}
+
+// store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is stored so that a
+// consumer that spins on its last word sees the rest, too.
+func (r *run) store(q *QP, key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) verdict {
+	m, ok := r.holds.remote(q.hca, q, key, addr, uint64(n), ci.RemoteWrite)
+	if !ok {
+		return access
+	}
+	for _, src := range payload {
+		if uint32(len(src)) > n {
+			src = src[:n]
+		}
+		n -= uint32(len(src))
+		var err error
+		if last && n == 0 {
+			err = m.writeLast(src)
+		} else {
+			err = m.write(src)
+		}
+		if err != nil {
+			return access
+		}
+		if n == 0 {
+			break
+		}
+		m = m.advance(uint64(len(src)))
+	}
+	return placed
+}

@@ -1,0 +1,149 @@
+package rvt
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// port is the engine's side of a Port.
+type port struct {
+	Port
+	hca    *HCA
+	num    uint8
+	hints  Hints
+	driver Driver    // or nil
+	group  GroupPort // or nil
+	attr   atomic.Pointer[ci.PortAttr]
+
+	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
+
+	special [2]atomic.Pointer[QP] // QP0, QP1
+
+	ackMu sync.Mutex
+	acks  []*QP // whose acknowledgement waits for FlushAcks
+	spare []*QP
+}
+
+func newPort(h *HCA, num uint8, p Port) *port {
+	t := &port{Port: p, hca: h, num: num, hints: p.Hints()}
+	t.driver, _ = p.(Driver)
+	t.group, _ = p.(GroupPort)
+	t.refresh()
+	return t
+}
+
+// port finds port n, counted from 1.
+func (h *HCA) port(n uint8) *port {
+	if n == 0 || int(n) > len(h.ports) {
+		return nil
+	}
+	return h.ports[n-1]
+}
+
+// refresh renews the cache of attributes.
+func (p *port) refresh() {
+	a := p.Port.Attr()
+	a.Num = p.num
+	if a.GUID == 0 {
+		a.GUID = p.hca.cfg.Info.GUID + ci.GUID(p.num)
+	}
+	p.attr.Store(&a)
+}
+
+// PortEvent takes a change of the port from its driver.
+func (p *port) PortEvent(t ci.EventType) {
+	p.refresh()
+	if ca := p.hca.open.Load(); ca != nil {
+		ca.handlers.event(t, p.num)
+	}
+}
+
+// Count takes a driver's count.
+func (p *port) Count(c Counter, n int) {
+	if c < numCounters {
+		p.hca.count.add(c, n)
+	}
+}
+
+// pkey gives the entry at index i of the port's table.
+func (p *port) pkey(i uint16) (ci.PKey, bool) {
+	t := p.attr.Load().PKeys
+	if int(i) >= len(t) || t[i]&0x7fff == 0 {
+		return 0, false
+	}
+	return t[i], true
+}
+
+// pkeyMatch is the rule of IBTA volume 1, 10.9.3: the same partition, and not both limited members.
+func pkeyMatch(a, b ci.PKey) bool { return (a^b)&0x7fff == 0 && (a|b)&0x8000 != 0 }
+
+func saturate(c *atomic.Uint32) {
+	if c.Load() < 0xffff {
+		c.Add(1)
+	}
+}
+
+// Deliver implements Receiver.
+func (p *port) Deliver(pkts []Packet, wait, polled bool) {
+	for i := 0; i < len(pkts); {
+		dest := pkts[i].DestQP
+		j := i + 1
+		for j < len(pkts) && pkts[j].DestQP == dest {
+			j++
+		}
+		run := pkts[i:j]
+		i = j
+		p.hca.count.add(CountRecv, len(run))
+		if dest == mcastQPN {
+			p.deliverMcast(run, wait, polled)
+			continue
+		}
+		q := p.find(dest)
+		if q == nil {
+			p.hca.count.add(DropNoQP, len(run))
+			continue
+		}
+		q.deliver(run, wait, polled)
+	}
+}
+
+// find is the QP that a packet with this number is for. A QP number is one CA's, but a packet must come in at the QP's port.
+func (p *port) find(num ci.QPN) *QP {
+	if num < 2 {
+		return p.special[num].Load()
+	}
+	q := p.hca.qps.get(uint32(num))
+	if q == nil || !q.receivesAt(p) {
+		return nil
+	}
+	return q
+}
+
+// deferAck queues q until FlushAcks.
+func (p *port) deferAck(q *QP) {
+	p.ackMu.Lock()
+	p.acks = append(p.acks, q)
+	p.ackMu.Unlock()
+}
+
+// FlushAcks implements Receiver.
+func (p *port) FlushAcks() {
+	p.ackMu.Lock()
+	if len(p.acks) == 0 {
+		p.ackMu.Unlock()
+		return
+	}
+	list := p.acks
+	p.acks, p.spare = p.spare[:0], nil
+	p.ackMu.Unlock()
+	for i, q := range list {
+		q.ackQueued.Store(false)
+		q.kick()
+		list[i] = nil
+	}
+	p.ackMu.Lock()
+	p.spare = list[:0]
+	p.ackMu.Unlock()
+}

@@ -1,0 +1,71 @@
+package rvt
+
+import "ciddk/ci"
+
+// bindPost is what BindMW posts; it is kept with the QP so that a bind allocates nothing.
+type bindPost struct {
+	wr  [1]ci.SendWR
+	ext ci.SendExt
+}
+
+var bindErrors = newPostErrors("QP.BindMW", ci.InvalidQPHandle)
+
+// BindMW posts the bind of a type 1 window, and returns the key that the window will have.
+func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+	const verb = "QP.BindMW"
+	switch {
+	case !q.hca.attr.Caps.Has(ci.CapMW1):
+		return q.UnimplementedQP.BindMW(id, flags, b)
+	case q.gone.Load():
+		return 0, bindErrors.gone
+	case q.typ != ci.RC && q.typ != ci.UC:
+		return 0, fail(verb, ci.InvalidServiceType)
+	}
+	mw := q.MW(b.MW)
+	if mw == nil {
+		return 0, fail(verb, ci.InvalidMWHandle)
+	}
+	var mr *MR
+	if b.Length > 0 {
+		if mr = q.MR(b.MR); mr == nil {
+			return 0, fail(verb, ci.InvalidMRHandle)
+		}
+	}
+	if st := mw.checkBind(q, mr, &b); st != ci.Success {
+		return 0, fail(verb, st)
+	}
+	key, err := q.postBind(id, flags, b, mw)
+	if err != nil {
+		return 0, err
+	}
+	q.kick()
+	return key, nil
+}
+
+func (q *QP) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, mw *MW) (ci.Key, error) {
+	q.sqMu.Lock()
+	defer q.sqMu.Unlock()
+	switch {
+	case q.gone.Load():
+		return 0, bindErrors.gone
+	case q.current() < ci.QPRTS:
+		return 0, bindErrors.state
+	}
+	key, ok := mw.nextKey(b.Key)
+	if !ok {
+		return 0, fail("QP.BindMW", ci.InvalidRKey)
+	}
+	if q.bind == nil {
+		q.bind = new(bindPost)
+	}
+	b.Key = key
+	q.bind.ext.Bind = b
+	q.bind.wr[0] = ci.SendWR{ID: id, Op: ci.OpBindMW, Flags: flags, Ext: &q.bind.ext}
+	n := q.sq.Post(q.bind.wr[:], q)
+	q.bind.ext.Bind = ci.MWBind{}
+	if n == 0 {
+		mw.dropKey(key)
+		return 0, bindErrors.full
+	}
+	return key, nil
+}

@@ -1,0 +1,358 @@
+package rvt
+
+import "ciddk/ci"
+
+// fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables 91 to 94).
+type fields struct{ need, may ci.QPField }
+
+type transition struct{ from, to ci.QPState }
+
+// The fields of the three services. A transition that is not listed is InvalidQPState; every state goes to Reset and to Error, with
+// no attributes. Special QPs are datagram QPs whose port was given at create.
+var (
+	rcTransitions = map[transition]fields{
+		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
+		{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
+		{ci.QPInit, ci.QPRTR}: {
+			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldRespRes | ci.QPFieldMinRNRTimer,
+			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+		{ci.QPRTR, ci.QPRTS}: {
+			need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth,
+			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldAPM},
+		{ci.QPRTS, ci.QPRTS}: {may: rcLive},
+		{ci.QPRTS, ci.QPSQD}: {may: ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}: {may: rcLive | rcDrained},
+		{ci.QPSQD, ci.QPRTS}: {may: rcLive | rcDrained},
+	}
+	ucTransitions = map[transition]fields{
+		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
+		{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
+		{ci.QPInit, ci.QPRTR}: {
+			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN,
+			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+		{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ucLive},
+		{ci.QPRTS, ci.QPRTS}:     {may: ucLive},
+		{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}:     {may: ucLive | ucDrained},
+		{ci.QPSQD, ci.QPRTS}:     {may: ucLive | ucDrained},
+		{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldAccess},
+	}
+	udTransitions = map[transition]fields{
+		{ci.QPReset, ci.QPInit}:  {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldQKey},
+		{ci.QPInit, ci.QPInit}:   {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldQKey},
+		{ci.QPInit, ci.QPRTR}:    {may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
+		{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ci.QPFieldQKey},
+		{ci.QPRTS, ci.QPRTS}:     {may: ci.QPFieldQKey},
+		{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
+		{ci.QPSQD, ci.QPSQD}:     {may: ci.QPFieldQKey | ci.QPFieldPKeyIndex},
+		{ci.QPSQD, ci.QPRTS}:     {may: ci.QPFieldQKey | ci.QPFieldPKeyIndex},
+		{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldQKey},
+	}
+)
+
+const (
+	rcLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldMinRNRTimer
+	ucLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM
+	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
+	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth | ci.QPFieldRespRes
+
+	knownFields = ci.QPFieldRecvDepth<<1 - 1
+)
+
+// transitionFields finds the rule for a change of state.
+func (q *QP) transitionFields(from, to ci.QPState) (fields, bool) {
+	if to == ci.QPReset || to == ci.QPError {
+		return fields{}, true
+	}
+	table := udTransitions
+	switch q.typ {
+	case ci.RC:
+		table = rcTransitions
+	case ci.UC:
+		table = ucTransitions
+	}
+	f, ok := table[transition{from, to}]
+	if from == ci.QPReset && (q.typ == ci.QP0 || q.typ == ci.QP1) {
+		f.need &^= ci.QPFieldPort
+		f.may |= ci.QPFieldPort
+	}
+	if from > ci.QPInit { // the consumer may say which state it believes in (o10-…, current QP state)
+		f.may |= ci.QPFieldCurrentState
+	}
+	return f, ok
+}
+
+// paths are the compiled addresses that a modify would put in place.
+type paths struct {
+	port, altPort *port
+	route, altRt  Route
+}
+
+// Modify changes state and attributes, or nothing.
+func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
+	const verb = "QP.Modify"
+	if q.gone.Load() {
+		return fail(verb, ci.InvalidQPHandle)
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	if q.gone.Load() {
+		return fail(verb, ci.InvalidQPHandle)
+	}
+	from := q.current()
+	to := from
+	if set&ci.QPFieldState != 0 {
+		to = a.State
+	} else if from == ci.QPReset || from == ci.QPError {
+		return failf(verb, ci.InvalidQPState, "no attribute can change in "+from.String())
+	}
+	base := from
+	if from == ci.QPSQDraining {
+		base = ci.QPSQD
+		if to == ci.QPSQDraining {
+			to = ci.QPSQD
+		}
+	}
+	if set&^knownFields != 0 {
+		return failf(verb, ci.InvalidParameter, "unknown field")
+	}
+	if set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
+		return failf(verb, ci.Unsupported, "queue depths are fixed at create")
+	}
+	rule, ok := q.transitionFields(base, to)
+	if !ok {
+		return failf(verb, ci.InvalidQPState, from.String()+" to "+to.String())
+	}
+	caps := q.hca.attr.Caps
+	if set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0 && !caps.Has(ci.CapAPM) {
+		return failf(verb, ci.Unsupported, "path migration")
+	}
+	if set&ci.QPFieldCurrentState != 0 && caps.Has(ci.CapCurrentQPState) && rule.may&ci.QPFieldCurrentState != 0 &&
+		a.CurrentState != from && !(a.CurrentState == ci.QPSQD && from == ci.QPSQDraining) {
+		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
+	}
+	given := set &^ ci.QPFieldState
+	if missing := rule.need &^ given; missing != 0 {
+		return failf(verb, ci.InvalidParameter, "missing "+fieldNames(missing))
+	}
+	if extra := given &^ (rule.need | rule.may); extra != 0 {
+		return failf(verb, ci.InvalidParameter, from.String()+" to "+to.String()+" takes no "+fieldNames(extra))
+	}
+	if base == ci.QPSQD && to == ci.QPRTS && from == ci.QPSQDraining && given&rcDrained != 0 {
+		return failf(verb, ci.InvalidQPState, "the send queue has not drained")
+	}
+	p := paths{port: q.port, altPort: q.altPort, route: q.route, altRt: q.altRt}
+	if err := q.checkValues(verb, given, &a, &p); err != nil {
+		return err
+	}
+	if err := q.checkAPM(verb, given, &a, &p); err != nil {
+		return err
+	}
+	q.apply(given, &a, &p)
+	q.enter(from, to, given, &a)
+	return nil
+}
+
+// checkValues holds each given value against its range and against the HCA, and compiles the addresses.
+func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
+	at := &q.hca.attr
+	bad := func(what string) error { return failf(verb, ci.InvalidParameter, what) }
+	if set&ci.QPFieldPort != 0 {
+		if p.port = q.hca.port(a.Port); p.port == nil || q.num < 2 && a.Port != q.attr.Port {
+			return fail(verb, ci.InvalidPort)
+		}
+		if q.current() == ci.QPSQD && a.Port != q.attr.Port && !at.Caps.Has(ci.CapChangePrimaryPort) {
+			return failf(verb, ci.Unsupported, "change of the primary port")
+		}
+	} else if p.port == nil {
+		p.port = q.hca.port(q.attr.Port)
+	}
+	if set&ci.QPFieldPKeyIndex != 0 {
+		if _, ok := p.port.pkey(a.Primary.PKeyIndex); !ok {
+			return fail(verb, ci.InvalidPKey)
+		}
+	}
+	const access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
+	switch {
+	case set&ci.QPFieldAccess != 0 && a.Access&^access != 0:
+		return bad("unknown right in Access")
+	case set&ci.QPFieldDestNum != 0 && a.DestNum > psnMask:
+		return bad("DestNum has more than 24 bits")
+	case set&ci.QPFieldRQPSN != 0 && a.RQPSN > psnMask, set&ci.QPFieldSQPSN != 0 && a.SQPSN > psnMask:
+		return bad("a PSN has more than 24 bits")
+	case set&ci.QPFieldMTU != 0 && (a.MTU.Bytes() == 0 || a.MTU > p.port.attr.Load().MTU):
+		return bad("path MTU, against the port's")
+	case set&ci.QPFieldMinRNRTimer != 0 && a.MinRNRTimer > 31:
+		return bad("MinRNRTimer is above 31")
+	case set&ci.QPFieldRetryCount != 0 && a.RetryCount > 7:
+		return bad("RetryCount is above 7")
+	case set&ci.QPFieldRNRRetry != 0 && a.RNRRetry > 7:
+		return bad("RNRRetry is above 7")
+	case set&ci.QPFieldAckTimeout != 0 && a.Primary.AckTimeout > 31:
+		return bad("AckTimeout is above 31")
+	case set&ci.QPFieldInitDepth != 0 && int(a.InitDepth) > at.MaxInitDepthPerQP:
+		return bad("InitDepth is above MaxInitDepthPerQP")
+	case set&ci.QPFieldRespRes != 0 && int(a.RespRes) > at.MaxRespResPerQP:
+		return bad("RespRes is above MaxRespResPerQP")
+	}
+	if set&ci.QPFieldPrimary != 0 {
+		if a.Primary.AV.Port != 0 && a.Primary.AV.Port != p.port.num {
+			return failf(verb, ci.InvalidPort, "Primary.AV.Port is not the QP's port")
+		}
+		dest := q.attr.DestNum
+		if set&ci.QPFieldDestNum != 0 {
+			dest = a.DestNum
+		}
+		r, err := p.port.Route(&a.Primary.AV, Flow{Local: q.num, Remote: dest})
+		if err != nil {
+			return failErr(verb, ci.InvalidParameter, err)
+		}
+		p.route = r
+	}
+	return nil
+}
+
+// apply puts checked values in place.
+func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
+	cur := &q.attr
+	has := func(f ci.QPField) bool { return set&f != 0 }
+	if has(ci.QPFieldAccess) {
+		cur.Access = a.Access
+	}
+	if has(ci.QPFieldPort) {
+		cur.Port = a.Port
+	}
+	if has(ci.QPFieldPKeyIndex) {
+		cur.Primary.PKeyIndex = a.Primary.PKeyIndex
+	}
+	if has(ci.QPFieldQKey) {
+		cur.QKey = a.QKey
+	}
+	if has(ci.QPFieldPrimary) {
+		cur.Primary.AV = a.Primary.AV
+	}
+	if has(ci.QPFieldMTU) {
+		cur.MTU = a.MTU
+	}
+	if has(ci.QPFieldAckTimeout) {
+		cur.Primary.AckTimeout = a.Primary.AckTimeout
+	}
+	if has(ci.QPFieldRetryCount) {
+		cur.RetryCount = a.RetryCount
+	}
+	if has(ci.QPFieldRNRRetry) {
+		cur.RNRRetry = a.RNRRetry
+	}
+	if has(ci.QPFieldMinRNRTimer) {
+		cur.MinRNRTimer = a.MinRNRTimer
+	}
+	if has(ci.QPFieldRQPSN) {
+		cur.RQPSN = a.RQPSN
+		q.resp.start(a.RQPSN)
+	}
+	if has(ci.QPFieldSQPSN) {
+		cur.SQPSN = a.SQPSN
+		q.req.start(a.SQPSN)
+	}
+	if has(ci.QPFieldInitDepth) {
+		cur.InitDepth = a.InitDepth
+	}
+	if has(ci.QPFieldRespRes) {
+		cur.RespRes = a.RespRes
+	}
+	if has(ci.QPFieldDestNum) {
+		cur.DestNum = a.DestNum
+	}
+	if has(ci.QPFieldAlternate) {
+		cur.Alternate = a.Alternate
+		q.altRt, q.altPort = p.altRt, p.altPort
+	}
+	q.port, q.route = p.port, p.route
+	q.home.Store(q.port)
+	q.home2.Store(q.altPort)
+	if q.route != nil {
+		q.peer = q.route.Peer()
+	}
+	if q.altRt != nil {
+		q.altPeer = q.altRt.Peer()
+	}
+	if k, ok := q.port.pkey(cur.Primary.PKeyIndex); ok {
+		q.pkey = k
+	}
+	if q.typ == ci.RC || q.typ == ci.UC {
+		q.mtu = uint32(cur.MTU.Bytes())
+	} else {
+		q.mtu = uint32(q.port.attr.Load().MTU.Bytes())
+	}
+	if has(ci.QPFieldAPM) {
+		q.setAPM(a.APM)
+	}
+}
+
+// enter completes a change of state whose attributes are in place.
+func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
+	switch to {
+	case ci.QPReset:
+		q.toReset()
+		return
+	case ci.QPError:
+		r := newRun(q)
+		q.toError(r)
+		r.finish()
+		r.free()
+	case ci.QPSQD:
+		if from == ci.QPRTS {
+			q.req.drainEvent = set&ci.QPFieldSQDEvent != 0 && a.SQDEvent
+			q.setState(ci.QPSQDraining)
+		}
+	case ci.QPRTS:
+		if from == ci.QPRTR {
+			q.req.retries, q.req.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
+		}
+		q.setState(ci.QPRTS)
+	default:
+		q.setState(to)
+	}
+	q.pending.Store(true) // unlock gives the engine a turn in the new state
+}
+
+// toReset forgets everything but what create gave. The caller holds the token.
+func (q *QP) toReset() {
+	q.setState(ci.QPReset)
+	q.inMu.Lock()
+	q.inbox = nil
+	q.inMu.Unlock()
+	sgl := q.resp.rw.SGL[:0]
+	q.req = requester{}
+	q.resp = responder{}
+	q.resp.rw.SGL = sgl
+	q.sq.Reset()
+	if q.rq != nil {
+		q.rq.Reset()
+	}
+	port := q.attr.Port
+	q.attr = ci.QPAttr{State: ci.QPReset, APM: ci.APMMigrated, Port: port, Num: q.num}
+	q.port, q.altPort, q.route, q.altRt = nil, nil, nil, nil
+	q.home.Store(nil)
+	q.home2.Store(nil)
+	q.peer, q.altPeer = Addr{}, Addr{}
+	q.mtu, q.pkey = 0, 0
+}
+
+// fieldNames lists fields for people.
+func fieldNames(f ci.QPField) string {
+	s := ""
+	for i, n := range qpFieldNames {
+		if f&(1<<i) != 0 {
+			if s != "" {
+				s += ", "
+			}
+			s += n
+		}
+	}
+	return s
+}
+
+var qpFieldNames = [...]string{"State", "CurrentState", "SQDEvent", "Access", "PKeyIndex", "Port", "QKey", "Primary", "MTU",
+	"AckTimeout", "RetryCount", "RNRRetry", "MinRNRTimer", "RQPSN", "SQPSN", "InitDepth", "RespRes", "DestNum", "Alternate", "APM",
+	"SendDepth", "RecvDepth"}

@@ -1,0 +1,230 @@
+package rvt
+
+import "ciddk/ci"
+
+// The errors of posting exist in advance, so that a refused post allocates as little as one that is taken.
+type postErrors struct {
+	gone, full, state, wrType, maxSGE, av, param, inline, unsupported *ci.Error
+}
+
+func newPostErrors(verb string, gone ci.Status) postErrors {
+	e := func(s ci.Status, detail string) *ci.Error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
+	return postErrors{
+		gone:        e(gone, ""),
+		full:        e(ci.InsufficientResources, "the queue is full"),
+		state:       e(ci.InvalidQPState, ""),
+		wrType:      e(ci.InvalidWRType, ""),
+		maxSGE:      e(ci.InvalidMaxSGE, ""),
+		av:          e(ci.InvalidAVHandle, ""),
+		param:       e(ci.InvalidParameter, ""),
+		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
+		unsupported: e(ci.Unsupported, ""),
+	}
+}
+
+var (
+	sendErrors    = newPostErrors("QP.PostSend", ci.InvalidQPHandle)
+	recvErrors    = newPostErrors("QP.PostRecv", ci.InvalidQPHandle)
+	srqPostErrors = newPostErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
+	errSRQGone    = srqPostErrors.gone
+)
+
+// PostSend queues requests and rings once.
+func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
+	sync := q.flags&ci.ClientSyncSend == 0
+	if sync {
+		q.sqMu.Lock()
+	}
+	n, err := q.post(wrs)
+	if sync {
+		q.sqMu.Unlock()
+	}
+	if n > 0 {
+		q.kick()
+	}
+	return n, err
+}
+
+func (q *QP) post(wrs []ci.SendWR) (int, error) {
+	if q.gone.Load() {
+		return 0, sendErrors.gone
+	}
+	if q.current() < ci.QPRTS {
+		return 0, sendErrors.state
+	}
+	legal := len(wrs)
+	var bad *ci.Error
+	for i := range wrs {
+		if bad = q.check(&wrs[i]); bad != nil {
+			legal = i
+			break
+		}
+	}
+	n := q.sq.Post(wrs[:legal], q)
+	switch {
+	case n < legal:
+		return n, sendErrors.full
+	case bad != nil:
+		return n, bad
+	}
+	return n, nil
+}
+
+// check holds one request against the QP's service and sizes (IBTA volume 1, 11.4.1.1 and table 96).
+func (q *QP) check(w *ci.SendWR) *ci.Error {
+	e := &sendErrors
+	caps := q.hca.attr.Caps
+	connected := q.typ == ci.RC || q.typ == ci.UC
+	switch w.Op {
+	case ci.OpSend:
+		if !connected {
+			if err := q.checkDest(w); err != nil {
+				return err
+			}
+		}
+		if w.Flags&ci.SendInvalidate != 0 {
+			switch {
+			case q.typ != ci.RC:
+				return e.wrType
+			case !caps.Has(ci.CapSendInvalidate):
+				return e.unsupported
+			case w.Flags&ci.SendImmediate != 0:
+				return e.param
+			}
+		}
+	case ci.OpWrite:
+		if !connected {
+			return e.wrType
+		}
+	case ci.OpRead, ci.OpCompareSwap, ci.OpFetchAdd:
+		switch {
+		case q.typ != ci.RC:
+			return e.wrType
+		case w.Inline != nil:
+			return e.inline
+		case w.Op != ci.OpRead && q.hca.attr.Atomicity == ci.AtomicNone:
+			return e.unsupported
+		case w.Op == ci.OpRead && len(w.SGL) > q.hca.attr.MaxReadSGEs:
+			return e.maxSGE
+		}
+	case ci.OpNop:
+		return nil
+	case ci.OpLSO:
+		if q.typ != ci.UD {
+			return e.wrType
+		}
+		return e.unsupported
+	case ci.OpLocalInv, ci.OpFastReg:
+		switch {
+		case !connected:
+			return e.wrType
+		case !caps.Has(ci.CapFastReg):
+			return e.unsupported
+		case w.Op == ci.OpFastReg && (w.Ext == nil || q.MR(w.Ext.FastReg.MR) == nil):
+			return e.param
+		}
+		return nil
+	case ci.OpBindMW:
+		switch {
+		case !connected:
+			return e.wrType
+		case !caps.Has(ci.CapMW2):
+			return e.unsupported
+		case w.Ext == nil || q.MW(w.Ext.Bind.MW) == nil || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
+			return e.param
+		}
+		return nil
+	default:
+		return e.wrType
+	}
+	switch {
+	case w.Inline != nil && len(w.Inline) > q.caps.MaxInline:
+		return e.inline
+	case w.Inline == nil && len(w.SGL) > q.caps.SendSGE:
+		return e.maxSGE
+	case w.Flags&(ci.SendIPChecksum|ci.SendL4Checksum) != 0 && !caps.Has(ci.CapIPChecksum):
+		return e.unsupported
+	}
+	return nil
+}
+
+func (q *QP) checkDest(w *ci.SendWR) *ci.Error {
+	a := q.AV(w.To.AV)
+	switch {
+	case a == nil || a.pd.ca.hca != q.hca || a.gone.Load():
+		return sendErrors.av
+	case w.To.QPN > mcastQPN:
+		return sendErrors.param
+	}
+	return nil
+}
+
+// AV implements Resolver; so do MW and MR.
+func (q *QP) AV(a ci.AV) *AV {
+	v, _ := ci.As[*AV](a)
+	return v
+}
+
+// MW recovers a window of this HCA.
+func (q *QP) MW(m ci.MW) *MW {
+	v, ok := ci.As[*MW](m)
+	if !ok || v == nil || v.pd.ca.hca != q.hca {
+		return nil
+	}
+	return v
+}
+
+// MR recovers a region of this HCA.
+func (q *QP) MR(m ci.MR) *MR {
+	v, ok := ci.As[*MR](m)
+	if !ok || v == nil || v.hca() != q.hca {
+		return nil
+	}
+	return v
+}
+
+// PostRecv queues receive buffers.
+func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
+	sync := q.flags&ci.ClientSyncRecv == 0
+	if sync {
+		q.rqMu.Lock()
+	}
+	n, err := q.postRecv(wrs)
+	if sync {
+		q.rqMu.Unlock()
+	}
+	if n > 0 && q.current() == ci.QPError {
+		q.kick() // to be flushed
+	}
+	return n, err
+}
+
+func (q *QP) postRecv(wrs []ci.RecvWR) (int, error) {
+	switch {
+	case q.gone.Load():
+		return 0, recvErrors.gone
+	case q.rq == nil:
+		return 0, recvErrors.wrType
+	case q.current() == ci.QPReset:
+		return 0, recvErrors.state
+	}
+	return postRecv(q.rq, wrs, q.caps.RecvSGE, &recvErrors)
+}
+
+func postRecv(ring RecvRing, wrs []ci.RecvWR, sge int, e *postErrors) (int, error) {
+	legal := len(wrs)
+	for i := range wrs {
+		if len(wrs[i].SGL) > sge {
+			legal = i
+			break
+		}
+	}
+	n := ring.Post(wrs[:legal])
+	switch {
+	case n < legal:
+		return n, e.full
+	case legal < len(wrs):
+		return n, e.maxSGE
+	}
+	return n, nil
+}

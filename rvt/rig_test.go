@@ -1,0 +1,374 @@
+package rvt
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/ci"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// plainRings are queues of Go slices: the engine's tests need no layout.
+type plainRings struct{}
+
+func (plainRings) SendRing(depth, sge, inline int, _ *ci.UserBuffer) (SendRing, error) {
+	return &plainSend{depth: depth}, nil
+}
+func (plainRings) RecvRing(depth, sge int, _ *ci.UserBuffer) (RecvRing, error) {
+	return &plainRecv{depth: depth}, nil
+}
+func (plainRings) CompletionRing(size int, _ *ci.UserBuffer) (CompletionRing, error) {
+	return &plainCQ{size: size}, nil
+}
+
+type plainSend struct {
+	mu       sync.Mutex
+	depth    int
+	list     []Work
+	next     int
+	retained []ci.SGE
+}
+
+func (s *plainSend) Post(wrs []ci.SendWR, obj Resolver) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range wrs {
+		if len(s.list) == s.depth {
+			return i
+		}
+		w := &wrs[i]
+		v := Work{ID: w.ID, SGL: slices.Clone(w.SGL), Inline: slices.Clone(w.Inline), IsInl: w.Inline != nil, Remote: w.Remote,
+			Compare: w.Atomic.Compare, Swap: w.Atomic.Swap, DestQP: w.To.QPN, QKey: w.To.QKey, Imm: w.Imm, Inv: w.Inv, Flags: w.Flags,
+			Op: w.Op, PKeyIx: w.To.PKeyIndex}
+		if w.To.AV != nil {
+			v.AV = obj.AV(w.To.AV)
+		}
+		if w.Ext != nil {
+			v.Ext = &WorkExt{Bind: w.Ext.Bind, FastReg: w.Ext.FastReg}
+			v.Ext.FastReg.Pages = slices.Clone(w.Ext.FastReg.Pages)
+			if w.Ext.Bind.MW != nil {
+				v.Ext.MW = obj.MW(w.Ext.Bind.MW)
+			}
+			switch {
+			case w.Ext.FastReg.MR != nil:
+				v.Ext.MR = obj.MR(w.Ext.FastReg.MR)
+			case w.Ext.Bind.MR != nil:
+				v.Ext.MR = obj.MR(w.Ext.Bind.MR)
+			}
+		}
+		s.list = append(s.list, v)
+	}
+	return len(wrs)
+}
+func (s *plainSend) Next(w *Work) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == len(s.list) {
+		return false
+	}
+	sgl := append(w.SGL[:0], s.list[s.next].SGL...)
+	*w = s.list[s.next]
+	w.SGL = sgl
+	s.next++
+	return true
+}
+func (s *plainSend) Retire(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = s.list[n:]
+	s.next -= n
+}
+func (s *plainSend) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.next = nil, 0
+}
+func (s *plainSend) Depth() int { return s.depth }
+func (s *plainSend) Len() int   { s.mu.Lock(); defer s.mu.Unlock(); return len(s.list) }
+
+type plainRecv struct {
+	mu    sync.Mutex
+	depth int
+	list  []RecvWork
+}
+
+func (s *plainRecv) Post(wrs []ci.RecvWR) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range wrs {
+		if len(s.list) == s.depth {
+			return i
+		}
+		s.list = append(s.list, RecvWork{ID: wrs[i].ID, SGL: slices.Clone(wrs[i].SGL)})
+	}
+	return len(wrs)
+}
+func (s *plainRecv) Next(w *RecvWork) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return false
+	}
+	w.ID, w.SGL = s.list[0].ID, append(w.SGL[:0], s.list[0].SGL...)
+	s.list = s.list[1:]
+	return true
+}
+func (s *plainRecv) Reset()     { s.mu.Lock(); defer s.mu.Unlock(); s.list = nil }
+func (s *plainRecv) Depth() int { return s.depth }
+func (s *plainRecv) Len() int   { s.mu.Lock(); defer s.mu.Unlock(); return len(s.list) }
+func (s *plainRecv) Resize(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n < len(s.list) {
+		return ci.InvalidMaxWRs
+	}
+	s.depth = n
+	return nil
+}
+
+type plainCQ struct {
+	mu   sync.Mutex
+	size int
+	list []ci.WC
+}
+
+func (s *plainCQ) Put(wc *ci.WC) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == s.size {
+		return false
+	}
+	s.list = append(s.list, *wc)
+	return true
+}
+func (s *plainCQ) Get(wcs []ci.WC) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := copy(wcs, s.list)
+	s.list = s.list[n:]
+	return n
+}
+func (s *plainCQ) Len() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.list) }
+func (s *plainCQ) Cap() int { return s.size }
+func (s *plainCQ) Resize(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) > n {
+		return ci.Overflow
+	}
+	s.size = n
+	return nil
+}
+
+// wireLink is a lossless link of two ports, or of one with itself, that a test can make worse.
+type wireLink struct {
+	mu    sync.Mutex
+	ports []*linkPort
+	hints Hints
+	mtu   ci.MTU
+	// mangle, if not nil, says what becomes of a packet (a train is cut for it): how often it is delivered.
+	mangle func(p *Packet) int
+	held   []Packet
+}
+
+type linkPort struct {
+	link *wireLink
+	lid  ci.LID
+	rx   Receiver
+}
+
+type linkRoute struct{ lid ci.LID }
+
+func (r *linkRoute) Peer() Addr { return Addr{LID: r.lid} }
+
+func (l *wireLink) port() *linkPort {
+	p := &linkPort{link: l, lid: ci.LID(len(l.ports) + 1)}
+	l.ports = append(l.ports, p)
+	return p
+}
+
+func (p *linkPort) Start(r Receiver) error { p.rx = r; return nil }
+func (p *linkPort) Attr() ci.PortAttr {
+	return ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid, PKeys: []ci.PKey{0xffff, 0x8001},
+		GIDs: []ci.GIDEntry{{}}, MaxMsgSize: 1 << 31}
+}
+func (p *linkPort) Modify(ci.PortField, ci.PortModify) error { return nil }
+func (p *linkPort) Route(av *ci.AVAttr, _ Flow) (Route, error) {
+	if av.DLID == 0 {
+		return nil, ci.InvalidParameter
+	}
+	return &linkRoute{av.DLID}, nil
+}
+func (p *linkPort) Hints() Hints { return p.link.hints }
+func (p *linkPort) Close() error { return nil }
+func (p *linkPort) Send(pkts []Packet) {
+	for i := range pkts {
+		pk := pkts[i]
+		dlid := pk.Route.(*linkRoute).lid
+		pk.Src = Addr{LID: p.lid}
+		pk.Route = nil
+		var to *linkPort
+		for _, q := range p.link.ports {
+			if q.lid == dlid {
+				to = q
+			}
+		}
+		if to == nil {
+			continue
+		}
+		if p.link.mangle == nil {
+			to.rx.Deliver([]Packet{pk}, false, false)
+			continue
+		}
+		for k := range pk.N {
+			one := cut(&pk, k)
+			for range p.link.mangle(&one) {
+				c := one
+				c.Payload = slices.Clone(one.Payload)
+				to.rx.Deliver([]Packet{c}, false, false)
+			}
+		}
+	}
+}
+
+// cut is packet k of a train, with a payload of its own.
+func cut(p *Packet, k uint32) Packet {
+	var all []byte
+	for _, s := range p.Payload {
+		all = append(all, s...)
+	}
+	c := *p
+	c.N, c.PSN = 1, psnAdd(p.PSN, k)
+	c.Start = p.Start && k == 0
+	last := k == p.N-1
+	if !last {
+		c.End, c.HasImm, c.HasInv, c.SE, c.Ack = false, false, false, false, false
+	}
+	c.Len = p.Len
+	if p.N > 1 {
+		lo := k * p.MTU
+		hi := min(lo+p.MTU, p.Len)
+		all = all[lo:hi]
+		c.Len = hi - lo
+	}
+	if p.Op != 0 && len(all) > 0 {
+		c.Payload = [][]byte{all}
+	} else {
+		c.Payload = nil
+	}
+	return c
+}
+
+const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
+	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration |
+	ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapEventHandlers |
+	ci.CapPKeyCounter | ci.CapQKeyCounter | ci.CapHardwareSMA
+
+// side is one end of a test connection.
+type side struct {
+	t      *testing.T
+	hca    *HCA
+	ca     ci.CA
+	pd     ci.PD
+	cq     ci.CQ
+	qp     ci.QP
+	mr     ci.MR
+	buf    []byte
+	events chan ci.Event
+	lid    ci.LID
+}
+
+func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+	p := l.port()
+	h, err := New(Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Ports: []Port{p}, Rings: plainRings{}, Clock: clock,
+		Rand: rand.NewChaCha8([32]byte{byte(guid)})})
+	require.NoError(t, err)
+	s := &side{t: t, hca: h, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
+	s.ca, err = h.OpenCA(guid, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	s.pd, err = s.ca.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 4096}, nil)
+	require.NoError(t, err)
+	c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 4, RecvSGE: 4, MaxInline: 256},
+		OnEvent: func(e ci.Event) { s.events <- e }}
+	if tweak != nil {
+		tweak(&c)
+	}
+	s.qp, err = s.pd.CreateQP(c, nil)
+	require.NoError(t, err)
+	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, s.qp.Destroy())
+		require.NoError(t, s.mr.Destroy())
+		require.NoError(t, s.cq.Destroy())
+		require.NoError(t, s.pd.Destroy())
+		require.NoError(t, s.ca.Close())
+		require.NoError(t, h.Close())
+	})
+	return s
+}
+
+func (s *side) attr(peer *side) ci.QPAttr {
+	return ci.QPAttr{Port: 1, DestNum: peer.qp.Num(), SQPSN: 0xfffff0, RQPSN: 0xfffff0, MTU: ci.MTU1024, RetryCount: 7, RNRRetry: 7,
+		MinRNRTimer: 1, InitDepth: 4, RespRes: 4, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, QKey: 0x1234,
+		Primary: ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: peer.lid}}}
+}
+
+func (s *side) connect(peer *side, tweak func(*ci.QPAttr)) {
+	a := s.attr(peer)
+	if tweak != nil {
+		tweak(&a)
+	}
+	steps := []ci.QPField{ci.QPFieldsInit, ci.QPFieldsRTR, ci.QPFieldsRTS}
+	switch s.qp.(*QP).typ {
+	case ci.UC:
+		steps = []ci.QPField{ci.QPFieldsInit, ci.QPFieldsUCRTR, ci.QPFieldsUCRTS}
+	case ci.UD:
+		steps = []ci.QPField{ci.QPFieldsUDInit, ci.QPFieldsUDRTR, ci.QPFieldsUDRTS}
+	}
+	for i, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
+		a.State = st
+		require.NoError(s.t, s.qp.Modify(steps[i], a, nil))
+	}
+}
+
+func (s *side) sge(off, n int) []ci.SGE { return []ci.SGE{s.mr.Region().SGE(uint64(off), uint32(n))} }
+
+func (s *side) send(wrs ...ci.SendWR) {
+	n, err := s.qp.PostSend(wrs)
+	require.NoError(s.t, err)
+	require.Equal(s.t, len(wrs), n)
+}
+
+func (s *side) recv(wrs ...ci.RecvWR) {
+	n, err := s.qp.PostRecv(wrs)
+	require.NoError(s.t, err)
+	require.Equal(s.t, len(wrs), n)
+}
+
+// poll takes what is there.
+func (s *side) poll() []ci.WC {
+	wc := make([]ci.WC, 1024)
+	n, err := s.cq.Poll(wc)
+	require.NoError(s.t, err)
+	return wc[:n]
+}
+
+func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) {
+	if l.mtu == 0 {
+		l.mtu = ci.MTU4096
+	}
+	a = newSide(t, l, 0xa, nil, typ, nil)
+	b = newSide(t, l, 0xb, nil, typ, nil)
+	a.connect(b, nil)
+	b.connect(a, nil)
+	return a, b
+}

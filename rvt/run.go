@@ -1,0 +1,150 @@
+package rvt
+
+import (
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// run is one turn of a QP's engine: the packets, completions and regions it collects while the QP's token is held. Runs are pooled,
+// so a QP needs no scratch memory of its own.
+type run struct {
+	q       *QP
+	out     *port // where pkts go
+	polled  bool  // acknowledgements may wait
+	npkts   int
+	nsegs   int
+	nwcs    int
+	nbuf    int
+	done    int // requests whose slots may be used again once the batch is out
+	pkts    [runPackets]Packet
+	segs    [runSegments][]byte
+	wcs     [runCompletions]pendingWC
+	buf     []byte // copies of what cannot be addressed directly
+	holds   holds
+	word    []byte
+	grh     [1][]byte
+	wordSeg [][]byte
+}
+
+const (
+	runPackets     = 64
+	runSegments    = 256
+	runCompletions = 64
+	runBuffer      = 64 << 10
+)
+
+var runPool = sync.Pool{New: func() any { return new(run) }}
+
+func newRun(q *QP) *run {
+	r := runPool.Get().(*run)
+	r.q = q
+	return r
+}
+
+func (r *run) free() {
+	r.q, r.out, r.polled = nil, nil, false
+	runPool.Put(r)
+}
+
+// packet is a fresh packet at the end of the batch, addressed to the QP's peer. It may send what is there first.
+func (r *run) packet() *Packet {
+	q := r.q
+	if r.npkts == len(r.pkts) || r.out != q.port {
+		r.send()
+		r.out = q.port
+	}
+	p := &r.pkts[r.npkts]
+	r.npkts++
+	*p = Packet{Service: q.service, PKey: q.pkey, DestQP: q.attr.DestNum, MTU: q.mtu, N: 1, Route: q.route,
+		MigReq: q.attr.APM == ci.APMMigrated}
+	return p
+}
+
+// unpacket takes the last packet back.
+func (r *run) unpacket() { r.npkts-- }
+
+// send hands the batch to the port, and lets go of the regions it refers to.
+func (r *run) send() {
+	if r.npkts > 0 {
+		r.q.hca.count.add(CountSent, r.npkts)
+		r.out.Send(r.pkts[:r.npkts])
+		clear(r.segs[:r.nsegs])
+	}
+	r.npkts, r.nsegs, r.nbuf = 0, 0, 0
+	r.holds.release()
+	if r.done > 0 { // not before: inline data is sent from the ring itself
+		r.q.sq.Retire(r.done)
+		r.done = 0
+	}
+}
+
+// room makes sure that n more segments fit.
+func (r *run) room(n int) {
+	if r.nsegs+n > len(r.segs) || r.npkts == len(r.pkts) {
+		r.send()
+	}
+}
+
+// view appends the bytes of m to the segments; it copies where it must. False on a fault of the memory.
+func (r *run) view(m mem, n uint32) bool {
+	if n == 0 {
+		return true
+	}
+	if segs, ok := m.slices(r.segs[:r.nsegs], n); ok {
+		if len(segs) > len(r.segs) {
+			return false // more extents than a batch holds: the memory is treated as unreachable
+		}
+		r.nsegs = len(segs)
+		return true
+	}
+	if r.buf == nil {
+		r.buf = make([]byte, runBuffer)
+	}
+	if r.nbuf+int(n) > len(r.buf) {
+		return false
+	}
+	b := r.buf[r.nbuf : r.nbuf+int(n)]
+	if m.read(b) != nil {
+		return false
+	}
+	r.nbuf += int(n)
+	r.segs[r.nsegs] = b
+	r.nsegs++
+	return true
+}
+
+// complete queues a completion; queues are filled when the run ends, or earlier.
+func (r *run) complete(cq *CQ, wc *ci.WC, solicited bool) {
+	if r.nwcs == len(r.wcs) {
+		r.flushCompletions()
+	}
+	p := &r.wcs[r.nwcs]
+	r.nwcs++
+	p.cq, p.wc, p.solicited = cq, *wc, solicited
+}
+
+func (r *run) flushCompletions() {
+	if r.q.service != wire.RC {
+		r.send() // a send is complete when its data has left: the consumer may change the buffer from then on
+	}
+	for i := 0; i < r.nwcs; {
+		j := i + 1
+		for j < r.nwcs && r.wcs[j].cq == r.wcs[i].cq {
+			j++
+		}
+		r.wcs[i].cq.put(r.wcs[i:j])
+		i = j
+	}
+	r.nwcs = 0
+}
+
+// finish is the end of the run, with the token still held: completions become visible in the order in which the QP made them, then
+// the packets leave.
+func (r *run) finish() {
+	if r.nwcs > 0 {
+		r.flushCompletions()
+	}
+	r.send()
+}

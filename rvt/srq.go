@@ -1,0 +1,137 @@
+package rvt
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	refs
+	notify notifier
+	pd     *PD
+	gone   atomic.Bool
+	postMu sync.Mutex
+	mu     sync.Mutex // takes; after a QP's token and postMu
+	ring   RecvRing
+	maxSGE int
+	limit  int // armed when above 0
+}
+
+// CreateSRQ makes a shared receive queue.
+func (p *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+	const verb = "PD.CreateSRQ"
+	h := p.ca.hca
+	switch {
+	case !h.attr.Caps.Has(ci.CapSRQ):
+		return p.UnimplementedPD.CreateSRQ(c, ub)
+	case c.MaxWR <= 0 || c.MaxWR > h.attr.MaxSRQWRs:
+		return nil, fail(verb, ci.InvalidMaxWRs)
+	case c.MaxSGE < 0 || c.MaxSGE > h.attr.MaxSRQSGEs:
+		return nil, fail(verb, ci.InvalidMaxSGE)
+	case c.Limit < 0 || c.Limit > c.MaxWR:
+		return nil, failf(verb, ci.InvalidParameter, "the limit is above the size")
+	}
+	if err := p.child(verb, kindSRQ, h.attr.MaxSRQs); err != nil {
+		return nil, err
+	}
+	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, ub)
+	if err != nil {
+		p.unchild(kindSRQ)
+		return nil, failErr(verb, ci.InsufficientResources, err)
+	}
+	s := &SRQ{pd: p, ring: ring, maxSGE: c.MaxSGE, limit: c.Limit}
+	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
+	return s, nil
+}
+
+// PostRecv appends receive buffers.
+func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
+	s.postMu.Lock()
+	defer s.postMu.Unlock()
+	if s.gone.Load() {
+		return 0, errSRQGone
+	}
+	return postRecv(s.ring, wrs, s.maxSGE, &srqPostErrors)
+}
+
+// Query gives the sizes.
+func (s *SRQ) Query() (ci.SRQAttr, error) {
+	if s.gone.Load() {
+		return ci.SRQAttr{}, fail("SRQ.Query", ci.InvalidSRQHandle)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ci.SRQAttr{MaxWR: s.ring.Depth(), MaxSGE: s.maxSGE, Limit: s.limit}, nil
+}
+
+// Modify arms the limit or changes the size.
+func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr, _ *ci.UserBuffer) error {
+	const verb = "SRQ.Modify"
+	s.postMu.Lock()
+	defer s.postMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.pd.ca.hca
+	if s.gone.Load() {
+		return fail(verb, ci.InvalidSRQHandle)
+	}
+	if set&^(ci.SRQFieldMaxWR|ci.SRQFieldLimit) != 0 || set == 0 {
+		return failf(verb, ci.InvalidParameter, "unknown field, or none")
+	}
+	depth := s.ring.Depth()
+	if set&ci.SRQFieldMaxWR != 0 {
+		switch {
+		case !h.attr.Caps.Has(ci.CapModifySRQDepth):
+			return fail(verb, ci.Unsupported)
+		case attr.MaxWR <= 0 || attr.MaxWR > h.attr.MaxSRQWRs || attr.MaxWR < s.ring.Len():
+			return fail(verb, ci.InvalidMaxWRs)
+		}
+		depth = attr.MaxWR
+	}
+	if set&ci.SRQFieldLimit != 0 && (attr.Limit < 0 || attr.Limit > depth) {
+		return failf(verb, ci.InvalidParameter, "the limit is above the size")
+	}
+	if set&ci.SRQFieldMaxWR != 0 {
+		if err := s.ring.Resize(attr.MaxWR); err != nil {
+			return failErr(verb, ci.StatusOf(err), err)
+		}
+	}
+	if set&ci.SRQFieldLimit != 0 {
+		s.limit = attr.Limit
+		s.checkLimit()
+	}
+	return nil
+}
+
+// Destroy frees the queue; what is posted never completes.
+func (s *SRQ) Destroy() error {
+	if err := s.kill("SRQ.Destroy", ci.InvalidSRQHandle); err != nil {
+		return err
+	}
+	s.gone.Store(true)
+	s.notify.close()
+	s.pd.unchild(kindSRQ)
+	return nil
+}
+
+// Next takes a buffer for a QP.
+func (s *SRQ) Next(w *RecvWork) bool {
+	s.mu.Lock()
+	ok := s.ring.Next(w)
+	if ok {
+		s.checkLimit()
+	}
+	s.mu.Unlock()
+	return ok
+}
+
+// checkLimit raises the limit event once per arming (IBTA volume 1, 10.2.9.3).
+func (s *SRQ) checkLimit() {
+	if s.limit > 0 && s.ring.Len() < s.limit {
+		s.limit = 0
+		s.notify.event(ci.EventSRQLimit, 0, 0)
+	}
+}
