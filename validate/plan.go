@@ -19,14 +19,16 @@ type Plan struct {
 	Setting Setting // Worker and Run are filled in
 	Waivers []Waiver
 
-	Workers  int              // processes at the same time; 0: 2
-	Repeat   int              // attempts of each case; 0: 1
-	Shuffle  bool             // order by seed
-	FailFast bool             // stop at the first decisive failure
-	Strict   bool             // SHOULD counts as MUST
-	Command  []string         // for the report
-	Progress func(Progress)   // called from one goroutine at a time; may be nil
-	Now      func() time.Time // nil: time.Now
+	FirstWorker int                // number of the first worker, where several plans run at the same time
+	Workers     int                // processes at the same time; 0: 2
+	Repeat      int                // attempts of each case; 0: 1
+	Shuffle     bool               // order by seed
+	FailFast    bool               // stop at the first decisive failure
+	Strict      bool               // SHOULD counts as MUST
+	Until       func(*Result) bool // stops the run when a result is what was looked for; may be nil
+	Command     []string           // for the report
+	Progress    func(Progress)     // called from one goroutine at a time; may be nil
+	Now         func() time.Time   // nil: time.Now
 
 	// Spawn gives the command of a worker process, not started: its standard input and output become the stream. nil: cases run in
 	// this process, where a panic on a goroutine of the driver ends everything, and a hang leaves its goroutines behind.
@@ -199,7 +201,7 @@ feed:
 
 func (s *session) runner(i int) runner {
 	set := s.p.Setting
-	set.Worker = i
+	set.Worker = s.p.FirstWorker + i
 	if s.p.Spawn == nil {
 		return &localRunner{s: s, set: set}
 	}
@@ -217,6 +219,9 @@ func (s *session) finish(worker int, r Result, stop func()) {
 		stop()
 	case s.p.FailFast && s.rep.Decisive(&r) && !s.waived(r.Case):
 		s.rep.Run.Stopped = "first failure: " + r.Case
+		stop()
+	case s.p.Until != nil && s.p.Until(&r):
+		s.rep.Run.Stopped = "found: " + r.Case
 		stop()
 	}
 	s.mu.Unlock()

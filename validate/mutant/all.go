@@ -1,0 +1,8 @@
+package mutant
+
+// All gives every list of mutants, one line each, so that new lists do not collide.
+func All() [][]Mutant {
+	return [][]Mutant{
+		Basic(),
+	}
+}

@@ -1,0 +1,232 @@
+package mutant
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/validate"
+)
+
+// Plan is a self test.
+type Plan struct {
+	Catalog  *validate.Catalog
+	Driver   validate.Driver // the right one
+	Set      *Set
+	Names    []string // globs over mutants; empty: all
+	All      bool     // run every case over each mutant, not only those of the broken requirement
+	Setting  validate.Setting
+	Workers  int // mutants at the same time; 0: 2
+	Progress func(Outcome)
+	// Spawn gives the command of a worker, over the mutant of that name or, with "", over the right driver. nil: in this process.
+	Spawn func(ctx context.Context, s validate.Setting, mutant string) *exec.Cmd
+}
+
+// Outcome is what became of one mutant.
+type Outcome struct {
+	Mutant  Mutant
+	Caught  bool
+	By      string   // the case that caught it
+	Finding string   // what it said
+	Others  []string // cases that failed without blaming the broken requirement
+	Why     string   // if not caught
+}
+
+// Result of a self test.
+type Result struct {
+	Outcomes []Outcome
+	Baseline *validate.Report // of the right driver
+}
+
+// Escaped gives the mutants that nothing caught.
+func (r *Result) Escaped() []Outcome {
+	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Caught })
+}
+
+// Line is the outcome in one line.
+func (r *Result) Line() string {
+	esc := r.Escaped()
+	if len(esc) == 0 {
+		return fmt.Sprintf("SELF TEST PASSED: all %d mutants caught", len(r.Outcomes))
+	}
+	names := make([]string, len(esc))
+	for i, o := range esc {
+		names[i] = o.Mutant.Name
+	}
+	return fmt.Sprintf("SELF TEST FAILED: %d of %d mutants escaped: %s", len(esc), len(r.Outcomes), strings.Join(names, ", "))
+}
+
+// Self runs the plan. First the cases of all broken requirements run over the right driver, since a case that fails there would catch
+// anything; then those that passed run over each mutant.
+func Self(ctx context.Context, p Plan) (*Result, error) {
+	list, err := p.choose()
+	if err != nil {
+		return nil, err
+	}
+	broken := map[string]bool{}
+	for _, m := range list {
+		broken[m.Breaks] = true
+	}
+	var ids []string
+	for _, c := range p.Catalog.Cases() {
+		if p.All || slices.ContainsFunc(c.Requirements, func(r string) bool { return broken[r] }) {
+			ids = append(ids, c.ID)
+		}
+	}
+	base := p.plan(p.Driver, "", ids)
+	base.Workers = max(p.Workers, 2)
+	rep, err := base.Run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the driver without a fault: %w", err)
+	}
+	if rep.Run.Stopped != "" {
+		return nil, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
+	}
+	good := map[string]bool{}
+	for i := range rep.Results {
+		good[rep.Results[i].Case] = rep.Results[i].Status == validate.Pass
+	}
+	res := &Result{Baseline: rep, Outcomes: make([]Outcome, len(list))}
+	jobs := make(chan int)
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	workers := max(p.Workers, 0)
+	if workers == 0 {
+		workers = 2
+	}
+	if p.Spawn == nil {
+		workers = 1
+	}
+	for w := range workers {
+		wg.Go(func() {
+			for i := range jobs {
+				res.Outcomes[i], errs[i] = p.one(ctx, w, list[i], good)
+				if p.Progress != nil && errs[i] == nil {
+					mu.Lock()
+					p.Progress(res.Outcomes[i])
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range list {
+		jobs <- i
+	}
+	close(jobs)
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("mutant %s: %w", list[i].Name, err)
+		}
+	}
+	return res, ctx.Err()
+}
+
+func (p Plan) choose() ([]Mutant, error) {
+	all := p.Set.All()
+	if len(all) == 0 {
+		return nil, &validate.NothingSelected{What: "the empty set of mutants"}
+	}
+	if len(p.Names) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+	for _, g := range p.Names {
+		if !slices.ContainsFunc(names, func(n string) bool { ok, _ := path.Match(g, n); return ok }) {
+			return nil, &validate.NothingSelected{What: fmt.Sprintf("%q", g), Nearest: validate.Nearest(g, names)}
+		}
+	}
+	return slices.DeleteFunc(all, func(m Mutant) bool {
+		return !slices.ContainsFunc(p.Names, func(g string) bool { ok, _ := path.Match(g, m.Name); return ok })
+	}), nil
+}
+
+// plan is a run of the cases over a driver.
+func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan {
+	v := validate.Plan{Catalog: p.Catalog, Driver: d, Setting: p.Setting, Select: validate.Selection{Cases: ids}, Command: []string{"self"}}
+	if p.Spawn != nil {
+		v.Spawn = func(ctx context.Context, s validate.Setting) *exec.Cmd { return p.Spawn(ctx, s, mutant) }
+	}
+	return v
+}
+
+// one runs a mutant.
+func (p Plan) one(ctx context.Context, worker int, m Mutant, good map[string]bool) (Outcome, error) {
+	o := Outcome{Mutant: m}
+	if m.Needs != 0 && !claims(p.Driver, p.Setting, ctx, m.Needs) {
+		o.Why = "the driver does not claim " + validate.CapNames(m.Needs)
+		return o, nil
+	}
+	// Cases that judge the requirement come first: most mutants are caught by the first of them.
+	var judge, touch, others []string
+	for _, c := range p.Catalog.Cases() {
+		switch {
+		case !good[c.ID]:
+		case c.Judges() == m.Breaks:
+			judge = append(judge, c.ID)
+		case slices.Contains(c.Requirements, m.Breaks):
+			touch = append(touch, c.ID)
+		case p.All:
+			others = append(others, c.ID)
+		}
+	}
+	for _, ids := range [][]string{judge, touch, others} {
+		if len(ids) == 0 || o.Caught && !p.All {
+			continue
+		}
+		v := p.plan(m.Driver(p.Driver), m.Name, ids)
+		v.Workers, v.FirstWorker = 1, worker
+		if !p.All {
+			v.Until = func(r *validate.Result) bool { return r.Blames(m.Breaks) }
+		}
+		rep, err := v.Run(ctx)
+		if err != nil {
+			return o, err
+		}
+		for i := range rep.Results {
+			switch r := &rep.Results[i]; {
+			case r.Blames(m.Breaks) && !o.Caught:
+				o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
+			case r.Status == validate.Fail || r.Status == validate.Error:
+				o.Others = append(o.Others, r.Case)
+			}
+		}
+	}
+	switch {
+	case o.Caught:
+	case len(judge)+len(touch) == 0:
+		o.Why = "no case of " + m.Breaks + " passes on the driver without the fault"
+	case len(o.Others) > 0:
+		o.Why = "cases failed, but none blamed " + m.Breaks + ": " + strings.Join(o.Others, ", ")
+	default:
+		o.Why = fmt.Sprintf("%d cases of %s passed", len(judge)+len(touch), m.Breaks)
+	}
+	return o, nil
+}
+
+// claims asks a target of the right driver, in this process, for its capabilities.
+func claims(d validate.Driver, s validate.Setting, ctx context.Context, want ci.Caps) bool {
+	t, err := d.Open(ctx, s.Options)
+	if err != nil {
+		return false
+	}
+	if t.Close != nil {
+		defer func() { _ = t.Close(ctx) }()
+	}
+	ca, err := t.HCAs[0].OpenCA(t.HCAs[0].Info().GUID, func(ci.Event) {}, nil)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = ca.Close() }()
+	a, err := ca.Query()
+	return err == nil && a.Caps.Has(want)
+}
