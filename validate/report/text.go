@@ -91,8 +91,8 @@ func shorten(s string, n int) string {
 	return strings.Join(lines[:n], "\n") + fmt.Sprintf("\n[%d more lines in the JSON report]", len(lines)-n)
 }
 
-// Summary writes the end of a run: failures in full, remarks, deviations, two matrices, coverage, and the verdict as its last line.
-func Summary(w io.Writer, r *validate.Report, s Style) {
+// Failures writes the blocks of what failed, the decisive ones first.
+func Failures(w io.Writer, r *validate.Report, s Style) {
 	for _, kind := range []struct {
 		title string
 		is    func(*validate.Result) bool
@@ -117,6 +117,18 @@ func Summary(w io.Writer, r *validate.Report, s Style) {
 		}
 		return ""
 	})
+}
+
+// Verdict is the verdict line.
+func (s Style) Verdict(r *validate.Report) string {
+	if r.Verdict.Certified {
+		return s.paint("1;32", r.Verdict.Line)
+	}
+	return s.paint("1;31", r.Verdict.Line)
+}
+
+// Summary writes what is worth knowing beside the failures: waivers, notes, remarks, two matrices, coverage.
+func Summary(w io.Writer, r *validate.Report, s Style) {
 	list(w, s, "Waived", r, func(x *validate.Result) string {
 		if x.Status == validate.Waived {
 			return x.Reason
@@ -142,11 +154,6 @@ func Summary(w io.Writer, r *validate.Report, s Style) {
 	Matrix(w, "By section", r.BySection(), s)
 	Matrix(w, "By feature", r.ByFeature(), s)
 	fmt.Fprintf(w, "\n%s\n", CoverageLine(r.Requirements))
-	color := "1;32"
-	if !r.Verdict.Certified {
-		color = "1;31"
-	}
-	fmt.Fprintf(w, "\n%s\n", s.paint(color, r.Verdict.Line))
 }
 
 func list(w io.Writer, s Style, title string, r *validate.Report, text func(*validate.Result) string) {

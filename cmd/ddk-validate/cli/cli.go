@@ -1,0 +1,151 @@
+// Package cli is the command line of the certifier, without a driver: a program links in its own and calls Main. A vendor's is ten lines:
+//
+//	func main() {
+//		os.Exit(cli.Main(cli.Config{Name: "validate-mine", Drivers: []validate.Driver{mine}, Suites: []validate.Suite{cisuite.Suite()}},
+//			os.Args[1:]))
+//	}
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/alecthomas/kong"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+)
+
+// Config is what is linked into a program.
+type Config struct {
+	Name    string              // of the program
+	Drivers []validate.Driver   // the first is the default
+	Suites  []validate.Suite    //
+	Mutants [][]mutant.Mutant   // for self; may be empty
+	Stdout  io.Writer           // nil: os.Stdout
+	Stderr  io.Writer           // nil: os.Stderr
+	Getenv  func(string) string // nil: os.Getenv
+}
+
+// app is Config in its working form; commands get it bound.
+type app struct {
+	Config
+	drivers *validate.Drivers
+	catalog *validate.Catalog
+	mutants *mutant.Set
+	ctx     context.Context
+	args    []string
+}
+
+// commands is the grammar.
+type commands struct {
+	Run     runCmd     `cmd:"" help:"Run the cases over a driver and give a verdict."`
+	List    listCmd    `cmd:"" help:"List the cases with what they judge; the coverage of the requirements."`
+	Explain explainCmd `cmd:"" help:"Explain a requirement or a case."`
+	Drivers driversCmd `cmd:"" help:"List the drivers that are linked in."`
+	Self    selfCmd    `cmd:"" help:"Test the certifier: run drivers that are wrong on purpose, each of which must be caught."`
+	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`
+}
+
+const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through its channel interface alone.
+
+Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected.`
+
+// exitError carries an exit status out of a command, and the message, if any, for standard error.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// exitNow unwinds kong's own exits (help), which come from deep inside the parser.
+type exitNow int
+
+// Main runs the command line and gives the exit status.
+func Main(c Config, args []string) (code int) {
+	if c.Stdout == nil {
+		c.Stdout = os.Stdout
+	}
+	if c.Stderr == nil {
+		c.Stderr = os.Stderr
+	}
+	if c.Getenv == nil {
+		c.Getenv = os.Getenv
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			n, ok := p.(exitNow)
+			if !ok {
+				panic(p)
+			}
+			code = int(n)
+		}
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	a := &app{Config: c, ctx: ctx, args: append([]string{c.Name}, args...)}
+	if err := a.link(); err != nil {
+		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
+		return validate.ExitHarness
+	}
+	var cmds commands
+	k, err := kong.New(&cmds, kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
+		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Bind(a), kong.Vars{"profiles": profileNames()})
+	if err != nil {
+		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
+		return validate.ExitHarness
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := k.Parse(args)
+	if err != nil {
+		fmt.Fprintf(c.Stderr, "%s: %v\nSee %s --help.\n", c.Name, err, c.Name)
+		return validate.ExitUsage
+	}
+	return a.status(kctx.Run())
+}
+
+// link checks what was put together; a mistake here is one of the program.
+func (a *app) link() (err error) {
+	if a.drivers, err = validate.NewDrivers(a.Config.Drivers...); err != nil {
+		return err
+	}
+	if a.catalog, err = validate.NewCatalog(a.Suites...); err != nil {
+		return err
+	}
+	a.mutants, err = mutant.NewSet(a.catalog, a.Mutants...)
+	return err
+}
+
+// status maps an error of a command to an exit status, and prints it.
+func (a *app) status(err error) int {
+	if err == nil {
+		return validate.ExitCertified
+	}
+	code := validate.ExitUsage
+	var ee *exitError
+	var de *validate.DriverError
+	switch {
+	case errors.As(err, &ee):
+		if code, err = ee.code, ee.err; err == nil {
+			return code
+		}
+	case errors.As(err, &de), errors.Is(err, context.Canceled):
+		code = validate.ExitHarness
+	case validate.IsNothing(err):
+		code = validate.ExitNothing
+	}
+	fmt.Fprintf(a.Stderr, "%s: %v\n", a.Name, err)
+	return code
+}

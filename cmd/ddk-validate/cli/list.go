@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"ciddk/validate"
+	"ciddk/validate/report"
+	"ciddk/validate/req"
+)
+
+type listCmd struct {
+	Case     []string `help:"Only cases whose id matches." placeholder:"GLOB"`
+	JSON     bool     `name:"json" help:"As JSON: cases, and every requirement with its cases."`
+	Coverage bool     `help:"Every requirement with its cases, or why it has none."`
+	Table    bool     `help:"The coverage as a Markdown table, for documentation."`
+}
+
+// listedCase is a case in JSON.
+type listedCase struct {
+	ID           string           `json:"id"`
+	Title        string           `json:"title"`
+	Feature      validate.Feature `json:"feature"`
+	Requirements []string         `json:"requirements"`
+	Level        req.Level        `json:"level"`
+	Section      string           `json:"section"`
+	Needs        []string         `json:"needs,omitempty"`
+}
+
+// Run executes the command.
+func (l *listCmd) Run(a *app) error {
+	cases, err := a.catalog.Select(validate.Selection{Cases: l.Case})
+	if err != nil {
+		return err
+	}
+	cov := a.catalog.Coverage()
+	switch {
+	case l.JSON:
+		var out struct {
+			Cases        []listedCase        `json:"cases"`
+			Requirements []validate.Coverage `json:"requirements"`
+		}
+		out.Requirements = cov
+		for _, c := range cases {
+			r, _ := a.catalog.Requirement(c.Judges())
+			out.Cases = append(out.Cases, listedCase{c.ID, c.Title, c.Feature, c.Requirements, r.Level, r.Section, validate.CapList(c.Needs.Caps)})
+		}
+		enc := json.NewEncoder(a.Stdout)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(out)
+	case l.Table:
+		table(a.Stdout, cov)
+	case l.Coverage:
+		for _, c := range cov {
+			what := strings.Join(append(c.Judged, paren(c.Touched)...), " ")
+			if !c.Covered() {
+				what = "uncovered: " + c.Why
+			}
+			fmt.Fprintf(a.Stdout, "%-20s %-6s %s\n", c.ID, c.Level, what)
+		}
+		fmt.Fprintf(a.Stdout, "\n%s\n", report.CoverageLine(cov))
+	default:
+		group := ""
+		for _, c := range cases {
+			r, _ := a.catalog.Requirement(c.Judges())
+			if g := c.ID[:strings.IndexByte(c.ID, '.')]; g != group {
+				if group != "" {
+					fmt.Fprintln(a.Stdout)
+				}
+				group = g
+			}
+			fmt.Fprintf(a.Stdout, "%-28s %-6s %-18s %s\n", c.ID, r.Level, r.ID, c.Title)
+		}
+		fmt.Fprintf(a.Stdout, "\n%d cases. %s\n", len(cases), report.CoverageLine(cov))
+	}
+	return nil
+}
+
+func paren(ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, "("+id+")")
+	}
+	return out
+}
+
+// table writes the coverage as Markdown.
+func table(w io.Writer, cov []validate.Coverage) {
+	fmt.Fprint(w, "| requirement | level | section | rule | cases |\n|---|---|---|---|---|\n")
+	for _, c := range cov {
+		cases := strings.Join(append(c.Judged, paren(c.Touched)...), ", ")
+		if !c.Covered() {
+			cases = "uncovered: " + c.Why
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, c.Section, strings.ReplaceAll(c.Text, "|", `\|`), cases)
+	}
+}
+
+type explainCmd struct {
+	ID string `arg:"" help:"Of a requirement or a case."`
+}
+
+// Run executes the command.
+func (e *explainCmd) Run(a *app) error {
+	w := a.Stdout
+	for _, c := range a.catalog.Coverage() {
+		if !strings.EqualFold(c.ID, e.ID) {
+			continue
+		}
+		fmt.Fprintf(w, "%s  %s  %s  (%s)\n\n  %s\n\nsource   %s; %s\n", c.ID, c.Level, c.Section, c.Scope, c.Text, c.Section, c.Source)
+		for _, id := range c.Judged {
+			cs, _ := a.catalog.Case(id)
+			fmt.Fprintf(w, "judged by   %-28s %s\n", id, cs.Title)
+		}
+		for _, id := range c.Touched {
+			cs, _ := a.catalog.Case(id)
+			fmt.Fprintf(w, "touched by  %-28s %s\n", id, cs.Title)
+		}
+		if !c.Covered() {
+			fmt.Fprintf(w, "uncovered   %s\n", c.Why)
+		}
+		for _, m := range a.mutants.All() {
+			if m.Breaks == c.ID {
+				fmt.Fprintf(w, "broken by   %-28s %s\n", m.Name, m.Does)
+			}
+		}
+		return nil
+	}
+	if c, ok := a.catalog.Case(e.ID); ok {
+		fmt.Fprintf(w, "%s  %s\n\nfeature  %s\n", c.ID, c.Title, c.Feature)
+		if c.Needs.Caps != 0 {
+			fmt.Fprintf(w, "needs    %s\n", validate.CapNames(c.Needs.Caps))
+		}
+		for i, id := range c.Requirements {
+			r, _ := a.catalog.Requirement(id)
+			word := "touches"
+			if i == 0 {
+				word = "judges"
+			}
+			fmt.Fprintf(w, "%-8s %s  %s  %s\n         %s\n", word, r.ID, r.Level, r.Section, r.Text)
+		}
+		fmt.Fprintf(w, "\nrun      %s run --case %s\n", a.Name, c.ID)
+		return nil
+	}
+	msg := fmt.Sprintf("no requirement or case %q", e.ID)
+	if n := validate.Nearest(e.ID, a.catalog.IDs()); len(n) > 0 {
+		msg += "; did you mean " + strings.Join(n, ", ") + "?"
+	}
+	return &exitError{validate.ExitNothing, fmt.Errorf("%s", msg)}
+}
+
+type driversCmd struct{}
+
+// Run executes the command.
+func (*driversCmd) Run(a *app) error {
+	for i, d := range a.drivers.All() {
+		s := fmt.Sprintf("%-14s %s", d.Name, d.Description)
+		if len(d.Links) > 0 {
+			s += "; links: " + strings.Join(d.Links, ", ")
+		}
+		if i == 0 {
+			s += " (default)"
+		}
+		fmt.Fprintln(a.Stdout, s)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"ciddk/validate"
+	"ciddk/validate/report"
+)
+
+// progress shows a run: on a terminal one live line and a line for each case that did not pass, elsewhere a plain line for each case.
+type progress struct {
+	out   io.Writer
+	style report.Style
+	quiet bool
+	live  bool
+
+	mu    sync.Mutex
+	bar   *progressbar.ProgressBar
+	total int
+}
+
+// slow is the time from which a case's duration is worth showing.
+const slow = time.Second
+
+func newProgress(a *app, quiet bool) *progress {
+	p := &progress{out: a.Stdout, quiet: quiet}
+	if f, ok := a.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.Getenv("TERM") != "dumb" {
+		p.live = true
+		p.style.Color = a.Getenv("NO_COLOR") == "" // https://no-color.org: present and not empty
+	}
+	return p
+}
+
+func (p *progress) tell(n validate.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live && p.bar == nil {
+		p.bar = progressbar.NewOptions(n.Total, progressbar.OptionSetWriter(p.out), progressbar.OptionShowCount(), progressbar.OptionSetWidth(20),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionShowDescriptionAtLineEnd())
+	}
+	switch {
+	case n.Identity != nil:
+		p.line(identityLine(n.Identity))
+	case n.Started != nil && p.bar != nil:
+		p.bar.Describe(n.Started.ID)
+	case n.Result != nil:
+		r := n.Result
+		if !p.quiet && (!p.live || r.Status == validate.Fail || r.Status == validate.Error) {
+			p.line(p.caseLine(r))
+		}
+		if p.bar != nil {
+			_ = p.bar.Set(n.Done) // what cannot be shown is not worth ending the run
+		}
+	}
+}
+
+// line writes a line that stays, above the live one.
+func (p *progress) line(s string) {
+	if p.quiet {
+		return
+	}
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintln(p.out, s)
+}
+
+func (p *progress) caseLine(r *validate.Result) string {
+	s := p.style.Status(r.Status) + " " + r.Case
+	if r.Attempt > 1 {
+		s += fmt.Sprintf(" (attempt %d)", r.Attempt)
+	}
+	if d := time.Duration(r.Elapsed); d >= slow {
+		s += fmt.Sprintf("  %.1fs", d.Seconds())
+	}
+	switch {
+	case len(r.Failures) > 0:
+		s += "  " + oneLine(r.Failures[0].String())
+	case r.Reason != "":
+		s += "  " + oneLine(r.Reason)
+	}
+	return s
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 160 {
+		return string(r[:159]) + "…"
+	}
+	return s
+}
+
+func identityLine(id *validate.Identity) string {
+	s := fmt.Sprintf("%s %s, GUID %s, vendor %06x, device %04x", id.Driver, id.Version, id.GUID, id.VendorID, id.DeviceID)
+	if id.Link != "" {
+		s += ", link " + id.Link
+	}
+	return fmt.Sprintf("%s: %d adapters, %d ports, claims %s", s, id.HCAs, id.Ports, strings.Join(id.Claims, " "))
+}
+
+// stop takes the live line away.
+func (p *progress) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+}

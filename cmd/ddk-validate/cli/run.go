@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ciddk/validate"
+	"ciddk/validate/report"
+	"ciddk/validate/req"
+)
+
+type runCmd struct {
+	Driver string `arg:"" optional:"" help:"Driver to certify; see drivers. The first, if left out."`
+	targetFlags
+
+	Case       []string `help:"Only cases whose id matches the glob, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
+	Exclude    []string `help:"Not these cases." placeholder:"GLOB" group:"Selection"`
+	Req        []string `help:"Only cases that judge or touch on these requirements." placeholder:"GLOB" group:"Selection"`
+	Section    []string `help:"Only cases that judge a requirement of this section, such as 'SAS 2.1'." group:"Selection"`
+	Feature    []string `help:"Only cases of this feature." group:"Selection"`
+	Level      []string `help:"Only cases that judge a requirement of this level: MUST, SHOULD, MAY, INFO." group:"Selection"`
+	Shard      string   `help:"Only the I-th of N parts." placeholder:"I/N" group:"Selection"`
+	From       string   `help:"Take driver, profile, link and seed, where not given, from a JSON report." type:"existingfile" group:"Selection"`
+	OnlyFailed bool     `help:"With --from: only the cases that failed there." group:"Selection"`
+
+	Repeat    int    `default:"1" help:"Attempts of each case; one failure fails it." group:"Execution"`
+	Shuffle   bool   `help:"Run in an order that follows from the seed." group:"Execution"`
+	FailFast  bool   `help:"Stop at the first failure." group:"Execution"`
+	Workers   int    `default:"2" help:"Worker processes at the same time." group:"Execution"`
+	InProcess bool   `help:"Run cases in this process: for debuggers. A panic or hang of the driver then ends the run." group:"Execution"`
+	Strict    bool   `help:"Let SHOULD requirements deny the certificate." group:"Execution"`
+	Expect    string `help:"Expectation file: which cases are known to fail, and why." type:"existingfile" group:"Execution"`
+
+	JSON     string `name:"json" help:"Write a JSON report." placeholder:"FILE" group:"Output"`
+	JUnit    string `name:"junit" help:"Write JUnit XML." placeholder:"FILE" group:"Output"`
+	HTML     string `name:"html" help:"Write one HTML file." placeholder:"FILE" group:"Output"`
+	Pcap     string `help:"Keep packet captures of failed cases." placeholder:"DIR" group:"Output"`
+	PcapAll  bool   `help:"Keep those of passed cases, too." group:"Output"`
+	Baseline string `help:"Compare with an earlier JSON report, and print what flipped." type:"existingfile" group:"Output"`
+	Quiet    bool   `short:"q" help:"Only failures and the verdict." group:"Output"`
+}
+
+// Run executes the command.
+func (r *runCmd) Run(a *app) error {
+	var from *validate.Report
+	if r.From != "" {
+		var err error
+		if from, err = readReport(r.From); err != nil {
+			return err
+		}
+		r.takeOver(from, a.args)
+	} else if r.OnlyFailed {
+		return errors.New("--only-failed needs --from REPORT")
+	}
+	p, err := r.plan(a, from)
+	if err != nil {
+		return err
+	}
+	var old *validate.Report
+	if r.Baseline != "" {
+		if old, err = readReport(r.Baseline); err != nil {
+			return err
+		}
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	out := newProgress(a, r.Quiet)
+	p.Progress = out.tell
+	rep, err := p.Run(a.ctx)
+	out.stop()
+	if err != nil {
+		return err
+	}
+	r.print(a, rep, out.style)
+	if old != nil {
+		r.printFlips(a, rep, old)
+	}
+	if a.Getenv("GITHUB_ACTIONS") == "true" {
+		report.Annotations(a.Stdout, rep)
+	}
+	fmt.Fprintln(a.Stdout)
+	fmt.Fprintln(a.Stdout, out.style.Verdict(rep))
+	if err := r.write(a, rep); err != nil {
+		return &exitError{validate.ExitHarness, err}
+	}
+	if code := rep.Exit(); code != 0 {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// takeOver fills what the command line leaves open from a report. kong has filled in the defaults, so the arguments tell what was given.
+func (r *runCmd) takeOver(from *validate.Report, args []string) {
+	given := func(flag string) bool {
+		for _, a := range args {
+			if a == flag || strings.HasPrefix(a, flag+"=") {
+				return true
+			}
+		}
+		return false
+	}
+	if r.Driver == "" {
+		r.Driver = from.Run.Driver
+	}
+	if !given("--profile") {
+		r.Profile = from.Run.Profile
+	}
+	if !given("--link") {
+		r.Link = from.Run.Link
+	}
+	if !given("--seed") {
+		r.Seed = from.Run.Seed
+	}
+}
+
+func readReport(path string) (*validate.Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rep, err := validate.ReadReport(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rep, nil
+}
+
+// plan turns flags into a plan.
+func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	d, err := a.drivers.Get(r.Driver)
+	if err != nil {
+		return nil, err
+	}
+	if r.Seed == 0 {
+		r.Seed = rand.Uint64()>>1 | 1
+	}
+	sel := validate.Selection{Cases: r.Case, Exclude: r.Exclude, Requirements: r.Req, Sections: r.Section}
+	for _, f := range r.Feature {
+		sel.Features = append(sel.Features, validate.Feature(f))
+	}
+	for _, s := range r.Level {
+		var l req.Level
+		if err := l.UnmarshalText([]byte(s)); err != nil {
+			return nil, fmt.Errorf("--level: %w", err)
+		}
+		sel.Levels = append(sel.Levels, l)
+	}
+	if r.OnlyFailed {
+		failed := from.Failed()
+		if len(failed) == 0 {
+			return nil, &validate.NothingSelected{What: "--only-failed: nothing failed in " + r.From}
+		}
+		sel.Cases = append(sel.Cases, failed...)
+	}
+	if r.Shard != "" {
+		i, n, ok := strings.Cut(r.Shard, "/")
+		var e1, e2 error
+		sel.Shard, e1 = strconv.Atoi(i)
+		sel.Of, e2 = strconv.Atoi(n)
+		if !ok || e1 != nil || e2 != nil {
+			return nil, fmt.Errorf("--shard %s: use I/N, such as 2/4", r.Shard)
+		}
+	}
+	if r.Repeat < 1 || r.Workers < 1 {
+		return nil, errors.New("--repeat and --workers are at least 1")
+	}
+	p := &validate.Plan{Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: r.Workers, Repeat: r.Repeat,
+		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args}
+	p.Setting.PcapDir, p.Setting.PcapAll = r.Pcap, r.PcapAll
+	if !r.InProcess {
+		p.Spawn = a.spawn(d.Name, r.Timeout, "")
+	}
+	if r.Expect != "" {
+		b, err := os.ReadFile(r.Expect)
+		if err != nil {
+			return nil, err
+		}
+		if p.Waivers, err = validate.ParseWaivers(b); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Expect, err)
+		}
+	}
+	return p, nil
+}
+
+// prepare makes the folders of all artefacts before the run, so that a mistyped path does not cost one.
+func (r *runCmd) prepare() error {
+	for _, f := range []string{r.JSON, r.JUnit, r.HTML} {
+		if f != "" {
+			if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
+				return &exitError{validate.ExitHarness, err}
+			}
+		}
+	}
+	if r.Pcap != "" {
+		if err := os.MkdirAll(r.Pcap, 0o755); err != nil {
+			return &exitError{validate.ExitHarness, err}
+		}
+	}
+	return nil
+}
+
+func (r *runCmd) print(a *app, rep *validate.Report, s report.Style) {
+	report.Failures(a.Stdout, rep, s)
+	if !r.Quiet {
+		report.Summary(a.Stdout, rep, s)
+	}
+}
+
+func (r *runCmd) printFlips(a *app, rep, old *validate.Report) {
+	flips := rep.Compare(old, len(r.Case)+len(r.Exclude)+len(r.Req)+len(r.Section)+len(r.Feature)+len(r.Level) == 0 && r.Shard == "" && !r.OnlyFailed)
+	worse := 0
+	for _, f := range flips {
+		if f.Worse() {
+			worse++
+		}
+	}
+	fmt.Fprintf(a.Stdout, "\nAgainst %s: %d flips, %d of them regressions\n", r.Baseline, len(flips), worse)
+	for _, f := range flips {
+		mark := " "
+		if f.Worse() {
+			mark = "!"
+		}
+		fmt.Fprintf(a.Stdout, "  %s %s\n", mark, f)
+	}
+}
+
+// write makes the artefacts and names them.
+func (r *runCmd) write(a *app, rep *validate.Report) error {
+	for _, x := range []struct {
+		name, path string
+		write      func(*os.File) error
+	}{
+		{"json", r.JSON, func(f *os.File) error { return rep.WriteJSON(f) }},
+		{"junit", r.JUnit, func(f *os.File) error { return report.JUnit(f, rep) }},
+		{"html", r.HTML, func(f *os.File) error { return report.HTML(f, rep) }},
+	} {
+		if x.path == "" {
+			continue
+		}
+		f, err := os.Create(x.path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(x.write(f), f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", x.path, err)
+		}
+		fmt.Fprintf(a.Stdout, "%-6s %s\n", x.name, x.path)
+	}
+	if r.Pcap != "" {
+		fmt.Fprintf(a.Stdout, "%-6s %s\n", "pcap", r.Pcap)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	"ciddk/validate/report"
+)
+
+type selfCmd struct {
+	Driver string   `arg:"" optional:"" help:"Driver that is right; the first, if left out."`
+	Mutant []string `help:"Only mutants whose name matches." placeholder:"GLOB"`
+	All    bool     `help:"Run every case over each mutant, not only those of the requirement it breaks."`
+	List   bool     `help:"List the mutants and run nothing."`
+	targetFlags
+	Workers   int  `default:"2" help:"Mutants at the same time."`
+	InProcess bool `help:"Run in this process: for debuggers."`
+}
+
+// Run executes the command.
+func (s *selfCmd) Run(a *app) error {
+	if s.List {
+		for _, m := range a.mutants.All() {
+			fmt.Fprintf(a.Stdout, "%-28s %-18s %s\n", m.Name, m.Breaks, m.Does)
+		}
+		return nil
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	d, err := a.drivers.Get(s.Driver)
+	if err != nil {
+		return err
+	}
+	if s.Seed == 0 {
+		s.Seed = 1
+	}
+	style := newProgress(a, false).style
+	p := mutant.Plan{Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(), Workers: s.Workers}
+	p.Progress = func(o mutant.Outcome) {
+		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
+		if !o.Caught {
+			word, tail = style.Status(validate.Fail), "ESCAPED: "+o.Why
+		} else if s.All && len(o.Others) > 0 {
+			tail += "; failed as well: " + strings.Join(o.Others, ", ")
+		}
+		fmt.Fprintf(a.Stdout, "%s %-26s %-18s %s\n", word, o.Mutant.Name, o.Mutant.Breaks, oneLine(tail))
+	}
+	if !s.InProcess {
+		p.Spawn = func(ctx context.Context, set validate.Setting, m string) *exec.Cmd {
+			return a.spawn(d.Name, s.Timeout, m)(ctx, set)
+		}
+	}
+	res, err := mutant.Self(a.ctx, p)
+	if err != nil {
+		return err
+	}
+	if !res.Baseline.Verdict.Certified {
+		report.Failures(a.Stdout, res.Baseline, style)
+	}
+	fmt.Fprintf(a.Stdout, "\n%s\n", res.Line())
+	if len(res.Escaped()) > 0 {
+		return &exitError{code: validate.ExitFailed}
+	}
+	return nil
+}

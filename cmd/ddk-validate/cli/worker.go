@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"ciddk/validate"
+)
+
+// Run serves cases to the parent. Its messages are events; standard error is evidence.
+func (w *workerCmd) Run(a *app) error {
+	d, err := a.drivers.Get(w.Driver)
+	if err != nil {
+		return err
+	}
+	if w.Mutant != "" {
+		m, err := a.mutants.Get(w.Mutant)
+		if err != nil {
+			return err
+		}
+		d = m.Driver(d)
+	}
+	s := w.setting()
+	s.Worker, s.Options.Run, s.PcapDir, s.PcapAll = w.Index, w.RunID, w.Pcap, w.PcapAll
+	if err := validate.ServeWorker(a.ctx, a.catalog, d, s, os.Stdin, validate.CaptureStdout()); err != nil {
+		return &exitError{validate.ExitHarness, fmt.Errorf("worker %d: %w", w.Index, err)}
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+// Command ddk-validate certifies a driver of an InfiniBand or RoCE adapter, black box, through package ci.
+//
+//	ddk-validate run [DRIVER] [--profile P] [--case GLOB] [--seed N] [--json F] [--junit F] [--html F] [--pcap DIR]
+//	ddk-validate list [--json]      ddk-validate explain ID      ddk-validate drivers      ddk-validate self
+//
+// Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected. Everything is in package
+// cli; this program links in the drivers of the kit.
+package main
+
+import (
+	"os"
+
+	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	cisuite "ciddk/validate/suite/ci"
+)
+
+func main() {
+	os.Exit(cli.Main(cli.Config{
+		Name:    "ddk-validate",
+		Drivers: drivers(),
+		Suites:  []validate.Suite{cisuite.Suite()},
+		Mutants: mutant.All(),
+	}, os.Args[1:]))
+}
