@@ -1,0 +1,756 @@
+package reference
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// The Linux fast path: many datagrams per system call in both directions (sendmmsg, recvmmsg), and one walk through the network
+// stack for up to 64 of them (UDP_SEGMENT, UDP_GRO), with payload gathered from where it lies.
+
+const (
+	errAddrInUse    = unix.EADDRINUSE
+	errAddrNotAvail = unix.EADDRNOTAVAIL
+
+	bufferWish    = 4 << 20 // bytes asked for each socket buffer; the system grants what net.core.rmem_max allows
+	maxSegments   = 64      // UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT
+	maxDatagram   = 65507   // bytes of UDP payload over IPv4
+	sendWaitMS    = 5       // longest wait for room in the send buffer
+	pollStepNS    = 1e6     // how often the receiver looks after pollers
+	busyPolls     = 16      // Drives within a step that mean that somebody spins
+	mergeTrain    = 60 << 10
+	groupSockets  = 64 // most multicast groups of a port
+	noCheckSum6Rx = 102
+)
+
+// osRoute is the destination as sendmsg takes it.
+type osRoute struct {
+	sa    [unix.SizeofSockaddrInet6]byte
+	saLen uint32
+	ctl   [2 * controlRoom]byte // traffic class and hop limit, when they are not the socket's own
+	nctl  int
+}
+
+func compileOS(r *udpRoute, ifindex int) (o osRoute) {
+	ne := binary.NativeEndian
+	a := r.dst.Addr()
+	binary.BigEndian.PutUint16(o.sa[2:], r.dst.Port())
+	level, class, hops := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
+	if a.Is4() {
+		o.saLen = unix.SizeofSockaddrInet4
+		ne.PutUint16(o.sa[0:], unix.AF_INET)
+		v4 := a.As4()
+		copy(o.sa[4:], v4[:])
+	} else {
+		level, class, hops = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
+		o.saLen = unix.SizeofSockaddrInet6
+		ne.PutUint16(o.sa[0:], unix.AF_INET6)
+		v6 := a.As16()
+		copy(o.sa[8:], v6[:])
+		if a.Zone() != "" {
+			ne.PutUint32(o.sa[24:], uint32(ifindex))
+		}
+	}
+	if r.key.class != 0 {
+		o.nctl += putControl32(o.ctl[o.nctl:], level, class, uint32(r.key.class))
+	}
+	if r.key.hop != defaultHops {
+		o.nctl += putControl32(o.ctl[o.nctl:], level, hops, uint32(r.key.hop))
+	}
+	return o
+}
+
+// mmsgSocket is a udpSocket over raw system calls on non-blocking descriptors that Go's poller does not know. A goroutine waits in
+// ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while they do, the goroutine stays
+// out of their way: a packet must not wake it.
+type mmsgSocket struct {
+	port   *udpPort
+	fd     int
+	wake   int // eventfd: Close, or a change of the groups
+	gso    atomic.Bool
+	gro    bool
+	window int
+	sends  sync.RWMutex // held shared by senders: the descriptor stays theirs
+	pool   sync.Pool    // *sendBatch
+	closed atomic.Bool
+	done   chan struct{} // the receiving goroutine has ended; nil: never began
+
+	recvMu sync.Mutex // everything below, and receiving
+	rx     *recvBatch
+	groups []groupSocket
+	drives atomic.Uint64
+}
+
+type groupSocket struct {
+	group netip.Addr
+	fd    int
+	n     int // joins
+}
+
+func openSocket(p *udpPort, portable bool) (udpSocket, error) {
+	if portable {
+		return openPortable(p)
+	}
+	s := &mmsgSocket{port: p, wake: -1}
+	s.pool.New = func() any { return newSendBatch() }
+	fd, err := s.open(netip.AddrPortFrom(p.addr, p.udp), false)
+	if err != nil {
+		return nil, err
+	}
+	s.fd = fd
+	if err := s.setUp(); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	if _, err := sendmmsg(fd, nil); errors.Is(err, unix.ENOSYS) {
+		// A system that calls itself Linux but has not the calls.
+		_ = unix.Close(fd)
+		return openPortable(p)
+	}
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	return s, nil
+}
+
+// open makes a bound socket. shared is for groups: several processes may listen to one.
+func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
+	family := unix.AF_INET
+	var sa unix.Sockaddr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: as4(at.Addr())}
+	if at.Addr().Is6() {
+		family = unix.AF_INET6
+		zone := uint32(0)
+		if at.Addr().Zone() != "" {
+			zone = uint32(s.port.index)
+		}
+		sa = &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16(), ZoneId: zone}
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return -1, fmt.Errorf("socket: %w", err)
+	}
+	fail := func(what string, err error) (int, error) {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w", what, err)
+	}
+	if shared {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return fail("SO_REUSEADDR", err)
+		}
+	}
+	if err := setDontFragment(uintptr(fd), at.Addr().Is4()); err != nil {
+		return fail("don't fragment", err)
+	}
+	if at.Addr().Is6() {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return fail("IPV6_V6ONLY", err)
+		}
+		// Linux RoCE and much hardware send no checksum even over IPv6.
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noCheckSum6Rx, 1); err != nil {
+			return fail("UDP_NO_CHECK6_RX", err)
+		}
+	}
+	// A smaller buffer than wished is no error: Window follows what was granted.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferWish)
+	// Likewise receive offload.
+	if unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && !shared {
+		s.gro = true
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func as4(a netip.Addr) (b [4]byte) {
+	if a.Is4() {
+		b = a.As4()
+	}
+	return b
+}
+
+// setUp does what the port's own socket needs beside.
+func (s *mmsgSocket) setUp() error {
+	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return fmt.Errorf("SO_RCVBUF: %w", err)
+	}
+	s.window = windowFor(granted)
+	if _, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT); err == nil {
+		s.gso.Store(true)
+	}
+	if s.port.addr.Is4() {
+		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_TTL, defaultHops); err != nil {
+			return fmt.Errorf("IP_TTL: %w", err)
+		}
+		if err := unix.SetsockoptInet4Addr(s.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, s.port.addr.As4()); err != nil {
+			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
+		}
+		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1); err != nil {
+			return fmt.Errorf("IP_MULTICAST_LOOP: %w", err)
+		}
+		return nil
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultHops); err != nil {
+		return fmt.Errorf("IPV6_UNICAST_HOPS: %w", err)
+	}
+	if s.port.index != 0 {
+		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.index); err != nil {
+			return fmt.Errorf("IPV6_MULTICAST_IF: %w", err)
+		}
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1); err != nil {
+		return fmt.Errorf("IPV6_MULTICAST_LOOP: %w", err)
+	}
+	return nil
+}
+
+// setDontFragment makes the system set DF and leave the IPv4 identification 0: the ICRC covers both.
+func setDontFragment(fd uintptr, v4 bool) error {
+	if v4 {
+		return unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+	}
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
+}
+
+// windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system charges a
+// datagram with the memory it lies in: about 1.1 times the payload for a long train, 2 for a single packet of 1024 bytes.
+func windowFor(granted int) int { return granted / 4 }
+
+func (s *mmsgSocket) hints() rvt.Hints {
+	h := rvt.Hints{Window: s.window}
+	if s.gso.Load() {
+		m := s.port.mtu.Bytes()
+		h.MaxTrain = mergeTrain / m * m
+	} else {
+		h.MaxTrain = 8 * s.port.mtu.Bytes()
+	}
+	return h
+}
+
+func (s *mmsgSocket) start() error {
+	s.recvMu.Lock()
+	s.rx = newRecvBatch(s.port)
+	s.recvMu.Unlock()
+	s.done = make(chan struct{})
+	go s.receive()
+	return nil
+}
+
+func (s *mmsgSocket) close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.signal()
+	if s.done != nil {
+		<-s.done
+	}
+	s.recvMu.Lock() // no Drive is delivering
+	defer s.recvMu.Unlock()
+	s.sends.Lock()
+	defer s.sends.Unlock()
+	errs := []error{unix.Close(s.fd), unix.Close(s.wake)}
+	for _, g := range s.groups {
+		errs = append(errs, unix.Close(g.fd))
+	}
+	return errors.Join(errs...)
+}
+
+// signal makes the goroutine look up. A counter that is full is as good as one more.
+func (s *mmsgSocket) signal() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(s.wake, one[:])
+}
+
+// receive is the goroutine.
+func (s *mmsgSocket) receive() {
+	defer close(s.done)
+	fds := make([]unix.PollFd, 0, 2+groupSockets)
+	seen := s.drives.Load()
+	for !s.closed.Load() {
+		fds = s.pollSet(fds[:0])
+		// EINTR and the like: the next round tells more.
+		_, _ = unix.Ppoll(fds, nil, nil)
+		s.clearWake(fds)
+		n := s.drain()
+		now := s.drives.Load()
+		if n > 0 || now == seen {
+			seen = now
+			continue
+		}
+		// Woken for nothing while somebody drives: step aside until they stop.
+		for !s.closed.Load() {
+			seen = now
+			step := unix.Timespec{Nsec: pollStepNS}
+			_, _ = unix.Ppoll(fds[:1], &step, nil)
+			s.clearWake(fds)
+			s.drain()
+			s.port.recv.FlushAcks()
+			if now = s.drives.Load(); now-seen < busyPolls {
+				break
+			}
+		}
+		seen = now
+	}
+}
+
+// pollSet lists what to wait for; the eventfd comes first.
+func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	for _, g := range s.groups {
+		fds = append(fds, unix.PollFd{Fd: int32(g.fd), Events: unix.POLLIN})
+	}
+	return fds
+}
+
+func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
+	if fds[0].Revents != 0 {
+		var b [8]byte
+		_, _ = unix.Read(s.wake, b[:]) // empty already: fine
+	}
+}
+
+// drain receives until nothing is left, and reports how many packets there were; 0 also when a poller is at it.
+func (s *mmsgSocket) drain() (n int) {
+	for !s.closed.Load() && s.recvMu.TryLock() {
+		k := s.receiveAll(false)
+		s.recvMu.Unlock()
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return n
+}
+
+// Drive receives what is there, for a consumer whose queue is empty.
+func (s *mmsgSocket) drive() int {
+	s.drives.Add(1)
+	if !s.recvMu.TryLock() {
+		return 0
+	}
+	n := 0
+	if !s.closed.Load() && s.rx != nil {
+		n = s.receiveAll(true)
+	}
+	s.recvMu.Unlock()
+	if n == 0 && s.port.recv != nil {
+		s.port.recv.FlushAcks()
+	}
+	return n
+}
+
+// receiveAll makes one receive on each socket and delivers. The caller holds recvMu.
+func (s *mmsgSocket) receiveAll(polled bool) int {
+	n := s.rx.receive(s.fd, netip.AddrPortFrom(s.port.addr, s.port.udp), polled)
+	for i := range s.groups {
+		n += s.rx.receive(s.groups[i].fd, netip.AddrPortFrom(s.groups[i].group, s.port.udp), polled)
+	}
+	return n
+}
+
+func (s *mmsgSocket) join(group netip.Addr) error {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	if s.closed.Load() {
+		return errors.New("the port has been closed")
+	}
+	for i := range s.groups {
+		if s.groups[i].group == group {
+			s.groups[i].n++
+			return nil
+		}
+	}
+	if len(s.groups) == groupSockets {
+		return fmt.Errorf("%d multicast groups are joined, which is the most", groupSockets)
+	}
+	fd, err := s.open(netip.AddrPortFrom(group, s.port.udp), true)
+	if err != nil {
+		return fmt.Errorf("multicast group %v: %w", group, err)
+	}
+	if group.Is4() {
+		err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: group.As4(), Address: s.port.addr.As4(), Ifindex: int32(s.port.index)})
+		if err == nil {
+			err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0)
+		}
+	} else {
+		err = unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+			&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(s.port.index)})
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return fmt.Errorf("joining multicast group %v on interface %q: %w", group, s.port.name, err)
+	}
+	s.groups = append(s.groups, groupSocket{group, fd, 1})
+	s.signal()
+	return nil
+}
+
+func (s *mmsgSocket) leave(group netip.Addr) error {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.group != group {
+			continue
+		}
+		if g.n--; g.n > 0 || s.closed.Load() {
+			return nil
+		}
+		err := unix.Close(g.fd)
+		s.groups = append(s.groups[:i], s.groups[i+1:]...)
+		s.signal()
+		return err
+	}
+	return fmt.Errorf("multicast group %v is not joined", group)
+}
+
+// Drive makes the port an rvt.Driver; on the portable socket there is nothing to drive.
+func (p *udpPort) Drive() int {
+	if s, ok := p.sock.(*mmsgSocket); ok {
+		return s.drive()
+	}
+	return 0
+}
+
+// recvBatch is the storage of one receive.
+type recvBatch struct {
+	decoder
+	stat  *udpStats
+	large bool // the last receive was one of long trains
+	hdrs  [recvMessages]mmsghdr
+	iovs  [recvMessages]unix.Iovec
+	names [recvMessages]unix.RawSockaddrInet6
+	ctls  [recvMessages][controlRoom]byte
+	bufs  []byte
+}
+
+const (
+	recvMessages = 32
+	recvLarge    = 4 // messages per receive while trains are long: what was received is still in the cache when it is copied on
+	recvBytes    = 64 << 10
+)
+
+func newRecvBatch(p *udpPort) *recvBatch {
+	// Pages that no datagram reaches are never touched.
+	r := &recvBatch{decoder: decoder{port: p}, stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes)}
+	for i := range r.hdrs {
+		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
+		r.hdrs[i].init(&r.names[i], &r.iovs[i])
+	}
+	return r
+}
+
+// receive makes one recvmmsg and delivers what came; it returns the number of datagrams (trains count one).
+func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
+	most := recvMessages
+	if r.large {
+		most = recvLarge
+	}
+	for i := range most {
+		r.hdrs[i].reset(r.ctls[i][:])
+	}
+	n, err := recvmmsg(fd, r.hdrs[:most])
+	if err != nil || n == 0 {
+		return 0 // nothing there, or an error that an earlier send caused (ICMP), which says nothing about receiving
+	}
+	r.stat.systemCalls.Add(1)
+	r.polled = polled
+	total := 0
+	for i := range n {
+		h := &r.hdrs[i]
+		size := int(h.size)
+		total += size
+		if size > recvBytes || h.truncated() {
+			r.port.recv.Count(rvt.DropMalformed, 1)
+			continue
+		}
+		r.datagram(sourceOf(&r.names[i]), dst, r.bufs[i*recvBytes:i*recvBytes+size], groSize(&r.ctls[i], h.controlLen()))
+	}
+	r.large = total/n > recvBytes/4
+	r.deliver()
+	return n
+}
+
+// sourceOf reads an address that the system wrote.
+func sourceOf(n *unix.RawSockaddrInet6) netip.AddrPort {
+	if n.Family == unix.AF_INET {
+		return sourceOf4(n)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(n.Addr), ntohs(n.Port))
+}
+
+// controlRoom is the space of a control message with up to 4 bytes.
+const controlRoom = 24
+
+// putControl32 writes a control message of one int and returns its space.
+func putControl32(b []byte, level, typ int, v uint32) int {
+	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], v)
+	return putControl(b, level, typ, 4)
+}
+
+// putControl16 does so for 16 bits.
+func putControl16(b []byte, level, typ int, v uint16) int {
+	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], v)
+	return putControl(b, level, typ, 2)
+}
+
+// putControl writes the header for n bytes: their length with the header's (a word), level, type.
+func putControl(b []byte, level, typ, n int) int {
+	ne := binary.NativeEndian
+	w := strconv.IntSize / 8
+	if w == 8 {
+		ne.PutUint64(b, uint64(unix.CmsgLen(n)))
+	} else {
+		ne.PutUint32(b, uint32(unix.CmsgLen(n)))
+	}
+	ne.PutUint32(b[w:], uint32(level))
+	ne.PutUint32(b[w+4:], uint32(typ))
+	return unix.CmsgSpace(n)
+}
+
+// groSize reads the segment size from the control bytes of a receive, 0 when it was one packet. The socket asks for no other control
+// message.
+func groSize(b *[controlRoom]byte, n int) int {
+	ne := binary.NativeEndian
+	w := strconv.IntSize / 8
+	if n < unix.CmsgLen(4) || ne.Uint32(b[w:]) != unix.IPPROTO_UDP || ne.Uint32(b[w+4:]) != unix.UDP_GRO {
+		return 0
+	}
+	return int(int32(ne.Uint32(b[unix.CmsgLen(0):])))
+}
+
+// sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers, ICRCs, small
+// payloads).
+type sendBatch struct {
+	n     int // messages
+	iov   int // pieces
+	used  int // bytes of scratch
+	tail  int // scratch offset where the last piece ends, -1 if it is payload
+	hdrs  [sendMessages]mmsghdr
+	info  [sendMessages]message
+	iovs  [sendPieces]unix.Iovec
+	ctls  [sendMessages][3 * controlRoom]byte
+	bytes []byte
+}
+
+// message is a datagram under construction, or a train of them of equal size.
+type message struct {
+	at    cutPos // of its first packet
+	rt    *udpRoute
+	iov   int // first piece
+	seg   int // bytes of all packets but the last
+	total int
+	n     int
+	full  bool // the last packet was shorter: nothing more can follow
+}
+
+const (
+	sendMessages = 64
+	sendPieces   = 1024 // UIO_MAXIOV, the most for one message; a batch has no more in all
+	sendScratch  = 64 << 10
+	copyBelow    = 512 // payload that is cheaper to copy than to gather
+)
+
+func newSendBatch() *sendBatch { return &sendBatch{bytes: make([]byte, sendScratch)} }
+
+func (s *mmsgSocket) send(pkts []rvt.Packet) {
+	b := s.pool.Get().(*sendBatch)
+	c := cutter{pkts: pkts}
+	s.sends.RLock()
+	if s.closed.Load() {
+		c.bad = packetCount(pkts)
+	} else {
+		for s.fill(b, &c) {
+			s.flush(b, &c)
+		}
+	}
+	s.sends.RUnlock()
+	if c.bad > 0 {
+		s.port.recv.Count(rvt.DropSendFailed, c.bad)
+	}
+	b.forget()
+	s.pool.Put(b)
+}
+
+// fill puts packets into an empty batch until it is full or there are no more; false when there were none.
+func (s *mmsgSocket) fill(b *sendBatch, c *cutter) bool {
+	b.n, b.iov, b.used = 0, 0, 0
+	gso := s.gso.Load()
+	for c.next() {
+		if !b.add(c, gso) {
+			break
+		}
+	}
+	if b.n == 0 {
+		return false
+	}
+	b.seal()
+	return true
+}
+
+// add puts the packet under the cutter into the batch and goes on; false when there is no room.
+func (b *sendBatch) add(c *cutter, gso bool) bool {
+	payload := int(c.n)
+	small := payload <= copyBelow
+	scratch := c.size
+	pieces := 1
+	if !small {
+		scratch -= payload
+		pieces = 2 + len(c.pkts[c.p].Payload) - c.seg
+	}
+	if b.iov+pieces > sendPieces || b.used+scratch > sendScratch {
+		// An empty batch has room for any packet whose payload has less pieces than a batch; another cannot be sent at all.
+		if b.n == 0 {
+			c.bad++
+			for left := payload; left > 0; {
+				left -= len(c.piece(left))
+			}
+			c.advance()
+			return true
+		}
+		return false
+	}
+	m := b.train(c, gso)
+	if m == nil {
+		return false
+	}
+	id := m.n
+	rt := c.rt
+	h := b.bytes[b.used : b.used+scratch : b.used+scratch]
+	hl := c.w.PutHeaders(h)
+	crc := rt.icrc(c.size, uint16(id))
+	if small {
+		end := scratch - wire.ICRCLen
+		c.copyPayload(h[hl:])
+		clear(h[hl+payload : end])
+		crc.Transport(h[:end]).Put(h[end:])
+		b.own(scratch)
+	} else {
+		pad := c.w.BTH.Pad
+		crc = crc.Headers(h[:hl])
+		b.own(hl)
+		for left := payload; left > 0; {
+			p := c.piece(left)
+			left -= len(p)
+			crc = crc.Update(p)
+			b.iovs[b.iov] = iovec(p)
+			b.iov++
+			b.tail = -1
+		}
+		t := h[hl:]
+		clear(t[:pad])
+		crc.Pad(pad).Put(t[pad:])
+		b.own(int(pad) + wire.ICRCLen)
+		c.advance()
+	}
+	m.n++
+	return true
+}
+
+// train gives the message that the packet under the cutter goes to: the last one, where it can follow in it, or a new one.
+func (b *sendBatch) train(c *cutter, gso bool) *message {
+	if b.n > 0 && gso {
+		m := &b.info[b.n-1]
+		if !m.full && c.size <= m.seg && m.n < maxSegments && m.total+c.size <= maxDatagram && (m.rt == c.rt || m.rt.key == c.rt.key) {
+			m.full = c.size < m.seg
+			m.total += c.size
+			return m
+		}
+	}
+	if b.n == sendMessages {
+		return nil
+	}
+	m := &b.info[b.n]
+	*m = message{at: c.cutPos, rt: c.rt, iov: b.iov, seg: c.size, total: c.size}
+	b.n++
+	b.tail = -1
+	return m
+}
+
+// own makes the next n bytes of scratch a piece of the last message, or a part of its last piece.
+func (b *sendBatch) own(n int) {
+	if b.tail == b.used {
+		b.iovs[b.iov-1].SetLen(int(b.iovs[b.iov-1].Len) + n)
+	} else {
+		b.iovs[b.iov] = iovec(b.bytes[b.used : b.used+n])
+		b.iov++
+	}
+	b.used += n
+	b.tail = b.used
+}
+
+// seal writes the message headers.
+func (b *sendBatch) seal() {
+	for i := range b.n {
+		m := &b.info[i]
+		end := b.iov
+		if i+1 < b.n {
+			end = b.info[i+1].iov
+		}
+		ctl := b.ctls[i][:0]
+		if m.n > 1 {
+			k := putControl16(b.ctls[i][:], unix.IPPROTO_UDP, unix.UDP_SEGMENT, uint16(m.seg))
+			ctl = b.ctls[i][:k]
+		}
+		ctl = append(ctl, m.rt.os.ctl[:m.rt.os.nctl]...)
+		b.hdrs[i].send(&m.rt.os, b.iovs[m.iov:end], ctl)
+	}
+}
+
+// forget lets go of payload and routes.
+func (b *sendBatch) forget() {
+	clear(b.iovs[:b.iov])
+	for i := range b.n {
+		b.info[i].rt = nil
+		b.hdrs[i] = mmsghdr{}
+	}
+	b.n, b.iov = 0, 0
+}
+
+// flush sends a batch. What the system refuses is lost and counted; where it refuses segmentation, that is done without from here on.
+func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
+	waits := 0
+	for i := 0; i < b.n; {
+		k, err := sendmmsg(s.fd, b.hdrs[i:b.n])
+		if k > 0 {
+			s.port.stats.systemCalls.Add(1)
+			i += k
+			continue
+		}
+		m := &b.info[i]
+		switch {
+		case err == unix.EINTR:
+		case (err == unix.EAGAIN || err == unix.ENOBUFS) && waits < 3:
+			waits++
+			s.port.stats.sendRetries.Add(1)
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, sendWaitMS)
+		case (err == unix.EIO || err == unix.EINVAL) && m.n > 1:
+			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4 identifications,
+			// and so their ICRCs, differ.
+			s.gso.Store(false)
+			c.cutPos, c.rt = m.at, nil
+			return
+		default:
+			c.bad += m.n
+			i++
+		}
+	}
+}

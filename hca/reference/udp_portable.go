@@ -1,0 +1,215 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+
+	"ciddk/rvt"
+)
+
+// portableSocket is a udpSocket over package net: one datagram per call, copied to one piece. It works wherever Go does; whether the
+// system then sends with DF and identification 0, as the ICRC assumes, is for setDontFragment to bring about. Peers that solve for
+// the identification, as this package and hardware that sees the header do, take the packets in any case.
+type portableSocket struct {
+	port *udpPort
+	conn *net.UDPConn
+	pool sync.Pool // *[]byte
+
+	mu     sync.Mutex
+	closed bool
+	live   sync.WaitGroup
+	groups map[netip.Addr]*portableGroup
+}
+
+type portableGroup struct {
+	conn *net.UDPConn
+	n    int // joins
+}
+
+func network(a netip.Addr) string {
+	if a.Is4() {
+		return "udp4"
+	}
+	return "udp6"
+}
+
+func openPortable(p *udpPort) (udpSocket, error) {
+	conn, err := net.ListenUDP(network(p.addr), net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, p.udp)))
+	if err != nil {
+		return nil, err
+	}
+	s := &portableSocket{port: p, conn: conn, groups: map[netip.Addr]*portableGroup{}}
+	s.pool.New = func() any { b := make([]byte, 0, p.mtu.Bytes()+headroom); return &b }
+	if err := s.setUp(); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *portableSocket) setUp() error {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var dfErr error
+	if err := raw.Control(func(fd uintptr) { dfErr = setDontFragment(fd, s.port.addr.Is4()) }); err != nil {
+		return err
+	}
+	if dfErr != nil {
+		return fmt.Errorf("don't fragment: %w", dfErr)
+	}
+	// Smaller buffers than wished are no error.
+	_ = s.conn.SetReadBuffer(portableBuffer)
+	_ = s.conn.SetWriteBuffer(portableBuffer)
+	ifi := s.iface()
+	if ifi == nil {
+		return nil
+	}
+	if s.port.addr.Is4() {
+		pc := ipv4.NewPacketConn(s.conn)
+		return errors.Join(pc.SetMulticastInterface(ifi), pc.SetMulticastLoopback(true))
+	}
+	pc := ipv6.NewPacketConn(s.conn)
+	return errors.Join(pc.SetMulticastInterface(ifi), pc.SetMulticastLoopback(true))
+}
+
+const portableBuffer = 1 << 20
+
+func (s *portableSocket) iface() *net.Interface {
+	if s.port.index == 0 {
+		return nil
+	}
+	ifi, err := net.InterfaceByIndex(s.port.index)
+	if err != nil {
+		return nil
+	}
+	return ifi
+}
+
+// hints: nobody knows what buffer was granted, so the window is what the smallest default holds.
+func (s *portableSocket) hints() rvt.Hints {
+	return rvt.Hints{MaxTrain: 8 * s.port.mtu.Bytes(), Window: 64 << 10}
+}
+
+func (s *portableSocket) start() error {
+	s.live.Go(func() { s.receive(s.conn, s.port.addr) })
+	return nil
+}
+
+// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends (ICMP).
+const badReads = 1000
+
+func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
+	d := &decoder{port: s.port}
+	buf := make([]byte, 1<<16)
+	at := netip.AddrPortFrom(dst, s.port.udp)
+	for bad := 0; bad < badReads; {
+		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			bad++
+			continue
+		}
+		bad = 0
+		s.port.stats.systemCalls.Add(1)
+		d.datagram(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, buf[:n], 0)
+		d.deliver()
+	}
+	s.port.setLink(false)
+}
+
+func (s *portableSocket) send(pkts []rvt.Packet) {
+	buf := s.pool.Get().(*[]byte)
+	c := cutter{pkts: pkts}
+	for c.next() {
+		dst := c.rt.dst
+		*buf = c.appendPacket((*buf)[:0], 0)
+		if _, err := s.conn.WriteToUDPAddrPort(*buf, dst); err != nil {
+			c.bad++
+		} else {
+			s.port.stats.systemCalls.Add(1)
+		}
+	}
+	if c.bad > 0 {
+		s.port.recv.Count(rvt.DropSendFailed, c.bad)
+	}
+	s.pool.Put(buf)
+}
+
+func (s *portableSocket) join(group netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("the port has been closed")
+	}
+	if g := s.groups[group]; g != nil {
+		g.n++
+		return nil
+	}
+	conn, err := listenGroup(netip.AddrPortFrom(group, s.port.udp), s.iface())
+	if err == nil {
+		if err = joinOn(conn, s.iface(), group); err != nil {
+			_ = conn.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("joining multicast group %v on interface %q: %w", group, s.port.name, err)
+	}
+	s.groups[group] = &portableGroup{conn, 1}
+	s.live.Go(func() { s.receive(conn, group) })
+	return nil
+}
+
+// joinOn makes the interface listen. A socket that package net made for the group is a member already.
+func joinOn(conn *net.UDPConn, ifi *net.Interface, group netip.Addr) error {
+	g := &net.UDPAddr{IP: group.AsSlice()}
+	var err error
+	if group.Is4() {
+		err = ipv4.NewPacketConn(conn).JoinGroup(ifi, g)
+	} else {
+		err = ipv6.NewPacketConn(conn).JoinGroup(ifi, g)
+	}
+	if errors.Is(err, errAddrInUse) {
+		return nil
+	}
+	return err
+}
+
+func (s *portableSocket) leave(group netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[group]
+	if g == nil {
+		return fmt.Errorf("multicast group %v is not joined", group)
+	}
+	if g.n--; g.n > 0 {
+		return nil
+	}
+	delete(s.groups, group)
+	return g.conn.Close()
+}
+
+func (s *portableSocket) close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	errs := []error{s.conn.Close()}
+	for _, g := range s.groups {
+		errs = append(errs, g.conn.Close())
+	}
+	s.mu.Unlock()
+	s.live.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,110 @@
+package reference
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// udpRoute is a compiled address. The UDP source port is the socket's own, not the flow hash of hardware: receivers ignore it (A17,
+// 17.3.1.2 leaves it to the sender), and it takes one socket per port of the HCA instead of one per flow.
+type udpRoute struct {
+	key   routeKey
+	dst   netip.AddrPort
+	flow4 wire.Flow4
+	flow6 wire.Flow6
+	os    osRoute // what the system wants for a destination
+}
+
+// routeKey is equal for routes whose packets may share a system call and a segmentation train.
+type routeKey struct {
+	gid        ci.GID
+	class, hop uint8
+}
+
+// defaultHops is what packets get that do not ask; Linux RoCE uses it always.
+const defaultHops = 64
+
+func (r *udpRoute) Peer() rvt.Addr { return rvt.Addr{GID: r.key.gid} }
+
+// icrc begins the ICRC of a packet of n bytes, BTH to ICRC, with an IPv4 identification.
+func (r *udpRoute) icrc(n int, id uint16) wire.ICRC {
+	if r.dst.Addr().Is4() {
+		return r.flow4.Start(n, id)
+	}
+	return r.flow6.Start(n)
+}
+
+// Route compiles an address. The GRH counts whether or not Global is set: there is nothing else on Ethernet.
+func (p *udpPort) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
+	const verb = "Port.Route"
+	if av.GRH.SGIDIndex != 0 {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidIndex, Detail: fmt.Sprintf("source GID index %d, the port has GID 0 only", av.GRH.SGIDIndex)}
+	}
+	dst := addrOf(av.GRH.DGID)
+	switch {
+	case dst.IsUnspecified():
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the destination GID is zero"}
+	case dst.Is4() != p.addr.Is4():
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("destination %v and source %v are of different address families", dst, p.addr)}
+	}
+	r := &udpRoute{key: routeKey{gid: av.GRH.DGID, class: av.GRH.TrafficClass, hop: av.GRH.HopLimit}}
+	if r.key.hop == 0 {
+		r.key.hop = defaultHops
+	}
+	if dst.IsLinkLocalUnicast() || dst.IsLinkLocalMulticast() && dst.Is6() {
+		dst = dst.WithZone(p.name)
+	}
+	r.dst = netip.AddrPortFrom(dst, p.udp)
+	if dst.Is4() {
+		r.flow4 = wire.NewFlow4(p.addr.As4(), dst.As4(), p.udp, p.udp, wire.IPv4DontFragment)
+	} else {
+		r.flow6 = wire.NewFlow6(p.addr.As16(), dst.As16(), p.udp, p.udp)
+	}
+	r.os = compileOS(r, p.index)
+	return r, nil
+}
+
+// packetFlow is the same for receiving: the flow of packets from src to dst.
+type packetFlow struct {
+	src, dst netip.AddrPort
+	flow4    wire.Flow4
+	flow6    wire.Flow6
+}
+
+func (f *packetFlow) set(src, dst netip.AddrPort) {
+	if f.src == src && f.dst == dst {
+		return
+	}
+	f.src, f.dst = src, dst
+	if dst.Addr().Is4() {
+		f.flow4 = wire.NewFlow4(src.Addr().As4(), dst.Addr().As4(), src.Port(), dst.Port(), wire.IPv4DontFragment)
+	} else {
+		f.flow6 = wire.NewFlow6(src.Addr().As16(), dst.Addr().As16(), src.Port(), dst.Port())
+	}
+}
+
+// check judges the ICRC of a packet, BTH to ICRC, that was segment i of what the system handed over. solved says that the IPv4
+// identification, which the socket does not show, was computed and not guessed: of the ICRC's 32 bits, 16 were left to check.
+func (f *packetFlow) check(b []byte, i int) (id uint16, ok, solved bool) {
+	end := len(b) - wire.ICRCLen
+	if !f.dst.Addr().Is4() {
+		return 0, f.flow6.Check(b), false
+	}
+	want := binary.LittleEndian.Uint32(b[end:])
+	got := uint32(f.flow4.Start(len(b), uint16(i)).Transport(b[:end]))
+	if got == want {
+		return uint16(i), true, false
+	}
+	if i != 0 {
+		if got = uint32(f.flow4.Start(len(b), 0).Transport(b[:end])); got == want {
+			return 0, true, false
+		}
+	}
+	id, ok = wire.SolveIPv4ID(got, want, end)
+	return id, ok, true
+}
