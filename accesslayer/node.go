@@ -214,26 +214,47 @@ func (n *node) begin(ready *[]*node) {
 	if n.dying != nil {
 		n.dying()
 	}
-	for _, u := range newestFirst(n.users) {
-		u.begin(ready)
-	}
+	n.beginAll(newestFirst(n.users), ready)
+	var windows, others []*node
 	for k := n.last; k != nil; k = k.prev {
 		if k.kind == kindMW {
-			k.begin(ready)
+			windows = append(windows, k)
+		} else {
+			others = append(others, k)
 		}
 	}
-	for k := n.last; k != nil; k = k.prev {
-		k.begin(ready)
+	if !slices.IsSortedFunc(others, younger) { // a region has come from another PD
+		slices.SortFunc(others, younger)
 	}
+	n.beginAll(append(windows, others...), ready)
 	n.drop(ready)
 }
+
+// beginAll begins the destruction of several, and has each wait for the one before it, below it included. Waiting always goes from an
+// older object to a younger one (or to a window, which waits for windows only), so there are no circles. Opens of different clients
+// do not wait for each other.
+func (n *node) beginAll(ns []*node, ready *[]*node) {
+	ns = slices.DeleteFunc(ns, func(k *node) bool { return k.state >= destroying })
+	if n.kind != kindAL && n.kind != kindAdapter {
+		for i := 1; i < len(ns); i++ {
+			before, after := ns[i-1], ns[i]
+			after.refs++
+			before.uses = append(before.uses, after)
+		}
+	}
+	for _, k := range ns {
+		k.begin(ready)
+	}
+}
+
+func younger(a, b *node) int { return cmp.Compare(b.seq, a.seq) }
 
 func newestFirst(set map[*node]struct{}) []*node {
 	ns := make([]*node, 0, len(set))
 	for n := range set {
 		ns = append(ns, n)
 	}
-	slices.SortFunc(ns, func(a, b *node) int { return cmp.Compare(b.seq, a.seq) })
+	slices.SortFunc(ns, younger)
 	return ns
 }
 
@@ -407,10 +428,6 @@ func (n *node) refused(err error) bool {
 	n.tries++
 	tries := n.tries
 	again := tries <= al.cfg.DestroyRetries && !errors.Is(err, kinds[n.kind].invalid)
-	if !again && n.stays {
-		n.stuck, n.err = true, err
-		n.answer()
-	}
 	al.mu.Unlock()
 	if again {
 		log.Warn("accesslayer: the driver refused a destroy, it will be tried again", "try", tries)
@@ -421,7 +438,14 @@ func (n *node) refused(err error) bool {
 	if al.cfg.OnDestroyError != nil {
 		al.cfg.OnDestroyError(fmt.Errorf("accesslayer: %v not destroyed after %d tries: %w", n.kind, tries, err))
 	}
-	return n.stays
+	if !n.stays {
+		return false
+	}
+	al.mu.Lock()
+	n.stuck, n.err = true, err
+	n.answer()
+	al.mu.Unlock()
+	return true
 }
 
 // finish ends step 3.

@@ -41,6 +41,7 @@ type sendEntry struct {
 	npkts   uint32
 	got     uint32 // READ: packets of the response that have come
 	started bool   // has PSNs
+	applied bool   // an invalidation that waits for accesses under way
 	done    bool   // answered (READ, atomic) or executed (local operations)
 	status  ci.WCStatus
 }
@@ -218,7 +219,14 @@ func (q *QP) local(r *run, e *sendEntry, st ci.WCStatus) bool {
 		switch e.w.Op {
 		case ci.OpNop:
 		case ci.OpLocalInv:
-			st = q.hca.localInv(q, e.w.Inv)
+			if !e.applied {
+				st = q.hca.localInv(q, e.w.Inv)
+				e.applied = st == ci.WCSuccess
+			}
+			// It is complete when no access of before is under way any more (IBTA volume 1, 10.6.5).
+			if e.applied && !q.hca.keys.settled(e.w.Inv, nil) && !q.hca.keys.settled(e.w.Inv, q.kick) {
+				return false
+			}
 		case ci.OpFastReg:
 			st = q.hca.fastReg(q, e.w.Ext)
 		case ci.OpBindMW:

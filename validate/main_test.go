@@ -13,7 +13,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/validate"
-	"ciddk/validate/internal/fakehca"
+	"ciddk/validate/fakehca"
 	"ciddk/validate/kit"
 	"ciddk/validate/req"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/validate"
-	"ciddk/validate/internal/fakehca"
+	"ciddk/validate/fakehca"
 )
 
 func run(t *testing.T, p *validate.Plan) *validate.Report {
