@@ -44,9 +44,9 @@ func depguardRules(module string, rows []layers.Row) string {
 				fmt.Fprintf(&b, "            - \"!${base-path}/%s/**\"\n", s.Folder)
 			}
 		}
-		fmt.Fprintf(&b, "          allow:\n            - $gostd\n            - %s/%s\n", module, r.Folder)
-		for _, o := range r.Own {
-			fmt.Fprintf(&b, "            - %s/%s\n", module, o)
+		b.WriteString("          allow:\n            - $gostd\n")
+		for _, f := range allowed(rows, i) {
+			fmt.Fprintf(&b, "            - %s/%s\n", module, f)
 		}
 		for _, m := range r.Modules {
 			fmt.Fprintf(&b, "            - %s\n", m)
@@ -60,6 +60,19 @@ func depguardRules(module string, rows []layers.Row) string {
 		}
 	}
 	return b.String()
+}
+
+// allowed lists the row's own folder and those it names, without what a shorter one covers: depguard looks only at the entry that comes
+// right before an import in order, and a longer one would hide the shorter. What a denied entry would take away is named all the same.
+func allowed(rows []layers.Row, i int) []string {
+	below := func(f string) func(string) bool {
+		return func(o string) bool { return strings.HasPrefix(f, o+"/") }
+	}
+	all := append([]string{rows[i].Folder}, rows[i].Own...)
+	no := denied(rows, i)
+	return slices.DeleteFunc(slices.Clone(all), func(f string) bool {
+		return slices.ContainsFunc(all, below(f)) && !slices.ContainsFunc(no, below(f))
+	})
 }
 
 // denied lists the rows that the prefixes of row i would let through though the row does not name them.
