@@ -9,7 +9,8 @@ import (
 
 // mcastTable knows which QPs have joined which groups.
 type mcastTable struct {
-	mu     sync.RWMutex
+	change sync.Mutex   // serialises joins and leaves; ports are told with it held
+	mu     sync.RWMutex // never held while a port is called, which may be delivering
 	groups map[ci.GID][]*QP // a QP once for each attachment; slices are replaced, never changed
 	n      int              // attachments
 }
@@ -75,8 +76,8 @@ func (m *Mcast) Destroy() error {
 
 func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
 	t := &h.mcast
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.change.Lock()
+	defer t.change.Unlock()
 	list := t.groups[gid]
 	switch {
 	case t.n >= h.attr.MaxMcastQPs || len(list) >= h.attr.MaxQPsPerMcastGroup:
@@ -95,6 +96,8 @@ func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
 			}
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.groups == nil {
 		t.groups = make(map[ci.GID][]*QP)
 	}
@@ -114,19 +117,23 @@ func (h *HCA) leavePorts(gid ci.GID, n int) {
 
 func (h *HCA) leave(q *QP, gid ci.GID) {
 	t := &h.mcast
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.change.Lock()
+	defer t.change.Unlock()
 	list := slices.Clone(t.groups[gid])
 	if i := slices.Index(list, q); i >= 0 {
 		list = slices.Delete(list, i, i+1)
 		t.n--
 	}
+	t.mu.Lock()
 	if len(list) > 0 {
 		t.groups[gid] = list
-		return
+	} else {
+		delete(t.groups, gid)
 	}
-	delete(t.groups, gid)
-	h.leavePorts(gid, len(h.ports))
+	t.mu.Unlock()
+	if len(list) == 0 {
+		h.leavePorts(gid, len(h.ports))
+	}
 }
 
 // deliverMcast hands packets for a group to its members; a QP that has attached twice gets one copy.
