@@ -1,0 +1,455 @@
+package accesslayer_test
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+)
+
+// closer is what every object of the access layer can do.
+type closer interface {
+	Destroy() error
+	Close() error
+	DestroyAsync(func(error)) error
+}
+
+// rig is a PD with one object of each kind.
+type rig struct {
+	h   *fakeHCA
+	ca  *accesslayer.CA
+	pd  *accesslayer.PD
+	cq  *accesslayer.CQ
+	srq *accesslayer.SRQ
+	qp  *accesslayer.QP
+	mr  *accesslayer.MR
+	mw  *accesslayer.MW
+	av  *accesslayer.AV
+	fmr *accesslayer.FMR
+	mc  *accesslayer.Mcast
+	rdd *accesslayer.RDD
+	eec *accesslayer.EEC
+	dma *accesslayer.DMA
+}
+
+func newRig(t *testing.T, change ...func(*accesslayer.Config)) *rig {
+	h, _, _, ca := setup(t, change...)
+	r := &rig{h: h, ca: ca, pd: must(ca.NewPD(ci.PDNormal))}
+	r.mr = must(r.pd.NewMR(ci.MRCreate{Length: 4096}))
+	r.mw = must(r.pd.NewMW(ci.MWType1))
+	r.cq = must(r.pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{}))
+	r.srq = must(r.pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}}, nil))
+	r.qp = must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, SRQ: r.srq}, nil))
+	r.av = must(r.pd.NewAV(ci.AVAttr{Port: 1}))
+	r.fmr = must(r.pd.NewFMR(ci.FMRCreate{MaxPages: 4, MaxMaps: 2}))
+	r.mc = must(r.qp.Attach(ci.GID{0xff}, 0xc000))
+	r.rdd = must(r.pd.NewRDD())
+	r.eec = must(r.rdd.NewEEC(ci.EECCreate{}, nil))
+	r.dma = must(ca.NewDMA(ci.Bytes(make([]byte, 8))))
+	return r
+}
+
+func destroys(trace []string) (out []string) {
+	for _, s := range trace {
+		if name, ok := strings.CutPrefix(s, "destroy "); ok {
+			out = append(out, strings.TrimRight(name, "0123456789"))
+		}
+	}
+	return out
+}
+
+// A PD goes with all that is below it: windows first, then newest first, each after what uses it.
+func TestPDTakesAll(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, r.dma.Close())
+	require.NoError(t, r.pd.Close())
+	assert.Equal(t, []string{"DMA", "MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD"}, destroys(r.h.traced()))
+	assert.Empty(t, r.h.liveObjects())
+}
+
+func TestEachKindDestroys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, o := range []closer{r.eec, r.rdd, r.mc, r.qp, r.srq, r.cq, r.fmr, r.av, r.mw, r.mr, r.dma, r.pd, r.ca} {
+		require.NoError(t, o.Destroy(), "%T", o)
+		err := o.Destroy()
+		assert.ErrorIs(t, err, accesslayer.ErrClosed, "%T: a second Destroy", o)
+		assert.ErrorIs(t, o.DestroyAsync(func(error) { t.Error("onDone of a second destroy") }), accesslayer.ErrClosed)
+		assert.NoError(t, o.Close(), "%T: Close is idempotent", o)
+	}
+	assert.Empty(t, r.h.liveObjects())
+}
+
+// A CQ takes its QPs along, of another PD too; an SRQ, a shared region's source and an RDD do not go while in use.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := must(r.ca.NewPD(ci.PDNormal))
+	far := must(other.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil))
+	shared := must(other.NewSMR(r.mr, 0, 0))
+	assert.ErrorIs(t, r.srq.Destroy(), ci.ResourceBusy)
+	assert.ErrorIs(t, r.srq.DestroyAsync(nil), ci.ResourceBusy)
+	assert.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy)
+	require.NoError(t, r.cq.Destroy())
+	assert.ErrorIs(t, far.Destroy(), ci.InvalidQPHandle)
+	assert.ErrorIs(t, r.qp.Destroy(), ci.InvalidQPHandle)
+	assert.ErrorIs(t, r.mc.Destroy(), ci.InvalidMcastHandle)
+	assert.NoError(t, r.srq.Destroy(), "nobody uses it any more")
+	require.NoError(t, shared.Destroy())
+	assert.NoError(t, r.mr.Destroy())
+	assert.NotContains(t, strings.Join(r.h.liveObjects(), " "), "QP")
+	// But a parent's end does not ask: the source goes after the shared region of another PD.
+	src := must(r.pd.NewMR(ci.MRCreate{}))
+	must(other.NewSMR(src, 0, 0))
+	require.NoError(t, r.pd.Close())
+	require.NoError(t, other.Close())
+}
+
+// From its own event callback, and before the create has returned, an object can be destroyed: later, on another goroutine, once.
+func TestDestroyFromCallbacks(t *testing.T) {
+	t.Parallel()
+	t.Run("event", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		done := make(chan struct{})
+		var after atomic.Bool
+		must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(qp *accesslayer.QP, _ ci.Event) {
+			assert.NoError(t, qp.DestroyAsync(func(err error) { assert.NoError(t, err); assert.True(t, after.Load()); close(done) }))
+			assert.ErrorIs(t, qp.DestroyAsync(nil), ci.InvalidQPHandle)
+			after.Store(true) // the driver's destroy cannot have run: this callback is in progress
+		}))
+		fireAll(r.h, "QP", ci.EventQPFatal)
+		wait(t, done, "the destroy callback")
+	})
+	t.Run("completion", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		done := make(chan struct{})
+		cq := must(r.pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{OnCompletion: func(cq *accesslayer.CQ) {
+			assert.NoError(t, cq.DestroyAsync(func(error) { close(done) }))
+		}}))
+		require.NoError(t, cq.Notify(ci.NotifyNext))
+		drv, _ := ci.As[*fakeCQ](cq)
+		drv.complete(ci.WC{ID: 1})
+		wait(t, done, "the destroy callback")
+	})
+	t.Run("before create returned", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.h.onCreate = func(o any) {
+			if q, ok := o.(*fakeQP); ok {
+				q.fire(ci.EventQPComm, 0)
+			}
+		}
+		done := make(chan struct{})
+		qp := must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(qp *accesslayer.QP, e ci.Event) {
+			assert.Equal(t, ci.EventQPComm, e.Type)
+			_, err := qp.PostSend(make([]ci.SendWR, 1)) // the object is whole
+			assert.NoError(t, err)
+			assert.NoError(t, qp.DestroyAsync(func(error) { close(done) }))
+		}))
+		wait(t, done, "the destroy callback")
+		assert.NoError(t, qp.Close())
+	})
+	t.Run("completion before create returned", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		got := make(chan struct{}, 1)
+		r.h.onCreate = func(o any) {
+			if q, ok := o.(*fakeCQ); ok {
+				q.armed = true
+				q.complete(ci.WC{ID: 5})
+			}
+		}
+		must(r.pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{OnCompletion: func(cq *accesslayer.CQ) {
+			wc := make([]ci.WC, 2)
+			n, err := cq.Poll(wc)
+			assert.NoError(t, err)
+			assert.Equal(t, 1, n)
+			got <- struct{}{}
+		}}))
+		wait(t, got, "the completion")
+	})
+}
+
+// The destroy callback is the last: events queued before are delivered, later ones dropped, and none is lost or reordered otherwise.
+func TestEventsInOrderAndLast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const n = 1000
+	var got []uint64
+	ended := make(chan struct{})
+	qp := must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, Context: "mine"}, func(_ *accesslayer.QP, e ci.Event) {
+		assert.Equal(t, "mine", e.Context)
+		got = append(got, e.Vendor)
+	}))
+	drv, _ := ci.As[*fakeQP](qp)
+	for i := range uint64(n) {
+		require.True(t, drv.call(func() { drv.onEvent(ci.Event{Type: ci.EventQPComm, Context: "mine", Vendor: i}) }))
+	}
+	require.NoError(t, qp.DestroyAsync(func(error) { close(ended) }))
+	drv.call(func() { drv.onEvent(ci.Event{Type: ci.EventQPFatal, Context: "mine", Vendor: n}) }) // late
+	wait(t, ended, "the destroy callback")
+	require.Len(t, got, n)
+	assert.True(t, slices.IsSorted(got))
+}
+
+// A verb in progress holds the driver's destroy back.
+func TestDestroyWaitsForVerbs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	drv, _ := ci.As[*fakeQP](r.qp)
+	drv.gate = make(chan struct{})
+	in := make(chan error, 1)
+	entered := make(chan struct{})
+	go func() {
+		close(entered)
+		in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}, nil)
+	}()
+	<-entered
+	drv.gate <- struct{}{} // Modify is inside the driver, or was
+	require.NoError(t, <-in)
+	go func() { in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}, nil) }()
+	done := make(chan struct{})
+	require.NoError(t, r.qp.DestroyAsync(func(error) { close(done) }))
+	close(drv.gate)
+	if err := <-in; err != nil {
+		assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	}
+	wait(t, done, "the destroy")
+	assert.ErrorIs(t, r.qp.Modify(0, ci.QPAttr{}, nil), ci.InvalidQPHandle)
+}
+
+// What a driver refuses is tried again; what it refuses for good comes to light, and the rest of the tree goes on.
+func TestDriverRefusesDestroy(t *testing.T) {
+	t.Parallel()
+	busy := &ci.Error{Verb: "QP.Destroy", Status: ci.ResourceBusy}
+	t.Run("for a while", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.h.plan("destroy QP", busy, busy, busy)
+		assert.NoError(t, r.qp.Close())
+		assert.NotContains(t, strings.Join(r.h.liveObjects(), " "), "QP")
+	})
+	t.Run("for good", func(t *testing.T) {
+		t.Parallel()
+		lost := make(chan error, 1)
+		r := newRig(t, func(c *accesslayer.Config) { c.DestroyRetries = 1; c.OnDestroyError = func(err error) { lost <- err } })
+		r.h.plan("destroy QP", busy, busy)
+		var told error
+		done := make(chan struct{})
+		require.NoError(t, r.qp.DestroyAsync(func(err error) { told = err; close(done) }))
+		wait(t, done, "the destroy callback")
+		assert.ErrorIs(t, told, ci.ResourceBusy)
+		assert.ErrorIs(t, <-lost, ci.ResourceBusy)
+		assert.ErrorIs(t, r.qp.Close(), ci.ResourceBusy, "Close says what became of it")
+		// The driver still has it; let it go, so that the rest can.
+		drv, _ := ci.As[*fakeQP](r.qp)
+		require.NoError(t, drv.Destroy())
+	})
+	t.Run("already gone", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		drv, _ := ci.As[*fakeQP](r.qp)
+		require.NoError(t, r.mc.Close())
+		require.NoError(t, drv.fakeObj.Destroy())
+		r.h.plan("destroy QP", &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidQPHandle}, ci.UnknownError)
+		assert.ErrorIs(t, r.qp.Close(), ci.InvalidQPHandle)
+		r.h.mu.Lock()
+		assert.Len(t, r.h.fail["destroy QP"], 1, "an object that is gone is not destroyed again")
+		r.h.mu.Unlock()
+	})
+}
+
+// A busy region stays usable, unless its parent is going.
+func TestBusyRegionStays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	drv, _ := ci.As[*fakeMR](r.mr)
+	bind := func(b bool) { r.h.mu.Lock(); drv.bound = b; r.h.mu.Unlock() }
+	bind(true)
+	require.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy)
+	attr, err := r.mr.Query()
+	require.NoError(t, err)
+	assert.Same(t, r.pd, attr.PD)
+	require.ErrorIs(t, r.mr.Close(), ci.ResourceBusy, "Close may be tried again, too")
+	bind(false)
+	require.NoError(t, r.mr.Destroy())
+
+	drv, _ = ci.As[*fakeMR](must(r.pd.NewMR(ci.MRCreate{})))
+	bind(true)
+	done := make(chan struct{})
+	require.NoError(t, r.pd.DestroyAsync(func(error) { close(done) }))
+	bind(false)
+	wait(t, done, "the PD's end, by retries")
+}
+
+// A region that changes its PD goes with the new one.
+func TestRegionMoves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := must(r.ca.NewPD(ci.PDNormal))
+	require.NoError(t, r.mr.Modify(ci.MRFieldPD, other, ci.MRCreate{}))
+	assert.Same(t, other, r.mr.PD())
+	require.NoError(t, r.pd.Close())
+	_, err := r.mr.Query()
+	require.NoError(t, err)
+	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, r.pd, ci.MRCreate{}), ci.InvalidPDHandle)
+	require.NoError(t, other.Close())
+	_, err = r.mr.Query()
+	assert.ErrorIs(t, err, ci.InvalidMRHandle)
+}
+
+// Objects of another access layer, of another HCA, or bare ones are refused, each with its own status.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	r, far := newRig(t), newRig(t)
+	bare, _ := ci.As[*fakeCQ](r.cq)
+	for name, tt := range map[string]struct {
+		c    ci.QPCreate
+		want ci.Status
+	}{
+		"send CQ of another AL": {ci.QPCreate{SendCQ: far.cq, RecvCQ: r.cq}, ci.InvalidCQHandle},
+		"receive CQ bare":       {ci.QPCreate{SendCQ: r.cq, RecvCQ: bare}, ci.InvalidCQHandle},
+		"SRQ of another AL":     {ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, SRQ: far.srq}, ci.InvalidSRQHandle},
+		"RDD of another AL":     {ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, RDD: far.rdd}, ci.InvalidHandle},
+		"no CQ":                 {ci.QPCreate{SendCQ: r.cq}, ci.InvalidCQHandle},
+	} {
+		_, err := r.pd.NewQP(tt.c, nil)
+		assert.ErrorIs(t, err, tt.want, name)
+	}
+	_, err := r.pd.NewSMR(far.mr, 0, 0)
+	assert.ErrorIs(t, err, ci.InvalidMRHandle)
+	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, far.pd, ci.MRCreate{}), ci.InvalidPDHandle)
+	require.NoError(t, r.cq.Close())
+	_, err = r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
+	assert.ErrorIs(t, err, ci.InvalidCQHandle)
+	assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	_, err = r.ca.NewPD(ci.PDAlias)
+	assert.ErrorIs(t, err, ci.InvalidParameter)
+}
+
+// The client learns of its own objects from Query, not of the driver's.
+func TestQueriesNameTheClientsObjects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	qa, err := r.qp.Query()
+	require.NoError(t, err)
+	assert.Same(t, r.pd, qa.PD)
+	assert.Same(t, r.cq, qa.SendCQ)
+	assert.Same(t, r.cq, qa.RecvCQ)
+	assert.Same(t, r.srq, qa.SRQ)
+	_, pd, err := r.av.Query()
+	require.NoError(t, err)
+	assert.Same(t, r.pd, pd)
+	ma, err := r.mw.Query()
+	require.NoError(t, err)
+	assert.Same(t, r.pd, ma.PD)
+	drv, ok := ci.As[*fakeQP](r.qp)
+	assert.True(t, ok)
+	assert.True(t, ci.Same(drv, r.qp))
+}
+
+// A create that fails leaves nothing; one that is overtaken by the end of its parent is undone.
+func TestCreateFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for kind, create := range map[string]func() error{
+		"PD": func() error { _, err := r.ca.NewPD(ci.PDNormal); return err },
+		"CQ": func() error { _, err := r.pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); return err },
+		"QP": func() error { _, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil); return err },
+		"SRQ": func() error {
+			_, err := r.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+			return err
+		},
+		"MR":    func() error { _, err := r.pd.RegisterMR(ci.MRCreate{}); return err },
+		"MW":    func() error { _, err := r.pd.CreateMW(1, nil); return err },
+		"AV":    func() error { _, err := r.pd.CreateAV(ci.AVAttr{}, nil); return err },
+		"FMR":   func() error { _, err := r.pd.AllocFMR(ci.FMRCreate{}); return err },
+		"RDD":   func() error { _, err := r.pd.AllocRDD(); return err },
+		"EEC":   func() error { _, err := r.rdd.CreateEEC(ci.EECCreate{}); return err },
+		"DMA":   func() error { _, err := r.ca.MapDMA(nil); return err },
+		"Mcast": func() error { _, err := r.qp.AttachMcast(ci.GID{}, 0, nil); return err },
+	} {
+		before := r.h.liveObjects()
+		r.h.plan("create "+kind, &ci.Error{Verb: kind, Status: ci.InsufficientResources})
+		assert.ErrorIs(t, create(), ci.InsufficientResources, kind)
+		assert.Equal(t, before, r.h.liveObjects())
+	}
+	for name, c := range map[string]struct {
+		a    ci.SRQAttr
+		want ci.Status
+	}{"no WRs": {ci.SRQAttr{MaxSGE: 1}, ci.InvalidMaxWRs}, "too many": {ci.SRQAttr{MaxWR: 129, MaxSGE: 1}, ci.InvalidMaxWRs}, "no SGE": {ci.SRQAttr{MaxWR: 1}, ci.InvalidMaxSGE}} {
+		_, err := r.pd.NewSRQ(ci.SRQCreate{SRQAttr: c.a}, nil)
+		assert.ErrorIs(t, err, c.want, name)
+	}
+	r.h.onCreate = func(o any) {
+		if _, ok := o.(*fakeQP); ok {
+			assert.NoError(t, r.pd.DestroyAsync(nil))
+		}
+	}
+	_, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
+	assert.ErrorIs(t, err, ci.InvalidState)
+	assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	require.NoError(t, r.pd.Close())
+	require.NoError(t, r.dma.Close())
+	assert.Empty(t, r.h.liveObjects())
+}
+
+func TestTimeWait(t *testing.T) {
+	t.Parallel()
+	now := &manualClock{now: time.Unix(1000, 0)}
+	r := newRig(t, func(c *accesslayer.Config) { c.Clock = now })
+	until := now.Now().Add(time.Minute)
+	r.qp.TimeWait(until)
+	for state, want := range map[ci.QPState]error{ci.QPRTR: ci.QPInTimewait, ci.QPRTS: ci.QPInTimewait, ci.QPSQD: ci.QPInTimewait, ci.QPReset: nil, ci.QPInit: nil, ci.QPError: nil} {
+		assert.ErrorIs(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: state}, nil), want, state.String())
+	}
+	assert.NoError(t, r.qp.Modify(ci.QPFieldAccess, ci.QPAttr{}, nil))
+	now.advance(time.Minute)
+	assert.NoError(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTR}, nil))
+	drv, _ := ci.As[*fakeQP](r.qp)
+	require.NoError(t, r.qp.Close())
+	assert.Equal(t, []time.Time{until}, drv.until, "the driver learns of it before its destroy")
+}
+
+// Everything a process has goes when its context is closed, and nothing else.
+func TestUserCA(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	u := must(r.ca.NewUser(nil, nil))
+	before := len(r.h.liveObjects())
+	pd := must(u.NewPD(ci.PDNormal, nil))
+	cq := must(pd.CreateCQ(ci.CQCreate{Size: 1}, &ci.UserBuffer{}))
+	must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, &ci.UserBuffer{}))
+	u.Close()
+	u.Close()
+	assert.Len(t, r.h.liveObjects(), before-1)
+	_, err := pd.NewMR(ci.MRCreate{})
+	assert.ErrorIs(t, err, accesslayer.ErrClosed)
+}
+
+// Posting through the access layer costs nothing but the call.
+func TestDataPathAllocatesNothing(t *testing.T) {
+	r := newRig(t)
+	wrs, rrs, wc := make([]ci.SendWR, 4), make([]ci.RecvWR, 4), make([]ci.WC, 4)
+	drv, _ := ci.As[*fakeCQ](r.cq)
+	one := make([]ci.WC, 1)
+	var qp ci.QP = r.qp
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		_, _ = qp.PostSend(wrs)
+		_, _ = r.qp.PostRecv(rrs)
+		_, _ = r.srq.PostRecv(rrs)
+		drv.complete(one...)
+		_, _ = r.cq.Poll(wc)
+		_ = r.cq.Notify(ci.NotifyNext)
+	}))
+}
