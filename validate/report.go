@@ -257,6 +257,7 @@ func (r *Report) BySection() []Row {
 			order = append(order, g)
 		}
 	}
+	slices.SortFunc(order, req.CompareGroups)
 	return r.matrix(order, func(x *Result) string { return groups[x.Requirement] })
 }
 

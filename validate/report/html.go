@@ -19,11 +19,14 @@ type bar struct {
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"statuses": validate.Statuses,
-	"block":    Block,
-	"failed":   func(x validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Error },
-	"judged":   func(cs []validate.Coverage) string { return CoverageLine(cs) },
-	"bars":     bars,
-	"ptr":      func(x validate.Result) *validate.Result { return &x },
+	"finding":  Block,
+	"anyFailed": func(r *validate.Report) bool {
+		return r.Verdict.Counts[validate.Fail]+r.Verdict.Counts[validate.Error] > 0
+	},
+	"failed": func(x validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Error },
+	"judged": func(cs []validate.Coverage) string { return CoverageLine(cs) },
+	"bars":   bars,
+	"ptr":    func(x validate.Result) *validate.Result { return &x },
 }).Parse(page))
 
 func bars(r *validate.Report) []bar {

@@ -57,7 +57,7 @@ func Block(r *validate.Report, x *validate.Result) string {
 			line("cause", string(f.Cause))
 		}
 		if f.Stacks != "" {
-			line("stacks", shorten(f.Stacks, 40))
+			line("stacks", shorten(digest(f.Stacks), 30))
 		}
 	}
 	for _, n := range x.Notes {
@@ -80,6 +80,22 @@ func rule(r *validate.Report, id string) req.Requirement {
 		}
 	}
 	return req.Requirement{ID: id}
+}
+
+// digest picks from a dump of goroutines those that matter: what the runtime said and the goroutine it blames, or, after a hang, those that
+// run the case's code. All of it is in the JSON report.
+func digest(stacks string) string {
+	parts := strings.Split(strings.TrimSpace(stacks), "\n\n")
+	var out []string
+	for _, p := range parts {
+		if strings.Contains(p, "ciddk/validate.(*T).guard") && !strings.Contains(p, "ciddk/validate.(*executor).run") {
+			out = append(out, p)
+		}
+	}
+	if i := strings.Index(stacks, "panic: "); i >= 0 || len(out) == 0 {
+		return strings.Join(parts[:min(2, len(parts))], "\n\n")
+	}
+	return strings.Join(out, "\n\n")
 }
 
 // shorten keeps the first n lines.

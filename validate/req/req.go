@@ -189,6 +189,18 @@ func CompareIDs(a, b string) int {
 	return compareNatural(a, b)
 }
 
+// CompareGroups orders what Group gives: SAS, IBTA, RoCEv2, then the rules of package ci; numbers by value.
+func CompareGroups(a, b string) int {
+	rank := func(s string) int {
+		book, _, _ := strings.Cut(s, " ")
+		return slices.Index([]string{"SAS", "IBTA", "RoCEv2", "CI"}, book)
+	}
+	if d := rank(a) - rank(b); d != 0 {
+		return d
+	}
+	return compareNatural(a, b)
+}
+
 func compareNatural(a, b string) int {
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)

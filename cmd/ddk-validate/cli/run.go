@@ -25,7 +25,7 @@ type runCmd struct {
 	Feature    []string `help:"Only cases of this feature." group:"Selection"`
 	Level      []string `help:"Only cases that judge a requirement of this level: MUST, SHOULD, MAY, INFO." group:"Selection"`
 	Shard      string   `help:"Only the I-th of N parts." placeholder:"I/N" group:"Selection"`
-	From       string   `help:"Take driver, profile, link and seed, where not given, from a JSON report." type:"existingfile" group:"Selection"`
+	From       string   `help:"Take driver, profile, link and seed, where not given, from a JSON report." group:"Selection"`
 	OnlyFailed bool     `help:"With --from: only the cases that failed there." group:"Selection"`
 
 	Repeat    int    `default:"1" help:"Attempts of each case; one failure fails it." group:"Execution"`
@@ -34,14 +34,14 @@ type runCmd struct {
 	Workers   int    `default:"2" help:"Worker processes at the same time." group:"Execution"`
 	InProcess bool   `help:"Run cases in this process: for debuggers. A panic or hang of the driver then ends the run." group:"Execution"`
 	Strict    bool   `help:"Let SHOULD requirements deny the certificate." group:"Execution"`
-	Expect    string `help:"Expectation file: which cases are known to fail, and why." type:"existingfile" group:"Execution"`
+	Expect    string `help:"Expectation file: which cases are known to fail, and why." group:"Execution"`
 
 	JSON     string `name:"json" help:"Write a JSON report." placeholder:"FILE" group:"Output"`
 	JUnit    string `name:"junit" help:"Write JUnit XML." placeholder:"FILE" group:"Output"`
 	HTML     string `name:"html" help:"Write one HTML file." placeholder:"FILE" group:"Output"`
 	Pcap     string `help:"Keep packet captures of failed cases." placeholder:"DIR" group:"Output"`
 	PcapAll  bool   `help:"Keep those of passed cases, too." group:"Output"`
-	Baseline string `help:"Compare with an earlier JSON report, and print what flipped." type:"existingfile" group:"Output"`
+	Baseline string `help:"Compare with an earlier JSON report, and print what flipped." group:"Output"`
 	Quiet    bool   `short:"q" help:"Only failures and the verdict." group:"Output"`
 }
 

@@ -1,0 +1,130 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"ciddk/ci"
+	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/validate"
+	"ciddk/validate/fakehca"
+	"ciddk/validate/mutant"
+	cisuite "ciddk/validate/suite/ci"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"ddk-validate": func() { os.Exit(cli.Main(config(), os.Args[1:])) },
+	})
+}
+
+// config links in fake adapters: one that is right, and some that are not.
+func config() cli.Config {
+	drv := func(name string, f fakehca.Faults) validate.Driver {
+		return validate.Driver{Name: name, Description: "adapter in memory", Links: []string{"ethernet", "infiniband"},
+			Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
+				if o.Values["gone"] != "" {
+					return nil, errors.New("no device; plug one in")
+				}
+				link := ci.LinkEthernet
+				if o.Link == "infiniband" {
+					link = ci.LinkInfiniBand
+				}
+				h := fakehca.New(0xabc, link, f)
+				return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Version: "0.1", Capture: capture}, nil
+			}}
+	}
+	return cli.Config{
+		Name: "ddk-validate",
+		Drivers: []validate.Driver{
+			drv("good", fakehca.Faults{}),
+			drv("zero", fakehca.Faults{AcceptZero: true}),
+			drv("crash", fakehca.Faults{CrashOn: "PD.CreateCQ"}),
+			drv("hang", fakehca.Faults{HangOn: "QP.Destroy"}),
+		},
+		Suites:  []validate.Suite{cisuite.Suite()},
+		Mutants: [][]mutant.Mutant{mutant.Basic()},
+	}
+}
+
+// capture writes a file, as a driver would.
+func capture(path string) (func() error, error) {
+	return func() error { return os.WriteFile(path, []byte("packets"), 0o644) }, nil
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("GITHUB_ACTIONS", "")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": status,
+			"junit":  junitCmd,
+		},
+	})
+}
+
+// status runs a program and checks its exit status, which exec cannot: status 4 ddk-validate run …
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N program args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
+}
+
+// junitCmd reads a JUnit file back, and compares its totals with what it holds and with tests=, failures=, errors=, skipped=.
+func junitCmd(ts *testscript.TestScript, neg bool, args []string) {
+	var s junit.Testsuites
+	ts.Check(xml.Unmarshal([]byte(ts.ReadFile(args[0])), &s))
+	var tests, failures, errs, skipped int
+	for _, suite := range s.Suites {
+		if suite.Tests != len(suite.Testcases) {
+			ts.Fatalf("suite %s says %d tests and has %d", suite.Name, suite.Tests, len(suite.Testcases))
+		}
+		for _, c := range suite.Testcases {
+			tests++
+			if c.Name == "" || c.Classname == "" {
+				ts.Fatalf("a test case of suite %s has no name or class", suite.Name)
+			}
+			if c.Failure != nil {
+				failures++
+				if c.Failure.Message == "" || c.Failure.Type == "" || c.Failure.Data == "" {
+					ts.Fatalf("the failure of %s lacks message, type or text", c.Name)
+				}
+			}
+			if c.Error != nil {
+				errs++
+			}
+			if c.Skipped != nil {
+				skipped++
+			}
+		}
+	}
+	if tests != s.Tests || failures != s.Failures || errs != s.Errors || skipped != s.Skipped {
+		ts.Fatalf("totals are %d %d %d %d, the file says %d %d %d %d", tests, failures, errs, skipped, s.Tests, s.Failures, s.Errors, s.Skipped)
+	}
+	for _, a := range args[1:] {
+		name, want, _ := strings.Cut(a, "=")
+		got := map[string]int{"tests": tests, "failures": failures, "errors": errs, "skipped": skipped}[name]
+		if fmt.Sprint(got) != want {
+			ts.Fatalf("%s is %d, want %s", name, got, want)
+		}
+	}
+}
