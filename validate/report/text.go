@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"ciddk/validate"
 	"ciddk/validate/req"
@@ -38,7 +40,7 @@ func Block(r *validate.Report, x *validate.Result) string {
 	var b strings.Builder
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "  %-9s %s\n", name, strings.ReplaceAll(text, "\n", "\n            "))
+			fmt.Fprintf(&b, "  %-9s %s\n", name, strings.ReplaceAll(Printable(text), "\n", "\n            "))
 		}
 	}
 	fmt.Fprintf(&b, "%s  %s\n", x.Case, x.Title)
@@ -48,11 +50,10 @@ func Block(r *validate.Report, x *validate.Result) string {
 		line("says", rq.Text)
 		line("expected", f.Expected)
 		line("got", f.Got)
-		where := f.Where
+		line("where", f.Where)
 		if f.Setup {
-			where += " (while setting up: the rule itself was not judged)"
+			line("stage", "set-up: the rule itself was not judged")
 		}
-		line("where", where)
 		if f.Cause != "" {
 			line("cause", string(f.Cause))
 		}
@@ -69,6 +70,25 @@ func Block(r *validate.Report, x *validate.Result) string {
 	line("flaky", x.Flaky)
 	line("capture", x.Capture)
 	line("again", Rerun(r, x.Case))
+	return b.String()
+}
+
+// Printable shows control characters and broken UTF-8 as escapes, newlines and tabs excepted: findings quote what a driver printed, and
+// that must not steer a terminal.
+func Printable(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1, r != '\n' && r != '\t' && unicode.IsControl(r):
+			for _, c := range []byte(s[i : i+n]) {
+				fmt.Fprintf(&b, "\\x%02x", c)
+			}
+		default:
+			b.WriteRune(r)
+		}
+		i += n
+	}
 	return b.String()
 }
 
@@ -180,7 +200,7 @@ func list(w io.Writer, s Style, title string, r *validate.Report, text func(*val
 				fmt.Fprintf(w, "\n%s\n", s.paint("1", title))
 				first = false
 			}
-			fmt.Fprintf(w, "  %s\n    %s\n", r.Results[i].Case, t)
+			fmt.Fprintf(w, "  %s\n    %s\n", r.Results[i].Case, Printable(t))
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (p *progress) caseLine(r *validate.Result) string {
 }
 
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = report.Printable(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > 160 {
 		return string(r[:159]) + "…"
 	}

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/req"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// sample is a report with one of everything, among it text that a driver could have printed to break a format.
+func sample() *validate.Report {
+	nasty := "]]><script>alert(1)</script> \x00\x1b[31m \xff & \"quotes\"\nsecond line"
+	rq := []validate.Coverage{
+		{Requirement: req.Requirement{ID: "CI-A-01", Text: "A thing holds.", Level: req.Must, Section: "IBTA 11.2.1", Source: "s", Scope: req.Driver}, Judged: []string{"a.ok", "a.bad", "a.skip", "a.error", "a.waived"}},
+		{Requirement: req.Requirement{ID: "CI-B-01", Text: "A thing should hold.", Level: req.Should, Section: "SAS 2.1", Source: "s", Scope: req.Driver}, Judged: []string{"b.should"}},
+		{Requirement: req.Requirement{ID: "SAS-2.4-01", Text: "A thing for later.", Level: req.Must, Section: "SAS 2.4", Source: "s", Scope: req.UserMode}, Why: "user mode"},
+	}
+	res := func(id string, s validate.Status) validate.Result {
+		return validate.Result{Case: id, Title: "title of " + id, Feature: validate.FeatureCore, Requirement: "CI-A-01", Level: req.Must, Section: "IBTA 11.2.1", Status: s}
+	}
+	bad := res("a.bad", validate.Fail)
+	bad.Failures = []validate.Failure{{Rule: "CI-A-01", Expected: "success", Got: nasty, Where: "CQ.Poll", Cause: validate.CausePanic, Stacks: "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\ngoroutine 2:\nother()"}}
+	bad.Log, bad.Capture, bad.Flaky = []string{"line", nasty}, "out/a.bad.pcapng", "1 of 2 attempts failed"
+	should := res("b.should", validate.Fail)
+	should.Requirement, should.Level, should.Section = "CI-B-01", req.Should, "SAS 2.1"
+	should.Failures = []validate.Failure{{Rule: "CI-B-01", Expected: "an event", Got: "none", Setup: true}}
+	ok := res("a.ok", validate.Pass)
+	ok.Notes = []validate.Note{{Kind: validate.NoteDeviation, Text: "posting in Error is refused"}}
+	skip, waived, errd := res("a.skip", validate.Skip), res("a.waived", validate.Waived), res("a.error", validate.Error)
+	skip.Reason, waived.Reason, errd.Reason = "not claimed: SRQ", "ticket 1", "worker: broken pipe"
+	waived.Failures = bad.Failures
+	r := &validate.Report{Schema: validate.ReportSchema, Requirements: rq, Results: []validate.Result{ok, bad, skip, waived, errd, should},
+		Run:      validate.RunInfo{Command: []string{"ddk-validate", "run"}, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9},
+		Identity: &validate.Identity{Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"}},
+		Remarks:  []string{"a remark <b>"},
+		Timing:   validate.Timing{Started: "2026-11-21T00:00:00Z", Elapsed: 1.5, Workers: 2, Cases: map[string]float64{"a.ok": 0.25}},
+		Verdict: validate.Verdict{Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: map[validate.Status]int{validate.Pass: 1, validate.Fail: 2,
+			validate.Skip: 1, validate.Waived: 1, validate.Error: 1}}}
+	return r
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "go test -update writes it")
+	assert.Equal(t, string(want), string(got))
+}
+
+func TestText(t *testing.T) {
+	var b bytes.Buffer
+	r := sample()
+	Failures(&b, r, Style{})
+	Summary(&b, r, Style{})
+	golden(t, "summary.txt", b.Bytes())
+}
+
+func TestColour(t *testing.T) {
+	assert.Equal(t, "\x1b[31mfail  \x1b[0m", Style{Color: true}.Status(validate.Fail))
+	assert.Equal(t, "fail  ", Style{}.Status(validate.Fail))
+}
+
+// A JUnit reader must see what the certifier saw, whatever the driver printed.
+func TestJUnit(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, JUnit(&b, sample()))
+	var s junit.Testsuites
+	require.NoError(t, xml.Unmarshal(b.Bytes(), &s), b.String())
+	assert.Equal(t, []int{6, 1, 1, 3}, []int{s.Tests, s.Failures, s.Errors, s.Skipped})
+	require.Len(t, s.Suites, 1)
+	by := map[string]junit.Testcase{}
+	for _, c := range s.Suites[0].Testcases {
+		by[c.Name] = c
+	}
+	f := by["a.bad"].Failure
+	require.NotNil(t, f)
+	assert.Contains(t, f.Data, "]]><script>alert(1)</script>")
+	assert.Contains(t, f.Message, "expected success")
+	assert.Equal(t, "CI-A-01", f.Type)
+	assert.Contains(t, by["a.bad"].SystemOut.Data, "line")
+	assert.Contains(t, by["b.should"].Skipped.Message, "SHOULD not met")
+	assert.Contains(t, by["a.waived"].Skipped.Message, "waived: ticket 1")
+	assert.Equal(t, "worker: broken pipe", by["a.error"].Error.Message)
+	assert.Equal(t, "0.250", by["a.ok"].Time)
+	golden(t, "junit.xml", b.Bytes())
+}
+
+func TestHTML(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, HTML(&b, sample()))
+	page := b.String()
+	assert.NotContains(t, page, "<script")
+	assert.NotContains(t, page, "http:")
+	assert.NotContains(t, page, "https:")
+	assert.Contains(t, page, "]]&gt;&lt;script&gt;")
+	assert.Contains(t, page, "a remark &lt;b&gt;")
+	assert.Contains(t, page, "uncovered: user mode")
+	assert.Contains(t, page, `<h1>NOT CERTIFIED: 1 failed</h1>`)
+	total := 0
+	for _, x := range bars(sample()) {
+		total += x.W
+	}
+	assert.Equal(t, 1000, total, "the bar is full")
+	assert.Empty(t, bars(&validate.Report{}))
+	golden(t, "report.html", b.Bytes())
+}
+
+func TestAnnotations(t *testing.T) {
+	var b bytes.Buffer
+	Annotations(&b, sample())
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Len(t, lines, 3, "one line for each finding, although a finding has several: %q", lines)
+	assert.True(t, strings.HasPrefix(lines[0], "::error title=a.bad CI-A-01::CQ.Poll: expected success, got ]]><script>"), lines[0])
+	assert.Contains(t, lines[0], "%0Asecond line")
+	assert.Equal(t, "::error title=a.error CI-A-01::worker: broken pipe", lines[1])
+	assert.True(t, strings.HasPrefix(lines[2], "::warning title=b.should CI-B-01::"))
+}

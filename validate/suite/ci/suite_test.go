@@ -1,0 +1,36 @@
+package cisuite_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/fakehca"
+	cisuite "ciddk/validate/suite/ci"
+)
+
+func fake(link ci.Link) validate.Driver {
+	return validate.Driver{Name: "fake", Open: func(context.Context, validate.Options) (*validate.Target, error) {
+		h := fakehca.New(0x77, link, fakehca.Faults{})
+		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live}, nil
+	}}
+}
+
+// areas are those that the fake adapter is made for.
+var areas = validate.Selection{Features: []validate.Feature{validate.FeatureCore, validate.FeatureClaims},
+	Cases: []string{"open.*", "query.*", "pd.*", "claims.*"}}
+
+// The suite as a vendor runs it: worker processes of this test binary.
+func TestInWorkers(t *testing.T) {
+	validate.TestDriver(t, fake(ci.LinkEthernet), validate.TestOptions{Catalog: cisuite.Catalog(), Select: areas})
+}
+
+// And without them, on the other link layer.
+func TestInProcess(t *testing.T) {
+	validate.TestDriver(t, fake(ci.LinkInfiniBand), validate.TestOptions{Catalog: cisuite.Catalog(), Select: areas, InProcess: true})
+	if os.Getenv("DDK_VALIDATE_WORKER") != "" {
+		t.Fatal("an in-process run has started a worker")
+	}
+}
