@@ -562,11 +562,12 @@ type fakeCQ struct {
 	fakeObj
 	create ci.CQCreate
 
-	qmu   sync.Mutex
-	queue []ci.WC
-	head  int
-	armed bool
-	fired int
+	qmu    sync.Mutex
+	queue  []ci.WC
+	head   int
+	armed  bool
+	fired  int
+	broken error
 }
 
 // complete adds completions, and calls back if armed.
@@ -587,6 +588,9 @@ func (q *fakeCQ) complete(wcs ...ci.WC) {
 func (q *fakeCQ) Poll(wc []ci.WC) (int, error) {
 	q.qmu.Lock()
 	defer q.qmu.Unlock()
+	if q.broken != nil {
+		return 0, q.broken
+	}
 	n := copy(wc, q.queue[q.head:])
 	q.head += n
 	if q.head == len(q.queue) {
