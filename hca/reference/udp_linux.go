@@ -434,7 +434,8 @@ func (p *udpPort) Drive() int {
 type recvBatch struct {
 	decoder
 	stat  *udpStats
-	large bool // the last receive was one of long trains
+	most  int // messages to ask for: 1 after an empty receive, more after full ones
+	dirty int // headers that the system has written to
 	hdrs  [recvMessages]mmsghdr
 	iovs  [recvMessages]unix.Iovec
 	names [recvMessages]unix.RawSockaddrInet6
@@ -443,14 +444,14 @@ type recvBatch struct {
 }
 
 const (
-	recvMessages = 32
-	recvLarge    = 4 // messages per receive while trains are long: what was received is still in the cache when it is copied on
+	recvMessages = 32 // most messages per receive
+	recvLarge    = 4  // the same while trains are long: what was received is still in the cache when it is copied on
 	recvBytes    = 64 << 10
 )
 
 func newRecvBatch(p *udpPort) *recvBatch {
 	// Pages that no datagram reaches are never touched.
-	r := &recvBatch{decoder: decoder{port: p}, stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes)}
+	r := &recvBatch{decoder: decoder{port: p}, stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
 	for i := range r.hdrs {
 		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
 		r.hdrs[i].init(&r.names[i], &r.iovs[i])
@@ -460,17 +461,16 @@ func newRecvBatch(p *udpPort) *recvBatch {
 
 // receive makes one recvmmsg and delivers what came; it returns the number of datagrams (trains count one).
 func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
-	most := recvMessages
-	if r.large {
-		most = recvLarge
-	}
-	for i := range most {
+	for i := range r.dirty {
 		r.hdrs[i].reset(r.ctls[i][:])
 	}
-	n, err := recvmmsg(fd, r.hdrs[:most])
+	n, err := recvmmsg(fd, r.hdrs[:r.most])
+	r.dirty = n
 	if err != nil || n == 0 {
+		r.most = 1
 		return 0 // nothing there, or an error that an earlier send caused (ICMP), which says nothing about receiving
 	}
+	full := n == r.most
 	r.stat.systemCalls.Add(1)
 	r.polled = polled
 	total := 0
@@ -484,7 +484,14 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 		}
 		r.datagram(sourceOf(&r.names[i]), dst, r.bufs[i*recvBytes:i*recvBytes+size], groSize(&r.ctls[i], h.controlLen()))
 	}
-	r.large = total/n > recvBytes/4
+	limit := recvMessages
+	if total/n > recvBytes/4 {
+		limit = recvLarge
+	}
+	if full {
+		r.most *= 4
+	}
+	r.most = min(r.most, limit)
 	r.deliver()
 	return n
 }
@@ -715,6 +722,14 @@ func (b *sendBatch) seal() {
 	}
 }
 
+// sendmmsg sends the messages from i on. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
+func (b *sendBatch) sendmmsg(fd, i int) (int, error) {
+	if b.n <= 2 && b.used < 4<<10 && b.iov <= 2 {
+		return sendmmsgShort(fd, b.hdrs[i:b.n])
+	}
+	return sendmmsg(fd, b.hdrs[i:b.n])
+}
+
 // forget lets go of payload and routes.
 func (b *sendBatch) forget() {
 	clear(b.iovs[:b.iov])
@@ -729,7 +744,7 @@ func (b *sendBatch) forget() {
 func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 	waits := 0
 	for i := 0; i < b.n; {
-		k, err := sendmmsg(s.fd, b.hdrs[i:b.n])
+		k, err := b.sendmmsg(s.fd, i)
 		if k > 0 {
 			s.port.stats.systemCalls.Add(1)
 			i += k

@@ -66,6 +66,15 @@ func sendmmsg(fd int, h []mmsghdr) (int, error) {
 	return int(n), nil
 }
 
+// sendmmsgShort is sendmmsg for so few bytes that telling the scheduler would cost more.
+func sendmmsgShort(fd int, h []mmsghdr) (int, error) {
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}
+
 // recvmmsg takes what is there. It never waits and copies at most what a batch has room for, so the scheduler is not told: a spinning
 // consumer calls it all the time.
 func recvmmsg(fd int, h []mmsghdr) (int, error) {
