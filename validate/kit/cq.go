@@ -153,7 +153,7 @@ func Completions(wcs []ci.WC) string {
 			fmt.Fprintf(&b, "and %d more", len(wcs)-i)
 			break
 		}
-		fmt.Fprintf(&b, "request %d: %s", wc.ID, wc.Status)
+		fmt.Fprintf(&b, "request %d: %s", wc.ID, wc.Status.String())
 		if wc.Status == ci.WCSuccess {
 			fmt.Fprintf(&b, " (op %#x, %d bytes)", uint8(wc.Op), wc.Length)
 		} else if wc.VendorErr != 0 {

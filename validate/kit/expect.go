@@ -33,7 +33,7 @@ func Describe(err error) string {
 	}
 	s := ci.StatusOf(err)
 	if e, ok := errors.AsType[*ci.Error](err); ok {
-		return fmt.Sprintf("%s (%s)", s, e)
+		return fmt.Sprintf("%s (%v)", s.String(), e)
 	}
 	if s == ci.UnknownError {
 		return fmt.Sprintf("an error that wraps no ci.Status: %v", err)
@@ -56,7 +56,7 @@ func Want(t *validate.T, err error, where string, want ...ci.Status) {
 	}
 	for _, w := range want {
 		if slices.Contains(aliases[w], got) {
-			t.Note("%s: %s for %s, an accepted alias", where, got, w)
+			t.Note("%s: %s for %s, an accepted alias", where, got.String(), w.String())
 			return
 		}
 	}
