@@ -22,8 +22,6 @@ type Adapter struct {
 	stopPoll func() bool
 }
 
-func (a *Adapter) node() *node { return a.n }
-
 // present tells whether clients may open it; al.mu is held.
 func (a *Adapter) present() bool { return a.n.state == alive && !a.removing }
 

@@ -11,9 +11,7 @@ import (
 type CQ struct {
 	object
 	cqVerbs
-	pd      *PD
-	ctx     any
-	handler CQHandler
+	pd *PD
 
 	live    atomic.Bool   // the create has returned
 	waiters atomic.Int32  // of Wait
@@ -44,7 +42,7 @@ func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 }
 
 func (p *PD) newCQ(c ci.CQCreate, h CQHandler, ub *ci.UserBuffer) (*CQ, error) {
-	q := &CQ{pd: p, ctx: c.Context, handler: h, signal: make(chan struct{}, 1), baton: make(chan struct{}, 1), ended: make(chan struct{})}
+	q := &CQ{pd: p, signal: make(chan struct{}, 1), baton: make(chan struct{}, 1), ended: make(chan struct{})}
 	q.n = &node{kind: kindCQ, obj: q, born: func() { q.live.Store(true) }, dying: func() { close(q.ended) }}
 	down := c
 	if h.OnEvent != nil || c.OnEvent != nil {

@@ -1,0 +1,71 @@
+// Package accesslayer stands between drivers and everybody else. Drivers register their HCAs with it; clients find HCAs here, share them,
+// and make objects that are tracked: destroying one takes all that is below it, in the right order, from any context, and an HCA can
+// be pulled at any time.
+//
+//	al := accesslayer.New(accesslayer.Config{})
+//	al.Register(hca)                                  // what a driver does; al is a ci.Registrar
+//	client, _ := al.Open(accesslayer.ClientConfig{})  // what a client does
+//	ca, _ := client.OpenCA(guid, nil)
+//	pd, _ := ca.NewPD(ci.PDNormal)
+//	cq, _ := pd.NewCQ(ci.CQCreate{Size: 64}, accesslayer.CQHandler{})
+//	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil)
+//	n, _ := cq.Wait(ctx, wc)
+//	client.Close()                                    // all of it
+//
+// # Objects
+//
+// The tree is AL → Client → {CA, PnP}, CA → {PD, UserCA → PD, DMA, EventHandler}, PD → {AV, CQ → Pump, SRQ, QP → Mcast, MR, MW, FMR,
+// FMRPool, RDD → EEC}. Sideways, a QP uses its CQs, SRQ and RDD, a shared region the one it was made from, a CA the Adapter.
+//
+// Every object is also what package ci calls it: *QP is a ci.QP, *PD a ci.PD with tracked creates, and Client.HCA a ci.HCA, so code
+// that knows only ci runs on tracked objects. Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to
+// the driver and cost nothing extra; the driver recovers its own objects from arguments with ci.As. Other verbs hold a reference, so
+// that a destroy does not overtake them.
+//
+// # Destroying
+//
+// DestroyAsync may be called anywhere, callbacks included; Destroy and Close wait, and may not be called from a callback of the object
+// or of one below it. Whatever began it: the object answers ErrClosed from then on; its children are destroyed, windows first, then newest
+// first; when no verb and no callback of it is in progress, the driver's destroy runs, once, on a goroutine of the access layer; then
+// the client's callback, the last of all. [SAS-2.1-28 … -31] A CQ takes the QPs that use it along; an SRQ, an RDD and a region that others
+// use are refused. If the driver refuses, it is asked again a few times, then the object is given up: the error is logged, returned and
+// handed to Config.OnDestroyError.
+//
+// # Callbacks
+//
+// Asynchronous events are queued, without bound, and delivered on goroutines of the access layer: one at a time and in order for each
+// object, independently of others. Callbacks may block, and hold up only their own object. They get the object, which its create may
+// not have returned yet. OnCompletion is the exception: it runs where the driver calls it, and may not block. Callbacks of PnP are described at
+// PnPConfig.
+//
+// # From the access layer of 2003
+//
+//	ib_open_al, ib_close_al                      AL.Open, Client.Close
+//	ib_register_ca, ib_deregister_ca             AL.Register, AL.Deregister
+//	ib_open_ca, ib_close_ca                      Client.OpenCA, CA.Close
+//	ib_query_ca, ib_modify_ca, ib_ci_call        CA.Query, Modify, VendorCall
+//	ib_query_ca_by_guid, ib_get_ca_guids         AL.Adapter + Adapter.Attr, AL.Adapters
+//	ib_get_ca_by_gid, ib_get_port_by_gid         AL.AdapterByGID; ib_get_guid: Adapters, Attr
+//	ib_alloc_pd … ib_dealloc_pd                  CA.NewPD, PD.Destroy
+//	ib_create_av … ib_destroy_av                 PD.NewAV, AV.Query, Modify, Destroy
+//	ib_create_srq … ib_post_srq_recv             PD.NewSRQ, SRQ
+//	ib_create_qp, ib_get_spl_qp, …               PD.NewQP, NewSpecialQP, QP
+//	ib_create_cq … ib_rearm_n_cq                 PD.NewCQ, CQ; Wait, Poller, Pump
+//	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW
+//	mlnx_*_fmr, mlnx_*_fmr_pool                  PD.NewFMR, NewFMRPool; FMR, FMRPool
+//	ib_reg_pnp, ib_dereg_pnp                     Client.RegisterPnP (classes CA and port), PnP.Destroy
+//	ib_local_mad                                 CA.LocalMAD
+//	attach_mcast of ib_join_mcast                QP.Attach
+//	destroy callbacks, ib_sync_destroy           DestroyAsync, Destroy
+//
+// Rows of other packages to come, which stand on this one: MAD pools, services and alias QPs (ib_create_mad_pool … ib_cancel_mad,
+// ib_init_dgrm_svc, QPs of type MAD); the connection manager (ib_cm_*, ib_force_apm); SA queries, service records, subscriptions and the SA
+// half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration therefore opens and
+// queries the CA and announces client reregistration, but makes no PD and no special QPs of its own. Regions shared by an id
+// (ib_reg_shmid) were never finished, and have no place.
+//
+// # Deviations
+//
+// Register does not wait for clients' callbacks, as the original did not. Nothing is ever forced: the original freed an object after a
+// timeout with references left; here the wait ends with ci.Timeout and names what is waited for, and the object stays.
+package accesslayer

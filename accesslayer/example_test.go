@@ -1,0 +1,132 @@
+package accesslayer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+)
+
+// newDriver stands for a driver's HCA in the examples.
+func newDriver() ci.HCA { return newFake(1) }
+
+func Example() {
+	al := accesslayer.New(accesslayer.Config{})
+	if err := al.Register(newDriver()); err != nil { // what a driver does when its HCA is ready
+		fmt.Println(err)
+		return
+	}
+	client, _ := al.Open(accesslayer.ClientConfig{Name: "example"})
+	ca, _ := client.OpenCA(al.Adapters()[0].GUID(), nil)
+	pd, _ := ca.NewPD(ci.PDNormal)
+	cq, _ := pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{})
+	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil)
+
+	// The HCA is pulled. Nothing has to be cleaned up, and late calls say what happened.
+	fmt.Println("deregister:", al.Deregister(ca.Adapter().GUID()))
+	_, err := qp.Query()
+	fmt.Println(errors.Is(err, accesslayer.ErrClosed), errors.Is(err, ci.InvalidQPHandle))
+	fmt.Println("close:", al.Close())
+	// Output:
+	// deregister: <nil>
+	// true true
+	// close: <nil>
+}
+
+func ExampleClient_RegisterPnP() {
+	al := accesslayer.New(accesslayer.Config{})
+	defer al.Close()
+	client, _ := al.Open(accesslayer.ClientConfig{Name: "example"})
+	_, err := client.RegisterPnP(accesslayer.PnPConfig{
+		Add: func(a *accesslayer.Adapter) (any, error) {
+			fmt.Printf("HCA %016x came\n", uint64(a.GUID()))
+			return client.OpenCA(a.GUID(), nil)
+		},
+		Remove: func(a *accesslayer.Adapter, data any) {
+			fmt.Printf("HCA %016x goes: %v\n", uint64(a.GUID()), data.(*accesslayer.CA).Close())
+		},
+		Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+			fmt.Printf("port %d: %v\n", e.Port, e.Type)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = al.Register(newDriver())
+	_ = al.WaitPnP(context.Background()) // Register does not wait for clients
+	_ = al.Deregister(al.Adapters()[0].GUID())
+	// Output:
+	// HCA 0002c90300001000 came
+	// port 1: add
+	// port 1: down
+	// port 1: remove
+	// HCA 0002c90300001000 goes: <nil>
+}
+
+func ExampleQP_DestroyAsync() {
+	al := accesslayer.New(accesslayer.Config{})
+	defer al.Close()
+	_ = al.Register(newDriver())
+	client, _ := al.Open(accesslayer.ClientConfig{})
+	ca, _ := client.OpenCA(al.Adapters()[0].GUID(), nil)
+	pd, _ := ca.NewPD(ci.PDNormal)
+	cq, _ := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})
+	gone := make(chan error)
+	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(qp *accesslayer.QP, e ci.Event) {
+		// In a callback of the object itself: the driver's destroy comes when it has returned.
+		if e.Type == ci.EventQPFatal {
+			_ = qp.DestroyAsync(func(err error) { gone <- err })
+		}
+	})
+	drv, _ := ci.As[*fakeQP](qp)
+	drv.fire(ci.EventQPFatal, 0)
+	fmt.Println("gone:", <-gone)
+	// Output: gone: <nil>
+}
+
+func ExampleCQ_NewPump() {
+	al := accesslayer.New(accesslayer.Config{})
+	defer al.Close()
+	_ = al.Register(newDriver())
+	client, _ := al.Open(accesslayer.ClientConfig{})
+	ca, _ := client.OpenCA(al.Adapters()[0].GUID(), nil)
+	pd, _ := ca.NewPD(ci.PDNormal)
+	cq, _ := pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{})
+	ids := make(chan uint64)
+	pump, _ := cq.NewPump(accesslayer.PumpConfig{Mode: accesslayer.PollHybrid, Handle: func(wc []ci.WC) {
+		for _, c := range wc {
+			ids <- c.ID
+		}
+	}})
+	drv, _ := ci.As[*fakeCQ](cq)
+	drv.complete(ci.WC{ID: 1}, ci.WC{ID: 2})
+	fmt.Println(<-ids, <-ids)
+	fmt.Println(pump.Close())
+	// Output:
+	// 1 2
+	// <nil>
+}
+
+func ExamplePD_NewFMRPool() {
+	al := accesslayer.New(accesslayer.Config{})
+	defer al.Close()
+	_ = al.Register(newDriver())
+	client, _ := al.Open(accesslayer.ClientConfig{})
+	ca, _ := client.OpenCA(al.Adapters()[0].GUID(), nil)
+	pd, _ := ca.NewPD(ci.PDNormal)
+	pool, _ := pd.NewFMRPool(accesslayer.FMRPoolConfig{
+		FMRCreate: ci.FMRCreate{MaxPages: 16, PageShift: 12, Access: ci.LocalWrite | ci.RemoteWrite},
+		Size:      8,
+		Cache:     true,
+	})
+	m, _ := pool.Map([]uint64{0x1000, 0x2000}, 0)
+	fmt.Println(m.Length)
+	_ = m.Unmap()             // cheap: peers may use the key until
+	fmt.Println(pool.Flush()) // now
+	// Output:
+	// 8192
+	// <nil>
+}
