@@ -65,8 +65,7 @@ func New(c Config) (*HCA, error) {
 		c.GUID = c.Ports[0].guid()
 	}
 	h := &HCA{}
-	caps := capabilities
-	mads := true
+	caps := capabilities | ci.CapHardwareSMA
 	for i, p := range c.Ports {
 		if p.open == nil {
 			h.closePorts()
@@ -78,17 +77,9 @@ func New(c Config) (*HCA, error) {
 			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
 		}
 		h.ports = append(h.ports, port)
-		mads = mads && p.link == ci.LinkInfiniBand
-	}
-	ops := rvt.Ops{}
-	if mads {
-		caps |= ci.CapLocalMAD
-		ops.LocalMAD = h.localMAD
-	} else {
-		caps |= ci.CapHardwareSMA // an Ethernet port has no subnet management
 	}
 	if c.Caps != 0 {
-		caps &= c.Caps
+		caps &= c.Caps | ci.CapHardwareSMA
 	}
 	var err error
 	h.HCA, err = rvt.New(rvt.Config{
@@ -96,7 +87,6 @@ func New(c Config) (*HCA, error) {
 		Attr:     ci.CAAttr{Caps: caps, Firmware: 1 << 32},
 		Ports:    h.ports,
 		Rings:    rings.RXE{},
-		Ops:      ops,
 		Clock:    c.Clock,
 		Rand:     c.Rand,
 		Override: c.Override,
@@ -124,4 +114,17 @@ func (h *HCA) Counters() map[string]uint64 {
 		}
 	}
 	return m
+}
+
+// SetLink plugs or pulls the cable of port num, counted from 1: the port's state and an event follow.
+func (h *HCA) SetLink(num uint8, up bool) error {
+	if num == 0 || int(num) > len(h.ports) {
+		return fmt.Errorf("reference: port %d: the HCA has ports 1 to %d", num, len(h.ports))
+	}
+	p, ok := h.ports[num-1].(interface{ setLink(up bool) })
+	if !ok {
+		return fmt.Errorf("reference: port %d has no cable", num)
+	}
+	p.setLink(up)
+	return nil
 }
