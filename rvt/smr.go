@@ -14,7 +14,7 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 		return d.UnimplementedPD.RegisterSMR(src, iova, access)
 	}
 	s, ok := ci.As[*MR](src)
-	if !ok || s == nil || s.h != h {
+	if !ok || s == nil || s.h != h || !s.alive() {
 		return nil, fail(verb, ci.InvalidMRHandle)
 	}
 	if s.maxPages != 0 {

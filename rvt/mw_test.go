@@ -1,0 +1,271 @@
+package rvt
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+)
+
+func TestCreateMW(t *testing.T) {
+	for _, c := range []struct {
+		caps ci.Caps
+		typ  ci.MWType
+		want ci.Status
+	}{
+		{ci.CapMW1 | ci.CapMW2, 0, ci.InvalidParameter},
+		{ci.CapMW1 | ci.CapMW2, 3, ci.InvalidParameter},
+		{ci.CapMW1, ci.MWType2, ci.Unsupported},
+		{ci.CapMW2, ci.MWType1, ci.Unsupported},
+		{0, ci.MWType1, ci.Unsupported},
+		{0, 7, ci.Unsupported},
+		{ci.CapMW1, ci.MWType1, ci.Success},
+		{ci.CapMW2, ci.MWType2, ci.Success},
+	} {
+		r := newMemRig(t, func(cfg *Config) { cfg.Attr.Caps = c.caps })
+		ub := &ci.UserBuffer{Status: 9, Out: make([]byte, 4)}
+		w, err := r.pd.CreateMW(c.typ, ub)
+		if c.want != ci.Success {
+			requireStatus(t, c.want, err)
+			require.Nil(t, w)
+			require.EqualValues(t, 9, ub.Status)
+			r.close()
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, &ci.UserBuffer{Out: []byte{}}, ub)
+		a, err := w.Query()
+		require.NoError(t, err)
+		require.Equal(t, ci.MWAttr{PD: r.pd, Type: c.typ, Key: w.Key()}, a)
+		require.NotZero(t, w.Key())
+		require.False(t, r.remoteOK(r.q, w.Key(), 0, 1, ci.RemoteRead), "an unbound window gives nothing")
+		requireStatus(t, ci.ResourceBusy, r.pd.Destroy())
+		r.destroy(w)
+		requireStatus(t, ci.InvalidMWHandle, w.Destroy())
+		_, err = w.Query()
+		requireStatus(t, ci.InvalidMWHandle, err)
+		r.close()
+	}
+}
+
+func TestBindType1(t *testing.T) {
+	r := newMemRig(t, nil)
+	m, m2 := r.register(make([]byte, 100), ci.LocalWrite|ci.BindWindow), r.register(make([]byte, 100), ci.BindWindow)
+	g := m.Region()
+	w := r.window(ci.MWType1)
+	unbound := w.Key()
+
+	key, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr + 10, Length: 20, Access: ci.RemoteRead | ci.RemoteWrite})
+	require.Equal(t, ci.WCSuccess, st)
+	require.NotEqual(t, unbound, key)
+	require.Equal(t, key, w.Key())
+	for _, c := range []struct {
+		q       *QP
+		off, n  uint64
+		need    ci.Access
+		allowed bool
+	}{
+		{r.q, 10, 20, ci.RemoteRead, true},
+		{r.q2, 10, 20, ci.RemoteWrite, true}, // any QP of the domain
+		{r.q, 10, 8, ci.RemoteAtomic, false},
+		{r.other, 10, 20, ci.RemoteRead, false},
+		{r.q, 9, 2, ci.RemoteRead, false},
+		{r.q, 10, 21, ci.RemoteRead, false},
+		{r.q, 29, 1, ci.RemoteRead, true},
+		{r.q, 30, 1, ci.RemoteRead, false},
+		{r.q, 11, math.MaxUint64, ci.RemoteRead, false},
+	} {
+		require.Equal(t, c.allowed, r.remoteOK(c.q, key, g.Addr+c.off, c.n, c.need), "%+v", c)
+	}
+	require.False(t, r.localOK(r.pd, key, g.Addr+10, 1, false), "a window's key is no L_Key")
+	require.False(t, r.remoteOK(r.q, g.LKey, g.Addr, 1, ci.RemoteRead), "the region has no remote rights of its own")
+	var h holds
+	at, ok := h.remote(r.h, r.q, key, g.Addr+10, 3, ci.RemoteWrite)
+	require.True(t, ok)
+	require.NoError(t, at.write([]byte{1, 2, 3}))
+	got := make([]byte, 4)
+	require.NoError(t, r.at(&h, r.pd, g, 9, 4).read(got))
+	require.Equal(t, []byte{0, 1, 2, 3}, got)
+	h.release()
+
+	// To another region: the key changes, and the first region is free.
+	requireStatus(t, ci.ResourceBusy, m.Destroy())
+	key2, st := r.bind(r.q, w, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 100, Access: ci.RemoteRead})
+	require.Equal(t, ci.WCSuccess, st)
+	require.False(t, r.remoteOK(r.q, key, g.Addr+10, 1, ci.RemoteRead), "the key from before")
+	require.True(t, r.remoteOK(r.q, key2, m2.Region().Addr, 100, ci.RemoteRead))
+	require.NoError(t, m.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite | ci.BindWindow}))
+	g = m.Region()
+
+	// Binds that fail leave the window as it was.
+	plain := r.register(make([]byte, 100), ci.LocalWrite)
+	foreign, err := r.pd2.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 100)), Access: allRights})
+	require.NoError(t, err)
+	gone := r.register(make([]byte, 100), allRights)
+	r.destroy(gone)
+	fast, err := r.pd.AllocFastRegMR(1)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name string
+		q    *QP
+		mr   *MR
+		b    ci.MWBind
+		post ci.Status // what checkBind says already at the post
+	}{
+		{"no region", r.q, nil, ci.MWBind{Length: 1}, ci.InvalidMRHandle},
+		{"without BindWindow", r.q, plain, ci.MWBind{Addr: plain.Region().Addr, Length: 1}, ci.InvalidPermission},
+		{"write without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteWrite}, ci.InvalidPermission},
+		{"atomic without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteAtomic}, ci.InvalidPermission},
+		{"local right", r.q, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.LocalWrite}, ci.InvalidParameter},
+		{"unknown right", r.q, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: 1 << 10}, ci.InvalidParameter},
+		{"region of another domain", r.q, foreign.(*MR), ci.MWBind{Addr: foreign.Region().Addr, Length: 1}, ci.InvalidPermission},
+		{"QP of another domain", r.other, m, ci.MWBind{Addr: g.Addr, Length: 1}, ci.InvalidPermission},
+		{"QP of another domain, unbind", r.other, nil, ci.MWBind{}, ci.InvalidPermission},
+		{"region destroyed", r.q, gone, ci.MWBind{Addr: gone.Region().Addr, Length: 1}, ci.InvalidMRHandle},
+		{"region not mapped", r.q, fast.(*MR), ci.MWBind{Length: 1}, ci.Success},
+		{"beyond the region", r.q, m, ci.MWBind{Addr: g.Addr + 1, Length: 100}, ci.Success},
+		{"before the region", r.q, m, ci.MWBind{Addr: g.Addr - 1, Length: 2}, ci.Success},
+		{"wraps", r.q, m, ci.MWBind{Addr: g.Addr + 1, Length: math.MaxUint64}, ci.Success},
+	} {
+		require.Equal(t, c.post, w.checkBind(c.q, c.mr, &c.b), c.name)
+		_, st := r.bind(c.q, w, c.mr, c.b)
+		require.Equal(t, ci.WCBindErr, st, c.name)
+		require.Equal(t, key2, w.Key(), c.name)
+		require.True(t, r.remoteOK(r.q, key2, m2.Region().Addr, 100, ci.RemoteRead), c.name)
+	}
+	require.Zero(t, m.n, "a failed bind left a reference")
+	require.Equal(t, ci.Success, w.checkBind(r.q, m, &ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteWrite}))
+	require.Equal(t, ci.Success, w.checkBind(r.q, nil, &ci.MWBind{}))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, nil))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, &WorkExt{}))
+
+	// Unbind.
+	key3, st := r.bind(r.q, w, nil, ci.MWBind{})
+	require.Equal(t, ci.WCSuccess, st)
+	require.False(t, r.remoteOK(r.q, key2, m2.Region().Addr, 1, ci.RemoteRead))
+	require.False(t, r.remoteOK(r.q, key3, m2.Region().Addr, 1, ci.RemoteRead))
+	require.NoError(t, m2.Destroy())
+
+	// Destroy of a bound window unbinds it.
+	key4, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
+	require.Equal(t, ci.WCSuccess, st)
+	r.destroy(w)
+	require.False(t, r.remoteOK(r.q, key4, g.Addr, 1, ci.RemoteRead))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 1, Key: key4}}))
+	require.Equal(t, ci.InvalidMWHandle, w.checkBind(r.q, m, &ci.MWBind{}))
+	_, ok = w.nextKey(w.Key())
+	require.False(t, ok)
+	r.destroy(m, plain, foreign, fast)
+	r.close()
+}
+
+// Several binds are queued; some are never executed.
+func TestBindQueue(t *testing.T) {
+	r := newMemRig(t, nil)
+	m := r.register(make([]byte, 100), allRights)
+	g := m.Region()
+	w := r.window(ci.MWType1)
+	k0 := w.Key()
+	_, ok := w.nextKey(k0 ^ 1)
+	require.False(t, ok, "not the current key")
+	k1, ok := w.nextKey(k0)
+	require.True(t, ok)
+	_, ok = w.nextKey(k0)
+	require.False(t, ok, "not current any more")
+	k2, ok := w.nextKey(k1)
+	require.True(t, ok)
+	k3, ok := w.nextKey(k2)
+	require.True(t, ok)
+	run := func(k ci.Key, n uint64) ci.WCStatus {
+		return r.h.bindMW(r.q, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: n, Key: k, Access: ci.RemoteRead}})
+	}
+	works := func(k ci.Key) bool { return r.remoteOK(r.q, k, g.Addr, 1, ci.RemoteRead) }
+	require.Equal(t, ci.WCSuccess, run(k1, 100))
+	require.True(t, works(k1))
+	require.False(t, works(k2))
+	require.Equal(t, k3, w.Key())
+	require.Equal(t, ci.WCBindErr, run(k2, 101))
+	require.True(t, works(k1))
+	w.dropKey(k3) // flushed
+	require.Equal(t, k1, w.Key(), "the key in effect is current again")
+	k4, ok := w.nextKey(k1)
+	require.True(t, ok)
+	require.Equal(t, ci.WCSuccess, run(k4, 100))
+	require.True(t, works(k4))
+	require.False(t, works(k1))
+	require.Equal(t, ci.WCBindErr, run(k4^0x100, 100), "a key of another index")
+	r.destroy(w, m)
+	r.close()
+}
+
+// No variant comes twice within 256 binds.
+func TestBindVariants(t *testing.T) {
+	r := newMemRig(t, nil)
+	w := r.window(ci.MWType1)
+	seen := map[ci.Key]bool{w.Key(): true}
+	for range 255 {
+		k, ok := w.nextKey(w.Key())
+		require.True(t, ok)
+		require.False(t, seen[k])
+		seen[k] = true
+	}
+	require.Len(t, seen, 256)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if k, ok := w.nextKey(w.Key()); ok {
+			w.dropKey(k)
+		}
+	}))
+	r.destroy(w)
+	r.close()
+}
+
+func TestBindType2(t *testing.T) {
+	r := newMemRig(t, nil)
+	m := r.register(make([]byte, 100), allRights)
+	g := m.Region()
+	w := r.window(ci.MWType2)
+	_, ok := w.nextKey(w.Key())
+	require.False(t, ok, "type 2 keys are the consumer's")
+	key := w.Key()&^0xff | 0x42
+	b := ci.MWBind{Addr: g.Addr, Length: 50, Key: key, Access: ci.RemoteRead}
+	_, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 50, Key: key ^ 0x100})
+	require.Equal(t, ci.WCBindErr, st, "the upper bits are the window's")
+	_, st = r.bind(r.q, w, m, b)
+	require.Equal(t, ci.WCSuccess, st)
+	require.Equal(t, key, w.Key())
+	require.True(t, r.remoteOK(r.q, key, g.Addr, 50, ci.RemoteRead))
+	require.False(t, r.remoteOK(r.q2, key, g.Addr, 50, ci.RemoteRead), "only through the QP that bound it")
+	b.Key++
+	_, st = r.bind(r.q, w, m, b)
+	require.Equal(t, ci.WCBindErr, st, "bound: to be invalidated first")
+
+	require.False(t, r.h.keys.invalidateRemote(r.h, r.q2, key), "through another QP")
+	require.False(t, r.h.keys.invalidateRemote(r.h, r.other, key))
+	require.False(t, r.h.keys.invalidateRemote(r.h, r.q, key^1))
+	require.True(t, r.remoteOK(r.q, key, g.Addr, 50, ci.RemoteRead))
+	require.True(t, r.h.keys.invalidateRemote(r.h, r.q, key))
+	require.False(t, r.remoteOK(r.q, key, g.Addr, 1, ci.RemoteRead))
+	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, key), "nothing is bound")
+
+	_, st = r.bind(r.q2, w, m, b)
+	require.Equal(t, ci.WCSuccess, st)
+	require.True(t, r.remoteOK(r.q2, b.Key, g.Addr, 50, ci.RemoteRead))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q2, b.Key))
+	_, st = r.bind(r.q, w, m, b)
+	require.Equal(t, ci.WCSuccess, st)
+	_, st = r.bind(r.q, w, nil, ci.MWBind{Key: b.Key})
+	require.Equal(t, ci.WCSuccess, st, "length 0 unbinds")
+	require.False(t, r.remoteOK(r.q, b.Key, g.Addr, 1, ci.RemoteRead))
+
+	// A type 1 window's key cannot be invalidated by a peer or by a request.
+	w1 := r.window(ci.MWType1)
+	k1, st := r.bind(r.q, w1, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
+	require.Equal(t, ci.WCSuccess, st)
+	require.False(t, r.h.keys.invalidateRemote(r.h, r.q, k1))
+	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, k1))
+	require.True(t, r.remoteOK(r.q, k1, g.Addr, 1, ci.RemoteRead))
+	r.destroy(w, w1, m)
+	r.close()
+}
