@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strconv"
+
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/validate"
+)
+
+// openReference makes two software HCAs that reach each other over the link asked for.
+func openReference(_ context.Context, o validate.Options) (*validate.Target, error) {
+	for k := range o.Values {
+		if k != "port" && k != "ip" {
+			return nil, fmt.Errorf("--set %s: unknown; there are port=N (UDP port) and ip=4 or ip=6", k)
+		}
+	}
+	ports, err := links[o.Link](o)
+	if err != nil {
+		return nil, err
+	}
+	t := &validate.Target{Version: "the kit's own"}
+	var made []*reference.HCA
+	t.Close = func(context.Context) error {
+		var errs []error
+		for _, h := range made {
+			errs = append(errs, h.Close())
+		}
+		return errors.Join(errs...)
+	}
+	t.Live = func() map[string]int {
+		sum := map[string]int{}
+		for _, h := range made {
+			for k, n := range h.Live() {
+				sum[k] += n
+			}
+		}
+		return sum
+	}
+	for i, p := range ports {
+		h, err := reference.New(reference.Config{Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
+		if err != nil {
+			return nil, errors.Join(err, t.Close(nil))
+		}
+		made = append(made, h)
+		t.HCAs = append(t.HCAs, h)
+	}
+	return t, nil
+}
+
+// links make the ports of a target, one for each HCA.
+var links = map[string]func(validate.Options) ([]reference.PortConfig, error){"udp": udpPorts, "direct": directPorts}
+
+// directPorts are two ports of one link in this process, of InfiniBand link layer.
+func directPorts(o validate.Options) ([]reference.PortConfig, error) {
+	if len(o.Values) > 0 {
+		return nil, errors.New("--set is for the link udp; the direct link has nothing to set")
+	}
+	l := new(reference.DirectLink)
+	return []reference.PortConfig{reference.Direct(l, reference.DirectConfig{MTU: mtu}), reference.Direct(l, reference.DirectConfig{MTU: mtu})}, nil
+}
+
+// chance is the source of keys and QP numbers: it follows from the seed, and differs between the HCAs.
+func chance(seed uint64, i int) *rand.ChaCha8 {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	key[31] = byte(i)
+	return rand.NewChaCha8(key)
+}
+
+// udpPorts chooses addresses that no other worker and hardly another run uses. Linux has all of 127/8, so that RoCEv2's own UDP port
+// can be used; elsewhere there is one loopback address, and one HCA that talks to itself on a UDP port of its own.
+func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
+	port := 0
+	if v := o.Values["port"]; v != "" {
+		n, err := strconv.ParseUint(v, 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("--set port=%s: want 1 to 65535", v)
+		}
+		port = int(n)
+	}
+	own := 20000 + (o.Run%500)*64 + o.Worker%64
+	var addrs []netip.Addr
+	switch v6 := o.Values["ip"] == "6"; {
+	case v6:
+		addrs = []netip.Addr{netip.IPv6Loopback()}
+	case runtime.GOOS == "linux":
+		for i := range 2 {
+			addrs = append(addrs, netip.AddrFrom4([4]byte{127, byte(1 + o.Run%250), byte(o.Worker), byte(i + 1)}))
+		}
+	default:
+		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	if len(addrs) == 1 && port == 0 {
+		port = own
+	}
+	var out []reference.PortConfig
+	for _, a := range addrs {
+		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: uint16(port), MTU: mtu}))
+	}
+	return out, nil
+}
+
+// mtu of 1024 makes messages of several packets cheap to test.
+const mtu = ci.MTU1024
