@@ -11,7 +11,7 @@ import (
 
 func TestFastReg(t *testing.T) {
 	r := newMemRig(t, nil)
-	b := fill(make([]byte, 8*4096), 1)
+	b := memPattern(make([]byte, 8*4096), 1)
 	d := r.mapDMA(ci.Bytes(b))
 	var pages []uint64
 	for _, g := range d.Ranges() {

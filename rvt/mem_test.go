@@ -43,10 +43,10 @@ func TestMemCopies(t *testing.T) {
 			for _, c := range [][2]int{{0, 5000}, {0, 1}, {999, 2}, {999, 20}, {1000, 1}, {4999, 1}, {500, 40}, {123, 3456}, {1008, 8}} {
 				off, n := c[0], c[1]
 				for _, last := range []bool{false, true} {
-					want := fill(make([]byte, n), byte(off+n))
+					want := memPattern(make([]byte, n), byte(off+n))
 					at := r.at(&h, r.pd, g, uint64(off), uint32(n))
 					if last {
-						want = fill(want, byte(off))
+						want = memPattern(want, byte(off))
 						require.NoError(t, at.writeLast(want))
 					} else {
 						require.NoError(t, at.write(want))
@@ -71,7 +71,7 @@ func TestMemCopies(t *testing.T) {
 				}
 				// In two halves, by advance.
 				at := r.at(&h, r.pd, g, uint64(off), uint32(n))
-				want := fill(make([]byte, n), 99)
+				want := memPattern(make([]byte, n), 99)
 				require.NoError(t, at.write(want[:n/2]))
 				require.NoError(t, at.advance(uint64(n/2)).write(want[n/2:]))
 				got := make([]byte, n)

@@ -116,7 +116,7 @@ func FuzzStorage(f *testing.F) {
 		m := newPatches(0x1003, 1, 7, 8, -9, 33, 100, -20, 64)
 		y := newStorage(extents(m, 0, m.Len()))
 		require.Equal(t, m.Len(), y.len())
-		want := fill(make([]byte, m.Len()), 77)
+		want := memPattern(make([]byte, m.Len()), 77)
 		at := mem{mr: y}
 		require.NoError(t, at.write(want))
 		at = at.advance(uint64(off))

@@ -258,7 +258,7 @@ func (w wrappedMR) Unwrap() any  { return w.MR }
 func (w wrappedPD) Unwrap() any  { return w.PD }
 func (w wrappedFMR) Unwrap() any { return w.FMR }
 
-func fill(b []byte, seed byte) []byte {
+func memPattern(b []byte, seed byte) []byte {
 	for i := range b {
 		b[i] = seed + byte(i*7)
 	}

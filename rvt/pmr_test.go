@@ -21,7 +21,7 @@ func runs(p ...uint64) (r []ci.DMARange) {
 
 func TestRegisterPMR(t *testing.T) {
 	r := newMemRig(t, nil)
-	b := fill(make([]byte, 10*4096+100), 3)
+	b := memPattern(make([]byte, 10*4096+100), 3)
 	d := r.mapDMA(ci.Bytes(b))
 	ranges := d.Ranges()
 	require.Greater(t, len(ranges), 2)
@@ -101,7 +101,7 @@ func TestRegisterPMR(t *testing.T) {
 	// Storage in extents, each range of which has its own length; and storage that can only be copied.
 	for _, mem := range []*patchMemory{newPatches(0, 5000, 7000, 1, 20000), newPatches(0, 5000, -7000, 9000)} {
 		for _, p := range mem.pieces {
-			fill(p.b, 9)
+			memPattern(p.b, 9)
 		}
 		d := r.mapDMA(mem)
 		m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 4096, Offset: 3, Length: mem.Len() - 3, IOVA: 3})
