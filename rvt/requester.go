@@ -40,6 +40,7 @@ type sendEntry struct {
 	first   ci.PSN
 	npkts   uint32
 	got     uint32 // READ: packets of the response that have come
+	chunk   uint32 // READ: packets of each request but the last
 	started bool   // has PSNs
 	applied bool   // an invalidation that waits for accesses under way
 	done    bool   // answered (READ, atomic) or executed (local operations)
@@ -202,6 +203,7 @@ func (q *QP) begin(r *run, e *sendEntry) bool {
 		return false
 	}
 	e.first, e.npkts, e.started = s.newPSN, n, true
+	e.chunk = q.readChunk()
 	s.newPSN = psnAdd(s.newPSN, n)
 	s.psn, s.off = e.first, 0
 	return true
@@ -420,23 +422,27 @@ func (q *QP) gather(r *run, e *sendEntry, off uint64, n uint32) bool {
 	return n == 0
 }
 
-// sendRead sends a READ request for what is left of e, or for as much of it as may be asked for at once.
+// readChunk is how many packets a new READ asks for in one request.
+func (q *QP) readChunk() uint32 {
+	if w := q.port.hints.Window; w != 0 {
+		return min(max(uint32(w)/4/q.mtu, 1), maxReadPackets)
+	}
+	return maxReadPackets
+}
+
+// sendRead sends a READ request for what is left of e, or for what is left of a chunk of it. What is asked for again must lie inside
+// one request that the peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on how wide the window happens to be.
 func (q *QP) sendRead(r *run, e *sendEntry) bool {
 	s := &q.req
-	n := min(e.npkts-s.off, maxReadPackets)
+	n := min(e.npkts-s.off, e.chunk-s.off%e.chunk)
 	if s.reads >= uint32(q.attr.InitDepth) {
 		return false
 	}
 	if out := uint32(psnDiff(s.psn, s.una)); out+n > psnWindow {
 		return false
 	}
-	if s.window < 1<<62 {
-		room := s.window - s.bytes
-		most := max(uint32(s.window/int64(q.mtu)), 1)
-		n = min(n, most)
-		if room < int64(n)*int64(q.mtu) && s.bytes > 0 {
-			return false
-		}
+	if s.bytes > 0 && s.window-s.bytes < int64(n)*int64(q.mtu) {
+		return false
 	}
 	start := uint64(s.off) * uint64(q.mtu)
 	size := uint32(min(e.w.Length-start, uint64(n)*uint64(q.mtu)))

@@ -174,13 +174,14 @@ type wireLink struct {
 	mtu   ci.MTU
 	// mangle, if not nil, says what becomes of a packet (a train is cut for it): how often it is delivered.
 	mangle func(p *Packet) int
-	held   []Packet
+	sim    *sim // if not nil, packets go there
 }
 
 type linkPort struct {
 	link *wireLink
 	lid  ci.LID
 	rx   Receiver
+	attr func(*ci.PortAttr) // changes to what Attr says
 }
 
 type linkRoute struct{ lid ci.LID }
@@ -195,8 +196,12 @@ func (l *wireLink) port() *linkPort {
 
 func (p *linkPort) Start(r Receiver) error { p.rx = r; return nil }
 func (p *linkPort) Attr() ci.PortAttr {
-	return ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid, PKeys: []ci.PKey{0xffff, 0x8001},
+	a := ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid, PKeys: []ci.PKey{0xffff, 0x8001},
 		GIDs: []ci.GIDEntry{{}}, MaxMsgSize: 1 << 31}
+	if p.attr != nil {
+		p.attr(&a)
+	}
+	return a
 }
 func (p *linkPort) Modify(ci.PortField, ci.PortModify) error { return nil }
 func (p *linkPort) Route(av *ci.AVAttr, _ Flow) (Route, error) {
@@ -220,6 +225,10 @@ func (p *linkPort) Send(pkts []Packet) {
 			}
 		}
 		if to == nil {
+			continue
+		}
+		if p.link.sim != nil {
+			p.link.sim.add(p.lid, to, &pk)
 			continue
 		}
 		if p.link.mangle == nil {
@@ -285,9 +294,18 @@ type side struct {
 }
 
 func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
-	p := l.port()
-	h, err := New(Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Ports: []Port{p}, Rings: plainRings{}, Clock: clock,
-		Rand: rand.NewChaCha8([32]byte{byte(guid)})})
+	return newSideOn(t, []*linkPort{l.port()}, guid, clock, plainRings{}, typ, tweak)
+}
+
+// newSideOn is newSide with the ports and the queues of one's choice.
+func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock Clock, rings Rings, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+	p := ports[0]
+	cfg := Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Rings: rings, Clock: clock,
+		Rand: rand.NewChaCha8([32]byte{byte(guid)})}
+	for _, p := range ports {
+		cfg.Ports = append(cfg.Ports, p)
+	}
+	h, err := New(cfg)
 	require.NoError(t, err)
 	s := &side{t: t, hca: h, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
 	s.ca, err = h.OpenCA(guid, func(ci.Event) {}, nil)

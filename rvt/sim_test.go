@@ -1,0 +1,271 @@
+package rvt
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+)
+
+// fakeClock is virtual time: nothing happens but in Advance, on the caller's goroutine.
+type fakeClock struct {
+	mu     sync.Mutex
+	now    time.Duration
+	timers []*fakeTimer
+}
+
+type fakeTimer struct {
+	c  *fakeClock
+	at time.Duration
+	f  func()
+	on bool
+}
+
+func newClock() *fakeClock { return &fakeClock{now: time.Hour} }
+
+func (c *fakeClock) Now() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+
+func (c *fakeClock) AfterFunc(d time.Duration, f func()) Timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &fakeTimer{c: c, at: c.now + d, f: f, on: true}
+	c.timers = append(c.timers, t)
+	return t
+}
+
+func (t *fakeTimer) Stop() bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	was := t.on
+	t.on = false
+	return was
+}
+
+func (t *fakeTimer) Reset(d time.Duration) bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	was := t.on
+	t.on, t.at = true, t.c.now+d
+	return was
+}
+
+// next is the earliest timer that is set.
+func (c *fakeClock) next() (*fakeTimer, bool) {
+	var first *fakeTimer
+	for _, t := range c.timers {
+		if t.on && (first == nil || t.at < first.at) {
+			first = t
+		}
+	}
+	return first, first != nil
+}
+
+// Advance moves time by d, and fires what comes due on the way.
+func (c *fakeClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	end := c.now + d
+	for {
+		t, ok := c.next()
+		if !ok || t.at > end {
+			break
+		}
+		c.now = max(c.now, t.at)
+		t.on = false
+		c.mu.Unlock()
+		t.f()
+		c.mu.Lock()
+	}
+	c.now = end
+	c.mu.Unlock()
+}
+
+// Step moves time to the next timer, and fires it. False: there is none.
+func (c *fakeClock) Step() bool {
+	c.mu.Lock()
+	t, ok := c.next()
+	if !ok {
+		c.mu.Unlock()
+		return false
+	}
+	d := max(t.at-c.now, 0)
+	c.mu.Unlock()
+	c.Advance(d)
+	return true
+}
+
+func (c *fakeClock) pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, t := range c.timers {
+		if t.on {
+			n++
+		}
+	}
+	return n
+}
+
+// fate is what becomes of a packet on a simulated link.
+type fate struct {
+	copies int  // 0: lost
+	behind int  // it comes behind so many packets that are sent later, or when nothing else is on the way
+	late   bool // it comes when a timer has fired, or at the end
+}
+
+var onTime = fate{copies: 1}
+
+// sim makes a wireLink a queue that a test drains: packets are delivered one at a time, on the test's goroutine, so that every
+// order of events can be had and repeated.
+type sim struct {
+	clock *fakeClock
+	fate  func(n int, p *Packet) fate // nil: all on time; n counts from 0
+	whole bool                        // trains stay whole
+	log   func(from ci.LID, p *Packet)
+
+	mu    sync.Mutex
+	n     int
+	queue []inFlight
+	held  []inFlight
+	late  []inFlight
+}
+
+type inFlight struct {
+	to     *linkPort
+	p      Packet
+	behind int
+}
+
+func (s *sim) add(from ci.LID, to *linkPort, pk *Packet) {
+	if s.whole {
+		s.addOne(from, to, *pk)
+		return
+	}
+	for k := range pk.N {
+		s.addOne(from, to, cut(pk, k))
+	}
+}
+
+// own is a copy that shares nothing with p.
+func own(p *Packet) Packet {
+	c := *p
+	var all []byte
+	for _, s := range p.Payload {
+		all = append(all, s...)
+	}
+	c.Payload = nil
+	if c.Len > 0 && len(all) > 0 {
+		c.Payload = [][]byte{all[:c.Len]}
+	}
+	c.GRH = slices.Clone(p.GRH)
+	return c
+}
+
+func (s *sim) addOne(from ci.LID, to *linkPort, p Packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := onTime
+	if s.fate != nil {
+		f = s.fate(s.n, &p)
+	}
+	s.n++
+	if s.log != nil {
+		s.log(from, &p)
+	}
+	var free []inFlight
+	for i := range s.held {
+		if s.held[i].behind--; s.held[i].behind == 0 {
+			free = append(free, s.held[i])
+		}
+	}
+	s.held = slices.DeleteFunc(s.held, func(h inFlight) bool { return h.behind == 0 })
+	for range f.copies {
+		x := inFlight{to: to, p: own(&p), behind: f.behind}
+		switch {
+		case f.late:
+			s.late = append(s.late, x)
+		case f.behind > 0:
+			s.held = append(s.held, x)
+		default:
+			s.queue = append(s.queue, x)
+		}
+	}
+	s.queue = append(s.queue, free...)
+}
+
+// pump delivers until nothing is on the way.
+func (s *sim) pump() {
+	for {
+		s.mu.Lock()
+		if len(s.queue) == 0 {
+			s.queue, s.held = s.held, nil
+		}
+		if len(s.queue) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		x := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		x.to.rx.Deliver([]Packet{x.p}, true, false)
+	}
+}
+
+// run pumps and advances time until done, at most for so much virtual time.
+func (s *sim) run(t testing.TB, limit time.Duration, done func() bool) {
+	t.Helper()
+	end := s.clock.Now() + limit
+	for {
+		s.pump()
+		if done() {
+			return
+		}
+		require.Less(t, s.clock.Now(), end, "not done in %v of virtual time", limit)
+		if !s.clock.Step() {
+			s.mu.Lock()
+			stuck := len(s.late) == 0
+			s.mu.Unlock()
+			require.False(t, stuck, "not done, and neither packet nor timer is pending")
+		}
+		s.release()
+	}
+}
+
+// release lets late packets go.
+func (s *sim) release() {
+	s.mu.Lock()
+	s.queue = append(s.queue, s.late...)
+	s.late = nil
+	s.mu.Unlock()
+}
+
+// settle runs until nothing is left to happen: no packet, no timer.
+func (s *sim) settle(t testing.TB) {
+	t.Helper()
+	s.run(t, time.Hour, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.late) == 0 && s.clock.pending() == 0
+	})
+}
+
+// simPair is two connected sides on a simulated link.
+func simPair(t *testing.T, l *wireLink, typ ci.QPType, tweak func(*ci.QPAttr)) (a, b *side) {
+	if l.mtu == 0 {
+		l.mtu = ci.MTU4096
+	}
+	if l.sim == nil {
+		l.sim = &sim{}
+	}
+	if l.sim.clock == nil {
+		l.sim.clock = newClock()
+	}
+	a = newSide(t, l, 0xa, l.sim.clock, typ, nil)
+	b = newSide(t, l, 0xb, l.sim.clock, typ, nil)
+	a.connect(b, tweak)
+	b.connect(a, tweak)
+	return a, b
+}
