@@ -22,11 +22,11 @@ func TestResults(t *testing.T) {
 		{"pass, skip and fail", []string{
 			`{"Action":"output","Package":"m/a","Test":"TestA","Output":"quiet\n"}`,
 			`{"Action":"pass","Package":"m/a","Test":"TestA"}`,
-			`{"Action":"output","Package":"m/a","Test":"TestB","Output":"needs root\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB","Output":"=== RUN   TestB\n    a_test.go:3: needs root\n--- SKIP: TestB (0.00s)\n"}`,
 			`{"Action":"skip","Package":"m/a","Test":"TestB"}`,
 			`{"Action":"output","Package":"m/a","Test":"TestC","Output":"got 1, want 2\n"}`,
 			`{"Action":"fail","Package":"m/a","Test":"TestC"}`,
-			`{"Action":"fail","Package":"m/a"}`}, 1, 1, 1, []string{"needs root", "got 1, want 2", "FAIL  m/a"}},
+			`{"Action":"fail","Package":"m/a"}`}, 1, 1, 1, []string{"skip  m/a TestB: a_test.go:3: needs root\n", "got 1, want 2", "FAIL  m/a"}},
 		{"a package that does not build", []string{
 			`{"ImportPath":"m/b","Action":"build-output","Output":"b.go:1: no\n"}`,
 			`{"Action":"fail","Package":"m/b","FailedBuild":"m/b"}`}, 0, 1, 0, []string{"b.go:1: no"}},

@@ -96,8 +96,12 @@ func (r results) finished(e event, key string, text *strings.Builder, out io.Wri
 	switch {
 	case e.Test != "":
 		r.set(key, e.Action)
-		if text != nil && e.Action != "pass" {
+		switch {
+		case text == nil:
+		case e.Action == "fail":
 			fmt.Fprint(out, text)
+		case e.Action == "skip":
+			fmt.Fprintf(out, "skip  %s: %s\n", key, reason(text.String()))
 		}
 	case e.Action == "fail":
 		// Without a failing test it is a build error, a panic outside tests, a leak or the time limit: the package itself counts.
@@ -111,6 +115,17 @@ func (r results) finished(e event, key string, text *strings.Builder, out io.Wri
 	case e.Action == "pass":
 		fmt.Fprintf(out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
 	}
+}
+
+// reason gives what a skipped test logged, on one line, without the lines of the test runner.
+func reason(text string) string {
+	var l []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			l = append(l, line)
+		}
+	}
+	return strings.Join(l, " ")
 }
 
 func (r results) anyFailed(pkg string) bool {
