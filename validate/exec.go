@@ -46,6 +46,7 @@ type executor struct {
 	onLog    func(string)
 	onBegin  func()         // the case's own time begins
 	baseline map[string]int // live objects when the target was fresh
+	quiet    int            // goroutines of the process after the first target was closed; 0 before
 }
 
 func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
@@ -126,8 +127,32 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 		if err := e.drop(ctx); err != nil {
 			e.blame(&r, Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
 		}
+		e.goroutines(&r)
 	}
 	return r
+}
+
+// goroutines looks for those that a closed target left running. The first target sets the measure: what a driver starts once for the
+// process is its own affair, what it starts for each target must end with it.
+func (e *executor) goroutines(r *Result) {
+	n := runtime.NumGoroutine()
+	if e.quiet == 0 || n <= e.quiet {
+		e.quiet = n
+		return
+	}
+	for deadline := time.Now().Add(e.set.scale(time.Second)); ; n = runtime.NumGoroutine() {
+		if n <= e.quiet {
+			return
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+		pause := time.NewTimer(5 * time.Millisecond)
+		<-pause.C
+	}
+	e.blame(r, Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
+		Got: fmt.Sprintf("%d more than before", n-e.quiet), Cause: CauseLeak, Stacks: allStacks()})
+	e.quiet = n // each leak is told once
 }
 
 // gate settles what is not run: needs not met, or claims that could not be read.

@@ -99,6 +99,23 @@ func TestHangInProcess(t *testing.T) {
 	assert.Equal(t, validate.Pass, find(r, "a.pd").Status)
 }
 
+// What the first target leaves running may be the driver's once-for-all; what the second leaves is a leak.
+func TestStrayGoroutines(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	p := plan("")
+	p.Spawn = nil
+	p.Driver = driverWith(fakehca.Faults{Stray: true, Release: release})
+	p.Select.Cases = []string{"a.*"}
+	r := run(t, p)
+	assert.Equal(t, validate.Pass, r.Results[0].Status)
+	f := r.Results[1].Failures
+	require.Len(t, f, 1)
+	assert.Equal(t, validate.CauseLeak, f[0].Cause)
+	assert.Equal(t, "1 more than before", f[0].Got)
+	assert.Contains(t, f[0].Stacks, "fakehca.New")
+}
+
 func TestFindingOfACase(t *testing.T) {
 	p := plan("lose")
 	r := run(t, p)

@@ -23,6 +23,7 @@ type Faults struct {
 	NoQuery    bool   // CA.Query fails
 	AcceptZero bool   // CreateCQ takes a size of 0
 	LoseEvery  int    // every n-th send is lost
+	Stray      bool   // each adapter starts a goroutine that only Release ends
 	Exit       func(int)
 	Release    chan struct{} // ends HangOn when closed; nil: never
 }
@@ -46,6 +47,9 @@ type HCA struct {
 
 // New makes an adapter with one active port of the link.
 func New(guid ci.GUID, link ci.Link, f Faults) *HCA {
+	if f.Stray {
+		go func() { <-f.Release }()
+	}
 	return &HCA{guid: guid, link: link, faults: f, live: map[string]int{}, qps: map[ci.QPN]*qp{}, mrs: map[ci.Key]*mr{}, next: 16}
 }
 

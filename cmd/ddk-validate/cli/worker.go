@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -22,7 +23,8 @@ func (w *workerCmd) Run(a *app) error {
 	}
 	s := w.setting()
 	s.Worker, s.Options.Run, s.PcapDir, s.PcapAll = w.Index, w.RunID, w.Pcap, w.PcapAll
-	if err := validate.ServeWorker(a.ctx, a.catalog, d, s, os.Stdin, validate.CaptureStdout()); err != nil {
+	// An interrupt from the terminal reaches the whole process group; the parent decides what it means.
+	if err := validate.ServeWorker(context.WithoutCancel(a.ctx), a.catalog, d, s, os.Stdin, validate.CaptureStdout()); err != nil {
 		return &exitError{validate.ExitHarness, fmt.Errorf("worker %d: %w", w.Index, err)}
 	}
 	return nil
