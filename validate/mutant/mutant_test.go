@@ -1,0 +1,139 @@
+package mutant_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate"
+	"ciddk/validate/fakehca"
+	"ciddk/validate/kit"
+	"ciddk/validate/mutant"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// catalog has a case that sees unknown GUIDs, one that judges another rule and needs an open CA, and one that fails on any driver.
+func catalog() *validate.Catalog {
+	one := func(id string, reqs []string, run func(*validate.T)) validate.Case {
+		return validate.Case{ID: id, Title: id, Requirements: reqs, Feature: validate.FeatureCore, Run: run}
+	}
+	return validate.MustCatalog(validate.Suite{Cases: []validate.Case{
+		one("a.guid", []string{"SAS-2.1-27"}, func(t *validate.T) {
+			ca, err := t.HCA().OpenCA(t.HCA().Info().GUID+1, func(ci.Event) {}, nil)
+			if err == nil {
+				t.Cleanup(func() { _ = ca.Close() })
+			}
+			kit.Want(t, err, "OpenCA", ci.NotFound)
+		}),
+		one("a.open", []string{"SAS-2.1-26"}, func(t *validate.T) { kit.Open(t) }),
+		one("a.always", []string{"SAS-2.1-22"}, func(t *validate.T) { t.Failf("x", "y", "z") }),
+		one("a.touch", []string{"SAS-2.1-07", "SAS-2.1-06"}, func(t *validate.T) {
+			if ca := kit.Open(t); ca.Attr.MaxPDs == 0 {
+				t.Fail(validate.Failure{Rule: "SAS-2.1-06", Expected: "PDs", Got: "none"})
+			}
+		}),
+	}})
+}
+
+func driver() validate.Driver {
+	return validate.Driver{Name: "fake", Open: func(context.Context, validate.Options) (*validate.Target, error) {
+		return &validate.Target{HCAs: []ci.HCA{fakehca.New(9, ci.LinkEthernet, fakehca.Faults{})}}, nil
+	}}
+}
+
+type noPDs struct{ ciwrap.CA }
+
+func (c noPDs) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	a.MaxPDs = 0
+	return a, err
+}
+
+type shut struct{ ciwrap.HCA }
+
+func (shut) OpenCA(ci.GUID, func(ci.Event), any) (ci.CA, error) { return nil, ci.NotFound }
+
+func right(h ci.HCA) ci.HCA { return h }
+
+func closed(h ci.HCA) ci.HCA {
+	return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return shut{ciwrap.HCA{HCA: h}} }})
+}
+
+func self(t *testing.T, all bool, ms ...mutant.Mutant) *mutant.Result {
+	t.Helper()
+	c := catalog()
+	set, err := mutant.NewSet(c, ms)
+	require.NoError(t, err)
+	r, err := mutant.Self(t.Context(), mutant.Plan{Catalog: c, Driver: driver(), Set: set, All: all,
+		Setting: validate.Setting{Profile: "minimal", Scale: 0.1, Options: validate.Options{Seed: 1}}})
+	require.NoError(t, err)
+	return r
+}
+
+func TestCaught(t *testing.T) {
+	any := mutant.Basic()[0]
+	require.Equal(t, "open.any-guid", any.Name)
+	r := self(t, false, any)
+	require.Len(t, r.Outcomes, 1)
+	assert.True(t, r.Outcomes[0].Caught)
+	assert.Equal(t, "a.guid", r.Outcomes[0].By)
+	assert.Equal(t, "SELF TEST PASSED: all 1 mutants caught", r.Line())
+}
+
+// A case that only touches on the requirement catches the mutant when it charges that requirement.
+func TestCaughtByRule(t *testing.T) {
+	r := self(t, true, mutant.Mutant{Name: "a.no-pds", Area: "a", Breaks: "SAS-2.1-06", Does: "x",
+		Wrap: func(h ci.HCA) ci.HCA {
+			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return noPDs{ciwrap.CA{CA: c}} }})
+		}})
+	assert.True(t, r.Outcomes[0].Caught, "%+v", r.Outcomes[0])
+	assert.Equal(t, "a.touch", r.Outcomes[0].By)
+}
+
+func TestEscapes(t *testing.T) {
+	for name, x := range map[string]struct {
+		m   mutant.Mutant
+		why string
+	}{
+		"no fault": {mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right}, "1 cases of SAS-2.1-27 passed"},
+		// The case fails on the right driver as well, so its failure says nothing.
+		"broken case": {mutant.Mutant{Breaks: "SAS-2.1-22", Wrap: right}, "no case of SAS-2.1-22 passes on the driver without the fault"},
+		// Opening fails while the stage is set: the rule is not judged.
+		"set-up fails": {mutant.Mutant{Breaks: "SAS-2.1-26", Wrap: closed}, "cases failed, but none blamed SAS-2.1-26: a.open"},
+		"not claimed":  {mutant.Mutant{Breaks: "SAS-2.1-27", Wrap: right, Needs: ci.CapSRQ}, "the driver does not claim SRQ"},
+	} {
+		x.m.Name, x.m.Area, x.m.Does = "a.b", "a", "x"
+		r := self(t, false, x.m)
+		require.Len(t, r.Escaped(), 1, name)
+		assert.Equal(t, x.why, r.Outcomes[0].Why, name)
+		assert.Equal(t, "SELF TEST FAILED: 1 of 1 mutants escaped: a.b", r.Line())
+	}
+}
+
+func TestSetRefuses(t *testing.T) {
+	ok := mutant.Mutant{Name: "a.b", Area: "a", Breaks: "SAS-2.1-27", Does: "x", Wrap: right}
+	with := func(f func(*mutant.Mutant)) mutant.Mutant { m := ok; f(&m); return m }
+	for want, list := range map[string][]mutant.Mutant{
+		"is there twice":       {ok, ok},
+		"dotted lower case":    {with(func(m *mutant.Mutant) { m.Name = "A" })},
+		"changes nothing":      {with(func(m *mutant.Mutant) { m.Wrap = nil })},
+		"Area or Does":         {with(func(m *mutant.Mutant) { m.Does = "" })},
+		"which no suite":       {with(func(m *mutant.Mutant) { m.Breaks = "SAS-9-01" })},
+		"which no case checks": {with(func(m *mutant.Mutant) { m.Breaks = "SAS-2.4-01" })},
+	} {
+		_, err := mutant.NewSet(catalog(), list)
+		assert.ErrorContains(t, err, want)
+	}
+	set, err := mutant.NewSet(catalog(), []mutant.Mutant{ok})
+	require.NoError(t, err)
+	_, err = set.Get("a.c")
+	assert.ErrorContains(t, err, "nearest: [a.b]")
+	_, err = mutant.Self(t.Context(), mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}})
+	assert.True(t, validate.IsNothing(err))
+}
