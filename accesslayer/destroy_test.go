@@ -303,6 +303,7 @@ func TestRegionMoves(t *testing.T) {
 	_, err := r.mr.Query()
 	require.NoError(t, err)
 	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, r.pd, ci.MRCreate{}), ci.InvalidPDHandle)
+	r.h.plan("destroy MR", &ci.Error{Verb: "MR.Destroy", Status: ci.Timeout}) // the PD waits for it, however long it takes
 	require.NoError(t, other.Close())
 	_, err = r.mr.Query()
 	assert.ErrorIs(t, err, ci.InvalidMRHandle)
@@ -384,6 +385,13 @@ func TestCreateFails(t *testing.T) {
 		assert.ErrorIs(t, create(), ci.InsufficientResources, kind)
 		assert.Equal(t, before, r.h.liveObjects())
 	}
+	r.h.onEarly = func(q *fakeQP) {
+		q.create.OnEvent(ci.Event{Type: ci.EventQPComm})
+		r.h.plan("create QP", &ci.Error{Verb: "QP", Status: ci.InsufficientResources})
+	}
+	_, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(*accesslayer.QP, ci.Event) { t.Error("an event of a QP that was not made") })
+	assert.ErrorIs(t, err, ci.InsufficientResources)
+	r.h.onEarly = nil
 	for name, c := range map[string]struct {
 		a    ci.SRQAttr
 		want ci.Status
@@ -396,7 +404,7 @@ func TestCreateFails(t *testing.T) {
 			assert.NoError(t, r.pd.DestroyAsync(nil))
 		}
 	}
-	_, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
+	_, err = r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
 	assert.ErrorIs(t, err, ci.InvalidState)
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	require.NoError(t, r.pd.Close())

@@ -27,7 +27,9 @@ type fakeHCA struct {
 	fail     map[string][]error // by verb, consumed from the front
 	nextID   int
 	queries  int
-	onCreate func(any) // called in CreateCQ and CreateQP, before they return
+	onQuery  func()
+	onEarly  func(*fakeQP) // called in CreateQP, before it is known whether it succeeds
+	onCreate func(any)     // called in CreateCQ and CreateQP, before they return
 }
 
 const fakeGUID ci.GUID = 0x0002c90300001000
@@ -236,6 +238,9 @@ func (c *fakeCA) Query() (*ci.CAAttr, error) {
 	if err := c.check("CA.Query"); err != nil {
 		return nil, err
 	}
+	if c.h.onQuery != nil {
+		c.h.onQuery()
+	}
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
 	c.h.queries++
@@ -369,6 +374,9 @@ func (p *fakePD) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (ci.QP, error) {
 	}
 	q := &fakeQP{create: c}
 	q.onEvent, q.ctx = c.OnEvent, c.Context
+	if early := p.h.onEarly; early != nil {
+		early(q)
+	}
 	if err := p.h.add(&q.fakeObj, "QP", uses...); err != nil {
 		return nil, err
 	}
@@ -568,6 +576,8 @@ type fakeCQ struct {
 	armed  bool
 	fired  int
 	broken error
+
+	onNotify func() // called before the queue is armed
 }
 
 // complete adds completions, and calls back if armed.
@@ -600,6 +610,9 @@ func (q *fakeCQ) Poll(wc []ci.WC) (int, error) {
 }
 
 func (q *fakeCQ) Notify(ci.Notify) error {
+	if q.onNotify != nil {
+		q.onNotify()
+	}
 	q.qmu.Lock()
 	defer q.qmu.Unlock()
 	q.armed = true

@@ -357,6 +357,52 @@ func TestPolling(t *testing.T) {
 	})
 }
 
+// While the cache is being refreshed for an event, nobody has been told of it.
+func TestCacheIsFreshBeforeEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newFake(1)
+		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1})
+		require.NoError(t, al.Register(h))
+		c := must(al.Open(accesslayer.ClientConfig{}))
+		told := 0
+		must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) { told++ }))
+		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+			if e.Type == accesslayer.PortReregister || e.Type == accesslayer.PortLID {
+				told++
+			}
+		}}))
+		queried, gate := 0, make(chan struct{})
+		h.onQuery = func() { queried++; <-gate }
+		h.setPort(1, func(p *ci.PortAttr) { p.LID = 4 })
+		h.open.fire(ci.EventReregister, 1)
+		synctest.Wait() // everybody who could be told has been
+		assert.Equal(t, 1, queried)
+		assert.Zero(t, told)
+		close(gate)
+		synctest.Wait()
+		assert.Equal(t, 3, told, "the event, the LID, the reregistration")
+		h.onQuery = nil
+		require.NoError(t, al.Close())
+	})
+}
+
+// A driver that refuses is asked again after a pause that doubles.
+func TestDestroyBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newFake(1)
+		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: 10 * time.Millisecond})
+		require.NoError(t, al.Register(h))
+		pd := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(fakeGUID, nil)).NewPD(ci.PDNormal))
+		h.plan("destroy PD", ci.Timeout, ci.Timeout, ci.Timeout)
+		start := time.Now()
+		require.NoError(t, pd.Close())
+		assert.Equal(t, 70*time.Millisecond, time.Since(start))
+		require.NoError(t, al.Close())
+	})
+}
+
 func TestCacheLookups(t *testing.T) {
 	t.Parallel()
 	h := newFake(2)

@@ -150,6 +150,30 @@ func TestPumpStopsWhenTheDriverFails(t *testing.T) {
 	assert.NoError(t, p.Close())
 }
 
+// A completion that comes between the last poll and the arming calls nobody: it is found by polling again.
+func TestNothingLostBeforeArming(t *testing.T) {
+	t.Parallel()
+	for name, mode := range modes {
+		if mode == accesslayer.PollBusy {
+			continue // never arms
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			drv, _ := ci.As[*fakeCQ](r.cq)
+			drv.onNotify = func() { drv.complete(ci.WC{ID: 9}) }
+			wc := make([]ci.WC, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			n, err := accesslayer.Poller{CQ: r.cq, Mode: mode, Spin: time.Microsecond}.Next(ctx, wc)
+			require.NoError(t, err)
+			assert.Equal(t, 1, n)
+			assert.EqualValues(t, 9, wc[0].ID)
+			assert.Zero(t, drv.fired)
+		})
+	}
+}
+
 // Several goroutines wait on one CQ: none oversleeps, each completion goes to one of them.
 func TestManyWaiters(t *testing.T) {
 	t.Parallel()

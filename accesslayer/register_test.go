@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang/mock/gomock"
@@ -303,6 +304,29 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 	assert.Equal(t, "close", h.traced()[len(h.traced())-1], "close is the last verb")
 	_, err := c.OpenCA(fakeGUID, nil)
 	assert.ErrorIs(t, err, ci.InvalidGUID)
+}
+
+// As long as clients are being told, everything is still there.
+func TestClientsAreToldFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newFake(1)
+		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1})
+		require.NoError(t, al.Register(h))
+		c := must(al.Open(accesslayer.ClientConfig{}))
+		pd := must(must(c.OpenCA(fakeGUID, nil)).NewPD(ci.PDNormal))
+		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Remove: func(*accesslayer.Adapter, any) {
+			synctest.Wait() // whatever could go on by itself has
+			assert.NotEmpty(t, h.liveObjects())
+			_, err := pd.NewMR(ci.MRCreate{})
+			assert.NoError(t, err, "a client can still work, to end in good order")
+			_, err = c.OpenCA(fakeGUID, nil)
+			assert.ErrorIs(t, err, ci.InvalidState, "but nobody comes in any more")
+		}}))
+		require.NoError(t, al.Deregister(fakeGUID))
+		assert.Empty(t, h.liveObjects())
+		require.NoError(t, al.Close())
+	})
 }
 
 // A driver that does not let go is not forgotten: Deregister says so, and may be called again.
