@@ -127,7 +127,10 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0 && !caps.Has(ci.CapAPM) {
 		return failf(verb, ci.Unsupported, "path migration")
 	}
-	if set&ci.QPFieldCurrentState != 0 && caps.Has(ci.CapCurrentQPState) && rule.may&ci.QPFieldCurrentState != 0 &&
+	if set&ci.QPFieldCurrentState != 0 && !caps.Has(ci.CapCurrentQPState) {
+		return failf(verb, ci.Unsupported, "current QP state")
+	}
+	if set&ci.QPFieldCurrentState != 0 && rule.may&ci.QPFieldCurrentState != 0 &&
 		a.CurrentState != from && !(a.CurrentState == ci.QPSQD && from == ci.QPSQDraining) {
 		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
 	}
@@ -138,7 +141,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if extra := given &^ (rule.need | rule.may); extra != 0 {
 		return failf(verb, ci.InvalidParameter, from.String()+" to "+to.String()+" takes no "+fieldNames(extra))
 	}
-	if base == ci.QPSQD && to == ci.QPRTS && from == ci.QPSQDraining && given&rcDrained != 0 {
+	if from == ci.QPSQDraining && given&rcDrained != 0 {
 		return failf(verb, ci.InvalidQPState, "the send queue has not drained")
 	}
 	p := paths{port: q.port, altPort: q.altPort, route: q.route, altRt: q.altRt}

@@ -28,7 +28,6 @@ type requester struct {
 	retries          uint8
 	rnrRetries       uint8
 	rewound          bool // sending again since the last progress, so that a burst of NAKs rewinds once
-	draining         bool
 	drainEvent       bool
 	retryAt          time.Duration
 	rnrAt            time.Duration
