@@ -9,8 +9,8 @@ import (
 
 // mcastTable knows which QPs have joined which groups.
 type mcastTable struct {
-	change sync.Mutex   // serialises joins and leaves; ports are told with it held
-	mu     sync.RWMutex // never held while a port is called, which may be delivering
+	change sync.Mutex       // serialises joins and leaves; ports are told with it held
+	mu     sync.RWMutex     // never held while a port is called, which may be delivering
 	groups map[ci.GID][]*QP // a QP once for each attachment; slices are replaced, never changed
 	n      int              // attachments
 }
