@@ -172,9 +172,28 @@ func TestMuteWorker(t *testing.T) {
 	assert.Equal(t, validate.CauseHang, find(r, "a.query").Failures[0].Cause)
 }
 
+// A driver that opens slowly keeps its target while cases pass, and gets a fresh one after one that does not.
+func TestKeep(t *testing.T) {
+	opens := 0
+	p := plan("")
+	p.Spawn = nil
+	p.Driver = driverWith(fakehca.Faults{PanicOn: "PD.CreateCQ"})
+	p.Driver.Keep = true
+	open := p.Driver.Open
+	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
+	p.Select.Cases = []string{"a.query", "a.pd"}
+	assert.Equal(t, validate.ExitCertified, run(t, p).Exit())
+	assert.Equal(t, 1, opens)
+	p.Select.Cases = []string{"a.*", "b.should"}
+	opens = 0
+	assert.Equal(t, validate.ExitFailed, run(t, p).Exit())
+	assert.Equal(t, 2, opens)
+}
+
 func TestNoise(t *testing.T) {
 	r := run(t, plan("noise"))
 	assert.Equal(t, validate.ExitCertified, r.Exit())
+	assert.Empty(t, find(r, "a.pd").Log, "what is printed in a case that passes is no evidence")
 }
 
 func TestInterrupted(t *testing.T) {

@@ -42,9 +42,10 @@ func (r *processRunner) run(ctx context.Context, j job) Result {
 	}
 	limit := r.set.CaseTimeout(j.c)
 	// The worker watches the clock itself; this is for one that cannot, such as a process that the driver stopped or starved.
-	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace) + 5*time.Second)
+	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace+5*time.Second))
 	defer last.Stop()
 	started := false
+	from := w.stderr.written()
 	for {
 		select {
 		case e, ok := <-w.events:
@@ -68,6 +69,9 @@ func (r *processRunner) run(ctx context.Context, j job) Result {
 				return fail(fmt.Errorf("worker: result of %s while %s runs", e.Result.Case, j.c.ID))
 			case e.Kind == EventResult:
 				e.Result.Elapsed = e.Elapsed
+				if e.Result.Status == Fail || e.Result.Status == Error {
+					e.Result.Log = append(e.Result.Log, w.stderr.linesSince(from)...)
+				}
 				return *e.Result
 			}
 		case <-last.C:
@@ -256,7 +260,39 @@ type tailBuffer struct {
 	max  int
 	head []byte
 	rest []byte
-	lost int
+	lost int // bytes dropped between head and rest
+}
+
+// written is how many bytes came so far.
+func (b *tailBuffer) written() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.head) + b.lost + len(b.rest)
+}
+
+// maxPrinted bounds what a driver's own output adds to the evidence of a case, in lines.
+const maxPrinted = 50
+
+// linesSince gives what came after the first n bytes, as far as it is still there: what the driver printed during a case. It is evidence
+// only, and what the driver prints last may come too late for it.
+func (b *tailBuffer) linesSince(n int) []string {
+	b.mu.Lock()
+	all := string(b.head) + string(b.rest)
+	skip := n
+	if n > len(b.head) {
+		skip = max(n-b.lost, len(b.head))
+	}
+	b.mu.Unlock()
+	text := strings.TrimRight(all[min(skip, len(all)):], "\n")
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	lines = lines[max(0, len(lines)-maxPrinted):]
+	for i := range lines {
+		lines[i] = "printed: " + lines[i]
+	}
+	return lines
 }
 
 func (b *tailBuffer) Write(p []byte) (int, error) {

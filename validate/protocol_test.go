@@ -80,6 +80,21 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
+func TestLinesSince(t *testing.T) {
+	b := &tailBuffer{max: 40}
+	write := func(s string) { _, err := b.Write([]byte(s)); require.NoError(t, err) }
+	write("before\n")
+	n := b.written()
+	assert.Empty(t, b.linesSince(n))
+	write("one\ntwo\n")
+	assert.Equal(t, []string{"printed: one", "printed: two"}, b.linesSince(n))
+	write(strings.Repeat("x", 100) + "\n")
+	n = b.written()
+	write("late\n")
+	assert.Equal(t, []string{"printed: late"}, b.linesSince(n), "bytes in between are gone, positions hold")
+	assert.NotPanics(t, func() { b.linesSince(1 << 20) })
+}
+
 func TestTailBuffer(t *testing.T) {
 	b := &tailBuffer{max: 40}
 	for range 100 {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // workerVar is set in the environment of a test binary that is a worker: it holds the worker's number and the run.
@@ -20,6 +21,7 @@ type TestOptions struct {
 	Seed      uint64   // 0: 1, so that a plain go test is repeatable
 	Select    Selection
 	Waivers   []Waiver
+	Timeout   time.Duration     // of an ordinary case; 0: DefaultTimeout
 	Workers   int               // 0: 2
 	Values    map[string]string // for Driver.Open
 	InProcess bool              // no worker processes: for debuggers and coverage; a hang or panic of the driver then ends the test
@@ -39,7 +41,8 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	if o.Seed == 0 {
 		o.Seed = 1
 	}
-	set := Setting{Options: Options{Link: o.Link, Seed: o.Seed, Run: os.Getpid(), Values: o.Values}, Profile: o.Profile}
+	set := Setting{Options: Options{Link: o.Link, Seed: o.Seed, Run: os.Getpid(), Values: o.Values}, Profile: o.Profile,
+		Scale: float64(o.Timeout) / float64(DefaultTimeout)}
 	if v := os.Getenv(workerVar); v != "" {
 		if _, err := fmt.Sscanf(v, "%d/%d/%s", &set.Worker, &set.Run, &set.Link); err != nil && set.Run == 0 {
 			t.Fatalf("%s=%q: %v", workerVar, v, err)

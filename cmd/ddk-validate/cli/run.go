@@ -134,7 +134,7 @@ func readReport(path string) (*validate.Report, error) {
 
 // plan turns flags into a plan.
 func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
-	if err := r.check(); err != nil {
+	if err := r.check(validate.DefaultTimeout); err != nil {
 		return nil, err
 	}
 	d, err := a.drivers.Get(r.Driver)

@@ -29,7 +29,7 @@ func (s *selfCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	if err := s.check(); err != nil {
+	if err := s.check(validate.DefaultTimeout / 2); err != nil {
 		return err
 	}
 	d, err := a.drivers.Get(s.Driver)
