@@ -1,10 +1,7 @@
 package reference
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -13,286 +10,273 @@ import (
 	"ciddk/wire"
 )
 
-// DirectLink is an InfiniBand link layer inside the process: its ports reach each other by LID, as over a switch, and packets are
-// moved from one HCA's memory to the other's without being written down in between. The zero value is ready.
+// DirectLink joins ports of HCAs of this process, as an InfiniBand switch would that never loses, delays or reorders: a packet is
+// delivered within the Send that sent it, trains whole, payload where it lies. Ports are found by LID; multicast goes to every port,
+// the sender's own included, and the HCAs pick out what their QPs have joined. The zero value is a link without ports.
 type DirectLink struct {
 	mu    sync.Mutex
-	ports atomic.Pointer[map[ci.LID]*directPort] // replaced, never changed
+	ports []*directPort
+	table atomic.Pointer[lidTable]
 }
 
-// DirectConfig describes a port on a DirectLink.
-type DirectConfig struct {
-	LID   ci.LID    // 0: the lowest that is free
-	MTU   ci.MTU    // 0: 4096 bytes
-	PKeys []ci.PKey // nil: the default partition, full member
-	Down  bool      // starts with the cable out
+// NewDirectLink makes a link without ports. Each HCA opened with Direct(link, …) adds one, each one closed takes its own away.
+func NewDirectLink() *DirectLink { return new(DirectLink) }
+
+// lidTable is a snapshot of the link; it is replaced, never changed.
+type lidTable struct {
+	byLID map[ci.LID]*directPort
+	all   []*directPort
 }
 
-// Direct makes a port on a link.
-func Direct(l *DirectLink, c DirectConfig) PortConfig {
-	return PortConfig{
-		open: func(e portEnv) (rvt.Port, error) { return l.open(c, e) },
-		guid: func() ci.GUID { return ci.GUID(0x02ddcd<<40 | directGUIDs.Add(1)<<8) },
-		link: ci.LinkInfiniBand,
+// now gives the current table.
+func (l *DirectLink) now() *lidTable {
+	if t := l.table.Load(); t != nil {
+		return t
 	}
+	return &emptyTable
 }
 
-// directGUIDs numbers the HCAs of this process that have no other identity.
-var directGUIDs atomic.Uint64
+var emptyTable lidTable
 
-const (
-	directTrain   = 1 << 20
-	lastUnicast   = ci.LID(0xbfff)
-	firstMcast    = ci.LID(0xc000)
-	permissiveLID = ci.LID(0xffff)
-)
-
-// defaultPrefix is the subnet prefix of a GID that no subnet manager has set (IBTA volume 1, 4.1.1).
-const defaultPrefix = 0xfe80 << 48
-
-func (l *DirectLink) open(c DirectConfig, e portEnv) (*directPort, error) {
-	if c.MTU == 0 {
-		c.MTU = ci.MTU4096
-	}
-	if c.MTU.Bytes() == 0 {
-		return nil, fmt.Errorf("direct port: MTU code %d, want 1 (256 bytes) to 5 (4096)", c.MTU)
-	}
-	if c.PKeys == nil {
-		c.PKeys = []ci.PKey{0xffff}
-	}
-	if c.LID > lastUnicast {
-		return nil, fmt.Errorf("direct port: LID %#x is no unicast LID: give 0x0001 to 0xbfff, or 0 for a free one", c.LID)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.snapshot()
-	if c.LID == 0 {
-		for c.LID = 1; old[c.LID] != nil; c.LID++ {
-			if c.LID == lastUnicast {
-				return nil, errors.New("direct port: no LID is free on this link")
+// rebuild makes the table anew. The caller holds l.mu.
+func (l *DirectLink) rebuild() {
+	t := &lidTable{byLID: make(map[ci.LID]*directPort)}
+	for _, p := range l.ports {
+		lid, lmc := p.lids()
+		t.all = append(t.all, p)
+		if lid == 0 {
+			continue
+		}
+		for k := range ci.LID(1) << lmc {
+			if _, taken := t.byLID[lid+k]; !taken {
+				t.byLID[lid+k] = p
 			}
 		}
 	}
-	if old[c.LID] != nil {
-		return nil, fmt.Errorf("direct port: LID %#x is taken on this link", c.LID)
-	}
-	p := &directPort{link: l, lid: c.LID, mtu: c.MTU, pkeys: c.PKeys, guid: e.guid}
-	binary.BigEndian.PutUint64(p.gid[:8], defaultPrefix)
-	binary.BigEndian.PutUint64(p.gid[8:], uint64(e.guid))
-	p.state.Store(uint32(ci.PortActive))
-	if c.Down {
-		p.state.Store(uint32(ci.PortDown))
-	}
-	l.change(func(m map[ci.LID]*directPort) { m[c.LID] = p })
-	return p, nil
+	l.table.Store(t)
 }
 
-func (l *DirectLink) snapshot() map[ci.LID]*directPort {
-	if m := l.ports.Load(); m != nil {
-		return *m
+// refresh is rebuild for callers that hold nothing.
+func (l *DirectLink) refresh() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rebuild()
+}
+
+// add connects a port and gives it a LID if it wants one.
+func (l *DirectLink) add(p *directPort, want ci.LID, assign bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	used := l.now().byLID
+	if _, taken := used[want]; want != 0 && taken {
+		return fmt.Errorf("direct port: LID %d is taken on this link: give another, or 0 to have one assigned", want)
 	}
+	if want == 0 && assign {
+		for want = 1; used[want] != nil; want++ {
+		}
+		if want > maxUnicastLID {
+			return fmt.Errorf("direct port: all %d LIDs of the link are taken", maxUnicastLID)
+		}
+	}
+	p.info.LID = uint16(want)
+	p.setWhere()
+	l.ports = append(l.ports, p)
+	l.rebuild()
 	return nil
 }
 
-// change replaces the table. The caller holds mu.
-func (l *DirectLink) change(f func(map[ci.LID]*directPort)) {
-	m := maps.Clone(l.snapshot())
-	if m == nil {
-		m = make(map[ci.LID]*directPort)
+func (l *DirectLink) remove(p *directPort) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, q := range l.ports {
+		if q == p {
+			l.ports = append(l.ports[:i:i], l.ports[i+1:]...)
+			break
+		}
 	}
-	f(m)
-	l.ports.Store(&m)
+	l.rebuild()
 }
 
-// directPort is a port of InfiniBand link layer.
-type directPort struct {
-	link  *DirectLink
-	lid   ci.LID
-	mtu   ci.MTU
-	pkeys []ci.PKey
-	guid  ci.GUID
-	gid   ci.GID
-	recv  atomic.Pointer[rvt.Receiver] // nil: not started, or closed
-	state atomic.Uint32                // ci.PortState
-	cap   atomic.Uint32                // ci.PortCap
-	grh   sync.Pool                    // *[wire.GRHLen]byte
-}
+// LID ranges (IBTA volume 1, 4.1.3).
+const (
+	maxUnicastLID     = 0xbfff
+	firstMulticastLID = 0xc000
+	permissiveLID     = 0xffff
+)
 
-// directRoute is an address on the link.
+// directRoute is a compiled address.
 type directRoute struct {
-	dlid ci.LID
-	dst  rvt.Addr
-	grh  *wire.GRH // nil: none
+	from   *directPort
+	dlid   ci.LID
+	sl     ci.SL
+	bits   uint8 // of the source LID
+	global bool
+	grh    wire.GRH // without length
+	last   atomic.Pointer[routeHit]
 }
 
+// routeHit remembers a look-up for as long as the link's table is the same.
+type routeHit struct {
+	table *lidTable
+	to    *directPort
+}
+
+// Peer is the destination's LID: within a subnet LIDs tell ports apart, with a GRH or without.
 func (r *directRoute) Peer() rvt.Addr { return rvt.Addr{LID: r.dlid} }
 
-// Start begins to receive.
-func (p *directPort) Start(r rvt.Receiver) error {
-	if !p.recv.CompareAndSwap(nil, &r) {
-		return errors.New("direct port: started twice")
-	}
-	return nil
-}
-
-// Close takes the port off the link.
-func (p *directPort) Close() error {
-	p.link.mu.Lock()
-	if p.link.snapshot()[p.lid] == p {
-		p.link.change(func(m map[ci.LID]*directPort) { delete(m, p.lid) })
-	}
-	p.link.mu.Unlock()
-	p.recv.Store(nil)
-	return nil
-}
-
-// Attr: a 4X link at 10 Gb/s a lane, as of 2008.
-func (p *directPort) Attr() ci.PortAttr {
-	a := ci.PortAttr{
-		GUID: p.guid, Link: ci.LinkInfiniBand, State: ci.PortState(p.state.Load()), PhysState: physUp, MTU: p.mtu, MaxMTU: ci.MTU4096,
-		MaxMsgSize: 1 << 31, LID: p.lid, SMLID: p.lid, MaxVLs: 1, WidthActive: 2, SpeedActive: 4, SubnetTimeout: 18,
-		Capability: ci.PortCap(p.cap.Load()), GIDs: []ci.GIDEntry{{GID: p.gid}}, PKeys: p.pkeys,
-	}
-	if a.State == ci.PortDown {
-		a.PhysState = physPolling
-	}
-	return a
-}
-
-// Modify: capability bits, shutdown.
-func (p *directPort) Modify(set ci.PortField, a ci.PortModify) error {
-	if rest := set &^ (ci.PortFieldCapability | ci.PortFieldShutdown); rest != 0 {
-		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x", uint32(rest))}
-	}
-	if set&ci.PortFieldCapability != 0 && changeBits(&p.cap, uint32(a.CapMask), uint32(a.Capability)) {
-		p.event(ci.EventPortTrap)
-	}
-	if set&ci.PortFieldShutdown != 0 {
-		p.setLink(false)
-	}
-	return nil
-}
-
-func (p *directPort) event(t ci.EventType) {
-	if r := p.recv.Load(); r != nil {
-		(*r).PortEvent(t)
-	}
-}
-
-func (p *directPort) count(c rvt.Counter, n int) {
-	if r := p.recv.Load(); r != nil {
-		(*r).Count(c, n)
-	}
-}
-
-// setLink plugs or pulls the cable.
-func (p *directPort) setLink(up bool) {
-	s, e := ci.PortDown, ci.EventPortDown
-	if up {
-		s, e = ci.PortActive, ci.EventPortActive
-	}
-	if p.state.Swap(uint32(s)) != uint32(s) {
-		p.event(e)
-	}
-}
-
-func (p *directPort) active() bool { return ci.PortState(p.state.Load()) == ci.PortActive }
-
-// Route compiles an address: by DLID, with a GRH where the address is global.
+// Route compiles an address: a LID, or with a GRH only and a link-local or own-subnet DGID, the LID of the port that has it. Multicast
+// needs its GRH, which names the group.
 func (p *directPort) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
-	if av.DLID == 0 {
-		return nil, &ci.Error{Status: ci.InvalidParameter, Detail: "an InfiniBand address needs a DLID"}
+	const verb = "Port.Route"
+	bad := func(s ci.Status, format string, args ...any) (rvt.Route, error) {
+		return nil, &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf(format, args...)}
 	}
-	r := &directRoute{dlid: av.DLID}
+	_, lmc := p.lids()
+	r := &directRoute{from: p, dlid: av.DLID, sl: av.SL, bits: av.PathBits & (1<<lmc - 1), global: av.Global}
 	if av.Global {
-		if av.GRH.SGIDIndex != 0 {
-			return nil, &ci.Error{Status: ci.InvalidIndex, Detail: "the port has one GID, at index 0"}
+		sgid, ok := p.gid(av.GRH.SGIDIndex)
+		if !ok {
+			return bad(ci.InvalidIndex, "source GID index %d is not in use", av.GRH.SGIDIndex)
 		}
-		r.dst.GID = av.GRH.DGID
-		r.grh = &wire.GRH{TrafficClass: av.GRH.TrafficClass, FlowLabel: av.GRH.FlowLabel, HopLimit: av.GRH.HopLimit,
-			NextHeader: wire.NextHeaderIBA, SGID: p.gid, DGID: av.GRH.DGID}
+		r.grh = wire.GRH{TrafficClass: av.GRH.TrafficClass, FlowLabel: av.GRH.FlowLabel, HopLimit: av.GRH.HopLimit,
+			NextHeader: wire.NextHeaderIBA, SGID: sgid, DGID: av.GRH.DGID}
+		if r.dlid == 0 {
+			to := p.link.byGID(av.GRH.DGID)
+			if to == nil {
+				return bad(ci.InvalidParameter, "DLID 0, and no port of the link has the GID %x", av.GRH.DGID)
+			}
+			r.dlid, _ = to.lids()
+		}
 	}
-	if av.DLID >= firstMcast && av.DLID != permissiveLID && !av.Global {
-		return nil, &ci.Error{Status: ci.InvalidParameter, Detail: "a multicast address needs a GRH"}
+	switch {
+	case r.dlid == 0:
+		return bad(ci.InvalidParameter, "DLID 0 names no port")
+	case r.dlid >= firstMulticastLID && r.dlid != permissiveLID && !(av.Global && av.GRH.DGID[0] == 0xff):
+		return bad(ci.InvalidParameter, "multicast DLID %#x without a GRH that names the group", r.dlid)
 	}
-	r.dst.LID = av.DLID
 	return r, nil
 }
 
-// Hints: nothing is lost, and trains are as long as a message.
-func (p *directPort) Hints() rvt.Hints { return rvt.Hints{MaxTrain: directTrain, Lossless: true} }
-
-// Send hands packets to the ports they are for, in this call.
-func (p *directPort) Send(pkts []rvt.Packet) {
-	if !p.active() {
-		p.count(rvt.DropSendFailed, len(pkts))
-		return
+// byGID finds a port by one of its GIDs.
+func (l *DirectLink) byGID(g ci.GID) *directPort {
+	for _, p := range l.now().all {
+		for _, e := range p.Attr().GIDs {
+			if e.GID == g {
+				return p
+			}
+		}
 	}
-	ports := p.link.snapshot()
-	for i := 0; i < len(pkts); {
-		rt, ok := pkts[i].Route.(*directRoute)
-		if !ok {
-			p.count(rvt.DropSendFailed, 1)
-			i++
+	return nil
+}
+
+// to finds where packets of a route go; nil if nowhere. A permissive DLID (QP0) goes to the other end of a link of two.
+func (r *directRoute) to() *directPort {
+	t := r.from.link.now()
+	if h := r.last.Load(); h != nil && h.table == t {
+		return h.to
+	}
+	to := t.byLID[r.dlid]
+	if r.dlid == permissiveLID && len(t.all) == 2 {
+		if to = t.all[0]; to == r.from {
+			to = t.all[1]
+		}
+	}
+	r.last.Store(&routeHit{t, to})
+	return to
+}
+
+// directBatch is the receivers' copy of a batch: they may change the packets they get.
+type directBatch struct {
+	pkts  [64]rvt.Packet
+	grh   [64][wire.GRHLen]byte
+	n     int
+	to    *directPort
+	lists [][]byte // gather lists of packets that go to several ports
+}
+
+var directBatches = sync.Pool{New: func() any { return new(directBatch) }}
+
+// Send delivers. What cannot be delivered is counted at the sender; a switch would have dropped it silently.
+func (p *directPort) Send(pkts []rvt.Packet) {
+	b := directBatches.Get().(*directBatch)
+	lost := 0
+	for i := range pkts {
+		r, ok := pkts[i].Route.(*directRoute)
+		if !ok || !p.maySend(pkts[i].DestQP) {
+			lost += int(pkts[i].N)
 			continue
 		}
-		j := i
-		for ; j < len(pkts); j++ {
-			if q, _ := pkts[j].Route.(*directRoute); q != rt {
-				break
+		if r.dlid >= firstMulticastLID && r.dlid != permissiveLID {
+			b.flush()
+			for _, to := range p.link.now().all {
+				b.add(&pkts[i], r, to)
+				b.ownList()
+				b.flush()
 			}
-			pkts[j].Src, pkts[j].Dst = rvt.Addr{LID: p.lid}, rt.dst
+			continue
 		}
-		if rt.grh != nil && pkts[i].Service == wire.UD {
-			for k := i; k < j; k++ {
-				p.global(ports, rt, pkts[k:k+1])
+		to := r.to()
+		if to == nil {
+			lost += int(pkts[i].N)
+			continue
+		}
+		if to != b.to || b.n == len(b.pkts) {
+			b.flush()
+		}
+		b.add(&pkts[i], r, to)
+	}
+	b.flush()
+	clear(b.lists)
+	b.lists = b.lists[:0]
+	directBatches.Put(b)
+	if lost > 0 {
+		p.count(rvt.DropSendFailed, lost)
+	}
+}
+
+// add appends the receiver's copy of a packet.
+func (b *directBatch) add(src *rvt.Packet, r *directRoute, to *directPort) {
+	b.to = to
+	p := &b.pkts[b.n]
+	*p = *src
+	p.Route = nil
+	slid, _ := r.from.lids()
+	p.Src, p.Dst = rvt.Addr{LID: slid | ci.LID(r.bits)}, rvt.Addr{LID: r.dlid}
+	p.SL = r.sl
+	_, lmc := to.lids()
+	p.PathBits = uint8(r.dlid) & (1<<lmc - 1)
+	if r.dlid >= firstMulticastLID {
+		p.PathBits = 0
+	}
+	p.GRH = nil
+	if r.global {
+		p.Dst.GID = r.grh.DGID
+		if p.Service == wire.UD {
+			g := r.grh
+			op := wire.UDSendOnly
+			if p.HasImm {
+				op = wire.UDSendOnlyImm
 			}
-		} else {
-			p.forward(ports, rt, pkts[i:j])
+			g.PayloadLen = uint16(wire.PacketLen(op, int(p.Len)))
+			p.GRH = b.grh[b.n][:]
+			g.Put(p.GRH)
 		}
-		i = j
 	}
+	b.n++
 }
 
-// global sends one datagram with its GRH in front.
-func (p *directPort) global(ports map[ci.LID]*directPort, rt *directRoute, pkt []rvt.Packet) {
-	b, _ := p.grh.Get().(*[wire.GRHLen]byte)
-	if b == nil {
-		b = new([wire.GRHLen]byte)
-	}
-	h := *rt.grh
-	op, _ := wire.Make(wire.UD, wire.OpSend, true, true, pkt[0].HasImm, false)
-	h.PayloadLen = uint16(wire.PacketLen(op, int(pkt[0].Len)))
-	h.Put(b[:])
-	pkt[0].GRH = b[:]
-	p.forward(ports, rt, pkt)
-	pkt[0].GRH = nil
-	p.grh.Put(b)
+// ownList gives the last packet a gather list that no other receiver changes.
+func (b *directBatch) ownList() {
+	p := &b.pkts[b.n-1]
+	at := len(b.lists)
+	b.lists = append(b.lists, p.Payload...)
+	p.Payload = b.lists[at:len(b.lists):len(b.lists)]
 }
 
-// forward delivers packets to one port, or a multicast to all.
-func (p *directPort) forward(ports map[ci.LID]*directPort, rt *directRoute, pkts []rvt.Packet) {
-	if rt.dlid >= firstMcast && rt.dlid != permissiveLID {
-		for _, q := range ports {
-			q.deliver(pkts)
-		}
-		return
+func (b *directBatch) flush() {
+	if b.n > 0 {
+		b.to.deliver(b.pkts[:b.n])
+		clear(b.pkts[:b.n])
 	}
-	if q := ports[rt.dlid]; q != nil {
-		q.deliver(pkts)
-	} else {
-		p.count(rvt.DropSendFailed, len(pkts))
-	}
-}
-
-func (p *directPort) deliver(pkts []rvt.Packet) {
-	r := p.recv.Load()
-	if r == nil {
-		return
-	}
-	if !p.active() {
-		(*r).Count(rvt.DropNotForUs, len(pkts))
-		return
-	}
-	(*r).Deliver(pkts, false, false)
+	b.n, b.to = 0, nil
 }

@@ -13,15 +13,24 @@ import (
 
 // Config describes an HCA.
 type Config struct {
-	// GUID is the node GUID; 0 derives it from the first port's address, the same at every start.
-	GUID  ci.GUID
-	Ports []PortConfig // Ports[i] is port i+1
-	Clock rvt.Clock    // nil: the machine's
-	Rand  io.Reader    // where keys and QP numbers come from; nil: crypto/rand
-	// Override wraps the objects before consumers see them.
+	// GUID is the node's; 0 derives it from the first port: from a UDP port's address, the same in every run; on direct links,
+	// counted up within the process.
+	GUID ci.GUID
+	// Ports are made by UDP, Direct and Impair; Ports[i] is port i+1. At least one.
+	Ports []PortConfig
+	// Clock is the source of time; nil is the machine's.
+	Clock rvt.Clock
+	// Rand is where keys, QP numbers and the like come from; nil is crypto/rand. For runs that must replay.
+	Rand io.Reader
+	// Override replaces verbs: see package ciwrap.
 	Override ciwrap.Layer
-	// Caps, if not 0, are the only capabilities that are claimed, of those that the HCA has: for a smaller HCA in tests.
-	Caps ci.Caps
+	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …). Caps, if not zero, are what is claimed
+	// in place of everything; claiming what is not there is an error.
+	Attr ci.CAAttr
+	// QPN, if not nil, names the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
+	QPN func(ci.QPCreate) (ci.QPN, error)
+	// NodeDescription is what subnet management shows, at most 64 bytes.
+	NodeDescription string
 }
 
 // PortConfig says how to make a port.
@@ -34,78 +43,129 @@ type PortConfig struct {
 // portEnv is what a port learns of its HCA.
 type portEnv struct {
 	clock rvt.Clock
-	guid  ci.GUID // of the port
+	guid  ci.GUID // the node's
+	num   uint8   // 1-based
 }
 
-// HCA is the software HCA. It implements ci.HCA.
+// HCA is an adapter in service. It implements ci.HCA; rvt.HCA has its other methods: Close, Counters, Live.
 type HCA struct {
 	*rvt.HCA
 	ports []rvt.Port
 }
 
-// DriverID identifies this driver in HCAInfo.
-const DriverID ci.GUID = 0x02ddcd4b52565431
+// Identity of the HCAs of this driver. The vendor ID is Linux's for software devices, which have no OUI.
+const (
+	driverID   = 0x02dd_6864_6472_6566
+	vendorID   = 0xffffff
+	deviceID   = 0xdd01
+	revision   = 1
+	defaultDoc = "ciddk reference HCA"
+)
 
-// capabilities are what every reference HCA has.
-const capabilities = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
+// everyCap is what the engine does on any port.
+const everyCap = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate | ci.CapResizeCQ |
 	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapChangePrimaryPort |
 	ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID |
 	ci.CapPKeyCounter | ci.CapQKeyCounter
 
-// New makes an HCA. Errors name the port that could not be had, and why. Close gives everything back.
+// New makes an HCA and starts its ports. Errors say which port could not be made and what to do about it; nothing is left behind
+// then. Close the HCA when done.
 func New(c Config) (*HCA, error) {
 	if len(c.Ports) == 0 {
-		return nil, errors.New("reference.New: Config.Ports is empty: give at least one, such as reference.UDP(reference.UDPConfig{Addr: …})")
+		return nil, errors.New("reference.New: Config.Ports is empty: give at least one of UDP, Direct")
 	}
-	if c.Clock == nil {
-		c.Clock = rvt.RealClock()
+	if len(c.NodeDescription) > 64 {
+		return nil, fmt.Errorf("reference.New: a NodeDescription of %d bytes: at most 64", len(c.NodeDescription))
 	}
-	if c.GUID == 0 && c.Ports[0].guid != nil {
+	for i, p := range c.Ports {
+		if p.open == nil {
+			return nil, fmt.Errorf("reference.New: port %d is the zero PortConfig: make it with UDP, Direct or Impair", i+1)
+		}
+	}
+	clock := c.Clock
+	if clock == nil {
+		clock = rvt.RealClock()
+	}
+	if c.GUID == 0 {
 		c.GUID = c.Ports[0].guid()
 	}
 	h := &HCA{}
-	caps := capabilities | ci.CapHardwareSMA
 	for i, p := range c.Ports {
-		if p.open == nil {
-			h.closePorts()
-			return nil, fmt.Errorf("reference.New: port %d is an empty PortConfig: make it with UDP, Direct or Impair", i+1)
-		}
-		port, err := p.open(portEnv{clock: c.Clock, guid: c.GUID + ci.GUID(i) + 1})
+		port, err := p.open(portEnv{clock: clock, guid: c.GUID, num: uint8(i + 1)})
 		if err != nil {
 			h.closePorts()
 			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
 		}
 		h.ports = append(h.ports, port)
 	}
-	if c.Caps != 0 {
-		caps &= c.Caps | ci.CapHardwareSMA
+	a := &agent{hca: h, guid: c.GUID, text: c.NodeDescription}
+	if a.text == "" {
+		a.text = defaultDoc
 	}
-	var err error
-	h.HCA, err = rvt.New(rvt.Config{
-		Info:     ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: 0x02ddcd, DeviceID: 1, Revision: 1},
-		Attr:     ci.CAAttr{Caps: caps, Firmware: 1 << 32},
-		Ports:    h.ports,
-		Rings:    rings.RXE{},
-		Clock:    c.Clock,
-		Rand:     c.Rand,
-		Override: c.Override,
-	})
+	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: driverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
+		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: clock, Rand: c.Rand, Override: c.Override,
+		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN}}
+	identify(&cfg, c.Attr)
+	if cfg.Attr.Caps == 0 {
+		cfg.Attr.Caps = everyCap | c.linkCaps()
+	}
+	if cfg.Attr.MaxPartitions == 0 {
+		for _, p := range h.ports {
+			cfg.Attr.MaxPartitions = max(cfg.Attr.MaxPartitions, len(p.Attr().PKeys))
+		}
+	}
+	a.attr = cfg.Attr
+	engine, err := rvt.New(cfg)
 	if err != nil {
 		h.closePorts()
 		return nil, fmt.Errorf("reference.New: %w", err)
 	}
+	h.HCA = engine
 	return h, nil
 }
 
-// closePorts undoes the opening of ports after a failure, which is the error to tell.
-func (h *HCA) closePorts() {
-	for _, p := range h.ports {
-		_ = p.Close()
+// identify lets Config.Attr override who the HCA says it is.
+func identify(cfg *rvt.Config, a ci.CAAttr) {
+	if a.VendorID != 0 {
+		cfg.Info.VendorID = a.VendorID
+	}
+	if a.DeviceID != 0 {
+		cfg.Info.DeviceID = a.DeviceID
+	}
+	if a.Revision != 0 {
+		cfg.Info.Revision = a.Revision
 	}
 }
 
-// Counters adds what the ports count for themselves to the engine's counters.
+// linkCaps are claims that depend on the ports: an init type has only InfiniBand, and nobody executes subnet management datagrams where
+// there is no subnet manager.
+func (c *Config) linkCaps() ci.Caps {
+	ib := 0
+	for _, p := range c.Ports {
+		if p.link == ci.LinkInfiniBand {
+			ib++
+		}
+	}
+	switch ib {
+	case 0:
+		return ci.CapHardwareSMA
+	case len(c.Ports):
+		return ci.CapLocalMAD | ci.CapInitType
+	}
+	return ci.CapLocalMAD
+}
+
+func (h *HCA) closePorts() {
+	for _, p := range h.ports {
+		_ = p.Close() // on the way out with an error that says more
+	}
+}
+
+// Unwrap gives the engine's HCA, for ci.As.
+func (h *HCA) Unwrap() any { return h.HCA }
+
+// Counters is a snapshot of all counters by name; see the package documentation.
 func (h *HCA) Counters() map[string]uint64 {
 	m := h.HCA.Counters()
 	for _, p := range h.ports {
@@ -116,15 +176,13 @@ func (h *HCA) Counters() map[string]uint64 {
 	return m
 }
 
-// SetLink plugs or pulls the cable of port num, counted from 1: the port's state and an event follow.
-func (h *HCA) SetLink(num uint8, up bool) error {
-	if num == 0 || int(num) > len(h.ports) {
-		return fmt.Errorf("reference: port %d: the HCA has ports 1 to %d", num, len(h.ports))
+// SetLink plugs in (up) or pulls out the cable of a port, counted from 1. Events follow as from a real one. Errors: ci.InvalidPort.
+func (h *HCA) SetLink(port uint8, up bool) error {
+	if port == 0 || int(port) > len(h.ports) {
+		return &ci.Error{Verb: "HCA.SetLink", Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d, the HCA has 1 to %d", port, len(h.ports))}
 	}
-	p, ok := h.ports[num-1].(interface{ setLink(up bool) })
-	if !ok {
-		return fmt.Errorf("reference: port %d has no cable", num)
-	}
-	p.setLink(up)
+	h.ports[port-1].(interface{ setLink(bool) }).setLink(up)
 	return nil
 }
+
+func (p *udpPort) counters(m map[string]uint64) { p.stats.snapshot(m) }

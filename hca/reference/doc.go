@@ -1,0 +1,41 @@
+// Package reference is the kit's own HCA: software that speaks the InfiniBand transport in full. It is made of the transport engine of
+// package rvt, queues in the layout of Linux's software RoCE (package rings), and ports:
+//
+//   - UDP: RoCEv2 from an ordinary UDP socket. No kernel module, no root; one process per (IP address, UDP port).
+//   - Direct: an InfiniBand link within the process, for tests and for the speed of memory.
+//   - Impair: any of them made worse, by a seed.
+//
+// New puts one together:
+//
+//	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
+//		reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1")}),
+//	}})
+//
+// # Claims
+//
+// The HCA claims what the engine has: RC, UC and UD, special QPs, SRQs, windows, every kind of region, multicast, path migration. It does
+// not claim reliable datagrams, raw QPs, large send offload and checksum offload. With an InfiniBand port it executes subnet management
+// datagrams (CapLocalMAD); with Ethernet ports only, there is no subnet management to execute (CapHardwareSMA).
+//
+// # Counters
+//
+// HCA.Counters gives the engine's counters (rvt.Counter documents them; every packet that is not acted on is under exactly one drop_…),
+// and the ports' own:
+//
+//	udp_ipv4_id_solved     packets whose IPv4 identification, which the ICRC covers and a socket does not show, was computed from
+//	                       the ICRC: 16 of its 32 bits are left to check those
+//	udp_merged             packets that came joined to the one before them
+//	udp_send_waits         waits for room in a socket's send buffer
+//	udp_system_calls       system calls that moved packets
+//	impair_passed          packets that an Impair port let through unharmed
+//	impair_dropped         packets that it dropped
+//	impair_duplicated      packets that it sent twice
+//	impair_reordered       packets that it held back behind later ones
+//	impair_delayed         packets that it held for a time
+//	impair_corrupted       packets in which it flipped a bit: those that the ICRC catches are counted as drop_icrc, too
+//
+// # Where time and chance come from
+//
+// From Config.Clock and Config.Rand alone, so that a run over direct links replays. A UDP port's packets come when the system hands
+// them over.
+package reference

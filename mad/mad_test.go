@@ -1,0 +1,88 @@
+package mad_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/mad"
+)
+
+// codec is what all layouts have.
+type codec interface {
+	Put([]byte)
+	Parse([]byte)
+}
+
+var codecs = []struct {
+	name string
+	len  int
+	make func() codec
+}{
+	{"Header", mad.HeaderLen, func() codec { return new(mad.Header) }},
+	{"SMP", mad.Size, func() codec { return new(mad.SMP) }},
+	{"NodeInfo", mad.NodeInfoLen, func() codec { return new(mad.NodeInfo) }},
+	{"PortInfo", mad.PortInfoLen, func() codec { return new(mad.PortInfo) }},
+	{"GUIDBlock", 64, func() codec { return new(mad.GUIDBlock) }},
+	{"PKeyBlock", 64, func() codec { return new(mad.PKeyBlock) }},
+}
+
+// FuzzLayouts: every layout keeps every bit of any bytes, and touches no byte beyond its length.
+func FuzzLayouts(f *testing.F) {
+	f.Add([]byte{1, 0x81, 1, 1, 0x80})
+	f.Add(make([]byte, mad.Size))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		b := make([]byte, mad.Size)
+		copy(b, in)
+		for _, c := range codecs {
+			v := c.make()
+			v.Parse(b[:c.len])
+			out := make([]byte, c.len+1)
+			out[c.len] = 0xa5
+			v.Put(out)
+			require.Equal(t, b[:c.len], out[:c.len], c.name)
+			require.EqualValues(t, 0xa5, out[c.len], c.name)
+			w := c.make()
+			w.Parse(out)
+			require.Equal(t, v, w, c.name)
+		}
+	})
+}
+
+// Offsets, by hand from the tables of IBTA volume 1.
+func TestOffsets(t *testing.T) {
+	t.Parallel()
+	b := make([]byte, mad.Size)
+	s := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetDirected, ClassVersion: 1, Method: mad.GetResp,
+		Status: mad.StatusDirection | mad.StatusBadField, TID: 0x1122334455667788, Attribute: mad.AttrPortInfo, Modifier: 2}, MKey: 3, DrSLID: 0xffff}
+	s.SetHops(1, 2)
+	s.Data[0], s.InitialPath[1], s.ReturnPath[1] = 7, 8, 9
+	s.Put(b)
+	assert.Equal(t, []byte{1, 0x81, 1, 0x81, 0x80, 0x1c, 1, 2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x15, 0, 0, 0, 0, 0, 2}, b[:24])
+	assert.EqualValues(t, 3, b[31])
+	assert.Equal(t, []byte{0xff, 0xff}, b[32:34])
+	assert.EqualValues(t, 7, b[64])
+	assert.EqualValues(t, 8, b[129])
+	assert.EqualValues(t, 9, b[193])
+	assert.EqualValues(t, 1, s.HopPointer())
+	assert.EqualValues(t, 2, s.HopCount())
+
+	n := mad.NodeInfo{Type: mad.NodeCA, NodeGUID: 5, PartitionCap: 16, LocalPort: 1, VendorID: 0x123456}
+	n.Put(b)
+	assert.EqualValues(t, 1, b[2])
+	assert.EqualValues(t, 5, b[19])
+	assert.EqualValues(t, 16, b[29])
+	assert.Equal(t, []byte{1, 0x12, 0x34, 0x56}, b[36:40])
+
+	p := mad.PortInfo{LID: 0x102, State: 4, PhysState: 5, LMC: 7, MTUCap: 5, GUIDCap: 8, ClientReregister: true, SubnetTimeout: 18}
+	p.Put(b)
+	assert.Equal(t, []byte{1, 2}, b[16:18])
+	assert.EqualValues(t, 4, b[32])
+	assert.EqualValues(t, 0x50, b[33])
+	assert.EqualValues(t, 7, b[34])
+	assert.EqualValues(t, 5, b[41])
+	assert.EqualValues(t, 8, b[50])
+	assert.EqualValues(t, 0x80|18, b[51])
+	assert.Equal(t, [16]byte{0xfe, 0x80, 15: 9}, mad.GID(0xfe80<<48, 9))
+}
