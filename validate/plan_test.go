@@ -293,7 +293,7 @@ func TestShouldIsAdvisory(t *testing.T) {
 	p.Select.Cases = []string{"a.query", "b.should"}
 	r := run(t, p)
 	assert.Equal(t, validate.Fail, find(r, "b.should").Status)
-	assert.Equal(t, "CERTIFIED: 1 passed, 0 skipped, 1 recommendations not met (driver fake, profile minimal, seed 7)", r.Verdict.Line)
+	assert.Equal(t, "CERTIFIED: selection of 2 of 7 cases, 1 passed, 0 skipped, 1 recommendations not met (driver fake, profile minimal, seed 7)", r.Verdict.Line)
 	p.Strict = true
 	r = run(t, p)
 	assert.Equal(t, validate.ExitFailed, r.Exit())

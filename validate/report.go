@@ -66,7 +66,10 @@ type RunInfo struct {
 	Shuffle bool     `json:"shuffle,omitempty"`
 	Shard   string   `json:"shard,omitempty"`
 	Strict  bool     `json:"strict,omitempty"`
-	Stopped string   `json:"stopped,omitempty"` // why not all cases were run
+	// Selected of All cases of the catalog were asked for. A verdict on fewer than all says so.
+	Selected int    `json:"selected"`
+	All      int    `json:"all"`
+	Stopped  string `json:"stopped,omitempty"` // why not all cases were run
 }
 
 // Timing is what differs from run to run.
@@ -141,7 +144,11 @@ func (r *Report) judge() {
 	if r.Run.Link != "" {
 		what += " over " + r.Run.Link
 	}
-	parts := []string{fmt.Sprintf("%d passed", v.Counts[Pass]), fmt.Sprintf("%d skipped", v.Counts[Skip])}
+	var parts []string
+	if r.Run.Selected < r.Run.All {
+		parts = append(parts, fmt.Sprintf("selection of %d of %d cases", r.Run.Selected, r.Run.All))
+	}
+	parts = append(parts, fmt.Sprintf("%d passed", v.Counts[Pass]), fmt.Sprintf("%d skipped", v.Counts[Skip]))
 	if v.Counts[Waived] > 0 {
 		parts = append(parts, fmt.Sprintf("%d waived", v.Counts[Waived]))
 	}
