@@ -158,6 +158,10 @@ func (q *QP) ack(r *run, p *Packet) {
 	}
 	switch {
 	case syn.IsRNRNAK():
+		if s.rnrAt != 0 { // waiting already: the NAK or its request came twice
+			q.hca.count.add(DropStale, 1)
+			return
+		}
 		q.hca.count.add(CountRNRRetry, 1)
 		if s.rnrRetries == 0 {
 			q.sendError(r, ci.WCRNRRetryErr)

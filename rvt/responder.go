@@ -38,6 +38,7 @@ type responder struct {
 // response is a READ's or an atomic's answer.
 type response struct {
 	atomic bool
+	again  bool   // of a duplicate request
 	psn    ci.PSN // next to send
 	first  ci.PSN // of the request
 	n      uint32 // packets to send from psn on
@@ -337,7 +338,7 @@ func (q *QP) acceptRead(_ *run, p *Packet) verdict {
 		return invalid
 	case q.attr.Access&ci.RemoteRead == 0:
 		return access
-	case p.DMALen > maxMessage, int(q.attr.RespRes) <= len(s.out):
+	case p.DMALen > maxMessage, int(q.attr.RespRes) <= s.fresh():
 		return invalid
 	}
 	n := q.packets(p.DMALen)
@@ -359,7 +360,7 @@ func (q *QP) packets(n uint32) uint32 {
 func (q *QP) acceptAtomic(r *run, p *Packet) verdict {
 	s := &q.resp
 	switch {
-	case s.in, int(q.attr.RespRes) <= len(s.out), p.VA%8 != 0:
+	case s.in, int(q.attr.RespRes) <= s.fresh(), p.VA%8 != 0:
 		return invalid
 	case q.attr.Access&ci.RemoteAtomic == 0:
 		return access
@@ -419,9 +420,21 @@ func (q *QP) duplicate(_ *run, p *Packet) {
 			a.first, a.psn, a.va = p.PSN, p.PSN, p.VA
 			a.length, a.n, a.npkts = p.DMALen, n, n
 		}
+		a.again = true
 		s.out = append(s.out, a)
 		return
 	}
+}
+
+// fresh counts the answers that are due to new requests.
+func (s *responder) fresh() int {
+	n := 0
+	for i := range s.out {
+		if !s.out[i].again {
+			n++
+		}
+	}
+	return n
 }
 
 // respond sends what is due: answers in order, then a NAK or the acknowledgement. An acknowledgement may wait when a consumer's poll
@@ -439,10 +452,16 @@ func (q *QP) respond(r *run) {
 		s.out = append(s.out[:0], s.out[1:]...)
 		s.unack = 0
 	}
-	switch {
-	case s.nakDue:
+	if s.nakDue {
 		s.nakDue = false
 		q.sendAck(r, s.nak, s.nakPSN)
+		if s.ackDue { // of what came behind the gap's end in the same delivery
+			s.ackDue = false
+			q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(s.psn, psnMask))
+		}
+		return
+	}
+	switch {
 	case !s.ackDue:
 	case r.polled && s.unack < ackEvery:
 		if !q.ackQueued.Swap(true) {

@@ -334,10 +334,12 @@ func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock Clock, rings
 	return s
 }
 
-func (s *side) attr(peer *side) ci.QPAttr {
-	return ci.QPAttr{Port: 1, DestNum: peer.qp.Num(), SQPSN: 0xfffff0, RQPSN: 0xfffff0, MTU: ci.MTU1024, RetryCount: 7, RNRRetry: 7,
+func (s *side) attr(peer *side) ci.QPAttr { return s.attrTo(peer.qp.Num(), peer.lid) }
+
+func (s *side) attrTo(num ci.QPN, lid ci.LID) ci.QPAttr {
+	return ci.QPAttr{Port: 1, DestNum: num, SQPSN: 0xfffff0, RQPSN: 0xfffff0, MTU: ci.MTU1024, RetryCount: 7, RNRRetry: 7,
 		MinRNRTimer: 1, InitDepth: 4, RespRes: 4, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, QKey: 0x1234,
-		Primary: ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: peer.lid}}}
+		Primary: ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: lid}}}
 }
 
 func (s *side) connect(peer *side, tweak func(*ci.QPAttr)) {
@@ -345,17 +347,42 @@ func (s *side) connect(peer *side, tweak func(*ci.QPAttr)) {
 	if tweak != nil {
 		tweak(&a)
 	}
-	steps := []ci.QPField{ci.QPFieldsInit, ci.QPFieldsRTR, ci.QPFieldsRTS}
+	s.toRTS(a)
+}
+
+// toRTS takes the QP from Reset to RTS.
+func (s *side) toRTS(a ci.QPAttr) {
+	for _, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
+		s.step(st, a)
+	}
+}
+
+// step makes one transition of those on the way to RTS, with the fields that the service needs.
+func (s *side) step(st ci.QPState, a ci.QPAttr) {
+	s.t.Helper()
+	a.State = st
+	steps := map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsRTR, ci.QPRTS: ci.QPFieldsRTS}
 	switch s.qp.(*QP).typ {
 	case ci.UC:
-		steps = []ci.QPField{ci.QPFieldsInit, ci.QPFieldsUCRTR, ci.QPFieldsUCRTS}
+		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsUCRTR, ci.QPRTS: ci.QPFieldsUCRTS}
 	case ci.UD:
-		steps = []ci.QPField{ci.QPFieldsUDInit, ci.QPFieldsUDRTR, ci.QPFieldsUDRTS}
+		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsUDInit, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
+	case ci.QP0, ci.QP1:
+		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsSpecial, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
 	}
-	for i, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
-		a.State = st
-		require.NoError(s.t, s.qp.Modify(steps[i], a, nil))
-	}
+	require.NoError(s.t, s.qp.Modify(steps[st], a, nil))
+}
+
+func (s *side) state() ci.QPState {
+	a, err := s.qp.Query()
+	require.NoError(s.t, err)
+	return a.State
+}
+
+// toState is a bare transition.
+func (s *side) toState(st ci.QPState) {
+	s.t.Helper()
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}, nil))
 }
 
 func (s *side) sge(off, n int) []ci.SGE { return []ci.SGE{s.mr.Region().SGE(uint64(off), uint32(n))} }
