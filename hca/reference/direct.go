@@ -69,7 +69,7 @@ func (l *DirectLink) add(p *directPort, want ci.LID, assign bool) error {
 	defer l.mu.Unlock()
 	used := l.now().byLID
 	if _, taken := used[want]; want != 0 && taken {
-		return fmt.Errorf("direct port: LID %d is taken on this link: give another, or 0 to have one assigned", want)
+		return fmt.Errorf("direct port: LID %#x is taken on this link: give another, or 0 to have one assigned", want)
 	}
 	if want == 0 && assign {
 		for want = 1; used[want] != nil; want++ {
@@ -79,6 +79,9 @@ func (l *DirectLink) add(p *directPort, want ci.LID, assign bool) error {
 		}
 	}
 	p.info.LID = uint16(want)
+	if assign {
+		p.info.MasterSMLID = uint16(want) // as if the manager ran here
+	}
 	p.setWhere()
 	l.ports = append(l.ports, p)
 	l.rebuild()
@@ -185,98 +188,104 @@ func (r *directRoute) to() *directPort {
 	return to
 }
 
-// directBatch is the receivers' copy of a batch: they may change the packets they get.
-type directBatch struct {
-	pkts  [64]rvt.Packet
-	grh   [64][wire.GRHLen]byte
-	n     int
-	to    *directPort
-	lists [][]byte // gather lists of packets that go to several ports
+// directCopy is one receiver's copy of a packet that goes to several, or the room for a GRH.
+type directCopy struct {
+	pkt  [1]rvt.Packet
+	list [][]byte
+	grh  [wire.GRHLen]byte
 }
 
-var directBatches = sync.Pool{New: func() any { return new(directBatch) }}
+var directCopies = sync.Pool{New: func() any { return new(directCopy) }}
 
 // Send delivers. What cannot be delivered is counted at the sender; a switch would have dropped it silently.
 func (p *directPort) Send(pkts []rvt.Packet) {
-	b := directBatches.Get().(*directBatch)
 	lost := 0
-	for i := range pkts {
+	for i := 0; i < len(pkts); {
 		r, ok := pkts[i].Route.(*directRoute)
 		if !ok || !p.maySend(pkts[i].DestQP) {
 			lost += int(pkts[i].N)
+			i++
 			continue
 		}
-		if r.dlid >= firstMulticastLID && r.dlid != permissiveLID {
-			b.flush()
-			for _, to := range p.link.now().all {
-				b.add(&pkts[i], r, to)
-				b.ownList()
-				b.flush()
-			}
+		if r.multicast() {
+			p.flood(r, &pkts[i])
+			i++
 			continue
 		}
 		to := r.to()
 		if to == nil {
 			lost += int(pkts[i].N)
+			i++
 			continue
 		}
-		if to != b.to || b.n == len(b.pkts) {
-			b.flush()
+		if r.global && pkts[i].Service == wire.UD {
+			p.sendGlobal(r, to, pkts[i:i+1])
+			i++
+			continue
 		}
-		b.add(&pkts[i], r, to)
+		j := i
+		for ; j < len(pkts) && pkts[j].Route == rvt.Route(r) && pkts[j].DestQP == pkts[i].DestQP; j++ {
+			r.address(&pkts[j], to)
+		}
+		to.deliver(pkts[i:j])
+		i = j
 	}
-	b.flush()
-	clear(b.lists)
-	b.lists = b.lists[:0]
-	directBatches.Put(b)
 	if lost > 0 {
 		p.count(rvt.DropSendFailed, lost)
 	}
 }
 
-// add appends the receiver's copy of a packet.
-func (b *directBatch) add(src *rvt.Packet, r *directRoute, to *directPort) {
-	b.to = to
-	p := &b.pkts[b.n]
-	*p = *src
-	p.Route = nil
+func (r *directRoute) multicast() bool { return r.dlid >= firstMulticastLID && r.dlid != permissiveLID }
+
+// address sets what the receiver learns of a packet's way.
+func (r *directRoute) address(p *rvt.Packet, to *directPort) {
 	slid, _ := r.from.lids()
 	p.Src, p.Dst = rvt.Addr{LID: slid | ci.LID(r.bits)}, rvt.Addr{LID: r.dlid}
-	p.SL = r.sl
-	_, lmc := to.lids()
-	p.PathBits = uint8(r.dlid) & (1<<lmc - 1)
-	if r.dlid >= firstMulticastLID {
-		p.PathBits = 0
+	p.SL, p.PathBits = r.sl, 0
+	if !r.multicast() {
+		_, lmc := to.lids()
+		p.PathBits = uint8(r.dlid) & (1<<lmc - 1)
 	}
-	p.GRH = nil
 	if r.global {
 		p.Dst.GID = r.grh.DGID
-		if p.Service == wire.UD {
-			g := r.grh
-			op := wire.UDSendOnly
-			if p.HasImm {
-				op = wire.UDSendOnlyImm
-			}
-			g.PayloadLen = uint16(wire.PacketLen(op, int(p.Len)))
-			p.GRH = b.grh[b.n][:]
-			g.Put(p.GRH)
-		}
 	}
-	b.n++
 }
 
-// ownList gives the last packet a gather list that no other receiver changes.
-func (b *directBatch) ownList() {
-	p := &b.pkts[b.n-1]
-	at := len(b.lists)
-	b.lists = append(b.lists, p.Payload...)
-	p.Payload = b.lists[at:len(b.lists):len(b.lists)]
+// putGRH writes the header of a datagram.
+func (r *directRoute) putGRH(b []byte, p *rvt.Packet) {
+	op := wire.UDSendOnly
+	if p.HasImm {
+		op = wire.UDSendOnlyImm
+	}
+	g := r.grh
+	g.PayloadLen = uint16(wire.PacketLen(op, int(p.Len)))
+	g.Put(b)
 }
 
-func (b *directBatch) flush() {
-	if b.n > 0 {
-		b.to.deliver(b.pkts[:b.n])
-		clear(b.pkts[:b.n])
+// sendGlobal sends one datagram with its GRH.
+func (p *directPort) sendGlobal(r *directRoute, to *directPort, pkt []rvt.Packet) {
+	c := directCopies.Get().(*directCopy)
+	r.address(&pkt[0], to)
+	r.putGRH(c.grh[:], &pkt[0])
+	pkt[0].GRH = c.grh[:]
+	to.deliver(pkt)
+	pkt[0].GRH = nil
+	directCopies.Put(c)
+}
+
+// flood gives every port a copy of its own: a receiver may change packet and list, never the bytes.
+func (p *directPort) flood(r *directRoute, pkt *rvt.Packet) {
+	c := directCopies.Get().(*directCopy)
+	for _, to := range p.link.now().all {
+		c.pkt[0] = *pkt
+		c.list = append(c.list[:0], pkt.Payload...)
+		c.pkt[0].Payload = c.list
+		r.address(&c.pkt[0], to)
+		r.putGRH(c.grh[:], pkt)
+		c.pkt[0].GRH = c.grh[:]
+		to.deliver(c.pkt[:])
 	}
-	b.n, b.to = 0, nil
+	clear(c.list)
+	c.pkt[0] = rvt.Packet{}
+	directCopies.Put(c)
 }

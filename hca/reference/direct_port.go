@@ -14,13 +14,13 @@ import (
 
 // DirectConfig describes a port on a DirectLink.
 type DirectConfig struct {
-	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is below Active: then a subnet manager
+	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is Init or Armed: then a subnet manager
 	// assigns it.
 	LID ci.LID
 	// LMC is the number of low LID bits that do not matter, 0 to 7.
 	LMC uint8
 	// State is the logical state in which the port comes up: PortActive (also 0), as if a subnet manager had been there, or PortInit,
-	// to wait for one, or PortDown.
+	// to wait for one, or PortArmed; or PortDown, with the cable out: see HCA.SetLink, which makes it Active.
 	State ci.PortState
 	// MTU is the largest path MTU; 0 is 4096 bytes.
 	MTU ci.MTU
@@ -85,7 +85,7 @@ func openDirect(l *DirectLink, c DirectConfig, e portEnv) (rvt.Port, error) {
 	case l == nil:
 		return nil, errors.New("direct port: the link is nil: make one with NewDirectLink")
 	case c.LID > maxUnicastLID:
-		return nil, fmt.Errorf("direct port: LID %#x is not unicast: want 1 to %#x, or 0", c.LID, maxUnicastLID)
+		return nil, fmt.Errorf("direct port: LID %#x is no unicast LID: want 1 to %#x, or 0", c.LID, maxUnicastLID)
 	case c.LMC > 7 || c.LID&(1<<c.LMC-1) != 0:
 		return nil, fmt.Errorf("direct port: LMC %d with LID %#x: want an LMC of 0 to 7 and a LID whose low LMC bits are zero", c.LMC, c.LID)
 	case c.LMC > 0 && c.LID == 0:
@@ -108,8 +108,15 @@ func openDirect(l *DirectLink, c DirectConfig, e portEnv) (rvt.Port, error) {
 		NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: 1, OperationalVLs: 1, GUIDCap: directGUIDCap, VLArbLowCap: 1,
 		CapabilityMask: uint32(ci.PortCapReregister), RespTimeValue: 16,
 	}
+	switch c.State {
+	case ci.PortDown:
+		p.rise = ci.PortActive
+		p.info.PhysState = physDisabled
+	case ci.PortActive:
+		p.info.SubnetTimeout = 18
+	}
 	p.state.Store(uint32(c.State))
-	if err := l.add(p, c.LID, c.State == ci.PortActive); err != nil {
+	if err := l.add(p, c.LID, p.rise == ci.PortActive); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -286,7 +293,7 @@ func (p *directPort) setLink(up bool) {
 	old := ci.PortState(p.info.State)
 	now, phys := ci.PortDown, uint8(physDisabled)
 	if up {
-		now, phys = max(p.rise, ci.PortInit), physUp
+		now, phys = p.rise, physUp
 	}
 	event := old != now && (up == (old == ci.PortDown))
 	if event {

@@ -103,9 +103,10 @@ type lane struct {
 
 // heldPacket is a copy on its way.
 type heldPacket struct {
-	pkt   rvt.Packet
-	after int // packets that must pass first; only in waiting
-	timer rvt.Timer
+	pkt     rvt.Packet
+	reorder bool // in waiting, until released
+	after   int  // packets that must pass first; under lane.mu
+	timer   rvt.Timer
 }
 
 func newImpairPort(in rvt.Port, c ImpairConfig, clock rvt.Clock) rvt.Port {
@@ -281,7 +282,7 @@ func (l *lane) overtaken(out []rvt.Packet) []rvt.Packet {
 
 // hold keeps a copy of a packet until a time, or with after > 0 until so many have passed if that is earlier. The caller holds l.mu.
 func (l *lane) hold(pkt rvt.Packet, after int, d time.Duration) {
-	h := &heldPacket{pkt: pkt, after: after}
+	h := &heldPacket{pkt: pkt, reorder: after > 0, after: after}
 	var body []byte
 	for _, b := range pkt.Payload {
 		body = append(body, b...)
@@ -299,7 +300,7 @@ func (l *lane) hold(pkt rvt.Packet, after int, d time.Duration) {
 
 // release is the timer of a held packet. Of it and overtaken, the one that takes the packet out of waiting passes it on.
 func (l *lane) release(h *heldPacket) {
-	if h.after > 0 {
+	if h.reorder {
 		l.mu.Lock()
 		i := slices.Index(l.waiting, h)
 		if i >= 0 {

@@ -24,8 +24,9 @@ type Config struct {
 	Rand io.Reader
 	// Override replaces verbs: see package ciwrap.
 	Override ciwrap.Layer
-	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …). Caps, if not zero, are what is claimed
-	// in place of everything; claiming what is not there is an error.
+	// Caps, if not 0, are the only capabilities that are claimed, of those that the HCA has: for a smaller HCA in tests.
+	Caps ci.Caps
+	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …); its Caps are Config.Caps's business.
 	Attr ci.CAAttr
 	// QPN, if not nil, names the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
 	QPN func(ci.QPCreate) (ci.QPN, error)
@@ -53,9 +54,11 @@ type HCA struct {
 	ports []rvt.Port
 }
 
+// DriverID identifies this driver in HCAInfo.
+const DriverID ci.GUID = 0x02ddcd4b52565431
+
 // Identity of the HCAs of this driver. The vendor ID is Linux's for software devices, which have no OUI.
 const (
-	driverID   = 0x02dd_6864_6472_6566
 	vendorID   = 0xffffff
 	deviceID   = 0xdd01
 	revision   = 1
@@ -103,12 +106,16 @@ func New(c Config) (*HCA, error) {
 	if a.text == "" {
 		a.text = defaultDoc
 	}
-	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: driverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
+	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
 		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: clock, Rand: c.Rand, Override: c.Override,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN}}
 	identify(&cfg, c.Attr)
-	if cfg.Attr.Caps == 0 {
-		cfg.Attr.Caps = everyCap | c.linkCaps()
+	cfg.Attr.Caps = everyCap | c.linkCaps()
+	if c.Caps != 0 {
+		cfg.Attr.Caps &= c.Caps | ci.CapHardwareSMA
+	}
+	if cfg.Attr.Firmware == 0 {
+		cfg.Attr.Firmware = 1 << 32 // 1.0.0
 	}
 	if cfg.Attr.MaxPartitions == 0 {
 		for _, p := range h.ports {

@@ -1,0 +1,74 @@
+package reference_test
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+// Two HCAs on a direct link; a SEND from one to the other. For UDP, only the ports differ:
+// reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1")}).
+func Example() {
+	link := reference.NewDirectLink()
+	var hcas [2]*reference.HCA
+	var cas [2]ci.CA
+	var cqs [2]ci.CQ
+	var qps [2]ci.QP
+	var mrs [2]ci.MR
+	var bufs [2][]byte
+	for i := range hcas {
+		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}})
+		check(err)
+		ca, err := hca.OpenCA(hca.Info().GUID, func(ci.Event) {}, nil)
+		check(err)
+		pd, err := ca.AllocatePD(ci.PDNormal)
+		check(err)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+		check(err)
+		qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq,
+			QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}, nil)
+		check(err)
+		bufs[i] = make([]byte, 4096)
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(bufs[i]), Access: ci.LocalWrite})
+		check(err)
+		hcas[i], cas[i], cqs[i], qps[i], mrs[i] = hca, ca, cq, qp, mr
+	}
+	for i := range qps {
+		peer, err := cas[1-i].Query()
+		check(err)
+		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+		check(qps[i].Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1,
+			RespRes: 1, MinRNRTimer: 12, Primary: ci.Path{AV: ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}}}, nil))
+		check(qps[i].Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7,
+			Primary: ci.Path{AckTimeout: 14}}, nil))
+	}
+
+	_, err := qps[1].PostRecv([]ci.RecvWR{{ID: 1, SGL: []ci.SGE{mrs[1].Region().SGE(0, 4096)}}})
+	check(err)
+	n := copy(bufs[0], "Hello, fabric")
+	_, err = qps[0].PostSend([]ci.SendWR{{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{mrs[0].Region().SGE(0, uint32(n))}}})
+	check(err)
+	for i := 1; i >= 0; i-- {
+		var wc [1]ci.WC
+		for n := 0; n == 0; {
+			n, err = cqs[i].Poll(wc[:])
+			check(err)
+		}
+		fmt.Println("request", wc[0].ID, wc[0].Status.String())
+	}
+	fmt.Println(string(bufs[1][:n]))
+	for _, h := range hcas {
+		check(h.Close())
+	}
+	// Output:
+	// request 1 success
+	// request 2 success
+	// Hello, fabric
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
