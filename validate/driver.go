@@ -33,6 +33,9 @@ type Options struct {
 	// parent's process id). Together they choose addresses that do not clash, such as 127.Run.Worker.x.
 	Worker int
 	Run    int
+	// Impair says that a case will call Target.Impair. A driver may leave out what that takes otherwise, so that other cases run on
+	// the bare link.
+	Impair bool
 	Values map[string]string // --set key=value, the driver's own
 }
 
@@ -60,10 +63,10 @@ type Impairment struct {
 	Seed      uint64
 	Drop      float64
 	Duplicate float64
-	Reorder   float64 // held back behind a later packet
-	Corrupt   float64 // one bit flipped behind the link header
-	Delay     time.Duration
-	Cut       bool // nothing passes
+	Reorder   float64       // held back behind a later packet
+	Corrupt   float64       // one bit flipped behind the link header
+	Delay     time.Duration // each packet is held for a time up to this
+	Cut       bool          // nothing passes
 }
 
 var driverName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)

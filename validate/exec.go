@@ -103,6 +103,12 @@ func (e *executor) drop(ctx context.Context) error {
 // run executes a case. It returns when the case has ended, which a broken driver can delay for ever: the caller keeps a watchdog.
 func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 	r := e.blank(c, attempt)
+	if want := c.Needs.Impair || e.driver.Keep; want != e.set.Impair {
+		if err := e.drop(ctx); err != nil { // left open by a case that was skipped
+			r.Notes = append(r.Notes, Note{NoteInfo, "Target.Close before this case: " + err.Error()})
+		}
+		e.set.Impair = want
+	}
 	if err := e.ready(ctx); err != nil {
 		r.Status, r.Reason = Error, err.Error()
 		return r
@@ -125,7 +131,7 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 	stop(&r)
 	if !e.driver.Keep || r.Status != Pass && r.Status != Skip {
 		if err := e.drop(ctx); err != nil {
-			e.blame(&r, Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
+			r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
 		}
 		e.goroutines(&r)
 	}
@@ -150,7 +156,7 @@ func (e *executor) goroutines(r *Result) {
 		pause := time.NewTimer(5 * time.Millisecond)
 		<-pause.C
 	}
-	e.blame(r, Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
+	r.blame(Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
 		Got: fmt.Sprintf("%d more than before", n-e.quiet), Cause: CauseLeak, Stacks: allStacks()})
 	e.quiet = n // each leak is told once
 }
@@ -184,16 +190,6 @@ func (e *executor) blank(c *Case, attempt int) Result {
 	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section, Attempt: attempt}
 }
 
-// blame adds a failure to a result that is complete.
-func (e *executor) blame(r *Result, f Failure) {
-	if r.Status == Error {
-		return
-	}
-	f.Setup = f.Setup || len(r.Failures) > 0
-	r.Failures = append(r.Failures, f)
-	r.Status, r.Reason = Fail, ""
-}
-
 // leftovers compares the living objects with those of the fresh target. Drivers may free behind the back of a Destroy that returned,
 // so a difference is looked at again for a little while.
 func (e *executor) leftovers(r *Result) {
@@ -213,7 +209,7 @@ func (e *executor) leftovers(r *Result) {
 			return
 		}
 		if time.Now().After(deadline) {
-			e.blame(r, Failure{Rule: r.Requirement, Where: "living objects after the case", Expected: "as before it", Got: strings.Join(left, ", "), Cause: CauseLeak})
+			r.blame(Failure{Rule: r.Requirement, Where: "living objects after the case", Expected: "as before it", Got: strings.Join(left, ", "), Cause: CauseLeak})
 			return
 		}
 		runtime.Gosched()

@@ -1,9 +1,11 @@
 package validate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,13 +41,32 @@ func TestMain(m *testing.M) {
 			fmt.Println("\x1e" + `{"kind":"hello","version":99}`)
 			return
 		}
-		if err := validate.ServeWorker(context.Background(), catalog(), driver(fault), s, os.Stdin, validate.CaptureStdout()); err != nil {
+		var in io.Reader = os.Stdin
+		if fault == "late" {
+			in = &lateCrash{r: os.Stdin}
+		}
+		if err := validate.ServeWorker(context.Background(), catalog(), driver(fault), s, in, validate.CaptureStdout()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(3)
 		}
 		return
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// lateCrash ends the worker when it asks for what comes after its first case: as a goroutine would that the first case left behind.
+type lateCrash struct {
+	r     io.Reader
+	lines int
+}
+
+func (l *lateCrash) Read(p []byte) (int, error) {
+	if l.lines > 0 {
+		panic("left behind by a case")
+	}
+	n, err := l.r.Read(p)
+	l.lines += bytes.Count(p[:n], []byte{'\n'})
+	return n, err
 }
 
 func setting() validate.Setting {

@@ -228,6 +228,19 @@ func (s *session) finish(worker int, r Result, stop func()) {
 	s.tell(Progress{Worker: worker, Result: &r})
 }
 
+// amend adds a failure to the last result of a case that seemed to be over.
+func (s *session) amend(id string, f Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rs := s.results[id]
+	if len(rs) == 0 {
+		return
+	}
+	r := &rs[len(rs)-1]
+	f.Rule = r.Requirement
+	r.blame(f)
+}
+
 func (s *session) waived(id string) bool {
 	for _, w := range s.p.Waivers {
 		if glob(w.Pattern, id) {

@@ -172,6 +172,22 @@ func TestMuteWorker(t *testing.T) {
 	assert.Equal(t, validate.CauseHang, find(r, "a.query").Failures[0].Cause)
 }
 
+// A worker that ends between two cases is the fault of the one before, and the one after is judged in a fresh worker.
+func TestDeathBetweenCases(t *testing.T) {
+	p := plan("late")
+	p.Workers = 1
+	p.Select.Cases = []string{"a.pd"}
+	assert.Equal(t, validate.Fail, run(t, p).Results[0].Status, "after the last case, too")
+	p.Select.Cases = []string{"a.*"}
+	r := run(t, p)
+	assert.Equal(t, map[string]validate.Status{"a.query": validate.Fail, "a.pd": validate.Fail, "a.cq": validate.Fail}, statuses(r))
+	f := find(r, "a.query").Failures
+	require.Len(t, f, 1)
+	assert.Equal(t, "panic: left behind by a case", f[0].Got)
+	assert.Equal(t, "CI-Test-01", f[0].Rule)
+	assert.Equal(t, "the worker process, after the case", f[0].Where)
+}
+
 // A driver that opens slowly keeps its target while cases pass, and gets a fresh one after one that does not.
 func TestKeep(t *testing.T) {
 	opens := 0

@@ -18,28 +18,39 @@ type processRunner struct {
 	s   *session
 	set Setting
 	w   *process // nil before the first case and after a death
+	// before is the case that w ran last: the one to blame if w ends between two cases.
+	before string
 }
 
-// run gives the case to the worker, which is started if there is none, and waits for the result, the worker's end, or the last deadline.
+// run is once, repeated in a fresh worker if the old one died of the case before.
 func (r *processRunner) run(ctx context.Context, j job) Result {
+	res, again := r.once(ctx, j)
+	if again {
+		res, _ = r.once(ctx, j)
+	}
+	return res
+}
+
+// once gives the case to the worker, which is started if there is none, and waits for the result, the worker's end, or the last
+// deadline. again says that the worker had died before it took the case, of what the case before left running.
+func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) {
 	res := r.s.p.blank(j.c)
 	res.Attempt = j.attempt
-	fail := func(err error) Result {
+	fail := func(err error) (Result, bool) {
 		r.discard()
 		res.Status, res.Reason = Error, err.Error()
-		return res
+		return res, false
 	}
 	if r.w == nil {
 		w, err := startProcess(ctx, r.s.p.Spawn, r.set)
 		if err != nil {
 			return fail(fmt.Errorf("worker: %w", err))
 		}
-		r.w = w
+		r.w, r.before = w, ""
 	}
 	w := r.w
-	if err := w.send(command{Case: j.c.ID, Attempt: j.attempt}); err != nil {
-		return fail(fmt.Errorf("worker: %w: %s", err, w.stderr.last(400)))
-	}
+	// A worker that is gone shows at the end of its events, which says more than the failure of this write.
+	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt})
 	limit := r.set.CaseTimeout(j.c)
 	// The worker watches the clock itself; this is for one that cannot, such as a process that the driver stopped or starved.
 	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace+5*time.Second))
@@ -50,8 +61,12 @@ func (r *processRunner) run(ctx context.Context, j job) Result {
 		select {
 		case e, ok := <-w.events:
 			switch {
+			case !ok && !started && r.before != "":
+				return res, r.diedAfter(r.before)
+			case !ok && sendErr != nil:
+				return fail(fmt.Errorf("worker: %w: %s", sendErr, w.stderr.last(400)))
 			case !ok:
-				return r.dead(res, started, j.c)
+				return r.dead(res, started, j.c), false
 			case e.Kind == EventIdentity:
 				r.s.opened(e.Identity)
 			case e.Kind == EventStart:
@@ -62,7 +77,7 @@ func (r *processRunner) run(ctx context.Context, j job) Result {
 				out := hung(res, e.Text, limit)
 				r.s.died()
 				r.discard()
-				return out
+				return out, false
 			case e.Kind == EventFatal:
 				return fail(errors.New(e.Text))
 			case e.Kind == EventResult && e.Result.Case != j.c.ID:
@@ -72,23 +87,45 @@ func (r *processRunner) run(ctx context.Context, j job) Result {
 				if e.Result.Status == Fail || e.Result.Status == Error {
 					e.Result.Log = append(e.Result.Log, w.stderr.linesSince(from)...)
 				}
-				return *e.Result
+				r.before = j.c.ID
+				return *e.Result, false
 			}
 		case <-last.C:
 			stacks := w.dumpStacks()
 			r.s.died()
 			r.discard()
-			return hung(res, stacks, limit)
+			return hung(res, stacks, limit), false
 		case <-ctx.Done():
 			r.discard()
 			res.Status, res.Reason = Error, "interrupted"
-			return res
+			return res, false
 		}
 	}
 }
 
 // panicText finds the line in which the Go runtime says why a process ends.
 var panicText = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|unexpected fault address .*|\[signal .*)$`)
+
+// diedAfter charges the end of a worker between two cases to the case that came before: something that it left running, a goroutine of
+// the driver, ended the process.
+func (r *processRunner) diedAfter(id string) bool {
+	w := r.w
+	f := processEnd(w.wait(), w.stderr.String())
+	f.Where = "the worker process, after the case"
+	r.discard()
+	r.s.died()
+	r.s.amend(id, f)
+	return true
+}
+
+// processEnd words the end of a process as a finding.
+func processEnd(state, printed string) Failure {
+	f := Failure{Where: "the worker process", Expected: "no end of the process", Got: state, Cause: CauseDeath, Stacks: printed}
+	if m := panicText.FindString(printed); m != "" {
+		f.Expected, f.Got, f.Cause = "no panic", m, CausePanic
+	}
+	return f
+}
 
 // dead is the result of a case whose worker ended: the driver's doing, if the case had begun.
 func (r *processRunner) dead(res Result, started bool, c *Case) Result {
@@ -105,10 +142,8 @@ func (r *processRunner) dead(res Result, started bool, c *Case) Result {
 		}
 		return res
 	}
-	f := Failure{Rule: c.Judges(), Where: "the worker process", Expected: "no end of the process", Got: state, Cause: CauseDeath, Stacks: text}
-	if m := panicText.FindString(text); m != "" {
-		f.Expected, f.Got, f.Cause = "no panic", m, CausePanic
-	}
+	f := processEnd(state, text)
+	f.Rule = c.Judges()
 	res.Status, res.Failures = Fail, append(res.Failures, f)
 	return res
 }
@@ -133,7 +168,9 @@ func (r *processRunner) close() {
 		select {
 		case _, ok := <-r.w.events:
 			if !ok {
-				r.w.wait()
+				if r.w.wait(); r.before != "" && panicText.MatchString(r.w.stderr.String()) {
+					r.diedAfter(r.before)
+				}
 				r.w = nil
 				return
 			}

@@ -107,3 +107,13 @@ func (r *Result) Blames(requirement string) bool {
 	}
 	return false
 }
+
+// blame adds a failure to a result that is complete.
+func (r *Result) blame(f Failure) {
+	if r.Status == Error {
+		return
+	}
+	f.Setup = f.Setup || len(r.Failures) > 0
+	r.Failures = append(r.Failures, f)
+	r.Status, r.Reason = Fail, ""
+}

@@ -19,7 +19,7 @@ func TestKit(t *testing.T) {
 	one := func(id string, run func(*validate.T)) validate.Case {
 		return validate.Case{ID: "kit." + id, Title: id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureRC, Run: run, Timeout: 5 * time.Second}
 	}
-	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{
+	suite := validate.Suite{Cases: []validate.Case{
 		one("rc", func(t *validate.T) {
 			p := kit.RC(t)
 			p.A.Exchange(p.B, 3000)
@@ -52,7 +52,24 @@ func TestKit(t *testing.T) {
 			}
 			p.B.WantState(ci.QPError)
 		}),
-	}})
+	}}
+	lossy := one("lossy", func(t *validate.T) {
+		t.Impair(validate.Impairment{Drop: 0.1, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.02})
+		p := kit.RC(t, kit.AckTime(12))
+		for range 5 {
+			p.A.Exchange(p.B, 20000)
+		}
+	})
+	lossy.Needs.Impair = true
+	cut := one("cut", func(t *validate.T) {
+		p := kit.RC(t, kit.AckTime(10), kit.Retry(1))
+		t.Impair(validate.Impairment{Cut: true})
+		p.A.Send(p.A.SendWR(1, 0, 1))
+		p.A.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
+		p.A.WantState(ci.QPError)
+	})
+	cut.Needs.Impair = true
+	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{lossy, cut}}, suite)
 	d := drivers()[0]
 	for _, link := range d.Links {
 		p := validate.Plan{Catalog: c, Driver: d, Setting: validate.Setting{Profile: "full", Options: validate.Options{Seed: 1, Link: link, Run: 77}}}

@@ -27,6 +27,13 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		return nil, err
 	}
 	t := &validate.Target{Version: "the kit's own"}
+	if o.Impair {
+		w := newWeather()
+		for i := range ports {
+			ports[i] = w.over(ports[i])
+		}
+		t.Impair = w.set
+	}
 	var made []*reference.HCA
 	t.Close = func(context.Context) error {
 		var errs []error

@@ -14,7 +14,7 @@ import (
 type Faults struct {
 	HangOn     string // verb that never returns, such as "CA.AllocatePD"
 	PanicOn    string // verb that panics on its caller's goroutine
-	CrashOn    string // verb that makes a goroutine of the driver panic a moment later, and returns
+	CrashOn    string // verb that makes a goroutine of the driver panic
 	ExitOn     string // verb that ends the process
 	LeakOn     string // verb whose object is never forgotten in Live
 	Noise      bool   // the driver prints to standard output
@@ -90,9 +90,8 @@ func (h *HCA) enter(verb string) {
 	case h.faults.PanicOn:
 		panic("fakehca: told to panic in " + verb)
 	case h.faults.CrashOn:
-		done := make(chan struct{})
-		go func() { defer close(done); panic("fakehca: told to crash behind " + verb) }()
-		<-done // the runtime ends the process before this can go on for long
+		go func() { panic("fakehca: told to crash behind " + verb) }()
+		select {} // the runtime ends the process
 	case h.faults.ExitOn:
 		h.faults.Exit(3)
 	}
