@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -365,11 +366,11 @@ func TestCacheIsFreshBeforeEvents(t *testing.T) {
 		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1})
 		require.NoError(t, al.Register(h))
 		c := must(al.Open(accesslayer.ClientConfig{}))
-		told := 0
-		must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) { told++ }))
+		var told atomic.Int32 // by goroutines of two kinds
+		must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) { told.Add(1) }))
 		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
 			if e.Type == accesslayer.PortReregister || e.Type == accesslayer.PortLID {
-				told++
+				told.Add(1)
 			}
 		}}))
 		queried, gate := 0, make(chan struct{})
@@ -378,10 +379,10 @@ func TestCacheIsFreshBeforeEvents(t *testing.T) {
 		h.open.fire(ci.EventReregister, 1)
 		synctest.Wait() // everybody who could be told has been
 		assert.Equal(t, 1, queried)
-		assert.Zero(t, told)
+		assert.Zero(t, told.Load())
 		close(gate)
 		synctest.Wait()
-		assert.Equal(t, 3, told, "the event, the LID, the reregistration")
+		assert.EqualValues(t, 3, told.Load(), "the event, the LID, the reregistration")
 		h.onQuery = nil
 		require.NoError(t, al.Close())
 	})
