@@ -50,6 +50,8 @@
 //     attributes prove.
 //   - Run owns nothing but T. Everything it makes is destroyed by T.Cleanup (kit does that), last made first. Objects left over
 //     are a failure where the target counts them.
+//   - A bad link is asked for with Needs.Impair, and made with T.Impair: the target is then opened with what that takes, and the link is
+//     good until the case says otherwise, and good again afterwards.
 //   - No sleeping: wait with kit's CQ.Wait and Events.Wait, which have the case's deadline. T.Context ends with the deadline.
 //   - No randomness but T.Rand, which follows from the seed and the case's id, so that a failure can be run again.
 //   - T.Fail and what is built on it end the case by runtime.Goexit, and so must run on the case's goroutine; on others, started with T.Go, use

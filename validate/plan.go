@@ -318,18 +318,18 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 	began := make(chan struct{}, 1)
 	e.onBegin = func() { began <- struct{}{} }
 	go func() { done <- e.run(ctx, j.c, j.attempt) }()
-	timer := time.NewTimer(e.set.scale(openTimeout + hangGrace))
+	timer := time.NewTimer(l.set.scale(openTimeout + hangGrace))
 	defer timer.Stop()
 	for {
 		select {
 		case r := <-done:
 			return r
 		case <-began:
-			timer.Reset(e.set.CaseTimeout(j.c) + e.set.scale(hangGrace))
+			timer.Reset(l.set.CaseTimeout(j.c) + l.set.scale(hangGrace))
 		case <-timer.C:
 			l.e = nil // left behind with its goroutines: nothing can end them
 			r := l.s.p.blank(j.c)
-			return hung(r, allStacks(), e.set.CaseTimeout(j.c))
+			return hung(r, allStacks(), l.set.CaseTimeout(j.c))
 		}
 	}
 }

@@ -1,0 +1,52 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// must is a rule that binds every driver that claims what the cases need.
+func must(id, section, source, text string) req.Requirement {
+	return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
+}
+
+// kase is a case of the data path: the requirements are the one judged and those touched on.
+func kase(id, title string, feature validate.Feature, run func(*validate.T), reqs ...string) validate.Case {
+	return validate.Case{ID: id, Title: title, Requirements: reqs, Feature: feature, Run: run}
+}
+
+// needing adds needs to cases.
+func needing(n validate.Needs, cases ...validate.Case) []validate.Case {
+	for i := range cases {
+		cases[i].Needs = n
+	}
+	return cases
+}
+
+// ids are from, from+1 … to.
+func ids(from, to uint64) []uint64 {
+	var out []uint64
+	for i := from; i <= to; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+// deaf is a pair of which A is ready to send and B drops what comes: it stays in Init. Nothing times out.
+func deaf(t *validate.T, opts ...kit.Option) *kit.Pair {
+	p := kit.NewPairInReset(t, append([]kit.Option{kit.Type(ci.RC), kit.AckTime(0)}, opts...)...)
+	p.A.Init()
+	p.B.Init()
+	p.A.RTR(p.B.QP)
+	p.A.RTS()
+	return p
+}
+
+// wake lets B of a deaf pair take part. What A has sent already is lost until A retries, which it never does: use it for what A
+// posts later, or with a pair that has an ACK timeout.
+func wake(p *kit.Pair) {
+	p.B.RTR(p.A.QP)
+	p.B.RTS()
+}
