@@ -1,7 +1,6 @@
 package accesslayer
 
 import (
-	"errors"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -98,7 +97,8 @@ func (p *PD) NewFMRPool(cfg FMRPoolConfig) (*FMRPool, error) {
 		for range cfg.Size {
 			in, err := p.verbs.AllocFMR(cfg.FMRCreate)
 			if err != nil {
-				return nil, errors.Join(err, pool.destroyAll())
+				pool.n.undo = pool.destroyAll() != nil // then the reaper goes on with it
+				return pool.destroyAll, err
 			}
 			f := &poolFMR{fmr: in, pages: make([]uint64, 0, cfg.MaxPages)}
 			pool.fmrs = append(pool.fmrs, f)

@@ -33,6 +33,7 @@ type node struct {
 	dying   func()       // step 1, with al.mu held
 	gone    func()       // step 3, with al.mu held
 	stays   bool         // not given up when cleanup fails for good: the adapter
+	undo    bool         // set by a create that fails and leaves something for cleanup
 	events  serial       // callbacks of this object, one at a time
 
 	state       state
@@ -100,7 +101,9 @@ func (n *node) attached(verb string, err error) error {
 	n.early = nil
 	switch {
 	case err != nil:
-		n.cleanup = nil
+		if !n.undo {
+			n.cleanup = nil
+		}
 		if n.state == creating {
 			n.state = destroying
 			n.refs--
@@ -130,7 +133,7 @@ func (n *node) make(parent *node, verb string, create func() (destroy func() err
 		return err
 	}
 	destroy, err := create()
-	n.cleanup = destroy
+	n.cleanup = destroy // attached forgets it if there is nothing to destroy
 	return n.attached(verb, err)
 }
 

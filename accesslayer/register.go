@@ -65,14 +65,12 @@ func (a *Adapter) open(verb string) error {
 	if err != nil {
 		return fmt.Errorf("accesslayer: opening the HCA: %w", err)
 	}
+	a.ca = ca
 	attr, err := a.query(verb, ca)
 	if err != nil {
-		if e := ca.Close(); e != nil {
-			a.al.cfg.Logger.Error("accesslayer: closing an HCA that was refused", "guid", a.info.GUID, "error", e)
-		}
+		a.n.undo = ca.Close() != nil // then the reaper tries again, and the GUID is taken until it has
 		return fmt.Errorf("accesslayer: querying the HCA: %w", err)
 	}
-	a.ca = ca
 	a.attr.Store(attr)
 	return nil
 }

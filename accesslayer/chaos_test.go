@@ -1,0 +1,169 @@
+package accesslayer_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/ci/ciwrap/faults"
+)
+
+// A driver whose creates and destroys fail every now and then, clients on several goroutines, events, and at the end the HCA is pulled:
+// every failure reaches a client or is made up for, and the driver is left empty.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	inj := faults.New(7)
+	for _, v := range faults.Verbs() {
+		switch v {
+		case "HCA.OpenCA", "UserCA.AllocatePD", "UserCA.VendorCall", "CA.VendorCall", "CA.LocalMAD", "CA.SLForIP":
+			continue
+		}
+		inj.MustAdd(faults.Rule{Verb: v, Status: ci.ResourceBusy, Probability: 0.15, Skip: 1})
+	}
+	h := newFake(2)
+	var lost sync.Map // errors of objects given up
+	al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Microsecond, DestroyRetries: 60,
+		OnDestroyError: func(err error) { lost.Store(err, true) }})
+	require.NoError(t, al.Register(inj.Wrap(h)))
+	stop := make(chan struct{})
+	var workers, noise sync.WaitGroup
+	for i := range 4 {
+		workers.Go(func() { chaos(t, al, rand.New(rand.NewPCG(1, uint64(i)))) })
+	}
+	noise.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				fireAll(h, "QP", ci.EventQPComm)
+				h.mu.Lock()
+				open := h.open
+				h.mu.Unlock()
+				if open != nil {
+					open.fire(ci.EventPortActive, 1)
+				}
+			}
+		}
+	})
+	workers.Wait()
+	require.NoError(t, al.Deregister(fakeGUID))
+	close(stop)
+	noise.Wait()
+	require.NoError(t, al.Close())
+	lost.Range(func(err, _ any) bool { t.Error("given up:", err); return true })
+	assert.Empty(t, h.liveObjects())
+	assert.True(t, h.closed)
+	assert.Empty(t, h.committed())
+	assert.Positive(t, inj.Calls("QP.Destroy"))
+}
+
+// chaos makes and destroys at random; an error must be the injected one, or say that something is closed.
+func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
+	ok := func(err error) bool {
+		if err != nil && !assert.ErrorIs(t, err, ci.ResourceBusy) {
+			t.Log(err)
+		}
+		return err == nil
+	}
+	for range 6 {
+		c, err := al.Open(accesslayer.ClientConfig{})
+		require.NoError(t, err)
+		ca, err := c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) {})
+		require.NoError(t, err)
+		pd, err := ca.NewPD(ci.PDNormal)
+		if !ok(err) {
+			_ = c.Close()
+			continue
+		}
+		var cqs []*accesslayer.CQ
+		var things []closer
+		for range 120 {
+			switch rnd.IntN(8) {
+			case 0:
+				if q, err := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); ok(err) {
+					cqs = append(cqs, q)
+				}
+			case 1, 2:
+				if len(cqs) == 0 {
+					continue
+				}
+				q := cqs[rnd.IntN(len(cqs))]
+				if qp, err := pd.NewQP(ci.QPCreate{SendCQ: q, RecvCQ: q}, func(*accesslayer.QP, ci.Event) {}); ok(err) {
+					things = append(things, qp)
+					if m, err := qp.Attach(ci.GID{0xff}, 0xc000); ok(err) {
+						things = append(things, m)
+					}
+				}
+			case 3:
+				if mr, err := pd.NewMR(ci.MRCreate{}); ok(err) {
+					things = append(things, mr)
+				}
+			case 4:
+				if mw, err := pd.NewMW(1); ok(err) {
+					things = append(things, mw)
+				}
+			case 5:
+				if p, err := pd.NewFMRPool(poolConfig()); ok(err) {
+					if m, err := p.Map([]uint64{1}, 0); ok(err) {
+						ok(m.Unmap())
+					}
+					things = append(things, p)
+				}
+			default:
+				if len(things) == 0 {
+					continue
+				}
+				o := things[rnd.IntN(len(things))]
+				if rnd.IntN(2) == 0 {
+					_ = o.DestroyAsync(nil)
+				} else if err := o.Close(); err != nil {
+					assert.ErrorIs(t, err, ci.ResourceBusy)
+				}
+			}
+		}
+		if rnd.IntN(2) == 0 {
+			assert.NoError(t, c.Close())
+		}
+	}
+}
+
+// The access layer is closed while a driver is registering: it waits, and the HCA does not come in.
+func TestCloseDuringRegister(t *testing.T) {
+	t.Parallel()
+	h := newFake(1)
+	al := newAL(t)
+	in, hold := make(chan struct{}), make(chan struct{})
+	h.onQuery = func() { close(in); <-hold }
+	registered, closed := make(chan error, 1), make(chan error, 1)
+	go func() { registered <- al.Register(h) }()
+	wait(t, in, "the query")
+	assert.ErrorIs(t, al.Deregister(fakeGUID), ci.NotFound, "not registered yet")
+	c := must(al.Open(accesslayer.ClientConfig{}))
+	_, err := c.OpenCA(fakeGUID, nil)
+	assert.ErrorIs(t, err, ci.InvalidGUID)
+	go func() { closed <- al.Close() }()
+	require.Eventually(t, func() bool { _, err := al.Open(accesslayer.ClientConfig{}); return err != nil }, 10*time.Second, time.Millisecond)
+	close(hold)
+	assert.ErrorIs(t, <-registered, accesslayer.ErrClosed)
+	assert.NoError(t, <-closed)
+	assert.True(t, h.closed)
+}
+
+// A registration that fails closes the driver, also if that takes several tries.
+func TestRegisterRollbackIsRetried(t *testing.T) {
+	t.Parallel()
+	h := newFake(1)
+	al := newAL(t)
+	h.plan("CA.Query", ci.Timeout)
+	h.plan("CA.Close", ci.ResourceBusy, ci.ResourceBusy)
+	require.ErrorIs(t, al.Register(h), ci.Timeout)
+	require.Eventually(t, func() bool { return al.Register(h) == nil }, 10*time.Second, time.Millisecond)
+	assert.Equal(t, 2, h.opens)
+}
