@@ -465,6 +465,7 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 		r.hdrs[i].reset(r.ctls[i][:])
 	}
 	n, err := recvmmsg(fd, r.hdrs[:r.most])
+	raceReceived()
 	r.dirty = n
 	if err != nil || n == 0 {
 		r.most = 1
@@ -724,6 +725,7 @@ func (b *sendBatch) seal() {
 
 // sendmmsg sends the messages from i on. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
 func (b *sendBatch) sendmmsg(fd, i int) (int, error) {
+	raceSent()
 	if b.n <= 2 && b.used < 4<<10 && b.iov <= 2 {
 		return sendmmsgShort(fd, b.hdrs[i:b.n])
 	}

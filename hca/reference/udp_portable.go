@@ -119,6 +119,7 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 			bad++
 			continue
 		}
+		raceReceived()
 		bad = 0
 		s.port.stats.systemCalls.Add(1)
 		d.datagram(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, buf[:n], 0)
@@ -133,6 +134,7 @@ func (s *portableSocket) send(pkts []rvt.Packet) {
 	for c.next() {
 		dst := c.rt.dst
 		*buf = c.appendPacket((*buf)[:0], 0)
+		raceSent()
 		if _, err := s.conn.WriteToUDPAddrPort(*buf, dst); err != nil {
 			c.bad++
 		} else {
