@@ -20,22 +20,26 @@ func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
 	all := true
 	for i := s.head; i != s.tail; i++ {
 		e := s.at(i)
-		if !e.started || psnDiff(psn, e.first) <= 0 && e.npkts > 0 {
+		if !e.started {
 			break
 		}
 		if e.done {
 			continue
 		}
-		if e.w.Op != ci.OpSend && e.w.Op != ci.OpWrite {
-			all = psnDiff(psn, psnAdd(e.first, e.got)) <= 0
+		// Everything before e is answered, so una lies in it. Distances are taken from una: less than 2^23 is outstanding, while a
+		// message may be 2^23 packets long.
+		more := psnDiff(psn, s.una)
+		if more <= 0 {
 			break
 		}
-		from := uint32(max(psnDiff(s.una, e.first), 0))
-		to := min(uint32(psnDiff(psn, e.first)), e.npkts)
-		if to > from {
-			s.bytes -= e.span(from, to, q.mtu)
-			s.una = psnAdd(e.first, to)
+		if e.w.Op != ci.OpSend && e.w.Op != ci.OpWrite {
+			all = false
+			break
 		}
+		from := uint32(psnDiff(s.una, e.first))
+		to := min(from+uint32(more), e.npkts)
+		s.bytes -= e.span(from, to, q.mtu)
+		s.una = psnAdd(e.first, to)
 		if to < e.npkts {
 			break
 		}
@@ -72,8 +76,8 @@ func (q *QP) skipTo(psn ci.PSN) {
 		if !e.started {
 			break
 		}
-		if d := psnDiff(psn, e.first); e.npkts > 0 && d < int32(e.npkts) {
-			s.off, s.psn = uint32(max(d, 0)), psn
+		if d := uint32(psn-e.first) & psnMask; d < e.npkts { // psn is not before e; of two long messages together it may be 2^23 behind
+			s.off, s.psn = d, psn
 			return
 		}
 	}

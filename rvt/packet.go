@@ -72,6 +72,12 @@ func (p *Packet) head(k uint32) {
 	p.End, p.HasImm, p.HasInv, p.SE, p.Ack = false, false, false, false, false
 }
 
+// supersedes tells whether p is an acknowledgement that says all that old does, and more.
+func (p *Packet) supersedes(old *Packet) bool {
+	return p.Op == wire.OpAcknowledge && old.Op == wire.OpAcknowledge && p.Syndrome.IsACK() && old.Syndrome.IsACK() &&
+		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src && psnDiff(p.PSN, old.PSN) >= 0
+}
+
 // advance drops the first n bytes of a gather list. It changes the list's first element, never the bytes.
 func advance(segs [][]byte, n uint32) [][]byte {
 	for n > 0 && len(segs) > 0 {

@@ -143,11 +143,15 @@ func (q *QP) enqueue(pkts []Packet) {
 	q.inMu.Lock()
 	defer q.inMu.Unlock()
 	for i := range pkts {
+		p := pkts[i]
+		if n := len(q.inbox); n > 0 && p.supersedes(&q.inbox[n-1]) {
+			q.inbox[n-1] = p
+			continue
+		}
 		if len(q.inbox) >= inboxLimit {
 			q.hca.count.add(DropBusy, 1)
 			continue
 		}
-		p := pkts[i]
 		if p.Len > 0 {
 			b := make([]byte, 0, p.Len)
 			for _, s := range p.Payload {

@@ -346,11 +346,19 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 	}
 	p.PSN, p.N = s.psn, n
 	s.advance(n, int64(size))
-	if q.service == wire.RC && !end && !q.port.hints.Lossless &&
-		(s.bytes >= s.window/2 || uint32(psnDiff(s.psn, s.una)) >= packetWindow/2) {
+	if q.service == wire.RC && !end && s.half(q) {
 		p.Ack = true // the window will close before the message ends
 	}
 	return true
+}
+
+// half tells whether half of what may be outstanding is. On a lossless link that is half of the PSNs.
+func (s *requester) half(q *QP) bool {
+	most := uint32(packetWindow)
+	if q.port.hints.Lossless {
+		most = psnWindow
+	}
+	return s.bytes >= s.window/2 || uint32(psnDiff(s.psn, s.una)) >= most/2
 }
 
 // fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train too long for what
@@ -360,13 +368,13 @@ func (q *QP) fill(r *run, e *sendEntry, off uint64, n uint32) (*Packet, uint32) 
 		size := uint32(min(e.w.Length-off, uint64(n)*uint64(q.mtu)))
 		r.room(q.caps.SendSGE + 1)
 		p := r.packet()
-		first := r.nsegs
+		first, copied := r.nsegs, r.nbuf
 		if q.gather(r, e, off, size) {
 			p.Payload, p.Len = r.segs[first:r.nsegs], size
 			return p, n
 		}
 		r.unpacket()
-		r.nsegs = first
+		r.nsegs, r.nbuf = first, copied
 		switch {
 		case r.npkts > 0:
 			r.send()

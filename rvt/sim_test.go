@@ -124,7 +124,9 @@ type sim struct {
 	clock *fakeClock
 	fate  func(n int, p *Packet) fate // nil: all on time; n counts from 0
 	whole bool                        // trains stay whole
-	log   func(from ci.LID, p *Packet)
+	// shallow: payload is not copied, since the memory behind it does not change
+	shallow bool
+	log     func(from ci.LID, p *Packet)
 
 	mu    sync.Mutex
 	n     int
@@ -183,7 +185,12 @@ func (s *sim) addOne(from ci.LID, to *linkPort, p Packet) {
 	}
 	s.held = slices.DeleteFunc(s.held, func(h inFlight) bool { return h.behind == 0 })
 	for range f.copies {
-		x := inFlight{to: to, p: own(&p), behind: f.behind}
+		x := inFlight{to: to, p: p, behind: f.behind}
+		if s.shallow {
+			x.p.Payload = slices.Clone(p.Payload)
+		} else {
+			x.p = own(&p)
+		}
 		switch {
 		case f.late:
 			s.late = append(s.late, x)
