@@ -9,5 +9,6 @@ var areaFuncs = []func() validate.Suite{
 	pdArea,
 	cqArea,
 	qpCreateArea,
+	qpStateArea,
 	claimsArea,
 }

@@ -1,0 +1,455 @@
+package cisuite
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// qpStateArea: the state machine of queue pairs and its attributes. (IBTA 10.3.1, 11.2.5.2.)
+func qpStateArea() validate.Suite {
+	must := func(id, section, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: "ci_modify_qp (25)", Scope: req.Driver}
+	}
+	s := validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-ModifyQP-01", "IBTA 10.3.1", "Each transition of the state diagram succeeds with the attributes it needs and no others."),
+			must("CI-ModifyQP-02", "IBTA 10.3.1", "A transition that the state diagram does not have is InvalidQPState, and the QP is unchanged."),
+			must("CI-ModifyQP-03", "IBTA 11.2.5.2", "A transition without an attribute it needs is InvalidParameter, and the QP is unchanged."),
+			must("CI-ModifyQP-04", "IBTA 11.2.5.2", "A transition with an attribute it cannot carry is InvalidParameter, and the QP is unchanged."),
+			must("CI-ModifyQP-05", "IBTA 11.2.5.2", "An attribute out of its range is refused with the status of its kind, and the QP is unchanged."),
+			must("CI-ModifyQP-06", "IBTA 11.2.5.3", "Query shows the attributes that Modify set."),
+			must("CI-ModifyQP-07", "IBTA 10.3.1.1", "A QP can be taken to Reset from every state, and from there be connected again."),
+			must("CI-ModifyQP-08", "IBTA 10.3.1.7", "A QP can be taken to Error from every state, and leaves it to Reset only."),
+			must("CI-ModifyQP-09", "IBTA 11.2.5.2", "Only fields named in the mask count: the values of others are not looked at."),
+			must("CI-ModifyQP-10", "IBTA 11.2.5.2", "An unknown bit of the mask is InvalidParameter, and the QP is unchanged."),
+			must("CI-ModifyQP-11", "IBTA 10.3.1", "Modify of a QP that was destroyed is InvalidQPHandle."),
+			must("CI-SQD-01", "IBTA 10.3.1.5", "A QP taken to SQD finishes what it has begun to send and begins nothing more; posts are taken and wait."),
+			must("CI-SQD-02", "IBTA 10.3.1.5", "When the send queue has drained, the event SQ drained comes once if it was asked for, and not otherwise."),
+			must("CI-SQD-03", "IBTA 10.3.1.5", "A QP in SQD still receives."),
+			must("CI-SQD-04", "IBTA 10.3.1.5", "Back in RTS, the work that waited is sent, in order."),
+			must("CI-CurrentState-01", "IBTA 11.2.5.2", "A Modify whose current state is not the QP's is InvalidQPState where CapCurrentQPState is claimed."),
+		},
+	}
+	for _, v := range []struct {
+		name    string
+		typ     ci.QPType
+		feature validate.Feature
+		needs   ci.Caps
+	}{{"rc", ci.RC, validate.FeatureQP, 0}, {"uc", ci.UC, validate.FeatureUC, ci.CapUC}, {"ud", ci.UD, validate.FeatureUD, ci.CapUD}} {
+		add := func(id, title, rule string, run func(*validate.T, ci.QPType), more ...string) {
+			s.Cases = append(s.Cases, validate.Case{ID: "qp.state." + v.name + "." + id, Title: fmt.Sprintf("%s QP: %s", v.typ, title),
+				Feature: v.feature, Needs: validate.Needs{Caps: v.needs}, Requirements: append([]string{rule}, more...),
+				Run: func(t *validate.T) { run(t, v.typ) }})
+		}
+		add("legal", "every transition with the attributes it needs", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
+		add("illegal", "every transition that does not exist", "CI-ModifyQP-02", qpIllegal)
+		add("missing", "leave out one attribute after the other", "CI-ModifyQP-03", qpMissing)
+		add("extra", "attributes that do not belong to the transition", "CI-ModifyQP-04", qpExtra)
+		add("values", "values out of range", "CI-ModifyQP-05", qpValues)
+		add("query", "Query shows what was set", "CI-ModifyQP-06", qpShows)
+		add("reset", "from every state to Reset, and connected again", "CI-ModifyQP-07", qpResets, "SAS-2.3-27")
+		add("error", "from every state to Error, and out of it", "CI-ModifyQP-08", qpErrors)
+		add("mask", "values without their bit in the mask", "CI-ModifyQP-09", qpMask)
+		add("unknown", "unknown bits of the mask", "CI-ModifyQP-10", qpUnknown)
+		add("stale", "Modify and Query after Destroy", "CI-ModifyQP-11", qpModifyStale)
+		add("drain-event", "drain with and without the event", "CI-SQD-02", qpDrainEvent)
+		add("drain-posts", "post while drained, then resume", "CI-SQD-04", qpDrainPosts, "CI-SQD-01")
+		add("drain-receives", "receive while drained", "CI-SQD-03", qpDrainReceives)
+	}
+	s.Cases = append(s.Cases, validate.Case{ID: "qp.state.current", Title: "say a wrong and the right current state", Feature: validate.FeatureQP,
+		Needs: validate.Needs{Caps: ci.CapCurrentQPState}, Requirements: []string{"CI-CurrentState-01"}, Run: qpCurrent})
+	return s
+}
+
+// ladder is a QP whose states a case walks through, with a peer to connect to.
+type ladder struct {
+	t   *validate.T
+	typ ci.QPType
+	*kit.Pair
+}
+
+func newLadder(t *validate.T, typ ci.QPType) ladder {
+	return ladder{t, typ, kit.NewPairInReset(t, kit.Type(typ))}
+}
+
+// climbable are the states that a consumer can bring an idle QP to.
+var climbable = []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPError}
+
+// climb brings the QP from wherever it is to state s. Failures are marked Setup.
+func (l ladder) climb(s ci.QPState) {
+	q := l.A.QP
+	q.To(ci.QPReset)
+	if s == ci.QPError {
+		q.To(ci.QPError)
+		return
+	}
+	if s >= ci.QPInit {
+		q.Init()
+	}
+	if s >= ci.QPRTR {
+		q.RTR(l.B.QP)
+	}
+	if s >= ci.QPRTS {
+		q.RTS()
+	}
+	if s == ci.QPSQD {
+		f, a := ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}
+		kit.OK(l.t, q.Modify(f, a, nil), "QP.Modify to SQD")
+	}
+}
+
+// attrs gives good values for a transition, and the fields that it needs.
+func (l ladder) attrs(e edge) (ci.QPField, ci.QPAttr) {
+	q := l.A.QP
+	_, a := q.InitAttr()
+	_, rtr := q.RTRAttr(l.B.QP)
+	_, rts := q.RTSAttr()
+	a.Primary, a.MTU, a.DestNum, a.RQPSN, a.RespRes, a.MinRNRTimer = rtr.Primary, rtr.MTU, rtr.DestNum, rtr.RQPSN, rtr.RespRes, rtr.MinRNRTimer
+	a.SQPSN, a.RetryCount, a.RNRRetry, a.InitDepth = rts.SQPSN, rts.RetryCount, rts.RNRRetry, rts.InitDepth
+	a.State = e.to
+	return ci.QPFieldState | qpRules(l.typ)[e].need, a
+}
+
+// refused expects a Modify to fail with one of want, and to change nothing.
+func (l ladder) refused(set ci.QPField, a ci.QPAttr, where string, want ...ci.Status) {
+	before, err := l.A.QP.Query()
+	kit.OK(l.t, err, "QP.Query")
+	kit.Want(l.t, l.A.QP.Modify(set, a, nil), where, want...)
+	after, err := l.A.QP.Query()
+	kit.OK(l.t, err, "QP.Query")
+	kit.True(l.t, sameAttr(before, after), "QP.Query after the refusal of "+where, fmt.Sprintf("%+v", plain(before)), "%+v", plain(after))
+}
+
+// plain leaves out the objects, which are compared by identity.
+func plain(a ci.QPAttr) ci.QPAttr {
+	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = nil, nil, nil, nil
+	if a.State == ci.QPSQDraining { // draining ends by itself
+		a.State, a.CurrentState = ci.QPSQD, ci.QPSQD
+	}
+	return a
+}
+
+func sameAttr(a, b ci.QPAttr) bool { return plain(a) == plain(b) }
+
+// edges lists the legal transitions in a fixed order.
+func edges(typ ci.QPType) []edge {
+	return slices.SortedFunc(maps.Keys(qpRules(typ)), func(a, b edge) int {
+		if a.from != b.from {
+			return int(a.from) - int(b.from)
+		}
+		return int(a.to) - int(b.to)
+	})
+}
+
+func (e edge) String() string { return e.from.String() + " to " + e.to.String() }
+
+func qpLegal(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	for _, e := range edges(typ) {
+		if e.from == ci.QPSQError {
+			continue // only a failure leads there: the fault cases
+		}
+		l.climb(e.from)
+		f, a := l.attrs(e)
+		kit.OK(t, l.A.QP.Modify(f, a, nil), "QP.Modify from "+e.String())
+		if e.to == ci.QPSQD {
+			l.A.QP.WantState(ci.QPSQD, ci.QPSQDraining)
+		} else {
+			l.A.QP.WantState(e.to)
+		}
+	}
+}
+
+func qpIllegal(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	rules := qpRules(typ)
+	for _, from := range climbable {
+		l.climb(from)
+		for _, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError} {
+			e := edge{from, to}
+			if _, legal := rules[e]; legal || from == ci.QPSQD && to == ci.QPSQD {
+				continue
+			}
+			_, a := l.attrs(e)
+			// With the attributes that the state reached needs from its usual neighbour, so that only the transition is wrong.
+			set := ci.QPFieldState
+			for k, r := range rules {
+				if k.to == to && k.from != to {
+					set |= r.need
+				}
+			}
+			l.refused(set, a, "QP.Modify from "+e.String(), ci.InvalidQPState)
+		}
+	}
+}
+
+func qpMissing(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	rules := qpRules(typ)
+	for _, e := range edges(typ) {
+		if e.from == ci.QPSQError {
+			continue
+		}
+		l.climb(e.from)
+		f, a := l.attrs(e)
+		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
+			if rules[e].need&bit != 0 {
+				l.refused(f&^bit, a, fmt.Sprintf("QP.Modify from %s without field %#x", e, uint32(bit)), ci.InvalidParameter, ci.InvalidSetting)
+			}
+		}
+	}
+}
+
+func qpExtra(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	for _, e := range edges(typ) {
+		if e.from == ci.QPSQError {
+			continue
+		}
+		l.climb(e.from)
+		f, a := l.attrs(e)
+		extra := neverAllowed(typ, e, qpRules(typ)[e])
+		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
+			if extra&bit != 0 {
+				l.refused(f|bit, a, fmt.Sprintf("QP.Modify from %s with field %#x", e, uint32(bit)), ci.InvalidParameter, ci.InvalidSetting)
+			}
+		}
+	}
+}
+
+func qpValues(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	attr := l.A.QP.CA.Attr
+	type bad struct {
+		e     edge
+		field ci.QPField
+		what  string
+		spoil func(*ci.QPAttr)
+		want  []ci.Status
+	}
+	param := []ci.Status{ci.InvalidParameter, ci.InvalidSetting}
+	init, rtr, rts := edge{ci.QPReset, ci.QPInit}, edge{ci.QPInit, ci.QPRTR}, edge{ci.QPRTR, ci.QPRTS}
+	table := []bad{
+		{init, ci.QPFieldPort, "port 0", func(a *ci.QPAttr) { a.Port = 0 }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
+		{init, ci.QPFieldPort, "port n+1", func(a *ci.QPAttr) { a.Port = uint8(len(attr.Ports) + 1) }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
+		{init, ci.QPFieldPKeyIndex, "P_Key index beyond the table", func(a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(len(attr.Ports[0].PKeys)) }, []ci.Status{ci.InvalidPKey}},
+		{init, ci.QPFieldAccess, "unknown right", func(a *ci.QPAttr) { a.Access |= 1 << 20 }, param},
+		{rtr, ci.QPFieldMTU, "path MTU code 0", func(a *ci.QPAttr) { a.MTU = 0 }, param},
+		{rtr, ci.QPFieldMTU, "path MTU code 6", func(a *ci.QPAttr) { a.MTU = ci.MTU4096 + 1 }, param},
+		{rtr, ci.QPFieldDestNum, "destination QP of 25 bits", func(a *ci.QPAttr) { a.DestNum = 1 << 24 }, param},
+		{rtr, ci.QPFieldRQPSN, "receive PSN of 25 bits", func(a *ci.QPAttr) { a.RQPSN = 1 << 24 }, param},
+		{rtr, ci.QPFieldMinRNRTimer, "RNR timer code 32", func(a *ci.QPAttr) { a.MinRNRTimer = 32 }, param},
+		{rts, ci.QPFieldSQPSN, "send PSN of 25 bits", func(a *ci.QPAttr) { a.SQPSN = 1 << 24 }, param},
+		{rts, ci.QPFieldAckTimeout, "ACK timeout 32", func(a *ci.QPAttr) { a.Primary.AckTimeout = 32 }, param},
+		{rts, ci.QPFieldRetryCount, "retry count 8", func(a *ci.QPAttr) { a.RetryCount = 8 }, param},
+		{rts, ci.QPFieldRNRRetry, "RNR retry count 8", func(a *ci.QPAttr) { a.RNRRetry = 8 }, param},
+	}
+	if m := attr.Ports[0].MTU; m < ci.MTU4096 {
+		table = append(table, bad{rtr, ci.QPFieldMTU, "path MTU above the port's", func(a *ci.QPAttr) { a.MTU = m + 1 }, param})
+	}
+	if m := attr.MaxRespResPerQP; m < 255 {
+		table = append(table, bad{rtr, ci.QPFieldRespRes, "responder resources above MaxRespResPerQP", func(a *ci.QPAttr) { a.RespRes = uint8(m + 1) }, param})
+	}
+	if m := attr.MaxInitDepthPerQP; m < 255 {
+		table = append(table, bad{rts, ci.QPFieldInitDepth, "initiator depth above MaxInitDepthPerQP", func(a *ci.QPAttr) { a.InitDepth = uint8(m + 1) }, param})
+	}
+	rules := qpRules(typ)
+	at := ci.QPState(255)
+	for _, b := range table {
+		if (rules[b.e].need|rules[b.e].may)&b.field == 0 {
+			continue
+		}
+		if at != b.e.from {
+			l.climb(b.e.from)
+			at = b.e.from
+		}
+		f, a := l.attrs(b.e)
+		b.spoil(&a)
+		l.refused(f|b.field, a, fmt.Sprintf("QP.Modify from %s with %s", b.e, b.what), b.want...)
+	}
+}
+
+func qpShows(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	l.climb(ci.QPRTS)
+	q := l.A.QP
+	_, want := l.attrs(edge{ci.QPRTR, ci.QPRTS})
+	got, err := q.Query()
+	kit.OK(t, err, "QP.Query in RTS")
+	kit.Equal(t, "QPAttr.Type", got.Type, typ)
+	kit.Equal(t, "QPAttr.Num", got.Num, q.Num())
+	kit.Equal(t, "QPAttr.State", got.State, ci.QPRTS)
+	kit.Equal(t, "QPAttr.Port", got.Port, want.Port)
+	kit.Equal(t, "QPAttr.Primary.PKeyIndex", got.Primary.PKeyIndex, want.Primary.PKeyIndex)
+	kit.Equal(t, "QPAttr.SQPSN, with nothing sent", got.SQPSN, want.SQPSN)
+	kit.SameObject(t, "QPAttr.SendCQ", got.SendCQ, l.A.CQ.CQ)
+	kit.SameObject(t, "QPAttr.RecvCQ", got.RecvCQ, l.A.RecvCQ.CQ)
+	kit.SameObject(t, "QPAttr.PD", got.PD, q.PD)
+	if typ == ci.UD {
+		kit.Equal(t, "QPAttr.QKey", got.QKey, want.QKey)
+		return
+	}
+	kit.Equal(t, "QPAttr.Access", got.Access, want.Access)
+	kit.Equal(t, "QPAttr.MTU", got.MTU, want.MTU)
+	kit.Equal(t, "QPAttr.DestNum", got.DestNum, want.DestNum)
+	kit.Equal(t, "QPAttr.RQPSN, with nothing received", got.RQPSN, want.RQPSN)
+	kit.Equal(t, "QPAttr.Primary.AV", got.Primary.AV, want.Primary.AV)
+	if typ == ci.UC {
+		return
+	}
+	kit.Equal(t, "QPAttr.RespRes", got.RespRes, want.RespRes)
+	kit.Equal(t, "QPAttr.InitDepth", got.InitDepth, want.InitDepth)
+	kit.Equal(t, "QPAttr.MinRNRTimer", got.MinRNRTimer, want.MinRNRTimer)
+	kit.Equal(t, "QPAttr.RetryCount", got.RetryCount, want.RetryCount)
+	kit.Equal(t, "QPAttr.RNRRetry", got.RNRRetry, want.RNRRetry)
+	kit.Equal(t, "QPAttr.Primary.AckTimeout", got.Primary.AckTimeout, want.Primary.AckTimeout)
+
+	a := ci.QPAttr{Access: ci.RemoteRead, MinRNRTimer: 31}
+	kit.OK(t, q.Modify(ci.QPFieldAccess|ci.QPFieldMinRNRTimer, a, nil), "QP.Modify of Access and MinRNRTimer in RTS")
+	got, err = q.Query()
+	kit.OK(t, err, "QP.Query in RTS")
+	kit.Equal(t, "QPAttr.Access after its change in RTS", got.Access, ci.RemoteRead)
+	kit.Equal(t, "QPAttr.MinRNRTimer after its change in RTS", got.MinRNRTimer, 31)
+}
+
+func qpResets(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	l := ladder{t, typ, p}
+	for _, from := range climbable {
+		l.climb(from)
+		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil), "QP.Modify from "+from.String()+" to Reset")
+		p.A.QP.WantState(ci.QPReset)
+		if typ == ci.UD {
+			p.A.QP.Init().RTR(nil).RTS()
+		} else {
+			p.B.QP.To(ci.QPReset)
+			kit.Connect(p.A.QP, p.B.QP)
+		}
+		p.A.Exchange(p.B, 100)
+		p.B.Exchange(p.A, 100)
+	}
+}
+
+func qpErrors(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	for _, from := range climbable {
+		l.climb(from)
+		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify from "+from.String()+" to Error")
+		l.A.QP.WantState(ci.QPError)
+	}
+	for _, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD} {
+		_, a := l.attrs(edge{ci.QPError, to})
+		l.refused(ci.QPFieldState, a, "QP.Modify from Error to "+to.String(), ci.InvalidQPState)
+	}
+	l.A.QP.To(ci.QPReset)
+	l.A.QP.WantState(ci.QPReset)
+}
+
+func qpMask(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	for _, e := range []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}} {
+		l.climb(e.from)
+		f, a := l.attrs(e)
+		wild := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,
+			RetryCount: 200, RNRRetry: 200, APM: 99, QKey: 5, Primary: ci.Path{PKeyIndex: 9999, AckTimeout: 200}}
+		l.keep(f, &wild, &a)
+		kit.OK(t, l.A.QP.Modify(f, wild, nil), "QP.Modify from "+e.String()+" with wild values in fields that the mask does not name")
+	}
+}
+
+// keep copies the fields of set from good to a.
+func (ladder) keep(set ci.QPField, a, good *ci.QPAttr) {
+	for f, copy := range map[ci.QPField]func(){
+		ci.QPFieldAccess:      func() { a.Access = good.Access },
+		ci.QPFieldPort:        func() { a.Port = good.Port },
+		ci.QPFieldPKeyIndex:   func() { a.Primary.PKeyIndex = good.Primary.PKeyIndex },
+		ci.QPFieldQKey:        func() { a.QKey = good.QKey },
+		ci.QPFieldPrimary:     func() { a.Primary.AV = good.Primary.AV },
+		ci.QPFieldMTU:         func() { a.MTU = good.MTU },
+		ci.QPFieldDestNum:     func() { a.DestNum = good.DestNum },
+		ci.QPFieldRQPSN:       func() { a.RQPSN = good.RQPSN },
+		ci.QPFieldSQPSN:       func() { a.SQPSN = good.SQPSN },
+		ci.QPFieldRespRes:     func() { a.RespRes = good.RespRes },
+		ci.QPFieldInitDepth:   func() { a.InitDepth = good.InitDepth },
+		ci.QPFieldMinRNRTimer: func() { a.MinRNRTimer = good.MinRNRTimer },
+		ci.QPFieldAckTimeout:  func() { a.Primary.AckTimeout = good.Primary.AckTimeout },
+		ci.QPFieldRetryCount:  func() { a.RetryCount = good.RetryCount },
+		ci.QPFieldRNRRetry:    func() { a.RNRRetry = good.RNRRetry },
+	} {
+		if set&f != 0 {
+			copy()
+		}
+	}
+}
+
+func qpUnknown(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	f, a := l.attrs(edge{ci.QPReset, ci.QPInit})
+	l.refused(f|1<<31, a, "QP.Modify with bit 31 of the mask", ci.InvalidParameter)
+	l.refused(f|ci.QPFieldRecvDepth<<1, a, "QP.Modify with the bit after the last of the mask", ci.InvalidParameter)
+}
+
+func qpModifyStale(t *validate.T, typ ci.QPType) {
+	l := newLadder(t, typ)
+	f, a := l.attrs(edge{ci.QPReset, ci.QPInit})
+	kit.Destroy(t, l.A.QP.QP, "QP")
+	kit.Want(t, l.A.QP.Modify(f, a, nil), "QP.Modify after Destroy", ci.InvalidQPHandle)
+	_, err := l.A.QP.Query()
+	kit.Want(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
+}
+
+func qpDrainEvent(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	q := p.A.QP
+	drain := func(event bool) {
+		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: event}, nil), "QP.Modify from RTS to SQD")
+		kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	}
+	drain(false)
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify from RTS to SQD")
+	e := q.Events.Wait(ci.EventSQDrained)
+	kit.True(t, e.Context == any(q.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	q.WantState(ci.QPSQD)
+	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	p.A.Exchange(p.B, 64)
+	kit.Equal(t, "events SQ drained, asked for once", q.Events.Count(ci.EventSQDrained), 1)
+}
+
+func qpDrainPosts(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	pad := 0
+	if typ == ci.UD {
+		pad = 40
+	}
+	q := p.A.QP
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify from RTS to SQD")
+	q.Events.Wait(ci.EventSQDrained)
+	p.B.Recv(p.B.RecvWRs(4, pad+1)...)
+	q.Send(p.A.SendWRs(4)...)
+	p.B.RecvCQ.Empty()
+	p.A.CQ.Empty()
+	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	p.A.CQ.WaitOK(1, 2, 3, 4)
+	p.B.RecvCQ.WaitOK(1, 2, 3, 4)
+}
+
+func qpDrainReceives(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}, nil), "QP.Modify from RTS to SQD")
+	p.B.Exchange(p.A, 200)
+}
+
+func qpCurrent(t *validate.T) {
+	l := newLadder(t, ci.RC)
+	l.climb(ci.QPRTS)
+	a := ci.QPAttr{CurrentState: ci.QPRTR, MinRNRTimer: 5}
+	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS that says RTR", ci.InvalidQPState)
+	a.CurrentState = ci.QPRTS
+	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, nil), "QP.Modify in RTS that says RTS")
+}
