@@ -321,6 +321,7 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 
 // toReset forgets everything but what create gave. The caller holds the token.
 func (q *QP) toReset() {
+	q.settle()
 	q.setState(ci.QPReset)
 	q.inMu.Lock()
 	q.inbox = nil

@@ -473,6 +473,20 @@ func (q *QP) respond(r *run) {
 	}
 }
 
+// settle sends an acknowledgement that still waits for the consumer's next post, for there will be none: the consumer has its messages,
+// and the peer must not time out over them. With the token held.
+func (q *QP) settle() {
+	s := &q.resp
+	if q.service != wire.RC || q.port == nil || !s.ackDue {
+		return
+	}
+	s.ackDue = false
+	r := newRun(q)
+	q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(s.psn, psnMask))
+	r.send()
+	r.free()
+}
+
 func (q *QP) sendAck(r *run, syn wire.Syndrome, psn ci.PSN) {
 	p := r.packet()
 	p.Op, p.Start, p.End = wire.OpAcknowledge, true, true

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"ciddk/ci"
+)
+
+// grhLen is what stands before the data of a received datagram (IBTA 11.4.1.2).
+const grhLen = 40
+
+// qkey is that of the original programs.
+const qkey ci.QKey = 0x11111111
+
+// adapter is an HCA of this process.
+type adapter interface {
+	ci.HCA
+	Close() error
+}
+
+// endpoint is everything one side has of the HCA.
+type endpoint struct {
+	o     options
+	port  ci.PortAttr
+	gid   uint16 // index of o.Addr's row in the port's GID table
+	pd    ci.PD
+	cq    ci.CQ
+	srq   ci.SRQ // mode srq
+	qps   []ci.QP
+	byNum map[ci.QPN]int // index in qps
+	avs   []ci.AV        // mode ud: the peer's
+	psns  []ci.PSN
+	peers []peer
+
+	send, recv []byte // the data; the same bytes unless the client checks them
+	sendSGE    ci.SGE
+	recvSGE    ci.SGE
+	wake       chan struct{}
+
+	undo []func() error // in the order of creation
+}
+
+func (e *endpoint) server() bool { return e.o.Host == "" }
+
+// newEndpoint makes the objects, up to QPs in Init with receives posted.
+func newEndpoint(hca adapter, o options) (e *endpoint, err error) {
+	e = &endpoint{o: o, byNum: map[ci.QPN]int{}, peers: make([]peer, o.QPs), wake: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	ca, err := hca.OpenCA(hca.Info().GUID, func(ci.Event) {}, nil)
+	if err != nil {
+		return e, err
+	}
+	e.undo = append(e.undo, ca.Close)
+	if err := e.findPort(ca); err != nil {
+		return e, err
+	}
+	if e.pd, err = ca.AllocatePD(ci.PDNormal); err != nil {
+		return e, err
+	}
+	e.undo = append(e.undo, e.pd.Destroy)
+	e.cq, err = e.pd.CreateCQ(ci.CQCreate{Size: o.RxDepth + o.QPs, OnCompletion: func(any) {
+		select {
+		case e.wake <- struct{}{}:
+		default: // a wake-up is pending
+		}
+	}}, nil)
+	if err != nil {
+		return e, err
+	}
+	e.undo = append(e.undo, e.cq.Destroy)
+	if err := e.register(); err != nil {
+		return e, err
+	}
+	return e, e.createQPs()
+}
+
+// findPort takes port 1 and the row of our address.
+func (e *endpoint) findPort(ca ci.CA) error {
+	attr, err := ca.Query()
+	if err != nil {
+		return err
+	}
+	if len(attr.Ports) == 0 {
+		return errors.New("the HCA has no port")
+	}
+	e.port = attr.Ports[0]
+	if e.port.State != ci.PortActive {
+		return fmt.Errorf("port 1 is %v, not active", e.port.State)
+	}
+	i := slices.IndexFunc(e.port.GIDs, func(g ci.GIDEntry) bool { return g.GID == gidOf(e.o.Addr) })
+	if i < 0 {
+		return fmt.Errorf("port 1 has no GID for %v", e.o.Addr)
+	}
+	e.gid = uint16(i)
+	if limit := e.port.MTU.Bytes(); e.o.Mode == "ud" && e.o.Size > limit {
+		return fmt.Errorf("-s %d: a datagram holds at most the port's MTU, %d bytes", e.o.Size, limit)
+	} else if e.o.Mode != "ud" && e.o.MTU > limit {
+		return fmt.Errorf("-m %d: the port's MTU is %d", e.o.MTU, limit)
+	}
+	return nil
+}
+
+// register makes the buffer a region. As in the originals, all receives go to one buffer, since one message is under way in each
+// direction, and it is sent from there; only a client that checks the data receives beside what it sends.
+func (e *endpoint) register() error {
+	room := grhLen + e.o.Size
+	off := 0
+	if e.o.Check && !e.server() {
+		off = room
+	}
+	buf := make([]byte, room+off)
+	for i := range buf {
+		buf[i] = fill
+	}
+	mr, err := e.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(buf), Access: ci.LocalWrite})
+	if err != nil {
+		return err
+	}
+	e.undo = append(e.undo, mr.Destroy)
+	r := mr.Region()
+	e.send, e.sendSGE = buf[grhLen:room], r.SGE(grhLen, uint32(e.o.Size))
+	e.recv, e.recvSGE = buf[off+grhLen:], r.SGE(uint64(off+grhLen), uint32(e.o.Size))
+	if e.o.Mode == "ud" {
+		e.recvSGE = r.SGE(uint64(off), uint32(room))
+	}
+	return nil
+}
+
+func (e *endpoint) createQPs() error {
+	c := ci.QPCreate{
+		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: e.o.RxDepth, SendSGE: 1, RecvSGE: 1},
+		Flags:  ci.SignalAll, SendCQ: e.cq, RecvCQ: e.cq,
+	}
+	switch e.o.Mode {
+	case "uc":
+		c.Type = ci.UC
+	case "ud":
+		c.Type = ci.UD
+	case "srq":
+		srq, err := e.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: e.o.RxDepth, MaxSGE: 1}}, nil)
+		if err != nil {
+			return err
+		}
+		e.undo = append(e.undo, srq.Destroy)
+		e.srq, c.SRQ, c.RecvDepth = srq, srq, 0
+	}
+	for i := range e.o.QPs {
+		qp, err := e.pd.CreateQP(c, nil)
+		if err != nil {
+			return err
+		}
+		e.undo = append(e.undo, qp.Destroy)
+		if err := qp.Modify(initAttr(e.o.Mode)); err != nil {
+			return err
+		}
+		e.qps, e.byNum[qp.Num()] = append(e.qps, qp), i
+		e.psns = append(e.psns, ci.PSN(rand.Uint32()&0xffffff))
+	}
+	return e.postRecv(e.o.RxDepth)
+}
+
+func (e *endpoint) local(i int) peer {
+	return peer{LID: e.port.LID, QPN: e.qps[i].Num(), PSN: e.psns[i], GID: gidOf(e.o.Addr)}
+}
+
+// close destroys the objects, last made first; it goes on after a failure.
+func (e *endpoint) close() error {
+	var errs []error
+	for _, f := range slices.Backward(e.undo) {
+		errs = append(errs, f())
+	}
+	e.undo = nil
+	return errors.Join(errs...)
+}

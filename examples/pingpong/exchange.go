@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"ciddk/ci"
+)
+
+// The two kinds of work request, and what a QP waits for.
+const (
+	recvID = 1
+	sendID = 2
+)
+
+// exchange plays until iters messages have come and as many have gone. A QP sends its next message when its last one is complete and the
+// answer is there.
+func (e *endpoint) exchange(ctx context.Context) error {
+	pending := make([]uint64, len(e.qps))
+	for i := range e.qps {
+		pending[i] = recvID
+		if !e.server() {
+			if err := e.postSend(i, 0); err != nil {
+				return err
+			}
+			pending[i] |= sendID
+		}
+	}
+	sent, received, posted := 0, 0, e.o.RxDepth
+	wcs := make([]ci.WC, 2*len(e.qps))
+	for sent < e.o.Iters || received < e.o.Iters {
+		n, err := e.wait(ctx, wcs)
+		if err != nil {
+			return fmt.Errorf("%d sent, %d received: %w", sent, received, err)
+		}
+		for _, wc := range wcs[:n] {
+			i, ours := e.byNum[wc.QPN]
+			if !ours {
+				return fmt.Errorf("a completion of QP %#x, which is not ours", uint32(wc.QPN))
+			}
+			if wc.Status != ci.WCSuccess {
+				return fmt.Errorf("work request %d of QP %#x: %w", wc.ID, uint32(wc.QPN), wc.Status)
+			}
+			switch wc.ID {
+			case sendID:
+				sent++
+			case recvID:
+				if err := e.check(wc, received); err != nil {
+					return err
+				}
+				received++
+				if posted--; posted <= len(e.qps) {
+					if err := e.postRecv(e.o.RxDepth - posted); err != nil {
+						return err
+					}
+					posted = e.o.RxDepth
+				}
+			}
+			if pending[i] &^= wc.ID; pending[i] == 0 && sent < e.o.Iters {
+				if err := e.postSend(i, sent); err != nil {
+					return err
+				}
+				pending[i] = recvID | sendID
+			}
+		}
+	}
+	return nil
+}
+
+// wait polls for completions: at least one, or the error of a context or of a peer that is silent for too long.
+func (e *endpoint) wait(ctx context.Context, wcs []ci.WC) (int, error) {
+	silent := time.Now().Add(e.o.Timeout)
+	for polls := 0; ; polls++ {
+		n, err := e.cq.Poll(wcs)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if e.o.Events {
+			// Entries from before the arming raise no event: look again after it.
+			if err := e.cq.Notify(ci.NotifyNext); err != nil {
+				return 0, err
+			}
+			if n, err := e.cq.Poll(wcs); n > 0 || err != nil {
+				return n, err
+			}
+			if err := e.sleep(ctx, silent); err != nil {
+				return 0, err
+			}
+		} else if polls%256 == 255 { // the clock and the context cost more than a poll
+			if err := errors.Join(ctx.Err(), e.patience(silent)); err != nil {
+				return 0, err
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// sleep returns after a completion event.
+func (e *endpoint) sleep(ctx context.Context, silent time.Time) error {
+	t := time.NewTimer(time.Until(silent))
+	defer t.Stop()
+	select {
+	case <-e.wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return e.patience(silent)
+	}
+}
+
+func (e *endpoint) patience(silent time.Time) error {
+	if time.Now().Before(silent) {
+		return nil
+	}
+	return fmt.Errorf("nothing happened for %v; is the peer there, with the same mode, size and MTU?", e.o.Timeout)
+}
+
+// postRecv posts n receives, all to the one buffer: to the shared queue, or to the one QP.
+func (e *endpoint) postRecv(n int) error {
+	wrs := make([]ci.RecvWR, n)
+	for i := range wrs {
+		wrs[i] = ci.RecvWR{ID: recvID, SGL: []ci.SGE{e.recvSGE}}
+	}
+	post := e.qps[0].PostRecv
+	if e.srq != nil {
+		post = e.srq.PostRecv
+	}
+	_, err := post(wrs)
+	return err
+}
+
+// postSend sends a message, the number-th of this side, to the peer of QP i.
+func (e *endpoint) postSend(i, number int) error {
+	if e.o.Check && !e.server() {
+		paint(e.send, number)
+	}
+	wr := ci.SendWR{ID: sendID, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{e.sendSGE}}
+	if e.o.Mode == "ud" {
+		wr.To = ci.Dest{AV: e.avs[i], QPN: e.peers[i].QPN, QKey: qkey}
+	}
+	_, err := e.qps[i].PostSend([]ci.SendWR{wr})
+	return err
+}

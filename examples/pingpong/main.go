@@ -1,0 +1,122 @@
+// Command pingpong is ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong on the reference HCA. It speaks their
+// protocol to find its peer, so that the peer may be one of them, on Linux with any adapter that speaks RoCEv2:
+//
+//	pingpong rc                                                  # server, 127.0.0.1
+//	pingpong rc -d 127.0.0.2 127.0.0.1                           # client, in another terminal
+//	ibv_rc_pingpong -g 1 10.77.0.1                               # or Linux as the client of "pingpong rc -d 10.77.0.1"
+//
+// The client sends a message, the server sends it back, and so on. As with the originals, both sides must be given the same mode, size,
+// and number of exchanges, and with rc, uc and srq the same path MTU.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// options are those of the originals, where they make sense here, and --timeout.
+type options struct {
+	Mode string `arg:"" enum:"rc,uc,ud,srq" help:"Service: rc, uc, ud, or srq (several RC QPs with one shared receive queue)."`
+	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
+
+	Addr    netip.Addr    `short:"d" default:"127.0.0.1" help:"IP address of the HCA, and of the server's TCP port."`
+	Port    uint16        `short:"p" default:"18515" help:"TCP port to find the peer by."`
+	Size    int           `short:"s" default:"0" help:"Bytes per message (0: 4096; ud 1024)."`
+	MTU     int           `short:"m" default:"1024" help:"Path MTU: 256, 512, 1024, 2048 or 4096; ud takes the port's."`
+	RxDepth int           `short:"r" default:"500" help:"Receives to post at a time."`
+	Iters   int           `short:"n" default:"1000" help:"Exchanges."`
+	QPs     int           `short:"q" name:"num-qp" default:"16" help:"QPs in mode srq."`
+	Events  bool          `short:"e" help:"Sleep on completion events instead of polling."`
+	Check   bool          `short:"c" help:"Check the data. The client fills each message anew and compares what comes back."`
+	GID     int           `short:"g" hidden:"" help:"Accepted for the sake of scripts: the GID is that of --addr."`
+	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
+}
+
+func (o *options) validate() error {
+	if o.Size == 0 {
+		o.Size = 4096
+		if o.Mode == "ud" {
+			o.Size = 1024
+		}
+	}
+	if o.Mode != "srq" {
+		o.QPs = 1
+	}
+	o.Addr = o.Addr.Unmap()
+	switch {
+	case o.Size < 1 || o.Size > 1<<30:
+		return fmt.Errorf("-s %d: a message has 1 byte to 1 GiB", o.Size)
+	case o.Iters < 1:
+		return fmt.Errorf("-n %d: at least one exchange", o.Iters)
+	case o.RxDepth < 1:
+		return fmt.Errorf("-r %d: at least one receive", o.RxDepth)
+	case o.QPs < 1 || o.QPs > o.RxDepth:
+		return fmt.Errorf("-q %d: 1 to -r (%d), for each QP may have a message under way", o.QPs, o.RxDepth)
+	case mtuCode(o.MTU) == 0:
+		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
+	case o.Timeout <= 0:
+		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
+	}
+	return nil
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pingpong:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string, out io.Writer) error {
+	var o options
+	parser, err := kong.New(&o, kong.Name("pingpong"),
+		kong.Description("The ibv_*_pingpong programs on the reference HCA. Without HOST, be the server."))
+	if err != nil {
+		return err
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	return run(ctx, o, out)
+}
+
+// run is one program from opening the HCA to closing it.
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	hca, err := openHCA(o.Addr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hca.Close()) }()
+	e, err := newEndpoint(hca, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+
+	if err := e.meet(ctx, out); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := e.exchange(ctx); err != nil {
+		return err
+	}
+	seconds := time.Since(start).Seconds()
+	bytes := float64(o.Size) * float64(o.Iters) * 2
+	fmt.Fprintf(out, "%.0f bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, seconds, bytes*8/1e6/seconds)
+	fmt.Fprintf(out, "%d iters in %.2f seconds = %.2f usec/iter\n", o.Iters, seconds, seconds*1e6/float64(o.Iters))
+	return nil
+}
