@@ -146,3 +146,6 @@ func (b *Buf) WaitWord(t *validate.T, off int, want uint64) {
 		}
 	}
 }
+
+// Options completes a configuration for ends on these adapters, as the constructors of pairs do: for cases that build their own.
+func Options(a, b *CA, opts ...Option) Config { return config(opts, a, b) }

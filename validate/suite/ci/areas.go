@@ -11,4 +11,5 @@ var areaFuncs = []func() validate.Suite{
 	qpCreateArea,
 	qpStateArea,
 	claimsArea,
+	rcSendArea,
 }

@@ -1,0 +1,356 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// rcSendArea: messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
+func rcSendArea() validate.Suite {
+	rc := validate.FeatureRC
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)", "A SEND of any length from 0 to the limit of the port arrives whole, and nothing else is written."),
+		must("IBTA-9.7-02", "IBTA 9.7", "ordering", "Messages of one send queue take receives in the order of both posts, and both queues complete in it."),
+		must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU", "A connection works at each path MTU up to that of the port."),
+		must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments", "The segments of a send are gathered in their order, whatever their lengths, empty ones included."),
+		must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments", "The segments of a receive are filled in their order, each to its end before the next, empty ones skipped."),
+		must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm", "Immediate data arrive as the number sent, with WCImmediate, and without SendImmediate the flag is clear."),
+		must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
+	)
+	s.Cases = append(s.Cases,
+		kase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet bounds", rc, rcSizes, "IBTA-9.7-01", "SAS-2.3-18"),
+		kase("rc.send.large", "a message of 16 MiB", rc, rcLarge, "IBTA-9.7-01"),
+		kase("rc.send.order", "64 messages, in order", rc, rcOrder, "IBTA-9.7-02"),
+		kase("rc.send.both-ways", "both sides send at once", rc, rcBothWays, "IBTA-9.7-01", "IBTA-9.7-02"),
+		kase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
+		kase("rc.send.gather", "uneven and empty segments sent", rc, rcGather, "CI-PostSend-01"),
+		kase("rc.send.scatter", "uneven and empty segments received", rc, rcScatter, "CI-PostRecv-01"),
+		kase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
+		kase("rc.send.same-buffer", "a buffer registered once, used 200 times", rc, rcSameBuffer, "SAS-2.3-25"),
+		kase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
+		kase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-PollCQ-02", "SAS-2.3-23"),
+		kase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
+		kase("rc.reuse", "connect, exchange, destroy, 30 times over", rc, rcReuse, "SAS-2.3-27"),
+	)
+	s.Cases[1].Needs.Attr = func(a *ci.CAAttr) string {
+		if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {
+			return "regions or messages of less than 16 MiB"
+		}
+		return ""
+	}
+	return s
+}
+
+func rcSizes(t *validate.T) {
+	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(most))
+	kit.Random(t, p.A.Buf.Bytes)
+	p.B.Buf.Blank()
+	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+		id, at := uint64(i+1), (i*13)%(most-n+1)
+		p.B.Recv(p.B.RecvWR(id, at, n))
+		p.A.Send(p.A.SendWR(id, most-n, n))
+		p.A.CQ.WaitOK(id)
+		where := fmt.Sprintf("message of %d bytes", n)
+		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+		if n <= 4096 || n == most {
+			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
+		} else {
+			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[most-n:])
+		}
+		for j := at; j < at+n; j++ {
+			p.B.Buf.Bytes[j] = 0xee
+		}
+	}
+}
+
+func rcLarge(t *validate.T) {
+	const n = 16 << 20
+	p := kit.RC(t, kit.Size(n))
+	kit.Random(t, p.A.Buf.Bytes)
+	p.B.Recv(p.B.RecvWR(1, 0, n))
+	p.A.Send(p.A.SendWR(1, 0, n))
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
+	kit.SameBytes(t, "message of 16 MiB", p.B.Buf.Bytes, p.A.Buf.Bytes)
+}
+
+func rcOrder(t *validate.T) {
+	const n, size = 64, 96
+	p := kit.RC(t, kit.Depth(n))
+	msgs := kit.Random(t, p.A.Buf.Bytes[:n*size])
+	p.B.Recv(p.B.RecvWRs(n, size)...)
+	for i := range n {
+		p.A.Send(p.A.SendWR(uint64(i+1), i*size, size-i%7))
+	}
+	p.A.CQ.WaitOK(ids(1, n)...)
+	for i, wc := range p.B.RecvCQ.WaitOK(ids(1, n)...) {
+		want := msgs[i*size : (i+1)*size-i%7]
+		kit.Equal(t, fmt.Sprintf("Length of message %d", i+1), wc.Length, uint32(len(want)))
+		kit.SameBytes(t, fmt.Sprintf("message %d", i+1), p.B.Buf.Bytes[i*size:i*size+len(want)], want)
+	}
+}
+
+func rcBothWays(t *validate.T) {
+	const n, size = 16, 2000
+	p := kit.RC(t, kit.Size(2*n*size))
+	half := n * size
+	kit.Random(t, p.A.Buf.Bytes[:half])
+	kit.Random(t, p.B.Buf.Bytes[:half])
+	for _, e := range []*kit.End{p.A, p.B} {
+		for i := range n {
+			e.Recv(e.RecvWR(uint64(i+1), half+i*size, size))
+		}
+	}
+	for i := range n {
+		p.A.Send(p.A.SendWR(uint64(i+1), i*size, size))
+		p.B.Send(p.B.SendWR(uint64(i+1), i*size, size))
+	}
+	for _, e := range []*kit.End{p.A, p.B} {
+		e.CQ.WaitOK(ids(1, n)...)
+		e.RecvCQ.WaitOK(ids(1, n)...)
+	}
+	kit.SameBytes(t, "messages to B", p.B.Buf.Bytes[half:], p.A.Buf.Bytes[:half])
+	kit.SameBytes(t, "messages to A", p.A.Buf.Bytes[half:], p.B.Buf.Bytes[:half])
+}
+
+func rcMTUs(t *validate.T) {
+	ca := kit.Open(t)
+	top := ca.Port.MTU
+	kit.OK(t, ca.Close(), "CA.Close")
+	const most = 16 << 10
+	var first *kit.Pair
+	for m := ci.MTU256; m <= top; m++ {
+		var p *kit.Pair
+		if first == nil {
+			first = kit.RC(t, kit.MTU(m), kit.Size(2*most))
+			p = first
+		} else {
+			first.A.Config.MTU, first.B.Config.MTU = m, m
+			p = first.More(false)
+		}
+		for _, n := range kit.MessageSizes(m.Bytes(), most) {
+			p.A.Exchange(p.B, n)
+		}
+		attr, err := p.A.Query()
+		kit.OK(t, err, "QP.Query")
+		kit.Equal(t, "QPAttr.MTU", attr.MTU, m)
+	}
+}
+
+// pieces cuts n bytes into uneven segments, the empty one among them, which lie in the buffer in another order than that of the message.
+func pieces(n int) (off, length []int) {
+	length = []int{1, 0, n/2 + 3, n - n/2 - 4}
+	off = []int{n + 500, 7, 32, n + 1000}
+	return off, length
+}
+
+func rcGather(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
+	kit.Random(t, p.A.Buf.Bytes)
+	for i, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+		id := uint64(i + 1)
+		off, length := pieces(n)
+		w := ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled}
+		var want []byte
+		for k := range min(len(off), p.A.Config.Caps.SendSGE) {
+			w.SGL = append(w.SGL, p.A.Buf.SGE(uint64(off[k]), uint32(length[k])))
+			want = append(want, p.A.Buf.Bytes[off[k]:off[k]+length[k]]...)
+		}
+		p.B.Buf.Blank()
+		p.B.Recv(p.B.RecvWR(id, 100, n))
+		p.A.Send(w)
+		p.A.CQ.WaitOK(id)
+		where := fmt.Sprintf("message gathered from segments of %d bytes", length)
+		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(len(want)))
+		p.B.Buf.WantOnly(t, where, 100, want)
+	}
+	p.B.Recv(p.B.RecvWR(9, 0, 16))
+	p.A.Send(ci.SendWR{ID: 9, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{p.A.Buf.SGE(5, 0)}})
+	p.A.CQ.WaitOK(9)
+	kit.Equal(t, "Length of a message of one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
+}
+
+func rcScatter(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
+	kit.Random(t, p.A.Buf.Bytes)
+	for i, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+		id := uint64(i + 1)
+		off, length := pieces(n)
+		w := ci.RecvWR{ID: id}
+		room := 0
+		for k := range min(len(off), p.B.Config.Caps.RecvSGE) {
+			w.SGL = append(w.SGL, p.B.Buf.SGE(uint64(off[k]), uint32(length[k])))
+			room += length[k]
+		}
+		size := room - room/5 // ends inside a segment
+		p.B.Buf.Blank()
+		p.B.Recv(w)
+		p.A.Send(p.A.SendWR(id, 0, size))
+		p.A.CQ.WaitOK(id)
+		where := fmt.Sprintf("message of %d bytes scattered to segments of %d", size, length)
+		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(size))
+		want := make([]byte, len(p.B.Buf.Bytes))
+		for k := range want {
+			want[k] = 0xee
+		}
+		sent := p.A.Buf.Bytes[:size]
+		for k := range w.SGL {
+			sent = sent[copy(want[off[k]:off[k]+length[k]], sent):]
+		}
+		kit.SameBytes(t, where, p.B.Buf.Bytes, want)
+	}
+}
+
+func rcImmediate(t *validate.T) {
+	p := kit.RC(t)
+	for i, imm := range []uint32{0x01020304, 0, 0xffffffff, 0x80000001} {
+		for k, n := range []int{0, 100, 2*p.A.PathMTU() + 1} {
+			id := uint64(10*i + k + 1)
+			w := p.A.SendWR(id, 0, n)
+			w.Flags |= ci.SendImmediate
+			w.Imm = imm
+			p.B.Recv(p.B.RecvWR(id, 0, n))
+			p.A.Send(w)
+			p.A.CQ.WaitOK(id)
+			wc := p.B.RecvCQ.WaitOK(id)[0]
+			kit.Equal(t, "Flags of a SEND with immediate", wc.Flags&ci.WCImmediate, ci.WCImmediate)
+			kit.Equal(t, "Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", imm))
+			kit.Equal(t, "Length (immediate data do not count)", wc.Length, uint32(n))
+			kit.Equal(t, "Op", wc.Op, ci.WCRecv)
+		}
+	}
+	w := p.A.SendWR(99, 0, 8)
+	w.Imm = 0x55aa55aa // ignored, since the flag is not set
+	p.B.Recv(p.B.RecvWR(99, 0, 8))
+	p.A.Send(w)
+	p.A.CQ.WaitOK(99)
+	kit.Equal(t, "Flags of a SEND without immediate", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
+}
+
+func rcSameBuffer(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for range 200 {
+		p.A.Exchange(p.B, 500)
+	}
+}
+
+func rcWCRecv(t *validate.T) {
+	type mine struct{ name string }
+	ctx := &mine{"context of the QP"}
+	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
+	const big = uint64(1)<<63 | 12345
+	for i, x := range []struct {
+		op  ci.SendOp
+		imm bool
+		n   int
+	}{{ci.OpSend, false, 300}, {ci.OpSend, true, 0}, {ci.OpWrite, true, 77}, {ci.OpSend, true, 5000}} {
+		id := big + uint64(i)
+		w := p.A.RDMA(x.op, 1, 0, x.n, p.B, 8192)
+		want := ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(x.n), QPN: p.B.Num(), Context: ctx}
+		if x.op == ci.OpWrite {
+			want.Op = ci.WCRecvWrite
+		}
+		if x.imm {
+			w.Flags |= ci.SendImmediate
+			w.Imm, want.Imm, want.Flags = 0x0a0b0c0d, 0x0a0b0c0d, ci.WCImmediate
+		}
+		p.B.Recv(p.B.RecvWR(id, 0, 6000))
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		kit.WantRecv(t, fmt.Sprintf("receive %d", i+1), p.B.RecvCQ.Wait(1)[0], want)
+	}
+}
+
+func rcWCSend(t *validate.T) {
+	ctx := new(int)
+	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
+	for i, x := range []struct {
+		op   ci.SendOp
+		want ci.WCOp
+	}{{ci.OpSend, ci.WCSend}, {ci.OpWrite, ci.WCWrite}, {ci.OpRead, ci.WCRead}} {
+		id := ^uint64(i)
+		p.B.Recv(p.B.RecvWR(1, 0, 64))
+		p.A.Send(p.A.RDMA(x.op, id, 0, 64, p.B, 4096))
+		wc := p.A.CQ.Wait(1)[0]
+		where := fmt.Sprintf("completion of operation %d: ", x.op)
+		kit.Equal(t, where+"ID", wc.ID, id)
+		kit.Equal(t, where+"Status", wc.Status.String(), ci.WCSuccess.String())
+		kit.Equal(t, where+"Op", wc.Op, x.want)
+		kit.Equal(t, where+"QPN", wc.QPN, p.A.Num())
+		kit.True(t, wc.Context == any(ctx), where+"Context", "the context given at create", "%v", wc.Context)
+		if x.op == ci.OpRead {
+			kit.Equal(t, where+"Length", wc.Length, 64)
+		}
+	}
+}
+
+func rcSharedCQ(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	cq := b.CQ(b.PD(), 64)
+	type link struct {
+		from *kit.End
+		to   *kit.QP
+		buf  *kit.Buf
+	}
+	var links []link
+	byContext := map[any]int{}
+	for i := range 2 {
+		p := kit.Options(a, b)
+		from := a.End(p)
+		pd := b.PD() // a PD of its own for each
+		c := p
+		c.Context = fmt.Sprintf("QP %d", i)
+		to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
+		byContext[c.Context] = i
+		kit.Connect(from.QP, to)
+		links = append(links, link{from, to, b.Buf(pd, 4096, kit.AllAccess)})
+	}
+	const n = 8
+	for k := range n {
+		for i, l := range links {
+			id := uint64(k) // the same ids on both QPs: only the context tells them apart
+			l.to.Recv(ci.RecvWR{ID: id, SGL: l.buf.SGL(k*64, 64)})
+			kit.Random(t, l.from.Buf.Bytes[k*64:k*64+i+1])
+			l.from.Send(l.from.SendWR(id, k*64, i+1))
+		}
+	}
+	var next [2]uint64
+	for _, wc := range cq.Wait(2 * n) {
+		i, ok := byContext[wc.Context]
+		kit.True(t, ok, "WC.Context", "the context of one of the two QPs", "%v", wc.Context)
+		kit.Equal(t, "WC.QPN of "+fmt.Sprint(wc.Context), wc.QPN, links[i].to.Num())
+		kit.Equal(t, "WC.Status of "+fmt.Sprint(wc.Context), wc.Status.String(), ci.WCSuccess.String())
+		kit.Equal(t, "WC.ID of "+fmt.Sprint(wc.Context), wc.ID, next[i])
+		kit.Equal(t, "WC.Length of "+fmt.Sprint(wc.Context), wc.Length, uint32(i+1))
+		next[i]++
+	}
+	cq.Empty()
+	for i, l := range links {
+		for k := range n {
+			kit.SameBytes(t, "message", l.buf.Bytes[k*64:k*64+i+1], l.from.Buf.Bytes[k*64:k*64+i+1])
+		}
+	}
+}
+
+func rcReuse(t *validate.T) {
+	first := kit.RC(t, kit.Size(4096))
+	for range 30 {
+		p := first.More(false)
+		p.A.Exchange(p.B, 100)
+		p.B.Recv(p.B.RecvWR(1, 0, 8)) // work outstanding never completes after Destroy
+		for _, e := range []*kit.End{p.A, p.B} {
+			kit.Destroy(t, e.QP, "QP")
+			e.CQ.Empty()
+			e.RecvCQ.Empty()
+			kit.Destroy(t, e.CQ, "CQ")
+			kit.Destroy(t, e.RecvCQ, "CQ")
+			kit.Destroy(t, e.Buf, "MR")
+		}
+	}
+	first.A.Exchange(first.B, 100)
+}
