@@ -255,6 +255,8 @@ func (s *session) opened(id *Identity) {
 	first := s.identity == nil
 	if first {
 		s.identity = id
+	} else {
+		s.identity.Impair = s.identity.Impair || id.Impair // only targets opened for it can
 	}
 	s.mu.Unlock()
 	if first {

@@ -5,6 +5,7 @@ package fakehca
 import (
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 
 	"ciddk/ci"
@@ -96,7 +97,7 @@ func (h *HCA) enter(verb string) {
 		h.faults.Exit(3)
 	}
 	if h.faults.Noise {
-		fmt.Println("fakehca: " + verb)
+		fmt.Fprintln(os.Stdout, "fakehca: "+verb)
 	}
 }
 

@@ -24,7 +24,6 @@ type progress struct {
 
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
-	total int
 }
 
 // slow is the time from which a case's duration is worth showing.
