@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -267,5 +268,65 @@ func TestBindType2(t *testing.T) {
 	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, k1))
 	require.True(t, r.remoteOK(r.q, k1, g.Addr, 1, ci.RemoteRead))
 	r.destroy(w, w1, m)
+	r.close()
+}
+
+// An access through a window holds the region, too: an unbind does not wait for it, and then nothing but the hold keeps the region.
+func TestWindowHoldsRegion(t *testing.T) {
+	r := newMemRig(t, nil)
+	b := make([]byte, 64)
+	m := r.register(b, allRights)
+	g := m.Region()
+	w := r.window(ci.MWType2)
+	key, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 64, Key: w.Key(), Access: ci.RemoteWrite})
+	require.Equal(t, ci.WCSuccess, st)
+	var h holds
+	at, ok := h.remote(r.h, r.q, key, g.Addr, 64, ci.RemoteWrite)
+	require.True(t, ok)
+	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
+	done := make(chan error, 1)
+	go func() { done <- m.Destroy() }()
+	eventually(t, func() bool { return r.h.keys.find(g.LKey) == nil })
+	for range 100 {
+		runtime.Gosched()
+	}
+	select {
+	case <-done:
+		require.FailNow(t, "did not wait")
+	default:
+	}
+	require.NoError(t, at.write([]byte{1}))
+	h.release()
+	require.NoError(t, <-done)
+	r.destroy(w)
+	r.close()
+}
+
+// meddler is memory that does something while it is being registered.
+type meddler struct {
+	ci.Memory
+	do func()
+}
+
+func (m meddler) Slice(off, n uint64) []byte { m.do(); return m.Memory.Slice(off, n) }
+
+// A window is bound, or the region destroyed, between the checks of a Modify and its effect.
+func TestModifyMeanwhile(t *testing.T) {
+	r := newMemRig(t, nil)
+	m := r.register(make([]byte, 64), allRights)
+	g := m.Region()
+	w := r.window(ci.MWType1)
+	change := func(do func()) error {
+		return m.Modify(ci.MRFieldMemory|ci.MRFieldPD, r.pd2, ci.MRCreate{Memory: meddler{ci.Bytes(make([]byte, 64)), do}})
+	}
+	requireStatus(t, ci.ResourceBusy, change(func() {
+		_, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
+		require.Equal(t, ci.WCSuccess, st)
+	}))
+	require.Equal(t, g, m.Region())
+	require.True(t, r.localOK(r.pd, g.LKey, g.Addr, 64, true))
+	require.True(t, r.remoteOK(r.q, w.Key(), g.Addr, 1, ci.RemoteRead))
+	r.destroy(w)
+	requireStatus(t, ci.InvalidMRHandle, change(func() { r.destroy(m) }))
 	r.close()
 }
