@@ -4,5 +4,6 @@ package mutant
 func All() [][]Mutant {
 	return [][]Mutant{
 		Basic(),
+		QPState(),
 	}
 }

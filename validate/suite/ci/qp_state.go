@@ -321,9 +321,13 @@ func qpShows(t *validate.T, typ ci.QPType) {
 func qpResets(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
 	l := ladder{t, typ, p}
-	for _, from := range climbable {
-		l.climb(from)
+	reset := func(from ci.QPState) {
 		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil), "QP.Modify from "+from.String()+" to Reset")
+	}
+	for _, from := range climbable {
+		reset(ci.QPRTS)
+		l.climb(from)
+		reset(from)
 		p.A.QP.WantState(ci.QPReset)
 		if typ == ci.UD {
 			p.A.QP.Init().RTR(nil).RTS()

@@ -1,0 +1,175 @@
+package mutant
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+)
+
+// QPState are faults in the state machine of queue pairs.
+func QPState() []Mutant {
+	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
+		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
+			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
+	}
+	query := func(name, breaks, does string, f func(a *ci.QPAttr)) Mutant {
+		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
+			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }})}
+	}
+	return []Mutant{
+		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is refused",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPSQD {
+					return invalidState
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.skip-rtr", "CI-ModifyQP-02", "Init to RTS is answered with success and does nothing",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPRTS && q.state() == ci.QPInit {
+					return nil
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.error-to-init", "CI-ModifyQP-08", "Error to Init works, by way of Reset",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && q.state() == ci.QPError {
+					if err := q.inner(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
+						return err
+					}
+					set, a.Port = ci.QPFieldsInit, 1
+					if q.typ == ci.UD {
+						set = ci.QPFieldsUDInit
+					}
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.defaults", "CI-ModifyQP-03", "a missing P_Key index counts as 0",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPInit && set&ci.QPFieldPKeyIndex == 0 && q.state() == ci.QPReset {
+					set |= ci.QPFieldPKeyIndex
+					a.Primary.PKeyIndex = 0
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.ignores-extra", "CI-ModifyQP-04", "a Q_Key that comes with a connected QP's transition is not looked at",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if q.typ != ci.UD {
+					set &^= ci.QPFieldQKey
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.masks-psn", "CI-ModifyQP-05", "a PSN of 25 bits is cut to 24",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				a.SQPSN &= 1<<24 - 1
+				a.RQPSN &= 1<<24 - 1
+				return q.inner(set, a)
+			}),
+		modify("qp.state.half-done", "CI-ModifyQP-05", "a refused transition to RTR leaves the QP reset",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				err := q.inner(set, a)
+				if err != nil && set&ci.QPFieldMTU != 0 && ci.StatusOf(err) == ci.InvalidParameter {
+					_ = q.inner(ci.QPFieldState, ci.QPAttr{State: ci.QPReset})
+				}
+				return err
+			}),
+		modify("qp.state.reset-refused", "CI-ModifyQP-07", "RTS to Reset is refused",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPReset && q.state() == ci.QPRTS {
+					return invalidState
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.maskless", "CI-ModifyQP-09", "a wrong RNR timer is refused although the mask does not name it",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if a.MinRNRTimer > 31 {
+					return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidParameter}
+				}
+				return q.inner(set, a)
+			}),
+		modify("qp.state.unknown-bits", "CI-ModifyQP-10", "unknown bits of the mask are ignored",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				return q.inner(set&(ci.QPFieldRecvDepth<<1-1), a)
+			}),
+		modify("qp.state.believes", "CI-CurrentState-01", "the current state that the consumer believes in is not looked at",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) }),
+		modify("qp.state.silent-drain", "CI-SQD-02", "the event SQ drained never comes",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldSQDEvent, a) }),
+		modify("qp.state.eager-drain", "CI-SQD-02", "the event SQ drained comes unasked",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
+				if set&ci.QPFieldState != 0 && a.State == ci.QPSQD {
+					set |= ci.QPFieldSQDEvent
+					a.SQDEvent = true
+				}
+				return q.inner(set, a)
+			}),
+		{Name: "qp.state.sqd-sends", Area: "qp.state", Breaks: "CI-SQD-04", Does: "a post in SQD takes the QP back to RTS",
+			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }})},
+		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query shows all rights, whatever was set",
+			func(a *ci.QPAttr) { a.Access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite }),
+		query("qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not know the peer's number", func(a *ci.QPAttr) { a.DestNum = 0 }),
+		{Name: "qp.state.modify-after-destroy", Area: "qp.state", Breaks: "CI-ModifyQP-11", Does: "Modify after Destroy succeeds",
+			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }})},
+	}
+}
+
+var invalidState = &ci.Error{Verb: "QP.Modify", Status: ci.InvalidQPState}
+
+type modifier struct {
+	ciwrap.QP
+	typ ci.QPType
+	f   func(q *modifier, set ci.QPField, a ci.QPAttr) error
+}
+
+func (q *modifier) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error { return q.f(q, set, a) }
+
+func (q *modifier) inner(set ci.QPField, a ci.QPAttr) error { return q.QP.Modify(set, a, nil) }
+
+func (q *modifier) state() ci.QPState {
+	a, err := q.Query()
+	if err != nil {
+		return ci.QPReset
+	}
+	return a.State
+}
+
+type queryer struct {
+	ciwrap.QP
+	f func(a *ci.QPAttr)
+}
+
+func (q queryer) Query() (ci.QPAttr, error) {
+	a, err := q.QP.Query()
+	q.f(&a)
+	return a, err
+}
+
+type impatient struct{ ciwrap.QP }
+
+func (q impatient) PostSend(wrs []ci.SendWR) (int, error) {
+	if a, err := q.Query(); err == nil && a.State == ci.QPSQD {
+		_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
+	}
+	return q.QP.PostSend(wrs)
+}
+
+type undead struct {
+	ciwrap.QP
+	gone atomic.Bool
+}
+
+func (q *undead) Destroy() error {
+	err := q.QP.Destroy()
+	if err == nil {
+		q.gone.Store(true)
+	}
+	return err
+}
+
+func (q *undead) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+	if q.gone.Load() {
+		return nil
+	}
+	return q.QP.Modify(set, a, ub)
+}
