@@ -50,6 +50,7 @@
 //	ib_create_av … ib_destroy_av                 PD.NewAV, AV.Query, Modify, Destroy
 //	ib_create_srq … ib_post_srq_recv             PD.NewSRQ, SRQ
 //	ib_create_qp, ib_get_spl_qp, …               PD.NewQP, NewSpecialQP, QP
+//	ib_init_dgrm_svc, ib_force_apm               QP.InitDatagram, ForceAPM
 //	ib_create_cq … ib_rearm_n_cq                 PD.NewCQ, CQ; Wait, Poller, Pump
 //	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW
 //	mlnx_*_fmr, mlnx_*_fmr_pool                  PD.NewFMR, NewFMRPool; FMR, FMRPool
@@ -59,7 +60,7 @@
 //	destroy callbacks, ib_sync_destroy           DestroyAsync, Destroy
 //
 // Rows of other packages to come, which stand on this one: MAD pools, services and alias QPs (ib_create_mad_pool … ib_cancel_mad,
-// ib_init_dgrm_svc, QPs of type MAD); the connection manager (ib_cm_*, ib_force_apm); SA queries, service records, subscriptions and the SA
+// QPs of type MAD); the connection manager (ib_cm_*); SA queries, service records, subscriptions and the SA
 // half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration therefore opens and
 // queries the CA and announces client reregistration, but makes no PD and no special QPs of its own. Regions shared by an id
 // (ib_reg_shmid) were never finished, and have no place.

@@ -243,35 +243,29 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 	started := make(chan struct{}, 8)
 	for range 4 {
 		wg.Go(func() {
-			for {
-				ca, err := c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) {})
-				if err != nil {
-					break
-				}
-				pd, err := ca.NewPD(ci.PDNormal)
-				if err != nil {
-					break
-				}
-				for err == nil {
-					var cq *accesslayer.CQ
-					if cq, err = pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{}); err != nil {
-						break
-					}
-					_, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(qp *accesslayer.QP, _ ci.Event) { _ = qp.DestroyAsync(nil) })
-					if err == nil {
-						_, err = pd.NewMR(ci.MRCreate{Length: 1})
-					}
-					select {
-					case started <- struct{}{}:
-					default:
-					}
-				}
-				assert.ErrorIs(t, err, accesslayer.ErrClosed)
-				break
+			ca, err := c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) {})
+			if !assert.NoError(t, err) {
+				return
 			}
+			pd, err := ca.NewPD(ci.PDNormal)
+			for err == nil {
+				var cq *accesslayer.CQ
+				if cq, err = pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{}); err != nil {
+					break
+				}
+				_, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(qp *accesslayer.QP, _ ci.Event) { _ = qp.DestroyAsync(nil) })
+				if err == nil {
+					_, err = pd.NewMR(ci.MRCreate{Length: 1})
+				}
+				select {
+				case started <- struct{}{}:
+				default:
+				}
+			}
+			assert.ErrorIs(t, err, accesslayer.ErrClosed)
 		})
 		wg.Go(func() {
-			for i := 0; ; i++ {
+			for {
 				select {
 				case <-stop:
 					return
