@@ -22,8 +22,8 @@ type progress struct {
 	quiet bool
 	live  bool
 
-	mu    sync.Mutex
-	bar   *progressbar.ProgressBar
+	mu  sync.Mutex
+	bar *progressbar.ProgressBar
 }
 
 // slow is the time from which a case's duration is worth showing.
