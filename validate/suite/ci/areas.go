@@ -8,8 +8,10 @@ var areaFuncs = []func() validate.Suite{
 	queryArea,
 	pdArea,
 	cqArea,
+	cqNotifyArea,
 	qpCreateArea,
 	qpStateArea,
 	claimsArea,
 	rcSendArea,
+	rcPostArea,
 }

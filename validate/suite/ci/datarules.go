@@ -43,10 +43,3 @@ func deaf(t *validate.T, opts ...kit.Option) *kit.Pair {
 	p.A.RTS()
 	return p
 }
-
-// wake lets B of a deaf pair take part. What A has sent already is lost until A retries, which it never does: use it for what A
-// posts later, or with a pair that has an ACK timeout.
-func wake(p *kit.Pair) {
-	p.B.RTR(p.A.QP)
-	p.B.RTS()
-}

@@ -19,7 +19,7 @@ func rcSendArea() validate.Suite {
 		must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments", "The segments of a send are gathered in their order, whatever their lengths, empty ones included."),
 		must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments", "The segments of a receive are filled in their order, each to its end before the next, empty ones skipped."),
 		must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm", "Immediate data arrive as the number sent, with WCImmediate, and without SendImmediate the flag is clear."),
-		must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
+		must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
 	)
 	s.Cases = append(s.Cases,
 		kase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet bounds", rc, rcSizes, "IBTA-9.7-01", "SAS-2.3-18"),
@@ -32,7 +32,7 @@ func rcSendArea() validate.Suite {
 		kase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
 		kase("rc.send.same-buffer", "a buffer registered once, used 200 times", rc, rcSameBuffer, "SAS-2.3-25"),
 		kase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
-		kase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-PollCQ-02", "SAS-2.3-23"),
+		kase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
 		kase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
 		kase("rc.reuse", "connect, exchange, destroy, 30 times over", rc, rcReuse, "SAS-2.3-27"),
 	)

@@ -1,0 +1,542 @@
+package cisuite
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// rcPostArea: how work is posted: lists, full queues, signalling, inline data, fences, solicited completions. (IBTA 10.8, 11.4.1.)
+func rcPostArea() validate.Suite {
+	rc := validate.FeatureRC
+	const post = "ci_post_send (55), ci_post_recv (56)"
+	inline := validate.Needs{Attr: func(a *ci.CAAttr) string {
+		if a.MaxInline < 16 {
+			return "MaxInline is below 16"
+		}
+		return ""
+	}}
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-PostSend-03", "IBTA 10.8.2", post, "A queue takes as many outstanding requests as its depth, the next is InsufficientResources, and room is there again when requests have completed."),
+		must("CI-PostSend-04", "IBTA 11.4.1.1", post, "A request with more segments than the queue was made for is InvalidMaxSGE and is not posted."),
+		must("CI-PostSend-05", "CI posting", "QP.PostSend in ci", "Requests, segment lists and inline data are the caller's again when the post returns: what it writes to them has no effect."),
+		must("CI-PostSend-06", "CI posting", "QP.PostSend in ci", "An empty list is posted with success, and nothing happens."),
+		must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled", "A successful send makes a completion exactly if it is signaled or the QP was made with SignalAll."),
+		must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED", "Slots of unsignaled sends are free again when a signaled one behind them has completed."),
+		must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED", "A send that fails or is flushed makes a completion, signaled or not."),
+		must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline", "Inline data are sent as they were at the post, and need no region."),
+		must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline", "Inline data longer than the QP's MaxInline, or with an operation that sends none, are InvalidParameter."),
+		must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE", "A request with SendFence starts when earlier reads of its queue are done, so it sends what they brought."),
+		must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED", "A CQ armed for solicited completions calls back for a message sent with SendSolicited, and not for one without."),
+	)
+	s.Cases = append(s.Cases,
+		kase("post.list.send", "a list of 32 sends in one post", rc, postListSend, "SAS-2.1-21", "SAS-2.3-18"),
+		kase("post.list.recv", "a list of 32 receives in one post", rc, postListRecv, "SAS-2.1-21"),
+		kase("post.list.mixed", "a list of sends, writes and reads", rc, postListMixed, "SAS-2.1-21"),
+		kase("post.list.bad-send", "a bad request at the start, in the middle and at the end of a list", rc, postBadSend, "SAS-2.1-23"),
+		kase("post.list.bad-recv", "a bad receive at the start, in the middle and at the end of a list", rc, postBadRecv, "SAS-2.1-23"),
+		kase("post.list.full", "a list longer than the room left", rc, postListFull, "SAS-2.1-23", "CI-PostSend-03"),
+		kase("post.list.empty", "an empty list", rc, postEmpty, "CI-PostSend-06"),
+		kase("post.poll-list", "poll several completions in one call", rc, postPollList, "SAS-2.1-22"),
+		kase("post.full.send", "fill a send queue", rc, postFullSend, "CI-PostSend-03"),
+		kase("post.full.recv", "fill a receive queue", rc, postFullRecv, "CI-PostSend-03"),
+		kase("post.sges", "more segments than the queue was made for", rc, postSGEs, "CI-PostSend-04"),
+		kase("post.copied", "overwrite a request as soon as it is posted", rc, postCopied, "CI-PostSend-05"),
+		kase("post.returns", "post to a peer that does not listen", rc, postReturns, "SAS-2.3-19"),
+		kase("post.signal.flag", "signaled and unsignaled sends", rc, signalFlag, "CI-Signal-01"),
+		kase("post.signal.all", "SignalAll without flags", rc, signalAll, "CI-Signal-01"),
+		kase("post.signal.freed", "a queue of 4 with one send in four signaled, 40 times over", rc, signalFreed, "CI-Signal-02"),
+		kase("post.signal.error", "an unsignaled send fails", rc, signalError, "CI-Signal-03"),
+		kase("post.fence", "a fenced send of what a read brings", rc, postFence, "CI-Fence-01"),
+		kase("post.solicited", "solicited and other messages to a CQ armed for solicited ones", rc, postSolicited, "CI-Solicited-01"),
+	)
+	s.Cases = append(s.Cases, needing(inline,
+		kase("post.inline.overwritten", "inline data overwritten right behind the post", rc, inlineOverwritten, "CI-Inline-01"),
+		kase("post.inline.sizes", "inline sends and writes of 0 bytes to MaxInline", rc, inlineSizes, "CI-Inline-01"),
+		kase("post.inline.too-long", "inline data that are too long, or with a read", rc, inlineTooLong, "CI-Inline-02"),
+	)...)
+	return s
+}
+
+func postListSend(t *validate.T) {
+	const n = 32
+	p := kit.RC(t, kit.Depth(n))
+	kit.Random(t, p.A.Buf.Bytes[:n])
+	for i := range n {
+		p.B.Recv(p.B.RecvWR(uint64(i+1), i, 1))
+	}
+	got, err := p.A.PostSend(p.A.SendWRs(n))
+	kit.WantTaken(t, "PostSend of 32", got, err, n)
+	p.A.CQ.WaitOK(ids(1, n)...)
+	p.B.RecvCQ.WaitOK(ids(1, n)...)
+	kit.SameBytes(t, "messages in order", p.B.Buf.Bytes[:n], p.A.Buf.Bytes[:n])
+	p.A.CQ.Empty()
+	p.B.RecvCQ.Empty()
+}
+
+func postListRecv(t *validate.T) {
+	const n = 32
+	p := kit.RC(t, kit.Depth(n))
+	kit.Random(t, p.A.Buf.Bytes[:n])
+	got, err := p.B.PostRecv(p.B.RecvWRs(n, 8))
+	kit.WantTaken(t, "PostRecv of 32", got, err, n)
+	for i := range n {
+		p.A.Send(p.A.SendWR(uint64(i+1), i, 1))
+	}
+	p.A.CQ.WaitOK(ids(1, n)...)
+	p.B.RecvCQ.WaitOK(ids(1, n)...)
+	for i := range n {
+		kit.Equal(t, fmt.Sprintf("byte of message %d", i+1), p.B.Buf.Bytes[8*i], p.A.Buf.Bytes[i])
+	}
+}
+
+func postListMixed(t *validate.T) {
+	p := kit.RC(t)
+	kit.Random(t, p.A.Buf.Bytes[:4096])
+	kit.Random(t, p.B.Buf.Bytes[8192:8192+3000])
+	p.B.Recv(p.B.RecvWR(1, 0, 100), p.B.RecvWR(2, 100, 100))
+	wrs := []ci.SendWR{
+		p.A.RDMA(ci.OpWrite, 1, 0, 2000, p.B, 4096),
+		p.A.SendWR(2, 100, 90),
+		p.A.RDMA(ci.OpRead, 3, 8192, 3000, p.B, 8192),
+		p.A.RDMA(ci.OpWrite, 4, 500, 10, p.B, 4096),
+		p.A.SendWR(5, 300, 80),
+	}
+	n, err := p.A.PostSend(wrs)
+	kit.WantTaken(t, "PostSend of writes, sends and a read", n, err, len(wrs))
+	var got []ci.WCOp
+	for _, wc := range p.A.CQ.WaitOK(ids(1, 5)...) {
+		got = append(got, wc.Op)
+	}
+	kit.Equal(t, "operations completed", fmt.Sprint(got), fmt.Sprint([]ci.WCOp{ci.WCWrite, ci.WCSend, ci.WCRead, ci.WCWrite, ci.WCSend}))
+	p.B.RecvCQ.WaitOK(1, 2)
+	kit.SameBytes(t, "bytes read", p.A.Buf.Bytes[8192:8192+3000], p.B.Buf.Bytes[8192:8192+3000])
+	kit.SameBytes(t, "first bytes of the target, written twice", p.B.Buf.Bytes[4096:4106], p.A.Buf.Bytes[500:510])
+	kit.SameBytes(t, "rest of the target", p.B.Buf.Bytes[4106:4096+2000], p.A.Buf.Bytes[10:2000])
+	kit.SameBytes(t, "first message", p.B.Buf.Bytes[:90], p.A.Buf.Bytes[100:190])
+	kit.SameBytes(t, "second message", p.B.Buf.Bytes[100:180], p.A.Buf.Bytes[300:380])
+}
+
+func postBadSend(t *validate.T) {
+	p := kit.RC(t)
+	attr, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	id := uint64(1)
+	for _, b := range []struct {
+		what   string
+		change func(*ci.SendWR)
+		want   ci.Status
+	}{
+		{"an operation that RC does not have", func(w *ci.SendWR) { w.Op = ci.OpLSO; w.Ext = new(ci.SendExt) }, ci.InvalidWRType},
+		{"too many segments", func(w *ci.SendWR) { w.SGL = make([]ci.SGE, attr.SendSGE+1) }, ci.InvalidMaxSGE},
+	} {
+		for _, at := range []int{0, 2, 4} {
+			where := fmt.Sprintf("PostSend of 5, of which number %d has %s", at+1, b.what)
+			wrs := p.A.SendWRs(5)
+			for i := range wrs {
+				wrs[i].ID = id + uint64(i)
+			}
+			b.change(&wrs[at])
+			for i := range at + 1 {
+				p.B.Recv(p.B.RecvWR(id+uint64(i), 0, 8))
+			}
+			n, err := p.A.PostSend(wrs)
+			kit.WantTaken(t, where, n, err, at, b.want)
+			// The one behind is the next to complete, at both ends: none of those refused was posted.
+			mark := id + uint64(at)
+			p.A.Send(p.A.SendWR(1000, 0, 3))
+			if at > 0 {
+				p.A.CQ.WaitOK(ids(id, mark-1)...)
+			}
+			p.A.CQ.WaitOK(1000)
+			wcs := p.B.RecvCQ.WaitOK(ids(id, mark)...)
+			kit.Equal(t, "Length of the message behind "+where, wcs[at].Length, 3)
+			id += 5
+		}
+	}
+}
+
+func postBadRecv(t *validate.T) {
+	p := kit.RC(t)
+	attr, err := p.B.Query()
+	kit.OK(t, err, "QP.Query")
+	for _, at := range []int{0, 2, 4} {
+		where := fmt.Sprintf("PostRecv of 5, of which number %d has too many segments", at+1)
+		wrs := p.B.RecvWRs(5, 8)
+		wrs[at].SGL = make([]ci.SGE, attr.RecvSGE+1)
+		n, err := p.B.PostRecv(wrs)
+		kit.WantTaken(t, where, n, err, at, ci.InvalidMaxSGE)
+		p.B.Recv(p.B.RecvWR(1000, 100, 8))
+		for i := range at + 1 {
+			p.A.Send(p.A.SendWR(uint64(i+1), 0, 5))
+		}
+		p.A.CQ.WaitOK(ids(1, uint64(at+1))...)
+		p.B.RecvCQ.WaitOK(append(ids(1, uint64(at)), 1000)...)
+	}
+}
+
+func postListFull(t *validate.T) {
+	p := deaf(t, kit.Depth(4))
+	attr, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	d := attr.SendDepth
+	n, err := p.A.PostSend(p.A.SendWRs(d + 3))
+	kit.WantTaken(t, fmt.Sprintf("PostSend of %d to a queue of %d", d+3, d), n, err, d, ci.InsufficientResources)
+	if attr, err = p.B.Query(); err != nil {
+		kit.OK(t, err, "QP.Query")
+	}
+	d = attr.RecvDepth
+	n, err = p.B.PostRecv(p.B.RecvWRs(d+3, 8))
+	kit.WantTaken(t, fmt.Sprintf("PostRecv of %d to a queue of %d", d+3, d), n, err, d, ci.InsufficientResources)
+	p.B.To(ci.QPError)
+	p.B.RecvCQ.WaitFlushed(ids(1, uint64(d))...)
+	p.B.WantDrained()
+}
+
+func postEmpty(t *validate.T) {
+	p := kit.RC(t)
+	for _, wrs := range [][]ci.SendWR{nil, {}} {
+		n, err := p.A.PostSend(wrs)
+		kit.WantTaken(t, "PostSend of none", n, err, 0)
+	}
+	for _, wrs := range [][]ci.RecvWR{nil, {}} {
+		n, err := p.B.PostRecv(wrs)
+		kit.WantTaken(t, "PostRecv of none", n, err, 0)
+	}
+	p.A.Exchange(p.B, 10)
+	p.A.CQ.Empty()
+}
+
+func postPollList(t *validate.T) {
+	const n, rounds = 8, 20
+	p := kit.RC(t)
+	most := 0
+	for range rounds {
+		p.B.Recv(p.B.RecvWRs(n, 8)...)
+		wrs := p.A.SendWRs(n)
+		for i := range n - 1 {
+			wrs[i].Flags = 0
+		}
+		p.A.Send(wrs...)
+		p.A.CQ.WaitOK(n) // what was acknowledged is in B's queue by now, or about to be
+		wc := make([]ci.WC, n+3)
+		got := 0
+		for got < n {
+			k, err := p.B.RecvCQ.Poll(wc[got:])
+			kit.OK(t, err, "CQ.Poll")
+			kit.True(t, k >= 0 && got+k <= n, "CQ.Poll", fmt.Sprintf("at most the %d completions that are due", n-got), "%d", k)
+			if k == 0 {
+				k = copy(wc[got:], p.B.RecvCQ.Wait(1)) // one that is late
+			}
+			most = max(most, k)
+			got += k
+		}
+		for i := range n {
+			kit.Equal(t, "ID of a completion polled with others", wc[i].ID, uint64(i+1))
+		}
+	}
+	kit.True(t, most > 1, fmt.Sprintf("CQ.Poll into %d entries, with %d completions due, %d times", n+3, n, rounds),
+		"more than one completion in one call", "one at a time")
+}
+
+func postFullSend(t *validate.T) {
+	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5), kit.AckTime(8))
+	p.A.Init()
+	p.B.Init()
+	p.B.RTR(p.A.QP) // listens, and has no receive yet: A waits, for ever if need be
+	p.A.RTR(p.B.QP)
+	p.B.RTS()
+	p.A.RTS()
+	attr, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	d := attr.SendDepth
+	for round := range 2 {
+		for i := range d {
+			n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(uint64(i+1), 0, 1)})
+			kit.WantTaken(t, fmt.Sprintf("PostSend number %d of a queue of %d", i+1, d), n, err, 1)
+		}
+		n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(99, 0, 1)})
+		kit.WantTaken(t, fmt.Sprintf("PostSend number %d of a queue of %d", d+1, d), n, err, 0, ci.InsufficientResources)
+		left := d
+		for left > 0 {
+			k := min(left, p.B.Config.Caps.RecvDepth)
+			p.B.Recv(p.B.RecvWRs(k, 8)...)
+			p.B.RecvCQ.WaitOK(ids(1, uint64(k))...)
+			left -= k
+		}
+		p.A.CQ.WaitOK(ids(1, uint64(d))...)
+		t.Logf("round %d: %d taken and completed", round, d)
+	}
+}
+
+func postFullRecv(t *validate.T) {
+	p := kit.RC(t, kit.Depth(5))
+	attr, err := p.B.Query()
+	kit.OK(t, err, "QP.Query")
+	d := attr.RecvDepth
+	for range 2 {
+		for i := range d {
+			n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(uint64(i+1), 0, 8)})
+			kit.WantTaken(t, fmt.Sprintf("PostRecv number %d of a queue of %d", i+1, d), n, err, 1)
+		}
+		n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(99, 0, 8)})
+		kit.WantTaken(t, fmt.Sprintf("PostRecv number %d of a queue of %d", d+1, d), n, err, 0, ci.InsufficientResources)
+		for i := range d {
+			p.A.Send(p.A.SendWR(1, 0, 1))
+			p.A.CQ.WaitOK(1)
+			p.B.RecvCQ.WaitOK(uint64(i + 1))
+		}
+	}
+}
+
+func postSGEs(t *validate.T) {
+	p := kit.RC(t, kit.SGEs(1))
+	attr, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	over := make([]ci.SGE, max(attr.SendSGE, attr.RecvSGE)+1)
+	for i := range over {
+		over[i] = p.A.Buf.SGE(uint64(i), 1)
+	}
+	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
+		w := p.A.RDMA(op, 1, 0, 1, p.B, 0)
+		w.SGL = over[:attr.SendSGE+1]
+		n, err := p.A.PostSend([]ci.SendWR{w})
+		kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d with %d segments to a queue made for %d", op, len(w.SGL), attr.SendSGE),
+			n, err, 0, ci.InvalidMaxSGE)
+	}
+	n, err := p.A.PostRecv([]ci.RecvWR{{SGL: over[:attr.RecvSGE+1]}})
+	kit.WantTaken(t, fmt.Sprintf("PostRecv with %d segments to a queue made for %d", attr.RecvSGE+1, attr.RecvSGE), n, err, 0, ci.InvalidMaxSGE)
+	p.A.Exchange(p.B, 1)
+	p.B.Exchange(p.A, 1)
+	if m := t.Attr().MaxReadSGEs; m < t.Attr().MaxSGEs {
+		q := kit.RC(t, kit.SGEs(m+1))
+		w := q.A.RDMA(ci.OpRead, 1, 0, 1, q.B, 0)
+		for len(w.SGL) <= m {
+			w.SGL = append(w.SGL, q.A.Buf.SGE(0, 1))
+		}
+		n, err := q.A.PostSend([]ci.SendWR{w})
+		kit.WantTaken(t, "PostSend of a read with more than MaxReadSGEs segments", n, err, 0, ci.InvalidMaxSGE)
+	}
+}
+
+func postCopied(t *validate.T) {
+	p := kit.RC(t)
+	kit.Random(t, p.A.Buf.Bytes[:512])
+	p.B.Buf.Blank()
+	sgl := p.A.Buf.SGL(0, 256)
+	wrs := []ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: sgl}}
+	p.A.Send(wrs...) // no receive is there: it waits
+	sgl[0] = ci.SGE{Addr: 1, Length: 9, LKey: 2}
+	wrs[0] = ci.SendWR{ID: 77, Op: ci.OpRead, SGL: sgl}
+	rsgl := p.B.Buf.SGL(1024, 256)
+	recv := []ci.RecvWR{{ID: 5, SGL: rsgl}}
+	p.B.Recv(recv...)
+	rsgl[0] = ci.SGE{Addr: 3, Length: 4, LKey: 5}
+	recv[0].ID = 78
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(5)[0].Length, 256)
+	p.B.Buf.WantOnly(t, "message whose requests were overwritten after the posts", 1024, p.A.Buf.Bytes[:256])
+	// And of receives that wait, and of a write.
+	for i := range 2 {
+		rsgl[0], recv[0] = p.B.Buf.SGE(uint64(64*i), 64), ci.RecvWR{ID: uint64(i), SGL: rsgl}
+		p.B.Recv(recv...)
+	}
+	rsgl[0], recv[0] = ci.SGE{}, ci.RecvWR{}
+	for i := range 2 {
+		p.A.Send(p.A.SendWR(9, 64*i, 64))
+		p.A.CQ.WaitOK(9)
+		p.B.RecvCQ.WaitOK(uint64(i))
+	}
+	kit.SameBytes(t, "messages to receives that shared one list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
+}
+
+func postReturns(t *validate.T) {
+	p := deaf(t)
+	done := make(chan struct{})
+	t.Go(func() {
+		defer close(done)
+		n, err := p.A.PostSend(p.A.SendWRs(4))
+		if n != 4 || err != nil {
+			t.Report(validate.Failure{Where: "PostSend to a peer that does not listen", Expected: "4 requests taken", Got: fmt.Sprintf("%d taken, %s", n, kit.Describe(err))})
+		}
+	})
+	patience := time.NewTimer(t.Remaining() / 4)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		t.Report(validate.Failure{Where: "PostSend to a peer that does not listen", Expected: "the call returns at once", Got: "it waits"})
+	}
+	if err := p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); err != nil { // ends the wait, if there is one
+		t.Report(validate.Failure{Where: "QP.Modify to Error", Expected: "success", Got: kit.Describe(err)})
+	}
+	p.A.CQ.WaitFlushed(1, 2, 3, 4)
+}
+
+func signalFlag(t *validate.T) {
+	const n = 12
+	p := kit.RC(t)
+	p.B.Recv(p.B.RecvWRs(n, 8)...)
+	wrs := p.A.SendWRs(n)
+	var want []uint64
+	for i := range wrs {
+		if i%3 != 2 {
+			wrs[i].Flags = 0
+		} else {
+			want = append(want, wrs[i].ID)
+		}
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(want...)
+	p.B.RecvCQ.WaitOK(ids(1, n)...)
+	p.A.CQ.Empty()
+}
+
+func signalAll(t *validate.T) {
+	const n = 6
+	p := kit.RC(t, kit.Flags(ci.SignalAll))
+	p.B.Recv(p.B.RecvWRs(n, 8)...)
+	wrs := p.A.SendWRs(n)
+	for i := range wrs {
+		if i%2 == 0 {
+			wrs[i].Flags = 0
+		}
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(ids(1, n)...)
+	p.A.CQ.Empty()
+}
+
+func signalFreed(t *validate.T) {
+	p := kit.RC(t, kit.Depth(4))
+	for round := range 40 {
+		p.B.Recv(p.B.RecvWRs(4, 8)...)
+		wrs := p.A.SendWRs(4)
+		for i := range 3 {
+			wrs[i].Flags = 0
+		}
+		n, err := p.A.PostSend(wrs)
+		kit.WantTaken(t, fmt.Sprintf("PostSend of 4 to a queue of 4, round %d", round+1), n, err, 4)
+		p.A.CQ.WaitOK(4)
+		p.B.RecvCQ.WaitOK(1, 2, 3, 4)
+	}
+}
+
+func signalError(t *validate.T) {
+	p := kit.RC(t)
+	wrs := p.A.SendWRs(3)
+	for i := range wrs {
+		wrs[i].Flags = 0
+	}
+	wrs[0].SGL[0].LKey ^= 0x5a5a00
+	p.A.Send(wrs...)
+	p.A.CQ.WaitStatus(1, ci.WCLocalProtErr)
+	p.A.CQ.WaitFlushed(2, 3)
+	p.A.Becomes(ci.QPError)
+	p.A.WantDrained()
+}
+
+func inlineOverwritten(t *validate.T) {
+	n := min(64, t.Attr().MaxInline)
+	p := kit.RC(t, kit.Inline(n))
+	sent := kit.Random(t, make([]byte, n))
+	data := append([]byte(nil), sent...)
+	p.B.Buf.Blank()
+	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data}) // no receive is there: it waits
+	clear(data)
+	p.B.Recv(p.B.RecvWR(1, 0, n))
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
+	p.B.Buf.WantOnly(t, "inline data overwritten after the post", 0, sent)
+}
+
+func inlineSizes(t *validate.T) {
+	most := min(256, t.Attr().MaxInline)
+	p := kit.RC(t, kit.Inline(most))
+	data := kit.Random(t, make([]byte, most))
+	for i, n := range []int{1, most, most - 1, 7, 0} {
+		id := uint64(i + 1)
+		p.B.Buf.Blank()
+		p.B.Recv(p.B.RecvWR(id, 0, n))
+		p.A.Send(ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data[:n]},
+			ci.SendWR{ID: id, Op: ci.OpWrite, Flags: ci.SendSignaled, Inline: data[:n], Remote: p.B.Buf.Remote(4096)})
+		p.A.CQ.WaitOK(id, id)
+		kit.Equal(t, "Length of inline data", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+		kit.SameBytes(t, "inline data sent", p.B.Buf.Bytes[:n], data[:n])
+		kit.SameBytes(t, "inline data written", p.B.Buf.Bytes[4096:4096+n], data[:n])
+	}
+}
+
+func inlineTooLong(t *validate.T) {
+	p := kit.RC(t, kit.Inline(16))
+	attr, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	long := make([]byte, attr.MaxInline+1)
+	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite} {
+		n, err := p.A.PostSend([]ci.SendWR{{Op: op, Inline: long, Remote: p.B.Buf.Remote(0)}})
+		kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d with %d bytes inline, MaxInline %d", op, len(long), attr.MaxInline), n, err, 0, ci.InvalidParameter)
+	}
+	n, err := p.A.PostSend([]ci.SendWR{{Op: ci.OpRead, Inline: long[:8], Remote: p.B.Buf.Remote(0)}})
+	kit.WantTaken(t, "PostSend of a read with inline data", n, err, 0, ci.InvalidParameter)
+	p.A.Exchange(p.B, 4)
+}
+
+func postFence(t *validate.T) {
+	const n = 32 << 10
+	p := kit.RC(t, kit.Size(2*n))
+	for round := range 10 {
+		kit.Random(t, p.B.Buf.Bytes[:n])
+		clear(p.A.Buf.Bytes[:n])
+		p.B.Recv(p.B.RecvWR(1, n, n))
+		w := p.A.SendWR(2, 0, n)
+		w.Flags |= ci.SendFence
+		p.A.Send(p.A.RDMA(ci.OpRead, 1, 0, n, p.B, 0), w)
+		p.A.CQ.WaitOK(1, 2)
+		p.B.RecvCQ.WaitOK(1)
+		kit.SameBytes(t, fmt.Sprintf("fenced send of what a read brought, round %d", round+1), p.B.Buf.Bytes[n:], p.B.Buf.Bytes[:n])
+	}
+}
+
+func postSolicited(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	var calls atomic.Int32
+	called := make(chan struct{}, 16)
+	c := kit.Options(a, b)
+	from := a.End(c)
+	pd := b.PD()
+	cq := b.CQWith(pd, ci.CQCreate{Size: 16, OnCompletion: func(any) { calls.Add(1); called <- struct{}{} }})
+	to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
+	buf := b.Buf(pd, 64, kit.AllAccess)
+	kit.Connect(from.QP, to)
+	for round, op := range []ci.SendOp{ci.OpSend, ci.OpWrite} {
+		kit.OK(t, cq.Notify(ci.NotifySolicited), "CQ.Notify")
+		w := from.SendWR(1, 0, 4)
+		w.Op, w.Remote, w.Imm = op, buf.Remote(32), 1
+		w.Flags |= ci.SendImmediate
+		for range 3 {
+			to.Recv(ci.RecvWR{ID: 1, SGL: buf.SGL(0, 4)})
+			from.Send(w)
+			from.CQ.WaitOK(1)
+			cq.WaitOK(1)
+		}
+		cq.Quiet(2 * time.Millisecond)
+		kit.Equal(t, "callbacks of a CQ armed for solicited completions, after three others", int(calls.Load()), round)
+		w.Flags |= ci.SendSolicited
+		to.Recv(ci.RecvWR{ID: 2, SGL: buf.SGL(0, 4)})
+		from.Send(w)
+		from.CQ.WaitOK(1)
+		patience := time.NewTimer(t.Remaining())
+		select {
+		case <-called:
+		case <-patience.C:
+			t.Failf("CQ armed for solicited completions", "a callback for a solicited message", "none by the deadline")
+		}
+		patience.Stop()
+		cq.WaitOK(2)
+	}
+}
