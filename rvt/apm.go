@@ -67,6 +67,7 @@ func (q *QP) migrate() {
 	q.route, q.altRt = q.altRt, nil
 	q.peer, q.altPeer = q.altPeer, Addr{}
 	q.attr.Port = q.port.num
+	q.openWindow()
 	q.home.Store(q.port)
 	q.home2.Store(nil)
 	if k, ok := q.port.pkey(q.attr.Primary.PKeyIndex); ok {

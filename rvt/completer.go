@@ -223,6 +223,7 @@ func (q *QP) expected(r *run, psn ci.PSN) *sendEntry {
 		return nil
 	}
 	if !q.acknowledge(r, psn) || s.una != psn {
+		q.hca.count.add(DropSequence, 1)
 		q.lost(r)
 		return nil
 	}
@@ -247,7 +248,7 @@ func (q *QP) readResponse(r *run, p *Packet) {
 	off := uint64(e.got) * uint64(q.mtu)
 	last := e.got+p.N == e.npkts
 	want := uint64(p.N) * uint64(q.mtu)
-	if e.got+p.N > e.npkts {
+	if p.N > uint32(psnDiff(s.max, s.una)) || e.got+p.N > e.npkts {
 		q.sendError(r, ci.WCBadRespErr)
 		return
 	}

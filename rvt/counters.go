@@ -20,7 +20,7 @@ const (
 	DropQKey                       // Q_Key does not match
 	DropNoRecv                     // datagram or UC: no receive posted
 	DropLength                     // datagram or UC: receive buffer too short, or length against opcode
-	DropSequence                   // UC: out of sequence; RC: a gap already reported
+	DropSequence                   // UC: out of sequence, or of a message given up; RC: behind a gap
 	DropDuplicate                  // RC: old request, answered again where the transport says so
 	DropStale                      // RC: acknowledgement of nothing outstanding
 	DropAccess                     // UC: remote access refused

@@ -26,6 +26,7 @@ type CQ struct {
 	pending int // completions since the last callback that moderation holds back
 	mod     ci.Moderation
 	modAt   timer
+	modDue  time.Duration // when a held callback goes out at the latest
 	overrun bool
 }
 
@@ -114,7 +115,7 @@ func (q *CQ) Notify(when ci.Notify) error {
 	case ci.NotifyNext:
 		q.arm = armNext
 	case ci.NotifySolicited:
-		if q.arm == armNone {
+		if q.arm != armNext {
 			q.arm = armSolicited
 		}
 	default:
@@ -191,7 +192,9 @@ func (q *CQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
 	q.putMu.Lock()
 	q.mod = m
 	held := q.pending > 0
-	q.pending = 0
+	if held {
+		q.pending, q.arm = 0, armNone
+	}
 	q.putMu.Unlock()
 	if held {
 		q.notify.completion()
@@ -232,6 +235,9 @@ func (q *CQ) put(list []pendingWC) {
 			}
 			continue
 		}
+		if q.overrun { // the consumer made room: what is lost from here on is another matter
+			q.overrun = false
+		}
 		switch q.arm {
 		case armNext:
 			fire = true
@@ -262,7 +268,8 @@ func (q *CQ) moderate(n int) bool {
 				if wait == 0 {
 					wait = minModeration
 				}
-				q.hca.wheel.set(&q.modAt, q.hca.clock.Now()+wait)
+				q.modDue = q.hca.clock.Now() + wait
+				q.hca.wheel.set(&q.modAt, q.modDue)
 			}
 			return false
 		}
@@ -276,9 +283,12 @@ func (q *CQ) moderate(n int) bool {
 func (q *CQ) moderated() {
 	q.putMu.Lock()
 	fire := q.pending > 0
-	q.pending = 0
+	if fire && q.hca.clock.Now() < q.modDue { // the timer was one of a callback that its count brought
+		q.hca.wheel.set(&q.modAt, q.modDue)
+		fire = false
+	}
 	if fire {
-		q.arm = armNone
+		q.pending, q.arm = 0, armNone
 	}
 	q.putMu.Unlock()
 	if fire {

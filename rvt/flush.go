@@ -46,6 +46,7 @@ func (q *QP) toError(r *run) {
 	if q.current() == ci.QPError {
 		return
 	}
+	q.lastAck(r)
 	q.setState(ci.QPError)
 	q.flushSends(r)
 	q.flushRecvs(r)

@@ -55,6 +55,11 @@ type Addr struct {
 	LID ci.LID
 }
 
+// isTrain holds a packet of N > 1 against what a train is.
+func (p *Packet) isTrain(mtu uint32) bool {
+	return p.MTU == mtu && uint64(p.Len) > uint64(p.N-1)*uint64(mtu) && uint64(p.Len) <= uint64(p.N)*uint64(mtu)
+}
+
 // trim drops the first k packets of a train.
 func (p *Packet) trim(k uint32) {
 	skip := k * p.MTU

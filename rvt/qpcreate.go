@@ -263,7 +263,9 @@ func (q *QP) Destroy() error {
 		q.hca.retired.add(q.num, time.Unix(0, until))
 	}
 	if q.num < 2 {
-		q.hca.port(q.attr.Port).special[q.num].CompareAndSwap(q, nil)
+		for _, p := range q.hca.ports {
+			p.special[q.num].CompareAndSwap(q, nil)
+		}
 	} else {
 		q.hca.qps.del(uint32(q.num), q)
 	}

@@ -121,10 +121,7 @@ func (q *QP) transmit(r *run) {
 	}
 	s := &q.req
 	if s.window == 0 {
-		s.window = int64(q.port.hints.Window)
-		if s.window == 0 {
-			s.window = 1 << 62
-		}
+		q.openWindow()
 	}
 	before := s.psn
 	for s.rnrAt == 0 {
@@ -168,6 +165,14 @@ func (q *QP) transmit(r *run) {
 		s.retryAt = q.retryDeadline()
 	}
 	q.checkDrained()
+}
+
+// openWindow sets the window to what the port allows.
+func (q *QP) openWindow() {
+	q.req.window = int64(q.port.hints.Window)
+	if q.req.window == 0 {
+		q.req.window = 1 << 62
+	}
 }
 
 // begin decides whether a request may start, gives it PSNs, and executes local operations.
@@ -484,7 +489,7 @@ func (q *QP) rewind(psn ci.PSN) {
 // (CAAttr.AckDelay); 0 for a QP without timeout.
 func (q *QP) retryDeadline() time.Duration {
 	t := q.attr.Primary.AckTimeout
-	if t == 0 {
+	if t == 0 || q.service != wire.RC { // an alternate path brings a timeout to any service
 		return 0
 	}
 	return q.deadline(timeout(max(t, q.hca.attr.AckDelay)))

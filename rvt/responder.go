@@ -75,7 +75,7 @@ func (q *QP) receive(r *run, p *Packet) {
 		q.hca.count.add(DropPKey, 1)
 		saturate(&q.port.pkeyErrors)
 		return
-	case p.N == 0 || p.N > 1 && p.MTU != q.mtu:
+	case p.N == 0 || p.N > 1 && !p.isTrain(q.mtu):
 		q.hca.count.add(DropMalformed, 1)
 		return
 	}
@@ -455,10 +455,7 @@ func (q *QP) respond(r *run) {
 	if s.nakDue {
 		s.nakDue = false
 		q.sendAck(r, s.nak, s.nakPSN)
-		if s.ackDue { // of what came behind the gap's end in the same delivery
-			s.ackDue = false
-			q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(s.psn, psnMask))
-		}
+		q.lastAck(r) // of what came behind the gap's end in the same delivery
 		return
 	}
 	switch {
@@ -468,23 +465,28 @@ func (q *QP) respond(r *run) {
 			q.port.deferAck(q)
 		}
 	default:
-		s.ackDue = false
-		q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(s.psn, psnMask)) // psn - 1
+		q.lastAck(r)
 	}
 }
 
 // settle sends an acknowledgement that still waits for the consumer's next post, for there will be none: the consumer has its messages,
 // and the peer must not time out over them. With the token held.
 func (q *QP) settle() {
-	s := &q.resp
-	if q.service != wire.RC || q.port == nil || !s.ackDue {
+	if !q.resp.ackDue {
 		return
 	}
-	s.ackDue = false
 	r := newRun(q)
-	q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(s.psn, psnMask))
+	q.lastAck(r)
 	r.send()
 	r.free()
+}
+
+// lastAck sends the acknowledgement that is due, for the last request executed.
+func (q *QP) lastAck(r *run) {
+	if q.resp.ackDue {
+		q.resp.ackDue = false
+		q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(q.resp.psn, psnMask))
+	}
 }
 
 func (q *QP) sendAck(r *run, syn wire.Syndrome, psn ci.PSN) {

@@ -324,7 +324,9 @@ func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock Clock, rings
 	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, s.qp.Destroy())
+		if s.qp != nil {
+			require.NoError(t, s.qp.Destroy())
+		}
 		require.NoError(t, s.mr.Destroy())
 		require.NoError(t, s.cq.Destroy())
 		require.NoError(t, s.pd.Destroy())
@@ -332,6 +334,25 @@ func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock Clock, rings
 		require.NoError(t, h.Close())
 	})
 	return s
+}
+
+// remake puts another QP in the place of the side's. It goes before what has been made until now.
+func (s *side) remake(c ci.QPCreate) {
+	s.t.Helper()
+	require.NoError(s.t, s.qp.Destroy())
+	s.qp = nil
+	if c.OnEvent == nil {
+		c.OnEvent = func(e ci.Event) { s.events <- e }
+	}
+	qp, err := s.pd.CreateQP(c, nil)
+	require.NoError(s.t, err)
+	s.qp = qp
+	s.t.Cleanup(func() {
+		if s.qp == qp {
+			require.NoError(s.t, qp.Destroy())
+			s.qp = nil
+		}
+	})
 }
 
 func (s *side) attr(peer *side) ci.QPAttr { return s.attrTo(peer.qp.Num(), peer.lid) }

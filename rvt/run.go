@@ -74,7 +74,12 @@ func (r *run) send() {
 	}
 	r.npkts, r.nsegs, r.nbuf = 0, 0, 0
 	r.holds.release()
-	if r.done > 0 { // not before: inline data is sent from the ring itself
+	r.retire() // not before: inline data is sent from the ring itself
+}
+
+// retire frees the slots of requests that are complete.
+func (r *run) retire() {
+	if r.done > 0 {
 		r.q.sq.Retire(r.done)
 		r.done = 0
 	}
@@ -128,6 +133,8 @@ func (r *run) complete(cq *CQ, wc *ci.WC, solicited bool) {
 func (r *run) flushCompletions() {
 	if r.q.service != wire.RC {
 		r.send() // a send is complete when its data has left: the consumer may change the buffer from then on
+	} else {
+		r.retire() // what a peer has acknowledged is not in the batch; who sees its completion finds room for another request
 	}
 	for i := 0; i < r.nwcs; {
 		j := i + 1

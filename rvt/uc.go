@@ -8,14 +8,12 @@ func (q *QP) requestUC(r *run, p *Packet) {
 		s.in = false
 		s.skip = !p.Start
 		s.psn = p.PSN
-		if s.skip {
-			q.hca.count.add(DropSequence, 1)
-		}
 	}
 	next := psnAdd(p.PSN, p.N)
 	if p.Start {
 		s.in, s.skip = false, false
 	} else if s.skip || !s.in {
+		q.hca.count.add(DropSequence, 1)
 		s.psn = next
 		return
 	}
