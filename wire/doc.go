@@ -5,8 +5,9 @@
 //
 // A header is a plain struct with Put and Parse on a byte slice. Headers of fixed length, which the transport handles for every packet,
 // do no checking: the slice must have the length that the constant …Len says (anything shorter is a programming error and panics
-// as an index would). What reads bytes from a network — ParsePacket, ParseFrame, ParseIP, ParseLinkPacket and the Parse methods that return
-// an error — checks everything, never panics and gives an *Error of a kind. Nothing on these paths allocates, errors apart.
+// as an index would). What reads bytes from a network — ParsePacket, ParseFrame, ParseIP, ParseLinkPacket and the Parse methods
+// that return an error — checks everything, never panics and gives an *Error of a kind. Nothing on these paths allocates, errors
+// apart.
 // Reserved bits survive Parse and Put, so that a trace shows what was sent and CheckReserved can judge it.
 //
 //	BTH, extension headers      bth.go exthdr.go syndrome.go opcode.go

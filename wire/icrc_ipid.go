@@ -16,7 +16,8 @@ func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
 	if tailLen < 0 {
 		return 0, false
 	}
-	// The register takes the two bytes of the field low half first, so these are "behind" it as well.
+	// Bits fed into an empty register are as good as standing in it from the start, with the zero bytes yet to come that stand
+	// for the field's own two.
 	n := 2 + (IPv4Len - 6) + UDPLen + tailLen
 	var r uint32
 	if n%4 == 0 && n/4 < len(unshift) {
@@ -43,9 +44,7 @@ var unshift = func() (t [(4096 + 128) / 4]uint32) {
 
 // unshiftPower is x^-(8n).
 func unshiftPower(n int) uint32 {
-	p := uint32(1) << 31
-	// One zero byte forward is the map r -> crcTab[0][byte(r)] ^ r>>8, multiplication by x^8; x^-1 is found from the polynomial:
-	// P = x*Q + 1, so x*Q = 1 and x^-1 = Q.
+	p := uint32(1) << 31 // x^0
 	for sq := xInverse8; n > 0; n >>= 1 {
 		if n&1 != 0 {
 			p = mulMod(p, sq)
@@ -58,9 +57,9 @@ func unshiftPower(n int) uint32 {
 // ieeePoly is the polynomial with the coefficient of x^31 in bit 0 and of x^0 in bit 31; x^32 is left out.
 const ieeePoly = 0xedb88320
 
-// xInverse8 is x^-8.
+// xInverse8 is x^-8. The polynomial is P = x*Q + 1, so x*Q = 1 modulo P (the coefficients are bits) and Q is x^-1.
 var xInverse8 = func() uint32 {
-	q := uint32(ieeePoly<<1&0xffffffff | 1) // (P - 1) / x: every coefficient one down, x^32 becomes x^31
+	q := uint32(ieeePoly<<1&0xffffffff | 1) // every coefficient of P - 1 one down; that of x^32 is not in ieeePoly
 	q2 := mulMod(q, q)
 	q4 := mulMod(q2, q2)
 	return mulMod(q4, q4)

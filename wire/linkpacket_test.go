@@ -107,7 +107,8 @@ func TestLinkPacketRoundTrip(t *testing.T) {
 }
 
 func TestParseLinkPacketErrors(t *testing.T) {
-	p := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHGlobal}, Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}, Payload: []byte("abcd")}}
+	p := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHGlobal},
+		Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}, Payload: []byte("abcd")}}
 	good := wire.AppendLinkPacket(nil, &p)
 	for _, c := range []struct {
 		name string
@@ -138,7 +139,8 @@ func TestParseLinkPacketErrors(t *testing.T) {
 }
 
 func TestCheckLinkCRCFindsICRC(t *testing.T) {
-	p := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal}, Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}, Payload: []byte("abcd")}}
+	p := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal},
+		Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}, Payload: []byte("abcd")}}
 	b := wire.AppendLinkPacket(nil, &p)
 	b[len(b)-3] ^= 1
 	wire.VCRC(0).Update(b[:len(b)-2]).Put(b[len(b)-2:])

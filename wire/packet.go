@@ -158,7 +158,8 @@ func PadLen(n int) uint8 { return uint8(-n & 3) }
 func PacketLen(o Opcode, n int) int { return o.HeaderLen() + n + int(PadLen(n)) + ICRCLen }
 
 // CheckReserved returns an *Error around ErrReserved if the packet has a reserved bit, a reserved AETH syndrome or a pad byte that
-// a sender must leave zero but did not. Receivers must not use it to drop packets (reserved fields are ignored on receipt); it is for tools that judge a sender.
+// a sender must leave zero but did not. Receivers must not use it to drop packets, since they ignore reserved fields; it is for
+// tools that judge a sender.
 func (p *Packet) CheckReserved() error {
 	o := p.BTH.Opcode
 	switch {
