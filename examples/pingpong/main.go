@@ -40,6 +40,9 @@ type options struct {
 	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
 }
 
+// maxQPs is the original's limit in mode srq.
+const maxQPs = 256
+
 func (o *options) validate() error {
 	if o.Size == 0 {
 		o.Size = 4096
@@ -58,8 +61,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("-n %d: at least one exchange", o.Iters)
 	case o.RxDepth < 1:
 		return fmt.Errorf("-r %d: at least one receive", o.RxDepth)
-	case o.QPs < 1 || o.QPs > o.RxDepth:
-		return fmt.Errorf("-q %d: 1 to -r (%d), for each QP may have a message under way", o.QPs, o.RxDepth)
+	case o.QPs < 1 || o.QPs > min(maxQPs, o.RxDepth):
+		return fmt.Errorf("-q %d: 1 to %d, and to -r (%d), for each QP may have a message under way", o.QPs, maxQPs, o.RxDepth)
 	case mtuCode(o.MTU) == 0:
 		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
 	case o.Timeout <= 0:

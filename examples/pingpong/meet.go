@@ -108,24 +108,42 @@ func (e *endpoint) ask(c net.Conn) error {
 	return err
 }
 
-func (e *endpoint) tell(c net.Conn) error {
-	for i := range e.qps {
-		if _, err := c.Write(e.local(i).encode()); err != nil {
-			return err
-		}
+// slots is how many peers each side tells. ibv_srq_pingpong always tells of 256 QPs, those that it does not have as zeros.
+func (e *endpoint) slots() int {
+	if e.o.Mode == "srq" {
+		return maxQPs
 	}
-	return nil
+	return 1
+}
+
+func (e *endpoint) tell(c net.Conn) error {
+	var b []byte
+	for i := range e.slots() {
+		var p peer
+		if i < len(e.qps) {
+			p = e.local(i)
+		}
+		b = append(b, p.encode()...)
+	}
+	_, err := c.Write(b)
+	return err
 }
 
 func (e *endpoint) hear(c net.Conn) error {
 	b := make([]byte, peerLen)
-	for i := range e.qps {
+	for i := range e.slots() {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return err
 		}
-		var err error
-		if e.peers[i], err = decode(b); err != nil {
+		p, err := decode(b)
+		if err != nil {
 			return err
+		}
+		if i < len(e.qps) {
+			e.peers[i] = p
+		}
+		if e.o.Mode == "srq" && (p.QPN != 0) != (i < len(e.qps)) {
+			return fmt.Errorf("the peer has not as many QPs as -q says, %d", len(e.qps))
 		}
 	}
 	return nil

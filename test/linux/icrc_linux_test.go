@@ -1,0 +1,104 @@
+package linux
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// packet is a RoCEv2 packet as captured.
+type packet struct {
+	opcode   byte
+	source   []byte // IP address
+	checksum error  // of the ICRC
+}
+
+const (
+	pcapHead   = 24
+	etherLen   = 14
+	etherIPv4  = 0x0800
+	etherIPv6  = 0x86dd
+	protoUDP   = 17
+	roceV2Port = 4791
+)
+
+// frames takes a pcap file of little-endian headers apart.
+func frames(pcap []byte) ([][]byte, error) {
+	if len(pcap) < pcapHead || binary.LittleEndian.Uint32(pcap) != 0xa1b2c3d4 {
+		return nil, errors.New("not a pcap file")
+	}
+	var list [][]byte
+	for b := pcap[pcapHead:]; len(b) > 0; {
+		if len(b) < 16 {
+			return nil, errors.New("pcap file is cut off")
+		}
+		n := int(binary.LittleEndian.Uint32(b[8:]))
+		if len(b) < 16+n {
+			return nil, errors.New("pcap file is cut off")
+		}
+		list = append(list, b[16:16+n])
+		b = b[16+n:]
+	}
+	return list, nil
+}
+
+// parse returns the RoCEv2 packet in a frame, or false for anything else. It is written from IBTA annex A17 on its own, so that an error in
+// package wire cannot hide.
+func parse(frame []byte) (packet, bool) {
+	if len(frame) < etherLen {
+		return packet{}, false
+	}
+	ip := frame[etherLen:]
+	var head int
+	var p packet
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case etherIPv4:
+		if len(ip) < 20 || ip[9] != protoUDP {
+			return packet{}, false
+		}
+		head = int(ip[0]&15) * 4
+		ip = ip[:min(len(ip), int(binary.BigEndian.Uint16(ip[2:])))] // without Ethernet's padding
+		p.source = ip[12:16]
+	case etherIPv6:
+		if len(ip) < 40 || ip[6] != protoUDP {
+			return packet{}, false
+		}
+		head = 40
+		ip = ip[:min(len(ip), 40+int(binary.BigEndian.Uint16(ip[4:])))]
+		p.source = ip[8:24]
+	default:
+		return packet{}, false
+	}
+	const udp, bth, crc = 8, 12, 4
+	if len(ip) < head+udp || binary.BigEndian.Uint16(ip[head+2:]) != roceV2Port {
+		return packet{}, false
+	}
+	if len(ip) < head+udp+bth+crc {
+		p.checksum = fmt.Errorf("%d bytes are too few for a BTH and an ICRC", len(ip)-head-udp)
+		return p, true
+	}
+	p.opcode = ip[head+udp]
+	got := binary.LittleEndian.Uint32(ip[len(ip)-crc:])
+	if want := icrc(ip[:len(ip)-crc], head); got != want {
+		p.checksum = fmt.Errorf("ICRC %08x, computed %08x", got, want)
+	}
+	return p, true
+}
+
+// icrc is the invariant CRC over an IP packet without it: CRC-32 of Ethernet over eight bytes of ones in place of the LRH, and the packet with
+// ones where routers and receivers may write (A17.3.3): TOS, TTL and checksum, or traffic class, flow label and hop limit; the UDP
+// checksum; and the fifth byte of the BTH.
+func icrc(ip []byte, head int) uint32 {
+	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip...)
+	m := b[8:]
+	masked := []int{1, 8, 10, 11}
+	if head == 40 && m[0]>>4 == 6 {
+		masked = []int{1, 2, 3, 7}
+		m[0] |= 0x0f
+	}
+	for _, i := range append(masked, head+6, head+7, head+8+4) {
+		m[i] = 0xff
+	}
+	return crc32.ChecksumIEEE(b)
+}

@@ -1,0 +1,103 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/test/linux/guest"
+)
+
+// requireEnv makes missing parts of the harness a failure, for machines that are meant to have them.
+const requireEnv = "CIDDK_REQUIRE_LINUX"
+
+// lab is one guest for all tests, and our program.
+type lab struct {
+	net      *guest.Network
+	linux    *guest.Guest
+	pingpong string // path of the program
+}
+
+var shared struct {
+	sync.Mutex
+	lab *lab
+	err error
+	dir string
+}
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(cleaner{m})
+}
+
+// cleaner ends the lab when the tests are done, before the leak check.
+type cleaner struct{ m *testing.M }
+
+func (c cleaner) Run() int {
+	code := c.m.Run()
+	if shared.lab != nil {
+		if err := shared.lab.net.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if shared.dir != "" {
+		if err := os.RemoveAll(shared.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// useLab gives the guest, booting it for the first test, or skips with the reason why there is none.
+func useLab(t *testing.T) *lab {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a virtual machine; run without -short")
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if err := guest.Available(); err != nil {
+		if os.Getenv(requireEnv) != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	if shared.lab == nil && shared.err == nil {
+		shared.lab, shared.err = newLab()
+	}
+	require.NoError(t, shared.err)
+	return shared.lab
+}
+
+// newLab makes a network whose MTU has room for each path MTU up to 4096.
+func newLab() (l *lab, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	l = &lab{}
+	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {
+		return nil, err
+	}
+	l.pingpong = filepath.Join(shared.dir, "pingpong")
+	c := exec.CommandContext(ctx, "go", "build", "-o", l.pingpong, "ciddk/examples/pingpong")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building pingpong: %w: %s", err, out)
+	}
+	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{MTU: 9000}); err != nil {
+		return nil, err
+	}
+	if l.linux, err = l.net.Boot(ctx, guest.Config{}); err != nil {
+		_ = l.net.Close() // the first error says more
+		return nil, err
+	}
+	return l, nil
+}
