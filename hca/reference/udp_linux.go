@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,9 @@ const (
 	sendWaitMS    = 5       // longest wait for room in the send buffer
 	pollStepNS    = 1e6     // how often the receiver looks after pollers
 	busyPolls     = 16      // Drives within a step that mean that somebody spins
+	fewPolls      = 8       // Drives for one wake-up that mean so; a consumer that waits for events makes one or two
 	mergeTrain    = 60 << 10
+	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
 	groupSockets  = 64 // most multicast groups of a port
 	noCheckSum6Rx = 102
 )
@@ -288,11 +291,11 @@ func (s *mmsgSocket) receive() {
 		s.clearWake(fds)
 		n := s.drain()
 		now := s.drives.Load()
-		if n > 0 || now == seen {
+		if now-seen < fewPolls && (n > 0 || now == seen) {
 			seen = now
 			continue
 		}
-		// Woken for nothing while somebody drives: step aside until they stop.
+		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop.
 		for !s.closed.Load() {
 			seen = now
 			step := unix.Timespec{Nsec: pollStepNS}
@@ -328,13 +331,21 @@ func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
 
 // drain receives until nothing is left, and reports how many packets there were; 0 also when a poller is at it.
 func (s *mmsgSocket) drain() (n int) {
+	idle, drives := 0, s.drives.Load()
 	for !s.closed.Load() && s.recvMu.TryLock() {
 		k := s.receiveAll(false)
 		s.recvMu.Unlock()
-		if k == 0 {
+		if k > 0 {
+			n += k
+			idle = 0
+			continue
+		}
+		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the sender pays
+		// for, too. A consumer that drives does the looking itself.
+		if idle++; n == 0 || idle > spinReceives || s.drives.Load() != drives {
 			break
 		}
-		n += k
+		runtime.Gosched()
 	}
 	return n
 }
