@@ -149,3 +149,25 @@ func (b *Buf) WaitWord(t *validate.T, off int, want uint64) {
 
 // Options completes a configuration for ends on these adapters, as the constructors of pairs do: for cases that build their own.
 func Options(a, b *CA, opts ...Option) Config { return config(opts, a, b) }
+
+// Another makes a pair on p's adapters with options of its own, PDs of its own too, connected. The service is p's if no option names another.
+func (p *Pair) Another(opts ...Option) *Pair {
+	n := p.AnotherInReset(opts...)
+	n.connect()
+	return n
+}
+
+// AnotherInReset is Another with the QPs left in Reset.
+func (p *Pair) AnotherInReset(opts ...Option) *Pair {
+	a, b := p.A.QP.CA, p.B.QP.CA
+	c := config(append([]Option{Type(p.A.Config.Type)}, opts...), a, b)
+	return &Pair{A: a.End(c), B: b.End(c)}
+}
+
+func (p *Pair) connect() {
+	Connect(p.A.QP, p.B.QP)
+	if p.A.Config.Type == ci.UD {
+		p.A.address(p.B)
+		p.B.address(p.A)
+	}
+}

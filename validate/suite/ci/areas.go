@@ -14,4 +14,6 @@ var areaFuncs = []func() validate.Suite{
 	claimsArea,
 	rcSendArea,
 	rcPostArea,
+	rdmaArea,
+	atomicArea,
 }

@@ -1,0 +1,248 @@
+package cisuite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// atomicArea: compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
+func atomicArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap", "A compare-and-swap stores the new value exactly if the word is equal to the one compared, and gives back the word as it was."),
+		must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd", "A fetch-and-add adds modulo 2^64, and gives back the word as it was."),
+		must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity", "Atomics of many QPs on one word lose no update, and each gets an old value of its own."),
+		must("IBTA-9.4-13", "IBTA 9.4.5", "alignment", "An atomic on an address that is no multiple of 8 is refused by the responder, and changes nothing."),
+		must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates", "An atomic takes part in the order of its queue: it sees the WRITEs before it."),
+		must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59", "Operands and results of atomics are numbers in the host's order in memory, at both ends."),
+		must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal", "With AtomicGlobal claimed, remote atomics and sync/atomic of the host lose no update of each other."),
+		must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The completion of an atomic has its operation and a length of 8."),
+	)
+	s.Cases = needing(validate.Needs{Atomics: ci.AtomicLocal},
+		kase("atomic.cas", "compare-and-swap, equal and not", validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
+		kase("atomic.faa", "fetch-and-add, over the end too", validate.FeatureAtomic, atomicFAA, "IBTA-9.4-11"),
+		kase("atomic.native-order", "the image in memory", validate.FeatureAtomic, atomicOrder, "CI-Atomic-01"),
+		kase("atomic.wc", "the completion", validate.FeatureAtomic, atomicWC, "CI-Atomic-03"),
+		kase("atomic.misaligned", "addresses that are no multiple of 8", validate.FeatureAtomic, atomicMisaligned, "IBTA-9.4-13"),
+		kase("atomic.after-write", "an atomic behind a write of the word", validate.FeatureAtomic, atomicAfterWrite, "IBTA-9.4-14"),
+		kase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic, atomicConcurrent, "IBTA-9.4-12"),
+		kase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock, "IBTA-9.4-12", "IBTA-9.4-10"),
+		kase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth, "IBTA-9.4-11", "IBTA-9.4-06"),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Atomics: ci.AtomicGlobal},
+		kase("atomic.with-host", "fetch-and-add of a QP and of this processor", validate.FeatureAtomic, atomicWithHost, "CI-Atomic-02"))...)
+	return s
+}
+
+// wordAt is the number in a buffer in host order.
+func wordAt(b *kit.Buf, off int) uint64 { return binary.NativeEndian.Uint64(b.Bytes[off:]) }
+
+func setWord(b *kit.Buf, off int, v uint64) { binary.NativeEndian.PutUint64(b.Bytes[off:], v) }
+
+// atomicOp is a signaled atomic on the word at roff of B's buffer, its result to the word at off of A's.
+func atomicOp(p *kit.Pair, op ci.SendOp, id uint64, off, roff int, compare, swap uint64) ci.SendWR {
+	w := p.A.RDMA(op, id, off, 8, p.B, roff)
+	w.Atomic = ci.Atomic{Compare: compare, Swap: swap}
+	return w
+}
+
+func atomicCAS(t *validate.T) {
+	p := kit.RC(t)
+	for i, x := range []struct{ word, compare, swap, after uint64 }{
+		{5, 5, 9, 9},
+		{5, 6, 9, 5},
+		{0x0102030405060708, 0x0102030405060708, 0xf1f2f3f4f5f6f7f8, 0xf1f2f3f4f5f6f7f8},
+		{0x0102030405060708, 0x0807060504030201, 1, 0x0102030405060708},
+		{1 << 32, 0, 7, 1 << 32}, // all 64 bits are compared
+		{0, 0, ^uint64(0), ^uint64(0)},
+	} {
+		p.A.Buf.Blank()
+		p.B.Buf.Blank()
+		setWord(p.B.Buf, 64, x.word)
+		p.A.Send(atomicOp(p, ci.OpCompareSwap, 1, 128, 64, x.compare, x.swap))
+		p.A.CQ.WaitOK(1)
+		settle(p)
+		where := fmt.Sprintf("CAS %d of word %#x, compare %#x, swap %#x: ", i+1, x.word, x.compare, x.swap)
+		kit.Equal(t, where+"old value", wordAt(p.A.Buf, 128), x.word)
+		kit.Equal(t, where+"word", wordAt(p.B.Buf, 64), x.after)
+		kit.Equal(t, where+"word before it", wordAt(p.B.Buf, 56), 0xeeeeeeeeeeeeeeee)
+		kit.Equal(t, where+"word behind it", wordAt(p.B.Buf, 72), 0xeeeeeeeeeeeeeeee)
+		kit.Equal(t, where+"word behind the old value", wordAt(p.A.Buf, 136), 0xeeeeeeeeeeeeeeee)
+	}
+}
+
+func atomicFAA(t *validate.T) {
+	p := kit.RC(t)
+	for i, x := range []struct{ word, add uint64 }{{0, 1}, {7, 0}, {0xffffffff, 1}, {^uint64(0), 2}, {10, ^uint64(0)}, {1 << 63, 1 << 63}} {
+		p.A.Buf.Blank()
+		setWord(p.B.Buf, 8, x.word)
+		w := atomicOp(p, ci.OpFetchAdd, 1, 0, 8, x.add, 0x5555)
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		settle(p)
+		where := fmt.Sprintf("FAA %d of %#x to %#x: ", i+1, x.add, x.word)
+		p.A.Buf.WantOnly(t, where+"old value", 0, binary.NativeEndian.AppendUint64(nil, x.word))
+		kit.Equal(t, where+"word", wordAt(p.B.Buf, 8), x.word+x.add)
+	}
+}
+
+func atomicOrder(t *validate.T) {
+	p := kit.RC(t)
+	setWord(p.B.Buf, 0, 0x0102030405060700)
+	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 8, 0), atomicOp(p, ci.OpCompareSwap, 2, 8, 0, 0x0102030405060708, 0x1112131415161718))
+	p.A.CQ.WaitOK(1, 2)
+	settle(p)
+	image := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
+	kit.SameBytes(t, "result of the add, in memory", p.A.Buf.Bytes[:8], image(0x0102030405060700))
+	kit.SameBytes(t, "result of the swap, in memory", p.A.Buf.Bytes[8:16], image(0x0102030405060708))
+	kit.SameBytes(t, "word at the peer, in memory", p.B.Buf.Bytes[:8], image(0x1112131415161718))
+}
+
+func atomicWC(t *validate.T) {
+	p := kit.RC(t)
+	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 1, 0), atomicOp(p, ci.OpCompareSwap, 2, 0, 0, 1, 5))
+	wcs := p.A.CQ.WaitOK(1, 2)
+	for i, want := range []ci.WCOp{ci.WCFetchAdd, ci.WCCompareSwap} {
+		kit.Equal(t, "Op of an atomic's completion", wcs[i].Op, want)
+		kit.Equal(t, "Length of an atomic's completion", wcs[i].Length, 8)
+	}
+}
+
+func atomicMisaligned(t *validate.T) {
+	first := kit.RC(t, kit.Retry(0))
+	for i, off := range []int{1, 4, 7} {
+		p := first
+		if i > 0 {
+			p = first.More(false)
+		}
+		p.B.Buf.Blank()
+		p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, off, 1, 0))
+		if wc := p.A.CQ.WaitStatus(1, ci.WCRemInvalidReqErr, ci.WCRemAccessErr); wc.Status == ci.WCRemAccessErr {
+			t.Note("a misaligned atomic is a remote access error here, where IBTA 9.7.5.2.4 calls it an invalid request")
+		}
+		p.A.Becomes(ci.QPError)
+		p.B.Becomes(ci.QPError)
+		p.B.Buf.WantOnly(t, "target of the atomic refused", 0, nil)
+	}
+}
+
+func atomicAfterWrite(t *validate.T) {
+	p := kit.RC(t)
+	for i := range uint64(10) {
+		setWord(p.A.Buf, 0, 1000*i)
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0), atomicOp(p, ci.OpFetchAdd, 2, 8, 0, i, 0), p.A.RDMA(ci.OpRead, 3, 16, 8, p.B, 0))
+		p.A.CQ.WaitOK(1, 2, 3)
+		kit.Equal(t, "old value behind a write", wordAt(p.A.Buf, 8), 1000*i)
+		kit.Equal(t, "read behind an atomic", wordAt(p.A.Buf, 16), 1001*i)
+	}
+}
+
+func atomicConcurrent(t *validate.T) {
+	const qps, each = 4, 60
+	first := kit.RC(t, kit.Depth(each))
+	pairs := []*kit.Pair{first}
+	for len(pairs) < qps {
+		pairs = append(pairs, first.More(false))
+	}
+	for _, p := range pairs { // all in flight together
+		var wrs []ci.SendWR
+		for k := range each {
+			w := atomicOp(p, ci.OpFetchAdd, uint64(k+1), 8*k, 0, 1, 0)
+			w.Remote = first.B.Buf.Remote(0)
+			wrs = append(wrs, w)
+		}
+		p.A.Send(wrs...)
+	}
+	seen := map[uint64]bool{}
+	for i, p := range pairs {
+		p.A.CQ.WaitOK(ids(1, each)...)
+		last := uint64(0)
+		for k := range each {
+			v := wordAt(p.A.Buf, 8*k)
+			kit.True(t, v < qps*each && !seen[v], fmt.Sprintf("old value %d of QP %d", k+1, i+1), "a value below 240 that no other atomic got", "%d", v)
+			kit.True(t, k == 0 || v > last, fmt.Sprintf("old value %d of QP %d", k+1, i+1), fmt.Sprintf("one above %d, that of the atomic before it", last), "%d", v)
+			seen[v], last = true, v
+		}
+	}
+	settle(first)
+	kit.Equal(t, "word after 240 increments by 4 QPs", kit.LoadWord(first.B.Buf.Bytes), qps*each)
+}
+
+func atomicLock(t *validate.T) {
+	const qps, each = 3, 25
+	first := kit.RC(t)
+	pairs := []*kit.Pair{first}
+	for len(pairs) < qps {
+		pairs = append(pairs, first.More(false))
+	}
+	// Each increments by compare-and-swap, again and again until it has won its share. All are posted before any result is seen.
+	won, tries := make([]int, qps), 0
+	guess := make([]uint64, qps)
+	for total := 0; total < qps*each; {
+		for i, p := range pairs {
+			w := atomicOp(p, ci.OpCompareSwap, 1, 0, 0, guess[i], guess[i]+1)
+			w.Remote = first.B.Buf.Remote(0)
+			p.A.Send(w)
+		}
+		for i, p := range pairs {
+			p.A.CQ.WaitOK(1)
+			old := wordAt(p.A.Buf, 0)
+			if old == guess[i] {
+				won[i]++
+				total++
+				guess[i]++
+			} else {
+				kit.True(t, old > guess[i], "old value of a swap that failed", fmt.Sprintf("above %d, the last seen", guess[i]), "%d", old)
+				guess[i] = old
+			}
+		}
+		if tries++; tries > 100*qps*each {
+			t.Failf("compare-and-swap by 3 QPs", "one of three to win in each round", "%d of %d increments after %d rounds", total, qps*each, tries)
+		}
+		settle(first)
+		kit.Equal(t, "word", kit.LoadWord(first.B.Buf.Bytes), uint64(total))
+	}
+	t.Logf("won by QP: %d in %d rounds", won, tries)
+}
+
+func atomicDepth(t *validate.T) {
+	const n = 32
+	p := kit.RC(t, kit.Depth(n), kit.Reads(1, 1))
+	var wrs []ci.SendWR
+	for i := range n {
+		wrs = append(wrs, atomicOp(p, ci.OpFetchAdd, uint64(i+1), 8*i, 0, 3, 0))
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(ids(1, n)...)
+	for i := range n {
+		kit.Equal(t, fmt.Sprintf("old value %d", i+1), wordAt(p.A.Buf, 8*i), uint64(3*i))
+	}
+}
+
+func atomicWithHost(t *validate.T) {
+	const each = 400
+	p := kit.RC(t, kit.Depth(16))
+	word := p.B.Buf.Bytes[:8]
+	host := make(chan struct{})
+	t.Go(func() {
+		defer close(host)
+		for range 50 * each {
+			kit.AddWord(word, 1)
+		}
+	})
+	w := atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 1<<32, 0)
+	for range each / 16 {
+		for range 16 {
+			p.A.Send(w)
+		}
+		p.A.CQ.Wait(16)
+	}
+	<-host
+	settle(p)
+	kit.Equal(t, "word after increments by QP (upper half) and host (lower half)", fmt.Sprintf("%#x", kit.LoadWord(word)),
+		fmt.Sprintf("%#x", uint64(each/16*16)<<32+50*each))
+}

@@ -1,0 +1,323 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// rdmaArea: RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
+func rdmaArea() validate.Suite {
+	rc := validate.FeatureRC
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE of any length places its bytes at the address named, and writes nothing else."),
+		must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE without immediate takes no receive and makes no completion at its target."),
+		must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate", "An RDMA WRITE with immediate takes one receive, whose completion gives the bytes written and whose segments are not touched."),
+		must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ", "An RDMA READ of any length brings the bytes at the address named, and writes nothing else."),
+		must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ", "The bytes of a READ fill its segments in their order, empty ones skipped."),
+		must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth", "More reads than the QP's initiator depth wait for one another; none fails."),
+		must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check", "The key and address of an RDMA request of no bytes are not checked."),
+		must("IBTA-9.5-01", "IBTA 9.5", "ordering", "What a WRITE placed is visible when the receive of a SEND behind it has been polled."),
+		must("IBTA-9.5-02", "IBTA 9.5", "ordering", "WRITEs of one queue to one place are done in the order of the posts."),
+		must("IBTA-9.5-03", "IBTA 9.5", "ordering", "A READ sees what WRITEs before it on the same queue wrote."),
+		must("CI-Memory-01", "CI memory model", "package ci, Memory model", "Who sees the new last word of a WRITE's message, loaded with sync/atomic, sees the whole message."),
+		must("CI-Rights-01", "IBTA 10.6.3", "access rights", "The one remote right that an operation needs is enough, on the region and on the QP."),
+	)
+	s.Cases = append(s.Cases,
+		kase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet bounds", rc, writeSizes, "IBTA-9.4-01"),
+		kase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01", "CI-PostSend-01"),
+		kase("rdma.write.silent", "a write takes no receive", rc, writeSilent, "IBTA-9.4-02"),
+		kase("rdma.write.immediate", "a write with immediate takes one receive", rc, writeImmediate, "IBTA-9.4-03"),
+		kase("rdma.write.last-word", "spin on the last word of a write", rc, writeLastWord, "CI-Memory-01"),
+		kase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet bounds", rc, readSizes, "IBTA-9.4-04"),
+		kase("rdma.read.scatter", "a read into uneven segments", rc, readScatter, "IBTA-9.4-05"),
+		kase("rdma.read.depth", "16 reads at initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
+		kase("rdma.read.many", "reads as deep as both ends allow", rc, readMany, "IBTA-9.4-06", "IBTA-9.4-04"),
+		kase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero, "IBTA-9.4-07"),
+		kase("rdma.order.write-send", "a write, then a send", rc, orderWriteSend, "IBTA-9.5-01"),
+		kase("rdma.order.write-write", "writes to one place", rc, orderWriteWrite, "IBTA-9.5-02"),
+		kase("rdma.order.write-read", "a write, then a read of it", rc, orderWriteRead, "IBTA-9.5-03"),
+		kase("rdma.rights", "each operation with the one right it needs", rc, rdmaRights, "CI-Rights-01"),
+	)
+	return s
+}
+
+func writeSizes(t *validate.T) {
+	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(most))
+	kit.Random(t, p.A.Buf.Bytes)
+	p.B.Buf.Blank()
+	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+		id, at := uint64(i+1), (i*13)%(most-n+1)
+		p.A.Send(p.A.RDMA(ci.OpWrite, id, most-n, n, p.B, at))
+		p.A.CQ.WaitOK(id)
+		p.B.Recv(p.B.RecvWR(id, 0, 0)) // an empty message behind it: then the target may be read
+		p.A.Send(p.A.SendWR(id, 0, 0))
+		p.A.CQ.WaitOK(id)
+		p.B.RecvCQ.WaitOK(id)
+		where := fmt.Sprintf("target of a write of %d bytes", n)
+		if n <= 4096 || n == most {
+			p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
+		} else {
+			kit.SameBytes(t, where, p.B.Buf.Bytes[at:at+n], p.A.Buf.Bytes[most-n:])
+		}
+		for j := at; j < at+n; j++ {
+			p.B.Buf.Bytes[j] = 0xee
+		}
+	}
+}
+
+// settle sends an empty message behind what A has posted, and waits for it at B, so that B may read what was written to it.
+func settle(p *kit.Pair) {
+	const id = 0x736574
+	p.B.Recv(ci.RecvWR{ID: id})
+	p.A.Send(ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled})
+	p.A.CQ.WaitOK(id)
+	p.B.RecvCQ.WaitOK(id)
+}
+
+func writeGather(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10))
+	kit.Random(t, p.A.Buf.Bytes)
+	for _, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+		off, length := pieces(n)
+		w := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, Remote: p.B.Buf.Remote(333)}
+		var want []byte
+		for k := range min(len(off), p.A.Config.Caps.SendSGE) {
+			w.SGL = append(w.SGL, p.A.Buf.SGE(uint64(off[k]), uint32(length[k])))
+			want = append(want, p.A.Buf.Bytes[off[k]:off[k]+length[k]]...)
+		}
+		p.B.Buf.Blank()
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		settle(p)
+		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a write from segments of %d bytes", length), 333, want)
+	}
+}
+
+func writeSilent(t *validate.T) {
+	p := kit.RC(t)
+	p.B.Buf.Blank()
+	kit.Random(t, p.A.Buf.Bytes[:3000])
+	p.B.Recv(p.B.RecvWR(1, 8192, 64), p.B.RecvWR(2, 9000, 64))
+	for i := range 5 {
+		p.A.Send(p.A.RDMA(ci.OpWrite, uint64(i), 0, 600*i, p.B, 0))
+		p.A.CQ.WaitOK(uint64(i))
+	}
+	p.B.RecvCQ.Empty()
+	for id := uint64(1); id <= 2; id++ { // and both receives are there still
+		p.A.Send(p.A.SendWR(id, 0, 5))
+		p.A.CQ.WaitOK(id)
+		kit.Equal(t, "Op of the receive behind the writes", p.B.RecvCQ.WaitOK(id)[0].Op, ci.WCRecv)
+	}
+	p.B.RecvCQ.Empty()
+}
+
+func writeImmediate(t *validate.T) {
+	p := kit.RC(t)
+	kit.Random(t, p.A.Buf.Bytes)
+	mtu := p.A.PathMTU()
+	for i, n := range []int{0, 1, 100, mtu, mtu + 1, 3*mtu + 5} {
+		id, imm := uint64(i+1), 0x01020304*uint32(i+1)
+		w := p.A.RDMA(ci.OpWrite, id, 0, n, p.B, 1024)
+		w.Flags |= ci.SendImmediate
+		w.Imm = imm
+		p.B.Buf.Blank()
+		p.B.Recv(p.B.RecvWR(id, 0, 64)) // shorter than some of the writes: its segments do not matter
+		p.A.Send(w)
+		p.A.CQ.WaitOK(id)
+		wc := p.B.RecvCQ.WaitOK(id)[0]
+		where := fmt.Sprintf("receive taken by a write of %d bytes with immediate", n)
+		kit.Equal(t, where+": Op", wc.Op, ci.WCRecvWrite)
+		kit.Equal(t, where+": Length", wc.Length, uint32(n))
+		kit.Equal(t, where+": Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", imm))
+		kit.Equal(t, where+": Flags", wc.Flags, ci.WCImmediate)
+		p.B.Buf.WantOnly(t, "target of a write with immediate", 1024, p.A.Buf.Bytes[:n])
+	}
+	w := p.A.RDMA(ci.OpWrite, 50, 0, 0, p.B, 0)
+	w.Flags |= ci.SendImmediate
+	p.B.Recv(ci.RecvWR{ID: 50}) // of no segments at all
+	p.A.Send(w)
+	p.A.CQ.WaitOK(50)
+	p.B.RecvCQ.WaitOK(50)
+}
+
+func writeLastWord(t *validate.T) {
+	const n = 8192
+	p := kit.RC(t, kit.Size(n))
+	for round := 1; round <= 30; round++ {
+		msg := p.A.Buf.Bytes
+		for i := 0; i < n; i += 8 {
+			kit.StoreWord(msg[i:], uint64(round)<<32|uint64(i))
+		}
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0))
+		p.B.Buf.WaitWord(t, n-8, uint64(round)<<32|(n-8))
+		for i := 0; i < n; i += 8 {
+			if got, want := kit.LoadWord(p.B.Buf.Bytes[i:]), uint64(round)<<32|uint64(i); got != want {
+				t.Failf(fmt.Sprintf("word at byte %d of a write whose last word has come", i), fmt.Sprintf("%#x", want), "%#x", got)
+			}
+		}
+		p.A.CQ.WaitOK(1)
+	}
+}
+
+func readSizes(t *validate.T) {
+	most := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
+	p := kit.RC(t, kit.Size(most))
+	kit.Random(t, p.B.Buf.Bytes)
+	p.A.Buf.Blank()
+	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+		id, at := uint64(i+1), (i*13)%(most-n+1)
+		p.A.Send(p.A.RDMA(ci.OpRead, id, at, n, p.B, most-n))
+		wc := p.A.CQ.WaitOK(id)[0]
+		where := fmt.Sprintf("read of %d bytes", n)
+		kit.Equal(t, where+": Length", wc.Length, uint32(n))
+		if n <= 4096 || n == most {
+			p.A.Buf.WantOnly(t, where, at, p.B.Buf.Bytes[most-n:])
+		} else {
+			kit.SameBytes(t, where, p.A.Buf.Bytes[at:at+n], p.B.Buf.Bytes[most-n:])
+		}
+		for j := at; j < at+n; j++ {
+			p.A.Buf.Bytes[j] = 0xee
+		}
+	}
+}
+
+func readScatter(t *validate.T) {
+	sges := min(4, t.Attr().MaxReadSGEs)
+	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(sges))
+	kit.Random(t, p.B.Buf.Bytes)
+	for _, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+		off, length := pieces(n)
+		w := ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, Remote: p.B.Buf.Remote(77)}
+		p.A.Buf.Blank()
+		want := append([]byte(nil), p.A.Buf.Bytes...)
+		from := p.B.Buf.Bytes[77:]
+		for k := range sges {
+			w.SGL = append(w.SGL, p.A.Buf.SGE(uint64(off[k]), uint32(length[k])))
+			from = from[copy(want[off[k]:off[k]+length[k]], from):]
+		}
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		kit.SameBytes(t, fmt.Sprintf("buffer of a read into segments of %d bytes", length), p.A.Buf.Bytes, want)
+	}
+}
+
+func readDepth(t *validate.T) {
+	const n, size = 16, 1500
+	p := kit.RC(t, kit.Depth(n), kit.Reads(1, 1))
+	kit.Random(t, p.B.Buf.Bytes[:n*size])
+	var wrs []ci.SendWR
+	for i := range n {
+		wrs = append(wrs, p.A.RDMA(ci.OpRead, uint64(i+1), i*size, size, p.B, i*size))
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(ids(1, n)...)
+	kit.SameBytes(t, "bytes of 16 reads", p.A.Buf.Bytes[:n*size], p.B.Buf.Bytes[:n*size])
+	p.A.WantState(ci.QPRTS)
+}
+
+func readMany(t *validate.T) {
+	a := t.Attr()
+	deep := uint8(min(a.MaxInitDepthPerQP, a.MaxRespResPerQP, 255))
+	n := 2*int(deep) + 1
+	n = min(n, a.MaxWRs, 128)
+	const size = 300
+	p := kit.RC(t, kit.Depth(n), kit.Reads(deep, deep), kit.Size(n*size))
+	kit.Random(t, p.B.Buf.Bytes)
+	var wrs []ci.SendWR
+	for i := range n {
+		wrs = append(wrs, p.A.RDMA(ci.OpRead, uint64(i+1), i*size, size, p.B, (n-1-i)*size))
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.WaitOK(ids(1, uint64(n))...)
+	for i := range n {
+		kit.SameBytes(t, fmt.Sprintf("read %d of %d", i+1, n), p.A.Buf.Bytes[i*size:(i+1)*size], p.B.Buf.Bytes[(n-1-i)*size:(n-i)*size])
+	}
+}
+
+func rdmaZero(t *validate.T) {
+	p := kit.RC(t)
+	for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead} {
+		for _, sgl := range [][]ci.SGE{nil, p.A.Buf.SGL(0, 0)} {
+			p.A.Send(ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: sgl, Remote: ci.Remote{Addr: 0xdead0000, RKey: p.B.Buf.RKey ^ 0x123400}})
+			p.A.CQ.WaitOK(1)
+		}
+	}
+	p.A.Exchange(p.B, 10)
+}
+
+func orderWriteSend(t *validate.T) {
+	const n = 20000
+	p := kit.RC(t, kit.Size(2*n))
+	for round := range 25 {
+		msg := kit.Random(t, p.A.Buf.Bytes[:n])
+		p.B.Recv(p.B.RecvWR(1, n, 4))
+		w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0)
+		w.Flags = 0
+		p.A.Send(w, p.A.SendWR(2, 0, 4))
+		p.B.RecvCQ.WaitOK(1) // before the sender's own completion
+		kit.SameBytes(t, fmt.Sprintf("target of the write before a received message, round %d", round+1), p.B.Buf.Bytes[:n], msg)
+		p.A.CQ.WaitOK(2)
+	}
+}
+
+func orderWriteWrite(t *validate.T) {
+	const n, size = 12, 3000
+	p := kit.RC(t)
+	for range 5 {
+		kit.Random(t, p.A.Buf.Bytes)
+		var wrs []ci.SendWR
+		for i := range n {
+			wrs = append(wrs, p.A.RDMA(ci.OpWrite, uint64(i+1), i*size, size, p.B, 0))
+		}
+		p.A.Send(wrs...)
+		p.A.CQ.WaitOK(ids(1, n)...)
+		settle(p)
+		kit.SameBytes(t, "place written 12 times", p.B.Buf.Bytes[:size], p.A.Buf.Bytes[(n-1)*size:n*size])
+	}
+}
+
+func orderWriteRead(t *validate.T) {
+	const size = 4000
+	p := kit.RC(t)
+	for range 10 {
+		msg := kit.Random(t, p.A.Buf.Bytes[:size])
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, size, p.B, 100), p.A.RDMA(ci.OpRead, 2, 2*size, size, p.B, 100))
+		p.A.CQ.WaitOK(1, 2)
+		kit.SameBytes(t, "read behind a write of the same place", p.A.Buf.Bytes[2*size:3*size], msg)
+	}
+}
+
+func rdmaRights(t *validate.T) {
+	first := kit.RC(t)
+	for _, x := range []struct {
+		op     ci.SendOp
+		right  ci.Access
+		region ci.Access // a region for remote reading needs no LocalWrite (IBTA 10.6.3.1)
+	}{
+		{ci.OpWrite, ci.RemoteWrite, ci.RemoteWrite | ci.LocalWrite},
+		{ci.OpRead, ci.RemoteRead, ci.RemoteRead},
+		{ci.OpFetchAdd, ci.RemoteAtomic, ci.RemoteAtomic | ci.LocalWrite},
+	} {
+		if x.op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
+			continue
+		}
+		p := first.Another(kit.With(func(c *kit.Config) { c.Access, c.BufAccess = x.right, x.region }), kit.Size(8))
+		target := kit.Random(t, append([]byte(nil), p.B.Buf.Bytes...))
+		mine := first.A.QP.CA.Buf(p.A.PD, 8, kit.AllAccess)
+		w := ci.SendWR{ID: 1, Op: x.op, Flags: ci.SendSignaled, SGL: mine.SGL(0, 8), Remote: p.B.Buf.Remote(0)}
+		copy(p.B.Buf.Bytes, target)
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		settle(p)
+		if x.op == ci.OpWrite {
+			kit.SameBytes(t, "target with the right to write alone", p.B.Buf.Bytes, mine.Bytes)
+		} else {
+			kit.SameBytes(t, fmt.Sprintf("result of operation %d with one right", x.op), mine.Bytes, target)
+		}
+	}
+}
