@@ -64,6 +64,9 @@ func newTreeModel(rt *rapid.T) *treeModel {
 	m := &treeModel{h: newFake(1), al: accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Millisecond}), dones: map[*modelObj]*int{}}
 	require.NoError(rt, m.al.Register(m.h))
 	m.c = must(m.al.Open(accesslayer.ClientConfig{}))
+	for _, kind := range []string{"CA", "PD", "PD", "CQ", "CQ", "SRQ", "MR"} {
+		m.createOne(rt, kind)
+	}
 	return m
 }
 
@@ -94,13 +97,20 @@ func (m *treeModel) mark(o *modelObj) {
 	}
 }
 
-// pick draws an object of one of the kinds, dying ones included now and then; nil if there is none.
+// pick draws an object of one of the kinds, now and then one that is being destroyed.
 func (m *treeModel) pick(rt *rapid.T, kinds ...string) *modelObj {
-	var from []*modelObj
+	var from, dying []*modelObj
 	for _, o := range m.all {
-		if slices.Contains(kinds, o.kind) {
+		switch {
+		case !slices.Contains(kinds, o.kind):
+		case o.destroying:
+			dying = append(dying, o)
+		default:
 			from = append(from, o)
 		}
+	}
+	if len(dying) > 0 && (len(from) == 0 || rapid.IntRange(0, 7).Draw(rt, "dying") == 0) {
+		from = dying
 	}
 	if len(from) == 0 {
 		rt.Skip("no " + fmt.Sprint(kinds))
@@ -108,8 +118,18 @@ func (m *treeModel) pick(rt *rapid.T, kinds ...string) *modelObj {
 	return rapid.SampledFrom(from).Draw(rt, kinds[0])
 }
 
+// victim draws what to destroy, mostly something low in the tree.
+func (m *treeModel) victim(rt *rapid.T) *modelObj {
+	return m.pick(rt, rapid.SampledFrom([]string{"QP", "QP", "QP", "CQ", "CQ", "SRQ", "SRQ", "MR", "MR", "MR", "MW", "AV", "Mcast", "Mcast", "PD", "CA"}).Draw(rt, "kind"))
+}
+
 func (m *treeModel) create(rt *rapid.T) {
-	kind := rapid.SampledFrom([]string{"CA", "PD", "CQ", "CQ", "QP", "QP", "QP", "SRQ", "MR", "MW", "SMR", "AV", "Mcast"}).Draw(rt, "kind")
+	for range rapid.IntRange(1, 4).Draw(rt, "objects") {
+		m.createOne(rt, rapid.SampledFrom([]string{"CA", "PD", "CQ", "CQ", "QP", "QP", "QP", "QP", "SRQ", "MR", "MW", "SMR", "SMR", "AV", "Mcast", "Mcast"}).Draw(rt, "kind"))
+	}
+}
+
+func (m *treeModel) createOne(rt *rapid.T, kind string) {
 	n := &modelObj{kind: kind}
 	var err error
 	onEvent := func() {
@@ -228,10 +248,8 @@ func (m *treeModel) release(rt *rapid.T) {
 	g.o.held--
 }
 
-var allKinds = []string{"QP", "CQ", "SRQ", "MR", "MW", "AV", "Mcast", "PD", "CA"}
-
 func (m *treeModel) destroy(rt *rapid.T) {
-	o := m.pick(rt, rapid.Permutation(allKinds).Draw(rt, "kinds")[:3]...)
+	o := m.victim(rt)
 	done := make(chan struct{})
 	count := new(int)
 	err := o.obj.DestroyAsync(func(err error) {
@@ -276,7 +294,7 @@ func (m *treeModel) closeNow(rt *rapid.T) {
 	if len(m.holds) > 0 {
 		rt.Skip("would wait for what is held")
 	}
-	o := m.pick(rt, rapid.Permutation(allKinds).Draw(rt, "kinds")[:3]...)
+	o := m.victim(rt)
 	m.expect(rt, o, o.obj.Destroy())
 	if err := o.obj.Close(); err == nil {
 		m.mark(o) // at the latest now

@@ -242,12 +242,10 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 	stop := make(chan struct{})
 	started := make(chan struct{}, 8)
 	for range 4 {
+		pd, err := must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) {})).NewPD(ci.PDNormal)
+		require.NoError(t, err)
 		wg.Go(func() {
-			ca, err := c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) {})
-			if !assert.NoError(t, err) {
-				return
-			}
-			pd, err := ca.NewPD(ci.PDNormal)
+			var err error
 			for err == nil {
 				var cq *accesslayer.CQ
 				if cq, err = pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{}); err != nil {
