@@ -70,9 +70,7 @@ func (q *QP) migrate() {
 	q.openWindow()
 	q.home.Store(q.port)
 	q.home2.Store(nil)
-	if k, ok := q.port.pkey(q.attr.Primary.PKeyIndex); ok {
-		q.pkey = k
-	}
+	q.loadPKey()
 	q.hca.count.add(CountMigrated, 1)
 	q.notify.event(ci.EventQPAPM, 0, 0)
 }

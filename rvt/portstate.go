@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -49,7 +50,16 @@ func (p *port) refresh() {
 	if a.GUID == 0 {
 		a.GUID = p.hca.cfg.Info.GUID + ci.GUID(p.num)
 	}
-	p.attr.Store(&a)
+	old := p.attr.Swap(&a)
+	if old == nil || slices.Equal(old.PKeys, a.PKeys) {
+		return
+	}
+	p.hca.eachQP(func(q *QP) {
+		if q.receivesAt(p) {
+			q.rekey.Store(true)
+			q.kick()
+		}
+	})
 }
 
 // PortEvent takes a change of the port from its driver.

@@ -42,6 +42,7 @@ type QP struct {
 	timeWait   atomic.Int64  // until when the number is quarantined, Unix nanoseconds
 
 	pending   atomic.Bool          // the mark
+	rekey     atomic.Bool          // the port's P_Key table has changed
 	ackQueued atomic.Bool          // in port.acks
 	home      atomic.Pointer[port] // where packets may come in: the primary path's port,
 	home2     atomic.Pointer[port] // and the alternate's
@@ -99,6 +100,9 @@ func (q *QP) turn(polled bool, pkts []Packet) {
 	r := newRun(q)
 	r.polled = polled
 	if q.pending.Swap(false) {
+		if q.rekey.Swap(false) {
+			q.loadPKey()
+		}
 		q.readInbox(r)
 		r.polled = false
 	}
@@ -108,6 +112,13 @@ func (q *QP) turn(polled bool, pkts []Packet) {
 	q.progress(r)
 	r.finish()
 	r.free()
+}
+
+// loadPKey looks the QP's P_Key up in its port's table. An index that names nothing any more gives a key that matches none.
+func (q *QP) loadPKey() {
+	if q.port != nil {
+		q.pkey, _ = q.port.pkey(q.attr.Primary.PKeyIndex)
+	}
 }
 
 // progress does everything that the QP can do now.

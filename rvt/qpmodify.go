@@ -72,11 +72,14 @@ func (q *QP) transitionFields(from, to ci.QPState) (fields, bool) {
 		table = ucTransitions
 	}
 	f, ok := table[transition{from, to}]
-	if from == ci.QPReset && (q.typ == ci.QP0 || q.typ == ci.QP1) {
+	if q.typ == ci.QP0 || q.typ == ci.QP1 {
 		f.need &^= ci.QPFieldPort
-		f.may |= ci.QPFieldPort
+		f.may &^= ci.QPFieldPort
+		if from == ci.QPReset {
+			f.may |= ci.QPFieldPort
+		}
 	}
-	if from > ci.QPInit { // the consumer may say which state it believes in (o10-…, current QP state)
+	if to == ci.QPRTS { // the consumer may say which state it believes in
 		f.may |= ci.QPFieldCurrentState
 	}
 	return f, ok
@@ -94,34 +97,37 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidQPHandle)
 	}
+	if set&ci.QPFieldState != 0 && a.State == ci.QPReset { // posts in progress end before the queues are emptied
+		q.sqMu.Lock()
+		defer q.sqMu.Unlock()
+		q.rqMu.Lock()
+		defer q.rqMu.Unlock()
+	}
 	q.mu.Lock()
 	defer q.unlock()
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidQPHandle)
 	}
 	from := q.current()
-	to := from
+	base := from
+	if from == ci.QPSQDraining {
+		base = ci.QPSQD
+	}
+	to := base
 	if set&ci.QPFieldState != 0 {
 		to = a.State
 	} else if from == ci.QPReset || from == ci.QPError {
 		return failf(verb, ci.InvalidQPState, "no attribute can change in "+from.String())
 	}
-	base := from
-	if from == ci.QPSQDraining {
-		base = ci.QPSQD
-		if to == ci.QPSQDraining {
-			to = ci.QPSQD
-		}
-	}
 	if set&^knownFields != 0 {
 		return failf(verb, ci.InvalidParameter, "unknown field")
-	}
-	if set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
-		return failf(verb, ci.Unsupported, "queue depths are fixed at create")
 	}
 	rule, ok := q.transitionFields(base, to)
 	if !ok {
 		return failf(verb, ci.InvalidQPState, from.String()+" to "+to.String())
+	}
+	if set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
+		return failf(verb, ci.Unsupported, "queue depths are fixed at create")
 	}
 	caps := q.hca.attr.Caps
 	if set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0 && !caps.Has(ci.CapAPM) {
@@ -130,16 +136,15 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if set&ci.QPFieldCurrentState != 0 && !caps.Has(ci.CapCurrentQPState) {
 		return failf(verb, ci.Unsupported, "current QP state")
 	}
-	if set&ci.QPFieldCurrentState != 0 && rule.may&ci.QPFieldCurrentState != 0 &&
-		a.CurrentState != from && !(a.CurrentState == ci.QPSQD && from == ci.QPSQDraining) {
-		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
-	}
 	given := set &^ ci.QPFieldState
 	if missing := rule.need &^ given; missing != 0 {
 		return failf(verb, ci.InvalidParameter, "missing "+fieldNames(missing))
 	}
 	if extra := given &^ (rule.need | rule.may); extra != 0 {
 		return failf(verb, ci.InvalidParameter, from.String()+" to "+to.String()+" takes no "+fieldNames(extra))
+	}
+	if set&ci.QPFieldCurrentState != 0 && a.CurrentState != from && (a.CurrentState != ci.QPSQD || from != ci.QPSQDraining) {
+		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
 	}
 	if from == ci.QPSQDraining && given&rcDrained != 0 {
 		return failf(verb, ci.InvalidQPState, "the send queue has not drained")
@@ -279,9 +284,7 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	if q.altRt != nil {
 		q.altPeer = q.altRt.Peer()
 	}
-	if k, ok := q.port.pkey(cur.Primary.PKeyIndex); ok {
-		q.pkey = k
-	}
+	q.loadPKey()
 	if q.typ == ci.RC || q.typ == ci.UC {
 		q.mtu = uint32(cur.MTU.Bytes())
 	} else {
