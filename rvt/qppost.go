@@ -130,7 +130,7 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 			return e.wrType
 		case !caps.Has(ci.CapMW2):
 			return e.unsupported
-		case w.Ext == nil || q.MW(w.Ext.Bind.MW) == nil || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
+		case w.Ext == nil || !q.bindsByPost(w.Ext.Bind.MW) || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
 			return e.param
 		}
 		return nil
@@ -172,6 +172,13 @@ func (q *QP) MW(m ci.MW) *MW {
 		return nil
 	}
 	return v
+}
+
+// bindsByPost tells whether OpBindMW may name the window: one of type 2. A type 1 window has a key that only QP.BindMW draws, and holds against
+// the current one (IBTA volume 1, 10.6.7.2.1).
+func (q *QP) bindsByPost(m ci.MW) bool {
+	v := q.MW(m)
+	return v != nil && v.typ == ci.MWType2
 }
 
 // MR recovers a region of this HCA.
