@@ -12,8 +12,11 @@ var areaFuncs = []func() validate.Suite{
 	qpCreateArea,
 	qpStateArea,
 	claimsArea,
+	teardownArea,
 	rcSendArea,
 	rcPostArea,
 	rdmaArea,
 	atomicArea,
+	ucArea,
+	udArea,
 }
