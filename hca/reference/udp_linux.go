@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,13 +24,13 @@ const (
 	errAddrInUse    = unix.EADDRINUSE
 	errAddrNotAvail = unix.EADDRNOTAVAIL
 
-	bufferWish    = 4 << 20 // bytes asked for each socket buffer; the system grants what net.core.rmem_max allows
-	maxSegments   = 64      // UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT
-	maxDatagram   = 65507   // bytes of UDP payload over IPv4
-	sendWaitMS    = 5       // longest wait for room in the send buffer
-	pollStepNS    = 1e6     // how often the receiver looks after pollers
-	busyPolls     = 16      // Drives within a step that mean that somebody spins
-	fewPolls      = 8       // Drives for one wake-up that mean so; a consumer that waits for events makes one or two
+	bufferWish    = 4 << 20          // bytes asked for each socket buffer; the system grants what net.core.rmem_max allows
+	maxSegments   = 64               // UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT
+	maxDatagram   = 65507            // bytes of UDP payload over IPv4
+	sendWaitMS    = 5                // longest wait for room in the send buffer
+	pollStep      = time.Millisecond // how often the receiver looks after pollers
+	busyPolls     = 16               // Drives within a step that mean that somebody spins
+	fewPolls      = 8                // Drives for one wake-up that mean so; a consumer that waits for events makes one or two
 	mergeTrain    = 60 << 10
 	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
 	groupSockets  = 64 // most multicast groups of a port
@@ -77,16 +78,17 @@ func compileOS(r *udpRoute, ifindex int) (o osRoute) {
 // ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while they do, the goroutine stays
 // out of their way: a packet must not wake it.
 type mmsgSocket struct {
-	port   *udpPort
-	fd     int
-	wake   int // eventfd: Close, or a change of the groups
-	gso    atomic.Bool
-	gro    bool
-	window int
-	sends  sync.RWMutex // held shared by senders: the descriptor stays theirs
-	pool   sync.Pool    // *sendBatch
-	closed atomic.Bool
-	done   chan struct{} // the receiving goroutine has ended; nil: never began
+	port    *udpPort
+	fd      int
+	wake    int // eventfd: Close, or a change of the groups
+	gso     atomic.Bool
+	gro     bool
+	window  int
+	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
+	pool    sync.Pool    // *sendBatch
+	closed  atomic.Bool
+	closing chan struct{} // closed by close
+	done    chan struct{} // the receiving goroutine has ended; nil: never began
 
 	recvMu sync.Mutex // everything below, and receiving
 	rx     *recvBatch
@@ -104,7 +106,7 @@ func openSocket(p *udpPort, portable bool) (udpSocket, error) {
 	if portable {
 		return openPortable(p)
 	}
-	s := &mmsgSocket{port: p, wake: -1}
+	s := &mmsgSocket{port: p, wake: -1, closing: make(chan struct{})}
 	s.pool.New = func() any { return newSendBatch() }
 	fd, err := s.open(netip.AddrPortFrom(p.addr, p.udp), false)
 	if err != nil {
@@ -257,6 +259,7 @@ func (s *mmsgSocket) close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	close(s.closing)
 	s.signal()
 	if s.done != nil {
 		<-s.done
@@ -284,6 +287,8 @@ func (s *mmsgSocket) receive() {
 	defer close(s.done)
 	fds := make([]unix.PollFd, 0, 2+groupSockets)
 	seen := s.drives.Load()
+	step := time.NewTimer(pollStep)
+	defer step.Stop()
 	for !s.closed.Load() {
 		fds = s.pollSet(fds[:0])
 		// EINTR and the like: the next round tells more.
@@ -298,9 +303,12 @@ func (s *mmsgSocket) receive() {
 		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop.
 		for !s.closed.Load() {
 			seen = now
-			step := unix.Timespec{Nsec: pollStepNS}
-			_, _ = unix.Ppoll(fds[:1], &step, nil)
-			s.clearWake(fds)
+			// Not in ppoll: a processor of the scheduler would go to sleep with it, while others spin.
+			step.Reset(pollStep)
+			select {
+			case <-step.C:
+			case <-s.closing:
+			}
 			s.drain()
 			s.port.recv.FlushAcks()
 			if now = s.drives.Load(); now-seen < busyPolls {
