@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
 	"ciddk/ci"
 )
@@ -14,11 +16,14 @@ const (
 	page = 4096
 )
 
-// paint makes the number-th message of a client that checks: one that an original server finds right, and that has another byte at
-// any other place and in each message, so that no packet can take the place of another.
+// paint makes the number-th message of a client that checks: one that an original server finds right, and that has other bytes at any
+// other place and in each message, so that no packet can take the place of another.
 func paint(b []byte, number int) {
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + number*13)
+	r := rand.NewPCG(uint64(number), 0)
+	for i := 0; i < len(b); i += 8 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], r.Uint64())
+		copy(b[i:], word[:])
 	}
 	for i := 0; i < len(b); i += page {
 		b[i] = 0

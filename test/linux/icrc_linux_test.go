@@ -2,9 +2,14 @@ package linux
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // packet is a RoCEv2 packet as captured.
@@ -101,4 +106,41 @@ func icrc(ip []byte, head int) uint32 {
 		m[i] = 0xff
 	}
 	return crc32.ChecksumIEEE(b)
+}
+
+// TestICRC holds the checker itself against packets that rxe sent: it must take them, and must notice each bit that is flipped, but for the
+// bits that are masked.
+func TestICRC(t *testing.T) {
+	tests := []struct {
+		name, ether, packet string
+		masked              []int // whole bytes, from the IP header
+		half                int   // a byte of which the lower half is masked, or -1
+	}{
+		{"IPv4", "0800", "4500002c6a9940004011bb890a4d00030a4d0002c48412b7001800000400ffff00000022800021002b3a02cc",
+			[]int{1, 8, 10, 11, 26, 27, 32}, -1},
+		{"IPv6", "86dd", "6000000000181140fd770000000000000000000000000003fd770000000000000000000000000002ca9012b7001800000400ffff000000348000210076405edd",
+			[]int{1, 2, 3, 7, 46, 47, 52}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			frame, err := hex.DecodeString("525400770002525400770003" + tt.ether + tt.packet)
+			require.NoError(t, err)
+			p, ok := parse(frame)
+			require.True(t, ok)
+			require.NoError(t, p.checksum)
+			require.Equal(t, byte(4), p.opcode)
+			for bit := range 8 * (len(frame) - etherLen) {
+				i := bit / 8
+				frame[etherLen+i] ^= 1 << (bit % 8)
+				p, ok := parse(frame)
+				masked := slices.Contains(tt.masked, i) || i == tt.half && bit%8 < 4
+				if good := ok && p.checksum == nil; good != masked {
+					t.Errorf("bit %d of byte %d flipped: accepted %v, masked %v", bit%8, i, good, masked)
+				}
+				frame[etherLen+i] ^= 1 << (bit % 8)
+			}
+			_, ok = parse(frame[:etherLen+10])
+			require.False(t, ok, "cut")
+		})
+	}
 }

@@ -26,7 +26,7 @@ type game struct {
 	mode  string
 	v6    bool
 	size  int // bytes
-	mtu   int // of the path; 0 with ud
+	mtu   int // of the path; 0, the port's, with ud
 	iters int
 	extra []string // further options of both
 }
@@ -36,7 +36,11 @@ func (g game) String() string {
 	if g.v6 {
 		ip = "IPv6"
 	}
-	return fmt.Sprintf("%s,%d bytes,MTU %d%s", ip, g.size, g.mtu, strings.Join(g.extra, ""))
+	mtu := "port"
+	if g.mtu != 0 {
+		mtu = strconv.Itoa(g.mtu)
+	}
+	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(g.extra, ""))
 }
 
 // TestRCPingpong: sizes below, at and above a packet, with each count of pad bytes, at each path MTU.

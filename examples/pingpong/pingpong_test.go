@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The two sides: addresses that no other test uses, since there is one program per address and UDP port 4791.
+const (
+	serverIP = "127.18.51.1"
+	clientIP = "127.18.51.2"
+)
+
+// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
+func needAddresses(t *testing.T) {
+	t.Helper()
+	for _, a := range []string{serverIP, clientIP} {
+		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
+		if err != nil {
+			t.Skip(err)
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
+// lines hands over what a program prints, line by line.
+type lines struct {
+	bytes.Buffer
+	first chan struct{}
+	seen  bool
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if !l.seen {
+		l.seen = true
+		close(l.first)
+	}
+	return l.Buffer.Write(b)
+}
+
+// freePort is a TCP port of the server's address that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", serverIP+":0")
+	require.NoError(t, err)
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// pair runs a server and a client and returns what they printed.
+func pair(t *testing.T, server, client []string) (out [2]string, errs [2]error) {
+	t.Helper()
+	needAddresses(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	port := freePort(t)
+	so := &lines{first: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- command(ctx, append(server, "-p", port, "-d", serverIP), so) }()
+	select {
+	case <-so.first: // it listens
+	case err := <-done:
+		require.NoError(t, err, "the server did not start")
+	}
+	co := &bytes.Buffer{}
+	errs[1] = command(ctx, append(client, "-p", port, "-d", clientIP, serverIP), co)
+	if errs[1] != nil {
+		cancel()
+	}
+	errs[0] = <-done
+	return [2]string{so.String(), co.String()}, errs
+}
+
+func TestPair(t *testing.T) {
+	for _, args := range [][]string{
+		{"rc", "-c"},
+		{"rc", "-c", "-e", "-n", "50", "-s", "100000", "-m", "4096"},
+		{"rc", "-n", "1", "-r", "1", "-s", "1", "-m", "256"},
+		{"uc", "-c", "-n", "50", "-s", "5000", "-m", "512"},
+		{"ud", "-c", "-n", "50"},
+		{"ud", "-n", "10", "-e", "-s", "3"},
+		{"srq", "-n", "100"},
+		{"srq", "-n", "100", "-q", "2", "-e", "-r", "4"},
+	} {
+		t.Run(strings.Join(args, ""), func(t *testing.T) {
+			out, errs := pair(t, args, args)
+			for i := range out {
+				require.NoError(t, errs[i], out[i])
+				assert.Contains(t, out[i], " iters in ")
+				assert.Contains(t, out[i], " usec/iter\n")
+				assert.Contains(t, out[i], "  local address:  LID 0x0000, QPN 0x")
+				assert.Contains(t, out[i], "GID ::ffff:"+[]string{serverIP, clientIP}[i])
+			}
+		})
+	}
+}
+
+// TestDisagreement: peers that were given different options say so, and end.
+func TestDisagreement(t *testing.T) {
+	tests := []struct {
+		name           string
+		server, client []string
+		want           string // in what either says
+	}{
+		{"size", []string{"rc", "-s", "100"}, []string{"rc", "-s", "200"}, "remote"},
+		{"smaller size", []string{"rc", "-s", "200"}, []string{"rc", "-s", "100"}, "100 bytes, not 200; was the peer given the same -s?"},
+		{"check", []string{"rc", "-c"}, []string{"rc"}, "was the client given -c?"},
+		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "not as many QPs as -q says, 3"},
+		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "nothing happened for 500ms"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, errs := pair(t, append(tt.server, "--timeout", "500ms"), append(tt.client, "--timeout", "500ms"))
+			require.True(t, errs[0] != nil || errs[1] != nil)
+			require.Contains(t, fmt.Sprint(errs), tt.want)
+		})
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"", `expected "<mode>`},
+		{"rd", "must be one of"},
+		{"rc --size=-1", "a message has 1 byte to 1 GiB"},
+		{"rc -n 0", "at least one exchange"},
+		{"rc -r 0", "at least one receive"},
+		{"rc -m 1000", "256, 512, 1024, 2048 or 4096"},
+		{"srq -q 0", "1 to 256"},
+		{"srq -q 10 -r 9", "to -r (9)"},
+		{"rc --timeout 0s", "must be positive"},
+		{"rc -d nowhere", "--addr"},
+		{"rc -d 192.0.2.1", "192.0.2.1"}, // documentation's: no machine has it
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			err := command(t.Context(), strings.Fields(tt.args), io.Discard)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	t.Run("datagram above the MTU", func(t *testing.T) {
+		needAddresses(t)
+		err := command(t.Context(), []string{"ud", "-s", "4097", "-d", serverIP}, io.Discard)
+		require.ErrorContains(t, err, "at most the port's MTU, 4096 bytes")
+	})
+}
+
+// TestNobody: neither role waits for ever.
+func TestNobody(t *testing.T) {
+	needAddresses(t)
+	port := freePort(t)
+	require.ErrorContains(t, command(t.Context(), []string{"rc", "-p", port, "-d", clientIP, serverIP}, io.Discard), "no server")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, command(ctx, []string{"rc", "-p", port, "-d", serverIP}, io.Discard), context.DeadlineExceeded)
+}
+
+// TestStranger: a client that speaks something else.
+func TestStranger(t *testing.T) {
+	tests := []struct{ name, sends, want string }{
+		{"text", "GET / HTTP/1.1\r\nHost: localhost:18515\r\nAccept: */*\r\n\r\n", "is it a pingpong program"},
+		{"silence", "", "i/o timeout"},
+		{"no done", string(peer{QPN: 5, GID: gidOf(netip.MustParseAddr(clientIP))}.encode()) + "gone\x00", `"gone\x00" where "done\x00" was due`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			needAddresses(t)
+			port := freePort(t)
+			so := &lines{first: make(chan struct{})}
+			done := make(chan error, 1)
+			go func() {
+				done <- command(t.Context(), []string{"rc", "-p", port, "-d", serverIP, "--timeout", "300ms"}, so)
+			}()
+			<-so.first
+			c, err := net.Dial("tcp", serverIP+":"+port)
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = io.WriteString(c, tt.sends)
+			require.NoError(t, err)
+			require.ErrorContains(t, <-done, tt.want)
+		})
+	}
+}
