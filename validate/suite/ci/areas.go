@@ -15,6 +15,7 @@ var areaFuncs = []func() validate.Suite{
 	teardownArea,
 	rcSendArea,
 	rcPostArea,
+	mrArea,
 	rdmaArea,
 	atomicArea,
 	ucArea,

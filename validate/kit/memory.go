@@ -1,0 +1,207 @@
+package kit
+
+import (
+	"fmt"
+	"io"
+
+	"ciddk/ci"
+	"ciddk/validate"
+)
+
+// Reconnect takes both QPs through Reset to RTS again, with other PSNs, and forgets what their CQs hold: for cases that probe a connection
+// to its death more than once.
+func (p *Pair) Reconnect() {
+	for _, e := range []*End{p.A, p.B} {
+		e.QP.To(ci.QPReset)
+		e.PSN = ci.PSN(e.QP.CA.T.Rand().Uint32() & 0xffffff)
+	}
+	p.A.drop()
+	p.B.drop()
+	Connect(p.A.QP, p.B.QP)
+}
+
+// drop polls both CQs until they are empty.
+func (e *End) drop() {
+	var wc [16]ci.WC
+	for _, q := range []*CQ{e.CQ, e.RecvCQ} {
+		for {
+			n, err := q.Poll(wc[:])
+			setup(e.QP.CA.T, err, "CQ.Poll")
+			if n == 0 {
+				break
+			}
+		}
+	}
+}
+
+// probeID is the id of the requests that Try makes.
+const probeID = 0x70726f62
+
+// Try posts one request to A's send queue and gives the status of its completion. A connection that broke by it is set up again. The
+// request is signaled, and its ID does not matter.
+func (p *Pair) Try(wr ci.SendWR) ci.WCStatus {
+	t := p.A.QP.CA.T
+	wr.ID, wr.Flags = probeID, wr.Flags|ci.SendSignaled
+	p.A.Send(wr)
+	wc := p.A.CQ.Wait(1)[0]
+	Equal(t, "WC.ID of the only request outstanding", wc.ID, uint64(probeID))
+	if wc.Status != ci.WCSuccess {
+		p.Reconnect()
+	}
+	return wc.Status
+}
+
+// Request is an RDMA request or atomic of A with the first n bytes of its buffer (atomics: 8).
+func (p *Pair) Request(op ci.SendOp, n int, to ci.Remote) ci.SendWR {
+	wr := ci.SendWR{Op: op, Remote: to}
+	switch {
+	case op == ci.OpCompareSwap || op == ci.OpFetchAdd:
+		wr.SGL = p.A.Buf.SGL(0, 8)
+	case n > 0:
+		wr.SGL = p.A.Buf.SGL(0, n)
+	}
+	return wr
+}
+
+// WantReach expects that A's RDMA request of n bytes works.
+func (p *Pair) WantReach(where string, op ci.SendOp, n int, to ci.Remote) {
+	p.WantStatus(where, p.Request(op, n, to), ci.WCSuccess)
+}
+
+// WantDenied expects that A's RDMA request of n bytes ends with WCRemAccessErr.
+func (p *Pair) WantDenied(where string, op ci.SendOp, n int, to ci.Remote) {
+	p.WantStatus(where, p.Request(op, n, to), ci.WCRemAccessErr)
+}
+
+// WantStatus expects a request of A to end with one of the statuses.
+func (p *Pair) WantStatus(where string, wr ci.SendWR, want ...ci.WCStatus) ci.WCStatus {
+	got := p.Try(wr)
+	for _, w := range want {
+		if got == w {
+			return got
+		}
+	}
+	p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String()})
+	return got
+}
+
+// WantWrite expects that A can write want to the remote place and that it is found in at, the peer's own view of that place.
+func (p *Pair) WantWrite(where string, to ci.Remote, at []byte) {
+	t := p.A.QP.CA.T
+	src := Random(t, p.A.Buf.Bytes[:len(at)])
+	p.WantReach("RDMA WRITE to "+where, ci.OpWrite, len(at), to)
+	p.Fence()
+	SameBytes(t, where, at, src)
+}
+
+// WantUntouched expects that A's write of len(at) bytes is denied, and that at is as it was.
+func (p *Pair) WantUntouched(where string, to ci.Remote, at []byte) {
+	t := p.A.QP.CA.T
+	old := append([]byte(nil), at...)
+	for i := range at {
+		p.A.Buf.Bytes[i] = ^at[i]
+	}
+	p.WantDenied("RDMA WRITE to "+where, ci.OpWrite, len(at), to)
+	p.Fence()
+	SameBytes(t, where, at, old)
+}
+
+// Fence sends an empty message from A to B, so that what A wrote before may be looked at in B's memory: the memory model orders it by B's
+// completion alone.
+func (p *Pair) Fence() {
+	const id = 0x666e6365
+	p.B.Recv(ci.RecvWR{ID: id})
+	p.A.Send(ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled})
+	p.A.CQ.WaitOK(id)
+	p.B.RecvCQ.WaitOK(id)
+}
+
+// Pages gives n zero bytes that begin on a bound of align, a power of two.
+func Pages(n, align int) []byte {
+	b := make([]byte, n+align)
+	skip := int(-ci.Bytes(b).Addr() & uint64(align-1))
+	return b[skip : skip+n : skip+n]
+}
+
+// CopyMemory is storage that no slice shows: a driver reaches it by ReadAt and WriteAt alone, as it does another process's memory.
+type CopyMemory struct{ B []byte }
+
+// Addr implements ci.Memory, as the methods below do.
+func (m CopyMemory) Addr() uint64 { return ci.Bytes(m.B).Addr() }
+
+// Len is the size.
+func (m CopyMemory) Len() uint64 { return uint64(len(m.B)) }
+
+// Slice gives no view.
+func (CopyMemory) Slice(uint64, uint64) []byte { return nil }
+
+// ReadAt copies out.
+func (m CopyMemory) ReadAt(p []byte, off int64) (int, error) {
+	n := copy(p, m.B[min(off, int64(len(m.B))):])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt copies in.
+func (m CopyMemory) WriteAt(p []byte, off int64) (int, error) {
+	n := copy(m.B[min(off, int64(len(m.B))):], p)
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+// Pin does nothing: the storage is Go's, and stays.
+func (CopyMemory) Pin() (func(), error) { return func() {}, nil }
+
+// PiecedMemory is storage in extents of Piece bytes: no view crosses from one to the next.
+type PiecedMemory struct {
+	ci.Memory
+	Piece uint64
+}
+
+// Slice ends at the next bound of Piece.
+func (m PiecedMemory) Slice(off, n uint64) []byte {
+	return m.Memory.Slice(off, min(n, m.Piece-off%m.Piece))
+}
+
+// DMA maps b into the DMA space of the CA.
+func (ca *CA) DMA(b []byte) ci.DMA {
+	d, err := ca.MapDMA(ci.Bytes(b))
+	return created(ca.T, d, err, fmt.Sprintf("CA.MapDMA of %d bytes", len(b)), "DMA")
+}
+
+// PageList cuts ranges into pages; nil if a range is not made of whole ones.
+func PageList(ranges []ci.DMARange, size uint64) []uint64 {
+	var out []uint64
+	for _, r := range ranges {
+		if (r.Addr|r.Size)&(size-1) != 0 {
+			return nil
+		}
+		for off := uint64(0); off < r.Size; off += size {
+			out = append(out, r.Addr+off)
+		}
+	}
+	return out
+}
+
+// MW makes an unbound window.
+func (ca *CA) MW(pd ci.PD, typ ci.MWType) ci.MW {
+	mw, err := pd.CreateMW(typ, nil)
+	return created(ca.T, mw, err, fmt.Sprintf("PD.CreateMW of type %d", typ), "MW")
+}
+
+// SRQ makes a shared receive queue whose events go to the collection given back.
+func (ca *CA) SRQ(pd ci.PD, depth, sges int) (ci.SRQ, *Events) {
+	ev := NewEvents(ca.T)
+	s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: depth, MaxSGE: sges}, Context: ev, OnEvent: ev.Add}, nil)
+	return created(ca.T, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries", depth), "SRQ"), ev
+}
+
+// AV makes an address vector to another CA (or this).
+func (ca *CA) AV(pd ci.PD, peer *CA) ci.AV {
+	av, err := pd.CreateAV(ca.AddressOf(peer), nil)
+	return created(ca.T, av, err, "PD.CreateAV", "AV")
+}

@@ -1,0 +1,595 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Rules about regions that several areas touch on.
+const (
+	ruleRights  = "CI-RegisterMR-03"
+	ruleDeadKey = "CI-DeregisterMR-02"
+)
+
+// mrArea: regions over virtual addresses. (IBTA 10.6, 11.2.8.)
+func mrArea() validate.Suite {
+	const reg, query, dereg = "ci_register_mr (35), ci_register_mr_remap (36)", "ci_query_mr (39)", "ci_deregister_mr (43)"
+	mr := validate.FeatureMR
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-RegisterMR-01", "IBTA 11.2.8", reg, "A region covers exactly the bytes asked for, wherever they start and end in a page."),
+		must("CI-RegisterMR-02", "IBTA 10.6.3", reg, "Rights with remote write or remote atomic and without local write are refused with InvalidPermission."),
+		must(ruleRights, "IBTA 10.6.3", reg, "A peer is granted exactly the remote rights that the region was registered with."),
+		must("CI-RegisterMR-04", "IBTA 11.2.8", reg, "A region asked for at an address of its own has that address, for SGEs and for peers; one with another offset in the page is refused."),
+		must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased", "The first byte of a zero based region has the address 0."),
+		must("CI-RegisterMR-06", "IBTA 11.2.8", reg, "Memory that is missing, a range outside of it and unknown rights are refused with InvalidParameter."),
+		must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt", "Memory without a direct view, or with views in pieces, is either used as any other or refused with InvalidParameter."),
+		must("CI-RegisterMR-08", "IBTA 10.6.3", reg, "What the HCA writes on behalf of its own consumer needs local write."),
+		must("CI-RegisterMR-09", "IBTA 10.6.3", reg, "No two live regions have a key in common."),
+		req.Requirement{ID: "CI-RegisterMR-10", Text: "Keys do not follow from one another, and a new region does not get the key of one just gone.", Level: req.Should,
+			Section: "IBTA 10.6.3", Source: reg, Scope: req.Driver},
+		must("CI-QueryMR-01", "IBTA 11.2.8", query, "Region and Query agree, name PD and rights, and the bounds enforced hold what was asked for."),
+		must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg, "Local use of a region's key after Destroy is a local protection error."),
+		must(ruleDeadKey, "IBTA 11.2.8", dereg, "Remote use of a region's key after Destroy is a remote access error."),
+		must("CI-DeregisterMR-03", "CI Memory", dereg, "The HCA does not touch the storage of a region once its Destroy has returned, whatever peers do."),
+		must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg, "A region that was destroyed answers InvalidMRHandle."),
+	)
+	s.Cases = append(s.Cases,
+		kase("mr.range", "1 byte, odd starts and ends, across pages, part of a memory", mr, mrRange, "CI-RegisterMR-01", "SAS-2.3-13"),
+		kase("mr.bounds.local", "SGEs that begin before or end behind the region", mr, mrBoundsLocal, "CI-RegisterMR-01", "SAS-2.3-17"),
+		kase("mr.permission", "remote write and atomic without local write", mr, mrPermission, "CI-RegisterMR-02"),
+		kase("mr.rights", "every legal set of rights against read, write and atomic", mr, mrRights, ruleRights),
+		kase("mr.iova", "an address of one's own choice", mr, mrIOVA, "CI-RegisterMR-04"),
+		kase("mr.iova.offset", "an address with another offset in the page", mr, mrIOVAOffset, "CI-RegisterMR-04"),
+		kase("mr.zero-based", "a region that begins at 0", mr, mrZeroBased, "CI-RegisterMR-05"),
+		kase("mr.refused", "no memory, ranges outside, unknown rights", mr, mrRefused, "CI-RegisterMR-06"),
+		kase("mr.memory.copied", "memory reached by ReadAt and WriteAt only", mr, mrMemoryCopied, "CI-RegisterMR-07"),
+		kase("mr.memory.pieces", "memory in extents", mr, mrMemoryPieces, "CI-RegisterMR-07"),
+		kase("mr.local-write", "receive, and read, into a region without local write", mr, mrLocalWrite, "CI-RegisterMR-08"),
+		kase("mr.pd.local", "an SGE with the key of another PD", mr, mrPDLocal, "SAS-2.3-07", "SAS-2.3-12"),
+		kase("mr.pd.remote", "a peer with the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
+		kase("mr.unknown-key", "keys that were never given out", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
+		kase("mr.keys.unique", "keys of 256 regions", mr, mrKeysUnique, "CI-RegisterMR-09"),
+		kase("mr.keys.guess", "whether keys follow from one another", mr, mrKeysGuess, "CI-RegisterMR-10"),
+		kase("mr.query", "Region, Query, bounds, PD", mr, mrQuery, "CI-QueryMR-01", "SAS-2.1-02"),
+		kase("mr.destroy.local", "send from a region that is gone", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
+		kase("mr.destroy.remote", "write to a region that is gone", mr, mrDestroyRemote, ruleDeadKey),
+		kase("mr.destroy.under-load", "destroy a region that a peer hammers", mr, mrDestroyUnderLoad, "CI-DeregisterMR-03", ruleDeadKey),
+		kase("mr.stale", "use a region after it is gone", mr, mrStale, "CI-DeregisterMR-04"),
+		kase("mr.loop", "register and deregister, many times the table", mr, mrLoop, "SAS-2.3-28", "SAS-2.3-24"),
+	)
+	for i := range s.Cases {
+		if s.Cases[i].ID == "mr.zero-based" {
+			s.Cases[i].Needs.Caps = ci.CapZeroBased
+		}
+	}
+	return s
+}
+
+func mrRange(t *validate.T) {
+	p := kit.RC(t)
+	mem := kit.Pages(3<<12, 1<<12)
+	for _, x := range []struct{ off, n uint64 }{
+		{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0}, {12287, 0},
+	} {
+		what := fmt.Sprintf("a region of %d bytes at offset %d", x.n, x.off)
+		for i := range mem {
+			mem[i] = 0xee
+		}
+		mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: x.off, Length: x.n, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterMR of "+what)
+		kit.Own(t, mr, "MR")
+		n := x.n
+		if n == 0 {
+			n = uint64(len(mem)) - x.off
+		}
+		r := mr.Region()
+		kit.Equal(t, "Region.Length of "+what, r.Length, n)
+		kit.Equal(t, "Region.Addr of "+what, r.Addr, ci.Bytes(mem).Addr()+x.off)
+		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+n])
+		for i, c := range mem {
+			if (uint64(i) < x.off || uint64(i) >= x.off+n) && c != 0xee {
+				t.Failf(what, "nothing written outside", "byte %d of the memory is %#02x", i, c)
+			}
+		}
+		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
+		p.WantDenied("RDMA WRITE of one byte behind "+what, ci.OpWrite, 1, r.Remote(n))
+		p.WantDenied("RDMA READ one byte longer than "+what, ci.OpRead, int(n)+1, r.Remote(0))
+		kit.Destroy(t, mr, "MR")
+	}
+}
+
+func mrBoundsLocal(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	mem := kit.Pages(8192, 4096)
+	mr, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: 100, Length: 200, Access: ci.LocalWrite})
+	kit.OK(t, err, "PD.RegisterMR")
+	kit.Own(t, mr, "MR")
+	r := mr.Region()
+	to := p.B.Buf.Remote(0)
+	for _, x := range []struct {
+		what string
+		sge  ci.SGE
+		want ci.WCStatus
+	}{
+		{"all of the region", r.SGE(0, 200), ci.WCSuccess},
+		{"its last byte", r.SGE(199, 1), ci.WCSuccess},
+		{"a byte before", r.SGE(^uint64(0), 2), ci.WCLocalProtErr},
+		{"a byte behind", r.SGE(199, 2), ci.WCLocalProtErr},
+		{"one byte, the first behind", r.SGE(200, 1), ci.WCLocalProtErr},
+		{"a length that wraps the address around", ci.SGE{Addr: r.Addr + 1, Length: ^uint32(0), LKey: r.LKey}, ci.WCLocalProtErr},
+		{"the end of the address space", ci.SGE{Addr: ^uint64(0), Length: 2, LKey: r.LKey}, ci.WCLocalProtErr},
+	} {
+		if uint64(x.sge.Length) > t.Attr().Ports[0].MaxMsgSize {
+			continue // too long for a message at all: another rule
+		}
+		p.WantStatus("RDMA WRITE with an SGE of "+x.what, ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.sge}, Remote: to}, x.want)
+	}
+}
+
+// rightsOf are all sets of remote rights and local write that the HCA knows.
+func rightsOf(a *ci.CAAttr) []ci.Access {
+	var out []ci.Access
+	for x := range ci.LocalWrite << 1 {
+		if x&ci.RemoteAtomic == 0 || a.Atomicity != ci.AtomicNone {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// illegal tells a set of rights that no region may have.
+func illegal(a ci.Access) bool {
+	return a&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && a&ci.LocalWrite == 0
+}
+
+// rightNames puts rights in words.
+func rightNames(a ci.Access) string {
+	s := ""
+	for i, n := range []string{"remote read", "remote write", "remote atomic", "local write", "bind window"} {
+		if a&(1<<i) != 0 {
+			if s != "" {
+				s += ", "
+			}
+			s += n
+		}
+	}
+	if s == "" {
+		return "no rights"
+	}
+	return s
+}
+
+func mrPermission(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, a := range rightsOf(ca.Attr) {
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: a})
+		if illegal(a) {
+			kit.WantRefused(t, mr, err, "PD.RegisterMR with "+rightNames(a), ci.InvalidPermission)
+			continue
+		}
+		kit.OK(t, err, "PD.RegisterMR with "+rightNames(a))
+		kit.Destroy(t, kit.Own(t, mr, "MR"), "MR")
+	}
+}
+
+func mrRights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for _, a := range rightsOf(t.Attr()) {
+		if illegal(a) {
+			continue
+		}
+		b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), a)
+		probeRights(p, "a region with "+rightNames(a), b.Remote(0), a)
+		kit.Destroy(t, b, "MR")
+	}
+}
+
+// probeRights tries each operation of a peer at 8 aligned bytes, and expects it to be granted exactly if its right is.
+func probeRights(p *kit.Pair, what string, to ci.Remote, have ci.Access) {
+	for _, x := range []struct {
+		op    ci.SendOp
+		name  string
+		needs ci.Access
+	}{{ci.OpRead, "RDMA READ from ", ci.RemoteRead}, {ci.OpWrite, "RDMA WRITE to ", ci.RemoteWrite}, {ci.OpFetchAdd, "fetch-and-add at ", ci.RemoteAtomic}} {
+		if x.op == ci.OpFetchAdd && p.A.QP.CA.Attr.Atomicity == ci.AtomicNone {
+			continue
+		}
+		if have&x.needs != 0 {
+			p.WantReach(x.name+what, x.op, 8, to)
+		} else {
+			p.WantDenied(x.name+what, x.op, 8, to)
+		}
+	}
+}
+
+// smallPage is the smallest page of the HCA.
+func smallPage(a *ci.CAAttr) uint64 {
+	if len(a.PageSizes) == 0 {
+		return 4096
+	}
+	return a.PageSizes[0]
+}
+
+func mrIOVA(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10))
+	page := smallPage(t.Attr())
+	mem := make([]byte, 3*page+123)
+	for _, off := range []uint64{0, 1, page - 1} {
+		own := ci.Bytes(mem).Addr() + off
+		for _, wanted := range []uint64{0x7000_0000_0000, page, 1 << 62} {
+			want := wanted | own&(page-1)
+			mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: off, Length: 2 * page, IOVA: want, Access: kit.AllAccess})
+			kit.OK(t, err, fmt.Sprintf("PD.RegisterMR with IOVA %#x", want))
+			kit.Own(t, mr, "MR")
+			r := mr.Region()
+			kit.Equal(t, "Region.Addr", fmt.Sprintf("%#x", r.Addr), fmt.Sprintf("%#x", want))
+			p.WantWrite(fmt.Sprintf("the region at IOVA %#x", want), ci.Remote{Addr: want, RKey: r.RKey}, mem[off:off+2*page])
+			p.WantDenied("RDMA WRITE to the memory's own address, which is not the region's", ci.OpWrite, 8, ci.Remote{Addr: own, RKey: r.RKey})
+			kit.Destroy(t, mr, "MR")
+		}
+	}
+	// The same address in SGEs.
+	b := kit.Random(t, make([]byte, 4096))
+	want := 0x5000_0000_0000 | ci.Bytes(b).Addr()&(page-1)
+	mr, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(b), IOVA: want})
+	kit.OK(t, err, "PD.RegisterMR with IOVA")
+	kit.Own(t, mr, "MR")
+	p.WantStatus("RDMA WRITE from an SGE at the IOVA", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
+		SGL: []ci.SGE{{Addr: want, Length: 4096, LKey: mr.Region().LKey}}}, ci.WCSuccess)
+	p.Fence()
+	kit.SameBytes(t, "bytes sent from the IOVA", p.B.Buf.Bytes[:4096], b)
+}
+
+func mrIOVAOffset(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	page := smallPage(ca.Attr)
+	mem := make([]byte, page)
+	for _, d := range []uint64{1, page / 2, page - 1} {
+		iova := 0x7000_0000_0000 | (ci.Bytes(mem).Addr()+d)&(page-1)
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), IOVA: iova, Access: kit.AllAccess})
+		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.RegisterMR with an IOVA %d bytes further in its page than the memory", d), ci.InvalidParameter)
+	}
+}
+
+func mrZeroBased(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	mem := make([]byte, 3000)
+	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: 11, Length: 2000, Access: kit.AllAccess | ci.ZeroBased})
+	kit.OK(t, err, "PD.RegisterMR with ZeroBased")
+	kit.Own(t, mr, "MR")
+	r := mr.Region()
+	kit.Equal(t, "Region.Addr", r.Addr, 0)
+	p.WantWrite("the region from address 0", ci.Remote{Addr: 0, RKey: r.RKey}, mem[11:2011])
+	p.WantWrite("the region's last byte, at address 1999", ci.Remote{Addr: 1999, RKey: r.RKey}, mem[2010:2011])
+	p.WantDenied("RDMA WRITE at address 2000", ci.OpWrite, 1, ci.Remote{Addr: 2000, RKey: r.RKey})
+	p.WantDenied("RDMA WRITE at the memory's own address", ci.OpWrite, 1, ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
+	local, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(kit.Random(t, make([]byte, 100))), Access: ci.ZeroBased})
+	kit.OK(t, err, "PD.RegisterMR with ZeroBased")
+	kit.Own(t, local, "MR")
+	p.WantStatus("RDMA WRITE from an SGE at address 0", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
+		SGL: []ci.SGE{{Addr: 0, Length: 100, LKey: local.Region().LKey}}}, ci.WCSuccess)
+}
+
+func mrRefused(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	mem := ci.Bytes(make([]byte, 4096))
+	page := smallPage(ca.Attr)
+	two := ci.Bytes(make([]byte, 2*page)) // at the last page of all: half of it is beyond
+	for _, x := range []struct {
+		what string
+		c    ci.MRCreate
+	}{
+		{"no Memory", ci.MRCreate{Length: 64}},
+		{"an Offset behind the memory", ci.MRCreate{Memory: mem, Offset: 4097}},
+		{"a Length beyond the memory", ci.MRCreate{Memory: mem, Length: 4097}},
+		{"Offset and Length beyond the memory", ci.MRCreate{Memory: mem, Offset: 4000, Length: 97}},
+		{"Offset and Length whose sum wraps around", ci.MRCreate{Memory: mem, Offset: 8, Length: ^uint64(0) - 3}},
+		{"an address range that wraps around", ci.MRCreate{Memory: two, IOVA: -page | two.Addr()&(page-1)}},
+		{"an unknown right", ci.MRCreate{Memory: mem, Access: 1 << 20}},
+	} {
+		x.c.Access |= ci.LocalWrite
+		mr, err := pd.RegisterMR(x.c)
+		kit.WantRefused(t, mr, err, "PD.RegisterMR with "+x.what, ci.InvalidParameter)
+	}
+	// A region of no bytes: the sources leave it open.
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(nil), Access: ci.LocalWrite})
+	if err == nil {
+		kit.Destroy(t, kit.Own(t, mr, "MR"), "MR of no bytes")
+		t.Note("a region of no bytes can be registered")
+		return
+	}
+	kit.WantRefused(t, mr, err, "PD.RegisterMR of an empty memory", ci.InvalidParameter)
+}
+
+func mrMemoryCopied(t *validate.T) {
+	mrMemory(t, "memory without a direct view", func(b []byte) ci.Memory { return kit.CopyMemory{B: b} })
+}
+
+func mrMemoryPieces(t *validate.T) {
+	mrMemory(t, "memory in pieces of 1000 bytes", func(b []byte) ci.Memory { return kit.PiecedMemory{Memory: ci.Bytes(b), Piece: 1000} })
+}
+
+// mrMemory moves data in and out of a kind of memory, if the driver takes it.
+func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
+	p := kit.RC(t, kit.Size(16<<10))
+	mem := make([]byte, 10000)
+	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: of(mem), Offset: 10, Access: kit.AllAccess})
+	if err != nil {
+		kit.WantRefused(t, mr, err, "PD.RegisterMR of "+kind, ci.InvalidParameter)
+		t.Note("%s is refused", kind)
+		return
+	}
+	kit.Own(t, mr, "MR")
+	r := mr.Region()
+	kit.Equal(t, "Region.Length", r.Length, 9990)
+	p.WantWrite(kind, r.Remote(0), mem[10:])
+	p.WantWrite("1001 bytes from the middle of "+kind, r.Remote(1500), mem[1510:2511])
+	want := kit.Random(t, mem)[10:]
+	clear(p.A.Buf.Bytes)
+	p.WantReach("RDMA READ from "+kind, ci.OpRead, len(want), r.Remote(0))
+	kit.SameBytes(t, "bytes read from "+kind, p.A.Buf.Bytes[:len(want)], want)
+	msg := kit.Random(t, p.A.Buf.Bytes[:5000])
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{r.SGE(990, 5000)}})
+	p.A.Send(p.A.SendWR(1, 0, 5000))
+	p.A.CQ.WaitOK(1)
+	p.B.RecvCQ.WaitOK(1)
+	kit.SameBytes(t, "message received into "+kind, mem[1000:6000], msg)
+}
+
+func mrLocalWrite(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for _, a := range []ci.Access{0, ci.RemoteRead} {
+		b := p.A.CA.Buf(p.A.PD, 64, a)
+		p.WantStatus("RDMA READ into a region with "+rightNames(a), ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+		kit.SameBytes(t, "the region", b.Bytes, make([]byte, 64))
+		p.WantStatus("RDMA WRITE from a region with "+rightNames(a), ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
+		r := p.B.CA.Buf(p.B.PD, 64, a)
+		p.A.Buf.Fill(t, 0, 64)
+		p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)})
+		p.A.Send(p.A.SendWR(1, 0, 64))
+		p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+		p.A.CQ.WaitStatus(1, ci.WCRemOpErr)
+		kit.SameBytes(t, "the region", r.Bytes, make([]byte, 64))
+		p.Reconnect()
+	}
+}
+
+func mrPDLocal(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.A.CA.Buf(p.A.CA.PD(), 64, kit.AllAccess)
+	p.WantStatus("RDMA WRITE from a region of another PD", ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	p.WantStatus("RDMA READ into a region of another PD", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	kit.SameBytes(t, "the region", b.Bytes, make([]byte, 64))
+}
+
+func mrPDRemote(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.CA.PD(), 64, kit.AllAccess)
+	p.WantUntouched("a region of another PD than the QP's", b.Remote(0), b.Bytes)
+	p.WantDenied("RDMA READ from a region of another PD than the QP's", ci.OpRead, 8, b.Remote(0))
+}
+
+func mrUnknownKey(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	known := map[ci.Key]bool{p.A.Buf.LKey: true, p.B.Buf.LKey: true, p.A.Buf.RKey: true, p.B.Buf.RKey: true}
+	keys := []ci.Key{0, 0xffffffff, p.A.Buf.LKey ^ 1, p.A.Buf.LKey ^ 1<<31, ci.Key(t.Rand().Uint32())}
+	for _, k := range keys {
+		if known[k] {
+			continue
+		}
+		sge := ci.SGE{Addr: p.A.Buf.Addr, Length: 8, LKey: k}
+		p.WantStatus(fmt.Sprintf("RDMA WRITE with the L_Key %#x", uint32(k)), ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{sge}, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	}
+}
+
+func mrKeysUnique(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	seen := map[ci.Key]bool{}
+	mem := make([]byte, 4096)
+	for range min(256, ca.Attr.MaxMRs) {
+		r := ca.BufOf(pd, mem, kit.AllAccess).Region
+		kit.True(t, !seen[r.LKey], "L_Key", "a key that no live region has", "%#x again", uint32(r.LKey))
+		kit.True(t, !seen[r.RKey], "R_Key", "a key that no live region has", "%#x again", uint32(r.RKey))
+		seen[r.LKey], seen[r.RKey] = true, true
+	}
+}
+
+func mrKeysGuess(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	mem := make([]byte, 64)
+	n := min(64, ca.Attr.MaxMRs)
+	var keys []uint32
+	for range n {
+		keys = append(keys, uint32(ca.BufOf(pd, mem, kit.AllAccess).RKey))
+	}
+	// The commonest difference between neighbours; both of whole keys and of their upper 24 bits, since the low 8 may change at random.
+	for _, shift := range []int{0, 8} {
+		diff, most := map[uint32]int{}, 0
+		for i := 1; i < n; i++ {
+			d := keys[i]>>shift - keys[i-1]>>shift
+			diff[d]++
+			most = max(most, diff[d])
+		}
+		if n > 8 && most > n/4 {
+			t.Failf("R_Keys of regions registered in a row", "keys that do not follow from one another",
+				"the same difference between neighbours %d times in %d (bits %d and up); the first: %#x %#x %#x", most, n-1, shift, keys[0], keys[1], keys[2])
+		}
+	}
+	for range 16 {
+		b := ca.BufOf(pd, mem, kit.AllAccess)
+		old := b.RKey
+		kit.Destroy(t, b, "MR")
+		next := ca.BufOf(pd, mem, kit.AllAccess)
+		kit.True(t, next.RKey != old, "R_Key of a region registered right after a Destroy", "another key than the one just gone", "%#x again", uint32(old))
+		kit.Destroy(t, next, "MR")
+	}
+}
+
+func mrQuery(t *validate.T) {
+	ca := kit.Open(t)
+	pd, other := ca.PD(), ca.PD()
+	mem := make([]byte, 10000)
+	for _, x := range []struct {
+		pd     ci.PD
+		off, n uint64
+		access ci.Access
+	}{{pd, 0, 10000, kit.AllAccess}, {other, 5, 1, ci.LocalWrite}, {other, 4095, 3, ci.RemoteRead}, {pd, 9, 0, 0}} {
+		mr, err := x.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: x.off, Length: x.n, Access: x.access})
+		kit.OK(t, err, "PD.RegisterMR")
+		kit.Own(t, mr, "MR")
+		wantQuery(t, mr, x.pd, x.access)
+		if x.n > 0 {
+			kit.Equal(t, "Region.Length", mr.Region().Length, x.n)
+		}
+	}
+}
+
+// wantQuery expects that Query and Region of a region agree, and name its PD and rights.
+func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
+	a, err := mr.Query()
+	kit.OK(t, err, "MR.Query")
+	kit.Equal(t, "MRAttr.Region", a.Region, mr.Region())
+	kit.SameObject(t, "MRAttr.PD", a.PD, pd)
+	const rights = ci.LocalWrite<<1 - 1
+	kit.Equal(t, "MRAttr.Access", rightNames(a.Access&rights), rightNames(access&rights))
+	hold := func(what string, lo, hi uint64) {
+		if lo > a.Addr || hi < a.Addr+a.Length {
+			t.Failf("MRAttr, "+what, fmt.Sprintf("bounds around %#x to %#x", a.Addr, a.Addr+a.Length), "%#x to %#x", lo, hi)
+		}
+	}
+	hold("LocalLo and LocalHi", a.LocalLo, a.LocalHi)
+	if access&(ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic) != 0 {
+		hold("RemoteLo and RemoteHi", a.RemoteLo, a.RemoteHi)
+	}
+}
+
+func mrDestroyLocal(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.A.CA.Buf(p.A.PD, 64, kit.AllAccess)
+	from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
+	p.WantStatus("RDMA WRITE from the region", from, ci.WCSuccess)
+	kit.Destroy(t, b, "MR")
+	p.WantStatus("RDMA WRITE from the region after its Destroy", from, ci.WCLocalProtErr)
+	p.WantStatus("RDMA READ into the region after its Destroy", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	r := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)}) // taken while the region lives, used when it does not
+	kit.Destroy(t, r, "MR")
+	p.A.Buf.Fill(t, 0, 64)
+	p.A.Send(p.A.SendWR(1, 0, 64))
+	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+	kit.SameBytes(t, "the storage of the region that is gone", r.Bytes, make([]byte, 64))
+}
+
+func mrDestroyRemote(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+	p.WantWrite("the region", b.Remote(0), b.Bytes)
+	kit.Destroy(t, b, "MR")
+	p.WantUntouched("the region after its Destroy", b.Remote(0), b.Bytes)
+	p.WantDenied("RDMA READ from the region after its Destroy", ci.OpRead, 8, b.Remote(0))
+	if t.Attr().Atomicity != ci.AtomicNone {
+		p.WantDenied("fetch-and-add at the region after its Destroy", ci.OpFetchAdd, 8, b.Remote(0))
+	}
+}
+
+func mrDestroyUnderLoad(t *validate.T) {
+	const size, rounds, outstanding = 8 << 10, 8, 4
+	p := kit.RC(t, kit.Size(2*size))
+	for i := range p.A.Buf.Bytes {
+		p.A.Buf.Bytes[i] = byte(1 + i/size) // a half of ones, a half of twos
+	}
+	for range rounds {
+		b := p.B.CA.BufOf(p.B.PD, make([]byte, size), kit.AllAccess)
+		started, ended := make(chan struct{}), make(chan ci.WCStatus, 1)
+		t.Go(func() { ended <- hammer(t, p.A, b, size, outstanding, started) })
+		select {
+		case <-started:
+		case <-t.Context().Done():
+			t.Failf("RDMA WRITEs to a region", "the first completes", "none by the deadline")
+		}
+		kit.Destroy(t, b, "MR under load")
+		after := append([]byte(nil), b.Bytes...)
+		st := <-ended
+		p.Reconnect() // both sides have forgotten everything about the writes
+		kit.SameBytes(t, "storage of a region, from its Destroy to the end of the writes", b.Bytes, after)
+		kit.Equal(t, "status of the first write behind the Destroy", st.String(), ci.WCRemAccessErr.String())
+	}
+}
+
+// hammer writes to b until a write fails, several at a time, and gives the status of that one. It closes started after the first success. It runs
+// beside the case's goroutine, so it only reports.
+func hammer(t *validate.T, a *kit.End, b *kit.Buf, size, outstanding int, started chan struct{}) ci.WCStatus {
+	var wcs [8]ci.WC
+	posted, first := 0, true
+	for t.Context().Err() == nil {
+		for ; posted < outstanding; posted++ {
+			wr := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: a.Buf.SGL(posted%2*size, size), Remote: b.Remote(0)}
+			if n, err := a.PostSend([]ci.SendWR{wr}); n != 1 {
+				t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request taken", Got: kit.Describe(err)})
+				return ci.WCGeneralErr
+			}
+		}
+		n, err := a.CQ.Poll(wcs[:])
+		if err != nil {
+			t.Report(validate.Failure{Where: "CQ.Poll", Expected: "success", Got: kit.Describe(err)})
+			return ci.WCGeneralErr
+		}
+		for _, wc := range wcs[:n] {
+			if wc.Status != ci.WCSuccess {
+				return wc.Status
+			}
+			posted--
+			if first {
+				first = false
+				close(started)
+			}
+		}
+	}
+	return ci.WCGeneralErr
+}
+
+func mrStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	b := ca.Buf(pd, 64, kit.AllAccess)
+	kit.DestroyTwice(t, b, "MR", ci.InvalidMRHandle)
+	_, err := b.Query()
+	kit.WantExactly(t, err, "MR.Query after Destroy", ci.InvalidMRHandle)
+	if t.Claims().Has(ci.CapModifyMR) {
+		kit.WantExactly(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{}), "MR.Modify after Destroy", ci.InvalidMRHandle)
+	}
+	if t.Claims().Has(ci.CapSharedMR) {
+		mr, err := pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region after its Destroy", ci.InvalidMRHandle)
+	}
+}
+
+func mrLoop(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	mem := ci.Bytes(make([]byte, 4096))
+	const most = 20000
+	n := 10 * ca.Attr.MaxMRs
+	if n > most {
+		n = most
+		t.Note("%d rounds; ten times the table would be %d", n, 10*ca.Attr.MaxMRs)
+	}
+	for i := range n {
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: mem, Access: kit.AllAccess})
+		if err == nil {
+			err = mr.Destroy()
+		}
+		kit.OK(t, err, fmt.Sprintf("PD.RegisterMR and MR.Destroy, round %d of %d", i+1, n))
+	}
+	kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR after the rounds")
+}
