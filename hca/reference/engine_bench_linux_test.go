@@ -39,7 +39,7 @@ func stream(x, y *node, n, size int) {
 	posted, done := 0, 0
 	for done < n {
 		if k := min(depth-(posted-done), n-posted); k > 0 {
-			x.send(wrs[:k]...)
+			x.post(wrs[:k])
 			posted += k
 		}
 		k, err := x.cq.Poll(wcs)
@@ -99,7 +99,7 @@ func BenchmarkSend(b *testing.B) {
 					recvs[i].SGL = y.sge(64*i, 64)
 				}
 				for k := posts; k < 3; k++ {
-					y.recv(recvs...)
+					y.postRecv(recvs)
 				}
 				var ready atomic.Int64 // receives that have been posted: no RNR NAKs
 				ready.Store(3 * batch)
@@ -114,7 +114,7 @@ func BenchmarkSend(b *testing.B) {
 						}
 						got += k
 						if free += k; free >= batch {
-							y.recv(recvs...)
+							y.postRecv(recvs)
 							free -= batch
 							ready.Add(batch)
 						}
@@ -129,7 +129,7 @@ func BenchmarkSend(b *testing.B) {
 				posted, done := 0, 0
 				for done < total {
 					if posted < total && int64(posted) < ready.Load() {
-						x.send(sends...)
+						x.post(sends)
 						posted += batch
 					}
 					k, err := x.cq.Poll(wcs)
@@ -169,7 +169,7 @@ func BenchmarkPing(b *testing.B) {
 		send := []ci.SendWR{{Op: ci.OpSend, SGL: n.sge(64, 64), Flags: ci.SendSignaled}}
 		wcs := make([]ci.WC, 4)
 		if first {
-			n.send(send...)
+			n.post(send)
 		}
 		for i := range rounds {
 			for got := false; !got; {
@@ -184,9 +184,9 @@ func BenchmarkPing(b *testing.B) {
 					got = got || wc.Op.IsRecv()
 				}
 			}
-			n.recv(recv...)
+			n.postRecv(recv)
 			if !first || i+1 < rounds {
-				n.send(send...)
+				n.post(send)
 			}
 		}
 	}

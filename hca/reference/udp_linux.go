@@ -232,8 +232,8 @@ func setDontFragment(fd uintptr, v4 bool) error {
 }
 
 // windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system charges a
-// datagram with the memory it lies in: about 1.1 times the payload for a long train, 2 for a single packet of 1024 bytes.
-func windowFor(granted int) int { return granted / 4 }
+// datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a lone packet of 1024 bytes.
+func windowFor(granted int) int { return granted / 6 }
 
 func (s *mmsgSocket) hints() rvt.Hints {
 	h := rvt.Hints{Window: s.window}
@@ -587,6 +587,7 @@ type message struct {
 	total int
 	n     int
 	full  bool // the last packet was shorter: nothing more can follow
+	acks  bool // the first packet is an acknowledgement
 }
 
 const (
@@ -696,7 +697,9 @@ func (b *sendBatch) add(c *cutter, gso bool) bool {
 func (b *sendBatch) train(c *cutter, gso bool) *message {
 	if b.n > 0 && gso {
 		m := &b.info[b.n-1]
-		if !m.full && c.size <= m.seg && m.n < maxSegments && m.total+c.size <= maxDatagram && (m.rt == c.rt || m.rt.key == c.rt.key) {
+		// An acknowledgement behind a short message travels alone: the peer begins with the message while this is still on its way.
+		ack := c.pkts[c.p].Op == wire.OpAcknowledge
+		if !m.full && (ack == m.acks || b.n > 1 || m.n > 1) && c.size <= m.seg && m.n < maxSegments && m.total+c.size <= maxDatagram && (m.rt == c.rt || m.rt.key == c.rt.key) {
 			m.full = c.size < m.seg
 			m.total += c.size
 			return m
@@ -706,7 +709,7 @@ func (b *sendBatch) train(c *cutter, gso bool) *message {
 		return nil
 	}
 	m := &b.info[b.n]
-	*m = message{at: c.cutPos, rt: c.rt, iov: b.iov, seg: c.size, total: c.size}
+	*m = message{at: c.cutPos, rt: c.rt, iov: b.iov, seg: c.size, total: c.size, acks: c.pkts[c.p].Op == wire.OpAcknowledge}
 	b.n++
 	b.tail = -1
 	return m

@@ -69,3 +69,47 @@ func TestUDPNoAllocation(t *testing.T) {
 	// The pool of send batches is emptied by garbage collections of other tests, hence not exactly zero.
 	require.Less(t, testing.AllocsPerRun(200, step), 1.0)
 }
+
+// What Hints.Window promises fits the receive buffer of a port that does not read for a while, in long trains and in single packets.
+func TestUDPWindow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		n, mtu int
+	}{{"trains of 4096", 15, 4096}, {"trains of 1024", 60, 1024}, {"singles of 4096", 1, 4096}, {"singles of 1024", 1, 1024}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, ra := openTest(t, UDPConfig{})
+			p, err := openUDP(UDPConfig{Addr: testAddr()})
+			require.NoError(t, err)
+			b := p.(*udpPort)
+			s := &sink{port: b}
+			t.Cleanup(func() { require.NoError(t, b.Close()) })
+			rt := routeTo(t, a, b)
+			window, body := a.Hints().Window, make([]byte, c.n*c.mtu)
+			sent := 0
+			for sent+len(body) <= window {
+				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: uint32(c.n), MTU: uint32(c.mtu), Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt}})
+				sent += len(body)
+			}
+			require.NoError(t, b.Start(s))
+			for int(s.bytes.Load()) < sent {
+				if b.Drive() == 0 && int(s.bytes.Load()) < sent && s.quiet() {
+					require.FailNow(t, "lost", "%d of %d bytes came; the buffer is too small for the window", s.bytes.Load(), sent)
+				}
+			}
+			require.Empty(t, ra.counts)
+		})
+	}
+}
+
+// quiet waits a little for more bytes and tells that none came.
+func (s *sink) quiet() bool {
+	before := s.bytes.Load()
+	for range 2000 {
+		if s.port.Drive(); s.bytes.Load() != before {
+			return false
+		}
+	}
+	return true
+}
