@@ -5,5 +5,6 @@ func All() [][]Mutant {
 	return [][]Mutant{
 		Basic(),
 		QPState(),
+		CQNotify(),
 	}
 }

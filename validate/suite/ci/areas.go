@@ -13,6 +13,7 @@ var areaFuncs = []func() validate.Suite{
 	qpStateArea,
 	claimsArea,
 	teardownArea,
+	callbacksArea,
 	rcSendArea,
 	rcPostArea,
 	mrArea,
@@ -20,4 +21,6 @@ var areaFuncs = []func() validate.Suite{
 	atomicArea,
 	ucArea,
 	udArea,
+	opcodeArea,
+	postStateArea,
 }

@@ -1,0 +1,513 @@
+package cisuite
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// cqNotifyArea: what an armed completion queue does, and the optional verbs of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
+func cqNotifyArea() validate.Suite {
+	must := func(id, section, source, text string) req.Requirement {
+		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
+	}
+	c := func(id, title string, run func(*validate.T), feature validate.Feature, caps ci.Caps, rules ...string) validate.Case {
+		return validate.Case{ID: id, Title: title, Feature: feature, Needs: validate.Needs{Caps: caps}, Requirements: rules, Run: run}
+	}
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "An armed CQ calls back once for the next completion, and not again until it is armed again."),
+			must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "A CQ that is not armed does not call back."),
+			must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Completions that were in the CQ when it was armed do not fire it."),
+			must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Armed for solicited completions, a CQ fires for those and for errors, not for others."),
+			must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Arming for any completion takes the place of arming for solicited ones, never the other way round."),
+			must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "No completion is stranded: polled, armed and polled again, a CQ gives or announces every entry."),
+			must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)", "Armed for n completions, a CQ calls back at the n-th and not before."),
+			must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)", "A count of 0 or above the CQ's size is InvalidParameter."),
+			must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)", "Poll gives completions in the order of their queue, each once, as many as there is room for."),
+			must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)", "Peek counts the entries that Poll would give."),
+			must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)", "Resize keeps the entries, their order and the arming, and tells the size that Query shows."),
+			must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)", "A size below the number of entries is Overflow, and the CQ is unchanged."),
+			must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)", "A size of 0 or above MaxCQEs is InvalidCQSize, and the CQ is unchanged."),
+			must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)", "Moderation delays callbacks and loses none."),
+			must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)", "A CQ that overflows raises the event CQ error with the CQ's context, once, and its QPs go to Error."),
+			must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)", "When Destroy of a CQ has returned, none of its callbacks runs or starts."),
+		},
+		Cases: []validate.Case{
+			c("cq.notify.once", "one callback an arming", cqOnce, validate.FeatureCQ, 0, "CI-Notify-01", "SAS-2.3-20"),
+			c("cq.notify.unarmed", "completions of a CQ that is not armed", cqUnarmed, validate.FeatureCQ, 0, "CI-Notify-02", "SAS-2.3-20"),
+			c("cq.notify.present", "arm a CQ with entries in it", cqPresent, validate.FeatureCQ, 0, "CI-Notify-03"),
+			c("cq.notify.solicited", "arm for solicited completions", cqSolicited, validate.FeatureCQ, 0, "CI-Notify-04"),
+			c("cq.notify.solicited-error", "arm for solicited completions, and meet an error", cqSolicitedError, validate.FeatureCQ, 0, "CI-Notify-04"),
+			c("cq.notify.upgrade", "arm in both ways, in both orders", cqUpgrade, validate.FeatureCQ, 0, "CI-Notify-05"),
+			c("cq.notify.context", "what the callback is given", cqContext, validate.FeatureCQ, 0, "SAS-2.1-09"),
+			c("cq.notify.inside", "poll, arm and post inside the callback", cqInside, validate.FeatureCQ, 0, "SAS-2.3-22"),
+			c("cq.notify.stranded", "many completions against poll, arm, poll", cqStranded, validate.FeatureCQ, 0, "CI-Notify-06"),
+			c("cq.notify.after", "arm for the n-th completion", cqAfter, validate.FeatureCQOpt, ci.CapNotifyAfter, "CI-NotifyAfter-01"),
+			c("cq.notify.after-range", "arm for 0 and for size+1 completions", cqAfterRange, validate.FeatureCQOpt, ci.CapNotifyAfter, "CI-NotifyAfter-02"),
+			c("cq.poll.order", "poll 1, 2 and many at a time", cqOrder, validate.FeatureCQ, 0, "CI-PollCQ-02", "SAS-2.1-22"),
+			c("cq.peek", "peek against poll", cqPeek, validate.FeatureCQOpt, ci.CapPeek, "CI-PeekCQ-01"),
+			c("cq.resize.keeps", "grow and shrink with entries in the CQ", cqResizeKeeps, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-01"),
+			c("cq.resize.armed", "resize an armed CQ", cqResizeArmed, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-01"),
+			c("cq.resize.overflow", "shrink below the fill", cqResizeOverflow, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-02"),
+			c("cq.resize.bad-size", "resize to 0 and to MaxCQEs+1", cqResizeBad, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-03"),
+			c("cq.moderation", "moderated callbacks", cqModeration, validate.FeatureCQOpt, ci.CapModeration, "CI-ModifyCQ-01"),
+			c("cq.overflow", "more completions than the CQ holds", cqOverflow, validate.FeatureEvents, 0, "CI-CQError-01", "SAS-2.1-10"),
+			c("cq.destroy.quiet", "destroy a CQ while it calls back", cqDestroyQuiet, validate.FeatureTeardown, 0, "CI-DestroyCQ-03", "SAS-2.1-30"),
+		},
+	}
+}
+
+// quiet is how long a case listens for a callback that must not come. A driver that is slower than that escapes; none is wronged.
+const quiet = 20 * time.Millisecond
+
+// bell counts callbacks of a CQ.
+type bell struct {
+	t     *validate.T
+	rings chan any
+}
+
+func newBell(t *validate.T) *bell { return &bell{t, make(chan any, 1<<16)} }
+
+func (b *bell) ring(ctx any) { b.rings <- ctx }
+
+// wait expects a callback before the deadline.
+func (b *bell) wait(where string) any {
+	timer := time.NewTimer(b.t.Remaining())
+	defer timer.Stop()
+	select {
+	case ctx := <-b.rings:
+		return ctx
+	case <-timer.C:
+		b.t.Fail(validate.Failure{Where: where, Expected: "a completion callback", Got: "none by the deadline"})
+		return nil
+	}
+}
+
+// silent expects none.
+func (b *bell) silent(where string) {
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	select {
+	case <-b.rings:
+		b.t.Fail(validate.Failure{Where: where, Expected: "no completion callback", Got: "one"})
+	case <-timer.C:
+	}
+}
+
+// belled is a connected pair whose receiving side's receive CQ has a bell.
+type belled struct {
+	*kit.Pair
+	*bell
+	cq *kit.CQ // of B's receives
+}
+
+func newBelled(t *validate.T, size int) belled {
+	a, b := kit.OpenPair(t)
+	bl := newBell(t)
+	apd, bpd := a.PD(), b.PD()
+	p := &kit.Pair{A: &kit.End{}, B: &kit.End{}}
+	cq := b.CQWith(bpd, ci.CQCreate{Size: size, Context: bl, OnCompletion: bl.ring})
+	p.A.CQ, p.A.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64)
+	p.B.CQ, p.B.RecvCQ = b.CQ(bpd, 64), cq
+	opts := []kit.Option{kit.Type(ci.RC), kit.Depth(64)}
+	p.A.QP = a.QP(apd, p.A.CQ, p.A.RecvCQ, opts...)
+	p.B.QP = b.QP(bpd, p.B.CQ, cq, opts...)
+	p.A.Buf, p.B.Buf = a.Buf(apd, 4096, kit.AllAccess), b.Buf(bpd, 4096, kit.AllAccess)
+	kit.Connect(p.A.QP, p.B.QP)
+	return belled{p, bl, cq}
+}
+
+// messages sends n messages of one byte to B and waits until they are complete at A, and so have been placed at B.
+func (p belled) messages(n int, flags ci.SendFlags) {
+	p.B.Recv(p.B.RecvWRs(n, 1)...)
+	wrs := p.A.SendWRs(n)
+	for i := range wrs {
+		wrs[i].Flags |= flags
+	}
+	p.A.Send(wrs...)
+	p.A.CQ.Wait(n)
+}
+
+func (p belled) arm(when ci.Notify) {
+	kit.OK(p.t, p.cq.Notify(when), "CQ.Notify")
+}
+
+func cqOnce(t *validate.T) {
+	p := newBelled(t, 64)
+	for range 3 {
+		p.arm(ci.NotifyNext)
+		p.messages(3, 0)
+		p.wait("3 messages to an armed CQ")
+		p.silent("the same 3 messages, after the callback")
+		p.messages(1, 0)
+		p.silent("a message after the callback, not armed again")
+		p.cq.Wait(4)
+	}
+}
+
+func cqUnarmed(t *validate.T) {
+	p := newBelled(t, 64)
+	p.messages(5, ci.SendSolicited)
+	p.silent("5 messages to a CQ that was never armed")
+	p.cq.Wait(5)
+}
+
+func cqPresent(t *validate.T) {
+	p := newBelled(t, 64)
+	p.messages(2, 0)
+	p.arm(ci.NotifyNext)
+	p.silent("arming a CQ with 2 entries")
+	p.messages(1, 0)
+	p.wait("a third message")
+	p.cq.Wait(3)
+}
+
+func cqSolicited(t *validate.T) {
+	p := newBelled(t, 64)
+	p.arm(ci.NotifySolicited)
+	p.messages(2, 0)
+	p.silent("2 unsolicited messages to a CQ armed for solicited ones")
+	p.messages(1, ci.SendSolicited)
+	p.wait("a solicited message")
+	p.cq.Wait(3)
+}
+
+func cqSolicitedError(t *validate.T) {
+	p := newBelled(t, 64)
+	p.B.Recv(p.B.RecvWR(1, 0, 1))
+	p.arm(ci.NotifySolicited)
+	p.B.QP.To(ci.QPError)
+	p.wait("a receive that was flushed")
+	p.cq.WaitStatus(1, ci.WCFlushErr)
+}
+
+func cqUpgrade(t *validate.T) {
+	p := newBelled(t, 64)
+	p.arm(ci.NotifySolicited)
+	p.arm(ci.NotifyNext)
+	p.messages(1, 0)
+	p.wait("an unsolicited message after arming for solicited, then for any")
+	p.arm(ci.NotifyNext)
+	p.arm(ci.NotifySolicited)
+	p.messages(1, 0)
+	p.wait("an unsolicited message after arming for any, then for solicited")
+	p.cq.Wait(2)
+}
+
+func cqContext(t *validate.T) {
+	p := newBelled(t, 64)
+	p.arm(ci.NotifyNext)
+	p.messages(1, 0)
+	ctx := p.wait("a message")
+	kit.True(t, ctx == any(p.bell), "argument of the completion callback", "the context of the create", "%v", ctx)
+	p.cq.Wait(1)
+}
+
+func cqInside(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	apd, bpd := a.PD(), b.PD()
+	// The context is filled in late: a callback may come before the create returns. [SAS-2.1-12]
+	type owner struct {
+		cq   *kit.CQ
+		end  *kit.End
+		ok   chan error
+		seen int
+	}
+	o := &owner{ok: make(chan error, 1)}
+	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, OnCompletion: func(ctx any) {
+		o := ctx.(*owner)
+		var wc [4]ci.WC
+		for {
+			n, err := o.cq.Poll(wc[:])
+			if err == nil && n > 0 {
+				o.seen += n
+				if n, err = o.end.PostRecv([]ci.RecvWR{o.end.RecvWR(9, 0, 1)}); err == nil && n != 1 {
+					err = fmt.Errorf("PostRecv took %d of 1", n)
+				}
+			}
+			if err != nil {
+				o.ok <- err
+				return
+			}
+			if n == 0 {
+				break
+			}
+		}
+		if o.seen >= 10 {
+			o.ok <- nil
+			return
+		}
+		if err := o.cq.Notify(ci.NotifyNext); err != nil {
+			o.ok <- err
+			return
+		}
+		// What came between the last poll and the arming.
+		if n, _ := o.cq.Poll(wc[:]); n > 0 {
+			if o.seen += n; o.seen >= 10 {
+				o.ok <- nil
+			}
+		}
+	}})
+	p := &kit.Pair{A: &kit.End{}, B: &kit.End{}}
+	p.A.CQ, p.A.RecvCQ, p.B.CQ, p.B.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64), b.CQ(bpd, 64), cq
+	p.A.QP, p.B.QP = a.QP(apd, p.A.CQ, p.A.RecvCQ, kit.Depth(32)), b.QP(bpd, p.B.CQ, cq, kit.Depth(32))
+	p.A.Buf, p.B.Buf = a.Buf(apd, 64, kit.AllAccess), b.Buf(bpd, 64, kit.AllAccess)
+	kit.Connect(p.A.QP, p.B.QP)
+	o.cq, o.end = cq, p.B
+	p.B.Recv(p.B.RecvWRs(10, 1)...)
+	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+	p.A.Send(p.A.SendWRs(10)...)
+	p.A.CQ.Wait(10)
+	timer := time.NewTimer(t.Remaining())
+	defer timer.Stop()
+	select {
+	case err := <-o.ok:
+		kit.OK(t, err, "verbs inside the completion callback")
+	case <-timer.C:
+		t.Fail(validate.Failure{Where: "completion callbacks that poll and arm", Expected: "10 completions", Got: "fewer by the deadline"})
+	}
+}
+
+func cqStranded(t *validate.T) {
+	const total = 600
+	p := newBelled(t, total) // the sender runs ahead of the poller
+	t.Go(func() {
+		for sent := 0; sent < total; sent += 20 {
+			p.B.Recv(p.B.RecvWRs(20, 1)...)
+			p.A.Send(p.A.SendWRs(20)...)
+			p.A.CQ.Wait(20)
+		}
+	})
+	wc := make([]ci.WC, 7)
+	got := 0
+	poll := func() {
+		for {
+			n, err := p.cq.Poll(wc)
+			kit.OK(t, err, "CQ.Poll")
+			if got += n; n == 0 {
+				return
+			}
+		}
+	}
+	for got < total {
+		poll()
+		p.arm(ci.NotifyNext)
+		before := got
+		poll()
+		if got == before && got < total {
+			p.wait(fmt.Sprintf("an armed CQ after %d of %d completions", got, total))
+		}
+	}
+	kit.Equal(t, "completions", got, total)
+}
+
+func cqAfter(t *validate.T) {
+	p := newBelled(t, 64)
+	kit.OK(t, p.cq.NotifyAfter(3), "CQ.NotifyAfter(3)")
+	p.messages(2, ci.SendSolicited)
+	p.silent("2 of 3 completions")
+	p.messages(1, 0)
+	p.wait("the third completion")
+	p.messages(3, 0)
+	p.silent("3 more, not armed again")
+	p.cq.Wait(6)
+	kit.OK(t, p.cq.NotifyAfter(1), "CQ.NotifyAfter(1)")
+	p.messages(1, 0)
+	p.wait("the first completion after NotifyAfter(1)")
+	p.cq.Wait(1)
+}
+
+func cqAfterRange(t *validate.T) {
+	p := newBelled(t, 16)
+	a, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	for _, n := range []int{0, -1, a.Size + 1} {
+		kit.Want(t, p.cq.NotifyAfter(n), fmt.Sprintf("CQ.NotifyAfter(%d) of a CQ of %d", n, a.Size), ci.InvalidParameter)
+	}
+	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size")
+}
+
+func cqOrder(t *validate.T) {
+	p := newBelled(t, 64)
+	p.messages(30, 0)
+	want := uint64(1)
+	for _, room := range []int{1, 2, 7, 64} {
+		wc := make([]ci.WC, room)
+		n, err := p.cq.Poll(wc)
+		kit.OK(t, err, "CQ.Poll")
+		kit.Equal(t, fmt.Sprintf("entries of a Poll with room for %d, with %d in the CQ", room, 31-want), n, min(room, 31-int(want)))
+		for _, c := range wc[:n] {
+			kit.Equal(t, "WC.ID", c.ID, want)
+			want++
+		}
+	}
+	p.cq.Empty()
+}
+
+func cqPeek(t *validate.T) {
+	p := newBelled(t, 64)
+	for _, n := range []int{0, 1, 5} {
+		if n > 0 {
+			p.messages(n, 0)
+		}
+		got, err := p.cq.Peek()
+		kit.OK(t, err, "CQ.Peek")
+		kit.Equal(t, fmt.Sprintf("CQ.Peek with %d entries", n), got, n)
+		if n > 0 {
+			p.cq.Wait(n)
+		}
+	}
+}
+
+func cqResizeKeeps(t *validate.T) {
+	p := newBelled(t, 16)
+	p.messages(10, 0)
+	for _, size := range []int{200, 11} {
+		granted, err := p.cq.Resize(size, nil)
+		kit.OK(t, err, fmt.Sprintf("CQ.Resize to %d with 10 entries", size))
+		kit.AtLeast(t, "the size that Resize tells", granted, size)
+		a, err := p.cq.Query()
+		kit.OK(t, err, "CQ.Query")
+		kit.Equal(t, "CQAttr.Size after Resize", a.Size, granted)
+	}
+	p.messages(1, 0)
+	p.cq.WaitOK(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1)
+}
+
+func cqResizeArmed(t *validate.T) {
+	p := newBelled(t, 16)
+	p.arm(ci.NotifyNext)
+	_, err := p.cq.Resize(100, nil)
+	kit.OK(t, err, "CQ.Resize of an armed CQ")
+	p.messages(1, 0)
+	p.wait("a message after the resize")
+	p.cq.Wait(1)
+}
+
+func cqResizeOverflow(t *validate.T) {
+	p := newBelled(t, 64)
+	p.messages(40, 0)
+	before, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	_, err = p.cq.Resize(10, nil)
+	if err == nil {
+		t.Note("the driver ignores a shrink")
+	} else {
+		kit.Want(t, err, "CQ.Resize to 10 with 40 entries", ci.Overflow)
+	}
+	after, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	kit.Equal(t, "CQAttr.Size after the refusal", after.Size, before.Size)
+	for i, wc := range p.cq.Wait(40) {
+		kit.Equal(t, "WC.ID after the refusal", wc.ID, uint64(i+1))
+	}
+}
+
+func cqResizeBad(t *validate.T) {
+	p := newBelled(t, 16)
+	before, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	for _, size := range []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1} {
+		_, err := p.cq.Resize(size, nil)
+		kit.Want(t, err, fmt.Sprintf("CQ.Resize to %d", size), ci.InvalidCQSize)
+	}
+	after, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	kit.Equal(t, "CQAttr after the refusals", after, before)
+}
+
+func cqModeration(t *validate.T) {
+	p := newBelled(t, 64)
+	m := ci.Moderation{Count: 8, Period: 5 * time.Millisecond}
+	kit.OK(t, p.cq.Modify(m, nil), "CQ.Modify to 8 completions or 5 ms")
+	for _, n := range []int{1, 8, 20} {
+		p.arm(ci.NotifyNext)
+		p.messages(n, 0)
+		p.wait(fmt.Sprintf("%d messages to an armed, moderated CQ", n))
+		p.cq.Wait(n)
+	}
+	kit.OK(t, p.cq.Modify(ci.Moderation{}, nil), "CQ.Modify to none")
+	p.arm(ci.NotifyNext)
+	p.messages(1, 0)
+	p.wait("a message without moderation")
+	p.cq.Wait(1)
+}
+
+func cqOverflow(t *validate.T) {
+	p := newBelled(t, 4)
+	a, err := p.cq.Query()
+	kit.OK(t, err, "CQ.Query")
+	n := a.Size + 1
+	if n > 60 {
+		t.Skip("the smallest CQ that the driver makes holds %d entries, more than the case can fill", a.Size)
+	}
+	p.B.Recv(p.B.RecvWRs(n, 1)...)
+	p.A.Send(p.A.SendWRs(n)...)
+	e := p.cq.Events.Wait(ci.EventCQError)
+	kit.True(t, e.Context == any(p.bell), "Event.Context", "the context of the CQ's create", "%v", e.Context)
+	p.B.QP.Events.Wait(ci.EventQPFatal)
+	p.B.QP.WantState(ci.QPError)
+	kit.Equal(t, "events CQ error", p.cq.Events.Count(ci.EventCQError), 1)
+}
+
+func cqDestroyQuiet(t *validate.T) {
+	p := newBelled(t, 64)
+	var late atomic.Int64
+	for range 10 {
+		var gone atomic.Bool
+		rings := make(chan struct{}, 1<<16)
+		var cq *kit.CQ
+		ready := make(chan struct{})
+		cq = p.B.QP.CA.CQWith(p.B.PD, ci.CQCreate{Size: 1024, OnCompletion: func(any) {
+			if gone.Load() {
+				late.Add(1)
+			}
+			<-ready
+			_ = cq.Notify(ci.NotifyNext) // refused once the CQ is gone
+			select {
+			case rings <- struct{}{}:
+			default:
+			}
+		}})
+		close(ready)
+		q := p.B.QP.CA.QP(p.B.PD, p.B.CQ, cq, kit.Type(ci.RC))
+		q.Init()
+		q.To(ci.QPError) // from now on, each receive is flushed, and that is a completion
+		kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+		wr := p.B.RecvWRs(1, 1)
+		wc := make([]ci.WC, 64)
+		for seen := 0; seen < 3; {
+			if _, err := q.PostRecv(wr); err != nil {
+				t.Skip("a QP in Error refuses receives: nothing here can be kept busy")
+			}
+			_, err := cq.Poll(wc)
+			kit.OK(t, err, "CQ.Poll")
+			select {
+			case <-rings:
+				seen++
+			case <-t.Context().Done():
+				t.Fail(validate.Failure{Where: "an armed CQ with flushed receives", Expected: "callbacks", Got: "none by the deadline"})
+			default:
+			}
+		}
+		// One more, and a moment for its callback to begin, so that Destroy meets it.
+		q.Recv(wr...)
+		for end := time.Now().Add(300 * time.Microsecond); time.Now().Before(end); {
+			_, err := cq.Poll(wc)
+			kit.OK(t, err, "CQ.Poll")
+			runtime.Gosched()
+		}
+		kit.Destroy(t, q.QP, "QP")
+		kit.Destroy(t, cq.CQ, "CQ")
+		gone.Store(true)
+	}
+	p.silent("a CQ that nobody uses, while late callbacks of others would come")
+	kit.Equal(t, "completion callbacks after CQ.Destroy had returned, of 10 CQs", late.Load(), 0)
+}
