@@ -20,6 +20,7 @@ type Case struct {
 	Feature      Feature       // column of the matrix, and what profiles select by
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
+	Spoils       bool          // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
 	Run          func(*T)
 }
 

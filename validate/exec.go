@@ -129,7 +129,7 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 	e.leftovers(&r)
 	r.Elapsed = Elapsed(time.Since(begin))
 	stop(&r)
-	if !e.driver.Keep || r.Status != Pass && r.Status != Skip {
+	if !e.driver.Keep || c.Spoils || r.Status != Pass && r.Status != Skip {
 		if err := e.drop(ctx); err != nil {
 			r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
 		}

@@ -206,6 +206,24 @@ func TestKeep(t *testing.T) {
 	assert.Equal(t, 2, opens)
 }
 
+// A case that spoils its target has the next one get a fresh one, though the driver keeps its targets.
+func TestSpoils(t *testing.T) {
+	opens := 0
+	p := plan("")
+	p.Spawn = nil
+	p.Driver = driverWith(fakehca.Faults{})
+	p.Driver.Keep = true
+	open := p.Driver.Open
+	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
+	quick := validate.Case{Title: "t", Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: func(*validate.T) {}}
+	spoils, after := quick, quick
+	spoils.ID, spoils.Spoils, after.ID = "s.first", true, "s.second"
+	p.Catalog = validate.MustCatalog(validate.Suite{Cases: []validate.Case{spoils, after}})
+	p.Select = validate.Selection{}
+	assert.Equal(t, validate.ExitCertified, run(t, p).Exit())
+	assert.Equal(t, 2, opens)
+}
+
 func TestNoise(t *testing.T) {
 	r := run(t, plan("noise"))
 	assert.Equal(t, validate.ExitCertified, r.Exit())

@@ -13,16 +13,17 @@ type Config struct {
 	BufAccess, Access ci.Access
 	NoAccess          bool // the QPs grant nothing (Access is not looked at)
 
-	MTU        ci.MTU     // 0: the smaller of both ports' active MTUs
-	AckTimeout ci.TimeExp // 0: 14, 67 ms
-	NoAckTime  bool       // AckTimeout 0: never
-	Retry      *uint8     // nil: 7
-	RNRRetry   *uint8     // nil: 7, for ever
-	MinRNR     uint8      // 0: code 12, 0.64 ms
-	InitDepth  *uint8     // nil: 4 or what both CAs allow
-	RespRes    *uint8     // nil: the same
-	QKey       ci.QKey    // 0: 0x11111111
-	Context    any        // of the QPs; nil: the *Events
+	MTU        ci.MTU         // 0: the smaller of both ports' active MTUs
+	AckTimeout ci.TimeExp     // 0: 14, 67 ms
+	NoAckTime  bool           // AckTimeout 0: never
+	Retry      *uint8         // nil: 7
+	RNRRetry   *uint8         // nil: 7, for ever
+	MinRNR     uint8          // 0: code 12, 0.64 ms
+	InitDepth  *uint8         // nil: 4 or what both CAs allow
+	RespRes    *uint8         // nil: the same
+	QKey       ci.QKey        // 0: 0x11111111
+	Context    any            // of the QPs; nil: the *Events
+	OnEvent    func(ci.Event) // of the QPs; nil: Add of the *Events
 }
 
 // Option changes a Config.

@@ -40,6 +40,9 @@ func (q *QP) Create() ci.QPCreate {
 	if cr.Context == nil {
 		cr.Context = q.Events
 	}
+	if c.OnEvent != nil {
+		cr.OnEvent = c.OnEvent
+	}
 	return cr
 }
 

@@ -23,4 +23,5 @@ var areaFuncs = []func() validate.Suite{
 	udArea,
 	opcodeArea,
 	postStateArea,
+	faultArea,
 }
