@@ -128,7 +128,7 @@ func BenchmarkSend(b *testing.B) {
 				wcs := make([]ci.WC, 4)
 				posted, done := 0, 0
 				for done < total {
-					if posted < total && int64(posted) < ready.Load() {
+					if posted < total && posted-done < 3*batch && int64(posted) < ready.Load() {
 						x.post(sends)
 						posted += batch
 					}
@@ -149,7 +149,6 @@ func BenchmarkSend(b *testing.B) {
 				}
 				raw = append(raw, time.Since(start))
 			}
-			b.Log(x.hca.Counters(), y.hca.Counters())
 			b.ReportMetric(float64(median(ours).Nanoseconds())/total, "ns/msg")
 			if link == "direct" {
 				b.ReportMetric(float64(median(ours))/float64(median(raw)), "times_ring_hop")
@@ -212,4 +211,5 @@ func BenchmarkPing(b *testing.B) {
 	b.ReportMetric(float64(median(ours).Nanoseconds())/rounds, "ns/round")
 	b.ReportMetric(float64(median(raw).Nanoseconds())/rounds, "raw_ns/round")
 	b.ReportMetric(float64(median(ours))/float64(median(raw)), "times_raw")
+	b.ReportMetric(float64(slices.Min(ours))/float64(slices.Min(raw)), "best_times_raw")
 }
