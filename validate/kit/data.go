@@ -127,7 +127,7 @@ func WantRecv(t *validate.T, where string, got, want ci.WC) {
 	True(t, got.Context == want.Context, where+": Context", "the context given at create", "%v", got.Context)
 }
 
-// Words spins on the 8-byte words at these offsets until every one has the value wanted: for memory that a peer writes without a completion here.
+// WaitWord spins on the aligned word at off until it has the value wanted: for memory that a peer writes without a completion here.
 func (b *Buf) WaitWord(t *validate.T, off int, want uint64) {
 	deadline := time.NewTimer(t.Remaining())
 	defer deadline.Stop()
@@ -153,7 +153,7 @@ func Options(a, b *CA, opts ...Option) Config { return config(opts, a, b) }
 // Another makes a pair on p's adapters with options of its own, PDs of its own too, connected. The service is p's if no option names another.
 func (p *Pair) Another(opts ...Option) *Pair {
 	n := p.AnotherInReset(opts...)
-	n.connect()
+	n.Connect()
 	return n
 }
 
@@ -164,8 +164,14 @@ func (p *Pair) AnotherInReset(opts ...Option) *Pair {
 	return &Pair{A: a.End(c), B: b.End(c)}
 }
 
-func (p *Pair) connect() {
+// Connect takes both ends from Reset to RTS, with address vectors for each other where the service has them.
+func (p *Pair) Connect() {
 	Connect(p.A.QP, p.B.QP)
+	p.Address()
+}
+
+// Address makes the address vectors of a datagram pair that a case takes to RTS itself.
+func (p *Pair) Address() {
 	if p.A.Config.Type == ci.UD {
 		p.A.address(p.B)
 		p.B.address(p.A)

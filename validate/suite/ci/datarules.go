@@ -1,6 +1,8 @@
 package cisuite
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -23,6 +25,14 @@ func needing(n validate.Needs, cases ...validate.Case) []validate.Case {
 		cases[i].Needs = n
 	}
 	return cases
+}
+
+// inline16 is a need of 16 bytes of inline data.
+func inline16(a *ci.CAAttr) string {
+	if a.MaxInline < 16 {
+		return fmt.Sprintf("MaxInline is %d, 16 needed", a.MaxInline)
+	}
+	return ""
 }
 
 // ids are from, from+1 … to.

@@ -15,12 +15,6 @@ import (
 func rcPostArea() validate.Suite {
 	rc := validate.FeatureRC
 	const post = "ci_post_send (55), ci_post_recv (56)"
-	inline := validate.Needs{Attr: func(a *ci.CAAttr) string {
-		if a.MaxInline < 16 {
-			return "MaxInline is below 16"
-		}
-		return ""
-	}}
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
 		must("CI-PostSend-03", "IBTA 10.8.2", post, "A queue takes as many outstanding requests as its depth, the next is InsufficientResources, and room is there again when requests have completed."),
@@ -56,7 +50,7 @@ func rcPostArea() validate.Suite {
 		kase("post.fence", "a fenced send of what a read brings", rc, postFence, "CI-Fence-01"),
 		kase("post.solicited", "solicited and other messages to a CQ armed for solicited ones", rc, postSolicited, "CI-Solicited-01"),
 	)
-	s.Cases = append(s.Cases, needing(inline,
+	s.Cases = append(s.Cases, needing(validate.Needs{Attr: inline16},
 		kase("post.inline.overwritten", "inline data overwritten right behind the post", rc, inlineOverwritten, "CI-Inline-01"),
 		kase("post.inline.sizes", "inline sends and writes of 0 bytes to MaxInline", rc, inlineSizes, "CI-Inline-01"),
 		kase("post.inline.too-long", "inline data that are too long, or with a read", rc, inlineTooLong, "CI-Inline-02"),

@@ -1,0 +1,215 @@
+package cisuite
+
+import (
+	"fmt"
+	"strings"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// opForm is an operation of the legality matrix (IBTA 11.4.1.1, tables 95 and 96; docs/sas, Operations).
+type opForm struct {
+	name  string
+	op    ci.SendOp
+	flags ci.SendFlags
+	rc    bool // legal on RC
+	uc    bool
+	ud    bool // and QP1
+	caps  ci.Caps
+	atom  bool       // needs atomicity
+	want  ci.WCOp    // of its completion, where the matrix's cases execute it
+	plain bool       // executed by the matrix's cases; others are of the areas of memory
+	recv  ci.WCOp    // of the receive it takes, 0 if none
+	wcf   ci.WCFlags // of that receive
+}
+
+var opForms = []opForm{
+	{name: "send", op: ci.OpSend, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv},
+	{name: "send-imm", op: ci.OpSend, flags: ci.SendImmediate, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv, wcf: ci.WCImmediate},
+	{name: "send-inv", op: ci.OpSend, flags: ci.SendInvalidate, rc: true, caps: ci.CapSendInvalidate},
+	{name: "write", op: ci.OpWrite, rc: true, uc: true, want: ci.WCWrite, plain: true},
+	{name: "write-imm", op: ci.OpWrite, flags: ci.SendImmediate, rc: true, uc: true, want: ci.WCWrite, plain: true, recv: ci.WCRecvWrite, wcf: ci.WCImmediate},
+	{name: "read", op: ci.OpRead, rc: true, want: ci.WCRead, plain: true},
+	{name: "cas", op: ci.OpCompareSwap, rc: true, want: ci.WCCompareSwap, plain: true, atom: true},
+	{name: "faa", op: ci.OpFetchAdd, rc: true, want: ci.WCFetchAdd, plain: true, atom: true},
+	{name: "lso", op: ci.OpLSO, ud: true, caps: ci.CapLSO},
+	{name: "nop", op: ci.OpNop, rc: true, uc: true, ud: true, want: ci.WCNop, plain: true},
+	{name: "local-inv", op: ci.OpLocalInv, rc: true, uc: true, caps: ci.CapFastReg},
+	{name: "fast-reg", op: ci.OpFastReg, rc: true, uc: true, caps: ci.CapFastReg},
+	{name: "bind-mw", op: ci.OpBindMW, rc: true, uc: true, caps: ci.CapMW2},
+	{name: "unknown", op: 200},
+}
+
+// opcodeArea: which operation is legal on which service: one case for each pair.
+func opcodeArea() validate.Suite {
+	s := validate.Suite{Requirements: []req.Requirement{
+		must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP has is taken, and completes with its own operation code."),
+		must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP does not have is InvalidWRType, is not posted, and harms nothing."),
+		must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "An operation that the service has, but whose capability is not claimed, is Unsupported."),
+		must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "Immediate data and invalidation in one request are InvalidParameter."),
+		must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP that has a shared receive queue is InvalidWRType."),
+	}}
+	for _, svc := range []struct {
+		typ     ci.QPType
+		name    string
+		feature validate.Feature
+		caps    ci.Caps
+	}{
+		{ci.RC, "rc", validate.FeatureRC, 0},
+		{ci.UC, "uc", validate.FeatureUC, ci.CapUC},
+		{ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV},
+		{ci.QP1, "qp1", validate.FeatureSpecial, ci.CapSpecialQP | ci.CapAV},
+	} {
+		for _, f := range opForms {
+			c := validate.Case{ID: "opcode." + svc.name + "." + f.name, Feature: svc.feature, Needs: validate.Needs{Caps: svc.caps}}
+			service := strings.ToUpper(svc.name)
+			switch legal := f.legal(svc.typ); {
+			case !legal:
+				c.Title = "a " + f.name + " request on " + service + ", which does not have it"
+				c.Requirements = []string{"CI-Opcode-02", "SAS-2.1-23"}
+				c.Run = func(t *validate.T) { f.illegal(t, svc.typ) }
+			case f.plain && svc.typ != ci.QP1:
+				c.Title = "a " + f.name + " request on " + service
+				c.Requirements = []string{"CI-Opcode-01"}
+				if f.atom {
+					c.Needs.Atomics = ci.AtomicLocal
+				}
+				c.Run = func(t *validate.T) { f.taken(t, svc.typ) }
+			case f.caps != 0 && svc.typ != ci.QP1:
+				c.Title = "a " + f.name + " request on " + service + ", claimed or not"
+				c.Requirements = []string{"CI-Opcode-03"}
+				c.Run = func(t *validate.T) { f.claimed(t, svc.typ) }
+			default:
+				continue // QP1's own traffic has an area of its own
+			}
+			s.Cases = append(s.Cases, c)
+		}
+	}
+	s.Cases = append(s.Cases, kase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC, immAndInv, "CI-Opcode-04"))
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
+		kase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ, "CI-PostRecv-02"))...)
+	s.Cases[len(s.Cases)-2].Needs.Caps = ci.CapSendInvalidate
+	return s
+}
+
+func (f opForm) legal(typ ci.QPType) bool {
+	switch typ {
+	case ci.RC:
+		return f.rc
+	case ci.UC:
+		return f.uc
+	case ci.QP1:
+		return f.ud && f.op != ci.OpLSO
+	}
+	return f.ud
+}
+
+// request is one of the form, complete as far as it can be without objects of its own.
+func (f opForm) request(p *kit.Pair, id uint64) ci.SendWR {
+	w := p.A.RDMA(f.op, id, 0, 8, p.B, 64)
+	w.Flags |= f.flags
+	w.To, w.Imm, w.Inv, w.Ext = p.A.Dest, 0x01020304, p.B.Buf.RKey, new(ci.SendExt)
+	if f.op == ci.OpLSO {
+		w.Ext.LSO = ci.LSO{Header: make([]byte, 16), MSS: 256}
+	}
+	return w
+}
+
+// pairOf is a connected pair of the service. QP1s are those of the two adapters' ports.
+func pairOf(t *validate.T, typ ci.QPType) *kit.Pair {
+	if typ != ci.QP1 {
+		return kit.NewPair(t, kit.Type(typ))
+	}
+	p := kit.UD(t)
+	pd := p.A.PD
+	c := ci.QPCreate{Type: ci.QP1, QPCaps: p.A.Config.Caps, SendCQ: p.A.CQ.CQ, RecvCQ: p.A.RecvCQ.CQ}
+	qp, err := pd.CreateSpecialQP(p.A.QP.CA.Port.Num, c)
+	end := t.Setup()
+	kit.OK(t, err, "PD.CreateSpecialQP of QP1")
+	end()
+	kit.Own(t, qp, "QP1")
+	n := *p.A
+	n.QP = &kit.QP{QP: qp, CA: p.A.QP.CA, PD: pd, SendCQ: p.A.CQ, RecvCQ: p.A.RecvCQ, Events: p.A.QP.Events, Config: p.A.Config}
+	n.QP.Config.Type = ci.QP1
+	n.QP.Config.QKey = 0x80010000
+	n.QP.Init()
+	n.QP.RTR(nil)
+	n.QP.RTS()
+	n.Dest.QKey = 0x80010000
+	return &kit.Pair{A: &n, B: p.B}
+}
+
+func (f opForm) taken(t *validate.T, typ ci.QPType) {
+	p := pairOf(t, typ)
+	p.B.Recv(p.B.RecvWR(1, 1000, 100))
+	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
+	kit.WantTaken(t, fmt.Sprintf("PostSend of a %s request on %s", f.name, typ), n, err, 1)
+	kit.Equal(t, "Op", p.A.CQ.WaitOK(1)[0].Op, f.want)
+	if f.recv == 0 { // the next send finds the receive
+		p.A.Send(p.A.SendWR(2, 0, 3))
+		p.A.CQ.WaitOK(2)
+		kit.Equal(t, "Op of the receive, taken by the send behind it", p.B.RecvCQ.WaitOK(1)[0].Op, ci.WCRecv)
+		return
+	}
+	wc := p.B.RecvCQ.WaitOK(1)[0]
+	kit.Equal(t, "Op of the receive", wc.Op, f.recv)
+	kit.Equal(t, "Flags of the receive", wc.Flags&ci.WCImmediate, f.wcf)
+}
+
+func (f opForm) illegal(t *validate.T, typ ci.QPType) {
+	p := pairOf(t, typ)
+	where := fmt.Sprintf("PostSend of a %s request on %s", f.name, typ)
+	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
+	kit.WantTaken(t, where, n, err, 0, ci.InvalidWRType)
+	n, err = p.A.PostSend([]ci.SendWR{{ID: 2, Op: ci.OpNop, Flags: ci.SendSignaled}, f.request(p, 3), {ID: 4, Op: ci.OpNop, Flags: ci.SendSignaled}})
+	kit.WantTaken(t, where+" as second of three", n, err, 1, ci.InvalidWRType)
+	p.A.CQ.WaitOK(2)
+	p.A.CQ.Empty()
+	p.A.WantState(ci.QPRTS)
+	if typ != ci.QP1 {
+		p.A.Exchange(p.B, 20)
+	}
+}
+
+// claimed holds the answer against the claim: Unsupported without it; with it anything else, since what the request names is not there.
+func (f opForm) claimed(t *validate.T, typ ci.QPType) {
+	p := pairOf(t, typ)
+	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
+	where := fmt.Sprintf("PostSend of a %s request on %s", f.name, typ)
+	kit.Claim(t, f.caps, err, where)
+	if !t.Claims().Has(f.caps) {
+		kit.Equal(t, "requests taken by "+where, n, 0)
+		p.A.Exchange(p.B, 20)
+	}
+	kit.True(t, ci.StatusOf(err) != ci.InvalidWRType, where, "an operation that the service has", "%s", kit.Describe(err))
+}
+
+func immAndInv(t *validate.T) {
+	p := kit.RC(t)
+	w := p.A.SendWR(1, 0, 8)
+	w.Flags |= ci.SendImmediate | ci.SendInvalidate
+	w.Inv = p.B.Buf.RKey
+	n, err := p.A.PostSend([]ci.SendWR{w})
+	kit.WantTaken(t, "PostSend with immediate data and invalidation", n, err, 0, ci.InvalidParameter)
+	p.A.Exchange(p.B, 1)
+}
+
+func recvWithSRQ(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+	end := t.Setup()
+	kit.OK(t, err, "PD.CreateSRQ")
+	end()
+	kit.Own(t, srq, "SRQ")
+	cq := ca.CQ(pd, 16)
+	qp := ca.QP(pd, cq, cq, kit.WithSRQ(srq))
+	b := ca.Buf(pd, 64, kit.AllAccess)
+	qp.Init()
+	n, err := qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: b.SGL(0, 8)}})
+	kit.WantTaken(t, "PostRecv on a QP with an SRQ", n, err, 0, ci.InvalidWRType)
+	cq.Empty()
+}

@@ -1,0 +1,159 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// postStateArea: what each state of a QP does with a post. (IBTA 10.3.1; docs/sas, What a state allows.)
+func postStateArea() validate.Suite {
+	rc, uc, ud := validate.FeatureRC, validate.FeatureUC, validate.FeatureUD
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR is InvalidQPState, takes nothing, and nothing of it is sent later."),
+		must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset is InvalidQPState."),
+		must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "Receives posted in Init and RTR are there for the first messages, in order."),
+		must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "Requests posted in Error are taken, and each completes once as flushed, signaled or not, in order."),
+		must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "Sends posted in SQError are taken and flushed, while receives go on."),
+		must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "Sends posted in SQD are taken, do nothing while the QP is drained, and are done when it is back in RTS."),
+	)
+	for _, svc := range []struct {
+		typ  ci.QPType
+		name string
+		f    validate.Feature
+		n    validate.Needs
+	}{{ci.RC, "rc", rc, validate.Needs{}}, {ci.UC, "uc", uc, validate.Needs{Caps: ci.CapUC}}, {ci.UD, "ud", ud, validate.Needs{Caps: ci.CapUD | ci.CapAV}}} {
+		on := func(f func(*validate.T, ci.QPType)) func(*validate.T) { return func(t *validate.T) { f(t, svc.typ) } }
+		s.Cases = append(s.Cases, needing(svc.n,
+			kase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly), "CI-PostState-01"),
+			kase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f, on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
+			kase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset), "CI-PostState-02"),
+			kase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError), "CI-PostState-04"),
+			kase("post.state."+svc.name+".sqd", "post in SQD", svc.f, on(stateSQD), "CI-PostState-06"),
+		)...)
+		if svc.typ != ci.RC {
+			s.Cases = append(s.Cases, needing(svc.n,
+				kase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError), "CI-PostState-05"))...)
+		}
+	}
+	return s
+}
+
+func stateSendEarly(t *validate.T, typ ci.QPType) {
+	p := kit.NewPairInReset(t, kit.Type(typ))
+	a, b := p.A, p.B
+	p.Address()
+	b.Init()
+	b.RTR(a.QP)
+	b.Recv(b.RecvWRs(2, 100)...)
+	for _, step := range []func(){func() {}, func() { a.Init() }, func() { a.RTR(b.QP) }} {
+		step()
+		st := a.State()
+		for _, op := range []ci.SendOp{ci.OpSend, ci.OpNop} {
+			n, err := a.PostSend([]ci.SendWR{{ID: 1, Op: op, Flags: ci.SendSignaled, To: a.Dest}, {ID: 2, Op: op, To: a.Dest}})
+			kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d in %s", op, st), n, err, 0, ci.InvalidQPState)
+		}
+	}
+	a.RTS()
+	a.Send(a.SendWR(3, 0, 5))
+	a.CQ.WaitOK(3)
+	wc := b.RecvCQ.WaitOK(1)[0]
+	pad := uint32(0)
+	if typ == ci.UD {
+		pad = grhLen
+	}
+	kit.Equal(t, "Length of the first message", wc.Length, pad+5)
+	a.CQ.Empty()
+	b.RecvCQ.Empty()
+}
+
+func stateRecvEarly(t *validate.T, typ ci.QPType) {
+	p := kit.NewPairInReset(t, kit.Type(typ))
+	a, b := p.A, p.B
+	b.Init()
+	n, err := b.PostRecv(b.RecvWRs(2, 100))
+	kit.WantTaken(t, "PostRecv in Init", n, err, 2)
+	b.RecvCQ.Empty()
+	a.Init()
+	b.RTR(a.QP)
+	n, err = b.PostRecv([]ci.RecvWR{b.RecvWR(3, 200, 100)})
+	kit.WantTaken(t, "PostRecv in RTR", n, err, 1)
+	a.RTR(b.QP)
+	a.RTS()
+	p.Address()
+	for id := uint64(1); id <= 3; id++ {
+		a.Send(a.SendWR(id, 0, 8))
+		a.CQ.WaitOK(id)
+		b.RecvCQ.WaitOK(id)
+	}
+}
+
+func stateRecvReset(t *validate.T, typ ci.QPType) {
+	p := kit.NewPairInReset(t, kit.Type(typ))
+	n, err := p.B.PostRecv(p.B.RecvWRs(2, 100))
+	kit.WantTaken(t, "PostRecv in Reset", n, err, 0, ci.InvalidQPState)
+	p.Connect()
+	p.B.Recv(p.B.RecvWR(9, 0, 100))
+	p.B.To(ci.QPError)
+	p.B.RecvCQ.WaitFlushed(9)
+	p.B.WantDrained()
+	p.B.To(ci.QPReset) // and after work has been done
+	n, err = p.B.PostRecv(p.B.RecvWRs(1, 100))
+	kit.WantTaken(t, "PostRecv in Reset, after Error", n, err, 0, ci.InvalidQPState)
+}
+
+func stateError(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	p.A.To(ci.QPError)
+	wrs := p.A.SendWRs(4)
+	wrs[1].Flags, wrs[2].Flags = 0, 0
+	n, err := p.A.PostSend(wrs)
+	kit.WantTaken(t, "PostSend in Error", n, err, 4)
+	n, err = p.A.PostRecv(p.A.RecvWRs(3, 100))
+	kit.WantTaken(t, "PostRecv in Error", n, err, 3)
+	p.A.CQ.WaitFlushed(1, 2, 3, 4)
+	p.A.RecvCQ.WaitFlushed(1, 2, 3)
+	p.A.WantDrained()
+	p.A.WantState(ci.QPError)
+	p.B.RecvCQ.Empty()
+}
+
+// sqError takes A to SQError by a send from memory that is not registered, and flushes what stands behind it.
+func sqError(p *kit.Pair) {
+	bad := p.A.SendWR(1, 0, 8)
+	bad.SGL[0].LKey ^= 0x00999900
+	p.A.Send(bad, p.A.SendWR(2, 0, 8))
+	p.A.CQ.WaitStatus(1, ci.WCLocalProtErr)
+	p.A.CQ.WaitFlushed(2)
+	p.A.Becomes(ci.QPSQError)
+}
+
+func stateSQError(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	sqError(p)
+	n, err := p.A.PostSend(p.A.SendWRs(3))
+	kit.WantTaken(t, "PostSend in SQError", n, err, 3)
+	p.A.CQ.WaitFlushed(1, 2, 3)
+	p.A.WantState(ci.QPSQError)
+	p.B.Exchange(p.A, 30) // its receive queue works on
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	p.A.Exchange(p.B, 31)
+}
+
+func stateSQD(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	p.A.To(ci.QPSQD)
+	p.A.Becomes(ci.QPSQD)
+	n, err := p.A.PostSend(p.A.SendWRs(2))
+	kit.WantTaken(t, "PostSend in SQD", n, err, 2)
+	p.B.Exchange(p.A, 30) // it receives meanwhile
+	p.A.CQ.Empty()
+	p.B.Recv(p.B.RecvWRs(2, 100)...)
+	p.B.RecvCQ.Empty()
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	p.A.CQ.WaitOK(1, 2)
+	p.B.RecvCQ.WaitOK(1, 2)
+}

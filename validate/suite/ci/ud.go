@@ -1,0 +1,461 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// grhLen is what stands before the payload in a datagram's receive buffer.
+const grhLen = 40
+
+// udArea: datagrams and the address vectors they go by. (IBTA 9.8.3, 10.2.2, 11.2.2.)
+func udArea() validate.Suite {
+	ud := validate.FeatureUD
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND", "A datagram of any length from 0 to the MTU arrives whole behind the first 40 bytes of the receive buffer, which count in its length."),
+		must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID", "WCGRH tells whether the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the IP header, and it names source and destination."),
+		must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)", "A datagram's completion names the sending QP, and on InfiniBand its LID and service level."),
+		must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key", "A datagram whose Q_Key is not that of the receiving QP is dropped, takes no receive, and the sender sees success."),
+		must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64", "A Q_Key with the high bit set in a request stands for that of the sending QP."),
+		must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter", "With CapQKeyCounter, a datagram with a wrong Q_Key counts at the port."),
+		must("IBTA-9.8-16", "IBTA 9.8.3", "UD length", "A datagram longer than the MTU is a local length error, or refused at the post, and is not sent."),
+		must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder", "A datagram that finds no receive, too short a one, or no such QP is dropped; the sender sees success, and both QPs go on."),
+		must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram carries immediate data."),
+		must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)", "Datagrams posted after AV.Modify go to the new address, and a query gives it."),
+		must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram without address vector, or by one that is destroyed or of another HCA, is InvalidAVHandle and not posted."),
+		must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45", "A port that does not exist is InvalidPort at CreateAV and AV.Modify with CapAVPortCheck, else a local operation error at the send."),
+		must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45", "An address that the port cannot use shows at the send, as a local operation error."),
+		must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)", "An AV that was destroyed answers InvalidAVHandle to every verb."),
+	)
+	n := validate.Needs{Caps: ci.CapUD | ci.CapAV}
+	s.Cases = needing(n,
+		kase("ud.sizes", "datagrams of 0 bytes to the MTU", ud, udSizes, "IBTA-9.8-10"),
+		kase("ud.scatter", "a datagram to segments cut inside the header and the payload", ud, udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
+		kase("ud.grh", "the header before the payload", ud, udGRH, "IBTA-9.8-11"),
+		kase("ud.grh-local", "no header on a local InfiniBand path, always one on Ethernet", ud, udGRHLocal, "IBTA-9.8-11"),
+		kase("ud.wc", "every field of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
+		kase("ud.immediate", "immediate data", ud, udImmediate, "IBTA-9.8-18"),
+		kase("ud.inline", "a datagram sent inline", ud, udInline, "CI-Inline-01", "IBTA-9.8-10"),
+		kase("ud.qkey.mismatch", "a wrong Q_Key", ud, udQKeyMismatch, "IBTA-9.8-13"),
+		kase("ud.qkey.privileged", "a Q_Key with the high bit set", ud, udQKeyPrivileged, "IBTA-9.8-14"),
+		kase("ud.too-long", "a datagram of MTU+1 bytes", ud, udTooLong, "IBTA-9.8-16"),
+		kase("ud.drop.short-receive", "a datagram longer than its receive", ud, udShort, "IBTA-9.8-17"),
+		kase("ud.drop.no-receive", "a datagram that no receive waits for", ud, udNoReceive, "IBTA-9.8-17"),
+		kase("ud.drop.no-qp", "a datagram to a QP that does not exist", ud, udNoQP, "IBTA-9.8-17"),
+		kase("ud.two-peers", "one QP talks to two others in turn", ud, udTwoPeers, "IBTA-9.8-12"),
+		kase("ud.av.modify", "modify an AV, then send", ud, udAVModify, "CI-ModifyAV-01"),
+		kase("ud.av.gone", "send by no AV, by one that is gone, by one of another HCA", ud, udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
+		kase("ud.av.stale", "use an AV after it is gone", ud, udAVStale, "CI-DestroyAV-01"),
+		kase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
+		kase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable, "CI-CreateAV-02"),
+	)
+	for i := range s.Cases {
+		if s.Cases[i].ID == "ud.inline" {
+			s.Cases[i].Needs.Attr = inline16
+		}
+	}
+	n.Caps |= ci.CapQKeyCounter
+	s.Cases = append(s.Cases, needing(n, kase("ud.qkey.counter", "the port's counter of wrong Q_Keys", ud, udQKeyCounter, "IBTA-9.8-15"))...)
+	return s
+}
+
+func udSizes(t *validate.T) {
+	p := kit.UD(t)
+	mtu := p.A.QP.CA.Port.MTU.Bytes()
+	kit.Random(t, p.A.Buf.Bytes[:mtu])
+	for i, n := range kit.MessageSizes(mtu, mtu) {
+		id, at := uint64(i+1), 64*i
+		p.B.Buf.Blank()
+		p.B.Recv(p.B.RecvWR(id, at, grhLen+n))
+		p.A.Send(p.A.SendWR(id, 0, n))
+		p.A.CQ.WaitOK(id)
+		where := fmt.Sprintf("datagram of %d bytes", n)
+		kit.Equal(t, where+": Length, with the 40 bytes", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(grhLen+n))
+		for k := range grhLen { // whatever they are
+			p.B.Buf.Bytes[at+k] = 0xee
+		}
+		p.B.Buf.WantOnly(t, where, at+grhLen, p.A.Buf.Bytes[:n])
+	}
+}
+
+func udScatter(t *validate.T) {
+	p := kit.UD(t)
+	if p.B.Config.Caps.RecvSGE < 3 {
+		t.Skip("fewer than 3 segments per receive")
+	}
+	kit.Random(t, p.A.Buf.Bytes[:300])
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{p.B.Buf.SGE(0, 13), p.B.Buf.SGE(1000, 100), p.B.Buf.SGE(2000, 400)}})
+	p.A.Send(p.A.SendWR(1, 0, 300))
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+300)
+	kit.SameBytes(t, "payload in the second segment", p.B.Buf.Bytes[1000+27:1100], p.A.Buf.Bytes[:73])
+	kit.SameBytes(t, "payload in the third segment", p.B.Buf.Bytes[2000:2000+227], p.A.Buf.Bytes[73:300])
+}
+
+// global sets A's destination to one with a routing header, as it may have on InfiniBand and has on Ethernet anyway. It gives the two GIDs.
+func global(t *validate.T, p *kit.Pair) (src, dst ci.GID) {
+	a, b := p.A.QP.CA, p.B.QP.CA
+	attr := a.AddressOf(b)
+	if !attr.Global {
+		attr.Global = true
+		attr.GRH = ci.GRH{DGID: b.Port.GIDs[0].GID, HopLimit: 1}
+		kit.OK(t, p.A.AV.Modify(attr, nil), "AV.Modify to a path with GRH")
+	}
+	return a.Port.GIDs[attr.GRH.SGIDIndex].GID, attr.GRH.DGID
+}
+
+func udGRH(t *validate.T) {
+	p := kit.UD(t)
+	src, dst := global(t, p)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	p.A.Send(p.A.SendWR(1, 200, 60))
+	p.A.CQ.WaitOK(1)
+	wc := p.B.RecvCQ.WaitOK(1)[0]
+	kit.Equal(t, "Flags", wc.Flags&ci.WCGRH, ci.WCGRH)
+	h := p.B.Buf.Bytes[:grhLen]
+	typ := p.A.QP.CA.Port.GIDs[0].Type
+	if [12]byte(src[:12]) == ([12]byte{10: 0xff, 11: 0xff}) && typ != ci.GIDInfiniBand {
+		kit.Equal(t, "version of the IP header at byte 20", h[20]>>4, 4)
+		kit.SameBytes(t, "source in the IP header", h[32:36], src[12:])
+		kit.SameBytes(t, "destination in the IP header", h[36:40], dst[12:])
+		return
+	}
+	kit.Equal(t, "version of the header", h[0]>>4, 6)
+	kit.SameBytes(t, "source in the header", h[8:24], src[:])
+	kit.SameBytes(t, "destination in the header", h[24:40], dst[:])
+}
+
+func udGRHLocal(t *validate.T) {
+	p := kit.UD(t)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	p.A.Send(p.A.SendWR(1, 200, 60))
+	p.A.CQ.WaitOK(1)
+	wc := p.B.RecvCQ.WaitOK(1)[0]
+	if p.A.QP.CA.AddressOf(p.B.QP.CA).Global {
+		kit.Equal(t, "Flags of a datagram on Ethernet", wc.Flags&ci.WCGRH, ci.WCGRH)
+	} else {
+		kit.Equal(t, "Flags of a datagram without routing header", wc.Flags&ci.WCGRH, 0)
+	}
+	kit.Equal(t, "Length", wc.Length, 100)
+}
+
+func udWC(t *validate.T) {
+	ctx := new(string)
+	p := kit.UD(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
+	a := p.A.QP.CA
+	attr := a.AddressOf(p.B.QP.CA)
+	attr.SL = 5
+	kit.OK(t, p.A.AV.Modify(attr, nil), "AV.Modify to service level 5")
+	p.B.Recv(p.B.RecvWR(77, 0, 100))
+	p.A.Send(p.A.SendWR(1, 0, 33))
+	kit.Equal(t, "Op of the send", p.A.CQ.WaitOK(1)[0].Op, ci.WCSend)
+	wc := p.B.RecvCQ.Wait(1)[0]
+	want := ci.WC{ID: 77, Op: ci.WCRecv, Length: grhLen + 33, QPN: p.B.Num(), Context: ctx}
+	if attr.Global {
+		want.Flags = ci.WCGRH
+	}
+	kit.WantRecv(t, "receive of a datagram", wc, want)
+	kit.Equal(t, "SrcQP", wc.SrcQP, p.A.Num())
+	if a.Port.Link == ci.LinkInfiniBand {
+		kit.Equal(t, "SLID", wc.SLID, a.Port.LID)
+		kit.Equal(t, "SL", wc.SL, 5)
+		kit.Equal(t, "PathBits", wc.PathBits, 0)
+	}
+}
+
+func udImmediate(t *validate.T) {
+	p := kit.UD(t)
+	for i, n := range []int{0, 60} {
+		w := p.A.SendWR(1, 0, n)
+		w.Flags |= ci.SendImmediate
+		w.Imm = 0x11223344 + uint32(i)
+		p.B.Recv(p.B.RecvWR(1, 0, 100))
+		p.A.Send(w)
+		p.A.CQ.WaitOK(1)
+		wc := p.B.RecvCQ.WaitOK(1)[0]
+		kit.Equal(t, "Flags", wc.Flags&ci.WCImmediate, ci.WCImmediate)
+		kit.Equal(t, "Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", w.Imm))
+		kit.Equal(t, "Length", wc.Length, uint32(grhLen+n))
+	}
+}
+
+func udInline(t *validate.T) {
+	p := kit.UD(t, kit.Inline(16))
+	data := kit.Random(t, make([]byte, 16))
+	sent := append([]byte(nil), data...)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data, To: p.A.Dest})
+	clear(data)
+	p.A.CQ.WaitOK(1)
+	p.B.RecvCQ.WaitOK(1)
+	kit.SameBytes(t, "inline datagram", p.B.Buf.Bytes[grhLen:grhLen+16], sent)
+}
+
+// dropped sends a datagram that B has to drop, and one behind it that B takes: only the second arrives, in the first receive.
+func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
+	p.B.Recv(p.B.RecvWR(1, 0, 1000), p.B.RecvWR(2, 1000, 1000))
+	bad.ID = 1
+	p.A.Send(bad)
+	p.A.CQ.WaitOK(1)
+	p.A.Send(p.A.SendWR(2, 0, 3))
+	p.A.CQ.WaitOK(2)
+	kit.Equal(t, "Length of the first datagram received, sent behind one with "+what, p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
+	p.A.Send(p.A.SendWR(3, 0, 4))
+	p.A.CQ.WaitOK(3)
+	kit.Equal(t, "Length of the second datagram received", p.B.RecvCQ.WaitOK(2)[0].Length, grhLen+4)
+	p.A.WantState(ci.QPRTS)
+	p.B.WantState(ci.QPRTS)
+}
+
+func udQKeyMismatch(t *validate.T) {
+	p := kit.UD(t)
+	for _, bits := range []ci.QKey{1, 0x40000000, 0x7fffffff} {
+		bad := p.A.SendWR(1, 0, 50)
+		bad.To.QKey ^= bits
+		dropped(t, p, fmt.Sprintf("a Q_Key of which bits %#x are wrong", uint32(bits)), bad)
+	}
+}
+
+func udQKeyCounter(t *validate.T) {
+	p := kit.UD(t)
+	b := p.B.QP.CA
+	count := func() uint16 {
+		a, err := b.Query()
+		kit.OK(t, err, "CA.Query")
+		return a.Ports[b.Port.Num-1].QKeyErrors
+	}
+	before := count()
+	bad := p.A.SendWR(1, 0, 50)
+	bad.To.QKey ^= 0x1000
+	dropped(t, p, "a wrong Q_Key", bad)
+	kit.Equal(t, "PortAttr.QKeyErrors after one datagram with a wrong Q_Key", count(), before+1)
+}
+
+func udQKeyPrivileged(t *validate.T) {
+	p := kit.UD(t, kit.QKey(0x0badcafe))
+	w := p.A.SendWR(1, 0, 20)
+	w.To.QKey = 0x80000000 | 0x1234 // not B's: the sending QP's own is used, and that is B's
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	p.A.Send(w)
+	p.A.CQ.WaitOK(1)
+	p.B.RecvCQ.WaitOK(1)
+	// And where the sender's own is not the receiver's, the privileged value in the request is not what is sent.
+	q := p.AnotherInReset(kit.QKey(0x00112233))
+	q.B.Config.QKey = 0x80000007
+	kit.Connect(q.A.QP, q.B.QP)
+	q.A.AV, q.A.Dest = p.A.AV, ci.Dest{AV: p.A.AV, QPN: q.B.Num(), QKey: 0x80000007}
+	q.B.Recv(q.B.RecvWR(1, 0, 100))
+	q.A.Send(q.A.SendWR(1, 0, 20))
+	q.A.CQ.WaitOK(1)
+	f, attr := ci.QPFieldQKey, ci.QPAttr{QKey: 0x80000007} // now it is
+	kit.OK(t, q.A.Modify(f, attr, nil), "QP.Modify of the Q_Key in RTS")
+	q.A.Send(q.A.SendWR(2, 0, 3))
+	q.A.CQ.WaitOK(2)
+	kit.Equal(t, "Length of the first datagram received, that of a QP whose Q_Key is the receiver's", q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
+}
+
+func udTooLong(t *validate.T) {
+	p := kit.UD(t)
+	mtu := p.A.QP.CA.Port.MTU.Bytes()
+	p.B.Recv(p.B.RecvWR(1, 0, grhLen+2*mtu))
+	n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(1, 0, mtu+1)})
+	if err != nil {
+		kit.WantExactly(t, err, "PostSend of a datagram of MTU+1 bytes", ci.InvalidParameter)
+		kit.Equal(t, "requests taken", n, 0)
+		t.Note("a datagram longer than the MTU is refused at the post")
+	} else {
+		p.A.CQ.WaitStatus(1, ci.WCLocalLenErr)
+		p.A.Becomes(ci.QPSQError)
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	}
+	p.A.Send(p.A.SendWR(2, 0, 6))
+	p.A.CQ.WaitOK(2)
+	kit.Equal(t, "Length of the first datagram received", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+6)
+}
+
+func udShort(t *validate.T) {
+	p := kit.UD(t)
+	p.B.Buf.Blank()
+	p.B.Recv(p.B.RecvWR(1, 0, grhLen+10), p.B.RecvWR(2, 200, 100))
+	p.A.Send(p.A.SendWR(1, 0, 50), p.A.SendWR(2, 0, 10))
+	p.A.CQ.WaitOK(1, 2)
+	p.A.WantState(ci.QPRTS)
+	tooShort(t, p, grhLen+10)
+	for i, c := range p.B.Buf.Bytes[grhLen+10 : 200] {
+		kit.Equal(t, fmt.Sprintf("byte %d behind a receive that was too short", i), c, 0xee)
+	}
+}
+
+func udNoReceive(t *validate.T) {
+	p := kit.UD(t)
+	q := p.More(false) // in the same place, so that what it receives came later
+	kit.Random(t, p.A.Buf.Bytes[:100])
+	q.B.Recv(q.B.RecvWR(1, 0, 100))
+	p.A.Send(p.A.SendWR(1, 0, 44))
+	p.A.CQ.WaitOK(1)
+	w := p.A.SendWR(2, 0, 1)
+	w.To.QPN = q.B.Num()
+	p.A.Send(w)
+	p.A.CQ.WaitOK(2)
+	q.B.RecvCQ.WaitOK(1)
+	p.B.Recv(p.B.RecvWR(3, 0, 100))
+	p.A.Send(p.A.SendWR(3, 0, 5))
+	p.A.CQ.WaitOK(3)
+	kit.Equal(t, "Length of the first datagram received, sent after one had been dropped", p.B.RecvCQ.WaitOK(3)[0].Length, grhLen+5)
+	p.B.WantState(ci.QPRTS)
+}
+
+func udNoQP(t *validate.T) {
+	p := kit.UD(t)
+	q := p.More(false)
+	gone := q.B.Num()
+	kit.Destroy(t, q.B.QP, "QP")
+	bad := p.A.SendWR(1, 0, 50)
+	bad.To.QPN = gone
+	dropped(t, p, "the number of a QP that is gone", bad)
+}
+
+func udTwoPeers(t *validate.T) {
+	p := kit.UD(t)
+	q := p.More(false)
+	for i := range 8 {
+		to := []*kit.End{p.B, q.B}[i%2]
+		to.Recv(to.RecvWR(uint64(i), 0, 100))
+		w := p.A.SendWR(uint64(i), 0, 10+i)
+		w.To.QPN = to.Num()
+		p.A.Send(w)
+		p.A.CQ.WaitOK(uint64(i))
+		wc := to.RecvCQ.WaitOK(uint64(i))[0]
+		kit.Equal(t, "Length", wc.Length, uint32(grhLen+10+i))
+		kit.Equal(t, "SrcQP", wc.SrcQP, p.A.Num())
+		// And the answer goes to where it came from.
+		p.A.Recv(p.A.RecvWR(uint64(i), 0, 100))
+		back := to.SendWR(uint64(i), 0, i)
+		back.To.QPN = wc.SrcQP
+		to.Send(back)
+		to.CQ.WaitOK(uint64(i))
+		kit.Equal(t, "SrcQP of the answer", p.A.RecvCQ.WaitOK(uint64(i))[0].SrcQP, to.Num())
+	}
+}
+
+func udAVModify(t *validate.T) {
+	p := kit.UD(t)
+	a, b := p.A.QP.CA, p.B.QP.CA
+	self, peer := a.AddressOf(a), a.AddressOf(b)
+	av, err := p.A.PD.CreateAV(self, nil)
+	kit.OK(t, err, "PD.CreateAV")
+	kit.Own(t, av, "AV")
+	peer.SL, peer.StaticRate = 2, 3
+	kit.OK(t, av.Modify(peer, nil), "AV.Modify")
+	got, pd, err := av.Query()
+	kit.OK(t, err, "AV.Query")
+	kit.SameObject(t, "PD of the AV", pd, p.A.PD)
+	kit.Equal(t, "attributes after AV.Modify", got, peer)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	w := p.A.SendWR(1, 0, 17)
+	w.To.AV = av
+	p.A.Send(w)
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length at the new target", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
+	// To this HCA itself, and back: only the address changes.
+	own := p.More(false).A
+	kit.OK(t, av.Modify(self, nil), "AV.Modify")
+	own.Recv(own.RecvWR(1, 0, 100))
+	w.To.QPN = own.Num()
+	p.A.Send(w)
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "Length at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
+}
+
+func udAVGone(t *validate.T) {
+	p := kit.UD(t)
+	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA), nil)
+	kit.OK(t, err, "PD.CreateAV")
+	kit.Own(t, av, "AV")
+	kit.Destroy(t, av, "AV")
+	type bad struct {
+		what string
+		av   ci.AV
+	}
+	list := []bad{{"no AV", nil}, {"an AV that is gone", av}}
+	if len(t.HCAs()) > 1 {
+		list = append(list, bad{"an AV of another HCA", p.B.AV})
+	}
+	for _, x := range list {
+		wrs := []ci.SendWR{p.A.SendWR(1, 0, 7), p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 9)}
+		wrs[1].To.AV = x.av
+		p.B.Recv(p.B.RecvWR(1, 0, 100), p.B.RecvWR(2, 0, 100))
+		n, err := p.A.PostSend(wrs)
+		kit.WantTaken(t, "PostSend of 3 datagrams, the second by "+x.what, n, err, 1, ci.InvalidAVHandle)
+		p.A.CQ.WaitOK(1)
+		p.A.Send(p.A.SendWR(4, 0, 1))
+		p.A.CQ.WaitOK(4)
+		wcs := p.B.RecvCQ.WaitOK(1, 2)
+		kit.Equal(t, "Length of the datagram before it", wcs[0].Length, grhLen+7)
+		kit.Equal(t, "Length of the datagram posted next", wcs[1].Length, grhLen+1)
+	}
+}
+
+func udAVStale(t *validate.T) {
+	ca := kit.Open(t)
+	av, err := ca.PD().CreateAV(ca.AddressOf(ca), nil)
+	kit.OK(t, err, "PD.CreateAV")
+	kit.Own(t, av, "AV")
+	kit.DestroyTwice(t, av, "AV", ci.InvalidAVHandle)
+	_, _, err = av.Query()
+	kit.WantExactly(t, err, "AV.Query after Destroy", ci.InvalidAVHandle)
+	kit.WantExactly(t, av.Modify(ca.AddressOf(ca), nil), "AV.Modify after Destroy", ci.InvalidAVHandle)
+}
+
+func udAVPort(t *validate.T) {
+	p := kit.UD(t)
+	good := p.A.QP.CA.AddressOf(p.B.QP.CA)
+	for _, port := range []uint8{0, uint8(len(t.Attr().Ports) + 1), 255} {
+		attr := good
+		attr.Port = port
+		where := fmt.Sprintf("PD.CreateAV for port %d", port)
+		av, err := p.A.PD.CreateAV(attr, nil)
+		if t.Claims().Has(ci.CapAVPortCheck) {
+			kit.WantRefused(t, av, err, where, ci.InvalidPort)
+			kit.WantExactly(t, p.A.AV.Modify(attr, nil), fmt.Sprintf("AV.Modify to port %d", port), ci.InvalidPort)
+			got, _, err := p.A.AV.Query()
+			kit.OK(t, err, "AV.Query")
+			kit.Equal(t, "attributes after the AV.Modify refused", got, good)
+			continue
+		}
+		kit.OK(t, err, where+", which is not checked since CapAVPortCheck is not claimed")
+		kit.Own(t, av, "AV")
+		unusable(t, p, av)
+	}
+	p.A.Exchange(p.B, 9)
+}
+
+func udAVUnusable(t *validate.T) {
+	p := kit.UD(t)
+	attr := p.A.QP.CA.AddressOf(p.B.QP.CA)
+	attr.Global = true
+	attr.GRH.SGIDIndex = uint16(len(p.A.QP.CA.Port.GIDs))
+	if attr.GRH.DGID == (ci.GID{}) {
+		attr.GRH.DGID = p.B.QP.CA.Port.GIDs[0].GID
+	}
+	av, err := p.A.PD.CreateAV(attr, nil)
+	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table, which is not checked at create")
+	kit.Own(t, av, "AV")
+	unusable(t, p, av)
+}
+
+// unusable sends by an AV that leads nowhere, and then by a good one.
+func unusable(t *validate.T, p *kit.Pair, av ci.AV) {
+	bad := p.A.SendWR(1, 0, 4)
+	bad.To.AV = av
+	p.A.Send(bad, p.A.SendWR(2, 0, 5))
+	p.A.CQ.WaitStatus(1, ci.WCLocalOpErr)
+	p.A.CQ.WaitFlushed(2)
+	p.A.Becomes(ci.QPSQError)
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	p.A.Exchange(p.B, 8)
+}
