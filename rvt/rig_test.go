@@ -382,16 +382,20 @@ func (s *side) toRTS(a ci.QPAttr) {
 func (s *side) step(st ci.QPState, a ci.QPAttr) {
 	s.t.Helper()
 	a.State = st
-	steps := map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsRTR, ci.QPRTS: ci.QPFieldsRTS}
-	switch s.qp.(*QP).typ {
+	require.NoError(s.t, s.qp.Modify(stepFields(s.qp.(*QP).typ)[st], a, nil))
+}
+
+// stepFields are the fields of the transitions on the way to RTS.
+func stepFields(typ ci.QPType) map[ci.QPState]ci.QPField {
+	switch typ {
 	case ci.UC:
-		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsUCRTR, ci.QPRTS: ci.QPFieldsUCRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsUCRTR, ci.QPRTS: ci.QPFieldsUCRTS}
 	case ci.UD:
-		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsUDInit, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsUDInit, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
 	case ci.QP0, ci.QP1:
-		steps = map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsSpecial, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsSpecial, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
 	}
-	require.NoError(s.t, s.qp.Modify(steps[st], a, nil))
+	return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsRTR, ci.QPRTS: ci.QPFieldsRTS}
 }
 
 func (s *side) state() ci.QPState {

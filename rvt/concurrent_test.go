@@ -1,0 +1,251 @@
+package rvt
+
+import (
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+)
+
+// within fails the test if f takes longer than any machine should need: a deadlock.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		require.Fail(t, "deadlock", what)
+	}
+}
+
+// TestBothWaysAtOnce: two QPs on a synchronous link send to each other from two goroutines, so that tokens are taken on both sides
+// and packets wait in inboxes. Everything comes, once, in order.
+func TestBothWaysAtOnce(t *testing.T) {
+	for _, k := range linkKinds {
+		t.Run(k.name, func(t *testing.T) {
+			a, b := pair(t, &wireLink{hints: k.hints}, ci.RC)
+			for i := range busyDepth {
+				for _, s := range []*side{a, b} {
+					s.recv(ci.RecvWR{ID: uint64(i), SGL: s.sge(1<<18+i*64, 64)})
+				}
+			}
+			within(t, "both ways", func() {
+				var wg sync.WaitGroup
+				for _, s := range []*side{a, b} {
+					wg.Go(func() { exactly(t, s, 3000) })
+				}
+				wg.Wait()
+			})
+			require.Equal(t, ci.QPRTS, a.state())
+			require.Equal(t, ci.QPRTS, b.state())
+		})
+	}
+}
+
+const busyDepth = 32
+
+// exactly sends numbered messages, and receives those of the peer, until all are through. The peer does the same.
+func exactly(t *testing.T, s *side, total int) {
+	posted, sent, recvs, got := 0, 0, busyDepth, 0
+	var wcs [16]ci.WC
+	for sent < total || got < total {
+		for posted < total && posted-sent < busyDepth {
+			off := posted % busyDepth * 64
+			binary.NativeEndian.PutUint64(s.buf[off:], uint64(posted))
+			s.send(ci.SendWR{ID: uint64(posted), Flags: ci.SendSignaled, SGL: s.sge(off, 8+posted%50)})
+			posted++
+		}
+		n, err := s.cq.Poll(wcs[:])
+		if !assert.NoError(t, err) {
+			return
+		}
+		for _, wc := range wcs[:n] {
+			if !assert.Equal(t, ci.WCSuccess, wc.Status) {
+				return
+			}
+			if wc.Op == ci.WCSend {
+				assert.EqualValues(t, sent, wc.ID)
+				sent++
+				continue
+			}
+			assert.EqualValues(t, got, wc.ID)
+			assert.EqualValues(t, 8+got%50, wc.Length)
+			assert.EqualValues(t, got, binary.NativeEndian.Uint64(s.buf[1<<18+got%busyDepth*64:]))
+			got++
+			if recvs < total {
+				s.recv(ci.RecvWR{ID: uint64(recvs), SGL: s.sge(1<<18+recvs%busyDepth*64, 64)})
+				recvs++
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestEverybodyAtOnce posts, polls, queries, modifies, delivers and destroys on the same QPs from many goroutines. What it asks for is
+// only that nothing races, hangs or panics, and that each accepted request completes at most once.
+func TestEverybodyAtOnce(t *testing.T) {
+	rounds := 30
+	if testing.Short() {
+		rounds = 10
+	}
+	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
+		t.Run(typ.String(), func(t *testing.T) {
+			a, b := pair(t, &wireLink{}, typ)
+			av := a.av(b.lid)
+			for range rounds {
+				var wg sync.WaitGroup
+				stop := make(chan struct{})
+				loop := func(f func()) {
+					wg.Go(func() {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+								f()
+								runtime.Gosched()
+							}
+						}
+					})
+				}
+				c := ci.QPCreate{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}
+				qp, err := a.pd.CreateQP(c, nil)
+				require.NoError(t, err)
+				was := a.qp
+				a.qp = qp
+				a.connect(b, nil)
+				b.toState(ci.QPReset)
+				b.connect(a, nil)
+				a.qp = was
+				var id, done atomic.Uint64
+				for range 2 {
+					loop(func() {
+						n, _ := qp.PostSend([]ci.SendWR{{ID: 1, Flags: ci.SendSignaled, SGL: a.sge(0, 3000), To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 0x1234}}})
+						id.Add(uint64(n))
+						n, _ = qp.PostRecv([]ci.RecvWR{{ID: 2, SGL: a.sge(1<<18, 5000)}})
+						id.Add(uint64(n))
+					})
+				}
+				loop(func() {
+					_, _ = b.qp.PostSend([]ci.SendWR{{SGL: b.sge(0, 3000), To: ci.Dest{AV: av, QPN: qp.Num(), QKey: 0x1234}}})
+					_, _ = b.qp.PostRecv([]ci.RecvWR{{SGL: b.sge(1<<18, 5000)}})
+					b.poll()
+				})
+				loop(func() {
+					for _, wc := range a.poll() {
+						assert.Contains(t, []uint64{1, 2}, wc.ID)
+						done.Add(1)
+					}
+				})
+				loop(func() { _, _ = qp.Query() })
+				var k atomic.Uint64
+				attr := a.attr(b)
+				loop(func() { // errors are to be expected: the QP has often gone to Error by itself
+					for _, st := range []ci.QPState{ci.QPSQD, ci.QPRTS, ci.QPSQD, ci.QPRTS, ci.QPError, ci.QPReset} {
+						_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}, nil)
+					}
+					for _, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
+						attr.State = st
+						_ = qp.Modify(stepFields(typ)[st], attr, nil)
+					}
+					k.Add(1)
+				})
+				for done.Load() < 50 && k.Load() < 500 {
+					runtime.Gosched()
+				}
+				within(t, "destroy", func() { assert.NoError(t, qp.Destroy()) })
+				_, err = qp.PostSend([]ci.SendWR{{}})
+				assert.ErrorIs(t, err, ci.InvalidQPHandle)
+				close(stop)
+				within(t, "loops", wg.Wait)
+				done.Add(uint64(len(a.poll())))
+				require.LessOrEqual(t, done.Load(), id.Load())
+				b.toState(ci.QPReset)
+				b.poll()
+			}
+		})
+	}
+}
+
+// TestChurn makes and destroys objects of all kinds from many goroutines while packets arrive. Nothing is left.
+func TestChurn(t *testing.T) {
+	a, b := pair(t, &wireLink{}, ci.RC)
+	before := a.hca.Live()
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for range 300 {
+				pd, err := a.ca.AllocatePD(ci.PDNormal)
+				if !assert.NoError(t, err) {
+					return
+				}
+				cq, err := pd.CreateCQ(ci.CQCreate{Size: 2, OnCompletion: func(any) {}}, nil)
+				assert.NoError(t, err)
+				srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}}, nil)
+				assert.NoError(t, err)
+				qp, err := pd.CreateQP(ci.QPCreate{Type: []ci.QPType{ci.RC, ci.UC, ci.UD, ci.RC}[g], SendCQ: cq, RecvCQ: cq, SRQ: srq}, nil)
+				assert.NoError(t, err)
+				for _, o := range []ci.Object{pd, cq, srq} {
+					assert.ErrorIs(t, o.Destroy(), ci.ResourceBusy)
+				}
+				assert.NoError(t, cq.Notify(ci.NotifyNext))
+				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+				_, err = srq.PostRecv([]ci.RecvWR{{}})
+				assert.NoError(t, err)
+				for _, o := range []ci.Object{qp, srq, cq, pd} {
+					assert.NoError(t, o.Destroy())
+					assert.Error(t, o.Destroy())
+				}
+			}
+		})
+	}
+	for range 500 {
+		b.recv(ci.RecvWR{})
+		a.send(ci.SendWR{})
+		b.poll()
+	}
+	within(t, "churn", wg.Wait)
+	require.Equal(t, before, a.hca.Live())
+	require.Zero(t, a.hca.qps.n-1)
+}
+
+// TestCallbacksEndWithDestroy: no callback comes when Destroy has returned, however many were under way.
+func TestCallbacksEndWithDestroy(t *testing.T) {
+	b, _ := pair(t, &wireLink{}, ci.UC)
+	for range 200 {
+		var gone atomic.Bool
+		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }}, nil)
+		require.NoError(t, err)
+		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20}, OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }}, nil)
+		require.NoError(t, err)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = cq.Notify(ci.NotifyNext)
+					_, _ = qp.PostRecv([]ci.RecvWR{{}})
+					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
+					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil)
+				}
+			}
+		})
+		runtime.Gosched()
+		require.NoError(t, qp.Destroy())
+		require.NoError(t, cq.Destroy())
+		gone.Store(true)
+		close(stop)
+		wg.Wait()
+	}
+}
