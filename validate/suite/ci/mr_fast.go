@@ -1,0 +1,246 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// mrFastArea: regions registered and invalidated by work requests. (IBTA 10.6.4, 10.6.6, 11.4.1.)
+func mrFastArea() validate.Suite {
+	const fast, inv = "ci_alloc_fast_reg_mr (48); OpFastReg", "OpLocalInv, SendInvalidate"
+	opt := validate.FeatureMROpt
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration gives access to its pages in their order, with its rights, once its request has been carried out, and to nothing before."),
+		must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a region that is valid fails and changes nothing."),
+		must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests behind a fast registration in the same queue are carried out after it."),
+		must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key gives access to nothing, and the region can be registered again under another key."),
+		must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that is none of the HCA's fails."),
+		must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate kills the key at its receiver, whose completion has WCInvalidated and the key."),
+		must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A count of pages of 0 or above MaxFastRegPages is refused."),
+	)
+	s.Cases = needing(validate.Needs{Caps: ci.CapFastReg},
+		kase("mr.fast.alloc", "bad counts of pages", opt, fastAlloc, "CI-AllocFastReg-01"),
+		kase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
+		kase("mr.fast.rights", "rights against operations", opt, fastRights, "CI-FastReg-01"),
+		kase("mr.fast.behind", "a request that uses the key right behind", opt, fastBehind, "CI-FastReg-03"),
+		kase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01", ruleDeadKey),
+		kase("mr.fast.unknown-inv", "invalidate a key that is none", opt, fastUnknownInv, "CI-LocalInv-02"),
+		kase("mr.fast.twice", "register a region that is valid", opt, fastTwice, "CI-FastReg-02"),
+		kase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
+		kase("mr.fast.pages", "too many pages", opt, fastPages, "CI-FastReg-02"),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
+		kase("mr.fast.send-inv", "the peer invalidates", opt, fastSendInv, "CI-SendInv-01"))...)
+	return s
+}
+
+// fastFailed are the statuses of a registration or invalidation that failed: IBTA 11.6.2 knows a memory management operation error, which is the window
+// bind error under its later name; the headers have no word on it, and drivers report protection or operation errors as well.
+var fastFailed = []ci.WCStatus{ci.WCBindErr, ci.WCLocalProtErr, ci.WCLocalOpErr}
+
+// fastStage is a fast registration region with pages for it, on B's side of a pair.
+type fastStage struct {
+	ci.MR
+	p     *kit.Pair
+	mem   []byte
+	pages []uint64
+	page  uint64
+	ext   ci.SendExt
+	key   ci.Key // that of the last request made
+}
+
+// newFast makes a region of up to n pages on the side of B, and storage of n pages.
+func newFast(t *validate.T, p *kit.Pair, n int) *fastStage {
+	mr, err := p.B.PD.AllocFastRegMR(n)
+	kit.OK(t, err, "PD.AllocFastRegMR")
+	page := smallPage(t.Attr())
+	s := &fastStage{MR: mr, p: p, page: page, mem: kit.Pages(n*int(page), int(page))}
+	s.pages = kit.PageList(p.B.CA.DMA(s.mem).Ranges(), page)
+	kit.Equal(t, "whole pages of storage mapped by CA.MapDMA", len(s.pages), n)
+	kit.Own(t, mr, "fast registration MR")
+	s.key = mr.Region().RKey
+	return s
+}
+
+// wr is a request that registers all pages under the next key.
+func (s *fastStage) wr(id uint64, a ci.Access) ci.SendWR {
+	s.key = s.key&^0xff | (s.key+1)&0xff
+	s.ext = ci.SendExt{FastReg: ci.FastReg{MR: s.MR, Pages: s.pages, PageShift: pageShift(s.p.B.CA.Attr), Length: uint64(len(s.pages)) * s.page,
+		IOVA: 0x40000, Key: s.key, Access: a}}
+	return ci.SendWR{ID: id, Op: ci.OpFastReg, Flags: ci.SendSignaled, Ext: &s.ext}
+}
+
+// register carries the request out.
+func (s *fastStage) register(t *validate.T, a ci.Access) ci.Remote {
+	s.p.B.Send(s.wr(7, a))
+	wc := s.p.B.CQ.WaitOK(7)[0]
+	kit.Equal(t, "WC.Op of a fast registration", wc.Op, ci.WCFastReg)
+	return ci.Remote{Addr: 0x40000, RKey: s.key}
+}
+
+// invalidate kills a key by a work request.
+func (s *fastStage) invalidate(t *validate.T, key ci.Key) {
+	s.p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
+	wc := s.p.B.CQ.WaitOK(8)[0]
+	kit.Equal(t, "WC.Op of a local invalidate", wc.Op, ci.WCLocalInv)
+}
+
+// fails posts to B's queue a request that must fail: refused at once with InvalidParameter, or completed with an error.
+func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
+	n, err := s.p.B.PostSend([]ci.SendWR{wr})
+	if err != nil {
+		kit.WantTaken(t, "QP.PostSend of "+what, n, err, 0, ci.InvalidParameter)
+		return
+	}
+	if st := s.p.B.CQ.WaitStatus(wr.ID, fastFailed...).Status; st != ci.WCBindErr {
+		t.Note("%s: %s", what, st.String())
+	}
+	s.p.Reconnect()
+}
+
+func fastAlloc(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, n := range []int{0, -1, ca.Attr.MaxFastRegPages + 1} {
+		mr, err := pd.AllocFastRegMR(n)
+		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages", n), ci.InvalidParameter)
+	}
+	mr, err := pd.AllocFastRegMR(ca.Attr.MaxFastRegPages)
+	kit.OK(t, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages, which is MaxFastRegPages", ca.Attr.MaxFastRegPages))
+	kit.DestroyTwice(t, kit.Own(t, mr, "MR"), "fast registration MR", ci.InvalidMRHandle)
+}
+
+func fastUse(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	s := newFast(t, p, 3)
+	r := s.MR.Region()
+	p.WantDenied("RDMA WRITE by the key of a region not registered yet", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: r.RKey})
+	// Pages in another order than that of the storage.
+	s.pages[0], s.pages[2] = s.pages[2], s.pages[0]
+	to := s.register(t, kit.AllAccess)
+	src := kit.Random(t, p.A.Buf.Bytes[:3*s.page])
+	p.WantReach("RDMA WRITE to a fast registration", ci.OpWrite, len(src), to)
+	p.Fence()
+	for i, at := range []uint64{2, 1, 0} {
+		kit.SameBytes(t, fmt.Sprintf("page %d of the region", i), s.mem[at*s.page:(at+1)*s.page], src[uint64(i)*s.page:uint64(i+1)*s.page])
+	}
+	p.WantDenied("RDMA WRITE behind the region", ci.OpWrite, 1, ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
+	p.WantDenied("RDMA WRITE by another key of the region", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: to.RKey ^ 0x80})
+	msg := kit.Random(t, p.A.Buf.Bytes[:100])
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{{Addr: 0x40000, Length: 100, LKey: s.key}}})
+	p.A.Send(p.A.SendWR(1, 0, 100))
+	p.A.CQ.WaitOK(1)
+	p.B.RecvCQ.WaitOK(1)
+	kit.SameBytes(t, "message received by the region's key", s.mem[2*s.page:2*s.page+100], msg)
+	kit.Destroy(t, s.MR, "fast registration MR, valid")
+	p.WantDenied("RDMA WRITE to the region after its Destroy", ci.OpWrite, 8, to)
+}
+
+func fastRights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	for _, a := range rightsOf(t.Attr()) {
+		if illegal(a) {
+			continue
+		}
+		probeRights(p, "a fast registration with "+rightNames(a), s.register(t, a), a)
+		s.invalidate(t, s.key)
+	}
+}
+
+func fastBehind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	copy(s.mem, kit.Random(t, make([]byte, 500)))
+	reg := s.wr(1, ci.LocalWrite)
+	reg.Flags = 0
+	send := ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{{Addr: 0x40000, Length: 500, LKey: s.key}}}
+	p.A.Recv(p.A.RecvWR(2, 0, 500))
+	p.B.Send(reg, send)
+	p.B.CQ.WaitOK(2)
+	p.A.RecvCQ.WaitOK(2)
+	kit.SameBytes(t, "message sent from the region, posted in one list with its registration", p.A.Buf.Bytes[:500], s.mem[:500])
+}
+
+func fastLocalInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	old := s.register(t, kit.AllAccess)
+	p.WantWrite("the region", old, s.mem[:64])
+	for range 3 {
+		s.invalidate(t, old.RKey)
+		p.WantUntouched("the region after its invalidation", old, s.mem[:64])
+		to := s.register(t, kit.AllAccess)
+		p.WantWrite("the region registered again", to, s.mem[:64])
+		p.WantUntouched("the region registered again, by the key from before", old, s.mem[:64])
+		old = to
+	}
+}
+
+func fastUnknownInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	to := s.register(t, kit.AllAccess)
+	gone := newFast(t, p, 1)
+	key := gone.MR.Region().RKey
+	kit.Destroy(t, gone.MR, "fast registration MR")
+	s.fails(t, "a local invalidate of a key that is gone", ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
+	s.fails(t, "a local invalidate of key 0", ci.SendWR{ID: 2, Op: ci.OpLocalInv, Flags: ci.SendSignaled})
+	p.WantWrite("the region that was not named", to, s.mem[:64])
+}
+
+func fastTwice(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	to := s.register(t, kit.AllAccess)
+	s.fails(t, "a fast registration of a region that is valid", s.wr(1, ci.LocalWrite))
+	p.WantWrite("the region, by its key", to, s.mem[:64])
+	p.WantDenied("RDMA WRITE by the key of the registration that failed", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: s.key})
+}
+
+func fastKey(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	wr := s.wr(1, kit.AllAccess)
+	wrong := s.key ^ 1<<20
+	s.ext.FastReg.Key = wrong
+	s.fails(t, "a fast registration with another index in its key", wr)
+	p.WantDenied("RDMA WRITE by that key", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: wrong})
+	p.WantWrite("the region, registered under a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
+}
+
+func fastPages(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	big := newFast(t, p, 2)
+	s := newFast(t, p, 1)
+	wr := s.wr(1, kit.AllAccess)
+	s.ext.FastReg.Pages, s.ext.FastReg.Length = big.pages, 2*s.page
+	s.fails(t, "a fast registration of two pages for a region of one", wr)
+	wr = s.wr(2, kit.AllAccess)
+	s.ext.FastReg.Length++
+	s.fails(t, "a fast registration of more bytes than its pages have", wr)
+	p.WantWrite("the region, registered with one page", s.register(t, kit.AllAccess), s.mem[:64])
+}
+
+func fastSendInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	for range 2 {
+		to := s.register(t, kit.AllAccess)
+		p.WantWrite("the region", to, s.mem[:64])
+		p.B.Recv(p.B.RecvWR(3, 0, 64))
+		wr := p.A.SendWR(4, 0, 20)
+		wr.Flags |= ci.SendInvalidate
+		wr.Inv = to.RKey
+		p.A.Send(wr)
+		p.A.CQ.WaitOK(4)
+		wc := p.B.RecvCQ.WaitOK(3)[0]
+		kit.WantRecv(t, "receive of a SEND with invalidate", wc,
+			ci.WC{ID: 3, Op: ci.WCRecv, Length: 20, QPN: p.B.Num(), Flags: ci.WCInvalidated, Imm: uint32(to.RKey), Context: p.B.Events})
+		p.WantUntouched("the region after the peer's invalidation", to, s.mem[:64])
+	}
+}

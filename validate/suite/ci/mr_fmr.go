@@ -1,0 +1,245 @@
+package cisuite
+
+import (
+	"fmt"
+	"slices"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// mrFMRArea: regions that are remapped without the firmware. (Headers: mlnx_fmr.)
+func mrFMRArea() validate.Suite {
+	const alloc, mapping, unmap, dealloc = "ci_alloc_mlnx_fmr (44)", "ci_map_phys_mlnx_fmr (45)", "ci_unmap_mlnx_fmr (46)", "ci_dealloc_mlnx_fmr (47)"
+	opt := validate.FeatureMROpt
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-AllocFMR-01", "CI FMR", alloc, "Counts of pages or maps that are 0 or beyond the limits, a page size that is not listed, and illegal rights are refused."),
+		must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR gives access to its pages in their order, with its rights, and to nothing else."),
+		must("CI-MapFMR-02", "CI FMR", mapping, "An FMR is mapped at most MaxMaps times between unmaps; one more is InsufficientResources."),
+		must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address not on the bounds of a page are InvalidParameter."),
+		must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of every FMR of the batch are dead, and each may be mapped MaxMaps times again."),
+		must("CI-UnmapFMR-02", "CI FMR", unmap, "A batch with an FMR that is gone is InvalidFMRHandle, and none is unmapped."),
+		must("CI-DeallocFMR-01", "CI FMR", dealloc, "An FMR that is mapped is not deallocated: ResourceBusy; one that is gone is InvalidFMRHandle."),
+	)
+	s.Cases = needing(validate.Needs{Caps: ci.CapFMR},
+		kase("mr.fmr.refused", "bad counts, page sizes, rights", opt, fmrRefused, "CI-AllocFMR-01"),
+		kase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
+		kase("mr.fmr.rights", "rights against operations", opt, fmrRights, "CI-MapFMR-01"),
+		kase("mr.fmr.maps", "map up to the limit, and once more", opt, fmrMaps, "CI-MapFMR-02"),
+		kase("mr.fmr.pages", "too many pages, none, crooked ones", opt, fmrPages, "CI-MapFMR-03"),
+		kase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
+		kase("mr.fmr.unmap-gone", "unmap a batch with one that is gone", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
+		kase("mr.fmr.busy", "deallocate while mapped", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
+		kase("mr.fmr.dma-busy", "unmap the storage of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
+	)
+	return s
+}
+
+// pageShift is log2 of the smallest page.
+func pageShift(a *ci.CAAttr) uint8 {
+	n := uint8(0)
+	for p := smallPage(a); p > 1; p /= 2 {
+		n++
+	}
+	return n
+}
+
+// fmrStage is an FMR with pages for it.
+type fmrStage struct {
+	ci.FMR
+	mem   []byte
+	dma   ci.DMA
+	pages []uint64
+	page  uint64
+}
+
+// newFMR makes an FMR of up to n pages and maps, and storage of n pages.
+func newFMR(t *validate.T, ca *kit.CA, pd ci.PD, n, maps int, a ci.Access) *fmrStage {
+	page := smallPage(ca.Attr)
+	f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: n, MaxMaps: maps, PageShift: pageShift(ca.Attr), Access: a})
+	kit.OK(t, err, "PD.AllocFMR")
+	s := &fmrStage{FMR: f, page: page, mem: kit.Pages(n*int(page), int(page))}
+	s.dma = ca.DMA(s.mem)
+	s.pages = kit.PageList(s.dma.Ranges(), page)
+	kit.Equal(t, "whole pages of storage mapped by CA.MapDMA", len(s.pages), n)
+	kit.Own(t, f, "FMR")
+	t.Cleanup(func() { _ = pd.UnmapFMRs([]ci.FMR{f}) }) // fails where the case has deallocated it
+	return s
+}
+
+// mapped maps pages, which must work.
+func (s *fmrStage) mapped(t *validate.T, pages []uint64, iova uint64) ci.Region {
+	r, err := s.Map(pages, iova)
+	kit.OK(t, err, fmt.Sprintf("FMR.Map of %d pages", len(pages)))
+	return r
+}
+
+func fmrRefused(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	good := ci.FMRCreate{MaxPages: 4, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess}
+	for _, x := range []struct {
+		what string
+		f    func(*ci.FMRCreate)
+		want ci.Status
+	}{
+		{"no pages", func(c *ci.FMRCreate) { c.MaxPages = 0 }, ci.InvalidParameter},
+		{"a negative count of pages", func(c *ci.FMRCreate) { c.MaxPages = -1 }, ci.InvalidParameter},
+		{"no maps", func(c *ci.FMRCreate) { c.MaxMaps = 0 }, ci.InvalidParameter},
+		{"more maps than MaxMapsPerFMR", func(c *ci.FMRCreate) { c.MaxMaps = ca.Attr.MaxMapsPerFMR + 1 }, ci.InvalidParameter},
+		{"pages below the smallest", func(c *ci.FMRCreate) { c.PageShift-- }, ci.InvalidParameter},
+		{"pages of 2^64 bytes", func(c *ci.FMRCreate) { c.PageShift = 64 }, ci.InvalidParameter},
+		{"remote write without local write", func(c *ci.FMRCreate) { c.Access = ci.RemoteWrite }, ci.InvalidPermission},
+	} {
+		c := good
+		x.f(&c)
+		f, err := pd.AllocFMR(c)
+		kit.WantRefused(t, f, err, "PD.AllocFMR with "+x.what, x.want)
+	}
+}
+
+func fmrUse(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	f := newFMR(t, p.B.CA, p.B.PD, 4, 1, kit.AllAccess)
+	back := slices.Clone(f.pages)
+	slices.Reverse(back)
+	r := f.mapped(t, back, 0x40000)
+	kit.Equal(t, "Region.Addr", r.Addr, 0x40000)
+	kit.Equal(t, "Region.Length", r.Length, 4*f.page)
+	src := kit.Random(t, p.A.Buf.Bytes[:4*f.page])
+	p.WantReach("RDMA WRITE to a mapped FMR", ci.OpWrite, len(src), r.Remote(0))
+	p.Fence()
+	for i := range uint64(4) {
+		kit.SameBytes(t, fmt.Sprintf("page %d of the FMR", i), f.mem[(3-i)*f.page:(4-i)*f.page], src[i*f.page:(i+1)*f.page])
+	}
+	p.WantDenied("RDMA WRITE behind a mapped FMR", ci.OpWrite, 1, r.Remote(4*f.page))
+	p.WantDenied("RDMA WRITE from the byte before a mapped FMR", ci.OpWrite, 1, r.Remote(^uint64(0)))
+	msg := kit.Random(t, p.A.Buf.Bytes[:100])
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{r.SGE(0, 100)}})
+	p.A.Send(p.A.SendWR(1, 0, 100))
+	p.A.CQ.WaitOK(1)
+	p.B.RecvCQ.WaitOK(1)
+	kit.SameBytes(t, "message received by the L_Key of a mapped FMR", f.mem[3*f.page:3*f.page+100], msg)
+	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+}
+
+func fmrRights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for _, a := range rightsOf(t.Attr()) {
+		if illegal(a) {
+			continue
+		}
+		f := newFMR(t, p.B.CA, p.B.PD, 1, 1, a)
+		r := f.mapped(t, f.pages, 0x40000)
+		probeRights(p, "an FMR with "+rightNames(a), ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}, a)
+		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+		kit.Destroy(t, f.FMR, "FMR")
+	}
+}
+
+func fmrMaps(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	maps := min(4, t.Attr().MaxMapsPerFMR)
+	f := newFMR(t, p.B.CA, p.B.PD, 2, maps, kit.AllAccess)
+	for round := range 2 {
+		var r ci.Region
+		for i := range maps {
+			page := f.pages[i%2 : i%2+1]
+			r = f.mapped(t, page, 0x40000)
+			at := f.mem[uint64(i%2)*f.page:]
+			p.WantWrite(fmt.Sprintf("the page of map %d of round %d", i+1, round+1), r.Remote(0), at[:64])
+		}
+		_, err := f.Map(f.pages[:1], 0x40000)
+		kit.Want(t, err, fmt.Sprintf("FMR.Map for the time %d of %d", maps+1, maps), ci.InsufficientResources)
+		at := f.mem[uint64((maps-1)%2)*f.page:]
+		p.WantWrite("the last page mapped, after the refusal", r.Remote(0), at[:64])
+		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+	}
+}
+
+func fmrPages(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	f := newFMR(t, ca, pd, 3, 1, kit.AllAccess)
+	small, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 2, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess})
+	kit.OK(t, err, "PD.AllocFMR")
+	kit.Own(t, small, "FMR")
+	crooked := slices.Clone(f.pages[:2])
+	crooked[1] += 8
+	for _, x := range []struct {
+		what  string
+		pages []uint64
+		iova  uint64
+	}{
+		{"three pages for an FMR of two", f.pages, 0x40000},
+		{"no page", nil, 0x40000},
+		{"a page not on its bounds", crooked, 0x40000},
+		{"an address not on the bounds of a page", f.pages[:1], 0x40008},
+	} {
+		_, err := small.Map(x.pages, x.iova)
+		kit.Want(t, err, "FMR.Map with "+x.what, ci.InvalidParameter)
+	}
+	// A refusal uses up none of the maps, and leaves the FMR unmapped.
+	_, err = small.Map(f.pages[:2], 0x40000)
+	kit.OK(t, err, "FMR.Map after the refusals")
+	kit.OK(t, pd.UnmapFMRs([]ci.FMR{small}), "PD.UnmapFMRs")
+}
+
+func fmrUnmap(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	var list []ci.FMR
+	var stages []*fmrStage
+	var regions []ci.Region
+	for range 3 {
+		f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
+		r := f.mapped(t, f.pages, 0x40000)
+		p.WantWrite("a mapped FMR", r.Remote(0), f.mem[:64])
+		list, stages, regions = append(list, f.FMR), append(stages, f), append(regions, r)
+	}
+	kit.OK(t, p.B.PD.UnmapFMRs(list[:2]), "PD.UnmapFMRs of two of three")
+	for i, f := range stages[:2] {
+		p.WantUntouched(fmt.Sprintf("FMR %d of the batch, unmapped", i+1), regions[i].Remote(0), f.mem[:64])
+		r := f.mapped(t, f.pages, 0x80000)
+		p.WantWrite("an FMR mapped again", r.Remote(0), f.mem[:64])
+		p.WantUntouched("an FMR mapped again, by the key from before", ci.Remote{Addr: r.Addr, RKey: regions[i].RKey}, f.mem[:64])
+	}
+	p.WantWrite("the FMR that was not in the batch", regions[2].Remote(0), stages[2].mem[:64])
+	kit.OK(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of all")
+	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of none")
+}
+
+func fmrUnmapGone(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	f, gone := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess), newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
+	kit.Destroy(t, gone.FMR, "FMR")
+	r := f.mapped(t, f.pages, 0x40000)
+	for _, list := range [][]ci.FMR{{f.FMR, gone.FMR}, {gone.FMR, f.FMR}} {
+		kit.WantExactly(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of a batch with one that is gone", ci.InvalidFMRHandle)
+		p.WantWrite("the other FMR of the batch", r.Remote(0), f.mem[:64])
+	}
+	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+}
+
+func fmrBusy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
+	r := f.mapped(t, f.pages, 0x40000)
+	kit.WantExactly(t, f.Destroy(), "FMR.Destroy while mapped", ci.ResourceBusy)
+	p.WantWrite("the FMR after the refusal", r.Remote(0), f.mem[:64])
+	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+	kit.DestroyTwice(t, f.FMR, "FMR", ci.InvalidFMRHandle)
+	_, err := f.Map(f.pages, 0x40000)
+	kit.WantExactly(t, err, "FMR.Map after Destroy", ci.InvalidFMRHandle)
+}
+
+func fmrDMABusy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
+	r := f.mapped(t, f.pages, 0x40000)
+	kit.WantExactly(t, f.dma.Destroy(), "DMA.Destroy with an FMR mapped to it", ci.ResourceBusy)
+	p.WantWrite("the FMR after the refusal", r.Remote(0), f.mem[:64])
+	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
+	kit.Destroy(t, f.dma, "DMA that no FMR uses")
+}

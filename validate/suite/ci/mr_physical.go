@@ -1,0 +1,213 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// mrPhysicalArea: regions over DMA addresses. (IBTA 11.2.8; the mapping is this kit's.)
+func mrPhysicalArea() validate.Suite {
+	const pmr, dma = "ci_register_pmr (38)", "CA.MapDMA"
+	opt := validate.FeatureMROpt
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not list, a range not on the bounds of it, and bytes outside of the ranges are InvalidParameter."),
+		must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region reaches its ranges in their order, from the offset given, for the length given."),
+		must("CI-MapDMA-01", "CI DMA", dma, "Storage that a region uses is not unmapped: ResourceBusy, and the region works as before."),
+		must("CI-MapDMA-02", "CI DMA", dma, "The ranges of mapped storage cover it, do not overlap those of other storage, and nothing at all is not mapped."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapPhysicalMR},
+		kase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14", "CI-RegisterPMR-02"),
+		kase("mr.physical.offset", "offsets into the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
+		kase("mr.physical.ranges", "ranges of two mappings, in either order", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
+		kase("mr.physical.refused", "page sizes, bounds, lengths that are wrong", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
+		kase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission, "CI-RegisterMR-02"),
+		kase("mr.physical.destroy", "write to a physical region that is gone", opt, mrPhysicalDestroy, ruleDeadKey),
+		kase("mr.physical.busy", "unmap what a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg},
+		kase("mr.dma.ranges", "ranges of storage, and of nothing", opt, mrDMARanges, "CI-MapDMA-02"))...)
+	return s
+}
+
+// largestPage bounds the page sizes that a case maps.
+const largestPage = 4 << 20
+
+func mrPhysicalPages(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10))
+	for _, size := range t.Attr().PageSizes {
+		if size > largestPage {
+			t.Note("pages of %d bytes are not tried", size)
+			continue
+		}
+		mem := kit.Pages(int(2*size), int(size))
+		d := p.B.CA.DMA(mem)
+		if kit.PageList(d.Ranges(), size) == nil {
+			kit.True(t, size != smallPage(t.Attr()), "DMA.Ranges of storage on the bounds of the smallest page", "ranges on those bounds", "%v", d.Ranges())
+			t.Note("ordinary storage is not in pages of %d bytes", size)
+			continue
+		}
+		what := fmt.Sprintf("a region of pages of %d bytes", size)
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: size, Length: 2 * size, IOVA: 4 * size, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterPMR of "+what)
+		kit.Own(t, mr, "PMR")
+		r := mr.Region()
+		kit.Equal(t, "Region.Length of "+what, r.Length, 2*size)
+		if r.Addr != 4*size {
+			t.Note("a physical region is not at the address asked for")
+		}
+		wantQuery(t, mr, p.B.PD, kit.AllAccess)
+		n := min(size, 5000)
+		p.WantWrite(what+", its start", r.Remote(0), mem[:n])
+		p.WantWrite(what+", around the middle", r.Remote(size-n/2), mem[size-n/2:size-n/2+n])
+		p.WantWrite(what+", its end", r.Remote(2*size-n), mem[2*size-n:])
+		p.WantDenied("RDMA WRITE behind "+what, ci.OpWrite, 1, r.Remote(2*size))
+		kit.Destroy(t, mr, "PMR")
+		kit.Destroy(t, d, "DMA")
+	}
+}
+
+func mrPhysicalOffset(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	page := smallPage(t.Attr())
+	mem := kit.Pages(int(4*page), int(page))
+	d := p.B.CA.DMA(mem)
+	for _, x := range []struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}} {
+		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages", x.n, x.off)
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: x.off, Length: x.n, IOVA: 0x40000 + x.off, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterPMR of "+what)
+		kit.Own(t, mr, "PMR")
+		r := mr.Region()
+		kit.Equal(t, "Region.Length of "+what, r.Length, x.n)
+		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+x.n])
+		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
+		p.WantDenied("RDMA WRITE behind "+what, ci.OpWrite, 1, r.Remote(x.n))
+		kit.Destroy(t, mr, "PMR")
+	}
+}
+
+func mrPhysicalRanges(t *validate.T) {
+	p := kit.RC(t, kit.Size(64<<10))
+	page := smallPage(t.Attr())
+	one, two := kit.Pages(int(page), int(page)), kit.Pages(int(3*page), int(page))
+	d1, d2 := p.B.CA.DMA(one), p.B.CA.DMA(two)
+	for _, first := range []bool{true, false} {
+		ranges := append(append([]ci.DMARange(nil), d1.Ranges()...), d2.Ranges()...)
+		a, b := one, two
+		if !first {
+			ranges = append(append([]ci.DMARange(nil), d2.Ranges()...), d1.Ranges()...)
+			a, b = two, one
+		}
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: ranges, PageSize: page, Length: 4 * page, Access: kit.AllAccess})
+		kit.OK(t, err, "PD.RegisterPMR of two mappings")
+		kit.Own(t, mr, "PMR")
+		src := kit.Random(t, p.A.Buf.Bytes[:4*page])
+		p.WantReach("RDMA WRITE over two mappings", ci.OpWrite, int(4*page), mr.Region().Remote(0))
+		p.Fence()
+		kit.SameBytes(t, "first mapping", a, src[:len(a)])
+		kit.SameBytes(t, "second mapping", b, src[len(a):])
+		kit.Destroy(t, mr, "PMR")
+	}
+}
+
+func mrPhysicalRefused(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	page := smallPage(ca.Attr)
+	mem := kit.Pages(int(2*page), int(page))
+	d := ca.DMA(mem)
+	good := ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: 2 * page, Access: kit.AllAccess}
+	last := len(good.Ranges) - 1
+	change := func(f func(*ci.DMARange)) []ci.DMARange {
+		out := append([]ci.DMARange(nil), good.Ranges...)
+		f(&out[last])
+		return out
+	}
+	for _, x := range []struct {
+		what string
+		f    func(*ci.PMRCreate)
+	}{
+		{"page size 0", func(c *ci.PMRCreate) { c.PageSize = 0 }},
+		{"half of the smallest page size", func(c *ci.PMRCreate) { c.PageSize /= 2 }},
+		{"a page size that is no power of two", func(c *ci.PMRCreate) { c.PageSize += 512 }},
+		{"a range that starts inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr += 8 }) }},
+		{"a range that ends inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
+		{"no range", func(c *ci.PMRCreate) { c.Ranges = nil }},
+		{"a length beyond the ranges", func(c *ci.PMRCreate) { c.Length++ }},
+		{"offset and length beyond the ranges", func(c *ci.PMRCreate) { c.Offset = 1 }},
+		{"an offset behind the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
+		{"a length that wraps around", func(c *ci.PMRCreate) { c.Offset, c.Length = 8, ^uint64(0)-3 }},
+		{"an unknown right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
+	} {
+		c := good
+		x.f(&c)
+		mr, err := pd.RegisterPMR(c)
+		kit.WantRefused(t, mr, err, "PD.RegisterPMR with "+x.what, ci.InvalidParameter)
+	}
+	kit.Destroy(t, d, "DMA after the refusals")
+}
+
+func mrPhysicalPermission(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	page := smallPage(ca.Attr)
+	d := ca.DMA(kit.Pages(int(page), int(page)))
+	mr, err := pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page, Access: ci.RemoteWrite})
+	kit.WantRefused(t, mr, err, "PD.RegisterPMR with remote write and without local write", ci.InvalidPermission)
+}
+
+// physical is a region over fresh pages, with all rights.
+func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
+	page := smallPage(t.Attr())
+	n := uint64(pages) * page
+	mem := kit.Pages(int(n), int(page))
+	d := e.CA.DMA(mem)
+	mr, err := e.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: n, IOVA: 0x100000, Access: kit.AllAccess})
+	kit.OK(t, err, "PD.RegisterPMR")
+	return mem, d, kit.Own(t, mr, "PMR")
+}
+
+func mrPhysicalDestroy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	mem, _, mr := physical(t, p.B, 1)
+	r := mr.Region()
+	p.WantWrite("the region", r.Remote(0), mem[:64])
+	kit.DestroyTwice(t, mr, "PMR", ci.InvalidMRHandle)
+	p.WantUntouched("the region after its Destroy", r.Remote(0), mem[:64])
+}
+
+func mrPhysicalBusy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	mem, d, mr := physical(t, p.B, 2)
+	kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region over it", ci.ResourceBusy)
+	p.WantWrite("the region after the refusal", mr.Region().Remote(100), mem[100:200])
+	kit.Destroy(t, mr, "PMR")
+	kit.DestroyTwice(t, d, "DMA that no region uses", ci.InvalidHandle)
+}
+
+func mrDMARanges(t *validate.T) {
+	ca := kit.Open(t)
+	page := smallPage(ca.Attr)
+	var all []ci.DMARange
+	for _, n := range []uint64{1, page, 5 * page, 5*page + 1} {
+		ranges := ca.DMA(kit.Pages(int(n), int(page))).Ranges()
+		var sum uint64
+		for _, r := range ranges {
+			sum += r.Size
+			for _, o := range all {
+				if r.Addr < o.Addr+o.Size && o.Addr < r.Addr+r.Size {
+					t.Failf("DMA.Ranges", "ranges of its own", "%#x and %d bytes, which overlap %#x and %d bytes", r.Addr, r.Size, o.Addr, o.Size)
+				}
+			}
+			all = append(all, r)
+		}
+		kit.AtLeast(t, fmt.Sprintf("bytes in the ranges of storage of %d", n), sum, n)
+	}
+	d, err := ca.MapDMA(nil)
+	kit.WantRefused(t, d, err, "CA.MapDMA of nil", ci.InvalidParameter)
+	d, err = ca.MapDMA(ci.Bytes(nil))
+	kit.WantRefused(t, d, err, "CA.MapDMA of an empty memory", ci.InvalidParameter)
+}
