@@ -5,6 +5,7 @@ func All() [][]Mutant {
 	return [][]Mutant{
 		Basic(),
 		QPState(),
+		Teardown(),
 		CQNotify(),
 	}
 }

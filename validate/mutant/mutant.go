@@ -28,6 +28,8 @@ type Mutant struct {
 	Does   string // what is wrong, in a sentence
 	// Needs are claims without which the fault cannot show. The right driver must have them.
 	Needs ci.Caps
+	// Link is where the fault can show, if not anywhere; it does not count for a driver that has no link of this name.
+	Link string
 	// Wrap puts the fault in front of an HCA. It is called once for each target and HCA, and shares nothing between them.
 	Wrap func(ci.HCA) ci.HCA
 	// Target changes a whole target, for faults that are not in one HCA; may be nil. It runs after Wrap.

@@ -68,30 +68,23 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	broken := map[string]bool{}
+	links := map[string]baseline{}
+	var first *validate.Report
 	for _, m := range list {
-		broken[m.Breaks] = true
-	}
-	var ids []string
-	for _, c := range p.Catalog.Cases() {
-		if p.All || slices.ContainsFunc(c.Requirements, func(r string) bool { return broken[r] }) {
-			ids = append(ids, c.ID)
+		link := p.link(m)
+		if links[link].report != nil {
+			continue
+		}
+		b, err := p.on(link).right(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		links[link] = b
+		if first == nil || link == p.Setting.Link {
+			first = b.report
 		}
 	}
-	base := p.plan(p.Driver, "", ids)
-	base.Workers = max(p.Workers, 2)
-	rep, err := base.Run(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("the driver without a fault: %w", err)
-	}
-	if rep.Run.Stopped != "" {
-		return nil, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
-	}
-	good := map[string]bool{}
-	for i := range rep.Results {
-		good[rep.Results[i].Case] = rep.Results[i].Status == validate.Pass
-	}
-	res := &Result{Baseline: rep, Outcomes: make([]Outcome, len(list))}
+	res := &Result{Baseline: first, Outcomes: make([]Outcome, len(list))}
 	jobs := make(chan int)
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
@@ -106,7 +99,8 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range jobs {
-				res.Outcomes[i], errs[i] = p.one(ctx, w, list[i], good)
+				link := p.link(list[i])
+				res.Outcomes[i], errs[i] = p.on(link).one(ctx, w, list[i], links[link])
 				if p.Progress != nil && errs[i] == nil {
 					mu.Lock()
 					p.Progress(res.Outcomes[i])
@@ -126,6 +120,56 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 		}
 	}
 	return res, ctx.Err()
+}
+
+// link is where a mutant runs: where it wants to, if the driver has that link.
+func (p Plan) link(m Mutant) string {
+	if m.Link != "" && slices.Contains(p.Driver.Links, m.Link) {
+		return m.Link
+	}
+	return p.Setting.Link
+}
+
+// on is the plan on another link.
+func (p Plan) on(link string) Plan {
+	p.Setting.Link = link
+	return p
+}
+
+// baseline is the right driver on one link.
+type baseline struct {
+	report *validate.Report
+	good   map[string]bool // cases that passed
+}
+
+// right runs the cases of the requirements that the mutants on this link break over the right driver.
+func (p Plan) right(ctx context.Context, list []Mutant) (b baseline, err error) {
+	broken := map[string]bool{}
+	for _, m := range list {
+		if p.link(m) == p.Setting.Link {
+			broken[m.Breaks] = true
+		}
+	}
+	var ids []string
+	for _, c := range p.Catalog.Cases() {
+		if p.All || slices.ContainsFunc(c.Requirements, func(r string) bool { return broken[r] }) {
+			ids = append(ids, c.ID)
+		}
+	}
+	base := p.plan(p.Driver, "", ids)
+	base.Workers = max(p.Workers, 2)
+	rep, err := base.Run(ctx)
+	if err != nil {
+		return b, fmt.Errorf("the driver without a fault: %w", err)
+	}
+	if rep.Run.Stopped != "" {
+		return b, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
+	}
+	b = baseline{rep, map[string]bool{}}
+	for i := range rep.Results {
+		b.good[rep.Results[i].Case] = rep.Results[i].Status == validate.Pass
+	}
+	return b, nil
 }
 
 func (p Plan) choose() ([]Mutant, error) {
@@ -160,9 +204,9 @@ func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan
 }
 
 // one runs a mutant.
-func (p Plan) one(ctx context.Context, worker int, m Mutant, good map[string]bool) (Outcome, error) {
+func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Outcome, error) {
 	o := Outcome{Mutant: m}
-	if m.Needs != 0 && !claims(p.Driver, p.Setting, ctx, m.Needs) {
+	if !claims(base.report, m.Needs) {
 		o.Why = "the driver does not claim " + validate.CapNames(m.Needs)
 		return o, nil
 	}
@@ -170,7 +214,7 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, good map[string]boo
 	var judge, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
-		case !good[c.ID]:
+		case !base.good[c.ID]:
 		case c.Judges() == m.Breaks:
 			judge = append(judge, c.ID)
 		case slices.Contains(c.Requirements, m.Breaks):
@@ -213,20 +257,15 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, good map[string]boo
 	return o, nil
 }
 
-// claims asks a target of the right driver, in this process, for its capabilities.
-func claims(d validate.Driver, s validate.Setting, ctx context.Context, want ci.Caps) bool {
-	t, err := d.Open(ctx, s.Options)
-	if err != nil {
+// claims tells whether the target that a report is of claims all of want.
+func claims(rep *validate.Report, want ci.Caps) bool {
+	if rep.Identity == nil {
 		return false
 	}
-	if t.Close != nil {
-		defer func() { _ = t.Close(ctx) }()
+	for _, name := range validate.CapList(want) {
+		if !slices.Contains(rep.Identity.Claims, name) {
+			return false
+		}
 	}
-	ca, err := t.HCAs[0].OpenCA(t.HCAs[0].Info().GUID, func(ci.Event) {}, nil)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = ca.Close() }()
-	a, err := ca.Query()
-	return err == nil && a.Caps.Has(want)
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -304,9 +305,16 @@ func tearPosters(t *validate.T) {
 			}
 		})
 	}
+	var gate sync.WaitGroup // both post at the same time
+	gate.Add(posters)
 	for g := range posters {
 		t.Go(func() {
+			gate.Done()
+			gate.Wait()
 			for i := range each {
+				if i%8 == 0 {
+					runtime.Gosched()
+				}
 				wr := p.A.SendWR(uint64(g*each+i+1), 0, 1)
 				if n, err := p.A.PostSend([]ci.SendWR{wr}); n != 1 || err != nil {
 					t.Report(validate.Failure{Where: "QP.PostSend by one of two", Expected: "1 request taken", Got: fmt.Sprintf("%d taken, %s", n, kit.Describe(err))})
