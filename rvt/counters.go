@@ -7,7 +7,7 @@ type Counter uint8
 
 const (
 	CountRecv       Counter = iota // packets delivered to the engine (a train counts N)
-	CountSent                      // packets handed to ports
+	CountSent                      // packets handed to ports (a train counts N)
 	DropMalformed                  // port: not a packet of this transport
 	DropICRC                       // port: invariant CRC wrong
 	DropNotForUs                   // port: destination address is not one of the port's

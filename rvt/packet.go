@@ -95,3 +95,12 @@ func advance(segs [][]byte, n uint32) [][]byte {
 	}
 	return segs
 }
+
+// wirePackets counts packets as a wire has them.
+func wirePackets(pkts []Packet) int {
+	n := 0
+	for i := range pkts {
+		n += int(pkts[i].N)
+	}
+	return n
+}

@@ -105,7 +105,7 @@ func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 		}
 		run := pkts[i:j]
 		i = j
-		p.hca.count.add(CountRecv, len(run))
+		p.hca.count.add(CountRecv, wirePackets(run))
 		if dest == mcastQPN {
 			p.deliverMcast(run, wait, polled)
 			continue
