@@ -17,9 +17,13 @@ type CQ struct {
 	hca    *HCA
 	gone   atomic.Bool
 
-	getMu sync.Mutex
-	putMu sync.Mutex // after getMu where both are taken
-	ring  CompletionRing
+	ring CompletionRing
+
+	getMu  sync.Mutex
+	taken  atomic.Uint64 // entries ever taken; written with getMu
+	_      [64]byte      // what a poller and what an engine writes are on cache lines of their own
+	putMu  sync.Mutex    // after getMu where both are taken
+	stored atomic.Uint64 // entries ever put; written with putMu
 
 	arm     arming
 	after   int // armAfter: completions to go
@@ -85,8 +89,14 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 }
 
 func (q *CQ) take(wc []ci.WC) int {
+	if q.stored.Load() == q.taken.Load() { // who spins on an empty queue takes no lock
+		return 0
+	}
 	q.getMu.Lock()
 	n := q.ring.Get(wc)
+	if n > 0 {
+		q.taken.Add(uint64(n))
+	}
 	q.getMu.Unlock()
 	return n
 }
@@ -224,6 +234,7 @@ type pendingWC struct {
 // put adds completions of one queue. It is called with a QP's token held, and calls back nothing.
 func (q *CQ) put(list []pendingWC) {
 	fire := false
+	stored := 0
 	q.putMu.Lock()
 	for i := range list {
 		p := &list[i]
@@ -235,6 +246,7 @@ func (q *CQ) put(list []pendingWC) {
 			}
 			continue
 		}
+		stored++
 		if q.overrun { // the consumer made room: what is lost from here on is another matter
 			q.overrun = false
 		}
@@ -248,6 +260,7 @@ func (q *CQ) put(list []pendingWC) {
 			fire = fire || q.after == 0
 		}
 	}
+	q.stored.Add(uint64(stored))
 	if fire {
 		fire = q.moderate(len(list))
 	}
