@@ -28,4 +28,5 @@ var areaFuncs = []func() validate.Suite{
 	opcodeArea,
 	postStateArea,
 	faultArea,
+	impairArea,
 }

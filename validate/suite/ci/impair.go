@@ -1,0 +1,252 @@
+package cisuite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// impairArea: what services promise on a bad link. The target makes the link bad, so these cases run where it can.
+func impairArea() validate.Suite {
+	rc := validate.FeatureRC
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, doubles, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
+		must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ brings the bytes asked for, and a WRITE places those given."),
+		must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets travel, and its result is that of the execution."),
+		must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for a while arrives once the link is good again, as long as retries are left."),
+		must("IBTA-9.8-20", "IBTA 9.8.2", "UC", "On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive are in order."),
+		must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN", "On a link that reorders packets a UC message arrives intact or not at all."),
+		must("IBTA-9.8-21", "IBTA 9.8.3", "UD", "On a link that loses or corrupts packets a datagram arrives intact or not at all."),
+	)
+	bad := validate.Needs{Impair: true}
+	for _, x := range []struct {
+		name string
+		i    validate.Impairment
+	}{
+		{"drop", validate.Impairment{Drop: 0.05}},
+		{"duplicate", validate.Impairment{Duplicate: 0.05}},
+		{"reorder", validate.Impairment{Reorder: 0.05}},
+		{"corrupt", validate.Impairment{Corrupt: 0.05}},
+		{"all", validate.Impairment{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Corrupt: 0.02}},
+	} {
+		s.Cases = append(s.Cases, needing(bad,
+			kase("impair.rc.send."+x.name, "RC messages with "+x.name, rc, func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
+			kase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc, func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
+		)...)
+		n := bad
+		n.Atomics = ci.AtomicLocal
+		s.Cases = append(s.Cases, needing(n,
+			kase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic, func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
+	}
+	s.Cases = append(s.Cases, needing(bad,
+		kase("impair.rc.rnr", "receives that come late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
+		kase("impair.rc.mended", "a link cut for a moment", rc, impairMended, "IBTA-9.7-13"),
+	)...)
+	n := bad
+	n.Caps = ci.CapUC
+	s.Cases = append(s.Cases, needing(n,
+		kase("impair.uc", "UC messages with loss and corruption", validate.FeatureUC, func(t *validate.T) {
+			impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true)
+		}, "IBTA-9.8-20"),
+		// A first packet begins a message whatever its number (IBTA 9.8.2.2.1), so order is not promised here.
+		kase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC, func(t *validate.T) {
+			impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
+		}, "IBTA-9.8-22"),
+	)...)
+	n.Caps = ci.CapUD | ci.CapAV
+	s.Cases = append(s.Cases, needing(n, kase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD, "IBTA-9.8-21"))...)
+	return s
+}
+
+// patient is for links that lose: a short timeout, since each loss costs one, and all retries there are.
+var patient = []kit.Option{kit.AckTime(8), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16), kit.Size(64 << 10)}
+
+const stamp = 8 // bytes at the start of a message that number it
+
+// stamped writes message i of n bytes to p and gives it.
+func stamped(t *validate.T, p []byte, i, n int) []byte {
+	kit.Random(t, p[:n])
+	binary.LittleEndian.PutUint64(p, uint64(i))
+	return p[:n]
+}
+
+func impairSend(t *validate.T, i validate.Impairment) {
+	const rounds, batch, slot = 12, 8, 2048
+	p := kit.RC(t, patient...)
+	t.Impair(i)
+	num := 0
+	for range rounds {
+		var want [][]byte
+		var wrs []ci.SendWR
+		for k := range batch {
+			n := stamp + (num*331)%(slot-stamp)
+			want = append(want, stamped(t, p.A.Buf.Bytes[k*slot:], num, n))
+			wrs = append(wrs, p.A.SendWR(uint64(k+1), k*slot, n))
+			num++
+		}
+		p.B.Recv(p.B.RecvWRs(batch, slot)...)
+		p.A.Send(wrs...)
+		wcs := p.B.RecvCQ.WaitOK(ids(1, batch)...)
+		p.A.CQ.WaitOK(ids(1, batch)...)
+		for k, w := range want {
+			kit.Equal(t, fmt.Sprintf("Length of message %d", num-batch+k), wcs[k].Length, uint32(len(w)))
+			kit.SameBytes(t, fmt.Sprintf("message %d", num-batch+k), p.B.Buf.Bytes[k*slot:k*slot+len(w)], w)
+		}
+		p.B.RecvCQ.Empty()
+	}
+	p.A.WantState(ci.QPRTS)
+	p.B.WantState(ci.QPRTS)
+}
+
+func impairRDMA(t *validate.T, i validate.Impairment) {
+	const rounds, n, half = 12, 5000, 16 << 10
+	p := kit.RC(t, patient...)
+	t.Impair(i)
+	for k := range rounds {
+		size := n + 97*k
+		out := kit.Random(t, p.A.Buf.Bytes[:size])
+		p.B.Buf.Blank()
+		in := kit.Random(t, p.B.Buf.Bytes[half:half+size])
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, size, p.B, 0), p.A.RDMA(ci.OpRead, 2, half, size, p.B, half),
+			p.A.RDMA(ci.OpRead, 3, 2*half, size, p.B, 0))
+		p.A.CQ.WaitOK(1, 2, 3)
+		kit.SameBytes(t, "bytes read", p.A.Buf.Bytes[half:half+size], in)
+		kit.SameBytes(t, "bytes written and read back", p.A.Buf.Bytes[2*half:2*half+size], out)
+	}
+	p.A.WantState(ci.QPRTS)
+}
+
+func impairAtomic(t *validate.T, i validate.Impairment) {
+	const rounds, batch = 12, 8
+	p := kit.RC(t, patient...)
+	t.Impair(i)
+	for round := range rounds {
+		var wrs []ci.SendWR
+		for k := range batch {
+			wrs = append(wrs, atomicOp(p, ci.OpFetchAdd, uint64(k+1), 8*k, 0, 1, 0))
+		}
+		p.A.Send(wrs...)
+		p.A.CQ.WaitOK(ids(1, batch)...)
+		for k := range batch {
+			kit.Equal(t, "old value of an atomic", wordAt(p.A.Buf, 8*k), uint64(batch*round+k))
+		}
+	}
+	p.A.Send(p.A.RDMA(ci.OpRead, 1, 0, 8, p.B, 0))
+	p.A.CQ.WaitOK(1)
+	kit.Equal(t, "word after 96 increments", wordAt(p.A.Buf, 0), rounds*batch)
+}
+
+func impairRNR(t *validate.T) {
+	p := kit.RC(t, append(patient, kit.MinRNR(5))...)
+	t.Impair(validate.Impairment{Drop: 0.05, Duplicate: 0.05})
+	for k := range 30 {
+		msg := stamped(t, p.A.Buf.Bytes, k, 700)
+		p.A.Send(p.A.SendWR(uint64(k), 0, 700))
+		p.B.Recv(p.B.RecvWR(uint64(k), 0, 700)) // often behind the first try
+		p.B.RecvCQ.WaitOK(uint64(k))
+		p.A.CQ.WaitOK(uint64(k))
+		kit.SameBytes(t, "message", p.B.Buf.Bytes[:700], msg)
+	}
+	p.B.RecvCQ.Empty()
+}
+
+func impairMended(t *validate.T) {
+	p := kit.RC(t, kit.AckTime(12), kit.Retry(7)) // 17 ms, eight times
+	p.A.Exchange(p.B, 100)
+	t.Impair(validate.Impairment{Cut: true})
+	kit.Random(t, p.A.Buf.Bytes[:3000])
+	p.B.Recv(p.B.RecvWR(1, 0, 3000))
+	p.A.Send(p.A.SendWR(1, 0, 3000), p.A.RDMA(ci.OpRead, 2, 8192, 3000, p.B, 0))
+	p.A.CQ.Empty()
+	p.B.RecvCQ.Empty()
+	t.Impair(validate.Impairment{})
+	p.B.RecvCQ.WaitOK(1)
+	p.A.CQ.WaitOK(1, 2)
+	kit.SameBytes(t, "message sent while the link was cut", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
+	kit.SameBytes(t, "read asked for while the link was cut", p.A.Buf.Bytes[8192:8192+3000], p.A.Buf.Bytes[:3000])
+}
+
+// arrivals are what B's receives, of slot bytes each, took of the messages numbered in sent: intact, and each number above the one before if ordered.
+func arrivals(t *validate.T, p *kit.Pair, sent [][]byte, wcs []ci.WC, slot, pad int, ordered bool) {
+	last := -1
+	for _, wc := range wcs {
+		kit.Equal(t, "Status of a receive", wc.Status.String(), ci.WCSuccess.String())
+		at := int(wc.ID)*slot + pad
+		got := p.B.Buf.Bytes[at : at+int(wc.Length)-pad]
+		kit.AtLeast(t, "Length", len(got), stamp)
+		k := binary.LittleEndian.Uint64(got)
+		kit.True(t, k < uint64(len(sent)) && bytes.Equal(got, sent[k]), "message received", "one of those sent, intact", "%d bytes: % x…", len(got), got[:stamp])
+		if ordered {
+			kit.True(t, int(k) > last, "message received", fmt.Sprintf("one behind number %d", last), "number %d", k)
+		}
+		last = int(k)
+	}
+}
+
+func impairUC(t *validate.T, i validate.Impairment, ordered bool) {
+	const n, slot = 60, 1024
+	p := kit.UC(t, kit.Depth(n+1), kit.MTU(ci.MTU256), kit.Size(2*n*slot))
+	t.Impair(i)
+	var sent [][]byte
+	for i := range n {
+		p.B.Recv(p.B.RecvWR(uint64(i), i*slot, slot))
+	}
+	for i := range n {
+		size := stamp + (i*173)%(slot-stamp)
+		sent = append(sent, stamped(t, p.A.Buf.Bytes[i*slot:], i, size))
+		p.A.Send(p.A.SendWR(uint64(i), i*slot, size))
+	}
+	p.A.CQ.WaitOK(ids(0, n-1)...)
+	mend(t, p)
+	wcs := lastArrival(t, p, n)
+	arrivals(t, p, sent, wcs, slot, 0, ordered)
+	t.Logf("%d of %d arrived", len(wcs), n)
+}
+
+func impairUD(t *validate.T) {
+	const n, slot = 60, 512
+	p := kit.UD(t, kit.Depth(n+1), kit.Size(2*n*slot))
+	t.Impair(validate.Impairment{Drop: 0.05, Corrupt: 0.05})
+	var sent [][]byte
+	for i := range n {
+		p.B.Recv(p.B.RecvWR(uint64(i), i*slot, slot))
+	}
+	for i := range n {
+		size := stamp + (i*173)%(slot-stamp-grhLen)
+		sent = append(sent, stamped(t, p.A.Buf.Bytes[i*slot:], i, size))
+		p.A.Send(p.A.SendWR(uint64(i), i*slot, size))
+	}
+	p.A.CQ.WaitOK(ids(0, n-1)...)
+	mend(t, p)
+	wcs := lastArrival(t, p, n)
+	arrivals(t, p, sent, wcs, slot, grhLen, false)
+	t.Logf("%d of %d arrived", len(wcs), n)
+}
+
+// mend makes the link good, and has B take one message more, so that the last of the others has arrived by then or never will.
+func mend(t *validate.T, p *kit.Pair) {
+	t.Impair(validate.Impairment{})
+	const last = 1000
+	w := ci.SendWR{ID: last, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: last, To: p.A.Dest}
+	p.B.Recv(ci.RecvWR{ID: last, SGL: p.B.Buf.SGL(len(p.B.Buf.Bytes)-64, 64)})
+	p.A.Send(w)
+	p.A.CQ.WaitOK(last)
+}
+
+// lastArrival collects completions of B up to the message of mend, and leaves that out; there are n others at most.
+func lastArrival(t *validate.T, p *kit.Pair, n int) []ci.WC {
+	var out []ci.WC
+	for {
+		wc := p.B.RecvCQ.Wait(1)[0]
+		if wc.Flags&ci.WCImmediate != 0 && wc.Imm == 1000 {
+			return out
+		}
+		out = append(out, wc)
+		kit.True(t, len(out) <= n, "messages received", fmt.Sprintf("%d at most", n), "%d", len(out))
+	}
+}
