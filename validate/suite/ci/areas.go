@@ -21,6 +21,8 @@ var areaFuncs = []func() validate.Suite{
 	mrPhysicalArea,
 	mrFMRArea,
 	mrFastArea,
+	mwArea,
+	mw2Area,
 	rdmaArea,
 	atomicArea,
 	ucArea,

@@ -1,13 +1,70 @@
 package cisuite
 
 import (
+	"fmt"
+
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 )
 
-// bindID is the id of the binds that bound makes.
+// mwArea: memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
+func mwArea() validate.Suite {
+	const create, query, bind, destroy = "ci_create_mw (51)", "ci_query_mw (52)", "ci_bind_mw (53)", "ci_destroy_mw (54)"
+	mw := validate.FeatureMW
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-CreateMW-01", "IBTA 11.2.9", create, "A new window has a key that gives access to nothing."),
+		must("CI-CreateMW-02", "IBTA 11.2.9", create, "A window type that is none is refused with InvalidParameter."),
+		must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query gives PD, type and current key of a window."),
+		must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the rights of the bind over the range of the bind, and nothing else."),
+		must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 gives the window another key, which the verb returns, and the key from before is dead."),
+		must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys give access to nothing, and the region is free."),
+		must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind that names another than the current key is refused with InvalidRKey."),
+		must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the right to bind, of more rights than the region allows, or beyond its range fails, at once or with WCBindErr."),
+		must("CI-BindMW-06", "IBTA 11.4.1", bind, "A bind on a QP that is not RC or UC is refused with InvalidServiceType."),
+		must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window, or to a region, of another PD than the QP's fails, at once or with WCBindErr."),
+		must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind takes a place in the send queue: it is signaled as asked, in order, and a full queue refuses it with InsufficientResources."),
+		must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a window or region that is gone is refused with InvalidMWHandle or InvalidMRHandle."),
+		must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window is bound by its own verb: OpBindMW does not take one of type 1, nor QP.BindMW one of type 2."),
+		must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window, and it answers InvalidMWHandle from then on."),
+		must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "A region with a window bound to it is not deregistered: ResourceBusy, and it works as before."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
+		kase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01", "CI-QueryMW-01"),
+		kase("mw.create.type", "window types that are none", mw, mwCreateType, "CI-CreateMW-02"),
+		kase("mw.stale", "use a window after it is gone", mw, mwStale, "CI-DestroyMW-01"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1},
+		kase("mw.query", "key, type and PD, bound and not", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
+		kase("mw.bind", "access inside of a window and outside", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
+		kase("mw.rights", "rights of the bind against operations", mw, mwRights, "CI-BindMW-01"),
+		kase("mw.rebind", "rebind to another range, and another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
+		kase("mw.unbind", "bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
+		kase("mw.wrong-key", "bind by a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
+		kase("mw.region-rights", "bind to regions that do not allow it", mw, mwRegionRights, "CI-BindMW-05"),
+		kase("mw.range", "bind beyond the region", mw, mwRange, "CI-BindMW-05"),
+		kase("mw.pd", "window, or region, of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
+		kase("mw.order", "a message right behind a bind", mw, mwOrder, "CI-BindMW-08"),
+		kase("mw.signal", "binds not signaled", mw, mwSignal, "CI-BindMW-08"),
+		kase("mw.full", "bind on a full queue", mw, mwFull, "CI-BindMW-08"),
+		kase("mw.gone", "bind with objects that are gone", mw, mwGone, "CI-BindMW-09"),
+		kase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
+		kase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
+		kase("mw.region-busy", "deregister a region with a window bound", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUD},
+		kase("mw.service", "bind on a datagram QP", mw, mwService, "CI-BindMW-06"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUC},
+		kase("mw.uc", "bind on an unreliable connection", mw, mwUC, "CI-BindMW-06"))...)
+	return s
+}
+
+// bindID is the id of the binds that rebind makes.
 const bindID = 0x62696e64
+
+// bindable are all rights of a region, and that to bind.
+const bindable = kit.AllAccess | ci.BindWindow
 
 // bound makes a type 1 window over all of b, bound through e's QP.
 func bound(e *kit.End, b *kit.Buf, a ci.Access) ci.MW {
@@ -25,4 +82,377 @@ func rebind(t *validate.T, e *kit.End, w ci.MW, b ci.MWBind) ci.Key {
 	wc := e.CQ.WaitOK(bindID)[0]
 	kit.Equal(t, "WC.Op of a bind", wc.Op, ci.WCBindMW)
 	return key
+}
+
+// bindFails expects a bind on B's queue to fail: at once with one of the statuses, or with WCBindErr. The window's key must stay.
+func bindFails(t *validate.T, p *kit.Pair, what string, b ci.MWBind, at ...ci.Status) {
+	before := b.MW.Key()
+	b.Key = before
+	_, err := p.B.BindMW(bindID, ci.SendSignaled, b)
+	if err != nil {
+		kit.Want(t, err, "QP.BindMW "+what, at...)
+	} else {
+		p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
+		p.Reconnect()
+	}
+	kit.Equal(t, "MW.Key after a bind that failed, "+what, b.MW.Key(), before)
+}
+
+// windowTypes are those that the driver claims.
+func windowTypes(t *validate.T) []ci.MWType {
+	var out []ci.MWType
+	if t.Claims().Has(ci.CapMW1) {
+		out = append(out, ci.MWType1)
+	}
+	if t.Claims().Has(ci.CapMW2) {
+		out = append(out, ci.MWType2)
+	}
+	return out
+}
+
+func mwCreate(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	for _, typ := range windowTypes(t) {
+		w := p.B.CA.MW(p.B.PD, typ)
+		for _, addr := range []uint64{0, p.B.Buf.Addr} {
+			for _, op := range []ci.SendOp{ci.OpRead, ci.OpWrite} {
+				p.WantDenied(fmt.Sprintf("request %d by the key of a new window of type %d", op, typ), op, 8, ci.Remote{Addr: addr, RKey: w.Key()})
+			}
+		}
+	}
+}
+
+func mwCreateType(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, typ := range []ci.MWType{0, 3, 255} {
+		w, err := pd.CreateMW(typ, nil)
+		kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
+	}
+}
+
+func mwStale(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, typ := range windowTypes(t) {
+		w := ca.MW(pd, typ)
+		kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
+		_, err := w.Query()
+		kit.WantExactly(t, err, "MW.Query after Destroy", ci.InvalidMWHandle)
+	}
+}
+
+func mwQuery(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	want := func(when string) {
+		a, err := w.Query()
+		kit.OK(t, err, "MW.Query "+when)
+		kit.SameObject(t, "MWAttr.PD "+when, a.PD, p.B.PD)
+		kit.Equal(t, "MWAttr.Type "+when, a.Type, ci.MWType1)
+		kit.Equal(t, "MWAttr.Key "+when, a.Key, w.Key())
+	}
+	want("unbound")
+	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	kit.Equal(t, "MW.Key, bound", w.Key(), key)
+	want("bound")
+}
+
+func mwBind(t *validate.T) {
+	p := kit.RC(t, kit.Size(16<<10))
+	b := p.B.CA.Buf(p.B.PD, 10000, ci.LocalWrite|ci.BindWindow) // no remote rights of its own
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for _, x := range []struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}} {
+		what := fmt.Sprintf("a window of %d bytes at %d", x.n, x.off)
+		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr + x.off, Length: x.n, Access: ci.RemoteRead | ci.RemoteWrite})
+		to := func(off uint64) ci.Remote { return ci.Remote{Addr: b.Addr + off, RKey: key} }
+		p.WantWrite(what, to(x.off), b.Bytes[x.off:x.off+x.n])
+		clear(p.A.Buf.Bytes)
+		p.WantReach("RDMA READ from "+what, ci.OpRead, int(x.n), to(x.off))
+		kit.SameBytes(t, "bytes read from "+what, p.A.Buf.Bytes[:x.n], b.Bytes[x.off:x.off+x.n])
+		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, to(x.off-1))
+		p.WantDenied("RDMA WRITE of the byte behind "+what, ci.OpWrite, 1, to(x.off+x.n))
+		p.WantDenied("RDMA READ one byte longer than "+what, ci.OpRead, int(x.n)+1, to(x.off))
+		p.WantDenied("RDMA WRITE to "+what+" by the region's key", ci.OpWrite, 1, ci.Remote{Addr: b.Addr + x.off, RKey: b.LKey})
+	}
+	// A window's key is none for SGEs.
+	p.B.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{{Addr: b.Addr, Length: 8, LKey: w.Key()}}, Remote: p.A.Buf.Remote(0)})
+	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
+}
+
+func mwRights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for _, a := range rightsOf(t.Attr()) {
+		if a == 0 || a&ci.LocalWrite != 0 {
+			continue // windows have remote rights only
+		}
+		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: a})
+		probeRights(p, "a window with "+rightNames(a), ci.Remote{Addr: b.Addr, RKey: key}, a)
+	}
+}
+
+func mwRebind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	one, two := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	old, last := w.Key(), one
+	for i, b := range []*kit.Buf{one, two, two, one} {
+		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		kit.True(t, key != old, fmt.Sprintf("key of bind %d", i+1), "another key than before", "%#x again", uint32(key))
+		p.WantWrite("the region bound now", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		p.WantUntouched("the region bound now, by the key from before", ci.Remote{Addr: b.Addr, RKey: old}, b.Bytes)
+		p.WantUntouched("the region bound before, by the key from before", ci.Remote{Addr: last.Addr, RKey: old}, last.Bytes)
+		if last != b {
+			p.WantUntouched("the region bound before, by the new key", ci.Remote{Addr: last.Addr, RKey: key}, last.Bytes)
+		}
+		old, last = key, b
+	}
+	kit.Destroy(t, two, "MR that the window has left")
+}
+
+func mwUnbind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
+	key := w.Key()
+	p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	unbound := rebind(t, p.B, w, ci.MWBind{})
+	kit.Equal(t, "MW.Key after an unbind", w.Key(), unbound)
+	p.WantUntouched("the window after its unbind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	p.WantUntouched("the window after its unbind, by the new key", ci.Remote{Addr: b.Addr, RKey: unbound}, b.Bytes)
+	kit.Destroy(t, b, "MR whose window was unbound")
+	rebind(t, p.B, w, ci.MWBind{}) // once more, which changes nothing
+}
+
+func mwWrongKey(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	first := w.Key()
+	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+	for _, x := range []struct {
+		what string
+		key  ci.Key
+	}{{"the key before the current one", first}, {"a key that is none", key ^ 1<<16}, {"the region's", b.RKey}} {
+		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: x.key, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		kit.WantExactly(t, err, "QP.BindMW by "+x.what, ci.InvalidRKey)
+		kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
+		p.WantWrite("the window after the refusal", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	}
+	p.B.CQ.Empty()
+}
+
+func mwRegionRights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for _, x := range []struct {
+		region, window ci.Access
+	}{
+		{kit.AllAccess, ci.RemoteRead},
+		{ci.LocalWrite, ci.RemoteWrite},
+		{ci.BindWindow, ci.RemoteWrite},
+		{ci.BindWindow | ci.RemoteRead, ci.RemoteRead | ci.RemoteWrite},
+		{ci.BindWindow, ci.RemoteAtomic},
+	} {
+		if x.window&ci.RemoteAtomic != 0 && t.Attr().Atomicity == ci.AtomicNone {
+			continue
+		}
+		b := p.B.CA.Buf(p.B.PD, 64, x.region)
+		what := fmt.Sprintf("with %s to a region with %s", rightNames(x.window), rightNames(x.region))
+		bindFails(t, p, what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.window}, ci.InvalidPermission)
+		kit.Destroy(t, b, "MR after a bind that failed, "+what)
+	}
+	// What is allowed: any remote right with local write, remote read without.
+	b := p.B.CA.Buf(p.B.PD, 64, ci.BindWindow)
+	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	p.WantReach("RDMA READ through a window over a region with bind window alone", ci.OpRead, 64, ci.Remote{Addr: b.Addr, RKey: key})
+	kit.Destroy(t, w, "MW")
+}
+
+func mwRange(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for _, x := range []struct {
+		what    string
+		addr, n uint64
+	}{
+		{"one byte longer than the region", b.Addr, 65},
+		{"from the byte before the region", b.Addr - 1, 64},
+		{"behind the region", b.Addr + 64, 1},
+		{"with a length that wraps around", b.Addr + 1, ^uint64(0)},
+	} {
+		bindFails(t, p, x.what, ci.MWBind{MW: w, MR: b.MR, Addr: x.addr, Length: x.n, Access: ci.RemoteRead}, ci.InvalidParameter, ci.InvalidPermission)
+	}
+	kit.Destroy(t, b, "MR after binds that failed")
+}
+
+func mwPD(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	pd := p.B.CA.PD()
+	own, foreign := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(pd, 64, bindable)
+	w, foreignW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(pd, ci.MWType1)
+	for _, x := range []struct {
+		what string
+		w    ci.MW
+		b    *kit.Buf
+	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of window and region of another PD", foreignW, foreign}} {
+		bindFails(t, p, x.what, ci.MWBind{MW: x.w, MR: x.b.MR, Addr: x.b.Addr, Length: 64, Access: ci.RemoteRead}, ci.InvalidPermission, ci.InvalidParameter)
+	}
+	// And a peer that comes through another PD than the window's.
+	q := elsewhere(p)
+	key := rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteWrite})
+	p.WantWrite("the window through its own PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
+	q.WantUntouched("the window through another PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
+}
+
+func mwOrder(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for range 20 {
+		// The peer learns of the bind by a message behind it; when that is there, the bind has been carried out.
+		p.A.Recv(p.A.RecvWR(1, 1024, 64))
+		key, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		kit.OK(t, err, "QP.BindMW")
+		p.B.Send(p.B.SendWR(2, 0, 8))
+		p.A.RecvCQ.WaitOK(1)
+		p.WantWrite("the window, as soon as a message behind its bind has come", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		p.B.CQ.WaitOK(1, 2)
+	}
+}
+
+func mwSignal(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	for i := range uint64(3) {
+		_, err := p.B.BindMW(10+i, 0, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		kit.OK(t, err, "QP.BindMW, not signaled")
+	}
+	p.A.Recv(p.A.RecvWR(1, 0, 8))
+	p.B.Send(p.B.SendWR(2, 0, 8))
+	p.B.CQ.WaitOK(2)
+	p.A.RecvCQ.WaitOK(1)
+	p.WantWrite("the window after three binds that were queued together", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+	p.B.CQ.Empty()
+}
+
+func mwFull(t *validate.T) {
+	p := deaf(t, kit.Depth(2))
+	a, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	b := p.A.CA.Buf(p.A.PD, 64, bindable)
+	w := p.A.CA.MW(p.A.PD, ci.MWType1)
+	p.A.Send(p.A.SendWRs(a.SendDepth)...) // the peer does not answer
+	before := w.Key()
+	_, err = p.A.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: before, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	kit.WantExactly(t, err, "QP.BindMW on a full queue", ci.InsufficientResources)
+	kit.Equal(t, "MW.Key after the refusal", w.Key(), before)
+	kit.Destroy(t, b, "MR after the refusal")
+}
+
+func mwGone(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b, goneB := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
+	w, goneW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(p.B.PD, ci.MWType1)
+	kit.Destroy(t, goneB, "MR")
+	kit.Destroy(t, goneW, "MW")
+	for _, x := range []struct {
+		what string
+		w    ci.MW
+		mr   ci.MR
+		want ci.Status
+	}{
+		{"of a window that is gone", goneW, b.MR, ci.InvalidMWHandle},
+		{"of no window", nil, b.MR, ci.InvalidMWHandle},
+		{"to a region that is gone", w, goneB.MR, ci.InvalidMRHandle},
+		{"to no region", w, nil, ci.InvalidMRHandle},
+	} {
+		bind := ci.MWBind{MW: x.w, MR: x.mr, Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
+		if x.w != nil {
+			bind.Key = x.w.Key()
+		}
+		_, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+		kit.WantExactly(t, err, "QP.BindMW "+x.what, x.want)
+	}
+	p.B.CQ.Empty()
+}
+
+func mwTypeOneByPost(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
+	key := w.Key()
+	for _, k := range []ci.Key{key, key&^0xff | (key+1)&0xff} {
+		ext := ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: k, Addr: b.Addr, Length: 32, Access: ci.RemoteRead | ci.RemoteWrite}}
+		n, err := p.B.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ext}})
+		kit.Equal(t, "requests taken by QP.PostSend of OpBindMW with a type 1 window", n, 0)
+		kit.Want(t, err, "QP.PostSend of OpBindMW with a type 1 window", ci.InvalidParameter, ci.InvalidWRType, ci.Unsupported)
+		kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
+		p.WantWrite("the window after the refusal", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	}
+	p.B.CQ.Empty()
+}
+
+func mwDestroy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
+	to := ci.Remote{Addr: b.Addr, RKey: w.Key()}
+	p.WantWrite("the window", to, b.Bytes)
+	kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
+	p.WantUntouched("the window after its Destroy", to, b.Bytes)
+	p.WantDenied("RDMA READ through the window after its Destroy", ci.OpRead, 8, to)
+	kit.Destroy(t, b, "MR whose window is gone")
+}
+
+func mwRegionBusy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	one, two := bound(p.B, b, ci.RemoteWrite), bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
+	for i, w := range []ci.MW{one, two} {
+		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d windows bound", 2-i), ci.ResourceBusy)
+		p.WantWrite("the region after the refusal", b.Remote(0), b.Bytes)
+		p.WantWrite("a window after the refusal", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+		if i == 0 {
+			kit.Destroy(t, w, "MW")
+		} else {
+			rebind(t, p.B, w, ci.MWBind{})
+		}
+	}
+	kit.Destroy(t, b, "MR with no window bound")
+}
+
+func mwService(t *validate.T) {
+	p := kit.UD(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	bind := ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
+	_, err := p.B.BindMW(1, ci.SendSignaled, bind)
+	kit.WantExactly(t, err, "QP.BindMW on a UD QP", ci.InvalidServiceType)
+	if t.Claims().Has(ci.CapSpecialQP) {
+		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+		qp, err := p.B.PD.CreateSpecialQP(p.B.CA.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: p.B.CQ.CQ, RecvCQ: p.B.RecvCQ.CQ})
+		kit.OK(t, err, "PD.CreateSpecialQP")
+		kit.Own(t, qp, "QP1")
+		_, err = qp.BindMW(1, ci.SendSignaled, bind)
+		kit.WantExactly(t, err, "QP.BindMW on QP1", ci.InvalidServiceType)
+	}
+	p.B.CQ.Empty()
+}
+
+func mwUC(t *validate.T) {
+	p := kit.UC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+	src := kit.Random(t, p.A.Buf.Bytes[:64])
+	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: ci.Remote{Addr: b.Addr, RKey: key}})
+	p.A.CQ.WaitOK(1)
+	p.A.Exchange(p.B, 8) // behind the write
+	kit.SameBytes(t, "the window, written over an unreliable connection", b.Bytes, src)
 }

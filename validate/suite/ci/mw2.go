@@ -1,0 +1,220 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// mw2Area: memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
+func mw2Area() validate.Suite {
+	const bind = "OpBindMW"
+	mw := validate.FeatureMW
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A window of type 2 is bound by a work request under a key whose low 8 bits the consumer chooses, and gives the rights of the bind over its range."),
+		must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "A bound window of type 2 is open only to the peer of the QP that it was bound through."),
+		must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key is dead, the region is free, and it can be bound again."),
+		must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 under a key that is not the window's, of a window that is bound, or to what does not allow it fails and changes nothing."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2},
+		kase("mw2.bind", "keys, access inside and outside", mw, mw2Bind, "CI-BindMWTwo-01"),
+		kase("mw2.rights", "rights of the bind against operations", mw, mw2Rights, "CI-BindMWTwo-01"),
+		kase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
+		kase("mw2.refused", "wrong keys, regions that do not allow it", mw, mw2Refused, "CI-BindMWTwo-04"),
+		kase("mw2.twice", "bind a window that is bound", mw, mw2Twice, "CI-BindMWTwo-04"),
+		kase("mw2.destroy", "destroy bound window and region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapFastReg},
+		kase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
+		kase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01", "CI-BindMWTwo-03"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
+		kase("mw2.by-verb", "QP.BindMW of a type 2 window", mw, mw2ByVerb, "CI-BindMW-10"))...)
+	return s
+}
+
+// bind2 is a request that binds w under the next of its keys, and that key.
+func bind2(w ci.MW, key ci.Key, b *kit.Buf, off, n uint64, a ci.Access) ci.SendWR {
+	return ci.SendWR{ID: bindID, Op: ci.OpBindMW, Flags: ci.SendSignaled,
+		Ext: &ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr + off, Length: n, Access: a}}}
+}
+
+// nextKey is the window's key with its low 8 bits counted up.
+func nextKey(w ci.MW) ci.Key { k := w.Key(); return k&^0xff | (k+1)&0xff }
+
+// bound2 binds w over all of b through e's QP, and gives the key.
+func bound2(t *validate.T, e *kit.End, w ci.MW, b *kit.Buf, a ci.Access) ci.Remote {
+	key := nextKey(w)
+	e.Send(bind2(w, key, b, 0, b.Length, a))
+	wc := e.CQ.WaitOK(bindID)[0]
+	kit.Equal(t, "WC.Op of a bind", wc.Op, ci.WCBindMW)
+	kit.Equal(t, "MW.Key after a bind of type 2", w.Key(), key)
+	return ci.Remote{Addr: b.Addr, RKey: key}
+}
+
+func mw2Bind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 1000, ci.LocalWrite|ci.BindWindow)
+	for _, low := range []ci.Key{1, 0x5a, 0xff} {
+		w := p.B.CA.MW(p.B.PD, ci.MWType2)
+		key := w.Key()&^0xff | low
+		p.B.Send(bind2(w, key, b, 100, 200, ci.RemoteWrite))
+		p.B.CQ.WaitOK(bindID)
+		a, err := w.Query()
+		kit.OK(t, err, "MW.Query")
+		kit.Equal(t, "MWAttr.Key", a.Key, key)
+		kit.Equal(t, "MWAttr.Type", a.Type, ci.MWType2)
+		to := func(off uint64) ci.Remote { return ci.Remote{Addr: b.Addr + off, RKey: key} }
+		p.WantWrite("the window", to(100), b.Bytes[100:300])
+		unbindByDestroy(t, p, w, to(100), b.Bytes[100:300])
+		w = p.B.CA.MW(p.B.PD, ci.MWType2)
+		key = w.Key()&^0xff | low
+		p.B.Send(bind2(w, key, b, 100, 200, ci.RemoteWrite))
+		p.B.CQ.WaitOK(bindID)
+		// A request that is denied ends the QP, and with it a window of type 2 may end: so one probe for each bind.
+		p.WantDenied("RDMA WRITE behind the window", ci.OpWrite, 1, to(300))
+		kit.Destroy(t, w, "MW")
+	}
+}
+
+// unbindByDestroy destroys a window and expects its key to be dead.
+func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byte) {
+	kit.Destroy(t, w, "MW")
+	p.WantUntouched("the window after its Destroy", to, at)
+}
+
+func mw2Rights(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
+	for _, x := range []struct {
+		op    ci.SendOp
+		needs ci.Access
+	}{{ci.OpRead, ci.RemoteRead}, {ci.OpWrite, ci.RemoteWrite}, {ci.OpFetchAdd, ci.RemoteAtomic}} {
+		if x.op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
+			continue
+		}
+		for _, a := range []ci.Access{ci.RemoteRead, ci.RemoteWrite} {
+			w := p.B.CA.MW(p.B.PD, ci.MWType2)
+			to := bound2(t, p.B, w, b, a)
+			if what := "request by a window with " + rightNames(a); a&x.needs != 0 {
+				p.WantReach(what, x.op, 8, to)
+			} else {
+				p.WantDenied(what, x.op, 8, to)
+			}
+			kit.Destroy(t, w, "MW")
+		}
+	}
+}
+
+func mw2OtherQP(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	q := p.More(false) // of the same PDs
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+	q.WantUntouched("the window, through another QP of its PD", to, b.Bytes)
+	q.WantDenied("RDMA READ through another QP of the window's PD", ci.OpRead, 8, to)
+	p.WantWrite("the window, through its QP", to, b.Bytes)
+}
+
+func mw2Refused(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	good, plain := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+	readOnly := p.B.CA.Buf(p.B.PD, 64, ci.BindWindow)
+	foreign := p.B.CA.Buf(p.B.CA.PD(), 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	before := w.Key()
+	for _, x := range []struct {
+		what string
+		wr   ci.SendWR
+	}{
+		{"under a key with another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
+		{"to a region without bind window", bind2(w, nextKey(w), plain, 0, 64, ci.RemoteRead)},
+		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
+		{"to a region of another PD", bind2(w, nextKey(w), foreign, 0, 64, ci.RemoteRead)},
+		{"beyond the region", bind2(w, nextKey(w), good, 1, 64, ci.RemoteRead)},
+	} {
+		n, err := p.B.PostSend([]ci.SendWR{x.wr})
+		if err != nil {
+			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission, ci.InvalidRKey)
+		} else {
+			p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
+			p.Reconnect()
+		}
+		kit.Equal(t, "MW.Key after a bind that failed, "+x.what, w.Key(), before)
+	}
+	for _, b := range []*kit.Buf{good, plain, readOnly, foreign} {
+		kit.Destroy(t, b, "MR after binds that failed")
+	}
+}
+
+func mw2Twice(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b, other := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+	p.B.Send(bind2(w, nextKey(w), other, 0, 64, ci.RemoteRead|ci.RemoteWrite))
+	p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
+	kit.Destroy(t, other, "MR of the bind that failed")
+}
+
+func mw2Destroy(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+	t.Cleanup(func() { _ = w.Destroy() }) // before the region's, whatever comes
+	if err := b.Destroy(); ci.StatusOf(err) != ci.ResourceBusy {
+		t.Report(validate.Failure{Rule: "CI-DestroyMW-02", Where: "MR.Destroy with a window of type 2 bound", Expected: ci.ResourceBusy.String(), Got: kit.Describe(err)})
+		return
+	}
+	p.WantWrite("the window after the refusal", to, b.Bytes)
+	unbindByDestroy(t, p, w, to, b.Bytes)
+	kit.Destroy(t, b, "MR whose window is gone")
+}
+
+func mw2LocalInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	for range 3 {
+		to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+		p.WantWrite("the window", to, b.Bytes)
+		p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: to.RKey})
+		p.B.CQ.WaitOK(8)
+		p.WantUntouched("the window after its invalidation", to, b.Bytes)
+	}
+	kit.Destroy(t, b, "MR whose window was invalidated")
+}
+
+func mw2SendInv(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+	p.WantWrite("the window", to, b.Bytes)
+	p.B.Recv(p.B.RecvWR(3, 0, 64))
+	wr := p.A.SendWR(4, 0, 0)
+	wr.Flags |= ci.SendInvalidate
+	wr.Inv = to.RKey
+	p.A.Send(wr)
+	p.A.CQ.WaitOK(4)
+	wc := p.B.RecvCQ.WaitOK(3)[0]
+	kit.WantRecv(t, "receive of a SEND with invalidate", wc,
+		ci.WC{ID: 3, Op: ci.WCRecv, QPN: p.B.Num(), Flags: ci.WCInvalidated, Imm: uint32(to.RKey), Context: p.B.Events})
+	p.WantUntouched("the window after the peer's invalidation", to, b.Bytes)
+	kit.Destroy(t, b, "MR whose window was invalidated")
+}
+
+func mw2ByVerb(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType2)
+	key := w.Key()
+	_, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	kit.Want(t, err, "QP.BindMW of a type 2 window", ci.InvalidParameter, ci.InvalidMWHandle, ci.InvalidRKey)
+	kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
+	p.B.CQ.Empty()
+	kit.Destroy(t, b, "MR after the refusal")
+}
