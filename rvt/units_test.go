@@ -1,0 +1,466 @@
+package rvt
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"ciddk/ci"
+)
+
+// TestWheelModel sets and cancels timers at random. Each fires once, not before its time nor after, however often it was set before.
+func TestWheelModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newClock()
+		var w wheel
+		w.init(c)
+		const n = 8
+		timers := make([]timer, n)
+		due := make([]time.Duration, n) // 0: not set
+		for i := range timers {
+			timers[i].fire = func() {
+				require.NotZero(t, due[i], "timer %d fires unset", i)
+				require.Equal(t, due[i], c.Now(), "timer %d", i)
+				due[i] = 0
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			i := rapid.IntRange(0, n-1).Draw(t, "timer")
+			switch rapid.IntRange(0, 3).Draw(t, "op") {
+			case 0, 1:
+				at := c.Now() + time.Duration(rapid.IntRange(1, 100).Draw(t, "in"))
+				w.set(&timers[i], at)
+				if due[i] == 0 || at < due[i] { // a later time leaves the timer where it is: its owner sets it again
+					due[i] = at
+				}
+			case 2:
+				w.cancel(&timers[i])
+				due[i] = 0
+			case 3:
+				c.Advance(time.Duration(rapid.IntRange(0, 60).Draw(t, "advance")))
+				for k, at := range due {
+					require.False(t, at != 0 && at <= c.Now(), "timer %d is late", k)
+				}
+			}
+			for k := range timers {
+				require.Equal(t, due[k] != 0, timers[k].pos != 0)
+			}
+		}
+		c.Advance(1000)
+		require.Equal(t, make([]time.Duration, n), due)
+		require.Zero(t, c.pending(), "a quiet wheel has no timer")
+		w.set(&timers[0], c.Now()+1)
+		due[0] = c.Now() + 1
+		w.stop()
+		w.set(&timers[1], c.Now()+1)
+		require.Zero(t, c.pending())
+		c.Advance(10)
+		require.NotZero(t, due[0], "nothing fires once stopped")
+	})
+}
+
+// TestWheelFireSets: a timer's function may set it again, and other ones; it runs without the wheel's lock.
+func TestWheelFireSets(t *testing.T) {
+	c := newClock()
+	var w wheel
+	w.init(c)
+	var a, b timer
+	var log []string
+	a.fire = func() {
+		log = append(log, "a")
+		if len(log) < 3 {
+			w.set(&a, c.Now()+5)
+			w.set(&b, c.Now()) // due at once
+		}
+	}
+	b.fire = func() { log = append(log, "b") }
+	w.set(&a, c.Now()+5)
+	c.Advance(100)
+	require.Equal(t, []string{"a", "b", "a"}, log)
+}
+
+func TestTableModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table[int]
+		model := map[uint32]*int{}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			num := rapid.Uint32Range(0, 60).Draw(t, "num") * 16 // few buckets, long chains
+			switch rapid.IntRange(0, 2).Draw(t, "op") {
+			case 0:
+				v := new(int)
+				require.Equal(t, model[num] == nil, tab.put(num, v))
+				if model[num] == nil {
+					model[num] = v
+				}
+			case 1:
+				require.False(t, tab.del(num, new(int)), "another's entry")
+				require.Equal(t, model[num] != nil, tab.del(num, model[num]))
+				delete(model, num)
+			case 2:
+				require.Same(t, model[num], tab.get(num))
+			}
+		}
+		seen := map[*int]bool{}
+		tab.all(func(v *int) { require.False(t, seen[v]); seen[v] = true })
+		require.Len(t, seen, len(model))
+		for num, v := range model {
+			require.True(t, seen[v])
+			require.Same(t, v, tab.get(num))
+		}
+		require.Equal(t, len(model), tab.n)
+	})
+}
+
+// TestTableReaders: readers see an entry or do not, while others are put and removed.
+func TestTableReaders(t *testing.T) {
+	var tab table[uint32]
+	fixed := uint32(7)
+	require.True(t, tab.put(7, &fixed))
+	var wg sync.WaitGroup
+	for g := range uint32(2) {
+		wg.Go(func() {
+			for i := range uint32(3000) {
+				v := 16 + i*32 + g*16
+				tab.put(v, &v)
+				if i%3 == 0 {
+					tab.del(v, &v)
+				}
+			}
+		})
+	}
+	for range 2 {
+		wg.Go(func() {
+			for i := range uint32(20000) {
+				if v := tab.get(7); v != &fixed {
+					t.Error("an entry that nobody touches is gone")
+					return
+				}
+				if v := tab.get(i); v != nil && *v != i {
+					t.Error("wrong entry")
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestNotifierOrder: events in order, one callback at a time, completions joined into one.
+func TestNotifierOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []ci.EventType
+		gate := make(chan struct{})
+		completions := 0
+		n := &notifier{ctx: 5, onEvent: func(e ci.Event) {
+			require.Equal(t, 5, e.Context)
+			<-gate
+			got = append(got, e.Type)
+		}, onDue: func(ctx any) { require.Equal(t, 5, ctx); completions++ }}
+		for i := range 10 {
+			n.event(ci.EventType(i), 0, 0)
+		}
+		synctest.Wait()
+		require.Empty(t, got)
+		for range 5 {
+			n.completion()
+		}
+		close(gate)
+		synctest.Wait()
+		require.Equal(t, []ci.EventType{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, got)
+		require.Equal(t, 1, completions)
+		n.close()
+		n.event(1, 0, 0)
+		n.completion()
+		synctest.Wait()
+		require.Len(t, got, 10)
+		require.Equal(t, 1, completions)
+		n.close()
+	})
+}
+
+// TestNotifierClose waits for the callback that runs, and drops those that wait.
+func TestNotifierClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		ran := 0
+		n := &notifier{onEvent: func(ci.Event) { ran++; <-gate }}
+		n.event(1, 0, 0)
+		n.event(2, 0, 0)
+		synctest.Wait()
+		closed := false
+		go func() { n.close(); closed = true }()
+		synctest.Wait()
+		require.False(t, closed)
+		close(gate)
+		synctest.Wait()
+		require.True(t, closed)
+		require.Equal(t, 1, ran)
+	})
+	var none notifier // without callbacks nothing runs
+	none.event(1, 0, 0)
+	none.completion()
+	require.False(t, none.running)
+	none.close()
+}
+
+// TestEventHandlers: each listener hears each event with its own context, and none after it has gone.
+func TestEventHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &wireLink{mtu: ci.MTU4096}
+		h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps}, Ports: []Port{l.port(), l.port()}, Rings: plainRings{}, Clock: newClock()})
+		require.NoError(t, err)
+		var got []ci.Event
+		var mu sync.Mutex
+		hear := func(e ci.Event) { mu.Lock(); got = append(got, e); mu.Unlock() }
+		h.ports[0].PortEvent(ci.EventPortActive) // before anybody listens
+		ca, err := h.OpenCA(1, hear, "open")
+		require.NoError(t, err)
+		_, err = h.OpenCA(1, hear, nil)
+		require.ErrorIs(t, err, ci.ResourceBusy)
+		o1, err := ca.OnEvent(hear, "one")
+		require.NoError(t, err)
+		o2, err := ca.OnEvent(hear, "two")
+		require.NoError(t, err)
+		h.ports[1].PortEvent(ci.EventLIDChange)
+		synctest.Wait()
+		require.ElementsMatch(t, []ci.Event{{Context: "open", Type: ci.EventLIDChange, Port: 2}, {Context: "one", Type: ci.EventLIDChange, Port: 2},
+			{Context: "two", Type: ci.EventLIDChange, Port: 2}}, got)
+		require.NoError(t, o1.Destroy())
+		require.ErrorIs(t, o1.Destroy(), ci.InvalidHandle)
+		require.ErrorIs(t, ca.Close(), ci.ResourceBusy)
+		got = nil
+		h.ports[0].PortEvent(ci.EventPortDown)
+		synctest.Wait()
+		require.Len(t, got, 2)
+		require.NoError(t, o2.Destroy())
+		require.NoError(t, ca.Close())
+		require.ErrorIs(t, ca.Close(), ci.InvalidCAHandle)
+		got = nil
+		h.ports[0].PortEvent(ci.EventPortActive)
+		synctest.Wait()
+		require.Empty(t, got)
+		ca, err = h.OpenCA(1, hear, nil)
+		require.NoError(t, err)
+		require.NoError(t, ca.Close())
+		require.NoError(t, h.Close())
+		require.NoError(t, h.Close())
+		_, err = h.OpenCA(1, hear, nil)
+		require.ErrorIs(t, err, ci.InvalidState)
+	})
+}
+
+// TestQuarantine: a number is held back until its time, and forgotten then.
+func TestQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q quarantine
+		q.add(5, time.Now().Add(time.Second))
+		require.True(t, q.holds(5))
+		require.False(t, q.holds(6))
+		time.Sleep(time.Second) // of the bubble
+		require.False(t, q.holds(5))
+		for i := range 1 << 12 { // what has run out is swept as the set grows
+			q.add(ci.QPN(i+10), time.Now().Add(time.Millisecond))
+			time.Sleep(time.Microsecond * 10)
+		}
+		require.LessOrEqual(t, len(q.until), 1025+100)
+	})
+}
+
+// TestTimeWait: a destroyed QP's number does not come back before its time.
+func TestTimeWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &wireLink{mtu: ci.MTU4096}
+		a := newSide(t, l, 0xa, nil, ci.RC, nil)
+		next := ci.QPN(100)
+		a.hca.rand = &source{r: readerFunc(func(p []byte) (int, error) {
+			copy(p, []byte{0, byte(next >> 16), byte(next >> 8), byte(next)})
+			next++
+			return len(p), nil
+		})}
+		c := ci.QPCreate{SendCQ: a.cq, RecvCQ: a.cq}
+		q, err := a.pd.CreateQP(c, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 100, q.Num())
+		q.TimeWait(time.Now().Add(time.Minute))
+		require.NoError(t, q.Destroy())
+		for _, want := range []ci.QPN{101, 100} {
+			next = 100
+			q, err := a.pd.CreateQP(c, nil)
+			require.NoError(t, err)
+			require.Equal(t, want, q.Num())
+			require.NoError(t, q.Destroy())
+			time.Sleep(time.Minute) // of the bubble
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestSupportError(t *testing.T) {
+	l := &wireLink{mtu: ci.MTU4096}
+	ether := l.port()
+	ether.attr = func(a *ci.PortAttr) { a.Link = ci.LinkEthernet }
+	good := Config{Info: ci.HCAInfo{GUID: 1}, Ports: []Port{l.port()}, Rings: plainRings{}}
+	for _, tt := range []struct {
+		want   string // "" for none
+		change func(*Config)
+	}{
+		{"", func(*Config) {}},
+		{"Config.Rings", func(c *Config) { c.Rings = nil }},
+		{"1 to 254", func(c *Config) { c.Ports = nil }},
+		{"1 to 254", func(c *Config) { c.Ports = slices.Repeat(c.Ports, 255) }},
+		{"port 1 is nil", func(c *Config) { c.Ports = []Port{nil} }},
+		{"Ops.LocalMAD", func(c *Config) { c.Attr.Caps = ci.CapLocalMAD }},
+		{"Ops.VendorCall", func(c *Config) { c.Attr.Caps = ci.CapVendorCall }},
+		{"Ops.SLForIP", func(c *Config) { c.Attr.Caps = ci.CapSLForIP }},
+		{"no implementation", func(c *Config) { c.Attr.Caps = ci.CapRD }},
+		{"need CapAV", func(c *Config) { c.Attr.Caps = ci.CapUD }},
+		{"need CapAV", func(c *Config) { c.Attr.Caps = ci.CapSpecialQP }},
+		{"GroupPort at Ethernet port 1", func(c *Config) { c.Ports = []Port{ether}; c.Attr.Caps = ci.CapMulticast }},
+	} {
+		c := good
+		tt.change(&c)
+		h, err := New(c)
+		if tt.want == "" {
+			require.NoError(t, err)
+			require.NoError(t, h.Close())
+			continue
+		}
+		var missing *SupportError
+		require.True(t, errors.As(err, &missing), "%v", err)
+		require.ErrorContains(t, err, tt.want)
+	}
+	c := good
+	c.Info.GUID = 0
+	_, err := New(c)
+	require.ErrorIs(t, err, ci.InvalidGUID)
+}
+
+// TestLimits: what is not claimed has a limit of 0, what is and has none said gets a default, and what was said stays.
+func TestLimits(t *testing.T) {
+	a := limits(Config{Info: ci.HCAInfo{GUID: 9, VendorID: 3}})
+	require.EqualValues(t, 9, a.GUID)
+	require.EqualValues(t, 3, a.VendorID)
+	for _, v := range []int{a.MaxAVs, a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs, a.MaxMWs, a.MaxFMRs, a.MaxMapsPerFMR, a.MaxFastRegPages, a.MaxMcastGroups, a.MaxMcastQPs,
+		a.MaxQPsPerMcastGroup, a.MaxRDDs, a.MaxEECs, a.MaxRawIPv6QPs, a.MaxRawEtherQPs} {
+		require.Zero(t, v)
+	}
+	for _, v := range []int{a.MaxPDs, a.MaxQPs, a.MaxWRs, a.MaxSGEs, a.MaxReadSGEs, a.MaxInline, a.MaxCQs, a.MaxCQEs, a.MaxMRs, a.MaxRespRes, a.MaxRespResPerQP,
+		a.MaxInitDepthPerQP, a.Vectors} {
+		require.Positive(t, v)
+	}
+	require.Contains(t, a.PageSizes, uint64(4096))
+	a = limits(Config{Attr: ci.CAAttr{Caps: testCaps, MaxQPs: 5, MaxSRQs: 6, MaxRDDs: 7}})
+	require.Equal(t, []int{5, 6, 0}, []int{a.MaxQPs, a.MaxSRQs, a.MaxRDDs})
+	require.Positive(t, a.MaxMWs)
+}
+
+// TestObjectLimits makes objects up to a small limit: one more fails, nothing is left behind, and a freed one can be made again.
+func TestObjectLimits(t *testing.T) {
+	l := &wireLink{mtu: ci.MTU4096}
+	h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Ports: []Port{l.port()}, Rings: plainRings{}, Clock: newClock(),
+		Attr: ci.CAAttr{Caps: testCaps, MaxPDs: 3, MaxQPs: 3, MaxCQs: 3, MaxSRQs: 3, MaxAVs: 3}})
+	require.NoError(t, err)
+	ca, err := h.OpenCA(1, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	pd, err := ca.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1}, nil)
+	require.NoError(t, err)
+	before := h.Live()
+	for name, make := range map[string]func() (ci.Object, error){
+		"PD":  func() (ci.Object, error) { return ca.AllocatePD(ci.PDNormal) },
+		"CQ":  func() (ci.Object, error) { return pd.CreateCQ(ci.CQCreate{Size: 1}, nil) },
+		"QP":  func() (ci.Object, error) { return pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil) },
+		"SRQ": func() (ci.Object, error) { return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}}, nil) },
+		"AV":  func() (ci.Object, error) { return pd.CreateAV(ci.AVAttr{Port: 1, DLID: 1}, nil) },
+	} {
+		for range 3 {
+			var all []ci.Object
+			for {
+				o, err := make()
+				if err != nil {
+					require.ErrorIs(t, err, ci.InsufficientResources, name)
+					break
+				}
+				all = append(all, o)
+			}
+			require.Equal(t, 3, h.Live()[name])
+			for _, o := range all {
+				require.NoError(t, o.Destroy())
+			}
+			require.Equal(t, before, h.Live())
+		}
+	}
+	require.NoError(t, cq.Destroy())
+	require.NoError(t, pd.Destroy())
+	require.NoError(t, ca.Close())
+	require.NoError(t, h.Close())
+}
+
+func TestCounterNames(t *testing.T) {
+	seen := map[string]bool{}
+	for c := range numCounters {
+		n := c.String()
+		require.NotEmpty(t, n)
+		require.Equal(t, strings.ToLower(n), n)
+		require.False(t, seen[n], n)
+		seen[n] = true
+	}
+	require.Equal(t, "unknown counter", numCounters.String())
+	var c counters
+	c.add(DropBusy, 3)
+	require.Len(t, c.snapshot(), int(numCounters))
+	require.EqualValues(t, 3, c.snapshot()["drop_busy"])
+	for k, n := range kindNames {
+		require.NotEmpty(t, n, k)
+	}
+}
+
+func TestCreateQPErrors(t *testing.T) {
+	a, b := pair(t, &wireLink{}, ci.RC)
+	good := ci.QPCreate{SendCQ: a.cq, RecvCQ: a.cq}
+	for _, tt := range []struct {
+		name   string
+		change func(*ci.QPCreate)
+		want   ci.Status
+	}{
+		{"no CQ", func(c *ci.QPCreate) { c.SendCQ = nil }, ci.InvalidCQHandle},
+		{"no receive CQ", func(c *ci.QPCreate) { c.RecvCQ = nil }, ci.InvalidCQHandle},
+		{"CQ of another HCA", func(c *ci.QPCreate) { c.RecvCQ = b.cq }, ci.InvalidCQHandle},
+		{"RD", func(c *ci.QPCreate) { c.Type = ci.RD }, ci.Unsupported},
+		{"QP1", func(c *ci.QPCreate) { c.Type = ci.QP1 }, ci.InvalidServiceType},
+		{"unknown", func(c *ci.QPCreate) { c.Type = 99 }, ci.InvalidServiceType},
+		{"send depth", func(c *ci.QPCreate) { c.SendDepth = 1 << 15 }, ci.InvalidMaxWRs},
+		{"receive depth", func(c *ci.QPCreate) { c.RecvDepth = 1 << 15 }, ci.InvalidMaxWRs},
+		{"negative depth", func(c *ci.QPCreate) { c.RecvDepth = -1 }, ci.InvalidMaxWRs},
+		{"send SGEs", func(c *ci.QPCreate) { c.SendSGE = 33 }, ci.InvalidMaxSGE},
+		{"receive SGEs", func(c *ci.QPCreate) { c.RecvSGE = 33 }, ci.InvalidMaxSGE},
+		{"inline", func(c *ci.QPCreate) { c.MaxInline = 513 }, ci.InvalidSetting},
+		{"flags", func(c *ci.QPCreate) { c.Flags = 1 << 7 }, ci.InvalidParameter},
+	} {
+		before := a.hca.Live()
+		c := good
+		tt.change(&c)
+		q, err := a.pd.CreateQP(c, nil)
+		require.ErrorIs(t, err, tt.want, tt.name)
+		require.Nil(t, q)
+		require.Equal(t, before, a.hca.Live())
+		if tt.want == ci.InvalidSetting {
+			var e *ci.Error
+			require.True(t, errors.As(err, &e))
+			require.Equal(t, 512, e.Most.MaxInline)
+		}
+	}
+	require.ErrorIs(t, a.cq.Destroy(), ci.ResourceBusy)
+	require.ErrorIs(t, a.ca.Close(), ci.ResourceBusy)
+}
