@@ -143,6 +143,7 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	if err := c.hca.cfg.Ops.LocalMAD(num, src, in, out); err != nil {
 		return failErr(verb, ci.StatusOf(err), err)
 	}
+	c.hca.port(num).refresh() // not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
 	return nil
 }
 
