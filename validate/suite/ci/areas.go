@@ -14,6 +14,8 @@ var areaFuncs = []func() validate.Suite{
 	claimsArea,
 	teardownArea,
 	callbacksArea,
+	caModifyArea,
+	madArea,
 	rcSendArea,
 	rcPostArea,
 	mrArea,

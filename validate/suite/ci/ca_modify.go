@@ -1,0 +1,329 @@
+package cisuite
+
+import (
+	"fmt"
+	"math/bits"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// caModifyArea: CA.Modify, several CAs beside each other, and what a registrar may do. (IBTA 11.2.1.3; SAS 2.1, 2.2.)
+func caModifyArea() validate.Suite {
+	const verb = "ci_modify_ca (6)"
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb, "Capability bits named in the mask take the values given, others stay, and a query shows it."),
+		must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb, "A violation counter takes the value given, and a query shows it."),
+		must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo", "A datagram with a wrong Q_Key adds to the port's Q_Key counter and to nothing else."),
+		must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb, "The system image GUID takes the value given, and a query shows it."),
+		must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb, "A port that the CA does not have is InvalidPort."),
+		must("CI-ModifyCA-06", "CI context", verb, "An unknown field is InvalidParameter, and nothing changes, not even the fields beside it."),
+		must("CI-ModifyCA-07", "CI claims", verb, "A field whose capability is not claimed is Unsupported, and any other is not."),
+		must("CI-ModifyCA-08", "CI context", verb, "Only fields named count: the values of others are not looked at."),
+		must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb, "The init type is taken, and PortInfo shows it."),
+		must("CI-QueryCA-05", "CI context", "ci_query_ca (5)", "What identifies the adapter before it is open is what the attributes say, and stays the same."),
+		must("CI-ForeignHandle-01", "CI context", "handle statuses", "An object of another CA is an invalid handle of its kind, and stays unharmed."),
+	)
+	needs := func(c ci.Caps) validate.Needs { return validate.Needs{Caps: c} }
+	s.Cases = []validate.Case{
+		kase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability, "CI-ModifyCA-01"),
+		kase("ca.modify.bad-port", "ports 0 and n+1", validate.FeatureCore, caBadPort, "CI-ModifyCA-05"),
+		kase("ca.modify.unknown", "unknown fields", validate.FeatureCore, caUnknown, "CI-ModifyCA-06"),
+		kase("ca.modify.claims", "each field against its claim", validate.FeatureCore, caFieldClaims, "CI-ModifyCA-07"),
+		kase("ca.modify.mask", "values that no field names", validate.FeatureCore, caMask, "CI-ModifyCA-08"),
+		kase("query.identity", "the adapter's identity, closed and open", validate.FeatureCore, queryIdentity, "CI-QueryCA-05"),
+		kase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02"),
+		kase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
+	}
+	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter), kase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore,
+		func(t *validate.T) {
+			caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
+		}, "CI-ModifyCA-02"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter), kase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore,
+		func(t *validate.T) {
+			caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.QKeyErrors })
+		}, "CI-ModifyCA-02"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter|ci.CapUD|ci.CapAV),
+		kase("ca.modify.qkey-violation", "send with a wrong Q_Key and look at the counter", validate.FeatureUD, caQKeyViolation, "CI-ModifyCA-03"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), kase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapInitType|ci.CapLocalMAD), kase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType, "CI-ModifyCA-09"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{HCAs: 2},
+		kase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"),
+		kase("open.foreign", "objects of one adapter given to the other", validate.FeatureCore, caForeign, "CI-ForeignHandle-01", "SAS-2.1-01", "SAS-2.1-11"))...)
+	return s
+}
+
+// portOf queries the CA and gives its first active port as it was at the start of the case.
+func portOf(t *validate.T, ca *kit.CA) *ci.PortAttr {
+	a, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	return &a.Ports[ca.Port.Num-1]
+}
+
+func caModify(t *validate.T, ca *kit.CA, set ci.PortField, m ci.PortModify, what string) {
+	kit.OK(t, ca.Modify(ca.Port.Num, set, m), "CA.Modify of "+what)
+}
+
+// restored gives the port back its capability bits and counters when the case is over.
+func restored(t *validate.T, ca *kit.CA) {
+	was := ca.Port.Capability
+	t.Cleanup(func() {
+		_ = ca.Modify(ca.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: ^ci.PortCap(0), Capability: was})
+	})
+}
+
+func caCapability(t *validate.T) {
+	ca := kit.Open(t)
+	restored(t, ca)
+	was := portOf(t, ca).Capability
+	for _, bit := range []ci.PortCap{ci.PortCapCM, ci.PortCapDeviceManagement, ci.PortCapVendorClass, ci.PortCapReregister, ci.PortCapCM | ci.PortCapSNMP} {
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^ci.PortCap(0)}, "capability bits, set")
+		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x set", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was|bit))
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit}, "capability bits, cleared")
+		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x cleared", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was&^bit))
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was}, "capability bits, as they were")
+	}
+}
+
+func caBadPort(t *validate.T) {
+	ca := kit.Open(t)
+	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+		kit.WantExactly(t, ca.Modify(n, ci.PortFieldCapability, ci.PortModify{}), fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+	}
+}
+
+func caUnknown(t *validate.T) {
+	ca := kit.Open(t)
+	restored(t, ca)
+	was := portOf(t, ca).Capability
+	for bit := ci.PortFieldShutdown << 1; bit != 0; bit <<= 3 {
+		m := ci.PortModify{CapMask: ci.PortCapCM, Capability: ^was}
+		kit.WantExactly(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability|bit, m), fmt.Sprintf("CA.Modify with field %#x", uint32(bit)), ci.InvalidParameter)
+		kit.Equal(t, "PortAttr.Capability after the refusal", portOf(t, ca).Capability, was)
+	}
+}
+
+func caFieldClaims(t *validate.T) {
+	ca := kit.Open(t)
+	now := portOf(t, ca)
+	m := ci.PortModify{PKeyErrors: now.PKeyErrors, QKeyErrors: now.QKeyErrors, SystemGUID: ca.Attr.SystemGUID}
+	for _, f := range []struct {
+		name string
+		set  ci.PortField
+		bit  ci.Caps
+	}{{"PKeyErrors", ci.PortFieldPKeyErrors, ci.CapPKeyCounter}, {"QKeyErrors", ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
+		{"InitType", ci.PortFieldInitType, ci.CapInitType}, {"SystemGUID", ci.PortFieldSystemGUID, ci.CapSystemGUID},
+		{"Shutdown", ci.PortFieldShutdown, ci.CapShutdownPort}} {
+		if f.set == ci.PortFieldShutdown && t.Claims().Has(f.bit) {
+			continue // it works: events.port-down
+		}
+		kit.Claim(t, f.bit, ca.Modify(ca.Port.Num, f.set, m), "CA.Modify of "+f.name)
+	}
+}
+
+func caMask(t *validate.T) {
+	ca := kit.Open(t)
+	before := portOf(t, ca)
+	m := ci.PortModify{CapMask: ^ci.PortCap(0), Capability: ^before.Capability, PKeyErrors: 0x7777, QKeyErrors: 0x7777, InitType: 0xff,
+		SystemGUID: ca.Attr.SystemGUID + 1}
+	kit.OK(t, ca.Modify(ca.Port.Num, 0, m), "CA.Modify of no field")
+	a, err := ca.Query()
+	kit.OK(t, err, "CA.Query")
+	after := a.Ports[ca.Port.Num-1]
+	kit.Equal(t, "CAAttr.SystemGUID", a.SystemGUID, ca.Attr.SystemGUID)
+	kit.Equal(t, "PortAttr.Capability", after.Capability, before.Capability)
+	kit.Equal(t, "PortAttr.State", after.State, before.State)
+	kit.True(t, after.PKeyErrors != 0x7777 && after.QKeyErrors != 0x7777, "violation counters", "as they were", "%d, %d", after.PKeyErrors, after.QKeyErrors)
+}
+
+func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint16), get func(*ci.PortAttr) uint16) {
+	ca := kit.Open(t)
+	for _, v := range []uint16{7, 0xffff, 0} { // the last leaves it reset
+		var m ci.PortModify
+		put(&m, v)
+		caModify(t, ca, field, m, "a violation counter")
+		kit.Equal(t, "violation counter after it was written", get(portOf(t, ca)), v)
+	}
+}
+
+func caQKeyViolation(t *validate.T) {
+	p := kit.UD(t)
+	b := p.B.QP.CA
+	caModify(t, b, ci.PortFieldQKeyErrors, ci.PortModify{}, "the Q_Key counter")
+	p.B.Recv(p.B.RecvWRs(4, 64)...)
+	for i := range 3 {
+		wr := p.A.SendWR(uint64(i+1), 0, 8)
+		wr.To.QKey = 0x00facade // the high bit is clear, so the request's own key is sent (IBTA 10.2.5)
+		p.A.Send(wr)
+	}
+	p.A.CQ.WaitOK(1, 2, 3)
+	waitFor(t, "Q_Key violation counter after 3 datagrams with a wrong Q_Key", "3", func() (bool, string) {
+		n := portOf(t, b).QKeyErrors
+		return n == 3, fmt.Sprint(n)
+	})
+	p.A.Send(p.A.SendWR(4, 0, 8))
+	p.B.RecvCQ.WaitOK(1)
+	kit.Equal(t, "Q_Key violation counter after a good datagram", portOf(t, b).QKeyErrors, 3)
+	kit.Equal(t, "P_Key violation counter", portOf(t, b).PKeyErrors, b.Port.PKeyErrors)
+	caModify(t, b, ci.PortFieldQKeyErrors, ci.PortModify{}, "the Q_Key counter")
+	kit.Equal(t, "Q_Key violation counter after its reset", portOf(t, b).QKeyErrors, 0)
+}
+
+func caSystemGUID(t *validate.T) {
+	ca := kit.Open(t)
+	was := ca.Attr.SystemGUID
+	kit.True(t, was != 0, "CAAttr.SystemGUID", "a GUID, since SystemGUID is claimed", "0")
+	for _, g := range []ci.GUID{0x0123456789abcdef, was} {
+		caModify(t, ca, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: g}, "the system image GUID")
+		a, err := ca.Query()
+		kit.OK(t, err, "CA.Query")
+		kit.Equal(t, "CAAttr.SystemGUID", fmt.Sprintf("%#x", uint64(a.SystemGUID)), fmt.Sprintf("%#x", uint64(g)))
+		kit.Equal(t, "CAAttr.GUID, which no verb changes", a.GUID, ca.Attr.GUID)
+	}
+}
+
+func caInitType(t *validate.T) {
+	ca := kit.Open(t)
+	for _, v := range []ci.InitType{1, 15, 0} {
+		caModify(t, ca, ci.PortFieldInitType, ci.PortModify{InitType: v}, "the init type")
+		out := localMAD(t, ca, madGet, attrPortInfo, 0, nil)
+		kit.Equal(t, "PortInfo.InitType", ci.InitType(out[smpData+37]&15), v) // IBTA 14.2.5.6: byte 37, low nibble
+	}
+}
+
+func queryIdentity(t *validate.T) {
+	h := t.HCA()
+	before := h.Info()
+	ca := kit.Open(t)
+	kit.Equal(t, "CAAttr.GUID", ca.Attr.GUID, before.GUID)
+	kit.Equal(t, "CAAttr.VendorID", ca.Attr.VendorID, before.VendorID)
+	kit.Equal(t, "CAAttr.DeviceID", ca.Attr.DeviceID, before.DeviceID)
+	kit.Equal(t, "CAAttr.Revision", ca.Attr.Revision, before.Revision)
+	kit.Equal(t, "HCA.Info while open", h.Info(), before)
+	kit.True(t, before.VendorID < 1<<24, "HCAInfo.VendorID", "an OUI of 24 bits", "%#x", before.VendorID)
+	kit.Equal(t, "HCAInfo.Version, major", before.Version>>16, ci.InterfaceVersion>>16)
+	for _, p := range ca.Attr.Ports {
+		kit.True(t, p.GUID != 0, fmt.Sprintf("GUID of port %d", p.Num), "not zero", "0")
+		kit.True(t, p.LMC < 8, fmt.Sprintf("LMC of port %d", p.Num), "0 to 7", "%d", p.LMC)
+		kit.True(t, p.WidthActive == 0 || bits.OnesCount8(p.WidthActive) == 1, fmt.Sprintf("WidthActive of port %d", p.Num), "one of the codes 1, 2, 4, 8", "%d", p.WidthActive)
+		for i, g := range p.GIDs {
+			kit.True(t, (g.Type == ci.GIDInfiniBand) == (p.Link == ci.LinkInfiniBand), fmt.Sprintf("GIDs[%d].Type of port %d", i, p.Num),
+				"InfiniBand exactly on an InfiniBand link", "%d on %s", g.Type, validate.LinkName(p.Link))
+		}
+		for i, k := range p.PKeys {
+			kit.True(t, k&0x7fff != 0 || k == 0, fmt.Sprintf("PKeys[%d] of port %d", i, p.Num), "a P_Key, or 0 for none", "%#x", k)
+		}
+	}
+	kit.OK(t, ca.Close(), "CA.Close")
+	kit.Equal(t, "HCA.Info after Close", h.Info(), before)
+}
+
+func caInRegister(t *validate.T) {
+	calls := 0
+	r := &kit.Registrar{Inside: func(ca ci.CA) error {
+		calls++
+		a, err := ca.Query()
+		if err != nil {
+			return fmt.Errorf("CA.Query inside Register: %w", err)
+		}
+		if len(a.Ports) == 0 {
+			return fmt.Errorf("CA.Query inside Register shows no port: %w", ci.InvalidPort)
+		}
+		pd, err := ca.AllocatePD(ci.PDNormal)
+		if err != nil {
+			return fmt.Errorf("CA.AllocatePD inside Register: %w", err)
+		}
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096)), Access: kit.AllAccess})
+		if err != nil {
+			return fmt.Errorf("PD.RegisterMR inside Register: %w", err)
+		}
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4}, nil)
+		if err != nil {
+			return fmt.Errorf("PD.CreateCQ inside Register: %w", err)
+		}
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+		if err != nil {
+			return fmt.Errorf("PD.CreateQP inside Register: %w", err)
+		}
+		if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil); err != nil {
+			return fmt.Errorf("QP.Modify inside Register: %w", err)
+		}
+		for _, o := range []ci.Object{qp, cq, mr, pd} {
+			if err := o.Destroy(); err != nil {
+				return fmt.Errorf("Destroy inside Register: %w", err)
+			}
+		}
+		return nil
+	}}
+	for _, h := range t.HCAs() {
+		kit.OK(t, r.Register(h), "Registrar.Register, with verbs called inside")
+	}
+	kit.Equal(t, "registrations that called verbs", calls, len(t.HCAs()))
+	for _, h := range t.HCAs() {
+		kit.OK(t, r.Deregister(h.Info().GUID), "Registrar.Deregister, which closes the CA")
+	}
+}
+
+func caRegisterAgain(t *validate.T) {
+	r := &kit.Registrar{}
+	for range 10 {
+		kit.OK(t, r.Register(t.HCA()), "Registrar.Register")
+		second, err := t.HCA().OpenCA(t.HCA().Info().GUID, noEvents, nil)
+		refusedCA(t, second, err, "HCA.OpenCA while the registrar has it open", ci.ResourceBusy)
+		kit.OK(t, r.Deregister(t.HCA().Info().GUID), "Registrar.Deregister")
+	}
+	kit.Open(t) // closed by then
+}
+
+func caTwo(t *validate.T) {
+	seen := map[ci.GUID]bool{}
+	var cas []*kit.CA
+	for _, h := range t.HCAs() {
+		g := h.Info().GUID
+		kit.True(t, !seen[g], "HCAInfo.GUID", "another for each adapter", "%#x twice", uint64(g))
+		seen[g] = true
+		cas = append(cas, kit.OpenHCA(t, h))
+	}
+	a, b := cas[0], cas[1]
+	p := kit.Pair{A: a.End(kit.Options(a, a)), B: a.End(kit.Options(a, a))}
+	kit.Equal(t, "CA.Query of the second adapter: GUID", b.Attr.GUID, b.HCA.Info().GUID)
+	wrong, err := a.HCA.OpenCA(b.Attr.GUID, noEvents, nil)
+	refusedCA(t, wrong, err, "HCA.OpenCA of the other adapter's GUID", ci.NotFound)
+	kit.OK(t, b.Close(), "CA.Close of one adapter")
+	kit.Connect(p.A.QP, p.B.QP)
+	p.A.Exchange(p.B, 100) // the other one's work goes on, in loopback
+	kit.OpenHCA(t, b.HCA)
+}
+
+func caForeign(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	apd, bpd := a.PD(), b.PD()
+	acq, bcq := a.CQ(apd, 16), b.CQ(bpd, 16)
+	caps := ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1}
+	for _, cqs := range [][2]ci.CQ{{bcq.CQ, acq.CQ}, {acq.CQ, bcq.CQ}} {
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cqs[0], RecvCQ: cqs[1]}, nil)
+		kit.WantRefused(t, q, err, "PD.CreateQP with a CQ of another CA", ci.InvalidCQHandle)
+	}
+	if t.Claims().Has(ci.CapSRQ) {
+		in, err := bpd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}}, nil)
+		kit.OK(t, err, "PD.CreateSRQ")
+		srq := kit.Own(t, in, "SRQ")
+		c := caps
+		c.RecvDepth, c.RecvSGE = 0, 0
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: acq.CQ, RecvCQ: acq.CQ, SRQ: srq}, nil)
+		kit.WantRefused(t, q, err, "PD.CreateQP with an SRQ of another CA", ci.InvalidSRQHandle)
+	}
+	if t.Claims().Has(ci.CapUD | ci.CapAV) {
+		q := a.QP(apd, acq, acq, kit.Type(ci.UD)).Init().RTR(nil).RTS()
+		buf := a.Buf(apd, 64, kit.AllAccess)
+		in, err := bpd.CreateAV(b.AddressOf(a), nil)
+		kit.OK(t, err, "PD.CreateAV")
+		av := kit.Own(t, in, "AV")
+		n, err := q.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: buf.SGL(0, 8), To: ci.Dest{AV: av, QPN: 2, QKey: 1}}})
+		kit.WantTaken(t, "QP.PostSend with an AV of another CA", n, err, 0, ci.InvalidAVHandle)
+	}
+	bcq.Empty()
+	kit.Destroy(t, bcq.CQ, "CQ that the other CA refused")
+}

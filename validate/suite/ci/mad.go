@@ -1,0 +1,374 @@
+package cisuite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Offsets in a MAD (IBTA volume 1, 13.4.2) and in an SMP (14.2.1), in bytes; numbers are big endian.
+const (
+	madBase      = 0 // base version, 1
+	madClass     = 1
+	madClassVer  = 2 // 1
+	madMethod    = 3 // bit 7: response
+	madStatus    = 4 // 2 bytes; in a directed-route SMP the first bit is the direction
+	madTID       = 8 // 8 bytes
+	madAttr      = 16
+	madModifier  = 20 // 4 bytes
+	smpData      = 64 // 64 bytes
+	madGet       = 0x01
+	madSet       = 0x02
+	madRepress   = 0x07
+	madResponse  = 0x81
+	classLID     = 0x01
+	classDirect  = 0x81
+	attrNodeDesc = 0x0010
+	attrNodeInfo = 0x0011
+	attrSwitch   = 0x0012
+	attrGUIDInfo = 0x0014
+	attrPortInfo = 0x0015
+	attrPKeys    = 0x0016
+)
+
+// Offsets in PortInfo (14.2.5.6), from the start of the SMP's data.
+const (
+	piLID      = 16 // 2 bytes
+	piSMLID    = 18 // 2 bytes
+	piCapMask  = 20 // 4 bytes
+	piPort     = 28
+	piState    = 32 // low nibble
+	piLMC      = 34 // low 3 bits
+	piMTU      = 36 // high nibble: NeighborMTU; low: master SM's SL
+	piMTUCap   = 41 // low nibble
+	piPKeyErrs = 46 // 2 bytes
+	piQKeyErrs = 48 // 2 bytes
+)
+
+// madArea: the local MAD verb, by which a driver serves the management agents of its ports. (SAS 2.1, SMI and SMA; IBTA 13, 14.)
+func madArea() validate.Suite {
+	const verb = "ci_local_mad (65)"
+	s := validate.Suite{Requirements: []req.Requirement{
+		must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit, and class, versions, transaction id, attribute and modifier of its request; out is wholly overwritten."),
+		must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo agrees with the attributes of the CA."),
+		must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo agrees with the attributes of the port."),
+		must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table agrees with the attributes of the port."),
+		must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table agrees with the port's GIDs."),
+		must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "What an agent does not know is answered in the MAD status, and the verb succeeds."),
+		must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have is InvalidPort, a missing MAD InvalidParameter."),
+		must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "A Set of PortInfo that gives a LID and the LID of the subnet manager is seen in a query."),
+		must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with a state that cannot be reached is refused in the MAD status and changes nothing."),
+		must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response, and is no error."),
+		must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered, with the direction bit set."),
+	}}
+	s.Cases = []validate.Case{
+		kase("mad.agent", "somebody executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
+	}
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+		kase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01", "SAS-2.1-13"),
+		kase("mad.directed", "directed route of no hop", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
+		kase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
+		kase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
+		kase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
+		kase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
+		kase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown, "CI-LocalMAD-06"),
+		kase("mad.arguments", "wrong ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
+		kase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08", "SAS-2.1-14"),
+		kase("mad.set.lid-event", "the event of a change of LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
+		kase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState, "SAS-2.1-14"),
+		kase("mad.set.state-event", "the event of a port that reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
+		kase("mad.set.illegal", "Set an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
+		kase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
+	for i := range s.Cases {
+		s.Cases[i].Spoils = s.Cases[i].ID == "mad.set.state" || s.Cases[i].ID == "mad.set.state-event"
+	}
+	return s
+}
+
+// request makes an SMP. The transaction id has all its bytes set.
+func request(method byte, attr uint16, modifier uint32) *ci.MAD {
+	m := &ci.MAD{madBase: 1, madClass: classLID, madClassVer: 1, madMethod: method}
+	binary.BigEndian.PutUint64(m[madTID:], 0x0102030405060708)
+	binary.BigEndian.PutUint16(m[madAttr:], attr)
+	binary.BigEndian.PutUint32(m[madModifier:], modifier)
+	return m
+}
+
+// execute calls the verb; out is full of a pattern before.
+func execute(t *validate.T, ca *kit.CA, in *ci.MAD, what string) *ci.MAD {
+	var out ci.MAD
+	for i := range out {
+		out[i] = 0xa5
+	}
+	kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, in, &out), "CA.LocalMAD of "+what)
+	return &out
+}
+
+func status(m *ci.MAD) uint16 { return binary.BigEndian.Uint16(m[madStatus:]) }
+
+// localMAD executes a request that must succeed, and gives the response.
+func localMAD(t *validate.T, ca *kit.CA, method byte, attr uint16, modifier uint32, data []byte) *ci.MAD {
+	in := request(method, attr, modifier)
+	copy(in[smpData:smpData+64], data)
+	what := fmt.Sprintf("method %#x of attribute %#x", method, attr)
+	out := execute(t, ca, in, what)
+	kit.Equal(t, "MAD status of "+what, fmt.Sprintf("%#04x", status(out)), "0x0000")
+	return out
+}
+
+func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
+func be64(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
+
+func madAgent(t *validate.T) {
+	ca := kit.Open(t)
+	hardware, local := t.Claims().Has(ci.CapHardwareSMA), t.Claims().Has(ci.CapLocalMAD)
+	kit.True(t, hardware || local, "CAAttr.Caps", "HardwareSMA or LocalMAD: one of them executes subnet management", "neither")
+	var out ci.MAD
+	err := ca.LocalMAD(ca.Port.Num, nil, request(madGet, attrNodeInfo, 0), &out)
+	kit.Claim(t, ci.CapLocalMAD, err, "CA.LocalMAD")
+	if local && ca.Port.Link == ci.LinkInfiniBand {
+		kit.Equal(t, "MAD status of Get NodeInfo", status(&out), 0)
+	}
+}
+
+func madHeader(t *validate.T) {
+	ca := kit.Open(t)
+	for _, attr := range []uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo} {
+		in := request(madGet, attr, 0)
+		out := execute(t, ca, in, fmt.Sprintf("Get %#x", attr))
+		for _, f := range []struct {
+			name     string
+			from, to int
+		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer}, {"class version", madClassVer, madMethod},
+			{"transaction id", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}} {
+			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to], in[f.from:f.to])
+		}
+		kit.Equal(t, "method of the response", out[madMethod], madResponse)
+		stale := 0
+		for _, b := range out[128:] { // reserved in an SMP by LID (14.2.1.1)
+			if b == 0xa5 {
+				stale++
+			}
+		}
+		kit.Equal(t, "bytes of out that the verb left as they were", stale, 0)
+	}
+}
+
+func madDirected(t *validate.T) {
+	ca := kit.Open(t)
+	in := request(madGet, attrNodeInfo, 0)
+	in[madClass] = classDirect
+	copy(in[32:36], []byte{0xff, 0xff, 0xff, 0xff}) // DrSLID, DrDLID: permissive
+	out := execute(t, ca, in, "Get NodeInfo by directed route")
+	kit.Equal(t, "class of the response", out[madClass], classDirect)
+	kit.Equal(t, "method of the response", out[madMethod], madResponse)
+	kit.Equal(t, "status of the response, direction bit and success", fmt.Sprintf("%#04x", status(out)), "0x8000")
+	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(be64(out[smpData+12:])), ca.Attr.GUID)
+}
+
+func madNodeInfo(t *validate.T) {
+	ca := kit.Open(t)
+	d := localMAD(t, ca, madGet, attrNodeInfo, 0, nil)[smpData:] // layout: 14.2.5.3
+	kit.Equal(t, "NodeInfo.NodeType", d[2], 1)
+	kit.Equal(t, "NodeInfo.NumPorts", int(d[3]), len(ca.Attr.Ports))
+	if t.Claims().Has(ci.CapSystemGUID) {
+		kit.Equal(t, "NodeInfo.SystemImageGUID", ci.GUID(be64(d[4:])), ca.Attr.SystemGUID)
+	}
+	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(be64(d[12:])), ca.Attr.GUID)
+	kit.Equal(t, "NodeInfo.PortGUID", ci.GUID(be64(d[20:])), ca.Port.GUID)
+	kit.Equal(t, "NodeInfo.PartitionCap", int(be16(d[28:])), len(ca.Port.PKeys))
+	kit.Equal(t, "NodeInfo.DeviceID", be16(d[30:]), ca.Attr.DeviceID)
+	kit.Equal(t, "NodeInfo.Revision", binary.BigEndian.Uint32(d[32:]), uint32(ca.Attr.Revision))
+	kit.Equal(t, "NodeInfo.LocalPortNum", d[36], ca.Port.Num)
+	kit.Equal(t, "NodeInfo.VendorID", uint32(d[37])<<16|uint32(d[38])<<8|uint32(d[39]), ca.Attr.VendorID)
+}
+
+func madPortInfo(t *validate.T) {
+	ca := kit.Open(t)
+	d := localMAD(t, ca, madGet, attrPortInfo, 0, nil)[smpData:]
+	p := portOf(t, ca)
+	kit.Equal(t, "PortInfo.LID", ci.LID(be16(d[piLID:])), p.LID)
+	kit.Equal(t, "PortInfo.MasterSMLID", ci.LID(be16(d[piSMLID:])), p.SMLID)
+	kit.Equal(t, "PortInfo.CapabilityMask", ci.PortCap(binary.BigEndian.Uint32(d[piCapMask:])), p.Capability)
+	kit.Equal(t, "PortInfo.LocalPortNum", d[piPort], p.Num)
+	kit.Equal(t, "PortInfo.PortState", ci.PortState(d[piState]&15), p.State)
+	kit.Equal(t, "PortInfo.LMC", d[piLMC]&7, p.LMC)
+	kit.Equal(t, "PortInfo.NeighborMTU", ci.MTU(d[piMTU]>>4), p.MTU)
+	kit.Equal(t, "PortInfo.MasterSMSL", d[piMTU]&15, p.SMSL)
+	kit.Equal(t, "PortInfo.MTUCap", ci.MTU(d[piMTUCap]&15), p.MaxMTU)
+	if t.Claims().Has(ci.CapQKeyCounter) && be16(d[piQKeyErrs:]) != p.QKeyErrors || t.Claims().Has(ci.CapPKeyCounter) && be16(d[piPKeyErrs:]) != p.PKeyErrors {
+		t.Note("PortInfo and CA.Query differ in the violation counters: %d and %d, %d and %d",
+			be16(d[piQKeyErrs:]), p.QKeyErrors, be16(d[piPKeyErrs:]), p.PKeyErrors)
+	}
+}
+
+func madPKeys(t *validate.T) {
+	ca := kit.Open(t)
+	const block = 32 // P_Keys a block
+	for b := 0; b*block < len(ca.Port.PKeys); b++ {
+		d := localMAD(t, ca, madGet, attrPKeys, uint32(b), nil)[smpData:]
+		for i, k := range ca.Port.PKeys[b*block : min(len(ca.Port.PKeys), (b+1)*block)] {
+			kit.Equal(t, fmt.Sprintf("P_KeyTable, entry %d", b*block+i), ci.PKey(be16(d[2*i:])), k)
+		}
+	}
+}
+
+func madGUIDs(t *validate.T) {
+	ca := kit.Open(t)
+	d := localMAD(t, ca, madGet, attrGUIDInfo, 0, nil)[smpData:]
+	kit.Equal(t, "GUIDInfo, entry 0", ci.GUID(be64(d)), ca.Port.GUID)
+	for i, g := range ca.Port.GIDs[:min(8, len(ca.Port.GIDs))] {
+		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, against the lower half of the GID", i), be64(d[8*i:]), be64(g.GID[8:]))
+	}
+}
+
+func madUnknown(t *validate.T) {
+	ca := kit.Open(t)
+	const badVersion, badMethod, badAttribute = 0x0004, 0x0008, 0x000c // 13.4.7
+	for _, x := range []struct {
+		what  string
+		spoil func(*ci.MAD)
+		want  []uint16
+	}{
+		{"an attribute that does not exist", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0x7f, 0x77 }, []uint16{badAttribute}},
+		{"SwitchInfo, which a CA does not have", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0, attrSwitch }, []uint16{badAttribute}},
+		{"a method that subnet management does not have", func(m *ci.MAD) { m[madMethod] = 0x15 }, []uint16{badMethod, badAttribute}},
+		{"Set of NodeInfo, which is read only", func(m *ci.MAD) { m[madMethod] = madSet }, []uint16{badAttribute, badMethod}},
+		{"base version 9", func(m *ci.MAD) { m[madBase] = 9 }, []uint16{badVersion}},
+		{"class version 9", func(m *ci.MAD) { m[madClassVer] = 9 }, []uint16{badVersion}},
+		{"a class without agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
+	} {
+		in := request(madGet, attrNodeInfo, 0)
+		x.spoil(in)
+		out := execute(t, ca, in, x.what)
+		got := status(out)
+		ok := false
+		for _, w := range x.want {
+			ok = ok || got == w
+		}
+		kit.True(t, ok, "MAD status of "+x.what, fmt.Sprintf("%#04x", x.want), "%#04x", got)
+	}
+}
+
+func madArguments(t *validate.T) {
+	ca := kit.Open(t)
+	var out ci.MAD
+	in := request(madGet, attrNodeInfo, 0)
+	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+		kit.WantExactly(t, ca.LocalMAD(n, nil, in, &out), fmt.Sprintf("CA.LocalMAD on port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+	}
+	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without request", ci.InvalidParameter)
+	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without room for the response", ci.InvalidParameter)
+}
+
+// setPortInfo reads PortInfo, changes it and writes it back. State and physical state are "no change" unless change says so.
+func setPortInfo(t *validate.T, ca *kit.CA, change func(d []byte)) (in, out *ci.MAD) {
+	d := localMAD(t, ca, madGet, attrPortInfo, 0, nil)[smpData:]
+	in = request(madSet, attrPortInfo, 0)
+	copy(in[smpData:smpData+64], d)
+	in[smpData+piState] &^= 15  // PortState: no change
+	in[smpData+piState+1] &= 15 // PortPhysicalState, the high nibble: no change
+	change(in[smpData : smpData+64])
+	return in, execute(t, ca, in, "Set PortInfo")
+}
+
+// withLID sets LID and SM LID, and puts the old ones back when the case is over.
+func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
+	set := func(lid, sm ci.LID) *ci.MAD {
+		_, out := setPortInfo(t, ca, func(d []byte) {
+			binary.BigEndian.PutUint16(d[piLID:], uint16(lid))
+			binary.BigEndian.PutUint16(d[piSMLID:], uint16(sm))
+		})
+		return out
+	}
+	was := *ca.Port
+	t.Cleanup(func() { set(was.LID, was.SMLID) })
+	out := set(lid, sm)
+	kit.Equal(t, "MAD status of Set PortInfo", fmt.Sprintf("%#04x", status(out)), "0x0000")
+	kit.Equal(t, "PortInfo.LID in the response", ci.LID(be16(out[smpData+piLID:])), lid)
+}
+
+func madSetLID(t *validate.T) {
+	ca := kit.Open(t)
+	lid := ca.Port.LID + 0x100
+	withLID(t, ca, lid, 0x77)
+	p := portOf(t, ca)
+	kit.Equal(t, "PortAttr.LID after the Set", p.LID, lid)
+	kit.Equal(t, "PortAttr.SMLID after the Set", p.SMLID, 0x77)
+	kit.Equal(t, "PortAttr.State after the Set", p.State, ca.Port.State)
+}
+
+func madLIDEvent(t *validate.T) {
+	ca := kit.Open(t)
+	withLID(t, ca, ca.Port.LID+0x200, ca.Port.SMLID|1)
+	waitFor(t, "asynchronous events after a change of LID", "the event LID change", func() (bool, string) {
+		return ca.Events.Count(ci.EventLIDChange) > 0, fmt.Sprintf("%d events, none of this type", len(ca.Events.All()))
+	})
+}
+
+func madSetState(t *validate.T) {
+	ca := kit.Open(t)
+	state := func(s ci.PortState) *ci.MAD {
+		_, out := setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(s) })
+		kit.Equal(t, "MAD status of Set PortInfo to "+s.String(), fmt.Sprintf("%#04x", status(out)), "0x0000")
+		return out
+	}
+	state(ci.PortDown)
+	// The link trains again by itself, since its other end is there.
+	waitFor(t, "PortAttr.State after a Set to Down", "Init", func() (bool, string) {
+		s := portOf(t, ca).State
+		return s == ci.PortInit, s.String()
+	})
+	state(ci.PortArmed)
+	kit.Equal(t, "PortAttr.State after a Set to Armed", portOf(t, ca).State, ci.PortArmed)
+	state(ci.PortActive)
+	kit.Equal(t, "PortAttr.State after a Set to Active", portOf(t, ca).State, ci.PortActive)
+	if t.Claims().Has(ci.CapPortActiveEvent) {
+		ca.Events.Wait(ci.EventPortActive)
+	}
+	ca.Events.Wait(ci.EventPortDown)
+}
+
+func madInitEvent(t *validate.T) {
+	ca := kit.Open(t)
+	before := len(ca.Events.All())
+	setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(ci.PortDown) })
+	waitFor(t, "a port that goes from Down to Init", "an event, and the state Init in a query", func() (bool, string) {
+		s, n := portOf(t, ca).State, len(ca.Events.All())-before
+		return s == ci.PortInit && n > 0, fmt.Sprintf("state %s, %d events", s, n)
+	})
+}
+
+func madSetIllegal(t *validate.T) {
+	ca := kit.Open(t)
+	const badField = 0x001c
+	before := portOf(t, ca)
+	for _, s := range []byte{byte(ci.PortInit), 5, 9, 15} {
+		_, out := setPortInfo(t, ca, func(d []byte) {
+			d[piState] |= s
+			binary.BigEndian.PutUint16(d[piLID:], uint16(before.LID+0x300))
+		})
+		kit.Equal(t, fmt.Sprintf("MAD status of Set PortInfo with PortState %d", s), fmt.Sprintf("%#04x", status(out)), fmt.Sprintf("%#04x", badField))
+		after := portOf(t, ca)
+		kit.Equal(t, "PortAttr.State after the refusal", after.State, before.State)
+		kit.Equal(t, "PortAttr.LID after the refusal", after.LID, before.LID)
+	}
+}
+
+func madTrapRepress(t *validate.T) {
+	ca := kit.Open(t)
+	in := request(madRepress, 0x0002, 0) // Notice
+	out := execute(t, ca, in, "trap repress")
+	kit.True(t, out[madMethod]&0x80 == 0, "method in out after a trap repress", "no response", "%#x", out[madMethod])
+	stale := 0
+	for _, b := range out {
+		if b == 0xa5 {
+			stale++
+		}
+	}
+	kit.True(t, stale < len(out)/8, "out after a trap repress", "wholly overwritten", "%d of 256 bytes as before", stale)
+}
