@@ -249,3 +249,37 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// TestOverflowAgainstDestroy: a CQ overflows while the QPs that use it come and go, and packets arrive.
+func TestOverflowAgainstDestroy(t *testing.T) {
+	a, b := pair(t, &wireLink{}, ci.RC)
+	before := b.hca.Live()
+	for range 100 {
+		events := make(chan ci.Event, 100)
+		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: func(e ci.Event) { events <- e }}, nil)
+		require.NoError(t, err)
+		var qps []ci.QP
+		for range 4 {
+			qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 4}}, nil)
+			require.NoError(t, err)
+			require.NoError(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+			qps = append(qps, qp)
+		}
+		var wg sync.WaitGroup
+		for _, qp := range qps {
+			wg.Go(func() {
+				_, err := qp.PostRecv(make([]ci.RecvWR, 4))
+				assert.NoError(t, err)
+				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)) // four completions, room for one
+				assert.NoError(t, qp.Destroy())
+			})
+		}
+		within(t, "destroy", wg.Wait)
+		require.NoError(t, cq.Destroy())
+		require.Contains(t, []int{0, 1, 2}, len(events))
+	}
+	require.Equal(t, before, b.hca.Live())
+	b.recv(ci.RecvWR{})
+	a.send(ci.SendWR{Flags: ci.SendSignaled})
+	require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
+}
