@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/hca/reference"
+)
+
+// directPair is two connected HCAs of this process.
+type directPair struct{ a, b *side }
+
+func newDirectPair() (*directPair, error) {
+	link := reference.NewDirectLink()
+	return connectPair(func() reference.PortConfig { return reference.Direct(link, reference.DirectConfig{}) })
+}
+
+// connectPair opens two HCAs and connects them.
+func connectPair(port func() reference.PortConfig) (p *directPair, err error) {
+	p = new(directPair)
+	if p.a, err = newSide(port()); err != nil {
+		return nil, err
+	}
+	if p.b, err = newSide(port()); err != nil {
+		return nil, errors.Join(err, p.a.close())
+	}
+	if err = errors.Join(p.a.connect(p.a.qp, p.b.address()), p.b.connect(p.b.qp, p.a.address())); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *directPair) close() error { return errors.Join(p.a.close(), p.b.close()) }
+
+// directWrite: one WRITE at a time, by the poster itself.
+type directWrite struct {
+	*directPair
+	w *writer
+}
+
+const directWrites = 200
+
+func openDirectWrite() (rig, error) {
+	p, err := newDirectPair()
+	if err != nil {
+		return nil, err
+	}
+	return &directWrite{p, newWriter(p.a, p.b.mem, mib, 1)}, nil
+}
+
+func (d *directWrite) ours() (Sample, error) {
+	return measure(directWrites, func() error { return d.w.run(directWrites) })
+}
+
+// yardstick copies between the very same buffers.
+func (d *directWrite) yardstick() (Sample, error) {
+	return measure(directWrites, func() error {
+		for range directWrites {
+			copy(d.b.buf[:mib], d.a.buf[:mib])
+		}
+		return nil
+	})
+}
+
+// directSend: one goroutine posts and polls, another polls and posts.
+type directSend struct {
+	*directPair
+	s *sender
+	r *receiver
+}
+
+const directSends = 64000
+
+func openDirectSend() (rig, error) {
+	p, err := newDirectPair()
+	if err != nil {
+		return nil, err
+	}
+	d := &directSend{directPair: p}
+	room := new(atomic.Int64)
+	if d.r, err = newReceiver(p.b, 8, room); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	d.s = newSender(p.a, 8, room)
+	return d, nil
+}
+
+func (d *directSend) ours() (Sample, error) {
+	return measure(directSends, func() error {
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = d.r.run(directSends) })
+		e := d.s.run(directSends)
+		wg.Wait()
+		return errors.Join(e, err)
+	})
+}
+
+func (d *directSend) yardstick() (Sample, error) {
+	return measure(directSends, func() error { ringHop(directSends); return nil })
+}

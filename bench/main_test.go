@@ -1,0 +1,43 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// results are of the benchmarks that have run, for the table at the end.
+var results = map[string]Result{}
+
+func TestMain(m *testing.M) {
+	if IsPeer() {
+		if err := ServePeer(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "peer:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	var l []Result
+	for _, c := range Cases() {
+		if r, ok := results[c.Name]; ok {
+			l = append(l, r)
+		}
+	}
+	if len(l) > 0 {
+		fmt.Println()
+		if err := WriteTable(os.Stdout, l); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// The other process of a comparison: this program once more, told by its environment. It takes one order at a time from its standard input
+// and answers on its standard output; it ends when its input does.
+
+const (
+	peerEnv   = "CIDDK_BENCH_PEER"
+	peerLimit = 2 * time.Minute // for one answer
+)
+
+// IsPeer tells whether this process was started as a peer: its main function then has nothing to do but call ServePeer.
+func IsPeer() bool { return os.Getenv(peerEnv) != "" }
+
+// order is what a peer is asked to do.
+type order struct {
+	Do   string
+	Addr string  // open: the peer's own IP address
+	To   address // connect
+	Raw  rawAddr // connect: the yardstick's socket here
+	Ops  int
+}
+
+// answer is what came of an order.
+type answer struct {
+	Err string
+	At  address
+	Raw rawAddr
+	S   Sample
+}
+
+// ServePeer obeys until in ends.
+func ServePeer(in io.Reader, out io.Writer) error {
+	dec, enc := gob.NewDecoder(in), gob.NewEncoder(out)
+	p := new(peer)
+	defer p.close()
+	for {
+		var o order
+		if err := dec.Decode(&o); err != nil {
+			if errors.Is(err, io.EOF) {
+				return p.close()
+			}
+			return err
+		}
+		// Work is announced, so that the other side begins when this one is about to.
+		a, work, err := p.prepare(o)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := enc.Encode(&a); err != nil {
+			return err
+		}
+		if work == nil || err != nil {
+			continue
+		}
+		a.S, err = measure(o.Ops, work)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := enc.Encode(&a); err != nil {
+			return err
+		}
+	}
+}
+
+// remote is a peer process, seen from the one that started it.
+type remote struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	enc    *gob.Encoder
+	dec    *gob.Decoder
+	cancel context.CancelFunc
+}
+
+// startPeer starts this program again.
+func startPeer() (*remote, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &remote{cmd: exec.CommandContext(ctx, exe), cancel: cancel}
+	r.cmd.Env = append(os.Environ(), peerEnv+"=1")
+	r.cmd.Stderr = os.Stderr
+	r.cmd.WaitDelay = 5 * time.Second
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		cancel()
+		return nil, err
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if err := r.cmd.Start(); err != nil {
+		cancel()
+		return nil, fmt.Errorf("starting the peer: %w", err)
+	}
+	r.enc, r.dec = gob.NewEncoder(r.in), gob.NewDecoder(out)
+	return r, nil
+}
+
+func (r *remote) tell(o order) error {
+	if err := r.enc.Encode(&o); err != nil {
+		return fmt.Errorf("peer: %s: %w", o.Do, err)
+	}
+	return nil
+}
+
+// hear waits for an answer; a peer that gives none in time is ended.
+func (r *remote) hear() (answer, error) {
+	late := time.AfterFunc(peerLimit, r.cancel)
+	defer late.Stop()
+	var a answer
+	if err := r.dec.Decode(&a); err != nil {
+		return a, fmt.Errorf("peer: no answer: %w", err)
+	}
+	if a.Err != "" {
+		return a, fmt.Errorf("peer: %s", a.Err)
+	}
+	return a, nil
+}
+
+// ask is tell and hear.
+func (r *remote) ask(o order) (answer, error) {
+	if err := r.tell(o); err != nil {
+		return answer{}, err
+	}
+	return r.hear()
+}
+
+// close ends the peer and waits for it.
+func (r *remote) close() error {
+	defer r.cancel()
+	late := time.AfterFunc(peerLimit, r.cancel)
+	defer late.Stop()
+	return errors.Join(r.in.Close(), r.cmd.Wait())
+}

@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+// Sizes of a side's queues.
+const (
+	sendDepth = 511
+	recvDepth = 2047
+	cqSize    = sendDepth + recvDepth + 1
+	batch     = 32 // requests per post, where there are batches
+	small     = 64 // bytes of a small message
+	bufBytes  = 32 << 20
+)
+
+// side is an HCA with one RC QP, and what it needs.
+type side struct {
+	hca  *reference.HCA
+	ca   ci.CA
+	pd   ci.PD
+	cq   ci.CQ
+	mr   ci.MR
+	qp   ci.QP
+	port ci.PortAttr
+	buf  []byte
+	mem  ci.Region     // over buf
+	wake chan struct{} // told when an armed CQ has a completion
+	undo []func() error
+}
+
+// address is what a peer needs to know of a side.
+type address struct {
+	Link ci.Link
+	LID  ci.LID
+	GID  ci.GID
+	MTU  ci.MTU
+	QPN  ci.QPN
+	Mem  ci.Region
+}
+
+func (s *side) address() address {
+	a := address{Link: s.port.Link, LID: s.port.LID, MTU: s.port.MTU, Mem: s.mem}
+	if len(s.port.GIDs) > 0 {
+		a.GID = s.port.GIDs[0].GID
+	}
+	if s.qp != nil {
+		a.QPN = s.qp.Num()
+	}
+	return a
+}
+
+func udpPort(addr netip.Addr) reference.PortConfig {
+	return reference.UDP(reference.UDPConfig{Addr: addr})
+}
+
+// newHCA opens an HCA with a PD and a region over size bytes.
+func newHCA(p reference.PortConfig, size int) (s *side, err error) {
+	s = &side{buf: make([]byte, size), wake: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{p}}); err != nil {
+		return s, err
+	}
+	s.undo = append(s.undo, s.hca.Close)
+	if s.ca, err = s.hca.OpenCA(s.hca.Info().GUID, func(ci.Event) {}, nil); err != nil {
+		return s, err
+	}
+	s.undo = append(s.undo, s.ca.Close)
+	attr, err := s.ca.Query()
+	if err != nil {
+		return s, err
+	}
+	s.port = attr.Ports[0]
+	if s.pd, err = s.ca.AllocatePD(ci.PDNormal); err != nil {
+		return s, err
+	}
+	s.undo = append(s.undo, s.pd.Destroy)
+	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
+	if err != nil {
+		return s, err
+	}
+	s.mem = s.mr.Region()
+	s.undo = append(s.undo, s.mr.Destroy)
+	return s, nil
+}
+
+// newSide opens an HCA with one QP.
+func newSide(p reference.PortConfig) (s *side, err error) {
+	if s, err = newHCA(p, bufBytes); err != nil {
+		return s, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: cqSize, OnCompletion: func(any) {
+		select {
+		case s.wake <- struct{}{}:
+		default: // it knows already
+		}
+	}}, nil); err != nil {
+		return s, err
+	}
+	s.undo = append(s.undo, s.cq.Destroy)
+	s.qp, err = s.newQP(ci.QPCaps{SendDepth: sendDepth, RecvDepth: recvDepth, SendSGE: 1, RecvSGE: 1})
+	if err != nil {
+		return s, err
+	}
+	s.undo = append(s.undo, s.qp.Destroy)
+	return s, nil
+}
+
+func (s *side) newQP(c ci.QPCaps) (ci.QP, error) {
+	return s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: c}, nil)
+}
+
+// close is idempotent.
+func (s *side) close() error {
+	var errs []error
+	for i := range s.undo {
+		errs = append(errs, s.undo[len(s.undo)-1-i]())
+	}
+	s.undo = nil
+	return errors.Join(errs...)
+}
+
+// connect takes a QP to RTS.
+func (s *side) connect(qp ci.QP, to address) error {
+	const (
+		timeout = ci.TimeExp(18) // 1 s
+		psn     = 100
+	)
+	av := ci.AVAttr{Port: 1, DLID: to.LID, Global: to.Link == ci.LinkEthernet, GRH: ci.GRH{DGID: to.GID, HopLimit: 64}}
+	for _, m := range []struct {
+		set  ci.QPField
+		attr ci.QPAttr
+	}{
+		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}},
+		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: min(s.port.MTU, to.MTU), DestNum: to.QPN, RQPSN: psn,
+			RespRes: 4, MinRNRTimer: 1}},
+		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}},
+	} {
+		if err := qp.Modify(m.set, m.attr, nil); err != nil {
+			return fmt.Errorf("QP %d to %v: %w", qp.Num(), m.attr.State, err)
+		}
+	}
+	return nil
+}
