@@ -7,5 +7,7 @@ func All() [][]Mutant {
 		QPState(),
 		Teardown(),
 		CQNotify(),
+		Memory(),
+		Windows(),
 	}
 }

@@ -2,6 +2,8 @@ package cisuite
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -510,38 +512,73 @@ func mrDestroyUnderLoad(t *validate.T) {
 	}
 	for range rounds {
 		b := p.B.CA.BufOf(p.B.PD, make([]byte, size), kit.AllAccess)
-		started, ended := make(chan struct{}), make(chan ci.WCStatus, 1)
-		t.Go(func() { ended <- hammer(t, p.A, b, size, outstanding, started) })
+		h := &hammer{t: t, a: p.A, b: b, size: size, most: outstanding, started: make(chan struct{}), stop: make(chan struct{}), ended: make(chan ci.WCStatus, 1)}
+		t.Cleanup(sync.OnceFunc(func() { close(h.stop) }))
+		t.Go(func() { h.ended <- h.run() })
 		select {
-		case <-started:
-		case <-t.Context().Done():
+		case <-h.started:
+		case st := <-h.ended:
+			t.Failf("the first RDMA WRITE to a region", "success", "%s", st)
+		case <-time.After(t.Remaining()):
 			t.Failf("RDMA WRITEs to a region", "the first completes", "none by the deadline")
 		}
 		kit.Destroy(t, b, "MR under load")
 		after := append([]byte(nil), b.Bytes...)
-		st := <-ended
+		st := h.wait(func() { kit.SameBytes(t, "storage of a region, some time after its Destroy returned", b.Bytes, after) })
 		p.Reconnect() // both sides have forgotten everything about the writes
 		kit.SameBytes(t, "storage of a region, from its Destroy to the end of the writes", b.Bytes, after)
 		kit.Equal(t, "status of the first write behind the Destroy", st.String(), ci.WCRemAccessErr.String())
 	}
 }
 
-// hammer writes to b until a write fails, several at a time, and gives the status of that one. It closes started after the first success. It runs
-// beside the case's goroutine, so it only reports.
-func hammer(t *validate.T, a *kit.End, b *kit.Buf, size, outstanding int, started chan struct{}) ci.WCStatus {
+// hammer writes to a region until a write fails, several at a time. It runs beside the case's goroutine, so it only reports.
+type hammer struct {
+	t          *validate.T
+	a          *kit.End
+	b          *kit.Buf
+	size, most int
+	started    chan struct{}    // closed after the first success
+	stop       chan struct{}    // closed when nobody waits any more
+	ended      chan ci.WCStatus // the status of the first write that failed
+}
+
+// wait gives the status of the first write that failed, and meanwhile looks from time to time.
+func (h *hammer) wait(look func()) ci.WCStatus {
+	tick, deadline := time.NewTicker(time.Millisecond), time.NewTimer(h.t.Remaining())
+	defer tick.Stop()
+	defer deadline.Stop()
+	for {
+		select {
+		case st := <-h.ended:
+			return st
+		case <-tick.C:
+			look()
+		case <-deadline.C:
+			h.t.Failf("RDMA WRITEs to a region after its Destroy", "one of them fails", "all succeed until the deadline")
+		}
+	}
+}
+
+func (h *hammer) run() ci.WCStatus {
 	var wcs [8]ci.WC
-	posted, first := 0, true
-	for t.Context().Err() == nil {
-		for ; posted < outstanding; posted++ {
-			wr := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: a.Buf.SGL(posted%2*size, size), Remote: b.Remote(0)}
-			if n, err := a.PostSend([]ci.SendWR{wr}); n != 1 {
-				t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request taken", Got: kit.Describe(err)})
+	posted, turn, first := 0, 0, true
+	for {
+		select {
+		case <-h.stop:
+			return ci.WCGeneralErr
+		default:
+		}
+		for ; posted < h.most; posted++ {
+			turn ^= 1
+			wr := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: h.a.Buf.SGL(turn*h.size, h.size), Remote: h.b.Remote(0)}
+			if n, err := h.a.PostSend([]ci.SendWR{wr}); n != 1 {
+				h.t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request taken", Got: kit.Describe(err)})
 				return ci.WCGeneralErr
 			}
 		}
-		n, err := a.CQ.Poll(wcs[:])
+		n, err := h.a.CQ.Poll(wcs[:])
 		if err != nil {
-			t.Report(validate.Failure{Where: "CQ.Poll", Expected: "success", Got: kit.Describe(err)})
+			h.t.Report(validate.Failure{Where: "CQ.Poll", Expected: "success", Got: kit.Describe(err)})
 			return ci.WCGeneralErr
 		}
 		for _, wc := range wcs[:n] {
@@ -551,11 +588,10 @@ func hammer(t *validate.T, a *kit.End, b *kit.Buf, size, outstanding int, starte
 			posted--
 			if first {
 				first = false
-				close(started)
+				close(h.started)
 			}
 		}
 	}
-	return ci.WCGeneralErr
 }
 
 func mrStale(t *validate.T) {

@@ -1,0 +1,156 @@
+package mutant
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+)
+
+// Windows are faults in memory windows.
+func Windows() []Mutant {
+	bind := func(name, breaks, does string, f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)) Mutant {
+		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Needs: ci.CapMW1, Wrap: layer(ciwrap.Layer{
+			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return binder{ciwrap.QP{QP: q}, f} }})}
+	}
+	window := func(name, breaks, does string, f func(in ciwrap.MW) ci.MW) Mutant {
+		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{
+			MW: func(in ci.MW, _ ci.MWType) ci.MW { return f(ciwrap.MW{MW: in}) }})}
+	}
+	post := func(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
+		m := fastPost(name, breaks, does, needs, f)
+		m.Area = "mw"
+		return m
+	}
+	return []Mutant{
+		bind("mw.any-key", "CI-BindMW-04", "a bind does not look at the current key", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.MW != nil {
+				b.Key = b.MW.Key()
+			}
+			return q.BindMW(id, flags, b)
+		}),
+		bind("mw.whole-region", "CI-BindMW-01", "a window covers all of its region", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.Length > 0 && b.MR != nil {
+				r := b.MR.Region()
+				b.Addr, b.Length = r.Addr, r.Length
+			}
+			return q.BindMW(id, flags, b)
+		}),
+		bind("mw.reads-too", "CI-BindMW-01", "every window may be read", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.Length > 0 {
+				b.Access |= ci.RemoteRead
+			}
+			return q.BindMW(id, flags, b)
+		}),
+		bind("mw.old-key", "CI-BindMW-02", "BindMW returns the key from before", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			_, err := q.BindMW(id, flags, b)
+			return b.Key, err
+		}),
+		bind("mw.never-unbinds", "CI-BindMW-03", "a bind of length 0 does nothing", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.Length > 0 || b.MW == nil {
+				return q.BindMW(id, flags, b)
+			}
+			_, err := q.PostSend([]ci.SendWR{{ID: id, Op: ci.OpNop, Flags: flags}})
+			return b.Key, err
+		}),
+		bind("mw.clipped", "CI-BindMW-05", "a bind beyond the region is cut to it", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.Length > 0 && b.MR != nil {
+				r := b.MR.Region()
+				if b.Addr == r.Addr {
+					b.Length = min(b.Length, r.Length)
+				}
+			}
+			return q.BindMW(id, flags, b)
+		}),
+		bind("mw.any-service", "CI-BindMW-06", "a bind on a datagram QP is an invalid parameter", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			k, err := q.BindMW(id, flags, b)
+			if ci.StatusOf(err) == ci.InvalidServiceType {
+				err = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidParameter}
+			}
+			return k, err
+		}),
+		bind("mw.always-signaled", "CI-BindMW-08", "every bind makes a completion", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			return q.BindMW(id, flags|ci.SendSignaled, b)
+		}),
+		bind("mw.no-region", "CI-BindMW-09", "a bind without region unbinds", func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+			if b.MR == nil {
+				b.Length = 0
+			}
+			return q.BindMW(id, flags, b)
+		}),
+		window("mw.outlives", "CI-DestroyMW-01", "a bound window stays open when it is destroyed", func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} }),
+		window("mw.query-key", "CI-QueryMW-01", "Query shows the key that the window was made with", func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} }),
+		{Name: "mw.region-not-busy", Area: "mw", Breaks: "CI-DestroyMW-02", Does: "Destroy of a region with a window bound answers success", Needs: ci.CapMW1,
+			Wrap: layer(ciwrap.Layer{MR: neverBusy})},
+		{Name: "mw.by-post", Area: "mw", Breaks: "CI-BindMW-10", Does: "OpBindMW binds windows of type 1 as well", Needs: ci.CapMW1 | ci.CapMW2,
+			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }})},
+		post("mw2.any-key", "CI-BindMWTwo-04", "the index of the key of a bind is not looked at", ci.CapMW2, func(w *ci.SendWR) {
+			if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
+				w.Ext.Bind.Key = w.Ext.Bind.MW.Key()&^0xff | w.Ext.Bind.Key&0xff
+			}
+		}),
+		post("mw2.own-key", "CI-BindMWTwo-01", "the HCA chooses the low bits of a type 2 window's key", ci.CapMW2, func(w *ci.SendWR) {
+			if w.Op == ci.OpBindMW && w.Ext != nil {
+				w.Ext.Bind.Key ^= 0x55
+			}
+		}),
+		post("mw2.no-invalidate", "CI-BindMWTwo-03", "a local invalidate does nothing", ci.CapMW2|ci.CapFastReg, func(w *ci.SendWR) {
+			if w.Op == ci.OpLocalInv {
+				w.Op = ci.OpNop
+			}
+		}),
+	}
+}
+
+type binder struct {
+	ciwrap.QP
+	f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)
+}
+
+func (q binder) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+	return q.f(q.QP, id, flags, b)
+}
+
+// lazyMW is destroyed for good by the second Destroy.
+type lazyMW struct {
+	ciwrap.MW
+	gone atomic.Bool
+}
+
+func (m *lazyMW) Destroy() error {
+	if !m.gone.Swap(true) {
+		return nil
+	}
+	_ = m.MW.Destroy()
+	return &ci.Error{Verb: "MW.Destroy", Status: ci.InvalidMWHandle}
+}
+
+type firstKey struct {
+	ciwrap.MW
+	key ci.Key
+}
+
+func (m firstKey) Query() (ci.MWAttr, error) {
+	a, err := m.MW.Query()
+	a.Key = m.key
+	return a, err
+}
+
+type postBinder struct{ ciwrap.QP }
+
+func (q postBinder) PostSend(wrs []ci.SendWR) (int, error) {
+	for i := range wrs {
+		w := &wrs[i]
+		if w.Op != ci.OpBindMW || w.Ext == nil || w.Ext.Bind.MW == nil {
+			continue
+		}
+		if a, err := w.Ext.Bind.MW.Query(); err != nil || a.Type != ci.MWType1 {
+			continue
+		}
+		b := w.Ext.Bind
+		b.Key = b.MW.Key()
+		_, err := q.BindMW(w.ID, w.Flags, b)
+		return i + 1, err
+	}
+	return q.QP.PostSend(wrs)
+}
