@@ -36,7 +36,9 @@ type Options struct {
 	// Impair says that a case will call Target.Impair. A driver may leave out what that takes otherwise, so that other cases run on
 	// the bare link.
 	Impair bool
-	Values map[string]string // --set key=value, the driver's own
+	// Capture says that Target.Capture will be called, likewise.
+	Capture bool
+	Values  map[string]string // --set key=value, the driver's own
 }
 
 // Target is opened HCAs of one driver.
@@ -52,7 +54,8 @@ type Target struct {
 	// Impair makes the link between the HCAs bad from now on, and good again with the zero value; or is nil. It is between
 	// the adapters, so that a case can lose packets without help of the driver under test.
 	Impair func(Impairment) error
-	// Capture writes what passes on the wire to a pcapng file at path until stop is called; or is nil.
+	// Capture writes what passes on the wire to a pcapng file at path until stop is called; or is nil. It is called only if
+	// Options.Capture said so. What is written should be in the file at once, since a driver that panics or hangs is where it is wanted most.
 	Capture func(path string) (stop func() error, err error)
 	// Version of driver or firmware, for reports.
 	Version string

@@ -63,6 +63,7 @@ func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
 		return nil, err
 	}
 	s.Link = link
+	s.Capture = s.PcapDir != ""
 	return &executor{driver: d, set: s, profile: p, catalog: c}, nil
 }
 
@@ -224,11 +225,7 @@ func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result))
 	if e.set.PcapDir == "" || e.target.Capture == nil {
 		return nothing
 	}
-	name := c.ID
-	if attempt > 1 {
-		name = fmt.Sprintf("%s.%d", c.ID, attempt)
-	}
-	path := filepath.Join(e.set.PcapDir, name+".pcapng")
+	path := e.set.capturePath(c, attempt)
 	end, err := e.target.Capture(path)
 	if err != nil {
 		r.Notes = append(r.Notes, Note{NoteInfo, "no capture: " + err.Error()})
@@ -244,6 +241,27 @@ func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result))
 			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
 		}
 	}
+}
+
+// capturePath is where the capture of a case goes.
+func (s Setting) capturePath(c *Case, attempt int) string {
+	name := c.ID
+	if attempt > 1 {
+		name = fmt.Sprintf("%s.%d", c.ID, attempt)
+	}
+	return filepath.Join(s.PcapDir, name+".pcapng")
+}
+
+// leftCapture names the capture of a case that its worker did not live to report, if there is one.
+func (s Setting) leftCapture(c *Case, attempt int) string {
+	if s.PcapDir == "" {
+		return ""
+	}
+	path := s.capturePath(c, attempt)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
 }
 
 // allStacks gives the stacks of all goroutines, at most 256 KiB.

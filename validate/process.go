@@ -75,6 +75,7 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 				res.Log = append(res.Log, e.Text)
 			case e.Kind == EventHang:
 				out := hung(res, e.Text, limit)
+				out.Capture = r.set.leftCapture(j.c, j.attempt)
 				r.s.died()
 				r.discard()
 				return out, false
@@ -94,7 +95,9 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 			stacks := w.dumpStacks()
 			r.s.died()
 			r.discard()
-			return hung(res, stacks, limit), false
+			out := hung(res, stacks, limit)
+			out.Capture = r.set.leftCapture(j.c, j.attempt)
+			return out, false
 		case <-ctx.Done():
 			r.discard()
 			res.Status, res.Reason = Error, "interrupted"
@@ -145,6 +148,7 @@ func (r *processRunner) dead(res Result, started bool, c *Case) Result {
 	f := processEnd(state, text)
 	f.Rule = c.Judges()
 	res.Status, res.Failures = Fail, append(res.Failures, f)
+	res.Capture = r.set.leftCapture(c, res.Attempt)
 	return res
 }
 

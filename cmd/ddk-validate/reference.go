@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 
+	"ciddk/capture"
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/validate"
@@ -26,13 +27,20 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	if err != nil {
 		return nil, err
 	}
-	t := &validate.Target{Version: "the kit's own"}
+	t := &validate.Target{Version: "the kit's own", Capture: noCapture}
 	if o.Impair {
 		w := newWeather()
 		for i := range ports {
 			ports[i] = w.over(ports[i])
 		}
 		t.Impair = w.set
+	}
+	if o.Capture { // on top of the weather, so that it shows what that takes away
+		tap := new(reference.Tap)
+		for i := range ports {
+			ports[i] = reference.Capture(ports[i], tap)
+		}
+		t.Capture = func(path string) (func() error, error) { return capture.ToFile(path, tap) }
 	}
 	var made []*reference.HCA
 	t.Close = func(context.Context) error {
@@ -60,6 +68,11 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		t.HCAs = append(t.HCAs, h)
 	}
 	return t, nil
+}
+
+// noCapture is for a target whose ports have none.
+func noCapture(string) (func() error, error) {
+	return nil, errors.New("the target was not opened with Options.Capture")
 }
 
 // links make the ports of a target, one for each HCA.

@@ -61,6 +61,8 @@ type directPort struct {
 	closed  atomic.Bool
 	busy    atomic.Int64  // deliveries under way
 	idle    chan struct{} // told when they end after Close
+	// lost, if not nil, is told of packets received that go no further: see Capture.
+	lost func(Dir, *rvt.Packet, string)
 
 	mu    sync.Mutex // below; not held while the receiver is called
 	info  mad.PortInfo
@@ -184,13 +186,25 @@ func (p *directPort) admit(pkts []rvt.Packet) int {
 			if pkts[i].DestQP == 0 {
 				pkts[n] = pkts[i]
 				n++
+			} else {
+				p.notForUs(&pkts[i])
 			}
 		}
 		p.recv.Count(rvt.DropNotForUs, packetCount(pkts)-packetCount(pkts[:n]))
 		return n
 	}
+	for i := range pkts {
+		p.notForUs(&pkts[i])
+	}
 	p.recv.Count(rvt.DropNotForUs, packetCount(pkts))
 	return 0
+}
+
+// notForUs shows a packet to a capture.
+func (p *directPort) notForUs(pkt *rvt.Packet) {
+	if p.lost != nil {
+		p.lost(In, pkt, rvt.DropNotForUs.String())
+	}
 }
 
 // maySend is the other direction: data only when active.

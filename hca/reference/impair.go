@@ -77,6 +77,7 @@ type impairPort struct {
 	lanes  [2]lane // by Dir
 	recv   rvt.Receiver
 	stats  impairStats
+	losses func(Dir, *rvt.Packet, string) // or nil: see watchLosses
 
 	live   sync.RWMutex // held shared while a held packet goes on
 	closed bool
@@ -126,6 +127,15 @@ func newImpairPort(in rvt.Port, c ImpairConfig, clock rvt.Clock) rvt.Port {
 }
 
 func (p *impairPort) inner() any { return p.Port }
+
+// watchLosses has f told of every packet that is dropped, and of every one whose corruption the ICRC catches. It is called before Start.
+func (p *impairPort) watchLosses(f func(Dir, *rvt.Packet, string)) { p.losses = f }
+
+func (l *lane) lost(p *rvt.Packet, reason string) {
+	if l.p.losses != nil {
+		l.p.losses(l.dir, p, reason)
+	}
+}
 
 // Start puts the receiving lane in between.
 func (p *impairPort) Start(r rvt.Receiver) error {
@@ -237,6 +247,7 @@ func (l *lane) decide(pkt rvt.Packet, out []rvt.Packet, badICRC int) ([]rvt.Pack
 	switch v {
 	case Drop:
 		s.dropped.Add(1)
+		l.lost(&pkt, "impair_dropped")
 		return out, badICRC
 	case Delay:
 		s.delayed.Add(1)
@@ -249,6 +260,7 @@ func (l *lane) decide(pkt rvt.Packet, out []rvt.Packet, badICRC int) ([]rvt.Pack
 	case Corrupt:
 		s.corrupted.Add(1)
 		if !corrupt(&pkt, bit) {
+			l.lost(&pkt, "impair_corrupted, drop_icrc")
 			return out, badICRC + 1
 		}
 		out = append(out, pkt)

@@ -16,7 +16,7 @@ type Config struct {
 	// GUID is the node's; 0 derives it from the first port: from a UDP port's address, the same in every run; on direct links,
 	// counted up within the process.
 	GUID ci.GUID
-	// Ports are made by UDP, Direct and Impair; Ports[i] is port i+1. At least one.
+	// Ports are made by UDP, Direct, Impair and Capture; Ports[i] is port i+1. At least one.
 	Ports []PortConfig
 	// Clock is the source of time; nil is the machine's.
 	Clock rvt.Clock
@@ -46,6 +46,7 @@ type portEnv struct {
 	clock rvt.Clock
 	guid  ci.GUID // the node's
 	num   uint8   // 1-based
+	view  *engineView
 }
 
 // HCA is an adapter in service. It implements ci.HCA; rvt.HCA has its other methods: Close, Counters, Live.
@@ -94,8 +95,9 @@ func New(c Config) (*HCA, error) {
 		c.GUID = c.Ports[0].guid()
 	}
 	h := &HCA{}
+	view := &engineView{}
 	for i, p := range c.Ports {
-		port, err := p.open(portEnv{clock: clock, guid: c.GUID, num: uint8(i + 1)})
+		port, err := p.open(portEnv{clock: clock, guid: c.GUID, num: uint8(i + 1), view: view})
 		if err != nil {
 			h.closePorts()
 			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
@@ -129,6 +131,8 @@ func New(c Config) (*HCA, error) {
 		return nil, fmt.Errorf("reference.New: %w", err)
 	}
 	h.HCA = engine
+	counters := engine.Counters
+	view.counters.Store(&counters)
 	return h, nil
 }
 

@@ -67,14 +67,16 @@ type udpPort struct {
 	mtu  ci.MTU
 	iface
 
-	sock   udpSocket
-	recv   rvt.Receiver
-	state  atomic.Uint32 // ci.PortState
-	cap    atomic.Uint32 // ci.PortCap
-	stats  udpStats
-	mu     sync.Mutex // Start, Close
-	up     bool
-	closed bool
+	sock udpSocket
+	recv rvt.Receiver
+	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
+	refused func(rvt.Counter, []byte)
+	state   atomic.Uint32 // ci.PortState
+	cap     atomic.Uint32 // ci.PortCap
+	stats   udpStats
+	mu      sync.Mutex // Start, Close
+	up      bool
+	closed  bool
 }
 
 // iface is what the host says of the network interface that has the address; index 0 if it is not found.

@@ -42,7 +42,7 @@ func (d *decoder) datagram(src, dst netip.AddrPort, b []byte, seg int) {
 	d.flow.set(src, dst)
 	d.src.GID, d.dst.GID = gidOf(src.Addr()), gidOf(dst.Addr())
 	if len(b) == 0 {
-		d.port.recv.Count(rvt.DropMalformed, 1)
+		d.refuse(rvt.DropMalformed, b)
 		return
 	}
 	for i := 0; len(b) > 0; i++ {
@@ -55,20 +55,20 @@ func (d *decoder) datagram(src, dst netip.AddrPort, b []byte, seg int) {
 // packet takes in one packet, BTH to ICRC.
 func (d *decoder) packet(b []byte, i int) {
 	if len(b) < wire.BTHLen+wire.ICRCLen || len(b)%4 != 0 {
-		d.port.recv.Count(rvt.DropMalformed, 1)
+		d.refuse(rvt.DropMalformed, b)
 		return
 	}
 	id, ok, solved := d.flow.check(b, i)
 	if !ok {
-		d.port.recv.Count(rvt.DropICRC, 1)
+		d.refuse(rvt.DropICRC, b)
 		return
 	}
 	if wire.ParsePacket(b, &d.w) != nil {
-		d.port.recv.Count(rvt.DropMalformed, 1)
+		d.refuse(rvt.DropMalformed, b)
 		return
 	}
 	if d.w.BTH.Opcode.Service() == wire.Congestion {
-		d.port.recv.Count(rvt.DropService, 1) // nothing here paces itself by them
+		d.refuse(rvt.DropService, b) // nothing here paces itself by them
 		return
 	}
 	if solved {
@@ -93,6 +93,14 @@ func (d *decoder) packet(b []byte, i int) {
 		d.putGRH(p.GRH, len(b), id)
 	}
 	d.n++
+}
+
+// refuse counts a datagram that goes no further.
+func (d *decoder) refuse(c rvt.Counter, b []byte) {
+	d.port.recv.Count(c, 1)
+	if d.port.refused != nil {
+		d.port.refused(c, rawDatagram(d.flow.src, d.flow.dst, b))
+	}
 }
 
 // merge makes the packet in d.w the end of the train before it, if it is: the engine then looks up a QP and a region once for all.
