@@ -121,6 +121,9 @@ func TestLongestMessages(t *testing.T) {
 	for _, hints := range []Hints{{MaxTrain: 16 << 20, Lossless: true}, {MaxTrain: 16 << 20}} {
 		for _, size := range []uint32{long, long - 257} {
 			for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
+				if op != ci.OpSend && (size != long || !hints.Lossless) {
+					continue
+				}
 				t.Run(fmt.Sprint(hints.Lossless, size, op), func(t *testing.T) {
 					a, b, most := watched(t, hints)
 					chunk := make([]byte, 4<<20)

@@ -163,12 +163,12 @@ func TestRCEachPacket(t *testing.T) {
 	}
 }
 
-// TestRCTwoPackets drops each pair of packets.
+// TestRCTwoPackets drops each pair of packets that are near each other.
 func TestRCTwoPackets(t *testing.T) {
 	h := mangleHints[3]
 	n := runExchange(t, h.hints, &sim{clock: newClock()})
 	for k := range n {
-		for j := range k {
+		for j := max(k-8, 0); j < k; j++ {
 			runExchange(t, h.hints, &sim{clock: newClock(), fate: func(n int, _ *Packet) fate {
 				if n == k || n == j {
 					return fate{}
@@ -283,9 +283,9 @@ func (s *stream) came(t *testing.T, wc ci.WC) {
 // TestRCStreams sends thousands of messages both ways while a tenth of the packets is lost, a tenth doubled, a tenth out of order.
 func TestRCStreams(t *testing.T) {
 	for _, h := range mangleHints {
-		for seed := range uint64(4) {
+		for seed := range uint64(2) {
 			t.Run(fmt.Sprintf("%s %d", h.name, seed), func(t *testing.T) {
-				total := 600
+				total := 500
 				if testing.Short() {
 					total = 60
 				}
