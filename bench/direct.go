@@ -63,21 +63,23 @@ func (d *directWrite) yardstick() (Sample, error) {
 	})
 }
 
-// directSend: one goroutine posts and polls, another polls and posts.
+// directSend: with apart, one goroutine posts and polls, another polls and posts; without, one does both, so that the time is that of all
+// the work there is.
 type directSend struct {
 	*directPair
-	s *sender
-	r *receiver
+	s     *sender
+	r     *receiver
+	apart bool
 }
 
 const directSends = 64000
 
-func openDirectSend() (rig, error) {
+func openDirectSend(apart bool) (rig, error) {
 	p, err := newDirectPair()
 	if err != nil {
 		return nil, err
 	}
-	d := &directSend{directPair: p}
+	d := &directSend{directPair: p, apart: apart}
 	room := new(atomic.Int64)
 	if d.r, err = newReceiver(p.b, 8, room); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -88,6 +90,17 @@ func openDirectSend() (rig, error) {
 
 func (d *directSend) ours() (Sample, error) {
 	return measure(directSends, func() error {
+		if !d.apart {
+			for range directSends / batch {
+				if err := d.s.run(batch); err != nil {
+					return err
+				}
+				if err := d.r.run(batch); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 		var wg sync.WaitGroup
 		var err error
 		wg.Go(func() { err = d.r.run(directSends) })

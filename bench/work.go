@@ -18,10 +18,11 @@ const spinLimit = 20 * time.Second
 
 // poller is a CQ and a place for its completions.
 type poller struct {
-	cq   ci.CQ
-	wcs  [batch]ci.WC
-	idle int
-	to   time.Time
+	cq    ci.CQ
+	yield bool // give way to other goroutines after each empty poll: the one waited for is in this process
+	wcs   [batch]ci.WC
+	idle  int
+	to    time.Time
 }
 
 var errStalled = errors.New("no completion came in time")
@@ -41,6 +42,9 @@ func (p *poller) poll() ([]ci.WC, error) {
 			case time.Now().After(p.to):
 				return nil, errStalled
 			}
+			runtime.Gosched()
+		}
+		if p.yield {
 			runtime.Gosched()
 		}
 		return nil, nil
@@ -101,7 +105,7 @@ type sender struct {
 }
 
 func newSender(s *side, most int, room *atomic.Int64) *sender {
-	x := &sender{poller: poller{cq: s.cq}, qp: s.qp, wrs: make([]ci.SendWR, batch), most: most, room: room}
+	x := &sender{poller: poller{cq: s.cq, yield: room != nil}, qp: s.qp, wrs: make([]ci.SendWR, batch), most: most, room: room}
 	for i := range x.wrs {
 		x.wrs[i] = ci.SendWR{ID: uint64(i), Op: ci.OpSend, SGL: []ci.SGE{s.mem.SGE(uint64(i*small), small)}}
 	}
@@ -139,7 +143,7 @@ type receiver struct {
 
 // newReceiver posts batches of buffers.
 func newReceiver(s *side, batches int, room *atomic.Int64) (*receiver, error) {
-	x := &receiver{poller: poller{cq: s.cq}, qp: s.qp, wrs: make([]ci.RecvWR, batch), room: room}
+	x := &receiver{poller: poller{cq: s.cq, yield: room != nil}, qp: s.qp, wrs: make([]ci.RecvWR, batch), room: room}
 	for i := range x.wrs {
 		x.wrs[i] = ci.RecvWR{ID: uint64(i), SGL: []ci.SGE{s.mem.SGE(uint64(i*small), small)}}
 	}

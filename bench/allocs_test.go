@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/hca/reference"
+)
+
+// newUDPPair is two connected HCAs of this process over UDP.
+func newUDPPair(t testing.TB) *directPair {
+	a, b := addresses()
+	next := []reference.PortConfig{udpPort(a), udpPort(b)}
+	p, err := connectPair(func() reference.PortConfig {
+		c := next[0]
+		next = next[1:]
+		return c
+	})
+	require.NoError(t, err)
+	return p
+}
+
+// TestAllocs holds every path that is measured to no allocation per work request and completion.
+func TestAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector, pools forget at random")
+	}
+	links := map[string]func(testing.TB) *directPair{
+		"direct": func(t testing.TB) *directPair {
+			p, err := newDirectPair()
+			require.NoError(t, err)
+			return p
+		},
+		"UDP": newUDPPair,
+	}
+	const ops = 16 * batch
+	for link, open := range links {
+		t.Run(link, func(t *testing.T) {
+			p := open(t)
+			defer func() { require.NoError(t, p.close()) }()
+			s := newSender(p.a, 1, nil)
+			r, err := newReceiver(p.b, 8, nil)
+			require.NoError(t, err)
+			small, large := newWriter(p.a, p.b.mem, 64, 16), newWriter(p.a, p.b.mem, 64<<10, 16)
+			for _, p := range []*poller{&s.poller, &r.poller, &small.poller, &large.poller} {
+				p.yield = true // AllocsPerRun leaves one processor to all
+			}
+			for name, work := range map[string]func() error{
+				"SEND": func() error {
+					for range ops / batch {
+						if err := s.run(batch); err != nil {
+							return err
+						}
+						if err := r.run(batch); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+				"WRITE of 64 bytes": func() error { return small.run(ops) },
+				"WRITE of 64 KiB":   func() error { return large.run(ops / 8) },
+			} {
+				// The average of a few runs, each of many requests: AllocsPerRun rounds down, so that what a garbage collection makes the
+				// pools allocate anew does not count, while one allocation in a run's requests would.
+				require.NoError(t, work(), name)
+				allocs := testing.AllocsPerRun(5, func() { err = work() })
+				require.NoError(t, err, name)
+				require.Zero(t, int(allocs)/(ops/8), "%s: %v allocations in %d requests", name, allocs, ops)
+			}
+		})
+	}
+}
