@@ -1,0 +1,188 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// apmArea: automatic path migration of connections. (IBTA 10.4, 17.2.8.)
+func apmArea() validate.Suite {
+	const verb = "ci_modify_qp (25)"
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-APM-01", "IBTA 10.4.1", verb, "Rearmed at both ends with an alternate path, a connection becomes Armed when packets have passed both ways."),
+		must("CI-APM-02", "IBTA 10.4.1", verb, "An armed QP that is told to migrate goes to its alternate path, which is the primary from then on, and traffic goes on."),
+		must("CI-APM-03", "IBTA 10.4.1", verb, "The peer of a QP that has migrated follows at the next packet, and each end raises the event path migrated once."),
+		must("CI-APM-04", "IBTA 10.4.1", verb, "A migration state that cannot be reached from the present one, or cannot be asked for, is InvalidAPMState, and changes nothing."),
+		must("CI-APM-05", "IBTA 11.2.5.2", verb, "An alternate path of a port or a P_Key that does not exist is InvalidPort or InvalidPKey, and changes nothing."),
+		must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)", "A QP begins Migrated; Query shows the migration state and the alternate path."),
+		must("CI-APM-07", "IBTA 10.4.1", verb, "A connection that has migrated can be rearmed and migrate again."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM},
+		kase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
+		kase("apm.migrate", "tell one end to migrate", validate.FeatureAPM, apmMigrate, "CI-APM-02"),
+		kase("apm.events", "events at both ends", validate.FeatureAPM, apmEvents, "CI-APM-03"),
+		kase("apm.illegal", "states that cannot be asked for", validate.FeatureAPM, apmIllegal, "CI-APM-04"),
+		kase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
+		kase("apm.query", "what Query shows", validate.FeatureAPM, apmQuery, "CI-APM-06"),
+		kase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07", "CI-APM-02"))...)
+	return s
+}
+
+// alternate is the second path of an end: over the second port where both adapters have one, else over the first again, with
+// another ACK timeout to tell it by.
+func alternate(e, peer *kit.End) ci.Path {
+	return ci.Path{AV: e.QP.CA.AddressOf(peer.QP.CA), AckTimeout: e.Config.AckTimeout + 1}
+}
+
+// rearm loads the alternate path and asks for Rearm, at both ends.
+func rearm(t *validate.T, p *kit.Pair) {
+	for _, x := range [][2]*kit.End{{p.A, p.B}, {p.B, p.A}} {
+		a := ci.QPAttr{Alternate: alternate(x[0], x[1]), APM: ci.APMRearm}
+		kit.OK(t, x[0].Modify(ci.QPFieldAlternate|ci.QPFieldAPM, a, nil), "QP.Modify of the alternate path, with Rearm")
+	}
+}
+
+func apmOf(t *validate.T, e *kit.End) ci.QPAttr {
+	a, err := e.Query()
+	kit.OK(t, err, "QP.Query")
+	return a
+}
+
+// armed rearms both ends and sends until both are armed.
+func armed(t *validate.T, p *kit.Pair) {
+	rearm(t, p)
+	for range 4 {
+		p.A.Exchange(p.B, 100)
+		p.B.Exchange(p.A, 100)
+		if apmOf(t, p.A).APM == ci.APMArmed && apmOf(t, p.B).APM == ci.APMArmed {
+			return
+		}
+	}
+	t.Fail(validate.Failure{Where: "QPAttr.APM after four messages each way", Expected: "Armed (3) at both ends",
+		Got: fmt.Sprintf("%d and %d", apmOf(t, p.A).APM, apmOf(t, p.B).APM)})
+}
+
+func migrate(t *validate.T, e *kit.End) {
+	kit.OK(t, e.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil), "QP.Modify of an armed QP to Migrated")
+}
+
+func apmArm(t *validate.T) {
+	p := kit.RC(t)
+	rearm(t, p)
+	for _, e := range []*kit.End{p.A, p.B} {
+		kit.True(t, apmOf(t, e).APM == ci.APMRearm || apmOf(t, e).APM == ci.APMArmed, "QPAttr.APM after Rearm", "Rearm (2)", "%d", apmOf(t, e).APM)
+	}
+	for range 4 {
+		p.A.Exchange(p.B, 100)
+		p.B.Exchange(p.A, 100)
+	}
+	kit.Equal(t, "QPAttr.APM of one end after messages both ways", apmOf(t, p.A).APM, ci.APMArmed)
+	kit.Equal(t, "QPAttr.APM of the other end", apmOf(t, p.B).APM, ci.APMArmed)
+	p.A.Events.Only()
+	p.B.Events.Only()
+}
+
+func apmMigrate(t *validate.T) {
+	p := kit.RC(t)
+	armed(t, p)
+	want := apmOf(t, p.A).Alternate
+	migrate(t, p.A)
+	a := apmOf(t, p.A)
+	kit.Equal(t, "QPAttr.APM after Migrated was asked for", a.APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.Primary after the migration: AV", a.Primary.AV, want.AV)
+	kit.Equal(t, "QPAttr.Primary after the migration: AckTimeout", a.Primary.AckTimeout, want.AckTimeout)
+	p.A.WantState(ci.QPRTS)
+	for range 3 {
+		p.A.Exchange(p.B, 3000)
+		p.B.Exchange(p.A, 3000)
+	}
+}
+
+func apmEvents(t *validate.T) {
+	p := kit.RC(t)
+	armed(t, p)
+	migrate(t, p.A)
+	e := p.A.Events.Wait(ci.EventQPAPM)
+	kit.True(t, e.Context == any(p.A.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	p.A.Exchange(p.B, 100)
+	p.B.Events.Wait(ci.EventQPAPM)
+	kit.Equal(t, "QPAttr.APM of the peer that followed", apmOf(t, p.B).APM, ci.APMMigrated)
+	p.B.Exchange(p.A, 100)
+	drain(t, p.A.QP) // its event comes behind every other
+	drain(t, p.B.QP)
+	for _, end := range []*kit.End{p.A, p.B} {
+		end.Events.Wait(ci.EventSQDrained)
+		kit.Equal(t, "events path migrated", end.Events.Count(ci.EventQPAPM), 1)
+		end.Events.Only(ci.EventQPAPM, ci.EventSQDrained)
+	}
+}
+
+func apmIllegal(t *validate.T) {
+	p := kit.RC(t)
+	refused := func(what string, want ci.APMState, set ci.QPField, a ci.QPAttr) {
+		before := plain(apmOf(t, p.A))
+		kit.WantExactly(t, p.A.Modify(set, a, nil), "QP.Modify to "+what, ci.InvalidAPMState)
+		kit.Equal(t, "QPAttr after the refusal of "+what, plain(apmOf(t, p.A)), before)
+		kit.Equal(t, "QPAttr.APM", before.APM, want)
+	}
+	refused("Rearm without an alternate path", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm})
+	refused("Migrated, which it is", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
+	refused("Armed, which is the adapter's to reach", ci.APMMigrated, ci.QPFieldAPM|ci.QPFieldAlternate,
+		ci.QPAttr{APM: ci.APMArmed, Alternate: alternate(p.A, p.B)})
+	refused("a state that does not exist", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: 9})
+	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}, nil), "QP.Modify to Rearm")
+	refused("Migrated, when it is not armed yet", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
+}
+
+func apmPath(t *validate.T) {
+	p := kit.RC(t)
+	for _, x := range []struct {
+		what  string
+		spoil func(*ci.Path)
+		want  []ci.Status
+	}{
+		{"port 0", func(a *ci.Path) { a.AV.Port = 0 }, []ci.Status{ci.InvalidPort}},
+		{"port n+1", func(a *ci.Path) { a.AV.Port = uint8(len(p.A.QP.CA.Attr.Ports) + 1) }, []ci.Status{ci.InvalidPort}},
+		{"a P_Key index beyond the table", func(a *ci.Path) { a.PKeyIndex = uint16(len(p.A.QP.CA.Port.PKeys)) }, []ci.Status{ci.InvalidPKey}},
+		{"ACK timeout 32", func(a *ci.Path) { a.AckTimeout = 32 }, []ci.Status{ci.InvalidParameter}},
+	} {
+		before := plain(apmOf(t, p.A))
+		alt := alternate(p.A, p.B)
+		x.spoil(&alt)
+		kit.Want(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: alt, APM: ci.APMRearm}, nil),
+			"QP.Modify of an alternate path with "+x.what, x.want...)
+		kit.Equal(t, "QPAttr after the refusal of "+x.what, plain(apmOf(t, p.A)), before)
+	}
+}
+
+func apmQuery(t *validate.T) {
+	p := kit.RC(t)
+	kit.Equal(t, "QPAttr.APM of a new connection", apmOf(t, p.A).APM, ci.APMMigrated)
+	alt := alternate(p.A, p.B)
+	kit.OK(t, p.A.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: alt}, nil), "QP.Modify of the alternate path")
+	a := apmOf(t, p.A)
+	kit.Equal(t, "QPAttr.Alternate", a.Alternate, alt)
+	kit.Equal(t, "QPAttr.APM with an alternate path loaded", a.APM, ci.APMMigrated)
+	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}, nil), "QP.Modify to Rearm")
+	kit.Equal(t, "QPAttr.APM after Rearm", apmOf(t, p.A).APM, ci.APMRearm)
+}
+
+func apmAgain(t *validate.T) {
+	p := kit.RC(t)
+	for i := range 3 {
+		armed(t, p)
+		from, to := p.A, p.B
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		migrate(t, from)
+		from.Events.Wait(ci.EventQPAPM)
+		from.Exchange(to, 200)
+		to.Events.Wait(ci.EventQPAPM)
+		to.Exchange(from, 200)
+	}
+}

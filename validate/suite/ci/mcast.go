@@ -1,0 +1,282 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+const (
+	mcastQPN ci.QPN = 0xffffff // destination of every multicast packet (IBTA 10.5.2)
+	mlid1    ci.LID = 0xc001
+	mlid2    ci.LID = 0xc002
+)
+
+// mcastArea: unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
+func mcastArea() validate.Suite {
+	const attach, detach = "ci_attach_mcast (63)", "ci_detach_mcast (64)"
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each QP that is attached to it once, with a GRH, and no other."),
+		must("CI-Mcast-02", "IBTA 11.3.2", detach, "A QP that is detached receives nothing more of the group; others do."),
+		must("CI-Mcast-03", "IBTA 11.3.1", attach, "A QP that is not a datagram QP is InvalidServiceType."),
+		must("CI-Mcast-04", "IBTA 11.3.1", attach, "A GID that is no multicast address is InvalidGID."),
+		must("CI-Mcast-05", "IBTA 11.3.1", attach, "A LID outside of C000 to FFFE is InvalidLID on InfiniBand."),
+		must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "A QP that is attached is not destroyed: ResourceBusy, and it still receives."),
+		must("CI-Mcast-07", "CI context", attach, "Each attachment has a handle of its own: attached twice, a QP gets one copy of each datagram, until both are gone."),
+		must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both; one attached to one group from that one only."),
+		must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with another Q_Key than the QP's is not received."),
+		must("CI-Mcast-10", "CI context", detach, "A membership that is gone is InvalidMcastHandle."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV},
+		kase("mcast.receivers", "three members and one that is not", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
+		kase("mcast.detach", "two members, one leaves", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
+		kase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
+		kase("mcast.gid", "attach to unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
+		kase("mcast.busy", "destroy a QP that is attached", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
+		kase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
+		kase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
+		kase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey, "CI-Mcast-09"),
+		kase("mcast.stale", "leave twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
+		kase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID, "CI-Mcast-05"))...)
+	return s
+}
+
+// group is a multicast group with the sender's way to it.
+type group struct {
+	gid  ci.GID
+	mlid ci.LID
+	dest ci.Dest
+}
+
+// joinable makes the n-th group for ports like the CA's. On Ethernet the address is of the family of the port's GID, and follows from
+// it, so that runs beside each other on one machine do not hear each other.
+func joinable(t *validate.T, p *kit.Pair, n byte) *group {
+	ca := p.A.QP.CA
+	av := ca.AddressOf(p.B.QP.CA)
+	g := &group{gid: ci.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 12: 0x77, 15: n}, mlid: mlid1 + ci.LID(n-1)}
+	if ca.Port.Link == ci.LinkEthernet {
+		own := ca.Port.GIDs[av.GRH.SGIDIndex].GID
+		if [12]byte(own[:12]) == [12]byte{10: 0xff, 11: 0xff} {
+			g.gid = ci.GID{10: 0xff, 11: 0xff, 12: 240 - n, 13: own[13], 14: own[14], 15: own[15]} // 239.x.y.z, 238.x.y.z
+		} else {
+			copy(g.gid[4:12], own[8:])
+		}
+	}
+	av.Global, av.DLID = true, g.mlid
+	av.GRH.DGID, av.GRH.HopLimit = g.gid, 1
+	in, err := p.A.PD.CreateAV(av, nil)
+	kit.OK(t, err, "PD.CreateAV of a multicast address")
+	g.dest = ci.Dest{AV: kit.Own(t, in, "AV"), QPN: mcastQPN, QKey: p.B.Config.QKey}
+	return g
+}
+
+// join attaches the QP of an end.
+func (g *group) join(t *validate.T, e *kit.End) ci.Mcast {
+	m, err := e.AttachMcast(g.gid, g.mlid, nil)
+	kit.OK(t, err, "QP.AttachMcast")
+	return kit.Own(t, m, "Mcast")
+}
+
+// send sends a datagram of 64 fresh bytes to the group, and gives them.
+func (g *group) send(t *validate.T, from *kit.End, id uint64) []byte {
+	want := append([]byte(nil), from.Buf.Fill(t, 0, 64)...)
+	wr := from.SendWR(id, 0, 64)
+	wr.To = g.dest
+	from.Send(wr)
+	from.CQ.WaitOK(id)
+	return want
+}
+
+// member is an end with one receive of a slot each, in order.
+type member struct {
+	*kit.End
+	next uint64
+}
+
+const slot = 40 + 64
+
+// ready posts a receive for the next datagram.
+func (m *member) ready() {
+	m.next++
+	m.Recv(m.RecvWR(m.next, int(m.next)*slot, slot))
+}
+
+// got expects the datagram as the member's next.
+func (m *member) got(t *validate.T, want []byte, from *kit.End, who string) {
+	wc := m.RecvCQ.WaitOK(m.next)[0]
+	kit.Equal(t, who+": WC.Length", wc.Length, slot)
+	kit.Equal(t, who+": WC.SrcQP", wc.SrcQP, from.Num())
+	kit.True(t, wc.Flags&ci.WCGRH != 0, who+": WC.Flags", "WCGRH", "%#x", wc.Flags)
+	off := int(m.next) * slot
+	kit.SameBytes(t, who+": datagram", m.Buf.Bytes[off+40:off+slot], want)
+	m.RecvCQ.Empty()
+}
+
+// members are receivers on B, the first of them p.B.
+func members(p *kit.Pair, n int) []*member {
+	out := []*member{{End: p.B}}
+	for len(out) < n {
+		out = append(out, &member{End: p.More(false).B})
+	}
+	return out
+}
+
+func mcastReceivers(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g := joinable(t, p, 1)
+	ms := members(p, 4)
+	stranger := ms[3]
+	for _, m := range ms {
+		m.ready()
+	}
+	for _, m := range ms[:3] {
+		g.join(t, m.End)
+	}
+	for range 3 {
+		want := g.send(t, p.A, 1)
+		for i, m := range ms[:3] {
+			m.got(t, want, p.A, fmt.Sprintf("member %d", i+1))
+			m.ready()
+		}
+	}
+	stranger.RecvCQ.Quiet(quiet / 4)
+}
+
+func mcastDetach(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g := joinable(t, p, 1)
+	ms := members(p, 2)
+	for _, m := range ms {
+		m.ready()
+	}
+	leaves := g.join(t, ms[0].End)
+	stays := g.join(t, ms[1].End)
+	want := g.send(t, p.A, 1)
+	for i, m := range ms {
+		m.got(t, want, p.A, fmt.Sprintf("member %d", i+1))
+		m.ready()
+	}
+	kit.Destroy(t, leaves, "Mcast")
+	want = g.send(t, p.A, 2)
+	ms[1].got(t, want, p.A, "the member that stays")
+	ms[0].RecvCQ.Quiet(quiet / 4)
+	kit.Destroy(t, stays, "Mcast")
+	ms[1].ready()
+	g.send(t, p.A, 3)
+	ms[1].RecvCQ.Quiet(quiet / 4)
+	again := g.join(t, ms[0].End)
+	want = g.send(t, p.A, 4)
+	ms[0].got(t, want, p.A, "the member that has come back")
+	kit.Destroy(t, again, "Mcast")
+}
+
+func mcastType(t *validate.T) {
+	p := kit.RC(t)
+	u := kit.Pair{A: p.A, B: p.B}
+	g := joinable(t, &u, 1)
+	for _, q := range []*kit.QP{p.A.QP, p.A.QP.CA.QP(p.A.PD, p.A.CQ, p.A.CQ)} {
+		m, err := q.AttachMcast(g.gid, g.mlid, nil)
+		kit.WantRefused(t, m, err, "QP.AttachMcast of an RC QP in "+q.State().String(), ci.InvalidServiceType)
+	}
+}
+
+func mcastGID(t *validate.T) {
+	p := kit.UD(t)
+	for _, gid := range []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}} {
+		m, err := p.A.AttachMcast(gid, mlid1, nil)
+		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
+	}
+}
+
+func mcastLID(t *validate.T) {
+	p := kit.UD(t)
+	g := joinable(t, p, 1)
+	for _, lid := range []ci.LID{0, 1, 0xbfff, 0xffff} {
+		m, err := p.A.AttachMcast(g.gid, lid, nil)
+		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)), ci.InvalidLID)
+	}
+	for _, lid := range []ci.LID{0xc000, 0xfffe} {
+		m, err := p.A.AttachMcast(g.gid, lid, nil)
+		kit.OK(t, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)))
+		kit.Destroy(t, kit.Own(t, m, "Mcast"), "Mcast")
+	}
+}
+
+func mcastBusy(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g := joinable(t, p, 1)
+	m := &member{End: p.B}
+	m.ready()
+	joined := g.join(t, m.End)
+	kit.WantExactly(t, p.B.QP.QP.Destroy(), "QP.Destroy while attached", ci.ResourceBusy)
+	m.got(t, g.send(t, p.A, 1), p.A, "after the refusal")
+	kit.Destroy(t, joined, "Mcast")
+	kit.Destroy(t, p.B.QP.QP, "QP")
+}
+
+func mcastTwice(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g := joinable(t, p, 1)
+	m := &member{End: p.B}
+	first, second := g.join(t, m.End), g.join(t, m.End)
+	kit.True(t, !ci.Same(first, second), "handles of two attachments", "different ones", "the same")
+	m.ready()
+	m.ready() // a second copy would find room
+	want := g.send(t, p.A, 1)
+	m.RecvCQ.WaitOK(1)
+	kit.SameBytes(t, "datagram", m.Buf.Bytes[slot+40:2*slot], want)
+	m.RecvCQ.Quiet(quiet / 4)
+	kit.Destroy(t, first, "Mcast")
+	m.got(t, g.send(t, p.A, 2), p.A, "with one of two attachments left")
+	kit.Destroy(t, second, "Mcast")
+	m.ready()
+	g.send(t, p.A, 3)
+	m.RecvCQ.Quiet(quiet / 4)
+}
+
+func mcastGroups(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g1, g2 := joinable(t, p, 1), joinable(t, p, 2)
+	ms := members(p, 2)
+	both, one := ms[0], ms[1]
+	for _, m := range ms {
+		m.ready()
+	}
+	g1.join(t, both.End)
+	g2.join(t, both.End)
+	g1.join(t, one.End)
+	both.got(t, g2.send(t, p.A, 1), p.A, "member of both, from the second group")
+	both.ready()
+	want := g1.send(t, p.A, 2)
+	both.got(t, want, p.A, "member of both, from the first group")
+	one.got(t, want, p.A, "member of the first, from the first group") // and what the second group had is not before it
+}
+
+func mcastQKey(t *validate.T) {
+	p := kit.UD(t, kit.Size(1<<14))
+	g := joinable(t, p, 1)
+	other := p.B.QP.CA.QP(p.B.PD, p.B.CQ, p.B.CQ, kit.Type(ci.UD), kit.QKey(0x33333333)).Init().RTR(nil).RTS()
+	other.Recv(p.B.RecvWR(77, 8192, slot))
+	m := &member{End: p.B}
+	m.ready()
+	g.join(t, m.End)
+	am, err := other.AttachMcast(g.gid, g.mlid, nil)
+	kit.OK(t, err, "QP.AttachMcast")
+	kit.Own(t, am, "Mcast")
+	m.got(t, g.send(t, p.A, 1), p.A, "the member with the sender's Q_Key")
+	p.B.CQ.Quiet(quiet / 4)
+}
+
+func mcastStale(t *validate.T) {
+	p := kit.UD(t)
+	g := joinable(t, p, 1)
+	old := g.join(t, p.B)
+	kit.DestroyTwice(t, old, "Mcast", ci.InvalidMcastHandle)
+	heir := g.join(t, p.B)
+	kit.WantExactly(t, old.Destroy(), "Mcast.Destroy of one that is gone, when there is another", ci.InvalidMcastHandle)
+	kit.Destroy(t, heir, "Mcast")
+}

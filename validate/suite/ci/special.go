@@ -1,0 +1,275 @@
+package cisuite
+
+import (
+	"errors"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// wellKnownQKey is the Q_Key of QP1 (IBTA 10.2.5).
+const wellKnownQKey ci.QKey = 0x80010000
+
+// specialArea: QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
+func specialArea() validate.Suite {
+	const verb = "ci_create_spl_qp (24)"
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb, "QP1 of a port can be made once, and again when it is gone; a second one is ResourceBusy."),
+		must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb, "QP0 of an InfiniBand port can be made once, and again when it is gone; an Ethernet port has none."),
+		must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb, "A port that the CA does not have is InvalidPort."),
+		must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb, "A type that is not special is InvalidServiceType, and CreateQP does not make special QPs."),
+		must("CI-SpecialQP-05", "CI context", verb, "Sizes beyond the limits are InvalidSetting with what would be granted, which then is."),
+		must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb, "QP1 sends datagrams of 256 bytes with a P_Key index of each request's own, and receives them with the sender's number and the P_Key index."),
+		must("CI-SpecialQP-07", "IBTA 10.2.5", verb, "QP1 takes datagrams with the well-known Q_Key only, and that key is not to be had by naming it in a request."),
+		must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb, "QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
+		must("CI-SpecialQP-09", "CI context", verb, "A process cannot make a special QP."),
+		must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)", "A special QP goes through the states of a datagram QP without being given a port."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP},
+		kase("special.qp1.once", "QP1, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
+		kase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort, "CI-SpecialQP-03"),
+		kase("special.type", "wrong types at both verbs", validate.FeatureSpecial, specialType, "CI-SpecialQP-04"),
+		kase("special.sizes", "too many of everything", validate.FeatureSpecial, specialSizes, "CI-SpecialQP-05"),
+		kase("special.states", "states of QP1", validate.FeatureSpecial, specialStates, "CI-SpecialQP-10"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
+		kase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange, "CI-SpecialQP-06"),
+		kase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey, "CI-SpecialQP-07"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
+		kase("special.qp0.once", "QP0, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
+		kase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0, "CI-SpecialQP-02"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
+		kase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0, "CI-SpecialQP-08"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
+		kase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser, "CI-SpecialQP-09"))...)
+	return s
+}
+
+// special makes QP0 or QP1 of the CA's port, in Reset, with a buffer.
+func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
+	pd := ca.PD()
+	e := &kit.End{CQ: ca.CQ(pd, 32), RecvCQ: ca.CQ(pd, 32), Buf: ca.Buf(pd, 4096, kit.AllAccess)}
+	c := kit.Options(ca, ca, kit.Type(typ), kit.QKey(wellKnownQKey))
+	if typ == ci.QP0 {
+		c.QKey = 0
+	}
+	e.QP = &kit.QP{CA: ca, PD: pd, SendCQ: e.CQ, RecvCQ: e.RecvCQ, Events: kit.NewEvents(t), Config: c}
+	in, err := pd.CreateSpecialQP(ca.Port.Num, e.Create())
+	kit.OK(t, err, "PD.CreateSpecialQP of "+typ.String())
+	e.QP.QP = kit.Own(t, in, typ.String())
+	return e
+}
+
+// small describes a special QP on a CQ.
+func small(typ ci.QPType, cq *kit.CQ) ci.QPCreate {
+	return ci.QPCreate{Type: typ, QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}
+}
+
+func specialOnce(t *validate.T, typ ci.QPType) {
+	ca := kit.Open(t)
+	first := special(t, ca, typ)
+	kit.Equal(t, "QP.Num", first.Num(), ci.QPN(typ-ci.QP0))
+	second, err := first.PD.CreateSpecialQP(ca.Port.Num, small(typ, first.CQ))
+	kit.WantRefused(t, second, err, "PD.CreateSpecialQP of a second "+typ.String(), ci.ResourceBusy)
+	first.Init().RTR(nil).RTS()
+	kit.Destroy(t, first.QP.QP, typ.String())
+	again := special(t, ca, typ)
+	again.Init().RTR(nil).RTS().WantState(ci.QPRTS)
+}
+
+func specialNoQP0(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP0, ca.CQ(pd, 4)))
+	kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of an Ethernet port", ci.Unsupported, ci.NotFound, ci.InvalidServiceType)
+}
+
+func specialBadPort(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 4)
+	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+		q, err := pd.CreateSpecialQP(n, small(ci.QP1, cq))
+		kit.WantRefused(t, q, err, fmt.Sprintf("PD.CreateSpecialQP of QP1 of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+	}
+}
+
+func specialType(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 4)
+	for _, typ := range []ci.QPType{ci.RC, ci.UD, 77} {
+		q, err := pd.CreateSpecialQP(ca.Port.Num, small(typ, cq))
+		kit.WantRefused(t, q, err, "PD.CreateSpecialQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
+	}
+	for _, typ := range []ci.QPType{ci.QP0, ci.QP1} {
+		q, err := pd.CreateQP(small(typ, cq), nil)
+		kit.WantRefused(t, q, err, "PD.CreateQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
+	}
+	for _, x := range []struct {
+		typ ci.QPType
+		bit ci.Caps
+	}{{ci.RawIPv6, ci.CapRawIPv6}, {ci.RawEther, ci.CapRawEther}} {
+		q, err := pd.CreateSpecialQP(ca.Port.Num, small(x.typ, cq))
+		if err == nil {
+			kit.Own(t, q, x.typ.String())
+		}
+		kit.Claim(t, x.bit, err, "PD.CreateSpecialQP of type "+x.typ.String())
+	}
+}
+
+func specialSizes(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 16)
+	a := ca.Attr
+	for _, x := range []struct {
+		name string
+		set  func(*ci.QPCaps)
+		get  func(*ci.QPCaps) int
+		most int
+	}{
+		{"SendDepth", func(c *ci.QPCaps) { c.SendDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.SendDepth }, a.MaxWRs},
+		{"RecvDepth", func(c *ci.QPCaps) { c.RecvDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.RecvDepth }, a.MaxWRs},
+		{"SendSGE", func(c *ci.QPCaps) { c.SendSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.SendSGE }, a.MaxSGEs},
+		{"RecvSGE", func(c *ci.QPCaps) { c.RecvSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.RecvSGE }, a.MaxSGEs},
+	} {
+		c := small(ci.QP1, cq)
+		x.set(&c.QPCaps)
+		where := "PD.CreateSpecialQP with " + x.name + " above the limit"
+		q, err := pd.CreateSpecialQP(ca.Port.Num, c)
+		kit.WantRefused(t, q, err, where, ci.InvalidSetting)
+		e, ok := errors.AsType[*ci.Error](err)
+		kit.True(t, ok && e.Most != nil, where, "Error.Most, with what would be granted", "%v without it", err)
+		kit.True(t, x.get(e.Most) >= 1 && x.get(e.Most) <= x.most, where+": Error.Most."+x.name, fmt.Sprintf("1 to %d", x.most), "%d", x.get(e.Most))
+		c.QPCaps = *e.Most
+		q, err = pd.CreateSpecialQP(ca.Port.Num, c)
+		kit.OK(t, err, "PD.CreateSpecialQP with what Error.Most says")
+		kit.Destroy(t, kit.Own(t, q, "QP1"), "QP1")
+	}
+}
+
+func specialStates(t *validate.T) {
+	q := special(t, kit.Open(t), ci.QP1)
+	n, err := q.PostSend([]ci.SendWR{q.SendWR(1, 0, 8)})
+	kit.WantTaken(t, "QP.PostSend to QP1 in Reset", n, err, 0, ci.InvalidQPState)
+	q.Init()
+	q.Recv(q.RecvWR(1, 0, 300))
+	q.WantState(ci.QPInit)
+	a, err := q.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.Port", a.Port, q.QP.CA.Port.Num)
+	kit.Equal(t, "QPAttr.Type", a.Type, ci.QP1)
+	q.RTR(nil).WantState(ci.QPRTR)
+	q.RTS().WantState(ci.QPRTS)
+	q.To(ci.QPError)
+	q.RecvCQ.WaitStatus(1, ci.WCFlushErr)
+	q.To(ci.QPReset)
+	q.Init().RTR(nil).RTS().WantState(ci.QPRTS)
+}
+
+// specials are special QPs of two adapters in RTS that know the way to each other.
+func specials(t *validate.T, typ ci.QPType) (a, b *kit.End) {
+	ca, cb := kit.OpenPair(t)
+	a, b = special(t, ca, typ), special(t, cb, typ)
+	for _, x := range [][2]*kit.End{{a, b}, {b, a}} {
+		e, peer := x[0], x[1]
+		e.Init().RTR(nil).RTS()
+		av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA), nil)
+		kit.OK(t, err, "PD.CreateAV")
+		e.AV = kit.Own(t, av, "AV")
+		e.Dest = ci.Dest{AV: e.AV, QPN: peer.Num(), QKey: e.Config.QKey}
+	}
+	return a, b
+}
+
+// swap sends a datagram of a MAD's length each way.
+func swap(t *validate.T, a, b *kit.End, typ ci.QPType) {
+	for i, x := range [][2]*kit.End{{a, b}, {b, a}} {
+		from, to := x[0], x[1]
+		want := from.Buf.Fill(t, 0, 256)
+		clear(to.Buf.Bytes[1024:])
+		to.Recv(to.RecvWR(uint64(10+i), 1024, 40+256))
+		from.Send(from.SendWR(uint64(20+i), 0, 256))
+		from.CQ.WaitOK(uint64(20 + i))
+		wc := to.RecvCQ.WaitOK(uint64(10 + i))[0]
+		kit.Equal(t, "WC.Length", wc.Length, 40+256)
+		kit.Equal(t, "WC.SrcQP", wc.SrcQP, from.Num())
+		kit.Equal(t, "WC.QPN", wc.QPN, to.Num())
+		kit.SameBytes(t, "datagram to "+typ.String(), to.Buf.Bytes[1024+40:1024+296], want)
+		if typ == ci.QP1 {
+			kit.Equal(t, "WC.PKeyIndex", wc.PKeyIndex, 0)
+		}
+		if from.QP.CA.Port.Link == ci.LinkInfiniBand {
+			kit.Equal(t, "WC.SLID", wc.SLID, from.QP.CA.Port.LID)
+		}
+	}
+}
+
+func specialExchange(t *validate.T) {
+	a, b := specials(t, ci.QP1)
+	swap(t, a, b, ci.QP1)
+	wr := a.SendWR(1, 0, 8)
+	wr.To.PKeyIndex = uint16(len(a.QP.CA.Port.PKeys)) // beyond the table
+	n, err := a.PostSend([]ci.SendWR{wr})
+	if err != nil {
+		kit.WantTaken(t, "QP.PostSend to QP1 with a P_Key index beyond the table", n, err, 0, ci.InvalidPKey, ci.InvalidParameter, ci.InvalidIndex)
+		return
+	}
+	wc := a.CQ.Wait(1)[0]
+	kit.True(t, wc.ID == 1 && wc.Status != ci.WCSuccess, "completion of a request with a P_Key index beyond the table", "an error", "%s", kit.Completions([]ci.WC{wc}))
+}
+
+func specialQKey(t *validate.T) {
+	a, b := specials(t, ci.QP1)
+	// A datagram QP with a key of its own, in place of QP1 of the sender.
+	u := a.QP.CA.QP(a.PD, a.CQ, a.RecvCQ, kit.Type(ci.UD), kit.QKey(0x22222222)).Init().RTR(nil).RTS()
+	b.Recv(b.RecvWR(1, 0, 300))
+	for i, key := range []ci.QKey{
+		0x22222222,    // its own
+		0x00010000,    // the well-known one without its first bit
+		wellKnownQKey, // the first bit says: the QP's own (IBTA 10.2.5)
+	} {
+		wr := a.SendWR(uint64(i+1), 0, 16)
+		wr.To.QKey = key
+		u.Send(wr)
+		a.CQ.WaitOK(uint64(i + 1))
+	}
+	want := a.Buf.Fill(t, 0, 32)
+	a.Send(a.SendWR(9, 0, 32))
+	a.CQ.WaitOK(9)
+	wc := b.RecvCQ.WaitOK(1)[0]
+	kit.Equal(t, "WC.SrcQP of the only datagram with the well-known Q_Key", wc.SrcQP, a.Num())
+	kit.SameBytes(t, "datagram to QP1", b.Buf.Bytes[40:72], want)
+	b.RecvCQ.Quiet(quiet / 4)
+}
+
+func specialQP0(t *validate.T) {
+	a, b := specials(t, ci.QP0)
+	swap(t, a, b, ci.QP0)
+}
+
+// process is a client of which the driver needs nothing.
+type process struct{}
+
+func (process) PID() int         { return 1 }
+func (process) PointerBits() int { return 64 }
+func (process) Memory(uint64, uint64, ci.Access) (ci.Memory, error) {
+	return nil, ci.InvalidPermission
+}
+
+func specialUser(t *validate.T) {
+	ca := kit.Open(t)
+	u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
+	kit.OK(t, err, "CA.OpenUser")
+	t.Cleanup(u.Close)
+	pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+	kit.OK(t, err, "UserCA.AllocatePD")
+	kit.Own(t, pd, "PD of a process")
+	own := ca.PD()
+	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
+	kit.WantRefused(t, q, err, "PD.CreateSpecialQP in the PD of a process", ci.InvalidPermission, ci.Unsupported, ci.InvalidPDHandle, ci.InvalidParameter)
+}
