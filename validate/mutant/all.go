@@ -6,8 +6,13 @@ func All() [][]Mutant {
 		Basic(),
 		QPState(),
 		Teardown(),
+		Adapter(),
+		Datagram(),
 		CQNotify(),
 		Memory(),
 		Windows(),
+		DataPath(),
+		Remote(),
+		Faults(),
 	}
 }

@@ -601,14 +601,15 @@ func faultOthers(t *validate.T) {
 	p.A.CQ.WaitStatus(1, ci.WCRemAccessErr)
 	p.B.RecvCQ.WaitFlushed(11)
 	p.B.Becomes(ci.QPError)
-	for _, o := range []*kit.Pair{q, r} {
-		o.A.WantState(ci.QPRTS)
-		o.B.WantState(ci.QPRTS)
-		kit.Equal(t, "events of another QP", len(o.B.QP.Events.All()), 0)
-	}
+	p.B.QP.Events.Wait(ci.EventWQAccessError)
 	r.A.Send(r.A.SendWR(21, 0, 30))
 	r.A.CQ.WaitOK(21)
 	r.B.RecvCQ.WaitOK(21)
 	q.A.Exchange(q.B, 40)
 	q.B.Exchange(q.A, 40)
+	for _, o := range []*kit.Pair{q, r} {
+		o.A.WantState(ci.QPRTS)
+		o.B.WantState(ci.QPRTS)
+		kit.Equal(t, "events of another QP", len(o.B.QP.Events.All()), 0)
+	}
 }

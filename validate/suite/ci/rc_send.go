@@ -34,7 +34,7 @@ func rcSendArea() validate.Suite {
 		kase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
 		kase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
 		kase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
-		kase("rc.reuse", "connect, exchange, destroy, 30 times over", rc, rcReuse, "SAS-2.3-27"),
+		kase("rc.reuse", "make, connect, exchange and destroy QPs, 40 times over", rc, rcReuse, "SAS-2.3-27"),
 	)
 	s.Cases[1].Needs.Attr = func(a *ci.CAAttr) string {
 		if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {
@@ -339,7 +339,15 @@ func rcSharedCQ(t *validate.T) {
 
 func rcReuse(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))
-	for range 30 {
+	for round := range 40 {
+		// Creation is what is judged here, so it is no constructor of the kit that does it.
+		qp, err := first.A.PD.CreateQP(first.A.QP.Create(), nil)
+		kit.OK(t, err, fmt.Sprintf("PD.CreateQP after %d QPs were made and destroyed", round))
+		kit.Own(t, qp, "QP")
+		kit.Destroy(t, qp, "QP")
+		if round%8 != 0 {
+			continue
+		}
 		p := first.More(false)
 		p.A.Exchange(p.B, 100)
 		p.B.Recv(p.B.RecvWR(1, 0, 8)) // work outstanding never completes after Destroy

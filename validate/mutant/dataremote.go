@@ -1,0 +1,356 @@
+package mutant
+
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+)
+
+// Remote are faults in RDMA, atomics, UC and UD.
+func Remote() []Mutant {
+	return slices.Concat(rdmaMutants(), atomicMutants(), ucMutants(), udMutants())
+}
+
+// ofOp changes send requests of one operation.
+func ofOp(op ci.SendOp, f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
+	return onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+		if w.Op == op {
+			f(w)
+		}
+	})
+}
+
+func rdmaMutants() []Mutant {
+	return []Mutant{
+		{Name: "rdma.write-short", Area: "rdma", Breaks: "IBTA-9.4-01", Does: "a write of more than 1024 bytes loses its last",
+			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) {
+				if total(w.SGL) > 1024 {
+					shorten(w.SGL)
+				}
+			})},
+		{Name: "rdma.write-takes-receive", Area: "rdma", Breaks: "IBTA-9.4-02", Does: "every write takes a receive",
+			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) { w.Flags |= ci.SendImmediate })},
+		{Name: "rdma.write-imm-length", Area: "rdma", Breaks: "IBTA-9.4-03", Does: "the receive of a write with immediate has length 0",
+			Wrap: onPoll(func(wc *ci.WC) {
+				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
+					wc.Length = 0
+				}
+			})},
+		{Name: "rdma.read-short", Area: "rdma", Breaks: "IBTA-9.4-04", Does: "a read of more than 1024 bytes loses its last",
+			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) {
+				if total(w.SGL) > 1024 {
+					shorten(w.SGL)
+				}
+			})},
+		{Name: "rdma.read-scatter-reversed", Area: "rdma", Breaks: "IBTA-9.4-05", Does: "segments of a read are filled last first",
+			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) })},
+		{Name: "rdma.read-depth-refused", Area: "rdma", Breaks: "IBTA-9.4-06", Does: "a list of more reads than the initiator depth is refused",
+			Wrap: onPost(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
+				a, err := q.Query()
+				reads := 0
+				for i := range wrs {
+					if wrs[i].Op != ci.OpRead {
+						continue
+					}
+					if reads++; err == nil && reads > int(a.InitDepth) {
+						n, err := q.PostSend(wrs[:i])
+						if err == nil {
+							err = &ci.Error{Verb: "QP.PostSend", Status: ci.InsufficientResources}
+						}
+						return n, err
+					}
+				}
+				return q.PostSend(wrs)
+			})},
+		{Name: "rdma.zero-checked", Area: "rdma", Breaks: "IBTA-9.4-07", Does: "a write of no bytes has its key checked, by one of a byte", Wrap: zeroChecked},
+		{Name: "rdma.write-behind-send", Area: "rdma", Breaks: "IBTA-9.5-01", Does: "sends of a list overtake its writes",
+			Wrap: lateWrites()},
+		{Name: "rdma.writes-reversed", Area: "rdma", Breaks: "IBTA-9.5-02", Does: "writes of a list are done last first",
+			Wrap: onSends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+				if !slices.ContainsFunc(wrs, func(w ci.SendWR) bool { return w.Op != ci.OpWrite }) {
+					for i, j := 0, len(wrs)-1; i < j; i, j = i+1, j-1 {
+						wrs[i].SGL, wrs[j].SGL = wrs[j].SGL, wrs[i].SGL
+					}
+				}
+				return wrs
+			})},
+		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: onSends(readsFirst)},
+		{Name: "rdma.all-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every QP grants every right",
+			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+				if set&ci.QPFieldAccess != 0 {
+					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+				}
+			})},
+		{Name: "rdma.region-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every region grants every remote right",
+			Wrap: layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+				c.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite
+				return c
+			}})},
+		{Name: "rdma.needs-read", Area: "rdma", Breaks: "CI-Rights-01", Does: "a QP grants nothing unless it grants reading",
+			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+				if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead == 0 {
+					a.Access = 0
+				}
+			})},
+	}
+}
+
+// readsFirst turns a write and a read around, and has the write wait for the read. Their completions keep their ids.
+func readsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+	if len(wrs) == 2 && wrs[0].Op == ci.OpWrite && wrs[1].Op == ci.OpRead {
+		wrs[0], wrs[1] = wrs[1], wrs[0]
+		wrs[0].ID, wrs[1].ID = wrs[1].ID, wrs[0].ID
+		wrs[1].Flags |= ci.SendFence
+	}
+	return wrs
+}
+
+// lateWrites keeps the writes of a list of several requests until the send CQ is polled.
+func lateWrites() func(ci.HCA) ci.HCA {
+	return layer(ciwrap.Layer{
+		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			cq, _ := ci.As[*lateCQ](c.SendCQ)
+			return lateWriter{lateQP{ciwrap.QP{QP: q}, cq}}
+		},
+	})
+}
+
+type lateWriter struct{ lateQP }
+
+func (q lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
+	if len(wrs) < 2 {
+		return q.QP.PostSend(wrs)
+	}
+	writes := slices.DeleteFunc(slices.Clone(wrs), func(w ci.SendWR) bool { return w.Op != ci.OpWrite })
+	others := slices.DeleteFunc(slices.Clone(wrs), func(w ci.SendWR) bool { return w.Op == ci.OpWrite })
+	if n, err := q.QP.PostSend(others); err != nil {
+		return n, err
+	}
+	_, _ = q.lateQP.PostSend(writes)
+	return len(wrs), nil
+}
+
+// zeroChecked makes a write of no bytes one of a byte of a region of its own.
+func zeroChecked(h ci.HCA) ci.HCA {
+	var spare atomic.Pointer[ci.SGE]
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR {
+			g := m.Region().SGE(0, 1)
+			spare.Store(&g)
+			return m
+		},
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			return sendTap{ciwrap.QP{QP: q}, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+				for i := range wrs {
+					if g := spare.Load(); g != nil && wrs[i].Op == ci.OpWrite && wrs[i].Inline == nil && total(wrs[i].SGL) == 0 {
+						wrs[i].SGL = []ci.SGE{*g}
+					}
+				}
+				return wrs
+			}}
+		},
+	})
+}
+
+func atomicMutants() []Mutant {
+	return []Mutant{
+		{Name: "atomic.cas-never", Area: "atomic", Breaks: "IBTA-9.4-10", Does: "a compare-and-swap never swaps",
+			Wrap: ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap = w.Atomic.Compare })},
+		{Name: "atomic.cas-32", Area: "atomic", Breaks: "IBTA-9.4-10", Does: "the lower half alone of the new value is stored",
+			Wrap: ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 })},
+		{Name: "atomic.faa-32", Area: "atomic", Breaks: "IBTA-9.4-11", Does: "the lower half alone of the addend is added",
+			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 })},
+		{Name: "atomic.lost", Area: "atomic", Breaks: "IBTA-9.4-12", Does: "one of 32 additions is lost", Wrap: lostAdds},
+		{Name: "atomic.network-order", Area: "atomic", Breaks: "CI-Atomic-01", Does: "operands are taken as numbers in network order",
+			Wrap: onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(w.Atomic.Compare), bits.ReverseBytes64(w.Atomic.Swap)
+			})},
+		{Name: "atomic.rounded", Area: "atomic", Breaks: "IBTA-9.4-13", Does: "a misaligned atomic is done on the word it points into",
+			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 })},
+		{Name: "atomic.length-0", Area: "atomic", Breaks: "CI-Atomic-03", Does: "completions of atomics have length 0",
+			Wrap: onPoll(func(wc *ci.WC) {
+				if wc.Op == ci.WCFetchAdd || wc.Op == ci.WCCompareSwap {
+					wc.Length = 0
+				}
+			})},
+		{Name: "atomic.twice", Area: "atomic", Breaks: "IBTA-9.7-12", Does: "the 40th atomic of a QP is done twice, as if its duplicate had been", Wrap: onQP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+			return &doubler{QP: ciwrap.QP{QP: q}}
+		})},
+	}
+}
+
+func lostAdds(h ci.HCA) ci.HCA {
+	var n atomic.Uint32
+	return ofOp(ci.OpFetchAdd, func(w *ci.SendWR) {
+		if n.Add(1)%32 == 0 {
+			w.Atomic.Compare = 0
+		}
+	})(h)
+}
+
+// doubler adds twice the addend once.
+type doubler struct {
+	ciwrap.QP
+	n int
+}
+
+func (q *doubler) PostSend(wrs []ci.SendWR) (int, error) {
+	wrs = copySends(wrs)
+	for i := range wrs {
+		if wrs[i].Op == ci.OpFetchAdd {
+			if q.n++; q.n == 40 {
+				wrs[i].Atomic.Compare *= 2
+			}
+		}
+	}
+	return q.QP.PostSend(wrs)
+}
+
+func ucMutants() []Mutant {
+	ofUC := func(f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
+		return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+			if c.Type == ci.UC {
+				f(w)
+			}
+		})
+	}
+	return []Mutant{
+		{Name: "uc.packet-short", Area: "uc", Breaks: "IBTA-9.8-01", Does: "a UC message of more than one packet loses its last byte", Needs: ci.CapUC,
+			Wrap: ofUC(func(w *ci.SendWR) {
+				if w.Op == ci.OpSend && total(w.SGL) > 1024 {
+					shorten(w.SGL)
+				}
+			})},
+		{Name: "uc.write-elsewhere", Area: "uc", Breaks: "IBTA-9.8-02", Does: "a UC write goes one byte too far", Needs: ci.CapUC,
+			Wrap: ofUC(func(w *ci.SendWR) {
+				if w.Op == ci.OpWrite {
+					w.Remote.Addr++
+				}
+			})},
+		{Name: "uc.drop-fails", Area: "uc", Breaks: "IBTA-9.8-03", Does: "a UC write takes the QP to Error, after it is done", Needs: ci.CapUC,
+			Wrap: onPost(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+				n, err := q.PostSend(wrs)
+				if c.Type == ci.UC && len(wrs) == 1 && wrs[0].Op == ci.OpWrite {
+					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
+				}
+				return n, err
+			})},
+		{Name: "uc.drop-takes-receive", Area: "uc", Breaks: "IBTA-9.8-04", Does: "a UC write with immediate takes its receive even if it is dropped", Needs: ci.CapUC,
+			Wrap: ofUC(func(w *ci.SendWR) {
+				if w.Op == ci.OpWrite && w.Flags&ci.SendImmediate != 0 {
+					w.Op, w.SGL = ci.OpSend, nil
+				}
+			})},
+		{Name: "uc.order", Area: "uc", Breaks: "IBTA-9.8-05", Does: "every second UC message has the bytes of another", Needs: ci.CapUC, Wrap: ucSwapped},
+	}
+}
+
+// ucSwapped sends the bytes of a message's neighbour.
+func ucSwapped(h ci.HCA) ci.HCA {
+	var n atomic.Uint32
+	return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+		if c.Type == ci.UC && w.Op == ci.OpSend && len(w.SGL) > 0 && w.SGL[0].Length == 64 && n.Add(1)%2 == 0 {
+			w.SGL[0].Addr -= 64
+		}
+	})(h)
+}
+
+func udMutants() []Mutant {
+	isUD := func(c ci.QPCreate) bool { return c.Type == ci.UD }
+	received := func(f func(wc *ci.WC)) func(ci.HCA) ci.HCA {
+		return onPoll(func(wc *ci.WC) {
+			if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecv && wc.SrcQP != 0 {
+				f(wc)
+			}
+		})
+	}
+	list := []Mutant{
+		{Name: "ud.length", Breaks: "IBTA-9.8-10", Does: "the 40 bytes do not count in a datagram's length", Wrap: received(func(wc *ci.WC) { wc.Length -= 40 })},
+		{Name: "ud.no-grh-flag", Breaks: "IBTA-9.8-11", Does: "WCGRH is never set", Wrap: onPoll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })},
+		{Name: "ud.grh-flag-turned", Breaks: "IBTA-9.8-11", Does: "WCGRH is set where there is no header, and not where there is",
+			Wrap: received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH })},
+		{Name: "ud.source-qp", Breaks: "IBTA-9.8-12", Does: "a datagram's source is the receiver's own QP", Wrap: received(func(wc *ci.WC) { wc.SrcQP = wc.QPN })},
+		{Name: "ud.any-qkey", Breaks: "IBTA-9.8-13", Does: "Q_Keys are not compared",
+			Wrap: both(
+				onModify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+					if isUD(c) && set&ci.QPFieldQKey != 0 {
+						a.QKey = 1
+					}
+				}),
+				onSend(func(c ci.QPCreate, w *ci.SendWR) {
+					if isUD(c) {
+						w.To.QKey = 1
+					}
+				}))},
+		{Name: "ud.privileged-qkey", Breaks: "IBTA-9.8-14", Does: "a Q_Key with the high bit set is sent without it", Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 })},
+		{Name: "ud.qkey-counter", Breaks: "IBTA-9.8-15", Does: "wrong Q_Keys are not counted", Needs: ci.CapQKeyCounter,
+			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncounted{ciwrap.CA{CA: c}} }})},
+		{Name: "ud.cut", Breaks: "IBTA-9.8-16", Does: "a datagram longer than the MTU is cut", Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) {
+			if isUD(c) && total(w.SGL) == 1025 {
+				shorten(w.SGL)
+			}
+		})},
+		{Name: "ud.last-receive-waits", Breaks: "IBTA-9.8-17", Does: "a receive too short for a datagram ends in a protection error",
+			Wrap: received(func(wc *ci.WC) {
+				if wc.Length == 50 {
+					wc.Status = ci.WCLocalProtErr
+				}
+			})},
+		{Name: "ud.no-immediate", Breaks: "IBTA-9.8-18", Does: "datagrams lose their immediate data",
+			Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) {
+				if isUD(c) {
+					w.Flags &^= ci.SendImmediate
+				}
+			})},
+		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify changes nothing",
+			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
+		{Name: "ud.av-dropped", Breaks: "CI-PostSend-07", Does: "a datagram without a usable AV is dropped, and success is said", Wrap: answers(ci.InvalidAVHandle, ci.Success)},
+		{Name: "ud.av-any-port", Breaks: "CI-CreateAV-01", Does: "an AV for a port that does not exist is made for port 1",
+			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }})},
+		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed again and again",
+			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
+		{Name: "ud.av-unchecked", Breaks: "CI-CreateAV-02", Does: "a send by an unusable AV is a protection error", Wrap: status(ci.WCLocalOpErr, ci.WCLocalProtErr)},
+	}
+	for i := range list {
+		list[i].Area = "ud"
+		list[i].Needs |= ci.CapUD | ci.CapAV
+	}
+	return list
+}
+
+type uncounted struct{ ciwrap.CA }
+
+func (c uncounted) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	if err == nil {
+		for i := range a.Ports {
+			a.Ports[i].QKeyErrors = 0
+		}
+	}
+	return a, err
+}
+
+type frozenAV struct{ ciwrap.AV }
+
+func (frozenAV) Modify(ci.AVAttr, *ci.UserBuffer) error { return nil }
+
+type eternalAV struct{ ciwrap.AV }
+
+func (a eternalAV) Destroy() error {
+	err := a.AV.Destroy()
+	if ci.StatusOf(err) == ci.InvalidAVHandle {
+		return nil
+	}
+	return err
+}
+
+type portlessPD struct{ ciwrap.PD }
+
+func (p portlessPD) CreateAV(a ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+	a.Port = 1
+	return p.PD.CreateAV(a, ub)
+}
