@@ -135,6 +135,8 @@ func (q *QP) answer(r *run, p *Packet) {
 		q.readResponse(r, p)
 	case wire.OpAtomicAcknowledge:
 		q.atomicResponse(r, p)
+	default:
+		q.hca.count.add(DropService, 1)
 	}
 }
 

@@ -217,7 +217,10 @@ func (q *CQ) Destroy() error {
 	if err := q.kill("CQ.Destroy", ci.InvalidCQHandle); err != nil {
 		return err
 	}
+	q.putMu.Lock()
 	q.gone.Store(true)
+	q.pending = 0 // so that the timer of moderation does not set itself again
+	q.putMu.Unlock()
 	q.hca.wheel.cancel(&q.modAt)
 	q.notify.close()
 	q.pd.unchild(kindCQ)

@@ -152,6 +152,22 @@ func TestUCWrite(t *testing.T) {
 	require.Equal(t, ci.QPRTS, b.state())
 }
 
+// TestUCOtherOps: an unreliable connection has SENDs and WRITEs only. Nothing else is taken for one.
+func TestUCOtherOps(t *testing.T) {
+	a, r, _ := rawPair(t, &wireLink{}, ci.UC, nil)
+	key := a.mr.Region()
+	for op := wire.OpNone; op <= wire.OpCNP; op++ {
+		if op == wire.OpSend || op == wire.OpWrite {
+			continue
+		}
+		before := a.hca.Counters()["drop_service"]
+		r.say(Packet{Op: op, Start: true, End: true, PSN: psn0, VA: key.Addr, RKey: key.RKey, DMALen: 4, Payload: [][]byte{{1, 2, 3, 4}}})
+		require.Equal(t, before+1, a.hca.Counters()["drop_service"], "%v", op)
+		require.Zero(t, a.buf[0])
+	}
+	require.Equal(t, ci.QPRTS, a.state())
+}
+
 // TestIllegalOps is the matrix of operations by service (IBTA volume 1, tables 81 and 82).
 func TestIllegalOps(t *testing.T) {
 	const no, yes = ci.InvalidWRType, ci.Success

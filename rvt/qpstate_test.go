@@ -384,6 +384,21 @@ func TestSQErrorRecovers(t *testing.T) {
 	}
 }
 
+// TestRetriesChangeInSQD: counts that were changed while the queue was drained hold from the first request on.
+func TestRetriesChangeInSQD(t *testing.T) {
+	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
+	a.send(ci.SendWR{})
+	r.say(ack(0))
+	r.take()
+	a.toState(ci.QPSQD)
+	require.NoError(t, a.qp.Modify(ci.QPFieldRetryCount|ci.QPFieldRNRRetry, ci.QPAttr{RetryCount: 0, RNRRetry: 0}, nil))
+	a.toState(ci.QPRTS)
+	a.send(ci.SendWR{})
+	r.one()
+	require.Empty(t, r.after(c, 10*timeout(14)))
+	require.Equal(t, ci.WCTimeoutRetryErr, a.onlyWC().Status)
+}
+
 // TestSQDrain: what has started finishes, what has not waits; the event comes when it was asked for, once.
 func TestSQDrain(t *testing.T) {
 	for _, wanted := range []bool{true, false} {

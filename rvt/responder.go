@@ -79,6 +79,10 @@ func (q *QP) receive(r *run, p *Packet) {
 		q.hca.count.add(DropMalformed, 1)
 		return
 	}
+	if q.service == wire.UC && p.Op != wire.OpSend && p.Op != wire.OpWrite {
+		q.hca.count.add(DropService, 1)
+		return
+	}
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite, wire.OpReadRequest, wire.OpCompareSwap, wire.OpFetchAdd:
 		if !q.resp.seen {
@@ -93,7 +97,7 @@ func (q *QP) receive(r *run, p *Packet) {
 			q.request(r, p)
 		}
 	default:
-		if st < ci.QPRTS || q.service == wire.UC {
+		if st < ci.QPRTS {
 			q.hca.count.add(DropResponse, 1)
 			return
 		}
