@@ -160,6 +160,7 @@ func TestQuiet(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("a figure of the plain build, and not a short test")
 	}
+	loopbackNet(t)
 	x, y := addresses()
 	a, b := newScalePair(t, 64, func(i int) reference.PortConfig {
 		if i == 0 {

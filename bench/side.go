@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
@@ -57,6 +58,13 @@ func (s *side) address() address {
 
 func udpPort(addr netip.Addr) reference.PortConfig {
 	return reference.UDP(reference.UDPConfig{Addr: addr})
+}
+
+// addresses gives two loopback addresses that other runs on this machine are unlikely to have.
+func addresses() (a, b netip.Addr) {
+	pid := os.Getpid()
+	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }
+	return at(1), at(2)
 }
 
 // newHCA opens an HCA with a PD and a region over size bytes.

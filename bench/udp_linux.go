@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 )
 
 // Rounds of the cases over UDP.
@@ -75,13 +74,6 @@ type udpRig struct {
 	end   *sender
 	s     *sender
 	b     *bouncer
-}
-
-// addresses gives two loopback addresses that other runs on this machine are unlikely to have.
-func addresses() (a, b netip.Addr) {
-	pid := os.Getpid()
-	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }
-	return at(1), at(2)
 }
 
 func openUDP(work udpWork) func() (rig, error) {
