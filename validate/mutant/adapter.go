@@ -1,0 +1,213 @@
+package mutant
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+)
+
+// Adapter are faults of CA.Modify, of local MADs, and of adapters beside each other.
+func Adapter() []Mutant {
+	ca := func(name, breaks, does string, needs ci.Caps, f func(c ciwrap.CA) ci.CA) Mutant {
+		return Mutant{Name: name, Area: "ca", Breaks: breaks, Does: does, Needs: needs,
+			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }})}
+	}
+	modify := func(name, breaks, does string, needs ci.Caps, f func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error) Mutant {
+		return ca(name, breaks, does, needs, func(c ciwrap.CA) ci.CA { return portModifier{c, f} })
+	}
+	query := func(name, breaks, does string, f func(a *ci.CAAttr)) Mutant {
+		return ca(name, breaks, does, 0, func(c ciwrap.CA) ci.CA { return caQueryer{c, f} })
+	}
+	local := func(name, breaks, does string, f func(c madder, port uint8, in, out *ci.MAD) error) Mutant {
+		m := ca(name, breaks, does, ci.CapLocalMAD, func(c ciwrap.CA) ci.CA { return madder{c, f} })
+		m.Area, m.Link = "mad", "direct"
+		return m
+	}
+	response := func(name, breaks, does string, f func(in, out *ci.MAD)) Mutant {
+		return local(name, breaks, does, func(c madder, port uint8, in, out *ci.MAD) error {
+			err := c.CA.LocalMAD(port, nil, in, out)
+			if err == nil && in != nil && out != nil {
+				f(in, out)
+			}
+			return err
+		})
+	}
+	const set, get, attrPortInfo, attrNodeInfo, attrPKeys, attrGUIDs, data = 2, 1, 0x15, 0x11, 0x16, 0x14, 64
+	is := func(m *ci.MAD, method, attr byte) bool { return m[3] == method && m[17] == attr }
+	return []Mutant{
+		modify("ca.all-bits", "CI-ModifyCA-01", "capability bits outside of the mask change, too", 0,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				if set&ci.PortFieldCapability != 0 && a.CapMask != 0 {
+					a.CapMask = ^ci.PortCap(0)
+				}
+				return c.CA.Modify(port, set, a)
+			}),
+		modify("ca.counter-stays", "CI-ModifyCA-02", "a violation counter is set to 0, whatever is asked for", ci.CapQKeyCounter,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				a.QKeyErrors = 0
+				return c.CA.Modify(port, set, a)
+			}),
+		query("ca.no-violations", "CI-ModifyCA-03", "the Q_Key counter does not count", func(a *ci.CAAttr) {
+			for i := range a.Ports {
+				a.Ports[i].QKeyErrors = 0
+			}
+		}),
+		modify("ca.system-guid-stays", "CI-ModifyCA-04", "the system image GUID cannot be changed, but nobody is told", ci.CapSystemGUID,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				return c.CA.Modify(port, set&^ci.PortFieldSystemGUID, a)
+			}),
+		modify("ca.port-zero", "CI-ModifyCA-05", "port 0 counts as port 1", 0,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				return c.CA.Modify(max(port, 1), set, a)
+			}),
+		modify("ca.unknown-fields", "CI-ModifyCA-06", "unknown fields are ignored", 0,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				return c.CA.Modify(port, set&(ci.PortFieldShutdown<<1-1), a)
+			}),
+		modify("ca.claims-counter", "CI-ModifyCA-07", "the Q_Key counter is claimed and cannot be written", ci.CapQKeyCounter,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				if set&ci.PortFieldQKeyErrors != 0 {
+					return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported}
+				}
+				return c.CA.Modify(port, set, a)
+			}),
+		modify("ca.maskless", "CI-ModifyCA-08", "capability bits change without their field", 0,
+			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+				return c.CA.Modify(port, set|ci.PortFieldCapability, a)
+			}),
+		query("ca.revision", "CI-QueryCA-05", "the attributes have another revision than the adapter", func(a *ci.CAAttr) { a.Revision++ }),
+		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "the adapter wakes up at its third open",
+			Wrap: func(h ci.HCA) ci.HCA {
+				opens := &atomic.Int32{}
+				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }})
+			}},
+		{Name: "ca.foreign-cq", Area: "ca", Breaks: "CI-ForeignHandle-01", Does: "a CQ of another CA is no CQ of the right size",
+			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return stranger{ciwrap.PD{PD: p}} }})},
+		response("mad.new-tid", "CI-LocalMAD-01", "the response has the lower half of the transaction id only",
+			func(_, out *ci.MAD) { clear(out[8:12]) }),
+		response("mad.zero-guid", "CI-LocalMAD-02", "NodeInfo has no node GUID", func(in, out *ci.MAD) {
+			if is(in, get, attrNodeInfo) {
+				clear(out[data+12 : data+20])
+			}
+		}),
+		response("mad.other-lid", "CI-LocalMAD-03", "PortInfo has another LID than a query", func(in, out *ci.MAD) {
+			if is(in, get, attrPortInfo) {
+				out[data+16] ^= 0x40
+			}
+		}),
+		response("mad.other-pkey", "CI-LocalMAD-04", "the P_Key table has another key than a query", func(in, out *ci.MAD) {
+			if is(in, get, attrPKeys) {
+				out[data] ^= 0x40
+			}
+		}),
+		response("mad.guid-table", "CI-LocalMAD-05", "the GUID table begins with the second entry", func(in, out *ci.MAD) {
+			if is(in, get, attrGUIDs) {
+				copy(out[data:data+56], out[data+8:data+64])
+			}
+		}),
+		local("mad.error-as-error", "CI-LocalMAD-06", "a MAD status is an error of the verb, too",
+			func(c madder, port uint8, in, out *ci.MAD) error {
+				err := c.CA.LocalMAD(port, nil, in, out)
+				if err == nil && out != nil && (out[4]&0x7f != 0 || out[5] != 0) {
+					return &ci.Error{Verb: "CA.LocalMAD", Status: ci.InvalidParameter}
+				}
+				return err
+			}),
+		local("mad.port-zero", "CI-LocalMAD-07", "port 0 counts as port 1", func(c madder, port uint8, in, out *ci.MAD) error {
+			return c.CA.LocalMAD(max(port, 1), nil, in, out)
+		}),
+		local("mad.set-forgets", "CI-LocalMAD-08", "Set PortInfo answers as asked, and does nothing", func(c madder, port uint8, in, out *ci.MAD) error {
+			if in != nil && out != nil && is(in, set, attrPortInfo) {
+				*out = *in
+				out[3] = 0x81
+				return nil
+			}
+			return c.CA.LocalMAD(port, nil, in, out)
+		}),
+		local("mad.state-forgets", "SAS-2.1-14", "the port state cannot be set, but nobody is told", func(c madder, port uint8, in, out *ci.MAD) error {
+			if in != nil && is(in, set, attrPortInfo) {
+				changed := *in
+				changed[data+32] &^= 15
+				in = &changed
+			}
+			return c.CA.LocalMAD(port, nil, in, out)
+		}),
+		local("mad.any-state", "CI-LocalMAD-09", "an unreachable port state counts as no change", func(c madder, port uint8, in, out *ci.MAD) error {
+			if in != nil && is(in, set, attrPortInfo) && in[data+32]&15 == byte(ci.PortInit) {
+				changed := *in
+				changed[data+32] &^= 15
+				in = &changed
+			}
+			return c.CA.LocalMAD(port, nil, in, out)
+		}),
+		local("mad.repress-refused", "CI-LocalMAD-10", "a trap repress is an error", func(c madder, port uint8, in, out *ci.MAD) error {
+			if in != nil && in[3] == 7 {
+				return &ci.Error{Verb: "CA.LocalMAD", Status: ci.Unsupported}
+			}
+			return c.CA.LocalMAD(port, nil, in, out)
+		}),
+		response("mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response", func(_, out *ci.MAD) { out[4] &= 0x7f }),
+		{Name: "mad.no-lid-event", Area: "mad", Breaks: "SAS-2.1-19", Does: "a change of LID is not told", Needs: ci.CapLocalMAD, Link: "direct",
+			Wrap: layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+				if e.Type != ci.EventLIDChange {
+					deliver(e)
+				}
+			}})},
+		query("mad.no-agent", "SAS-2.1-15", "no agent is claimed", func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD }),
+	}
+}
+
+type portModifier struct {
+	ciwrap.CA
+	f func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error
+}
+
+func (c portModifier) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	return c.f(c, port, set, a)
+}
+
+type caQueryer struct {
+	ciwrap.CA
+	f func(a *ci.CAAttr)
+}
+
+func (c caQueryer) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	if err == nil {
+		c.f(a)
+	}
+	return a, err
+}
+
+type madder struct {
+	ciwrap.CA
+	f func(c madder, port uint8, in, out *ci.MAD) error
+}
+
+func (c madder) LocalMAD(port uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
+	return c.f(c, port, in, out)
+}
+
+// sleepy makes no PD at its second open: the first is the certifier's own look at the claims.
+type sleepy struct {
+	ciwrap.CA
+	nth int32
+}
+
+func (c sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	if c.nth == 2 {
+		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InvalidState}
+	}
+	return c.CA.AllocatePD(typ)
+}
+
+type stranger struct{ ciwrap.PD }
+
+func (p stranger) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+	q, err := p.PD.CreateQP(c, ub)
+	if ci.StatusOf(err) == ci.InvalidCQHandle {
+		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InvalidCQSize}
+	}
+	return q, err
+}
