@@ -261,7 +261,7 @@ func (q *QP) readResponse(r *run, p *Packet) {
 		q.sendError(r, ci.WCBadRespErr)
 		return
 	}
-	if st := r.scatter(q, e.w.SGL, off, p.Payload, p.Len); st != placed {
+	if st := r.scatter(q, q.pd, e.w.SGL, off, p.Payload, p.Len); st != placed {
 		q.sendError(r, ci.WCLocalProtErr)
 		return
 	}

@@ -119,11 +119,11 @@ func (q *QP) receiveDatagram(r *run, p *Packet) {
 	v := placed
 	if p.GRH != nil {
 		r.grh[0] = p.GRH
-		v = r.scatter(q, s.rw.SGL, 0, r.grh[:], uint32(len(p.GRH)))
+		v = r.scatter(q, q.recvPD(), s.rw.SGL, 0, r.grh[:], uint32(len(p.GRH)))
 		r.grh[0] = nil
 	}
 	if v == placed {
-		v = r.scatter(q, s.rw.SGL, grhSize, p.Payload, p.Len)
+		v = r.scatter(q, q.recvPD(), s.rw.SGL, grhSize, p.Payload, p.Len)
 	}
 	if v != placed {
 		q.localRecvError(r, v)

@@ -20,8 +20,8 @@ const (
 	badWork            // the receive buffer's description makes no sense
 )
 
-// scatter copies n bytes of payload to a gather list, from off on.
-func (r *run) scatter(q *QP, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
+// scatter copies n bytes of payload to a gather list of pd, from off on.
+func (r *run) scatter(q *QP, pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
 	i, in := 0, 0 // source: segment, bytes of it used
 	for k := range sgl {
 		if n == 0 {
@@ -35,7 +35,7 @@ func (r *run) scatter(q *QP, sgl []ci.SGE, off uint64, payload [][]byte, n uint3
 		g.Addr += off
 		g.Length = min(g.Length-uint32(off), n)
 		off = 0
-		m, st := r.holds.local(q.hca, q.pd, g, true)
+		m, st := r.holds.local(q.hca, pd, g, true)
 		if st != ci.WCSuccess {
 			return protection
 		}
@@ -68,7 +68,7 @@ func (r *run) scatter64(q *QP, sgl []ci.SGE, v uint64) verdict {
 		r.wordSeg = [][]byte{r.word}
 	}
 	binary.NativeEndian.PutUint64(r.word, v)
-	return r.scatter(q, sgl, 0, r.wordSeg, 8)
+	return r.scatter(q, q.pd, sgl, 0, r.wordSeg, 8)
 }
 
 // store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is stored so that a

@@ -231,7 +231,7 @@ func (q *QP) messageSend(r *run, p *Packet) verdict {
 		}
 		s.off = 0
 	}
-	if v := r.scatter(q, s.rw.SGL, s.off, p.Payload, p.Len); v != placed {
+	if v := r.scatter(q, q.recvPD(), s.rw.SGL, s.off, p.Payload, p.Len); v != placed {
 		return v
 	}
 	s.off += uint64(p.Len)

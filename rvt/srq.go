@@ -128,6 +128,14 @@ func (s *SRQ) Next(w *RecvWork) bool {
 	return ok
 }
 
+// recvPD is the domain that receive buffers are held against: that of the shared receive queue, which need not be the QP's (IBTA volume 1, 10.2.9).
+func (q *QP) recvPD() *PD {
+	if q.srq != nil {
+		return q.srq.pd
+	}
+	return q.pd
+}
+
 // checkLimit raises the limit event once per arming (IBTA volume 1, 10.2.9.3).
 func (s *SRQ) checkLimit() {
 	if s.limit > 0 && s.ring.Len() < s.limit {
