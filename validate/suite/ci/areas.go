@@ -28,6 +28,7 @@ var areaFuncs = []func() validate.Suite{
 	mrFastArea,
 	mwArea,
 	mw2Area,
+	srqArea,
 	rdmaArea,
 	atomicArea,
 	ucArea,

@@ -1,0 +1,477 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// srqArea: shared receive queues. (IBTA 10.2.9, 11.2.3.)
+func srqArea() validate.Suite {
+	const create, modify, destroy, post = "ci_create_srq (18)", "ci_modify_srq (19)", "ci_destroy_srq (21)", "ci_post_srq_recv (57)"
+	srq := validate.FeatureSRQ
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-CreateSRQ-01", "IBTA 11.2.3", create, "A shared receive queue has at least the sizes asked for, up to the limits of the CA."),
+		must("CI-CreateSRQ-02", "IBTA 11.2.3", create, "A size of 0 or above MaxSRQWRs is InvalidMaxWRs, more SGEs than MaxSRQSGEs InvalidMaxSGE."),
+		must("CI-CreateSRQ-03", "IBTA 10.2.9", create, "A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv is InvalidWRType."),
+		must("CI-SRQ-01", "IBTA 10.2.9", post, "Every QP of a shared receive queue takes its oldest entry for a message, and the completion tells which QP it was."),
+		must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are taken in the order in which they were posted."),
+		must("CI-SRQ-03", "IBTA 10.2.9", post, "A message that finds a shared receive queue empty is an RNR condition of its connection, over when an entry is posted."),
+		must("CI-SRQ-04", "IBTA 10.2.9", post, "The error or the end of one QP leaves the entries that it has not taken to the others."),
+		must("CI-SRQ-05", "IBTA 10.2.9", post, "SGEs of a shared receive queue are held against its own PD, whatever that of the QP."),
+		must("CI-PostSRQRecv-01", "IBTA 11.4.1", post, "A full queue takes no more: InsufficientResources; a request of too many SGEs is InvalidMaxSGE; what stands before it is posted."),
+		must("CI-ModifySRQ-01", "IBTA 10.2.9", modify, "The limit event comes once for each arming, when fewer entries than the limit are left, and not before."),
+		must("CI-ModifySRQ-02", "IBTA 11.2.3", modify, "A change of depth keeps the entries and their order; one below their number is refused and changes nothing."),
+		must("CI-ModifySRQ-03", "IBTA 11.2.3", modify, "No field, unknown fields and a limit above the size are refused with InvalidParameter."),
+		must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)", "A QP with a shared receive queue that goes to Error says by an event that it takes no more entries."),
+		must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy, "A shared receive queue with a QP is not destroyed: ResourceBusy, and it works as before."),
+		must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy, "A shared receive queue that is gone is InvalidSRQHandle, and what was posted to it never completes."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
+		kase("srq.create", "sizes asked and got", srq, srqCreate, "CI-CreateSRQ-01"),
+		kase("srq.limits", "sizes that are none", srq, srqLimits, "CI-CreateSRQ-02"),
+		kase("srq.recv-depth", "a QP with both kinds of receive queue", srq, srqRecvDepth, "CI-CreateSRQ-03"),
+		kase("srq.rc", "three reliable connections", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01", "SAS-2.3-23"),
+		kase("srq.order", "32 entries, in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
+		kase("srq.empty", "a message before its entry", srq, srqEmpty, "CI-SRQ-03"),
+		kase("srq.error", "an error of one QP", srq, srqError, "CI-SRQ-04"),
+		kase("srq.qp-destroy", "destroy one QP", srq, srqQPDestroy, "CI-SRQ-04"),
+		kase("srq.pd", "QP and queue of different PDs", srq, srqPD, "CI-SRQ-05"),
+		kase("srq.full", "post to a full queue", srq, srqFull, "CI-PostSRQRecv-01", "SAS-2.1-23"),
+		kase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01", "SAS-2.1-23"),
+		kase("srq.limit", "the limit event", srq, srqLimit, "CI-ModifySRQ-01", "SAS-2.1-10"),
+		kase("srq.limit.create", "a limit armed at create", srq, srqLimitCreate, "CI-ModifySRQ-01"),
+		kase("srq.modify.refused", "no field, unknown fields, bad limits", srq, srqModifyRefused, "CI-ModifySRQ-03"),
+		kase("srq.last-wqe", "a QP that goes to Error", srq, srqLastWQE, "CI-LastWQE-01", "SAS-2.1-10"),
+		kase("srq.busy", "destroy with a QP left", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
+		kase("srq.stale", "use a queue after it is gone", srq, srqStale, "CI-DestroySRQ-02"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUC},
+		kase("srq.uc", "three unreliable connections", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUD | ci.CapAV},
+		kase("srq.ud", "three datagram QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
+		kase("srq.modify.depth", "more and less depth, with entries posted", srq, srqModifyDepth, "CI-ModifySRQ-02"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
+		kase("srq.modify.depth-unsupported", "a change of depth that is not claimed", srq, srqDepthUnsupported, "CI-Claims-01"))...)
+	return s
+}
+
+// srqStage is a shared receive queue on B's side with connections from A's.
+type srqStage struct {
+	t    *validate.T
+	a, b *kit.CA
+	pd   ci.PD
+	srq  ci.SRQ
+	ev   *kit.Events
+	cq   *kit.CQ // of all receives
+	send *kit.CQ // of B's send queues
+	buf  *kit.Buf
+	conf kit.Config
+	from []*kit.End
+	to   []*kit.QP
+}
+
+// newSRQ makes a queue of the depth, and n connections to it.
+func newSRQ(t *validate.T, depth, n int, opts ...kit.Option) *srqStage {
+	s := &srqStage{t: t}
+	s.a, s.b = kit.OpenPair(t)
+	s.pd = s.b.PD()
+	s.srq, s.ev = s.b.SRQ(s.pd, depth, 2)
+	s.cq, s.send = s.b.CQ(s.pd, 2*depth+16), s.b.CQ(s.pd, 16)
+	s.buf = s.b.Buf(s.pd, 64<<10, kit.AllAccess)
+	s.conf = kit.Options(s.a, s.b, opts...)
+	for range n {
+		s.connect(s.pd)
+	}
+	return s
+}
+
+// connect adds a connection, to a QP of the PD.
+func (s *srqStage) connect(pd ci.PD) *kit.QP {
+	c := s.conf
+	c.Size = 4096
+	from := s.a.End(c)
+	to := s.b.QP(pd, s.send, s.cq, kit.With(func(o *kit.Config) {
+		*o = s.conf
+		o.SRQ, o.Context = s.srq, fmt.Sprintf("QP %d of the SRQ", len(s.to))
+	}))
+	kit.Connect(from.QP, to)
+	if s.conf.Type == ci.UD {
+		from.AV = s.a.AV(from.PD, s.b)
+		from.Dest = ci.Dest{AV: from.AV, QPN: to.Num(), QKey: to.Config.QKey}
+	}
+	s.from, s.to = append(s.from, from), append(s.to, to)
+	return to
+}
+
+// srqSlot is the size of an entry's buffer.
+const srqSlot = 256
+
+// post posts entries with ids from from to to, each with the slot of its id.
+func (s *srqStage) post(from, to int) {
+	var wrs []ci.RecvWR
+	for id := from; id <= to; id++ {
+		wrs = append(wrs, ci.RecvWR{ID: uint64(id), SGL: s.buf.SGL(id*srqSlot, srqSlot)})
+	}
+	n, err := s.srq.PostRecv(wrs)
+	kit.OK(s.t, err, fmt.Sprintf("SRQ.PostRecv of %d requests", len(wrs)))
+	kit.Equal(s.t, "requests taken by SRQ.PostRecv", n, len(wrs))
+}
+
+// message sends n bytes over a connection and expects them in entry id.
+func (s *srqStage) message(i, id, n int) {
+	pad := 0
+	if s.conf.Type == ci.UD {
+		pad = 40
+	}
+	f := s.from[i]
+	want := kit.Random(s.t, f.Buf.Bytes[:n])
+	f.Send(f.SendWR(9, 0, n))
+	f.CQ.WaitOK(9)
+	wc := s.cq.Wait(1)[0]
+	flags := ci.WCFlags(0)
+	if wc.Flags&ci.WCGRH != 0 && s.conf.Type == ci.UD {
+		flags = ci.WCGRH
+	}
+	kit.WantRecv(s.t, fmt.Sprintf("receive of a message over connection %d", i), wc, ci.WC{ID: uint64(id), Op: ci.WCRecv, Length: uint32(pad + n),
+		QPN: s.to[i].Num(), Context: s.to[i].Config.Context, Flags: flags})
+	kit.SameBytes(s.t, "message", s.buf.Bytes[id*srqSlot+pad:id*srqSlot+pad+n], want)
+}
+
+func srqCreate(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, x := range []ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)}, {MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
+		{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}} {
+		what := fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.MaxWR, x.MaxSGE)
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x}, nil)
+		kit.OK(t, err, what)
+		kit.Own(t, s, "SRQ")
+		a, err := s.Query()
+		kit.OK(t, err, "SRQ.Query")
+		kit.AtLeast(t, "SRQAttr.MaxWR after "+what, a.MaxWR, x.MaxWR)
+		kit.AtLeast(t, "SRQAttr.MaxSGE after "+what, a.MaxSGE, x.MaxSGE)
+		kit.Equal(t, "SRQAttr.Limit of a new SRQ", a.Limit, 0)
+		kit.Destroy(t, s, "SRQ")
+	}
+}
+
+func srqLimits(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	for _, x := range []struct {
+		attr ci.SRQAttr
+		want ci.Status
+	}{
+		{ci.SRQAttr{MaxWR: 0, MaxSGE: 1}, ci.InvalidMaxWRs},
+		{ci.SRQAttr{MaxWR: -1, MaxSGE: 1}, ci.InvalidMaxWRs},
+		{ci.SRQAttr{MaxWR: ca.Attr.MaxSRQWRs + 1, MaxSGE: 1}, ci.InvalidMaxWRs},
+		{ci.SRQAttr{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs + 1}, ci.InvalidMaxSGE},
+		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE},
+	} {
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr}, nil)
+		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE), x.want)
+	}
+}
+
+func srqRecvDepth(t *validate.T) {
+	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
+	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq}, nil)
+	kit.WantRefused(t, qp, err, "PD.CreateQP with an SRQ and a RecvDepth of 1", ci.InvalidParameter)
+	n, err := s.to[0].PostRecv([]ci.RecvWR{{ID: 1, SGL: s.buf.SGL(0, 8)}})
+	kit.WantTaken(t, "QP.PostRecv on a QP with an SRQ", n, err, 0, ci.InvalidWRType)
+	a, err := s.to[0].Query()
+	kit.OK(t, err, "QP.Query")
+	kit.SameObject(t, "QPAttr.SRQ", a.SRQ, s.srq)
+	s.post(1, 1)
+	s.message(0, 1, 10)
+}
+
+func srqShare(t *validate.T, typ ci.QPType) {
+	s := newSRQ(t, 64, 3, kit.Type(typ))
+	s.post(1, 30)
+	id := 1
+	for n := range 10 {
+		for _, i := range []int{n % 3, (n + 1) % 3, (n + 2) % 3} {
+			s.message(i, id, 10+n)
+			id++
+		}
+	}
+	s.cq.Empty()
+}
+
+func srqOrder(t *validate.T) {
+	s := newSRQ(t, 64, 1, kit.Type(ci.RC), kit.Depth(32))
+	s.post(1, 20)
+	s.post(21, 32)
+	s.from[0].Send(s.from[0].SendWRs(32)...)
+	s.from[0].CQ.WaitOK(ids(1, 32)...)
+	s.cq.WaitOK(ids(1, 32)...)
+	for id := 1; id <= 32; id++ {
+		kit.SameBytes(t, fmt.Sprintf("entry %d", id), s.buf.Bytes[id*srqSlot:id*srqSlot+1], s.from[0].Buf.Bytes[id-1:id])
+	}
+}
+
+func srqEmpty(t *validate.T) {
+	s := newSRQ(t, 8, 2, kit.Type(ci.RC), kit.MinRNR(5))
+	for i, f := range s.from {
+		f.Buf.Fill(t, 0, 50)
+		f.Send(f.SendWR(uint64(i), 0, 50))
+	}
+	s.cq.Empty()
+	s.post(1, 2)
+	seen := map[any]bool{}
+	for _, wc := range s.cq.WaitOK(1, 2) {
+		seen[wc.Context] = true
+	}
+	for i, f := range s.from {
+		f.CQ.WaitOK(uint64(i))
+		kit.True(t, seen[s.to[i].Config.Context], "receives after an RNR condition", "one for each connection", "none for connection %d", i)
+	}
+}
+
+func srqError(t *validate.T) {
+	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
+	s.post(1, 2)
+	bad := ci.RecvWR{ID: 3, SGL: []ci.SGE{{Addr: s.buf.Addr, Length: 64, LKey: s.buf.LKey ^ 1<<20}}}
+	n, err := s.srq.PostRecv([]ci.RecvWR{bad})
+	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
+	s.post(4, 6)
+	s.message(0, 1, 10)
+	s.message(1, 2, 10)
+	s.from[0].Send(s.from[0].SendWR(9, 0, 10))
+	wc := s.cq.WaitStatus(3, ci.WCLocalProtErr)
+	kit.Equal(t, "WC.QPN of the error", wc.QPN, s.to[0].Num())
+	s.from[0].CQ.WaitStatus(9, ci.WCRemOpErr)
+	s.to[0].Becomes(ci.QPError)
+	for id := 4; id <= 6; id++ {
+		s.message(1, id, 20) // no entry was flushed with the other QP
+	}
+	s.cq.Empty()
+}
+
+func srqQPDestroy(t *validate.T) {
+	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
+	s.post(1, 4)
+	s.message(0, 1, 10)
+	s.to[0].To(ci.QPReset)
+	s.cq.Empty()
+	s.message(1, 2, 10)
+	kit.Destroy(t, s.to[0], "QP with an SRQ")
+	s.cq.Empty()
+	s.message(1, 3, 10)
+	kit.Destroy(t, s.to[1], "QP with an SRQ")
+	s.connect(s.pd)
+	s.message(2, 4, 10)
+}
+
+func srqPD(t *validate.T) {
+	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
+	s.connect(s.b.PD())
+	s.post(1, 2) // into a region of the SRQ's PD
+	s.message(0, 1, 30)
+	s.message(1, 2, 30)
+	theirs := s.b.Buf(s.to[1].PD, 64, kit.AllAccess)
+	n, err := s.srq.PostRecv([]ci.RecvWR{{ID: 3, SGL: theirs.SGL(0, 64)}})
+	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
+	s.from[1].Send(s.from[1].SendWR(9, 0, 10))
+	s.cq.WaitStatus(3, ci.WCLocalProtErr) // a region of the QP's PD, which is not the SRQ's
+}
+
+func srqFull(t *validate.T) {
+	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
+	a, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	wrs := make([]ci.RecvWR, a.MaxWR+2)
+	for i := range wrs {
+		wrs[i] = ci.RecvWR{ID: uint64(i + 1), SGL: s.buf.SGL((i+1)*srqSlot, srqSlot)}
+	}
+	n, err := s.srq.PostRecv(wrs)
+	kit.WantTaken(t, fmt.Sprintf("SRQ.PostRecv of two more than the %d entries granted", a.MaxWR), n, err, a.MaxWR, ci.InsufficientResources)
+	n, err = s.srq.PostRecv(wrs[:1])
+	kit.WantTaken(t, "SRQ.PostRecv to a full queue", n, err, 0, ci.InsufficientResources)
+	for id := 1; id <= a.MaxWR; id++ {
+		s.message(0, id, 5)
+	}
+	s.post(1, a.MaxWR) // and once round
+	s.message(0, 1, 5)
+}
+
+func srqSGEs(t *validate.T) {
+	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
+	a, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	bad := ci.RecvWR{ID: 2}
+	for range a.MaxSGE + 1 {
+		bad.SGL = append(bad.SGL, s.buf.SGE(0, 1))
+	}
+	n, err := s.srq.PostRecv([]ci.RecvWR{{ID: 1, SGL: s.buf.SGL(srqSlot, srqSlot)}, bad, {ID: 3, SGL: s.buf.SGL(3*srqSlot, srqSlot)}})
+	kit.WantTaken(t, "SRQ.PostRecv with one SGE too many in the second of three", n, err, 1, ci.InvalidMaxSGE)
+	s.post(4, 4)
+	s.message(0, 1, 5)
+	s.message(0, 4, 5)
+}
+
+func srqLimit(t *validate.T) {
+	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
+	s.post(1, 10)
+	id := 1
+	consume := func(left, to int) {
+		for ; left > to; left-- {
+			s.message(0, id, 3)
+			id++
+		}
+	}
+	consume(10, 7) // not armed yet
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 4}, nil), "SRQ.Modify of the limit to 4, with 7 entries")
+	a, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	kit.Equal(t, "SRQAttr.Limit, armed", a.Limit, 4)
+	consume(7, 5)
+	kit.Equal(t, "limit events with 5 entries left and a limit of 4", s.ev.Count(ci.EventSRQLimit), 0)
+	consume(5, 3)
+	ev := s.ev.Wait(ci.EventSRQLimit)
+	kit.True(t, ev.Context == any(s.ev), "Event.Context", "the context given at create", "%v", ev.Context)
+	a, err = s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	kit.Equal(t, "SRQAttr.Limit after the event", a.Limit, 0)
+	consume(3, 1)
+	s.post(id+1, id+8)
+	consume(9, 2) // not armed again
+	s.post(id+2, id+8)
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}, nil), "SRQ.Modify of the limit to 2")
+	consume(9, 1)
+	s.ev.Wait(ci.EventSRQLimit)
+	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2) // events of one object come in order: a third would be before
+}
+
+func srqLimitCreate(t *validate.T) {
+	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
+	armed := kit.NewEvents(t)
+	srq, err := s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 2}, Context: armed, OnEvent: armed.Add}, nil)
+	kit.OK(t, err, "PD.CreateSRQ with a limit")
+	s.srq = kit.Own(t, srq, "SRQ")
+	s.connect(s.pd)
+	a, err := srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	if a.Limit == 0 {
+		t.Note("a limit given at create is not armed")
+		return
+	}
+	s.post(1, 4)
+	for id := 1; id <= 3; id++ {
+		s.message(0, id, 1)
+	}
+	armed.Wait(ci.EventSRQLimit)
+	kit.Equal(t, "limit events", armed.Count(ci.EventSRQLimit), 1)
+}
+
+func srqModifyRefused(t *validate.T) {
+	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
+	before, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	for _, x := range []struct {
+		what string
+		set  ci.SRQField
+		attr ci.SRQAttr
+	}{
+		{"no field", 0, ci.SRQAttr{Limit: 1}},
+		{"an unknown field", ci.SRQFieldLimit << 1, ci.SRQAttr{Limit: 1}},
+		{"an unknown field beside the limit", ci.SRQFieldLimit<<1 | ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}},
+		{"a limit above the size", ci.SRQFieldLimit, ci.SRQAttr{Limit: before.MaxWR + 1}},
+		{"a limit below 0", ci.SRQFieldLimit, ci.SRQAttr{Limit: -1}},
+	} {
+		kit.Want(t, s.srq.Modify(x.set, x.attr, nil), "SRQ.Modify with "+x.what, ci.InvalidParameter)
+		a, err := s.srq.Query()
+		kit.OK(t, err, "SRQ.Query")
+		kit.Equal(t, "SRQAttr after SRQ.Modify with "+x.what, a, before)
+	}
+	s.post(1, 1)
+	s.message(0, 1, 1)
+}
+
+func srqDepthUnsupported(t *validate.T) {
+	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
+	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}, nil), "SRQ.Modify of the depth, not claimed", ci.Unsupported)
+}
+
+func srqModifyDepth(t *validate.T) {
+	s := newSRQ(t, 15, 1, kit.Type(ci.RC))
+	s.post(1, 12)
+	s.message(0, 1, 4)
+	grow := func(n int) {
+		kit.OK(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}, nil), fmt.Sprintf("SRQ.Modify of the depth to %d", n))
+		a, err := s.srq.Query()
+		kit.OK(t, err, "SRQ.Query")
+		kit.AtLeast(t, "SRQAttr.MaxWR", a.MaxWR, n)
+	}
+	grow(100)
+	s.message(0, 2, 4)
+	s.post(13, 60)
+	s.message(0, 3, 4)
+	before, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}, nil), "SRQ.Modify of the depth to 10, with 57 entries", ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
+	for _, n := range []int{0, -1, t.Attr().MaxSRQWRs + 1} {
+		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}, nil), fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
+	}
+	after, err := s.srq.Query()
+	kit.OK(t, err, "SRQ.Query")
+	kit.Equal(t, "SRQAttr after refusals", after, before)
+	for id := 4; id <= 50; id++ {
+		s.message(0, id, 4)
+	}
+	grow(12)
+	for id := 51; id <= 60; id++ {
+		s.message(0, id, 4)
+	}
+	s.post(1, 12)
+	s.message(0, 1, 4)
+}
+
+func srqLastWQE(t *validate.T) {
+	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
+	s.post(1, 2)
+	s.message(0, 1, 10)
+	s.to[0].To(ci.QPError)
+	ev := s.to[0].Events.Wait(ci.EventLastWQE)
+	kit.True(t, ev.Context == s.to[0].Config.Context, "Event.Context", "the context of the QP", "%v", ev.Context)
+	s.cq.Empty()
+	s.message(1, 2, 10) // the entry left serves the other QP
+	s.to[1].Events.Only()
+	s.to[0].To(ci.QPReset)
+	kit.Equal(t, "events last WQE of one way to Error", s.to[0].Events.Count(ci.EventLastWQE), 1)
+}
+
+func srqBusy(t *validate.T) {
+	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
+	s.post(1, 4)
+	for i, q := range s.to {
+		kit.WantExactly(t, s.srq.Destroy(), fmt.Sprintf("SRQ.Destroy with %d QPs", 2-i), ci.ResourceBusy)
+		s.message(i, i+1, 10)
+		kit.Destroy(t, q, "QP")
+	}
+	kit.DestroyTwice(t, s.srq, "SRQ with entries posted", ci.InvalidSRQHandle)
+	s.cq.Empty()
+}
+
+func srqStale(t *validate.T) {
+	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
+	s.post(1, 4)
+	kit.Destroy(t, s.srq, "SRQ")
+	n, err := s.srq.PostRecv([]ci.RecvWR{{}})
+	kit.Want(t, err, "SRQ.PostRecv after Destroy", ci.InvalidSRQHandle)
+	kit.Equal(t, "requests taken by SRQ.PostRecv after Destroy", n, 0)
+	_, err = s.srq.Query()
+	kit.Want(t, err, "SRQ.Query after Destroy", ci.InvalidSRQHandle)
+	kit.Want(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}, nil), "SRQ.Modify after Destroy", ci.InvalidSRQHandle)
+	caps := ci.QPCaps{SendDepth: 1, SendSGE: 1}
+	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq}, nil)
+	kit.WantRefused(t, qp, err, "PD.CreateQP with an SRQ that is gone", ci.InvalidSRQHandle)
+	s.cq.Empty()
+}
