@@ -239,6 +239,10 @@ func (q *QP) expected(r *run, psn ci.PSN) *sendEntry {
 // readResponse places data of a READ.
 func (q *QP) readResponse(r *run, p *Packet) {
 	s := &q.req
+	if old := psnDiff(s.una, p.PSN); old > 0 && uint32(old) < p.N { // the beginning of a train has come before
+		q.hca.count.add(DropDuplicate, int(old))
+		p.trim(uint32(old))
+	}
 	e := q.expected(r, p.PSN)
 	if e == nil {
 		return

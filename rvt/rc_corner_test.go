@@ -59,6 +59,23 @@ func TestPartlyOldTrain(t *testing.T) {
 	}
 }
 
+// TestPartlyOldResponse: of a train of a READ's answer whose beginning has come before, the rest is taken.
+func TestPartlyOldResponse(t *testing.T) {
+	for old := 1; old < 5; old++ {
+		a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
+		a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 5*1024-24)})
+		r.one()
+		head := train(wire.OpReadResponse, 0, old, true, false, 1)
+		r.say(head)
+		r.say(train(wire.OpReadResponse, 0, 5, true, true, 1))
+		require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
+		for i := range 5*1024 - 24 {
+			require.Equal(t, byte(1+i>>10), a.buf[i], i)
+		}
+		require.Zero(t, a.hca.Counters()["retries"])
+	}
+}
+
 // TestWriteImmediateWithoutReceive: only the last packet, which takes the receive, is refused; the data before it is placed.
 func TestWriteImmediateWithoutReceive(t *testing.T) {
 	for _, whole := range []bool{true, false} {
