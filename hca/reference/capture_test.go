@@ -1,0 +1,226 @@
+package reference
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// shown is a sink that keeps everything.
+type shown struct {
+	mu   sync.Mutex
+	list []Frame
+}
+
+func (s *shown) take(f []Frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, f...)
+}
+
+func (s *shown) frames() []Frame {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Frame(nil), s.list...)
+}
+
+// parsed gives the transport packet in a frame, its CRCs checked.
+func parsed(t *testing.T, f Frame) wire.Packet {
+	t.Helper()
+	if f.Link == ci.LinkInfiniBand {
+		var p wire.LinkPacket
+		require.NoError(t, wire.ParseLinkPacket(f.Data, &p))
+		require.NoError(t, wire.CheckLinkCRC(f.Data, &p))
+		return p.Packet
+	}
+	var p wire.Frame
+	require.NoError(t, wire.ParseIP(f.Data, &p))
+	require.NoError(t, p.CheckICRC())
+	udp := f.Data[wire.IPv4Len:]
+	assert.True(t, wire.CheckUDP4(p.IP4.Src, p.IP4.Dst, udp), "UDP checksum")
+	return p.Packet
+}
+
+// TestCapture runs every operation of RC: each packet is shown as sent and, behind that, as received, with the same contents.
+func TestCapture(t *testing.T) {
+	link := new(DirectLink)
+	for _, tt := range []struct {
+		name  string
+		ports func() (PortConfig, PortConfig)
+	}{
+		{"direct", func() (PortConfig, PortConfig) { return Direct(link, DirectConfig{}), Direct(link, DirectConfig{}) }},
+		{"udp", func() (PortConfig, PortConfig) {
+			return UDP(UDPConfig{Addr: testAddr(), MTU: ci.MTU1024}), UDP(UDPConfig{Addr: testAddr(), MTU: ci.MTU1024})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pa, pb := tt.ports()
+			tap, s := new(Tap), new(shown)
+			a, b := newNode(t, one(Capture(pa, tap)), ci.RC, 1<<20), newNode(t, one(Capture(pb, tap)), ci.RC, 1<<20)
+			connectBoth(a, b)
+			exercise(t, a, b)
+			assert.Empty(t, s.frames(), "the tap is off")
+			require.NoError(t, tap.Start(s.take))
+			assert.ErrorContains(t, tap.Start(s.take), "is on already")
+			exercise(t, a, b)
+			tap.Stop()
+			tap.Stop()
+			list := s.frames()
+			n := len(list)
+			exercise(t, a, b)
+			assert.Len(t, s.frames(), n, "the tap is off again")
+
+			sent := map[string]int{}
+			ops := map[wire.Opcode]int{}
+			for i, f := range list {
+				p := parsed(t, f)
+				assert.Empty(t, f.Drop)
+				assert.Contains(t, []ci.GUID{a.hca.Info().GUID, b.hca.Info().GUID}, f.HCA)
+				assert.EqualValues(t, 1, f.Port)
+				if f.Dir == Out {
+					ops[p.BTH.Opcode]++
+					sent[string(f.Data)]++
+					continue
+				}
+				if assert.Positive(t, sent[string(f.Data)], "packet %d, %v, was received before it was sent", i, p.BTH.Opcode) {
+					sent[string(f.Data)]--
+				}
+			}
+			for _, op := range []wire.Opcode{wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCWriteFirst, wire.RCWriteLastImm,
+				wire.RCReadRequest, wire.RCReadResponseFirst, wire.RCReadResponseLast, wire.RCFetchAdd, wire.RCCompareSwap, wire.RCAtomicAcknowledge, wire.RCAcknowledge} {
+				assert.Positive(t, ops[op], op)
+			}
+		})
+	}
+}
+
+// drops collects the reasons in what a tap shows while f runs.
+func drops(t *testing.T, tap *Tap, f func()) map[string][]Frame {
+	t.Helper()
+	s := new(shown)
+	require.NoError(t, tap.Start(s.take))
+	f()
+	tap.Stop()
+	m := map[string][]Frame{}
+	for _, f := range s.frames() {
+		m[f.Drop] = append(m[f.Drop], f)
+	}
+	return m
+}
+
+func TestCaptureReasons(t *testing.T) {
+	link := new(DirectLink)
+	tap := new(Tap)
+	verdict := Pass
+	bad := Impair(Direct(link, DirectConfig{}), ImpairConfig{Filter: func(d Dir, p *rvt.Packet) Verdict {
+		if d == Out && p.Op == wire.OpSend {
+			return verdict
+		}
+		return Pass
+	}})
+	a, b := newNode(t, one(Capture(bad, tap)), ci.UD, 4096), newNode(t, one(Capture(Direct(link, DirectConfig{}), tap)), ci.UD, 4096)
+	for _, n := range []*node{a, b} {
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}, nil))
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}, nil))
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS}, nil))
+	}
+	av, err := a.pd.CreateAV(a.av(b), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, av.Destroy()) }()
+	to := ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 5}
+	send := func(to ci.Dest) func() {
+		return func() {
+			a.send(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: a.sge(0, 8), To: to})
+			a.poll(1)
+		}
+	}
+	other := to
+	other.QPN ^= 0x800000
+	key := to
+	key.QKey++
+	for _, tt := range []struct {
+		want string
+		v    Verdict
+		to   ci.Dest
+		dir  Dir
+	}{
+		{"impair_dropped", Drop, to, Out},
+		{"impair_corrupted, drop_icrc", Corrupt, to, Out},
+		{"drop_no_qp", Pass, other, In},
+		{"drop_qkey", Pass, key, In},
+		{"drop_no_receive", Pass, to, In},
+	} {
+		verdict = tt.v
+		got := drops(t, tap, send(tt.to))
+		require.Len(t, got[tt.want], 1, "%s: %v", tt.want, got)
+		assert.Equal(t, tt.dir, got[tt.want][0].Dir)
+		p := parsed(t, got[tt.want][0])
+		assert.Equal(t, wire.UDSendOnly, p.BTH.Opcode)
+		assert.EqualValues(t, tt.to.QKey, p.DETH.QKey)
+	}
+
+	verdict = Pass
+	require.NoError(t, a.hca.SetLink(1, false))
+	assert.Len(t, drops(t, tap, send(to))["drop_send_failed"], 1)
+	require.NoError(t, a.hca.SetLink(1, true))
+	require.NoError(t, b.hca.SetLink(1, false))
+	assert.Len(t, drops(t, tap, send(to))["drop_not_for_us"], 1)
+	require.NoError(t, b.hca.SetLink(1, true))
+}
+
+// What a UDP port throws away is shown byte for byte.
+func TestCaptureRefused(t *testing.T) {
+	tap, s := new(Tap), new(shown)
+	addr := testAddr()
+	n := newNode(t, one(Capture(UDP(UDPConfig{Addr: addr}), tap)), ci.RC, 4096)
+	require.NoError(t, tap.Start(s.take))
+	c, err := net.Dial("udp", net.JoinHostPort(addr.String(), "4791"))
+	require.NoError(t, err)
+	defer c.Close()
+	for want, b := range map[string][]byte{"drop_malformed": []byte("short"), "drop_icrc": bytes.Repeat([]byte{0xab}, 64)} {
+		_, err := c.Write(b)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			n.cq.Poll(make([]ci.WC, 1))
+			l := s.frames()
+			return len(l) > 0 && l[len(l)-1].Drop == want
+		}, 10*time.Second, time.Millisecond, want)
+		l := s.frames()
+		f := l[len(l)-1]
+		assert.Equal(t, b, f.Data[wire.IPv4Len+wire.UDPLen:])
+		assert.Equal(t, In, f.Dir)
+		assert.True(t, wire.CheckUDP4([4]byte(f.Data[12:]), [4]byte(f.Data[16:]), f.Data[wire.IPv4Len:]))
+	}
+	tap.Stop()
+}
+
+// A packet whose delivery does not end is shown all the same, and so is what comes behind it.
+func TestTapOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tap, s := new(Tap), new(shown)
+		clock := rvt.RealClock()
+		require.Error(t, tap.Start(nil))
+		require.NoError(t, tap.Start(s.take))
+		stuck := &seen{Frame: Frame{Data: []byte{1}}, pending: true}
+		tap.add(clock, []*seen{stuck})
+		tap.add(clock, []*seen{{Frame: Frame{Data: []byte{2}}}})
+		assert.Empty(t, s.frames())
+		time.Sleep(maxWait + time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, s.frames(), 2)
+		assert.Equal(t, []byte{1}, s.frames()[0].Data)
+		tap.settle([]*seen{stuck}) // late, and of no consequence
+		tap.Stop()
+		assert.Len(t, s.frames(), 2)
+	})
+}
