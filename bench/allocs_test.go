@@ -21,7 +21,7 @@ func newUDPPair(t testing.TB) *directPair {
 	loopbackNet(t)
 	a, b := addresses()
 	next := []reference.PortConfig{udpPort(a), udpPort(b)}
-	p, err := connectPair(func() reference.PortConfig {
+	p, err := connectPair(deep, func() reference.PortConfig {
 		c := next[0]
 		next = next[1:]
 		return c
@@ -49,7 +49,7 @@ func TestAllocs(t *testing.T) {
 			p := open(t)
 			defer func() { require.NoError(t, p.close()) }()
 			s := newSender(p.a, 1, nil)
-			r, err := newReceiver(p.b, 8, nil)
+			r, err := newReceiver(p.b, 3, nil)
 			require.NoError(t, err)
 			small, large := newWriter(p.a, p.b.mem, 64, 16), newWriter(p.a, p.b.mem, 64<<10, 16)
 			for _, p := range []*poller{&s.poller, &r.poller, &small.poller, &large.poller} {

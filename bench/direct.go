@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ciddk/ci"
 	"ciddk/hca/reference"
 )
 
@@ -13,16 +14,16 @@ type directPair struct{ a, b *side }
 
 func newDirectPair() (*directPair, error) {
 	link := reference.NewDirectLink()
-	return connectPair(func() reference.PortConfig { return reference.Direct(link, reference.DirectConfig{}) })
+	return connectPair(shallow, func() reference.PortConfig { return reference.Direct(link, reference.DirectConfig{}) })
 }
 
 // connectPair opens two HCAs and connects them.
-func connectPair(port func() reference.PortConfig) (p *directPair, err error) {
+func connectPair(c ci.QPCaps, port func() reference.PortConfig) (p *directPair, err error) {
 	p = new(directPair)
-	if p.a, err = newSide(port()); err != nil {
+	if p.a, err = newSide(port(), c); err != nil {
 		return nil, err
 	}
-	if p.b, err = newSide(port()); err != nil {
+	if p.b, err = newSide(port(), c); err != nil {
 		return nil, errors.Join(err, p.a.close())
 	}
 	if err = errors.Join(p.a.connect(p.a.qp, p.b.address()), p.b.connect(p.b.qp, p.a.address())); err != nil {
@@ -81,10 +82,14 @@ func openDirectSend(apart bool) (rig, error) {
 	}
 	d := &directSend{directPair: p, apart: apart}
 	room := new(atomic.Int64)
-	if d.r, err = newReceiver(p.b, 8, room); err != nil {
+	recvs := 3
+	if !apart {
+		recvs = 1 // all are posted again before the next batch
+	}
+	if d.r, err = newReceiver(p.b, recvs, room); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	d.s = newSender(p.a, 8, room)
+	d.s = newSender(p.a, 1, room)
 	return d, nil
 }
 

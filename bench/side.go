@@ -10,14 +10,17 @@ import (
 	"ciddk/hca/reference"
 )
 
-// Sizes of a side's queues.
+// Sizes of a side's queues: deep ones between processes, which do not run in step; on the direct link, ones that stay in the cache, as the
+// yardstick's ring does.
+var (
+	deep    = ci.QPCaps{SendDepth: 511, RecvDepth: 2047, SendSGE: 1, RecvSGE: 1}
+	shallow = ci.QPCaps{SendDepth: 63, RecvDepth: 127, SendSGE: 1, RecvSGE: 1}
+)
+
 const (
-	sendDepth = 511
-	recvDepth = 2047
-	cqSize    = sendDepth + recvDepth + 1
-	batch     = 32 // requests per post, where there are batches
-	small     = 64 // bytes of a small message
-	bufBytes  = 32 << 20
+	batch    = 32 // requests per post, where there are batches
+	small    = 64 // bytes of a small message
+	bufBytes = 32 << 20
 )
 
 // side is an HCA with one RC QP, and what it needs.
@@ -102,7 +105,7 @@ func newHCA(p reference.PortConfig, size int) (s *side, err error) {
 }
 
 // newSide opens an HCA with one QP.
-func newSide(p reference.PortConfig) (s *side, err error) {
+func newSide(p reference.PortConfig, c ci.QPCaps) (s *side, err error) {
 	if s, err = newHCA(p, bufBytes); err != nil {
 		return s, err
 	}
@@ -111,7 +114,7 @@ func newSide(p reference.PortConfig) (s *side, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: cqSize, OnCompletion: func(any) {
+	if s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: c.SendDepth + c.RecvDepth, OnCompletion: func(any) {
 		select {
 		case s.wake <- struct{}{}:
 		default: // it knows already
@@ -120,7 +123,7 @@ func newSide(p reference.PortConfig) (s *side, err error) {
 		return s, err
 	}
 	s.undo = append(s.undo, s.cq.Destroy)
-	s.qp, err = s.newQP(ci.QPCaps{SendDepth: sendDepth, RecvDepth: recvDepth, SendSGE: 1, RecvSGE: 1})
+	s.qp, err = s.newQP(c)
 	if err != nil {
 		return s, err
 	}

@@ -93,7 +93,7 @@ func openUDP(work udpWork) func() (rig, error) {
 			return nil, err
 		}
 		u.there = a.At
-		if u.side, err = newSide(udpPort(here)); err != nil {
+		if u.side, err = newSide(udpPort(here), deep); err != nil {
 			return nil, err
 		}
 		sock, err := openRaw(here)
@@ -179,7 +179,7 @@ func (p *peer) prepare(o order) (a answer, work func() error, err error) {
 		if err != nil {
 			return a, nil, err
 		}
-		if p.side, err = newSide(udpPort(addr)); err != nil {
+		if p.side, err = newSide(udpPort(addr), deep); err != nil {
 			return a, nil, err
 		}
 		if p.raw, err = openRaw(addr); err != nil {
