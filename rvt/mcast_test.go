@@ -1,0 +1,117 @@
+package rvt
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+)
+
+// groupPort counts memberships; a join fails while refuse is set.
+type groupPort struct {
+	*linkPort
+	mu     sync.Mutex
+	in     map[ci.GID]int
+	refuse bool
+}
+
+func (p *groupPort) JoinGroup(g ci.GID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse {
+		return errors.New("no")
+	}
+	p.in[g]++
+	return nil
+}
+
+func (p *groupPort) LeaveGroup(g ci.GID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.in[g]--; p.in[g] == 0 {
+		delete(p.in, g)
+	}
+	return nil
+}
+
+// TestGroupPorts: a port hears of a group once when the first QP joins and once when the last leaves; a join that one port refuses is
+// taken back on the others.
+func TestGroupPorts(t *testing.T) {
+	l := &wireLink{mtu: ci.MTU4096}
+	var ports []*groupPort
+	cfg := Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps, MaxMcastGroups: 2, MaxQPsPerMcastGroup: 3, MaxMcastQPs: 4}, Rings: plainRings{}, Clock: newClock()}
+	for range 2 {
+		p := &groupPort{linkPort: l.port(), in: map[ci.GID]int{}}
+		p.attr = func(a *ci.PortAttr) { a.Link = ci.LinkEthernet }
+		ports = append(ports, p)
+		cfg.Ports = append(cfg.Ports, p)
+	}
+	h, err := New(cfg)
+	require.NoError(t, err)
+	ca, err := h.OpenCA(1, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	pd, err := ca.AllocatePD(ci.PDNormal)
+	require.NoError(t, err)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1}, nil)
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: cq, RecvCQ: cq}, nil)
+	require.NoError(t, err)
+	g1, g2, g3 := ci.GID{0xff, 15: 1}, ci.GID{10: 0xff, 11: 0xff, 12: 239, 15: 2}, ci.GID{0xff, 15: 3}
+	attach := func(g ci.GID, want ci.Status) ci.Mcast {
+		t.Helper()
+		m, err := qp.AttachMcast(g, 0, nil) // the LID does not count on Ethernet
+		if want != ci.Success {
+			require.ErrorIs(t, err, want)
+			return nil
+		}
+		require.NoError(t, err)
+		return m
+	}
+	var all []ci.Mcast
+	for range 3 {
+		all = append(all, attach(g1, ci.Success))
+	}
+	attach(g1, ci.MaxMcastQPsReached)
+	ports[1].refuse = true
+	attach(g2, ci.InsufficientResources)
+	for _, p := range ports {
+		require.Equal(t, map[ci.GID]int{g1: 1}, p.in)
+	}
+	ports[1].refuse = false
+	all = append(all, attach(g2, ci.Success))
+	attach(g3, ci.MaxMcastQPsReached)
+	require.NoError(t, all[0].Destroy())
+	attach(g3, ci.InsufficientResources)
+	for _, p := range ports {
+		require.Equal(t, map[ci.GID]int{g1: 1, g2: 1}, p.in)
+	}
+	for _, m := range all[1:] {
+		require.NoError(t, m.Destroy())
+	}
+	for _, p := range ports {
+		require.Empty(t, p.in)
+	}
+	var wg sync.WaitGroup // many at once end as they began
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				if m, err := qp.AttachMcast(g1, 0, nil); err == nil {
+					_ = m.Destroy()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range ports {
+		require.Empty(t, p.in)
+	}
+	require.Zero(t, h.Live()["Mcast"])
+	for _, o := range []ci.Object{qp, cq, pd} {
+		require.NoError(t, o.Destroy())
+	}
+	require.NoError(t, ca.Close())
+	require.NoError(t, h.Close())
+}
