@@ -80,6 +80,12 @@ func Faults() []Mutant {
 					wc.Status = ci.WCFlushErr
 				}
 			})},
+		{Name: "fault.ud-recv-flushed", Area: "fault", Breaks: "IBTA-9.9-12", Does: "a receive with a bad segment counts as flushed", Needs: ci.CapUC,
+			Wrap: onPoll(func(wc *ci.WC) {
+				if wc.Op.IsRecv() && wc.Status == ci.WCLocalProtErr {
+					wc.Status = ci.WCFlushErr
+				}
+			})},
 		{Name: "fault.everybody", Area: "fault", Breaks: "CI-Event-01", Does: "an access error raises the event at every QP of the adapter", Wrap: everybody},
 		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is sent a second time",
 			Wrap: onModify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},

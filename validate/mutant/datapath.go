@@ -161,6 +161,17 @@ func postMutants() []Mutant {
 			Wrap: answers(ci.InvalidWRType, ci.Success)},
 		{Name: "opcode.not-claimed", Area: "opcode", Breaks: "CI-Opcode-03", Does: "an operation that is not claimed is InvalidWRType",
 			Wrap: answers(ci.Unsupported, ci.InvalidWRType)},
+		{Name: "opcode.imm-and-inv", Area: "opcode", Breaks: "CI-Opcode-04", Does: "a send with immediate data and invalidation sends the immediate data", Needs: ci.CapSendInvalidate,
+			Wrap: onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+				if w.Flags&ci.SendImmediate != 0 {
+					w.Flags &^= ci.SendInvalidate
+				}
+			})},
+		{Name: "opcode.recv-srq", Area: "opcode", Breaks: "CI-PostRecv-02", Does: "PostRecv on a QP with an SRQ does nothing, and success is said", Needs: ci.CapSRQ,
+			Wrap: onRecv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
+				n, err := q.PostRecv(wrs)
+				return answer(n, len(wrs), err, ci.InvalidWRType, ci.Success, "QP.PostRecv")
+			})},
 		{Name: "opcode.no-nop", Area: "opcode", Breaks: "CI-Opcode-01", Does: "OpNop is InvalidWRType",
 			Wrap: onSend(func(_ ci.QPCreate, w *ci.SendWR) {
 				if w.Op == ci.OpNop {

@@ -344,6 +344,7 @@ func faultArea() validate.Suite {
 		must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "Entry to Error completes every request outstanding, sends and receives, in the order of their posts, each once, as flushed."),
 		must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails flushes its own sends, too."),
 		must("CI-Flush-03", "IBTA 10.10.2", "completion order", "What was done before the request that fails completes with success before it."),
+		must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A bad segment of a receive on UC or UD is a local protection error of that receive and takes the QP to Error; the sender sees success."),
 		must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP in Error by one peer's fault does not concern other QPs of its adapter."),
 	}}
 	for _, f := range faults() {
@@ -376,6 +377,15 @@ func faultArea() validate.Suite {
 		kase("fault.flush.before", "requests done before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
 		kase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers, "CI-Event-01"),
 	)
+	for _, svc := range []struct {
+		typ  ci.QPType
+		name string
+		f    validate.Feature
+		caps ci.Caps
+	}{{ci.UC, "uc", validate.FeatureUC, ci.CapUC}, {ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV}} {
+		s.Cases = append(s.Cases, needing(validate.Needs{Caps: svc.caps}, kase("fault."+svc.name+".recv.bad-key", "on "+svc.typ.String()+", receive into a key that does not exist",
+			svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
+	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, kase("fault.timeout.cut", "a link that is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
 	return s
 }
@@ -612,4 +622,20 @@ func faultOthers(t *validate.T) {
 		o.B.WantState(ci.QPRTS)
 		kit.Equal(t, "events of another QP", len(o.B.QP.Events.All()), 0)
 	}
+}
+
+func recvFaultUnreliable(t *validate.T, typ ci.QPType) {
+	p := kit.NewPair(t, kit.Type(typ))
+	p.B.Buf.Blank()
+	recvs := p.B.RecvWRs(3, 256)
+	recvs[0].SGL[0].LKey ^= 0x00515100
+	p.B.Recv(recvs...)
+	p.A.Send(p.A.SendWRs(2)...)
+	p.A.CQ.WaitOK(1, 2)
+	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+	p.B.RecvCQ.WaitFlushed(2, 3)
+	p.B.Becomes(ci.QPError)
+	p.B.WantDrained()
+	p.A.WantState(ci.QPRTS)
+	p.B.Buf.WantOnly(t, "B's buffer", 0, nil)
 }
