@@ -13,6 +13,7 @@ import (
 	"ciddk/cmd/ddk-validate/cli"
 	"ciddk/validate"
 	"ciddk/validate/mutant"
+	alsuite "ciddk/validate/suite/al"
 	cisuite "ciddk/validate/suite/ci"
 )
 
@@ -20,7 +21,7 @@ func main() {
 	os.Exit(cli.Main(cli.Config{
 		Name:    "ddk-validate",
 		Drivers: drivers(),
-		Suites:  []validate.Suite{cisuite.Suite()},
+		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite()},
 		Mutants: mutant.All(),
 	}, os.Args[1:]))
 }

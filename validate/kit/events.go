@@ -77,6 +77,25 @@ func (e *Events) Wait(typ ci.EventType) ci.Event {
 	}
 }
 
+// Comes tells whether an event of the type has come, or comes within d: for events that a driver may leave out.
+func (e *Events) Comes(typ ci.EventType, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		e.mu.Lock()
+		more := e.more
+		e.mu.Unlock()
+		if e.Count(typ) > 0 {
+			return true
+		}
+		select {
+		case <-more:
+		case <-timer.C:
+			return false
+		}
+	}
+}
+
 // Only expects that nothing but events of these types has come so far. Call it when everything that might raise one is over.
 func (e *Events) Only(types ...ci.EventType) {
 	for _, ev := range e.All() {

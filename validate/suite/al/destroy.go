@@ -1,0 +1,149 @@
+package alsuite
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// destroyArea: asynchronous destroy. (SAS 2.1.)
+func destroyArea() validate.Suite {
+	return validate.Suite{Cases: []validate.Case{
+		kase("al.destroy.completion", "destroy QP and CQ inside the CQ's completion callback", destroyInCompletion, "SAS-2.1-29", "SAS-2.1-28"),
+		kase("al.destroy.event", "destroy a QP inside its event callback", destroyInEvent, "SAS-2.1-29"),
+		kase("al.destroy.async", "asynchronous destroy with events on their way", destroyAsync, "SAS-2.1-31"),
+		kase("al.destroy.tree", "asynchronous destroy of a PD with all below it", destroyTree, "SAS-2.1-31", "SAS-2.1-29"),
+	}}
+}
+
+func drain(t *validate.T, q ci.QP) {
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify to SQD, with event")
+}
+
+// typed is the access layer's own face of an object that kit has made on it.
+func typed[O any](t *validate.T, o any, what string) O {
+	x, ok := o.(O)
+	if !ok {
+		t.Harness("%s of kit is a %T, not the access layer's", what, o)
+	}
+	return x
+}
+
+func destroyInCompletion(t *validate.T) {
+	s := registered(t)
+	ca := s.open(s.client, 0)
+	pd := typed[*accesslayer.PD](t, ca.PD(), "PD")
+	done := make(chan error, 2)
+	var started atomic.Bool
+	var qp *accesslayer.QP
+	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{OnCompletion: func(cq *accesslayer.CQ) {
+		inCallback(func() {
+			if started.Swap(true) {
+				return
+			}
+			for _, destroy := range []func(func(error)) error{qp.DestroyAsync, cq.DestroyAsync} {
+				if err := destroy(func(err error) { done <- err }); err != nil {
+					done <- err
+				}
+			}
+		})
+	}})
+	kit.OK(t, err, "PD.NewCQ")
+	qp, err = pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+	kit.OK(t, err, "PD.NewQP")
+	buf := ca.Buf(pd, 64, kit.AllAccess)
+	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}, nil), "QP.Modify to Init")
+	_, err = qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: buf.SGL(0, 8)}})
+	kit.OK(t, err, "QP.PostRecv")
+	kit.OK(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify to Error, which flushes")
+	for range 2 {
+		kit.OK(t, expect(t, done, "the end of a destroy that a completion callback began"), "DestroyAsync inside a completion callback")
+	}
+	kit.Equal(t, "destroys of the QP that reached the driver", s.rec[0].count("QP.Destroy"), 1)
+	kit.Equal(t, "destroys of the CQ that reached the driver", s.rec[0].count("CQ.Destroy"), 1)
+	s.rec[0].clean(t)
+}
+
+func destroyInEvent(t *validate.T) {
+	s := registered(t)
+	p := s.pair()
+	pd := typed[*accesslayer.PD](t, p.A.PD, "PD")
+	done := make(chan error, 2)
+	c := p.A.QP.Create()
+	c.OnEvent = nil
+	qp, err := pd.NewQP(c, func(q *accesslayer.QP, _ ci.Event) {
+		inCallback(func() {
+			if err := q.DestroyAsync(func(err error) { done <- err }); err != nil {
+				done <- err
+			}
+			if _, err := q.Query(); !errors.Is(err, accesslayer.ErrClosed) {
+				done <- errors.New("QP.Query after DestroyAsync does not answer ErrClosed")
+			}
+		})
+	})
+	kit.OK(t, err, "PD.NewQP")
+	before := s.rec[0].count("QP.Destroy")
+	p.A.QP.QP = kit.Own[ci.QP](t, qp, "QP")
+	p.B.QP.To(ci.QPReset)
+	kit.Connect(p.A.QP, p.B.QP)
+	drain(t, qp)
+	kit.OK(t, expect(t, done, "the end of a destroy that an event callback began"), "DestroyAsync inside an event callback")
+	none(t, done, "ends of the destroy")
+	kit.Equal(t, "destroys of the QP that reached the driver", s.rec[0].count("QP.Destroy")-before, 1)
+	s.rec[0].clean(t)
+}
+
+func destroyAsync(t *validate.T) {
+	s := registered(t)
+	p := s.pair()
+	for range 10 {
+		var ended atomic.Bool
+		late, done := make(chan ci.EventType, 16), make(chan error, 4)
+		p.A.Config.OnEvent = func(e ci.Event) {
+			if ended.Load() {
+				late <- e.Type
+			}
+		}
+		q := p.More(false)
+		qp := typed[*accesslayer.QP](t, q.A.QP.QP, "QP")
+		drain(t, qp)
+		kit.OK(t, qp.DestroyAsync(func(err error) { ended.Store(true); done <- err }), "QP.DestroyAsync")
+		err := qp.DestroyAsync(func(err error) { done <- errors.Join(errors.New("the second destroy's callback"), err) })
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), "QP.DestroyAsync, the second time", "ErrClosed", "%v", err)
+		kit.OK(t, expect(t, done, "the callback of an asynchronous destroy"), "QP.DestroyAsync")
+		if len(late)+len(done) > 0 {
+			t.Failf("callbacks after that of the asynchronous destroy", "none: it comes once and last", "%d events, %d ends", len(late), len(done))
+		}
+		kit.Destroy(t, q.B.QP.QP, "QP of the peer")
+	}
+	s.rec[0].clean(t)
+}
+
+func destroyTree(t *validate.T) {
+	s := registered(t)
+	ca := s.open(s.client, 0)
+	keep, pd := ca.PD(), ca.PD()
+	cq := ca.CQ(pd, 8)
+	foreign := ca.QP(keep, cq, cq) // a QP of another PD, which goes with its CQ
+	ca.QP(pd, cq, cq)
+	ca.Buf(pd, 64, kit.AllAccess)
+	if t.Claims().Has(ci.CapMW1) {
+		mw, err := pd.CreateMW(ci.MWType1, nil)
+		kit.OK(t, err, "PD.CreateMW")
+		kit.Own(t, mw, "MW")
+	}
+	done := make(chan error, 2)
+	kit.OK(t, typed[*accesslayer.PD](t, pd, "PD").DestroyAsync(func(err error) { done <- err }), "PD.DestroyAsync")
+	kit.OK(t, expect(t, done, "the callback of an asynchronous destroy"), "PD.DestroyAsync with all below it")
+	none(t, done, "ends of the destroy")
+	_, err := foreign.Query()
+	kit.Want(t, err, "QP.Query of a QP whose CQ has gone", ci.InvalidQPHandle)
+	kit.Destroy(t, keep, "PD that was not meant")
+	s.rec[0].clean(t)
+	s.rec[0].empty(t)
+}

@@ -1,0 +1,115 @@
+package alsuite
+
+import (
+	"fmt"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// pumpArea: the consumption of completions. (DESIGN of the kit: polled and event-driven completion, neither loses one.)
+func pumpArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-Pump-01", "CI access layer", "accesslayer, CQ.NewPump", "A pump hands over every completion once and in order, whether it polls, sleeps, or does both."),
+		must("CI-Pump-02", "CI access layer", "accesslayer, CQ.Wait", "A wait on an empty CQ ends with the next completion."),
+		must("CI-Pump-03", "CI access layer", "accesslayer, CQ.NewPump", "When a pump has been closed, it hands over nothing more, and what it left is in the CQ."),
+	)
+	for _, m := range []struct {
+		name string
+		mode accesslayer.PollMode
+	}{{"event", accesslayer.PollEvent}, {"busy", accesslayer.PollBusy}, {"hybrid", accesslayer.PollHybrid}} {
+		s.Cases = append(s.Cases, kase("al.pump."+m.name, "pump 600 messages, mode "+m.name, func(t *validate.T) { pump(t, m.mode) }, "CI-Pump-01"))
+	}
+	s.Cases = append(s.Cases,
+		kase("al.wait", "wait for single completions", wait, "CI-Pump-02"),
+		kase("al.pump.close", "close a pump under load", pumpClose, "CI-Pump-03"))
+	return s
+}
+
+func pump(t *validate.T, mode accesslayer.PollMode) {
+	const messages, depth = 600, 64
+	s := registered(t)
+	p := s.pair(kit.Depth(depth))
+	p.B.Recv(p.B.RecvWRs(depth, 1)...)
+	posted := uint64(depth)
+	next := uint64(1)
+	finished := make(chan error, 8)
+	handed, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Mode: mode, Handle: func(wcs []ci.WC) {
+		for _, wc := range wcs {
+			if wc.ID != next || wc.Status != ci.WCSuccess {
+				finished <- fmt.Errorf("handed over %s when request %d was due", kit.Completions([]ci.WC{wc}), next)
+				return
+			}
+			if next == messages {
+				finished <- nil
+			}
+			next++
+			if posted < messages {
+				posted++
+				if n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(posted, int(posted%depth), 1)}); n != 1 {
+					finished <- err
+					return
+				}
+			}
+		}
+	}})
+	kit.OK(t, err, "CQ.NewPump")
+	for sent := 0; sent < messages; sent += depth / 2 {
+		n := min(depth/2, messages-sent)
+		p.A.Send(p.A.SendWRs(n)...)
+		p.A.CQ.Wait(n)
+	}
+	kit.OK(t, expect(t, finished, fmt.Sprintf("%d completions handed over", messages)), "completions handed over by the pump")
+	none(t, finished, "completions handed over by the pump")
+	kit.OK(t, handed.Close(), "Pump.Close")
+	p.B.RecvCQ.Empty()
+}
+
+func wait(t *validate.T) {
+	s := registered(t)
+	p := s.pair()
+	cq := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ")
+	got := make(chan error, 1)
+	for i := range uint64(50) {
+		waiting := make(chan struct{})
+		t.Go(func() {
+			wc := make([]ci.WC, 4)
+			close(waiting)
+			n, err := cq.Wait(t.Context(), wc)
+			if err == nil && (n != 1 || wc[0].ID != i) {
+				err = fmt.Errorf("%d completions, %s", n, kit.Completions(wc[:n]))
+			}
+			got <- err
+		})
+		<-waiting
+		p.B.Recv(p.B.RecvWR(i, 0, 1))
+		p.A.Send(p.A.SendWR(i, 0, 1))
+		kit.OK(t, expect(t, got, "CQ.Wait, when a message has come"), "CQ.Wait")
+		p.A.CQ.WaitOK(i)
+	}
+}
+
+func pumpClose(t *validate.T) {
+	s := registered(t)
+	p := s.pair(kit.Depth(64))
+	p.B.Recv(p.B.RecvWRs(64, 1)...)
+	handed := make(chan int, 256)
+	slow, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Batch: 1, Handle: func(wc []ci.WC) { handed <- len(wc) }})
+	kit.OK(t, err, "CQ.NewPump")
+	p.A.Send(p.A.SendWRs(64)...)
+	expect(t, handed, "the first completion handed over")
+	kit.OK(t, slow.Close(), "Pump.Close under load")
+	n := 1
+	for len(handed) > 0 {
+		n += <-handed
+	}
+	p.A.CQ.Wait(64)
+	none(t, handed, "completions handed over by a pump that was closed")
+	for i, wc := range p.B.RecvCQ.Wait(64 - n) {
+		kit.Equal(t, "WC.ID of what the pump left", wc.ID, uint64(n+i+1))
+	}
+	p.B.RecvCQ.Empty()
+}

@@ -1,0 +1,242 @@
+package alsuite
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// recorder stands between the access layer and one adapter of the driver, and keeps account of what the access layer does to it.
+type recorder struct {
+	// refuse is asked before each destroy; what it returns is the driver's answer, nil lets the destroy through. Set it before use.
+	refuse func(kind string) error
+
+	mu     sync.Mutex
+	verbs  []string       // of the CA, and destroys, in order
+	made   map[string]int // objects by kind
+	gone   map[string]int
+	wrong  []string // what should not have been
+	closed bool
+}
+
+func newRecorder() *recorder { return &recorder{made: map[string]int{}, gone: map[string]int{}} }
+
+// over puts the recorder in front of an adapter.
+func (r *recorder) over(h ci.HCA) ci.HCA {
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		HCA: func(h ci.HCA) ci.HCA { return recHCA{ciwrap.HCA{HCA: h}, r} },
+		CA:  func(c ci.CA) ci.CA { return recCA{ciwrap.CA{CA: c}, r} },
+		PD:  func(o ci.PD, _ ci.PDType) ci.PD { r.create("PD"); return recPD{ciwrap.PD{PD: o}, r} },
+		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { r.create("CQ"); return recCQ{ciwrap.CQ{CQ: o}, r} },
+		QP:  func(o ci.QP, _ ci.QPCreate) ci.QP { r.create("QP"); return recQP{ciwrap.QP{QP: o}, r} },
+		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { r.create("MR"); return recMR{ciwrap.MR{MR: o}, r} },
+		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { r.create("AV"); return recAV{ciwrap.AV{AV: o}, r} },
+		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { r.create("SRQ"); return recSRQ{ciwrap.SRQ{SRQ: o}, r} },
+		MW:  func(o ci.MW, _ ci.MWType) ci.MW { r.create("MW"); return recMW{ciwrap.MW{MW: o}, r} },
+	})
+}
+
+func (r *recorder) verb(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verbs = append(r.verbs, name)
+	if r.closed && name != "HCA.OpenCA" {
+		r.wrong = append(r.wrong, name+" after CA.Close")
+	}
+}
+
+func (r *recorder) create(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made[kind]++
+}
+
+// destroy passes the destroy of an object on.
+func (r *recorder) destroy(kind string, f func() error) error {
+	r.verb(kind + ".Destroy")
+	if onCallback() && kind != "AV" { // an AV's destroy is legal there (ci.AV)
+		r.mu.Lock()
+		r.wrong = append(r.wrong, kind+".Destroy on the stack of a callback")
+		r.mu.Unlock()
+	}
+	if r.refuse != nil {
+		if err := r.refuse(kind); err != nil {
+			return err
+		}
+	}
+	err := f()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, which the driver answered with %s", kind, kit.Describe(err)))
+	} else {
+		r.gone[kind]++
+	}
+	return err
+}
+
+// count of a verb so far.
+func (r *recorder) count(verb string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, v := range r.verbs {
+		if v == verb {
+			n++
+		}
+	}
+	return n
+}
+
+// clean expects that the access layer has done nothing wrong so far.
+func (r *recorder) clean(t *validate.T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kit.True(t, len(r.wrong) == 0, "verbs that reached the driver", "each destroy once, child before parent, off callbacks, and none after CA.Close", "%s",
+		strings.Join(r.wrong, "; "))
+}
+
+// empty expects that everything made has been destroyed.
+func (r *recorder) empty(t *validate.T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for kind, n := range r.made {
+		kit.Equal(t, kind+"s that were destroyed, of those made", r.gone[kind], n)
+	}
+}
+
+// shut expects that the CA has been closed as the last verb of all.
+func (r *recorder) shut(t *validate.T) {
+	r.clean(t)
+	r.empty(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := ""
+	if len(r.verbs) > 0 {
+		last = r.verbs[len(r.verbs)-1]
+	}
+	kit.Equal(t, "last verb that reached the driver", last, "CA.Close")
+	kit.True(t, r.closed, "CA.Close", "success", "none")
+}
+
+// inCallback runs a client's callback, so that onCallback can recognise its stack.
+//
+//go:noinline
+func inCallback(f func()) { f() }
+
+// onCallback tells whether the caller runs on the stack of inCallback.
+func onCallback() bool {
+	pc := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, "alsuite.inCallback") || strings.HasSuffix(f.Function, "/al.inCallback") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+type (
+	recHCA struct {
+		ciwrap.HCA
+		r *recorder
+	}
+	recCA struct {
+		ciwrap.CA
+		r *recorder
+	}
+	recPD struct {
+		ciwrap.PD
+		r *recorder
+	}
+	recCQ struct {
+		ciwrap.CQ
+		r *recorder
+	}
+	recQP struct {
+		ciwrap.QP
+		r *recorder
+	}
+	recMR struct {
+		ciwrap.MR
+		r *recorder
+	}
+	recAV struct {
+		ciwrap.AV
+		r *recorder
+	}
+	recSRQ struct {
+		ciwrap.SRQ
+		r *recorder
+	}
+	recMW struct {
+		ciwrap.MW
+		r *recorder
+	}
+)
+
+func (h recHCA) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+	h.r.verb("HCA.OpenCA")
+	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+	if err == nil {
+		h.r.mu.Lock()
+		h.r.closed = false
+		h.r.mu.Unlock()
+	}
+	return ca, err
+}
+
+func (c recCA) Query() (*ci.CAAttr, error) { c.r.verb("CA.Query"); return c.CA.Query() }
+
+func (c recCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	c.r.verb("CA.Modify")
+	return c.CA.Modify(port, set, a)
+}
+
+func (c recCA) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	c.r.verb("CA.AllocatePD")
+	return c.CA.AllocatePD(typ)
+}
+
+func (c recCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	c.r.verb("CA.LocalMAD")
+	return c.CA.LocalMAD(port, src, in, out)
+}
+
+func (c recCA) Close() error {
+	c.r.verb("CA.Close")
+	err := c.CA.Close()
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if err == nil {
+		c.r.closed = true
+	} else {
+		c.r.wrong = append(c.r.wrong, "CA.Close, which the driver answered with "+kit.Describe(err))
+	}
+	return err
+}
+
+func (o recPD) Destroy() error  { return o.r.destroy("PD", o.PD.Destroy) }
+func (o recCQ) Destroy() error  { return o.r.destroy("CQ", o.CQ.Destroy) }
+func (o recQP) Destroy() error  { return o.r.destroy("QP", o.QP.Destroy) }
+func (o recMR) Destroy() error  { return o.r.destroy("MR", o.MR.Destroy) }
+func (o recAV) Destroy() error  { return o.r.destroy("AV", o.AV.Destroy) }
+func (o recSRQ) Destroy() error { return o.r.destroy("SRQ", o.SRQ.Destroy) }
+func (o recMW) Destroy() error  { return o.r.destroy("MW", o.MW.Destroy) }
+
+// all gives the verbs recorded so far.
+func (r *recorder) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.verbs)
+}

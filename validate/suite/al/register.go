@@ -1,0 +1,170 @@
+package alsuite
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// registerArea: how adapters come. (SAS 2.2, 2.3.)
+func registerArea() validate.Suite {
+	return validate.Suite{Cases: []validate.Case{
+		kase("al.register.inside", "what happens inside Register", registerInside, "SAS-2.2-10", "SAS-2.3-01", "SAS-0-02", "SAS-2.2-02"),
+		kase("al.register.ready", "a client uses the adapter when it hears of it", registerReady, "SAS-2.3-01", "SAS-0-02"),
+		kase("al.register.twice", "register one adapter twice", registerTwice, "SAS-2.3-02"),
+		kase("al.register.bad", "register nothing", registerBad, "SAS-0-02"),
+		kase("al.open.shared", "three opens of two clients", openShared, "SAS-2.2-08", "SAS-2.2-07"),
+		kase("al.events", "an event of a port reaches each open", portEvents, "SAS-2.3-04"),
+		agent(kase("al.lid", "a change of LID reaches clients", lidChange, "SAS-2.1-17")),
+	}}
+}
+
+func registerInside(t *validate.T) {
+	s := newStage(t)
+	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
+	verbs := s.rec[0].all()
+	kit.True(t, len(verbs) >= 2 && verbs[0] == "HCA.OpenCA" && slices.Contains(verbs, "CA.Query"), "verbs inside Register",
+		"HCA.OpenCA, then CA.Query", "%v", verbs)
+	a, err := s.al.Adapter(s.guid(0))
+	kit.OK(t, err, "AL.Adapter after Register")
+	kit.Equal(t, "Adapter.Attr().GUID", a.Attr().GUID, s.guid(0))
+	kit.Equal(t, "ports of Adapter.Attr()", len(a.Attr().Ports), len(t.Attr().Ports))
+	p := s.open(s.client, 0)
+	kit.Destroy(t, p.PD(), "PD")
+	s.rec[0].clean(t)
+}
+
+func registerReady(t *validate.T) {
+	s := newStage(t)
+	result := make(chan error, len(s.hcas))
+	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Add: func(a *accesslayer.Adapter) (any, error) {
+		result <- func() error {
+			ca, err := s.client.OpenCA(a.GUID(), nil)
+			if err != nil {
+				return fmt.Errorf("Client.OpenCA: %w", err)
+			}
+			pd, err := ca.NewPD(ci.PDNormal)
+			if err != nil {
+				return fmt.Errorf("CA.NewPD: %w", err)
+			}
+			cq, err := pd.NewCQ(ci.CQCreate{Size: 4}, accesslayer.CQHandler{})
+			if err != nil {
+				return fmt.Errorf("PD.NewCQ: %w", err)
+			}
+			qp, err := pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+			if err != nil {
+				return fmt.Errorf("PD.NewQP: %w", err)
+			}
+			if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil); err != nil {
+				return fmt.Errorf("QP.Modify: %w", err)
+			}
+			return nil
+		}()
+		return nil, nil
+	}})
+	kit.OK(t, err, "Client.RegisterPnP")
+	for _, h := range s.hcas {
+		kit.OK(t, s.al.Register(h), "Registrar.Register")
+		kit.OK(t, expect(t, result, "the callback that an adapter is there"), "verbs inside the callback that an adapter is there")
+	}
+	for i := range s.hcas {
+		kit.OK(t, s.al.Deregister(s.guid(i)), "Registrar.Deregister with the callback's objects left")
+		s.rec[i].shut(t)
+	}
+}
+
+func registerTwice(t *validate.T) {
+	s := registered(t)
+	before := s.rec[0].all()
+	kit.WantExactly(t, s.al.Register(s.hcas[0]), "Registrar.Register of a GUID that is registered", ci.ResourceBusy)
+	kit.Equal(t, "verbs that reached the driver in a registration that was refused", fmt.Sprint(s.rec[0].all()), fmt.Sprint(before))
+	kit.Equal(t, "adapters", len(s.al.Adapters()), len(s.hcas))
+	s.open(s.client, 0)
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register when the GUID is free again")
+	s.open(s.client, 0)
+}
+
+func registerBad(t *validate.T) {
+	s := newStage(t)
+	kit.WantExactly(t, s.al.Register(nil), "Registrar.Register of nil", ci.InvalidParameter)
+	kit.WantExactly(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister of a GUID that is not registered", ci.NotFound)
+	_, err := s.client.OpenCA(s.guid(0), nil)
+	kit.WantExactly(t, err, "Client.OpenCA of a GUID that is not registered", ci.InvalidGUID)
+}
+
+func openShared(t *validate.T) {
+	s := registered(t)
+	other := s.newClient("another")
+	first, second, third := s.open(s.client, 0), s.open(s.client, 0), s.open(other, 0)
+	kit.Equal(t, "opens of the driver, for three of clients", s.rec[0].count("HCA.OpenCA"), 1)
+	pd := third.PD()
+	third.CQ(pd, 4)
+	third.Buf(pd, 64, kit.AllAccess)
+	kit.OK(t, first.Close(), "CA.Close of one open")
+	kit.OK(t, other.Close(), "Client.Close of another client, with objects left")
+	_, err := second.Query()
+	kit.OK(t, err, "CA.Query of the open that is left")
+	s.rec[0].clean(t)
+	s.rec[0].empty(t)
+	kit.Equal(t, "closes of the driver while the adapter is registered", s.rec[0].count("CA.Close"), 0)
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+	s.rec[0].shut(t)
+}
+
+func portEvents(t *validate.T) {
+	s := registered(t)
+	a, b := s.open(s.client, 0), s.open(s.newClient("another"), 0)
+	bit := ci.PortCapVendorClass
+	was := a.Port.Capability
+	kit.OK(t, a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^was & bit}), "CA.Modify of a capability bit")
+	defer func() {
+		_ = a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was & bit})
+	}()
+	if !a.Events.Comes(ci.EventPortTrap, 20*time.Millisecond) {
+		t.Skip("a change of a port's capability raises no event")
+	}
+	ea, eb := a.Events.Wait(ci.EventPortTrap), b.Events.Wait(ci.EventPortTrap)
+	kit.True(t, ea.Context == any(a.Events), "Event.Context at the first open", "the context given to its OpenCA", "%v", ea.Context)
+	kit.True(t, eb.Context == any(b.Events), "Event.Context at the second open", "the context given to its OpenCA", "%v", eb.Context)
+	kit.Equal(t, "Event.Port", ea.Port, a.Port.Num)
+}
+
+// lidChange sets a LID by a MAD through the access layer, as a subnet management agent above it does.
+func lidChange(t *validate.T) {
+	s := registered(t)
+	told := make(chan accesslayer.PortEvent, 64)
+	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+		if a.GUID() == s.guid(0) && e.Type == accesslayer.PortLID {
+			told <- e
+		}
+	}})
+	kit.OK(t, err, "Client.RegisterPnP")
+	ca := s.open(s.client, 0)
+	// A Get of PortInfo, sent back as a Set with another LID. Layouts: IBTA volume 1, 13.4.2, 14.2.1, 14.2.5.6.
+	const data, lid, state = 64, 64 + 16, 64 + 32
+	set := func(want ci.LID) {
+		in := ci.MAD{0: 1, 1: 1, 2: 1, 3: 1, 15: 9, 17: 0x15}
+		var out ci.MAD
+		kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get PortInfo")
+		copy(in[data:data+64], out[data:data+64])
+		in[3] = 2
+		in[state] &^= 15
+		in[state+1] &= 15
+		in[lid], in[lid+1] = byte(want>>8), byte(want)
+		kit.OK(t, ca.LocalMAD(ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Set PortInfo")
+		kit.True(t, out[4] == 0 && out[5] == 0, "MAD status of Set PortInfo", "0x0000", "%#02x%02x", out[4], out[5])
+	}
+	was := ca.Port.LID
+	set(was + 0x40)
+	e := expect(t, told, "the event that the LID has changed")
+	kit.Equal(t, "PortEvent.Port", e.Port, ca.Port.Num)
+	kit.Equal(t, "PortEvent.Attr.LID", e.Attr.LID, was+0x40)
+	set(was)
+	kit.Equal(t, "PortEvent.Attr.LID, back again", expect(t, told, "the event that the LID has changed back").Attr.LID, was)
+}

@@ -1,0 +1,177 @@
+package alsuite
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// removeArea: how adapters go. (SAS 2.2.)
+func removeArea() validate.Suite {
+	return validate.Suite{Cases: []validate.Case{
+		kase("al.pnp", "clients hear of adapters that come and go", pnp, "SAS-2.2-05"),
+		kase("al.pnp.late", "a client that comes late", pnpLate, "SAS-2.2-05"),
+		two(kase("al.deregister.busy", "remove an adapter with all objects and traffic", deregisterBusy, "SAS-2.2-06", "SAS-2.2-05")),
+		kase("al.deregister.order", "the order of a removal", deregisterOrder, "SAS-2.2-09"),
+		kase("al.deregister.refused", "remove while the driver refuses a destroy for a while", deregisterRefused, "SAS-2.2-07"),
+		kase("al.deregister.unused", "verbs on what has been removed", deregisterUnused, "SAS-2.2-06"),
+	}}
+}
+
+func pnp(t *validate.T) {
+	s := newStage(t)
+	news := make(chan string, 64)
+	tell := func(name string) accesslayer.PnPConfig {
+		return accesslayer.PnPConfig{
+			Add: func(a *accesslayer.Adapter) (any, error) { news <- name + " add"; return a.GUID(), nil },
+			Remove: func(a *accesslayer.Adapter, data any) {
+				if data != any(a.GUID()) {
+					news <- name + " remove with other data"
+					return
+				}
+				news <- name + " remove"
+			},
+		}
+	}
+	for _, n := range []string{"first", "second"} {
+		_, err := s.client.RegisterPnP(tell(n))
+		kit.OK(t, err, "Client.RegisterPnP")
+	}
+	for range 3 {
+		kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
+		// Adds go from the first registrant to the last, removes back.
+		kit.Equal(t, "news of an adapter that comes", expect(t, news, "add")+", "+expect(t, news, "add"), "first add, second add")
+		kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+		kit.Equal(t, "news of an adapter that goes", expect(t, news, "remove")+", "+expect(t, news, "remove"), "second remove, first remove")
+		none(t, news, "news of an adapter that has gone")
+		_, err := s.al.Adapter(s.guid(0))
+		kit.WantExactly(t, err, "AL.Adapter of one that has gone", ci.NotFound)
+	}
+}
+
+func pnpLate(t *validate.T) {
+	s := registered(t)
+	var adds, removes atomic.Int32
+	p, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
+		Add:    func(*accesslayer.Adapter) (any, error) { adds.Add(1); return nil, nil },
+		Remove: func(*accesslayer.Adapter, any) { removes.Add(1) }})
+	kit.OK(t, err, "Client.RegisterPnP")
+	kit.Equal(t, "adapters told to a client that comes late", int(adds.Load()), len(s.hcas))
+	kit.OK(t, p.Close(), "PnP.Close")
+	kit.Equal(t, "adapters taken back when the registration ends", int(removes.Load()), len(s.hcas))
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+	kit.Equal(t, "adapters taken back altogether", int(removes.Load()), len(s.hcas))
+}
+
+func deregisterBusy(t *validate.T) {
+	s := registered(t)
+	p := s.pair(kit.AckTime(8), kit.Retry(1))
+	b := p.B.QP.CA
+	if t.Claims().Has(ci.CapAV) {
+		av, err := p.B.PD.CreateAV(b.AddressOf(p.A.QP.CA), nil)
+		kit.OK(t, err, "PD.CreateAV")
+		kit.Own(t, av, "AV")
+	}
+	if t.Claims().Has(ci.CapSRQ) {
+		srq, err := p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+		kit.OK(t, err, "PD.CreateSRQ")
+		kit.Own(t, srq, "SRQ")
+		b.QP(p.B.PD, p.B.CQ, p.B.CQ, kit.WithSRQ(srq))
+	}
+	if t.Claims().Has(ci.CapMW1) {
+		mw, err := p.B.PD.CreateMW(ci.MWType1, nil)
+		kit.OK(t, err, "PD.CreateMW")
+		kit.Own(t, mw, "MW")
+	}
+	p.B.Recv(p.B.RecvWRs(16, 64)...)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	t.Go(func() {
+		defer close(ended)
+		wr, wc := []ci.SendWR{p.A.SendWR(1, 0, 64)}, make([]ci.WC, 16)
+		for !t.Failed() && t.Context().Err() == nil {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, _ = p.A.CQ.Poll(wc)
+			_, _ = p.A.PostSend(wr) // a full queue, and later a QP in Error, are what is to be expected
+			runtime.Gosched()
+		}
+	})
+	p.B.RecvCQ.Wait(4) // traffic
+	err := s.al.Deregister(s.guid(1))
+	close(stop)
+	<-ended
+	kit.OK(t, err, "Registrar.Deregister with objects and traffic")
+	s.rec[1].shut(t)
+	_, err = s.al.Adapter(s.guid(1))
+	kit.WantExactly(t, err, "AL.Adapter of one that has gone", ci.NotFound)
+	_, err = p.A.QP.CA.Query()
+	kit.OK(t, err, "CA.Query of the adapter that stays")
+	kit.OpenHCA(t, t.HCAs()[1]) // the driver has it back
+}
+
+func deregisterOrder(t *validate.T) {
+	s := registered(t)
+	p := s.pair()
+	asked := make(chan bool, 1)
+	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Remove: func(a *accesslayer.Adapter, _ any) {
+		if a.GUID() == s.guid(0) {
+			_, err := p.A.Query() // a client that is told can still use what it has
+			_, opening := s.client.OpenCA(a.GUID(), nil)
+			asked <- err == nil && opening != nil
+		}
+	}})
+	kit.OK(t, err, "Client.RegisterPnP")
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+	kit.True(t, expect(t, asked, "the callback that an adapter goes"), "inside the callback that an adapter goes",
+		"the client's objects work, and nobody opens the adapter any more", "otherwise")
+	s.rec[0].shut(t)
+	kit.OpenHCA(t, t.HCA())
+}
+
+func deregisterRefused(t *validate.T) {
+	s := newStage(t)
+	var left atomic.Int32
+	left.Store(3)
+	s.rec[0].refuse = func(kind string) error {
+		if kind == "MR" && left.Add(-1) >= 0 {
+			return &ci.Error{Verb: "MR.Destroy", Status: ci.ResourceBusy}
+		}
+		return nil
+	}
+	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
+	ca := s.open(s.client, 0)
+	pd := ca.PD()
+	ca.Buf(pd, 64, kit.AllAccess)
+	ca.Buf(pd, 64, kit.AllAccess)
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister while the driver refuses a destroy three times")
+	s.rec[0].shut(t)
+}
+
+func deregisterUnused(t *validate.T) {
+	s := registered(t)
+	p := s.pair()
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
+	before := len(s.rec[0].all())
+	for where, f := range map[string]func() error{
+		"CA.Query":      func() error { _, err := p.A.QP.CA.Query(); return err },
+		"CA.AllocatePD": func() error { _, err := p.A.QP.CA.AllocatePD(ci.PDNormal); return err },
+		"QP.Query":      func() error { _, err := p.A.Query(); return err },
+		"QP.Modify":     func() error { return p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil) },
+		"CQ.Query":      func() error { _, err := p.A.CQ.Query(); return err },
+		"PD.Destroy":    func() error { return p.A.PD.Destroy() },
+		"MR.Destroy":    func() error { return p.A.Buf.MR.Destroy() },
+	} {
+		err := f()
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), where+" after the adapter has gone", "ErrClosed", "%v", err)
+	}
+	kit.Equal(t, "verbs that reached the driver after its adapter had gone", len(s.rec[0].all()), before)
+	s.rec[0].shut(t)
+}
