@@ -8,6 +8,7 @@ func All() [][]Mutant {
 		Teardown(),
 		Adapter(),
 		Datagram(),
+		Access(),
 		CQNotify(),
 		Memory(),
 		Windows(),

@@ -114,7 +114,7 @@ func deregisterBusy(t *validate.T) {
 	kit.WantExactly(t, err, "AL.Adapter of one that has gone", ci.NotFound)
 	_, err = p.A.QP.CA.Query()
 	kit.OK(t, err, "CA.Query of the adapter that stays")
-	kit.OpenHCA(t, t.HCAs()[1]) // the driver has it back
+	reopened(t, t.HCAs()[1])
 }
 
 func deregisterOrder(t *validate.T) {
@@ -133,7 +133,14 @@ func deregisterOrder(t *validate.T) {
 	kit.True(t, expect(t, asked, "the callback that an adapter goes"), "inside the callback that an adapter goes",
 		"the client's objects work, and nobody opens the adapter any more", "otherwise")
 	s.rec[0].shut(t)
-	kit.OpenHCA(t, t.HCA())
+	reopened(t, t.HCA())
+}
+
+// reopened expects that the driver has its adapter back, closed.
+func reopened(t *validate.T, h ci.HCA) {
+	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	kit.OK(t, err, "HCA.OpenCA of the driver when its adapter has been deregistered")
+	kit.OK(t, ca.Close(), "CA.Close")
 }
 
 func deregisterRefused(t *validate.T) {
