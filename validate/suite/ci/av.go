@@ -1,0 +1,132 @@
+package cisuite
+
+import (
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// avArea: address vectors as objects. What sends make of them is the business of udArea. (IBTA 11.2.2, 10.2.2.)
+func avArea() validate.Suite {
+	ud := validate.FeatureUD
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)", "Address vectors are created and destroyed from callbacks."),
+		must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)", "Query gives all of the vector as it was set, and its PD, whatever became of others."),
+		must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)", "Modify replaces the whole vector, and can make a useless one good."),
+	)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV},
+		kase("av.query", "what was set, and the PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
+		kase("av.modify.whole", "every field", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
+		kase("av.callback", "create and destroy in a completion callback", ud, avCallback, "CI-CreateAV-03"),
+	)...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV | ci.CapUD},
+		kase("av.modify.mend", "a vector that led nowhere", ud, avMend, "CI-ModifyAV-02"),
+		kase("av.many", "one QP, many vectors", ud, avMany, "CI-QueryAV-01"),
+	)...)
+	return s
+}
+
+// variants are vectors that lead to the same place as good and differ in other fields, each in another.
+func variants(good ci.AVAttr) []ci.AVAttr {
+	x := good
+	x.SL, x.GRH.FlowLabel, x.GRH.HopLimit, x.GRH.TrafficClass = 3, 0xabcde, 7, 0x2e
+	y := good
+	y.StaticRate, y.GRH.HopLimit = 2, 255
+	z := good
+	if !z.Global {
+		z.DLID ^= 0x1234
+	}
+	return []ci.AVAttr{good, x, y, z}
+}
+
+func wantAV(t *validate.T, av ci.AV, pd ci.PD, want ci.AVAttr, when string) {
+	a, p, err := av.Query()
+	kit.OK(t, err, "AV.Query "+when)
+	kit.Equal(t, "AVAttr "+when, a, want)
+	kit.SameObject(t, "PD of AV.Query "+when, p, pd)
+}
+
+func avQuery(t *validate.T) {
+	ca := kit.Open(t)
+	for _, want := range variants(ca.AddressOf(ca)) {
+		pd := ca.PD()
+		av, err := pd.CreateAV(want, nil)
+		kit.OK(t, err, "PD.CreateAV")
+		kit.Own(t, av, "AV")
+		wantAV(t, av, pd, want, "after PD.CreateAV")
+	}
+}
+
+func avModify(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	av := ca.AV(pd, ca)
+	for _, want := range variants(ca.AddressOf(ca)) {
+		kit.OK(t, av.Modify(want, nil), "AV.Modify")
+		wantAV(t, av, pd, want, "after AV.Modify")
+	}
+}
+
+func avCallback(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	attr := p.B.CA.AddressOf(p.B.CA)
+	done := make(chan error, 1)
+	cq := p.B.CA.CQWith(p.B.PD, ci.CQCreate{Size: 16, OnCompletion: func(any) {
+		av, err := p.B.PD.CreateAV(attr, nil)
+		if err == nil {
+			err = av.Destroy()
+		}
+		done <- err
+	}})
+	c := p.B.Config
+	a := p.A.CA.End(c)
+	b := p.B.CA.QP(p.B.PD, p.B.CQ, cq, kit.With(func(o *kit.Config) { *o = c }))
+	kit.Connect(a.QP, b)
+	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+	b.Recv(p.B.RecvWR(1, 0, 64))
+	a.Send(a.SendWR(1, 0, 8))
+	a.CQ.WaitOK(1)
+	deadline := time.NewTimer(t.Remaining())
+	defer deadline.Stop()
+	select {
+	case err := <-done:
+		kit.OK(t, err, "PD.CreateAV and AV.Destroy in a completion callback")
+	case <-deadline.C:
+		t.Failf("PD.CreateAV and AV.Destroy in a completion callback", "the callback ends", "it does not by the deadline")
+	}
+}
+
+func avMend(t *validate.T) {
+	p := kit.UD(t, kit.Size(4096))
+	good := p.A.CA.AddressOf(p.B.CA)
+	bad := good
+	bad.Global, bad.GRH.SGIDIndex = true, uint16(len(p.A.CA.Port.GIDs))
+	av, err := p.A.PD.CreateAV(bad, nil)
+	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table")
+	kit.Own(t, av, "AV")
+	wantAV(t, av, p.A.PD, bad, "of a useless vector")
+	kit.OK(t, av.Modify(good, nil), "AV.Modify to a good address")
+	p.A.Dest.AV = av
+	p.A.Exchange(p.B, 50)
+}
+
+func avMany(t *validate.T) {
+	p := kit.UD(t, kit.Size(4096))
+	attr := p.A.CA.AddressOf(p.B.CA)
+	var avs []ci.AV
+	for i := range min(32, t.Attr().MaxAVs-2) {
+		attr.GRH.FlowLabel = uint32(i)
+		av, err := p.A.PD.CreateAV(attr, nil)
+		kit.OK(t, err, "PD.CreateAV")
+		avs = append(avs, kit.Own(t, av, "AV"))
+		p.A.Dest.AV = av
+		p.A.Exchange(p.B, i)
+	}
+	for i, av := range avs {
+		attr.GRH.FlowLabel = uint32(i)
+		wantAV(t, av, p.A.PD, attr, "with others beside it")
+	}
+}

@@ -1,0 +1,165 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// family is a parent and a child of it: while the child is there, the parent cannot be destroyed.
+type family struct {
+	name  string // parent.child
+	title string
+	needs ci.Caps
+	make  func(s *orderStage) (parent, child func() error)
+}
+
+// orderStage is what families are made on.
+type orderStage struct {
+	t  *validate.T
+	ca *kit.CA
+	pd ci.PD // the parent, or the home of both
+	cq *kit.CQ
+}
+
+// orderArea: destruction in the wrong order, for every parent and child. (SAS 2.3; IBTA 11.2.)
+func orderArea() validate.Suite {
+	s := validate.Suite{}
+	for _, f := range families {
+		c := kase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) }, "SAS-2.3-26")
+		c.Needs.Caps = f.needs
+		s.Cases = append(s.Cases, c)
+	}
+	return s
+}
+
+// own registers a child that a case may leave, and gives its Destroy.
+func (s *orderStage) own(o ci.Object, err error, verb string) func() error {
+	kit.OK(s.t, err, verb)
+	return kit.Own(s.t, o, verb+"'s object").Destroy
+}
+
+// ofPD is a family of the PD.
+func ofPD(verb string, create func(s *orderStage) (ci.Object, error)) func(*orderStage) (func() error, func() error) {
+	return func(s *orderStage) (func() error, func() error) {
+		o, err := create(s)
+		return s.pd.Destroy, s.own(o, err, verb)
+	}
+}
+
+// qp makes a QP of another PD than s.pd, with these queues.
+func (s *orderStage) qp(send, recv *kit.CQ, srq ci.SRQ) *kit.QP {
+	return s.ca.QP(s.ca.PD(), send, recv, kit.WithSRQ(srq))
+}
+
+// groupGID is a multicast GID that the first port can join: of the address family of its own, where that matters.
+func groupGID(ca *kit.CA) ci.GID {
+	if ca.Port.Link == ci.LinkEthernet {
+		own := ca.Port.GIDs[ca.AddressOf(ca).GRH.SGIDIndex].GID
+		if v4 := (ci.GID{10: 0xff, 11: 0xff}); [12]byte(own[:12]) == [12]byte(v4[:12]) {
+			return ci.GID{10: 0xff, 11: 0xff, 12: 239, 13: own[13], 14: own[14], 15: own[15]}
+		}
+	}
+	return ci.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 15: 0x77}
+}
+
+var families = []family{
+	{"pd.av", "PD before AV", ci.CapAV, ofPD("PD.CreateAV", func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) })},
+	{"pd.cq", "PD before CQ", 0, ofPD("PD.CreateCQ", func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}, nil) })},
+	{"pd.srq", "PD before SRQ", ci.CapSRQ, ofPD("PD.CreateSRQ", func(s *orderStage) (ci.Object, error) {
+		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+	})},
+	{"pd.qp", "PD before QP", 0, ofPD("PD.CreateQP", func(s *orderStage) (ci.Object, error) {
+		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil)
+	})},
+	{"pd.special-qp", "PD before QP1", ci.CapSpecialQP, ofPD("PD.CreateSpecialQP", func(s *orderStage) (ci.Object, error) {
+		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+		return s.pd.CreateSpecialQP(s.ca.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
+	})},
+	{"pd.mr", "PD before MR", 0, ofPD("PD.RegisterMR", func(s *orderStage) (ci.Object, error) {
+		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64))})
+	})},
+	{"pd.pmr", "PD before physical MR", ci.CapPhysicalMR, ofPD("PD.RegisterPMR", func(s *orderStage) (ci.Object, error) {
+		page := smallPage(s.ca.Attr)
+		return s.pd.RegisterPMR(ci.PMRCreate{Ranges: s.ca.DMA(kit.Pages(int(page), int(page))).Ranges(), PageSize: page, Length: page})
+	})},
+	{"pd.smr", "PD before shared MR", ci.CapSharedMR, ofPD("PD.RegisterSMR", func(s *orderStage) (ci.Object, error) {
+		return s.pd.RegisterSMR(s.ca.Buf(s.ca.PD(), 64, kit.AllAccess).MR, 0, ci.LocalWrite)
+	})},
+	{"pd.fast-mr", "PD before fast registration MR", ci.CapFastReg, ofPD("PD.AllocFastRegMR", func(s *orderStage) (ci.Object, error) { return s.pd.AllocFastRegMR(1) })},
+	{"pd.fmr", "PD before FMR", ci.CapFMR, ofPD("PD.AllocFMR", func(s *orderStage) (ci.Object, error) {
+		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
+	})},
+	{"pd.mw1", "PD before window of type 1", ci.CapMW1, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWType1, nil) })},
+	{"pd.mw2", "PD before window of type 2", ci.CapMW2, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWType2, nil) })},
+	{"pd.rdd", "PD before RDD", ci.CapRD, ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
+	{"cq.send", "CQ before the QP that sends to it", 0, func(s *orderStage) (func() error, func() error) {
+		q := s.ca.CQ(s.pd, 4)
+		return q.Destroy, s.qp(q, s.cq, nil).Destroy
+	}},
+	{"cq.recv", "CQ before the QP that receives to it", 0, func(s *orderStage) (func() error, func() error) {
+		q := s.ca.CQ(s.pd, 4)
+		return q.Destroy, s.qp(s.cq, q, nil).Destroy
+	}},
+	{"srq.qp", "SRQ before QP", ci.CapSRQ, func(s *orderStage) (func() error, func() error) {
+		q, _ := s.ca.SRQ(s.pd, 1, 1)
+		return q.Destroy, s.qp(s.cq, s.cq, q).Destroy
+	}},
+	{"qp.mcast", "QP before its group", ci.CapUD | ci.CapMulticast, func(s *orderStage) (func() error, func() error) {
+		q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.UD))
+		m, err := q.AttachMcast(groupGID(s.ca), 0xc077, nil)
+		return q.Destroy, s.own(m, err, "QP.AttachMcast")
+	}},
+	{"mr.smr", "MR before shared MR", ci.CapSharedMR, func(s *orderStage) (func() error, func() error) {
+		b := s.ca.Buf(s.pd, 64, kit.AllAccess)
+		m, err := s.pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
+		return b.Destroy, s.own(m, err, "PD.RegisterSMR")
+	}},
+	{"mr.mw", "MR before the window bound to it", ci.CapMW1, func(s *orderStage) (func() error, func() error) {
+		p := kit.NewPairOn(s.ca)
+		b := s.ca.Buf(p.B.PD, 64, bindable)
+		return b.Destroy, bound(p.B, b, ci.RemoteRead).Destroy
+	}},
+	{"dma.pmr", "storage before physical MR", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
+		page := smallPage(s.ca.Attr)
+		d := s.ca.DMA(kit.Pages(int(page), int(page)))
+		m, err := s.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page})
+		return d.Destroy, s.own(m, err, "PD.RegisterPMR")
+	}},
+	{"dma.fmr", "storage before the map of an FMR", ci.CapFMR, func(s *orderStage) (func() error, func() error) {
+		f := newFMR(s.t, s.ca, s.pd, 1, 1, 0)
+		f.mapped(s.t, f.pages, 0x40000)
+		return f.dma.Destroy, func() error { return s.pd.UnmapFMRs([]ci.FMR{f.FMR}) }
+	}},
+	{"ca.pd", "CA before PD", 0, func(s *orderStage) (func() error, func() error) {
+		kit.Destroy(s.t, s.cq, "CQ")
+		return s.ca.Close, s.pd.Destroy
+	}},
+	{"ca.dma", "CA before mapped storage", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
+		kit.Destroy(s.t, s.cq, "CQ")
+		kit.Destroy(s.t, s.pd, "PD")
+		return s.ca.Close, s.ca.DMA(kit.Pages(4096, 4096)).Destroy
+	}},
+	{"ca.handler", "CA before event handler", ci.CapEventHandlers, func(s *orderStage) (func() error, func() error) {
+		kit.Destroy(s.t, s.cq, "CQ")
+		kit.Destroy(s.t, s.pd, "PD")
+		h, err := s.ca.OnEvent(noEvents, nil)
+		return s.ca.Close, s.own(h, err, "CA.OnEvent")
+	}},
+}
+
+func orderCase(t *validate.T, f family) {
+	ca := kit.Open(t)
+	s := &orderStage{t: t, ca: ca, pd: ca.PD()}
+	home := s.pd // of the CQ: the PD itself only where the PD is not the parent
+	if f.name[:3] == "pd." {
+		home = ca.PD()
+	}
+	s.cq = ca.CQ(home, 8)
+	parent, child := f.make(s)
+	for _, time := range []string{"the first time", "the second time"} {
+		kit.WantExactly(t, parent(), "destroy of "+f.title+", "+time, ci.ResourceBusy)
+	}
+	kit.OK(t, child(), "destroy of the child after that of "+f.title+" was refused")
+	kit.OK(t, parent(), "destroy of the parent after its child's ("+f.title+")")
+}

@@ -1,0 +1,136 @@
+package cisuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// countable is a kind of object with a limit.
+type countable struct {
+	name  string
+	needs ci.Caps
+	any   bool // one of needs is enough
+	most  func(*ci.CAAttr) int
+	used  int // by the stage
+	full  int // largest limit that cases go up to; 0: fullTable
+	make  func(s *orderStage) (ci.Object, error)
+}
+
+const (
+	// fullTable is the largest limit that a case goes up to; of larger tables it takes partTable entries.
+	fullTable = 4096
+	partTable = 1024
+	// bookTable is that of kinds that are an entry in a table and nothing else, no memory of a device's.
+	bookTable = 1 << 16
+)
+
+// goesTo is the largest limit that cases go up to.
+func (c *countable) goesTo() int { return max(c.full, fullTable) }
+
+// limitsArea: as many objects as the CA says, and one more. (SAS abstract; IBTA 11.2.1.)
+func limitsArea() validate.Suite {
+	s := validate.Suite{Requirements: []req.Requirement{
+		must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and leaves what is there as it was."),
+	}}
+	for _, c := range countables {
+		k := kase("limits."+c.name, "as many as there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
+		k.Needs.Caps = c.needs
+		if c.any {
+			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
+		}
+		s.Cases = append(s.Cases, k)
+		k = kase("limits."+c.name+".beyond", "one more than there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
+		k.Needs.Caps = c.needs
+		if c.any {
+			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
+		}
+		k.Needs.Attr = func(a *ci.CAAttr) string {
+			if n := c.most(a); n > c.goesTo() {
+				return fmt.Sprintf("the limit of %d objects is too high to go beyond", n)
+			}
+			return ""
+		}
+		s.Cases = append(s.Cases, k)
+	}
+	return s
+}
+
+var countables = []countable{
+	{name: "pd", used: 1, full: bookTable, most: func(a *ci.CAAttr) int { return a.MaxPDs }, make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) }},
+	{name: "av", full: bookTable, needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
+		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) }},
+	{name: "cq", used: 1, most: func(a *ci.CAAttr) int { return a.MaxCQs },
+		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}, nil) }},
+	{name: "srq", needs: ci.CapSRQ, most: func(a *ci.CAAttr) int { return a.MaxSRQs }, make: func(s *orderStage) (ci.Object, error) {
+		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+	}},
+	{name: "qp", most: func(a *ci.CAAttr) int { return a.MaxQPs }, make: func(s *orderStage) (ci.Object, error) {
+		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil)
+	}},
+	{name: "mr", most: func(a *ci.CAAttr) int { return a.MaxMRs }, make: func(s *orderStage) (ci.Object, error) {
+		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	}},
+	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, most: func(a *ci.CAAttr) int { return a.MaxMWs }, make: func(s *orderStage) (ci.Object, error) {
+		return s.pd.CreateMW(windowTypes(s.t)[0], nil)
+	}},
+	{name: "fmr", needs: ci.CapFMR, most: func(a *ci.CAAttr) int { return a.MaxFMRs }, make: func(s *orderStage) (ci.Object, error) {
+		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
+	}},
+}
+
+// fill makes n objects, or tells which one failed first.
+func (c *countable) fill(s *orderStage, n int) []ci.Object {
+	out := make([]ci.Object, 0, n)
+	for range n {
+		o, err := c.make(s)
+		kit.OK(s.t, err, fmt.Sprintf("create of %s %d of %d, where the limit is %d and %d more are in use", c.name, len(out)+1, n, c.most(s.ca.Attr), c.used))
+		out = append(out, kit.Own(s.t, o, c.name))
+	}
+	return out
+}
+
+func destroyAll(t *validate.T, objs []ci.Object, what string) {
+	for i, o := range objs {
+		kit.OK(t, o.Destroy(), fmt.Sprintf("destroy of %s %d of %d", what, i+1, len(objs)))
+	}
+}
+
+func (c *countable) stage(t *validate.T) *orderStage {
+	ca := kit.Open(t)
+	s := &orderStage{t: t, ca: ca, pd: ca.PD()}
+	s.cq = ca.CQ(s.pd, 8)
+	return s
+}
+
+func limitsCase(t *validate.T, c countable) {
+	s := c.stage(t)
+	n := c.most(s.ca.Attr) - c.used
+	if n > c.goesTo() {
+		t.Note("%d of %d objects tried", partTable, n)
+		n = partTable
+	}
+	for range 2 {
+		destroyAll(t, c.fill(s, n), c.name)
+	}
+}
+
+func beyondCase(t *validate.T, c countable) {
+	s := c.stage(t)
+	n := c.most(s.ca.Attr) - c.used
+	for range 2 {
+		all := c.fill(s, n)
+		o, err := c.make(s)
+		what := fmt.Sprintf("create of %s %d, where the limit is %d", c.name, n+1, n)
+		if err == nil {
+			t.Note("%s succeeds", what)
+			kit.Destroy(t, kit.Own(t, o, c.name), c.name)
+		} else {
+			kit.WantRefused(t, o, err, what, ci.InsufficientResources)
+		}
+		destroyAll(t, all, c.name)
+	}
+}
