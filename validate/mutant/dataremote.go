@@ -78,6 +78,7 @@ func rdmaMutants() []Mutant {
 				return wrs
 			})},
 		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: onSends(readsFirst)},
+		{Name: "rdma.last-word-first", Area: "rdma", Breaks: "CI-Memory-01", Does: "the last word of a long write is written before the rest, which waits for a poll", Wrap: lastWordFirst()},
 		{Name: "rdma.all-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every QP grants every right",
 			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
@@ -134,6 +135,36 @@ func (q lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
+// lastWordFirst writes the last 8 bytes of a write of one segment at once, and the rest when the send CQ is polled.
+func lastWordFirst() func(ci.HCA) ci.HCA {
+	return layer(ciwrap.Layer{
+		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			cq, _ := ci.As[*lateCQ](c.SendCQ)
+			return endWriter{lateQP{ciwrap.QP{QP: q}, cq}}
+		},
+	})
+}
+
+type endWriter struct{ lateQP }
+
+func (q endWriter) PostSend(wrs []ci.SendWR) (int, error) {
+	if len(wrs) != 1 || wrs[0].Op != ci.OpWrite || len(wrs[0].SGL) != 1 || wrs[0].SGL[0].Length < 4096 {
+		return q.QP.PostSend(wrs)
+	}
+	rest, end := copySends(wrs), copySends(wrs)
+	n := rest[0].SGL[0].Length - 8
+	rest[0].SGL[0].Length = n
+	end[0].SGL[0].Addr += uint64(n)
+	end[0].SGL[0].Length = 8
+	end[0].Remote.Addr += uint64(n)
+	end[0].Flags = 0
+	if n, err := q.QP.PostSend(end); err != nil {
+		return n, err
+	}
+	return q.lateQP.PostSend(rest)
+}
+
 // zeroChecked makes a write of no bytes one of a byte of a region of its own.
 func zeroChecked(h ci.HCA) ci.HCA {
 	var spare atomic.Pointer[ci.SGE]
@@ -177,10 +208,21 @@ func atomicMutants() []Mutant {
 					wc.Length = 0
 				}
 			})},
+		{Name: "atomic.before-write", Area: "atomic", Breaks: "IBTA-9.4-14", Does: "an atomic overtakes the write before it", Wrap: onSends(atomicsFirst)},
 		{Name: "atomic.twice", Area: "atomic", Breaks: "IBTA-9.7-12", Does: "the 40th atomic of a QP is done twice, as if its duplicate had been", Wrap: onQP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return &doubler{QP: ciwrap.QP{QP: q}}
 		})},
 	}
+}
+
+// atomicsFirst turns a write and an atomic behind it around, and has the write wait for the atomic. Their completions keep their ids.
+func atomicsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+	if len(wrs) > 1 && wrs[0].Op == ci.OpWrite && wrs[1].Op == ci.OpFetchAdd {
+		wrs[0], wrs[1] = wrs[1], wrs[0]
+		wrs[0].ID, wrs[1].ID = wrs[1].ID, wrs[0].ID
+		wrs[1].Flags |= ci.SendFence
+	}
+	return wrs
 }
 
 func lostAdds(h ci.HCA) ci.HCA {
@@ -245,7 +287,21 @@ func ucMutants() []Mutant {
 					w.Op, w.SGL = ci.OpSend, nil
 				}
 			})},
+		{Name: "uc.damaged", Area: "uc", Breaks: "IBTA-9.8-20", Does: "one of 16 UC messages arrives with other bytes", Needs: ci.CapUC, Wrap: damaged(ci.UC)},
 		{Name: "uc.order", Area: "uc", Breaks: "IBTA-9.8-05", Does: "every second UC message has the bytes of another", Needs: ci.CapUC, Wrap: ucSwapped},
+	}
+}
+
+// damaged has one of 16 messages of a service begin one byte late, behind the number that the first 8 bytes may hold.
+func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA {
+		var n atomic.Uint32
+		return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+			if c.Type == typ && len(w.SGL) == 1 && w.SGL[0].Length > 16 && c.SendSGE > 1 && n.Add(1)%16 == 0 {
+				g := w.SGL[0]
+				w.SGL = []ci.SGE{{Addr: g.Addr, Length: 8, LKey: g.LKey}, {Addr: g.Addr + 9, Length: g.Length - 9, LKey: g.LKey}}
+			}
+		})(h)
 	}
 }
 
@@ -269,6 +325,7 @@ func udMutants() []Mutant {
 		})
 	}
 	list := []Mutant{
+		{Name: "ud.damaged", Breaks: "IBTA-9.8-21", Does: "one of 16 datagrams arrives with other bytes", Wrap: damaged(ci.UD)},
 		{Name: "ud.length", Breaks: "IBTA-9.8-10", Does: "the 40 bytes do not count in a datagram's length", Wrap: received(func(wc *ci.WC) { wc.Length -= 40 })},
 		{Name: "ud.no-grh-flag", Breaks: "IBTA-9.8-11", Does: "WCGRH is never set", Wrap: onPoll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })},
 		{Name: "ud.grh-flag-turned", Breaks: "IBTA-9.8-11", Does: "WCGRH is set where there is no header, and not where there is",
