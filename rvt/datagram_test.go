@@ -258,13 +258,14 @@ func TestQP1(t *testing.T) {
 		_, err := a.pd.CreateSpecialQP(tt.port, ci.QPCreate{Type: tt.typ, SendCQ: a.cq, RecvCQ: a.cq})
 		require.ErrorIs(t, err, tt.want)
 	}
-	for ix, pkey := range map[uint16]ci.WCStatus{0: ci.WCSuccess, 5: ci.WCLocalOpErr} {
+	for i, want := range []ci.WCStatus{ci.WCSuccess, ci.WCLocalOpErr} {
+		ix := uint16(5 * i)
 		qb.recv(ci.RecvWR{SGL: qb.sge(0, 300)})
 		to := qa.dest(qb, 0) // the key of the request does not matter
 		to.PKeyIndex = ix
 		qa.send(ci.SendWR{Flags: ci.SendSignaled, SGL: qa.sge(400, 256), To: to})
-		require.Equal(t, pkey, qa.onlyWC().Status)
-		if pkey == ci.WCSuccess {
+		require.Equal(t, want, qa.onlyWC().Status)
+		if want == ci.WCSuccess {
 			wc := qb.onlyWC()
 			require.EqualValues(t, 296, wc.Length)
 			require.EqualValues(t, 1, wc.SrcQP)
