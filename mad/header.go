@@ -20,8 +20,30 @@ const (
 	ClassDevice         Class = 0x06
 	ClassCM             Class = 0x07
 	ClassSNMP           Class = 0x08
+	ClassDeviceAdmin    Class = 0x10
+	ClassBoot           Class = 0x11
+	ClassBIS            Class = 0x12
+	ClassCongestion     Class = 0x21
 	ClassSubnetDirected Class = 0x81 // subnet management, directed route
+
+	// Vendors: range 1 without, range 2 with an OUI behind the RMPP header.
+	ClassVendor1First Class = 0x09
+	ClassVendor1Last  Class = 0x0f
+	ClassVendor2First Class = 0x30
+	ClassVendor2Last  Class = 0x4f
 )
+
+// Versions (13.4.3 and the chapters of the classes).
+const (
+	BaseVersion             = 1
+	ClassVersionSubnet      = 1
+	ClassVersionSubnetAdmin = 2
+	ClassVersionPerformance = 1
+	ClassVersionCM          = 2
+)
+
+// QKeyGSI is the well-known Q_Key of QP1 (10.2.5). QP0 has none and its packets carry 0.
+const QKeyGSI uint32 = 0x80010000
 
 // Method is what a datagram does; bit 7 marks a response.
 type Method uint8
@@ -39,16 +61,16 @@ const (
 	ResponseMask Method = 0x80
 )
 
-// Status bits 0-4, common to all classes (13.4.7, table 113). The upper byte is the class's own.
+// Methods of subnet administration (15.2.2).
 const (
-	StatusOK                 uint16 = 0
-	StatusBusy               uint16 = 0x0001
-	StatusRedirect           uint16 = 0x0002
-	StatusBadVersion         uint16 = 0x0004
-	StatusBadMethod          uint16 = 0x0008
-	StatusBadMethodAttribute uint16 = 0x000c
-	StatusBadField           uint16 = 0x001c
-	StatusDirection          uint16 = 0x8000 // directed route SMPs: the D bit, set on the way back
+	GetTable          Method = 0x12
+	GetTraceTable     Method = 0x13
+	GetMulti          Method = 0x14
+	Delete            Method = 0x15
+	GetTableResp      Method = 0x92
+	GetTraceTableResp Method = 0x93
+	GetMultiResp      Method = 0x94
+	DeleteResp        Method = 0x95
 )
 
 // Header is the common header.
@@ -94,4 +116,31 @@ func (h *Header) Parse(b []byte) {
 	*h = Header{BaseVersion: b[0], Class: Class(b[1]), ClassVersion: b[2], Method: Method(b[3]), Status: binary.BigEndian.Uint16(b[4:]),
 		ClassSpecific: binary.BigEndian.Uint16(b[6:]), TID: binary.BigEndian.Uint64(b[8:]), Attribute: binary.BigEndian.Uint16(b[16:]),
 		Reserved: binary.BigEndian.Uint16(b[18:]), Modifier: binary.BigEndian.Uint32(b[20:])}
+}
+
+// Response tells whether the datagram answers another: the R bit, or a TrapRepress, which answers a Trap by its transaction ID.
+func (h *Header) Response() bool { return h.Method&ResponseMask != 0 || h.Method == TrapRepress }
+
+// Check returns an *Error around ErrVersion for another base version than 1, around ErrReserved for reserved bits.
+func (h *Header) Check() error {
+	c := checker{layout: "Header"}
+	if h.BaseVersion != BaseVersion {
+		c.fail(ErrVersion, "BaseVersion", "%d, want %d", h.BaseVersion, BaseVersion)
+	}
+	c.zero("Reserved", uint64(h.Reserved))
+	return c.err
+}
+
+// ParseHeader reads the header of a datagram as it came from a QP.
+//
+// Errors: ErrLength if b is not Size bytes, ErrVersion if the base version is not 1, with the header filled in all the same.
+func ParseHeader(b []byte) (h Header, err error) {
+	if len(b) != Size {
+		return h, errorf(ErrLength, "Header", "datagram", "%d bytes, want %d", len(b), Size)
+	}
+	h.Parse(b)
+	if h.BaseVersion != BaseVersion {
+		err = errorf(ErrVersion, "Header", "BaseVersion", "%d, want %d", h.BaseVersion, BaseVersion)
+	}
+	return h, err
 }

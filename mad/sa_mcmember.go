@@ -1,0 +1,138 @@
+package mad
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MCMemberRecordLen is the length of an MCMemberRecord in bytes.
+const MCMemberRecordLen = 52
+
+// Components of an MCMemberRecord (15.2.5.17, table 210).
+const (
+	MCMGID             ComponentMask = 1 << 0
+	MCPortGID          ComponentMask = 1 << 1
+	MCQKey             ComponentMask = 1 << 2
+	MCMLID             ComponentMask = 1 << 3
+	MCMTUSelector      ComponentMask = 1 << 4
+	MCMTU              ComponentMask = 1 << 5
+	MCTrafficClass     ComponentMask = 1 << 6
+	MCPKey             ComponentMask = 1 << 7
+	MCRateSelector     ComponentMask = 1 << 8
+	MCRate             ComponentMask = 1 << 9
+	MCLifeTimeSelector ComponentMask = 1 << 10
+	MCLifeTime         ComponentMask = 1 << 11
+	MCSL               ComponentMask = 1 << 12
+	MCFlowLabel        ComponentMask = 1 << 13
+	MCHopLimit         ComponentMask = 1 << 14
+	MCScope            ComponentMask = 1 << 15
+	MCJoinState        ComponentMask = 1 << 16
+	MCProxyJoin        ComponentMask = 1 << 17
+)
+
+// JoinState is how a port belongs to a group, four bits that may stand together.
+type JoinState uint8
+
+// Join states.
+const (
+	FullMember         JoinState = 1
+	NonMember          JoinState = 2 // receives, but the group goes with its last full member
+	SendOnlyNonMember  JoinState = 4
+	SendOnlyFullMember JoinState = 8
+)
+
+func (j JoinState) String() string {
+	var words []string
+	for i, n := range []string{"full", "non", "send-only non", "send-only full"} {
+		if j&(1<<i) != 0 {
+			words = append(words, n+" member")
+		}
+	}
+	if r := j &^ 15; r != 0 {
+		words = append(words, fmt.Sprintf("%#02x", uint8(r)))
+	}
+	if words == nil {
+		return "no member"
+	}
+	return strings.Join(words, ", ")
+}
+
+// MCMemberRecord is a port's membership in a multicast group (15.2.5.17). Bits are listed from the most significant.
+//
+//	byte 0:16  multicast GID                 byte 43    life time selector 2, life time 6
+//	byte 16:16 port GID                      byte 44:4  SL 4, flow label 20, hop limit 8
+//	byte 32:4  Q_Key                         byte 48    scope 4, join state 4
+//	byte 36:2  multicast LID                 byte 49    proxy join 1, reserved 7
+//	byte 38    MTU selector 2, MTU 6         byte 50:2  reserved
+//	byte 39    traffic class
+//	byte 40:2  P_Key
+//	byte 42    rate selector 2, rate 6
+type MCMemberRecord struct {
+	MGID             [16]byte
+	PortGID          [16]byte
+	QKey             uint32
+	MLID             uint16
+	MTUSelector      Selector
+	MTU              MTU // six bits
+	TrafficClass     uint8
+	PKey             uint16
+	RateSelector     Selector
+	Rate             Rate // six bits
+	LifeTimeSelector Selector
+	LifeTime         TimeExp // six bits
+	SL               uint8   // four bits
+	FlowLabel        uint32  // 20 bits
+	HopLimit         uint8
+	Scope            uint8 // four bits
+	JoinState        JoinState
+	ProxyJoin        bool
+	ReservedProxy    uint8 // seven bits
+	Reserved50       uint16
+}
+
+// Put writes the record to b[:MCMemberRecordLen]; b must be that long.
+func (m *MCMemberRecord) Put(b []byte) {
+	_ = b[MCMemberRecordLen-1]
+	copy(b[:16], m.MGID[:])
+	copy(b[16:32], m.PortGID[:])
+	be.PutUint32(b[32:], m.QKey)
+	be.PutUint16(b[36:], m.MLID)
+	b[38], b[39] = uint8(m.MTUSelector)<<6|uint8(m.MTU)&0x3f, m.TrafficClass
+	be.PutUint16(b[40:], m.PKey)
+	b[42] = uint8(m.RateSelector)<<6 | uint8(m.Rate)&0x3f
+	b[43] = uint8(m.LifeTimeSelector)<<6 | uint8(m.LifeTime)&0x3f
+	be.PutUint32(b[44:], uint32(m.SL)<<28|m.FlowLabel&0xfffff<<8|uint32(m.HopLimit))
+	b[48], b[49] = m.Scope<<4|uint8(m.JoinState)&15, bit(m.ProxyJoin)<<7|m.ReservedProxy&0x7f
+	be.PutUint16(b[50:], m.Reserved50)
+}
+
+// Parse reads the record from b[:MCMemberRecordLen]; b must be that long.
+func (m *MCMemberRecord) Parse(b []byte) {
+	_ = b[MCMemberRecordLen-1]
+	w := be.Uint32(b[44:])
+	*m = MCMemberRecord{
+		MGID: [16]byte(b[:16]), PortGID: [16]byte(b[16:32]), QKey: be.Uint32(b[32:]), MLID: be.Uint16(b[36:]),
+		MTUSelector: Selector(b[38] >> 6), MTU: MTU(b[38] & 0x3f), TrafficClass: b[39], PKey: be.Uint16(b[40:]),
+		RateSelector: Selector(b[42] >> 6), Rate: Rate(b[42] & 0x3f), LifeTimeSelector: Selector(b[43] >> 6),
+		LifeTime: TimeExp(b[43] & 0x3f), SL: uint8(w >> 28), FlowLabel: w >> 8 & 0xfffff, HopLimit: uint8(w), Scope: b[48] >> 4,
+		JoinState: JoinState(b[48] & 15), ProxyJoin: b[49]&0x80 != 0, ReservedProxy: b[49] & 0x7f, Reserved50: be.Uint16(b[50:]),
+	}
+}
+
+// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+func (m *MCMemberRecord) Check() error {
+	c := checker{layout: "MCMemberRecord"}
+	c.fits("MTUSelector", uint64(m.MTUSelector), 2)
+	c.fits("MTU", uint64(m.MTU), 6)
+	c.fits("RateSelector", uint64(m.RateSelector), 2)
+	c.fits("Rate", uint64(m.Rate), 6)
+	c.fits("LifeTimeSelector", uint64(m.LifeTimeSelector), 2)
+	c.fits("LifeTime", uint64(m.LifeTime), 6)
+	c.fits("SL", uint64(m.SL), 4)
+	c.fits("FlowLabel", uint64(m.FlowLabel), 20)
+	c.fits("Scope", uint64(m.Scope), 4)
+	c.fits("JoinState", uint64(m.JoinState), 4)
+	c.zero("ReservedProxy", uint64(m.ReservedProxy))
+	c.zero("Reserved50", uint64(m.Reserved50))
+	return c.err
+}

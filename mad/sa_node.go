@@ -1,0 +1,67 @@
+package mad
+
+import "bytes"
+
+// NodeRecordLen is the length of a NodeRecord in bytes, NodeDescriptionLen that of a node's description.
+const (
+	NodeDescriptionLen = 64
+	NodeRecordLen      = 4 + NodeInfoLen + NodeDescriptionLen
+)
+
+// Components of a NodeRecord (15.2.5.2, table 190).
+const (
+	NodeRecordLID         ComponentMask = 1 << 0
+	NodeRecordType        ComponentMask = 1 << 4
+	NodeRecordNumPorts    ComponentMask = 1 << 5
+	NodeRecordSystemGUID  ComponentMask = 1 << 6
+	NodeRecordNodeGUID    ComponentMask = 1 << 7
+	NodeRecordPortGUID    ComponentMask = 1 << 8
+	NodeRecordDeviceID    ComponentMask = 1 << 10
+	NodeRecordLocalPort   ComponentMask = 1 << 12
+	NodeRecordVendorID    ComponentMask = 1 << 13
+	NodeRecordDescription ComponentMask = 1 << 14
+)
+
+// NodeRecord is what a node is and calls itself (15.2.5.2).
+//
+//	byte 0:2    LID
+//	byte 2:2    reserved
+//	byte 4:40   NodeInfo
+//	byte 44:64  NodeDescription
+type NodeRecord struct {
+	LID         uint16
+	Reserved2   uint16
+	NodeInfo    NodeInfo
+	Description [NodeDescriptionLen]byte // UTF-8, zeros behind it
+}
+
+// DescriptionString gives the description up to the first zero byte.
+func (n *NodeRecord) DescriptionString() string {
+	d, _, _ := bytes.Cut(n.Description[:], []byte{0})
+	return string(d)
+}
+
+// Put writes the record to b[:NodeRecordLen]; b must be that long.
+func (n *NodeRecord) Put(b []byte) {
+	_ = b[NodeRecordLen-1]
+	be.PutUint16(b, n.LID)
+	be.PutUint16(b[2:], n.Reserved2)
+	n.NodeInfo.Put(b[4:])
+	copy(b[44:NodeRecordLen], n.Description[:])
+}
+
+// Parse reads the record from b[:NodeRecordLen]; b must be that long.
+func (n *NodeRecord) Parse(b []byte) {
+	_ = b[NodeRecordLen-1]
+	n.LID, n.Reserved2 = be.Uint16(b), be.Uint16(b[2:])
+	n.NodeInfo.Parse(b[4:])
+	n.Description = [NodeDescriptionLen]byte(b[44:NodeRecordLen])
+}
+
+// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+func (n *NodeRecord) Check() error {
+	c := checker{layout: "NodeRecord"}
+	c.zero("Reserved2", uint64(n.Reserved2))
+	c.fits("NodeInfo.VendorID", uint64(n.NodeInfo.VendorID), 24)
+	return c.err
+}
