@@ -12,6 +12,8 @@ func All() [][]Mutant {
 		CQNotify(),
 		Memory(),
 		Windows(),
+		Queues(),
+		Objects(),
 		DataPath(),
 		Remote(),
 		Faults(),

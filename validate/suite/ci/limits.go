@@ -25,7 +25,7 @@ const (
 	fullTable = 4096
 	partTable = 1024
 	// bookTable is that of kinds that are an entry in a table and nothing else, no memory of a device's.
-	bookTable = 1 << 16
+	bookTable = 1 << 15
 )
 
 // goesTo is the largest limit that cases go up to.
@@ -61,7 +61,7 @@ func limitsArea() validate.Suite {
 
 var countables = []countable{
 	{name: "pd", used: 1, full: bookTable, most: func(a *ci.CAAttr) int { return a.MaxPDs }, make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) }},
-	{name: "av", full: bookTable, needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
+	{name: "av", needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) }},
 	{name: "cq", used: 1, most: func(a *ci.CAAttr) int { return a.MaxCQs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}, nil) }},
@@ -124,7 +124,7 @@ func beyondCase(t *validate.T, c countable) {
 	for range 2 {
 		all := c.fill(s, n)
 		o, err := c.make(s)
-		what := fmt.Sprintf("create of %s %d, where the limit is %d", c.name, n+1, n)
+		what := fmt.Sprintf("create of %s %d, where the limit is %d and %d more are in use", c.name, n+1, c.most(s.ca.Attr), c.used)
 		if err == nil {
 			t.Note("%s succeeds", what)
 			kit.Destroy(t, kit.Own(t, o, c.name), c.name)

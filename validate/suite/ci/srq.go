@@ -343,6 +343,7 @@ func srqLimit(t *validate.T) {
 	consume(3, 1)
 	s.post(id+1, id+8)
 	consume(9, 2) // not armed again
+	kit.Equal(t, "limit events of one arming, the queue having been filled and drained again", s.ev.Count(ci.EventSRQLimit), 1)
 	s.post(id+2, id+8)
 	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}, nil), "SRQ.Modify of the limit to 2")
 	consume(9, 1)
