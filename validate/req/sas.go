@@ -31,6 +31,7 @@ type row struct {
 const (
 	needsUser = "user mode: the process boundary is not built yet"
 	byReview  = "settled by review of the documentation, not by execution"
+	permits   = "a permission: nothing to violate, and no answer that would show its use"
 	explains  = "explanatory: states a reason, nothing to violate"
 )
 
@@ -60,7 +61,7 @@ var sas21 = []row{
 	{"SAS-2.1-15", Must, Driver, "Query", "The attributes say whether the HCA has its management agent in hardware, and agree with the local MAD verb.", ""},
 	{"SAS-2.1-16", May, Driver, "LocalMAD", "A vendor whose hardware has the agent need not implement the local MAD verb.", ""},
 	{"SAS-2.1-17", Must, AccessLayer, "PnP", "With the agent in the access layer, a change of LID reaches consumers as an event.", ""},
-	{"SAS-2.1-18", May, Driver, "events", "With the agent in hardware, its packets may be passed upwards after consumption so that managers see them.", ""},
+	{"SAS-2.1-18", May, Driver, "events", "With the agent in hardware, its packets may be passed upwards after consumption so that managers see them.", permits},
 	{"SAS-2.1-19", Should, Driver, "EventLIDChange", "The HCA reports a change of LID by an event, instead of leaving it to polling.", ""},
 	{"SAS-2.1-20", Should, Driver, "port events", "The HCA reports that a port went from Down to Init, which a subnet manager needs.", ""},
 	{"SAS-2.1-21", Must, Driver, "PostSend, PostRecv, SRQ.PostRecv", "Post verbs take a list of requests and keep its order.", ""},

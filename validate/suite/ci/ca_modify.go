@@ -34,7 +34,7 @@ func caModifyArea() validate.Suite {
 		kase("ca.modify.claims", "each field against its claim", validate.FeatureCore, caFieldClaims, "CI-ModifyCA-07"),
 		kase("ca.modify.mask", "values that no field names", validate.FeatureCore, caMask, "CI-ModifyCA-08"),
 		kase("query.identity", "the adapter's identity, closed and open", validate.FeatureCore, queryIdentity, "CI-QueryCA-05"),
-		kase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02"),
+		kase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
 		kase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
 	}
 	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter), kase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore,

@@ -38,6 +38,24 @@ func (s *claimStage) qpOf(typ ci.QPType) error {
 	return s.dropped(s.pd.CreateQP(ci.QPCreate{Type: typ, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil))
 }
 
+// special creates a raw QP.
+func (s *claimStage) special(typ ci.QPType) error {
+	return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num, small(typ, s.cq)))
+}
+
+// connected is an RC QP in RTS, connected to itself.
+func (s *claimStage) connected() *kit.QP {
+	q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.RC)).Init()
+	return q.RTR(q).RTS()
+}
+
+// post posts a request to an RC QP. What becomes of a request that is taken is not looked at: the QP goes to Error first.
+func (s *claimStage) post(wr ci.SendWR) error {
+	q := s.connected().To(ci.QPError)
+	_, err := q.PostSend([]ci.SendWR{wr})
+	return err
+}
+
 var claims = []claim{
 	{name: "uc", bits: ci.CapUC, try: func(s *claimStage) error { return s.qpOf(ci.UC) }},
 	{name: "ud", bits: ci.CapUD, try: func(s *claimStage) error { return s.qpOf(ci.UD) }},
@@ -84,6 +102,40 @@ var claims = []claim{
 		var in, out ci.MAD
 		return s.ca.LocalMAD(s.ca.Port.Num, nil, &in, &out)
 	}},
+	{name: "zero-based", bits: ci.CapZeroBased, try: func(s *claimStage) error {
+		return s.dropped(s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.ZeroBased}))
+	}},
+	{name: "raw-ipv6", bits: ci.CapRawIPv6, try: func(s *claimStage) error { return s.special(ci.RawIPv6) }},
+	{name: "raw-ether", bits: ci.CapRawEther, try: func(s *claimStage) error { return s.special(ci.RawEther) }},
+	{name: "send-invalidate", bits: ci.CapSendInvalidate, try: func(s *claimStage) error {
+		return s.post(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendInvalidate})
+	}},
+	{name: "local-invalidate", bits: ci.CapFastReg, try: func(s *claimStage) error {
+		mr := s.ca.Buf(s.pd, 64, kit.AllAccess)
+		return s.post(ci.SendWR{Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: mr.LKey})
+	}},
+	{name: "ip-checksum", bits: ci.CapIPChecksum, try: func(s *claimStage) error {
+		return s.post(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendIPChecksum})
+	}},
+	{name: "apm", bits: ci.CapAPM, try: func(s *claimStage) error {
+		q := s.connected()
+		return q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: s.ca.AddressOf(s.ca)}}, nil)
+	}},
+	{name: "current-state", bits: ci.CapCurrentQPState, try: func(s *claimStage) error {
+		q := s.connected()
+		return q.Modify(ci.QPFieldState|ci.QPFieldCurrentState|ci.QPFieldAccess, ci.QPAttr{State: ci.QPRTS, CurrentState: ci.QPRTS, Access: ci.RemoteRead}, nil)
+	}},
+	{name: "wr-depth", bits: ci.CapModifyWRDepth, try: func(s *claimStage) error {
+		q := s.connected()
+		return q.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: 32}}, nil)
+	}},
+	{name: "user", bits: ci.CapUser, try: func(s *claimStage) error {
+		u, err := s.ca.OpenUser(process{}, &ci.UserBuffer{})
+		if err == nil {
+			u.Close()
+		}
+		return err
+	}},
 	{name: "sl-for-ip", bits: ci.CapSLForIP, try: func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err }},
 	{name: "vendor-call", bits: ci.CapVendorCall, try: func(s *claimStage) error { return s.ca.VendorCall(&ci.VendorOp{Status: -1}) }},
 }
@@ -103,8 +155,12 @@ func claimsArea() validate.Suite {
 			Requirements: []string{"CI-Claims-02", "SAS-2.2-01"}, Run: claimsProfile}},
 	}
 	for _, c := range claims {
+		rules := []string{"CI-Claims-01", "CI-Claims-03"}
+		if c.bits == ci.CapRD {
+			rules = append(rules, "SAS-2.1-05", "SAS-2.3-08") // a domain from a PD, or neither verb nor claim
+		}
 		s.Cases = append(s.Cases, validate.Case{ID: "claims." + c.name, Title: "claim against answer: " + c.name, Feature: validate.FeatureClaims,
-			Requirements: []string{"CI-Claims-01", "CI-Claims-03"}, Run: func(t *validate.T) { claimCase(t, c) }})
+			Requirements: rules, Run: func(t *validate.T) { claimCase(t, c) }})
 	}
 	return s
 }
