@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"ciddk/validate"
+	suiteal "ciddk/validate/suite/al"
 	suiteci "ciddk/validate/suite/ci"
 )
 
 // coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown as uncovered,
 // with the reason.
 func coveragePage() (string, error) {
-	catalog, err := validate.NewCatalog(suiteci.Suite())
+	catalog, err := validate.NewCatalog(suiteci.Suite(), suiteal.Suite())
 	if err != nil {
 		return "", err
 	}
