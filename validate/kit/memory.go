@@ -3,6 +3,7 @@ package kit
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -74,15 +75,10 @@ func (p *Pair) WantDenied(where string, op ci.SendOp, n int, to ci.Remote) {
 }
 
 // WantStatus expects a request of A to end with one of the statuses.
-func (p *Pair) WantStatus(where string, wr ci.SendWR, want ...ci.WCStatus) ci.WCStatus {
-	got := p.Try(wr)
-	for _, w := range want {
-		if got == w {
-			return got
-		}
+func (p *Pair) WantStatus(where string, wr ci.SendWR, want ...ci.WCStatus) {
+	if got := p.Try(wr); !slices.Contains(want, got) {
+		p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String()})
 	}
-	p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String()})
-	return got
 }
 
 // WantWrite expects that A can write want to the remote place and that it is found in at, the peer's own view of that place.
