@@ -111,14 +111,14 @@ var wcOps = [...]ci.WCOp{ci.OpSend: ci.WCSend, ci.OpWrite: ci.WCWrite, ci.OpRead
 	ci.OpBindMW: ci.WCBindMW}
 
 func (q *QP) sendCompletion(r *run, e *sendEntry, st ci.WCStatus) {
-	wc := ci.WC{ID: e.w.ID, Context: q.notify.ctx, QPN: q.num, Status: st}
+	wc := r.complete(q.sendCQ, false)
+	wc.ID, wc.Status = e.w.ID, st
 	if int(e.w.Op) < len(wcOps) {
 		wc.Op = wcOps[e.w.Op]
 	}
 	if st == ci.WCSuccess && e.npkts > 0 {
 		wc.Length = uint32(e.w.Length)
 	}
-	r.complete(q.sendCQ, &wc, false)
 }
 
 // answer takes a response packet.

@@ -19,6 +19,8 @@ type CQ struct {
 
 	ring CompletionRing
 
+	stage CompletionBatch // ring, if it has that
+
 	getMu  sync.Mutex
 	taken  atomic.Uint64 // entries ever taken; written with getMu
 	_      [64]byte      // what a poller and what an engine writes are on cache lines of their own
@@ -63,6 +65,7 @@ func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
 	q := &CQ{pd: p, hca: h, ring: ring}
+	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
 	q.modAt.fire = q.moderated
 	return q, nil
@@ -241,7 +244,7 @@ func (q *CQ) put(list []pendingWC) {
 	q.putMu.Lock()
 	for i := range list {
 		p := &list[i]
-		if !q.ring.Put(&p.wc) {
+		if !q.append(&p.wc) {
 			q.hca.count.add(CountCQOverflow, 1)
 			if !q.overrun {
 				q.overrun = true
@@ -264,6 +267,9 @@ func (q *CQ) put(list []pendingWC) {
 		}
 	}
 	q.stored.Add(uint64(stored))
+	if q.stage != nil {
+		q.stage.Publish()
+	}
 	if fire {
 		fire = q.moderate(len(list))
 	}
@@ -271,6 +277,14 @@ func (q *CQ) put(list []pendingWC) {
 	if fire {
 		q.notify.completion()
 	}
+}
+
+// append adds one completion, which put then publishes; false when the queue is full.
+func (q *CQ) append(wc *ci.WC) bool {
+	if q.stage != nil {
+		return q.stage.Stage(wc)
+	}
+	return q.ring.Put(wc)
 }
 
 // moderate decides whether a callback that is due goes out now. It disarms the queue when it does.

@@ -129,8 +129,9 @@ func (q *QP) receiveDatagram(r *run, p *Packet) {
 		q.localRecvError(r, v)
 		return
 	}
-	wc := ci.WC{ID: s.rw.ID, Context: q.notify.ctx, Length: grhSize + p.Len, QPN: q.num, Op: ci.WCRecv, SrcQP: p.SrcQP,
-		SLID: p.Src.LID, SL: p.SL, PathBits: p.PathBits, PKeyIndex: pkeyIx}
+	wc := r.complete(q.recvCQ, p.SE)
+	wc.ID, wc.Length, wc.Op, wc.SrcQP = s.rw.ID, grhSize+p.Len, ci.WCRecv, p.SrcQP
+	wc.SLID, wc.SL, wc.PathBits, wc.PKeyIndex = p.Src.LID, p.SL, p.PathBits, pkeyIx
 	if p.GRH != nil {
 		wc.Flags |= ci.WCGRH
 	}
@@ -139,7 +140,6 @@ func (q *QP) receiveDatagram(r *run, p *Packet) {
 		wc.Imm = p.Imm
 	}
 	s.have = false
-	r.complete(q.recvCQ, &wc, p.SE)
 }
 
 // matchPKey holds a packet's partition against the QP's: QP0 takes any, QP1 any in the port's table.

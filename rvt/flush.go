@@ -26,9 +26,9 @@ func (q *QP) sendError(r *run, st ci.WCStatus) {
 // recvError completes the receive in progress with an error.
 func (q *QP) recvError(r *run, st ci.WCStatus) {
 	s := &q.resp
-	wc := ci.WC{ID: s.rw.ID, Context: q.notify.ctx, QPN: q.num, Op: ci.WCRecv, Status: st}
+	wc := r.complete(q.recvCQ, true)
+	wc.ID, wc.Op, wc.Status = s.rw.ID, ci.WCRecv, st
 	s.have, s.in = false, false
-	r.complete(q.recvCQ, &wc, true)
 }
 
 // localRecvError is a fault of a receive buffer of a service that tells the sender nothing.

@@ -35,6 +35,7 @@ type QP struct {
 	sq         SendRing
 	rq         RecvRing   // nil with an SRQ
 	source     RecvSource // rq or srq
+	takes      RecvBatch  // rq, if it has that
 	gone       atomic.Bool
 	state      atomic.Uint32 // ci.QPState, written with the token held
 	sqMu, rqMu sync.Mutex    // posters

@@ -162,6 +162,7 @@ func (p *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
 		q.source = q.rq
+		q.takes, _ = q.rq.(RecvBatch)
 		if c.RecvDepth > 0 {
 			q.caps.RecvDepth = q.rq.Depth()
 		}

@@ -43,7 +43,6 @@ type sendEntry struct {
 	started bool   // has PSNs
 	applied bool   // an invalidation that waits for accesses under way
 	done    bool   // answered (READ, atomic) or executed (local operations)
-	status  ci.WCStatus
 }
 
 const (
@@ -70,11 +69,11 @@ func (q *QP) decode() bool {
 		return false
 	}
 	e := s.at(s.tail)
-	sgl := e.w.SGL[:0]
-	*e = sendEntry{w: Work{SGL: sgl}}
 	if !q.sq.Next(&e.w) {
 		return false
 	}
+	e.first, e.npkts, e.got, e.chunk = 0, 0, 0, 0
+	e.started, e.applied, e.done = false, false, false
 	var n uint64
 	if e.w.IsInl {
 		n = uint64(len(e.w.Inline))
@@ -308,8 +307,8 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 	s := &q.req
 	mtu := q.mtu
 	n := e.npkts - s.off
-	if most := uint32(max(q.port.hints.MaxTrain, int(mtu))) / mtu; n > most {
-		n = most
+	if n > 1 {
+		n = min(n, uint32(max(q.port.hints.MaxTrain, int(mtu)))/mtu)
 	}
 	if q.service == wire.RC {
 		out := uint32(psnDiff(s.psn, s.una))

@@ -15,6 +15,7 @@ type responder struct {
 	off    uint64 // bytes of the message placed
 	rw     RecvWork
 	have   bool // rw is taken
+	taken  bool // slots of the receive queue are to be released
 	va     uint64
 	rkey   ci.Key
 	remain uint32 // bytes of a WRITE to come
@@ -240,18 +241,18 @@ func (q *QP) messageSend(r *run, p *Packet) verdict {
 	}
 	s.in, s.op = !p.End, p.Op
 	if p.End {
-		wc := ci.WC{ID: s.rw.ID, Context: q.notify.ctx, Length: uint32(s.off), QPN: q.num, Op: ci.WCRecv}
+		if p.HasInv && !q.hca.keys.invalidateRemote(q.hca, q, p.Inv) {
+			return access
+		}
+		wc := r.complete(q.recvCQ, p.SE)
+		wc.ID, wc.Length, wc.Op = s.rw.ID, uint32(s.off), ci.WCRecv
 		if p.HasImm {
 			wc.Flags, wc.Imm = ci.WCImmediate, p.Imm
 		}
 		if p.HasInv {
-			if !q.hca.keys.invalidateRemote(q.hca, q, p.Inv) {
-				return access
-			}
 			wc.Flags, wc.Imm = ci.WCInvalidated, uint32(p.Inv)
 		}
 		s.have = false
-		r.complete(q.recvCQ, &wc, p.SE)
 	}
 	return placed
 }
@@ -291,9 +292,9 @@ func (q *QP) messageWrite(r *run, p *Packet) verdict {
 	s.remain -= p.Len
 	s.in = !p.End
 	if p.End && p.HasImm {
-		wc := ci.WC{ID: s.rw.ID, Context: q.notify.ctx, Length: s.total, QPN: q.num, Op: ci.WCRecvWrite, Flags: ci.WCImmediate, Imm: p.Imm}
+		wc := r.complete(q.recvCQ, p.SE)
+		wc.ID, wc.Length, wc.Op, wc.Flags, wc.Imm = s.rw.ID, s.total, ci.WCRecvWrite, ci.WCImmediate, p.Imm
 		s.have = false
-		r.complete(q.recvCQ, &wc, p.SE)
 	}
 	return placed
 }
@@ -316,6 +317,14 @@ func (q *QP) writeBut(r *run, p *Packet, v verdict) verdict {
 	return notReady
 }
 
+// releaseRecvs frees the slots of the receive buffers taken.
+func (q *QP) releaseRecvs() {
+	if q.resp.taken {
+		q.resp.taken = false
+		q.takes.Release()
+	}
+}
+
 // takeRecv takes the next receive buffer.
 func (q *QP) takeRecv() verdict {
 	s := &q.resp
@@ -324,7 +333,12 @@ func (q *QP) takeRecv() verdict {
 	}
 	s.rw.SGL = s.rw.SGL[:0]
 	s.rw.Bad = false
-	if !q.source.Next(&s.rw) {
+	if q.takes != nil {
+		if !q.takes.Take(&s.rw) {
+			return notReady
+		}
+		s.taken = true
+	} else if !q.source.Next(&s.rw) {
 		return notReady
 	}
 	s.have = true

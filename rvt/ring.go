@@ -41,8 +41,8 @@ type WorkExt struct {
 
 // WorkSource is the consumer side of a send queue.
 type WorkSource interface {
-	// Next decodes the oldest request not decoded yet into w, whose SGL has room for the queue's SGE limit. It reports false when
-	// there is none. A request that makes no sense comes with Bad set (WCLocalOpErr): the engine completes it so, in order.
+	// Next decodes the oldest request not decoded yet into w, whose SGL has room for the queue's SGE limit: it sets every field but
+	// Length, and leaves w alone and reports false when there is none. A request that makes no sense comes with Bad set (WCLocalOpErr): the engine completes it so, in order.
 	Next(w *Work) bool
 	// Retire says that the n oldest requests are complete: their slots may be used again.
 	Retire(n int)
@@ -80,6 +80,13 @@ type RecvSource interface {
 	Next(w *RecvWork) bool
 }
 
+// RecvBatch is what a RecvRing may have beside Next: Take is Next, but what it takes need not be free again before Release, which the
+// engine calls before the consumer can learn that anything was taken. It saves a memory barrier per buffer.
+type RecvBatch interface {
+	Take(w *RecvWork) bool
+	Release()
+}
+
 // RecvRing is a receive queue whose producer is in this process. The engine serialises Post against Post, and Next against Next;
 // Post may run concurrently with Next.
 type RecvRing interface {
@@ -96,6 +103,13 @@ type RecvRing interface {
 type CompletionSink interface {
 	// Put appends; it reports false when the queue is full.
 	Put(wc *ci.WC) bool
+}
+
+// CompletionBatch is what a CompletionRing may have beside Put: Stage is Put, but what it appends need not be visible before Publish, which
+// the engine calls before it lets others put.
+type CompletionBatch interface {
+	Stage(wc *ci.WC) bool
+	Publish()
 }
 
 // CompletionRing is a completion queue whose consumer is in this process. The engine serialises Put against Put, Get against Get;

@@ -57,8 +57,9 @@ func (r *run) packet() *Packet {
 	}
 	p := &r.pkts[r.npkts]
 	r.npkts++
-	*p = Packet{Service: q.service, PKey: q.pkey, DestQP: q.attr.DestNum, MTU: q.mtu, N: 1, Route: q.route,
-		MigReq: q.attr.APM == ci.APMMigrated}
+	*p = Packet{} // a literal with fields would be made elsewhere and copied
+	p.Service, p.PKey, p.DestQP, p.MTU, p.N, p.Route = q.service, q.pkey, q.attr.DestNum, q.mtu, 1, q.route
+	p.MigReq = q.attr.APM == ci.APMMigrated
 	return p
 }
 
@@ -120,17 +121,21 @@ func (r *run) view(m mem, n uint32) bool {
 	return true
 }
 
-// complete queues a completion; queues are filled when the run ends, or earlier.
-func (r *run) complete(cq *CQ, wc *ci.WC, solicited bool) {
+// complete queues a completion of the QP, to be filled in; queues are filled when the run ends, or earlier.
+func (r *run) complete(cq *CQ, solicited bool) *ci.WC {
 	if r.nwcs == len(r.wcs) {
 		r.flushCompletions()
 	}
 	p := &r.wcs[r.nwcs]
 	r.nwcs++
-	p.cq, p.wc, p.solicited = cq, *wc, solicited
+	p.cq, p.solicited = cq, solicited
+	p.wc = ci.WC{}
+	p.wc.QPN, p.wc.Context = r.q.num, r.q.notify.ctx
+	return &p.wc
 }
 
 func (r *run) flushCompletions() {
+	r.q.releaseRecvs() // who sees a completion finds room for another receive
 	if r.q.service != wire.RC {
 		r.send() // a send is complete when its data has left: the consumer may change the buffer from then on
 	} else {
@@ -153,5 +158,6 @@ func (r *run) finish() {
 	if r.nwcs > 0 {
 		r.flushCompletions()
 	}
+	r.q.releaseRecvs()
 	r.send()
 }

@@ -240,7 +240,7 @@ func (r *directRoute) multicast() bool { return r.dlid >= firstMulticastLID && r
 // address sets what the receiver learns of a packet's way.
 func (r *directRoute) address(p *rvt.Packet, to *directPort) {
 	slid, _ := r.from.lids()
-	p.Src, p.Dst = rvt.Addr{LID: slid | ci.LID(r.bits)}, rvt.Addr{LID: r.dlid}
+	p.Src.LID, p.Dst.LID = slid|ci.LID(r.bits), r.dlid // the engine's packets come without addresses
 	p.SL, p.PathBits = r.sl, 0
 	if !r.multicast() {
 		_, lmc := to.lids()

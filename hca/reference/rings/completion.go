@@ -28,6 +28,18 @@ func (r *completionRing) Len() int { return r.q.len() }
 
 // Put encodes and publishes one completion.
 func (r *completionRing) Put(wc *ci.WC) bool {
+	if !r.Stage(wc) {
+		return false
+	}
+	r.Publish()
+	return true
+}
+
+// Publish shows what has been staged to the consumer.
+func (r *completionRing) Publish() { atomic.StoreUint32(r.q.prod, r.put) }
+
+// Stage encodes one completion.
+func (r *completionRing) Stage(wc *ci.WC) bool {
 	i := r.put
 	next := (i + 1) & r.q.mask
 	if next == r.q.consumer() {
@@ -59,7 +71,6 @@ func (r *completionRing) Put(wc *ci.WC) bool {
 	ne.PutUint16(b[wcEtherType:], wc.EtherType)
 	r.contexts[i] = wc.Context
 	r.put = next
-	atomic.StoreUint32(r.q.prod, next)
 	return true
 }
 

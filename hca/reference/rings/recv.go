@@ -64,6 +64,18 @@ func (r *recvRing) Post(wrs []ci.RecvWR) int {
 
 // Next decodes the oldest buffer and frees its slot.
 func (r *recvRing) Next(w *rvt.RecvWork) bool {
+	if !r.Take(w) {
+		return false
+	}
+	r.Release()
+	return true
+}
+
+// Release frees the slots of what has been taken.
+func (r *recvRing) Release() { atomic.StoreUint32(r.q.cons, r.next) }
+
+// Take decodes the oldest buffer.
+func (r *recvRing) Take(w *rvt.RecvWork) bool {
 	if r.next == r.q.producer() {
 		return false
 	}
@@ -77,7 +89,6 @@ func (r *recvRing) Next(w *rvt.RecvWork) bool {
 		w.SGL, _ = sgesAppend(w.SGL, b[rqSGE:], n)
 	}
 	r.next = (r.next + 1) & r.q.mask
-	atomic.StoreUint32(r.q.cons, r.next)
 	return true
 }
 
