@@ -50,6 +50,9 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	if p.dead {
 		return nil, fail("PD.RegisterMR", ci.InvalidPDHandle)
 	}
+	if c.Access&ci.ZeroBased != 0 {
+		return nil, fail("PD.RegisterMR", ci.Unsupported)
+	}
 	if c.Length == 0 {
 		c.Length = c.Memory.Len() - c.Offset
 	}

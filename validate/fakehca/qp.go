@@ -61,6 +61,9 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if q.dead {
 		return fail("QP.Modify", ci.InvalidQPHandle)
 	}
+	if set&(ci.QPFieldAlternate|ci.QPFieldAPM|ci.QPFieldCurrentState|ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
+		return fail("QP.Modify", ci.Unsupported)
+	}
 	if set&ci.QPFieldDestNum != 0 {
 		q.attr.DestNum = a.DestNum
 	}
@@ -79,6 +82,9 @@ func (q *qp) PostSend(wrs []ci.SendWR) (int, error) {
 		return 0, fail("QP.PostSend", ci.InvalidQPHandle)
 	}
 	for i, wr := range wrs {
+		if wr.Flags&(ci.SendInvalidate|ci.SendIPChecksum|ci.SendL4Checksum) != 0 || wr.Op == ci.OpLocalInv {
+			return i, fail("QP.PostSend", ci.Unsupported)
+		}
 		if q.attr.State != ci.QPRTS {
 			return i, fail("QP.PostSend", ci.InvalidQPState)
 		}
