@@ -1,0 +1,27 @@
+package alsuite_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/req"
+	alsuite "ciddk/validate/suite/al"
+	cisuite "ciddk/validate/suite/ci"
+)
+
+// The suite fits beside that of package ci, and with both every requirement of the access layer has a case.
+func TestCatalog(t *testing.T) {
+	c, err := validate.NewCatalog(cisuite.Suite(), alsuite.Suite())
+	require.NoError(t, err)
+	for _, v := range c.Coverage() {
+		if v.Scope == req.AccessLayer || v.Scope == req.Driver {
+			assert.True(t, v.Covered() || v.Uncovered != "", "%s has neither a case nor a reason", v.ID)
+		}
+	}
+	for _, k := range alsuite.Suite().Cases {
+		assert.Equal(t, validate.FeatureAL, k.Feature, k.ID)
+	}
+}
