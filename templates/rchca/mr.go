@@ -1,0 +1,116 @@
+package rchca
+
+import "ciddk/ci"
+
+type mr struct {
+	ci.UnimplementedMR
+	refs
+	pd    *pd
+	c     ci.MRCreate // holds the Memory while the region lives
+	r     ci.Region
+	unpin func()
+}
+
+// RegisterMR pins memory and enters it into the hardware's table. Status: InvalidParameter (range, unknown right, IOVA, memory that this hardware
+// cannot reach), InvalidPermission, Unsupported (rights without a claim), InvalidPDHandle, InsufficientResources, Timeout.
+func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
+	const verb = "PD.RegisterMR"
+	const rights = ci.RemoteRead | ci.RemoteWrite | ci.LocalWrite | ci.NotCachable
+	const optional = ci.RemoteAtomic | ci.BindWindow | ci.ZeroBased
+	h := p.hca
+	switch {
+	case c.Access&^(rights|optional) != 0:
+		return nil, fail(verb, ci.InvalidParameter, "unknown right")
+	case c.Access&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && c.Access&ci.LocalWrite == 0:
+		return nil, fail(verb, ci.InvalidPermission, "remote write or atomic needs LocalWrite")
+	case c.Access&ci.ZeroBased != 0:
+		return nil, fail(verb, ci.Unsupported, "zero-based regions")
+	case c.Memory == nil || c.Offset > c.Memory.Len() || c.Length > c.Memory.Len()-c.Offset:
+		return nil, fail(verb, ci.InvalidParameter, "no memory, or a range outside of it")
+	}
+	if c.Length == 0 {
+		c.Length = c.Memory.Len() - c.Offset
+	}
+	first := c.Memory.Addr() + c.Offset
+	if c.IOVA == 0 {
+		c.IOVA = first
+	}
+	switch {
+	case c.Length == 0:
+		return nil, fail(verb, ci.InvalidParameter, "a region of no bytes")
+	case (c.IOVA^first)&(h.info.PageSize-1) != 0:
+		return nil, fail(verb, ci.InvalidParameter, "IOVA and memory differ in their offsets in the page")
+	case c.IOVA+c.Length < c.IOVA:
+		return nil, fail(verb, ci.InvalidParameter, "the region wraps around the end of the address space")
+	}
+	pieces := views(c.Memory, c.Offset, c.Length)
+	if pieces == nil {
+		return nil, fail(verb, ci.InvalidParameter, "memory that is not in this process: the IOMMU cannot map it")
+	}
+	if !p.get() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	if err := h.mrs.take(verb); err != nil {
+		p.put()
+		return nil, err
+	}
+	unpin, err := c.Memory.Pin()
+	if err != nil {
+		h.mrs.give()
+		p.put()
+		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "pinning the memory", Err: err}
+	}
+	key, err := h.dev.Map(Region{PD: p.num, Addr: c.IOVA, Access: c.Access, Pieces: pieces})
+	if err != nil {
+		unpin()
+		h.mrs.give()
+		p.put()
+		return nil, broken(verb, err)
+	}
+	return &mr{pd: p, c: c, unpin: unpin, r: ci.Region{Addr: c.IOVA, Length: c.Length, LKey: key, RKey: key}}, nil
+}
+
+// views gives direct views of memory, nil if there are none.
+func views(m ci.Memory, off, n uint64) (list [][]byte) {
+	for n > 0 {
+		b := m.Slice(off, n)
+		if len(b) == 0 {
+			return nil
+		}
+		list = append(list, b)
+		off, n = off+uint64(len(b)), n-uint64(len(b))
+	}
+	return list
+}
+
+// Region is constant here: there is no Modify.
+func (m *mr) Region() ci.Region { return m.r }
+
+// Query: Status: InvalidMRHandle.
+func (m *mr) Query() (ci.MRAttr, error) {
+	if !m.alive() {
+		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle, "")
+	}
+	end := m.r.Addr + m.r.Length
+	a := ci.MRAttr{Region: m.r, PD: m.pd, Access: m.c.Access, LocalLo: m.r.Addr, LocalHi: end}
+	if a.Access&(ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic) != 0 {
+		a.RemoteLo, a.RemoteHi = m.r.Addr, end
+	}
+	return a, nil
+}
+
+// Destroy takes the region from the hardware, then lets go of the memory. Status: InvalidMRHandle.
+func (m *mr) Destroy() error {
+	const verb = "MR.Destroy"
+	if err := m.kill(verb, ci.InvalidMRHandle); err != nil {
+		return err
+	}
+	if err := m.pd.hca.dev.Unmap(m.r.LKey); err != nil {
+		return broken(verb, err) // pinned for good: the hardware may still write there
+	}
+	m.unpin()
+	m.c.Memory = nil
+	m.pd.hca.mrs.give()
+	m.pd.put()
+	return nil
+}

@@ -1,0 +1,87 @@
+package rchca
+
+import (
+	"sync"
+
+	"ciddk/ci"
+)
+
+// notifier runs the callbacks of one object: in order, one at a time, on a goroutine of the driver that exists only while there are any,
+// with no lock held. So a callback may post, poll and arm, and one that blocks delays no other object's.
+type notifier struct {
+	onDone  func(any)
+	onEvent func(ci.Event)
+	ctx     any
+
+	mu      sync.Mutex
+	queue   []func()
+	done    bool // a completion callback is queued already: it will see what has come since
+	running bool
+	closed  bool
+	idle    sync.Cond
+}
+
+func newNotifier(onDone func(any), onEvent func(ci.Event), ctx any) *notifier {
+	n := &notifier{onDone: onDone, onEvent: onEvent, ctx: ctx}
+	n.idle.L = &n.mu
+	return n
+}
+
+func (n *notifier) event(t ci.EventType, port uint8) {
+	if n.onEvent != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.add(func() { n.onEvent(ci.Event{Context: n.ctx, Type: t, Port: port}) })
+	}
+}
+
+func (n *notifier) completion() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.onDone == nil || n.done {
+		return
+	}
+	n.done = true
+	n.add(func() {
+		n.mu.Lock()
+		n.done = false
+		n.mu.Unlock()
+		n.onDone(n.ctx)
+	})
+}
+
+// add queues a callback. The caller holds n.mu.
+func (n *notifier) add(f func()) {
+	if n.closed {
+		return
+	}
+	n.queue = append(n.queue, f)
+	if !n.running {
+		n.running = true
+		go n.serve()
+	}
+}
+
+func (n *notifier) serve() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.queue) > 0 {
+		f := n.queue[0]
+		n.queue = n.queue[1:]
+		n.mu.Unlock()
+		f()
+		n.mu.Lock()
+	}
+	n.running = false
+	n.idle.Broadcast()
+}
+
+// close returns when no callback runs or will run: what makes Destroy a drain verb.
+func (n *notifier) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed, n.queue = true, nil
+	for n.running {
+		n.idle.Wait()
+	}
+}

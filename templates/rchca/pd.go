@@ -1,0 +1,110 @@
+package rchca
+
+import "ciddk/ci"
+
+type pd struct {
+	ci.UnimplementedPD
+	refs
+	ca  *ca
+	hca *HCA
+	num uint32 // as the hardware knows it
+}
+
+// Destroy: Status: ResourceBusy while a child exists, InvalidPDHandle.
+func (p *pd) Destroy() error {
+	if err := p.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
+		return err
+	}
+	p.hca.pds.give()
+	p.ca.put()
+	return nil
+}
+
+// CreateCQ: Status: InvalidCQSize, InvalidPDHandle, InsufficientResources, Timeout.
+func (p *pd) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (_ ci.CQ, err error) {
+	const verb = "PD.CreateCQ"
+	h := p.hca
+	if c.Size < 1 || c.Size > h.info.MaxCQEs {
+		return nil, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
+	}
+	if !p.get() {
+		return nil, fail(verb, ci.InvalidPDHandle, "")
+	}
+	if err := h.cqs.take(verb); err != nil { // a failed verb leaves all as it was
+		p.put()
+		return nil, err
+	}
+	q := &cq{pd: p, hca: h, size: c.Size, notify: newNotifier(c.OnCompletion, c.OnEvent, c.Context)}
+	if q.num, err = h.dev.CreateCQ(c.Size); err != nil {
+		h.cqs.give()
+		p.put()
+		return nil, broken(verb, err)
+	}
+	h.mu.Lock()
+	h.cq[q.num] = q
+	h.mu.Unlock()
+	return q, nil
+}
+
+// CreateQP makes a QP in Reset. Status: Unsupported and InvalidServiceType for other services, InvalidMaxWRs, InvalidMaxSGE, InvalidSetting
+// (inline data; Error.Most says what there is), InvalidCQHandle, InvalidPDHandle, InsufficientResources, Timeout.
+func (p *pd) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (_ ci.QP, err error) {
+	const verb = "PD.CreateQP"
+	h := p.hca
+	if err := h.checkQP(verb, &c); err != nil {
+		return nil, err
+	}
+	send, ok1 := ci.As[*cq](c.SendCQ) // a wrapped CQ is ours all the same
+	recv, ok2 := ci.As[*cq](c.RecvCQ)
+	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // of any PD of this CA
+		return nil, fail(verb, ci.InvalidCQHandle, "not CQs of this adapter")
+	}
+	if dead, ok := getAll(&p.refs, &send.refs, &recv.refs); !ok {
+		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle}[dead], "")
+	}
+	undo := func() { p.put(); send.put(); recv.put() }
+	if err := h.qps.take(verb); err != nil {
+		undo()
+		return nil, err
+	}
+	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context)}
+	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
+	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.SignalAll != 0, SendCQ: send.num, RecvCQ: recv.num})
+	if err != nil {
+		h.qps.give()
+		undo()
+		return nil, broken(verb, err)
+	}
+	q.clear()
+	h.mu.Lock()
+	h.qp[q.num] = q
+	h.mu.Unlock()
+	return q, nil
+}
+
+// checkQP holds a QPCreate against what the adapter has.
+func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
+	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
+	i := &h.info
+	switch {
+	case c.Type == ci.UC || c.Type == ci.UD || c.Type == ci.RD:
+		return fail(verb, ci.Unsupported, c.Type.String())
+	case c.Type != ci.RC:
+		return fail(verb, ci.InvalidServiceType, "special and raw QPs come from CreateSpecialQP")
+	case c.Flags&^flags != 0:
+		return fail(verb, ci.InvalidParameter, "unknown flag")
+	case c.SRQ != nil:
+		return fail(verb, ci.InvalidSRQHandle, "the adapter has no SRQs")
+	case c.RDD != nil || c.MaxInline < 0:
+		return fail(verb, ci.InvalidParameter, "an RDD, or negative MaxInline")
+	case c.MaxInline > i.MaxInline:
+		most := ci.QPCaps{SendDepth: min(c.SendDepth, i.MaxWRs), RecvDepth: min(c.RecvDepth, i.MaxWRs),
+			SendSGE: min(c.SendSGE, i.MaxSGEs), RecvSGE: min(c.RecvSGE, i.MaxSGEs), MaxInline: i.MaxInline}
+		return &ci.Error{Verb: verb, Status: ci.InvalidSetting, Detail: "MaxInline", Most: &most}
+	case c.SendDepth < 0 || c.RecvDepth < 0 || c.SendDepth > i.MaxWRs || c.RecvDepth > i.MaxWRs:
+		return fail(verb, ci.InvalidMaxWRs, "")
+	case c.SendSGE < 0 || c.RecvSGE < 0 || c.SendSGE > i.MaxSGEs || c.RecvSGE > i.MaxSGEs:
+		return fail(verb, ci.InvalidMaxSGE, "")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package rchca
+
+import "ciddk/ci"
+
+type transition struct{ from, to ci.QPState }
+
+// fields are the attributes that a transition needs, and those it may carry beside them.
+type fields struct{ need, may ci.QPField }
+
+const (
+	live    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer
+	drained = ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
+		ci.QPFieldInitDepth | ci.QPFieldRespRes
+	optional = ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldCurrentState | ci.QPFieldSendDepth | ci.QPFieldRecvDepth
+	known    = ci.QPFieldRecvDepth<<1 - 1
+)
+
+// transitions of an RC QP, beside those to Reset and Error, which are legal from everywhere and take no attributes (IBTA volume 1, 11.2.5.2;
+// docs/sas/qp-states.md). One that is not here is InvalidQPState.
+var transitions = map[transition]fields{
+	{ci.QPReset, ci.QPInit}: {need: ci.QPFieldsInit},
+	{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldsInit},
+	{ci.QPInit, ci.QPRTR}:   {need: ci.QPFieldsRTR, may: ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+	{ci.QPRTR, ci.QPRTS}:    {need: ci.QPFieldsRTS, may: live},
+	{ci.QPRTS, ci.QPRTS}:    {may: live},
+	{ci.QPRTS, ci.QPSQD}:    {may: ci.QPFieldSQDEvent},
+	{ci.QPSQD, ci.QPSQD}:    {may: live | drained},
+	{ci.QPSQD, ci.QPRTS}:    {may: live | drained},
+}
+
+// Modify changes state and attributes, or nothing. Judged in this order: the transition, claims, what is missing, what does not belong,
+// ranges. Status: InvalidQPState, Unsupported, InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, Timeout.
+func (q *qp) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
+	const verb = "QP.Modify"
+	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
+		q.stopPosts()
+		defer q.letPost()
+	}
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if !q.alive() {
+		return fail(verb, ci.InvalidQPHandle, "")
+	}
+	is := q.hca.dev.QPState(q.num)
+	from := is
+	if from == ci.QPSQDraining {
+		from = ci.QPSQD
+	}
+	to := from
+	if set&ci.QPFieldState != 0 {
+		to = a.State
+	}
+	rule, legal := transitions[transition{from, to}]
+	if to == ci.QPReset || to == ci.QPError {
+		legal = set&ci.QPFieldState != 0
+	}
+	given := set &^ ci.QPFieldState
+	need := rule.need &^ ci.QPFieldState
+	switch {
+	case set&^known != 0:
+		return fail(verb, ci.InvalidParameter, "unknown field")
+	case !legal:
+		return fail(verb, ci.InvalidQPState, is.String()+" to "+to.String())
+	case given&optional != 0:
+		return fail(verb, ci.Unsupported, "path migration, current state and depths cannot be given")
+	case need&^given != 0:
+		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
+	case given&^(need|rule.may) != 0:
+		return fail(verb, ci.InvalidParameter, "an attribute that does not belong to the transition")
+	case is == ci.QPSQDraining && given&drained != 0:
+		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
+	}
+	if err := q.checkRanges(verb, given, &a); err != nil {
+		return err
+	}
+	if err := q.hca.dev.ModifyQP(q.num, set, &a); err != nil {
+		return broken(verb, err)
+	}
+	if set&ci.QPFieldState != 0 && to == ci.QPReset {
+		q.send.save()
+		q.recv.save()
+		q.clear()
+		return nil
+	}
+	Apply(&q.attr, given, &a)
+	for _, r := range []*ring{&q.sq, &q.rq} {
+		r.mu.Lock()
+		r.state = to
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// checkRanges judges the values that are named.
+func (q *qp) checkRanges(verb string, set ci.QPField, a *ci.QPAttr) error {
+	const rights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
+	i := &q.hca.info
+	has := func(f ci.QPField, bad bool) bool { return set&f != 0 && bad }
+	av := &a.Primary.AV
+	switch {
+	case has(ci.QPFieldPort, a.Port != 1), has(ci.QPFieldPrimary, av.Port != 1):
+		return fail(verb, ci.InvalidPort, "the adapter has port 1")
+	case has(ci.QPFieldPKeyIndex, int(a.Primary.PKeyIndex) >= len(i.Port.PKeys)):
+		return fail(verb, ci.InvalidPKey, "no P_Key at this index")
+	case has(ci.QPFieldAccess, a.Access&^rights != 0), has(ci.QPFieldMTU, a.MTU < ci.MTU256 || a.MTU > i.Port.MTU),
+		has(ci.QPFieldDestNum, a.DestNum > 0xffffff), has(ci.QPFieldRQPSN, a.RQPSN > 0xffffff), has(ci.QPFieldSQPSN, a.SQPSN > 0xffffff),
+		has(ci.QPFieldAckTimeout, a.Primary.AckTimeout > 31), has(ci.QPFieldRetryCount, a.RetryCount > 7), has(ci.QPFieldRNRRetry, a.RNRRetry > 7),
+		has(ci.QPFieldMinRNRTimer, a.MinRNRTimer > 31), has(ci.QPFieldInitDepth, int(a.InitDepth) > i.MaxReads),
+		has(ci.QPFieldRespRes, int(a.RespRes) > i.MaxReads),
+		has(ci.QPFieldPrimary, int(av.GRH.SGIDIndex) >= len(i.Port.GIDs) || av.GRH.DGID == ci.GID{} || av.GRH.FlowLabel > 0xfffff):
+		return fail(verb, ci.InvalidParameter, "a value out of range")
+	}
+	return nil
+}
+
+// Apply copies the values that are named, for a driver and for a device in software.
+func Apply(to *ci.QPAttr, set ci.QPField, a *ci.QPAttr) {
+	copyIf(set, ci.QPFieldAccess, &to.Access, a.Access)
+	copyIf(set, ci.QPFieldPKeyIndex, &to.Primary.PKeyIndex, a.Primary.PKeyIndex)
+	copyIf(set, ci.QPFieldPort, &to.Port, a.Port)
+	copyIf(set, ci.QPFieldPrimary, &to.Primary.AV, a.Primary.AV)
+	copyIf(set, ci.QPFieldMTU, &to.MTU, a.MTU)
+	copyIf(set, ci.QPFieldAckTimeout, &to.Primary.AckTimeout, a.Primary.AckTimeout)
+	copyIf(set, ci.QPFieldRetryCount, &to.RetryCount, a.RetryCount)
+	copyIf(set, ci.QPFieldRNRRetry, &to.RNRRetry, a.RNRRetry)
+	copyIf(set, ci.QPFieldMinRNRTimer, &to.MinRNRTimer, a.MinRNRTimer)
+	copyIf(set, ci.QPFieldRQPSN, &to.RQPSN, a.RQPSN)
+	copyIf(set, ci.QPFieldSQPSN, &to.SQPSN, a.SQPSN)
+	copyIf(set, ci.QPFieldInitDepth, &to.InitDepth, a.InitDepth)
+	copyIf(set, ci.QPFieldRespRes, &to.RespRes, a.RespRes)
+	copyIf(set, ci.QPFieldDestNum, &to.DestNum, a.DestNum)
+}
+
+func copyIf[T any](set, f ci.QPField, to *T, v T) {
+	if set&f != 0 {
+		*to = v
+	}
+}

@@ -1,0 +1,232 @@
+package soft
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/templates/rchca"
+)
+
+// Fabric joins devices.
+type Fabric struct {
+	mu   sync.Mutex // of everything on the fabric
+	devs map[ci.GID]*Device
+}
+
+// Device is one adapter.
+type Device struct {
+	fab  *Fabric
+	info rchca.Info
+	h    rchca.Handler
+	mrs  map[ci.Key]*rchca.Region
+	cqs  map[rchca.CQN]*cq
+	qps  map[ci.QPN]*qp
+	last uint32 // number given out last, to a CQ or QP
+
+	irqs   []func() // raised, not yet served
+	wake   chan struct{}
+	quit   chan struct{}
+	done   chan struct{}
+	closed bool
+}
+
+type cq struct {
+	size  int
+	e     []rchca.CQE
+	armed bool
+	all   bool // armed for the next entry, not the next solicited one
+	lost  bool // an entry did not fit
+}
+
+// New adds a device to the fabric.
+func (f *Fabric) New(guid ci.GUID) *Device {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.devs == nil {
+		f.devs = make(map[ci.GID]*Device)
+	}
+	gid := ci.GID{0: 0xfe, 1: 0x80}
+	binary.BigEndian.PutUint64(gid[8:], uint64(guid))
+	d := &Device{fab: f, mrs: make(map[ci.Key]*rchca.Region), cqs: make(map[rchca.CQN]*cq), qps: make(map[ci.QPN]*qp), last: 16,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	d.info = rchca.Info{GUID: guid, VendorID: 0xffffff, DeviceID: 1, MaxPDs: 1000, MaxCQs: 1000, MaxCQEs: 1 << 16, MaxQPs: 1000, MaxWRs: 4096,
+		MaxSGEs: 8, MaxInline: 128, MaxMRs: 1000, MaxReads: 16, PageSize: 4096,
+		Port: ci.PortAttr{GUID: guid, Link: ci.LinkEthernet, State: ci.PortActive, PhysState: 5, MTU: ci.MTU4096, MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31,
+			MaxVLs: 1, WidthActive: 2, SpeedActive: 4, GIDs: []ci.GIDEntry{{GID: gid, Type: ci.GIDRoCEv2}}, PKeys: []ci.PKey{0xffff}}}
+	f.devs[gid] = d
+	return d
+}
+
+// Info implements rchca.Device, as do all that follow.
+func (d *Device) Info() rchca.Info { return d.info }
+
+func (d *Device) Start(h rchca.Handler) error {
+	d.h = h
+	go d.run()
+	return nil
+}
+
+func (d *Device) Close() error {
+	d.fab.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	delete(d.fab.devs, d.info.Port.GIDs[0].GID)
+	d.fab.mu.Unlock()
+	if first {
+		close(d.quit)
+	}
+	if d.h != nil {
+		<-d.done
+	}
+	return nil
+}
+
+// kick tells the device's goroutine that there may be work.
+func (d *Device) kick() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run executes work and serves interrupts until Close.
+func (d *Device) run() {
+	defer close(d.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		d.fab.mu.Lock()
+		next := d.step(time.Now())
+		irqs := d.irqs
+		d.irqs = nil
+		d.fab.mu.Unlock()
+		for _, f := range irqs {
+			f()
+		}
+		timer.Reset(next)
+		select {
+		case <-d.quit:
+			return
+		case <-d.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// step lets each QP execute what it can, and says when to look again.
+func (d *Device) step(now time.Time) time.Duration {
+	next := time.Hour
+	for _, q := range d.qps {
+		for q.execute(now) {
+		}
+		if q.sends() > 0 && q.retryAt.After(now) {
+			next = min(next, q.retryAt.Sub(now))
+		}
+	}
+	return next
+}
+
+// raise queues an interrupt.
+func (d *Device) raise(f func()) {
+	d.irqs = append(d.irqs, f)
+	d.kick()
+}
+
+func (d *Device) Map(r rchca.Region) (ci.Key, error) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	for {
+		var b [4]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, err
+		}
+		k := ci.Key(binary.LittleEndian.Uint32(b[:])) // unpredictable: a peer must not guess it
+		if _, taken := d.mrs[k]; !taken && k != 0 {
+			d.mrs[k] = &r
+			return k, nil
+		}
+	}
+}
+
+func (d *Device) Unmap(k ci.Key) error {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	delete(d.mrs, k)
+	return nil
+}
+
+// number gives the next number; after 2^24 they come round.
+func (d *Device) number() (uint32, error) {
+	for range 1 << 24 {
+		d.last = max((d.last+1)&0xffffff, 16)
+		if d.qps[ci.QPN(d.last)] == nil && d.cqs[rchca.CQN(d.last)] == nil {
+			return d.last, nil
+		}
+	}
+	return 0, errors.New("all numbers are in use")
+}
+
+func (d *Device) CreateCQ(size int) (rchca.CQN, error) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	n, err := d.number()
+	if err != nil {
+		return 0, err
+	}
+	d.cqs[rchca.CQN(n)] = &cq{size: size}
+	return rchca.CQN(n), nil
+}
+
+func (d *Device) DestroyCQ(n rchca.CQN) error {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	delete(d.cqs, n)
+	return nil
+}
+
+func (d *Device) ReadCQ(n rchca.CQN, e []rchca.CQE) int {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	c := d.cqs[n]
+	if c == nil {
+		return 0
+	}
+	k := copy(e, c.e)
+	c.e = append(c.e[:0], c.e[k:]...)
+	return k
+}
+
+func (d *Device) ArmCQ(n rchca.CQN, when ci.Notify) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if c := d.cqs[n]; c != nil {
+		c.armed, c.all = true, c.all || when == ci.NotifyNext
+	}
+}
+
+// push adds an entry to a CQ. One that overflows takes the QPs that use it down.
+func (d *Device) push(n rchca.CQN, e rchca.CQE, solicited bool) {
+	c := d.cqs[n]
+	if c == nil || c.lost {
+		return
+	}
+	if len(c.e) == c.size {
+		c.lost = true
+		d.raise(func() { d.h.CQError(n) })
+		for _, q := range d.qps {
+			if q.c.SendCQ == n || q.c.RecvCQ == n {
+				q.fatal(ci.EventQPFatal)
+			}
+		}
+		return
+	}
+	c.e = append(c.e, e)
+	if c.armed && (c.all || solicited || e.Status != ci.WCSuccess) {
+		c.armed, c.all = false, false
+		d.raise(func() { d.h.Completion(n) })
+	}
+}

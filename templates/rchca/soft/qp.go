@@ -1,0 +1,197 @@
+package soft
+
+import (
+	"time"
+
+	"ciddk/ci"
+	"ciddk/templates/rchca"
+)
+
+// qp is a queue pair. Its queues count requests from 0 up, modulo their depth a request is in its slot.
+type qp struct {
+	d        *Device
+	n        ci.QPN
+	c        rchca.QPConfig
+	state    ci.QPState
+	attr     ci.QPAttr
+	sq       []sendSlot
+	rq       []recvSlot
+	sqh, sqt int // handed over, completed
+	rqh, rqt int
+
+	retryAt      time.Time // the request at sqt waits until then
+	retries, rnr int       // of that request, left
+	started      bool      // it has been tried
+	heard        bool      // EventQPComm was raised
+}
+
+// sendSlot and recvSlot are requests as the hardware fetched them.
+type sendSlot struct {
+	ci.SendWR
+	sgl    []ci.SGE
+	inline []byte
+}
+
+type recvSlot struct{ sgl []ci.SGE }
+
+func (q *qp) sends() int { return q.sqh - q.sqt }
+func (q *qp) recvs() int { return q.rqh - q.rqt }
+
+func (d *Device) CreateQP(c rchca.QPConfig) (ci.QPN, error) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	n, err := d.number()
+	if err != nil {
+		return 0, err
+	}
+	q := &qp{d: d, n: ci.QPN(n), c: c, sq: make([]sendSlot, c.Caps.SendDepth), rq: make([]recvSlot, c.Caps.RecvDepth)}
+	for i := range q.sq {
+		q.sq[i].sgl, q.sq[i].inline = make([]ci.SGE, 0, c.Caps.SendSGE), make([]byte, 0, c.Caps.MaxInline)
+	}
+	for i := range q.rq {
+		q.rq[i].sgl = make([]ci.SGE, 0, c.Caps.RecvSGE)
+	}
+	d.qps[q.n] = q
+	return q.n, nil
+}
+
+func (d *Device) DestroyQP(n ci.QPN) error {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	delete(d.qps, n)
+	return nil
+}
+
+func (d *Device) QPState(n ci.QPN) ci.QPState {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if q := d.qps[n]; q != nil {
+		return q.state
+	}
+	return ci.QPReset
+}
+
+func (d *Device) ModifyQP(n ci.QPN, set ci.QPField, a *ci.QPAttr) error {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	q := d.qps[n]
+	if q == nil {
+		return ci.InvalidQPHandle
+	}
+	rchca.Apply(&q.attr, set, a)
+	if set&ci.QPFieldState == 0 {
+		return nil
+	}
+	switch {
+	case a.State == ci.QPReset:
+		*q = qp{d: d, n: n, c: q.c, sq: q.sq, rq: q.rq}
+	case a.State == ci.QPError:
+		q.fatal(0)
+	case a.State == ci.QPSQD && q.state == ci.QPRTS:
+		q.state, q.attr.SQDEvent = ci.QPSQDraining, set&ci.QPFieldSQDEvent != 0 && a.SQDEvent
+		q.drained()
+	default:
+		q.state = a.State
+	}
+	d.kick()
+	return nil
+}
+
+func (d *Device) WriteSend(n ci.QPN, slot int, wr *ci.SendWR) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if q := d.qps[n]; q != nil {
+		s := &q.sq[slot]
+		s.SendWR, s.inline = *wr, append(s.inline[:0], wr.Inline...)
+		s.sgl = s.sgl[:0]
+		if len(wr.Inline) == 0 {
+			s.sgl = append(s.sgl, wr.SGL...)
+		}
+		s.SGL, s.Inline, s.Ext = nil, nil, nil
+	}
+}
+
+func (d *Device) WriteRecv(n ci.QPN, slot int, wr *ci.RecvWR) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if q := d.qps[n]; q != nil {
+		q.rq[slot].sgl = append(q.rq[slot].sgl[:0], wr.SGL...)
+	}
+}
+
+func (d *Device) RingSend(n ci.QPN, count int) { d.ring(n, count, 0) }
+func (d *Device) RingRecv(n ci.QPN, count int) { d.ring(n, 0, count) }
+
+func (d *Device) ring(n ci.QPN, sends, recvs int) {
+	d.fab.mu.Lock()
+	defer d.fab.mu.Unlock()
+	if q := d.qps[n]; q != nil {
+		q.sqh, q.rqh = q.sqh+sends, q.rqh+recvs
+		if q.state == ci.QPError {
+			q.flush()
+		}
+		d.kick()
+	}
+}
+
+// complete ends the send at sqt.
+func (q *qp) complete(status ci.WCStatus, length uint32) {
+	slot := q.sqt % len(q.sq)
+	s := &q.sq[slot]
+	q.sqt++
+	q.started = false
+	if status == ci.WCSuccess && s.Flags&ci.SendSignaled == 0 && !q.c.SignalAll {
+		return
+	}
+	op := ci.WCSend
+	switch s.Op {
+	case ci.OpWrite:
+		op = ci.WCWrite
+	case ci.OpRead:
+		op = ci.WCRead
+	case ci.OpNop:
+		op = ci.WCNop
+	}
+	q.d.push(q.c.SendCQ, rchca.CQE{QPN: q.n, Slot: slot, Status: status, Op: op, Length: length}, false)
+}
+
+// receive ends the receive at rqt.
+func (q *qp) receive(e rchca.CQE, solicited bool) {
+	e.QPN, e.Recv, e.Slot = q.n, true, q.rqt%len(q.rq)
+	q.rqt++
+	q.d.push(q.c.RecvCQ, e, solicited)
+}
+
+// drained ends the draining of a send queue that has nothing under way.
+func (q *qp) drained() {
+	if q.state != ci.QPSQDraining || q.started {
+		return
+	}
+	q.state = ci.QPSQD
+	if q.attr.SQDEvent {
+		d, n := q.d, q.n
+		d.raise(func() { d.h.QPEvent(n, ci.EventSQDrained) })
+	}
+}
+
+// fatal takes the QP to Error, with an event if there is one to tell.
+func (q *qp) fatal(t ci.EventType) {
+	if q.state == ci.QPError {
+		return
+	}
+	q.state = ci.QPError
+	if t != 0 {
+		d, n := q.d, q.n
+		d.raise(func() { d.h.QPEvent(n, t) })
+	}
+	q.flush()
+}
+
+func (q *qp) flush() {
+	for q.sends() > 0 {
+		q.complete(ci.WCFlushErr, 0)
+	}
+	for q.recvs() > 0 {
+		q.receive(rchca.CQE{Status: ci.WCFlushErr, Op: ci.WCRecv}, false)
+	}
+}
