@@ -31,7 +31,7 @@ func within(t *testing.T, what string, f func()) {
 func TestBothWaysAtOnce(t *testing.T) {
 	for _, k := range linkKinds {
 		t.Run(k.name, func(t *testing.T) {
-			a, b := pair(t, &wireLink{hints: k.hints}, ci.RC)
+			a, b := livePair(t, &wireLink{hints: k.hints}, ci.RC)
 			for i := range busyDepth {
 				for _, s := range []*side{a, b} {
 					s.recv(ci.RecvWR{ID: uint64(i), SGL: s.sge(1<<18+i*64, 64)})
@@ -98,7 +98,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	}
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
 		t.Run(typ.String(), func(t *testing.T) {
-			a, b := pair(t, &wireLink{}, typ)
+			a, b := livePair(t, &wireLink{}, typ)
 			av := a.av(b.lid)
 			for range rounds {
 				var wg sync.WaitGroup
@@ -179,7 +179,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 
 // TestChurn makes and destroys objects of all kinds from many goroutines while packets arrive. Nothing is left.
 func TestChurn(t *testing.T) {
-	a, b := pair(t, &wireLink{}, ci.RC)
+	a, b := livePair(t, &wireLink{}, ci.RC)
 	before := a.hca.Live()
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -221,7 +221,7 @@ func TestChurn(t *testing.T) {
 
 // TestCallbacksEndWithDestroy: no callback comes when Destroy has returned, however many were under way.
 func TestCallbacksEndWithDestroy(t *testing.T) {
-	b, _ := pair(t, &wireLink{}, ci.UC)
+	b, _ := livePair(t, &wireLink{}, ci.UC)
 	for range 200 {
 		var gone atomic.Bool
 		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }}, nil)
@@ -254,7 +254,7 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 
 // TestOverflowAgainstDestroy: a CQ overflows while the QPs that use it come and go, and packets arrive.
 func TestOverflowAgainstDestroy(t *testing.T) {
-	a, b := pair(t, &wireLink{}, ci.RC)
+	a, b := livePair(t, &wireLink{}, ci.RC)
 	before := b.hca.Live()
 	for range 100 {
 		events := make(chan ci.Event, 100)

@@ -349,7 +349,7 @@ func (q *QP) takeRecv() verdict {
 }
 
 // acceptRead remembers a READ to be answered.
-func (q *QP) acceptRead(_ *run, p *Packet) verdict {
+func (q *QP) acceptRead(r *run, p *Packet) verdict {
 	s := &q.resp
 	switch {
 	case s.in:
@@ -358,6 +358,11 @@ func (q *QP) acceptRead(_ *run, p *Packet) verdict {
 		return access
 	case p.DMALen > maxMessage, int(q.attr.RespRes) <= s.fresh():
 		return invalid
+	}
+	if p.DMALen > 0 { // refused now: what comes behind a bad request is not executed. Each train of the answer looks again.
+		if _, ok := r.holds.remote(q.hca, q, p.RKey, p.VA, uint64(p.DMALen), ci.RemoteRead); !ok {
+			return access
+		}
 	}
 	n := q.packets(p.DMALen)
 	s.msn = (s.msn + 1) & psnMask

@@ -432,12 +432,18 @@ func (s *side) poll() []ci.WC {
 	return wc[:n]
 }
 
-func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) {
+// pair is two connected sides whose clock stands still: on a slow machine, a timer would take the token from the test.
+func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, newClock()) }
+
+// livePair is pair on the machine's clock, for tests whose goroutines collide and must recover from it.
+func livePair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, nil) }
+
+func pairOn(t *testing.T, l *wireLink, typ ci.QPType, clock Clock) (a, b *side) {
 	if l.mtu == 0 {
 		l.mtu = ci.MTU4096
 	}
-	a = newSide(t, l, 0xa, nil, typ, nil)
-	b = newSide(t, l, 0xb, nil, typ, nil)
+	a = newSide(t, l, 0xa, clock, typ, nil)
+	b = newSide(t, l, 0xb, clock, typ, nil)
 	a.connect(b, nil)
 	b.connect(a, nil)
 	return a, b

@@ -72,8 +72,11 @@ func buildAgent(ctx context.Context, dir string) ([]byte, error) {
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "agent")
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "ciddk/test/linux/guest/agent")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
 	if b, err := c.CombinedOutput(); err != nil {
+		if ctx.Err() != nil { // the compiler was killed: say why
+			err = context.Cause(ctx)
+		}
 		return nil, fmt.Errorf("building the guest's agent: %w: %s", err, b)
 	}
 	return os.ReadFile(out)
