@@ -14,6 +14,10 @@
 //
 // Ethernet ports are written as raw IP (LINKTYPE_RAW): the link has no Ethernet header of its own to show. InfiniBand ports are written as
 // ERF records of type 21 (LINKTYPE_ERF), since Wireshark does not read LINKTYPE_INFINIBAND.
+//
+// Wireshark guesses at payloads, and may call a message of ours a malformed one of RPC over RDMA, NVMe, iSER and others. Switch them off
+// (Analyze, Enabled Protocols; tshark --disable-protocol rpcordma). It knows RoCEv2 by UDP port 4791; for another port, decode it as
+// InfiniBand (tshark -d udp.port==N,infiniband).
 package capture
 
 import (

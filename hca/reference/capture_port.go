@@ -228,13 +228,13 @@ func (r captureReceiver) one(pkt []rvt.Packet, wait, polled bool) {
 	r.Receiver.Deliver(pkt, wait, polled)
 }
 
-// among words what is known of n drops that may concern some of all packets.
+// among words what is known of n drops that may concern some of all packets. For some reasons the engine counts a train it drops as one.
 func among(reason string, n, all int, alone bool) string {
 	switch {
 	case !alone:
 		return "perhaps " + reason + ": other packets were handled at the same time"
 	case n < all:
-		return fmt.Sprintf("%s: %d of the %d packets that went together", reason, n, all)
+		return fmt.Sprintf("%s: some of the %d packets that went together, or all", reason, all)
 	}
 	return reason
 }

@@ -224,3 +224,9 @@ func TestTapOverdue(t *testing.T) {
 		assert.Len(t, s.frames(), 2)
 	})
 }
+
+func TestAmong(t *testing.T) {
+	assert.Equal(t, "drop_no_qp", among("drop_no_qp", 1, 1, true))
+	assert.Equal(t, "drop_no_qp: some of the 3 packets that went together, or all", among("drop_no_qp", 1, 3, true))
+	assert.Equal(t, "perhaps drop_no_qp: other packets were handled at the same time", among("drop_no_qp", 1, 1, false))
+}

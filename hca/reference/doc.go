@@ -4,6 +4,7 @@
 //   - UDP: RoCEv2 from an ordinary UDP socket. No kernel module, no root; one process per (IP address, UDP port).
 //   - Direct: an InfiniBand link within the process, for tests and for the speed of memory.
 //   - Impair: any of them made worse, by a seed.
+//   - Capture: any of them watched; package capture writes what it shows to files for Wireshark.
 //
 // New puts one together:
 //
