@@ -70,6 +70,22 @@ func TestText(t *testing.T) {
 	golden(t, "summary.txt", b.Bytes())
 }
 
+func TestRerun(t *testing.T) {
+	for _, c := range []struct {
+		command []string
+		want    string
+	}{
+		{[]string{"ddk-validate", "run", "mine"}, "ddk-validate run mine --case a.b --profile rc --link udp --seed 9"},
+		{[]string{"acme-validate", "run", "--case", "a.*"}, "acme-validate run mine --case a.b --profile rc --link udp --seed 9"},
+		{[]string{"ddk-validate", "run", "--set", "ip=6", "--set=path=a b", "--timeout", "1s", "--json", "x"},
+			"ddk-validate run mine --case a.b --profile rc --link udp --seed 9 --set ip=6 '--set=path=a b' --timeout 1s"},
+		{[]string{"mine.test", "-test.v"}, "ddk-validate run mine --case a.b --profile rc --link udp --seed 9"},
+	} {
+		r := &validate.Report{Run: validate.RunInfo{Command: c.command, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9}}
+		assert.Equal(t, c.want, Rerun(r, "a.b"))
+	}
+}
+
 func TestColour(t *testing.T) {
 	assert.Equal(t, "\x1b[31mfail  \x1b[0m", Style{Color: true}.Status(validate.Fail))
 	assert.Equal(t, "fail  ", Style{}.Status(validate.Fail))

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -26,13 +27,40 @@ var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31"
 // Status is the word for a status.
 func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
 
-// Rerun is the command that runs a case of the report again.
+// Rerun is the command that runs a case of the report again: of the program that made the report, which may be a vendor's, with what it
+// told the driver.
 func Rerun(r *validate.Report, id string) string {
-	c := "ddk-validate run " + r.Run.Driver + " --case " + id + " --profile " + r.Run.Profile
-	if r.Run.Link != "" {
-		c += " --link " + r.Run.Link
+	c := []string{"ddk-validate", "run", r.Run.Driver, "--case", id, "--profile", r.Run.Profile}
+	given := r.Run.Command
+	if len(given) > 1 && given[1] == "run" { // and not go test's
+		c[0] = given[0]
 	}
-	return c + fmt.Sprintf(" --seed %d", r.Run.Seed)
+	if r.Run.Link != "" {
+		c = append(c, "--link", r.Run.Link)
+	}
+	c = append(c, "--seed", strconv.FormatUint(r.Run.Seed, 10))
+	for i, a := range given {
+		flag, _, joined := strings.Cut(a, "=")
+		switch {
+		case flag != "--set" && flag != "--timeout":
+		case joined:
+			c = append(c, a)
+		case i+1 < len(given):
+			c = append(c, a, given[i+1])
+		}
+	}
+	for i, a := range c {
+		c[i] = quoted(a)
+	}
+	return strings.Join(c, " ")
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(a string) string {
+	if a != "" && !strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
+		return a
+	}
+	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 }
 
 // Block is one failed case in full, in the order: id, section, level, rule, expected, got, where, capture, command.

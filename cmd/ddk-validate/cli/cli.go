@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -91,7 +92,7 @@ func Main(c Config, args []string) (code int) {
 			code = int(n)
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := &app{Config: c, ctx: ctx, args: append([]string{c.Name}, args...)}
 	if err := a.link(); err != nil {

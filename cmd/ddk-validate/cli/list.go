@@ -162,7 +162,7 @@ func (*driversCmd) Run(a *app) error {
 			s += "; links: " + strings.Join(d.Links, ", ")
 		}
 		if i == 0 {
-			s += " (default)"
+			s += "; the default driver"
 		}
 		fmt.Fprintln(a.Stdout, s)
 	}

@@ -103,7 +103,18 @@ func identityLine(id *validate.Identity) string {
 	if id.Link != "" {
 		s += ", link " + id.Link
 	}
-	return fmt.Sprintf("%s: %d adapters, %d ports, claims %s", s, id.HCAs, id.Ports, strings.Join(id.Claims, " "))
+	claims := strings.Join(id.Claims, " ")
+	if claims == "" {
+		claims = "nothing optional"
+	}
+	return fmt.Sprintf("%s: %s, %s, claims %s", s, count(id.HCAs, "adapter"), count(id.Ports, "port"), claims)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // stop takes the live line away.

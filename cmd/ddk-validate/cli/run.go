@@ -192,13 +192,18 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	return p, nil
 }
 
-// prepare makes the folders of all artefacts before the run, so that a mistyped path does not cost one.
+// prepare makes the folders of all artefacts before the run and sees that the files can be written, so that a mistyped path does not cost
+// one. What is in the files stays until the run is over.
 func (r *runCmd) prepare() error {
-	for _, f := range []string{r.JSON, r.JUnit, r.HTML} {
-		if f != "" {
-			if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
-				return &exitError{validate.ExitHarness, err}
-			}
+	for _, x := range []struct{ flag, file string }{{"--json", r.JSON}, {"--junit", r.JUnit}, {"--html", r.HTML}} {
+		switch x.file {
+		case "":
+			continue
+		case "-":
+			return fmt.Errorf("%s -: give a file, since standard output has the progress and the verdict", x.flag)
+		}
+		if err := writable(x.file); err != nil {
+			return &exitError{validate.ExitHarness, fmt.Errorf("%s: %w", x.flag, err)}
 		}
 	}
 	if r.Pcap != "" {
@@ -207,6 +212,25 @@ func (r *runCmd) prepare() error {
 		}
 	}
 	return nil
+}
+
+// writable finds out, and leaves no new file behind.
+func writable(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	old, err := os.Stat(file)
+	if err == nil && !old.Mode().IsRegular() && !old.IsDir() {
+		return nil // a pipe or the like, which has one opening only
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil || old != nil {
+		return err
+	}
+	return os.Remove(file)
 }
 
 func (r *runCmd) print(a *app, rep *validate.Report, s report.Style) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -55,7 +56,13 @@ func (s *selfCmd) Run(a *app) error {
 			return a.spawn(d.Name, s.Timeout, m)(ctx, set)
 		}
 	}
+	if len(a.mutants.All()) == 0 {
+		return &exitError{validate.ExitNothing, errors.New("no mutant is linked into this program")}
+	}
 	res, err := mutant.Self(a.ctx, p)
+	if validate.IsNothing(err) {
+		return &exitError{validate.ExitNothing, errors.New(strings.Replace(err.Error(), "no case matches", "no mutant matches", 1))}
+	}
 	if err != nil {
 		return err
 	}
