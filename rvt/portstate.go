@@ -23,7 +23,8 @@ type port struct {
 	special [2]atomic.Pointer[QP] // QP0, QP1
 
 	ackMu sync.Mutex
-	acks  []*QP // whose acknowledgement waits for FlushAcks
+	nacks atomic.Int32 // length of acks, for a look without the lock
+	acks  []*QP        // whose acknowledgement waits for FlushAcks
 	spare []*QP
 }
 
@@ -135,22 +136,25 @@ func (p *port) find(num ci.QPN) *QP {
 func (p *port) deferAck(q *QP) {
 	p.ackMu.Lock()
 	p.acks = append(p.acks, q)
+	p.nacks.Store(int32(len(p.acks)))
 	p.ackMu.Unlock()
 }
 
 // FlushAcks implements Receiver.
 func (p *port) FlushAcks() {
-	p.ackMu.Lock()
-	if len(p.acks) == 0 {
-		p.ackMu.Unlock()
+	if p.nacks.Load() == 0 { // the rule, for a consumer that spins
 		return
 	}
+	p.ackMu.Lock()
 	list := p.acks
+	p.nacks.Store(0)
 	p.acks, p.spare = p.spare[:0], nil
 	p.ackMu.Unlock()
 	for i, q := range list {
 		q.ackQueued.Store(false)
-		q.kick()
+		if q.ackWaits.Load() { // else it went out behind the consumer's post
+			q.kick()
+		}
 		list[i] = nil
 	}
 	p.ackMu.Lock()

@@ -45,6 +45,7 @@ type QP struct {
 	pending   atomic.Bool          // the mark
 	rekey     atomic.Bool          // the port's P_Key table has changed
 	ackQueued atomic.Bool          // in port.acks
+	ackWaits  atomic.Bool          // an acknowledgement is due that waits for the consumer's next post
 	home      atomic.Pointer[port] // where packets may come in: the primary path's port,
 	home2     atomic.Pointer[port] // and the alternate's
 	inMu      sync.Mutex

@@ -484,6 +484,7 @@ func (q *QP) respond(r *run) {
 	switch {
 	case !s.ackDue:
 	case r.polled && s.unack < ackEvery:
+		q.ackWaits.Store(true)
 		if !q.ackQueued.Swap(true) {
 			q.port.deferAck(q)
 		}
@@ -508,6 +509,9 @@ func (q *QP) settle() {
 func (q *QP) lastAck(r *run) {
 	if q.resp.ackDue {
 		q.resp.ackDue = false
+		if q.ackWaits.Load() {
+			q.ackWaits.Store(false)
+		}
 		q.sendAck(r, wire.ACK(wire.CreditsInvalid), psnAdd(q.resp.psn, psnMask))
 	}
 }
