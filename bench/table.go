@@ -36,3 +36,13 @@ func (r Result) speed(ns []float64) string {
 	}
 	return fmt.Sprintf("%.0f ns", best)
 }
+
+// WriteLegend says what the cases of a table are.
+func WriteLegend(w io.Writer, results []Result) error {
+	var b strings.Builder
+	for _, r := range results {
+		fmt.Fprintf(&b, "* `%s`: %s. Against: %s.\n", r.Name, r.Ours, r.Yardstick)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
