@@ -56,7 +56,7 @@ func (q *qp) checkSend(wr *ci.SendWR) error {
 		return errSendType
 	}
 	switch {
-	case wr.Flags&ci.SendInvalidate != 0 && wr.Op == ci.OpSend:
+	case wr.Flags&ci.SendInvalidate != 0 && wr.Op == ci.OpSend, wr.Flags&(ci.SendIPChecksum|ci.SendL4Checksum) != 0:
 		return errSendClaim
 	case len(wr.Inline) > 0 && (wr.Op != ci.OpSend && wr.Op != ci.OpWrite || len(wr.Inline) > q.create.MaxInline):
 		return errSendInline
