@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -92,6 +93,7 @@ type side struct {
 	qp   ci.QP
 	cq   ci.CQ
 	gid  ci.GID
+	psn  ci.PSN // where our packets begin to count
 	buf  []byte
 	mem  ci.Region // over buf
 	wake chan struct{}
@@ -100,7 +102,7 @@ type side struct {
 
 // open makes the objects: a protection domain, and in it a completion queue, a region of memory, and a reliable connected queue pair.
 func open(hca ci.HCA) (s *side, err error) {
-	s = &side{buf: make([]byte, room), wake: make(chan struct{}, 1)}
+	s = &side{psn: randomPSN(), buf: make([]byte, room), wake: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -148,6 +150,9 @@ func open(hca ci.HCA) (s *side, err error) {
 	return s, nil
 }
 
+// randomPSN keeps packets of an earlier connection from passing for ours.
+func randomPSN() ci.PSN { return ci.PSN(rand.Uint32N(1 << 24)) }
+
 // close destroys the objects, last made first.
 func (s *side) close() error {
 	var errs []error
@@ -166,7 +171,7 @@ func (s *side) connect(p peer) error {
 	}{
 		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite | ci.RemoteRead}},
 		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: to}, MTU: ci.MTU1024, DestNum: p.QPN, RQPSN: p.PSN, RespRes: 1, MinRNRTimer: 12}},
-		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: firstPSN, Primary: ci.Path{AckTimeout: 14}, RetryCount: 7, RNRRetry: 7, InitDepth: 1}},
+		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: s.psn, Primary: ci.Path{AckTimeout: 14}, RetryCount: 7, RNRRetry: 7, InitDepth: 1}},
 	}
 	for _, m := range steps {
 		if err := s.qp.Modify(m.set, m.attr, nil); err != nil {

@@ -20,11 +20,8 @@ type peer struct {
 	Mem ci.Remote // where the peer may WRITE and READ
 }
 
-// firstPSN is where both sides begin to count packets. A random number is better when connections follow one another.
-const firstPSN = 0
-
 func (s *side) tell(w io.Writer) error {
-	return json.NewEncoder(w).Encode(peer{GID: s.gid, QPN: s.qp.Num(), PSN: firstPSN, Mem: s.mem.Remote(stage)})
+	return json.NewEncoder(w).Encode(peer{GID: s.gid, QPN: s.qp.Num(), PSN: s.psn, Mem: s.mem.Remote(stage)})
 }
 
 // hear reads one line: the reader of a JSON decoder might take more.
