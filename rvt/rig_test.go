@@ -294,6 +294,9 @@ type side struct {
 }
 
 func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+	if clock == nil { // stands still: on a slow machine, a timer would take the token from the test
+		clock = newClock()
+	}
 	return newSideOn(t, []*linkPort{l.port()}, guid, clock, plainRings{}, typ, tweak)
 }
 
@@ -432,11 +435,13 @@ func (s *side) poll() []ci.WC {
 	return wc[:n]
 }
 
-// pair is two connected sides whose clock stands still: on a slow machine, a timer would take the token from the test.
-func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, newClock()) }
+// pair is two connected sides whose clock stands still.
+func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, nil) }
 
 // livePair is pair on the machine's clock, for tests whose goroutines collide and must recover from it.
-func livePair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn(t, l, typ, nil) }
+func livePair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) {
+	return pairOn(t, l, typ, RealClock())
+}
 
 func pairOn(t *testing.T, l *wireLink, typ ci.QPType, clock Clock) (a, b *side) {
 	if l.mtu == 0 {
