@@ -18,6 +18,8 @@ type port struct {
 	group  GroupPort // or nil
 	attr   atomic.Pointer[ci.PortAttr]
 
+	refreshMu sync.Mutex
+
 	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
 
 	special [2]atomic.Pointer[QP] // QP0, QP1
@@ -46,12 +48,14 @@ func (h *HCA) port(n uint8) *port {
 
 // refresh renews the cache of attributes.
 func (p *port) refresh() {
+	p.refreshMu.Lock() // a snapshot never takes the place of a younger one
 	a := p.Port.Attr()
 	a.Num = p.num
 	if a.GUID == 0 {
 		a.GUID = p.hca.cfg.Info.GUID + ci.GUID(p.num)
 	}
 	old := p.attr.Swap(&a)
+	p.refreshMu.Unlock()
 	if old == nil || slices.Equal(old.PKeys, a.PKeys) {
 		return
 	}
@@ -113,7 +117,7 @@ func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 		}
 		q := p.find(dest)
 		if q == nil {
-			p.hca.count.add(DropNoQP, len(run))
+			p.hca.count.add(DropNoQP, wirePackets(run))
 			continue
 		}
 		q.deliver(run, wait, polled)

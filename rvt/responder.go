@@ -61,19 +61,19 @@ func (q *QP) receive(r *run, p *Packet) {
 	st := q.current()
 	switch {
 	case st == ci.QPReset || st == ci.QPInit || st == ci.QPError:
-		q.hca.count.add(DropQPState, 1)
+		q.hca.count.add(DropQPState, int(p.N))
 		return
 	case p.Service != q.service:
-		q.hca.count.add(DropService, 1)
+		q.hca.count.add(DropService, int(p.N))
 		return
 	case q.service == wire.UD:
 		q.receiveDatagram(r, p)
 		return
 	case !q.seeMigReq(p):
-		q.hca.count.add(DropSource, 1)
+		q.hca.count.add(DropSource, int(p.N))
 		return
 	case !pkeyMatch(p.PKey, q.pkey):
-		q.hca.count.add(DropPKey, 1)
+		q.hca.count.add(DropPKey, int(p.N))
 		saturate(&q.port.pkeyErrors)
 		return
 	case p.N == 0 || p.N > 1 && !p.isTrain(q.mtu):
@@ -81,7 +81,7 @@ func (q *QP) receive(r *run, p *Packet) {
 		return
 	}
 	if q.service == wire.UC && p.Op != wire.OpSend && p.Op != wire.OpWrite {
-		q.hca.count.add(DropService, 1)
+		q.hca.count.add(DropService, int(p.N))
 		return
 	}
 	switch p.Op {
@@ -111,7 +111,7 @@ func (q *QP) request(r *run, p *Packet) {
 	s := &q.resp
 	d := psnDiff(p.PSN, s.psn)
 	if d > 0 {
-		q.hca.count.add(DropSequence, 1)
+		q.hca.count.add(DropSequence, int(p.N))
 		if !s.silent {
 			s.silent = true
 			q.hca.count.add(CountSeqNak, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"ciddk/validate"
 	"ciddk/validate/fakehca"
@@ -97,6 +98,7 @@ func TestHangInProcess(t *testing.T) {
 	assert.Equal(t, validate.CauseHang, f.Cause)
 	assert.Contains(t, f.Stacks, "fakehca.(*HCA).enter")
 	assert.Equal(t, validate.Pass, find(r, "a.pd").Status)
+	goleak.VerifyNone(t) // waits until it is gone: the next test counts goroutines
 }
 
 // What the first target leaves running may be the driver's once-for-all; what the second leaves is a leak.

@@ -116,7 +116,7 @@ func newBelled(t *validate.T, size int) belled {
 	cq := b.CQWith(bpd, ci.CQCreate{Size: size, Context: bl, OnCompletion: bl.ring})
 	p.A.CQ, p.A.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64)
 	p.B.CQ, p.B.RecvCQ = b.CQ(bpd, 64), cq
-	opts := []kit.Option{kit.Type(ci.RC), kit.Depth(64)}
+	opts := []kit.Option{kit.Type(ci.RC), kit.Depth(max(64, size))} // a driver may free a slot only when its completion is polled
 	p.A.QP = a.QP(apd, p.A.CQ, p.A.RecvCQ, opts...)
 	p.B.QP = b.QP(bpd, p.B.CQ, cq, opts...)
 	p.A.Buf, p.B.Buf = a.Buf(apd, 4096, kit.AllAccess), b.Buf(bpd, 4096, kit.AllAccess)
