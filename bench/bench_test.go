@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchRounds is how often a benchmark and its yardstick take turns at least.
+// benchRounds is how often a benchmark and its yardstick take turns at least; with -short, once will do.
 const benchRounds = 7
 
 // BenchmarkCases runs each case beside its yardstick. One iteration is one round of both, so the figures reported are the case's own: ns
@@ -15,7 +15,11 @@ func BenchmarkCases(b *testing.B) {
 	for _, c := range Cases() {
 		b.Run(c.Name, func(b *testing.B) {
 			b.ReportAllocs()
-			r, err := c.Run(max(b.N, benchRounds))
+			rounds := max(b.N, benchRounds)
+			if testing.Short() {
+				rounds = 1
+			}
+			r, err := c.Run(rounds)
 			require.NoError(b, err)
 			b.ReportMetric(median(r.OursNS), "ns/op")
 			b.ReportMetric(median(r.YardNS), "yardstick-ns/op")
