@@ -62,53 +62,6 @@ func TestCMMessages(t *testing.T) {
 	assert.Nil(t, mad.NewCMMessage(0x1b))
 }
 
-// TestCMCheck: every field narrower than its type and every reserved one is found when it holds a bit too many, under its name, and by
-// AppendCM too.
-func TestCMCheck(t *testing.T) {
-	t.Parallel()
-	for _, l := range layouts {
-		m, ok := l.make().(mad.CMMessage)
-		if !ok {
-			continue
-		}
-		width := map[string]int{}
-		words := strings.Fields(l.fields)
-		for i := 0; i+1 < len(words); i += 2 {
-			for _, s := range parseSpans(t, words[i+1]) {
-				width[words[i]] += s.n
-			}
-		}
-		for i, f := range leaves("", reflect.ValueOf(m).Elem()) {
-			if !f.v.CanUint() {
-				continue
-			}
-			set := func(v uint64) mad.CMMessage {
-				m := good(m.Attribute())
-				leaves("", reflect.ValueOf(m).Elem())[i].v.SetUint(v)
-				return m
-			}
-			refused := func(m mad.CMMessage, kind error) {
-				t.Helper()
-				h := mad.CMHeader(1, m)
-				_, appendErr := mad.AppendCM(nil, &h, m)
-				for _, err := range []error{m.Check(), appendErr} {
-					require.ErrorIs(t, err, kind, "%s %s", l.name, f.name)
-					var e *mad.Error
-					require.ErrorAs(t, err, &e)
-					assert.Equal(t, l.name, e.Layout)
-					assert.Equal(t, f.name, e.Field)
-				}
-			}
-			switch {
-			case strings.Contains(f.name, "Reserved"):
-				refused(set(1), mad.ErrReserved)
-			case width[f.name] < f.v.Type().Bits():
-				refused(set(1<<width[f.name]), mad.ErrRange)
-			}
-		}
-	}
-}
-
 func TestCMCheckValues(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

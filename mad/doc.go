@@ -9,8 +9,9 @@
 //
 // Nothing is lost: every bit of a layout, reserved ones included, has a field, so Parse then Put gives the same bytes for any bytes,
 // and a capture shows what was sent. Reserved fields are called Reserved and their byte offset, or the field they stand beside.
-// Who receives ignores them (13.4.1); Check, on layouts with fields narrower than their Go type or with reserved ones, says what a sender
-// that keeps the rules would not have sent. Put cuts off what is too wide for its field: who sends values it did not make calls Check.
+// Who receives ignores them (13.4.1); Check, which every structure has, says what a sender that keeps the rules would not have sent: bits
+// in reserved fields, values wider than their field or reserved. Put cuts off what is too wide: who sends values it did not make itself
+// calls Check first.
 //
 // Bytes from a network come in through ParseHeader, ParseCM, ParseSA, ParsePerf and ParseIPCM, which check lengths and versions and never
 // panic. AppendCM is the way out for CM messages: it refuses what Check refuses. Errors are an *Error around a kind, with the

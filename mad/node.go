@@ -63,6 +63,17 @@ func (n *NodeInfo) Parse(b []byte) {
 		VendorID: binary.BigEndian.Uint32(b[36:]) & 0xffffff}
 }
 
+// Check returns an *Error around ErrRange for a field that is too wide.
+func (n *NodeInfo) Check() error {
+	c := checker{layout: "NodeInfo"}
+	n.check(&c, "")
+	return c.err
+}
+
+func (n *NodeInfo) check(c *checker, in string) {
+	c.fits(in+"VendorID", uint64(n.VendorID), 24)
+}
+
 // GUIDBlock is a block of the GUID table (14.2.5.5); the attribute modifier is the block's number.
 type GUIDBlock [8]uint64
 

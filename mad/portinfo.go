@@ -142,3 +142,45 @@ func (p *PortInfo) Parse(b []byte) {
 		ReservedSpeedExt: b[63] >> 5, SpeedExtEnabled: b[63] & 31,
 	}
 }
+
+// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved. Which values a Set may ask for is
+// the agent's to judge.
+func (p *PortInfo) Check() error {
+	c := checker{layout: "PortInfo"}
+	p.check(&c, "")
+	return c.err
+}
+
+func (p *PortInfo) check(c *checker, in string) {
+	c.fits(in+"SpeedSupported", uint64(p.SpeedSupported), 4)
+	c.fits(in+"State", uint64(p.State), 4)
+	c.fits(in+"PhysState", uint64(p.PhysState), 4)
+	c.fits(in+"LinkDownDefault", uint64(p.LinkDownDefault), 4)
+	c.fits(in+"MKeyProtect", uint64(p.MKeyProtect), 2)
+	c.fits(in+"LMC", uint64(p.LMC), 3)
+	c.fits(in+"SpeedActive", uint64(p.SpeedActive), 4)
+	c.fits(in+"SpeedEnabled", uint64(p.SpeedEnabled), 4)
+	c.fits(in+"NeighborMTU", uint64(p.NeighborMTU), 4)
+	c.fits(in+"MasterSMSL", uint64(p.MasterSMSL), 4)
+	c.fits(in+"VLCap", uint64(p.VLCap), 4)
+	c.fits(in+"InitType", uint64(p.InitType), 4)
+	c.fits(in+"InitTypeReply", uint64(p.InitTypeReply), 4)
+	c.fits(in+"MTUCap", uint64(p.MTUCap), 4)
+	c.fits(in+"VLStallCount", uint64(p.VLStallCount), 3)
+	c.fits(in+"HOQLife", uint64(p.HOQLife), 5)
+	c.fits(in+"OperationalVLs", uint64(p.OperationalVLs), 4)
+	c.fits(in+"Enforce", uint64(p.Enforce), 4)
+	c.fits(in+"McastTrapSupp", uint64(p.McastTrapSupp), 2)
+	c.fits(in+"SubnetTimeout", uint64(p.SubnetTimeout), 5)
+	c.fits(in+"RespTimeValue", uint64(p.RespTimeValue), 5)
+	c.fits(in+"LocalPhyErrors", uint64(p.LocalPhyErrors), 4)
+	c.fits(in+"OverrunErrors", uint64(p.OverrunErrors), 4)
+	c.fits(in+"RoundTripLatency", uint64(p.RoundTripLatency), 24)
+	c.fits(in+"SpeedExtActive", uint64(p.SpeedExtActive), 4)
+	c.fits(in+"SpeedExtSupp", uint64(p.SpeedExtSupp), 4)
+	c.fits(in+"SpeedExtEnabled", uint64(p.SpeedExtEnabled), 5)
+	c.zero(in+"ReservedLMC", uint64(p.ReservedLMC))
+	c.zero(in+"ReservedResp", uint64(p.ReservedResp))
+	c.zero(in+"ReservedLatency", uint64(p.ReservedLatency))
+	c.zero(in+"ReservedSpeedExt", uint64(p.ReservedSpeedExt))
+}

@@ -62,6 +62,6 @@ func (n *NodeRecord) Parse(b []byte) {
 func (n *NodeRecord) Check() error {
 	c := checker{layout: "NodeRecord"}
 	c.zero("Reserved2", uint64(n.Reserved2))
-	c.fits("NodeInfo.VendorID", uint64(n.NodeInfo.VendorID), 24)
+	n.NodeInfo.check(&c, "NodeInfo.")
 	return c.err
 }

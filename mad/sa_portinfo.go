@@ -42,3 +42,10 @@ func (p *PortInfoRecord) Parse(b []byte) {
 	p.EndportLID, p.PortNum, p.Options = be.Uint16(b), b[2], b[3]
 	p.PortInfo.Parse(b[4:])
 }
+
+// Check is PortInfo.Check, under the record's name.
+func (p *PortInfoRecord) Check() error {
+	c := checker{layout: "PortInfoRecord"}
+	p.PortInfo.check(&c, "PortInfo.")
+	return c.err
+}

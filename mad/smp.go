@@ -77,3 +77,13 @@ func (s *SMP) HopCount() uint8 { return uint8(s.ClassSpecific) }
 
 // SetHops sets both.
 func (s *SMP) SetHops(pointer, count uint8) { s.ClassSpecific = uint16(pointer)<<8 | uint16(count) }
+
+// Check returns an *Error that names the first field that no sender may send so: ErrVersion, ErrReserved.
+func (s *SMP) Check() error {
+	if err := s.Header.Check(); err != nil {
+		return err
+	}
+	c := checker{layout: "SMP"}
+	c.zeros("Reserved28", s.Reserved28[:])
+	return c.err
+}

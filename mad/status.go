@@ -34,8 +34,8 @@ const statusCode uint16 = 0x001c
 // Status is a Header.Status to print.
 type Status uint16
 
-// StatusOf gives the header's Status to print.
-func (h *Header) StatusOf() Status { return Status(h.Status) }
+// StatusText gives the header's status in words.
+func (h *Header) StatusText() string { return Status(h.Status).Text(h.Class) }
 
 var statusCodes = map[uint16]string{
 	StatusBadVersion: "base or class version not supported", StatusBadMethod: "method not supported",
