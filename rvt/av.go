@@ -21,8 +21,8 @@ type avState struct {
 	port  *port
 }
 
-func (p *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
-	h := p.ca.hca
+func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
+	h := d.ca.hca
 	s := &avState{attr: attr, port: h.port(attr.Port)}
 	if s.port == nil {
 		if h.attr.Caps.Has(ci.CapAVPortCheck) {
@@ -37,20 +37,20 @@ func (p *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 }
 
 // CreateAV makes an address vector.
-func (p *PD) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (d *PD) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
 	const verb = "PD.CreateAV"
-	h := p.ca.hca
+	h := d.ca.hca
 	if !h.attr.Caps.Has(ci.CapAV) {
-		return p.UnimplementedPD.CreateAV(attr, ub)
+		return d.UnimplementedPD.CreateAV(attr, ub)
 	}
-	s, err := p.avState(verb, attr)
+	s, err := d.avState(verb, attr)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.child(verb, kindAV, h.attr.MaxAVs); err != nil {
+	if err := d.child(verb, kindAV, h.attr.MaxAVs); err != nil {
 		return nil, err
 	}
-	a := &AV{pd: p}
+	a := &AV{pd: d}
 	a.state.Store(s)
 	return a, nil
 }

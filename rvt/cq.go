@@ -50,21 +50,21 @@ const (
 const minModeration = time.Millisecond
 
 // CreateCQ makes a completion queue.
-func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
-	h := p.ca.hca
+	h := d.ca.hca
 	if c.Size <= 0 || c.Size > h.attr.MaxCQEs {
 		return nil, fail(verb, ci.InvalidCQSize)
 	}
-	if err := p.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
+	if err := d.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
 		return nil, err
 	}
 	ring, err := h.cfg.Rings.CompletionRing(c.Size, ub)
 	if err != nil {
-		p.unchild(kindCQ)
+		d.unchild(kindCQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	q := &CQ{pd: p, hca: h, ring: ring}
+	q := &CQ{pd: d, hca: h, ring: ring}
 	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
 	q.modAt.fire = q.moderated

@@ -137,7 +137,8 @@ func TestUnmapWaits(t *testing.T) {
 	go func() { done <- r.pd.UnmapFMRs([]ci.FMR{f}) }()
 	eventually(t, func() bool { return !r.localOK(r.pd, g.LKey, 0, 1, false) })
 	select {
-	case <-done:
+	case err := <-done:
+		require.NoError(t, err)
 		require.FailNow(t, "did not wait")
 	default:
 	}

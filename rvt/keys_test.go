@@ -140,7 +140,8 @@ func TestSettled(t *testing.T) {
 	go func() { done <- d.Destroy() }()
 	eventually(t, func() bool { return d.use.n.Load() < 0 }) // Destroy has nothing left to do but wait
 	select {
-	case <-done:
+	case err := <-done:
+		require.NoError(t, err)
 		require.FailNow(t, "DMA.Destroy did not wait")
 	default:
 	}

@@ -278,7 +278,8 @@ func TestDestroyWaits(t *testing.T) {
 	require.NoError(t, at.write([]byte{1}), "an access that has begun may end")
 	require.False(t, r.localOK(r.pd, m.Region().LKey, m.Region().Addr, 1, false), "no new one begins")
 	select {
-	case <-done:
+	case err := <-done:
+		require.NoError(t, err)
 		require.FailNow(t, "did not wait")
 	default:
 	}

@@ -291,7 +291,8 @@ func TestWindowHoldsRegion(t *testing.T) {
 		runtime.Gosched()
 	}
 	select {
-	case <-done:
+	case err := <-done:
+		require.NoError(t, err)
 		require.FailNow(t, "did not wait")
 	default:
 	}

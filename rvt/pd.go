@@ -25,28 +25,28 @@ func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) {
 }
 
 // Destroy deallocates the domain; ResourceBusy while anything made from it exists.
-func (p *PD) Destroy() error {
-	if err := p.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
+func (d *PD) Destroy() error {
+	if err := d.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
-	p.ca.hca.drop(kindPD)
-	p.ca.put()
+	d.ca.hca.drop(kindPD)
+	d.ca.put()
 	return nil
 }
 
 // child takes a reference for a new object of kind k, and counts it. The caller undoes it with unchild.
-func (p *PD) child(verb string, k kind, most int) error {
-	if !p.get() {
+func (d *PD) child(verb string, k kind, most int) error {
+	if !d.get() {
 		return fail(verb, ci.InvalidPDHandle)
 	}
-	if !p.ca.hca.take(k, most) {
-		p.put()
+	if !d.ca.hca.take(k, most) {
+		d.put()
 		return failf(verb, ci.InsufficientResources, "the limit of CAAttr is reached")
 	}
 	return nil
 }
 
-func (p *PD) unchild(k kind) {
-	p.ca.hca.drop(k)
-	p.put()
+func (d *PD) unchild(k kind) {
+	d.ca.hca.drop(k)
+	d.put()
 }

@@ -9,19 +9,19 @@ import (
 )
 
 // CreateQP makes a queue pair in Reset.
-func (p *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (d *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
 	const verb = "PD.CreateQP"
-	caps := p.ca.hca.attr.Caps
+	caps := d.ca.hca.attr.Caps
 	switch {
 	case c.Type == ci.RD && !caps.Has(ci.CapRD), c.Type == ci.UC && !caps.Has(ci.CapUC), c.Type == ci.UD && !caps.Has(ci.CapUD):
 		return nil, failf(verb, ci.Unsupported, c.Type.String())
 	case c.Type != ci.RC && c.Type != ci.UC && c.Type != ci.UD:
 		return nil, failf(verb, ci.InvalidServiceType, "special and raw QPs come from CreateSpecialQP")
 	}
-	if err := p.checkCaps(verb, &c, false); err != nil {
+	if err := d.checkCaps(verb, &c, false); err != nil {
 		return nil, err
 	}
-	q, err := p.newQP(verb, c, ub)
+	q, err := d.newQP(verb, c, ub)
 	if err != nil {
 		return nil, err
 	}
@@ -29,13 +29,13 @@ func (p *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
 }
 
 // CreateSpecialQP makes QP0 or QP1 of a port.
-func (p *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
+func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateSpecialQP"
-	h := p.ca.hca
+	h := d.ca.hca
 	switch c.Type {
 	case ci.QP0, ci.QP1:
 		if !h.attr.Caps.Has(ci.CapSpecialQP) {
-			return p.UnimplementedPD.CreateSpecialQP(num, c)
+			return d.UnimplementedPD.CreateSpecialQP(num, c)
 		}
 	case ci.RawIPv6, ci.RawEther:
 		return nil, failf(verb, ci.Unsupported, c.Type.String())
@@ -49,14 +49,14 @@ func (p *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	if c.Type == ci.QP0 && port.attr.Load().Link != ci.LinkInfiniBand {
 		return nil, failf(verb, ci.Unsupported, "an Ethernet port has no QP0") // annex A16, 16.4.2
 	}
-	if err := p.checkCaps(verb, &c, true); err != nil {
+	if err := d.checkCaps(verb, &c, true); err != nil {
 		return nil, err
 	}
 	slot := &port.special[c.Type-ci.QP0]
 	if slot.Load() != nil {
 		return nil, fail(verb, ci.ResourceBusy)
 	}
-	q, err := p.newQP(verb, c, nil)
+	q, err := d.newQP(verb, c, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func (p *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 }
 
 // checkCaps holds the sizes asked against the limits. A special QP is answered with what would be granted; so is too much inline data.
-func (p *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
-	a := &p.ca.hca.attr
+func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
+	a := &d.ca.hca.attr
 	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
 	switch {
 	case c.Flags&^flags != 0:
@@ -114,9 +114,9 @@ func (h *HCA) cqOf(c ci.CQ) *CQ {
 	return q
 }
 
-func (p *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err error) {
-	h := p.ca.hca
-	q := &QP{pd: p, ca: p.ca, hca: h, typ: c.Type, flags: c.Flags}
+func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err error) {
+	h := d.ca.hca
+	q := &QP{pd: d, ca: d.ca, hca: h, typ: c.Type, flags: c.Flags}
 	q.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	q.faces.send, q.faces.recv, q.faces.srq = c.SendCQ, c.RecvCQ, c.SRQ
 	q.service = services[c.Type]
@@ -146,10 +146,10 @@ func (p *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 		q.srq, q.source = s, s
 		undo = append(undo, s.put)
 	}
-	if err := p.child(verb, kindQP, h.attr.MaxQPs); err != nil {
+	if err := d.child(verb, kindQP, h.attr.MaxQPs); err != nil {
 		return nil, err
 	}
-	undo = append(undo, func() { p.unchild(kindQP) })
+	undo = append(undo, func() { d.unchild(kindQP) })
 	q.caps = c.QPCaps
 	if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, ub); err != nil {
 		return nil, failErr(verb, ci.InsufficientResources, err)

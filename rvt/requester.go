@@ -15,7 +15,6 @@ import (
 // sent, or are to be sent again.
 type requester struct {
 	win              []sendEntry // length a power of two
-	sge              []ci.SGE    // their gather lists
 	head, next, tail uint32
 	off              uint32 // packets of the entry at next that are out
 	psn              ci.PSN // of the next packet at (next, off)
@@ -56,11 +55,11 @@ const (
 	packetWindow = 256
 )
 
-func (r *requester) start(psn ci.PSN) {
-	r.psn, r.una, r.max, r.newPSN = psn, psn, psn, psn
+func (s *requester) start(psn ci.PSN) {
+	s.psn, s.una, s.max, s.newPSN = psn, psn, psn, psn
 }
 
-func (r *requester) at(i uint32) *sendEntry { return &r.win[i&uint32(len(r.win)-1)] }
+func (s *requester) at(i uint32) *sendEntry { return &s.win[i&uint32(len(s.win)-1)] }
 
 // decode pulls one more request into the window.
 func (q *QP) decode() bool {

@@ -28,11 +28,10 @@ func (plainRings) CompletionRing(size int, _ *ci.UserBuffer) (CompletionRing, er
 }
 
 type plainSend struct {
-	mu       sync.Mutex
-	depth    int
-	list     []Work
-	next     int
-	retained []ci.SGE
+	mu    sync.Mutex
+	depth int
+	list  []Work
+	next  int
 }
 
 func (s *plainSend) Post(wrs []ci.SendWR, obj Resolver) int {
@@ -168,7 +167,6 @@ func (s *plainCQ) Resize(n int) error {
 
 // wireLink is a lossless link of two ports, or of one with itself, that a test can make worse.
 type wireLink struct {
-	mu    sync.Mutex
 	ports []*linkPort
 	hints Hints
 	mtu   ci.MTU

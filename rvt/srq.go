@@ -21,12 +21,12 @@ type SRQ struct {
 }
 
 // CreateSRQ makes a shared receive queue.
-func (p *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+func (d *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
 	const verb = "PD.CreateSRQ"
-	h := p.ca.hca
+	h := d.ca.hca
 	switch {
 	case !h.attr.Caps.Has(ci.CapSRQ):
-		return p.UnimplementedPD.CreateSRQ(c, ub)
+		return d.UnimplementedPD.CreateSRQ(c, ub)
 	case c.MaxWR <= 0 || c.MaxWR > h.attr.MaxSRQWRs:
 		return nil, fail(verb, ci.InvalidMaxWRs)
 	case c.MaxSGE < 0 || c.MaxSGE > h.attr.MaxSRQSGEs:
@@ -34,15 +34,15 @@ func (p *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}
-	if err := p.child(verb, kindSRQ, h.attr.MaxSRQs); err != nil {
+	if err := d.child(verb, kindSRQ, h.attr.MaxSRQs); err != nil {
 		return nil, err
 	}
 	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, ub)
 	if err != nil {
-		p.unchild(kindSRQ)
+		d.unchild(kindSRQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	s := &SRQ{pd: p, ring: ring, maxSGE: c.MaxSGE, limit: c.Limit}
+	s := &SRQ{pd: d, ring: ring, maxSGE: c.MaxSGE, limit: c.Limit}
 	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"io"
 	"os"
@@ -104,7 +105,7 @@ func readCapture(t *testing.T, path string) (list []captured) {
 	require.NoError(t, err)
 	for {
 		data, ci, err := r.ReadPacketData()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return list
 		}
 		require.NoError(t, err)

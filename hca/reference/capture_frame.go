@@ -34,7 +34,8 @@ func (c udpCoder) encode(d Dir, p *rvt.Packet) []byte {
 	if !wirePacket(&f.Packet, p) {
 		return nil
 	}
-	src, dst := netip.AddrPortFrom(c.port.addr, c.port.udp), netip.AddrPortFrom(c.port.addr, c.port.udp)
+	src := netip.AddrPortFrom(c.port.addr, c.port.udp)
+	var dst netip.AddrPort
 	class, hops := uint8(0), uint8(defaultHops)
 	if d == In {
 		src, dst = netip.AddrPortFrom(addrOf(p.Src.GID), c.port.udp), netip.AddrPortFrom(addrOf(p.Dst.GID), c.port.udp)

@@ -26,7 +26,7 @@ func (a *agent) localMAD(num uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
 	request := s.Method
 	directed := s.Class == mad.ClassSubnetDirected
 	p, ib := underneath(a.hca.ports[num-1]).(*directPort)
-	status := mad.StatusOK
+	var status uint16 // mad.StatusOK
 	var events []ci.EventType
 	switch {
 	case !ib || s.BaseVersion != 1 || s.ClassVersion != 1 || s.Class != mad.ClassSubnetLID && !directed:

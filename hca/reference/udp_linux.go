@@ -776,12 +776,12 @@ func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 		}
 		m := &b.info[i]
 		switch {
-		case err == unix.EINTR:
-		case (err == unix.EAGAIN || err == unix.ENOBUFS) && waits < 3:
+		case errors.Is(err, unix.EINTR):
+		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && waits < 3:
 			waits++
 			s.port.stats.sendRetries.Add(1)
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, sendWaitMS)
-		case (err == unix.EIO || err == unix.EINVAL) && m.n > 1:
+		case (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)) && m.n > 1:
 			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4 identifications,
 			// and so their ICRCs, differ.
 			s.gso.Store(false)

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"net/netip"
 	"runtime"
@@ -89,7 +90,7 @@ func (r *rawStream) receive(t testing.TB, trains int) {
 			b.hdrs[i].reset(b.ctls[i][:])
 		}
 		n, err := recvmmsg(r.to.fd, b.hdrs[:rawMessages])
-		if err == unix.EAGAIN {
+		if errors.Is(err, unix.EAGAIN) {
 			fds := []unix.PollFd{{Fd: int32(r.to.fd), Events: unix.POLLIN}}
 			if k, _ := unix.Poll(fds, 2000); k == 0 {
 				require.FailNow(t, "the raw stream stalled")
