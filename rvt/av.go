@@ -26,7 +26,7 @@ func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 	s := &avState{attr: attr, port: h.port(attr.Port)}
 	if s.port == nil {
 		if h.attr.Caps.Has(ci.CapAVPortCheck) {
-			return nil, fail(verb, ci.InvalidPort)
+			return nil, h.noPort(verb, attr.Port)
 		}
 		return s, nil
 	}

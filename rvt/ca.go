@@ -41,7 +41,7 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 	}
 	p := c.hca.port(num)
 	if p == nil {
-		return fail(verb, ci.InvalidPort)
+		return c.hca.noPort(verb, num)
 	}
 	if set&^known != 0 {
 		return failf(verb, ci.InvalidParameter, "unknown field")
@@ -136,7 +136,7 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	case !c.hca.attr.Caps.Has(ci.CapLocalMAD):
 		return c.UnimplementedCA.LocalMAD(num, src, in, out)
 	case c.hca.port(num) == nil:
-		return fail(verb, ci.InvalidPort)
+		return c.hca.noPort(verb, num)
 	case in == nil || out == nil:
 		return failf(verb, ci.InvalidParameter, "in or out is nil")
 	}
@@ -156,7 +156,7 @@ func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
 	case !c.hca.attr.Caps.Has(ci.CapSLForIP):
 		return c.UnimplementedCA.SLForIP(num, ipPort)
 	case c.hca.port(num) == nil:
-		return 0, fail(verb, ci.InvalidPort)
+		return 0, c.hca.noPort(verb, num)
 	}
 	return c.hca.cfg.Ops.SLForIP(num, ipPort)
 }

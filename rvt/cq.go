@@ -54,7 +54,7 @@ func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
 	h := d.ca.hca
 	if c.Size <= 0 || c.Size > h.attr.MaxCQEs {
-		return nil, fail(verb, ci.InvalidCQSize)
+		return nil, outside(verb, ci.InvalidCQSize, "Size", c.Size, 1, h.attr.MaxCQEs)
 	}
 	if err := d.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (q *CQ) NotifyAfter(n int) error {
 	q.putMu.Lock()
 	defer q.putMu.Unlock()
 	if n < 1 || n > q.ring.Cap() {
-		return failf(verb, ci.InvalidParameter, "n is not in 1 to the size")
+		return outside(verb, ci.InvalidParameter, "n", n, 1, q.ring.Cap())
 	}
 	q.arm, q.after = armAfter, n
 	return nil
@@ -175,7 +175,7 @@ func (q *CQ) Resize(size int, ub *ci.UserBuffer) (int, error) {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
 	if size <= 0 || size > q.hca.attr.MaxCQEs {
-		return 0, fail(verb, ci.InvalidCQSize)
+		return 0, outside(verb, ci.InvalidCQSize, "size", size, 1, q.hca.attr.MaxCQEs)
 	}
 	q.getMu.Lock()
 	defer q.getMu.Unlock()

@@ -46,6 +46,11 @@ func (h *HCA) port(n uint8) *port {
 	return h.ports[n-1]
 }
 
+// noPort is the answer to a port number that does not exist.
+func (h *HCA) noPort(verb string, n uint8) error {
+	return outside(verb, ci.InvalidPort, "port", int(n), 1, len(h.ports))
+}
+
 // refresh renews the cache of attributes.
 func (p *port) refresh() {
 	p.refreshMu.Lock() // a snapshot never takes the place of a younger one

@@ -44,7 +44,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	}
 	port := h.port(num)
 	if port == nil {
-		return nil, fail(verb, ci.InvalidPort)
+		return nil, h.noPort(verb, num)
 	}
 	if c.Type == ci.QP0 && port.attr.Load().Link != ci.LinkInfiniBand {
 		return nil, failf(verb, ci.Unsupported, "an Ethernet port has no QP0") // annex A16, 16.4.2
@@ -79,10 +79,14 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 		return failf(verb, ci.InvalidParameter, "an RDD belongs to an RD QP")
 	case c.SRQ != nil && c.RecvDepth != 0:
 		return failf(verb, ci.InvalidParameter, "RecvDepth must be 0 with an SRQ")
-	case c.SendDepth < 0 || c.RecvDepth < 0:
-		return fail(verb, ci.InvalidMaxWRs)
-	case c.SendSGE < 0 || c.RecvSGE < 0:
-		return fail(verb, ci.InvalidMaxSGE)
+	case c.SendDepth < 0:
+		return outside(verb, ci.InvalidMaxWRs, "SendDepth", c.SendDepth, 0, a.MaxWRs)
+	case c.RecvDepth < 0:
+		return outside(verb, ci.InvalidMaxWRs, "RecvDepth", c.RecvDepth, 0, a.MaxWRs)
+	case c.SendSGE < 0:
+		return outside(verb, ci.InvalidMaxSGE, "SendSGE", c.SendSGE, 0, a.MaxSGEs)
+	case c.RecvSGE < 0:
+		return outside(verb, ci.InvalidMaxSGE, "RecvSGE", c.RecvSGE, 0, a.MaxSGEs)
 	case c.MaxInline < 0:
 		return failf(verb, ci.InvalidParameter, "MaxInline is negative")
 	}
@@ -94,10 +98,14 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 		}
 	}
 	switch {
-	case c.SendDepth > a.MaxWRs || c.RecvDepth > a.MaxWRs:
-		return fail(verb, ci.InvalidMaxWRs)
-	case c.SendSGE > a.MaxSGEs || c.RecvSGE > a.MaxSGEs:
-		return fail(verb, ci.InvalidMaxSGE)
+	case c.SendDepth > a.MaxWRs:
+		return outside(verb, ci.InvalidMaxWRs, "SendDepth", c.SendDepth, 0, a.MaxWRs)
+	case c.RecvDepth > a.MaxWRs:
+		return outside(verb, ci.InvalidMaxWRs, "RecvDepth", c.RecvDepth, 0, a.MaxWRs)
+	case c.SendSGE > a.MaxSGEs:
+		return outside(verb, ci.InvalidMaxSGE, "SendSGE", c.SendSGE, 0, a.MaxSGEs)
+	case c.RecvSGE > a.MaxSGEs:
+		return outside(verb, ci.InvalidMaxSGE, "RecvSGE", c.RecvSGE, 0, a.MaxSGEs)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"fmt"
+
+	"ciddk/ci"
+)
 
 // fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables 91 to 94).
 type fields struct{ need, may ci.QPField }
@@ -167,7 +171,7 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 	bad := func(what string) error { return failf(verb, ci.InvalidParameter, what) }
 	if set&ci.QPFieldPort != 0 {
 		if p.port = q.hca.port(a.Port); p.port == nil || q.num < 2 && a.Port != q.attr.Port {
-			return fail(verb, ci.InvalidPort)
+			return q.hca.noPort(verb, a.Port)
 		}
 		if q.current() == ci.QPSQD && a.Port != q.attr.Port && !at.Caps.Has(ci.CapChangePrimaryPort) {
 			return failf(verb, ci.Unsupported, "change of the primary port")
@@ -189,7 +193,7 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 	case set&ci.QPFieldRQPSN != 0 && a.RQPSN > psnMask, set&ci.QPFieldSQPSN != 0 && a.SQPSN > psnMask:
 		return bad("a PSN has more than 24 bits")
 	case set&ci.QPFieldMTU != 0 && (a.MTU.Bytes() == 0 || a.MTU > p.port.attr.Load().MTU):
-		return bad("path MTU, against the port's")
+		return bad(fmt.Sprintf("MTU code %d: want %d to the port's %d", a.MTU, ci.MTU256, p.port.attr.Load().MTU))
 	case set&ci.QPFieldMinRNRTimer != 0 && a.MinRNRTimer > 31:
 		return bad("MinRNRTimer is above 31")
 	case set&ci.QPFieldRetryCount != 0 && a.RetryCount > 7:

@@ -12,13 +12,13 @@ func newPostErrors(verb string, gone ci.Status) postErrors {
 	return postErrors{
 		gone:        e(gone, ""),
 		full:        e(ci.InsufficientResources, "the queue is full"),
-		state:       e(ci.InvalidQPState, ""),
-		wrType:      e(ci.InvalidWRType, ""),
-		maxSGE:      e(ci.InvalidMaxSGE, ""),
-		av:          e(ci.InvalidAVHandle, ""),
-		param:       e(ci.InvalidParameter, ""),
+		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
+		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
+		maxSGE:      e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
+		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another CA"),
+		param:       e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its operation"),
 		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
-		unsupported: e(ci.Unsupported, ""),
+		unsupported: e(ci.Unsupported, "CAAttr.Caps does not claim this operation or flag"),
 	}
 }
 
@@ -51,6 +51,9 @@ func (q *QP) post(wrs []ci.SendWR) (int, error) {
 	}
 	if q.current() < ci.QPRTS {
 		return 0, sendErrors.state
+	}
+	if q.caps.SendDepth == 0 && len(wrs) > 0 {
+		return 0, sendErrors.full
 	}
 	legal := len(wrs)
 	var bad *ci.Error
@@ -214,6 +217,8 @@ func (q *QP) postRecv(wrs []ci.RecvWR) (int, error) {
 		return 0, recvErrors.wrType
 	case q.current() == ci.QPReset:
 		return 0, recvErrors.state
+	case q.caps.RecvDepth == 0 && len(wrs) > 0:
+		return 0, recvErrors.full
 	}
 	return postRecv(q.rq, wrs, q.caps.RecvSGE, &recvErrors)
 }

@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"fmt"
 	"sync"
 
 	"ciddk/ci"
@@ -56,6 +57,11 @@ func fail(verb string, s ci.Status) error { return &ci.Error{Verb: verb, Status:
 
 func failf(verb string, s ci.Status, detail string) error {
 	return &ci.Error{Verb: verb, Status: s, Detail: detail}
+}
+
+// outside refuses a number that is not in its range.
+func outside(verb string, s ci.Status, what string, got, least, most int) error {
+	return failf(verb, s, fmt.Sprintf("%s is %d, want %d to %d", what, got, least, most))
 }
 
 func failErr(verb string, s ci.Status, err error) error {

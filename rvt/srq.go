@@ -28,9 +28,9 @@ func (d *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
 	case !h.attr.Caps.Has(ci.CapSRQ):
 		return d.UnimplementedPD.CreateSRQ(c, ub)
 	case c.MaxWR <= 0 || c.MaxWR > h.attr.MaxSRQWRs:
-		return nil, fail(verb, ci.InvalidMaxWRs)
+		return nil, outside(verb, ci.InvalidMaxWRs, "MaxWR", c.MaxWR, 1, h.attr.MaxSRQWRs)
 	case c.MaxSGE < 0 || c.MaxSGE > h.attr.MaxSRQSGEs:
-		return nil, fail(verb, ci.InvalidMaxSGE)
+		return nil, outside(verb, ci.InvalidMaxSGE, "MaxSGE", c.MaxSGE, 0, h.attr.MaxSRQSGEs)
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}

@@ -39,14 +39,22 @@ func (r *udpRoute) icrc(n int, id uint16) wire.ICRC {
 	return r.flow6.Start(n)
 }
 
+var broadcast4 = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 // Route compiles an address. The GRH counts whether or not Global is set: there is nothing else on Ethernet.
-func (p *udpPort) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
+func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	const verb = "Port.Route"
 	if av.GRH.SGIDIndex != 0 {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidIndex, Detail: fmt.Sprintf("source GID index %d, the port has GID 0 only", av.GRH.SGIDIndex)}
 	}
 	dst := addrOf(av.GRH.DGID)
 	switch {
+	case !av.Global:
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "an address on an Ethernet port is its GID: AVAttr.Global must be set"}
+	case !f.Datagram && dst.IsMulticast():
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("a connection to the multicast group %v", dst)}
+	case dst == broadcast4:
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the destination is the IPv4 broadcast address"}
 	case dst.IsUnspecified():
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the destination GID is zero"}
 	case dst.Is4() != p.addr.Is4():

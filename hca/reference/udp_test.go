@@ -509,10 +509,10 @@ func TestUDPRouteErrors(t *testing.T) {
 		{"IPv6 from an IPv4 port", ci.GRH{DGID: ci.GID{0: 0xfe, 1: 0x80, 15: 1}}, ci.InvalidParameter},
 		{"source index", ci.GRH{DGID: a.gid, SGIDIndex: 1}, ci.InvalidIndex},
 	} {
-		_, err := a.Route(&ci.AVAttr{GRH: c.grh}, rvt.Flow{})
+		_, err := a.Route(&ci.AVAttr{Global: true, GRH: c.grh}, rvt.Flow{})
 		assert.Equal(t, c.want, ci.StatusOf(err), c.name)
 	}
-	r, err := a.Route(&ci.AVAttr{GRH: ci.GRH{DGID: a.gid, TrafficClass: 0x6a, HopLimit: 3}}, rvt.Flow{})
+	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: a.gid, TrafficClass: 0x6a, HopLimit: 3}}, rvt.Flow{})
 	require.NoError(t, err)
 	assert.Equal(t, rvt.Addr{GID: a.gid}, r.Peer())
 }
@@ -522,7 +522,7 @@ func TestUDPTrafficClass(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, UDPConfig{})
 	b, rb := openTest(t, UDPConfig{})
-	r, err := a.Route(&ci.AVAttr{GRH: ci.GRH{DGID: b.gid, TrafficClass: 0x68, HopLimit: 3}}, rvt.Flow{})
+	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: b.gid, TrafficClass: 0x68, HopLimit: 3}}, rvt.Flow{})
 	require.NoError(t, err)
 	p := rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: r}
 	q := p
@@ -547,7 +547,7 @@ func TestUDPMulticast(t *testing.T) {
 			require.NoError(t, b.JoinGroup(group))
 			require.NoError(t, b.JoinGroup(group))
 			require.NoError(t, b.LeaveGroup(group))
-			rt, err := a.Route(&ci.AVAttr{GRH: ci.GRH{DGID: group}}, rvt.Flow{Datagram: true})
+			rt, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: group}}, rvt.Flow{Datagram: true})
 			require.NoError(t, err)
 			send := func() {
 				a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4, N: 1, Len: 4,
