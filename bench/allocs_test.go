@@ -70,12 +70,12 @@ func TestAllocs(t *testing.T) {
 				"WRITE of 64 bytes": func() error { return small.run(ops) },
 				"WRITE of 64 KiB":   func() error { return large.run(ops / 8) },
 			} {
-				// The average of a few runs, each of many requests: AllocsPerRun rounds down, so that what a garbage collection makes the
-				// pools allocate anew does not count, while one allocation in a run's requests would.
+				// The average of a few runs, each of 64 requests at least. A garbage collection lets the pools go, and they are made anew: a
+				// handful, which one allocation in eight requests would exceed.
 				require.NoError(t, work(), name)
 				allocs := testing.AllocsPerRun(5, func() { err = work() })
 				require.NoError(t, err, name)
-				require.Zero(t, int(allocs)/(ops/8), "%s: %v allocations in %d requests", name, allocs, ops)
+				require.Less(t, allocs, float64(ops/8/8), "%s: allocations in a run", name)
 			}
 		})
 	}
