@@ -24,23 +24,23 @@ func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
 	return d.newMR(verb, nil, 0, nil, maxPages)
 }
 
-// fastReg executes OpFastReg. A failure leaves the region as it was. Status: WCLocalProtErr.
+// fastReg executes OpFastReg. A failure leaves the region as it was. Status: WCBindErr.
 func (h *HCA) fastReg(q *QP, w *WorkExt) ci.WCStatus {
 	if w == nil || w.MR == nil {
-		return ci.WCLocalProtErr
+		return ci.WCBindErr
 	}
 	m, f := w.MR, &w.FastReg
 	if m.h != h || m.maxPages == 0 || !m.slot.owns(f.Key) {
-		return ci.WCLocalProtErr
+		return ci.WCBindErr
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead || m.pd != q.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
-		return ci.WCLocalProtErr
+		return ci.WCBindErr
 	}
 	p := h.placeFast(m, f)
 	if p == nil {
-		return ci.WCLocalProtErr
+		return ci.WCBindErr
 	}
 	g := p.grant(f.Key, m.pd, f.Access)
 	m.access = f.Access
@@ -95,10 +95,10 @@ func (m *MR) invalidate(q *QP, key ci.Key) bool {
 }
 
 // localInv executes OpLocalInv: on a fast registration region, or on a type 2 window that was bound through q. Invalidating a region
-// that gives nothing succeeds. Status: WCLocalProtErr.
+// that gives nothing succeeds. Status: WCBindErr.
 func (h *HCA) localInv(q *QP, key ci.Key) ci.WCStatus {
 	if !h.keys.invalidate(q, key) {
-		return ci.WCLocalProtErr
+		return ci.WCBindErr
 	}
 	return ci.WCSuccess
 }

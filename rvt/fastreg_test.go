@@ -70,11 +70,11 @@ func TestFastReg(t *testing.T) {
 		if c.mr != nil {
 			ext.MR = c.mr.(*MR)
 		}
-		require.Equal(t, ci.WCLocalProtErr, r.h.fastReg(r.q, ext), c.name)
+		require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, ext), c.name)
 		require.Equal(t, g, m.Region(), c.name)
 		require.Zero(t, d.refs.n, "%s: a reference is left", c.name)
 	}
-	require.Equal(t, ci.WCLocalProtErr, r.h.fastReg(r.q, nil))
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, nil))
 
 	require.Equal(t, ci.WCSuccess, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: good}))
 	n := m.Region()
@@ -87,7 +87,7 @@ func TestFastReg(t *testing.T) {
 	require.NoError(t, r.at(&h, r.pd, n, 4096-10-4, 8).read(got))
 	require.Equal(t, append(append([]byte(nil), b[6*4096-4:6*4096]...), b[4096:4100]...), got)
 	h.release()
-	require.Equal(t, ci.WCLocalProtErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: good}), "mapped: to be invalidated first")
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: good}), "mapped: to be invalidated first")
 	requireStatus(t, ci.ResourceBusy, d.Destroy())
 
 	// Invalidation: who may, and what it does.
@@ -105,7 +105,7 @@ func TestFastReg(t *testing.T) {
 	w := r.window(ci.MWType2)
 	key, st := r.bind(r.q, w, m, ci.MWBind{Addr: n.Addr, Length: 1, Key: w.Key(), Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
-	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, n.LKey), "a window is bound")
+	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, n.LKey), "a window is bound")
 	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
 	require.True(t, r.h.keys.invalidateRemote(r.h, r.q, n.RKey))
 	require.False(t, r.localOK(r.pd, n.LKey, n.Addr, 1, false))
@@ -121,8 +121,8 @@ func TestFastReg(t *testing.T) {
 	require.False(t, r.localOK(r.pd, z.Key, 0, 1, true))
 	r.destroy(m)
 	require.False(t, r.remoteOK(r.q, z.Key, 0, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCLocalProtErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: z}), "destroyed")
-	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, z.Key))
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: z}), "destroyed")
+	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, z.Key))
 	r.destroy(w, d, other, plain)
 	r.close()
 }

@@ -151,7 +151,7 @@ func (m *memModel) fastReg() {
 		Key: r.mr.Region().LKey&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant")), Access: a}
 	st := m.h.fastReg(q, &WorkExt{MR: r.mr, FastReg: f})
 	if r.gone || !r.fast || r.g != nil || r.mr.pd != q.pd || !legal(a) {
-		require.Equal(m.t, ci.WCLocalProtErr, st)
+		require.Equal(m.t, ci.WCBindErr, st)
 		return
 	}
 	require.Equal(m.t, ci.WCSuccess, st)

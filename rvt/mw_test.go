@@ -248,7 +248,7 @@ func TestBindType2(t *testing.T) {
 	require.True(t, r.remoteOK(r.q, key, g.Addr, 50, ci.RemoteRead))
 	require.True(t, r.h.keys.invalidateRemote(r.h, r.q, key))
 	require.False(t, r.remoteOK(r.q, key, g.Addr, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, key), "nothing is bound")
+	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, key), "nothing is bound")
 
 	_, st = r.bind(r.q2, w, m, b)
 	require.Equal(t, ci.WCSuccess, st)
@@ -265,7 +265,7 @@ func TestBindType2(t *testing.T) {
 	k1, st := r.bind(r.q, w1, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
 	require.False(t, r.h.keys.invalidateRemote(r.h, r.q, k1))
-	require.Equal(t, ci.WCLocalProtErr, r.h.localInv(r.q, k1))
+	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, k1))
 	require.True(t, r.remoteOK(r.q, k1, g.Addr, 1, ci.RemoteRead))
 	r.destroy(w, w1, m)
 	r.close()
