@@ -20,6 +20,9 @@ type Driver struct {
 	// Open returns: ports active or about to be. Its error means that nothing can be judged (exit 3), so a driver that cannot find
 	// its device says here what was looked for and what to do.
 	Open func(context.Context, Options) (*Target, error)
+	// Exclusive says that one target can be open at a time, as with one adapter that one process takes for itself. Runs then have one
+	// worker, and asking for more is an error.
+	Exclusive bool
 	// Keep lets cases share a target as long as they pass, for devices that open slowly. A case that does not pass gets its
 	// successor a fresh one.
 	Keep bool

@@ -111,7 +111,7 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 		e.set.Impair = want
 	}
 	if err := e.ready(ctx); err != nil {
-		r.Status, r.Reason = Error, err.Error()
+		r.Status, r.Reason, r.Unopened = Error, err.Error(), true
 		return r
 	}
 	if settled := e.gate(c, &r); settled {

@@ -105,12 +105,35 @@ func driver(fault string) validate.Driver {
 		f.LoseEvery = 1
 	}
 	d := driverWith(f)
+	if kind == "card" {
+		d.Exclusive, d.Open = true, openCard(d.Open)
+	}
 	if kind == "unopenable" {
 		d.Open = func(context.Context, validate.Options) (*validate.Target, error) {
 			return nil, errors.New("no device 15b3:1003 found; is it bound to vfio-pci?")
 		}
 	}
 	return d
+}
+
+// cardVar names the file that stands for a card: who has made it has the card.
+const cardVar = "VALIDATE_TEST_CARD"
+
+// openCard opens a card that one process can have at a time.
+func openCard(open func(context.Context, validate.Options) (*validate.Target, error)) func(context.Context, validate.Options) (*validate.Target, error) {
+	return func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		path := os.Getenv(cardVar)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("card is busy: %w", err)
+		}
+		t, err := open(ctx, o)
+		if err != nil {
+			return nil, errors.Join(err, f.Close(), os.Remove(path))
+		}
+		t.Close = func(context.Context) error { return errors.Join(f.Close(), os.Remove(path)) }
+		return t, nil
+	}
 }
 
 func driverWith(f fakehca.Faults) validate.Driver {

@@ -20,7 +20,7 @@ type Plan struct {
 	Waivers []Waiver
 
 	FirstWorker int                // number of the first worker, where several plans run at the same time
-	Workers     int                // processes at the same time; 0: 2
+	Workers     int                // processes at the same time; 0: Driver.DefaultWorkers
 	Repeat      int                // attempts of each case; 0: 1
 	Shuffle     bool               // order by seed
 	FailFast    bool               // stop at the first decisive failure
@@ -44,11 +44,6 @@ type Progress struct {
 	Identity    *Identity // the first target is open
 }
 
-// DriverError says that the driver could not be opened at all, so that nothing can be judged (exit 3).
-type DriverError struct{ Text string }
-
-func (e *DriverError) Error() string { return e.Text }
-
 // job is one attempt of one case.
 type job struct {
 	c       *Case
@@ -61,8 +56,8 @@ type runner interface {
 	close()
 }
 
-// Run executes the plan. An error means that there is no report worth the name: a bad selection (*NothingSelected), or a driver that
-// cannot be opened (*DriverError). A run that the context ended still has a report, which says so.
+// Run executes the plan. An error means that there is no report worth the name: a bad selection (*NothingSelected), a driver that
+// cannot be opened (*DriverError), or a plan that asks of the driver what it cannot do. A run that the context ended still has a report, which says so.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	now := p.Now
 	if now == nil {
@@ -73,6 +68,9 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if p.Setting.Link, err = p.Driver.LinkOr(p.Setting.Link); err != nil {
+		return nil, err
+	}
+	if err := p.Driver.CheckWorkers(p.Workers); err != nil {
 		return nil, err
 	}
 	profile, ok := FindProfile(p.Setting.Profile)
@@ -112,6 +110,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	if err := s.work(ctx, jobs); err != nil {
 		return nil, err
 	}
+	s.fillUnopened(cases)
 	for _, c := range cases {
 		if rs := s.results[c.ID]; len(rs) > 0 {
 			rep.Results = append(rep.Results, merge(rs))
@@ -148,6 +147,7 @@ type session struct {
 	done     int
 	deaths   int
 	fatal    error
+	unopened unopened
 }
 
 // work hands the jobs to the workers and returns when all are done or the run is over.
@@ -156,7 +156,7 @@ func (s *session) work(ctx context.Context, jobs []job) error {
 	defer cancel()
 	s.workers = s.p.Workers
 	if s.workers <= 0 {
-		s.workers = 2
+		s.workers = s.p.Driver.DefaultWorkers()
 	}
 	s.workers = min(s.workers, len(jobs))
 	if s.p.Spawn == nil {
@@ -215,7 +215,13 @@ func (s *session) finish(worker int, r Result, stop func()) {
 	s.results[r.Case] = append(s.results[r.Case], r)
 	switch {
 	case r.Status == Error && s.identity == nil && s.fatal == nil:
-		s.fatal = &DriverError{r.Reason}
+		s.fatal = &DriverError{Text: r.Reason}
+		if r.Unopened && s.workers > 1 {
+			s.fatal = &DriverError{Text: r.Reason + "\n" + sharedHint(s.workers)}
+		}
+		stop()
+	case s.unopened.add(&r):
+		s.rep.Run.Stopped, s.rep.Run.Unopened = stoppedUnopened, s.unopened.explain(s.workers)
 		stop()
 	case s.p.FailFast && s.rep.Decisive(&r) && !s.waived(r.Case):
 		s.rep.Run.Stopped = "first failure: " + r.Case

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,7 @@ func TestNoTarget(t *testing.T) {
 		var de *validate.DriverError
 		require.ErrorAs(t, err, &de)
 		assert.Contains(t, err.Error(), "driver fake: open: no device 15b3:1003 found; is it bound to vfio-pci?")
+		assert.Equal(t, !inProcess, strings.Contains(err.Error(), "set Exclusive in validate.Driver"), "two workers may be in each other's way: %v", err)
 	}
 }
 

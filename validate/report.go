@@ -70,6 +70,8 @@ type RunInfo struct {
 	Selected int    `json:"selected"`
 	All      int    `json:"all"`
 	Stopped  string `json:"stopped,omitempty"` // why not all cases were run
+	// Unopened explains a run that was stopped since the driver's Open kept failing.
+	Unopened string `json:"unopened,omitempty"`
 }
 
 // Timing is what differs from run to run.

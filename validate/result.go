@@ -83,7 +83,8 @@ type Result struct {
 	Section     string    `json:"section"`
 	Attempt     int       `json:"attempt,omitempty"` // from 1, with Repeat
 	Status      Status    `json:"status"`
-	Reason      string    `json:"reason,omitempty"` // of a skip, waiver or error
+	Reason      string    `json:"reason,omitempty"`   // of a skip, waiver or error
+	Unopened    bool      `json:"unopened,omitempty"` // an error: no target could be opened for the case
 	Failures    []Failure `json:"failures,omitempty"`
 	Notes       []Note    `json:"notes,omitempty"`
 	Log         []string  `json:"log,omitempty"`

@@ -22,7 +22,7 @@ type TestOptions struct {
 	Select    Selection
 	Waivers   []Waiver
 	Timeout   time.Duration     // of an ordinary case; 0: DefaultTimeout
-	Workers   int               // 0: 2
+	Workers   int               // 0: Driver.DefaultWorkers
 	Values    map[string]string // for Driver.Open
 	InProcess bool              // no worker processes: for debuggers and coverage; a hang or panic of the driver then ends the test
 }
@@ -70,6 +70,9 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	}
 	for _, r := range rep.Remarks {
 		t.Log(r)
+	}
+	if rep.Run.Unopened != "" {
+		t.Error(rep.Run.Unopened)
 	}
 	t.Log(rep.Verdict.Line)
 }

@@ -22,6 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var driver = validate.Driver{
 	Name:        "rchca",
 	Description: "the template's driver, over devices in software",
+	// A device that one process opens for itself. Two workers are quicker, where each gets adapters of its own (Options.Worker tells them apart).
+	Exclusive: true,
 	Open: func(context.Context, validate.Options) (*validate.Target, error) {
 		fabric := new(soft.Fabric)
 		var made []*rchca.HCA

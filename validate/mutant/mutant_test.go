@@ -2,6 +2,7 @@ package mutant_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -136,4 +137,46 @@ func TestSetRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "nearest: [a.b]")
 	_, err = mutant.Self(t.Context(), mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}})
 	assert.True(t, validate.IsNothing(err))
+}
+
+// basic is the first of the basic mutants.
+func basic(t *testing.T) *mutant.Set {
+	t.Helper()
+	s, err := mutant.NewSet(catalog(), mutant.Basic()[:1])
+	require.NoError(t, err)
+	return s
+}
+
+// An exclusive driver is tested one mutant at a time, and more is refused before anything is opened.
+func TestExclusive(t *testing.T) {
+	d := driver()
+	d.Exclusive = true
+	opens := 0
+	open := d.Open
+	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
+	p := mutant.Plan{Catalog: catalog(), Driver: d, Set: basic(t), Workers: 2, Setting: validate.Setting{Profile: "minimal"}}
+	_, err := mutant.Self(t.Context(), p)
+	assert.ErrorContains(t, err, "driver fake is exclusive")
+	assert.Zero(t, opens)
+	p.Workers = 0
+	_, err = mutant.Self(t.Context(), p)
+	require.NoError(t, err)
+	assert.Positive(t, opens)
+}
+
+// A driver that stops opening ends the self test with the driver's words, not with mutants that escaped.
+func TestUnopened(t *testing.T) {
+	d := driver()
+	opens := 0
+	open := d.Open
+	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		if opens++; opens > 1 {
+			return nil, errors.New("card is busy")
+		}
+		return open(ctx, o)
+	}
+	_, err := mutant.Self(t.Context(), mutant.Plan{Catalog: catalog(), Driver: d, Set: basic(t), Setting: validate.Setting{Profile: "minimal"}, All: true})
+	var de *validate.DriverError
+	require.ErrorAs(t, err, &de)
+	assert.Contains(t, de.Text, "card is busy")
 }

@@ -21,7 +21,7 @@ type Plan struct {
 	Names    []string // globs over mutants; empty: all
 	All      bool     // run every case over each mutant, not only those of the broken requirement
 	Setting  validate.Setting
-	Workers  int // mutants at the same time; 0: 2
+	Workers  int // mutants at the same time; 0: Driver.DefaultWorkers
 	Progress func(Outcome)
 	// Spawn gives the command of a worker, over the mutant of that name or, with "", over the right driver. nil: in this process.
 	Spawn func(ctx context.Context, s validate.Setting, mutant string) *exec.Cmd
@@ -68,6 +68,9 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.Driver.CheckWorkers(p.Workers); err != nil {
+		return nil, err
+	}
 	links := map[string]baseline{}
 	var first *validate.Report
 	for _, m := range list {
@@ -91,7 +94,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	var mu sync.Mutex
 	workers := max(p.Workers, 0)
 	if workers == 0 {
-		workers = 2
+		workers = p.Driver.DefaultWorkers()
 	}
 	if p.Spawn == nil {
 		workers = 1
@@ -157,10 +160,13 @@ func (p Plan) right(ctx context.Context, list []Mutant) (b baseline, err error) 
 		}
 	}
 	base := p.plan(p.Driver, "", ids)
-	base.Workers = max(p.Workers, 2)
+	base.Workers = max(p.Workers, p.Driver.DefaultWorkers())
 	rep, err := base.Run(ctx)
 	if err != nil {
 		return b, fmt.Errorf("the driver without a fault: %w", err)
+	}
+	if rep.Run.Unopened != "" {
+		return b, fmt.Errorf("the driver without a fault: %w", &validate.DriverError{Text: rep.Run.Unopened})
 	}
 	if rep.Run.Stopped != "" {
 		return b, fmt.Errorf("the driver without a fault: %s", rep.Run.Stopped)
@@ -235,6 +241,9 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		rep, err := v.Run(ctx)
 		if err != nil {
 			return o, err
+		}
+		if rep.Run.Unopened != "" {
+			return o, &validate.DriverError{Text: rep.Run.Unopened}
 		}
 		for i := range rep.Results {
 			switch r := &rep.Results[i]; {

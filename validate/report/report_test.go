@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -145,4 +146,29 @@ func TestAnnotations(t *testing.T) {
 	assert.Contains(t, lines[0], "%0Asecond line")
 	assert.Equal(t, "::error title=a.error CI-A-01::worker: broken pipe", lines[1])
 	assert.True(t, strings.HasPrefix(lines[2], "::warning title=b.should CI-B-01::"))
+}
+
+// What keeps hundreds of cases from being judged is told once.
+func TestUnopenedIsToldOnce(t *testing.T) {
+	r := &validate.Report{Run: validate.RunInfo{Unopened: "3 cases found it:\ncard is busy"}}
+	for i := range 9 {
+		reason := "not judged: see c.0"
+		if i < 2 {
+			reason = "card is busy"
+		}
+		r.Results = append(r.Results, validate.Result{Case: fmt.Sprintf("c.%d", i), Status: validate.Error, Reason: reason})
+	}
+	var b strings.Builder
+	Failures(&b, r, Style{})
+	assert.Equal(t, `
+The driver could not be opened
+  3 cases found it:
+  card is busy
+
+Could not be judged
+  c.0, c.1
+    card is busy
+  c.2, c.3, c.4, c.5, c.6 and 2 more
+    not judged: see c.0
+`, b.String())
 }

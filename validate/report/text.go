@@ -175,12 +175,35 @@ func Failures(w io.Writer, r *validate.Report, s Style) {
 			}
 		}
 	}
-	list(w, s, "Could not be judged", r, func(x *validate.Result) string {
-		if x.Status == validate.Error {
-			return x.Reason
+	if r.Run.Unopened != "" {
+		fmt.Fprintf(w, "\n%s\n  %s\n", s.paint("1", "The driver could not be opened"), strings.ReplaceAll(Printable(r.Run.Unopened), "\n", "\n  "))
+	}
+	unjudged(w, s, r)
+}
+
+// unjudged lists the cases that could not be judged, those with the same reason together: it is often one reason for all.
+func unjudged(w io.Writer, s Style, r *validate.Report) {
+	var reasons []string
+	cases := map[string][]string{}
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Status == validate.Error {
+			if cases[x.Reason] == nil {
+				reasons = append(reasons, x.Reason)
+			}
+			cases[x.Reason] = append(cases[x.Reason], x.Case)
 		}
-		return ""
-	})
+	}
+	if len(reasons) > 0 {
+		fmt.Fprintf(w, "\n%s\n", s.paint("1", "Could not be judged"))
+	}
+	for _, reason := range reasons {
+		ids := cases[reason]
+		line := strings.Join(ids[:min(len(ids), 5)], ", ")
+		if more := len(ids) - 5; more > 0 {
+			line += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(w, "  %s\n    %s\n", line, Printable(reason))
+	}
 }
 
 // Verdict is the verdict line.

@@ -43,6 +43,18 @@ func config() cli.Config {
 				return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Version: "0.1", Capture: capture}, nil
 			}}
 	}
+	card := drv("card", fakehca.Faults{})
+	card.Exclusive = true
+	// busy is a card whose driver does not say that it is exclusive: here another process always has it, from the second target on.
+	busy, opened := drv("busy", fakehca.Faults{}), false
+	open := busy.Open
+	busy.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		if opened {
+			return nil, errors.New("card is busy")
+		}
+		opened = true
+		return open(ctx, o)
+	}
 	return cli.Config{
 		Name: "ddk-validate",
 		Drivers: []validate.Driver{
@@ -50,6 +62,7 @@ func config() cli.Config {
 			drv("zero", fakehca.Faults{AcceptZero: true}),
 			drv("crash", fakehca.Faults{CrashOn: "PD.CreateCQ"}),
 			drv("hang", fakehca.Faults{HangOn: "QP.Destroy"}),
+			card, busy,
 		},
 		Suites:  []validate.Suite{suite()},
 		Mutants: [][]mutant.Mutant{mutant.Basic()},

@@ -161,6 +161,9 @@ func (*driversCmd) Run(a *app) error {
 		if len(d.Links) > 0 {
 			s += "; links: " + strings.Join(d.Links, ", ")
 		}
+		if d.Exclusive {
+			s += "; exclusive: one worker"
+		}
 		if i == 0 {
 			s += "; the default driver"
 		}

@@ -31,7 +31,7 @@ type runCmd struct {
 	Repeat    int    `default:"1" help:"Attempts of each case; one failure fails it." group:"Execution"`
 	Shuffle   bool   `help:"Run in an order that follows from the seed." group:"Execution"`
 	FailFast  bool   `help:"Stop at the first failure." group:"Execution"`
-	Workers   int    `default:"2" help:"Worker processes at the same time." group:"Execution"`
+	Workers   *int   `help:"Worker processes at the same time: 2 if left out, 1 for an exclusive driver." group:"Execution"`
 	InProcess bool   `help:"Run cases in this process: for debuggers. A panic or hang of the driver then ends the run." group:"Execution"`
 	Strict    bool   `help:"Let SHOULD requirements deny the certificate." group:"Execution"`
 	Expect    string `help:"Expectation file: which cases are known to fail, and why." group:"Execution"`
@@ -171,10 +171,14 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 			return nil, fmt.Errorf("--shard %s: use I/N, such as 2/4", r.Shard)
 		}
 	}
-	if r.Repeat < 1 || r.Workers < 1 {
-		return nil, errors.New("--repeat and --workers are at least 1")
+	if r.Repeat < 1 {
+		return nil, errors.New("--repeat is at least 1")
 	}
-	p := &validate.Plan{Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: r.Workers, Repeat: r.Repeat,
+	workers, err := workersOf(d, r.Workers)
+	if err != nil {
+		return nil, err
+	}
+	p := &validate.Plan{Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: workers, Repeat: r.Repeat,
 		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args}
 	p.Setting.PcapDir, p.Setting.PcapAll = r.Pcap, r.PcapAll
 	if !r.InProcess {

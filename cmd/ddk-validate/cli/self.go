@@ -18,7 +18,7 @@ type selfCmd struct {
 	All    bool     `help:"Run every case over each mutant, not only those of the requirement it breaks."`
 	List   bool     `help:"List the mutants and run nothing."`
 	targetFlags
-	Workers   int  `default:"2" help:"Mutants at the same time."`
+	Workers   *int `help:"Mutants at the same time: 2 if left out, 1 for an exclusive driver."`
 	InProcess bool `help:"Run in this process: for debuggers."`
 }
 
@@ -37,11 +37,15 @@ func (s *selfCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	workers, err := workersOf(d, s.Workers)
+	if err != nil {
+		return err
+	}
 	if s.Seed == 0 {
 		s.Seed = 1
 	}
 	style := newProgress(a, false).style
-	p := mutant.Plan{Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(), Workers: s.Workers}
+	p := mutant.Plan{Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(), Workers: workers}
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
 		if !o.Caught {

@@ -35,6 +35,20 @@ func (f *targetFlags) check(usual time.Duration) error {
 	return nil
 }
 
+// workersOf is the number of workers asked for, or the driver's usual one.
+func workersOf(d validate.Driver, asked *int) (int, error) {
+	switch {
+	case asked == nil:
+		return d.DefaultWorkers(), nil
+	case *asked < 1:
+		return 0, fmt.Errorf("--workers %d: want at least 1", *asked)
+	}
+	if err := d.CheckWorkers(*asked); err != nil {
+		return 0, fmt.Errorf("--workers: %w", err)
+	}
+	return *asked, nil
+}
+
 func profileNames() string {
 	s := ""
 	for i, p := range validate.Profiles() {

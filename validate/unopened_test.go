@@ -1,0 +1,91 @@
+package validate_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/fakehca"
+)
+
+// A card that one process can have is certified without a word about workers, since its driver says that it is exclusive.
+func TestExclusive(t *testing.T) {
+	t.Setenv(cardVar, filepath.Join(t.TempDir(), "card"))
+	p := plan("card")
+	require.True(t, p.Driver.Exclusive)
+	r := run(t, p)
+	assert.Equal(t, 1, r.Timing.Workers)
+	assert.True(t, r.Verdict.Certified, r.Verdict.Line)
+
+	p.Workers = 1
+	assert.Equal(t, validate.ExitCertified, run(t, p).Exit())
+	p.Workers = 2
+	_, err := p.Run(t.Context())
+	require.Error(t, err)
+	assert.Equal(t, "2 workers: driver fake is exclusive, that is, its device can be open once at a time, which takes one worker; "+
+		"leave the number out, or say 1", err.Error())
+	var de *validate.DriverError
+	assert.False(t, errors.As(err, &de), "a mistake of who asks, not of the driver")
+	p.Driver.Exclusive, p.Workers = false, 0
+	assert.Equal(t, 2, p.Driver.DefaultWorkers())
+}
+
+// opensTimes is a driver whose Open fails from the n-th call on, in words that words makes.
+func opensTimes(n int, words func(call int) string) validate.Driver {
+	d := driverWith(fakehca.Faults{})
+	open, calls := d.Open, 0
+	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		if calls++; calls > n {
+			return nil, errors.New(words(calls))
+		}
+		return open(ctx, o)
+	}
+	return d
+}
+
+// The third error of Open in the same words ends the run: the rest is reported in a line each.
+func TestUnopenedStops(t *testing.T) {
+	p := plan("")
+	p.Spawn = nil
+	p.Driver = opensTimes(1, func(int) string { return "card is busy" })
+	r := run(t, p)
+	assert.Equal(t, validate.ExitHarness, r.Exit())
+	assert.Equal(t, "the driver could not be opened", r.Run.Stopped)
+	assert.Equal(t, "3 cases found that the driver cannot be opened, all in the same words, so the run stopped:\ndriver fake: open: card is busy", r.Run.Unopened)
+	assert.Equal(t, validate.Pass, find(r, "a.query").Status)
+	for _, id := range []string{"a.pd", "a.cq", "b.exchange"} {
+		assert.Equal(t, "driver fake: open: card is busy", find(r, id).Reason)
+	}
+	for _, id := range []string{"b.should", "c.srq"} {
+		require.NotNil(t, find(r, id), id)
+		assert.Equal(t, validate.Error, find(r, id).Status)
+		assert.True(t, find(r, id).Unopened)
+		assert.Equal(t, "not judged: the driver could not be opened (see a.pd)", find(r, id).Reason)
+	}
+	assert.Equal(t, validate.Skip, find(r, "c.apm").Status, "outside the profile")
+	assert.Len(t, r.Results, 7)
+
+	var b bytes.Buffer
+	require.NoError(t, r.WriteJSON(&b))
+	back, err := validate.ReadReport(&b)
+	require.NoError(t, err)
+	assert.Equal(t, r.Run.Unopened, back.Run.Unopened)
+}
+
+// Errors that differ are told one by one: each may be the clue.
+func TestUnopenedInOtherWords(t *testing.T) {
+	p := plan("")
+	p.Spawn = nil
+	p.Driver = opensTimes(1, func(n int) string { return fmt.Sprintf("register %d is stuck", n) })
+	r := run(t, p)
+	assert.Empty(t, r.Run.Stopped)
+	assert.Equal(t, validate.ExitHarness, r.Exit())
+	assert.Equal(t, "driver fake: open: register 6 is stuck", find(r, "c.srq").Reason)
+}
