@@ -71,16 +71,17 @@ type directSend struct {
 	s     *sender
 	r     *receiver
 	apart bool
+	hop   int // messages that the yardstick's ring passes on at a time
 }
 
 const directSends = 64000
 
-func openDirectSend(apart bool) (rig, error) {
+func openDirectSend(apart bool, hop int) (rig, error) {
 	p, err := newDirectPair()
 	if err != nil {
 		return nil, err
 	}
-	d := &directSend{directPair: p, apart: apart}
+	d := &directSend{directPair: p, apart: apart, hop: hop}
 	room := new(atomic.Int64)
 	recvs := 3
 	if !apart {
@@ -116,5 +117,5 @@ func (d *directSend) ours() (Sample, error) {
 }
 
 func (d *directSend) yardstick() (Sample, error) {
-	return measure(directSends, func() error { ringHop(directSends); return nil })
+	return measure(directSends, func() error { ringHop(directSends, d.hop); return nil })
 }

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// ringHop moves n messages of 64 bytes from one goroutine to another through a ring, in batches of 32, with a copy in and a copy out.
-func ringHop(n int) {
+// ringHop moves n messages of 64 bytes from one goroutine to another through a ring, with a copy in and a copy out. Both sides tell
+// each other of up to per messages at a time.
+func ringHop(n, per int) {
 	const slots = 256
 	var ring [slots][small]byte
 	var head, tail atomic.Uint64
@@ -20,7 +21,7 @@ func ringHop(n int) {
 				runtime.Gosched()
 				continue
 			}
-			for range min(have, batch) {
+			for range min(have, uint64(per)) {
 				out = ring[got%slots]
 				got++
 			}
@@ -35,7 +36,7 @@ func ringHop(n int) {
 			runtime.Gosched()
 			continue
 		}
-		for range min(room, batch, uint64(n)-sent) {
+		for range min(room, uint64(per), uint64(n)-sent) {
 			in[0]++
 			ring[sent%slots] = in
 			sent++
