@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"ciddk/ci"
@@ -20,6 +22,9 @@ type Driver struct {
 	// Open returns: ports active or about to be. Its error means that nothing can be judged (exit 3), so a driver that cannot find
 	// its device says here what was looked for and what to do.
 	Open func(context.Context, Options) (*Target, error)
+	// Settings names what Options.Values may hold, each with a line of description. Other keys are then refused before anything is
+	// opened; an empty map refuses all. nil leaves them to Open.
+	Settings map[string]string
 	// Exclusive says that one target can be open at a time, as with one adapter that one process takes for itself. Runs then have one
 	// worker, and asking for more is an error.
 	Exclusive bool
@@ -98,6 +103,24 @@ func (d Driver) LinkOr(want string) (string, error) {
 		return "", fmt.Errorf("driver %s has one link only; leave the link out", d.Name)
 	}
 	return "", fmt.Errorf("driver %s has no link %q; it has %v", d.Name, want, d.Links)
+}
+
+// CheckValues refuses settings that the driver does not have.
+func (d Driver) CheckValues(values map[string]string) error {
+	if d.Settings == nil {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(d.Settings))
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if _, ok := d.Settings[k]; ok {
+			continue
+		}
+		if len(known) == 0 {
+			return fmt.Errorf("driver %s has no setting %q; it has none at all", d.Name, k)
+		}
+		return fmt.Errorf("driver %s has no setting %q; there are %s", d.Name, k, strings.Join(known, ", "))
+	}
+	return nil
 }
 
 // open is Driver.Open with its results checked, so that nothing behind it has to.

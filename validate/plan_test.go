@@ -276,6 +276,9 @@ func TestSelection(t *testing.T) {
 		want string
 	}{
 		{validate.Selection{Cases: []string{"b.exchnge"}}, `no case matches "b.exchnge"; did you mean b.exchange?`},
+		{validate.Selection{Features: []validate.Feature{"nosuch"}}, `no case matches feature "nosuch"; the features are core, cq, qp, mr, rc, events, teardown, ` +
+			"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, rd, user, al, wire"},
+		{validate.Selection{Features: []validate.Feature{"mad"}}, `no case matches feature "mad"; this program has no case of it`},
 		{validate.Selection{Cases: []string{"a.*", "zzz.*"}}, `no case matches "zzz.*"`},
 		{validate.Selection{Cases: []string{"a.*"}, Features: []validate.Feature{"apm"}}, "no case matches all conditions together"},
 	} {
@@ -331,10 +334,13 @@ func TestShouldIsAdvisory(t *testing.T) {
 	p.Select.Cases = []string{"a.query", "b.should"}
 	r := run(t, p)
 	assert.Equal(t, validate.Fail, find(r, "b.should").Status)
-	assert.Equal(t, "CERTIFIED: selection of 2 of 7 cases, 1 passed, 0 skipped, 1 recommendations not met (driver fake, profile minimal, seed 7)", r.Verdict.Line)
+	assert.Equal(t, "SELECTION PASSED: 2 of 7 cases selected, 1 passed, 0 skipped, 1 recommendations not met (driver fake, profile minimal, seed 7)", r.Verdict.Line)
+	assert.True(t, r.Verdict.Selection)
+	assert.NotContains(t, r.Verdict.Line, "CERTIFIED")
 	p.Strict = true
 	r = run(t, p)
 	assert.Equal(t, validate.ExitFailed, r.Exit())
+	assert.Equal(t, "SELECTION FAILED: 1 failed, 2 of 7 cases selected, 1 passed, 0 skipped (driver fake, profile minimal, seed 7)", r.Verdict.Line)
 	assert.Contains(t, find(r, "b.should").Log[0], "evidence")
 }
 

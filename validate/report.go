@@ -37,8 +37,10 @@ type Report struct {
 
 // Verdict is the outcome in one line and in numbers.
 type Verdict struct {
-	Certified bool           `json:"certified"`
-	Line      string         `json:"line"`
+	Certified bool   `json:"certified"`
+	Line      string `json:"line"`
+	// Selection says that a part of the catalog was run: Certified then speaks about the part and is no certificate of the driver.
+	Selection bool           `json:"selection,omitempty"`
 	Counts    map[Status]int `json:"counts"`
 	// Advisory counts failures of SHOULD, MAY and INFO requirements, which do not deny the certificate (unless Strict).
 	Advisory int `json:"advisory"`
@@ -85,7 +87,7 @@ type Timing struct {
 
 // Exit statuses of the certifier.
 const (
-	ExitCertified = 0
+	ExitCertified = 0 // certified, or the selection passed
 	ExitFailed    = 1 // a requirement failed
 	ExitUsage     = 2
 	ExitHarness   = 3 // the driver could not be opened, or the certifier failed
@@ -146,9 +148,12 @@ func (r *Report) judge() {
 	if r.Run.Link != "" {
 		what += " over " + r.Run.Link
 	}
+	// The words for a selection share nothing with those for the whole, so that who searches for CERTIFIED does not take one for the other.
 	var parts []string
-	if r.Run.Selected < r.Run.All {
-		parts = append(parts, fmt.Sprintf("selection of %d of %d cases", r.Run.Selected, r.Run.All))
+	good, bad := "CERTIFIED", "NOT CERTIFIED"
+	if v.Selection = r.Run.Selected < r.Run.All; v.Selection {
+		good, bad = "SELECTION PASSED", "SELECTION FAILED"
+		parts = append(parts, fmt.Sprintf("%d of %d cases selected", r.Run.Selected, r.Run.All))
 	}
 	parts = append(parts, fmt.Sprintf("%d passed", v.Counts[Pass]), fmt.Sprintf("%d skipped", v.Counts[Skip]))
 	if v.Counts[Waived] > 0 {
@@ -159,9 +164,9 @@ func (r *Report) judge() {
 	}
 	tail := fmt.Sprintf("(driver %s, profile %s, seed %d)", what, r.Run.Profile, r.Run.Seed)
 	if v.Certified {
-		v.Line = fmt.Sprintf("CERTIFIED: %s %s", strings.Join(parts, ", "), tail)
+		v.Line = fmt.Sprintf("%s: %s %s", good, strings.Join(parts, ", "), tail)
 	} else {
-		v.Line = fmt.Sprintf("NOT CERTIFIED: %s %s", strings.Join(append(why, parts...), ", "), tail)
+		v.Line = fmt.Sprintf("%s: %s %s", bad, strings.Join(append(why, parts...), ", "), tail)
 	}
 	r.Verdict = v
 }

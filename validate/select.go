@@ -26,6 +26,7 @@ type Selection struct {
 type NothingSelected struct {
 	What    string // the pattern that matched nothing, or what the combination was
 	Nearest []string
+	Known   string // what there is instead, where it is few enough to list
 }
 
 func (e *NothingSelected) Error() string {
@@ -33,7 +34,19 @@ func (e *NothingSelected) Error() string {
 	if len(e.Nearest) > 0 {
 		s += "; did you mean " + strings.Join(e.Nearest, ", ") + "?"
 	}
+	if e.Known != "" {
+		s += "; " + e.Known
+	}
 	return s
+}
+
+// noFeature is the error for a feature without a case.
+func noFeature(p string) *NothingSelected {
+	e := &NothingSelected{What: fmt.Sprintf("feature %q", p), Known: "the features are " + strings.Join(words(features), ", ")}
+	if slices.Contains(features, Feature(p)) {
+		e.Known = "this program has no case of it"
+	}
+	return e
 }
 
 // Select gives the chosen cases in the catalog's order. A pattern that matches nothing is an error even if others do: it is a typing
@@ -52,6 +65,7 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 		candidates []string
 		keep       func(*Case, string) bool
 		drop       bool
+		none       func(string) *NothingSelected // the error for a pattern that matches nothing; nil: the nearest candidates
 	}{
 		{patterns: s.Cases, candidates: ids, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
 		{patterns: s.Requirements, candidates: c.requirementIDs(), keep: func(cs *Case, p string) bool {
@@ -61,7 +75,8 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 			r, _ := c.book.Get(cs.Judges())
 			return r.Section == p || strings.HasPrefix(r.Section, p+".") || strings.HasPrefix(r.Section, p+" ") || glob(p, r.Section)
 		}},
-		{patterns: words(s.Features), candidates: words(features), keep: func(cs *Case, p string) bool { return glob(p, string(cs.Feature)) }},
+		{patterns: words(s.Features), candidates: words(features), none: noFeature,
+			keep: func(cs *Case, p string) bool { return glob(p, string(cs.Feature)) }},
 		{patterns: levels(s.Levels), candidates: levels([]req.Level{req.Must, req.Should, req.May, req.Info}), keep: func(cs *Case, p string) bool {
 			r, _ := c.book.Get(cs.Judges())
 			return r.Level.String() == p
@@ -74,6 +89,9 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 				return nil, fmt.Errorf("pattern %q: %w", p, err)
 			}
 			if !slices.ContainsFunc(c.cases, func(cs *Case) bool { return st.keep(cs, p) }) {
+				if st.none != nil {
+					return nil, st.none(p)
+				}
 				return nil, &NothingSelected{What: fmt.Sprintf("%q", p), Nearest: Nearest(p, st.candidates)}
 			}
 		}

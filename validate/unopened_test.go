@@ -89,3 +89,26 @@ func TestUnopenedInOtherWords(t *testing.T) {
 	assert.Equal(t, validate.ExitHarness, r.Exit())
 	assert.Equal(t, "driver fake: open: register 6 is stuck", find(r, "c.srq").Reason)
 }
+
+func TestCheckValues(t *testing.T) {
+	some := map[string]string{"port": "UDP port", "ip": "version"}
+	for _, x := range []struct {
+		settings, values map[string]string
+		want             string
+	}{
+		{nil, map[string]string{"any": "1"}, ""},
+		{some, map[string]string{"port": "1", "ip": "6"}, ""},
+		{some, nil, ""},
+		{some, map[string]string{"port": "1", "prot": "1"}, `driver fake has no setting "prot"; there are ip, port`},
+		{map[string]string{}, map[string]string{"port": "1"}, `driver fake has no setting "port"; it has none at all`},
+	} {
+		p := plan("")
+		p.Spawn, p.Driver.Settings, p.Setting.Values, p.Select.Cases = nil, x.settings, x.values, []string{"a.query"}
+		_, err := p.Run(t.Context())
+		if x.want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.EqualError(t, err, x.want)
+		}
+	}
+}

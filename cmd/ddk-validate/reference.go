@@ -18,11 +18,6 @@ import (
 
 // openReference makes two software HCAs that reach each other over the link asked for.
 func openReference(_ context.Context, o validate.Options) (*validate.Target, error) {
-	for k := range o.Values {
-		if k != "port" && k != "ip" {
-			return nil, fmt.Errorf("--set %s: unknown; there are port=N (UDP port) and ip=4 or ip=6", k)
-		}
-	}
 	ports, err := links[o.Link](o)
 	if err != nil {
 		return nil, err
@@ -105,6 +100,9 @@ func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
 			return nil, fmt.Errorf("--set port=%s: want 1 to 65535", v)
 		}
 		port = int(n)
+	}
+	if v := o.Values["ip"]; v != "" && v != "4" && v != "6" {
+		return nil, fmt.Errorf("--set ip=%s: want 4 or 6", v)
 	}
 	own := 20000 + (o.Run%500)*64 + o.Worker%64
 	var addrs []netip.Addr

@@ -2,6 +2,7 @@ package mutant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path"
@@ -68,7 +69,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Driver.CheckWorkers(p.Workers); err != nil {
+	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckValues(p.Setting.Values)); err != nil {
 		return nil, err
 	}
 	links := map[string]baseline{}

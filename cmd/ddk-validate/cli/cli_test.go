@@ -45,6 +45,7 @@ func config() cli.Config {
 	}
 	card := drv("card", fakehca.Faults{})
 	card.Exclusive = true
+	card.Settings = map[string]string{"gone": "anything, to have no device"}
 	// busy is a card whose driver does not say that it is exclusive: here another process always has it, from the second target on.
 	busy, opened := drv("busy", fakehca.Faults{}), false
 	open := busy.Open

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"ciddk/validate"
@@ -12,7 +14,7 @@ import (
 )
 
 type listCmd struct {
-	Case     []string `help:"Only cases whose id matches." placeholder:"GLOB"`
+	Case     patterns `help:"Only cases whose id matches." placeholder:"GLOB"`
 	JSON     bool     `name:"json" help:"As JSON: cases, and every requirement with its cases."`
 	Coverage bool     `help:"Every requirement with its cases, or why it has none."`
 	Table    bool     `help:"The coverage as a Markdown table, for documentation."`
@@ -168,6 +170,9 @@ func (*driversCmd) Run(a *app) error {
 			s += "; the default driver"
 		}
 		fmt.Fprintln(a.Stdout, s)
+		for _, k := range slices.Sorted(maps.Keys(d.Settings)) {
+			fmt.Fprintf(a.Stdout, "%14s --set %s=…  %s\n", "", k, d.Settings[k])
+		}
 	}
 	return nil
 }

@@ -18,12 +18,12 @@ type runCmd struct {
 	Driver string `arg:"" optional:"" help:"Driver to certify; see drivers. The first, if left out."`
 	targetFlags
 
-	Case       []string `help:"Only cases whose id matches the glob, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
-	Exclude    []string `help:"Not these cases." placeholder:"GLOB" group:"Selection"`
-	Req        []string `help:"Only cases that judge or touch on these requirements." placeholder:"GLOB" group:"Selection"`
-	Section    []string `help:"Only cases that judge a requirement of this section, such as 'SAS 2.1'." group:"Selection"`
-	Feature    []string `help:"Only cases of this feature." group:"Selection"`
-	Level      []string `help:"Only cases that judge a requirement of this level: MUST, SHOULD, MAY, INFO." group:"Selection"`
+	Case       patterns `help:"Only cases whose id matches the glob, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
+	Exclude    patterns `help:"Not these cases." placeholder:"GLOB" group:"Selection"`
+	Req        patterns `help:"Only cases that judge or touch on these requirements." placeholder:"GLOB" group:"Selection"`
+	Section    patterns `help:"Only cases that judge a requirement of this section, such as 'SAS 2.1'." group:"Selection"`
+	Feature    patterns `help:"Only cases of this feature." group:"Selection"`
+	Level      patterns `help:"Only cases that judge a requirement of this level: MUST, SHOULD, MAY, INFO." group:"Selection"`
 	Shard      string   `help:"Only the I-th of N parts." placeholder:"I/N" group:"Selection"`
 	From       string   `help:"Take driver, profile, link and seed, where not given, from a JSON report." group:"Selection"`
 	OnlyFailed bool     `help:"With --from: only the cases that failed there." group:"Selection"`
@@ -182,7 +182,7 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args}
 	p.Setting.PcapDir, p.Setting.PcapAll = r.Pcap, r.PcapAll
 	if !r.InProcess {
-		p.Spawn = a.spawn(d.Name, r.Timeout, "")
+		p.Spawn = a.spawn(d.Name, *r.Timeout, "")
 	}
 	if r.Expect != "" {
 		b, err := os.ReadFile(r.Expect)

@@ -14,7 +14,7 @@ import (
 
 type selfCmd struct {
 	Driver string   `arg:"" optional:"" help:"Driver that is right; the first, if left out."`
-	Mutant []string `help:"Only mutants whose name matches." placeholder:"GLOB"`
+	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
 	All    bool     `help:"Run every case over each mutant, not only those of the requirement it breaks."`
 	List   bool     `help:"List the mutants and run nothing."`
 	targetFlags
@@ -57,7 +57,7 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	if !s.InProcess {
 		p.Spawn = func(ctx context.Context, set validate.Setting, m string) *exec.Cmd {
-			return a.spawn(d.Name, s.Timeout, m)(ctx, set)
+			return a.spawn(d.Name, *s.Timeout, m)(ctx, set)
 		}
 	}
 	if len(a.mutants.All()) == 0 {

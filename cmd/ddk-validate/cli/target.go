@@ -16,17 +16,17 @@ type targetFlags struct {
 	Profile string            `default:"full" help:"What the certificate speaks about: ${profiles}."`
 	Link    string            `help:"Link to open the driver on; see drivers. The driver's first, if left out."`
 	Seed    uint64            `default:"1" help:"Of everything left to chance. 0 draws one."`
-	Set     map[string]string `help:"KEY=VALUE for the driver." placeholder:"KEY=VALUE"`
-	Timeout time.Duration     `help:"Time of an ordinary case, 10s if left out, for self 5s; cases with a time of their own keep their proportion."`
+	Set     map[string]string `help:"KEY=VALUE for the driver; see drivers." placeholder:"KEY=VALUE"`
+	Timeout *time.Duration    `help:"Time of an ordinary case, 10s if left out, for self 5s; cases with a time of their own keep their proportion."`
 }
 
 // check refuses what makes no sense, and fills in the time that is usual for the command.
 func (f *targetFlags) check(usual time.Duration) error {
-	if f.Timeout == 0 {
-		f.Timeout = usual
+	if f.Timeout == nil {
+		f.Timeout = &usual
 	}
-	if f.Timeout < 100*time.Millisecond {
-		return fmt.Errorf("--timeout %v: less than 100ms is too short to judge anything", f.Timeout)
+	if *f.Timeout < 100*time.Millisecond {
+		return fmt.Errorf("--timeout %v: less than 100ms is too short to judge anything", *f.Timeout)
 	}
 	if _, ok := validate.FindProfile(f.Profile); !ok {
 		names := profileNames()
@@ -60,11 +60,12 @@ func profileNames() string {
 	return s
 }
 
+// setting is what the flags say, once check has filled them in.
 func (f targetFlags) setting() validate.Setting {
 	return validate.Setting{
 		Options: validate.Options{Link: f.Link, Seed: f.Seed, Run: os.Getpid(), Values: f.Set},
 		Profile: f.Profile,
-		Scale:   float64(f.Timeout) / float64(validate.DefaultTimeout),
+		Scale:   float64(*f.Timeout) / float64(validate.DefaultTimeout),
 	}
 }
 

@@ -21,6 +21,9 @@ func (w *workerCmd) Run(a *app) error {
 		}
 		d = m.Driver(d)
 	}
+	if err := w.check(validate.DefaultTimeout); err != nil {
+		return err
+	}
 	s := w.setting()
 	s.Worker, s.Options.Run, s.PcapDir, s.PcapAll = w.Index, w.RunID, w.Pcap, w.PcapAll
 	// An interrupt from the terminal reaches the whole process group; the parent decides what it means.
