@@ -24,10 +24,13 @@ type namespace struct {
 	tid  int
 
 	processes sync.WaitGroup // that the thread started
+
+	mu   sync.Mutex
+	live map[*os.Process]struct{} // those of them that have not been waited for
 }
 
 func newNamespace() (*namespace, error) {
-	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}), live: map[*os.Process]struct{}{}}
 	started := make(chan error)
 	go func() {
 		defer close(n.done)
@@ -70,6 +73,13 @@ func (n *namespace) do(f func() error) error {
 func (n *namespace) close() {
 	n.once.Do(func() { close(n.quit) })
 	<-n.done
+	// The parent-death signal is for a test that is killed. It does not do here: the runtime parks a program's first thread, where it
+	// ends any other.
+	n.mu.Lock()
+	for p := range n.live {
+		_ = unix.Kill(-p.Pid, unix.SIGKILL) // gone already: fine
+	}
+	n.mu.Unlock()
 	n.processes.Wait()
 }
 

@@ -90,6 +90,9 @@ func (n *namespace) start(ctx context.Context, args []string) (*Process, error) 
 		err := c.Start()
 		if err == nil {
 			n.processes.Add(1)
+			n.mu.Lock()
+			n.live[c.Process] = struct{}{}
+			n.mu.Unlock()
 		}
 		return err
 	}); err != nil {
@@ -99,6 +102,9 @@ func (n *namespace) start(ctx context.Context, args []string) (*Process, error) 
 		defer n.processes.Done()
 		defer close(p.done)
 		_ = c.Wait() // the state tells more
+		n.mu.Lock()
+		delete(n.live, c.Process)
+		n.mu.Unlock()
 		p.code = c.ProcessState.ExitCode()
 		if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			p.code = 128 + int(ws.Signal())
