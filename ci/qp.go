@@ -36,12 +36,14 @@ type QP interface {
 
 	// BindMW posts the bind of a type 1 window to the send queue and returns the key it will have; Length 0 unbinds.
 	// SAS: ci_bind_mw (53). Context: data. Cap: CapMW1. Status: InvalidMWHandle, InvalidMRHandle, InvalidServiceType (UD, special),
-	// InvalidRKey (b.Key is not the current key), InvalidPermission, InsufficientResources. Late failure: WCBindErr.
+	// InvalidRKey (b.Key is not the current key), InvalidPermission, InvalidQPState (Reset, Init, RTR), InsufficientResources. Late
+	// failure: WCBindErr.
 	BindMW(id uint64, flags SendFlags, b MWBind) (Key, error)
 
 	// AttachMcast joins a UD QP to a group; Destroy of the result leaves it. Each attach has its own handle.
-	// SAS: ci_attach_mcast (63). Context: thread. Cap: CapMulticast. Status: InvalidServiceType (not UD), InvalidGID (not FF..),
-	// InvalidLID (not C000-FFFE; ignored on Ethernet), MaxMcastQPsReached, InsufficientResources.
+	// SAS: ci_attach_mcast (63). Context: thread. Cap: CapMulticast. Status: InvalidServiceType (not UD), InvalidGID (neither FF.. nor, on
+	// Ethernet links, an IPv4 group, ::ffff:224.0.0.0/4; or of an address family that the port does not have), InvalidLID (not
+	// C000-FFFE; ignored on Ethernet), MaxMcastQPsReached, InsufficientResources.
 	AttachMcast(gid GID, mlid LID, ub *UserBuffer) (Mcast, error)
 }
 

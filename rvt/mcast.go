@@ -92,7 +92,7 @@ func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
 			}
 			if err := p.group.JoinGroup(gid); err != nil {
 				h.leavePorts(gid, i)
-				return failErr(verb, ci.InsufficientResources, err)
+				return failErr(verb, joinStatus(err), err)
 			}
 		}
 	}
@@ -104,6 +104,15 @@ func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
 	t.groups[gid] = append(slices.Clip(list), q)
 	t.n++
 	return nil
+}
+
+// joinStatus gives the status of a join that a port refused: the port's own where it has one, such as InvalidGID for a group of another
+// address family; what else can go wrong, such as a system's error, is a lack of something.
+func joinStatus(err error) ci.Status {
+	if s := ci.StatusOf(err); s != ci.UnknownError {
+		return s
+	}
+	return ci.InsufficientResources
 }
 
 // leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could do about it.

@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -10,19 +11,19 @@ import (
 	"ciddk/ci"
 )
 
-// groupPort counts memberships; a join fails while refuse is set.
+// groupPort counts memberships; a join fails with refuse while that is set.
 type groupPort struct {
 	*linkPort
 	mu     sync.Mutex
 	in     map[ci.GID]int
-	refuse bool
+	refuse error
 }
 
 func (p *groupPort) JoinGroup(g ci.GID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refuse {
-		return errors.New("no")
+	if p.refuse != nil {
+		return p.refuse
 	}
 	p.in[g]++
 	return nil
@@ -75,12 +76,23 @@ func TestGroupPorts(t *testing.T) {
 		all = append(all, attach(g1, ci.Success))
 	}
 	attach(g1, ci.MaxMcastQPsReached)
-	ports[1].refuse = true
-	attach(g2, ci.InsufficientResources)
-	for _, p := range ports {
-		require.Equal(t, map[ci.GID]int{g1: 1}, p.in)
+	for _, tt := range []struct {
+		refuse error
+		want   ci.Status
+	}{
+		{errors.New("no"), ci.InsufficientResources},
+		{&ci.Error{Verb: "QP.AttachMcast", Status: ci.UnknownError}, ci.InsufficientResources},
+		{&ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID}, ci.InvalidGID},
+		{fmt.Errorf("port: %w", &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID}), ci.InvalidGID},
+		{ci.Timeout, ci.Timeout},
+	} {
+		ports[1].refuse = tt.refuse
+		attach(g2, tt.want)
+		for _, p := range ports {
+			require.Equal(t, map[ci.GID]int{g1: 1}, p.in, "%v", tt.refuse)
+		}
 	}
-	ports[1].refuse = false
+	ports[1].refuse = nil
 	all = append(all, attach(g2, ci.Success))
 	attach(g3, ci.MaxMcastQPsReached)
 	require.NoError(t, all[0].Destroy())

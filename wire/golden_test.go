@@ -56,3 +56,15 @@ func eachGolden(t *testing.T, f func(t *testing.T, g golden)) {
 		t.Run(g.name, func(t *testing.T) { f(t, g) })
 	}
 }
+
+// eachGolden4 leaves out the IPv6 packets, which have no identification.
+func eachGolden4(t *testing.T, f func(t *testing.T, g golden)) {
+	n := 0
+	for _, g := range loadGolden(t) {
+		if g.v4() {
+			n++
+			t.Run(g.name, func(t *testing.T) { f(t, g) })
+		}
+	}
+	require.NotZero(t, n, "IPv4 packets")
+}
