@@ -7,6 +7,8 @@ import (
 	"hash/fnv"
 	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -84,6 +86,7 @@ type iface struct {
 	name  string
 	index int
 	bytes int // MTU
+	up    bool
 }
 
 // udpSocket is one of the two ways to move datagrams.
@@ -123,11 +126,18 @@ func openUDP(c UDPConfig) (rvt.Port, error) {
 			"an unspecified one will not do, since every packet's ICRC covers the address")
 	case addr.IsMulticast():
 		return nil, fmt.Errorf("UDP port: Addr %v is a multicast group: give a unicast address of this machine", addr)
+	case addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return nil, fmt.Errorf("UDP port: Addr %v is the broadcast address: give a unicast address of this machine", addr)
+	case needsZone(addr) && addr.Zone() == "":
+		return nil, fmt.Errorf("UDP port: Addr %v is link-local and needs the zone of its interface, such as fe80::1%%eth0; %s", addr, interfacesHere())
 	case c.MTU > ci.MTU4096:
 		return nil, fmt.Errorf("UDP port: MTU code %d, want 1 (256 bytes) to 5 (4096), or 0 for the interface's", c.MTU)
 	}
 	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU}
 	p.iface = findInterface(addr)
+	if addr.Zone() != "" && p.index == 0 {
+		return nil, fmt.Errorf("UDP port: Addr %v: zone %q is no interface of this machine; %s", addr, addr.Zone(), interfacesHere())
+	}
 	most := ci.MTU4096
 	if p.bytes > 0 {
 		if most = mtuFor(p.bytes); most == 0 {
@@ -143,19 +153,39 @@ func openUDP(c UDPConfig) (rvt.Port, error) {
 	p.state.Store(uint32(ci.PortActive))
 	var err error
 	if p.sock, err = openSocket(p, c.Portable); err != nil {
-		return nil, explainBind(err, addr, p.udp)
+		return nil, explainBind(err, netip.AddrPortFrom(addr, p.udp), p.iface)
 	}
 	return p, nil
 }
 
-// explainBind adds to an error of bind what to do about it.
-func explainBind(err error, addr netip.Addr, port uint16) error {
-	at := netip.AddrPortFrom(addr, port)
+// needsZone tells the addresses that mean something on one interface only: IPv6 link-local ones, and groups of link-local or
+// interface-local scope (RFC 4007, section 4). The system takes them with the interface's index alone.
+func needsZone(a netip.Addr) bool {
+	return a.Is6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || a.IsInterfaceLocalMulticast())
+}
+
+// interfacesHere ends an error about a zone with the zones that there are.
+func interfacesHere() string {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return fmt.Sprintf("this machine does not tell its interfaces: %v", err)
+	}
+	var names []string
+	for _, i := range ifs {
+		names = append(names, i.Name)
+	}
+	return "interfaces here: " + strings.Join(names, ", ")
+}
+
+// explainBind adds to an error of opening the socket what to do about it. on is the interface of the address.
+func explainBind(err error, at netip.AddrPort, on iface) error {
 	switch {
 	case errors.Is(err, errAddrInUse):
 		return fmt.Errorf("UDP port %v: %w: another process (or another HCA of this one, or the kernel's Soft-RoCE) has it, and there can be "+
 			"one per address and port: end that one, take another address (on loopback 127.0.0.2, 127.0.0.3, … are free without setup), "+
 			"or give both ends of a private test another Port", at, err)
+	case errors.Is(err, errAddrNotAvail) && on.index != 0 && !on.up:
+		return fmt.Errorf("UDP port %v: %w: interface %s is down: bring it up first (on Linux: ip link set %s up)", at, err, on.name, on.name)
 	case errors.Is(err, errAddrNotAvail):
 		return fmt.Errorf("UDP port %v: %w: Addr must be an address of this machine (on some systems only 127.0.0.1 of loopback is, until others are added)", at, err)
 	case errors.Is(err, syscall.EACCES):
@@ -177,23 +207,32 @@ func mtuFor(bytes int) ci.MTU {
 	return 0
 }
 
-// findInterface looks for the interface that has addr, or for a loopback address the loopback interface.
+// findInterface looks for the interface of addr: that of its zone (a name or an index), the loopback interface for a loopback address,
+// or else the one that has it.
 func findInterface(addr netip.Addr) iface {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return iface{}
 	}
 	for _, i := range ifs {
-		if addr.IsLoopback() && i.Flags&net.FlagLoopback != 0 || i.Name == addr.Zone() && addr.Zone() != "" {
-			return iface{i.Name, i.Index, i.MTU}
+		found := iface{i.Name, i.Index, i.MTU, i.Flags&net.FlagUp != 0}
+		if zone := addr.Zone(); zone != "" {
+			// The same link-local address may be on several interfaces: only the zone tells which.
+			if i.Name == zone || strconv.Itoa(i.Index) == zone {
+				return found
+			}
+			continue
+		}
+		if addr.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
+			return found
 		}
 		as, err := i.Addrs()
 		if err != nil {
 			continue
 		}
 		for _, a := range as {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr.WithZone("") {
-				return iface{i.Name, i.Index, i.MTU}
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr {
+				return found
 			}
 		}
 	}

@@ -13,9 +13,13 @@ import (
 
 // listenGroup makes a socket that is bound to a multicast group, so that it gets nothing else. Package net would bind it to the
 // wildcard address, which the port's own socket, bound without SO_REUSEADDR, does not admit.
-func listenGroup(at netip.AddrPort, _ *net.Interface) (*net.UDPConn, error) {
+func listenGroup(at netip.AddrPort, ifi *net.Interface) (*net.UDPConn, error) {
 	family := unix.AF_INET6
-	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+	sa6 := &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+	if needsZone(at.Addr()) && ifi != nil {
+		sa6.ZoneId = uint32(ifi.Index)
+	}
+	var sa unix.Sockaddr = sa6
 	if at.Addr().Is4() {
 		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
 	}

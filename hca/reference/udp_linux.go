@@ -135,11 +135,11 @@ func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: as4(at.Addr())}
 	if at.Addr().Is6() {
 		family = unix.AF_INET6
-		zone := uint32(0)
-		if at.Addr().Zone() != "" {
-			zone = uint32(s.port.index)
+		sa6 := &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+		if needsZone(at.Addr()) {
+			sa6.ZoneId = uint32(s.port.index)
 		}
-		sa = &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16(), ZoneId: zone}
+		sa = sa6
 	}
 	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {

@@ -64,7 +64,7 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	if r.key.hop == 0 {
 		r.key.hop = defaultHops
 	}
-	if dst.IsLinkLocalUnicast() || dst.IsLinkLocalMulticast() && dst.Is6() {
+	if needsZone(dst) {
 		dst = dst.WithZone(p.name)
 	}
 	r.dst = netip.AddrPortFrom(dst, p.udp)

@@ -127,6 +127,17 @@ func openTest(t testing.TB, c UDPConfig) (*udpPort, *collector) {
 	return p.(*udpPort), r
 }
 
+// openTest6 opens ::1, or skips the test where there is no such address.
+func openTest6(t testing.TB, port uint16, portable bool) (*udpPort, *collector) {
+	t.Helper()
+	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
+	if err != nil {
+		t.Skip("no IPv6 here: ", err)
+	}
+	require.NoError(t, l.Close())
+	return openTest(t, UDPConfig{Addr: netip.IPv6Loopback(), Port: port, Portable: portable})
+}
+
 func routeTo(t testing.TB, p, to *udpPort) rvt.Route {
 	t.Helper()
 	r, err := p.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: to.gid}}, rvt.Flow{})
@@ -262,15 +273,8 @@ func TestUDPRoundTrip(t *testing.T) {
 			if portable {
 				port++
 			}
-			p, err := openUDP(UDPConfig{Addr: netip.IPv6Loopback(), Port: port, Portable: portable})
-			if err != nil && strings.Contains(err.Error(), "address of this machine") {
-				t.Skip("no IPv6 here: ", err)
-			}
-			require.NoError(t, err)
-			r := newCollector()
-			require.NoError(t, p.Start(r))
-			defer func() { require.NoError(t, p.Close()) }()
-			checkRoundTrip(t, p.(*udpPort), r, p.(*udpPort), r)
+			p, r := openTest6(t, port, portable)
+			checkRoundTrip(t, p, r, p, r)
 		})
 	}
 }
@@ -484,6 +488,10 @@ func TestUDPOpenErrors(t *testing.T) {
 		{"taken", UDPConfig{Addr: a.addr}, []string{"another process", "127.0.0.2", "Port", a.addr.String()}},
 		{"taken, portable", UDPConfig{Addr: a.addr, Portable: true}, []string{"another process", "127.0.0.2"}},
 		{"not ours", UDPConfig{Addr: netip.MustParseAddr("203.0.113.77")}, []string{"address of this machine"}},
+		{"broadcast", UDPConfig{Addr: netip.MustParseAddr("255.255.255.255")}, []string{"broadcast", "unicast"}},
+		{"link-local without zone", UDPConfig{Addr: netip.MustParseAddr("fe80::1")}, []string{"zone", "fe80::1%eth0", interfacesHere()}},
+		{"unknown zone", UDPConfig{Addr: netip.MustParseAddr("fe80::1%nosuch")}, []string{`zone "nosuch" is no interface`, interfacesHere()}},
+		{"unknown zone, portable", UDPConfig{Addr: netip.MustParseAddr("fe80::1%nosuch"), Portable: true}, []string{`zone "nosuch"`}},
 		{"MTU", UDPConfig{Addr: testAddr(), MTU: 6}, []string{"MTU code 6"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -569,6 +577,95 @@ func TestUDPMulticast(t *testing.T) {
 			ra.packets(t, 1)
 			require.Empty(t, rb.taken())
 			require.ErrorIs(t, a.JoinGroup(b.gid), ci.InvalidGID)
+		})
+	}
+}
+
+var scopedGroups = []string{"ff12::77", "ff02::77:1", "ff11::77", "ff15::77"}
+
+// Groups that mean something on one interface only have to be bound with it.
+func TestUDPJoin6(t *testing.T) {
+	t.Parallel()
+	for i, s := range sockets[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			p, _ := openTest6(t, uint16(10000+i*5000+os.Getpid()%5000), s.portable[0])
+			for _, group := range scopedGroups {
+				gid := gidOf(netip.MustParseAddr(group))
+				require.NoError(t, p.JoinGroup(gid), group)
+				require.NoError(t, p.LeaveGroup(gid), group)
+			}
+			require.ErrorIs(t, p.JoinGroup(gidOf(netip.MustParseAddr("239.77.1.2"))), ci.InvalidGID)
+		})
+	}
+}
+
+// A port hears what it sends to a group that it has joined. Linux carries no IPv6 multicast over loopback, so this takes another
+// interface's link-local address, and a hop limit that keeps the packets on the link.
+func TestUDPMulticast6(t *testing.T) {
+	t.Parallel()
+	addr := linkLocal(t)
+	for i, s := range sockets[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			p, r := openTest(t, UDPConfig{Addr: addr, Port: uint16(10000 + i*5000 + os.Getpid()%5000), Portable: s.portable[0]})
+			for _, group := range scopedGroups {
+				gid := gidOf(netip.MustParseAddr(group))
+				require.NoError(t, p.JoinGroup(gid), group)
+				rt, err := p.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: gid, HopLimit: 1}}, rvt.Flow{Datagram: true})
+				require.NoError(t, err, group)
+				p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4, N: 1, Len: 4,
+					Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
+				pkts := r.packets(t, 1)
+				require.Len(t, pkts, 1, group)
+				assert.Equal(t, gid, pkts[0].Dst.GID, group)
+				assert.Equal(t, p.gid, pkts[0].Src.GID, group)
+				require.NoError(t, p.LeaveGroup(gid), group)
+			}
+			require.Empty(t, r.counts)
+		})
+	}
+}
+
+// linkLocal is a link-local address, with zone, of an interface that is up and knows multicast; without one the test is skipped.
+func linkLocal(t *testing.T) netip.Addr {
+	t.Helper()
+	ifs, err := net.Interfaces()
+	require.NoError(t, err)
+	const want = net.FlagUp | net.FlagRunning | net.FlagMulticast
+	for _, i := range ifs {
+		if i.Flags&want != want || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		as, err := i.Addrs()
+		require.NoError(t, err)
+		for _, a := range as {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
+				return p.Addr().WithZone(i.Name)
+			}
+		}
+	}
+	t.Skip("no interface here has a link-local IPv6 address")
+	return netip.Addr{}
+}
+
+func TestExplainDown(t *testing.T) {
+	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), wire.RoCEv2Port)
+	failed := fmt.Errorf("IP_MULTICAST_IF: %w", errAddrNotAvail)
+	for _, tt := range []struct {
+		name     string
+		on       iface
+		say, not string
+	}{
+		{"down", iface{name: "lo", index: 1}, "interface lo is down", "address of this machine"},
+		{"up", iface{name: "lo", index: 1, up: true}, "address of this machine", "is down"},
+		{"no interface", iface{}, "address of this machine", "is down"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := explainBind(failed, at, tt.on)
+			require.ErrorIs(t, err, errAddrNotAvail)
+			assert.ErrorContains(t, err, tt.say)
+			assert.NotContains(t, err.Error(), tt.not)
 		})
 	}
 }
