@@ -41,7 +41,7 @@ type QP interface {
 	BindMW(id uint64, flags SendFlags, b MWBind) (Key, error)
 
 	// AttachMcast joins a UD QP to a group; Destroy of the result leaves it. Each attach has its own handle.
-	// SAS: ci_attach_mcast (63). Context: thread. Cap: CapMulticast. Status: InvalidServiceType (not UD), InvalidGID (neither FF.. nor, on
+	// SAS: ci_attach_mcast (63). Context: thread. Cap: CapMulticast. Status: InvalidServiceType (not UD), InvalidGID (neither FF00::/8 nor, on
 	// Ethernet links, an IPv4 group, ::ffff:224.0.0.0/4; or of an address family that the port does not have), InvalidLID (not
 	// C000-FFFE; ignored on Ethernet), MaxMcastQPsReached, InsufficientResources.
 	AttachMcast(gid GID, mlid LID, ub *UserBuffer) (Mcast, error)
