@@ -135,7 +135,8 @@ func fuzz(ctx context.Context, r *runner) error {
 	for range 2 {
 		wg.Go(func() {
 			for t := range work {
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "30s", "-parallel", "1", t.pkg)
+				// Without a bound, a target with long inputs spends its time on making them shorter.
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "30s", "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
 				b, err := c.CombinedOutput()
 				mu.Lock()
 				if err != nil {
