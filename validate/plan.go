@@ -27,6 +27,7 @@ type Plan struct {
 	Strict      bool               // SHOULD counts as MUST
 	Until       func(*Result) bool // stops the run when a result is what was looked for; may be nil
 	Command     []string           // for the report
+	Test        string             // for the report: the test that runs the plan
 	Progress    func(Progress)     // called from one goroutine at a time; may be nil
 	Now         func() time.Time   // nil: time.Now
 
@@ -78,7 +79,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("no profile %q", p.Setting.Profile)
 	}
 	rep := &Report{Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
-		Run: RunInfo{Command: p.Command, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link, Seed: p.Setting.Seed,
+		Run: RunInfo{Command: p.Command, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link, Seed: p.Setting.Seed,
 			Shuffle: p.Shuffle, Strict: p.Strict, Selected: len(cases), All: len(p.Catalog.cases)}}
 	if p.Repeat > 1 {
 		rep.Run.Repeat = p.Repeat

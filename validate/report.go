@@ -60,6 +60,7 @@ type Tool struct {
 // RunInfo is how the run was asked for: enough to do it again.
 type RunInfo struct {
 	Command []string `json:"command"`
+	Test    string   `json:"test,omitempty"` // the test that called TestDriver
 	Driver  string   `json:"driver"`
 	Profile string   `json:"profile"`
 	Link    string   `json:"link,omitempty"`

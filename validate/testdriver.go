@@ -30,6 +30,8 @@ type TestOptions struct {
 // TestDriver certifies a driver within a test: one subtest for each case, skipped and failed as in a run of the command. The cases run in worker
 // processes: this test binary again, with only the calling test selected. So the calling test must do nothing costly before it
 // calls TestDriver, and must reach it on every run.
+//
+// go test -run 'TestX/case' runs the cases that match, and no others.
 func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	t.Helper()
 	if o.Catalog == nil {
@@ -52,7 +54,14 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 		}
 		return
 	}
-	p := Plan{Catalog: o.Catalog, Driver: d, Select: o.Select, Setting: set, Waivers: o.Waivers, Workers: o.Workers, Command: os.Args}
+	sel, narrowed, err := asked(o.Catalog, o.Select, t.Name())
+	if narrowed && err != nil {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{Catalog: o.Catalog, Driver: d, Select: sel, Setting: set, Waivers: o.Waivers, Workers: o.Workers, Command: os.Args, Test: t.Name()}
 	if !o.InProcess {
 		p.Spawn = func(ctx context.Context, s Setting) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1", "-test.timeout=0")
@@ -61,6 +70,9 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 		}
 	}
 	rep, err := p.Run(t.Context())
+	if narrowed && IsNothing(err) {
+		t.Skip(err) // what -run names is outside of the profile
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +102,21 @@ func reportTo(t *testing.T, rep *Report, r *Result) {
 	case r.Status == Error:
 		t.Errorf("the certifier could not judge: %s", r.Reason)
 	case r.Status == Fail:
-		for _, f := range r.Failures {
-			t.Logf("%s (%s, %s): %s\n%s", f.Rule, r.Section, r.Level, f, f.Stacks)
-		}
-		for _, l := range r.Log {
+		for _, l := range failureLines(rep, r) {
 			t.Log(l)
 		}
 		if rep.Decisive(r) {
 			t.Fail()
 		}
 	}
+}
+
+// failureLines is what a test prints of a failed case: findings, evidence, and the command that runs it again.
+func failureLines(rep *Report, r *Result) []string {
+	var out []string
+	for _, f := range r.Failures {
+		out = append(out, fmt.Sprintf("%s (%s, %s): %s\n%s", f.Rule, r.Section, r.Level, f, f.Stacks))
+	}
+	out = append(out, r.Log...)
+	return append(out, "again: "+rep.TestCommand(r.Case))
 }

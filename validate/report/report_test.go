@@ -84,6 +84,8 @@ func TestRerun(t *testing.T) {
 	} {
 		r := &validate.Report{Run: validate.RunInfo{Command: c.command, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9}}
 		assert.Equal(t, c.want, Rerun(r, "a.b"))
+		r.Run.Test = "TestMine/card 1"
+		assert.Equal(t, `go test -run '^TestMine$/^card 1$/^a\.b$'`, Rerun(r, "a.b"))
 	}
 }
 

@@ -28,8 +28,11 @@ var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31"
 func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
 
 // Rerun is the command that runs a case of the report again: of the program that made the report, which may be a vendor's, with what it
-// told the driver.
+// told the driver; or go test's, if a test made it.
 func Rerun(r *validate.Report, id string) string {
+	if c := r.TestCommand(id); c != "" {
+		return c
+	}
 	c := []string{"ddk-validate", "run", r.Run.Driver, "--case", id, "--profile", r.Run.Profile}
 	given := r.Run.Command
 	if len(given) > 1 && given[1] == "run" { // and not go test's

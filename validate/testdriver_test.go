@@ -1,0 +1,75 @@
+package validate_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+)
+
+// vendorVar makes TestVendor what it stands for: the test of a vendor, over the driver with the fault that it names.
+const vendorVar = "VALIDATE_TEST_VENDOR"
+
+// TestVendor runs in processes of the tests below, and in their workers.
+func TestVendor(t *testing.T) {
+	fault := os.Getenv(vendorVar)
+	if fault == "" {
+		t.Skip("runs in processes of other tests")
+	}
+	validate.TestDriver(t, driver(fault), validate.TestOptions{Catalog: catalog()})
+}
+
+// vendor is a run of go test by a vendor; it gives what is printed and whether it passes.
+func vendor(t *testing.T, fault, run string) (string, bool) {
+	t.Helper()
+	if os.Getenv(vendorVar) != "" {
+		t.Skip("in such a process already: it must not start others")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+run, "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), vendorVar+"="+fault)
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}
+
+// A failure names the command that runs it again, and that command runs it alone.
+func TestVendorFailure(t *testing.T) {
+	out, ok := vendor(t, "panic:PD.CreateCQ", "^TestVendor$")
+	assert.False(t, ok)
+	again := `again: go test -run '^TestVendor$/^a\.cq$'`
+	require.Contains(t, out, again)
+	assert.NotContains(t, out, "ddk-validate run")
+	assert.Contains(t, out, "--- PASS: TestVendor/a.query")
+	assert.Contains(t, out, "NOT CERTIFIED: 2 failed, 3 passed")
+
+	_, run, _ := strings.Cut(again, "'")
+	out, ok = vendor(t, "panic:PD.CreateCQ", strings.TrimSuffix(run, "'"))
+	assert.False(t, ok)
+	assert.Contains(t, out, "--- FAIL: TestVendor/a.cq")
+	assert.NotContains(t, out, "TestVendor/a.query")
+	assert.Contains(t, out, "SELECTION FAILED: 1 failed, nothing passed, 1 of 7 cases selected")
+}
+
+func TestVendorSelection(t *testing.T) {
+	out, ok := vendor(t, "none", "^TestVendor$/^a")
+	assert.True(t, ok)
+	assert.Contains(t, out, "SELECTION PASSED: 3 of 7 cases selected, 3 passed")
+	for _, nothing := range []string{"^TestVendor$/nosuch", "^TestVendor$/c.apm"} {
+		out, ok = vendor(t, "none", nothing)
+		assert.True(t, ok, "as go test does where -run matches nothing")
+		assert.Contains(t, out, "no case matches ")
+		assert.Contains(t, out, "--- SKIP: TestVendor ")
+	}
+}
+
+// A driver that can be opened no more fails the test with one explanation.
+func TestVendorUnopened(t *testing.T) {
+	t.Setenv(cardVar, t.TempDir()+"/nosuch/card")
+	out, ok := vendor(t, "card", "^TestVendor$")
+	assert.False(t, ok)
+	assert.Equal(t, 1, strings.Count(out, "card is busy"), out)
+}
