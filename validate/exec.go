@@ -143,6 +143,13 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 // process is its own affair, what it starts for each target must end with it.
 func (e *executor) goroutines(r *Result) {
 	n := runtime.NumGoroutine()
+	if e.quiet == 0 { // what is only about to end does not belong to the measure
+		for range 10 {
+			pause := time.NewTimer(5 * time.Millisecond)
+			<-pause.C
+			n = min(n, runtime.NumGoroutine())
+		}
+	}
 	if e.quiet == 0 || n <= e.quiet {
 		e.quiet = n
 		return
