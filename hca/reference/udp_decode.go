@@ -63,6 +63,14 @@ func (d *decoder) packet(b []byte, i int) {
 		d.refuse(rvt.DropICRC, b)
 		return
 	}
+	if solved {
+		d.port.stats.solvedID.Add(1)
+	}
+	d.checked(b, id)
+}
+
+// checked takes in a packet whose ICRC is right.
+func (d *decoder) checked(b []byte, id uint16) {
 	if wire.ParsePacket(b, &d.w) != nil {
 		d.refuse(rvt.DropMalformed, b)
 		return
@@ -70,9 +78,6 @@ func (d *decoder) packet(b []byte, i int) {
 	if d.w.BTH.Opcode.Service() == wire.Congestion {
 		d.refuse(rvt.DropService, b) // nothing here paces itself by them
 		return
-	}
-	if solved {
-		d.port.stats.solvedID.Add(1)
 	}
 	if d.merge() {
 		return
