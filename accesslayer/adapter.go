@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // Adapter is a registered HCA, with a cache of its attributes that is fresh before any client hears of a change. It remains good for
@@ -18,8 +19,8 @@ type Adapter struct {
 	ca   ci.CA // the one open of the driver
 	attr atomic.Pointer[ci.CAAttr]
 
-	removing bool // guarded by al.mu, as is
-	stopPoll func() bool
+	removing bool        // guarded by al.mu, as is
+	poll     clock.Timer // to the next query
 }
 
 // present tells whether clients may open it; al.mu is held.

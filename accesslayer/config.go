@@ -3,12 +3,14 @@ package accesslayer
 import (
 	"log/slog"
 	"time"
+
+	"ciddk/clock"
 )
 
 // Config tunes an access layer. The zero value is good for use.
 type Config struct {
 	Logger *slog.Logger // nil: slog.Default
-	Clock  Clock        // nil: the system's
+	Clock  clock.Clock  // nil: the machine's
 
 	// PollInterval is the time between two queries of each HCA, to find changes that its driver does not report: LID, P_Key, SM and
 	// GID events are only recommended [SAS-2.1-19]. 0: one second. Negative: no polling, for drivers that report everything.
@@ -28,25 +30,12 @@ type Config struct {
 	OnDestroyError func(error)
 }
 
-// Clock is where the access layer takes its time from.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f on a goroutine of its own after d, unless stop is called before and returns true.
-	AfterFunc(d time.Duration, f func()) (stop func() bool)
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
-
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	if c.Clock == nil {
-		c.Clock = systemClock{}
+		c.Clock = clock.Real()
 	}
 	if c.PollInterval == 0 {
 		c.PollInterval = time.Second

@@ -12,6 +12,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // closer is what every object of the access layer can do.
@@ -414,19 +415,20 @@ func TestCreateFails(t *testing.T) {
 
 func TestTimeWait(t *testing.T) {
 	t.Parallel()
-	now := &manualClock{now: time.Unix(1000, 0)}
+	now := clock.NewVirtual(time.Hour)
 	r := newRig(t, func(c *accesslayer.Config) { c.Clock = now })
-	until := now.Now().Add(time.Minute)
-	r.qp.TimeWait(until)
+	r.qp.TimeWait(time.Minute)
 	for state, want := range map[ci.QPState]error{ci.QPRTR: ci.QPInTimewait, ci.QPRTS: ci.QPInTimewait, ci.QPSQD: ci.QPInTimewait, ci.QPReset: nil, ci.QPInit: nil, ci.QPError: nil} {
 		assert.ErrorIs(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: state}, nil), want, state.String())
 	}
 	assert.NoError(t, r.qp.Modify(ci.QPFieldAccess, ci.QPAttr{}, nil))
-	now.advance(time.Minute)
+	now.Advance(time.Minute)
 	assert.NoError(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTR}, nil))
+	r.qp.TimeWait(time.Minute)
+	now.Advance(time.Second)
 	drv, _ := ci.As[*fakeQP](r.qp)
 	require.NoError(t, r.qp.Close())
-	assert.Equal(t, []time.Time{until}, drv.until, "the driver learns of it before its destroy")
+	assert.Equal(t, []time.Duration{59 * time.Second}, drv.wait, "the driver learns what is left before its destroy")
 }
 
 // Everything a process has goes when its context is closed, and nothing else.

@@ -476,12 +476,12 @@ type fakeQP struct {
 	create ci.QPCreate
 	state  ci.QPState
 	posted int
-	until  []time.Time
+	wait   []time.Duration
 	gate   chan struct{} // Modify waits for it, if set
 }
 
 func (q *fakeQP) Num() ci.QPN              { return ci.QPN(q.id) }
-func (q *fakeQP) TimeWait(until time.Time) { q.until = append(q.until, until) }
+func (q *fakeQP) TimeWait(d time.Duration) { q.wait = append(q.wait, d) }
 func (q *fakeQP) PostSend(wrs []ci.SendWR) (int, error) {
 	q.posted += len(wrs)
 	return len(wrs), nil

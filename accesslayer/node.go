@@ -342,8 +342,8 @@ func verbDestroy(n *node) string { return n.kind.String() + ".Destroy" }
 
 func (n *node) await(verb string, done chan struct{}) error {
 	late := make(chan struct{})
-	stop := n.al.cfg.Clock.AfterFunc(n.al.cfg.DrainTimeout, func() { close(late) })
-	defer stop()
+	timer := n.al.cfg.Clock.AfterFunc(n.al.cfg.DrainTimeout, func() { close(late) })
+	defer timer.Stop()
 	select {
 	case <-done:
 		n.al.mu.Lock()

@@ -17,7 +17,7 @@ type QP struct {
 	sendCQ, recvCQ ci.CQ
 	srq            ci.SRQ
 	typ            ci.QPType
-	timeWait       atomic.Pointer[time.Time]
+	timeWait       atomic.Int64 // until when, nanoseconds of the clock; 0: not
 }
 
 func (q *QP) Unwrap() any { return q.qpVerbs.QP }
@@ -84,16 +84,30 @@ func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), crea
 }
 
 func (q *QP) destroyDrivers() error {
-	if t := q.timeWait.Load(); t != nil {
-		q.qpVerbs.TimeWait(*t)
+	if left := q.timeWaitLeft(); left > 0 {
+		q.qpVerbs.TimeWait(left)
 	}
 	return q.qpVerbs.Destroy()
 }
 
-// TimeWait says until when the QP's number is quarantined: a connection manager calls it when the connection ends (IBTA volume 1,
+// TimeWait says for how long from now the QP's number is quarantined: a connection manager calls it when the connection ends (IBTA volume 1,
 // 12.9.8.4). Until then an RC or UC QP can only go to Error, Reset or Init, and when it is destroyed before, the driver learns of
 // the time. It may be called from callbacks.
-func (q *QP) TimeWait(until time.Time) { q.timeWait.Store(&until) }
+func (q *QP) TimeWait(d time.Duration) {
+	until := int64(0)
+	if d > 0 {
+		until = int64(q.n.al.cfg.Clock.Now() + d)
+	}
+	q.timeWait.Store(until)
+}
+
+func (q *QP) timeWaitLeft() time.Duration {
+	until := q.timeWait.Load()
+	if until == 0 {
+		return 0
+	}
+	return time.Duration(until) - q.n.al.cfg.Clock.Now()
+}
 
 // Query: as ci.QP, with the PD, CQs and SRQ as the client knows them; InvalidQPHandle with ErrClosed.
 func (q *QP) Query() (attr ci.QPAttr, err error) {
@@ -108,11 +122,9 @@ func (q *QP) Query() (attr ci.QPAttr, err error) {
 func (q *QP) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
 	const verb = "QP.Modify"
 	return q.n.during(verb, func() error {
-		if t := q.timeWait.Load(); t != nil && set&ci.QPFieldState != 0 && (q.typ == ci.RC || q.typ == ci.UC) &&
+		if left := q.timeWaitLeft(); left > 0 && set&ci.QPFieldState != 0 && (q.typ == ci.RC || q.typ == ci.UC) &&
 			attr.State != ci.QPError && attr.State != ci.QPReset && attr.State != ci.QPInit {
-			if left := t.Sub(q.n.al.cfg.Clock.Now()); left > 0 {
-				return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, Reset and Init are allowed", left)}
-			}
+			return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, Reset and Init are allowed", left)}
 		}
 		return q.qpVerbs.Modify(set, attr, ub)
 	})

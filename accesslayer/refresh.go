@@ -76,7 +76,7 @@ func (a *Adapter) armPoll() {
 	if every < 0 || !a.present() {
 		return
 	}
-	a.stopPoll = a.al.cfg.Clock.AfterFunc(every, func() {
+	a.poll = a.al.cfg.Clock.AfterFunc(every, func() {
 		a.n.callback(func() {
 			a.refresh()
 			a.al.mu.Lock()

@@ -137,8 +137,8 @@ func (a *Adapter) born() {
 // dying runs when the destruction begins, al.mu held.
 func (a *Adapter) dying() {
 	a.removing = true
-	if a.stopPoll != nil {
-		a.stopPoll()
+	if a.poll != nil {
+		a.poll.Stop()
 	}
 }
 

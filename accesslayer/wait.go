@@ -111,7 +111,7 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 		spin = 20 * time.Microsecond
 	}
 	clock := q.n.al.cfg.Clock
-	end := clock.Now().Add(spin)
+	end := clock.Now() + spin
 	for {
 		for range spinsPerLook {
 			if n, err := q.Poll(wc); n != 0 || err != nil {
@@ -126,7 +126,7 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 			return 0, kindCQ.closed(verb)
 		default:
 		}
-		if p.Mode == PollHybrid && !clock.Now().Before(end) {
+		if p.Mode == PollHybrid && clock.Now() >= end {
 			return q.sleep(ctx, verb, wc)
 		}
 	}

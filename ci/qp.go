@@ -11,9 +11,9 @@ type QP interface {
 	// Num is constant, and unique in the CA among live and quarantined QPs.
 	Num() QPN
 
-	// TimeWait says until when the number may not be issued again after Destroy; the zero time (the default) lets the driver choose.
+	// TimeWait says for how long from now the number may not be issued again after Destroy; zero (the default) lets the driver choose.
 	// SAS: the timewait argument of ci_destroy_qp (28), apart so that Destroy is one method for all. Context: callback.
-	TimeWait(until time.Time)
+	TimeWait(d time.Duration)
 
 	// PostSend queues work in order and rings once. n requests were taken; if n < len(wrs), err says why wrs[n] was not, and nothing
 	// after it was. The driver copies all it needs: wrs, its SGLs, Inline and Ext are the caller's again on return.

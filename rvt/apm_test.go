@@ -180,7 +180,7 @@ func TestAPMOfUC(t *testing.T) {
 	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
 	x.talk(t)
 	x.migrated(t)
-	require.Zero(t, x.s.clock.pending())
+	require.Zero(t, x.s.clock.Pending())
 	require.Equal(t, ci.QPRTS, x.a.state())
 }
 

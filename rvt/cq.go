@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // CQ is a completion queue.
@@ -31,7 +32,7 @@ type CQ struct {
 	after   int // armAfter: completions to go
 	pending int // completions since the last callback that moderation holds back
 	mod     ci.Moderation
-	modAt   timer
+	modAt   clock.Deadline
 	modDue  time.Duration // when a held callback goes out at the latest
 	overrun bool
 }
@@ -67,7 +68,7 @@ func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 	q := &CQ{pd: d, hca: h, ring: ring}
 	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
-	q.modAt.fire = q.moderated
+	q.modAt.Fire = q.moderated
 	return q, nil
 }
 
@@ -224,7 +225,7 @@ func (q *CQ) Destroy() error {
 	q.gone.Store(true)
 	q.pending = 0 // so that the timer of moderation does not set itself again
 	q.putMu.Unlock()
-	q.hca.wheel.cancel(&q.modAt)
+	q.hca.wheel.Cancel(&q.modAt)
 	q.notify.close()
 	q.pd.unchild(kindCQ)
 	return nil
@@ -299,7 +300,7 @@ func (q *CQ) moderate(n int) bool {
 					wait = minModeration
 				}
 				q.modDue = q.hca.clock.Now() + wait
-				q.hca.wheel.set(&q.modAt, q.modDue)
+				q.hca.wheel.Set(&q.modAt, q.modDue)
 			}
 			return false
 		}
@@ -314,7 +315,7 @@ func (q *CQ) moderated() {
 	q.putMu.Lock()
 	fire := q.pending > 0
 	if fire && q.hca.clock.Now() < q.modDue { // the timer was one of a callback that its count brought
-		q.hca.wheel.set(&q.modAt, q.modDue)
+		q.hca.wheel.Set(&q.modAt, q.modDue)
 		fire = false
 	}
 	if fire {

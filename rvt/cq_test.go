@@ -205,7 +205,7 @@ func TestModeration(t *testing.T) {
 				require.NoError(t, x.cq.Notify(ci.NotifyNext))
 				tt.do(x, c)
 				c.Advance(time.Hour)
-				require.Zero(t, c.pending())
+				require.Zero(t, c.Pending())
 			})
 		})
 	}

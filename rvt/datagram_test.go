@@ -121,7 +121,7 @@ func TestUCGaps(t *testing.T) {
 			require.Equal(t, tt.sizes, sizes)
 			require.EqualValues(t, tt.drops, a.hca.Counters()["drop_sequence"])
 			require.Empty(t, r.take(), "UC answers nothing")
-			require.Zero(t, c.pending())
+			require.Zero(t, c.Pending())
 			require.Equal(t, ci.QPRTS, a.state())
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/clock"
 )
 
 // HCA is an adapter on this transport. It implements ci.HCA.
@@ -22,7 +23,7 @@ type HCA struct {
 	attr    ci.CAAttr // without ports
 	ports   []*port   // ports[i] is port i+1
 	count   counters
-	wheel   wheel
+	wheel   clock.Wheel
 	keys    keyTable
 	qps     table[QP]
 	retired quarantine
@@ -68,7 +69,7 @@ func New(cfg Config) (*HCA, error) {
 	cfg.Info.Version = ci.InterfaceVersion
 	h := &HCA{cfg: cfg, clock: cfg.Clock, rand: &source{r: cfg.Rand}, attr: limits(cfg)}
 	h.sysGUID.Store(uint64(h.attr.SystemGUID))
-	h.wheel.init(cfg.Clock)
+	h.wheel.Init(cfg.Clock)
 	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
 	for i, p := range cfg.Ports {
 		h.ports = append(h.ports, newPort(h, uint8(i+1), p))
@@ -131,7 +132,7 @@ func (h *HCA) Close() error {
 	for _, p := range h.ports {
 		errs = append(errs, p.Port.Close())
 	}
-	h.wheel.stop()
+	h.wheel.Stop()
 	return errors.Join(errs...)
 }
 

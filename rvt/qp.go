@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/wire"
 )
 
@@ -40,7 +41,7 @@ type QP struct {
 	state      atomic.Uint32 // ci.QPState, written with the token held
 	sqMu, rqMu sync.Mutex    // posters
 	bind       *bindPost     // with sqMu
-	timeWait   atomic.Int64  // until when the number is quarantined, Unix nanoseconds
+	timeWait   atomic.Int64  // until when the number is quarantined, nanoseconds of the clock; 0: not
 
 	pending   atomic.Bool          // the mark
 	rekey     atomic.Bool          // the port's P_Key table has changed
@@ -61,7 +62,7 @@ type QP struct {
 	peer    Addr
 	altPeer Addr
 	altRt   Route
-	timer   timer
+	timer   clock.Deadline
 	timerAt time.Duration // what the wheel was last told; 0: fired since
 	req     requester
 	resp    responder
@@ -226,7 +227,7 @@ func (q *QP) setTimer() {
 	}
 	if at != 0 && (q.timerAt == 0 || at < q.timerAt) {
 		q.timerAt = at
-		q.hca.wheel.set(&q.timer, at)
+		q.hca.wheel.Set(&q.timer, at)
 	}
 }
 

@@ -128,7 +128,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 	q.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	q.faces.send, q.faces.recv, q.faces.srq = c.SendCQ, c.RecvCQ, c.SRQ
 	q.service = services[c.Type]
-	q.timer.fire = q.expire
+	q.timer.Fire = q.expire
 
 	var undo []func()
 	defer func() {
@@ -211,7 +211,7 @@ func (h *HCA) number(verb string, q *QP, c ci.QPCreate) error {
 	}
 	for range 1 << 20 {
 		n := h.rand.uint32() & psnMask
-		if n < 2 || n == mcastQPN || h.retired.holds(ci.QPN(n)) {
+		if n < 2 || n == mcastQPN || h.retired.holds(ci.QPN(n), h.clock.Now()) {
 			continue
 		}
 		q.num = ci.QPN(n)
@@ -225,19 +225,18 @@ func (h *HCA) number(verb string, q *QP, c ci.QPCreate) error {
 // quarantine keeps numbers of destroyed QPs out of use.
 type quarantine struct {
 	mu    sync.Mutex
-	until map[ci.QPN]time.Time
+	until map[ci.QPN]time.Duration
 }
 
-func (t *quarantine) add(n ci.QPN, until time.Time) {
+func (t *quarantine) add(n ci.QPN, now, until time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.until == nil {
-		t.until = make(map[ci.QPN]time.Time)
+		t.until = make(map[ci.QPN]time.Duration)
 	}
 	if len(t.until) >= 1024 && len(t.until)&(len(t.until)-1) == 0 { // at each doubling
-		now := time.Now()
 		for k, u := range t.until {
-			if !u.After(now) {
+			if u <= now {
 				delete(t.until, k)
 			}
 		}
@@ -245,11 +244,11 @@ func (t *quarantine) add(n ci.QPN, until time.Time) {
 	t.until[n] = until
 }
 
-func (t *quarantine) holds(n ci.QPN) bool {
+func (t *quarantine) holds(n ci.QPN, now time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u, ok := t.until[n]
-	if ok && !u.After(time.Now()) {
+	if ok && u <= now {
 		delete(t.until, n)
 		return false
 	}
@@ -259,8 +258,14 @@ func (t *quarantine) holds(n ci.QPN) bool {
 // Num is the QP's number.
 func (q *QP) Num() ci.QPN { return q.num }
 
-// TimeWait sets until when the number may not be issued again. Without it, a number may return at once, one chance in 2^24.
-func (q *QP) TimeWait(until time.Time) { q.timeWait.Store(until.UnixNano()) }
+// TimeWait sets for how long from now the number may not be issued again. Without it, a number may return at once, one chance in 2^24.
+func (q *QP) TimeWait(d time.Duration) {
+	until := int64(0)
+	if d > 0 {
+		until = int64(q.hca.clock.Now() + d)
+	}
+	q.timeWait.Store(until)
+}
 
 // Destroy frees the QP.
 func (q *QP) Destroy() error {
@@ -269,7 +274,7 @@ func (q *QP) Destroy() error {
 	}
 	q.gone.Store(true)
 	if until := q.timeWait.Load(); until != 0 && q.typ != ci.QP0 && q.typ != ci.QP1 {
-		q.hca.retired.add(q.num, time.Unix(0, until))
+		q.hca.retired.add(q.num, q.hca.clock.Now(), time.Duration(until))
 	}
 	if q.num < 2 {
 		for _, p := range q.hca.ports {
@@ -285,7 +290,7 @@ func (q *QP) Destroy() error {
 	q.mu.Unlock()
 	q.rqMu.Unlock()
 	q.sqMu.Unlock()
-	q.hca.wheel.cancel(&q.timer)
+	q.hca.wheel.Cancel(&q.timer)
 	q.notify.close()
 	q.sendCQ.refs.put()
 	q.recvCQ.refs.put()

@@ -235,7 +235,7 @@ func TestReconnect(t *testing.T) {
 		c.Advance(time.Hour)
 		require.Empty(t, r.take())
 		require.Empty(t, a.poll())
-		require.Zero(t, c.pending())
+		require.Zero(t, c.Pending())
 		a.toRTS(a.attrTo(rawQPN, r.lid))
 		a.recv(ci.RecvWR{ID: 9, SGL: a.sge(0, 5000)})
 		r.say(sendPkt(0, "fresh"))

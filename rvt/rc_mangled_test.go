@@ -112,7 +112,7 @@ func runExchange(t *testing.T, hints Hints, s *sim) (packets int) {
 	s.settle(t)
 	require.Empty(t, a.poll())
 	require.Empty(t, b.poll())
-	require.Zero(t, s.clock.pending(), "an idle QP has no timer")
+	require.Zero(t, s.clock.Pending(), "an idle QP has no timer")
 	require.Zero(t, a.qp.(*QP).req.bytes)
 	require.Zero(t, a.qp.(*QP).req.reads)
 	return n
@@ -330,7 +330,7 @@ func TestRCStreams(t *testing.T) {
 					require.Equal(t, x.sum, binary.NativeEndian.Uint64(x.to.buf))
 				}
 				s.settle(t)
-				require.Zero(t, s.clock.pending())
+				require.Zero(t, s.clock.Pending())
 			})
 		}
 	}

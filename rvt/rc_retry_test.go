@@ -28,7 +28,7 @@ func TestRCRetryExhausted(t *testing.T) {
 			a.send(ci.SendWR{ID: 1, SGL: a.sge(0, 10)}, ci.SendWR{ID: 2, SGL: a.sge(0, 10)})
 			sent := 0
 			period := timeout(14)
-			for c.pending() > 0 {
+			for c.Pending() > 0 {
 				for _, p := range r.take() {
 					if p.PSN == psn0 {
 						sent++
@@ -60,7 +60,7 @@ func TestRCRetryTime(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.Primary.AckTimeout = 0 })
 	a.send(ci.SendWR{SGL: a.sge(0, 10)})
 	r.one()
-	require.Zero(t, c.pending(), "0 is never")
+	require.Zero(t, c.Pending(), "0 is never")
 	r.say(ack(0))
 	require.Empty(t, a.poll())
 }
@@ -452,6 +452,6 @@ func TestTimerNeverLost(t *testing.T) {
 	for range 3 {
 		c.Step()
 	}
-	require.Zero(t, c.pending())
+	require.Zero(t, c.Pending())
 	require.Empty(t, r.take())
 }

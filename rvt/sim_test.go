@@ -9,105 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // fakeClock is virtual time: nothing happens but in Advance, on the caller's goroutine.
-type fakeClock struct {
-	mu     sync.Mutex
-	now    time.Duration
-	timers []*fakeTimer
-}
+type fakeClock = clock.Virtual
 
-type fakeTimer struct {
-	c  *fakeClock
-	at time.Duration
-	f  func()
-	on bool
-}
-
-func newClock() *fakeClock { return &fakeClock{now: time.Hour} }
-
-func (c *fakeClock) Now() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
-
-func (c *fakeClock) AfterFunc(d time.Duration, f func()) Timer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := &fakeTimer{c: c, at: c.now + d, f: f, on: true}
-	c.timers = append(c.timers, t)
-	return t
-}
-
-func (t *fakeTimer) Stop() bool {
-	t.c.mu.Lock()
-	defer t.c.mu.Unlock()
-	was := t.on
-	t.on = false
-	return was
-}
-
-func (t *fakeTimer) Reset(d time.Duration) bool {
-	t.c.mu.Lock()
-	defer t.c.mu.Unlock()
-	was := t.on
-	t.on, t.at = true, t.c.now+d
-	return was
-}
-
-// next is the earliest timer that is set.
-func (c *fakeClock) next() (*fakeTimer, bool) {
-	var first *fakeTimer
-	for _, t := range c.timers {
-		if t.on && (first == nil || t.at < first.at) {
-			first = t
-		}
-	}
-	return first, first != nil
-}
-
-// Advance moves time by d, and fires what comes due on the way.
-func (c *fakeClock) Advance(d time.Duration) {
-	c.mu.Lock()
-	end := c.now + d
-	for {
-		t, ok := c.next()
-		if !ok || t.at > end {
-			break
-		}
-		c.now = max(c.now, t.at)
-		t.on = false
-		c.mu.Unlock()
-		t.f()
-		c.mu.Lock()
-	}
-	c.now = end
-	c.mu.Unlock()
-}
-
-// Step moves time to the next timer, and fires it. False: there is none.
-func (c *fakeClock) Step() bool {
-	c.mu.Lock()
-	t, ok := c.next()
-	if !ok {
-		c.mu.Unlock()
-		return false
-	}
-	d := max(t.at-c.now, 0)
-	c.mu.Unlock()
-	c.Advance(d)
-	return true
-}
-
-func (c *fakeClock) pending() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for _, t := range c.timers {
-		if t.on {
-			n++
-		}
-	}
-	return n
-}
+func newClock() *fakeClock { return clock.NewVirtual(time.Hour) }
 
 // fate is what becomes of a packet on a simulated link.
 type fate struct {
@@ -255,7 +163,7 @@ func (s *sim) settle(t testing.TB) {
 	s.run(t, time.Hour, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.late) == 0 && s.clock.pending() == 0
+		return len(s.late) == 0 && s.clock.Pending() == 0
 	})
 }
 

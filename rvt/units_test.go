@@ -15,77 +15,6 @@ import (
 	"ciddk/ci"
 )
 
-// TestWheelModel sets and cancels timers at random. Each fires once, not before its time nor after, however often it was set before.
-func TestWheelModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := newClock()
-		var w wheel
-		w.init(c)
-		const n = 8
-		timers := make([]timer, n)
-		due := make([]time.Duration, n) // 0: not set
-		for i := range timers {
-			timers[i].fire = func() {
-				require.NotZero(t, due[i], "timer %d fires unset", i)
-				require.Equal(t, due[i], c.Now(), "timer %d", i)
-				due[i] = 0
-			}
-		}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			i := rapid.IntRange(0, n-1).Draw(t, "timer")
-			switch rapid.IntRange(0, 3).Draw(t, "op") {
-			case 0, 1:
-				at := c.Now() + time.Duration(rapid.IntRange(1, 100).Draw(t, "in"))
-				w.set(&timers[i], at)
-				if due[i] == 0 || at < due[i] { // a later time leaves the timer where it is: its owner sets it again
-					due[i] = at
-				}
-			case 2:
-				w.cancel(&timers[i])
-				due[i] = 0
-			case 3:
-				c.Advance(time.Duration(rapid.IntRange(0, 60).Draw(t, "advance")))
-				for k, at := range due {
-					require.False(t, at != 0 && at <= c.Now(), "timer %d is late", k)
-				}
-			}
-			for k := range timers {
-				require.Equal(t, due[k] != 0, timers[k].pos != 0)
-			}
-		}
-		c.Advance(1000)
-		require.Equal(t, make([]time.Duration, n), due)
-		require.Zero(t, c.pending(), "a quiet wheel has no timer")
-		w.set(&timers[0], c.Now()+1)
-		due[0] = c.Now() + 1
-		w.stop()
-		w.set(&timers[1], c.Now()+1)
-		require.Zero(t, c.pending())
-		c.Advance(10)
-		require.NotZero(t, due[0], "nothing fires once stopped")
-	})
-}
-
-// TestWheelFireSets: a timer's function may set it again, and other ones; it runs without the wheel's lock.
-func TestWheelFireSets(t *testing.T) {
-	c := newClock()
-	var w wheel
-	w.init(c)
-	var a, b timer
-	var log []string
-	a.fire = func() {
-		log = append(log, "a")
-		if len(log) < 3 {
-			w.set(&a, c.Now()+5)
-			w.set(&b, c.Now()) // due at once
-		}
-	}
-	b.fire = func() { log = append(log, "b") }
-	w.set(&a, c.Now()+5)
-	c.Advance(100)
-	require.Equal(t, []string{"a", "b", "a"}, log)
-}
-
 func TestTableModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table[int]
@@ -258,47 +187,44 @@ func TestEventHandlers(t *testing.T) {
 
 // TestQuarantine: a number is held back until its time, and forgotten then.
 func TestQuarantine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q quarantine
-		q.add(5, time.Now().Add(time.Second))
-		require.True(t, q.holds(5))
-		require.False(t, q.holds(6))
-		time.Sleep(time.Second) // of the bubble
-		require.False(t, q.holds(5))
-		for i := range 1 << 12 { // what has run out is swept as the set grows
-			q.add(ci.QPN(i+10), time.Now().Add(time.Millisecond))
-			time.Sleep(time.Microsecond * 10)
-		}
-		require.LessOrEqual(t, len(q.until), 1025+100)
-	})
+	var q quarantine
+	now := time.Duration(1)
+	q.add(5, now, now+time.Second)
+	require.True(t, q.holds(5, now))
+	require.False(t, q.holds(6, now))
+	now += time.Second
+	require.False(t, q.holds(5, now))
+	for i := range 1 << 12 { // what has run out is swept as the set grows
+		q.add(ci.QPN(i+10), now, now+time.Millisecond)
+		now += 10 * time.Microsecond
+	}
+	require.LessOrEqual(t, len(q.until), 1025+100)
 }
 
 // TestTimeWait: a destroyed QP's number does not come back before its time.
 func TestTimeWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &wireLink{mtu: ci.MTU4096}
-		a := newSide(t, l, 0xa, nil, ci.RC, nil)
-		next := ci.QPN(100)
-		a.hca.rand = &source{r: readerFunc(func(p []byte) (int, error) {
-			copy(p, []byte{0, byte(next >> 16), byte(next >> 8), byte(next)})
-			next++
-			return len(p), nil
-		})}
-		c := ci.QPCreate{SendCQ: a.cq, RecvCQ: a.cq}
-		q, err := a.pd.CreateQP(c, nil)
+	l, c := &wireLink{mtu: ci.MTU4096}, newClock()
+	a := newSide(t, l, 0xa, c, ci.RC, nil)
+	next := ci.QPN(100)
+	a.hca.rand = &source{r: readerFunc(func(p []byte) (int, error) {
+		copy(p, []byte{0, byte(next >> 16), byte(next >> 8), byte(next)})
+		next++
+		return len(p), nil
+	})}
+	create := ci.QPCreate{SendCQ: a.cq, RecvCQ: a.cq}
+	q, err := a.pd.CreateQP(create, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 100, q.Num())
+	q.TimeWait(time.Minute)
+	require.NoError(t, q.Destroy())
+	for _, want := range []ci.QPN{101, 100} {
+		next = 100
+		q, err := a.pd.CreateQP(create, nil)
 		require.NoError(t, err)
-		require.EqualValues(t, 100, q.Num())
-		q.TimeWait(time.Now().Add(time.Minute))
+		require.Equal(t, want, q.Num())
 		require.NoError(t, q.Destroy())
-		for _, want := range []ci.QPN{101, 100} {
-			next = 100
-			q, err := a.pd.CreateQP(c, nil)
-			require.NoError(t, err)
-			require.Equal(t, want, q.Num())
-			require.NoError(t, q.Destroy())
-			time.Sleep(time.Minute) // of the bubble
-		}
-	})
+		c.Advance(time.Minute)
+	}
 }
 
 type readerFunc func([]byte) (int, error)

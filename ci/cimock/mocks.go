@@ -1157,7 +1157,7 @@ func (mr *MockQPMockRecorder) Query() *gomock.Call {
 }
 
 // TimeWait mocks base method.
-func (m *MockQP) TimeWait(arg0 time.Time) {
+func (m *MockQP) TimeWait(arg0 time.Duration) {
 	m.ctrl.T.Helper()
 	m.ctrl.Call(m, "TimeWait", arg0)
 }

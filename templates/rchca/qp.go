@@ -77,7 +77,7 @@ func (q *qp) clear() {
 func (q *qp) Num() ci.QPN { return q.num }
 
 // TimeWait: this hardware's numbers come round after all others, which is longer than any wait.
-func (q *qp) TimeWait(time.Time) {}
+func (q *qp) TimeWait(time.Duration) {}
 
 // Destroy: Status: InvalidQPHandle. Context: drain.
 func (q *qp) Destroy() error {

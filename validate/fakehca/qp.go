@@ -24,7 +24,7 @@ type recvWR struct {
 
 func (q *qp) Num() ci.QPN { return q.attr.Num }
 
-func (q *qp) TimeWait(time.Time) {} // numbers are never issued again here
+func (q *qp) TimeWait(time.Duration) {} // numbers are never issued again here
 
 func (q *qp) Destroy() error {
 	h := q.pd.ca.h

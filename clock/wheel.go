@@ -1,32 +1,37 @@
-package rvt
+package clock
 
 import (
 	"sync"
 	"time"
 )
 
-// wheel is the HCA's one set of timers. QPs set a timer far more often than one fires, so setting is lazy: a timer whose deadline
-// moved later stays where it is, fires early, finds nothing due and sets itself again. A quiet HCA has no timer at all.
-type wheel struct {
+// Wheel is one set of timers on a clock, for whoever has many: the QPs of an HCA, the connections of a manager. Deadlines are set far
+// more often than one fires, so setting is lazy: a deadline that moved later stays where it is, fires early, and its owner, who finds
+// nothing due, sets it again. With no deadline set, there is no timer at all. Init comes before everything else; all methods may be
+// called concurrently.
+type Wheel struct {
 	mu      sync.Mutex
 	clock   Clock
-	heap    []*timer
+	heap    []*Deadline
 	next    Timer
 	at      time.Duration // when next fires; 0: not set
 	stopped bool
 }
 
-// timer is one deadline. fire runs on the clock's goroutine without locks of the wheel.
-type timer struct {
-	fire func()
+// Deadline is one timer of a Wheel. Its owner sets Fire once, before the deadline is set.
+type Deadline struct {
+	// Fire runs on a goroutine of the clock, without locks of the wheel; it may set this deadline and others. It should be short:
+	// other deadlines wait for it.
+	Fire func()
 	at   time.Duration
 	pos  int // in the heap, from 1; 0: not in it
 }
 
-func (w *wheel) init(c Clock) { w.clock = c }
+// Init gives the wheel its clock.
+func (w *Wheel) Init(c Clock) { w.clock = c }
 
-// set makes t fire at at, or earlier if it was set to an earlier time.
-func (w *wheel) set(t *timer, at time.Duration) {
+// Set makes t fire at at, or earlier if it was set to an earlier time.
+func (w *Wheel) Set(t *Deadline, at time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -47,14 +52,15 @@ func (w *wheel) set(t *timer, at time.Duration) {
 	w.arm()
 }
 
-// cancel takes t out. Its fire may be running, or about to.
-func (w *wheel) cancel(t *timer) {
+// Cancel takes t out. Its Fire may be running, or about to.
+func (w *Wheel) Cancel(t *Deadline) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(t)
 }
 
-func (w *wheel) stop() {
+// Stop takes out all deadlines, and lets none be set from now on. A Fire may be running. It is idempotent.
+func (w *Wheel) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
@@ -67,7 +73,7 @@ func (w *wheel) stop() {
 	}
 }
 
-func (w *wheel) arm() {
+func (w *Wheel) arm() {
 	if len(w.heap) == 0 {
 		return
 	}
@@ -84,7 +90,7 @@ func (w *wheel) arm() {
 	}
 }
 
-func (w *wheel) expire() {
+func (w *Wheel) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at = 0
@@ -93,13 +99,13 @@ func (w *wheel) expire() {
 		t := w.heap[0]
 		w.remove(t)
 		w.mu.Unlock()
-		t.fire()
+		t.Fire()
 		w.mu.Lock()
 	}
 	w.arm()
 }
 
-func (w *wheel) remove(t *timer) {
+func (w *Wheel) remove(t *Deadline) {
 	if t.pos == 0 {
 		return
 	}
@@ -114,20 +120,20 @@ func (w *wheel) remove(t *timer) {
 	}
 }
 
-func (w *wheel) swap(i, j int) {
+func (w *Wheel) swap(i, j int) {
 	h := w.heap
 	h[i-1], h[j-1] = h[j-1], h[i-1]
 	h[i-1].pos, h[j-1].pos = i, j
 }
 
-func (w *wheel) up(i int) {
+func (w *Wheel) up(i int) {
 	for i > 1 && w.heap[i-1].at < w.heap[i/2-1].at {
 		w.swap(i, i/2)
 		i /= 2
 	}
 }
 
-func (w *wheel) down(i int) {
+func (w *Wheel) down(i int) {
 	for {
 		c := 2 * i
 		if c > len(w.heap) {
