@@ -18,12 +18,14 @@ const qkey ci.QKey = 0x11111111
 // adapter is an HCA of this process.
 type adapter interface {
 	ci.HCA
+	Counters() map[string]uint64
 	Close() error
 }
 
 // endpoint is everything one side has of the HCA.
 type endpoint struct {
 	o     options
+	w     *weather
 	port  ci.PortAttr
 	gid   uint16 // index of o.Addr's row in the port's GID table
 	pd    ci.PD
@@ -46,8 +48,8 @@ type endpoint struct {
 func (e *endpoint) server() bool { return e.o.Host == "" }
 
 // newEndpoint makes the objects, up to QPs in Init with receives posted.
-func newEndpoint(hca adapter, o options) (e *endpoint, err error) {
-	e = &endpoint{o: o, byNum: map[ci.QPN]int{}, peers: make([]peer, o.QPs), wake: make(chan struct{}, 1)}
+func newEndpoint(hca adapter, o options, w *weather) (e *endpoint, err error) {
+	e = &endpoint{o: o, w: w, byNum: map[ci.QPN]int{}, peers: make([]peer, o.QPs), wake: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

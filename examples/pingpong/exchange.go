@@ -52,6 +52,8 @@ func (e *endpoint) exchange(ctx context.Context) error {
 					return err
 				}
 				received++
+				// Before this side's next message goes, and so before the peer's last ones can come.
+				e.w.calm.Store(received+2*len(e.qps) >= e.o.Iters)
 				if posted--; posted <= len(e.qps) {
 					if err := e.postRecv(e.o.RxDepth - posted); err != nil {
 						return err

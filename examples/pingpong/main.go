@@ -4,6 +4,7 @@
 //	pingpong rc                                                  # server, 127.0.0.1
 //	pingpong rc -d 127.0.0.2 127.0.0.1                           # client, in another terminal
 //	ibv_rc_pingpong -g 1 10.77.0.1                               # or Linux as the client of "pingpong rc -d 10.77.0.1"
+//	pingpong rc -c -d 10.77.0.1 --impair 2% --seed 7 10.77.0.2   # over a bad link, made so on this side
 //
 // The client sends a message, the server sends it back, and so on. As with the originals, both sides must be given the same mode, size,
 // and number of exchanges, and with rc, uc and srq the same path MTU.
@@ -22,7 +23,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// options are those of the originals, where they make sense here, and --timeout.
+// options are those of the originals, where they make sense here, and the long ones.
 type options struct {
 	Mode string `arg:"" enum:"rc,uc,ud,srq" help:"Service: rc, uc, ud, or srq (several RC QPs with one shared receive queue)."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
@@ -38,6 +39,8 @@ type options struct {
 	Check   bool          `short:"c" help:"Check the data. The client fills each message anew and compares what comes back."`
 	GID     int           `short:"g" hidden:"" help:"Accepted for the sake of scripts: the GID is that of --addr."`
 	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
+	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc and srq, up to 10%)."`
+	Seed    uint64        `default:"1" help:"Makes the choices of --impair."`
 }
 
 // maxQPs is the original's limit in mode srq.
@@ -65,6 +68,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("-q %d: 1 to %d, and to -r (%d), for each QP may have a message under way", o.QPs, maxQPs, o.RxDepth)
 	case mtuCode(o.MTU) == 0:
 		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
+	case o.Impair > 0 && o.Mode != "rc" && o.Mode != "srq":
+		return fmt.Errorf("--impair with %s: only rc and srq get over losses", o.Mode)
 	case o.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
 	}
@@ -99,12 +104,13 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 
 // run is one program from opening the HCA to closing it.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	hca, err := openHCA(o.Addr)
+	w := &weather{}
+	hca, err := openHCA(o, w)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hca.Close()) }()
-	e, err := newEndpoint(hca, o)
+	e, err := newEndpoint(hca, o, w)
 	if err != nil {
 		return err
 	}
@@ -118,6 +124,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
+	if o.Impair > 0 {
+		w.report(out, hca.Counters())
+	}
 	bytes := float64(o.Size) * float64(o.Iters) * 2
 	fmt.Fprintf(out, "%.0f bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, seconds, bytes*8/1e6/seconds)
 	fmt.Fprintf(out, "%d iters in %.2f seconds = %.2f usec/iter\n", o.Iters, seconds, seconds*1e6/float64(o.Iters))

@@ -1,12 +1,9 @@
 package main
 
-import (
-	"net/netip"
-
-	"ciddk/hca/reference"
-)
+import "ciddk/hca/reference"
 
 // openHCA makes the adapter. All else in this program is ci, and would run on any other.
-func openHCA(addr netip.Addr) (adapter, error) {
-	return reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: addr})}})
+func openHCA(o options, w *weather) (adapter, error) {
+	port := w.over(reference.UDP(reference.UDPConfig{Addr: o.Addr}), o)
+	return reference.New(reference.Config{Ports: []reference.PortConfig{port}})
 }

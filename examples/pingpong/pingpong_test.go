@@ -109,6 +109,26 @@ func TestPair(t *testing.T) {
 	}
 }
 
+// TestImpaired: a bad link costs time and nothing else.
+func TestImpaired(t *testing.T) {
+	for _, args := range [][]string{
+		{"rc", "-c", "-n", "200", "-s", "5000"},
+		{"rc", "-c", "-n", "200", "-e"},
+		{"srq", "-n", "200", "-q", "4"},
+	} {
+		t.Run(strings.Join(args, ""), func(t *testing.T) {
+			out, errs := pair(t, append(args, "--impair", "2%", "--seed", "5"), args)
+			for i := range out {
+				require.NoError(t, errs[i], out[i])
+				assert.Contains(t, out[i], "200 iters in ")
+			}
+			assert.Contains(t, out[0], "impair_dropped ")
+			assert.Contains(t, out[0], "impair_corrupted ")
+			assert.NotContains(t, out[1], "impair")
+		})
+	}
+}
+
 // TestDisagreement: peers that were given different options say so, and end.
 func TestDisagreement(t *testing.T) {
 	tests := []struct {
@@ -142,6 +162,10 @@ func TestBadOptions(t *testing.T) {
 		{"srq -q 0", "1 to 256"},
 		{"srq -q 10 -r 9", "to -r (9)"},
 		{"rc --timeout 0s", "must be positive"},
+		{"rc --impair much", `"much": a share from 0 to 10%`},
+		{"rc --impair 11%", "a share from 0 to 10%"},
+		{"rc --impair NaN", "a share from 0 to 10%"},
+		{"uc --impair 2%", "only rc and srq get over losses"},
 		{"rc -d nowhere", "--addr"},
 		{"rc -d 192.0.2.1", "192.0.2.1"}, // documentation's: no machine has it
 	}
