@@ -2,10 +2,12 @@ package accesslayer
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // AL is an access layer: the registry of HCAs, and the root of the object tree. Drivers see its ci.Registrar side, clients what Open
@@ -98,3 +100,9 @@ func (al *AL) find(verb string, match func(*Adapter) bool) (*Adapter, error) {
 	}
 	return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: "no HCA that is present matches"}
 }
+
+// Clock is what the access layer's time comes from; its services use it too.
+func (al *AL) Clock() clock.Clock { return al.cfg.Clock }
+
+// Logger is the access layer's.
+func (al *AL) Logger() *slog.Logger { return al.cfg.Logger }

@@ -1,0 +1,131 @@
+package cm
+
+import (
+	"time"
+
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// Path is one way between two ports, seen from here.
+type Path struct {
+	Port mads.Port
+	// AV is the peer's address as seen from the port. Global counts, and is always true on Ethernet. The source GID is that of
+	// AV.GRH.SGIDIndex.
+	AV   ci.AVAttr
+	PKey ci.PKey // must be in the port's table; 0: the default partition
+	MTU  ci.MTU  // 0: the port's active MTU
+	// LifeTime is how long a packet takes at most, 4.096 us * 2^LifeTime. It and the CA's acknowledgement delay make the QP's timeout
+	// (12.7.34). 0: 0, 8 us.
+	LifeTime mad.TimeExp
+	// RemoteLID is where the peer's manager is, if that is not AV.DLID.
+	RemoteLID ci.LID
+}
+
+// ListenConfig says which requests a Listener gets. Zero values of Port, GID, LID and PKey stand for any.
+type ListenConfig struct {
+	Service mad.ServiceID
+	Mask    mad.ServiceID // bits of the ID that count; 0: all. mad.PortSpaceMask: all ports of a port space
+	Port    mads.Port     // Num 0: every port of the CA
+	GID     ci.GID        // to which the request was addressed
+	PKey    ci.PKey
+	// Compare, with Offset, is what a request's private data must have there. Of several listeners that fit, the one with the longest
+	// Compare gets the request, then the one with the most bits in Mask, then the one with the most filters.
+	Offset  int
+	Compare []byte
+	// Datagram listens for SIDR instead of REQ.
+	Datagram bool
+	// Backlog bounds the requests that wait for Accept; more are rejected (REJ, no resources). 0: 128.
+	Backlog int
+}
+
+// QP is what a manager has to know of a QP.
+type QP struct {
+	Num      ci.QPN
+	Type     ci.QPType // RC or UC
+	SRQ      bool
+	StartPSN ci.PSN // of what it will send
+}
+
+// ConnectConfig is a request.
+type ConnectConfig struct {
+	Service   mad.ServiceID
+	QP        QP
+	Primary   Path
+	Alternate *Path // nil: none
+	Private   []byte
+	// ResponderResources are the READs and atomics that this end answers at a time, InitiatorDepth those it wants to send.
+	ResponderResources, InitiatorDepth uint8
+	RetryCount, RNRRetry               uint8
+	FlowControl                        bool
+	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 20, 4.3 s.
+	ResponseTime, RemoteResponseTime mad.TimeExp
+	// MaxRetries is how often messages are sent again; 0: 15.
+	MaxRetries uint8
+	// Peer is a peer-to-peer request: both ends ask. It fits a peer's request whose private data has Compare at Offset, and that
+	// came along Primary.
+	Peer    bool
+	Offset  int
+	Compare []byte
+	// OnEvent, if not nil, gets events instead of Conn.Next: one at a time, in order, on a goroutine of the manager. It may block, and
+	// may call anything; it holds up events of this Conn only.
+	OnEvent func(Conn, Event)
+}
+
+// AcceptConfig is an answer.
+type AcceptConfig struct {
+	QP      QP
+	Private []byte
+	// ResponderResources and InitiatorDepth: as in ConnectConfig; both are cut to what the request offers.
+	ResponderResources, InitiatorDepth uint8
+	RNRRetry                           uint8
+	FlowControl                        bool
+	// Failover answers the request's alternate path; it is loaded by QPAttr if accepted.
+	Failover mad.Failover
+	OnEvent  func(Conn, Event)
+}
+
+// AlternateConfig is a proposal.
+type AlternateConfig struct {
+	Path    Path
+	Private []byte
+}
+
+// Request is a REQ with where it came from.
+type Request struct {
+	mad.REQ
+	// Primary and Alternate are the paths to the sender, from here; Alternate is nil if there is none, or none that can be used.
+	Primary   Path
+	Alternate *Path
+	From      mads.Address
+}
+
+// LookupConfig is a SIDR request.
+type LookupConfig struct {
+	Service mad.ServiceID
+	Path    Path
+	Private []byte
+	Timeout time.Duration // until it is sent again; 0: 4.3 s
+	Retries int           // 0: 15
+}
+
+// LookupReply is the answer.
+type LookupReply struct {
+	QPN     ci.QPN
+	QKey    ci.QKey
+	Private []byte // mad.SIDRREPPrivateLen bytes
+	From    mads.Address
+}
+
+// LookupRequest is a SIDR request that came. It is answered once; what has not been answered is forgotten when the peer gives up.
+type LookupRequest interface {
+	Request() *mad.SIDRREQ
+	From() mads.Address
+	// Path is the way back.
+	Path() Path
+	// Accept answers with a QP for datagrams.
+	Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error
+	// Reject refuses.
+	Reject(status mad.SIDRStatus, info, private []byte) error
+}
