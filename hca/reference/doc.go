@@ -2,8 +2,9 @@
 // package rvt, queues in the layout of Linux's software RoCE (package rings), and ports:
 //
 //   - UDP: RoCEv2 from an ordinary UDP socket. No kernel module, no root; one process per (IP address, UDP port).
+//   - Virtual: RoCEv2 on a Network in memory, bit for bit, in virtual time if wanted: a simulation that replays by a seed.
 //   - Direct: an InfiniBand link within the process, for tests and for the speed of memory.
-//   - Impair: any of them made worse, by a seed.
+//   - Impair: any of them made worse, by a seed. (A Network has its own ways to do harm, which reach the last bit of a packet.)
 //   - Capture: any of them watched; package capture writes what it shows to files for Wireshark.
 //
 // New puts one together:
@@ -39,4 +40,12 @@
 //
 // From Config.Clock and Config.Rand alone, so that a run over direct links replays. A UDP port's packets come when the system hands
 // them over.
+//
+// # Simulation
+//
+// A Network carries IP packets between the ports that Virtual makes: as they would be on a wire, ICRC and IP header included, in IPv4
+// and IPv6. It has a latency; it loses, duplicates, reorders, delays and damages packets by a seed or as a function says; and it shows
+// each packet with its fate. Give it and the HCAs a clock of package clock that stands still until it is moved (clock.NewVirtual), and
+// all Config.Rand, and everything happens on the goroutine that moves the clock, in the same order each time. Example_simulation shows
+// how.
 package reference

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"ciddk/ci"
 	"ciddk/rvt"
@@ -20,27 +19,6 @@ const (
 	Out Dir = iota // sent
 	In             // received
 )
-
-// Verdict is what becomes of a packet.
-type Verdict uint8
-
-// Verdicts. Chance leaves it to the probabilities, the others overrule them.
-const (
-	Chance Verdict = iota
-	Pass
-	Drop
-	Duplicate // twice, one behind the other
-	Reorder   // held back until one to three more packets have passed, or MaxDelay
-	Delay     // held for a time up to MaxDelay
-	Corrupt   // one bit flipped, of the packet as it would be on a wire
-)
-
-// Impairment holds probabilities, 0 to 1, for each packet; a train is so many packets. The first that comes true in this order counts.
-type Impairment struct {
-	Drop, Duplicate, Reorder, Delay, Corrupt float64
-	// MaxDelay is the longest that a packet is held; 0 is 1 ms.
-	MaxDelay time.Duration
-}
 
 // ImpairConfig describes what Impair does to a port.
 type ImpairConfig struct {
@@ -72,9 +50,8 @@ func Impair(p PortConfig, c ImpairConfig) PortConfig {
 // impairPort stands in front of a port, and with its lanes between it and its receiver.
 type impairPort struct {
 	rvt.Port
-	clock  rvt.Clock
 	filter func(Dir, *rvt.Packet) Verdict
-	lanes  [2]lane // by Dir
+	lanes  [2]*lane[rvt.Packet] // by Dir
 	recv   rvt.Receiver
 	stats  impairStats
 	losses func(Dir, *rvt.Packet, string) // or nil: see watchLosses
@@ -86,40 +63,14 @@ type impairPort struct {
 // impairGroupPort is one whose inner port has more to it.
 type impairGroupPort struct{ *impairPort }
 
-type impairStats struct {
-	passed, dropped, duplicated, reordered, delayed, corrupted atomic.Uint64
-}
-
-// lane is one direction.
-type lane struct {
-	p    *impairPort
-	dir  Dir
-	i    Impairment
-	emit func([]rvt.Packet, bool, bool)
-
-	mu      sync.Mutex
-	rnd     *rand.Rand
-	waiting []*heldPacket // reordered, oldest first
-}
-
-// heldPacket is a copy on its way.
-type heldPacket struct {
-	pkt     rvt.Packet
-	reorder bool // in waiting, until released
-	after   int  // packets that must pass first; under lane.mu
-	timer   rvt.Timer
-}
+// impairStats counts by Verdict.
+type impairStats [Corrupt + 1]atomic.Uint64
 
 func newImpairPort(in rvt.Port, c ImpairConfig, clock rvt.Clock) rvt.Port {
-	p := &impairPort{Port: in, clock: clock, filter: c.Filter}
+	p := &impairPort{Port: in, filter: c.Filter}
 	for d, i := range []Impairment{Out: c.Out, In: c.In} {
-		if i.MaxDelay <= 0 {
-			i.MaxDelay = time.Millisecond
-		}
-		p.lanes[d] = lane{p: p, dir: Dir(d), i: i, rnd: rand.New(rand.NewPCG(c.Seed, uint64(d)))}
+		p.lanes[d] = newLane[rvt.Packet](impairCargo{p, Dir(d)}, clock, i, rand.New(rand.NewPCG(c.Seed, uint64(d))))
 	}
-	p.lanes[Out].emit = func(pkts []rvt.Packet, _, _ bool) { in.Send(pkts) }
-	p.lanes[In].emit = func(pkts []rvt.Packet, wait, polled bool) { p.recv.Deliver(pkts, wait, polled) }
 	if _, ok := in.(rvt.GroupPort); ok {
 		return impairGroupPort{p}
 	}
@@ -131,10 +82,81 @@ func (p *impairPort) inner() any { return p.Port }
 // watchLosses has f told of every packet that is dropped, and of every one whose corruption the ICRC catches. It is called before Start.
 func (p *impairPort) watchLosses(f func(Dir, *rvt.Packet, string)) { p.losses = f }
 
-func (l *lane) lost(p *rvt.Packet, reason string) {
-	if l.p.losses != nil {
-		l.p.losses(l.dir, p, reason)
+// impairCargo is the packets of one direction.
+type impairCargo struct {
+	p   *impairPort
+	dir Dir
+}
+
+func (c impairCargo) judge(pkt *rvt.Packet) Verdict {
+	if c.p.filter == nil {
+		return Chance
 	}
+	return c.p.filter(c.dir, pkt)
+}
+
+func (impairCargo) again(pkt rvt.Packet) rvt.Packet {
+	pkt.Payload = slices.Clone(pkt.Payload) // the receiver may change the list
+	return pkt
+}
+
+func (impairCargo) keep(pkt rvt.Packet) rvt.Packet {
+	var body []byte
+	for _, b := range pkt.Payload {
+		body = append(body, b...)
+	}
+	pkt.Payload = nil
+	if len(body) > 0 {
+		pkt.Payload = [][]byte{body}
+	}
+	pkt.GRH = slices.Clone(pkt.GRH)
+	return pkt
+}
+
+func (impairCargo) flip(pkt *rvt.Packet, bit uint32) bool { return corrupt(pkt, bit) }
+
+func (c impairCargo) decided(pkt *rvt.Packet, v Verdict, gone bool) {
+	c.p.stats[v].Add(1)
+	if !gone {
+		return
+	}
+	reason := "impair_dropped"
+	if v == Corrupt {
+		reason = "impair_corrupted, drop_icrc"
+		if c.p.recv != nil {
+			c.p.recv.Count(rvt.DropICRC, 1)
+		}
+	}
+	if c.p.losses != nil {
+		c.p.losses(c.dir, pkt, reason)
+	}
+}
+
+func (c impairCargo) emit(pkts []rvt.Packet, late, wait, polled bool) {
+	p := c.p
+	if late {
+		p.live.RLock()
+		defer p.live.RUnlock()
+		if p.closed {
+			return
+		}
+	}
+	if c.dir == Out {
+		p.Port.Send(pkts)
+	} else {
+		p.recv.Deliver(pkts, wait, polled)
+	}
+}
+
+// through sends trains through a lane, cut into packets.
+func (p *impairPort) through(d Dir, pkts []rvt.Packet, wait, polled bool) {
+	list := make([]rvt.Packet, 0, packetCount(pkts))
+	for i := range pkts {
+		for k := range pkts[i].N {
+			list = append(list, cutTrain(&pkts[i], k))
+		}
+	}
+	p.lanes[d].take(list, wait, polled)
 }
 
 // Start puts the receiving lane in between.
@@ -149,11 +171,11 @@ type impairReceiver struct {
 }
 
 func (r impairReceiver) Deliver(pkts []rvt.Packet, wait, polled bool) {
-	r.p.lanes[In].take(pkts, wait, polled)
+	r.p.through(In, pkts, wait, polled)
 }
 
 // Send passes the sending lane.
-func (p *impairPort) Send(pkts []rvt.Packet) { p.lanes[Out].take(pkts, false, false) }
+func (p *impairPort) Send(pkts []rvt.Packet) { p.through(Out, pkts, false, false) }
 
 // Hints: what may lose packets is not lossless.
 func (p *impairPort) Hints() rvt.Hints {
@@ -167,14 +189,8 @@ func (p *impairPort) Close() error {
 	p.live.Lock()
 	p.closed = true
 	p.live.Unlock()
-	for d := range p.lanes {
-		l := &p.lanes[d]
-		l.mu.Lock()
-		for _, h := range l.waiting {
-			h.timer.Stop()
-		}
-		l.waiting = nil
-		l.mu.Unlock()
+	for _, l := range p.lanes {
+		l.forget()
 	}
 	return p.Port.Close()
 }
@@ -182,10 +198,8 @@ func (p *impairPort) Close() error {
 func (p *impairPort) setLink(up bool) { p.Port.(interface{ setLink(bool) }).setLink(up) }
 
 func (p *impairPort) counters(m map[string]uint64) {
-	s := &p.stats
-	for name, c := range map[string]*atomic.Uint64{"passed": &s.passed, "dropped": &s.dropped, "duplicated": &s.duplicated,
-		"reordered": &s.reordered, "delayed": &s.delayed, "corrupted": &s.corrupted} {
-		m["impair_"+name] += c.Load()
+	for v := Pass; v <= Corrupt; v++ {
+		m["impair_"+v.String()] += p.stats[v].Load()
 	}
 	if in, ok := p.Port.(interface{ counters(map[string]uint64) }); ok {
 		in.counters(m)
@@ -202,133 +216,6 @@ func (p impairGroupPort) Drive() int {
 
 func (p impairGroupPort) JoinGroup(g ci.GID) error  { return p.Port.(rvt.GroupPort).JoinGroup(g) }
 func (p impairGroupPort) LeaveGroup(g ci.GID) error { return p.Port.(rvt.GroupPort).LeaveGroup(g) }
-
-// take decides about packets, and passes on at once those that go on at once.
-func (l *lane) take(pkts []rvt.Packet, wait, polled bool) {
-	out := make([]rvt.Packet, 0, len(pkts))
-	badICRC := 0
-	l.mu.Lock()
-	for i := range pkts {
-		for k := range pkts[i].N {
-			pkt := cutTrain(&pkts[i], k)
-			out, badICRC = l.decide(pkt, out, badICRC)
-		}
-	}
-	l.mu.Unlock()
-	if badICRC > 0 && l.p.recv != nil {
-		l.p.recv.Count(rvt.DropICRC, badICRC)
-	}
-	if len(out) > 0 {
-		l.emit(out, wait, polled)
-	}
-}
-
-// decide deals with one packet: it draws the same numbers whatever comes of them, so that a seed means the same for every packet.
-func (l *lane) decide(pkt rvt.Packet, out []rvt.Packet, badICRC int) ([]rvt.Packet, int) {
-	chance, span, bit := l.rnd.Float64(), l.rnd.Float64(), l.rnd.Uint32()
-	v := Chance
-	if l.p.filter != nil {
-		v = l.p.filter(l.dir, &pkt)
-	}
-	if v == Chance {
-		v = Pass
-		for _, c := range []struct {
-			p float64
-			v Verdict
-		}{{l.i.Drop, Drop}, {l.i.Duplicate, Duplicate}, {l.i.Reorder, Reorder}, {l.i.Delay, Delay}, {l.i.Corrupt, Corrupt}} {
-			if chance < c.p {
-				v = c.v
-				break
-			}
-			chance -= c.p
-		}
-	}
-	s := &l.p.stats
-	switch v {
-	case Drop:
-		s.dropped.Add(1)
-		l.lost(&pkt, "impair_dropped")
-		return out, badICRC
-	case Delay:
-		s.delayed.Add(1)
-		l.hold(pkt, 0, time.Duration(span*float64(l.i.MaxDelay)))
-		return out, badICRC
-	case Reorder:
-		s.reordered.Add(1)
-		l.hold(pkt, 1+int(bit%3), l.i.MaxDelay)
-		return out, badICRC
-	case Corrupt:
-		s.corrupted.Add(1)
-		if !corrupt(&pkt, bit) {
-			l.lost(&pkt, "impair_corrupted, drop_icrc")
-			return out, badICRC + 1
-		}
-		out = append(out, pkt)
-	case Duplicate:
-		s.duplicated.Add(1)
-		second := pkt
-		second.Payload = slices.Clone(pkt.Payload) // the receiver may change the list
-		out = append(out, pkt, second)
-	default:
-		s.passed.Add(1)
-		out = append(out, pkt)
-	}
-	return l.overtaken(out), badICRC
-}
-
-// overtaken tells the waiting that a packet has passed, and lets go those for whom that was enough. The caller holds l.mu.
-func (l *lane) overtaken(out []rvt.Packet) []rvt.Packet {
-	keep := l.waiting[:0]
-	for _, h := range l.waiting {
-		if h.after--; h.after > 0 {
-			keep = append(keep, h)
-			continue
-		}
-		h.timer.Stop()
-		out = append(out, h.pkt)
-	}
-	clear(l.waiting[len(keep):])
-	l.waiting = keep
-	return out
-}
-
-// hold keeps a copy of a packet until a time, or with after > 0 until so many have passed if that is earlier. The caller holds l.mu.
-func (l *lane) hold(pkt rvt.Packet, after int, d time.Duration) {
-	h := &heldPacket{pkt: pkt, reorder: after > 0, after: after}
-	var body []byte
-	for _, b := range pkt.Payload {
-		body = append(body, b...)
-	}
-	h.pkt.Payload = nil
-	if len(body) > 0 {
-		h.pkt.Payload = [][]byte{body}
-	}
-	h.pkt.GRH = slices.Clone(pkt.GRH)
-	if after > 0 {
-		l.waiting = append(l.waiting, h)
-	}
-	h.timer = l.p.clock.AfterFunc(d, func() { l.release(h) })
-}
-
-// release is the timer of a held packet. Of it and overtaken, the one that takes the packet out of waiting passes it on.
-func (l *lane) release(h *heldPacket) {
-	if h.reorder {
-		l.mu.Lock()
-		i := slices.Index(l.waiting, h)
-		if i >= 0 {
-			l.waiting = slices.Delete(l.waiting, i, i+1)
-		}
-		l.mu.Unlock()
-		if i < 0 {
-			return
-		}
-	}
-	l.p.live.RLock()
-	defer l.p.live.RUnlock()
-	if !l.p.closed {
-		l.emit([]rvt.Packet{h.pkt}, true, false)
-	}
-}
 
 // cutTrain gives packet k of a train, over the same payload bytes but with a gather list of its own.
 func cutTrain(p *rvt.Packet, k uint32) rvt.Packet {

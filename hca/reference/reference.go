@@ -16,7 +16,7 @@ type Config struct {
 	// GUID is the node's; 0 derives it from the first port: from a UDP port's address, the same in every run; on direct links,
 	// counted up within the process.
 	GUID ci.GUID
-	// Ports are made by UDP, Direct, Impair and Capture; Ports[i] is port i+1. At least one.
+	// Ports are made by UDP, Virtual, Direct, Impair and Capture; Ports[i] is port i+1. At least one.
 	Ports []PortConfig
 	// Clock is the source of time; nil is the machine's.
 	Clock rvt.Clock
@@ -77,14 +77,14 @@ const everyCap = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMultic
 // then. Close the HCA when done.
 func New(c Config) (*HCA, error) {
 	if len(c.Ports) == 0 {
-		return nil, errors.New("reference.New: Config.Ports is empty: give at least one of UDP, Direct")
+		return nil, errors.New("reference.New: Config.Ports is empty: give at least one of UDP, Virtual, Direct")
 	}
 	if len(c.NodeDescription) > 64 {
 		return nil, fmt.Errorf("reference.New: a NodeDescription of %d bytes: at most 64", len(c.NodeDescription))
 	}
 	for i, p := range c.Ports {
 		if p.open == nil {
-			return nil, fmt.Errorf("reference.New: port %d is the zero PortConfig: make it with UDP, Direct or Impair", i+1)
+			return nil, fmt.Errorf("reference.New: port %d is the zero PortConfig: make it with UDP, Virtual, Direct or Impair", i+1)
 		}
 	}
 	clock := c.Clock

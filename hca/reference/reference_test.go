@@ -344,13 +344,13 @@ func TestDirectRoutes(t *testing.T) {
 func TestImpairReplays(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) (fates []string) {
-		p := newImpairPort(nullPort{}, ImpairConfig{Seed: seed, Out: Impairment{Drop: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2, MaxDelay: time.Hour}}, stoppedClock{}).(*impairPort)
-		p.lanes[Out].emit = func(pkts []rvt.Packet, _, _ bool) {
+		in := &nullPort{send: func(pkts []rvt.Packet) {
 			for _, k := range pkts {
 				fates = append(fates, fmt.Sprint(k.PSN))
 			}
 			fates = append(fates, "|")
-		}
+		}}
+		p := newImpairPort(in, ImpairConfig{Seed: seed, Out: Impairment{Drop: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2, MaxDelay: time.Hour}}, stoppedClock{}).(*impairPort)
 		for psn := range ci.PSN(50) {
 			p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn * 10, N: 3, MTU: 256, Len: 600, Payload: [][]byte{make([]byte, 600)}}})
 		}
@@ -370,7 +370,12 @@ type stoppedTimer struct{}
 func (stoppedTimer) Stop() bool               { return true }
 func (stoppedTimer) Reset(time.Duration) bool { return true }
 
-type nullPort struct{ rvt.Port }
+type nullPort struct {
+	rvt.Port
+	send func([]rvt.Packet)
+}
+
+func (p *nullPort) Send(pkts []rvt.Packet) { p.send(pkts) }
 
 func TestImpairFilter(t *testing.T) {
 	t.Parallel()
