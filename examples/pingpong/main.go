@@ -39,7 +39,7 @@ type options struct {
 	Check   bool          `short:"c" help:"Check the data. The client fills each message anew and compares what comes back."`
 	GID     int           `short:"g" hidden:"" help:"Accepted for the sake of scripts: the GID is that of --addr."`
 	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
-	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc and srq, up to 10%)."`
+	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc only, up to 10%)."`
 	Seed    uint64        `default:"1" help:"Makes the choices of --impair."`
 }
 
@@ -68,8 +68,10 @@ func (o *options) validate() error {
 		return fmt.Errorf("-q %d: 1 to %d, and to -r (%d), for each QP may have a message under way", o.QPs, maxQPs, o.RxDepth)
 	case mtuCode(o.MTU) == 0:
 		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
-	case o.Impair > 0 && o.Mode != "rc" && o.Mode != "srq":
-		return fmt.Errorf("--impair with %s: only rc and srq get over losses", o.Mode)
+	case o.Impair > 0 && o.Mode == "srq":
+		return fmt.Errorf("--impair with srq: with several QPs, a side cannot tell when its peer is done with it; take rc")
+	case o.Impair > 0 && o.Mode != "rc":
+		return fmt.Errorf("--impair with %s: it does not get over losses; take rc", o.Mode)
 	case o.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
 	}
