@@ -63,24 +63,23 @@ func (d *decoder) packet(b []byte, i int) {
 		d.refuse(rvt.DropICRC, b)
 		return
 	}
-	if solved {
+	if d.checked(b, id) && solved {
 		d.port.stats.solvedID.Add(1)
 	}
-	d.checked(b, id)
 }
 
-// checked takes in a packet whose ICRC is right.
-func (d *decoder) checked(b []byte, id uint16) {
+// checked takes in a packet whose ICRC is right; false if it goes no further.
+func (d *decoder) checked(b []byte, id uint16) bool {
 	if wire.ParsePacket(b, &d.w) != nil {
 		d.refuse(rvt.DropMalformed, b)
-		return
+		return false
 	}
 	if d.w.BTH.Opcode.Service() == wire.Congestion {
 		d.refuse(rvt.DropService, b) // nothing here paces itself by them
-		return
+		return false
 	}
 	if d.merge() {
-		return
+		return true
 	}
 	if d.n == decodePackets || d.pieces == decodePieces {
 		d.deliver()
@@ -98,6 +97,7 @@ func (d *decoder) checked(b []byte, id uint16) {
 		d.putGRH(p.GRH, len(b), id)
 	}
 	d.n++
+	return true
 }
 
 // refuse counts a datagram that goes no further.
