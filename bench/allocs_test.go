@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ciddk/ci"
 	"ciddk/hca/reference"
 )
 
@@ -47,18 +48,21 @@ func TestAllocs(t *testing.T) {
 	for link, open := range links {
 		t.Run(link, func(t *testing.T) {
 			p := open(t)
-			defer func() { require.NoError(t, p.close()) }()
-			s := newSender(p.a, 1, nil)
-			r, err := newReceiver(p.b, 3, nil)
+			defer func() { require.NoError(t, p.Close()) }()
+			s := newStreamer(p.a, flow{op: ci.OpSend, size: small, per: batch, depth: batch})
+			r, err := newReceiver(p.b, small, 3, nil)
 			require.NoError(t, err)
-			small, large := newWriter(p.a, p.b.mem, 64, 16), newWriter(p.a, p.b.mem, 64<<10, 16)
-			for _, p := range []*poller{&s.poller, &r.poller, &small.poller, &large.poller} {
+			write := flow{op: ci.OpWrite, to: p.b.mem, size: small, per: 1, depth: 16}
+			little := newStreamer(p.a, write)
+			write.size = 64 << 10
+			large := newStreamer(p.a, write)
+			for _, p := range []*poller{&s.poller, &r.poller, &little.poller, &large.poller} {
 				p.yield = true // AllocsPerRun leaves one processor to all
 			}
 			for name, work := range map[string]func() error{
 				"SEND": func() error {
 					for range ops / batch {
-						if err := s.run(batch); err != nil {
+						if err := s.run(batch, nil); err != nil {
 							return err
 						}
 						if err := r.run(batch); err != nil {
@@ -67,8 +71,8 @@ func TestAllocs(t *testing.T) {
 					}
 					return nil
 				},
-				"WRITE of 64 bytes": func() error { return small.run(ops) },
-				"WRITE of 64 KiB":   func() error { return large.run(ops / 8) },
+				"WRITE of 64 bytes": func() error { return little.run(ops, nil) },
+				"WRITE of 64 KiB":   func() error { return large.run(ops/8, nil) },
 			} {
 				// The average of a few runs, each of 64 requests at least. A garbage collection lets the pools go, and they are made anew: a
 				// handful, which one allocation in eight requests would exceed.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,13 +22,19 @@ func BenchmarkCases(b *testing.B) {
 			}
 			r, err := c.Run(rounds)
 			require.NoError(b, err)
-			b.ReportMetric(median(r.OursNS), "ns/op")
-			b.ReportMetric(median(r.YardNS), "yardstick-ns/op")
+			b.ReportMetric(r.Entries[0].Median(), "ns/op")
+			for i, y := range r.Yards {
+				unit := strings.ReplaceAll(y.Name, " ", "-")
+				b.ReportMetric(r.Entries[len(r.Ours)+i].Median(), unit+"-ns/op")
+			}
 			b.ReportMetric(r.AllocsPerOp, "allocs/op")
-			b.ReportMetric(r.Ratio(), "ratio")
-			b.ReportMetric(r.MedianRatio(), "median-ratio")
+			b.ReportMetric(r.Ratio(0, 0), "ratio")
+			b.ReportMetric(r.MedianRatio(0, 0), "median-ratio")
 			if old, ok := results[c.Name]; ok { // a benchmark is called with growing N
-				r.OursNS, r.YardNS = append(r.OursNS, old.OursNS...), append(r.YardNS, old.YardNS...)
+				for i, f := range old.Entries {
+					e := &r.Entries[i]
+					e.NS, e.P99 = append(e.NS, f.NS...), append(e.P99, f.P99...)
+				}
 			}
 			results[c.Name] = r
 		})

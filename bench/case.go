@@ -1,88 +1,141 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 )
 
-// Case is one comparison.
+// Table is the table that shows a case.
+type Table int
+
+// The tables.
+const (
+	Ratios    Table = iota // one line a case: the ratio, and whether it is the one wanted
+	Bandwidth              // one line for each of ours: bytes and messages a second, beside each yardstick
+	Latency                // one line for each of ours: median and 99th percentile, beside each yardstick
+)
+
+// Entry is one of those that take turns in a case.
+type Entry struct {
+	Name string // a word or two: the head of a column or of a row
+	What string // in the legend, what it is
+}
+
+// Case is one comparison: each of Ours beside each of the Yards, which take turns.
 type Case struct {
-	Name      string
-	Ours      string  // what runs through ci
-	Yardstick string  // what it is held against
-	Want      float64 // the ratio wanted
-	AtLeast   bool    // a ratio of speeds, wanted at least; else of times, wanted at most
-	Op        string  // what one operation is
-	Bytes     int     // that an operation moves
+	Name    string
+	Table   Table
+	Ours    []Entry // what runs through ci
+	Yards   []Entry // what that is held against; Want is for the first
+	Want    float64 // the ratio wanted; 0: none
+	AtLeast bool    // a ratio of speeds, wanted at least; else of times, wanted at most
+	Op      string  // what one operation is
+	Bytes   int     // that an operation moves; 0: the table of ratios shows operations a second
 
-	open func() (rig, error)
+	Open func() (Rig, error)
 }
 
-// rig is a case, set up.
-type rig interface {
-	ours() (Sample, error)
-	yardstick() (Sample, error)
-	close() error
+// Rig is a case, set up.
+type Rig interface {
+	// Run makes one round of an entry: Ours count first, then Yards.
+	Run(entry int) (Sample, error)
+	Close() error
 }
 
-// Sample is one round of one side of a case.
+// Sample is one round of one entry.
 type Sample struct {
 	Time   time.Duration
 	Ops    int
 	Allocs uint64 // in all processes
+	// Where each operation was timed: there is no Time then that says anything.
+	Median, P99 time.Duration
 }
 
 // perOp is nanoseconds.
-func (s Sample) perOp() float64 { return float64(s.Time.Nanoseconds()) / float64(s.Ops) }
-
-// Result is what came of a case. Times are nanoseconds for one operation.
-type Result struct {
-	Case
-	OursNS, YardNS []float64 // round by round
-	AllocsPerOp    float64
+func (s Sample) perOp() float64 {
+	if s.Median > 0 {
+		return float64(s.Median.Nanoseconds())
+	}
+	return float64(s.Time.Nanoseconds()) / float64(s.Ops)
 }
 
-// Run sets the case up, lets it and its yardstick run in turns, at least one round each, and takes everything down again. A first round
-// of both, to warm up, does not count.
+// Figures are what came of an entry, round by round, in nanoseconds for one operation.
+type Figures struct {
+	NS  []float64 // the mean; where each operation was timed, the median
+	P99 []float64 // where each operation was timed
+}
+
+// Best is the best round: what else the machine does can only make one slower.
+func (f Figures) Best() float64 { return slices.Min(f.NS) }
+
+// Median is that of the rounds.
+func (f Figures) Median() float64 { return median(f.NS) }
+
+// Result is what came of a case.
+type Result struct {
+	Case
+	Entries     []Figures // Ours, then Yards
+	AllocsPerOp float64   // of the first of Ours
+}
+
+// Run sets the case up, lets all entries run in turns, at least one round each, and takes everything down again. A first round of each, to
+// warm up, does not count.
 func (c Case) Run(rounds int) (_ Result, err error) {
-	r := Result{Case: c}
-	g, err := c.open()
+	n := len(c.Ours) + len(c.Yards)
+	r := Result{Case: c, Entries: make([]Figures, n)}
+	g, err := c.Open()
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	defer func() {
-		if e := g.close(); err == nil && e != nil {
-			err = fmt.Errorf("%s: closing: %w", c.Name, e)
+		if e := g.Close(); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: closing: %w", c.Name, e))
 		}
 	}()
 	var ops int
 	var allocs uint64
-	for i := range 1 + max(rounds, 1) {
-		o, err := g.ours()
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", c.Name, err)
+	for round := range 1 + max(rounds, 1) {
+		for i := range n {
+			s, err := g.Run(i)
+			if err != nil {
+				return r, fmt.Errorf("%s: %s: %w", c.Name, c.entry(i).Name, err)
+			}
+			if round == 0 {
+				continue
+			}
+			f := &r.Entries[i]
+			f.NS = append(f.NS, s.perOp())
+			if s.P99 > 0 {
+				f.P99 = append(f.P99, float64(s.P99.Nanoseconds()))
+			}
+			if i == 0 {
+				ops += s.Ops
+				allocs += s.Allocs
+			}
 		}
-		y, err := g.yardstick()
-		if err != nil {
-			return r, fmt.Errorf("%s: yardstick: %w", c.Name, err)
-		}
-		if i == 0 {
-			continue
-		}
-		r.OursNS, r.YardNS = append(r.OursNS, o.perOp()), append(r.YardNS, y.perOp())
-		ops += o.Ops
-		allocs += o.Allocs
 	}
 	r.AllocsPerOp = float64(allocs) / float64(ops)
 	return r, nil
 }
 
-// Ratio compares the best round of each side: what else the machine does can only make a round slower.
-func (r Result) Ratio() float64 { return r.ratio(slices.Min(r.OursNS), slices.Min(r.YardNS)) }
+func (c Case) entry(i int) Entry {
+	if i < len(c.Ours) {
+		return c.Ours[i]
+	}
+	return c.Yards[i-len(c.Ours)]
+}
 
-// MedianRatio compares the medians.
-func (r Result) MedianRatio() float64 { return r.ratio(median(r.OursNS), median(r.YardNS)) }
+// Ratio compares the best rounds of one of Ours and one of Yards.
+func (r Result) Ratio(ours, yard int) float64 {
+	return r.ratio(r.Entries[ours].Best(), r.Entries[len(r.Ours)+yard].Best())
+}
+
+// MedianRatio compares the medians of the rounds.
+func (r Result) MedianRatio(ours, yard int) float64 {
+	return r.ratio(r.Entries[ours].Median(), r.Entries[len(r.Ours)+yard].Median())
+}
 
 func (r Result) ratio(ours, yard float64) float64 {
 	if r.AtLeast {
@@ -91,12 +144,12 @@ func (r Result) ratio(ours, yard float64) float64 {
 	return ours / yard
 }
 
-// Met tells whether the ratio is the one wanted.
-func (r Result) Met() bool {
+// Met tells whether the ratio of one of Ours to the first of Yards is the one wanted.
+func (r Result) Met(ours int) bool {
 	if r.AtLeast {
-		return r.Ratio() >= r.Want
+		return r.Ratio(ours, 0) >= r.Want
 	}
-	return r.Ratio() <= r.Want
+	return r.Ratio(ours, 0) <= r.Want
 }
 
 func median(l []float64) float64 {

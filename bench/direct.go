@@ -27,38 +27,37 @@ func connectPair(c ci.QPCaps, port func() reference.PortConfig) (p *directPair, 
 		return nil, errors.Join(err, p.a.close())
 	}
 	if err = errors.Join(p.a.connect(p.a.qp, p.b.address()), p.b.connect(p.b.qp, p.a.address())); err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
-func (p *directPair) close() error { return errors.Join(p.a.close(), p.b.close()) }
+// Close is for rigs, too.
+func (p *directPair) Close() error { return errors.Join(p.a.close(), p.b.close()) }
 
 // directWrite: one WRITE at a time, by the poster itself.
 type directWrite struct {
 	*directPair
-	w *writer
+	w *streamer
 }
 
 const directWrites = 200
 
-func openDirectWrite() (rig, error) {
+func openDirectWrite() (Rig, error) {
 	p, err := newDirectPair()
 	if err != nil {
 		return nil, err
 	}
-	return &directWrite{p, newWriter(p.a, p.b.mem, mib, 1)}, nil
+	return &directWrite{p, newStreamer(p.a, flow{op: ci.OpWrite, to: p.b.mem, size: mib, per: 1, depth: 1})}, nil
 }
 
-func (d *directWrite) ours() (Sample, error) {
-	return measure(directWrites, func() error { return d.w.run(directWrites) })
-}
-
-// yardstick copies between the very same buffers.
-func (d *directWrite) yardstick() (Sample, error) {
+func (d *directWrite) Run(entry int) (Sample, error) {
+	if entry == 0 {
+		return measure(directWrites, func() error { return d.w.run(directWrites, nil) })
+	}
 	return measure(directWrites, func() error {
 		for range directWrites {
-			copy(d.b.buf[:mib], d.a.buf[:mib])
+			copy(d.b.buf[:mib], d.a.buf[:mib]) // between the very same buffers
 		}
 		return nil
 	})
@@ -68,7 +67,7 @@ func (d *directWrite) yardstick() (Sample, error) {
 // the work there is.
 type directSend struct {
 	*directPair
-	s     *sender
+	s     *streamer
 	r     *receiver
 	apart bool
 	hop   int // messages that the yardstick's ring passes on at a time
@@ -76,7 +75,7 @@ type directSend struct {
 
 const directSends = 64000
 
-func openDirectSend(apart bool, hop int) (rig, error) {
+func openDirectSend(apart bool, hop int) (Rig, error) {
 	p, err := newDirectPair()
 	if err != nil {
 		return nil, err
@@ -87,18 +86,22 @@ func openDirectSend(apart bool, hop int) (rig, error) {
 	if !apart {
 		recvs = 1 // all are posted again before the next batch
 	}
-	if d.r, err = newReceiver(p.b, recvs, room); err != nil {
-		return nil, errors.Join(err, p.close())
+	if d.r, err = newReceiver(p.b, small, recvs, room); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
-	d.s = newSender(p.a, 1, room)
+	d.s = newStreamer(p.a, flow{op: ci.OpSend, size: small, per: batch, depth: batch})
+	d.s.room, d.s.yield = room, true
 	return d, nil
 }
 
-func (d *directSend) ours() (Sample, error) {
+func (d *directSend) Run(entry int) (Sample, error) {
+	if entry == 1 {
+		return measure(directSends, func() error { ringHop(directSends, d.hop); return nil })
+	}
 	return measure(directSends, func() error {
 		if !d.apart {
 			for range directSends / batch {
-				if err := d.s.run(batch); err != nil {
+				if err := d.s.run(batch, nil); err != nil {
 					return err
 				}
 				if err := d.r.run(batch); err != nil {
@@ -110,12 +113,8 @@ func (d *directSend) ours() (Sample, error) {
 		var wg sync.WaitGroup
 		var err error
 		wg.Go(func() { err = d.r.run(directSends) })
-		e := d.s.run(directSends)
+		e := d.s.run(directSends, nil)
 		wg.Wait()
 		return errors.Join(e, err)
 	})
-}
-
-func (d *directSend) yardstick() (Sample, error) {
-	return measure(directSends, func() error { ringHop(directSends, d.hop); return nil })
 }

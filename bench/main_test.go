@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(l) > 0 {
 		fmt.Println()
-		if err := WriteTable(os.Stdout, l); err != nil {
+		if err := WriteTables(os.Stdout, l); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 )
 
@@ -25,17 +27,17 @@ func IsPeer() bool { return os.Getenv(peerEnv) != "" }
 // order is what a peer is asked to do.
 type order struct {
 	Do   string
-	Addr string  // open: the peer's own IP address
-	To   address // connect
-	Raw  rawAddr // connect: the yardstick's socket here
-	Ops  int
+	Addr netip.Addr // open: the peer's own
+	Role role       // make
+	Half int        // join, run: by the order of makes
+	To   address    // join
+	Ops  int        // run
 }
 
 // answer is what came of an order.
 type answer struct {
 	Err string
-	At  address
-	Raw rawAddr
+	At  address // of what was made
 	S   Sample
 }
 
@@ -82,14 +84,15 @@ type remote struct {
 	cancel context.CancelFunc
 }
 
-// startPeer starts this program again.
-func startPeer() (*remote, error) {
+// startPeer starts this program again, by the command enter if there is one.
+func startPeer(enter []string) (*remote, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	args := append(slices.Clone(enter), exe)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &remote{cmd: exec.CommandContext(ctx, exe), cancel: cancel}
+	r := &remote{cmd: exec.CommandContext(ctx, args[0], args[1:]...), cancel: cancel}
 	r.cmd.Env = append(os.Environ(), peerEnv+"=1")
 	r.cmd.Stderr = os.Stderr
 	r.cmd.WaitDelay = 5 * time.Second

@@ -4,10 +4,10 @@ package bench
 
 import "errors"
 
-// rawAddr is the address of a yardstick's socket; there are none here.
-type rawAddr struct{}
+// role has nothing to say where there are no cases of two processes.
+type role struct{}
 
-// peer has nothing to do where there are no cases over UDP.
+// peer has nothing to do there.
 type peer struct{}
 
 func (*peer) prepare(o order) (answer, func() error, error) {

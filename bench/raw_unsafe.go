@@ -68,3 +68,12 @@ func recvOne(fd int, b []byte) (int, error) {
 	}
 	return int(n), nil
 }
+
+// streamSend is sendto on a connected socket, which may take a part.
+func streamSend(fd int, b []byte) (int, error) {
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}

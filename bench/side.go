@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
@@ -46,6 +45,7 @@ type address struct {
 	MTU  ci.MTU
 	QPN  ci.QPN
 	Mem  ci.Region
+	Sock netip.AddrPort // of a yardstick's socket
 }
 
 func (s *side) address() address {
@@ -61,13 +61,6 @@ func (s *side) address() address {
 
 func udpPort(addr netip.Addr) reference.PortConfig {
 	return reference.UDP(reference.UDPConfig{Addr: addr})
-}
-
-// addresses gives two loopback addresses that other runs on this machine are unlikely to have.
-func addresses() (a, b netip.Addr) {
-	pid := os.Getpid()
-	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }
-	return at(1), at(2)
 }
 
 // newHCA opens an HCA with a PD and a region over size bytes.
@@ -109,26 +102,38 @@ func newSide(p reference.PortConfig, c ci.QPCaps) (s *side, err error) {
 	if s, err = newHCA(p, bufBytes); err != nil {
 		return s, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
+	if err := s.equip(c); err != nil {
+		return s, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// another is a further QP with a CQ of its own on the same HCA; it is closed before the HCA is.
+func (s *side) another(c ci.QPCaps) (*side, error) {
+	t := *s
+	t.undo, t.wake = nil, make(chan struct{}, 1)
+	if err := t.equip(c); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return &t, nil
+}
+
+// equip makes a CQ and a QP.
+func (s *side) equip(c ci.QPCaps) (err error) {
 	if s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: c.SendDepth + c.RecvDepth, OnCompletion: func(any) {
 		select {
 		case s.wake <- struct{}{}:
 		default: // it knows already
 		}
 	}}, nil); err != nil {
-		return s, err
+		return err
 	}
 	s.undo = append(s.undo, s.cq.Destroy)
-	s.qp, err = s.newQP(c)
-	if err != nil {
-		return s, err
+	if s.qp, err = s.newQP(c); err != nil {
+		return err
 	}
 	s.undo = append(s.undo, s.qp.Destroy)
-	return s, nil
+	return nil
 }
 
 func (s *side) newQP(c ci.QPCaps) (ci.QP, error) {
@@ -150,6 +155,7 @@ func (s *side) connect(qp ci.QP, to address) error {
 	const (
 		timeout = ci.TimeExp(18) // 1 s
 		psn     = 100
+		reads   = 128
 	)
 	av := ci.AVAttr{Port: 1, DLID: to.LID, Global: to.Link == ci.LinkEthernet, GRH: ci.GRH{DGID: to.GID, HopLimit: 64}}
 	for _, m := range []struct {
@@ -158,8 +164,8 @@ func (s *side) connect(qp ci.QP, to address) error {
 	}{
 		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}},
 		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: min(s.port.MTU, to.MTU), DestNum: to.QPN, RQPSN: psn,
-			RespRes: 4, MinRNRTimer: 1}},
-		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}},
+			RespRes: reads, MinRNRTimer: 1}},
+		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: reads, Primary: ci.Path{AckTimeout: timeout}}},
 	} {
 		if err := qp.Modify(m.set, m.attr, nil); err != nil {
 			return fmt.Errorf("QP %d to %v: %w", qp.Num(), m.attr.State, err)

@@ -3,46 +3,197 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// WriteTable writes results as a Markdown table.
-func WriteTable(w io.Writer, results []Result) error {
+// WriteTables writes results as Markdown: of each Table that has any, a table and what its entries are.
+func WriteTables(w io.Writer, results []Result) error {
 	var b strings.Builder
-	b.WriteString("| case | wanted | ratio | median | verdict | ours | yardstick | allocations per op |\n|---|---|---|---|---|---|---|---|\n")
-	for _, r := range results {
-		rule, verdict := "at most", "missed"
-		if r.AtLeast {
-			rule = "at least"
+	for _, t := range []struct {
+		table Table
+		write func(*strings.Builder, []Result)
+	}{{Ratios, ratios}, {Bandwidth, bandwidth}, {Latency, latency}} {
+		var l []Result
+		for _, r := range results {
+			if r.Table == t.table {
+				l = append(l, r)
+			}
 		}
-		if r.Met() {
-			verdict = "met"
+		if len(l) == 0 {
+			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s %.2g | **%.2f** | %.2f | %s | %s | %s | %.3f |\n", r.Name, rule, r.Want, r.Ratio(), r.MedianRatio(), verdict,
-			r.speed(r.OursNS), r.speed(r.YardNS), r.AllocsPerOp)
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		t.write(&b, l)
+		b.WriteString("\n")
+		legend(&b, l)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// speed shows the best round: as a rate of bytes for large messages, else as time.
-func (r Result) speed(ns []float64) string {
-	best := ns[0]
-	for _, v := range ns {
-		best = min(best, v)
+func ratios(b *strings.Builder, results []Result) {
+	b.WriteString("| case | wanted | ratio | median | verdict | ours | yardstick | allocations per op |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range results {
+		fmt.Fprintf(b, "| %s | %s | **%.2f** | %.2f | %s | %s | %s | %.3f |\n", r.Name, r.wanted(), r.Ratio(0, 0), r.MedianRatio(0, 0), r.verdict(0),
+			r.speed(r.Entries[0]), r.speed(r.Entries[1]), r.AllocsPerOp)
 	}
-	if r.Bytes >= 4096 {
+}
+
+func (r Result) wanted() string {
+	if r.AtLeast {
+		return fmt.Sprintf("at least %.2g", r.Want)
+	}
+	return fmt.Sprintf("at most %.2g", r.Want)
+}
+
+func (r Result) verdict(ours int) string {
+	if r.Met(ours) {
+		return "met"
+	}
+	return "missed"
+}
+
+// speed shows the best round: as a rate of bytes for large messages, as a rate of operations that move none, else as time.
+func (r Result) speed(f Figures) string {
+	best := f.Best()
+	switch {
+	case r.Bytes >= 4096:
 		return fmt.Sprintf("%.2f GB/s", float64(r.Bytes)/best)
+	case r.Bytes == 0:
+		return fmt.Sprintf("%.0f /s", 1e9/best)
 	}
 	return fmt.Sprintf("%.0f ns", best)
 }
 
-// WriteLegend says what the cases of a table are.
-func WriteLegend(w io.Writer, results []Result) error {
-	var b strings.Builder
+// bandwidth has a line for each of ours: what it moves, and for each yardstick what that moves and the ratio.
+func bandwidth(b *strings.Builder, results []Result) {
+	wide(b, results, []string{"bandwidth", "messages a second"}, func(r Result, f Figures) []string {
+		return []string{rate(float64(r.Bytes)*1e9/f.Best(), "B/s"), rate(1e9/f.Best(), "/s")}
+	}, func(r Result, f Figures) string { return rate(float64(r.Bytes)*1e9/f.Best(), "B/s") })
+}
+
+// latency has medians and 99th percentiles.
+func latency(b *strings.Builder, results []Result) {
+	cells := func(_ Result, f Figures) []string { return []string{micros(f.Best()), micros(median(f.P99))} }
+	wide(b, results, []string{"median", "99 of 100"}, cells, func(r Result, f Figures) string { return strings.Join(cells(r, f), ", ") })
+}
+
+// wide writes a table with a line for each of ours. The columns of a yardstick are found by its name.
+func wide(b *strings.Builder, results []Result, heads []string, ours func(Result, Figures) []string, yard func(Result, Figures) string) {
+	var yards []string
+	judged := false
 	for _, r := range results {
-		fmt.Fprintf(&b, "* `%s`: %s. Against: %s.\n", r.Name, r.Ours, r.Yardstick)
+		judged = judged || r.Want > 0
+		for _, y := range r.Yards {
+			if !slices.Contains(yards, y.Name) {
+				yards = append(yards, y.Name)
+			}
+		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	row := func(cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	head := append([]string{"size", "operation"}, heads...)
+	for _, y := range yards {
+		head = append(head, y, "ratio")
+	}
+	if judged {
+		head = append(head, "wanted of "+yards[0], "verdict")
+	}
+	row(head...)
+	row(slices.Repeat([]string{"---"}, len(head))...)
+	results = slices.Clone(results)
+	slices.SortStableFunc(results, func(a, b Result) int { return a.Bytes - b.Bytes })
+	for _, r := range results {
+		for i, o := range r.Ours {
+			line := append([]string{bytesOf(r.Bytes), o.Name}, ours(r, r.Entries[i])...)
+			for _, name := range yards {
+				k := slices.IndexFunc(r.Yards, func(e Entry) bool { return e.Name == name })
+				if k < 0 {
+					line = append(line, "", "")
+					continue
+				}
+				line = append(line, yard(r, r.Entries[len(r.Ours)+k]), fmt.Sprintf("**%.2f**", r.Ratio(i, k)))
+			}
+			switch {
+			case judged && r.Want > 0:
+				line = append(line, r.wanted(), r.verdict(i))
+			case judged:
+				line = append(line, "", "")
+			}
+			row(line...)
+		}
+	}
+}
+
+func bytesOf(n int) string {
+	s := Size(n)
+	i := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+	return s[:i] + " " + s[i:]
+}
+
+// rate writes a number of things a second with three digits that say something.
+func rate(v float64, unit string) string {
+	prefix := []string{"", "k", "M", "G"}
+	k := 0
+	for v >= 999.5 && k+1 < len(prefix) {
+		v, k = v/1000, k+1
+	}
+	return digits3(v) + " " + prefix[k] + unit
+}
+
+func micros(ns float64) string { return digits3(ns/1000) + " us" }
+
+func digits3(v float64) string {
+	switch {
+	case v < 9.995:
+		return fmt.Sprintf("%.2f", v)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// legend says what the entries of a table are: by case in the table of ratios, else each once.
+func legend(b *strings.Builder, results []Result) {
+	seen := map[string]bool{}
+	for _, r := range results {
+		if r.Table == Ratios {
+			fmt.Fprintf(b, "* `%s`: %s. Against: %s.\n", r.Name, r.Ours[0].What, r.Yards[0].What)
+			continue
+		}
+		for i, e := range append(slices.Clone(r.Ours), r.Yards...) {
+			name := e.Name
+			if i >= len(r.Ours) { // the yardsticks of a READ differ from those of a SEND
+				name += " beside " + names(r.Ours)
+			}
+			if line := fmt.Sprintf("* %s: %s.\n", name, e.What); !seen[line] {
+				seen[line] = true
+				b.WriteString(line)
+			}
+		}
+	}
+}
+
+func names(l []Entry) string {
+	var s []string
+	for _, e := range l {
+		s = append(s, e.Name)
+	}
+	if n := len(s); n > 1 {
+		return strings.Join(s[:n-1], ", ") + " and " + s[n-1]
+	}
+	return s[0]
+}
+
+// Size writes a number of bytes as names of cases have it: 64B, 4KiB, 1MiB.
+func Size(n int) string {
+	switch {
+	case n >= mib && n%mib == 0:
+		return fmt.Sprintf("%dMiB", n/mib)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", n>>10)
+	}
+	return fmt.Sprintf("%dB", n)
 }

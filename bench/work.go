@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -60,79 +61,71 @@ func (p *poller) poll() ([]ci.WC, error) {
 	return p.wcs[:n], nil
 }
 
-// writer writes messages one-sidedly, a number of them outstanding.
-type writer struct {
+// flow is what a streamer sends.
+type flow struct {
+	op    ci.SendOp
+	size  int       // bytes of a message
+	to    ci.Region // of the peer, where one side does it all
+	per   int       // every per-th request is signaled
+	depth int       // most messages outstanding, a multiple of per
+}
+
+// streamer sends, writes or reads messages, a number of them outstanding.
+type streamer struct {
 	poller
-	qp  ci.QP
-	wrs []ci.SendWR
-}
-
-func newWriter(s *side, to ci.Region, size, depth int) *writer {
-	w := &writer{poller: poller{cq: s.cq}, qp: s.qp, wrs: make([]ci.SendWR, depth)}
-	for i := range w.wrs {
-		off := uint64(i * size % bufBytes)
-		w.wrs[i] = ci.SendWR{ID: uint64(i), Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{s.mem.SGE(off, uint32(size))}, Remote: to.Remote(off)}
-	}
-	return w
-}
-
-// run writes n messages.
-func (w *writer) run(n int) error {
-	for posted, done := 0, 0; done < n; {
-		if k := min(len(w.wrs)-(posted-done), n-posted); k > 0 {
-			if _, err := w.qp.PostSend(w.wrs[:k]); err != nil {
-				return err
-			}
-			posted += k
-		}
-		wcs, err := w.poll()
-		if err != nil {
-			return err
-		}
-		done += len(wcs)
-	}
-	return nil
-}
-
-// sender sends small messages in batches, the last one of each signaled.
-type sender struct {
-	poller
+	flow
 	qp   ci.QP
 	wrs  []ci.SendWR
-	most int           // batches outstanding
 	room *atomic.Int64 // messages that the receiver has posted buffers for since it was made; nil: not known here
 	sent int64         // since it was made
 }
 
-func newSender(s *side, most int, room *atomic.Int64) *sender {
-	x := &sender{poller: poller{cq: s.cq, yield: room != nil}, qp: s.qp, wrs: make([]ci.SendWR, batch), most: most, room: room}
+func newStreamer(s *side, f flow) *streamer {
+	x := &streamer{poller: poller{cq: s.cq}, flow: f, qp: s.qp, wrs: make([]ci.SendWR, min(f.depth, batch))}
 	for i := range x.wrs {
-		x.wrs[i] = ci.SendWR{ID: uint64(i), Op: ci.OpSend, SGL: []ci.SGE{s.mem.SGE(uint64(i*small), small)}}
+		off := uint64(i * f.size % bufBytes)
+		x.wrs[i] = ci.SendWR{ID: uint64(i), Op: f.op, SGL: []ci.SGE{s.mem.SGE(off, uint32(f.size))}}
+		if f.op != ci.OpSend {
+			x.wrs[i].Remote = f.to.Remote(off)
+		}
+		if (i+1)%f.per == 0 {
+			x.wrs[i].Flags = ci.SendSignaled
+		}
 	}
-	x.wrs[batch-1].Flags = ci.SendSignaled
 	return x
 }
 
-// run sends n messages, a multiple of a batch, and waits until the last one is acknowledged.
-func (x *sender) run(n int) error {
+// run moves n messages, a multiple of per, and waits until the last one is acknowledged or read. A watch is for one message at a time.
+func (x *streamer) run(n int, w *watch) error {
 	for posted, done := 0, 0; done < n; {
-		for posted < n && posted-done < x.most*batch && (x.room == nil || x.sent+batch <= x.room.Load()) {
-			if _, err := x.qp.PostSend(x.wrs); err != nil {
+		for posted < n {
+			k := min(len(x.wrs), n-posted, x.depth-(posted-done))
+			if x.room != nil {
+				k = min(k, int(x.room.Load()-x.sent))
+			}
+			if k -= k % x.per; k <= 0 {
+				break
+			}
+			w.start()
+			if _, err := x.qp.PostSend(x.wrs[:k]); err != nil {
 				return err
 			}
-			posted += batch
-			x.sent += batch
+			posted += k
+			x.sent += int64(k)
 		}
 		wcs, err := x.poll()
 		if err != nil {
 			return err
 		}
-		done += batch * len(wcs)
+		if len(wcs) > 0 {
+			w.stop(1)
+		}
+		done += x.per * len(wcs)
 	}
 	return nil
 }
 
-// receiver takes small messages and posts their buffers again in batches.
+// receiver takes messages and posts their buffers again in batches.
 type receiver struct {
 	poller
 	qp   ci.QP
@@ -141,11 +134,11 @@ type receiver struct {
 	room *atomic.Int64
 }
 
-// newReceiver posts batches of buffers.
-func newReceiver(s *side, batches int, room *atomic.Int64) (*receiver, error) {
+// newReceiver posts batches of buffers of size bytes.
+func newReceiver(s *side, size, batches int, room *atomic.Int64) (*receiver, error) {
 	x := &receiver{poller: poller{cq: s.cq, yield: room != nil}, qp: s.qp, wrs: make([]ci.RecvWR, batch), room: room}
 	for i := range x.wrs {
-		x.wrs[i] = ci.RecvWR{ID: uint64(i), SGL: []ci.SGE{s.mem.SGE(uint64(i*small), small)}}
+		x.wrs[i] = ci.RecvWR{ID: uint64(i), SGL: []ci.SGE{s.mem.SGE(uint64(i*size%bufBytes), uint32(size))}}
 	}
 	for range batches {
 		if err := x.post(); err != nil {
@@ -168,19 +161,28 @@ func (x *receiver) post() error {
 // run takes n messages.
 func (x *receiver) run(n int) error {
 	for got := 0; got < n; {
-		wcs, err := x.poll()
+		k, err := x.take()
 		if err != nil {
 			return err
 		}
-		got += len(wcs)
-		if x.free += len(wcs); x.free >= batch {
-			if err := x.post(); err != nil {
-				return err
-			}
-			x.free -= batch
-		}
+		got += k
 	}
 	return nil
+}
+
+// take takes what is there.
+func (x *receiver) take() (int, error) {
+	wcs, err := x.poll()
+	if err != nil {
+		return 0, err
+	}
+	if x.free += len(wcs); x.free >= batch {
+		if err := x.post(); err != nil {
+			return 0, err
+		}
+		x.free -= batch
+	}
+	return len(wcs), nil
 }
 
 // sleeper is the passive side of one-sided work: it waits, without polling, for a batch of messages that says that all is over.
@@ -191,7 +193,7 @@ type sleeper struct {
 }
 
 func newSleeper(s *side) (*sleeper, error) {
-	r, err := newReceiver(s, 1, nil)
+	r, err := newReceiver(s, small, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -203,24 +205,35 @@ func newSleeper(s *side) (*sleeper, error) {
 func (s *sleeper) run() error {
 	s.late.Reset(spinLimit)
 	defer s.late.Stop()
-	if err := s.cq.Notify(ci.NotifyNext); err != nil {
-		return err
+	for got := 0; got < batch; {
+		if err := s.cq.Notify(ci.NotifyNext); err != nil {
+			return err
+		}
+		// What came before does not wake.
+		n, err := s.take()
+		if err != nil {
+			return err
+		}
+		if got += n; n > 0 {
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-s.late.C:
+			return errStalled
+		}
 	}
-	select {
-	case <-s.wake:
-	case <-s.late.C:
-		return errStalled
-	}
-	return s.receiver.run(batch)
+	return nil
 }
 
 // bouncer is one side of a ping-pong.
 type bouncer struct {
 	poller
-	qp   ci.QP
-	send []ci.SendWR
-	recv []ci.RecvWR
-	n    int // sends since it was made
+	qp    ci.QP
+	send  []ci.SendWR
+	recv  []ci.RecvWR
+	flags ci.SendFlags // of each send
+	n     int          // sends since it was made
 }
 
 // bounceRecvs are the receives that a bouncer has posted; every bounceSignal-th send is signaled.
@@ -229,9 +242,15 @@ const (
 	bounceSignal = 32
 )
 
-func newBouncer(s *side) (*bouncer, error) {
-	b := &bouncer{poller: poller{cq: s.cq}, qp: s.qp, send: []ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{s.mem.SGE(0, small)}}},
-		recv: []ci.RecvWR{{SGL: []ci.SGE{s.mem.SGE(small, small)}}}}
+// newBouncer makes one for SEND, or for RDMA WRITE with immediate, whose receives take no data.
+func newBouncer(s *side, f flow) (*bouncer, error) {
+	b := &bouncer{poller: poller{cq: s.cq}, qp: s.qp, send: []ci.SendWR{{Op: f.op, SGL: []ci.SGE{s.mem.SGE(0, uint32(f.size))}}},
+		recv: []ci.RecvWR{{}}}
+	if f.op == ci.OpSend {
+		b.recv[0].SGL = []ci.SGE{s.mem.SGE(bufBytes/2, uint32(f.size))}
+	} else {
+		b.send[0].Remote, b.flags = f.to.Remote(bufBytes/2), ci.SendImmediate
+	}
 	for range bounceRecvs {
 		if _, err := b.qp.PostRecv(b.recv); err != nil {
 			return nil, err
@@ -241,17 +260,18 @@ func newBouncer(s *side) (*bouncer, error) {
 }
 
 func (b *bouncer) post() error {
-	b.send[0].Flags = 0
+	b.send[0].Flags = b.flags
 	if b.n++; b.n%bounceSignal == 0 {
-		b.send[0].Flags = ci.SendSignaled
+		b.send[0].Flags |= ci.SendSignaled
 	}
 	_, err := b.qp.PostSend(b.send)
 	return err
 }
 
-// run makes a number of round trips; first tells which side begins.
-func (b *bouncer) run(rounds int, first bool) error {
+// run makes a number of round trips; first tells which side begins. The watch notes half of each.
+func (b *bouncer) run(rounds int, first bool, w *watch) error {
 	if first {
+		w.start()
 		if err := b.post(); err != nil {
 			return err
 		}
@@ -266,7 +286,9 @@ func (b *bouncer) run(rounds int, first bool) error {
 				continue
 			}
 			i++
+			w.stop(2)
 			if !first || i < rounds {
+				w.start()
 				if err := b.post(); err != nil {
 					return err
 				}
@@ -277,6 +299,31 @@ func (b *bouncer) run(rounds int, first bool) error {
 		}
 	}
 	return nil
+}
+
+// watch notes how long each operation takes. A nil one notes nothing, for rounds that are timed as a whole.
+type watch struct {
+	began time.Time
+	times []time.Duration
+}
+
+func (w *watch) start() {
+	if w != nil {
+		w.began = time.Now()
+	}
+}
+
+// stop notes the time since start, divided.
+func (w *watch) stop(by time.Duration) {
+	if w != nil {
+		w.times = append(w.times, time.Since(w.began)/by)
+	}
+}
+
+// percentile is of what was noted, which it sorts.
+func (w *watch) percentile(p int) time.Duration {
+	slices.Sort(w.times)
+	return w.times[(len(w.times)-1)*p/100]
 }
 
 // measure runs work of so many operations and notes time and allocations of this process.

@@ -116,19 +116,6 @@ func (n *node) send(wrs ...ci.SendWR) {
 	require.Equal(n.t, len(wrs), k)
 }
 
-// post and postRecv are send and recv for benchmarks: the test framework's helpers take longer than the verbs.
-func (n *node) post(wrs []ci.SendWR) {
-	if k, err := n.qp.PostSend(wrs); err != nil || k != len(wrs) {
-		panic(err)
-	}
-}
-
-func (n *node) postRecv(wrs []ci.RecvWR) {
-	if k, err := n.qp.PostRecv(wrs); err != nil || k != len(wrs) {
-		panic(err)
-	}
-}
-
 func (n *node) recv(wrs ...ci.RecvWR) {
 	n.t.Helper()
 	k, err := n.qp.PostRecv(wrs)

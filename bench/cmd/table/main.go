@@ -6,7 +6,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,10 +15,8 @@ import (
 	"ciddk/bench"
 )
 
-const (
-	from = "<!-- table by bench/cmd/table -->\n"
-	to   = "<!-- end of table -->\n"
-)
+// mark names the place in the page.
+const mark = "bench/cmd/table"
 
 func main() {
 	if bench.IsPeer() {
@@ -59,38 +56,12 @@ func run(rounds int, glob, page string, out io.Writer) error {
 		return fmt.Errorf("no case matches %q", glob)
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "\n%s. %d rounds.\n\n", bench.Machine(), rounds)
-	if err := bench.WriteTable(&b, results); err != nil {
+	fmt.Fprintf(&b, "%s. %d rounds.\n\n", bench.Machine(), rounds)
+	if err := bench.WriteTables(&b, results); err != nil {
 		return err
 	}
-	b.WriteString("\n")
-	if err := bench.WriteLegend(&b, results); err != nil {
-		return err
-	}
-	b.WriteString("\n")
 	if _, err := out.Write(b.Bytes()); err != nil || page == "" {
 		return err
 	}
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	text, err := replace(old, b.Bytes())
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return os.WriteFile(page, text, 0o644)
-}
-
-// replace puts table between the two lines of a page.
-func replace(page, table []byte) ([]byte, error) {
-	head, rest, ok := bytes.Cut(page, []byte(from))
-	if !ok {
-		return nil, errors.New("the line " + from[:len(from)-1] + " is missing")
-	}
-	_, tail, ok := bytes.Cut(rest, []byte(to))
-	if !ok {
-		return nil, errors.New("the line " + to[:len(to)-1] + " is missing")
-	}
-	return bytes.Join([][]byte{head, []byte(from), table, []byte(to), tail}, nil), nil
+	return bench.ReplaceTable(page, mark, b.String())
 }

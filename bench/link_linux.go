@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// link is a bare socket that moves messages of one size, by the plainest system calls: a message a call, as far as it fits.
+type link interface {
+	address() address
+	join(address) error
+	// push sends messages; with settle it returns when the other side has said that all came, which it does at the end of such a pull.
+	push(messages int, settle bool) error
+	pull(messages int, settle bool) error
+	// ask sends a request of requestBytes, asked takes one.
+	ask() error
+	asked() error
+	close() error
+}
+
+const requestBytes = 16
+
+// udpLink sends a datagram a call. Messages that do not fit one are cut into equal ones. Never more is on the way than half of what the other
+// side's buffer holds: it says now and then how many bytes have come.
+type udpLink struct {
+	*rawSocket
+	size, datagram int
+	window         int // bytes on the way
+	sent, settled  int // bytes, since it was made
+	got, said      int
+	buf            []byte // to receive: joined datagrams, too
+	out            []byte
+}
+
+const udpPayload = 65507 // the most of a datagram over IPv4
+
+func newUDPLink(h *host, r role) (link, error) {
+	s, err := openRaw(h.addr)
+	if err != nil {
+		return nil, err
+	}
+	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	parts := (r.Size + udpPayload - 1) / udpPayload
+	l := &udpLink{rawSocket: s, size: r.Size, datagram: (r.Size + parts - 1) / parts, buf: make([]byte, 64<<10)}
+	l.out = make([]byte, l.datagram)
+	// The system charges a datagram with the memory it lies in: up to twice its bytes, and some 800 for its header.
+	l.window = max(2, granted/2/(2*l.datagram+800)) * l.datagram
+	return l, nil
+}
+
+func (l *udpLink) address() address      { return address{Sock: l.at} }
+func (l *udpLink) join(to address) error { l.connect(to.Sock); return nil }
+
+func (l *udpLink) transmit(b []byte) error {
+	var w waiting
+	for {
+		switch err := sendOne(l.fd, b, &l.to); {
+		case err == nil:
+			return nil
+		case !full(err):
+			return fmt.Errorf("sendto: %w", err)
+		}
+		if err := w.again(); err != nil {
+			return err
+		}
+	}
+}
+
+// word takes one word of the other side, if there is one.
+func (l *udpLink) word() bool {
+	n, err := recvOne(l.fd, l.buf)
+	if err != nil || n != 8 {
+		return false
+	}
+	l.settled = max(l.settled, int(binary.LittleEndian.Uint64(l.buf)))
+	return true
+}
+
+func (l *udpLink) push(messages int, settle bool) error {
+	var w waiting
+	for range messages {
+		for left := l.size; left > 0; {
+			n := min(left, l.datagram)
+			for l.sent+n-l.settled > l.window {
+				if !l.word() {
+					if err := w.again(); err != nil {
+						return err
+					}
+				}
+			}
+			if err := l.transmit(l.out[:n]); err != nil {
+				return err
+			}
+			l.sent += n
+			left -= n
+		}
+	}
+	for settle && l.settled < l.sent {
+		if !l.word() {
+			if err := w.again(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *udpLink) pull(messages int, settle bool) error {
+	var w waiting
+	for want := l.got + messages*l.size; l.got < want; {
+		n, err := recvOne(l.fd, l.buf)
+		if err != nil {
+			if err := w.again(); err != nil {
+				return err
+			}
+			continue
+		}
+		if n == 8 {
+			l.settled = max(l.settled, int(binary.LittleEndian.Uint64(l.buf)))
+			continue
+		}
+		l.got += n
+		if l.got-l.said >= l.window/4 {
+			if err := l.say(); err != nil {
+				return err
+			}
+		}
+	}
+	if settle {
+		return l.say()
+	}
+	return nil
+}
+
+func (l *udpLink) say() error {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(l.got))
+	l.said = l.got
+	return l.transmit(b[:])
+}
+
+func (l *udpLink) ask() error { return l.transmit(make([]byte, requestBytes)) }
+
+func (l *udpLink) asked() error {
+	for w := (waiting{}); ; {
+		n, err := recvOne(l.fd, l.buf)
+		switch {
+		case err == nil && n == requestBytes:
+			return nil
+		case err == nil && n == 8:
+			l.settled = max(l.settled, int(binary.LittleEndian.Uint64(l.buf)))
+		case err == nil:
+			return fmt.Errorf("a datagram of %d bytes where a request was due", n)
+		}
+		if err := w.again(); err != nil {
+			return err
+		}
+	}
+}
+
+// tcpLink is a TCP connection without Nagle's delay; the second side listens.
+type tcpLink struct {
+	first    bool
+	size     int
+	at       netip.AddrPort // the listener's
+	fd       int            // -1 until joined
+	listener int            // -1: closed, or none
+	out      []byte
+	in       []byte
+	word     [requestBytes]byte
+}
+
+// tcpChunk is the most that one call moves.
+const tcpChunk = 256 << 10
+
+func newTCPLink(h *host, r role) (_ link, err error) {
+	l := &tcpLink{first: r.First, size: r.Size, fd: -1, listener: -1, out: make([]byte, min(r.Size, tcpChunk)), in: make([]byte, tcpChunk)}
+	if l.first {
+		return l, nil
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if l.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.Bind(l.listener, &unix.SockaddrInet4{Addr: h.addr.As4()}); err != nil {
+		return nil, fmt.Errorf("bind to %v: %w", h.addr, err)
+	}
+	if err := unix.Listen(l.listener, 1); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	sa, err := unix.Getsockname(l.listener)
+	if err != nil {
+		return nil, err
+	}
+	l.at = netip.AddrPortFrom(h.addr, uint16(sa.(*unix.SockaddrInet4).Port))
+	return l, nil
+}
+
+func (l *tcpLink) address() address { return address{Sock: l.at} }
+
+// join connects, or accepts what the first side has connected before.
+func (l *tcpLink) join(to address) (err error) {
+	if l.first {
+		if l.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+		if err := unix.Connect(l.fd, &unix.SockaddrInet4{Addr: to.Sock.Addr().As4(), Port: int(to.Sock.Port())}); err != nil {
+			return fmt.Errorf("connect to %v: %w", to.Sock, err)
+		}
+	} else if l.fd, _, err = unix.Accept4(l.listener, unix.SOCK_CLOEXEC); err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	return unix.SetsockoptInt(l.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+}
+
+// write and read take what the socket does not take or give at once by spinning, as the others do.
+func (l *tcpLink) write(b []byte) error {
+	var w waiting
+	for len(b) > 0 {
+		n, err := streamSend(l.fd, b)
+		switch {
+		case err == nil:
+			b = b[n:]
+		case !full(err):
+			return fmt.Errorf("send: %w", err)
+		default:
+			if err := w.again(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *tcpLink) read(n int) error {
+	for w := (waiting{}); n > 0; {
+		k, err := recvOne(l.fd, l.in[:min(n, len(l.in))])
+		switch {
+		case err == nil && k == 0:
+			return errors.New("the other side has closed the connection")
+		case err == nil:
+			n -= k
+		case !full(err):
+			return fmt.Errorf("recv: %w", err)
+		default:
+			if err := w.again(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *tcpLink) push(messages int, settle bool) error {
+	for range messages {
+		for left := l.size; left > 0; left -= len(l.out) {
+			if err := l.write(l.out[:min(left, len(l.out))]); err != nil {
+				return err
+			}
+		}
+	}
+	if settle {
+		return l.read(1)
+	}
+	return nil
+}
+
+func (l *tcpLink) pull(messages int, settle bool) error {
+	if err := l.read(messages * l.size); err != nil {
+		return err
+	}
+	if settle {
+		return l.write(l.word[:1])
+	}
+	return nil
+}
+
+func (l *tcpLink) ask() error   { return l.write(l.word[:]) }
+func (l *tcpLink) asked() error { return l.read(len(l.word)) }
+
+func (l *tcpLink) close() error {
+	var errs []error
+	for _, fd := range []*int{&l.fd, &l.listener} {
+		if *fd >= 0 {
+			errs = append(errs, unix.Close(*fd))
+		}
+		*fd = -1
+	}
+	return errors.Join(errs...)
+}

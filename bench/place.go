@@ -1,0 +1,26 @@
+package bench
+
+import (
+	"net/netip"
+	"os"
+)
+
+// Place is where the two processes of a case run. The zero value is loopback, at two addresses that other runs are unlikely to have.
+type Place struct {
+	Here, There netip.Addr // of this process and of its peer: IPv4
+	Enter       []string   // a command that starts the peer's where There is, in front of the peer's own: ip netns exec NAME
+}
+
+func (p Place) addresses() (here, there netip.Addr) {
+	if p.Here.IsValid() {
+		return p.Here, p.There
+	}
+	return addresses()
+}
+
+// addresses gives two loopback addresses that other runs on this machine are unlikely to have.
+func addresses() (a, b netip.Addr) {
+	pid := os.Getpid()
+	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }
+	return at(1), at(2)
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKinds makes one round of every kind of work, at a size below and one above what a datagram holds, in two processes.
+func TestKinds(t *testing.T) {
+	const ops = 64
+	for _, size := range []int{small, 200_000} {
+		t.Run(Size(size), func(t *testing.T) {
+			var turns []turn
+			for kind := range kinds {
+				r := role{Kind: kind, Size: size, Per: 1, Depth: 16}
+				turns = append(turns, turn{r, ops, false})
+				if r.Depth = 1; strings.Contains(kind, "-") || kind == "read" {
+					turns = append(turns, turn{r, ops, true})
+				}
+			}
+			g, err := openTwo(Place{}, turns...)()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, g.Close()) }()
+			for i, tt := range turns {
+				for range 2 {
+					s, err := g.Run(i)
+					require.NoError(t, err, tt.Kind)
+					assert.Equal(t, ops, s.Ops, tt.Kind)
+					assert.Positive(t, s.Time, tt.Kind)
+					assert.Equal(t, tt.timed, s.Median > 0, tt.Kind)
+					assert.GreaterOrEqual(t, s.P99, s.Median, tt.Kind)
+				}
+			}
+		})
+	}
+}
+
+// TestCasesRun: the rounds of every case fit its halves, and no two cases have one name.
+func TestCasesRun(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("some seconds of measurement; not a short test")
+	}
+	seen := map[string]bool{}
+	for _, c := range Cases() {
+		require.False(t, seen[c.Name], c.Name)
+		seen[c.Name] = true
+		if ok, err := filepath.Match("wire/*B", c.Name); err != nil || !ok {
+			continue // the others are run by the table's own test and the benchmarks
+		}
+		r, err := c.Run(1)
+		require.NoError(t, err)
+		require.Len(t, r.Entries, len(c.Ours)+len(c.Yards))
+		for i, f := range r.Entries {
+			require.Len(t, f.NS, 1, c.entry(i).Name)
+			require.Positive(t, f.NS[0], c.entry(i).Name)
+			require.Equal(t, c.Table == Latency, len(f.P99) == 1, c.entry(i).Name)
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	p := new(peer)
+	for _, o := range []order{{Do: "make", Role: role{Kind: "send"}}, {Do: "run"}, {Do: "join", Half: -1}, {Do: "dance"}} {
+		_, work, err := p.prepare(o)
+		require.Error(t, err, o.Do)
+		require.Nil(t, work)
+	}
+	here, _ := addresses()
+	_, _, err := p.prepare(order{Do: "open", Addr: here})
+	require.NoError(t, err)
+	_, _, err = p.prepare(order{Do: "make", Role: role{Kind: "dance"}})
+	require.ErrorContains(t, err, `unknown kind of work "dance"`)
+	_, _, err = p.prepare(order{Do: "make", Role: role{Kind: "send-ping", Size: bufBytes}})
+	require.ErrorContains(t, err, "too large")
+	_, _, err = p.prepare(order{Do: "make", Role: role{Kind: "udp", Size: small}})
+	require.NoError(t, err)
+	_, _, err = p.prepare(order{Do: "dance"})
+	require.ErrorContains(t, err, `unknown order "dance"`)
+	require.NoError(t, p.close())
+	require.NoError(t, p.close(), "idempotent")
+
+	_, err = openTwo(Place{Here: here, There: here, Enter: []string{"/no/such/program"}})()
+	require.ErrorContains(t, err, "starting the peer")
+}
