@@ -50,6 +50,7 @@ type Needs struct {
 	HCAs    int                     // at least, 0 as 1; 2: two adapters, not one in loopback
 	Impair  bool                    // Target.Impair works
 	Live    bool                    // Target.Live works
+	Wire    bool                    // Target.Wire works
 	Attr    func(*ci.CAAttr) string // further limits: "" if met, else the reason for skipping
 }
 
@@ -73,6 +74,8 @@ func (n Needs) unmet(id *Identity) string {
 		return "the target cannot impair its link"
 	case n.Live && !id.Live:
 		return "the target does not count its objects"
+	case n.Wire && !id.Wire:
+		return "needs a link at which the certifier can send and receive packets itself; the driver gives no end of this one (Target.Wire)"
 	}
 	if len(n.Links) > 0 {
 		ok := false

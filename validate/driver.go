@@ -25,6 +25,9 @@ type Driver struct {
 	// Settings names what Options.Values may hold, each with a line of description. Other keys are then refused before anything is
 	// opened; an empty map refuses all. nil leaves them to Open.
 	Settings map[string]string
+	// Evidence writes the packets of a case that failed to a capture file, or is nil. Package validate/evidence has one that writes pcapng;
+	// the command line fills it in.
+	Evidence func(path string, packets []WirePacket) error
 	// Exclusive says that one target can be open at a time, as with one adapter that one process takes for itself. Runs then have one
 	// worker, and asking for more is an error.
 	Exclusive bool
@@ -65,6 +68,8 @@ type Target struct {
 	// Capture writes what passes on the wire to a pcapng file at path until stop is called; or is nil. It is called only if
 	// Options.Capture said so. What is written should be in the file at once, since a driver that panics or hangs is where it is wanted most.
 	Capture func(path string) (stop func() error, err error)
+	// Wire opens an end of the link that reaches the first HCA, for the certifier to play the peer at; or is nil. One is open at a time.
+	Wire func() (Wire, error)
 	// Version of driver or firmware, for reports.
 	Version string
 }

@@ -130,6 +130,7 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 	e.leftovers(&r)
 	r.Elapsed = Elapsed(time.Since(begin))
 	stop(&r)
+	e.evidence(c, attempt, t.packets, &r)
 	if !e.driver.Keep || c.Spoils || r.Status != Pass && r.Status != Skip {
 		if err := e.drop(ctx); err != nil {
 			r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
@@ -229,7 +230,7 @@ func (e *executor) leftovers(r *Result) {
 // capture starts a packet capture if one is wanted and possible; what it returns ends it and keeps the file where it is evidence.
 func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result)) {
 	nothing := func(*Result) {}
-	if e.set.PcapDir == "" || e.target.Capture == nil {
+	if e.set.PcapDir == "" || e.target.Capture == nil || c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
 		return nothing
 	}
 	path := e.set.capturePath(c, attempt)
@@ -248,6 +249,19 @@ func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result))
 			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
 		}
 	}
+}
+
+// evidence writes the packets that a case recorded itself, where they are wanted: with remarks, and nothing else among them.
+func (e *executor) evidence(c *Case, attempt int, packets []WirePacket, r *Result) {
+	if e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && !e.set.PcapAll {
+		return
+	}
+	path := e.set.capturePath(c, attempt)
+	if err := e.driver.Evidence(path, packets); err != nil {
+		r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
+		return
+	}
+	r.Capture = path
 }
 
 // capturePath is where the capture of a case goes.

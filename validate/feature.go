@@ -61,6 +61,8 @@ var profiles = []Profile{
 		Features: slices.Concat(minimal, []Feature{FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureCQOpt, FeatureAPM})},
 	{Name: "ud", Title: "minimal, with datagrams and multicast",
 		Features: slices.Concat(minimal, []Feature{FeatureUD, FeatureMulticast}), Demands: ci.CapUD | ci.CapAV},
+	{Name: "wire", Title: "packets as they leave, and what those that come in do: an end of the link for the certifier to play the peer at",
+		Features: []Feature{FeatureWire}},
 	// What the SAS and the headers treat as not optional: all services but RD, address vectors, special QPs, physical and shared
 	// registration, modification of regions, windows, resize of CQs, multicast.
 	{Name: "full", Title: "everything the SAS calls mandatory, and each option that is claimed",

@@ -26,6 +26,7 @@ type Identity struct {
 	Impair     bool       `json:"impair"`
 	Live       bool       `json:"live"`
 	Capture    bool       `json:"capture"`
+	Wire       bool       `json:"wire"`
 	QueryError string     `json:"query_error,omitempty"` // why the claims could not be read; then nothing is claimed
 	attr       *ci.CAAttr // never nil
 }
@@ -38,7 +39,7 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 		Driver: d.Name, Version: t.Version, Link: link, GUID: fmt.Sprintf("%016x", uint64(info.GUID)),
 		VendorID: info.VendorID, DeviceID: info.DeviceID, Revision: info.Revision, Library: info.Library,
 		Interface: fmt.Sprintf("%d.%d", info.Version>>16, info.Version&0xffff),
-		HCAs:      len(t.HCAs), Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil,
+		HCAs:      len(t.HCAs), Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil, Wire: t.Wire != nil,
 		Claims: []string{}, attr: &ci.CAAttr{},
 	}
 	ca, err := t.HCAs[0].OpenCA(info.GUID, func(ci.Event) {}, nil)

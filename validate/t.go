@@ -33,6 +33,7 @@ type T struct {
 	setup    int
 	cleanups []func()
 	cleaning bool
+	packets  []WirePacket
 	rnd      *rand.Rand
 	wg       sync.WaitGroup
 }

@@ -15,13 +15,14 @@ import (
 	"ciddk/validate/mutant"
 	alsuite "ciddk/validate/suite/al"
 	cisuite "ciddk/validate/suite/ci"
+	wiresuite "ciddk/validate/suite/wire"
 )
 
 func main() {
 	os.Exit(cli.Main(cli.Config{
 		Name:    "ddk-validate",
 		Drivers: drivers(),
-		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite()},
+		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite(), wiresuite.Suite()},
 		Mutants: mutant.All(),
 	}, os.Args[1:]))
 }

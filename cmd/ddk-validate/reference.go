@@ -14,6 +14,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/validate"
+	"ciddk/wire"
 )
 
 // openReference makes two software HCAs that reach each other over the link asked for.
@@ -37,6 +38,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		}
 		t.Capture = func(path string) (func() error, error) { return capture.ToFile(path, tap) }
 	}
+	t.Wire = endOf(o)
 	var made []*reference.HCA
 	t.Close = func(context.Context) error {
 		var errs []error
@@ -93,13 +95,9 @@ func chance(seed uint64, i int) *rand.ChaCha8 {
 // udpPorts chooses addresses that no other worker and hardly another run uses. Linux has all of 127/8, so that RoCEv2's own UDP port
 // can be used; elsewhere there is one loopback address, and one HCA that talks to itself on a UDP port of its own.
 func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
-	port := 0
-	if v := o.Values["port"]; v != "" {
-		n, err := strconv.ParseUint(v, 10, 16)
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("--set port=%s: want 1 to 65535", v)
-		}
-		port = int(n)
+	port, err := udpPort(o)
+	if err != nil {
+		return nil, err
 	}
 	if v := o.Values["ip"]; v != "" && v != "4" && v != "6" {
 		return nil, fmt.Errorf("--set ip=%s: want 4 or 6", v)
@@ -111,19 +109,54 @@ func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
 	case runtime.GOOS == "linux":
 		for i := range 2 {
-			addrs = append(addrs, netip.AddrFrom4([4]byte{127, byte(1 + o.Run%250), byte(o.Worker), byte(i + 1)}))
+			addrs = append(addrs, loopback(o, i))
 		}
 	default:
 		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	if len(addrs) == 1 && port == 0 {
-		port = own
+		port = uint16(own)
 	}
 	var out []reference.PortConfig
 	for _, a := range addrs {
-		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: uint16(port), MTU: mtu}))
+		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu}))
 	}
 	return out, nil
+}
+
+// udpPort is the setting port, 0 if it is left out.
+func udpPort(o validate.Options) (uint16, error) {
+	v := o.Values["port"]
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("--set port=%s: want 1 to 65535", v)
+	}
+	return uint16(n), nil
+}
+
+// loopback is address i of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's.
+func loopback(o validate.Options, i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(1 + o.Run%250), byte(o.Worker), byte(i + 1)})
+}
+
+// endOf gives Target.Wire, nil where no address is left for the certifier: IPv6 has one loopback address, and so have other systems than Linux.
+func endOf(o validate.Options) func() (validate.Wire, error) {
+	if o.Link != "udp" || runtime.GOOS != "linux" || o.Values["ip"] == "6" {
+		return nil
+	}
+	return func() (validate.Wire, error) {
+		port, err := udpPort(o)
+		if err != nil {
+			return nil, err
+		}
+		if port == 0 {
+			port = wire.RoCEv2Port
+		}
+		return openEnd(loopback(o, 2), loopback(o, 3), port)
+	}
 }
 
 // guid of the first HCA. It does not follow from the address, as it would by itself, so that reports of two runs can be compared.

@@ -13,11 +13,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"ciddk/validate"
+	"ciddk/validate/evidence"
 	"ciddk/validate/mutant"
 )
 
@@ -119,7 +121,13 @@ func Main(c Config, args []string) (code int) {
 
 // link checks what was put together; a mistake here is one of the program.
 func (a *app) link() (err error) {
-	if a.drivers, err = validate.NewDrivers(a.Config.Drivers...); err != nil {
+	list := slices.Clone(a.Config.Drivers)
+	for i := range list {
+		if list[i].Evidence == nil {
+			list[i].Evidence = evidence.Write
+		}
+	}
+	if a.drivers, err = validate.NewDrivers(list...); err != nil {
 		return err
 	}
 	if a.catalog, err = validate.NewCatalog(a.Suites...); err != nil {

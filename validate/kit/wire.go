@@ -1,0 +1,41 @@
+package kit
+
+import (
+	"ciddk/ci"
+)
+
+// RTRTo takes a connected QP in Init to RTR towards a peer that is no QP of an adapter, such as the certifier itself: its address, number
+// and first PSN.
+func (q *QP) RTRTo(av ci.AVAttr, dest ci.QPN, psn ci.PSN) *QP {
+	a := ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av, AckTimeout: q.ackTimeout()}, MTU: q.Config.MTU, DestNum: dest, RQPSN: psn}
+	if q.Config.Type == ci.UC {
+		return q.step(ci.QPFieldsUCRTR, a)
+	}
+	a.RespRes, a.MinRNRTimer = *q.Config.RespRes, q.Config.MinRNR
+	return q.step(ci.QPFieldsRTR, a)
+}
+
+// AddressTo gives a datagram end an address vector of a peer that is no QP of an adapter.
+func (e *End) AddressTo(av ci.AVAttr, dest ci.QPN, key ci.QKey) {
+	v, err := e.PD.CreateAV(av, nil)
+	e.AV = created(e.QP.CA.T, v, err, "PD.CreateAV", "AV")
+	e.Dest = ci.Dest{AV: e.AV, QPN: dest, QKey: key}
+}
+
+// AddressAt is the way from the CA to an address of the link that no adapter has: its GID on Ethernet, its LID on InfiniBand. ok is false
+// if no entry of the GID table is of its address family.
+func (ca *CA) AddressAt(gid ci.GID, lid ci.LID) (av ci.AVAttr, local ci.GID, ok bool) {
+	av = ci.AVAttr{Port: ca.Port.Num, DLID: lid}
+	if ca.Port.Link != ci.LinkEthernet {
+		return av, ci.GID{}, lid != 0
+	}
+	for _, typ := range []ci.GIDType{ci.GIDRoCEv2} {
+		for i, e := range ca.Port.GIDs {
+			if e.Type == typ && e.GID != (ci.GID{}) && v4(e.GID) == v4(gid) {
+				av.Global, av.GRH = true, ci.GRH{DGID: gid, SGIDIndex: uint16(i), HopLimit: 64}
+				return av, e.GID, true
+			}
+		}
+	}
+	return av, ci.GID{}, false
+}

@@ -1,0 +1,167 @@
+package wiresuite
+
+import (
+	"fmt"
+
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+	"ciddk/wire"
+)
+
+// dupArea: requests that come again. (IBTA 9.7.5.1.2.)
+func dupArea() validate.Suite {
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that has been done and comes again is acknowledged again, with a PSN from its own to that of the newest request done and the MSN as it stands."),
+			must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that comes again is not executed again: it takes no receive and writes nothing."),
+			must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ", "A READ that comes again is answered again, with the PSNs of the first time."),
+			must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ, part of the first", "A READ that comes again for the rest of the first one, from the PSN and address of any of its packets, is answered from there on."),
+			must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is answered with the original value of the first time."),
+			must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is not executed again."),
+			must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests", "A request that comes again leaves the expected PSN and the MSN alone: the next new one is taken."),
+		},
+		Cases: []validate.Case{
+			kase("dup.send", "SENDs that come again", dupSend, "WIRE-Dup-01"),
+			kase("dup.send-once", "SENDs that come again use no receive", dupSendOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
+			kase("dup.write-once", "a WRITE that comes again writes nothing", dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
+			kase("dup.read", "READs that come again", dupRead, "WIRE-Dup-03"),
+			kase("dup.read-rest", "the rest of a READ, from each of its packets", dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
+			atomics(kase("dup.atomic-answer", "atomics that come again: the answer", dupAtomicAnswer, "WIRE-Dup-05")),
+			atomics(kase("dup.atomic-once", "atomics that come again: the memory", dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
+			kase("dup.goes-on", "new requests behind old ones", dupGoesOn, "WIRE-Dup-07", "WIRE-Dup-01"),
+		},
+	}
+}
+
+// again expects the acknowledgement of a duplicate: a PSN from its own to the newest done.
+func (p *peer) again(what string, dup uint32, msn int) {
+	x := p.expect("answer to "+what, want{op: []wire.Opcode{wire.RCAcknowledge}, anyPSN: true, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
+	if wire.PSNDiff(x.BTH.PSN, dup) < 0 || wire.PSNDiff(x.BTH.PSN, p.last()) > 0 {
+		p.wrong(x, "answer to "+what, fmt.Sprintf("a PSN from %#x to %#x", dup, p.last()), x.String())
+	}
+	if x.BTH.PSN != p.last() {
+		p.t.Note("the acknowledgement of a duplicate has the PSN of the duplicate, not that of the newest request")
+	}
+}
+
+func dupSend(t *validate.T) {
+	p := dial(t)
+	p.Recv(p.RecvWRs(3, 64)...)
+	first := p.psn
+	data := p.bytes(24)
+	for i := range 3 {
+		p.request(wire.RCSendOnly, data[i*8:(i+1)*8])
+		p.expect("acknowledgement", acked(p.last(), i+1))
+	}
+	for i := range uint32(3) {
+		p.stray(wire.RCSendOnly, data[i*8:(i+1)*8], withPSN(first+i))
+		p.again(fmt.Sprintf("SEND %d of 3, come again", i+1), wire.PSNAdd(first, int(i)), 3)
+	}
+}
+
+func dupSendOnce(t *validate.T) {
+	p := dial(t)
+	p.blank()
+	p.Recv(p.RecvWRs(3, 64)...)
+	data := p.bytes(8)
+	at := p.psn
+	p.request(wire.RCSendOnly, data)
+	p.expect("acknowledgement of a SEND", acked(p.last(), 1))
+	p.RecvCQ.WaitOK(1)
+	for range 3 {
+		p.stray(wire.RCSendOnly, data, withPSN(at))
+		p.again("a SEND that comes again", at, 1)
+	}
+	p.RecvCQ.Empty()
+	p.Buf.WantOnly(t, "receives after a SEND came four times", 0, data)
+}
+
+func dupWriteOnce(t *validate.T) {
+	p := dial(t)
+	data := p.bytes(8)
+	at := p.psn
+	p.request(wire.RCWriteOnly, data, p.reth(0, 8))
+	p.expect("acknowledgement of a WRITE", acked(p.last(), 1))
+	p.blank()
+	p.stray(wire.RCWriteOnly, data, withPSN(at), p.reth(0, 8))
+	p.again("a WRITE that comes again", at, 1)
+	p.Buf.WantOnly(t, "memory changed since, after a WRITE came again", 0, nil)
+}
+
+func dupRead(t *validate.T) {
+	p := dial(t)
+	n := 2*p.mtu + 9
+	at := p.psn
+	p.request(wire.RCReadRequest, nil, p.reth(0, n))
+	p.readAnswer("READ", at, p.Buf.Bytes[:n], 1)
+	for range 2 {
+		p.stray(wire.RCReadRequest, nil, withPSN(at), p.reth(0, n))
+		p.readAnswer("READ that comes again", at, p.Buf.Bytes[:n], 1)
+	}
+}
+
+func dupReadRest(t *validate.T) {
+	p := dial(t)
+	n := 3*p.mtu + 9
+	at := p.psn
+	p.request(wire.RCReadRequest, nil, p.reth(0, n))
+	p.readAnswer("READ of four packets", at, p.Buf.Bytes[:n], 1)
+	for k := 1; k < 4; k++ {
+		from := k * p.mtu
+		p.stray(wire.RCReadRequest, nil, withPSN(at+uint32(k)), p.reth(from, n-from))
+		p.readAnswer(fmt.Sprintf("READ of its rest from packet %d on", k+1), wire.PSNAdd(at, k), p.Buf.Bytes[from:n], 1)
+	}
+	p.stray(wire.RCReadRequest, nil, withPSN(at+1), p.reth(p.mtu, p.mtu))
+	p.readAnswer("READ of its second packet alone", wire.PSNAdd(at, 1), p.Buf.Bytes[p.mtu:2*p.mtu], 1)
+}
+
+// adds sends three fetch and adds of 5 to a word that was 100, and gives their twists.
+func (p *peer) adds() (first uint32, eth twist) {
+	kit.StoreWord(p.Buf.Bytes, 100)
+	r := p.Buf.Remote(0)
+	eth = withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 5})
+	first = p.psn
+	for i := range 3 {
+		p.request(wire.RCFetchAdd, nil, eth)
+		p.orig("fetch and add", p.last(), uint64(100+5*i), i+1)
+	}
+	return first, eth
+}
+
+// orig expects the answer to an atomic.
+func (p *peer) orig(what string, psn uint32, v uint64, msn int) {
+	x := p.expect("answer to "+what, want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: psn, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
+	if x.AtomicAckETH.Orig != v {
+		p.wrong(x, "answer to "+what, fmt.Sprintf("original value %d", v), fmt.Sprintf("%d", x.AtomicAckETH.Orig))
+	}
+}
+
+func dupAtomicAnswer(t *validate.T) {
+	p := dial(t, kit.Reads(4, 4))
+	first, eth := p.adds()
+	for i := range 3 {
+		p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+uint32(i)))
+		p.orig(fmt.Sprintf("fetch and add %d of 3, come again", i+1), wire.PSNAdd(first, i), uint64(100+5*i), -1)
+	}
+}
+
+func dupAtomicOnce(t *validate.T) {
+	p := dial(t, kit.Reads(4, 4))
+	first, eth := p.adds()
+	kit.StoreWord(p.Buf.Bytes, 7)
+	p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+2))
+	p.orig("fetch and add that comes again", wire.PSNAdd(first, 2), 110, -1)
+	kit.Equal(t, "word after an atomic came again", kit.LoadWord(p.Buf.Bytes), 7)
+}
+
+func dupGoesOn(t *validate.T) {
+	p := dial(t)
+	for i := range 4 {
+		at := p.psn
+		p.request(wire.RCWriteOnly, nil)
+		p.expect("acknowledgement of a new WRITE", acked(at, i+1))
+		p.stray(wire.RCWriteOnly, nil, withPSN(at))
+		p.again("a WRITE that comes again", at, i+1)
+	}
+}

@@ -1,0 +1,364 @@
+package wiresuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+	"ciddk/wire"
+)
+
+// nakArea: requests that are out of order, wrong, or come too early, and the one NAK that each gets. (IBTA 9.7.4, 9.7.5, 9.9.)
+func nakArea() validate.Suite {
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error", "A request beyond the expected PSN is answered by a NAK 0x60 with the expected PSN and the MSN as it stands."),
+			must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error", "Until the expected PSN comes, further requests beyond it are dropped without another NAK."),
+			must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error", "After the expected PSN has come, the next gap is answered by a NAK of its own."),
+			must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification", "A request beyond the expected PSN is not executed."),
+			must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence", "A packet that does not fit the message in progress (MIDDLE or LAST without FIRST, FIRST or ONLY inside a message, a change of operation) is answered by a NAK 0x61 with its PSN."),
+			must("WIRE-Nak-06", "IBTA 9.7.4", "length validation", "A packet of a wrong length (FIRST or MIDDLE other than full, LAST empty, any above the MTU, a WRITE of more or less than its RETH) is answered by a NAK 0x61 with its PSN."),
+			must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation", "A WRITE or READ with a wrong key, outside of the region, or without the right is answered by a NAK 0x62 with its PSN, and nothing is placed or told."),
+			must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive", "A SEND longer than its receive is answered by a NAK 0x61, and the receive completes with a local length error."),
+			must("WIRE-Nak-09", "IBTA 9.9", "remote operational error", "A SEND into a receive whose key does not hold is answered by a NAK 0x63, and the receive completes with a local protection error."),
+			must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation", "An atomic with a wrong key or without the right is answered by a NAK 0x62, one at an address that is not a multiple of 8 by a NAK 0x61, and the memory stays."),
+			must("WIRE-Nak-11", "IBTA 9.9", "responder error", "After a NAK that is fatal the QP is in Error and answers nothing more."),
+			must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer", "A SEND that finds no receive is answered by an RNR NAK with its PSN and the timer code of the QP, and is done when it comes again after a receive was posted."),
+			must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK", "What comes behind a refused SEND is not executed before that has come again."),
+			must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate", "A WRITE with immediate data that finds no receive is answered by an RNR NAK with the PSN of its last packet."),
+		},
+		Cases: []validate.Case{
+			kase("nak.gap", "a gap: one NAK, then the packet that was missing", nakGap, "WIRE-Nak-01"),
+			kase("nak.once", "five requests behind a gap", nakOnce, "WIRE-Nak-02", "WIRE-Nak-01"),
+			kase("nak.again", "a second gap", nakAgain, "WIRE-Nak-03", "WIRE-Nak-01"),
+			kase("nak.far", "a request just below 2^23 ahead", nakFar, "WIRE-Nak-01"),
+			kase("nak.not-executed", "a WRITE behind a gap", nakNotExecuted, "WIRE-Nak-04", "WIRE-Nak-01"),
+			kase("nak.sequence", "packets that do not fit the message", nakSequence, "WIRE-Nak-05"),
+			kase("nak.length", "packets of wrong lengths", nakLength, "WIRE-Nak-06"),
+			kase("nak.access", "WRITE and READ without the right to", nakAccess, "WIRE-Nak-07"),
+			kase("nak.too-long", "a SEND longer than the receive", nakTooLong, "WIRE-Nak-08"),
+			kase("nak.bad-receive", "a receive without a valid key", nakBadReceive, "WIRE-Nak-09"),
+			atomics(kase("nak.atomic", "atomics without the right to, and misaligned", nakAtomic, "WIRE-Nak-10")),
+			kase("nak.dead", "requests after a fatal NAK", nakDead, "WIRE-Nak-11", "WIRE-Nak-07"),
+			kase("rnr.refused", "a SEND without a receive", rnrRefused, "WIRE-Rnr-01"),
+			kase("rnr.codes", "each RNR timer code", rnrCodes, "WIRE-Rnr-01"),
+			kase("rnr.behind", "requests behind a refused SEND", rnrBehind, "WIRE-Rnr-02", "WIRE-Rnr-01"),
+			kase("rnr.write", "a WRITE with immediate data without a receive", rnrWrite, "WIRE-Rnr-03"),
+		},
+	}
+}
+
+func nakGap(t *validate.T) {
+	p := dial(t)
+	p.barrier("nothing", 1)
+	due := p.psn
+	p.stray(wire.RCWriteOnly, nil, withPSN(due+1))
+	p.expect("answer to a request one beyond the expected", nak(due, wire.NAKPSNSequence, 1))
+	p.request(wire.RCWriteOnly, nil)
+	p.expect("acknowledgement of the missing request", acked(due, 2))
+	p.request(wire.RCWriteOnly, nil)
+	p.expect("acknowledgement of the one behind, sent again", acked(due+1, 3))
+}
+
+func nakOnce(t *validate.T) {
+	p := dial(t)
+	due := p.psn
+	for i := range uint32(5) {
+		p.stray(wire.RCWriteOnly, nil, withPSN(due+1+i))
+	}
+	p.expect("answer to five requests behind a gap", nak(due, wire.NAKPSNSequence, 0))
+	p.barrier("the one NAK", 1)
+}
+
+func nakAgain(t *validate.T) {
+	p := dial(t)
+	for i := range 3 {
+		due := p.psn
+		p.stray(wire.RCWriteOnly, nil, withPSN(due+2))
+		p.expect(fmt.Sprintf("answer to gap %d", i+1), nak(due, wire.NAKPSNSequence, i))
+		p.request(wire.RCWriteOnly, nil)
+		p.expect("acknowledgement of the missing request", acked(due, i+1))
+	}
+}
+
+func nakFar(t *validate.T) {
+	p := dial(t)
+	due := p.psn
+	p.stray(wire.RCWriteOnly, nil, withPSN(due+1<<23-1))
+	p.expect("answer to a request 2^23-1 beyond the expected", nak(due, wire.NAKPSNSequence, 0))
+	p.barrier("the NAK", 1)
+}
+
+func nakNotExecuted(t *validate.T) {
+	p := dial(t)
+	p.blank()
+	due := p.psn
+	p.stray(wire.RCWriteOnly, p.bytes(16), withPSN(due+1), p.reth(0, 16))
+	p.expect("answer to a WRITE behind a gap", nak(due, wire.NAKPSNSequence, 0))
+	p.barrier("the NAK", 1)
+	p.Buf.WantOnly(t, "memory that a WRITE behind a gap was for", 0, nil)
+}
+
+// refused is one wrong packet behind right ones. Each has a QP of its own, since the NAK ends it.
+type refused struct {
+	what   string
+	before func(p *peer) // right packets, none of which asks for an answer
+	bad    func(p *peer) // the wrong one; it takes the peer's PSN
+}
+
+// refuse runs them on one adapter: a NAK with the PSN of the wrong packet, no receive used that completes well, the QP in Error.
+func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
+	s := open(t)
+	for _, x := range list {
+		p := s.dial()
+		p.Recv(p.RecvWRs(2, 4*p.mtu)...)
+		if x.before != nil {
+			x.before(p)
+		}
+		at := p.psn
+		x.bad(p)
+		p.expect("answer to "+x.what, nak(at, syn, 0))
+		p.fatal()
+		for _, wc := range p.RecvCQ.Wait(2) {
+			if wc.Status == ci.WCSuccess {
+				t.Failf("receive behind "+x.what, "no success", "%s", kit.Completions([]ci.WC{wc}))
+			}
+		}
+	}
+}
+
+func nakSequence(t *validate.T) {
+	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
+	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, 3*p.mtu)) }
+	one := func(op wire.Opcode, full bool, twists ...twist) func(*peer) {
+		return func(p *peer) {
+			n := 8
+			if full {
+				n = p.mtu
+			}
+			p.request(op, p.bytes(n), append([]twist{ackReq(true)}, twists...)...)
+		}
+	}
+	write := func(op wire.Opcode, n int) func(*peer) {
+		return func(p *peer) { p.request(op, p.bytes(n), p.reth(0, n), ackReq(true)) }
+	}
+	read := func(p *peer) { p.request(wire.RCReadRequest, nil, p.reth(0, 8)) }
+	refuse(t, wire.NAKInvalidRequest, []refused{
+		{"SEND MIDDLE without FIRST", nil, one(wire.RCSendMiddle, true)},
+		{"SEND LAST without FIRST", nil, one(wire.RCSendLast, false)},
+		{"WRITE MIDDLE without FIRST", nil, one(wire.RCWriteMiddle, true)},
+		{"WRITE LAST without FIRST", nil, one(wire.RCWriteLast, false)},
+		{"SEND FIRST behind SEND FIRST", sendFirst, one(wire.RCSendFirst, true)},
+		{"SEND ONLY behind SEND FIRST", sendFirst, one(wire.RCSendOnly, false)},
+		{"WRITE ONLY behind SEND FIRST", sendFirst, write(wire.RCWriteOnly, 8)},
+		{"WRITE MIDDLE behind SEND FIRST", sendFirst, one(wire.RCWriteMiddle, true)},
+		{"SEND LAST behind WRITE FIRST", writeFirst, one(wire.RCSendLast, false)},
+		{"SEND ONLY behind WRITE FIRST", writeFirst, one(wire.RCSendOnly, false)},
+		{"READ behind WRITE FIRST", writeFirst, read},
+		{"READ behind SEND FIRST", sendFirst, read},
+	})
+}
+
+func nakLength(t *validate.T) {
+	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
+	send := func(op wire.Opcode, n func(mtu int) int) func(*peer) {
+		return func(p *peer) { p.request(op, p.bytes(n(p.mtu)), ackReq(true)) }
+	}
+	write := func(op wire.Opcode, n, dma func(mtu int) int) func(*peer) {
+		return func(p *peer) { p.request(op, p.bytes(n(p.mtu)), p.reth(0, dma(p.mtu)), ackReq(true)) }
+	}
+	is := func(n int) func(int) int { return func(int) int { return n } }
+	mtu := func(add int) func(int) int { return func(m int) int { return m + add } }
+	twice := func(m int) int { return 2 * m }
+	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, p.mtu+8)) }
+	refuse(t, wire.NAKInvalidRequest, []refused{
+		{"SEND FIRST of less than the MTU", nil, send(wire.RCSendFirst, mtu(-4))},
+		{"SEND FIRST of more than the MTU", nil, send(wire.RCSendFirst, mtu(4))},
+		{"SEND ONLY of more than the MTU", nil, send(wire.RCSendOnly, mtu(4))},
+		{"SEND MIDDLE of less than the MTU", sendFirst, send(wire.RCSendMiddle, mtu(-4))},
+		{"SEND LAST of no bytes", sendFirst, send(wire.RCSendLast, is(0))},
+		{"SEND LAST of more than the MTU", sendFirst, send(wire.RCSendLast, mtu(4))},
+		{"WRITE FIRST of less than the MTU", nil, write(wire.RCWriteFirst, mtu(-4), twice)},
+		{"WRITE ONLY of less than its RETH says", nil, write(wire.RCWriteOnly, is(8), is(12))},
+		{"WRITE ONLY of more than its RETH says", nil, write(wire.RCWriteOnly, is(12), is(8))},
+		{"WRITE LAST that makes less than the RETH says", writeFirst, write(wire.RCWriteLast, is(4), is(0))},
+		{"WRITE LAST that makes more than the RETH says", writeFirst, write(wire.RCWriteLast, is(12), is(0))},
+	})
+}
+
+func nakAccess(t *validate.T) {
+	s := open(t)
+	key := func(f func(r *wire.RETH)) twist { return func(o *outgoing) { f(&o.RETH) } }
+	for _, x := range []struct {
+		what    string
+		opt     kit.Option
+		op      wire.Opcode
+		off, n  int
+		changed twist
+	}{
+		{"a WRITE with a wrong key", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.RKey ^= 0x5a00 })},
+		{"a WRITE that begins before the region", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.VA -= 4 })},
+		{"a WRITE that ends behind the region", nil, wire.RCWriteOnly, 4092, 8, nil},
+		{"a WRITE around the end of all addresses", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.VA = ^uint64(3) })},
+		{"a WRITE to a region without remote write", bufAccess(ci.LocalWrite | ci.RemoteRead), wire.RCWriteOnly, 0, 8, nil},
+		{"a READ with a wrong key", nil, wire.RCReadRequest, 0, 8, key(func(r *wire.RETH) { r.RKey ^= 0x5a00 })},
+		{"a READ that ends behind the region", nil, wire.RCReadRequest, 4092, 8, nil},
+		{"a READ of a region without remote read", bufAccess(ci.LocalWrite | ci.RemoteWrite), wire.RCReadRequest, 0, 8, nil},
+	} {
+		opts := []kit.Option{kit.Size(4096)}
+		if x.opt != nil {
+			opts = append(opts, x.opt)
+		}
+		p := s.dial(opts...)
+		p.blank()
+		at := p.psn
+		var data []byte
+		if x.op == wire.RCWriteOnly {
+			data = p.bytes(x.n)
+		}
+		r := p.Buf.Remote(0)
+		twists := []twist{withReth(wire.RETH{VA: r.Addr + uint64(x.off), RKey: uint32(r.RKey), DMALen: uint32(x.n)})}
+		if x.changed != nil {
+			twists = append(twists, x.changed)
+		}
+		p.request(x.op, data, twists...)
+		p.expect("answer to "+x.what, nak(at, wire.NAKRemoteAccess, 0))
+		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
+		p.fatal()
+	}
+}
+
+// bufAccess are the rights of the region, while the QP grants all.
+func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAccess = a } }
+
+func nakTooLong(t *validate.T) {
+	s := open(t)
+	for _, n := range []int{17, 2000} {
+		p := s.dial()
+		p.Recv(p.RecvWR(1, 0, 16))
+		first := p.psn
+		p.message(wire.OpSend, p.bytes(n), false)
+		x := p.expect(fmt.Sprintf("answer to a SEND of %d bytes into a receive of 16", n), want{op: []wire.Opcode{wire.RCAcknowledge}, psn: first,
+			syn: wire.NAKInvalidRequest, msn: 0})
+		_ = x
+		p.RecvCQ.WaitStatus(1, ci.WCLocalLenErr)
+		p.fatal()
+	}
+}
+
+func nakBadReceive(t *validate.T) {
+	p := dial(t)
+	r := p.RecvWR(1, 0, 64)
+	r.SGL[0].LKey ^= 0x5a00
+	p.Recv(r)
+	at := p.psn
+	p.request(wire.RCSendOnly, p.bytes(8))
+	p.expect("answer to a SEND into a receive with a wrong key", nak(at, wire.NAKRemoteOperation, 0))
+	p.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+	p.fatal()
+}
+
+func nakAtomic(t *validate.T) {
+	s := open(t)
+	for _, x := range []struct {
+		what string
+		opt  kit.Option
+		off  uint64
+		key  uint32
+		syn  wire.Syndrome
+	}{
+		{"an atomic with a wrong key", kit.Size(4096), 0, 0x5a00, wire.NAKRemoteAccess},
+		{"an atomic behind the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
+		{"an atomic on a region without the right", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0, wire.NAKRemoteAccess},
+		{"an atomic at an odd address", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
+	} {
+		p := s.dial(x.opt)
+		p.blank()
+		r := p.Buf.Remote(0)
+		at := p.psn
+		p.request(wire.RCFetchAdd, nil, withAtomic(wire.AtomicETH{VA: r.Addr + x.off, RKey: uint32(r.RKey) ^ x.key, SwapAdd: 1}))
+		p.expect("answer to "+x.what, nak(at, x.syn, 0))
+		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
+		p.fatal()
+	}
+}
+
+func nakDead(t *validate.T) {
+	s := open(t)
+	p, other := s.dial(), s.dial()
+	p.blank()
+	at := p.psn
+	p.request(wire.RCWriteOnly, p.bytes(8), withReth(wire.RETH{VA: 8, RKey: 0xffffff01, DMALen: 8}))
+	p.expect("answer to a WRITE with a wrong key", nak(at, wire.NAKRemoteAccess, 0))
+	p.fatal()
+	p.stray(wire.RCWriteOnly, p.bytes(8), withPSN(at), p.reth(0, 8))
+	p.request(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8))
+	p.request(wire.RCReadRequest, nil, p.reth(0, 8))
+	// The packet of another QP comes through the same port behind them.
+	other.barrier("requests to a QP in Error", 1)
+	p.Buf.WantOnly(t, "memory after requests to a QP in Error", 0, nil)
+}
+
+func rnrRefused(t *validate.T) {
+	p := dial(t, kit.MinRNR(14))
+	data := p.bytes(40)
+	for i := range 2 {
+		p.stray(wire.RCSendOnly, data)
+		p.expect(fmt.Sprintf("answer to a SEND without a receive, time %d", i+1), nak(p.psn, wire.RNRNAK(14), 0))
+	}
+	p.blank()
+	p.Recv(p.RecvWR(1, 0, 64))
+	p.request(wire.RCSendOnly, data)
+	p.expect("acknowledgement of the SEND that came again", acked(p.last(), 1))
+	p.RecvCQ.WaitOK(1)
+	p.Buf.WantOnly(t, "receive", 0, data)
+}
+
+func rnrCodes(t *validate.T) {
+	s := open(t)
+	for code := uint8(1); code < 32; code += 5 {
+		p := s.dial(kit.MinRNR(code))
+		p.stray(wire.RCSendOnly, p.bytes(4))
+		p.expect(fmt.Sprintf("answer of a QP with timer code %d to a SEND without a receive", code), nak(p.psn, wire.RNRNAK(code), 0))
+	}
+}
+
+func rnrBehind(t *validate.T) {
+	p := dial(t)
+	due := p.psn
+	data := p.bytes(24)
+	p.stray(wire.RCSendOnly, data[:8])
+	p.expect("answer to a SEND without a receive", nak(due, wire.RNRNAK(p.Config.MinRNR), 0))
+	p.blank()
+	p.Recv(p.RecvWRs(2, 8)...)
+	// The one behind is dropped. A PSN sequence error says no more than the RNR NAK did, and is an answer that implementations give.
+	p.stray(wire.RCSendOnly, data[8:16], withPSN(due+1))
+	p.request(wire.RCSendOnly, data[:8])
+	x := p.next(t.Remaining())
+	if x != nil && x.BTH.PSN == due&wire.Mask24 && x.BTH.Opcode == wire.RCAcknowledge && x.AETH.Syndrome == wire.NAKPSNSequence {
+		t.Note("a request behind one refused by an RNR NAK is answered by a NAK of its own (PSN sequence error)")
+		x = p.next(t.Remaining())
+	}
+	if x == nil {
+		t.Failf("answer to the SEND that came again", "an acknowledgement", "no packet by the deadline")
+	}
+	p.match(x, "acknowledgement of the SEND that came again", acked(due, 1))
+	p.request(wire.RCSendOnly, data[16:])
+	p.expect("acknowledgement of the SEND behind it", acked(due+1, 2))
+	p.RecvCQ.WaitOK(1, 2)
+	kit.SameBytes(t, "both receives", p.Buf.Bytes[:16], append(append([]byte(nil), data[:8]...), data[16:]...))
+}
+
+func rnrWrite(t *validate.T) {
+	p := dial(t)
+	data := p.bytes(p.mtu + 8)
+	p.message(wire.OpWrite, data, true, p.reth(0, len(data)), withImm(5))
+	p.expect("answer to a WRITE with immediate data without a receive", nak(p.last(), wire.RNRNAK(p.Config.MinRNR), 0))
+	p.blank()
+	p.Recv(p.RecvWR(1, 0, 0))
+	p.stray(wire.RCWriteLastImm, data[p.mtu:], withPSN(p.last()), withImm(5))
+	p.expect("acknowledgement of its last packet, which came again", acked(p.last(), 1))
+	kit.Equal(t, "Length of the WRITE", p.RecvCQ.WaitOK(1)[0].Length, uint32(len(data)))
+}

@@ -1,0 +1,196 @@
+package wiresuite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/wire"
+)
+
+// packet is one that came from the adapter under test.
+type packet struct {
+	wire.Packet
+	whole []byte    // as received
+	at    int       // where the BTH is in it
+	num   int       // in the evidence
+	when  time.Time // of its arrival
+	src   ci.GID    // on Ethernet
+	sport uint16    // UDP source port
+}
+
+// String is the packet in one line.
+func (p *packet) String() string {
+	s := fmt.Sprintf("%v, PSN %#x, QP %#x", p.BTH.Opcode, p.BTH.PSN, p.BTH.DestQP)
+	if p.BTH.AckReq {
+		s += ", AckReq"
+	}
+	if p.BTH.Opcode.HasRETH() {
+		s += fmt.Sprintf(", RETH(%#x, key %#x, %d)", p.RETH.VA, p.RETH.RKey, p.RETH.DMALen)
+	}
+	if p.BTH.Opcode.HasAtomicETH() {
+		s += fmt.Sprintf(", AtomicETH(%#x, key %#x, %#x, %#x)", p.AtomicETH.VA, p.AtomicETH.RKey, p.AtomicETH.SwapAdd, p.AtomicETH.Compare)
+	}
+	if p.BTH.Opcode.HasAETH() {
+		s += fmt.Sprintf(", syndrome %#02x, MSN %d", uint8(p.AETH.Syndrome), p.AETH.MSN)
+	}
+	if p.BTH.Opcode.HasAtomicAckETH() {
+		s += fmt.Sprintf(", original %#x", p.AtomicAckETH.Orig)
+	}
+	if p.BTH.Opcode.HasImm() {
+		s += fmt.Sprintf(", immediate %#x", p.ImmDt.Imm)
+	}
+	if p.BTH.Opcode.HasIETH() {
+		s += fmt.Sprintf(", invalidates %#x", p.IETH.RKey)
+	}
+	if n := len(p.Payload); n > 0 {
+		s += fmt.Sprintf(", %d bytes", n)
+	}
+	return s
+}
+
+// outgoing is a packet that the certifier makes, and how it differs from a right one.
+type outgoing struct {
+	wire.Packet
+	src, dst   ci.GID
+	slid, dlid ci.LID
+	sport      uint16
+	pad        *uint8              // pad count, if not the right one
+	padding    []byte              // pad bytes, if not zero
+	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC
+	spoil      uint32              // what is added to the ICRC
+	cut        func([]byte) []byte // changes what stands from the BTH to the ICRC, at last
+}
+
+// twist makes a packet wrong, or special.
+type twist func(*outgoing)
+
+// bytes is the packet on the link.
+func (o *outgoing) bytes(info *validate.WireInfo) []byte {
+	o.BTH.Pad = uint8(-len(o.Payload) & 3)
+	padding := make([]byte, o.BTH.Pad)
+	copy(padding, o.padding)
+	if o.pad != nil {
+		o.BTH.Pad = *o.pad
+	}
+	var h [wire.MaxHeaderLen]byte
+	t := slices.Concat(h[:o.PutHeaders(h[:])], o.Payload, padding, make([]byte, icrcLen))
+	if o.alter != nil {
+		o.alter(t[:len(t)-icrcLen])
+	}
+	head := o.head(info, len(t))
+	if info.Link == ci.LinkInfiniBand {
+		t = append(t, 0, 0)
+	}
+	b := slices.Concat(head, t)
+	end := len(b)
+	if info.Link == ci.LinkInfiniBand {
+		end -= vcrcLen
+	}
+	binary.LittleEndian.PutUint32(b[end-icrcLen:], icrc(info.Link, b, len(head))+o.spoil)
+	if o.cut != nil {
+		t = o.cut(b[len(head):end])
+		b = slices.Concat(o.head(info, len(t)), t)
+		end = len(b)
+		if info.Link == ci.LinkInfiniBand {
+			b = append(b, 0, 0)
+		}
+	}
+	if info.Link == ci.LinkInfiniBand {
+		binary.LittleEndian.PutUint16(b[end:], vcrc(b[:end]))
+	}
+	return b
+}
+
+// head is what stands in front of n bytes of transport.
+func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
+	if info.Link == ci.LinkInfiniBand {
+		b := make([]byte, lrhLen)
+		b[1] = 2 // LNH: IBA local
+		binary.BigEndian.PutUint16(b[2:], uint16(o.dlid))
+		binary.BigEndian.PutUint16(b[4:], uint16(lrhLen+n)/4)
+		binary.BigEndian.PutUint16(b[6:], uint16(o.slid))
+		return b
+	}
+	var b []byte
+	if v4(o.src) {
+		b = make([]byte, ip4Len+udpLen)
+		b[0], b[6], b[8], b[9] = 0x45, 0x40, 64, 17
+		binary.BigEndian.PutUint16(b[2:], uint16(ip4Len+udpLen+n))
+		copy(b[12:], o.src[12:])
+		copy(b[16:], o.dst[12:])
+		binary.BigEndian.PutUint16(b[10:], ^sum(b[:ip4Len], 0))
+	} else {
+		b = make([]byte, ip6Len+udpLen)
+		b[0], b[6], b[7] = 0x60, 17, 64
+		binary.BigEndian.PutUint16(b[4:], uint16(udpLen+n))
+		copy(b[8:], o.src[:])
+		copy(b[24:], o.dst[:])
+	}
+	u := b[len(b)-udpLen:]
+	binary.BigEndian.PutUint16(u, o.sport)
+	binary.BigEndian.PutUint16(u[2:], info.UDPPort)
+	binary.BigEndian.PutUint16(u[4:], uint16(udpLen+n))
+	return b
+}
+
+// sum is the ones' complement sum of RFC 1071 over b, added to s.
+func sum(b []byte, s uint32) uint16 {
+	for i := 0; i < len(b); i += 2 {
+		s += uint32(b[i]) << 8
+		if i+1 < len(b) {
+			s += uint32(b[i+1])
+		}
+	}
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
+
+// v4 tells an IPv4 address mapped into a GID.
+func v4(g ci.GID) bool { return [12]byte(g[:12]) == [12]byte{10: 0xff, 11: 0xff} }
+
+// take reads a packet that came; an error says what makes it none.
+func take(info *validate.WireInfo, b []byte) (*packet, error) {
+	p := &packet{whole: b, at: bthAt(info.Link, b), when: time.Now()}
+	if p.at < 0 {
+		return p, fmt.Errorf("%d bytes that are no packet of the link", len(b))
+	}
+	end := len(b)
+	switch {
+	case info.Link == ci.LinkInfiniBand:
+		end -= vcrcLen
+	case b[0]>>4 == 4:
+		p.src = ci.GID{10: 0xff, 11: 0xff}
+		copy(p.src[12:], b[12:16])
+		p.sport = binary.BigEndian.Uint16(b[p.at-udpLen:])
+	default:
+		copy(p.src[:], b[8:24])
+		p.sport = binary.BigEndian.Uint16(b[p.at-udpLen:])
+	}
+	t := b[p.at:end]
+	if tver := t[1] & 15; tver != 0 { // wire.ParsePacket stops at it: read the rest as if it were right
+		t = slices.Clone(t)
+		t[1] &^= 15
+		err := wire.ParsePacket(t, &p.Packet)
+		p.BTH.TVer = tver
+		return p, err
+	}
+	return p, wire.ParsePacket(t, &p.Packet)
+}
+
+// Twists.
+
+func withPSN(psn uint32) twist          { return func(o *outgoing) { o.BTH.PSN = psn & wire.Mask24 } }
+func withQP(qpn uint32) twist           { return func(o *outgoing) { o.BTH.DestQP = qpn } }
+func ackReq(on bool) twist              { return func(o *outgoing) { o.BTH.AckReq = on } }
+func withImm(imm uint32) twist          { return func(o *outgoing) { o.ImmDt.Imm = imm } }
+func withReth(r wire.RETH) twist        { return func(o *outgoing) { o.RETH = r } }
+func withAeth(a wire.AETH) twist        { return func(o *outgoing) { o.AETH = a } }
+func withOrig(v uint64) twist           { return func(o *outgoing) { o.AtomicAckETH.Orig = v } }
+func withDeth(d wire.DETH) twist        { return func(o *outgoing) { o.DETH = d } }
+func withAtomic(a wire.AtomicETH) twist { return func(o *outgoing) { o.AtomicETH = a } }

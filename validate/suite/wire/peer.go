@@ -1,0 +1,332 @@
+package wiresuite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/wire"
+)
+
+// station is the certifier's end of the link with the adapter's address: what several peers share.
+type station struct {
+	t      *validate.T
+	w      validate.Wire
+	info   validate.WireInfo
+	ca     *kit.CA
+	av     ci.AVAttr // from the adapter to here
+	local  ci.GID    // the adapter's
+	form   *form
+	broken []finding // rules of form broken by packets so far
+}
+
+// open opens the adapter and the certifier's end of its link.
+func open(t *validate.T) *station {
+	ca := kit.Open(t)
+	s := &station{t: t, w: t.Wire(), ca: ca}
+	s.info = s.w.Info()
+	if s.info.Link != ca.Port.Link {
+		t.Harness("the end of the link is %s, the port %s", validate.LinkName(s.info.Link), validate.LinkName(ca.Port.Link))
+	}
+	var ok bool
+	if s.av, s.local, ok = ca.AddressAt(s.info.GID, s.info.LID); !ok {
+		t.Skip("the port has no GID of the address family of %v, the certifier's end", s.info.GID)
+	}
+	s.form = newForm(s.info, ca.Port.PKeys[0])
+	return s
+}
+
+// peer is the other end of a QP of the adapter under test, played by the certifier. Its own state is the script's: psn is what it sends
+// next, and nothing else moves by itself.
+type peer struct {
+	*station
+	*kit.End // the QP under test
+	service  wire.Service
+	qpn      uint32 // the peer's number
+	psn      uint32 // of the peer's next request
+	first    uint32 // of its first
+	from     uint32 // first PSN of the QP's requests
+	mtu      int
+	ready    []*packet // received already, not looked at
+}
+
+// caseTime is what a case at the wire has: what does not come in this time does not come.
+const caseTime = 4 * time.Second
+
+// dial makes a QP under test and takes it to RTS, connected to the certifier.
+func dial(t *validate.T, opts ...kit.Option) *peer { return open(t).dial(opts...) }
+
+func (s *station) dial(opts ...kit.Option) *peer { return s.raw(opts...).connect() }
+
+// raw is dial with the QP left in Reset.
+func (s *station) raw(opts ...kit.Option) *peer {
+	c := kit.Options(s.ca, s.ca, opts...)
+	p := &peer{station: s, End: s.ca.End(c), service: wire.RC, mtu: c.MTU.Bytes()}
+	switch c.Type {
+	case ci.UC:
+		p.service = wire.UC
+	case ci.UD:
+		p.service = wire.UD
+	}
+	r := s.t.Rand()
+	p.qpn = 0x800 + r.Uint32N(1<<22)
+	p.psn = r.Uint32() & wire.Mask24
+	p.first, p.from = p.psn, uint32(p.QP.PSN)
+	kit.Random(s.t, p.Buf.Bytes)
+	return p
+}
+
+// at sets the PSNs of both directions, before connect.
+func (p *peer) at(in, out uint32) *peer {
+	p.psn, p.first = in, in
+	p.QP.PSN, p.from = ci.PSN(out), out
+	return p
+}
+
+func (p *peer) connect() *peer {
+	p.Init()
+	if p.service == wire.UD {
+		p.RTR(nil)
+		p.RTS()
+		p.AddressTo(p.av, ci.QPN(p.qpn), p.Config.QKey)
+		return p
+	}
+	p.RTRTo(p.av, ci.QPN(p.qpn), ci.PSN(p.psn))
+	p.RTS()
+	return p
+}
+
+// Sending.
+
+// packet makes a packet to the QP at the peer's PSN, which does not move.
+func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing {
+	o := &outgoing{src: p.info.GID, dst: p.local, slid: p.info.LID, dlid: p.ca.Port.LID, sport: p.info.UDPPort}
+	o.BTH = wire.BTH{Opcode: op, PKey: uint16(p.form.pkey), DestQP: uint32(p.Num()), PSN: p.psn}
+	o.BTH.AckReq = op.Service() == wire.RC && op.Request() && op.End()
+	if op.HasDETH() {
+		o.DETH = wire.DETH{QKey: uint32(p.Config.QKey), SrcQP: p.qpn}
+	}
+	o.Payload = payload
+	for _, f := range twists {
+		f(o)
+	}
+	return o
+}
+
+// put sends a packet.
+func (s *station) put(o *outgoing) {
+	b := o.bytes(&s.info)
+	s.t.Packet(validate.WirePacket{Time: time.Now(), Link: s.info.Link, Data: b})
+	if err := s.w.Send(b); err != nil {
+		s.t.Harness("sending a packet: %v", err)
+	}
+}
+
+// stray sends a packet at the peer's PSN and does not move it.
+func (p *peer) stray(op wire.Opcode, payload []byte, twists ...twist) {
+	p.put(p.packet(op, payload, twists...))
+}
+
+// request sends the next request: the peer's PSN moves by the packets that it takes.
+func (p *peer) request(op wire.Opcode, payload []byte, twists ...twist) {
+	o := p.packet(op, payload, twists...)
+	n := 1
+	if op.Op() == wire.OpReadRequest {
+		n = p.packets(int(o.RETH.DMALen))
+	}
+	p.psn = wire.PSNAdd(p.psn, n)
+	p.put(o)
+}
+
+// packets is how many packets n bytes take.
+func (p *peer) packets(n int) int { return max((n+p.mtu-1)/p.mtu, 1) }
+
+// message sends a SEND or WRITE of any length, the last packet with AckReq. The RETH, if any, is that of the whole.
+func (p *peer) message(op wire.Op, data []byte, imm bool, twists ...twist) {
+	for off := 0; ; off += p.mtu {
+		n := min(len(data)-off, p.mtu)
+		start, end := off == 0, off+n == len(data)
+		code, ok := wire.Make(p.service, op, start, end, end && imm, false)
+		if !ok {
+			p.t.Harness("no opcode for %v", op)
+		}
+		p.request(code, data[off:off+n], twists...)
+		if end {
+			return
+		}
+	}
+}
+
+// at gives the RETH of n bytes of the QP's buffer from off.
+func (p *peer) reth(off, n int) twist {
+	r := p.Buf.Remote(uint64(off))
+	return withReth(wire.RETH{VA: r.Addr, RKey: uint32(r.RKey), DMALen: uint32(n)})
+}
+
+// answer sends a response to the QP's request of that PSN.
+func (p *peer) answer(op wire.Opcode, psn uint32, syn wire.Syndrome, msn uint32, payload []byte, twists ...twist) {
+	p.put(p.packet(op, payload, append([]twist{withPSN(psn), withAeth(wire.AETH{Syndrome: syn, MSN: msn}), ackReq(false)}, twists...)...))
+}
+
+// ack acknowledges the QP's requests up to a PSN.
+func (p *peer) ack(psn, msn uint32) {
+	p.answer(wire.RCAcknowledge, psn, wire.ACK(wire.CreditsInvalid), msn, nil)
+}
+
+// Receiving.
+
+// arrival takes the next packet off the link, from whichever QP; nil if none comes in time.
+func (s *station) arrival(d time.Duration, service wire.Service) *packet {
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+	b, err := s.w.Recv(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		s.t.Harness("receiving a packet: %v", err)
+	}
+	p, err := take(&s.info, b)
+	p.num = s.t.Packet(validate.WirePacket{Time: p.when, Link: s.info.Link, FromHCA: true, Data: b})
+	for _, f := range s.form.judge(p, err, service) {
+		s.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
+		s.broken = append(s.broken, f)
+	}
+	return p
+}
+
+// next is the next packet for this peer; nil if none comes in time.
+func (p *peer) next(d time.Duration) *packet {
+	if len(p.ready) > 0 {
+		x := p.ready[0]
+		p.ready = p.ready[1:]
+		return x
+	}
+	deadline := time.Now().Add(d)
+	for {
+		x := p.arrival(max(time.Until(deadline), 0), p.service)
+		if x == nil || x.at >= 0 && x.BTH.DestQP == p.qpn {
+			return x
+		}
+		if x.at >= 0 && x.BTH.Opcode != wire.CNP {
+			p.wrong(x, "destination QP", fmt.Sprintf("QP %#x, the peer's", p.qpn), x.String())
+		}
+	}
+}
+
+// want describes a packet: empty fields are not looked at.
+type want struct {
+	op      []wire.Opcode // one of these
+	psn     uint32
+	anyPSN  bool
+	syn     wire.Syndrome
+	rnr     bool // any timer code
+	msn     int  // -1: any
+	noAeth  bool
+	payload []byte
+	length  int // of the payload, if payload is nil and length is not negative
+}
+
+// expect takes the next packet, which must come and be as described; what says which it is.
+func (p *peer) expect(what string, w want) *packet {
+	x := p.next(p.t.Remaining())
+	if x == nil {
+		p.t.Failf(what, w.String(), "no packet by the deadline")
+	}
+	p.match(x, what, w)
+	return x
+}
+
+// match holds a packet against a description.
+func (p *peer) match(x *packet, what string, w want) {
+	op := x.BTH.Opcode
+	ok := slices.Contains(w.op, op) && (w.anyPSN || x.BTH.PSN == w.psn&wire.Mask24)
+	if op.HasAETH() && !w.noAeth {
+		got := x.AETH.Syndrome
+		ok = ok && (got == w.syn || w.syn.IsACK() && got.IsACK()) && (w.msn < 0 || x.AETH.MSN == uint32(w.msn)&wire.Mask24)
+	}
+	if w.payload != nil {
+		ok = ok && bytes.Equal(x.Payload, w.payload)
+	} else if w.length >= 0 {
+		ok = ok && len(x.Payload) == w.length
+	}
+	if !ok {
+		got := x.String()
+		if w.payload != nil && len(x.Payload) == len(w.payload) && !bytes.Equal(x.Payload, w.payload) {
+			got += " that are others"
+		}
+		p.wrong(x, what, w.String(), got)
+	}
+}
+
+// wrong fails the case over a packet.
+func (p *peer) wrong(x *packet, where, expected, got string) {
+	p.t.Remark(x.num, fmt.Sprintf("%s: %s: expected %s, got %s", p.judged(), where, expected, got))
+	p.t.Fail(validate.Failure{Where: fmt.Sprintf("%s (packet %d)", where, x.num), Expected: expected, Got: got})
+}
+
+func (s *station) judged() string {
+	c := s.t.Case()
+	return c.Judges()
+}
+
+func (w want) String() string {
+	s := ""
+	for i, o := range w.op {
+		if i > 0 {
+			s += " or "
+		}
+		s += o.String()
+	}
+	if !w.anyPSN {
+		s += fmt.Sprintf(", PSN %#x", w.psn&wire.Mask24)
+	}
+	if len(w.op) > 0 && w.op[0].HasAETH() && !w.noAeth {
+		s += fmt.Sprintf(", %v", w.syn)
+		if w.msn >= 0 {
+			s += fmt.Sprintf(", MSN %d", w.msn)
+		}
+	}
+	switch {
+	case w.payload != nil:
+		s += fmt.Sprintf(", %d bytes", len(w.payload))
+	case w.length > 0:
+		s += fmt.Sprintf(", %d bytes", w.length)
+	}
+	return s
+}
+
+// acked describes an acknowledgement.
+func acked(psn uint32, msn int) want {
+	return want{op: []wire.Opcode{wire.RCAcknowledge}, psn: psn, syn: wire.ACK(wire.CreditsInvalid), msn: msn}
+}
+
+// nak describes a NAK.
+func nak(psn uint32, syn wire.Syndrome, msn int) want {
+	return want{op: []wire.Opcode{wire.RCAcknowledge}, psn: psn, syn: syn, msn: msn}
+}
+
+// last is the PSN of the newest request sent.
+func (p *peer) last() uint32 { return wire.PSNAdd(p.psn, -1) }
+
+// barrier sends a WRITE without data at the peer's PSN and expects its acknowledgement to be the next packet: whatever was sent before has
+// been dealt with by then, and was not answered. msn is the count that the acknowledgement shows, -1 for any.
+func (p *peer) barrier(what string, msn int) {
+	p.request(wire.RCWriteOnly, nil)
+	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), msn))
+}
+
+// fatal expects that the QP has gone to Error.
+func (p *peer) fatal() { p.Becomes(ci.QPError) }
+
+// blank fills the buffer with a pattern that tells what is written to it.
+func (p *peer) blank() { p.Buf.Blank() }
+
+// bytes gives n bytes by chance.
+func (p *peer) bytes(n int) []byte { return kit.Random(p.t, make([]byte, n)) }

@@ -1,0 +1,262 @@
+package wiresuite
+
+import (
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+	"ciddk/wire"
+)
+
+// respondArea: the responder's answers to requests that are right. (IBTA 9.7.4, 9.7.5.)
+func respondArea() validate.Suite {
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge messages", "A message that asks for it in its last packet is acknowledged once it is done, with that packet's PSN and a syndrome of ACK."),
+			must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq", "A packet inside a message that asks for it is acknowledged with its PSN while the message goes on."),
+			must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN", "The MSN counts the messages done since the QP was connected, each once, and moves with the last packet of a message only."),
+			must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ", "A responder behind a shared receive queue gives no credits: its ACKs carry the code 31."),
+			must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24", "Expected and acknowledged PSNs go on from 0xffffff to 0."),
+			must("WIRE-Send-01", "IBTA 9.7.4", "SEND", "A SEND of several packets fills one receive with their payloads in order, and its immediate data reach the completion."),
+			must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE", "A WRITE of several packets places their payloads side by side at the address of the first one's RETH, and takes no receive."),
+			must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE with immediate", "A WRITE with immediate data takes one receive with its last packet, whose completion has the data and the length written."),
+			must("WIRE-Read-01", "IBTA 9.7.5", "READ responses", "A READ is answered by the packets its length takes, opcodes FIRST, MIDDLE, LAST or ONLY, PSNs from the request's on, all but the last full, an AETH of ACK in FIRST, LAST and ONLY."),
+			must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA", "A READ or WRITE of no bytes is answered without a look at its key and address."),
+			must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge", "An atomic is answered by an ATOMIC ACKNOWLEDGE with the request's PSN and what the memory held before."),
+		},
+		Cases: []validate.Case{
+			kase("ack.send", "SENDs of one packet", ackSend, "WIRE-Ack-01"),
+			kase("ack.write", "a WRITE of one packet", ackWrite, "WIRE-Ack-01", "WIRE-Write-01"),
+			kase("ack.last", "a message of three packets: one acknowledgement", ackLast, "WIRE-Ack-01"),
+			kase("ack.inside", "AckReq in the first packet of a message", ackInside, "WIRE-Ack-02", "WIRE-Ack-03"),
+			kase("ack.msn", "the MSN over SEND, WRITE, READ of one and of several packets", ackMSN, "WIRE-Ack-03"),
+			claiming(ci.CapSRQ, kase("ack.srq-credits", "credits behind an SRQ", ackSRQ, "WIRE-Ack-04")),
+			kase("ack.wrap", "messages across PSN 0xffffff", ackWrap, "WIRE-Ack-05"),
+			kase("send.placed", "SENDs of 0 bytes to several packets", sendPlaced, "WIRE-Send-01"),
+			kase("send.immediate", "SENDs with immediate data, of one packet and of three", sendImm, "WIRE-Send-01"),
+			kase("write.placed", "WRITEs of 1 byte to several packets", writePlaced, "WIRE-Write-01"),
+			kase("write.immediate", "WRITEs with immediate data", writeImm, "WIRE-Write-02"),
+			kase("read.sizes", "READs of 1 byte to several packets", readSizes, "WIRE-Read-01"),
+			kase("read.wrap", "a READ response across PSN 0xffffff", readWrap, "WIRE-Read-01", "WIRE-Ack-05"),
+			kase("rdma.zero", "READ and WRITE of no bytes with a key of nothing", rdmaZero, "WIRE-Read-02"),
+			atomics(kase("atomic.answers", "compare and swap, fetch and add", atomicAnswers, "WIRE-Atomic-01")),
+		},
+	}
+}
+
+func ackSend(t *validate.T) {
+	p := dial(t)
+	p.Recv(p.RecvWRs(3, 64)...)
+	for i := range 3 {
+		p.request(wire.RCSendOnly, p.bytes(20+i))
+		p.expect(fmt.Sprintf("acknowledgement of SEND %d", i+1), acked(p.last(), i+1))
+	}
+	p.RecvCQ.WaitOK(1, 2, 3)
+}
+
+func ackWrite(t *validate.T) {
+	p := dial(t)
+	p.blank()
+	data := p.bytes(33)
+	p.request(wire.RCWriteOnly, data, p.reth(7, len(data)))
+	p.expect("acknowledgement of the WRITE", acked(p.last(), 1))
+	p.Buf.WantOnly(t, "memory after the acknowledgement", 7, data)
+}
+
+func ackLast(t *validate.T) {
+	p := dial(t)
+	data := p.bytes(2*p.mtu + 5)
+	p.message(wire.OpWrite, data, false, p.reth(0, len(data)))
+	p.expect("the first answer to a WRITE of three packets that asks for one in its last", acked(p.last(), 1))
+	p.barrier("a WRITE of three packets", 2)
+}
+
+func ackInside(t *validate.T) {
+	p := dial(t)
+	data := p.bytes(3 * p.mtu)
+	p.request(wire.RCWriteFirst, data[:p.mtu], p.reth(0, len(data)), ackReq(true))
+	p.expect("acknowledgement of the FIRST packet", acked(p.last(), 0))
+	p.request(wire.RCWriteMiddle, data[p.mtu:2*p.mtu], ackReq(true))
+	p.expect("acknowledgement of the MIDDLE packet", acked(p.last(), 0))
+	p.request(wire.RCWriteLast, data[2*p.mtu:])
+	p.expect("acknowledgement of the LAST packet", acked(p.last(), 1))
+}
+
+func ackMSN(t *validate.T) {
+	p := dial(t)
+	msn := 0
+	p.Recv(p.RecvWRs(2, 4*p.mtu)...)
+	step := func(what string) {
+		msn++
+		p.expect("acknowledgement of "+what, acked(p.last(), msn))
+	}
+	p.message(wire.OpSend, p.bytes(1), false)
+	step("a SEND of one packet")
+	p.message(wire.OpSend, p.bytes(3*p.mtu), false)
+	step("a SEND of three packets")
+	p.message(wire.OpWrite, p.bytes(2*p.mtu+1), false, p.reth(0, 2*p.mtu+1))
+	step("a WRITE of three packets")
+	first := p.psn
+	p.request(wire.RCReadRequest, nil, p.reth(0, 2*p.mtu+1))
+	msn++
+	p.readAnswer("READ of three packets", first, p.Buf.Bytes[:2*p.mtu+1], msn)
+	p.request(wire.RCWriteOnly, nil)
+	step("a WRITE of no bytes")
+}
+
+// readAnswer expects all packets of a READ response: data from the PSN first on.
+func (p *peer) readAnswer(what string, first uint32, data []byte, msn int) {
+	n := p.packets(len(data))
+	for k := range n {
+		op := wire.RCReadResponseMiddle
+		switch {
+		case n == 1:
+			op = wire.RCReadResponseOnly
+		case k == 0:
+			op = wire.RCReadResponseFirst
+		case k == n-1:
+			op = wire.RCReadResponseLast
+		}
+		part := data[min(k*p.mtu, len(data)):min((k+1)*p.mtu, len(data))]
+		p.expect(fmt.Sprintf("packet %d of %d of the response to the %s", k+1, n, what), want{op: []wire.Opcode{op}, psn: first + uint32(k),
+			syn: wire.ACK(wire.CreditsInvalid), msn: msn, payload: append([]byte{}, part...)})
+	}
+}
+
+func ackSRQ(t *validate.T) {
+	s := open(t)
+	pd := s.ca.PD()
+	srq, _ := s.ca.SRQ(pd, 8, 1)
+	p := s.dial(kit.WithSRQ(srq))
+	p.request(wire.RCWriteOnly, nil)
+	x := p.expect("acknowledgement of a WRITE", acked(p.last(), 1))
+	if x.AETH.Syndrome.Value() != wire.CreditsInvalid {
+		p.wrong(x, "credits of a QP behind an SRQ", "the code 31", fmt.Sprintf("%d", x.AETH.Syndrome.Value()))
+	}
+}
+
+func ackWrap(t *validate.T) {
+	p := open(t).raw().at(0xfffffe, 5).connect()
+	data := p.bytes(3 * p.mtu)
+	p.blank()
+	p.message(wire.OpWrite, data, false, p.reth(0, len(data)))
+	p.expect("acknowledgement of a WRITE of PSNs 0xfffffe to 0", acked(0, 1))
+	p.Buf.WantOnly(t, "memory", 0, data)
+	p.barrier("a WRITE across PSN 0xffffff", 2)
+}
+
+func sendPlaced(t *validate.T) {
+	p := dial(t)
+	for i, n := range []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+		id := uint64(i + 1)
+		p.blank()
+		p.Recv(p.RecvWR(id, 100, 4*p.mtu))
+		data := p.bytes(n)
+		p.message(wire.OpSend, data, false)
+		p.expect(fmt.Sprintf("acknowledgement of a SEND of %d bytes", n), acked(p.last(), i+1))
+		kit.Equal(t, fmt.Sprintf("Length of a SEND of %d bytes", n), p.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+		p.Buf.WantOnly(t, fmt.Sprintf("SEND of %d bytes", n), 100, data)
+	}
+}
+
+func sendImm(t *validate.T) {
+	p := dial(t)
+	for i, n := range []int{5, 2*p.mtu + 3} {
+		id := uint64(i + 1)
+		p.blank()
+		p.Recv(p.RecvWR(id, 0, 4*p.mtu))
+		data := p.bytes(n)
+		p.message(wire.OpSend, data, true, withImm(0xa1b2c3d4))
+		p.expect("acknowledgement of a SEND with immediate data", acked(p.last(), i+1))
+		kit.WantRecv(t, fmt.Sprintf("SEND of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0], ci.WC{ID: id, Op: ci.WCRecv,
+			Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0xa1b2c3d4, Context: p.Events})
+		p.Buf.WantOnly(t, "receive", 0, data)
+	}
+}
+
+func writePlaced(t *validate.T) {
+	p := dial(t)
+	p.Recv(p.RecvWR(1, 0, 16))
+	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+		p.blank()
+		data := p.bytes(n)
+		p.message(wire.OpWrite, data, false, p.reth(50+i, n))
+		p.expect(fmt.Sprintf("acknowledgement of a WRITE of %d bytes", n), acked(p.last(), i+1))
+		p.Buf.WantOnly(t, fmt.Sprintf("WRITE of %d bytes", n), 50+i, data)
+	}
+	p.RecvCQ.Empty()
+}
+
+func writeImm(t *validate.T) {
+	p := dial(t)
+	for i, n := range []int{0, 5, 2*p.mtu + 3} {
+		id := uint64(i + 1)
+		p.blank()
+		p.Recv(p.RecvWR(id, 0, 16))
+		data := p.bytes(n)
+		p.message(wire.OpWrite, data, true, p.reth(64, n), withImm(0x01020304))
+		p.expect("acknowledgement of a WRITE with immediate data", acked(p.last(), i+1))
+		kit.WantRecv(t, fmt.Sprintf("WRITE of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0], ci.WC{ID: id, Op: ci.WCRecvWrite,
+			Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0x01020304, Context: p.Events})
+		p.Buf.WantOnly(t, "memory", 64, data)
+	}
+}
+
+func readSizes(t *validate.T) {
+	p := dial(t)
+	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+		first := p.psn
+		p.request(wire.RCReadRequest, nil, p.reth(i, n))
+		p.readAnswer(fmt.Sprintf("READ of %d bytes", n), first, p.Buf.Bytes[i:i+n], i+1)
+	}
+	p.barrier("READs", 9)
+}
+
+func readWrap(t *validate.T) {
+	p := open(t).raw().at(0xfffffe, 5).connect()
+	p.request(wire.RCReadRequest, nil, p.reth(0, 4*p.mtu))
+	p.readAnswer("READ of four packets from PSN 0xfffffe", 0xfffffe, p.Buf.Bytes[:4*p.mtu], 1)
+	kit.Equal(t, "PSN of the next request", p.psn, 2)
+	p.barrier("a READ across PSN 0xffffff", 2)
+}
+
+func rdmaZero(t *validate.T) {
+	p := dial(t)
+	none := withReth(wire.RETH{VA: 0x10, RKey: 0xffffff01})
+	first := p.psn
+	p.request(wire.RCReadRequest, nil, none)
+	p.readAnswer("READ of no bytes", first, nil, 1)
+	p.request(wire.RCWriteOnly, nil, none)
+	p.expect("acknowledgement of a WRITE of no bytes", acked(p.last(), 2))
+}
+
+func atomicAnswers(t *validate.T) {
+	p := dial(t)
+	put := func(v uint64) { kit.StoreWord(p.Buf.Bytes[64:], v) }
+	get := func() uint64 { return kit.LoadWord(p.Buf.Bytes[64:]) }
+	put(40)
+	r := p.Buf.Remote(64)
+	eth := func(swap, compare uint64) twist {
+		return withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: swap, Compare: compare})
+	}
+	for i, x := range []struct {
+		what        string
+		op          wire.Opcode
+		eth         twist
+		orig, after uint64
+	}{
+		{"a fetch and add of 2", wire.RCFetchAdd, eth(2, 0), 40, 42},
+		{"a compare and swap that fits", wire.RCCompareSwap, eth(7, 42), 42, 7},
+		{"a compare and swap that does not fit", wire.RCCompareSwap, eth(9, 42), 7, 7},
+		{"a fetch and add of -8", wire.RCFetchAdd, eth(^uint64(7), 0), 7, ^uint64(0)},
+	} {
+		p.request(x.op, nil, x.eth)
+		a := p.expect("answer to "+x.what, want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: p.last(), syn: wire.ACK(wire.CreditsInvalid), msn: i + 1})
+		if a.AtomicAckETH.Orig != x.orig {
+			p.wrong(a, "answer to "+x.what, fmt.Sprintf("original value %#x", x.orig), fmt.Sprintf("%#x", a.AtomicAckETH.Orig))
+		}
+		kit.Equal(t, "memory after "+x.what, get(), x.after)
+	}
+}

@@ -1,0 +1,58 @@
+// Package wiresuite holds the cases that judge a driver at its wire: packets as they leave, and what those that come in do. The certifier
+// sits at an end of the link (validate.Wire) and plays the other side there, packet by packet, as a script has it; or it stands between two
+// adapters and passes on what they say. Each area is a function in a file of its own. How cases are written: package validate, "For authors of
+// cases".
+//
+// What a case has in hand is a peer (dial): a QP of the adapter under test in RTS, connected to the certifier, which sends with request,
+// message and answer and looks at what comes with expect. That nothing comes is found out without waiting, by something sent behind, whose
+// answer must be the next packet (barrier).
+//
+// The ICRC of everything that is sent or judged is computed here, from the specification, and not by package wire, which the software
+// adapter of this kit uses.
+package wiresuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/req"
+)
+
+// Suite is all areas.
+func Suite() validate.Suite {
+	s := validate.Merge("wire", respondArea(), nakArea(), dupArea())
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		c.Feature = validate.FeatureWire
+		c.Needs.Wire = true
+		if c.Timeout == 0 {
+			c.Timeout = caseTime
+		}
+	}
+	return s
+}
+
+func must(id, section, source, text string) req.Requirement {
+	return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
+}
+
+func should(id, section, source, text string) req.Requirement {
+	r := must(id, section, source, text)
+	r.Level = req.Should
+	return r
+}
+
+func kase(id, title string, run func(*validate.T), rules ...string) validate.Case {
+	return validate.Case{ID: "wire." + id, Title: title, Requirements: rules, Run: run}
+}
+
+// claiming adds the need of capabilities.
+func claiming(caps ci.Caps, c validate.Case) validate.Case {
+	c.Needs.Caps = caps
+	return c
+}
+
+// atomics adds the need of atomic operations.
+func atomics(c validate.Case) validate.Case {
+	c.Needs.Atomics = ci.AtomicLocal
+	return c
+}
