@@ -15,7 +15,8 @@ type Service interface {
 	Ports() []Port
 
 	// Watch tells of ports: first, before it returns, of those that are there, then of each that comes and goes, one call at a time,
-	// in order. A port that goes has its agents closed first. f may not call stop. stop waits for a call that runs, and is idempotent.
+	// in order. A port that goes has its agents closed first. f may call anything but Watch and stop. stop waits for a call that runs, and
+	// is idempotent.
 	Watch(f func(p Port, there bool)) (stop func())
 
 	// Register makes an agent.
@@ -64,9 +65,11 @@ type Agent interface {
 	// InsufficientResources (the port's queue is full), InvalidState with ErrClosed.
 	Send(m *Message) error
 
-	// Do sends a request and waits for its response, and sends it again as m says. The upper half of the transaction ID is
-	// replaced by the agent's, the response has the caller's again. It ends in one of: the response, whatever status it bears; an error
-	// with status Timeout, if none came; the context's error; ErrClosed. The caller may use m again when it has returned.
+	// Do sends a request and waits for its response, and sends it again as m says. The transaction ID on the wire is one of the
+	// agent's, different for each Do; the response has the caller's again. It ends in one of: the response, whatever status it bears; an
+	// error with status Timeout, if none came; the context's error; ErrClosed; ErrorStatus around the ci.WCStatus with which the send
+	// failed, or around the mad.RMPPStatus with which the peer gave up. The caller may use m again when it has returned.
+	// Status, before anything is sent: as Send; InvalidParameter for a response.
 	Do(ctx context.Context, m *Message) (*Received, error)
 
 	// Recv waits for an unsolicited datagram. Errors: the context's; ErrClosed, when nothing is left in the queue.
@@ -80,12 +83,14 @@ type Agent interface {
 // Message is a datagram to send.
 type Message struct {
 	To Address
-	// MAD is the whole datagram, mad.Size bytes; of agents with RMPP it may be longer: the class's headers, then data of any length, which
-	// goes out in segments. Send keeps no reference.
+	// MAD is the whole datagram, mad.Size bytes. From agents with RMPP it may have any length from the class's headers on
+	// (mad.SegmentationOf): the headers, then data. It goes out by RMPP if its length is not mad.Size or its RMPP header has the flag Active;
+	// the rest of that header is filled in. Send keeps no reference.
 	MAD []byte
-	// Timeout is how long Do waits for a response before it sends again, the first time from when the datagram was sent; 0: 1 s.
+	// Timeout is how long Do waits for a response before it sends again, the first time from when the datagram was sent; 0: 1 s. By RMPP
+	// it is also how long an acknowledgement may take; 0: 2 s.
 	Timeout time.Duration
-	// Retries is how often Do sends again before it gives up.
+	// Retries is how often Do sends again before it gives up; by RMPP, Send and Do, how often without progress.
 	Retries int
 }
 
