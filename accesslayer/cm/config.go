@@ -1,10 +1,13 @@
 package cm
 
 import (
+	"math/rand/v2"
 	"time"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/mad"
 )
 
@@ -14,7 +17,7 @@ type Path struct {
 	// AV is the peer's address as seen from the port. Global counts, and is always true on Ethernet. The source GID is that of
 	// AV.GRH.SGIDIndex.
 	AV   ci.AVAttr
-	PKey ci.PKey // must be in the port's table; 0: the default partition
+	PKey ci.PKey // must be in the port's table; 0: the default partition, 0xffff
 	MTU  ci.MTU  // 0: the port's active MTU
 	// LifeTime is how long a packet takes at most, 4.096 us * 2^LifeTime. It and the CA's acknowledgement delay make the QP's timeout
 	// (12.7.34). 0: 0, 8 us.
@@ -28,8 +31,9 @@ type ListenConfig struct {
 	Service mad.ServiceID
 	Mask    mad.ServiceID // bits of the ID that count; 0: all. mad.PortSpaceMask: all ports of a port space
 	Port    mads.Port     // Num 0: every port of the CA
-	GID     ci.GID        // to which the request was addressed
-	PKey    ci.PKey
+	GID     ci.GID        // to which the request was addressed, as is LID
+	LID     ci.LID
+	PKey    ci.PKey // without the membership bit
 	// Compare, with Offset, is what a request's private data must have there. Of several listeners that fit, the one with the longest
 	// Compare gets the request, then the one with the most bits in Mask, then the one with the most filters.
 	Offset  int
@@ -95,10 +99,11 @@ type AlternateConfig struct {
 // Request is a REQ with where it came from.
 type Request struct {
 	mad.REQ
-	// Primary and Alternate are the paths to the sender, from here; Alternate is nil if there is none, or none that can be used.
+	// Primary and Alternate are the paths to the peer, from here; Alternate is nil if there is none. Paths that cannot be used
+	// make no Request: the manager rejects them.
 	Primary   Path
 	Alternate *Path
-	From      mads.Address
+	From      mads.Address // where the REQ came from; of an active end, where it goes
 }
 
 // LookupConfig is a SIDR request.
@@ -128,4 +133,20 @@ type LookupRequest interface {
 	Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error
 	// Reject refuses.
 	Reject(status mad.SIDRStatus, info, private []byte) error
+}
+
+// Config tunes a Manager. AL and MADs are needed, the rest has good defaults.
+type Config struct {
+	AL    *accesslayer.AL // whose HCAs connect
+	MADs  mads.Service    // of the same access layer
+	Clock clock.Clock     // nil: that of AL
+	Rand  *rand.Rand      // where communication IDs and transaction IDs begin; nil: from the system's source, so that nobody guesses them
+
+	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
+	// from one port. More are rejected (no resources). 0: 4096 and 1024.
+	MaxPending, MaxPendingPeer int
+	// MaxTimeWait bounds the connections in time-wait: when there are more, the oldest leaves it early. 0: 65536.
+	MaxTimeWait int
+	// MaxResponseTime cuts the times that peers ask for, in REQ, REP, LAP and MRA, so that none keeps a request for hours. 0: 24, 69 s.
+	MaxResponseTime mad.TimeExp
 }

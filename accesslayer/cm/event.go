@@ -25,13 +25,13 @@ type EventType uint8
 // Events.
 const (
 	_                 EventType = iota
-	EventEstablished            // passive: RTU came after Accept had ended by Established
+	EventEstablished            // passive: RTU came, here is its private data; Accept has ended with it, or has before by Established
 	EventDelayed                // MRA came: the peer needs more time
 	EventDisconnect             // DREQ came: AnswerDisconnect. The QP goes to Error
-	EventDisconnected           // the connection is over, DREP came or will not: the Conn is in time-wait
+	EventDisconnected           // the connection is over, DREP was sent, came or will not (Err): the Conn is in time-wait
 	EventAlternate              // LAP came: AnswerAlternate
-	EventRejected               // REJ came for an established connection: a stale one (Err is a *RejectError)
-	EventUnreachable            // a peer that answered before does not any more
+	EventRejected               // REJ came while no call waited: of an established connection, the peer does not know it any more. It is over
+	EventUnreachable            // a peer that asked or answered before does not any more, before the connection was established. It is over
 	EventTimeWaitExit           // time-wait is over, the QP may be used again. It is the last
 )
 

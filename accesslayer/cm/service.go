@@ -2,9 +2,9 @@ package cm
 
 import (
 	"context"
+	"time"
 
 	"ciddk/ci"
-
 	"ciddk/mad"
 )
 
@@ -66,8 +66,8 @@ type Conn interface {
 	Reply() *mad.REP
 
 	// Accept answers a request with REP, and waits until the connection is established: by RTU, or by Established. The consumer has
-	// its receives posted and its QP in RTR before.
-	// Errors: *RejectError; ErrTimeout, when neither came for so many REPs; the context's: the peer was told (REJ).
+	// its receives posted and its QP in RTR before. A DREQ establishes, too: it means that the RTU was lost. EventDisconnect is next then.
+	// Errors: *RejectError; ErrTimeout, when neither came for so many REPs; the context's: the peer was told (REJ); ErrClosed.
 	Accept(ctx context.Context, cfg AcceptConfig) error
 
 	// Confirm answers the REP with RTU. The QP is in RTS before, so that the peer's first message is answered.
@@ -79,10 +79,11 @@ type Conn interface {
 	// Delay answers REQ, REP or LAP with MRA: the real answer may take the time for which t stands. It may be repeated.
 	Delay(t mad.TimeExp, private []byte) error
 
-	// Reject refuses a REQ or REP, and ends the Conn.
+	// Reject refuses a REQ or REP, and ends the Conn. A peer that asks again is told again until time-wait is over.
 	Reject(reason mad.RejReason, info, private []byte) error
 
-	// Handoff gives a request that has not been answered to the listener of another service ID, as if it had come there. This Conn is closed.
+	// Handoff gives a request that has not been answered to the listener of another service ID, as if it had come there. This Conn is closed;
+	// the one that goes there has its ID.
 	// Status: NotFound (no such listener: the request stays).
 	Handoff(service mad.ServiceID) error
 
@@ -94,19 +95,29 @@ type Conn interface {
 	// AnswerAlternate answers EventAlternate with APR.
 	AnswerAlternate(status mad.APRStatus, info, private []byte) error
 
-	// Disconnect sends DREQ, and waits for DREP; the Conn is then in StateTimeWait. It returns the private data of the DREP. Without
-	// a DREP after all retries the connection is as well gone: ErrTimeout.
+	// Disconnect sends DREQ, and waits for DREP; the Conn is then in StateTimeWait. It returns the private data of the DREP, nil if the peer
+	// asked at the same time. Without a DREP after all retries the connection is as well gone: ErrTimeout. When the context ends, its
+	// error is returned, and the manager goes on asking: EventDisconnected comes.
 	Disconnect(ctx context.Context, private []byte) ([]byte, error)
 
-	// AnswerDisconnect answers EventDisconnect with DREP. If the consumer does not, the manager does when the peer asks again.
+	// AnswerDisconnect answers EventDisconnect with DREP. If the consumer does not, the manager does when the peer asks again, or its
+	// time to answer is over.
 	AnswerDisconnect(private []byte) error
 
 	// QPAttr says how to move the QP for this connection to a state: Init, RTR, RTS. Of what the consumer chooses only Access and the queue
 	// sizes are missing. Status: InvalidState (not known yet).
 	QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error)
 
-	// AlternateAttr says how to load the last alternate path agreed on and to arm it.
+	// AlternateAttr says how to load the last alternate path agreed on and to arm it. Status: InvalidState (none was).
 	AlternateAttr() (ci.QPField, ci.QPAttr, error)
+
+	// Migrated tells that the QP has moved to its alternate path (ci.EventQPAPM): messages go there from now on, and the path is the
+	// primary one.
+	Migrated() error
+
+	// TimeWait is how long the QP's number has to rest when the connection ends (12.9.8.4), for ci.QP.TimeWait: twice the packet life
+	// time, and the peer's acknowledgement delay. 0 as long as the peer has not answered.
+	TimeWait() time.Duration
 
 	// Next waits for the next event. Events that nobody takes are kept; there are few in a connection's life.
 	// Errors: the context's; ErrClosed when the Conn has left time-wait or was closed, and all events were taken.
