@@ -24,7 +24,7 @@ type link interface {
 
 const requestBytes = 16
 
-// udpLink sends a datagram a call. Messages that do not fit one are cut into equal ones. Never more is on the way than half of what the other
+// udpLink sends a datagram a call. Messages that do not fit one that fits a packet are cut into equal ones. Never more is on the way than half of what the other
 // side's buffer holds: it says now and then how many bytes have come.
 type udpLink struct {
 	*rawSocket
@@ -43,20 +43,44 @@ func newUDPLink(h *host, r role) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	return &udpLink{rawSocket: s, size: r.Size, buf: make([]byte, joined)}, nil
+}
+
+func (l *udpLink) address() address { return address{Sock: l.at} }
+
+func (l *udpLink) join(to address) error {
+	l.connect(to.Sock)
+	granted, err := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
-	parts := (r.Size + udpPayload - 1) / udpPayload
-	l := &udpLink{rawSocket: s, size: r.Size, datagram: (r.Size + parts - 1) / parts, buf: make([]byte, 64<<10)}
+	most, err := largestDatagram(to.Sock)
+	if err != nil {
+		return err
+	}
+	parts := (l.size + most - 1) / most
+	l.datagram = (l.size + parts - 1) / parts
 	l.out = make([]byte, l.datagram)
 	// The system charges a datagram with the memory it lies in: up to twice its bytes, and some 800 for its header.
 	l.window = max(2, granted/2/(2*l.datagram+800)) * l.datagram
-	return l, nil
+	return nil
 }
 
-func (l *udpLink) address() address      { return address{Sock: l.at} }
-func (l *udpLink) join(to address) error { l.connect(to.Sock); return nil }
+// largestDatagram is how many bytes fit a packet on the way to an address.
+func largestDatagram(to netip.AddrPort) (n int, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}); err != nil {
+		return 0, fmt.Errorf("connect to %v: %w", to, err)
+	}
+	if n, err = unix.GetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU); err != nil {
+		return 0, fmt.Errorf("IP_MTU: %w", err)
+	}
+	return min(n-28, udpPayload), nil // IPv4 and UDP headers
+}
 
 func (l *udpLink) transmit(b []byte) error {
 	var w waiting

@@ -1,5 +1,10 @@
 package bench
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Rounds of the cases over UDP.
 const (
 	streamBytes  = 64 << 20
@@ -40,9 +45,9 @@ var WireSizes = []int{64, 4 << 10, 64 << 10, mib}
 
 // The operations of Wire's cases.
 const (
-	opSend  = "SEND"
-	opWrite = "WRITE"
-	opRead  = "READ"
+	OpSend  = "SEND"
+	OpWrite = "WRITE"
+	OpRead  = "READ"
 )
 
 // Wire lists the cases of two processes, each with its HCA over UDP, at each of WireSizes, beside UDP and TCP sockets at the same place:
@@ -50,50 +55,82 @@ const (
 func Wire(at Place) []Case {
 	var list []Case
 	for _, size := range WireSizes {
-		per, depth, total := 1, streamDepth, 32<<20
-		switch {
-		case size < 4<<10:
-			per, depth, total = batch, floodBatches*batch, 32000*size
-		case size < 64<<10:
-			per, depth = 8, 64
-		}
-		ops := total / size
-		flow := func(kind string) turn { return turn{role{kind, false, size, per, depth}, ops, false} }
-		list = append(list, Case{
-			Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
-			Ours: []Entry{
-				{opSend, "SENDs, both sides spin on Poll"},
-				{opWrite, "RDMA WRITEs, the passive side sleeps"},
-				{opRead, "RDMA READs, the passive side sleeps"},
-			},
-			Yards: []Entry{
-				{"UDP", "sockets, a datagram a call, in datagrams of up to 65507 bytes that carry no CRC"},
-				{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, segmentation and receive offload, four trains a call"},
-				{"TCP", "sockets, a message a call, at most 256 KiB"},
-			},
-			Open: openTwo(at, flow("send"), flow("write"), flow("read"), flow("udp"), flow("trains"), flow("tcp")),
-		})
+		list = append(list, bandwidthCase(at, size, OpSend, OpWrite, OpRead))
 	}
 	for _, size := range WireSizes {
-		ops := max(50, min(bounces/2, 16<<20/size))
-		one := func(kind string) turn { return turn{role{kind, false, size, 1, 1}, ops, true} }
-		list = append(list, Case{
-			Name: "wire/latency-" + Size(size), Table: Latency, Op: "message", Bytes: size,
-			Ours: []Entry{
-				{opSend, "half of the time of a SEND and its answer, both sides spin on Poll"},
-				{opWrite, "the same with RDMA WRITE with immediate data"},
-			},
-			Yards: []Entry{
-				{"UDP", "half of the time of a message and its answer, both sides spin"},
-				{"TCP", "the same"},
-			},
-			Open: openTwo(at, one("send-ping"), one("write-ping"), one("udp-ping"), one("tcp-ping")),
-		}, Case{
-			Name: "wire/fetch-" + Size(size), Table: Latency, Op: "message", Bytes: size,
-			Ours:  []Entry{{opRead, "an RDMA READ, one outstanding; the passive side spins on Poll"}},
-			Yards: []Entry{{"UDP", "a request of 16 bytes and the message in answer"}, {"TCP", "the same"}},
-			Open:  openTwo(at, one("read"), one("udp-fetch"), one("tcp-fetch")),
-		})
+		list = append(list, latencyCase(at, size, OpSend, OpWrite), latencyCase(at, size, OpRead))
 	}
 	return list
+}
+
+// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth or Latency.
+func WireCase(at Place, t Table, op string, size int) (Case, error) {
+	switch {
+	case op != OpSend && op != OpWrite && op != OpRead:
+		return Case{}, fmt.Errorf("unknown operation %q: %s, %s and %s are known", op, OpSend, OpWrite, OpRead)
+	case size <= 0 || size > bufBytes/streamDepth:
+		return Case{}, fmt.Errorf("messages of %d bytes: 1 to %d are possible", size, bufBytes/streamDepth)
+	case t == Bandwidth:
+		return bandwidthCase(at, size, op), nil
+	case t == Latency:
+		return latencyCase(at, size, op), nil
+	}
+	return Case{}, fmt.Errorf("table %d has no such cases", t)
+}
+
+func bandwidthCase(at Place, size int, ops ...string) Case {
+	per, depth, total := 1, streamDepth, 32<<20
+	switch {
+	case size < 4<<10:
+		per, depth, total = batch, floodBatches*batch, 32000*size
+	case size < 64<<10:
+		per, depth = 8, 64
+	}
+	n := total / size / batch * batch
+	flow := func(kind string) turn { return turn{role{kind, false, size, per, depth}, n, false} }
+	c := Case{
+		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
+		Yards: []Entry{
+			{"UDP", "sockets, a datagram a call, without CRC; messages larger than the largest that fits a packet (65507 bytes on loopback) are cut into such"},
+			{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, segmentation and receive offload, four trains a call"},
+			{"TCP", "sockets, a message a call, at most 256 KiB"},
+		},
+	}
+	what := map[string]string{
+		OpSend: "SENDs, both sides spin on Poll", OpWrite: "RDMA WRITEs, the passive side sleeps", OpRead: "RDMA READs, the passive side sleeps",
+	}
+	var turns []turn
+	for _, op := range ops {
+		c.Ours = append(c.Ours, Entry{op, what[op]})
+		turns = append(turns, flow(strings.ToLower(op)))
+	}
+	c.Open = openTwo(at, append(turns, flow("udp"), flow("trains"), flow("tcp"))...)
+	return c
+}
+
+// latencyCase is for SEND and WRITE, or for READ, whose yardstick is another.
+func latencyCase(at Place, size int, ops ...string) Case {
+	n := max(50, min(bounces/2, 16<<20/size))
+	one := func(kind string) turn { return turn{role{kind, false, size, 1, 1}, n, true} }
+	c := Case{Name: "wire/latency-" + Size(size), Table: Latency, Op: "message", Bytes: size}
+	var turns []turn
+	for _, op := range ops {
+		switch op {
+		case OpSend:
+			c.Ours = append(c.Ours, Entry{op, "half of the time of a SEND and its answer, both sides spin on Poll"})
+			turns = append(turns, one("send-ping"))
+		case OpWrite:
+			c.Ours = append(c.Ours, Entry{op, "the same with RDMA WRITE with immediate data, that the passive side may poll its CQ"})
+			turns = append(turns, one("write-ping"))
+		case OpRead:
+			c.Name = "wire/fetch-" + Size(size)
+			c.Ours = append(c.Ours, Entry{op, "an RDMA READ, one outstanding; the passive side spins on Poll"})
+			c.Yards = []Entry{{"UDP", "sockets, a request of 16 bytes and the message in answer, both sides spin"}, {"TCP", "the same"}}
+			c.Open = openTwo(at, one("read"), one("udp-fetch"), one("tcp-fetch"))
+			return c
+		}
+	}
+	c.Yards = []Entry{{"UDP", "sockets, half of the time of a message and its answer, both sides spin"}, {"TCP", "the same"}}
+	c.Open = openTwo(at, append(turns, one("udp-ping"), one("tcp-ping"))...)
+	return c
 }

@@ -24,7 +24,8 @@ const Device = "rxe0"
 
 // Config describes a Guest. The zero value is good.
 type Config struct {
-	Programs []string // further programs of this machine for the guest, with their libraries
+	Programs []string // further programs of this machine for the guest, by name or path, with their libraries
+	Modules  []string // further modules of the kernel, by name
 	CPUs     int      // 0 is 2: with one, polling programs starve the kernel
 	MemoryMB int      // 0 is 512
 }
@@ -58,7 +59,7 @@ func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	initrd, err := buildImage(ctx, k, c.Programs)
+	initrd, err := buildImage(ctx, k, c.Programs, c.Modules)
 	if err != nil {
 		return nil, err
 	}

@@ -31,9 +31,9 @@ type image map[string]imageFile
 // libraryDirs are where Debian's dynamic loader looks on amd64, most specific first.
 var libraryDirs = []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib"}
 
-// buildImage returns the path of an initramfs for kernel k with the agent and extra programs. Images are kept in the user's
+// buildImage returns the path of an initramfs for kernel k with the agent, extra programs and extra modules. Images are kept in the user's
 // cache directory under a name that depends on all that went into them; ones not used for a week go when a new one is made.
-func buildImage(ctx context.Context, k *kernel, extra []string) (string, error) {
+func buildImage(ctx context.Context, k *kernel, extra, extraModules []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil { // no HOME, as in a service
 		cache = os.TempDir()
@@ -46,7 +46,7 @@ func buildImage(ctx context.Context, k *kernel, extra []string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	im, err := collect(k, agent, extra)
+	im, err := collect(k, agent, extra, extraModules)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func buildAgent(ctx context.Context, dir string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-func collect(k *kernel, agent []byte, extra []string) (image, error) {
+func collect(k *kernel, agent []byte, extra, extraModules []string) (image, error) {
 	im := image{
 		"/init":              {mode: 0o755, data: agent},
 		"/bin/agent":         {target: "/init"},
@@ -90,7 +90,7 @@ func collect(k *kernel, agent []byte, extra []string) (image, error) {
 		"/etc/hosts":         {mode: 0o644, data: []byte("127.0.0.1 localhost\n")},
 		"/etc/nsswitch.conf": {mode: 0o644, data: []byte("hosts: files\n")},
 	}
-	order, err := k.order(modules)
+	order, err := k.order(append(slices.Clone(modules), extraModules...))
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,17 @@ func collect(k *kernel, agent []byte, extra []string) (image, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := im.addELF("/usr/bin/"+filepath.Base(p), f); err != nil {
+		name := "/usr/bin/" + filepath.Base(p)
+		if err := im.addELF(name, f); err != nil {
 			return nil, err
+		}
+		if p != filepath.Base(p) {
+			// Made for the occasion: known by its bytes, since its path and time are others whenever it is made.
+			data, err := os.ReadFile(f)
+			if err != nil {
+				return nil, err
+			}
+			im[name] = imageFile{mode: 0o755, data: data}
 		}
 	}
 	// What programs load by name at run time: the verbs provider, and libgcc_s for pthread_exit.
