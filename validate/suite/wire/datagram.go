@@ -1,0 +1,258 @@
+package wiresuite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+	"ciddk/wire"
+)
+
+// datagramArea: the services without acknowledgements. (IBTA 9.8; A17.)
+func datagramArea() validate.Suite {
+	ud, uc := ci.CapUD|ci.CapAV, ci.CapUC
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("WIRE-Ud-01", "IBTA 9.8", "UD SEND", "A datagram fills one receive behind 40 bytes, and its completion names the source QP of the DETH and has the immediate data."),
+			must("WIRE-Ud-02", "RoCEv2 A17.4", "the 40 bytes in front of a datagram", "The 40 bytes in front of an IPv4 datagram end with its IP header: version, total length, protocol, both addresses; in front of an IPv6 one they are the IP header."),
+			must("WIRE-Ud-03", "IBTA 9.8", "Q_Key", "A datagram with another Q_Key than the QP's is dropped without an answer."),
+			must("WIRE-Ud-04", "IBTA 9.8", "UD SEND", "A datagram leaves as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of the request, with the number of its own QP in the DETH."),
+			must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams", "The PSN of each datagram that a QP sends is one more than that of the one before."),
+			must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams", "Datagrams are taken whatever their PSN is."),
+			must("WIRE-Ud-07", "IBTA 9.6", "packet validation", "Datagrams with a wrong ICRC, of another partition or longer than the receive do not complete a receive well."),
+			must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection", "A UC QP answers nothing, whether AckReq is set or not."),
+			must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets", "A UC message of which a packet is missing is dropped as a whole, and the next one is taken."),
+			must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages", "A UC message whose PSN is beyond the expected one is taken."),
+			must("WIRE-Uc-04", "IBTA 9.8", "UC packets", "A UC message leaves as full packets and a rest, opcodes FIRST, MIDDLE, LAST or ONLY, with PSNs in order, a RETH in the first packet of a WRITE and immediate data in the last."),
+			must("WIRE-Uc-05", "IBTA 9.8", "UC, access", "A UC WRITE without the right to is dropped without an answer, and nothing is placed."),
+		},
+		Cases: []validate.Case{
+			claiming(ud, kase("ud.receive", "datagrams of 0 bytes to the MTU", udReceive, "WIRE-Ud-01")),
+			claiming(ud, kase("ud.header", "the 40 bytes in front", udHeader, "WIRE-Ud-02")),
+			claiming(ud, kase("ud.qkey", "another Q_Key", udQKey, "WIRE-Ud-03")),
+			claiming(ud, kase("ud.send", "datagrams as they leave", udSend, "WIRE-Ud-04", "WIRE-Ud-05")),
+			claiming(ud, kase("ud.send-psn", "PSNs of datagrams as they leave, across 0xffffff", udSendPSN, "WIRE-Ud-05")),
+			claiming(ud, kase("ud.psn", "datagrams with PSNs in any order", udPSN, "WIRE-Ud-06")),
+			claiming(ud, kase("ud.bad", "datagrams that are wrong", udBad, "WIRE-Ud-07")),
+			claiming(uc, kase("uc.silent", "messages with AckReq", ucSilent, "WIRE-Uc-01")),
+			claiming(uc, kase("uc.gap", "a SEND of which a packet is missing", ucGap, "WIRE-Uc-02")),
+			claiming(uc, kase("uc.jump", "a message beyond the expected PSN", ucJump, "WIRE-Uc-03")),
+			claiming(uc, kase("uc.send", "messages as they leave", ucSend, "WIRE-Uc-04")),
+			claiming(uc, kase("uc.access", "a WRITE without the right to", ucAccess, "WIRE-Uc-05")),
+		},
+	}
+}
+
+const areaLen = 40 // in front of a datagram
+
+func udReceive(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	for i, n := range []int{0, 1, 3, 100, p.ca.Port.MTU.Bytes()} {
+		id := uint64(i + 1)
+		p.blank()
+		p.Recv(p.RecvWR(id, 0, areaLen+n))
+		data := p.bytes(n)
+		op, flags, imm := wire.UDSendOnly, ci.WCGRH, uint32(0)
+		if i%2 == 1 {
+			op, flags, imm = wire.UDSendOnlyImm, flags|ci.WCImmediate, 0x11223344
+		}
+		p.request(op, data, withImm(0x11223344))
+		wc := p.RecvCQ.WaitOK(id)[0]
+		where := fmt.Sprintf("datagram of %d bytes", n)
+		kit.Equal(t, where+": Length", wc.Length, uint32(areaLen+n))
+		kit.Equal(t, where+": SrcQP", uint32(wc.SrcQP), p.qpn)
+		if p.info.Link == ci.LinkInfiniBand {
+			flags &^= ci.WCGRH // a local route has none
+		}
+		kit.Equal(t, where+": Flags", wc.Flags&^ci.WCChecksumOK, flags)
+		if imm != 0 {
+			kit.Equal(t, where+": Imm", wc.Imm, imm)
+		}
+		kit.SameBytes(t, where, p.Buf.Bytes[areaLen:areaLen+n], data)
+		for j, c := range p.Buf.Bytes[areaLen+n:] {
+			kit.True(t, c == 0xee, where, "nothing written behind it", "byte %d behind it is %#02x", j+1, c)
+		}
+	}
+}
+
+func udHeader(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	p.ethernet()
+	const n = 21
+	p.Recv(p.RecvWR(1, 0, areaLen+n))
+	o := p.packet(wire.UDSendOnly, p.bytes(n))
+	whole := len(o.bytes(&p.info))
+	p.put(o)
+	p.RecvCQ.WaitOK(1)
+	h := p.Buf.Bytes[:areaLen]
+	if !v4(p.info.GID) {
+		kit.Equal(t, "version of the IPv6 header", h[0]>>4, 6)
+		kit.Equal(t, "payload length of the IPv6 header", binary.BigEndian.Uint16(h[4:]), uint16(whole-ip6Len))
+		kit.Equal(t, "next header", h[6], 17)
+		kit.SameBytes(t, "addresses of the IPv6 header", h[8:40], append(p.info.GID[:], p.local[:]...))
+		return
+	}
+	h = h[areaLen-ip4Len:]
+	kit.Equal(t, "version and length of the IPv4 header", h[0], 0x45)
+	kit.Equal(t, "total length of the IPv4 header", binary.BigEndian.Uint16(h[2:]), uint16(whole))
+	kit.Equal(t, "protocol of the IPv4 header", h[9], 17)
+	kit.Equal(t, "sum over the IPv4 header", sum(h, 0), 0xffff)
+	kit.SameBytes(t, "addresses of the IPv4 header", h[12:20], append(append([]byte(nil), p.info.GID[12:]...), p.local[12:]...))
+}
+
+func udQKey(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	p.Recv(p.RecvWRs(2, 128)...)
+	p.request(wire.UDSendOnly, p.bytes(8), withDeth(wire.DETH{QKey: uint32(p.Config.QKey) ^ 1, SrcQP: p.qpn}))
+	p.udGood(1)
+}
+
+// udGood sends a right datagram, which must take the receive of that id: what came before it took none. Nothing must have come from the QP.
+func (p *peer) udGood(id uint64) {
+	data := p.bytes(8)
+	p.request(wire.UDSendOnly, data)
+	p.RecvCQ.WaitOK(id)
+	at := int(id-1) * 128
+	kit.SameBytes(p.t, "receive that the good datagram takes", p.Buf.Bytes[at+areaLen:at+areaLen+8], data)
+	p.mute("datagrams")
+}
+
+// mute has the QP send a message of its own, which must be the first packet from it.
+func (p *peer) mute(what string) {
+	const id = 0x6d757465
+	p.Send(p.SendWR(id, 0, 4))
+	x := p.next(p.t.Remaining())
+	if x == nil || x.BTH.Opcode.Op() != wire.OpSend {
+		got := "no packet by the deadline"
+		if x != nil {
+			got = x.String()
+		}
+		p.t.Failf("first packet from the QP after "+what, "its own SEND, and no answer before it", "%s", got)
+	}
+	p.CQ.WaitOK(id)
+}
+
+func udSend(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	for i, n := range []int{0, 1, 2, 3, 4, 100, p.ca.Port.MTU.Bytes()} {
+		id := uint64(i + 1)
+		w := p.SendWR(id, 64, n)
+		op := wire.UDSendOnly
+		if i%2 == 1 {
+			w.Flags |= ci.SendImmediate | ci.SendSolicited
+			w.Imm, op = 0xcafe0123, wire.UDSendOnlyImm
+		}
+		w.To.QKey = ci.QKey(0x12340000 + i)
+		p.Send(w)
+		x := p.expect(fmt.Sprintf("datagram of %d bytes", n), want{op: []wire.Opcode{op}, anyPSN: true, payload: append([]byte{}, p.Buf.Bytes[64:64+n]...)})
+		if x.DETH.QKey != uint32(w.To.QKey) || x.DETH.SrcQP != uint32(p.Num()) || op.HasImm() && x.ImmDt.Imm != w.Imm || x.BTH.SE != op.HasImm() {
+			p.wrong(x, "headers of a datagram", fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", w.To.QKey, uint32(p.Num()), w.Imm, op.HasImm()),
+				fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", x.DETH.QKey, x.DETH.SrcQP, x.ImmDt.Imm, x.BTH.SE))
+		}
+		p.CQ.WaitOK(id)
+	}
+}
+
+func udSendPSN(t *validate.T) {
+	p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
+	for i := range 6 {
+		p.Send(p.SendWR(uint64(i+1), 0, 8))
+		p.expect(fmt.Sprintf("datagram %d of a QP that begins at PSN 0xfffffd", i+1), want{op: []wire.Opcode{wire.UDSendOnly}, psn: 0xfffffd + uint32(i), length: 8})
+	}
+	p.CQ.WaitOK(1, 2, 3, 4, 5, 6)
+}
+
+func udPSN(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	p.Recv(p.RecvWRs(5, 64)...)
+	for i, d := range []uint32{0, 5, 1 << 23, 3, 3} {
+		p.stray(wire.UDSendOnly, p.bytes(8), withPSN(p.psn+d))
+		p.RecvCQ.WaitOK(uint64(i + 1))
+	}
+}
+
+func udBad(t *validate.T) {
+	p := dial(t, kit.Type(ci.UD))
+	p.Recv(p.RecvWRs(3, 128)...)
+	p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
+	if p.info.Raw {
+		p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.spoil = 1 })
+	}
+	p.udGood(1)
+	p.blank()
+	p.request(wire.UDSendOnly, p.bytes(89))
+	p.request(wire.UDSendOnly, p.bytes(8))
+	wc := p.RecvCQ.Wait(1)[0]
+	if wc.Status == ci.WCSuccess && wc.Length != areaLen+8 {
+		t.Failf("receive of 128 bytes after a datagram of 89", "a local length error, or the next datagram", "%s", kit.Completions([]ci.WC{wc}))
+	}
+	for j := 256; j < len(p.Buf.Bytes) && wc.Status != ci.WCSuccess; j++ {
+		kit.True(t, j >= 384 || wc.ID != 2 || p.Buf.Bytes[j] == 0xee, "memory behind a receive that is too short", "nothing written", "byte %d is %#02x", j, p.Buf.Bytes[j])
+	}
+}
+
+func ucSilent(t *validate.T) {
+	p := dial(t, kit.Type(ci.UC))
+	p.Recv(p.RecvWRs(2, 64)...)
+	for range 2 {
+		p.request(wire.UCSendOnly, p.bytes(8), ackReq(true))
+	}
+	p.request(wire.UCWriteOnly, p.bytes(8), p.reth(512, 8), ackReq(true))
+	p.RecvCQ.WaitOK(1, 2)
+	p.mute("UC messages with AckReq")
+}
+
+func ucGap(t *validate.T) {
+	s := open(t)
+	for _, missing := range []int{0, 1, 2} {
+		p := s.dial(kit.Type(ci.UC))
+		p.blank()
+		p.Recv(p.RecvWRs(2, 4*p.mtu)...)
+		for k, op := range []wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast} {
+			if k == missing {
+				p.psn = wire.PSNAdd(p.psn, 1)
+				continue
+			}
+			p.request(op, p.bytes(p.mtu))
+		}
+		data := p.bytes(24)
+		p.request(wire.UCSendOnly, data)
+		wc := p.RecvCQ.WaitOK(1)[0]
+		kit.Equal(t, fmt.Sprintf("Length of the first message behind one whose packet %d is missing", missing+1), wc.Length, uint32(len(data)))
+		kit.SameBytes(t, "the message", p.Buf.Bytes[:len(data)], data)
+		p.RecvCQ.Empty()
+		p.mute("a message with a packet missing")
+	}
+}
+
+func ucJump(t *validate.T) {
+	p := dial(t, kit.Type(ci.UC))
+	p.Recv(p.RecvWRs(3, 64)...)
+	for i, d := range []int{0, 7, 1000} {
+		p.psn = wire.PSNAdd(p.psn, d)
+		p.request(wire.UCSendOnly, p.bytes(8))
+		p.RecvCQ.WaitOK(uint64(i + 1))
+	}
+}
+
+func ucSend(t *validate.T) {
+	p := dial(t, kit.Type(ci.UC))
+	p.outbound(wire.OpSend, wire.OpWrite)
+}
+
+func ucAccess(t *validate.T) {
+	p := dial(t, kit.Type(ci.UC))
+	p.blank()
+	p.Recv(p.RecvWRs(1, 64)...)
+	p.request(wire.UCWriteOnly, p.bytes(8), withReth(wire.RETH{VA: p.Buf.Remote(0).Addr, RKey: 0xffffff01, DMALen: 8}))
+	r := p.Buf.Remote(uint64(len(p.Buf.Bytes) - 4))
+	p.request(wire.UCWriteOnly, p.bytes(8), withReth(wire.RETH{VA: r.Addr, RKey: uint32(r.RKey), DMALen: 8}))
+	data := p.bytes(8)
+	p.request(wire.UCSendOnly, data)
+	p.RecvCQ.WaitOK(1)
+	p.Buf.WantOnly(t, "memory after UC WRITEs without the right to, and a SEND", 0, data)
+	p.mute("UC WRITEs without the right to")
+}
