@@ -1,0 +1,114 @@
+package rdmacm
+
+import (
+	"math/rand/v2"
+	"net/netip"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// Port spaces. Ports of different spaces have nothing to do with each other.
+const (
+	TCP = mad.PortSpaceTCP // connections: RC, UC
+	UDP = mad.PortSpaceUDP // datagrams: UD
+	IB  = mad.PortSpaceIB  // either
+)
+
+// QKey is that of datagrams and groups of port space UDP, as Linux has it.
+const QKey ci.QKey = 0x01234567
+
+// Private data that is left for the application, in bytes. Shorter data is filled up with zeros, and what comes has always full length.
+const (
+	ConnectLen  = mad.REQConsumerLen     // ConnConfig.Private of Connect
+	LookupLen   = mad.SIDRREQConsumerLen // the same of datagrams
+	AcceptLen   = mad.REPPrivateLen      // of Accept
+	AnswerLen   = mad.SIDRREPPrivateLen  // the same of datagrams, and of Reject
+	RejectLen   = mad.REJPrivateLen      // of Reject
+	NativeLen   = mad.REQPrivateLen      // of Connect with IDConfig.Service, where no IP header takes room
+	NativeUDLen = mad.SIDRREQPrivateLen
+)
+
+// Config says what a Manager stands on.
+type Config struct {
+	// CM and MAD are the services to use, local ones or a daemon's. MAD may be nil: then InfiniBand ports need a Resolver, and have
+	// no multicast.
+	CM  cm.Service
+	MAD mads.Service
+	// Resolver finds ports and paths; nil: NewResolver's, that is the operating system's routing, the GID tables, and the subnet administrator.
+	Resolver Resolver
+	// Ephemeral is the range from which ports are taken for those who do not care, both included. 0: 32768 to 60999, as on Linux.
+	Ephemeral [2]uint16
+	// Rand makes starting PSNs and chooses ports; nil: unpredictable.
+	Rand rand.Source
+}
+
+// IDConfig says what an ID is for. The zero value is a reliable connection of port space TCP.
+type IDConfig struct {
+	Space mad.PortSpace // 0: TCP
+	// Type is the service of its QP: RC or UC, in space IB also UD; always UD in space UDP.
+	Type ci.QPType
+	// Service is a service ID of 64 bits, in port space IB. Then ports do not count, addresses are GIDs, and requests carry no IP header.
+	Service mad.ServiceID
+	// TrafficClass of packets: the upper six bits are the DSCP.
+	TrafficClass uint8
+	// PKey is the partition; 0: the default one.
+	PKey ci.PKey
+	// LifeTime is how long a packet may take to the peer, 4.096 us * 2^n, where no subnet administrator says so; the QP waits for an
+	// acknowledgement twice as long. 0: 16, 268 ms.
+	LifeTime mad.TimeExp
+	// ReuseAddr allows another ID with ReuseAddr on the same address and port, as long as neither listens.
+	ReuseAddr bool
+}
+
+// QPConfig describes the QP of an ID.
+type QPConfig struct {
+	// PD to make it from, of the ID's HCA; nil: ID.PD.
+	PD *accesslayer.PD
+	// QPCreate: Type is the ID's. Depths and pieces of 0 are 16 and 1 (not the receive depth with an SRQ). CQs that are nil are made, of
+	// the QP's depths, and go with the ID: ID.SendCQ, ID.RecvCQ.
+	ci.QPCreate
+	// OnEvent, if not nil, gets events of the QP, one at a time.
+	OnEvent func(*accesslayer.QP, ci.Event)
+	// Access is what the peer may do with memory that allows it. 0: all that the HCA can. Not for UD.
+	Access ci.Access
+}
+
+// ConnConfig are the terms of Connect and Accept. Zero values are what one wants mostly.
+type ConnConfig struct {
+	// Private goes to the peer's application. Limits: ConnectLen and so on.
+	Private []byte
+	// ResponderResources are the READs and atomics that this end answers at a time, InitiatorDepth those it sends at a time. What is used is
+	// the smaller of both ends' numbers. 0: 16, or what the HCA has if that is less. Negative: none.
+	ResponderResources, InitiatorDepth int
+	// Retries is how often a packet is sent again that is not acknowledged, RNRRetries when the peer has no receive posted; 7 is for ever there.
+	// 0: 7. Negative: none.
+	Retries, RNRRetries int
+	// NoFlowControl says that this end gives no credits (end to end flow control).
+	NoFlowControl bool
+	// QP describes a QP that is not the ID's: then nobody but the caller moves it. Datagrams: only Num counts.
+	QP *cm.QP
+	// QKey is what Accept tells who wants to send datagrams; 0: QKey of the package. Also that of an ID's QP.
+	QKey ci.QKey
+}
+
+// DialConfig says what Dial makes on its way.
+type DialConfig struct {
+	ID   IDConfig
+	QP   QPConfig
+	Conn ConnConfig
+	// Local is where to call from; the zero value: any.
+	Local netip.AddrPort
+	// Setup, if not nil, is called when there is a QP, and before the peer hears of it: post receives here. An error ends Dial.
+	Setup func(*ID) error
+}
+
+// ListenConfig says what a Listener accepts.
+type ListenConfig struct {
+	ID IDConfig
+	// Backlog bounds the requests that wait for Accept; more are refused. 0: 128.
+	Backlog int
+}

@@ -1,0 +1,47 @@
+package rdmacm
+
+import "errors"
+
+// Event is what happens to an ID without being asked for, and not as the result of a call.
+type Event struct {
+	Type EventType
+	// Private is the private data of the message that came, nil if none did.
+	Private []byte
+	// Err says why, of EventDisconnected, EventUnreachable, EventRejected and EventGroupError.
+	Err error
+	// Group is that of EventGroupError.
+	Group *Group
+}
+
+// EventType says what. The names of rdma_cm stand beside.
+type EventType uint8
+
+// Events.
+const (
+	_                  EventType = iota
+	EventEstablished             // passive: RTU came, with private data (ESTABLISHED)
+	EventDelayed                 // the peer needs more time for its answer
+	EventDisconnected            // the connection is over, whoever ended it (DISCONNECTED)
+	EventRejected                // REJ came when nobody waited for an answer: the peer does not know the connection any more (REJECTED)
+	EventUnreachable             // the peer's manager has stopped answering (UNREACHABLE)
+	EventTimeWaitExit            // the QP may be used again (TIMEWAIT_EXIT)
+	EventDeviceRemoved           // the HCA has gone, and with it the QP (DEVICE_REMOVAL)
+	EventGroupError              // the membership in a multicast group is lost (MULTICAST_ERROR)
+)
+
+var eventNames = [...]string{"no event", "established", "delayed", "disconnected", "rejected", "unreachable", "time-wait exit", "device removed",
+	"group error"}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return "unknown event"
+}
+
+// Why a connection is over: ID.Err.
+var (
+	ErrPeerDisconnected = errors.New("the peer has disconnected")
+	ErrDisconnected     = errors.New("disconnected here")
+	ErrDeviceRemoved    = errors.New("the HCA has gone")
+)
