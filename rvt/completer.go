@@ -261,7 +261,7 @@ func (q *QP) readResponse(r *run, p *Packet) {
 	if last {
 		want = e.w.Length - off
 	}
-	if uint64(p.Len) != want || last && !p.End {
+	if uint64(p.Len) != want || !e.inPlace(p) {
 		q.sendError(r, ci.WCBadRespErr)
 		return
 	}
@@ -278,6 +278,15 @@ func (q *QP) readResponse(r *run, p *Packet) {
 	e.done = last
 	q.progressed()
 	q.retire(r)
+}
+
+// inPlace tells whether the opcodes of the READ response that is due are right (IBTA volume 1, 9.7.6): each request was for the rest of a
+// chunk, so an answer ends where its chunk does and nowhere else, and it does not begin with MIDDLE or LAST at the head of one. Inside a
+// chunk it may begin anew: what was asked for again is answered from there.
+func (e *sendEntry) inPlace(p *Packet) bool {
+	after := e.got + p.N
+	end := after == e.npkts || after%e.chunk == 0
+	return p.End == end && (p.Start || e.got%e.chunk != 0)
 }
 
 // atomicResponse places the original value.

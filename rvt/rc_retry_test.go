@@ -356,7 +356,7 @@ func TestAckPastRead(t *testing.T) {
 	require.EqualValues(t, 3, a.onlyWC().ID)
 }
 
-// TestReadResponseLength: an answer of the wrong length is a bad response.
+// TestReadResponseLength: an answer of the wrong length, or with an opcode that is not due, is a bad response.
 func TestReadResponseLength(t *testing.T) {
 	for name, p := range map[string]Packet{
 		"short":   {Op: wire.OpReadResponse, Start: true, PSN: psn0, Payload: [][]byte{make([]byte, 1000)}},
@@ -364,6 +364,8 @@ func TestReadResponseLength(t *testing.T) {
 		"atomic":  {Op: wire.OpAtomicAcknowledge, Start: true, End: true, PSN: psn0},
 		"train":   {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, N: 3, Payload: [][]byte{make([]byte, 3000)}},
 		"not end": {Op: wire.OpReadResponse, Start: true, PSN: psn0, N: 2, Payload: [][]byte{make([]byte, 1500)}},
+		"ends":    {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, Payload: [][]byte{make([]byte, 1024)}},
+		"middle":  {Op: wire.OpReadResponse, PSN: psn0, Payload: [][]byte{make([]byte, 1024)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
