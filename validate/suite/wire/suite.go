@@ -19,7 +19,7 @@ import (
 
 // Suite is all areas.
 func Suite() validate.Suite {
-	s := validate.Merge("wire", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea())
+	s := validate.Merge("wire", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(), reactArea())
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		c.Feature = validate.FeatureWire

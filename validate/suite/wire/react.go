@@ -1,0 +1,408 @@
+package wiresuite
+
+import (
+	"fmt"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+	"ciddk/wire"
+)
+
+// reactArea: what a requester does with answers, right and wrong, and without them. (IBTA 9.7.5, 9.7.6, 9.9.)
+func reactArea() validate.Suite {
+	return validate.Suite{
+		Requirements: []req.Requirement{
+			must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements", "An ACK completes every SEND and WRITE up to its PSN, in order, and none behind it."),
+			must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent", "An ACK or NAK of a PSN that has not been sent is ignored."),
+			must("WIRE-React-03", "IBTA 9.7.6", "ACK that comes again", "An ACK or NAK of a PSN acknowledged already is ignored."),
+			must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error", "After a NAK 0x60 the requester goes on from its PSN, in the middle of a message with the opcode that belongs there, and what is before it counts as acknowledged."),
+			must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer", "After an RNR NAK the requester sends again from its PSN, and not before the time of its code is over."),
+			must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count", "A request that meets RNR NAKs is sent again as often as the RNR retry count says, and then completes with RNR retries exhausted."),
+			must("WIRE-React-07", "IBTA 9.9", "NAK codes", "The NAKs 0x61, 0x62 and 0x63 complete the request of their PSN with remote invalid request, remote access error and remote operation error, those before with success, those behind as flushed."),
+			must("WIRE-React-08", "IBTA 9.7.6", "implied NAK", "An ACK beyond an unanswered READ or atomic does not complete it: it is asked for again."),
+			must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order", "A READ response packet beyond the expected PSN is not placed, and the READ is asked for again from the PSN that is missing, with the rest of its address and length."),
+			must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode", "A READ response packet of a wrong length ends the READ with a bad response, and is not taken for data."),
+			must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count", "A request that is never answered is sent once and again as often as the retry count says, each time whole, and then completes with transport retries exhausted."),
+			must("WIRE-React-12", "IBTA 9.7.6", "transport timer", "A request is not sent again before the local ACK timeout is over."),
+			must("WIRE-React-13", "IBTA 9.6", "packet validation", "A response with a wrong ICRC, of another partition, from another address or to another QP is dropped."),
+			must("WIRE-React-14", "IBTA 9.7.6", "retry", "A request sent again has the bytes of the first time: opcode, PSN, headers and payload."),
+			must("WIRE-React-15", "IBTA 9.7.6", "retry counter", "An answer to something new gives the requester its retries back."),
+		},
+		Cases: []validate.Case{
+			kase("react.coalesced", "one ACK for five messages", reactCoalesced, "WIRE-React-01"),
+			kase("react.partly", "an ACK in the middle of a message", reactPartly, "WIRE-React-01"),
+			kase("react.unsent", "answers to PSNs not sent", reactUnsent, "WIRE-React-02"),
+			kase("react.old", "answers that come again", reactOld, "WIRE-React-03"),
+			kase("react.sequence", "a NAK 0x60 in the middle of a message", reactSequence, "WIRE-React-04"),
+			kase("react.sequence-message", "a NAK 0x60 between messages", reactSequenceMessage, "WIRE-React-04"),
+			kase("react.rnr", "RNR NAKs with several times", reactRNR, "WIRE-React-05"),
+			kase("react.rnr-count", "RNR NAKs for ever", reactRNRCount, "WIRE-React-06"),
+			kase("react.fatal", "the NAKs that end a QP", reactFatal, "WIRE-React-07"),
+			kase("react.implied", "an ACK beyond a READ", reactImplied, "WIRE-React-08"),
+			atomics(kase("react.implied-atomic", "an ACK beyond an atomic", reactImpliedAtomic, "WIRE-React-08")),
+			kase("react.read-gap", "a READ response with a packet missing", reactReadGap, "WIRE-React-09"),
+			kase("react.read-length", "READ responses of wrong lengths", reactReadLength, "WIRE-React-10"),
+			kase("react.timeout", "no answer at all", reactTimeout, "WIRE-React-11", "WIRE-React-14"),
+			kase("react.timeout-time", "the time between two transmissions", reactTimeoutTime, "WIRE-React-12", "WIRE-React-11"),
+			kase("react.bad", "responses that are wrong", reactBad, "WIRE-React-13"),
+			kase("react.same", "a message of three packets, sent again", reactSame, "WIRE-React-14", "WIRE-React-11"),
+			kase("react.refreshed", "answers between timeouts", reactRefreshed, "WIRE-React-15", "WIRE-React-11"),
+		},
+	}
+}
+
+// slow is for cases in which no timeout may interfere.
+func slow() kit.Option { return kit.AckTime(20) } // 4.3 s, longer than a case
+
+// sent posts n SENDs of 8 bytes, ids from 1, and takes their packets.
+func (p *peer) sent(n int) {
+	for i := range n {
+		p.Send(p.SendWR(uint64(i+1), 8*i, 8))
+	}
+	for i := range n {
+		p.sendOf(i, fmt.Sprintf("SEND %d of %d", i+1, n))
+	}
+}
+
+// sendOf expects the packet of SEND i of sent.
+func (p *peer) sendOf(i int, what string) *packet {
+	return p.expect(what, want{op: []wire.Opcode{wire.RCSendOnly}, psn: p.from + uint32(i), payload: append([]byte{}, p.Buf.Bytes[8*i:8*i+8]...)})
+}
+
+// noMore expects that no completion is there beyond those taken. What the certifier sent is in the adapter when an answer behind it has
+// come back: a WRITE without data is acknowledged.
+func (p *peer) noMore(what string) {
+	p.settled(what)
+	var wc [1]ci.WC
+	n, err := p.CQ.Poll(wc[:])
+	kit.OK(p.t, err, "CQ.Poll")
+	if n != 0 {
+		p.t.Failf("send queue after "+what, "no further completion", "%s", kit.Completions(wc[:]))
+	}
+}
+
+// settled is a barrier that lets requests of the QP pass: none may be there.
+func (p *peer) settled(what string) {
+	p.request(wire.RCWriteOnly, nil)
+	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), -1))
+}
+
+func reactCoalesced(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(5)
+	p.ack(p.from+2, 3)
+	p.CQ.WaitOK(1, 2, 3)
+	p.noMore("an ACK of the third of five SENDs")
+	p.ack(p.from+4, 5)
+	p.CQ.WaitOK(4, 5)
+}
+
+func reactPartly(t *validate.T) {
+	p := dial(t, slow())
+	n := 2*p.mtu + 5
+	p.Send(p.SendWR(1, 32, n))
+	p.departs(wire.OpSend, p.SendWR(1, 32, n), n, p.from)
+	p.ack(p.from+1, 0)
+	p.noMore("an ACK of the second of three packets")
+	p.ack(p.from+2, 1)
+	p.CQ.WaitOK(1)
+}
+
+func reactUnsent(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(2)
+	p.ack(p.from+2, 3)
+	p.noMore("an ACK of a PSN one beyond those sent")
+	p.answer(wire.RCAcknowledge, p.from+9, wire.NAKRemoteAccess, 0, nil)
+	p.noMore("a NAK of a PSN beyond those sent")
+	p.ack(p.from+1<<22, 3)
+	p.noMore("an ACK of a PSN far beyond those sent")
+	p.ack(p.from+1, 2)
+	p.CQ.WaitOK(1, 2)
+}
+
+func reactOld(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(3)
+	p.ack(p.from+1, 2)
+	p.CQ.WaitOK(1, 2)
+	p.ack(p.from, 1)
+	p.noMore("an ACK that comes again")
+	p.answer(wire.RCAcknowledge, p.from, wire.NAKRemoteAccess, 1, nil)
+	p.noMore("a NAK of a PSN acknowledged already")
+	p.ack(p.from-5, 0)
+	p.noMore("an ACK of a PSN before the first")
+	p.ack(p.from+2, 3)
+	p.CQ.WaitOK(3)
+	p.ack(p.from+2, 3)
+	p.noMore("an ACK that comes again when nothing is outstanding")
+	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 3, nil)
+	p.noMore("a NAK 0x60 when nothing is outstanding")
+	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
+}
+
+func reactSequence(t *validate.T) {
+	p := dial(t, slow())
+	n := 4*p.mtu + 5
+	w := p.SendWR(1, 32, n)
+	for _, op := range []wire.Op{wire.OpSend, wire.OpWrite} {
+		if op == wire.OpWrite {
+			w.Op, w.Remote = ci.OpWrite, elsewhere
+		}
+		psn := p.from
+		p.Send(w)
+		p.from = p.departs(op, w, n, psn)
+		p.answer(wire.RCAcknowledge, psn+2, wire.NAKPSNSequence, 0, nil)
+		for k := 2; k < 5; k++ {
+			code, _ := wire.Make(wire.RC, op, false, k == 4, false, false)
+			p.expect(fmt.Sprintf("packet %d of 5 of a %v, sent again after a NAK 0x60 of packet 3", k+1, op), want{op: []wire.Opcode{code}, psn: psn + uint32(k),
+				payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...)})
+		}
+		p.ack(psn+4, 1)
+		p.CQ.WaitOK(1)
+	}
+}
+
+func reactSequenceMessage(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(4)
+	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 2, nil)
+	p.CQ.WaitOK(1, 2)
+	for i := 2; i < 4; i++ {
+		p.sendOf(i, fmt.Sprintf("SEND %d of 4, sent again after a NAK 0x60 of the third", i+1))
+	}
+	p.ack(p.from+3, 4)
+	p.CQ.WaitOK(3, 4)
+}
+
+func reactRNR(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(2)
+	for _, code := range []uint8{8, 14, 18, 20} {
+		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
+		refused := time.Now()
+		x := p.sendOf(0, "SEND refused by an RNR NAK, sent again")
+		// The packet's time was taken after it left, so that load makes the wait look longer only.
+		if wait := x.when.Sub(refused); wait < wire.RNRTimer(code)*9/10 {
+			p.wrong(x, fmt.Sprintf("SEND refused by an RNR NAK with timer code %d", code), fmt.Sprintf("no transmission before %v", wire.RNRTimer(code)), fmt.Sprintf("one after %v", wait))
+		}
+		p.sendOf(1, "SEND behind it, sent again")
+	}
+	p.ack(p.from+1, 2)
+	p.CQ.WaitOK(1, 2)
+}
+
+func reactRNRCount(t *validate.T) {
+	s := open(t)
+	for _, n := range []uint8{0, 1, 3} {
+		p := s.dial(slow(), kit.RNRRetry(n))
+		p.Send(p.SendWR(1, 0, 8))
+		for i := range int(n) + 1 {
+			p.sendOf(0, fmt.Sprintf("transmission %d of a SEND with an RNR retry count of %d", i+1, n))
+			p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(1), 0, nil)
+		}
+		p.CQ.WaitStatus(1, ci.WCRNRRetryErr)
+		p.fatal()
+		s.over(p, fmt.Sprintf("%d transmissions", n+1))
+	}
+}
+
+// over expects that a QP which has failed sends nothing more: a barrier on another QP is the next thing that comes.
+func (s *station) over(p *peer, what string) {
+	other := s.dial()
+	other.request(wire.RCWriteOnly, nil)
+	x := s.arrival(s.t.Remaining(), wire.RC)
+	if x == nil {
+		s.t.Failf("barrier on another QP", "an acknowledgement", "no packet by the deadline")
+	}
+	if x.BTH.DestQP != other.qpn {
+		p.wrong(x, "next packet after "+what, "none of the QP", x.String())
+	}
+	other.match(x, "acknowledgement on another QP", acked(other.last(), 1))
+}
+
+func reactFatal(t *validate.T) {
+	s := open(t)
+	for _, x := range []struct {
+		syn wire.Syndrome
+		st  ci.WCStatus
+	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr}, {wire.NAKRemoteOperation, ci.WCRemOpErr}} {
+		p := s.dial(slow())
+		p.sent(3)
+		p.answer(wire.RCAcknowledge, p.from+1, x.syn, 1, nil)
+		p.CQ.WaitOK(1)
+		p.CQ.WaitStatus(2, x.st)
+		p.CQ.WaitFlushed(3)
+		p.fatal()
+		s.over(p, fmt.Sprintf("a NAK %#02x", uint8(x.syn)))
+	}
+}
+
+func reactImplied(t *validate.T) {
+	p := dial(t, slow())
+	n := 2 * p.mtu
+	p.Send(p.readWR(1, n), p.SendWR(2, 0, 8))
+	p.asked("a READ", n, p.from)
+	after := p.from + 2
+	p.expect("SEND behind the READ", want{op: []wire.Opcode{wire.RCSendOnly}, psn: after, length: 8})
+	p.ack(after, 2)
+	p.asked("a READ again, since an ACK of the SEND behind it came before its answer", n, p.from)
+	data := p.bytes(n)
+	p.serve(p.from, data, 1)
+	// The SEND may be sent again, too.
+	p.ack(after, 2)
+	p.CQ.WaitOK(1, 2)
+	kit.SameBytes(t, "data of the READ", p.Buf.Bytes[32:32+n], data)
+}
+
+func reactImpliedAtomic(t *validate.T) {
+	p := dial(t, slow())
+	p.Send(ci.SendWR{ID: 1, Op: ci.OpFetchAdd, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: elsewhere8, Atomic: ci.Atomic{Compare: 3}}, p.SendWR(2, 0, 8))
+	atomic := want{op: []wire.Opcode{wire.RCFetchAdd}, psn: p.from, length: 0}
+	p.expect("fetch and add", atomic)
+	p.expect("SEND behind it", want{op: []wire.Opcode{wire.RCSendOnly}, psn: p.from + 1, length: 8})
+	p.ack(p.from+1, 2)
+	p.expect("fetch and add again, since an ACK of the SEND behind it came before its answer", atomic)
+	p.answer(wire.RCAtomicAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, withOrig(77))
+	p.ack(p.from+1, 2)
+	p.CQ.WaitOK(1, 2)
+	kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 77)
+}
+
+// elsewhere8 is an aligned remote word.
+var elsewhere8 = ci.Remote{Addr: 0x0000123456789ab8, RKey: 0xdeadbe01}
+
+func reactReadGap(t *validate.T) {
+	p := dial(t, slow())
+	n := 3*p.mtu + 7
+	data := p.bytes(n)
+	p.blank()
+	p.Send(p.readWR(1, n))
+	p.asked("a READ of four packets", n, p.from)
+	p.serveFrom(p.from, data, 0, 1, 1)
+	p.serveFrom(p.from, data, 2, 3, 1) // packet 2 is missing
+	x := p.expect("READ asked for again, of whose answer the second packet did not come", want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + 1, length: 0})
+	rest := wire.RETH{VA: elsewhere.Addr + uint64(p.mtu), RKey: uint32(elsewhere.RKey), DMALen: uint32(n - p.mtu)}
+	if x.RETH.VA != rest.VA || x.RETH.RKey != rest.RKey || x.RETH.DMALen > rest.DMALen {
+		p.wrong(x, "RETH of the rest of a READ", fmt.Sprintf("%+v", rest), fmt.Sprintf("%+v", x.RETH))
+	}
+	for i := 2 * p.mtu; i < 3*p.mtu; i++ {
+		kit.True(t, p.Buf.Bytes[32+i] == 0xee, "memory that a packet out of order was for", "nothing placed", "byte %d is %#02x", i, p.Buf.Bytes[32+i])
+	}
+	for off := p.mtu; ; {
+		part := int(x.RETH.DMALen)
+		p.serve(p.from+uint32(off/p.mtu), data[off:off+part], 1)
+		if off += part; off == n {
+			break
+		}
+		x = p.expect("next part of the READ", want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + uint32(off/p.mtu), length: 0})
+	}
+	p.CQ.WaitOK(1)
+	p.Buf.WantOnly(t, "data of the READ", 32, data)
+}
+
+func reactReadLength(t *validate.T) {
+	s := open(t)
+	for _, x := range []struct {
+		what string
+		op   wire.Opcode
+		n    func(mtu int) int // bytes of the packet
+		all  func(mtu int) int // of the READ
+	}{
+		{"a FIRST of less than the MTU", wire.RCReadResponseFirst, func(m int) int { return m - 4 }, func(m int) int { return 2 * m }},
+		{"an ONLY of less than asked for", wire.RCReadResponseOnly, func(int) int { return 8 }, func(int) int { return 12 }},
+		{"an ONLY of more than asked for", wire.RCReadResponseOnly, func(int) int { return 16 }, func(int) int { return 12 }},
+		{"an ONLY for a READ of two packets", wire.RCReadResponseOnly, func(m int) int { return m }, func(m int) int { return 2 * m }},
+	} {
+		p := s.dial(slow())
+		n := x.all(p.mtu)
+		p.Send(p.readWR(1, n))
+		p.asked("a READ", n, p.from)
+		p.answer(x.op, p.from, wire.ACK(wire.CreditsInvalid), 1, p.bytes(x.n(p.mtu)))
+		p.CQ.WaitStatus(1, ci.WCBadRespErr, ci.WCLocalLenErr)
+		p.fatal()
+	}
+}
+
+// tick is the shortest timeout used: long enough that no requester rounds it up much, short enough for a few of them.
+const tick = ci.TimeExp(11) // 8.4 ms
+
+func reactTimeout(t *validate.T) {
+	s := open(t)
+	for _, n := range []uint8{0, 1, 3} {
+		p := s.dial(kit.AckTime(tick), kit.Retry(n))
+		p.Send(p.SendWR(1, 0, 8))
+		for i := range int(n) + 1 {
+			p.sendOf(0, fmt.Sprintf("transmission %d of a SEND with a retry count of %d", i+1, n))
+		}
+		p.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
+		p.fatal()
+		s.over(p, fmt.Sprintf("%d transmissions", n+1))
+	}
+}
+
+func reactTimeoutTime(t *validate.T) {
+	const exp = ci.TimeExp(14) // 67 ms
+	p := dial(t, kit.AckTime(exp), kit.Retry(2))
+	posted := time.Now()
+	p.Send(p.SendWR(1, 0, 8))
+	p.sendOf(0, "first transmission")
+	// Arrivals are seen late, never early. What is sure is that transmission k is not before k timeouts after the post.
+	timeout := 4096 * time.Nanosecond << exp
+	for i := 1; i <= 2; i++ {
+		x := p.sendOf(0, fmt.Sprintf("transmission %d", i+1))
+		if wait := x.when.Sub(posted); wait < time.Duration(i)*timeout*9/10 {
+			p.wrong(x, fmt.Sprintf("transmission %d of a SEND that nobody answers", i+1), fmt.Sprintf("none before %v", time.Duration(i)*timeout), fmt.Sprintf("one after %v", wait))
+		}
+	}
+	p.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
+}
+
+func reactBad(t *validate.T) {
+	p := dial(t, slow())
+	p.sent(1)
+	bad := func(what string, f twist) {
+		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, f)
+		p.noMore(what)
+	}
+	if p.info.Raw {
+		bad("an ACK with a wrong ICRC", func(o *outgoing) { o.spoil = 0x100 })
+		bad("an ACK of TVer 2", func(o *outgoing) { o.alter = func(b []byte) { b[1] |= 2 } })
+	}
+	bad("an ACK of another partition", func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
+	bad("an ACK to another QP", withQP(uint32(p.Num())^0x155555))
+	if p.info.Other != (ci.GID{}) {
+		bad("an ACK from another address", func(o *outgoing) { o.src = p.info.Other })
+	}
+	p.ack(p.from, 1)
+	p.CQ.WaitOK(1)
+}
+
+func reactSame(t *validate.T) {
+	p := dial(t, kit.AckTime(tick), kit.Retry(7))
+	n := 2*p.mtu + 5
+	w := p.SendWR(1, 32, n)
+	w.Op, w.Remote = ci.OpWrite, elsewhere
+	w.Flags |= ci.SendImmediate
+	w.Imm = 7
+	p.Send(w)
+	for range 2 {
+		p.departs(wire.OpWrite, w, n, p.from)
+	}
+	p.ack(p.from+2, 1)
+	p.CQ.WaitOK(1)
+}
+
+func reactRefreshed(t *validate.T) {
+	p := dial(t, kit.AckTime(tick), kit.Retry(1))
+	for i := range 4 {
+		p.Send(p.SendWR(uint64(i+1), 8*i, 8))
+		p.sendOf(i, "first transmission")
+		p.sendOf(i, "second transmission")
+		p.ack(p.from+uint32(i), uint32(i+1))
+		p.CQ.WaitOK(uint64(i + 1))
+	}
+}
