@@ -10,6 +10,7 @@ const (
 	CountSent                      // packets handed to ports (a train counts N)
 	DropMalformed                  // port: not a packet of this transport
 	DropICRC                       // port: invariant CRC wrong
+	DropIPv4ID                     // port: invariant CRC right for an IPv4 identification only that does not fit its sender's others
 	DropNotForUs                   // port: destination address is not one of the port's
 	DropSendFailed                 // port: the link did not take it
 	DropNoQP                       // no QP of that number, or it belongs to another port
@@ -37,7 +38,7 @@ const (
 	numCounters
 )
 
-var counterNames = [numCounters]string{"packets_received", "packets_sent", "drop_malformed", "drop_icrc", "drop_not_for_us",
+var counterNames = [numCounters]string{"packets_received", "packets_sent", "drop_malformed", "drop_icrc", "drop_ipv4_id", "drop_not_for_us",
 	"drop_send_failed", "drop_no_qp", "drop_qp_state", "drop_service", "drop_source", "drop_pkey", "drop_qkey", "drop_no_receive",
 	"drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access", "drop_response", "drop_busy", "retries",
 	"rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent", "sequence_nak_received", "fatal_nak_sent", "cq_overflow", "migrations"}

@@ -3,6 +3,7 @@ package reference
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,6 +202,24 @@ func TestCaptureRefused(t *testing.T) {
 		assert.Equal(t, In, f.Dir)
 		assert.True(t, wire.CheckUDP4([4]byte(f.Data[12:]), [4]byte(f.Data[16:]), f.Data[wire.IPv4Len:]))
 	}
+	// The first identification of an address is taken at its word, a second one far from it is not.
+	from := netip.MustParseAddrPort(c.LocalAddr().String())
+	flow := wire.NewFlow4(from.Addr().As4(), addr.As4(), from.Port(), 4791, wire.IPv4DontFragment)
+	for i, id := range []uint16{7000, 30000} {
+		b := wire.AppendPacket(nil, &wire.Packet{BTH: wire.BTH{Opcode: 0x04, DestQP: 0xabcdef}})
+		flow.Start(len(b), id).Transport(b[:len(b)-wire.ICRCLen]).Put(b[len(b)-wire.ICRCLen:])
+		_, err = c.Write(b)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, _ = n.cq.Poll(make([]ci.WC, 1))
+			l := s.frames()
+			return l[len(l)-1].Drop == []string{"drop_no_qp", "drop_ipv4_id"}[i]
+		}, 10*time.Second, time.Millisecond, "%v", id)
+	}
+	m := n.hca.Counters()
+	assert.EqualValues(t, 1, m["drop_ipv4_id"])
+	assert.EqualValues(t, 1, m["udp_ipv4_id_solved"])
+	assert.EqualValues(t, 1, m["udp_ipv4_id_unchecked"])
 	tap.Stop()
 }
 

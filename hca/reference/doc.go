@@ -25,7 +25,8 @@
 // and the ports' own:
 //
 //	udp_ipv4_id_solved     packets whose IPv4 identification, which the ICRC covers and a socket does not show, was computed from
-//	                       the ICRC: 16 of its 32 bits are left to check those
+//	                       the ICRC, and fits what the sender did before; what does not fit is under drop_ipv4_id
+//	udp_ipv4_id_unchecked  of these, packets for which nothing was known to hold against: 16 of the ICRC's 32 bits checked them
 //	udp_merged             packets that came joined to the one before them
 //	udp_send_waits         waits for room in a socket's send buffer
 //	udp_system_calls       system calls that moved packets
@@ -35,6 +36,15 @@
 //	impair_reordered       packets that it held back behind later ones
 //	impair_delayed         packets that it held for a time
 //	impair_corrupted       packets in which it flipped a bit: those that the ICRC catches are counted as drop_icrc, too
+//
+// # What an unprivileged socket can check
+//
+// Over IPv6, everything. Over IPv4 the ICRC covers the header's identification, which a plain UDP socket does not show. It is solved for,
+// and then held against what its sender did before (udp_habit.go has the rules): of packets damaged at random, 64 in 2^32 pass if they
+// seem to come from this kit, 128 in 2^32 if from Linux's RoCE, and 1 in 2^32 more for each millisecond since that sender's last. With
+// the header in sight it would be 1 in 2^32. For the first packet of an address, for the first after a minute's silence, and for senders
+// that draw identifications by chance, it is 1 in 2^16; udp_ipv4_id_unchecked counts those. UDP's own checksum, where the sender sets
+// it (this port does, rxe and most adapters do not), comes on top.
 //
 // # Where time and chance come from
 //

@@ -19,7 +19,7 @@ type sink struct {
 }
 
 func newSink(t testing.TB) *sink {
-	p, err := openUDP(UDPConfig{Addr: testAddr()})
+	p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
 	require.NoError(t, err)
 	s := &sink{port: p.(*udpPort)}
 	require.NoError(t, p.Start(s))

@@ -34,7 +34,7 @@ type UDPConfig struct {
 // UDP makes a RoCEv2 port. It sees everything sent to (Addr, Port), and there can be one process per (Addr, Port).
 func UDP(c UDPConfig) PortConfig {
 	return PortConfig{
-		open: func(portEnv) (rvt.Port, error) { return openUDP(c) },
+		open: func(e portEnv) (rvt.Port, error) { return openUDP(c, e.clock) },
 		guid: func() ci.GUID { return guidOf(c.Addr, c.port()) },
 		link: ci.LinkEthernet,
 	}
@@ -69,8 +69,9 @@ type udpPort struct {
 	mtu  ci.MTU
 	iface
 
-	sock udpSocket
-	recv rvt.Receiver
+	clock rvt.Clock
+	sock  udpSocket
+	recv  rvt.Receiver
 	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
 	refused func(rvt.Counter, []byte)
 	state   atomic.Uint32 // ci.PortState
@@ -106,6 +107,7 @@ type udpSocket interface {
 // udpStats counts what rvt's counters have no name for.
 type udpStats struct {
 	solvedID    atomic.Uint64 // packets whose IPv4 identification had to be computed from the ICRC
+	uncheckedID atomic.Uint64 // of these, those that no habit was held against: see udp_habit.go
 	merged      atomic.Uint64 // packets received as a part of a train
 	sendRetries atomic.Uint64 // waits for room in the socket's send buffer
 	systemCalls atomic.Uint64 // that moved something
@@ -113,12 +115,13 @@ type udpStats struct {
 
 func (s *udpStats) snapshot(m map[string]uint64) {
 	m["udp_ipv4_id_solved"] += s.solvedID.Load()
+	m["udp_ipv4_id_unchecked"] += s.uncheckedID.Load()
 	m["udp_merged"] += s.merged.Load()
 	m["udp_send_waits"] += s.sendRetries.Load()
 	m["udp_system_calls"] += s.systemCalls.Load()
 }
 
-func openUDP(c UDPConfig) (rvt.Port, error) {
+func openUDP(c UDPConfig, clock rvt.Clock) (rvt.Port, error) {
 	addr := c.Addr.Unmap()
 	switch {
 	case !addr.IsValid() || addr.IsUnspecified():
@@ -133,7 +136,7 @@ func openUDP(c UDPConfig) (rvt.Port, error) {
 	case c.MTU > ci.MTU4096:
 		return nil, fmt.Errorf("UDP port: MTU code %d, want 1 (256 bytes) to 5 (4096), or 0 for the interface's", c.MTU)
 	}
-	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU}
+	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock}
 	p.iface = findInterface(addr)
 	if addr.Zone() != "" && p.index == 0 {
 		return nil, fmt.Errorf("UDP port: Addr %v: zone %q is no interface of this machine; %s", addr, addr.Zone(), interfacesHere())

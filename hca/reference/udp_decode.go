@@ -20,6 +20,7 @@ type decoder struct {
 	port   *udpPort
 	polled bool
 	flow   packetFlow
+	from   sender
 	src    rvt.Addr
 	dst    rvt.Addr
 	w      wire.Packet
@@ -28,6 +29,15 @@ type decoder struct {
 	pkts   [decodePackets]rvt.Packet
 	segs   [decodePieces][]byte
 	grh    [decodePackets][wire.GRHAreaLen]byte
+}
+
+// newDecoder makes a decoder for datagrams whose IPv4 header is not seen.
+func newDecoder(p *udpPort) *decoder {
+	d := &decoder{port: p}
+	if p.addr.Is4() {
+		d.from.table, d.from.clock = newHabits(), p.clock
+	}
+	return d
 }
 
 // datagram takes in what one receive gave: one packet, or with seg > 0 several of seg bytes each but for the last. Errors are counted.
@@ -39,7 +49,9 @@ func (d *decoder) datagram(src, dst netip.AddrPort, b []byte, seg int) {
 		d.port.recv.Count(rvt.DropNotForUs, (len(b)+seg-1)/max(seg, 1))
 		return
 	}
-	d.flow.set(src, dst)
+	if d.flow.set(src, dst) && d.from.table != nil {
+		d.from.set(src.Addr(), dst.Addr())
+	}
 	d.src.GID, d.dst.GID = gidOf(src.Addr()), gidOf(dst.Addr())
 	if len(b) == 0 {
 		d.refuse(rvt.DropMalformed, b)
@@ -58,18 +70,39 @@ func (d *decoder) packet(b []byte, i int) {
 		d.refuse(rvt.DropMalformed, b)
 		return
 	}
-	id, ok, solved := d.flow.check(b, i)
+	id, ok, solved := d.flow.check(b, i, d.from.guess())
 	if !ok {
 		d.refuse(rvt.DropICRC, b)
 		return
 	}
-	if d.checked(b, id) && solved {
+	if !d.parse(b) {
+		return
+	}
+	if d.from.table != nil && (solved || !d.from.settled()) {
+		// Behind parse, so that the table learns from sensible packets only.
+		switch d.from.judge(id, solved) {
+		case idRefused:
+			d.refuse(rvt.DropIPv4ID, b)
+			return
+		case idUnchecked:
+			d.port.stats.uncheckedID.Add(1)
+		}
+	}
+	if solved {
 		d.port.stats.solvedID.Add(1)
+	}
+	d.take(b, id)
+}
+
+// checked takes in a packet whose ICRC is right.
+func (d *decoder) checked(b []byte, id uint16) {
+	if d.parse(b) {
+		d.take(b, id)
 	}
 }
 
-// checked takes in a packet whose ICRC is right; false if it goes no further.
-func (d *decoder) checked(b []byte, id uint16) bool {
+// parse reads a packet whose ICRC is right to d.w; false if it goes no further.
+func (d *decoder) parse(b []byte) bool {
 	if wire.ParsePacket(b, &d.w) != nil {
 		d.refuse(rvt.DropMalformed, b)
 		return false
@@ -78,8 +111,13 @@ func (d *decoder) checked(b []byte, id uint16) bool {
 		d.refuse(rvt.DropService, b) // nothing here paces itself by them
 		return false
 	}
+	return true
+}
+
+// take takes in the packet in d.w.
+func (d *decoder) take(b []byte, id uint16) {
 	if d.merge() {
-		return true
+		return
 	}
 	if d.n == decodePackets || d.pieces == decodePieces {
 		d.deliver()
@@ -97,7 +135,6 @@ func (d *decoder) checked(b []byte, id uint16) bool {
 		d.putGRH(p.GRH, len(b), id)
 	}
 	d.n++
-	return true
 }
 
 // refuse counts a datagram that goes no further.
@@ -163,5 +200,5 @@ func (d *decoder) deliver() {
 	if d.n > 0 {
 		d.port.recv.Deliver(d.pkts[:d.n], true, d.polled)
 	}
-	d.n, d.pieces = 0, 0
+	d.n, d.pieces, d.from.timed = 0, 0, false
 }

@@ -451,7 +451,7 @@ func (p *udpPort) Drive() int {
 
 // recvBatch is the storage of one receive.
 type recvBatch struct {
-	decoder
+	*decoder
 	stat  *udpStats
 	most  int // messages to ask for: 1 after an empty receive, more after full ones
 	dirty int // headers that the system has written to
@@ -470,7 +470,7 @@ const (
 
 func newRecvBatch(p *udpPort) *recvBatch {
 	// Pages that no datagram reaches are never touched.
-	r := &recvBatch{decoder: decoder{port: p}, stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
+	r := &recvBatch{decoder: newDecoder(p), stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
 	for i := range r.hdrs {
 		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
 		r.hdrs[i].init(&r.names[i], &r.iovs[i])

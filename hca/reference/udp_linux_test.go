@@ -81,7 +81,7 @@ func TestUDPWindow(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, ra := openTest(t, UDPConfig{})
-			p, err := openUDP(UDPConfig{Addr: testAddr()})
+			p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
 			require.NoError(t, err)
 			b := p.(*udpPort)
 			s := &sink{port: b}

@@ -107,7 +107,7 @@ func (s *portableSocket) start() error {
 const badReads = 1000
 
 func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
-	d := &decoder{port: s.port}
+	d := newDecoder(s.port)
 	buf := make([]byte, 1<<16)
 	at := netip.AddrPortFrom(dst, s.port.udp)
 	for bad := 0; bad < badReads; {

@@ -84,9 +84,10 @@ type packetFlow struct {
 	flow6    wire.Flow6
 }
 
-func (f *packetFlow) set(src, dst netip.AddrPort) {
+// set goes to a flow; false if it is the one before.
+func (f *packetFlow) set(src, dst netip.AddrPort) bool {
 	if f.src == src && f.dst == dst {
-		return
+		return false
 	}
 	f.src, f.dst = src, dst
 	if dst.Addr().Is4() {
@@ -94,25 +95,27 @@ func (f *packetFlow) set(src, dst netip.AddrPort) {
 	} else {
 		f.flow6 = wire.NewFlow6(src.Addr().As16(), dst.Addr().As16(), src.Port(), dst.Port())
 	}
+	return true
 }
 
 // check judges the ICRC of a packet, BTH to ICRC, that was segment i of what the system handed over. solved says that the IPv4
-// identification, which the socket does not show, was computed and not guessed: of the ICRC's 32 bits, 16 were left to check.
-func (f *packetFlow) check(b []byte, i int) (id uint16, ok, solved bool) {
+// identification, which the socket does not show, was computed, and is neither 0 nor i: of the ICRC's 32 bits, 16 were left to check.
+// guess, if not 0, is what the identification probably is.
+func (f *packetFlow) check(b []byte, i int, guess uint16) (id uint16, ok, solved bool) {
 	end := len(b) - wire.ICRCLen
 	if !f.dst.Addr().Is4() {
 		return 0, f.flow6.Check(b), false
 	}
 	want := binary.LittleEndian.Uint32(b[end:])
-	got := uint32(f.flow4.Start(len(b), uint16(i)).Transport(b[:end]))
+	if guess == 0 {
+		guess = uint16(i)
+	}
+	got := uint32(f.flow4.Start(len(b), guess).Transport(b[:end]))
 	if got == want {
-		return uint16(i), true, false
+		return guess, true, guess != uint16(i) && guess != 0
 	}
-	if i != 0 {
-		if got = uint32(f.flow4.Start(len(b), 0).Transport(b[:end])); got == want {
-			return 0, true, false
-		}
-	}
+	// The ICRC is linear: what is solved for is the difference to the guess.
 	id, ok = wire.SolveIPv4ID(got, want, end)
-	return id, ok, true
+	id ^= guess
+	return id, ok, id != uint16(i) && id != 0
 }

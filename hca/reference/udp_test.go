@@ -119,7 +119,7 @@ func openTest(t testing.TB, c UDPConfig) (*udpPort, *collector) {
 	if !c.Addr.IsValid() {
 		c.Addr = testAddr()
 	}
-	p, err := openUDP(c)
+	p, err := openUDP(c, rvt.RealClock())
 	require.NoError(t, err)
 	r := newCollector()
 	require.NoError(t, p.Start(r))
@@ -363,7 +363,7 @@ func TestUDPMergeRules(t *testing.T) {
 				c.next(&q)
 			}
 			p.Route, q.Route = rt, rt
-			d := &decoder{port: port}
+			d := newDecoder(port)
 			cut := cutter{pkts: []rvt.Packet{p, q}}
 			for cut.next() {
 				d.datagram(src, dst, cut.appendPacket(nil, 0), 0)
@@ -378,7 +378,7 @@ func TestUDPMergeRules(t *testing.T) {
 // bareDecoder is a port without a socket.
 func bareDecoder(testing.TB) (*udpPort, *collector) {
 	r := newCollector()
-	p := &udpPort{recv: r}
+	p := &udpPort{recv: r, addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), clock: rvt.RealClock()}
 	p.state.Store(uint32(ci.PortActive))
 	return p, r
 }
@@ -387,13 +387,14 @@ func bareDecoder(testing.TB) (*udpPort, *collector) {
 func TestUDPGolden(t *testing.T) {
 	t.Parallel()
 	port, r := bareDecoder(t)
-	d := &decoder{port: port}
 	n := 0
 	for _, ip := range goldenPackets(t) {
 		src, dst, udp := netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20])), ip[20:]
 		if ip[0]>>4 == 6 {
 			src, dst, udp = netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40])), ip[40:]
 		}
+		port.addr = dst
+		d := newDecoder(port) // the packets are of many different times
 		d.datagram(netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp)), netip.AddrPortFrom(dst, 4791), udp[8:], 0)
 		d.deliver()
 		n++
@@ -496,7 +497,7 @@ func TestUDPOpenErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := openUDP(c.c)
+			_, err := openUDP(c.c, rvt.RealClock())
 			require.Error(t, err)
 			for _, s := range c.say {
 				assert.ErrorContains(t, err, s)
@@ -782,7 +783,7 @@ func FuzzUDPDatagram(f *testing.F) {
 			fl := wire.NewFlow4(src.Addr().As4(), dst.Addr().As4(), 4791, 4791, wire.IPv4DontFragment)
 			fl.Start(len(b), 0).Transport(b[:len(b)-4]).Put(b[len(b)-4:])
 		}
-		d := &decoder{port: port}
+		d := newDecoder(port)
 		d.datagram(src, dst, b, int(seg))
 		d.deliver()
 		size := int(seg)
