@@ -33,12 +33,13 @@ const (
 	FeatureRD        Feature = "rd"        //
 	FeatureUser      Feature = "user"      // user mode
 	FeatureAL        Feature = "al"        // the access layer above the driver
+	FeatureCM        Feature = "cm"        // management datagrams and connections, over the access layer
 	FeatureWire      Feature = "wire"      // packets seen from outside
 )
 
 var features = []Feature{FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims,
 	FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial, FeatureAPM,
-	FeatureCQOpt, FeatureMAD, FeatureRD, FeatureUser, FeatureAL, FeatureWire}
+	FeatureCQOpt, FeatureMAD, FeatureRD, FeatureUser, FeatureAL, FeatureCM, FeatureWire}
 
 // Features lists all, in the order of reports.
 func Features() []Feature { return slices.Clone(features) }
@@ -61,6 +62,8 @@ var profiles = []Profile{
 		Features: slices.Concat(minimal, []Feature{FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureCQOpt, FeatureAPM})},
 	{Name: "ud", Title: "minimal, with datagrams and multicast",
 		Features: slices.Concat(minimal, []Feature{FeatureUD, FeatureMulticast}), Demands: ci.CapUD | ci.CapAV},
+	{Name: "cm", Title: "minimal, with the special QPs, management datagrams and connections through the kit's connection manager",
+		Features: slices.Concat(minimal, []Feature{FeatureSpecial, FeatureCM}), Demands: ci.CapSpecialQP | ci.CapAV},
 	{Name: "wire", Title: "packets as they leave, and what those that come in do: an end of the link for the certifier to play the peer at",
 		Features: []Feature{FeatureWire}},
 	// What the SAS and the headers treat as not optional: all services but RD, address vectors, special QPs, physical and shared
