@@ -1,0 +1,236 @@
+package mads
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// agent implements Agent.
+type agent struct {
+	e   *endpoint
+	cfg AgentConfig
+	hi  uint32 // the upper half of its requests' transaction IDs
+
+	once   sync.Once
+	gone   atomic.Bool
+	closed chan struct{} // when Close is done
+	queue  chan *Received
+	calls  sync.Mutex // held during OnReceive
+
+	// Guarded by e.mu.
+	txs map[uint32]*tx // by the lower half
+	lo  uint32         // of the last request
+}
+
+const verbSend, verbDo, verbRecv = "Agent.Send", "Agent.Do", "Agent.Recv"
+
+func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
+	cfg.Methods = append([]mad.Method(nil), cfg.Methods...)
+	if cfg.Queue == 0 {
+		cfg.Queue = defaultQueue
+	}
+	a := &agent{e: e, cfg: cfg, hi: e.p.m.hiTID.Add(1), closed: make(chan struct{}), txs: make(map[uint32]*tx)}
+	if len(cfg.Methods) > 0 && cfg.OnReceive == nil {
+		a.queue = make(chan *Received, cfg.Queue)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: "the port is going", Err: accesslayer.ErrClosed}
+	}
+	t, err := e.table.Load().with(verb, a)
+	if err != nil {
+		return nil, err
+	}
+	e.table.Store(t)
+	return a, nil
+}
+
+// Port implements Agent.
+func (a *agent) Port() Port { return a.e.p.id }
+
+// check judges a message, and tells whether it goes by RMPP.
+func (a *agent) check(verb string, m *Message) (long bool, err error) {
+	bad := func(format string, args ...any) (bool, error) {
+		return false, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
+	}
+	b := m.MAD
+	if len(b) < mad.HeaderLen {
+		return bad("MAD of %d bytes, want %d", len(b), mad.Size)
+	}
+	class := mad.Class(b[1])
+	switch {
+	case b[0] != mad.BaseVersion:
+		return bad("MAD with base version %d, want %d", b[0], mad.BaseVersion)
+	case subnet(class) != a.cfg.SubnetManagement:
+		return bad("MAD of class %v: classes of subnet management go by QP0, all others by QP1", class)
+	case a.cfg.Class != 0 && canonical(class) != canonical(a.cfg.Class):
+		return bad("MAD of class %v from an agent of class %v", class, a.cfg.Class)
+	case len(b) != mad.Size:
+		return bad("MAD of %d bytes from an agent without RMPP, want %d", len(b), mad.Size)
+	}
+	return false, a.e.check(verb, &m.To)
+}
+
+// closedError is the answer of an agent that is closed.
+func (a *agent) closedError(verb string) error {
+	return closedError(verb, fmt.Sprintf("agent %q is closed", a.cfg.Name))
+}
+
+// admit tells whether the agent may send. e.mu is held.
+func (a *agent) admit(verb string) error {
+	switch {
+	case a.gone.Load() || a.e.closed:
+		return a.closedError(verb)
+	case a.e.full():
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources,
+			Detail: fmt.Sprintf("%d datagrams wait for the port's send queue: wait, or raise Config.QueueLimit", a.e.queue.n)}
+	}
+	return nil
+}
+
+// Send implements Agent.
+func (a *agent) Send(m *Message) error {
+	if _, err := a.check(verbSend, m); err != nil {
+		return err
+	}
+	e := a.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := a.admit(verbSend); err != nil {
+		return err
+	}
+	return e.transmit(&m.To, m.MAD, nil)
+}
+
+// transmit puts a datagram on its way, that of the transaction t or of none. e.mu is held.
+func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
+	if mad.Class(b[1]) == mad.ClassSubnetDirected {
+		c := ci.MAD(b)
+		switch sendDirected(&c, e.p.id.Num) {
+		case here:
+			if t != nil {
+				e.sent(t)
+			}
+			e.p.count.sent.Add(1)
+			e.local.take(nil, &c)
+			return nil
+		case nowhere:
+			return &ci.Error{Verb: verbSend, Status: ci.InvalidParameter, Detail: "the directed route does not begin at this port: see hop pointer, hop count and InitialPath[1]"}
+		}
+		b = c[:]
+	}
+	s, err := e.enqueue(to, b)
+	if err != nil {
+		return err
+	}
+	s.tx = t
+	e.flush()
+	return nil
+}
+
+// Do implements Agent.
+func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
+	if _, err := a.check(verbDo, m); err != nil {
+		return nil, err
+	}
+	var h mad.Header
+	if h.Parse(m.MAD); response(&h) {
+		return nil, &ci.Error{Verb: verbDo, Status: ci.InvalidParameter, Detail: fmt.Sprintf("%v is an answer: use Send", h.Method)}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e := a.e
+	t := newTx(a, &h, m)
+	e.mu.Lock()
+	err := a.admit(verbDo)
+	if err == nil {
+		for a.lo++; a.txs[a.lo] != nil; a.lo++ { // it has gone round, and that one still waits
+		}
+		t.lo = a.lo
+		binary.BigEndian.PutUint64(t.msg[8:], uint64(a.hi)<<32|uint64(t.lo))
+		a.txs[t.lo] = t
+		if err = e.transmit(&t.to, t.msg, t); err != nil {
+			e.finish(t, nil, err)
+		}
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		e.mu.Lock()
+		e.finish(t, nil, ctx.Err()) // unless it has ended this moment: then with what it ended
+		e.mu.Unlock()
+		<-t.done
+	}
+	return t.answer, t.err
+}
+
+// Recv implements Agent.
+func (a *agent) Recv(ctx context.Context) (*Received, error) {
+	select {
+	case r := <-a.queue:
+		return r, nil
+	default:
+	}
+	select {
+	case r := <-a.queue:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-a.closed:
+	}
+	select { // nothing comes any more
+	case r := <-a.queue:
+		return r, nil
+	default:
+		return nil, a.closedError(verbRecv)
+	}
+}
+
+// deliver hands an unsolicited datagram over.
+func (a *agent) deliver(r *Received) {
+	a.calls.Lock()
+	defer a.calls.Unlock()
+	switch {
+	case a.gone.Load():
+		a.e.p.count.drop(DropUnclaimed)
+	case a.cfg.OnReceive != nil:
+		a.cfg.OnReceive(r)
+	default:
+		select {
+		case a.queue <- r:
+		default:
+			a.e.p.count.drop(DropQueue)
+		}
+	}
+}
+
+// Close implements Agent.
+func (a *agent) Close() error {
+	a.once.Do(func() {
+		e := a.e
+		e.mu.Lock()
+		a.gone.Store(true)
+		e.table.Store(e.table.Load().without(a))
+		for _, t := range a.txs {
+			e.finish(t, nil, a.closedError(verbDo))
+		}
+		e.mu.Unlock()
+		a.calls.Lock() // wait for the call that runs
+		defer a.calls.Unlock()
+		close(a.closed)
+	})
+	return nil
+}

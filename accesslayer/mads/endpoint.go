@@ -1,0 +1,414 @@
+package mads
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+const recvSize = grhArea + mad.Size
+
+// endpoint is QP0 or QP1 of a port. What is received is handled on the goroutine of its pump, without locks but for what it touches;
+// what is sent goes through a queue that whoever adds to it empties, as far as the send queue has room.
+type endpoint struct {
+	p     *port
+	num   uint8
+	qp    *accesslayer.QP
+	mem   []byte // receives, then sends
+	table atomic.Pointer[table]
+	local localAgent
+
+	mu     sync.Mutex
+	closed bool
+	avs    avCache
+
+	// Sending. A datagram is in queue or, under the number of the slot whose memory holds it, in out.
+	queue    sendQueue
+	free     *send
+	out      []*send
+	slots    []uint16 // that are free
+	busy     bool     // somebody posts
+	wrs      [postBatch]ci.SendWR
+	sges     [postBatch][1]ci.SGE
+	sendSGEs []ci.SGE
+
+	// Receiving.
+	recvSGEs [][]ci.SGE
+	posted   []bool   // the HCA has the slot
+	recvFree []uint16 // neither the HCA nor the pump has it
+	nposted  int
+	recvWRs  []ci.RecvWR
+	done     []uint16 // of the pump: slots handled in this batch
+
+	// Recovery: see recover.go.
+	gen        uint32
+	recovering bool
+	flushed    sendQueue     // sends that a fault took back, in order
+	quiet      chan struct{} // one token: out or posted have become empty, or closed
+}
+
+const postBatch = 16
+
+// send is a datagram on its way out.
+type send struct {
+	next     *send
+	av       *avEntry
+	qpn      ci.QPN
+	qkey     ci.QKey
+	pkey     uint16
+	attempts uint8 // flushed by a QP error and queued again
+	tx       *tx   // of a request
+	data     [mad.Size]byte
+}
+
+type sendQueue struct {
+	head, tail *send
+	n          int
+}
+
+func (q *sendQueue) push(s *send) {
+	if q.head == nil {
+		q.head = s
+	} else {
+		q.tail.next = s
+	}
+	q.tail = s
+	q.n++
+}
+
+func (q *sendQueue) unshift(s *send) {
+	if s.next = q.head; q.head == nil {
+		q.tail = s
+	}
+	q.head = s
+	q.n++
+}
+
+func (q *sendQueue) pop() *send {
+	s := q.head
+	if s != nil {
+		q.head = s.next
+		s.next = nil
+		q.n--
+	}
+	return s
+}
+
+// IDs of work requests: bit 63 tells receives, then the generation of the QP, below it the slot.
+const idRecv = 1 << 63
+
+func (e *endpoint) id(slot uint16) uint64 { return uint64(e.gen&0x7fffffff)<<32 | uint64(slot) }
+
+// newEndpoint makes the QP, brings it up and starts its pump.
+func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
+	cfg := &p.m.cfg
+	attr := p.h.a.Attr()
+	limit := func(n, most int) int {
+		if most > 0 {
+			return min(n, most)
+		}
+		return n
+	}
+	recvs, sends := limit(cfg.RecvDepth, attr.MaxWRs), limit(cfg.SendDepth, attr.MaxWRs)
+	e := &endpoint{p: p, num: uint8(typ - ci.QP0), mem: make([]byte, recvs*recvSize+sends*mad.Size), out: make([]*send, sends),
+		sendSGEs: make([]ci.SGE, sends), recvSGEs: make([][]ci.SGE, recvs), posted: make([]bool, recvs), quiet: make(chan struct{}, 1)}
+	e.table.Store(&table{})
+	e.local.e = e
+	e.avs.init(p.h.pd, cfg.AVs)
+	mr, err := p.h.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(e.mem), Access: ci.LocalWrite})
+	if err != nil {
+		return nil, err
+	}
+	region := mr.Region()
+	sges := make([]ci.SGE, recvs)
+	for i := range sges {
+		sges[i] = region.SGE(uint64(i*recvSize), recvSize)
+		e.recvSGEs[i] = sges[i : i+1]
+		e.recvFree = append(e.recvFree, uint16(i))
+	}
+	for i := range e.sendSGEs {
+		e.sendSGEs[i] = region.SGE(uint64(recvs*recvSize+i*mad.Size), mad.Size)
+		e.slots = append(e.slots, uint16(i))
+	}
+	cq, err := p.h.pd.NewCQ(ci.CQCreate{Size: recvs + sends}, accesslayer.CQHandler{OnEvent: func(_ *accesslayer.CQ, ev ci.Event) {
+		p.m.al.Logger().Error("mads: completion queue", "guid", p.id.CA, "port", p.id.Num, "QP", e.num, "event", ev.Type)
+		e.fault()
+	}})
+	if err != nil {
+		return nil, errors.Join(err, mr.Destroy())
+	}
+	e.qp, err = p.h.pd.NewSpecialQP(p.id.Num, ci.QPCreate{Type: typ, SendCQ: cq, RecvCQ: cq,
+		QPCaps: ci.QPCaps{SendDepth: sends, RecvDepth: recvs, SendSGE: 1, RecvSGE: 1}}, e.onEvent)
+	if err == nil {
+		err = e.start()
+	}
+	if err == nil {
+		_, err = cq.NewPump(accesslayer.PumpConfig{Mode: cfg.Poll, Spin: cfg.Spin, Handle: e.handle})
+	}
+	if err != nil {
+		e.close()
+		return nil, errors.Join(err, cq.Destroy(), mr.Destroy())
+	}
+	return e, nil
+}
+
+// start takes the QP from Reset to RTS, and posts all receives.
+func (e *endpoint) start() error {
+	if err := e.qp.InitDatagram(e.p.id.Num, 0, e.defaultPKey()); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.postRecvs()
+}
+
+// defaultPKey finds the index of the default partition, in which management is; 0 if there is none yet.
+func (e *endpoint) defaultPKey() uint16 {
+	for _, want := range []ci.PKey{0xffff, 0x7fff} {
+		for i, k := range e.p.attr().PKeys {
+			if k == want {
+				return uint16(i)
+			}
+		}
+	}
+	return 0
+}
+
+func (e *endpoint) onEvent(_ *accesslayer.QP, ev ci.Event) {
+	switch ev.Type {
+	case ci.EventSQError, ci.EventRQError, ci.EventQPFatal, ci.EventWQReqError, ci.EventWQAccessError:
+		e.fault()
+	}
+}
+
+// postRecvs posts every slot that nobody has. e.mu is held.
+func (e *endpoint) postRecvs() error {
+	e.recvWRs = e.recvWRs[:0]
+	for _, slot := range e.recvFree {
+		e.posted[slot] = true
+		e.recvWRs = append(e.recvWRs, ci.RecvWR{ID: idRecv | e.id(slot), SGL: e.recvSGEs[slot]})
+	}
+	n, err := e.qp.PostRecv(e.recvWRs)
+	for _, slot := range e.recvFree[n:] {
+		e.posted[slot] = false
+	}
+	e.nposted += n
+	e.recvFree = append(e.recvFree[:0], e.recvFree[n:]...)
+	return err
+}
+
+// enqueue takes a datagram. e.mu is held; flush must follow. The address has been checked.
+func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
+	attr := to.AV
+	attr.Port = e.p.id.Num
+	av, err := e.avs.get(attr)
+	if err != nil {
+		return nil, err
+	}
+	s := e.free
+	if s == nil {
+		s = new(send)
+	} else {
+		e.free, s.next = s.next, nil
+	}
+	s.av, s.qpn, s.qkey, s.pkey, s.attempts = av, to.QPN, to.QKey, to.PKeyIndex, 0
+	if s.qkey == 0 && s.qpn == 1 {
+		s.qkey = ci.QKey(mad.QKeyGSI)
+	}
+	copy(s.data[:], b)
+	e.queue.push(s)
+	return s, nil
+}
+
+// recycle ends a send. e.mu is held.
+func (e *endpoint) recycle(s *send) {
+	e.avs.release(s.av)
+	s.av, s.tx = nil, nil
+	s.next, e.free = e.free, s
+}
+
+// full tells whether new datagrams are refused. e.mu is held.
+func (e *endpoint) full() bool { return e.queue.n >= e.p.m.cfg.QueueLimit }
+
+// flush posts what the send queue has room for. e.mu is held, but not while posting: others add to the queue meanwhile, and their
+// datagrams go along.
+func (e *endpoint) flush() {
+	if e.busy {
+		return
+	}
+	e.busy = true
+	for !e.closed && !e.recovering {
+		n := 0
+		var batch [postBatch]uint16
+		for n < postBatch && len(e.slots) > 0 {
+			s := e.queue.pop()
+			if s == nil {
+				break
+			}
+			if s.tx != nil && s.tx.over {
+				e.recycle(s)
+				continue
+			}
+			slot := e.slots[len(e.slots)-1]
+			e.slots = e.slots[:len(e.slots)-1]
+			e.out[slot], batch[n] = s, slot
+			e.sges[n][0] = e.sendSGEs[slot]
+			e.wrs[n] = ci.SendWR{ID: e.id(slot), Op: ci.OpSend, Flags: ci.SendSignaled, SGL: e.sges[n][:],
+				To: ci.Dest{AV: s.av.av, QPN: s.qpn, QKey: s.qkey, PKeyIndex: s.pkey}}
+			at := len(e.mem) - (len(e.out)-int(slot))*mad.Size
+			copy(e.mem[at:at+mad.Size], s.data[:])
+			n++
+		}
+		if n == 0 {
+			break
+		}
+		e.mu.Unlock()
+		k, err := e.qp.PostSend(e.wrs[:n])
+		e.mu.Lock()
+		clear(e.wrs[:n])
+		if err == nil {
+			continue
+		}
+		// What was not taken goes back to the front, in order.
+		for i := n - 1; i >= k; i-- {
+			s := e.out[batch[i]]
+			e.out[batch[i]] = nil
+			e.slots = append(e.slots, batch[i])
+			if i == k && !stateError(err) {
+				e.failed(s, err)
+				continue
+			}
+			e.queue.unshift(s)
+		}
+		if stateError(err) {
+			e.faultLocked()
+		}
+	}
+	e.busy = false
+	e.signalQuiet()
+}
+
+// stateError tells refusals that are not this request's fault.
+func stateError(err error) bool {
+	s := ci.StatusOf(err)
+	return s == ci.InvalidQPState || s == ci.InvalidQPHandle || s == ci.InsufficientResources
+}
+
+// failed ends a send that the HCA would not or could not carry out. e.mu is held.
+func (e *endpoint) failed(s *send, err error) {
+	e.p.count.drop(DropSend)
+	if s.tx != nil {
+		e.finish(s.tx, nil, &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request could not be sent", Err: err})
+	}
+	e.recycle(s)
+}
+
+// handle takes completions. Receives come first: an answer may be there together with the completion of its request, and then
+// needs no timer.
+func (e *endpoint) handle(wcs []ci.WC) {
+	e.done = e.done[:0]
+	sends, bad := false, false
+	for i := range wcs {
+		wc := &wcs[i]
+		if wc.ID&idRecv == 0 {
+			sends = true
+			continue
+		}
+		slot := uint16(wc.ID)
+		if !e.took(wc.ID, slot) {
+			continue
+		}
+		if wc.Status == ci.WCSuccess {
+			at := int(slot) * recvSize
+			e.receive(wc, e.mem[at:at+recvSize])
+		} else if wc.Status != ci.WCFlushErr {
+			e.p.count.drop(DropReceive)
+			bad = true
+		}
+		e.done = append(e.done, slot)
+	}
+	e.mu.Lock()
+	if sends {
+		for i := range wcs {
+			if wcs[i].ID&idRecv == 0 {
+				bad = e.completed(&wcs[i]) || bad
+			}
+		}
+	}
+	e.recvFree = append(e.recvFree, e.done...)
+	if bad {
+		e.faultLocked()
+	}
+	e.signalQuiet()
+	if !e.closed && !e.recovering && len(e.recvFree) > 0 {
+		if err := e.postRecvs(); err != nil {
+			e.faultLocked()
+		}
+	}
+	e.flush()
+	e.mu.Unlock()
+}
+
+// took notes that the pump has a receive slot; false if it is from before a reset, and belongs to somebody again.
+func (e *endpoint) took(id uint64, slot uint16) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if id != idRecv|e.id(slot) || int(slot) >= len(e.posted) || !e.posted[slot] {
+		return false
+	}
+	e.posted[slot] = false
+	e.nposted--
+	return true
+}
+
+// completed ends a send, and tells whether the QP has a fault. e.mu is held.
+func (e *endpoint) completed(wc *ci.WC) (bad bool) {
+	slot := uint16(wc.ID)
+	if wc.ID != e.id(slot) || int(slot) >= len(e.out) || e.out[slot] == nil {
+		return false
+	}
+	s := e.out[slot]
+	e.out[slot] = nil
+	e.slots = append(e.slots, slot)
+	switch wc.Status {
+	case ci.WCSuccess:
+		e.p.count.sent.Add(1)
+		if s.tx != nil {
+			e.sent(s.tx)
+		}
+		e.recycle(s)
+		return false
+	case ci.WCFlushErr:
+		e.again(s)
+	default:
+		e.failed(s, wc.Status)
+	}
+	return true
+}
+
+// close ends the endpoint: agents, requests and what is queued. The objects go with the HCA.
+func (e *endpoint) close() {
+	e.mu.Lock()
+	e.closed = true
+	agents := make([]*agent, 0, len(e.table.Load().agents))
+	for _, a := range e.table.Load().agents {
+		agents = append(agents, a)
+	}
+	e.mu.Unlock()
+	for _, a := range agents {
+		_ = a.Close()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, q := range []*sendQueue{&e.flushed, &e.queue} {
+		for s := q.pop(); s != nil; s = q.pop() {
+			e.p.count.drop(DropClosed)
+			e.recycle(s)
+		}
+	}
+	e.signalQuiet()
+}

@@ -1,0 +1,99 @@
+package mads
+
+import (
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// localAgent has the HCA execute datagrams, one at a time, on a goroutine that lives while there are some: CA.LocalMAD may block. The
+// endpoint's lock guards it.
+type localAgent struct {
+	e       *endpoint
+	queue   []localRequest
+	running bool
+}
+
+type localRequest struct {
+	r  *Received // nil: from an agent of this port, without a wire between
+	in *ci.MAD
+}
+
+const maxLocal = 64
+
+// take queues a request. e.mu is held.
+func (l *localAgent) take(r *Received, in *ci.MAD) {
+	if l.e.closed || len(l.queue) >= maxLocal {
+		l.e.p.count.drop(DropBusy)
+		return
+	}
+	l.queue = append(l.queue, localRequest{r, in})
+	if !l.running {
+		l.running = true
+		l.e.p.h.wg.Go(l.run)
+	}
+}
+
+func (l *localAgent) run() {
+	e := l.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(l.queue) > 0 && !e.closed {
+		q := l.queue[0]
+		l.queue = append(l.queue[:0], l.queue[1:]...)
+		e.mu.Unlock()
+		l.execute(q)
+		e.mu.Lock()
+	}
+	l.queue, l.running = nil, false
+}
+
+func (l *localAgent) execute(q localRequest) {
+	e := l.e
+	var h mad.Header
+	h.Parse(q.in[:])
+	if q.r == nil && e.table.Load().find(&h, q.in[:]) != nil || !e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
+		l.within(&h, q.in)
+		return
+	}
+	var src *ci.AVAttr
+	if q.r != nil {
+		src = &q.r.From.AV
+	}
+	var out ci.MAD
+	if err := e.p.h.ca.LocalMAD(e.p.id.Num, src, q.in, &out); err != nil {
+		e.p.count.drop(DropUnclaimed)
+		e.p.m.al.Logger().Debug("mads: the HCA cannot execute a datagram", "guid", e.p.id.CA, "port", e.p.id.Num, "class", h.Class, "error", err)
+		return
+	}
+	if out == (ci.MAD{}) { // no answer is due: an M_Key that does not match (IBTA volume 1, 14.2.4.1)
+		return
+	}
+	if q.r == nil {
+		h.Parse(out[:])
+		l.within(&h, &out)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reply(q.r, &out)
+}
+
+// within delivers what an agent sent to its own port along a directed route of no hops.
+func (l *localAgent) within(h *mad.Header, c *ci.MAD) {
+	p := l.e.p
+	if h.Status&mad.StatusDirection != 0 {
+		c[6] = 0 // the way back is over at the sender (IBTA volume 1, 14.2.2.4)
+	}
+	in := &inbox{data: *c}
+	in.MAD = in.data[:]
+	in.Port = p.id
+	in.From.AV = ci.AVAttr{Port: p.id.Num, DLID: permissiveLID}
+	p.count.received.Add(1)
+	if a := l.e.table.Load().find(h, in.MAD); a != nil && !response(h) {
+		a.deliver(&in.Received)
+	} else if response(h) {
+		l.e.respond(h, &in.Received)
+	} else {
+		p.count.drop(DropUnclaimed)
+	}
+}

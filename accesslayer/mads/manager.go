@@ -1,0 +1,210 @@
+package mads
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/clock"
+)
+
+// Manager gives MAD services on all ports of all HCAs of an access layer that have special QPs. It owns QP0 and QP1 of each, so there
+// is one per access layer. It implements Service.
+type Manager struct {
+	al     *accesslayer.AL
+	cfg    Config
+	client *accesslayer.Client
+	wheel  clock.Wheel
+	hiTID  atomic.Uint32
+
+	tell sync.Mutex // held while watchers are told; taken before mu
+
+	mu       sync.Mutex
+	ports    []*port // in order of HCAs' coming, by number
+	gone     []*port // of HCAs that went, for Counters
+	watchers []*watcher
+	closed   bool
+	closing  chan struct{} // closed when Close is done
+	closeErr error
+}
+
+type watcher struct{ f func(p Port, there bool) }
+
+var _ Service = (*Manager)(nil)
+
+// New starts MAD services. It returns when those of the HCAs present are there; an HCA whose special QPs cannot be made is logged and left
+// out. Not from a callback of PnP.
+// Status: InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
+func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
+	client, err := al.Open(accesslayer.ClientConfig{Name: "MAD services"})
+	if err != nil {
+		return nil, fmt.Errorf("mads.New: %w", err)
+	}
+	m := &Manager{al: al, cfg: cfg.withDefaults(), client: client, closing: make(chan struct{})}
+	m.wheel.Init(al.Clock())
+	first := cfg.FirstAgent
+	if first == 0 {
+		first = rand.Uint32()
+	}
+	m.hiTID.Store(first - 1)
+	_, err = client.RegisterPnP(accesslayer.PnPConfig{Add: m.add, Remove: m.remove, Port: m.changed, Sync: true})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mads.New: %w", err), client.Close())
+	}
+	return m, nil
+}
+
+// Close ends the services: agents are closed, watchers hear that the ports go, the QPs are destroyed. It is idempotent, and waits for
+// callbacks: not from one.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		<-m.closing
+		return m.closeErr
+	}
+	m.closed = true
+	m.mu.Unlock()
+	m.closeErr = m.client.Close() // the end of the registration removes every HCA
+	m.wheel.Stop()
+	close(m.closing)
+	return m.closeErr
+}
+
+func closedError(verb, what string) error {
+	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what, Err: accesslayer.ErrClosed}
+}
+
+// add is called for each HCA.
+func (m *Manager) add(a *accesslayer.Adapter) (any, error) {
+	h, err := m.open(a)
+	if err != nil {
+		return nil, err
+	}
+	m.tell.Lock()
+	defer m.tell.Unlock()
+	for _, p := range h.ports {
+		m.mu.Lock()
+		m.ports = append(m.ports, p)
+		watchers := slices.Clone(m.watchers)
+		m.mu.Unlock()
+		for _, w := range watchers {
+			w.f(p.id, true)
+		}
+	}
+	return h, nil
+}
+
+// remove is called once for each HCA that was added.
+func (m *Manager) remove(_ *accesslayer.Adapter, data any) {
+	h := data.(*hca)
+	m.tell.Lock()
+	defer m.tell.Unlock()
+	for _, p := range slices.Backward(h.ports) {
+		m.mu.Lock()
+		m.ports = slices.DeleteFunc(m.ports, func(q *port) bool { return p == q })
+		m.gone = append(slices.DeleteFunc(m.gone, func(q *port) bool { return q.id == p.id }), p)
+		watchers := slices.Clone(m.watchers)
+		m.mu.Unlock()
+		p.close()
+		for _, w := range watchers {
+			w.f(p.id, false)
+		}
+	}
+	h.close()
+}
+
+// changed is called for events of ports. Tables of addresses are looked up anew with every use; only vectors are kept, and
+// may have been made from an entry that is another one now.
+func (m *Manager) changed(_ *accesslayer.Adapter, data any, e accesslayer.PortEvent) {
+	switch e.Type {
+	case accesslayer.PortGID, accesslayer.PortLID, accesslayer.PortActive, accesslayer.PortDown:
+	default:
+		return
+	}
+	for _, p := range data.(*hca).ports {
+		if p.id.Num == e.Port {
+			p.forgetAVs()
+		}
+	}
+}
+
+// Ports implements Service.
+func (m *Manager) Ports() []Port {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ids := make([]Port, len(m.ports))
+	for i, p := range m.ports {
+		ids[i] = p.id
+	}
+	return ids
+}
+
+// Watch implements Service.
+func (m *Manager) Watch(f func(p Port, there bool)) (stop func()) {
+	w := &watcher{f: f}
+	m.tell.Lock()
+	defer m.tell.Unlock()
+	m.mu.Lock()
+	m.watchers = append(m.watchers, w)
+	ports := slices.Clone(m.ports)
+	m.mu.Unlock()
+	for _, p := range ports {
+		f(p.id, true)
+	}
+	return func() {
+		m.tell.Lock()
+		defer m.tell.Unlock()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watchers = slices.DeleteFunc(m.watchers, func(v *watcher) bool { return v == w })
+	}
+}
+
+// Register implements Service.
+func (m *Manager) Register(cfg AgentConfig) (Agent, error) {
+	const verb = "mads.Register"
+	if err := cfg.check(verb); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	closed := m.closed
+	i := slices.IndexFunc(m.ports, func(p *port) bool { return p.id == cfg.Port })
+	var p *port
+	if i >= 0 {
+		p = m.ports[i]
+	}
+	m.mu.Unlock()
+	switch {
+	case closed:
+		return nil, closedError(verb, "the MAD services are closed")
+	case p == nil:
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of HCA %016x has no MAD services now", cfg.Port.Num, uint64(cfg.Port.CA))}
+	}
+	e := p.qp[1]
+	if cfg.SubnetManagement {
+		if e = p.qp[0]; e == nil {
+			return nil, &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no QP0: it is an Ethernet port, or the HCA keeps it to itself", cfg.Port.Num)}
+		}
+	}
+	return e.register(verb, cfg)
+}
+
+// Counters gives the numbers of every port, those that went included.
+func (m *Manager) Counters() map[Port]Counters {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[Port]Counters)
+	for _, p := range m.gone {
+		all[p.id] = p.count.snapshot()
+	}
+	for _, p := range m.ports {
+		all[p.id] = p.count.snapshot()
+	}
+	return all
+}

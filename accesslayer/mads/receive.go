@@ -1,0 +1,108 @@
+package mads
+
+import (
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// inbox is a datagram received, in one piece of memory.
+type inbox struct {
+	Received
+	data ci.MAD
+}
+
+// receive takes what is in a receive slot: 40 bytes for a GRH, then the datagram.
+func (e *endpoint) receive(wc *ci.WC, slot []byte) {
+	c := &e.p.count
+	c.received.Add(1)
+	b := slot[grhArea:]
+	var h mad.Header
+	h.Parse(b)
+	switch {
+	case wc.Length != recvSize:
+		c.drop(DropLength)
+		return
+	case h.BaseVersion != mad.BaseVersion:
+		c.drop(DropVersion)
+		return
+	case subnet(h.Class) != (e.num == 0):
+		c.drop(DropClass)
+		return
+	}
+	in := new(inbox)
+	if !e.source(wc, slot[:grhArea], &in.Received) {
+		c.drop(DropAddress)
+		return
+	}
+	in.data = ci.MAD(b)
+	in.MAD = in.data[:]
+	if h.Class == mad.ClassSubnetDirected {
+		if !receiveDirected(&in.data, e.p.id.Num) {
+			c.drop(DropHops)
+			return
+		}
+	}
+	e.dispatch(&h, &in.Received)
+}
+
+// dispatch brings a valid datagram to who it is for.
+func (e *endpoint) dispatch(h *mad.Header, r *Received) {
+	if response(h) {
+		e.respond(h, r)
+	} else if a := e.table.Load().find(h, r.MAD); a != nil {
+		a.deliver(r)
+	} else {
+		e.unclaimed(h, r)
+	}
+}
+
+// unclaimed answers for the port what no agent wants: what the HCA executes; else Get and Set as unsupported (IBTA volume 1, 13.4.7,
+// table 112; Linux does the same).
+func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
+	if h.Method != mad.Get && h.Method != mad.Set {
+		e.p.count.drop(DropUnclaimed)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if (e.num == 0 || h.Class == mad.ClassPerformance) && e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
+		c := ci.MAD(r.MAD)
+		e.local.take(r, &c)
+		return
+	}
+	status := mad.StatusBadMethodAttribute
+	if e.table.Load().knows(h.Class) && e.table.Load().claims[claimOf(h, r.MAD)] == nil {
+		status = mad.StatusBadVersion
+	}
+	e.answer(h, r, status)
+}
+
+// answer sends a request back with a status. e.mu is held.
+func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
+	c := ci.MAD(r.MAD)
+	g := *h
+	g.Method, g.Status = mad.GetResp, status
+	if h.Class == mad.ClassSubnetDirected {
+		g.Status |= mad.StatusDirection
+		g.ClassSpecific = uint16(c[6])<<8 | uint16(c[7])
+	}
+	g.Put(c[:])
+	e.reply(r, &c)
+}
+
+// reply sends an answer of the port's own. e.mu is held.
+func (e *endpoint) reply(r *Received, c *ci.MAD) {
+	if mad.Class(c[1]) == mad.ClassSubnetDirected && !returnDirected(c, e.p.id.Num) {
+		e.p.count.drop(DropHops)
+		return
+	}
+	if e.closed || e.full() {
+		e.p.count.drop(DropSendQueue)
+		return
+	}
+	if _, err := e.enqueue(&r.From, c[:]); err != nil {
+		e.p.count.drop(DropSend)
+		return
+	}
+	e.flush()
+}

@@ -1,0 +1,142 @@
+package mads_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// node is a host: an access layer with one HCA and its MAD services.
+type node struct {
+	t   testing.TB
+	al  *accesslayer.AL
+	hca *reference.HCA
+	m   *mads.Manager
+}
+
+type nodeConfig struct {
+	clock clock.Clock
+	mads  mads.Config
+	caps  ci.Caps
+	qps   int
+}
+
+func newNode(t testing.TB, c nodeConfig, ports ...reference.PortConfig) *node {
+	n := &node{t: t}
+	var err error
+	n.hca, err = reference.New(reference.Config{Ports: ports, Clock: c.clock, Caps: c.caps})
+	require.NoError(t, err)
+	n.al = accesslayer.New(accesslayer.Config{Clock: c.clock, PollInterval: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	require.NoError(t, n.al.Register(n.hca))
+	n.m, err = mads.New(n.al, c.mads)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, n.m.Close())
+		assert.NoError(t, n.al.Close())
+		assert.NoError(t, n.hca.Close())
+	})
+	return n
+}
+
+func (n *node) port() mads.Port { return mads.Port{CA: n.hca.Info().GUID, Num: 1} }
+
+func (n *node) attr() *ci.PortAttr { return must(must(n.al.Adapter(n.hca.Info().GUID)).Port(1)) }
+
+// address is that of the node's QP1 for others.
+func (n *node) address() mads.Address {
+	a := mads.Address{QPN: 1}
+	if p := n.attr(); p.Link == ci.LinkEthernet {
+		a.AV.Global, a.AV.GRH.DGID = true, p.GIDs[0].GID
+	} else {
+		a.AV.DLID = p.LID
+	}
+	return a
+}
+
+// qp0 is the address of its QP0.
+func (n *node) qp0() mads.Address { return mads.Address{AV: ci.AVAttr{DLID: n.attr().LID}} }
+
+func (n *node) agent(c mads.AgentConfig) mads.Agent {
+	n.t.Helper()
+	if c.Port == (mads.Port{}) {
+		c.Port = n.port()
+	}
+	a, err := n.m.Register(c)
+	require.NoError(n.t, err)
+	return a
+}
+
+func (n *node) counters() mads.Counters { return n.m.Counters()[n.port()] }
+
+var udpPort atomic.Uint32
+
+// wires are the ways to join two nodes; each gives two ports.
+var wires = map[string]func() [2]reference.PortConfig{
+	"direct": func() [2]reference.PortConfig {
+		l := reference.NewDirectLink()
+		return [2]reference.PortConfig{reference.Direct(l, reference.DirectConfig{}), reference.Direct(l, reference.DirectConfig{})}
+	},
+	"UDP, IPv4": func() [2]reference.PortConfig { return udpPorts("127.0.0.2", "127.0.0.3") },
+	"virtual, IPv6": func() [2]reference.PortConfig {
+		n := reference.NewNetwork(reference.NetworkConfig{})
+		p := func(s string) reference.PortConfig {
+			return reference.Virtual(n, reference.VirtualConfig{Addr: netip.MustParseAddr(s)})
+		}
+		return [2]reference.PortConfig{p("fd00::1"), p("fd00::2")}
+	},
+}
+
+func udpPorts(a, b string) [2]reference.PortConfig {
+	at := uint16(20000 + udpPort.Add(1))
+	p := func(s string) reference.PortConfig {
+		return reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(s), Port: at})
+	}
+	return [2]reference.PortConfig{p(a), p(b)}
+}
+
+// pair makes two nodes, and runs a test on each kind of wire.
+func pair(t *testing.T, f func(t *testing.T, a, b *node)) {
+	for name, wire := range wires {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := wire()
+			f(t, newNode(t, nodeConfig{}, p[0]), newNode(t, nodeConfig{}, p[1]))
+		})
+	}
+}
+
+// request makes a datagram.
+func request(class mad.Class, version uint8, m mad.Method, tid uint64) []byte {
+	b := make([]byte, mad.Size)
+	h := mad.Header{BaseVersion: 1, Class: class, ClassVersion: version, Method: m, TID: tid}
+	h.Put(b)
+	return b
+}
+
+// soon is a context for what should come at once.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

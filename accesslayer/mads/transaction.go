@@ -1,0 +1,129 @@
+package mads
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/mad"
+)
+
+// tx is a request that waits for its response: from the queue, through the send, whose completion starts the time, to one of its ends.
+// e.mu guards what changes.
+type tx struct {
+	a      *agent
+	lo     uint32
+	class  mad.Class
+	userID uint64
+	to     Address
+	peer   peer // the zero value is anybody
+	msg    []byte
+
+	timeout time.Duration
+	retries int
+	at      time.Duration // when the time is over; 0: it has not begun
+	timer   clock.Deadline
+
+	over   bool
+	done   chan struct{} // closed with over
+	answer *Received
+	err    error
+}
+
+const defaultTimeout = time.Second
+
+func newTx(a *agent, h *mad.Header, m *Message) *tx {
+	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, msg: append([]byte(nil), m.MAD...), timeout: m.Timeout, retries: max(m.Retries, 0),
+		done: make(chan struct{})}
+	if h.Class != mad.ClassSubnetDirected { // those come from wherever the route leads
+		t.peer = a.e.p.peerOf(&m.To.AV)
+	}
+	if t.timeout <= 0 {
+		t.timeout = defaultTimeout
+	}
+	t.timer.Fire = t.expire
+	return t
+}
+
+// sent starts the time. e.mu is held.
+func (e *endpoint) sent(t *tx) {
+	if !t.over {
+		t.at = e.p.m.al.Clock().Now() + t.timeout
+		e.p.m.wheel.Set(&t.timer, t.at)
+	}
+}
+
+// finish ends a transaction, if it has not ended. e.mu is held.
+func (e *endpoint) finish(t *tx, answer *Received, err error) {
+	if t.over {
+		return
+	}
+	t.over, t.answer, t.err = true, answer, err
+	delete(t.a.txs, t.lo)
+	e.p.m.wheel.Cancel(&t.timer)
+	close(t.done)
+}
+
+// expire is the timer.
+func (t *tx) expire() {
+	e := t.a.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case t.over || t.at == 0:
+		return
+	case t.at > e.p.m.al.Clock().Now():
+		e.p.m.wheel.Set(&t.timer, t.at)
+		return
+	case t.retries == 0:
+		e.p.count.timedOut.Add(1)
+		e.finish(t, nil, &ci.Error{Verb: verbDo, Status: ci.Timeout, Detail: fmt.Sprintf("no response to %v in %v", t.class, t.timeout)})
+		return
+	}
+	t.retries--
+	t.at = 0
+	e.p.count.retried.Add(1)
+	if err := e.transmit(&t.to, t.msg, t); err != nil {
+		e.finish(t, nil, err)
+	}
+}
+
+// from tells whether an answer may come from there.
+func (t *tx) from(p peer) bool {
+	switch want := t.peer; {
+	case want == peer{}:
+		return true
+	case want.gid != ci.GID{}:
+		return p.gid == want.gid && (want.lid == 0 || p.lid == want.lid)
+	default:
+		return p.lid == want.lid
+	}
+}
+
+// waiting finds the request that a response answers; nil if there is none. e.mu is held.
+func (e *endpoint) waiting(h *mad.Header, r *Received) *tx {
+	a := e.table.Load().agents[uint32(h.TID>>32)]
+	if a == nil {
+		return nil
+	}
+	t := a.txs[uint32(h.TID)]
+	if t == nil || t.class != h.Class || !t.from(e.p.peerOf(&r.From.AV)) {
+		return nil
+	}
+	return t
+}
+
+// respond ends the request that a response answers.
+func (e *endpoint) respond(h *mad.Header, r *Received) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.waiting(h, r)
+	if t == nil {
+		e.p.count.drop(DropUnmatched)
+		return
+	}
+	binary.BigEndian.PutUint64(r.MAD[8:], t.userID)
+	e.finish(t, r, nil)
+}
