@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -132,11 +133,15 @@ func appendUDP(b []byte, rt *udpRoute, src netip.Addr, n int, id uint16) []byte 
 	return append(b, h[:ip+wire.UDPLen]...)
 }
 
-// receive takes in what has arrived at one moment.
+// receive takes in what has arrived at one moment. What is for one QP is delivered together; Watch sees it before what comes of it, and
+// what is for the next QP after that.
 func (s *virtualSocket) receive(batch []parcel) {
 	s.recvMu.Lock()
 	defer s.recvMu.Unlock()
 	for i := range batch {
+		if i > 0 && s.started && !s.closed && !sameQP(batch[i-1].data, batch[i].data) {
+			s.d.deliver()
+		}
 		if w := s.net.c.Watch; w != nil {
 			w(s.net.datagram(&batch[i], true))
 		}
@@ -147,6 +152,19 @@ func (s *virtualSocket) receive(batch []parcel) {
 	if !s.closed && s.started {
 		s.d.deliver()
 	}
+}
+
+// sameQP tells whether two IP packets have the same destination QP, if they are RoCEv2's.
+func sameQP(a, b []byte) bool {
+	qp := func(p []byte) []byte {
+		n := wire.IPv6Len
+		if len(p) > 0 && p[0]>>4 == 4 {
+			n = wire.IPv4Len
+		}
+		n += wire.UDPLen + 5
+		return p[min(n, len(p)):min(n+3, len(p))]
+	}
+	return bytes.Equal(qp(a), qp(b))
 }
 
 // ipFlow reads the headers of an IP packet up to UDP's: who sent it to whom, the IPv4 identification, and what is behind.
