@@ -277,7 +277,7 @@ func TestSelection(t *testing.T) {
 	}{
 		{validate.Selection{Cases: []string{"b.exchnge"}}, `no case matches "b.exchnge"; did you mean b.exchange?`},
 		{validate.Selection{Features: []validate.Feature{"nosuch"}}, `no case matches feature "nosuch"; the features are core, cq, qp, mr, rc, events, teardown, ` +
-			"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, rd, user, al, wire"},
+			"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, rd, user, al, cm, wire"},
 		{validate.Selection{Features: []validate.Feature{"mad"}}, `no case matches feature "mad"; this program has no case of it`},
 		{validate.Selection{Cases: []string{"a.*", "zzz.*"}}, `no case matches "zzz.*"`},
 		{validate.Selection{Cases: []string{"a.*"}, Features: []validate.Feature{"apm"}}, "no case matches all conditions together"},
