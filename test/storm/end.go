@@ -12,7 +12,8 @@ import (
 type pair struct {
 	ends  [2]*end
 	life  uint64
-	ended bool // one end has died: the other one finishes what it has begun, then both are reset
+	left  int  // messages of this life, if nobody dies
+	ended bool // enough, or one end has died: what has begun is finished, then both are reset
 	reset bool // both are dead, and old packets are on the way
 }
 
@@ -29,6 +30,7 @@ type end struct {
 	side *side // the oracle's, of this life
 
 	shared   bool // receives come from the SRQ
+	ready    int  // receives that are posted, if all goes well
 	rq       *recvQueue
 	window   int // requests outstanding, at most
 	ids      uint64
@@ -77,6 +79,7 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 func (p *pair) connect(s *storm) error {
 	p.life++
 	p.ended, p.reset = false, false
+	p.left = 1 + int(p.ends[0].rnd.ExpFloat64()*2000)
 	s.report.Lives++
 	r := p.ends[0].rnd
 	mtu := pick(r, ci.MTU256, ci.MTU512, ci.MTU1024, ci.MTU1024, ci.MTU2048, ci.MTU4096)
@@ -97,7 +100,7 @@ func (p *pair) connect(s *storm) error {
 	}
 	p.ends[0].side.peer, p.ends[1].side.peer = p.ends[1].side, p.ends[0].side
 	for _, e := range p.ends {
-		if err := e.feed(e.rnd.IntN(depth + 1)); err != nil {
+		if err := e.feed(e.rnd.IntN(e.ready + 1)); err != nil {
 			return err
 		}
 		e.feedLater()
@@ -109,6 +112,7 @@ func (p *pair) connect(s *storm) error {
 // begin takes an end from Reset to RTS, with everything else fresh.
 func (e *end) begin(a ci.QPAttr) error {
 	e.window = 1 + e.rnd.IntN(depth)
+	e.ready = 1 + e.rnd.IntN(depth)
 	e.ids, e.open, e.thinking = 0, nil, false
 	e.recvIDs, e.recvFree = 0, nil
 	for i := range depth {
@@ -173,7 +177,7 @@ func (e *end) feed(n int) error {
 		e.recvIDs++
 		id := e.recvIDs<<8 | uint64(slot)
 		at, room := e.recvAt(slot), maxBytes
-		if e.rnd.IntN(20000) == 0 {
+		if e.rnd.IntN(4000) == 0 {
 			room = 100 // too little for some
 		}
 		clear(e.host.mem[at : at+slotBytes])
@@ -200,7 +204,7 @@ func (e *end) feedLater() {
 		if e.pair.life != life {
 			return nil
 		}
-		return e.feed(depth)
+		return e.feed(e.ready - len(e.rq.list))
 	})
 }
 

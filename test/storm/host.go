@@ -41,6 +41,7 @@ const (
 	winBytes  = 4096                                              // of the window, at the start
 	endBytes  = (winBytes + (3*depth+1)*slotBytes + 4095) &^ 4095 // then send, receive and target slots, and the source of READs
 	srqDepth  = 64
+	srqLevel  = 12 // receives of an SRQ that are posted, if all goes well: few for so many
 	nWords    = 16
 	hostCount = 3
 )

@@ -5,7 +5,7 @@ import (
 	"ciddk/wire"
 )
 
-// post is told of a request before it is posted.
+// post is told of a request before it is posted; posted, of the end of the list.
 func (s *side) post(r *request) {
 	s.touch()
 	r.first = s.next
@@ -18,8 +18,9 @@ func (s *side) post(r *request) {
 	if s.dead {
 		s.fail("request %d is posted to a dead queue pair: a fault of the storm", r.id)
 	}
-	s.retire()
 }
+
+func (s *side) posted() { s.retire() }
 
 // at finds the request that a packet belongs to; nil if there is none.
 func (s *side) at(p int64) *request {

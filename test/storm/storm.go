@@ -86,7 +86,7 @@ func (s *storm) build() error {
 		s.pairs = append(s.pairs, p)
 	}
 	for _, h := range s.hosts {
-		if err := h.feedSRQ(srqDepth / 2); err != nil {
+		if err := h.feedSRQ(srqLevel); err != nil {
 			return err
 		}
 	}
@@ -284,6 +284,7 @@ func (e *end) succeeded(x *sending) {
 	case x.flags&ci.SendInvalidate != 0:
 		name += " with invalidate"
 	}
+	e.pair.left--
 	e.s.report.Messages++
 	e.s.report.ByOp[name]++
 }
@@ -333,7 +334,7 @@ func (e *end) received(wc *ci.WC) {
 	if e.shared {
 		h := e.host
 		h.srqFree = append(h.srqFree, slot)
-		e.s.after(e.late(), func() error { return h.feedSRQ(srqDepth * 3 / 4) })
+		e.s.after(e.late(), func() error { return h.feedSRQ(srqLevel) })
 		return
 	}
 	e.recvFree = append(e.recvFree, slot)
@@ -348,7 +349,7 @@ func (p *pair) look(s *storm) {
 		return
 	}
 	for _, e := range p.ends {
-		p.ended = p.ended || e.side.dead
+		p.ended = p.ended || e.side.dead || p.left <= 0
 	}
 	if !p.ended {
 		return

@@ -19,6 +19,7 @@ func (e *end) refill() error {
 	for i := range wrs {
 		e.compose(&wrs[i], i == n-1)
 	}
+	e.side.posted()
 	if k, err := e.qp.PostSend(wrs); err != nil || k != n {
 		return fmt.Errorf("%s: PostSend of %d took %d: %w", e.side.name, n, k, err)
 	}
@@ -160,7 +161,7 @@ func (e *end) choose(s *sending) {
 	if (s.op == ci.OpSend || s.op == ci.OpWrite) && r.IntN(3) == 0 {
 		s.flags, s.imm = ci.SendImmediate, r.Uint32()
 	}
-	if r.IntN(4000) == 0 {
+	if r.IntN(1000) == 0 {
 		e.spoil(s)
 	}
 }
