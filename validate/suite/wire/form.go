@@ -32,6 +32,7 @@ const (
 	ruleSyndrome = "WIRE-Form-12"
 	ruleLRH      = "WIRE-Form-13"
 	ruleVCRC     = "WIRE-Form-14"
+	ruleAnyForm  = "WIRE-Form-15" // any of them, in a case that plays a peer
 )
 
 // form judges packets one by one.

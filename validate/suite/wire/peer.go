@@ -39,6 +39,15 @@ func open(t *validate.T) *station {
 		t.Skip("the port has no GID of the address family of %v, the certifier's end", s.info.GID)
 	}
 	s.form = newForm(s.info, ca.Port.PKeys[0])
+	t.Cleanup(func() {
+		for _, f := range s.broken {
+			if f.rule == ruleSport { // a SHOULD, which has a case of its own
+				continue
+			}
+			t.Report(validate.Failure{Rule: ruleAnyForm, Where: fmt.Sprintf("packet %d, %s", f.num, f.rule), Expected: f.expected, Got: f.got})
+			return
+		}
+	})
 	return s
 }
 

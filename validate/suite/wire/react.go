@@ -182,10 +182,10 @@ func reactRNR(t *validate.T) {
 	p := dial(t, slow())
 	p.sent(2)
 	for _, code := range []uint8{8, 14, 18, 20} {
-		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
 		refused := time.Now()
+		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
 		x := p.sendOf(0, "SEND refused by an RNR NAK, sent again")
-		// The packet's time was taken after it left, so that load makes the wait look longer only.
+		// One time is taken before the NAK leaves, the other after the packet has come, so that load makes the wait look longer only.
 		if wait := x.when.Sub(refused); wait < wire.RNRTimer(code)*9/10 {
 			p.wrong(x, fmt.Sprintf("SEND refused by an RNR NAK with timer code %d", code), fmt.Sprintf("no transmission before %v", wire.RNRTimer(code)), fmt.Sprintf("one after %v", wait))
 		}

@@ -19,7 +19,12 @@ import (
 
 // Suite is all areas.
 func Suite() validate.Suite {
-	s := validate.Merge("wire", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(), reactArea())
+	played := validate.Merge("", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(), reactArea())
+	for i := range played.Cases {
+		c := &played.Cases[i]
+		c.Requirements = append(c.Requirements, ruleAnyForm)
+	}
+	s := validate.Merge("wire", trafficArea(), played)
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		c.Feature = validate.FeatureWire
