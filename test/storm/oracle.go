@@ -15,6 +15,7 @@ type oracle struct {
 	now     func() time.Duration
 	sides   map[endpoint]*side // of the present lives
 	touched []*side            // since the last settle
+	last    *side              // to which something came last
 	err     error              // the first thing that was wrong
 	frame   wire.Frame
 
@@ -37,6 +38,7 @@ type request struct {
 
 	first, n int64  // its packets, counted from the connection's first; n is 0 for what stays in the HCA
 	orig     uint64 // what an atomic has found
+	ran      bool   // executed, though others before it are not complete
 }
 
 // wrong is what is wrong with a request, on purpose.
@@ -112,6 +114,7 @@ type side struct {
 	shared   bool
 	wantRecv []wanted
 
+	doomed bool // see doom
 	dead   bool
 	diedAt time.Duration
 	diedOf ci.WCStatus // WCFlushErr: of something else than a request of its own
@@ -227,6 +230,10 @@ func (o *oracle) watch(d *reference.Datagram) {
 		}
 		return
 	}
+	if o.last != to && o.last != nil {
+		o.last.doom()
+	}
+	o.last = to
 	to.note(d, "came", p, ok)
 	if !ok || to.dead {
 		return
@@ -242,8 +249,9 @@ func (o *oracle) watch(d *reference.Datagram) {
 // settle is told that a step of time is over: what was due has been done.
 func (o *oracle) settle() {
 	for _, s := range o.touched {
-		s.mark = false
+		s.doom()
 		s.settled()
+		s.mark = false
 	}
 	o.touched = o.touched[:0]
 }

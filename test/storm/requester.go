@@ -20,7 +20,23 @@ func (s *side) post(r *request) {
 	}
 }
 
-func (s *side) posted() { s.retire() }
+func (s *side) posted() {
+	s.runLocal()
+	s.retire()
+}
+
+// runLocal notes what the HCA has executed by itself: operations without packets whose turn it is, unless nothing has its turn now. An
+// invalidation waits for all before it, of which something might be needed once more.
+func (s *side) runLocal() {
+	for i := s.head; i < len(s.reqs) && s.reqs[i].first <= s.cursor && !s.waiting(); i++ {
+		if r := s.reqs[i]; r.n == 0 {
+			if r.op == ci.OpLocalInv {
+				return
+			}
+			r.ran = true
+		}
+	}
+}
 
 // at finds the request that a packet belongs to; nil if there is none.
 func (s *side) at(p int64) *request {
@@ -43,10 +59,18 @@ func number(psn uint32, first ci.PSN, near int64) int64 {
 	return near + int64(wire.PSNDiff(psn, wire.PSNAdd(uint32(first), int(near&wire.Mask24))))
 }
 
+// doom ends a queue pair whose next request its own HCA refuses. It finds out when it sends, which comes after what has arrived together.
+func (s *side) doom() {
+	if s.doomed && !s.dead {
+		s.die(ci.WCLocalProtErr)
+	}
+}
+
 func (s *side) waiting() bool { return s.waitUntil != 0 && s.o.now() <= s.waitUntil }
 
 // sentRequest judges a packet of a request.
 func (s *side) sentRequest(p *wire.Packet) {
+	s.doom()
 	now := s.o.now()
 	n := number(p.BTH.PSN, s.attr.SQPSN, s.cursor)
 	switch {
@@ -82,6 +106,7 @@ func (s *side) sentRequest(p *wire.Packet) {
 	}
 	s.cursor = n + span
 	s.sent = max(s.sent, s.cursor)
+	s.runLocal()
 	if s.deadline == 0 {
 		s.deadline = now + s.wait
 	}
@@ -271,10 +296,10 @@ func (s *side) retire() {
 	for !s.dead && s.head < len(s.reqs) {
 		r := s.reqs[s.head]
 		if r.wrong == localKey && s.acked == r.first && !s.waiting() {
-			s.die(ci.WCLocalProtErr) // it is its turn, and it cannot be sent
+			s.doomed = true // it is its turn, and it cannot be sent
 			return
 		}
-		if s.acked < r.end() || r.n == 0 && s.waiting() {
+		if s.acked < r.end() || r.n == 0 && !r.ran && s.waiting() {
 			return
 		}
 		s.head++
@@ -318,6 +343,10 @@ func (s *side) elapsed() {
 	if s.waitUntil == now {
 		s.waitUntil = 0
 		s.retire()
+	}
+	s.doom()
+	if s.dead {
+		return
 	}
 	if len(s.wantSend) == 0 && s.deadline == now {
 		s.expire()

@@ -119,6 +119,7 @@ func (s *side) refuse(r *request, syn wire.Syndrome, st ci.WCStatus) {
 
 // sentResponse judges a packet of the responder.
 func (s *side) sentResponse(p *wire.Packet) {
+	s.doom()
 	n := number(p.BTH.PSN, s.attr.RQPSN, s.expect)
 	if s.dead && s.o.now() != s.diedAt {
 		s.fail("a queue pair that died at %v sends %v", s.diedAt, p.BTH.Opcode)
