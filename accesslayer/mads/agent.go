@@ -1,6 +1,7 @@
 package mads
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -73,10 +74,19 @@ func (a *agent) check(verb string, m *Message) (long bool, err error) {
 		return bad("MAD of class %v: classes of subnet management go by QP0, all others by QP1", class)
 	case a.cfg.Class != 0 && canonical(class) != canonical(a.cfg.Class):
 		return bad("MAD of class %v from an agent of class %v", class, a.cfg.Class)
-	case len(b) != mad.Size:
+	case len(b) != mad.Size && !a.cfg.RMPP:
 		return bad("MAD of %d bytes from an agent without RMPP, want %d", len(b), mad.Size)
 	}
-	return false, a.e.check(verb, &m.To)
+	if a.cfg.RMPP {
+		seg, _ := mad.SegmentationOf(class)
+		if len(b) < seg.HeaderLen || len(b) > a.e.p.m.cfg.MaxMessage {
+			return bad("MAD of %d bytes, want %d to Config.MaxMessage, %d", len(b), seg.HeaderLen, a.e.p.m.cfg.MaxMessage)
+		}
+		var r mad.RMPP
+		r.Parse(b[mad.HeaderLen:])
+		long = len(b) != mad.Size || r.Active()
+	}
+	return long, a.e.check(verb, &m.To)
 }
 
 // closedError is the answer of an agent that is closed.
@@ -98,19 +108,23 @@ func (a *agent) admit(verb string) error {
 
 // Send implements Agent.
 func (a *agent) Send(m *Message) error {
-	if _, err := a.check(verbSend, m); err != nil {
+	long, err := a.check(verbSend, m)
+	if err != nil {
 		return err
 	}
 	e := a.e
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	if err := a.admit(verbSend); err != nil {
 		return err
+	}
+	if long {
+		return e.transfers.begin(verbSend, a, &m.To, bytes.Clone(m.MAD), m, nil)
 	}
 	return e.transmit(&m.To, m.MAD, nil)
 }
 
-// transmit puts a datagram on its way, that of the transaction t or of none. e.mu is held.
+// transmit puts a datagram on its way, that of the transaction t or of none. e.mu is held; unlock must follow.
 func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 	if mad.Class(b[1]) == mad.ClassSubnetDirected {
 		c := ci.MAD(b)
@@ -132,13 +146,13 @@ func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 		return err
 	}
 	s.tx = t
-	e.flush()
 	return nil
 }
 
 // Do implements Agent.
 func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
-	if _, err := a.check(verbDo, m); err != nil {
+	long, err := a.check(verbDo, m)
+	if err != nil {
 		return nil, err
 	}
 	var h mad.Header
@@ -151,18 +165,23 @@ func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
 	e := a.e
 	t := newTx(a, &h, m)
 	e.mu.Lock()
-	err := a.admit(verbDo)
+	err = a.admit(verbDo)
 	if err == nil {
 		for a.lo++; a.txs[a.lo] != nil; a.lo++ { // it has gone round, and that one still waits
 		}
 		t.lo = a.lo
 		binary.BigEndian.PutUint64(t.msg[8:], uint64(a.hi)<<32|uint64(t.lo))
 		a.txs[t.lo] = t
-		if err = e.transmit(&t.to, t.msg, t); err != nil {
+		if long {
+			err = e.transfers.begin(verbDo, a, &t.to, t.msg, m, t)
+		} else {
+			err = e.transmit(&t.to, t.msg, t)
+		}
+		if err != nil {
 			e.finish(t, nil, err)
 		}
 	}
-	e.mu.Unlock()
+	e.unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +190,7 @@ func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
 	case <-ctx.Done():
 		e.mu.Lock()
 		e.finish(t, nil, ctx.Err()) // unless it has ended this moment: then with what it ended
-		e.mu.Unlock()
+		e.unlock()
 		<-t.done
 	}
 	return t.answer, t.err
@@ -227,7 +246,8 @@ func (a *agent) Close() error {
 		for _, t := range a.txs {
 			e.finish(t, nil, a.closedError(verbDo))
 		}
-		e.mu.Unlock()
+		e.transfers.forget(a)
+		e.unlock()
 		a.calls.Lock() // wait for the call that runs
 		defer a.calls.Unlock()
 		close(a.closed)

@@ -19,6 +19,7 @@ const (
 	DropResources             // received: an RMPP transfer beyond the limits
 	DropReceive               // received: the HCA reported an error
 	DropSendQueue             // not sent: an answer of the service itself, the send queue being full
+	DropTransfer              // not sent: a long message that the peer refused or did not acknowledge
 	DropSend                  // not sent: the HCA reported an error
 	DropClosed                // not sent: the port went
 	drops
@@ -27,7 +28,7 @@ const (
 // String names the reason.
 func (d Drop) String() string {
 	names := [drops]string{"length", "version", "class", "address", "hops", "unmatched", "unclaimed", "queue", "busy", "RMPP", "resources",
-		"receive error", "send queue", "send error", "closed"}
+		"receive error", "send queue", "transfer", "send error", "closed"}
 	if d < drops {
 		return names[d]
 	}

@@ -49,6 +49,7 @@ type endpoint struct {
 	recovering bool
 	flushed    sendQueue     // sends that a fault took back, in order
 	quiet      chan struct{} // one token: out or posted have become empty, or closed
+	transfers  transfers
 }
 
 const postBatch = 16
@@ -60,8 +61,9 @@ type send struct {
 	qpn      ci.QPN
 	qkey     ci.QKey
 	pkey     uint16
-	attempts uint8 // flushed by a QP error and queued again
-	tx       *tx   // of a request
+	attempts uint8     // flushed by a QP error and queued again
+	tx       *tx       // of a request
+	seg      *outgoing // of a long message
 	data     [mad.Size]byte
 }
 
@@ -118,6 +120,7 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 		sendSGEs: make([]ci.SGE, sends), recvSGEs: make([][]ci.SGE, recvs), posted: make([]bool, recvs), quiet: make(chan struct{}, 1)}
 	e.table.Store(&table{})
 	e.local.e = e
+	e.transfers.init(e)
 	e.avs.init(p.h.pd, cfg.AVs)
 	mr, err := p.h.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(e.mem), Access: ci.LocalWrite})
 	if err != nil {
@@ -201,7 +204,7 @@ func (e *endpoint) postRecvs() error {
 	return err
 }
 
-// enqueue takes a datagram. e.mu is held; flush must follow. The address has been checked.
+// enqueue takes a datagram. e.mu is held; unlock must follow. The address has been checked.
 func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
 	attr := to.AV
 	attr.Port = e.p.id.Num
@@ -227,15 +230,21 @@ func (e *endpoint) enqueue(to *Address, b []byte) (*send, error) {
 // recycle ends a send. e.mu is held.
 func (e *endpoint) recycle(s *send) {
 	e.avs.release(s.av)
-	s.av, s.tx = nil, nil
+	s.av, s.tx, s.seg = nil, nil, nil
 	s.next, e.free = e.free, s
 }
 
 // full tells whether new datagrams are refused. e.mu is held.
 func (e *endpoint) full() bool { return e.queue.n >= e.p.m.cfg.QueueLimit }
 
+// unlock is how e.mu is given back by those who may have queued something.
+func (e *endpoint) unlock() {
+	e.flush()
+	e.mu.Unlock()
+}
+
 // flush posts what the send queue has room for. e.mu is held, but not while posting: others add to the queue meanwhile, and their
-// datagrams go along.
+// datagrams go along. So it is the last thing that is done under the lock: nothing that was seen before is sure after it.
 func (e *endpoint) flush() {
 	if e.busy {
 		return
@@ -249,7 +258,7 @@ func (e *endpoint) flush() {
 			if s == nil {
 				break
 			}
-			if s.tx != nil && s.tx.over {
+			if s.tx != nil && s.tx.over || s.seg != nil && s.seg.over {
 				e.recycle(s)
 				continue
 			}
@@ -304,6 +313,9 @@ func (e *endpoint) failed(s *send, err error) {
 	if s.tx != nil {
 		e.finish(s.tx, nil, &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the request could not be sent", Err: err})
 	}
+	if s.seg != nil {
+		e.transfers.sendFailed(s.seg, err)
+	}
 	e.recycle(s)
 }
 
@@ -349,8 +361,7 @@ func (e *endpoint) handle(wcs []ci.WC) {
 			e.faultLocked()
 		}
 	}
-	e.flush()
-	e.mu.Unlock()
+	e.unlock()
 }
 
 // took notes that the pump has a receive slot; false if it is from before a reset, and belongs to somebody again.
@@ -379,6 +390,9 @@ func (e *endpoint) completed(wc *ci.WC) (bad bool) {
 		e.p.count.sent.Add(1)
 		if s.tx != nil {
 			e.sent(s.tx)
+		}
+		if s.seg != nil {
+			e.transfers.sent(s.seg)
 		}
 		e.recycle(s)
 		return false
@@ -410,5 +424,6 @@ func (e *endpoint) close() {
 			e.recycle(s)
 		}
 	}
+	e.transfers.close()
 	e.signalQuiet()
 }

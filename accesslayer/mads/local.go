@@ -74,7 +74,7 @@ func (l *localAgent) execute(q localRequest) {
 		return
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	e.reply(q.r, &out)
 }
 

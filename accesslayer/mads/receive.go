@@ -47,6 +47,17 @@ func (e *endpoint) receive(wc *ci.WC, slot []byte) {
 
 // dispatch brings a valid datagram to who it is for.
 func (e *endpoint) dispatch(h *mad.Header, r *Received) {
+	if seg, ok := mad.SegmentationOf(h.Class); ok {
+		var p mad.RMPP
+		if p.Parse(r.MAD[mad.HeaderLen:]); p.Active() {
+			if taken, a, msg := e.transfers.receive(h, r, seg, &p); taken {
+				if msg != nil {
+					a.deliver(msg)
+				}
+				return
+			}
+		}
+	}
 	if response(h) {
 		e.respond(h, r)
 	} else if a := e.table.Load().find(h, r.MAD); a != nil {
@@ -64,7 +75,7 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 		return
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	if (e.num == 0 || h.Class == mad.ClassPerformance) && e.p.h.a.Attr().Caps.Has(ci.CapLocalMAD) {
 		c := ci.MAD(r.MAD)
 		e.local.take(r, &c)
@@ -87,6 +98,9 @@ func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
 		g.ClassSpecific = uint16(c[6])<<8 | uint16(c[7])
 	}
 	g.Put(c[:])
+	if _, ok := mad.SegmentationOf(h.Class); ok {
+		clear(c[mad.HeaderLen:mad.RMPPEnd]) // the answer is one datagram
+	}
 	e.reply(r, &c)
 }
 
@@ -102,7 +116,5 @@ func (e *endpoint) reply(r *Received, c *ci.MAD) {
 	}
 	if _, err := e.enqueue(&r.From, c[:]); err != nil {
 		e.p.count.drop(DropSend)
-		return
 	}
-	e.flush()
 }

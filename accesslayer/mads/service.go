@@ -68,7 +68,7 @@ type Agent interface {
 	// Do sends a request and waits for its response, and sends it again as m says. The transaction ID on the wire is one of the
 	// agent's, different for each Do; the response has the caller's again. It ends in one of: the response, whatever status it bears; an
 	// error with status Timeout, if none came; the context's error; ErrClosed; ErrorStatus around the ci.WCStatus with which the send
-	// failed, or around the mad.RMPPStatus with which the peer gave up. The caller may use m again when it has returned.
+	// failed, or around an *RMPPError. The caller may use m again when it has returned.
 	// Status, before anything is sent: as Send; InvalidParameter for a response.
 	Do(ctx context.Context, m *Message) (*Received, error)
 

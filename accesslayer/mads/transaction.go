@@ -20,6 +20,7 @@ type tx struct {
 	to     Address
 	peer   peer // the zero value is anybody
 	msg    []byte
+	out    *outgoing // by RMPP
 
 	timeout time.Duration
 	retries int
@@ -63,6 +64,13 @@ func (e *endpoint) finish(t *tx, answer *Received, err error) {
 	t.over, t.answer, t.err = true, answer, err
 	delete(t.a.txs, t.lo)
 	e.p.m.wheel.Cancel(&t.timer)
+	if t.out != nil && !t.out.over {
+		if answer == nil {
+			e.transfers.abort(t.out, mad.RMPPUnspecified)
+		} else { // it has all of it, then
+			e.transfers.dropOut(t.out)
+		}
+	}
 	close(t.done)
 }
 
@@ -70,7 +78,7 @@ func (e *endpoint) finish(t *tx, answer *Received, err error) {
 func (t *tx) expire() {
 	e := t.a.e
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	switch {
 	case t.over || t.at == 0:
 		return
@@ -84,6 +92,10 @@ func (t *tx) expire() {
 	}
 	t.retries--
 	t.at = 0
+	if t.out != nil { // the peer has acknowledged all of it: to send it again would not tell it anything
+		e.sent(t)
+		return
+	}
 	e.p.count.retried.Add(1)
 	if err := e.transmit(&t.to, t.msg, t); err != nil {
 		e.finish(t, nil, err)
@@ -118,7 +130,7 @@ func (e *endpoint) waiting(h *mad.Header, r *Received) *tx {
 // respond ends the request that a response answers.
 func (e *endpoint) respond(h *mad.Header, r *Received) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	t := e.waiting(h, r)
 	if t == nil {
 		e.p.count.drop(DropUnmatched)

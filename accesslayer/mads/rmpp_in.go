@@ -1,0 +1,283 @@
+package mads
+
+import (
+	"encoding/binary"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/mad"
+)
+
+// incoming is a message that comes in in segments.
+type incoming struct {
+	key transferKey
+	a   *agent
+	t   *tx       // the request that it answers
+	r   *Received // MAD is the first segment's headers and the data up to next, or only the headers when done
+	seg mad.Segmentation
+
+	next   uint32            // the segment that is missing
+	last   uint32            // number of the last segment, when it has come; else 0
+	window uint32            // the last that the sender may send
+	early  map[uint32][]byte // data behind a gap, by segment
+	want   int               // bytes of data announced
+	known  bool              // they were
+	size   int               // bytes held
+	done   bool
+
+	at    time.Duration
+	timer clock.Deadline
+}
+
+// data takes a DATA packet, or one of unknown type, and returns the message if it is complete and not an answer.
+func (x *transfers) data(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) *Received {
+	i := x.in[key]
+	if f := p.Fault(); f != mad.RMPPOK {
+		x.broken(i, r, seg, f)
+		return nil
+	}
+	if i == nil {
+		if p.Segment() != 1 {
+			x.e.p.count.drop(DropUnmatched)
+			return nil
+		}
+		if i = x.start(a, key, h, r, seg, p); i == nil {
+			return nil
+		}
+	}
+	return x.take(i, r, p)
+}
+
+// start begins a transfer, if there is room for it.
+func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received, seg mad.Segmentation, p *mad.RMPP) *incoming {
+	e := x.e
+	cfg := &e.p.m.cfg
+	var t *tx
+	if response(h) {
+		if t = e.waiting(h, r); t == nil {
+			e.p.count.drop(DropUnmatched)
+			return nil
+		}
+	}
+	want, known, err := seg.Total(p.PayloadLength())
+	if err != nil {
+		x.broken(nil, r, seg, mad.RMPPBadLength)
+		return nil
+	}
+	busy := want > cfg.MaxMessage
+	if t == nil && !busy {
+		same := 0
+		for k, i := range x.in {
+			if k.peer == key.peer && i.t == nil && !i.done {
+				same++
+			}
+		}
+		busy = x.asked >= cfg.MaxTransfers || same >= max(cfg.MaxTransfers/rmppPeerShare, 1)
+	}
+	if busy {
+		e.p.count.drop(DropResources)
+		x.refuse(r, seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
+		return nil
+	}
+	first := *r
+	first.MAD = append(make([]byte, 0, mad.Size), r.MAD[:seg.HeaderLen]...)
+	i := &incoming{key: key, a: a, t: t, r: &first, seg: seg, next: 1, window: 1, want: want, known: known}
+	i.timer.Fire = func() { x.overdueIn(i) }
+	x.in[key] = i
+	if t == nil {
+		x.asked++
+	} else { // now it is the transfer's time that counts
+		t.at = 0
+		if t.out != nil {
+			x.dropOut(t.out)
+		}
+	}
+	x.hold(i, mad.Size)
+	return i
+}
+
+func (x *transfers) hold(i *incoming, n int) {
+	i.size += n
+	x.inBytes += n
+}
+
+func (x *transfers) await(i *incoming, d time.Duration) {
+	i.at = x.e.p.m.al.Clock().Now() + d
+	x.e.p.m.wheel.Set(&i.timer, i.at)
+}
+
+// take takes a segment of a transfer.
+func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
+	n := p.Segment()
+	isLast := p.Flags&mad.RMPPLast != 0
+	if i.t != nil && i.t.over && !i.done { // nobody waits any more
+		x.refuse(r, i.seg, mad.RMPPAbort, mad.RMPPUnspecified)
+		x.dropIn(i)
+		return nil
+	}
+	switch {
+	case i.done || n < i.next:
+		x.acknowledge(i)
+		return nil
+	case n > i.window:
+		x.e.p.count.drop(DropRMPP)
+		return nil
+	case i.last != 0 && (n > i.last || isLast && n != i.last):
+		x.broken(i, r, i.seg, mad.RMPPBadSegment)
+		return nil
+	}
+	size := i.seg.DataLen
+	if isLast {
+		var err error
+		if size, err = i.seg.Last(p.PayloadLength()); err != nil {
+			x.broken(i, r, i.seg, mad.RMPPBadLength)
+			return nil
+		}
+		for early := range i.early {
+			if early > n {
+				x.broken(i, r, i.seg, mad.RMPPBadSegment)
+				return nil
+			}
+		}
+		i.last = n
+	}
+	data := r.MAD[i.seg.HeaderLen : i.seg.HeaderLen+size]
+	cfg := &x.e.p.m.cfg
+	if x.inBytes+size > cfg.MaxReassembly || i.size+size > cfg.MaxMessage+2*mad.Size {
+		x.e.p.count.drop(DropResources)
+		x.refuse(r, i.seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
+		x.endIn(i, &RMPPError{Status: mad.RMPPResourcesExhausted})
+		return nil
+	}
+	if n != i.next {
+		if i.early == nil {
+			i.early = make(map[uint32][]byte)
+		}
+		if _, twice := i.early[n]; !twice {
+			i.early[n] = data // r is the segment's own, and not delivered
+			x.hold(i, mad.Size)
+		}
+		return nil
+	}
+	x.add(i, data)
+	for data, ok := i.early[i.next]; ok; data, ok = i.early[i.next] {
+		delete(i.early, i.next)
+		x.hold(i, -mad.Size)
+		x.add(i, data)
+	}
+	if i.last != 0 && i.next > i.last {
+		return x.complete(i, r)
+	}
+	if i.next > i.window {
+		i.window += x.window()
+		x.acknowledge(i)
+	}
+	x.await(i, rmppSegmentTime)
+	return nil
+}
+
+func (x *transfers) add(i *incoming, data []byte) {
+	i.r.MAD = append(i.r.MAD, data...)
+	x.hold(i, len(data))
+	i.next++
+}
+
+// acknowledge says what has come, and how much more may.
+func (x *transfers) acknowledge(i *incoming) {
+	x.control(&i.r.From, i.r.MAD, i.seg, i.key.method^mad.ResponseMask, mad.RMPP{Type: mad.RMPPAck, Data1: i.next - 1, Data2: max(i.window, i.next-1)})
+}
+
+// complete ends a transfer well.
+func (x *transfers) complete(i *incoming, r *Received) *Received {
+	if i.known && i.want != len(i.r.MAD)-i.seg.HeaderLen {
+		x.broken(i, r, i.seg, mad.RMPPBadLength)
+		return nil
+	}
+	x.acknowledge(i)
+	msg := i.r
+	i.r = &Received{From: msg.From, MAD: append([]byte(nil), msg.MAD[:i.seg.HeaderLen]...)}
+	i.done, i.early = true, nil
+	x.hold(i, -i.size)
+	x.done = append(x.done, i)
+	if len(x.done) > rmppPeerShare*x.e.p.m.cfg.MaxTransfers {
+		x.dropIn(x.done[0])
+	}
+	x.e.p.m.wheel.Cancel(&i.timer)
+	x.await(i, rmppDoneTime)
+	t := i.t
+	if t == nil {
+		x.asked--
+		return msg
+	}
+	i.t = nil
+	binary.BigEndian.PutUint64(msg.MAD[8:], t.userID)
+	x.e.finish(t, msg, nil)
+	return nil
+}
+
+// overdueIn is the timer of a transfer in progress, and of one that is remembered.
+func (x *transfers) overdueIn(i *incoming) {
+	e := x.e
+	e.mu.Lock()
+	defer e.unlock()
+	switch {
+	case x.in[i.key] != i:
+	case i.at > e.p.m.al.Clock().Now():
+		e.p.m.wheel.Set(&i.timer, i.at)
+	case i.done:
+		x.dropIn(i)
+	default:
+		e.p.count.drop(DropRMPP)
+		x.refuse(i.r, i.seg, mad.RMPPAbort, mad.RMPPTotalTimeout)
+		x.endIn(i, &RMPPError{Status: mad.RMPPTotalTimeout})
+	}
+}
+
+// broken answers a packet that breaks the protocol, and ends its transfer if there is one.
+func (x *transfers) broken(i *incoming, r *Received, seg mad.Segmentation, s mad.RMPPStatus) {
+	x.e.p.count.drop(DropRMPP)
+	x.refuse(r, seg, mad.RMPPAbort, s)
+	if i != nil && !i.done {
+		x.endIn(i, &RMPPError{Status: s})
+	}
+}
+
+// refuse answers DATA with STOP or ABORT.
+func (x *transfers) refuse(r *Received, seg mad.Segmentation, typ mad.RMPPType, s mad.RMPPStatus) {
+	x.control(&r.From, r.MAD, seg, mad.Method(r.MAD[3])^mad.ResponseMask, mad.RMPP{Type: typ, Status: s})
+}
+
+// endIn ends a transfer that came to nothing, and the request that it answers.
+func (x *transfers) endIn(i *incoming, cause *RMPPError) {
+	x.dropIn(i)
+	if i.t == nil {
+		return
+	}
+	err := &ci.Error{Verb: verbDo, Status: ci.ErrorStatus, Detail: "the answer did not get through", Err: cause}
+	if cause.Status == mad.RMPPTotalTimeout {
+		err.Status = ci.Timeout
+	}
+	x.e.finish(i.t, nil, err)
+}
+
+func (x *transfers) dropIn(i *incoming) {
+	if x.in[i.key] != i {
+		return
+	}
+	delete(x.in, i.key)
+	x.e.p.m.wheel.Cancel(&i.timer)
+	if i.done {
+		for k, d := range x.done {
+			if d == i {
+				x.done = append(x.done[:k], x.done[k+1:]...)
+				break
+			}
+		}
+		return
+	}
+	if i.t == nil {
+		x.asked--
+	}
+	x.hold(i, -i.size)
+}
