@@ -37,22 +37,27 @@ func (c *Config) impairment() reference.Impairment {
 
 // Report is what came of a storm.
 type Report struct {
-	Messages  int // arrived, contents and order right
-	ByOp      map[string]int
-	Local     int // binds, fast registrations, local invalidations
-	Packets   uint64
-	Bytes     uint64
-	Faults    map[string]uint64 // packets by fate
-	Harmless  uint64            // damaged where nobody looks: accepted
-	Refused   uint64            // damaged: thrown away by the receivers
-	Deaths    map[string]int    // queue pairs that died as the oracle said, by the status that told
-	Flushed   int               // requests behind those
-	Lives     int               // connections made
-	Virtual   time.Duration
-	Hash      [32]byte // of all packets, their times and fates, and all completions
-	RNR, NAKs uint64   // not ready, sequence errors
-	Timeouts  uint64
+	Messages   int // arrived, contents and order right
+	ByOp       map[string]int
+	Local      int // binds, fast registrations, local invalidations
+	Packets    uint64
+	Bytes      uint64
+	Faults     map[string]uint64 // packets by fate
+	Harmless   uint64            // damaged where nobody looks: accepted
+	Refused    uint64            // damaged: thrown away by the receivers
+	Deaths     map[string]int    // queue pairs that died as the oracle said, by the status that told
+	Unanswered int               // of those, the peers of queue pairs that had died before: nobody answered them any more
+	ByRetry    [8]Retries        // by retry count
+	Flushed    int               // requests behind those
+	Lives      int               // connections made
+	Virtual    time.Duration
+	Hash       [32]byte // of all packets, their times and fates, and all completions
+	RNR, NAKs  uint64   // not ready, sequence errors
+	Timeouts   uint64
 }
+
+// Retries is how many messages connections of one retry count have carried, and how many of them died of it while their peer was alive.
+type Retries struct{ Messages, Deaths int }
 
 // String is the report in lines.
 func (r *Report) String() string {
@@ -74,6 +79,10 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "damaged packets: %d refused, %d accepted for their damage was where nobody looks\n", r.Refused, r.Harmless)
 	fmt.Fprintf(&b, "retries: %d for sequence errors, %d for timeouts, %d for receivers not ready\n", r.NAKs, r.Timeouts, r.RNR)
 	list("queue pairs that died as the oracle said", slices.Collect(maps.Keys(r.Deaths)), func(k string) any { return r.Deaths[k] })
-	fmt.Fprintf(&b, "%d requests flushed behind them; %d connections made\nhash %x\n", r.Flushed, r.Lives, r.Hash)
+	fmt.Fprintf(&b, "of those without retries left, %d had a dead peer; the others, by retry count:", r.Unanswered)
+	for n, x := range r.ByRetry {
+		fmt.Fprintf(&b, " %d: %d of %d messages;", n, x.Deaths, x.Messages)
+	}
+	fmt.Fprintf(&b, "\n%d requests flushed behind them; %d connections made\nhash %x\n", r.Flushed, r.Lives, r.Hash)
 	return b.String()
 }

@@ -85,7 +85,7 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	h.srqAt = ends * endBytes
 	h.wordsAt = h.srqAt + srqDepth*slotBytes
 	h.mem = make([]byte, (h.wordsAt+8*nWords+8191)&^4095)
-	access := remoteAll
+	access := remoteAll | ci.ZeroBased // or packets would show where the process happens to have its memory, and no two runs were the same
 	if h.mr, err = h.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(h.mem), Access: access}); err != nil {
 		return nil, err
 	}

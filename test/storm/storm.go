@@ -237,7 +237,16 @@ func (e *end) failed(st ci.WCStatus) {
 		e.s.report.Flushed++
 		return
 	}
-	e.s.report.Deaths[st.String()]++
+	r := &e.s.report
+	r.Deaths[st.String()]++
+	if st != ci.WCTimeoutRetryErr {
+		return
+	}
+	if e.peer.side.dead {
+		r.Unanswered++
+	} else {
+		r.ByRetry[e.side.attr.RetryCount].Deaths++
+	}
 }
 
 // succeeded checks what a request has brought about.
@@ -286,6 +295,7 @@ func (e *end) succeeded(x *sending) {
 	}
 	e.pair.left--
 	e.s.report.Messages++
+	e.s.report.ByRetry[e.side.attr.RetryCount].Messages++
 	e.s.report.ByOp[name]++
 }
 

@@ -1,0 +1,164 @@
+package storm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// TestReplay: the same seed gives the same packets, at the same times, with the same fates, and the same completions.
+func TestReplay(t *testing.T) {
+	for name, v6 := range versions {
+		t.Run(name, func(t *testing.T) {
+			hashes := map[[32]byte]bool{}
+			for _, n := range []uint64{*seed, *seed, *seed + 1} {
+				r, err := Run(Config{Seed: n, Messages: 3000, IPv6: v6})
+				require.NoError(t, err)
+				hashes[r.Hash] = true
+				if n == *seed {
+					require.Len(t, hashes, 1, "two runs of one seed differ")
+				}
+			}
+			require.Len(t, hashes, 2, "runs of two seeds do not differ")
+		})
+	}
+}
+
+// TestCalm: where nothing is lost, nobody dies but of wrong requests, and nothing is sent twice but to receivers that were not ready.
+func TestCalm(t *testing.T) {
+	r, err := Run(Config{Seed: *seed, Messages: 5000, Impairment: &reference.Impairment{}})
+	require.NoError(t, err)
+	require.Zero(t, r.Deaths[ci.WCTimeoutRetryErr.String()]-r.Unanswered)
+	require.Zero(t, r.NAKs)
+	require.Equal(t, r.Packets, r.Faults["passed"])
+}
+
+// through puts a function between an engine and its port.
+func through(f func(reference.Dir, *rvt.Packet) reference.Verdict) func(reference.PortConfig) reference.PortConfig {
+	return func(p reference.PortConfig) reference.PortConfig {
+		return reference.Impair(p, reference.ImpairConfig{Filter: func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if v := f(d, p); v != reference.Chance {
+				return v
+			}
+			return reference.Pass
+		}})
+	}
+}
+
+// every calls f for every nth packet sent that a function chooses.
+func every(n int, which func(*rvt.Packet) bool, f func(*rvt.Packet)) func(reference.PortConfig) reference.PortConfig {
+	seen := 0
+	return through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+		if d == reference.Out && which(p) {
+			if seen++; seen%n == 0 {
+				f(p)
+			}
+		}
+		return reference.Chance
+	})
+}
+
+func ack(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsACK() }
+
+// flipFirst changes a byte of the payload, in a copy: it may be a consumer's memory.
+func flipFirst(p *rvt.Packet) {
+	b := slices.Concat(p.Payload...)
+	b[0] ^= 1
+	p.Payload = [][]byte{b}
+}
+
+// TestOracleCatches gives the oracle engines that are wrong on purpose; what they do wrong goes over the wire with a right ICRC, or is
+// done at the wrong time.
+func TestOracleCatches(t *testing.T) {
+	payload := func(op wire.Op) func(*rvt.Packet) bool {
+		return func(p *rvt.Packet) bool { return p.Op == op && p.Len > 0 }
+	}
+	is := func(op wire.Op) func(*rvt.Packet) bool { return func(p *rvt.Packet) bool { return p.Op == op } }
+	nak := func(syn wire.Syndrome) func(*rvt.Packet) bool {
+		return func(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome == syn }
+	}
+	for _, c := range []struct {
+		name    string
+		port    func(reference.PortConfig) reference.PortConfig
+		connect func(*ci.QPAttr)
+		want    string // in the verdict
+	}{
+		{name: "one retry too few", connect: func(a *ci.QPAttr) { a.RetryCount = max(a.RetryCount, 1) - 1 }, want: "nothing is to complete"},
+		{name: "one retry too many", connect: func(a *ci.QPAttr) { a.RetryCount = min(a.RetryCount+1, 7) }, want: "dead queue pair|retries are exhausted|is due and has not come"},
+		{name: "one RNR retry too few", connect: func(a *ci.QPAttr) { a.RNRRetry -= min(a.RNRRetry&^7+a.RNRRetry%7, 1) }, want: "nothing is to complete"},
+		{name: "one RNR retry too many", connect: func(a *ci.QPAttr) { a.RNRRetry = min(a.RNRRetry+1, 7) }, want: "is due and has not come|dead queue pair"},
+		{name: "twice the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = max(a.Primary.AckTimeout, 10) + 1 }, want: "timer was due|turn|is due and has not come"},
+		{name: "half the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 10) }, want: "turn|nothing is to complete"},
+		{name: "more READs at once than agreed", connect: func(a *ci.QPAttr) { a.InitDepth++; a.RespRes += 2 }, want: "answers outstanding"},
+		{name: "an immediate changed", port: every(20, func(p *rvt.Packet) bool { return p.HasImm }, func(p *rvt.Packet) { p.Imm++ }), want: "not what was posted"},
+		{name: "an address changed", port: every(20, is(wire.OpWrite), func(p *rvt.Packet) { p.VA++ }), want: "not what was posted"},
+		{name: "an operand changed", port: every(20, is(wire.OpFetchAdd), func(p *rvt.Packet) { p.Swap++ }), want: "not what was posted"},
+		{name: "a byte of a SEND changed", port: every(20, payload(wire.OpSend), flipFirst), want: "belongs"},
+		{name: "a byte of a WRITE changed", port: every(20, payload(wire.OpWrite), flipFirst), want: "belongs"},
+		{name: "a byte of a READ's answer changed", port: every(20, payload(wire.OpReadResponse), flipFirst), want: "belongs"},
+		{name: "an atomic's answer changed", port: every(20, is(wire.OpAtomicAcknowledge), func(p *rvt.Packet) { p.Swap ^= 1 << 40 }), want: "is answered by"},
+		{name: "acknowledged before it came", port: every(20, ack, func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }), want: "is acknowledged"},
+		{name: "a wrong MSN", port: every(20, ack, func(p *rvt.Packet) { p.MSN++ }), want: "messages are complete"},
+		{name: "a sequence error not told", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.Out && nak(wire.NAKPSNSequence)(p) {
+				return reference.Drop
+			}
+			return reference.Chance
+		}), want: "is due and was not sent"},
+		{name: "an acknowledgement not sent", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.Out && ack(p) {
+				return reference.Drop
+			}
+			return reference.Chance
+		}), want: "acknowledgement is due"},
+		{name: "a sequence error told of the wrong packet", port: every(20, nak(wire.NAKPSNSequence), func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }),
+			want: "is sent; due is"},
+		{name: "an invented sequence error", port: every(20, ack, func(p *rvt.Packet) { p.Syndrome = wire.NAKPSNSequence; p.PSN = (p.PSN + 1) & wire.Mask24 }),
+			want: "is sent; due is"},
+		{name: "another status for a wrong request", port: every(1, nak(wire.NAKRemoteAccess), func(p *rvt.Packet) { p.Syndrome = wire.NAKRemoteOperation }),
+			want: "is sent; due is"},
+		{name: "a shorter wait for a receiver", port: every(1, func(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsRNRNAK() },
+			func(p *rvt.Packet) { p.Syndrome = wire.RNRNAK(p.Syndrome.Value() - 1) }), want: "is sent; due is"},
+		{name: "packets sent out of order", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.Out && p.Op == wire.OpWrite && p.Start && !p.End {
+				return reference.Reorder
+			}
+			return reference.Chance
+		}), want: "turn"},
+		{name: "an operand that is not what came", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.In && p.Op == wire.OpFetchAdd {
+				p.Swap++
+			}
+			return reference.Chance
+		}), want: "is answered by"},
+		{name: "a packet received that is lost in the HCA", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.In && p.Op == wire.OpSend {
+				return reference.Drop
+			}
+			return reference.Chance
+		}), want: "is due and|due is"},
+		{name: "an acknowledgement received that is not heeded", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+			if d == reference.In && ack(p) {
+				return reference.Drop
+			}
+			return reference.Chance
+		}), want: "is due and has not come"},
+		{name: "nothing wrong", port: through(func(reference.Dir, *rvt.Packet) reference.Verdict { return reference.Chance })},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Run(Config{Seed: *seed, Messages: 20000, Port: c.port, Connect: c.connect})
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err, "the oracle has noticed nothing")
+			require.Regexp(t, c.want, err.Error())
+		})
+	}
+}
