@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/clock"
@@ -135,12 +134,10 @@ type LookupRequest interface {
 	Reject(status mad.SIDRStatus, info, private []byte) error
 }
 
-// Config tunes a Manager. AL and MADs are needed, the rest has good defaults.
+// Config tunes a Manager. The zero value is good for use.
 type Config struct {
-	AL    *accesslayer.AL // whose HCAs connect
-	MADs  mads.Service    // of the same access layer
-	Clock clock.Clock     // nil: that of AL
-	Rand  *rand.Rand      // where communication IDs and transaction IDs begin; nil: from the system's source, so that nobody guesses them
+	Clock clock.Clock // nil: that of the access layer
+	Rand  *rand.Rand  // where communication IDs and transaction IDs begin; nil: from the system's source, so that nobody guesses them
 
 	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
 	// from one port. More are rejected (no resources). 0: 4096 and 1024.
@@ -149,4 +146,31 @@ type Config struct {
 	MaxTimeWait int
 	// MaxResponseTime cuts the times that peers ask for, in REQ, REP, LAP and MRA, so that none keeps a request for hours. 0: 24, 69 s.
 	MaxResponseTime mad.TimeExp
+}
+
+const (
+	defaultBacklog  = 128
+	defaultRetries  = 15
+	defaultResponse = 20 // 4.3 s
+	// mraTime is what the manager asks for by itself with an MRA: 17 s. The peer asks again when it is over, and gets as much again.
+	mraTime = 22
+)
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&c.MaxPending, 4096)
+	def(&c.MaxPendingPeer, 1024)
+	def(&c.MaxTimeWait, 65536)
+	if c.MaxResponseTime == 0 {
+		c.MaxResponseTime = 24
+	}
+	c.MaxResponseTime = min(c.MaxResponseTime, mad.MaxTimeExp)
+	if c.Rand == nil {
+		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	return c
 }

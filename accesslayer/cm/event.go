@@ -35,6 +35,16 @@ const (
 	EventTimeWaitExit           // time-wait is over, the QP may be used again. It is the last
 )
 
+var eventNames = [...]string{"no event", "established", "delayed", "disconnect", "disconnected", "alternate path", "rejected", "unreachable",
+	"time-wait exit"}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("EventType(%d)", uint8(t))
+}
+
 // State is where a connection is (12.9.7).
 type State uint8
 
@@ -54,7 +64,18 @@ const (
 	StateDREQRcvd
 	StateTimeWait
 	StateClosed
+	states
 )
+
+var stateNames = [states]string{"Idle", "REQSent", "REPWait", "REQRcvd", "MRAREQSent", "REPSent", "MRAREPRcvd", "REPRcvd", "MRAREPSent",
+	"Established", "DREQSent", "DREQRcvd", "TimeWait", "Closed"}
+
+func (s State) String() string {
+	if s < states {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
 
 // Errors of a connection.
 var (

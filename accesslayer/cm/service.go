@@ -73,7 +73,7 @@ type Conn interface {
 	// Confirm answers the REP with RTU. The QP is in RTS before, so that the peer's first message is answered.
 	Confirm(private []byte) error
 
-	// Established tells a passive end that the peer's first message has come on the QP (ci.EventQPCommEstablished) when the RTU has not: 12.9.7.2.
+	// Established tells a passive end that the peer's first message has come on the QP (ci.EventQPComm) when the RTU has not: 12.9.7.2.
 	Established() error
 
 	// Delay answers REQ, REP or LAP with MRA: the real answer may take the time for which t stands. It may be repeated.

@@ -1,0 +1,154 @@
+package cm
+
+import (
+	"context"
+
+	"ciddk/mad"
+)
+
+// Disconnect implements Conn.
+func (c *conn) Disconnect(ctx context.Context, private []byte) ([]byte, error) {
+	const verb = "Conn.Disconnect"
+	if err := checkPrivate(verb, private, mad.DREQPrivateLen); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if err := c.allow(callDisconnect); err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	if c.state == StateDREQRcvd { // the peer was faster
+		c.answerDisconnect(private)
+		c.mu.Unlock()
+		return nil, nil
+	}
+	c.startDisconnect(private)
+	w := c.await()
+	c.mu.Unlock()
+	err := c.wait(ctx, w, func() {})
+	return w.private, err
+}
+
+// startDisconnect sends DREQ; c.mu is held.
+func (c *conn) startDisconnect(private []byte) {
+	c.endLoading()
+	c.m.mu.Lock()
+	c.dreqTID = c.m.newTID()
+	c.m.mu.Unlock()
+	remote := c.req.LocalQPN
+	if c.active {
+		remote = c.rep.LocalQPN
+	}
+	d := mad.DREQ{LocalCommID: c.id, RemoteCommID: c.remoteID, RemoteQPN: remote}
+	copy(d.PrivateData[:], private)
+	c.state, c.left = StateDREQSent, c.req.MaxCMRetries
+	c.put(c.dreqTID, &d)
+	c.setDue(c.interval())
+}
+
+// disconnect is a DREQ that came for a connection; c.mu is held.
+func (c *conn) disconnect(tid uint64, d *mad.DREQ) {
+	c.endLoading()
+	if c.state != StateEstablished { // its RTU was lost
+		c.establish()
+	}
+	c.state, c.dreqTID = StateDREQRcvd, tid
+	c.emit(Event{Type: EventDisconnect, Private: d.PrivateData[:]})
+	c.setDue(c.patience() / 2)
+}
+
+// AnswerDisconnect implements Conn.
+func (c *conn) AnswerDisconnect(private []byte) error {
+	if err := checkPrivate("Conn.AnswerDisconnect", private, mad.DREPPrivateLen); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.allow(callAnswerDisconnect); err != nil {
+		return err
+	}
+	c.answerDisconnect(private)
+	return nil
+}
+
+// answerDisconnect sends DREP, and ends the connection; c.mu is held.
+func (c *conn) answerDisconnect(private []byte) {
+	r := mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID}
+	copy(r.PrivateData[:], private)
+	c.put(c.dreqTID, &r)
+	c.finish(nil)
+	c.emit(Event{Type: EventDisconnected})
+	c.enterTimeWait(errDisconnected)
+}
+
+var errDisconnected = closed("Conn", "disconnected")
+
+// Close implements Conn.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut()
+	return nil
+}
+
+// shut does what Close does; c.mu is held.
+func (c *conn) shut() {
+	if c.quiet {
+		return
+	}
+	c.quiet = true
+	c.events = nil
+	c.ready.ring()
+	c.finish(closed("Conn", "closed"))
+	switch c.state {
+	case StateREQSent, StateREPWait: // of a manager that closes: Connect has not returned
+		c.giveUp(ErrClosed)
+	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent:
+		c.reject(mad.RejConsumer, nil, nil)
+	case StateREPSent, StateMRAREPRcvd:
+		c.sendREJ(mad.WhichREP, mad.RejConsumer, nil, nil)
+		c.enterTimeWait(ErrClosed)
+	case StateEstablished:
+		c.startDisconnect(nil)
+	case StateDREQRcvd:
+		c.answerDisconnect(nil)
+	}
+}
+
+// end is Close without what comes after: the manager closes.
+func (c *conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut()
+	if c.state != StateClosed {
+		c.close(ErrClosed)
+	}
+}
+
+// endStale ends a connection whose peer has forgotten it, as it seems (12.9.8.3.1).
+func (c *conn) endStale() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goStale()
+}
+
+func (c *conn) goStale() {
+	err := closed("Conn", "stale: the peer's QP, or its communication ID, asks for another connection")
+	switch c.state {
+	case StateREQRcvd, StateMRAREQSent:
+		c.emit(Event{Type: EventUnreachable, Err: err})
+		c.close(err)
+	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
+		which := mad.WhichREP
+		c.sendREJ(which, mad.RejStaleConnection, nil, nil)
+		if !c.finish(err) {
+			c.emit(Event{Type: EventUnreachable, Err: err})
+		}
+		c.enterTimeWait(err)
+	case StateEstablished:
+		c.startDisconnect(nil)
+	}
+}

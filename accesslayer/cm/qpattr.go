@@ -1,0 +1,103 @@
+package cm
+
+import (
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// QPAttr implements Conn.
+func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
+	const verb = "Conn.QPAttr"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unknown := func(what string) (ci.QPField, ci.QPAttr, error) {
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what + " is not known in state " + c.state.String()}
+	}
+	attr := c.port.a.Attr()
+	path := &c.req.Primary
+	index, _, err := c.port.a.FindPKey(path.Port.Num, path.PKey)
+	if err != nil {
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidPKey, Detail: "the partition of the path", Err: err}
+	}
+	a := ci.QPAttr{State: to, Port: path.Port.Num}
+	a.Primary = ci.Path{AV: path.AV, PKeyIndex: index}
+	reliable := c.req.Service == mad.ServiceRC
+	switch to {
+	case ci.QPInit:
+		return ci.QPFieldState | ci.QPFieldPort | ci.QPFieldPKeyIndex, a, nil
+	case ci.QPRTR:
+		if !c.answered {
+			return unknown("the peer's QP")
+		}
+		a.MTU = path.MTU
+		if i := int(path.Port.Num) - 1; i < len(attr.Ports) {
+			a.MTU = min(a.MTU, attr.Ports[i].MTU)
+		}
+		if c.active {
+			a.DestNum, a.RQPSN = ci.QPN(c.rep.LocalQPN), ci.PSN(c.rep.StartingPSN)
+			a.RespRes = min(c.req.ResponderRes, c.rep.InitiatorDepth)
+		} else {
+			a.DestNum, a.RQPSN = ci.QPN(c.req.LocalQPN), ci.PSN(c.req.StartingPSN)
+			a.RespRes = cut(c.req.InitiatorDepth, attr.MaxRespResPerQP)
+		}
+		if !reliable {
+			a.RespRes = 0
+			return ci.QPFieldsUCRTR, a, nil
+		}
+		return ci.QPFieldsRTR, a, nil
+	case ci.QPRTS:
+		set := ci.QPFieldsUCRTS
+		switch {
+		case c.active && !c.answered:
+			return unknown("the peer's QP")
+		case !c.active && !c.accepted:
+			return unknown("our QP")
+		}
+		a.SQPSN = c.qp.StartPSN
+		if reliable {
+			set = ci.QPFieldsRTS
+			a.RetryCount = c.req.RetryCount
+			if c.active {
+				a.Primary.AckTimeout = ci.TimeExp(ackTimeout(path.LifeTime, c.rep.TargetAckDelay))
+				a.RNRRetry, a.InitDepth = c.rep.RNRRetryCount, min(c.req.InitiatorDepth, c.rep.ResponderRes)
+			} else {
+				a.Primary.AckTimeout = ci.TimeExp(c.req.REQ.Primary.AckTimeout)
+				a.RNRRetry, a.InitDepth = c.req.RNRRetryCount, c.rep.InitiatorDepth
+			}
+		}
+		if c.alternate != nil {
+			more, err := c.alternateAttr(verb, &a)
+			if err != nil {
+				return 0, ci.QPAttr{}, err
+			}
+			set |= more
+		}
+		return set, a, nil
+	}
+	return 0, ci.QPAttr{}, invalid(verb, "state %v: want Init, RTR or RTS", to)
+}
+
+// AlternateAttr implements Conn.
+func (c *conn) AlternateAttr() (ci.QPField, ci.QPAttr, error) {
+	const verb = "Conn.AlternateAttr"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alternate == nil || c.active && !c.answered || !c.active && !c.accepted {
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "no alternate path was agreed on"}
+	}
+	var a ci.QPAttr
+	set, err := c.alternateAttr(verb, &a)
+	return set, a, err
+}
+
+// alternateAttr adds what loads and arms the alternate path; c.mu is held.
+func (c *conn) alternateAttr(verb string, a *ci.QPAttr) (ci.QPField, error) {
+	w := c.alternate
+	index, _, err := c.port.a.FindPKey(w.Port.Num, w.PKey)
+	if err != nil {
+		return 0, &ci.Error{Verb: verb, Status: ci.InvalidPKey, Detail: "the partition of the alternate path", Err: err}
+	}
+	a.Alternate = ci.Path{AV: w.AV, PKeyIndex: index, AckTimeout: c.altAck}
+	a.APM = ci.APMRearm
+	return ci.QPFieldAlternate | ci.QPFieldAPM, nil
+}

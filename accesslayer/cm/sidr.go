@@ -1,0 +1,303 @@
+package cm
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/mad"
+)
+
+// query is a SIDR request that we have sent.
+type query struct {
+	m     *Manager
+	id    uint32
+	port  *port
+	to    mads.Address
+	sent  []byte
+	every time.Duration
+	timer clock.Deadline
+	done  chan struct{}
+
+	// Guarded by m.mu.
+	over  bool
+	left  int
+	reply *LookupReply
+	err   error
+}
+
+// Lookup implements Service.
+func (m *Manager) Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, error) {
+	const verb = "Service.Lookup"
+	if err := checkPrivate(verb, cfg.Private, mad.SIDRREQPrivateLen); err != nil {
+		return nil, err
+	}
+	if cfg.Timeout < 0 || cfg.Retries < 0 {
+		return nil, invalid(verb, "Timeout or Retries is negative")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w, err := m.resolve(verb, "Path", cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{m: m, port: w.port, to: w.address(), every: cfg.Timeout, left: cfg.Retries, done: make(chan struct{})}
+	if q.every == 0 {
+		q.every = mad.TimeExp(defaultResponse).Duration()
+	}
+	if q.left == 0 {
+		q.left = defaultRetries
+	}
+	q.timer.Fire = q.expire
+	s := mad.SIDRREQ{PKey: uint16(w.PKey), ServiceID: cfg.Service}
+	copy(s.PrivateData[:], cfg.Private)
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, closed(verb, "the connection manager is closed")
+	}
+	q.id = m.newID()
+	s.RequestID = q.id
+	q.sent = encode(m.newTID(), &s)
+	m.asking[q.id] = q
+	m.mu.Unlock()
+	q.port.send(&q.to, q.sent)
+	m.wheel.Set(&q.timer, m.clock.Now()+q.every)
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		q.finish(nil, ctx.Err())
+		<-q.done
+	}
+	return q.reply, q.err
+}
+
+// finish ends a lookup, once.
+func (q *query) finish(r *LookupReply, err error) {
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	q.end(r, err)
+}
+
+// end is finish; m.mu is held.
+func (q *query) end(r *LookupReply, err error) {
+	if q.over {
+		return
+	}
+	q.over, q.reply, q.err = true, r, err
+	delete(q.m.asking, q.id)
+	q.m.wheel.Cancel(&q.timer)
+	close(q.done)
+}
+
+// expire is the timer of a lookup.
+func (q *query) expire() {
+	m := q.m
+	m.mu.Lock()
+	if q.over {
+		m.mu.Unlock()
+		return
+	}
+	if q.left == 0 {
+		m.count.timedOut.Add(1)
+		q.end(nil, ErrTimeout)
+		m.mu.Unlock()
+		return
+	}
+	q.left--
+	m.mu.Unlock()
+	m.count.resent.Add(1)
+	q.port.send(&q.to, q.sent)
+	m.wheel.Set(&q.timer, m.clock.Now()+q.every)
+}
+
+// lookedUp takes a SIDR_REP.
+func (p *port) lookedUp(r *mads.Received, s *mad.SIDRREP) {
+	m := p.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.asking[s.RequestID]
+	if q == nil {
+		m.count.drop(DropUnknown)
+		return
+	}
+	if s.Status != mad.SIDRValid {
+		q.end(nil, &LookupError{Status: s.Status, Info: append([]byte(nil), s.AdditionalInfo()...), Private: s.PrivateData[:]})
+		return
+	}
+	q.end(&LookupReply{QPN: ci.QPN(s.QPN), QKey: ci.QKey(s.QKey), Private: s.PrivateData[:], From: r.From}, nil)
+}
+
+// askedKey tells copies of a SIDR request from others.
+type askedKey struct {
+	from peerPort
+	qpn  ci.QPN
+	id   uint32
+}
+
+// lookup is a SIDR request that came. It stays for a while after its answer, which its copies get.
+type lookup struct {
+	m     *Manager
+	key   askedKey
+	port  *port
+	from  mads.Address
+	tid   uint64
+	req   mad.SIDRREQ
+	path  Path
+	timer clock.Deadline
+
+	// Guarded by m.mu.
+	listener *listener // where it waits
+	sent     []byte    // the answer
+	over     bool
+}
+
+var _ LookupRequest = (*lookup)(nil)
+
+// lookupLife is how long a SIDR request is remembered: what Lookup tries for by default.
+const lookupLife = (defaultRetries + 1) * 4300 * time.Millisecond
+
+// answeredLife is how long its answer is.
+const answeredLife = 10 * time.Second
+
+// lookup takes a SIDR_REQ.
+func (p *port) lookup(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
+	m := p.m
+	l := &lookup{m: m, key: askedKey{portOf(&r.From), r.From.QPN, s.RequestID}, port: p, from: r.From, tid: h.TID, req: *s}
+	l.timer.Fire = l.forget
+	l.path = Path{Port: p.id, AV: r.From.AV, PKey: ci.PKey(s.PKey), MTU: p.attr().MTU}
+	l.path.AV.Port = p.id.Num
+	m.mu.Lock()
+	if old := m.asked[l.key]; old != nil && old.req == *s {
+		sent := old.sent
+		m.mu.Unlock()
+		if sent != nil {
+			m.count.resent.Add(1)
+			p.send(&r.From, sent)
+		} else {
+			m.count.drop(DropLate)
+		}
+		return
+	}
+	drop, status := m.admitLookup(l)
+	m.mu.Unlock()
+	if status != 0 {
+		m.count.drop(drop)
+		p.send(&r.From, encode(h.TID, &mad.SIDRREP{RequestID: s.RequestID, ServiceID: s.ServiceID, Status: status}))
+		return
+	}
+	m.wheel.Set(&l.timer, m.clock.Now()+lookupLife)
+}
+
+// admitLookup hands a SIDR request to a listener, or tells why not; m.mu is held.
+func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
+	if m.closed {
+		return DropUnserved, mad.SIDRUnsupportedService
+	}
+	if _, _, err := l.port.a.FindPKey(l.port.id.Num, ci.PKey(l.req.PKey)); err != nil {
+		return DropInvalid, mad.SIDRRejected
+	}
+	t := &target{service: l.req.ServiceID, datagram: true, path: &l.path, lid: l.port.attr().LID, private: l.req.PrivateData[:]}
+	if gids := l.port.attr().GIDs; int(l.from.AV.GRH.SGIDIndex) < len(gids) {
+		t.gid = gids[l.from.AV.GRH.SGIDIndex].GID
+	}
+	to := m.listeners.find(t)
+	switch {
+	case to == nil:
+		return DropUnserved, mad.SIDRUnsupportedService
+	case len(to.waiting)+len(to.lookups) >= to.cfg.Backlog || len(m.asked) >= m.cfg.MaxPending || m.asked[l.key] != nil:
+		return DropOverload, mad.SIDRNoQP
+	}
+	m.asked[l.key] = l
+	l.listener = to
+	to.lookups = append(to.lookups, l)
+	to.ready.ring()
+	return 0, 0
+}
+
+func (l *lookup) taken() { l.listener = nil }
+
+// forget ends a SIDR request's being remembered.
+func (l *lookup) forget() {
+	m := l.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.asked[l.key] == l {
+		delete(m.asked, l.key)
+	}
+	l.over = true
+	if to := l.listener; to != nil {
+		m.count.drop(DropUnanswered)
+		if i := slices.Index(to.lookups, l); i >= 0 {
+			to.lookups = slices.Delete(to.lookups, i, i+1)
+		}
+		l.listener = nil
+	}
+	m.wheel.Cancel(&l.timer)
+}
+
+// Request implements LookupRequest.
+func (l *lookup) Request() *mad.SIDRREQ { r := l.req; return &r }
+
+// From implements LookupRequest.
+func (l *lookup) From() mads.Address { return l.from }
+
+// Path implements LookupRequest.
+func (l *lookup) Path() Path { return l.path }
+
+// Accept implements LookupRequest.
+func (l *lookup) Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error {
+	return l.answer("LookupRequest.Accept", &mad.SIDRREP{QPN: uint32(qpn), QKey: uint32(qkey)}, private)
+}
+
+// Reject implements LookupRequest.
+func (l *lookup) Reject(status mad.SIDRStatus, info, private []byte) error {
+	const verb = "LookupRequest.Reject"
+	if status == mad.SIDRValid {
+		return invalid(verb, "the status says that a QP is valid")
+	}
+	s := &mad.SIDRREP{Status: status}
+	if len(info) > mad.CMInfoLen {
+		return invalid(verb, "%d bytes of additional information, room for %d", len(info), mad.CMInfoLen)
+	}
+	copy(s.Info[:], info)
+	s.InfoLength = uint8(len(info))
+	return l.answer(verb, s, private)
+}
+
+func (l *lookup) answer(verb string, s *mad.SIDRREP, private []byte) error {
+	if err := checkPrivate(verb, private, mad.SIDRREPPrivateLen); err != nil {
+		return err
+	}
+	s.RequestID, s.ServiceID = l.req.RequestID, l.req.ServiceID
+	copy(s.PrivateData[:], private)
+	if err := checked(verb, s); err != nil {
+		return err
+	}
+	b := encode(l.tid, s)
+	m := l.m
+	m.mu.Lock()
+	if l.over || l.sent != nil {
+		m.mu.Unlock()
+		return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "the request was answered, or the peer has given up"}
+	}
+	l.sent = b
+	m.wheel.Cancel(&l.timer)
+	m.wheel.Set(&l.timer, m.clock.Now()+answeredLife)
+	m.mu.Unlock()
+	l.port.send(&l.from, b)
+	return nil
+}
+
+// refuse rejects a request that nobody has accepted.
+func (l *lookup) refuse(status mad.SIDRStatus) {
+	m := l.m
+	m.mu.Lock()
+	l.listener = nil
+	m.mu.Unlock()
+	_ = l.Reject(status, nil, nil) // answered, or too late: nothing is left to do
+}

@@ -1,0 +1,172 @@
+package cm
+
+import (
+	"math/rand/v2"
+
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+)
+
+// idSource gives communication IDs, request IDs and transaction IDs. They count up from where nobody knows, so that messages from an
+// earlier life, and those of who guesses, belong to nothing.
+type idSource struct {
+	next uint32
+	high uint64 // of transaction IDs
+	tid  uint32
+}
+
+func (s *idSource) init(r *rand.Rand) { s.next, s.high, s.tid = r.Uint32(), uint64(r.Uint32())<<32, r.Uint32() }
+
+// newID gives an ID that nothing has; m.mu is held.
+func (m *Manager) newID() uint32 {
+	for {
+		m.ids.next++
+		id := m.ids.next
+		if id == 0 || m.conns[id] != nil || m.asking[id] != nil {
+			continue
+		}
+		return id
+	}
+}
+
+// newTID gives a transaction ID; m.mu is held.
+func (m *Manager) newTID() uint64 {
+	m.ids.tid++
+	return m.ids.high | uint64(m.ids.tid)
+}
+
+// peerPort is a port from which messages come.
+type peerPort struct {
+	gid ci.GID
+	lid ci.LID
+}
+
+func portOf(a *mads.Address) peerPort {
+	if a.AV.Global {
+		return peerPort{gid: a.AV.GRH.DGID}
+	}
+	return peerPort{lid: a.AV.DLID}
+}
+
+// waitList is the connections in time-wait, the oldest first.
+type waitList struct {
+	first, last *conn
+	n           int
+}
+
+func (l *waitList) add(c *conn) {
+	c.prev, c.next, c.listed = l.last, nil, true
+	if l.last != nil {
+		l.last.next = c
+	} else {
+		l.first = c
+	}
+	l.last = c
+	l.n++
+}
+
+func (l *waitList) remove(c *conn) {
+	if !c.listed {
+		return
+	}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		l.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	} else {
+		l.last = c.prev
+	}
+	c.prev, c.next, c.listed = nil, nil, false
+	l.n--
+}
+
+// bell wakes all who wait for something that a lock guards: the lock is held for its methods.
+type bell struct{ c chan struct{} }
+
+// wait gives the channel that the next ring closes.
+func (b *bell) wait() <-chan struct{} {
+	if b.c == nil {
+		b.c = make(chan struct{})
+	}
+	return b.c
+}
+
+func (b *bell) ring() {
+	if b.c != nil {
+		close(b.c)
+		b.c = nil
+	}
+}
+
+// insertPeer enters a connection in the tables under its peer's names. It finds the one that has the communication ID, or the QP,
+// already; then nothing is entered. m.mu is held.
+func (m *Manager) insertPeer(c *conn, id peerID, qp peerQP) (sameID, sameQP *conn) {
+	if o := m.peers[id]; o != nil && o != c {
+		return o, nil
+	}
+	if o := m.peerQPs[qp]; o != nil && o != c {
+		return nil, o
+	}
+	c.peer, c.peerQP = id, qp
+	m.peers[id], m.peerQPs[qp] = c, c
+	return nil, nil
+}
+
+// forgetQP lets the peer's QP connect anew; m.mu is held.
+func (m *Manager) forgetQP(c *conn) {
+	if m.peerQPs[c.peerQP] == c {
+		delete(m.peerQPs, c.peerQP)
+	}
+}
+
+// settle ends a request's being pending: it is a connection now, or nothing. m.mu is held.
+func (m *Manager) settle(c *conn) {
+	if !c.counted {
+		return
+	}
+	c.counted = false
+	m.pending--
+	if m.perPeer[c.from]--; m.perPeer[c.from] == 0 {
+		delete(m.perPeer, c.from)
+	}
+}
+
+// count takes note of a request from a peer, if there may be another. m.mu is held.
+func (m *Manager) countPending(c *conn, from peerPort) bool {
+	if m.pending >= m.cfg.MaxPending || m.perPeer[from] >= m.cfg.MaxPendingPeer {
+		return false
+	}
+	c.from, c.counted = from, true
+	m.pending++
+	m.perPeer[from]++
+	return true
+}
+
+// remove takes a connection out of all tables; m.mu is held.
+func (m *Manager) remove(c *conn) {
+	if m.conns[c.id] == c {
+		delete(m.conns, c.id)
+	}
+	if m.peers[c.peer] == c {
+		delete(m.peers, c.peer)
+	}
+	m.forgetQP(c)
+	m.settle(c)
+	m.timeWait.remove(c)
+	if c.listener != nil {
+		c.listener.dequeue(c)
+	}
+	m.forgetAsking(c)
+}
+
+func (m *Manager) forgetAsking(c *conn) {
+	for i, o := range m.askingPeer {
+		if o == c {
+			m.askingPeer = append(m.askingPeer[:i], m.askingPeer[i+1:]...)
+			return
+		}
+	}
+}
