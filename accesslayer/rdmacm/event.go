@@ -1,6 +1,10 @@
 package rdmacm
 
-import "errors"
+import (
+	"errors"
+
+	"ciddk/accesslayer/cm"
+)
 
 // Event is what happens to an ID without being asked for, and not as the result of a call.
 type Event struct {
@@ -11,6 +15,8 @@ type Event struct {
 	Err error
 	// Group is that of EventGroupError.
 	Group *Group
+	// CM is the proposal, of EventAlternate.
+	CM *cm.Event
 }
 
 // EventType says what. The names of rdma_cm stand beside.
@@ -27,10 +33,11 @@ const (
 	EventTimeWaitExit            // the QP may be used again (TIMEWAIT_EXIT)
 	EventDeviceRemoved           // the HCA has gone, and with it the QP (DEVICE_REMOVAL)
 	EventGroupError              // the membership in a multicast group is lost (MULTICAST_ERROR)
+	EventAlternate               // the peer proposes an alternate path: load it, then ID.Conn's AnswerAlternate
 )
 
 var eventNames = [...]string{"no event", "established", "delayed", "disconnected", "rejected", "unreachable", "time-wait exit", "device removed",
-	"group error"}
+	"group error", "alternate path"}
 
 func (t EventType) String() string {
 	if int(t) < len(eventNames) {

@@ -2,45 +2,323 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net"
 	"net/netip"
+	"slices"
+	"sync"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 )
 
 // Manager makes IDs and listeners. All methods may be called concurrently.
-type Manager struct{}
+type Manager struct {
+	client   *accesslayer.Client
+	al       *accesslayer.AL
+	cm       cm.Service
+	resolver Resolver
+	sa       *sa.Client // nil: none
+	ports    *portTable
+	pnp      *accesslayer.PnP
+	own      []func() error // what New and Open made, in order
+	random   func() uint64
+	closing  sync.Once
+	closeErr error
+	ctx      context.Context // ends with the Manager
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // of work that nobody waits for otherwise
+
+	opening sync.Mutex // one HCA is opened at a time
+
+	mu      sync.Mutex
+	closed  bool
+	ids     map[*ID]struct{}
+	devices map[ci.GUID]*device
+	members map[member]*membership
+}
+
+// device is the Manager's open of an HCA.
+type device struct {
+	ca *accesslayer.CA
+	pd *accesslayer.PD
+}
 
 // New makes a Manager that uses HCAs through client, and services as cfg says. What it opens and makes belongs to the client, too.
-// Status: InvalidParameter (no CM), ErrClosed (of client).
-func New(client *accesslayer.Client, cfg Config) (*Manager, error) { return nil, ci.Unsupported }
+// Status: InvalidParameter (no client, no CM, an empty range), ErrClosed (of client).
+func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
+	if client == nil || cfg.CM == nil {
+		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
+	}
+	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, random: rand.Uint64,
+		ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}, members: map[member]*membership{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	if cfg.Rand != nil {
+		var mu sync.Mutex
+		m.random = func() uint64 { mu.Lock(); defer mu.Unlock(); return cfg.Rand.Uint64() }
+	}
+	var err error
+	if m.ports, err = newPortTable(cfg.Ephemeral, m.random); err != nil {
+		return nil, err
+	}
+	if m.pnp, err = client.RegisterPnP(accesslayer.PnPConfig{Remove: m.removed, Port: m.portEvent}); err != nil {
+		return nil, err
+	}
+	m.own = append(m.own, m.pnp.Close)
+	if m.resolver == nil {
+		r := NewResolver(m.al, cfg.MAD)
+		m.resolver, m.sa = r, r.sa
+		m.own = append(m.own, r.Close)
+	} else if cfg.MAD != nil {
+		m.sa = sa.New(m.al, cfg.MAD, sa.Config{})
+		m.own = append(m.own, m.sa.Close)
+	}
+	return m, nil
+}
 
 // Open makes a Manager with everything of its own: a client of the access layer, MAD services and a connection manager. There can be one
 // of these per access layer, for QP1 can be had once.
-func Open(al *accesslayer.AL) (*Manager, error) { return nil, ci.Unsupported }
+func Open(al *accesslayer.AL) (*Manager, error) {
+	if al == nil {
+		return nil, invalid("rdmacm.Open", "an access layer is needed")
+	}
+	var own []func() error
+	fail := func(err error) (*Manager, error) {
+		for _, f := range slices.Backward(own) {
+			err = errors.Join(err, f())
+		}
+		return nil, err
+	}
+	client, err := al.Open(accesslayer.ClientConfig{Name: "rdmacm"})
+	if err != nil {
+		return nil, err
+	}
+	own = append(own, client.Close)
+	svc, err := mads.New(al, mads.Config{})
+	if err != nil {
+		return fail(err)
+	}
+	own = append(own, svc.Close)
+	c, err := cm.New(al, svc, cm.Config{})
+	if err != nil {
+		return fail(err)
+	}
+	own = append(own, c.Close)
+	m, err := New(client, Config{CM: c, MAD: svc})
+	if err != nil {
+		return fail(err)
+	}
+	m.own = append(own, m.own...)
+	return m, nil
+}
 
-// Close closes all listeners and IDs, and with Open the services. It is idempotent.
-func (m *Manager) Close() error { return ci.Unsupported }
+// Close closes all listeners and IDs, and with Open the services. It is idempotent. Not from a callback.
+func (m *Manager) Close() error {
+	m.closing.Do(func() {
+		m.mu.Lock()
+		m.closed = true
+		ids := slices.Collect(maps.Keys(m.ids))
+		m.mu.Unlock()
+		var errs []error
+		for _, i := range ids {
+			errs = append(errs, i.Close())
+		}
+		m.cancel()
+		m.wg.Wait()
+		m.mu.Lock()
+		devices := m.devices
+		m.devices = nil
+		m.mu.Unlock()
+		for _, d := range devices {
+			errs = append(errs, d.ca.Close())
+		}
+		for _, f := range slices.Backward(m.own) {
+			errs = append(errs, f())
+		}
+		m.closeErr = errors.Join(errs...)
+	})
+	return m.closeErr
+}
+
+// add takes in an ID.
+func (m *Manager) add(i *ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return net.ErrClosed
+	}
+	m.ids[i] = struct{}{}
+	return nil
+}
+
+func (m *Manager) forget(i *ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ids, i)
+}
 
 // NewID makes an ID. Close it when done.
 // Errors: InvalidParameter (a combination of port space, type and service that cannot be), net.ErrClosed.
-func (m *Manager) NewID(cfg IDConfig) (*ID, error) { return nil, ci.Unsupported }
+func (m *Manager) NewID(cfg IDConfig) (*ID, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	i := newID(m, cfg)
+	if err := m.add(i); err != nil {
+		return nil, opError("create", Addr{Space: cfg.Space}, Addr{}, err)
+	}
+	return i, nil
+}
+
+// defaultLifeTime is 268 ms: for an acknowledgement the QP waits twice as long. A software HCA on a busy machine answers in tens of
+// milliseconds at worst.
+const defaultLifeTime = 16
+
+func (c *IDConfig) complete() error {
+	const verb = "Manager.NewID"
+	if c.Space == 0 {
+		c.Space = TCP
+		if c.Service != 0 {
+			c.Space = IB
+		}
+	}
+	if c.LifeTime == 0 {
+		c.LifeTime = defaultLifeTime
+	}
+	switch {
+	case c.Space == UDP && c.Type == ci.RC:
+		c.Type = ci.UD // the zero value
+	case c.Space != TCP && c.Space != UDP && c.Space != IB:
+		return invalid(verb, "%v is not a port space of RDMA CM", c.Space)
+	case c.Type != ci.RC && c.Type != ci.UC && c.Type != ci.UD:
+		return invalid(verb, "QPs of type %v cannot be connected by IP address", c.Type)
+	case c.Space == TCP && c.Type == ci.UD || c.Space == UDP && c.Type != ci.UD:
+		return invalid(verb, "port space %v is not for QPs of type %v", c.Space, c.Type)
+	case c.Service != 0 && c.Space != IB:
+		return invalid(verb, "a service ID of 64 bits is of port space IB, not %v", c.Space)
+	}
+	return nil
+}
 
 // Dial connects to an address, and gives the ID of an established connection, or of datagrams, with its QP: all steps in one. If it
-// fails, nothing is left.
-func (m *Manager) Dial(ctx context.Context, remote netip.AddrPort, cfg DialConfig) (*ID, error) {
-	return nil, ci.Unsupported
+// fails, nothing is left. Errors: those of the steps.
+func (m *Manager) Dial(ctx context.Context, remote netip.AddrPort, cfg DialConfig) (id *ID, err error) {
+	i, err := m.NewID(cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = opError("dial", Addr{Space: i.cfg.Space}, Addr{Space: i.cfg.Space, AddrPort: remote, Service: i.cfg.Service}, err)
+			if cerr := i.Close(); cerr != nil {
+				err = errors.Join(err, cerr)
+			}
+		}
+	}()
+	if cfg.Local.IsValid() {
+		if err := i.Bind(cfg.Local); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.ResolveAddr(ctx, remote); err != nil {
+		return nil, err
+	}
+	if err := i.ResolveRoute(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.CreateQP(cfg.QP); err != nil {
+		return nil, err
+	}
+	if cfg.Setup != nil {
+		if err := cfg.Setup(i); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.Connect(ctx, cfg.Conn); err != nil {
+		return nil, err
+	}
+	return i, nil
 }
 
 // Listen begins to receive requests for an address and port. The zero address and :: stand for all addresses of all HCAs, those that come
 // later included, 0.0.0.0 for all of IPv4. Port 0 takes a free one, see Listener.Addr.
 // Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
 func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, error) {
-	return nil, ci.Unsupported
+	i, err := m.NewID(cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.Bind(local); err != nil {
+		return nil, errors.Join(err, i.Close())
+	}
+	l, err := i.Listen(cfg.Backlog)
+	if err != nil {
+		return nil, errors.Join(err, i.Close())
+	}
+	return l, nil
 }
 
 // Device gives the Manager's open of an HCA, and the PD that IDs share if they are given no other. Both live until the Manager is closed
 // or the HCA goes. Status: InvalidGUID, ErrClosed.
 func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error) {
-	return nil, nil, ci.Unsupported
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	m.mu.Lock()
+	d, closed := m.devices[guid], m.closed
+	m.mu.Unlock()
+	switch {
+	case closed:
+		return nil, nil, net.ErrClosed
+	case d != nil:
+		return d.ca, d.pd, nil
+	}
+	ca, err := m.client.OpenCA(guid, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	pd, err := ca.NewPD(ci.PDNormal)
+	if err != nil {
+		return nil, nil, errors.Join(err, ca.Close())
+	}
+	m.mu.Lock()
+	if closed = m.closed; !closed {
+		m.devices[guid] = &device{ca, pd}
+	}
+	m.mu.Unlock()
+	if closed {
+		return nil, nil, errors.Join(net.ErrClosed, ca.Close())
+	}
+	return ca, pd, nil
+}
+
+// removed is told that an HCA goes; the access layer destroys what there is of it afterwards.
+func (m *Manager) removed(a *accesslayer.Adapter, _ any) {
+	m.mu.Lock()
+	delete(m.devices, a.GUID())
+	ids := slices.Collect(maps.Keys(m.ids))
+	m.mu.Unlock()
+	for _, i := range ids {
+		i.removed(a.GUID())
+	}
+}
+
+// portEvent is told of changes of ports: a subnet manager that starts anew knows no members any more (IBTA 14.4.11).
+func (m *Manager) portEvent(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+	if e.Type == accesslayer.PortReregister {
+		m.rejoin(mads.Port{CA: a.GUID(), Num: e.Port})
+	}
+}
+
+// background runs f on a goroutine for which Close waits; its context ends then.
+func (m *Manager) background(f func(ctx context.Context)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.wg.Go(func() { f(m.ctx) })
+	}
 }

@@ -1,0 +1,137 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+
+	"ciddk/mad"
+)
+
+// defaultEphemeral is Linux's range.
+var defaultEphemeral = [2]uint16{32768, 60999}
+
+// portTable says which ports of which port spaces are taken.
+type portTable struct {
+	low, high uint16 // for those who do not care
+	rand      func() uint64
+
+	mu    sync.Mutex
+	taken map[spacePort][]*binding
+}
+
+type spacePort struct {
+	space mad.PortSpace
+	port  uint16
+}
+
+// binding is a port taken at an address.
+type binding struct {
+	spacePort
+	addr      netip.Addr // any: invalid, or unspecified of IPv4
+	reuse     bool
+	listening bool
+}
+
+func newPortTable(ephemeral [2]uint16, rand func() uint64) (*portTable, error) {
+	if ephemeral == [2]uint16{} {
+		ephemeral = defaultEphemeral
+	}
+	if ephemeral[0] == 0 || ephemeral[0] > ephemeral[1] {
+		return nil, invalid("rdmacm.New", "Config.Ephemeral is %d to %d", ephemeral[0], ephemeral[1])
+	}
+	return &portTable{low: ephemeral[0], high: ephemeral[1], rand: rand, taken: map[spacePort][]*binding{}}, nil
+}
+
+// canonical is how the table has an address: invalid for any of both families, unspecified for any of IPv4.
+func canonical(a netip.Addr) netip.Addr {
+	a = a.Unmap()
+	if a == netip.IPv6Unspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// overlap tells whether there is an address for which both stand.
+func overlap(a, b netip.Addr) bool {
+	switch any4 := netip.IPv4Unspecified(); {
+	case !a.IsValid(), !b.IsValid(), a == b:
+		return true
+	case a == any4:
+		return b.Is4()
+	default:
+		return b == any4 && a.Is4()
+	}
+}
+
+// bind takes a port, or a free one of the ephemeral range if that is 0. Errors: EADDRINUSE.
+func (t *portTable) bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (*binding, error) {
+	b := &binding{spacePort: spacePort{space, at.Port()}, addr: canonical(at.Addr()), reuse: reuse}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b.port != 0 {
+		if c := t.conflict(b); c != nil {
+			return nil, fmt.Errorf("%w: port %d of %s is %s", syscall.EADDRINUSE, b.port, network(space), c.state())
+		}
+		t.taken[b.spacePort] = append(t.taken[b.spacePort], b)
+		return b, nil
+	}
+	b.reuse = false // nobody reuses by chance
+	n := uint64(t.high-t.low) + 1
+	start := t.rand() % n
+	for k := range n {
+		b.port = t.low + uint16((start+k)%n)
+		if t.conflict(b) == nil {
+			b.reuse = reuse
+			t.taken[b.spacePort] = append(t.taken[b.spacePort], b)
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: all ports of %s from %d to %d are taken", syscall.EADDRINUSE, network(space), t.low, t.high)
+}
+
+// conflict finds a binding beside which b cannot be; the lock is held.
+func (t *portTable) conflict(b *binding) *binding {
+	for _, c := range t.taken[b.spacePort] {
+		if c != b && overlap(b.addr, c.addr) && (!b.reuse || !c.reuse || b.listening || c.listening) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (b *binding) state() string {
+	if b.listening {
+		return "listened on"
+	}
+	return "taken"
+}
+
+// listen makes a binding that of a listener, which shares with nobody.
+func (t *portTable) listen(b *binding) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.listening = true
+	if c := t.conflict(b); c != nil {
+		b.listening = false
+		return fmt.Errorf("%w: port %d of %s is %s", syscall.EADDRINUSE, b.port, network(b.space), c.state())
+	}
+	return nil
+}
+
+// release gives a port back. A nil binding is fine.
+func (t *portTable) release(b *binding) {
+	if b == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := slices.DeleteFunc(t.taken[b.spacePort], func(c *binding) bool { return c == b })
+	if len(list) == 0 {
+		delete(t.taken, b.spacePort)
+		return
+	}
+	t.taken[b.spacePort] = list
+}

@@ -1,0 +1,260 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+)
+
+// madeQP is what CreateQP made.
+type madeQP struct {
+	qp             *accesslayer.QP
+	sendCQ, recvCQ *accesslayer.CQ
+}
+
+func (q *madeQP) close() error {
+	var errs []error
+	if q.qp != nil {
+		errs = append(errs, unlessGone(q.qp.Close()))
+	}
+	for _, cq := range []*accesslayer.CQ{q.sendCQ, q.recvCQ} {
+		if cq != nil {
+			errs = append(errs, unlessGone(cq.Close()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unlessGone is for objects that the access layer may have destroyed before, with their HCA.
+func unlessGone(err error) error {
+	if errors.Is(err, accesslayer.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// defaultDepth of queues.
+const defaultDepth = 16
+
+// CreateQP makes the ID's QP, and its CQs if need be, and moves it to Init (UD: to RTS): receives can be posted. The ID destroys what it
+// made. Errors: InvalidState (no address resolved yet, or there is a QP), InvalidParameter (an SRQ without RecvCQ: how many receives has
+// it?), those of accesslayer.PD.NewQP and NewCQ and of ci.QP.Modify.
+func (i *ID) CreateQP(cfg QPConfig) error {
+	return i.fail("create QP", i.createQP(cfg))
+}
+
+func (i *ID) createQP(cfg QPConfig) error {
+	if _, err := i.withoutQP("CreateQP"); err != nil {
+		return err
+	}
+	pd := cfg.PD
+	if pd == nil {
+		var err error
+		if pd, err = i.PD(); err != nil {
+			return err
+		}
+	}
+	c := cfg.QPCreate
+	c.Type = i.typ
+	if c.SRQ != nil && c.RecvCQ == nil {
+		return invalid("ID.CreateQP", "a QP with an SRQ needs a RecvCQ, of the size of its receives")
+	}
+	for _, n := range []*int{&c.SendDepth, &c.RecvDepth} {
+		if *n == 0 && (n == &c.SendDepth || c.SRQ == nil) {
+			*n = defaultDepth
+		}
+	}
+	for _, n := range []*int{&c.SendSGE, &c.RecvSGE} {
+		if *n == 0 {
+			*n = 1
+		}
+	}
+	made := &madeQP{}
+	err := i.makeQP(made, pd, c, cfg)
+	if err != nil {
+		return errors.Join(err, made.close())
+	}
+	return nil
+}
+
+func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfig) (err error) {
+	if c.SendCQ == nil {
+		if made.sendCQ, err = pd.NewCQ(ci.CQCreate{Size: c.SendDepth}, accesslayer.CQHandler{}); err != nil {
+			return err
+		}
+		c.SendCQ = made.sendCQ
+	}
+	if c.RecvCQ == nil {
+		if made.recvCQ, err = pd.NewCQ(ci.CQCreate{Size: c.RecvDepth}, accesslayer.CQHandler{}); err != nil {
+			return err
+		}
+		c.RecvCQ = made.recvCQ
+	}
+	made.qp, err = pd.NewQP(c, func(q *accesslayer.QP, e ci.Event) {
+		if e.Type == ci.EventQPComm {
+			_ = i.Notify() // it may come when nobody needs it
+		}
+		if cfg.OnEvent != nil {
+			cfg.OnEvent(q, e)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return i.takeQP(made.qp, made, cfg.Access)
+}
+
+// UseQP makes a QP of the caller's, in Reset, the ID's, and moves it as CreateQP does; access as QPConfig.Access. The caller destroys it, after
+// the ID was closed.
+// Errors: InvalidState, InvalidServiceType (a QP of another type), those of ci.QP.Modify.
+func (i *ID) UseQP(qp ci.QP, access ci.Access) error { return i.fail("use QP", i.useQP(qp, access)) }
+
+func (i *ID) useQP(qp ci.QP, access ci.Access) error {
+	if _, err := i.withoutQP("UseQP"); err != nil {
+		return err
+	}
+	attr, err := qp.Query()
+	if err != nil {
+		return err
+	}
+	if attr.Type != i.typ {
+		return &ci.Error{Verb: "ID.UseQP", Status: ci.InvalidServiceType, Detail: fmt.Sprintf("the ID is for a QP of type %v, this is %v", i.typ, attr.Type)}
+	}
+	return i.takeQP(qp, nil, access)
+}
+
+func (i *ID) withoutQP(verb string) (Source, error) {
+	i.mu.Lock()
+	has, s := i.qp != nil, i.state
+	i.mu.Unlock()
+	switch {
+	case has:
+		return Source{}, invalidState("ID."+verb, "the ID has a QP")
+	case s == closed:
+		return Source{}, net.ErrClosed
+	case s > routeResolved && s != requested:
+		return Source{}, invalidState("ID."+verb, "the ID is in the state: %v", s)
+	}
+	return i.placed(verb)
+}
+
+// takeQP moves a QP to where receives can be posted, and makes it the ID's.
+func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access) error {
+	if access == 0 {
+		access = i.allAccess()
+	}
+	steps := []ci.QPState{ci.QPInit}
+	if i.typ == ci.UD {
+		steps = append(steps, ci.QPRTR, ci.QPRTS)
+	}
+	for _, to := range steps {
+		set, attr, err := i.ownAttr(to)
+		if err != nil {
+			return err
+		}
+		if i.typ != ci.UD {
+			set |= ci.QPFieldAccess
+			attr.Access = access
+		}
+		if err := qp.Modify(set, attr, nil); err != nil {
+			return err
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.state == closed:
+		return net.ErrClosed
+	case i.qp != nil:
+		return invalidState("ID.CreateQP", "the ID has a QP")
+	}
+	i.qp, i.made, i.access = qp, made, access
+	return nil
+}
+
+// allAccess is what the peer can be allowed: that a region allows it as well is what counts.
+func (i *ID) allAccess() ci.Access {
+	access := ci.RemoteWrite
+	if i.typ == ci.RC {
+		access |= ci.RemoteRead
+		if a, err := i.m.al.Adapter(i.Source().Port.CA); err == nil && a.Attr().Atomicity != ci.AtomicNone {
+			access |= ci.RemoteAtomic
+		}
+	}
+	return access
+}
+
+// ownAttr is how a QP is moved without a peer: a connected one to Init, one for datagrams to all states.
+func (i *ID) ownAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
+	const verb = "ID.QPAttr"
+	src, err := i.placed("QPAttr")
+	if err != nil {
+		return 0, ci.QPAttr{}, err
+	}
+	attr := ci.QPAttr{State: to}
+	switch {
+	case to == ci.QPInit:
+		a, err := i.m.al.Adapter(src.Port.CA)
+		if err != nil {
+			return 0, attr, err
+		}
+		pkey := i.Path().PKey
+		if pkey == 0 {
+			pkey = i.cfg.PKey
+		}
+		if pkey == 0 {
+			pkey = defaultPKey
+		}
+		attr.Port = src.Port.Num
+		if attr.Primary.PKeyIndex, _, err = a.FindPKey(src.Port.Num, pkey); err != nil {
+			return 0, attr, err
+		}
+		if i.typ == ci.UD {
+			attr.QKey = QKey
+			return ci.QPFieldsUDInit, attr, nil
+		}
+		return ci.QPFieldsInit &^ ci.QPFieldAccess, attr, nil
+	case i.typ == ci.UD && to == ci.QPRTR:
+		return ci.QPFieldsUDRTR, attr, nil
+	case i.typ == ci.UD && to == ci.QPRTS:
+		attr.SQPSN = i.psn()
+		return ci.QPFieldsUDRTS, attr, nil
+	}
+	return 0, attr, invalidState(verb, "the peer's QP is not known yet")
+}
+
+const defaultPKey ci.PKey = 0xffff
+
+// psn is where a QP begins to count.
+func (i *ID) psn() ci.PSN { return ci.PSN(i.m.random() & 0xffffff) }
+
+// QPAttr says how to move a QP of the caller's to a state: Init, RTR, RTS; access rights are the caller's to add to Init. Of datagrams also
+// before there is a peer. Status: InvalidState (not known yet).
+func (i *ID) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
+	c := i.Conn()
+	if c == nil || to == ci.QPInit {
+		return i.ownAttr(to)
+	}
+	return c.QPAttr(to)
+}
+
+// move moves the ID's QP as the connection says; cut is what Accept agreed to.
+func (i *ID) move(c cm.Conn, cut func(*ci.QPAttr), to ...ci.QPState) error {
+	for _, s := range to {
+		set, attr, err := c.QPAttr(s)
+		if err != nil {
+			return err
+		}
+		if cut != nil {
+			cut(&attr)
+		}
+		if err := i.QP().Modify(set, attr, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
