@@ -36,6 +36,7 @@ func steps() []step {
 		{"lint", "golangci-lint", true, 10 * time.Minute, lint},
 		{"fuzz", "every fuzz target for 30 s, two at a time", true, 14 * time.Minute, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 6 * time.Minute, bench},
+		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
 		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 6 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
@@ -198,6 +199,14 @@ func bench(ctx context.Context, r *runner) error {
 		return skip("the tree has no bench/cmd/table")
 	}
 	return r.do(ctx, nil, "go", "run", "./bench/cmd/table", "-rounds", "9")
+}
+
+// storm runs test/storm at full length; go test says then what came of it.
+func storm(ctx context.Context, r *runner) error {
+	if !r.present("test/storm") {
+		return skip("the tree has no test/storm")
+	}
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v", "./test/storm", "-storm.messages=1000000")
 }
 
 // present tells whether the tree holds a program; a step about one that is not there yet has nothing to judge.

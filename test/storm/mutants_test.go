@@ -18,7 +18,7 @@ func TestReplay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hashes := map[[32]byte]bool{}
 			for _, n := range []uint64{*seed, *seed, *seed + 1} {
-				r, err := Run(Config{Seed: n, Messages: 3000, IPv6: v6})
+				r, err := Run(Config{Seed: n, Messages: scale(5000), IPv6: v6})
 				require.NoError(t, err)
 				hashes[r.Hash] = true
 				if n == *seed {
@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 
 // TestCalm: where nothing is lost, nobody dies but of wrong requests, and nothing is sent twice but to receivers that were not ready.
 func TestCalm(t *testing.T) {
-	r, err := Run(Config{Seed: *seed, Messages: 5000, Impairment: &reference.Impairment{}})
+	r, err := Run(Config{Seed: *seed, Messages: scale(5000), Impairment: &reference.Impairment{}})
 	require.NoError(t, err)
 	require.Zero(t, r.Deaths[ci.WCTimeoutRetryErr.String()]-r.Unanswered)
 	require.Zero(t, r.NAKs)
@@ -152,7 +152,11 @@ func TestOracleCatches(t *testing.T) {
 		{name: "nothing wrong", port: through(func(reference.Dir, *rvt.Packet) reference.Verdict { return reference.Chance })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Run(Config{Seed: *seed, Messages: 20000, Port: c.port, Connect: c.connect})
+			n := 40000 // at most: the first thing that is wrong ends it
+			if c.want == "" {
+				n = scale(n)
+			}
+			_, err := Run(Config{Seed: *seed, Messages: n, Port: c.port, Connect: c.connect})
 			if c.want == "" {
 				require.NoError(t, err)
 				return

@@ -43,7 +43,7 @@ func Run(c Config) (*Report, error) {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], c.Seed)
 	s.pool = make([]byte, poolSpan+maxBytes)
-	rand.NewChaCha8(seed).Read(s.pool) // it never fails
+	_, _ = rand.NewChaCha8(seed).Read(s.pool) // it never fails
 	s.net = reference.NewNetwork(reference.NetworkConfig{Clock: s.clock, Latency: latency, Seed: c.Seed, Impairment: c.impairment(), Watch: s.watch})
 	if err := s.build(); err != nil {
 		return nil, err

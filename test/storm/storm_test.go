@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	messages = flag.Int("storm.messages", fromEnv("CIDDK_STORM", 20000), "messages of each IP version; also CIDDK_STORM")
+	messages = flag.Int("storm.messages", fromEnv("CIDDK_STORM", scale(20000)), "messages of each IP version; also CIDDK_STORM")
 	seed     = flag.Uint64("storm.seed", 1, "of all choices")
 )
 
@@ -22,6 +22,14 @@ func fromEnv(name string, or int) int {
 		return n
 	}
 	return or
+}
+
+// scale makes a number of messages bearable.
+func scale(n int) int {
+	if raceEnabled {
+		return n / 10
+	}
+	return n
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
