@@ -94,6 +94,7 @@ type mmsgSocket struct {
 	rx     *recvBatch
 	groups []groupSocket
 	drives atomic.Uint64
+	asleep atomic.Bool // the goroutine waits for packets, or is about to, and looks after nothing else
 }
 
 type groupSocket struct {
@@ -290,9 +291,14 @@ func (s *mmsgSocket) receive() {
 	step := time.NewTimer(pollStep)
 	defer step.Stop()
 	for !s.closed.Load() {
+		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the last: this goroutine
+		// now, or after the poller has seen that it sleeps and wakes it.
+		s.asleep.Store(true)
+		s.port.recv.FlushAcks()
 		fds = s.pollSet(fds[:0])
 		// EINTR and the like: the next round tells more.
 		_, _ = unix.Ppoll(fds, nil, nil)
+		s.asleep.Store(false)
 		s.clearWake(fds)
 		n := s.drain()
 		now := s.drives.Load()
@@ -369,7 +375,12 @@ func (s *mmsgSocket) drive() int {
 		n = s.receiveAll(true)
 	}
 	s.recvMu.Unlock()
-	if n == 0 && s.port.recv != nil {
+	switch {
+	case n > 0:
+		if s.asleep.Load() {
+			s.signal()
+		}
+	case s.port.recv != nil:
 		s.port.recv.FlushAcks()
 	}
 	return n
