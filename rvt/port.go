@@ -49,6 +49,9 @@ type Hints struct {
 	// Window is the most payload bytes that a QP should have on the way unacknowledged; 0: no limit but the PSN window. It stands for
 	// the receive buffering of a peer on a link without flow control.
 	Window int
+	// Packets is the most packets that a QP should have on the way unacknowledged where there is a Window, since each costs the peer a
+	// buffer however small it is; 0: 256.
+	Packets int
 	// Lossless links deliver everything, in order, before Send returns or soon after: the engine need not ask for acknowledgements
 	// before the end of a message.
 	Lossless bool

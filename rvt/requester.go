@@ -51,7 +51,7 @@ const (
 	// maxReadPackets is the most PSNs that one READ request asks for. A longer READ goes out as several requests, one after the
 	// other, as does what is left of one after a loss.
 	maxReadPackets = 1 << 21
-	// packetWindow bounds small packets on a link without flow control, where each costs the receiver a buffer.
+	// packetWindow is what Hints.Packets is unless the port says otherwise.
 	packetWindow = 256
 )
 
@@ -285,10 +285,22 @@ func (q *QP) sendSome(r *run, e *sendEntry) bool {
 // open tells whether n more PSNs may be outstanding.
 func (s *requester) open(q *QP, n uint32) bool {
 	out := uint32(psnDiff(s.psn, s.una))
-	if q.port.hints.Window != 0 && out+n > packetWindow {
-		return out == 0
+	if limit := q.packetWindow(); out+n > limit {
+		return limit < psnWindow && out == 0
 	}
-	return out+n <= psnWindow
+	return true
+}
+
+// packetWindow is the most PSNs that may be outstanding.
+func (q *QP) packetWindow() uint32 {
+	h := &q.port.hints
+	switch {
+	case h.Window == 0:
+		return psnWindow
+	case h.Packets == 0:
+		return packetWindow
+	}
+	return uint32(min(h.Packets, psnWindow))
 }
 
 // advance moves the cursor over n packets.
@@ -311,10 +323,7 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 	}
 	if q.service == wire.RC {
 		out := uint32(psnDiff(s.psn, s.una))
-		limit := uint32(psnWindow)
-		if q.port.hints.Window != 0 {
-			limit = packetWindow
-		}
+		limit := q.packetWindow()
 		if out >= limit {
 			return false
 		}
@@ -357,7 +366,7 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 
 // half tells whether half of what may be outstanding is. On a lossless link that is half of the PSNs.
 func (s *requester) half(q *QP) bool {
-	most := uint32(packetWindow)
+	most := q.packetWindow()
 	if q.port.hints.Lossless {
 		most = psnWindow
 	}

@@ -83,7 +83,8 @@ type mmsgSocket struct {
 	wake    int // eventfd: Close, or a change of the groups
 	gso     atomic.Bool
 	gro     bool
-	window  int
+	window  int // bytes on the way
+	packets int // and packets
 	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
 	pool    sync.Pool    // *sendBatch
 	closed  atomic.Bool
@@ -194,7 +195,7 @@ func (s *mmsgSocket) setUp() error {
 	if err != nil {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
-	s.window = windowFor(granted)
+	s.window, s.packets = windowFor(granted), packetsFor(granted)
 	if _, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT); err == nil {
 		s.gso.Store(true)
 	}
@@ -236,8 +237,12 @@ func setDontFragment(fd uintptr, v4 bool) error {
 // datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a lone packet of 1024 bytes.
 func windowFor(granted int) int { return granted / 6 }
 
+// packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a driver gives each a buffer
+// of its own. No more than what queues on the way take, 1000 packets by default (netdev_max_backlog, txqueuelen), with room for others.
+func packetsFor(granted int) int { return max(256, min(granted/4096, 512)) }
+
 func (s *mmsgSocket) hints() rvt.Hints {
-	h := rvt.Hints{Window: s.window}
+	h := rvt.Hints{Window: s.window, Packets: s.packets}
 	if s.gso.Load() {
 		m := s.port.mtu.Bytes()
 		h.MaxTrain = mergeTrain / m * m
