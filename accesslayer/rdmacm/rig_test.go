@@ -1,0 +1,96 @@
+package rdmacm_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+const udpPort = 24791 // instead of RoCEv2's own, so that tests meet nobody
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// within is a context that ends long after anything should have happened.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// host is an access layer with HCAs at addresses of this machine, and a Manager.
+type host struct {
+	al   *accesslayer.AL
+	m    *rdmacm.Manager
+	hcas []*reference.HCA
+}
+
+func newHost(t *testing.T, addrs ...string) *host {
+	t.Helper()
+	h := &host{al: accesslayer.New(accesslayer.Config{})}
+	t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
+	for _, a := range addrs {
+		h.plug(t, a)
+	}
+	m, err := rdmacm.Open(h.al)
+	require.NoError(t, err)
+	h.m = m
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	return h
+}
+
+// plug adds an HCA.
+func (h *host) plug(t *testing.T, addr string) *reference.HCA {
+	t.Helper()
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
+		reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(addr), Port: udpPort})}})
+	require.NoError(t, err)
+	h.hcas = append(h.hcas, hca)
+	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	require.NoError(t, h.al.Register(hca))
+	return hca
+}
+
+// buffer is registered memory.
+type buffer struct {
+	b []byte
+	r ci.Region
+}
+
+func newBuffer(t *testing.T, id *rdmacm.ID, n int) *buffer {
+	t.Helper()
+	pd, err := id.PD()
+	require.NoError(t, err)
+	b := make([]byte, n)
+	mr, err := pd.NewMR(ci.MRCreate{Memory: ci.Bytes(b), Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
+	require.NoError(t, err)
+	return &buffer{b, mr.Region()}
+}
+
+func ap(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+// await fails the test if c is not closed in time.
+func await(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-within(t).Done():
+		t.Fatal("waited too long for ", what)
+	}
+}
+
+// gidAddr is where rping's port is at an address.
+func gidAddr(a string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(a), 7174) }
