@@ -83,8 +83,8 @@ type mmsgSocket struct {
 	wake    int // eventfd: Close, or a change of the groups
 	gso     atomic.Bool
 	gro     bool
-	window  int // bytes on the way
-	packets int // and packets
+	window  int          // bytes on the way
+	packets int          // and packets
 	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
 	pool    sync.Pool    // *sendBatch
 	closed  atomic.Bool
