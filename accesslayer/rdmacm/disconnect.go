@@ -56,7 +56,7 @@ func (i *ID) end(err error) {
 	i.mu.Lock()
 	was := i.over
 	if !was {
-		i.over, i.err = true, err
+		i.over = true
 	}
 	qp, c := i.qp, i.conn
 	i.mu.Unlock()
@@ -67,7 +67,7 @@ func (i *ID) end(err error) {
 		_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil) // it may be destroyed
 		qp.TimeWait(c.TimeWait())
 	}
-	close(i.done)
+	i.finish(err)
 }
 
 // removed is the end of the HCA with a GUID.

@@ -22,7 +22,8 @@ type ID struct {
 	typ    ci.QPType
 	ctx    context.Context // ends with Close, and with it every step
 	cancel context.CancelCauseFunc
-	done   chan struct{}
+	life   context.Context // ends with the connection; its cause says why
+	finish context.CancelCauseFunc
 	events queue
 
 	closing  sync.Once
@@ -30,9 +31,8 @@ type ID struct {
 
 	mu       sync.Mutex
 	state    state
-	over     bool // done is closed, or about to be
+	over     bool // life has ended, or is about to
 	told     bool // EventDisconnected was queued
-	err      error
 	binding  *binding
 	at       netip.Addr     // bound to
 	local    netip.AddrPort // the address invalid: any
@@ -75,8 +75,9 @@ var stateNames = [...]string{"new", "bound", "its address is resolved", "its rou
 func (s state) String() string { return stateNames[s] }
 
 func newID(m *Manager, cfg IDConfig) *ID {
-	i := &ID{m: m, cfg: cfg, typ: cfg.Type, done: make(chan struct{}), groups: map[*Group]struct{}{}}
+	i := &ID{m: m, cfg: cfg, typ: cfg.Type, groups: map[*Group]struct{}{}}
 	i.ctx, i.cancel = context.WithCancelCause(context.Background())
+	i.life, i.finish = context.WithCancelCause(context.Background())
 	i.events.init()
 	return i
 }
@@ -270,19 +271,13 @@ func (i *ID) SetPath(p cm.Path) error {
 
 // Done is closed when the connection is over, whoever ended it, and when the ID is closed. ID.Err says why. Work that is still posted is
 // flushed.
-func (i *ID) Done() <-chan struct{} { return i.done }
+func (i *ID) Done() <-chan struct{} { return i.life.Done() }
 
 // Err is nil before Done is closed, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, net.ErrClosed, or what else ended it.
-func (i *ID) Err() error {
-	select {
-	case <-i.done:
-	default:
-		return nil
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.err
-}
+func (i *ID) Err() error { return context.Cause(i.life) }
+
+// Context ends when Done is closed, and its cause is Err: wait for completions with it.
+func (i *ID) Context() context.Context { return i.life }
 
 // Next waits for the next event. Events that nobody takes are kept; there are few.
 // Errors: the context's; net.ErrClosed when the ID was closed and all events were taken.

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"ciddk/accesslayer/rdmacm"
+)
+
+// ping is the client, from connecting to disconnecting.
+func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err error) {
+	var s *side
+	dial, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	id, err := m.Dial(dial, netip.AddrPortFrom(o.Addr, o.Port), rdmacm.DialConfig{QP: qpConfig(), Conn: terms(),
+		Setup: func(id *rdmacm.ID) (err error) { s, err = newSide(id, o, out); return err }})
+	if err != nil {
+		if s != nil {
+			err = errors.Join(err, s.mr.Close())
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	out.debugf("connected from %v to %v\n", id.LocalAddr(), id.RemoteAddr())
+	for n := 0; o.Count == 0 || n < o.Count; n++ {
+		if err := s.ping(ctx, n); err != nil {
+			return fmt.Errorf("ping %d: %w", n, err)
+		}
+	}
+	end, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	return id.Disconnect(end)
+}
+
+// ping is one round.
+func (s *side) ping(ctx context.Context, n int) error {
+	source, sink := s.buf[sourceOff:sourceOff+s.o.Size], s.buf[sinkOff:sinkOff+s.o.Size]
+	fill(source, n)
+	clear(sink)
+	for _, off := range []uint64{sourceOff, sinkOff} {
+		sge := s.region.SGE(off, uint32(s.o.Size))
+		if err := s.tell(ctx, advert{Addr: s.region.Addr + off, RKey: s.region.RKey, Len: sge.Length}); err != nil {
+			return err
+		}
+		if _, err := s.hear(ctx); err != nil { // go on, then done
+			return err
+		}
+	}
+	if s.o.Check && !bytes.Equal(source, sink) {
+		return errors.New("the data did not come back as they were sent")
+	}
+	if s.o.Verbose {
+		s.out.printf("ping data: %s\n", text(sink))
+	}
+	return nil
+}
+
+// fill makes the original's text: the number, then letters from one that moves on with each ping, and a NUL.
+func fill(b []byte, n int) {
+	const first, last = 'A', 'z'
+	c := first + n%(last-first+1)
+	for i := copy(b, fmt.Sprintf("rdma-ping-%d: ", n)); i < len(b); i++ {
+		b[i] = byte(c)
+		if c++; c > last {
+			c = first
+		}
+	}
+	b[len(b)-1] = 0
+}
+
+// text is what C prints of b.
+func text(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}

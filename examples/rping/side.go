@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// bufferLen is the most that a ping can be.
+const bufferLen = 64 << 10
+
+// Parts of the registered buffer.
+const (
+	sourceOff = 0
+	sinkOff   = bufferLen
+	sendOff   = 2 * bufferLen
+	recvOff   = sendOff + advertLen
+	totalLen  = recvOff + receives*advertLen
+)
+
+// receives is how many are posted: the peer sends one message, then waits for an answer.
+const receives = 2
+
+// side is one end of a connection.
+type side struct {
+	id     *rdmacm.ID
+	o      options
+	out    *printer
+	mr     *accesslayer.MR
+	buf    []byte
+	region ci.Region
+	wc     []ci.WC
+}
+
+// qpConfig is the QP of either side: one request at a time.
+func qpConfig() rdmacm.QPConfig {
+	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: receives}}}
+}
+
+// newSide makes the buffers for an ID with a QP, and posts the receives. Close it, or if that never connected, its region.
+func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
+	s := &side{id: id, o: o, out: out, buf: make([]byte, totalLen), wc: make([]ci.WC, 1)}
+	pd, err := id.PD()
+	if err != nil {
+		return nil, err
+	}
+	if s.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite}); err != nil {
+		return nil, err
+	}
+	s.region = s.mr.Region()
+	for i := range receives {
+		if err := s.postRecv(i); err != nil {
+			return nil, errors.Join(err, s.mr.Close())
+		}
+	}
+	return s, nil
+}
+
+// terms are the original's: one READ at a time.
+func terms() rdmacm.ConnConfig { return rdmacm.ConnConfig{ResponderResources: 1, InitiatorDepth: 1} }
+
+func (s *side) postRecv(i int) error {
+	_, err := s.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.region.SGE(uint64(recvOff+i*advertLen), advertLen)}}})
+	return err
+}
+
+// errLeft is the end of a connection by the peer.
+var errLeft = errors.New("the peer has disconnected")
+
+// wait waits for a completion, for as long as there is a connection.
+func (s *side) wait(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.id.Context(), func() { stop(s.id.Err()) })()
+	_, err := cq.Wait(ctx, s.wc)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return ci.WC{}, fmt.Errorf("nothing from the peer in %v: %w", s.o.Timeout, err)
+	case err != nil && s.id.Err() != nil:
+		return ci.WC{}, s.over()
+	case err != nil:
+		return ci.WC{}, err
+	case s.wc[0].Status == ci.WCFlushErr:
+		return ci.WC{}, s.flushed(ctx)
+	case s.wc[0].Status != ci.WCSuccess:
+		return ci.WC{}, s.wc[0].Status
+	}
+	return s.wc[0], nil
+}
+
+// flushed is the end of a QP: by that of the connection, of which we hear in a moment, or by a failure.
+func (s *side) flushed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	<-ctx.Done() // wait's, which ends with the connection
+	if s.id.Err() != nil {
+		return s.over()
+	}
+	return ci.WCFlushErr
+}
+
+func (s *side) over() error {
+	if err := s.id.Err(); !errors.Is(err, rdmacm.ErrPeerDisconnected) {
+		return fmt.Errorf("the connection is over: %w", err)
+	}
+	return errLeft
+}
+
+// do carries out one request.
+func (s *side) do(ctx context.Context, what string, wr ci.SendWR) error {
+	wr.Flags = ci.SendSignaled
+	if _, err := s.id.QP().PostSend([]ci.SendWR{wr}); err != nil {
+		if s.id.Err() != nil {
+			return s.over()
+		}
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if _, err := s.wait(ctx, s.id.SendCQ()); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	s.out.debugf("%s completed\n", what)
+	return nil
+}
+
+// tell sends an advert.
+func (s *side) tell(ctx context.Context, a advert) error {
+	a.put(s.buf[sendOff:])
+	return s.do(ctx, "SEND", ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{s.region.SGE(sendOff, advertLen)}})
+}
+
+// hear receives an advert.
+func (s *side) hear(ctx context.Context) (advert, error) {
+	wc, err := s.wait(ctx, s.id.RecvCQ())
+	if err != nil {
+		return advert{}, fmt.Errorf("receive: %w", err)
+	}
+	i := int(wc.ID)
+	off := recvOff + i*advertLen
+	a, err := parseAdvert(s.buf[off : off+min(int(wc.Length), advertLen)])
+	if err != nil {
+		return a, err
+	}
+	s.out.debugf("received: address %x, R_Key %x, length %d\n", a.Addr, uint32(a.RKey), a.Len)
+	return a, s.postRecv(i)
+}
+
+// close ends the connection and frees the buffers.
+func (s *side) close() error { return errors.Join(s.id.Close(), s.mr.Close()) }
