@@ -142,7 +142,9 @@ func (c *conn) takeREP(rep *mad.REP) (stale *conn) {
 }
 
 // ackOf is the acknowledgement timeout of the active end's QP on a path; c.mu is held.
-func (c *conn) ackOf(w *way) ci.TimeExp { return ci.TimeExp(ackTimeout(w.LifeTime, c.rep.TargetAckDelay)) }
+func (c *conn) ackOf(w *way) ci.TimeExp {
+	return ci.TimeExp(ackTimeout(w.LifeTime, c.rep.TargetAckDelay))
+}
 
 // Confirm implements Conn.
 func (c *conn) Confirm(private []byte) error {

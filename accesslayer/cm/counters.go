@@ -11,15 +11,15 @@ type Drop uint8
 
 // Drops.
 const (
-	DropMalformed   Drop = iota // no CM message: length, class, version, method, attribute or a reserved kind
-	DropUnknown                 // for no connection, or for another peer's
-	DropLate                    // the state of its connection has no use for it: a copy, or out of order
-	DropMismatch                // a QPN or transaction ID that is not the connection's
-	DropUnserved                // REQ or SIDR_REQ that no listener wants: rejected
-	DropInvalid                 // REQ, REP or SIDR_REQ that asks for what cannot be: rejected
-	DropStale                   // REQ or REP of a peer that is connected already, as it seems: rejected
-	DropOverload                // REQ or SIDR_REQ beyond the bounds: rejected
-	DropUnanswered              // a request that waited until its sender had given up
+	DropMalformed  Drop = iota // no CM message: length, class, version, method, attribute or a reserved kind
+	DropUnknown                // for no connection, or for another peer's
+	DropLate                   // the state of its connection has no use for it: a copy, or out of order
+	DropMismatch               // a QPN or transaction ID that is not the connection's
+	DropUnserved               // REQ or SIDR_REQ that no listener wants: rejected
+	DropInvalid                // REQ, REP or SIDR_REQ that asks for what cannot be: rejected
+	DropStale                  // REQ or REP of a peer that is connected already, as it seems: rejected
+	DropOverload               // REQ or SIDR_REQ beyond the bounds: rejected
+	DropUnanswered             // a request that waited until its sender had given up
 	drops
 )
 

@@ -1,8 +1,69 @@
 package cm
 
+import "ciddk/mad"
+
 // PendingTimers counts the connections and lookups that have something to wait for.
 func PendingTimers(m *Manager) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.conns) + len(m.asking) + len(m.asked)
+}
+
+// Tables counts what is in each table that must be empty in the end.
+func Tables(m *Manager) map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return map[string]int{"conns": len(m.conns), "peers": len(m.peers), "peerQPs": len(m.peerQPs), "askingPeer": len(m.askingPeer),
+		"pending": m.pending, "perPeer": len(m.perPeer), "timeWait": m.timeWait.n, "asking": len(m.asking), "asked": len(m.asked)}
+}
+
+// Find gives a connection, which Connect may not have returned yet.
+func Find(m *Manager, id uint32) Conn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.conns[id]
+}
+
+// LapState names the state of loading an alternate path.
+func LapState(c Conn) string {
+	n := c.(*conn)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loading == nil {
+		return lapStateNames[lapIdle]
+	}
+	return lapStateNames[n.loading.state]
+}
+
+const (
+	States   = states
+	Messages = messages
+	Calls    = callsN
+)
+
+// Reaction names what a state does with a message, and the message.
+func Reaction(s State, m int) (message, action string) {
+	return messageNames[m], actionNames[reactions[s][m]]
+}
+
+// Allowed tells whether a state allows a call, and the call's name.
+func Allowed(s State, k int) (name string, ok bool) {
+	for _, a := range calls[k] {
+		ok = ok || a == s
+	}
+	return callNames[k], ok
+}
+
+// LapReaction names what a state of loading does with LAP, LAP again, APR and MRA.
+func LapReaction(s int) (name string, actions [4]string) {
+	r := lapReactions[s]
+	return lapStateNames[s], [4]string{lapActionNames[r.lap], lapActionNames[r.lapAgain], lapActionNames[r.apr], lapActionNames[r.mra]}
+}
+
+const LapStates = int(lapStates)
+
+// Kind classifies a message as the manager does.
+func Kind(m mad.CMMessage) string {
+	k, _, _ := kind(m)
+	return messageNames[k]
 }

@@ -33,7 +33,7 @@ type network struct {
 	delay time.Duration // of each datagram
 	// Probabilities, of each datagram.
 	loss, double, reorder float64
-	spread                time.Duration // how late a reordered datagram is at most
+	spread                time.Duration          // how late a reordered datagram is at most
 	filter                func(d *datagram) bool // false: the datagram is lost
 	tap                   func(d *datagram)      // sees all that is sent
 	agents                map[mads.Port][]*agent
@@ -152,7 +152,9 @@ func (a *agent) attr() *ci.PortAttr { return &a.ad.Attr().Ports[a.cfg.Port.Num-1
 
 func (a *agent) Port() mads.Port { return a.cfg.Port }
 
-func (a *agent) Do(context.Context, *mads.Message) (*mads.Received, error) { panic("CM has no responses") }
+func (a *agent) Do(context.Context, *mads.Message) (*mads.Received, error) {
+	panic("CM has no responses")
+}
 
 func (a *agent) Recv(context.Context) (*mads.Received, error) { panic("the manager has OnReceive") }
 
@@ -299,7 +301,9 @@ func (x *node) close() {
 
 func (x *node) port(num uint8) mads.Port { return mads.Port{CA: x.hca.Info().GUID, Num: num} }
 
-func (x *node) attr(num uint8) *ci.PortAttr { return must(must(x.al.Adapter(x.hca.Info().GUID)).Port(num)) }
+func (x *node) attr(num uint8) *ci.PortAttr {
+	return must(must(x.al.Adapter(x.hca.Info().GUID)).Port(num))
+}
 
 // path is the way from a port of a node to a port of another.
 func (x *node) path(num uint8, to *node, toNum uint8) cm.Path {

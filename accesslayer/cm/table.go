@@ -59,9 +59,9 @@ func (a action) String() string { return actionNames[a] }
 // disconnects, because the active end had sent the RTU before; a late or repeated message of a state that is over is not answered
 // unless its sender waits for an answer.
 var reactions = [states][messages]action{
-	StateREQSent: {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
-	StateREPWait: {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
-	StateREQRcvd: {msgOtherREQ: endStale, msgREJ: rejected},
+	StateREQSent:    {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
+	StateREPWait:    {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
+	StateREQRcvd:    {msgOtherREQ: endStale, msgREJ: rejected},
 	StateMRAREQSent: {msgREQ: repeat, msgOtherREQ: endStale, msgREJ: rejected},
 	StateREPSent: {msgREQ: repeat, msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger,
 		msgDREQ: disconnect},

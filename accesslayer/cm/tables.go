@@ -15,7 +15,9 @@ type idSource struct {
 	tid  uint32
 }
 
-func (s *idSource) init(r *rand.Rand) { s.next, s.high, s.tid = r.Uint32(), uint64(r.Uint32())<<32, r.Uint32() }
+func (s *idSource) init(r *rand.Rand) {
+	s.next, s.high, s.tid = r.Uint32(), uint64(r.Uint32())<<32, r.Uint32()
+}
 
 // newID gives an ID that nothing has; m.mu is held.
 func (m *Manager) newID() uint32 {
