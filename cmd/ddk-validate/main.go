@@ -15,6 +15,7 @@ import (
 	"ciddk/validate/mutant"
 	alsuite "ciddk/validate/suite/al"
 	cisuite "ciddk/validate/suite/ci"
+	cmsuite "ciddk/validate/suite/cm"
 	wiresuite "ciddk/validate/suite/wire"
 )
 
@@ -22,7 +23,7 @@ func main() {
 	os.Exit(cli.Main(cli.Config{
 		Name:    "ddk-validate",
 		Drivers: drivers(),
-		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite(), wiresuite.Suite()},
-		Mutants: mutant.All(),
+		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), wiresuite.Suite()},
+		Mutants: append(mutant.All(), wiresuite.Mutants()),
 	}, os.Args[1:]))
 }

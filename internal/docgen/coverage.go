@@ -7,13 +7,14 @@ import (
 	"ciddk/validate"
 	suiteal "ciddk/validate/suite/al"
 	suiteci "ciddk/validate/suite/ci"
+	suitecm "ciddk/validate/suite/cm"
 	suitewire "ciddk/validate/suite/wire"
 )
 
 // coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown as uncovered,
 // with the reason.
 func coveragePage() (string, error) {
-	catalog, err := validate.NewCatalog(suiteci.Suite(), suiteal.Suite(), suitewire.Suite())
+	catalog, err := validate.NewCatalog(suiteci.Suite(), suiteal.Suite(), suitecm.Suite(), suitewire.Suite())
 	if err != nil {
 		return "", err
 	}

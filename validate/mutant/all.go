@@ -17,5 +17,6 @@ func All() [][]Mutant {
 		DataPath(),
 		Remote(),
 		Faults(),
+		Management(),
 	}
 }

@@ -7,6 +7,8 @@
 //	SAS-s-nn      the 92 statements of the 2002 Software Architecture Specification, in SAS()
 //	CI-Verb-nn    finer rules of one verb that the SAS takes from IBTA volume 1 or from the headers, such as CI-CreateCQ-02
 //	IBTA-c.s-nn   rules of the transport itself, such as IBTA-9.7-04
+//	MAD-Area-nn   rules of management datagrams, such as MAD-GSI-01
+//	CM-Area-nn    rules of connection management, such as CM-Req-01
 //	WIRE-Area-nn  rules of single packets and of the answers to them, seen from outside, such as WIRE-Nak-01
 package req
 
@@ -74,7 +76,7 @@ type Requirement struct {
 }
 
 var (
-	idForm      = regexp.MustCompile(`^(SAS-\d+(\.\d+)?-\d{2}|CI-[A-Za-z]+-\d{2}|WIRE-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`)
+	idForm      = regexp.MustCompile(`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`)
 	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA \d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
 )
 
@@ -82,7 +84,7 @@ var (
 func (r Requirement) check() error {
 	switch {
 	case !idForm.MatchString(r.ID):
-		return fmt.Errorf("requirement %q: the id has none of the forms SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04, WIRE-Nak-01", r.ID)
+		return fmt.Errorf("requirement %q: the id has none of the forms SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04, MAD-GSI-01, CM-Req-01, WIRE-Nak-01", r.ID)
 	case strings.TrimSpace(r.Text) == "":
 		return fmt.Errorf("requirement %s: no text", r.ID)
 	case levelNames[r.Level] == "":
@@ -183,9 +185,11 @@ func (b *Book) All() []Requirement {
 	return out
 }
 
-// CompareIDs orders ids as people read them: SAS first, then CI, then IBTA, then WIRE, numbers by value.
+// CompareIDs orders ids as people read them: SAS first, then CI, IBTA, MAD, CM, WIRE, numbers by value.
 func CompareIDs(a, b string) int {
-	rank := func(s string) int { return strings.Index("SAS-CI-IBTA-WIRE-", s[:strings.IndexByte(s+"-", '-')+1]) }
+	rank := func(s string) int {
+		return strings.Index("SAS-CI-IBTA-MAD-CM-WIRE-", s[:strings.IndexByte(s+"-", '-')+1])
+	}
 	if d := rank(a+"-") - rank(b+"-"); d != 0 {
 		return d
 	}

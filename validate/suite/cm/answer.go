@@ -1,0 +1,242 @@
+package cmsuite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// answerArea: the certifier asks message by message, the manager under test answers.
+func answerArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept", "The REP names both communication IDs, has the transaction ID of the REQ, and names the QP, its starting PSN and its depths as the consumer gave them."),
+		must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept", "A REQ that comes again makes no second request; it is answered as the first one was."),
+		must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept", "A REP without RTU is sent again, unchanged, as often as the REQ's max CM retries says; then it ends."),
+		must("CM-Ans-04", "IBTA 12.6.7.2", "cm", "A REQ that cannot be served is rejected with the reason that IBTA names for it."),
+		must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm", "A REQ for a remote QP that a connection holds already is rejected as stale."),
+		must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay", "MRA goes out when the consumer wants time, and names the message, both IDs and the time."),
+		must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog", "Requests that nobody takes are bounded: what is beyond is rejected, reason no resources, and what was within is served."),
+		must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept", "A REJ of the REP ends the request, with its reason."),
+	)
+	s.Cases = append(s.Cases,
+		kase("cm.answer.form", "each field of the REP", answerForm, "CM-Ans-01"),
+		kase("cm.answer.req-again", "the REQ comes before, with and after its answer", answerAgain, "CM-Ans-02"),
+		kase("cm.answer.retry", "nobody answers the REP", answerRetry, "CM-Ans-03"),
+		kase("cm.answer.unsuitable", "REQs that cannot be served", answerUnsuitable, "CM-Ans-04"),
+		kase("cm.answer.stale", "another REQ of a connected QP", answerStale, "CM-Ans-05"),
+		kase("cm.answer.mra", "the consumer asks for more time", answerDelayed, "CM-Ans-06"),
+		kase("cm.answer.flood", "500 REQs, room for 8", answerFlood, "CM-Ans-07"),
+		kase("cm.answer.rej", "the peer rejects the REP", answerRejected, "CM-Ans-08"))
+	return s
+}
+
+// serving makes side a's manager listen, and gives the script on side b.
+func serving(t *validate.T, cfg cm.ListenConfig) (y *end, p *script, l cm.Listener) {
+	a, b := sides(t)
+	p = newScript(t, b, a)
+	y, _ = newEnds(a, b, kit.Type(ci.RC))
+	return y, p, listen(t, a.manager(), cfg)
+}
+
+// established takes a request of the script's to RTU.
+func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
+	t := p.t
+	p.send(0x1000, q)
+	y.Conn = accepted(t, l)
+	y.move(ci.QPInit, ci.QPRTR)
+	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	rep, _ := expect[*mad.REP](p, "REP")
+	p.send(0x1000, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID})
+	_, err := answered()
+	kit.OK(t, err, "cm.Conn.Accept")
+	return rep
+}
+
+func answerForm(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	q.ResponderRes, q.InitiatorDepth = 1, 1
+	copy(q.PrivateData[:], private('q', mad.REQPrivateLen))
+	p.send(0xfedcba9876543210, q)
+	y.Conn = accepted(t, l)
+	kit.Equal(t, "request as the consumer sees it", y.Request().REQ, *q)
+	kit.Equal(t, "remote communication ID", y.RemoteID(), q.LocalCommID)
+	y.move(ci.QPInit, ci.QPRTR)
+	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, y.Accept(ctx, y.acceptance(private('p', mad.REPPrivateLen)))
+	})
+	r, m := expect[*mad.REP](p, "REP")
+	kit.Equal(t, "transaction ID", m.TID, 0xfedcba9876543210)
+	kit.True(t, r.LocalCommID != 0, "local communication ID", "not 0", "0")
+	kit.Equal(t, "remote communication ID of the REP", r.RemoteCommID, q.LocalCommID)
+	kit.Equal(t, "QP number", r.LocalQPN, uint32(y.Num()))
+	kit.Equal(t, "starting PSN", r.StartingPSN, uint32(y.PSN))
+	kit.Equal(t, "CA GUID", r.LocalCAGUID, uint64(y.side.port.CA))
+	kit.True(t, r.ResponderRes <= 1 && r.InitiatorDepth <= 1, "depths", "at most those offered, 1 and 1", "%d and %d", r.ResponderRes, r.InitiatorDepth)
+	kit.Equal(t, "RNR retry count", r.RNRRetryCount, 7)
+	kit.Equal(t, "RD fields", [2]uint32{r.LocalQKey, r.LocalEECN}, [2]uint32{})
+	kit.SameBytes(t, "private data", r.PrivateData[:], private('p', mad.REPPrivateLen))
+	p.send(m.TID, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID})
+	_, err := answered()
+	kit.OK(t, err, "cm.Conn.Accept")
+	attr, err := y.End.QP.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x321)
+	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, ci.PSN(q.StartingPSN))
+	kit.Equal(t, "MTU as Conn.QPAttr set it", attr.MTU, ci.MTU(q.PathMTU))
+}
+
+func answerAgain(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	for range 3 {
+		p.send(0x77, q)
+	}
+	y.Conn = accepted(t, l)
+	y.move(ci.QPInit, ci.QPRTR)
+	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	first, _ := expect[*mad.REP](p, "REP")
+	p.send(0x77, q)
+	again, m := expect[*mad.REP](p, "REP for a REQ that came again")
+	kit.Equal(t, "REP for a REQ that came again", *again, *first)
+	kit.Equal(t, "transaction ID", m.TID, 0x77)
+	p.send(0x77, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: first.LocalCommID})
+	_, err := answered()
+	kit.OK(t, err, "cm.Conn.Accept")
+	p.send(0x77, q)
+	p.quiet("for a REQ that comes again when the connection is up", func(m message) bool {
+		rep, ok := m.msg.(*mad.REP)
+		return ok && *rep == *first
+	})
+	inState(t, y, cm.StateEstablished, "after repeated REQs")
+	ctx, cancel := deadline(t, soon())
+	defer cancel()
+	c, err := l.Accept(ctx)
+	kit.True(t, err != nil, "requests at the listener", "one", "a second, %v", c)
+}
+
+func answerRetry(t *validate.T) {
+	const retries = 2
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 11, 11 // 8 ms
+	p.send(5, q)
+	y.Conn = accepted(t, l)
+	y.move(ci.QPInit, ci.QPRTR)
+	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	first, _ := expect[*mad.REP](p, "REP")
+	for range retries {
+		again := p.recv("REP again")
+		r, ok := again.msg.(*mad.REP)
+		kit.True(t, ok, "message when nobody answers", "REP", "%s", describe(again.msg))
+		kit.Equal(t, "REP sent again", *r, *first)
+	}
+	_, err := answered()
+	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Accept", "cm.ErrTimeout", "%v", err)
+	p.quiet("after the last REP", func(m message) bool {
+		rej, ok := m.msg.(*mad.REJ)
+		return ok && rej.Reason == mad.RejTimeout
+	})
+}
+
+func answerUnsuitable(t *validate.T) {
+	_, p, _ := serving(t, cm.ListenConfig{})
+	for _, tt := range []struct {
+		name   string
+		change func(*mad.Header, *mad.REQ)
+		want   mad.RejReason
+	}{
+		{"a service ID that nobody listens on", func(_ *mad.Header, q *mad.REQ) { q.ServiceID++ }, mad.RejInvalidServiceID},
+		{"class version 3", func(h *mad.Header, _ *mad.REQ) { h.ClassVersion = 3 }, mad.RejClassVersion},
+		{"transport service RD", func(_ *mad.Header, q *mad.REQ) { q.Service = mad.ServiceRD }, mad.RejInvalidTransport},
+		{"a primary path to a GID that is not here", func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
+		{"path MTU 4096 and a reserved code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
+	} {
+		q := p.req(service, 0x321)
+		h := mad.CMHeader(6, q)
+		tt.change(&h, q)
+		p.sendHeader(h, q)
+		rej, m := expect[*mad.REJ](p, "answer to "+tt.name)
+		kit.Equal(t, "reason for "+tt.name, rej.Reason, tt.want)
+		kit.Equal(t, "message rejected", rej.Message, mad.WhichREQ)
+		kit.Equal(t, "remote communication ID", rej.RemoteCommID, q.LocalCommID)
+		kit.Equal(t, "transaction ID", m.TID, 6)
+	}
+}
+
+func answerStale(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	p.established(y, l, q)
+	again := p.req(service, 0x321) // the same QP of the same CA, another communication ID
+	p.send(8, again)
+	rej, _ := expect[*mad.REJ](p, "answer to a REQ of a QP that is connected")
+	kit.Equal(t, "reason", rej.Reason, mad.RejStaleConnection)
+	kit.Equal(t, "remote communication ID", rej.RemoteCommID, again.LocalCommID)
+}
+
+func answerDelayed(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	p.send(9, q)
+	y.Conn = accepted(t, l)
+	kit.OK(t, y.Delay(17, private('m', mad.MRAPrivateLen)), "cm.Conn.Delay")
+	for { // the manager may have asked for time by itself
+		mra, m := expect[*mad.MRA](p, "MRA")
+		if mra.ServiceTimeout != 17 {
+			continue
+		}
+		kit.Equal(t, "transaction ID", m.TID, 9)
+		kit.Equal(t, "message", mra.Message, mad.WhichREQ)
+		kit.Equal(t, "communication IDs", [2]uint32{mra.LocalCommID, mra.RemoteCommID}, [2]uint32{y.ID(), q.LocalCommID})
+		kit.SameBytes(t, "private data", mra.PrivateData[:], private('m', mad.MRAPrivateLen))
+		break
+	}
+	inState(t, y, cm.StateMRAREQSent, "after MRA")
+	kit.OK(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject after MRA")
+	rej, _ := expect[*mad.REJ](p, "REJ")
+	kit.Equal(t, "local communication ID of the REJ", rej.LocalCommID, y.ID())
+}
+
+func answerFlood(t *validate.T) {
+	const room, n = 8, 500
+	_, p, l := serving(t, cm.ListenConfig{Backlog: room})
+	for i := range n {
+		q := p.req(service, ci.QPN(0x1000+i))
+		q.LocalTimeout, q.RemoteTimeout = 22, 22 // patient
+		p.send(uint64(i), q)
+		if i < room {
+			continue
+		}
+		rej, _ := expect[*mad.REJ](p, fmt.Sprintf("answer to REQ %d, with room for %d", i+1, room))
+		kit.Equal(t, "reason", rej.Reason, mad.RejNoResources)
+		kit.Equal(t, "remote communication ID", rej.RemoteCommID, q.LocalCommID)
+	}
+	for i := range room {
+		c := accepted(t, l)
+		kit.Equal(t, "QP of a request within the bounds", c.Request().LocalQPN, uint32(0x1000+i))
+		kit.OK(t, c.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject")
+	}
+}
+
+func answerRejected(t *validate.T) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q := p.req(service, 0x321)
+	p.send(5, q)
+	y.Conn = accepted(t, l)
+	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	rep, _ := expect[*mad.REP](p, "REP")
+	p.send(5, &mad.REJ{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID, Message: mad.WhichREP, Reason: mad.RejConsumer})
+	_, err := answered()
+	var rej *cm.RejectError
+	kit.True(t, errors.As(err, &rej), "cm.Conn.Accept", "a *cm.RejectError", "%v", err)
+	kit.Equal(t, "reason", rej.Reason, mad.RejConsumer)
+	kit.Equal(t, "message rejected", rej.Message, mad.WhichREP)
+}

@@ -1,0 +1,163 @@
+package cmsuite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// endArea: how connections end, and how their alternate paths change.
+func endArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CM-End-01", "IBTA 12.6.10", "cm, Conn.Disconnect", "The DREQ names both communication IDs and the peer's QP; the DREP that answers it ends the connection."),
+		must("CM-End-02", "IBTA 12.9.8.5", "cm, Conn.Disconnect", "A DREQ without answer is sent again, unchanged; after the last the connection is gone all the same."),
+		must("CM-End-03", "IBTA 12.9.7.1", "cm", "A DREQ that comes again is answered with a DREP again, in time-wait too."),
+		must("CM-End-04", "IBTA 12.9.7.1", "cm, Conn.Disconnect", "When both ends disconnect at once, both connections end."),
+		must("CM-End-05", "IBTA 12.9.8.3.1", "cm, EventRejected", "A REJ for a stale connection ends an established one, and the consumer learns of it."),
+		must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerAlternate", "A proposal for an alternate path comes to the consumer, its answer goes out as APR, and again when the LAP comes again."),
+		must("CM-End-07", "IBTA 12.9", "cm, Service.Close", "A manager that closes tells the peers of its connections."),
+	)
+	s.Cases = append(s.Cases,
+		kase("cm.end.dreq", "each field of the DREQ", endForm, "CM-End-01"),
+		kase("cm.end.retry", "nobody answers the DREQ", endRetry, "CM-End-02"),
+		kase("cm.end.dreq-again", "the DREQ comes three times", endAgain, "CM-End-03"),
+		kase("cm.end.both", "both disconnect", endBoth, "CM-End-04"),
+		kase("cm.end.stale", "the peer calls the connection stale", endStale, "CM-End-05"),
+		kase("cm.alternate", "an alternate path is proposed, twice", alternate, "CM-End-06"),
+		kase("cm.end.close", "the manager closes", endClose, "CM-End-07"))
+	return s
+}
+
+// soon is when nothing more is expected to come of what has been done.
+func soon() time.Time { return time.Now().Add(20 * time.Millisecond) }
+
+// ending is a connection of side a's manager with the script, established.
+func ending(t *validate.T, change func(*mad.REQ)) (y *end, p *script, q *mad.REQ, r *mad.REP) {
+	y, p, l := serving(t, cm.ListenConfig{})
+	q = p.req(service, 0x321)
+	if change != nil {
+		change(q)
+	}
+	return y, p, q, p.established(y, l, q)
+}
+
+func (e *end) disconnecting(private []byte) func() ([]byte, error) {
+	return result(e.side.t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return e.Disconnect(ctx, private) })
+}
+
+func endForm(t *validate.T) {
+	y, p, q, r := ending(t, nil)
+	gone := y.disconnecting(private('d', mad.DREQPrivateLen))
+	d, m := expect[*mad.DREQ](p, "DREQ")
+	kit.Equal(t, "communication IDs", [2]uint32{d.LocalCommID, d.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+	kit.Equal(t, "remote QP", d.RemoteQPN, 0x321)
+	kit.SameBytes(t, "private data", d.PrivateData[:], private('d', mad.DREQPrivateLen))
+	inState(t, y, cm.StateDREQSent, "after DREQ")
+	e := &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID}
+	copy(e.PrivateData[:], private('e', mad.DREPPrivateLen))
+	p.send(m.TID, e)
+	got, err := gone()
+	kit.OK(t, err, "cm.Conn.Disconnect")
+	kit.SameBytes(t, "private data of the DREP", got, e.PrivateData[:])
+}
+
+func endRetry(t *validate.T) {
+	const retries = 2
+	y, p, _, _ := ending(t, func(q *mad.REQ) { q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 12, 12 }) // 17 ms
+	gone := y.disconnecting(nil)
+	first, m := expect[*mad.DREQ](p, "DREQ")
+	for range retries {
+		again, m2 := expect[*mad.DREQ](p, "DREQ again")
+		kit.Equal(t, "DREQ sent again", *again, *first)
+		kit.Equal(t, "transaction ID of a DREQ sent again", m2.TID, m.TID)
+	}
+	_, err := gone()
+	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Disconnect", "cm.ErrTimeout", "%v", err)
+	p.quiet("after the last DREQ", nil)
+}
+
+func endAgain(t *validate.T) {
+	y, p, q, r := ending(t, nil)
+	d := &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN}
+	p.send(0x2000, d)
+	event(t, y, cm.EventDisconnect, "event of the end that is asked to disconnect")
+	kit.OK(t, y.AnswerDisconnect([]byte("bye")), "cm.Conn.AnswerDisconnect")
+	for i := range 3 {
+		e, m := expect[*mad.DREP](p, "DREP")
+		kit.Equal(t, "communication IDs", [2]uint32{e.LocalCommID, e.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+		kit.Equal(t, "transaction ID", m.TID, 0x2000)
+		if i < 2 {
+			p.send(0x2000, d)
+		}
+	}
+	// For one that nobody knows any more, or never did: the peer shall not wait in vain.
+	p.send(0x3000, &mad.DREQ{LocalCommID: 0x1111, RemoteCommID: ^r.LocalCommID, RemoteQPN: 4})
+	e, _ := expect[*mad.DREP](p, "DREP for a connection that is not known")
+	kit.Equal(t, "remote communication ID", e.RemoteCommID, 0x1111)
+}
+
+func endBoth(t *validate.T) {
+	y, p, q, r := ending(t, nil)
+	gone := y.disconnecting(nil)
+	_, m := expect[*mad.DREQ](p, "DREQ")
+	p.send(0x2000, &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN})
+	expect[*mad.DREP](p, "DREP for a DREQ that crossed ours")
+	p.send(m.TID, &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID})
+	_, err := gone()
+	kit.OK(t, err, "cm.Conn.Disconnect")
+	inState(t, y, cm.StateTimeWait, "after both disconnected")
+}
+
+func endStale(t *validate.T) {
+	y, p, q, r := ending(t, nil)
+	p.send(5, &mad.REJ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, Message: mad.WhichOther, Reason: mad.RejStaleConnection})
+	e := event(t, y, cm.EventRejected, "event of a connection that the peer calls stale")
+	var rej *cm.RejectError
+	kit.True(t, errors.As(e.Err, &rej) && rej.Reason == mad.RejStaleConnection, "reason in the event", "stale connection", "%v", e.Err)
+}
+
+func alternate(t *validate.T) {
+	y, p, q, r := ending(t, nil)
+	lap := &mad.LAP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN, RemoteTimeout: 18, Alternate: q.Primary}
+	lap.Alternate.LocalGID[15] ^= 0x40 // another port of the peer
+	copy(lap.PrivateData[:], private('l', mad.LAPPrivateLen))
+	p.send(0x5000, lap)
+	e := event(t, y, cm.EventAlternate, "event of an end whose peer proposes a path")
+	kit.SameBytes(t, "private data of the LAP", e.Private, lap.PrivateData[:])
+	kit.True(t, e.LAP != nil && *e.LAP == *lap, "proposal in the event", "as sent", "%+v", e.LAP)
+	kit.OK(t, y.AnswerAlternate(mad.APRRejected, []byte("info"), []byte("private")), "cm.Conn.AnswerAlternate")
+	first, m := expect[*mad.APR](p, "APR")
+	kit.Equal(t, "status", first.Status, mad.APRRejected)
+	kit.Equal(t, "transaction ID", m.TID, 0x5000)
+	kit.Equal(t, "communication IDs", [2]uint32{first.LocalCommID, first.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+	kit.SameBytes(t, "additional information", first.AdditionalInfo(), []byte("info"))
+	kit.SameBytes(t, "private data of the APR", first.PrivateData[:7], []byte("private"))
+	p.send(0x5000, lap)
+	again, _ := expect[*mad.APR](p, "APR for a LAP that came again")
+	kit.Equal(t, "APR for a LAP that came again", *again, *first)
+	inState(t, y, cm.StateEstablished, "after a proposal that was refused")
+}
+
+func endClose(t *validate.T) {
+	a, b := sides(t)
+	p := newScript(t, b, a)
+	y, _ := newEnds(a, b)
+	m := a.manager()
+	l, err := m.Listen(cm.ListenConfig{Service: service})
+	kit.OK(t, err, "cm.Service.Listen")
+	q := p.req(service, 0x321)
+	r := p.established(y, l, q)
+	kit.OK(t, m.Close(), "cm.Service.Close")
+	d, _ := expect[*mad.DREQ](p, "DREQ of a manager that closes")
+	kit.Equal(t, "communication IDs", [2]uint32{d.LocalCommID, d.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+	_, err = l.Accept(t.Context())
+	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.Accept of a closed manager", "cm.ErrClosed", "%v", err)
+	_, err = m.Listen(cm.ListenConfig{Service: service})
+	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Service.Listen of a closed manager", "cm.ErrClosed", "%v", err)
+}

@@ -1,0 +1,138 @@
+package cmsuite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// lookupArea: service ID resolution for datagrams.
+func lookupArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CM-Sidr-01", "IBTA 12.11", "cm, Service.Lookup, LookupRequest.Accept", "A lookup brings the QP number, the Q_Key and the private data that the other end gives, and datagrams sent there arrive."),
+		must("CM-Sidr-02", "IBTA 12.11.2.1", "cm, LookupRequest.Reject", "A lookup that is refused, or that nobody listens for, ends with the status that IBTA names."),
+		must("CM-Sidr-03", "IBTA 12.11.1", "cm, LookupConfig", "A SIDR_REQ without answer is sent again, unchanged; one that comes again is answered again, as before."),
+	)
+	s.Cases = append(s.Cases,
+		claiming(ci.CapUD, kase("cm.sidr.resolve", "resolve, then send", lookup, "CM-Sidr-01")),
+		kase("cm.sidr.refuse", "refused; nobody listens", lookupRefused, "CM-Sidr-02"),
+		kase("cm.sidr.again", "requests that are lost, and that come again", lookupAgain, "CM-Sidr-03"))
+	return s
+}
+
+func lookup(t *validate.T) {
+	a, b := sides(t)
+	ma, mb := a.manager(), b.manager()
+	l := listen(t, mb, cm.ListenConfig{Datagram: true})
+	p := &kit.Pair{}
+	cfg := kit.Options(a.ca, b.ca, kit.Type(ci.UD))
+	p.A, p.B = a.ca.End(cfg), b.ca.End(cfg)
+	for _, e := range []*kit.End{p.A, p.B} {
+		e.Init().RTR(nil).RTS()
+	}
+	asked := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
+		return ma.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Private: private('q', mad.SIDRREQPrivateLen)})
+	})
+	ctx, cancel := wait(t)
+	defer cancel()
+	r, err := l.AcceptLookup(ctx)
+	kit.OK(t, err, "cm.Listener.AcceptLookup")
+	kit.SameBytes(t, "private data of the SIDR_REQ", r.Request().PrivateData[:], private('q', mad.SIDRREQPrivateLen))
+	kit.OK(t, r.Accept(p.B.Num(), p.B.Config.QKey, private('p', mad.SIDRREPPrivateLen)), "cm.LookupRequest.Accept")
+	got, err := asked()
+	kit.OK(t, err, "cm.Service.Lookup")
+	kit.Equal(t, "QP number", got.QPN, p.B.Num())
+	kit.Equal(t, "Q_Key", got.QKey, p.B.Config.QKey)
+	kit.SameBytes(t, "private data of the SIDR_REP", got.Private, private('p', mad.SIDRREPPrivateLen))
+	av, err := p.A.PD.CreateAV(got.From.AV, nil)
+	kit.OK(t, err, "PD.CreateAV of the address that the answer came from")
+	t.Cleanup(func() { kit.OK(t, av.Destroy(), "AV.Destroy") })
+	p.A.Dest = ci.Dest{AV: av, QPN: got.QPN, QKey: got.QKey}
+	p.A.Exchange(p.B, 100)
+}
+
+func unresolved(t *validate.T, err error, want mad.SIDRStatus) *cm.LookupError {
+	var no *cm.LookupError
+	if !errors.As(err, &no) {
+		t.Failf("cm.Service.Lookup", "a *cm.LookupError", "%v", err)
+	}
+	kit.Equal(t, "status", no.Status, want)
+	return no
+}
+
+func lookupRefused(t *validate.T) {
+	a, b := sides(t)
+	ma, mb := a.manager(), b.manager()
+	ask := func(s mad.ServiceID) func() (*cm.LookupReply, error) {
+		return result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
+			return ma.Lookup(ctx, cm.LookupConfig{Service: s, Path: a.path(b)})
+		})
+	}
+	listen(t, mb, cm.ListenConfig{}) // for REQ, not for SIDR
+	_, err := ask(service)()
+	_ = unresolved(t, err, mad.SIDRUnsupportedService)
+	l := listen(t, mb, cm.ListenConfig{Service: service + 1, Datagram: true})
+	asked := ask(service + 1)
+	ctx, cancel := wait(t)
+	defer cancel()
+	r, err := l.AcceptLookup(ctx)
+	kit.OK(t, err, "cm.Listener.AcceptLookup")
+	kit.OK(t, r.Reject(mad.SIDRRejected, []byte("info"), []byte("private")), "cm.LookupRequest.Reject")
+	_, err = asked()
+	no := unresolved(t, err, mad.SIDRRejected)
+	kit.SameBytes(t, "additional information", no.Info, []byte("info"))
+	kit.SameBytes(t, "private data", no.Private[:7], []byte("private"))
+}
+
+func lookupAgain(t *validate.T) {
+	a, b := sides(t)
+	p := newScript(t, b, a)
+	m := a.manager()
+	asked := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
+		return m.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 5 * time.Millisecond, Retries: 5})
+	})
+	first, h := expect[*mad.SIDRREQ](p, "SIDR_REQ")
+	second, h2 := expect[*mad.SIDRREQ](p, "SIDR_REQ again")
+	kit.Equal(t, "SIDR_REQ sent again", *second, *first)
+	kit.Equal(t, "transaction ID of a SIDR_REQ sent again", h2.TID, h.TID)
+	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID + 1, QPN: 3, ServiceID: service}) // not this one's
+	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID, QPN: 5, QKey: 6, ServiceID: service})
+	got, err := asked()
+	kit.OK(t, err, "cm.Service.Lookup")
+	kit.Equal(t, "QP number and Q_Key", [2]uint32{uint32(got.QPN), uint32(got.QKey)}, [2]uint32{5, 6})
+
+	l := listen(t, m, cm.ListenConfig{Datagram: true})
+	ask := &mad.SIDRREQ{RequestID: p.id(), PKey: 0xffff, ServiceID: service}
+	p.send(70, ask)
+	ctx, cancel := wait(t)
+	defer cancel()
+	r, err := l.AcceptLookup(ctx)
+	kit.OK(t, err, "cm.Listener.AcceptLookup")
+	kit.OK(t, r.Accept(0x42, 0x1234, []byte("hello")), "cm.LookupRequest.Accept")
+	rep, h3 := expectSIDR(p)
+	kit.Equal(t, "transaction ID of the SIDR_REP", h3.TID, 70)
+	p.send(70, ask)
+	again, _ := expectSIDR(p)
+	kit.Equal(t, "SIDR_REP for a request that came again", *again, *rep)
+}
+
+// expectSIDR is expect of a SIDR_REP, past requests that were sent before the answer came.
+func expectSIDR(p *script) (*mad.SIDRREP, message) {
+	for {
+		m := p.recv("SIDR_REP")
+		switch r := m.msg.(type) {
+		case *mad.SIDRREP:
+			return r, m
+		case *mad.SIDRREQ:
+		default:
+			p.t.Failf("SIDR_REP", "SIDR_REP", "%s", describe(m.msg))
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package cmsuite
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// A class and attributes that nobody else uses: vendor range 1 has no OUI and no RMPP.
+const (
+	vendorClass   = mad.ClassVendor1First
+	vendorVersion = 1
+	vendorAttr    = 0xff10
+)
+
+// madArea: management datagrams over QP1 and QP0.
+func madArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send", "A datagram sent to QP1 of a port arrives there whole, and once."),
+		must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From", "A datagram that came through QP1 says where it came from, such that an answer sent there arrives."),
+		must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do", "A response ends the request with its transaction ID and no other one, and shows the requester's own transaction ID."),
+		must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do", "Of many requests in progress, each ends with its own response, none is lost, none ends twice."),
+		must("MAD-GSI-05", "IBTA 13.4.2", "mads, AgentConfig", "A request comes to the agent that has its class, class version and method, and to no other."),
+		must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries", "A request without response goes out once and again for each retry, unchanged, and then ends with a timeout."),
+		must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP", "A message of many segments arrives whole, in both directions."),
+		must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads", "When the HCA goes, requests in progress end, and the driver has no object left."),
+		must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement", "A subnet management datagram sent to QP0 of a peer is answered from there."),
+	)
+	s.Cases = append(s.Cases,
+		kase("mad.gsi.send", "one datagram to QP1, each byte another", madSend, "MAD-GSI-01"),
+		kase("mad.gsi.address", "where a datagram came from, and back there", madAddress, "MAD-GSI-02"),
+		kase("mad.gsi.request", "a request and its response", madRequest, "MAD-GSI-03"),
+		kase("mad.gsi.many", "400 requests, 40 at a time", madMany, "MAD-GSI-04"),
+		kase("mad.gsi.dispatch", "three agents of one class", madDispatch, "MAD-GSI-05"),
+		kase("mad.gsi.retry", "nobody answers", madRetry, "MAD-GSI-06"),
+		kase("mad.gsi.rmpp", "messages of 1 to 90 segments", madSegments, "MAD-GSI-07"),
+		kase("mad.gsi.remove", "the HCA goes while a request waits", madRemove, "MAD-GSI-08"),
+		infiniBand(claiming(ci.CapLocalMAD, kase("mad.smi.request", "NodeInfo of the peer through QP0", madSubnet, "MAD-SMI-01"))))
+	return s
+}
+
+func vendor(methods ...mad.Method) mads.AgentConfig {
+	return mads.AgentConfig{Name: "certifier", Class: vendorClass, Version: vendorVersion, Methods: methods}
+}
+
+// datagram makes one of the vendor class with data that follow from the case's seed.
+func datagram(t *validate.T, method mad.Method, tid uint64) []byte {
+	b := make([]byte, mad.Size)
+	for i := range b {
+		b[i] = byte(t.Rand().Uint32())
+	}
+	(&mad.Header{BaseVersion: mad.BaseVersion, Class: vendorClass, ClassVersion: vendorVersion, Method: method, TID: tid,
+		Attribute: vendorAttr, Modifier: uint32(tid)}).Put(b)
+	return b
+}
+
+func recv(t *validate.T, a mads.Agent, where string) *mads.Received {
+	ctx, cancel := wait(t)
+	defer cancel()
+	r, err := a.Recv(ctx)
+	if err != nil {
+		t.Failf(where, "a datagram", "none: %v", err)
+	}
+	return r
+}
+
+// none expects that nothing has come to an agent, after everything sent before has arrived.
+func none(t *validate.T, a mads.Agent, where string) {
+	ctx, cancel := deadline(t, time.Now().Add(10*time.Millisecond))
+	defer cancel()
+	if r, err := a.Recv(ctx); err == nil {
+		h := r.Header()
+		t.Failf(where, "nothing more", "method %v, transaction %#x", h.Method, h.TID)
+	}
+}
+
+func madSend(t *validate.T) {
+	a, b := sides(t)
+	from, to := a.agent(vendor()), b.agent(vendor(mad.Send))
+	for i := range uint64(3) {
+		msg := datagram(t, mad.Send, 0x1122334455660000+i)
+		kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: msg}), "mads.Agent.Send")
+		r := recv(t, to, "QP1 of the peer")
+		kit.SameBytes(t, "datagram received", r.MAD, msg)
+	}
+	none(t, to, "QP1 of the peer after three datagrams")
+}
+
+func madAddress(t *validate.T) {
+	a, b := sides(t)
+	from, to := a.agent(vendor(mad.Send)), b.agent(vendor(mad.Send))
+	kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: datagram(t, mad.Send, 1)}), "mads.Agent.Send")
+	r := recv(t, to, "QP1 of the peer")
+	kit.Equal(t, "source QP", r.From.QPN, 1)
+	kit.Equal(t, "port that received", r.Port, b.port)
+	if b.ca.Port.Link == ci.LinkEthernet {
+		kit.True(t, r.GRH, "GRH of a datagram on Ethernet", "there", "not there")
+		kit.Equal(t, "source GID", r.SGID, a.gid(b))
+		kit.Equal(t, "destination GID", r.DGID, b.gid(a))
+	} else {
+		kit.Equal(t, "source LID", r.From.AV.DLID, a.ca.Port.LID)
+	}
+	back := datagram(t, mad.Send, 2)
+	kit.OK(t, to.Send(&mads.Message{To: r.From, MAD: back}), "mads.Agent.Send to where a datagram came from")
+	kit.SameBytes(t, "datagram sent back", recv(t, from, "QP1 of the sender").MAD, back)
+}
+
+// answer makes an agent answer requests until it is closed: the response is the request with the R bit.
+func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
+	var agent mads.Agent
+	n := new(atomic.Uint64)
+	ready := make(chan struct{})
+	cfg.OnReceive = func(r *mads.Received) {
+		<-ready
+		n.Add(1)
+		r.MAD[3] |= 0x80
+		if err := agent.Send(&mads.Message{To: r.From, MAD: r.MAD}); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
+			s.t.Report(validate.Failure{Where: "mads.Agent.Send of a response", Expected: "success", Got: kit.Describe(err)})
+		}
+	}
+	agent = s.agent(cfg)
+	close(ready)
+	return n
+}
+
+func madRequest(t *validate.T) {
+	a, b := sides(t)
+	served := answer(b, vendor(mad.Get))
+	from := a.agent(vendor())
+	for i := range uint64(4) {
+		msg := datagram(t, mad.Get, 0xabcdef0100000000+i)
+		want := append([]byte(nil), msg...)
+		ctx, cancel := wait(t)
+		r, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: t.Remaining()})
+		cancel()
+		kit.OK(t, err, "mads.Agent.Do")
+		want[3] |= 0x80
+		kit.SameBytes(t, "response", r.MAD, want)
+	}
+	kit.Equal(t, "requests that arrived", served.Load(), 4)
+}
+
+func madMany(t *validate.T) {
+	const each, workers = 10, 40
+	a, b := sides(t)
+	served := answer(b, vendor(mad.Get))
+	from := a.agent(vendor())
+	to := a.to(b)
+	failed := make(chan error, workers)
+	for w := range uint64(workers) {
+		msg := datagram(t, mad.Get, 0)
+		t.Go(func() {
+			failed <- func() error {
+				for i := range uint64(each) {
+					tid := w<<16 | i // the lower half of the transaction ID is the requester's
+					binary.BigEndian.PutUint64(msg[8:], tid)
+					binary.BigEndian.PutUint32(msg[20:], uint32(tid))
+					r, err := from.Do(t.Context(), &mads.Message{To: to, MAD: msg, Timeout: t.Remaining() / 4, Retries: 2})
+					if err != nil {
+						return fmt.Errorf("request %d of worker %d: %w", i, w, err)
+					}
+					if h := r.Header(); h.TID != tid || h.Modifier != uint32(tid) {
+						return fmt.Errorf("request %#x got the response of %#x (transaction ID %#x)", tid, h.Modifier, h.TID)
+					}
+				}
+				return nil
+			}()
+		})
+	}
+	for range workers {
+		select {
+		case err := <-failed:
+			kit.OK(t, err, "mads.Agent.Do, 40 at a time")
+		case <-t.Context().Done():
+			t.Failf("mads.Agent.Do, 40 at a time", "each ends", "%d of %d requests were served", served.Load(), each*workers)
+		}
+	}
+	kit.True(t, served.Load() >= each*workers, "requests that arrived", fmt.Sprint(each*workers), "%d", served.Load())
+}
+
+func madDispatch(t *validate.T) {
+	a, b := sides(t)
+	from := a.agent(vendor())
+	get, set := b.agent(vendor(mad.Get)), b.agent(vendor(mad.Set))
+	newer := vendor(mad.Get, mad.Set)
+	newer.Version = vendorVersion + 1
+	next := b.agent(newer)
+	send := func(method mad.Method, version uint8, tid uint64) {
+		msg := datagram(t, method, tid)
+		msg[2] = version
+		kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: msg}), "mads.Agent.Send")
+	}
+	send(mad.Get, vendorVersion, 1)
+	send(mad.Set, vendorVersion, 2)
+	send(mad.Set, vendorVersion+1, 3)
+	send(mad.Send, vendorVersion, 4) // nobody's
+	send(mad.Get, vendorVersion, 5)
+	for _, want := range []struct {
+		agent mads.Agent
+		tid   uint64
+	}{{get, 1}, {set, 2}, {next, 3}, {get, 5}} {
+		h := recv(t, want.agent, fmt.Sprintf("the agent of transaction %d", want.tid)).Header()
+		kit.Equal(t, "transaction received", h.TID, want.tid)
+	}
+	for _, agent := range []mads.Agent{get, set, next} {
+		none(t, agent, "an agent that has all its datagrams")
+	}
+}
+
+func madRetry(t *validate.T) {
+	a, b := sides(t)
+	const retries = 3
+	deaf := b.agent(vendor(mad.Get))
+	from := a.agent(vendor())
+	msg := datagram(t, mad.Get, 77)
+	ctx, cancel := wait(t)
+	defer cancel()
+	start := time.Now()
+	_, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: 10 * time.Millisecond, Retries: retries})
+	kit.True(t, errors.Is(err, ci.Timeout), "mads.Agent.Do without a response", "status Timeout", "%v", err)
+	kit.True(t, time.Since(start) >= (retries+1)*10*time.Millisecond, "time until it ended", "four times 10 ms or more", "%v", time.Since(start))
+	var first []byte
+	for i := range retries + 1 {
+		r := recv(t, deaf, fmt.Sprintf("request as sent the %d. time", i+1))
+		if first == nil {
+			first = r.MAD
+		}
+		kit.SameBytes(t, "request sent again", r.MAD, first)
+	}
+	none(t, deaf, "the peer after the request and its retries")
+}
+
+func madSegments(t *validate.T) {
+	a, b := sides(t)
+	cfg := mads.AgentConfig{Name: "certifier", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin, RMPP: true}
+	from := a.agent(cfg)
+	cfg.Methods = []mad.Method{mad.GetTable}
+	answer(b, cfg)
+	for _, n := range []int{0, 1, mad.SADataLen, mad.SADataLen + 1, 2 * mad.SADataLen, 90*mad.SADataLen - 1} {
+		msg := make([]byte, mad.SAHeaderLen+n)
+		for i := range msg {
+			msg[i] = byte(t.Rand().Uint32())
+		}
+		clear(msg[mad.HeaderLen:mad.RMPPEnd])
+		(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin, ClassVersion: mad.ClassVersionSubnetAdmin,
+			Method: mad.GetTable, TID: uint64(n) + 1, Attribute: mad.AttrPathRecord}).Put(msg)
+		ctx, cancel := wait(t)
+		r, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: t.Remaining()})
+		cancel()
+		where := fmt.Sprintf("response of %d bytes of data", n)
+		kit.OK(t, err, "mads.Agent.Do, "+where)
+		kit.Equal(t, "length, "+where, len(r.MAD), len(msg))
+		kit.SameBytes(t, where, r.MAD[mad.RMPPEnd:len(msg)], msg[mad.RMPPEnd:])
+	}
+}
+
+func madRemove(t *validate.T) {
+	a, b := sides(t)
+	deaf := b.agent(vendor(mad.Get))
+	from := a.agent(vendor())
+	msg := datagram(t, mad.Get, 5)
+	end := result(t, "mads.Agent.Do when the HCA has gone", func(ctx context.Context) (*mads.Received, error) {
+		return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: time.Hour})
+	})
+	recv(t, deaf, "the request")
+	kit.OK(t, a.al.Deregister(a.hca.Info().GUID), "AL.Deregister")
+	_, err := end()
+	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do when the HCA has gone", "ErrClosed", "%v", err)
+	kit.Equal(t, "ports with services", len(a.mads.Ports()), 0)
+}
+
+func madSubnet(t *validate.T) {
+	a, b := sides(t)
+	from := a.agent(mads.AgentConfig{Name: "certifier", SubnetManagement: true})
+	msg := make([]byte, mad.Size)
+	(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetLID, ClassVersion: mad.ClassVersionSubnet, Method: mad.Get, TID: 9,
+		Attribute: mad.AttrNodeInfo}).Put(msg)
+	to := a.to(b)
+	to.QPN = 0
+	ctx, cancel := wait(t)
+	defer cancel()
+	r, err := from.Do(ctx, &mads.Message{To: to, MAD: msg, Timeout: t.Remaining()})
+	kit.OK(t, err, "mads.Agent.Do through QP0")
+	h := r.Header()
+	kit.Equal(t, "method", h.Method, mad.GetResp)
+	kit.Equal(t, "status", h.Status, 0)
+	var info mad.NodeInfo
+	info.Parse(r.MAD[64 : 64+mad.NodeInfoLen])
+	kit.Equal(t, "node GUID", info.NodeGUID, uint64(b.hca.Info().GUID))
+}

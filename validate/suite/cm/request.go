@@ -1,0 +1,269 @@
+package cmsuite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// requestArea: the manager under test asks, the certifier answers message by message.
+func requestArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CM-Req-01", "IBTA 12.6.5", "cm, ConnectConfig", "A REQ names the service, the QP, its starting PSN, its retry counts and the path as the consumer gave them; what has no meaning is zero."),
+		must("CM-Req-02", "IBTA 12.6.9", "cm, Conn.Confirm", "The RTU names both communication IDs, and has the transaction ID of the REQ."),
+		must("CM-Req-03", "IBTA 12.9.8.5", "cm, ConnectConfig.MaxRetries, ResponseTime", "A REQ without answer is sent again, unchanged, as often as max CM retries says; then the request ends."),
+		must("CM-Req-04", "IBTA 12.9.8.5", "cm, Conn.Confirm", "A REP that comes again after the RTU is answered with the RTU again."),
+		must("CM-Req-05", "IBTA 12.6.6", "cm, Service.Connect", "An MRA gives the peer the time that it asks for, and no REQ is sent meanwhile."),
+		must("CM-Req-06", "IBTA 12.6.7", "cm, Service.Connect", "A REJ ends a request, with its reason, information and private data."),
+		must("CM-Req-07", "IBTA 12.9.7.1", "cm, Service.Connect", "A context that ends while the answer is awaited ends the request, and the peer is told."),
+		must("CM-Req-08", "IBTA 12.6.7", "cm, Conn.Reject", "A consumer can refuse a REP, with its private data."),
+		must("CM-Req-09", "IBTA 12.9.8.1", "cm", "A message that names a communication ID which does not exist does no harm, whatever else is in it."),
+	)
+	s.Cases = append(s.Cases,
+		kase("cm.request.form", "each field of the REQ", requestForm, "CM-Req-01"),
+		kase("cm.request.rtu", "each field of the RTU, and where the QP went", requestRTU, "CM-Req-02"),
+		kase("cm.request.retry", "nobody answers the REQ", requestRetry, "CM-Req-03"),
+		kase("cm.request.rep-again", "the REP comes three times", requestAgain, "CM-Req-04"),
+		kase("cm.request.mra", "the peer asks for more time", requestDelayed, "CM-Req-05"),
+		kase("cm.request.rej", "the peer rejects", requestRejected, "CM-Req-06"),
+		kase("cm.request.cancel", "the context ends", requestCancelled, "CM-Req-07"),
+		kase("cm.request.refuse", "the consumer does not like the REP", requestRefuse, "CM-Req-08"),
+		kase("cm.request.stray", "messages for other connections meanwhile", requestStray, "CM-Req-09"))
+	return s
+}
+
+// asking makes a request of side a's manager to the script on side b.
+func asking(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *script, asked func() (cm.Conn, error)) {
+	a, b := sides(t)
+	p = newScript(t, b, a)
+	x, _ = newEnds(a, b, kit.Type(ci.RC))
+	m := a.manager()
+	cfg := x.request(b, private('q', 40))
+	cfg.ResponseTime, cfg.RemoteResponseTime = 20, 20
+	if change != nil {
+		change(&cfg)
+	}
+	return x, p, result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
+}
+
+func requestForm(t *validate.T) {
+	x, p, asked := asking(t, func(c *cm.ConnectConfig) {
+		c.MaxRetries, c.RetryCount, c.RNRRetry, c.ResponseTime, c.RemoteResponseTime = 9, 5, 6, 19, 21
+	})
+	q, m := expect[*mad.REQ](p, "REQ")
+	here := x.side.ca.Port
+	kit.True(t, q.LocalCommID != 0, "local communication ID", "not 0", "0")
+	kit.Equal(t, "service ID", q.ServiceID, service)
+	kit.Equal(t, "CA GUID", q.LocalCAGUID, uint64(x.side.port.CA))
+	kit.Equal(t, "QP number", q.LocalQPN, uint32(x.Num()))
+	kit.Equal(t, "starting PSN", q.StartingPSN, uint32(x.PSN))
+	kit.Equal(t, "transport service", q.Service, mad.ServiceRC)
+	kit.Equal(t, "local CM response timeout", q.LocalTimeout, 19)
+	kit.Equal(t, "remote CM response timeout", q.RemoteTimeout, 21)
+	kit.Equal(t, "max CM retries", q.MaxCMRetries, 9)
+	kit.Equal(t, "retry count", q.RetryCount, 5)
+	kit.Equal(t, "RNR retry count", q.RNRRetryCount, 6)
+	kit.Equal(t, "P_Key", q.PKey&0x7fff, uint16(here.PKeys[0])&0x7fff)
+	kit.True(t, int(q.PathMTU.Bytes()) <= here.MTU.Bytes(), "path MTU", "at most the port's", "%v", q.PathMTU)
+	kit.Equal(t, "initiator depth", q.InitiatorDepth, *x.Config.InitDepth)
+	kit.Equal(t, "responder resources", q.ResponderRes, *x.Config.RespRes)
+	kit.Equal(t, "RD fields: Q_Key, EE contexts", [3]uint32{q.LocalQKey, q.LocalEECN, q.RemoteEECN}, [3]uint32{})
+	kit.True(t, !q.RDCExists, "RDC exists", "false", "true")
+	kit.True(t, !q.HasAlternate(), "alternate path", "none", "%+v", q.Alternate)
+	kit.Equal(t, "remote GID", ci.GID(q.Primary.RemoteGID), p.here.gid(p.there))
+	kit.Equal(t, "local GID", ci.GID(q.Primary.LocalGID), p.there.gid(p.here))
+	wantLID := [2]uint16{uint16(here.LID), uint16(p.here.ca.Port.LID)}
+	if here.Link == ci.LinkEthernet {
+		wantLID = [2]uint16{0xffff, 0xffff}
+	}
+	kit.Equal(t, "LIDs", [2]uint16{q.Primary.LocalLID, q.Primary.RemoteLID}, wantLID)
+	kit.SameBytes(t, "private data", q.PrivateData[:], append(private('q', 40), make([]byte, mad.REQPrivateLen-40)...))
+	p.send(m.TID, &mad.REJ{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Reason: mad.RejConsumer})
+	_, err := asked()
+	_ = refused(t, err, mad.RejConsumer)
+}
+
+func requestRTU(t *validate.T) {
+	x, p, asked := asking(t, func(c *cm.ConnectConfig) { c.RetryCount = 5 })
+	q, m := expect[*mad.REQ](p, "REQ")
+	rep := p.rep(q, 0x123)
+	p.send(m.TID, rep)
+	var err error
+	x.Conn, err = asked()
+	kit.OK(t, err, "cm.Service.Connect")
+	x.move(ci.QPInit, ci.QPRTR, ci.QPRTS)
+	kit.OK(t, x.Confirm(private('u', mad.RTUPrivateLen)), "cm.Conn.Confirm")
+	u, m2 := expect[*mad.RTU](p, "RTU")
+	kit.Equal(t, "local communication ID of the RTU", u.LocalCommID, q.LocalCommID)
+	kit.Equal(t, "remote communication ID of the RTU", u.RemoteCommID, rep.LocalCommID)
+	kit.Equal(t, "transaction ID of the RTU", m2.TID, m.TID)
+	kit.SameBytes(t, "private data of the RTU", u.PrivateData[:], private('u', mad.RTUPrivateLen))
+	attr, err := x.End.QP.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x123)
+	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, 9)
+	kit.Equal(t, "RNR retry count as Conn.QPAttr set it", attr.RNRRetry, 7)
+	kit.Equal(t, "retry count as Conn.QPAttr set it", attr.RetryCount, 5)
+}
+
+func requestRetry(t *validate.T) {
+	const retries = 3
+	_, p, asked := asking(t, func(c *cm.ConnectConfig) {
+		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = retries, 11, 11 // 8 ms
+	})
+	first, m := expect[*mad.REQ](p, "REQ")
+	for range retries {
+		again := p.recv("REQ again")
+		kit.Equal(t, "transaction ID of a REQ sent again", again.TID, m.TID)
+		r, ok := again.msg.(*mad.REQ)
+		kit.True(t, ok, "message when nobody answers", "REQ", "%s", describe(again.msg))
+		kit.Equal(t, "REQ sent again", *r, *first)
+	}
+	_, err := asked()
+	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Service.Connect", "cm.ErrTimeout", "%v", err)
+	p.quiet("after the last REQ", func(m message) bool { // it may tell the peer
+		rej, ok := m.msg.(*mad.REJ)
+		return ok && rej.Reason == mad.RejTimeout
+	})
+}
+
+func requestAgain(t *validate.T) {
+	x, p, asked := asking(t, nil)
+	q, m := expect[*mad.REQ](p, "REQ")
+	rep := p.rep(q, 0x123)
+	p.send(m.TID, rep)
+	p.send(m.TID, rep)
+	var err error
+	x.Conn, err = asked()
+	kit.OK(t, err, "cm.Service.Connect")
+	kit.OK(t, x.Confirm(private('u', 9)), "cm.Conn.Confirm")
+	first, _ := expect[*mad.RTU](p, "RTU")
+	for range 2 {
+		p.send(m.TID, rep)
+		again, _ := expect[*mad.RTU](p, "RTU for a REP that came again")
+		kit.Equal(t, "RTU sent again", *again, *first)
+	}
+	inState(t, x, cm.StateEstablished, "after repeated REPs")
+}
+
+func requestDelayed(t *validate.T) {
+	_, p, asked := asking(t, func(c *cm.ConnectConfig) {
+		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = 2, 13, 13 // 34 ms
+	})
+	q, m := expect[*mad.REQ](p, "REQ")
+	p.send(m.TID, &mad.MRA{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, ServiceTimeout: 19}) // 2 s
+	for {                                                                                                                // what was on its way already
+		ctx, cancel := deadline(t, time.Now().Add(150*time.Millisecond))
+		r, err := p.agent.Recv(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		kit.True(t, r.Header().Attribute == mad.AttrREQ, "message after MRA", "none, or a REQ that met it", "%#x", r.Header().Attribute)
+		q.Reserved24++ // counts them
+		kit.True(t, q.Reserved24 < 2, "REQs while the peer takes its time", "at most one, which met the MRA", "more")
+	}
+	p.send(m.TID, p.rep(q, 0x99))
+	c, err := asked()
+	kit.OK(t, err, "cm.Service.Connect")
+	inState(t, c, cm.StateREPRcvd, "after MRA and REP")
+}
+
+func requestRejected(t *validate.T) {
+	_, p, asked := asking(t, nil)
+	q, m := expect[*mad.REQ](p, "REQ")
+	rej := &mad.REJ{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, Reason: mad.RejInvalidMTU}
+	kit.OK(t, rej.SetAdditionalInfo([]byte{byte(mad.MTU256)}), "mad.REJ.SetAdditionalInfo")
+	copy(rej.PrivateData[:], private('r', mad.REJPrivateLen))
+	p.send(m.TID, rej)
+	_, err := asked()
+	got := refused(t, err, mad.RejInvalidMTU)
+	kit.SameBytes(t, "additional information", got.Info, []byte{byte(mad.MTU256)})
+	kit.SameBytes(t, "private data", got.Private, private('r', mad.REJPrivateLen))
+}
+
+func requestCancelled(t *validate.T) {
+	a, b := sides(t)
+	p := newScript(t, b, a)
+	x, _ := newEnds(a, b, kit.Type(ci.RC))
+	m := a.manager()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := result(t, "cm.Service.Connect", func(context.Context) (cm.Conn, error) { return m.Connect(ctx, x.request(b, nil)) })
+	q, _ := expect[*mad.REQ](p, "REQ")
+	cancel()
+	_, err := asked()
+	kit.True(t, errors.Is(err, context.Canceled), "cm.Service.Connect", "the context's error", "%v", err)
+	rej, _ := expect[*mad.REJ](p, "REJ when the context has ended")
+	kit.Equal(t, "reason", rej.Reason, mad.RejTimeout)
+	kit.Equal(t, "local communication ID", rej.LocalCommID, q.LocalCommID)
+	p.send(1, p.rep(q, 0x99)) // too late
+	rej, _ = expect[*mad.REJ](p, "REJ for a REP that comes too late")
+	kit.Equal(t, "communication ID in the REJ for a REP that comes too late", rej.RemoteCommID, p.ids)
+}
+
+func requestRefuse(t *validate.T) {
+	_, p, asked := asking(t, nil)
+	q, m := expect[*mad.REQ](p, "REQ")
+	rep := p.rep(q, 0x99)
+	p.send(m.TID, rep)
+	c, err := asked()
+	kit.OK(t, err, "cm.Service.Connect")
+	kit.OK(t, c.Reject(mad.RejConsumer, nil, []byte("no, thanks")), "cm.Conn.Reject")
+	rej, _ := expect[*mad.REJ](p, "REJ of the REP")
+	kit.Equal(t, "message rejected", rej.Message, mad.WhichREP)
+	kit.Equal(t, "reason", rej.Reason, mad.RejConsumer)
+	kit.Equal(t, "IDs", [2]uint32{rej.LocalCommID, rej.RemoteCommID}, [2]uint32{q.LocalCommID, rep.LocalCommID})
+	kit.SameBytes(t, "private data", rej.PrivateData[:10], []byte("no, thanks"))
+}
+
+func requestStray(t *validate.T) {
+	x, p, asked := asking(t, nil)
+	q, m := expect[*mad.REQ](p, "REQ")
+	for _, id := range []uint32{q.LocalCommID + 1, 0, ^q.LocalCommID} {
+		for attr := mad.AttrREQ; attr <= mad.AttrAPR; attr++ {
+			msg := mad.NewCMMessage(attr)
+			b := make([]byte, mad.CMDataLen)
+			for i := range b {
+				b[i] = byte(t.Rand().Uint32())
+			}
+			if b[4], b[5], b[6], b[7] = byte(id>>24), byte(id>>16), byte(id>>8), byte(id); attr == mad.AttrREQ || attr == mad.AttrSIDRREQ {
+				continue // they name no connection
+			}
+			msg.Parse(b)
+			p.send(uint64(attr), msg)
+		}
+	}
+	for range 200 {
+		b := make([]byte, mad.Size)
+		for i := range b {
+			b[i] = byte(t.Rand().Uint32())
+		}
+		h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassCM, ClassVersion: mad.ClassVersionCM, Method: mad.Send,
+			Attribute: mad.AttrREQ + uint16(t.Rand().UintN(16))}
+		h.Put(b)
+		p.sendBytes(b)
+	}
+	rep := p.rep(q, 0x123)
+	p.send(m.TID, rep)
+	var err error
+	x.Conn, err = asked()
+	kit.OK(t, err, "cm.Service.Connect after strange messages")
+	kit.Equal(t, "remote communication ID", x.RemoteID(), rep.LocalCommID)
+	var r *mads.Received
+	ctx, cancel := wait(t)
+	defer cancel()
+	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm")
+	for r == nil || r.Header().Attribute != mad.AttrRTU {
+		r, err = p.agent.Recv(ctx)
+		kit.OK(t, err, "RTU after strange messages")
+	}
+}
