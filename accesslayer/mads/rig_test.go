@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +16,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/ci/ciwrap"
 	"ciddk/clock"
 	"ciddk/hca/reference"
 	"ciddk/mad"
@@ -39,13 +41,13 @@ type nodeConfig struct {
 	clock clock.Clock
 	mads  mads.Config
 	caps  ci.Caps
-	qps   int
+	wrap  ciwrap.Layer
 }
 
 func newNode(t testing.TB, c nodeConfig, ports ...reference.PortConfig) *node {
 	n := &node{t: t}
 	var err error
-	n.hca, err = reference.New(reference.Config{Ports: ports, Clock: c.clock, Caps: c.caps})
+	n.hca, err = reference.New(reference.Config{Ports: ports, Clock: c.clock, Caps: c.caps, Override: c.wrap})
 	require.NoError(t, err)
 	n.al = accesslayer.New(accesslayer.Config{Clock: c.clock, PollInterval: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	require.NoError(t, n.al.Register(n.hca))
@@ -139,4 +141,19 @@ func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// bubble runs a test with two nodes on a direct link, in a bubble of time.
+func bubble(t *testing.T, ca, cb nodeConfig, f func(t *testing.T, a, b *node)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := reference.NewDirectLink()
+		f(t, newNode(t, ca, reference.Direct(l, reference.DirectConfig{})), newNode(t, cb, reference.Direct(l, reference.DirectConfig{})))
+	})
+}
+
+// single runs a test with one node, in a bubble of time.
+func single(t *testing.T, f func(t *testing.T, n *node)) {
+	synctest.Test(t, func(t *testing.T) {
+		f(t, newNode(t, nodeConfig{}, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})))
+	})
 }
