@@ -1,6 +1,10 @@
 package cm
 
-import "ciddk/mad"
+import (
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+)
 
 // PendingTimers counts the connections and lookups that have something to wait for.
 func PendingTimers(m *Manager) (n int) {
@@ -66,4 +70,12 @@ const LapStates = int(lapStates)
 func Kind(m mad.CMMessage) string {
 	k, _, _ := kind(m)
 	return messageNames[k]
+}
+
+// Inject is a datagram that comes from a port with a LID.
+func (m *Manager) Inject(id mads.Port, b []byte, lid ci.LID) {
+	m.mu.Lock()
+	p := m.ports[id]
+	m.mu.Unlock()
+	p.receive(&mads.Received{Port: id, From: mads.Address{QPN: 1, AV: ci.AVAttr{DLID: lid}}, MAD: b})
 }

@@ -186,9 +186,9 @@ func ourReply() cm.AcceptConfig {
 func (s *scripted) asked() *situation {
 	v := &situation{s: s}
 	l := s.x.listen()
-	v.finally(func() { _ = l.Close() })
 	s.send(s.request())
 	v.c = must(l.Accept(s.t.Context()))
+	require.NoError(s.t, l.Close())
 	v.ids.ours, v.ids.theirs = v.c.ID(), s.p.id
 	v.lastSent()
 	return v
