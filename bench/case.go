@@ -34,6 +34,7 @@ type Case struct {
 	Op      string  // what one operation is
 	Bytes   int     // that an operation moves; 0: the table of ratios shows operations a second
 
+	Warm bool // rounds need no warming up: the rig does that itself
 	Open func() (Rig, error)
 }
 
@@ -81,7 +82,7 @@ type Result struct {
 }
 
 // Run sets the case up, lets all entries run in turns, at least one round each, and takes everything down again. A first round of each, to
-// warm up, does not count.
+// warm up, does not count, unless the case is Warm.
 func (c Case) Run(rounds int) (_ Result, err error) {
 	n := len(c.Ours) + len(c.Yards)
 	r := Result{Case: c, Entries: make([]Figures, n)}
@@ -96,13 +97,17 @@ func (c Case) Run(rounds int) (_ Result, err error) {
 	}()
 	var ops int
 	var allocs uint64
-	for round := range 1 + max(rounds, 1) {
+	rounds = max(rounds, 1)
+	if !c.Warm {
+		rounds++
+	}
+	for round := range rounds {
 		for i := range n {
 			s, err := g.Run(i)
 			if err != nil {
 				return r, fmt.Errorf("%s: %s: %w", c.Name, c.entry(i).Name, err)
 			}
-			if round == 0 {
+			if round == 0 && !c.Warm {
 				continue
 			}
 			f := &r.Entries[i]

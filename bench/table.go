@@ -155,36 +155,49 @@ func digits3(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// legend says what the entries of a table are: by case in the table of ratios, else each once.
+// legend says what the entries of a table are: by case in the table of ratios, else each once. Where yardsticks of one name are not one thing,
+// it says beside which of ours they stand.
 func legend(b *strings.Builder, results []Result) {
-	seen := map[string]bool{}
+	type line struct {
+		Entry
+		beside []string // empty: one of ours
+	}
+	var lines []line
+	add := func(e Entry, beside []Entry) {
+		k := slices.IndexFunc(lines, func(l line) bool { return l.Entry == e })
+		if k < 0 {
+			k = len(lines)
+			lines = append(lines, line{Entry: e})
+		}
+		for _, o := range beside {
+			if !slices.Contains(lines[k].beside, o.Name) {
+				lines[k].beside = append(lines[k].beside, o.Name)
+			}
+		}
+	}
 	for _, r := range results {
 		if r.Table == Ratios {
 			fmt.Fprintf(b, "* `%s`: %s. Against: %s.\n", r.Name, r.Ours[0].What, r.Yards[0].What)
 			continue
 		}
-		for i, e := range append(slices.Clone(r.Ours), r.Yards...) {
-			name := e.Name
-			if i >= len(r.Ours) { // the yardsticks of a READ differ from those of a SEND
-				name += " beside " + names(r.Ours)
-			}
-			if line := fmt.Sprintf("* %s: %s.\n", name, e.What); !seen[line] {
-				seen[line] = true
-				b.WriteString(line)
+		for _, e := range r.Ours {
+			add(e, nil)
+		}
+	}
+	for _, r := range results {
+		if r.Table != Ratios {
+			for _, e := range r.Yards {
+				add(e, r.Ours)
 			}
 		}
 	}
-}
-
-func names(l []Entry) string {
-	var s []string
-	for _, e := range l {
-		s = append(s, e.Name)
+	for _, l := range lines {
+		name := l.Name
+		if slices.ContainsFunc(lines, func(o line) bool { return o.Name == l.Name && o.What != l.What }) {
+			name += " beside " + strings.Join(l.beside, ", ")
+		}
+		fmt.Fprintf(b, "* %s: %s.\n", name, l.What)
 	}
-	if n := len(s); n > 1 {
-		return strings.Join(s[:n-1], ", ") + " and " + s[n-1]
-	}
-	return s[0]
 }
 
 // Size writes a number of bytes as names of cases have it: 64B, 4KiB, 1MiB.

@@ -21,7 +21,10 @@ func TestWriteTables(t *testing.T) {
 			Bytes: 64 << 10}, Entries: []Figures{one(65_536), one(32_768), one(163_840), one(65_536)}},
 		{Case: Case{Name: "b/small", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
 			Entries: []Figures{one(64), one(32)}},
-		{Case: Case{Name: "c", Table: Latency, Ours: []Entry{{"READ", "f"}}, Yards: []Entry{{"TCP", "u"}}, Bytes: 4096}, Entries: []Figures{timed(1500, 20_500), timed(3000, 450_000)}},
+		{Case: Case{Name: "c", Table: Latency, Ours: []Entry{{"READ", "f"}}, Yards: []Entry{{"UDP", "v"}, {"TCP", "u"}}, Bytes: 4096},
+			Entries: []Figures{timed(1500, 20_500), timed(3000, 450_000), timed(1000, 2000)}},
+		{Case: Case{Name: "d", Table: Latency, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 4096},
+			Entries: []Figures{timed(1500, 20_500), timed(3000, 450_000)}},
 	}
 	var b strings.Builder
 	require.NoError(t, WriteTables(&b, results))
@@ -43,16 +46,19 @@ func TestWriteTables(t *testing.T) {
 
 * SEND: s.
 * WRITE: w.
-* rxe beside SEND and WRITE: r.
-* TCP beside SEND and WRITE: t.
-* TCP beside SEND: t.
+* rxe: r.
+* TCP: t.
 
-| size | operation | median | 99 of 100 | TCP | ratio |
-| --- | --- | --- | --- | --- | --- |
-| 4 KiB | READ | 1.50 us | 20.5 us | 3.00 us, 450 us | **0.50** |
+| size | operation | median | 99 of 100 | UDP | ratio | TCP | ratio |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| 4 KiB | READ | 1.50 us | 20.5 us | 3.00 us, 450 us | **0.50** | 1.00 us, 2.00 us | **1.50** |
+| 4 KiB | SEND | 1.50 us | 20.5 us |  |  | 3.00 us, 450 us | **0.50** |
 
 * READ: f.
+* SEND: s.
+* UDP: v.
 * TCP beside READ: u.
+* TCP beside SEND: t.
 `, b.String())
 	require.ErrorContains(t, WriteTables(fails{}, results), "full")
 }

@@ -55,30 +55,33 @@ const (
 func Wire(at Place) []Case {
 	var list []Case
 	for _, size := range WireSizes {
-		list = append(list, bandwidthCase(at, size, OpSend, OpWrite, OpRead))
+		list = append(list, bandwidthCase(at, 1, size, OpSend, OpWrite, OpRead))
 	}
 	for _, size := range WireSizes {
-		list = append(list, latencyCase(at, size, OpSend, OpWrite), latencyCase(at, size, OpRead))
+		list = append(list, latencyCase(at, 1, size, OpSend, OpWrite), latencyCase(at, 1, size, OpRead))
 	}
 	return list
 }
 
-// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth or Latency.
-func WireCase(at Place, t Table, op string, size int) (Case, error) {
+// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth or Latency. A round
+// has that part of the operations that it has on loopback, for places that are slower.
+func WireCase(at Place, part int, t Table, op string, size int) (Case, error) {
 	switch {
 	case op != OpSend && op != OpWrite && op != OpRead:
 		return Case{}, fmt.Errorf("unknown operation %q: %s, %s and %s are known", op, OpSend, OpWrite, OpRead)
+	case part < 1:
+		return Case{}, fmt.Errorf("part %d: 1 or more is possible", part)
 	case size <= 0 || size > bufBytes/streamDepth:
 		return Case{}, fmt.Errorf("messages of %d bytes: 1 to %d are possible", size, bufBytes/streamDepth)
 	case t == Bandwidth:
-		return bandwidthCase(at, size, op), nil
+		return bandwidthCase(at, part, size, op), nil
 	case t == Latency:
-		return latencyCase(at, size, op), nil
+		return latencyCase(at, part, size, op), nil
 	}
 	return Case{}, fmt.Errorf("table %d has no such cases", t)
 }
 
-func bandwidthCase(at Place, size int, ops ...string) Case {
+func bandwidthCase(at Place, part, size int, ops ...string) Case {
 	per, depth, total := 1, streamDepth, 32<<20
 	switch {
 	case size < 4<<10:
@@ -86,7 +89,7 @@ func bandwidthCase(at Place, size int, ops ...string) Case {
 	case size < 64<<10:
 		per, depth = 8, 64
 	}
-	n := total / size / batch * batch
+	n := max(2*depth, total/size/part/batch*batch)
 	flow := func(kind string) turn { return turn{role{kind, false, size, per, depth}, n, false} }
 	c := Case{
 		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
@@ -109,8 +112,8 @@ func bandwidthCase(at Place, size int, ops ...string) Case {
 }
 
 // latencyCase is for SEND and WRITE, or for READ, whose yardstick is another.
-func latencyCase(at Place, size int, ops ...string) Case {
-	n := max(50, min(bounces/2, 16<<20/size))
+func latencyCase(at Place, part, size int, ops ...string) Case {
+	n := max(50, min(bounces/2, 16<<20/size)/part)
 	one := func(kind string) turn { return turn{role{kind, false, size, 1, 1}, n, true} }
 	c := Case{Name: "wire/latency-" + Size(size), Table: Latency, Op: "message", Bytes: size}
 	var turns []turn
@@ -125,12 +128,12 @@ func latencyCase(at Place, size int, ops ...string) Case {
 		case OpRead:
 			c.Name = "wire/fetch-" + Size(size)
 			c.Ours = append(c.Ours, Entry{op, "an RDMA READ, one outstanding; the passive side spins on Poll"})
-			c.Yards = []Entry{{"UDP", "sockets, a request of 16 bytes and the message in answer, both sides spin"}, {"TCP", "the same"}}
+			c.Yards = []Entry{{"UDP", "sockets, a request of 16 bytes and the message in answer, both sides spin"}, {"TCP", "sockets, as UDP's"}}
 			c.Open = openTwo(at, one("read"), one("udp-fetch"), one("tcp-fetch"))
 			return c
 		}
 	}
-	c.Yards = []Entry{{"UDP", "sockets, half of the time of a message and its answer, both sides spin"}, {"TCP", "the same"}}
+	c.Yards = []Entry{{"UDP", "sockets, half of the time of a message and its answer, both sides spin"}, {"TCP", "sockets, as UDP's"}}
 	c.Open = openTwo(at, append(turns, one("udp-ping"), one("tcp-ping"))...)
 	return c
 }

@@ -42,6 +42,7 @@ func run(args []string, out io.Writer) error {
 	table := f.String("table", "bandwidth", "bandwidth or latency")
 	op := f.String("op", bench.OpSend, bench.OpSend+", "+bench.OpWrite+" or "+bench.OpRead)
 	size := f.Int("size", 64<<10, "bytes of a message")
+	part := f.Int("part", 1, "make that part of the operations that a round has on loopback")
 	rounds := f.Int("rounds", 1, "rounds that count")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -57,7 +58,7 @@ func run(args []string, out io.Writer) error {
 		at = bench.Place{}
 	}
 	at.Enter = strings.Fields(*enter)
-	c, err := bench.WireCase(at, t, *op, *size)
+	c, err := bench.WireCase(at, *part, t, *op, *size)
 	if err != nil {
 		return err
 	}

@@ -36,12 +36,12 @@ func perftest() []string {
 	return list
 }
 
-// iterations are about a second's worth.
+// iterations take about half a second in the guest.
 func iterations(t bench.Table, size int) int {
 	if t == bench.Latency {
-		return max(50, min(1000, 8<<20/size))
+		return max(50, min(500, 4<<20/size))
 	}
-	return max(64, min(10_000, 32<<20/size))
+	return max(64, min(5000, 16<<20/size))
 }
 
 // perftest makes one run between the two rxe devices: messages go from the client, on device 1, to the server.
