@@ -337,9 +337,11 @@ func (e *endpoint) handle(wcs []ci.WC) {
 		if wc.Status == ci.WCSuccess {
 			at := int(slot) * recvSize
 			e.receive(wc, e.mem[at:at+recvSize])
-		} else if wc.Status != ci.WCFlushErr {
-			e.p.count.drop(DropReceive)
-			bad = true
+		} else {
+			bad = true // flushed, too: then the QP is in Error, whether an event says so or not
+			if wc.Status != ci.WCFlushErr {
+				e.p.count.drop(DropReceive)
+			}
 		}
 		e.done = append(e.done, slot)
 	}

@@ -1,0 +1,87 @@
+package mads_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/mads"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+var benchWires = []struct {
+	name  string
+	ports func() [2]reference.PortConfig
+}{{"direct", wires["direct"]}, {"UDP", wires["UDP, IPv4"]}}
+
+// BenchmarkSend sends datagrams without answers to one who does nothing with them, with at most 256 on their way.
+func BenchmarkSend(b *testing.B) {
+	for _, w := range benchWires {
+		b.Run(w.name, func(b *testing.B) {
+			p := w.ports()
+			x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
+			var got atomic.Int64
+			y.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) { got.Add(1) }})
+			from := x.agent(mads.AgentConfig{})
+			m := mads.Message{To: y.address(), MAD: request(mad.ClassCM, 2, mad.Send, 1)}
+			b.ReportAllocs()
+			stuck := time.Time{}
+			var lost int64
+			for i := range int64(b.N) {
+				for i-got.Load()-lost >= 256 { // a datagram may be lost, and then this would wait for ever
+					if stuck.IsZero() {
+						stuck = time.Now()
+					} else if time.Since(stuck) > 100*time.Millisecond {
+						lost = i - got.Load()
+					}
+					time.Sleep(10 * time.Microsecond)
+				}
+				stuck = time.Time{}
+				require.NoError(b, from.Send(&m))
+			}
+			b.ReportMetric(float64(lost), "lost")
+		})
+	}
+}
+
+// BenchmarkDo asks and is answered: by one goroutine, and by 64.
+func BenchmarkDo(b *testing.B) {
+	for _, w := range benchWires {
+		p := w.ports()
+		run := func(name string, parallel int) {
+			b.Run(w.name+"/"+name, func(b *testing.B) {
+				x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
+				echo(b, y)
+				client := x.agent(mads.AgentConfig{})
+				to := y.address()
+				b.ReportAllocs()
+				b.SetParallelism(parallel)
+				b.RunParallel(func(pb *testing.PB) {
+					m := mads.Message{To: to, MAD: request(vendor, 1, mad.Get, 1), Retries: 10}
+					for pb.Next() {
+						if _, err := client.Do(b.Context(), &m); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+		}
+		run("many", 64)
+	}
+	b.Run("direct/one", func(b *testing.B) {
+		p := wires["direct"]()
+		x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
+		echo(b, y)
+		client := x.agent(mads.AgentConfig{})
+		m := mads.Message{To: y.address(), MAD: request(vendor, 1, mad.Get, 1), Retries: 10}
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := client.Do(b.Context(), &m)
+			require.NoError(b, err)
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package mads_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// A send that the HCA cannot carry out stops the queue. It alone is lost; all others go out, in order, once.
+func TestRecoverFromSendError(t *testing.T) {
+	g := &gate{}
+	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		to := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, Queue: 2000})
+		from := a.agent(mads.AgentConfig{})
+		bad := mads.Address{AV: ci.AVAttr{DLID: 0xc001}, QPN: 1} // a group without a GRH that names it
+		g.shut = true
+		var want []uint64
+		failed := make(chan error, 3)
+		for i := range uint64(300) {
+			if i%100 == 50 {
+				go func() {
+					_, err := from.Do(t.Context(), &mads.Message{To: bad, MAD: request(vendor, 1, mad.Send, i)})
+					failed <- err
+				}()
+				synctest.Wait()
+				continue
+			}
+			want = append(want, i)
+			require.NoError(t, from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
+		}
+		g.open(t)
+		for range 3 {
+			err := <-failed
+			require.ErrorIs(t, err, ci.ErrorStatus)
+			assert.ErrorIs(t, err, ci.WCLocalOpErr)
+		}
+		var got []uint64
+		for range want {
+			r, err := to.Recv(soon(t))
+			require.NoError(t, err)
+			got = append(got, r.Header().TID)
+		}
+		assert.Equal(t, want, got)
+		synctest.Wait()
+		c := a.counters()
+		assert.Equal(t, uint64(3), c.Recovered)
+		assert.Equal(t, uint64(3), c.Dropped[mads.DropSend])
+		assert.Equal(t, uint64(len(want)), c.Sent)
+	})
+}
+
+// A QP that goes to Error, with receives and sends posted, is taken through Reset, and goes on; requests in flight are sent again by
+// their own timers.
+func TestRecoverFromError(t *testing.T) {
+	g := &gate{}
+	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		echo(t, b)
+		got := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
+		client := a.agent(mads.AgentConfig{})
+		ask := func() error {
+			_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Retries: 1})
+			return err
+		}
+		require.NoError(t, ask())
+		for i := range uint64(5) {
+			require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+			require.NoError(t, client.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
+			require.NoError(t, ask())
+			r, err := got.Recv(soon(t))
+			require.NoError(t, err)
+			assert.Equal(t, i, r.Header().TID)
+			synctest.Wait()
+			assert.Equal(t, i+1, a.counters().Recovered)
+		}
+		attr := must(g.qp.QP.Query())
+		assert.Equal(t, ci.QPRTS, attr.State)
+		for range 2000 { // all receives are posted again, and once
+			require.NoError(t, ask())
+		}
+	})
+}
+
+// A QP that does not come back is tried again, ever more rarely, until it does.
+func TestRecoverRetries(t *testing.T) {
+	g := &gate{}
+	var mu sync.Mutex
+	var tries []time.Duration
+	fail := true
+	layer := g.layer()
+	inner := layer.QP
+	layer.QP = func(in ci.QP, c ci.QPCreate) ci.QP {
+		if c.Type == ci.QP1 {
+			in = &stubborn{QP: in, may: func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				tries = append(tries, time.Duration(time.Now().UnixNano()))
+				return !fail
+			}}
+		}
+		return inner(in, c)
+	}
+	fail = false
+	bubble(t, nodeConfig{wrap: layer}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		echo(t, b)
+		client := a.agent(mads.AgentConfig{})
+		mu.Lock()
+		fail, tries = true, nil
+		mu.Unlock()
+		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		time.Sleep(time.Minute)
+		mu.Lock()
+		fail = false
+		n := len(tries)
+		mu.Unlock()
+		assert.True(t, n >= 10 && n < 20, "%d tries", n)
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Minute})
+		assert.NoError(t, err)
+	})
+}
+
+type stubborn struct {
+	ci.QP
+	may func() bool
+}
+
+func (s *stubborn) Unwrap() any { return s.QP }
+
+func (s *stubborn) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+	if attr.State == ci.QPReset && !s.may() {
+		return &ci.Error{Verb: "QP.Modify", Status: ci.Timeout, Detail: "the firmware sleeps"}
+	}
+	return s.QP.Modify(set, attr, ub)
+}
+
+// Ports come and go with their HCA; watchers hear of it in order, after the agents are gone; services are there again.
+func TestHotPlug(t *testing.T) {
+	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		var mu sync.Mutex
+		var log []string
+		var agent mads.Agent
+		note := func(who string) func(mads.Port, bool) {
+			return func(p mads.Port, there bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, a.port(), p)
+				if there {
+					log = append(log, who+" comes")
+				} else {
+					log = append(log, who+" goes")
+					assert.ErrorIs(t, agent.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, 1)}), accesslayer.ErrClosed)
+				}
+				assert.Equal(t, there, slices.Contains(a.m.Ports(), p))
+			}
+		}
+		stop := a.m.Watch(note("1"))
+		defer a.m.Watch(note("2"))()
+		heard := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			l := log
+			log = nil
+			return l
+		}
+		assert.Equal(t, []string{"1 comes", "2 comes"}, heard())
+		for range 3 {
+			agent = a.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
+			require.NoError(t, agent.Send(&mads.Message{To: a.address(), MAD: request(vendor, 1, mad.Send, 7)}))
+			r, err := agent.Recv(soon(t))
+			require.NoError(t, err)
+			assert.Equal(t, uint64(7), r.Header().TID)
+			require.NoError(t, a.al.Deregister(a.hca.Info().GUID))
+			require.NoError(t, a.al.WaitPnP(t.Context()))
+			assert.Equal(t, []string{"1 goes", "2 goes"}, heard())
+			assert.NotZero(t, a.counters().Sent, "they are kept")
+			_, err = a.m.Register(mads.AgentConfig{Port: a.port()})
+			require.ErrorIs(t, err, ci.InvalidPort)
+			require.NoError(t, a.al.Register(a.hca))
+			require.NoError(t, a.al.WaitPnP(t.Context()))
+			assert.Equal(t, []string{"1 comes", "2 comes"}, heard())
+		}
+		agent = a.agent(mads.AgentConfig{})
+		stop()
+		stop()
+		require.NoError(t, a.m.Close())
+		assert.Equal(t, []string{"2 goes"}, heard())
+	})
+}
+
+// A port that goes down and comes up again, with another LID, has the agents it had.
+func TestLinkFlap(t *testing.T) {
+	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		echo(t, b)
+		client, sm := a.agent(mads.AgentConfig{}), a.agent(mads.AgentConfig{SubnetManagement: true})
+		ask := func() error {
+			_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1)})
+			return err
+		}
+		require.NoError(t, ask())
+		require.NoError(t, b.hca.SetLink(1, false))
+		require.ErrorIs(t, ask(), ci.Timeout)
+		require.NoError(t, b.hca.SetLink(1, true))
+		require.NoError(t, ask())
+
+		m := request(mad.ClassSubnetLID, 1, mad.Get, 1)
+		m[17] = byte(mad.AttrPortInfo)
+		r, err := sm.Do(t.Context(), &mads.Message{To: b.qp0(), MAD: m})
+		require.NoError(t, err)
+		var info mad.PortInfo
+		info.Parse(r.MAD[64:])
+		info.LID, info.State, info.PhysState = 99, 0, 0
+		m[3] = byte(mad.Set)
+		info.Put(m[64:])
+		r, err = sm.Do(t.Context(), &mads.Message{To: b.qp0(), MAD: m})
+		require.ErrorIs(t, err, ci.Timeout, "the answer comes from the new LID, and is no answer of the old one's")
+		require.Nil(t, r)
+		require.NoError(t, b.al.WaitPnP(t.Context()))
+		require.Equal(t, ci.LID(99), b.attr().LID)
+		require.NoError(t, ask())
+	})
+}
