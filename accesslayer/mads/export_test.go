@@ -1,0 +1,56 @@
+package mads
+
+// Held says how much of what comes and goes the services of a port hold: it is all 0 when nothing is going on.
+func (m *Manager) Held(id Port) map[string]int {
+	held := map[string]int{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.ports {
+		if p.id != id {
+			continue
+		}
+		for _, e := range p.endpoints() {
+			e.mu.Lock()
+			for _, a := range e.table.Load().agents {
+				held["requests"] += len(a.txs)
+			}
+			held["queued"] += e.queue.n + e.flushed.n
+			held["sending"] += len(e.out) - len(e.slots)
+			held["receives missing"] += len(e.posted) - e.nposted
+			held["transfers out"] += len(e.transfers.out)
+			held["transfers in"] += len(e.transfers.in)
+			held["transfers asked"] += e.transfers.asked
+			held["transfers remembered"] += len(e.transfers.done)
+			held["bytes out"] += e.transfers.outBytes
+			held["bytes in"] += e.transfers.inBytes
+			held["local"] += len(e.local.queue)
+			for _, v := range e.avs.by {
+				held["vectors in use"] += v.users
+			}
+			if e.recovering {
+				held["recovering"]++
+			}
+			e.mu.Unlock()
+		}
+	}
+	for k, v := range held {
+		if v == 0 {
+			delete(held, k)
+		}
+	}
+	return held
+}
+
+// Vectors counts the address vectors that are kept for QP1.
+func (m *Manager) Vectors(id Port) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.ports {
+		if p.id == id {
+			p.qp[1].mu.Lock()
+			defer p.qp[1].mu.Unlock()
+			return len(p.qp[1].avs.by)
+		}
+	}
+	return 0
+}

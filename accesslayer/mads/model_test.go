@@ -1,0 +1,240 @@
+package mads_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+// modelOp is one step of a random run.
+type modelOp struct {
+	kind    int // see modelOps
+	agent   int
+	timeout time.Duration
+	retries int
+	cancel  time.Duration // 0: never
+	pick    int           // which request is answered
+	lie     int           // how the answer is wrong; 0: it is right
+	wait    time.Duration
+}
+
+var modelOps = []string{"do", "do", "do", "answer", "answer", "answer", "wait", "wait", "close", "error"}
+
+func drawModelOp(t *rapid.T) modelOp {
+	ms := func(name string, low, high int) time.Duration {
+		return time.Duration(rapid.IntRange(low, high).Draw(t, name)) * time.Millisecond
+	}
+	o := modelOp{kind: rapid.IntRange(0, len(modelOps)-1).Draw(t, "op"), agent: rapid.IntRange(0, 1).Draw(t, "agent")}
+	switch modelOps[o.kind] {
+	case "do":
+		o.timeout, o.retries = ms("timeout", 1, 40), rapid.IntRange(0, 3).Draw(t, "retries")
+		if rapid.Bool().Draw(t, "cancel") {
+			o.cancel = ms("after", 1, 80)
+		}
+	case "answer":
+		o.pick = rapid.IntRange(0, 100).Draw(t, "pick")
+		o.lie = max(rapid.IntRange(-4, 3).Draw(t, "lie"), 0)
+	case "wait":
+		o.wait = ms("wait", 1, 60)
+	}
+	return o
+}
+
+// modelDo is a request, what has become of it, and what must.
+type modelDo struct {
+	op     modelOp
+	mark   byte
+	begun  time.Time
+	tid    uint64 // on the wire; 0 until it has come
+	ends   int
+	end    time.Time
+	r      *mads.Received
+	err    error
+	answer time.Time // when the first right answer was sent, if it was
+	closed time.Time // when its agent was, if it was
+	shaken bool      // the QP failed while it waited: times are not exact
+}
+
+// TestModel: whatever happens to requests, each ends once, with what came first: its answer, its time, its context, its agent's end.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		ops := rapid.SliceOfN(rapid.Custom(drawModelOp), 1, 60).Draw(rt, "ops")
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = runModel(t, ops) })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+func runModel(t *testing.T, ops []modelOp) error {
+	l := reference.NewDirectLink()
+	g := &gate{}
+	a := newNode(t, nodeConfig{wrap: g.layer()}, reference.Direct(l, reference.DirectConfig{}))
+	b := newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+	var mu sync.Mutex
+	var requests []*mads.Received // all that came to b
+	var dos []*modelDo
+	server := b.agent(mads.AgentConfig{})
+	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, r)
+		dos[r.MAD[100]].tid = r.Header().TID
+	}})
+	clients := [2]mads.Agent{a.agent(mads.AgentConfig{Name: "one"}), a.agent(mads.AgentConfig{Name: "two"})}
+	for _, o := range ops {
+		switch modelOps[o.kind] {
+		case "do":
+			d := &modelDo{op: o, mark: byte(len(dos)), begun: time.Now()}
+			mu.Lock()
+			dos = append(dos, d)
+			mu.Unlock()
+			client := clients[o.agent]
+			ctx, cancel := context.WithCancel(t.Context())
+			if o.cancel > 0 {
+				cancel()
+				ctx, cancel = context.WithTimeout(t.Context(), o.cancel)
+			}
+			go func() {
+				defer cancel()
+				m := request(vendor, 1, mad.Get, uint64(d.mark)+1000)
+				m[100] = d.mark
+				r, err := client.Do(ctx, &mads.Message{To: b.address(), MAD: m, Timeout: o.timeout, Retries: o.retries})
+				mu.Lock()
+				defer mu.Unlock()
+				d.ends++
+				d.end, d.r, d.err = time.Now(), r, err
+			}()
+		case "answer":
+			mu.Lock()
+			if len(requests) == 0 {
+				mu.Unlock()
+				continue
+			}
+			r := requests[o.pick%len(requests)]
+			d := dos[r.MAD[100]]
+			m := append([]byte(nil), r.MAD...)
+			h := r.Header()
+			h.Method = mad.GetResp
+			switch o.lie {
+			case 1:
+				h.Class++
+			case 2:
+				h.TID++ // perhaps another's: then with the wrong mark, which must not be, so out of everybody's reach
+				h.TID += 1 << 20
+			case 3:
+				h.TID += 1 << 40
+			default:
+				if d.answer.IsZero() {
+					d.answer = time.Now()
+				}
+			}
+			h.Put(m)
+			mu.Unlock()
+			if err := server.Send(&mads.Message{To: r.From, MAD: m}); err != nil {
+				return err
+			}
+		case "wait":
+			time.Sleep(o.wait)
+		case "close":
+			mu.Lock()
+			for _, d := range dos {
+				if d.op.agent == o.agent && d.ends == 0 && d.closed.IsZero() {
+					d.closed = time.Now()
+				}
+			}
+			mu.Unlock()
+			if err := clients[o.agent].Close(); err != nil {
+				return err
+			}
+			clients[o.agent] = a.agent(mads.AgentConfig{})
+		case "error":
+			mu.Lock()
+			for _, d := range dos {
+				d.shaken = d.shaken || d.ends == 0
+			}
+			mu.Unlock()
+			if err := g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); err != nil {
+				return err
+			}
+		}
+		synctest.Wait()
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	for _, d := range dos {
+		if err := d.check(); err != nil {
+			return fmt.Errorf("request %d (%+v): %w; begun %v, answered %v, closed %v, ended %v", d.mark, d.op, err, d.begun, d.answer, d.closed, d.end)
+		}
+	}
+	for _, n := range []*node{a, b} {
+		if held := n.m.Held(n.port()); len(held) > 0 {
+			return fmt.Errorf("left over: %v", held)
+		}
+	}
+	return nil
+}
+
+func (d *modelDo) check() error {
+	if d.ends != 1 {
+		return fmt.Errorf("it ended %d times", d.ends)
+	}
+	after := d.end.Sub(d.begun)
+	limit := d.op.timeout * time.Duration(1+d.op.retries)
+	// first says that nothing else came before the end; what came at the same moment may have won.
+	first := func() error {
+		switch {
+		case d.shaken:
+		case !d.answer.IsZero() && d.answer.Before(d.end):
+			return errors.New("an answer came before")
+		case after > limit:
+			return errors.New("its time was over before")
+		}
+		switch {
+		case d.op.cancel > 0 && after > d.op.cancel:
+			return errors.New("its context ended before")
+		case !d.closed.IsZero() && d.closed.Before(d.end):
+			return errors.New("its agent was closed before")
+		}
+		return nil
+	}
+	switch {
+	case d.err == nil:
+		if d.r.MAD[100] != d.mark || d.r.Header().TID != uint64(d.mark)+1000 || d.r.Header().Class != vendor {
+			return fmt.Errorf("an answer that is not its own: %v, mark %d", d.r.Header(), d.r.MAD[100])
+		}
+		if d.answer.IsZero() || !d.shaken && !d.end.Equal(d.answer) {
+			return errors.New("an answer that nobody gave then")
+		}
+	case errors.Is(d.err, ci.Timeout):
+		if !d.shaken && after != limit || after < limit {
+			return fmt.Errorf("timed out after %v, want %v", after, limit)
+		}
+	case errors.Is(d.err, context.DeadlineExceeded):
+		if after != d.op.cancel {
+			return fmt.Errorf("cancelled after %v", after)
+		}
+	case errors.Is(d.err, accesslayer.ErrClosed):
+		if !d.closed.Equal(d.end) {
+			return errors.New("closed at another time")
+		}
+	default:
+		return d.err
+	}
+	return first()
+}
