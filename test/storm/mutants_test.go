@@ -148,7 +148,7 @@ func TestOracleCatches(t *testing.T) {
 				return reference.Drop
 			}
 			return reference.Chance
-		}), want: "is due and has not come"},
+		}), want: "is due and has not come|turn"},
 		{name: "nothing wrong", port: through(func(reference.Dir, *rvt.Packet) reference.Verdict { return reference.Chance })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
