@@ -34,6 +34,7 @@ type role struct {
 type host struct {
 	addr netip.Addr
 	side *side // an HCA; each half has a QP of its own
+	more byte  // HCAs that halves have made for themselves
 }
 
 // kinds are the halves that there are. An operation of two processes that is to be timed gets its entry here, and cases that name it.
@@ -50,6 +51,10 @@ var kinds = map[string]func(*host, role) (half, error){
 	"tcp":        socketStream(newTCPLink),
 	"tcp-ping":   socketPing(newTCPLink),
 	"tcp-fetch":  socketFetch(newTCPLink),
+
+	"connect":     newConnectHalf(false),
+	"connect-qp":  newConnectHalf(true),
+	"tcp-connect": newTCPConnectHalf,
 }
 
 func newHalf(h *host, r role) (half, error) {

@@ -43,6 +43,9 @@ func ratios(b *strings.Builder, results []Result) {
 }
 
 func (r Result) wanted() string {
+	if r.Want == 0 {
+		return "–"
+	}
 	if r.AtLeast {
 		return fmt.Sprintf("at least %.2g", r.Want)
 	}
@@ -50,6 +53,9 @@ func (r Result) wanted() string {
 }
 
 func (r Result) verdict(ours int) string {
+	if r.Want == 0 {
+		return "–"
+	}
 	if r.Met(ours) {
 		return "met"
 	}

@@ -37,7 +37,7 @@ func udpCases() []Case {
 		pair(Case{Name: "udp/send-64B", Want: 3, AtLeast: true, Op: "message", Bytes: small},
 			"SEND of 64 bytes over UDP, two processes, in batches of 32", "a raw socket that sends one datagram a call, two processes",
 			role{Kind: "send", Size: small, Per: batch, Depth: floodBatches * batch}, role{Kind: "udp", Size: small}, floods, false),
-	}, Wire(Place{})...)
+	}, append(connectCases(), Wire(Place{})...)...)
 }
 
 // WireSizes are the bytes of the messages in the cases of Wire.
