@@ -45,10 +45,12 @@ type ListenConfig struct {
 
 // QP is what a manager has to know of a QP.
 type QP struct {
-	Num      ci.QPN
-	Type     ci.QPType // RC or UC
-	SRQ      bool
-	StartPSN ci.PSN // of what it will send
+	Num  ci.QPN
+	Type ci.QPType // RC or UC
+	SRQ  bool
+	// StartPSN is where the peer is to begin to count what it sends here (12.7.31; Linux reads it so): what Modify to RTR has as RQPSN. Of
+	// Accept, 0: the one that Conn.QPAttr gave for that.
+	StartPSN ci.PSN
 }
 
 // ConnectConfig is a request.
@@ -152,8 +154,6 @@ const (
 	defaultBacklog  = 128
 	defaultRetries  = 15
 	defaultResponse = 20 // 4.3 s
-	// mraTime is what the manager asks for by itself with an MRA: 17 s. The peer asks again when it is over, and gets as much again.
-	mraTime = 22
 )
 
 func (c Config) withDefaults() Config {

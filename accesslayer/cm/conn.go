@@ -29,12 +29,13 @@ type conn struct {
 
 	mu        sync.Mutex
 	state     State
-	active    bool // sent the REQ
-	rtu       bool // passive: RTU came
-	quiet     bool // closed by the consumer: no more events
-	answered  bool // the peer's QP is known: rep, or, passive, the request
-	accepted  bool // passive: rep and qp are what was accepted
-	left      uint8
+	active    bool        // sent the REQ
+	rtu       bool        // passive: RTU came
+	quiet     bool        // closed by the consumer: no more events
+	answered  bool        // the peer's QP is known: rep, or, passive, the request
+	accepted  bool        // passive: rep and qp are what was accepted
+	left      uint8       // times that the message goes out again
+	asked     mad.TimeExp // in the last MRA
 	remoteID  uint32
 	port      *port
 	to        mads.Address
@@ -193,9 +194,13 @@ func (c *conn) put(tid uint64, msg mad.CMMessage) {
 	c.port.send(&c.to, c.sent)
 }
 
+// again sends it again; c.mu is held.
 func (c *conn) again() {
 	c.m.count.resent.Add(1)
 	c.port.send(&c.to, c.sent)
+	if c.sentAttr() == mad.AttrMRA { // the peer waits anew
+		c.setDue(c.lastPatience(c.asked))
+	}
 }
 
 // sentAttr is which message repeat repeats, 0 for none.
@@ -291,11 +296,14 @@ func (c *conn) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// enterTimeWait ends the connection; c.mu is held. What was said last may have to be said again.
+// enterTimeWait ends the connection; c.mu is held. What was said last may have to be said again: a REJ until the peer has stopped asking.
 func (c *conn) enterTimeWait(why error) {
 	c.endLoading()
 	c.state, c.why = StateTimeWait, why
 	d := c.timeWaitLen()
+	if c.sentAttr() == mad.AttrREJ {
+		d = max(d, c.lastPatience(0))
+	}
 	m := c.m
 	m.mu.Lock()
 	m.forgetQP(c)
@@ -360,9 +368,9 @@ func (c *conn) expire() {
 		c.m.count.timedOut.Add(1)
 		c.giveUp(ErrTimeout)
 	case StateREQRcvd:
-		c.delay(mad.WhichREQ, mraTime, nil)
+		c.delay(mad.WhichREQ, c.more(c.req.RemoteTimeout), nil)
 	case StateREPRcvd:
-		c.delay(mad.WhichREP, mraTime, nil)
+		c.delay(mad.WhichREP, c.more(c.req.LocalTimeout), nil)
 	case StateMRAREQSent, StateMRAREPSent: // the peer asked for the last time long ago
 		c.m.count.drop(DropUnanswered)
 		c.giveUp(ErrTimeout)
@@ -432,12 +440,16 @@ func (c *conn) sendREJ(which mad.CMWhich, reason mad.RejReason, info, private []
 	c.put(c.tid, &j)
 }
 
+// more is what the manager asks for by itself with an MRA: four times what the peer waits anyway. When that is over the peer asks
+// again, and gets as much again.
+func (c *conn) more(t mad.TimeExp) mad.TimeExp { return min(t+2, c.m.cfg.MaxResponseTime) }
+
 // delay sends an MRA; c.mu is held. The peer's patience is then as long as it says, and what it tries after that.
 func (c *conn) delay(which mad.CMWhich, t mad.TimeExp, private []byte) {
 	a := mad.MRA{LocalCommID: c.id, RemoteCommID: c.remoteID, Message: which, ServiceTimeout: t}
 	copy(a.PrivateData[:], private)
 	c.put(c.tid, &a)
-	c.state = StateMRAREPSent
+	c.state, c.asked = StateMRAREPSent, t
 	if which == mad.WhichREQ {
 		c.state = StateMRAREQSent
 	}

@@ -77,8 +77,8 @@ func TestQPAttr(t *testing.T) {
 			}
 			rtr, rts := got[ci.QPRTR], got[ci.QPRTS]
 			assert.Equal(t, []ci.QPN{0x200, 0x100}, []ci.QPN{rtr[0].DestNum, rtr[1].DestNum})
-			assert.Equal(t, []ci.PSN{0x222222, 0x111111}, []ci.PSN{rtr[0].RQPSN, rtr[1].RQPSN})
-			assert.Equal(t, []ci.PSN{0x111111, 0x222222}, []ci.PSN{rts[0].SQPSN, rts[1].SQPSN})
+			assert.Equal(t, []ci.PSN{0x111111, 0x222222}, []ci.PSN{rtr[0].RQPSN, rtr[1].RQPSN}, "each end says where the other begins")
+			assert.Equal(t, []ci.PSN{0x222222, 0x111111}, []ci.PSN{rts[0].SQPSN, rts[1].SQPSN})
 			assert.Equal(t, rtr[0].MTU, rtr[1].MTU)
 			assert.Equal(t, ci.MTU4096, rtr[0].MTU)
 			assert.Equal(t, uint32(0x12345), rtr[1].Primary.AV.GRH.FlowLabel, "both ends have the path's flow label")

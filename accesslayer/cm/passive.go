@@ -25,6 +25,9 @@ func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
 		defer c.mu.Unlock()
 		return invalid(verb, "QP.Type %v: the request is for %v", cfg.QP.Type, c.req.Service)
 	}
+	if cfg.QP.StartPSN == 0 {
+		cfg.QP.StartPSN = c.qp.StartPSN
+	}
 	attr := c.port.a.Attr()
 	r := mad.REP{LocalCommID: c.id, RemoteCommID: c.remoteID, LocalQPN: uint32(cfg.QP.Num), StartingPSN: uint32(cfg.QP.StartPSN),
 		ResponderRes:   min(cut(cfg.ResponderResources, attr.MaxRespResPerQP), c.req.InitiatorDepth),
@@ -163,7 +166,7 @@ func (c *conn) Handoff(service mad.ServiceID) error {
 	m := c.m
 	n := newConn(m)
 	n.id, n.remoteID, n.tid, n.state, n.port, n.to, n.req, n.sent = c.id, c.remoteID, c.tid, c.state, c.port, c.to, c.req, c.sent
-	n.answered, n.alternate, n.altAck, n.due = true, c.alternate, c.altAck, c.due
+	n.answered, n.asked, n.alternate, n.altAck, n.due, n.qp = true, c.asked, c.alternate, c.altAck, c.due, c.qp
 	m.mu.Lock()
 	l := m.listeners.find(n.req.target(service))
 	ok := l != nil && !m.closed

@@ -2,6 +2,7 @@ package cm_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,8 @@ type peer struct {
 	x     *node // without a manager
 	agent mads.Agent
 	got   []*mads.Received
-	id    uint32 // its communication ID
+	mu    sync.Mutex // of got, while datagrams may arrive
+	id    uint32     // its communication ID
 	tid   uint64
 	req   *mad.REQ // what it asked with
 }
@@ -51,8 +53,8 @@ func inScriptOn(t *testing.T, typ ci.Link, cfg cm.Config, f func(t *testing.T, s
 		require.NoError(t, y.al.Register(y.hca))
 		y.svc = &service{net: n, al: y.al}
 		s.p = &peer{t: t, x: y, id: peerID, tid: 0xabcd}
-		s.p.agent = must(y.svc.Register(mads.AgentConfig{Port: y.port(1), Class: mad.ClassCM, Version: 2, OnReceive: func(r *mads.Received) { s.p.got = append(s.p.got, r) }}))
-		must(y.svc.Register(mads.AgentConfig{Port: y.port(2), Class: mad.ClassCM, Version: 2, OnReceive: func(r *mads.Received) { s.p.got = append(s.p.got, r) }}))
+		s.p.agent = must(y.svc.Register(mads.AgentConfig{Port: y.port(1), Class: mad.ClassCM, Version: 2, OnReceive: s.p.receive}))
+		must(y.svc.Register(mads.AgentConfig{Port: y.port(2), Class: mad.ClassCM, Version: 2, OnReceive: s.p.receive}))
 		f(t, s)
 		time.Sleep(4 * time.Hour)
 		for table, n := range cm.Tables(s.x.m) {
@@ -62,6 +64,12 @@ func inScriptOn(t *testing.T, typ ci.Link, cfg cm.Config, f func(t *testing.T, s
 		require.NoError(t, y.al.Close())
 		require.NoError(t, y.hca.Close())
 	})
+}
+
+func (p *peer) receive(r *mads.Received) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, r)
 }
 
 // send sends a message, and waits until it and what it causes have come.
@@ -86,10 +94,14 @@ func (s *scripted) raw(b []byte) {
 func (s *scripted) settle() {
 	time.Sleep(5 * time.Millisecond)
 	synctest.Wait()
+	s.p.mu.Lock() // what came is seen
+	s.p.mu.Unlock()
 }
 
 // take gives what the peer got since the last time, and forgets it.
 func (s *scripted) take() (ms []mad.CMMessage) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
 	for _, r := range s.p.got {
 		_, m, err := mad.ParseCM(r.MAD)
 		require.NoError(s.t, err)
@@ -155,7 +167,7 @@ func (v *situation) end() {
 		f()
 	}
 	v.s.settle()
-	v.s.p.got = nil
+	v.s.take()
 }
 
 // background runs a call that blocks; the situation's end ends it.
@@ -169,6 +181,8 @@ func (v *situation) background(f func(ctx context.Context)) {
 
 // lastSent notes what the manager sent last.
 func (v *situation) lastSent() {
+	v.s.p.mu.Lock()
+	defer v.s.p.mu.Unlock()
 	if n := len(v.s.p.got); n > 0 {
 		v.last = v.s.p.got[n-1].MAD
 	}

@@ -29,15 +29,16 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		if !c.answered {
 			return unknown("the peer's QP")
 		}
+		a.RQPSN = c.qp.StartPSN // each end says where the other begins (12.7.31)
 		a.MTU = path.MTU
 		if i := int(path.Port.Num) - 1; i < len(attr.Ports) {
 			a.MTU = min(a.MTU, attr.Ports[i].MTU)
 		}
 		if c.active {
-			a.DestNum, a.RQPSN = ci.QPN(c.rep.LocalQPN), ci.PSN(c.rep.StartingPSN)
+			a.DestNum = ci.QPN(c.rep.LocalQPN)
 			a.RespRes = min(c.req.ResponderRes, c.rep.InitiatorDepth)
 		} else {
-			a.DestNum, a.RQPSN = ci.QPN(c.req.LocalQPN), ci.PSN(c.req.StartingPSN)
+			a.DestNum = ci.QPN(c.req.LocalQPN)
 			a.RespRes = cut(c.req.InitiatorDepth, attr.MaxRespResPerQP)
 		}
 		if !reliable {
@@ -53,7 +54,9 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		case !c.active && !c.accepted:
 			return unknown("our QP")
 		}
-		a.SQPSN = c.qp.StartPSN
+		if a.SQPSN = ci.PSN(c.req.StartingPSN); c.active {
+			a.SQPSN = ci.PSN(c.rep.StartingPSN)
+		}
 		if reliable {
 			set = ci.QPFieldsRTS
 			a.RetryCount = c.req.RetryCount

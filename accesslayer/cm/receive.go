@@ -164,6 +164,9 @@ func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, theirs
 		c.finish(nil)
 		c.emit(Event{Type: EventDisconnected, Private: d.PrivateData[:]})
 		c.enterTimeWait(errDisconnected)
+	case establishLAP:
+		c.establish()
+		c.takeLAP(h.TID, msg.(*mad.LAP))
 	case takeLAP:
 		used = c.takeLAP(h.TID, msg.(*mad.LAP))
 	case takeAPR:

@@ -168,7 +168,7 @@ func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.E
 			modify(t, qb, cb, ci.QPInit)
 			post(t, b, qb)
 			modify(t, qb, cb, ci.QPRTR)
-			if err = cb.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: typ, StartPSN: 5}, ResponderResources: 1, InitiatorDepth: 1, RNRRetry: 7}); err == nil {
+			if err = cb.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: typ}, ResponderResources: 1, InitiatorDepth: 1, RNRRetry: 7}); err == nil {
 				modify(t, qb, cb, ci.QPRTS)
 			}
 		}

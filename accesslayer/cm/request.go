@@ -52,6 +52,7 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 // admit enters a request in the tables and hands it to a listener, or tells why not; m.mu is held.
 func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) {
 	req := &c.req.REQ
+	c.qp.StartPSN = m.ids.psn() // if Accept has no opinion
 	if m.closed {
 		return nil, DropUnserved, mad.RejInvalidServiceID
 	}

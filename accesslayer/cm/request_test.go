@@ -526,7 +526,10 @@ func TestManagerClose(t *testing.T) {
 		call(func() error { _, err := b.Next(t.Context()); return err })
 		p.net.filter = func(d *datagram) bool { return false }
 		call(func() error { _, err := p.b.m.Connect(t.Context(), p.b.ask(p.a)); return err })
-		call(func() error { _, err := p.b.m.Lookup(t.Context(), cm.LookupConfig{Path: p.b.path(1, p.a, 1)}); return err })
+		call(func() error {
+			_, err := p.b.m.Lookup(t.Context(), cm.LookupConfig{Path: p.b.path(1, p.a, 1)})
+			return err
+		})
 		synctest.Wait()
 		p.net.filter = nil
 		require.NoError(t, p.b.m.Close())

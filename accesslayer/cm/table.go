@@ -44,19 +44,20 @@ const (
 	answer                     // DREP, TimeWait
 	answerAgain                // DREP
 	disconnected               // TimeWait
+	establishLAP               // Established, then takeLAP
 	takeLAP                    // see lapReactions
 	takeAPR
 	actions
 )
 
 var actionNames = [actions]string{"-", "repeat", "repeat REJ", "REJ stale", "end, REJ stale", "REPRcvd", "Established", "note", "wait longer",
-	"Closed", "TimeWait", "DREQRcvd", "DREP, TimeWait", "DREP", "TimeWait", "see LAP", "see LAP"}
+	"Closed", "TimeWait", "DREQRcvd", "DREP, TimeWait", "DREP", "TimeWait", "Established, see LAP", "see LAP", "see LAP"}
 
 func (a action) String() string { return actionNames[a] }
 
 // reactions is the state machine of 12.9.7, as far as messages drive it; what consumers may call is calls, and what time does is conn.expire.
-// The table is in docs/connections.md, too. Of the choices that the standard leaves: a DREQ before the RTU establishes and
-// disconnects, because the active end had sent the RTU before; a late or repeated message of a state that is over is not answered
+// The table is in docs/connections.md, too. Of the choices that the standard leaves: a DREQ, or a LAP, before the RTU
+// establishes, because the active end had sent the RTU before; a late or repeated message of a state that is over is not answered
 // unless its sender waits for an answer.
 var reactions = [states][messages]action{
 	StateREQSent:    {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
@@ -64,8 +65,9 @@ var reactions = [states][messages]action{
 	StateREQRcvd:    {msgOtherREQ: endStale, msgREJ: rejected},
 	StateMRAREQSent: {msgREQ: repeat, msgOtherREQ: endStale, msgREJ: rejected},
 	StateREPSent: {msgREQ: repeat, msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger,
-		msgDREQ: disconnect},
-	StateMRAREPRcvd: {msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger, msgDREQ: disconnect},
+		msgDREQ: disconnect, msgLAP: establishLAP},
+	StateMRAREPRcvd: {msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger, msgDREQ: disconnect,
+		msgLAP: establishLAP},
 	StateREPRcvd:    {msgOtherREQ: endStale, msgREJ: rejectedLate, msgDREQ: disconnect},
 	StateMRAREPSent: {msgOtherREQ: endStale, msgREP: repeat, msgREJ: rejectedLate, msgDREQ: disconnect},
 	StateEstablished: {msgOtherREQ: endStale, msgREP: repeat, msgRTU: noteRTU, msgREJ: rejectedLate, msgMRAofLAP: waitLonger,

@@ -205,6 +205,9 @@ func (v *situation) check(row, action string, from cm.State) {
 			return
 		}
 		one[*mad.DREP](s)
+	case "Established, see LAP":
+		where(cm.StateEstablished)
+		require.Equal(t, "LAPRcvd", cm.LapState(v.c))
 	case "see LAP": // TestLAP has the cells
 		where(from)
 	default:

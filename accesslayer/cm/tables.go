@@ -13,11 +13,20 @@ type idSource struct {
 	next uint32
 	high uint64 // of transaction IDs
 	tid  uint32
+	psns *rand.ChaCha8
 }
 
 func (s *idSource) init(r *rand.Rand) {
 	s.next, s.high, s.tid = r.Uint32(), uint64(r.Uint32())<<32, r.Uint32()
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(r.Uint32())
+	}
+	s.psns = rand.NewChaCha8(seed)
 }
+
+// psn gives a starting PSN, not 0; m.mu is held.
+func (s *idSource) psn() ci.PSN { return ci.PSN(s.psns.Uint64()%0xffffff) + 1 }
 
 // newID gives an ID that nothing has; m.mu is held.
 func (m *Manager) newID() uint32 {

@@ -18,7 +18,9 @@ import (
 const interval = 4096*time.Nanosecond<<18 + 2*4096*time.Nanosecond<<14
 
 // sentTimes notes when messages of an attribute leave.
-func (n *network) sentTimes(attr uint16) *[]time.Duration {
+func (n *network) sentTimes(attr uint16) func() []time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var times []time.Duration
 	start := time.Now()
 	n.tap = func(d *datagram) {
@@ -26,7 +28,11 @@ func (n *network) sentTimes(attr uint16) *[]time.Duration {
 			times = append(times, time.Since(start))
 		}
 	}
-	return &times
+	return func() []time.Duration {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return times
+	}
 }
 
 // A request that nobody answers goes out MaxRetries+1 times, then the peer is told, and the call ends.
@@ -37,7 +43,7 @@ func TestREQTimeout(t *testing.T) {
 		_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x))
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.Equal(t, 6*interval, time.Since(start))
-		assert.Equal(t, []time.Duration{0, interval, 2 * interval, 3 * interval, 4 * interval, 5 * interval}, *times)
+		assert.Equal(t, []time.Duration{0, interval, 2 * interval, 3 * interval, 4 * interval, 5 * interval}, times())
 		s.settle()
 		ms := s.take()
 		j, ok := ms[len(ms)-1].(*mad.REJ)
@@ -63,9 +69,9 @@ func TestMRAStretches(t *testing.T) {
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ, ServiceTimeout: 22})
 		time.Sleep(mad.TimeExp(22).Duration() + 2*interval)
 		assert.Equal(t, cm.StateREQSent, v.c.State())
-		require.Len(t, *times, 3)
-		assert.InDelta(t, mad.TimeExp(22).Duration()+2*mad.TimeExp(14).Duration(), (*times)[1]-(*times)[0], float64(10*time.Millisecond))
-		assert.Equal(t, interval, (*times)[2]-(*times)[1])
+		require.Len(t, times(), 3)
+		assert.InDelta(t, mad.TimeExp(22).Duration()+2*mad.TimeExp(14).Duration(), times()[1]-times()[0], float64(10*time.Millisecond))
+		assert.Equal(t, interval, times()[2]-times()[1])
 		v.end()
 	})
 }
@@ -77,7 +83,7 @@ func TestMRABounded(t *testing.T) {
 		v := s.asking()
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ, ServiceTimeout: 31})
 		time.Sleep(mad.TimeExp(20).Duration() + interval)
-		assert.Len(t, *times, 2)
+		assert.Len(t, times(), 2)
 		v.end()
 	})
 }
@@ -90,7 +96,7 @@ func TestREPTimeout(t *testing.T) {
 		wait := mad.TimeExp(18).Duration() + 2*mad.TimeExp(14).Duration()
 		err := v.c.Accept(t.Context(), ourReply())
 		require.ErrorIs(t, err, cm.ErrTimeout)
-		assert.Equal(t, []time.Duration{0, wait, 2 * wait, 3 * wait, 4 * wait, 5 * wait}, *times)
+		assert.Equal(t, []time.Duration{0, wait, 2 * wait, 3 * wait, 4 * wait, 5 * wait}, times())
 		assert.Equal(t, cm.StateTimeWait, v.c.State())
 		s.settle()
 		ms := s.take()
@@ -163,7 +169,7 @@ func TestDREQTimeout(t *testing.T) {
 		_, err := v.c.Disconnect(t.Context(), nil)
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.Equal(t, 6*interval, time.Since(start))
-		assert.Len(t, *times, 6)
+		assert.Len(t, times(), 6)
 		assert.ErrorIs(t, next(t, v.c, cm.EventDisconnected).Err, cm.ErrTimeout)
 		next(t, v.c, cm.EventTimeWaitExit)
 		v.end()
@@ -177,8 +183,8 @@ func TestAutomaticMRA(t *testing.T) {
 		times := s.net.sentTimes(mad.AttrMRA)
 		s.send(s.request())
 		time.Sleep(mad.TimeExp(18).Duration())
-		require.Len(t, *times, 1)
-		assert.InDelta(t, mad.TimeExp(18).Duration()/2, (*times)[0], float64(10*time.Millisecond))
+		require.Len(t, times(), 1)
+		assert.InDelta(t, mad.TimeExp(18).Duration()/2, times()[0], float64(10*time.Millisecond))
 		a := one[*mad.MRA](s)
 		assert.Equal(t, []any{mad.WhichREQ, s.p.id}, []any{a.Message, a.RemoteCommID})
 		first := s.p.req

@@ -1,0 +1,279 @@
+package cm_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// plan is what the two consumers of a connection do.
+type plan struct {
+	from    int // which node asks
+	wait    int // milliseconds before it does
+	passive string
+	think   int // milliseconds before the passive end answers, and before the active end confirms
+	end     string
+	hold    int // milliseconds that the connection lives
+	lap     bool
+}
+
+var (
+	passives = []string{"accept", "accept", "accept", "delay", "reject", "close", "handoff", "leave"}
+	endings  = []string{"active", "passive", "both", "close active", "close passive", "close both"}
+)
+
+func drawPlan(t *rapid.T) plan {
+	return plan{from: rapid.IntRange(0, 1).Draw(t, "from"), wait: rapid.IntRange(0, 3000).Draw(t, "wait"),
+		passive: rapid.SampledFrom(passives).Draw(t, "passive"), think: rapid.SampledFrom([]int{0, 1, 300, 2500}).Draw(t, "think"),
+		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t, "hold"), lap: rapid.Bool().Draw(t, "lap")}
+}
+
+// outcome is what the ends of a connection saw.
+type outcome struct {
+	plan             plan
+	connect, confirm error
+	accept           error
+	private          []byte // of the REP
+	active           cm.Conn
+	passives         []cm.Conn // for the one request
+	lap, lapWant     error
+	disconnects      []error
+}
+
+// TestModel runs random consumers on two managers over a network that loses, doubles and reorders. The model is: what the passive consumer does
+// with a request is what the active one gets to know; both ends agree; and nothing is left in the end.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := newNetwork(rapid.Uint64().Draw(rt, "seed"))
+		n.loss = rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(rt, "loss")
+		n.double = rapid.SampledFrom([]float64{0, 0.2}).Draw(rt, "double")
+		n.reorder = rapid.SampledFrom([]float64{0, 0.3}).Draw(rt, "reorder")
+		typ := rapid.SampledFrom([]ci.Link{ci.LinkInfiniBand, ci.LinkEthernet}).Draw(rt, "link")
+		plans := rapid.SliceOfN(rapid.Custom(drawPlan), 1, 12).Draw(rt, "plans")
+		w := &world{outcomes: make([]outcome, len(plans))}
+		tables := make([]map[string]int, 2)
+		synctest.Test(t, func(t *testing.T) {
+			l := newLink(typ)
+			w.t, w.nodes = t, []*node{newNode(t, n, l, 2, cm.Config{}), newNode(t, n, l, 2, cm.Config{})}
+			w.run(plans)
+			for i, x := range w.nodes {
+				tables[i] = cm.Tables(x.m)
+				x.close()
+			}
+		})
+		for i := range w.outcomes {
+			w.outcomes[i].check(rt)
+		}
+		for _, ts := range tables {
+			for table, n := range ts {
+				require.Zero(rt, n, table)
+			}
+		}
+	})
+}
+
+type world struct {
+	t        *testing.T
+	nodes    []*node
+	mu       sync.Mutex
+	outcomes []outcome
+	wg       sync.WaitGroup
+}
+
+const handedOff mad.ServiceID = 0x5000
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func (w *world) run(plans []plan) {
+	ctx, stop := context.WithCancel(w.t.Context())
+	var listening sync.WaitGroup
+	var ls []cm.Listener
+	for _, x := range w.nodes {
+		for _, service := range []mad.ServiceID{service1, handedOff} {
+			l := x.listen(func(c *cm.ListenConfig) { c.Service = service })
+			ls = append(ls, l)
+			listening.Go(func() {
+				for {
+					c, err := l.Accept(ctx)
+					if err != nil {
+						return
+					}
+					w.wg.Go(func() { w.serve(c, service == handedOff) })
+				}
+			})
+		}
+	}
+	for i, p := range plans {
+		w.outcomes[i].plan = p
+		w.wg.Go(func() {
+			time.Sleep(ms(p.wait))
+			w.ask(i, p)
+		})
+	}
+	w.wg.Wait()
+	time.Sleep(time.Hour) // what is left ends by itself
+	stop()
+	listening.Wait()
+	for _, l := range ls {
+		require.NoError(w.t, l.Close())
+	}
+	time.Sleep(time.Hour)
+	synctest.Wait()
+}
+
+// edit changes an outcome.
+func (w *world) edit(i int, f func(o *outcome)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.outcomes[i])
+}
+
+// ask is the active consumer.
+func (w *world) ask(i int, p plan) {
+	from, to := w.nodes[p.from], w.nodes[1-p.from]
+	c, err := from.m.Connect(w.t.Context(), from.ask(to, func(c *cm.ConnectConfig) {
+		c.QP.Num, c.MaxRetries = ci.QPN(0x1000+i), 15
+		c.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
+	}))
+	w.edit(i, func(o *outcome) { o.connect, o.active = err, c })
+	if err != nil {
+		return
+	}
+	time.Sleep(ms(p.think))
+	err = c.Confirm(nil)
+	w.edit(i, func(o *outcome) { o.confirm, o.private = err, c.Reply().Private() })
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	if p.lap {
+		_, err := c.LoadAlternate(w.t.Context(), cm.AlternateConfig{Path: from.path(2, to, 2)})
+		w.edit(i, func(o *outcome) { o.lap = err })
+	}
+	w.finish(i, c, p, "active")
+}
+
+// serve is the passive consumer.
+func (w *world) serve(c cm.Conn, handed bool) {
+	i := int(binary.BigEndian.Uint32(c.Request().Private()))
+	var p plan
+	w.edit(i, func(o *outcome) { p = o.plan })
+	if p.passive == "handoff" && !handed {
+		if err := c.Handoff(handedOff); err != nil {
+			_ = c.Close()
+		}
+		return
+	}
+	w.edit(i, func(o *outcome) { o.passives = append(o.passives, c) })
+	switch p.passive {
+	case "delay":
+		_ = c.Delay(20, nil)
+	case "reject":
+		time.Sleep(ms(p.think))
+		_ = c.Reject(mad.RejConsumer, nil, []byte("no"))
+		return
+	case "close":
+		_ = c.Close()
+		return
+	case "leave": // the manager asks for patience, until it is used up
+		return
+	}
+	time.Sleep(ms(p.think))
+	answer := reply()
+	answer.QP.Num = ci.QPN(0x2000 + i)
+	answer.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
+	err := c.Accept(w.t.Context(), answer)
+	w.edit(i, func(o *outcome) { o.accept = err })
+	if err == nil {
+		w.finish(i, c, p, "passive")
+	}
+}
+
+// finish is what both consumers do with a connection that is established, until it is over.
+func (w *world) finish(i int, c cm.Conn, p plan, role string) {
+	done := make(chan struct{})
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		defer close(done)
+		for {
+			e, err := c.Next(context.Background())
+			switch {
+			case err != nil:
+				return
+			case e.Type == cm.EventDisconnect:
+				_ = c.AnswerDisconnect(nil)
+			case e.Type == cm.EventAlternate:
+				_ = c.AnswerAlternate(mad.APRLoaded, nil, nil)
+			}
+		}
+	})
+	time.Sleep(ms(p.hold))
+	switch p.end {
+	case role, "both":
+		_, err := c.Disconnect(w.t.Context(), nil)
+		w.edit(i, func(o *outcome) { o.disconnects = append(o.disconnects, err) })
+	case "close " + role, "close both":
+		_ = c.Close()
+	}
+	<-done
+	asked.Wait()
+}
+
+// check holds an outcome against the plan.
+func (o *outcome) check(t *rapid.T) {
+	p := o.plan
+	require.LessOrEqual(t, len(o.passives), 1, "%+v: one request, one Conn", p)
+	var rej *cm.RejectError
+	switch p.passive {
+	case "accept", "delay", "handoff":
+		require.NoError(t, o.connect, "%+v", p)
+		require.Len(t, o.passives, 1)
+		if o.confirm == nil {
+			require.NoError(t, o.accept, "%+v", p)
+			require.Equal(t, o.active.ID(), o.passives[0].RemoteID())
+			require.Equal(t, o.passives[0].ID(), o.active.RemoteID())
+			require.Equal(t, binary.BigEndian.Uint32(o.active.Request().Private()), binary.BigEndian.Uint32(o.private), "the reply is that of this request")
+			for _, err := range o.disconnects {
+				require.True(t, err == nil || errors.Is(err, ci.InvalidState), "%+v: %v", p, err)
+			}
+			if p.lap && o.lap != nil { // the other end may have ended the connection
+				require.ErrorIs(t, o.lap, ci.InvalidState, "%+v", p)
+			}
+		} else {
+			require.ErrorIs(t, o.confirm, ci.InvalidState)
+		}
+	case "reject", "close":
+		require.ErrorAs(t, o.connect, &rej, "%+v", p)
+		require.Equal(t, mad.RejConsumer, rej.Reason)
+		if p.passive == "reject" {
+			require.Equal(t, private([]byte("no"), mad.REJPrivateLen), rej.Private)
+		}
+	case "leave":
+		require.Error(t, o.connect)
+		if !errors.Is(o.connect, cm.ErrTimeout) {
+			require.ErrorAs(t, o.connect, &rej)
+			require.Equal(t, mad.RejTimeout, rej.Reason)
+		}
+	}
+	for _, c := range append(o.passives, o.active) {
+		if c != nil {
+			require.Equal(t, cm.StateClosed, c.State(), "%+v", p)
+			_, err := c.Next(context.Background())
+			for err == nil {
+				_, err = c.Next(context.Background())
+			}
+			require.ErrorIs(t, err, cm.ErrClosed)
+		}
+	}
+}
