@@ -21,6 +21,7 @@ type endpoint struct {
 	mem   []byte // receives, then sends
 	table atomic.Pointer[table]
 	local localAgent
+	up    atomic.Bool // the QP works; before, its events are nobody's
 
 	mu     sync.Mutex
 	closed bool
@@ -137,7 +138,8 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 		e.sendSGEs[i] = region.SGE(uint64(recvs*recvSize+i*mad.Size), mad.Size)
 		e.slots = append(e.slots, uint16(i))
 	}
-	cq, err := p.h.pd.NewCQ(ci.CQCreate{Size: recvs + sends}, accesslayer.CQHandler{OnEvent: func(_ *accesslayer.CQ, ev ci.Event) {
+	// Twice as large as need be, for what a reset that did not wait leaves in it.
+	cq, err := p.h.pd.NewCQ(ci.CQCreate{Size: limit(2*(recvs+sends), attr.MaxCQEs)}, accesslayer.CQHandler{OnEvent: func(_ *accesslayer.CQ, ev ci.Event) {
 		p.m.al.Logger().Error("mads: completion queue", "guid", p.id.CA, "port", p.id.Num, "QP", e.num, "event", ev.Type)
 		e.fault()
 	}})
@@ -149,6 +151,7 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 	if err == nil {
 		err = e.start()
 	}
+	e.up.Store(true)
 	if err == nil {
 		_, err = cq.NewPump(accesslayer.PumpConfig{Mode: cfg.Poll, Spin: cfg.Spin, Handle: e.handle})
 	}
@@ -234,8 +237,11 @@ func (e *endpoint) recycle(s *send) {
 	s.next, e.free = e.free, s
 }
 
-// full tells whether new datagrams are refused. e.mu is held.
+// full tells whether new datagrams of agents are refused. e.mu is held.
 func (e *endpoint) full() bool { return e.queue.n >= e.p.m.cfg.QueueLimit }
+
+// crowded tells whether the service's own are, which peers cause: they leave room for agents. e.mu is held.
+func (e *endpoint) crowded() bool { return e.closed || e.queue.n >= (e.p.m.cfg.QueueLimit+1)/2 }
 
 // unlock is how e.mu is given back by those who may have queued something.
 func (e *endpoint) unlock() {

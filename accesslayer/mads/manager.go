@@ -1,9 +1,10 @@
 package mads
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,9 @@ func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
 	m.wheel.Init(al.Clock())
 	first := cfg.FirstAgent
 	if first == 0 {
-		first = rand.Uint32()
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		first = binary.BigEndian.Uint32(b[:])
 	}
 	m.hiTID.Store(first - 1)
 	_, err = client.RegisterPnP(accesslayer.PnPConfig{Add: m.add, Remove: m.remove, Port: m.changed, Sync: true})

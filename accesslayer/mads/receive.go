@@ -110,7 +110,7 @@ func (e *endpoint) reply(r *Received, c *ci.MAD) {
 		e.p.count.drop(DropHops)
 		return
 	}
-	if e.closed || e.full() {
+	if e.crowded() {
 		e.p.count.drop(DropSendQueue)
 		return
 	}

@@ -20,6 +20,9 @@ const (
 
 // fault begins recovery, if it is not in progress.
 func (e *endpoint) fault() {
+	if !e.up.Load() {
+		return // what it says will be seen in completions
+	}
 	e.mu.Lock()
 	e.faultLocked()
 	e.mu.Unlock()

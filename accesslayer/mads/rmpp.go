@@ -71,7 +71,7 @@ func (x *transfers) window() uint32 { return uint32(max(len(x.e.posted)/8, 1)) }
 // control sends a packet without data: the headers of one of the transfer's, RMPP header r.
 func (x *transfers) control(to *Address, like []byte, seg mad.Segmentation, method mad.Method, r mad.RMPP) {
 	e := x.e
-	if e.closed || e.full() {
+	if e.crowded() {
 		e.p.count.drop(DropSendQueue)
 		return
 	}

@@ -15,6 +15,8 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/clock"
+	"ciddk/hca/reference"
 	"ciddk/mad"
 )
 
@@ -254,4 +256,27 @@ func TestReceiveQueue(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotZero(t, b.counters().Dropped[mads.DropQueue])
 	})
+}
+
+// All times are the access layer's clock's: with a virtual one, nothing takes real time.
+func TestVirtualClock(t *testing.T) {
+	v := clock.NewVirtual(0)
+	l := reference.NewDirectLink()
+	a := newNode(t, nodeConfig{clock: v}, reference.Direct(l, reference.DirectConfig{}))
+	b := newNode(t, nodeConfig{clock: v}, reference.Direct(l, reference.DirectConfig{}))
+	came := make(chan struct{}, 10)
+	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(*mads.Received) { came <- struct{}{} }})
+	client := a.agent(mads.AgentConfig{})
+	end := make(chan error)
+	go func() {
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: 24 * time.Hour, Retries: 2})
+		end <- err
+	}()
+	for range 3 {
+		<-came
+		require.Eventually(t, func() bool { return v.Pending() == 1 }, 10*time.Second, time.Millisecond, "the timer is set when the send has completed")
+		v.Advance(24 * time.Hour)
+	}
+	require.ErrorIs(t, <-end, ci.Timeout)
+	assert.Equal(t, 72*time.Hour, v.Now())
 }

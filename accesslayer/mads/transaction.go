@@ -18,8 +18,9 @@ type tx struct {
 	class  mad.Class
 	userID uint64
 	to     Address
-	peer   peer // the zero value is anybody
-	msg    []byte
+	peer   peer   // the zero value is anybody
+	msg    []byte // in buf, if it is one datagram
+	buf    ci.MAD
 	out    *outgoing // by RMPP
 
 	timeout time.Duration
@@ -36,8 +37,9 @@ type tx struct {
 const defaultTimeout = time.Second
 
 func newTx(a *agent, h *mad.Header, m *Message) *tx {
-	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, msg: append([]byte(nil), m.MAD...), timeout: m.Timeout, retries: max(m.Retries, 0),
+	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0),
 		done: make(chan struct{})}
+	t.msg = append(t.buf[:0], m.MAD...)
 	if h.Class != mad.ClassSubnetDirected { // those come from wherever the route leads
 		t.peer = a.e.p.peerOf(&m.To.AV)
 	}
