@@ -40,7 +40,7 @@ type REP struct {
 	LocalQKey      uint32 // RD only
 	LocalQPN       uint32 // 24 bits
 	LocalEECN      uint32 // 24 bits, RD only
-	StartingPSN    uint32 // 24 bits
+	StartingPSN    uint32 // 24 bits: as in REQ
 	VendorID       uint32 // 24 bits in bytes 15, 19, 23; reserved fields of earlier editions
 	ResponderRes   uint8  // at most the REQ's InitiatorDepth
 	InitiatorDepth uint8  // at most the REQ's ResponderRes

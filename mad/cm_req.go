@@ -60,7 +60,7 @@ type REQ struct {
 	RemoteTimeout   TimeExp
 	Service         TransportService
 	FlowControl     bool   // end to end: the sender has credits for the receiver
-	StartingPSN     uint32 // 24 bits: that of the sender's first packet
+	StartingPSN     uint32 // 24 bits: of the first packet that the peer is to send to LocalQPN (12.7.31)
 	LocalTimeout    TimeExp
 	RetryCount      uint8 // three bits
 	PKey            uint16

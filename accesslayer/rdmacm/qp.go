@@ -229,8 +229,8 @@ func (i *ID) ownAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 
 const defaultPKey ci.PKey = 0xffff
 
-// psn is where a QP begins to count.
-func (i *ID) psn() ci.PSN { return ci.PSN(i.m.random() & 0xffffff) }
+// psn is where a QP, or its peer, is to begin to count; not 0, with which the connection manager would choose.
+func (i *ID) psn() ci.PSN { return ci.PSN(i.m.random()%0xffffff) + 1 }
 
 // QPAttr says how to move a QP of the caller's to a state: Init, RTR, RTS; access rights are the caller's to add to Init. Of datagrams also
 // before there is a peer. Status: InvalidState (not known yet).

@@ -77,7 +77,6 @@ func answerForm(t *validate.T) {
 	kit.True(t, r.LocalCommID != 0, "local communication ID", "not 0", "0")
 	kit.Equal(t, "remote communication ID of the REP", r.RemoteCommID, q.LocalCommID)
 	kit.Equal(t, "QP number", r.LocalQPN, uint32(y.Num()))
-	kit.Equal(t, "starting PSN", r.StartingPSN, uint32(y.PSN))
 	kit.Equal(t, "CA GUID", r.LocalCAGUID, uint64(y.side.port.CA))
 	kit.True(t, r.ResponderRes <= 1 && r.InitiatorDepth <= 1, "depths", "at most those offered, 1 and 1", "%d and %d", r.ResponderRes, r.InitiatorDepth)
 	kit.Equal(t, "RNR retry count", r.RNRRetryCount, 7)
@@ -89,7 +88,7 @@ func answerForm(t *validate.T) {
 	attr, err := y.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x321)
-	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, ci.PSN(q.StartingPSN))
+	kit.Equal(t, "starting PSN, with which the peer is to begin", ci.PSN(r.StartingPSN), attr.RQPSN)
 	kit.Equal(t, "MTU as Conn.QPAttr set it", attr.MTU, ci.MTU(q.PathMTU))
 }
 

@@ -75,7 +75,9 @@ func (e *end) request(peer *side, private []byte) cm.ConnectConfig {
 }
 
 func (e *end) acceptance(private []byte) cm.AcceptConfig {
-	return cm.AcceptConfig{QP: e.qp(), Private: private, ResponderResources: *e.Config.RespRes, InitiatorDepth: *e.Config.InitDepth, RNRRetry: 7}
+	qp := e.qp()
+	qp.StartPSN = 0 // what Conn.QPAttr gave
+	return cm.AcceptConfig{QP: qp, Private: private, ResponderResources: *e.Config.RespRes, InitiatorDepth: *e.Config.InitDepth, RNRRetry: 7}
 }
 
 // listen begins to listen, at the first as the case's time is.
@@ -170,7 +172,9 @@ func connectOffers(t *validate.T) {
 	kit.Equal(t, "starting PSN in the request", q.StartingPSN, uint32(x.PSN))
 	kit.SameBytes(t, "private data of the request", q.PrivateData[:], private('q', mad.REQPrivateLen))
 	kit.Equal(t, "QP number in the reply", p.LocalQPN, uint32(y.Num()))
-	kit.Equal(t, "starting PSN in the reply", p.StartingPSN, uint32(y.PSN))
+	attr, err := y.End.QP.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "starting PSN in the reply, with which the peer is to begin", ci.PSN(p.StartingPSN), attr.RQPSN)
 	kit.SameBytes(t, "private data of the reply", p.PrivateData[:], private('p', mad.REPPrivateLen))
 	kit.Equal(t, "remote ID of the active end", x.RemoteID(), y.ID())
 	kit.Equal(t, "remote ID of the passive end", y.RemoteID(), x.ID())
@@ -380,7 +384,7 @@ func connectMany(t *validate.T) {
 					if err := raise(q2, c, ci.QPInit, ci.QPRTR); err != nil {
 						return err
 					}
-					if err := c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: q2.Num(), Type: ci.RC, StartPSN: q2.PSN}, RNRRetry: 7}); err != nil {
+					if err := c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: q2.Num(), Type: ci.RC}, RNRRetry: 7}); err != nil {
 						return fmt.Errorf("Accept: %w", err)
 					}
 					return raise(q2, c, ci.QPRTS)
