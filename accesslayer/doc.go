@@ -58,12 +58,15 @@
 //	ib_local_mad                                 CA.LocalMAD
 //	attach_mcast of ib_join_mcast                QP.Attach
 //	destroy callbacks, ib_sync_destroy           DestroyAsync, Destroy
+//	ib_create_mad_pool, ib_reg_mad_pool, …       package mads: none; a message is a slice
+//	ib_get_mad, ib_put_mad, …                    none, either
+//	alias QPs, QPs of type MAD, ib_reg_mad_svc   mads.Manager.Register: an agent
+//	ib_send_mad, ib_cancel_mad                   mads.Agent: Send, Do; its context
 //
-// Rows of other packages to come, which stand on this one: MAD pools, services and alias QPs (ib_create_mad_pool … ib_cancel_mad,
-// QPs of type MAD); the connection manager (ib_cm_*); SA queries, service records, subscriptions and the SA
-// half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration therefore opens and
-// queries the CA and announces client reregistration, but makes no PD and no special QPs of its own. Regions shared by an id
-// (ib_reg_shmid) were never finished, and have no place.
+// Rows of other packages to come, which stand on this one: the connection manager (ib_cm_*); SA queries, service records, subscriptions
+// and the SA half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration opens
+// and queries the CA and announces client reregistration, but makes no PD and no special QPs of its own: mads.Manager, a client as any
+// other, does. Regions shared by an id (ib_reg_shmid) were never finished, and have no place.
 //
 // # Deviations
 //
