@@ -17,6 +17,7 @@ type Config struct {
 	Messages int  // that must arrive; local operations and what dies are not counted
 	IPv6     bool // else IPv4
 	Pairs    int  // connections; 0 is 48
+	Wrong    int  // one request in about so many is wrong on purpose; 0 is 1000
 	// Impairment is each way's; the zero value is 10 % each.
 	Impairment *reference.Impairment
 	// Port, if not nil, stands in front of each HCA's port: for engines that are wrong on purpose.

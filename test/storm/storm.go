@@ -38,6 +38,9 @@ func Run(c Config) (*Report, error) {
 	if c.Pairs == 0 {
 		c.Pairs = 48
 	}
+	if c.Wrong == 0 {
+		c.Wrong = 1000
+	}
 	s := &storm{c: c, clock: clock.NewVirtual(time.Hour), hash: sha256.New(), report: Report{ByOp: map[string]int{}, Deaths: map[string]int{}, Faults: map[string]uint64{}}}
 	s.oracle = &oracle{now: s.clock.Now, sides: map[endpoint]*side{}}
 	var seed [32]byte

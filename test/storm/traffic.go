@@ -161,7 +161,7 @@ func (e *end) choose(s *sending) {
 	if (s.op == ci.OpSend || s.op == ci.OpWrite) && r.IntN(3) == 0 {
 		s.flags, s.imm = ci.SendImmediate, r.Uint32()
 	}
-	if r.IntN(1000) == 0 {
+	if r.IntN(e.s.c.Wrong) == 0 {
 		e.spoil(s)
 	}
 }
