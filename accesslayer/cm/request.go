@@ -34,9 +34,11 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	m.mu.Lock()
 	stale, drop, reason := m.admit(c)
 	m.mu.Unlock()
-	if reason != 0 {
+	if drop != admitted {
 		m.count.drop(drop)
-		p.rejectREQ(r, h, req, reason, nil)
+		if reason != 0 {
+			p.rejectREQ(r, h, req, reason, nil)
+		}
 		if stale != nil {
 			stale.endStale()
 		}
@@ -49,7 +51,10 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	c.mu.Unlock()
 }
 
-// admit enters a request in the tables and hands it to a listener, or tells why not; m.mu is held.
+// admitted is no drop.
+const admitted = drops
+
+// admit enters a request in the tables and hands it to a listener, or tells why not, and what its sender is to be told; m.mu is held.
 func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) {
 	req := &c.req.REQ
 	c.qp.StartPSN = m.ids.psn() // if Accept has no opinion
@@ -67,8 +72,8 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 		return nil, DropOverload, mad.RejNoResources
 	}
 	if sameID, _ := m.insertPeer(c, peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}); sameID != nil {
-		m.settle(c) // two copies on two ports at a time: the other one is served
-		return nil, DropLate, mad.RejStaleConnection
+		m.settle(c) // two copies at a time, on two ports: the other one is served
+		return nil, DropLate, 0
 	}
 	c.id = m.newID()
 	m.conns[c.id] = c
@@ -76,7 +81,7 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 		m.remove(c)
 		return nil, DropOverload, mad.RejNoResources
 	}
-	return nil, 0, 0
+	return nil, admitted, 0
 }
 
 // rejectREQ refuses a request of which nothing is remembered: its copies are refused again.
