@@ -32,7 +32,7 @@ type options struct {
 	From    netip.Addr    `short:"I" placeholder:"ADDR" help:"IP address of the HCA of a client; if left out, that from which the operating system would send."`
 	Port    uint16        `short:"p" default:"7174" help:"Port of port space TCP."`
 	Size    int           `short:"S" default:"64" help:"Bytes of a ping."`
-	Count   int           `short:"C" default:"0" help:"Pings; 0: without end."`
+	Count   int           `short:"C" default:"0" help:"Pings, after which this side disconnects; 0: without end."`
 	Persist bool          `short:"P" help:"Server: take any number of clients, at the same time too."`
 	Verbose bool          `short:"v" help:"Print the data."`
 	Check   bool          `short:"V" help:"Client: check that the data come back as they were sent."`

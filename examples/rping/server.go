@@ -54,7 +54,7 @@ func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err er
 		return errors.Join(err, id.Close())
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	for n := 0; ; n++ {
+	for n := 0; o.Count == 0 || n < o.Count; n++ {
 		source, err := s.hear(ctx)
 		if errors.Is(err, errLeft) { // between two pings: that is how clients end
 			out.debugf("%v has disconnected after %d pings\n", id.RemoteAddr(), n)
@@ -67,6 +67,9 @@ func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err er
 			return fmt.Errorf("ping %d: %w", n, err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	return id.Disconnect(ctx)
 }
 
 func accept(ctx context.Context, id *rdmacm.ID, o options, out *printer) (*side, error) {

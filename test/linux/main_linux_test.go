@@ -19,11 +19,12 @@ import (
 // requireEnv makes missing parts of the harness a failure, for machines that are meant to have them.
 const requireEnv = "CIDDK_REQUIRE_LINUX"
 
-// lab is one guest for all tests, and our program.
+// lab is one guest for all tests, and our programs.
 type lab struct {
 	net      *guest.Network
 	linux    *guest.Guest
 	pingpong string // path of the program
+	rping    string
 }
 
 var shared struct {
@@ -86,11 +87,11 @@ func newLab() (l *lab, err error) {
 	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {
 		return nil, err
 	}
-	l.pingpong = filepath.Join(shared.dir, "pingpong")
-	c := exec.CommandContext(ctx, "go", "build", "-o", l.pingpong, "ciddk/examples/pingpong")
+	l.pingpong, l.rping = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping")
+	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building pingpong: %w: %s", err, out)
+		return nil, fmt.Errorf("building our programs: %w: %s", err, out)
 	}
 	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{MTU: 9000}); err != nil {
 		return nil, err

@@ -15,6 +15,10 @@ var programs = map[string]string{
 	"ibv_ud_pingpong":   "ibverbs-utils",
 	"ibv_srq_pingpong":  "ibverbs-utils",
 	"ibv_xsrq_pingpong": "ibverbs-utils",
+	"rping":             "rdmacm-utils",
+	"ucmatose":          "rdmacm-utils",
+	"udaddy":            "rdmacm-utils",
+	"mckey":             "rdmacm-utils",
 }
 
 // unavailable lists what is missing, and what to install against it.

@@ -51,10 +51,32 @@ func (p *Process) Wait() (Result, error) {
 	return r, nil
 }
 
+// WaitOutput returns when the command has written text to its standard output; in a guest, when it was flushed. It fails when the command
+// ends without it, and when ctx ends.
+func (p *Process) WaitOutput(ctx context.Context, text string) error {
+	for {
+		grown := p.stdout.next()
+		if strings.Contains(p.stdout.String(), text) {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: no %q in the output: %w; stdout %q, stderr %q", p.name, text, context.Cause(ctx), p.stdout.String(), p.stderr.String())
+		case <-p.done:
+			if strings.Contains(p.stdout.String(), text) {
+				return nil
+			}
+			return fmt.Errorf("%s: it ended without %q; stdout %q, stderr %q", p.name, text, p.stdout.String(), p.stderr.String())
+		}
+	}
+}
+
 // buffer collects output while it may be read.
 type buffer struct {
-	mu sync.Mutex
-	b  []byte
+	mu    sync.Mutex
+	b     []byte
+	grown chan struct{} // closed by the next Write; nil: nobody waits
 	// limit drops the oldest bytes above it; 0 keeps all.
 	limit int
 }
@@ -63,10 +85,24 @@ func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.b = append(b.b, p...)
+	if b.grown != nil {
+		close(b.grown)
+		b.grown = nil
+	}
 	if b.limit > 0 && len(b.b) > b.limit {
 		b.b = append(b.b[:0], b.b[len(b.b)-b.limit:]...)
 	}
 	return len(p), nil
+}
+
+// next is closed when something is written.
+func (b *buffer) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.grown == nil {
+		b.grown = make(chan struct{})
+	}
+	return b.grown
 }
 
 func (b *buffer) String() string {

@@ -1,0 +1,176 @@
+package linux
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/test/linux/guest"
+)
+
+// pings is one run of rping on Linux against ours.
+type pings struct {
+	v6    bool
+	size  int // bytes
+	count int
+}
+
+func (p pings) String() string {
+	ip := "IPv4"
+	if p.v6 {
+		ip = "IPv6"
+	}
+	return fmt.Sprintf("%s,%d bytes", ip, p.size)
+}
+
+// recording collects what several runs put on the wire, for one run of tshark, which takes longer to start than to read.
+type recording struct {
+	pcap    []byte
+	packets int
+}
+
+// record captures while f runs, and checks the ICRC of everything captured.
+func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
+	t.Helper()
+	var b bytes.Buffer
+	capture, err := l.linux.Capture(&b)
+	require.NoError(t, err)
+	func() {
+		defer func() { assert.NoError(t, capture.Stop()) }()
+		f()
+	}()
+	list, err := frames(b.Bytes())
+	require.NoError(t, err)
+	sent := map[netip.Addr]int{}
+	for i, f := range list {
+		p, ok := parse(f)
+		if !ok {
+			continue
+		}
+		a, _ := netip.AddrFromSlice(p.source) // 4 or 16 bytes
+		sent[a]++
+		r.packets++
+		require.NoError(t, p.checksum, "frame %d from %v", i+1, a)
+	}
+	if r.pcap == nil {
+		r.pcap = b.Bytes()
+	} else {
+		r.pcap = append(r.pcap, b.Bytes()[pcapHead:]...)
+	}
+	return sent
+}
+
+// ends are the two programs of a run, with how to wait until a server of either listens.
+type ends struct {
+	l     *lab
+	addr  func(int) netip.Addr
+	linux int
+}
+
+func (l *lab) ends(v6 bool) ends {
+	e := ends{l: l, addr: l.net.Addr4, linux: l.linux.Index()}
+	if v6 {
+		e.addr = l.net.Addr6
+	}
+	return e
+}
+
+func (e ends) ours() netip.Addr   { return e.addr(guest.Host) }
+func (e ends) theirs() netip.Addr { return e.addr(e.linux) }
+
+// serveLinux starts a program in the guest, and waits until it listens.
+func (e ends) serveLinux(t *testing.T, ctx context.Context, args ...string) *guest.Process {
+	t.Helper()
+	p, err := e.l.linux.Start(ctx, args...)
+	require.NoError(t, err)
+	for {
+		r, err := e.l.linux.Run(ctx, "rdma", "resource", "show", "cm_id")
+		require.NoError(t, err)
+		if strings.Contains(r.Stdout, "LISTEN") {
+			return p
+		}
+	}
+}
+
+// serveOurs is the same of the host.
+func (e ends) serveOurs(t *testing.T, ctx context.Context, args ...string) *guest.Process {
+	t.Helper()
+	p, err := e.l.net.Start(ctx, args...)
+	require.NoError(t, err)
+	require.NoError(t, p.WaitOutput(ctx, "listening on"))
+	return p
+}
+
+
+func report(s, c guest.Result) string {
+	return fmt.Sprintf("server: exit code %d\n%s%s\nclient: exit code %d\n%s%s", s.Code, s.Stdout, s.Stderr, c.Code, c.Stdout, c.Stderr)
+}
+
+// TestRPing: sizes from the least that rping takes to the most, with each count of pad bytes; the client checks the data, and disconnects.
+func TestRPing(t *testing.T) {
+	l := useLab(t)
+	var rec recording
+	for _, p := range []pings{
+		{size: 64, count: 30},
+		{size: 64, count: 10, v6: true},
+		{size: 26, count: 5},
+		{size: 27, count: 5, v6: true},
+		{size: 1001, count: 5},
+		{size: 4096, count: 10, v6: true},
+		{size: 16387, count: 5},
+		{size: 65535, count: 5},
+		{size: 65535, count: 5, v6: true},
+	} {
+		for role, linuxServes := range map[string]bool{"linux is the server/": true, "linux is the client/": false} {
+			t.Run(role+p.String(), func(t *testing.T) { l.rpings(t, &rec, p, linuxServes) })
+		}
+	}
+	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+}
+
+func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := l.ends(p.v6)
+	var server, client guest.Result
+	sent := rec.record(t, l, func() {
+		size := []string{"-v", "-S", strconv.Itoa(p.size)}
+		pinging := append([]string{"-c", "-V", "-C", strconv.Itoa(p.count)}, size...)
+		var s, c *guest.Process
+		var err error
+		if linuxServes {
+			s = e.serveLinux(t, ctx, append([]string{"rping", "-s", "-a", e.theirs().String()}, size...)...)
+			c, err = l.net.Start(ctx, append([]string{l.rping, "-a", e.theirs().String()}, pinging...)...)
+		} else {
+			s = e.serveOurs(t, ctx, append([]string{l.rping, "-s", "-a", e.ours().String()}, size...)...)
+			c, err = l.linux.Start(ctx, append([]string{"rping", "-a", e.ours().String()}, pinging...)...)
+		}
+		require.NoError(t, err)
+		client, err = c.Wait()
+		if err != nil || client.Code != 0 {
+			cancel() // the server would wait
+		}
+		var serr error
+		server, serr = s.Wait()
+		require.NoError(t, err, report(server, client))
+		require.Zero(t, client.Code, report(server, client))
+		require.NoError(t, serr, report(server, client))
+	})
+	out := report(server, client)
+	require.Zero(t, server.Code, out)
+	assert.Equal(t, p.count, strings.Count(client.Stdout, "ping data: rdma-ping-"), out)
+	assert.Equal(t, p.count, strings.Count(server.Stdout, "server ping data: rdma-ping-"), out)
+	assert.NotContains(t, out, "mismatch", out)
+	require.Len(t, sent, 2, "addresses that sent RoCEv2")
+	for _, a := range []netip.Addr{e.ours(), e.theirs()} {
+		assert.GreaterOrEqual(t, sent[a], 4*p.count, "packets from %v", a)
+	}
+}
