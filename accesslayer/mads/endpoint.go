@@ -33,6 +33,7 @@ type endpoint struct {
 	out      []*send
 	slots    []uint16 // that are free
 	busy     bool     // somebody posts
+	corked   bool     // the pump handles several receives: answers may wait for each other, up to a batch
 	wrs      [postBatch]ci.SendWR
 	sges     [postBatch][1]ci.SGE
 	sendSGEs []ci.SGE
@@ -43,7 +44,7 @@ type endpoint struct {
 	recvFree []uint16 // neither the HCA nor the pump has it
 	nposted  int
 	recvWRs  []ci.RecvWR
-	done     []uint16 // of the pump: slots handled in this batch
+	done     []taken // of the pump: what it handles
 
 	// Recovery: see recover.go.
 	gen        uint32
@@ -54,6 +55,12 @@ type endpoint struct {
 }
 
 const postBatch = 16
+
+// taken is a receive slot that the pump has, and its completion.
+type taken struct {
+	slot uint16
+	wc   int
+}
 
 // send is a datagram on its way out.
 type send struct {
@@ -252,7 +259,7 @@ func (e *endpoint) unlock() {
 // flush posts what the send queue has room for. e.mu is held, but not while posting: others add to the queue meanwhile, and their
 // datagrams go along. So it is the last thing that is done under the lock: nothing that was seen before is sure after it.
 func (e *endpoint) flush() {
-	if e.busy {
+	if e.busy || e.corked && e.queue.n < postBatch {
 		return
 	}
 	e.busy = true
@@ -326,30 +333,34 @@ func (e *endpoint) failed(s *send, err error) {
 }
 
 // handle takes completions. Receives come first: an answer may be there together with the completion of its request, and then
-// needs no timer.
+// needs no timer. What is sent meanwhile goes out together, at the latest at the end.
 func (e *endpoint) handle(wcs []ci.WC) {
 	e.done = e.done[:0]
 	sends, bad := false, false
+	e.mu.Lock()
 	for i := range wcs {
 		wc := &wcs[i]
 		if wc.ID&idRecv == 0 {
 			sends = true
-			continue
-		}
-		slot := uint16(wc.ID)
-		if !e.took(wc.ID, slot) {
-			continue
-		}
+		} else if slot := uint16(wc.ID); wc.ID == idRecv|e.id(slot) && int(slot) < len(e.posted) && e.posted[slot] {
+			e.posted[slot] = false
+			e.nposted--
+			e.done = append(e.done, taken{slot, i})
+		} // else it is from before a reset, and the slot belongs to somebody again
+	}
+	e.corked = len(e.done) > 1
+	e.mu.Unlock()
+	for _, d := range e.done {
+		wc := &wcs[d.wc]
 		if wc.Status == ci.WCSuccess {
-			at := int(slot) * recvSize
+			at := int(d.slot) * recvSize
 			e.receive(wc, e.mem[at:at+recvSize])
-		} else {
-			bad = true // flushed, too: then the QP is in Error, whether an event says so or not
-			if wc.Status != ci.WCFlushErr {
-				e.p.count.drop(DropReceive)
-			}
+			continue
 		}
-		e.done = append(e.done, slot)
+		bad = true // flushed, too: then the QP is in Error, whether an event says so or not
+		if wc.Status != ci.WCFlushErr {
+			e.p.count.drop(DropReceive)
+		}
 	}
 	e.mu.Lock()
 	if sends {
@@ -359,7 +370,10 @@ func (e *endpoint) handle(wcs []ci.WC) {
 			}
 		}
 	}
-	e.recvFree = append(e.recvFree, e.done...)
+	for _, d := range e.done {
+		e.recvFree = append(e.recvFree, d.slot)
+	}
+	e.corked = false
 	if bad {
 		e.faultLocked()
 	}
@@ -370,18 +384,6 @@ func (e *endpoint) handle(wcs []ci.WC) {
 		}
 	}
 	e.unlock()
-}
-
-// took notes that the pump has a receive slot; false if it is from before a reset, and belongs to somebody again.
-func (e *endpoint) took(id uint64, slot uint16) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if id != idRecv|e.id(slot) || int(slot) >= len(e.posted) || !e.posted[slot] {
-		return false
-	}
-	e.posted[slot] = false
-	e.nposted--
-	return true
 }
 
 // completed ends a send, and tells whether the QP has a fault. e.mu is held.

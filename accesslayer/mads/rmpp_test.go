@@ -239,3 +239,51 @@ func TestRMPPLoss(t *testing.T) {
 		})
 	}
 }
+
+// Over a link that loses, repeats and reorders, both ways, messages get through whole, as often as they were sent, or say that they
+// did not; replayable by seed.
+func TestRMPPImpaired(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := reference.NewDirectLink()
+				bad := reference.Impairment{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}
+				p := reference.Impair(reference.Direct(l, reference.DirectConfig{}), reference.ImpairConfig{Seed: seed, Out: bad, In: bad})
+				a, b := newNode(t, nodeConfig{}, p), newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+				var mu sync.Mutex
+				delivered := map[byte]int{}
+				longEcho(t, b, func(r *mads.Received) int {
+					mu.Lock()
+					defer mu.Unlock()
+					delivered[r.MAD[40]]++
+					return len(r.MAD) - 40
+				})
+				client := longAgent(a, "client", nil, nil)
+				r := rand.New(rand.NewPCG(seed, 0))
+				through := 0
+				for i := range byte(20) {
+					m := message(mad.Get, uint64(i), 1+r.IntN(40000))
+					m[40] = i
+					answer, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: m, Timeout: 2 * time.Second, Retries: 5})
+					if err != nil {
+						require.ErrorIs(t, err, ci.Timeout)
+						continue
+					}
+					through++
+					want := message(mad.GetResp, 0, len(m)-40)
+					require.Equal(t, want[40:], answer.MAD[40:])
+				}
+				assert.GreaterOrEqual(t, through, 17, "the answer may be given up: it has the default retries")
+				time.Sleep(3 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				for i, n := range delivered {
+					assert.Equal(t, 1, n, "message %d", i)
+				}
+				assert.Empty(t, a.m.Held(a.port()))
+				assert.Empty(t, b.m.Held(b.port()))
+				assert.NotZero(t, a.counters().Retried)
+			})
+		})
+	}
+}

@@ -49,8 +49,8 @@ type AgentConfig struct {
 	RMPP bool
 	// Queue bounds the datagrams that wait for Recv; more are dropped and counted. 0: 128.
 	Queue int
-	// OnReceive, if not nil, gets unsolicited datagrams instead of Recv: one at a time, in order of arrival. It may call anything of this
-	// package but Close, and must not block.
+	// OnReceive, if not nil, gets unsolicited datagrams instead of Recv: one at a time, in order of arrival, on the goroutine that serves
+	// all agents of the QP. It may call Send, Register and Ports, must not block, and so may not call Do, Close and Watch.
 	OnReceive func(*Received)
 }
 
@@ -75,8 +75,8 @@ type Agent interface {
 	// Recv waits for an unsolicited datagram. Errors: the context's; ErrClosed, when nothing is left in the queue.
 	Recv(ctx context.Context) (*Received, error)
 
-	// Close takes the agent out: pending Dos end with ErrClosed, no OnReceive runs or will run when it returns (so not from there).
-	// It is idempotent.
+	// Close takes the agent out: pending Dos end with ErrClosed, no OnReceive runs or will run when it returns (so not from there, nor
+	// with a lock held that OnReceive wants). What Send has taken still goes out. It is idempotent.
 	Close() error
 }
 
