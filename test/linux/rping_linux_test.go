@@ -109,7 +109,6 @@ func (e ends) serveOurs(t *testing.T, ctx context.Context, args ...string) *gues
 	return p
 }
 
-
 func report(s, c guest.Result) string {
 	return fmt.Sprintf("server: exit code %d\n%s%s\nclient: exit code %d\n%s%s", s.Code, s.Stdout, s.Stderr, c.Code, c.Stdout, c.Stderr)
 }
