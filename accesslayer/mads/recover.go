@@ -99,9 +99,10 @@ func (e *endpoint) revive() (ok, end bool) {
 		return false, true
 	}
 	attr, err := e.qp.Query()
+	faulty := attr.State != ci.QPRTS // an event may come when its fault has been dealt with
 	if err == nil && attr.State == ci.QPSQError {
 		err = e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
-	} else if err == nil && attr.State != ci.QPRTS {
+	} else if err == nil && faulty {
 		err = e.reset()
 	}
 	e.mu.Lock()
@@ -121,7 +122,9 @@ func (e *endpoint) revive() (ok, end bool) {
 	}
 	e.queue, e.flushed = e.flushed, sendQueue{}
 	e.recovering = false
-	e.p.count.recovered.Add(1)
+	if faulty {
+		e.p.count.recovered.Add(1)
+	}
 	e.flush()
 	return true, false
 }
