@@ -63,8 +63,10 @@ func impairArea() validate.Suite {
 	return s
 }
 
-// patient is for links that lose: a short timeout, since each loss costs one, and all retries there are.
-var patient = []kit.Option{kit.AckTime(8), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16), kit.Size(64 << 10)}
+// patient is for links that lose: all retries there are, and a timeout of 17 ms. Each loss may cost one, so it should be short; but eight of
+// them are all that a driver of software has until a busy machine lets its other half run. Eight of 4.2 ms, which is what the reference HCA
+// makes of less, are too few: with nine programs to a processor, one of these cases in forty lost its QP to that and to nothing else.
+var patient = []kit.Option{kit.AckTime(12), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16), kit.Size(64 << 10)}
 
 const stamp = 8 // bytes at the start of a message that number it
 
