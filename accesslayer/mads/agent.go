@@ -37,7 +37,7 @@ func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue
 	}
-	a := &agent{e: e, cfg: cfg, hi: e.p.m.hiTID.Add(1), closed: make(chan struct{}), txs: make(map[uint32]*tx)}
+	a := &agent{e: e, cfg: cfg, hi: e.p.m.nextAgent(), closed: make(chan struct{}), txs: make(map[uint32]*tx)}
 	if len(cfg.Methods) > 0 && cfg.OnReceive == nil {
 		a.queue = make(chan *Received, cfg.Queue)
 	}

@@ -79,6 +79,15 @@ func (m *Manager) Close() error {
 	return m.closeErr
 }
 
+// nextAgent gives the upper half of an agent's transaction IDs: any but 0, which others use for no ID at all.
+func (m *Manager) nextAgent() uint32 {
+	for {
+		if hi := m.hiTID.Add(1); hi != 0 {
+			return hi
+		}
+	}
+}
+
 func closedError(verb, what string) error {
 	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what, Err: accesslayer.ErrClosed}
 }

@@ -228,3 +228,23 @@ func TestLinkFlap(t *testing.T) {
 		require.NoError(t, ask())
 	})
 }
+
+// The access layer may be closed before its services: then they have no ports, and close as ever.
+func TestAccessLayerGoesFirst(t *testing.T) {
+	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		agent := a.agent(mads.AgentConfig{})
+		end := make(chan error, 1)
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
+		go func() {
+			_, err := agent.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Hour})
+			end <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, a.al.Close())
+		assert.ErrorIs(t, <-end, accesslayer.ErrClosed)
+		assert.Empty(t, a.m.Ports())
+		require.NoError(t, a.m.Close())
+		_, err := mads.New(a.al, mads.Config{})
+		assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	})
+}

@@ -40,8 +40,9 @@ type transfers struct {
 	in       map[transferKey]*incoming
 	outBytes int
 	inBytes  int
-	asked    int         // transfers in progress that peers began, other than responses
-	done     []*incoming // finished, the oldest first
+	asked    int          // transfers in progress that peers began, other than responses
+	askedBy  map[peer]int // of these, each peer's
+	done     []*incoming  // finished, the oldest first
 }
 
 // transferKey names a transfer: by the method of its DATA, which its receiver's packets have with the R bit the other way round.
@@ -53,7 +54,7 @@ type transferKey struct {
 }
 
 func (x *transfers) init(e *endpoint) {
-	x.e, x.out, x.in = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming)
+	x.e, x.out, x.in, x.askedBy = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming), make(map[peer]int)
 }
 
 // key: where there is a GID, LIDs do not count, which a sender by GID may not know.

@@ -67,13 +67,7 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	busy := want > cfg.MaxMessage
 	if t == nil && !busy {
-		same := 0
-		for k, i := range x.in {
-			if k.peer == key.peer && i.t == nil && !i.done {
-				same++
-			}
-		}
-		busy = x.asked >= cfg.MaxTransfers || same >= max(cfg.MaxTransfers/rmppPeerShare, 1)
+		busy = x.asked >= cfg.MaxTransfers || x.askedBy[key.peer] >= max(cfg.MaxTransfers/rmppPeerShare, 1)
 	}
 	if busy {
 		e.p.count.drop(DropResources)
@@ -87,6 +81,7 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	x.in[key] = i
 	if t == nil {
 		x.asked++
+		x.askedBy[key.peer]++
 	} else { // now it is the transfer's time that counts
 		t.at = 0
 		if t.out != nil {
@@ -95,6 +90,14 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	x.hold(i, mad.Size)
 	return i
+}
+
+// answered takes a transfer that a peer began out of the count.
+func (x *transfers) answered(i *incoming) {
+	x.asked--
+	if x.askedBy[i.key.peer]--; x.askedBy[i.key.peer] == 0 {
+		delete(x.askedBy, i.key.peer)
+	}
 }
 
 func (x *transfers) hold(i *incoming, n int) {
@@ -207,7 +210,7 @@ func (x *transfers) complete(i *incoming, r *Received) *Received {
 	x.await(i, rmppDoneTime)
 	t := i.t
 	if t == nil {
-		x.asked--
+		x.answered(i)
 		return msg
 	}
 	i.t = nil
@@ -277,7 +280,7 @@ func (x *transfers) dropIn(i *incoming) {
 		return
 	}
 	if i.t == nil {
-		x.asked--
+		x.answered(i)
 	}
 	x.hold(i, -i.size)
 }
