@@ -183,6 +183,8 @@ func TestBootFails(t *testing.T) {
 	n := newNetwork(t, ctx, NetworkConfig{})
 	_, err := n.Boot(ctx, Config{Programs: []string{"no-such-program"}})
 	require.ErrorContains(t, err, "no-such-program")
+	_, err = n.Boot(ctx, Config{Modules: []string{"no_such_module"}})
+	require.ErrorContains(t, err, "has no module no_such_module")
 	_, err = n.Boot(ctx, Config{MemoryMB: 24})
 	require.ErrorContains(t, err, "died while booting", "a kernel without room for its root")
 	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
