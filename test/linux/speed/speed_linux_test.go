@@ -25,6 +25,9 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; run without -short")
 	}
+	if raceEnabled {
+		t.Skip("what it runs are programs of their own, without the race detector")
+	}
 	if err := Available(); err != nil {
 		if os.Getenv(requireEnv) != "" {
 			t.Fatal(err)
