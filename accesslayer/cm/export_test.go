@@ -79,3 +79,31 @@ func (m *Manager) Inject(id mads.Port, b []byte, lid ci.LID) {
 	m.mu.Unlock()
 	p.receive(&mads.Received{Port: id, From: mads.Address{QPN: 1, AV: ci.AVAttr{DLID: lid}}, MAD: b})
 }
+
+// AcceptNow takes a request that waits at a listener, nil if there is none.
+func AcceptNow(l Listener) Conn {
+	n := l.(*listener)
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if len(n.waiting) == 0 {
+		return nil
+	}
+	c := n.waiting[0]
+	n.waiting = n.waiting[1:]
+	c.taken()
+	return c
+}
+
+// AcceptLookupNow is the same for SIDR.
+func AcceptLookupNow(l Listener) LookupRequest {
+	n := l.(*listener)
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if len(n.lookups) == 0 {
+		return nil
+	}
+	r := n.lookups[0]
+	n.lookups = n.lookups[1:]
+	r.taken()
+	return r
+}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +37,8 @@ type network struct {
 	tap                   func(d *datagram)      // sees all that is sent
 	agents                map[mads.Port][]*agent
 	places                map[place]mads.Port
-	inFlight              atomic.Int64
+	start                 time.Time
+	last                  time.Duration // since start: when the last datagram arrives
 }
 
 // place is where a datagram goes: a GID, or a LID.
@@ -171,6 +171,9 @@ func (a *agent) Send(m *mads.Message) error {
 	n := a.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.start.IsZero() {
+		n.start = time.Now()
+	}
 	if a.closed {
 		return &ci.Error{Verb: "Agent.Send", Status: ci.InvalidState, Err: accesslayer.ErrClosed}
 	}
@@ -202,17 +205,14 @@ func (a *agent) Send(m *mads.Message) error {
 		if n.rng.Float64() < n.loss {
 			continue
 		}
-		delay := n.delay
+		n.last = max(n.last+1, time.Since(n.start)+n.delay) // what leaves in order arrives in order
+		delay := n.last - time.Since(n.start)
 		if n.rng.Float64() < n.reorder {
 			delay += time.Duration(n.rng.Int64N(int64(n.spread)))
 		}
 		c := *r
 		c.From, c.Port, c.MAD = from, to, bytes.Clone(d.mad)
-		n.inFlight.Add(1)
-		time.AfterFunc(delay, func() {
-			defer n.inFlight.Add(-1)
-			n.deliver(&c)
-		})
+		time.AfterFunc(delay, func() { n.deliver(&c) })
 	}
 	return nil
 }

@@ -1,0 +1,130 @@
+package cm_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+func awaitEvent(t *testing.T, events chan ci.EventType, want ci.EventType) {
+	t.Helper()
+	for {
+		select {
+		case e := <-events:
+			if e == want {
+				return
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no event %v", want)
+		}
+	}
+}
+
+// armed waits until a QP is armed: packets both ways have shown that its peer is ready.
+func armed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
+	require.Eventually(t, func() bool {
+		carry(t, a, qa, b, "arm")
+		postOne(b, qb)
+		carry(t, b, qb, a, "arm")
+		postOne(a, qa)
+		x, y := must(qa.Query()), must(qb.Query())
+		return x.APM == ci.APMArmed && y.APM == ci.APMArmed
+	}, 20*time.Second, time.Millisecond)
+}
+
+// TestReferenceAPM: an alternate path over the second ports comes with the request, is loaded and armed; the first link goes, and data flow on.
+// Then the first link is back, is loaded as the new alternate path by LAP, and takes over when the second one goes.
+func TestReferenceAPM(t *testing.T) {
+	onLinks(t, 2, func(t *testing.T, a, b *stack) {
+		events := make(chan ci.EventType, 64)
+		alt := a.path(2, b, 2)
+		ca, cb, qa, qb := establishWatched(t, a, b, ci.RC, events, func(c *cm.ConnectConfig) { c.Alternate = &alt })
+		next(t, cb, cm.EventEstablished)
+		require.Equal(t, ci.APMRearm, must(qa.Query()).APM)
+		require.Equal(t, uint8(2), must(qb.Query()).Alternate.AV.Port)
+		armed(t, a, b, qa, qb)
+
+		setLink(t, a, b, 1, false)
+		carry(t, a, qa, b, "over the second port")
+		carry(t, b, qb, a, "both ways")
+		awaitEvent(t, events, ci.EventQPAPM)
+		awaitEvent(t, events, ci.EventQPAPM)
+		require.NoError(t, ca.Migrated())
+		require.NoError(t, cb.Migrated())
+		require.Equal(t, ci.APMMigrated, must(qa.Query()).APM)
+		require.Equal(t, uint8(2), must(qa.Query()).Port)
+
+		setLink(t, a, b, 1, true)
+		loaded := make(chan error, 1)
+		go func() {
+			e := next(t, cb, cm.EventAlternate)
+			assert.Equal(t, uint8(1), e.Path.Port.Num)
+			loaded <- cb.AnswerAlternate(mad.APRLoaded, nil, nil)
+		}()
+		_, err := ca.LoadAlternate(t.Context(), cm.AlternateConfig{Path: a.path(1, b, 1)})
+		require.NoError(t, err)
+		require.NoError(t, <-loaded)
+		for c, qp := range map[cm.Conn]*accesslayer.QP{ca: qa, cb: qb} {
+			set, attr, err := c.AlternateAttr()
+			require.NoError(t, err)
+			require.NoError(t, qp.Modify(set, attr, nil))
+		}
+		armed(t, a, b, qa, qb)
+		setLink(t, a, b, 2, false)
+		carry(t, b, qb, a, "and back")
+		carry(t, a, qa, b, "to the first")
+		require.NoError(t, ca.Migrated())
+		require.NoError(t, cb.Migrated())
+		done := make(chan error, 1)
+		go func() {
+			next(t, cb, cm.EventDisconnect)
+			done <- cb.AnswerDisconnect(nil)
+		}()
+		_, err = ca.Disconnect(t.Context(), nil)
+		require.NoError(t, err, "the manager's messages have followed")
+		require.NoError(t, <-done)
+	})
+}
+
+// setLink pulls or plugs the cables of a port number at both ends.
+func setLink(t *testing.T, a, b *stack, num uint8, up bool) {
+	for _, s := range []*stack{a, b} {
+		require.NoError(t, s.hca.SetLink(num, up))
+	}
+}
+
+// TestReferenceVanish: the server's end goes without a word. The client finds out when it disconnects, and a new server at the same address
+// is connected to as ever.
+func TestReferenceVanish(t *testing.T) {
+	l := reference.NewDirectLink()
+	port := func(lid ci.LID) reference.PortConfig {
+		return reference.Direct(l, reference.DirectConfig{LID: lid, GUID: ci.GUID(lid)})
+	}
+	quick := func(c *cm.ConnectConfig) { c.ResponseTime, c.RemoteResponseTime, c.MaxRetries = 12, 12, 3 }
+	a, b := newStack(t, port(1)), newStack(t, port(2))
+	ca, _, qa, _ := establish(t, a, b, ci.RC, quick)
+	require.NoError(t, b.mads.Close())
+	b.close()
+	_, err := ca.Disconnect(t.Context(), nil)
+	require.ErrorIs(t, err, cm.ErrTimeout)
+	require.NoError(t, qa.Destroy())
+	require.ErrorIs(t, next(t, ca, cm.EventDisconnected).Err, cm.ErrTimeout)
+
+	c := newStack(t, port(2))
+	drain(a.cq)
+	cc, cs, qc, qs := establish(t, a, c, ci.RC, quick)
+	carry(t, a, qc, c, "to the new one")
+	carry(t, c, qs, a, "and from it")
+	require.NoError(t, cc.Close())
+	next(t, cs, cm.EventEstablished)
+	next(t, cs, cm.EventDisconnect)
+	require.NoError(t, cs.Close())
+}

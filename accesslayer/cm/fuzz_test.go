@@ -1,0 +1,361 @@
+package cm_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+// sinkService is a mads.Service whose datagrams go nowhere but into a list. It has no time of its own.
+type sinkService struct {
+	ports []mads.Port
+
+	mu      sync.Mutex
+	receive map[mads.Port]func(*mads.Received)
+	sent    []byte // the last datagram
+	n       int
+	changed chan struct{}
+}
+
+func (s *sinkService) Ports() []mads.Port { return s.ports }
+
+func (s *sinkService) Watch(f func(mads.Port, bool)) func() {
+	for _, p := range s.ports {
+		f(p, true)
+	}
+	return func() {}
+}
+
+func (s *sinkService) Register(cfg mads.AgentConfig) (mads.Agent, error) {
+	if cfg.Version == mad.ClassVersionCM {
+		s.receive[cfg.Port] = cfg.OnReceive
+	}
+	return &sinkAgent{s, cfg.Port}, nil
+}
+
+type sinkAgent struct {
+	s *sinkService
+	p mads.Port
+}
+
+func (a *sinkAgent) Port() mads.Port { return a.p }
+
+func (a *sinkAgent) Send(m *mads.Message) error {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.sent = append(a.s.sent[:0], m.MAD...)
+	a.s.n++
+	close(a.s.changed)
+	a.s.changed = make(chan struct{})
+	return nil
+}
+
+func (a *sinkAgent) Do(context.Context, *mads.Message) (*mads.Received, error) {
+	return nil, ci.Unsupported
+}
+func (a *sinkAgent) Recv(context.Context) (*mads.Received, error) { return nil, ci.Unsupported }
+func (a *sinkAgent) Close() error                                 { return nil }
+
+// fuzzed are the two HCAs whose attributes all runs share.
+var fuzzed = sync.OnceValue(func() (x struct {
+	al    *accesslayer.AL
+	ports []mads.Port
+}) {
+	x.al = accesslayer.New(accesslayer.Config{PollInterval: -1})
+	n := reference.NewNetwork(reference.NetworkConfig{})
+	for i, p := range []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 1}),
+		reference.Virtual(n, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")})} {
+		guid := ci.GUID(0x1000 + i)
+		if err := x.al.Register(must(reference.New(reference.Config{GUID: guid, Ports: []reference.PortConfig{p}}))); err != nil {
+			panic(err)
+		}
+		x.ports = append(x.ports, mads.Port{CA: guid, Num: 1})
+	}
+	return x
+})
+
+// run is a manager with a peer that sends anything, and consumers that do anything.
+type run struct {
+	t     *testing.T
+	data  []byte
+	clock *clock.Virtual
+	s     *sinkService
+	m     *cm.Manager
+	ls    []cm.Listener
+	calls sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []cm.Conn
+	asked []cm.LookupRequest
+}
+
+func (r *run) byte() byte {
+	if len(r.data) == 0 {
+		return 0
+	}
+	b := r.data[0]
+	r.data = r.data[1:]
+	return b
+}
+
+// call runs what may block, until it has sent something or returned.
+func (r *run) call(f func(ctx context.Context)) {
+	r.s.mu.Lock()
+	sent := r.s.changed
+	r.s.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	r.calls.Go(func() { defer close(done); defer cancel(); f(ctx) })
+	select {
+	case <-sent:
+	case <-done:
+	case <-time.After(10 * time.Second):
+		panic("a call neither sends nor returns")
+	}
+}
+
+func (r *run) path() cm.Path {
+	if r.byte()&1 == 0 {
+		return cm.Path{Port: r.s.ports[0], AV: ci.AVAttr{DLID: 7}, LifeTime: 5}
+	}
+	return cm.Path{Port: r.s.ports[1], AV: ci.AVAttr{GRH: ci.GRH{DGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}}}, LifeTime: 5}
+}
+
+func (r *run) conn() cm.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.conns) == 0 {
+		return nil
+	}
+	return r.conns[int(r.byte())%len(r.conns)]
+}
+
+func (r *run) add(c cm.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, c)
+}
+
+// step does one thing.
+func (r *run) step() {
+	c := r.conn()
+	switch op := r.byte() % 24; {
+	case op < 10:
+		r.inject(op)
+	case op == 10:
+		r.clock.Advance(time.Duration(r.byte()) * time.Duration(r.byte()) * time.Millisecond)
+	case op == 11:
+		path, peer := r.path(), r.byte()
+		r.call(func(ctx context.Context) {
+			c, err := r.m.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: ci.QPN(peer)}, Primary: path, MaxRetries: 3, ResponseTime: 10,
+				RemoteResponseTime: 10, Peer: peer&1 != 0})
+			if err == nil {
+				r.add(c)
+			}
+		})
+	case op == 12:
+		for _, l := range r.ls {
+			if c := cm.AcceptNow(l); c != nil {
+				r.add(c)
+			}
+			if q := cm.AcceptLookupNow(l); q != nil {
+				r.asked = append(r.asked, q)
+			}
+		}
+	case op == 13 && len(r.asked) > 0:
+		q := r.asked[len(r.asked)-1]
+		r.asked = r.asked[:len(r.asked)-1]
+		if r.byte()&1 == 0 {
+			_ = q.Accept(5, 6, nil)
+		} else {
+			_ = q.Reject(mad.SIDRNoQP, nil, nil)
+		}
+	case op == 14:
+		path := r.path()
+		r.call(func(ctx context.Context) {
+			_, _ = r.m.Lookup(ctx, cm.LookupConfig{Service: service1, Path: path, Timeout: time.Second, Retries: 1})
+		})
+	case c == nil:
+	case op == 15:
+		qpn := ci.QPN(r.byte())
+		r.call(func(ctx context.Context) {
+			_ = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: qpn, Type: ci.QPType(c.Request().Service)}})
+		})
+	case op == 16:
+		_ = c.Confirm(nil)
+	case op == 17:
+		_ = c.Established()
+	case op == 18:
+		_ = c.Delay(mad.TimeExp(r.byte()), nil)
+	case op == 19:
+		_ = c.Reject(mad.RejReason(r.byte()), nil, nil)
+	case op == 20:
+		r.call(func(ctx context.Context) { _, _ = c.Disconnect(ctx, nil) })
+	case op == 21:
+		path := r.path()
+		r.call(func(ctx context.Context) { _, _ = c.LoadAlternate(ctx, cm.AlternateConfig{Path: path}) })
+	case op == 22:
+		switch r.byte() % 4 {
+		case 0:
+			_ = c.AnswerAlternate(mad.APRStatus(r.byte()), nil, nil)
+		case 1:
+			_ = c.AnswerDisconnect(nil)
+		case 2:
+			_ = c.Migrated()
+		case 3:
+			_ = c.Handoff(service1 + mad.ServiceID(r.byte()&1))
+		}
+	case op == 23:
+		_ = c.Close()
+	}
+}
+
+// inject sends a datagram: any bytes, or a message whose IDs may be those of a connection.
+func (r *run) inject(op byte) {
+	in := r.byte()
+	port := r.s.ports[in&1]
+	rec := &mads.Received{Port: port, From: mads.Address{QPN: 1, AV: ci.AVAttr{DLID: 7}}, MAD: make([]byte, mad.Size)}
+	if in&1 == 1 {
+		rec.From.AV = ci.AVAttr{Global: true, GRH: ci.GRH{DGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}}}
+	}
+	if op == 0 { // anything
+		n := copy(rec.MAD, r.data)
+		r.data = r.data[n:]
+		if in&2 != 0 {
+			rec.MAD = rec.MAD[:n]
+		}
+		r.s.receive[port](rec)
+		return
+	}
+	attr := mad.AttrREQ + uint16(r.byte())%(mad.AttrAPR-mad.AttrREQ+1)
+	msg := mad.NewCMMessage(attr)
+	b := make([]byte, mad.CMDataLen)
+	if in&4 != 0 {
+		for i := range b {
+			b[i] = r.byte()
+		}
+	}
+	msg.Parse(b)
+	ours, theirs := uint32(r.byte()), uint32(r.byte())
+	if c := r.conn(); c != nil && in&8 == 0 {
+		ours, theirs = c.ID(), c.RemoteID()
+	} else if in&16 == 0 { // the last message that went out names it
+		r.s.mu.Lock()
+		if len(r.s.sent) == mad.Size {
+			ours = uint32(r.s.sent[24])<<24 | uint32(r.s.sent[25])<<16 | uint32(r.s.sent[26])<<8 | uint32(r.s.sent[27])
+		}
+		r.s.mu.Unlock()
+	}
+	switch m := msg.(type) {
+	case *mad.REQ:
+		if in&32 == 0 { // a good one
+			*m = mad.REQ{LocalCommID: theirs, ServiceID: service1, LocalCAGUID: 9, LocalQPN: theirs + 16, PKey: 0xffff, PathMTU: mad.MTU256, RemoteTimeout: mad.TimeExp(r.byte() & 31),
+				LocalTimeout: 10, MaxCMRetries: 3, Service: mad.TransportService(r.byte() & 1), Primary: mad.CMPath{LocalLID: 7, RemoteLID: 1, SubnetLocal: true}}
+			if in&1 == 1 {
+				m.Primary = mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}, RemoteGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}}
+			}
+		}
+	case *mad.REP:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.RTU:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.REJ:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.MRA:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.DREQ:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+		m.RemoteQPN = uint32(r.byte())
+	case *mad.DREP:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.LAP:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+		m.RemoteQPN = uint32(r.byte())
+	case *mad.APR:
+		m.RemoteCommID, m.LocalCommID = ours, theirs
+	case *mad.SIDRREQ:
+		m.ServiceID, m.PKey = service1, 0xffff
+	case *mad.SIDRREP:
+		m.RequestID = ours
+	}
+	h := mad.CMHeader(uint64(r.byte()), msg)
+	h.Put(rec.MAD)
+	msg.Put(rec.MAD[mad.HeaderLen:])
+	r.s.receive[port](rec)
+}
+
+// FuzzMessages sends a manager anything, while its consumers do anything. Then they close what they have, and time goes by: every connection has
+// ended, nothing is pending, no timer is set, no call is stuck.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte{})
+	for seed := range byte(8) {
+		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+		b := make([]byte, 400)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(fuzzOne)
+}
+
+func fuzzOne(t *testing.T, data []byte) {
+	x := fuzzed()
+	r := &run{t: t, data: data, clock: clock.NewVirtual(time.Hour)}
+	r.s = &sinkService{ports: x.ports, receive: map[mads.Port]func(*mads.Received){}, changed: make(chan struct{})}
+	r.m = must(cm.New(x.al, r.s, cm.Config{Clock: r.clock, Rand: rand.New(rand.NewPCG(1, 1)), MaxPending: 8, MaxTimeWait: 8}))
+	for i := range 2 {
+		r.ls = append(r.ls, must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i)})), must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i), Datagram: true})))
+	}
+	for len(r.data) > 0 {
+		r.step()
+	}
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+	for _, l := range r.ls {
+		require.NoError(t, l.Close())
+	}
+	finished := make(chan struct{})
+	go func() { r.calls.Wait(); close(finished) }()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		r.clock.Advance(24 * time.Hour) // again, for a call that had sent and not yet set its timer
+		select {
+		case <-finished:
+		case <-time.After(time.Millisecond):
+			if time.Now().After(deadline) {
+				buf := make([]byte, 1<<16)
+				t.Fatalf("a call is stuck:\n%s", buf[:runtime.Stack(buf, true)])
+			}
+			continue
+		}
+		break
+	}
+	for _, c := range r.conns { // those that Connect returned in the end
+		_ = c.Close()
+	}
+	r.clock.Advance(24 * time.Hour)
+	for table, n := range cm.Tables(r.m) {
+		require.Zero(t, n, table)
+	}
+	require.Zero(t, r.clock.Pending(), "timers")
+	for i, c := range r.conns {
+		require.Equal(t, cm.StateClosed, c.State(), fmt.Sprint(i))
+	}
+	require.NoError(t, r.m.Close())
+}

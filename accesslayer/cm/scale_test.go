@@ -1,0 +1,81 @@
+package cm_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+// TestLive10000: so many connections live at a time between two managers; what each end costs in memory, and that none has a goroutine.
+func TestLive10000(t *testing.T) {
+	const conns = 10000
+	l := reference.NewDirectLink()
+	a, b := newStack(t, reference.Direct(l, reference.DirectConfig{})), newStack(t, reference.Direct(l, reference.DirectConfig{}))
+	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
+	const workers = 16
+	passives, actives := make(chan cm.Conn, conns), make(chan cm.Conn, conns)
+	errs := make(chan error, 2*conns)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, goroutines := heap(), runtime.NumGoroutine()
+	start := time.Now()
+	turns := make(chan ci.QPN)
+	for range workers {
+		go func() {
+			for {
+				c, err := listener.Accept(ctx)
+				if err != nil {
+					return
+				}
+				errs <- c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(c.ID() & 0xffffff)}})
+				passives <- c
+			}
+		}()
+		go func() {
+			for qpn := range turns {
+				c, err := a.cm.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qpn}, Primary: a.path(1, b, 1), ResponseTime: 14, RemoteResponseTime: 14})
+				if err == nil {
+					err = c.Confirm(nil)
+					actives <- c
+				}
+				errs <- err
+			}
+		}()
+	}
+	for i := range conns {
+		turns <- ci.QPN(0x100000 + i)
+	}
+	close(turns)
+	for range 2 * conns {
+		require.NoError(t, <-errs)
+	}
+	took := time.Since(start)
+	require.NoError(t, listener.Close())
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 }, 20*time.Second, time.Millisecond, "no goroutine for a connection that is idle")
+	after := heap()
+	assert.Equal(t, conns, a.cm.Counters().Conns)
+	assert.Equal(t, uint64(conns), b.cm.Counters().Established)
+	per := float64(after-before) / (2 * conns)
+	t.Logf("%d connections in %v, %.0f bytes for each end", conns, took.Round(time.Millisecond), per)
+	assert.Less(t, per, 4096.0)
+	for range conns {
+		require.NoError(t, (<-actives).Close())
+		require.NoError(t, (<-passives).Close())
+	}
+	require.Eventually(t, func() bool { return a.cm.Counters().Conns+b.cm.Counters().Conns == 0 }, 60*time.Second, 10*time.Millisecond, "all are gone when time-wait is over")
+}
