@@ -32,6 +32,7 @@ type endpoint struct {
 	free     *send
 	out      []*send
 	slots    []uint16 // that are free
+	posts    uint64   // so far
 	busy     bool     // somebody posts
 	corked   bool     // the pump handles several receives: answers may wait for each other, up to a batch
 	wrs      [postBatch]ci.SendWR
@@ -277,6 +278,8 @@ func (e *endpoint) flush() {
 			}
 			slot := e.slots[len(e.slots)-1]
 			e.slots = e.slots[:len(e.slots)-1]
+			e.posts++
+			s.order = e.posts
 			e.out[slot], batch[n] = s, slot
 			e.sges[n][0] = e.sendSGEs[slot]
 			e.wrs[n] = ci.SendWR{ID: e.id(slot), Op: ci.OpSend, Flags: ci.SendSignaled, SGL: e.sges[n][:],

@@ -1,6 +1,8 @@
 package mads
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"ciddk/ci"
@@ -142,12 +144,17 @@ func (e *endpoint) reset() error {
 	}
 	e.mu.Lock()
 	e.gen++ // completions of before count no more
+	var left []*send
 	for slot, s := range e.out {
 		if s != nil {
 			e.out[slot] = nil
 			e.slots = append(e.slots, uint16(slot))
-			e.again(s)
+			left = append(left, s)
 		}
+	}
+	slices.SortFunc(left, func(a, b *send) int { return cmp.Compare(a.order, b.order) })
+	for _, s := range left {
+		e.again(s)
 	}
 	for slot, had := range e.posted {
 		if had {

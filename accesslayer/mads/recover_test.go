@@ -13,6 +13,8 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/hca/reference"
 	"ciddk/mad"
 )
 
@@ -246,5 +248,131 @@ func TestAccessLayerGoesFirst(t *testing.T) {
 		require.NoError(t, a.m.Close())
 		_, err := mads.New(a.al, mads.Config{})
 		assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	})
+}
+
+// refusing refuses posts: with what refuse says, from that request on.
+type refusing struct {
+	ci.QP
+	mu     sync.Mutex
+	refuse func(w *ci.SendWR) error
+}
+
+func (r *refusing) Unwrap() any { return r.QP }
+
+func (r *refusing) PostSend(wrs []ci.SendWR) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range wrs {
+		if err := r.refuse(&wrs[i]); err != nil {
+			n, err2 := r.QP.PostSend(wrs[:i])
+			if err2 != nil {
+				return n, err2
+			}
+			return i, err
+		}
+	}
+	return r.QP.PostSend(wrs)
+}
+
+// A post that is refused: one for a reason of its own is lost alone; what is the queue's fault is posted later. Nothing else is lost,
+// and the order stays.
+func TestRefusedPosts(t *testing.T) {
+	q := &refusing{refuse: func(*ci.SendWR) error { return nil }}
+	layer := ciwrap.Layer{QP: func(in ci.QP, c ci.QPCreate) ci.QP {
+		if c.Type == ci.QP1 && q.QP == nil {
+			q.QP = in
+			return q
+		}
+		return in
+	}}
+	bubble(t, nodeConfig{wrap: layer}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		to := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, Queue: 1000})
+		from := a.agent(mads.AgentConfig{})
+		n := 0
+		q.refuse = func(w *ci.SendWR) error {
+			if w.To.QPN == 77 {
+				return &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidAVHandle}
+			}
+			if n++; n%7 == 0 {
+				return &ci.Error{Verb: "QP.PostSend", Status: ci.InsufficientResources}
+			}
+			return nil
+		}
+		var want []uint64
+		for i := range uint64(200) {
+			if i%50 == 10 {
+				far := b.address()
+				far.QPN = 77
+				_, err := from.Do(t.Context(), &mads.Message{To: far, MAD: request(vendor, 1, mad.Send, i)})
+				require.ErrorIs(t, err, ci.InvalidAVHandle)
+				require.ErrorIs(t, err, ci.ErrorStatus)
+				continue
+			}
+			want = append(want, i)
+			require.NoError(t, from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
+		}
+		for _, i := range want {
+			r, err := to.Recv(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, i, r.Header().TID)
+		}
+		synctest.Wait()
+		assert.Empty(t, a.m.Held(a.port()))
+		assert.Equal(t, uint64(4), a.counters().Dropped[mads.DropSend])
+		assert.Zero(t, a.counters().Recovered, "the QP had no fault")
+
+		// The segments of a long message, too.
+		q.mu.Lock()
+		q.refuse = func(w *ci.SendWR) error { return &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidParameter} }
+		q.mu.Unlock()
+		_, err := longAgent(a, "long", nil, nil).Do(t.Context(), &mads.Message{To: b.address(), MAD: message(mad.Get, 1, 1000)})
+		require.ErrorIs(t, err, ci.InvalidParameter)
+		synctest.Wait()
+		assert.Empty(t, a.m.Held(a.port()))
+	})
+}
+
+// An HCA that does not flush what was posted is reset all the same, after a second, and what had not completed is sent then.
+func TestResetWithoutFlush(t *testing.T) {
+	g := &gate{}
+	bubble(t, nodeConfig{wrap: g.layer()}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		to := b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}})
+		from := a.agent(mads.AgentConfig{})
+		g.shut = true
+		for i := range uint64(20) {
+			require.NoError(t, from.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
+		}
+		g.mu.Lock()
+		g.shut, g.held = false, nil // swallowed
+		g.mu.Unlock()
+		start := time.Now()
+		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		for i := range uint64(20) {
+			r, err := to.Recv(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, i, r.Header().TID)
+		}
+		assert.Equal(t, 2*time.Second, time.Since(start), "a second before the state is looked at, another before the reset")
+		synctest.Wait()
+		assert.Empty(t, a.m.Held(a.port()))
+		assert.Equal(t, uint64(1), a.counters().Recovered)
+	})
+}
+
+// An HCA whose QP1 somebody else has is left out, and nothing of it is held.
+func TestQP1Taken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := reference.NewDirectLink()
+		n := newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+		before := n.hca.Live()
+		other, err := mads.New(n.al, mads.Config{})
+		require.NoError(t, err)
+		assert.Empty(t, other.Ports())
+		require.NoError(t, other.Close())
+		assert.Equal(t, before, n.hca.Live())
+		echo(t, n)
+		_, err = n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})
+		assert.NoError(t, err, "to itself")
 	})
 }
