@@ -70,6 +70,7 @@ type send struct {
 	qpn      ci.QPN
 	qkey     ci.QKey
 	pkey     uint16
+	order    uint64    // among those posted
 	attempts uint8     // flushed by a QP error and queued again
 	tx       *tx       // of a request
 	seg      *outgoing // of a long message
