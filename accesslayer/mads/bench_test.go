@@ -1,7 +1,6 @@
 package mads_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,23 +22,32 @@ func BenchmarkSend(b *testing.B) {
 		b.Run(w.name, func(b *testing.B) {
 			p := w.ports()
 			x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
-			var got atomic.Int64
-			y.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) { got.Add(1) }})
+			const window = 256
+			arrived := make(chan struct{}, window)
+			y.agent(mads.AgentConfig{Class: mad.ClassCM, Version: 2, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) {
+				select {
+				case arrived <- struct{}{}:
+				default: // it had been taken for lost
+				}
+			}})
 			from := x.agent(mads.AgentConfig{})
 			m := mads.Message{To: y.address(), MAD: request(mad.ClassCM, 2, mad.Send, 1)}
 			b.ReportAllocs()
-			stuck := time.Time{}
-			var lost int64
-			for i := range int64(b.N) {
-				for i-got.Load()-lost >= 256 { // a datagram may be lost, and then this would wait for ever
-					if stuck.IsZero() {
-						stuck = time.Now()
-					} else if time.Since(stuck) > 100*time.Millisecond {
-						lost = i - got.Load()
+			lost := 0
+			patience := time.NewTimer(time.Hour)
+			for i := range b.N {
+				if i >= window {
+					select {
+					case <-arrived:
+					default:
+						patience.Reset(100 * time.Millisecond)
+						select {
+						case <-arrived:
+						case <-patience.C:
+							lost++
+						}
 					}
-					time.Sleep(10 * time.Microsecond)
 				}
-				stuck = time.Time{}
 				require.NoError(b, from.Send(&m))
 			}
 			b.ReportMetric(float64(lost), "lost")
