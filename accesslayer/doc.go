@@ -62,9 +62,15 @@
 //	ib_get_mad, ib_put_mad, …                    none, either
 //	alias QPs, QPs of type MAD, ib_reg_mad_svc   mads.Manager.Register: an agent
 //	ib_send_mad, ib_cancel_mad                   mads.Agent: Send, Do; its context
+//	ib_cm_listen, ib_cm_cancel                   package cm: Service.Listen, Listener.Close
+//	ib_cm_req, ib_cm_rtu                         cm.Service.Connect (UD: Lookup), Conn.Confirm; Modify moves the QP
+//	ib_cm_rep                                    cm.Conn.Accept (UD: LookupRequest.Accept); receives are posted before
+//	ib_cm_rej, ib_cm_mra, ib_cm_handoff          cm.Conn.Reject, Delay, Handoff
+//	ib_cm_lap, ib_cm_apr                         cm.Conn.LoadAlternate, AnswerAlternate, AlternateAttr
+//	ib_cm_dreq, ib_cm_drep                       cm.Conn.Disconnect, AnswerDisconnect
+//	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
-// Rows of other packages to come, which stand on this one: the connection manager (ib_cm_*); SA queries, service records, subscriptions
-// and the SA half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration opens
+// Rows of other packages to come, which stand on this one: SA queries, service records, subscriptions and the SA half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration opens
 // and queries the CA and announces client reregistration, but makes no PD and no special QPs of its own: mads.Manager, a client as any
 // other, does. Regions shared by an id (ib_reg_shmid) were never finished, and have no place.
 //
