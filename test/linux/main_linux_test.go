@@ -25,6 +25,7 @@ type lab struct {
 	linux    *guest.Guest
 	pingpong string // path of the program
 	rping    string
+	cmpeer   string
 }
 
 var shared struct {
@@ -87,8 +88,8 @@ func newLab() (l *lab, err error) {
 	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {
 		return nil, err
 	}
-	l.pingpong, l.rping = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping")
-	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping")
+	l.pingpong, l.rping, l.cmpeer = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping"), filepath.Join(shared.dir, "cmpeer")
+	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping", "ciddk/test/linux/cmpeer")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building our programs: %w: %s", err, out)

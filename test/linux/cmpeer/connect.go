@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"ciddk/accesslayer/rdmacm"
+)
+
+// connect is ucmatose: connections, messages from the server, messages from the client, disconnect by the server.
+func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
+	cfg := rdmacm.IDConfig{}
+	if o.IB {
+		cfg.Space = rdmacm.IB
+	}
+	var sides []*side
+	add := func(id *rdmacm.ID) error {
+		s, err := prepare(id, o, 0)
+		sides = append(sides, s)
+		return err
+	}
+	terms := rdmacm.ConnConfig{ResponderResources: 1, InitiatorDepth: 1, Retries: 5}
+	if !o.Peer.IsValid() {
+		ln, err := m.Listen(netip.AddrPortFrom(o.Addr, portConnect), rdmacm.ListenConfig{ID: cfg})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "listening on %v\n", ln.Addr())
+		for range o.Conns {
+			id, err := ln.Accept(ctx)
+			if err != nil {
+				return err
+			}
+			if err := id.CreateQP(qpConfig(o)); err != nil {
+				return err
+			}
+			if err := add(id); err != nil {
+				return err
+			}
+			if err := id.Accept(ctx, terms); err != nil {
+				return err
+			}
+		}
+	}
+	for len(sides) < o.Conns {
+		_, err := m.Dial(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialConfig{ID: cfg, QP: qpConfig(o), Conn: terms, Setup: add})
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d connections\n", len(sides))
+	for _, sending := range []bool{!o.Peer.IsValid(), o.Peer.IsValid()} {
+		for _, s := range sides {
+			var err error
+			if sending {
+				err = s.send(ctx, sendWR())
+			} else {
+				_, err = s.receive(ctx)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintln(out, "data transfers complete")
+	for _, s := range sides {
+		if !o.Peer.IsValid() {
+			if err := s.id.Disconnect(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		select { // the server's
+		case <-s.id.Done():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintln(out, "disconnected")
+	return nil
+}

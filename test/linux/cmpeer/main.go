@@ -1,0 +1,91 @@
+// Command cmpeer is the peer of three programs of librdmacm, for the tests: ucmatose (connections), udaddy (datagrams by SIDR) and mckey (multicast).
+// It does what they do, on the reference HCA, and checks what they do not: that every message arrives with its length.
+//
+//	cmpeer connect 10.77.0.1 -c 3                  # ucmatose's server
+//	cmpeer connect 10.77.0.1 -s 10.77.0.2 -c 3     # its client
+//	cmpeer datagram 10.77.0.1                      # udaddy
+//	cmpeer group 10.77.0.1 -m 239.1.2.3            # mckey, receiving
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/hca/reference"
+)
+
+type options struct {
+	Mode  string     `arg:"" enum:"connect,datagram,group" help:"ucmatose, udaddy or mckey."`
+	Addr  netip.Addr `arg:"" help:"IP address of the HCA."`
+	Peer  netip.Addr `short:"s" help:"Server to call; without it, be the server."`
+	Group netip.Addr `short:"m" help:"Mode group: the group."`
+	Send  bool       `help:"Mode group: send instead of receiving."`
+	Conns int        `short:"c" default:"1" help:"Connections."`
+	Count int        `short:"C" default:"10" help:"Messages of each."`
+	Size  int        `short:"S" default:"100" help:"Bytes of a message."`
+	IB    bool       `help:"Mode connect: port space IB."`
+}
+
+// Ports of the originals.
+const (
+	portConnect  = 7471
+	portDatagram = 7174
+)
+
+// patience bounds a run.
+const patience = 40 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cmpeer:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string, out io.Writer) (err error) {
+	var o options
+	parser, err := kong.New(&o, kong.Name("cmpeer"))
+	if err != nil {
+		return err
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: o.Addr})}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hca.Close()) }()
+	al := accesslayer.New(accesslayer.Config{})
+	defer func() { err = errors.Join(err, al.Close()) }()
+	if err := al.Register(hca); err != nil {
+		return err
+	}
+	m, err := rdmacm.Open(al)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	switch o.Mode {
+	case "connect":
+		return connect(ctx, m, o, out)
+	case "datagram":
+		return datagram(ctx, m, o, out)
+	}
+	return group(ctx, m, o, out)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// grhLen is what stands before the data of a received datagram (IBTA 11.4.1.2).
+const grhLen = 40
+
+// side is an ID with a QP, and a buffer for one message to send and for all that are to come.
+type side struct {
+	id   *rdmacm.ID
+	o    options
+	head int // bytes before the data of a received message
+	buf  []byte
+	r    ci.Region
+	wc   []ci.WC
+}
+
+func qpConfig(o options) rdmacm.QPConfig {
+	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: o.Count + 1, RecvDepth: o.Count + 1}}}
+}
+
+// prepare makes the buffer of an ID that has its QP, and posts all receives.
+func prepare(id *rdmacm.ID, o options, head int) (*side, error) {
+	s := &side{id: id, o: o, head: head, wc: make([]ci.WC, 1)}
+	room := head + o.Size
+	s.buf = make([]byte, room*(o.Count+1))
+	pd, err := id.PD()
+	if err != nil {
+		return nil, err
+	}
+	mr, err := pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite})
+	if err != nil {
+		return nil, err
+	}
+	s.r = mr.Region()
+	for i := range o.Count {
+		if _, err := id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.r.SGE(uint64(room*i), uint32(room))}}}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// send sends all messages; wr says how.
+func (s *side) send(ctx context.Context, wr ci.SendWR) error {
+	off := (s.head + s.o.Size) * s.o.Count
+	wr.Flags |= ci.SendSignaled
+	wr.SGL = []ci.SGE{s.r.SGE(uint64(off), uint32(s.o.Size))}
+	for range s.o.Count {
+		if _, err := s.id.QP().PostSend([]ci.SendWR{wr}); err != nil {
+			return err
+		}
+	}
+	for i := range s.o.Count {
+		if _, err := s.completion(ctx, s.id.SendCQ()); err != nil {
+			return fmt.Errorf("send %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// receive takes all messages, and gives the last one's completion.
+func (s *side) receive(ctx context.Context) (ci.WC, error) {
+	var wc ci.WC
+	for i := range s.o.Count {
+		var err error
+		if wc, err = s.completion(ctx, s.id.RecvCQ()); err != nil {
+			return wc, fmt.Errorf("receive %d: %w", i, err)
+		}
+		if int(wc.Length) != s.head+s.o.Size {
+			return wc, fmt.Errorf("receive %d: %d bytes, %d were due", i, wc.Length, s.head+s.o.Size)
+		}
+	}
+	return wc, nil
+}
+
+func (s *side) completion(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
+	if _, err := cq.Wait(ctx, s.wc); err != nil {
+		return ci.WC{}, err
+	}
+	if s.wc[0].Status != ci.WCSuccess {
+		return ci.WC{}, s.wc[0].Status
+	}
+	return s.wc[0], nil
+}

@@ -1,0 +1,131 @@
+package linux
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/test/linux/guest"
+)
+
+// deal is one run of a program of librdmacm against cmpeer.
+type deal struct {
+	name        string
+	linux, ours []string // the programs without addresses
+	v6          bool
+}
+
+// TestRDMACM: connections of two port spaces, several at once; datagrams by SIDR; both IP versions, both roles.
+func TestRDMACM(t *testing.T) {
+	l := useLab(t)
+	var rec recording
+	deals := []deal{
+		{name: "ucmatose", linux: []string{"ucmatose"}, ours: []string{"connect"}},
+		{name: "ucmatose,4 connections of 20 messages", linux: []string{"ucmatose", "-c", "4", "-C", "20", "-S", "3000"}, ours: []string{"connect", "-c", "4", "-C", "20", "-S", "3000"}},
+		{name: "ucmatose,port space IB", linux: []string{"ucmatose", "-P", "ib"}, ours: []string{"connect", "--ib"}},
+		{name: "ucmatose,IPv6", linux: []string{"ucmatose", "-c", "2"}, ours: []string{"connect", "-c", "2"}, v6: true},
+		{name: "udaddy", linux: []string{"udaddy"}, ours: []string{"datagram"}},
+		{name: "udaddy,3 peers", linux: []string{"udaddy", "-c", "3", "-S", "1001"}, ours: []string{"datagram", "-c", "3", "-S", "1001"}},
+		{name: "udaddy,IPv6", linux: []string{"udaddy"}, ours: []string{"datagram"}, v6: true},
+	}
+	for _, d := range deals {
+		for role, linuxServes := range map[string]bool{"linux is the server/": true, "linux is the client/": false} {
+			t.Run(role+d.name, func(t *testing.T) { l.deal(t, &rec, d, linuxServes) })
+		}
+	}
+	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+}
+
+func (l *lab) deal(t *testing.T, rec *recording, d deal, linuxServes bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := l.ends(d.v6)
+	ours := append([]string{l.cmpeer, d.ours[0], e.ours().String()}, d.ours[1:]...)
+	theirs := append([]string{}, d.linux...)
+	theirs = append(theirs, "-b", e.theirs().String())
+	sent := rec.record(t, l, func() {
+		var s, c *guest.Process
+		var err error
+		if linuxServes {
+			s = e.serveLinux(t, ctx, theirs...)
+			c, err = l.net.Start(ctx, append(ours, "-s", e.theirs().String())...)
+		} else {
+			s = e.serveOurs(t, ctx, ours...)
+			c, err = l.linux.Start(ctx, append(theirs, "-s", e.ours().String())...)
+		}
+		require.NoError(t, err)
+		finish(t, cancel, s, c)
+	})
+	require.Len(t, sent, 2, "addresses that sent RoCEv2")
+}
+
+// finish waits for two programs, of which c ends first, and both in success.
+func finish(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) {
+	t.Helper()
+	client, cerr := c.Wait()
+	if cerr != nil || client.Code != 0 {
+		cancel() // the other would wait
+	}
+	server, serr := s.Wait()
+	out := report(server, client)
+	require.NoError(t, cerr, out)
+	require.Zero(t, client.Code, out)
+	require.NoError(t, serr, out)
+	require.Zero(t, server.Code, out)
+	for _, r := range []guest.Result{server, client} {
+		assert.Contains(t, r.Stdout, "data transfers complete", out)
+		assert.NotContains(t, r.Stdout+r.Stderr, "fail", out)
+	}
+}
+
+// TestRDMACMGroup: a multicast group, sending and receiving. Of IPv4, for Linux answers a join of an IPv6 group on RoCEv2 with ENOTSUPP.
+func TestRDMACMGroup(t *testing.T) {
+	l := useLab(t)
+	var rec recording
+	const group, mac = "239.1.2.3", "01005e010203"
+	e := l.ends(false)
+	for ourRole, from := range map[string]netip.Addr{"we send": e.ours(), "we receive": e.theirs()} {
+		t.Run(ourRole, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			theirs := []string{"mckey", "-m", group, "-b", e.theirs().String(), "-S", "777"}
+			ours := []string{l.cmpeer, "group", e.ours().String(), "-m", group, "-S", "777"}
+			sent := rec.record(t, l, func() {
+				var receiver, sender *guest.Process
+				var err error
+				if ourRole == "we send" {
+					receiver, err = l.linux.Start(ctx, theirs...)
+					require.NoError(t, err)
+					l.waitGroup(t, ctx, mac)
+					sender, err = l.net.Start(ctx, append(ours, "--send")...)
+				} else {
+					receiver, err = l.net.Start(ctx, ours...)
+					require.NoError(t, err)
+					require.NoError(t, receiver.WaitOutput(ctx, "joined "+group))
+					sender, err = l.linux.Start(ctx, append(theirs, "-s")...)
+				}
+				require.NoError(t, err)
+				finish(t, cancel, receiver, sender)
+			})
+			assert.Equal(t, map[netip.Addr]int{from: 10}, sent, "datagrams to the group")
+		})
+	}
+	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+}
+
+// waitGroup waits until the guest's interface receives a group.
+func (l *lab) waitGroup(t *testing.T, ctx context.Context, mac string) {
+	t.Helper()
+	for {
+		r, err := l.linux.Run(ctx, "agent", "cat", "/proc/net/dev_mcast")
+		require.NoError(t, err)
+		if strings.Contains(r.Stdout, mac) {
+			return
+		}
+	}
+}
