@@ -1,6 +1,7 @@
 package cm
 
 import (
+	crand "crypto/rand"
 	"math/rand/v2"
 	"time"
 
@@ -170,7 +171,9 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxResponseTime = min(c.MaxResponseTime, mad.MaxTimeExp)
 	if c.Rand == nil {
-		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+		var seed [32]byte
+		crand.Read(seed[:]) // never fails
+		c.Rand = rand.New(rand.NewChaCha8(seed))
 	}
 	return c
 }

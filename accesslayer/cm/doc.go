@@ -22,20 +22,20 @@
 //
 // # The life of a connection
 //
-//	                 active                                        passive
-//	 Connect          REQ → ─────────────────────────────────→      Listener.Accept
-//	 REQSent ─────────────────┐                                     REQRcvd ───────────────┐
-//	    │ REP          MRA →  REPWait                                  │ Accept      Delay  MRAREQSent
-//	 REPRcvd ─────────────────┐                                     REPSent ───────────────┐
-//	    │ Confirm      Delay  MRAREPSent                               │ RTU          MRA →  MRAREPRcvd
-//	    │                                                              │ (or Established, DREQ, LAP)
-//	 Established ←───────────────────── data ────────────────────→  Established
-//	    │ Disconnect                                                   │ DREQ
-//	 DREQSent                                                       DREQRcvd
-//	    │ DREP                                                         │ AnswerDisconnect
-//	 TimeWait                                                       TimeWait
-//	    │ time                                                         │ time
-//	 Closed                                                         Closed
+//	                active                                        passive
+//	Connect          REQ → ─────────────────────────────────→      Listener.Accept
+//	REQSent ─────────────────┐                                     REQRcvd ───────────────┐
+//	   │ REP          MRA →  REPWait                                  │ Accept      Delay  MRAREQSent
+//	REPRcvd ─────────────────┐                                     REPSent ───────────────┐
+//	   │ Confirm      Delay  MRAREPSent                               │ RTU          MRA →  MRAREPRcvd
+//	   │                                                              │ (or Established, DREQ, LAP)
+//	Established ←───────────────────── data ────────────────────→  Established
+//	   │ Disconnect                                                   │ DREQ
+//	DREQSent                                                       DREQRcvd
+//	   │ DREP                                                         │ AnswerDisconnect
+//	TimeWait                                                       TimeWait
+//	   │ time                                                         │ time
+//	Closed                                                         Closed
 //
 // Every message that wants an answer is sent again until one comes, at most MaxRetries times: the interval is the time that the peer said it
 // takes (ConnectConfig.RemoteResponseTime, ResponseTime) and twice the packet life time of the path. Who needs longer says so: MRA. Who gives up says

@@ -47,7 +47,7 @@ type outcome struct {
 	private          []byte // of the REP
 	active           cm.Conn
 	passives         []cm.Conn // for the one request
-	lap, lapWant     error
+	lap              error
 	disconnects      []error
 }
 

@@ -94,8 +94,6 @@ func (s *scripted) raw(b []byte) {
 func (s *scripted) settle() {
 	time.Sleep(5 * time.Millisecond)
 	synctest.Wait()
-	s.p.mu.Lock() // what came is seen
-	s.p.mu.Unlock()
 }
 
 // take gives what the peer got since the last time, and forgets it.

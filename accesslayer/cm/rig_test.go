@@ -54,14 +54,6 @@ type datagram struct {
 
 func (d *datagram) attr() uint16 { return uint16(d.mad[16])<<8 | uint16(d.mad[17]) }
 
-func (d *datagram) message() mad.CMMessage {
-	_, m, err := mad.ParseCM(d.mad)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
 func newNetwork(seed uint64) *network {
 	return &network{rng: rand.New(rand.NewPCG(seed, 1)), delay: time.Millisecond, spread: 50 * time.Millisecond, agents: map[mads.Port][]*agent{},
 		places: map[place]mads.Port{}}
