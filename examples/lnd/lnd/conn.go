@@ -208,11 +208,8 @@ func (c *conn) sent(i int, st ci.WCStatus) {
 	}
 	c.flow.sent(false)
 	if t.op != nil {
-		var err error
-		if st != ci.WCSuccess {
-			err = c.err
-		}
-		c.drop(t.op, err)
+		t.op.lost = t.op.lost || st != ci.WCSuccess
+		c.drop(t.op, nil)
 	}
 }
 

@@ -35,6 +35,7 @@ type op struct {
 	holds    int
 	n        int // bytes moved
 	err      error
+	lost     bool // a message of it failed: teardown knows why
 	finish   func()
 }
 

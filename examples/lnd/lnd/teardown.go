@@ -54,15 +54,7 @@ func (c *conn) teardown() {
 	if err := c.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); !errors.Is(err, accesslayer.ErrClosed) { // else the adapter has gone
 		c.drain()
 	}
-	c.mu.Lock()
-	if errors.Is(c.err, ci.WCFlushErr) { // somebody else moved the queue pair: who, and why?
-		select {
-		case <-c.link.done():
-			c.err = c.overBelow()
-		default:
-		}
-	}
-	c.unlock()
+	c.explain()
 	if err := c.destroy(); err != nil {
 		c.n.cfg.Logger.Error("lnd: closing a connection", "peer", c.peer.nid, "error", err)
 	}
@@ -77,17 +69,36 @@ func (c *conn) teardown() {
 	c.unlock()
 }
 
-// drain waits until nothing is under way, for so long.
+// drain waits until nothing is under way.
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.checkDrained()
 	c.unlock()
+	c.await(c.drained)
+}
+
+// await waits for an event that should be near.
+func (c *conn) await(what <-chan struct{}) bool {
 	late := make(chan struct{})
 	timer := c.n.clock.AfterFunc(drainTime, func() { close(late) })
 	defer timer.Stop()
 	select {
-	case <-c.drained:
+	case <-what:
+		return true
 	case <-late:
+		return false
+	}
+}
+
+// explain finds a better reason than that work was flushed: somebody else moved the queue pair, and the link knows who.
+func (c *conn) explain() {
+	c.mu.Lock()
+	flushed := errors.Is(c.err, ci.WCFlushErr)
+	c.mu.Unlock()
+	if flushed && c.await(c.link.done()) {
+		c.mu.Lock()
+		c.err = c.overBelow()
+		c.mu.Unlock()
 	}
 }
 
@@ -111,6 +122,9 @@ func (c *conn) leftOver() []*op {
 			return
 		}
 		seen[o] = true
+		if o.lost {
+			why = c.err
+		}
 		if o.err == nil {
 			o.err = why
 		}

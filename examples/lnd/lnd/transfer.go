@@ -88,10 +88,14 @@ func (c *conn) giveBack(o *op) error {
 	return c.n.pool.put(o.m)
 }
 
-// serve is run for transfers that a peer began: done is the application's.
+// serve is run for transfers that a peer began: done is the application's. The region goes back first, and not in the queue of the
+// application's functions: one of them may be waiting for a region.
 func (c *conn) serve(o *op, t *tx, done func(int, error)) {
 	o.finish = func() {
-		c.tasks.post(func() { done(o.n, errors.Join(o.err, c.giveBack(o))) })
+		c.n.wg.Go(func() {
+			err := errors.Join(o.err, c.giveBack(o))
+			c.tasks.post(func() { done(o.n, err) })
+		})
 	}
 	c.start(o, t)
 }
