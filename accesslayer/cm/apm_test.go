@@ -9,6 +9,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/mad"
@@ -127,4 +128,24 @@ func TestReferenceVanish(t *testing.T) {
 	next(t, cs, cm.EventEstablished)
 	next(t, cs, cm.EventDisconnect)
 	require.NoError(t, cs.Close())
+}
+
+// A manager that closes says so to its peers, and an HCA that is pulled ends what waits for it.
+func TestReferenceClose(t *testing.T) {
+	onLinks(t, 1, func(t *testing.T, a, b *stack) {
+		ca, cb, _, _ := establish(t, a, b, ci.RC)
+		require.NoError(t, b.cm.Close())
+		next(t, ca, cm.EventDisconnect)
+		require.Equal(t, cm.StateClosed, cb.State())
+		require.NoError(t, ca.AnswerDisconnect(nil))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1, Primary: a.path(1, b, 1), RemoteResponseTime: 14, MaxRetries: 2})
+			failed <- err
+		}()
+		require.NoError(t, a.al.Deregister(a.hca.Info().GUID))
+		require.Error(t, <-failed)
+		_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1, Primary: cm.Path{Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}}})
+		require.ErrorIs(t, err, ci.InvalidPort)
+	})
 }

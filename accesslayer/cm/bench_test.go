@@ -69,6 +69,7 @@ func BenchmarkConnect(b *testing.B) {
 		active.Wait()
 		b.StopTimer()
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "connections/s")
+		b.ReportMetric(float64(x.cm.Counters().Resent+y.cm.Counters().Resent), "resent")
 		cancel()
 		wg.Wait()
 		require.NoError(b, l.Close())

@@ -107,3 +107,6 @@ func AcceptLookupNow(l Listener) LookupRequest {
 	r.taken()
 	return r
 }
+
+// AckTimeout is ackTimeout.
+func AckTimeout(life, delay mad.TimeExp) mad.TimeExp { return ackTimeout(life, delay) }

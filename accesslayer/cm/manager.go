@@ -42,6 +42,8 @@ type Manager struct {
 	timeWait   waitList
 	asking     map[uint32]*query    // SIDR requests sent, by request ID
 	asked      map[askedKey]*lookup // SIDR requests that came
+	unanswered int                  // of these
+	answered   []*lookup            // the others, the oldest first, and some that are over
 }
 
 var _ Service = (*Manager)(nil)
@@ -219,7 +221,7 @@ func (m *Manager) Close() error {
 		q.finish(nil, closed("Service.Lookup", "the connection manager was closed"))
 	}
 	for _, l := range asked {
-		l.forget()
+		l.forget() // what Accept would answer is too late
 	}
 	m.wheel.Stop()
 	m.mu.Lock()

@@ -97,8 +97,12 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := msgOtherREQ
-	if !c.active && c.req.REQ == *req {
+	switch {
+	case !c.active && c.req.REQ == *req:
 		k = msgREQ
+	case c.active && c.asking != nil && req.ServiceID == c.req.ServiceID:
+		c.m.count.drop(DropLate) // what the peer asked with before it became the passive end
+		return
 	}
 	switch reactions[c.state][k] {
 	case repeat:
@@ -210,6 +214,10 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	ours, theirs := c.req.LocalCAGUID, q.LocalCAGUID
 	if ours > theirs || ours == theirs && c.req.LocalQPN > q.LocalQPN {
 		c.m.count.drop(DropLate) // ours goes on, and the peer answers it
+		if c.why != nil {        // it was too early before: now is the time
+			c.why = nil
+			c.again()
+		}
 		return true
 	}
 	m := c.m

@@ -428,6 +428,45 @@ func TestPeerToPeer(t *testing.T) {
 	}
 }
 
+// The same over a network that loses, doubles and reorders: what is left of one end's request when it has become the passive one does no
+// harm.
+func TestPeerToPeerLossy(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			n, l := newNetwork(seed), newLink(ci.LinkInfiniBand)
+			n.loss, n.double, n.reorder = 0.2, 0.3, 0.3
+			nodes := [2]*node{newNode(t, n, l, 1, cm.Config{}), newNode(t, n, l, 1, cm.Config{})}
+			conns := make(chan cm.Conn, 2)
+			for i, x := range nodes {
+				go func() {
+					time.Sleep(time.Duration(seed%3) * time.Duration(i) * interval)
+					c, err := x.m.Connect(t.Context(), x.ask(nodes[1-i], func(c *cm.ConnectConfig) { c.Peer, c.MaxRetries = true, 15 }))
+					if assert.NoError(t, err, "seed %d", seed) {
+						if c.State() == cm.StateREQRcvd {
+							err = c.Accept(t.Context(), reply())
+						} else {
+							err = c.Confirm(nil)
+						}
+						assert.NoError(t, err, "seed %d", seed)
+					}
+					conns <- c
+				}()
+			}
+			a, b := <-conns, <-conns
+			time.Sleep(time.Minute)
+			if a != nil && b != nil {
+				assert.Equal(t, cm.StateEstablished, a.State(), "seed %d", seed)
+				assert.Equal(t, cm.StateEstablished, b.State(), "seed %d", seed)
+				assert.Equal(t, a.ID(), b.RemoteID())
+			}
+			for _, x := range nodes {
+				assert.LessOrEqual(t, x.m.Counters().Conns, 1)
+				x.close()
+			}
+		})
+	}
+}
+
 // A peer-to-peer request that meets nobody ends as any; and it is for its like only.
 func TestPeerToPeerAlone(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {

@@ -271,11 +271,15 @@ func must[T any](v T, err error) T {
 
 // newNode makes a node with a number of ports on a link.
 func newNode(t testing.TB, n *network, l *link, ports int, cfg cm.Config) *node {
-	c := reference.Config{}
+	var ps []reference.PortConfig
 	for range ports {
-		c.Ports = append(c.Ports, l.port())
+		ps = append(ps, l.port())
 	}
-	x := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(c))}
+	return newNodeOn(t, n, cfg, ps...)
+}
+
+func newNodeOn(t testing.TB, n *network, cfg cm.Config, ports ...reference.PortConfig) *node {
+	x := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: ports}))}
 	require.NoError(t, x.al.Register(x.hca))
 	x.svc = &service{net: n, al: x.al}
 	if cfg.Rand == nil {

@@ -209,10 +209,11 @@ func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
 	switch {
 	case to == nil:
 		return DropUnserved, mad.SIDRUnsupportedService
-	case len(to.waiting)+len(to.lookups) >= to.cfg.Backlog || len(m.asked) >= m.cfg.MaxPending || m.asked[l.key] != nil:
+	case len(to.waiting)+len(to.lookups) >= to.cfg.Backlog || m.unanswered >= m.cfg.MaxPending || m.asked[l.key] != nil:
 		return DropOverload, mad.SIDRNoQP
 	}
 	m.asked[l.key] = l
+	m.unanswered++
 	l.listener = to
 	to.lookups = append(to.lookups, l)
 	to.ready.ring()
@@ -223,13 +224,24 @@ func (l *lookup) taken() { l.listener = nil }
 
 // forget ends a SIDR request's being remembered.
 func (l *lookup) forget() {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	l.forgetLocked()
+}
+
+// forgetLocked is forget; m.mu is held.
+func (l *lookup) forgetLocked() {
 	m := l.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if l.over {
+		return
+	}
+	l.over = true
 	if m.asked[l.key] == l {
 		delete(m.asked, l.key)
 	}
-	l.over = true
+	if l.sent == nil {
+		m.unanswered--
+	}
 	if to := l.listener; to != nil {
 		m.count.drop(DropUnanswered)
 		if i := slices.Index(to.lookups, l); i >= 0 {
@@ -286,11 +298,23 @@ func (l *lookup) answer(verb string, s *mad.SIDRREP, private []byte) error {
 		return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "the request was answered, or the peer has given up"}
 	}
 	l.sent = b
+	m.unanswered--
+	m.remember(l)
 	m.wheel.Cancel(&l.timer)
 	m.wheel.Set(&l.timer, m.clock.Now()+answeredLife)
 	m.mu.Unlock()
 	l.port.send(&l.from, b)
 	return nil
+}
+
+// remember keeps the answer for copies of the request, in the place of the oldest one if there are too many; m.mu is held.
+func (m *Manager) remember(l *lookup) {
+	m.answered = append(m.answered, l)
+	for len(m.answered) > m.cfg.MaxPending || m.answered[0].over {
+		m.answered[0].forgetLocked()
+		m.answered[0] = nil
+		m.answered = m.answered[1:]
+	}
 }
 
 // refuse rejects a request that nobody has accepted.

@@ -134,3 +134,18 @@ func TestLookupTimeout(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+// Answers are remembered within bounds: the oldest makes room, and no request is refused because of those that have their answer.
+func TestAnswersBounded(t *testing.T) {
+	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
+		l := s.x.listen(datagrams)
+		for id := range uint32(10) {
+			s.send(&mad.SIDRREQ{RequestID: id, PKey: 0xffff, ServiceID: service1})
+			require.NoError(t, must(l.AcceptLookup(t.Context())).Accept(5, 6, nil))
+			s.settle()
+			assert.Equal(t, mad.SIDRValid, one[*mad.SIDRREP](s).Status)
+		}
+		assert.Equal(t, 3, s.x.m.Counters().Lookups)
+		require.NoError(t, l.Close())
+	})
+}
