@@ -1,13 +1,19 @@
 package rdmacm_test
 
 import (
+	"context"
 	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
@@ -39,27 +45,31 @@ func serve(t *testing.T, ln *rdmacm.Listener, setup func(*rdmacm.ID), cfg rdmacm
 	return c
 }
 
-// A connection by IP address over UDP ports: private data both ways, a message each way, disconnect by either side.
+// A connection by IP address: private data both ways, a message each way, disconnect by either side.
 func TestConnect(t *testing.T) {
 	tests := map[string]struct {
+		lan            *lan // nil: UDP
 		server, client string
 		listen         string
 		typ            ci.QPType
 		serverLeaves   bool
 	}{
-		"IPv4":                {server: "127.0.0.1", client: "127.0.0.2", listen: "127.0.0.1:7174"},
-		"IPv4, any":           {server: "127.0.0.1", client: "127.0.0.2", listen: "0.0.0.0:7174", serverLeaves: true},
-		"any of both":         {server: "127.0.0.1", client: "127.0.0.2", listen: "[::]:7174"},
-		"unreliable":          {server: "127.0.0.1", client: "127.0.0.2", listen: "127.0.0.1:7174", typ: ci.UC},
-		"IPv6, to itself":     {server: "::1", listen: "[::1]:7174", serverLeaves: true},
-		"IPv4, to itself, UC": {server: "127.0.0.1", listen: "127.0.0.1:7174", typ: ci.UC, serverLeaves: true},
+		"IPv4, UDP":          {server: "127.0.0.1", client: "127.0.0.2", listen: "127.0.0.1:7174"},
+		"IPv4, UDP, any":     {server: "127.0.0.1", client: "127.0.0.2", listen: "0.0.0.0:7174", serverLeaves: true},
+		"IPv6, UDP, itself":  {server: "::1", listen: "[::1]:7174", serverLeaves: true},
+		"IPv4":               {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "10.66.0.1:7174"},
+		"IPv4, any of both":  {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "[::]:7174"},
+		"IPv6":               {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[fd66::1]:7174", serverLeaves: true},
+		"IPv6, any":          {lan: newLAN(), server: "fd66::1", client: "fd66::2", listen: "[::]:7174"},
+		"unreliable":         {lan: newLAN(), server: "10.66.0.1", client: "10.66.0.2", listen: "10.66.0.1:7174", typ: ci.UC},
+		"itself, unreliable": {lan: newLAN(), server: "10.66.0.1", listen: "10.66.0.1:7174", typ: ci.UC, serverLeaves: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newHost(t, tt.server)
+			s := tt.lan.host(t, tt.server)
 			c := s
 			if tt.client != "" {
-				c = newHost(t, tt.client)
+				c = tt.lan.host(t, tt.client)
 			}
 			ctx := within(t)
 			ln, err := s.m.Listen(ap(tt.listen), rdmacm.ListenConfig{})
@@ -125,16 +135,17 @@ func TestConnect(t *testing.T) {
 
 // What nobody wants ends with an error that says so.
 func TestRefused(t *testing.T) {
-	s, c := newHost(t, "127.0.0.1"), newHost(t, "127.0.0.2")
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 	ctx := within(t)
-	_, err := c.m.Dial(ctx, ap("127.0.0.1:7174"), rdmacm.DialConfig{})
+	_, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r, ok := errors.AsType[*cm.RejectError](err)
 	require.True(t, ok)
 	assert.Equal(t, mad.RejInvalidServiceID, r.Reason)
-	assert.ErrorContains(t, err, "connect rdma-tcp 127.0.0.2:")
+	assert.ErrorContains(t, err, "connect rdma-tcp 10.66.0.2:")
 
-	ln, err := s.m.Listen(ap("127.0.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
@@ -144,7 +155,7 @@ func TestRefused(t *testing.T) {
 		}
 		done <- err
 	}()
-	_, err = c.m.Dial(ctx, ap("127.0.0.1:7174"), rdmacm.DialConfig{})
+	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
 	require.NoError(t, <-done)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r, ok = errors.AsType[*cm.RejectError](err)
@@ -152,8 +163,449 @@ func TestRefused(t *testing.T) {
 	assert.Equal(t, mad.RejConsumer, r.Reason)
 	assert.Equal(t, "no, because", string(r.Private[:11]))
 
-	_, err = c.m.Dial(ctx, ap("127.0.0.1:7174"), rdmacm.DialConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
+	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "ports of other spaces are others")
 	_, ok = errors.AsType[*cm.LookupError](err)
 	require.True(t, ok)
+}
+
+// pair is a connection between two hosts; the passive end listened at 10.66.0.1:7174.
+func pair(t *testing.T, cfg rdmacm.ConnConfig) (c, s *host, active, passive *rdmacm.ID) {
+	l := newLAN()
+	s, c = l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+	active, err = c.m.Dial(within(t), ap("10.66.0.1:7174"), rdmacm.DialConfig{Conn: cfg})
+	require.NoError(t, err)
+	p := <-peer
+	require.NoError(t, p.err)
+	return c, s, active, p.id
+}
+
+// The HCA is pulled: the ID says so, the peer hears of it, and nothing hangs.
+func TestDeviceRemoved(t *testing.T) {
+	c, _, active, passive := pair(t, rdmacm.ConnConfig{})
+	c.pull(t, "10.66.0.2")
+	await(t, active.Done(), "the end of the connection")
+	assert.ErrorIs(t, active.Err(), rdmacm.ErrDeviceRemoved)
+	ctx := within(t)
+	var types []rdmacm.EventType
+	for len(types) == 0 || types[len(types)-1] != rdmacm.EventDeviceRemoved {
+		e, err := active.Next(ctx)
+		require.NoError(t, err)
+		types = append(types, e.Type)
+	}
+	_, err := active.PD()
+	assert.ErrorIs(t, err, ci.InvalidGUID)
+	require.NoError(t, active.Close())
+	require.NoError(t, passive.Close())
+	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	c.plug(t, "10.66.0.3")
+	_, err = c.m.Dial(ctx, ap("10.66.0.1:9"), rdmacm.DialConfig{})
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the new HCA is used")
+}
+
+// A listener of all addresses serves HCAs that come later, and outlives those that go.
+func TestListenHotplug(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t), l.host(t, "10.66.0.9", "fd66::9")
+	_, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
+	ln, err := s.m.Listen(ap("[::]:0"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	port := ln.Addr().Port()
+	require.NotZero(t, port)
+	for _, a := range []string{"10.66.0.1", "fd66::1", "10.66.0.3"} {
+		s.plug(t, a)
+		peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+		id, err := c.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(a), port), rdmacm.DialConfig{})
+		require.NoError(t, err)
+		p := <-peer
+		require.NoError(t, p.err)
+		s.pull(t, a)
+		await(t, p.id.Done(), "the end at the HCA that was pulled")
+		require.NoError(t, id.Close())
+		require.NoError(t, p.id.Close())
+	}
+}
+
+// Of several listeners on a port, the one for the address gets the request, then that for the IP version, then that for all.
+func TestListeners(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1", "10.66.0.2", "fd66::1"), l.host(t, "10.66.0.9", "fd66::9")
+	ctx := within(t)
+	var mu sync.Mutex
+	hits := map[string]string{}
+	for _, at := range []string{"10.66.0.1:7174", "[fd66::1]:7174"} {
+		ln, err := s.m.Listen(ap(at), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		go func() {
+			for {
+				id, err := ln.Accept(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				hits[id.LocalAddr().Addr().String()] = at
+				mu.Unlock()
+				_ = id.Reject(nil)
+				_ = id.Close()
+			}
+		}()
+	}
+	for _, at := range []string{"10.66.0.1:7174", "0.0.0.0:7174", "[::]:7174"} {
+		_, err := s.m.Listen(ap(at), rdmacm.ListenConfig{})
+		require.ErrorIs(t, err, syscall.EADDRINUSE, at)
+		_, err = s.m.Listen(ap(at), rdmacm.ListenConfig{ID: rdmacm.IDConfig{ReuseAddr: true}})
+		require.ErrorIs(t, err, syscall.EADDRINUSE, at)
+	}
+	other, err := s.m.Listen(ap("10.66.0.2:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err, "another address")
+	require.NoError(t, other.Close())
+	udp, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
+	require.NoError(t, err, "another port space")
+	require.NoError(t, udp.Close())
+	for _, to := range []string{"10.66.0.1", "fd66::1"} {
+		_, err := c.m.Dial(ctx, gidAddr(to), rdmacm.DialConfig{})
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		mu.Lock()
+		assert.Equal(t, gidAddr(to).String(), hits[to])
+		mu.Unlock()
+	}
+	_, err = c.m.Dial(ctx, gidAddr("10.66.0.2"), rdmacm.DialConfig{})
+	r, ok := errors.AsType[*cm.RejectError](err)
+	require.True(t, ok)
+	assert.Equal(t, mad.RejInvalidServiceID, r.Reason, "nobody listens at that address")
+}
+
+// A QP that the caller makes and moves, at both ends.
+func TestOwnQP(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	qp := func(h *host, id *rdmacm.ID) ci.QP {
+		pd, err := id.PD()
+		require.NoError(t, err)
+		cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+		require.NoError(t, err)
+		q, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}}, nil)
+		require.NoError(t, err)
+		return q
+	}
+	move := func(id *rdmacm.ID, q ci.QP, to ci.QPState, psn ci.PSN) {
+		set, attr, err := id.QPAttr(to)
+		require.NoError(t, err, to)
+		if to == ci.QPInit {
+			set |= ci.QPFieldAccess
+		}
+		if to == ci.QPRTR {
+			attr.RQPSN = psn
+		}
+		require.NoError(t, q.Modify(set, attr, nil), to)
+	}
+	type result struct {
+		id *rdmacm.ID
+		q  ci.QP
+	}
+	peer := make(chan result, 1)
+	go func() {
+		id, err := ln.Accept(ctx)
+		if !assert.NoError(t, err) {
+			return
+		}
+		q := qp(s, id)
+		move(id, q, ci.QPInit, 0)
+		move(id, q, ci.QPRTR, 77)
+		assert.NoError(t, id.Accept(ctx, rdmacm.ConnConfig{QP: &cm.QP{Num: q.Num(), StartPSN: 77}}))
+		move(id, q, ci.QPRTS, 0)
+		peer <- result{id, q}
+	}()
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	q := qp(c, id)
+	_, _, err = id.QPAttr(ci.QPRTR)
+	require.ErrorIs(t, err, ci.InvalidState, "nobody has answered yet")
+	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), ci.InvalidState, "there is no QP")
+	require.ErrorIs(t, id.Establish(), ci.InvalidState)
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{QP: &cm.QP{Num: q.Num(), StartPSN: 99}}))
+	move(id, q, ci.QPInit, 0)
+	move(id, q, ci.QPRTR, 99)
+	move(id, q, ci.QPRTS, 0)
+	require.NoError(t, id.Establish())
+	p := <-peer
+	for _, x := range []result{{id, q}, p} {
+		attr, err := x.q.Query()
+		require.NoError(t, err)
+		assert.Equal(t, ci.QPRTS, attr.State)
+	}
+	a, err := q.Query()
+	require.NoError(t, err)
+	b, err := p.q.Query()
+	require.NoError(t, err)
+	assert.Equal(t, []ci.PSN{77, 99}, []ci.PSN{a.SQPSN, b.SQPSN})
+
+	gone := make(chan error, 1)
+	go func() { gone <- id.Disconnect(ctx) }()
+	await(t, p.id.Done(), "the end")
+	b, err = p.q.Query()
+	require.NoError(t, err)
+	assert.Equal(t, ci.QPRTS, b.State, "the QP is the caller's")
+	require.NoError(t, p.id.Disconnect(ctx), "the answer")
+	require.NoError(t, <-gone)
+}
+
+// Datagrams: the QP is found by SIDR; private data both ways; a Q_Key of the server's.
+func TestDatagram(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "fd66::1"), l.host(t, "fd66::2")
+	ctx := within(t)
+	udp := rdmacm.IDConfig{Space: rdmacm.UDP}
+	ln, err := s.m.Listen(ap("[fd66::1]:7174"), rdmacm.ListenConfig{ID: udp})
+	require.NoError(t, err)
+	var in *buffer
+	peer := serve(t, ln, func(id *rdmacm.ID) {
+		assert.Equal(t, "who", string(id.Request().Private[:3]))
+		assert.Len(t, id.Request().Private, rdmacm.LookupLen)
+		assert.Equal(t, ci.UD, id.Request().Type)
+		in = newBuffer(t, id, 128)
+		must(id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{in.r.SGE(0, 128)}}}))
+	}, rdmacm.ConnConfig{Private: []byte("me"), QKey: 0x1234})
+	id, err := c.m.Dial(ctx, ap("[fd66::1]:7174"), rdmacm.DialConfig{ID: udp, Conn: rdmacm.ConnConfig{Private: []byte("who")}})
+	require.NoError(t, err)
+	p := <-peer
+	require.NoError(t, p.err)
+	assert.Equal(t, "me", string(id.Reply()[:2]))
+	assert.Len(t, id.Reply(), rdmacm.AnswerLen)
+	assert.Equal(t, p.id.QP().Num(), id.Peer().QPN)
+	assert.Equal(t, ci.QKey(0x1234), id.Peer().QKey)
+	assert.Equal(t, "[fd66::2]:"+strconv.Itoa(int(id.LocalAddr().Port())), p.id.RemoteAddr().String())
+	pd, err := id.PD()
+	require.NoError(t, err)
+	av, err := pd.NewAV(id.Peer().AV)
+	require.NoError(t, err)
+	out := newBuffer(t, id, 16)
+	copy(out.b, "datagram")
+	must(id.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{out.r.SGE(0, 8)},
+		To: ci.Dest{AV: av, QPN: id.Peer().QPN, QKey: id.Peer().QKey}}}))
+	wc := make([]ci.WC, 1)
+	must(p.id.RecvCQ().Wait(ctx, wc))
+	assert.Equal(t, ci.WCSuccess, wc[0].Status)
+	assert.Equal(t, "datagram", string(in.b[40:48]))
+	assert.NoError(t, id.Disconnect(ctx), "there is nothing to end")
+
+	done := make(chan error, 1)
+	go func() {
+		id, err := ln.Accept(ctx)
+		if err == nil {
+			err = id.Reject([]byte("not you"))
+		}
+		done <- err
+	}()
+	_, err = c.m.Dial(ctx, ap("[fd66::1]:7174"), rdmacm.DialConfig{ID: udp})
+	require.NoError(t, <-done)
+	r, ok := errors.AsType[*cm.LookupError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, mad.SIDRRejected, r.Status)
+	assert.Equal(t, "not you", string(r.Private[:7]))
+}
+
+// Members of a group receive what one sends; a member that has left does not.
+func TestGroup(t *testing.T) {
+	for _, ip := range []struct{ net, group string }{{"10.66.0.", "239.1.2.3"}, {"fd66::", "ff15::1"}} {
+		t.Run(ip.group, func(t *testing.T) {
+			l := newLAN()
+			ctx := within(t)
+			var ids []*rdmacm.ID
+			var groups []*rdmacm.Group
+			var bufs []*buffer
+			for i := range 3 {
+				h := l.host(t, ip.net+strconv.Itoa(i+1))
+				id, err := h.m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+				require.NoError(t, err)
+				_, err = id.Join(ctx, netip.MustParseAddr(ip.group), rdmacm.JoinConfig{})
+				require.ErrorIs(t, err, ci.InvalidState, "no port yet")
+				require.NoError(t, id.Bind(netip.AddrPortFrom(netip.MustParseAddr(ip.net+strconv.Itoa(i+1)), 0)))
+				_, err = id.Join(ctx, netip.MustParseAddr(ip.group), rdmacm.JoinConfig{})
+				require.ErrorIs(t, err, ci.InvalidState, "no QP yet")
+				require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+				_, err = id.Join(ctx, netip.MustParseAddr(ip.net+"9"), rdmacm.JoinConfig{})
+				require.ErrorIs(t, err, ci.InvalidGID)
+				b := newBuffer(t, id, 128)
+				must(id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{b.r.SGE(0, 64)}}, {SGL: []ci.SGE{b.r.SGE(64, 64)}}}))
+				g, err := id.Join(ctx, netip.MustParseAddr(ip.group), rdmacm.JoinConfig{SendOnly: i == 0})
+				require.NoError(t, err)
+				assert.Equal(t, ip.group, g.Addr().String())
+				ids, groups, bufs = append(ids, id), append(groups, g), append(bufs, b)
+			}
+			pd, err := ids[0].PD()
+			require.NoError(t, err)
+			av, err := pd.NewAV(groups[0].Peer().AV)
+			require.NoError(t, err)
+			send := func(text string) {
+				copy(bufs[0].b, text)
+				must(ids[0].QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{bufs[0].r.SGE(0, 5)},
+					To: ci.Dest{AV: av, QPN: rdmacm.McastQPN, QKey: groups[0].Peer().QKey}}}))
+				wc := make([]ci.WC, 1)
+				must(ids[0].SendCQ().Wait(ctx, wc))
+				require.Equal(t, ci.WCSuccess, wc[0].Status)
+			}
+			send("first")
+			wc := make([]ci.WC, 1)
+			for i := 1; i < 3; i++ {
+				must(ids[i].RecvCQ().Wait(ctx, wc))
+				assert.Equal(t, "first", string(bufs[i].b[40:45]))
+			}
+			require.NoError(t, groups[1].Leave(ctx))
+			require.NoError(t, groups[1].Leave(ctx))
+			send("again")
+			must(ids[2].RecvCQ().Wait(ctx, wc))
+			assert.Equal(t, "again", string(bufs[2].b[104:109]))
+			n, err := ids[1].RecvCQ().Poll(wc)
+			require.NoError(t, err)
+			assert.Zero(t, n, "it has left")
+			n, err = ids[0].RecvCQ().Poll(wc)
+			require.NoError(t, err)
+			assert.Zero(t, n, "it only sends")
+		})
+	}
+}
+
+// Many at once, in both directions between two hosts, each with a disconnect; all ports are given back.
+func TestMany(t *testing.T) {
+	l := newLAN()
+	a, b := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	const n = 40
+	var wg sync.WaitGroup
+	for _, x := range []struct {
+		from, to *host
+		at       string
+	}{{a, b, "10.66.0.2:7174"}, {b, a, "10.66.0.1:7174"}} {
+		ln, err := x.to.m.Listen(ap(x.at), rdmacm.ListenConfig{Backlog: n})
+		require.NoError(t, err)
+		for range n {
+			wg.Go(func() {
+				id, err := ln.Accept(ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+				assert.NoError(t, id.Accept(ctx, rdmacm.ConnConfig{}))
+				await(t, id.Done(), "the client's disconnect")
+				assert.ErrorIs(t, id.Err(), rdmacm.ErrPeerDisconnected)
+				assert.NoError(t, id.Close())
+			})
+			wg.Go(func() {
+				id, err := x.from.m.Dial(ctx, ap(x.at), rdmacm.DialConfig{})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, id.Disconnect(ctx))
+				assert.NoError(t, id.Close())
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// Both ends disconnect at the same time.
+func TestDisconnectBoth(t *testing.T) {
+	_, _, active, passive := pair(t, rdmacm.ConnConfig{})
+	ctx := within(t)
+	var wg sync.WaitGroup
+	for _, id := range []*rdmacm.ID{active, passive} {
+		wg.Go(func() { assert.NoError(t, id.Disconnect(ctx)) })
+	}
+	wg.Wait()
+	for _, id := range []*rdmacm.ID{active, passive} {
+		assert.Error(t, id.Err())
+		require.NoError(t, id.Close())
+	}
+}
+
+// Terms are cut to what the other end has, and what an HCA cannot is refused.
+func TestTerms(t *testing.T) {
+	_, _, active, passive := pair(t, rdmacm.ConnConfig{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1, NoFlowControl: true})
+	r := passive.Request()
+	assert.Equal(t, []uint8{3, 5, 4, 0}, []uint8{r.ResponderResources, r.InitiatorDepth, r.Retries, r.RNRRetries})
+	assert.False(t, r.FlowControl)
+	a, err := active.QP().Query()
+	require.NoError(t, err)
+	p, err := passive.QP().Query()
+	require.NoError(t, err)
+	assert.Equal(t, []uint8{3, 5}, []uint8{a.RespRes, a.InitDepth})
+	assert.Equal(t, []uint8{5, 3}, []uint8{p.RespRes, p.InitDepth})
+	assert.Equal(t, []uint8{4, 4}, []uint8{a.RetryCount, p.RetryCount})
+	assert.Equal(t, []uint8{7, 0}, []uint8{a.RNRRetry, p.RNRRetry}, "each as the other end wishes")
+	assert.Equal(t, a.SQPSN, p.RQPSN)
+	assert.NotZero(t, a.Primary.AV.GRH.FlowLabel)
+	assert.Equal(t, a.Primary.AV.GRH.FlowLabel, p.Primary.AV.GRH.FlowLabel, "both ends send from the same UDP port")
+}
+
+// Calls in a state that does not allow them say which that is; closing ends what waits.
+func TestStates(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	for _, cfg := range []rdmacm.IDConfig{{Space: rdmacm.TCP, Type: ci.UD}, {Space: rdmacm.UDP, Type: ci.UC}, {Space: 7}, {Type: ci.RawEther}, {Space: rdmacm.TCP, Service: 1}} {
+		_, err := c.m.NewID(cfg)
+		assert.ErrorIs(t, err, ci.InvalidParameter, "%+v", cfg)
+	}
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	assert.ErrorIs(t, id.ResolveRoute(ctx), ci.InvalidState)
+	assert.ErrorContains(t, id.ResolveRoute(ctx), "new")
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), ci.InvalidState)
+	assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), ci.InvalidState)
+	assert.ErrorIs(t, id.Accept(ctx, rdmacm.ConnConfig{}), ci.InvalidState)
+	assert.ErrorIs(t, id.Reject(nil), ci.InvalidState)
+	assert.ErrorIs(t, id.Delay(), ci.InvalidState)
+	assert.ErrorIs(t, id.Notify(), ci.InvalidState)
+	assert.ErrorIs(t, id.Disconnect(ctx), ci.InvalidState)
+	require.NoError(t, id.Bind(ap("10.66.0.2:0")))
+	assert.ErrorIs(t, id.Bind(ap("10.66.0.2:0")), ci.InvalidState)
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}), "the port is known")
+	assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), ci.InvalidState)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{Private: make([]byte, rdmacm.ConnectLen+1)}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{Retries: 8}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{ResponderResources: 1 << 20}), ci.InvalidParameter)
+	assert.Nil(t, id.Err())
+
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	asked := make(chan error, 1)
+	go func() { asked <- id.Connect(ctx, rdmacm.ConnConfig{}) }()
+	req, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Delay(), "it takes time")
+	require.NoError(t, id.Close())
+	require.ErrorIs(t, <-asked, net.ErrClosed)
+	assert.ErrorIs(t, id.Err(), net.ErrClosed)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), net.ErrClosed)
+	for err = nil; err == nil; { // the peer's delay may have come
+		_, err = id.Next(ctx)
+	}
+	assert.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, req.CreateQP(rdmacm.QPConfig{}))
+	require.Error(t, req.Accept(ctx, rdmacm.ConnConfig{}), "who asked has gone")
+
+	canceled, cancel := context.WithCancel(ctx)
+	go func() { _, err := ln.Accept(canceled); asked <- err }()
+	cancel()
+	require.ErrorIs(t, <-asked, context.Canceled)
+	go func() { _, err := ln.Accept(ctx); asked <- err }()
+	require.NoError(t, s.m.Close())
+	require.ErrorIs(t, <-asked, net.ErrClosed)
+	_, err = s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, _, err = s.m.Device(s.hcas["10.66.0.1"].Info().GUID)
+	require.ErrorIs(t, err, net.ErrClosed)
 }

@@ -31,16 +31,22 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// host is an access layer with HCAs at addresses of this machine, and a Manager.
+// lan is a network between hosts; without one, hosts are at loopback addresses of this machine.
+type lan struct{ *reference.Network }
+
+func newLAN() *lan { return &lan{reference.NewNetwork(reference.NetworkConfig{})} }
+
+// host is an access layer with an HCA for each address, and a Manager.
 type host struct {
+	lan  *lan
 	al   *accesslayer.AL
 	m    *rdmacm.Manager
-	hcas []*reference.HCA
+	hcas map[string]*reference.HCA
 }
 
-func newHost(t *testing.T, addrs ...string) *host {
+func (l *lan) host(t *testing.T, addrs ...string) *host {
 	t.Helper()
-	h := &host{al: accesslayer.New(accesslayer.Config{})}
+	h := &host{lan: l, al: accesslayer.New(accesslayer.Config{}), hcas: map[string]*reference.HCA{}}
 	t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
 	for _, a := range addrs {
 		h.plug(t, a)
@@ -52,16 +58,26 @@ func newHost(t *testing.T, addrs ...string) *host {
 	return h
 }
 
-// plug adds an HCA.
-func (h *host) plug(t *testing.T, addr string) *reference.HCA {
+// plug adds an HCA, and waits until it is in use.
+func (h *host) plug(t *testing.T, addr string) {
 	t.Helper()
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
-		reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(addr), Port: udpPort})}})
+	a := netip.MustParseAddr(addr)
+	port := reference.UDP(reference.UDPConfig{Addr: a, Port: udpPort})
+	if h.lan != nil {
+		port = reference.Virtual(h.lan.Network, reference.VirtualConfig{Addr: a})
+	}
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
 	require.NoError(t, err)
-	h.hcas = append(h.hcas, hca)
+	h.hcas[addr] = hca
 	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
 	require.NoError(t, h.al.Register(hca))
-	return hca
+	require.NoError(t, h.al.WaitPnP(within(t)))
+}
+
+// pull removes an HCA.
+func (h *host) pull(t *testing.T, addr string) {
+	t.Helper()
+	require.NoError(t, h.al.Deregister(h.hcas[addr].Info().GUID))
 }
 
 // buffer is registered memory.

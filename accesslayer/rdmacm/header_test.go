@@ -1,0 +1,101 @@
+package rdmacm
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+func TestPrivateData(t *testing.T) {
+	from4, to4 := netip.MustParseAddrPort("10.0.0.1:5000"), netip.MustParseAddr("10.0.0.2")
+	tests := map[string]struct {
+		cfg      IDConfig
+		datagram bool
+		room     int
+		head     int
+	}{
+		"REQ":              {IDConfig{Space: TCP}, false, ConnectLen, mad.IPCMLen},
+		"SIDR_REQ":         {IDConfig{Space: UDP}, true, LookupLen, mad.IPCMLen},
+		"REQ, native":      {IDConfig{Space: IB, Service: 1}, false, NativeLen, 0},
+		"SIDR_REQ, native": {IDConfig{Space: IB, Service: 1}, true, NativeUDLen, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			data := []byte(strings.Repeat("x", tt.room))
+			b, err := tt.cfg.privateData(from4, to4, data, tt.datagram)
+			require.NoError(t, err)
+			assert.Len(t, b, tt.room+tt.head)
+			assert.Equal(t, data, b[tt.head:])
+			c, err := tt.cfg.parseCaller(b, gidOf(from4.Addr()), gidOf(to4))
+			require.NoError(t, err)
+			assert.Equal(t, from4.Addr(), c.from.Addr())
+			assert.Equal(t, to4, c.to)
+			assert.Equal(t, data, c.data)
+			if tt.head != 0 {
+				assert.Equal(t, from4, c.from)
+			}
+			_, err = tt.cfg.privateData(from4, to4, append(data, 'x'), tt.datagram)
+			assert.ErrorIs(t, err, ci.InvalidParameter)
+		})
+	}
+	cfg := IDConfig{Space: TCP}
+	_, err := cfg.privateData(from4, netip.MustParseAddr("fd00::1"), nil, false)
+	assert.ErrorIs(t, err, mad.ErrAddress, "two IP versions")
+}
+
+// Whoever speaks for another address, or to another one, is found out on RoCE.
+func TestCallerCheck(t *testing.T) {
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::2")
+	c := caller{from: netip.AddrPortFrom(a, 1), to: b}
+	assert.True(t, c.check(ci.LinkEthernet, gidOf(a), gidOf(b)))
+	assert.False(t, c.check(ci.LinkEthernet, gidOf(b), gidOf(b)))
+	assert.False(t, c.check(ci.LinkEthernet, gidOf(a), gidOf(a)))
+	assert.True(t, c.check(ci.LinkInfiniBand, ci.GID{1}, ci.GID{2}), "addresses of IPoIB are no GIDs")
+}
+
+// FuzzParseCaller takes private data of any bytes and length: no panic, and what it gives can be put back.
+func FuzzParseCaller(f *testing.F) {
+	h, err := mad.NewIPCM(netip.MustParseAddrPort("10.0.0.1:5000"), netip.MustParseAddr("10.0.0.2"))
+	require.NoError(f, err)
+	b := make([]byte, mad.REQPrivateLen)
+	h.Put(b)
+	f.Add(b, uint64(0))
+	h, err = mad.NewIPCM(netip.MustParseAddrPort("[fd00::1]:1"), netip.MustParseAddr("fd00::2"))
+	require.NoError(f, err)
+	b = make([]byte, mad.SIDRREQPrivateLen)
+	h.Put(b)
+	f.Add(b, uint64(0))
+	f.Add([]byte{}, uint64(0))
+	f.Add([]byte{0x10, 0x40}, uint64(7))
+	f.Fuzz(func(t *testing.T, private []byte, service uint64) {
+		cfg := IDConfig{Space: TCP, Service: mad.ServiceID(service)}
+		from, to := ci.GID{0xfe, 0x80, 15: 1}, ci.GID{0xfe, 0x80, 15: 2}
+		c, err := cfg.parseCaller(private, from, to)
+		if err != nil {
+			if service != 0 {
+				t.Fatal("a native request has no header that could be wrong: ", err)
+			}
+			return
+		}
+		if !c.from.Addr().IsValid() || !c.to.IsValid() {
+			t.Fatal("no error, and no address")
+		}
+		again, err := cfg.privateData(c.from, c.to, c.data, true)
+		if service != 0 || len(c.data) > LookupLen {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := cfg.parseCaller(again, from, to)
+		if err != nil || back.from != c.from || back.to != c.to || string(back.data) != string(c.data) {
+			t.Fatalf("%+v became %+v, %v", c, back, err)
+		}
+	})
+}

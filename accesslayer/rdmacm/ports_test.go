@@ -1,0 +1,140 @@
+package rdmacm
+
+import (
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"ciddk/mad"
+)
+
+// stands lists which of some addresses a bound address stands for.
+func stands(a netip.Addr) (list []netip.Addr) {
+	for _, s := range []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} {
+		b := netip.MustParseAddr(s)
+		if !a.IsValid() || a == netip.IPv6Unspecified() || a == netip.IPv4Unspecified() && b.Is4() || a == b {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// The table against a model that looks at every address: what is refused would share a port with somebody, what is granted does not.
+func TestPortTable(t *testing.T) {
+	addrs := []netip.Addr{{}, netip.IPv6Unspecified(), netip.IPv4Unspecified(), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.2"),
+		netip.MustParseAddr("fd00::1")}
+	type taken struct {
+		b         *binding
+		addr      netip.Addr
+		reuse     bool
+		listening bool
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		table, err := newPortTable([2]uint16{100, 103}, func() uint64 { return rapid.Uint64().Draw(t, "random") })
+		require.NoError(t, err)
+		model := map[spacePort][]*taken{}
+		clash := func(k spacePort, x *taken) bool {
+			return slices.ContainsFunc(model[k], func(y *taken) bool {
+				if x == y || x.reuse && y.reuse && !x.listening && !y.listening {
+					return false
+				}
+				return slices.ContainsFunc(stands(x.addr), func(a netip.Addr) bool { return slices.Contains(stands(y.addr), a) })
+			})
+		}
+		space := rapid.SampledFrom([]mad.PortSpace{TCP, UDP})
+		t.Repeat(map[string]func(*rapid.T){
+			"bind": func(t *rapid.T) {
+				x := &taken{addr: rapid.SampledFrom(addrs).Draw(t, "addr").Unmap(), reuse: rapid.Bool().Draw(t, "reuse")}
+				k := spacePort{space.Draw(t, "space"), rapid.SampledFrom([]uint16{0, 100, 101, 500}).Draw(t, "port")}
+				b, err := table.bind(k.space, netip.AddrPortFrom(x.addr, k.port), x.reuse)
+				if k.port == 0 {
+					free := false
+					for p := uint16(100); p <= 103; p++ {
+						y := *x
+						y.reuse = false
+						free = free || !clash(spacePort{k.space, p}, &y)
+					}
+					require.Equal(t, free, err == nil, "a free port is found if there is one: %v", err)
+					if err != nil {
+						require.ErrorIs(t, err, syscall.EADDRINUSE)
+						return
+					}
+					require.True(t, b.port >= 100 && b.port <= 103)
+					k.port = b.port
+					y := *x
+					y.reuse = false
+					require.False(t, clash(k, &y), "nobody gets another's port by chance")
+				} else {
+					require.Equal(t, clash(k, x), err != nil)
+					if err != nil {
+						require.ErrorIs(t, err, syscall.EADDRINUSE)
+						return
+					}
+				}
+				x.b = b
+				model[k] = append(model[k], x)
+			},
+			"listen": func(t *rapid.T) {
+				k, x := pick(t, model)
+				if x == nil || x.listening {
+					t.Skip("nothing is bound")
+				}
+				x.listening = true
+				c := clash(k, x)
+				require.Equal(t, c, table.listen(x.b) != nil)
+				x.listening = !c
+			},
+			"release": func(t *rapid.T) {
+				k, x := pick(t, model)
+				if x == nil {
+					t.Skip("nothing is bound")
+				}
+				table.release(x.b)
+				table.release(x.b) // once more does no harm
+				model[k] = slices.DeleteFunc(model[k], func(y *taken) bool { return x == y })
+				if len(model[k]) == 0 {
+					delete(model, k)
+				}
+			},
+			"": func(t *rapid.T) { require.Len(t, table.taken, len(model), "nothing is left of ports that are free") },
+		})
+	})
+}
+
+func pick[T any](t *rapid.T, m map[spacePort][]T) (k spacePort, x T) {
+	type entry struct {
+		k spacePort
+		x T
+	}
+	var all []entry
+	for _, space := range []mad.PortSpace{TCP, UDP} {
+		for _, p := range []uint16{100, 101, 102, 103, 500} {
+			for _, x := range m[spacePort{space, p}] {
+				all = append(all, entry{spacePort{space, p}, x})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return k, x
+	}
+	e := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
+	return e.k, e.x
+}
+
+func TestPortTableRange(t *testing.T) {
+	for _, r := range [][2]uint16{{0, 5}, {7, 6}} {
+		_, err := newPortTable(r, nil)
+		assert.Error(t, err)
+	}
+	table, err := newPortTable([2]uint16{}, func() uint64 { return 1 << 63 })
+	require.NoError(t, err)
+	b, err := table.bind(TCP, netip.AddrPort{}, false)
+	require.NoError(t, err)
+	assert.True(t, b.port >= 32768 && b.port <= 60999, "%d", b.port)
+	table.release(nil)
+}

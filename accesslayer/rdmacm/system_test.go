@@ -1,0 +1,120 @@
+package rdmacm
+
+import (
+	"context"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+// The choice of a port, from the addresses of HCAs and what the operating system says.
+func TestResolveAddr(t *testing.T) {
+	al := accesslayer.New(accesslayer.Config{})
+	t.Cleanup(func() { assert.NoError(t, al.Close()) })
+	r := NewResolver(al, nil)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	remote := netip.MustParseAddrPort("10.9.9.9:1")
+	_, err := r.ResolveAddr(t.Context(), Query{Remote: remote})
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	assert.ErrorContains(t, err, "no active port")
+
+	net := reference.NewNetwork(reference.NetworkConfig{})
+	for _, a := range []string{"10.1.0.1", "10.1.2.1", "192.168.0.1", "127.0.0.9", "fd00::1", "fd00:0:0:1::1", "fe80::1"} {
+		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr(a)})}})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+		require.NoError(t, al.Register(hca))
+	}
+	tests := map[string]struct {
+		local, remote, os string // os: what the operating system would send from
+		want              string
+		err               error
+	}{
+		"its own address":               {remote: "10.1.2.1", os: "10.1.0.1", want: "10.1.2.1"},
+		"as the system routes":          {remote: "8.8.8.8", os: "192.168.0.1", want: "192.168.0.1"},
+		"the closest, without a route":  {remote: "10.1.2.77", want: "10.1.2.1"},
+		"the closest, routed elsewhere": {remote: "10.1.0.77", os: "172.16.0.1", want: "10.1.0.1"},
+		"bound":                         {local: "192.168.0.1", remote: "10.1.0.77", os: "10.1.0.1", want: "192.168.0.1"},
+		"bound to any":                  {local: "0.0.0.0", remote: "10.1.0.77", os: "10.1.0.1", want: "10.1.0.1"},
+		"bound to nobody's":             {local: "10.1.0.2", remote: "10.1.0.77", err: syscall.EADDRNOTAVAIL},
+		"bound to another version":      {local: "fd00::1", remote: "10.1.0.77", err: syscall.EADDRNOTAVAIL},
+		"mapped":                        {remote: "::ffff:10.1.0.1", want: "10.1.0.1"},
+		"IPv6, the closest":             {remote: "fd00:0:0:1::2", want: "fd00:0:0:1::1"},
+		"loopback is its own kind":      {remote: "127.0.0.1", os: "127.0.0.1", want: "127.0.0.9"},
+		"link-local":                    {remote: "fe80::2", want: "fe80::1"},
+		"too far":                       {remote: "11.0.0.1", os: "10.77.0.1", err: syscall.EHOSTUNREACH},
+		"another version's loopback":    {remote: "::1", err: syscall.EHOSTUNREACH},
+		"nobody":                        {remote: "0.0.0.0", err: syscall.EADDRNOTAVAIL},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r.routed = func(context.Context, netip.Addr) netip.Addr {
+				a, _ := netip.ParseAddr(tt.os)
+				return a
+			}
+			q := Query{Remote: netip.AddrPortFrom(netip.MustParseAddr(tt.remote), 1)}
+			if tt.local != "" {
+				q.Local = netip.AddrPortFrom(netip.MustParseAddr(tt.local), 2)
+			}
+			s, err := r.ResolveAddr(t.Context(), q)
+			require.ErrorIs(t, err, tt.err)
+			if tt.err != nil {
+				return
+			}
+			assert.Equal(t, tt.want, s.Addr.String())
+			assert.Equal(t, gidOf(s.Addr), s.GID)
+			assert.Equal(t, ci.LinkEthernet, s.Link)
+			p, err := r.ResolveRoute(t.Context(), q, s)
+			require.NoError(t, err)
+			assert.Equal(t, s.Port, p.Port)
+			assert.True(t, p.AV.Global)
+			assert.Equal(t, gidOf(netip.MustParseAddr(tt.remote).Unmap()), p.AV.GRH.DGID)
+			assert.Equal(t, uint8(64), p.AV.GRH.HopLimit)
+			assert.NotZero(t, p.AV.GRH.FlowLabel)
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.routed = routed
+	_, err = r.ResolveAddr(ctx, Query{Remote: remote})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The operating system's answer, for the one address that every machine has a route to.
+func TestRouted(t *testing.T) {
+	assert.Equal(t, "127.0.0.1", routed(t.Context(), netip.MustParseAddr("127.0.0.1")).String())
+	assert.False(t, routed(t.Context(), netip.Addr{}).IsValid())
+}
+
+// Connections spread, and a flow label is 20 bits and not 0.
+func TestFlowLabel(t *testing.T) {
+	seen := map[uint32]bool{}
+	b := netip.MustParseAddrPort("10.0.0.2:7174")
+	for p := range uint16(1000) {
+		f := flowLabel(netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), b)
+		require.True(t, f > 0 && f < 1<<20)
+		seen[f&0x3fff] = true // what the source port is made from
+	}
+	assert.Greater(t, len(seen), 900)
+}
+
+func TestMGID(t *testing.T) {
+	tests := map[string]string{
+		"239.1.2.3":                   "ff12:4001:ffff::f01:203",
+		"224.0.0.251":                 "ff12:4001:ffff::fb",
+		"ff15::1:2":                   "ff12:6001:ffff::1:2",
+		"ff0e:1:2:3:4:5:6:7":          "ff12:6001:ffff:3:4:5:6:7",
+		"ff12:401b:ffff::1":           "ff12:401b:ffff::1",
+		"ff12:a01b:fe80::1234:5678:9": "ff12:a01b:fe80::1234:5678:9",
+	}
+	for group, want := range tests {
+		assert.Equal(t, want, netip.AddrFrom16(mgid(netip.MustParseAddr(group), 0xffff)).String(), group)
+	}
+}
