@@ -263,7 +263,12 @@ func (c *conn) freeBuffer() int {
 func (c *conn) start(o *op, t *tx) {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.state != established {
+	switch c.state {
+	case closing: // teardown knows better why
+		o.lost = true
+		c.doomed = append(c.doomed, o)
+		return
+	case closed:
 		o.err = c.err
 		c.late = append(c.late, o.finish)
 		return

@@ -12,8 +12,6 @@ type Params struct {
 	MsgSize  uint32 // bytes of the longest message; always MsgSize
 }
 
-const paramsLen = 8
-
 func (p Params) append(b []byte, o byteOrder) []byte {
 	b = o.AppendUint16(b, p.Depth)
 	b = o.AppendUint16(b, p.MaxFrags)
