@@ -186,4 +186,13 @@ func (h *HCA) drive() bool {
 	return n > 0
 }
 
+// attend has the ports receive by themselves, for a consumer that waits for an event.
+func (h *HCA) attend() {
+	for _, p := range h.ports {
+		if p.driver != nil {
+			p.driver.Attend()
+		}
+	}
+}
+
 func (h *HCA) systemGUID() ci.GUID { return ci.GUID(h.sysGUID.Load()) }

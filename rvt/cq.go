@@ -123,6 +123,7 @@ func (q *CQ) Notify(when ci.Notify) error {
 	if q.gone.Load() {
 		return errNotifyGone
 	}
+	defer q.hca.attend()
 	q.putMu.Lock()
 	defer q.putMu.Unlock()
 	switch when {
@@ -147,6 +148,7 @@ func (q *CQ) NotifyAfter(n int) error {
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidCQHandle)
 	}
+	defer q.hca.attend()
 	q.putMu.Lock()
 	defer q.putMu.Unlock()
 	if n < 1 || n > q.ring.Cap() {

@@ -62,6 +62,9 @@ type Driver interface {
 	// Drive receives what is there without blocking and delivers it to the Receiver with polled true; it returns how many packets.
 	// It returns 0 at once when somebody else is receiving.
 	Drive() int
+	// Attend says that a consumer has armed a CQ, and is about to sleep: the port receives by itself again, at once, if it had left that to
+	// those who poll. It is cheap, and does not block.
+	Attend()
 }
 
 // GroupPort is a Port that must be told of multicast groups (an IGMP or MLD join). Calls are balanced by the engine.

@@ -105,12 +105,18 @@ func (p *capturePort) counters(m map[string]uint64) {
 	}
 }
 
-// Drive, JoinGroup and LeaveGroup are the inner port's.
+// Drive, Attend, JoinGroup and LeaveGroup are the inner port's.
 func (p captureGroupPort) Drive() int {
 	if d, ok := p.Port.(rvt.Driver); ok {
 		return d.Drive()
 	}
 	return 0
+}
+
+func (p captureGroupPort) Attend() {
+	if d, ok := p.Port.(rvt.Driver); ok {
+		d.Attend()
+	}
 }
 
 func (p captureGroupPort) JoinGroup(g ci.GID) error  { return p.Port.(rvt.GroupPort).JoinGroup(g) }

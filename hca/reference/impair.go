@@ -206,12 +206,18 @@ func (p *impairPort) counters(m map[string]uint64) {
 	}
 }
 
-// Drive, JoinGroup and LeaveGroup are the inner port's.
+// Drive, Attend, JoinGroup and LeaveGroup are the inner port's.
 func (p impairGroupPort) Drive() int {
 	if d, ok := p.Port.(rvt.Driver); ok {
 		return d.Drive()
 	}
 	return 0
+}
+
+func (p impairGroupPort) Attend() {
+	if d, ok := p.Port.(rvt.Driver); ok {
+		d.Attend()
+	}
 }
 
 func (p impairGroupPort) JoinGroup(g ci.GID) error  { return p.Port.(rvt.GroupPort).JoinGroup(g) }

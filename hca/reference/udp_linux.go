@@ -95,7 +95,10 @@ type mmsgSocket struct {
 	rx     *recvBatch
 	groups []groupSocket
 	drives atomic.Uint64
-	asleep atomic.Bool // the goroutine waits for packets, or is about to, and looks after nothing else
+	// The goroutine steps aside while consumers poll; one that arms a CQ is about to sleep, and wants it back.
+	attended, aside atomic.Bool
+	attend          chan struct{}
+	asleep          atomic.Bool // the goroutine waits for packets, or is about to, and looks after nothing else
 }
 
 type groupSocket struct {
@@ -108,7 +111,7 @@ func openSocket(p *udpPort, portable bool) (udpSocket, error) {
 	if portable {
 		return openPortable(p)
 	}
-	s := &mmsgSocket{port: p, wake: -1, closing: make(chan struct{})}
+	s := &mmsgSocket{port: p, wake: -1, closing: make(chan struct{}), attend: make(chan struct{}, 1)}
 	s.pool.New = func() any { return newSendBatch() }
 	fd, err := s.open(netip.AddrPortFrom(p.addr, p.udp), false)
 	if err != nil {
@@ -296,6 +299,7 @@ func (s *mmsgSocket) receive() {
 	step := time.NewTimer(pollStep)
 	defer step.Stop()
 	for !s.closed.Load() {
+		s.attended.Store(false)
 		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the last: this goroutine
 		// now, or after the poller has seen that it sleeps and wakes it.
 		s.asleep.Store(true)
@@ -311,13 +315,15 @@ func (s *mmsgSocket) receive() {
 			seen = now
 			continue
 		}
-		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop.
-		for !s.closed.Load() {
+		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop, or until a consumer goes to sleep.
+		s.aside.Store(true)
+		for !s.closed.Load() && !s.attended.Load() {
 			seen = now
 			// Not in ppoll: a processor of the scheduler would go to sleep with it, while others spin.
 			step.Reset(pollStep)
 			select {
 			case <-step.C:
+			case <-s.attend:
 			case <-s.closing:
 			}
 			s.drain()
@@ -326,7 +332,8 @@ func (s *mmsgSocket) receive() {
 				break
 			}
 		}
-		seen = now
+		s.aside.Store(false)
+		seen = s.drives.Load()
 	}
 }
 
@@ -463,6 +470,19 @@ func (p *udpPort) Drive() int {
 		return s.drive()
 	}
 	return 0
+}
+
+// Attend wakes the goroutine, should it have stepped aside.
+func (p *udpPort) Attend() {
+	if s, ok := p.sock.(*mmsgSocket); ok {
+		s.attended.Store(true)
+		if s.aside.Load() {
+			select {
+			case s.attend <- struct{}{}:
+			default: // it knows
+			}
+		}
+	}
 }
 
 // recvBatch is the storage of one receive.
