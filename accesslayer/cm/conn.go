@@ -2,7 +2,6 @@ package cm
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -476,6 +475,3 @@ func checked(verb string, msg mad.CMMessage) error {
 	}
 	return nil
 }
-
-// String is for logs.
-func (c *conn) String() string { return fmt.Sprintf("connection %08x", c.id) }

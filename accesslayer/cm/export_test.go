@@ -46,8 +46,8 @@ const (
 )
 
 // Reaction names what a state does with a message, and the message.
-func Reaction(s State, m int) (message, action string) {
-	return messageNames[m], actionNames[reactions[s][m]]
+func Reaction(s State, m int) (msg, do string) {
+	return message(m).String(), reactions[s][m].String()
 }
 
 // Allowed tells whether a state allows a call, and the call's name.
@@ -69,7 +69,7 @@ const LapStates = int(lapStates)
 // Kind classifies a message as the manager does.
 func Kind(m mad.CMMessage) string {
 	k, _, _ := kind(m)
-	return messageNames[k]
+	return k.String()
 }
 
 // Inject is a datagram that comes from a port with a LID.

@@ -99,3 +99,15 @@ func TestQPAttr(t *testing.T) {
 		})
 	}
 }
+
+// What people read.
+func TestNames(t *testing.T) {
+	assert.Equal(t, "Established", cm.StateEstablished.String())
+	assert.Equal(t, "State(77)", cm.State(77).String())
+	assert.Equal(t, "disconnect", cm.EventDisconnect.String())
+	assert.Equal(t, "time-wait exit", cm.EventTimeWaitExit.String())
+	assert.Equal(t, "EventType(77)", cm.EventType(77).String())
+	assert.Equal(t, "unanswered", cm.DropUnanswered.String())
+	assert.Equal(t, "unknown", cm.Drop(77).String())
+	assert.EqualError(t, &cm.RejectError{Reason: mad.RejNoQP}, "cm: rejected by the peer: no QP")
+}

@@ -181,7 +181,7 @@ func (c *conn) Handoff(service mad.ServiceID) error {
 	if !ok {
 		return &ci.Error{Verb: "Conn.Handoff", Status: ci.NotFound, Detail: "no listener for service " + service.String() + ", or its backlog is full"}
 	}
-	m.wheel.Set(&n.timer, n.due)
+	m.wheel.Set(&n.timer, c.due)
 	c.close(closed("Conn", "handed off"))
 	return nil
 }

@@ -31,6 +31,8 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	c := newConn(m)
 	c.state, c.port, c.to, c.remoteID, c.tid, c.req, c.answered = StateREQRcvd, p, r.From, req.LocalCommID, h.TID, q.Request, true
 	c.alternate, c.altAck = q.alternate, ci.TimeExp(req.Alternate.AckTimeout)
+	due := m.clock.Now() + max(c.patience()/2, 1)
+	c.due = due
 	m.mu.Lock()
 	stale, drop, reason := m.admit(c)
 	m.mu.Unlock()
@@ -44,11 +46,7 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 		}
 		return
 	}
-	c.mu.Lock()
-	if c.due == 0 && c.state == StateREQRcvd { // not accepted and answered in the meantime
-		c.setDue(c.patience() / 2)
-	}
-	c.mu.Unlock()
+	m.wheel.Set(&c.timer, due) // a consumer may have been faster: then it fires for nothing
 }
 
 // admitted is no drop.

@@ -76,6 +76,22 @@ func TestMRAStretches(t *testing.T) {
 	})
 }
 
+// The same for a reply.
+func TestMRAStretchesREP(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		v := enterREPSent(s)
+		times := s.net.sentTimes(mad.AttrREP)
+		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREP, ServiceTimeout: 22})
+		time.Sleep(mad.TimeExp(22).Duration() + interval/2)
+		assert.Equal(t, cm.StateREPSent, v.c.State())
+		assert.Len(t, times(), 1)
+		next(t, v.c, cm.EventDelayed)
+		s.send(&mad.RTU{LocalCommID: s.p.id, RemoteCommID: v.ids.ours})
+		assert.Equal(t, cm.StateEstablished, v.c.State())
+		v.end()
+	})
+}
+
 // A peer that asks for hours gets as much as the configuration allows.
 func TestMRABounded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxResponseTime: 20}, func(t *testing.T, s *scripted) {
