@@ -1,3 +1,7 @@
+// On macOS, 127.0.0.1 is the only loopback address.
+
+//go:build !darwin
+
 package lnd_test
 
 import (

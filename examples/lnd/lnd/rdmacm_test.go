@@ -27,6 +27,7 @@ type cmHost struct {
 }
 
 func newCMHost(t *testing.T, addr string, c reference.Config) *cmHost {
+	needLoopback(t)
 	h := &cmHost{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
 	t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
 	var err error
