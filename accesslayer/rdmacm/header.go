@@ -69,5 +69,10 @@ func (c *caller) check(link ci.Link, from, to ci.GID) bool {
 // gidOf is the GID of an IP address: IPv4 in its IPv6-mapped form (RoCEv2 annex A17.4), without zone.
 func gidOf(a netip.Addr) ci.GID { return a.As16() }
 
-// addrOf is the address that a GID stands for.
-func addrOf(g ci.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }
+// addrOf is the address that a GID stands for; invalid of none, as of the sender of a SIDR request without GRH.
+func addrOf(g ci.GID) netip.Addr {
+	if g == (ci.GID{}) {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(g).Unmap()
+}

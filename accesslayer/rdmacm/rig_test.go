@@ -110,3 +110,6 @@ func await(t *testing.T, c <-chan struct{}, what string) {
 
 // gidAddr is where rping's port is at an address.
 func gidAddr(a string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(a), 7174) }
+
+// How long and how often to look for what happens in the background.
+const within10, tick = 10 * time.Second, 5 * time.Millisecond

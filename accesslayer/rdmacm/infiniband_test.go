@@ -1,0 +1,356 @@
+package rdmacm_test
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/sa"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+// subnet is what its administrator knows. On a direct link each port is told that the subnet manager runs at its own LID, so each host has an agent
+// that answers for the one administrator.
+type subnet struct {
+	t    *testing.T
+	link *reference.DirectLink
+
+	mu      sync.Mutex
+	lids    map[[16]byte]ci.LID
+	groups  map[[16]byte]uint16 // MLID
+	members map[[16]byte]int    // joins less leaves
+	joins   int
+	busy    int // requests to put off
+	lost    int // requests not to answer
+	fail    uint16
+}
+
+func newSubnet(t *testing.T) *subnet {
+	return &subnet{t: t, link: reference.NewDirectLink(), lids: map[[16]byte]ci.LID{}, groups: map[[16]byte]uint16{}, members: map[[16]byte]int{}}
+}
+
+// ibHost is a host on the subnet.
+type ibHost struct {
+	m    *rdmacm.Manager
+	al   *accesslayer.AL
+	svc  mads.Service
+	cm   cm.Service
+	port mads.Port
+	attr ci.PortAttr
+	addr netip.Addr // its GID
+}
+
+func (s *subnet) host(edit func(*ibHost, *rdmacm.Config)) *ibHost {
+	t := s.t
+	al := accesslayer.New(accesslayer.Config{})
+	t.Cleanup(func() { assert.NoError(t, al.Close()) })
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(s.link, reference.DirectConfig{})}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	require.NoError(t, al.Register(hca))
+	svc, err := mads.New(al, mads.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, svc.Close()) })
+	c, err := cm.New(al, svc, cm.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	require.NoError(t, al.WaitPnP(within(t)))
+	client, err := al.Open(accesslayer.ClientConfig{Name: t.Name()})
+	require.NoError(t, err)
+	h := &ibHost{al: al, svc: svc, cm: c, port: mads.Port{CA: hca.Info().GUID, Num: 1}}
+	h.attr = al.Adapters()[0].Attr().Ports[0]
+	h.addr = netip.AddrFrom16(h.attr.GIDs[0].GID)
+	s.lids[h.attr.GIDs[0].GID] = h.attr.LID
+	cfg := rdmacm.Config{CM: c, MAD: svc}
+	if edit != nil {
+		edit(h, &cfg)
+	}
+	h.m, err = rdmacm.New(client, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
+	var agent mads.Agent
+	ready := make(chan struct{})
+	agent, err = svc.Register(mads.AgentConfig{Name: "SA", Port: h.port, Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
+		Methods: []mad.Method{mad.Get, mad.Set, mad.Delete}, OnReceive: func(r *mads.Received) { <-ready; s.answer(agent, r) }})
+	require.NoError(t, err)
+	close(ready)
+	return h
+}
+
+func (s *subnet) answer(agent mads.Agent, r *mads.Received) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var q mad.SA
+	if !assert.NoError(s.t, mad.ParseSA(r.MAD, &q)) {
+		return
+	}
+	switch {
+	case s.lost > 0:
+		s.lost--
+		return
+	case s.busy > 0:
+		s.busy--
+		q.Status = mad.StatusBusy
+	case s.fail != 0:
+		q.Status = s.fail
+	case q.Attribute == mad.AttrPathRecord && q.Method == mad.Get:
+		s.path(&q)
+	case q.Attribute == mad.AttrMCMemberRecord:
+		s.member(&q)
+	default:
+		q.Status = mad.StatusBadMethodAttribute
+	}
+	q.Method |= mad.ResponseMask
+	if q.Method == mad.Set|mad.ResponseMask {
+		q.Method = mad.GetResp // 15.2.2
+	}
+	b := make([]byte, mad.Size)
+	q.Put(b)
+	assert.NoError(s.t, agent.Send(&mads.Message{To: r.From, MAD: b}))
+}
+
+func (s *subnet) path(q *mad.SA) {
+	var p mad.PathRecord
+	p.Parse(q.Data[:])
+	to, ok := s.lids[p.DGID]
+	if !ok {
+		q.Status = mad.StatusSANoRecords
+		return
+	}
+	p.DLID, p.SLID, p.PKey, p.MTU, p.MTUSelector = uint16(to), uint16(s.lids[p.SGID]), 0xffff, mad.MTU2048, mad.Exactly
+	p.Rate, p.RateSelector, p.LifeTime, p.LifeTimeSelector = 2, mad.Exactly, 14, mad.Exactly
+	p.Put(q.Data[:])
+}
+
+func (s *subnet) member(q *mad.SA) {
+	var r mad.MCMemberRecord
+	r.Parse(q.Data[:])
+	if q.Method == mad.Delete {
+		s.members[r.MGID]--
+		return
+	}
+	if _, ok := s.groups[r.MGID]; !ok {
+		s.groups[r.MGID] = 0xc001 + uint16(len(s.groups))
+	}
+	s.members[r.MGID]++
+	s.joins++
+	r.MLID, r.MTU, r.HopLimit = s.groups[r.MGID], mad.MTU2048, 0
+	r.Put(q.Data[:])
+}
+
+func (s *subnet) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// serveOne accepts one request at a listener.
+func (h *ibHost) listen(t *testing.T, at netip.AddrPort, cfg rdmacm.IDConfig) <-chan accepted {
+	ln, err := h.m.Listen(at, rdmacm.ListenConfig{ID: cfg})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ln.Close()) })
+	return serve(t, ln, nil, rdmacm.ConnConfig{})
+}
+
+// Connections over InfiniBand: a GID is the address, the subnet administrator knows the path; in all port spaces, and to a service ID.
+func TestInfiniBand(t *testing.T) {
+	s := newSubnet(t)
+	a, b := s.host(nil), s.host(nil)
+	ctx := within(t)
+	tests := map[string]rdmacm.IDConfig{
+		"TCP":           {},
+		"IB":            {Space: rdmacm.IB},
+		"IB, UC":        {Space: rdmacm.IB, Type: ci.UC},
+		"service":       {Service: 0x1000_0000_0000_0077},
+		"UDP":           {Space: rdmacm.UDP},
+		"service, UD":   {Service: 0x1000_0000_0000_0078, Type: ci.UD},
+		"traffic class": {TrafficClass: 0x40},
+	}
+	for name, cfg := range tests {
+		for any, at := range map[string]netip.Addr{"any": {}, "its GID": b.addr} {
+			t.Run(name+"/"+any, func(t *testing.T) {
+				peer := b.listen(t, netip.AddrPortFrom(at, 7174), cfg)
+				id, err := a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{ID: cfg, Local: netip.AddrPortFrom(a.addr, 0)})
+				require.NoError(t, err)
+				p := <-peer
+				require.NoError(t, p.err)
+				assert.Equal(t, b.attr.LID, id.Path().AV.DLID)
+				assert.Equal(t, ci.MTU2048, id.Path().MTU)
+				if cfg.Service == 0 || cfg.Type != ci.UD { // SIDR_REQ within a subnet says nothing of its sender but the LID
+					assert.Equal(t, a.addr, p.id.RemoteAddr().Addr())
+				}
+				assert.Equal(t, b.addr, p.id.LocalAddr().Addr())
+				if cfg.Service != 0 {
+					assert.Len(t, p.id.Request().Private, map[bool]int{true: rdmacm.NativeUDLen, false: rdmacm.NativeLen}[cfg.Type == ci.UD])
+					assert.Contains(t, id.RemoteAddr().String(), "#10000000000000")
+				}
+				require.NoError(t, id.Disconnect(ctx))
+				require.NoError(t, id.Close())
+				require.NoError(t, p.id.Close())
+			})
+		}
+	}
+}
+
+// What can go wrong with the subnet administrator.
+func TestSubnetAdministrator(t *testing.T) {
+	s := newSubnet(t)
+	a, b := s.host(nil), s.host(nil)
+	ctx := within(t)
+	resolve := func(remote netip.Addr) error {
+		id, err := a.m.NewID(rdmacm.IDConfig{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, id.Close()) }()
+		require.NoError(t, id.ResolveAddr(ctx, netip.AddrPortFrom(remote, 1)))
+		return id.ResolveRoute(ctx)
+	}
+	s.set(func() { s.busy = 2 })
+	require.NoError(t, resolve(b.addr), "it is asked again")
+	s.set(func() { s.lost = 1 })
+	require.NoError(t, resolve(b.addr), "after a second")
+	gid := b.addr.As16()
+	gid[15] ^= 0xff
+	err := resolve(netip.AddrFrom16(gid))
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	e, ok := errors.AsType[*sa.StatusError](err)
+	require.True(t, ok)
+	assert.Equal(t, mad.StatusSANoRecords, e.Status)
+	assert.ErrorContains(t, err, "no records")
+	id, err := a.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.ErrorIs(t, id.ResolveAddr(ctx, ap("[fe81::1]:1")), syscall.EHOSTUNREACH, "another subnet")
+}
+
+// Paths that are known by heart need no administrator.
+func TestStatic(t *testing.T) {
+	s := newSubnet(t)
+	b := s.host(nil)
+	a := s.host(func(h *ibHost, c *rdmacm.Config) {
+		c.MAD = nil
+		path := cm.Path{Port: h.port, AV: ci.AVAttr{Port: 1, DLID: b.attr.LID, Global: true, GRH: ci.GRH{DGID: b.attr.GIDs[0].GID, HopLimit: 1}}}
+		c.Resolver = &rdmacm.StaticResolver{AL: h.al, Paths: map[netip.Addr]cm.Path{b.addr: path}}
+	})
+	s.set(func() { s.fail = mad.StatusSADenied })
+	peer := b.listen(t, netip.AddrPortFrom(netip.Addr{}, 7174), rdmacm.IDConfig{})
+	ctx := within(t)
+	id, err := a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{})
+	require.NoError(t, err)
+	require.NoError(t, (<-peer).err)
+	assert.Equal(t, a.addr, id.LocalAddr().Addr())
+	_, err = a.m.Dial(ctx, ap("[fe80::1]:7174"), rdmacm.DialConfig{})
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	_, err = a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{Local: ap("[::2]:0")})
+	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
+	_, err = b.m.Dial(ctx, netip.AddrPortFrom(a.addr, 7174), rdmacm.DialConfig{Local: netip.AddrPortFrom(b.addr, 0)})
+	e, ok := errors.AsType[*sa.StatusError](err)
+	require.True(t, ok, "the other one has only the administrator: %v", err)
+	assert.Equal(t, mad.StatusSADenied, e.Status)
+	udp, err := a.m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+	require.NoError(t, err)
+	require.NoError(t, udp.Bind(netip.AddrPortFrom(a.addr, 0)))
+	_, err = udp.Join(ctx, netip.MustParseAddr("239.1.2.3"), rdmacm.JoinConfig{SendOnly: true})
+	require.ErrorContains(t, err, "Config.MAD")
+}
+
+// Groups over InfiniBand: the port is a member once, however many IDs are; when the subnet manager has forgotten it, it becomes one again.
+func TestInfiniBandGroup(t *testing.T) {
+	s := newSubnet(t)
+	a, b := s.host(nil), s.host(nil)
+	ctx := within(t)
+	group := netip.MustParseAddr("239.1.2.3")
+	const want = "ff12:4001:ffff::f01:203"
+	join := func(h *ibHost, cfg rdmacm.JoinConfig) (*rdmacm.ID, *rdmacm.Group, *buffer) {
+		id, err := h.m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+		require.NoError(t, err)
+		require.NoError(t, id.Bind(netip.AddrPortFrom(h.addr, 0)))
+		require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+		buf := newBuffer(t, id, 64)
+		must(id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{buf.r.SGE(0, 64)}}}))
+		g, err := id.Join(ctx, group, cfg)
+		require.NoError(t, err)
+		assert.Equal(t, want, netip.AddrFrom16(g.Peer().AV.GRH.DGID).String())
+		assert.Equal(t, ci.LID(0xc001), g.Peer().AV.DLID)
+		return id, g, buf
+	}
+	sender, gs, out := join(a, rdmacm.JoinConfig{SendOnly: true})
+	r1, g1, in := join(b, rdmacm.JoinConfig{})
+	r2, g2, _ := join(b, rdmacm.JoinConfig{})
+	mgid := netip.MustParseAddr(want).As16()
+	members := func() (n int) { s.set(func() { n = s.members[mgid] }); return n }
+	assert.Equal(t, 2, members(), "one port of each host")
+
+	pd, err := sender.PD()
+	require.NoError(t, err)
+	av, err := pd.NewAV(gs.Peer().AV)
+	require.NoError(t, err)
+	copy(out.b, "to all")
+	must(sender.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{out.r.SGE(0, 6)}, To: ci.Dest{AV: av, QPN: gs.Peer().QPN, QKey: gs.Peer().QKey}}}))
+	wc := make([]ci.WC, 1)
+	for _, id := range []*rdmacm.ID{r1, r2} {
+		must(id.RecvCQ().Wait(ctx, wc))
+		require.Equal(t, ci.WCSuccess, wc[0].Status)
+	}
+	assert.Equal(t, "to all", string(in.b[40:46]))
+
+	ca, err := r1.CA()
+	require.NoError(t, err)
+	reregister(t, ca)
+	require.Eventually(t, func() (ok bool) { s.set(func() { ok = s.joins == 3 }); return ok }, within10, tick, "the port joins again")
+	s.set(func() { s.groups[mgid] = 0xc009 })
+	reregister(t, ca)
+	for _, x := range []struct {
+		id *rdmacm.ID
+		g  *rdmacm.Group
+	}{{r1, g1}, {r2, g2}} {
+		e, err := x.id.Next(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, rdmacm.EventGroupError, e.Type)
+		assert.Same(t, x.g, e.Group)
+		assert.ErrorContains(t, e.Err, "0xc009")
+	}
+	s.set(func() { s.members[mgid] = 2 })
+	require.NoError(t, g1.Leave(ctx))
+	assert.Equal(t, 2, members(), "another ID is a member still")
+	require.NoError(t, r2.Close())
+	require.Eventually(t, func() bool { return members() == 1 }, within10, tick, "closing leaves")
+	require.NoError(t, gs.Leave(ctx))
+	assert.Equal(t, 0, members())
+	s.set(func() { s.fail = mad.StatusSANoResources })
+	_, err = r1.Join(ctx, group, rdmacm.JoinConfig{})
+	e, ok := errors.AsType[*sa.StatusError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, mad.StatusSANoResources, e.Status)
+}
+
+// reregister does what a subnet manager does that starts anew.
+func reregister(t *testing.T, ca *accesslayer.CA) {
+	t.Helper()
+	do := func(m mad.Method, p *mad.PortInfo) {
+		q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: m, Attribute: mad.AttrPortInfo, Modifier: 1}}
+		if m == mad.Set {
+			p.Put(q.Data[:])
+		}
+		var in, out ci.MAD
+		q.Put(in[:])
+		require.NoError(t, ca.LocalMAD(1, nil, &in, &out))
+		q.Parse(out[:])
+		require.Equal(t, mad.GetResp, q.Method)
+		require.Zero(t, q.Status)
+		p.Parse(q.Data[:])
+	}
+	var p mad.PortInfo
+	do(mad.Get, &p)
+	p.State, p.PhysState, p.ClientReregister = 0, 0, true // no change but for the request
+	do(mad.Set, &p)
+}
