@@ -157,7 +157,7 @@ func TestAlternate(t *testing.T) {
 				assert.Equal(t, p.b.port(3), e.Path.Port)
 				assert.Equal(t, private([]byte("lap"), mad.LAPPrivateLen), e.Private)
 				assert.NoError(t, b.Delay(20, []byte("a moment")))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				answered <- b.AnswerAlternate(mad.APRLoaded, nil, []byte("apr"))
 			}()
 			apr, err := a.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(3, p.b, 3), Private: []byte("lap")})

@@ -311,6 +311,9 @@ func (x *node) path(num uint8, to *node, toNum uint8) cm.Path {
 	return p
 }
 
+// pass lets virtual time pass, in a bubble.
+func pass(d time.Duration) { time.Sleep(d) }
+
 const service1 mad.ServiceID = 0x1001
 
 // ask is a request from a node to another.

@@ -67,7 +67,7 @@ func TestLookup(t *testing.T) {
 		// Nobody answers: the request waits, and is refused with the end of listening.
 		refused := make(chan error, 1)
 		go func() { _, err := p.a.m.Lookup(t.Context(), cfg); refused <- err }()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		require.NoError(t, l.Close())
 		require.ErrorAs(t, <-refused, &e)
 		assert.Equal(t, mad.SIDRUnsupportedService, e.Status)
@@ -109,7 +109,7 @@ func TestLookupCopies(t *testing.T) {
 		bad.PKey = 0x1234
 		s.send(bad)
 		assert.Equal(t, mad.SIDRRejected, one[*mad.SIDRREP](s).Status)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		c := s.x.m.Counters()
 		assert.Equal(t, 0, c.Lookups)
 		assert.Equal(t, uint64(2), c.Dropped[cm.DropUnanswered])

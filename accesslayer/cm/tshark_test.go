@@ -40,7 +40,7 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 			c, err := l.Accept(t.Context())
 			if err == nil {
 				_ = c.Delay(20, []byte("mra"))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if err = c.Accept(t.Context(), reply()); err == nil {
 					next(t, c, cm.EventEstablished)
 					next(t, c, cm.EventAlternate)
