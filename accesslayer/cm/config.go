@@ -63,8 +63,9 @@ type ConnectConfig struct {
 	Private   []byte
 	// ResponderResources are the READs and atomics that this end answers at a time, InitiatorDepth those it wants to send.
 	ResponderResources, InitiatorDepth uint8
-	RetryCount, RNRRetry               uint8
-	FlowControl                        bool
+	RetryCount                         uint8 // of both QPs, 0 to 7
+	RNRRetry                           uint8 // how often the peer's QP tries again when this end has no receive posted, 0 to 6; 7: for ever
+	FlowControl                        bool  // end to end: this end's receive queue gives credits
 	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 20, 4.3 s.
 	ResponseTime, RemoteResponseTime mad.TimeExp
 	// MaxRetries is how often messages are sent again; 0: 15.
@@ -85,7 +86,7 @@ type AcceptConfig struct {
 	Private []byte
 	// ResponderResources and InitiatorDepth: as in ConnectConfig; both are cut to what the request offers.
 	ResponderResources, InitiatorDepth uint8
-	RNRRetry                           uint8
+	RNRRetry                           uint8 // as in ConnectConfig: of the peer's QP
 	FlowControl                        bool
 	// Failover answers the request's alternate path; it is loaded by QPAttr if accepted.
 	Failover mad.Failover

@@ -406,7 +406,7 @@ func (c *conn) giveUp(why error) {
 	case StateREQRcvd, StateMRAREQSent:
 		c.rejectTimeout(mad.WhichREQ)
 		c.emit(Event{Type: EventUnreachable, Err: why})
-		c.close(why)
+		c.enterTimeWait(why)
 	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
 		c.rejectTimeout(mad.WhichREP)
 		if !c.finish(why) {

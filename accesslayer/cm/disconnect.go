@@ -140,7 +140,7 @@ func (c *conn) goStale() {
 	switch c.state {
 	case StateREQRcvd, StateMRAREQSent:
 		c.emit(Event{Type: EventUnreachable, Err: err})
-		c.close(err)
+		c.enterTimeWait(err)
 	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
 		which := mad.WhichREP
 		c.sendREJ(which, mad.RejStaleConnection, nil, nil)

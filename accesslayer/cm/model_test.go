@@ -26,17 +26,20 @@ type plan struct {
 	end     string
 	hold    int // milliseconds that the connection lives
 	lap     bool
+	hurry   [2]int // milliseconds that Connect and Accept may take; 0: as long as it takes
 }
 
 var (
 	passives = []string{"accept", "accept", "accept", "delay", "reject", "close", "handoff", "leave"}
+	hurries  = []int{0, 0, 0, 0, 0, 0, 1, 2, 3, 600, 3000}
 	endings  = []string{"active", "passive", "both", "close active", "close passive", "close both"}
 )
 
 func drawPlan(t *rapid.T) plan {
 	return plan{from: rapid.IntRange(0, 1).Draw(t, "from"), wait: rapid.IntRange(0, 3000).Draw(t, "wait"),
 		passive: rapid.SampledFrom(passives).Draw(t, "passive"), think: rapid.SampledFrom([]int{0, 1, 300, 2500}).Draw(t, "think"),
-		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t, "hold"), lap: rapid.Bool().Draw(t, "lap")}
+		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t, "hold"), lap: rapid.Bool().Draw(t, "lap"),
+		hurry: [2]int{rapid.SampledFrom(hurries).Draw(t, "connect in"), rapid.SampledFrom(hurries).Draw(t, "accept in")}}
 }
 
 // outcome is what the ends of a connection saw.
@@ -44,6 +47,7 @@ type outcome struct {
 	plan             plan
 	connect, confirm error
 	accept           error
+	accepted         bool   // Accept was called
 	private          []byte // of the REP
 	active           cm.Conn
 	passives         []cm.Conn // for the one request
@@ -139,10 +143,20 @@ func (w *world) edit(i int, f func(o *outcome)) {
 	f(&w.outcomes[i])
 }
 
+// within is a context that ends after so many milliseconds.
+func (w *world) within(n int) (context.Context, context.CancelFunc) {
+	if n == 0 {
+		return w.t.Context(), func() {}
+	}
+	return context.WithTimeout(w.t.Context(), ms(n))
+}
+
 // ask is the active consumer.
 func (w *world) ask(i int, p plan) {
 	from, to := w.nodes[p.from], w.nodes[1-p.from]
-	c, err := from.m.Connect(w.t.Context(), from.ask(to, func(c *cm.ConnectConfig) {
+	ctx, cancel := w.within(p.hurry[0])
+	defer cancel()
+	c, err := from.m.Connect(ctx, from.ask(to, func(c *cm.ConnectConfig) {
 		c.QP.Num, c.MaxRetries = ci.QPN(0x1000+i), 15
 		c.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
 	}))
@@ -193,8 +207,10 @@ func (w *world) serve(c cm.Conn, handed bool) {
 	answer := reply()
 	answer.QP.Num = ci.QPN(0x2000 + i)
 	answer.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
-	err := c.Accept(w.t.Context(), answer)
-	w.edit(i, func(o *outcome) { o.accept = err })
+	ctx, cancel := w.within(p.hurry[1])
+	defer cancel()
+	err := c.Accept(ctx, answer)
+	w.edit(i, func(o *outcome) { o.accept, o.accepted = err, true })
 	if err == nil {
 		w.finish(i, c, p, "passive")
 	}
@@ -202,6 +218,8 @@ func (w *world) serve(c cm.Conn, handed bool) {
 
 // finish is what both consumers do with a connection that is established, until it is over.
 func (w *world) finish(i int, c cm.Conn, p plan, role string) {
+	watch := time.AfterFunc(30*time.Minute, func() { _ = c.Close() }) // of a peer that gave up, and whose REJ was lost, nobody knows
+	defer watch.Stop()
 	done := make(chan struct{})
 	var asked sync.WaitGroup
 	asked.Go(func() {
@@ -235,7 +253,19 @@ func (o *outcome) check(t *rapid.T) {
 	p := o.plan
 	require.LessOrEqual(t, len(o.passives), 1, "%+v: one request, one Conn", p)
 	var rej *cm.RejectError
-	switch p.passive {
+	kind := p.passive
+	if p.hurry != [2]int{} {
+		kind = "hurry"
+	}
+	switch kind {
+	case "hurry": // one of them may have given up: then neither has a connection for long
+		if o.connect != nil && !errors.Is(o.connect, context.DeadlineExceeded) && !errors.Is(o.connect, cm.ErrTimeout) {
+			require.ErrorAs(t, o.connect, &rej, "%+v", p)
+		}
+		if len(o.passives) == 1 && o.accepted && o.accept == nil {
+			require.NoError(t, o.connect, "%+v: who has accepted was asked by somebody who got the answer", p)
+			require.NoError(t, o.confirm, "%+v", p)
+		}
 	case "accept", "delay", "handoff":
 		require.NoError(t, o.connect, "%+v", p)
 		require.Len(t, o.passives, 1)

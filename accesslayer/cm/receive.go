@@ -204,9 +204,6 @@ func (c *conn) rejected(j *mad.REJ) {
 		}
 		c.finish(err)
 		c.close(err)
-	case StateREQRcvd, StateMRAREQSent:
-		c.emit(Event{Type: EventRejected, Err: err, Private: err.Private})
-		c.close(err)
 	case StateDREQSent: // it knows of no connection, which is what we want
 		c.finish(nil)
 		c.emit(Event{Type: EventDisconnected, Err: err})

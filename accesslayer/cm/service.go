@@ -22,7 +22,9 @@ type Service interface {
 	// moves its QP to RTR and RTS. With cfg.Peer, the peer may ask at the same time, and who is passive is decided by CA GUID and QPN
 	// (12.10.4): the Conn may be in StateREQRcvd, and Accept is next.
 	// Errors: *RejectError, if the peer or a manager on the way refused; ErrTimeout, when nobody answered so often; what is wrong with
-	// cfg, status InvalidParameter; the context's: then the peer was told (REJ, reason timeout).
+	// cfg, status InvalidParameter, InvalidPort, InvalidPKey, InvalidGID, InvalidLID, or Unsupported (an alternate path, and a CA that
+	// does not migrate); RemoteError (a peer's answer that was stale, and rejected); the context's: then the peer was told (REJ,
+	// reason timeout); ErrClosed.
 	Connect(ctx context.Context, cfg ConnectConfig) (Conn, error)
 
 	// Lookup resolves a service ID to a QP for datagrams (SIDR, 12.11).

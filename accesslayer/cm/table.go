@@ -39,7 +39,7 @@ const (
 	noteRTU                    // EventEstablished, the first time
 	waitLonger                 // the timer is set as the MRA says
 	rejected                   // Closed
-	rejectedLate               // TimeWait: the peer's QP, or ours, may have sent already
+	rejectedLate               // TimeWait: the peer's QP, or ours, may have sent already, or copies of the REQ may be on their way
 	disconnect                 // DREQRcvd, EventDisconnect
 	answer                     // DREP, TimeWait
 	answerAgain                // DREP
@@ -62,8 +62,8 @@ func (a action) String() string { return actionNames[a] }
 var reactions = [states][messages]action{
 	StateREQSent:    {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
 	StateREPWait:    {msgREP: takeREP, msgREJ: rejected, msgMRAofREQ: waitLonger},
-	StateREQRcvd:    {msgOtherREQ: endStale, msgREJ: rejected},
-	StateMRAREQSent: {msgREQ: repeat, msgOtherREQ: endStale, msgREJ: rejected},
+	StateREQRcvd:    {msgOtherREQ: endStale, msgREJ: rejectedLate},
+	StateMRAREQSent: {msgREQ: repeat, msgOtherREQ: endStale, msgREJ: rejectedLate},
 	StateREPSent: {msgREQ: repeat, msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger,
 		msgDREQ: disconnect, msgLAP: establishLAP},
 	StateMRAREPRcvd: {msgOtherREQ: endStale, msgRTU: establish, msgREJ: rejectedLate, msgMRAofREP: waitLonger, msgDREQ: disconnect,
@@ -74,7 +74,7 @@ var reactions = [states][messages]action{
 		msgDREQ: disconnect, msgLAP: takeLAP, msgAPR: takeAPR},
 	StateDREQSent: {msgOtherREQ: rejectStale, msgREJ: rejectedLate, msgDREQ: answer, msgDREP: disconnected},
 	StateDREQRcvd: {msgOtherREQ: rejectStale, msgDREQ: answer},
-	StateTimeWait: {msgREQ: rejectStale, msgOtherREQ: rejectStale, msgREP: repeatREJ, msgDREQ: answerAgain},
+	StateTimeWait: {msgREQ: rejectStale, msgOtherREQ: rejectStale, msgREP: repeatREJ, msgRTU: repeatREJ, msgDREQ: answerAgain},
 }
 
 // lapState is the state of loading an alternate path, within StateEstablished (12.8).

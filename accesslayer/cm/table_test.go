@@ -155,7 +155,7 @@ func (v *situation) check(row, action string, from cm.State) {
 		stale()
 		switch from {
 		case cm.StateREQRcvd, cm.StateMRAREQSent:
-			where(cm.StateClosed)
+			where(cm.StateTimeWait)
 			require.Equal(t, 1, n)
 		case cm.StateEstablished:
 			where(cm.StateDREQSent)

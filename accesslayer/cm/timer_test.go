@@ -213,7 +213,7 @@ func TestAutomaticMRA(t *testing.T) {
 		// Nobody answers in the end: it is over when the peer has lost its patience for good.
 		e := next(t, c, cm.EventUnreachable)
 		assert.ErrorIs(t, e.Err, cm.ErrTimeout)
-		assert.Equal(t, cm.StateClosed, c.State())
+		assert.Equal(t, cm.StateTimeWait, c.State())
 		assert.ErrorIs(t, c.Accept(t.Context(), ourReply()), ci.InvalidState)
 		s.settle()
 		assert.Equal(t, mad.RejTimeout, one[*mad.REJ](s).Reason)
