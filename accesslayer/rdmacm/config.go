@@ -43,7 +43,7 @@ type Config struct {
 	// Ephemeral is the range from which ports are taken for those who do not care, both included. 0: 32768 to 60999, as on Linux.
 	Ephemeral [2]uint16
 	// Rand makes starting PSNs and chooses ports; nil: unpredictable.
-	Rand rand.Source
+	Rand *rand.Rand
 }
 
 // IDConfig says what an ID is for. The zero value is a reliable connection of port space TCP.

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -55,13 +56,16 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	if client == nil || cfg.CM == nil {
 		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
 	}
-	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, random: rand.Uint64,
+	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver,
 		ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}, members: map[member]*membership{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	if cfg.Rand != nil {
-		var mu sync.Mutex
-		m.random = func() uint64 { mu.Lock(); defer mu.Unlock(); return cfg.Rand.Uint64() }
+	if cfg.Rand == nil {
+		var seed [32]byte
+		crand.Read(seed[:]) // never fails
+		cfg.Rand = rand.New(rand.NewChaCha8(seed))
 	}
+	var mu sync.Mutex // rand.Rand has none
+	m.random = func() uint64 { mu.Lock(); defer mu.Unlock(); return cfg.Rand.Uint64() }
 	var err error
 	if m.ports, err = newPortTable(cfg.Ephemeral, m.random); err != nil {
 		return nil, err

@@ -1,0 +1,149 @@
+package rdmacm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+// newManager makes an HCA at an address, and a Manager that has only that one. Programs that talk with Linux leave out the UDP port.
+func newManager(addr string) (m *rdmacm.Manager, closeAll func()) {
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
+		reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(addr), Port: 24792})}})
+	if err != nil {
+		panic(err)
+	}
+	al := accesslayer.New(accesslayer.Config{})
+	if err := al.Register(hca); err != nil {
+		panic(err)
+	}
+	if m, err = rdmacm.Open(al); err != nil {
+		panic(err)
+	}
+	return m, func() { fmt.Println("closed:", errors.Join(m.Close(), al.Close(), hca.Close())) }
+}
+
+// region registers n bytes for an ID's QP.
+func region(id *rdmacm.ID, n int) ([]byte, ci.Region) {
+	pd, err := id.PD()
+	if err != nil {
+		panic(err)
+	}
+	b := make([]byte, n)
+	mr, err := pd.NewMR(ci.MRCreate{Memory: ci.Bytes(b), Access: ci.LocalWrite})
+	if err != nil {
+		panic(err)
+	}
+	return b, mr.Region()
+}
+
+// A server that takes one client and one message. In a real program the two ends are on two machines.
+func Example() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, closeServer := newManager("127.0.0.1")
+	defer closeServer()
+	ln, err := server.Listen(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		id, err := ln.Accept(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s asks\n", id.Request().Private[:6])
+		_ = id.CreateQP(rdmacm.QPConfig{})
+		buf, r := region(id, 64)
+		_, _ = id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{r.SGE(0, 64)}}}) // before the client can send
+		if err := id.Accept(ctx, rdmacm.ConnConfig{Private: []byte("come in")}); err != nil {
+			fmt.Println(err)
+			return
+		}
+		wc := make([]ci.WC, 1)
+		_, _ = id.RecvCQ().Wait(ctx, wc)
+		fmt.Printf("received: %s\n", buf[:wc[0].Length])
+		<-id.Done()
+		fmt.Println("server:", id.Err())
+	}()
+
+	client, closeClient := newManager("127.0.0.2")
+	defer closeClient()
+	id, err := client.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte("client")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%v: %s\n", id.RemoteAddr(), id.Reply()[:7])
+	buf, r := region(id, 64)
+	n := copy(buf, "hello")
+	_, _ = id.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{r.SGE(0, uint32(n))}}})
+	wc := make([]ci.WC, 1)
+	_, _ = id.SendCQ().Wait(ctx, wc)
+	_ = id.Disconnect(ctx)
+	<-done
+
+	// Nobody listens there, and the error says so in the words of package net, or those of the connection manager.
+	_, err = client.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialConfig{})
+	r2, _ := errors.AsType[*cm.RejectError](err)
+	fmt.Println(errors.Is(err, syscall.ECONNREFUSED), r2.Reason)
+	// Output:
+	// client asks
+	// 127.0.0.1:7174: come in
+	// received: hello
+	// server: the peer has disconnected
+	// true invalid service ID
+	// closed: <nil>
+	// closed: <nil>
+}
+
+// Datagrams to all members of a group.
+func ExampleID_Join() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	const grh = 40 // bytes before the data of a received datagram
+	member := func(m *rdmacm.Manager, at string) (*rdmacm.ID, *rdmacm.Group) {
+		id, _ := m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+		_ = id.Bind(netip.MustParseAddrPort(at))
+		_ = id.CreateQP(rdmacm.QPConfig{})
+		g, err := id.Join(ctx, netip.MustParseAddr("239.77.1.2"), rdmacm.JoinConfig{})
+		if err != nil {
+			panic(err)
+		}
+		return id, g
+	}
+	ma, closeA := newManager("127.0.0.1")
+	defer closeA()
+	mb, closeB := newManager("127.0.0.2")
+	defer closeB()
+	a, g := member(ma, "127.0.0.1:0")
+	b, _ := member(mb, "127.0.0.2:0")
+	in, r := region(b, grh+64)
+	_, _ = b.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{r.SGE(0, grh+64)}}})
+
+	pd, _ := a.PD()
+	av, _ := pd.NewAV(g.Peer().AV)
+	out, r := region(a, 64)
+	n := copy(out, "to all")
+	_, _ = a.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: []ci.SGE{r.SGE(0, uint32(n))}, To: ci.Dest{AV: av, QPN: g.Peer().QPN, QKey: g.Peer().QKey}}})
+	wc := make([]ci.WC, 1)
+	_, _ = b.RecvCQ().Wait(ctx, wc)
+	fmt.Printf("%s\n", in[grh:wc[0].Length])
+	// Output:
+	// to all
+	// closed: <nil>
+	// closed: <nil>
+}
