@@ -1,5 +1,10 @@
 package wire
 
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
 // SolveIPv4ID finds the IPv4 identification for which a packet's ICRC is right, and false if there is none.
 //
 // The identification is inside the ICRC, but a UDP socket does not show it. got is the ICRC computed with identification 0, want the
@@ -29,6 +34,29 @@ func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
 		return 0, false
 	}
 	return uint16(r)<<8 | uint16(r)>>8, true
+}
+
+// First finds the length of the first packet in b, which begins with a transport packet (BTH to ICRC) and goes on with others: the least
+// multiple of 4 from BTHLen+ICRCLen up to most, and to less than len(b), at which the ICRC is right with identification id; 0 if there
+// is none, and beyond the packets of MTU 4096. next, if not nil, is asked whether a packet may begin at b[n:], before that is found out. The work is one pass over the
+// bytes, and some 40 ns for each length that next lets through.
+func (f Flow4) First(b []byte, id uint16, most int, next func(b []byte) bool) int {
+	// What stands in front only adds to a CRC: its share is compared, taken back to where the transport packet begins.
+	at, r := 0, uint32(0)
+	for n := BTHLen + ICRCLen; n <= most && n < len(b) && n/4 < len(unshift); n += 4 {
+		if next != nil && !next(b[n:]) {
+			continue
+		}
+		end := n - ICRCLen
+		if at == 0 {
+			r, at = crcWord(0, binary.LittleEndian.Uint64(b)|0xff<<32), 8
+		}
+		r, at = ^crc32.Update(^r, crc32.IEEETable, b[at:end]), end
+		if mulMod(r^^binary.LittleEndian.Uint32(b[end:]), unshift[end/4]) == ^uint32(f.Start(n, id)) {
+			return n
+		}
+	}
+	return 0
 }
 
 // unshift[k] is x^-(32k) modulo the CRC-32 polynomial: multiplying a register by it takes 4k zero bytes back. It covers the

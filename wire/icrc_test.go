@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -220,6 +221,32 @@ func TestSolveIPv4IDAll(t *testing.T) {
 	}
 	_, ok := wire.SolveIPv4ID(1, 2, -5)
 	assert.False(t, ok)
+}
+
+// First finds the first packet of several by its ICRC, whatever is in them.
+func TestFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := wire.NewFlow4([4]byte{10, 0, 0, 1}, [4]byte{10, 0, 0, 2}, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment)
+		id := rapid.Uint16().Draw(t, "id")
+		fill := rapid.SampledFrom([]byte{0, 1, 0xff}).Draw(t, "fill")
+		n := 4 * rapid.IntRange(4, 1055).Draw(t, "words")
+		b := bytes.Repeat([]byte{fill}, n)
+		b[4] |= rapid.Byte().Draw(t, "FECN and the like")
+		f.Start(n, id).Transport(b[:n-4]).Put(b[n-4:])
+		b = append(b, rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "rest")...)
+		asked := 0
+		ask := func(b []byte) bool { asked++; return true }
+		require.Equal(t, n, f.First(b, id, n, ask))
+		require.Equal(t, n/4-3, asked)
+		require.Equal(t, n, f.First(b, id, len(b), nil))
+		require.Zero(t, f.First(b, id, n-1, nil), "too long")
+		require.Zero(t, f.First(b[:n], id, n, nil), "nothing behind it")
+		require.Zero(t, f.First(b, id^1, n, nil), "another identification")
+		require.Zero(t, f.First(b, id, n, func(rest []byte) bool { return len(rest) != len(b)-n }))
+		b[rapid.IntRange(5, n-1).Draw(t, "byte")] ^= 1
+		require.Zero(t, f.First(b, id, n, nil))
+	})
+	require.Zero(t, wire.Flow4{}.First(nil, 0, 100, nil))
 }
 
 // Any burst of up to 16 bits behind the ID, and any single or double bit error, must still be found: the 16 bits that the check keeps.

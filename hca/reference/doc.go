@@ -27,6 +27,8 @@
 //	udp_ipv4_id_solved     packets whose IPv4 identification, which the ICRC covers and a socket does not show, was computed from
 //	                       the ICRC, and fits what the sender did before; what does not fit is under drop_ipv4_id
 //	udp_ipv4_id_unchecked  of these, packets for which nothing was known to hold against: 16 of the ICRC's 32 bits checked them
+//	udp_kernel_drops       datagrams that the system dropped before this port could receive them, for want of room in the socket's buffer
+//	                       or for their UDP checksum (Linux); trains count one
 //	udp_merged             packets that came joined to the one before them
 //	udp_send_waits         waits for room in a socket's send buffer
 //	udp_system_calls       system calls that moved packets
@@ -45,6 +47,8 @@
 // the header in sight it would be 1 in 2^32. For the first packet of an address, for the first after a minute's silence, and for senders
 // that draw identifications by chance, it is 1 in 2^16; udp_ipv4_id_unchecked counts those. UDP's own checksum, where the sender sets
 // it (this port does, rxe and most adapters do not), comes on top.
+//
+// UDPConfig.Privileged closes the gap, on Linux, with the capability CAP_NET_RAW: such a port sees the header and checks all 32 bits.
 //
 // # Where time and chance come from
 //

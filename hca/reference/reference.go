@@ -196,4 +196,9 @@ func (h *HCA) SetLink(port uint8, up bool) error {
 	return nil
 }
 
-func (p *udpPort) counters(m map[string]uint64) { p.stats.snapshot(m) }
+func (p *udpPort) counters(m map[string]uint64) {
+	p.stats.snapshot(m)
+	if s, ok := p.sock.(interface{ drops() uint64 }); ok {
+		m["udp_kernel_drops"] += s.drops()
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,10 @@ type UDPConfig struct {
 	MTU ci.MTU
 	// Portable turns off what only Linux has (batched system calls, segmentation offload): one datagram per call, as elsewhere.
 	Portable bool
+	// Privileged lets the port see the whole IP header of what it receives (Linux only): over IPv4 every bit of the ICRC is checked,
+	// where a plain socket leaves a residue (see the package documentation), and datagrams show the TOS and TTL that they came with,
+	// over IPv6 their traffic class, flow label and hop limit. Over IPv4 it takes the capability CAP_NET_RAW.
+	Privileged bool
 }
 
 // UDP makes a RoCEv2 port. It sees everything sent to (Addr, Port), and there can be one process per (Addr, Port).
@@ -38,6 +43,16 @@ func UDP(c UDPConfig) PortConfig {
 		guid: func() ci.GUID { return guidOf(c.Addr, c.port()) },
 		link: ci.LinkEthernet,
 	}
+}
+
+func (c *UDPConfig) checkPrivileged(system string) error {
+	switch {
+	case c.Privileged && system != "linux":
+		return fmt.Errorf("UDP port: Privileged: there is no such thing on %s, only on Linux", system)
+	case c.Privileged && c.Portable:
+		return errors.New("UDP port: Privileged and Portable exclude each other: only Linux shows IP headers")
+	}
+	return nil
 }
 
 func (c *UDPConfig) port() uint16 {
@@ -136,6 +151,9 @@ func openUDP(c UDPConfig, clock rvt.Clock) (rvt.Port, error) {
 	case c.MTU > ci.MTU4096:
 		return nil, fmt.Errorf("UDP port: MTU code %d, want 1 (256 bytes) to 5 (4096), or 0 for the interface's", c.MTU)
 	}
+	if err := c.checkPrivileged(runtime.GOOS); err != nil {
+		return nil, err
+	}
 	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock}
 	p.iface = findInterface(addr)
 	if addr.Zone() != "" && p.index == 0 {
@@ -155,7 +173,7 @@ func openUDP(c UDPConfig, clock rvt.Clock) (rvt.Port, error) {
 	}
 	p.state.Store(uint32(ci.PortActive))
 	var err error
-	if p.sock, err = openSocket(p, c.Portable); err != nil {
+	if p.sock, err = openSocket(p, c); err != nil {
 		return nil, explainBind(err, netip.AddrPortFrom(addr, p.udp), p.iface)
 	}
 	return p, nil
@@ -191,6 +209,8 @@ func explainBind(err error, at netip.AddrPort, on iface) error {
 		return fmt.Errorf("UDP port %v: %w: interface %s is down: bring it up first (on Linux: ip link set %s up)", at, err, on.name, on.name)
 	case errors.Is(err, errAddrNotAvail):
 		return fmt.Errorf("UDP port %v: %w: Addr must be an address of this machine (on some systems only 127.0.0.1 of loopback is, until others are added)", at, err)
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("UDP port %v: %w", at, err) // openRaw said what to do
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("UDP port %v: %w: ports below 1024 need privileges; RoCEv2's 4791 does not", at, err)
 	}

@@ -23,6 +23,10 @@ type decoder struct {
 	from   sender
 	src    rvt.Addr
 	dst    rvt.Addr
+	class  uint8  // of the IP header, where it is known
+	hops   uint8  // likewise; 0: not known
+	label  uint32 // likewise
+	seg    int    // packet length of the last train that header had to cut
 	w      wire.Packet
 	n      int
 	pieces int
@@ -182,17 +186,22 @@ func (d *decoder) merge() bool {
 	return true
 }
 
-// putGRH fills the 40 bytes in front of a datagram. The socket shows neither TOS nor TTL, so those are what our senders use.
+// putGRH fills the 40 bytes in front of a datagram. A plain socket shows neither TOS nor TTL, so those are what our senders use.
 func (d *decoder) putGRH(b []byte, n int, id uint16) {
 	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
+	hops := d.hops
+	if hops == 0 {
+		hops = defaultHops
+	}
 	if t.Is4() {
-		h := wire.IPv4{TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id, Frag: wire.IPv4DontFragment, TTL: defaultHops,
+		h := wire.IPv4{TOS: d.class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id, Frag: wire.IPv4DontFragment ^ d.flow.odd, TTL: hops,
 			Protocol: wire.ProtocolUDP, Src: s.As4(), Dst: t.As4()}
 		h.SetChecksum()
 		wire.PutGRHArea4(b, &h)
 		return
 	}
-	wire.PutGRHArea6(b, &wire.IPv6{PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: defaultHops, Src: s.As16(), Dst: t.As16()})
+	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: d.class, FlowLabel: d.label, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: hops,
+		Src: s.As16(), Dst: t.As16()})
 }
 
 // deliver hands the batch to the engine. It may wait, since a port's receiver stands on no lock of the engine.

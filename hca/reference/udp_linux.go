@@ -35,6 +35,7 @@ const (
 	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
 	groupSockets  = 64 // most multicast groups of a port
 	noCheckSum6Rx = 102
+	flowInfo6     = 11 // IPV6_FLOWINFO
 )
 
 // osRoute is the destination as sendmsg takes it.
@@ -80,6 +81,9 @@ func compileOS(r *udpRoute, ifindex int) (o osRoute) {
 type mmsgSocket struct {
 	port    *udpPort
 	fd      int
+	in      int // where packets come from: fd, or a raw socket
+	raw     bool
+	lost    kernelDrops
 	wake    int // eventfd: Close, or a change of the groups
 	gso     atomic.Bool
 	gro     bool
@@ -107,31 +111,74 @@ type groupSocket struct {
 	n     int // joins
 }
 
-func openSocket(p *udpPort, portable bool) (udpSocket, error) {
-	if portable {
+func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
+	if c.Portable {
 		return openPortable(p)
 	}
-	s := &mmsgSocket{port: p, wake: -1, closing: make(chan struct{}), attend: make(chan struct{}, 1)}
+	at := netip.AddrPortFrom(p.addr, p.udp)
+	s := &mmsgSocket{port: p, in: -1, wake: -1, raw: c.Privileged && p.addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
 	s.pool.New = func() any { return newSendBatch() }
-	fd, err := s.open(netip.AddrPortFrom(p.addr, p.udp), false)
-	if err != nil {
+	if s.raw {
+		// First, since its error says more than that of an address in use, and so that no packet is lost between the two.
+		if s.in, err = openRaw(at); err != nil {
+			return nil, err
+		}
+	}
+	if s.fd, err = s.open(at, false); err != nil {
+		return nil, errors.Join(err, closeAll(s.in))
+	}
+	if !s.raw {
+		s.in = s.fd
+	}
+	fail := func(err error) (udpSocket, error) {
+		if s.raw {
+			_ = closeAll(s.in)
+		}
+		_ = closeAll(s.fd)
 		return nil, err
 	}
-	s.fd = fd
+	if c.Privileged && !s.raw {
+		if err := showHeader6(s.fd); err != nil {
+			return fail(err)
+		}
+	}
 	if err := s.setUp(); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
+		return fail(err)
 	}
-	if _, err := sendmmsg(fd, nil); errors.Is(err, unix.ENOSYS) {
+	if _, err := sendmmsg(s.fd, nil); errors.Is(err, unix.ENOSYS) {
+		if c.Privileged {
+			return fail(errors.New("this system lacks sendmmsg, without which there is no Privileged"))
+		}
 		// A system that calls itself Linux but has not the calls.
-		_ = unix.Close(fd)
+		_ = closeAll(s.fd)
 		return openPortable(p)
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("eventfd: %w", err)
+		return fail(fmt.Errorf("eventfd: %w", err))
 	}
+	s.lost.watch(s.in)
 	return s, nil
+}
+
+// closeAll closes those that are open.
+func closeAll(fds ...int) error {
+	var errs []error
+	for _, fd := range fds {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// showHeader6 has an IPv6 socket tell what of the header it can.
+func showHeader6(fd int) error {
+	for _, o := range []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT, flowInfo6} {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, o, 1); err != nil {
+			return fmt.Errorf("IPv6 socket option %d: %w", o, err)
+		}
+	}
+	return nil
 }
 
 // open makes a bound socket. shared is for groups: several processes may listen to one.
@@ -178,6 +225,11 @@ func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
 	if unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && !shared {
 		s.gro = true
 	}
+	if s.raw {
+		if err := dropAll(fd); err != nil {
+			return fail("UDP socket", err)
+		}
+	}
 	if err := unix.Bind(fd, sa); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
@@ -194,7 +246,7 @@ func as4(a netip.Addr) (b [4]byte) {
 
 // setUp does what the port's own socket needs beside.
 func (s *mmsgSocket) setUp() error {
-	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	granted, err := unix.GetsockoptInt(s.in, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
@@ -257,7 +309,7 @@ func (s *mmsgSocket) hints() rvt.Hints {
 
 func (s *mmsgSocket) start() error {
 	s.recvMu.Lock()
-	s.rx = newRecvBatch(s.port)
+	s.rx = newRecvBatch(s.port, s.raw)
 	s.recvMu.Unlock()
 	s.done = make(chan struct{})
 	go s.receive()
@@ -277,12 +329,19 @@ func (s *mmsgSocket) close() error {
 	defer s.recvMu.Unlock()
 	s.sends.Lock()
 	defer s.sends.Unlock()
-	errs := []error{unix.Close(s.fd), unix.Close(s.wake)}
-	for _, g := range s.groups {
-		errs = append(errs, unix.Close(g.fd))
+	s.lost.leave(s.in)
+	fds := []int{s.fd, s.wake}
+	if s.raw {
+		fds = append(fds, s.in)
 	}
-	return errors.Join(errs...)
+	for _, g := range s.groups {
+		s.lost.leave(g.fd)
+		fds = append(fds, g.fd)
+	}
+	return closeAll(fds...)
 }
+
+func (s *mmsgSocket) drops() uint64 { return s.lost.total() }
 
 // signal makes the goroutine look up. A counter that is full is as good as one more.
 func (s *mmsgSocket) signal() {
@@ -341,7 +400,7 @@ func (s *mmsgSocket) receive() {
 func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
 	s.recvMu.Lock()
 	defer s.recvMu.Unlock()
-	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.in), Events: unix.POLLIN})
 	for _, g := range s.groups {
 		fds = append(fds, unix.PollFd{Fd: int32(g.fd), Events: unix.POLLIN})
 	}
@@ -400,11 +459,18 @@ func (s *mmsgSocket) drive() int {
 
 // receiveAll makes one receive on each socket and delivers. The caller holds recvMu.
 func (s *mmsgSocket) receiveAll(polled bool) int {
-	n := s.rx.receive(s.fd, netip.AddrPortFrom(s.port.addr, s.port.udp), polled)
+	n := s.rx.receive(s.in, netip.AddrPortFrom(s.port.addr, s.port.udp), polled)
 	for i := range s.groups {
 		n += s.rx.receive(s.groups[i].fd, netip.AddrPortFrom(s.groups[i].group, s.port.udp), polled)
 	}
 	return n
+}
+
+func (s *mmsgSocket) openGroup(at netip.AddrPort) (int, error) {
+	if s.raw {
+		return openRaw(at)
+	}
+	return s.open(at, true)
 }
 
 func (s *mmsgSocket) join(group netip.Addr) error {
@@ -422,7 +488,7 @@ func (s *mmsgSocket) join(group netip.Addr) error {
 	if len(s.groups) == groupSockets {
 		return fmt.Errorf("%d multicast groups are joined, which is the most", groupSockets)
 	}
-	fd, err := s.open(netip.AddrPortFrom(group, s.port.udp), true)
+	fd, err := s.openGroup(netip.AddrPortFrom(group, s.port.udp))
 	if err != nil {
 		return fmt.Errorf("multicast group %v: %w", group, err)
 	}
@@ -440,6 +506,7 @@ func (s *mmsgSocket) join(group netip.Addr) error {
 		_ = unix.Close(fd)
 		return fmt.Errorf("joining multicast group %v on interface %q: %w", group, s.port.name, err)
 	}
+	s.lost.watch(fd)
 	s.groups = append(s.groups, groupSocket{group, fd, 1})
 	s.signal()
 	return nil
@@ -456,6 +523,7 @@ func (s *mmsgSocket) leave(group netip.Addr) error {
 		if g.n--; g.n > 0 || s.closed.Load() {
 			return nil
 		}
+		s.lost.leave(g.fd)
 		err := unix.Close(g.fd)
 		s.groups = append(s.groups[:i], s.groups[i+1:]...)
 		s.signal()
@@ -488,13 +556,14 @@ func (p *udpPort) Attend() {
 // recvBatch is the storage of one receive.
 type recvBatch struct {
 	*decoder
+	raw   bool // what comes has its IPv4 header
 	stat  *udpStats
 	most  int // messages to ask for: 1 after an empty receive, more after full ones
 	dirty int // headers that the system has written to
 	hdrs  [recvMessages]mmsghdr
 	iovs  [recvMessages]unix.Iovec
 	names [recvMessages]unix.RawSockaddrInet6
-	ctls  [recvMessages][controlRoom]byte
+	ctls  [recvMessages][recvControl]byte
 	bufs  []byte
 }
 
@@ -502,11 +571,12 @@ const (
 	recvMessages = 32 // most messages per receive
 	recvLarge    = 4  // the same while trains are long: what was received is still in the cache when it is copied on
 	recvBytes    = 64 << 10
+	recvControl  = 4 * controlRoom // UDP_GRO, and over IPv6 in privileged mode traffic class, hop limit, flow label
 )
 
-func newRecvBatch(p *udpPort) *recvBatch {
+func newRecvBatch(p *udpPort, raw bool) *recvBatch {
 	// Pages that no datagram reaches are never touched.
-	r := &recvBatch{decoder: newDecoder(p), stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
+	r := &recvBatch{decoder: newDecoder(p), raw: raw, stat: &p.stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
 	for i := range r.hdrs {
 		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
 		r.hdrs[i].init(&r.names[i], &r.iovs[i])
@@ -538,7 +608,12 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 			r.port.recv.Count(rvt.DropMalformed, 1)
 			continue
 		}
-		r.datagram(sourceOf(&r.names[i]), dst, r.bufs[i*recvBytes:i*recvBytes+size], groSize(&r.ctls[i], h.controlLen()))
+		b := r.bufs[i*recvBytes : i*recvBytes+size]
+		if r.raw {
+			r.header(b, dst)
+			continue
+		}
+		r.datagram(sourceOf(&r.names[i]), dst, b, r.control(r.ctls[i][:h.controlLen()]))
 	}
 	limit := recvMessages
 	if total/n > recvBytes/4 {
@@ -589,15 +664,39 @@ func putControl(b []byte, level, typ, n int) int {
 	return unix.CmsgSpace(n)
 }
 
-// groSize reads the segment size from the control bytes of a receive, 0 when it was one packet. The socket asks for no other control
-// message.
-func groSize(b *[controlRoom]byte, n int) int {
-	ne := binary.NativeEndian
-	w := strconv.IntSize / 8
-	if n < unix.CmsgLen(4) || ne.Uint32(b[w:]) != unix.IPPROTO_UDP || ne.Uint32(b[w+4:]) != unix.UDP_GRO {
+// control reads the control messages of a receive. It returns the segment size, 0 when it was one packet; what they say of the IPv6
+// header goes to the decoder.
+func (r *recvBatch) control(b []byte) (seg int) {
+	if len(b) == 0 {
 		return 0
 	}
-	return int(int32(ne.Uint32(b[unix.CmsgLen(0):])))
+	ne := binary.NativeEndian
+	w := strconv.IntSize / 8
+	r.class, r.hops, r.label = 0, 0, 0
+	for at := unix.CmsgLen(0); len(b) >= at+4; {
+		var n int
+		if w == 8 {
+			n = int(ne.Uint64(b))
+		} else {
+			n = int(ne.Uint32(b))
+		}
+		if n < at+4 || n > len(b) {
+			break
+		}
+		level, typ, v := ne.Uint32(b[w:]), ne.Uint32(b[w+4:]), b[at:]
+		switch {
+		case level == unix.IPPROTO_UDP && typ == unix.UDP_GRO:
+			seg = int(int32(ne.Uint32(v)))
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_TCLASS:
+			r.class = uint8(ne.Uint32(v))
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_HOPLIMIT:
+			r.hops = uint8(ne.Uint32(v))
+		case level == unix.IPPROTO_IPV6 && typ == flowInfo6:
+			r.label = binary.BigEndian.Uint32(v) & 0xfffff
+		}
+		b = b[min(unix.CmsgSpace(n-at), len(b)):]
+	}
+	return seg
 }
 
 // sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers, ICRCs, small

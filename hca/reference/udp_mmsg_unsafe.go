@@ -96,3 +96,15 @@ func sourceOf4(n *unix.RawSockaddrInet6) netip.AddrPort {
 	m := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
 	return netip.AddrPortFrom(netip.AddrFrom4(m.Addr), ntohs(m.Port))
 }
+
+// socketDrops reads the number of packets that the system dropped at a socket: SO_MEMINFO's last word, sk_drops; 0 before Linux 4.12.
+func socketDrops(fd int) uint64 {
+	const words, drops = 9, 8 // SK_MEMINFO_VARS, SK_MEMINFO_DROPS
+	var m [words]uint32
+	n := uint32(unsafe.Sizeof(m))
+	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&n)), 0)
+	if e != 0 {
+		return 0
+	}
+	return uint64(m[drops])
+}

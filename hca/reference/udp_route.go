@@ -80,18 +80,20 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 // packetFlow is the same for receiving: the flow of packets from src to dst.
 type packetFlow struct {
 	src, dst netip.AddrPort
+	odd      uint16 // what the IPv4 flags differ in from DF alone
+	made     uint16 // odd of flow4
 	flow4    wire.Flow4
 	flow6    wire.Flow6
 }
 
 // set goes to a flow; false if it is the one before.
 func (f *packetFlow) set(src, dst netip.AddrPort) bool {
-	if f.src == src && f.dst == dst {
+	if f.src == src && f.dst == dst && f.made == f.odd {
 		return false
 	}
-	f.src, f.dst = src, dst
+	f.src, f.dst, f.made = src, dst, f.odd
 	if dst.Addr().Is4() {
-		f.flow4 = wire.NewFlow4(src.Addr().As4(), dst.Addr().As4(), src.Port(), dst.Port(), wire.IPv4DontFragment)
+		f.flow4 = wire.NewFlow4(src.Addr().As4(), dst.Addr().As4(), src.Port(), dst.Port(), wire.IPv4DontFragment^f.odd)
 	} else {
 		f.flow6 = wire.NewFlow6(src.Addr().As16(), dst.Addr().As16(), src.Port(), dst.Port())
 	}

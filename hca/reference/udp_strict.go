@@ -1,0 +1,101 @@
+package reference
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// header takes in an IPv4 packet whose header is in sight, or a train that the system did not cut (it handed several packets of one
+// length, but for the last, on as one: segmentation offload of a sender on this machine, or receive offload): every bit of the ICRC
+// counts. at is where it must have been sent to; what was not is none of ours.
+func (d *decoder) header(b []byte, at netip.AddrPort) {
+	var ip wire.IPv4
+	var udp wire.UDP
+	if ip.Parse(b) != nil || ip.Protocol != wire.ProtocolUDP || udp.Parse(b[wire.IPv4Len:ip.TotalLen]) != nil ||
+		int(udp.Length) != int(ip.TotalLen)-wire.IPv4Len {
+		d.port.recv.Count(rvt.DropMalformed, 1)
+		return
+	}
+	src, dst := netip.AddrPortFrom(netip.AddrFrom4(ip.Src), udp.SrcPort), netip.AddrPortFrom(netip.AddrFrom4(ip.Dst), udp.DstPort)
+	if dst != at {
+		return
+	}
+	if !d.port.active() {
+		d.port.recv.Count(rvt.DropNotForUs, 1)
+		return
+	}
+	d.flow.odd = ip.Frag ^ wire.IPv4DontFragment
+	d.flow.set(src, dst)
+	d.src.GID, d.dst.GID = gidOf(src.Addr()), gidOf(dst.Addr())
+	d.class, d.hops = ip.TOS, ip.TTL
+	p := b[wire.IPv4Len+wire.UDPLen : ip.TotalLen]
+	if len(p) < wire.BTHLen+wire.ICRCLen || len(p)%4 != 0 {
+		d.refuse(rvt.DropMalformed, p)
+		return
+	}
+	seg := d.segment(p, ip.ID)
+	if seg == 0 {
+		d.refuse(rvt.DropICRC, p)
+		return
+	}
+	for id := ip.ID; len(p) > 0; id++ {
+		k := min(seg, len(p))
+		one := p[:k:k]
+		p = p[k:]
+		switch {
+		case k < wire.BTHLen+wire.ICRCLen:
+			d.refuse(rvt.DropMalformed, one)
+		case d.flow.strict(one, id):
+			d.checked(one, id)
+		case d.flow.strict(one, ip.ID): // a sender that does not count, merged by receive offload
+			d.checked(one, ip.ID)
+		default:
+			d.refuse(rvt.DropICRC, one)
+		}
+	}
+}
+
+// strict checks an ICRC with the identification in sight.
+func (f *packetFlow) strict(b []byte, id uint16) bool {
+	end := len(b) - wire.ICRCLen
+	return uint32(f.flow4.Start(len(b), id).Transport(b[:end])) == binary.LittleEndian.Uint32(b[end:])
+}
+
+// segment finds how long the packets of a train are, len(p) if it is one packet: the length at which the first one's ICRC is right. The
+// system does not tell a raw socket. 0: there is none.
+func (d *decoder) segment(p []byte, id uint16) int {
+	most := d.port.mtu.Bytes() + headroom
+	if len(p) <= most && d.flow.strict(p, id) {
+		return len(p)
+	}
+	try := func(n int) bool {
+		if n < wire.BTHLen+wire.ICRCLen || n >= len(p) || !d.flow.strict(p[:n], id) {
+			return false
+		}
+		d.seg = n
+		return true
+	}
+	if try(d.seg) { // as the last train's
+		return d.seg
+	}
+	h := wire.Opcode(p[0]).HeaderLen()
+	for m := d.port.mtu; m > 0; m-- {
+		if try(h + m.Bytes() + wire.ICRCLen) {
+			return d.seg
+		}
+	}
+	if n := d.flow.flow4.First(p, id, min(most, len(p)-wire.BTHLen), likelyBTH); n > 0 {
+		d.seg = n
+		return n
+	}
+	return 0
+}
+
+// likelyBTH tells whether a packet may begin here: a known opcode, transport version 0, reserved fields 0, a QP that is not 0 (there is
+// none on Ethernet).
+func likelyBTH(b []byte) bool {
+	return wire.Opcode(b[0]).Known() && b[1]&0x0f == 0 && b[4]&0x3f == 0 && b[5]|b[6]|b[7] != 0 && b[8]&0x7f == 0
+}
