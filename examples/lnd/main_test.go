@@ -170,3 +170,17 @@ func TestObjects(t *testing.T) {
 	_, err = o.put(t.Context(), lnd.Request{At: lnd.Address{Portal: 1}})
 	require.ErrorIs(t, err, lnd.ErrRefused)
 }
+
+func FuzzParsePing(f *testing.F) {
+	f.Add(pingInfo{NIDs: []lnd.NID{1, 2}}.append(nil))
+	f.Add([]byte("ping\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parsePing(b)
+		if err != nil {
+			return
+		}
+		again, err := parsePing(p.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	})
+}

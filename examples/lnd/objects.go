@@ -56,7 +56,7 @@ func (o *objects) reserve(r lnd.Request) error {
 func (o *objects) write(at lnd.Address, b []byte) {
 	old := o.data[at.Match]
 	keep := min(int(at.Offset), len(old))
-	o.data[at.Match] = append(old[:keep:keep], b...)
+	o.data[at.Match] = append(old[:keep], b...)
 	o.room += len(old) - len(o.data[at.Match])
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -259,12 +260,7 @@ func TestDepthIsLowered(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, tt.maxActive, asked, "depth in the request")
 			for _, n := range []*Node{na, nb} {
-				for c := range n.conns {
-					c.mu.Lock()
-					require.EqualValues(t, tt.depth, c.params.Depth)
-					require.Equal(t, tt.depth, c.flow.depth)
-					c.mu.Unlock()
-				}
+				require.Equal(t, []int{tt.depth, tt.depth}, depths(n))
 			}
 		})
 	}
@@ -418,6 +414,97 @@ func TestContextEnds(t *testing.T) {
 	require.NotSame(t, c, conn())
 	close(slow.leave)
 	require.NoError(t, na.Put(ctx, b.addr, Address{}, make([]byte, 100000)))
+}
+
+// Many callers whose patience ends at any moment, while others have all the time: who succeeds has the right data, everybody returns,
+// and the nodes go on.
+func TestImpatience(t *testing.T) {
+	r, l := newRig(t), reference.NewDirectLink()
+	a, b := r.host("10.0.0.1", direct(l)), r.host("10.0.0.2", direct(l))
+	sa, sb := newStore(), newStore()
+	ca, cb := sa.config(), sb.config()
+	ca.Depth, cb.Depth, ca.Regions, cb.Regions = 3, 3, 4, 4
+	na, nb := a.node(ca), b.node(cb)
+	stores := map[*Node]*store{na: sb, nb: sa}
+	to := map[*Node]netip.Addr{na: b.addr, nb: a.addr}
+	ctx := limit(t)
+	sa.data[Address{Match: 1}], sb.data[Address{Match: 1}] = random(1, 200000), random(1, 200000)
+	var wg sync.WaitGroup
+	var bad, lost atomic.Int32
+	transfer := func(i int) {
+		n := []*Node{na, nb}[i%2]
+		rnd := rand.New(rand.NewPCG(uint64(i), 7))
+		size := rnd.IntN(200000) + 1
+		if i%3 == 0 {
+			size = size%MaxImmediate + 1
+		}
+		once := func(ctx context.Context) (err error) {
+			data := random(uint64(i), size)
+			if i%4 < 2 {
+				at := Address{Match: uint64(i + 10)}
+				if err = n.Put(ctx, to[n], at, data); err == nil {
+					assert.True(t, bytes.Equal(data, stores[n].read(at)), "PUT %d", i)
+				}
+				return err
+			}
+			k, err := n.Get(ctx, to[n], Address{Match: 1}, data)
+			assert.True(t, err != nil || k == size && bytes.Equal(random(1, 200000)[:k], data), "GET %d", i)
+			return err
+		}
+		if i%8 == 0 {
+			ctx, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+			defer cancel()
+			if once(ctx) != nil {
+				bad.Add(1)
+			}
+			return
+		}
+		err := once(ctx)
+		for err != nil && ctx.Err() == nil { // another one's impatience took the connection
+			lost.Add(1)
+			err = once(ctx)
+		}
+		assert.NoError(t, err)
+	}
+	work := make(chan int)
+	go func() {
+		defer close(work)
+		for i := range 400 {
+			work <- i
+		}
+	}()
+	for range 12 {
+		wg.Go(func() {
+			for i := range work {
+				transfer(i)
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, ctx.Err(), "somebody waited for ever")
+	t.Logf("%d transfers given up, %d lost with their connection and begun again", bad.Load(), lost.Load())
+	require.NoError(t, na.Close())
+	require.NoError(t, nb.Close())
+	for _, s := range stores {
+		require.Equal(t, s.asked, s.done, "calls of Done")
+	}
+	for _, n := range []*Node{na, nb} {
+		require.Zero(t, n.pool.lent)
+		require.Empty(t, n.pool.all)
+		require.Empty(t, n.pool.ours)
+	}
+}
+
+// depths are those of a node's connections.
+func depths(n *Node) (all []int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		c.mu.Lock()
+		all = append(all, int(c.params.Depth), c.flow.depth)
+		c.mu.Unlock()
+	}
+	return all
 }
 
 // A peer that does not answer in time loses the connection.

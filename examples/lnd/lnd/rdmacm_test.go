@@ -73,15 +73,28 @@ func TestCMRefusals(t *testing.T) {
 	require.ErrorContains(t, na.Put(ctx, b.addr, Address{}, []byte("anybody?")), "connection refused")
 	nb := b.node(cfg)
 	require.NoError(t, na.Put(ctx, b.addr, Address{}, random(1, 1<<20)), "after a refusal for the queue depth")
-	for c := range nb.conns {
-		require.EqualValues(t, 4, c.params.Depth)
-	}
+	require.Equal(t, []int{4, 4}, depths(nb))
 	require.NoError(t, nb.Close())
 	err := na.Put(ctx, b.addr, Address{}, []byte("anybody?"))
 	for errors.Is(err, rdmacm.ErrPeerDisconnected) { // it went over the old connection, which was just ending
 		err = na.Put(ctx, b.addr, Address{}, []byte("anybody?"))
 	}
 	require.ErrorContains(t, err, "connection refused")
+}
+
+// Queue pairs that cannot be made are tried again with less depth, beneath the connection manager, too.
+func TestCMDepthIsLowered(t *testing.T) {
+	tries := 0
+	a := newCMHost(t, "127.19.79.17", fewer(udp("127.19.79.17", 0, 1), sendDepth(5), &tries))
+	b := newCMHost(t, "127.19.79.18", fewer(udp("127.19.79.18", 0, 2), sendDepth(3), &tries))
+	s := newStore()
+	na, nb := a.node(Config{}), b.node(s.config())
+	before := tries // the connection manager has queue pairs of its own
+	require.NoError(t, na.Put(limit(t), b.addr, Address{}, random(1, 1<<20)))
+	require.Equal(t, before+4+3, tries)
+	for _, n := range []*Node{na, nb} {
+		require.Equal(t, []int{3, 3}, depths(n))
+	}
 }
 
 // A host falls silent in the middle of things. What is pending at the other one ends when its adapter has given up.

@@ -197,7 +197,8 @@ func (m *mapping) desc() Descriptor {
 }
 
 // put gives a mapping back; no work that uses it is under way. What only we could reach stays registered until the region is used again:
-// an invalidation of its own would cost as much as it saves. What a peer could write to must have been invalidated, or the region goes.
+// an invalidation of its own would cost as much as it saves. (The memory is referenced for so long, which here only means that it is not garbage
+// yet.) What a peer could write to must have been invalidated, or the region goes.
 func (p *regPool) put(m *mapping) error {
 	r := m.region
 	var err error
