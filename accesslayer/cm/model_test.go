@@ -101,7 +101,7 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func (w *world) run(plans []plan) {
 	ctx, stop := context.WithCancel(w.t.Context())
-	var listening sync.WaitGroup
+	var listening, serving sync.WaitGroup // the latter grows as long as the former runs
 	var ls []cm.Listener
 	for _, x := range w.nodes {
 		for _, service := range []mad.ServiceID{service1, handedOff} {
@@ -113,7 +113,7 @@ func (w *world) run(plans []plan) {
 					if err != nil {
 						return
 					}
-					w.wg.Go(func() { w.serve(c, service == handedOff) })
+					serving.Go(func() { w.serve(c, service == handedOff) })
 				}
 			})
 		}
@@ -129,6 +129,7 @@ func (w *world) run(plans []plan) {
 	time.Sleep(time.Hour) // what is left ends by itself
 	stop()
 	listening.Wait()
+	serving.Wait()
 	for _, l := range ls {
 		require.NoError(w.t, l.Close())
 	}

@@ -3,6 +3,7 @@ package cm_test
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -267,4 +268,78 @@ func TestReferenceReject(t *testing.T) {
 		assert.Equal(t, "info", string(rej.Info))
 		assert.Equal(t, private([]byte("no"), mad.REJPrivateLen), rej.Private)
 	})
+}
+
+// A manager of another class version is told, by real MAD services, too.
+func TestReferenceClassVersion(t *testing.T) {
+	onLinks(t, 1, func(t *testing.T, a, b *stack) {
+		agent := must(a.mads.Register(mads.AgentConfig{Name: "old", Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}}))
+		req := &mad.REQ{LocalCommID: 0x1234}
+		h := mad.CMHeader(1, req)
+		h.ClassVersion = 1
+		m := make([]byte, mad.Size)
+		h.Put(m)
+		req.Put(m[mad.HeaderLen:])
+		av := a.path(1, b, 1).AV
+		av.Global = a.attr(1).Link == ci.LinkEthernet
+		require.NoError(t, agent.Send(&mads.Message{To: mads.Address{AV: av, QPN: 1}, MAD: m}))
+		require.Eventually(t, func() bool { return a.cm.Counters().Received[mad.AttrREJ] == 1 }, 20*time.Second, time.Millisecond)
+		assert.Equal(t, uint64(1), b.cm.Counters().Sent[mad.AttrREJ])
+		require.NoError(t, agent.Close())
+	})
+}
+
+// 32 clients at a time, with QPs that carry data, over a link that loses, doubles and reorders one packet in twenty each.
+func TestReferenceLossy(t *testing.T) {
+	l := reference.NewDirectLink()
+	port := func(seed uint64) reference.PortConfig {
+		return reference.Impair(reference.Direct(l, reference.DirectConfig{}), reference.ImpairConfig{Seed: seed, Out: reference.Impairment{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}})
+	}
+	a, b := newStack(t, port(1)), newStack(t, port(2))
+	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
+	const conns = 32
+	var wg sync.WaitGroup
+	quick := func(c *cm.ConnectConfig) { c.ResponseTime, c.RemoteResponseTime = 13, 13 }
+	for range conns {
+		wg.Go(func() {
+			c, err := listener.Accept(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			qp := b.qp(ci.RC, nil)
+			assert.NoError(t, cm.Modify(qp, c, ci.QPInit, ci.LocalWrite))
+			assert.NoError(t, cm.Modify(qp, c, ci.QPRTR, 0))
+			assert.NoError(t, c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qp.Num()}, RNRRetry: 7}))
+			for {
+				e, err := c.Next(t.Context())
+				if err != nil {
+					return
+				}
+				if e.Type == cm.EventDisconnect {
+					assert.NoError(t, qp.Destroy())
+					_ = c.AnswerDisconnect(nil)
+				}
+			}
+		})
+		wg.Go(func() {
+			qp := a.qp(ci.RC, nil)
+			cfg := a.ask(b, qp, ci.RC)
+			quick(&cfg)
+			c, err := a.cm.Connect(t.Context(), cfg)
+			if !assert.NoError(t, err) {
+				return
+			}
+			for _, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
+				assert.NoError(t, cm.Modify(qp, c, to, ci.LocalWrite))
+			}
+			assert.NoError(t, c.Confirm(nil))
+			_, err = c.Disconnect(t.Context(), nil)
+			assert.NoError(t, err)
+			assert.NoError(t, qp.Destroy())
+		})
+	}
+	wg.Wait()
+	require.NoError(t, listener.Close())
+	assert.Equal(t, uint64(conns), a.cm.Counters().Established)
+	assert.Equal(t, uint64(conns), b.cm.Counters().Established)
 }
