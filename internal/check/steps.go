@@ -31,14 +31,14 @@ func steps() []step {
 	return []step{
 		{"format", "gofmt changes nothing", false, time.Minute, format},
 		{"vet", "go vet of the pure Go build on " + strings.Join(systems, ", "), false, 6 * time.Minute, vet},
-		{"test", "go test ./...", false, 12 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
-		{"race", "go test -race ./...", false, 14 * time.Minute, race},
+		{"test", "go test ./...", false, 15 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
+		{"race", "go test -race ./...", false, 18 * time.Minute, race},
 		{"lint", "golangci-lint", true, 10 * time.Minute, lint},
-		{"fuzz", "every fuzz target for 30 s, two at a time", true, 14 * time.Minute, fuzz},
-		{"bench", "every benchmark, briefly, with its yardstick", true, 6 * time.Minute, bench},
+		{"fuzz", "every fuzz target for 20 s, two at a time", true, 14 * time.Minute, fuzz},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 8 * time.Minute, bench},
 		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
-		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 6 * time.Minute, mutants},
+		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
 	}
 }
@@ -137,7 +137,7 @@ func fuzz(ctx context.Context, r *runner) error {
 		wg.Go(func() {
 			for t := range work {
 				// Without a bound, a target with long inputs spends its time on making them shorter.
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "30s", "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "20s", "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
 				b, err := c.CombinedOutput()
 				mu.Lock()
 				if err != nil {
