@@ -15,10 +15,9 @@ import (
 	"ciddk/hca/reference"
 )
 
-// newManager makes an HCA at an address, and a Manager that has only that one. Programs that talk with Linux leave out the UDP port.
-func newManager(addr string) (m *rdmacm.Manager, closeAll func()) {
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
-		reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(addr), Port: 24792})}})
+// newManager makes an HCA with a port, and a Manager that has only that one.
+func newManager(port reference.PortConfig) (m *rdmacm.Manager, closeAll func()) {
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
 	if err != nil {
 		panic(err)
 	}
@@ -46,13 +45,14 @@ func region(id *rdmacm.ID, n int) ([]byte, ci.Region) {
 	return b, mr.Region()
 }
 
-// A server that takes one client and one message. In a real program the two ends are on two machines.
+// A server that takes one client and one message. Here the two ends are on one HCA; in real life they are on two machines, either of which
+// may be Linux with its own programs, if the UDP port is left as it is.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, closeServer := newManager("127.0.0.1")
-	defer closeServer()
-	ln, err := server.Listen(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenConfig{})
+	m, closeAll := newManager(reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1"), Port: 24792}))
+	defer closeAll()
+	ln, err := m.Listen(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -80,9 +80,7 @@ func Example() {
 		fmt.Println("server:", id.Err())
 	}()
 
-	client, closeClient := newManager("127.0.0.2")
-	defer closeClient()
-	id, err := client.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte("client")}})
+	id, err := m.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte("client")}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -97,7 +95,7 @@ func Example() {
 	<-done
 
 	// Nobody listens there, and the error says so in the words of package net, or those of the connection manager.
-	_, err = client.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialConfig{})
+	_, err = m.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialConfig{})
 	r2, _ := errors.AsType[*cm.RejectError](err)
 	fmt.Println(errors.Is(err, syscall.ECONNREFUSED), r2.Reason)
 	// Output:
@@ -106,7 +104,6 @@ func Example() {
 	// received: hello
 	// server: the peer has disconnected
 	// true invalid service ID
-	// closed: <nil>
 	// closed: <nil>
 }
 
@@ -125,12 +122,13 @@ func ExampleID_Join() {
 		}
 		return id, g
 	}
-	ma, closeA := newManager("127.0.0.1")
+	net := reference.NewNetwork(reference.NetworkConfig{}) // in memory; reference.UDP does the same on a real one
+	ma, closeA := newManager(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}))
 	defer closeA()
-	mb, closeB := newManager("127.0.0.2")
+	mb, closeB := newManager(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.2")}))
 	defer closeB()
-	a, g := member(ma, "127.0.0.1:0")
-	b, _ := member(mb, "127.0.0.2:0")
+	a, g := member(ma, "10.0.0.1:0")
+	b, _ := member(mb, "10.0.0.2:0")
 	in, r := region(b, grh+64)
 	_, _ = b.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{r.SGE(0, grh+64)}}})
 

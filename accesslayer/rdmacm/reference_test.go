@@ -66,6 +66,12 @@ func TestConnect(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			if tt.lan == nil {
+				needAddress(t, tt.server)
+				if tt.client != "" {
+					needAddress(t, tt.client)
+				}
+			}
 			s := tt.lan.host(t, tt.server)
 			c := s
 			if tt.client != "" {

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Addresses that no other test uses: there is one program per address and UDP port 4791.
+const (
+	serverIP = "127.20.17.1"
+	clientIP = "127.20.17.2"
+	otherIP  = "127.20.17.3"
+)
+
+// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
+func needAddresses(t *testing.T) {
+	t.Helper()
+	for _, a := range []string{serverIP, clientIP, otherIP} {
+		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
+		if err != nil {
+			t.Skip(err)
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
+// output can be waited for.
+type output struct {
+	bytes.Buffer
+	want string
+	seen chan struct{}
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Buffer.Write(b)
+	if o.want != "" && strings.Contains(o.String(), o.want) {
+		close(o.seen)
+		o.want = ""
+	}
+	return n, err
+}
+
+// program is a run of the command on a goroutine.
+type program struct {
+	out  *output
+	done chan error
+	stop context.CancelFunc
+}
+
+// start runs the command, and returns when its output contains text.
+func start(t *testing.T, text string, args ...string) *program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	p := &program{out: &output{want: text, seen: make(chan struct{})}, done: make(chan error, 1), stop: cancel}
+	seen := p.out.seen
+	go func() { p.done <- command(ctx, args, p.out) }()
+	if text == "" {
+		return p
+	}
+	select {
+	case <-seen:
+	case err := <-p.done:
+		require.Fail(t, "ended without "+text, "%v", err)
+	}
+	return p
+}
+
+func (p *program) end(t *testing.T) (string, error) {
+	t.Helper()
+	err := <-p.done
+	return p.out.String(), err
+}
+
+// The two ends of the program, on two HCAs at loopback addresses.
+func TestPing(t *testing.T) {
+	needAddresses(t)
+	tests := map[string]struct {
+		server, client []string
+		pings          int
+	}{
+		"usual":           {[]string{"-v"}, []string{"-C", "3", "-v", "-V"}, 3},
+		"smallest":        {nil, []string{"-C", "2", "-S", "26", "-V"}, 2},
+		"largest":         {nil, []string{"-C", "2", "-S", "65535", "-V"}, 2},
+		"debug":           {[]string{"-d"}, []string{"-C", "1", "-d"}, 1},
+		"server's number": {[]string{"-C", "2"}, []string{"-C", "2"}, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, "listening on "+serverIP+":7174", append([]string{"-s", "-a", serverIP}, tt.server...)...)
+			c := start(t, "", append([]string{"-c", "-a", serverIP, "-I", clientIP}, tt.client...)...)
+			out, err := c.end(t)
+			require.NoError(t, err)
+			sout, err := s.end(t)
+			require.NoError(t, err)
+			if name == "usual" {
+				assert.Equal(t, tt.pings, strings.Count(out, "ping data: rdma-ping-"))
+				assert.Contains(t, out, "ping data: rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr\n")
+				assert.Contains(t, out, "ping data: rdma-ping-1: BCDEF")
+				assert.Contains(t, sout, "server ping data: rdma-ping-2: CDEF")
+			}
+			if name == "debug" {
+				assert.Contains(t, sout, "RDMA READ completed\n")
+				assert.Contains(t, sout, "RDMA WRITE completed\n")
+			}
+		})
+	}
+}
+
+// A server for many goes on when a client leaves in the middle, and ends when it is interrupted.
+func TestPersistent(t *testing.T) {
+	needAddresses(t)
+	s := start(t, "listening on", "-s", "-P", "-a", serverIP)
+	a := start(t, "rdma-ping-5:", "-c", "-v", "-a", serverIP, "-I", clientIP)
+	b := start(t, "", "-c", "-V", "-C", "5", "-a", serverIP, "-I", otherIP)
+	_, err := b.end(t)
+	require.NoError(t, err)
+	a.stop()
+	_, err = a.end(t)
+	require.ErrorIs(t, err, context.Canceled)
+	c := start(t, "", "-c", "-V", "-C", "2", "-a", serverIP, "-I", clientIP)
+	_, err = c.end(t)
+	require.NoError(t, err)
+	s.stop()
+	_, err = s.end(t)
+	require.NoError(t, err)
+}
+
+// A client whose server goes says so, at once.
+func TestServerLeaves(t *testing.T) {
+	needAddresses(t)
+	s := start(t, "listening on", "-s", "-a", serverIP)
+	c := start(t, "rdma-ping-1:", "-c", "-v", "-a", serverIP, "-I", clientIP)
+	s.stop()
+	_, err := s.end(t)
+	require.Error(t, err)
+	_, err = c.end(t)
+	require.ErrorIs(t, err, errLeft)
+
+	c = start(t, "", "-c", "-a", serverIP, "-I", clientIP, "--timeout", "200ms")
+	_, err = c.end(t)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "no HCA at all")
+}
+
+// A peer that is no rping.
+func TestStrangers(t *testing.T) {
+	needAddresses(t)
+	tests := map[string]struct {
+		send int // bytes
+		a    advert
+		want string
+	}{
+		"a short message":      {8, advert{}, "sent 8 bytes where 16 were due"},
+		"more than there is":   {advertLen, advert{Len: bufferLen + 1}, "65537 bytes, at most 65536"},
+		"a buffer that is not": {advertLen, advert{Addr: 1, RKey: 1, Len: 64}, "RDMA READ: completion: remote access error"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, "listening on", "-s", "-a", serverIP)
+			o := options{Client: true, Addr: netip.MustParseAddr(serverIP), From: netip.MustParseAddr(clientIP), Timeout: 10 * time.Second}
+			m, closeAll, err := open(t.Context(), o)
+			require.NoError(t, err)
+			var side *side
+			id, err := m.Dial(t.Context(), netip.AddrPortFrom(o.Addr, 7174), rdmacm.DialConfig{QP: qpConfig(), Conn: terms(),
+				Setup: func(id *rdmacm.ID) (err error) { side, err = newSide(id, o, &printer{w: io.Discard}); return err }})
+			require.NoError(t, err)
+			tt.a.put(side.buf[sendOff:])
+			require.NoError(t, side.do(t.Context(), "SEND", ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{side.region.SGE(sendOff, uint32(tt.send))}}))
+			_, err = s.end(t)
+			require.ErrorContains(t, err, tt.want)
+			<-id.Done()
+			require.NoError(t, side.close())
+			require.NoError(t, closeAll())
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	tests := map[string][]string{
+		"missing flags":                  {"-a", serverIP},
+		"can't be used together":         {"-s", "-c", "-a", serverIP},
+		"26 to 65535 bytes":              {"-s", "-a", serverIP, "-S", "25"},
+		"-S 65536":                       {"-s", "-a", serverIP, "-S", "65536"},
+		"must not be negative":           {"-c", "-a", serverIP, "--count=-1"},
+		"must be positive":               {"-c", "-a", serverIP, "--timeout=0s"},
+		"an address of an HCA is needed": {"-s", "-a", "0.0.0.0"},
+		"-I is for clients":              {"-s", "-a", serverIP, "-I", clientIP},
+		"different IP versions":          {"-c", "-a", serverIP, "-I", "::1"},
+	}
+	for want, args := range tests {
+		assert.ErrorContains(t, command(t.Context(), args, io.Discard), want, args)
+	}
+}
+
+// The address from which the operating system would send needs no -I.
+func TestSource(t *testing.T) {
+	a, err := source(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.NoError(t, err)
+	assert.Equal(t, "127.0.0.1", a.String())
+	_, err = source(t.Context(), netip.Addr{})
+	require.ErrorContains(t, err, "-I says where to send from")
+}
+
+// FuzzParseAdvert takes what a stranger sends.
+func FuzzParseAdvert(f *testing.F) {
+	f.Add(make([]byte, advertLen))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseAdvert(b)
+		if err != nil {
+			return
+		}
+		if a.Len > bufferLen {
+			t.Fatalf("%d bytes do not fit", a.Len)
+		}
+		again := make([]byte, advertLen)
+		a.put(again)
+		if !bytes.Equal(b, again) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}
