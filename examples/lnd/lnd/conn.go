@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -198,6 +199,7 @@ func (c *conn) completed(wcs []ci.WC) {
 	c.checkDrained()
 }
 
+// sent: the message in send buffer i has arrived, or has not.
 func (c *conn) sent(i int, st ci.WCStatus) {
 	t := c.sending[i]
 	c.sending[i] = nil
@@ -227,7 +229,7 @@ func (c *conn) kick(keepalive bool) {
 		m := t.msg
 		m.Version, m.Credits = version2, credits
 		m.From, m.FromStamp, m.To, m.ToStamp = c.n.nid, c.n.stamp, c.peer.nid, c.stamp
-		i := c.freeBuffer()
+		i := slices.Index(c.sending, nil) // there is one: flow lets out no more than there are
 		c.sending[i] = t
 		if noop {
 			c.noops[i] = true
@@ -247,16 +249,6 @@ func (c *conn) kick(keepalive bool) {
 		c.working++
 		c.lastSent = c.n.clock.Now()
 	}
-}
-
-// freeBuffer finds a send buffer: there are as many as flow lets out.
-func (c *conn) freeBuffer() int {
-	for i, t := range c.sending {
-		if t == nil {
-			return i
-		}
-	}
-	panic("lnd: flow let out more messages than the depth")
 }
 
 // start begins a transfer with its first message, or ends it at once if the connection is over.
@@ -291,7 +283,7 @@ func (c *conn) send(t *tx) {
 	c.flow.push(t.class, t)
 }
 
-// answered ends the wait of o for its answer.
+// answer ends the wait of o for its answer.
 func (c *conn) answer(o *op, n int, err error) {
 	delete(c.ops, o.cookie)
 	o.waits = 0
