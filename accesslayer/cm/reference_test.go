@@ -3,6 +3,7 @@ package cm_test
 import (
 	"context"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,14 +132,13 @@ func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 		f(t, newStack(t, make()...), newStack(t, make()...))
 	})
 	t.Run("UDP", func(t *testing.T) {
-		net := byte(udpNet.Add(1))
-		make := func(node byte) (p []reference.PortConfig) {
-			for i := range ports {
-				p = append(p, reference.UDP(udpAddr(net, node*16+byte(i)+1)))
+		make := func() (p []reference.PortConfig) {
+			for range ports {
+				p = append(p, reference.UDP(udpAddr()))
 			}
 			return p
 		}
-		f(t, newStack(t, make(0)...), newStack(t, make(1)...))
+		f(t, newStack(t, make()...), newStack(t, make()...))
 	})
 	t.Run("network, IPv6", func(t *testing.T) {
 		n := reference.NewNetwork(reference.NetworkConfig{})
@@ -152,11 +152,12 @@ func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 	})
 }
 
-var udpNet atomic.Uint32
+var lastAddr atomic.Uint32
 
-// udpAddr is an address of this machine that no other test of the package has.
-func udpAddr(net, n byte) reference.UDPConfig {
-	return reference.UDPConfig{Addr: netip.AddrFrom4([4]byte{127, 77, net, n}), Port: 4792}
+// udpAddr is an address of this machine that no other test has, nor another run of them.
+func udpAddr() reference.UDPConfig {
+	n := uint32(os.Getpid())<<9 + lastAddr.Add(1)
+	return reference.UDPConfig{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}), Port: 4792}
 }
 
 // establish connects two QPs.
