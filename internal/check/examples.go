@@ -34,20 +34,36 @@ func examples(ctx context.Context, r *runner) error {
 	if err := r.do(ctx, nil, filepath.Join(dir, "first"+exe)); err != nil {
 		return err
 	}
-	for _, mode := range []string{"rc", "uc", "ud", "srq"} {
-		if err := r.pair(ctx, filepath.Join(dir, "pingpong"+exe), mode); err != nil {
-			return fmt.Errorf("pingpong %s: %w", mode, err)
+	for _, p := range pairs {
+		if err := r.pair(ctx, filepath.Join(dir, p.program+exe), p); err != nil {
+			return fmt.Errorf("%s: %w", p.program, err)
 		}
 	}
 	return nil
 }
 
-// pair runs a server and, once it says that it is there, its client, in two processes on two loopback addresses. Both check the data.
-func (r *runner) pair(ctx context.Context, bin, mode string) error {
+// exchange is a program that talks with itself: a server on 127.0.0.1, and its client on 127.0.0.2.
+type exchange struct {
+	program        string
+	server, client []string
+	stays          bool // the server does not end with its client
+}
+
+var pairs = []exchange{
+	{program: "pingpong", server: []string{"rc", "-c"}, client: []string{"rc", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "pingpong", server: []string{"uc", "-c"}, client: []string{"uc", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "pingpong", server: []string{"ud", "-c"}, client: []string{"ud", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "pingpong", server: []string{"srq", "-c"}, client: []string{"srq", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "rping", server: []string{"-s", "-a", "127.0.0.1"}, client: []string{"-c", "-a", "127.0.0.1", "-I", "127.0.0.2", "-C", "10", "-V", "-S", "65535"}},
+	{program: "lnd", server: []string{"serve"}, client: []string{"ping", "127.0.0.1"}, stays: true},
+}
+
+// pair runs a server and, once it says that it is there, its client, in two processes on two loopback addresses.
+func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	fmt.Fprintf(r.out, "$ pingpong %s -c    # and its client: pingpong %s -c -d 127.0.0.2 127.0.0.1\n", mode, mode)
-	server := r.command(ctx, nil, bin, mode, "-c")
+	fmt.Fprintf(r.out, "$ %s %s    # and its client: %s %s\n", p.program, strings.Join(p.server, " "), p.program, strings.Join(p.client, " "))
+	server := r.command(ctx, nil, bin, p.server...)
 	server.Stderr = r.out
 	pr, pw := io.Pipe()
 	server.Stdout = pw
@@ -77,12 +93,17 @@ func (r *runner) pair(ctx context.Context, bin, mode string) error {
 	case err := <-ended:
 		return fmt.Errorf("the server ended before its client came: %w", errors.Join(err, ctx.Err()))
 	}
-	out, err := r.command(ctx, nil, bin, mode, "-c", "-d", "127.0.0.2", "127.0.0.1").CombinedOutput()
+	out, err := r.command(ctx, nil, bin, p.client...).CombinedOutput()
 	if err != nil {
 		cancel()
 		err = fmt.Errorf("client: %w\n%s", err, out)
 	}
-	err = errors.Join(err, <-ended)
+	if p.stays {
+		cancel()
+		<-ended // by the cancellation
+	} else {
+		err = errors.Join(err, <-ended)
+	}
 	fmt.Fprintf(r.out, "%s%s", <-said, out)
 	return err
 }
