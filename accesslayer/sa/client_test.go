@@ -1,0 +1,252 @@
+package sa_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/sa"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service answers for the administrator: its agents do what answer says.
+type service struct {
+	mads.Service               // nil: a client has no business with the rest
+	answer       func(*mad.SA) // changes the request to the response; sets Class 0 for none
+	err          error         // of Register
+
+	mu      sync.Mutex
+	agents  []*agent
+	configs []mads.AgentConfig
+	sent    []mads.Message
+}
+
+func (s *service) Register(cfg mads.AgentConfig) (mads.Agent, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &agent{s: s, closed: make(chan struct{})}
+	s.agents, s.configs = append(s.agents, a), append(s.configs, cfg)
+	return a, nil
+}
+
+type agent struct {
+	mads.Agent
+	s      *service
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (a *agent) Do(ctx context.Context, m *mads.Message) (*mads.Received, error) {
+	gone := &ci.Error{Status: ci.InvalidState, Err: accesslayer.ErrClosed}
+	select {
+	case <-a.closed:
+		return nil, gone
+	default:
+	}
+	a.s.mu.Lock()
+	a.s.sent = append(a.s.sent, *m)
+	a.s.mu.Unlock()
+	var q mad.SA
+	if err := mad.ParseSA(m.MAD, &q); err != nil {
+		return nil, err
+	}
+	q.Method |= mad.ResponseMask
+	a.s.answer(&q)
+	if q.Class == 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-a.closed:
+			return nil, gone
+		}
+	}
+	b := make([]byte, mad.Size)
+	q.Put(b)
+	return &mads.Received{MAD: b}, nil
+}
+
+func (a *agent) Close() error {
+	a.once.Do(func() { close(a.closed) })
+	return nil
+}
+
+// world is an access layer with an HCA with an InfiniBand port and one with an Ethernet port.
+func world(t *testing.T) (al *accesslayer.AL, ib, ethernet mads.Port) {
+	al = accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
+	add := func(p reference.PortConfig) mads.Port {
+		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{p}})
+		require.NoError(t, err)
+		require.NoError(t, al.Register(hca))
+		t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
+		return mads.Port{CA: hca.Info().GUID, Num: 1}
+	}
+	ib = add(reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 5}))
+	net := reference.NewNetwork(reference.NetworkConfig{})
+	return al, ib, add(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}))
+}
+
+func TestPath(t *testing.T) {
+	al, ib, _ := world(t)
+	s := &service{answer: func(q *mad.SA) {
+		var p mad.PathRecord
+		p.Parse(q.Data[:])
+		p.DLID = 9
+		p.Put(q.Data[:])
+	}}
+	c := sa.New(al, s, sa.Config{Timeout: 3 * time.Second, Retries: 4})
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	p, err := c.Path(t.Context(), ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, Service: 7, TrafficClass: 3})
+	require.NoError(t, err)
+	assert.EqualValues(t, 9, p.DLID)
+	_, err = c.Path(t.Context(), ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}})
+	require.NoError(t, err)
+
+	require.Len(t, s.agents, 1, "one agent for a port")
+	assert.Equal(t, mads.AgentConfig{Name: "SA client", Port: ib, Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin}, s.configs[0])
+	port, err := al.Adapters()[0].Port(1)
+	require.NoError(t, err)
+	m := s.sent[0]
+	assert.Equal(t, mads.Address{AV: ci.AVAttr{Port: 1, DLID: port.SMLID, SL: ci.SL(port.SMSL)}, QPN: 1}, m.To)
+	assert.Equal(t, 3*time.Second, m.Timeout)
+	assert.Equal(t, 4, m.Retries)
+	var q mad.SA
+	require.NoError(t, mad.ParseSA(m.MAD, &q))
+	require.NoError(t, q.Check())
+	assert.Equal(t, mad.Get, q.Method)
+	assert.Equal(t, mad.AttrPathRecord, q.Attribute)
+	const usual = mad.PathSGID | mad.PathDGID | mad.PathReversible | mad.PathNumbPath
+	assert.Equal(t, usual|mad.PathPKey|mad.PathServiceID|mad.PathTrafficClass, q.ComponentMask)
+	var rec mad.PathRecord
+	rec.Parse(q.Data[:])
+	assert.Equal(t, mad.PathRecord{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, ServiceID: 7, TrafficClass: 3, Reversible: true, NumbPath: 1}, rec)
+	require.NoError(t, mad.ParseSA(s.sent[1].MAD, &q))
+	assert.Equal(t, usual, q.ComponentMask)
+}
+
+func TestMembers(t *testing.T) {
+	al, ib, _ := world(t)
+	var asked []mad.SA
+	s := &service{answer: func(q *mad.SA) {
+		asked = append(asked, *q)
+		var r mad.MCMemberRecord
+		r.Parse(q.Data[:])
+		r.MLID = 0xc001
+		r.Put(q.Data[:])
+	}}
+	c := sa.New(al, s, sa.Config{})
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	r, err := c.Join(t.Context(), ib, mad.MCMemberRecord{MGID: ci.GID{0xff}, JoinState: mad.FullMember}, mad.MCMGID|mad.MCJoinState)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0xc001, r.MLID)
+	require.NoError(t, c.Leave(t.Context(), ib, mad.MCMemberRecord{MGID: ci.GID{0xff}, JoinState: mad.FullMember}))
+	assert.Equal(t, mad.Set|mad.ResponseMask, asked[0].Method)
+	assert.Equal(t, mad.MCMGID|mad.MCJoinState, asked[0].ComponentMask)
+	assert.Equal(t, mad.DeleteResp, asked[1].Method)
+	assert.Equal(t, mad.MCMGID|mad.MCPortGID|mad.MCJoinState, asked[1].ComponentMask)
+}
+
+// What is no answer, or a bad one.
+func TestErrors(t *testing.T) {
+	al, ib, ethernet := world(t)
+	s := &service{}
+	c := sa.New(al, s, sa.Config{})
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	ask := func(p mads.Port) error {
+		_, err := c.Path(t.Context(), p, sa.PathQuery{})
+		return err
+	}
+	s.answer = func(q *mad.SA) { q.Status = mad.StatusSANoRecords }
+	e, ok := errors.AsType[*sa.StatusError](ask(ib))
+	require.True(t, ok)
+	assert.Equal(t, sa.StatusError{Attribute: mad.AttrPathRecord, Status: mad.StatusSANoRecords}, *e)
+	assert.Equal(t, "sa: PathRecord: SA: no records", e.Error())
+	s.answer = func(q *mad.SA) { q.Attribute = mad.AttrNodeRecord }
+	require.ErrorIs(t, ask(ib), ci.ErrorStatus)
+	s.answer = func(q *mad.SA) { q.ClassVersion++ }
+	require.ErrorIs(t, ask(ib), mad.ErrVersion)
+	require.ErrorIs(t, ask(ethernet), ci.InvalidPort)
+	require.ErrorIs(t, ask(mads.Port{CA: ib.CA, Num: 2}), ci.InvalidPort)
+	require.ErrorIs(t, ask(mads.Port{CA: 1, Num: 1}), ci.NotFound)
+
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
+		reference.Direct(reference.NewDirectLink(), reference.DirectConfig{State: ci.PortInit})}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	require.NoError(t, al.Register(hca))
+	err = ask(mads.Port{CA: hca.Info().GUID, Num: 1})
+	require.ErrorIs(t, err, ci.InvalidPortState)
+	assert.ErrorContains(t, err, "no subnet manager")
+	require.NoError(t, al.Deregister(hca.Info().GUID))
+
+	require.NoError(t, s.agents[0].Close()) // the port went and came back
+	s.answer = func(*mad.SA) {}
+	require.NoError(t, ask(ib))
+	require.Len(t, s.agents, 2)
+
+	s.answer = func(q *mad.SA) { q.Class = 0 }
+	got := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, err := c.Path(ctx, ib, sa.PathQuery{}); got <- err }()
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
+	asked := make(chan struct{})
+	s.answer = func(q *mad.SA) { q.Class = 0; close(asked) }
+	go func() { got <- ask(ib) }()
+	<-asked
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-got, sa.ErrClosed)
+	require.ErrorIs(t, ask(ib), sa.ErrClosed)
+	require.NoError(t, c.Close())
+	s.err = ci.ResourceBusy
+	require.ErrorIs(t, func() error {
+		_, err := sa.New(al, s, sa.Config{}).Path(t.Context(), ib, sa.PathQuery{})
+		return err
+	}(), ci.ResourceBusy)
+}
+
+// A busy administrator is asked again, later each time, and not for ever.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		al, ib, _ := world(t)
+		var at []time.Duration
+		start := time.Now()
+		busy := 3
+		s := &service{answer: func(q *mad.SA) {
+			at = append(at, time.Since(start))
+			if busy--; busy >= 0 {
+				q.Status = mad.StatusBusy
+			}
+		}}
+		c := sa.New(al, s, sa.Config{Timeout: time.Second, Retries: 3})
+		_, err := c.Path(t.Context(), ib, sa.PathQuery{})
+		require.NoError(t, err)
+		assert.Equal(t, []time.Duration{0, 250 * time.Millisecond, 750 * time.Millisecond, 1750 * time.Millisecond}, at)
+		busy = 100
+		_, err = c.Path(t.Context(), ib, sa.PathQuery{})
+		e, ok := errors.AsType[*sa.StatusError](err)
+		require.True(t, ok)
+		assert.Equal(t, mad.StatusBusy, e.Status)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = c.Path(ctx, ib, sa.PathQuery{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, c.Close())
+	})
+}
