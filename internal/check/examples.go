@@ -100,7 +100,7 @@ func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	}
 	if p.stays {
 		cancel()
-		<-ended // by the cancellation
+		_ = <-ended // by the cancellation
 	} else {
 		err = errors.Join(err, <-ended)
 	}
