@@ -100,7 +100,8 @@ func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	}
 	if p.stays {
 		cancel()
-		_ = <-ended // by the cancellation
+		stopped := <-ended
+		fmt.Fprintf(r.out, "  server: ended, %v\n", stopped)
 	} else {
 		err = errors.Join(err, <-ended)
 	}
