@@ -210,7 +210,7 @@ var damages = []struct {
 
 // flips flips n different bits.
 func flips(rnd *rand.Rand, b []byte, n int) {
-	var done [128]byte
+	done := make([]byte, len(b))
 	for n > 0 {
 		bit := rnd.IntN(8 * len(b))
 		if m := byte(1) << (bit % 8); done[bit/8]&m == 0 {

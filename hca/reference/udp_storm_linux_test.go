@@ -1,0 +1,342 @@
+package reference
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"ciddk/ci"
+	"ciddk/rvt"
+)
+
+// The whole length is a step of internal/check.
+var stormMessages = flag.Int("udpstorm.messages", 4000, "messages of TestUDPStorm, for each kind of port")
+
+const (
+	stormShare = 0.02 // of packets dropped, duplicated, reordered, delayed and damaged, each
+	stormQPs   = 8
+	stormDepth = 8    // messages of a QP on the way, in each direction
+	stormSlot  = 4096 // bytes for one message
+)
+
+// dirtySocket damages a share of what it sends, on its way to the real network: Impair's own damage is found out before it leaves.
+type dirtySocket struct {
+	udpSocket
+	port    *udpPort
+	mu      sync.Mutex
+	rnd     *rand.Rand
+	buf     []byte
+	damaged atomic.Int64
+}
+
+func (s *dirtySocket) drops() uint64 { return s.udpSocket.(*mmsgSocket).drops() }
+
+func (s *dirtySocket) send(pkts []rvt.Packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clean := 0
+	for i := range pkts {
+		if s.rnd.Float64() >= stormShare || pkts[i].N != 1 {
+			continue
+		}
+		s.udpSocket.send(pkts[clean:i])
+		clean = i + 1
+		c := cutter{pkts: pkts[i : i+1]}
+		if !c.next() {
+			continue
+		}
+		dst := c.rt.dst
+		s.buf = c.appendPacket(s.buf[:0], 0)
+		// Behind the byte of the BTH that the ICRC does not cover.
+		b := s.buf[5:]
+		if kind := s.rnd.IntN(len(damages) + 1); kind < len(damages) {
+			damages[kind].do(s.rnd, b)
+		} else {
+			flips(s.rnd, b, 1)
+		}
+		if s.raw(s.buf, dst) == nil {
+			s.damaged.Add(1)
+		}
+	}
+	s.udpSocket.send(pkts[clean:])
+}
+
+// raw sends bytes from the port's socket.
+func (s *dirtySocket) raw(b []byte, dst netip.AddrPort) error {
+	m := s.udpSocket.(*mmsgSocket)
+	m.sends.RLock()
+	defer m.sends.RUnlock()
+	if m.closed.Load() {
+		return net.ErrClosed
+	}
+	var to unix.Sockaddr = &unix.SockaddrInet6{Port: int(dst.Port()), Addr: dst.Addr().As16()}
+	if dst.Addr().Is4() {
+		to = &unix.SockaddrInet4{Port: int(dst.Port()), Addr: dst.Addr().As4()}
+	}
+	raceSent()
+	return unix.Sendto(m.fd, b, unix.MSG_DONTWAIT, to)
+}
+
+// stormPort is a UDP port under a bad sky.
+func stormPort(c UDPConfig, seed uint64, dirty **dirtySocket) PortConfig {
+	p := UDP(c)
+	inner := p.open
+	p.open = func(e portEnv) (rvt.Port, error) {
+		in, err := inner(e)
+		if err != nil {
+			return nil, err
+		}
+		u := in.(*udpPort)
+		*dirty = &dirtySocket{udpSocket: u.sock, port: u, rnd: rand.New(rand.NewPCG(seed, 9))}
+		u.sock = *dirty
+		return u, nil
+	}
+	i := Impairment{Drop: stormShare, Duplicate: stormShare, Reorder: stormShare, Delay: stormShare}
+	return Impair(p, ImpairConfig{Seed: seed, Out: i})
+}
+
+// stormSide is what one HCA has in the storm; stormEnd is one QP of it.
+type stormSide struct {
+	*node
+	ends  []*stormEnd
+	byNum map[ci.QPN]*stormEnd
+	wcs   []ci.WC
+}
+
+type stormEnd struct {
+	side   *stormSide
+	peer   *stormEnd
+	qp     ci.QP
+	seed   uint64
+	area   int // offset: stormDepth slots to send from, to receive in, to be written to, to read to, and one to be read
+	total  int
+	posted int
+	done   int // completed here
+	seen   int // the peer's turn: the next SEND or WRITE that it must see
+}
+
+// Every message is one of these, in turn.
+const (
+	stormSend = iota
+	stormWrite
+	stormRead
+	stormKinds
+)
+
+func (e *stormEnd) slot(area, i int) int { return e.area + (area*stormDepth+i%stormDepth)*stormSlot }
+
+// contents of message i, which its number begins.
+func (e *stormEnd) contents(b []byte, i int) []byte {
+	r := rand.New(rand.NewPCG(e.seed, uint64(i)))
+	b = b[:8+8*r.IntN(stormSlot/8-1)]
+	binary.LittleEndian.PutUint64(b, uint64(i))
+	for k := 8; k < len(b); k += 8 {
+		binary.LittleEndian.PutUint64(b[k:], r.Uint64())
+	}
+	return b
+}
+
+// post keeps stormDepth messages on the way. One that is read comes from the peer's slot of the same number, which is filled here.
+func (e *stormEnd) post(t *testing.T) {
+	for ; e.posted < e.total && e.posted-min(e.seen, e.done) < stormDepth; e.posted++ {
+		i := e.posted
+		wr := ci.SendWR{ID: uint64(i), Flags: ci.SendSignaled | ci.SendImmediate, Imm: uint32(i)}
+		mem, peer := e.side.buf, e.peer.side
+		from := e.slot(0, i)
+		switch i % stormKinds {
+		case stormRead:
+			from = e.peer.slot(4, i)
+			n := len(e.contents(peer.buf[from:from+stormSlot], i))
+			wr.Op, wr.Flags, wr.Remote = ci.OpRead, ci.SendSignaled, peer.mr.Region().Remote(uint64(from))
+			wr.SGL = e.side.sge(e.slot(3, i), n)
+		case stormWrite:
+			wr.Op, wr.Remote = ci.OpWrite, peer.mr.Region().Remote(uint64(e.peer.slot(2, i)))
+			wr.SGL = e.side.sge(from, len(e.contents(mem[from:from+stormSlot], i)))
+		default:
+			wr.Op, wr.SGL = ci.OpSend, e.side.sge(from, len(e.contents(mem[from:from+stormSlot], i)))
+		}
+		_, err := e.qp.PostSend([]ci.SendWR{wr})
+		require.NoError(t, err)
+	}
+}
+
+// recvNext posts the receive for message i of the peer.
+func (e *stormEnd) recvNext(t *testing.T, i int) {
+	_, err := e.qp.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: e.side.sge(e.slot(1, i), stormSlot)}})
+	require.NoError(t, err)
+}
+
+// arrived checks the bytes of message i.
+func (e *stormEnd) arrived(t *testing.T, i int, got []byte) {
+	var b [stormSlot]byte
+	want := e.contents(b[:], i)
+	if !bytes.Equal(want, got[:len(want)]) {
+		require.FailNow(t, "wrong bytes", "message %d of QP %#x", i, uint32(e.qp.Num()))
+	}
+}
+
+// take deals with completions.
+func (s *stormSide) take(t *testing.T) bool {
+	n, err := s.cq.Poll(s.wcs)
+	require.NoError(t, err)
+	for _, wc := range s.wcs[:n] {
+		e := s.byNum[wc.QPN]
+		require.Equal(t, ci.WCSuccess, wc.Status, "a QP is lost: %v; counters %v, of the peer %v", wc, s.hca.Counters(), e.peer.side.hca.Counters())
+		switch wc.Op {
+		case ci.WCRecv, ci.WCRecvWrite:
+			// SEND and WRITE of the peer, in the order of their numbers.
+			p := e.peer
+			i := int(wc.Imm)
+			require.Equal(t, p.seen, i, "the order of messages")
+			at := e.slot(1, int(wc.ID))
+			if wc.Op == ci.WCRecvWrite {
+				at = e.slot(2, i)
+			}
+			p.arrived(t, i, s.buf[at:])
+			if p.seen++; p.seen < p.total && p.seen%stormKinds == stormRead {
+				p.seen++
+			}
+			e.recvNext(t, int(wc.ID)+stormDepth)
+		default:
+			i := int(wc.ID)
+			require.Equal(t, e.done, i, "the order of completions")
+			if i%stormKinds == stormRead {
+				e.arrived(t, i, s.buf[e.slot(3, i):])
+			}
+			e.done++
+		}
+	}
+	return n > 0
+}
+
+func newStormSide(t *testing.T, p PortConfig) *stormSide {
+	s := &stormSide{node: newNode(t, Config{Ports: []PortConfig{p}}, ci.RC, stormQPs*5*stormDepth*stormSlot), byNum: map[ci.QPN]*stormEnd{}, wcs: make([]ci.WC, 64)}
+	s.hasty = true
+	for i := range stormQPs {
+		qp := s.qp
+		if i > 0 {
+			var err error
+			qp, err = s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}, nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, qp.Destroy()) })
+		}
+		e := &stormEnd{side: s, qp: qp, area: i * 5 * stormDepth * stormSlot}
+		s.ends = append(s.ends, e)
+		s.byNum[qp.Num()] = e
+	}
+	return s
+}
+
+// otherAddr6 is a second global IPv6 address of this machine beside ::1.
+func otherAddr6(t *testing.T) netip.Addr {
+	list, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range list {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is6() && !p.Addr().Is4In6() && p.Addr().IsGlobalUnicast() {
+			return p.Addr()
+		}
+	}
+	t.Skip("this machine has no IPv6 address beside ::1, and the two HCAs need one each")
+	return netip.Addr{}
+}
+
+// TestUDPStorm: two HCAs over real UDP, each of which loses, doubles, reorders, delays and damages packets. No QP is lost, every message
+// comes once, in order, with the right bytes; and each damaged packet is refused, where the whole ICRC is checked by the ICRC alone.
+func TestUDPStorm(t *testing.T) {
+	port := uint16(20000 + os.Getpid()%10000)
+	for _, c := range []struct {
+		name   string
+		at     func(t *testing.T) [2]netip.Addr
+		priv   bool
+		strict bool
+	}{
+		{"IPv6", func(t *testing.T) [2]netip.Addr { return [2]netip.Addr{netip.IPv6Loopback(), otherAddr6(t)} }, false, true},
+		{"IPv4 privileged", func(t *testing.T) [2]netip.Addr { needRaw(t); return [2]netip.Addr{testAddr(), testAddr()} }, true, true},
+		{"IPv4", func(*testing.T) [2]netip.Addr { return [2]netip.Addr{testAddr(), testAddr()} }, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := c.at(t)
+			var dirty [2]*dirtySocket
+			var sides [2]*stormSide
+			for i := range sides {
+				sides[i] = newStormSide(t, stormPort(UDPConfig{Addr: at[i], Port: port, Privileged: c.priv, MTU: ci.MTU1024}, uint64(i+1), &dirty[i]))
+			}
+			start := time.Now()
+			weather(t, sides)
+			var refused [2]map[string]uint64
+			for i := range sides {
+				require.Eventually(t, func() bool { // the last damaged one may be on its way
+					refused[i] = sides[i].hca.Counters()
+					m := refused[i]
+					return m["udp_kernel_drops"] > 0 || int64(m["drop_icrc"]+m["drop_ipv4_id"]) >= dirty[1-i].damaged.Load()
+				}, 5*time.Second, time.Millisecond, "damaged packets: %d, counters %v", dirty[1-i].damaged.Load(), refused[i])
+				m := refused[i]
+				assert.LessOrEqual(t, int64(m["drop_icrc"]+m["drop_ipv4_id"]), dirty[1-i].damaged.Load(), "nothing good was refused")
+				assert.NotZero(t, m["drop_icrc"])
+				assert.NotZero(t, m["impair_dropped"]*m["impair_duplicated"]*m["impair_reordered"]*m["impair_delayed"])
+				if c.strict {
+					assert.Zero(t, m["drop_ipv4_id"])
+				}
+				t.Logf("%v: %d damaged to it, drop_icrc %d, drop_ipv4_id %d, unchecked %d, kernel drops %d, retries %d, sequence NAKs %d", at[i], dirty[1-i].damaged.Load(),
+					m["drop_icrc"], m["drop_ipv4_id"], m["udp_ipv4_id_unchecked"], m["udp_kernel_drops"], m["retries"], m["sequence_nak_received"])
+			}
+			t.Logf("%d messages in %v", *stormMessages, time.Since(start).Round(time.Millisecond))
+		})
+	}
+}
+
+// weather runs the messages.
+func weather(t *testing.T, sides [2]*stormSide) {
+	a, b := sides[0], sides[1]
+	var ends []*stormEnd
+	for i := range a.ends {
+		x, y := a.ends[i], b.ends[i]
+		x.peer, y.peer = y, x
+		x.seed, y.seed = uint64(2*i), uint64(2*i+1)
+		x.total = *stormMessages / (2 * stormQPs)
+		y.total = x.total
+		ends = append(ends, x, y)
+	}
+	for i := range a.ends {
+		a.qp, b.qp = a.ends[i].qp, b.ends[i].qp
+		connectBoth(a.node, b.node)
+	}
+	a.qp, b.qp = a.ends[0].qp, b.ends[0].qp
+	for _, e := range ends {
+		for i := range stormDepth {
+			e.recvNext(t, i)
+		}
+	}
+	left := func() (n int) {
+		for _, e := range ends {
+			n += 2*e.total - e.seen - e.done
+		}
+		return n
+	}
+	last := time.Now()
+	for n := left(); n > 0; n = left() {
+		for _, e := range ends {
+			e.post(t)
+		}
+		if x, y := a.take(t), b.take(t); x || y {
+			last = time.Now()
+		}
+		if time.Since(last) > 20*time.Second {
+			require.FailNow(t, "timeout", "%s", fmt.Sprint(left(), " steps left; ", a.hca.Counters(), b.hca.Counters()))
+		}
+	}
+}
