@@ -63,6 +63,7 @@ type outgoing struct {
 	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC
 	spoil      uint32              // what is added to the ICRC
 	cut        func([]byte) []byte // changes what stands from the BTH to the ICRC, at last
+	whole      func([]byte)        // changes the packet when it is complete
 }
 
 // twist makes a packet wrong, or special.
@@ -101,6 +102,9 @@ func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 	}
 	if info.Link == ci.LinkInfiniBand {
 		binary.LittleEndian.PutUint16(b[end:], vcrc(b[:end]))
+	}
+	if o.whole != nil {
+		o.whole(b)
 	}
 	return b
 }

@@ -30,7 +30,8 @@ func respondArea() validate.Suite {
 			kase("ack.send", "SENDs of one packet", ackSend, "WIRE-Ack-01"),
 			kase("ack.write", "a WRITE of one packet", ackWrite, "WIRE-Ack-01", "WIRE-Write-01"),
 			kase("ack.last", "a message of three packets: one acknowledgement", ackLast, "WIRE-Ack-01"),
-			kase("ack.inside", "AckReq in the first packet of a message", ackInside, "WIRE-Ack-02", "WIRE-Ack-03"),
+			kase("ack.inside", "AckReq in the first packet of a message", ackInside, "WIRE-Ack-02"),
+			kase("ack.msn-inside", "the MSN inside a message", ackMSNInside, "WIRE-Ack-03"),
 			kase("ack.msn", "the MSN over SEND, WRITE, READ of one and of several packets", ackMSN, "WIRE-Ack-03"),
 			claiming(ci.CapSRQ, kase("ack.srq-credits", "credits behind an SRQ", ackSRQ, "WIRE-Ack-04")),
 			kase("ack.wrap", "messages across PSN 0xffffff", ackWrap, "WIRE-Ack-05"),
@@ -73,15 +74,24 @@ func ackLast(t *validate.T) {
 	p.barrier("a WRITE of three packets", 2)
 }
 
-func ackInside(t *validate.T) {
+func ackInside(t *validate.T) { acksInside(t, false) }
+
+func ackMSNInside(t *validate.T) { acksInside(t, true) }
+
+// acksInside sends a WRITE of three packets that all ask for an answer; counted says that the MSN is looked at.
+func acksInside(t *validate.T, counted bool) {
 	p := dial(t)
 	data := p.bytes(3 * p.mtu)
+	inside, done := -1, -1
+	if counted {
+		inside, done = 0, 1
+	}
 	p.request(wire.RCWriteFirst, data[:p.mtu], p.reth(0, len(data)), ackReq(true))
-	p.expect("acknowledgement of the FIRST packet", acked(p.last(), 0))
+	p.expect("acknowledgement of the FIRST packet", acked(p.last(), inside))
 	p.request(wire.RCWriteMiddle, data[p.mtu:2*p.mtu], ackReq(true))
-	p.expect("acknowledgement of the MIDDLE packet", acked(p.last(), 0))
+	p.expect("acknowledgement of the MIDDLE packet", acked(p.last(), inside))
 	p.request(wire.RCWriteLast, data[2*p.mtu:])
-	p.expect("acknowledgement of the LAST packet", acked(p.last(), 1))
+	p.expect("acknowledgement of the LAST packet", acked(p.last(), done))
 }
 
 func ackMSN(t *validate.T) {
@@ -149,7 +159,7 @@ func ackWrap(t *validate.T) {
 
 func sendPlaced(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+	for i, n := range []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 100, 4*p.mtu))
@@ -179,7 +189,7 @@ func sendImm(t *validate.T) {
 func writePlaced(t *validate.T) {
 	p := dial(t)
 	p.Recv(p.RecvWR(1, 0, 16))
-	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
 		p.blank()
 		data := p.bytes(n)
 		p.message(wire.OpWrite, data, false, p.reth(50+i, n))
@@ -206,7 +216,7 @@ func writeImm(t *validate.T) {
 
 func readSizes(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
 		first := p.psn
 		p.request(wire.RCReadRequest, nil, p.reth(i, n))
 		p.readAnswer(fmt.Sprintf("READ of %d bytes", n), first, p.Buf.Bytes[i:i+n], i+1)

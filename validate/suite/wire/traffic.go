@@ -177,7 +177,7 @@ func (r *relay) reliable() {
 
 // impaired is a connection that loses one packet of each kind, and gets some twice.
 func (r *relay) impaired() {
-	p := r.pair(kit.Reads(2, 4), kit.AckTime(12), kit.MinRNR(8))
+	p := r.pair(kit.Reads(2, 4), kit.AckTime(14), kit.MinRNR(8))
 	is := func(op wire.Opcode) func(*packet) bool { return func(p *packet) bool { return p.BTH.Opcode == op } }
 	for _, op := range []wire.Opcode{wire.RCSendMiddle, wire.RCWriteLast, wire.RCWriteFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast, wire.RCReadRequest} {
 		r.next(lost, is(op))
