@@ -105,6 +105,9 @@ func (i *ID) Disconnect(ctx context.Context) error {
 		return nil
 	}
 	i.end(ErrDisconnected)
+	if s == replied { // not established: there is nothing yet that a DREQ could end
+		return i.fail("disconnect", c.Reject(mad.RejConsumer, nil, nil))
+	}
 	ctx, cancel := i.during(ctx)
 	defer cancel()
 	_, err := c.Disconnect(ctx, nil)

@@ -78,9 +78,54 @@ func finish(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) {
 	require.NoError(t, serr, out)
 	require.Zero(t, server.Code, out)
 	for _, r := range []guest.Result{server, client} {
-		assert.Contains(t, r.Stdout, "data transfers complete", out)
+		ended := strings.Contains(r.Stdout, "data transfers complete") || strings.Contains(r.Stdout, "end 0") // the latter of rdma_client, rdma_server
+		assert.True(t, ended, out)
 		assert.NotContains(t, r.Stdout+r.Stderr, "fail", out)
 	}
+}
+
+// TestRDMACMPair: rdma_server and rdma_client, which use the functions of librdmacm that do several steps at once.
+func TestRDMACMPair(t *testing.T) {
+	l := useLab(t)
+	var rec recording
+	e := l.ends(false)
+	ours := []string{l.cmpeer, "connect", e.ours().String(), "--first", "-C", "1", "-S", "16"}
+	for role, run := range map[string]func(*testing.T, context.Context) (s, c *guest.Process, err error){
+		"linux is the server": func(t *testing.T, ctx context.Context) (s, c *guest.Process, err error) {
+			s = e.serveLinux(t, ctx, "rdma_server")
+			c, err = l.net.Start(ctx, append(ours, "-s", e.theirs().String())...)
+			return s, c, err
+		},
+		"linux is the client": func(t *testing.T, ctx context.Context) (s, c *guest.Process, err error) {
+			s = e.serveOurs(t, ctx, ours...)
+			c, err = l.linux.Start(ctx, "rdma_client", "-s", e.ours().String())
+			return s, c, err
+		},
+	} {
+		t.Run(role, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			rec.record(t, l, func() {
+				s, c, err := run(t, ctx)
+				require.NoError(t, err)
+				finish(t, cancel, s, c)
+			})
+		})
+	}
+	t.Run("our server refuses", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		rec.record(t, l, func() {
+			s := e.serveOurs(t, ctx, l.cmpeer, "connect", e.ours().String(), "--no")
+			r, err := l.linux.Run(ctx, "ucmatose", "-s", e.ours().String())
+			require.NoError(t, err)
+			assert.Contains(t, r.Stdout+r.Stderr, "RDMA_CM_EVENT_REJECTED, error: 28", "consumer reject")
+			res, err := s.Wait()
+			require.NoError(t, err)
+			assert.Zero(t, res.Code, res.Stderr)
+		})
+	})
+	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
 }
 
 // TestRDMACMGroup: a multicast group, sending and receiving. Of IPv4, for Linux answers a join of an IPv6 group on RoCEv2 with ENOTSUPP.

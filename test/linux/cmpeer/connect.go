@@ -9,7 +9,7 @@ import (
 	"ciddk/accesslayer/rdmacm"
 )
 
-// connect is ucmatose: connections, messages from the server, messages from the client, disconnect by the server.
+// connect is ucmatose, or rdma_server and rdma_client: connections, messages each way, disconnect by the server.
 func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
 	cfg := rdmacm.IDConfig{}
 	if o.IB {
@@ -33,6 +33,9 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 			if err != nil {
 				return err
 			}
+			if o.No {
+				return id.Reject([]byte("no"))
+			}
 			if err := id.CreateQP(qpConfig(o)); err != nil {
 				return err
 			}
@@ -51,7 +54,8 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 		}
 	}
 	fmt.Fprintf(out, "%d connections\n", len(sides))
-	for _, sending := range []bool{!o.Peer.IsValid(), o.Peer.IsValid()} {
+	first := o.Peer.IsValid() == o.First
+	for _, sending := range []bool{first, !first} {
 		for _, s := range sides {
 			var err error
 			if sending {

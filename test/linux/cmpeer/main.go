@@ -34,6 +34,8 @@ type options struct {
 	Count int        `short:"C" default:"10" help:"Messages of each."`
 	Size  int        `short:"S" default:"100" help:"Bytes of a message."`
 	IB    bool       `help:"Mode connect: port space IB."`
+	First bool       `help:"Mode connect: the client sends first, as rdma_client does; else the server, as ucmatose."`
+	No    bool       `help:"Mode connect: the server refuses."`
 }
 
 // Ports of the originals.

@@ -19,6 +19,8 @@ var programs = map[string]string{
 	"ucmatose":          "rdmacm-utils",
 	"udaddy":            "rdmacm-utils",
 	"mckey":             "rdmacm-utils",
+	"rdma_client":       "rdmacm-utils",
+	"rdma_server":       "rdmacm-utils",
 }
 
 // unavailable lists what is missing, and what to install against it.
