@@ -76,6 +76,15 @@ func TestPDTakesAll(t *testing.T) {
 	assert.Empty(t, r.h.liveObjects())
 }
 
+// A CA's mappings go last: physical and fast registered regions of any PD may stand on them, also where the PD is older.
+func TestMappingsGoLast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, r.ca.Close())
+	assert.Equal(t, []string{"MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD", "DMA"}, destroys(r.h.traced()))
+	assert.Empty(t, r.h.liveObjects())
+}
+
 func TestEachKindDestroys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -26,7 +26,7 @@
 //
 // DestroyAsync may be called anywhere, callbacks included; Destroy and Close wait, and may not be called from a callback of the object
 // or of one below it. Whatever began it: the object answers ErrClosed from then on; its children are destroyed, windows first, then newest
-// first; when no verb and no callback of it is in progress, the driver's destroy runs, once, on a goroutine of the access layer; then
+// first, DMA mappings last; when no verb and no callback of it is in progress, the driver's destroy runs, once, on a goroutine of the access layer; then
 // the client's callback, the last of all. [SAS-2.1-28 … -31] A CQ takes the QPs that use it along; an SRQ, an RDD and a region that others
 // use are refused. If the driver refuses, it is asked again a few times, then the object is given up: the error is logged, returned and
 // handed to Config.OnDestroyError.

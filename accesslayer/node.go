@@ -218,24 +218,27 @@ func (n *node) begin(ready *[]*node) {
 		n.dying()
 	}
 	n.beginAll(newestFirst(n.users), ready)
-	var windows, others []*node
+	var windows, others, mappings []*node
 	for k := n.last; k != nil; k = k.prev {
-		if k.kind == kindMW {
+		switch k.kind {
+		case kindMW:
 			windows = append(windows, k)
-		} else {
+		case kindDMA: // regions below PDs that are older may stand on them
+			mappings = append(mappings, k)
+		default:
 			others = append(others, k)
 		}
 	}
 	if !slices.IsSortedFunc(others, younger) { // a region has come from another PD
 		slices.SortFunc(others, younger)
 	}
-	n.beginAll(append(windows, others...), ready)
+	n.beginAll(slices.Concat(windows, others, mappings), ready)
 	n.drop(ready)
 }
 
 // beginAll begins the destruction of several, and has each wait for the one before it, below it included. Waiting always goes from an
-// older object to a younger one (or to a window, which waits for windows only), so there are no circles. Opens of different clients
-// do not wait for each other.
+// older object to a younger one, or to a window, which waits for windows only, or from a mapping, for which only mappings wait: so there
+// are no circles. Opens of different clients do not wait for each other.
 func (n *node) beginAll(ns []*node, ready *[]*node) {
 	ns = slices.DeleteFunc(ns, func(k *node) bool { return k.state >= destroying })
 	if n.kind != kindAL && n.kind != kindAdapter {
