@@ -52,6 +52,8 @@
 //     are a failure where the target counts them.
 //   - A bad link is asked for with Needs.Impair, and made with T.Impair: the target is then opened with what that takes, and the link is
 //     good until the case says otherwise, and good again afterwards.
+//   - Packets are sent and received at an end of the link without an adapter: ask with Needs.Wire, open with T.Wire, and keep what passes with
+//     T.Packet and T.Remark, so that a failure has its capture. Package suite/wire has a peer that does all that.
 //   - No sleeping: wait with kit's CQ.Wait and Events.Wait, which have the case's deadline. T.Context ends with the deadline.
 //   - No randomness but T.Rand, which follows from the seed and the case's id, so that a failure can be run again.
 //   - T.Fail and what is built on it end the case by runtime.Goexit, and so must run on the case's goroutine; on others, started with T.Go, use

@@ -32,7 +32,6 @@ type flow struct {
 	ends   []uint32 // PSNs at which messages are done, in order: the last packet of a SEND or WRITE, the first of a READ or atomic
 	in     bool     // inside a message
 	op     wire.Op
-	reth   bool
 	remain uint32         // of the WRITE's length
 	reads  map[uint32]int // first PSN of a READ or atomic that has no answer yet: its packets
 

@@ -235,7 +235,6 @@ type want struct {
 	psn     uint32
 	anyPSN  bool
 	syn     wire.Syndrome
-	rnr     bool // any timer code
 	msn     int  // -1: any
 	noAeth  bool
 	payload []byte

@@ -149,9 +149,6 @@ type tappedWire struct {
 // inject has a packet come from the adapter that it did not send. The lock is held.
 func (d *tapped) inject(o *outgoing) { d.end.queue = append(d.end.queue, o.bytes(&d.end.info)) }
 
-// toAdapter sends a packet that the certifier did not. The lock is held.
-func (d *tapped) toAdapter(o *outgoing) { _ = d.end.Wire.Send(o.bytes(&d.end.info)) } // what is lost here is a fault as well
-
 // answer is a packet from a QP to its peer.
 func (v *qpView) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *outgoing {
 	o := &outgoing{src: to.dst, dst: to.src, slid: to.dlid, dlid: to.slid, sport: to.sport}

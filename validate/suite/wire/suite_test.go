@@ -1,0 +1,37 @@
+package wiresuite
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+)
+
+// The suite stands by itself, each of its requirements is judged, and each is broken by a mutant, but for those that the link udp does not show.
+func TestSuite(t *testing.T) {
+	s := Suite()
+	c, err := validate.NewCatalog(s)
+	require.NoError(t, err)
+	_, err = mutant.NewSet(c, Mutants())
+	require.NoError(t, err)
+	unseen := []string{ruleIP, ruleChecksum, ruleLRH, ruleVCRC} // see TestForm
+	for _, r := range s.Requirements {
+		broken := slices.ContainsFunc(Mutants(), func(m mutant.Mutant) bool { return m.Breaks == r.ID })
+		assert.Equal(t, !slices.Contains(unseen, r.ID), broken, "%s is broken by a mutant", r.ID)
+	}
+	for _, k := range s.Cases {
+		assert.True(t, strings.HasPrefix(k.ID, "wire."), k.ID)
+		assert.True(t, k.Needs.Wire, k.ID)
+		assert.Equal(t, validate.FeatureWire, k.Feature, k.ID)
+	}
+	for _, v := range c.Coverage() {
+		if strings.HasPrefix(v.ID, "WIRE-") {
+			assert.True(t, len(v.Judged) > 0 || v.ID == ruleAnyForm, "%s is judged by a case", v.ID)
+		}
+	}
+}
