@@ -235,7 +235,7 @@ type want struct {
 	psn     uint32
 	anyPSN  bool
 	syn     wire.Syndrome
-	msn     int  // -1: any
+	msn     int // -1: any
 	noAeth  bool
 	payload []byte
 	length  int // of the payload, if payload is nil and length is not negative
