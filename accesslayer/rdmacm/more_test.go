@@ -1,0 +1,221 @@
+package rdmacm_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// A QP that the caller makes and the ID moves: with an SRQ, of the caller's PD; destroyed by the caller.
+func TestUseQP(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, func(id *rdmacm.ID) { assert.True(t, id.Request().SRQ) }, rdmacm.ConnConfig{})
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	ca, err := id.CA()
+	require.NoError(t, err)
+	pd, err := ca.NewPD(ci.PDNormal)
+	require.NoError(t, err)
+	srq, err := pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+	require.NoError(t, err)
+	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+	require.NoError(t, err)
+	create := ci.QPCreate{SendCQ: cq, RecvCQ: cq, SRQ: srq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1}}
+	create.Type = ci.UC
+	wrong, err := pd.NewQP(create, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, id.UseQP(wrong, 0), ci.InvalidServiceType)
+	create.Type = ci.RC
+	qp, err := pd.NewQP(create, nil)
+	require.NoError(t, err)
+	require.NoError(t, id.UseQP(qp, ci.RemoteRead))
+	require.ErrorIs(t, id.UseQP(qp, 0), ci.InvalidState)
+	assert.Nil(t, id.SendCQ())
+	assert.Nil(t, id.RecvCQ())
+	assert.Same(t, qp, id.QP())
+	path := id.Path()
+	path.MTU = ci.MTU512
+	require.NoError(t, id.SetPath(path))
+	elsewhere := path
+	elsewhere.Port.Num = 2
+	require.ErrorIs(t, id.SetPath(elsewhere), ci.InvalidPort)
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{}))
+	require.ErrorIs(t, id.SetPath(path), ci.InvalidState)
+	p := <-peer
+	require.NoError(t, p.err)
+	attr, err := qp.Query()
+	require.NoError(t, err)
+	assert.Equal(t, ci.QPRTS, attr.State)
+	assert.Equal(t, ci.MTU512, attr.MTU)
+	assert.Equal(t, ci.RemoteRead, attr.Access)
+	assert.NoError(t, id.Context().Err())
+	require.NoError(t, p.id.Close())
+	await(t, id.Context().Done(), "the end")
+	assert.ErrorIs(t, context.Cause(id.Context()), rdmacm.ErrPeerDisconnected)
+	require.NoError(t, id.Close())
+	attr, err = qp.Query()
+	require.NoError(t, err, "the caller destroys it")
+	assert.Equal(t, ci.QPError, attr.State)
+	require.NoError(t, qp.Destroy())
+}
+
+// An SRQ does not say how many receives may complete.
+func TestSRQNeedsCQ(t *testing.T) {
+	c := newLAN().host(t, "10.66.0.2")
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.Bind(ap("10.66.0.2:0")))
+	pd, err := id.PD()
+	require.NoError(t, err)
+	srq, err := pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{SRQ: srq}}), ci.InvalidParameter)
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendSGE: 1 << 20}}}), ci.InvalidMaxSGE)
+	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+	require.NoError(t, err)
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{PD: pd, QPCreate: ci.QPCreate{SRQ: srq, RecvCQ: cq}}), "nothing is left of those that failed")
+	assert.NotNil(t, id.SendCQ())
+	assert.Nil(t, id.RecvCQ())
+}
+
+// Who has agreed and then thinks better of it refuses, as long as there is no connection.
+func TestDisconnectBeforeEstablish(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+	require.NoError(t, id.ResolveRoute(ctx))
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{QP: &cm.QP{Num: 0x123, StartPSN: 1}}))
+	require.NoError(t, id.Disconnect(ctx))
+	assert.ErrorIs(t, id.Err(), rdmacm.ErrDisconnected)
+	require.ErrorIs(t, (<-peer).err, syscall.ECONNREFUSED)
+}
+
+// An ID may become a listener, with or without an address.
+func TestListenID(t *testing.T) {
+	s := newLAN().host(t, "10.66.0.1")
+	id, err := s.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	ln, err := id.Listen(1)
+	require.NoError(t, err)
+	assert.NotZero(t, ln.Addr().Port())
+	_, err = id.Listen(1)
+	require.ErrorIs(t, err, ci.InvalidState)
+	require.NoError(t, id.Close(), "the listener is the ID's")
+	_, err = ln.Accept(within(t))
+	require.ErrorIs(t, err, net.ErrClosed)
+
+	reuse := rdmacm.IDConfig{ReuseAddr: true}
+	a, err := s.m.NewID(reuse)
+	require.NoError(t, err)
+	b, err := s.m.NewID(reuse)
+	require.NoError(t, err)
+	require.NoError(t, a.Bind(ap("10.66.0.1:99")))
+	require.NoError(t, b.Bind(ap("10.66.0.1:99")))
+	_, err = a.Listen(0)
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.NoError(t, b.Close())
+	_, err = a.Listen(0)
+	require.NoError(t, err, "the other one has gone")
+}
+
+// What is wrong with the parts, and with the order of closing.
+func TestOpen(t *testing.T) {
+	_, err := rdmacm.Open(nil)
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	_, err = rdmacm.New(nil, rdmacm.Config{CM: &fakeCM{}})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	al := accesslayer.New(accesslayer.Config{})
+	client, err := al.Open(accesslayer.ClientConfig{})
+	require.NoError(t, err)
+	_, err = rdmacm.New(client, rdmacm.Config{})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	_, err = rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 4}})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	m, err := rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 5}, Rand: rand.New(rand.NewPCG(1, 2))})
+	require.NoError(t, err)
+	ln, err := m.Listen(netip.AddrPort{}, rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, ln.Addr().Port())
+	_, err = m.Listen(netip.AddrPort{}, rdmacm.ListenConfig{})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	_, _, err = m.Device(7)
+	require.ErrorIs(t, err, ci.InvalidGUID)
+	require.NoError(t, m.Close())
+	require.NoError(t, m.Close())
+	require.NoError(t, al.Close())
+	_, err = rdmacm.Open(al)
+	require.ErrorIs(t, err, accesslayer.ErrClosed)
+}
+
+func TestNames(t *testing.T) {
+	at := ap("10.0.0.1:7")
+	for a, want := range map[rdmacm.Addr]string{
+		{Space: rdmacm.TCP, AddrPort: at}:                                "rdma-tcp 10.0.0.1:7",
+		{Space: rdmacm.UDP, AddrPort: at}:                                "rdma-udp 10.0.0.1:7",
+		{Space: rdmacm.IB, AddrPort: at}:                                 "rdma-ib 10.0.0.1:7",
+		{Space: 7, AddrPort: at}:                                         "rdma-0x7 10.0.0.1:7",
+		{Space: rdmacm.IB, AddrPort: ap("[fe80::1]:0"), Service: 0x1234}: "rdma-ib [fe80::1]#0000000000001234",
+	} {
+		assert.Equal(t, want, a.Network()+" "+a.String())
+	}
+	seen := map[string]bool{}
+	for e := rdmacm.EventEstablished; e <= rdmacm.EventAlternate; e++ {
+		seen[e.String()] = true
+	}
+	assert.Len(t, seen, int(rdmacm.EventAlternate))
+	assert.Equal(t, "unknown event", rdmacm.EventType(99).String())
+}
+
+// A resolver asks the next one for what it does not know.
+func TestStaticElse(t *testing.T) {
+	s := newStand(t)
+	known, other := netip.MustParseAddr("10.66.0.9"), ap("10.66.0.8:1")
+	path := cm.Path{}
+	path.Port.CA, path.Port.Num = s.guid, 1
+	r := &rdmacm.StaticResolver{AL: s.al, Paths: map[netip.Addr]cm.Path{known: path}}
+	ctx := within(t)
+	_, err := r.ResolveRoute(ctx, rdmacm.Query{Remote: other}, rdmacm.Source{})
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	system := rdmacm.NewResolver(s.al, nil)
+	r.Else = system
+	src, err := r.ResolveAddr(ctx, rdmacm.Query{Remote: other})
+	require.NoError(t, err)
+	assert.Equal(t, "10.66.0.1", src.Addr.String())
+	p, err := r.ResolveRoute(ctx, rdmacm.Query{Remote: other}, src)
+	require.NoError(t, err)
+	assert.Equal(t, netip.AddrFrom16(p.AV.GRH.DGID).Unmap(), other.Addr())
+	require.NoError(t, system.Close())
+	path.AV.GRH.SGIDIndex = 500
+	r.Paths[known] = path
+	_, err = r.ResolveAddr(ctx, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	path.Port.CA++
+	r.Paths[known] = path
+	_, err = r.ResolveAddr(ctx, rdmacm.Query{Remote: netip.AddrPortFrom(known, 1)})
+	require.ErrorIs(t, err, ci.NotFound)
+	require.Equal(t, mad.PortSpace(0x106), rdmacm.TCP)
+}
