@@ -109,7 +109,8 @@ func requestRTU(t *validate.T) {
 	attr, err := x.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x123)
-	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, 9)
+	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, ci.PSN(q.StartingPSN))
+	kit.Equal(t, "PSN to begin with as Conn.QPAttr set it", attr.SQPSN, 9)
 	kit.Equal(t, "RNR retry count as Conn.QPAttr set it", attr.RNRRetry, 7)
 	kit.Equal(t, "retry count as Conn.QPAttr set it", attr.RetryCount, 5)
 }
