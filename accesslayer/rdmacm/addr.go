@@ -36,5 +36,8 @@ func (a Addr) String() string {
 	if a.Service != 0 {
 		return fmt.Sprintf("[%v]#%016x", a.Addr(), uint64(a.Service))
 	}
+	if !a.Addr().IsValid() { // any
+		return fmt.Sprintf(":%d", a.Port())
+	}
 	return a.AddrPort.String()
 }

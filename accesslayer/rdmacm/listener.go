@@ -70,6 +70,9 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 	}
 	l, err := i.m.cm.Listen(cfg)
 	if err != nil {
+		if b != nil {
+			i.m.ports.unlisten(b)
+		}
 		i.leave(bound)
 		if errors.Is(err, ci.InvalidSetting) {
 			err = addrInUse(err)

@@ -121,6 +121,13 @@ func (t *portTable) listen(b *binding) error {
 	return nil
 }
 
+// unlisten takes listen back.
+func (t *portTable) unlisten(b *binding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.listening = false
+}
+
 // release gives a port back. A nil binding is fine.
 func (t *portTable) release(b *binding) {
 	if b == nil {

@@ -110,10 +110,13 @@ func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfi
 
 // UseQP makes a QP of the caller's, in Reset, the ID's, and moves it as CreateQP does; access as QPConfig.Access. The caller destroys it, after
 // the ID was closed.
-// Errors: InvalidState, InvalidServiceType (a QP of another type), those of ci.QP.Modify.
+// Errors: InvalidParameter (nil), InvalidState, InvalidServiceType (a QP of another type), those of ci.QP.Modify.
 func (i *ID) UseQP(qp ci.QP, access ci.Access) error { return i.fail("use QP", i.useQP(qp, access)) }
 
 func (i *ID) useQP(qp ci.QP, access ci.Access) error {
+	if qp == nil {
+		return invalid("ID.UseQP", "a QP is needed")
+	}
 	if _, err := i.withoutQP("UseQP"); err != nil {
 		return err
 	}
@@ -132,10 +135,10 @@ func (i *ID) withoutQP(verb string) (Source, error) {
 	has, s := i.qp != nil, i.state
 	i.mu.Unlock()
 	switch {
-	case has:
-		return Source{}, invalidState("ID."+verb, "the ID has a QP")
 	case s == closed:
 		return Source{}, net.ErrClosed
+	case has:
+		return Source{}, invalidState("ID."+verb, "the ID has a QP")
 	case s > routeResolved && s != requested:
 		return Source{}, invalidState("ID."+verb, "the ID is in the state: %v", s)
 	}
