@@ -159,7 +159,7 @@ func (m *Manager) port(verb string, id mads.Port) (*port, error) {
 	}
 	p := m.ports[id]
 	if p == nil || int(id.Num) > len(p.a.Attr().Ports) {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of CA %016x has no MAD services", id.Num, uint64(id.CA))}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of CA %016x has no connection manager: is the HCA there, and does no other Manager have its QP1 and class CM?", id.Num, uint64(id.CA))}
 	}
 	return p, nil
 }

@@ -99,15 +99,16 @@ func (c *conn) receive(p *port, r *mads.Received, h *mad.Header, k message, thei
 	return ok
 }
 
-// fromPeer tells whether the sender's ID is that of the peer, as far as it can be known; c.mu is held.
-func (c *conn) fromPeer(k message, theirs uint32) bool {
+// fromPeer tells whether the sender's ID is that of the peer, as far as it can be known; c.mu is held. Our own IDs go up by one, so that whoever
+// has one connection knows the next one's: a REJ that does not name the peer's ID counts only from where the peer is.
+func (c *conn) fromPeer(k message, theirs uint32, from *mads.Address) bool {
 	switch {
 	case c.state == StateClosed || c.state == StateIdle:
 		return false
 	case c.state == StateREQSent || c.state == StateREPWait: // the peer's first message
 		return true
 	case k == msgREJ && theirs == 0:
-		return true
+		return samePort(from, &c.to)
 	}
 	return theirs == c.remoteID
 }
@@ -115,7 +116,7 @@ func (c *conn) fromPeer(k message, theirs uint32) bool {
 // react looks up what to do, and does it; c.mu is held.
 func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, theirs uint32, msg mad.CMMessage) (stale *conn, ok bool) {
 	count := &c.m.count
-	if !c.fromPeer(k, theirs) {
+	if !c.fromPeer(k, theirs, &r.From) {
 		return nil, false
 	}
 	if d, ok := msg.(*mad.DREQ); ok && d.RemoteQPN != uint32(c.qp.Num) && (c.accepted || c.active) {

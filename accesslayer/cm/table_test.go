@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -267,6 +268,33 @@ func TestOtherPeers(t *testing.T) {
 		assert.Empty(t, s.take())
 		v.end()
 	})
+}
+
+// A REJ without its sender's ID ends a connection if it comes from where the peer is, and not from elsewhere: the IDs of connections are easy to
+// guess for who has one.
+func TestREJWithoutID(t *testing.T) {
+	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
+		t.Run(name, func(t *testing.T) {
+			inScript(t, func(t *testing.T, s *scripted) {
+				v := enter(s)
+				rej := &mad.REJ{RemoteCommID: v.ids.ours, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}
+				stranger := must(s.p.x.svc.Register(mads.AgentConfig{Port: s.p.x.port(2), Class: mad.ClassCM, Version: 3}))
+				b := make([]byte, mad.Size)
+				h := mad.CMHeader(1, rej)
+				h.Put(b)
+				rej.Put(b[mad.HeaderLen:])
+				path := s.p.x.path(2, s.x, 1)
+				path.AV.Global = s.p.x.attr(2).Link == ci.LinkEthernet
+				require.NoError(t, stranger.Send(&mads.Message{To: mads.Address{AV: path.AV, QPN: 1}, MAD: b}))
+				s.settle()
+				assert.Equal(t, cm.StateEstablished, v.c.State())
+				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])
+				s.send(rej)
+				assert.Equal(t, cm.StateTimeWait, v.c.State())
+				v.end()
+			})
+		})
+	}
 }
 
 // TestCalls: each state allows the calls that the table says, and the others name it.

@@ -59,6 +59,14 @@ func portOf(a *mads.Address) peerPort {
 	return peerPort{lid: a.AV.DLID}
 }
 
+// samePort tells whether two addresses are those of one port: by GID if both have one, else by LID.
+func samePort(a, b *mads.Address) bool {
+	if a.AV.Global && b.AV.Global {
+		return a.AV.GRH.DGID == b.AV.GRH.DGID
+	}
+	return a.AV.DLID == b.AV.DLID
+}
+
 // waitList is the connections in time-wait, the oldest first.
 type waitList struct {
 	first, last *conn

@@ -62,6 +62,9 @@ func (a *agent) check(verb string, m *Message) (long bool, err error) {
 	bad := func(format string, args ...any) (bool, error) {
 		return false, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
 	}
+	if m == nil {
+		return bad("there is no Message")
+	}
 	b := m.MAD
 	if len(b) < mad.HeaderLen {
 		return bad("MAD of %d bytes, want %d", len(b), mad.Size)

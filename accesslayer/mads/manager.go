@@ -40,8 +40,11 @@ var _ Service = (*Manager)(nil)
 
 // New starts MAD services. It returns when those of the HCAs present are there; an HCA whose special QPs cannot be made is logged and left
 // out. Not from a callback of PnP.
-// Status: InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
+// Status: InvalidParameter (al is nil), InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
 func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
+	if al == nil {
+		return nil, &ci.Error{Verb: "mads.New", Status: ci.InvalidParameter, Detail: "an access layer is needed"}
+	}
 	client, err := al.Open(accesslayer.ClientConfig{Name: "MAD services"})
 	if err != nil {
 		return nil, fmt.Errorf("mads.New: %w", err)
@@ -159,6 +162,9 @@ func (m *Manager) Ports() []Port {
 
 // Watch implements Service.
 func (m *Manager) Watch(f func(p Port, there bool)) (stop func()) {
+	if f == nil { // then nobody hears of them
+		f = func(Port, bool) {}
+	}
 	w := &watcher{f: f}
 	m.tell.Lock()
 	defer m.tell.Unlock()
@@ -196,7 +202,7 @@ func (m *Manager) Register(cfg AgentConfig) (Agent, error) {
 	case closed:
 		return nil, closedError(verb, "the MAD services are closed")
 	case p == nil:
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of HCA %016x has no MAD services now", cfg.Port.Num, uint64(cfg.Port.CA))}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of HCA %016x has no MAD services now: is the HCA there, and is its QP1 this Manager's?", cfg.Port.Num, uint64(cfg.Port.CA))}
 	}
 	e := p.qp[1]
 	if cfg.SubnetManagement {

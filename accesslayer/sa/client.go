@@ -159,6 +159,9 @@ func (c *Client) agent(port mads.Port) (a mads.Agent, made bool, err error) {
 // administrator is at the subnet manager's LID (IBTA 15.3.2).
 func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 	const verb = "sa.Do"
+	if c.al == nil || c.svc == nil {
+		return to, bad(verb, ci.InvalidParameter, "New was given no access layer or no MAD services", nil)
+	}
 	a, err := c.al.Adapter(port.CA)
 	if err != nil {
 		return to, err

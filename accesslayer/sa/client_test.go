@@ -250,3 +250,11 @@ func TestBusy(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// A client of nothing says so.
+func TestNothingToAsk(t *testing.T) {
+	c := sa.New(nil, nil, sa.Config{})
+	_, err := c.Do(t.Context(), mads.Port{}, &mad.SA{})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,47 @@
+package rdmacm_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// A listener that the connection manager refuses leaves the port as it was: others with ReuseAddr can still have it.
+func TestListenRefused(t *testing.T) {
+	h := newLAN().host(t, "10.66.0.1")
+	var ids [2]*rdmacm.ID
+	for k := range ids {
+		id, err := h.m.NewID(rdmacm.IDConfig{ReuseAddr: true})
+		require.NoError(t, err)
+		ids[k] = id
+	}
+	require.NoError(t, ids[0].Bind(ap("10.66.0.1:701")))
+	_, err := ids[0].Listen(-1)
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	assert.NoError(t, ids[1].Bind(ap("10.66.0.1:701")))
+}
+
+// A QP that is not there, and one for an ID that is closed.
+func TestNoQP(t *testing.T) {
+	h := newLAN().host(t, "10.66.0.1")
+	id, err := h.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.ResolveAddr(within(t), ap("10.66.0.1:7")))
+	require.ErrorIs(t, id.UseQP(nil, 0), ci.InvalidParameter)
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+	require.NoError(t, id.Close())
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), net.ErrClosed)
+}
+
+// The address of a listener on all addresses has a text.
+func TestAnyAddress(t *testing.T) {
+	h := newLAN().host(t, "10.66.0.1")
+	ln, err := h.m.Listen(ap("[::]:702"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	assert.Equal(t, ":702", ln.Addr().String())
+}
