@@ -44,7 +44,7 @@
 //
 // Errors are *net.OpError around the cause: errors.As with *cm.RejectError finds a refusal with its reason and private data, *cm.LookupError the same of
 // SIDR; errors.Is knows syscall.ECONNREFUSED (nobody listens there, or the application said no), EADDRINUSE, EADDRNOTAVAIL,
-// EHOSTUNREACH, ENOTCONN, and cm.ErrTimeout, net.ErrClosed and the context's.
+// EHOSTUNREACH, and cm.ErrTimeout, net.ErrClosed and the context's.
 //
 // Sources: IBTA volume 1, annex A11 (RDMA IP CM service) and chapter 12; annex A17 (RoCEv2); RFC 4391 (multicast GIDs of IP groups).
 package rdmacm

@@ -73,6 +73,7 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 		if b != nil {
 			i.m.ports.unlisten(b)
 		}
+		i.m.ports.unlisten(b)
 		i.leave(bound)
 		if errors.Is(err, ci.InvalidSetting) {
 			err = addrInUse(err)
@@ -81,9 +82,12 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 	}
 	ln := &Listener{id: i, l: l}
 	i.mu.Lock()
-	i.listener, i.state = ln, listening
+	gone := i.state == closed
+	if !gone {
+		i.listener = ln
+	}
 	i.mu.Unlock()
-	if i.ctx.Err() != nil { // Close did not see it
+	if gone { // Close did not see it
 		return nil, errors.Join(net.ErrClosed, l.Close())
 	}
 	return ln, nil

@@ -275,10 +275,11 @@ func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error)
 	m.mu.Lock()
 	d, closed := m.devices[guid], m.closed
 	m.mu.Unlock()
-	switch {
-	case closed:
+	if closed {
 		return nil, nil, net.ErrClosed
-	case d != nil:
+	}
+	// Of one that went while it was opened here, removed was told too early.
+	if a, err := m.al.Adapter(guid); d != nil && err == nil && a == d.ca.Adapter() {
 		return d.ca, d.pd, nil
 	}
 	ca, err := m.client.OpenCA(guid, nil)

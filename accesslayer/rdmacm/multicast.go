@@ -22,11 +22,11 @@ type JoinConfig struct {
 
 // Group is a membership.
 type Group struct {
-	id       *ID
-	addr     netip.Addr
-	key      member
-	sendOnly bool
-	peer     Peer
+	id   *ID
+	addr netip.Addr
+	key  member
+	link ci.Link
+	peer Peer
 
 	mu    sync.Mutex
 	mcast ci.Mcast // nil: send only, or left
@@ -66,7 +66,7 @@ func (i *ID) join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group
 	case qp == nil && !cfg.SendOnly:
 		return nil, invalidState(verb, "there is no QP that could receive: CreateQP, UseQP or JoinConfig.SendOnly")
 	}
-	g := &Group{id: i, addr: group, sendOnly: cfg.SendOnly, key: member{port: src.Port, join: mad.FullMember, sgid: src.GID}}
+	g := &Group{id: i, addr: group, link: src.Link, key: member{port: src.Port, join: mad.FullMember, sgid: src.GID}}
 	var mlid ci.LID
 	if src.Link == ci.LinkInfiniBand {
 		if cfg.SendOnly {
@@ -111,7 +111,7 @@ func (i *ID) join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group
 // ID does it, too.
 func (g *Group) Leave(ctx context.Context) error {
 	first, err := g.detach()
-	if first && g.id.src.Link == ci.LinkInfiniBand {
+	if first && g.link == ci.LinkInfiniBand {
 		err = errors.Join(err, g.id.m.leave(ctx, g.key))
 	}
 	return g.id.fail("leave", err)
@@ -121,7 +121,7 @@ func (g *Group) Leave(ctx context.Context) error {
 func (g *Group) drop() error {
 	first, err := g.detach()
 	if first {
-		g.id.m.leaveLater(g.key, g.id.src.Link)
+		g.id.m.leaveLater(g.key, g.link)
 	}
 	return err
 }

@@ -128,6 +128,16 @@ func (t *portTable) unlisten(b *binding) {
 	b.listening = false
 }
 
+// unlisten undoes listen. A nil binding is fine.
+func (t *portTable) unlisten(b *binding) {
+	if b == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.listening = false
+}
+
 // release gives a port back. A nil binding is fine.
 func (t *portTable) release(b *binding) {
 	if b == nil {

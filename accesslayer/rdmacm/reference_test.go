@@ -208,6 +208,14 @@ func TestDeviceRemoved(t *testing.T) {
 	require.NoError(t, passive.Close())
 	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	require.NoError(t, c.hcas["10.66.0.2"].Close())
+	for range 2 { // the same one again, then it goes and comes once more
+		c.plug(t, "10.66.0.2")
+		_, err = c.m.Dial(ctx, ap("10.66.0.1:9"), rdmacm.DialConfig{})
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		c.pull(t, "10.66.0.2")
+		require.NoError(t, c.hcas["10.66.0.2"].Close())
+	}
 	c.plug(t, "10.66.0.3")
 	_, err = c.m.Dial(ctx, ap("10.66.0.1:9"), rdmacm.DialConfig{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the new HCA is used")
