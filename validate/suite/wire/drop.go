@@ -187,8 +187,8 @@ func dropState(t *validate.T) {
 	other.barrier("a request to a QP in Init", 1) // it has come through the same port behind
 	p.RTRTo(p.av, ci.QPN(p.qpn), ci.PSN(p.psn))
 	p.RTS()
-	p.Buf.WantOnly(t, "memory after a WRITE to a QP in Init", 0, nil)
 	p.barrier("a request to a QP in Init", 1)
+	p.Buf.WantOnly(t, "memory after a WRITE to a QP in Init", 0, nil)
 }
 
 func dropCNP(t *validate.T) {
