@@ -70,9 +70,6 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 	}
 	l, err := i.m.cm.Listen(cfg)
 	if err != nil {
-		if b != nil {
-			i.m.ports.unlisten(b)
-		}
 		i.m.ports.unlisten(b)
 		i.leave(bound)
 		if errors.Is(err, ci.InvalidSetting) {
@@ -84,7 +81,7 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 	i.mu.Lock()
 	gone := i.state == closed
 	if !gone {
-		i.listener = ln
+		i.listener, i.state = ln, listening
 	}
 	i.mu.Unlock()
 	if gone { // Close did not see it

@@ -121,13 +121,6 @@ func (t *portTable) listen(b *binding) error {
 	return nil
 }
 
-// unlisten takes listen back.
-func (t *portTable) unlisten(b *binding) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b.listening = false
-}
-
 // unlisten undoes listen. A nil binding is fine.
 func (t *portTable) unlisten(b *binding) {
 	if b == nil {
