@@ -112,6 +112,28 @@ func TestRDMACMPair(t *testing.T) {
 			})
 		})
 	}
+	t.Run("our server is slow", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		sent := rec.record(t, l, func() {
+			s := e.serveOurs(t, ctx, l.cmpeer, "connect", e.ours().String(), "--slow", "7s") // Linux would ask again after 6.3 s
+			c, err := l.linux.Start(ctx, "ucmatose", "-s", e.ours().String())
+			require.NoError(t, err)
+			finish(t, cancel, s, c)
+		})
+		list, err := frames(rec.last)
+		require.NoError(t, err)
+		messages := map[byte]int{}
+		for _, f := range list {
+			if at, ok := cmAttribute(f); ok {
+				messages[at]++
+			}
+		}
+		assert.Equal(t, 1, messages[0x10], "REQ: the MRA keeps Linux from asking again; %v", messages)
+		assert.Equal(t, 1, messages[0x11], "MRA")
+		assert.Equal(t, 1, messages[0x13], "REP")
+		assert.Len(t, sent, 2)
+	})
 	t.Run("our server refuses", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -161,6 +183,15 @@ func TestRDMACMGroup(t *testing.T) {
 		})
 	}
 	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+}
+
+// cmAttribute tells which CM message a frame over IPv4 is: the lower byte of the attribute ID.
+func cmAttribute(frame []byte) (byte, bool) {
+	const mad = etherLen + 20 + 8 + 12 + 8 // IPv4, UDP, BTH, DETH
+	if p, ok := parse(frame); !ok || p.opcode != 0x64 || len(frame) < mad+24 || frame[mad+1] != 7 {
+		return 0, false
+	}
+	return frame[mad+17], true
 }
 
 // waitGroup waits until the guest's interface receives a group.

@@ -35,6 +35,7 @@ func (p pings) String() string {
 type recording struct {
 	pcap    []byte
 	packets int
+	last    []byte // the last run alone
 }
 
 // record captures while f runs, and checks the ICRC of everything captured.
@@ -60,10 +61,11 @@ func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 		r.packets++
 		require.NoError(t, p.checksum, "frame %d from %v", i+1, a)
 	}
+	r.last = b.Bytes()
 	if r.pcap == nil {
-		r.pcap = b.Bytes()
+		r.pcap = bytes.Clone(r.last)
 	} else {
-		r.pcap = append(r.pcap, b.Bytes()[pcapHead:]...)
+		r.pcap = append(r.pcap, r.last[pcapHead:]...)
 	}
 	return sent
 }

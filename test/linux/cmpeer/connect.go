@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"time"
 
 	"ciddk/accesslayer/rdmacm"
 )
@@ -35,6 +36,11 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 			}
 			if o.No {
 				return id.Reject([]byte("no"))
+			}
+			select { // the connection manager asks the client for its patience
+			case <-time.After(o.Slow):
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 			if err := id.CreateQP(qpConfig(o)); err != nil {
 				return err

@@ -36,6 +36,8 @@ type options struct {
 	IB    bool       `help:"Mode connect: port space IB."`
 	First bool       `help:"Mode connect: the client sends first, as rdma_client does; else the server, as ucmatose."`
 	No    bool       `help:"Mode connect: the server refuses."`
+
+	Slow time.Duration `help:"Mode connect: the server takes so long to accept."`
 }
 
 // Ports of the originals.
