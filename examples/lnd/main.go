@@ -78,6 +78,15 @@ func command(ctx context.Context, args []string, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
+	if o.Timeout <= 0 {
+		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
+	}
+	if o.Serve.Room < 0 {
+		return fmt.Errorf("--room %d: must not be negative", o.Serve.Room)
+	}
+	if o.Ping.Count < 1 && k.Command() == "ping <peer>" {
+		return fmt.Errorf("-c %d: must be positive", o.Ping.Count)
+	}
 	serving := k.Command() == "serve"
 	if !o.Addr.IsValid() {
 		o.Addr = netip.MustParseAddr("127.0.0.2")

@@ -118,6 +118,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// Numbers that make no sense are refused before anything is opened.
+func TestOptions(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--timeout 0s: must be positive":  {"ping", "127.0.0.1", "--timeout=0s"},
+		"-c 0: must be positive":          {"ping", "127.0.0.1", "-c", "0"},
+		"--room -1: must not be negative": {"serve", "--room=-1"},
+	} {
+		require.ErrorContains(t, command(t.Context(), args, nil, io.Discard), want)
+	}
+}
+
 func TestParsePing(t *testing.T) {
 	p := pingInfo{NIDs: []lnd.NID{0x500000a000001, 0x500000a000002}}
 	b := p.append(nil)

@@ -21,6 +21,9 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 		if s != nil {
 			err = errors.Join(err, s.mr.Close())
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: no answer in %v; is there a server at %v, and does UDP port 4791 get through both ways?", err, o.Timeout, o.Addr)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()

@@ -56,6 +56,10 @@ func (o *options) validate() error {
 		return fmt.Errorf("-C %d: must not be negative", o.Count)
 	case o.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
+	case o.Client && o.Port == 0:
+		return errors.New("-p 0: a client has to know the server's port")
+	case o.Client && o.Addr.IsMulticast():
+		return fmt.Errorf("-a %v: connections are to one machine, this is a group", o.Addr)
 	case o.Addr.IsUnspecified():
 		return fmt.Errorf("-a %v: an address of an HCA is needed, the HCA is made for it", o.Addr)
 	case o.Server && o.From.IsValid():

@@ -155,6 +155,7 @@ func TestServerLeaves(t *testing.T) {
 	c = start(t, "", "-c", "-a", serverIP, "-I", clientIP, "--timeout", "200ms")
 	_, err = c.end(t)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "no HCA at all")
+	require.ErrorContains(t, err, "is there a server at "+serverIP)
 }
 
 // A peer that is no rping.
@@ -198,6 +199,8 @@ func TestOptions(t *testing.T) {
 		"-S 65536":                       {"-s", "-a", serverIP, "-S", "65536"},
 		"must not be negative":           {"-c", "-a", serverIP, "--count=-1"},
 		"must be positive":               {"-c", "-a", serverIP, "--timeout=0s"},
+		"has to know the server's port":  {"-c", "-a", serverIP, "-p", "0"},
+		"this is a group":                {"-c", "-a", "224.0.0.5"},
 		"an address of an HCA is needed": {"-s", "-a", "0.0.0.0"},
 		"-I is for clients":              {"-s", "-a", serverIP, "-I", clientIP},
 		"different IP versions":          {"-c", "-a", serverIP, "-I", "::1"},
