@@ -41,6 +41,8 @@ type options struct {
 	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
 	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc only, up to 10%)."`
 	Seed    uint64        `default:"1" help:"Makes the choices of --impair."`
+
+	Privileged bool `help:"See the IPv4 header, to check the ICRC in full (Linux; takes CAP_NET_RAW)."`
 }
 
 // maxQPs is the original's limit in mode srq.

@@ -37,6 +37,7 @@ func steps() []step {
 		{"fuzz", "every fuzz target for 20 s, two at a time", true, 14 * time.Minute, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 8 * time.Minute, bench},
 		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
+		{"udpstorm", "100,000 messages over real UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 6 * time.Minute, udpStorm},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
 		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
@@ -202,6 +203,13 @@ func bench(ctx context.Context, r *runner) error {
 }
 
 // storm runs test/storm at full length; go test says then what came of it.
+func udpStorm(ctx context.Context, r *runner) error {
+	if runtime.GOOS != "linux" {
+		return skip("the test is for Linux's sockets")
+	}
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$", "-v", "./hca/reference", "-udpstorm.messages=100000")
+}
+
 func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
