@@ -144,7 +144,8 @@ type Config struct {
 	Rand  *rand.Rand  // where communication IDs and transaction IDs begin; nil: from the system's source, so that nobody guesses them
 
 	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
-	// from one port. More are rejected (no resources). 0: 4096 and 1024.
+	// from one port. More are rejected (no resources); but one whose peer has owed the RTU for a second gives its place to another one.
+	// 0: 4096 and 1024.
 	MaxPending, MaxPendingPeer int
 	// MaxTimeWait bounds the connections in time-wait: when there are more, the oldest leaves it early. 0: 65536.
 	MaxTimeWait int

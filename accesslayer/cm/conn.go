@@ -23,7 +23,9 @@ type conn struct {
 	from       peerPort
 	peer       peerID // its names in the tables
 	peerQP     peerQP
-	listed     bool // in m.timeWait
+	listed     bool          // in m.timeWait or m.replied
+	replied    time.Duration // since when it is in m.replied; 0: it is not
+	crowded    bool          // its place was needed: it shall give up
 	prev, next *conn
 
 	mu        sync.Mutex
@@ -336,11 +338,17 @@ func (c *conn) close(why error) {
 	c.ready.ring()
 }
 
-// evicted tells that time-wait ends early because there are too many; c.mu is held.
+// evicted tells that time-wait, or the wait for an RTU, ends early because there are too many; c.mu is held.
 func (c *conn) evicted() bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	return c.state == StateTimeWait && !c.listed
+	switch c.state {
+	case StateTimeWait:
+		return !c.listed
+	case StateREPSent, StateMRAREPRcvd:
+		return c.crowded
+	}
+	return false
 }
 
 // expire is the timer.
@@ -357,7 +365,7 @@ func (c *conn) expire() {
 	c.due = 0
 	switch c.state {
 	case StateREQSent, StateREPWait, StateREPSent, StateMRAREPRcvd, StateDREQSent:
-		if c.left > 0 {
+		if c.left > 0 && !c.evicted() {
 			c.left--
 			c.resume()
 			c.again()

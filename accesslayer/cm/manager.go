@@ -40,6 +40,7 @@ type Manager struct {
 	pending    int
 	perPeer    map[peerPort]int
 	timeWait   waitList
+	replied    waitList             // passive ends that wait for their RTU, for longest first
 	asking     map[uint32]*query    // SIDR requests sent, by request ID
 	asked      map[askedKey]*lookup // SIDR requests that came
 	unanswered int                  // of these

@@ -55,6 +55,9 @@ func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
 		c.wake()
 	}
 	w := c.await()
+	c.m.mu.Lock()
+	c.m.noteReplied(c)
+	c.m.mu.Unlock()
 	c.put(c.tid, &r)
 	c.setDue(c.interval())
 	c.mu.Unlock()

@@ -271,6 +271,48 @@ func TestFlood(t *testing.T) {
 	})
 }
 
+// Who asks, gets a REP, and never answers, keeps others out for a second and not for the hours that it asked for.
+func TestCrowded(t *testing.T) {
+	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
+		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 100 })
+		ask := func() {
+			s.p.id++
+			s.send(s.request(func(r *mad.REQ) {
+				r.LocalQPN, r.LocalTimeout, r.RemoteTimeout, r.MaxCMRetries = s.p.id&0xffffff, mad.MaxTimeExp, mad.MaxTimeExp, 15
+			}))
+		}
+		refused := func() (n int) {
+			for _, m := range s.take() {
+				if j, ok := m.(*mad.REJ); ok && j.Reason == mad.RejNoResources {
+					n++
+				}
+			}
+			return n
+		}
+		ended := make(chan error, 3)
+		for range 3 {
+			ask()
+			c := must(l.Accept(t.Context()))
+			go func() { ended <- c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: 5}}) }()
+			s.settle()
+		}
+		ask()
+		assert.Equal(t, 1, refused(), "they may answer yet")
+		time.Sleep(time.Second) // of the bubble
+		for range 2 {
+			ask()
+			assert.ErrorIs(t, <-ended, cm.ErrTimeout)
+			assert.Zero(t, refused())
+			assert.Equal(t, 3, s.x.m.Counters().Pending)
+		}
+		require.NoError(t, l.Close())
+		s.settle()
+		assert.Equal(t, 1, s.x.m.Counters().Pending, "the one that has not been pushed out")
+		require.NoError(t, s.x.m.Close())
+		assert.Error(t, <-ended)
+	})
+}
+
 // Of several listeners that fit, the most particular one is asked.
 func TestListeners(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {

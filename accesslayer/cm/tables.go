@@ -2,6 +2,7 @@ package cm
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
@@ -147,15 +148,44 @@ func (m *Manager) settle(c *conn) {
 		return
 	}
 	c.counted = false
+	if c.replied != 0 {
+		c.replied = 0
+		m.replied.remove(c)
+	}
 	m.pending--
 	if m.perPeer[c.from]--; m.perPeer[c.from] == 0 {
 		delete(m.perPeer, c.from)
 	}
 }
 
-// count takes note of a request from a peer, if there may be another. m.mu is held.
+// crowdedAfter is how long a REP goes unanswered before its request may lose its place to another one: a peer that is there answers
+// within a round trip.
+const crowdedAfter = time.Second
+
+// noteReplied has a request's peer owe us an RTU from now on; m.mu is held.
+func (m *Manager) noteReplied(c *conn) {
+	if c.counted {
+		c.replied = max(m.clock.Now(), 1)
+		m.replied.add(c)
+	}
+}
+
+// makeRoom ends the wait of the request whose REP has gone unanswered for longest, so that those who ask and do not answer keep nobody out;
+// m.mu is held.
+func (m *Manager) makeRoom() bool {
+	c := m.replied.first
+	if c == nil || m.clock.Now()-c.replied < crowdedAfter {
+		return false
+	}
+	c.crowded = true
+	m.settle(c)
+	m.wheel.Set(&c.timer, 1) // its lock is not ours to take: its timer gives up
+	return true
+}
+
+// countPending takes note of a request from a peer, if there may be another. m.mu is held.
 func (m *Manager) countPending(c *conn, from peerPort) bool {
-	if m.pending >= m.cfg.MaxPending || m.perPeer[from] >= m.cfg.MaxPendingPeer {
+	if m.perPeer[from] >= m.cfg.MaxPendingPeer || m.pending >= m.cfg.MaxPending && !m.makeRoom() {
 		return false
 	}
 	c.from, c.counted = from, true
