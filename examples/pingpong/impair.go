@@ -60,7 +60,7 @@ func (w *weather) report(out io.Writer, counters map[string]uint64) {
 	var l []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
 		n := counters[name]
-		if n > 0 && (strings.HasPrefix(name, "impair_") || strings.HasPrefix(name, "drop_") || strings.HasSuffix(name, "retries")) {
+		if n > 0 && (strings.HasPrefix(name, "impair_") || strings.HasPrefix(name, "drop_") || strings.HasPrefix(name, "udp_ipv4_id_") || strings.HasSuffix(name, "retries")) {
 			l = append(l, fmt.Sprintf("%s %d", name, n))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 type packet struct {
 	opcode   byte
 	source   []byte // IP address
+	id       uint16 // identification of IPv4
 	checksum error  // of the ICRC
 }
 
@@ -65,6 +66,7 @@ func parse(frame []byte) (packet, bool) {
 		head = int(ip[0]&15) * 4
 		ip = ip[:min(len(ip), int(binary.BigEndian.Uint16(ip[2:])))] // without Ethernet's padding
 		p.source = ip[12:16]
+		p.id = binary.BigEndian.Uint16(ip[4:])
 	case etherIPv6:
 		if len(ip) < 40 || ip[6] != protoUDP {
 			return packet{}, false

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ type game struct {
 	mtu   int // of the path; 0, the port's, with ud
 	iters int
 	extra []string // further options of both
+	ours  []string // further options of our program
 }
 
 func (g game) String() string {
@@ -40,7 +42,7 @@ func (g game) String() string {
 	if g.mtu != 0 {
 		mtu = strconv.Itoa(g.mtu)
 	}
-	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(g.extra, ""))
+	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
 }
 
 // TestRCPingpong: sizes below, at and above a packet, with each count of pad bytes, at each path MTU.
@@ -123,7 +125,7 @@ func (l *lab) play(t *testing.T, g game, linuxServes bool) ([]byte, int) {
 		addr = l.net.Addr6
 	}
 	theirProgram := append([]string{"ibv_" + g.mode + "_pingpong", "-d", guest.Device, "-g", strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, g.options()...)
-	ourProgram := append([]string{l.pingpong, g.mode, "-d", addr(ours).String(), "--timeout", "20s"}, g.options()...)
+	ourProgram := append([]string{l.pingpong, g.mode, "-d", addr(ours).String(), "--timeout", "20s"}, append(g.options(), g.ours...)...)
 
 	var pcap bytes.Buffer
 	capture, err := l.linux.Capture(&pcap)
@@ -160,6 +162,11 @@ func (l *lab) play(t *testing.T, g game, linuxServes bool) ([]byte, int) {
 		require.Zero(t, r.Code, report)
 		require.Contains(t, r.Stdout, fmt.Sprintf("%d iters in", g.iters), report)
 		require.NotContains(t, r.Stdout+r.Stderr, "invalid", report)
+		// What --impair reports: rxe's identifications are as hca/reference expects them, and none is refused.
+		require.NotContains(t, r.Stdout, "drop_ipv4_id", report)
+		if slices.Contains(g.ours, "--impair") && strings.Contains(r.Stdout, "impaired: ") {
+			t.Log(r.Stdout[strings.Index(r.Stdout, "impaired: "):])
+		}
 	}
 	return pcap.Bytes(), g.checkPackets(t, pcap.Bytes(), addr(ours), addr(linux))
 }

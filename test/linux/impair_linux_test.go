@@ -1,0 +1,62 @@
+package linux
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestImpaired: ibv_rc_pingpong over a link that loses, doubles, reorders, delays and damages 2% each of what our side sends and receives.
+func TestImpaired(t *testing.T) {
+	bad := []string{"--impair", "2%", "--seed", "3"}
+	play(t, []game{
+		{mode: "rc", size: 4096, mtu: 1024, iters: 150, ours: bad},
+		{mode: "rc", size: 4096, mtu: 1024, iters: 150, ours: bad, v6: true},
+		{mode: "rc", size: 64, mtu: 1024, iters: 200, ours: append(slices.Clone(bad), "--privileged")},
+		{mode: "rc", size: 20000, mtu: 4096, iters: 100, ours: bad, extra: []string{"-e"}},
+	})
+}
+
+// TestIdentifications measures what hca/reference believes of rxe: how far the identification of an IPv4 packet is from that of the packet
+// before, also with several QPs and with losses that cause retransmissions.
+func TestIdentifications(t *testing.T) {
+	const ahead, behind = 95, 32 // the window of hca/reference, beside one per millisecond
+	l := useLab(t)
+	for _, g := range []game{
+		{mode: "rc", size: 4096, mtu: 1024, iters: 200},
+		{mode: "rc", size: 65536, mtu: 1024, iters: 20, ours: []string{"--impair", "2%"}},
+		{mode: "srq", size: 4096, mtu: 1024, iters: 1000},
+		{mode: "ud", size: 512, iters: 200},
+	} {
+		t.Run(g.mode+","+g.String(), func(t *testing.T) {
+			pcap, _ := l.play(t, g, false)
+			rxe := l.net.Addr4(l.linux.Index())
+			least, most, packets := 0, 0, 0
+			var last uint16
+			var before time.Duration
+			for b := pcap[pcapHead:]; len(b) > 0; {
+				n := int(binary.LittleEndian.Uint32(b[8:]))
+				at := time.Duration(binary.LittleEndian.Uint32(b))*time.Second + time.Duration(binary.LittleEndian.Uint32(b[4:]))*time.Microsecond
+				p, ok := parse(b[16 : 16+n])
+				b = b[16+n:]
+				if a, _ := netip.AddrFromSlice(p.source); !ok || a != rxe {
+					continue
+				}
+				if packets++; packets > 1 {
+					d := int(int16(p.id - last))
+					assert.GreaterOrEqual(t, d, -behind, "packet %d", packets)
+					assert.LessOrEqual(t, d, ahead+int((at-before).Milliseconds())+1, "packet %d", packets)
+					least, most = min(least, d), max(most, d)
+				}
+				last, before = p.id, at
+			}
+			require.Greater(t, packets, 100)
+			t.Logf("%d packets, distances %d to %d", packets, least, most)
+		})
+	}
+}
