@@ -277,6 +277,25 @@ func TestSolveIPv4IDKeepsChecking(t *testing.T) {
 	})
 }
 
+// No single wrong bit of any packet can be taken for another identification: the distance between the two is all that matters, and the
+// longest packet has every distance.
+func TestSolveIPv4IDSingleBit(t *testing.T) {
+	f := wire.NewFlow4([4]byte{10, 0, 0, 1}, [4]byte{10, 0, 0, 2}, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment)
+	b := make([]byte, wire.BTHLen+16+4+4096+wire.ICRCLen)
+	end := len(b) - wire.ICRCLen
+	f.Start(len(b), 7).Transport(b[:end]).Put(b[end:])
+	for bit := range 8 * len(b) {
+		if bit/8 == 4 {
+			continue // not covered
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+		if id, ok := f.Check(b); ok {
+			t.Fatalf("bit %d flipped passes for identification %#x", bit, id)
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+}
+
 func TestFlowCheckShort(t *testing.T) {
 	f4 := wire.NewFlow4([4]byte{}, [4]byte{}, 0, 0, 0)
 	f6 := wire.NewFlow6([16]byte{}, [16]byte{}, 0, 0)

@@ -7,8 +7,9 @@ func drivers() []validate.Driver {
 	return []validate.Driver{
 		{Name: "reference", Description: "the kit's software HCA", Links: []string{"udp", "direct"}, Open: openReference,
 			Settings: map[string]string{
-				"port": "UDP port of the link udp, 1 to 65535; RoCEv2's own if left out",
-				"ip":   "version of IP of the link udp, 4 or 6",
+				"port":       "UDP port of the link udp, 1 to 65535; RoCEv2's own if left out",
+				"ip":         "version of IP of the link udp, 4 or 6",
+				"privileged": "1: the link udp sees the IPv4 header and checks the whole ICRC (Linux, CAP_NET_RAW); 0 if left out",
 			}},
 	}
 }

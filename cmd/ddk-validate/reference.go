@@ -102,6 +102,9 @@ func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
 	if v := o.Values["ip"]; v != "" && v != "4" && v != "6" {
 		return nil, fmt.Errorf("--set ip=%s: want 4 or 6", v)
 	}
+	if v := o.Values["privileged"]; v != "" && v != "0" && v != "1" {
+		return nil, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
+	}
 	own := 20000 + (o.Run%500)*64 + o.Worker%64
 	var addrs []netip.Addr
 	switch v6 := o.Values["ip"] == "6"; {
@@ -119,7 +122,7 @@ func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
 	}
 	var out []reference.PortConfig
 	for _, a := range addrs {
-		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu}))
+		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: o.Values["privileged"] == "1"}))
 	}
 	return out, nil
 }
