@@ -137,7 +137,7 @@ func newNode(cfg Config, t transport, stamp uint64) (*Node, error) {
 		peers: map[NID]*peer{}, conns: map[*conn]struct{}{}}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	n.close = sync.OnceValue(n.shutdown)
-	n.wg.Add(1)
+	n.wg.Add(2) // one is the node's own, until shutdown: connections come and go with goroutines of their own
 	go n.listen()
 	return n, nil
 }
@@ -191,6 +191,7 @@ func (n *Node) shutdown() error {
 		c.fail(net.ErrClosed)
 	}
 	err := n.transport.close()
+	n.wg.Done()
 	n.wg.Wait()
 	return errors.Join(unlessGone(err), n.pool.close())
 }
