@@ -119,6 +119,19 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestRanOut(t *testing.T) {
+	over := "fuzz: elapsed: 18s, execs: 5\nfuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\tm/a\t20.1s\n"
+	assert.True(t, ranOut(over))
+	for name, out := range map[string]string{
+		"passed":         "fuzz: elapsed: 20s, execs: 6\nPASS\n",
+		"an input fails": "fuzz: elapsed: 2s, execs: 6\n--- FAIL: FuzzX (2.08s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:5: bad\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
+		"a hang":         "fuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
+		"never began":    "--- FAIL: FuzzX (0.08s)\n    context deadline exceeded\nFAIL\n",
+	} {
+		assert.False(t, ranOut(out), name)
+	}
+}
+
 func TestLastFuzzLine(t *testing.T) {
 	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: 20\nPASS\n"))
 	assert.Empty(t, lastFuzzLine("PASS\n"))
