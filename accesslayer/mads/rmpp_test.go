@@ -266,7 +266,8 @@ func TestRMPPImpaired(t *testing.T) {
 					m[40] = i
 					answer, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: m, Timeout: 2 * time.Second, Retries: 5})
 					if err != nil {
-						require.ErrorIs(t, err, ci.Timeout)
+						var gaveUp *mads.RMPPError // the peer, whose answer did not get through
+						require.True(t, errors.Is(err, ci.Timeout) || errors.As(err, &gaveUp), "%v", err)
 						continue
 					}
 					through++

@@ -43,7 +43,7 @@
 //
 // Over IPv6, everything. Over IPv4 the ICRC covers the header's identification, which a plain UDP socket does not show. It is solved for,
 // and then held against what its sender did before (udp_habit.go has the rules): of packets damaged at random, 64 in 2^32 pass if they
-// seem to come from this kit, 128 in 2^32 if from Linux's RoCE, and 1 in 2^32 more for each millisecond since that sender's last. With
+// seem to come from this kit, 160 in 2^32 if from Linux's RoCE, and 1 in 2^32 more for each millisecond since that sender's last. With
 // the header in sight it would be 1 in 2^32. For the first packet of an address, for the first after a minute's silence, and for senders
 // that draw identifications by chance, it is 1 in 2^16; udp_ipv4_id_unchecked counts those. UDP's own checksum, where the sender sets
 // it (this port does, rxe and most adapters do not), comes on top.

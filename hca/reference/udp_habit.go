@@ -18,7 +18,7 @@ import (
 //     rested, the next number is ahead by up to one per clock tick of the rest, at most one a millisecond.
 //   - Adapters do the one or the other, or count per QP, or draw it by chance.
 //
-// So a solved identification must be near the last good one between these two addresses, which is a window of 128 numbers, wider by
+// So a solved identification must be near the last good one between these two addresses, which is a window of 160 numbers, wider by
 // one for each millisecond since; or, for a sender of the first kind, be below 64. The others are refused and counted (drop_ipv4_id).
 //
 // The rules for what is not known yet:
@@ -31,8 +31,8 @@ import (
 //   - An address of whose packets more than one in 17 would be refused has no habit. From then on all that can be solved is accepted
 //     from it, until some 250 packets one after the other were near.
 const (
-	habitAhead   = 95        // the window: ahead, and 1 per millisecond; 16 QPs against rxe were seen to reorder by 16
-	habitBehind  = 32        // behind
+	habitAhead   = 95        // the window: ahead, and 1 per millisecond
+	habitBehind  = 64        // behind: with 16 QPs, up to 41 were seen on a busy machine
 	habitIndexes = 64        // indexes of a segmentation train; udp_linux.go's maxSegments, UDP_MAX_SEGMENTS of the peer's kernel
 	candidateFor = 10_000    // milliseconds
 	doubtStep    = 16        // for a refusal; -1 for a fit
