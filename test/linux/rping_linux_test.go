@@ -156,11 +156,17 @@ func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
 		}
 		require.NoError(t, err)
 		client, err = c.Wait()
+		if !linuxServes {
+			client = forgiven(client)
+		}
 		if err != nil || client.Code != 0 {
 			cancel() // the server would wait
 		}
 		var serr error
 		server, serr = s.Wait()
+		if linuxServes {
+			server = forgiven(server)
+		}
 		require.NoError(t, err, report(server, client))
 		require.Zero(t, client.Code, report(server, client))
 		require.NoError(t, serr, report(server, client))
@@ -174,4 +180,13 @@ func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
 	for _, a := range []netip.Addr{e.ours(), e.theirs()} {
 		assert.GreaterOrEqual(t, sent[a], 4*p.count, "packets from %v", a)
 	}
+}
+
+// forgiven overlooks how Linux's rping may end when all is over: its main thread closes the event channel that its other thread waits on,
+// and if that one is quicker to see it than the process is to exit, the exit status is its.
+func forgiven(r guest.Result) guest.Result {
+	if strings.HasSuffix(strings.TrimSpace(r.Stdout+r.Stderr), "rdma_get_cm_event: Bad file descriptor") {
+		r.Code = 0
+	}
+	return r
 }
