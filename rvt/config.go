@@ -7,6 +7,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/clock"
 )
 
 // Config describes an HCA to build on this transport: rdmavt's driver parameters, without what only C needed.
@@ -18,8 +19,8 @@ type Config struct {
 	Ports []Port // Ports[i] is port i+1
 	Rings Rings
 	Ops   Ops
-	Clock Clock     // nil: RealClock
-	Rand  io.Reader // nil: crypto/rand; keys and QPNs come from it (decision 9)
+	Clock clock.Clock // nil: the machine's
+	Rand  io.Reader   // nil: crypto/rand; keys and QPNs come from it (decision 9)
 	// Override wraps the engine's objects before consumers see them: every verb can be replaced or decorated, the default being
 	// the embedded object. First come, first served does not arise: there is one layer.
 	Override ciwrap.Layer

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // cqRig is a side that sends to itself by way of a peer, with a CQ of its own whose callbacks are counted.
@@ -21,7 +22,7 @@ type cqRig struct {
 }
 
 // newCQRig connects a to b, whose receives complete to a CQ of the given size.
-func newCQRig(t *testing.T, size int, clock Clock) *cqRig {
+func newCQRig(t *testing.T, size int, clock clock.Clock) *cqRig {
 	x := &cqRig{t: t, fired: make(chan struct{}, 100), events: make(chan ci.Event, 100)}
 	l := &wireLink{mtu: ci.MTU4096}
 	x.a = newSide(t, l, 0xa, clock, ci.RC, nil)

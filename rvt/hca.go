@@ -18,7 +18,7 @@ import (
 type HCA struct {
 	ci.UnimplementedHCA
 	cfg     Config
-	clock   Clock
+	clock   clock.Clock
 	rand    *source
 	attr    ci.CAAttr // without ports
 	ports   []*port   // ports[i] is port i+1
@@ -58,7 +58,7 @@ func New(cfg Config) (*HCA, error) {
 		return nil, err
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = RealClock()
+		cfg.Clock = clock.Real()
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = bufio.NewReaderSize(rand.Reader, 512)

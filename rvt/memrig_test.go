@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 const (
@@ -35,7 +36,7 @@ func newMemRig(t require.TestingT, tweak func(*Config)) *memRig {
 	if tweak != nil {
 		tweak(&cfg)
 	}
-	h := &HCA{cfg: cfg, clock: RealClock(), rand: &source{r: rand.NewChaCha8([32]byte{1})}, attr: limits(cfg)}
+	h := &HCA{cfg: cfg, clock: clock.Real(), rand: &source{r: rand.NewChaCha8([32]byte{1})}, attr: limits(cfg)}
 	ca := &CA{hca: h}
 	r := &memRig{t: t, h: h, ca: ca}
 	for _, p := range []**PD{&r.pd, &r.pd2} {

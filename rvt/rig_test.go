@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -291,7 +292,7 @@ type side struct {
 	lid    ci.LID
 }
 
-func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock clock.Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
 	if clock == nil { // stands still: on a slow machine, a timer would take the token from the test
 		clock = newClock()
 	}
@@ -299,7 +300,7 @@ func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock Clock, typ ci.QPType
 }
 
 // newSideOn is newSide with the ports and the queues of one's choice.
-func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock Clock, rings Rings, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
 	p := ports[0]
 	cfg := Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Rings: rings, Clock: clock,
 		Rand: rand.NewChaCha8([32]byte{byte(guid)})}
@@ -438,10 +439,10 @@ func pair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) { return pairOn
 
 // livePair is pair on the machine's clock, for tests whose goroutines collide and must recover from it.
 func livePair(t *testing.T, l *wireLink, typ ci.QPType) (a, b *side) {
-	return pairOn(t, l, typ, RealClock())
+	return pairOn(t, l, typ, clock.Real())
 }
 
-func pairOn(t *testing.T, l *wireLink, typ ci.QPType, clock Clock) (a, b *side) {
+func pairOn(t *testing.T, l *wireLink, typ ci.QPType, clock clock.Clock) (a, b *side) {
 	if l.mtu == 0 {
 		l.mtu = ci.MTU4096
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 )
 
@@ -80,7 +81,7 @@ func (t *Tap) Stop() {
 }
 
 // add queues packets. Those that are pending hold up the queue until settle, or for maxWait.
-func (t *Tap) add(clock rvt.Clock, list []*seen) {
+func (t *Tap) add(clock clock.Clock, list []*seen) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sink == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -227,7 +228,7 @@ func TestCaptureRefused(t *testing.T) {
 func TestTapOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tap, s := new(Tap), new(shown)
-		clock := rvt.RealClock()
+		clock := clock.Real()
 		require.Error(t, tap.Start(nil))
 		require.NoError(t, tap.Start(s.take))
 		stuck := &seen{Frame: Frame{Data: []byte{1}}, pending: true}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 )
 
@@ -19,7 +20,7 @@ type sink struct {
 }
 
 func newSink(t testing.TB) *sink {
-	p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
+	p, err := openUDP(UDPConfig{Addr: testAddr()}, clock.Real())
 	require.NoError(t, err)
 	s := &sink{port: p.(*udpPort)}
 	require.NoError(t, p.Start(s))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -66,7 +67,7 @@ type impairGroupPort struct{ *impairPort }
 // impairStats counts by Verdict.
 type impairStats [Corrupt + 1]atomic.Uint64
 
-func newImpairPort(in rvt.Port, c ImpairConfig, clock rvt.Clock) rvt.Port {
+func newImpairPort(in rvt.Port, c ImpairConfig, clock clock.Clock) rvt.Port {
 	p := &impairPort{Port: in, filter: c.Filter}
 	for d, i := range []Impairment{Out: c.Out, In: c.In} {
 		p.lanes[d] = newLane[rvt.Packet](impairCargo{p, Dir(d)}, clock, i, rand.New(rand.NewPCG(c.Seed, uint64(d))))

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"ciddk/rvt"
+	"ciddk/clock"
 )
 
 // Verdict is what becomes of a packet.
@@ -72,7 +72,7 @@ type cargo[T any] interface {
 // lane is one direction of a way that is worse than it could be. Its choices depend on its seed and on the order of packets alone.
 type lane[T any] struct {
 	cargo cargo[T]
-	clock rvt.Clock
+	clock clock.Clock
 	i     Impairment
 
 	mu      sync.Mutex
@@ -85,10 +85,10 @@ type held[T any] struct {
 	p       T
 	reorder bool // in waiting, until released
 	after   int  // packets that must pass first; under lane.mu
-	timer   rvt.Timer
+	timer   clock.Timer
 }
 
-func newLane[T any](c cargo[T], clock rvt.Clock, i Impairment, rnd *rand.Rand) *lane[T] {
+func newLane[T any](c cargo[T], clock clock.Clock, i Impairment, rnd *rand.Rand) *lane[T] {
 	if i.MaxDelay <= 0 {
 		i.MaxDelay = time.Millisecond
 	}

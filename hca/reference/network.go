@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ciddk/rvt"
+	"ciddk/clock"
 )
 
 // NetworkConfig describes an IP network within the process.
 type NetworkConfig struct {
 	// Clock moves datagrams, and should be the one of the HCAs; nil is the machine's. On a virtual clock (package clock) everything
 	// happens on the goroutine that moves it, and with all of Config.Rand given, too, a run is the same each time.
-	Clock rvt.Clock
+	Clock clock.Clock
 	// Latency is how long every datagram takes; 0 is 1 us. What leaves together arrives together.
 	Latency time.Duration
 	// Impairment is how bad each way is, from one address to another; Seed makes its choices. A way's choices depend on the seed, on its
@@ -53,7 +53,7 @@ type Network struct {
 	ways    map[way]*lane[parcel]
 	queue   []parcel // under way, a heap by time and number
 	numbers uint64
-	timer   rvt.Timer
+	timer   clock.Timer
 	armed   time.Duration // when timer fires; valid with set
 	set     bool
 	pumping bool
@@ -76,7 +76,7 @@ type parcel struct {
 // NewNetwork makes a network without ports.
 func NewNetwork(c NetworkConfig) *Network {
 	if c.Clock == nil {
-		c.Clock = rvt.RealClock()
+		c.Clock = clock.Real()
 	}
 	if c.Latency <= 0 {
 		c.Latency = time.Microsecond

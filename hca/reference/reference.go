@@ -7,6 +7,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/clock"
 	"ciddk/hca/reference/rings"
 	"ciddk/rvt"
 )
@@ -19,7 +20,7 @@ type Config struct {
 	// Ports are made by UDP, Virtual, Direct, Impair and Capture; Ports[i] is port i+1. At least one.
 	Ports []PortConfig
 	// Clock is the source of time; nil is the machine's.
-	Clock rvt.Clock
+	Clock clock.Clock
 	// Rand is where keys, QP numbers and the like come from; nil is crypto/rand. For runs that must replay.
 	Rand io.Reader
 	// Override replaces verbs: see package ciwrap.
@@ -43,7 +44,7 @@ type PortConfig struct {
 
 // portEnv is what a port learns of its HCA.
 type portEnv struct {
-	clock rvt.Clock
+	clock clock.Clock
 	guid  ci.GUID // the node's
 	num   uint8   // 1-based
 	view  *engineView
@@ -87,9 +88,8 @@ func New(c Config) (*HCA, error) {
 			return nil, fmt.Errorf("reference.New: port %d is the zero PortConfig: make it with UDP, Virtual, Direct or Impair", i+1)
 		}
 	}
-	clock := c.Clock
-	if clock == nil {
-		clock = rvt.RealClock()
+	if c.Clock == nil {
+		c.Clock = clock.Real()
 	}
 	if c.GUID == 0 {
 		c.GUID = c.Ports[0].guid()
@@ -97,7 +97,7 @@ func New(c Config) (*HCA, error) {
 	h := &HCA{}
 	view := &engineView{}
 	for i, p := range c.Ports {
-		port, err := p.open(portEnv{clock: clock, guid: c.GUID, num: uint8(i + 1), view: view})
+		port, err := p.open(portEnv{clock: c.Clock, guid: c.GUID, num: uint8(i + 1), view: view})
 		if err != nil {
 			h.closePorts()
 			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
@@ -109,7 +109,7 @@ func New(c Config) (*HCA, error) {
 		a.text = defaultDoc
 	}
 	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
-		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: clock, Rand: c.Rand, Override: c.Override,
+		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN}}
 	identify(&cfg, c.Attr)
 	cfg.Attr.Caps = everyCap | c.linkCaps()

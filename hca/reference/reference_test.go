@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -362,8 +363,8 @@ func TestImpairReplays(t *testing.T) {
 
 type stoppedClock struct{}
 
-func (stoppedClock) Now() time.Duration                        { return 0 }
-func (stoppedClock) AfterFunc(time.Duration, func()) rvt.Timer { return stoppedTimer{} }
+func (stoppedClock) Now() time.Duration                          { return 0 }
+func (stoppedClock) AfterFunc(time.Duration, func()) clock.Timer { return stoppedTimer{} }
 
 type stoppedTimer struct{}
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -84,7 +85,7 @@ type udpPort struct {
 	mtu  ci.MTU
 	iface
 
-	clock rvt.Clock
+	clock clock.Clock
 	sock  udpSocket
 	recv  rvt.Receiver
 	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
@@ -136,7 +137,7 @@ func (s *udpStats) snapshot(m map[string]uint64) {
 	m["udp_system_calls"] += s.systemCalls.Load()
 }
 
-func openUDP(c UDPConfig, clock rvt.Clock) (rvt.Port, error) {
+func openUDP(c UDPConfig, clock clock.Clock) (rvt.Port, error) {
 	addr := c.Addr.Unmap()
 	switch {
 	case !addr.IsValid() || addr.IsUnspecified():

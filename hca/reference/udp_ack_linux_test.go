@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -38,7 +39,7 @@ func (w *waiter) FlushAcks() {
 func TestUDPAckAfterLastPoll(t *testing.T) {
 	t.Parallel()
 	a, _ := openTest(t, UDPConfig{})
-	p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
+	p, err := openUDP(UDPConfig{Addr: testAddr()}, clock.Real())
 	require.NoError(t, err)
 	w := &waiter{flushed: make(chan struct{}, 1)}
 	w.port = p.(*udpPort)
@@ -71,7 +72,7 @@ func TestUDPAckAfterLastPoll(t *testing.T) {
 func TestUDPPackets(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, UDPConfig{})
-	p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
+	p, err := openUDP(UDPConfig{Addr: testAddr()}, clock.Real())
 	require.NoError(t, err)
 	s := &sink{port: p.(*udpPort)}
 	t.Cleanup(func() { require.NoError(t, p.Close()) })

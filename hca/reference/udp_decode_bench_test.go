@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -31,7 +32,7 @@ func BenchmarkUDPDecode(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			r := &discard{}
-			port := &udpPort{recv: r, addr: dst.Addr(), clock: rvt.RealClock()}
+			port := &udpPort{recv: r, addr: dst.Addr(), clock: clock.Real()}
 			port.state.Store(4)
 			d := newDecoder(port)
 			var src []netip.AddrPort

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"ciddk/rvt"
+	"ciddk/clock"
 )
 
 // The ICRC covers the IPv4 identification, and a UDP socket does not show it (RFC 791; A17.3.3). It can be solved for, which uses up
@@ -224,7 +224,7 @@ func (t *habits) place(key uint64, now uint32) *habit {
 // sender is the habit of the flow that a decoder is at.
 type sender struct {
 	table *habits // nil: the identification is known, or there is none
-	clock rvt.Clock
+	clock clock.Clock
 	key   uint64
 	h     *habit // in the table, or nil
 	none  habit  // stands in for h where the table has no place

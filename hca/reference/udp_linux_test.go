@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -81,7 +82,7 @@ func TestUDPWindow(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, ra := openTest(t, UDPConfig{})
-			p, err := openUDP(UDPConfig{Addr: testAddr()}, rvt.RealClock())
+			p, err := openUDP(UDPConfig{Addr: testAddr()}, clock.Real())
 			require.NoError(t, err)
 			b := p.(*udpPort)
 			s := &sink{port: b}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -202,7 +203,7 @@ func TestPrivilegedRefused(t *testing.T) {
 			errs <- fmt.Errorf("capset: %w", err)
 			return
 		}
-		_, err := openUDP(UDPConfig{Addr: testAddr(), Privileged: true}, rvt.RealClock())
+		_, err := openUDP(UDPConfig{Addr: testAddr(), Privileged: true}, clock.Real())
 		errs <- err
 	}()
 	err := <-errs
@@ -217,7 +218,7 @@ func TestPrivilegedElsewhere(t *testing.T) {
 	require.NoError(t, c.checkPrivileged("linux"))
 	require.ErrorContains(t, c.checkPrivileged("darwin"), "darwin")
 	c.Portable = true
-	_, err := openUDP(UDPConfig{Addr: testAddr(), Privileged: true, Portable: true}, rvt.RealClock())
+	_, err := openUDP(UDPConfig{Addr: testAddr(), Privileged: true, Portable: true}, clock.Real())
 	require.ErrorContains(t, err, "exclude each other")
 }
 
@@ -232,7 +233,7 @@ func TestKernelDrops(t *testing.T) {
 			}
 			a, _ := openTest(t, UDPConfig{})
 			c.Addr = testAddr()
-			p, err := openUDP(c, rvt.RealClock()) // and never started
+			p, err := openUDP(c, clock.Real()) // and never started
 			require.NoError(t, err)
 			b := p.(*udpPort)
 			drops := func() uint64 {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/ci"
+	"ciddk/clock"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -119,7 +120,7 @@ func openTest(t testing.TB, c UDPConfig) (*udpPort, *collector) {
 	if !c.Addr.IsValid() {
 		c.Addr = testAddr()
 	}
-	p, err := openUDP(c, rvt.RealClock())
+	p, err := openUDP(c, clock.Real())
 	require.NoError(t, err)
 	r := newCollector()
 	require.NoError(t, p.Start(r))
@@ -378,7 +379,7 @@ func TestUDPMergeRules(t *testing.T) {
 // bareDecoder is a port without a socket.
 func bareDecoder(testing.TB) (*udpPort, *collector) {
 	r := newCollector()
-	p := &udpPort{recv: r, addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), clock: rvt.RealClock()}
+	p := &udpPort{recv: r, addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), clock: clock.Real()}
 	p.state.Store(uint32(ci.PortActive))
 	return p, r
 }
@@ -497,7 +498,7 @@ func TestUDPOpenErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := openUDP(c.c, rvt.RealClock())
+			_, err := openUDP(c.c, clock.Real())
 			require.Error(t, err)
 			for _, s := range c.say {
 				assert.ErrorContains(t, err, s)
