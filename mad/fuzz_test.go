@@ -115,10 +115,11 @@ func FuzzParseIPCM(f *testing.F) {
 		if !h.SourceAddr().IsValid() || !h.DestinationAddr().IsValid() {
 			t.Fatalf("%+v has no addresses", h)
 		}
-		if h.Check() != nil || h.SourceAddr().Addr().Is4In6() || h.DestinationAddr().Is4In6() {
-			return
+		g, err := mad.NewIPCM(h.SourceAddr(), h.DestinationAddr())
+		if err != nil || g.SourceAddr() != h.SourceAddr() || g.DestinationAddr() != h.DestinationAddr() {
+			t.Fatalf("%+v made again is %+v, %v: other addresses", h, g, err)
 		}
-		if g, err := mad.NewIPCM(h.SourceAddr(), h.DestinationAddr()); err != nil || g != h {
+		if h.Check() == nil && (h.IPVersion == 4 || !h.SourceAddr().Addr().Is4()) && g != h {
 			t.Fatalf("%+v made again is %+v, %v", h, g, err)
 		}
 	})

@@ -52,8 +52,9 @@ func NewIPCM(source netip.AddrPort, destination netip.Addr) (IPCM, error) {
 
 // ParseIPCM takes the header off the private data of a REQ or SIDR_REQ and gives what follows it, a part of its argument.
 //
-// Errors: ErrLength below IPCMLen bytes; ErrVersion for another major version than 0 and for IP versions other than 4 and 6. Reserved
-// bits, minor version and the twelve bytes before an IPv4 address are not judged.
+// Errors: ErrLength below IPCMLen bytes; ErrVersion for another major version than 0 and for IP versions other than 4 and 6; ErrAddress if
+// one of two IPv6 addresses stands for an IPv4 one (RFC 4291, 2.5.5.2) and the other does not. Reserved bits, minor version and the twelve
+// bytes before an IPv4 address are not judged.
 func ParseIPCM(private []byte) (h IPCM, rest []byte, err error) {
 	if len(private) < IPCMLen {
 		return h, nil, errorf(ErrLength, "IPCM", "private data", "%d bytes, the header has %d", len(private), IPCMLen)
@@ -64,6 +65,9 @@ func ParseIPCM(private []byte) (h IPCM, rest []byte, err error) {
 		return h, nil, errorf(ErrVersion, "IPCM", "MajorVersion", "%d, want 0", h.MajorVersion)
 	case h.IPVersion != 4 && h.IPVersion != 6:
 		return h, nil, errorf(ErrVersion, "IPCM", "IPVersion", "%d, want 4 or 6", h.IPVersion)
+	}
+	if src, dst := h.addr(h.Source), h.addr(h.Destination); src.Is4() != dst.Is4() {
+		return h, nil, errorf(ErrAddress, "IPCM", "Destination", "%v, not of the same IP version as the source %v", dst, src)
 	}
 	return h, private[IPCMLen:], nil
 }
@@ -88,19 +92,19 @@ func SetIPCM(m CMMessage, h *IPCM, data []byte) error {
 	return nil
 }
 
-// SourceAddr is who calls.
+// SourceAddr is who calls. An IPv4 address in an IPv6 one counts as IPv4.
 func (h *IPCM) SourceAddr() netip.AddrPort {
 	return netip.AddrPortFrom(h.addr(h.Source), h.SourcePort)
 }
 
-// DestinationAddr is who is called.
+// DestinationAddr is who is called, likewise.
 func (h *IPCM) DestinationAddr() netip.Addr { return h.addr(h.Destination) }
 
 func (h *IPCM) addr(a [16]byte) netip.Addr {
 	if h.IPVersion == 4 {
 		return netip.AddrFrom4([4]byte(a[12:]))
 	}
-	return netip.AddrFrom16(a)
+	return netip.AddrFrom16(a).Unmap()
 }
 
 // Put writes the header to b[:IPCMLen]; b must be that long.
@@ -120,7 +124,7 @@ func (h *IPCM) Parse(b []byte) {
 }
 
 // Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrVersion, ErrReserved, and ErrAddress for
-// bytes before an IPv4 address that are not zero.
+// bytes before an IPv4 address that are not zero, and for two addresses of which one is IPv4's.
 func (h *IPCM) Check() error {
 	c := checker{layout: "IPCM"}
 	c.within("MajorVersion", uint64(h.MajorVersion), 0, 0)
@@ -136,6 +140,9 @@ func (h *IPCM) Check() error {
 		if [12]byte(h.Destination[:12]) != [12]byte{} {
 			c.fail(ErrAddress, "Destination", "% x, want an IPv4 address behind zeros", h.Destination)
 		}
+	}
+	if src, dst := h.addr(h.Source), h.addr(h.Destination); src.Is4() != dst.Is4() {
+		c.fail(ErrAddress, "Destination", "%v, not of the same IP version as the source %v", dst, src)
 	}
 	return c.err
 }

@@ -86,6 +86,19 @@ func TestParseIPCMRefuses(t *testing.T) {
 		_, _, err := mad.ParseIPCM(tt.b)
 		assert.ErrorIs(t, err, tt.kind, name)
 	}
+	mapped := netip.MustParseAddr("::ffff:10.0.0.1").As16()
+	h := mad.IPCM{IPVersion: 6, Source: mapped, Destination: netip.MustParseAddr("fd00::2").As16()}
+	b := make([]byte, mad.IPCMLen)
+	h.Put(b)
+	_, _, err = mad.ParseIPCM(b)
+	require.ErrorIs(t, err, mad.ErrAddress, "an IPv4 address calls an IPv6 one")
+	require.ErrorIs(t, h.Check(), mad.ErrAddress)
+	h.Destination = mapped
+	h.Put(b)
+	h, _, err = mad.ParseIPCM(b)
+	require.NoError(t, err)
+	assert.Equal(t, netip.MustParseAddr("10.0.0.1"), h.DestinationAddr(), "an IPv4 address in an IPv6 one counts as IPv4")
+	assert.Equal(t, netip.MustParseAddrPort("10.0.0.1:0"), h.SourceAddr())
 	_, _, err = mad.ParseIPCM(append([]byte{0x01, 0x6f}, good[2:]...))
 	assert.NoError(t, err, "minor version and reserved bits are the sender's affair")
 }
