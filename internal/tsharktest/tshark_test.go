@@ -1,0 +1,240 @@
+package tsharktest
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// roce is an RC SEND Only of 4 bytes over IPv4 as Linux Soft-RoCE sends it: Ethernet, IP at 14, UDP at 34, BTH at 42, payload, ICRC.
+func roce(t *testing.T) []byte {
+	t.Helper()
+	b, err := hex.DecodeString("525400770002" + "525400770003" + "0800" +
+		"4500002c6a9940004011bb890a4d00030a4d0002" + "c48412b700180000" + "0400ffff0000002280002100" + "2b3a02cc")
+	require.NoError(t, err)
+	return b
+}
+
+// judged records how a test of its own went, where the true one goes on.
+type judged struct {
+	testing.TB
+	skipped string
+	errors  []string
+}
+
+func (j *judged) Helper() {}
+
+func (j *judged) Errorf(format string, args ...any) {
+	j.errors = append(j.errors, fmt.Sprintf(format, args...))
+}
+
+func (j *judged) FailNow() { runtime.Goexit() }
+
+func (j *judged) Skipf(format string, args ...any) {
+	j.skipped = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// judgeTest runs f as a test of its own.
+func judgeTest(t *testing.T, f func(testing.TB)) *judged {
+	t.Helper()
+	j := &judged{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(j)
+	}()
+	<-done
+	return j
+}
+
+// needs skips a test here that Read would pass over in a judged one.
+func needs(t *testing.T) {
+	t.Helper()
+	if _, err := find(t); err != nil {
+		t.Skipf("no second opinion on the packets: %v", err)
+	}
+}
+
+func TestRead(t *testing.T) {
+	a, b := roce(t), roce(t)
+	b[53]++ // the lowest byte of the PSN
+	rows := Read(t, Write(t, Ethernet, [][]byte{a, b}), "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.reth.dmalen", "ip.addr", "frame.len")
+	assert.Equal(t, [][]string{
+		{"4", "8448", "", "10.77.0.3", "58"},
+		{"4", "8449", "", "10.77.0.3", "58"},
+	}, rows)
+}
+
+func TestReadInERF(t *testing.T) {
+	// An LRH of a local packet for LID 2 from LID 1, and the transport of roce behind it, with a VCRC.
+	lrh, err := hex.DecodeString("0002" + "0002" + "0006" + "0001")
+	require.NoError(t, err)
+	p := append(append(lrh, roce(t)[42:]...), 0, 0)
+	head := []byte{0, 0, 0, 0, 0, 0, 0, 0, 21, 4, 0, byte(16 + len(p)), 0, 0, 0, byte(len(p))} // of ERF: type 21, varying lengths
+	assert.Equal(t, [][]string{{"2", "1", "4"}},
+		Read(t, Write(t, ERF, [][]byte{append(head, p...)}), "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.bth.opcode"))
+}
+
+func TestReadMatching(t *testing.T) {
+	plain, cut := roce(t), roce(t)
+	cut[42] = 6 // RDMA WRITE First, whose RETH is not there
+	file := Write(t, Ethernet, [][]byte{cut, plain, cut})
+	assert.Equal(t, [][]string{{"2"}}, ReadMatching(t, file, "infiniband.bth.opcode == 4", "frame.number"))
+}
+
+// TestFinds: what Read is there for. Each case must fail the test that reads it, and the message must lead to the packet.
+func TestFinds(t *testing.T) {
+	needs(t)
+	edit := func(at int, b ...byte) []byte {
+		p := roce(t)
+		copy(p[at:], b)
+		return p
+	}
+	tests := []struct {
+		name    string
+		packets [][]byte
+		filter  string
+		fields  []string
+		want    []string // parts of the messages, one each
+	}{
+		{"malformed", [][]byte{roce(t), edit(42, 6)}, "", []string{"infiniband.bth.psn"}, []string{"packet 2 of 2 that tshark reads: malformed: "}},
+		{"an error that leaves the packet readable", [][]byte{edit(16, 0, 10), roce(t)}, "", nil, []string{"packet 1 of 2 that tshark reads: expert information: "}},
+		{"no packets", nil, "", nil, []string{"packets that tshark reads"}},
+		{"no packets that match", [][]byte{roce(t)}, "tcp", nil, []string{"packets that tshark reads"}},
+		{"a field that tshark does not know", [][]byte{roce(t)}, "", []string{"infiniband.none"}, []string{"infiniband.none"}},
+		{"a filter that tshark does not know", [][]byte{roce(t)}, "infiniband.none == 1", nil, []string{"infiniband.none"}},
+		{"many", slicesOf(edit(42, 6), 12), "", nil, append(slicesOf("malformed", maxReported), "2 more packets")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := Write(t, Ethernet, tt.packets)
+			j := judgeTest(t, func(t testing.TB) { ReadMatching(t, file, tt.filter, tt.fields...) })
+			require.Empty(t, j.skipped)
+			require.Len(t, j.errors, len(tt.want))
+			for i, w := range tt.want {
+				assert.Contains(t, j.errors[i], w)
+			}
+		})
+	}
+	t.Run("no capture file", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "x.pcap")
+		require.NoError(t, os.WriteFile(file, []byte("no capture file"), 0o600))
+		j := judgeTest(t, func(t testing.TB) { Read(t, file) })
+		require.Len(t, j.errors, 1)
+		assert.Contains(t, j.errors[0], "tshark -n -r "+file)
+	})
+}
+
+func slicesOf[T any](v T, n int) (s []T) {
+	for range n {
+		s = append(s, v)
+	}
+	return s
+}
+
+func TestSkips(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	j := judgeTest(t, func(t testing.TB) { Read(t, "x.pcap") })
+	assert.Empty(t, j.errors)
+	assert.Contains(t, j.skipped, "tshark")
+	assert.Contains(t, j.skipped, "apt-get install tshark")
+}
+
+// script puts a program called tshark in front of the true one.
+func script(t *testing.T, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tshark"), []byte("#!/bin/sh\n"+text), 0o700))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// TestRefuses what is no answer to the question.
+func TestRefuses(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell script plays tshark")
+	}
+	for _, tt := range []struct{ name, text, want string }{
+		{"fails", "echo out of order >&2; exit 3", "tshark -G heuristic-decodes: exit status 3"},
+		{"too few fields", "[ $1 = -G ] || echo x", `tshark gives 1 fields of 4: "x"`},
+		{"no severity", `[ $1 = -G ] || printf '\037x\037m\037v\n'`, `severity of the expert information: strconv.ParseUint: parsing "x"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			script(t, tt.text)
+			j := judgeTest(t, func(t testing.TB) { Read(t, "x.pcap", "f") })
+			require.Len(t, j.errors, 1)
+			assert.Contains(t, j.errors[0], tt.want)
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name, malformed      string
+		severities, messages []string
+		want                 string
+	}{
+		{"sound", "", []string{""}, []string{""}, ""},
+		{"no more than a warning", "", []string{"6291456", "0x200000"}, []string{"warning", "chat"}, ""},
+		{"an error beside others", "", []string{"4194304", "8388608"}, []string{"note", "bad"}, "expert information: bad"},
+		{"an error without a message", "", []string{"8388608"}, nil, "expert information of severity 8388608"},
+		{"malformed", "InfiniBand" + betweenValues + "IP", []string{""}, []string{""}, "malformed: InfiniBand, IP"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := judge(tt.malformed, tt.severities, tt.messages)
+			if tt.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.EqualError(t, err, tt.want)
+		})
+	}
+}
+
+func TestParseGuesses(t *testing.T) {
+	assert.Equal(t, []string{"--disable-protocol", "smc", "--disable-heuristic", "eth_over_ib", "--disable-protocol", "lnet"}, parseGuesses(strings.Join([]string{
+		"tcp\thttp\tT", "infiniband.payload\tsmc\tT", "infiniband.payload\tethertype\tT", "infiniband.payload\tlnet\tF", ""}, "\n")))
+}
+
+// TestGuess: data that looks like a packet of something else remains data. Left to itself, tshark takes the one for a broken packet of IDP in a
+// frame of EtherType 0x0600, and the other for RPC over RDMA.
+func TestGuess(t *testing.T) {
+	with := func(payload []byte) []byte {
+		p := roce(t)
+		p = append(append(p[:54:54], payload...), 0, 0, 0, 0)
+		p[17], p[39] = byte(len(p)-14), byte(len(p)-34) // lengths of IP and UDP
+		return p
+	}
+	nomsg := []byte{0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 27: 0} // version 1, one credit, RDMA_NOMSG, no chunks (RFC 8166, 4)
+	file := Write(t, Ethernet, [][]byte{with(append([]byte{6}, make([]byte, 75)...)), with(nomsg)})
+	const protocols = "eth:ethertype:ip:udp:infiniband:data"
+	assert.Equal(t, [][]string{{protocols, "76"}, {protocols, "28"}}, Read(t, file, "frame.protocols", "data.len"))
+	p, err := find(t)
+	require.NoError(t, err)
+	out, err := p.run(t.Context(), "-r", file, "-T", "fields", "-e", "frame.protocols")
+	require.NoError(t, err)
+	assert.Equal(t, "eth:ethertype:ip:udp:infiniband:ethertype:idp\neth:ethertype:ip:udp:infiniband:rpcordma\n", out)
+}
+
+func TestDeadline(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell script plays tshark")
+	}
+	script(t, "exec sleep 600")
+	p, err := find(t)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = p.run(ctx, "-v")
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "tshark -v: ")
+}
