@@ -98,6 +98,9 @@ func (m *MR) modify(verb string, set ci.MRField, pd ci.PD, f func() error) error
 	if set&ci.MRFieldPD == 0 || pd == nil {
 		return m.n.during(verb, f)
 	}
+	if ci.IsNil(pd) {
+		return &ci.Error{Verb: verb, Status: ci.InvalidPDHandle, Detail: "pd is a nil pointer"}
+	}
 	to, ok := own[*PD](m.n.al, pd)
 	if !ok || to.ca.a != m.ca.a {
 		return &ci.Error{Verb: verb, Status: ci.InvalidPDHandle, Detail: "the PD is not an object of this access layer and HCA"}

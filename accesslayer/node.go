@@ -504,7 +504,7 @@ type holder interface{ node() *node }
 
 // own finds the T of this access layer behind o, which may come wrapped, even by another access layer.
 func own[T holder](al *AL, o any) (t T, ok bool) {
-	for o != nil {
+	for !ci.IsNil(o) {
 		if t, ok = o.(T); ok && t.node().al == al {
 			return t, true
 		}

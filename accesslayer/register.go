@@ -14,7 +14,7 @@ var _ ci.Registrar = (*AL)(nil)
 // ci.InterfaceVersion), ResourceBusy (GUID registered, or not yet gone), ErrClosed, or what the driver answered.
 func (al *AL) Register(hca ci.HCA) error {
 	const verb = "Registrar.Register"
-	if hca == nil {
+	if ci.IsNil(hca) {
 		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the HCA is nil"}
 	}
 	info := hca.Info()

@@ -75,6 +75,9 @@ func use[T holder](uses []*node, ca *CA, verb string, k kind, what string, o any
 	if o == nil {
 		return uses, nil
 	}
+	if ci.IsNil(o) {
+		return nil, &ci.Error{Verb: verb, Status: kinds[k].invalid, Detail: what + " is a nil pointer"}
+	}
 	t, ok := own[T](ca.n.al, o)
 	if !ok || hca(t).a != ca.a {
 		return nil, &ci.Error{Verb: verb, Status: kinds[k].invalid, Detail: what + " is not an object of this access layer and HCA"}

@@ -6,6 +6,7 @@
 // Implement HCA, CA, PD, CQ, QP and MR, embedding Unimplemented… in each; that is a complete RC driver. Add the optional objects
 // (AV, SRQ, MW, FMR, RDD, …) as the hardware has them, and claim each in CAAttr.Caps: claims and answers are held against each
 // other. Recover your own objects from arguments with As, so that they may come wrapped; return from Query those you were given.
+// An argument that is no object, nil or a nil pointer (IsNil), is refused like one that is gone: As gives false for it.
 //
 // Objects come from their innermost parent: HCA → CA → PD → {AV, CQ, SRQ, QP → Mcast, MR, FMR, MW, RDD → EEC}, and a process's PD
 // from CA → UserCA. Objects are destroyed child before parent; ResourceBusy says that the order was wrong. ci_verb_noun is

@@ -51,7 +51,7 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 		return nil, fail(verb, ci.InvalidCAHandle)
 	case h.attr.Caps&(ci.CapPhysicalMR|ci.CapFMR|ci.CapFastReg) == 0:
 		return c.UnimplementedCA.MapDMA(m)
-	case m == nil || m.Len() == 0:
+	case ci.IsNil(m) || m.Len() == 0:
 		return nil, failf(verb, ci.InvalidParameter, "there is no memory to map")
 	case m.Len() > h.attr.MaxMRSize || m.Len() > math.MaxInt64:
 		return nil, failf(verb, ci.InvalidParameter, "longer than CAAttr.MaxMRSize")

@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -100,10 +101,10 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 			f.put()
 		}
 	}()
-	for _, o := range fmrs {
+	for i, o := range fmrs {
 		f, ok := ci.As[*FMR](o)
-		if !ok || f == nil || f.pd.ca.hca != h || !f.get() {
-			return fail(verb, ci.InvalidFMRHandle)
+		if !ok || f.pd.ca.hca != h || !f.get() {
+			return handle(verb, ci.InvalidFMRHandle, fmt.Sprintf("fmrs[%d]", i), o)
 		}
 		list = append(list, f)
 	}

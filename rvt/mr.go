@@ -76,7 +76,7 @@ func (h *HCA) checkRange(verb string, base, length uint64) error {
 
 // place finds the storage of a virtual region.
 func (h *HCA) place(verb string, c *ci.MRCreate, access ci.Access) (*place, error) {
-	if c.Memory == nil {
+	if ci.IsNil(c.Memory) {
 		return nil, failf(verb, ci.InvalidParameter, "Memory is nil")
 	}
 	size := c.Memory.Len()
@@ -280,8 +280,8 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 	}
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*PD](pd)
-		if !ok || d == nil || d.ca.hca != m.h || !d.get() {
-			return fail(verb, ci.InvalidPDHandle)
+		if !ok || d.ca.hca != m.h || !d.get() {
+			return handle(verb, ci.InvalidPDHandle, "pd", pd)
 		}
 		to, face = d, pd
 	}

@@ -23,12 +23,12 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	}
 	mw := q.MW(b.MW)
 	if mw == nil {
-		return 0, fail(verb, ci.InvalidMWHandle)
+		return 0, handle(verb, ci.InvalidMWHandle, "MW", b.MW)
 	}
 	var mr *MR
 	if b.Length > 0 {
 		if mr = q.MR(b.MR); mr == nil {
-			return 0, fail(verb, ci.InvalidMRHandle)
+			return 0, handle(verb, ci.InvalidMRHandle, "MR", b.MR)
 		}
 	}
 	if st := mw.checkBind(q, mr, &b); st != ci.Success {

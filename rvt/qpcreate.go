@@ -112,11 +112,8 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 
 // cqOf recovers a CQ of this HCA and takes a reference.
 func (h *HCA) cqOf(c ci.CQ) *CQ {
-	if c == nil {
-		return nil
-	}
 	q, ok := ci.As[*CQ](c)
-	if !ok || q == nil || q.hca != h || !q.refs.get() {
+	if !ok || q.hca != h || !q.refs.get() {
 		return nil
 	}
 	return q
@@ -139,17 +136,17 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 		}
 	}()
 	if q.sendCQ = h.cqOf(c.SendCQ); q.sendCQ == nil {
-		return nil, failf(verb, ci.InvalidCQHandle, "SendCQ")
+		return nil, handle(verb, ci.InvalidCQHandle, "SendCQ", c.SendCQ)
 	}
 	undo = append(undo, q.sendCQ.refs.put)
 	if q.recvCQ = h.cqOf(c.RecvCQ); q.recvCQ == nil {
-		return nil, failf(verb, ci.InvalidCQHandle, "RecvCQ")
+		return nil, handle(verb, ci.InvalidCQHandle, "RecvCQ", c.RecvCQ)
 	}
 	undo = append(undo, q.recvCQ.refs.put)
 	if c.SRQ != nil {
 		s, ok := ci.As[*SRQ](c.SRQ)
-		if !ok || s == nil || s.pd.ca.hca != h || !s.get() {
-			return nil, fail(verb, ci.InvalidSRQHandle)
+		if !ok || s.pd.ca.hca != h || !s.get() {
+			return nil, handle(verb, ci.InvalidSRQHandle, "SRQ", c.SRQ)
 		}
 		q.srq, q.source = s, s
 		undo = append(undo, s.put)

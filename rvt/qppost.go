@@ -171,7 +171,7 @@ func (q *QP) AV(a ci.AV) *AV {
 // MW recovers a window of this HCA.
 func (q *QP) MW(m ci.MW) *MW {
 	v, ok := ci.As[*MW](m)
-	if !ok || v == nil || v.pd.ca.hca != q.hca {
+	if !ok || v.pd.ca.hca != q.hca {
 		return nil
 	}
 	return v
@@ -187,7 +187,7 @@ func (q *QP) bindsByPost(m ci.MW) bool {
 // MR recovers a region of this HCA.
 func (q *QP) MR(m ci.MR) *MR {
 	v, ok := ci.As[*MR](m)
-	if !ok || v == nil || v.hca() != q.hca {
+	if !ok || v.hca() != q.hca {
 		return nil
 	}
 	return v

@@ -14,8 +14,8 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 		return d.UnimplementedPD.RegisterSMR(src, iova, access)
 	}
 	s, ok := ci.As[*MR](src)
-	if !ok || s == nil || s.h != h || !s.alive() {
-		return nil, fail(verb, ci.InvalidMRHandle)
+	if !ok || s.h != h || !s.alive() {
+		return nil, handle(verb, ci.InvalidMRHandle, "src", src)
 	}
 	if s.maxPages != 0 {
 		return nil, failf(verb, ci.InvalidMRHandle, "a fast registration region has no storage of its own to share")

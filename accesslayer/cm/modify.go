@@ -6,7 +6,7 @@ import "ciddk/ci"
 // the peer on this QP, and count on the way to Init.
 // Errors: InvalidParameter (nil), those of Conn.QPAttr and of ci.QP.Modify.
 func Modify(qp ci.QP, c Conn, to ci.QPState, access ci.Access) error {
-	if qp == nil || c == nil {
+	if ci.IsNil(qp) || ci.IsNil(c) {
 		return invalid("cm.Modify", "a QP and a connection are needed")
 	}
 	set, attr, err := c.QPAttr(to)

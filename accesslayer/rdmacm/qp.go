@@ -114,7 +114,7 @@ func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfi
 func (i *ID) UseQP(qp ci.QP, access ci.Access) error { return i.fail("use QP", i.useQP(qp, access)) }
 
 func (i *ID) useQP(qp ci.QP, access ci.Access) error {
-	if qp == nil {
+	if ci.IsNil(qp) {
 		return invalid("ID.UseQP", "a QP is needed")
 	}
 	if _, err := i.withoutQP("UseQP"); err != nil {

@@ -18,5 +18,6 @@ func All() [][]Mutant {
 		Remote(),
 		Faults(),
 		Management(),
+		Nothing(),
 	}
 }

@@ -40,4 +40,5 @@ var areaFuncs = []func() validate.Suite{
 	postStateArea,
 	faultArea,
 	impairArea,
+	nothingArea,
 }

@@ -1,0 +1,179 @@
+package cisuite
+
+import (
+	"reflect"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// nothingArea: arguments that are no object. In Go a variable of a pointer type that was never set becomes, as an interface value, something
+// that is not nil and panics when it is used; a consumer makes that mistake easily, and a driver has to bear it.
+func nothingArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-Nil-01", "CI Object", "verbs that take objects", "Where an object must be, none, that is nil or an interface value of a nil pointer, is refused with the handle status of its kind or InvalidParameter, and changes nothing."),
+		must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "Memory that is an interface value of a nil pointer is refused with InvalidParameter."),
+	)
+	s.Cases = append(s.Cases,
+		kase("nil.create", "a QP without CQs, or with an SRQ that is none", validate.FeatureQP, nilCreate, "CI-Nil-01"),
+		kase("nil.memory", "regions over a nil pointer", validate.FeatureMR, nilMemory, "CI-Nil-02"),
+	)
+	for _, x := range []struct {
+		name, title string
+		caps        ci.Caps
+		feature     validate.Feature
+		run         func(*validate.T)
+		rule        string
+	}{
+		{"send", "datagrams by an address vector that is none", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, "CI-Nil-01"},
+		{"bind", "binds of a window, or to a region, that is none", ci.CapMW1, validate.FeatureMW, nilBind, "CI-Nil-01"},
+		{"fast", "fast registration of a region that is none", ci.CapFastReg, validate.FeatureMROpt, nilFast, "CI-Nil-01"},
+		{"shared", "a shared region of none", ci.CapSharedMR, validate.FeatureMROpt, nilShared, "CI-Nil-01"},
+		{"modify", "a region that moves to a PD that is none", ci.CapModifyMR, validate.FeatureMROpt, nilModify, "CI-Nil-01"},
+		{"fmr", "unmap a list with an FMR that is none", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
+		{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, "CI-Nil-02"},
+	} {
+		s.Cases = append(s.Cases, needing(validate.Needs{Caps: x.caps}, kase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
+	}
+	return s
+}
+
+// nothing is an argument that is no object.
+type nothing[T any] struct {
+	what string
+	o    T
+}
+
+// nothings are nil, a nil pointer to a wrapper, whose Unwrap panics, and, where the driver's objects are pointers, a nil pointer of its own:
+// some is one of its objects.
+func nothings[T any](wrapper, some T) []nothing[T] {
+	var none T
+	list := []nothing[T]{{"nil", none}}
+	return append(list, pointers(wrapper, some)...)
+}
+
+// pointers are those of nothings that are not nil.
+func pointers[T any](wrapper, some T) []nothing[T] {
+	list := []nothing[T]{{"a nil pointer to a wrapper", wrapper}}
+	if typ := reflect.TypeOf(some); typ.Kind() == reflect.Pointer {
+		list = append(list, nothing[T]{"a nil pointer of the driver's type", reflect.Zero(typ).Interface().(T)})
+	}
+	return list
+}
+
+func nilCreate(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	cq := ca.CQ(pd, 16)
+	refused := func(what string, want ci.Status, f func(*ci.QPCreate)) {
+		c := small(ci.RC, cq)
+		f(&c)
+		qp, err := pd.CreateQP(c, nil)
+		kit.WantRefused(t, qp, err, "PD.CreateQP with "+what, want, ci.InvalidParameter)
+	}
+	for _, x := range nothings[ci.CQ]((*ciwrap.CQ)(nil), cq.CQ) {
+		refused("SendCQ: "+x.what, ci.InvalidCQHandle, func(c *ci.QPCreate) { c.SendCQ = x.o })
+		refused("RecvCQ: "+x.what, ci.InvalidCQHandle, func(c *ci.QPCreate) { c.RecvCQ = x.o })
+	}
+	if t.Claims().Has(ci.CapSRQ) {
+		srq, _ := ca.SRQ(pd, 4, 1)
+		for _, x := range pointers[ci.SRQ]((*ciwrap.SRQ)(nil), srq) { // nil is legal here
+			refused("SRQ: "+x.what, ci.InvalidSRQHandle, func(c *ci.QPCreate) { c.SRQ, c.RecvDepth = x.o, 0 })
+		}
+	}
+	kit.Destroy(t, cq.CQ, "CQ that no QP uses")
+}
+
+func nilMemory(t *validate.T) {
+	pd := kit.Open(t).PD()
+	mr, err := pd.RegisterMR(ci.MRCreate{Memory: (*kit.CopyMemory)(nil), Access: ci.LocalWrite})
+	kit.WantRefused(t, mr, err, "PD.RegisterMR with Memory: a nil pointer", ci.InvalidParameter)
+}
+
+func nilDMA(t *validate.T) {
+	d, err := kit.Open(t).MapDMA((*kit.CopyMemory)(nil))
+	kit.WantRefused(t, d, err, "CA.MapDMA of a nil pointer", ci.InvalidParameter)
+}
+
+func nilSend(t *validate.T) {
+	p := kit.UD(t)
+	for _, x := range nothings[ci.AV]((*ciwrap.AV)(nil), p.A.AV) {
+		wrs := []ci.SendWR{p.A.SendWR(1, 0, 7), p.A.SendWR(2, 0, 8)}
+		wrs[1].To.AV = x.o
+		p.B.Recv(p.B.RecvWR(1, 0, 100))
+		n, err := p.A.PostSend(wrs)
+		kit.WantTaken(t, "QP.PostSend of 2 datagrams, the second by "+x.what, n, err, 1, ci.InvalidAVHandle, ci.InvalidParameter)
+		p.A.CQ.WaitOK(1)
+		p.B.RecvCQ.WaitOK(1)
+	}
+	p.A.CQ.Empty()
+}
+
+func nilBind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, bindable)
+	w := p.B.CA.MW(p.B.PD, ci.MWType1)
+	key := w.Key()
+	refused := func(what string, want ci.Status, w ci.MW, mr ci.MR) {
+		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: mr, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+		kit.WantExactly(t, err, "QP.BindMW with "+what, want, ci.InvalidParameter)
+	}
+	for _, x := range nothings[ci.MW]((*ciwrap.MW)(nil), w) {
+		refused("MW: "+x.what, ci.InvalidMWHandle, x.o, b.MR)
+	}
+	for _, x := range nothings[ci.MR]((*ciwrap.MR)(nil), b.MR) {
+		refused("MR: "+x.what, ci.InvalidMRHandle, w, x.o)
+	}
+	kit.Equal(t, "MW.Key after the refusals", w.Key(), key)
+	p.B.CQ.Empty()
+}
+
+func nilFast(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 2)
+	for _, x := range nothings[ci.MR]((*ciwrap.MR)(nil), s.MR) {
+		wr := s.wr(1, ci.LocalWrite)
+		s.ext.FastReg.MR = x.o
+		s.fails(t, "OpFastReg with MR: "+x.what, wr)
+	}
+	s.register(t, ci.LocalWrite|ci.RemoteRead) // the region is as it was
+}
+
+func nilShared(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	b := ca.Buf(pd, 64, ci.LocalWrite)
+	for _, x := range nothings[ci.MR]((*ciwrap.MR)(nil), b.MR) {
+		mr, err := pd.RegisterSMR(x.o, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of "+x.what, ci.InvalidMRHandle, ci.InvalidParameter)
+	}
+}
+
+func nilModify(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+	for _, x := range nothings[ci.PD]((*ciwrap.PD)(nil), p.B.PD) {
+		kit.WantExactly(t, b.Modify(ci.MRFieldPD, x.o, ci.MRCreate{}), "MR.Modify to a PD that is "+x.what, ci.InvalidPDHandle, ci.InvalidParameter)
+	}
+	p.WantWrite("the region after the refusals", b.Remote(0), b.Bytes)
+}
+
+func nilFMR(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 2, PageShift: pageShift(ca.Attr), Access: ci.LocalWrite})
+	kit.OK(t, err, "PD.AllocFMR")
+	kit.Own(t, f, "FMR")
+	page := smallPage(ca.Attr)
+	mem := kit.Pages(int(page), int(page))
+	_, err = f.Map(kit.PageList(ca.DMA(mem).Ranges(), page), 0)
+	kit.OK(t, err, "FMR.Map")
+	for _, x := range nothings[ci.FMR]((*ciwrap.FMR)(nil), f) {
+		kit.WantExactly(t, pd.UnmapFMRs([]ci.FMR{f, x.o}), "PD.UnmapFMRs of one that is mapped and "+x.what, ci.InvalidFMRHandle, ci.InvalidParameter)
+	}
+	kit.WantExactly(t, f.Destroy(), "FMR.Destroy after the refusals, which leave it mapped", ci.ResourceBusy)
+	kit.OK(t, pd.UnmapFMRs([]ci.FMR{f}), "PD.UnmapFMRs")
+}
