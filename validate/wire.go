@@ -29,16 +29,19 @@ type Wire interface {
 // WireInfo describes an end of the link.
 type WireInfo struct {
 	Link ci.Link
-	GID  ci.GID // the end's address; it fits an entry of the GID table of the HCA under test
+	GID  ci.GID // the end's address; on Ethernet it fits an entry of the GID table of the HCA under test
 	LID  ci.LID // on InfiniBand
 	// Other is a second address that Send takes packets from, for packets that come from where they should not; zero if there is none.
-	Other   ci.GID
-	UDPPort uint16 // destination port on Ethernet: 4791, unless the driver was told to use another
-	// Raw says that the bytes from the BTH on are those that the adapter makes and takes. Without it they are an encoding made beside it, as on
-	// a link within a process, and cases about ICRC, padding and reserved bits say nothing.
+	Other ci.GID
+	// OtherLID is the same on InfiniBand: a LID that no port of the link has.
+	OtherLID ci.LID
+	UDPPort  uint16 // destination port on Ethernet: 4791, unless the driver was told to use another
+	// Raw says that the bytes from the BTH on (on InfiniBand from the LRH on) are those that the adapter makes and takes. Without it they are
+	// an encoding made beside it, as on a link within a process, and cases about CRCs, padding and reserved bits say nothing.
 	Raw bool
-	// Header says the same of the IP header's TOS, identification, flags and TTL, Checksum of the UDP checksum. A UDP socket shows neither.
-	Header, Checksum bool
+	// Header says the same of the whole IP header, Checksum of the UDP checksum. Class, Hops and Label say it of single fields: the traffic
+	// class (TOS), the hop limit (TTL), the flow label of IPv6. A UDP socket shows these three at most, and 0 stands in their place if not.
+	Header, Checksum, Class, Hops, Label bool
 }
 
 // WirePacket is a packet of a case's evidence.

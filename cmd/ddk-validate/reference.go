@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
 	"ciddk/capture"
 	"ciddk/ci"
@@ -19,11 +22,12 @@ import (
 
 // openReference makes two software HCAs that reach each other over the link asked for.
 func openReference(_ context.Context, o validate.Options) (*validate.Target, error) {
-	ports, err := links[o.Link](o)
+	l, err := links[o.Link](o)
 	if err != nil {
 		return nil, err
 	}
-	t := &validate.Target{Version: "the kit's own", Capture: noCapture}
+	ports := l.ports
+	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end}
 	if o.Impair {
 		w := newWeather()
 		for i := range ports {
@@ -38,12 +42,14 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		}
 		t.Capture = func(path string) (func() error, error) { return capture.ToFile(path, tap) }
 	}
-	t.Wire = endOf(o)
 	var made []*reference.HCA
 	t.Close = func(context.Context) error {
 		var errs []error
 		for _, h := range made {
 			errs = append(errs, h.Close())
+		}
+		if l.close != nil {
+			l.close()
 		}
 		return errors.Join(errs...)
 	}
@@ -57,7 +63,11 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		return sum
 	}
 	for i, p := range ports {
-		h, err := reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
+		var h *reference.HCA
+		err := l.open(func() (err error) {
+			h, err = reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
+			return err
+		})
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
@@ -72,16 +82,78 @@ func noCapture(string) (func() error, error) {
 	return nil, errors.New("the target was not opened with Options.Capture")
 }
 
-// links make the ports of a target, one for each HCA.
-var links = map[string]func(validate.Options) ([]reference.PortConfig, error){"udp": udpPorts, "direct": directPorts}
+// linkage is a link as a target has it.
+type linkage struct {
+	ports []reference.PortConfig        // one for each HCA
+	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
+	open  opener                        // where ports are opened
+	close func()                        // after the HCAs; may be nil
+}
 
-// directPorts are two ports of one link in this process, of InfiniBand link layer.
-func directPorts(o validate.Options) ([]reference.PortConfig, error) {
-	if len(o.Values) > 0 {
-		return nil, errors.New("--set is for the link udp; the direct link has nothing to set")
+// links make them.
+var links = map[string]func(validate.Options) (linkage, error){"udp": udpLink, "direct": directLink, "network": networkLink}
+
+// onlyFor refuses settings that a link does not have.
+func onlyFor(o validate.Options, names ...string) error {
+	for k := range o.Values {
+		if !slices.Contains(names, k) {
+			return fmt.Errorf("--set %s is not for the link %s, which has: %s", k, o.Link, cmp.Or(strings.Join(names, ", "), "nothing to set"))
+		}
 	}
-	l := new(reference.DirectLink)
-	return []reference.PortConfig{reference.Direct(l, reference.DirectConfig{MTU: mtu}), reference.Direct(l, reference.DirectConfig{MTU: mtu})}, nil
+	return nil
+}
+
+// directLink is a link in this process, of InfiniBand link layer. The HCAs hand each other packets without bytes; the certifier's end
+// is one in bytes.
+func directLink(o validate.Options) (l linkage, err error) {
+	if err := onlyFor(o); err != nil {
+		return l, err
+	}
+	d := new(reference.DirectLink)
+	l.open = here
+	for range 2 {
+		l.ports = append(l.ports, reference.Direct(d, reference.DirectConfig{MTU: mtu}))
+	}
+	l.end = func() (validate.Wire, error) {
+		e, err := d.End(reference.DirectConfig{LID: endLID})
+		if err != nil {
+			return nil, err
+		}
+		return directEnd{e}, nil
+	}
+	return l, nil
+}
+
+// networkLink is a RoCEv2 network in this process, of which everything shows.
+func networkLink(o validate.Options) (l linkage, err error) {
+	if err := onlyFor(o, "ip"); err != nil {
+		return l, err
+	}
+	v6, err := version(o)
+	if err != nil {
+		return l, err
+	}
+	n := reference.NewNetwork(reference.NetworkConfig{})
+	l.open = here
+	for i := range 2 {
+		l.ports = append(l.ports, reference.Virtual(n, reference.VirtualConfig{Addr: private(v6, i), MTU: mtu}))
+	}
+	l.end = func() (validate.Wire, error) {
+		e, err := n.End(private(v6, 2))
+		if err != nil {
+			return nil, err
+		}
+		return networkEnd{e, private(v6, 2), private(v6, 3)}, nil
+	}
+	return l, nil
+}
+
+// private is address i of a network that nobody else is on: 0 and 1 are the HCAs', 2 and 3 the certifier's.
+func private(v6 bool, i int) netip.Addr {
+	if v6 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0xdd, 15: byte(i + 1)})
+	}
+	return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 }
 
 // chance is the source of keys and QP numbers: it follows from the seed, and differs between the HCAs.
@@ -92,39 +164,62 @@ func chance(seed uint64, i int) *rand.ChaCha8 {
 	return rand.NewChaCha8(key)
 }
 
-// udpPorts chooses addresses that no other worker and hardly another run uses. Linux has all of 127/8, so that RoCEv2's own UDP port
-// can be used; elsewhere there is one loopback address, and one HCA that talks to itself on a UDP port of its own.
-func udpPorts(o validate.Options) ([]reference.PortConfig, error) {
+// udpLink chooses addresses that no other worker and hardly another run uses. Linux has all of 127/8, so that RoCEv2's own UDP port
+// can be used, and as root over IPv6 a network namespace with as many addresses. Elsewhere there is one loopback address: one HCA talks to
+// itself there, on a UDP port of its own, and no address is left for the certifier.
+func udpLink(o validate.Options) (l linkage, err error) {
 	port, err := udpPort(o)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	if v := o.Values["ip"]; v != "" && v != "4" && v != "6" {
-		return nil, fmt.Errorf("--set ip=%s: want 4 or 6", v)
+	v6, err := version(o)
+	if err != nil {
+		return l, err
 	}
-	if v := o.Values["privileged"]; v != "" && v != "0" && v != "1" {
-		return nil, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
+	switch v := o.Values["privileged"]; v {
+	case "", "0", "1":
+	default:
+		return l, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
 	}
-	own := 20000 + (o.Run%500)*64 + o.Worker%64
-	var addrs []netip.Addr
-	switch v6 := o.Values["ip"] == "6"; {
-	case v6:
+	privileged := o.Values["privileged"] == "1"
+	var addrs []netip.Addr // the HCAs', the certifier's
+	l.open = here
+	if v6 {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
-	case runtime.GOOS == "linux":
-		for i := range 2 {
+		all := []netip.Addr{private(true, 0), private(true, 1), private(true, 2), private(true, 3)}
+		if space, err := newNetspace(all...); err == nil {
+			addrs, l.open, l.close = all, space.do, space.close
+		}
+	} else {
+		for i := range 4 {
 			addrs = append(addrs, loopback(o, i))
 		}
-	default:
-		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+		if runtime.GOOS != "linux" {
+			addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+		}
 	}
 	if len(addrs) == 1 && port == 0 {
-		port = uint16(own)
+		port = uint16(20000 + (o.Run%500)*64 + o.Worker%64)
 	}
-	var out []reference.PortConfig
-	for _, a := range addrs {
-		out = append(out, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: o.Values["privileged"] == "1"}))
+	for _, a := range addrs[:min(2, len(addrs))] {
+		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged}))
 	}
-	return out, nil
+	if len(addrs) == 4 {
+		l.end = func() (validate.Wire, error) {
+			return openEnd(l.open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)
+		}
+	}
+	return l, nil
+}
+
+// version is the setting ip.
+func version(o validate.Options) (v6 bool, err error) {
+	switch v := o.Values["ip"]; v {
+	case "", "4", "6":
+		return v == "6", nil
+	default:
+		return false, fmt.Errorf("--set ip=%s: want 4 or 6", v)
+	}
 }
 
 // udpPort is the setting port, 0 if it is left out.
@@ -143,23 +238,6 @@ func udpPort(o validate.Options) (uint16, error) {
 // loopback is address i of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's.
 func loopback(o validate.Options, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + o.Run%250), byte(o.Worker), byte(i + 1)})
-}
-
-// endOf gives Target.Wire, nil where no address is left for the certifier: IPv6 has one loopback address, and so have other systems than Linux.
-func endOf(o validate.Options) func() (validate.Wire, error) {
-	if o.Link != "udp" || runtime.GOOS != "linux" || o.Values["ip"] == "6" {
-		return nil
-	}
-	return func() (validate.Wire, error) {
-		port, err := udpPort(o)
-		if err != nil {
-			return nil, err
-		}
-		if port == 0 {
-			port = wire.RoCEv2Port
-		}
-		return openEnd(loopback(o, 2), loopback(o, 3), port)
-	}
 }
 
 // guid of the first HCA. It does not follow from the address, as it would by itself, so that reports of two runs can be compared.

@@ -1,21 +1,151 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/wire"
 )
 
-// dontFragment has the system set DF and leave the identification of each packet 0, which the ICRC that the certifier computes covers.
-func dontFragment(c *net.UDPConn) error {
+// ipv6Flowinfo is IPV6_FLOWINFO of linux/in6.h.
+const ipv6Flowinfo = 11
+
+// options sets socket options of type int.
+func options(c *net.UDPConn, level int, list ...[2]int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var in error
 	err = raw.Control(func(fd uintptr) {
-		in = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+		for _, o := range list {
+			if in = unix.SetsockoptInt(int(fd), level, o[0], o[1]); in != nil {
+				return
+			}
+		}
 	})
 	return errors.Join(err, in)
 }
+
+// dontFragment has the system set DF and leave the identification of each packet 0, which the ICRC that the certifier computes covers.
+func dontFragment(c *net.UDPConn) error {
+	return options(c, unix.IPPROTO_IP, [2]int{unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO})
+}
+
+// showFields has a socket tell with each datagram what it can of the IP header.
+func showFields(c *net.UDPConn, v6 bool) (class, hops, label bool, err error) {
+	if v6 {
+		return true, true, true, options(c, unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, 1}, [2]int{unix.IPV6_RECVHOPLIMIT, 1}, [2]int{ipv6Flowinfo, 1})
+	}
+	return true, true, false, options(c, unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, 1}, [2]int{unix.IP_RECVTTL, 1})
+}
+
+// shownFields reads what a socket told. What it did not tell is 0.
+func shownFields(control []byte) (f fields) {
+	list, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return f
+	}
+	for _, m := range list {
+		whole := func() uint32 {
+			if len(m.Data) < 4 {
+				return 0
+			}
+			return binary.NativeEndian.Uint32(m.Data)
+		}
+		switch [2]int32{m.Header.Level, m.Header.Type} {
+		case [2]int32{unix.IPPROTO_IP, unix.IP_TOS}:
+			if len(m.Data) > 0 {
+				f.class = m.Data[0]
+			}
+		case [2]int32{unix.IPPROTO_IP, unix.IP_TTL}, [2]int32{unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT}:
+			f.hops = uint8(whole())
+		case [2]int32{unix.IPPROTO_IPV6, unix.IPV6_TCLASS}:
+			f.class = uint8(whole())
+		case [2]int32{unix.IPPROTO_IPV6, ipv6Flowinfo}:
+			if len(m.Data) >= 4 {
+				f.label = binary.BigEndian.Uint32(m.Data) & wire.MaskFlowLabel
+			}
+		}
+	}
+	return f
+}
+
+// rawHeaders is a raw socket beside the UDP socket of an end. The system gives each packet to it first, with its IPv4 header. What
+// a sender on this machine had cut by segmentation offload comes here in one piece, since loopback never cuts it: each datagram of it then
+// gets the header that the system's segmentation gives it, the identification counted on, length and checksum its own.
+type rawHeaders struct {
+	fd   int
+	at   netip.AddrPort
+	buf  []byte
+	head []byte // IP and UDP header of the piece
+	rest []byte // of its payload, not looked at
+	k    uint16 // datagrams of it that have come
+}
+
+// openRawHeaders wants the capability CAP_NET_RAW.
+func openRawHeaders(addr netip.Addr, port uint16) (*rawHeaders, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, fmt.Errorf("raw socket, for --set privileged=1 (it takes CAP_NET_RAW): %w", err)
+	}
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, endBuffer), unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()}))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("raw socket: %w", err), unix.Close(fd))
+	}
+	return &rawHeaders{fd: fd, at: netip.AddrPortFrom(addr, port), buf: make([]byte, 1<<16)}, nil
+}
+
+// of gives a datagram that the UDP socket had the header that it came with.
+func (r *rawHeaders) of(whole []byte) ([]byte, error) {
+	const head = wire.IPv4Len + wire.UDPLen
+	payload := whole[head:]
+	for len(r.rest) == 0 || !bytes.HasPrefix(r.rest, payload) || binary.BigEndian.Uint16(r.head[wire.IPv4Len:]) != binary.BigEndian.Uint16(whole[wire.IPv4Len:]) {
+		if err := r.next(); err != nil {
+			return nil, fmt.Errorf("the header of a datagram of %d bytes: %w", len(payload), err)
+		}
+	}
+	one := r.k == 0 && len(r.rest) == len(payload)
+	r.rest = r.rest[len(payload):]
+	out := append(bytes.Clone(r.head), payload...)
+	if !one {
+		var ip wire.IPv4
+		if err := ip.Parse(r.buf); err != nil {
+			return nil, err
+		}
+		ip.TotalLen, ip.ID = uint16(len(out)), ip.ID+r.k
+		ip.SetChecksum()
+		ip.Put(out)
+		binary.BigEndian.PutUint16(out[wire.IPv4Len+4:], uint16(len(out)-wire.IPv4Len))
+	}
+	r.k++
+	return out, nil
+}
+
+// next takes the next piece off the socket. Its header stays at the start of buf.
+func (r *rawHeaders) next() error {
+	for {
+		n, _, err := unix.Recvfrom(r.fd, r.buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("raw socket: %w", err)
+		}
+		b := r.buf[:n]
+		_, dst, payload, err := datagram(b)
+		if err != nil || b[0] != 0x45 || dst != r.at {
+			continue // another's, or of a form that the UDP socket does not hand on
+		}
+		r.head, r.rest, r.k = b[:n-len(payload)], payload, 0
+		return nil
+	}
+}
+
+func (r *rawHeaders) close() error { return unix.Close(r.fd) }

@@ -5,9 +5,28 @@ package main
 import (
 	"errors"
 	"net"
+	"net/netip"
 )
 
 // dontFragment says that the end cannot be had: beside Linux, loopback has one address, and the adapter has it.
 func dontFragment(*net.UDPConn) error {
 	return errors.New("an end of the link needs a second loopback address, which Linux alone has without setup")
 }
+
+// showFields: nothing of the IP header shows.
+func showFields(*net.UDPConn, bool) (class, hops, label bool, err error) {
+	return false, false, false, nil
+}
+
+func shownFields([]byte) fields { return fields{} }
+
+// rawHeaders is for Linux alone.
+type rawHeaders struct{}
+
+func openRawHeaders(netip.Addr, uint16) (*rawHeaders, error) {
+	return nil, errors.New("--set privileged=1: only Linux shows IP headers")
+}
+
+func (*rawHeaders) of(whole []byte) ([]byte, error) { return whole, nil }
+
+func (*rawHeaders) close() error { return nil }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// netspace is a network namespace of this process's own, whose loopback interface has the IPv6 addresses that the link udp needs: the
+// machine's own loopback has one only. It belongs to a thread, and is gone with that and with the sockets that were opened in it;
+// nothing of the machine changes. Making one takes CAP_SYS_ADMIN.
+type netspace struct {
+	jobs chan func()
+	quit chan struct{}
+	done chan struct{}
+	once sync.Once
+}
+
+// newNetspace makes a namespace and gives its loopback the addresses.
+func newNetspace(addrs ...netip.Addr) (*netspace, error) {
+	n := &netspace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		defer close(n.done)
+		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so that nobody else gets into the namespace.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			started <- fmt.Errorf("network namespace: %w", err)
+			return
+		}
+		started <- nil
+		for {
+			select {
+			case f := <-n.jobs:
+				f()
+			case <-n.quit:
+				return
+			}
+		}
+	}()
+	if err := <-started; err != nil {
+		<-n.done
+		return nil, err
+	}
+	if err := n.do(func() error { return setLoopback(addrs) }); err != nil {
+		n.close()
+		return nil, fmt.Errorf("network namespace: %w", err)
+	}
+	return n, nil
+}
+
+// do runs f in the namespace: what it opens stays there. One at a time.
+func (n *netspace) do(f func() error) error {
+	res := make(chan error, 1)
+	select {
+	case n.jobs <- func() { res <- f() }:
+		return <-res
+	case <-n.quit:
+		return errors.New("network namespace: closed")
+	}
+}
+
+// close ends the thread. Idempotent.
+func (n *netspace) close() {
+	n.once.Do(func() { close(n.quit) })
+	<-n.done
+}
+
+// setLoopback brings the loopback interface of the thread's namespace up and adds addresses to it (rtnetlink(7)).
+func setLoopback(addrs []netip.Addr) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	const loopbackIndex = 1 // of every namespace
+	e := binary.NativeEndian
+	up := make([]byte, unix.SizeofIfInfomsg)
+	e.PutUint32(up[4:], loopbackIndex)
+	e.PutUint32(up[8:], unix.IFF_UP)
+	e.PutUint32(up[12:], unix.IFF_UP)
+	err = ask(fd, unix.RTM_NEWLINK, 0, up)
+	for _, a := range addrs {
+		if err != nil {
+			break
+		}
+		m := []byte{unix.AF_INET6, 128, unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
+		m = e.AppendUint32(m, loopbackIndex)
+		m = e.AppendUint16(m, unix.SizeofRtAttr+16)
+		m = e.AppendUint16(m, unix.IFA_LOCAL)
+		ip := a.As16()
+		err = ask(fd, unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append(m, ip[:]...))
+	}
+	return errors.Join(err, unix.Close(fd))
+}
+
+// ask sends a request and waits for the acknowledgement.
+func ask(fd int, kind, flags uint16, body []byte) error {
+	e := binary.NativeEndian
+	m := e.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+	m = e.AppendUint16(m, kind)
+	m = e.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
+	m = append(m, make([]byte, 8)...) // sequence, sender
+	if err := unix.Sendto(fd, append(m, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	b := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, b, 0)
+	switch {
+	case err != nil:
+		return fmt.Errorf("netlink: %w", err)
+	case n < unix.SizeofNlMsghdr+4 || e.Uint16(b[4:]) != unix.NLMSG_ERROR:
+		return fmt.Errorf("netlink: an answer of %d bytes that is no acknowledgement", n)
+	}
+	if code := int32(e.Uint32(b[unix.SizeofNlMsghdr:])); code != 0 {
+		return fmt.Errorf("netlink request %d: %w", kind, unix.Errno(-code))
+	}
+	return nil
+}
