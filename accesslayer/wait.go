@@ -10,7 +10,8 @@ import (
 
 // Wait moves up to len(wc) completions into wc, and waits for the first one if there is none. It polls, arms, polls again, and only then
 // sleeps, so that no completion is left behind without a callback; it allocates nothing. Several goroutines may wait, and each
-// completion goes to one of them. If ctx ends, its error is returned and no completion is taken.
+// completion goes to one of them. What is queued wins over a ctx that has ended: its error comes when a last look has found nothing, and
+// no completion is taken then. So whoever waits with a ctx that ends with a connection still gets what came before the end.
 // Status: as ci.CQ.Poll and Notify; InvalidCQHandle with ErrClosed, also when the destruction begins meanwhile.
 func (q *CQ) Wait(ctx context.Context, wc []ci.WC) (int, error) {
 	const verb = "CQ.Wait"
@@ -30,7 +31,7 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 	select {
 	case q.baton <- struct{}{}:
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return q.last(ctx, verb, wc)
 	case <-q.ended:
 		return 0, kindCQ.closed(verb)
 	}
@@ -51,7 +52,7 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 		select {
 		case <-q.signal:
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return q.last(ctx, verb, wc)
 		case <-q.ended:
 			return 0, kindCQ.closed(verb)
 		}
@@ -59,6 +60,14 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 			return n, q.unlessEnded(verb, err)
 		}
 	}
+}
+
+// last is the end of a wait whose context has ended: completions may have come since the queue was looked at.
+func (q *CQ) last(ctx context.Context, verb string, wc []ci.WC) (int, error) {
+	if n, err := q.Poll(wc); n != 0 || err != nil {
+		return n, q.unlessEnded(verb, err)
+	}
+	return 0, ctx.Err()
 }
 
 // unlessEnded says ErrClosed where the driver's own answer would be that the CQ is gone.
@@ -121,7 +130,7 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return q.last(ctx, verb, wc)
 		case <-q.ended:
 			return 0, kindCQ.closed(verb)
 		default:
