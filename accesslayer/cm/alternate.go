@@ -127,7 +127,7 @@ func (c *conn) takeLAP(tid uint64, lap *mad.LAP) bool {
 		return false
 	}
 	*l = loading{tid: tid}
-	w, reason, info := c.port.pathFrom(&lap.Alternate, c.req.Primary.PKey, 0, c.req.Primary.MTU, nil)
+	w, reason, info := c.port.pathFrom(&lap.Alternate, c.req.Primary.PKey, 0, c.req.Primary.MTU, &c.to)
 	if reason == 0 {
 		if index, _, err := c.port.a.FindPKey(w.Port.Num, w.PKey); err == nil {
 			w.pkeyIndex = index
@@ -144,7 +144,7 @@ func (c *conn) takeLAP(tid uint64, lap *mad.LAP) bool {
 	case sameWay(&w.Path, &c.req.Primary) || c.alternate != nil && sameWay(&w.Path, &c.alternate.Path):
 		c.finishLAP(mad.APRDuplicatePath, nil, nil)
 	default:
-		l.state, l.way, l.ack = lapRcvd, w, ci.TimeExp(lap.Alternate.AckTimeout)
+		l.state, l.way, l.ack = lapRcvd, w, ackTimeoutOf(&lap.Alternate)
 		path := w.Path
 		c.emit(Event{Type: EventAlternate, Private: lap.PrivateData[:], LAP: lap, Path: &path})
 	}

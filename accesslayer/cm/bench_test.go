@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ func BenchmarkConnect(b *testing.B) {
 	run := func(b *testing.B, x, y *stack) {
 		l := must(y.cm.Listen(cm.ListenConfig{Service: service1, Backlog: 2 * workers}))
 		var wg sync.WaitGroup
+		var passiveQPN atomic.Uint32
 		ctx, cancel := context.WithCancel(b.Context())
 		for range workers {
 			wg.Go(func() {
@@ -29,7 +31,7 @@ func BenchmarkConnect(b *testing.B) {
 					if err != nil {
 						return
 					}
-					err = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(c.ID() & 0xffffff)}, OnEvent: func(c cm.Conn, e cm.Event) {
+					err = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(passiveQPN.Add(1) & 0xffffff)}, OnEvent: func(c cm.Conn, e cm.Event) {
 						if e.Type == cm.EventDisconnect {
 							_ = c.AnswerDisconnect(nil)
 						}

@@ -141,7 +141,7 @@ type LookupRequest interface {
 // Config tunes a Manager. The zero value is good for use.
 type Config struct {
 	Clock clock.Clock // nil: that of the access layer
-	Rand  *rand.Rand  // where communication IDs and transaction IDs begin; nil: from the system's source, so that nobody guesses them
+	Rand  *rand.Rand  // seeds communication IDs, transaction IDs and PSNs; nil: from the system's source, so that nobody guesses them
 
 	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
 	// from one port. More are rejected (no resources); but one whose peer has owed the RTU for a second gives its place to another one.

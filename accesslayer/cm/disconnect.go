@@ -3,6 +3,7 @@ package cm
 import (
 	"context"
 
+	"ciddk/accesslayer/mads"
 	"ciddk/mad"
 )
 
@@ -128,14 +129,19 @@ func (c *conn) end() {
 	}
 }
 
-// endStale ends a connection whose peer has forgotten it, as it seems (12.9.8.3.1).
-func (c *conn) endStale() {
+// endStale ends a connection whose peer has forgotten it, as a message from an address says.
+func (c *conn) endStale(from *mads.Address) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.goStale()
+	c.goStale(from)
 }
 
-func (c *conn) goStale() {
+// goStale is endStale; c.mu is held. CA GUIDs and QPNs are no secrets: who is elsewhere than the peer does not end its connection (12.9.8.3.1 asks for
+// the end, whoever asks).
+func (c *conn) goStale(from *mads.Address) {
+	if !samePort(from, &c.to) {
+		return
+	}
 	err := closed("Conn", "stale: the peer's QP, or its communication ID, asks for another connection")
 	switch c.state {
 	case StateREQRcvd, StateMRAREQSent:

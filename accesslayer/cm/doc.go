@@ -55,7 +55,8 @@
 // # Stale connections
 //
 // A peer that was restarted has forgotten its connections. When its QP asks for a connection, and has one already, as we see it, then the new
-// request is rejected (stale connection), and the old connection is disconnected: the peer's next try finds the way free (12.9.8.3.1).
+// request is rejected (stale connection), and the old connection is disconnected: the peer's next try finds the way free (12.9.8.3.1). Where
+// the request comes from another port than that of the old connection, it is rejected, and the old one lives on: anybody could send it.
 //
 // # Alternate paths
 //
@@ -73,12 +74,13 @@
 //
 // Datagrams of any content are parsed, counted (Manager.Counters) and answered or dropped. Requests are bounded by the listener's backlog, by
 // port of origin and in all; connections in time-wait are bounded; no event queue grows because of what a peer sends; times that peers ask for are cut
-// (Config). Neither a request nor a connection has a goroutine; all timers are on one clock.Wheel. Communication IDs begin where nobody
-// knows. What nobody can prevent: a port of the subnet that knows both IDs of a connection can end it.
+// (Config). Neither a request nor a connection has a goroutine; all timers are on one clock.Wheel. Communication IDs are random,
+// so that the answer to a request is from who has read it. What names only one of a connection's IDs, or only its peer's QP, ends it only
+// if it comes from the port where the peer is. What nobody can prevent: a port that knows both IDs, or sends in the name of another port, can end it.
 //
 // # Differences from the standard
 //
-// RD and XRC are rejected as transports that are not served. Redirection is reported (RejectError.Info has the ClassPortInfo), and
+// A stale connection ends only by a request from its peer's port, see above. RD and XRC are rejected as transports that are not served. Redirection is reported (RejectError.Info has the ClassPortInfo), and
 // not followed. Of the time that the QP's number rests, only what this end has to wait for is counted: 2 packet life times and the peer's acknowledgement
 // delay. A rejected request is remembered until its sender has stopped asking, not for time-wait only.
 package cm

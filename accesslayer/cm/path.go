@@ -77,11 +77,17 @@ func (w *way) wire() mad.CMPath {
 		Rate: mad.Rate(w.AV.StaticRate), TrafficClass: g.TrafficClass, HopLimit: g.HopLimit, SL: uint8(w.AV.SL),
 		SubnetLocal: g.HopLimit <= 1, AckTimeout: ackTimeout(w.LifeTime, mad.TimeExp(w.port.a.Attr().AckDelay))}
 	if !w.port.ethernet() {
-		p.LocalLID, p.RemoteLID = uint16(w.port.attr().LID)|uint16(w.AV.PathBits), uint16(w.AV.DLID)
 		p.SubnetLocal = !w.AV.Global
+		if !w.routed() {
+			p.LocalLID, p.RemoteLID = uint16(w.port.attr().LID)|uint16(w.AV.PathBits), uint16(w.AV.DLID)
+		}
 	}
 	return p
 }
+
+// routed tells whether the path may leave the subnet. Then the LIDs that the peer needs are of its own subnet, and not known here: permissive ones
+// have it take those of the datagram that asks, as Linux does.
+func (w *way) routed() bool { return w.AV.Global && w.AV.GRH.HopLimit > 1 }
 
 // ackTimeout is the exponent nearest to two packet life times and an acknowledgement delay: the timer takes up to four times as
 // long as it is told (9.7.6.1.3), so rounding down is no harm.
@@ -94,16 +100,21 @@ func ackTimeout(life, delay mad.TimeExp) mad.TimeExp {
 	return t
 }
 
+// ackTimeoutOf is the acknowledgement timeout of a passive end's QP on a path that its peer describes. 0 says nothing there (12.7.34), and to a QP
+// that it waits for ever: no peer takes away from this end that it notices when the peer is gone.
+func ackTimeoutOf(p *mad.CMPath) ci.TimeExp { return ci.TimeExp(max(p.AckTimeout, 1)) }
+
 // lifeTime is about what the sender of an acknowledgement timeout thinks of the packet life time.
 func lifeTime(ack mad.TimeExp) mad.TimeExp { return max(ack, 1) - 1 }
 
 // Reject reasons of an alternate path follow those of a primary one at this distance.
 const alternateReasons = mad.RejAlternateGID - mad.RejPrimaryGID
 
-// pathFrom is the way back along a path that a peer describes, or the reason for which it is none, of a primary path, with what would do.
+// pathFrom is the way back along a path that a peer describes, or the reason for which it is none, of a primary path, with what would do. from is
+// where the peer's manager is.
 func (p *port) pathFrom(cp *mad.CMPath, pkey ci.PKey, pkeyIndex uint16, mtu ci.MTU, from *mads.Address) (*way, mad.RejReason, []byte) {
 	attr := p.a.Attr()
-	num, index, found := findGID(attr, cp.RemoteGID)
+	num, index, found := findGID(attr, p.id.Num, cp.RemoteGID)
 	port := p.attr()
 	switch {
 	case found:
@@ -126,13 +137,17 @@ func (p *port) pathFrom(cp *mad.CMPath, pkey ci.PKey, pkeyIndex uint16, mtu ci.M
 	if cp.RemoteLID&^mask != uint16(port.LID)&^mask && (cp.SubnetLocal || cp.RemoteLID != permissiveLID) {
 		return nil, mad.RejPrimaryLID, binary.BigEndian.AppendUint16(nil, uint16(port.LID))
 	}
-	if cp.RemoteLID != permissiveLID {
+	here := port.Num == p.id.Num // for another port of ours, the datagram says nothing
+	switch {
+	case cp.RemoteLID != permissiveLID:
 		w.AV.PathBits = uint8(cp.RemoteLID & mask)
+	case here:
+		w.AV.PathBits = from.AV.PathBits
 	}
 	w.AV.Global = !cp.SubnetLocal
 	w.AV.DLID = ci.LID(cp.LocalLID)
-	if cp.LocalLID == permissiveLID && from != nil { // from another subnet: the router's is that of the datagram
-		w.AV.DLID = from.AV.DLID
+	if cp.LocalLID == permissiveLID && here { // from another subnet: the router's is that of the datagram, and so is the SL to it
+		w.AV.DLID, w.AV.SL = from.AV.DLID, from.AV.SL
 	}
 	if w.AV.DLID == 0 || w.AV.DLID > 0xbfff {
 		return nil, mad.RejPrimaryLID, binary.BigEndian.AppendUint16(nil, uint16(port.LID))
@@ -140,18 +155,31 @@ func (p *port) pathFrom(cp *mad.CMPath, pkey ci.PKey, pkeyIndex uint16, mtu ci.M
 	return w, 0, nil
 }
 
-func findGID(attr *ci.CAAttr, gid ci.GID) (num uint8, index uint16, ok bool) {
+// findGID looks for a GID of ours. Several rows may have it: first come those of the port that was asked, and before those of RoCEv1, whose packets
+// the peer would not take, all others.
+func findGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
 	if gid == (ci.GID{}) {
 		return 0, 0, false
 	}
+	best := 0
 	for i := range attr.Ports {
 		for k, e := range attr.Ports[i].GIDs {
-			if e.GID == gid {
-				return attr.Ports[i].Num, uint16(k), true
+			if e.GID != gid {
+				continue
+			}
+			fits := 1
+			if attr.Ports[i].Num == asked {
+				fits += 2
+			}
+			if e.Type != ci.GIDRoCEv1 {
+				fits++
+			}
+			if fits > best {
+				num, index, best = attr.Ports[i].Num, uint16(k), fits
 			}
 		}
 	}
-	return 0, 0, false
+	return num, index, best > 0
 }
 
 func firstGID(p *ci.PortAttr) []byte {

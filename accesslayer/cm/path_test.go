@@ -1,6 +1,7 @@
 package cm_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -27,9 +28,12 @@ func TestPaths(t *testing.T) {
 		"InfiniBand": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.SL, p.AV.StaticRate = 3, 5 },
 			mad.CMPath{LocalLID: 1, RemoteLID: 2, SubnetLocal: true, SL: 3, Rate: 5, FlowLabel: 0x12345, AckTimeout: 15},
 			ci.AVAttr{Port: 1, SL: 3, StaticRate: 5, DLID: 1, GRH: ci.GRH{FlowLabel: 0x12345}}, 0xffff, mad.MTU4096},
-		"InfiniBand with GRH": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.Global, p.AV.GRH.HopLimit, p.AV.GRH.TrafficClass = true, 5, 6 },
-			mad.CMPath{LocalLID: 1, RemoteLID: 2, HopLimit: 5, TrafficClass: 6, FlowLabel: 0x12345, AckTimeout: 15},
-			ci.AVAttr{Port: 1, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 5, TrafficClass: 6}}, 0xffff, mad.MTU4096},
+		"InfiniBand with GRH": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.Global, p.AV.GRH.HopLimit, p.AV.GRH.TrafficClass = true, 1, 6 },
+			mad.CMPath{LocalLID: 1, RemoteLID: 2, HopLimit: 1, TrafficClass: 6, FlowLabel: 0x12345, AckTimeout: 15},
+			ci.AVAttr{Port: 1, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 1, TrafficClass: 6}}, 0xffff, mad.MTU4096},
+		"InfiniBand, out of the subnet": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.Global, p.AV.GRH.HopLimit, p.AV.SL = true, 2, 3 },
+			mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 2, SL: 3, FlowLabel: 0x12345, AckTimeout: 15},
+			ci.AVAttr{Port: 1, SL: 3, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 2}}, 0xffff, mad.MTU4096},
 		"Ethernet": {ci.LinkEthernet, func(p *cm.Path) { p.LifeTime, p.AV.GRH.TrafficClass = 18, 0x6a },
 			mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 64, TrafficClass: 0x6a, FlowLabel: 0x12345, AckTimeout: 19},
 			ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 64, TrafficClass: 0x6a}}, 0xffff, mad.MTU4096},
@@ -89,9 +93,10 @@ func TestLIDs(t *testing.T) {
 		p := ask(1, func(*mad.REQ) {})
 		assert.Equal(t, []any{ci.LID(3), uint8(2), false}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
 		p = ask(2, func(r *mad.REQ) {
-			r.Primary.LocalLID, r.Primary.RemoteLID, r.Primary.SubnetLocal = 0xffff, 0xffff, false
+			r.Primary.LocalLID, r.Primary.RemoteLID, r.Primary.SubnetLocal, r.Primary.SL = 0xffff, 0xffff, false, 5
 		})
 		assert.Equal(t, []any{ci.LID(77), uint8(0), true}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
+		assert.Zero(t, p.AV.SL, "that of the datagram")
 		p = ask(3, func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.RemoteGID = [16]byte{}, [16]byte{} })
 		assert.Equal(t, ci.LID(3), p.AV.DLID, "within the subnet LIDs are enough")
 		require.NoError(t, ls.Close())
@@ -104,4 +109,39 @@ func TestAckTimeout(t *testing.T) {
 	for _, tt := range []struct{ life, delay, want mad.TimeExp }{{18, 15, 19}, {0, 0, 2}, {10, 15, 15}, {14, 15, 16}, {31, 31, 31}, {15, 0, 16}, {0, 31, 31}} {
 		assert.Equal(t, tt.want, cm.AckTimeout(tt.life, tt.delay), fmt.Sprint(tt))
 	}
+}
+
+// Several rows of the tables may have one GID: link-local addresses, and both kinds of RoCE.
+func TestFindGID(t *testing.T) {
+	both, one := ci.GID{0: 0xfe, 15: 1}, ci.GID{0: 0xfe, 15: 2}
+	attr := &ci.CAAttr{Ports: []ci.PortAttr{
+		{Num: 1, GIDs: []ci.GIDEntry{{GID: both, Type: ci.GIDRoCEv1}, {GID: both, Type: ci.GIDRoCEv2}, {GID: one, Type: ci.GIDRoCEv1}}},
+		{Num: 2, GIDs: []ci.GIDEntry{{}, {GID: both, Type: ci.GIDRoCEv2}, {GID: one, Type: ci.GIDRoCEv2}}},
+	}}
+	for _, tt := range []struct {
+		asked uint8
+		gid   ci.GID
+		num   uint8
+		index uint16
+		ok    bool
+	}{{1, both, 1, 1, true}, {2, both, 2, 1, true}, {1, one, 1, 2, true}, {2, one, 2, 2, true}, {3, one, 2, 2, true}, {1, ci.GID{}, 0, 0, false}, {1, ci.GID{9}, 0, 0, false}} {
+		num, index, ok := cm.FindGID(attr, tt.asked, tt.gid)
+		assert.Equal(t, []any{tt.num, tt.index, tt.ok}, []any{num, index, ok}, fmt.Sprint(tt))
+	}
+}
+
+// A peer that gives no acknowledgement timeout does not keep our QP from noticing that it is gone: 0 is for ever there.
+func TestNoAckTimeout(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		l := s.x.listen()
+		s.send(s.request(func(r *mad.REQ) { r.Primary.AckTimeout = 0 }))
+		v := &situation{s: s, c: must(l.Accept(t.Context()))}
+		require.NoError(t, l.Close())
+		v.background(func(ctx context.Context) { _ = v.c.Accept(ctx, ourReply()) })
+		set, a, err := v.c.QPAttr(ci.QPRTS)
+		require.NoError(t, err)
+		assert.NotZero(t, set&ci.QPFieldAckTimeout)
+		assert.Equal(t, ci.TimeExp(1), a.Primary.AckTimeout)
+		v.end()
+	})
 }

@@ -83,11 +83,24 @@ func (s *scripted) sendTID(tid uint64, m mad.CMMessage) {
 	s.raw(b)
 }
 
-func (s *scripted) raw(b []byte) {
-	path := s.p.x.path(1, s.x, 1)
-	path.AV.Global = s.p.x.attr(1).Link == ci.LinkEthernet
-	require.NoError(s.t, s.p.agent.Send(&mads.Message{To: mads.Address{AV: path.AV, QPN: 1}, MAD: b}))
+func (s *scripted) raw(b []byte) { s.rawFrom(1, s.p.agent, b) }
+
+func (s *scripted) rawFrom(num uint8, a mads.Agent, b []byte) {
+	path := s.p.x.path(num, s.x, 1)
+	path.AV.Global = s.p.x.attr(num).Link == ci.LinkEthernet
+	require.NoError(s.t, a.Send(&mads.Message{To: mads.Address{AV: path.AV, QPN: 1}, MAD: b}))
 	s.settle()
+}
+
+// elsewhere sends a message from the other port than the peer's.
+func (s *scripted) elsewhere(m mad.CMMessage) {
+	a := must(s.p.x.svc.Register(mads.AgentConfig{Port: s.p.x.port(2), Class: mad.ClassCM, Version: 3}))
+	h := mad.CMHeader(s.p.tid, m)
+	b := make([]byte, mad.Size)
+	h.Put(b)
+	m.Put(b[mad.HeaderLen:])
+	s.rawFrom(2, a, b)
+	require.NoError(s.t, a.Close())
 }
 
 // settle lets datagrams arrive and goroutines come to rest.

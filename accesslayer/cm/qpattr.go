@@ -64,7 +64,7 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 				a.Primary.AckTimeout = ci.TimeExp(ackTimeout(path.LifeTime, c.rep.TargetAckDelay))
 				a.RNRRetry, a.InitDepth = c.rep.RNRRetryCount, min(c.req.InitiatorDepth, c.rep.ResponderRes)
 			} else {
-				a.Primary.AckTimeout = ci.TimeExp(c.req.REQ.Primary.AckTimeout)
+				a.Primary.AckTimeout = ackTimeoutOf(&c.req.REQ.Primary)
 				a.RNRRetry, a.InitDepth = c.req.RNRRetryCount, c.rep.InitiatorDepth
 			}
 		}

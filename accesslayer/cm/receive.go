@@ -41,7 +41,7 @@ func (p *port) receive(r *mads.Received) {
 		p.stranger(r, &h, msg)
 		return
 	}
-	if !c.receive(p, r, &h, k, theirs, msg) {
+	if !c.receive(p, r, &h, k, ours, theirs, msg) {
 		p.stranger(r, &h, msg)
 	}
 }
@@ -60,7 +60,7 @@ func (m *Manager) find(k message, msg mad.CMMessage, ours uint32) *conn {
 	return nil
 }
 
-// rejectVersion answers what only another version of the manager understands; in all versions, the communication ID comes first.
+// rejectVersion answers what only another version of the manager understands; in all versions, the communication IDs come first.
 func (p *port) rejectVersion(r *mads.Received, h *mad.Header) {
 	j := mad.REJ{Reason: mad.RejClassVersion, InfoLength: 1, RemoteCommID: binary.BigEndian.Uint32(r.MAD[mad.HeaderLen:])}
 	j.Info[0] = mad.ClassVersionCM
@@ -68,7 +68,7 @@ func (p *port) rejectVersion(r *mads.Received, h *mad.Header) {
 	case mad.AttrREQ:
 		j.Message = mad.WhichREQ
 	case mad.AttrREP:
-		j.Message = mad.WhichREP
+		j.Message, j.LocalCommID = mad.WhichREP, binary.BigEndian.Uint32(r.MAD[mad.HeaderLen+4:])
 	default:
 		return
 	}
@@ -81,30 +81,32 @@ func (p *port) stranger(r *mads.Received, h *mad.Header, msg mad.CMMessage) {
 	switch msg := msg.(type) {
 	case *mad.DREQ: // over is over, so the peer may stop asking (12.9.7)
 		p.send(&r.From, encode(h.TID, &mad.DREP{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID}))
-	case *mad.REP:
-		p.send(&r.From, encode(h.TID, &mad.REJ{RemoteCommID: msg.LocalCommID, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}))
+	case *mad.REP: // its sender looks for the connection by both IDs, as Linux does
+		p.send(&r.From, encode(h.TID, &mad.REJ{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}))
 	case *mad.LAP:
 		p.send(&r.From, encode(h.TID, &mad.APR{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Status: mad.APRInvalidCommID}))
 	}
 }
 
 // receive reacts to a message. False: it is not from this connection's peer.
-func (c *conn) receive(p *port, r *mads.Received, h *mad.Header, k message, theirs uint32, msg mad.CMMessage) bool {
+func (c *conn) receive(p *port, r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) bool {
 	c.mu.Lock()
-	stale, ok := c.react(p, r, h, k, theirs, msg)
+	stale, ok := c.react(p, r, h, k, ours, theirs, msg)
 	c.mu.Unlock()
 	if stale != nil {
-		stale.endStale()
+		stale.endStale(&r.From)
 	}
 	return ok
 }
 
-// fromPeer tells whether the sender's ID is that of the peer, as far as it can be known; c.mu is held. Our own IDs go up by one, so that whoever
-// has one connection knows the next one's: a REJ that does not name the peer's ID counts only from where the peer is.
-func (c *conn) fromPeer(k message, theirs uint32, from *mads.Address) bool {
+// fromPeer tells whether the sender is the peer, as far as it can be known; c.mu is held. A REJ that names only one of both IDs counts only from
+// where the peer is; one that does not name ours is from a peer that has not heard of this end yet, so nothing is established.
+func (c *conn) fromPeer(k message, ours, theirs uint32, from *mads.Address) bool {
 	switch {
 	case c.state == StateClosed || c.state == StateIdle:
 		return false
+	case ours != c.id:
+		return theirs == c.remoteID && c.state < StateEstablished && samePort(from, &c.to)
 	case c.state == StateREQSent || c.state == StateREPWait: // the peer's first message
 		return true
 	case k == msgREJ && theirs == 0:
@@ -114,9 +116,9 @@ func (c *conn) fromPeer(k message, theirs uint32, from *mads.Address) bool {
 }
 
 // react looks up what to do, and does it; c.mu is held.
-func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, theirs uint32, msg mad.CMMessage) (stale *conn, ok bool) {
+func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) (stale *conn, ok bool) {
 	count := &c.m.count
-	if !c.fromPeer(k, theirs, &r.From) {
+	if !c.fromPeer(k, ours, theirs, &r.From) {
 		return nil, false
 	}
 	if d, ok := msg.(*mad.DREQ); ok && d.RemoteQPN != uint32(c.qp.Num) && (c.accepted || c.active) {

@@ -30,7 +30,7 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	}
 	c := newConn(m)
 	c.state, c.port, c.to, c.remoteID, c.tid, c.req, c.answered = StateREQRcvd, p, r.From, req.LocalCommID, h.TID, q.Request, true
-	c.alternate, c.altAck = q.alternate, ci.TimeExp(req.Alternate.AckTimeout)
+	c.alternate, c.altAck = q.alternate, ackTimeoutOf(&req.Alternate)
 	due := m.clock.Now() + max(c.patience()/2, 1)
 	c.due = due
 	m.mu.Lock()
@@ -42,7 +42,7 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 			p.rejectREQ(r, h, req, reason, nil)
 		}
 		if stale != nil {
-			stale.endStale()
+			stale.endStale(&r.From)
 		}
 		return
 	}
@@ -115,7 +115,7 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 	case endStale:
 		c.m.count.drop(DropStale)
 		p.rejectREQ(r, h, req, mad.RejStaleConnection, nil)
-		c.goStale()
+		c.goStale(&r.From)
 	default:
 		c.m.count.drop(DropLate)
 	}
@@ -151,7 +151,7 @@ func (p *port) judge(r *mads.Received, req *mad.REQ) (q judged, reason mad.RejRe
 	if !req.HasAlternate() {
 		return q, 0, nil
 	}
-	if q.alternate, reason, info = p.pathFrom(&req.Alternate, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), nil); reason != 0 {
+	if q.alternate, reason, info = p.pathFrom(&req.Alternate, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), &r.From); reason != 0 {
 		return q, reason + alternateReasons, info
 	}
 	index, _, err := p.a.FindPKey(q.alternate.Port.Num, ci.PKey(req.PKey))
@@ -234,7 +234,7 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	}
 	c.active, c.answered, c.state, c.why = false, true, StateREQRcvd, nil
 	c.port, c.to, c.remoteID, c.tid, c.req, c.sent = p, r.From, q.LocalCommID, h.TID, q.Request, nil
-	c.alternate, c.altAck = q.alternate, ci.TimeExp(q.REQ.Alternate.AckTimeout)
+	c.alternate, c.altAck = q.alternate, ackTimeoutOf(&q.REQ.Alternate)
 	c.setDue(c.patience() / 2)
 	c.finish(nil)
 	return true

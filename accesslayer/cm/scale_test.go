@@ -3,6 +3,7 @@ package cm_test
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ func TestLive10000(t *testing.T) {
 	before, goroutines := heap(), runtime.NumGoroutine()
 	start := time.Now()
 	turns := make(chan ci.QPN)
+	var passiveQPN atomic.Uint32
 	for range workers {
 		go func() {
 			for {
@@ -42,7 +44,7 @@ func TestLive10000(t *testing.T) {
 				if err != nil {
 					return
 				}
-				errs <- c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(c.ID() & 0xffffff)}})
+				errs <- c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(passiveQPN.Add(1))}})
 				passives <- c
 			}
 		}()

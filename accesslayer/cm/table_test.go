@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -226,7 +225,7 @@ func TestStrangers(t *testing.T) {
 			row  string
 			want mad.CMMessage
 		}{
-			{"REP", &mad.REJ{RemoteCommID: 0x5678, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}},
+			{"REP", &mad.REJ{LocalCommID: 0x1234, RemoteCommID: 0x5678, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}},
 			{"RTU", nil}, {"REJ", nil}, {"MRA of REQ", nil}, {"MRA of REP", nil}, {"MRA of LAP", nil}, {"DREP", nil}, {"APR", nil},
 			{"DREQ", &mad.DREP{LocalCommID: 0x1234, RemoteCommID: 0x5678}},
 			{"LAP", &mad.APR{LocalCommID: 0x1234, RemoteCommID: 0x5678, Status: mad.APRInvalidCommID}},
@@ -278,15 +277,7 @@ func TestREJWithoutID(t *testing.T) {
 			inScript(t, func(t *testing.T, s *scripted) {
 				v := enter(s)
 				rej := &mad.REJ{RemoteCommID: v.ids.ours, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}
-				stranger := must(s.p.x.svc.Register(mads.AgentConfig{Port: s.p.x.port(2), Class: mad.ClassCM, Version: 3}))
-				b := make([]byte, mad.Size)
-				h := mad.CMHeader(1, rej)
-				h.Put(b)
-				rej.Put(b[mad.HeaderLen:])
-				path := s.p.x.path(2, s.x, 1)
-				path.AV.Global = s.p.x.attr(2).Link == ci.LinkEthernet
-				require.NoError(t, stranger.Send(&mads.Message{To: mads.Address{AV: path.AV, QPN: 1}, MAD: b}))
-				s.settle()
+				s.elsewhere(rej)
 				assert.Equal(t, cm.StateEstablished, v.c.State())
 				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])
 				s.send(rej)

@@ -8,32 +8,31 @@ import (
 	"ciddk/ci"
 )
 
-// idSource gives communication IDs, request IDs and transaction IDs. They count up from where nobody knows, so that messages from an
-// earlier life, and those of who guesses, belong to nothing.
+// idSource gives communication IDs, request IDs and transaction IDs. The first two are all that a peer's first answer is known by, so nobody can guess
+// them, not even who has a connection and knows its ID. Transaction IDs count up from where nobody knows, so that messages from an earlier life belong to
+// nothing.
 type idSource struct {
-	next uint32
 	high uint64 // of transaction IDs
 	tid  uint32
-	psns *rand.ChaCha8
+	rand *rand.ChaCha8
 }
 
 func (s *idSource) init(r *rand.Rand) {
-	s.next, s.high, s.tid = r.Uint32(), uint64(r.Uint32())<<32, r.Uint32()
+	s.high, s.tid = uint64(r.Uint32())<<32, r.Uint32()
 	var seed [32]byte
 	for i := range seed {
 		seed[i] = byte(r.Uint32())
 	}
-	s.psns = rand.NewChaCha8(seed)
+	s.rand = rand.NewChaCha8(seed)
 }
 
 // psn gives a starting PSN, not 0; m.mu is held.
-func (s *idSource) psn() ci.PSN { return ci.PSN(s.psns.Uint64()%0xffffff) + 1 }
+func (s *idSource) psn() ci.PSN { return ci.PSN(s.rand.Uint64()%0xffffff) + 1 }
 
-// newID gives an ID that nothing has; m.mu is held.
+// newID gives an ID that nothing has, time-wait included; m.mu is held.
 func (m *Manager) newID() uint32 {
 	for {
-		m.ids.next++
-		id := m.ids.next
+		id := uint32(m.ids.rand.Uint64())
 		if id == 0 || m.conns[id] != nil || m.asking[id] != nil {
 			continue
 		}

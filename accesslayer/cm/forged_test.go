@@ -1,0 +1,114 @@
+package cm_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// Messages of somebody else on the network, who knows what is no secret: the CA GUID of a connection's peer, its QPN, one of its IDs.
+
+// A request in the name of a connection's QP, or with its peer's communication ID, ends the connection if it comes from where its peer is.
+func TestForgedREQ(t *testing.T) {
+	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
+		t.Run(name, func(t *testing.T) {
+			inScript(t, func(t *testing.T, s *scripted) {
+				v := enter(s)
+				guid, qpn := uint64(s.p.x.hca.Info().GUID), s.p.id&0xffff
+				for _, edit := range []func(*mad.REQ){
+					func(r *mad.REQ) { r.LocalCommID++ },
+					func(r *mad.REQ) { r.LocalQPN++ },
+				} {
+					r := s.request(edit, func(r *mad.REQ) { r.Primary.LocalGID = s.p.x.attr(2).GIDs[0].GID })
+					if s.x.attr(1).Link == ci.LinkInfiniBand {
+						r.Primary.LocalLID = uint16(s.p.x.attr(2).LID)
+					}
+					l := s.x.listen()
+					s.elsewhere(r)
+					require.NoError(t, l.Close())
+					assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason)
+					assert.Equal(t, cm.StateEstablished, v.c.State())
+				}
+				s.send(s.request(func(r *mad.REQ) { r.LocalCommID, r.LocalCAGUID, r.LocalQPN = 1, guid, qpn }))
+				assert.Equal(t, cm.StateDREQSent, v.c.State(), "the peer itself has forgotten it")
+				v.end()
+			})
+		})
+	}
+}
+
+// A server that answers with another peer's QP gets no connection, and does not end the other's.
+func TestForgedREP(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		v := enterPassive(s)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary = s.x.path(1, s.p.x, 2) }))
+			failed <- err
+		}()
+		s.settle()
+		rep := s.reply(one[*mad.REQ](s))
+		rep.LocalCommID++
+		s.elsewhere(rep)
+		require.ErrorIs(t, <-failed, ci.RemoteError)
+		assert.Equal(t, cm.StateEstablished, v.c.State())
+		assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason)
+		v.end()
+	})
+}
+
+// A REJ that finds its connection by the peer's GUID and ID is from a peer that has not heard of us: it counts from there, and as long as nothing
+// is established.
+func TestForgedTimeoutREJ(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		enter          func(*scripted) *situation
+		before, behind cm.State
+	}{
+		{"REQRcvd", (*scripted).asked, cm.StateREQRcvd, cm.StateTimeWait},
+		{"REPSent", enterREPSent, cm.StateREPSent, cm.StateTimeWait},
+		{"Established, passive", enterPassive, cm.StateEstablished, cm.StateEstablished},
+		{"Established, active", enterActive, cm.StateEstablished, cm.StateEstablished},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inScript(t, func(t *testing.T, s *scripted) {
+				v := tt.enter(s)
+				j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
+				require.NoError(t, j.SetAdditionalInfo(binary.BigEndian.AppendUint64(nil, uint64(s.p.x.hca.Info().GUID))))
+				s.elsewhere(j)
+				assert.Equal(t, tt.before, v.c.State(), "from elsewhere")
+				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])
+				s.send(j)
+				assert.Equal(t, tt.behind, v.c.State(), "from the peer")
+				v.end()
+			})
+		})
+	}
+}
+
+// Who has a connection does not know the IDs of others: they are random, and differ from seed to seed.
+func TestIDsSpread(t *testing.T) {
+	inPairOn(t, ci.LinkInfiniBand, 1, cm.Config{Rand: rand.New(rand.NewPCG(1, 2))}, func(t *testing.T, p *pair) {
+		const n = 64
+		var near int
+		last := uint32(0)
+		for i := range n {
+			a, b := p.connected(func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x100 + i) })
+			if d := a.ID() - last; d+1024 < 2048 {
+				near++
+			}
+			last = a.ID()
+			require.NoError(t, a.Close())
+			require.NoError(t, b.Close())
+			pass(1 << 36) // time-wait is over, for the passive end's QP is the same each time
+		}
+		assert.Less(t, near, 2)
+	})
+}
