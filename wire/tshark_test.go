@@ -1,48 +1,17 @@
 package wire_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/tsharktest"
 	"ciddk/wire"
 )
-
-// Link types of a capture file.
-const (
-	dltEthernet = 1
-	dltERF      = 197
-)
-
-// writePcap writes a classic capture file.
-func writePcap(t *testing.T, linkType uint32, packets [][]byte) string {
-	t.Helper()
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, 0xa1b2c3d4)
-	b = le.AppendUint32(b, 2|4<<16) // version 2.4
-	b = append(b, make([]byte, 8)...)
-	b = le.AppendUint32(b, 65535)
-	b = le.AppendUint32(b, linkType)
-	for _, p := range packets {
-		b = append(b, make([]byte, 8)...)
-		b = le.AppendUint32(b, uint32(len(p)))
-		b = le.AppendUint32(b, uint32(len(p)))
-		b = append(b, p...)
-	}
-	name := filepath.Join(t.TempDir(), "packets.pcap")
-	require.NoError(t, os.WriteFile(name, b, 0o600))
-	return name
-}
 
 // erf wraps an InfiniBand packet in an extensible record format record, the one way to have them in a capture file.
 func erf(p []byte) []byte {
@@ -93,59 +62,27 @@ func number(b bool) uint64 {
 	return 0
 }
 
-// runTshark gives a line of fields for every packet of a capture file.
-func runTshark(t *testing.T, pcap string, fields ...string) [][]string {
-	t.Helper()
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed: no second opinion on the packets")
-	}
-	args := []string{"-r", pcap, "-T", "fields", "-E", "separator=|", "-E", "occurrence=f"}
-	// These guess at payloads of InfiniBand and take ours for broken packets of their own.
-	for _, p := range []string{"rpcordma", "nvme-rdma", "iser", "lnet", "smb_direct", "smc", "infiniband_sdp"} {
-		args = append(args, "--disable-protocol", p)
-	}
-	for _, f := range fields {
-		args = append(args, "-e", f)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, tshark, args...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // no preferences of the user
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
-	var rows [][]string
-	for line := range strings.Lines(string(out)) {
-		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "|"))
-	}
-	return rows
-}
-
 // checkTshark compares what tshark reads with what we wrote.
-func checkTshark(t *testing.T, pcap string, packets []wire.Packet, extra ...string) [][]string {
+func checkTshark(t *testing.T, file string, packets []wire.Packet, extra ...string) [][]string {
 	t.Helper()
-	fields := []string{"_ws.malformed"}
+	var fields []string
 	for _, f := range tsharkFields {
 		fields = append(fields, f.name)
 	}
-	rows := runTshark(t, pcap, append(fields, extra...)...)
+	rows := tsharktest.Read(t, file, append(fields, extra...)...)
 	require.Len(t, rows, len(packets))
 	var rest [][]string
 	for i, row := range rows {
-		require.Len(t, row, len(fields)+len(extra))
 		p := &packets[i]
 		where := fmt.Sprintf("packet %d, %v", i, p.BTH.Opcode)
-		assert.Empty(t, row[0], "%s: malformed", where)
 		for j, f := range tsharkFields {
 			v, ok := f.want(p)
 			if !ok {
-				assert.Empty(t, row[1+j], "%s: %s", where, f.name)
+				assert.Empty(t, row[j], "%s: %s", where, f.name)
 				continue
 			}
-			got, err := strconv.ParseUint(row[1+j], 0, 64)
-			if assert.NoError(t, err, "%s: %s is %q", where, f.name, row[1+j]) {
+			got, err := strconv.ParseUint(row[j], 0, 64)
+			if assert.NoError(t, err, "%s: %s is %q", where, f.name, row[j]) {
 				assert.Equal(t, v, got, "%s: %s", where, f.name)
 			}
 		}
@@ -196,7 +133,7 @@ func TestTsharkRoCE(t *testing.T) {
 		f.Eth.EtherType = wire.EtherTypeRoCEv1
 		add(f)
 	}
-	rows := checkTshark(t, writePcap(t, dltEthernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr", "ip.checksum.status", "udp.port")
+	rows := checkTshark(t, tsharktest.Write(t, tsharktest.Ethernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr", "ip.checksum.status", "udp.port")
 	for i, row := range rows {
 		if i%2 == 0 {
 			assert.Equal(t, []string{"", ""}, row[:2])
@@ -216,7 +153,7 @@ func TestTsharkInfiniBand(t *testing.T) {
 		frames = append(frames, erf(wire.AppendLinkPacket(nil, &p)))
 		packets, vcrcs = append(packets, p.Packet), append(vcrcs, p.VCRC)
 	}
-	rows := checkTshark(t, writePcap(t, dltERF, frames), packets, "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.vl",
+	rows := checkTshark(t, tsharktest.Write(t, tsharktest.ERF, frames), packets, "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.vl",
 		"infiniband.lrh.sl", "infiniband.grh.ipver", "infiniband.variant.crc")
 	for i, row := range rows {
 		var ipver string

@@ -1,13 +1,7 @@
 package cm_test
 
 import (
-	"context"
-	"encoding/binary"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +11,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/tsharktest"
 	"ciddk/mad"
 	"ciddk/wire"
 )
@@ -69,64 +64,37 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 // TestTshark: another implementation reads all messages that a manager sends, and finds none malformed. (tshark 4.0 misreads flow label and rate
 // of a REQ, and knows no bodies of MRA, LAP, APR and SIDR.)
 func TestTshark(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed: no second opinion on the datagrams")
-	}
-	sent := everyMessage(t)
 	kinds := map[uint16]bool{}
-	le := binary.LittleEndian
-	pcap := le.AppendUint32(nil, 0xa1b2c3d4)
-	pcap = le.AppendUint32(pcap, 2|4<<16) // version 2.4
-	pcap = append(pcap, make([]byte, 8)...)
-	pcap = le.AppendUint32(pcap, 65535)
-	pcap = le.AppendUint32(pcap, 1) // Ethernet
+	var frames [][]byte
+	sent := everyMessage(t)
 	for _, b := range sent {
 		kinds[header(b).Attribute] = true
-		f := wire.Frame{Eth: wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: wire.EtherTypeIPv4},
+		frames = append(frames, wire.AppendFrame(nil, &wire.Frame{
+			Eth: wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: wire.EtherTypeIPv4},
 			IP4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}}, UDP: wire.UDP{SrcPort: 0xc000},
-			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b}}
-		p := wire.AppendFrame(nil, &f)
-		pcap = append(pcap, make([]byte, 8)...)
-		pcap = le.AppendUint32(pcap, uint32(len(p)))
-		pcap = append(le.AppendUint32(pcap, uint32(len(p))), p...)
+			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b}}))
 	}
 	require.Len(t, kinds, 11, "all messages")
-	name := filepath.Join(t.TempDir(), "cm.pcap")
-	require.NoError(t, os.WriteFile(name, pcap, 0o600))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	fields := []string{"_ws.malformed", "infiniband.mad.attributeid", "infiniband.cm.req", "infiniband.cm.req.serviceid", "infiniband.cm.rep.remotecommid", "infiniband.cm.rtu.remotecommid"}
-	args := []string{"-r", name, "-T", "fields", "-E", "separator=|", "-E", "occurrence=f"}
-	for _, f := range fields {
-		args = append(args, "-e", f)
-	}
-	cmd := exec.CommandContext(ctx, tshark, args...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	rows := strings.Split(strings.TrimSpace(string(out)), "\n")
+	rows := tsharktest.Read(t, tsharktest.Write(t, tsharktest.Ethernet, frames), "infiniband.mad.attributeid", "infiniband.cm.req",
+		"infiniband.cm.req.serviceid", "infiniband.cm.rep.remotecommid", "infiniband.cm.rtu.remotecommid")
 	require.Len(t, rows, len(sent))
 	number := func(s string) uint64 {
 		n, err := strconv.ParseUint(s, 0, 64)
 		assert.NoError(t, err, s)
 		return n
 	}
-	for i, line := range rows {
-		row := strings.Split(line, "|")
-		require.Len(t, row, len(fields))
+	for i, row := range rows {
 		_, m, err := mad.ParseCM(sent[i])
 		require.NoError(t, err)
-		assert.Empty(t, row[0], "malformed: %s", mad.AttributeName(mad.ClassCM, m.Attribute()))
-		assert.Equal(t, uint64(m.Attribute()), number(row[1]))
+		assert.Equal(t, uint64(m.Attribute()), number(row[0]))
 		switch m := m.(type) {
 		case *mad.REQ:
-			assert.Equal(t, uint64(m.LocalCommID), number(row[2]))
-			assert.Equal(t, uint64(m.ServiceID), number(row[3]))
+			assert.Equal(t, uint64(m.LocalCommID), number(row[1]))
+			assert.Equal(t, uint64(m.ServiceID), number(row[2]))
 		case *mad.REP:
-			assert.Equal(t, uint64(m.RemoteCommID), number(row[4]))
+			assert.Equal(t, uint64(m.RemoteCommID), number(row[3]))
 		case *mad.RTU:
-			assert.Equal(t, uint64(m.RemoteCommID), number(row[5]))
+			assert.Equal(t, uint64(m.RemoteCommID), number(row[4]))
 		}
 		assert.NoError(t, m.Check(), "nothing reserved is sent")
 	}

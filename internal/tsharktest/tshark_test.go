@@ -109,6 +109,8 @@ func TestFinds(t *testing.T) {
 	}{
 		{"malformed", [][]byte{roce(t), edit(42, 6)}, "", []string{"infiniband.bth.psn"}, []string{"packet 2 of 2 that tshark reads: malformed: "}},
 		{"an error that leaves the packet readable", [][]byte{edit(16, 0, 10), roce(t)}, "", nil, []string{"packet 1 of 2 that tshark reads: expert information: "}},
+		{"checksum of IP", [][]byte{edit(22, 63)}, "", nil, []string{"expert information: Bad checksum"}},
+		{"checksum of UDP", [][]byte{edit(40, 0, 1)}, "", nil, []string{"expert information: Bad checksum"}},
 		{"no packets", nil, "", nil, []string{"packets that tshark reads"}},
 		{"no packets that match", [][]byte{roce(t)}, "tcp", nil, []string{"packets that tshark reads"}},
 		{"a field that tshark does not know", [][]byte{roce(t)}, "", []string{"infiniband.none"}, []string{"infiniband.none"}},
@@ -211,6 +213,7 @@ func TestGuess(t *testing.T) {
 	with := func(payload []byte) []byte {
 		p := roce(t)
 		p = append(append(p[:54:54], payload...), 0, 0, 0, 0)
+		p[25] -= byte(len(p)-14) - p[17]                // what the length adds, the checksum loses
 		p[17], p[39] = byte(len(p)-14), byte(len(p)-34) // lengths of IP and UDP
 		return p
 	}
