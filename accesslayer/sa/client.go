@@ -72,7 +72,8 @@ func (c *Client) Close() error {
 }
 
 // Do sends a request from a port, and gives the answer. Of req, Method, Attribute, ComponentMask and Data count.
-// Errors: *StatusError; status Timeout; InvalidPort (no such port, or Ethernet); InvalidPortState (the port knows no subnet manager);
+// Errors: *StatusError; status Timeout; InvalidPort (no such port, or Ethernet); InvalidPortState (the port knows no subnet manager); NotFound
+// (the port is not in the default partition);
 // ErrorStatus (an answer that is none); the context's; ErrClosed.
 func (c *Client) Do(ctx context.Context, port mads.Port, req *mad.SA) (*mad.SA, error) {
 	to, err := c.administrator(port)
@@ -156,7 +157,10 @@ func (c *Client) agent(port mads.Port) (a mads.Agent, made bool, err error) {
 	return a, true, nil
 }
 
-// administrator is at the subnet manager's LID (IBTA 15.3.2).
+// defaultPKey is the partition that everybody shares with the administrator (10.9.1.2).
+const defaultPKey ci.PKey = 0xffff
+
+// administrator is at the subnet manager's LID (IBTA 15.3.2), in the default partition, wherever in the port's table that is.
 func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 	const verb = "sa.Do"
 	if c.al == nil || c.svc == nil {
@@ -175,7 +179,11 @@ func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 	case p.SMLID == 0:
 		return to, bad(verb, ci.InvalidPortState, fmt.Sprintf("port %d of CA %016x knows no subnet manager: is one running?", port.Num, uint64(port.CA)), nil)
 	}
-	return mads.Address{AV: ci.AVAttr{Port: port.Num, DLID: p.SMLID, SL: ci.SL(p.SMSL)}, QPN: 1}, nil
+	index, _, err := a.FindPKey(port.Num, defaultPKey)
+	if err != nil {
+		return to, err
+	}
+	return mads.Address{AV: ci.AVAttr{Port: port.Num, DLID: p.SMLID, SL: ci.SL(p.SMSL)}, QPN: 1, PKeyIndex: index}, nil
 }
 
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {

@@ -251,6 +251,34 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// The administrator is asked in the default partition, wherever it is in the port's table, and as a full member if the port is one.
+func TestPartition(t *testing.T) {
+	for _, tt := range []struct {
+		keys []ci.PKey
+		want uint16
+		err  error
+	}{
+		{keys: []ci.PKey{0xffff}},
+		{keys: []ci.PKey{0x8001, 0x8002, 0xffff}, want: 2},
+		{keys: []ci.PKey{0x7fff, 0x8001}},
+		{keys: []ci.PKey{0x7fff, 0xffff}, want: 1},
+		{keys: []ci.PKey{0x8001}, err: ci.NotFound},
+	} {
+		al := accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
+		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 5, PKeys: tt.keys})}})
+		require.NoError(t, err)
+		require.NoError(t, al.Register(hca))
+		s := &service{answer: func(*mad.SA) {}}
+		c := sa.New(al, s, sa.Config{})
+		_, err = c.Path(t.Context(), mads.Port{CA: hca.Info().GUID, Num: 1}, sa.PathQuery{})
+		require.ErrorIs(t, err, tt.err, "%x", tt.keys)
+		if tt.err == nil {
+			assert.Equal(t, tt.want, s.sent[0].To.PKeyIndex, "%x", tt.keys)
+		}
+		require.NoError(t, errors.Join(c.Close(), al.Close(), hca.Close()))
+	}
+}
+
 // A client of nothing says so.
 func TestNothingToAsk(t *testing.T) {
 	c := sa.New(nil, nil, sa.Config{})
