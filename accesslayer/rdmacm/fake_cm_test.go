@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference"
@@ -195,7 +196,7 @@ func TestBadRequests(t *testing.T) {
 	path := cm.Path{AV: back.Primary.AV}
 	path.Port.CA, path.Port.Num = s.guid, 1
 	request := func(private []byte, service mad.TransportService) *fakeConn {
-		r := &cm.Request{REQ: mad.REQ{Service: service, LocalQPN: 9}, Primary: path}
+		r := &cm.Request{REQ: mad.REQ{Service: service, LocalQPN: 9}, Primary: path, From: mads.Address{AV: ci.AVAttr{Global: true, GRH: ci.GRH{DGID: there.As16()}}}}
 		r.REQ.Primary.LocalGID, r.REQ.Primary.RemoteGID = there.As16(), here.As16()
 		copy(r.PrivateData[:], private)
 		return &fakeConn{req: r, state: cm.StateREQRcvd, attr: s.attr}
@@ -212,6 +213,7 @@ func TestBadRequests(t *testing.T) {
 		"by somebody else":     {private: header(func(h *mad.IPCM) { h.Source[15] = 9 }), reason: mad.RejInvalidServiceID},
 		"reliable datagram":    {private: header(nil), service: mad.ServiceRD, reason: mad.RejInvalidTransport},
 		"of an HCA that is no": {private: header(nil), reason: mad.RejNoResources},
+		"in another's name":    {private: header(nil), reason: mad.RejPrimaryGID},
 	}
 	ln, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{})
 	require.NoError(t, err)
@@ -220,8 +222,11 @@ func TestBadRequests(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bad, good := request(tt.private, tt.service), request(header(nil), mad.ServiceUC)
-			if tt.reason == mad.RejNoResources {
+			switch tt.reason {
+			case mad.RejNoResources:
 				bad.req.Primary.Port.CA++
+			case mad.RejPrimaryGID:
+				bad.req.From.AV.GRH.DGID[15] = 9
 			}
 			s.f.conns <- bad
 			s.f.conns <- good
@@ -235,7 +240,7 @@ func TestBadRequests(t *testing.T) {
 			require.NoError(t, id.Close())
 			assert.Equal(t, []string{"close"}, good.noted(), "which refuses")
 
-			if tt.service != 0 {
+			if tt.service != 0 || tt.reason == mad.RejPrimaryGID { // a request for datagrams names no GID
 				return
 			}
 			l := &fakeLookup{req: &mad.SIDRREQ{}, path: bad.req.Primary, status: make(chan mad.SIDRStatus, 1)}

@@ -150,6 +150,9 @@ func (l *Listener) request(c cm.Conn) *ID {
 		return nil
 	}
 	id, reason := l.receive(r.PrivateData[:], r.Primary, from, to)
+	if id != nil && id.src.Link == ci.LinkEthernet && r.From.AV.Global && r.From.AV.GRH.DGID != from { // who asks for connections in another's name
+		id, reason = nil, mad.RejPrimaryGID
+	}
 	if id == nil {
 		_ = c.Reject(reason, nil, nil)
 		return nil
