@@ -3,7 +3,6 @@ package linux
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -21,33 +20,12 @@ type packet struct {
 }
 
 const (
-	pcapHead   = 24
 	etherLen   = 14
 	etherIPv4  = 0x0800
 	etherIPv6  = 0x86dd
 	protoUDP   = 17
 	roceV2Port = 4791
 )
-
-// frames takes a pcap file of little-endian headers apart.
-func frames(pcap []byte) ([][]byte, error) {
-	if len(pcap) < pcapHead || binary.LittleEndian.Uint32(pcap) != 0xa1b2c3d4 {
-		return nil, errors.New("not a pcap file")
-	}
-	var list [][]byte
-	for b := pcap[pcapHead:]; len(b) > 0; {
-		if len(b) < 16 {
-			return nil, errors.New("pcap file is cut off")
-		}
-		n := int(binary.LittleEndian.Uint32(b[8:]))
-		if len(b) < 16+n {
-			return nil, errors.New("pcap file is cut off")
-		}
-		list = append(list, b[16:16+n])
-		b = b[16+n:]
-	}
-	return list, nil
-}
 
 // parse returns the RoCEv2 packet in a frame, or false for anything else. It is written from IBTA annex A17 on its own, so that an error in
 // package wire cannot hide.

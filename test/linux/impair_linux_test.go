@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"testing"
@@ -34,26 +33,24 @@ func TestIdentifications(t *testing.T) {
 		{mode: "ud", size: 512, iters: 200},
 	} {
 		t.Run(g.mode+","+g.String(), func(t *testing.T) {
-			pcap, _ := l.play(t, g, false)
+			var rec recording
+			l.play(t, &rec, g, false)
 			rxe := l.net.Addr4(l.linux.Index())
 			least, most, packets := 0, 0, 0
 			var last uint16
-			var before time.Duration
-			for b := pcap[pcapHead:]; len(b) > 0; {
-				n := int(binary.LittleEndian.Uint32(b[8:]))
-				at := time.Duration(binary.LittleEndian.Uint32(b))*time.Second + time.Duration(binary.LittleEndian.Uint32(b[4:]))*time.Microsecond
-				p, ok := parse(b[16 : 16+n])
-				b = b[16+n:]
+			var before time.Time
+			for _, f := range rec.last {
+				p, ok := parse(f.data)
 				if a, _ := netip.AddrFromSlice(p.source); !ok || a != rxe {
 					continue
 				}
 				if packets++; packets > 1 {
 					d := int(int16(p.id - last))
 					assert.GreaterOrEqual(t, d, -behind, "packet %d", packets)
-					assert.LessOrEqual(t, d, ahead+int((at-before).Milliseconds())+1, "packet %d", packets)
+					assert.LessOrEqual(t, d, ahead+int(f.at.Sub(before).Milliseconds())+1, "packet %d", packets)
 					least, most = min(least, d), max(most, d)
 				}
-				last, before = p.id, at
+				last, before = p.id, f.at
 			}
 			require.Greater(t, packets, 100)
 			t.Logf("%d packets, distances %d to %d", packets, least, most)

@@ -1,13 +1,8 @@
 package linux
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,22 +85,13 @@ func TestSRQPingpong(t *testing.T) {
 // play runs each game in both roles.
 func play(t *testing.T, games []game) {
 	l := useLab(t)
-	var all []byte // one capture of all games: starting tshark takes longer than reading it
-	packets := 0
+	var rec recording
 	for _, g := range games {
 		for role, linuxServes := range map[string]bool{"linux is the server/": true, "linux is the client/": false} {
-			t.Run(role+g.String(), func(t *testing.T) {
-				pcap, n := l.play(t, g, linuxServes)
-				if all == nil {
-					all = pcap
-				} else {
-					all = append(all, pcap[pcapHead:]...)
-				}
-				packets += n
-			})
+			t.Run(role+g.String(), func(t *testing.T) { l.play(t, &rec, g, linuxServes) })
 		}
 	}
-	t.Run("tshark", func(t *testing.T) { dissect(t, all, packets) })
+	t.Run("tshark", rec.dissect)
 }
 
 // machine is where a program runs.
@@ -114,8 +100,8 @@ type machine interface {
 	WaitListen(ctx context.Context, port uint16) error
 }
 
-// play returns what was on the wire, as a pcap file, and how many RoCEv2 packets are in it.
-func (l *lab) play(t *testing.T, g game, linuxServes bool) ([]byte, int) {
+// play records a game; each side must have sent its messages.
+func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
@@ -127,10 +113,6 @@ func (l *lab) play(t *testing.T, g game, linuxServes bool) ([]byte, int) {
 	theirProgram := append([]string{"ibv_" + g.mode + "_pingpong", "-d", guest.Device, "-g", strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, g.options()...)
 	ourProgram := append([]string{l.pingpong, g.mode, "-d", addr(ours).String(), "--timeout", "20s"}, append(g.options(), g.ours...)...)
 
-	var pcap bytes.Buffer
-	capture, err := l.linux.Capture(&pcap)
-	require.NoError(t, err)
-
 	var server, client machine = l.net, l.linux
 	serve, call := ourProgram, append(theirProgram, addr(ours).String())
 	if linuxServes {
@@ -138,37 +120,37 @@ func (l *lab) play(t *testing.T, g game, linuxServes bool) ([]byte, int) {
 		// The original server listens on IPv4 only, whatever its GID.
 		serve, call = theirProgram, append(ourProgram, l.net.Addr4(linux).String())
 	}
-	s, err := server.Start(ctx, serve...)
-	require.NoError(t, err)
-	if err := server.WaitListen(ctx, tcpPort); err != nil {
-		cancel()
-		_, why := s.Wait()
-		require.NoError(t, err, why)
-	}
-	c, err := client.Start(ctx, call...)
-	require.NoError(t, err)
-	rc, cerr := c.Wait()
-	if cerr != nil || rc.Code != 0 {
-		cancel() // the other would wait for its peer
-	}
-	rs, serr := s.Wait()
-	assert.NoError(t, capture.Stop())
-	report := fmt.Sprintf("server %v:\n%s%s\nclient %v:\n%s%s", serve, rs.Stdout, rs.Stderr, call, rc.Stdout, rc.Stderr)
-	require.NoError(t, cerr, report)
-	require.Zero(t, rc.Code, report) // before the other's, which it brings about
-	require.NoError(t, serr, report)
-	for _, r := range []guest.Result{rs, rc} {
-		// The originals report invalid data and exit with 0 nevertheless.
-		require.Zero(t, r.Code, report)
-		require.Contains(t, r.Stdout, fmt.Sprintf("%d iters in", g.iters), report)
-		require.NotContains(t, r.Stdout+r.Stderr, "invalid", report)
-		// What --impair reports: rxe's identifications are as hca/reference expects them, and none is refused.
-		require.NotContains(t, r.Stdout, "drop_ipv4_id", report)
-		if slices.Contains(g.ours, "--impair") && strings.Contains(r.Stdout, "impaired: ") {
-			t.Log(r.Stdout[strings.Index(r.Stdout, "impaired: "):])
+	sent := rec.record(t, l, func() {
+		s, err := server.Start(ctx, serve...)
+		require.NoError(t, err)
+		if err := server.WaitListen(ctx, tcpPort); err != nil {
+			cancel()
+			_, why := s.Wait()
+			require.NoError(t, err, why)
 		}
+		c, err := client.Start(ctx, call...)
+		require.NoError(t, err)
+		rs, rc := succeed(t, cancel, s, c)
+		report := fmt.Sprintf("%v, %v:\n%s", serve, call, report(rs, rc))
+		for _, r := range []guest.Result{rs, rc} {
+			// The originals report invalid data and exit with 0 nevertheless.
+			require.Contains(t, r.Stdout, fmt.Sprintf("%d iters in", g.iters), report)
+			require.NotContains(t, r.Stdout+r.Stderr, "invalid", report)
+			// What --impair reports: rxe's identifications are as hca/reference expects them, and none is refused.
+			require.NotContains(t, r.Stdout, "drop_ipv4_id", report)
+			if slices.Contains(g.ours, "--impair") && strings.Contains(r.Stdout, "impaired: ") {
+				t.Log(r.Stdout[strings.Index(r.Stdout, "impaired: "):])
+			}
+		}
+	})
+	packets := 1
+	if g.mtu != 0 {
+		packets = (g.size + g.mtu - 1) / g.mtu
 	}
-	return pcap.Bytes(), g.checkPackets(t, pcap.Bytes(), addr(ours), addr(linux))
+	for _, i := range []int{ours, linux} {
+		assert.GreaterOrEqual(t, sent[addr(i)], g.iters*packets, "packets from %v", addr(i))
+	}
+	require.Len(t, sent, 2, "addresses that sent RoCEv2")
 }
 
 // options of the game, as both programs take them.
@@ -181,77 +163,4 @@ func (g game) options() []string {
 		o = append(o, "-c")
 	}
 	return append(o, g.extra...)
-}
-
-// checkPackets looks at what was on the wire: each side sent its messages, and all ICRCs are right. It returns the number of packets.
-func (g game) checkPackets(t *testing.T, pcap []byte, sides ...netip.Addr) int {
-	list, err := frames(pcap)
-	require.NoError(t, err)
-	sent := map[netip.Addr]int{}
-	for i, f := range list {
-		p, ok := parse(f)
-		if !ok {
-			continue
-		}
-		a, _ := netip.AddrFromSlice(p.source) // 4 or 16 bytes
-		sent[a]++
-		require.NoError(t, p.checksum, "frame %d from %v", i+1, a)
-	}
-	packets := 1
-	if g.mtu != 0 {
-		packets = (g.size + g.mtu - 1) / g.mtu
-	}
-	for _, a := range sides {
-		assert.GreaterOrEqual(t, sent[a], g.iters*packets, "packets from %v", a)
-	}
-	require.Len(t, sent, len(sides), "addresses that sent RoCEv2")
-	return sent[sides[0]] + sent[sides[1]]
-}
-
-// dissect lets tshark read the capture: it must take all packets for RoCEv2, find none malformed, and see no NAK but one for a lost packet.
-func dissect(t *testing.T, pcap []byte, packets int) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		if os.Getenv(requireEnv) != "" {
-			t.Fatal(err)
-		}
-		t.Skip("tshark is not installed (apt-get install tshark)")
-	}
-	file := filepath.Join(t.TempDir(), "games.pcap")
-	require.NoError(t, os.WriteFile(file, pcap, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	args := []string{"-n", "-r", file}
-	// The dissectors that try their luck on the payload of any RoCE packet would take our data for their protocol.
-	guesses, err := exec.CommandContext(ctx, tshark, "-G", "heuristic-decodes").Output()
-	require.NoError(t, err)
-	for l := range strings.Lines(string(guesses)) {
-		if f := strings.Fields(l); len(f) > 1 && f[0] == "infiniband.payload" && f[1] != "ethertype" {
-			args = append(args, "--disable-protocol", f[1])
-		}
-	}
-	// One line per packet: the protocols, whether it is malformed, and a NAK's code.
-	args = append(args, "-T", "fields", "-e", "frame.protocols", "-e", "_ws.malformed", "-e", "infiniband.aeth.syndrome.error_code")
-	c := exec.CommandContext(ctx, tshark, args...)
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	out, err := c.Output()
-	require.NoError(t, err, stderr.String())
-	seen, lost := 0, 0
-	for l := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimRight(l, "\n"), "\t")
-		require.Len(t, f, 3, l)
-		// Not what an ICMP error quotes: an acknowledgement may come for a program that has ended.
-		if !strings.HasPrefix(f[0], "eth:ethertype:ip:udp:infiniband") && !strings.HasPrefix(f[0], "eth:ethertype:ipv6:udp:infiniband") {
-			continue
-		}
-		seen++
-		require.Empty(t, f[1], "malformed: %s", l)
-		if f[2] != "" {
-			require.EqualValues(t, "0", f[2], "a NAK for other reasons than a PSN sequence error")
-			lost++
-		}
-	}
-	require.Equal(t, packets, seen, "packets that tshark takes for RoCEv2")
-	t.Logf("%d packets, %d NAKs for lost ones", seen, lost)
 }

@@ -38,7 +38,7 @@ func TestRDMACM(t *testing.T) {
 			t.Run(role+d.name, func(t *testing.T) { l.deal(t, &rec, d, linuxServes) })
 		}
 	}
-	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+	t.Run("tshark", rec.dissect)
 }
 
 func (l *lab) deal(t *testing.T, rec *recording, d deal, linuxServes bool) {
@@ -64,19 +64,11 @@ func (l *lab) deal(t *testing.T, rec *recording, d deal, linuxServes bool) {
 	require.Len(t, sent, 2, "addresses that sent RoCEv2")
 }
 
-// finish waits for two programs, of which c ends first, and both in success.
+// finish waits for two programs, of which c ends first, and both in success with all that they had to do.
 func finish(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) {
 	t.Helper()
-	client, cerr := c.Wait()
-	if cerr != nil || client.Code != 0 {
-		cancel() // the other would wait
-	}
-	server, serr := s.Wait()
+	server, client := succeed(t, cancel, s, c)
 	out := report(server, client)
-	require.NoError(t, cerr, out)
-	require.Zero(t, client.Code, out)
-	require.NoError(t, serr, out)
-	require.Zero(t, server.Code, out)
 	for _, r := range []guest.Result{server, client} {
 		ended := strings.Contains(r.Stdout, "data transfers complete") || strings.Contains(r.Stdout, "end 0") // the latter of rdma_client, rdma_server
 		assert.True(t, ended, out)
@@ -121,11 +113,9 @@ func TestRDMACMPair(t *testing.T) {
 			require.NoError(t, err)
 			finish(t, cancel, s, c)
 		})
-		list, err := frames(rec.last)
-		require.NoError(t, err)
 		messages := map[byte]int{}
-		for _, f := range list {
-			if at, ok := cmAttribute(f); ok {
+		for _, f := range rec.last {
+			if at, ok := cmAttribute(f.data); ok {
 				messages[at]++
 			}
 		}
@@ -147,7 +137,7 @@ func TestRDMACMPair(t *testing.T) {
 			assert.Zero(t, res.Code, res.Stderr)
 		})
 	})
-	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+	t.Run("tshark", rec.dissect)
 }
 
 // TestRDMACMGroup: a multicast group, sending and receiving. Of IPv4, for Linux answers a join of an IPv6 group on RoCEv2 with ENOTSUPP.
@@ -182,7 +172,7 @@ func TestRDMACMGroup(t *testing.T) {
 			assert.Equal(t, map[netip.Addr]int{from: 10}, sent, "datagrams to the group")
 		})
 	}
-	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+	t.Run("tshark", rec.dissect)
 }
 
 // cmAttribute tells which CM message a frame over IPv4 is: the lower byte of the attribute ID.

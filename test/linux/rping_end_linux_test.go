@@ -147,5 +147,5 @@ func TestRPingEnds(t *testing.T) {
 			assert.Len(t, sent, 2, "addresses that sent RoCEv2")
 		})
 	}
-	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+	t.Run("tshark", rec.dissect)
 }

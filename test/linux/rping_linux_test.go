@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -29,45 +28,6 @@ func (p pings) String() string {
 		ip = "IPv6"
 	}
 	return fmt.Sprintf("%s,%d bytes", ip, p.size)
-}
-
-// recording collects what several runs put on the wire, for one run of tshark, which takes longer to start than to read.
-type recording struct {
-	pcap    []byte
-	packets int
-	last    []byte // the last run alone
-}
-
-// record captures while f runs, and checks the ICRC of everything captured.
-func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
-	t.Helper()
-	var b bytes.Buffer
-	capture, err := l.linux.Capture(&b)
-	require.NoError(t, err)
-	func() {
-		defer func() { assert.NoError(t, capture.Stop()) }()
-		f()
-	}()
-	list, err := frames(b.Bytes())
-	require.NoError(t, err)
-	sent := map[netip.Addr]int{}
-	for i, f := range list {
-		p, ok := parse(f)
-		if !ok {
-			continue
-		}
-		a, _ := netip.AddrFromSlice(p.source) // 4 or 16 bytes
-		sent[a]++
-		r.packets++
-		require.NoError(t, p.checksum, "frame %d from %v", i+1, a)
-	}
-	r.last = b.Bytes()
-	if r.pcap == nil {
-		r.pcap = bytes.Clone(r.last)
-	} else {
-		r.pcap = append(r.pcap, r.last[pcapHead:]...)
-	}
-	return sent
 }
 
 // ends are the two programs of a run, with how to wait until a server of either listens.
@@ -111,6 +71,22 @@ func (e ends) serveOurs(t *testing.T, ctx context.Context, args ...string) *gues
 	return p
 }
 
+// succeed waits for a server and its client, which ends first, and requires that both exit with 0.
+func succeed(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) (server, client guest.Result) {
+	t.Helper()
+	client, cerr := c.Wait()
+	if cerr != nil || client.Code != 0 {
+		cancel() // the server would wait
+	}
+	server, serr := s.Wait()
+	out := report(server, client)
+	require.NoError(t, cerr, out)
+	require.Zero(t, client.Code, out) // before the server's, which it brings about
+	require.NoError(t, serr, out)
+	require.Zero(t, server.Code, out)
+	return server, client
+}
+
 func report(s, c guest.Result) string {
 	return fmt.Sprintf("server: exit code %d\n%s%s\nclient: exit code %d\n%s%s", s.Code, s.Stdout, s.Stderr, c.Code, c.Stdout, c.Stderr)
 }
@@ -134,7 +110,7 @@ func TestRPing(t *testing.T) {
 			t.Run(role+p.String(), func(t *testing.T) { l.rpings(t, &rec, p, linuxServes) })
 		}
 	}
-	t.Run("tshark", func(t *testing.T) { dissect(t, rec.pcap, rec.packets) })
+	t.Run("tshark", rec.dissect)
 }
 
 func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
