@@ -21,6 +21,7 @@ func (m *Manager) Held(id Port) map[string]int {
 			held["transfers in"] += len(e.transfers.in)
 			held["transfers asked"] += e.transfers.asked
 			held["peers that asked"] += len(e.transfers.askedBy)
+			held["peers that are answered"] += len(e.transfers.answers)
 			held["transfers remembered"] += len(e.transfers.done)
 			held["bytes out"] += e.transfers.outBytes
 			held["bytes in"] += e.transfers.inBytes

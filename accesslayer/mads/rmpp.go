@@ -16,7 +16,7 @@ const (
 	rmppDoneTime    = 10 * time.Second // receiver: a finished transfer is remembered, to acknowledge what comes again
 	rmppRetries     = 3                // sender: of a message that says nothing
 	rmppBurst       = 16               // sender: segments of one transfer in the send queue at once
-	rmppPeerShare   = 4                // receiver: one peer may have a quarter of the transfers
+	rmppPeerShare   = 4                // one peer may have a quarter of the transfers that peers begin, of the bytes of these, and of the answers on their way
 )
 
 // RMPPError says that a long message did not get through. It is in the error of Agent.Do: errors.As.
@@ -40,10 +40,14 @@ type transfers struct {
 	in       map[transferKey]*incoming
 	outBytes int
 	inBytes  int
-	asked    int          // transfers in progress that peers began, other than responses
-	askedBy  map[peer]int // of these, each peer's
-	done     []*incoming  // finished, the oldest first
+	asked    int             // transfers in progress that peers began, other than responses
+	askedBy  map[peer]*share // of these, each peer's
+	answers  map[peer]int    // to each peer, on their way
+	done     []*incoming     // finished, the oldest first
 }
+
+// share is what a peer has of the transfers that peers began.
+type share struct{ transfers, bytes int }
 
 // transferKey names a transfer: by the method of its DATA, which its receiver's packets have with the R bit the other way round.
 type transferKey struct {
@@ -54,7 +58,8 @@ type transferKey struct {
 }
 
 func (x *transfers) init(e *endpoint) {
-	x.e, x.out, x.in, x.askedBy = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming), make(map[peer]int)
+	x.e, x.out, x.in = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming)
+	x.askedBy, x.answers = make(map[peer]*share), make(map[peer]int)
 }
 
 // key: where there is a GID, LIDs do not count, which a sender by GID may not know.

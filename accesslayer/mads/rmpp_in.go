@@ -67,7 +67,8 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	busy := want > cfg.MaxMessage
 	if t == nil && !busy {
-		busy = x.asked >= cfg.MaxTransfers || x.askedBy[key.peer] >= max(cfg.MaxTransfers/rmppPeerShare, 1)
+		had := x.askedBy[key.peer]
+		busy = x.asked >= cfg.MaxTransfers || had != nil && had.transfers >= max(cfg.MaxTransfers/rmppPeerShare, 1)
 	}
 	if busy {
 		e.p.count.drop(DropResources)
@@ -81,7 +82,10 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	x.in[key] = i
 	if t == nil {
 		x.asked++
-		x.askedBy[key.peer]++
+		if x.askedBy[key.peer] == nil {
+			x.askedBy[key.peer] = &share{}
+		}
+		x.askedBy[key.peer].transfers++
 	} else { // now it is the transfer's time that counts
 		t.at = 0
 		if t.out != nil {
@@ -92,10 +96,11 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	return i
 }
 
-// answered takes a transfer that a peer began out of the count.
+// answered takes a transfer that a peer began, and that holds nothing any more, out of the count.
 func (x *transfers) answered(i *incoming) {
 	x.asked--
-	if x.askedBy[i.key.peer]--; x.askedBy[i.key.peer] == 0 {
+	s := x.askedBy[i.key.peer]
+	if s.transfers--; s.transfers == 0 {
 		delete(x.askedBy, i.key.peer)
 	}
 }
@@ -103,6 +108,17 @@ func (x *transfers) answered(i *incoming) {
 func (x *transfers) hold(i *incoming, n int) {
 	i.size += n
 	x.inBytes += n
+	if i.t == nil {
+		x.askedBy[i.key.peer].bytes += n
+	}
+}
+
+// room tells whether a transfer may hold so many bytes more. A peer that begins transfers has its share of the memory, which the longest message fits into.
+func (x *transfers) room(i *incoming, n int) bool {
+	cfg := &x.e.p.m.cfg
+	most := cfg.MaxMessage + 2*mad.Size
+	return x.inBytes+n <= cfg.MaxReassembly && i.size+n <= most &&
+		(i.t != nil || x.askedBy[i.key.peer].bytes+n <= max(cfg.MaxReassembly/rmppPeerShare, most))
 }
 
 func (x *transfers) await(i *incoming, d time.Duration) {
@@ -146,8 +162,7 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 		i.last = n
 	}
 	data := r.MAD[i.seg.HeaderLen : i.seg.HeaderLen+size]
-	cfg := &x.e.p.m.cfg
-	if x.inBytes+size > cfg.MaxReassembly || i.size+size > cfg.MaxMessage+2*mad.Size {
+	if !x.room(i, size) {
 		x.e.p.count.drop(DropResources)
 		x.refuse(r, i.seg, mad.RMPPStop, mad.RMPPResourcesExhausted)
 		x.endIn(i, &RMPPError{Status: mad.RMPPResourcesExhausted})
@@ -279,8 +294,8 @@ func (x *transfers) dropIn(i *incoming) {
 		}
 		return
 	}
+	x.hold(i, -i.size)
 	if i.t == nil {
 		x.answered(i)
 	}
-	x.hold(i, -i.size)
 }

@@ -29,6 +29,7 @@ type outgoing struct {
 	at            time.Duration // when the ACK is overdue; 0: nothing to wait for
 	timer         clock.Deadline
 	over          bool
+	answer        bool // counted
 }
 
 // begin starts a transfer. e.mu is held, the message has been checked; msg is kept.
@@ -37,11 +38,14 @@ func (x *transfers) begin(verb string, a *agent, to *Address, msg []byte, m *Mes
 	h.Parse(msg)
 	cfg := &x.e.p.m.cfg
 	key := x.key(&h, &to.AV)
+	answer := t == nil && response(&h)
 	switch {
 	case len(x.out) >= cfg.MaxTransfers:
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long messages are on their way: wait, or raise Config.MaxTransfers", len(x.out))}
 	case x.outBytes+len(msg) > cfg.MaxReassembly:
 		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("long messages of %d bytes are on their way: wait, or raise Config.MaxReassembly", x.outBytes)}
+	case answer && x.answers[key.peer] >= max(cfg.MaxTransfers/rmppPeerShare, 1):
+		return &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: fmt.Sprintf("%d long answers to this peer are on their way: it has its share", x.answers[key.peer])}
 	case x.out[key] != nil:
 		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: "a message with this transaction ID, class and method is on its way to this peer"}
 	}
@@ -58,6 +62,9 @@ func (x *transfers) begin(verb string, a *agent, to *Address, msg []byte, m *Mes
 	o.timer.Fire = func() { x.overdue(o) }
 	x.out[key] = o
 	x.outBytes += len(msg)
+	if o.answer = answer; answer {
+		x.answers[key.peer]++
+	}
 	if t != nil {
 		t.out = o
 	}
@@ -219,5 +226,10 @@ func (x *transfers) dropOut(o *outgoing) {
 	o.over = true
 	delete(x.out, o.key)
 	x.outBytes -= len(o.msg)
+	if o.answer {
+		if x.answers[o.key.peer]--; x.answers[o.key.peer] == 0 {
+			delete(x.answers, o.key.peer)
+		}
+	}
 	x.e.p.m.wheel.Cancel(&o.timer)
 }
