@@ -21,7 +21,8 @@ type AL struct {
 	mu       sync.Mutex // the tree: see node
 	seq      uint64
 	closed   bool
-	adapters []*Adapter // in order of registration, being registered and being removed included
+	adapters []*Adapter       // in order of registration, being registered and being removed included
+	soles    map[string]*node // who holds what there is one of: ClientConfig.Sole
 }
 
 // New makes an access layer. It runs nothing until there is something to do.

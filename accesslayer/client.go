@@ -12,15 +12,52 @@ type Client struct{ object }
 
 // ClientConfig describes a client.
 type ClientConfig struct {
-	Name string // for logs
+	Name string // for errors and logs
+	// Sole, if not empty, names what there is one of per access layer and this client is to hold: as long as it is not gone, another
+	// client with the same is refused.
+	Sole string
 }
 
-// Open makes a client. Status: ErrClosed.
+// Open makes a client. Status: ErrClosed; ResourceBusy (another client holds Sole; the error names it).
 func (al *AL) Open(cfg ClientConfig) (*Client, error) {
 	const verb = "AL.Open"
 	c := &Client{}
 	c.n = &node{kind: kindClient, label: cfg.Name, obj: c}
-	return made(c, c.n.make(al.root, verb, nothing))
+	if cfg.Sole != "" {
+		if err := al.claim(verb, cfg.Sole, c.n); err != nil {
+			return nil, err
+		}
+	}
+	err := c.n.make(al.root, verb, nothing)
+	if err != nil && cfg.Sole != "" {
+		al.mu.Lock()
+		c.n.gone()
+		al.mu.Unlock()
+	}
+	return made(c, err)
+}
+
+// claim gives a client what there is one of, until the client is gone.
+func (al *AL) claim(verb, sole string, n *node) error {
+	al.mu.Lock()
+	defer al.mu.Unlock()
+	if holder := al.soles[sole]; holder != nil {
+		how := "share that one, or close it first"
+		if holder.state >= destroying {
+			how = "which is being closed: wait for the end of that"
+		}
+		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("%s of this access layer: held by the client %q, %s", sole, holder.label, how)}
+	}
+	if al.soles == nil {
+		al.soles = map[string]*node{}
+	}
+	al.soles[sole] = n
+	n.gone = func() {
+		if al.soles[sole] == n {
+			delete(al.soles, sole)
+		}
+	}
+	return nil
 }
 
 // AL is the access layer that the client belongs to.

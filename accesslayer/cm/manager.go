@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -30,6 +31,8 @@ type Manager struct {
 
 	mu         sync.Mutex
 	closed     bool
+	started    bool  // New has seen the ports that are there
+	taken      error // why New fails: one of these has another manager
 	ports      map[mads.Port]*port
 	ids        idSource
 	conns      map[uint32]*conn // by our communication ID
@@ -61,7 +64,8 @@ type peerQP struct {
 }
 
 // New makes a connection manager on MAD services of the same access layer. There is one for a port: the method Send of class CM is taken.
-// Status: InvalidParameter (nil).
+// Status: InvalidParameter (nil), ResourceBusy (a port has a connection manager; the error names the port and the agent. It can be shared, or
+// closed first).
 func New(al *accesslayer.AL, svc mads.Service, cfg Config) (*Manager, error) {
 	if al == nil || svc == nil {
 		return nil, &ci.Error{Verb: "cm.New", Status: ci.InvalidParameter, Detail: "an access layer and MAD services are needed"}
@@ -76,6 +80,13 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) (*Manager, error) {
 	m.ids.init(m.cfg.Rand)
 	m.listeners.init()
 	m.stop = svc.Watch(m.watch)
+	m.mu.Lock()
+	m.started = true
+	err := m.taken
+	m.mu.Unlock()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cm.New: %w", err), m.Close())
+	}
 	return m, nil
 }
 
@@ -104,7 +115,15 @@ func (m *Manager) watch(id mads.Port, there bool) {
 	}
 	p, err := m.open(id)
 	if err != nil {
-		m.log.Error("cm: a port has no connection manager", "port", id, "error", err)
+		m.mu.Lock()
+		refuse := !m.started && errors.Is(err, ci.ResourceBusy)
+		if refuse && m.taken == nil {
+			m.taken = fmt.Errorf("port %d of HCA %016x has a connection manager: %w", id.Num, uint64(id.CA), err)
+		}
+		m.mu.Unlock()
+		if !refuse {
+			m.log.Error("cm: a port has no connection manager", "port", id, "error", err)
+		}
 		return
 	}
 	m.mu.Lock()

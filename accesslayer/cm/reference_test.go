@@ -59,6 +59,18 @@ func (s *stack) close() {
 	assert.NoError(s.t, s.hca.Close())
 }
 
+// A second connection manager on the same ports is refused, and the first does not notice.
+func TestOnePerPort(t *testing.T) {
+	s := newStack(t, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{}))
+	_, err := cm.New(s.al, s.mads, cm.Config{})
+	require.ErrorIs(t, err, ci.ResourceBusy)
+	require.ErrorContains(t, err, "port 1 of HCA")
+	require.ErrorContains(t, err, `agent "connection manager"`)
+	require.NoError(t, s.cm.Close())
+	s.cm, err = cm.New(s.al, s.mads, cm.Config{})
+	require.NoError(t, err)
+}
+
 func (s *stack) qp(typ ci.QPType, events chan<- ci.EventType) *accesslayer.QP {
 	return must(s.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq,
 		QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}, func(_ *accesslayer.QP, e ci.Event) {

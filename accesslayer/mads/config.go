@@ -8,6 +8,9 @@ import (
 
 // Config tunes a Manager. The zero value is good for use.
 type Config struct {
+	// Name is who these services are for, in logs and in the error of a second New; empty: "mads.New".
+	Name string
+
 	// RecvDepth is how many receives QP0 and QP1 of a port have posted, 64 to 8192, and at most what the HCA grants; 0: 512.
 	RecvDepth int
 	// SendDepth is how many datagrams a QP has on the way at once; 0: 128. QueueLimit is how many more may wait for that; 0: 4096.
@@ -36,6 +39,9 @@ func (c Config) withDefaults() Config {
 		if *v <= 0 {
 			*v = d
 		}
+	}
+	if c.Name == "" {
+		c.Name = "mads.New"
 	}
 	def(&c.RecvDepth, 512)
 	c.RecvDepth = min(max(c.RecvDepth, minRecvDepth), maxRecvDepth)

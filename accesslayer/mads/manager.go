@@ -40,16 +40,18 @@ var _ Service = (*Manager)(nil)
 
 // New starts MAD services. It returns when those of the HCAs present are there; an HCA whose special QPs cannot be made is logged and left
 // out. Not from a callback of PnP.
-// Status: InvalidParameter (al is nil), InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
+// Status: InvalidParameter (al is nil), ResourceBusy (the access layer has MAD services; the error names who made them, and they can be shared,
+// or closed first), InvalidState with ErrClosed (al is closed), Timeout (as accesslayer.Client.RegisterPnP).
 func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
 	if al == nil {
 		return nil, &ci.Error{Verb: "mads.New", Status: ci.InvalidParameter, Detail: "an access layer is needed"}
 	}
-	client, err := al.Open(accesslayer.ClientConfig{Name: "MAD services"})
+	cfg = cfg.withDefaults()
+	client, err := al.Open(accesslayer.ClientConfig{Name: cfg.Name, Sole: "MAD services (QP0 and QP1)"})
 	if err != nil {
 		return nil, fmt.Errorf("mads.New: %w", err)
 	}
-	m := &Manager{al: al, cfg: cfg.withDefaults(), client: client, closing: make(chan struct{})}
+	m := &Manager{al: al, cfg: cfg, client: client, closing: make(chan struct{})}
 	m.wheel.Init(al.Clock())
 	first := cfg.FirstAgent
 	if first == 0 {

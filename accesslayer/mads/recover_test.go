@@ -1,6 +1,7 @@
 package mads_test
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -362,17 +363,42 @@ func TestResetWithoutFlush(t *testing.T) {
 
 // An HCA whose QP1 somebody else has is left out, and nothing of it is held.
 func TestQP1Taken(t *testing.T) {
+	h, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})}})
+	require.NoError(t, err)
+	al := accesslayer.New(accesslayer.Config{PollInterval: -1, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, al.Register(h))
+	c := must(al.Open(accesslayer.ClientConfig{}))
+	pd := must(must(c.OpenCA(h.Info().GUID, nil)).NewPD(ci.PDSpecial))
+	cq := must(pd.NewCQ(ci.CQCreate{Size: 2}, accesslayer.CQHandler{}))
+	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+	must(pd.NewSpecialQP(1, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: cq, RecvCQ: cq}, nil))
+	before := h.Live()
+	m, err := mads.New(al, mads.Config{})
+	require.NoError(t, err)
+	assert.Empty(t, m.Ports())
+	require.NoError(t, m.Close())
+	assert.Equal(t, before, h.Live())
+	require.NoError(t, al.Close())
+	require.NoError(t, h.Close())
+}
+
+// A second one on the same access layer is refused, and disturbs the first in nothing. It works when the first is closed.
+func TestOnePerAccessLayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := reference.NewDirectLink()
-		n := newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
-		before := n.hca.Live()
-		other, err := mads.New(n.al, mads.Config{})
-		require.NoError(t, err)
-		assert.Empty(t, other.Ports())
-		require.NoError(t, other.Close())
-		assert.Equal(t, before, n.hca.Live())
+		n := newNode(t, nodeConfig{mads: mads.Config{Name: "the first"}}, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{}))
 		echo(t, n)
-		_, err = n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})
-		assert.NoError(t, err, "to itself")
+		before := n.hca.Live()
+		for range 2 {
+			_, err := mads.New(n.al, mads.Config{})
+			require.ErrorIs(t, err, ci.ResourceBusy)
+			require.ErrorContains(t, err, `held by the client "the first", share that one, or close it first`)
+			require.Equal(t, before, n.hca.Live())
+		}
+		_, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})
+		require.NoError(t, err, "to itself")
+		require.NoError(t, n.m.Close())
+		n.m, err = mads.New(n.al, mads.Config{})
+		require.NoError(t, err)
+		require.Equal(t, []mads.Port{n.port()}, n.m.Ports())
 	})
 }

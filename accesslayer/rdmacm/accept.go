@@ -64,7 +64,7 @@ func (i *ID) accept(ctx context.Context, cfg *ConnConfig) error {
 func (i *ID) isOver() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.over
+	return i.why != nil
 }
 
 func (i *ID) acceptDatagram(cfg *ConnConfig) error {

@@ -51,12 +51,15 @@ func (i *ID) tell(private []byte, err error) {
 }
 
 // end is the end of the connection, whoever brought it about; the first one says why. The ID's QP goes to Error, which flushes its work, and
-// rests for the time-wait.
+// rests for the time-wait. Who sees a flushed completion must be able to learn the cause, so that is there first.
 func (i *ID) end(err error) {
+	if err == nil {
+		err = context.Canceled // an end without a cause is an end
+	}
 	i.mu.Lock()
-	was := i.over
+	was := i.why != nil
 	if !was {
-		i.over = true
+		i.why = err
 	}
 	qp, c := i.qp, i.conn
 	i.mu.Unlock()
@@ -91,7 +94,7 @@ func (i *ID) removed(guid ci.GUID) {
 // first: then it is answered, and that is no error. A second one returns at once. Datagrams have nothing to end.
 func (i *ID) Disconnect(ctx context.Context) error {
 	i.mu.Lock()
-	s, c, over := i.state, i.conn, i.over
+	s, c, over := i.state, i.conn, i.why != nil
 	i.mu.Unlock()
 	switch {
 	case s == closed || i.typ == ci.UD && s == established:

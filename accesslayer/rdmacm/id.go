@@ -31,8 +31,8 @@ type ID struct {
 
 	mu       sync.Mutex
 	state    state
-	over     bool // life has ended, or is about to
-	told     bool // EventDisconnected was queued
+	why      error // what ended the connection: life has ended of it, or is about to; nil before
+	told     bool  // EventDisconnected was queued
 	binding  *binding
 	at       netip.Addr     // bound to
 	local    netip.AddrPort // the address invalid: any
@@ -270,11 +270,19 @@ func (i *ID) SetPath(p cm.Path) error {
 }
 
 // Done is closed when the connection is over, whoever ended it, and when the ID is closed. ID.Err says why. Work that is still posted is
-// flushed.
+// flushed before: the order is Err, the ID's QP in Error, Done. So the queues hold all that ever comes when Done is closed, as far as the
+// HCA flushes at once, and who sees ci.WCFlushErr before that finds the cause in Err already.
 func (i *ID) Done() <-chan struct{} { return i.life.Done() }
 
-// Err is nil before Done is closed, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, net.ErrClosed, or what else ended it.
-func (i *ID) Err() error { return context.Cause(i.life) }
+// Err is nil as long as there is no end, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, net.ErrClosed, or what else ended the
+// connection. It says so from before work is flushed, a little before Done is closed. Work that is flushed while Err is nil tells of another end:
+// the QP has failed of itself. Then the cause is the status of the completion before the flushed ones, or, where the peer's request was the
+// reason, an event of the QP (QPConfig.OnEvent); the connection goes on for the peer, until somebody disconnects.
+func (i *ID) Err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.why
+}
 
 // Context ends when Done is closed, and its cause is Err: wait for completions with it.
 func (i *ID) Context() context.Context { return i.life }

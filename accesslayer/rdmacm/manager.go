@@ -86,7 +86,10 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 }
 
 // Open makes a Manager with everything of its own: a client of the access layer, MAD services and a connection manager. There can be one
-// of these per access layer, for QP1 can be had once.
+// of these per access layer, for QP1 can be had once, and so can a port of a port space: parts of a program that want connections of their
+// own are given the one Manager, as they would share the network of their host. Each has its IDs and listeners there, and closes those.
+// Errors: ResourceBusy (there is one, or there are MAD services of someone else's; the error says whose. After its Close, Open works), those of
+// accesslayer.AL.Open, mads.New and cm.New.
 func Open(al *accesslayer.AL) (*Manager, error) {
 	if al == nil {
 		return nil, invalid("rdmacm.Open", "an access layer is needed")
@@ -103,7 +106,7 @@ func Open(al *accesslayer.AL) (*Manager, error) {
 		return nil, err
 	}
 	own = append(own, client.Close)
-	svc, err := mads.New(al, mads.Config{})
+	svc, err := mads.New(al, mads.Config{Name: "rdmacm.Open"})
 	if err != nil {
 		return fail(err)
 	}

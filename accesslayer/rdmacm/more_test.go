@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/ci/ciwrap"
 	"ciddk/mad"
 )
 
@@ -75,6 +77,90 @@ func TestUseQP(t *testing.T) {
 	require.NoError(t, err, "the caller destroys it")
 	assert.Equal(t, ci.QPError, attr.State)
 	require.NoError(t, qp.Destroy())
+}
+
+// errorHook is a QP that tells when it is about to go to Error, and when it is there.
+type errorHook struct {
+	ciwrap.QP
+	before, after func()
+}
+
+func (q errorHook) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+	end := set&ci.QPFieldState != 0 && a.State == ci.QPError
+	if end {
+		q.before()
+	}
+	err := q.QP.Modify(set, a, ub)
+	if end {
+		q.after()
+	}
+	return err
+}
+
+// Whoever ends a connection: the cause is known before work is flushed, and Done is closed when it is.
+func TestCauseBeforeFlush(t *testing.T) {
+	for name, x := range map[string]struct {
+		end  func(t *testing.T, h *host, id, peer *rdmacm.ID)
+		want error
+	}{
+		"disconnect":     {func(t *testing.T, _ *host, id, _ *rdmacm.ID) { assert.NoError(t, id.Disconnect(within(t))) }, rdmacm.ErrDisconnected},
+		"the peer does":  {func(t *testing.T, _ *host, _, peer *rdmacm.ID) { assert.NoError(t, peer.Disconnect(within(t))) }, rdmacm.ErrPeerDisconnected},
+		"close":          {func(t *testing.T, _ *host, id, _ *rdmacm.ID) { assert.NoError(t, id.Close()) }, rdmacm.ErrDisconnected},
+		"the HCA is out": {func(t *testing.T, h *host, _, _ *rdmacm.ID) { h.pull(t, "10.66.0.2") }, rdmacm.ErrDeviceRemoved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLAN()
+			s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+			ctx := within(t)
+			ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+			require.NoError(t, err)
+			peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+			id, err := c.m.NewID(rdmacm.IDConfig{})
+			require.NoError(t, err)
+			require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
+			require.NoError(t, id.ResolveRoute(ctx))
+			pd, err := id.PD()
+			require.NoError(t, err)
+			cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
+			require.NoError(t, err)
+			qp, err := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvDepth: 2, RecvSGE: 1}}, nil)
+			require.NoError(t, err)
+			var mu sync.Mutex
+			var causes []error
+			note := func() {
+				mu.Lock()
+				defer mu.Unlock()
+				causes = append(causes, id.Err())
+				select {
+				case <-id.Done():
+					assert.Fail(t, "Done is closed before the QP is in Error")
+				default:
+				}
+			}
+			require.NoError(t, id.UseQP(errorHook{ciwrap.QP{QP: qp}, note, note}, 0))
+			_, err = qp.PostRecv([]ci.RecvWR{{ID: 5}})
+			require.NoError(t, err)
+			require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{}))
+			p := <-peer
+			require.NoError(t, p.err)
+			require.NoError(t, id.Err())
+			x.end(t, c, id, p.id)
+			await(t, id.Done(), "the end")
+			require.ErrorIs(t, id.Err(), x.want)
+			require.ErrorIs(t, context.Cause(id.Context()), x.want)
+			wc := make([]ci.WC, 2)
+			if n, err := cq.Poll(wc); x.want != rdmacm.ErrDeviceRemoved {
+				require.NoError(t, err)
+				require.Equal(t, 1, n, "what was posted is flushed when Done is closed")
+				require.Equal(t, ci.WCFlushErr, wc[0].Status)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, causes, 2)
+			require.ErrorIs(t, causes[0], x.want, "before the QP went to Error")
+			require.ErrorIs(t, causes[1], x.want)
+		})
+	}
 }
 
 // An SRQ does not say how many receives may complete.
@@ -140,6 +226,23 @@ func TestListenID(t *testing.T) {
 	require.NoError(t, b.Close())
 	_, err = a.Listen(0)
 	require.NoError(t, err, "the other one has gone")
+}
+
+// A program has one Manager for an access layer: a second is refused, with who has the first, and works when that is closed.
+func TestOpenTwice(t *testing.T) {
+	h := newLAN().host(t, "10.0.0.1")
+	live := h.hcas["10.0.0.1"].Live()
+	_, err := rdmacm.Open(h.al)
+	require.ErrorIs(t, err, ci.ResourceBusy)
+	require.ErrorContains(t, err, `held by the client "rdmacm.Open"`)
+	require.Equal(t, live, h.hcas["10.0.0.1"].Live(), "nothing is left of the second")
+	require.NoError(t, h.m.Close())
+	m, err := rdmacm.Open(h.al)
+	require.NoError(t, err)
+	ln, err := m.Listen(netip.MustParseAddrPort("10.0.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	require.NoError(t, m.Close())
 }
 
 // What is wrong with the parts, and with the order of closing.
