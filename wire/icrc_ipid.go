@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"encoding/binary"
-	"hash/crc32"
-)
+import "encoding/binary"
 
 // SolveIPv4ID finds the IPv4 identification for which a packet's ICRC is right, and false if there is none.
 //
@@ -51,7 +48,7 @@ func (f Flow4) First(b []byte, id uint16, most int, next func(b []byte) bool) in
 		if at == 0 {
 			r, at = crcWord(0, binary.LittleEndian.Uint64(b)|0xff<<32), 8
 		}
-		r, at = ^crc32.Update(^r, crc32.IEEETable, b[at:end]), end
+		r, at = updateCRC(r, b[at:end]), end
 		if mulMod(r^^binary.LittleEndian.Uint32(b[end:]), unshift[end/4]) == ^uint32(f.Start(n, id)) {
 			return n
 		}
