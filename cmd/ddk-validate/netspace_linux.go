@@ -4,51 +4,46 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // netspace is a network namespace of this process's own, whose loopback interface has the IPv6 addresses that the link udp needs: the
-// machine's own loopback has one only. It belongs to a thread, and is gone with that and with the sockets that were opened in it;
-// nothing of the machine changes. Making one takes CAP_SYS_ADMIN.
-type netspace struct {
-	jobs chan func()
-	quit chan struct{}
-	done chan struct{}
-	once sync.Once
-}
+// machine's own loopback has one only. It belongs to a thread, and goes with the process; nothing of the machine changes. Making one
+// takes CAP_SYS_ADMIN.
+type netspace struct{ jobs chan func() }
+
+// space6 is the process's: making one takes a while, and every case opens a target.
+var space6 = sync.OnceValues(func() (*netspace, error) { return newNetspace(addrs6()) })
 
 // newNetspace makes a namespace and gives its loopback the addresses.
-func newNetspace(addrs ...netip.Addr) (*netspace, error) {
-	n := &netspace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+func newNetspace(addrs []netip.Addr) (*netspace, error) {
+	n := &netspace{jobs: make(chan func())}
 	started := make(chan error)
 	go func() {
-		defer close(n.done)
-		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so that nobody else gets into the namespace.
+		// Never unlocked, so that nobody else gets into the namespace.
 		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			started <- fmt.Errorf("network namespace: %w", err)
-			return
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = setLoopback(addrs)
 		}
-		started <- nil
-		for {
-			select {
-			case f := <-n.jobs:
-				f()
-			case <-n.quit:
-				return
-			}
+		for i := 0; err == nil && i < len(addrs); i++ {
+			err = reachable(addrs[i])
+		}
+		started <- err
+		if err != nil {
+			return // the runtime ends a thread that its goroutine leaves locked, and the namespace with it
+		}
+		for f := range n.jobs {
+			f()
 		}
 	}()
 	if err := <-started; err != nil {
-		<-n.done
-		return nil, err
-	}
-	if err := n.do(func() error { return setLoopback(addrs) }); err != nil {
-		n.close()
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
 	return n, nil
@@ -57,18 +52,28 @@ func newNetspace(addrs ...netip.Addr) (*netspace, error) {
 // do runs f in the namespace: what it opens stays there. One at a time.
 func (n *netspace) do(f func() error) error {
 	res := make(chan error, 1)
-	select {
-	case n.jobs <- func() { res <- f() }:
-		return <-res
-	case <-n.quit:
-		return errors.New("network namespace: closed")
-	}
+	n.jobs <- func() { res <- f() }
+	return <-res
 }
 
-// close ends the thread. Idempotent.
-func (n *netspace) close() {
-	n.once.Do(func() { close(n.quit) })
-	<-n.done
+// reachable waits until an address of the namespace can be sent to: the system makes the route to a new one on a thread of its own, and
+// what is sent before that is lost.
+func reachable(a netip.Addr) error {
+	c, err := net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(2 * time.Second); ; {
+		_, err = c.WriteTo([]byte{0}, c.LocalAddr())
+		if err == nil {
+			if err = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond)); err == nil {
+				_, _, err = c.ReadFrom(make([]byte, 1))
+			}
+		}
+		if err == nil || time.Now().After(end) {
+			return errors.Join(err, c.Close())
+		}
+	}
 }
 
 // setLoopback brings the loopback interface of the thread's namespace up and adds addresses to it (rtnetlink(7)).

@@ -2,18 +2,11 @@
 
 package main
 
-import (
-	"errors"
-	"net/netip"
-)
+import "errors"
 
 // netspace is for Linux alone.
 type netspace struct{}
 
-func newNetspace(...netip.Addr) (*netspace, error) {
-	return nil, errors.New("network namespaces are of Linux")
-}
+func space6() (*netspace, error) { return nil, errors.New("network namespaces are of Linux") }
 
 func (*netspace) do(f func() error) error { return f() }
-
-func (*netspace) close() {}

@@ -48,9 +48,6 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		for _, h := range made {
 			errs = append(errs, h.Close())
 		}
-		if l.close != nil {
-			l.close()
-		}
 		return errors.Join(errs...)
 	}
 	t.Live = func() map[string]int {
@@ -87,7 +84,6 @@ type linkage struct {
 	ports []reference.PortConfig        // one for each HCA
 	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
 	open  opener                        // where ports are opened
-	close func()                        // after the HCAs; may be nil
 }
 
 // links make them.
@@ -186,9 +182,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	l.open = here
 	if v6 {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
-		all := []netip.Addr{private(true, 0), private(true, 1), private(true, 2), private(true, 3)}
-		if space, err := newNetspace(all...); err == nil {
-			addrs, l.open, l.close = all, space.do, space.close
+		if space, err := space6(); err == nil {
+			addrs, l.open = addrs6(), space.do
 		}
 	} else {
 		for i := range 4 {
@@ -210,6 +205,14 @@ func udpLink(o validate.Options) (l linkage, err error) {
 		}
 	}
 	return l, nil
+}
+
+// addrs6 are the IPv6 addresses of the link udp where there is a network for them: the HCAs' and the certifier's.
+func addrs6() (list []netip.Addr) {
+	for i := range 4 {
+		list = append(list, private(true, i))
+	}
+	return list
 }
 
 // version is the setting ip.

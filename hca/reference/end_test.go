@@ -110,7 +110,9 @@ func TestLinkEndSends(t *testing.T) {
 		{"raw", func(*wire.LinkPacket, *directPort) {}, seal(func(b []byte) { b[1] &^= 3 }), rvt.DropMalformed},
 		{"another lane", func(w *wire.LinkPacket, _ *directPort) { w.LRH.VL = 1 }, none, rvt.DropNotForUs},
 		{"management lane", func(w *wire.LinkPacket, _ *directPort) { w.LRH.VL = 15 }, none, rvt.DropNotForUs},
-		{"congestion notification", func(w *wire.LinkPacket, _ *directPort) { w.Packet.BTH.Opcode, w.Packet.Payload = wire.CNP, make([]byte, wire.CNPLen) }, none, rvt.DropService},
+		{"congestion notification", func(w *wire.LinkPacket, _ *directPort) {
+			w.Packet.BTH.Opcode, w.Packet.Payload = wire.CNP, make([]byte, wire.CNPLen)
+		}, none, rvt.DropService},
 	} {
 		p, got, e := directRig(t)
 		w := right()
