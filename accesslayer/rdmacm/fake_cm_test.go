@@ -141,9 +141,11 @@ func TestConnectAgain(t *testing.T) {
 	assert.Len(t, rest, rdmacm.ConnectLen)
 	assert.Equal(t, id.LocalAddr().AddrPort, h.SourceAddr())
 
-	// Events that come of their own accord.
-	cfg.OnEvent(c, cm.Event{Type: cm.EventDelayed})
-	cfg.OnEvent(c, cm.Event{Type: cm.EventAlternate, LAP: &mad.LAP{}})
+	// Events that come of their own accord. Those that a peer can cause for ever wait once.
+	for i := range byte(100) {
+		cfg.OnEvent(c, cm.Event{Type: cm.EventDelayed, Private: []byte{i}})
+		cfg.OnEvent(c, cm.Event{Type: cm.EventAlternate, Private: []byte{i}, LAP: &mad.LAP{}})
+	}
 	gone := &cm.RejectError{Reason: mad.RejStaleConnection}
 	cfg.OnEvent(c, cm.Event{Type: cm.EventRejected, Err: gone})
 	await(t, id.Done(), "the end")
@@ -154,6 +156,9 @@ func TestConnectAgain(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, e.Type, "%v", e.Type)
 		assert.Equal(t, want == rdmacm.EventAlternate, e.CM != nil)
+		if want == rdmacm.EventDelayed || want == rdmacm.EventAlternate {
+			assert.Equal(t, []byte{99}, e.Private, "the last of them")
+		}
 	}
 	attr, err := id.QP().Query()
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -16,13 +17,21 @@ type queue struct {
 
 func (q *queue) init() { q.more = make(chan struct{}, 1) }
 
+// push queues an event. Of those that a peer can cause as often as it likes, the last one takes the place of one that nobody has taken.
 func (q *queue) push(e Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.closed {
-		q.list = append(q.list, e)
-		q.wake()
+	if q.closed {
+		return
 	}
+	if e.Type == EventDelayed || e.Type == EventAlternate {
+		if i := slices.IndexFunc(q.list, func(o Event) bool { return o.Type == e.Type }); i >= 0 {
+			q.list[i] = e
+			return
+		}
+	}
+	q.list = append(q.list, e)
+	q.wake()
 }
 
 func (q *queue) wake() {
