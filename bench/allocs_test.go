@@ -1,26 +1,27 @@
 package bench
 
 import (
-	"runtime"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 )
 
-// loopbackNet skips where 127.0.0.0/8 is not this machine's as a whole.
-func loopbackNet(t testing.TB) {
-	if runtime.GOOS != "linux" {
-		t.Skip("two loopback addresses are needed; elsewhere an administrator has to add the second one")
-	}
+// needAddresses is addresses, where this machine has them.
+func needAddresses(t testing.TB) (a, b netip.Addr) {
+	t.Helper()
+	a, b = addresses()
+	testenv.Addresses(t, testenv.RoCEv2Port, a.String(), b.String())
+	return a, b
 }
 
 // newUDPPair is two connected HCAs of this process over UDP.
 func newUDPPair(t testing.TB) *directPair {
-	loopbackNet(t)
-	a, b := addresses()
+	a, b := needAddresses(t)
 	next := []reference.PortConfig{udpPort(a), udpPort(b)}
 	p, err := connectPair(deep, func() reference.PortConfig {
 		c := next[0]
@@ -33,7 +34,7 @@ func newUDPPair(t testing.TB) *directPair {
 
 // TestAllocs holds every path that is measured to no allocation per work request and completion.
 func TestAllocs(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("under the race detector, pools forget at random")
 	}
 	links := map[string]func(testing.TB) *directPair{

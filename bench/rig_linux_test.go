@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestKinds makes one round of every kind of work, at a size below and one above what a datagram holds, in two processes.
@@ -41,7 +43,7 @@ func TestKinds(t *testing.T) {
 
 // TestCasesRun: the rounds of every case fit its halves, and no two cases have one name.
 func TestCasesRun(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		t.Skip("some seconds of measurement; not a short test")
 	}
 	seen := map[string]bool{}

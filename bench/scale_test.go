@@ -10,6 +10,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 )
 
 const (
@@ -90,7 +91,7 @@ func exchange(t *testing.T, a, b *side, x, y ci.QP) {
 
 // TestMemory: 10,000 connected RC QPs in one process. Each has carried a message, so that nothing is left to be made at first use.
 func TestMemory(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		t.Skip("a figure of the plain build, and not a short test")
 	}
 	before := inUse()
@@ -123,7 +124,7 @@ func TestChurn(t *testing.T) {
 		t.Skip("not a short test")
 	}
 	n := scaleRate
-	if raceEnabled {
+	if testenv.Race {
 		n /= 20
 	}
 	a, b := newScalePair(t, 64, direct())
@@ -157,11 +158,10 @@ func TestChurn(t *testing.T) {
 // TestQuiet: connected QPs that have nothing to do cost nothing. All have carried a message, so that a timer which was not forgotten would be
 // one of thousands that fire.
 func TestQuiet(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		t.Skip("a figure of the plain build, and not a short test")
 	}
-	loopbackNet(t)
-	x, y := addresses()
+	x, y := needAddresses(t)
 	a, b := newScalePair(t, 64, func(i int) reference.PortConfig {
 		if i == 0 {
 			return udpPort(x)

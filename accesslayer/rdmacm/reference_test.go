@@ -17,6 +17,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/mad"
 )
 
@@ -67,9 +68,9 @@ func TestConnect(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if tt.lan == nil {
-				needAddress(t, tt.server)
+				testenv.Addresses(t, udpPort, tt.server)
 				if tt.client != "" {
-					needAddress(t, tt.client)
+					testenv.Addresses(t, udpPort, tt.client)
 				}
 			}
 			s := tt.lan.host(t, tt.server)

@@ -2,9 +2,7 @@ package rdmacm_test
 
 import (
 	"context"
-	"net"
 	"net/netip"
-	"strconv"
 	"testing"
 	"time"
 
@@ -31,16 +29,6 @@ func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// needAddress skips where an address is not this machine's, as 127.0.0.2 on macOS, or ::1 in some containers.
-func needAddress(t *testing.T, a string) {
-	t.Helper()
-	c, err := net.ListenPacket("udp", net.JoinHostPort(a, strconv.Itoa(udpPort)))
-	if err != nil {
-		t.Skip(err)
-	}
-	require.NoError(t, c.Close())
 }
 
 // lan is a network between hosts; without one, hosts are at loopback addresses of this machine.

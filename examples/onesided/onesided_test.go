@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"ciddk/internal/testenv"
 )
 
 // mainEnv makes the test binary be the program.
@@ -33,18 +35,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
-func needAddresses(t *testing.T) {
-	t.Helper()
-	for _, a := range []string{serverIP, callerIP} {
-		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
-		if err != nil {
-			t.Skip(err)
-		}
-		require.NoError(t, c.Close())
-	}
-}
-
 func flags(t *testing.T) []string {
 	t.Helper()
 	l, err := net.Listen("tcp", serverIP+":0")
@@ -55,7 +45,7 @@ func flags(t *testing.T) []string {
 
 // TestTwoProcesses runs the program as a reader would.
 func TestTwoProcesses(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f := flags(t)
@@ -89,7 +79,7 @@ func TestTwoProcesses(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	f := flags(t)
 	require.ErrorContains(t, command(t.Context(), append([]string{"call"}, f...), io.Discard), "is the server running?")
 	require.ErrorIs(t, command(t.Context(), append([]string{"serve", "--timeout", "50ms"}, f...), io.Discard), context.DeadlineExceeded)

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"ciddk/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,18 +26,6 @@ const (
 	serverIP = "127.18.51.1"
 	clientIP = "127.18.51.2"
 )
-
-// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
-func needAddresses(t *testing.T) {
-	t.Helper()
-	for _, a := range []string{serverIP, clientIP} {
-		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
-		if err != nil {
-			t.Skip(err)
-		}
-		require.NoError(t, c.Close())
-	}
-}
 
 // lines hands over what a program prints, line by line.
 type lines struct {
@@ -64,7 +54,7 @@ func freePort(t *testing.T) string {
 // pair runs a server and a client and returns what they printed.
 func pair(t *testing.T, server, client []string) (out [2]string, errs [2]error) {
 	t.Helper()
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	port := freePort(t)
@@ -176,7 +166,7 @@ func TestBadOptions(t *testing.T) {
 		})
 	}
 	t.Run("datagram above the MTU", func(t *testing.T) {
-		needAddresses(t)
+		testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 		err := command(t.Context(), []string{"ud", "-s", "4097", "-d", serverIP}, io.Discard)
 		require.ErrorContains(t, err, "at most the port's MTU, 4096 bytes")
 	})
@@ -184,7 +174,7 @@ func TestBadOptions(t *testing.T) {
 
 // TestNobody: neither role waits for ever.
 func TestNobody(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	port := freePort(t)
 	require.ErrorContains(t, command(t.Context(), []string{"rc", "-p", port, "-d", clientIP, serverIP}, io.Discard), "no server")
 
@@ -202,7 +192,7 @@ func TestStranger(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			needAddresses(t)
+			testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 			port := freePort(t)
 			so := &lines{first: make(chan struct{})}
 			done := make(chan error, 1)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,18 +27,6 @@ const (
 	clientIP = "127.20.17.2"
 	otherIP  = "127.20.17.3"
 )
-
-// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
-func needAddresses(t *testing.T) {
-	t.Helper()
-	for _, a := range []string{serverIP, clientIP, otherIP} {
-		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
-		if err != nil {
-			t.Skip(err)
-		}
-		require.NoError(t, c.Close())
-	}
-}
 
 // output can be waited for.
 type output struct {
@@ -90,7 +78,7 @@ func (p *program) end(t *testing.T) (string, error) {
 
 // The two ends of the program, on two HCAs at loopback addresses.
 func TestPing(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	tests := map[string]struct {
 		server, client []string
 		pings          int
@@ -125,7 +113,7 @@ func TestPing(t *testing.T) {
 
 // A server for many goes on when a client leaves in the middle, and ends when it is interrupted.
 func TestPersistent(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	s := start(t, "listening on", "-s", "-P", "-a", serverIP)
 	a := start(t, "rdma-ping-5:", "-c", "-v", "-a", serverIP, "-I", clientIP)
 	b := start(t, "", "-c", "-V", "-C", "5", "-a", serverIP, "-I", otherIP)
@@ -144,7 +132,7 @@ func TestPersistent(t *testing.T) {
 
 // A client whose server goes says so, at once.
 func TestServerLeaves(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	s := start(t, "listening on", "-s", "-a", serverIP)
 	c := start(t, "rdma-ping-1:", "-c", "-v", "-a", serverIP, "-I", clientIP)
 	s.stop()
@@ -161,7 +149,7 @@ func TestServerLeaves(t *testing.T) {
 
 // A peer that is no rping.
 func TestStrangers(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	tests := map[string]struct {
 		send int // bytes
 		a    advert

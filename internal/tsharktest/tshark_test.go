@@ -3,7 +3,6 @@ package tsharktest
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // roce is an RC SEND Only of 4 bytes over IPv4 as Linux Soft-RoCE sends it: Ethernet, IP at 14, UDP at 34, BTH at 42, payload, ICRC.
@@ -22,39 +23,6 @@ func roce(t *testing.T) []byte {
 		"4500002c6a9940004011bb890a4d00030a4d0002" + "c48412b700180000" + "0400ffff0000002280002100" + "2b3a02cc")
 	require.NoError(t, err)
 	return b
-}
-
-// judged records how a test of its own went, where the true one goes on.
-type judged struct {
-	testing.TB
-	skipped string
-	errors  []string
-}
-
-func (j *judged) Helper() {}
-
-func (j *judged) Errorf(format string, args ...any) {
-	j.errors = append(j.errors, fmt.Sprintf(format, args...))
-}
-
-func (j *judged) FailNow() { runtime.Goexit() }
-
-func (j *judged) Skipf(format string, args ...any) {
-	j.skipped = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-// judgeTest runs f as a test of its own.
-func judgeTest(t *testing.T, f func(testing.TB)) *judged {
-	t.Helper()
-	j := &judged{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f(j)
-	}()
-	<-done
-	return j
 }
 
 // needs skips a test here that Read would pass over in a judged one.
@@ -120,20 +88,20 @@ func TestFinds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			file := Write(t, Ethernet, tt.packets)
-			j := judgeTest(t, func(t testing.TB) { ReadMatching(t, file, tt.filter, tt.fields...) })
-			require.Empty(t, j.skipped)
-			require.Len(t, j.errors, len(tt.want))
+			o := testenv.Try(t, func(t testing.TB) { ReadMatching(t, file, tt.filter, tt.fields...) })
+			require.Empty(t, o.Skipped)
+			require.Len(t, o.Errors, len(tt.want))
 			for i, w := range tt.want {
-				assert.Contains(t, j.errors[i], w)
+				assert.Contains(t, o.Errors[i], w)
 			}
 		})
 	}
 	t.Run("no capture file", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "x.pcap")
 		require.NoError(t, os.WriteFile(file, []byte("no capture file"), 0o600))
-		j := judgeTest(t, func(t testing.TB) { Read(t, file) })
-		require.Len(t, j.errors, 1)
-		assert.Contains(t, j.errors[0], "tshark -n -r "+file)
+		o := testenv.Try(t, func(t testing.TB) { Read(t, file) })
+		require.Len(t, o.Errors, 1)
+		assert.Contains(t, o.Errors[0], "tshark -n -r "+file)
 	})
 }
 
@@ -146,10 +114,10 @@ func slicesOf[T any](v T, n int) (s []T) {
 
 func TestSkips(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	j := judgeTest(t, func(t testing.TB) { Read(t, "x.pcap") })
-	assert.Empty(t, j.errors)
-	assert.Contains(t, j.skipped, "tshark")
-	assert.Contains(t, j.skipped, "apt-get install tshark")
+	o := testenv.Try(t, func(t testing.TB) { Read(t, "x.pcap") })
+	assert.Empty(t, o.Errors)
+	assert.Contains(t, o.Skipped, "tshark")
+	assert.Contains(t, o.Skipped, "apt-get install tshark")
 }
 
 // script puts a program called tshark in front of the true one.
@@ -172,9 +140,9 @@ func TestRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			script(t, tt.text)
-			j := judgeTest(t, func(t testing.TB) { Read(t, "x.pcap", "f") })
-			require.Len(t, j.errors, 1)
-			assert.Contains(t, j.errors[0], tt.want)
+			o := testenv.Try(t, func(t testing.TB) { Read(t, "x.pcap", "f") })
+			require.Len(t, o.Errors, 1)
+			assert.Contains(t, o.Errors[0], tt.want)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"ciddk/internal/testenv"
 )
 
 var (
@@ -26,7 +28,7 @@ func fromEnv(name string, or int) int {
 
 // scale makes a number of messages bearable.
 func scale(n int) int {
-	if raceEnabled {
+	if testenv.Race {
 		return n / 10
 	}
 	return n

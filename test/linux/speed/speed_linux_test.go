@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/bench"
+	"ciddk/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,7 +26,7 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; run without -short")
 	}
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("what it runs are programs of their own, without the race detector")
 	}
 	if err := Available(); err != nil {

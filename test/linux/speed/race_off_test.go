@@ -1,5 +1,0 @@
-//go:build !race
-
-package speed
-
-const raceEnabled = false
