@@ -124,6 +124,21 @@ func TestRDMACMPair(t *testing.T) {
 		assert.Equal(t, 1, messages[0x13], "REP")
 		assert.Len(t, sent, 2)
 	})
+	t.Run("we know nothing of the answer", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		rec.record(t, l, func() {
+			s := e.serveLinux(t, ctx, "ucmatose", "-b", e.theirs().String())
+			c, err := l.net.Start(ctx, l.cmpeer, "forget", e.ours().String(), "-s", e.theirs().String())
+			require.NoError(t, err)
+			r, err := c.Wait()
+			require.NoError(t, err)
+			assert.Zero(t, r.Code, r.Stderr)
+			require.NoError(t, s.WaitOutput(ctx, "RDMA_CM_EVENT_REJECTED, error: 6"), "invalid communication ID, at once: Linux does not ask until it has used up its retries")
+			cancel()
+			_, _ = s.Wait() // it was killed
+		})
+	})
 	t.Run("our server refuses", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

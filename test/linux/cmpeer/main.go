@@ -5,6 +5,7 @@
 //	cmpeer connect 10.77.0.1 -s 10.77.0.2 -c 3     # its client
 //	cmpeer datagram 10.77.0.1                      # udaddy
 //	cmpeer group 10.77.0.1 -m 239.1.2.3            # mckey, receiving
+//	cmpeer forget 10.77.0.1 -s 10.77.0.2           # a client of ucmatose that knows nothing any more when the answer comes
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 )
 
 type options struct {
-	Mode  string     `arg:"" enum:"connect,datagram,group" help:"ucmatose, udaddy or mckey."`
+	Mode  string     `arg:"" enum:"connect,datagram,group,forget" help:"ucmatose, udaddy, mckey, or ucmatose's client that forgets."`
 	Addr  netip.Addr `arg:"" help:"IP address of the HCA."`
 	Peer  netip.Addr `short:"s" help:"Server to call; without it, be the server."`
 	Group netip.Addr `short:"m" help:"Mode group: the group."`
@@ -79,6 +80,9 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, al.Close()) }()
 	if err := al.Register(hca); err != nil {
 		return err
+	}
+	if o.Mode == "forget" {
+		return forget(ctx, al, o, out)
 	}
 	m, err := rdmacm.Open(al)
 	if err != nil {
