@@ -21,27 +21,23 @@
 package capture
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/erf"
 )
 
-// Link types of interfaces (the registry of tcpdump.org).
-const (
-	linkRaw = 101
-	linkERF = 197
-)
+// linkRaw is the link type of IP packets (the registry of tcpdump.org).
+const linkRaw = 101
 
 // Writer writes frames to a pcapng stream. Not for concurrent use.
 type Writer struct {
@@ -82,7 +78,7 @@ func (w *Writer) write(f *reference.Frame) error {
 	if !ok {
 		n := pcapgo.NgInterface{Name: fmt.Sprintf("%016x/%d", uint64(f.HCA), f.Port), LinkType: linkRaw, OS: runtime.GOOS, TimestampResolution: 9}
 		if f.Link == ci.LinkInfiniBand {
-			n.LinkType = linkERF
+			n.LinkType = erf.LinkType
 		}
 		var err error
 		if id, err = w.ng.AddInterface(n); err != nil {
@@ -92,7 +88,7 @@ func (w *Writer) write(f *reference.Frame) error {
 	}
 	data := f.Data
 	if f.Link == ci.LinkInfiniBand {
-		data = erf(f.Time, data)
+		data = erf.InfiniBand(f.Time, data)
 	}
 	flags := pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
 	if f.Dir == reference.In {
@@ -103,19 +99,6 @@ func (w *Writer) write(f *reference.Frame) error {
 		o.Comments = []string{"dropped: " + f.Drop}
 	}
 	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: f.Time, CaptureLength: len(data), Length: len(data), InterfaceIndex: id}, data, o)
-}
-
-// erf puts an InfiniBand packet into an extensible record format record: time stamp (little endian, 2^-32 s), type, flags (varying length),
-// record length, loss counter, wire length.
-func erf(t time.Time, p []byte) []byte {
-	const infiniband, varying, head = 21, 4, 16
-	b := make([]byte, 0, head+len(p))
-	b = binary.LittleEndian.AppendUint64(b, uint64(t.Unix())<<32|uint64(t.Nanosecond())<<32/uint64(time.Second))
-	b = append(b, infiniband, varying)
-	b = binary.BigEndian.AppendUint16(b, uint16(head+len(p)))
-	b = binary.BigEndian.AppendUint16(b, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
-	return append(b, p...)
 }
 
 // ToFile writes what the tap shows to a new file at path until stop is called. stop returns the first error of writing, and the same

@@ -5,24 +5,15 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/erf"
 	"ciddk/internal/tsharktest"
 	"ciddk/wire"
 )
-
-// erf wraps an InfiniBand packet in an extensible record format record, the one way to have them in a capture file.
-func erf(p []byte) []byte {
-	const infiniband, varying, hdr = 21, 4, 16
-	b := make([]byte, 8, hdr+len(p)) // time stamp 0
-	b = append(b, infiniband, varying)
-	b = binary.BigEndian.AppendUint16(b, uint16(hdr+len(p)))
-	b = binary.BigEndian.AppendUint16(b, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
-	return append(b, p...)
-}
 
 // tsharkFields is what is asked of tshark, and how a packet of ours answers; nil for a header that is not there. A number may be printed
 // in decimal or hexadecimal.
@@ -150,7 +141,7 @@ func TestTsharkInfiniBand(t *testing.T) {
 	var vcrcs []wire.VCRC
 	for i, f := range withAllOpcodes(t) {
 		p := wire.LinkPacket{LRH: wire.LRH{VL: 2, SL: 4, LNH: uint8(wire.LNHLocal + i%2), DLID: 77, SLID: 99}, Packet: f.Packet}
-		frames = append(frames, erf(wire.AppendLinkPacket(nil, &p)))
+		frames = append(frames, erf.InfiniBand(time.Unix(0, 0), wire.AppendLinkPacket(nil, &p)))
 		packets, vcrcs = append(packets, p.Packet), append(vcrcs, p.VCRC)
 	}
 	rows := checkTshark(t, tsharktest.Write(t, tsharktest.ERF, frames), packets, "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.vl",

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/erf"
 	"ciddk/internal/tsharktest"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -54,8 +55,9 @@ func captureCases() *validate.Catalog {
 
 // captured is a packet read back.
 type captured struct {
-	ib   bool
-	data []byte // from the IP header or the LRH
+	ib       bool
+	data     []byte // from the IP header or the LRH
+	comments []string
 }
 
 // transport gives BTH to ICRC, and the ICRC over what is in front of it as IBTA volume 1, 7.8.1 and annex A17 have it, reckoned with the
@@ -94,7 +96,7 @@ func (c captured) transport(t *testing.T) (bth []byte, icrc uint32) {
 	return bth, crc32.ChecksumIEEE(append(pseudo, b[:len(b)-4]...))
 }
 
-// readCapture takes a file apart with the library's reader: packets, interfaces and comments are tshark's to judge.
+// readCapture takes a file apart with the library's reader; tshark judges packets, interfaces and comments again.
 func readCapture(t *testing.T, path string) (list []captured) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -103,16 +105,16 @@ func readCapture(t *testing.T, path string) (list []captured) {
 	r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{WantMixedLinkType: true})
 	require.NoError(t, err)
 	for {
-		data, ci, err := r.ReadPacketData()
+		data, ci, o, err := r.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
 			return list
 		}
 		require.NoError(t, err)
 		i, err := r.Interface(ci.InterfaceIndex)
 		require.NoError(t, err)
-		c := captured{ib: i.LinkType == 197, data: data}
+		c := captured{ib: i.LinkType == erf.LinkType, data: data, comments: o.Comments}
 		if c.ib {
-			c.data = data[16:]
+			c.data = data[erf.HeaderLen:]
 		}
 		list = append(list, c)
 	}

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,29 +43,14 @@ func TestWireEvidence(t *testing.T) {
 		x := r.Results[0]
 		assert.True(t, x.Blames(m.Breaks), "%+v", x.Failures)
 		require.Equal(t, filepath.Join(dir, id+".pcapng"), x.Capture)
-		remarks, packets := remarks(t, x.Capture)
-		assert.Greater(t, packets, 2)
+		packets := readCapture(t, x.Capture)
+		assert.Greater(t, len(packets), 2)
+		var remarks []string
+		for _, p := range packets {
+			remarks = append(remarks, p.comments...)
+		}
 		require.NotEmpty(t, remarks)
 		assert.True(t, strings.HasPrefix(remarks[0], m.Breaks+": "), "%q", remarks)
-	}
-}
-
-// remarks reads the comments of a capture, and counts its packets.
-func remarks(t *testing.T, path string) (list []string, packets int) {
-	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-	require.NoError(t, err)
-	for {
-		_, _, o, err := r.ReadPacketDataWithOptions()
-		if errors.Is(err, io.EOF) {
-			return list, packets
-		}
-		require.NoError(t, err)
-		packets++
-		list = append(list, o.Comments...)
 	}
 }
 

@@ -43,16 +43,6 @@ func TestRead(t *testing.T) {
 	}, rows)
 }
 
-func TestReadInERF(t *testing.T) {
-	// An LRH of a local packet for LID 2 from LID 1, and the transport of roce behind it, with a VCRC.
-	lrh, err := hex.DecodeString("0002" + "0002" + "0006" + "0001")
-	require.NoError(t, err)
-	p := append(append(lrh, roce(t)[42:]...), 0, 0)
-	head := []byte{0, 0, 0, 0, 0, 0, 0, 0, 21, 4, 0, byte(16 + len(p)), 0, 0, 0, byte(len(p))} // of ERF: type 21, varying lengths
-	assert.Equal(t, [][]string{{"2", "1", "4"}},
-		Read(t, Write(t, ERF, [][]byte{append(head, p...)}), "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.bth.opcode"))
-}
-
 func TestReadMatching(t *testing.T) {
 	plain, cut := roce(t), roce(t)
 	cut[42] = 6 // RDMA WRITE First, whose RETH is not there

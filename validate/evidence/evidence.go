@@ -8,25 +8,20 @@
 package evidence
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"ciddk/ci"
+	"ciddk/internal/erf"
 	"ciddk/validate"
 )
 
-// Link types of interfaces (the registry of tcpdump.org). Wireshark does not read LINKTYPE_INFINIBAND, so that InfiniBand packets
-// are written as ERF records.
-const (
-	linkRaw = 101
-	linkERF = 197
-)
+// linkRaw is the link type of IP packets (the registry of tcpdump.org).
+const linkRaw = 101
 
 // Write writes packets to a new file at path, in their order. Errors: those of the file.
 func Write(path string, packets []validate.WirePacket) error {
@@ -40,7 +35,7 @@ func Write(path string, packets []validate.WirePacket) error {
 func write(f *os.File, packets []validate.WirePacket) error {
 	link := pcapgo.NgInterface{Name: "hca", LinkType: linkRaw, OS: runtime.GOOS, TimestampResolution: 9}
 	if len(packets) > 0 && packets[0].Link == ci.LinkInfiniBand {
-		link.LinkType = linkERF
+		link.LinkType = erf.LinkType
 	}
 	ng, err := pcapgo.NewNgWriterInterface(f, link, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Hardware: runtime.GOARCH,
 		OS: runtime.GOOS, Application: "ciddk"}})
@@ -58,7 +53,7 @@ func write(f *os.File, packets []validate.WirePacket) error {
 			at = 0
 		}
 		if p.Link == ci.LinkInfiniBand {
-			data = erf(p.Time, data)
+			data = erf.InfiniBand(p.Time, data)
 		}
 		o := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}, Comments: p.Comments}
 		c := gopacket.CaptureInfo{Timestamp: p.Time, CaptureLength: len(data), Length: len(data), InterfaceIndex: at}
@@ -67,17 +62,4 @@ func write(f *os.File, packets []validate.WirePacket) error {
 		}
 	}
 	return ng.Flush()
-}
-
-// erf puts an InfiniBand packet into an extensible record format record of type 21: time stamp (little endian, 2^-32 s), type, flags
-// (varying length), record length, loss counter, wire length.
-func erf(t time.Time, p []byte) []byte {
-	const infiniband, varying, head = 21, 4, 16
-	b := make([]byte, 0, head+len(p))
-	b = binary.LittleEndian.AppendUint64(b, uint64(t.Unix())<<32|uint64(t.Nanosecond())<<32/uint64(time.Second))
-	b = append(b, infiniband, varying)
-	b = binary.BigEndian.AppendUint16(b, uint16(head+len(p)))
-	b = binary.BigEndian.AppendUint16(b, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
-	return append(b, p...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/erf"
 	"ciddk/validate"
 	"ciddk/validate/evidence"
 )
@@ -35,7 +36,7 @@ func TestWrite(t *testing.T) {
 			if link == ci.LinkInfiniBand {
 				require.Greater(t, len(data), 16)
 				assert.EqualValues(t, 21, data[8])
-				data = data[16:]
+				data = data[erf.HeaderLen:]
 			}
 			assert.Equal(t, p.Data, data)
 			assert.True(t, p.Time.Equal(c.Timestamp))
