@@ -42,6 +42,8 @@ type WireInfo struct {
 	// Header says the same of the whole IP header, Checksum of the UDP checksum. Class, Hops and Label say it of single fields: the traffic
 	// class (TOS), the hop limit (TTL), the flow label of IPv6. A UDP socket shows these three at most, and 0 stands in their place if not.
 	Header, Checksum, Class, Hops, Label bool
+	// SendsHeader says that Send leaves traffic class, hop limit and flow label as they are. UDP sockets send their own.
+	SendsHeader bool
 }
 
 // WirePacket is a packet of a case's evidence.

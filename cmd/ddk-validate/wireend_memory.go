@@ -27,5 +27,5 @@ type networkEnd struct {
 
 func (e networkEnd) Info() validate.WireInfo {
 	return validate.WireInfo{Link: ci.LinkEthernet, GID: e.at.As16(), Other: e.other.As16(), UDPPort: wire.RoCEv2Port, Raw: true, Header: true, Checksum: true,
-		Class: true, Hops: true, Label: true}
+		Class: true, Hops: true, Label: true, SendsHeader: true}
 }

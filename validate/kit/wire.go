@@ -22,12 +22,15 @@ func (e *End) AddressTo(av ci.AVAttr, dest ci.QPN, key ci.QKey) {
 	e.Dest = ci.Dest{AV: e.AV, QPN: dest, QKey: key}
 }
 
-// AddressAt is the way from the CA to an address of the link that no adapter has: its GID on Ethernet, its LID on InfiniBand. ok is false
-// if no entry of the GID table is of its address family.
+// AddressAt is the way from the CA to an address of the link that no adapter has: its GID on Ethernet, its LID on InfiniBand, without a
+// GRH. local is the GID that the CA has there. ok is false if no entry of the GID table is of its address family.
 func (ca *CA) AddressAt(gid ci.GID, lid ci.LID) (av ci.AVAttr, local ci.GID, ok bool) {
 	av = ci.AVAttr{Port: ca.Port.Num, DLID: lid}
 	if ca.Port.Link != ci.LinkEthernet {
-		return av, ci.GID{}, lid != 0
+		if len(ca.Port.GIDs) > 0 {
+			local = ca.Port.GIDs[0].GID
+		}
+		return av, local, lid != 0
 	}
 	for _, typ := range []ci.GIDType{ci.GIDRoCEv2} {
 		for i, e := range ca.Port.GIDs {

@@ -19,5 +19,6 @@ func All() [][]Mutant {
 		Faults(),
 		Management(),
 		Nothing(),
+		Migration(),
 	}
 }

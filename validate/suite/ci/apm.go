@@ -20,6 +20,8 @@ func apmArea() validate.Suite {
 		must("CI-APM-05", "IBTA 11.2.5.2", verb, "An alternate path of a port or a P_Key that does not exist is InvalidPort or InvalidPKey, and changes nothing."),
 		must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)", "A QP begins Migrated; Query shows the migration state and the alternate path."),
 		must("CI-APM-07", "IBTA 10.4.1", verb, "A connection that has migrated can be rearmed and migrate again."),
+		must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)", "A request to migrate that comes by another path than the alternate one loaded is not followed, and raises the event path migration error."),
+		must("CI-APM-09", "IBTA 17.2.8", "retry", "An armed QP whose retries on the primary path are used up does not fail: it migrates by itself, raises the event path migrated, and goes on by the alternate path."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM},
 		kase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
@@ -29,6 +31,10 @@ func apmArea() validate.Suite {
 		kase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
 		kase("apm.query", "what Query shows", validate.FeatureAPM, apmQuery, "CI-APM-06"),
 		kase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07", "CI-APM-02"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2},
+		kase("apm.refused", "the peer migrates to a path that is not the one loaded", validate.FeatureAPM, apmRefused, "CI-APM-08"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, Impair: true},
+		kase("apm.automatic", "the primary path fails", validate.FeatureAPM, apmAutomatic, "CI-APM-09"))...)
 	return s
 }
 
@@ -40,10 +46,13 @@ func alternate(e, peer *kit.End) ci.Path {
 
 // rearm loads the alternate path and asks for Rearm, at both ends.
 func rearm(t *validate.T, p *kit.Pair) {
-	for _, x := range [][2]*kit.End{{p.A, p.B}, {p.B, p.A}} {
-		a := ci.QPAttr{Alternate: alternate(x[0], x[1]), APM: ci.APMRearm}
-		kit.OK(t, x[0].Modify(ci.QPFieldAlternate|ci.QPFieldAPM, a, nil), "QP.Modify of the alternate path, with Rearm")
-	}
+	rearmTo(t, p.A, alternate(p.A, p.B))
+	rearmTo(t, p.B, alternate(p.B, p.A))
+}
+
+func rearmTo(t *validate.T, e *kit.End, to ci.Path) {
+	a := ci.QPAttr{Alternate: to, APM: ci.APMRearm}
+	kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, a, nil), "QP.Modify of the alternate path, with Rearm")
 }
 
 func apmOf(t *validate.T, e *kit.End) ci.QPAttr {
@@ -55,6 +64,11 @@ func apmOf(t *validate.T, e *kit.End) ci.QPAttr {
 // armed rearms both ends and sends until both are armed.
 func armed(t *validate.T, p *kit.Pair) {
 	rearm(t, p)
+	arm(t, p)
+}
+
+// arm sends between ends that have been rearmed until both are armed.
+func arm(t *validate.T, p *kit.Pair) {
 	for range 4 {
 		p.A.Exchange(p.B, 100)
 		p.B.Exchange(p.A, 100)
@@ -184,5 +198,60 @@ func apmAgain(t *validate.T) {
 		from.Exchange(to, 200)
 		to.Events.Wait(ci.EventQPAPM)
 		to.Exchange(from, 200)
+	}
+}
+
+// apmRefused has B expect the other end of the alternate path at its own address. A migrates by a path that is right, and B must not follow.
+func apmRefused(t *validate.T) {
+	p := kit.RC(t)
+	rearmTo(t, p.A, alternate(p.A, p.B))
+	rearmTo(t, p.B, alternate(p.B, p.B))
+	arm(t, p)
+	before := plain(apmOf(t, p.B))
+	migrate(t, p.A)
+	p.A.Events.Wait(ci.EventQPAPM)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	p.A.Send(p.A.SendWR(1, 0, 100))
+	e := p.B.Events.Wait(ci.EventQPAPMError)
+	kit.True(t, e.Context == any(p.B.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	a := plain(apmOf(t, p.B))
+	kit.Equal(t, "QPAttr.APM of the end that must not follow", a.APM, ci.APMArmed)
+	kit.Equal(t, "QPAttr.Primary of that end", a.Primary, before.Primary)
+	kit.Equal(t, "events path migrated at that end", p.B.Events.Count(ci.EventQPAPM), 0)
+}
+
+// apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that the link is mended long
+// before its retries are used up, too.
+func apmAutomatic(t *validate.T) {
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(3)) // 67 ms, four times
+	longer := func(e, peer *kit.End) ci.Path {
+		a := alternate(e, peer)
+		a.AckTimeout = e.Config.AckTimeout + 4 // 1 s
+		return a
+	}
+	want := longer(p.A, p.B)
+	rearmTo(t, p.A, want)
+	rearmTo(t, p.B, longer(p.B, p.A))
+	arm(t, p)
+	t.Impair(validate.Impairment{Cut: true})
+	kit.Random(t, p.A.Buf.Bytes[:3000])
+	p.B.Recv(p.B.RecvWR(1, 0, 3000))
+	p.A.Send(p.A.SendWR(1, 0, 3000), p.A.RDMA(ci.OpRead, 2, 8192, 3000, p.B, 0))
+	p.A.Events.Wait(ci.EventQPAPM)
+	p.A.WantState(ci.QPRTS)
+	a := apmOf(t, p.A)
+	kit.Equal(t, "QPAttr.APM after retries were used up", a.APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.Primary: AckTimeout", a.Primary.AckTimeout, want.AckTimeout)
+	p.A.CQ.Empty()
+	t.Impair(validate.Impairment{})
+	p.B.RecvCQ.WaitOK(1)
+	p.A.CQ.WaitOK(1, 2)
+	kit.SameBytes(t, "message that was sent when the primary path had failed", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
+	p.B.Events.Wait(ci.EventQPAPM)
+	kit.Equal(t, "QPAttr.APM of the peer that followed", apmOf(t, p.B).APM, ci.APMMigrated)
+	p.B.Exchange(p.A, 100)
+	for _, end := range []*kit.End{p.A, p.B} {
+		kit.Equal(t, "events path migrated", end.Events.Count(ci.EventQPAPM), 1)
+		end.WantState(ci.QPRTS)
 	}
 }

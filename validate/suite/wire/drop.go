@@ -65,6 +65,18 @@ func (s *station) ethernet() {
 	}
 }
 
+// infiniband skips the case on links without LRHs.
+func (s *station) infiniband() {
+	if s.info.Link != ci.LinkInfiniBand {
+		s.t.Skip("LRH and GRH are of InfiniBand links; this one is %s", validate.LinkName(s.info.Link))
+	}
+}
+
+// hasOther tells whether the end has a second address, and fromOther has a packet come from it.
+func (s *station) hasOther() bool { return s.info.Other != (ci.GID{}) || s.info.OtherLID != 0 }
+
+func (s *station) fromOther(o *outgoing) { o.src, o.slid = s.info.Other, s.info.OtherLID }
+
 // ignored sends a WRITE that is wrong in one way where the next request is due, and sees that nothing comes of it.
 func (p *peer) ignored(what string, op wire.Opcode, twists ...twist) {
 	p.blank()
@@ -118,11 +130,10 @@ func dropQPN(t *validate.T) {
 
 func dropSource(t *validate.T) {
 	p := dial(t)
-	p.ethernet()
-	if p.info.Other == (ci.GID{}) {
+	if !p.hasOther() {
 		t.Skip("the end of the link has one address only")
 	}
-	p.ignored("a WRITE from another address", wire.RCWriteOnly, func(o *outgoing) { o.src = p.info.Other })
+	p.ignored("a WRITE from another address", wire.RCWriteOnly, p.fromOther)
 }
 
 func dropTVer(t *validate.T) {

@@ -33,6 +33,10 @@ const (
 	ruleLRH      = "WIRE-Form-13"
 	ruleVCRC     = "WIRE-Form-14"
 	ruleAnyForm  = "WIRE-Form-15" // any of them, in a case that plays a peer
+	ruleLRHPath  = "WIRE-Form-16"
+	ruleGRH      = "WIRE-Form-17"
+	ruleClass    = "WIRE-Form-18"
+	ruleLabel    = "WIRE-Form-19"
 )
 
 // form judges packets one by one.
@@ -40,18 +44,32 @@ type form struct {
 	info  validate.WireInfo
 	pkey  ci.PKey
 	ports map[uint32]uint16 // UDP source port by destination QP: one flow each
+	label map[uint32]uint32 // IPv6 flow label likewise
+}
+
+// origin is what is known of the QP that a packet comes from.
+type origin struct {
+	service wire.Service
+	av      ci.AVAttr // its way to the certifier
+	gid     ci.GID    // its port's, at the address vector's index
+	lid     ci.LID    // its port's, on InfiniBand
+	vls     int       // data VLs of the port; 0: not known
 }
 
 func newForm(info validate.WireInfo, pkey ci.PKey) *form {
-	return &form{info: info, pkey: pkey, ports: map[uint32]uint16{}}
+	return &form{info: info, pkey: pkey, ports: map[uint32]uint16{}, label: map[uint32]uint32{}}
 }
 
-// judge gives what is wrong with a packet; err is what take said of it. service is that of the QP which sent it.
-func (f *form) judge(p *packet, err error, service wire.Service) (out []finding) {
+// judge gives what is wrong with a packet; err is what take said of it. from is the QP that sent it.
+func (f *form) judge(p *packet, err error, from origin) (out []finding) {
 	bad := func(rule, expected, got string, args ...any) {
 		out = append(out, finding{rule, p.num, expected, fmt.Sprintf(got, args...)})
 	}
 	if p.at < 0 {
+		if b := p.whole; f.info.Link == ci.LinkInfiniBand && len(b) >= lrhLen && b[1]&3 < 2 {
+			bad(ruleLRH, "a link next header of IBA", "LNH %d, a raw packet", b[1]&3)
+			return out
+		}
 		bad(ruleOpcode, "a packet of the link", "%v", err)
 		return out
 	}
@@ -59,8 +77,8 @@ func (f *form) judge(p *packet, err error, service wire.Service) (out []finding)
 	switch {
 	case err != nil:
 		bad(ruleOpcode, "headers, payload and pad as the opcode has them", "%v", err)
-	case p.BTH.Opcode.Service() != service:
-		bad(ruleOpcode, fmt.Sprintf("an opcode of %v", service), "%v", p.BTH.Opcode)
+	case p.BTH.Opcode.Service() != from.service:
+		bad(ruleOpcode, fmt.Sprintf("an opcode of %v", from.service), "%v", p.BTH.Opcode)
 	}
 	if h[1]&15 != 0 {
 		bad(ruleTVer, "TVer 0", "%d", h[1]&15)
@@ -81,9 +99,9 @@ func (f *form) judge(p *packet, err error, service wire.Service) (out []finding)
 		bad(ruleICRC, fmt.Sprintf("ICRC %#08x", icrc(f.info.Link, b, p.at)), "%#08x", icrcOf(f.info.Link, b))
 	}
 	if f.info.Link == ci.LinkInfiniBand {
-		f.link(p, bad)
+		f.link(p, from, bad)
 	} else {
-		f.network(p, bad)
+		f.network(p, from, bad)
 	}
 	return out
 }
@@ -112,7 +130,7 @@ func (f *form) payload(p *packet, bad func(rule, expected, got string, args ...a
 }
 
 // network judges what RoCEv2 has in front of the BTH (annex A17).
-func (f *form) network(p *packet, bad func(rule, expected, got string, args ...any)) {
+func (f *form) network(p *packet, from origin, bad func(rule, expected, got string, args ...any)) {
 	b := p.whole
 	u := b[p.at-udpLen:]
 	if got := binary.BigEndian.Uint16(u[2:]); got != f.info.UDPPort {
@@ -129,6 +147,7 @@ func (f *form) network(p *packet, bad func(rule, expected, got string, args ...a
 	if f.info.Header {
 		f.ip(b, four, bad)
 	}
+	f.fields(p, from.av.GRH, bad)
 	if got := binary.BigEndian.Uint16(u[6:]); f.info.Checksum && got != 0 {
 		var pseudo uint16
 		if four {
@@ -139,6 +158,24 @@ func (f *form) network(p *packet, bad func(rule, expected, got string, args ...a
 		if sum(u, uint32(pseudo)) != 0xffff {
 			bad(ruleChecksum, "UDP checksum zero or right", "%#04x", got)
 		}
+	}
+}
+
+// fields judges what the IP header has from the address vector, as far as it shows. The two low bits of the traffic class are the network's, and
+// an adapter may say there that it listens to congestion (A17.9).
+func (f *form) fields(p *packet, want ci.GRH, bad func(rule, expected, got string, args ...any)) {
+	class, hops, label := ipFields(p.whole)
+	if f.info.Class && class>>2 != want.TrafficClass>>2 {
+		bad(ruleClass, fmt.Sprintf("traffic class %#02x, the address vector's, but for its two low bits", want.TrafficClass), "%#02x", class)
+	}
+	if f.info.Hops && hops != want.HopLimit {
+		bad(ruleClass, fmt.Sprintf("hop limit %d, the address vector's", want.HopLimit), "%d", hops)
+	}
+	if f.info.Label {
+		if old, ok := f.label[p.BTH.DestQP]; ok && old != label {
+			bad(ruleLabel, fmt.Sprintf("flow label %#05x, as before in this flow", old), "%#05x", label)
+		}
+		f.label[p.BTH.DestQP] = label
 	}
 }
 
@@ -164,10 +201,13 @@ func (f *form) ip(b []byte, four bool, bad func(rule, expected, got string, args
 	}
 }
 
-// link judges LRH and VCRC of an InfiniBand packet (IBTA volume 1, 7.7 and 7.8.2).
-func (f *form) link(p *packet, bad func(rule, expected, got string, args ...any)) {
+// link judges LRH, GRH and VCRC of an InfiniBand packet (IBTA volume 1, 7.7, 8.3 and 7.8.2).
+func (f *form) link(p *packet, from origin, bad func(rule, expected, got string, args ...any)) {
 	b := p.whole
 	n := int(binary.BigEndian.Uint16(b[4:])&0x7ff) * 4
+	vl, sl := int(b[0]>>4), ci.SL(b[1]>>4)
+	dlid, slid := ci.LID(binary.BigEndian.Uint16(b[2:])), ci.LID(binary.BigEndian.Uint16(b[6:]))
+	global := p.at > lrhLen
 	switch {
 	case b[0]&15 != 0:
 		bad(ruleLRH, "link version 0", "%d", b[0]&15)
@@ -175,19 +215,45 @@ func (f *form) link(p *packet, bad func(rule, expected, got string, args ...any)
 		bad(ruleLRH, "the reserved bits of the LRH zero", "byte 1 %#02x, byte 4 %#02x", b[1], b[4])
 	case n != len(b)-vcrcLen:
 		bad(ruleLRH, fmt.Sprintf("packet length of %d bytes", len(b)-vcrcLen), "%d", n)
-	case b[0]>>4 == 15:
-		bad(ruleLRH, "a data VL", "VL 15")
-	case ci.LID(binary.BigEndian.Uint16(b[2:])) != f.info.LID:
-		bad(ruleLRH, fmt.Sprintf("destination LID %#x", f.info.LID), "%#x", b[2:4])
+	case vl == 15 || from.vls > 0 && vl >= from.vls:
+		bad(ruleLRH, "a data VL of the port", "VL %d", vl)
+	case dlid != f.info.LID:
+		bad(ruleLRH, fmt.Sprintf("destination LID %#x", f.info.LID), "%#x", dlid)
+	case global != from.av.Global:
+		bad(ruleLRH, fmt.Sprintf("a GRH if the address vector has one (%v)", from.av.Global), "LNH %d", b[1]&3)
 	}
-	if p.at > lrhLen {
-		g := b[lrhLen:]
-		if g[0]>>4 != 6 || g[6] != 0x1b || int(binary.BigEndian.Uint16(g[4:])) != len(b)-lrhLen-grhLen-vcrcLen {
-			bad(ruleLRH, "a GRH of version 6, next header 0x1b, with the packet's length", "version %d, next header %#x, length %d",
-				g[0]>>4, g[6], binary.BigEndian.Uint16(g[4:]))
-		}
+	if want := from.lid | ci.LID(from.av.PathBits); slid != want || sl != from.av.SL {
+		bad(ruleLRHPath, fmt.Sprintf("source LID %#x, service level %d", want, from.av.SL), "%#x, %d", slid, sl)
+	}
+	if global {
+		f.grh(b[lrhLen:], len(b)-lrhLen-grhLen-vcrcLen, from, bad)
 	}
 	if got, want := binary.LittleEndian.Uint16(b[len(b)-vcrcLen:]), vcrc(b[:len(b)-vcrcLen]); got != want {
 		bad(ruleVCRC, fmt.Sprintf("VCRC %#04x", want), "%#04x", got)
 	}
+}
+
+// grh judges a GRH in front of n bytes up to the ICRC.
+func (f *form) grh(g []byte, n int, from origin, bad func(rule, expected, got string, args ...any)) {
+	class, hops, label := ipFields(g)
+	want := from.av.GRH
+	switch {
+	case g[0]>>4 != 6 || g[6] != nextIBA || int(binary.BigEndian.Uint16(g[4:])) != n:
+		bad(ruleGRH, fmt.Sprintf("a GRH of version 6, next header %#x, payload length %d", nextIBA, n), "version %d, next header %#x, length %d", g[0]>>4, g[6],
+			binary.BigEndian.Uint16(g[4:]))
+	case class != want.TrafficClass || label != want.FlowLabel || hops != want.HopLimit:
+		bad(ruleGRH, fmt.Sprintf("traffic class %#02x, flow label %#05x, hop limit %d, as the address vector has them", want.TrafficClass, want.FlowLabel, want.HopLimit),
+			"%#02x, %#05x, %d", class, label, hops)
+	case ci.GID(g[8:24]) != from.gid || ci.GID(g[24:40]) != want.DGID:
+		bad(ruleGRH, fmt.Sprintf("source GID %x, destination %x", from.gid, want.DGID), "%x, %x", g[8:24], g[24:40])
+	}
+}
+
+// ipFields reads traffic class, hop limit and flow label of an IP header or a GRH; IPv4 has no label.
+func ipFields(b []byte) (class, hops uint8, label uint32) {
+	if b[0]>>4 == 4 {
+		return b[1], b[8], 0
+	}
+	w := binary.BigEndian.Uint32(b)
+	return uint8(w >> 20), b[7], w & 0xfffff
 }

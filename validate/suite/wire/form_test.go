@@ -23,7 +23,7 @@ var (
 func rules(info validate.WireInfo, b []byte, service wire.Service) []string {
 	p, err := take(&info, b)
 	out := []string{}
-	for _, f := range newForm(info, 0xffff).judge(p, err, service) {
+	for _, f := range newForm(info, 0xffff).judge(p, err, origin{service: service, lid: 3, av: ci.AVAttr{GRH: ci.GRH{HopLimit: 64}}}) {
 		out = append(out, f.rule)
 	}
 	return out
@@ -126,7 +126,7 @@ func TestSourcePort(t *testing.T) {
 		o.BTH = wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff, DestQP: x.qp}
 		p, err := take(&info, o.bytes(&info))
 		require.NoError(t, err)
-		assert.Equal(t, x.ok, len(f.judge(p, err, wire.RC)) == 0, i)
+		assert.Equal(t, x.ok, len(f.judge(p, err, origin{service: wire.RC})) == 0, i)
 	}
 }
 
@@ -145,7 +145,7 @@ func FuzzForm(f *testing.F) {
 			info.Link = ci.LinkInfiniBand
 		}
 		p, err := take(&info, b)
-		found := newForm(info, 0xffff).judge(p, err, wire.RC)
+		found := newForm(info, 0xffff).judge(p, err, origin{service: wire.RC})
 		if err != nil && len(found) == 0 {
 			t.Fatalf("no rule broken by what is no packet: %v", err)
 		}

@@ -19,6 +19,9 @@ const (
 	vcrcLen = 2
 )
 
+// nextIBA is the next header of a GRH in front of a BTH.
+const nextIBA = 0x1b
+
 // bthAt finds the BTH of a whole packet; -1 if there is none.
 func bthAt(link ci.Link, b []byte) int {
 	at := -1

@@ -25,6 +25,9 @@ func nakArea() validate.Suite {
 			must("WIRE-Nak-09", "IBTA 9.9", "remote operational error", "A SEND into a receive whose key does not hold is answered by a NAK 0x63, and the receive completes with a local protection error."),
 			must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation", "An atomic with a wrong key or without the right is answered by a NAK 0x62, one at an address that is not a multiple of 8 by a NAK 0x61, and the memory stays."),
 			must("WIRE-Nak-11", "IBTA 9.9", "responder error", "After a NAK that is fatal the QP is in Error and answers nothing more."),
+			must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode", "A request with a reserved opcode of the service is not executed: it is dropped, or answered by a NAK 0x61 with its PSN."),
+			must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources", "A READ or an atomic to a QP that has no responder resources is answered by a NAK 0x61 with its PSN."),
+			must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources", "READs beyond the responder resources of the QP are answered in their turn, or the first of them by a NAK 0x61 with its PSN behind the answers to those before."),
 			must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer", "A SEND that finds no receive is answered by an RNR NAK with its PSN and the timer code of the QP, and is done when it comes again after a receive was posted."),
 			must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK", "What comes behind a refused SEND is not executed before that has come again."),
 			must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate", "A WRITE with immediate data that finds no receive is answered by an RNR NAK with the PSN of its last packet."),
@@ -42,6 +45,9 @@ func nakArea() validate.Suite {
 			kase("nak.bad-receive", "a receive without a valid key", nakBadReceive, "WIRE-Nak-09"),
 			atomics(kase("nak.atomic", "atomics without the right to, and misaligned", nakAtomic, "WIRE-Nak-10")),
 			kase("nak.dead", "requests after a fatal NAK", nakDead, "WIRE-Nak-11", "WIRE-Nak-07"),
+			kase("nak.reserved", "reserved opcodes", nakReserved, "WIRE-Nak-12"),
+			kase("nak.no-resources", "a READ and atomics to a QP without responder resources", nakNoResources, "WIRE-Nak-13"),
+			kase("nak.resources", "eight READs to a QP with resources for two", nakResources, "WIRE-Nak-14"),
 			kase("rnr.refused", "a SEND without a receive", rnrRefused, "WIRE-Rnr-01"),
 			kase("rnr.codes", "each RNR timer code", rnrCodes, "WIRE-Rnr-01"),
 			kase("rnr.behind", "requests behind a refused SEND", rnrBehind, "WIRE-Rnr-02", "WIRE-Rnr-01"),
@@ -297,6 +303,79 @@ func nakDead(t *validate.T) {
 	// The packet of another QP comes through the same port behind them.
 	other.barrier("requests to a QP in Error", 1)
 	p.Buf.WantOnly(t, "memory after requests to a QP in Error", 0, nil)
+}
+
+// reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). 0x1c and 0x1d are left out,
+// which version 1.6 made FLUSH and ATOMIC WRITE.
+var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
+
+func nakReserved(t *validate.T) {
+	s := open(t)
+	s.bytewise()
+	for _, code := range reservedOps {
+		p := s.dial()
+		p.blank()
+		p.Recv(p.RecvWR(1, 2048, 64))
+		what := fmt.Sprintf("a request with the reserved opcode %#02x", code)
+		at := p.psn
+		p.stray(wire.RCWriteOnly, p.bytes(16), p.reth(0, 16), func(o *outgoing) { o.alter = func(b []byte) { b[0] = code } })
+		p.request(wire.RCWriteOnly, nil)
+		x := p.next(t.Remaining())
+		switch {
+		case x == nil:
+			t.Failf("answer to the WRITE behind "+what, "an acknowledgement, or a NAK 0x61 of the one before", "no packet by the deadline")
+		case x.BTH.Opcode == wire.RCAcknowledge && x.BTH.PSN == at && x.AETH.Syndrome == wire.NAKInvalidRequest:
+			t.Note("a reserved opcode is answered by a NAK 0x61, not dropped")
+			p.fatal()
+			p.RecvCQ.WaitStatus(1, ci.WCFlushErr, ci.WCRemInvalidReqErr)
+		default:
+			p.match(x, "acknowledgement of the WRITE behind "+what, acked(at, 1))
+			p.RecvCQ.Empty()
+		}
+		p.Buf.WantOnly(t, "memory after "+what, 0, nil)
+	}
+}
+
+func nakNoResources(t *validate.T) {
+	s := open(t)
+	ops := []wire.Opcode{wire.RCReadRequest}
+	if t.Attr().Atomicity != ci.AtomicNone {
+		ops = append(ops, wire.RCFetchAdd, wire.RCCompareSwap)
+	}
+	for _, op := range ops {
+		p := s.dial(kit.Reads(1, 0))
+		p.blank()
+		at := p.psn
+		r := p.Buf.Remote(0)
+		p.request(op, nil, p.reth(0, 8), withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
+		p.expect(fmt.Sprintf("answer of a QP without responder resources to a %v", op), nak(at, wire.NAKInvalidRequest, 0))
+		p.Buf.WantOnly(t, "memory behind it", 0, nil)
+		p.fatal()
+	}
+}
+
+func nakResources(t *validate.T) {
+	const resources, reads = 2, 8
+	p := dial(t, kit.Reads(1, resources))
+	n := 2*p.mtu + 9
+	at := p.psn
+	for i := range reads {
+		p.request(wire.RCReadRequest, nil, p.reth(i*p.mtu, n))
+	}
+	for i := range reads {
+		first := wire.PSNAdd(at, i*p.packets(n))
+		if x := p.next(t.Remaining()); x == nil {
+			t.Failf(fmt.Sprintf("answer to READ %d of %d", i+1, reads), "a READ response, or a NAK 0x61 beyond the responder resources", "no packet by the deadline")
+		} else if i >= resources && x.BTH.Opcode == wire.RCAcknowledge && x.AETH.Syndrome == wire.NAKInvalidRequest {
+			p.match(x, fmt.Sprintf("NAK of READ %d of %d", i+1, reads), nak(first, wire.NAKInvalidRequest, i))
+			t.Note("READs beyond the responder resources are answered by a NAK 0x61")
+			p.fatal()
+			return
+		} else {
+			p.ready = append([]*packet{x}, p.ready...)
+		}
+		p.readAnswer(fmt.Sprintf("READ %d of %d", i+1, reads), first, p.Buf.Bytes[i*p.mtu:i*p.mtu+n], i+1)
+	}
 }
 
 func rnrRefused(t *validate.T) {

@@ -58,6 +58,12 @@ type outgoing struct {
 	src, dst   ci.GID
 	slid, dlid ci.LID
 	sport      uint16
+	vl, sl     uint8     // on InfiniBand
+	grh        *wire.GRH // on InfiniBand: in front of the BTH
+	class      uint8     // of the IP header, likewise the next two
+	hops       uint8     // 0: 64
+	label      uint32
+	front      func([]byte)        // changes what stands before the BTH, before the ICRC
 	pad        *uint8              // pad count, if not the right one
 	padding    []byte              // pad bytes, if not zero
 	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC
@@ -83,6 +89,9 @@ func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 		o.alter(t[:len(t)-icrcLen])
 	}
 	head := o.head(info, len(t))
+	if o.front != nil {
+		o.front(head)
+	}
 	if info.Link == ci.LinkInfiniBand {
 		t = append(t, 0, 0)
 	}
@@ -113,23 +122,34 @@ func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
 	if info.Link == ci.LinkInfiniBand {
 		b := make([]byte, lrhLen)
-		b[1] = 2 // LNH: IBA local
+		if o.grh != nil {
+			b = append(b, putGRH(o.grh, n)...)
+		}
+		b[0], b[1] = o.vl<<4, o.sl<<4|2 // LNH: IBA local
+		if o.grh != nil {
+			b[1] |= 1 // global
+		}
 		binary.BigEndian.PutUint16(b[2:], uint16(o.dlid))
-		binary.BigEndian.PutUint16(b[4:], uint16(lrhLen+n)/4)
+		binary.BigEndian.PutUint16(b[4:], uint16(len(b)+n)/4)
 		binary.BigEndian.PutUint16(b[6:], uint16(o.slid))
 		return b
+	}
+	hops := o.hops
+	if hops == 0 {
+		hops = 64
 	}
 	var b []byte
 	if v4(o.src) {
 		b = make([]byte, ip4Len+udpLen)
-		b[0], b[6], b[8], b[9] = 0x45, 0x40, 64, 17
+		b[0], b[1], b[6], b[8], b[9] = 0x45, o.class, 0x40, hops, 17
 		binary.BigEndian.PutUint16(b[2:], uint16(ip4Len+udpLen+n))
 		copy(b[12:], o.src[12:])
 		copy(b[16:], o.dst[12:])
 		binary.BigEndian.PutUint16(b[10:], ^sum(b[:ip4Len], 0))
 	} else {
 		b = make([]byte, ip6Len+udpLen)
-		b[0], b[6], b[7] = 0x60, 17, 64
+		binary.BigEndian.PutUint32(b, 6<<28|uint32(o.class)<<20|o.label)
+		b[6], b[7] = 17, hops
 		binary.BigEndian.PutUint16(b[4:], uint16(udpLen+n))
 		copy(b[8:], o.src[:])
 		copy(b[24:], o.dst[:])
@@ -138,6 +158,17 @@ func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
 	binary.BigEndian.PutUint16(u, o.sport)
 	binary.BigEndian.PutUint16(u[2:], info.UDPPort)
 	binary.BigEndian.PutUint16(u[4:], uint16(udpLen+n))
+	return b
+}
+
+// putGRH is the header in front of n bytes, BTH to ICRC.
+func putGRH(h *wire.GRH, n int) []byte {
+	b := make([]byte, grhLen)
+	binary.BigEndian.PutUint32(b, 6<<28|uint32(h.TrafficClass)<<20|h.FlowLabel)
+	binary.BigEndian.PutUint16(b[4:], uint16(n))
+	b[6], b[7] = nextIBA, h.HopLimit
+	copy(b[8:], h.SGID[:])
+	copy(b[24:], h.DGID[:])
 	return b
 }
 

@@ -21,7 +21,7 @@ type station struct {
 	info   validate.WireInfo
 	ca     *kit.CA
 	av     ci.AVAttr // from the adapter to here
-	local  ci.GID    // the adapter's
+	local  ci.GID    // the adapter's, at that address vector's index
 	form   *form
 	broken []finding // rules of form broken by packets so far
 }
@@ -41,13 +41,21 @@ func open(t *validate.T) *station {
 	s.form = newForm(s.info, ca.Port.PKeys[0])
 	t.Cleanup(func() {
 		for _, f := range s.broken {
-			if f.rule == ruleSport { // a SHOULD, which has a case of its own
+			if f.rule == ruleSport || f.rule == ruleLabel { // SHOULDs, which have cases of their own
 				continue
 			}
 			t.Report(validate.Failure{Rule: ruleAnyForm, Where: fmt.Sprintf("packet %d, %s", f.num, f.rule), Expected: f.expected, Got: f.got})
 			return
 		}
 	})
+	return s
+}
+
+// routed gives the way to here a GRH, on InfiniBand links: QPs made from now on have it, and packets to them.
+func (s *station) routed() *station {
+	s.infiniband()
+	s.av.Global = true
+	s.av.GRH = ci.GRH{DGID: s.info.GID, TrafficClass: 0x5a, FlowLabel: 0xfedcb, HopLimit: 9}
 	return s
 }
 
@@ -118,6 +126,9 @@ func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing
 	o := &outgoing{src: p.info.GID, dst: p.local, slid: p.info.LID, dlid: p.ca.Port.LID, sport: p.info.UDPPort}
 	o.BTH = wire.BTH{Opcode: op, PKey: uint16(p.form.pkey), DestQP: uint32(p.Num()), PSN: p.psn}
 	o.BTH.AckReq = op.Service() == wire.RC && op.Request() && op.End()
+	if p.info.Link == ci.LinkInfiniBand && p.av.Global {
+		o.grh = &wire.GRH{HopLimit: 64, SGID: p.info.GID, DGID: p.local}
+	}
 	if op.HasDETH() {
 		o.DETH = wire.DETH{QKey: uint32(p.Config.QKey), SrcQP: p.qpn}
 	}
@@ -203,7 +214,8 @@ func (s *station) arrival(d time.Duration, service wire.Service) *packet {
 	}
 	p, err := take(&s.info, b)
 	p.num = s.t.Packet(validate.WirePacket{Time: p.when, Link: s.info.Link, FromHCA: true, Data: b})
-	for _, f := range s.form.judge(p, err, service) {
+	from := origin{service: service, av: s.av, gid: s.local, lid: s.ca.Port.LID, vls: dataVLs(s.ca.Port.MaxVLs)}
+	for _, f := range s.form.judge(p, err, from) {
 		s.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
 		s.broken = append(s.broken, f)
 	}

@@ -374,8 +374,8 @@ func reactBad(t *validate.T) {
 	}
 	bad("an ACK of another partition", func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	bad("an ACK to another QP", withQP(uint32(p.Num())^0x155555))
-	if p.info.Other != (ci.GID{}) {
-		bad("an ACK from another address", func(o *outgoing) { o.src = p.info.Other })
+	if p.hasOther() {
+		bad("an ACK from another address", p.fromOther)
 	}
 	p.ack(p.from, 1)
 	p.CQ.WaitOK(1)

@@ -27,6 +27,7 @@ type relay struct {
 	mu       sync.Mutex
 	form     *form
 	lines    map[uint32]*line // by destination QP
+	routed   bool             // QPs made from now on have a GRH, on InfiniBand
 	findings []finding
 	lose     []func(*packet) fate // asked in turn; one that decides is taken off
 	seen     chan struct{}        // closed and made anew with each packet
@@ -39,12 +40,23 @@ type site struct {
 	av    ci.AVAttr
 	local ci.GID
 	lid   ci.LID
+	vls   int
+}
+
+// way is the address vector from there to the relay.
+func (s site) way(r *relay) ci.AVAttr {
+	av := s.av
+	if r.routed {
+		av.Global, av.SL = true, 3
+		av.GRH = ci.GRH{DGID: r.info.GID, TrafficClass: 0x5a, FlowLabel: 0xfedcb, HopLimit: 9}
+	}
+	return av
 }
 
 // line is one direction: the requests of a QP, or the answers to the other's.
 type line struct {
 	to       site
-	service  wire.Service
+	from     origin
 	requests *flow // of the QP that sends here
 	answers  *flow // what the packets here answer
 }
@@ -76,7 +88,10 @@ func (r *relay) site(ca *kit.CA) site {
 	if !ok {
 		r.t.Skip("a port has no GID of the address family of %v, the certifier's end", r.info.GID)
 	}
-	return site{av, local, ca.Port.LID}
+	if r.info.Link == ci.LinkEthernet { // values that nobody has by chance
+		av.GRH.TrafficClass, av.GRH.HopLimit = 0x68, 37
+	}
+	return site{av, local, ca.Port.LID, dataVLs(ca.Port.MaxVLs)}
 }
 
 // stop ends the relay; idempotent.
@@ -97,8 +112,9 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	}
 	fa, fb := flowOf(p.A), flowOf(p.B)
 	r.mu.Lock()
-	r.lines[uint32(p.B.Num())] = &line{r.atB, service, fa, fb}
-	r.lines[uint32(p.A.Num())] = &line{r.atA, service, fb, fa}
+	from := func(s site) origin { return origin{service, s.way(r), s.local, s.lid, s.vls} }
+	r.lines[uint32(p.B.Num())] = &line{r.atB, from(r.atA), fa, fb}
+	r.lines[uint32(p.A.Num())] = &line{r.atA, from(r.atB), fb, fa}
 	r.mu.Unlock()
 	kit.Random(r.t, p.A.Buf.Bytes)
 	for _, x := range []struct {
@@ -108,9 +124,9 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 		x.e.Init()
 		if c.Type == ci.UD {
 			x.e.RTR(nil)
-			x.e.AddressTo(x.at.av, x.peer.Num(), c.QKey)
+			x.e.AddressTo(x.at.way(r), x.peer.Num(), c.QKey)
 		} else {
-			x.e.RTRTo(x.at.av, x.peer.Num(), x.peer.PSN)
+			x.e.RTRTo(x.at.way(r), x.peer.Num(), x.peer.PSN)
 		}
 	}
 	p.A.RTS()
@@ -148,12 +164,18 @@ func (r *relay) pass(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() { close(r.seen); r.seen = make(chan struct{}) }()
+	if p.at < 0 {
+		for _, f := range r.form.judge(p, err, origin{}) {
+			r.find(f)
+		}
+		return
+	}
 	l := r.lines[p.BTH.DestQP]
-	if l == nil || p.at < 0 {
+	if l == nil {
 		r.find(finding{ruleOpcode, p.num, "a packet to a QP of the connections", p.String()})
 		return
 	}
-	for _, f := range r.form.judge(p, err, l.service) {
+	for _, f := range r.form.judge(p, err, l.from) {
 		r.find(f)
 	}
 	if err != nil {
@@ -182,6 +204,9 @@ func (r *relay) pass(b []byte) {
 	}
 	o := outgoing{Packet: p.Packet, src: r.info.GID, dst: l.to.local, slid: r.info.LID, dlid: l.to.lid, sport: r.info.UDPPort,
 		pad: &p.BTH.Pad, padding: p.Padding, alter: func(t []byte) { copy(t, p.whole[p.at:]) }}
+	if l.from.av.Global && r.info.Link == ci.LinkInfiniBand {
+		o.grh = &wire.GRH{HopLimit: 64, SGID: r.info.GID, DGID: l.to.local}
+	}
 	out := o.bytes(&r.info)
 	copies := 1
 	if what == twice {

@@ -19,7 +19,7 @@ import (
 
 // Suite is all areas.
 func Suite() validate.Suite {
-	played := validate.Merge("", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(), reactArea())
+	played := validate.Merge("", respondArea(), nakArea(), dupArea(), dropArea(), datagramArea(), requestArea(), reactArea(), linkArea())
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)

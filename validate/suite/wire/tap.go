@@ -151,7 +151,10 @@ func (d *tapped) inject(o *outgoing) { d.end.queue = append(d.end.queue, o.bytes
 
 // answer is a packet from a QP to its peer.
 func (v *qpView) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *outgoing {
-	o := &outgoing{src: to.dst, dst: to.src, slid: to.dlid, dlid: to.slid, sport: to.sport}
+	o := &outgoing{src: to.dst, dst: to.src, slid: to.dlid, dlid: to.slid, sport: to.sport, class: to.class, hops: to.hops, label: to.label}
+	if to.grh != nil {
+		o.grh = &wire.GRH{HopLimit: 64, SGID: to.grh.DGID, DGID: to.grh.SGID}
+	}
 	o.BTH = wire.BTH{Opcode: op, PKey: to.BTH.PKey, DestQP: v.dest, PSN: psn & wire.Mask24}
 	o.AETH = a
 	return o
@@ -168,12 +171,20 @@ func again(info *validate.WireInfo, p *packet, err error) *outgoing {
 	switch {
 	case info.Link == ci.LinkInfiniBand:
 		o.slid, o.dlid = ci.LID(binary.BigEndian.Uint16(b[6:])), ci.LID(binary.BigEndian.Uint16(b[2:]))
+		o.vl, o.sl = b[0]>>4, b[1]>>4
+		if p.at > lrhLen {
+			g := b[lrhLen:]
+			o.grh = &wire.GRH{SGID: [16]byte(g[8:]), DGID: [16]byte(g[24:])}
+			o.grh.TrafficClass, o.grh.HopLimit, o.grh.FlowLabel = ipFields(g)
+		}
+		return o
 	case b[0]>>4 == 4:
 		o.dst = ci.GID{10: 0xff, 11: 0xff}
 		copy(o.dst[12:], b[16:20])
 	default:
 		copy(o.dst[:], b[24:40])
 	}
+	o.class, o.hops, o.label = ipFields(b)
 	return o
 }
 

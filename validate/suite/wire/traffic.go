@@ -27,8 +27,12 @@ func trafficArea() validate.Suite {
 		must(ruleIP, "RoCEv2 A17.3", "IP header", "The IP header has no options, no fragments with DF set, the packet's length, a TTL or hop limit, UDP for its protocol and a right checksum."),
 		must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum", "The UDP checksum is zero or right."),
 		must(ruleSyndrome, "IBTA 9.3", "AETH syndrome", "AETH syndromes are those that are defined, and of ACK in READ responses and atomic acknowledges."),
-		must(ruleLRH, "IBTA 7.7", "LRH; GRH", "On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL and the LID of the destination, and a GRH, if any, the packet's length."),
+		must(ruleLRH, "IBTA 7.7", "LRH", "On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of the port and the LID of the destination, and says whether a GRH follows: if the address vector has one."),
 		must(ruleVCRC, "IBTA 7.8", "VCRC", "On an InfiniBand link the VCRC of each packet is right."),
+		must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL", "The source LID is the port's, with the path bits of the address vector, and the service level is the address vector's."),
+		must(ruleGRH, "IBTA 8.3", "GRH", "A GRH has version 6, the next header of a BTH, the packet's length, the GID of the port for its source, and destination, traffic class, flow label and hop limit of the address vector."),
+		must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit", "The IP header has the hop limit of the address vector, and its traffic class but for the two bits of congestion notification."),
+		should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label", "All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order."),
 		must(ruleOrder, "IBTA 9.7.3", "OpCode sequence", "The packets of a message follow each other, FIRST, MIDDLE, LAST, with nothing else of the QP's requests between."),
 		must(rulePSN, "IBTA 9.7.3", "PSN", "A request packet has the PSN after that of the newest one, or it is one sent again."),
 		must(ruleAgain, "IBTA 9.7.3", "retransmission", "A request packet that is sent again has the opcode, headers and payload that it had; a READ may be asked for in part, from the PSN and address that belong together."),
@@ -53,8 +57,12 @@ func trafficArea() validate.Suite {
 		{"form.ip", "IP headers", ruleIP},
 		{"form.checksum", "UDP checksums", ruleChecksum},
 		{"form.syndrome", "AETH syndromes", ruleSyndrome},
-		{"form.lrh", "LRHs and GRHs", ruleLRH},
+		{"form.lrh", "LRHs", ruleLRH},
 		{"form.vcrc", "VCRCs", ruleVCRC},
+		{"form.path", "source LIDs and service levels", ruleLRHPath},
+		{"form.grh", "GRHs", ruleGRH},
+		{"form.class", "traffic classes and hop limits", ruleClass},
+		{"form.flow-label", "IPv6 flow labels", ruleLabel},
 		{"traffic.opcodes", "opcodes in order", ruleOrder},
 		{"traffic.psn", "PSNs of requests", rulePSN},
 		{"traffic.again", "requests sent again", ruleAgain},
@@ -80,19 +88,16 @@ func traffic(t *validate.T, rule string) {
 		r.stop()
 		r.judge(rule)
 	}()
-	switch need := rule; {
-	case (need == ruleUDP || need == ruleSport || need == ruleIP || need == ruleChecksum) && r.info.Link != ci.LinkEthernet:
-		t.Skip("IP and UDP are of Ethernet links; this one is %s", validate.LinkName(r.info.Link))
-	case (need == ruleLRH || need == ruleVCRC) && r.info.Link != ci.LinkInfiniBand:
-		t.Skip("LRH and VCRC are of InfiniBand links; this one is %s", validate.LinkName(r.info.Link))
-	case need == ruleIP && !r.info.Header:
-		t.Skip("the certifier's end of this link does not show the IP header as it was on the wire")
-	case need == ruleChecksum && !r.info.Checksum:
-		t.Skip("the certifier's end of this link does not show the UDP checksum as it was on the wire")
-	case slices.Contains([]string{ruleICRC, ruleTVer, ruleReserved, rulePadZero, ruleVCRC, ruleLRH}, need) && !r.info.Raw:
-		t.Skip("packets do not leave the adapter as bytes on this link, so that nothing of it makes their form")
-	}
+	r.shows(rule)
 	r.reliable()
+	if r.info.Link == ci.LinkInfiniBand {
+		r.routed = true
+		r.reliable()
+		if t.Claims().Has(ci.CapUD | ci.CapAV) {
+			r.datagrams()
+		}
+		r.routed = false
+	}
 	r.impaired()
 	r.refused()
 	if t.Claims().Has(ci.CapUC) {
@@ -100,6 +105,28 @@ func traffic(t *validate.T, rule string) {
 	}
 	if t.Claims().Has(ci.CapUD | ci.CapAV) {
 		r.datagrams()
+	}
+}
+
+// shows skips the case on links where what the rule is about does not show.
+func (r *relay) shows(rule string) {
+	is := func(list ...string) bool { return slices.Contains(list, rule) }
+	i := &r.info
+	switch {
+	case i.Link != ci.LinkEthernet && is(ruleUDP, ruleSport, ruleIP, ruleChecksum, ruleClass, ruleLabel):
+		r.t.Skip("IP and UDP are of Ethernet links; this one is %s", validate.LinkName(i.Link))
+	case i.Link != ci.LinkInfiniBand && is(ruleLRH, ruleVCRC, ruleLRHPath, ruleGRH):
+		r.t.Skip("LRH, GRH and VCRC are of InfiniBand links; this one is %s", validate.LinkName(i.Link))
+	case is(ruleLabel) && v4(i.GID):
+		r.t.Skip("flow labels are of IPv6; this link speaks IPv4")
+	case is(ruleIP) && !i.Header:
+		r.t.Skip("the certifier's end of this link does not show the IP header as it was on the wire")
+	case is(ruleClass) && !(i.Class && i.Hops), is(ruleLabel) && !i.Label:
+		r.t.Skip("the certifier's end of this link does not show these fields of the IP header")
+	case is(ruleChecksum) && !i.Checksum:
+		r.t.Skip("the certifier's end of this link does not show the UDP checksum as it was on the wire")
+	case !i.Raw && is(ruleICRC, ruleTVer, ruleReserved, rulePadZero, ruleVCRC, ruleLRH, ruleLRHPath, ruleGRH):
+		r.t.Skip("packets do not leave the adapter as bytes on this link, so that nothing of it makes their form")
 	}
 }
 
