@@ -223,7 +223,7 @@ func (c *conn) lapDelayed(a *mad.MRA) bool {
 		return false
 	}
 	l.state = lapMRARcvd
-	c.setDue(c.m.span(a.ServiceTimeout) + 2*c.life())
+	c.setDue(max(c.m.span(a.ServiceTimeout)+2*c.life(), c.interval()))
 	c.emit(Event{Type: EventDelayed, Private: a.PrivateData[:]})
 	return true
 }

@@ -218,7 +218,7 @@ func (c *conn) interval() time.Duration {
 	if c.active {
 		t = c.req.RemoteTimeout
 	}
-	return c.m.span(t) + 2*c.life()
+	return c.m.answerTime(t) + 2*c.life()
 }
 
 // patience is how long the peer waits for what we have to say, before it asks again.
@@ -227,7 +227,7 @@ func (c *conn) patience() time.Duration {
 	if c.active {
 		t = c.req.LocalTimeout
 	}
-	return c.m.span(t)
+	return c.m.answerTime(t)
 }
 
 // emit queues an event; c.mu is held. An event that says nothing beyond the one before it replaces it, so that no peer fills the queue.
@@ -449,7 +449,9 @@ func (c *conn) sendREJ(which mad.CMWhich, reason mad.RejReason, info, private []
 
 // more is what the manager asks for by itself with an MRA: four times what the peer waits anyway. When that is over the peer asks
 // again, and gets as much again.
-func (c *conn) more(t mad.TimeExp) mad.TimeExp { return min(t+2, c.m.cfg.MaxResponseTime) }
+func (c *conn) more(t mad.TimeExp) mad.TimeExp {
+	return min(max(t, minAnswer)+2, c.m.cfg.MaxResponseTime)
+}
 
 // delay sends an MRA; c.mu is held. The peer's patience is then as long as it says, and what it tries after that.
 func (c *conn) delay(which mad.CMWhich, t mad.TimeExp, private []byte) {

@@ -214,6 +214,13 @@ func encode(tid uint64, msg mad.CMMessage) []byte {
 // span is a time that a peer asks for, within bounds.
 func (m *Manager) span(t mad.TimeExp) time.Duration { return min(t, m.cfg.MaxResponseTime).Duration() }
 
+// minAnswer is the least that a manager is thought to take to answer, 17 ms: below that, somebody has not thought of it. Who says 0 would get all copies
+// of a message within a round trip, before its answer can have arrived; and anybody in whose name it was said.
+const minAnswer = 12
+
+// answerTime is how long a manager takes to answer that says t.
+func (m *Manager) answerTime(t mad.TimeExp) time.Duration { return m.span(max(t, minAnswer)) }
+
 // Close implements Service. Afterwards every Conn is closed, and every call has returned or is about to.
 func (m *Manager) Close() error {
 	m.mu.Lock()

@@ -191,7 +191,7 @@ func (c *conn) waitLonger(k message, a *mad.MRA) bool {
 	default:
 		return c.lapDelayed(a)
 	}
-	c.setDue(c.m.span(a.ServiceTimeout) + 2*c.life())
+	c.setDue(max(c.m.span(a.ServiceTimeout)+2*c.life(), c.interval())) // longer, whatever it says
 	c.emit(Event{Type: EventDelayed, Private: a.PrivateData[:]})
 	return true
 }

@@ -107,6 +107,8 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 		c.again()
 	case rejectStale:
 		if c.sentAttr() == mad.AttrREJ && k == msgREQ {
+			// Who still asks has not seen a REP: a REJ of one is none of its business, and Linux would not take it.
+			c.sent[mad.HeaderLen+rejWhich] = byte(mad.WhichREQ) << 6
 			c.again()
 			return
 		}
@@ -120,6 +122,9 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 		c.m.count.drop(DropLate)
 	}
 }
+
+// rejWhich is where a REJ says which message it refuses (table 110).
+const rejWhich = 8
 
 // judged is a request that can be served.
 type judged struct {

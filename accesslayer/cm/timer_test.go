@@ -302,3 +302,52 @@ func TestOnEvent(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// A peer whose REQ says that it answers in no time, and waits none, is given what an answer takes; in its name, nobody gets a burst of copies.
+func TestHastyPeer(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		times := s.net.sentTimes(mad.AttrREP)
+		l := s.x.listen()
+		s.send(s.request(func(r *mad.REQ) {
+			r.RemoteTimeout, r.LocalTimeout, r.Primary.AckTimeout, r.MaxCMRetries = 0, 0, 0, 15
+		}))
+		v := &situation{s: s, c: must(l.Accept(t.Context()))}
+		require.NoError(t, l.Close())
+		time.Sleep(100 * time.Millisecond) // the consumer's time
+		s.take()
+		v.background(func(ctx context.Context) { _ = v.c.Accept(ctx, ourReply()) })
+		time.Sleep(8 * time.Millisecond)
+		assert.Len(t, times(), 1)
+		s.send(&mad.RTU{LocalCommID: s.p.id, RemoteCommID: v.c.ID()})
+		assert.Equal(t, cm.StateEstablished, v.c.State())
+		v.end()
+	})
+}
+
+// An MRA that asks for no time takes none away.
+func TestMRAOfNothing(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		times := s.net.sentTimes(mad.AttrREQ)
+		v := s.asking()
+		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ})
+		time.Sleep(interval / 2)
+		assert.Len(t, times(), 1)
+		time.Sleep(interval)
+		assert.Len(t, times(), 2)
+		v.end()
+	})
+}
+
+// A peer that asks again after its REP was taken back has not seen the REP: what it is told is of its REQ.
+func TestRefusedAgain(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		v := enterREPSent(s)
+		require.NoError(t, v.c.Close())
+		s.settle()
+		assert.Equal(t, mad.WhichREP, one[*mad.REJ](s).Message)
+		s.send(s.p.req)
+		j := one[*mad.REJ](s)
+		assert.Equal(t, []any{mad.WhichREQ, mad.RejConsumer}, []any{j.Message, j.Reason})
+		v.end()
+	})
+}
