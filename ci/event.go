@@ -33,7 +33,7 @@ const (
 	EventLinkIntegrity
 	EventFlowControlError
 	EventBKeyTrap
-	EventQPAPMError     // QP
+	EventQPAPMError     // QP: the peer asked to migrate and is not followed; its path is not the alternate one, or the QP not Armed
 	EventWQReqError     // QP: peer's request illegal
 	EventWQAccessError  // QP: peer's access denied
 	EventPortActive     // port, CapPortActiveEvent

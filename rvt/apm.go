@@ -1,6 +1,9 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
 
 // Automatic path migration, IBTA volume 1, 17.2.8. A QP is Migrated at first. The consumer loads an alternate path and asks for
 // Rearm; when packets with MigReq clear show that the peer is rearmed, too, the QP is Armed. An armed QP migrates when the consumer
@@ -57,11 +60,20 @@ func (q *QP) setAPM(s ci.APMState) {
 		return
 	}
 	q.attr.APM = s
+	q.apm = migration{}
+}
+
+// migration is what a QP remembers between Rearm and the migration.
+type migration struct {
+	psn      ci.PSN // of the packet that has armed the QP,
+	response bool   // and whether that was a response, which have PSNs of their own
+	refused  bool   // EventQPAPMError has been raised
 }
 
 // migrate moves an armed QP to its alternate path.
 func (q *QP) migrate() {
 	q.attr.APM = ci.APMMigrated
+	q.apm = migration{}
 	q.attr.Primary, q.attr.Alternate = q.attr.Alternate, ci.Path{}
 	q.port, q.altPort = q.altPort, nil
 	q.route, q.altRt = q.altRt, nil
@@ -75,20 +87,51 @@ func (q *QP) migrate() {
 	q.notify.event(ci.EventQPAPM, 0, 0)
 }
 
-// seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer.
+// seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer, or that asks in vain.
+//
+// MigReq set is a request to migrate when this end is Armed, for then the peer has shown that it is rearmed (IBTA volume 1, 17.2.8.1). It is
+// accepted if the packet comes by the alternate path loaded (9.6.1.5). Before this end is Armed, packets of the primary path have the bit set
+// as long as the peer has not rearmed; those of another path show that the peer has gone there without being followed. A QP whose
+// consumer has loaded no alternate path does not take part, and hears nothing.
 func (q *QP) seeMigReq(p *Packet) bool {
 	fromPrimary := p.Src == q.peer
 	fromAlt := q.altRt != nil && p.Src == q.altPeer
-	switch q.attr.APM {
-	case ci.APMRearm:
-		if fromPrimary && !p.MigReq {
+	switch {
+	case !p.MigReq:
+		if q.attr.APM == ci.APMRearm && fromPrimary && pkeyMatch(p.PKey, q.pkey) {
 			q.attr.APM = ci.APMArmed
+			q.apm.psn, q.apm.response = p.PSN, isResponse(p.Op)
 		}
-	case ci.APMArmed:
-		if fromAlt && p.MigReq {
-			q.migrate()
-			return true
+	case q.attr.APM == ci.APMArmed && fromPrimary && q.apm.response == isResponse(p.Op) && psnDiff(p.PSN, q.apm.psn) < 0:
+		// On a link that reorders, it was sent before the peer rearmed.
+	case q.attr.APM == ci.APMArmed && fromAlt && pkeyMatch(p.PKey, q.altPKey()):
+		q.migrate()
+		return true
+	case q.attr.APM == ci.APMArmed && !fromAlt, !fromPrimary && (q.attr.APM == ci.APMRearm || fromAlt):
+		if pkeyMatch(p.PKey, q.pkey) || fromAlt && pkeyMatch(p.PKey, q.altPKey()) {
+			q.refuseMigration()
 		}
+		return false
 	}
 	return fromPrimary
+}
+
+// refuseMigration tells the consumer that the peer has migrated and this end does not follow (path migration request error, IBTA volume 1,
+// 11.6.3): once for each time that it asks for Rearm, however many packets come. The QP stays as it is, since the packets are dropped as any
+// others of a wrong path: the peer finds out by its retries.
+func (q *QP) refuseMigration() {
+	if !q.apm.refused {
+		q.apm.refused = true
+		q.notify.event(ci.EventQPAPMError, 0, 0)
+	}
+}
+
+// altPKey is the key of the alternate path; none that matches if its index names nothing any more.
+func (q *QP) altPKey() ci.PKey {
+	k, _ := q.altPort.pkey(q.attr.Alternate.PKeyIndex)
+	return k
+}
+
+func isResponse(op wire.Op) bool {
+	return op == wire.OpAcknowledge || op == wire.OpReadResponse || op == wire.OpAtomicAcknowledge
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/wire"
 )
 
 // apmRig is a pair with two ports each: LIDs 1 and 2 are a's, 3 and 4 b's. Ports whose number is in cut send nothing.
@@ -171,6 +172,128 @@ func TestAPMWithoutAlternate(t *testing.T) {
 	var wcs []ci.WC
 	x.s.run(t, time.Minute, func() bool { wcs = append(wcs, x.a.poll()...); return len(wcs) > 0 })
 	require.Equal(t, ci.WCTimeoutRetryErr, wcs[0].Status)
+}
+
+// refuse runs until a, which has migrated in vain, has given up. b is told once, however often a has tried, and stays as it was.
+func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
+	t.Helper()
+	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+	x.a.wantEvent(ci.EventQPAPM)
+	x.b.recv(ci.RecvWR{})
+	before := x.used[2]
+	x.a.send(ci.SendWR{Flags: ci.SendSignaled})
+	var wcs []ci.WC
+	x.s.run(t, time.Minute, func() bool { wcs = append(wcs, x.a.poll()...); return len(wcs) > 0 })
+	require.Equal(t, ci.WCTimeoutRetryErr, wcs[0].Status)
+	require.Equal(t, 3, x.used[2]-before, "the first try and two more, on the new path")
+	x.b.onlyEvents(ci.EventQPAPMError)
+	st, port := x.b.apm(t)
+	require.Equal(t, want, st)
+	require.EqualValues(t, 1, port)
+	require.Equal(t, ci.QPRTS, x.b.state())
+	require.Zero(t, x.b.hca.Counters()["migrations"])
+	require.Empty(t, x.b.poll())
+}
+
+// onlyEvents checks that the QP has raised one event since the last look, or, with 0, none: one raised now comes behind it.
+func (s *side) onlyEvents(want ci.EventType) {
+	s.t.Helper()
+	s.qp.(*QP).notify.event(ci.EventSQDrained, 0, 0)
+	for _, e := range []ci.EventType{want, ci.EventSQDrained} {
+		if e == 0 {
+			continue
+		}
+		select {
+		case got := <-s.events:
+			require.Equal(s.t, e, got.Type)
+		case <-time.After(10 * time.Second):
+			require.Fail(s.t, "no event", "%v", e)
+		}
+	}
+}
+
+// TestAPMRefused: the peer migrates, and this end cannot follow.
+func TestAPMRefused(t *testing.T) {
+	t.Run("another alternate path", func(t *testing.T) {
+		x := newAPMRig(t, ci.RC, Hints{})
+		x.arm(t)
+		require.NoError(t, x.b.qp.Modify(ci.QPFieldAlternate,
+			ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: 1}, AckTimeout: 14}}, nil))
+		x.refuse(t, ci.APMArmed)
+	})
+	t.Run("not armed yet", func(t *testing.T) {
+		x := newAPMRig(t, ci.RC, Hints{})
+		x.b.rearm(t, 2, 2)
+		x.b.recv(ci.RecvWR{})
+		x.a.send(ci.SendWR{Flags: ci.SendSignaled}) // on its way with MigReq set
+		x.a.rearm(t, 2, 4)
+		x.s.run(t, time.Minute, func() bool { return len(x.a.poll()) > 0 }) // the acknowledgement arms a
+		x.b.poll()
+		st, _ := x.a.apm(t)
+		require.Equal(t, ci.APMArmed, st)
+		x.refuse(t, ci.APMRearm)
+	})
+}
+
+// TestMigReq holds the reaction to one packet, by state, path and bit.
+func TestMigReq(t *testing.T) {
+	const primary, other, stranger = 1, 2, 77
+	for _, c := range []struct {
+		name   string
+		state  ci.APMState
+		loaded bool
+		p      Packet
+		taken  bool
+		to     ci.APMState // 0: as before
+		event  ci.EventType
+	}{
+		{"no request", ci.APMArmed, true, Packet{Src: Addr{LID: primary}}, true, 0, 0},
+		{"arms", ci.APMRearm, true, Packet{Src: Addr{LID: primary}}, true, ci.APMArmed, 0},
+		{"the peer has not rearmed", ci.APMRearm, true, Packet{Src: Addr{LID: primary}, MigReq: true}, true, 0, 0},
+		{"another partition does not arm", ci.APMRearm, true, Packet{Src: Addr{LID: primary}, PKey: 0x8003}, true, 0, 0},
+		{"a stranger does not arm", ci.APMRearm, true, Packet{Src: Addr{LID: stranger}}, false, 0, 0},
+		{"accepted", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true}, true, ci.APMMigrated, ci.EventQPAPM},
+		{"another partition does not migrate", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true, PKey: 0x8003}, false, 0, 0},
+		{"the alternate path without request", ci.APMArmed, true, Packet{Src: Addr{LID: other}}, false, 0, 0},
+		{"another path", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false, 0, ci.EventQPAPMError},
+		{"another path, another partition", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true, PKey: 0x8003}, false, 0, 0},
+		{"the primary path", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 20}, false, 0, ci.EventQPAPMError},
+		{"the primary path, a response", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 5, Op: wire.OpAcknowledge}, false, 0, ci.EventQPAPMError},
+		{"of before the peer rearmed", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 9}, true, 0, 0},
+		{"too early", ci.APMRearm, true, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, ci.EventQPAPMError},
+		{"loaded, not rearmed", ci.APMMigrated, true, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, ci.EventQPAPMError},
+		{"loaded, not rearmed, a stranger", ci.APMMigrated, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false, 0, 0},
+		{"takes no part", ci.APMMigrated, false, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, 0},
+		{"takes no part, from its peer", ci.APMMigrated, false, Packet{Src: Addr{LID: primary}, MigReq: true}, true, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newAPMRig(t, ci.RC, Hints{})
+			q := x.b.qp.(*QP)
+			if c.loaded {
+				require.NoError(t, q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: other}}}, nil))
+			}
+			q.mu.Lock()
+			q.attr.APM = c.state
+			if c.state == ci.APMArmed {
+				q.apm = migration{psn: 10}
+			}
+			if c.p.PKey == 0 {
+				c.p.PKey = q.pkey
+			}
+			for range 2 { // events come once
+				p := c.p
+				require.Equal(t, c.taken || c.to == ci.APMMigrated, q.seeMigReq(&p))
+			}
+			q.mu.Unlock()
+			want := c.to
+			if want == 0 {
+				want = c.state
+			}
+			st, _ := x.b.apm(t)
+			require.Equal(t, want, st)
+			x.b.onlyEvents(c.event)
+		})
+	}
 }
 
 // TestAPMOfUC: an unreliable connection migrates when told to, and has no timers on the new path either.

@@ -62,6 +62,7 @@ type QP struct {
 	peer    Addr
 	altPeer Addr
 	altRt   Route
+	apm     migration
 	timer   clock.Deadline
 	timerAt time.Duration // what the wheel was last told; 0: fired since
 	req     requester

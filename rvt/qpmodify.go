@@ -278,6 +278,7 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	if has(ci.QPFieldAlternate) {
 		cur.Alternate = a.Alternate
 		q.altRt, q.altPort = p.altRt, p.altPort
+		q.apm.refused = false
 	}
 	q.port, q.route = p.port, p.route
 	q.home.Store(q.port)
@@ -346,7 +347,7 @@ func (q *QP) toReset() {
 	q.port, q.altPort, q.route, q.altRt = nil, nil, nil, nil
 	q.home.Store(nil)
 	q.home2.Store(nil)
-	q.peer, q.altPeer = Addr{}, Addr{}
+	q.peer, q.altPeer, q.apm = Addr{}, Addr{}, migration{}
 	q.mtu, q.pkey = 0, 0
 }
 
