@@ -309,6 +309,9 @@ func (c *conn) enterTimeWait(why error) {
 	m.mu.Lock()
 	m.forgetQP(c)
 	m.settle(c)
+	if c.listener != nil { // it was not accepted, and shall not take the place of one that can be
+		c.listener.dequeue(c)
+	}
 	m.timeWait.add(c)
 	var oldest *conn
 	if m.timeWait.n > m.cfg.MaxTimeWait {

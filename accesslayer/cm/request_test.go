@@ -2,6 +2,7 @@ package cm_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -181,6 +182,33 @@ func TestStaleREP(t *testing.T) {
 			}
 			v.end()
 		}
+	})
+}
+
+// A request that was taken back, or that has waited too long, leaves its place in the backlog, and nobody gets it.
+func TestBacklogOfTheLiving(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 1 })
+		s.send(s.request())
+		j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
+		require.NoError(t, j.SetAdditionalInfo(binary.BigEndian.AppendUint64(nil, uint64(s.p.x.hca.Info().GUID))))
+		s.send(j)
+		require.Equal(t, 1, s.x.m.Counters().TimeWait)
+		s.p.id++
+		s.send(s.request())
+		require.Equal(t, uint64(0), s.x.m.Counters().Dropped[cm.DropOverload])
+		for s.x.m.Counters().Dropped[cm.DropUnanswered] == 0 { // until the peer's patience must be over
+			time.Sleep(time.Second)
+		}
+		s.p.id++
+		s.send(s.request())
+		c := must(l.Accept(t.Context()))
+		assert.Equal(t, s.p.id, c.RemoteID())
+		assert.Equal(t, cm.StateREQRcvd, c.State())
+		require.NoError(t, c.Close())
+		require.NoError(t, l.Close())
+		s.settle()
+		s.take()
 	})
 }
 
