@@ -51,7 +51,10 @@ type capturePort struct {
 }
 
 // captureGroupPort is one whose inner port has more to it.
-type captureGroupPort struct{ *capturePort }
+type captureGroupPort struct {
+	*capturePort
+	innerGroups
+}
 
 // send is a Send under way.
 type send struct{ list []*seen }
@@ -90,7 +93,7 @@ func newCapturePort(in rvt.Port, t *Tap, e portEnv, link ci.Link) rvt.Port {
 		q = u.inner()
 	}
 	if _, ok := in.(rvt.GroupPort); ok {
-		return captureGroupPort{p}
+		return captureGroupPort{p, innerGroups{in}}
 	}
 	return p
 }
@@ -104,23 +107,6 @@ func (p *capturePort) counters(m map[string]uint64) {
 		in.counters(m)
 	}
 }
-
-// Drive, Attend, JoinGroup and LeaveGroup are the inner port's.
-func (p captureGroupPort) Drive() int {
-	if d, ok := p.Port.(rvt.Driver); ok {
-		return d.Drive()
-	}
-	return 0
-}
-
-func (p captureGroupPort) Attend() {
-	if d, ok := p.Port.(rvt.Driver); ok {
-		d.Attend()
-	}
-}
-
-func (p captureGroupPort) JoinGroup(g ci.GID) error  { return p.Port.(rvt.GroupPort).JoinGroup(g) }
-func (p captureGroupPort) LeaveGroup(g ci.GID) error { return p.Port.(rvt.GroupPort).LeaveGroup(g) }
 
 // Start puts the capture in between.
 func (p *capturePort) Start(r rvt.Receiver) error {

@@ -62,7 +62,10 @@ type impairPort struct {
 }
 
 // impairGroupPort is one whose inner port has more to it.
-type impairGroupPort struct{ *impairPort }
+type impairGroupPort struct {
+	*impairPort
+	innerGroups
+}
 
 // impairStats counts by Verdict.
 type impairStats [Corrupt + 1]atomic.Uint64
@@ -73,7 +76,7 @@ func newImpairPort(in rvt.Port, c ImpairConfig, clock clock.Clock) rvt.Port {
 		p.lanes[d] = newLane[rvt.Packet](impairCargo{p, Dir(d)}, clock, i, rand.New(rand.NewPCG(c.Seed, uint64(d))))
 	}
 	if _, ok := in.(rvt.GroupPort); ok {
-		return impairGroupPort{p}
+		return impairGroupPort{p, innerGroups{in}}
 	}
 	return p
 }
@@ -206,23 +209,6 @@ func (p *impairPort) counters(m map[string]uint64) {
 		in.counters(m)
 	}
 }
-
-// Drive, Attend, JoinGroup and LeaveGroup are the inner port's.
-func (p impairGroupPort) Drive() int {
-	if d, ok := p.Port.(rvt.Driver); ok {
-		return d.Drive()
-	}
-	return 0
-}
-
-func (p impairGroupPort) Attend() {
-	if d, ok := p.Port.(rvt.Driver); ok {
-		d.Attend()
-	}
-}
-
-func (p impairGroupPort) JoinGroup(g ci.GID) error  { return p.Port.(rvt.GroupPort).JoinGroup(g) }
-func (p impairGroupPort) LeaveGroup(g ci.GID) error { return p.Port.(rvt.GroupPort).LeaveGroup(g) }
 
 // cutTrain gives packet k of a train, over the same payload bytes but with a gather list of its own.
 func cutTrain(p *rvt.Packet, k uint32) rvt.Packet {

@@ -5,12 +5,10 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path"
 
 	"ciddk/bench"
 )
@@ -37,31 +35,17 @@ func main() {
 }
 
 func run(rounds int, glob, page string, out io.Writer) error {
+	cases, err := bench.Match(bench.Cases(), glob)
+	if err != nil {
+		return err
+	}
 	var results []bench.Result
-	for _, c := range bench.Cases() {
-		ok, err := path.Match(glob, c.Name)
-		if err != nil {
-			return fmt.Errorf("-case: %w", err)
-		}
-		if !ok {
-			continue
-		}
+	for _, c := range cases {
 		r, err := c.Run(rounds)
 		if err != nil {
 			return err
 		}
 		results = append(results, r)
 	}
-	if len(results) == 0 {
-		return fmt.Errorf("no case matches %q", glob)
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s. %d rounds.\n\n", bench.Machine(), rounds)
-	if err := bench.WriteTables(&b, results); err != nil {
-		return err
-	}
-	if _, err := out.Write(b.Bytes()); err != nil || page == "" {
-		return err
-	}
-	return bench.ReplaceTable(page, mark, b.String())
+	return bench.Report(out, page, mark, bench.Machine(), rounds, results)
 }

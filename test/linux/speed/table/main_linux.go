@@ -5,14 +5,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path"
 	"time"
 
 	"ciddk/bench"
@@ -49,19 +47,16 @@ func run(ctx context.Context, rounds, mtu int, glob, page string, out, progress 
 			err = e
 		}
 	}()
-	cases, err := l.Cases(ctx)
+	all, err := l.Cases(ctx)
+	if err != nil {
+		return err
+	}
+	cases, err := bench.Match(all, glob)
 	if err != nil {
 		return err
 	}
 	var results []bench.Result
 	for _, c := range cases {
-		ok, err := path.Match(glob, c.Name)
-		if err != nil {
-			return fmt.Errorf("-case: %w", err)
-		}
-		if !ok {
-			continue
-		}
 		start := time.Now()
 		r, err := c.Run(rounds)
 		if err != nil {
@@ -70,16 +65,5 @@ func run(ctx context.Context, rounds, mtu int, glob, page string, out, progress 
 		fmt.Fprintf(progress, "%s: %.2f of rxe (%v)\n", c.Name, r.Ratio(0, 0), time.Since(start).Round(time.Second))
 		results = append(results, r)
 	}
-	if len(results) == 0 {
-		return fmt.Errorf("no case matches %q", glob)
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s. %d rounds.\n\n", l.Machine(), rounds)
-	if err := bench.WriteTables(&b, results); err != nil {
-		return err
-	}
-	if _, err := out.Write(b.Bytes()); err != nil || page == "" {
-		return err
-	}
-	return bench.ReplaceTable(page, mark, b.String())
+	return bench.Report(out, page, mark, l.Machine(), rounds, results)
 }
