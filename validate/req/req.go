@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"ciddk/internal/natural"
 )
 
 // Level says how binding a requirement is, in RFC 2119's words.
@@ -193,7 +195,7 @@ func CompareIDs(a, b string) int {
 	if d := rank(a+"-") - rank(b+"-"); d != 0 {
 		return d
 	}
-	return compareNatural(a, b)
+	return natural.Compare(a, b)
 }
 
 // CompareGroups orders what Group gives: SAS, IBTA, RoCEv2, then the rules of package ci; numbers by value.
@@ -205,35 +207,5 @@ func CompareGroups(a, b string) int {
 	if d := rank(a) - rank(b); d != 0 {
 		return d
 	}
-	return compareNatural(a, b)
-}
-
-func compareNatural(a, b string) int {
-	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
-		if da > 0 && db > 0 {
-			na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
-			if d := len(na) - len(nb); d != 0 {
-				return d
-			}
-			if d := strings.Compare(na, nb); d != 0 {
-				return d
-			}
-			a, b = a[da:], b[db:]
-			continue
-		}
-		if a[0] != b[0] {
-			return int(a[0]) - int(b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return len(a) - len(b)
-}
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-		n++
-	}
-	return n
+	return natural.Compare(a, b)
 }

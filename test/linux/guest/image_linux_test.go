@@ -84,17 +84,6 @@ func TestNewestKernel(t *testing.T) {
 	require.ErrorContains(t, err, "kernel 6.1.0-70-amd64: open")
 }
 
-func TestCompareVersions(t *testing.T) {
-	sorted := []string{"5.10.0-30", "6.1.0-9", "6.1.0-56", "6.1.0-56-rt", "6.1.007", "6.12"}
-	for i, a := range sorted {
-		for j, b := range sorted {
-			c := compareVersions(a, b)
-			require.Equal(t, i < j, c < 0, "%s, %s", a, b)
-			require.Equal(t, i == j, c == 0, "%s, %s", a, b)
-		}
-	}
-}
-
 func TestListens(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:4855 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"ciddk/internal/natural"
 )
 
 // modules are loaded in every guest, in this order. A name that the kernel has built in needs no file. crc32_generic is the checksum of the
@@ -36,7 +38,7 @@ func newestKernel(root string) (*kernel, error) {
 	if len(images) == 0 {
 		return nil, errors.New("no kernel image in /boot")
 	}
-	slices.SortFunc(images, func(a, b string) int { return -compareVersions(a, b) })
+	slices.SortFunc(images, func(a, b string) int { return -natural.Compare(a, b) })
 	var why []error
 	for _, i := range images {
 		k, err := readKernel(root, strings.TrimPrefix(filepath.Base(i), "vmlinuz-"))
@@ -122,35 +124,4 @@ func eachLine(file string, f func(string)) error {
 		f(s.Text())
 	}
 	return s.Err()
-}
-
-// compareVersions orders names by their runs of digits as numbers: 6.1.0-9 before 6.1.0-56.
-func compareVersions(a, b string) int {
-	for a != "" && b != "" {
-		na, nb := digits(a), digits(b)
-		if na > 0 && nb > 0 {
-			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
-			if len(x) != len(y) {
-				return len(x) - len(y)
-			}
-			if c := strings.Compare(x, y); c != 0 {
-				return c
-			}
-			a, b = a[na:], b[nb:]
-			continue
-		}
-		if a[0] != b[0] {
-			return int(a[0]) - int(b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return len(a) - len(b)
-}
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-		n++
-	}
-	return n
 }
