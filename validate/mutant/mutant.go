@@ -30,6 +30,8 @@ type Mutant struct {
 	Needs ci.Caps
 	// Link is where the fault can show, if not anywhere; it does not count for a driver that has no link of this name.
 	Link string
+	// Values are settings of the driver with which the fault can show, if not with the run's; those that the driver does not have do not count.
+	Values map[string]string
 	// Wrap puts the fault in front of an HCA. It is called once for each target and HCA, and shares nothing between them.
 	Wrap func(ci.HCA) ci.HCA
 	// Target changes a whole target, for faults that are not in one HCA; may be nil. It runs after Wrap.

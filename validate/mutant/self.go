@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path"
 	"slices"
@@ -75,16 +76,16 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	links := map[string]baseline{}
 	var first *validate.Report
 	for _, m := range list {
-		link := p.link(m)
-		if links[link].report != nil {
+		key, at := p.key(m), p.at(m)
+		if links[key].report != nil {
 			continue
 		}
-		b, err := p.on(link).right(ctx, list)
+		b, err := at.right(ctx, list, key)
 		if err != nil {
 			return nil, err
 		}
-		links[link] = b
-		if first == nil || link == p.Setting.Link {
+		links[key] = b
+		if first == nil || at.Setting.Link == p.Setting.Link && len(m.Values) == 0 {
 			first = b.report
 		}
 	}
@@ -103,8 +104,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range jobs {
-				link := p.link(list[i])
-				res.Outcomes[i], errs[i] = p.on(link).one(ctx, w, list[i], links[link])
+				res.Outcomes[i], errs[i] = p.at(list[i]).one(ctx, w, list[i], links[p.key(list[i])])
 				if p.Progress != nil && errs[i] == nil {
 					mu.Lock()
 					p.Progress(res.Outcomes[i])
@@ -134,23 +134,39 @@ func (p Plan) link(m Mutant) string {
 	return p.Setting.Link
 }
 
-// on is the plan on another link.
-func (p Plan) on(link string) Plan {
-	p.Setting.Link = link
+// at is the plan where a mutant runs: on its link, with its settings.
+func (p Plan) at(m Mutant) Plan {
+	p.Setting.Link = p.link(m)
+	values := maps.Clone(p.Setting.Values)
+	for k, v := range m.Values {
+		if _, ok := p.Driver.Settings[k]; ok {
+			if values == nil {
+				values = map[string]string{}
+			}
+			values[k] = v
+		}
+	}
+	p.Setting.Values = values
 	return p
 }
 
-// baseline is the right driver on one link.
+// key tells such places apart.
+func (p Plan) key(m Mutant) string {
+	at := p.at(m).Setting
+	return fmt.Sprint(at.Link, at.Values)
+}
+
+// baseline is the right driver in one such place.
 type baseline struct {
 	report *validate.Report
 	good   map[string]bool // cases that passed
 }
 
-// right runs the cases of the requirements that the mutants on this link break over the right driver.
-func (p Plan) right(ctx context.Context, list []Mutant) (b baseline, err error) {
+// right runs the cases of the requirements that the mutants of this place break over the right driver.
+func (p Plan) right(ctx context.Context, list []Mutant, key string) (b baseline, err error) {
 	broken := map[string]bool{}
 	for _, m := range list {
-		if p.link(m) == p.Setting.Link {
+		if p.key(m) == key {
 			broken[m.Breaks] = true
 		}
 	}

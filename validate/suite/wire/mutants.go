@@ -9,10 +9,10 @@ import (
 	"ciddk/wire"
 )
 
-// Mutants are drivers that are wrong at the wire, one fault each: see tap. Every requirement of this suite that shows at the software
-// adapter's link udp is broken by one.
+// Mutants are drivers that are wrong at the wire, one fault each: see tap. Every requirement of this suite is broken by one, on a link of
+// the software adapter where it shows.
 func Mutants() []mutant.Mutant {
-	return slices.Concat(formMutants(), orderMutants(), respondMutants(), nakMutants(), dupMutants(), dropMutants(), datagramMutants(), requestMutants(), reactMutants())
+	return slices.Concat(formMutants(), orderMutants(), respondMutants(), nakMutants(), dupMutants(), dropMutants(), datagramMutants(), requestMutants(), reactMutants(), linkMutants(), ipMutants())
 }
 
 // leaving is a fault in packets that leave and are meant.
@@ -79,7 +79,6 @@ func into(s wire.Syndrome) func(*qpView, *outgoing) {
 }
 
 func formMutants() []mutant.Mutant {
-	const udp = ip4Len
 	return []mutant.Mutant{
 		fault("icrc", ruleICRC, "the ICRC of acknowledgements is off by one", leaving(acks, func(_ *qpView, o *outgoing) { o.spoil = 1 })),
 		fault("icrc-payload", ruleICRC, "the ICRC of SENDs of one packet with padding leaves the pad out", leaving(
@@ -99,10 +98,10 @@ func formMutants() []mutant.Mutant {
 		fault("ack-payload", ruleOpcode, "acknowledgements carry four bytes of payload", leaving(acks, func(_ *qpView, o *outgoing) { o.with(make([]byte, 4)) })),
 		fault("dest-qp", ruleOpcode, "READ responses go to the next QP number", leaving(is(wire.RCReadResponseOnly), func(_ *qpView, o *outgoing) { o.BTH.DestQP += 0x155555 })),
 		fault("udp-length", ruleUDP, "the UDP length leaves the ICRC out", leaving(acks, func(_ *qpView, o *outgoing) {
-			o.whole = func(b []byte) { binary.BigEndian.PutUint16(b[udp+4:], uint16(len(b)-udp-icrcLen)) }
+			o.whole = func(b []byte) { binary.BigEndian.PutUint16(udpOf(b)[4:], uint16(len(udpOf(b))-icrcLen)) }
 		})),
 		fault("udp-port", ruleUDP, "acknowledgements go to the port that packets come from, plus one", leaving(acks, func(_ *qpView, o *outgoing) {
-			o.whole = func(b []byte) { b[udp+3]++ }
+			o.whole = func(b []byte) { udpOf(b)[3]++ }
 		})),
 		fault("source-port", ruleSport, "the UDP source port follows the PSN", leaving(func(o *outgoing) bool { return true }, func(_ *qpView, o *outgoing) {
 			o.sport = 0xc000 | uint16(o.BTH.PSN&7)
@@ -262,6 +261,24 @@ func nakMutants() []mutant.Mutant {
 				}
 				return asIs
 			}}),
+		fault("nak-reserved", "WIRE-Nak-12", "a reserved opcode counts as a WRITE of no bytes", tap{enters: func(_ *qpView, o *outgoing, err error) action {
+			if o == nil || err == nil || byte(o.BTH.Opcode) != reservedOps[0] {
+				return asIs
+			}
+			o.BTH.Opcode, o.BTH.AckReq = wire.RCWriteOnly, true
+			return changed
+		}}),
+		fault("nak-no-resources", "WIRE-Nak-13", "a QP without responder resources gets one", tap{modify: func(set ci.QPField, a *ci.QPAttr) {
+			if set&ci.QPFieldRespRes != 0 {
+				a.RespRes = max(a.RespRes, 1)
+			}
+		}}),
+		fault("nak-resources", "WIRE-Nak-14", "READs beyond the responder resources are dropped", losing(func(v *qpView, o *outgoing) bool {
+			if o.BTH.Opcode == wire.RCReadRequest {
+				v.flag++
+			}
+			return v.flag > 2
+		})),
 		fault("rnr-psn", "WIRE-Rnr-01", "an RNR NAK has the PSN behind the refused", leaving(rnr, plusOne)),
 		fault("rnr-timer", "WIRE-Rnr-01", "RNR NAKs have always the timer code 1", leaving(rnr, into(wire.RNRNAK(1)))),
 		fault("rnr-overtaken", "WIRE-Rnr-02", "a SEND behind a refused one is done first", tap{

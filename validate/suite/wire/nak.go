@@ -319,20 +319,23 @@ func nakReserved(t *validate.T) {
 		what := fmt.Sprintf("a request with the reserved opcode %#02x", code)
 		at := p.psn
 		p.stray(wire.RCWriteOnly, p.bytes(16), p.reth(0, 16), func(o *outgoing) { o.alter = func(b []byte) { b[0] = code } })
-		p.request(wire.RCWriteOnly, nil)
+		data := p.bytes(8)
+		p.request(wire.RCSendOnly, data) // with the same PSN: what was executed would make it a duplicate
 		x := p.next(t.Remaining())
 		switch {
 		case x == nil:
-			t.Failf("answer to the WRITE behind "+what, "an acknowledgement, or a NAK 0x61 of the one before", "no packet by the deadline")
+			t.Failf("answer to the SEND behind "+what, "an acknowledgement, or a NAK 0x61 of the one before", "no packet by the deadline")
 		case x.BTH.Opcode == wire.RCAcknowledge && x.BTH.PSN == at && x.AETH.Syndrome == wire.NAKInvalidRequest:
 			t.Note("a reserved opcode is answered by a NAK 0x61, not dropped")
 			p.fatal()
 			p.RecvCQ.WaitStatus(1, ci.WCFlushErr, ci.WCRemInvalidReqErr)
+			data = nil
 		default:
-			p.match(x, "acknowledgement of the WRITE behind "+what, acked(at, 1))
-			p.RecvCQ.Empty()
+			p.match(x, "acknowledgement of the SEND behind "+what, acked(at, 1))
+			p.RecvCQ.WaitOK(1)
+			p.barrier(what, 2)
 		}
-		p.Buf.WantOnly(t, "memory after "+what, 0, nil)
+		p.Buf.WantOnly(t, "memory after "+what, 2048, data)
 	}
 }
 

@@ -70,6 +70,7 @@ type outgoing struct {
 	spoil      uint32              // what is added to the ICRC
 	cut        func([]byte) []byte // changes what stands from the BTH to the ICRC, at last
 	whole      func([]byte)        // changes the packet when it is complete
+	came       []byte              // of a tap: the packet that this was
 }
 
 // twist makes a packet wrong, or special.

@@ -12,17 +12,16 @@ import (
 	"ciddk/validate/mutant"
 )
 
-// The suite stands by itself, each of its requirements is judged, and each is broken by a mutant, but for those that the link udp does not show.
+// The suite stands by itself, each of its requirements is judged, and each is broken by a mutant.
 func TestSuite(t *testing.T) {
 	s := Suite()
 	c, err := validate.NewCatalog(s)
 	require.NoError(t, err)
 	_, err = mutant.NewSet(c, Mutants())
 	require.NoError(t, err)
-	unseen := []string{ruleIP, ruleChecksum, ruleLRH, ruleVCRC} // see TestForm
 	for _, r := range s.Requirements {
 		broken := slices.ContainsFunc(Mutants(), func(m mutant.Mutant) bool { return m.Breaks == r.ID })
-		assert.Equal(t, !slices.Contains(unseen, r.ID), broken, "%s is broken by a mutant", r.ID)
+		assert.True(t, broken, "%s is broken by a mutant", r.ID)
 	}
 	for _, k := range s.Cases {
 		assert.True(t, strings.HasPrefix(k.ID, "wire."), k.ID)

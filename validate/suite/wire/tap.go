@@ -162,7 +162,7 @@ func (v *qpView) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *
 
 // again makes an outgoing packet of one that was taken.
 func again(info *validate.WireInfo, p *packet, err error) *outgoing {
-	o := &outgoing{Packet: p.Packet, src: p.src, sport: p.sport, padding: p.Padding}
+	o := &outgoing{Packet: p.Packet, src: p.src, sport: p.sport, padding: p.Padding, came: p.whole}
 	if err == nil {
 		pad := p.BTH.Pad
 		o.pad = &pad
@@ -303,6 +303,12 @@ func (w *tappedWire) out(b []byte) []byte {
 // fault makes a mutant of a tap.
 func fault(name, breaks, does string, f tap) mutant.Mutant {
 	return mutant.Mutant{Name: "wire." + name, Area: "wire", Breaks: breaks, Does: does, Link: "udp", Target: f.over()}
+}
+
+// on has a fault show itself on another link than udp.
+func on(link string, m mutant.Mutant) mutant.Mutant {
+	m.Link = link
+	return m
 }
 
 // needing adds claims without which a fault cannot show.
