@@ -139,7 +139,7 @@ func (c *conn) endStale(from *mads.Address) {
 // goStale is endStale; c.mu is held. CA GUIDs and QPNs are no secrets: who is elsewhere than the peer does not end its connection (12.9.8.3.1 asks for
 // the end, whoever asks).
 func (c *conn) goStale(from *mads.Address) {
-	if !samePort(from, &c.to) {
+	if !c.isPeer(from) {
 		return
 	}
 	err := closed("Conn", "stale: the peer's QP, or its communication ID, asks for another connection")

@@ -76,15 +76,18 @@ func TestLIDs(t *testing.T) {
 		ls := x.listen()
 		base := mad.REQ{LocalCAGUID: 5, PKey: 0xffff, PathMTU: mad.MTU256, ServiceID: service1,
 			Primary: mad.CMPath{LocalLID: 3, RemoteLID: 10, LocalGID: [16]byte{1}, RemoteGID: x.attr(1).GIDs[0].GID, SubnetLocal: true}}
-		ask := func(id uint32, edit func(*mad.REQ)) cm.Path {
+		send := func(id, qpn uint32, from ci.LID, edit func(*mad.REQ)) {
 			r := base
-			r.LocalCommID, r.LocalQPN = id, id
+			r.LocalCommID, r.LocalQPN = id, qpn
 			edit(&r)
 			h := mad.CMHeader(1, &r)
 			b := make([]byte, mad.Size)
 			h.Put(b)
 			r.Put(b[mad.HeaderLen:])
-			x.m.Inject(x.port(1), b, 77)
+			x.m.Inject(x.port(1), b, from)
+		}
+		ask := func(id uint32, edit func(*mad.REQ)) cm.Path {
+			send(id, id, 77, edit)
 			c := must(ls.Accept(t.Context()))
 			p := c.Request().Primary
 			require.NoError(t, c.Close())
@@ -99,6 +102,15 @@ func TestLIDs(t *testing.T) {
 		assert.Zero(t, p.AV.SL, "that of the datagram")
 		p = ask(3, func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.RemoteGID = [16]byte{}, [16]byte{} })
 		assert.Equal(t, ci.LID(3), p.AV.DLID, "within the subnet LIDs are enough")
+
+		same := func(*mad.REQ) {} // a peer that has forgotten its connection may be heard from another of its LIDs
+		send(4, 4, 77, same)
+		c := must(ls.Accept(t.Context()))
+		send(5, 4, 80, same)
+		assert.Equal(t, cm.StateREQRcvd, c.State(), "somebody else")
+		send(6, 4, 76, same)
+		assert.Equal(t, cm.StateTimeWait, c.State())
+		require.NoError(t, c.Close())
 		require.NoError(t, ls.Close())
 		x.close()
 	})

@@ -106,11 +106,11 @@ func (c *conn) fromPeer(k message, ours, theirs uint32, from *mads.Address) bool
 	case c.state == StateClosed || c.state == StateIdle:
 		return false
 	case ours != c.id:
-		return theirs == c.remoteID && c.state < StateEstablished && samePort(from, &c.to)
+		return theirs == c.remoteID && c.state < StateEstablished && c.isPeer(from)
 	case c.state == StateREQSent || c.state == StateREPWait: // the peer's first message
 		return true
 	case k == msgREJ && theirs == 0:
-		return samePort(from, &c.to)
+		return c.isPeer(from)
 	}
 	return theirs == c.remoteID
 }

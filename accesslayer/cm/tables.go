@@ -59,12 +59,13 @@ func portOf(a *mads.Address) peerPort {
 	return peerPort{lid: a.AV.DLID}
 }
 
-// samePort tells whether two addresses are those of one port: by GID if both have one, else by LID.
-func samePort(a, b *mads.Address) bool {
-	if a.AV.Global && b.AV.Global {
-		return a.AV.GRH.DGID == b.AV.GRH.DGID
+// isPeer tells whether an address is that of the peer's port: by GID if both have one, else by LID, of which LMC gives a port several: as many as
+// ours has; c.mu is held.
+func (c *conn) isPeer(a *mads.Address) bool {
+	if a.AV.Global && c.to.AV.Global {
+		return a.AV.GRH.DGID == c.to.AV.GRH.DGID
 	}
-	return a.AV.DLID == b.AV.DLID
+	return (a.AV.DLID^c.to.AV.DLID)>>c.port.attr().LMC == 0
 }
 
 // waitList is the connections in time-wait, the oldest first.
