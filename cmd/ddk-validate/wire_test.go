@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/tsharktest"
 	"ciddk/validate"
 	"ciddk/validate/evidence"
 	"ciddk/validate/mutant"
@@ -70,5 +73,80 @@ func TestWireNeedsAnEnd(t *testing.T) {
 	for _, x := range r.Results {
 		assert.Equal(t, validate.Skip, x.Status, x.Case)
 		assert.Contains(t, x.Reason, "needs a link at which the certifier can send and receive packets itself")
+	}
+}
+
+// The evidence of the direct link are whole InfiniBand packets: tshark finds LRH, GRH and the transport where the bytes have them, and nothing malformed.
+func TestWireEvidenceInfiniBand(t *testing.T) {
+	d := drivers()[0]
+	d.Evidence = evidence.Write
+	dir := t.TempDir()
+	cases := []string{"wire.form.grh", "wire.take.grh", "wire.ud.grh", "wire.request.atomic"}
+	p := validate.Plan{Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
+		Setting: validate.Setting{Profile: "wire", PcapDir: dir, PcapAll: true, Options: validate.Options{Seed: 1, Link: "direct", Run: 80}}}
+	r, err := p.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, r.Results, len(cases))
+	for _, x := range r.Results {
+		require.Equal(t, validate.Pass, x.Status, "%s: %+v", x.Case, x.Failures)
+		list := readCapture(t, x.Capture)
+		rows := tsharktest.Read(t, x.Capture, "infiniband.lrh.lver", "infiniband.lrh.lnh", "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.pktlen",
+			"infiniband.grh.hoplmt", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.interface_name")
+		require.Len(t, rows, len(list), x.Case)
+		routed := 0
+		for i, row := range rows {
+			b := list[i].data
+			number := func(col int) int {
+				n, err := strconv.ParseInt(row[col], 0, 32)
+				require.NoError(t, err, "%s: packet %d: %q", x.Case, i+1, row)
+				return int(n)
+			}
+			u16 := func(at int) int { return int(binary.BigEndian.Uint16(b[at:])) }
+			require.True(t, list[i].ib)
+			assert.Equal(t, []int{0, int(b[1] & 3), u16(2), u16(6), (len(b) - 2) / 4}, []int{number(0), number(1), number(2), number(3), number(4)}, x.Case)
+			bth := 8
+			if b[1]&3 == 3 {
+				routed++
+				bth = 48
+				assert.Equal(t, int(b[15]), number(5), x.Case)
+			} else {
+				assert.Empty(t, row[5])
+			}
+			assert.Equal(t, []int{int(b[bth]), u16(bth+8)&0xff<<16 | u16(bth+10)}, []int{number(6), number(7)}, x.Case)
+			from := map[int]string{1: "hca", 2: "hca", endLID: "certifier"}
+			assert.Equal(t, from[u16(6)], row[8], x.Case)
+		}
+		assert.Equal(t, x.Case != "wire.request.atomic", routed > 0, x.Case)
+	}
+}
+
+// Which cases a link leaves out is what the link is, and no more.
+func TestWireLinks(t *testing.T) {
+	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc", "wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh",
+		"wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
+	ip := []string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class", "wire.form.flow-label", "wire.drop.cnp",
+		"wire.take.source-port", "wire.take.class", "wire.ud.header"}
+	for _, tt := range []struct {
+		link string
+		v6   bool
+		skip []string
+	}{{"direct", false, ip}, {"network", false, append([]string{"wire.form.flow-label"}, infiniband...)}, {"network", true, infiniband}} {
+		d := drivers()[0]
+		o := validate.Options{Seed: 1, Link: tt.link, Run: 81}
+		if tt.v6 {
+			o.Values = map[string]string{"ip": "6"}
+		}
+		p := validate.Plan{Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Setting: validate.Setting{Profile: "wire", Options: o}}
+		r, err := p.Run(t.Context())
+		require.NoError(t, err)
+		var skipped []string
+		for _, x := range r.Results {
+			if x.Status == validate.Skip {
+				skipped = append(skipped, x.Case)
+				continue
+			}
+			assert.Equal(t, validate.Pass, x.Status, "%s over %s: %+v", x.Case, tt.link, x.Failures)
+		}
+		assert.ElementsMatch(t, tt.skip, skipped, tt.link)
 	}
 }

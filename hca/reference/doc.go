@@ -50,6 +50,12 @@
 //
 // UDPConfig.Privileged closes the gap, on Linux, with the capability CAP_NET_RAW: such a port sees the header and checks all 32 bits.
 //
+// # Ends without an HCA
+//
+// Between HCAs of one process a direct link hands packets over without bytes. DirectLink.End puts a LinkEnd on it, which speaks whole
+// InfiniBand packets, LRH to VCRC: what the HCAs send there is encoded, and what comes from there is checked and decoded, as a cable would
+// have it. Network.End is the same for IP packets. The certifier plays a peer there (ddk-validate run --profile wire --link direct).
+//
 // # Where time and chance come from
 //
 // From Config.Clock and Config.Rand alone, so that a run over direct links replays. A UDP port's packets come when the system hands

@@ -3,6 +3,8 @@ package mutant_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -179,4 +181,30 @@ func TestUnopened(t *testing.T) {
 	var de *validate.DriverError
 	require.ErrorAs(t, err, &de)
 	assert.Contains(t, de.Text, "card is busy")
+}
+
+// A mutant runs on its link and with its settings, as far as the driver has them, over a baseline of the same.
+func TestPlace(t *testing.T) {
+	var mu sync.Mutex
+	opened := map[string]int{}
+	d := driver()
+	open := d.Open
+	d.Links, d.Settings = []string{"one", "two"}, map[string]string{"ip": "version"}
+	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		opened[o.Link+fmt.Sprint(o.Values)]++
+		return open(ctx, o)
+	}
+	c := catalog()
+	m := mutant.Basic()[0]
+	m.Link, m.Values = "two", map[string]string{"ip": "6", "other": "x"}
+	set, err := mutant.NewSet(c, []mutant.Mutant{m})
+	require.NoError(t, err)
+	r, err := mutant.Self(t.Context(), mutant.Plan{Catalog: c, Driver: d, Set: set, Setting: validate.Setting{Profile: "minimal", Scale: 0.1,
+		Options: validate.Options{Seed: 1, Link: "one", Values: map[string]string{"ip": "4"}}}})
+	require.NoError(t, err)
+	require.Empty(t, r.Escaped())
+	require.Len(t, opened, 1)
+	require.GreaterOrEqual(t, opened["twomap[ip:6]"], 2, "%v", opened)
 }
