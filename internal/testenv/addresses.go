@@ -1,4 +1,5 @@
-// Package testenv is what tests ask about where they run, and how they try out a helper that fails or skips the test that calls it.
+// Package testenv is what tests ask about where they run, and how they try out a helper that fails or skips the test that calls it. Package tsharktest
+// has the helpers for judging packets.
 package testenv
 
 import (

@@ -13,11 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
-
-// requireEnv makes missing parts of the harness a failure, for machines that are meant to have them.
-const requireEnv = "CIDDK_REQUIRE_LINUX"
 
 // lab is one guest for all tests, and our programs.
 type lab struct {
@@ -62,17 +60,9 @@ func (c cleaner) Run() int {
 // useLab gives the guest, booting it for the first test, or skips with the reason why there is none.
 func useLab(t *testing.T) *lab {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("boots a virtual machine; run without -short")
-	}
+	testenv.Linux(t, guest.Available())
 	shared.Lock()
 	defer shared.Unlock()
-	if err := guest.Available(); err != nil {
-		if os.Getenv(requireEnv) != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 	if shared.lab == nil && shared.err == nil {
 		shared.lab, shared.err = newLab()
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/netip"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
 )
 
@@ -81,10 +81,8 @@ const ofRoCE = `frame.protocols matches "^eth:ethertype:(ip|ipv6):udp:infiniband
 // dissect lets tshark read what was recorded: it must take all packets for RoCEv2, find nothing wrong with them, and see no NAK but one for a lost
 // packet.
 func (r *recording) dissect(t *testing.T) {
-	if os.Getenv(requireEnv) != "" {
-		_, err := exec.LookPath("tshark")
-		require.NoError(t, err)
-	}
+	_, err := exec.LookPath("tshark")
+	testenv.Linux(t, err)
 	rows := tsharktest.ReadMatching(t, tsharktest.Write(t, tsharktest.Ethernet, r.frames), ofRoCE, "infiniband.aeth.syndrome.error_code")
 	require.Len(t, rows, r.packets, "packets that tshark takes for RoCEv2")
 	lost := 0

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"ciddk/internal/testenv"
 )
 
 // helperEnv makes the test binary boot a guest, print qemu's pid and wait to be killed.
@@ -33,12 +35,7 @@ func TestMain(m *testing.M) {
 
 func needGuests(t *testing.T) context.Context {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("boots virtual machines; run without -short")
-	}
-	if err := Available(); err != nil {
-		t.Skip(err)
-	}
+	testenv.Linux(t, Available())
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx

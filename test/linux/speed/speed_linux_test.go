@@ -3,7 +3,6 @@ package speed
 import (
 	"context"
 	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,23 +17,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// requireEnv makes missing parts of the harness a failure, for machines that are meant to have them.
-const requireEnv = "CIDDK_REQUIRE_LINUX"
-
 // TestSmoke makes one round of everything at one size. It holds nobody to a figure: a test may run beside others.
 func TestSmoke(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a virtual machine; run without -short")
-	}
 	if testenv.Race {
 		t.Skip("what it runs are programs of their own, without the race detector")
 	}
-	if err := Available(); err != nil {
-		if os.Getenv(requireEnv) != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	testenv.Linux(t, Available())
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	l, err := New(ctx, 1500)
