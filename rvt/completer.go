@@ -59,7 +59,7 @@ func (q *QP) progressed() {
 		q.skipTo(s.una)
 	}
 	s.bytes = max(s.bytes, 0)
-	s.rewound = false
+	s.heeded = sequenceErrors{}
 	s.retries, s.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
 	s.retryAt = 0
 	if s.una != s.max {
@@ -177,16 +177,18 @@ func (q *QP) ack(r *run, p *Packet) {
 			s.rnrRetries--
 		}
 		q.rewind(p.PSN)
+		s.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
 		s.retryAt = 0
 		s.rnrAt = q.deadline(wire.RNRTimer(syn.Value()))
 	case syn.IsNAK():
 		switch syn {
 		case wire.NAKPSNSequence:
 			q.hca.count.add(CountSeqRetry, 1)
-			if s.rewound {
+			if s.heeded.nak {
 				return // the gap is being filled
 			}
 			if q.spendRetry(r) {
+				s.heeded.nak = true
 				q.rewind(p.PSN)
 				q.slowDown()
 			}
@@ -207,11 +209,12 @@ func (q *QP) ack(r *run, p *Packet) {
 // lost asks again for the oldest answer: a later one has overtaken it (an implied NAK, IBTA volume 1, 9.7.5.2.8).
 func (q *QP) lost(r *run) {
 	s := &q.req
-	if s.rewound || s.rnrAt != 0 {
+	if s.heeded.implied || s.rnrAt != 0 {
 		return
 	}
 	q.hca.count.add(CountSeqRetry, 1)
 	if q.spendRetry(r) {
+		s.heeded.implied = true
 		q.rewind(s.una)
 		q.slowDown()
 	}

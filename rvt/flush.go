@@ -91,7 +91,7 @@ func (q *QP) flushSends(r *run) {
 		}
 	}
 	s.psn, s.una, s.max = s.newPSN, s.newPSN, s.newPSN
-	s.reads, s.bytes, s.retryAt, s.rnrAt, s.rewound = 0, 0, 0, 0, false
+	s.reads, s.bytes, s.retryAt, s.rnrAt, s.heeded = 0, 0, 0, 0, sequenceErrors{}
 }
 
 // unbind takes back the key that a type 1 bind was posted with, and will not get.

@@ -457,3 +457,52 @@ func TestTimerNeverLost(t *testing.T) {
 	require.Zero(t, c.Pending())
 	require.Empty(t, r.take())
 }
+
+// TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes then is heeded at once,
+// though nothing has been answered since; one more without progress is not, and each costs what it should.
+func TestSequenceErrorAfterTimeout(t *testing.T) {
+	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
+	for i := range 3 {
+		a.send(ci.SendWR{ID: uint64(i), Flags: ci.SendSignaled, SGL: a.sge(0, 10)})
+	}
+	require.Len(t, r.take(), 3)
+	require.Len(t, r.after(c, timeout(14)), 3, "the timeout: one retry")
+	r.say(nak(0, wire.NAKPSNSequence))
+	require.Len(t, r.take(), 3, "at once: the second retry")
+	for range 3 {
+		r.say(nak(0, wire.NAKPSNSequence))
+		require.Empty(t, r.take(), "the network doubles it")
+	}
+	require.Equal(t, ci.QPRTS, a.state(), "and that costs nothing")
+	r.say(ack(0))
+	require.EqualValues(t, 0, a.onlyWC().ID)
+	require.Len(t, r.after(c, 2*timeout(14)), 4, "progress has given both retries back")
+	r.say(nak(1, wire.NAKPSNSequence))
+	wcs := a.poll()
+	require.Len(t, wcs, 2, "and now there is none left")
+	require.Equal(t, ci.WCTimeoutRetryErr, wcs[0].Status)
+	require.Equal(t, ci.WCFlushErr, wcs[1].Status)
+}
+
+// TestImpliedErrorAfterTimeout is the same of an answer that overtakes another one. The rest of the first answer, which comes behind the second
+// request, costs nothing.
+func TestImpliedErrorAfterTimeout(t *testing.T) {
+	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
+	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: ci.Remote{Addr: 0, RKey: 1}},
+		ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(8, 8), Remote: ci.Remote{Addr: 8, RKey: 1}})
+	require.Len(t, r.take(), 2)
+	second := Packet{Op: wire.OpReadResponse, Start: true, End: true, PSN: psnAt(1), N: 1, Syndrome: wire.ACK(wire.CreditsInvalid), MSN: 2,
+		Payload: [][]byte{make([]byte, 8)}, Len: 8}
+	require.Len(t, r.after(c, timeout(14)), 2, "one retry")
+	for i := range 3 {
+		r.say(second)
+		require.Len(t, r.take(), 2*max(1-i, 0), "the first of them is heeded at once, the others tell nothing new")
+	}
+	require.Equal(t, ci.QPRTS, a.state())
+	first := second
+	first.PSN, first.MSN = psnAt(0), 1
+	r.say(first, second)
+	wcs := a.poll()
+	require.Len(t, wcs, 2)
+	require.Equal(t, []ci.WCStatus{ci.WCSuccess, ci.WCSuccess}, []ci.WCStatus{wcs[0].Status, wcs[1].Status})
+}

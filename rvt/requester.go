@@ -26,10 +26,22 @@ type requester struct {
 	reads            uint32 // read requests and atomics unanswered
 	retries          uint8
 	rnrRetries       uint8
-	rewound          bool // sending again since the last progress, so that a burst of NAKs rewinds once
+	heeded           sequenceErrors
 	drainEvent       bool
 	retryAt          time.Duration
 	rnrAt            time.Duration
+}
+
+// sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have had their retry since the last progress or timeout. A second
+// one of a kind has none. A responder sends one NAK for a gap and is silent until the gap is closed, which is progress (9.7.5.1.1); an
+// answer lost makes all answers behind it, which are on their way already, come too early. So what comes then tells of the same loss: it is the
+// NAK that a network has doubled, or the answers to the first try. That an answer is one to the second try, whose beginning is lost as well,
+// cannot be told: its packets are the same ones, and on a network that reorders their order says nothing. Such a loss is the timer's.
+// After a timeout everything that was on its way has come or is lost, for that is what the timer is made of (9.7.6.1.3): a NAK that
+// comes then is for what was sent again, and is heeded at once.
+type sequenceErrors struct {
+	nak     bool // told by a NAK
+	implied bool // told by an answer that has overtaken another one
 }
 
 // sendEntry is a request in the window.
@@ -486,7 +498,6 @@ func (q *QP) rewind(psn ci.PSN) {
 		if d := psnDiff(psn, e.first); d >= 0 && d < int32(e.npkts) {
 			s.next, s.off, s.psn = i, uint32(d), psn
 			s.reads, s.bytes = 0, 0
-			s.rewound = true
 			return
 		}
 	}
@@ -515,7 +526,7 @@ func (q *QP) timedOut(r *run) {
 	if !q.spendRetry(r) {
 		return
 	}
-	s.rewound = false
+	s.heeded = sequenceErrors{}
 	q.rewind(s.una)
 	q.slowDown()
 }

@@ -87,18 +87,19 @@ type side struct {
 	peer *side
 
 	// The requester. Packets are counted from 0 on, not modulo 2^24.
-	reqs       []*request
-	head       int   // first request that is not complete
-	next       int64 // first packet of the next request
-	cursor     int64 // packet that may be sent next
-	acked      int64 // packets before it are answered
-	sent       int64 // packets before it have been sent at least once
-	retries    uint8
-	rnr        uint8
-	recovering bool          // has gone back since the last progress
-	deadline   time.Duration // of the acknowledgement timer; 0: not running
-	waitUntil  time.Duration // not ready: nothing may be sent before
-	wantSend   []wanted
+	reqs      []*request
+	head      int   // first request that is not complete
+	next      int64 // first packet of the next request
+	cursor    int64 // packet that may be sent next
+	acked     int64 // packets before it are answered
+	sent      int64 // packets before it have been sent at least once
+	retries   uint8
+	rnr       uint8
+	told      bool          // a NAK of a sequence error has had its retry, since the last progress or timeout
+	overtaken bool          // the same of an answer that has come before another one
+	deadline  time.Duration // of the acknowledgement timer; 0: not running
+	waitUntil time.Duration // not ready: nothing may be sent before
+	wantSend  []wanted
 
 	// The responder.
 	expect   int64 // packet expected next
@@ -139,8 +140,8 @@ func (s *side) fail(format string, args ...any) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "at %v, %s: %s\n", s.o.now(), s.name, fmt.Sprintf(format, args...))
-	fmt.Fprintf(&b, "requester: answered %d, next %d, sent %d of %d packets; %d retries and %d RNR retries left, recovering %t, timer %v, waits until %v\n",
-		s.acked, s.cursor, s.sent, s.next, s.retries, s.rnr, s.recovering, s.deadline, s.waitUntil)
+	fmt.Fprintf(&b, "requester: answered %d, next %d, sent %d of %d packets; %d retries and %d RNR retries left, NAK told %t, answer overtaken %t, timer %v, waits until %v\n",
+		s.acked, s.cursor, s.sent, s.next, s.retries, s.rnr, s.told, s.overtaken, s.deadline, s.waitUntil)
 	fmt.Fprintf(&b, "responder: expects %d, silent %t; dead %t at %v of %v; SQ PSN %#x, RQ PSN %#x, MTU %d, retry count %d, RNR retry %d\n",
 		s.expect, s.silent, s.dead, s.diedAt, s.diedOf, s.attr.SQPSN, s.attr.RQPSN, s.mtu, s.attr.RetryCount, s.attr.RNRRetry)
 	for i := s.head; i < len(s.reqs) && i < s.head+8; i++ {

@@ -217,11 +217,12 @@ func (s *side) gotAck(n int64, syn wire.Syndrome) {
 		if s.rnr != 7 {
 			s.rnr--
 		}
-		s.cursor, s.recovering, s.deadline = n, true, 0
+		s.cursor, s.told, s.overtaken, s.deadline = n, true, true, 0
 		s.waitUntil = s.o.now() + wire.RNRTimer(syn.Value())
 	case syn == wire.NAKPSNSequence:
-		if !s.recovering {
+		if !s.told {
 			s.o.naks++
+			s.told = true
 			s.again(n)
 		}
 	case syn == wire.NAKInvalidRequest:
@@ -253,7 +254,7 @@ func (s *side) credit(n int64) bool {
 // progress: the counts of retries and the timer begin anew.
 func (s *side) progress() {
 	s.cursor = max(s.cursor, s.acked)
-	s.recovering = false
+	s.told, s.overtaken = false, false
 	s.retries, s.rnr = s.attr.RetryCount, s.attr.RNRRetry
 	s.deadline = 0
 	if s.acked < s.sent {
@@ -264,10 +265,11 @@ func (s *side) progress() {
 
 // gap is an answer that has not come although a later one has: a sequence error (9.7.5.2.8).
 func (s *side) gap() {
-	if s.dead || s.recovering || s.waiting() {
+	if s.dead || s.overtaken || s.waiting() {
 		return
 	}
 	s.o.naks++
+	s.overtaken = true
 	s.again(s.acked)
 }
 
@@ -278,6 +280,7 @@ func (s *side) expire() {
 		return
 	}
 	s.o.timeouts++
+	s.told, s.overtaken = false, false
 	s.again(s.acked)
 }
 
@@ -288,7 +291,7 @@ func (s *side) again(n int64) {
 		return
 	}
 	s.retries--
-	s.cursor, s.recovering = n, true
+	s.cursor = n
 }
 
 // retire completes the oldest requests, in order.
