@@ -82,7 +82,7 @@ func (q *QP) migrate() {
 	q.openWindow()
 	q.home.Store(q.port)
 	q.home2.Store(nil)
-	q.loadPKey()
+	q.loadPort()
 	q.hca.count.add(CountMigrated, 1)
 	q.notify.event(ci.EventQPAPM, 0, 0)
 }

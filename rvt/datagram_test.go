@@ -329,6 +329,50 @@ func TestPKeyTableChange(t *testing.T) {
 	require.Len(t, b.poll(), 1)
 }
 
+// TestUDPortMTU: datagrams are as long as the port's MTU is now, sent and received; requests posted before count as well. A connection keeps
+// its own.
+func TestUDPortMTU(t *testing.T) {
+	l := &wireLink{mtu: ci.MTU4096}
+	a, b := pair(t, l, ci.UD)
+	change := func(m ci.MTU, sides ...*side) {
+		l.mtu = m
+		for _, s := range sides {
+			s.hca.ports[0].PortEvent(ci.EventPortActive)
+		}
+	}
+	try := func(size int, sent ci.WCStatus, arrives bool) {
+		t.Helper()
+		b.recv(ci.RecvWR{ID: uint64(size), SGL: b.sge(0, 8192)})
+		a.send(ci.SendWR{Flags: ci.SendSignaled, SGL: a.sge(0, size), To: a.dest(b, 0x1234)})
+		require.Equal(t, sent, a.onlyWC().Status)
+		require.Len(t, b.poll(), map[bool]int{true: 1}[arrives])
+		if sent != ci.WCSuccess {
+			require.Equal(t, ci.QPSQError, a.state())
+			a.toState(ci.QPRTS)
+		}
+	}
+	try(4096, ci.WCSuccess, true)
+	change(ci.MTU1024, a, b)
+	try(1025, ci.WCLocalLenErr, false)
+	try(1024, ci.WCSuccess, true)
+	change(ci.MTU2048, a)
+	try(2048, ci.WCSuccess, false)
+	require.EqualValues(t, 1, b.hca.Counters()["drop_length"])
+	change(ci.MTU2048, b)
+	try(2048, ci.WCSuccess, true)
+
+	l = &wireLink{mtu: ci.MTU4096}
+	a, b = pair(t, l, ci.RC)
+	b.recv(ci.RecvWR{SGL: b.sge(0, 8192)})
+	change(ci.MTU256, a, b)
+	a.send(ci.SendWR{Flags: ci.SendSignaled, SGL: a.sge(0, 5000)})
+	require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
+	require.EqualValues(t, 5000, b.onlyWC().Length)
+	attr, err := a.qp.Query()
+	require.NoError(t, err)
+	require.Equal(t, ci.MTU1024, attr.MTU, "as connected")
+}
+
 // TestMulticast: each member gets one copy, whoever it is; who has left gets none.
 func TestMulticast(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}

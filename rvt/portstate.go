@@ -61,12 +61,12 @@ func (p *port) refresh() {
 	}
 	old := p.attr.Swap(&a)
 	p.refreshMu.Unlock()
-	if old == nil || slices.Equal(old.PKeys, a.PKeys) {
+	if old == nil || slices.Equal(old.PKeys, a.PKeys) && old.MTU == a.MTU {
 		return
 	}
 	p.hca.eachQP(func(q *QP) {
 		if q.receivesAt(p) {
-			q.rekey.Store(true)
+			q.renew.Store(true)
 			q.kick()
 		}
 	})

@@ -44,7 +44,7 @@ type QP struct {
 	timeWait   atomic.Int64  // until when the number is quarantined, nanoseconds of the clock; 0: not
 
 	pending   atomic.Bool          // the mark
-	rekey     atomic.Bool          // the port's P_Key table has changed
+	renew     atomic.Bool          // the port's P_Key table or MTU has changed
 	ackQueued atomic.Bool          // in port.acks
 	ackWaits  atomic.Bool          // an acknowledgement is due that waits for the consumer's next post
 	home      atomic.Pointer[port] // where packets may come in: the primary path's port,
@@ -104,8 +104,8 @@ func (q *QP) turn(polled bool, pkts []Packet) {
 	r := newRun(q)
 	r.polled = polled
 	if q.pending.Swap(false) {
-		if q.rekey.Swap(false) {
-			q.loadPKey()
+		if q.renew.Swap(false) {
+			q.loadPort()
 		}
 		q.readInbox(r)
 		r.polled = false
@@ -118,10 +118,16 @@ func (q *QP) turn(polled bool, pkts []Packet) {
 	r.free()
 }
 
-// loadPKey looks the QP's P_Key up in its port's table. An index that names nothing any more gives a key that matches none.
-func (q *QP) loadPKey() {
-	if q.port != nil {
-		q.pkey, _ = q.port.pkey(q.attr.Primary.PKeyIndex)
+// loadPort takes over what the QP has from its port: the P_Key, where an index that names nothing any more gives a key that matches none, and
+// of datagrams, which have no path of their own, the MTU that the port has now (IBTA volume 1, 9.8.3). A connection's MTU is that of its
+// path, and stays (11.2.5.2).
+func (q *QP) loadPort() {
+	if q.port == nil {
+		return
+	}
+	q.pkey, _ = q.port.pkey(q.attr.Primary.PKeyIndex)
+	if q.service == wire.UD {
+		q.mtu = uint32(q.port.attr.Load().MTU.Bytes())
 	}
 }
 

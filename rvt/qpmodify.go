@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ciddk/ci"
+	"ciddk/wire"
 )
 
 // fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables 91 to 94).
@@ -289,11 +290,9 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	if q.altRt != nil {
 		q.altPeer = q.altRt.Peer()
 	}
-	q.loadPKey()
-	if q.typ == ci.RC || q.typ == ci.UC {
+	q.loadPort()
+	if q.service != wire.UD {
 		q.mtu = uint32(cur.MTU.Bytes())
-	} else {
-		q.mtu = uint32(q.port.attr.Load().MTU.Bytes())
 	}
 	if has(ci.QPFieldAPM) {
 		q.setAPM(a.APM)
