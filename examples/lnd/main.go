@@ -1,8 +1,7 @@
-// Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package lnd below implements: as an example of what an upper
-// protocol on the access layer looks like, and of how a program uses one.
+// Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package lnd below implements.
 //
-//	go run ./examples/lnd serve                            # in one terminal: 127.0.0.1@o2ib keeps what it is given
-//	go run ./examples/lnd ping 127.0.0.1                   # in another: 127.0.0.2@o2ib
+//	go run ./examples/lnd serve                            # in one terminal, at 127.0.0.1: keeps what it is given
+//	go run ./examples/lnd ping 127.0.0.1                   # in another, at 127.0.0.2
 //	go run ./examples/lnd put 127.0.0.1 1 /etc/services    # as object 1
 //	go run ./examples/lnd get 127.0.0.1 1                  # to standard output
 package main
@@ -15,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -26,41 +26,18 @@ import (
 )
 
 type options struct {
-	Serve serveCmd `cmd:"" help:"Keep objects for others, until interrupted."`
-	Put   putCmd   `cmd:"" help:"Write an object."`
-	Get   getCmd   `cmd:"" help:"Read an object."`
-	Ping  pingCmd  `cmd:"" help:"See how long a peer takes to answer, and what it says of itself."`
+	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: keep objects for others, until interrupted. ping: see how long a peer takes. put, get: an object."`
+	Peer   netip.Addr `arg:"" optional:"" help:"Whom to ask."`
+	Object uint8      `arg:"" optional:"" help:"Number of the object."`
+	File   string     `arg:"" optional:"" help:"What to put, 1 MiB at most."`
 
-	Addr     netip.Addr    `placeholder:"IP" help:"IPv4 address of our adapter (serve: 127.0.0.1; else 127.0.0.2)."`
-	Port     uint16        `default:"987" help:"Port of all nodes, in the RDMA CM's port space TCP."`
-	Depth    int           `default:"8" help:"Messages under way to a peer, 2 to 255."`
-	Checksum bool          `help:"Put a checksum in every message."`
-	Timeout  time.Duration `default:"30s" help:"Give up after so long; serve does not."`
-}
-
-type serveCmd struct {
-	Room int `default:"256" help:"MiB that objects may take in all."`
-}
-
-type putCmd struct {
-	Peer   netip.Addr `arg:"" help:"The node that keeps it."`
-	Object uint64     `arg:"" help:"Its number: the match bits."`
-	File   string     `arg:"" optional:"" help:"What to write; without it, standard input."`
-}
-
-type getCmd struct {
-	Peer   netip.Addr `arg:"" help:"The node that keeps it."`
-	Object uint64     `arg:"" help:"Its number: the match bits."`
-}
-
-type pingCmd struct {
-	Peer  netip.Addr `arg:"" help:"Whom to ask."`
-	Count int        `short:"c" default:"4" help:"How often."`
+	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of our adapter (serve: 127.0.0.1; else 127.0.0.2)."`
+	Timeout time.Duration `default:"30s" help:"Give up after so long; serve does not."`
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := command(ctx, os.Args[1:], os.Stdin, os.Stdout)
+	err := command(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lnd:", err)
@@ -68,67 +45,19 @@ func main() {
 	}
 }
 
-func command(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+// command is the way up, and down again: adapter, access layer, connection manager, node.
+func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	var o options
 	parser, err := kong.New(&o, kong.Name("lnd"), kong.Description("Move data with LNet's protocol for InfiniBand and RoCE."))
 	if err != nil {
 		return err
 	}
-	k, err := parser.Parse(args)
-	if err != nil {
+	if _, err = parser.Parse(args); err != nil {
 		return err
 	}
-	if o.Timeout <= 0 {
-		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
-	}
-	if o.Serve.Room < 0 {
-		return fmt.Errorf("--room %d: must not be negative", o.Serve.Room)
-	}
-	if o.Ping.Count < 1 && k.Command() == "ping <peer>" {
-		return fmt.Errorf("-c %d: must be positive", o.Ping.Count)
-	}
-	serving := k.Command() == "serve"
 	if !o.Addr.IsValid() {
-		o.Addr = netip.MustParseAddr("127.0.0.2")
-		if serving {
-			o.Addr = netip.MustParseAddr("127.0.0.1")
-		}
+		o.Addr = netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "127.0.0.2"}[o.Do == "serve"])
 	}
-	if !serving {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-	}
-	return o.withNode(func(n *lnd.Node) error {
-		switch {
-		case serving:
-			fmt.Fprintf(out, "serving as %v\n", n.NID())
-			<-ctx.Done()
-			return nil
-		case k.Command() == "get <peer> <object>":
-			return get(ctx, n, o.Get, out)
-		case k.Command() == "ping <peer>":
-			return ping(ctx, n, o.Ping, out)
-		}
-		if o.Put.File != "" {
-			f, err := os.Open(o.Put.File)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			in = f
-		}
-		return put(ctx, n, o.Put, in, out)
-	})
-}
-
-// withNode is the way up, and down again: adapter, access layer, connection manager, node.
-func (o *options) withNode(use func(*lnd.Node) error) (err error) {
-	nid, err := lnd.NIDOf(0, o.Addr)
-	if err != nil {
-		return err
-	}
-	objects := newObjects(nid, o.Serve.Room<<20)
 	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: o.Addr})}})
 	if err != nil {
 		return err
@@ -136,7 +65,7 @@ func (o *options) withNode(use func(*lnd.Node) error) (err error) {
 	defer func() { err = errors.Join(err, hca.Close()) }()
 	al := accesslayer.New(accesslayer.Config{})
 	defer func() { err = errors.Join(err, al.Close()) }()
-	if err := al.Register(hca); err != nil {
+	if err = al.Register(hca); err != nil {
 		return err
 	}
 	m, err := rdmacm.Open(al)
@@ -144,52 +73,79 @@ func (o *options) withNode(use func(*lnd.Node) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	n, err := lnd.Listen(m, lnd.Config{Addr: o.Addr, Port: o.Port, Depth: o.Depth, Checksum: o.Checksum, Timeout: o.Timeout,
-		OnPut: objects.put, OnGet: objects.get})
+	var kept objects
+	n, err := lnd.Listen(m, lnd.Config{Addr: o.Addr, OnPut: kept.put, OnGet: kept.get})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	return use(n)
+	if o.Do == "serve" {
+		fmt.Fprintln(out, "serving at", o.Addr)
+		<-ctx.Done()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	c, err := n.Dial(ctx, o.Peer)
+	if err != nil {
+		return err
+	}
+	return o.ask(ctx, c, out)
 }
 
-// portal is where objects are.
-const portal = 42
-
-// put writes an object, as many bytes at a time as a transfer takes.
-func put(ctx context.Context, n *lnd.Node, o putCmd, in io.Reader, out io.Writer) error {
-	start, total := time.Now(), 0
-	for buf, last := make([]byte, lnd.MaxTransfer), false; !last; {
-		k, err := io.ReadFull(in, buf)
-		last = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-		if err != nil && !last {
-			return err
+// ask is a client.
+func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err error) {
+	start, at, data, size := time.Now(), lnd.Address{Match: uint64(o.Object)}, make([]byte, lnd.MaxTransfer), 0
+	switch o.Do {
+	case "put":
+		if data, err = os.ReadFile(o.File); err == nil {
+			size, err = c.Put(ctx, at, data)
 		}
-		if k == 0 && total > 0 {
-			break
+	case "get":
+		if size, err = c.Get(ctx, at, data); err == nil {
+			_, err = out.Write(data[:size])
 		}
-		if err := n.Put(ctx, o.Peer, lnd.Address{Portal: portal, Match: o.Object, Offset: uint32(total)}, buf[:k]); err != nil {
-			return err
-		}
-		total += k
+		return err
+	default:
+		at.Portal = pingPortal
+		size, err = c.Get(ctx, at, data[:64])
 	}
-	fmt.Fprintf(out, "%d bytes in %v\n", total, time.Since(start).Round(time.Microsecond))
-	return nil
+	if err == nil {
+		fmt.Fprintf(out, "%d bytes in %v\n", size, time.Since(start).Round(time.Microsecond))
+	}
+	return err
 }
 
-// get reads an object: up to a transfer that brings less than was asked for.
-func get(ctx context.Context, n *lnd.Node, o getCmd, out io.Writer) error {
-	buf := make([]byte, lnd.MaxTransfer)
-	for total := 0; ; {
-		k, err := n.Get(ctx, o.Peer, lnd.Address{Portal: portal, Match: o.Object, Offset: uint32(total)}, buf)
-		if err != nil {
-			return err
-		}
-		if _, err := out.Write(buf[:k]); err != nil {
-			return err
-		}
-		if total += k; k < len(buf) {
-			return nil
-		}
+const pingPortal = 1 // where anybody gets an answer; objects are at portal 0
+
+// objects is what a server keeps: 1 MiB each, at most.
+type objects struct {
+	mu  sync.Mutex
+	all [256][]byte
+}
+
+// put gives each write memory of its own: nobody reads an object that is half written.
+func (o *objects) put(r lnd.Request) ([]byte, func(int, error)) {
+	if r.At.Portal != 0 || r.At.Offset != 0 || r.At.Match >= uint64(len(o.all)) {
+		return nil, func(int, error) {}
 	}
+	b := make([]byte, r.Length)
+	return b, func(n int, err error) {
+		if o.mu.Lock(); err == nil {
+			o.all[r.At.Match] = b[:n]
+		}
+		o.mu.Unlock()
+	}
+}
+
+func (o *objects) get(r lnd.Request) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case r.At.Portal == pingPortal:
+		return make([]byte, 64)
+	case r.At.Portal != 0 || r.At.Offset != 0 || r.At.Match >= uint64(len(o.all)):
+		return nil
+	}
+	return o.all[r.At.Match]
 }

@@ -53,7 +53,7 @@ func TestProgram(t *testing.T) {
 	needAddresses(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, os.Args[0], "serve", "--addr", serverIP, "--room", "8")
+	server := exec.CommandContext(ctx, os.Args[0], "serve", "--addr", serverIP)
 	server.Env = append(os.Environ(), mainEnv+"=1")
 	var serr bytes.Buffer
 	server.Stderr = &serr
@@ -62,37 +62,34 @@ func TestProgram(t *testing.T) {
 	require.NoError(t, server.Start())
 	line, err := bufio.NewReader(sout).ReadString('\n')
 	require.NoError(t, err, &serr)
-	require.Equal(t, "serving as "+serverIP+"@o2ib\n", line)
+	require.Equal(t, "serving at "+serverIP+"\n", line)
 
-	run := func(in io.Reader, args ...string) (string, error) {
+	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := command(ctx, append(args, "--addr", callerIP), in, &out)
+		err := command(ctx, append(args, "--addr", callerIP), &out)
 		return out.String(), err
 	}
-	out, err := run(nil, "ping", serverIP, "--count", "2")
+	out, err := run("ping", serverIP)
 	require.NoError(t, err)
-	require.Regexp(t, `^(\[127\.19\.80\.1@o2ib\] in .*\n){2}$`, out)
-	for _, size := range []int{0, 100, 1 << 20, 3<<20 + 12345} {
+	require.Regexp(t, `^64 bytes in .*\n$`, out)
+	file := filepath.Join(t.TempDir(), "data")
+	for _, size := range []int{100, 1<<20 - 1, 1 << 20} {
 		data := make([]byte, size)
 		r := rand.NewChaCha8([32]byte{byte(size)})
 		_, _ = r.Read(data)
-		file := filepath.Join(t.TempDir(), "data")
 		require.NoError(t, os.WriteFile(file, data, 0o600))
-		if size%2 == 0 {
-			out, err = run(nil, "put", serverIP, "5", file)
-		} else {
-			out, err = run(bytes.NewReader(data), "put", serverIP, "5")
-		}
+		out, err = run("put", serverIP, "5", file)
 		require.NoError(t, err)
 		require.Contains(t, out, " bytes in ")
-		out, err = run(nil, "get", serverIP, "5")
+		out, err = run("get", serverIP, "5")
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data, []byte(out)), "%d bytes", size)
 	}
-	_, err = run(nil, "get", serverIP, "6")
+	_, err = run("get", serverIP, "6")
 	require.ErrorIs(t, err, lnd.ErrRefused)
-	_, err = run(bytes.NewReader(make([]byte, 9<<20)), "put", serverIP, "7")
-	require.ErrorIs(t, err, lnd.ErrRefused, "there is room for 8 MiB")
+	require.NoError(t, os.WriteFile(file, make([]byte, 1<<20+1), 0o600))
+	_, err = run("put", serverIP, "5", file)
+	require.ErrorContains(t, err, "a transfer has 1 to 1048576")
 
 	require.NoError(t, server.Process.Signal(os.Interrupt))
 	require.NoError(t, server.Wait(), &serr)
@@ -105,93 +102,40 @@ func TestFailures(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{}, "expected one of"},
+		{[]string{}, "expected"},
+		{[]string{"play"}, "must be one of"},
 		{[]string{"put", "here", "5"}, "here"},
+		{[]string{"get", serverIP, "256"}, "256"},
 		{[]string{"get", serverIP, "5", "--addr", "192.0.2.1"}, "192.0.2.1"},
 		{[]string{"get", serverIP, "5", "--addr", "::1"}, "IPv4"},
-		{[]string{"get", serverIP, "5", "--addr", callerIP, "--depth", "1"}, "Depth is 1"},
+		{[]string{"get", "--addr", callerIP}, "IPv4"},
 		{[]string{"get", callerIP, "5", "--addr", serverIP, "--timeout", "1s"}, "deadline exceeded"},
-		{[]string{"put", serverIP, "5", "no such file", "--addr", callerIP}, "no such file"},
+		{[]string{"ping", callerIP, "--addr", callerIP, "--timeout=-1s"}, "deadline exceeded"},
+		{[]string{"put", callerIP, "5", "no such file", "--addr", callerIP}, "no such file"},
 	}
 	for _, tt := range tests {
-		require.ErrorContains(t, command(t.Context(), tt.args, nil, io.Discard), tt.says, "%q", tt.args)
+		require.ErrorContains(t, command(t.Context(), tt.args, io.Discard), tt.says, "%q", tt.args)
 	}
 }
 
-// Numbers that make no sense are refused before anything is opened.
-func TestOptions(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--timeout 0s: must be positive":  {"ping", "127.0.0.1", "--timeout=0s"},
-		"-c 0: must be positive":          {"ping", "127.0.0.1", "-c", "0"},
-		"--room -1: must not be negative": {"serve", "--room=-1"},
-	} {
-		require.ErrorContains(t, command(t.Context(), args, nil, io.Discard), want)
-	}
-}
-
-func TestParsePing(t *testing.T) {
-	p := pingInfo{NIDs: []lnd.NID{0x500000a000001, 0x500000a000002}}
-	b := p.append(nil)
-	got, err := parsePing(append(b, 1, 2, 3))
-	require.NoError(t, err)
-	require.Equal(t, p, got)
-	got, err = parsePing([]byte{0x70, 0x69, 0x6e, 0x67, 0, 0, 0, 3, 0, 0, 0x30, 0x39, 0, 0, 0, 1, 0, 5, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0})
-	require.NoError(t, err, "from a big-endian machine")
-	require.Equal(t, p.NIDs[:1], got.NIDs)
-	for _, bad := range [][]byte{nil, b[:15], b[:len(b)-1], make([]byte, 64)} {
-		_, err = parsePing(bad)
-		require.Error(t, err)
-	}
-}
-
-// Objects: replaced from their beginning, continued at their end, within the room there is.
+// Objects are replaced as a whole, when all of the new one is there.
 func TestObjects(t *testing.T) {
-	o := newObjects(1, 10)
-	write := func(offset uint32, s string) error {
-		b, err := o.put(t.Context(), lnd.Request{At: lnd.Address{Portal: portal, Match: 1, Offset: offset}, Length: len(s)})
-		if err == nil {
-			b.Done(copy(b.Data, s), nil)
-		}
-		return err
+	var o objects
+	at := lnd.Address{Match: 5}
+	begin := func(at lnd.Address) ([]byte, func(int, error)) { return o.put(lnd.Request{At: at, Length: 5}) }
+	b, done := begin(at)
+	copy(b, "hello")
+	require.Empty(t, o.get(lnd.Request{At: at}))
+	done(5, nil)
+	require.Equal(t, "hello", string(o.get(lnd.Request{At: at})))
+	_, done = begin(at)
+	done(0, lnd.ErrTimeout)
+	require.Equal(t, "hello", string(o.get(lnd.Request{At: at})))
+	require.Len(t, o.get(lnd.Request{At: lnd.Address{Portal: pingPortal}}), 64)
+	for _, at := range []lnd.Address{{Portal: 7, Match: 5}, {Match: 5, Offset: 1}, {Match: 256}} {
+		require.Nil(t, o.get(lnd.Request{At: at}))
+		b, done := begin(at)
+		require.Nil(t, b)
+		done(0, nil)
 	}
-	read := func(offset uint32, n int) string {
-		b, err := o.get(t.Context(), lnd.Request{At: lnd.Address{Portal: portal, Match: 1, Offset: offset}, Length: n})
-		require.NoError(t, err)
-		return string(b.Data)
-	}
-	require.NoError(t, write(0, "12345"))
-	require.NoError(t, write(5, "678"))
-	require.Equal(t, "12345678", read(0, 100))
-	require.Equal(t, "456", read(3, 3))
-	require.Empty(t, read(8, 100))
-	require.ErrorIs(t, write(9, "x"), lnd.ErrRefused, "a gap")
-	require.ErrorIs(t, write(8, "xyz"), lnd.ErrRefused, "no room")
-	require.NoError(t, write(0, "ab"))
-	require.Equal(t, "ab", read(0, 100))
-	require.Equal(t, 8, o.room)
-	b, err := o.put(t.Context(), lnd.Request{At: lnd.Address{Portal: portal, Match: 1, Offset: 2}, Length: 8})
-	require.NoError(t, err)
-	require.Zero(t, o.room)
-	b.Done(0, lnd.ErrTimeout)
-	require.Equal(t, 8, o.room)
-	for _, at := range []lnd.Address{{Portal: 1, Match: 1}, {Portal: portal, Match: 1, Offset: 3}, {Portal: portal, Match: 2}} {
-		_, err := o.get(t.Context(), lnd.Request{At: at, Length: 1})
-		require.ErrorIs(t, err, lnd.ErrRefused)
-	}
-	_, err = o.put(t.Context(), lnd.Request{At: lnd.Address{Portal: 1}})
-	require.ErrorIs(t, err, lnd.ErrRefused)
-}
-
-func FuzzParsePing(f *testing.F) {
-	f.Add(pingInfo{NIDs: []lnd.NID{1, 2}}.append(nil))
-	f.Add([]byte("ping\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := parsePing(b)
-		if err != nil {
-			return
-		}
-		again, err := parsePing(p.append(nil))
-		require.NoError(t, err)
-		require.Equal(t, p, again)
-	})
 }

@@ -1,7 +1,3 @@
-// On macOS, 127.0.0.1 is the only loopback address.
-
-//go:build !darwin
-
 package lnd_test
 
 import (
@@ -15,9 +11,9 @@ import (
 	"ciddk/hca/reference"
 )
 
-// start makes an adapter at an address of this machine, and a node on it.
-func start(cfg lnd.Config) (*lnd.Node, func()) {
-	hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: cfg.Addr, Port: 47922})}}))
+// start makes an adapter on a network within the process, and a node on it.
+func start(net *reference.Network, cfg lnd.Config) (*lnd.Node, func()) {
+	hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: cfg.Addr})}}))
 	al := accesslayer.New(accesslayer.Config{})
 	check(al.Register(hca))
 	m := must(rdmacm.Open(al))
@@ -26,39 +22,40 @@ func start(cfg lnd.Config) (*lnd.Node, func()) {
 }
 
 func Example() {
+	net := reference.NewNetwork(reference.NetworkConfig{})
 	kept := make([]byte, 1<<20)
-	server, stop := start(lnd.Config{
-		Addr: netip.MustParseAddr("127.0.0.1"),
-		OnPut: func(_ context.Context, r lnd.Request) (lnd.Buffer, error) {
-			return lnd.Buffer{Data: kept[:r.Length], Done: func(n int, err error) { fmt.Println("received", n, err) }}, nil
+	_, stop := start(net, lnd.Config{
+		Addr: netip.MustParseAddr("10.0.0.1"),
+		OnPut: func(r lnd.Request) ([]byte, func(int, error)) {
+			return kept[:r.Length], func(n int, err error) { fmt.Println("received", n, err) }
 		},
-		OnGet: func(_ context.Context, r lnd.Request) (lnd.Buffer, error) {
+		OnGet: func(r lnd.Request) []byte {
 			if r.At.Portal != 4 {
-				return lnd.Buffer{}, lnd.ErrRefused
+				return nil
 			}
-			return lnd.Buffer{Data: kept}, nil
+			return kept
 		},
 	})
 	defer stop()
-	client, stop := start(lnd.Config{Addr: netip.MustParseAddr("127.0.0.2")})
+	client, stop := start(net, lnd.Config{Addr: netip.MustParseAddr("10.0.0.2")})
 	defer stop()
-	fmt.Println(client.NID(), "to", server.NID())
 
-	ctx, peer := context.Background(), netip.MustParseAddr("127.0.0.1")
+	ctx := context.Background()
+	c := must(client.Dial(ctx, netip.MustParseAddr("10.0.0.1")))
 	block := make([]byte, 500_000)
 	copy(block, "written by RDMA")
-	check(client.Put(ctx, peer, lnd.Address{Portal: 4}, block))
+	fmt.Println(must(c.Put(ctx, lnd.Address{Portal: 4}, block)), "bytes put")
 
 	clear(block)
-	n := must(client.Get(ctx, peer, lnd.Address{Portal: 4}, block))
+	n := must(c.Get(ctx, lnd.Address{Portal: 4}, block))
 	fmt.Printf("%d bytes, the first: %s\n", n, block[:15])
-	_, err := client.Get(ctx, peer, lnd.Address{Portal: 5}, block)
+	_, err := c.Get(ctx, lnd.Address{Portal: 5}, block)
 	fmt.Println(err)
 	// Output:
-	// 127.0.0.2@o2ib to 127.0.0.1@o2ib
 	// received 500000 <nil>
+	// 500000 bytes put
 	// 500000 bytes, the first: written by RDMA
-	// lnd: the peer has no place or no data for this
+	// lnd: the peer has no place or no data for this: errno 61
 }
 
 func must[T any](v T, err error) T {

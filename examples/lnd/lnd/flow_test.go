@@ -7,68 +7,109 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelMsg is a message between two flows in the model.
-type modelMsg struct {
-	t       Type
-	credits uint8
-	noop    bool
-	id      int
-}
-
-// modelEnd is one end: a flow, what it has on the wire to the other end, and what its application is busy with.
+// modelEnd is one end: a flow, and what Conn does around it.
 type modelEnd struct {
-	flow    flow[modelMsg]
-	unacked []modelMsg // sent, not complete
-	wire    []modelMsg // to the other end
-	busy    []modelMsg // received, being handled
-	bufs    int        // receives posted
-	begun   int
-	done    int // transfers that are over, at their initiator
+	flow    flow
+	slots   int            // that are free
+	waits   map[cookie]int // transfers: for how many things
+	unacked []*send        // sent, not complete
+	wire    []*send        // to the other end
+	busy    []*send        // requests received, being handled
+	bufs    int            // receives posted
+	held    int            // credits of the peer that go back when transfers are over
+	regions int            // lent
 }
 
 type model struct {
 	depth int
 	ends  [2]*modelEnd
-	next  int
+	last  byte
 }
 
 func newModel(depth int) *model {
 	m := &model{depth: depth}
 	for i := range m.ends {
-		m.ends[i] = &modelEnd{flow: newFlow[modelMsg](depth), bufs: recvs(depth)}
+		m.ends[i] = &modelEnd{flow: newFlow(depth), bufs: recvs(depth), slots: depth, waits: map[cookie]int{}}
 	}
 	return m
 }
 
-func (m *model) begin(e int, t Type) {
-	m.next++
-	m.ends[e].begun++
-	m.ends[e].flow.push(classOf(t), modelMsg{t: t, id: m.next})
+func msg(t msgType, k cookie) *send { return &send{msg: message{header: header{Type: t}, cookie: k}} }
+
+func ack(k cookie) *send {
+	s := msg(immediate, k)
+	s.msg.lnet.Op = lnetAck
+	return s
 }
 
-// send puts one message on the wire.
-func (m *model) send(e int) bool {
+func put(k cookie) *send {
+	s := msg(immediate, k)
+	s.msg.lnet.Op = lnetPut
+	return s
+}
+
+func (m *model) begin(e int, t msgType) bool {
 	end := m.ends[e]
-	item, noop, credits, ok := end.flow.next(false)
-	if !ok {
+	if end.slots == 0 {
 		return false
 	}
-	if noop {
-		item = modelMsg{t: Noop}
+	end.slots--
+	m.last++
+	k := cookie{m.last, byte(m.depth)}
+	for end.waits[k] > 0 {
+		k[2]++
 	}
-	item.noop, item.credits = noop, credits
-	end.wire = append(end.wire, item)
-	end.unacked = append(end.unacked, item)
+	end.waits[k] = 1
+	s := msg(t, k)
+	switch t {
+	case immediate:
+		s = put(k)
+	case putReq:
+		end.waits[k] = 2 // for PUT_DONE to be complete, and the ACK
+	case getReq:
+		end.regions++
+	}
+	end.flow.push(s)
 	return true
 }
 
-func (m *model) complete(e int) bool {
+func (end *modelEnd) over(t require.TestingT, k cookie, n int) {
+	require.GreaterOrEqual(t, end.waits[k], n)
+	if end.waits[k] -= n; end.waits[k] == 0 {
+		delete(end.waits, k)
+		end.slots++
+	}
+}
+
+func (m *model) send(e int) bool {
+	end := m.ends[e]
+	s := end.flow.next()
+	if s == nil {
+		return false
+	}
+	end.wire = append(end.wire, s)
+	end.unacked = append(end.unacked, s)
+	return true
+}
+
+func (m *model) complete(t require.TestingT, e int) bool {
 	end := m.ends[e]
 	// An RC send is complete when the peer has it: what is still on the wire is not.
 	if len(end.unacked) <= len(end.wire) {
 		return false
 	}
-	end.flow.sent(shift(&end.unacked).noop)
+	s := end.unacked[0]
+	end.unacked = end.unacked[1:]
+	end.flow.sent(s.msg.Type)
+	switch {
+	case s.msg.Type == putDone:
+		end.regions--
+		end.over(t, s.msg.cookie, 1)
+	case s.msg.Type == getDone && s.msg.status >= 0:
+		end.regions--
+		end.held--
+		end.flow.owed++
+	}
 	return true
 }
 
@@ -78,101 +119,110 @@ func (m *model) deliver(t require.TestingT, to int) bool {
 	if len(from.wire) == 0 {
 		return false
 	}
-	msg := shift(&from.wire)
+	s := from.wire[0]
+	from.wire = from.wire[1:]
+	require.Positive(t, end.bufs, "a message finds no buffer")
+	require.NoError(t, end.flow.received(s.msg.Type, s.msg.Credits))
 	end.bufs--
-	require.GreaterOrEqual(t, end.bufs, 0, "a message finds no buffer")
-	require.NoError(t, end.flow.received(msg.t, msg.credits))
-	switch msg.t {
-	case Immediate:
-		end.busy = append(end.busy, msg) // with its buffer
+	switch k := s.msg.cookie; {
+	case s.msg.Type == immediate && s.msg.lnet.Op == lnetAck:
+		end.flow.owed++
+		end.over(t, k, 1)
+	case costs(s.msg.Type):
+		end.busy = append(end.busy, s) // with its buffer
 		return true
-	case PutReq, GetReq:
-		end.busy = append(end.busy, msg)
-	case PutAck:
-		end.flow.answered()
-		end.flow.push(free, modelMsg{t: PutDone, id: msg.id})
-	case PutNak, GetDone:
-		end.flow.answered()
-		end.done++
-	case PutDone:
-		end.flow.owe()
-		from.done++
+	case s.msg.Type == putAck:
+		end.regions++
+		end.flow.push(msg(putDone, k))
+	case s.msg.Type == putNak:
+		end.over(t, k, 2)
+	case s.msg.Type == getDone:
+		end.regions--
+		end.over(t, k, 1)
+	case s.msg.Type == putDone:
+		end.regions--
+		end.held--
+		end.flow.owed++
+		end.flow.push(ack(k))
 	}
 	end.bufs++
 	return true
 }
 
 // handle is the application at work.
-func (m *model) handle(e int, nak bool) bool {
+func (m *model) handle(e int, refuse bool) bool {
 	end := m.ends[e]
 	if len(end.busy) == 0 {
 		return false
 	}
-	msg := shift(&end.busy)
+	s := end.busy[0]
+	end.busy = end.busy[1:]
+	end.bufs++
+	k, answer := s.msg.cookie, map[msgType]msgType{putReq: putAck, getReq: getDone}[s.msg.Type]
 	switch {
-	case msg.t == Immediate:
-		end.bufs++
-		end.flow.owe()
-		m.ends[1-e].done++
-	case msg.t == GetReq:
-		end.flow.push(free, modelMsg{t: GetDone, id: msg.id})
-		end.flow.owe()
-	case nak:
-		end.flow.push(free, modelMsg{t: PutNak, id: msg.id})
-		end.flow.owe()
+	case s.msg.Type == immediate:
+		end.flow.owed++
+		end.flow.push(ack(k))
+		return true
+	case refuse && s.msg.Type == putReq:
+		answer = putNak
+		fallthrough
+	case refuse:
+		end.flow.owed++
+		a := msg(answer, k)
+		a.msg.status = -enodata
+		end.flow.push(a)
 	default:
-		end.flow.push(free, modelMsg{t: PutAck, id: msg.id})
+		end.held++
+		end.regions++
+		end.flow.push(msg(answer, k))
 	}
 	return true
 }
 
-// check counts the credits of both directions.
+// check counts the credits of both directions, and the regions.
 func (m *model) check(t require.TestingT) {
 	for e, end := range m.ends {
 		peer := m.ends[1-e]
-		out := 0 // credits that the peer or the wire has
-		for _, w := range end.wire {
-			if classOf(w.t) != free {
+		out := peer.held + len(peer.busy)
+		for _, s := range end.wire {
+			if costs(s.msg.Type) {
 				out++
 			}
 		}
-		for _, w := range peer.wire {
-			out += int(w.credits)
+		for _, s := range peer.wire {
+			out += int(s.msg.Credits)
 		}
-		for _, b := range peer.busy {
-			out++
-			_ = b
-		}
-		out += m.earmarked(e)
-		require.Equal(t, m.depth, end.flow.credits+peer.flow.owed+out, "credits of end %d: %v; peer: %v", e, &end.flow, &peer.flow)
+		require.Equal(t, m.depth, end.flow.credits+peer.flow.owed+out, "credits of end %d: %+v; peer: %+v", e, end.flow, peer.flow)
 		require.LessOrEqual(t, end.flow.posted, m.depth)
 		require.Equal(t, len(end.unacked), end.flow.posted)
+		require.LessOrEqual(t, end.regions, 2*m.depth, "the pool runs dry")
 	}
 }
 
-// earmarked are the credits of end e that wait for PUT_DONE: those of PUT_ACKs that the peer has not sent or that are on the way, and of
-// PUT_DONEs likewise.
-func (m *model) earmarked(e int) (n int) {
-	end, peer := m.ends[e], m.ends[1-e]
-	for _, q := range [][]modelMsg{peer.flow.free, peer.wire} {
-		for _, w := range q {
-			if w.t == PutAck {
-				n++
-			}
+// settle lets everything happen that can.
+func (m *model) settle(t require.TestingT) {
+	for moved := true; moved; {
+		moved = false
+		for e := range m.ends {
+			moved = m.send(e) || moved
+			moved = m.deliver(t, e) || moved
+			moved = m.handle(e, false) || moved
+			moved = m.complete(t, e) || moved
+			m.check(t)
 		}
 	}
-	for _, q := range [][]modelMsg{end.flow.free, end.wire} {
-		for _, w := range q {
-			if w.t == PutDone {
-				n++
-			}
-		}
+	for e, end := range m.ends {
+		require.Empty(t, end.waits, "end %d stands still: %+v; its peer: %+v", e, end.flow, m.ends[1-e].flow)
+		require.Equal(t, m.depth, end.slots)
+		require.Zero(t, end.regions)
 	}
-	return n
 }
 
-// Any order of events: no message without a buffer, never more than the depth under way, no credit lost or made, and when the application
-// has handled everything, every transfer of both ends is over.
+var beginnings = []msgType{immediate, putReq, getReq}
+
+// Any order of events: no message without a buffer, never more than the depth under way, no credit lost or made, always a region, and when
+// the application has handled everything, every transfer of both ends is over.
 func TestFlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(rapid.IntRange(minDepth, 12).Draw(t, "depth"))
@@ -180,31 +230,19 @@ func TestFlowModel(t *testing.T) {
 			e := rapid.IntRange(0, 1).Draw(t, "end")
 			switch rapid.IntRange(0, 6).Draw(t, "event") {
 			case 0, 1:
-				m.begin(e, rapid.SampledFrom([]Type{Immediate, PutReq, GetReq}).Draw(t, "transfer"))
+				m.begin(e, rapid.SampledFrom(beginnings).Draw(t, "transfer"))
 			case 2, 3:
 				m.send(e)
 			case 4:
 				m.deliver(t, e)
 			case 5:
-				m.handle(e, rapid.Bool().Draw(t, "nak"))
+				m.handle(e, rapid.Bool().Draw(t, "refuse"))
 			case 6:
-				m.complete(e)
+				m.complete(t, e)
 			}
 			m.check(t)
 		}
-		for moved := true; moved; {
-			moved = false
-			for e := range m.ends {
-				moved = m.send(e) || moved
-				moved = m.deliver(t, e) || moved
-				moved = m.handle(e, false) || moved
-				moved = m.complete(e) || moved
-				m.check(t)
-			}
-		}
-		for e, end := range m.ends {
-			require.Equal(t, end.begun, end.done, "end %d stands still: %v; its peer: %v", e, &end.flow, &m.ends[1-e].flow)
-		}
+		m.settle(t)
 	})
 }
 
@@ -212,102 +250,54 @@ func TestFlowModel(t *testing.T) {
 func TestFlowBothDirectionsLoaded(t *testing.T) {
 	for _, depth := range []int{2, 3, 8, 255} {
 		m := newModel(depth)
-		for e := range m.ends {
-			for range 5 * depth {
-				for _, typ := range []Type{PutReq, Immediate, GetReq} {
-					m.begin(e, typ)
-				}
-			}
-			for m.send(e) {
-			}
-			require.Zero(t, m.ends[e].flow.credits)
-		}
-		for moved := true; moved; {
-			moved = false
+		for range 5 {
 			for e := range m.ends {
-				for m.deliver(t, e) {
-					moved = true
-				}
-				for m.handle(e, false) {
-					moved = true
-				}
-				for m.complete(e) {
-					moved = true
+				for i := 0; m.begin(e, beginnings[i%3]); i++ {
 				}
 				for m.send(e) {
-					moved = true
 				}
-				m.check(t)
+				require.Zero(t, m.ends[e].flow.credits)
 			}
-		}
-		for _, end := range m.ends {
-			require.Equal(t, 15*depth, end.done, "depth %d", depth)
+			m.settle(t)
 		}
 	}
 }
 
 func TestFlowRefusesPeers(t *testing.T) {
-	f := newFlow[int](4)
-	require.ErrorIs(t, f.received(Noop, 1), ErrMessage, "a credit out of nothing")
-	f = newFlow[int](2)
-	require.NoError(t, f.received(Immediate, 0))
-	require.NoError(t, f.received(PutReq, 0))
-	require.ErrorIs(t, f.received(GetReq, 0), ErrMessage, "a third message for two credits")
-	require.NoError(t, newFlowWith(1).received(PutDone, 0), "an answer costs nothing")
+	f := newFlow(4)
+	require.ErrorIs(t, f.received(noop, 1), ErrMessage, "a credit out of nothing")
+	f = newFlow(2)
+	require.NoError(t, f.received(immediate, 0))
+	require.NoError(t, f.received(putReq, 0))
+	require.ErrorIs(t, f.received(getReq, 0), ErrMessage, "a third message for two credits")
+	require.NoError(t, f.received(putDone, 0), "an answer costs nothing")
 }
 
-func newFlowWith(theirs int) *flow[int] {
-	f := newFlow[int](2)
-	f.theirs = theirs
-	return &f
-}
-
-// A message taken back leaves credits and slots as if it had never been.
-func TestFlowRemove(t *testing.T) {
-	f := newFlow[int](2)
-	f.push(reserving, 1)
-	f.push(reserving, 2)
-	f.push(reserving, 3)
-	f.push(crediting, 4)
-	for _, want := range []int{1, 2} {
-		got, noop, _, ok := f.next(false)
-		require.True(t, ok)
-		require.False(t, noop)
-		require.Equal(t, want, got)
+// Credits ride on whatever is sent. When half of them are owed, they go by themselves, but no more than two NOOPs are under way.
+func TestFlowGivesCreditsBack(t *testing.T) {
+	f := newFlow(8)
+	owe := func(n int) {
+		for range n {
+			require.NoError(t, f.received(immediate, 0))
+			f.owed++
+		}
 	}
-	require.True(t, f.remove(3), "it waits for a slot")
-	require.True(t, f.remove(4), "it waits for a credit")
-	require.False(t, f.remove(1), "it is under way")
-	f.sent(false)
-	f.sent(false)
-	require.Zero(t, f.reserved)
-	f.answered()
-	f.push(reserving, 5)
-	_, _, _, ok := f.next(false)
-	require.False(t, ok, "no credit")
-	require.Zero(t, f.reserved, "5 has the slot")
-	require.True(t, f.remove(5))
-	require.Equal(t, 1, f.reserved)
-}
-
-// An end gives credits back by itself when half of them are owed, and earlier when it is asked for a sign of life.
-func TestFlowNoop(t *testing.T) {
-	f := newFlow[int](8)
-	for i := range 4 {
-		_, _, _, ok := f.next(false)
-		require.False(t, ok, "%d owed", i)
-		require.NoError(t, f.received(Immediate, 0))
-		f.owe()
+	owe(3)
+	require.Nil(t, f.next(), "too few for a NOOP")
+	f.push(put(cookie{}))
+	s := f.next()
+	require.Equal(t, immediate, s.msg.Type)
+	require.EqualValues(t, 3, s.msg.Credits)
+	for range maxNoops {
+		owe(3)
+		require.Nil(t, f.next())
+		owe(1)
+		s = f.next()
+		require.Equal(t, noop, s.msg.Type)
+		require.EqualValues(t, 4, s.msg.Credits)
 	}
-	_, noop, credits, ok := f.next(false)
-	require.True(t, ok && noop)
-	require.EqualValues(t, 4, credits)
-	_, noop, credits, ok = f.next(true)
-	require.True(t, ok && noop)
-	require.Zero(t, credits)
-	_, _, _, ok = f.next(true)
-	require.False(t, ok, "two NOOPs at a time, there are no buffers for more")
-	f.sent(true)
-	_, noop, _, ok = f.next(true)
-	require.True(t, ok && noop)
+	owe(4)
+	require.Nil(t, f.next(), "there are no buffers for more")
+	f.sent(noop)
+	require.Equal(t, noop, f.next().msg.Type)
 }

@@ -1,7 +1,6 @@
 package lnd
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"strings"
@@ -11,60 +10,53 @@ import (
 )
 
 var (
-	nidA = must(NIDOf(0, netip.MustParseAddr("10.0.0.1")))
-	nidB = must(NIDOf(3, netip.MustParseAddr("10.0.0.2")))
+	nidA = must(nid(netip.MustParseAddr("10.0.0.1")))
+	nidB = must(nid(netip.MustParseAddr("::ffff:10.0.0.2")))
 )
 
-// header is the first 48 bytes of every golden message: from 10.0.0.1@o2ib, to 10.0.0.2@o2ib3.
-func header(typ, nob string) string {
-	return "911be90b 1200 " + typ + " 05 " + nob + " 00000000" +
+// first is the first 48 bytes of every golden message: from 10.0.0.1@o2ib to 10.0.0.2@o2ib.
+func first(typ, length string) string {
+	return "911be90b 1200 " + typ + " 05 " + length + " 00000000" +
 		" 0100000a 00000500 8877665544332211" + // srcnid, srcstamp
-		" 0200000a 03000500 00ffeeddccbbaa99" // dstnid, dststamp
+		" 0200000a 00000500 00ffeeddccbbaa99" // dstnid, dststamp
 }
 
-// lnetPut is LNet's header of a PUT of 300 bytes.
-const lnetPut = " 0200000a03000500 0100000a00000500 39300000 39300000 01000000 2c010000" + // nids, pids, type, length
+// lnetPut300 is LNet's header of a PUT of 300 bytes.
+const lnetPut300 = " 0200000a00000500 0100000a00000500 39300000 39300000 01000000 2c010000" + // nids, pids, operation, length
 	" 0100000000000000 0200000000000000 0df0adba00000000 efbeadde00000000 07000000 00100000" // handle, match, header data, portal, offset
 
-const desc2 = " 78563412 02000000 00100000 0000efcdab896745 00020000 00a0000000000000"
+const piece = " 78563412 01000000 00100000 0000efcdab896745"
 
-func base(t Type) Message {
-	return Message{Version: version2, Type: t, Credits: 5, From: nidA, FromStamp: 0x1122334455667788, To: nidB, ToStamp: 0x99aabbccddeeff00}
-}
-
-func put300() LNetHeader {
-	return LNetHeader{To: nidB, From: nidA, ToPID: 12345, FromPID: 12345, Type: LNetPut, PayloadLen: 300, Handle: Handle{1, 2},
-		Address: Address{Portal: 7, Match: 0xbaadf00d, Offset: 0x1000}, Header: 0xdeadbeef}
+type goldenMessage struct {
+	name, bytes string
+	m           message
 }
 
 // golden are messages whose bytes were put together by hand from the table of the protocol.
-func golden() []struct {
-	name, bytes string
-	m           Message
-} {
-	desc := Descriptor{Key: 0x12345678, Frags: []Frag{{Addr: 0x456789abcdef0000, Len: 4096}, {Addr: 0xa000, Len: 512}}}
-	with := func(t Type, f func(*Message)) Message {
-		m := base(t)
+func golden() []goldenMessage {
+	with := func(t msgType, f func(*message)) message {
+		m := message{header: header{Type: t, Credits: 5, From: nidA, FromStamp: 0x1122334455667788, To: nidB, ToStamp: 0x99aabbccddeeff00}}
 		f(&m)
 		return m
 	}
-	params := Params{Depth: 8, MaxFrags: 257, MsgSize: 4096}
-	return []struct {
-		name, bytes string
-		m           Message
-	}{
-		{"CONNREQ", header("c0", "38000000") + " 0800 0101 00100000", with(ConnReq, func(m *Message) { m.Params = params })},
-		{"CONNACK", header("c1", "38000000") + " 0800 0101 00100000", with(ConnAck, func(m *Message) { m.Params = params })},
-		{"NOOP", header("d0", "30000000"), base(Noop)},
-		{"IMMEDIATE", header("d1", "7b000000") + lnetPut + " 616263", with(Immediate, func(m *Message) { m.LNet = put300(); m.Payload = []byte("abc") })},
-		{"PUT_REQ", header("d2", "80000000") + lnetPut + " 0807060504030201", with(PutReq, func(m *Message) { m.LNet = put300(); m.Cookie = 0x0102030405060708 })},
-		{"PUT_NAK", header("d3", "3c000000") + " 0807060504030201 c3ffffff", with(PutNak, func(m *Message) { m.Cookie = 0x0102030405060708; m.Status = -61 })},
-		{"PUT_ACK", header("d4", "60000000") + " 0807060504030201 1100000000000000" + desc2,
-			with(PutAck, func(m *Message) { m.Cookie = 0x0102030405060708; m.SinkCookie = 0x11; m.Desc = desc })},
-		{"PUT_DONE", header("d5", "3c000000") + " 1100000000000000 00000000", with(PutDone, func(m *Message) { m.Cookie = 0x11 })},
-		{"GET_REQ", header("d6", "a0000000") + lnetPut + " 0807060504030201" + desc2,
-			with(GetReq, func(m *Message) { m.LNet = put300(); m.Cookie = 0x0102030405060708; m.Desc = desc })},
-		{"GET_DONE", header("d7", "3c000000") + " 0807060504030201 00001000", with(GetDone, func(m *Message) { m.Cookie = 0x0102030405060708; m.Status = 1 << 20 })},
+	at := where{Key: 0x12345678, Pieces: 1, Len: 4096, Addr: 0x456789abcdef0000}
+	put := lnet{To: nidB, From: nidA, ToPID: 12345, FromPID: 12345, Op: lnetPut, PayloadLen: 300, Handle: handle{1, cookie{2}}, Match: 0xbaadf00d,
+		Words: [4]uint32{0xdeadbeef, 0, 7, 0x1000}}
+	c, sink := cookie{8, 7, 6, 5, 4, 3, 2, 1}, cookie{0x11}
+	terms := params{Depth: 8, Pieces: 1, MsgSize: 4096}
+	return []goldenMessage{
+		{"CONNREQ", first("c0", "38000000") + " 0800 0100 00100000", with(connReq, func(m *message) { m.params = terms })},
+		{"CONNACK", first("c1", "38000000") + " 0800 0100 00100000", with(connAck, func(m *message) { m.params = terms })},
+		{"NOOP", first("d0", "30000000"), with(noop, func(*message) {})},
+		{"IMMEDIATE", first("d1", "7b000000") + lnetPut300 + " 616263", with(immediate, func(m *message) { m.lnet, m.payload = put, []byte("abc") })},
+		{"PUT_REQ", first("d2", "80000000") + lnetPut300 + " 0807060504030201", with(putReq, func(m *message) { m.lnet, m.cookie = put, c })},
+		{"PUT_NAK", first("d3", "3c000000") + " 0807060504030201 c3ffffff", with(putNak, func(m *message) { m.cookie, m.status = c, -61 })},
+		{"PUT_ACK", first("d4", "54000000") + " 0807060504030201 1100000000000000" + piece,
+			with(putAck, func(m *message) { m.cookie, m.sinkCookie, m.where = c, sink, at })},
+		{"PUT_DONE", first("d5", "3c000000") + " 1100000000000000 00000000", with(putDone, func(m *message) { m.cookie = sink })},
+		{"GET_REQ", first("d6", "94000000") + lnetPut300 + " 0807060504030201" + piece,
+			with(getReq, func(m *message) { m.lnet, m.cookie, m.where = put, c, at })},
+		{"GET_DONE", first("d7", "3c000000") + " 0807060504030201 00001000", with(getDone, func(m *message) { m.cookie, m.status = c, 1<<20 })},
 	}
 }
 
@@ -73,51 +65,30 @@ func unhex(s string) []byte { return must(hex.DecodeString(strings.ReplaceAll(s,
 func TestMessageGolden(t *testing.T) {
 	for _, tt := range golden() {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.name, tt.m.Type.String())
-			require.Equal(t, unhex(tt.bytes), tt.m.Append(nil, false))
-			got, err := Parse(unhex(tt.bytes))
+			b := unhex(tt.bytes)
+			require.Equal(t, b, tt.m.append(nil))
+			got, err := parse(append(b, "what follows is nobody's"...))
 			require.NoError(t, err)
-			require.Equal(t, tt.m.Append(nil, false), got.Append(nil, false))
-			// The same from a big-endian machine: other bytes, same message; cookies and LNet's header as they are.
-			big := tt.m.append(nil, binary.BigEndian, false)
-			require.Equal(t, unhex("0be91b91"), big[:4])
-			got, err = Parse(big)
-			require.NoError(t, err)
-			require.Equal(t, tt.m.Append(nil, false), got.Append(nil, false))
-			for _, b := range [][]byte{tt.m.Append(nil, true), tt.m.append(nil, binary.BigEndian, true)} {
-				got, err = Parse(append(b, "what follows is nobody's"...))
-				require.NoError(t, err)
-				require.Equal(t, tt.m.Append(nil, false), got.Append(nil, false))
-				b[len(b)-1] ^= 0x10
-				_, err = Parse(b)
-				require.ErrorIs(t, err, ErrMessage, "a bit flipped")
-				_, err = Parse(b[:len(b)-1])
-				require.ErrorIs(t, err, ErrMessage, "a byte short")
+			tt.m.Magic, tt.m.Version, tt.m.Len = magic, version, uint32(len(b))
+			if tt.m.Type == immediate {
+				require.Equal(t, tt.m.payload, got.payload)
+			}
+			require.Equal(t, tt.m, got)
+			for n := range b {
+				_, err = parse(b[:n])
+				require.ErrorIs(t, err, ErrMessage, "%d bytes of it", n)
 			}
 		})
 	}
 }
 
-// The sum is rotated left by one before each byte is added; a byte from 0x80 counts as negative or not.
-func TestChecksum(t *testing.T) {
-	b := make([]byte, 17)
-	b[10], b[11], b[12], b[16] = 1, 2, 99, 0x80
-	// 1; 1<<1+2 = 4; <<4 for the four bytes of the field that count as 0 = 0x40; then 0x80+0x80 = 0x100, or 0x80-0x80 = 0, which stands as 1.
-	require.EqualValues(t, 0x100, sumUnsigned(b))
-	require.EqualValues(t, 1, sumSigned(b))
-	m := base(Noop)
-	msg := m.Append(nil, false)
-	binary.LittleEndian.PutUint32(msg[12:], sumUnsigned(msg))
-	_, err := Parse(msg)
-	require.NoError(t, err, "the sum of a machine with unsigned characters")
-	require.NotEqual(t, sumSigned(msg), sumUnsigned(msg))
-}
-
 func TestParseRefuses(t *testing.T) {
-	edit := func(t Type, f func(b []byte) []byte) []byte {
+	edit := func(name string, f func(b []byte)) []byte {
 		for _, g := range golden() {
-			if g.m.Type == t {
-				return f(unhex(g.bytes))
+			if g.name == name {
+				b := unhex(g.bytes)
+				f(b)
+				return b
 			}
 		}
 		panic("no such message")
@@ -125,93 +96,46 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct {
 		name string
 		b    []byte
-		is   error
 		says string
 	}{
-		{"nothing", nil, ErrMessage, "0 bytes"},
-		{"another protocol", []byte("GET / HTTP/1.1\r\n"), ErrMagic, "47 45 54 20"},
-		{"another version", edit(Noop, func(b []byte) []byte { b[4] = 0x13; return b[:6] }), ErrVersion, "0x13"},
-		{"header cut", edit(Noop, func(b []byte) []byte { return b[:47] }), ErrMessage, "47 bytes"},
-		{"length too small", edit(Noop, func(b []byte) []byte { b[8] = 47; return b }), ErrMessage, "47 bytes"},
-		{"unknown type", edit(Noop, func(b []byte) []byte { b[6] = 0x42; return b }), ErrMessage, "0x42"},
-		{"body cut", edit(PutReq, func(b []byte) []byte { b[8] = 127; return b[:127] }), ErrMessage, "PUT_REQ of 127"},
-		{"no pieces", edit(PutAck, func(b []byte) []byte { b[68] = 0; return b }), ErrMessage, "0 pieces"},
-		{"more pieces than there are", edit(PutAck, func(b []byte) []byte { b[68] = 3; return b }), ErrMessage, "3 pieces"},
-		{"too many pieces", edit(PutAck, func(b []byte) []byte { b[69] = 2; return b }), ErrMessage, "514 pieces"},
+		{"nothing", nil, "0 bytes came"},
+		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: 10.0.0.1\r\nAccept: anything at all, please\r\n\r\n"), "the header says"},
+		{"another magic number", edit("NOOP", func(b []byte) { b[0]++ }), "0xbe91b92"},
+		{"the other byte order", edit("NOOP", func(b []byte) { copy(b, []byte{0x0b, 0xe9, 0x1b, 0x91}) }), "0x911be90b"},
+		{"another version", edit("NOOP", func(b []byte) { b[4] = 0x11 }), "version 0x11"},
+		{"length too small", edit("NOOP", func(b []byte) { b[8] = 47 }), "the header says 47"},
+		{"length too large", edit("NOOP", func(b []byte) { b[11] = 0xff }), "48 bytes came"},
+		{"unknown type", edit("NOOP", func(b []byte) { b[6] = 0x42 }), "unknown type 0x42"},
+		{"body cut", edit("PUT_REQ", func(b []byte) { b[8] = 127 }), "type 0xd2 with 127 bytes"},
+		{"no pieces", edit("PUT_ACK", func(b []byte) { b[68] = 0 }), "0 pieces"},
+		{"many pieces", edit("GET_REQ", func(b []byte) { b[48+72+8+4+3] = 1 }), "16777217 pieces"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse(tt.b)
-			require.ErrorIs(t, err, tt.is)
+			_, err := parse(tt.b)
+			require.ErrorIs(t, err, ErrMessage)
 			require.ErrorContains(t, err, tt.says)
 		})
 	}
-}
-
-func TestReject(t *testing.T) {
-	r := Reject{Version: version2, Why: WhyStale, Stamp: 0x1122334455667788, Params: Params{Depth: 8, MaxFrags: 256, MsgSize: 4096}}
-	b := unhex("911be90b 1200 05 00 8877665544332211 0800 0001 00100000")
-	require.Equal(t, b, r.Append(nil))
-	got, err := ParseReject(append(b, 0, 0, 0)) // as REJ brings it
-	require.NoError(t, err)
-	require.Equal(t, &r, got)
-	got, err = ParseReject(unhex("0be91b91 0012 05 00 1122334455667788 0008 0100 00001000"))
-	require.NoError(t, err)
-	require.Equal(t, &r, got)
-	_, err = ParseReject(b[:23])
-	require.ErrorIs(t, err, ErrMessage)
-	_, err = ParseReject(make([]byte, 148))
-	require.ErrorIs(t, err, ErrMagic)
-	require.ErrorContains(t, &r, "restarted")
+	_, err := nid(netip.MustParseAddr("fe80::1"))
+	require.ErrorContains(t, err, "IPv4")
+	_, err = nid(netip.Addr{})
+	require.ErrorContains(t, err, "IPv4")
 }
 
 func FuzzParse(f *testing.F) {
 	for _, g := range golden() {
 		f.Add(unhex(g.bytes))
-		f.Add(g.m.append(nil, binary.BigEndian, true))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Parse(b)
+		m, err := parse(b)
 		if err != nil {
+			require.ErrorIs(t, err, ErrMessage)
 			return
 		}
-		for _, o := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
-			for _, sum := range []bool{false, true} {
-				out := m.append(nil, o, sum)
-				again, err := Parse(out)
-				require.NoError(t, err)
-				require.Equal(t, out, again.append(nil, o, sum))
-				require.Equal(t, m.Append(nil, false), again.Append(nil, false))
-			}
-		}
-	})
-}
-
-func FuzzParseReject(f *testing.F) {
-	f.Add((&Reject{Version: version2, Why: WhyRace}).Append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := ParseReject(b)
-		if err != nil {
-			return
-		}
-		again, err := ParseReject(r.Append(nil))
+		again, err := parse(m.append(nil))
 		require.NoError(t, err)
-		require.Equal(t, r, again)
-		require.NotEmpty(t, r.Error())
+		m.Len = again.Len // what followed the last part is gone
+		require.Equal(t, m, again)
 	})
-}
-
-func TestNID(t *testing.T) {
-	require.Equal(t, "10.0.0.1@o2ib", nidA.String())
-	require.Equal(t, "10.0.0.2@o2ib3", nidB.String())
-	require.Equal(t, netip.MustParseAddr("10.0.0.2"), nidB.Addr())
-	require.Contains(t, NID(0x0002000000000001).String(), "<2:0>")
-	_, err := NIDOf(0, netip.MustParseAddr("fe80::1"))
-	require.ErrorContains(t, err, "IPv4")
-	_, err = NIDOf(0, netip.Addr{})
-	require.ErrorContains(t, err, "IPv4")
-	// 0x0100000a against 0x0002000a: the last byte counts most.
-	low, high := must(NIDOf(0, netip.MustParseAddr("10.0.2.0"))), must(NIDOf(0, netip.MustParseAddr("10.0.0.1")))
-	require.Less(t, low.rank(), high.rank())
-	require.EqualValues(t, 0x00050000^0x0100000a, high.rank())
 }

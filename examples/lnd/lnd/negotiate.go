@@ -2,132 +2,111 @@ package lnd
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
 )
 
-// Params are what two ends agree on. The active end asks, the passive end refuses what it cannot have, and may answer with less.
-type Params struct {
-	Depth    uint16 // messages under way in each direction that need a credit
-	MaxFrags uint16 // pieces of a descriptor
-	MsgSize  uint32 // bytes of the longest message; always MsgSize
+// What two ends agree on before there is a connection. The active end asks, by CONNREQ. The passive end refuses what it cannot have, or answers,
+// perhaps with less, by CONNACK. Whoever lacks something lives with less.
+
+type params struct {
+	Depth   uint16 // messages under way in each direction that need a credit
+	Pieces  uint16 // of memory to write to; always 1 here
+	MsgSize uint32 // bytes of the longest message; always msgSize
 }
 
-func (p Params) append(b []byte, o byteOrder) []byte {
-	b = o.AppendUint16(b, p.Depth)
-	b = o.AppendUint16(b, p.MaxFrags)
-	return o.AppendUint32(b, p.MsgSize)
-}
-
-func parseParams(b []byte, o byteOrder) Params {
-	return Params{Depth: o.Uint16(b), MaxFrags: o.Uint16(b[2:]), MsgSize: o.Uint32(b[4:])}
+// Reject is a refusal, as it stands in the private data of REJ.
+type Reject struct {
+	Magic   uint32
+	Version uint16
+	Why     Why
+	_       uint8
+	Stamp   uint64 // when who refuses was started
+	Params  params // what it would take
 }
 
 // Why is the reason of a refusal.
 type Why uint8
 
-// Reasons. Of those that name a limit, Reject.Params has it.
+// Reasons. Others that Linux has: 1 (both ends asked, take the peer's connection), 4 (incompatible).
 const (
-	WhyRace       Why = 1 // we are calling you: take ours
-	WhyResources  Why = 2
-	WhyFatal      Why = 3 // do not try again, at least not in this version
-	WhyUncompat   Why = 4 // in another version
-	WhyStale      Why = 5 // you mean a process that has gone
-	WhyFrags      Why = 6 // fewer pieces
-	WhyQueueDepth Why = 7 // a shorter queue
-	WhyService    Why = 8
-	WhyEarly      Why = 9
+	WhyResources Why = 2 // there are none
+	WhyFatal     Why = 3 // do not try again: we speak another version, or you do not make sense
+	WhyStale     Why = 5 // you mean a process that has gone
+	WhyPieces    Why = 6 // fewer
+	WhyDepth     Why = 7 // less
 )
 
-func (w Why) String() string {
-	names := [...]string{WhyRace: "the requests of both ends crossed", WhyResources: "out of resources", WhyFatal: "for good", WhyUncompat: "incompatible",
-		WhyStale: "it was restarted", WhyFrags: "too many pieces", WhyQueueDepth: "the queue is too deep", WhyService: "no such service", WhyEarly: "not ready yet"}
-	if int(w) < len(names) && names[w] != "" {
-		return names[w]
+func (r *Reject) Error() string {
+	return fmt.Sprintf("lnd: the peer refuses to connect: reason %d, its version is %#x and its terms %+v", r.Why, r.Version, r.Params)
+}
+
+func (r Reject) append(b []byte) []byte {
+	r.Magic, r.Version = magic, version
+	b, _ = binary.Append(b, binary.LittleEndian, &r) // it cannot fail: the size is fixed
+	return b
+}
+
+// refusal finds a Reject in an error of the connection manager.
+func refusal(err error) error {
+	r := &Reject{}
+	if e, ok := errors.AsType[*cm.RejectError](err); ok {
+		if _, bad := binary.Decode(e.Private, binary.LittleEndian, r); bad == nil && r.Magic == magic {
+			return r
+		}
 	}
-	return fmt.Sprintf("reason %d", uint8(w))
+	return err
 }
 
-// Reject is the answer of who does not want to connect, in the private data of REJ.
-type Reject struct {
-	Version uint16
-	Why     Why
-	Stamp   uint64 // incarnation of who refuses
-	Params  Params // what it would take
-}
-
-const rejectLen = 24
-
-func (r *Reject) Error() string { return fmt.Sprintf("lnd: the peer refuses to connect: %v", r.Why) }
-
-// Append encodes r behind b.
-func (r *Reject) Append(b []byte) []byte {
-	o := binary.LittleEndian
-	b = o.AppendUint32(b, magic)
-	b = o.AppendUint16(b, r.Version)
-	b = append(b, byte(r.Why), 0)
-	return r.Params.append(o.AppendUint64(b, r.Stamp), o)
-}
-
-// ParseReject decodes a refusal. Errors: ErrMagic, ErrMessage.
-func ParseReject(b []byte) (*Reject, error) {
-	if len(b) < rejectLen {
-		return nil, malformed("a refusal of %d bytes", len(b))
-	}
-	o, err := orderOf(b)
-	if err != nil {
-		return nil, err
-	}
-	return &Reject{Version: o.Uint16(b[4:]), Why: Why(b[6]), Stamp: o.Uint64(b[8:]), Params: parseParams(b[16:], o)}, nil
-}
-
-// judge is the passive end's decision on a request: why it is refused, or 0. self, stamp and most are its own.
-func judge(req []byte, self NID, stamp uint64, most Params) (Message, Why) {
-	m, err := Parse(req)
-	switch {
-	case err != nil || m.Type != ConnReq || m.From == 0:
-		return m, WhyFatal // the refusal carries our version: who asked in another can try that
-	case m.Version != version2:
-		return m, WhyFatal // version 1 counts credits in another way, and nobody speaks it any more
-	case m.To != self:
+// judge is what the passive end thinks of a request from a node: why it is refused, or 0. self, stamp and most are its own.
+func judge(request []byte, from, self, stamp uint64, most params) (message, Why) {
+	m, err := parse(request)
+	switch p := m.params; {
+	case err != nil || m.Type != connReq || m.From != from || m.To != self:
 		return m, WhyFatal
 	case m.ToStamp != 0 && m.ToStamp != stamp:
 		return m, WhyStale
-	case m.Params.Depth > most.Depth:
-		return m, WhyQueueDepth
-	case m.Params.MaxFrags > most.MaxFrags:
-		return m, WhyFrags
-	case m.Params.Depth < minDepth || m.Params.MaxFrags == 0 || m.Params.MsgSize > most.MsgSize:
+	case p.Depth > most.Depth:
+		return m, WhyDepth
+	case p.Pieces > most.Pieces:
+		return m, WhyPieces
+	case p.Depth < minDepth || p.Pieces == 0 || p.MsgSize > most.MsgSize:
 		return m, WhyFatal
 	}
 	return m, 0
 }
 
-// accept is the active end's look at the answer to its request.
-func accept(ack []byte, req *Message) (Message, error) {
-	m, err := Parse(ack)
-	switch {
+// agree is what the active end thinks of the answer to its request. Errors: ErrMessage.
+func agree(answer []byte, req *message) (message, error) {
+	m, err := parse(answer)
+	switch p, asked := m.params, req.params; {
 	case err != nil:
 		return m, err
-	case m.Type != ConnAck || m.Version != req.Version || m.From != req.To || m.To != req.From || m.ToStamp != req.FromStamp:
-		return m, malformed("this is no answer to our request: %v of %v", m.Type, m.From)
-	case m.Params.Depth > req.Params.Depth || m.Params.Depth < minDepth:
-		return m, malformed("we asked for queue depth %d, the answer says %d", req.Params.Depth, m.Params.Depth)
-	case m.Params.MaxFrags > req.Params.MaxFrags || m.Params.MaxFrags == 0 || m.Params.MsgSize > req.Params.MsgSize:
-		return m, malformed("we asked for %d pieces, the answer says %d", req.Params.MaxFrags, m.Params.MaxFrags)
+	case m.Type != connAck || m.From != req.To || m.To != req.From || m.ToStamp != req.FromStamp:
+		return m, malformed("this is no answer to our request: %+v", m.header)
+	case p.Depth > asked.Depth || p.Depth < minDepth || p.Pieces != asked.Pieces || p.MsgSize > asked.MsgSize:
+		return m, malformed("we asked for %+v, the answer says %+v", asked, p)
 	}
 	return m, nil
 }
 
-// retry tells whether to ask again after a refusal, and in which terms. A race is not for asking: the peer's own request is on its way.
-func retry(r *Reject, was Params) (now Params, again bool) {
-	now = was
-	switch r.Why {
-	case WhyStale:
-		return now, true // the request now names the incarnation that refused
-	case WhyQueueDepth:
-		now.Depth = min(was.Depth, r.Params.Depth)
-	case WhyFrags:
-		now.MaxFrags = min(was.MaxFrags, r.Params.MaxFrags)
+// lower is what to try when a depth came to nothing, 0: give up. Each time it is less, so there is an end. The peer has said what it would take; an
+// adapter that cannot make a queue pair of one size may be able to make a smaller one.
+func lower(depth uint16, err error) uint16 {
+	now := depth
+	if r, ok := errors.AsType[*Reject](err); ok && r.Why == WhyDepth {
+		now = r.Params.Depth
 	}
-	return now, now != was && now.Depth >= minDepth && now.MaxFrags > 0
+	for _, s := range []ci.Status{ci.InsufficientResources, ci.InsufficientMemory, ci.InvalidMaxWRs, ci.InvalidCQSize} {
+		if errors.Is(err, s) {
+			now = depth - 1
+		}
+	}
+	if now >= depth || now < minDepth {
+		return 0
+	}
+	return now
 }

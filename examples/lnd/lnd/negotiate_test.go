@@ -1,106 +1,119 @@
 package lnd
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/ci"
 )
 
+func TestReject(t *testing.T) {
+	r := Reject{Why: WhyStale, Stamp: 0x1122334455667788, Params: params{Depth: 8, Pieces: 256, MsgSize: 4096}}
+	b := unhex("911be90b 1200 05 00 8877665544332211 0800 0001 00100000")
+	require.Equal(t, b, r.append(nil))
+	r.Magic, r.Version = magic, version
+	var got *Reject
+	require.ErrorAs(t, refusal(&cm.RejectError{Private: append(b, make([]byte, 124)...)}), &got) // as REJ brings it
+	require.Equal(t, &r, got)
+	require.ErrorContains(t, got, "reason 5")
+	for _, private := range [][]byte{nil, b[:23], make([]byte, 148)} {
+		err := &cm.RejectError{Private: private}
+		require.Same(t, err, refusal(err), "somebody else's refusal")
+	}
+	require.NoError(t, refusal(nil))
+}
+
 func TestJudge(t *testing.T) {
-	most := Params{Depth: 8, MaxFrags: MaxFrags, MsgSize: MsgSize}
+	most := params{Depth: 8, Pieces: 1, MsgSize: msgSize}
 	const stamp = 77
 	tests := []struct {
 		name string
-		edit func(*Message)
+		edit func(*message)
 		why  Why
 	}{
-		{"as we would", func(*Message) {}, 0},
-		{"less of everything", func(m *Message) { m.Params = Params{Depth: 2, MaxFrags: 1, MsgSize: 4096} }, 0},
-		{"to this incarnation", func(m *Message) { m.ToStamp = stamp }, 0},
-		{"to another incarnation", func(m *Message) { m.ToStamp = stamp - 1 }, WhyStale},
-		{"deeper", func(m *Message) { m.Params.Depth = 9 }, WhyQueueDepth},
-		{"more pieces", func(m *Message) { m.Params.MaxFrags = 258 }, WhyFrags},
-		{"longer messages", func(m *Message) { m.Params.MsgSize = 8192 }, WhyFatal},
-		{"a queue that can stand still", func(m *Message) { m.Params.Depth = 1 }, WhyFatal},
-		{"no pieces", func(m *Message) { m.Params.MaxFrags = 0 }, WhyFatal},
-		{"version 1", func(m *Message) { m.Version = version1 }, WhyFatal},
-		{"version 3", func(m *Message) { m.Version = 0x13 }, WhyFatal},
-		{"to somebody else", func(m *Message) { m.To = nidA }, WhyFatal},
-		{"from nobody", func(m *Message) { m.From = 0 }, WhyFatal},
-		{"no request", func(m *Message) { m.Type = ConnAck }, WhyFatal},
+		{"as we would", func(*message) {}, 0},
+		{"less", func(m *message) { m.params.Depth = 2 }, 0},
+		{"to this incarnation", func(m *message) { m.ToStamp = stamp }, 0},
+		{"to another incarnation", func(m *message) { m.ToStamp = stamp - 1 }, WhyStale},
+		{"deeper", func(m *message) { m.params.Depth = 9 }, WhyDepth},
+		{"more pieces", func(m *message) { m.params.Pieces = 257 }, WhyPieces},
+		{"longer messages", func(m *message) { m.params.MsgSize = 8192 }, WhyFatal},
+		{"too little depth", func(m *message) { m.params.Depth = 1 }, WhyFatal},
+		{"no pieces", func(m *message) { m.params.Pieces = 0 }, WhyFatal},
+		{"to somebody else", func(m *message) { m.To = nidA }, WhyFatal},
+		{"in another's name", func(m *message) { m.From = nidB }, WhyFatal},
+		{"no request", func(m *message) { m.Type = connAck }, WhyFatal},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req := Message{Version: version2, Type: ConnReq, From: nidA, FromStamp: 5, To: nidB, Params: most}
+			req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB}, params: most}
 			tt.edit(&req)
-			m, why := judge(req.Append(nil, true), nidB, stamp, most)
+			m, why := judge(req.append(nil), nidA, nidB, stamp, most)
 			require.Equal(t, tt.why, why)
-			if why == 0 {
-				require.Equal(t, req.Params, m.Params)
-			}
+			require.Equal(t, req.params, m.params)
 		})
 	}
-	_, why := judge([]byte("no message at all"), nidB, stamp, most)
+	_, why := judge([]byte("no message at all"), nidA, nidB, stamp, most)
 	require.Equal(t, WhyFatal, why)
 }
 
-func TestAccept(t *testing.T) {
-	req := Message{Version: version2, Type: ConnReq, From: nidA, FromStamp: 5, To: nidB, Params: Params{Depth: 8, MaxFrags: 100, MsgSize: 4096}}
+func TestAgree(t *testing.T) {
+	req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB}, params: params{Depth: 8, Pieces: 1, MsgSize: 4096}}
 	tests := []struct {
 		name string
-		edit func(*Message)
+		edit func(*message)
 		says string
 	}{
-		{"as asked", func(*Message) {}, ""},
-		{"less", func(m *Message) { m.Params.Depth, m.Params.MaxFrags = 2, 99 }, ""},
-		{"more depth", func(m *Message) { m.Params.Depth = 9 }, "queue depth 8, the answer says 9"},
-		{"too little depth", func(m *Message) { m.Params.Depth = 1 }, "the answer says 1"},
-		{"more pieces", func(m *Message) { m.Params.MaxFrags = 101 }, "100 pieces, the answer says 101"},
-		{"another version", func(m *Message) { m.Version = version1 }, "no answer to our request"},
-		{"from another", func(m *Message) { m.From = nidA }, "no answer to our request"},
-		{"to an earlier us", func(m *Message) { m.ToStamp = 4 }, "no answer to our request"},
-		{"a request", func(m *Message) { m.Type = ConnReq }, "no answer to our request"},
+		{"as asked", func(*message) {}, ""},
+		{"less", func(m *message) { m.params.Depth = 2 }, ""},
+		{"more depth", func(m *message) { m.params.Depth = 9 }, "we asked for {Depth:8"},
+		{"too little depth", func(m *message) { m.params.Depth = 1 }, "the answer says {Depth:1"},
+		{"more pieces", func(m *message) { m.params.Pieces = 2 }, "Pieces:2"},
+		{"longer messages", func(m *message) { m.params.MsgSize = 5000 }, "MsgSize:5000"},
+		{"from another", func(m *message) { m.From = nidA }, "no answer to our request"},
+		{"to an earlier us", func(m *message) { m.ToStamp = 4 }, "no answer to our request"},
+		{"a request", func(m *message) { m.Type = connReq }, "no answer to our request"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ack := Message{Version: version2, Type: ConnAck, From: nidB, FromStamp: 9, To: nidA, ToStamp: 5, Params: req.Params}
+			ack := message{header: header{Type: connAck, From: nidB, FromStamp: 9, To: nidA, ToStamp: 5}, params: req.params}
 			tt.edit(&ack)
-			m, err := accept(append(ack.Append(nil, false), make([]byte, 100)...), &req)
+			m, err := agree(append(ack.append(nil), make([]byte, 100)...), &req)
 			if tt.says != "" {
+				require.ErrorIs(t, err, ErrMessage)
 				require.ErrorContains(t, err, tt.says)
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, ack.Params, m.Params)
+			require.Equal(t, ack.params, m.params)
 		})
 	}
+	_, err := agree(nil, &req)
+	require.ErrorIs(t, err, ErrMessage)
 }
 
-func TestRetry(t *testing.T) {
-	was := Params{Depth: 8, MaxFrags: 257, MsgSize: 4096}
+func TestLower(t *testing.T) {
+	out := &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources}
 	tests := []struct {
-		name  string
-		r     Reject
-		now   Params
-		again bool
+		name string
+		err  error
+		was  uint16
+		now  uint16
 	}{
-		{"restarted", Reject{Why: WhyStale, Stamp: 9}, was, true},
-		{"depth", Reject{Why: WhyQueueDepth, Params: Params{Depth: 4, MaxFrags: 1}}, Params{4, 257, 4096}, true},
-		{"depth that is no less", Reject{Why: WhyQueueDepth, Params: Params{Depth: 8}}, was, false},
-		{"depth that cannot work", Reject{Why: WhyQueueDepth, Params: Params{Depth: 1}}, Params{1, 257, 4096}, false},
-		{"pieces", Reject{Why: WhyFrags, Params: Params{MaxFrags: 256}}, Params{8, 256, 4096}, true},
-		{"no pieces", Reject{Why: WhyFrags}, Params{8, 0, 4096}, false},
-		{"no resources", Reject{Why: WhyResources}, was, false},
-		{"for good", Reject{Why: WhyFatal}, was, false},
-		{"race", Reject{Why: WhyRace}, was, false},
-		{"unknown", Reject{Why: 200}, was, false},
+		{"nothing wrong", nil, 8, 0},
+		{"the adapter", out, 8, 7},
+		{"the adapter's limit", &ci.Error{Status: ci.InvalidMaxWRs}, 8, 7},
+		{"the adapter, of the least", out, 2, 0},
+		{"the peer", &Reject{Why: WhyDepth, Params: params{Depth: 4}}, 8, 4},
+		{"the peer, and no less", &Reject{Why: WhyDepth, Params: params{Depth: 8}}, 8, 0},
+		{"the peer, and what cannot work", &Reject{Why: WhyDepth, Params: params{Depth: 1}}, 8, 0},
+		{"the peer, for another reason", &Reject{Why: WhyFatal, Params: params{Depth: 4}}, 8, 0},
+		{"another error", errors.New("no route"), 8, 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			now, again := retry(&tt.r, was)
-			require.Equal(t, tt.again, again)
-			require.Equal(t, tt.now, now)
-			require.NotContains(t, tt.r.Error(), "%!")
-		})
+		require.Equal(t, tt.now, lower(tt.was, tt.err), tt.name)
 	}
 }

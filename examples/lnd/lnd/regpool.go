@@ -1,284 +1,80 @@
 package lnd
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
-	"sync"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
 )
 
-// pageShift is the page of registrations, 4 KiB: the smallest that every adapter has.
-const pageShift = 12
-
-// MaxTransfer is the most bytes of one PUT or GET: 256 pages.
-const MaxTransfer = 1 << 20
-
-// regPool lends fast registration regions: empty regions of MaxFrags pages each, which a work request fills, so that registering memory
-// costs no trip to the driver. The pool grows as it is used, up to a limit, and regions stay in it.
-//
-// A transfer that we begin holds its region while it waits for one at the other end. If both ends spent all of theirs in that way, neither
-// could answer the other. So transfers that we begin may have a part of the regions only, and those that peers begin, which wait for
-// nothing once they have one, can have all.
-type regPool struct {
-	pd        *accesslayer.PD
-	all, ours chan struct{} // what is lent
-	back      chan struct{} // a token: something came back
-	closed    chan struct{}
-
-	mu     sync.Mutex
-	idle   []*region
-	lent   int
-	ending bool
-}
-
-// region is one of the pool's.
-type region struct {
-	mr    *accesslayer.MR
-	key   ci.Key           // of the last registration
-	live  bool             // which is still good: the next one begins with an invalidation
-	dma   *accesslayer.DMA // that it reaches
-	pages []uint64
-}
-
-func newRegPool(pd *accesslayer.PD, limit int) *regPool {
-	return &regPool{pd: pd, all: make(chan struct{}, limit), ours: make(chan struct{}, max(1, limit*3/4)),
-		back: make(chan struct{}, 1), closed: make(chan struct{})}
-}
-
-// mapping is memory that a transfer works with: a lent region, and how to register the memory with it.
-type mapping struct {
-	*region
-	state   mapState
-	ours    bool
-	exposed bool             // the peer writes; else it is our WRITEs' source
-	dma     *accesslayer.DMA // of the memory
-	ext     ci.SendExt
-}
-
-// mapState is what has become of a registration.
-type mapState uint8
-
 const (
-	unposted    mapState = iota // nobody heard of it
-	registered                  // its work request was posted, and everything that came of it went well
-	invalidated                 // and undone
-	doubtful                    // the queue pair died meanwhile
+	pageShift = 12                         // of registrations, 4 KiB: the smallest page that every adapter has
+	maxPages  = MaxTransfer>>pageShift + 1 // of a transfer that begins in the middle of one
 )
 
-// get waits for a region, and prepares to register memory with it. Errors: the context's; net.ErrClosed; what the adapter says.
-func (p *regPool) get(ctx context.Context, mem []byte, ours, exposed bool) (*mapping, error) {
-	tokens := []chan struct{}{p.all}
-	if ours {
-		tokens = []chan struct{}{p.ours, p.all}
-	}
-	for i, t := range tokens {
-		select {
-		case t <- struct{}{}:
-			continue
-		case <-ctx.Done():
-			ours = i > 0
-		case <-p.closed:
-			ours = i > 0
-		}
-		if ours {
-			<-p.ours
-		}
-		return nil, fmt.Errorf("lnd: waiting for a fast registration region: %w", errors.Join(ctx.Err(), p.gone()))
-	}
-	r, err := p.take(ctx)
-	if err == nil {
-		var m *mapping
-		if m, err = p.prepare(r, mem, ours, exposed); err == nil {
-			return m, nil
-		}
-		p.keep(r)
-	}
-	p.free(ours)
-	return nil, err
+// regPool lends fast registration regions. They are made once, empty, by a trip to the driver each; memory is put into them by work
+// requests, which need none.
+//
+// The pool never runs dry, so nobody waits for a region (and who waits for one thing while holding another can wait for ever): a connection
+// has 2*depth of them, our transfers are bounded by its slots, and the peer's by credits, which go back when their regions do.
+type regPool struct {
+	all, idle []*region
 }
 
-func (p *regPool) gone() error {
-	select {
-	case <-p.closed:
-		return net.ErrClosed
-	default:
-		return nil
-	}
+type region struct {
+	number int
+	mr     *accesslayer.MR
+	op     *op              // who has it, nil: nobody
+	dma    *accesslayer.DMA // of the memory
+	ext    ci.SendExt       // what the work request says of it
 }
 
-// take gives an idle region or makes one; when the adapter has no more, it waits for one to come back.
-func (p *regPool) take(ctx context.Context) (*region, error) {
-	for {
-		p.mu.Lock()
-		if p.ending {
-			p.mu.Unlock()
-			return nil, net.ErrClosed
+func (p *regPool) fill(pd *accesslayer.PD, n int) error {
+	for i := range n {
+		mr, err := pd.NewFastRegMR(maxPages)
+		if err != nil {
+			return err
 		}
-		if n := len(p.idle); n > 0 {
-			r := p.idle[n-1]
-			p.idle = p.idle[:n-1]
-			p.lent++
-			p.mu.Unlock()
-			return r, nil
-		}
-		p.lent++ // before the lock is released: whoever fails at the same time sees that it is not alone
-		p.mu.Unlock()
-		mr, err := p.pd.NewFastRegMR(MaxFrags)
-		if err == nil {
-			return &region{mr: mr, key: mr.Region().LKey, pages: make([]uint64, 0, MaxFrags)}, nil
-		}
-		p.mu.Lock()
-		p.lent--
-		others := p.lent > 0 || len(p.idle) > 0
-		p.mu.Unlock()
-		if !others || !outOf(err) {
-			return nil, err
-		}
-		select {
-		case <-p.back:
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
-		case <-p.closed:
-			return nil, net.ErrClosed
-		}
+		r := &region{number: i, mr: mr}
+		r.ext.FastReg = ci.FastReg{MR: mr, PageShift: pageShift, Key: mr.Region().LKey}
+		p.all, p.idle = append(p.all, r), append(p.idle, r)
 	}
+	return nil
 }
 
-// outOf tells whether the adapter or the machine has no more of something.
-func outOf(err error) bool {
-	return errors.Is(err, ci.InsufficientResources) || errors.Is(err, ci.InsufficientMemory)
-}
-
-// prepare maps memory for the adapter's DMA, as any driver of an operating system would, and makes the request that registers it.
-func (p *regPool) prepare(r *region, mem []byte, ours, exposed bool) (*mapping, error) {
-	dma, err := p.pd.CA().NewDMA(ci.Bytes(mem))
-	if err != nil {
-		return nil, err
+// lend gives o a region for memory, and returns the work request that registers it. It is posted in front of those that use it: requests of a
+// queue are carried out in order, so nobody waits for it. Before, the memory is mapped for the adapter's DMA, as in any driver.
+func (p *regPool) lend(ca *accesslayer.CA, o *op, mem []byte, access ci.Access) (wr ci.SendWR, err error) {
+	r := p.idle[len(p.idle)-1]
+	if r.dma, err = ca.NewDMA(ci.Bytes(mem)); err != nil {
+		return wr, err
 	}
-	const page = 1 << pageShift
-	first := dma.Ranges()[0].Addr
-	r.pages = r.pages[:0]
-	for _, d := range dma.Ranges() {
-		for a := d.Addr &^ (page - 1); a < d.Addr+d.Size; a += page {
-			r.pages = append(r.pages, a)
+	p.idle, r.op, o.region = p.idle[:len(p.idle)-1], o, r
+	f, first := &r.ext.FastReg, r.dma.Ranges()[0].Addr
+	f.Pages = f.Pages[:0]
+	for _, d := range r.dma.Ranges() {
+		for a := d.Addr >> pageShift << pageShift; a < d.Addr+d.Size; a += 1 << pageShift {
+			f.Pages = append(f.Pages, a)
 		}
 	}
-	m := &mapping{region: r, ours: ours, exposed: exposed, dma: dma}
-	access := ci.Access(0)
-	if exposed {
-		access = ci.LocalWrite | ci.RemoteWrite
-	}
-	m.ext.FastReg = ci.FastReg{MR: r.mr, Pages: r.pages, PageShift: pageShift, Offset: uint32(first % page), Length: uint64(len(mem)),
-		IOVA: first, Key: r.key&^0xff | (r.key+1)&0xff, Access: access}
-	return m, nil
+	f.Offset, f.Length, f.IOVA, f.Access = uint32(first-f.Pages[0]), uint64(len(mem)), first, access
+	f.Key = f.Key&^0xff | (f.Key+1)&0xff // another one each time: the key of before, wherever it still is, opens nothing
+	return ci.SendWR{ID: wrChain, Op: ci.OpFastReg, Ext: &r.ext}, nil
 }
 
-// chain is the work that goes in front of the first use: away with the region's last registration, and on with ours, under the next key.
-// Nobody waits for it: requests of a queue are carried out in order.
-func (m *mapping) chain() []ci.SendWR {
-	reg := ci.SendWR{Op: ci.OpFastReg, Ext: &m.ext}
-	if !m.live {
-		return []ci.SendWR{reg}
-	}
-	return []ci.SendWR{{Op: ci.OpLocalInv, Inv: m.region.key}, reg}
-}
-
-// posted: the chain is in a send queue.
-func (m *mapping) posted() { m.state = registered }
-
-// desc is how a peer sees it: one piece, whatever its pages.
-func (m *mapping) desc() Descriptor {
-	f := m.ext.FastReg
-	return Descriptor{Key: uint32(f.Key), Frags: []Frag{{Addr: f.IOVA, Len: uint32(f.Length)}}}
-}
-
-// put gives a mapping back; no work that uses it is under way. What only we could reach stays registered until the region is used again:
-// an invalidation of its own would cost as much as it saves. (The memory is referenced for so long, which here only means that it is not garbage
-// yet.) What a peer could write to must have been invalidated, or the region goes.
-func (p *regPool) put(m *mapping) error {
-	r := m.region
-	var err error
-	switch {
-	case m.state == unposted:
-		err = m.dma.Destroy()
-	case m.state == invalidated:
-		err = m.dma.Destroy()
-		fallthrough
-	case m.state == registered && !m.exposed:
-		if r.dma != nil { // the registration before this one, which this one's chain invalidated
-			err = errors.Join(err, r.dma.Destroy())
-		}
-		r.key, r.live, r.dma = m.ext.FastReg.Key, m.state == registered, nil
-		if r.live {
-			r.dma = m.dma
-		}
-	default:
-		err = errors.Join(r.mr.Destroy(), m.dma.Destroy(), r.destroyDMA())
-		r = nil
-	}
-	if r != nil && err == nil {
-		p.keep(r)
-	} else {
-		p.mu.Lock()
-		p.lent--
-		p.mu.Unlock()
-	}
-	p.free(m.ours)
-	return unlessGone(err)
-}
-
-func (r *region) destroyDMA() error {
-	if r.dma == nil {
-		return nil
-	}
-	return r.dma.Destroy()
-}
-
-// keep takes a region back.
-func (p *regPool) keep(r *region) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lent--
+// giveBack takes a region back whose registration was invalidated.
+func (p *regPool) giveBack(r *region) error {
+	r.op.region, r.op = nil, nil
 	p.idle = append(p.idle, r)
+	return r.dma.Close()
 }
 
-// free says that one less is lent.
-func (p *regPool) free(ours bool) {
-	<-p.all
-	if ours {
-		<-p.ours
-	}
-	select {
-	case p.back <- struct{}{}:
-	default:
-	}
-}
-
-// close destroys the regions; all were given back. It is idempotent.
-func (p *regPool) close() error {
-	p.mu.Lock()
-	idle := p.idle
-	p.idle = nil
-	if !p.ending {
-		p.ending = true
-		close(p.closed)
-	}
-	p.mu.Unlock()
-	var errs []error
-	for _, r := range idle {
-		errs = append(errs, unlessGone(r.mr.Destroy()), unlessGone(r.destroyDMA()))
-	}
-	return errors.Join(errs...)
-}
-
-// unlessGone is for objects that the access layer may have destroyed before, with their adapter.
-func unlessGone(err error) error {
-	if errors.Is(err, accesslayer.ErrClosed) {
-		return nil
+// close destroys the regions, those that are lent, too. The queue pair must have gone.
+func (p *regPool) close() (err error) {
+	for _, r := range p.all {
+		if err = errors.Join(err, r.mr.Close()); r.op != nil {
+			err = errors.Join(err, r.dma.Close())
+		}
 	}
 	return err
 }

@@ -2,218 +2,264 @@ package lnd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"time"
+
+	"ciddk/ci"
 )
 
-// The transfers, at both ends. Data moves in one way only, by RDMA WRITE: an adapter sends WRITEs as fast as it can, while READs stop
-// it at so many under way, and they would ask for rights to read memory as well.
+// The transfers, at both ends. Data that does not fit in a message moves in one way only, by RDMA WRITE of who has it:
 //
-//	PUT   source ─ PUT_REQ → sink ─ PUT_ACK (where) → source ═ WRITEs, PUT_DONE → sink
-//	GET   sink ─ GET_REQ (where) → source ═ WRITEs, GET_DONE → sink
-//
-// What fits in a message travels as IMMEDIATE. A PUT ends with LNet's ACK, when the application at the other end has had the data.
+//	PUT   source ─ PUT_REQ → sink ─ PUT_ACK (where) → source ═ WRITE, PUT_DONE → sink ─ ACK → source
+//	GET   sink ─ GET_REQ (where) → source ═ WRITE, GET_DONE → sink
 
-// put writes data to the peer.
-func (c *conn) put(ctx context.Context, at Address, data []byte) error {
-	o := &op{cookie: c.n.nextCookie(), data: data, waits: Immediate}
-	h := c.header(LNetPut, at)
-	h.Handle = Handle{c.n.stamp, o.cookie}
-	h.PayloadLen = uint32(len(data))
-	t := &tx{class: crediting, msg: Message{Type: Immediate, LNet: h, Payload: data}}
-	if len(data) > MaxImmediate {
-		m, err := c.n.pool.get(ctx, data, true, false)
-		if err != nil {
-			return err
+// Errors of transfers.
+var (
+	ErrRefused = errors.New("lnd: the peer has no place or no data for this")
+	ErrTimeout = errors.New("lnd: the peer announced data and did not send it")
+)
+
+const enodata = 61 // errno of Linux
+
+// op is a transfer, at one of its two ends.
+type op struct {
+	cookie cookie
+	ours   bool    // we began it
+	mem    []byte  // the data, or where it goes
+	region *region // in which that is registered, nil: it is not
+	waits  msgType // for which answer, 0: none; immediate: for LNet's ACK
+	n      int     // bytes moved
+	err    error
+	done   func(n int, err error) // called once
+	timer  *time.Timer            // nil: our caller's context is enough
+}
+
+// Put writes data to the peer, MaxTransfer bytes at most, and returns how many its application has: that a message has arrived could be known
+// earlier, but a peer may receive it and end before it has looked. Data must not be changed meanwhile. If ctx ends when the transfer has begun, the
+// connection ends: only so is it certain that no adapter touches the memory any more.
+// Errors: ErrRefused; the context's; what ended the connection.
+func (c *Conn) Put(ctx context.Context, at Address, data []byte) (int, error) {
+	return c.transfer(ctx, data, func(o *op) error {
+		m := message{lnet: lnet{Op: lnetPut, Match: at.Match, Words: [4]uint32{2: at.Portal, 3: at.Offset}, PayloadLen: uint32(len(data))}}
+		m.lnet.Handle = handle{c.n.stamp, o.cookie}
+		if len(data) <= maxImmediate {
+			m.Type, o.waits, m.payload = immediate, immediate, data
+		} else {
+			m.Type, o.waits, m.cookie = putReq, putAck, o.cookie
 		}
-		// The region is taken before the peer is asked: once it has answered, its own region waits for us.
-		o.m, o.waits = m, PutAck
-		t = &tx{class: reserving, msg: Message{Type: PutReq, LNet: h, Cookie: o.cookie}}
+		c.push(nil, nil, m)
+		return nil
+	})
+}
+
+// Get reads from the peer as much as it has, and returns the number of bytes. Into must not be used meanwhile; afterwards the peer cannot write to
+// it any more. All else is as with Put.
+func (c *Conn) Get(ctx context.Context, at Address, into []byte) (int, error) {
+	return c.transfer(ctx, into, func(o *op) error {
+		o.waits = getDone
+		return c.invite(o, message{header: header{Type: getReq}, cookie: o.cookie,
+			lnet: lnet{Op: lnetGet, Match: at.Match, Words: [4]uint32{at.Portal, at.Offset, uint32(len(into))}}})
+	})
+}
+
+// transfer runs a transfer of ours. Begin, and all that follows, happens in run.
+func (c *Conn) transfer(ctx context.Context, mem []byte, begin func(*op) error) (n int, err error) {
+	if len(mem) == 0 || len(mem) > MaxTransfer {
+		return 0, fmt.Errorf("lnd: %d bytes, a transfer has 1 to %d", len(mem), MaxTransfer)
 	}
-	n, err := c.run(ctx, o, t)
-	if err == nil && n < len(data) {
-		err = fmt.Errorf("lnd: the peer took %d of %d bytes: %w", n, len(data), io.ErrShortWrite)
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-c.over:
+		return 0, c.err
+	}
+	ended := make(chan struct{})
+	o := &op{ours: true, mem: mem, done: func(k int, e error) { n, err = k, e; close(ended) }}
+	select {
+	case c.begins <- func() error { c.add(o); return begin(o) }:
+	case <-c.over:
+		return 0, c.err
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		c.cancel(fmt.Errorf("lnd: a transfer was given up: %w", context.Cause(ctx)))
+		<-ended // soon
+	}
+	return n, err
+}
+
+// add gives o a cookie.
+func (c *Conn) add(o *op) {
+	c.last++
+	binary.NativeEndian.PutUint64(o.cookie[:], c.last)
+	c.ops[o.cookie] = o
+}
+
+// settle ends o, if nothing holds it any more.
+func (c *Conn) settle(o *op) {
+	if o.waits == 0 && o.region == nil {
+		c.finish(o, o.n, o.err)
+	}
+}
+
+func (c *Conn) finish(o *op, n int, err error) {
+	delete(c.ops, o.cookie)
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	o.done(n, err)
+}
+
+// push queues a message, and what is to be posted in front of it. When it has arrived, the work on o's memory is over.
+func (c *Conn) push(o *op, chain []ci.SendWR, m message) {
+	m.lnet.To, m.lnet.From, m.lnet.ToPID, m.lnet.FromPID = c.peer, c.n.nid, lnetPID, lnetPID
+	c.flow.push(&send{op: o, chain: chain, msg: m})
+}
+
+// invite sends a message that tells the peer to write to o's memory.
+func (c *Conn) invite(o *op, m message) error {
+	reg, err := c.pool.lend(c.ca, o, o.mem, ci.LocalWrite|ci.RemoteWrite)
+	if err == nil {
+		f := o.region.ext.FastReg
+		m.where = where{Key: uint32(f.Key), Pieces: 1, Addr: f.IOVA, Len: uint32(f.Length)}
+		c.push(nil, []ci.SendWR{reg}, m)
 	}
 	return err
 }
 
-// putAck: the peer says where to write.
-func (c *conn) putAck(o *op, ack *Message) error {
-	n := ack.Desc.Len()
-	if n == 0 || n > uint64(len(o.data)) || len(ack.Desc.Frags) > int(c.params.MaxFrags) {
-		return malformed("PUT_ACK asks for %d bytes in %d pieces, of %d", n, len(ack.Desc.Frags), len(o.data))
+// write accepts such an invitation. The message that says it is done goes behind the WRITE, and cannot overtake it: nothing waits in between.
+func (c *Conn) write(o *op, data []byte, to where, done message) error {
+	reg, err := c.pool.lend(c.ca, o, data, 0)
+	if err == nil {
+		f := o.region.ext.FastReg
+		c.push(o, []ci.SendWR{reg, {ID: wrChain, Op: ci.OpWrite, SGL: []ci.SGE{{Addr: f.IOVA, Length: uint32(len(data)), LKey: f.Key}},
+			Remote: ci.Remote{Addr: to.Addr, RKey: ci.Key(to.Key)}}}, done)
 	}
-	o.waits = Immediate // LNet's ACK
-	c.send(&tx{class: free, op: o, msg: Message{Type: PutDone, Cookie: ack.SinkCookie}, chain: append(o.m.chain(), writes(o.m, ack.Desc, n)...)})
+	return err
+}
+
+// release is for when no more is done to o's memory. If that is registered, the keys go first: the peer must not be able to write to it when its
+// owner has it again. (The Linux implementation leaves that to the region's next use.)
+func (c *Conn) release(o *op) (err error) {
+	if o.region == nil {
+		c.settle(o)
+	} else {
+		_, err = c.id.QP().PostSend([]ci.SendWR{{ID: uint64(o.region.number)<<wrBits | wrInv, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: o.region.ext.FastReg.Key}})
+	}
+	return err
+}
+
+// invalidated: the keys are dead. In place of a transfer of the peer's, the peer may begin another.
+func (c *Conn) invalidated(r *region) error {
+	o := r.op
+	err := c.pool.giveBack(r)
+	if !o.ours {
+		c.flow.owed++
+	}
+	c.settle(o)
+	return err
+}
+
+// received takes a message.
+func (c *Conn) received(m *message) error {
+	answers, want := m.cookie, m.Type
+	switch {
+	case m.Type == noop:
+		return nil
+	case m.Type == putReq, m.Type == immediate && m.lnet.Op == lnetPut:
+		return c.put(m)
+	case m.Type == getReq:
+		return c.get(m)
+	case m.Type == putNak:
+		want = putAck
+	case m.Type == immediate && m.lnet.Op == lnetAck:
+		answers = m.lnet.Handle.Transfer
+		c.flow.owed++
+	case m.Type == immediate:
+		return malformed("IMMEDIATE with operation %d of LNet", m.lnet.Op)
+	}
+	o := c.ops[answers]
+	if o == nil || o.waits != want {
+		return malformed("type %#x for no transfer that waits for it", m.Type)
+	}
+	o.waits = 0
+	switch {
+	case m.Type == putAck && (m.where.Len == 0 || int64(m.where.Len) > int64(len(o.mem))):
+		return malformed("PUT_ACK for %d bytes, of %d", m.where.Len, len(o.mem))
+	case m.Type == putAck:
+		o.waits = immediate
+		return c.write(o, o.mem[:m.where.Len], m.where, message{header: header{Type: putDone}, cookie: m.sinkCookie})
+	case m.Type == immediate:
+		if o.n = int(min(uint64(m.lnet.Words[0]), uint64(len(o.mem)))); o.n == 0 {
+			o.err = ErrRefused
+		}
+		c.settle(o) // PUT_DONE was received, but that is perhaps not known yet
+		return nil
+	case m.Type == putNak || m.status < 0:
+		o.err = fmt.Errorf("%w: errno %d", ErrRefused, -m.status)
+	case m.Type == putDone:
+		o.n = len(o.mem)
+	case int(m.status) > len(o.mem):
+		return malformed("GET_DONE with %d bytes, of %d", m.status, len(o.mem))
+	default:
+		o.n = int(m.status)
+	}
+	return c.release(o)
+}
+
+// put: the peer has data, with the message or to be written. In the latter case its credit goes back when that is over, for PUT_DONE takes the
+// buffer.
+func (c *Conn) put(m *message) error {
+	h := m.lnet
+	if m.Type == immediate && int64(h.PayloadLen) > int64(len(m.payload)) {
+		return malformed("IMMEDIATE with %d bytes, of which %d are there", h.PayloadLen, len(m.payload))
+	}
+	var into []byte
+	done, n := func(int, error) {}, int(min(h.PayloadLen, MaxTransfer))
+	if c.n.cfg.OnPut != nil {
+		into, done = c.n.cfg.OnPut(Request{From: c.addr, At: Address{h.Words[2], h.Match, h.Words[3]}, Length: n})
+	}
+	o := &op{mem: into[:min(len(into), n)], waits: putDone, done: func(n int, err error) {
+		if done(n, err); err == nil && h.Handle.Stamp != noStamp {
+			h.Op, h.PayloadLen, h.Words = lnetAck, 0, [4]uint32{uint32(n)}
+			c.push(nil, nil, message{header: header{Type: immediate}, lnet: h})
+		}
+	}}
+	switch {
+	case m.Type == immediate:
+		c.flow.owed++
+		o.done(copy(o.mem, m.payload), nil)
+	case len(o.mem) == 0:
+		c.flow.owed++
+		c.push(nil, nil, message{header: header{Type: putNak}, cookie: m.cookie, status: -enodata})
+		done(0, ErrRefused)
+	default:
+		c.add(o)
+		o.timer = time.AfterFunc(c.n.cfg.Timeout, func() { c.cancel(ErrTimeout) })
+		return c.invite(o, message{header: header{Type: putAck}, cookie: m.cookie, sinkCookie: o.cookie})
+	}
 	return nil
 }
 
-// get reads from the peer: as many bytes as it has, at most the length of into.
-func (c *conn) get(ctx context.Context, at Address, into []byte) (int, error) {
-	o := &op{cookie: c.n.nextCookie(), data: into, waits: Immediate}
-	h := c.header(LNetGet, at)
-	h.Handle = Handle{c.n.stamp, o.cookie}
-	h.Length = uint32(len(into))
-	t := &tx{class: crediting, msg: Message{Type: Immediate, LNet: h}}
-	if len(into) > MaxImmediate {
-		m, err := c.n.pool.get(ctx, into, true, true)
-		if err != nil {
-			return 0, err
-		}
-		o.m, o.waits = m, GetDone
-		t = &tx{class: reserving, msg: Message{Type: GetReq, LNet: h, Cookie: o.cookie, Desc: m.desc()}, chain: m.chain()}
+// get: the peer wants data. Its credit goes back when that is over, and the region is free.
+func (c *Conn) get(m *message) error {
+	h, n, o := &m.lnet, int(min(m.lnet.Words[2], m.where.Len, MaxTransfer)), &op{done: func(int, error) {}}
+	if c.n.cfg.OnGet != nil {
+		o.mem = c.n.cfg.OnGet(Request{From: c.addr, At: Address{h.Words[0], h.Match, h.Words[1]}, Length: n})
+		o.mem = o.mem[:min(len(o.mem), n)]
 	}
-	return c.run(ctx, o, t)
-}
-
-// run runs a transfer of ours to its end.
-func (c *conn) run(ctx context.Context, o *op, t *tx) (int, error) {
-	done := make(chan struct{})
-	o.finish = func() { close(done) }
-	c.start(o, t)
-	select {
-	case <-done:
-	case <-ctx.Done():
-		c.abort(o, context.Cause(ctx))
-		<-done // soon: nothing of it is left, or the connection is being torn down
-	}
-	return o.n, errors.Join(o.err, c.giveBack(o))
-}
-
-func (c *conn) giveBack(o *op) error {
-	if o.m == nil {
+	done := message{header: header{Type: getDone}, cookie: m.cookie, status: int32(len(o.mem))}
+	if len(o.mem) == 0 {
+		c.flow.owed++
+		done.status = -enodata
+		c.push(nil, nil, done)
 		return nil
 	}
-	return c.n.pool.put(o.m)
-}
-
-// serve is run for transfers that a peer began: done is the application's. The region goes back first, and not in the queue of the
-// application's functions: one of them may be waiting for a region.
-func (c *conn) serve(o *op, t *tx, done func(int, error)) {
-	o.finish = func() {
-		c.n.wg.Go(func() {
-			err := errors.Join(o.err, c.giveBack(o))
-			c.tasks.post(func() { done(o.n, err) })
-		})
-	}
-	c.start(o, t)
-}
-
-// reply sends a message that belongs to no transfer; owe, if the request's credit goes back now.
-func (c *conn) reply(t *tx, owe bool) {
-	c.mu.Lock()
-	defer c.unlock()
-	if c.state != established {
-		return
-	}
-	if t != nil {
-		c.send(t)
-	}
-	if owe {
-		c.flow.owe()
-	}
-	c.kick(false)
-}
-
-// putImmediate: data came with the message.
-func (c *conn) putImmediate(h *LNetHeader, payload []byte) {
-	n := 0
-	if b, err := c.n.put(c.ctx, c.peer.nid, h); err == nil {
-		n = copy(b.Data, payload)
-		b.done(n, nil)
-	}
-	c.ack(h, n)
-}
-
-// ack sends LNet's ACK, if the PUT asks for it.
-func (c *conn) ack(put *LNetHeader, n int) {
-	if put.Handle == noHandle {
-		return
-	}
-	h := c.header(LNetAck, Address{Match: put.Address.Match})
-	h.Handle, h.Length = put.Handle, uint32(n)
-	c.reply(&tx{class: crediting, msg: Message{Type: Immediate, LNet: h}}, false)
-}
-
-// putReq: a peer wants to write. It holds the credit until PUT_DONE has come, since that takes the buffer.
-func (c *conn) putReq(req *Message) {
-	nak := func(status int32) {
-		c.reply(&tx{class: free, msg: Message{Type: PutNak, Cookie: req.Cookie, Status: status}}, true)
-	}
-	b, err := c.n.put(c.ctx, c.peer.nid, &req.LNet)
-	if err != nil {
-		nak(-enodata)
-		return
-	}
-	data := b.Data[:min(uint64(len(b.Data)), uint64(req.LNet.PayloadLen))]
-	if len(data) == 0 || len(data) > MaxTransfer {
-		b.done(0, nil)
-		nak(0)
-		return
-	}
-	m, err := c.n.pool.get(c.ctx, data, false, true)
-	if err != nil {
-		b.done(0, err)
-		nak(-enomem)
-		return
-	}
-	o := &op{cookie: c.n.nextCookie(), data: data, m: m, waits: PutDone}
-	ack := Message{Type: PutAck, Cookie: req.Cookie, SinkCookie: o.cookie, Desc: m.desc()}
-	c.serve(o, &tx{class: free, msg: ack, chain: m.chain()}, func(n int, err error) {
-		b.done(n, err)
-		if err == nil {
-			c.ack(&req.LNet, n)
-		}
-	})
-}
-
-// getImmediate: a peer wants so little that it fits in a message.
-func (c *conn) getImmediate(get *LNetHeader) {
-	h := c.header(LNetReply, Address{})
-	h.Handle = get.Handle
-	t := &tx{class: crediting, msg: Message{Type: Immediate}}
-	b, err := c.n.get(c.ctx, c.peer.nid, get)
-	if err == nil {
-		t.msg.Payload = b.Data[:min(uint64(len(b.Data)), uint64(get.Length), MaxImmediate)]
-	}
-	h.PayloadLen = uint32(len(t.msg.Payload))
-	t.msg.LNet = h
-	c.serve(&op{n: len(t.msg.Payload)}, t, b.done)
-}
-
-// getReq: a peer wants us to write. All of it goes in one list: registration, WRITEs, and the message that says so, which cannot overtake
-// them.
-func (c *conn) getReq(req *Message) {
-	fail := func(status int32) {
-		c.reply(&tx{class: free, msg: Message{Type: GetDone, Cookie: req.Cookie, Status: status}}, true)
-	}
-	b, err := c.n.get(c.ctx, c.peer.nid, &req.LNet)
-	if err != nil {
-		fail(-enodata)
-		return
-	}
-	n := min(uint64(len(b.Data)), req.Desc.Len(), uint64(req.LNet.Length))
-	if n == 0 || n > MaxTransfer || len(req.Desc.Frags) > int(c.params.MaxFrags) {
-		b.done(0, nil)
-		if n == 0 {
-			fail(0)
-		} else {
-			fail(-emsgsize)
-		}
-		return
-	}
-	m, err := c.n.pool.get(c.ctx, b.Data[:n], false, false)
-	if err != nil {
-		b.done(0, err)
-		fail(-enomem)
-		return
-	}
-	t := &tx{class: free, msg: Message{Type: GetDone, Cookie: req.Cookie, Status: int32(n)}, chain: append(m.chain(), writes(m, req.Desc, n)...)}
-	c.serve(&op{m: m, n: int(n)}, t, b.done)
-	c.reply(nil, true)
-}
-
-func (c *conn) header(t LNetType, at Address) LNetHeader {
-	return LNetHeader{To: c.peer.nid, From: c.n.nid, ToPID: lustrePID, FromPID: lustrePID, Type: t, Address: at}
+	c.add(o)
+	return c.write(o, o.mem, m.where, done)
 }

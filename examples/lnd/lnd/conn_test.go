@@ -1,0 +1,509 @@
+package lnd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+)
+
+func TestSizes(t *testing.T) {
+	s := newStore()
+	na, nb, c := pair(t, newNetwork(), Config{}, s.config())
+	ctx := limit(t)
+	room := make([]byte, 1<<20+1)
+	for i, size := range []int{1, maxImmediate, maxImmediate + 1, 4096, 4097, 65536, 100001, 1<<20 - 1, 1 << 20} {
+		for _, skew := range []int{0, 1} {
+			at := Address{Portal: 4, Match: 1<<40 + uint64(i), Offset: uint32(skew)}
+			data := append(make([]byte, skew), random(uint64(i), size)...)[skew:]
+			require.Equal(t, size, must(c.Put(ctx, at, data)), "PUT")
+			clear(room)
+			into := room[skew : skew+size]
+			require.Equal(t, size, must(c.Get(ctx, at, into)), "GET")
+			require.True(t, bytes.Equal(data, into), "%d bytes", size)
+			require.True(t, bytes.Equal(data, s.read(at)), "%d bytes", size)
+		}
+	}
+	for _, size := range []int{0, MaxTransfer + 1} {
+		_, err := c.Put(ctx, Address{}, make([]byte, size))
+		require.ErrorContains(t, err, "a transfer has 1 to 1048576")
+	}
+	require.NoError(t, na.Close())
+	require.NoError(t, nb.Close())
+	s.check(t)
+	for _, r := range c.pool.all {
+		require.Nil(t, r.op, "a region is still lent")
+	}
+}
+
+// What does not fit in both ends' memory is cut, and the caller hears of it.
+func TestRefusedAndCut(t *testing.T) {
+	s := newStore()
+	na, nb, c := pair(t, newNetwork(), Config{}, s.config()) // na answers nobody
+	back := must(nb.Dial(limit(t), na.cfg.Addr))
+	ctx := limit(t)
+	data, into := random(1, 100000), make([]byte, 100000)
+	for _, c := range []*Conn{c, back} {
+		_, err := c.Put(ctx, Address{Portal: nowhere}, data)
+		require.ErrorIs(t, err, ErrRefused)
+		for _, n := range []int{100, 100000} {
+			_, err = c.Get(ctx, Address{Portal: nowhere}, into[:n])
+			require.ErrorIs(t, err, ErrRefused)
+		}
+		_, err = c.Put(ctx, Address{Portal: nowhere}, data[:100])
+		require.ErrorIs(t, err, ErrRefused)
+	}
+	require.Equal(t, 50000, must(c.Put(ctx, Address{Portal: half}, data)))
+	require.Equal(t, data[:50000], s.read(Address{Portal: half}))
+	require.Equal(t, 50000, must(c.Get(ctx, Address{Portal: half}, into)), "a GET of more than there is")
+	require.Equal(t, data[:50000], into[:50000])
+	require.Equal(t, 10, must(c.Get(ctx, Address{Portal: half}, into[:10])), "a GET of less")
+	require.Nil(t, s.read(Address{Portal: nowhere}))
+}
+
+// storm has both nodes PUT to and GET from each other, over connections in both directions, and checks all contents.
+func storm(t *testing.T, network *reference.Network, cfg Config, each, largest int) {
+	hosts := []*host{newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)}
+	stores := []*store{newStore(), newStore()}
+	var nodes []*Node
+	for i, h := range hosts {
+		cfg.OnPut, cfg.OnGet = stores[i].put, stores[i].get
+		nodes = append(nodes, h.node(cfg))
+	}
+	ctx := limit(t)
+	var wg sync.WaitGroup
+	var conns []*Conn
+	for i := range nodes {
+		j := 1 - i
+		c := must(nodes[i].Dial(ctx, hosts[j].addr))
+		conns = append(conns, c)
+		for k := range each {
+			wg.Go(func() {
+				seed := uint64(i)<<8 | uint64(k)
+				size := rand.New(rand.NewPCG(seed, 1)).IntN(largest) + 1
+				if k%3 == 0 {
+					size = size%maxImmediate + 1
+				}
+				data, at := random(seed, size), Address{Match: seed}
+				if n, err := c.Put(ctx, at, data); !assert.NoError(t, err) || !assert.Equal(t, size, n) {
+					return
+				}
+				into := make([]byte, size+1)
+				n, err := c.Get(ctx, at, into)
+				if assert.NoError(t, err) {
+					assert.True(t, bytes.Equal(data, into[:n]), "%d bytes", size)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i, n := range nodes {
+		require.NoError(t, n.Close())
+		stores[i].check(t)
+		require.Len(t, conns[i].pool.idle, len(conns[i].pool.all))
+	}
+}
+
+func TestBothDirections(t *testing.T) {
+	for _, depth := range []int{2, 8, 40} {
+		t.Run(fmt.Sprint("depth ", depth), func(t *testing.T) { storm(t, newNetwork(), Config{Depth: depth}, 60, 200000) })
+	}
+}
+
+func TestImpairedLink(t *testing.T) {
+	bad := reference.NewNetwork(reference.NetworkConfig{Seed: 1, Impairment: reference.Impairment{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}})
+	storm(t, bad, Config{}, 12, 300000)
+	require.NotZero(t, bad.Count(reference.Drop))
+}
+
+// A region's key is another one each time, and comes around after 256; the one of before is dead when the transfer is over.
+func TestKeys(t *testing.T) {
+	s := newStore()
+	_, _, c := pair(t, newNetwork(), Config{Depth: 2}, s.config())
+	ctx := limit(t)
+	buf := random(1, 5000)
+	keys := map[ci.Key]int{}
+	var last ci.Key
+	for range 600 {
+		require.Equal(t, len(buf), must(c.Put(ctx, Address{}, buf)))
+		last = c.pool.idle[len(c.pool.idle)-1].ext.FastReg.Key // run has told us, so it is done with it
+		keys[last]++
+	}
+	require.Len(t, keys, 256)
+	require.NoError(t, c.Close())
+}
+
+// When Get has returned, a WRITE to where the peer was invited does not reach the memory any more.
+func TestNoWriteAfterwards(t *testing.T) {
+	s := newStore()
+	s.data[Address{}] = random(1, 5000)
+	_, nb, c := pair(t, newNetwork(), Config{}, s.config())
+	ctx := limit(t)
+	into := make([]byte, 5000)
+	require.Equal(t, 5000, must(c.Get(ctx, Address{}, into)))
+	var at where
+	ask(t, c, func() {
+		f := c.pool.idle[len(c.pool.idle)-1].ext.FastReg
+		at = where{Key: uint32(f.Key), Addr: f.IOVA}
+	})
+	// Another connection of the same peer knows the key as well.
+	back := must(nb.Dial(ctx, c.n.cfg.Addr))
+	_, err := back.Put(ctx, Address{}, []byte("both ends are there"))
+	require.ErrorIs(t, err, ErrRefused)
+	ask(t, back, func() {
+		o := &op{mem: make([]byte, 5000), done: func(int, error) {}}
+		back.add(o)
+		assert.NoError(t, back.write(o, o.mem, at, message{header: header{Type: noop}}))
+	})
+	<-back.over
+	require.ErrorIs(t, back.err, ci.WCRemAccessErr)
+	require.Equal(t, random(1, 5000), into)
+}
+
+// ask has a connection's goroutine do something.
+func ask(t *testing.T, c *Conn, f func()) {
+	done := make(chan struct{})
+	select {
+	case c.begins <- func() error { f(); close(done); return nil }:
+		<-done
+	case <-limit(t).Done():
+		t.Fatal("the connection does not answer")
+	}
+}
+
+// Where an adapter has no room, the depth goes down until a queue pair can be made, at either end, and both use the smaller one.
+func TestDepthIsLowered(t *testing.T) {
+	const all = 5 * 8
+	tests := []struct {
+		name            string
+		active, passive int // send requests
+		depth           uint16
+		tries           [2]int
+		fails           string
+	}{
+		{"room for all", all, all, 8, [2]int{1, 1}, ""},
+		{"the active end", 5*5 + 4, all, 5, [2]int{4, 1}, ""},
+		{"the passive end", all, 5 * 3, 3, [2]int{1, 6}, ""},
+		{"both", 5 * 5, 5 * 4, 4, [2]int{4, 2}, ""},
+		{"nothing at the passive end", all, 5, 0, [2]int{1, 7}, "reason 2"},
+		{"nothing at the active end", 5, all, 0, [2]int{7, 0}, "insufficient resources"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var tries [2]int
+			network := newNetwork()
+			a, b := newHost(t, network, "10.0.0.1", tt.active, &tries[0]), newHost(t, network, "10.0.0.2", tt.passive, &tries[1])
+			s := newStore()
+			na, nb := a.node(Config{}), b.node(s.config())
+			ctx := limit(t)
+			c, err := na.Dial(ctx, b.addr)
+			if tt.fails != "" {
+				require.Error(t, err)
+				require.Contains(t, fmt.Sprint(err), tt.fails)
+				require.Equal(t, tt.tries, tries)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1<<20, must(c.Put(ctx, Address{}, random(1, 1<<20))))
+			require.Equal(t, random(1, 1<<20), s.read(Address{}))
+			require.NoError(t, na.Close())
+			require.NoError(t, nb.Close())
+			require.Equal(t, tt.tries, tries, "queue pairs tried")
+			require.Equal(t, tt.depth, c.params.Depth)
+			require.Equal(t, int(tt.depth), c.flow.depth)
+		})
+	}
+}
+
+// A peer that wants less depth than we ask for says how much, and is asked again.
+func TestDepthIsNegotiated(t *testing.T) {
+	s := newStore()
+	cfg := s.config()
+	cfg.Depth = 5
+	_, _, c := pair(t, newNetwork(), Config{Depth: 20}, cfg)
+	require.EqualValues(t, 5, c.params.Depth)
+	require.Equal(t, 50000, must(c.Put(limit(t), Address{}, random(1, 50000))))
+}
+
+func TestDialFails(t *testing.T) {
+	network := newNetwork()
+	a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
+	na := a.node(Config{})
+	ctx := limit(t)
+	_, err := na.Dial(ctx, b.addr)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	_, err = na.Dial(ctx, netip.MustParseAddr("::1"))
+	require.ErrorContains(t, err, "IPv4")
+	why, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = na.Dial(why, b.addr)
+	require.ErrorIs(t, err, context.Canceled)
+
+	// Somebody who speaks another protocol, in both roles.
+	ln := must(b.m.Listen(netip.AddrPortFrom(b.addr, 987), rdmacm.ListenConfig{}))
+	defer ln.Close()
+	answers := []func(*rdmacm.ID) error{
+		func(id *rdmacm.ID) error {
+			return errors.Join(id.CreateQP(rdmacm.QPConfig{}), id.Accept(ctx, rdmacm.ConnConfig{Private: []byte("welcome")}))
+		},
+		func(id *rdmacm.ID) error { return id.Reject([]byte("go away")) },
+		func(id *rdmacm.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
+	}
+	for i, is := range []error{ErrMessage, syscall.ECONNREFUSED, &Reject{}} {
+		done := make(chan error)
+		go func() {
+			id, err := ln.Accept(ctx)
+			if err == nil {
+				err = answers[i](id)
+				if i == 0 {
+					<-id.Done()
+				}
+				err = errors.Join(err, id.Close())
+			}
+			done <- err
+		}()
+		_, err = na.Dial(ctx, b.addr)
+		if r, ok := is.(*Reject); ok {
+			require.ErrorAs(t, err, &r)
+			require.ErrorContains(t, err, "reason 200")
+		} else {
+			require.ErrorIs(t, err, is)
+		}
+		require.NoError(t, <-done)
+	}
+	for private, why := range map[string]Why{"hello": WhyFatal, string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
+		_, err = b.m.Dial(ctx, netip.AddrPortFrom(a.addr, 987), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte(private)}})
+		var r *Reject
+		require.ErrorAs(t, refusal(err), &r)
+		require.Equal(t, why, r.Why)
+		require.Equal(t, na.stamp, r.Stamp)
+	}
+	require.NoError(t, na.Close())
+	_, err = na.Dial(ctx, b.addr)
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// A peer that does not keep to the protocol loses its connection, and nothing else happens: what was pending ends with an error, and the node
+// goes on. The messages come over the wire.
+func TestHostilePeer(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(m *message)
+		says string
+	}{
+		{"from another node", func(m *message) { m.From++ }, "restarted"},
+		{"to another node", func(m *message) { m.To++ }, "restarted"},
+		{"from an earlier incarnation", func(m *message) { m.FromStamp-- }, "restarted"},
+		{"to an earlier incarnation", func(m *message) { m.ToStamp-- }, "restarted"},
+		{"credits out of nothing", func(m *message) { m.Credits = 200 }, "credits, of 8"},
+		{"a request to connect", func(m *message) { m.Type = connReq }, "type 0xc0"},
+		{"an unknown type", func(m *message) { m.Type = 0x33 }, "unknown type 0x33"},
+		{"an ACK of nothing", func(m *message) { m.Type = immediate }, "no transfer"},
+		{"LNet's GET", func(m *message) { m.Type, m.lnet.Op = immediate, lnetGet }, "operation 2"},
+		{"less payload than it says", func(m *message) { m.Type, m.lnet.Op, m.lnet.PayloadLen = immediate, lnetPut, 1<<32-1 }, "4294967295 bytes"},
+		{"an answer to nothing", func(m *message) { m.Type, m.cookie = putDone, cookie{99} }, "no transfer"},
+		{"a refusal of nothing", func(m *message) { m.Type, m.cookie = putNak, cookie{99} }, "no transfer"},
+		{"the wrong answer", func(m *message) { m.Type = getDone }, "no transfer"},
+		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 1 << 31} }, "2147483648 bytes"},
+		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1} }, "PUT_ACK for 0 bytes"},
+		{"a PUT_ACK in pieces", func(m *message) { m.Type, m.where = putAck, where{Pieces: 3, Len: 1} }, "3 pieces"},
+		{"a PUT_ACK with a wrong key", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 5, Key: 1} }, "remote access"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStore()
+			block, asked := make(chan struct{}), make(chan *message, 1)
+			network := newNetwork()
+			a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
+			cfg := s.config()
+			cfg.OnPut = func(r Request) ([]byte, func(int, error)) {
+				select {
+				case asked <- nil:
+					<-block // while the PUT is pending, its source gets another message
+				default:
+				}
+				return s.put(r)
+			}
+			na, nb := a.node(Config{}), b.node(cfg)
+			ctx := limit(t)
+			c := must(na.Dial(ctx, b.addr))
+			done := make(chan error)
+			go func() { _, err := c.Put(ctx, Address{}, make([]byte, 100000)); done <- err }()
+			<-asked
+			m := message{header: header{Type: noop, From: nb.nid, FromStamp: nb.stamp, To: na.nid, ToStamp: na.stamp}}
+			ask(t, c, func() {
+				for k := range c.ops {
+					m.cookie = k
+				}
+				tt.edit(&m)
+				n := len(m.append(c.mem[len(c.sending)*msgSize : len(c.sending)*msgSize]))
+				if err := errors.Join(c.completed(ci.WC{ID: wrRecv, Length: uint32(n)}), c.send()); err != nil {
+					c.cancel(err)
+				}
+			})
+			err := <-done
+			close(block)
+			require.ErrorContains(t, err, tt.says)
+			if tt.name != "a PUT_ACK with a wrong key" {
+				require.ErrorIs(t, err, ErrMessage)
+			}
+			c = must(na.Dial(ctx, b.addr))
+			require.Equal(t, 100000, must(c.Put(ctx, Address{}, make([]byte, 100000))), "over a new connection")
+		})
+	}
+}
+
+// A peer that announces data and does not send it does not hold the memory for ever.
+func TestSilentSource(t *testing.T) {
+	s := newStore()
+	cfg := s.config()
+	cfg.Timeout = 300 * time.Millisecond
+	_, _, c := pair(t, newNetwork(), Config{}, cfg)
+	ctx := limit(t)
+	require.Equal(t, 10000, must(c.Put(ctx, Address{}, make([]byte, 10000))))
+	ask(t, c, func() {
+		c.push(nil, nil, message{header: header{Type: putReq}, cookie: cookie{77}, lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
+		c.ops[cookie{77}] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {}}
+		assert.NoError(t, c.send())
+		c.flow.posted = 1 << 20 // nothing is sent any more
+	})
+	<-c.over
+	require.ErrorIs(t, c.err, rdmacm.ErrPeerDisconnected)
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.done == 2 }, time.Minute, time.Millisecond)
+	require.ErrorIs(t, s.errs[0], ErrTimeout)
+}
+
+// A caller that gives up takes the connection with it, unless its transfer has not begun.
+func TestContextEnds(t *testing.T) {
+	block, asked := make(chan struct{}), make(chan struct{}, 100)
+	cfg := Config{Depth: 2, OnPut: func(r Request) ([]byte, func(int, error)) {
+		asked <- struct{}{}
+		<-block
+		return make([]byte, r.Length), func(int, error) {}
+	}}
+	_, _, c := pair(t, newNetwork(), Config{Depth: 2}, cfg)
+	ctx := limit(t)
+	errNoPatience := errors.New("no patience")
+	results := make(chan error, 10)
+	put := func() context.CancelCauseFunc {
+		ctx, cancel := context.WithCancelCause(ctx)
+		go func() { _, err := c.Put(ctx, Address{}, make([]byte, 100000)); results <- err }()
+		return cancel
+	}
+	first, second := put(), put()
+	<-asked
+	require.Eventually(t, func() bool { return len(c.slots) == 2 }, time.Minute, time.Millisecond)
+	third := put()
+	third(errNoPatience)
+	require.ErrorIs(t, <-results, errNoPatience)
+	require.NoError(t, c.ctx.Err(), "it had no slot")
+	first(errNoPatience)
+	require.ErrorIs(t, <-results, errNoPatience)
+	require.ErrorIs(t, <-results, errNoPatience, "the other one loses the connection")
+	close(block)
+	second(nil)
+	_, err := c.Put(ctx, Address{}, []byte("more"))
+	require.ErrorIs(t, err, errNoPatience, "it is over")
+	require.NoError(t, c.Close())
+}
+
+// An adapter is pulled, a host falls silent, or a node is closed in the middle of things: everything that is pending ends, at both ends.
+func TestEnds(t *testing.T) {
+	var dead atomic.Bool
+	tests := []struct {
+		name string
+		kill func(a, b *host, na, nb *Node) error
+		is   error // nil: one of several
+	}{
+		{"the peer closes", func(_, _ *host, _, nb *Node) error { return nb.Close() }, rdmacm.ErrPeerDisconnected},
+		{"we close", func(_, _ *host, na, _ *Node) error { return na.Close() }, net.ErrClosed},
+		{"our adapter is pulled", func(a, _ *host, _, _ *Node) error { return a.al.Deregister(a.hca.Info().GUID) }, nil},
+		{"the peer's adapter is pulled", func(_, b *host, _, _ *Node) error { return b.al.Deregister(b.hca.Info().GUID) }, nil},
+		{"silence", func(_, _ *host, _, _ *Node) error { dead.Store(true); return nil }, ci.WCTimeoutRetryErr},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dead.Store(false)
+			network := reference.NewNetwork(reference.NetworkConfig{Filter: func(*reference.Datagram) reference.Verdict {
+				if dead.Load() {
+					return reference.Drop
+				}
+				return reference.Pass
+			}})
+			s := newStore()
+			s.data[Address{Match: 1}] = random(1, 1<<20)
+			a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
+			na, nb := a.node(Config{}), b.node(s.config())
+			ctx := limit(t)
+			c := must(na.Dial(ctx, b.addr))
+			var wg sync.WaitGroup
+			moved := make(chan struct{}, 1000)
+			for i := range 12 {
+				wg.Go(func() {
+					var err error
+					for buf := make([]byte, 1<<20); err == nil; {
+						if i%2 == 0 {
+							_, err = c.Put(ctx, Address{Match: 2}, buf)
+						} else {
+							_, err = c.Get(ctx, Address{Match: 1}, buf)
+						}
+						select {
+						case moved <- struct{}{}:
+						default:
+						}
+					}
+					if tt.is != nil {
+						assert.ErrorIs(t, err, tt.is)
+					}
+					assert.NoError(t, ctx.Err(), "the connection must end before the test's patience: %v", err)
+				})
+			}
+			for range 6 {
+				<-moved
+			}
+			require.NoError(t, tt.kill(a, b, na, nb))
+			wg.Wait()
+			require.NoError(t, c.Close())
+			require.NoError(t, na.Close())
+			require.NoError(t, nb.Close())
+			s.check(t)
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	h := newHost(t, newNetwork(), "10.0.0.1", 0, nil)
+	for says, cfg := range map[string]Config{
+		"Depth is 1, must be 2 to 255": {Addr: h.addr, Depth: 1},
+		"Depth is 256":                 {Addr: h.addr, Depth: 256},
+		"must be positive":             {Addr: h.addr, Timeout: -1},
+		`"::1" is none`:                {Addr: netip.MustParseAddr("::1")},
+		`"invalid IP" is none`:         {},
+	} {
+		_, err := Listen(h.m, cfg)
+		require.ErrorContains(t, err, says)
+	}
+	n := h.node(Config{})
+	_, err := Listen(h.m, Config{Addr: h.addr})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.NoError(t, n.Close())
+	require.NoError(t, n.Close())
+	c := must(h.node(Config{}).Dial(limit(t), h.addr))
+	require.NoError(t, c.Close(), "a node may connect to itself")
+	require.NoError(t, c.Close())
+}
