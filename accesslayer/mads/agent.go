@@ -41,17 +41,27 @@ func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	if len(cfg.Methods) > 0 && cfg.OnReceive == nil {
 		a.queue = make(chan *Received, cfg.Queue)
 	}
+	if err := e.take(verb, a); err != nil {
+		return nil, err
+	}
+	if len(cfg.Methods) > 0 {
+		e.p.announce(cfg.Class)
+	}
+	return a, nil
+}
+
+// take enters an agent into the table.
+func (e *endpoint) take(verb string, a *agent) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: "the port is going", Err: accesslayer.ErrClosed}
+		return &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: "the port is going", Err: accesslayer.ErrClosed}
 	}
 	t, err := e.table.Load().with(verb, a)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.table.Store(t)
 	}
-	e.table.Store(t)
-	return a, nil
+	return err
 }
 
 // Port implements Agent.
@@ -251,6 +261,9 @@ func (a *agent) Close() error {
 		}
 		e.transfers.forget(a)
 		e.unlock()
+		if len(a.cfg.Methods) > 0 {
+			e.p.announce(a.cfg.Class)
+		}
 		a.calls.Lock() // wait for the call that runs
 		defer a.calls.Unlock()
 		close(a.closed)

@@ -31,6 +31,7 @@
 // Requests go to the agent that has registered their class, version, OUI and method; ClassSubnetDirected counts as ClassSubnetLID. What
 // no agent wants: subnet and performance management go to CA.LocalMAD, if the HCA has CapLocalMAD; other Get and Set are answered with
 // status 0x000c, or 0x0004 if the class is known in another version; the rest is dropped. Every drop is counted with its reason.
+// On InfiniBand the port's capability mask says which classes its agents answer: communication management, SNMP, device and boot management, vendors'.
 //
 // # Promises
 //
@@ -46,7 +47,7 @@
 // An agent with RMPP sends and receives messages longer than a datagram, in the classes that have it (IBTA volume 1, 13.6). Both ends keep
 // the times and windows of Linux: the first window is one segment, then an eighth of the receives posted, 64; an ACK is waited for 2 s; the
 // next segment 40 s, then the transfer is aborted; a transfer that is over is remembered for 10 s. Transfers that peers begin are bounded in number,
-// a quarter of it for each peer, and in bytes; who exceeds it hears STOP. Double-sided transfers (GetMulti of subnet administration)
+// a quarter of it for each peer, and in bytes, likewise; who exceeds it hears STOP. Of long answers on their way, too, a peer has a quarter at most. Double-sided transfers (GetMulti of subnet administration)
 // are two single-sided ones, with the ACK of segment 0 between them that turns the direction round; the windows that
 // both sides could carry over are not.
 //

@@ -27,6 +27,10 @@ type port struct {
 	link  ci.Link
 	qp    [2]*endpoint // QP0, or nil, and QP1
 	count counters
+
+	announcing sync.Mutex
+	announced  ci.PortCap // bits of the capability mask that agents have set
+	foreign    ci.PortCap // that were set before the first agent came
 }
 
 // attr are the port's attributes as last seen.
@@ -49,7 +53,7 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		if err != nil {
 			break
 		}
-		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link}
+		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link, foreign: attr.Ports[i].Capability}
 		if p.link == ci.LinkIWARP {
 			continue
 		}
