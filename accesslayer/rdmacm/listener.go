@@ -150,10 +150,10 @@ func (l *Listener) request(c cm.Conn) *ID {
 		return nil
 	}
 	id, reason := l.receive(r.PrivateData[:], r.Primary, from, to)
-	if id != nil && id.src.Link == ci.LinkEthernet && r.From.AV.Global && r.From.AV.GRH.DGID != from { // who asks for connections in another's name
-		id, reason = nil, mad.RejPrimaryGID
+	if id != nil {
+		reason = inOwnName(r, id.src.Link, l.id.m.lmc(r.Primary.Port))
 	}
-	if id == nil {
+	if reason != 0 {
 		_ = c.Reject(reason, nil, nil)
 		return nil
 	}
@@ -203,6 +203,34 @@ func (l *Listener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID, 
 	id.src = Source{Port: path.Port, Link: attr.Link, GIDIndex: path.AV.GRH.SGIDIndex, GID: to, Addr: c.to}
 	id.request = &Request{Private: c.data}
 	return id, 0
+}
+
+// inOwnName tells whether the port from which a request came is the one that it names as its sender's, else the reason to refuse it: our QP would
+// send to another one's, which may have a connection with us already. On Ethernet, and from another subnet, the GID says so; on InfiniBand the LID,
+// of which LMC gives a port several.
+func inOwnName(r *cm.Request, link ci.Link, lmc uint8) mad.RejReason {
+	named, av := &r.REQ.Primary, &r.From.AV
+	if link == ci.LinkEthernet || named.LocalLID == permissiveLID {
+		if av.Global && av.GRH.DGID != named.LocalGID {
+			return mad.RejPrimaryGID
+		}
+		return 0
+	}
+	if av.DLID != 0 && (uint16(av.DLID)^named.LocalLID)>>lmc != 0 {
+		return mad.RejPrimaryLID
+	}
+	return 0
+}
+
+const permissiveLID = 0xffff
+
+// lmc is a port's.
+func (m *Manager) lmc(p mads.Port) uint8 {
+	attr, err := portAttr(m.al, p)
+	if err != nil {
+		return 0
+	}
+	return attr.LMC
 }
 
 // gid is a row of a port's table, zero if there is none.
