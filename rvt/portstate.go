@@ -20,6 +20,8 @@ type port struct {
 
 	refreshMu sync.Mutex
 
+	traffic portCount
+
 	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
 
 	special [2]atomic.Pointer[QP] // QP0, QP1
@@ -82,8 +84,15 @@ func (p *port) PortEvent(t ci.EventType) {
 
 // Count takes a driver's count.
 func (p *port) Count(c Counter, n int) {
-	if c < numCounters {
-		p.hca.count.add(c, n)
+	if c >= numCounters {
+		return
+	}
+	p.hca.count.add(c, n)
+	switch c {
+	case DropMalformed, DropICRC, DropIPv4ID:
+		p.traffic.rcvErrors.Add(uint64(n))
+	case DropSendFailed:
+		p.traffic.xmitDiscards.Add(uint64(n))
 	}
 }
 
@@ -107,6 +116,7 @@ func saturate(c *atomic.Uint32) {
 
 // Deliver implements Receiver.
 func (p *port) Deliver(pkts []Packet, wait, polled bool) {
+	p.received(pkts)
 	for i := 0; i < len(pkts); {
 		dest := pkts[i].DestQP
 		j := i + 1

@@ -16,8 +16,9 @@
 // # Claims
 //
 // The HCA claims what the engine has: RC, UC and UD, special QPs, SRQs, windows, every kind of region, multicast, path migration. It does
-// not claim reliable datagrams, raw QPs, large send offload and checksum offload. With an InfiniBand port it executes subnet management
-// datagrams (CapLocalMAD); with Ethernet ports only, there is no subnet management to execute (CapHardwareSMA).
+// not claim reliable datagrams, raw QPs, large send offload and checksum offload. It executes datagrams of performance management for all
+// ports, and of subnet management for InfiniBand ports (CapLocalMAD); with Ethernet ports only, there is no subnet management
+// left to execute (CapHardwareSMA).
 //
 // # Counters
 //

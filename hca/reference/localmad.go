@@ -6,8 +6,10 @@ import (
 )
 
 // agent is the subnet management agent of an HCA's InfiniBand ports, as far as a node without a management program needs one: what a
-// subnet manager must be able to read and set. The access layer's SMA stands on it (SAS: ci_local_mad).
+// subnet manager must be able to read and set. The access layer's SMA stands on it (SAS: ci_local_mad). It is the performance management
+// agent of all ports, too.
 type agent struct {
+	perf perfAgent
 	hca  *HCA
 	guid ci.GUID
 	attr ci.CAAttr
@@ -17,6 +19,10 @@ type agent struct {
 // localMAD executes one datagram on a port. out is wholly overwritten: with the response, or with zeros where there is none (a trap
 // repress; an M_Key that does not match, IBTA volume 1, 14.2.4.1).
 func (a *agent) localMAD(num uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
+	if mad.Class(in[1]) == mad.ClassPerformance {
+		a.performance(in, out)
+		return nil
+	}
 	var s mad.SMP
 	s.Parse(in[:])
 	*out = ci.MAD{}

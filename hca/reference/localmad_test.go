@@ -288,7 +288,7 @@ func TestMADErrors(t *testing.T) {
 		{"directed route", func(h *mad.Header) { h.Class = mad.ClassSubnetDirected }, mad.StatusDirection, false},
 		{"base version", func(h *mad.Header) { h.BaseVersion = 2 }, mad.StatusBadVersion, false},
 		{"class version", func(h *mad.Header) { h.ClassVersion = 2 }, mad.StatusBadVersion, false},
-		{"class", func(h *mad.Header) { h.Class = mad.ClassPerformance }, mad.StatusBadVersion, false},
+		{"class", func(h *mad.Header) { h.Class = mad.ClassBoard }, mad.StatusBadVersion, false},
 		{"method", func(h *mad.Header) { h.Method = 0x15 }, mad.StatusBadMethod, false},
 		{"attribute", func(h *mad.Header) { h.Attribute = mad.AttrSMInfo }, mad.StatusBadMethodAttribute, false},
 		{"switch's", func(h *mad.Header) { h.Attribute = mad.AttrSwitchInfo }, mad.StatusBadMethodAttribute, false},
@@ -313,6 +313,7 @@ func TestMADErrors(t *testing.T) {
 func FuzzLocalMAD(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 2, 16: 0, 0x15})
 	f.Add([]byte{1, 0x81, 1, 1, 16: 0, 0x11})
+	f.Add([]byte{1, 4, 1, 2, 16: 0, 0x12, 65: 1, 66: 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		m, _ := newManager(t, DirectConfig{LID: 4})
 		var a, b ci.MAD

@@ -149,8 +149,8 @@ func identify(cfg *rvt.Config, a ci.CAAttr) {
 	}
 }
 
-// linkCaps are claims that depend on the ports: an init type has only InfiniBand, and nobody executes subnet management datagrams where
-// there is no subnet manager.
+// linkCaps are claims that depend on the ports: an init type has only InfiniBand, and where there is no subnet manager, there is nothing left
+// to be executed for it. Datagrams of performance management are executed on every link.
 func (c *Config) linkCaps() ci.Caps {
 	ib := 0
 	for _, p := range c.Ports {
@@ -160,7 +160,7 @@ func (c *Config) linkCaps() ci.Caps {
 	}
 	switch ib {
 	case 0:
-		return ci.CapHardwareSMA
+		return ci.CapHardwareSMA | ci.CapLocalMAD
 	case len(c.Ports):
 		return ci.CapLocalMAD | ci.CapInitType
 	}

@@ -1,0 +1,159 @@
+package reference
+
+import (
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/mad"
+)
+
+// perfLinks are HCAs of two ports, on each link layer.
+var perfLinks = map[string]func() []PortConfig{
+	"InfiniBand": func() []PortConfig {
+		l := NewDirectLink()
+		return []PortConfig{Direct(l, DirectConfig{}), Direct(l, DirectConfig{})}
+	},
+	"Ethernet": func() []PortConfig {
+		n := NewNetwork(NetworkConfig{})
+		return []PortConfig{Virtual(n, VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}), Virtual(n, VirtualConfig{Addr: netip.MustParseAddr("10.0.0.2")})}
+	},
+}
+
+// perfRig asks an HCA.
+type perfRig struct {
+	t  *testing.T
+	ca ci.CA
+}
+
+func newPerfRig(t *testing.T, ports []PortConfig) *perfRig {
+	h, err := New(Config{GUID: 0x100, Ports: ports})
+	require.NoError(t, err)
+	ca, err := h.OpenCA(0x100, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, ca.Close())
+		require.NoError(t, h.Close())
+	})
+	return &perfRig{t, ca}
+}
+
+func (r *perfRig) do(port uint8, m mad.Perf) (a mad.Perf, ok bool) {
+	r.t.Helper()
+	m.TID = 99
+	var in, out ci.MAD
+	m.Put(in[:])
+	for i := range out {
+		out[i] = 0xee
+	}
+	require.NoError(r.t, r.ca.LocalMAD(port, nil, &in, &out))
+	if out == (ci.MAD{}) {
+		return a, false
+	}
+	a.Parse(out[:])
+	require.Equal(r.t, mad.GetResp, a.Method)
+	require.EqualValues(r.t, 99, a.TID)
+	require.Equal(r.t, m.Attribute, a.Attribute)
+	return a, true
+}
+
+func perfRequest(method mad.Method, attr uint16) mad.Perf {
+	return mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: method, Attribute: attr}}
+}
+
+func TestPerformanceAgent(t *testing.T) {
+	for name, ports := range perfLinks {
+		t.Run(name, func(t *testing.T) {
+			r := newPerfRig(t, ports())
+			a, ok := r.do(1, perfRequest(mad.Get, mad.AttrClassPortInfo))
+			require.True(t, ok)
+			require.Zero(t, a.Status)
+			var info mad.ClassPortInfo
+			info.Parse(a.Data[:])
+			require.NoError(t, info.Check())
+			require.Equal(t, mad.ClassPortInfo{BaseVersion: 1, ClassVersion: 1, CapabilityMask: mad.PerfCapExtendedWidthNoIETF, ResponseTime: 18}, info)
+
+			for _, c := range []struct {
+				name   string
+				attr   uint16
+				port   uint8
+				change func(*mad.Perf)
+				want   uint16
+				silent bool
+			}{
+				{"counters of this port", mad.AttrPortCounters, 1, nil, mad.StatusOK, false},
+				{"of the other", mad.AttrPortCounters, 2, nil, mad.StatusOK, false},
+				{"extended", mad.AttrPortCountersExtended, 2, nil, mad.StatusOK, false},
+				{"of port 0", mad.AttrPortCounters, 0, nil, mad.StatusBadField, false},
+				{"of a port too many", mad.AttrPortCountersExtended, 3, nil, mad.StatusBadField, false},
+				{"of all ports, which ClassPortInfo does not offer", mad.AttrPortCounters, mad.AllPorts, nil, mad.StatusBadField, false},
+				{"samples", mad.AttrPortSamplesControl, 1, nil, mad.StatusBadMethodAttribute, false},
+				{"set class port info", mad.AttrClassPortInfo, 0, func(m *mad.Perf) { m.Method = mad.Set }, mad.StatusBadMethodAttribute, false},
+				{"class version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.ClassVersion = 2 }, mad.StatusBadVersion, false},
+				{"base version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.BaseVersion = 2 }, mad.StatusBadVersion, false},
+				{"method", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = 0x15 }, mad.StatusBadMethod, false},
+				{"response", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = mad.GetResp }, 0, true},
+				{"trap repress", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = mad.TrapRepress }, 0, true},
+			} {
+				m := perfRequest(mad.Get, c.attr)
+				m.Data[1] = c.port
+				if c.change != nil {
+					c.change(&m)
+				}
+				a, ok := r.do(1, m)
+				assert.Equal(t, !c.silent, ok, c.name)
+				assert.Equal(t, c.want, a.Status, c.name)
+				if ok && c.want == mad.StatusOK {
+					assert.Equal(t, c.port, a.Data[1], "PortSelect of %s", c.name)
+				}
+			}
+		})
+	}
+}
+
+// A counter stops at its largest value; a Set writes those selected; the two attributes do not touch each other.
+func TestPerformanceCounters(t *testing.T) {
+	var b perfBases
+	now := perfCounts{xmitData: math.MaxUint32 + 5, rcvData: 100, xmitPkts: 7, rcvPkts: 8, rcvErrors: math.MaxUint16 + 1, xmitDiscards: 3}
+	short := func(set bool, c mad.PortCounters) mad.PortCounters {
+		m := perfRequest(mad.Get, mad.AttrPortCounters)
+		c.Put(m.Data[:])
+		b.counters(&m, set, 1, now)
+		c.Parse(m.Data[:])
+		return c
+	}
+	long := func(set bool, c mad.PortCountersExtended) mad.PortCountersExtended {
+		m := perfRequest(mad.Get, mad.AttrPortCountersExtended)
+		c.Put(m.Data[:])
+		b.extended(&m, set, 1, now)
+		c.Parse(m.Data[:])
+		return c
+	}
+	require.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: math.MaxUint32, PortRcvData: 100, PortXmitPkts: 7, PortRcvPkts: 8,
+		PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, short(false, mad.PortCounters{PortRcvPkts: 55, SymbolErrors: 9}), "a Get writes nothing")
+	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: math.MaxUint32 + 5, PortRcvData: 100, PortXmitPkts: 7, PortRcvPkts: 8},
+		long(false, mad.PortCountersExtended{}))
+
+	got := short(true, mad.PortCounters{CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError, PortRcvPkts: 1000, PortRcvData: 5, SymbolErrors: 9})
+	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError, PortRcvData: 100, PortXmitPkts: 7,
+		PortRcvPkts: 1000, PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, got, "what is selected and there")
+	now.xmitData += 3
+	now.rcvPkts += 2
+	got = short(true, mad.PortCounters{CounterSelect: 0xffff})
+	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: 0xffff}, got, "all are cleared")
+	now.rcvErrors++
+	now.xmitDiscards += 2
+	got = short(false, mad.PortCounters{})
+	require.EqualValues(t, 1, got.PortRcvErrors)
+	require.EqualValues(t, 2, got.PortXmitDiscards)
+	require.EqualValues(t, 10, long(false, mad.PortCountersExtended{}).PortRcvPkts, "a Set of the others does not touch these")
+	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts, PortXmitData: now.xmitData, PortRcvData: 100, PortXmitPkts: 7},
+		long(true, mad.PortCountersExtended{CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts, PortUnicastRcvPkts: 4}))
+	now.rcvPkts += 4
+	require.EqualValues(t, 4, long(false, mad.PortCountersExtended{}).PortRcvPkts)
+	require.EqualValues(t, 4, short(false, mad.PortCounters{}).PortRcvPkts)
+}

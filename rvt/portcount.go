@@ -1,0 +1,97 @@
+package rvt
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// PortCount is what has gone through a port since the HCA was made, as a performance management agent tells it (IBTA volume 1, 16.1.3.5).
+// Bytes are those of whole transport packets, from the BTH to the ICRC, with the GRH where there is one; what comes before is the link's own,
+// and of one size for all packets of a port.
+type PortCount struct {
+	XmitPkts, RcvPkts   uint64
+	XmitBytes, RcvBytes uint64
+	RcvErrors           uint64 // packets that were malformed, or whose ICRC was wrong
+	XmitDiscards        uint64 // packets that the link did not take
+}
+
+// portCount is the same as it counts.
+type portCount struct {
+	xmitPkts, rcvPkts, xmitBytes, rcvBytes, rcvErrors, xmitDiscards atomic.Uint64
+}
+
+// PortCount gives the counts of a port, counted from 1; zeros for a port that does not exist.
+func (h *HCA) PortCount(num uint8) PortCount {
+	p := h.port(num)
+	if p == nil {
+		return PortCount{}
+	}
+	c := &p.traffic
+	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(), XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
+		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
+}
+
+// sent counts what goes out: wire packets, of which a train is several.
+func (p *port) sent(pkts []Packet, packets int) {
+	n := 0
+	ib := p.attr.Load().Link == ci.LinkInfiniBand
+	for i := range pkts {
+		n += pkts[i].wireBytes()
+		if ib && pkts[i].Route.Peer().GID != (ci.GID{}) {
+			n += int(pkts[i].N) * grhSize
+		}
+	}
+	p.traffic.xmitPkts.Add(uint64(packets))
+	p.traffic.xmitBytes.Add(uint64(n))
+}
+
+// received counts what came in.
+func (p *port) received(pkts []Packet) {
+	n := 0
+	ib := p.attr.Load().Link == ci.LinkInfiniBand
+	for i := range pkts {
+		n += pkts[i].wireBytes()
+		if ib && pkts[i].GRH != nil {
+			n += int(pkts[i].N) * grhSize
+		}
+	}
+	p.traffic.rcvPkts.Add(uint64(wirePackets(pkts)))
+	p.traffic.rcvBytes.Add(uint64(n))
+}
+
+// wireBytes is the length of a packet, or of all packets of a train, from the BTH to the ICRC. It says what wire.Opcode.HeaderLen does,
+// without the opcodes, of which a train has up to three.
+func (p *Packet) wireBytes() int {
+	const bth, icrc, deth, reth, atomicETH, aeth, atomicAckETH, imm = 12, 4, 8, 16, 28, 4, 8, 4
+	n := int(p.N)*(bth+icrc) + int(p.Len) + int(-p.Len&3) // MTUs are multiples of 4: only the last packet is padded
+	if p.Service == wire.UD {
+		n += int(p.N) * deth
+	}
+	switch p.Op {
+	case wire.OpWrite:
+		if p.Start {
+			n += reth
+		}
+	case wire.OpReadRequest:
+		n += reth
+	case wire.OpCompareSwap, wire.OpFetchAdd:
+		n += atomicETH
+	case wire.OpAcknowledge:
+		n += aeth
+	case wire.OpAtomicAcknowledge:
+		n += aeth + atomicAckETH
+	case wire.OpReadResponse:
+		if p.Start {
+			n += aeth
+		}
+		if p.End && (p.N > 1 || !p.Start) {
+			n += aeth
+		}
+	}
+	if p.HasImm || p.HasInv {
+		n += imm
+	}
+	return n
+}
