@@ -97,7 +97,8 @@ func (l *Listener) Addr() Addr { return l.id.LocalAddr() }
 func (l *Listener) Close() error { return l.id.Close() }
 
 // Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's terms: see ID.Request. Give it a QP and
-// Accept it, or Reject it; the peer waits for some seconds. Requests whose IP header is wrong are refused and not seen here.
+// Accept it, or Reject it; the peer waits for some seconds. Requests whose IP header is wrong, or that come from another port than
+// they name, are refused and not seen here.
 // Errors: the context's; net.ErrClosed.
 func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	for {
