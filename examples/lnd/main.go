@@ -74,6 +74,7 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	var kept objects
+	kept.Store(uint64(pingObject), make([]byte, 64))
 	n, err := lnd.Listen(m, lnd.Config{Addr: o.Addr, OnPut: kept.put, OnGet: kept.get})
 	if err != nil {
 		return err
@@ -95,20 +96,19 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // ask is a client.
 func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err error) {
-	start, at, data, size := time.Now(), lnd.Address{Match: uint64(o.Object)}, make([]byte, lnd.MaxTransfer), 0
+	start, data, size := time.Now(), make([]byte, lnd.MaxTransfer), 0
 	switch o.Do {
 	case "put":
 		if data, err = os.ReadFile(o.File); err == nil {
-			size, err = c.Put(ctx, at, data)
+			size, err = c.Put(ctx, uint64(o.Object), data)
 		}
 	case "get":
-		if size, err = c.Get(ctx, at, data); err == nil {
+		if size, err = c.Get(ctx, uint64(o.Object), data); err == nil {
 			_, err = out.Write(data[:size])
 		}
 		return err
 	default:
-		at.Portal = pingPortal
-		size, err = c.Get(ctx, at, data[:64])
+		size, err = c.Get(ctx, pingObject, data)
 	}
 	if err == nil {
 		fmt.Fprintf(out, "%d bytes in %v\n", size, time.Since(start).Round(time.Microsecond))
@@ -116,36 +116,26 @@ func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err erro
 	return err
 }
 
-const pingPortal = 1 // where anybody gets an answer; objects are at portal 0
+const pingObject = 256 // anybody may read it; those that may be written are below
 
-// objects is what a server keeps: 1 MiB each, at most.
-type objects struct {
-	mu  sync.Mutex
-	all [256][]byte
-}
+// objects is what a server keeps, by number: 1 MiB each, at most.
+type objects struct{ sync.Map }
 
 // put gives each write memory of its own: nobody reads an object that is half written.
-func (o *objects) put(r lnd.Request) ([]byte, func(int, error)) {
-	if r.At.Portal != 0 || r.At.Offset != 0 || r.At.Match >= uint64(len(o.all)) {
+func (o *objects) put(_ netip.Addr, object uint64, n int) ([]byte, func(int, error)) {
+	if object >= pingObject {
 		return nil, func(int, error) {}
 	}
-	b := make([]byte, r.Length)
+	b := make([]byte, n)
 	return b, func(n int, err error) {
-		if o.mu.Lock(); err == nil {
-			o.all[r.At.Match] = b[:n]
+		if err == nil {
+			o.Store(object, b[:n])
 		}
-		o.mu.Unlock()
 	}
 }
 
-func (o *objects) get(r lnd.Request) []byte {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case r.At.Portal == pingPortal:
-		return make([]byte, 64)
-	case r.At.Portal != 0 || r.At.Offset != 0 || r.At.Match >= uint64(len(o.all)):
-		return nil
-	}
-	return o.all[r.At.Match]
+func (o *objects) get(_ netip.Addr, object uint64, _ int) []byte {
+	b, _ := o.Load(object)
+	data, _ := b.([]byte)
+	return data
 }

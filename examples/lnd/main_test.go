@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,21 +122,17 @@ func TestFailures(t *testing.T) {
 // Objects are replaced as a whole, when all of the new one is there.
 func TestObjects(t *testing.T) {
 	var o objects
-	at := lnd.Address{Match: 5}
-	begin := func(at lnd.Address) ([]byte, func(int, error)) { return o.put(lnd.Request{At: at, Length: 5}) }
-	b, done := begin(at)
+	read := func() string { return string(o.get(netip.Addr{}, 5, 5)) }
+	b, done := o.put(netip.Addr{}, 5, 5)
 	copy(b, "hello")
-	require.Empty(t, o.get(lnd.Request{At: at}))
+	require.Empty(t, read())
 	done(5, nil)
-	require.Equal(t, "hello", string(o.get(lnd.Request{At: at})))
-	_, done = begin(at)
+	require.Equal(t, "hello", read())
+	_, done = o.put(netip.Addr{}, 5, 5)
 	done(0, lnd.ErrTimeout)
-	require.Equal(t, "hello", string(o.get(lnd.Request{At: at})))
-	require.Len(t, o.get(lnd.Request{At: lnd.Address{Portal: pingPortal}}), 64)
-	for _, at := range []lnd.Address{{Portal: 7, Match: 5}, {Match: 5, Offset: 1}, {Match: 256}} {
-		require.Nil(t, o.get(lnd.Request{At: at}))
-		b, done := begin(at)
-		require.Nil(t, b)
-		done(0, nil)
-	}
+	require.Equal(t, "hello", read())
+	b, done = o.put(netip.Addr{}, pingObject, 5)
+	require.Nil(t, b)
+	done(0, nil)
+	require.Nil(t, o.get(netip.Addr{}, pingObject, 5))
 }

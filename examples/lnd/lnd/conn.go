@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -46,7 +47,7 @@ type Conn struct {
 type send struct {
 	msg   message
 	chain []ci.SendWR // goes in front: registration, WRITE
-	op    *op         // with whose memory the work is over then; nil: nobody's
+	op    *op         // whose memory that is about
 }
 
 const maxAsking = 1000 // messages that wait for credits: a peer that takes no ACKs may not have more
@@ -132,10 +133,10 @@ func (c *Conn) run() {
 	// was under way ends, and its memory is its owner's again.
 	c.err = context.Cause(c.ctx)
 	if err := c.close(); err != nil {
-		c.n.cfg.Logger.Error("lnd: closing a connection", "peer", c.addr, "error", err)
+		slog.Error("lnd: closing a connection", "peer", c.addr, "error", err)
 	}
 	for _, o := range c.ops {
-		c.finish(o, 0, c.err)
+		o.done(0, c.err)
 	}
 	close(c.over)
 }
@@ -174,7 +175,7 @@ func (c *Conn) completed(wc ci.WC) error {
 		s := c.sending[i]
 		c.sending[i] = nil
 		c.flow.sent(s.msg.Type)
-		if s.op != nil {
+		if s.op != nil && (s.msg.Type == putDone || s.msg.Type == getDone) {
 			return c.release(s.op)
 		}
 	case what == wrRecv:
@@ -204,7 +205,7 @@ func (c *Conn) expect(b []byte) (message, error) {
 // send sends what may be sent. What belongs together is posted as one list.
 func (c *Conn) send() error {
 	if len(c.flow.asking) > maxAsking {
-		return malformed("none: %d ACKs wait for credits", len(c.flow.asking))
+		return fmt.Errorf("lnd: %d ACKs wait for credits that do not come", len(c.flow.asking))
 	}
 	for s := c.flow.next(); s != nil; s = c.flow.next() {
 		i := slices.Index(c.sending, nil) // there is one: flow lets out no more
@@ -214,6 +215,9 @@ func (c *Conn) send() error {
 		wr := ci.SendWR{ID: uint64(i)<<wrBits | wrSend, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendSolicited, SGL: c.sgl(i, n)}
 		if _, err := c.id.QP().PostSend(append(s.chain, wr)); err != nil {
 			return err
+		}
+		if s.op != nil {
+			s.op.region.posted = true
 		}
 	}
 	return nil

@@ -3,8 +3,8 @@
 //
 //	n, _ := lnd.Listen(m, lnd.Config{Addr: addr, OnPut: put, OnGet: get})    // m is a rdmacm.Manager
 //	c, _ := n.Dial(ctx, peer)
-//	k, err := c.Put(ctx, lnd.Address{Portal: 4, Match: 17}, data)
-//	k, err = c.Get(ctx, lnd.Address{Portal: 4, Match: 17}, buf)
+//	k, err := c.Put(ctx, 17, data)
+//	k, err = c.Get(ctx, 17, buf)
 //
 // A short block travels within a message. A longer one is written by one end to the memory of the other, by RDMA WRITE, and messages before
 // and after arrange that. Read in this order:

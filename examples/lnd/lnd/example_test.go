@@ -26,11 +26,11 @@ func Example() {
 	kept := make([]byte, 1<<20)
 	_, stop := start(net, lnd.Config{
 		Addr: netip.MustParseAddr("10.0.0.1"),
-		OnPut: func(r lnd.Request) ([]byte, func(int, error)) {
-			return kept[:r.Length], func(n int, err error) { fmt.Println("received", n, err) }
+		OnPut: func(_ netip.Addr, _ uint64, n int) ([]byte, func(int, error)) {
+			return kept[:n], func(n int, err error) { fmt.Println("received", n, err) }
 		},
-		OnGet: func(r lnd.Request) []byte {
-			if r.At.Portal != 4 {
+		OnGet: func(_ netip.Addr, match uint64, _ int) []byte {
+			if match != 4 {
 				return nil
 			}
 			return kept
@@ -44,12 +44,12 @@ func Example() {
 	c := must(client.Dial(ctx, netip.MustParseAddr("10.0.0.1")))
 	block := make([]byte, 500_000)
 	copy(block, "written by RDMA")
-	fmt.Println(must(c.Put(ctx, lnd.Address{Portal: 4}, block)), "bytes put")
+	fmt.Println(must(c.Put(ctx, 4, block)), "bytes put")
 
 	clear(block)
-	n := must(c.Get(ctx, lnd.Address{Portal: 4}, block))
+	n := must(c.Get(ctx, 4, block))
 	fmt.Printf("%d bytes, the first: %s\n", n, block[:15])
-	_, err := c.Get(ctx, lnd.Address{Portal: 5}, block)
+	_, err := c.Get(ctx, 5, block)
 	fmt.Println(err)
 	// Output:
 	// received 500000 <nil>

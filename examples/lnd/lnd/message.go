@@ -83,6 +83,7 @@ const (
 	lnetPut = 1
 	lnetGet = 2
 	lnetPID = 12345
+	portal  = 4         // where all of ours goes
 	noStamp = 1<<64 - 1 // no ACK is wanted
 )
 

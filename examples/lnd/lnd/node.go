@@ -21,26 +21,12 @@ type Config struct {
 	Port    uint16        // where all nodes listen, in port space TCP of the RDMA CM; 0: 987
 	Depth   int           // messages under way to a peer, 2 to 255; 0: 8. Less, where the peer or an adapter does not have room for so many
 	Timeout time.Duration // for a peer to connect, and to send what it announced; 0: 50 s. What we begin has a context
-	// OnPut gives the memory into which a peer's data goes, and OnGet that in which the data is that a peer wants, and which does not change any more.
-	// As much is moved as fits in both ends' memory; nothing refuses. When the data has come, or is known not to come, done is called, once. All may
-	// be called concurrently, but one at a time for each connection, and must not block: nothing else happens on the connection meanwhile.
-	OnPut  func(Request) (into []byte, done func(n int, err error))
-	OnGet  func(Request) []byte
-	Logger *slog.Logger // nil: slog.Default
-}
-
-// Request is what a peer asks for.
-type Request struct {
-	From   netip.Addr
-	At     Address
-	Length int // bytes, MaxTransfer at most
-}
-
-// Address says what a PUT or GET is for.
-type Address struct {
-	Portal uint32
-	Match  uint64
-	Offset uint32
+	// OnPut gives the memory into which n bytes of a peer's go, and OnGet that in which the bytes are that a peer wants, and which does not change any
+	// more. Match says what they are: LNet's match bits. As much is moved as fits in both ends' memory; nothing refuses. When the data has come, or is
+	// known not to come, done is called, once. All may be called concurrently, but one at a time for each connection, and must not block: nothing else
+	// happens on the connection meanwhile.
+	OnPut func(from netip.Addr, match uint64, n int) (into []byte, done func(n int, err error))
+	OnGet func(from netip.Addr, match uint64, n int) []byte
 }
 
 // Node is one node of the network.
@@ -58,7 +44,12 @@ type Node struct {
 // wrong with cfg; those of rdmacm.Manager.Listen.
 func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 	cfg.Port, cfg.Depth, cfg.Timeout = cmp.Or(cfg.Port, 987), cmp.Or(cfg.Depth, 8), cmp.Or(cfg.Timeout, 50*time.Second)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.OnPut == nil {
+		cfg.OnPut = func(netip.Addr, uint64, int) ([]byte, func(int, error)) { return nil, func(int, error) {} }
+	}
+	if cfg.OnGet == nil {
+		cfg.OnGet = func(netip.Addr, uint64, int) []byte { return nil }
+	}
 	if cfg.Depth < minDepth || cfg.Depth > 255 || cfg.Timeout < 0 {
 		return nil, fmt.Errorf("lnd: Config.Depth is %d, must be %d to 255; Timeout is %v, must be positive", cfg.Depth, minDepth, cfg.Timeout)
 	}
@@ -136,14 +127,14 @@ func (n *Node) serve(ln *rdmacm.Listener) {
 		id, err := ln.Accept(n.ctx)
 		if err != nil {
 			if err = errors.Join(err, ln.Close()); n.ctx.Err() == nil {
-				n.cfg.Logger.Error("lnd: listening", "error", err)
+				slog.Error("lnd: listening", "error", err)
 			}
 			return
 		}
 		busy <- struct{}{}
 		n.wg.Go(func() {
 			if err := n.accept(id); err != nil {
-				n.cfg.Logger.Info("lnd: a request to connect came to nothing", "from", id.RemoteAddr(), "error", err)
+				slog.Info("lnd: a request to connect came to nothing", "from", id.RemoteAddr(), "error", err)
 			}
 			<-busy
 		})

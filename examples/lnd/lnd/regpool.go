@@ -25,6 +25,7 @@ type region struct {
 	number int
 	mr     *accesslayer.MR
 	op     *op              // who has it, nil: nobody
+	posted bool             // the registration: before, no peer can know of it
 	dma    *accesslayer.DMA // of the memory
 	ext    ci.SendExt       // what the work request says of it
 }
@@ -49,7 +50,7 @@ func (p *regPool) lend(ca *accesslayer.CA, o *op, mem []byte, access ci.Access) 
 	if r.dma, err = ca.NewDMA(ci.Bytes(mem)); err != nil {
 		return wr, err
 	}
-	p.idle, r.op, o.region = p.idle[:len(p.idle)-1], o, r
+	p.idle, r.op, r.posted, o.region = p.idle[:len(p.idle)-1], o, false, r
 	f, first := &r.ext.FastReg, r.dma.Ranges()[0].Addr
 	f.Pages = f.Pages[:0]
 	for _, d := range r.dma.Ranges() {

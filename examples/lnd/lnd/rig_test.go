@@ -79,30 +79,30 @@ func newNetwork() *reference.Network { return reference.NewNetwork(reference.Net
 // store is what the tests' nodes have to give, and where they keep what they get.
 type store struct {
 	mu    sync.Mutex
-	data  map[Address][]byte
+	data  map[uint64][]byte
 	asked int // for memory of a PUT
 	done  int
 	errs  []error
 }
 
-func newStore() *store { return &store{data: map[Address][]byte{}} }
+func newStore() *store { return &store{data: map[uint64][]byte{}} }
 
-// Portals that are special.
+// Objects that are special.
 const (
 	nowhere = 99
 	half    = 98
 )
 
-func (s *store) put(r Request) ([]byte, func(int, error)) {
+func (s *store) put(_ netip.Addr, at uint64, n int) ([]byte, func(int, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	b := make([]byte, r.Length)
-	switch r.At.Portal {
+	b := make([]byte, n)
+	switch at {
 	case nowhere:
 		b = nil
 	case half:
-		b = b[:r.Length/2]
+		b = b[:n/2]
 	}
 	return b, func(n int, err error) {
 		s.mu.Lock()
@@ -111,14 +111,14 @@ func (s *store) put(r Request) ([]byte, func(int, error)) {
 		if err != nil {
 			s.errs = append(s.errs, err)
 		} else if b != nil {
-			s.data[r.At] = b[:n]
+			s.data[at] = b[:n]
 		}
 	}
 }
 
-func (s *store) get(r Request) []byte { return s.read(r.At) }
+func (s *store) get(_ netip.Addr, at uint64, _ int) []byte { return s.read(at) }
 
-func (s *store) read(at Address) []byte {
+func (s *store) read(at uint64) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data[at]

@@ -40,9 +40,9 @@ type op struct {
 // earlier, but a peer may receive it and end before it has looked. Data must not be changed meanwhile. If ctx ends when the transfer has begun, the
 // connection ends: only so is it certain that no adapter touches the memory any more.
 // Errors: ErrRefused; the context's; what ended the connection.
-func (c *Conn) Put(ctx context.Context, at Address, data []byte) (int, error) {
+func (c *Conn) Put(ctx context.Context, match uint64, data []byte) (int, error) {
 	return c.transfer(ctx, data, func(o *op) error {
-		m := message{lnet: lnet{Op: lnetPut, Match: at.Match, Words: [4]uint32{2: at.Portal, 3: at.Offset}, PayloadLen: uint32(len(data))}}
+		m := message{lnet: lnet{Op: lnetPut, Match: match, Words: [4]uint32{2: portal}, PayloadLen: uint32(len(data))}}
 		m.lnet.Handle = handle{c.n.stamp, o.cookie}
 		if len(data) <= maxImmediate {
 			m.Type, o.waits, m.payload = immediate, immediate, data
@@ -56,11 +56,11 @@ func (c *Conn) Put(ctx context.Context, at Address, data []byte) (int, error) {
 
 // Get reads from the peer as much as it has, and returns the number of bytes. Into must not be used meanwhile; afterwards the peer cannot write to
 // it any more. All else is as with Put.
-func (c *Conn) Get(ctx context.Context, at Address, into []byte) (int, error) {
+func (c *Conn) Get(ctx context.Context, match uint64, into []byte) (int, error) {
 	return c.transfer(ctx, into, func(o *op) error {
 		o.waits = getDone
 		return c.invite(o, message{header: header{Type: getReq}, cookie: o.cookie,
-			lnet: lnet{Op: lnetGet, Match: at.Match, Words: [4]uint32{at.Portal, at.Offset, uint32(len(into))}}})
+			lnet: lnet{Op: lnetGet, Match: match, Words: [4]uint32{portal, 0, uint32(len(into))}}})
 	})
 }
 
@@ -103,19 +103,15 @@ func (c *Conn) add(o *op) {
 // settle ends o, if nothing holds it any more.
 func (c *Conn) settle(o *op) {
 	if o.waits == 0 && o.region == nil {
-		c.finish(o, o.n, o.err)
+		delete(c.ops, o.cookie)
+		if o.timer != nil {
+			o.timer.Stop()
+		}
+		o.done(o.n, o.err)
 	}
 }
 
-func (c *Conn) finish(o *op, n int, err error) {
-	delete(c.ops, o.cookie)
-	if o.timer != nil {
-		o.timer.Stop()
-	}
-	o.done(n, err)
-}
-
-// push queues a message, and what is to be posted in front of it. When it has arrived, the work on o's memory is over.
+// push queues a message, and what is to be posted in front of it for o's memory.
 func (c *Conn) push(o *op, chain []ci.SendWR, m message) {
 	m.lnet.To, m.lnet.From, m.lnet.ToPID, m.lnet.FromPID = c.peer, c.n.nid, lnetPID, lnetPID
 	c.flow.push(&send{op: o, chain: chain, msg: m})
@@ -127,7 +123,7 @@ func (c *Conn) invite(o *op, m message) error {
 	if err == nil {
 		f := o.region.ext.FastReg
 		m.where = where{Key: uint32(f.Key), Pieces: 1, Addr: f.IOVA, Len: uint32(f.Length)}
-		c.push(nil, []ci.SendWR{reg}, m)
+		c.push(o, []ci.SendWR{reg}, m)
 	}
 	return err
 }
@@ -184,7 +180,7 @@ func (c *Conn) received(m *message) error {
 		return malformed("IMMEDIATE with operation %d of LNet", m.lnet.Op)
 	}
 	o := c.ops[answers]
-	if o == nil || o.waits != want {
+	if o == nil || o.waits != want || o.region != nil && !o.region.posted {
 		return malformed("type %#x for no transfer that waits for it", m.Type)
 	}
 	o.waits = 0
@@ -219,11 +215,8 @@ func (c *Conn) put(m *message) error {
 	if m.Type == immediate && int64(h.PayloadLen) > int64(len(m.payload)) {
 		return malformed("IMMEDIATE with %d bytes, of which %d are there", h.PayloadLen, len(m.payload))
 	}
-	var into []byte
-	done, n := func(int, error) {}, int(min(h.PayloadLen, MaxTransfer))
-	if c.n.cfg.OnPut != nil {
-		into, done = c.n.cfg.OnPut(Request{From: c.addr, At: Address{h.Words[2], h.Match, h.Words[3]}, Length: n})
-	}
+	n := int(min(h.PayloadLen, MaxTransfer))
+	into, done := c.n.cfg.OnPut(c.addr, h.Match, n)
 	o := &op{mem: into[:min(len(into), n)], waits: putDone, done: func(n int, err error) {
 		if done(n, err); err == nil && h.Handle.Stamp != noStamp {
 			h.Op, h.PayloadLen, h.Words = lnetAck, 0, [4]uint32{uint32(n)}
@@ -237,7 +230,7 @@ func (c *Conn) put(m *message) error {
 	case len(o.mem) == 0:
 		c.flow.owed++
 		c.push(nil, nil, message{header: header{Type: putNak}, cookie: m.cookie, status: -enodata})
-		done(0, ErrRefused)
+		o.done(0, ErrRefused)
 	default:
 		c.add(o)
 		o.timer = time.AfterFunc(c.n.cfg.Timeout, func() { c.cancel(ErrTimeout) })
@@ -248,18 +241,17 @@ func (c *Conn) put(m *message) error {
 
 // get: the peer wants data. Its credit goes back when that is over, and the region is free.
 func (c *Conn) get(m *message) error {
-	h, n, o := &m.lnet, int(min(m.lnet.Words[2], m.where.Len, MaxTransfer)), &op{done: func(int, error) {}}
-	if c.n.cfg.OnGet != nil {
-		o.mem = c.n.cfg.OnGet(Request{From: c.addr, At: Address{h.Words[0], h.Match, h.Words[1]}, Length: n})
-		o.mem = o.mem[:min(len(o.mem), n)]
-	}
-	done := message{header: header{Type: getDone}, cookie: m.cookie, status: int32(len(o.mem))}
-	if len(o.mem) == 0 {
+	n := int(min(m.lnet.Words[2], m.where.Len, MaxTransfer))
+	data := c.n.cfg.OnGet(c.addr, m.lnet.Match, n)
+	data = data[:min(len(data), n)]
+	done := message{header: header{Type: getDone}, cookie: m.cookie, status: int32(len(data))}
+	if len(data) == 0 {
 		c.flow.owed++
 		done.status = -enodata
 		c.push(nil, nil, done)
 		return nil
 	}
+	o := &op{done: func(int, error) {}}
 	c.add(o)
-	return c.write(o, o.mem, m.where, done)
+	return c.write(o, data, m.where, done)
 }
