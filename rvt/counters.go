@@ -6,8 +6,8 @@ import "sync/atomic"
 type Counter uint8
 
 const (
-	CountRecv       Counter = iota // packets delivered to the engine (a train counts N)
-	CountSent                      // packets handed to ports (a train counts N)
+	CountRecv       Counter = iota // packets delivered to the engine (a train counts N); kept by port: PortCount
+	CountSent                      // packets handed to ports (a train counts N); so is this
 	DropMalformed                  // port: not a packet of this transport
 	DropICRC                       // port: invariant CRC wrong
 	DropIPv4ID                     // port: invariant CRC right for an IPv4 identification only that does not fit its sender's others

@@ -137,7 +137,14 @@ func (h *HCA) Close() error {
 }
 
 // Counters is a snapshot of the HCA's counters by name, ports together.
-func (h *HCA) Counters() map[string]uint64 { return h.count.snapshot() }
+func (h *HCA) Counters() map[string]uint64 {
+	m := h.count.snapshot()
+	for _, p := range h.ports {
+		m[CountRecv.String()] += p.traffic.rcvPkts.Load()
+		m[CountSent.String()] += p.traffic.xmitPkts.Load()
+	}
+	return m
+}
 
 // Live counts the objects that exist, by kind: what a leak test compares.
 func (h *HCA) Live() map[string]int {

@@ -33,8 +33,8 @@ func (h *HCA) PortCount(num uint8) PortCount {
 		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
 }
 
-// sent counts what goes out: wire packets, of which a train is several.
-func (p *port) sent(pkts []Packet, packets int) {
+// sent counts what goes out.
+func (p *port) sent(pkts []Packet) {
 	n := 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
 	for i := range pkts {
@@ -43,7 +43,7 @@ func (p *port) sent(pkts []Packet, packets int) {
 			n += int(pkts[i].N) * grhSize
 		}
 	}
-	p.traffic.xmitPkts.Add(uint64(packets))
+	p.traffic.xmitPkts.Add(uint64(wirePackets(pkts)))
 	p.traffic.xmitBytes.Add(uint64(n))
 }
 

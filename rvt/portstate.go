@@ -125,7 +125,6 @@ func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 		}
 		run := pkts[i:j]
 		i = j
-		p.hca.count.add(CountRecv, wirePackets(run))
 		if dest == mcastQPN {
 			p.deliverMcast(run, wait, polled)
 			continue

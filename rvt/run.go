@@ -69,9 +69,7 @@ func (r *run) unpacket() { r.npkts-- }
 // send hands the batch to the port, and lets go of the regions it refers to.
 func (r *run) send() {
 	if r.npkts > 0 {
-		n := wirePackets(r.pkts[:r.npkts])
-		r.q.hca.count.add(CountSent, n)
-		r.out.sent(r.pkts[:r.npkts], n)
+		r.out.sent(r.pkts[:r.npkts])
 		r.out.Send(r.pkts[:r.npkts])
 		clear(r.segs[:r.nsegs])
 	}

@@ -67,7 +67,7 @@ type peerQP struct {
 // Status: InvalidParameter (nil), ResourceBusy (a port has a connection manager; the error names the port and the agent. It can be shared, or
 // closed first).
 func New(al *accesslayer.AL, svc mads.Service, cfg Config) (*Manager, error) {
-	if al == nil || svc == nil {
+	if al == nil || ci.IsNil(svc) {
 		return nil, &ci.Error{Verb: "cm.New", Status: ci.InvalidParameter, Detail: "an access layer and MAD services are needed"}
 	}
 	m := &Manager{al: al, svc: svc, cfg: cfg.withDefaults(), clock: cfg.Clock, log: al.Logger(), ports: map[mads.Port]*port{},

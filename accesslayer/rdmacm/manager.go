@@ -53,7 +53,7 @@ type device struct {
 // New makes a Manager that uses HCAs through client, and services as cfg says. What it opens and makes belongs to the client, too.
 // Status: InvalidParameter (no client, no CM, an empty range), ErrClosed (of client).
 func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
-	if client == nil || cfg.CM == nil {
+	if client == nil || ci.IsNil(cfg.CM) {
 		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
 	}
 	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver,

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 )
@@ -33,6 +34,7 @@ func TestNoQP(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, id.ResolveAddr(within(t), ap("10.66.0.1:7")))
 	require.ErrorIs(t, id.UseQP(nil, 0), ci.InvalidParameter)
+	require.ErrorIs(t, id.UseQP((*accesslayer.QP)(nil), 0), ci.InvalidParameter)
 	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
 	require.NoError(t, id.Close())
 	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), net.ErrClosed)

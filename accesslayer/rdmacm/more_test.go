@@ -252,11 +252,14 @@ func TestOpen(t *testing.T) {
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	_, err = rdmacm.New(nil, rdmacm.Config{CM: &fakeCM{}})
 	require.ErrorIs(t, err, ci.InvalidParameter)
+	var none *cm.Manager
 	al := accesslayer.New(accesslayer.Config{})
 	client, err := al.Open(accesslayer.ClientConfig{})
 	require.NoError(t, err)
-	_, err = rdmacm.New(client, rdmacm.Config{})
-	require.ErrorIs(t, err, ci.InvalidParameter)
+	for _, c := range []cm.Service{nil, none} {
+		_, err = rdmacm.New(client, rdmacm.Config{CM: c})
+		require.ErrorIs(t, err, ci.InvalidParameter)
+	}
 	_, err = rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 4}})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	m, err := rdmacm.New(client, rdmacm.Config{CM: &fakeCM{}, Ephemeral: [2]uint16{5, 5}, Rand: rand.New(rand.NewPCG(1, 2))})

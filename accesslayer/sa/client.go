@@ -163,7 +163,7 @@ const defaultPKey ci.PKey = 0xffff
 // administrator is at the subnet manager's LID (IBTA 15.3.2), in the default partition, wherever in the port's table that is.
 func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 	const verb = "sa.Do"
-	if c.al == nil || c.svc == nil {
+	if c.al == nil || ci.IsNil(c.svc) {
 		return to, bad(verb, ci.InvalidParameter, "New was given no access layer or no MAD services", nil)
 	}
 	a, err := c.al.Adapter(port.CA)

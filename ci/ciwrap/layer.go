@@ -69,7 +69,7 @@ func Wrap(hca ci.HCA, l Layer) ci.HCA { return l.Wrap(hca) }
 
 // Wrap is Wrap(hca, l), as a function to be handed on.
 func (l Layer) Wrap(hca ci.HCA) ci.HCA {
-	if hca == nil {
+	if ci.IsNil(hca) { // whoever gets the result refuses it
 		return nil
 	}
 	var w ci.HCA = hca

@@ -110,6 +110,7 @@ func TestNilObjectsStayNil(t *testing.T) {
 	p.EXPECT().RegisterMR(gomock.Any()).Return(cimock.NewMockMR(ctrl), ci.InvalidParameter)
 
 	assert.Nil(t, ciwrap.Wrap(nil, everything()))
+	assert.Nil(t, ciwrap.Wrap((*ciwrap.HCA)(nil), everything()))
 	ca, err := ciwrap.Wrap(h, everything()).OpenCA(1, func(ci.Event) {}, nil)
 	require.NoError(t, err)
 	pd, err := ca.AllocatePD(ci.PDNormal)
