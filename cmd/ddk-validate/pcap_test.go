@@ -40,7 +40,7 @@ func captureCases() *validate.Catalog {
 		}),
 		one("lossy", true, func(t *validate.T) {
 			t.Impair(validate.Impairment{Seed: 3, Drop: 0.2, Corrupt: 0.1})
-			p := kit.RC(t, kit.AckTime(12))
+			p := kit.RC(t, kit.AckTime(14))
 			for range 5 {
 				p.A.Exchange(p.B, 20000)
 			}

@@ -43,7 +43,8 @@ type Tap struct {
 type seen struct {
 	Frame
 	key     packetKey
-	pending bool // its fate is not known yet; guarded by Tap.mu
+	since   time.Duration // when it was queued, by its port's clock
+	pending bool          // its fate is not known yet; guarded by Tap.mu
 }
 
 const (
@@ -75,7 +76,7 @@ func (t *Tap) Stop() {
 	defer t.mu.Unlock()
 	t.on.Store(false)
 	if t.sink != nil {
-		t.flush(true)
+		t.flush(len(t.queue))
 	}
 	t.sink = nil
 }
@@ -87,11 +88,20 @@ func (t *Tap) add(clock clock.Clock, list []*seen) {
 	if t.sink == nil {
 		return
 	}
+	now := clock.Now()
+	for _, s := range list {
+		s.since = now
+	}
 	t.queue = append(t.queue, list...)
-	t.flush(len(t.queue) > maxPending)
+	t.flush(len(t.queue) - maxPending)
+	t.arm(clock, maxWait)
+}
+
+// arm sees to it that the queue is looked after. The caller holds t.mu.
+func (t *Tap) arm(clock clock.Clock, d time.Duration) {
 	if len(t.queue) > 0 && !t.armed {
 		t.armed = true
-		clock.AfterFunc(maxWait, t.overdue)
+		clock.AfterFunc(d, func() { t.overdue(clock) })
 	}
 }
 
@@ -103,40 +113,50 @@ func (t *Tap) settle(list []*seen) {
 		s.pending = false
 	}
 	if t.sink != nil {
-		t.flush(false)
+		t.flush(0)
 	}
 }
 
-// drop sets the reason of a packet that has none.
-func (t *Tap) drop(s *seen, reason string) {
+// drop sets the reason of a packet that has none; false if it has one.
+func (t *Tap) drop(s *seen, reason string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.Drop == "" {
-		s.Drop = reason
+	if s.Drop != "" {
+		return false
 	}
+	s.Drop = reason
+	return true
 }
 
 // overdue is the timer of the queue.
-func (t *Tap) overdue() {
+func (t *Tap) overdue(clock clock.Clock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.armed = false
-	if t.sink != nil {
-		t.flush(true)
+	if t.sink == nil {
+		return
+	}
+	late := clock.Now() - maxWait
+	n := 0
+	for n < len(t.queue) && t.queue[n].since <= late {
+		n++
+	}
+	if t.flush(n); len(t.queue) > 0 {
+		t.arm(clock, t.queue[0].since-late)
 	}
 }
 
-// flush passes on what waits for nothing, or with all everything. The caller holds t.mu.
-func (t *Tap) flush(all bool) {
-	n := 0
-	for n < len(t.queue) && (all || !t.queue[n].pending) {
-		t.batch = append(t.batch, t.queue[n].Frame)
-		n++
+// flush passes on what waits for nothing, and the first n whatever they wait for. The caller holds t.mu.
+func (t *Tap) flush(n int) {
+	i := 0
+	for i < len(t.queue) && (i < n || !t.queue[i].pending) {
+		t.batch = append(t.batch, t.queue[i].Frame)
+		i++
 	}
-	if n == 0 {
+	if i == 0 {
 		return
 	}
-	t.queue = append(t.queue[:0], t.queue[n:]...)
+	t.queue = append(t.queue[:0], t.queue[i:]...)
 	t.sink(t.batch)
 	clear(t.batch)
 	t.batch = t.batch[:0]

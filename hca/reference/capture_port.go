@@ -169,8 +169,8 @@ func (p *capturePort) lost(d Dir, pkt *rvt.Packet, reason string) {
 	defer p.mu.Unlock()
 	for _, s := range p.sends {
 		for _, x := range s.list {
-			if x.key == key {
-				p.tap.drop(x, reason)
+			// A packet and its repetition may be under way at once: two losses concern both.
+			if x.key == key && p.tap.drop(x, reason) {
 				return
 			}
 		}

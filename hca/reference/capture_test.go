@@ -245,6 +245,29 @@ func TestTapOverdue(t *testing.T) {
 	})
 }
 
+// The time of one packet is not that of another: on a busy port something waits all the time.
+func TestTapOverdueEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tap, s := new(Tap), new(shown)
+		clock := clock.Real()
+		require.NoError(t, tap.Start(s.take))
+		stuck, young := &seen{pending: true}, &seen{pending: true}
+		tap.add(clock, []*seen{stuck})
+		time.Sleep(maxWait - time.Millisecond)
+		tap.add(clock, []*seen{young})
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, s.frames(), 1)
+		assert.True(t, tap.drop(young, "lost"))
+		assert.False(t, tap.drop(young, "lost twice"))
+		time.Sleep(maxWait)
+		synctest.Wait()
+		require.Len(t, s.frames(), 2)
+		assert.Equal(t, "lost", s.frames()[1].Drop)
+		tap.Stop()
+	})
+}
+
 func TestAmong(t *testing.T) {
 	assert.Equal(t, "drop_no_qp", among("drop_no_qp", 1, 1, true))
 	assert.Equal(t, "drop_no_qp: some of the 3 packets that went together, or all", among("drop_no_qp", 1, 3, true))

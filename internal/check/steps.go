@@ -258,8 +258,8 @@ func certify(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer cleanup()
-	for _, link := range []string{"udp", "direct"} {
-		if err := r.do(ctx, nil, bin, "run", "reference", "--link", link); err != nil {
+	for _, args := range [][]string{{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"}, {"--link", "network", "--set", "ip=6"}} {
+		if err := r.do(ctx, nil, bin, append([]string{"run", "reference"}, args...)...); err != nil {
 			return err
 		}
 	}
