@@ -68,22 +68,38 @@ func (a *Adapter) FindPKey(portNum uint8, pkey ci.PKey) (index uint16, entry ci.
 	return index, entry, nil
 }
 
-// FindGID looks for a GID in the tables of all ports. Status: NotFound.
+// FindGID is the function FindGID over all ports. Status: NotFound.
 func (a *Adapter) FindGID(gid ci.GID) (portNum uint8, index uint16, err error) {
-	portNum, index, ok := findGID(a.Attr(), gid)
+	portNum, index, ok := FindGID(a.Attr(), 0, gid)
 	if !ok {
 		return 0, 0, &ci.Error{Verb: "Adapter.FindGID", Status: ci.NotFound, Detail: fmt.Sprintf("no port has GID %x", gid)}
 	}
 	return portNum, index, nil
 }
 
-func findGID(attr *ci.CAAttr, gid ci.GID) (portNum uint8, index uint16, ok bool) {
-	for _, p := range attr.Ports {
-		for i, e := range p.GIDs {
-			if e.GID == gid {
-				return p.Num, uint16(i), true
+// FindGID looks for a GID in the tables of a CA's ports; none has the zero GID. Several rows may have it, such as a link-local one: first come
+// those of the port that was asked (0: none), and before those of RoCEv1, whose packets a peer that speaks RoCEv2 would not take, all others.
+func FindGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
+	if gid == (ci.GID{}) {
+		return 0, 0, false
+	}
+	best := 0
+	for i := range attr.Ports {
+		for k, e := range attr.Ports[i].GIDs {
+			if e.GID != gid {
+				continue
+			}
+			fits := 1
+			if attr.Ports[i].Num == asked {
+				fits += 2
+			}
+			if e.Type != ci.GIDRoCEv1 {
+				fits++
+			}
+			if fits > best {
+				num, index, best = attr.Ports[i].Num, uint16(k), fits
 			}
 		}
 	}
-	return 0, 0, false
+	return num, index, best > 0
 }

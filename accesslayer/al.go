@@ -73,7 +73,7 @@ func (al *AL) Adapter(guid ci.GUID) (*Adapter, error) {
 // AdapterByGID finds the HCA, and the port of it, that has gid in its table.
 func (al *AL) AdapterByGID(gid ci.GID) (a *Adapter, port uint8, err error) {
 	a, err = al.find("AL.AdapterByGID", func(a *Adapter) (ok bool) {
-		port, _, ok = findGID(a.Attr(), gid)
+		port, _, ok = FindGID(a.Attr(), 0, gid)
 		return ok
 	})
 	return a, port, err

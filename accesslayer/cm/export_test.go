@@ -110,8 +110,3 @@ func AcceptLookupNow(l Listener) LookupRequest {
 
 // AckTimeout is ackTimeout.
 func AckTimeout(life, delay mad.TimeExp) mad.TimeExp { return ackTimeout(life, delay) }
-
-// FindGID is findGID.
-func FindGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
-	return findGID(attr, asked, gid)
-}

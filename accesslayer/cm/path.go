@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
@@ -114,7 +115,7 @@ const alternateReasons = mad.RejAlternateGID - mad.RejPrimaryGID
 // where the peer's manager is.
 func (p *port) pathFrom(cp *mad.CMPath, pkey ci.PKey, pkeyIndex uint16, mtu ci.MTU, from *mads.Address) (*way, mad.RejReason, []byte) {
 	attr := p.a.Attr()
-	num, index, found := findGID(attr, p.id.Num, cp.RemoteGID)
+	num, index, found := accesslayer.FindGID(attr, p.id.Num, cp.RemoteGID)
 	port := p.attr()
 	switch {
 	case found:
@@ -153,33 +154,6 @@ func (p *port) pathFrom(cp *mad.CMPath, pkey ci.PKey, pkeyIndex uint16, mtu ci.M
 		return nil, mad.RejPrimaryLID, binary.BigEndian.AppendUint16(nil, uint16(port.LID))
 	}
 	return w, 0, nil
-}
-
-// findGID looks for a GID of ours. Several rows may have it: first come those of the port that was asked, and before those of RoCEv1, whose packets
-// the peer would not take, all others.
-func findGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
-	if gid == (ci.GID{}) {
-		return 0, 0, false
-	}
-	best := 0
-	for i := range attr.Ports {
-		for k, e := range attr.Ports[i].GIDs {
-			if e.GID != gid {
-				continue
-			}
-			fits := 1
-			if attr.Ports[i].Num == asked {
-				fits += 2
-			}
-			if e.Type != ci.GIDRoCEv1 {
-				fits++
-			}
-			if fits > best {
-				num, index, best = attr.Ports[i].Num, uint16(k), fits
-			}
-		}
-	}
-	return num, index, best > 0
 }
 
 func firstGID(p *ci.PortAttr) []byte {
