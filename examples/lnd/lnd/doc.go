@@ -18,7 +18,7 @@
 //
 // # What a port for production has beside
 //
-// Answers to LNet's own messages (ACK, REPLY, a GET as IMMEDIATE), version 1, either byte order, memory in pieces, checksums; one pool of
-// regions for all connections, which grows and shrinks; connections made when they are needed and again when they broke, races of two that
-// connect to each other, known incarnations of peers; NOOPs as a sign of life; device failover.
+// GETs whose answer fits in a message (an IMMEDIATE each way), version 1, the other byte order, memory in pieces, checksums; one pool of regions
+// for all connections, which grows and shrinks; connections made when they are needed and again when they broke, races of two that connect to
+// each other, known incarnations of peers; NOOPs as a sign of life; device failover.
 package lnd

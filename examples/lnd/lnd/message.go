@@ -8,7 +8,8 @@ import (
 )
 
 // The bytes of messages. Structs whose fields are upper-case are layouts: package encoding/binary puts the fields one behind the other, without
-// gaps, as a packed struct of C. Integers are in the sender's byte order, of which we speak the one that is left: little-endian.
+// gaps, as a packed struct of C. Integers are little-endian, as from every sender of today; one of the other order is recognized by its magic number,
+// and refused.
 
 type msgType uint8
 
