@@ -17,6 +17,19 @@ const (
 	Latency                // one line for each of ours: median and 99th percentile, beside each yardstick
 )
 
+// String is a word for names of files and messages.
+func (t Table) String() string {
+	switch t {
+	case Ratios:
+		return "ratios"
+	case Bandwidth:
+		return "bandwidth"
+	case Latency:
+		return "latency"
+	}
+	return fmt.Sprintf("Table(%d)", int(t))
+}
+
 // Entry is one of those that take turns in a case.
 type Entry struct {
 	Name string // a word or two: the head of a column or of a row

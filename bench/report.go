@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"path"
@@ -25,16 +24,11 @@ func Match(cases []Case, glob string) ([]Case, error) {
 	return list, nil
 }
 
-// Report writes the tables of results to out, below a line that tells the machine and the rounds; and into a page, unless that is "", in the place
-// of command (ReplaceTable).
-func Report(out io.Writer, page, command, machine string, rounds int, results []Result) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s. %d rounds.\n\n", machine, rounds)
-	if err := WriteTables(&b, results); err != nil {
+// Report writes the tables of results, below a line that tells the machine and the rounds. Where above has a line of Markdown for a table, such as
+// a picture of it, that stands above the table; nil is none.
+func Report(out io.Writer, machine string, rounds int, results []Result, above map[Table]string) error {
+	if _, err := fmt.Fprintf(out, "%s. %d rounds.\n\n", machine, rounds); err != nil {
 		return err
 	}
-	if _, err := out.Write(b.Bytes()); err != nil || page == "" {
-		return err
-	}
-	return ReplaceTable(page, command, b.String())
+	return writeTables(out, results, above)
 }

@@ -8,23 +8,24 @@ import (
 )
 
 // WriteTables writes results as Markdown: of each Table that has any, a table and what its entries are.
-func WriteTables(w io.Writer, results []Result) error {
+func WriteTables(w io.Writer, results []Result) error { return writeTables(w, results, nil) }
+
+// writeTables puts a line above a table, where above has one for it.
+func writeTables(w io.Writer, results []Result, above map[Table]string) error {
 	var b strings.Builder
 	for _, t := range []struct {
 		table Table
 		write func(*strings.Builder, []Result)
 	}{{Ratios, ratios}, {Bandwidth, bandwidth}, {Latency, latency}} {
-		var l []Result
-		for _, r := range results {
-			if r.Table == t.table {
-				l = append(l, r)
-			}
-		}
+		l := Of(results, t.table)
 		if len(l) == 0 {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString("\n")
+		}
+		if above[t.table] != "" {
+			b.WriteString(above[t.table] + "\n\n")
 		}
 		t.write(&b, l)
 		b.WriteString("\n")
@@ -32,6 +33,11 @@ func WriteTables(w io.Writer, results []Result) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Of gives the results of one table, in their order.
+func Of(results []Result, t Table) []Result {
+	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Table != t })
 }
 
 func ratios(b *strings.Builder, results []Result) {
@@ -113,7 +119,7 @@ func wide(b *strings.Builder, results []Result, heads []string, ours func(Result
 	slices.SortStableFunc(results, func(a, b Result) int { return a.Bytes - b.Bytes })
 	for _, r := range results {
 		for i, o := range r.Ours {
-			line := append([]string{bytesOf(r.Bytes), o.Name}, ours(r, r.Entries[i])...)
+			line := append([]string{SizeText(r.Bytes), o.Name}, ours(r, r.Entries[i])...)
 			for _, name := range yards {
 				k := slices.IndexFunc(r.Yards, func(e Entry) bool { return e.Name == name })
 				if k < 0 {
@@ -133,7 +139,8 @@ func wide(b *strings.Builder, results []Result, heads []string, ours func(Result
 	}
 }
 
-func bytesOf(n int) string {
+// SizeText writes a number of bytes as pages have it: 64 B, 4 KiB, 1 MiB.
+func SizeText(n int) string {
 	s := Size(n)
 	i := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	return s[:i] + " " + s[i:]
@@ -146,12 +153,13 @@ func rate(v float64, unit string) string {
 	for v >= 999.5 && k+1 < len(prefix) {
 		v, k = v/1000, k+1
 	}
-	return digits3(v) + " " + prefix[k] + unit
+	return Digits3(v) + " " + prefix[k] + unit
 }
 
-func micros(ns float64) string { return digits3(ns/1000) + " us" }
+func micros(ns float64) string { return Digits3(ns/1000) + " us" }
 
-func digits3(v float64) string {
+// Digits3 writes a figure with three digits that say something; below 1, with two behind the point.
+func Digits3(v float64) string {
 	switch {
 	case v < 9.995:
 		return fmt.Sprintf("%.2f", v)

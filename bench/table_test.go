@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,25 @@ func TestWriteTables(t *testing.T) {
 * TCP beside SEND: t.
 `, b.String())
 	require.ErrorContains(t, WriteTables(fails{}, results), "full")
+}
+
+func TestReport(t *testing.T) {
+	results := []Result{
+		{Case: Case{Name: "a", Ours: []Entry{{"ours", "o"}}, Yards: []Entry{{"yardstick", "y"}}, Bytes: 64}, Entries: []Figures{{NS: []float64{2}}, {NS: []float64{1}}}},
+		{Case: Case{Name: "b", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
+			Entries: []Figures{{NS: []float64{64}}, {NS: []float64{32}}}},
+	}
+	var b strings.Builder
+	require.NoError(t, Report(&b, "a machine", 3, results, map[Table]string{Bandwidth: "![picture](x.svg)", Latency: "none"}))
+	require.True(t, strings.HasPrefix(b.String(), "a machine. 3 rounds.\n\n| case |"), b.String())
+	require.Contains(t, b.String(), "\n* `a`: o. Against: y.\n\n![picture](x.svg)\n\n| size | operation | bandwidth |")
+	require.NotContains(t, b.String(), "none")
+	require.ErrorContains(t, Report(fails{}, "a machine", 3, results, nil), "full")
+
+	require.Equal(t, results[1:], Of(results, Bandwidth))
+	require.Empty(t, Of(results, Latency))
+	require.Len(t, results, 2, "the argument stays as it is")
+	require.Equal(t, "ratios bandwidth latency Table(9)", fmt.Sprint(Ratios, " ", Bandwidth, " ", Latency, " ", Table(9)))
 }
 
 // fails is a full disk.

@@ -1,5 +1,6 @@
 // Command table runs every comparison of package bench and prints the table of ratios, as Markdown. With -write it replaces the table in a
-// page, between the lines <!-- table by bench/cmd/table --> and <!-- end of table -->.
+// page, between the lines <!-- table by bench/cmd/table --> and <!-- end of table -->, and writes the charts that this part shows beside the
+// page: performance-bandwidth.svg and performance-latency.svg for performance.md.
 //
 //	go run ./bench/cmd/table -write docs/performance.md
 package main
@@ -11,6 +12,7 @@ import (
 	"os"
 
 	"ciddk/bench"
+	"ciddk/bench/chart"
 )
 
 // mark names the place in the page.
@@ -26,7 +28,7 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 21, "rounds of each case and its yardstick")
 	cases := flag.String("case", "*/*", "glob of the cases to run")
-	page := flag.String("write", "", "page whose table is to be replaced")
+	page := flag.String("write", "", "page whose tables are to be replaced; their charts are written beside it")
 	flag.Parse()
 	if err := run(*rounds, *cases, *page, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
@@ -47,5 +49,8 @@ func run(rounds int, glob, page string, out io.Writer) error {
 		}
 		results = append(results, r)
 	}
-	return bench.Report(out, page, mark, bench.Machine(), rounds, results)
+	if err := bench.Report(out, bench.Machine(), rounds, results, nil); err != nil || page == "" {
+		return err
+	}
+	return chart.Page{File: page, Command: mark}.Write(bench.Machine(), rounds, results)
 }

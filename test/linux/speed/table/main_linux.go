@@ -1,5 +1,6 @@
 // Command table boots a Linux guest, measures the reference HCA in it beside rxe, and prints the tables of package speed as Markdown. With
-// -write it replaces them in a page, between the lines <!-- table by test/linux/speed/table --> and <!-- end of table -->.
+// -write it replaces them in a page, between the lines <!-- table by test/linux/speed/table --> and <!-- end of table -->, and writes the charts that
+// this part shows beside the page: performance-linux-bandwidth.svg and performance-linux-latency.svg for performance.md.
 //
 //	go run ./test/linux/speed/table -write docs/performance.md
 package main
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"ciddk/bench"
+	"ciddk/bench/chart"
 	"ciddk/test/linux/speed"
 )
 
@@ -24,7 +26,7 @@ func main() {
 	rounds := flag.Int("rounds", 3, "rounds of each case and its yardsticks")
 	cases := flag.String("case", "*/*", "glob of the cases to run, such as guest/latency-*")
 	mtu := flag.Int("mtu", 1500, "MTU of the interfaces in bytes: 1500 gives an IB MTU of 1024, 4200 one of 4096")
-	page := flag.String("write", "", "page whose tables are to be replaced")
+	page := flag.String("write", "", "page whose tables are to be replaced; their charts are written beside it")
 	limit := flag.Duration("timeout", 2*time.Hour, "for all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -65,5 +67,8 @@ func run(ctx context.Context, rounds, mtu int, glob, page string, out, progress 
 		fmt.Fprintf(progress, "%s: %.2f of rxe (%v)\n", c.Name, r.Ratio(0, 0), time.Since(start).Round(time.Second))
 		results = append(results, r)
 	}
-	return bench.Report(out, page, mark, l.Machine(), rounds, results)
+	if err := bench.Report(out, l.Machine(), rounds, results, nil); err != nil || page == "" {
+		return err
+	}
+	return chart.Page{File: page, Command: mark, Infix: "-linux"}.Write(l.Machine(), rounds, results)
 }

@@ -1,0 +1,69 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ciddk/bench"
+)
+
+// Page is where a command publishes: between its lines in a Markdown page (bench.ReplaceTable), and in pictures beside that.
+type Page struct {
+	File    string
+	Command string // of the lines
+	Infix   string // in the names of pictures, where several commands write to a page: "-linux" makes performance-linux-latency.svg of performance.md
+}
+
+// Write draws the pictures of those of the tables that results have, writes them beside the page, and replaces the page's part by the tables, each below
+// its picture. Nothing is written where a picture cannot be drawn. Errors: those of Draw, of bench.ReplaceTable, and of writing files.
+func (p Page) Write(machine string, rounds int, results []bench.Result) error {
+	pictures, above := map[string][]byte{}, map[bench.Table]string{}
+	for _, t := range []bench.Table{bench.Bandwidth, bench.Latency} {
+		if len(bench.Of(results, t)) == 0 {
+			continue
+		}
+		d, err := collect(t, results)
+		if err != nil {
+			return err
+		}
+		name := p.picture(t)
+		if pictures[name], err = d.draw(t); err != nil {
+			return err
+		}
+		above[t] = d.link(t, name)
+	}
+	var text bytes.Buffer
+	if err := bench.Report(&text, machine, rounds, results, above); err != nil {
+		return err
+	}
+	for name, svg := range pictures {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(p.File), name), svg, 0o644); err != nil {
+			return err
+		}
+	}
+	return bench.ReplaceTable(p.File, p.Command, text.String())
+}
+
+// picture is the name of a file in the page's folder.
+func (p Page) picture(t bench.Table) string {
+	base := filepath.Base(p.File)
+	return fmt.Sprintf("%s%s-%v.svg", strings.TrimSuffix(base, filepath.Ext(base)), p.Infix, t)
+}
+
+// link shows a picture. Who cannot see it has the table below.
+func (d data) link(t bench.Table, name string) string {
+	var ops []string
+	for _, p := range d.panels {
+		for _, g := range p.groups {
+			if !slices.Contains(ops, g.name) {
+				ops = append(ops, g.name)
+			}
+		}
+	}
+	return fmt.Sprintf("![Bars: %v of %s by message size, %s; the figures are those of the table below](%s)", t, strings.Join(ops, ", "),
+		ours+" beside "+strings.Join(d.series[1:], ", "), name)
+}
