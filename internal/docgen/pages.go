@@ -157,7 +157,7 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"port", "yes", "a packet with a wrong P_Key"}, {"port", "yes", "a datagram with a wrong Q_Key"}, {"port", "yes", "a management packet with a wrong M_Key"},
 	{"port", "yes", "capabilities changed; query again"}, {"port", "yes", "the system image GUID changed"},
 	{"port", "yes", "the link's buffers overran"}, {"port", "yes", "too many link errors"}, {"port", "yes", "the link's flow control failed"}, {"port", "yes", "a management packet with a wrong B_Key"},
-	{"QP", "with CapAPM", "the alternate path cannot be used"},
+	{"QP", "with CapAPM", "the peer asked to migrate, and is not followed"},
 	{"QP", "no", "a request of the peer was not legal; the QP is in Error"},
 	{"QP", "no", "a request of the peer was denied access; the QP is in Error"},
 	{"port", "with CapPortActiveEvent", "the port is Active; query its attributes"},
