@@ -188,9 +188,17 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 			left := float64(i) - share/2 + float64(k)*each
 			r := vg.Rectangle{Min: vg.Point{X: x(left), Y: y(0)}, Max: vg.Point{X: x(left+each) - 1, Y: y(v)}}
 			c.FillPolygon(colourOf(b.series, k), corners(r))
-			c.FillText(figure, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: r.Max.Y + 1}, bench.Digits3(v))
+			c.FillText(figure, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: r.Max.Y + 1}, label(v))
 		}
 	}
+}
+
+// label is a figure as the tables have it; below 1, where they would take a smaller unit, with two digits that say something.
+func label(v float64) string {
+	if v < 0.995 {
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+	return bench.Digits3(v)
 }
 
 func corners(r vg.Rectangle) []vg.Point {

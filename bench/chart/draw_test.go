@@ -241,6 +241,12 @@ func TestTicks(t *testing.T) {
 	require.Equal(t, []string{"0", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6"}, labels)
 }
 
+func TestLabel(t *testing.T) {
+	for want, v := range map[string]float64{"0.029": 0.0292, "0.14": 0.1364, "0.9": 0.9, "0.99": 0.99, "1.00": 0.999, "9.16": 9.158, "31.0": 31, "964": 963.7} {
+		require.Equal(t, want, label(v))
+	}
+}
+
 // TestStaysApart: what runs in the guest, and what measures, is built without the plot library.
 func TestStaysApart(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "ciddk/bench", "ciddk/bench/cmd/pair")
