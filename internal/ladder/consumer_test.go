@@ -1,7 +1,6 @@
 package ladder_test
 
 import (
-
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/cm"
