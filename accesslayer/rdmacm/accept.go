@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
@@ -10,7 +11,7 @@ import (
 
 // Accept agrees to a request, and returns when the connection is established. Receives should be posted before. For datagrams it tells
 // the peer the QP. Without a QP of the ID's, ConnConfig.QP describes one that is in RTR (UD: RTS) already; it goes to RTS afterwards.
-// Errors: as of Connect.
+// Errors: as of Connect; ErrQPFailed, which ID.Err says as well: the peer may send before its RTU is here, and what it sent was bad.
 func (i *ID) Accept(ctx context.Context, cfg ConnConfig) error {
 	_, err := i.enter("Accept", accepting, requested)
 	if err != nil {
@@ -54,17 +55,20 @@ func (i *ID) accept(ctx context.Context, cfg *ConnConfig) error {
 	if err != nil || !own {
 		return err
 	}
-	if err := i.move(c, cut, ci.QPRTS); err != nil && !i.isOver() { // else the peer came and went in one moment
-		_ = c.Close()
-		return err
+	if err = i.move(c, cut, ci.QPRTS); err == nil {
+		return nil
 	}
-	return nil
-}
-
-func (i *ID) isOver() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.why != nil
+	if attr, bad := i.QP().Query(); bad == nil && attr.State == ci.QPError {
+		// Not the step is to blame: the QP was in Error before. Either the connection has ended and took it there, or the QP did so of itself, by a
+		// request that came before the RTU (IBTA volume 1, 9.9.3: a fatal NAK takes the responder to Error).
+		err = ErrQPFailed
+		i.end(err)
+	}
+	if why := i.Err(); why != nil && !errors.Is(why, ErrQPFailed) { // the peer came and went in one moment
+		return nil
+	}
+	_ = c.Close()
+	return err
 }
 
 func (i *ID) acceptDatagram(cfg *ConnConfig) error {

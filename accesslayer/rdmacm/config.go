@@ -71,6 +71,11 @@ type QPConfig struct {
 	// QPCreate: Type is the ID's. Depths and pieces of 0 are 16 and 1 (not the receive depth with an SRQ). CQs that are nil are made, of
 	// the QP's depths, and go with the ID: ID.SendCQ, ID.RecvCQ.
 	ci.QPCreate
+	// OneCQ makes one CQ for both queues, which SendCQ and RecvCQ both give: completions come in the order in which they happened. When a QP
+	// fails, the one that says why is then before all that are flushed; of two CQs, a reader may see the flushed receives first. The CQ holds both
+	// depths together, so their sum must be within what the HCA has (InvalidCQSize). Whoever waits gets completions of both kinds. Not with a SendCQ,
+	// a RecvCQ or an SRQ.
+	OneCQ bool
 	// OnEvent, if not nil, gets events of the QP, one at a time.
 	OnEvent func(*accesslayer.QP, ci.Event)
 	// Access is what the peer may do with memory that allows it. 0: all that the HCA can. Not for UD.

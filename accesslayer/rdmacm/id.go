@@ -274,7 +274,7 @@ func (i *ID) SetPath(p cm.Path) error {
 // HCA flushes at once, and who sees ci.WCFlushErr before that finds the cause in Err already.
 func (i *ID) Done() <-chan struct{} { return i.life.Done() }
 
-// Err is nil as long as there is no end, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, net.ErrClosed, or what else ended the
+// Err is nil as long as there is no end, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, ErrQPFailed, net.ErrClosed, or what else ended the
 // connection. It says so from before work is flushed, a little before Done is closed. Work that is flushed while Err is nil tells of another end:
 // the QP has failed of itself. Then the cause is the status of the completion before the flushed ones, or, where the peer's request was the
 // reason, an event of the QP (QPConfig.OnEvent); the connection goes on for the peer, until somebody disconnects.
@@ -355,7 +355,7 @@ func (i *ID) QP() ci.QP {
 	return i.qp
 }
 
-// SendCQ is what CreateQP made, nil if it did not.
+// SendCQ is what CreateQP made, nil if it did not; with QPConfig.OneCQ the same as RecvCQ.
 func (i *ID) SendCQ() *accesslayer.CQ {
 	i.mu.Lock()
 	defer i.mu.Unlock()

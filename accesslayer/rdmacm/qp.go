@@ -21,10 +21,11 @@ func (q *madeQP) close() error {
 	if q.qp != nil {
 		errs = append(errs, unlessGone(q.qp.Close()))
 	}
-	for _, cq := range []*accesslayer.CQ{q.sendCQ, q.recvCQ} {
-		if cq != nil {
-			errs = append(errs, unlessGone(cq.Close()))
-		}
+	if q.sendCQ != nil {
+		errs = append(errs, unlessGone(q.sendCQ.Close()))
+	}
+	if q.recvCQ != nil && q.recvCQ != q.sendCQ {
+		errs = append(errs, unlessGone(q.recvCQ.Close()))
 	}
 	return errors.Join(errs...)
 }
@@ -42,7 +43,7 @@ const defaultDepth = 16
 
 // CreateQP makes the ID's QP, and its CQs if need be, and moves it to Init (UD: to RTS): receives can be posted. The ID destroys what it
 // made. Errors: InvalidState (no address resolved yet, or there is a QP), InvalidParameter (an SRQ without RecvCQ: how many receives has
-// it?), those of accesslayer.PD.NewQP and NewCQ and of ci.QP.Modify.
+// it?; OneCQ with a CQ or an SRQ), those of accesslayer.PD.NewQP and NewCQ and of ci.QP.Modify.
 func (i *ID) CreateQP(cfg QPConfig) error {
 	return i.fail("create QP", i.createQP(cfg))
 }
@@ -60,6 +61,9 @@ func (i *ID) createQP(cfg QPConfig) error {
 	}
 	c := cfg.QPCreate
 	c.Type = i.typ
+	if cfg.OneCQ && (c.SendCQ != nil || c.RecvCQ != nil || c.SRQ != nil) {
+		return invalid("ID.CreateQP", "OneCQ is for CQs that the ID makes: without SendCQ, RecvCQ and SRQ")
+	}
 	if c.SRQ != nil && c.RecvCQ == nil {
 		return invalid("ID.CreateQP", "a QP with an SRQ needs a RecvCQ, of the size of its receives")
 	}
@@ -82,6 +86,13 @@ func (i *ID) createQP(cfg QPConfig) error {
 }
 
 func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfig) (err error) {
+	if cfg.OneCQ {
+		if made.sendCQ, err = pd.NewCQ(ci.CQCreate{Size: c.SendDepth + c.RecvDepth}, accesslayer.CQHandler{}); err != nil {
+			return err
+		}
+		made.recvCQ = made.sendCQ
+		c.SendCQ, c.RecvCQ = made.sendCQ, made.sendCQ
+	}
 	if c.SendCQ == nil {
 		if made.sendCQ, err = pd.NewCQ(ci.CQCreate{Size: c.SendDepth}, accesslayer.CQHandler{}); err != nil {
 			return err

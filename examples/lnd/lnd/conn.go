@@ -1,6 +1,7 @@
 package lnd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
@@ -40,7 +40,6 @@ type Conn struct {
 	sending []*send        // by buffer; nil: free
 	ops     map[cookie]*op // all transfers
 	last    uint64         // cookie
-	flushed bool           // work was
 }
 
 // send is a message to be sent.
@@ -51,6 +50,9 @@ type send struct {
 }
 
 const maxAsking = 1000 // messages that wait for credits: a peer that takes no ACKs may not have more
+
+// errPeerRequest is what remains when nothing else explains a flush.
+var errPeerRequest = errors.New("lnd: the queue pair has failed, and not by work of ours: perhaps a request of the peer's was bad")
 
 // A work request's ID says in its low bits what it is, and above which one.
 const (
@@ -102,13 +104,11 @@ func (c *Conn) start(stamp uint64, agreed params) error {
 		case <-c.ctx.Done():
 		}
 	}}
-	for _, cq := range []*accesslayer.CQ{c.id.SendCQ(), c.id.RecvCQ()} {
-		if _, err := cq.NewPump(p); err != nil {
-			return err
-		}
+	_, err := c.id.SendCQ().NewPump(p) // it is the one of both queues
+	if err == nil {
+		c.n.wg.Go(c.run)
 	}
-	c.n.wg.Go(c.run)
-	return nil
+	return err
 }
 
 // run is the connection's life: whatever happens, happens here.
@@ -164,11 +164,9 @@ func (c *Conn) completed(wc ci.WC) error {
 	i := int(wc.ID >> wrBits)
 	switch what := wc.ID & (1<<wrBits - 1); {
 	case wc.Status == ci.WCFlushErr:
-		// Something else has gone wrong before: the connection manager says what, or another completion. If not, this is all that is known.
-		if !c.flushed {
-			c.flushed = true
-			time.AfterFunc(time.Second, func() { c.cancel(wc.Status) })
-		}
+		// Something else has gone wrong before, and not with work of ours: its completion would have come first. If the connection manager did not
+		// end the connection, either, it was a request of the peer's.
+		return cmp.Or(c.id.Err(), errPeerRequest)
 	case wc.Status != ci.WCSuccess:
 		return wc.Status
 	case what == wrSend:

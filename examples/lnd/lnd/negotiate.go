@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
-	"ciddk/ci"
 )
 
 // What two ends agree on before there is a connection. The active end asks, by CONNREQ. The passive end refuses what it cannot have, or answers,
@@ -100,10 +100,8 @@ func lower(depth uint16, err error) uint16 {
 	if r, ok := errors.AsType[*Reject](err); ok && r.Why == WhyDepth {
 		now = r.Params.Depth
 	}
-	for _, s := range []ci.Status{ci.InsufficientResources, ci.InsufficientMemory, ci.InvalidMaxWRs, ci.InvalidCQSize} {
-		if errors.Is(err, s) {
-			now = depth - 1
-		}
+	if accesslayer.TooDeep(err) {
+		now = depth - 1
 	}
 	if now >= depth || now < minDepth {
 		return 0

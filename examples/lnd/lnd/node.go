@@ -112,7 +112,7 @@ func (n *Node) most() params { return params{Depth: uint16(n.cfg.Depth), Pieces:
 // the peer.
 func qpConfig(depth uint16) rdmacm.QPConfig {
 	caps := ci.QPCaps{SendDepth: 5 * int(depth), RecvDepth: recvs(int(depth))}
-	return rdmacm.QPConfig{Access: ci.RemoteWrite, QPCreate: ci.QPCreate{QPCaps: caps}}
+	return rdmacm.QPConfig{OneCQ: true, Access: ci.RemoteWrite, QPCreate: ci.QPCreate{QPCaps: caps}}
 }
 
 // terms: no READs and no atomics, ever. A peer that has no receive posted has lost count, so retries are few.

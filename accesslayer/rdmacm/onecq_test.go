@@ -1,0 +1,168 @@
+package rdmacm_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+// isRTU tells a ready-to-use message (IBTA volume 1, 12.6.9) from all else on a network: behind an IPv4 header, UDP, BTH and DETH.
+func isRTU(d *reference.Datagram) bool {
+	const bth, madAt = 20 + 8, 20 + 8 + 12 + 8
+	if len(d.Data) < madAt+24 || d.Data[bth] != 0x64 { // UD SEND only
+		return false
+	}
+	m := d.Data[madAt:]
+	return m[1] == uint8(mad.ClassCM) && binary.BigEndian.Uint16(m[16:]) == mad.AttrRTU
+}
+
+// badWrite is a request that every peer refuses.
+func badWrite(out *buffer) []ci.SendWR {
+	return []ci.SendWR{{ID: 7, Op: ci.OpWrite, SGL: []ci.SGE{out.r.SGE(0, 8)}, Remote: ci.Remote{Addr: 4096, RKey: 0xdead00}}}
+}
+
+// The peer may send when it has the REP. If what it sends is bad, and overtakes its RTU, Accept says so, and not which of its steps failed.
+func TestBadRequestBeforeRTU(t *testing.T) {
+	l := &lan{reference.NewNetwork(reference.NetworkConfig{Filter: func(d *reference.Datagram) reference.Verdict {
+		if isRTU(d) {
+			return reference.Drop
+		}
+		return reference.Pass
+	}})}
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+	id, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
+	require.NoError(t, err)
+	must(id.QP().PostSend(badWrite(newBuffer(t, id, 8))))
+	wc := make([]ci.WC, 1)
+	must(id.SendCQ().Wait(ctx, wc))
+	require.Equal(t, ci.WCRemAccessErr, wc[0].Status)
+
+	p := <-peer
+	require.ErrorIs(t, p.err, rdmacm.ErrQPFailed)
+	require.ErrorIs(t, p.err, p.id.Err(), "the same")
+	require.NotErrorIs(t, p.err, ci.InvalidQPState, "no step is to blame")
+	require.NotContains(t, p.err.Error(), "Modify")
+	await(t, p.id.Done(), "the end at this end")
+	await(t, id.Done(), "the end at the peer's, which is told")
+	require.ErrorIs(t, id.Err(), rdmacm.ErrPeerDisconnected)
+	for _, i := range []*rdmacm.ID{p.id, id} {
+		require.NoError(t, i.Close())
+	}
+	require.ErrorIs(t, p.id.Err(), rdmacm.ErrQPFailed, "the first reason stays")
+}
+
+// With one CQ, the completion that says why a QP failed is before all that are flushed, of both queues.
+func TestOneCQ(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+	cfg := rdmacm.QPConfig{OneCQ: true, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 20, RecvDepth: 30}}}
+	id, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{QP: cfg})
+	require.NoError(t, err)
+	require.NoError(t, (<-peer).err)
+	require.Same(t, id.SendCQ(), id.RecvCQ())
+	require.GreaterOrEqual(t, must(id.SendCQ().Query()).Size, 50, "room for both")
+
+	b := newBuffer(t, id, 64)
+	for n := range 30 {
+		must(id.QP().PostRecv([]ci.RecvWR{{ID: uint64(100 + n), SGL: []ci.SGE{b.r.SGE(0, 64)}}}))
+	}
+	for range 20 {
+		if _, err := id.QP().PostSend(badWrite(b)); err != nil {
+			require.ErrorIs(t, err, ci.InvalidQPState, "it has failed already")
+			break
+		}
+	}
+	wc, seen := make([]ci.WC, 64), []ci.WC(nil)
+	for len(seen) < 31 {
+		seen = append(seen, wc[:must(id.RecvCQ().Wait(ctx, wc))]...)
+	}
+	require.Equal(t, ci.WCRemAccessErr, seen[0].Status)
+	require.EqualValues(t, 7, seen[0].ID)
+	recvs := 0
+	for _, w := range seen[1:] {
+		require.Equal(t, ci.WCFlushErr, w.Status)
+		if w.ID >= 100 {
+			recvs++
+		}
+	}
+	require.Equal(t, 30, recvs)
+	require.NoError(t, id.Close())
+}
+
+// What cannot be is refused, and nothing is left of what failed.
+func TestOneCQRefused(t *testing.T) {
+	c := newLAN().host(t, "10.66.0.2")
+	id, err := c.m.NewID(rdmacm.IDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, id.Bind(ap("10.66.0.2:0")))
+	pd := must(id.PD())
+	cq := must(pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{}))
+	srq := must(pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil))
+	for name, q := range map[string]ci.QPCreate{"a SendCQ": {SendCQ: cq}, "a RecvCQ": {RecvCQ: cq}, "an SRQ": {SRQ: srq}} {
+		assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: q}), ci.InvalidParameter, name)
+	}
+	attr := must(c.al.Adapter(c.hcas["10.66.0.2"].Info().GUID)).Attr()
+	deep := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: attr.MaxCQEs, RecvDepth: 1}}
+	err = id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: deep})
+	require.ErrorIs(t, err, ci.InvalidCQSize, "both together are too many")
+	require.True(t, accesslayer.TooDeep(err))
+	bad := ci.QPCreate{QPCaps: ci.QPCaps{SendSGE: 1 << 20}}
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: bad}), ci.InvalidMaxSGE, "the CQ was made, and goes")
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{OneCQ: true}))
+	require.NoError(t, id.Close())
+}
+
+// An adapter that has no room for so deep a queue pair says it through all layers, in a way that can be told from other failures.
+func TestTooDeep(t *testing.T) {
+	al := accesslayer.New(accesslayer.Config{})
+	t.Cleanup(func() { assert.NoError(t, al.Close()) })
+	hca := must(reference.New(reference.Config{
+		Ports:    []reference.PortConfig{reference.Virtual(newLAN().Network, reference.VirtualConfig{Addr: ap("10.66.0.1:0").Addr()})},
+		Override: ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &shallowPD{ciwrap.PD{PD: in}} }},
+	}))
+	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	require.NoError(t, al.Register(hca))
+	m := must(rdmacm.Open(al))
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	id := must(m.NewID(rdmacm.IDConfig{}))
+	require.NoError(t, id.Bind(ap("10.66.0.1:0")))
+	depth, tries := 100, 0
+	err := error(nil)
+	for ; depth > 0; depth /= 2 {
+		tries++
+		if err = id.CreateQP(rdmacm.QPConfig{OneCQ: true, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: depth}}}); !accesslayer.TooDeep(err) {
+			break
+		}
+	}
+	require.NoError(t, err)
+	require.Equal(t, 25, depth)
+	require.Equal(t, 3, tries)
+	require.NoError(t, id.Close())
+}
+
+// shallowPD makes no connected queue pair with more than 40 send requests.
+type shallowPD struct{ ciwrap.PD }
+
+func (p *shallowPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+	if c.Type == ci.RC && c.SendDepth > 40 {
+		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientMemory}
+	}
+	return p.PD.CreateQP(c, ub)
+}
