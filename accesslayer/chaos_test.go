@@ -85,7 +85,7 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 		var cqs []*accesslayer.CQ
 		var things []closer
 		for range 120 {
-			switch rnd.IntN(8) {
+			switch rnd.IntN(9) {
 			case 0:
 				if q, err := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); ok(err) {
 					cqs = append(cqs, q)
@@ -115,6 +115,15 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 						ok(m.Unmap())
 					}
 					things = append(things, p)
+				}
+			case 6:
+				if p, err := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 2, MaxPages: 1}); ok(err) {
+					things = append(things, p)
+					if m, err := p.Map(ci.Bytes(make([]byte, 1)), 0); ok(err) && rnd.IntN(2) == 0 {
+						ok(m.Unmap())
+					} else if err == nil && rnd.IntN(2) == 0 {
+						ok(m.Drop())
+					}
 				}
 			default:
 				if len(things) == 0 {

@@ -15,7 +15,7 @@
 // # Objects
 //
 // The tree is AL → Client → {CA, PnP}, CA → {PD, UserCA → PD, DMA, EventHandler}, PD → {AV, CQ → Pump, SRQ, QP → Mcast, MR, MW, FMR,
-// FMRPool, RDD → EEC}. Sideways, a QP uses its CQs, SRQ and RDD, a shared region the one it was made from, a CA the Adapter.
+// FMRPool, FastRegPool, RDD → EEC}. Sideways, a QP uses its CQs, SRQ and RDD, a shared region the one it was made from, a CA the Adapter.
 //
 // Every object is also what package ci calls it: *QP is a ci.QP, *PD a ci.PD with tracked creates, and Client.HCA a ci.HCA, so code
 // that knows only ci runs on tracked objects. Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to
@@ -52,7 +52,7 @@
 //	ib_create_qp, ib_get_spl_qp, …               PD.NewQP, NewSpecialQP, QP
 //	ib_init_dgrm_svc, ib_force_apm               QP.InitDatagram, ForceAPM
 //	ib_create_cq … ib_rearm_n_cq                 PD.NewCQ, CQ; Wait, Poller, Pump
-//	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW
+//	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW; NewFastRegPool
 //	mlnx_*_fmr, mlnx_*_fmr_pool                  PD.NewFMR, NewFMRPool; FMR, FMRPool
 //	ib_reg_pnp, ib_dereg_pnp                     Client.RegisterPnP (classes CA and port), PnP.Destroy
 //	ib_local_mad                                 CA.LocalMAD

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
+	"ciddk/hca/reference"
 )
 
 // newDriver stands for a driver's HCA in the examples.
@@ -108,6 +110,50 @@ func ExampleCQ_NewPump() {
 	// Output:
 	// 1 2
 	// <nil>
+}
+
+// loopback is a queue pair of the reference HCA, connected to itself.
+func loopback(al *accesslayer.AL) (*accesslayer.PD, *accesslayer.CQ, *accesslayer.QP, io.Closer) {
+	hca, _ := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})}})
+	_ = al.Register(hca)
+	client, _ := al.Open(accesslayer.ClientConfig{})
+	ca, _ := client.OpenCA(hca.Info().GUID, nil)
+	pd, _ := ca.NewPD(ci.PDNormal)
+	cq, _ := pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{})
+	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 16, SendSGE: 1}}, nil)
+	port, _ := ca.Adapter().Port(1)
+	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: port.LID}}
+	_ = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite}, nil)
+	_ = qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: qp.Num(), RespRes: 1, MinRNRTimer: 1}, nil)
+	_ = qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7}, nil)
+	return pd, cq, qp, hca
+}
+
+func ExamplePD_NewFastRegPool() {
+	al := accesslayer.New(accesslayer.Config{})
+	pd, cq, qp, hca := loopback(al)
+	defer hca.Close()
+	defer al.Close()
+	pool, _ := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 8, MaxPages: 257}) // 1 MiB each, wherever it begins
+
+	from, to := []byte("moved by RDMA"), make([]byte, 13)
+	src, _ := pool.Map(ci.Bytes(from), 0)
+	dst, _ := pool.Map(ci.Bytes(to), ci.LocalWrite|ci.RemoteWrite)
+	write := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{src.SGE(0, 13)}, Remote: dst.Remote(0)} // usually a peer's
+	_, err := qp.PostSend([]ci.SendWR{src.Register(), dst.Register(), write, src.Invalidate(), dst.Invalidate()})
+	fmt.Println(err)
+
+	wc := make([]ci.WC, 1)
+	for _, m := range []*accesslayer.FastRegMapping{src, dst} {
+		_, _ = cq.Wait(context.Background(), wc) // the invalidation: the key is dead
+		fmt.Println(wc[0].Status, m.Unmap())
+	}
+	fmt.Printf("%s\n", to)
+	// Output:
+	// <nil>
+	// completion: success <nil>
+	// completion: success <nil>
+	// moved by RDMA
 }
 
 func ExamplePD_NewFMRPool() {

@@ -27,6 +27,7 @@ type fakeHCA struct {
 	fail     map[string][]error // by verb, consumed from the front
 	nextID   int
 	queries  int
+	ranges   []ci.DMARange // of the next mappings
 	onQuery  func()
 	onEarly  func(*fakeQP) // called in CreateQP, before it is known whether it succeeds
 	onCreate func(any)     // called in CreateCQ and CreateQP, before they return
@@ -39,6 +40,7 @@ func newFake(ports int) *fakeHCA {
 	h.cond = sync.NewCond(&h.mu)
 	h.setGUID(fakeGUID)
 	h.attr.Caps = ci.CapSRQ | ci.CapUD | ci.CapAV | ci.CapMulticast | ci.CapFMR | ci.CapMW1
+	h.attr.PageSizes = []uint64{4096, 1 << 16}
 	h.attr.MaxSRQWRs, h.attr.MaxSRQSGEs, h.attr.MaxMapsPerFMR = 128, 4, 3
 	for i := range ports {
 		h.attr.Ports = append(h.attr.Ports, ci.PortAttr{Num: uint8(i + 1), GUID: fakeGUID + ci.GUID(i+1), State: ci.PortDown, Link: ci.LinkEthernet,
@@ -290,7 +292,10 @@ func (c *fakeCA) OpenUser(ci.Process, *ci.UserBuffer) (ci.UserCA, error) {
 }
 
 func (c *fakeCA) MapDMA(ci.Memory) (ci.DMA, error) {
-	d := &fakeDMA{}
+	d := &fakeDMA{ranges: []ci.DMARange{{Addr: 4096, Size: 4096}}}
+	if c.h.ranges != nil {
+		d.ranges = c.h.ranges
+	}
 	return ret[ci.DMA](d, c.h.add(&d.fakeObj, "DMA"))
 }
 
@@ -317,9 +322,10 @@ func (u *fakeUser) Close() { _ = u.fakeObj.Destroy() }
 type fakeDMA struct {
 	ci.UnimplementedDMA
 	fakeObj
+	ranges []ci.DMARange
 }
 
-func (d *fakeDMA) Ranges() []ci.DMARange { return []ci.DMARange{{Addr: 4096, Size: 4096}} }
+func (d *fakeDMA) Ranges() []ci.DMARange { return d.ranges }
 
 type fakePD struct {
 	ci.UnimplementedPD
@@ -396,6 +402,11 @@ func (p *fakePD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 func (p *fakePD) RegisterSMR(src ci.MR, _ uint64, _ ci.Access) (ci.MR, error) {
 	m := &fakeMR{}
 	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj, behind(src)))
+}
+
+func (p *fakePD) AllocFastRegMR(int) (ci.MR, error) {
+	m := &fakeMR{fast: true}
+	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj))
 }
 
 func (p *fakePD) CreateMW(ci.MWType, *ci.UserBuffer) (ci.MW, error) {
@@ -513,9 +524,15 @@ type fakeMR struct {
 	ci.UnimplementedMR
 	fakeObj
 	length uint64
+	fast   bool
 }
 
-func (m *fakeMR) Region() ci.Region { return ci.Region{Length: m.length, LKey: ci.Key(m.id)} }
+func (m *fakeMR) Region() ci.Region {
+	if m.fast { // the low 8 bits are the consumer's
+		return ci.Region{LKey: ci.Key(m.id)<<8 | 0xfe, RKey: ci.Key(m.id)<<8 | 0xfe}
+	}
+	return ci.Region{Length: m.length, LKey: ci.Key(m.id)}
+}
 func (m *fakeMR) Query() (ci.MRAttr, error) {
 	return ci.MRAttr{Region: m.Region()}, m.check("MR.Query")
 }

@@ -35,6 +35,7 @@ const (
 	kindHandler
 	kindPnP
 	kindFMRPool
+	kindFastRegPool
 	kindPump
 )
 
@@ -42,27 +43,28 @@ var kinds = [...]struct {
 	name    string
 	invalid ci.Status
 }{
-	kindAL:      {"AL", ci.InvalidALHandle},
-	kindClient:  {"Client", ci.InvalidALHandle},
-	kindAdapter: {"Adapter", ci.InvalidCAHandle},
-	kindCA:      {"CA", ci.InvalidCAHandle},
-	kindUserCA:  {"UserCA", ci.InvalidCAHandle},
-	kindPD:      {"PD", ci.InvalidPDHandle},
-	kindAV:      {"AV", ci.InvalidAVHandle},
-	kindCQ:      {"CQ", ci.InvalidCQHandle},
-	kindSRQ:     {"SRQ", ci.InvalidSRQHandle},
-	kindQP:      {"QP", ci.InvalidQPHandle},
-	kindMcast:   {"Mcast", ci.InvalidMcastHandle},
-	kindMR:      {"MR", ci.InvalidMRHandle},
-	kindFMR:     {"FMR", ci.InvalidFMRHandle},
-	kindMW:      {"MW", ci.InvalidMWHandle},
-	kindRDD:     {"RDD", ci.InvalidHandle},
-	kindEEC:     {"EEC", ci.InvalidHandle},
-	kindDMA:     {"DMA", ci.InvalidHandle},
-	kindHandler: {"EventHandler", ci.InvalidHandle},
-	kindPnP:     {"PnP", ci.InvalidHandle},
-	kindFMRPool: {"FMRPool", ci.InvalidHandle},
-	kindPump:    {"Pump", ci.InvalidHandle},
+	kindAL:          {"AL", ci.InvalidALHandle},
+	kindClient:      {"Client", ci.InvalidALHandle},
+	kindAdapter:     {"Adapter", ci.InvalidCAHandle},
+	kindCA:          {"CA", ci.InvalidCAHandle},
+	kindUserCA:      {"UserCA", ci.InvalidCAHandle},
+	kindPD:          {"PD", ci.InvalidPDHandle},
+	kindAV:          {"AV", ci.InvalidAVHandle},
+	kindCQ:          {"CQ", ci.InvalidCQHandle},
+	kindSRQ:         {"SRQ", ci.InvalidSRQHandle},
+	kindQP:          {"QP", ci.InvalidQPHandle},
+	kindMcast:       {"Mcast", ci.InvalidMcastHandle},
+	kindMR:          {"MR", ci.InvalidMRHandle},
+	kindFMR:         {"FMR", ci.InvalidFMRHandle},
+	kindMW:          {"MW", ci.InvalidMWHandle},
+	kindRDD:         {"RDD", ci.InvalidHandle},
+	kindEEC:         {"EEC", ci.InvalidHandle},
+	kindDMA:         {"DMA", ci.InvalidHandle},
+	kindHandler:     {"EventHandler", ci.InvalidHandle},
+	kindPnP:         {"PnP", ci.InvalidHandle},
+	kindFMRPool:     {"FMRPool", ci.InvalidHandle},
+	kindFastRegPool: {"FastRegPool", ci.InvalidHandle},
+	kindPump:        {"Pump", ci.InvalidHandle},
 }
 
 func (k kind) String() string { return kinds[k].name }
