@@ -266,6 +266,25 @@ func TestFastRegPoolReference(t *testing.T) {
 	}
 }
 
+// The keys of a region come around after 256, and those of all regions are different meanwhile: they are used in turn.
+func TestFastRegPoolKeys(t *testing.T) {
+	t.Parallel()
+	d := newDuo(t, newAL(t))
+	pool := must(d.a.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 2, MaxPages: 2}))
+	mem := ci.Bytes(make([]byte, 100))
+	keys := map[ci.Key]int{}
+	for range 3 * 512 {
+		m := must(pool.Map(mem, ci.LocalWrite|ci.RemoteWrite))
+		require.Equal(t, ci.WCSuccess, d.a.do(m.Register(), m.Invalidate()))
+		require.NoError(t, m.Unmap())
+		keys[m.RKey]++
+	}
+	require.Len(t, keys, 512)
+	for k, n := range keys {
+		require.Equal(t, 3, n, "key %#x", k)
+	}
+}
+
 // However a pool is used, what is written by a key arrives in the memory that was mapped with it and nowhere else, no more regions are lent than
 // there are, and no region gives the same key twice in a row.
 func TestFastRegPoolModel(t *testing.T) {

@@ -33,13 +33,12 @@ type Conn struct {
 	// The rest belongs to one goroutine, run: there is nothing to lock.
 	stamp   uint64 // the peer's
 	flow    flow
-	ca      *accesslayer.CA
-	pool    regPool
+	pool    *accesslayer.FastRegPool // for the memory of transfers
 	mr      *accesslayer.MR
 	mem     []byte         // of messages: those being sent, then those to be received
 	sending []*send        // by buffer; nil: free
 	ops     map[cookie]*op // all transfers
-	last    uint64         // cookie
+	last    cookie
 }
 
 // send is a message to be sent.
@@ -54,13 +53,12 @@ const maxAsking = 1000 // messages that wait for credits: a peer that takes no A
 // errPeerRequest is what remains when nothing else explains a flush.
 var errPeerRequest = errors.New("lnd: the queue pair has failed, and not by work of ours: perhaps a request of the peer's was bad")
 
-// A work request's ID says in its low bits what it is, and above which one.
+// A work request's ID says in its low bits what it is, and above which one. Registrations and WRITEs have none: they only complete if they fail.
 const (
-	wrSend  = 0 // by send buffer
-	wrRecv  = 1 // by receive buffer
-	wrInv   = 2 // by region
-	wrChain = 3 // registrations and WRITEs: they only complete if they fail
-	wrBits  = 2
+	wrSend = 0 // by send buffer
+	wrRecv = 1 // by receive buffer
+	wrInv  = 2 // by transfer: its cookie
+	wrBits = 2
 )
 
 func (n *Node) newConn(addr netip.Addr, peer uint64, p params) *Conn {
@@ -76,14 +74,19 @@ func (c *Conn) setup(id *rdmacm.ID) error {
 		return err
 	}
 	depth := int(c.params.Depth)
-	c.ca, c.sending, c.mem = pd.CA(), make([]*send, depth), make([]byte, (depth+recvs(depth))*msgSize)
+	c.sending, c.mem = make([]*send, depth), make([]byte, (depth+recvs(depth))*msgSize)
 	if c.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(c.mem), Access: ci.LocalWrite}); err != nil {
 		return err
 	}
 	for i := 0; i < recvs(depth) && err == nil; i++ {
 		err = c.postRecv(i)
 	}
-	return errors.Join(err, c.pool.fill(pd, 2*depth))
+	if err == nil {
+		// The pool never runs dry, so nobody waits for a region (and who waits for one thing while holding another can wait for ever): our transfers
+		// are bounded by slots, and the peer's by credits, which go back when their regions do. MaxPages: memory may begin in the middle of one.
+		c.pool, err = pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 2 * depth, MaxPages: MaxTransfer>>12 + 1})
+	}
+	return err
 }
 
 func (c *Conn) postRecv(i int) error {
@@ -146,7 +149,10 @@ func (c *Conn) close() (err error) {
 	if c.id != nil {
 		err = c.id.Close()
 	}
-	if err = errors.Join(err, c.pool.close()); c.mr != nil {
+	if c.pool != nil {
+		err = errors.Join(err, c.pool.Close())
+	}
+	if c.mr != nil {
 		err = errors.Join(err, c.mr.Close())
 	}
 	return err
@@ -183,7 +189,7 @@ func (c *Conn) completed(wc ci.WC) error {
 		}
 		return errors.Join(err, c.postRecv(i)) // before the credit goes back: run sends later
 	case what == wrInv:
-		return c.invalidated(c.pool.all[i])
+		return c.invalidated(c.ops[cookie(i)])
 	}
 	return nil
 }
@@ -215,7 +221,7 @@ func (c *Conn) send() error {
 			return err
 		}
 		if s.op != nil {
-			s.op.region.posted = true
+			s.op.posted = true
 		}
 	}
 	return nil

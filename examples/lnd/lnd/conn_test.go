@@ -44,12 +44,10 @@ func TestSizes(t *testing.T) {
 		_, err := c.Put(ctx, 0, make([]byte, size))
 		require.ErrorContains(t, err, "a transfer has 1 to 1048576")
 	}
+	ask(t, c, func() { assert.Empty(t, c.ops, "transfers that are not over, with their regions") })
 	require.NoError(t, na.Close())
 	require.NoError(t, nb.Close())
 	s.check(t)
-	for _, r := range c.pool.all {
-		require.Nil(t, r.op, "a region is still lent")
-	}
 }
 
 // What does not fit in both ends' memory is cut, and the caller hears of it.
@@ -116,7 +114,7 @@ func storm(t *testing.T, network *reference.Network, cfg Config, each, largest i
 	for i, n := range nodes {
 		require.NoError(t, n.Close())
 		stores[i].check(t)
-		require.Len(t, conns[i].pool.idle, len(conns[i].pool.all))
+		require.Empty(t, conns[i].ops, "each has given its region back")
 	}
 }
 
@@ -132,36 +130,22 @@ func TestImpairedLink(t *testing.T) {
 	require.NotZero(t, bad.Count(reference.Drop))
 }
 
-// A region's key is another one each time, and comes around after 256; the one of before is dead when the transfer is over.
-func TestKeys(t *testing.T) {
-	s := newStore()
-	_, _, c := pair(t, newNetwork(), Config{Depth: 2}, s.config())
-	ctx := limit(t)
-	buf := random(1, 5000)
-	keys := map[ci.Key]int{}
-	var last ci.Key
-	for range 600 {
-		require.Equal(t, len(buf), must(c.Put(ctx, 0, buf)))
-		last = c.pool.idle[len(c.pool.idle)-1].ext.FastReg.Key // run has told us, so it is done with it
-		keys[last]++
-	}
-	require.Len(t, keys, 256)
-	require.NoError(t, c.Close())
-}
-
 // When Get has returned, a WRITE to where the peer was invited does not reach the memory any more.
 func TestNoWriteAfterwards(t *testing.T) {
 	s := newStore()
 	s.data[0] = random(1, 5000)
 	_, nb, c := pair(t, newNetwork(), Config{}, s.config())
 	ctx := limit(t)
-	into := make([]byte, 5000)
-	require.Equal(t, 5000, must(c.Get(ctx, 0, into)))
+	into, got := make([]byte, 5000), make(chan error, 1)
 	var at where
-	ask(t, c, func() {
-		f := c.pool.idle[len(c.pool.idle)-1].ext.FastReg
-		at = where{Key: uint32(f.Key), Addr: f.IOVA}
+	ask(t, c, func() { // as Get does
+		o := &op{ours: true, mem: into, waits: getDone, done: func(_ int, err error) { got <- err }}
+		c.add(o)
+		assert.NoError(t, c.invite(o, message{header: header{Type: getReq}, cookie: o.cookie, lnet: lnet{Op: lnetGet, Words: [4]uint32{2: 5000}}}))
+		at = where{Key: uint32(o.reg.RKey), Addr: o.reg.Addr}
 	})
+	require.NoError(t, <-got)
+	require.Equal(t, random(1, 5000), into)
 	// Another connection of the same peer knows the key as well.
 	back := must(nb.Dial(ctx, c.n.cfg.Addr))
 	_, err := back.Put(ctx, 0, []byte("both ends are there"))
@@ -318,8 +302,8 @@ func TestHostilePeer(t *testing.T) {
 		{"an ACK of nothing", func(m *message) { m.Type = immediate }, "no transfer"},
 		{"LNet's GET", func(m *message) { m.Type, m.lnet.Op = immediate, lnetGet }, "operation 2"},
 		{"less payload than it says", func(m *message) { m.Type, m.lnet.Op, m.lnet.PayloadLen = immediate, lnetPut, 1<<32-1 }, "4294967295 bytes"},
-		{"an answer to nothing", func(m *message) { m.Type, m.cookie = putDone, cookie{99} }, "no transfer"},
-		{"a refusal of nothing", func(m *message) { m.Type, m.cookie = putNak, cookie{99} }, "no transfer"},
+		{"an answer to nothing", func(m *message) { m.Type, m.cookie = putDone, 99 }, "no transfer"},
+		{"a refusal of nothing", func(m *message) { m.Type, m.cookie = putNak, 99 }, "no transfer"},
 		{"the wrong answer", func(m *message) { m.Type = getDone }, "no transfer"},
 		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 1 << 31} }, "2147483648 bytes"},
 		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1} }, "PUT_ACK for 0 bytes"},
@@ -412,8 +396,8 @@ func TestSilentSource(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, 10000, must(c.Put(ctx, 0, make([]byte, 10000))))
 		ask(t, c, func() {
-			c.push(nil, nil, message{header: header{Type: putReq}, cookie: cookie{77}, lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
-			c.ops[cookie{77}] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {}}
+			c.push(nil, nil, message{header: header{Type: putReq}, cookie: 77, lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
+			c.ops[77] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {}}
 			assert.NoError(t, c.send())
 			c.flow.posted = 1 << 20 // nothing is sent any more
 		})

@@ -11,7 +11,6 @@
 //
 //   - message.go: bytes, and what to believe of those that a stranger sends.
 //   - flow.go: credits. Who may send when is a state machine without I/O.
-//   - regpool.go: memory is registered by work requests, in regions of a pool.
 //   - conn.go: a connection. One goroutine owns it, from the first completion until everything has been taken apart.
 //   - transfer.go: the protocol, both ends of PUT and GET.
 //   - negotiate.go, node.go: how two ends find each other and agree; less depth where there is no room for more.

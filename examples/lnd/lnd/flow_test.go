@@ -55,9 +55,9 @@ func (m *model) begin(e int, t msgType) bool {
 	}
 	end.slots--
 	m.last++
-	k := cookie{m.last, byte(m.depth)}
+	k := cookie(m.last)<<8 | cookie(m.depth)
 	for end.waits[k] > 0 {
-		k[2]++
+		k += 1 << 16
 	}
 	end.waits[k] = 1
 	s := msg(t, k)
@@ -284,7 +284,7 @@ func TestFlowGivesCreditsBack(t *testing.T) {
 	}
 	owe(3)
 	require.Nil(t, f.next(), "too few for a NOOP")
-	f.push(put(cookie{}))
+	f.push(put(0))
 	s := f.next()
 	require.Equal(t, immediate, s.msg.Type)
 	require.EqualValues(t, 3, s.msg.Credits)

@@ -55,7 +55,7 @@ type header struct { // 48 bytes
 	To, ToStamp     uint64
 }
 
-type cookie [8]byte // means nothing to the other end, which sends it back as it came
+type cookie uint64 // means nothing to the other end, which sends it back as it came
 
 // where is memory to write to, in pieces under one key. Fast registration makes one piece of many pages, so one is what we agree on.
 type where struct {

@@ -40,9 +40,9 @@ func golden() []goldenMessage {
 		return m
 	}
 	at := where{Key: 0x12345678, Pieces: 1, Len: 4096, Addr: 0x456789abcdef0000}
-	put := lnet{To: nidB, From: nidA, ToPID: 12345, FromPID: 12345, Op: lnetPut, PayloadLen: 300, Handle: handle{1, cookie{2}}, Match: 0xbaadf00d,
+	put := lnet{To: nidB, From: nidA, ToPID: 12345, FromPID: 12345, Op: lnetPut, PayloadLen: 300, Handle: handle{1, 2}, Match: 0xbaadf00d,
 		Words: [4]uint32{0xdeadbeef, 0, 7, 0x1000}}
-	c, sink := cookie{8, 7, 6, 5, 4, 3, 2, 1}, cookie{0x11}
+	c, sink := cookie(0x0102030405060708), cookie(0x11)
 	terms := params{Depth: 8, Pieces: 1, MsgSize: 4096}
 	return []goldenMessage{
 		{"CONNREQ", first("c0", "38000000") + " 0800 0100 00100000", with(connReq, func(m *message) { m.params = terms })},

@@ -2,11 +2,11 @@ package lnd
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
+	"ciddk/accesslayer"
 	"ciddk/ci"
 )
 
@@ -26,11 +26,12 @@ const enodata = 61 // errno of Linux
 // op is a transfer, at one of its two ends.
 type op struct {
 	cookie cookie
-	ours   bool    // we began it
-	mem    []byte  // the data, or where it goes
-	region *region // in which that is registered, nil: it is not
-	waits  msgType // for which answer, 0: none; immediate: for LNet's ACK
-	n      int     // bytes moved
+	ours   bool                        // we began it
+	mem    []byte                      // the data, or where it goes
+	reg    *accesslayer.FastRegMapping // of the data, nil: none
+	posted bool                        // the registration: before, no peer can know of it
+	waits  msgType                     // for which answer, 0: none; immediate: for LNet's ACK
+	n      int                         // bytes moved
 	err    error
 	done   func(n int, err error) // called once
 	timer  *time.Timer            // nil: our caller's context is enough
@@ -96,13 +97,13 @@ func (c *Conn) transfer(ctx context.Context, mem []byte, begin func(*op) error) 
 // add gives o a cookie.
 func (c *Conn) add(o *op) {
 	c.last++
-	binary.NativeEndian.PutUint64(o.cookie[:], c.last)
+	o.cookie = c.last
 	c.ops[o.cookie] = o
 }
 
 // settle ends o, if nothing holds it any more.
 func (c *Conn) settle(o *op) {
-	if o.waits == 0 && o.region == nil {
+	if o.waits == 0 && o.reg == nil {
 		delete(c.ops, o.cookie)
 		if o.timer != nil {
 			o.timer.Stop()
@@ -118,23 +119,19 @@ func (c *Conn) push(o *op, chain []ci.SendWR, m message) {
 }
 
 // invite sends a message that tells the peer to write to o's memory.
-func (c *Conn) invite(o *op, m message) error {
-	reg, err := c.pool.lend(c.ca, o, o.mem, ci.LocalWrite|ci.RemoteWrite)
-	if err == nil {
-		f := o.region.ext.FastReg
-		m.where = where{Key: uint32(f.Key), Pieces: 1, Addr: f.IOVA, Len: uint32(f.Length)}
-		c.push(o, []ci.SendWR{reg}, m)
+func (c *Conn) invite(o *op, m message) (err error) {
+	if o.reg, err = c.pool.Map(ci.Bytes(o.mem), ci.LocalWrite|ci.RemoteWrite); err == nil {
+		m.where = where{Key: uint32(o.reg.RKey), Pieces: 1, Addr: o.reg.Addr, Len: uint32(o.reg.Length)}
+		c.push(o, []ci.SendWR{o.reg.Register()}, m)
 	}
 	return err
 }
 
 // write accepts such an invitation. The message that says it is done goes behind the WRITE, and cannot overtake it: nothing waits in between.
-func (c *Conn) write(o *op, data []byte, to where, done message) error {
-	reg, err := c.pool.lend(c.ca, o, data, 0)
-	if err == nil {
-		f := o.region.ext.FastReg
-		c.push(o, []ci.SendWR{reg, {ID: wrChain, Op: ci.OpWrite, SGL: []ci.SGE{{Addr: f.IOVA, Length: uint32(len(data)), LKey: f.Key}},
-			Remote: ci.Remote{Addr: to.Addr, RKey: ci.Key(to.Key)}}}, done)
+func (c *Conn) write(o *op, data []byte, to where, done message) (err error) {
+	if o.reg, err = c.pool.Map(ci.Bytes(data), 0); err == nil {
+		wr := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{o.reg.SGE(0, uint32(len(data)))}, Remote: ci.Remote{Addr: to.Addr, RKey: ci.Key(to.Key)}}
+		c.push(o, []ci.SendWR{o.reg.Register(), wr}, done)
 	}
 	return err
 }
@@ -142,19 +139,20 @@ func (c *Conn) write(o *op, data []byte, to where, done message) error {
 // release is for when no more is done to o's memory. If that is registered, the keys go first: the peer must not be able to write to it when its
 // owner has it again. (The Linux implementation leaves that to the region's next use.)
 func (c *Conn) release(o *op) (err error) {
-	if o.region == nil {
+	if o.reg == nil {
 		c.settle(o)
-	} else {
-		_, err = c.id.QP().PostSend([]ci.SendWR{{ID: uint64(o.region.number)<<wrBits | wrInv, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: o.region.ext.FastReg.Key}})
+		return nil
 	}
+	wr := o.reg.Invalidate()
+	wr.ID = uint64(o.cookie)<<wrBits | wrInv
+	_, err = c.id.QP().PostSend([]ci.SendWR{wr})
 	return err
 }
 
 // invalidated: the keys are dead. In place of a transfer of the peer's, the peer may begin another.
-func (c *Conn) invalidated(r *region) error {
-	o := r.op
-	err := c.pool.giveBack(r)
-	if !o.ours {
+func (c *Conn) invalidated(o *op) error {
+	err := o.reg.Unmap()
+	if o.reg = nil; !o.ours {
 		c.flow.owed++
 	}
 	c.settle(o)
@@ -180,7 +178,7 @@ func (c *Conn) received(m *message) error {
 		return malformed("IMMEDIATE with operation %d of LNet", m.lnet.Op)
 	}
 	o := c.ops[answers]
-	if o == nil || o.waits != want || o.region != nil && !o.region.posted {
+	if o == nil || o.waits != want || o.reg != nil && !o.posted {
 		return malformed("type %#x for no transfer that waits for it", m.Type)
 	}
 	o.waits = 0
