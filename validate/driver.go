@@ -70,6 +70,9 @@ type Target struct {
 	Capture func(path string) (stop func() error, err error)
 	// Wire opens an end of the link that reaches the first HCA, for the certifier to play the peer at; or is nil. One is open at a time.
 	Wire func() (Wire, error)
+	// NoMulticast says why the link between the HCAs carries no datagrams to groups, for instance what a system's loopback lacks; or is
+	// empty, if it does. Cases that wait for such a datagram are skipped with this reason; attaching and detaching is judged all the same.
+	NoMulticast string
 	// Version of driver or firmware, for reports.
 	Version string
 }

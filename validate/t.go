@@ -93,6 +93,13 @@ func (t *T) Rand() *rand.Rand {
 	return t.rnd
 }
 
+// Multicast skips the case if the link carries no datagrams to groups (Target.NoMulticast).
+func (t *T) Multicast() {
+	if t.target.NoMulticast != "" {
+		t.Skip("the link carries no multicast: %s", t.target.NoMulticast)
+	}
+}
+
 // Impair makes the link bad; it is good again when the case ends. The case needs Needs.Impair.
 func (t *T) Impair(i Impairment) {
 	if t.target.Impair == nil {

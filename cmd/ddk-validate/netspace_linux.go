@@ -32,6 +32,9 @@ func newNetspace(addrs []netip.Addr) (*netspace, error) {
 		if err == nil {
 			err = setLoopback(addrs)
 		}
+		if err == nil {
+			err = routeGroups()
+		}
 		for i := 0; err == nil && i < len(addrs); i++ {
 			err = reachable(addrs[i])
 		}
@@ -76,13 +79,15 @@ func reachable(a netip.Addr) error {
 	}
 }
 
+// loopbackIndex is the loopback interface's, in every namespace.
+const loopbackIndex = 1
+
 // setLoopback brings the loopback interface of the thread's namespace up and adds addresses to it (rtnetlink(7)).
 func setLoopback(addrs []netip.Addr) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := routeSocket()
 	if err != nil {
-		return fmt.Errorf("netlink: %w", err)
+		return err
 	}
-	const loopbackIndex = 1 // of every namespace
 	e := binary.NativeEndian
 	up := make([]byte, unix.SizeofIfInfomsg)
 	e.PutUint32(up[4:], loopbackIndex)
@@ -101,6 +106,34 @@ func setLoopback(addrs []netip.Addr) error {
 		err = ask(fd, unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append(m, ip[:]...))
 	}
 	return errors.Join(err, unix.Close(fd))
+}
+
+// routeGroups lets the loopback interface of the thread's namespace carry IPv6 multicast. The system gives every other interface a route
+// to ff00::/8, and loopback none. It has to be of the kind "local": what goes to one of the kind "multicast" is sent and never arrives.
+func routeGroups() error {
+	fd, err := routeSocket()
+	if err != nil {
+		return err
+	}
+	e := binary.NativeEndian
+	m := []byte{unix.AF_INET6, 8, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_LOCAL, 0, 0, 0, 0}
+	m = e.AppendUint16(m, unix.SizeofRtAttr+16)
+	m = e.AppendUint16(m, unix.RTA_DST)
+	group := [16]byte{0xff}
+	m = append(m, group[:]...)
+	m = e.AppendUint16(m, unix.SizeofRtAttr+4)
+	m = e.AppendUint16(m, unix.RTA_OIF)
+	m = e.AppendUint32(m, loopbackIndex)
+	return errors.Join(ask(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m), unix.Close(fd))
+}
+
+// routeSocket speaks rtnetlink(7) with the thread's namespace.
+func routeSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return 0, fmt.Errorf("netlink: %w", err)
+	}
+	return fd, nil
 }
 
 // ask sends a request and waits for the acknowledgement.

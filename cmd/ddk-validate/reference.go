@@ -27,7 +27,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		return nil, err
 	}
 	ports := l.ports
-	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end}
+	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups}
 	if o.Impair {
 		w := newWeather()
 		for i := range ports {
@@ -60,11 +60,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		return sum
 	}
 	for i, p := range ports {
-		var h *reference.HCA
-		err := l.open(func() (err error) {
-			h, err = reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
-			return err
-		})
+		h, err := reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
@@ -83,7 +79,8 @@ func noCapture(string) (func() error, error) {
 type linkage struct {
 	ports []reference.PortConfig        // one for each HCA
 	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
-	open  opener                        // where ports are opened
+	// noGroups is Target.NoMulticast.
+	noGroups string
 }
 
 // links make them.
@@ -106,7 +103,6 @@ func directLink(o validate.Options) (l linkage, err error) {
 		return l, err
 	}
 	d := new(reference.DirectLink)
-	l.open = here
 	for range 2 {
 		l.ports = append(l.ports, reference.Direct(d, reference.DirectConfig{MTU: mtu}))
 	}
@@ -130,7 +126,6 @@ func networkLink(o validate.Options) (l linkage, err error) {
 		return l, err
 	}
 	n := reference.NewNetwork(reference.NetworkConfig{})
-	l.open = here
 	for i := range 2 {
 		l.ports = append(l.ports, reference.Virtual(n, reference.VirtualConfig{Addr: private(v6, i), MTU: mtu}))
 	}
@@ -179,11 +174,13 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	}
 	privileged := o.Values["privileged"] == "1"
 	var addrs []netip.Addr // the HCAs', the certifier's
-	l.open = here
+	open := here
 	if v6 {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
 		if space, err := space6(); err == nil {
-			addrs, l.open = addrs6(), space.do
+			addrs, open = addrs6(), space.do
+		} else if runtime.GOOS == "linux" {
+			l.noGroups = "Linux has no route for IPv6 groups on loopback, and a network namespace to add one takes CAP_SYS_ADMIN"
 		}
 	} else {
 		for i := range 4 {
@@ -197,11 +194,11 @@ func udpLink(o validate.Options) (l linkage, err error) {
 		port = uint16(20000 + (o.Run%500)*64 + o.Worker%64)
 	}
 	for _, a := range addrs[:min(2, len(addrs))] {
-		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged}))
+		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open}))
 	}
 	if len(addrs) == 4 {
 		l.end = func() (validate.Wire, error) {
-			return openEnd(l.open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)
+			return openEnd(open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)
 		}
 	}
 	return l, nil

@@ -35,12 +35,29 @@ type UDPConfig struct {
 	// where a plain socket leaves a residue (see the package documentation), and datagrams show the TOS and TTL that they came with,
 	// over IPv6 their traffic class, flow label and hop limit. Over IPv4 it takes the capability CAP_NET_RAW.
 	Privileged bool
+	// Within runs what opens sockets of the port, and gives its error: once as the port is opened, and as the first QP attaches to a
+	// multicast group. So they can be opened elsewhere, for instance by a thread that is in a network namespace. Nil runs it where it is.
+	Within func(open func() error) error
+}
+
+// within is c.Within, or its absence.
+func (c *UDPConfig) within(open func() error) error {
+	if c.Within == nil {
+		return open()
+	}
+	return c.Within(open)
 }
 
 // UDP makes a RoCEv2 port. It sees everything sent to (Addr, Port), and there can be one process per (Addr, Port).
 func UDP(c UDPConfig) PortConfig {
 	return PortConfig{
-		open: func(e portEnv) (rvt.Port, error) { return openUDP(c, e.clock) },
+		open: func(e portEnv) (p rvt.Port, err error) {
+			err = c.within(func() error {
+				p, err = openUDP(c, e.clock)
+				return err
+			})
+			return p, err
+		},
 		guid: func() ci.GUID { return guidOf(c.Addr, c.port()) },
 		link: ci.LinkEthernet,
 	}
@@ -88,6 +105,8 @@ type udpPort struct {
 	clock clock.Clock
 	sock  udpSocket
 	recv  rvt.Receiver
+	// within is UDPConfig.Within, never nil.
+	within func(open func() error) error
 	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
 	refused func(rvt.Counter, []byte)
 	state   atomic.Uint32 // ci.PortState
@@ -155,7 +174,7 @@ func openUDP(c UDPConfig, clock clock.Clock) (rvt.Port, error) {
 	if err := c.checkPrivileged(runtime.GOOS); err != nil {
 		return nil, err
 	}
-	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock}
+	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock, within: c.within}
 	p.iface = findInterface(addr)
 	if addr.Zone() != "" && p.index == 0 {
 		return nil, fmt.Errorf("UDP port: Addr %v: zone %q is no interface of this machine; %s", addr, addr.Zone(), interfacesHere())
@@ -379,7 +398,7 @@ func (p *udpPort) JoinGroup(gid ci.GID) error {
 	if err != nil {
 		return err
 	}
-	return p.sock.join(g)
+	return p.within(func() error { return p.sock.join(g) })
 }
 
 // LeaveGroup undoes a JoinGroup.

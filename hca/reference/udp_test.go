@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -540,6 +541,40 @@ func TestUDPTrafficClass(t *testing.T) {
 	a.Send([]rvt.Packet{p, p, q, q, p})
 	require.Len(t, rb.packets(t, 5), 5)
 	require.Empty(t, ra.counts)
+}
+
+// What opens sockets, and nothing else, is run by Within, whose refusal is that of the call.
+func TestUDPWithin(t *testing.T) {
+	t.Parallel()
+	var ran int
+	refusal := errors.New("not there")
+	var answer error
+	within := func(open func() error) error {
+		ran++
+		if answer != nil {
+			return answer
+		}
+		return open()
+	}
+	for _, portable := range []bool{false, true} {
+		ran, answer = 0, nil
+		c := UDP(UDPConfig{Addr: netip.MustParseAddr("127.0.0.1"), Port: uint16(40000 + os.Getpid()%10000), Portable: portable, Within: within})
+		in, err := c.open(portEnv{clock: clock.Real()})
+		require.NoError(t, err)
+		p := in.(*udpPort)
+		require.Equal(t, 1, ran)
+		group := gidOf(netip.MustParseAddr("239.77.1.3"))
+		require.NoError(t, p.JoinGroup(group))
+		require.Equal(t, 2, ran)
+		require.NoError(t, p.LeaveGroup(group))
+		answer = refusal
+		require.ErrorIs(t, p.JoinGroup(group), refusal)
+		require.Error(t, p.LeaveGroup(group), "not joined")
+		require.Equal(t, 3, ran)
+		require.NoError(t, p.Close())
+		_, err = c.open(portEnv{clock: clock.Real()})
+		require.ErrorIs(t, err, refusal)
+	}
 }
 
 func TestUDPMulticast(t *testing.T) {

@@ -83,6 +83,7 @@ func (g *group) join(t *validate.T, e *kit.End) ci.Mcast {
 
 // send sends a datagram of 64 fresh bytes to the group, and gives them.
 func (g *group) send(t *validate.T, from *kit.End, id uint64) []byte {
+	t.Multicast()
 	want := append([]byte(nil), from.Buf.Fill(t, 0, 64)...)
 	wr := from.SendWR(id, 0, 64)
 	wr.To = g.dest
