@@ -25,6 +25,9 @@ type Driver struct {
 	// Settings names what Options.Values may hold, each with a line of description. Other keys are then refused before anything is
 	// opened; an empty map refuses all. nil leaves them to Open.
 	Settings map[string]string
+	// CheckValues, if not nil, refuses values of Options.Values that no target could be opened with, before anything is opened: a mistake
+	// on the command line (exit 2), where an error of Open is one of the driver.
+	CheckValues func(Options) error
 	// Evidence writes the packets of a case that failed to a capture file, or is nil. Package validate/evidence has one that writes pcapng;
 	// the command line fills it in.
 	Evidence func(path string, packets []WirePacket) error
@@ -113,8 +116,22 @@ func (d Driver) LinkOr(want string) (string, error) {
 	return "", fmt.Errorf("driver %s has no link %q; it has %v", d.Name, want, d.Links)
 }
 
-// CheckValues refuses settings that the driver does not have.
-func (d Driver) CheckValues(values map[string]string) error {
+// CheckSettings refuses settings that the driver does not have, and values of them that it knows to be wrong.
+func (d Driver) CheckSettings(o Options) error {
+	if err := d.checkNames(o.Values); err != nil || d.CheckValues == nil {
+		return err
+	}
+	var err error
+	if o.Link, err = d.LinkOr(o.Link); err != nil {
+		return err
+	}
+	if err := d.CheckValues(o); err != nil {
+		return fmt.Errorf("driver %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+func (d Driver) checkNames(values map[string]string) error {
 	if d.Settings == nil {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	if p.Setting.Link, err = p.Driver.LinkOr(p.Setting.Link); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckValues(p.Setting.Values)); err != nil {
+	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckSettings(p.Setting.Options)); err != nil {
 		return nil, err
 	}
 	profile, ok := FindProfile(p.Setting.Profile)

@@ -86,6 +86,15 @@ type linkage struct {
 // links make them.
 var links = map[string]func(validate.Options) (linkage, error){"udp": udpLink, "direct": directLink, "network": networkLink}
 
+// checkValues refuses settings that the link does not have, and values that no setting has.
+func checkValues(o validate.Options) error {
+	has := map[string][]string{"udp": {"ip", "port", "privileged"}, "network": {"ip"}}
+	_, version := version(o)
+	_, port := udpPort(o)
+	_, privileged := privileged(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged)
+}
+
 // onlyFor refuses settings that a link does not have.
 func onlyFor(o validate.Options, names ...string) error {
 	for k := range o.Values {
@@ -99,9 +108,6 @@ func onlyFor(o validate.Options, names ...string) error {
 // directLink is a link in this process, of InfiniBand link layer. The HCAs hand each other packets without bytes; the certifier's end
 // is one in bytes.
 func directLink(o validate.Options) (l linkage, err error) {
-	if err := onlyFor(o); err != nil {
-		return l, err
-	}
 	d := new(reference.DirectLink)
 	for range 2 {
 		l.ports = append(l.ports, reference.Direct(d, reference.DirectConfig{MTU: mtu}))
@@ -118,9 +124,6 @@ func directLink(o validate.Options) (l linkage, err error) {
 
 // networkLink is a RoCEv2 network in this process, of which everything shows.
 func networkLink(o validate.Options) (l linkage, err error) {
-	if err := onlyFor(o, "ip"); err != nil {
-		return l, err
-	}
 	v6, err := version(o)
 	if err != nil {
 		return l, err
@@ -167,12 +170,10 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	switch v := o.Values["privileged"]; v {
-	case "", "0", "1":
-	default:
-		return l, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
+	privileged, err := privileged(o)
+	if err != nil {
+		return l, err
 	}
-	privileged := o.Values["privileged"] == "1"
 	var addrs []netip.Addr // the HCAs', the certifier's
 	open := here
 	if v6 {
@@ -219,6 +220,16 @@ func version(o validate.Options) (v6 bool, err error) {
 		return v == "6", nil
 	default:
 		return false, fmt.Errorf("--set ip=%s: want 4 or 6", v)
+	}
+}
+
+// privileged is the setting of that name.
+func privileged(o validate.Options) (bool, error) {
+	switch v := o.Values["privileged"]; v {
+	case "", "0", "1":
+		return v == "1", nil
+	default:
+		return false, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
 	}
 }
 

@@ -70,7 +70,7 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckValues(p.Setting.Values)); err != nil {
+	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckSettings(p.Setting.Options)); err != nil {
 		return nil, err
 	}
 	links := map[string]baseline{}

@@ -35,6 +35,9 @@ func (f *targetFlags) check(usual time.Duration) error {
 	return nil
 }
 
+// maxWorkers bounds the processes of a run. Drivers choose addresses by the worker's number, and have so many.
+const maxWorkers = 64
+
 // workersOf is the number of workers asked for, or the driver's usual one.
 func workersOf(d validate.Driver, asked *int) (int, error) {
 	switch {
@@ -42,6 +45,8 @@ func workersOf(d validate.Driver, asked *int) (int, error) {
 		return d.DefaultWorkers(), nil
 	case *asked < 1:
 		return 0, fmt.Errorf("--workers %d: want at least 1", *asked)
+	case *asked > maxWorkers:
+		return 0, fmt.Errorf("--workers %d: want at most %d", *asked, maxWorkers)
 	}
 	if err := d.CheckWorkers(*asked); err != nil {
 		return 0, fmt.Errorf("--workers: %w", err)
