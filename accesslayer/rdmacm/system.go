@@ -103,7 +103,9 @@ func (r *SystemResolver) ResolveAddr(ctx context.Context, q Query) (Source, erro
 	remote, local := q.Remote.Addr().Unmap(), q.Local.Addr().Unmap()
 	list := r.sources()
 	switch {
-	case !remote.IsValid() || remote.IsUnspecified():
+	case !remote.IsValid():
+		return Source{}, fmt.Errorf("%w: no address given", syscall.EADDRNOTAVAIL)
+	case remote.IsUnspecified():
 		return Source{}, fmt.Errorf("%w: %v is nobody's address", syscall.EADDRNOTAVAIL, remote)
 	case local.IsValid() && !local.IsUnspecified():
 		s, ok := own(list, local)

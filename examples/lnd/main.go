@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 type options struct {
 	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: keep objects for others, until interrupted. ping: see how long a peer takes. put, get: an object."`
 	Peer   netip.Addr `arg:"" optional:"" help:"Whom to ask."`
-	Object uint8      `arg:"" optional:"" help:"Number of the object."`
+	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"What to put, 1 MiB at most."`
 
 	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of our adapter (serve: 127.0.0.1; else 127.0.0.2)."`
@@ -40,7 +41,7 @@ func main() {
 	err := command(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "lnd:", err)
+		fmt.Fprintln(os.Stderr, "lnd:", strings.TrimPrefix(err.Error(), "lnd: "))
 		os.Exit(1)
 	}
 }
@@ -54,6 +55,12 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if _, err = parser.Parse(args); err != nil {
 		return err
+	}
+	switch {
+	case o.Do != "serve" && !o.Peer.IsValid():
+		return fmt.Errorf("%s whom? Give the address of a peer that serves: lnd %s PEER", o.Do, o.Do)
+	case o.Do == "put" && o.File == "":
+		return errors.New("put what? lnd put PEER OBJECT FILE, where OBJECT is 0 to 255")
 	}
 	if !o.Addr.IsValid() {
 		o.Addr = netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "127.0.0.2"}[o.Do == "serve"])
@@ -99,7 +106,7 @@ func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err erro
 	start, data, size := time.Now(), make([]byte, lnd.MaxTransfer), 0
 	switch o.Do {
 	case "put":
-		if data, err = os.ReadFile(o.File); err == nil {
+		if data, err = contents(o.File); err == nil {
 			size, err = c.Put(ctx, uint64(o.Object), data)
 		}
 	case "get":
@@ -114,6 +121,20 @@ func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err erro
 		fmt.Fprintf(out, "%d bytes in %v\n", size, time.Since(start).Round(time.Microsecond))
 	}
 	return err
+}
+
+// contents reads a file that can be put.
+func contents(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, lnd.MaxTransfer+1)) // it may have no end
+	if err == nil && len(data) > lnd.MaxTransfer {
+		err = fmt.Errorf("%s has more than the %d bytes of a transfer", name, lnd.MaxTransfer)
+	}
+	return data, err
 }
 
 const pingObject = 256 // anybody may read it; those that may be written are below

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ciddk/examples/lnd/lnd"
+	"ciddk/internal/testenv"
 )
 
 // mainEnv makes the test binary be the program.
@@ -37,21 +37,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// needAddresses skips where only 127.0.0.1 is a loopback address, as on macOS.
-func needAddresses(t *testing.T) {
-	t.Helper()
-	for _, a := range []string{serverIP, callerIP} {
-		c, err := net.ListenPacket("udp", net.JoinHostPort(a, "4791"))
-		if err != nil {
-			t.Skip(err)
-		}
-		require.NoError(t, c.Close())
-	}
-}
-
 // TestProgram runs the program as a reader would: a server, and others that come and go.
 func TestProgram(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	server := exec.CommandContext(ctx, os.Args[0], "serve", "--addr", serverIP)
@@ -90,7 +78,7 @@ func TestProgram(t *testing.T) {
 	require.ErrorIs(t, err, lnd.ErrRefused)
 	require.NoError(t, os.WriteFile(file, make([]byte, 1<<20+1), 0o600))
 	_, err = run("put", serverIP, "5", file)
-	require.ErrorContains(t, err, "a transfer has 1 to 1048576")
+	require.ErrorContains(t, err, "more than the 1048576 bytes of a transfer")
 
 	require.NoError(t, server.Process.Signal(os.Interrupt))
 	require.NoError(t, server.Wait(), &serr)
@@ -98,7 +86,7 @@ func TestProgram(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	needAddresses(t)
+	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	tests := []struct {
 		args []string
 		says string
@@ -109,7 +97,9 @@ func TestFailures(t *testing.T) {
 		{[]string{"get", serverIP, "256"}, "256"},
 		{[]string{"get", serverIP, "5", "--addr", "192.0.2.1"}, "192.0.2.1"},
 		{[]string{"get", serverIP, "5", "--addr", "::1"}, "IPv4"},
-		{[]string{"get", "--addr", callerIP}, "IPv4"},
+		{[]string{"get", "--addr", callerIP}, "get whom?"},
+		{[]string{"put", serverIP, "5"}, "put what?"},
+		{[]string{"get", "::1", "--addr", callerIP}, "IPv4"},
 		{[]string{"get", callerIP, "5", "--addr", serverIP, "--timeout", "1s"}, "deadline exceeded"},
 		{[]string{"ping", callerIP, "--addr", callerIP, "--timeout=-1s"}, "deadline exceeded"},
 		{[]string{"put", callerIP, "5", "no such file", "--addr", callerIP}, "no such file"},

@@ -63,5 +63,8 @@ func source(ctx context.Context, to netip.Addr) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	if a.Addr().Unmap() == to.Unmap() {
+		return netip.Addr{}, fmt.Errorf("%v is this machine's, and the server's: -I gives our end another address, 127.0.0.2 for one", to)
+	}
 	return a.Addr().Unmap(), nil
 }

@@ -204,9 +204,11 @@ func TestOptions(t *testing.T) {
 
 // The address from which the operating system would send needs no -I.
 func TestSource(t *testing.T) {
-	a, err := source(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	a, err := source(t.Context(), netip.MustParseAddr("127.0.0.2"))
 	require.NoError(t, err)
 	assert.Equal(t, "127.0.0.1", a.String())
+	_, err = source(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.ErrorContains(t, err, "-I gives our end another address")
 	_, err = source(t.Context(), netip.Addr{})
 	require.ErrorContains(t, err, "-I says where to send from")
 }

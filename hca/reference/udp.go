@@ -40,19 +40,19 @@ type UDPConfig struct {
 	Within func(open func() error) error
 }
 
-// within is c.Within, or its absence.
-func (c *UDPConfig) within(open func() error) error {
-	if c.Within == nil {
+// openWithin is UDPConfig.Within, or its absence.
+func openWithin(within func(func() error) error, open func() error) error {
+	if within == nil {
 		return open()
 	}
-	return c.Within(open)
+	return within(open)
 }
 
 // UDP makes a RoCEv2 port. It sees everything sent to (Addr, Port), and there can be one process per (Addr, Port).
 func UDP(c UDPConfig) PortConfig {
 	return PortConfig{
 		open: func(e portEnv) (p rvt.Port, err error) {
-			err = c.within(func() error {
+			err = openWithin(c.Within, func() error {
 				p, err = openUDP(c, e.clock)
 				return err
 			})
@@ -105,7 +105,7 @@ type udpPort struct {
 	clock clock.Clock
 	sock  udpSocket
 	recv  rvt.Receiver
-	// within is UDPConfig.Within, never nil.
+	// within is UDPConfig.Within.
 	within func(open func() error) error
 	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
 	refused func(rvt.Counter, []byte)
@@ -174,7 +174,7 @@ func openUDP(c UDPConfig, clock clock.Clock) (rvt.Port, error) {
 	if err := c.checkPrivileged(runtime.GOOS); err != nil {
 		return nil, err
 	}
-	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock, within: c.within}
+	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock, within: c.Within}
 	p.iface = findInterface(addr)
 	if addr.Zone() != "" && p.index == 0 {
 		return nil, fmt.Errorf("UDP port: Addr %v: zone %q is no interface of this machine; %s", addr, addr.Zone(), interfacesHere())
@@ -398,7 +398,7 @@ func (p *udpPort) JoinGroup(gid ci.GID) error {
 	if err != nil {
 		return err
 	}
-	return p.within(func() error { return p.sock.join(g) })
+	return openWithin(p.within, func() error { return p.sock.join(g) })
 }
 
 // LeaveGroup undoes a JoinGroup.

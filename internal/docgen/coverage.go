@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"ciddk/internal/natural"
 	"ciddk/validate"
 	suiteal "ciddk/validate/suite/al"
 	suiteci "ciddk/validate/suite/ci"
@@ -20,7 +23,11 @@ func coveragePage() (string, error) {
 	}
 	var body strings.Builder
 	section, covered, uncovered := "", 0, 0
-	for _, c := range catalog.Coverage() {
+	all := catalog.Coverage()
+	slices.SortStableFunc(all, func(a, b validate.Coverage) int {
+		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)), natural.Compare(a.Group(), b.Group()))
+	})
+	for _, c := range all {
 		if g := c.Group(); g != section {
 			section = g
 			fmt.Fprintf(&body, "\n## %s\n\n| requirement | level | | judged by | touched by |\n|---|---|---|---|---|\n", g)
@@ -36,6 +43,14 @@ func coveragePage() (string, error) {
 	}
 	return fmt.Sprintf("# Coverage\n\n%sEvery requirement, and the cases of `ddk-validate` for it: %d covered, %d uncovered, %d cases.\n%s",
 		strings.Replace(generatedNote, "package ci", "the suites under validate", 1), covered, uncovered, len(catalog.Cases()), body.String()), nil
+}
+
+// books are what sections are of, in the order of the page.
+var books = []string{"SAS", "IBTA", "RoCEv2", "CI"}
+
+func book(c validate.Coverage) string {
+	b, _, _ := strings.Cut(c.Group(), " ")
+	return b
 }
 
 func code(l []string) string {

@@ -25,7 +25,7 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		return nil, fail(verb, ci.InvalidPermission, "remote write or atomic needs LocalWrite")
 	case c.Access&ci.ZeroBased != 0:
 		return nil, fail(verb, ci.Unsupported, "zero-based regions")
-	case c.Memory == nil || c.Offset > c.Memory.Len() || c.Length > c.Memory.Len()-c.Offset:
+	case ci.IsNil(c.Memory) || c.Offset > c.Memory.Len() || c.Length > c.Memory.Len()-c.Offset:
 		return nil, fail(verb, ci.InvalidParameter, "no memory, or a range outside of it")
 	}
 	if c.Length == 0 {

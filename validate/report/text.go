@@ -296,7 +296,7 @@ func CoverageLine(cs []validate.Coverage) string {
 			touched++
 		}
 	}
-	return fmt.Sprintf("Requirements: %d, of which %d judged, %d touched on, %d uncovered (ddk-validate list --coverage says why)",
+	return fmt.Sprintf("The catalog: %d requirements, %d judged by a case, %d touched on, %d uncovered (ddk-validate list --coverage says why)",
 		len(cs), judged, touched, len(cs)-judged-touched)
 }
 
