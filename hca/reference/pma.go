@@ -83,29 +83,36 @@ func (p *perfAgent) execute(h *HCA, m *mad.Perf) (status uint16) {
 	return mad.StatusOK
 }
 
+// selected is a counter that a Set may select by its bit, and the value that it then gets.
+type selected struct {
+	bit        uint16
+	base       *uint64
+	now, value uint64
+}
+
+// preset sets the counters selected: each counts from a base so far behind now as is its value.
+func preset(bits uint16, list []selected) {
+	for _, s := range list {
+		if bits&s.bit != 0 {
+			*s.base = s.now - s.value
+		}
+	}
+}
+
 // counters answers PortCounters. A counter that is not there is zero, whatever is written to it.
 func (b *perfBases) counters(m *mad.Perf, set bool, num uint8, now perfCounts) {
 	var c mad.PortCounters
 	c.Parse(m.Data[:])
 	base := &b.short
 	if set {
-		for _, s := range []struct {
-			bit   uint16
-			base  *uint64
-			now   uint64
-			value uint64
-		}{
+		preset(c.CounterSelect, []selected{
 			{mad.SelectRcvErrors, &base.rcvErrors, now.rcvErrors, uint64(c.PortRcvErrors)},
 			{mad.SelectXmitDiscards, &base.xmitDiscards, now.xmitDiscards, uint64(c.PortXmitDiscards)},
 			{mad.SelectXmitData, &base.xmitData, now.xmitData, uint64(c.PortXmitData)},
 			{mad.SelectRcvData, &base.rcvData, now.rcvData, uint64(c.PortRcvData)},
 			{mad.SelectXmitPkts, &base.xmitPkts, now.xmitPkts, uint64(c.PortXmitPkts)},
 			{mad.SelectRcvPkts, &base.rcvPkts, now.rcvPkts, uint64(c.PortRcvPkts)},
-		} {
-			if c.CounterSelect&s.bit != 0 {
-				*s.base = s.now - s.value
-			}
-		}
+		})
 	}
 	shown := mad.PortCounters{PortSelect: num, CounterSelect: c.CounterSelect,
 		PortRcvErrors:    uint16(min(now.rcvErrors-base.rcvErrors, math.MaxUint16)),
@@ -124,21 +131,12 @@ func (b *perfBases) extended(m *mad.Perf, set bool, num uint8, now perfCounts) {
 	c.Parse(m.Data[:])
 	base := &b.long
 	if set {
-		for _, s := range []struct {
-			bit   uint16
-			base  *uint64
-			now   uint64
-			value uint64
-		}{
+		preset(c.CounterSelect, []selected{
 			{mad.SelectExtXmitData, &base.xmitData, now.xmitData, c.PortXmitData},
 			{mad.SelectExtRcvData, &base.rcvData, now.rcvData, c.PortRcvData},
 			{mad.SelectExtXmitPkts, &base.xmitPkts, now.xmitPkts, c.PortXmitPkts},
 			{mad.SelectExtRcvPkts, &base.rcvPkts, now.rcvPkts, c.PortRcvPkts},
-		} {
-			if c.CounterSelect&s.bit != 0 {
-				*s.base = s.now - s.value
-			}
-		}
+		})
 	}
 	shown := mad.PortCountersExtended{PortSelect: num, CounterSelect: c.CounterSelect, PortXmitData: now.xmitData - base.xmitData,
 		PortRcvData: now.rcvData - base.rcvData, PortXmitPkts: now.xmitPkts - base.xmitPkts, PortRcvPkts: now.rcvPkts - base.rcvPkts}
