@@ -36,7 +36,7 @@ type Flow struct {
 	Datagram      bool
 }
 
-// Route is a compiled address; only the port that made it understands it.
+// Route is a compiled address; only the port that made it understands it. The engine compares routes: their types are comparable, as pointers are.
 type Route interface {
 	// Peer is the address that packets coming back along this path carry as their source.
 	Peer() Addr

@@ -37,11 +37,16 @@ func (h *HCA) PortCount(num uint8) PortCount {
 func (p *port) sent(pkts []Packet) {
 	n := 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
+	var rt Route // packets of a batch have mostly one
+	grh := 0
 	for i := range pkts {
 		n += pkts[i].wireBytes()
-		if ib && pkts[i].Route.Peer().GID != (ci.GID{}) {
-			n += int(pkts[i].N) * grhSize
+		if ib && pkts[i].Route != rt {
+			if rt, grh = pkts[i].Route, 0; rt.Peer().GID != (ci.GID{}) {
+				grh = grhSize
+			}
 		}
+		n += int(pkts[i].N) * grh
 	}
 	p.traffic.xmitPkts.Add(uint64(wirePackets(pkts)))
 	p.traffic.xmitBytes.Add(uint64(n))
