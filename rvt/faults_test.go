@@ -143,7 +143,8 @@ func faults() []fault {
 		{"region without the right", nil, func(b *side, op ci.SendOp) ci.Remote {
 			return b.region(b.pd, allRemote&^rightFor(op)).Region().Remote(0)
 		}},
-		{"QP without the right", func(a, b *ci.QPAttr) { b.Access = 0 }, func(b *side, _ ci.SendOp) ci.Remote { return b.mr.Region().Remote(0) }},
+		{"QP without the right", withoutRights, func(b *side, _ ci.SendOp) ci.Remote { return b.mr.Region().Remote(0) }},
+		{"QP without the right, R_Key of nothing", withoutRights, func(b *side, _ ci.SendOp) ci.Remote { return ci.Remote{RKey: 0x1000} }},
 	}
 	for _, r := range remote {
 		for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead, ci.OpFetchAdd, ci.OpCompareSwap} {
@@ -154,6 +155,9 @@ func faults() []fault {
 			}
 			f := fault{name: r.name + ", " + wcName(op), tweak: r.tweak, wr: wr(0), a: then(ci.WCRemAccessErr), b: flushed3, ev: ci.EventWQAccessError,
 				sa: ci.QPError, sb: ci.QPError}
+			if r.tweak != nil { // the QP lacks the right, whatever the key: an unsupported function
+				f.a, f.ev = then(ci.WCRemInvalidReqErr), ci.EventWQReqError
+			}
 			list = append(list, f)
 			if op != ci.OpWrite {
 				continue
@@ -225,6 +229,9 @@ func faults() []fault {
 	}
 	return list
 }
+
+// withoutRights makes B a QP that grants no remote operation.
+func withoutRights(_, b *ci.QPAttr) { b.Access = 0 }
 
 func wcName(op ci.SendOp) string {
 	return []string{"SEND", "WRITE", "READ", "compare-swap", "fetch-add"}[op]

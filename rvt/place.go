@@ -11,13 +11,14 @@ import (
 type verdict uint8
 
 const (
-	placed     verdict = iota
-	tooLong            // the receive buffer ends before the data
-	protection         // a local key, bound or right does not hold
-	access             // a remote key, bound or right does not hold
-	invalid            // the request breaks the protocol
-	notReady           // no receive buffer
-	badWork            // the receive buffer's description makes no sense
+	placed      verdict = iota
+	tooLong             // the receive buffer ends before the data
+	protection          // a local key, bound or right does not hold
+	access              // a remote key, bound or right of the region does not hold
+	invalid             // the request breaks the protocol
+	unsupported         // the QP does not grant the operation: a function that it does not support (IBTA volume 1, 9.9.3)
+	notReady            // no receive buffer
+	badWork             // the receive buffer's description makes no sense
 )
 
 // scatter copies n bytes of payload to a gather list of pd, from off on.

@@ -153,7 +153,7 @@ func (q *QP) verdict(r *run, p *Packet, v verdict) {
 		q.refuse(r, wire.NAKRemoteOperation, ci.WCLocalOpErr, 0)
 	case access:
 		q.refuse(r, wire.NAKRemoteAccess, ci.WCLocalAccessErr, ci.EventWQAccessError)
-	case invalid:
+	case invalid, unsupported:
 		q.refuse(r, wire.NAKInvalidRequest, ci.WCRemInvalidReqErr, ci.EventWQReqError)
 	}
 }
@@ -261,7 +261,7 @@ func (q *QP) messageWrite(r *run, p *Packet) verdict {
 	s := &q.resp
 	if p.Start {
 		if q.attr.Access&ci.RemoteWrite == 0 {
-			return access
+			return unsupported
 		}
 		if p.DMALen > maxMessage {
 			return invalid
@@ -355,7 +355,7 @@ func (q *QP) acceptRead(r *run, p *Packet) verdict {
 	case s.in:
 		return invalid
 	case q.attr.Access&ci.RemoteRead == 0:
-		return access
+		return unsupported
 	case p.DMALen > maxMessage, int(q.attr.RespRes) <= s.fresh():
 		return invalid
 	}
@@ -386,7 +386,7 @@ func (q *QP) acceptAtomic(r *run, p *Packet) verdict {
 	case s.in, int(q.attr.RespRes) <= s.fresh(), p.VA%8 != 0:
 		return invalid
 	case q.attr.Access&ci.RemoteAtomic == 0:
-		return access
+		return unsupported
 	}
 	m, ok := r.holds.remote(q.hca, q, p.RKey, p.VA, 8, ci.RemoteAtomic)
 	if !ok {

@@ -28,7 +28,7 @@ func (q *QP) requestUC(r *run, p *Packet) {
 		q.hca.count.add(DropNoRecv, 1)
 	case tooLong, invalid:
 		q.hca.count.add(DropLength, 1)
-	case access:
+	case access, unsupported:
 		q.hca.count.add(DropAccess, 1)
 	default:
 		q.localRecvError(r, v)

@@ -23,11 +23,7 @@ func Faults() []Mutant {
 		{Name: "fault.access-status", Area: "fault", Breaks: "IBTA-9.9-05", Does: "a remote access error is called a remote operation error",
 			Wrap: status(ci.WCRemAccessErr, ci.WCRemOpErr)},
 		{Name: "fault.no-access-event", Area: "fault", Breaks: "IBTA-9.9-05", Does: "the access event is never raised",
-			Wrap: layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-				if e.Type != ci.EventWQAccessError {
-					deliver(e)
-				}
-			}})},
+			Wrap: withoutEvent(ci.EventWQAccessError)},
 		{Name: "fault.no-bounds", Area: "fault", Breaks: "IBTA-9.9-05", Does: "regions reach 8 bytes beyond what was registered",
 			Wrap: layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				if n := c.Memory.Len(); n == 1024 && c.Length == 0 {
@@ -38,6 +34,9 @@ func Faults() []Mutant {
 		{Name: "fault.one-domain", Area: "fault", Breaks: "SAS-2.3-07", Does: "all regions belong to the first PD", Wrap: oneDomain},
 		{Name: "fault.invalid-status", Area: "fault", Breaks: "IBTA-9.9-06", Does: "a remote invalid request is called a bad response",
 			Wrap: status(ci.WCRemInvalidReqErr, ci.WCBadRespErr)},
+		{Name: "fault.qp-right-status", Area: "fault", Breaks: "IBTA-9.9-13", Does: "an operation that the QP does not grant is called a remote access error",
+			Wrap: status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr)},
+		{Name: "fault.no-request-event", Area: "fault", Breaks: "IBTA-9.9-13", Does: "the request event is never raised", Wrap: withoutEvent(ci.EventWQReqError)},
 		{Name: "fault.rnr-once", Area: "fault", Breaks: "IBTA-9.9-07", Does: "RNRRetry below 7 counts as 0",
 			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry < 7 {
@@ -90,6 +89,15 @@ func Faults() []Mutant {
 		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is sent a second time",
 			Wrap: onModify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
 	}
+}
+
+// withoutEvent drops every event of the type.
+func withoutEvent(typ ci.EventType) func(ci.HCA) ci.HCA {
+	return layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+		if e.Type != typ {
+			deliver(e)
+		}
+	}})
 }
 
 // worse calls SQError Error.

@@ -79,7 +79,7 @@ func rdmaMutants() []Mutant {
 			})},
 		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: onSends(readsFirst)},
 		{Name: "rdma.last-word-first", Area: "rdma", Breaks: "CI-Memory-01", Does: "the last word of a long write is written before the rest, which waits for a poll", Wrap: lastWordFirst()},
-		{Name: "rdma.all-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every QP grants every right",
+		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants every right",
 			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
@@ -280,6 +280,12 @@ func ucMutants() []Mutant {
 					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
 				}
 				return n, err
+			})},
+		{Name: "uc.all-rights", Area: "uc", Breaks: "IBTA-9.8-03", Does: "every UC QP may be written", Needs: ci.CapUC,
+			Wrap: onModify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+				if c.Type == ci.UC && set&ci.QPFieldAccess != 0 {
+					a.Access |= ci.RemoteWrite
+				}
 			})},
 		{Name: "uc.drop-takes-receive", Area: "uc", Breaks: "IBTA-9.8-04", Does: "a UC write with immediate takes its receive even if it is dropped", Needs: ci.CapUC,
 			Wrap: ofUC(func(w *ci.SendWR) {

@@ -289,8 +289,12 @@ func remoteFaults() []fault {
 			if c.name == "other-pd" {
 				f.rules = []string{"SAS-2.3-07", "IBTA-9.9-05"}
 			}
-			if c.name == "mr-right" || c.name == "qp-right" {
+			switch c.name {
+			case "mr-right":
 				f.rules = []string{"CI-Rights-02", "IBTA-9.9-05"}
+			case "qp-right": // a function that the QP does not support, not an access error (IBTA 9.9.3, 9.7.4.1.4)
+				f.rules = []string{"IBTA-9.9-13", "CI-Rights-02"}
+				f.want, f.event = []ci.WCStatus{ci.WCRemInvalidReqErr}, ci.EventWQReqError
 			}
 			out = append(out, f)
 		}
@@ -333,14 +337,15 @@ func faultArea() validate.Suite {
 		must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A bad segment of a receive is a local protection error there and a remote operation error at the sender; both QPs go to Error."),
 		must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A message longer than its receive is a local length error there and a remote invalid request at the sender; both QPs go to Error."),
 		must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "A send error on UC or UD takes the QP to SQError: sends behind it are flushed, its receives and the peer are not concerned."),
-		must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A remote key, bound, domain or right that does not hold is a remote access error at the requester; the responder changes no memory, takes no receive, raises the access event, and both QPs go to Error."),
+		must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A remote key, bound or domain that does not hold, and a right that the region does not grant, is a remote access error at the requester; the responder changes no memory, takes no receive, raises the access event, and both QPs go to Error."),
+		must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant, whatever the region grants, is a function that the QP does not support: a remote invalid request at the requester; the responder changes no memory, takes no receive, raises the request event, and both QPs go to Error."),
 		must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic that the responder has no resources for, and a misaligned atomic, is a remote invalid request; both QPs go to Error."),
 		must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "RNRRetry n sends a message n times more at intervals of at least the responder's timer, and fails with RNR retries exhausted."),
 		must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive as long as it takes."),
 		must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request that is never answered fails with transport retries exhausted, and takes the QP to Error."),
 		must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with another packet sequence number than the one expected is not delivered, and fails at its sender."),
 		must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes is a local length error, or refused at the post."),
-		must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its right on the region and on the QP: with one of them missing it fails, whatever the other grants."),
+		must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its right on the region and on the QP: with one of them missing it fails, whatever the other grants. Without that of the region it is a remote access error, without that of the QP a remote invalid request."),
 		must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "Entry to Error completes every request outstanding, sends and receives, in the order of their posts, each once, as flushed."),
 		must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails flushes its own sends, too."),
 		must("CI-Flush-03", "IBTA 10.10.2", "completion order", "What was done before the request that fails completes with success before it."),

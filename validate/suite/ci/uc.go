@@ -26,6 +26,7 @@ func ucArea() validate.Suite {
 		kase("uc.write.sizes", "writes of 0 bytes to 32 KiB", uc, ucWriteSizes, "IBTA-9.8-02"),
 		kase("uc.write.immediate", "a write with immediate", uc, ucWriteImmediate, "IBTA-9.8-02"),
 		kase("uc.drop.bad-key", "a write with a key that does not exist", uc, ucBadKey, "IBTA-9.8-03"),
+		kase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03", "CI-Rights-02"),
 		kase("uc.drop.keeps-receive", "a dropped write with immediate, then a send", uc, ucKeepsReceive, "IBTA-9.8-04"),
 		kase("uc.drop.no-receive", "a send that no receive waits for", uc, ucNoReceive, "IBTA-9.8-03"),
 		kase("uc.drop.too-long", "a send longer than the receive", uc, ucTooLong, "IBTA-9.8-03"),
@@ -117,6 +118,17 @@ func ucBadKey(t *validate.T) {
 	settle(p)
 	p.B.Buf.WantOnly(t, "target of a UC write with a wrong key", 0, nil)
 	p.A.WantState(ci.QPRTS)
+	p.B.WantState(ci.QPRTS)
+	p.A.Exchange(p.B, 100)
+}
+
+func ucNoRight(t *validate.T) {
+	p := kit.UC(t, kit.With(func(c *kit.Config) { c.Access, c.BufAccess = ci.RemoteRead, kit.AllAccess }))
+	p.B.Buf.Blank()
+	p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, 3*p.A.PathMTU(), p.B, 0), p.A.RDMA(ci.OpWrite, 2, 0, 64, p.B, 0))
+	p.A.CQ.WaitOK(1, 2)
+	settle(p)
+	p.B.Buf.WantOnly(t, "target of UC writes that the QP does not grant", 0, nil)
 	p.B.WantState(ci.QPRTS)
 	p.A.Exchange(p.B, 100)
 }

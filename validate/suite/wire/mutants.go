@@ -239,6 +239,12 @@ func nakMutants() []mutant.Mutant {
 			return o.BTH.Opcode == wire.RCWriteOnly && uint32(len(o.Payload)) < o.RETH.DMALen
 		}, func(_ *qpView, o *outgoing) { o.RETH.DMALen = uint32(len(o.Payload)) })),
 		fault("nak-access", "WIRE-Nak-07", "a request without the right to gets a NAK 0x61", leaving(syndrome(acc), into(inv))),
+		fault("nak-qp-right", "WIRE-Nak-15", "a request that the QP does not grant gets a NAK 0x62", leaving(syndrome(inv), into(acc))),
+		fault("nak-qp-right-granted", "WIRE-Nak-15", "a QP that may be read may be written", tap{modify: func(set ci.QPField, a *ci.QPAttr) {
+			if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead != 0 {
+				a.Access |= ci.RemoteWrite
+			}
+		}}),
 		fault("nak-access-told", "WIRE-Nak-07", "a WRITE that ends behind the region is cut", entering(func(_ *qpView, o *outgoing) bool {
 			return o.BTH.Opcode == wire.RCWriteOnly && o.RETH.VA%4096 == 4092 && len(o.Payload) == 8 || o.RETH.VA&0xfff == 0xffc
 		}, func(_ *qpView, o *outgoing) {

@@ -20,14 +20,15 @@ func nakArea() validate.Suite {
 			must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification", "A request beyond the expected PSN is not executed."),
 			must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence", "A packet that does not fit the message in progress (MIDDLE or LAST without FIRST, FIRST or ONLY inside a message, a change of operation) is answered by a NAK 0x61 with its PSN."),
 			must("WIRE-Nak-06", "IBTA 9.7.4", "length validation", "A packet of a wrong length (FIRST or MIDDLE other than full, LAST empty, any above the MTU, a WRITE of more or less than its RETH) is answered by a NAK 0x61 with its PSN."),
-			must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation", "A WRITE or READ with a wrong key, outside of the region, or without the right is answered by a NAK 0x62 with its PSN, and nothing is placed or told."),
+			must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation", "A WRITE or READ with a wrong key, outside of the region, or without the right of the region is answered by a NAK 0x62 with its PSN, and nothing is placed or told."),
 			must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive", "A SEND longer than its receive is answered by a NAK 0x61, and the receive completes with a local length error."),
 			must("WIRE-Nak-09", "IBTA 9.9", "remote operational error", "A SEND into a receive whose key does not hold is answered by a NAK 0x63, and the receive completes with a local protection error."),
-			must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation", "An atomic with a wrong key or without the right is answered by a NAK 0x62, one at an address that is not a multiple of 8 by a NAK 0x61, and the memory stays."),
+			must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation", "An atomic with a wrong key or without the right of the region is answered by a NAK 0x62, one at an address that is not a multiple of 8 by a NAK 0x61, and the memory stays."),
 			must("WIRE-Nak-11", "IBTA 9.9", "responder error", "After a NAK that is fatal the QP is in Error and answers nothing more."),
 			must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode", "A request with a reserved opcode of the service is not executed: it is dropped, or answered by a NAK 0x61 with its PSN."),
 			must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources", "A READ or an atomic to a QP that has no responder resources is answered by a NAK 0x61 with its PSN."),
 			must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources", "READs beyond the responder resources of the QP are answered in their turn, or the first of them by a NAK 0x61 with its PSN behind the answers to those before."),
+			must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function", "A WRITE, READ or atomic that the QP does not grant is answered by a NAK 0x61 with its PSN, whatever its key and the region are, and nothing is placed or told."),
 			must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer", "A SEND that finds no receive is answered by an RNR NAK with its PSN and the timer code of the QP, and is done when it comes again after a receive was posted."),
 			must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK", "What comes behind a refused SEND is not executed before that has come again."),
 			must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate", "A WRITE with immediate data that finds no receive is answered by an RNR NAK with the PSN of its last packet."),
@@ -41,6 +42,8 @@ func nakArea() validate.Suite {
 			kase("nak.sequence", "packets that do not fit the message", nakSequence, "WIRE-Nak-05"),
 			kase("nak.length", "packets of wrong lengths", nakLength, "WIRE-Nak-06"),
 			kase("nak.access", "WRITE and READ without the right to", nakAccess, "WIRE-Nak-07"),
+			kase("nak.unsupported", "WRITE and READ that the QP does not grant", nakUnsupported, "WIRE-Nak-15"),
+			atomics(kase("nak.unsupported.atomic", "an atomic that the QP does not grant", nakUnsupportedAtomic, "WIRE-Nak-15")),
 			kase("nak.too-long", "a SEND longer than the receive", nakTooLong, "WIRE-Nak-08"),
 			kase("nak.bad-receive", "a receive without a valid key", nakBadReceive, "WIRE-Nak-09"),
 			atomics(kase("nak.atomic", "atomics without the right to, and misaligned", nakAtomic, "WIRE-Nak-10")),
@@ -234,6 +237,50 @@ func nakAccess(t *validate.T) {
 		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
 		p.fatal()
 	}
+}
+
+// qpAccess sets the rights of the QP, while the region grants all.
+func qpAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.Access = a } }
+
+func nakUnsupported(t *validate.T) {
+	s := open(t)
+	for _, x := range []struct {
+		what    string
+		granted ci.Access
+		op      wire.Opcode
+		n       int
+		key     uint32
+	}{
+		{"a WRITE to a QP without remote write", ci.RemoteRead, wire.RCWriteOnly, 8, 0},
+		{"a WRITE of no bytes to a QP without remote write", ci.RemoteRead, wire.RCWriteOnly, 0, 0},
+		{"a WRITE with a wrong key to a QP without remote write", ci.RemoteRead, wire.RCWriteOnly, 8, 0x5a00},
+		{"a READ from a QP without remote read", ci.RemoteWrite, wire.RCReadRequest, 8, 0},
+		{"a READ with a wrong key from a QP without remote read", ci.RemoteWrite, wire.RCReadRequest, 8, 0x5a00},
+	} {
+		p := s.dial(kit.Size(4096), qpAccess(x.granted))
+		p.blank()
+		at := p.psn
+		var data []byte
+		if x.op == wire.RCWriteOnly {
+			data = p.bytes(x.n)
+		}
+		r := p.Buf.Remote(0)
+		p.request(x.op, data, withReth(wire.RETH{VA: r.Addr, RKey: uint32(r.RKey) ^ x.key, DMALen: uint32(x.n)}))
+		p.expect("answer to "+x.what, nak(at, wire.NAKInvalidRequest, 0))
+		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
+		p.fatal()
+	}
+}
+
+func nakUnsupportedAtomic(t *validate.T) {
+	p := dial(t, kit.Size(4096), qpAccess(ci.RemoteRead|ci.RemoteWrite))
+	p.blank()
+	r := p.Buf.Remote(0)
+	at := p.psn
+	p.request(wire.RCFetchAdd, nil, withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
+	p.expect("answer to an atomic to a QP without remote atomic", nak(at, wire.NAKInvalidRequest, 0))
+	p.Buf.WantOnly(t, "memory after an atomic that the QP does not grant", 0, nil)
+	p.fatal()
 }
 
 // bufAccess are the rights of the region, while the QP grants all.
