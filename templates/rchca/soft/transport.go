@@ -127,9 +127,11 @@ func (q *qp) attempt(p *qp) (ci.WCStatus, uint32) {
 	case s.Op == ci.OpRead && p.attr.RespRes == 0:
 		p.fatal(ci.EventWQReqError)
 		return ci.WCRemInvalidReqErr, 0
+	case p.attr.Access&right != right: // a function that the QP does not support (IBTA volume 1, 9.9.3)
+		p.fatal(ci.EventWQReqError)
+		return ci.WCRemInvalidReqErr, 0
 	case right != 0 && total > 0:
-		far, ok = p.d.region(p.c.PD, s.Remote.RKey, s.Remote.Addr, total, right)
-		if !ok || p.attr.Access&right == 0 {
+		if far, ok = p.d.region(p.c.PD, s.Remote.RKey, s.Remote.Addr, total, right); !ok {
 			p.fatal(ci.EventWQAccessError)
 			return ci.WCRemAccessErr, 0
 		}

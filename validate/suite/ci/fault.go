@@ -310,7 +310,7 @@ func remoteFaults() []fault {
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				return p.A.RDMA(ci.OpFetchAdd, 1, sourceAt, 8, p.B, targetAt+4)
 			},
-			want: []ci.WCStatus{ci.WCRemInvalidReqErr, ci.WCRemAccessErr}},
+			want: []ci.WCStatus{ci.WCRemInvalidReqErr}},
 		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate and a key that does not exist", rules: []string{"IBTA-9.9-05"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
