@@ -20,7 +20,14 @@ type Config struct {
 	Rings Rings
 	Ops   Ops
 	Clock clock.Clock // nil: the machine's
-	Rand  io.Reader   // nil: crypto/rand; keys and QPNs come from it (decision 9)
+	// QueueMemory is the limit, in bytes, of what all queues of the adapter occupy together: rings of QPs, SRQs and CQs, the engine's window of
+	// decoded requests at its widest, and the answers that responders keep. A create, modify or resize that exceeds it fails with
+	// InsufficientResources. 0: DefaultQueueMemory.
+	QueueMemory int64
+	// InboxMemory is the limit, in bytes, of packets that wait for QPs whose engine is busy; one QP may hold a quarter of it. Packets beyond it
+	// are dropped and counted as drop_busy. 0: DefaultInboxMemory.
+	InboxMemory int64
+	Rand        io.Reader // nil: crypto/rand; keys and QPNs come from it (decision 9)
 	// Override wraps the engine's objects before consumers see them: every verb can be replaced or decorated, the default being
 	// the embedded object. First come, first served does not arise: there is one layer.
 	Override ciwrap.Layer

@@ -18,7 +18,8 @@ type CQ struct {
 	hca    *HCA
 	gone   atomic.Bool
 
-	ring CompletionRing
+	ring  CompletionRing
+	bytes int64 // of HCA.queues; guarded by putMu
 
 	stage CompletionBatch // ring, if it has that
 
@@ -60,12 +61,18 @@ func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 	if err := d.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
 		return nil, err
 	}
+	bytes := cqBytes + h.completionBytes(c.Size)
+	if err := h.reserve(verb, "the queue", bytes); err != nil {
+		d.unchild(kindCQ)
+		return nil, err
+	}
 	ring, err := h.cfg.Rings.CompletionRing(c.Size, ub)
 	if err != nil {
+		h.queues.give(bytes)
 		d.unchild(kindCQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	q := &CQ{pd: d, hca: h, ring: ring}
+	q := &CQ{pd: d, hca: h, ring: ring, bytes: bytes}
 	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
 	q.modAt.Fire = q.moderated
@@ -187,9 +194,19 @@ func (q *CQ) Resize(size int, ub *ci.UserBuffer) (int, error) {
 	if q.ring.Len() > size {
 		return 0, fail(verb, ci.Overflow)
 	}
+	if q.gone.Load() {
+		return 0, fail(verb, ci.InvalidCQHandle)
+	}
+	bytes := cqBytes + q.hca.completionBytes(size)
+	if err := q.hca.reserve(verb, "the new size", bytes); err != nil { // old and new exist side by side while entries move
+		return 0, err
+	}
 	if err := q.ring.Resize(size); err != nil {
+		q.hca.queues.give(bytes)
 		return 0, failErr(verb, ci.StatusOf(err), err)
 	}
+	q.hca.queues.give(q.bytes)
+	q.bytes = bytes
 	return q.ring.Cap(), nil
 }
 
@@ -223,10 +240,14 @@ func (q *CQ) Destroy() error {
 	if err := q.kill("CQ.Destroy", ci.InvalidCQHandle); err != nil {
 		return err
 	}
+	q.getMu.Lock()
 	q.putMu.Lock()
 	q.gone.Store(true)
 	q.pending = 0 // so that the timer of moderation does not set itself again
+	q.ring, q.stage = noCompletionRing{}, nil
+	q.hca.queues.give(q.bytes)
 	q.putMu.Unlock()
+	q.getMu.Unlock()
 	q.hca.wheel.Cancel(&q.modAt)
 	q.notify.close()
 	q.pd.unchild(kindCQ)

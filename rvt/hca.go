@@ -29,6 +29,8 @@ type HCA struct {
 	retired quarantine
 	mcast   mcastTable
 	limit   [numKinds]atomic.Int64
+	queues  budget // Config.QueueMemory
+	inboxes budget // Config.InboxMemory
 
 	sysGUID atomic.Uint64
 	open    atomic.Pointer[CA]
@@ -70,6 +72,13 @@ func New(cfg Config) (*HCA, error) {
 	h := &HCA{cfg: cfg, clock: cfg.Clock, rand: &source{r: cfg.Rand}, attr: limits(cfg)}
 	h.sysGUID.Store(uint64(h.attr.SystemGUID))
 	h.wheel.Init(cfg.Clock)
+	h.queues.limit, h.inboxes.limit = cfg.QueueMemory, cfg.InboxMemory
+	if h.queues.limit == 0 {
+		h.queues.limit = DefaultQueueMemory
+	}
+	if h.inboxes.limit == 0 {
+		h.inboxes.limit = DefaultInboxMemory
+	}
 	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
 	for i, p := range cfg.Ports {
 		h.ports = append(h.ports, newPort(h, uint8(i+1), p))

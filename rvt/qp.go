@@ -37,6 +37,7 @@ type QP struct {
 	rq         RecvRing   // nil with an SRQ
 	source     RecvSource // rq or srq
 	takes      RecvBatch  // rq, if it has that
+	bytes      int64      // of HCA.queues; guarded by mu
 	gone       atomic.Bool
 	state      atomic.Uint32 // ci.QPState, written with the token held
 	sqMu, rqMu sync.Mutex    // posters
@@ -51,6 +52,7 @@ type QP struct {
 	home2     atomic.Pointer[port] // and the alternate's
 	inMu      sync.Mutex
 	inbox     []Packet // copies, for a token holder who is up the stack
+	inBytes   int64    // of HCA.inboxes, held by inbox
 
 	mu      sync.Mutex // the token
 	attr    ci.QPAttr
@@ -169,10 +171,12 @@ func (q *QP) enqueue(pkts []Packet) {
 			q.inbox[n-1] = p
 			continue
 		}
-		if len(q.inbox) >= inboxLimit {
+		size := packetBytes + int64(p.Len) + int64(len(p.GRH))
+		if len(q.inbox) >= inboxLimit || q.inBytes+size > q.hca.inboxes.limit/inboxShare || !q.hca.inboxes.take(size) {
 			q.hca.count.add(DropBusy, 1)
 			continue
 		}
+		q.inBytes += size
 		if p.Len > 0 {
 			b := make([]byte, 0, p.Len)
 			for _, s := range p.Payload {
@@ -187,11 +191,20 @@ func (q *QP) enqueue(pkts []Packet) {
 	}
 }
 
+// emptyInbox takes the bytes of the inbox out of the count. q.inMu is held.
+func (q *QP) emptyInbox() {
+	if q.inBytes > 0 {
+		q.hca.inboxes.give(q.inBytes)
+		q.inBytes = 0
+	}
+}
+
 func (q *QP) readInbox(r *run) {
 	for {
 		q.inMu.Lock()
 		list := q.inbox
 		q.inbox = nil
+		q.emptyInbox()
 		q.inMu.Unlock()
 		if list == nil {
 			return

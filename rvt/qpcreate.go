@@ -156,6 +156,15 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 	}
 	undo = append(undo, func() { d.unchild(kindQP) })
 	q.caps = c.QPCaps
+	bytes := qpBytes + h.sendBytes(c.SendDepth, c.SendSGE, c.MaxInline)
+	if q.srq == nil {
+		bytes += h.recvBytes(c.RecvDepth, c.RecvSGE)
+	}
+	if err := h.reserve(verb, "the QP", bytes); err != nil {
+		return nil, err
+	}
+	q.bytes = bytes
+	undo = append(undo, func() { h.queues.give(bytes) })
 	if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, ub); err != nil {
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
@@ -219,6 +228,9 @@ func (h *HCA) number(verb string, q *QP, c ci.QPCreate) error {
 	return failf(verb, ci.InsufficientResources, "no free QP number")
 }
 
+// maxQuarantined bounds the numbers in quarantine, and with them its memory: about 40 MB.
+const maxQuarantined = 1 << 20
+
 // quarantine keeps numbers of destroyed QPs out of use.
 type quarantine struct {
 	mu    sync.Mutex
@@ -236,6 +248,12 @@ func (t *quarantine) add(n ci.QPN, now, until time.Duration) {
 			if u <= now {
 				delete(t.until, k)
 			}
+		}
+	}
+	if len(t.until) >= maxQuarantined {
+		for k := range t.until { // any: the number is issued again with a chance of one in 2^24
+			delete(t.until, k)
+			break
 		}
 	}
 	t.until[n] = until
@@ -284,6 +302,7 @@ func (q *QP) Destroy() error {
 	q.rqMu.Lock()
 	q.mu.Lock()
 	q.toReset()
+	q.releaseQueues()
 	q.mu.Unlock()
 	q.rqMu.Unlock()
 	q.sqMu.Unlock()
@@ -296,6 +315,18 @@ func (q *QP) Destroy() error {
 	}
 	q.pd.unchild(kindQP)
 	return nil
+}
+
+// releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds the token and
+// the locks of both queues.
+func (q *QP) releaseQueues() {
+	q.sq, q.takes, q.source = noSendRing{}, nil, noRecvRing{}
+	if q.rq != nil {
+		q.rq = noRecvRing{}
+	}
+	q.resp.rw.SGL, q.bind = nil, nil
+	q.hca.queues.give(q.bytes)
+	q.bytes = 0
 }
 
 // Query gives the attributes.

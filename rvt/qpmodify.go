@@ -161,6 +161,13 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
 	if err := q.checkAPM(verb, given, &a, &p); err != nil {
 		return err
 	}
+	if given&ci.QPFieldRespRes != 0 {
+		more := responderBytes(a.RespRes) - responderBytes(q.attr.RespRes)
+		if err := q.hca.reserve(verb, "RespRes", more); err != nil {
+			return err
+		}
+		q.bytes += more
+	}
 	q.apply(given, &a, &p)
 	q.enter(from, to, given, &a)
 	return nil
@@ -332,6 +339,7 @@ func (q *QP) toReset() {
 	q.setState(ci.QPReset)
 	q.inMu.Lock()
 	q.inbox = nil
+	q.emptyInbox()
 	q.inMu.Unlock()
 	sgl := q.resp.rw.SGL[:0]
 	q.req = requester{}
@@ -342,6 +350,9 @@ func (q *QP) toReset() {
 		q.rq.Reset()
 	}
 	port := q.attr.Port
+	kept := responderBytes(q.attr.RespRes)
+	q.hca.queues.give(kept)
+	q.bytes -= kept
 	q.attr = ci.QPAttr{State: ci.QPReset, APM: ci.APMMigrated, Port: port, Num: q.num}
 	q.port, q.altPort, q.route, q.altRt = nil, nil, nil, nil
 	q.home.Store(nil)

@@ -16,6 +16,7 @@ type SRQ struct {
 	postMu sync.Mutex
 	mu     sync.Mutex // takes; after a QP's token and postMu
 	ring   RecvRing
+	bytes  int64 // of HCA.queues
 	maxSGE int
 	limit  int // armed when above 0
 }
@@ -37,12 +38,18 @@ func (d *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
 	if err := d.child(verb, kindSRQ, h.attr.MaxSRQs); err != nil {
 		return nil, err
 	}
+	bytes := srqBytes + h.recvBytes(c.MaxWR, c.MaxSGE)
+	if err := h.reserve(verb, "the queue", bytes); err != nil {
+		d.unchild(kindSRQ)
+		return nil, err
+	}
 	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, ub)
 	if err != nil {
+		h.queues.give(bytes)
 		d.unchild(kindSRQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	s := &SRQ{pd: d, ring: ring, maxSGE: c.MaxSGE, limit: c.Limit}
+	s := &SRQ{pd: d, ring: ring, bytes: bytes, maxSGE: c.MaxSGE, limit: c.Limit}
 	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	return s, nil
 }
@@ -95,9 +102,16 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr, _ *ci.UserBuffer) error {
 		return failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}
 	if set&ci.SRQFieldMaxWR != 0 {
+		bytes := srqBytes + h.recvBytes(attr.MaxWR, s.maxSGE)
+		if err := h.reserve(verb, "the new size", bytes); err != nil {
+			return err
+		}
 		if err := s.ring.Resize(attr.MaxWR); err != nil {
+			h.queues.give(bytes)
 			return failErr(verb, ci.StatusOf(err), err)
 		}
+		h.queues.give(s.bytes)
+		s.bytes = bytes
 	}
 	if set&ci.SRQFieldLimit != 0 {
 		s.limit = attr.Limit
@@ -113,6 +127,12 @@ func (s *SRQ) Destroy() error {
 	}
 	s.gone.Store(true)
 	s.notify.close()
+	s.postMu.Lock()
+	s.mu.Lock()
+	s.ring = noRecvRing{}
+	s.pd.ca.hca.queues.give(s.bytes)
+	s.mu.Unlock()
+	s.postMu.Unlock()
 	s.pd.unchild(kindSRQ)
 	return nil
 }

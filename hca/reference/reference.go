@@ -23,6 +23,9 @@ type Config struct {
 	Clock clock.Clock
 	// Rand is where keys, QP numbers and the like come from; nil is crypto/rand. For runs that must replay.
 	Rand io.Reader
+	// QueueMemory is the limit, in bytes, of all queues of the HCA together, and InboxMemory that of packets that wait for busy QPs: see
+	// rvt.Config. 0: 4 GiB and 64 MiB.
+	QueueMemory, InboxMemory int64
 	// Override replaces verbs: see package ciwrap.
 	Override ciwrap.Layer
 	// Caps, if not 0, are the only capabilities that are claimed, of those that the HCA has: for a smaller HCA in tests.
@@ -110,6 +113,7 @@ func New(c Config) (*HCA, error) {
 	}
 	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
 		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
+		QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN}}
 	identify(&cfg, c.Attr)
 	cfg.Attr.Caps = everyCap | c.linkCaps()

@@ -14,7 +14,33 @@ import (
 // ci.Unsupported with a *ci.UserBuffer, for queues that another process shall fill.
 type RXE struct{}
 
-var _ rvt.Rings = RXE{}
+var (
+	_ rvt.Rings     = RXE{}
+	_ rvt.RingSizes = RXE{}
+)
+
+// SendRingBytes returns the bytes of SendRing's queue, with the table of address vectors that it makes for datagrams.
+func (RXE) SendRingBytes(depth, sge, inline int) int64 {
+	slots, shift := sendGeometry(max(depth, 1), sge, inline)
+	return int64(queueSize(slots, shift)) + int64(slots)*sideBytes
+}
+
+// sideBytes is what a sideTable has for a slot, without a WorkExt, which only requests that bind or register need.
+const sideBytes = 8 + 8 + 1
+
+// RecvRingBytes returns the bytes of RecvRing's queue.
+func (RXE) RecvRingBytes(depth, sge int) int64 {
+	return int64(queueSize(recvGeometry(max(depth, 1), sge)))
+}
+
+// CompletionRingBytes returns the bytes of CompletionRing's queue.
+func (RXE) CompletionRingBytes(size int) int64 {
+	slots, shift := geometry(size, wcSize)
+	return int64(queueSize(slots, shift)) + int64(slots)*contextBytes
+}
+
+// contextBytes is what a completion has beside its element: an interface value.
+const contextBytes = 16
 
 // SendRing makes a send queue for depth requests of sge entries or inline bytes.
 func (RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {

@@ -1,0 +1,20 @@
+package rvt
+
+import (
+	"unsafe"
+
+	"ciddk/ci"
+)
+
+// Sizes in bytes of what the engine itself keeps for a queue. This is the only use of unsafe here: no pointer is made.
+const (
+	qpBytes       = int64(unsafe.Sizeof(QP{}))
+	cqBytes       = int64(unsafe.Sizeof(CQ{}))
+	srqBytes      = int64(unsafe.Sizeof(SRQ{}))
+	entryBytes    = int64(unsafe.Sizeof(sendEntry{}))
+	recvWorkBytes = int64(unsafe.Sizeof(RecvWork{}))
+	sgeBytes      = int64(unsafe.Sizeof(ci.SGE{}))
+	wcBytes       = int64(unsafe.Sizeof(ci.WC{}))
+	responseBytes = int64(unsafe.Sizeof(response{}))
+	packetBytes   = int64(unsafe.Sizeof(Packet{}))
+)
