@@ -79,6 +79,7 @@ func (q *QP) migrate() {
 	q.route, q.altRt = q.altRt, nil
 	q.peer, q.altPeer = q.altPeer, Addr{}
 	q.attr.Port = q.port.num
+	q.resetEntropy()
 	q.openWindow()
 	q.home.Store(q.port)
 	q.home2.Store(nil)

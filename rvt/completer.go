@@ -55,6 +55,7 @@ func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
 // progressed notes that the peer has answered something new.
 func (q *QP) progressed() {
 	s := &q.req
+	q.heard(1)
 	if psnDiff(s.psn, s.una) < 0 { // what was being sent again has arrived after all
 		q.skipTo(s.una)
 	}
@@ -124,6 +125,9 @@ func (q *QP) sendCompletion(r *run, e *sendEntry, st ci.WCStatus) {
 // answer takes a response packet.
 func (q *QP) answer(r *run, p *Packet) {
 	s := &q.req
+	if psnDiff(p.PSN, s.max) > farPSN || psnDiff(p.PSN, s.una) < -farPSN {
+		q.seeFarPSN(p)
+	}
 	if psnDiff(p.PSN, s.max) >= 0 || s.una == s.max {
 		q.hca.count.add(DropStale, 1)
 		return
@@ -164,6 +168,7 @@ func (q *QP) ack(r *run, p *Packet) {
 	}
 	switch {
 	case syn.IsRNRNAK():
+		q.heard(1)
 		if s.rnrAt != 0 { // waiting already: the NAK or its request came twice
 			q.hca.count.add(DropStale, 1)
 			return

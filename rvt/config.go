@@ -48,6 +48,9 @@ type Ops struct {
 	Key func() uint32
 	// QPState, if not nil, hears of each QP's state changes, after the fact, on the goroutine that made them. It may not block.
 	QPState func(num ci.QPN, s ci.QPState)
+	// Suspect, if not nil, is called with reports of packets that the peer of a connected QP would hardly send. Calls are made one at a
+	// time, on a goroutine of the HCA. See Suspicion.
+	Suspect func(Suspicion)
 }
 
 // SupportError says which operations are missing for the capabilities that a Config claims.

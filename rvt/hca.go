@@ -36,6 +36,8 @@ type HCA struct {
 	open    atomic.Pointer[CA]
 	closed  atomic.Bool
 	face    ci.HCA // as consumers see it, through Config.Override
+
+	suspects suspects
 }
 
 // source makes unpredictable numbers from a reader, without a call to it for each.
@@ -79,6 +81,7 @@ func New(cfg Config) (*HCA, error) {
 	if h.inboxes.limit == 0 {
 		h.inboxes.limit = DefaultInboxMemory
 	}
+	h.suspects.report = cfg.Ops.Suspect
 	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
 	for i, p := range cfg.Ports {
 		h.ports = append(h.ports, newPort(h, uint8(i+1), p))
@@ -142,6 +145,7 @@ func (h *HCA) Close() error {
 		errs = append(errs, p.Port.Close())
 	}
 	h.wheel.Stop()
+	h.suspects.close()
 	return errors.Join(errs...)
 }
 

@@ -30,18 +30,21 @@ type Packet struct {
 	MTU    uint32 // bytes in all packets of a train but the last
 	Len    uint32 // bytes of payload in all
 
-	VA        uint64 // RETH, AtomicETH
-	RKey      ci.Key
-	DMALen    uint32 // RETH: bytes of the whole message
-	Swap      uint64 // AtomicETH: swap or add; AtomicAckETH: the original value
-	Compare   uint64
-	Syndrome  wire.Syndrome // AETH
-	MSN       uint32
-	Imm       uint32 // ImmDt, the number whose big-endian bytes travel
-	Inv       ci.Key // IETH
-	Payload   [][]byte
-	Route     Route // sending: from Port.Route
-	Src, Dst  Addr  // receiving: addresses of the packet
+	VA       uint64 // RETH, AtomicETH
+	RKey     ci.Key
+	DMALen   uint32 // RETH: bytes of the whole message
+	Swap     uint64 // AtomicETH: swap or add; AtomicAckETH: the original value
+	Compare  uint64
+	Syndrome wire.Syndrome // AETH
+	MSN      uint32
+	Imm      uint32 // ImmDt, the number whose big-endian bytes travel
+	Inv      ci.Key // IETH
+	Payload  [][]byte
+	Route    Route // sending: from Port.Route
+	Src, Dst Addr  // receiving: addresses of the packet
+	// Entropy is the value by which the sender's link spreads its flows, of a received packet: RoCEv2's UDP source port. It is 0 on
+	// links that have none.
+	Entropy   uint16
 	GRH       []byte
 	SL        ci.SL
 	PathBits  uint8
@@ -80,7 +83,8 @@ func (p *Packet) head(k uint32) {
 // supersedes tells whether p is an acknowledgement that says all that old does, and more.
 func (p *Packet) supersedes(old *Packet) bool {
 	return p.Op == wire.OpAcknowledge && old.Op == wire.OpAcknowledge && p.Syndrome.IsACK() && old.Syndrome.IsACK() &&
-		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src && psnDiff(p.PSN, old.PSN) >= 0
+		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src &&
+		p.Entropy == old.Entropy && psnDiff(p.PSN, old.PSN) >= 0
 }
 
 // advance drops the first n bytes of a gather list. It changes the list's first element, never the bytes.

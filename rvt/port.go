@@ -55,6 +55,11 @@ type Hints struct {
 	// Lossless links deliver everything, in order, before Send returns or soon after: the engine need not ask for acknowledgements
 	// before the end of a message.
 	Lossless bool
+	// StrictSource makes a connected QP drop packets from its peer's address whose Packet.Entropy differs from PeerEntropy or, if that
+	// is 0, from the value of the first packet that the QP accepted.
+	StrictSource bool
+	// PeerEntropy is the Packet.Entropy of all peers' packets; 0: not known.
+	PeerEntropy uint16
 }
 
 // Driver is a Port whose receiving side can be run by a caller: the engine calls Drive when a consumer polls an empty CQ.

@@ -69,6 +69,7 @@ type QP struct {
 	timerAt time.Duration // what the wheel was last told; 0: fired since
 	req     requester
 	resp    responder
+	origin  origin
 }
 
 // inboxLimit bounds what waits for a busy QP; a transport recovers from what is dropped beyond it.

@@ -297,6 +297,9 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	if q.altRt != nil {
 		q.altPeer = q.altRt.Peer()
 	}
+	if has(ci.QPFieldPrimary) {
+		q.resetEntropy()
+	}
 	q.loadPort()
 	if q.service != wire.UD {
 		q.mtu = uint32(cur.MTU.Bytes())
@@ -359,6 +362,7 @@ func (q *QP) toReset() {
 	q.home2.Store(nil)
 	q.peer, q.altPeer, q.apm = Addr{}, Addr{}, migration{}
 	q.mtu, q.pkey = 0, 0
+	q.resetEntropy()
 }
 
 // fieldNames lists fields for people.

@@ -69,8 +69,10 @@ func (q *QP) receive(r *run, p *Packet) {
 	case q.service == wire.UD:
 		q.receiveDatagram(r, p)
 		return
+	case p.Entropy != q.origin.entropy && p.Src == q.peer && !q.admitEntropy(p):
+		return
 	case !q.seeMigReq(p):
-		q.hca.count.add(DropSource, int(p.N))
+		q.dropAddress(p)
 		return
 	case !pkeyMatch(p.PKey, q.pkey):
 		q.hca.count.add(DropPKey, int(p.N))
@@ -110,6 +112,9 @@ func (q *QP) receive(r *run, p *Packet) {
 func (q *QP) request(r *run, p *Packet) {
 	s := &q.resp
 	d := psnDiff(p.PSN, s.psn)
+	if d > farPSN || d < -farPSN {
+		q.seeFarPSN(p)
+	}
 	if d > 0 {
 		q.hca.count.add(DropSequence, int(p.N))
 		if !s.silent {
@@ -137,6 +142,7 @@ func (q *QP) verdict(r *run, p *Packet, v verdict) {
 	s := &q.resp
 	switch v {
 	case placed:
+		q.heard(p.N)
 		if p.Ack && (p.Op == wire.OpSend || p.Op == wire.OpWrite) { // a READ or atomic has an answer of its own
 			s.ackDue = true
 		}

@@ -5,6 +5,9 @@ package rvt
 func (q *QP) requestUC(r *run, p *Packet) {
 	s := &q.resp
 	if p.PSN != s.psn {
+		if d := psnDiff(p.PSN, s.psn); d > farPSN || d < -farPSN {
+			q.seeFarPSN(p)
+		}
 		s.in = false
 		s.skip = !p.Start
 		s.psn = p.PSN
@@ -20,6 +23,7 @@ func (q *QP) requestUC(r *run, p *Packet) {
 	v := q.message(r, p)
 	s.psn = next
 	if v == placed {
+		q.heard(p.N)
 		return
 	}
 	s.in, s.skip = false, !p.End

@@ -38,8 +38,9 @@ func (c udpCoder) encode(d Dir, p *rvt.Packet) []byte {
 	var dst netip.AddrPort
 	class, hops := uint8(0), uint8(defaultHops)
 	if d == In {
-		src, dst = netip.AddrPortFrom(addrOf(p.Src.GID), c.port.udp), netip.AddrPortFrom(addrOf(p.Dst.GID), c.port.udp)
+		src, dst = netip.AddrPortFrom(addrOf(p.Src.GID), p.Entropy), netip.AddrPortFrom(addrOf(p.Dst.GID), c.port.udp)
 	} else if r, ok := p.Route.(*udpRoute); ok {
+		src = netip.AddrPortFrom(src.Addr(), r.of(p).src)
 		dst, class, hops = r.dst, r.key.class, r.key.hop
 	} else {
 		return nil

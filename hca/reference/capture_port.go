@@ -16,7 +16,7 @@ import (
 //
 // Packets are encoded from what engine and port say to each other. So, where the port is UDP: the identification of an IPv4 packet is
 // shown as 0 with the ICRC that belongs to it (a kernel numbers the segments of a train, and the ICRC covers the number); of a packet
-// received, the source port is shown as ours, and the TOS and TTL as what this package sends. Packets with a wrong ICRC and those that
+// received, the TOS and TTL are shown as what this package sends. Packets with a wrong ICRC and those that
 // are no packets are shown byte for byte as they came.
 //
 // Why a packet was dropped is known for the losses of an Impair port that is below (put Capture on top of Impair) and for those of

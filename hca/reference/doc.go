@@ -40,6 +40,12 @@
 //	impair_delayed         packets that it held for a time
 //	impair_corrupted       packets in which it flipped a bit: those that the ICRC catches are counted as drop_icrc, too
 //
+// # Source ports
+//
+// RoCEv2 leaves the UDP source port to the sender, so a packet is accepted whatever its source port is. For each connected QP the
+// HCA counts changes of the port (HCA.QPCounters), and reports them, packets from another address and bursts of wrong PSNs to
+// Config.OnSuspicion. UDPConfig.StrictSource drops packets from another port than the peer's. UDPConfig.SourcePorts sends from several.
+//
 // # What an unprivileged socket can check
 //
 // Over IPv6, everything. Over IPv4 the ICRC covers the header's identification, which a plain UDP socket does not show. It is solved for,

@@ -34,6 +34,9 @@ type Config struct {
 	Attr ci.CAAttr
 	// QPN, if not nil, names the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
 	QPN func(ci.QPCreate) (ci.QPN, error)
+	// OnSuspicion, if not nil, is called with reports of packets that the peer of a connected QP would hardly send: see rvt.Suspicion.
+	// Calls are made one at a time. OnSuspicion must not call Close.
+	OnSuspicion func(rvt.Suspicion)
 	// NodeDescription is what subnet management shows, at most 64 bytes.
 	NodeDescription string
 }
@@ -114,7 +117,7 @@ func New(c Config) (*HCA, error) {
 	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
 		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
 		QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
-		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN}}
+		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
 	identify(&cfg, c.Attr)
 	cfg.Attr.Caps = everyCap | c.linkCaps()
 	if c.Caps != 0 {

@@ -38,6 +38,19 @@ type UDPConfig struct {
 	// Within runs what opens sockets of the port, and gives its error: once as the port is opened, and as the first QP attaches to a
 	// multicast group. So they can be opened elsewhere, for instance by a thread that is in a network namespace. Nil runs it where it is.
 	Within func(open func() error) error
+	// SourcePorts is how many UDP ports the HCA port sends from, 1 to 64; 0 is 1. With 1, packets leave from Port. With more, each QP sends
+	// from one of as many other ports, by a hash of its number, so that routers which spread flows over equal paths (ECMP) spread the
+	// QPs. The port receives at Port only.
+	SourcePorts int
+	// FirstSourcePort is the first of SourcePorts consecutive ports to send from, if SourcePorts is above 1; 0 has the system choose.
+	FirstSourcePort uint16
+	// StrictSource has a connected QP drop packets that come from its peer's address and from another UDP port than the peer's: from
+	// PeerSourcePort or, if that is 0, from another one than the first packet in sequence. Path migration and a new connection of the
+	// QP begin anew. RoCEv2 leaves the source port to the sender, so a peer may change it at any time, though no adapter known to the
+	// authors does. Without StrictSource, changes are counted and reported: see Config.OnSuspicion.
+	StrictSource bool
+	// PeerSourcePort is the UDP port that all peers send from; 0: not known. Peers of this package with SourcePorts 1 send from Port.
+	PeerSourcePort uint16
 }
 
 // openWithin is UDPConfig.Within, or its absence.
@@ -101,6 +114,9 @@ type udpPort struct {
 	gid  ci.GID
 	mtu  ci.MTU
 	iface
+	sources []uint16 // UDP ports to send from
+	strict  bool     // UDPConfig.StrictSource
+	peer    uint16   // UDPConfig.PeerSourcePort
 
 	clock clock.Clock
 	sock  udpSocket
@@ -171,10 +187,14 @@ func openUDP(c UDPConfig, clock clock.Clock) (rvt.Port, error) {
 	case c.MTU > ci.MTU4096:
 		return nil, fmt.Errorf("UDP port: MTU code %d, want 1 (256 bytes) to 5 (4096), or 0 for the interface's", c.MTU)
 	}
+	if err := c.checkSources(); err != nil {
+		return nil, err
+	}
 	if err := c.checkPrivileged(runtime.GOOS); err != nil {
 		return nil, err
 	}
-	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock, within: c.Within}
+	p := &udpPort{addr: addr, udp: c.port(), gid: gidOf(addr), mtu: c.MTU, clock: clock, within: c.Within, sources: []uint16{c.port()},
+		strict: c.StrictSource, peer: c.PeerSourcePort}
 	p.iface = findInterface(addr)
 	if addr.Zone() != "" && p.index == 0 {
 		return nil, fmt.Errorf("UDP port: Addr %v: zone %q is no interface of this machine; %s", addr, addr.Zone(), interfacesHere())
@@ -220,6 +240,9 @@ func interfacesHere() string {
 
 // explainBind adds to an error of opening the socket what to do about it. on is the interface of the address.
 func explainBind(err error, at netip.AddrPort, on iface) error {
+	if source, ok := errors.AsType[*sourceError](err); ok {
+		return source
+	}
 	switch {
 	case errors.Is(err, errAddrInUse):
 		return fmt.Errorf("UDP port %v: %w: another process (or another HCA of this one, or the kernel's Soft-RoCE) has it, and there can be "+
@@ -331,7 +354,11 @@ func packetCount(pkts []rvt.Packet) int {
 	return n
 }
 
-func (p *udpPort) Hints() rvt.Hints { return p.sock.hints() }
+func (p *udpPort) Hints() rvt.Hints {
+	h := p.sock.hints()
+	h.StrictSource, h.PeerEntropy = p.strict, p.peer
+	return h
+}
 
 // Attr: an Ethernet link of one GID and one P_Key. The host does not say how fast it is; 4X at 10 Gb/s is a guess.
 func (p *udpPort) Attr() ci.PortAttr {

@@ -38,7 +38,7 @@ func (c *cutter) next() bool {
 				c.skip()
 				continue
 			}
-			c.rt = rt
+			c.rt = rt.of(p)
 			putTrain(&c.w, p)
 		}
 		last := c.k+1 == p.N

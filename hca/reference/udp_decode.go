@@ -127,7 +127,7 @@ func (d *decoder) take(b []byte, id uint16) {
 		d.deliver()
 	}
 	p := &d.pkts[d.n]
-	*p = rvt.Packet{Src: d.src, Dst: d.dst}
+	*p = rvt.Packet{Src: d.src, Dst: d.dst, Entropy: d.flow.src.Port()}
 	takeHeaders(p, &d.w)
 	if len(d.w.Payload) > 0 {
 		d.segs[d.pieces] = d.w.Payload
@@ -163,7 +163,7 @@ func (d *decoder) merge() bool {
 		op.Op() != p.Op || op.Service() != p.Service || d.w.BTH.DestQP != uint32(p.DestQP),
 		d.w.BTH.PSN != wire.PSNAdd(uint32(p.PSN), int(p.N)),
 		d.w.BTH.PKey != uint16(p.PKey) || d.w.BTH.MigReq != p.MigReq,
-		p.Src != d.src || p.Dst != d.dst || p.MTU%4 != 0:
+		p.Src != d.src || p.Dst != d.dst || p.Entropy != d.flow.src.Port() || p.MTU%4 != 0:
 		return false
 	}
 	d.segs[d.pieces] = d.w.Payload

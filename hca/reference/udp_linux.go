@@ -80,8 +80,9 @@ func compileOS(r *udpRoute, ifindex int) (o osRoute) {
 // out of their way: a packet must not wake it.
 type mmsgSocket struct {
 	port    *udpPort
-	fd      int
-	in      int // where packets come from: fd, or a raw socket
+	fd      int   // bound to the port's address
+	from    []int // to send from, by lane: fd, or others
+	in      int   // where packets come from: fd, or a raw socket
 	raw     bool
 	lost    kernelDrops
 	wake    int // eventfd: Close, or a change of the groups
@@ -113,7 +114,7 @@ type groupSocket struct {
 
 func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 	if c.Portable {
-		return openPortable(p)
+		return openPortable(p, &c)
 	}
 	at := netip.AddrPortFrom(p.addr, p.udp)
 	s := &mmsgSocket{port: p, in: -1, wake: -1, raw: c.Privileged && p.addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
@@ -124,9 +125,10 @@ func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 			return nil, err
 		}
 	}
-	if s.fd, err = s.open(at, false); err != nil {
+	if s.fd, err = s.open(at, mainSocket); err != nil {
 		return nil, errors.Join(err, closeAll(s.in))
 	}
+	s.from = []int{s.fd}
 	if !s.raw {
 		s.in = s.fd
 	}
@@ -134,6 +136,7 @@ func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 		if s.raw {
 			_ = closeAll(s.in)
 		}
+		_ = s.closeSources()
 		_ = closeAll(s.fd)
 		return nil, err
 	}
@@ -145,13 +148,19 @@ func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 	if err := s.setUp(); err != nil {
 		return fail(err)
 	}
+	if c.SourcePorts > 1 {
+		if err := s.openSources(&c); err != nil {
+			return fail(err)
+		}
+	}
 	if _, err := sendmmsg(s.fd, nil); errors.Is(err, unix.ENOSYS) {
 		if c.Privileged {
 			return fail(errors.New("this system lacks sendmmsg, without which there is no Privileged"))
 		}
 		// A system that calls itself Linux but has not the calls.
+		_ = s.closeSources()
 		_ = closeAll(s.fd)
-		return openPortable(p)
+		return openPortable(p, &c)
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fail(fmt.Errorf("eventfd: %w", err))
@@ -181,8 +190,17 @@ func showHeader6(fd int) error {
 	return nil
 }
 
-// open makes a bound socket. shared is for groups: several processes may listen to one.
-func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
+// socketUse is what a socket is for.
+type socketUse uint8
+
+const (
+	mainSocket   socketUse = iota // the port's own: receives, and sends unless there are other sources
+	sharedSocket                  // receives from a multicast group; several processes may listen to one
+	sourceSocket                  // sends only
+)
+
+// open makes a bound socket.
+func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) {
 	family := unix.AF_INET
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: as4(at.Addr())}
 	if at.Addr().Is6() {
@@ -201,7 +219,7 @@ func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("%s: %w", what, err)
 	}
-	if shared {
+	if use == sharedSocket {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return fail("SO_REUSEADDR", err)
 		}
@@ -219,13 +237,15 @@ func (s *mmsgSocket) open(at netip.AddrPort, shared bool) (fd int, err error) {
 		}
 	}
 	// A smaller buffer than wished is no error: Window follows what was granted.
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
+	if use != sourceSocket {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
+	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferWish)
 	// Likewise receive offload.
-	if unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && !shared {
+	if use != sourceSocket && unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && use == mainSocket {
 		s.gro = true
 	}
-	if s.raw {
+	if s.raw || use == sourceSocket {
 		if err := dropAll(fd); err != nil {
 			return fail("UDP socket", err)
 		}
@@ -254,27 +274,32 @@ func (s *mmsgSocket) setUp() error {
 	if _, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT); err == nil {
 		s.gso.Store(true)
 	}
+	return s.setUpSending(s.fd)
+}
+
+// setUpSending does what a socket needs to send.
+func (s *mmsgSocket) setUpSending(fd int) error {
 	if s.port.addr.Is4() {
-		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_TTL, defaultHops); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, defaultHops); err != nil {
 			return fmt.Errorf("IP_TTL: %w", err)
 		}
-		if err := unix.SetsockoptInet4Addr(s.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, s.port.addr.As4()); err != nil {
+		if err := unix.SetsockoptInet4Addr(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, s.port.addr.As4()); err != nil {
 			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
 		}
-		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1); err != nil {
 			return fmt.Errorf("IP_MULTICAST_LOOP: %w", err)
 		}
 		return nil
 	}
-	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultHops); err != nil {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultHops); err != nil {
 		return fmt.Errorf("IPV6_UNICAST_HOPS: %w", err)
 	}
 	if s.port.index != 0 {
-		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.index); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.index); err != nil {
 			return fmt.Errorf("IPV6_MULTICAST_IF: %w", err)
 		}
 	}
-	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1); err != nil {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1); err != nil {
 		return fmt.Errorf("IPV6_MULTICAST_LOOP: %w", err)
 	}
 	return nil
@@ -330,6 +355,7 @@ func (s *mmsgSocket) close() error {
 	s.sends.Lock()
 	defer s.sends.Unlock()
 	s.lost.leave(s.in)
+	err := s.closeSources()
 	fds := []int{s.fd, s.wake}
 	if s.raw {
 		fds = append(fds, s.in)
@@ -338,7 +364,7 @@ func (s *mmsgSocket) close() error {
 		s.lost.leave(g.fd)
 		fds = append(fds, g.fd)
 	}
-	return closeAll(fds...)
+	return errors.Join(err, closeAll(fds...))
 }
 
 func (s *mmsgSocket) drops() uint64 { return s.lost.total() }
@@ -470,7 +496,7 @@ func (s *mmsgSocket) openGroup(at netip.AddrPort) (int, error) {
 	if s.raw {
 		return openRaw(at)
 	}
-	return s.open(at, true)
+	return s.open(at, sharedSocket)
 }
 
 func (s *mmsgSocket) join(group netip.Addr) error {
@@ -880,13 +906,22 @@ func (b *sendBatch) seal() {
 	}
 }
 
-// sendmmsg sends the messages from i on. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
-func (b *sendBatch) sendmmsg(fd, i int) (int, error) {
+// sendmmsg sends messages i to j. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
+func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
 	raceSent()
 	if b.n <= 2 && b.used < 4<<10 && b.iov <= 2 {
-		return sendmmsgShort(fd, b.hdrs[i:b.n])
+		return sendmmsgShort(fd, b.hdrs[i:j])
 	}
-	return sendmmsg(fd, b.hdrs[i:b.n])
+	return sendmmsg(fd, b.hdrs[i:j])
+}
+
+// sameSource returns the end of the messages from i on that leave by one socket.
+func (b *sendBatch) sameSource(i int) int {
+	j := i + 1
+	for j < b.n && b.info[j].rt.key.lane == b.info[i].rt.key.lane {
+		j++
+	}
+	return j
 }
 
 // forget lets go of payload and routes.
@@ -903,7 +938,8 @@ func (b *sendBatch) forget() {
 func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 	waits := 0
 	for i := 0; i < b.n; {
-		k, err := b.sendmmsg(s.fd, i)
+		fd := s.from[b.info[i].rt.key.lane]
+		k, err := b.sendmmsg(fd, i, b.sameSource(i))
 		if k > 0 {
 			s.port.stats.systemCalls.Add(1)
 			i += k
@@ -915,7 +951,7 @@ func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && waits < 3:
 			waits++
 			s.port.stats.sendRetries.Add(1)
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, sendWaitMS)
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, sendWaitMS)
 		case (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)) && m.n > 1:
 			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4 identifications,
 			// and so their ICRCs, differ.

@@ -7,4 +7,4 @@ type osRoute struct{}
 
 func compileOS(*udpRoute, int) osRoute { return osRoute{} }
 
-func openSocket(p *udpPort, _ UDPConfig) (udpSocket, error) { return openPortable(p) }
+func openSocket(p *udpPort, c UDPConfig) (udpSocket, error) { return openPortable(p, &c) }

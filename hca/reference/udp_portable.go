@@ -19,7 +19,8 @@ import (
 type portableSocket struct {
 	port *udpPort
 	conn *net.UDPConn
-	pool sync.Pool // *[]byte
+	from []*net.UDPConn // to send from, by lane: conn, or others
+	pool sync.Pool      // *[]byte
 
 	mu     sync.Mutex
 	closed bool
@@ -39,22 +40,61 @@ func network(a netip.Addr) string {
 	return "udp6"
 }
 
-func openPortable(p *udpPort) (udpSocket, error) {
+func openPortable(p *udpPort, c *UDPConfig) (udpSocket, error) {
 	conn, err := net.ListenUDP(network(p.addr), net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, p.udp)))
 	if err != nil {
 		return nil, err
 	}
-	s := &portableSocket{port: p, conn: conn, groups: map[netip.Addr]*portableGroup{}}
+	s := &portableSocket{port: p, conn: conn, from: []*net.UDPConn{conn}, groups: map[netip.Addr]*portableGroup{}}
 	s.pool.New = func() any { b := make([]byte, 0, p.mtu.Bytes()+headroom); return &b }
-	if err := s.setUp(); err != nil {
+	if err := s.setUp(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
+	}
+	// Smaller buffers than wished are no error.
+	_ = conn.SetReadBuffer(portableBuffer)
+	if c.SourcePorts > 1 {
+		if err := s.openSources(c); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
-func (s *portableSocket) setUp() error {
-	raw, err := s.conn.SyscallConn()
+// openSources opens the sockets to send from.
+func (s *portableSocket) openSources(c *UDPConfig) error {
+	p := s.port
+	s.from, p.sources = nil, nil
+	for i := range c.SourcePorts {
+		conn, err := net.ListenUDP(network(p.addr), net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, c.sourcePort(i))))
+		if err != nil {
+			return errors.Join(c.explainSource(i, err), s.closeSources())
+		}
+		s.from = append(s.from, conn)
+		p.sources = append(p.sources, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+		_ = conn.SetReadBuffer(0) // nobody reads
+		if err := s.setUp(conn); err != nil {
+			return errors.Join(err, s.closeSources())
+		}
+	}
+	return nil
+}
+
+// closeSources closes the sockets to send from that are not the receiving one.
+func (s *portableSocket) closeSources() error {
+	var errs []error
+	for _, c := range s.from {
+		if c != s.conn {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setUp sets what a socket needs to send.
+func (s *portableSocket) setUp(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -65,18 +105,16 @@ func (s *portableSocket) setUp() error {
 	if dfErr != nil {
 		return fmt.Errorf("don't fragment: %w", dfErr)
 	}
-	// Smaller buffers than wished are no error.
-	_ = s.conn.SetReadBuffer(portableBuffer)
-	_ = s.conn.SetWriteBuffer(portableBuffer)
+	_ = conn.SetWriteBuffer(portableBuffer)
 	ifi := s.iface()
 	if ifi == nil {
 		return nil
 	}
 	if s.port.addr.Is4() {
-		pc := ipv4.NewPacketConn(s.conn)
+		pc := ipv4.NewPacketConn(conn)
 		return errors.Join(pc.SetMulticastInterface(ifi), pc.SetMulticastLoopback(true))
 	}
-	pc := ipv6.NewPacketConn(s.conn)
+	pc := ipv6.NewPacketConn(conn)
 	return errors.Join(pc.SetMulticastInterface(ifi), pc.SetMulticastLoopback(true))
 }
 
@@ -132,10 +170,10 @@ func (s *portableSocket) send(pkts []rvt.Packet) {
 	buf := s.pool.Get().(*[]byte)
 	c := cutter{pkts: pkts}
 	for c.next() {
-		dst := c.rt.dst
+		dst, from := c.rt.dst, s.from[c.rt.key.lane]
 		*buf = c.appendPacket((*buf)[:0], 0)
 		raceSent()
-		if _, err := s.conn.WriteToUDPAddrPort(*buf, dst); err != nil {
+		if _, err := from.WriteToUDPAddrPort(*buf, dst); err != nil {
 			c.bad++
 		} else {
 			s.port.stats.systemCalls.Add(1)
@@ -207,7 +245,7 @@ func (s *portableSocket) close() error {
 		return nil
 	}
 	s.closed = true
-	errs := []error{s.conn.Close()}
+	errs := []error{s.conn.Close(), s.closeSources()}
 	for _, g := range s.groups {
 		errs = append(errs, g.conn.Close())
 	}

@@ -10,11 +10,12 @@ import (
 	"ciddk/wire"
 )
 
-// udpRoute is a compiled address. The UDP source port is the socket's own, not the flow hash of hardware: receivers ignore it (A17,
-// 17.3.1.2 leaves it to the sender), and it takes one socket per port of the HCA instead of one per flow.
+// udpRoute is a compiled address, with one of the port's UDP source ports.
 type udpRoute struct {
 	key   routeKey
+	src   uint16 // source port
 	dst   netip.AddrPort
+	lanes []udpRoute // of datagrams, if there are several source ports: the route for each
 	flow4 wire.Flow4
 	flow6 wire.Flow6
 	os    osRoute // what the system wants for a destination
@@ -24,10 +25,19 @@ type udpRoute struct {
 type routeKey struct {
 	gid        ci.GID
 	class, hop uint8
+	lane       uint8 // index of the source port
 }
 
 // defaultHops is what packets get that do not ask; Linux RoCE uses it always.
 const defaultHops = 64
+
+// of returns the route for a packet: datagrams of several QPs share an address.
+func (r *udpRoute) of(p *rvt.Packet) *udpRoute {
+	if r.lanes == nil {
+		return r
+	}
+	return &r.lanes[laneOf(p.SrcQP, len(r.lanes))]
+}
 
 func (r *udpRoute) Peer() rvt.Addr { return rvt.Addr{GID: r.key.gid} }
 
@@ -68,13 +78,28 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 		dst = dst.WithZone(p.name)
 	}
 	r.dst = netip.AddrPortFrom(dst, p.udp)
-	if dst.Is4() {
-		r.flow4 = wire.NewFlow4(p.addr.As4(), dst.As4(), p.udp, p.udp, wire.IPv4DontFragment)
-	} else {
-		r.flow6 = wire.NewFlow6(p.addr.As16(), dst.As16(), p.udp, p.udp)
-	}
 	r.os = compileOS(r, p.index)
+	if n := len(p.sources); n > 1 && f.Datagram {
+		r.lanes = make([]udpRoute, n)
+		for i := range r.lanes {
+			lane := *r
+			lane.lanes = nil
+			p.setLane(&lane, uint8(i))
+			r.lanes[i] = lane
+		}
+	}
+	p.setLane(r, laneOf(f.Local, len(p.sources)))
 	return r, nil
+}
+
+// setLane gives a route one of the port's source ports.
+func (p *udpPort) setLane(r *udpRoute, lane uint8) {
+	r.key.lane, r.src = lane, p.sources[lane]
+	if dst := r.dst.Addr(); dst.Is4() {
+		r.flow4 = wire.NewFlow4(p.addr.As4(), dst.As4(), r.src, p.udp, wire.IPv4DontFragment)
+	} else {
+		r.flow6 = wire.NewFlow6(p.addr.As16(), dst.As16(), r.src, p.udp)
+	}
 }
 
 // packetFlow is the same for receiving: the flow of packets from src to dst.

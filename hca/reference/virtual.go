@@ -22,6 +22,9 @@ type VirtualConfig struct {
 	MTU ci.MTU
 	// Window is Hints.Window: how many bytes a QP has on the way at most; 0 is 256 KiB.
 	Window int
+	// SourcePorts and StrictSource are as in UDPConfig. The ports are 49152 and those that follow.
+	SourcePorts  int
+	StrictSource bool
 }
 
 // Virtual makes a RoCEv2 port on a network within this process. It is the UDP port but for the socket: the same packets, bit for bit, and
@@ -63,10 +66,15 @@ func openVirtual(n *Network, c VirtualConfig) (rvt.Port, error) {
 		return nil, fmt.Errorf("virtual port: Addr %v: give a unicast IPv4 or IPv6 address without a zone, such as 10.0.0.1 or fd00::1", c.Addr)
 	case c.MTU > ci.MTU4096:
 		return nil, fmt.Errorf("virtual port: MTU code %d, want 1 (256 bytes) to 5 (4096), or 0", c.MTU)
+	case c.SourcePorts < 0 || c.SourcePorts > maxSources:
+		return nil, fmt.Errorf("virtual port: SourcePorts is %d: want 1 to %d, or 0 for 1", c.SourcePorts, maxSources)
 	case c.Window < 0:
 		return nil, fmt.Errorf("virtual port: Window %d is negative: give bytes, or 0 for %d", c.Window, virtualWindow)
 	}
-	p := &udpPort{addr: addr, udp: wire.RoCEv2Port, gid: gidOf(addr), mtu: c.MTU}
+	p := &udpPort{addr: addr, udp: wire.RoCEv2Port, gid: gidOf(addr), mtu: c.MTU, sources: []uint16{wire.RoCEv2Port}, strict: c.StrictSource}
+	if c.SourcePorts > 1 {
+		p.sources = consecutive(virtualSource, c.SourcePorts)
+	}
 	if p.mtu == 0 {
 		p.mtu = ci.MTU4096
 	}
@@ -82,7 +90,10 @@ func openVirtual(n *Network, c VirtualConfig) (rvt.Port, error) {
 	return p, nil
 }
 
-const virtualWindow = 256 << 10
+const (
+	virtualWindow = 256 << 10
+	virtualSource = 49152
+)
 
 func (s *virtualSocket) addr() netip.Addr { return s.port.addr }
 
@@ -129,7 +140,7 @@ func appendUDP(b []byte, rt *udpRoute, src netip.Addr, n int, id uint16) []byte 
 			Src: src.As16(), Dst: rt.dst.Addr().As16()}
 		v6.Put(h[:])
 	}
-	udp := wire.UDP{SrcPort: rt.dst.Port(), DstPort: rt.dst.Port(), Length: uint16(wire.UDPLen + n)}
+	udp := wire.UDP{SrcPort: rt.src, DstPort: rt.dst.Port(), Length: uint16(wire.UDPLen + n)}
 	udp.Put(h[ip:])
 	return append(b, h[:ip+wire.UDPLen]...)
 }
