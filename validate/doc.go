@@ -58,6 +58,9 @@
 //   - No randomness but T.Rand, which follows from the seed and the case's id, so that a failure can be run again.
 //   - T.Fail and what is built on it end the case by runtime.Goexit, and so must run on the case's goroutine; on others, started with T.Go, use
 //     T.Report, which records and goes on.
+//   - A case of several variants names each with T.Step before it runs: a failure says in which it was.
+//   - Traffic that must succeed and does not is reported with Failure.Doubt, so that a loss on the link is not charged to the driver; T.Inconclusive
+//     is for a case that has seen what lost its traffic. See "Losses". The waits of package kit set Doubt where it applies.
 //   - Allowed variance is a T.Note; a contradiction of the sources met as the driver chose it is a T.Deviation. Neither fails.
 //
 // # For vendors
@@ -76,11 +79,40 @@
 // A worker that dies fails the case in flight with what it wrote to standard error; one that hangs is made to print its goroutines
 // and then ended. Either way a fresh worker goes on with the next case.
 //
+// # Losses
+//
+// Traffic can fail because the link lost a packet or because the machine did not run a process in time. A finding that may have
+// such a cause is in doubt (Failure.Doubt): DoubtLoss for traffic that must succeed and did not, DoubtTime for what did not come by a
+// deadline of seconds. A hang is treated as the latter.
+//
+// The engine knows three things of an attempt (Conditions): whether the link can lose packets at all (Target.Lossless); whether it lost
+// any of a thousand that Target.Probe sent right after the attempt; and how late the machine ran a goroutine of the worker that
+// was due every 10 ms. Link and machine explain a finding
+//
+//   - DoubtLoss, if the link is not known to be quiet (neither Lossless, nor a probe without a loss), or if the machine ran the
+//     goroutine 50 ms late or more at least once;
+//   - DoubtTime or a hang, if the goroutine waited for at least half of the attempt's time;
+//   - T.Inconclusive always: the case has evidence of its own.
+//
+// A case whose findings are all explained is run again, alone and in a fresh worker, with timeouts twice and then four times as
+// long, up to three times. It passes if an attempt passes, with a note. It fails if an attempt has a finding that link and machine do
+// not explain. Otherwise it is inconclusive: that withholds the certificate (exit status 5) and is no finding against the driver.
+//
+// So a driver cannot hide behind a loss: on a quiet link and an idle machine a failure of its traffic has no explanation, and is one. Where the
+// link is not known to be quiet, the driver is not certified either. A driver that burns the machine's time to have an
+// excuse is inconclusive at best.
+//
+// A failure without an explanation is run again once. If it passes then, the case is flaky, which withholds the certificate, too (exit
+// status 6). After five cases that lost their traffic in every attempt, further ones are not run again.
+//
 // # Status
 //
 //	pass    the requirement holds as far as the case can see
 //	fail    it does not, or the driver panicked, hung, or left something behind
+//	flaky   it failed, and passed when it was run again
 //	skip    the driver does not claim what the case needs, or the case lies outside the profile
 //	waived  it failed, and an expectation file says why that is known
 //	error   the certifier itself failed; nothing is said about the driver
+//
+//	inconclusive  it lost traffic in every attempt, and the driver need not be the cause
 package validate

@@ -76,6 +76,12 @@ type Target struct {
 	// NoMulticast says why the link between the HCAs carries no datagrams to groups, for instance what a system's loopback lacks; or is
 	// empty, if it does. Cases that wait for such a datagram are skipped with this reason; attaching and detaching is judged all the same.
 	NoMulticast string
+	// Lossless says that the link between the HCAs cannot lose a packet, as one in memory cannot. Traffic that is lost there
+	// is the driver's doing.
+	Lossless bool
+	// Probe sends packets of its own over the link, without the driver, and counts those that were lost: so that traffic that a case
+	// has lost can be charged to the driver. It is called when a case is over and the target still open. nil: the link may lose packets.
+	Probe func(context.Context) (sent, lost int, err error)
 	// Version of driver or firmware, for reports.
 	Version string
 }

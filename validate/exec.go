@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,9 +45,11 @@ type executor struct {
 	id       *Identity
 	onOpen   func(*Identity)
 	onLog    func(string)
-	onBegin  func()         // the case's own time begins
-	baseline map[string]int // live objects when the target was fresh
-	quiet    int            // goroutines of the process after the first target was closed; 0 before
+	onStep   func(string)
+	onBegin  func()                     // the case's own time begins
+	baseline map[string]int             // live objects when the target was fresh
+	quiet    int                        // goroutines of the process after the first target was closed; 0 before
+	stalls   atomic.Pointer[stallMeter] // of the case that runs
 }
 
 func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
@@ -102,8 +105,9 @@ func (e *executor) drop(ctx context.Context) error {
 }
 
 // run executes a case. It returns when the case has ended, which a broken driver can delay for ever: the caller keeps a watchdog.
-func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
-	r := e.blank(c, attempt)
+func (e *executor) run(ctx context.Context, j job) Result {
+	c := j.c
+	r := e.blank(c, j.attempt)
 	if want := c.Needs.Impair || e.driver.Keep; want != e.set.Impair {
 		if err := e.drop(ctx); err != nil { // left open by a case that was skipped
 			r.Notes = append(r.Notes, Note{NoteInfo, "Target.Close before this case: " + err.Error()})
@@ -120,17 +124,23 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 	if e.onBegin != nil {
 		e.onBegin()
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.set.CaseTimeout(c))
+	limit := j.timeout(e.set)
+	caseCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	stop := e.capture(c, attempt, &r)
+	stop := e.capture(j, &r)
 	begin := time.Now()
-	t := &T{c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed, ctx: ctx, logLine: e.onLog, res: r,
-		limit: e.set.CaseTimeout(c)}
+	t := &T{c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed, ctx: caseCtx, logLine: e.onLog,
+		onStep: e.onStep, res: r, limit: limit, rerun: j.rerun}
+	meter := startStallMeter()
+	e.stalls.Store(meter)
 	r = t.run()
+	meter.stop()
+	meter.read(&r.conditions)
 	e.leftovers(&r)
 	r.Elapsed = Elapsed(time.Since(begin))
 	stop(&r)
-	e.evidence(c, attempt, t.packets, &r)
+	e.evidence(j, t.packets, &r)
+	e.probe(ctx, &r)
 	if !e.driver.Keep || c.Spoils || r.Status != Pass && r.Status != Skip {
 		if err := e.drop(ctx); err != nil {
 			r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
@@ -138,6 +148,22 @@ func (e *executor) run(ctx context.Context, c *Case, attempt int) Result {
 		e.goroutines(&r)
 	}
 	return r
+}
+
+// probe finds out what the link is like, if a case has lost traffic.
+func (e *executor) probe(ctx context.Context, r *Result) {
+	r.conditions.Lossless = e.target.Lossless
+	if e.target.Lossless || e.target.Probe == nil || r.Status != Inconclusive && (r.Status != Fail || certain(r.Failures)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.set.scale(openTimeout))
+	defer cancel()
+	sent, lost, err := e.target.Probe(ctx)
+	if err != nil {
+		r.Notes = append(r.Notes, Note{NoteInfo, "no probe of the link: " + err.Error()})
+		return
+	}
+	r.conditions.Sent, r.conditions.Lost = sent, lost
 }
 
 // goroutines looks for those that a closed target left running. The first target sets the measure: what a driver starts once for the
@@ -228,12 +254,12 @@ func (e *executor) leftovers(r *Result) {
 }
 
 // capture starts a packet capture if one is wanted and possible; what it returns ends it and keeps the file where it is evidence.
-func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result)) {
+func (e *executor) capture(j job, r *Result) (stop func(*Result)) {
 	nothing := func(*Result) {}
-	if e.set.PcapDir == "" || e.target.Capture == nil || c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
+	if e.set.PcapDir == "" || e.target.Capture == nil || j.c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
 		return nothing
 	}
-	path := e.set.capturePath(c, attempt)
+	path := e.set.capturePath(j)
 	end, err := e.target.Capture(path)
 	if err != nil {
 		r.Notes = append(r.Notes, Note{NoteInfo, "no capture: " + err.Error()})
@@ -243,7 +269,7 @@ func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result))
 		if err := end(); err != nil {
 			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
 		}
-		if r.Status == Fail || e.set.PcapAll {
+		if r.Status == Fail || r.Status == Inconclusive || e.set.PcapAll {
 			r.Capture = path
 		} else if err := os.Remove(path); err != nil {
 			r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
@@ -252,11 +278,11 @@ func (e *executor) capture(c *Case, attempt int, r *Result) (stop func(*Result))
 }
 
 // evidence writes the packets that a case recorded itself, where they are wanted: with remarks, and nothing else among them.
-func (e *executor) evidence(c *Case, attempt int, packets []WirePacket, r *Result) {
-	if e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && !e.set.PcapAll {
+func (e *executor) evidence(j job, packets []WirePacket, r *Result) {
+	if e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && r.Status != Inconclusive && !e.set.PcapAll {
 		return
 	}
-	path := e.set.capturePath(c, attempt)
+	path := e.set.capturePath(j)
 	if err := e.driver.Evidence(path, packets); err != nil {
 		r.Notes = append(r.Notes, Note{NoteInfo, "capture: " + err.Error()})
 		return
@@ -264,21 +290,24 @@ func (e *executor) evidence(c *Case, attempt int, packets []WirePacket, r *Resul
 	r.Capture = path
 }
 
-// capturePath is where the capture of a case goes.
-func (s Setting) capturePath(c *Case, attempt int) string {
-	name := c.ID
-	if attempt > 1 {
-		name = fmt.Sprintf("%s.%d", c.ID, attempt)
+// capturePath returns the file for the capture of a job.
+func (s Setting) capturePath(j job) string {
+	name := j.c.ID
+	if j.attempt > 1 {
+		name = fmt.Sprintf("%s.%d", name, j.attempt)
+	}
+	if j.rerun > 0 {
+		name = fmt.Sprintf("%s.again-%d", name, j.rerun)
 	}
 	return filepath.Join(s.PcapDir, name+".pcapng")
 }
 
-// leftCapture names the capture of a case that its worker did not live to report, if there is one.
-func (s Setting) leftCapture(c *Case, attempt int) string {
+// leftCapture returns the capture of a job that its worker did not live to report, if there is one.
+func (s Setting) leftCapture(j job) string {
 	if s.PcapDir == "" {
 		return ""
 	}
-	path := s.capturePath(c, attempt)
+	path := s.capturePath(j)
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}

@@ -25,6 +25,7 @@ type Plan struct {
 	Shuffle     bool               // order by seed
 	FailFast    bool               // stop at the first decisive failure
 	Strict      bool               // SHOULD counts as MUST
+	OneAttempt  bool               // a case that fails is not run again: for self tests, whose drivers are wrong on purpose
 	Until       func(*Result) bool // stops the run when a result is what was looked for; may be nil
 	Command     []string           // for the report
 	Test        string             // for the report: the test that runs the plan
@@ -48,12 +49,25 @@ type Progress struct {
 // job is one attempt of one case.
 type job struct {
 	c       *Case
-	attempt int
+	attempt int     // from 1, with Plan.Repeat
+	rerun   int     // how often this attempt was run before, since it failed
+	stretch float64 // of the case's timeouts; 0 as 1
 }
 
-// runner runs jobs one after another; one for each worker. close ends what it holds.
+// timeout is the time that the job has.
+func (j job) timeout(s Setting) time.Duration {
+	d := s.CaseTimeout(j.c)
+	if j.stretch > 0 {
+		d = time.Duration(float64(d) * j.stretch)
+	}
+	return d
+}
+
+// runner runs jobs one after another; one for each worker. fresh makes the next job start with a new process or target;
+// close ends what the runner holds.
 type runner interface {
 	run(ctx context.Context, j job) Result
+	fresh()
 	close()
 }
 
@@ -98,7 +112,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 			continue
 		}
 		for a := range max(p.Repeat, 1) {
-			jobs = append(jobs, job{c, a + 1})
+			jobs = append(jobs, job{c: c, attempt: a + 1})
 		}
 	}
 	if len(jobs) == 0 {
@@ -118,6 +132,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		}
 	}
 	rep.Remarks = append(rep.Remarks, applyWaivers(rep.Results, p.Waivers, now())...)
+	rep.Remarks = append(rep.Remarks, remarkLosses(rep.Results)...)
 	rep.Identity = s.identity
 	rep.Timing = Timing{Started: begin.UTC().Format(time.RFC3339), Elapsed: now().Sub(begin).Seconds(), Workers: s.workers, Deaths: s.deaths,
 		Cases: map[string]float64{}}
@@ -140,6 +155,9 @@ type session struct {
 	p       *Plan
 	total   int
 	workers int
+
+	alone    sync.RWMutex // held for writing by a job that must have the machine for itself
+	hopeless int          // cases that lost their traffic in every attempt; guarded by alone
 
 	mu       sync.Mutex
 	rep      *Report
@@ -171,7 +189,7 @@ func (s *session) work(ctx context.Context, jobs []job) error {
 			defer r.close()
 			for j := range queue {
 				s.tell(Progress{Worker: i, Started: j.c})
-				res := r.run(ctx, j)
+				res := s.settle(ctx, r, j)
 				if ctx.Err() != nil && res.Status != Pass {
 					continue // the end of the run, not of the case
 				}
@@ -285,21 +303,29 @@ func (s *session) tell(p Progress) {
 
 // merge makes one result of a case's attempts: the worst of them, with a word on how many.
 func merge(rs []Result) Result {
-	rank := map[Status]int{Skip: 0, Pass: 1, Fail: 2, Error: 3}
-	worst, bad := 0, 0
+	rank := map[Status]int{Skip: 0, Pass: 1, Inconclusive: 2, Flaky: 3, Fail: 4, Error: 5}
+	worst, bad, passed := 0, 0, 0
 	for i, r := range rs {
 		if rank[r.Status] > rank[rs[worst].Status] {
 			worst = i
 		}
-		if r.Status == Fail || r.Status == Error {
+		switch r.Status {
+		case Fail, Flaky, Inconclusive, Error:
 			bad++
+		case Pass:
+			passed++
 		}
 	}
 	out := rs[worst]
 	if len(rs) == 1 {
 		out.Attempt = 0
-	} else if bad > 0 && bad < len(rs) {
+		return out
+	}
+	if bad > 0 && bad < len(rs) {
 		out.Flaky = fmt.Sprintf("%d of %d attempts failed", bad, len(rs))
+	}
+	if out.Status == Fail && passed > 0 {
+		out.Status = Flaky
 	}
 	return out
 }
@@ -326,7 +352,7 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 	done := make(chan Result, 1)
 	began := make(chan struct{}, 1)
 	e.onBegin = func() { began <- struct{}{} }
-	go func() { done <- e.run(ctx, j.c, j.attempt) }()
+	go func() { done <- e.run(ctx, j) }()
 	timer := time.NewTimer(l.set.scale(openTimeout + hangGrace))
 	defer timer.Stop()
 	for {
@@ -334,12 +360,19 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 		case r := <-done:
 			return r
 		case <-began:
-			timer.Reset(l.set.CaseTimeout(j.c) + l.set.scale(hangGrace))
+			timer.Reset(j.timeout(l.set) + l.set.scale(hangGrace))
 		case <-timer.C:
 			l.e = nil // left behind with its goroutines: nothing can end them
-			r := l.s.p.blank(j.c)
-			return hung(r, allStacks(), l.set.CaseTimeout(j.c))
+			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
+			e.stalls.Load().read(&r.conditions)
+			return r
 		}
+	}
+}
+
+func (l *localRunner) fresh() {
+	if l.e != nil {
+		_ = l.e.drop(context.Background()) // a failed case has had its target closed already, with its result
 	}
 }
 

@@ -62,7 +62,9 @@ func TestIsolation(t *testing.T) {
 		{"crash:HCA.OpenCA", all, validate.CausePanic, "panic: fakehca: told to crash behind HCA.OpenCA", 6, "goroutine"},
 	} {
 		t.Run(x.fault, func(t *testing.T) {
-			r := run(t, plan(x.fault))
+			p := plan(x.fault)
+			p.OneAttempt = true // deaths are counted
+			r := run(t, p)
 			for _, id := range all {
 				res := find(r, id)
 				if !assert.NotNil(t, res, id) {
@@ -121,6 +123,7 @@ func TestStrayGoroutines(t *testing.T) {
 
 func TestFindingOfACase(t *testing.T) {
 	p := plan("lose")
+	p.OneAttempt = true
 	r := run(t, p)
 	res := find(r, "b.exchange")
 	require.Equal(t, validate.Fail, res.Status)
@@ -205,7 +208,7 @@ func TestKeep(t *testing.T) {
 	assert.Equal(t, validate.ExitCertified, run(t, p).Exit())
 	assert.Equal(t, 1, opens)
 	p.Select.Cases = []string{"a.*", "b.should"}
-	opens = 0
+	p.OneAttempt, opens = true, 0
 	assert.Equal(t, validate.ExitFailed, run(t, p).Exit())
 	assert.Equal(t, 2, opens)
 }

@@ -50,12 +50,12 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 	}
 	w := r.w
 	// A worker that is gone shows at the end of its events, which says more than the failure of this write.
-	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt})
-	limit := r.set.CaseTimeout(j.c)
+	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch})
+	limit := j.timeout(r.set)
 	// The worker watches the clock itself; this is for one that cannot, such as a process that the driver stopped or starved.
 	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace+5*time.Second))
 	defer last.Stop()
-	started := false
+	started, step := false, ""
 	from := w.stderr.written()
 	for {
 		select {
@@ -66,16 +66,19 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 			case !ok && sendErr != nil:
 				return fail(fmt.Errorf("worker: %w: %s", sendErr, w.stderr.last(400)))
 			case !ok:
-				return r.dead(res, started, j.c), false
+				return r.dead(res, started, step, j), false
 			case e.Kind == EventIdentity:
 				r.s.opened(e.Identity)
 			case e.Kind == EventStart:
 				started = true
 			case e.Kind == EventLog:
 				res.Log = append(res.Log, e.Text)
+			case e.Kind == EventStep:
+				step = e.Text
 			case e.Kind == EventHang:
 				out := hung(res, e.Text, limit)
-				out.Capture = r.set.leftCapture(j.c, j.attempt)
+				out.Failures[0].Step, out.conditions = step, e.Conditions
+				out.Capture = r.set.leftCapture(j)
 				r.s.died()
 				r.discard()
 				return out, false
@@ -84,8 +87,8 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 			case e.Kind == EventResult && e.Result.Case != j.c.ID:
 				return fail(fmt.Errorf("worker: result of %s while %s runs", e.Result.Case, j.c.ID))
 			case e.Kind == EventResult:
-				e.Result.Elapsed = e.Elapsed
-				if e.Result.Status == Fail || e.Result.Status == Error {
+				e.Result.Elapsed, e.Result.conditions = e.Elapsed, e.Conditions
+				if e.Result.Status == Fail || e.Result.Status == Inconclusive || e.Result.Status == Error {
 					e.Result.Log = append(e.Result.Log, w.stderr.linesSince(from)...)
 				}
 				r.before = j.c.ID
@@ -96,7 +99,8 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 			r.s.died()
 			r.discard()
 			out := hung(res, stacks, limit)
-			out.Capture = r.set.leftCapture(j.c, j.attempt)
+			out.Failures[0].Step = step
+			out.Capture = r.set.leftCapture(j)
 			return out, false
 		case <-ctx.Done():
 			r.discard()
@@ -131,7 +135,7 @@ func processEnd(state, printed string) Failure {
 }
 
 // dead is the result of a case whose worker ended: the driver's doing, if the case had begun.
-func (r *processRunner) dead(res Result, started bool, c *Case) Result {
+func (r *processRunner) dead(res Result, started bool, step string, j job) Result {
 	w := r.w
 	state := w.wait()
 	text := w.stderr.String()
@@ -146,9 +150,9 @@ func (r *processRunner) dead(res Result, started bool, c *Case) Result {
 		return res
 	}
 	f := processEnd(state, text)
-	f.Rule = c.Judges()
+	f.Rule, f.Step = j.c.Judges(), step
 	res.Status, res.Failures = Fail, append(res.Failures, f)
-	res.Capture = r.set.leftCapture(c, res.Attempt)
+	res.Capture = r.set.leftCapture(j)
 	return res
 }
 
@@ -159,6 +163,9 @@ func (r *processRunner) discard() {
 		r.w = nil
 	}
 }
+
+// fresh ends the worker, so that the next job has a new one.
+func (r *processRunner) fresh() { r.close() }
 
 // close lets the worker end by itself, for a moment.
 func (r *processRunner) close() {

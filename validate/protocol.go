@@ -21,6 +21,7 @@ const (
 	EventIdentity EventKind = "identity" // the target is open: Identity
 	EventStart    EventKind = "start"    // Case begins
 	EventLog      EventKind = "log"      // a line of evidence: Text
+	EventStep     EventKind = "step"     // what the case does from now on: Text
 	EventResult   EventKind = "result"   // a case is over: Result
 	EventHang     EventKind = "hang"     // Case passed its deadline: Text has all stacks; the worker ends itself after it
 	EventFatal    EventKind = "fatal"    // the worker cannot go on: Text says why
@@ -35,12 +36,16 @@ type Event struct {
 	Identity *Identity `json:"identity,omitempty"`
 	Result   *Result   `json:"result,omitempty"`
 	Elapsed  Elapsed   `json:"elapsed,omitempty"`
+	// Conditions of the attempt, in a result.
+	Conditions Conditions `json:"conditions,omitzero"`
 }
 
 // command is one line of a worker's input.
 type command struct {
-	Case    string `json:"case"`
-	Attempt int    `json:"attempt,omitempty"`
+	Case    string  `json:"case"`
+	Attempt int     `json:"attempt,omitempty"`
+	Rerun   int     `json:"rerun,omitempty"`
+	Stretch float64 `json:"stretch,omitempty"`
 }
 
 // maxLine bounds a line of the stream: stacks of a hang, escaped.
@@ -126,7 +131,7 @@ func (e Event) check() error {
 			return errors.New("result event without result")
 		}
 		switch e.Result.Status {
-		case Pass, Fail, Skip, Error:
+		case Pass, Fail, Inconclusive, Skip, Error:
 		default:
 			return fmt.Errorf("result of %s with status %q", e.Result.Case, e.Result.Status)
 		}
@@ -134,7 +139,7 @@ func (e Event) check() error {
 		if e.Case == "" {
 			return fmt.Errorf("%s event without case", e.Kind)
 		}
-	case EventLog, EventFatal:
+	case EventLog, EventStep, EventFatal:
 	default:
 		return fmt.Errorf("unknown event %q", e.Kind)
 	}

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 
 	"ciddk/validate/req"
@@ -30,20 +29,10 @@ type Report struct {
 	Identity     *Identity  `json:"identity,omitempty"` // nil if no target was ever opened
 	Results      []Result   `json:"results"`            // in the catalog's order
 	Requirements []Coverage `json:"requirements"`       // all of the catalog, with the cases that check each
+	Untested     []Untested `json:"untested,omitempty"` // claims of the driver that no case tests
 	Waivers      []Waiver   `json:"waivers,omitempty"`
 	Remarks      []string   `json:"remarks,omitempty"` // about waivers, flakes, the run itself
 	Timing       Timing     `json:"timing"`
-}
-
-// Verdict is the outcome in one line and in numbers.
-type Verdict struct {
-	Certified bool   `json:"certified"`
-	Line      string `json:"line"`
-	// Selection says that a part of the catalog was run: Certified then speaks about the part and is no certificate of the driver.
-	Selection bool           `json:"selection,omitempty"`
-	Counts    map[Status]int `json:"counts"`
-	// Advisory counts failures of SHOULD, MAY and INFO requirements, which do not deny the certificate (unless Strict).
-	Advisory int `json:"advisory"`
 }
 
 // Tool is the certifier itself.
@@ -86,92 +75,6 @@ type Timing struct {
 	Cases   map[string]float64 `json:"cases_s"`   // by case id, sum of attempts
 }
 
-// Exit statuses of the certifier.
-const (
-	ExitCertified = 0 // certified, or the selection passed
-	ExitFailed    = 1 // a requirement failed
-	ExitUsage     = 2
-	ExitHarness   = 3 // the driver could not be opened, or the certifier failed
-	ExitNothing   = 4 // no case was selected
-)
-
-// Exit gives the exit status of a report.
-func (r *Report) Exit() int {
-	switch {
-	case r.Verdict.Counts[Error] > 0 || r.Run.Stopped == stoppedByContext:
-		return ExitHarness
-	case !r.Verdict.Certified:
-		return ExitFailed
-	}
-	return ExitCertified
-}
-
-const stoppedByContext = "interrupted"
-
-// decisive tells whether a failure of the level denies the certificate.
-func (r *Report) decisive(l req.Level) bool { return l == req.Must || r.Run.Strict && l == req.Should }
-
-// Decisive tells whether the result denies the certificate.
-func (r *Report) Decisive(x *Result) bool { return x.Status == Fail && r.decisive(x.Level) }
-
-// judge fills the verdict from the results.
-func (r *Report) judge() {
-	v := Verdict{Counts: map[Status]int{}}
-	for _, s := range Statuses() {
-		v.Counts[s] = 0
-	}
-	decisive := 0
-	for i := range r.Results {
-		x := &r.Results[i]
-		v.Counts[x.Status]++
-		switch {
-		case r.Decisive(x):
-			decisive++
-		case x.Status == Fail:
-			v.Advisory++
-		}
-	}
-	v.Certified = decisive == 0 && v.Counts[Error] == 0 && r.Run.Stopped == "" && v.Counts[Pass] > 0
-	var why []string
-	if decisive > 0 {
-		why = append(why, fmt.Sprintf("%d failed", decisive))
-	}
-	if v.Counts[Error] > 0 {
-		why = append(why, fmt.Sprintf("%d could not be judged", v.Counts[Error]))
-	}
-	if r.Run.Stopped != "" {
-		why = append(why, "stopped: "+r.Run.Stopped)
-	}
-	if v.Counts[Pass] == 0 {
-		why = append(why, "nothing passed")
-	}
-	what := r.Run.Driver
-	if r.Run.Link != "" {
-		what += " over " + r.Run.Link
-	}
-	// The words for a selection share nothing with those for the whole, so that who searches for CERTIFIED does not take one for the other.
-	var parts []string
-	good, bad := "CERTIFIED", "NOT CERTIFIED"
-	if v.Selection = r.Run.Selected < r.Run.All; v.Selection {
-		good, bad = "SELECTION PASSED", "SELECTION FAILED"
-		parts = append(parts, fmt.Sprintf("%d of %d cases selected", r.Run.Selected, r.Run.All))
-	}
-	parts = append(parts, fmt.Sprintf("%d passed", v.Counts[Pass]), fmt.Sprintf("%d skipped", v.Counts[Skip]))
-	if v.Counts[Waived] > 0 {
-		parts = append(parts, fmt.Sprintf("%d waived", v.Counts[Waived]))
-	}
-	if v.Advisory > 0 {
-		parts = append(parts, fmt.Sprintf("%d recommendations not met", v.Advisory))
-	}
-	tail := fmt.Sprintf("(driver %s, profile %s, seed %d)", what, r.Run.Profile, r.Run.Seed)
-	if v.Certified {
-		v.Line = fmt.Sprintf("%s: %s %s", good, strings.Join(parts, ", "), tail)
-	} else {
-		v.Line = fmt.Sprintf("%s: %s %s", bad, strings.Join(append(why, parts...), ", "), tail)
-	}
-	r.Verdict = v
-}
-
 // WriteJSON writes the report, indented.
 func (r *Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
@@ -192,11 +95,11 @@ func ReadReport(rd io.Reader) (*Report, error) {
 	return &r, nil
 }
 
-// Failed gives the ids of the cases that failed or could not be judged, for running them again.
+// Failed returns the ids of the cases that failed, were flaky, or could not be judged, for running them again.
 func (r *Report) Failed() []string {
 	var out []string
 	for i := range r.Results {
-		if s := r.Results[i].Status; s == Fail || s == Error {
+		if slices.Contains([]Status{Fail, Flaky, Inconclusive, Error}, r.Results[i].Status) {
 			out = append(out, r.Results[i].Case)
 		}
 	}
@@ -209,8 +112,8 @@ type Flip struct {
 	Was, Now Status // "" if the case was not in that report
 }
 
-// Worse tells a flip that is a regression: what passed no longer does.
-func (f Flip) Worse() bool { return f.Was == Pass && f.Now != Pass }
+// Worse reports whether the flip is a regression: what passed no longer does. An inconclusive case is no evidence of one.
+func (f Flip) Worse() bool { return f.Was == Pass && f.Now != Pass && f.Now != Inconclusive }
 
 func (f Flip) String() string {
 	or := func(s Status) string {

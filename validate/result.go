@@ -12,15 +12,17 @@ import (
 type Status string
 
 const (
-	Pass   Status = "pass"
-	Fail   Status = "fail"
-	Skip   Status = "skip"
-	Waived Status = "waived"
-	Error  Status = "error"
+	Pass         Status = "pass"
+	Fail         Status = "fail"
+	Flaky        Status = "flaky"        // it failed, and passed when it was run again
+	Inconclusive Status = "inconclusive" // it lost traffic in every attempt, and the driver need not be the cause
+	Skip         Status = "skip"
+	Waived       Status = "waived"
+	Error        Status = "error"
 )
 
 // Statuses lists all, in the order of reports.
-func Statuses() []Status { return []Status{Pass, Fail, Skip, Waived, Error} }
+func Statuses() []Status { return []Status{Pass, Fail, Flaky, Inconclusive, Skip, Waived, Error} }
 
 // Failure is one finding against the driver.
 type Failure struct {
@@ -30,6 +32,10 @@ type Failure struct {
 	Where    string `json:"where,omitempty"` // verb and arguments, QPN, PSN, packet number
 	// Setup says that it happened while the stage was set, so the rule itself was not judged.
 	Setup bool `json:"setup,omitempty"`
+	// Step is what the case was doing (T.Step), empty for a case of one step.
+	Step string `json:"step,omitempty"`
+	// Doubt names what other than the driver may be the cause. It is empty if nothing else can be.
+	Doubt Doubt `json:"doubt,omitempty"`
 	// Cause is empty for a finding of the case, else what ended it.
 	Cause Cause `json:"cause,omitempty"`
 	// Stacks are goroutines, after a panic or a hang.
@@ -50,6 +56,9 @@ func (f Failure) String() string {
 	var b strings.Builder
 	if f.Setup {
 		b.WriteString("while setting up: ")
+	}
+	if f.Step != "" {
+		b.WriteString(f.Step + ": ")
 	}
 	if f.Where != "" {
 		b.WriteString(f.Where + ": ")
@@ -88,9 +97,31 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Notes       []Note    `json:"notes,omitempty"`
 	Log         []string  `json:"log,omitempty"`
-	Capture     string    `json:"capture,omitempty"` // path of the packet capture
-	Flaky       string    `json:"flaky,omitempty"`   // "2 of 5 attempts failed"
-	Elapsed     Elapsed   `json:"-"`                 // in Report.Timing, so that reports can be compared
+	Capture     string    `json:"capture,omitempty"`  // path of the packet capture
+	Flaky       string    `json:"flaky,omitempty"`    // "2 of 5 attempts failed"
+	Attempts    []Attempt `json:"attempts,omitempty"` // all runs of a case that was run again, in order
+	Elapsed     Elapsed   `json:"-"`                  // in Report.Timing, so that reports can be compared
+
+	conditions Conditions // of the attempt
+}
+
+// Attempt is one run of a case that was run more than once because it failed.
+type Attempt struct {
+	Status     Status `json:"status"`
+	Finding    string `json:"finding,omitempty"`    // the first, or the reason
+	Conditions string `json:"conditions,omitempty"` // of link and machine, where the finding is in doubt
+}
+
+// attempt summarizes the result as one of several.
+func (r *Result) attempt() Attempt {
+	a := Attempt{Status: r.Status, Finding: r.Reason}
+	if len(r.Failures) > 0 {
+		a.Finding = r.Failures[0].String()
+	}
+	if r.Status == Inconclusive || len(r.Failures) > 0 && !certain(r.Failures) {
+		a.Conditions = r.conditions.String()
+	}
+	return a
 }
 
 // Elapsed is a duration as reports write it, in whole milliseconds.

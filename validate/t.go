@@ -25,11 +25,15 @@ type T struct {
 	seed    uint64
 	ctx     context.Context
 	limit   time.Duration // the case's time
+	rerun   int           // how often the case was run before, since it failed
 	logLine func(string)  // evidence as it comes, so that it survives the process
+	onStep  func(string)  // likewise; may be nil
 
 	mu       sync.Mutex
 	res      Result
 	skipped  bool
+	unclear  bool // Inconclusive was called
+	step     string
 	setup    int
 	cleanups []func()
 	cleaning bool
@@ -166,6 +170,9 @@ func (t *T) Report(f Failure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.Setup = f.Setup || t.setup > 0
+	if f.Step == "" {
+		f.Step = t.step
+	}
 	t.res.Failures = append(t.res.Failures, f)
 }
 
@@ -244,6 +251,7 @@ func (t *T) run() Result {
 	t.mu.Lock()
 	t.cleaning = true
 	t.setup = 0
+	t.step = ""
 	if len(t.res.Failures) > 0 {
 		t.setup = 1 // what follows a finding is a consequence
 	}
@@ -277,6 +285,8 @@ func (t *T) verdict() Result {
 	}
 	switch {
 	case r.Status == Error:
+	case t.unclear && !certain(r.Failures):
+		r.Status = Inconclusive
 	case len(r.Failures) > 0:
 		r.Status, r.Reason = Fail, ""
 	case t.skipped:

@@ -86,6 +86,9 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	if rep.Run.Unopened != "" {
 		t.Error(rep.Run.Unopened)
 	}
+	if rep.Verdict.Outcome == OutcomeUntested {
+		t.Error("a claim of the driver is not tested")
+	}
 	t.Log(rep.Verdict.Line)
 }
 
@@ -101,7 +104,11 @@ func reportTo(t *testing.T, rep *Report, r *Result) {
 		t.Skip("waived: " + r.Reason)
 	case r.Status == Error:
 		t.Errorf("the certifier could not judge: %s", r.Reason)
-	case r.Status == Fail:
+	case r.Status == Inconclusive && rep.Decisive(r):
+		t.Errorf("inconclusive, which is no finding against the driver: %s", r.Reason)
+	case r.Status == Inconclusive:
+		t.Skip("inconclusive: " + r.Reason)
+	case r.Status == Fail, r.Status == Flaky:
 		for _, l := range failureLines(rep, r) {
 			t.Log(l)
 		}
@@ -116,6 +123,9 @@ func failureLines(rep *Report, r *Result) []string {
 	var out []string
 	for _, f := range r.Failures {
 		out = append(out, fmt.Sprintf("%s (%s, %s): %s\n%s", f.Rule, r.Section, r.Level, f, f.Stacks))
+	}
+	if r.Flaky != "" {
+		out = append(out, "flaky: "+r.Flaky)
 	}
 	out = append(out, r.Log...)
 	return append(out, "again: "+rep.TestCommand(r.Case))

@@ -121,6 +121,12 @@ func parseWaiver(key string, raw []byte) (Waiver, error) {
 	return w, nil
 }
 
+// waivable reports whether a waiver applies to the result. What excuses a failure excuses one that comes and goes, and one
+// that could not be charged to the driver.
+func (r *Result) waivable() bool {
+	return r.Status == Fail || r.Status == Flaky || r.Status == Inconclusive
+}
+
 // applyWaivers turns failures that are expected into waived ones, and gives remarks: waivers that were not needed, matched nothing, or have
 // expired.
 func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []string) {
@@ -136,10 +142,10 @@ func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []strin
 			switch {
 			case r.Status == Waived:
 				needed++
-			case r.Status == Fail && !w.expired(now):
+			case r.waivable() && !w.expired(now):
 				r.Status, r.Reason = Waived, w.Reason
 				needed++
-			case r.Status == Fail:
+			case r.waivable():
 				remarks = append(remarks, fmt.Sprintf("the waiver %q for %s expired on %s: %s", w.Pattern, r.Case, w.Expires.Format(time.DateOnly), w.Reason))
 				needed++
 			case r.Status == Pass:

@@ -37,6 +37,7 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Rea
 	}
 	e.onOpen = func(id *Identity) { _ = w.write(Event{Kind: EventIdentity, Identity: id}) }
 	e.onLog = func(l string) { _ = w.write(Event{Kind: EventLog, Text: l}) }
+	e.onStep = func(step string) { _ = w.write(Event{Kind: EventStep, Text: step}) }
 	sc := bufio.NewScanner(in)
 	for sc.Scan() {
 		var cmd command
@@ -50,14 +51,17 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Rea
 		if err := w.write(Event{Kind: EventStart, Case: cs.ID}); err != nil {
 			return err
 		}
+		j := job{c: cs, attempt: cmd.Attempt, rerun: cmd.Rerun, stretch: cmd.Stretch}
 		dog := time.AfterFunc(e.set.scale(openTimeout)+hangGrace, func() {
-			_ = w.write(Event{Kind: EventHang, Case: cs.ID, Text: allStacks()})
+			var c Conditions
+			e.stalls.Load().read(&c)
+			_ = w.write(Event{Kind: EventHang, Case: cs.ID, Text: allStacks(), Conditions: c})
 			exit(exitHang)
 		})
-		e.onBegin = func() { dog.Reset(e.set.CaseTimeout(cs) + e.set.scale(hangGrace)) }
-		r := e.run(ctx, cs, cmd.Attempt)
+		e.onBegin = func() { dog.Reset(j.timeout(e.set) + e.set.scale(hangGrace)) }
+		r := e.run(ctx, j)
 		dog.Stop()
-		if err := w.write(Event{Kind: EventResult, Result: &r, Elapsed: r.Elapsed}); err != nil {
+		if err := w.write(Event{Kind: EventResult, Result: &r, Elapsed: r.Elapsed, Conditions: r.conditions}); err != nil {
 			return err
 		}
 	}

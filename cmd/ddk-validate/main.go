@@ -3,8 +3,8 @@
 //	ddk-validate run [DRIVER] [--profile P] [--case GLOB] [--seed N] [--json F] [--junit F] [--html F] [--pcap DIR]
 //	ddk-validate list [--json]      ddk-validate explain ID      ddk-validate drivers      ddk-validate self
 //
-// Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected. Everything is in package
-// cli; this program links in the drivers of the kit.
+// Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected, 5 inconclusive,
+// 6 flaky, 7 a claim is not tested. Everything is in package cli; this program links in the drivers of the kit.
 package main
 
 import (

@@ -27,7 +27,10 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		return nil, err
 	}
 	ports := l.ports
-	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups}
+	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil}
+	if l.probe != nil {
+		t.Probe = l.probe.run
+	}
 	if o.Impair {
 		w := newWeather()
 		for i := range ports {
@@ -81,6 +84,7 @@ type linkage struct {
 	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
 	// noGroups is Target.NoMulticast.
 	noGroups string
+	probe    *linkProbe // of a link that can lose packets; nil for a link in memory, which cannot
 }
 
 // links make them.
@@ -197,6 +201,7 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	for _, a := range addrs[:min(2, len(addrs))] {
 		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open}))
 	}
+	l.probe = newLinkProbe(addrs[len(addrs)-1], open)
 	if len(addrs) == 4 {
 		l.end = func() (validate.Wire, error) {
 			return openEnd(open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)

@@ -66,7 +66,8 @@ func (ca *CA) waitActive() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			ca.T.Fail(validate.Failure{Where: "CA.Query", Expected: "a port that becomes active", Got: fmt.Sprintf("%d ports, none active", len(attr.Ports))})
+			ca.T.Fail(validate.Failure{Where: "CA.Query", Expected: "a port that becomes active", Doubt: validate.DoubtTime,
+				Got: fmt.Sprintf("%d ports, none active", len(attr.Ports))})
 		}
 	}
 }

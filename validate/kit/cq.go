@@ -15,7 +15,9 @@ type CQ struct {
 	ci.CQ
 	T      *validate.T
 	Events *Events
-	fired  chan struct{} // one token per callback not yet seen; nil if the case brought its own callback
+	// unreliable says that a QP of a datagram service or of unreliable connection receives into the queue.
+	unreliable bool
+	fired      chan struct{} // one token per callback not yet seen; nil if the case brought its own callback
 }
 
 // CQ makes a queue of at least size entries. Its Wait arms it, so a case that judges callbacks makes its own with CQWith.
@@ -47,8 +49,12 @@ func (q *CQ) Wait(n int) []ci.WC {
 	wc, err := q.collect(n, q.T.Remaining())
 	OK(q.T, err, "CQ.Poll or CQ.Notify")
 	if len(wc) < n {
+		doubt := validate.DoubtTime
+		if q.unreliable {
+			doubt = validate.DoubtLoss
+		}
 		q.T.Fail(validate.Failure{Where: "completion queue", Expected: fmt.Sprintf("%d completions", n),
-			Got: fmt.Sprintf("%d by the deadline: %s", len(wc), Completions(wc))})
+			Got: fmt.Sprintf("%d by the deadline: %s", len(wc), Completions(wc)), Doubt: doubt})
 	}
 	return wc
 }
@@ -59,7 +65,7 @@ func (q *CQ) WaitOK(ids ...uint64) []ci.WC {
 	for i, wc := range wcs {
 		if wc.ID != ids[i] || wc.Status != ci.WCSuccess {
 			q.T.Fail(validate.Failure{Where: fmt.Sprintf("completion %d of %d", i+1, len(ids)),
-				Expected: fmt.Sprintf("request %d: success", ids[i]), Got: Completions(wcs)})
+				Expected: fmt.Sprintf("request %d: success", ids[i]), Got: Completions(wcs), Doubt: DoubtOf(wc.Status, ci.WCSuccess)})
 		}
 	}
 	return wcs
@@ -70,9 +76,18 @@ func (q *CQ) WaitStatus(id uint64, want ...ci.WCStatus) ci.WC {
 	wc := q.Wait(1)[0]
 	if wc.ID != id || !slices.Contains(want, wc.Status) {
 		q.T.Fail(validate.Failure{Where: fmt.Sprintf("completion on QP %#x", uint32(wc.QPN)),
-			Expected: fmt.Sprintf("request %d: %s", id, oneOf(want)), Got: Completions([]ci.WC{wc})})
+			Expected: fmt.Sprintf("request %d: %s", id, oneOf(want)), Got: Completions([]ci.WC{wc}), Doubt: DoubtOf(wc.Status, want...)})
 	}
 	return wc
+}
+
+// DoubtOf returns the doubt of a completion that has the status got instead of one of want: transport retries that are
+// exhausted, where another end was expected, may be a loss on the link.
+func DoubtOf(got ci.WCStatus, want ...ci.WCStatus) validate.Doubt {
+	if got == ci.WCTimeoutRetryErr && !slices.Contains(want, got) {
+		return validate.DoubtLoss
+	}
+	return ""
 }
 
 // Quiet expects that no completion comes for the time d.

@@ -72,7 +72,8 @@ func (e *Events) Wait(typ ci.EventType) ci.Event {
 		select {
 		case <-more:
 		case <-timer.C:
-			e.t.Fail(validate.Failure{Where: "asynchronous events", Expected: fmt.Sprintf("the event %q", typ), Got: e.summary()})
+			e.t.Fail(validate.Failure{Where: "asynchronous events", Expected: fmt.Sprintf("the event %q", typ), Got: e.summary(),
+				Doubt: validate.DoubtTime})
 		}
 	}
 }

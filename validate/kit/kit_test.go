@@ -27,7 +27,7 @@ func judge(t *testing.T, f fakehca.Faults, link ci.Link, body func(*validate.T))
 		h := fakehca.New(0x42, link, f)
 		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live}, nil
 	}}
-	p := validate.Plan{Catalog: c, Driver: d, Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 3}}}
+	p := validate.Plan{Catalog: c, Driver: d, OneAttempt: true, Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 3}}}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, r.Results, 1)

@@ -77,7 +77,7 @@ func (p *Pair) WantDenied(where string, op ci.SendOp, n int, to ci.Remote) {
 // WantStatus expects a request of A to end with one of the statuses.
 func (p *Pair) WantStatus(where string, wr ci.SendWR, want ...ci.WCStatus) {
 	if got := p.Try(wr); !slices.Contains(want, got) {
-		p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String()})
+		p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String(), Doubt: DoubtOf(got, want...)})
 	}
 }
 

@@ -27,6 +27,7 @@ func (ca *CA) QP(pd ci.PD, send, recv *CQ, opts ...Option) *QP {
 func (ca *CA) qp(pd ci.PD, send, recv *CQ, c Config) *QP {
 	q := &QP{CA: ca, PD: pd, SendCQ: send, RecvCQ: recv, Events: NewEvents(ca.T), Config: c}
 	q.PSN = ci.PSN(ca.T.Rand().Uint32() & 0xffffff)
+	recv.unreliable = recv.unreliable || c.Type != ci.RC
 	in, err := pd.CreateQP(q.Create(), nil)
 	q.QP = created(ca.T, in, err, fmt.Sprintf("PD.CreateQP of type %s", c.Type), "QP")
 	return q

@@ -251,7 +251,7 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			continue
 		}
 		v := p.plan(m.Driver(p.Driver), m.Name, ids)
-		v.Workers, v.FirstWorker = 1, worker
+		v.Workers, v.FirstWorker, v.OneAttempt = 1, worker, true
 		if !p.All {
 			v.Until = func(r *validate.Result) bool { return r.Blames(m.Breaks) }
 		}
@@ -266,7 +266,7 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			switch r := &rep.Results[i]; {
 			case r.Blames(m.Breaks) && !o.Caught:
 				o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
-			case r.Status == validate.Fail || r.Status == validate.Error:
+			case r.Status == validate.Fail || r.Status == validate.Inconclusive || r.Status == validate.Error:
 				o.Others = append(o.Others, r.Case)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"slices"
 
 	"ciddk/validate"
 )
@@ -18,16 +19,19 @@ type bar struct {
 }
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"statuses": validate.Statuses,
-	"finding":  Block,
-	"anyFailed": func(r *validate.Report) bool {
-		return r.Verdict.Counts[validate.Fail]+r.Verdict.Counts[validate.Error] > 0
-	},
-	"failed": func(x validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Error },
-	"judged": func(cs []validate.Coverage) string { return CoverageLine(cs) },
-	"bars":   bars,
-	"ptr":    func(x validate.Result) *validate.Result { return &x },
+	"statuses":  validate.Statuses,
+	"finding":   Block,
+	"anyFailed": func(r *validate.Report) bool { return slices.ContainsFunc(r.Results, notMet) },
+	"failed":    notMet,
+	"judged":    func(cs []validate.Coverage) string { return CoverageLine(cs) },
+	"bars":      bars,
+	"ptr":       func(x validate.Result) *validate.Result { return &x },
 }).Parse(page))
+
+// notMet reports whether a result has a place among the failures.
+func notMet(x validate.Result) bool {
+	return slices.Contains([]validate.Status{validate.Fail, validate.Flaky, validate.Inconclusive, validate.Error}, x.Status)
+}
 
 func bars(r *validate.Report) []bar {
 	total := len(r.Results)

@@ -12,7 +12,8 @@ import (
 )
 
 // JUnit writes the report as JUnit XML: a suite for each feature, a test case for each case. A failure that does not deny the certificate
-// (SHOULD and below) and a waived one are skipped test cases with the reason, so that a CI service agrees with the exit status.
+// (SHOULD and below) and a waived one are skipped test cases with the reason, so that a CI service agrees with the exit status. A flaky case
+// is a failure and an inconclusive one an error, each of that type.
 func JUnit(w io.Writer, r *validate.Report) error {
 	all := junit.Testsuites{Name: "ddk-validate " + r.Run.Driver, Time: seconds(r.Timing.Elapsed)}
 	for i, row := range r.ByFeature() {
@@ -31,10 +32,23 @@ func JUnit(w io.Writer, r *validate.Report) error {
 		s.Time = seconds(total)
 		all.AddSuite(s)
 	}
+	if r.Verdict.Outcome == validate.OutcomeUntested {
+		all.AddSuite(untestedClaims(r))
+	}
 	if _, err := io.WriteString(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"); err != nil {
 		return err
 	}
 	return all.WriteXML(w)
+}
+
+// untestedClaims is a suite of the claims that no case tests, each an error.
+func untestedClaims(r *validate.Report) junit.Testsuite {
+	s := junit.Testsuite{Name: "claimed and not tested", ID: len(r.ByFeature()), Timestamp: r.Timing.Started, Time: seconds(0)}
+	for _, u := range r.Untested {
+		s.AddTestcase(junit.Testcase{Name: clean(u.Claim), Classname: "untested", Time: seconds(0),
+			Error: &junit.Result{Message: clean(u.Why), Type: "untested"}})
+	}
+	return s
 }
 
 func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
@@ -46,9 +60,15 @@ func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
 		tc.Skipped = &junit.Result{Message: clean("waived: " + x.Reason), Data: clean(evidence(x))}
 	case x.Status == validate.Error:
 		tc.Error = &junit.Result{Message: clean(x.Reason), Type: "harness", Data: clean(evidence(x))}
+	case x.Status == validate.Inconclusive && r.Decisive(x):
+		tc.Error = &junit.Result{Message: clean("inconclusive: " + x.Reason), Type: "inconclusive", Data: clean(Block(r, x))}
+	case x.Status == validate.Inconclusive:
+		tc.Skipped = &junit.Result{Message: clean("inconclusive: " + x.Reason), Data: clean(Block(r, x))}
+	case x.Status == validate.Flaky && r.Decisive(x):
+		tc.Failure = &junit.Result{Message: clean("flaky: " + headline(x)), Type: "flaky", Data: clean(Block(r, x))}
 	case r.Decisive(x):
 		tc.Failure = &junit.Result{Message: clean(headline(x)), Type: x.Requirement, Data: clean(Block(r, x))}
-	case x.Status == validate.Fail:
+	case x.Status == validate.Fail, x.Status == validate.Flaky:
 		tc.Skipped = &junit.Result{Message: clean(fmt.Sprintf("%s not met: %s", x.Level, headline(x))), Data: clean(Block(r, x))}
 	}
 	if len(x.Log) > 0 && x.Status != validate.Pass {

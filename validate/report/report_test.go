@@ -41,13 +41,20 @@ func sample() *validate.Report {
 	skip, waived, errd := res("a.skip", validate.Skip), res("a.waived", validate.Waived), res("a.error", validate.Error)
 	skip.Reason, waived.Reason, errd.Reason = "not claimed: SRQ", "ticket 1", "worker: broken pipe"
 	waived.Failures = bad.Failures
-	r := &validate.Report{Schema: validate.ReportSchema, Requirements: rq, Results: []validate.Result{ok, bad, skip, waived, errd, should},
+	flaky, unclear := res("a.flaky", validate.Flaky), res("a.unclear", validate.Inconclusive)
+	flaky.Flaky, flaky.Failures = "1 of 2 attempts failed", []validate.Failure{{Rule: "CI-A-01", Step: "PSN +1000", Expected: "a NAK", Got: "nothing"}}
+	flaky.Attempts = []validate.Attempt{{Status: validate.Fail, Finding: "PSN +1000: expected a NAK, got nothing"}, {Status: validate.Pass}}
+	unclear.Reason = "retries exhausted; 1 of 1 attempts lost traffic"
+	unclear.Failures = []validate.Failure{{Rule: "CI-A-01", Expected: "success", Got: "retries exhausted", Doubt: validate.DoubtLoss}}
+	unclear.Attempts = []validate.Attempt{{Status: validate.Fail, Finding: "retries exhausted", Conditions: "the link may lose packets"}}
+	r := &validate.Report{Schema: validate.ReportSchema, Requirements: rq, Results: []validate.Result{ok, bad, skip, waived, errd, should, flaky, unclear},
+		Untested: []validate.Untested{{Claim: "RD", Why: "no case tests <it>"}},
 		Run:      validate.RunInfo{Command: []string{"ddk-validate", "run"}, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9},
 		Identity: &validate.Identity{Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"}},
 		Remarks:  []string{"a remark <b>"},
 		Timing:   validate.Timing{Started: "2026-11-21T00:00:00Z", Elapsed: 1.5, Workers: 2, Cases: map[string]float64{"a.ok": 0.25}},
 		Verdict: validate.Verdict{Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: map[validate.Status]int{validate.Pass: 1, validate.Fail: 2,
-			validate.Skip: 1, validate.Waived: 1, validate.Error: 1}}}
+			validate.Flaky: 1, validate.Inconclusive: 1, validate.Skip: 1, validate.Waived: 1, validate.Error: 1}}}
 	return r
 }
 
@@ -100,7 +107,7 @@ func TestJUnit(t *testing.T) {
 	require.NoError(t, JUnit(&b, sample()))
 	var s junit.Testsuites
 	require.NoError(t, xml.Unmarshal(b.Bytes(), &s), b.String())
-	assert.Equal(t, []int{6, 1, 1, 3}, []int{s.Tests, s.Failures, s.Errors, s.Skipped})
+	assert.Equal(t, []int{8, 2, 2, 3}, []int{s.Tests, s.Failures, s.Errors, s.Skipped})
 	require.Len(t, s.Suites, 1)
 	by := map[string]junit.Testcase{}
 	for _, c := range s.Suites[0].Testcases {
@@ -116,7 +123,24 @@ func TestJUnit(t *testing.T) {
 	assert.Contains(t, by["a.waived"].Skipped.Message, "waived: ticket 1")
 	assert.Equal(t, "worker: broken pipe", by["a.error"].Error.Message)
 	assert.Equal(t, "0.250", by["a.ok"].Time)
+	assert.Equal(t, "flaky", by["a.flaky"].Failure.Type)
+	assert.Equal(t, "inconclusive", by["a.unclear"].Error.Type)
 	golden(t, "junit.xml", b.Bytes())
+}
+
+// Claims that withhold the certificate are errors in JUnit, too, so that it agrees with the exit status.
+func TestJUnitUntested(t *testing.T) {
+	r := &validate.Report{Untested: []validate.Untested{{Claim: "RD", Why: "no case"}}, Verdict: validate.Verdict{Outcome: validate.OutcomeUntested}}
+	var b bytes.Buffer
+	require.NoError(t, JUnit(&b, r))
+	var s junit.Testsuites
+	require.NoError(t, xml.Unmarshal(b.Bytes(), &s), b.String())
+	assert.Equal(t, []int{1, 0, 1}, []int{s.Tests, s.Failures, s.Errors})
+	assert.Equal(t, "no case", s.Suites[0].Testcases[0].Error.Message)
+	r.Verdict.Outcome = validate.OutcomePassed // of a selection
+	b.Reset()
+	require.NoError(t, JUnit(&b, r))
+	assert.NotContains(t, b.String(), "no case")
 }
 
 func TestHTML(t *testing.T) {
@@ -129,6 +153,7 @@ func TestHTML(t *testing.T) {
 	assert.Contains(t, page, "]]&gt;&lt;script&gt;")
 	assert.Contains(t, page, "a remark &lt;b&gt;")
 	assert.Contains(t, page, "uncovered: user mode")
+	assert.Contains(t, page, "<code>RD</code> no case tests &lt;it&gt;")
 	assert.Contains(t, page, `<h1>NOT CERTIFIED: 1 failed</h1>`)
 	total := 0
 	for _, x := range bars(sample()) {
@@ -143,11 +168,13 @@ func TestAnnotations(t *testing.T) {
 	var b bytes.Buffer
 	Annotations(&b, sample())
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	require.Len(t, lines, 3, "one line for each finding, although a finding has several: %q", lines)
+	require.Len(t, lines, 5, "one line for each finding, although a finding has several: %q", lines)
 	assert.True(t, strings.HasPrefix(lines[0], "::error title=a.bad CI-A-01::CQ.Poll: expected success, got ]]><script>"), lines[0])
 	assert.Contains(t, lines[0], "%0Asecond line")
 	assert.Equal(t, "::error title=a.error CI-A-01::worker: broken pipe", lines[1])
 	assert.True(t, strings.HasPrefix(lines[2], "::warning title=b.should CI-B-01::"))
+	assert.Equal(t, "::error title=a.flaky CI-A-01::flaky: PSN +1000: expected a NAK, got nothing", lines[3])
+	assert.Equal(t, "::warning title=a.unclear CI-A-01::inconclusive: retries exhausted; 1 of 1 attempts lost traffic", lines[4])
 }
 
 // What keeps hundreds of cases from being judged is told once.

@@ -22,7 +22,8 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31", validate.Skip: "2", validate.Waived: "33", validate.Error: "35"}
+var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31", validate.Flaky: "31",
+	validate.Inconclusive: "35", validate.Skip: "2", validate.Waived: "33", validate.Error: "35"}
 
 // Status is the word for a status.
 func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
@@ -81,12 +82,16 @@ func Block(r *validate.Report, x *validate.Result) string {
 		line("says", rq.Text)
 		line("expected", f.Expected)
 		line("got", f.Got)
+		line("step", f.Step)
 		line("where", f.Where)
 		if f.Setup {
 			line("stage", "set-up: the rule itself was not judged")
 		}
 		if f.Cause != "" {
 			line("cause", string(f.Cause))
+		}
+		if f.Doubt != "" {
+			line("doubt", doubts[f.Doubt])
 		}
 		if f.Stacks != "" {
 			line("stacks", shorten(digest(f.Stacks), 30))
@@ -98,10 +103,34 @@ func Block(r *validate.Report, x *validate.Result) string {
 	if len(x.Log) > 0 {
 		line("log", shorten(strings.Join(x.Log, "\n"), 20))
 	}
+	if x.Status == validate.Inconclusive {
+		line("reason", x.Reason)
+	}
 	line("flaky", x.Flaky)
+	for i, a := range x.Attempts {
+		line("attempt", attempt(i, a))
+	}
 	line("capture", x.Capture)
 	line("again", Rerun(r, x.Case))
 	return b.String()
+}
+
+// doubts are the kinds of doubt in words.
+var doubts = map[validate.Doubt]string{
+	validate.DoubtLoss: "the link may have lost a packet, or the machine may have been too busy",
+	validate.DoubtTime: "the machine may have been too busy",
+}
+
+// attempt is a line on one of several attempts.
+func attempt(i int, a validate.Attempt) string {
+	s := fmt.Sprintf("%d: %s", i+1, a.Status)
+	if a.Finding != "" {
+		s += ": " + a.Finding
+	}
+	if a.Conditions != "" {
+		s += " (" + a.Conditions + ")"
+	}
+	return s
 }
 
 // Printable shows control characters and broken UTF-8 as escapes, newlines and tabs excepted: findings quote what a driver printed, and
@@ -164,8 +193,9 @@ func Failures(w io.Writer, r *validate.Report, s Style) {
 		title string
 		is    func(*validate.Result) bool
 	}{
-		{"Failures", r.Decisive},
-		{"Recommendations not met", func(x *validate.Result) bool { return x.Status == validate.Fail && !r.Decisive(x) }},
+		{"Failures", func(x *validate.Result) bool { return failed(x) && r.Decisive(x) }},
+		{"Recommendations not met", func(x *validate.Result) bool { return failed(x) && !r.Decisive(x) }},
+		{"Inconclusive", func(x *validate.Result) bool { return x.Status == validate.Inconclusive }},
 	} {
 		first := true
 		for i := range r.Results {
@@ -182,6 +212,21 @@ func Failures(w io.Writer, r *validate.Report, s Style) {
 		fmt.Fprintf(w, "\n%s\n  %s\n", s.paint("1", "The driver could not be opened"), strings.ReplaceAll(Printable(r.Run.Unopened), "\n", "\n  "))
 	}
 	unjudged(w, s, r)
+	untested(w, s, r)
+}
+
+// failed reports whether the result is a finding against the driver.
+func failed(x *validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Flaky }
+
+// untested lists the claims that no case tests.
+func untested(w io.Writer, s Style, r *validate.Report) {
+	if len(r.Untested) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", s.paint("1", "Claimed and not tested"))
+	for _, u := range r.Untested {
+		fmt.Fprintf(w, "  %-18s %s\n", u.Claim, u.Why)
+	}
 }
 
 // unjudged lists the cases that could not be judged, those with the same reason together: it is often one reason for all.
@@ -211,8 +256,11 @@ func unjudged(w io.Writer, s Style, r *validate.Report) {
 
 // Verdict is the verdict line.
 func (s Style) Verdict(r *validate.Report) string {
-	if r.Verdict.Certified {
+	switch r.Verdict.Outcome {
+	case validate.OutcomePassed:
 		return s.paint("1;32", r.Verdict.Line)
+	case validate.OutcomeInconclusive, validate.OutcomeUntested:
+		return s.paint("1;33", r.Verdict.Line)
 	}
 	return s.paint("1;31", r.Verdict.Line)
 }
@@ -273,10 +321,11 @@ func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%-*s", width, r.Name)
 		for _, st := range validate.Statuses() {
-			n := fmt.Sprintf("%6d", r.Counts[st])
+			column := max(6, len(st))
+			n := fmt.Sprintf("%*d", column, r.Counts[st])
 			if r.Counts[st] == 0 {
-				n = fmt.Sprintf("%6s", ".")
-			} else if st == validate.Fail || st == validate.Error {
+				n = fmt.Sprintf("%*s", column, ".")
+			} else if st != validate.Pass && st != validate.Skip && st != validate.Waived {
 				n = s.paint(colors[st], n)
 			}
 			fmt.Fprintf(w, "  %s", n)
@@ -306,9 +355,9 @@ func Annotations(w io.Writer, r *validate.Report) {
 		x := &r.Results[i]
 		kind := ""
 		switch {
-		case r.Decisive(x), x.Status == validate.Error:
+		case failed(x) && r.Decisive(x), x.Status == validate.Error:
 			kind = "error"
-		case x.Status == validate.Fail:
+		case failed(x), x.Status == validate.Inconclusive:
 			kind = "warning"
 		default:
 			continue
@@ -316,6 +365,17 @@ func Annotations(w io.Writer, r *validate.Report) {
 		// The runner ends a command at the line's end and reads %25, %0D, %0A as escapes; in properties, %3A and %2C too.
 		esc := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 		title := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(x.Case + " " + x.Requirement)
-		fmt.Fprintf(w, "::%s title=%s::%s\n", kind, title, esc.Replace(headline(x)))
+		fmt.Fprintf(w, "::%s title=%s::%s\n", kind, title, esc.Replace(annotation(x)))
 	}
+}
+
+// annotation is what an annotation says.
+func annotation(x *validate.Result) string {
+	switch x.Status {
+	case validate.Flaky:
+		return "flaky: " + headline(x)
+	case validate.Inconclusive:
+		return "inconclusive: " + x.Reason
+	}
+	return headline(x)
 }

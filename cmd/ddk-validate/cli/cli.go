@@ -56,7 +56,8 @@ type commands struct {
 
 const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through its channel interface alone.
 
-Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected.`
+Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected,
+5 inconclusive: the link or the machine may be to blame, 6 flaky, 7 a claim is not tested.`
 
 // exitError carries an exit status out of a command, and the message, if any, for standard error.
 type exitError struct {

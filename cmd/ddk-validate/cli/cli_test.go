@@ -64,8 +64,9 @@ func config() cli.Config {
 			drv("crash", fakehca.Faults{CrashOn: "PD.CreateCQ"}),
 			drv("hang", fakehca.Faults{HangOn: "QP.Destroy"}),
 			card, busy,
+			lossy("lossy", false), lossy("memory", true),
 		},
-		Suites:  []validate.Suite{suite()},
+		Suites:  []validate.Suite{suite(), attempts()},
 		Mutants: [][]mutant.Mutant{mutant.Basic()},
 	}
 }
@@ -80,6 +81,45 @@ func suite() validate.Suite {
 			"qp.create.reset", "qp.create.granted", "qp.create.numbers", "qp.create.limits", "qp.stale"}, c.ID)
 	})
 	return s
+}
+
+// lossyGUID is of the adapters for which the cases of attempts are made.
+const lossyGUID = 0xabd
+
+// lossy is a driver whose link may lose packets, or one in memory, which cannot.
+func lossy(name string, lossless bool) validate.Driver {
+	return validate.Driver{Name: name, Open: func(context.Context, validate.Options) (*validate.Target, error) {
+		h := fakehca.New(lossyGUID, ci.LinkEthernet, fakehca.Faults{})
+		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Lossless: lossless}, nil
+	}}
+}
+
+// attempts are cases whose attempts differ, or lose traffic.
+func attempts() validate.Suite {
+	one := func(id string, run func(*validate.T)) validate.Case {
+		return validate.Case{ID: id, Title: "title of " + id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: func(t *validate.T) {
+			if t.HCA().Info().GUID != lossyGUID {
+				t.Skip("of other drivers")
+			}
+			run(t)
+		}}
+	}
+	loss := validate.Failure{Where: "completion 1 of 1", Expected: "success", Got: "transport retries exhausted", Doubt: validate.DoubtLoss}
+	return validate.Suite{Cases: []validate.Case{
+		one("attempt.flaky", func(t *validate.T) {
+			if t.Rerun() == 0 {
+				t.Step("the first step")
+				t.Failf("somewhere", "one thing", "another")
+			}
+		}),
+		one("attempt.loss", func(t *validate.T) { t.Fail(loss) }),
+		one("attempt.once", func(t *validate.T) {
+			if t.Rerun() == 0 {
+				t.Fail(loss)
+			}
+		}),
+		one("attempt.unclear", func(t *validate.T) { t.Inconclusive("the relay did not see the packet") }),
+	}}
 }
 
 // capture writes a file, as a driver would: what there is at once, since nobody may live to call stop.

@@ -53,7 +53,7 @@ func (p *progress) tell(n validate.Progress) {
 		p.bar.Describe(n.Started.ID)
 	case n.Result != nil:
 		r := n.Result
-		if !p.quiet && (!p.live || r.Status == validate.Fail || r.Status == validate.Error) {
+		if !p.quiet && (!p.live || r.Status != validate.Pass && r.Status != validate.Skip) {
 			p.line(p.caseLine(r))
 		}
 		if p.bar != nil {

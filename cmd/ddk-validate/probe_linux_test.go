@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSNMPCounters(t *testing.T) {
+	text := "Ip: Forwarding DefaultTTL\nIp: 1 64\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 8 0 2 9 7\nUdpLite: RcvbufErrors\nUdpLite: 3\n"
+	assert.EqualValues(t, 7, snmpCounter(text, "Udp:", "RcvbufErrors"))
+	assert.Zero(t, snmpCounter(text, "Udp:", "Nosuch"))
+	assert.Zero(t, snmpCounter("Udp: RcvbufErrors\n", "Udp:", "RcvbufErrors"))
+	assert.Zero(t, snmpCounter("", "Udp:", "RcvbufErrors"))
+	assert.EqualValues(t, 12, snmp6Counter("Ip6InReceives 4\nUdp6RcvbufErrors                \t12\n", "Udp6RcvbufErrors"))
+	assert.Zero(t, snmp6Counter("", "Udp6RcvbufErrors"))
+}
+
+// Loopback loses nothing, unless a socket's buffer overflows: then the kernel's count shows it.
+func TestLinkProbe(t *testing.T) {
+	to := netip.MustParseAddr("127.0.0.3")
+	p := newLinkProbe(to, here)
+	sent, lost, err := p.run(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, probeCount, sent)
+	t.Logf("%d lost (other processes' sockets count, too)", lost)
+
+	overflow(t, to)
+	_, after, err := p.run(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, after, lost)
+}
+
+// overflow sends more to a socket than its buffer holds.
+func overflow(t *testing.T, to netip.Addr) {
+	t.Helper()
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 0)))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetReadBuffer(4096))
+	for range 64 {
+		_, err := c.WriteToUDPAddrPort(make([]byte, 1024), c.LocalAddr().(*net.UDPAddr).AddrPort())
+		require.NoError(t, err)
+	}
+}

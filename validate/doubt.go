@@ -1,0 +1,123 @@
+package validate
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Doubt names what other than the driver may have caused a finding. A finding in doubt is retried, and is a failure
+// only if the link and the machine are shown to be fit; see the package comment, "Losses".
+type Doubt string
+
+const (
+	// DoubtLoss marks traffic that must succeed and did not: transport retries exhausted, a datagram that did not
+	// arrive, a retransmission of a packet that was acknowledged. The link may have lost a packet, or the machine may
+	// have been too busy.
+	DoubtLoss Doubt = "loss"
+	// DoubtTime marks an answer that was correct and late, or that had not come by a deadline of seconds. The machine
+	// may have been too busy; a loss on the link does not explain it.
+	DoubtTime Doubt = "time"
+)
+
+// Inconclusive ends the case without a judgement: the case has evidence that something other than the driver lost its
+// traffic. The case is run again, and reported as inconclusive if that happens in every attempt. A finding that is not in
+// doubt and was recorded before makes the case fail all the same.
+//
+// A case that has no such evidence, but sees traffic fail that must succeed, uses Fail with Failure.Doubt.
+func (t *T) Inconclusive(format string, args ...any) {
+	t.mu.Lock()
+	t.unclear, t.res.Reason = true, fmt.Sprintf(format, args...)
+	t.mu.Unlock()
+	runtime.Goexit()
+}
+
+// Rerun returns how often the case was run before in this run because it failed: 0 in the first attempt. Timeouts below
+// the case's own grow with it.
+func (t *T) Rerun() int { return t.rerun }
+
+// certain reports whether one of the findings is not in doubt.
+func certain(fs []Failure) bool {
+	return slices.ContainsFunc(primary(fs), func(f Failure) bool { return f.Doubt == "" })
+}
+
+// Conditions are what is known of the link and the machine during an attempt.
+type Conditions struct {
+	Lossless bool    `json:"lossless,omitempty"` // Target.Lossless
+	Sent     int     `json:"sent,omitempty"`     // packets of Target.Probe after the attempt, 0 without a probe
+	Lost     int     `json:"lost,omitempty"`     // of them
+	Stall    Elapsed `json:"stall,omitempty"`    // the longest time by which the machine ran a due goroutine late
+	Stalled  float64 `json:"stalled,omitempty"`  // the part of the time that a due goroutine waited, 0 to 1
+}
+
+// maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms.
+const maxStall = 50 * time.Millisecond
+
+// maxStalled is the part of the time from which the machine may have caused a missed deadline of seconds. Below it the
+// case had half of the time that it had asked for, and several times that when it was run again.
+const maxStalled = 0.5
+
+// busy reports whether the machine may have caused a loss.
+func (c Conditions) busy() bool { return time.Duration(c.Stall) >= maxStall }
+
+// starved reports whether the machine may have caused a missed deadline.
+func (c Conditions) starved() bool { return c.Stalled >= maxStalled }
+
+// quiet reports whether the link is known to lose nothing.
+func (c Conditions) quiet() bool { return c.Lossless || c.Sent > 0 && c.Lost == 0 }
+
+// String describes the conditions for a report.
+func (c Conditions) String() string {
+	var s []string
+	switch {
+	case c.Lossless:
+		s = append(s, "the link loses nothing")
+	case c.Sent > 0:
+		s = append(s, fmt.Sprintf("the link lost %d of %d packets of a probe", c.Lost, c.Sent))
+	default:
+		s = append(s, "the link may lose packets")
+	}
+	if c.busy() {
+		s = append(s, fmt.Sprintf("the machine was busy (goroutines ran up to %v late and waited for %.0f%% of the time)",
+			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled))
+	}
+	return strings.Join(s, ", ")
+}
+
+// excusable reports whether the link or the machine explains every finding of a result.
+func excusable(r *Result) bool {
+	switch {
+	case r.Status == Inconclusive:
+		return true
+	case r.Status != Fail || len(r.Failures) == 0:
+		return false
+	}
+	return !slices.ContainsFunc(primary(r.Failures), func(f Failure) bool { return !explains(r.conditions, f) })
+}
+
+// primary returns the findings without those that are consequences of the first.
+func primary(fs []Failure) []Failure {
+	if len(fs) == 0 {
+		return nil
+	}
+	out := slices.Clone(fs[:1])
+	for _, f := range fs[1:] {
+		if !f.Setup {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// explains reports whether the conditions explain a finding.
+func explains(c Conditions, f Failure) bool {
+	switch {
+	case f.Doubt == DoubtLoss:
+		return c.busy() || !c.quiet()
+	case f.Doubt == DoubtTime, f.Cause == CauseHang:
+		return c.starved()
+	}
+	return false
+}

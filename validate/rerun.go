@@ -1,0 +1,111 @@
+package validate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// stretches are the factors of the timeouts when a case that lost traffic is run again.
+var stretches = []float64{2, 4, 4}
+
+// maxHopeless is the number of cases that may lose their traffic in every attempt before the run stops to repeat such
+// cases: a link that carries nothing would cost minutes for each of them.
+const maxHopeless = 5
+
+// settle runs a job and, unless the plan says otherwise, runs it again if it fails.
+//
+// A failure that nothing but the driver explains is run once more: if it passes then, the case is flaky. A failure that
+// link or machine explain is run again with longer timeouts until it passes, fails without an excuse, or has used up its
+// attempts: then the case is inconclusive. Each of these attempts has a fresh worker, and no other case runs meanwhile.
+func (s *session) settle(ctx context.Context, r runner, j job) Result {
+	s.alone.RLock()
+	first := r.run(ctx, j)
+	s.alone.RUnlock()
+	if s.p.OneAttempt || first.Status != Fail && first.Status != Inconclusive {
+		return first
+	}
+	s.alone.Lock()
+	defer s.alone.Unlock()
+	attempts := []Result{first}
+	again := func(stretch float64) *Result {
+		r.fresh()
+		res := r.run(ctx, job{c: j.c, attempt: j.attempt, rerun: len(attempts), stretch: stretch})
+		attempts = append(attempts, res)
+		return &attempts[len(attempts)-1]
+	}
+	if !excusable(&first) {
+		second := again(1)
+		if ctx.Err() != nil {
+			return first
+		}
+		return withAttempts(flakyUnlessFailed(first, second), attempts)
+	}
+	if s.hopeless >= maxHopeless {
+		return withAttempts(inconclusive(first, attempts, fmt.Sprintf("not run again, since %d cases lost their traffic in every attempt",
+			s.hopeless)), attempts)
+	}
+	for _, stretch := range stretches {
+		switch last := again(stretch); {
+		case ctx.Err() != nil:
+			return first
+		case last.Status == Pass:
+			out := *last
+			out.Notes = append(out.Notes, Note{NoteInfo, fmt.Sprintf("%d of %d attempts lost traffic: %s: %s",
+				len(attempts)-1, len(attempts), attempts[0].attempt().Finding, attempts[0].conditions)})
+			return withAttempts(out, attempts)
+		case !excusable(last):
+			return withAttempts(*last, attempts)
+		}
+	}
+	s.hopeless++
+	return withAttempts(inconclusive(first, attempts, ""), attempts)
+}
+
+// flakyUnlessFailed is the result of a case that failed without an excuse and was run again.
+func flakyUnlessFailed(first Result, second *Result) Result {
+	if second.Status == Pass {
+		first.Status, first.Flaky = Flaky, "1 of 2 attempts failed"
+	}
+	return first
+}
+
+// inconclusive is the result of a case that lost its traffic in every attempt.
+func inconclusive(first Result, attempts []Result, why string) Result {
+	finding := first.attempt().Finding
+	first.Status = Inconclusive
+	first.Reason = fmt.Sprintf("%s; %d of %d attempts lost traffic, and that need not be the driver's doing: %s",
+		finding, len(attempts), len(attempts), attempts[len(attempts)-1].conditions)
+	if why != "" {
+		first.Reason += "; " + why
+	}
+	return first
+}
+
+// withAttempts adds what all attempts of a case have in common to its result.
+func withAttempts(out Result, attempts []Result) Result {
+	out.Elapsed = 0
+	for i := range attempts {
+		out.Elapsed += attempts[i].Elapsed
+		out.Attempts = append(out.Attempts, attempts[i].attempt())
+	}
+	return out
+}
+
+// remarkLosses names the cases that passed after they had lost traffic: many of them speak of a link, a machine or a driver
+// that deserves a look.
+func remarkLosses(results []Result) []string {
+	var ids []string
+	for i := range results {
+		if r := &results[i]; r.Status == Pass && len(r.Attempts) > 1 {
+			ids = append(ids, r.Case)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return nil
+	case 1:
+		return []string{"1 case lost traffic and passed when it was run again: " + ids[0]}
+	}
+	return []string{fmt.Sprintf("%d cases lost traffic and passed when they were run again: %s", len(ids), strings.Join(ids, ", "))}
+}

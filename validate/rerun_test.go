@@ -1,0 +1,246 @@
+package validate
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate/req"
+)
+
+// script is a runner whose results are fixed in advance.
+type script struct {
+	results []Result
+	jobs    []job
+	fresher int
+}
+
+func (s *script) run(_ context.Context, j job) Result {
+	s.jobs = append(s.jobs, j)
+	r := s.results[min(len(s.jobs), len(s.results))-1]
+	r.Case = j.c.ID
+	return r
+}
+func (s *script) fresh() { s.fresher++ }
+func (s *script) close() {}
+
+var (
+	passes   = Result{Status: Pass, Elapsed: Elapsed(time.Second)}
+	fails    = Result{Status: Fail, Failures: []Failure{{Rule: "R", Expected: "x", Got: "y"}}, Elapsed: Elapsed(time.Second)}
+	hangs    = Result{Status: Fail, Failures: []Failure{{Rule: "R", Cause: CauseHang}}}
+	unclear  = Result{Status: Inconclusive, Reason: "the relay did not see the packet"}
+	open     = Conditions{}
+	lossless = Conditions{Lossless: true}
+	probed   = Conditions{Sent: 1000}
+	lossy    = Conditions{Sent: 1000, Lost: 3}
+	busy     = Conditions{Lossless: true, Stall: Elapsed(maxStall), Stalled: 0.1}
+	starved  = Conditions{Lossless: true, Stall: Elapsed(time.Second), Stalled: 0.9}
+)
+
+// lost is a result whose finding is in doubt.
+func lost(d Doubt, c Conditions) Result {
+	return Result{Status: Fail, Failures: []Failure{{Rule: "R", Doubt: d, Expected: "success", Got: "transport retries exhausted"}},
+		conditions: c, Elapsed: Elapsed(time.Second)}
+}
+
+func under(r Result, c Conditions) Result { r.conditions = c; return r }
+
+func TestSettle(t *testing.T) {
+	consequence := lost(DoubtLoss, open)
+	consequence.Failures = append(consequence.Failures, Failure{Rule: "R", Cause: CauseLeak, Setup: true})
+	both := lost(DoubtLoss, open)
+	both.Failures = append(both.Failures, Failure{Rule: "R", Expected: "data", Got: "other data"})
+	loss := func(c Conditions) Result { return lost(DoubtLoss, c) }
+	late := func(c Conditions) Result { return lost(DoubtTime, c) }
+	for name, x := range map[string]struct {
+		results []Result
+		want    Status
+		runs    int
+	}{
+		"passes":                                 {[]Result{passes}, Pass, 1},
+		"skipped":                                {[]Result{{Status: Skip}}, Skip, 1},
+		"not judged":                             {[]Result{{Status: Error}}, Error, 1},
+		"fails twice":                            {[]Result{fails, fails}, Fail, 2},
+		"fails, then passes":                     {[]Result{fails, passes}, Flaky, 2},
+		"fails, then loses":                      {[]Result{fails, loss(open)}, Fail, 2},
+		"loses, then passes":                     {[]Result{loss(open), passes}, Pass, 2},
+		"loses twice, then passes":               {[]Result{loss(open), loss(lossy), passes}, Pass, 3},
+		"loses always, nothing known":            {[]Result{loss(open)}, Inconclusive, 4},
+		"loses always, a lossy link":             {[]Result{loss(lossy)}, Inconclusive, 4},
+		"loses always, a lossless link":          {[]Result{loss(lossless)}, Fail, 2},
+		"loses always, a probe that arrives":     {[]Result{loss(probed)}, Fail, 2},
+		"loses once, a lossless link":            {[]Result{loss(lossless), passes}, Flaky, 2},
+		"loses always, lossless but busy":        {[]Result{loss(busy)}, Inconclusive, 4},
+		"loses when busy, and when not":          {[]Result{loss(busy), loss(busy), loss(lossless)}, Fail, 3},
+		"loses when busy, then passes":           {[]Result{loss(busy), passes}, Pass, 2},
+		"loses, then fails":                      {[]Result{loss(open), fails}, Fail, 2},
+		"late always":                            {[]Result{late(open)}, Fail, 2},
+		"late always, a little busy":             {[]Result{late(busy)}, Fail, 2},
+		"late always, starved":                   {[]Result{late(starved)}, Inconclusive, 4},
+		"late when starved, then passes":         {[]Result{late(starved), passes}, Pass, 2},
+		"hangs":                                  {[]Result{hangs}, Fail, 2},
+		"hangs when starved, then passes":        {[]Result{under(hangs, starved), passes}, Pass, 2},
+		"hangs when starved, and when not":       {[]Result{under(hangs, starved), hangs}, Fail, 2},
+		"inconclusive by itself":                 {[]Result{unclear}, Inconclusive, 4},
+		"inconclusive by itself, lossless":       {[]Result{under(unclear, lossless)}, Inconclusive, 4},
+		"inconclusive by itself, then passes":    {[]Result{unclear, passes}, Pass, 2},
+		"inconclusive by itself, then fails":     {[]Result{unclear, fails}, Fail, 2},
+		"loses, with a consequence":              {[]Result{consequence}, Inconclusive, 4},
+		"loses, beside a finding without excuse": {[]Result{both}, Fail, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r := &session{p: &Plan{}}, &script{results: x.results}
+			got := s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}, attempt: 1})
+			assert.Equal(t, x.want, got.Status, "%+v", got)
+			require.Len(t, r.jobs, x.runs)
+			assert.Equal(t, x.runs-1, r.fresher, "each further attempt has a worker of its own")
+			for i, j := range r.jobs {
+				assert.Equal(t, i, j.rerun)
+			}
+			if x.runs > 1 {
+				require.Len(t, got.Attempts, x.runs)
+				assert.Equal(t, x.results[0].Status, got.Attempts[0].Status)
+			}
+			if x.runs > 1 && x.want == Pass {
+				require.NotEmpty(t, got.Notes)
+				assert.Contains(t, got.Notes[0].Text, "attempts lost traffic")
+			}
+			if x.want == Inconclusive {
+				assert.Contains(t, got.Reason, "4 of 4 attempts lost traffic")
+			}
+			assert.Equal(t, x.want == Flaky, got.Flaky != "")
+
+			s, r = &session{p: &Plan{OneAttempt: true}}, &script{results: x.results}
+			got = s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}})
+			assert.Equal(t, x.results[0].Status, got.Status)
+			assert.Len(t, r.jobs, 1)
+		})
+	}
+}
+
+// A case that is run again because it lost traffic has more time, and the report counts all of it.
+func TestStretch(t *testing.T) {
+	s, r := &session{p: &Plan{}}, &script{results: []Result{lost(DoubtLoss, open)}}
+	got := s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}})
+	var stretched []float64
+	for _, j := range r.jobs {
+		stretched = append(stretched, j.stretch)
+	}
+	assert.Equal(t, []float64{0, 2, 4, 4}, stretched)
+	assert.Equal(t, Elapsed(4*time.Second), got.Elapsed)
+	assert.Equal(t, 2*DefaultTimeout, r.jobs[1].timeout(Setting{}))
+	assert.Equal(t, DefaultTimeout, r.jobs[0].timeout(Setting{}))
+}
+
+// A link that carries nothing does not cost four attempts for every case.
+func TestHopeless(t *testing.T) {
+	s, r := &session{p: &Plan{}}, &script{results: []Result{lost(DoubtLoss, open)}}
+	for range maxHopeless {
+		s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}})
+	}
+	r.jobs = nil
+	got := s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}})
+	assert.Equal(t, Inconclusive, got.Status)
+	assert.Contains(t, got.Reason, "not run again, since 5 cases lost their traffic in every attempt")
+	assert.Len(t, r.jobs, 1)
+}
+
+// An interrupt ends the attempts, too.
+func TestSettleInterrupted(t *testing.T) {
+	for _, first := range []Result{fails, lost(DoubtLoss, open)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s, r := &session{p: &Plan{}}, &script{results: []Result{first}}
+		assert.Equal(t, Fail, s.settle(ctx, r, job{c: &Case{ID: "a.b"}}).Status)
+		assert.LessOrEqual(t, len(r.jobs), 2)
+	}
+}
+
+// What denies a certificate has an outcome, a title and an exit status of its own, the worst one first.
+func TestVerdicts(t *testing.T) {
+	res := func(l req.Level, ss ...Status) (out []Result) {
+		for _, s := range ss {
+			out = append(out, Result{Status: s, Level: l})
+		}
+		return out
+	}
+	must, should := req.Must, req.Should
+	for name, x := range map[string]struct {
+		results   []Result
+		untested  []Untested
+		selection bool
+		stopped   string
+		outcome   Outcome
+		line      string
+		exit      int
+	}{
+		"passed":                {results: res(must, Pass), outcome: OutcomePassed, line: "CERTIFIED: 1 passed, 0 skipped", exit: 0},
+		"failed":                {results: res(must, Pass, Fail, Flaky, Inconclusive), outcome: OutcomeFailed, line: "NOT CERTIFIED: 1 failed, 1 flaky, 1 inconclusive, 1 passed, 0 skipped", exit: 1},
+		"flaky":                 {results: res(must, Pass, Flaky, Inconclusive), outcome: OutcomeFlaky, line: "FLAKY: 1 flaky, 1 inconclusive, 1 passed, 0 skipped", exit: 6},
+		"inconclusive":          {results: res(must, Pass, Inconclusive), outcome: OutcomeInconclusive, line: "INCONCLUSIVE: 1 inconclusive, 1 passed, 0 skipped", exit: 5},
+		"only inconclusive":     {results: res(must, Inconclusive), outcome: OutcomeInconclusive, line: "INCONCLUSIVE: 1 inconclusive, nothing passed, 0 passed, 0 skipped", exit: 5},
+		"untested":              {results: res(must, Pass), untested: []Untested{{Claim: "RD"}, {Claim: "LSO"}}, outcome: OutcomeUntested, line: "NOT TESTED: claimed and not tested: RD LSO, 1 passed, 0 skipped", exit: 7},
+		"untested and failed":   {results: res(must, Fail), untested: []Untested{{Claim: "RD"}}, outcome: OutcomeFailed, line: "NOT CERTIFIED: 1 failed, nothing passed, claimed and not tested: RD, 0 passed, 0 skipped", exit: 1},
+		"not judged":            {results: res(must, Fail, Error), outcome: OutcomeUnjudged, line: "NOT CERTIFIED: 1 failed, 1 could not be judged, nothing passed, 0 passed, 0 skipped", exit: 3},
+		"interrupted":           {results: res(must, Pass), stopped: stoppedByContext, outcome: OutcomeUnjudged, line: "NOT CERTIFIED: stopped: interrupted, 1 passed, 0 skipped", exit: 3},
+		"stopped":               {results: res(must, Pass), stopped: "found: x", outcome: OutcomeFailed, line: "NOT CERTIFIED: stopped: found: x, 1 passed, 0 skipped", exit: 1},
+		"advice":                {results: append(res(should, Fail, Flaky, Inconclusive), res(must, Pass)...), outcome: OutcomePassed, line: "CERTIFIED: 1 passed, 0 skipped, 2 recommendations not met", exit: 0},
+		"selection":             {results: res(must, Pass), selection: true, outcome: OutcomePassed, line: "SELECTION PASSED: 4 of 9 cases selected, 1 passed, 0 skipped", exit: 0},
+		"selection, flaky":      {results: res(must, Pass, Flaky), selection: true, outcome: OutcomeFlaky, line: "SELECTION FLAKY: 1 flaky, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 6},
+		"selection, unclear":    {results: res(must, Pass, Inconclusive), selection: true, outcome: OutcomeInconclusive, line: "SELECTION INCONCLUSIVE: 1 inconclusive, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 5},
+		"selection, untested":   {results: res(must, Pass), selection: true, untested: []Untested{{Claim: "RD"}}, outcome: OutcomePassed, line: "SELECTION PASSED: claimed and not tested: RD, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 0},
+		"selection, not passed": {results: res(must, Skip), selection: true, outcome: OutcomeFailed, line: "SELECTION FAILED: nothing passed, 4 of 9 cases selected, 0 passed, 1 skipped", exit: 1},
+	} {
+		r := &Report{Results: x.results, Untested: x.untested, Run: RunInfo{Driver: "d", Profile: "p", Seed: 1, Selected: 9, All: 9, Stopped: x.stopped}}
+		if x.selection {
+			r.Run.Selected = 4
+		}
+		r.judge()
+		assert.Equal(t, x.line+" (driver d, profile p, seed 1)", r.Verdict.Line, name)
+		assert.Equal(t, x.outcome, r.Verdict.Outcome, name)
+		assert.Equal(t, x.exit, r.Exit(), name)
+		assert.Equal(t, x.exit == 0, r.Verdict.Certified, name)
+	}
+}
+
+// Attempts that pass and fail make a case flaky, also if all were asked for.
+func TestMerge(t *testing.T) {
+	s := func(ss ...Status) (out []Result) {
+		for _, x := range ss {
+			out = append(out, Result{Status: x})
+		}
+		return out
+	}
+	for _, x := range []struct {
+		in    []Result
+		want  Status
+		flaky string
+	}{
+		{s(Pass), Pass, ""}, {s(Pass, Pass), Pass, ""}, {s(Fail, Fail), Fail, ""}, {s(Pass, Fail, Pass), Flaky, "1 of 3 attempts failed"},
+		{s(Pass, Flaky), Flaky, "1 of 2 attempts failed"}, {s(Inconclusive, Pass), Inconclusive, "1 of 2 attempts failed"},
+		{s(Inconclusive, Fail), Fail, ""}, {s(Error, Pass), Error, "1 of 2 attempts failed"},
+	} {
+		got := merge(slices.Clone(x.in))
+		assert.Equal(t, x.want, got.Status, "%+v", x.in)
+		assert.Equal(t, x.flaky, got.Flaky, "%+v", x.in)
+	}
+}
+
+func TestStallMeter(t *testing.T) {
+	m := startStallMeter()
+	m.stop()
+	var c Conditions
+	m.read(&c)
+	assert.Less(t, c.Stalled, 1.01)
+	assert.NotPanics(t, func() { (*stallMeter)(nil).read(&c) })
+	m.max.Store(int64(80 * time.Millisecond))
+	m.total.Store(int64(time.Hour))
+	m.read(&c)
+	assert.True(t, c.busy())
+	assert.True(t, c.starved())
+	assert.Contains(t, c.String(), "ran up to 80ms late and waited for 100% of the time")
+}
