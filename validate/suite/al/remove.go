@@ -70,7 +70,7 @@ func pnpLate(t *validate.T) {
 
 func deregisterBusy(t *validate.T) {
 	s := registered(t)
-	p := s.pair(kit.AckTime(8), kit.Retry(1))
+	p := s.pair()
 	b := p.B.QP.CA
 	if t.Claims().Has(ci.CapAV) {
 		av, err := p.B.PD.CreateAV(b.AddressOf(p.A.QP.CA), nil)

@@ -113,7 +113,7 @@ func atomicWC(t *validate.T) {
 }
 
 func atomicMisaligned(t *validate.T) {
-	first := kit.RC(t, kit.Retry(0))
+	first := kit.RC(t)
 	for i, off := range []int{1, 4, 7} {
 		p := first
 		if i > 0 {

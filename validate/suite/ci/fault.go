@@ -416,7 +416,7 @@ func rnrExhausted(t *validate.T) {
 }
 
 func rnrInTime(t *validate.T) {
-	p := kit.RC(t, kit.RNRRetry(6), kit.MinRNR(24), kit.AckTime(0)) // 40.96 ms, six times
+	p := kit.RC(t, kit.RNRRetry(6), kit.MinRNR(28), kit.AckTime(0)) // 164 ms, six times
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	p.A.CQ.Empty()
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
@@ -498,8 +498,9 @@ func timeoutRead(t *validate.T) {
 }
 
 func timeoutCut(t *validate.T) {
-	p := kit.RC(t, quick...)
-	p.A.Exchange(p.B, 10)
+	first := kit.RC(t)
+	p := first.Another(quick...) // quick timeouts are for the cut link alone
+	first.A.Exchange(first.B, 10)
 	t.Impair(validate.Impairment{Cut: true})
 	p.B.Recv(p.B.RecvWR(1, 0, 8))
 	p.A.Send(p.A.SendWRs(3)...)
@@ -511,7 +512,7 @@ func timeoutCut(t *validate.T) {
 func faultPSN(t *validate.T) {
 	first := kit.RC(t)
 	for _, off := range []ci.PSN{1000, 0xffffff - 1000} { // ahead of what is expected, and behind it
-		p := first.AnotherInReset(append(quick, kit.MTU(ci.MTU256))...)
+		p := first.AnotherInReset(kit.MTU(ci.MTU256))
 		kit.Connect(p.A.QP, p.B.QP)
 		q := first.AnotherInReset(append(quick, kit.MTU(ci.MTU256))...)
 		q.A.Init()

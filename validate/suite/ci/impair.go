@@ -158,7 +158,7 @@ func impairRNR(t *validate.T) {
 }
 
 func impairMended(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(12), kit.Retry(7)) // 17 ms, eight times
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(7)) // 67 ms, eight times
 	p.A.Exchange(p.B, 100)
 	t.Impair(validate.Impairment{Cut: true})
 	kit.Random(t, p.A.Buf.Bytes[:3000])

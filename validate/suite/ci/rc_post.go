@@ -241,7 +241,7 @@ func postPollList(t *validate.T) {
 }
 
 func postFullSend(t *validate.T) {
-	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5), kit.AckTime(8))
+	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5))
 	p.A.Init()
 	p.B.Init()
 	p.B.RTR(p.A.QP) // listens, and has no receive yet: A waits, for ever if need be

@@ -80,7 +80,8 @@ func posts(t *validate.T, where string, stop <-chan struct{}, post func() (int, 
 	}
 }
 
-// flood sends to p.B from a goroutine until stop is called, and takes the completions. The sender gives up quickly when its peer is gone.
+// flood posts SENDs to p.B from a goroutine until stop is called, and polls their completions. p needs no short timeout: a sender whose peer
+// has been destroyed is destroyed with its requests outstanding.
 func flood(t *validate.T, p *kit.Pair) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	t.Go(func() {
@@ -97,7 +98,7 @@ func flood(t *validate.T, p *kit.Pair) (stop func()) {
 }
 
 func tearFlooded(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(8), kit.Retry(1), kit.RNRRetry(7))
+	p := kit.RC(t)
 	for i := range 4 {
 		q := p
 		if i > 0 {
@@ -464,7 +465,7 @@ func tearCloseBusy(t *validate.T) {
 
 func tearCloseHot(t *validate.T) {
 	for range 3 {
-		p := kit.RC(t, kit.AckTime(8), kit.Retry(1))
+		p := kit.RC(t)
 		p.B.Recv(p.B.RecvWRs(16, 64)...)
 		stop := flood(t, p)
 		p.B.RecvCQ.Wait(4)

@@ -81,9 +81,13 @@ func dial(t *validate.T, opts ...kit.Option) *peer { return open(t).dial(opts...
 
 func (s *station) dial(opts ...kit.Option) *peer { return s.raw(opts...).connect() }
 
+// longAckTime is the ACK timeout of a QP under test unless the case sets its own: 69 s, longer than any case. The certifier answers every
+// request itself, possibly late on a busy machine, and a retransmission would be a packet that the case does not expect.
+const longAckTime = ci.TimeExp(24)
+
 // raw is dial with the QP left in Reset.
 func (s *station) raw(opts ...kit.Option) *peer {
-	c := kit.Options(s.ca, s.ca, opts...)
+	c := kit.Options(s.ca, s.ca, append([]kit.Option{kit.AckTime(longAckTime)}, opts...)...)
 	p := &peer{station: s, End: s.ca.End(c), service: wire.RC, mtu: c.MTU.Bytes()}
 	switch c.Type {
 	case ci.UC:

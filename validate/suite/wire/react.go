@@ -54,9 +54,6 @@ func reactArea() validate.Suite {
 	}
 }
 
-// slow is for cases in which no timeout may interfere.
-func slow() kit.Option { return kit.AckTime(20) } // 4.3 s, longer than a case
-
 // sent posts n SENDs of 8 bytes, ids from 1, and takes their packets.
 func (p *peer) sent(n int) {
 	for i := range n {
@@ -91,7 +88,7 @@ func (p *peer) settled(what string) {
 }
 
 func reactCoalesced(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(5)
 	p.ack(p.from+2, 3)
 	p.CQ.WaitOK(1, 2, 3)
@@ -101,7 +98,7 @@ func reactCoalesced(t *validate.T) {
 }
 
 func reactPartly(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	n := 2*p.mtu + 5
 	p.Send(p.SendWR(1, 32, n))
 	p.departs(wire.OpSend, p.SendWR(1, 32, n), n, p.from)
@@ -112,7 +109,7 @@ func reactPartly(t *validate.T) {
 }
 
 func reactUnsent(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(2)
 	p.ack(p.from+2, 3)
 	p.noMore("an ACK of a PSN one beyond those sent")
@@ -125,7 +122,7 @@ func reactUnsent(t *validate.T) {
 }
 
 func reactOld(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(3)
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
@@ -145,7 +142,7 @@ func reactOld(t *validate.T) {
 }
 
 func reactSequence(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	n := 4*p.mtu + 5
 	w := p.SendWR(1, 32, n)
 	for _, op := range []wire.Op{wire.OpSend, wire.OpWrite} {
@@ -167,7 +164,7 @@ func reactSequence(t *validate.T) {
 }
 
 func reactSequenceMessage(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(4)
 	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 2, nil)
 	p.CQ.WaitOK(1, 2)
@@ -179,7 +176,7 @@ func reactSequenceMessage(t *validate.T) {
 }
 
 func reactRNR(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(2)
 	for _, code := range []uint8{8, 14, 18, 20} {
 		refused := time.Now()
@@ -198,7 +195,7 @@ func reactRNR(t *validate.T) {
 func reactRNRCount(t *validate.T) {
 	s := open(t)
 	for _, n := range []uint8{0, 1, 3} {
-		p := s.dial(slow(), kit.RNRRetry(n))
+		p := s.dial(kit.RNRRetry(n))
 		p.Send(p.SendWR(1, 0, 8))
 		for i := range int(n) + 1 {
 			p.sendOf(0, fmt.Sprintf("transmission %d of a SEND with an RNR retry count of %d", i+1, n))
@@ -230,7 +227,7 @@ func reactFatal(t *validate.T) {
 		syn wire.Syndrome
 		st  ci.WCStatus
 	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr}, {wire.NAKRemoteOperation, ci.WCRemOpErr}} {
-		p := s.dial(slow())
+		p := s.dial()
 		p.sent(3)
 		p.answer(wire.RCAcknowledge, p.from+1, x.syn, 1, nil)
 		p.CQ.WaitOK(1)
@@ -242,7 +239,7 @@ func reactFatal(t *validate.T) {
 }
 
 func reactImplied(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	n := 2 * p.mtu
 	p.Send(p.readWR(1, n), p.SendWR(2, 0, 8))
 	p.asked("a READ", n, p.from)
@@ -259,7 +256,7 @@ func reactImplied(t *validate.T) {
 }
 
 func reactImpliedAtomic(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.Send(ci.SendWR{ID: 1, Op: ci.OpFetchAdd, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: elsewhere8, Atomic: ci.Atomic{Compare: 3}}, p.SendWR(2, 0, 8))
 	atomic := want{op: []wire.Opcode{wire.RCFetchAdd}, psn: p.from, length: 0}
 	p.expect("fetch and add", atomic)
@@ -276,7 +273,7 @@ func reactImpliedAtomic(t *validate.T) {
 var elsewhere8 = ci.Remote{Addr: 0x0000123456789ab8, RKey: 0xdeadbe01}
 
 func reactReadGap(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	n := 3*p.mtu + 7
 	data := p.bytes(n)
 	p.blank()
@@ -317,7 +314,7 @@ func reactReadLength(t *validate.T) {
 		{"an ONLY of more than asked for", wire.RCReadResponseOnly, func(int) int { return 16 }, func(int) int { return 12 }},
 		{"an ONLY for a READ of two packets", wire.RCReadResponseOnly, func(m int) int { return m }, func(m int) int { return 2 * m }},
 	} {
-		p := s.dial(slow())
+		p := s.dial()
 		n := x.all(p.mtu)
 		p.Send(p.readWR(1, n))
 		p.asked("a READ", n, p.from)
@@ -362,7 +359,7 @@ func reactTimeoutTime(t *validate.T) {
 }
 
 func reactBad(t *validate.T) {
-	p := dial(t, slow())
+	p := dial(t)
 	p.sent(1)
 	bad := func(what string, f twist) {
 		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, f)
