@@ -96,7 +96,7 @@ func lookupAgain(t *validate.T) {
 	p := newScript(t, b, a)
 	m := a.manager()
 	asked := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
-		return m.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 5 * time.Millisecond, Retries: 5})
+		return m.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 100 * time.Millisecond, Retries: 7})
 	})
 	first, h := expect[*mad.SIDRREQ](p, "SIDR_REQ")
 	second, h2 := expect[*mad.SIDRREQ](p, "SIDR_REQ again")

@@ -157,12 +157,12 @@ func requestAgain(t *validate.T) {
 
 func requestDelayed(t *validate.T) {
 	_, p, asked := asking(t, func(c *cm.ConnectConfig) {
-		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = 2, 13, 13 // 34 ms
+		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = 2, 15, 15 // 134 ms
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
 	p.send(m.TID, &mad.MRA{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, ServiceTimeout: 19}) // 2 s
 	for {                                                                                                                // what was on its way already
-		ctx, cancel := deadline(t, time.Now().Add(150*time.Millisecond))
+		ctx, cancel := deadline(t, time.Now().Add(500*time.Millisecond))
 		r, err := p.agent.Recv(ctx)
 		cancel()
 		if err != nil {
