@@ -26,13 +26,19 @@ import (
 // overall bounds a run; CI ends a job some time after it.
 const overall = 75 * time.Minute
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	if os.Getenv(spinEnv) != "" {
+		spin(os.Stdin)
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	full := fs.Bool("full", false, "run every step, as CI does")
 	list := fs.Bool("list", false, "list the steps and stop")
+	loadRuns := fs.Int("load.runs", 3, "certifications of the step load")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -68,7 +74,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, overall, fmt.Errorf("the whole run may take %v", overall))
 	defer cancel()
-	r := &runner{root: root, out: stdout, full: *full, results: results{}}
+	r := &runner{root: root, out: stdout, full: *full, loadRuns: *loadRuns, results: results{}}
 	if !r.all(ctx, chosen) {
 		return 1
 	}

@@ -25,10 +25,12 @@ var errSkip = errors.New("skipped")
 func skip(why string) error { return fmt.Errorf("%w: %s", errSkip, why) }
 
 type runner struct {
-	root    string
-	out     io.Writer
-	full    bool
-	results results
+	root string
+	out  io.Writer
+	full bool
+	// loadRuns is how often the load step certifies.
+	loadRuns int
+	results  results
 }
 
 // all runs the steps in order, goes on after a failure, and prints the summary. It tells whether all passed.

@@ -39,6 +39,7 @@ func steps() []step {
 		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
 		{"udpstorm", "100,000 messages over real UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 6 * time.Minute, udpStorm},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
+		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 8 * time.Minute, load},
 		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
 	}

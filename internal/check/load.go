@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+const (
+	// busyProcesses is how many processes compete with the certifier in the load step.
+	busyProcesses = 8
+	// niceness is the certifier's own, so that the busy processes come first.
+	niceness = "6"
+	// spinEnv makes this program one of the busy processes.
+	spinEnv = "CIDDK_CHECK_SPIN"
+)
+
+// load certifies the reference HCA on a machine that is busy: the verdict must not depend on how soon the certifier runs.
+func load(ctx context.Context, r *runner) error {
+	nice, err := exec.LookPath("nice")
+	if runtime.GOOS == "windows" || err != nil {
+		return skip("there is no nice on this machine")
+	}
+	bin, cleanup, err := r.validator(ctx)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	stop, err := r.spinners(ctx, busyProcesses)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for i := range r.loadRuns {
+		fmt.Fprintf(r.out, "run %d of %d, beside %d busy processes\n", i+1, r.loadRuns, busyProcesses)
+		if err := r.do(ctx, nil, nice, "-n", niceness, bin, "run", "reference", "--quiet"); err != nil {
+			return fmt.Errorf("run %d of %d: %w", i+1, r.loadRuns, err)
+		}
+	}
+	return nil
+}
+
+// spinners starts n processes that use a processor each until stop is called or this process ends.
+func (r *runner) spinners(ctx context.Context, n int) (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var started []*exec.Cmd
+	stop = func() {
+		cancel()
+		for _, c := range started {
+			_ = c.Wait() // killed by cancel
+		}
+	}
+	for range n {
+		c := r.command(ctx, []string{spinEnv + "=1"}, self)
+		if _, err := c.StdinPipe(); err != nil {
+			stop()
+			return nil, err
+		}
+		if err := c.Start(); err != nil {
+			stop()
+			return nil, err
+		}
+		started = append(started, c)
+	}
+	return stop, nil
+}
+
+// spin uses a processor until in ends: the end of the parent, however it ends, ends its busy processes too.
+func spin(in io.Reader) {
+	runtime.GOMAXPROCS(2) // one that spins, one that reads
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		os.Exit(0)
+	}()
+	for {
+	}
+}
