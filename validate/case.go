@@ -20,8 +20,13 @@ type Case struct {
 	Feature      Feature       // column of the matrix, and what profiles select by
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
-	Spoils       bool          // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
-	Run          func(*T)
+	// Proves are capabilities whose claim the case tests: it uses what they name and sees that it works. A claim that no case proves
+	// withholds the certificate (Catalog.NotTested).
+	Proves ci.Caps
+	// JudgesSetup says that the case judges whether what it needs can be made: findings of its set-up count like others.
+	JudgesSetup bool
+	Spoils      bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
+	Run         func(*T)
 }
 
 // Judges is the requirement a failure is charged to by default.
@@ -97,6 +102,7 @@ type Suite struct {
 	Name         string
 	Requirements []req.Requirement
 	Cases        []Case
+	NotTested    []NotTested
 }
 
 // Merge joins areas in order. Doubles are found by NewCatalog.
@@ -105,6 +111,7 @@ func Merge(name string, areas ...Suite) Suite {
 	for _, a := range areas {
 		out.Requirements = append(out.Requirements, a.Requirements...)
 		out.Cases = append(out.Cases, a.Cases...)
+		out.NotTested = append(out.NotTested, a.NotTested...)
 	}
 	return out
 }
@@ -135,11 +142,14 @@ func CapList(c ci.Caps) []string {
 		if i < len(capNames) {
 			out = append(out, capNames[i])
 		} else {
-			out = append(out, fmt.Sprintf("bit %d", i))
+			out = append(out, fmt.Sprintf(unnamedCap, i))
 		}
 	}
 	return out
 }
+
+// unnamedCap is the name of a capability bit that package ci does not define.
+const unnamedCap = "bit %d"
 
 // capNames are in the order of the bits; a test holds them against the constants.
 var capNames = [...]string{"UC", "UD", "RD", "AV", "SpecialQP", "RawIPv6", "RawEther", "Multicast", "RawMulticast", "SRQ", "MW1", "MW2",

@@ -11,9 +11,10 @@ import (
 
 // Catalog is suites put together: every case and every requirement, each id once.
 type Catalog struct {
-	cases []*Case
-	byID  map[string]*Case
-	book  *req.Book
+	cases    []*Case
+	byID     map[string]*Case
+	book     *req.Book
+	untested []NotTested
 }
 
 var caseID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+$`)
@@ -37,6 +38,11 @@ func NewCatalog(suites ...Suite) (*Catalog, error) {
 			if err := c.add(&cs); err != nil {
 				errs = append(errs, fmt.Errorf("suite %s: %w", s.Name, err))
 			}
+		}
+	}
+	for _, s := range suites {
+		if err := c.addUntested(s.NotTested); err != nil {
+			errs = append(errs, fmt.Errorf("suite %s: %w", s.Name, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -82,8 +82,20 @@ type Target struct {
 	// Probe sends packets of its own over the link, without the driver, and counts those that were lost: so that traffic that a case
 	// has lost can be charged to the driver. It is called when a case is over and the target still open. nil: the link may lose packets.
 	Probe func(context.Context) (sent, lost int, err error)
+	// SetLink takes the link of the first HCA's first port down and up again, as a cable that is pulled and plugged; or is nil. Without it,
+	// a claim of CapPortActiveEvent can be tested only by subnet management.
+	SetLink func(up bool) error
+	// VendorCall is a vendor command whose answer is known, to test a claim of CapVendorCall; or is nil.
+	VendorCall *VendorCommand
 	// Version of driver or firmware, for reports.
 	Version string
+}
+
+// VendorCommand is a command of CA.VendorCall with its answer. It must need no objects and change nothing.
+type VendorCommand struct {
+	Command uint32
+	In      []byte // VendorOp.Data at the call; Want may be longer
+	Want    []byte // VendorOp.Data[:N] behind it; not empty, and not In
 }
 
 // Impairment of a link, per packet and direction. Probabilities are 0 to 1 and independent.

@@ -3,6 +3,7 @@ package validate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 )
@@ -63,4 +64,19 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 		id.QueryError = fmt.Sprintf("CA.Close: %v", err)
 	}
 	return id
+}
+
+// caps returns the claims by their names: an identity that came from a worker has no attributes.
+func (id *Identity) caps() ci.Caps {
+	var out ci.Caps
+	for _, name := range id.Claims {
+		i := slices.Index(capNames[:], name)
+		if i < 0 {
+			if _, err := fmt.Sscanf(name, unnamedCap, &i); err != nil || i < 0 || i > 63 {
+				continue
+			}
+		}
+		out |= 1 << i
+	}
+	return out
 }

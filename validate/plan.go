@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,6 +141,10 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		for _, r := range rs {
 			rep.Timing.Cases[id] += time.Duration(r.Elapsed).Seconds()
 		}
+	}
+	if s.identity != nil {
+		rep.Claims = claimsOf(p.Catalog, s.identity.caps(), rep.Results)
+		rep.Untested = rep.untested()
 	}
 	rep.judge()
 	return rep, nil
@@ -282,6 +287,11 @@ func (s *session) opened(id *Identity) {
 		s.identity = id
 	} else {
 		s.identity.Impair = s.identity.Impair || id.Impair // only targets opened for it can
+		for _, name := range id.Claims {                   // what any target claims has to be tested
+			if !slices.Contains(s.identity.Claims, name) {
+				s.identity.Claims = append(s.identity.Claims, name)
+			}
+		}
 	}
 	s.mu.Unlock()
 	if first {

@@ -28,6 +28,7 @@ type Report struct {
 	Run          RunInfo    `json:"run"`
 	Identity     *Identity  `json:"identity,omitempty"` // nil if no target was ever opened
 	Results      []Result   `json:"results"`            // in the catalog's order
+	Claims       []Claim    `json:"claims,omitempty"`   // each capability that the driver claims
 	Requirements []Coverage `json:"requirements"`       // all of the catalog, with the cases that check each
 	Untested     []Untested `json:"untested,omitempty"` // claims of the driver that no case tests
 	Waivers      []Waiver   `json:"waivers,omitempty"`

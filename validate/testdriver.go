@@ -87,7 +87,9 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 		t.Error(rep.Run.Unopened)
 	}
 	if rep.Verdict.Outcome == OutcomeUntested {
-		t.Error("a claim of the driver is not tested")
+		for _, u := range rep.Untested {
+			t.Errorf("%s is claimed and not tested: %s", u.Claim, u.Why)
+		}
 	}
 	t.Log(rep.Verdict.Line)
 }

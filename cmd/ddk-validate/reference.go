@@ -70,6 +70,7 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		made = append(made, h)
 		t.HCAs = append(t.HCAs, h)
 	}
+	t.SetLink = func(up bool) error { return made[0].SetLink(1, up) }
 	return t, nil
 }
 

@@ -76,8 +76,7 @@ const (
 // everyCap is what the engine does on any port.
 const everyCap = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate | ci.CapResizeCQ |
-	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapChangePrimaryPort |
-	ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID |
+	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID |
 	ci.CapPKeyCounter | ci.CapQKeyCounter
 
 // New makes an HCA and starts its ports. Errors say which port could not be made and what to do about it; nothing is left behind
@@ -159,7 +158,10 @@ func identify(cfg *rvt.Config, a ci.CAAttr) {
 // linkCaps are claims that depend on the ports: an init type has only InfiniBand, and where there is no subnet manager, there is nothing left
 // to be executed for it. Datagrams of performance management are executed on every link.
 func (c *Config) linkCaps() ci.Caps {
-	ib := 0
+	ib, caps := 0, ci.Caps(0)
+	if len(c.Ports) > 1 {
+		caps = ci.CapChangePrimaryPort // there is another to change to
+	}
 	for _, p := range c.Ports {
 		if p.link == ci.LinkInfiniBand {
 			ib++
@@ -167,11 +169,11 @@ func (c *Config) linkCaps() ci.Caps {
 	}
 	switch ib {
 	case 0:
-		return ci.CapHardwareSMA | ci.CapLocalMAD
+		return caps | ci.CapHardwareSMA | ci.CapLocalMAD
 	case len(c.Ports):
-		return ci.CapLocalMAD | ci.CapInitType
+		return caps | ci.CapLocalMAD | ci.CapInitType
 	}
-	return ci.CapLocalMAD
+	return caps | ci.CapLocalMAD
 }
 
 func (h *HCA) closePorts() {

@@ -4,6 +4,7 @@ package mutant
 func All() [][]Mutant {
 	return [][]Mutant{
 		Basic(),
+		Hollow(),
 		QPState(),
 		Teardown(),
 		Adapter(),

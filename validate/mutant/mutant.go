@@ -28,6 +28,9 @@ type Mutant struct {
 	Does   string // what is wrong, in a sentence
 	// Needs are claims without which the fault cannot show. The right driver must have them.
 	Needs ci.Caps
+	// Hollow are capabilities that the mutant claims with nothing behind them, whether the right driver has them or not. Only the cases that
+	// prove one of them are run. The mutant is caught by one of them, or by a verdict that calls a claim not tested.
+	Hollow ci.Caps
 	// Link is where the fault can show, if not anywhere; it does not count for a driver that has no link of this name.
 	Link string
 	// Values are settings of the driver with which the fault can show, if not with the run's; those that the driver does not have do not count.

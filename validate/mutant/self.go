@@ -237,6 +237,10 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	var judge, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
+		case m.Hollow != 0:
+			if c.Proves&m.Hollow != 0 && (base.good[c.ID] || !claims(base.report, c.Proves)) {
+				judge = append(judge, c.ID)
+			}
 		case !base.good[c.ID]:
 		case c.Judges() == m.Breaks:
 			judge = append(judge, c.ID)
@@ -245,6 +249,9 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		case p.All:
 			others = append(others, c.ID)
 		}
+	}
+	if m.Hollow != 0 && len(judge) == 0 { // a case of any kind shows what the mutant claims
+		judge = append(judge, "claims.profile")
 	}
 	for _, ids := range [][]string{judge, touch, others} {
 		if len(ids) == 0 || o.Caught && !p.All {
@@ -270,6 +277,7 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 				o.Others = append(o.Others, r.Case)
 			}
 		}
+		o.withheld(rep)
 	}
 	switch {
 	case o.Caught:
@@ -281,6 +289,15 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		o.Why = fmt.Sprintf("%d cases of %s passed", len(judge)+len(touch), m.Breaks)
 	}
 	return o, nil
+}
+
+// withheld sees a hollow claim that the cases which prove it, all of which were run, have not tested: the verdict on the mutant says so.
+func (o *Outcome) withheld(rep *validate.Report) {
+	for _, x := range rep.Claims {
+		if !o.Caught && x.State == validate.ClaimNotTested && slices.Contains(validate.CapList(o.Mutant.Hollow), x.Name) {
+			o.Caught, o.By, o.Finding = true, "the verdict", "claimed and not tested: "+x.Name+": "+x.Why
+		}
+	}
 }
 
 // claims tells whether the target that a report is of claims all of want.

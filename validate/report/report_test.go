@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -200,4 +201,24 @@ Could not be judged
   c.2, c.3, c.4, c.5, c.6 and 2 more
     not judged: see c.0
 `, b.String())
+}
+
+// What is claimed and not tested stands in every report.
+func TestUntestedClaims(t *testing.T) {
+	r := &validate.Report{Run: validate.RunInfo{Driver: "d", Profile: "full"},
+		Verdict:  validate.Verdict{Line: "NOT TESTED: x", Outcome: validate.OutcomeUntested},
+		Untested: []validate.Untested{{Claim: "RD", Why: "nobody has it"}},
+		Claims: []validate.Claim{{Name: "UD", State: validate.ClaimTested, Cases: []string{"a.ud"}},
+			{Name: "RD", State: validate.ClaimNotTested, Why: "nobody has it"}}}
+	for name, write := range map[string]func(io.Writer) error{
+		"text":  func(w io.Writer) error { Failures(w, r, Style{}); return nil },
+		"JSON":  r.WriteJSON,
+		"HTML":  func(w io.Writer) error { return HTML(w, r) },
+		"JUnit": func(w io.Writer) error { return JUnit(w, r) },
+	} {
+		var b bytes.Buffer
+		require.NoError(t, write(&b), name)
+		assert.Contains(t, b.String(), "not tested", name)
+		assert.Contains(t, b.String(), "nobody has it", name)
+	}
 }

@@ -12,6 +12,7 @@ var areaFuncs = []func() validate.Suite{
 	qpCreateArea,
 	qpStateArea,
 	claimsArea,
+	claimsWorkArea,
 	teardownArea,
 	callbacksArea,
 	caModifyArea,

@@ -37,14 +37,10 @@ func caModifyArea() validate.Suite {
 		kase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
 		kase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
 	}
-	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter), kase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore,
-		func(t *validate.T) {
-			caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
-		}, "CI-ModifyCA-02"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter), kase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore,
-		func(t *validate.T) {
-			caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.QKeyErrors })
-		}, "CI-ModifyCA-02"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter),
+		kase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter, "CI-ModifyCA-02"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter),
+		kase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter, "CI-ModifyCA-02"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter|ci.CapUD|ci.CapAV),
 		kase("ca.modify.qkey-violation", "send with a wrong Q_Key and look at the counter", validate.FeatureUD, caQKeyViolation, "CI-ModifyCA-03"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), kase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
@@ -53,6 +49,14 @@ func caModifyArea() validate.Suite {
 		kase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"),
 		kase("open.foreign", "objects of one adapter given to the other", validate.FeatureCore, caForeign, "CI-ForeignHandle-01", "SAS-2.1-01", "SAS-2.1-11"))...)
 	return s
+}
+
+func pkeyCounter(t *validate.T) {
+	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
+}
+
+func qkeyCounter(t *validate.T) {
+	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.QKeyErrors })
 }
 
 // portOf queries the CA and gives its first active port as it was at the start of the case.

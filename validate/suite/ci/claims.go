@@ -185,4 +185,7 @@ func claimCase(t *validate.T, c claim) {
 		}
 	}
 	kit.Claim(t, bits, c.try(s), c.name)
+	if t.Claims().Has(bits) { // an answer is no proof
+		t.Skip("claimed: whether it works is judged by claims.works.*")
+	}
 }

@@ -9,23 +9,33 @@ import (
 	"ciddk/validate"
 )
 
-// otherwise are capability bits that no optional verb stands behind, with the area that judges what they promise.
-var otherwise = map[ci.Caps]string{
-	ci.CapRawMulticast: "rides on raw QPs: claims.raw-ipv6, claims.raw-ether", ci.CapLSO: "opcode", ci.CapModifySRQDepth: "srq", ci.CapChangePrimaryPort: "qp_state",
-	ci.CapAVPortCheck: "ud", ci.CapHardwareSMA: "mad.agent", ci.CapShutdownPort: "ca.modify.claims", ci.CapInitType: "ca.modify.claims",
-	ci.CapPortActiveEvent: "mad.set.state", ci.CapSystemGUID: "ca.modify.claims", ci.CapPKeyCounter: "ca.modify.claims", ci.CapQKeyCounter: "ca.modify.claims",
+// Every capability bit has a case that tests a claim of it, or a mark that none does. One without either fails here.
+func TestEveryCapabilityIsTestedOrMarked(t *testing.T) {
+	c := Catalog()
+	proved := c.Proves()
+	for bit := ci.Caps(1); bit <= validate.AllCaps; bit <<= 1 {
+		why := c.NotTested(bit)
+		if proved.Has(bit) {
+			assert.Empty(t, why, "%s has a case, and is marked NotTested", validate.CapNames(bit))
+		} else {
+			assert.NotEmpty(t, why, "%s has neither a case with Proves nor a mark NotTested", validate.CapNames(bit))
+		}
+	}
+	assert.Zero(t, proved&^validate.AllCaps)
 }
 
-// Every capability bit has a claim held against an answer.
-func TestEveryCapabilityIsHeldAgainstAnAnswer(t *testing.T) {
-	var held ci.Caps
-	for _, c := range claims {
-		held |= c.bits
+// A case that proves a capability runs where the capability is claimed, judges the rule of claims, and stands in a feature of every
+// profile that judges drivers.
+func TestProofs(t *testing.T) {
+	for _, c := range Catalog().Cases() {
+		if c.Proves == 0 {
+			continue
+		}
+		assert.True(t, c.Needs.Caps.Has(c.Proves), c.ID)
+		assert.Equal(t, worksRule, c.Judges(), c.ID)
+		assert.True(t, c.JudgesSetup, "%s: a claim with nothing behind it fails in the set-up", c.ID)
+		for _, p := range validate.Profiles() {
+			assert.Equal(t, p.Name != "wire", p.Has(c.Feature), "%s in profile %s", c.ID, p.Name)
+		}
 	}
-	for bit, area := range otherwise {
-		assert.Zero(t, held&bit, "%s is a claim, and said to be judged in %s", validate.CapNames(bit), area)
-		held |= bit
-	}
-	all := ci.CapQKeyCounter<<1 - 1 // the last one
-	assert.Empty(t, validate.CapNames(all&^held), "capabilities that nothing is held against")
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	cisuite "ciddk/validate/suite/ci"
+)
+
+// A driver that claims what it does not have is not certified in any profile that judges drivers, though every answer it gives is another than Unsupported.
+func TestHollowClaims(t *testing.T) {
+	for _, x := range []struct {
+		claims ci.Caps
+		line   string
+	}{
+		{ci.CapRD | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapLSO | ci.CapIPChecksum | ci.CapModifyWRDepth | ci.CapUser |
+			ci.CapVendorCall | ci.CapSLForIP, "claimed and not tested: RD RawIPv6 RawEther RawMulticast VendorCall"},
+		{ci.CapVendorCall, "NOT TESTED: claimed and not tested: VendorCall, "},
+		{0, "CERTIFIED: "},
+	} {
+		d := drivers()[0]
+		if x.claims != 0 {
+			d = mutant.Mutant{Name: "claims.x", Wrap: mutant.HollowClaims(x.claims)}.Driver(d)
+		}
+		p := validate.Plan{Catalog: cisuite.Catalog(), Driver: d, Command: []string{"test"},
+			Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 1, Link: "network"}}}
+		r, err := p.Run(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, x.claims == 0, r.Verdict.Certified)
+		assert.Contains(t, r.Verdict.Line, x.line)
+	}
+}

@@ -1,0 +1,105 @@
+package cisuite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// Layout of an IP over InfiniBand datagram (RFC 4391) that carries TCP over IPv4.
+const (
+	ipoibLen  = 4 // EtherType and a reserved word
+	ipv4Len   = 20
+	tcpLen    = 20
+	headerLen = ipoibLen + ipv4Len + tcpLen
+)
+
+// tcpHeader is the header of a datagram with n bytes of payload. Its checksums are 0.
+func tcpHeader(n int) []byte {
+	h := make([]byte, headerLen)
+	binary.BigEndian.PutUint16(h, 0x0800)
+	ip := h[ipoibLen:]
+	ip[0], ip[8], ip[9] = 0x45, 64, 6 // version and length, TTL, TCP
+	binary.BigEndian.PutUint16(ip[2:], uint16(ipv4Len+tcpLen+n))
+	copy(ip[12:], []byte{10, 0, 0, 1, 10, 0, 0, 2})
+	tcp := ip[ipv4Len:]
+	binary.BigEndian.PutUint16(tcp, 5001)
+	binary.BigEndian.PutUint16(tcp[2:], 5002)
+	binary.BigEndian.PutUint32(tcp[4:], 0x01020304)
+	tcp[12], tcp[13] = 5<<4, 0x10 // data offset, ACK
+	binary.BigEndian.PutUint16(tcp[14:], 0x2000)
+	return h
+}
+
+// onesSum adds b to an Internet checksum (RFC 1071).
+func onesSum(sum uint32, b []byte) uint32 {
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	if len(b)%2 == 1 {
+		sum += uint32(b[len(b)-1]) << 8
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return sum
+}
+
+// tcpSum is the sum over pseudo header and segment: 0xffff if the checksum is right.
+func tcpSum(ip []byte) uint32 {
+	segment := ip[ipv4Len:]
+	sum := onesSum(0, ip[12:20])
+	return onesSum(sum, append([]byte{0, 6, byte(len(segment) >> 8), byte(len(segment))}, segment...))
+}
+
+// checksumWorks sends datagrams whose checksums are 0, and looks at them where they arrive.
+func checksumWorks(t *validate.T) {
+	p := kit.UD(t)
+	for i, n := range []int{1, 100, 301} {
+		m := p.A.Buf.Bytes[:headerLen+n]
+		copy(m, tcpHeader(n))
+		kit.Random(t, m[headerLen:headerLen+n])
+		p.B.Recv(p.B.RecvWR(1, 0, grhLen+len(m)))
+		w := p.A.SendWR(uint64(i+1), 0, len(m))
+		w.Flags |= ci.SendIPChecksum | ci.SendL4Checksum
+		p.A.Send(w)
+		p.A.CQ.WaitOK(uint64(i + 1))
+		wc := p.B.RecvCQ.WaitOK(1)[0]
+		where := fmt.Sprintf("datagram with %d bytes of TCP payload", n)
+		kit.Equal(t, where+": length", wc.Length, uint32(grhLen+len(m)))
+		ip := p.B.Buf.Bytes[grhLen+ipoibLen : grhLen+len(m)]
+		kit.Equal(t, where+": sum over the IP header", onesSum(0, ip[:ipv4Len]), 0xffff)
+		kit.Equal(t, where+": sum over the TCP segment", tcpSum(ip), 0xffff)
+		kit.SameBytes(t, where+": payload", ip[ipv4Len+tcpLen:], m[headerLen:])
+	}
+}
+
+// lsoWorks sends a payload of several segments, and expects each behind a header of its own.
+func lsoWorks(t *validate.T) {
+	p := kit.UD(t)
+	const mss = 128
+	for i, n := range []int{mss, 5*mss + 17} {
+		payload := kit.Random(t, p.A.Buf.Bytes[:n])
+		pieces := (n + mss - 1) / mss
+		const room = 512
+		p.B.Recv(p.B.RecvWRs(pieces, room)...)
+		w := p.A.SendWR(uint64(i+1), 0, n)
+		w.Op, w.Ext = ci.OpLSO, &ci.SendExt{LSO: ci.LSO{Header: tcpHeader(n), MSS: mss}}
+		p.A.Send(w)
+		kit.Equal(t, "Op of a large send's completion", p.A.CQ.WaitOK(uint64(i + 1))[0].Op, ci.WCLSO)
+		for k := range pieces {
+			want := payload[k*mss : min((k+1)*mss, n)]
+			wc := p.B.RecvCQ.WaitOK(uint64(k + 1))[0]
+			where := fmt.Sprintf("piece %d of %d of a large send", k+1, pieces)
+			kit.Equal(t, where+": length", wc.Length, uint32(grhLen+headerLen+len(want)))
+			m := p.B.Buf.Bytes[k*room+grhLen : k*room+int(wc.Length)]
+			kit.SameBytes(t, where+": EtherType", m[:2], []byte{8, 0})
+			kit.SameBytes(t, where+": IP addresses", m[ipoibLen+12:ipoibLen+20], []byte{10, 0, 0, 1, 10, 0, 0, 2})
+			kit.SameBytes(t, where+": payload", m[headerLen:], want)
+		}
+	}
+	p.A.Exchange(p.B, 20)
+}

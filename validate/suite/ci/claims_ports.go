@@ -1,0 +1,123 @@
+package cisuite
+
+import (
+	"encoding/binary"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// primaryPortWorks moves a drained connection to another port of its adapter, and the peer's path with it.
+func primaryPortWorks(t *validate.T) {
+	p := kit.RC(t)
+	p.A.Exchange(p.B, 100)
+	ca := p.A.QP.CA
+	other := *ca
+	for i := range ca.Attr.Ports {
+		if x := &ca.Attr.Ports[i]; x.Num != ca.Port.Num && x.State == ci.PortActive && x.Link == ca.Port.Link {
+			other.Port = x
+		}
+	}
+	if other.Port == ca.Port {
+		t.Skip("no second port of the adapter is active")
+	}
+	for _, e := range []*kit.End{p.A, p.B} {
+		e.To(ci.QPSQD)
+		e.Becomes(ci.QPSQD)
+	}
+	kit.OK(t, p.A.Modify(ci.QPFieldState|ci.QPFieldPort|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS, Port: other.Port.Num,
+		Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}, nil), "QP.Modify from SQD to RTS with another primary port")
+	kit.OK(t, p.B.Modify(ci.QPFieldState|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS,
+		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}, nil), "QP.Modify from SQD to RTS with a path to that port")
+	a, err := p.A.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.Equal(t, "QPAttr.Port", a.Port, other.Port.Num)
+	p.A.Exchange(p.B, 100)
+	p.B.Exchange(p.A, 100)
+}
+
+// localMADWorks has a management datagram executed: of subnet management on InfiniBand, of performance management elsewhere.
+func localMADWorks(t *validate.T) {
+	if t.Attr().Ports[0].Link == ci.LinkInfiniBand {
+		madNodeInfo(t)
+	} else {
+		performanceMAD(t, kit.Open(t))
+	}
+}
+
+// Performance management (IBTA volume 1, 13.4 and 16.1.3).
+const (
+	classPerf     = 0x04
+	attrClassInfo = 0x0001
+	attrCounters  = 0x0012
+	perfData      = 64
+)
+
+// performanceMAD gets the class's own attribute and the port's counters, and sees the port in the answer.
+func performanceMAD(t *validate.T, ca *kit.CA) {
+	get := func(attr uint16, data ...byte) *ci.MAD {
+		in := request(madGet, attr, 0)
+		in[madClass] = classPerf
+		copy(in[perfData:], data)
+		out := execute(t, ca, in, "a Get of performance management")
+		kit.Equal(t, "method of the response", out[madMethod], madResponse)
+		kit.Equal(t, "MAD status of the response", status(out), 0)
+		kit.SameBytes(t, "transaction id of the response", out[madTID:madTID+8], in[madTID:madTID+8])
+		return out
+	}
+	out := get(attrClassInfo)
+	kit.Equal(t, "ClassPortInfo.BaseVersion", out[perfData], 1)
+	kit.Equal(t, "ClassPortInfo.ClassVersion", out[perfData+1], 1)
+	out = get(attrCounters, 0, ca.Port.Num)
+	kit.Equal(t, "PortCounters.PortSelect", out[perfData+1], ca.Port.Num)
+}
+
+// hardwareSMAWorks sees that the agent of the port works without the consumer: on InfiniBand it answers the peer's QP0. An Ethernet port
+// has no subnet management: it is active without, and has no QP0 and no LID.
+func hardwareSMAWorks(t *validate.T) {
+	ca := kit.Open(t)
+	if ca.Port.Link != ci.LinkInfiniBand {
+		kit.Equal(t, "PortAttr.State without subnet management", ca.Port.State, ci.PortActive)
+		kit.Equal(t, "PortAttr.LID", ca.Port.LID, 0)
+		if t.Claims().Has(ci.CapSpecialQP) {
+			pd := ca.PD()
+			q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP0, ca.CQ(pd, 4)))
+			kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of a port without subnet management", ci.Unsupported, ci.NotFound, ci.InvalidServiceType)
+		}
+		return
+	}
+	if !t.Claims().Has(ci.CapSpecialQP|ci.CapAV) || len(t.HCAs()) < 2 {
+		t.Skip("the agent of an InfiniBand port can be asked only from QP0 of a second adapter")
+	}
+	kit.OK(t, ca.Close(), "CA.Close")
+	other := kit.OpenHCA(t, t.HCAs()[1])
+	q := special(t, other, ci.QP0)
+	q.Init().RTR(nil).RTS()
+	av, err := q.PD.CreateAV(other.AddressOf(ca), nil)
+	kit.OK(t, err, "PD.CreateAV")
+	q.Dest = ci.Dest{AV: kit.Own(t, av, "AV"), QPN: 0}
+	copy(q.Buf.Bytes, request(madGet, attrNodeInfo, 0)[:])
+	q.Recv(q.RecvWR(1, 1024, 40+256))
+	q.Send(q.SendWR(2, 0, 256))
+	q.CQ.WaitOK(2)
+	q.RecvCQ.WaitOK(1)
+	answer := q.Buf.Bytes[1024+40:]
+	kit.Equal(t, "method of the answer of the port's agent", answer[madMethod], madResponse)
+	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(binary.BigEndian.Uint64(answer[smpData+12:])), ca.Attr.GUID)
+}
+
+// portActiveWorks takes the link down and up, or has subnet management do it, and expects the event.
+func portActiveWorks(t *validate.T) {
+	if t.Attr().Ports[0].Link == ci.LinkInfiniBand && t.Claims().Has(ci.CapLocalMAD) {
+		madSetState(t)
+		return
+	}
+	ca := kit.Open(t)
+	t.SetLink(false)
+	ca.Events.Wait(ci.EventPortDown)
+	t.SetLink(true)
+	e := ca.Events.Wait(ci.EventPortActive)
+	kit.Equal(t, "Event.Port", e.Port, ca.Port.Num)
+	kit.Equal(t, "PortAttr.State after the event port active", portOf(t, ca).State, ci.PortActive)
+}

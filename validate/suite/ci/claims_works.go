@@ -1,0 +1,225 @@
+package cisuite
+
+import (
+	"bytes"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// proof tests one capability: it uses what the capability names and sees that it works.
+type proof struct {
+	name  string
+	bit   ci.Caps
+	with  ci.Caps // further capabilities without which it cannot be used
+	title string
+	needs validate.Needs // Caps are filled in
+	// spoils says that the case leaves the target unfit for others.
+	spoils bool
+	run    func(*validate.T)
+}
+
+// proofs are in the order of the bits. Most run what an area has for its own rules.
+var proofs = []proof{
+	{name: "uc", bit: ci.CapUC, title: "messages on UC", run: ucOrder},
+	{name: "uc-write", bit: ci.CapUC, title: "writes on UC", run: ucWriteImmediate},
+	{name: "ud", bit: ci.CapUD, with: ci.CapAV, title: "datagrams", run: udWC},
+	{name: "av", bit: ci.CapAV, title: "address vectors, set, changed and read back", run: avModify},
+	{name: "special-qp", bit: ci.CapSpecialQP, with: ci.CapAV, title: "datagrams between QP1s", run: specialWorks},
+	{name: "multicast", bit: ci.CapMulticast, with: ci.CapUD | ci.CapAV, title: "datagrams to a group", run: mcastReceivers},
+	{name: "srq", bit: ci.CapSRQ, title: "three connections on one receive queue", run: func(t *validate.T) { srqShare(t, ci.RC) }},
+	{name: "mw1", bit: ci.CapMW1, title: "access through a window of type 1", run: mwBind},
+	{name: "mw2", bit: ci.CapMW2, title: "access through a window of type 2", run: mw2Bind},
+	{name: "fmr", bit: ci.CapFMR, title: "access to a region mapped fast", run: fmrUse},
+	{name: "fmr-unmap", bit: ci.CapFMR, title: "no access after it is unmapped", run: fmrUnmap},
+	{name: "fast-reg", bit: ci.CapFastReg, title: "access to a region registered fast", run: fastUse},
+	{name: "fast-reg-invalidate", bit: ci.CapFastReg, title: "no access after it is invalidated", run: fastLocalInv},
+	{name: "physical-mr", bit: ci.CapPhysicalMR, title: "access to a region over DMA addresses", run: mrPhysicalOffset},
+	{name: "shared-mr", bit: ci.CapSharedMR, title: "the same bytes through two regions", run: mrSharedBytes},
+	{name: "modify-mr", bit: ci.CapModifyMR, title: "rights of a region, changed", run: mrModifyAccess},
+	{name: "modify-mr-memory", bit: ci.CapModifyMR, title: "memory of a region, changed", run: mrModifyMemory},
+	{name: "zero-based", bit: ci.CapZeroBased, title: "access to a region from address 0", run: mrZeroBased},
+	{name: "send-invalidate", bit: ci.CapSendInvalidate, title: "a key that the peer invalidates", run: sendInvalidateWorks},
+	{name: "lso", bit: ci.CapLSO, with: ci.CapUD | ci.CapAV, title: "a large send, cut to datagrams", run: lsoWorks},
+	{name: "ip-checksum", bit: ci.CapIPChecksum, with: ci.CapUD | ci.CapAV, title: "checksums that the adapter fills in", run: checksumWorks},
+	{name: "resize-cq", bit: ci.CapResizeCQ, title: "a CQ that grows with entries in it", run: cqResizeKeeps},
+	{name: "moderation", bit: ci.CapModeration, title: "callbacks of a moderated CQ", run: cqModeration},
+	{name: "peek", bit: ci.CapPeek, title: "the number of entries", run: cqPeek},
+	{name: "notify-after", bit: ci.CapNotifyAfter, title: "a callback after three completions", run: cqAfter},
+	{name: "wr-depth", bit: ci.CapModifyWRDepth, title: "a send queue made deeper", run: depthWorks},
+	{name: "srq-depth", bit: ci.CapModifySRQDepth, with: ci.CapSRQ, title: "a shared receive queue made deeper", run: srqModifyDepth},
+	{name: "apm", bit: ci.CapAPM, title: "a connection that migrates", run: apmMigrate},
+	{name: "primary-port", bit: ci.CapChangePrimaryPort, title: "a drained connection that goes on at another port", needs: validate.Needs{Ports: 2}, run: primaryPortWorks},
+	{name: "current-state", bit: ci.CapCurrentQPState, title: "the state that the consumer believes in", run: qpCurrent},
+	{name: "av-port-check", bit: ci.CapAVPortCheck, with: ci.CapAV, title: "vectors for ports that do not exist", run: avPortWorks},
+	{name: "user", bit: ci.CapUser, title: "objects of a process", run: userWorks},
+	{name: "event-handlers", bit: ci.CapEventHandlers, title: "an event to three handlers", spoils: true, run: handlersEach},
+	{name: "vendor-call", bit: ci.CapVendorCall, title: "a vendor command with a known answer", run: vendorWorks},
+	{name: "local-mad", bit: ci.CapLocalMAD, title: "management datagrams, executed", run: localMADWorks},
+	{name: "hardware-sma", bit: ci.CapHardwareSMA, title: "subnet management without help of the consumer", run: hardwareSMAWorks},
+	{name: "sl-for-ip", bit: ci.CapSLForIP, title: "the service level of an IP port", run: serviceLevelWorks},
+	{name: "shutdown-port", bit: ci.CapShutdownPort, title: "a port that is shut down", spoils: true, run: portDown},
+	{name: "init-type", bit: ci.CapInitType, with: ci.CapLocalMAD, title: "the init type, set and read back", run: caInitType},
+	{name: "port-active-event", bit: ci.CapPortActiveEvent, title: "the event of a port that becomes active", spoils: true, run: portActiveWorks},
+	{name: "system-guid", bit: ci.CapSystemGUID, title: "the system image GUID, set and read back", run: caSystemGUID},
+	{name: "pkey-counter", bit: ci.CapPKeyCounter, title: "the P_Key counter, set and read back", run: pkeyCounter},
+	{name: "qkey-counter", bit: ci.CapQKeyCounter, title: "the Q_Key counter, set and read back", run: qkeyCounter},
+}
+
+// notTested are capabilities that no case tests. No adapter is at hand that has them, so that a case could be shown to be right.
+var notTested = []validate.NotTested{
+	{Caps: ci.CapRD, Why: "no case tests reliable datagrams: no adapter is known that has them"},
+	{Caps: ci.CapRawIPv6 | ci.CapRawEther, Why: "no case tests raw QPs: no adapter is at hand that has them"},
+	{Caps: ci.CapRawMulticast, Why: "no case tests raw multicast: no adapter is at hand that has it"},
+}
+
+// worksRule is the requirement that all proofs judge.
+const worksRule = "CI-Claims-04"
+
+// claimsWorkArea: each capability that is claimed is used, and has to work.
+func claimsWorkArea() validate.Suite {
+	s := validate.Suite{NotTested: notTested}
+	s.Requirements = append(s.Requirements,
+		must(worksRule, "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes", "What a claimed capability names works. A claim that cannot be tested withholds the certificate."))
+	for _, p := range proofs {
+		p.needs.Caps = p.bit | p.with
+		s.Cases = append(s.Cases, validate.Case{ID: "claims.works." + p.name, Title: p.title, Feature: validate.FeatureClaims,
+			Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, JudgesSetup: true, Spoils: p.spoils, Run: p.run})
+	}
+	return s
+}
+
+// specialWorks sends a datagram from QP1 to QP1: to the peer and back, or to itself where there is one adapter.
+func specialWorks(t *validate.T) {
+	if len(t.HCAs()) > 1 {
+		a, b := specials(t, ci.QP1)
+		swap(t, a, b, ci.QP1)
+		return
+	}
+	a := special(t, kit.Open(t), ci.QP1)
+	a.Init().RTR(nil).RTS()
+	av, err := a.PD.CreateAV(a.QP.CA.AddressOf(a.QP.CA), nil)
+	kit.OK(t, err, "PD.CreateAV")
+	a.Dest = ci.Dest{AV: kit.Own(t, av, "AV"), QPN: a.Num(), QKey: a.Config.QKey}
+	want := a.Buf.Fill(t, 0, 256)
+	a.Recv(a.RecvWR(1, 1024, 40+256))
+	a.Send(a.SendWR(2, 0, 256))
+	a.CQ.WaitOK(2)
+	kit.Equal(t, "WC.Length", a.RecvCQ.WaitOK(1)[0].Length, 40+256)
+	kit.SameBytes(t, "datagram from QP1 to itself", a.Buf.Bytes[1024+40:1024+40+256], want)
+}
+
+// sendInvalidateWorks has the peer invalidate a key of the kind that the driver has.
+func sendInvalidateWorks(t *validate.T) {
+	switch {
+	case t.Claims().Has(ci.CapFastReg):
+		fastSendInv(t)
+	case t.Claims().Has(ci.CapMW2):
+		mw2SendInv(t)
+	default:
+		t.Skip("neither FastReg nor MW2 is claimed: there is no key that a peer could invalidate")
+	}
+}
+
+// depthWorks fills a send queue beyond the depth that it was made with.
+func depthWorks(t *validate.T) {
+	const before, after = 2, 40
+	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Caps.SendDepth, c.Caps.RecvDepth = before, after }))
+	cq := p.A.CA.CQ(p.A.PD, 2*after)
+	a := p.A.CA.QP(p.A.PD, cq, p.A.RecvCQ, kit.With(func(c *kit.Config) { *c = p.A.Config }))
+	b := p.B.CA.QP(p.B.PD, p.B.CQ, p.B.RecvCQ, kit.With(func(c *kit.Config) { *c = p.B.Config }))
+	kit.Connect(a, b)
+	kit.OK(t, a.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: after}}, nil), "QP.Modify of the send queue's depth")
+	q, err := a.Query()
+	kit.OK(t, err, "QP.Query")
+	kit.AtLeast(t, "QPAttr.SendDepth after QP.Modify", q.SendDepth, after)
+	b.Recv(p.B.RecvWRs(after, 8)...)
+	wrs := make([]ci.SendWR, after)
+	for i := range wrs {
+		wrs[i] = ci.SendWR{ID: uint64(i + 1), Op: ci.OpSend, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(i, 1)}
+	}
+	a.Send(wrs...)
+	cq.WaitOK(ids(1, after)...)
+	p.B.RecvCQ.WaitOK(ids(1, after)...)
+}
+
+// avPortWorks expects InvalidPort for ports that the CA does not have, at create and at modify.
+func avPortWorks(t *validate.T) {
+	ca := kit.Open(t)
+	pd := ca.PD()
+	good := ca.AddressOf(ca)
+	av := ca.AV(pd, ca)
+	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+		bad := good
+		bad.Port = n
+		made, err := pd.CreateAV(bad, nil)
+		kit.WantRefused(t, made, err, "PD.CreateAV for a port that does not exist", ci.InvalidPort)
+		kit.WantExactly(t, av.Modify(bad, nil), "AV.Modify to a port that does not exist", ci.InvalidPort)
+		wantAV(t, av, pd, good, "after the refusal")
+	}
+}
+
+// userWorks makes objects of two processes, which are apart from each other, and closes one process with an object left.
+func userWorks(t *validate.T) {
+	ca := kit.Open(t)
+	var pds [2]ci.PD
+	var users [2]ci.UserCA
+	for i := range users {
+		u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
+		kit.OK(t, err, "CA.OpenUser")
+		users[i] = u
+		t.Cleanup(u.Close)
+		pds[i], err = u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+		kit.OK(t, err, "UserCA.AllocatePD")
+		kit.Own(t, pds[i], "PD of a process")
+	}
+	kit.True(t, !ci.Same(pds[0], pds[1]), "PDs of two processes", "two objects", "one")
+	mr, err := pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096)), Access: kit.AllAccess})
+	kit.OK(t, err, "PD.RegisterMR in the PD of a process")
+	kit.Own(t, mr, "MR of a process")
+	a, err := mr.Query()
+	kit.OK(t, err, "MR.Query")
+	kit.SameObject(t, "MRAttr.PD of a process's region", a.PD, pds[0])
+	kit.WantExactly(t, pds[0].Destroy(), "PD.Destroy with a region of the process left", ci.ResourceBusy)
+	kit.Destroy(t, mr, "MR of a process")
+	kit.Destroy(t, pds[0], "PD of a process")
+	users[0].Close()
+	mr, err = pds[1].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	kit.OK(t, err, "PD.RegisterMR of a process after the other has closed")
+	kit.Own(t, mr, "MR of a process")
+}
+
+// vendorWorks calls the command that the target names, and expects its answer.
+func vendorWorks(t *validate.T) {
+	v := t.VendorCall()
+	if len(v.Want) == 0 || bytes.Equal(v.Want, v.In) {
+		t.Harness("Target.VendorCall: Want is empty, or what the call goes in with: no command is needed for that")
+	}
+	ca := kit.Open(t)
+	for range 2 {
+		op := ci.VendorOp{Command: v.Command, Data: make([]byte, max(len(v.In), len(v.Want))), Status: -1}
+		copy(op.Data, v.In)
+		kit.OK(t, ca.VendorCall(&op), "CA.VendorCall")
+		kit.Equal(t, "VendorOp.Status", op.Status, 0)
+		kit.Equal(t, "VendorOp.N", op.N, len(v.Want))
+		kit.SameBytes(t, "VendorOp.Data", op.Data[:op.N], v.Want)
+	}
+}
+
+// serviceLevelWorks asks for ports that exist and for one that does not.
+func serviceLevelWorks(t *validate.T) {
+	ca := kit.Open(t)
+	for _, ip := range []uint16{1, 4420, 4791, 0xffff} {
+		sl, err := ca.SLForIP(ca.Port.Num, ip)
+		kit.OK(t, err, "CA.SLForIP")
+		kit.True(t, sl <= 15, "CA.SLForIP", "a service level, 0 to 15", "%d", sl)
+		again, err := ca.SLForIP(ca.Port.Num, ip)
+		kit.OK(t, err, "CA.SLForIP")
+		kit.Equal(t, "CA.SLForIP, asked again", again, sl)
+	}
+	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1)} {
+		_, err := ca.SLForIP(n, 4420)
+		kit.WantExactly(t, err, "CA.SLForIP of a port that does not exist", ci.InvalidPort)
+	}
+}
