@@ -45,6 +45,16 @@ func port(verb string, attr *ci.CAAttr, num uint8) (*ci.PortAttr, error) {
 	return &attr.Ports[num-1], nil
 }
 
+// OnUndelivered has fn called with the HCA's reports of datagrams of QP1 that the network could not deliver, and whether the HCA has
+// such reports: see ci.UndeliveredReporter. stop ends the calls.
+func (a *Adapter) OnUndelivered(fn func(ci.Undelivered)) (stop func(), ok bool) {
+	r, ok := ci.As[ci.UndeliveredReporter](a.hca)
+	if !ok {
+		return func() {}, false
+	}
+	return r.OnUndelivered(fn), true
+}
+
 // FindPKey looks for a partition in a port's P_Key table. Only the low 15 bits are compared; of a partition's two entries the full
 // member's is preferred (bit 15 set in entry; IBTA volume 1, 10.9.1). Status: InvalidPort, NotFound.
 func (a *Adapter) FindPKey(portNum uint8, pkey ci.PKey) (index uint16, entry ci.PKey, err error) {

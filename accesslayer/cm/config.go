@@ -66,9 +66,10 @@ type ConnectConfig struct {
 	RetryCount                         uint8 // of both QPs, 0 to 7
 	RNRRetry                           uint8 // how often the peer's QP tries again when this end has no receive posted, 0 to 6; 7: for ever
 	FlowControl                        bool  // end to end: this end's receive queue gives credits
-	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 20, 4.3 s.
+	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 18, 1.1 s.
 	ResponseTime, RemoteResponseTime mad.TimeExp
-	// MaxRetries is how often messages are sent again; 0: 15.
+	// MaxRetries is how often messages are sent again; 0: 8. With the default times, Connect gives up after 10 s if nobody answers, and
+	// after 14 s on a path with a LifeTime of 16, which is the default of package rdmacm.
 	MaxRetries uint8
 	// Peer is a peer-to-peer request: both ends ask. It fits a peer's request whose private data has Compare at Offset, and that
 	// came along Primary.
@@ -114,8 +115,8 @@ type LookupConfig struct {
 	Service mad.ServiceID
 	Path    Path
 	Private []byte
-	Timeout time.Duration // until it is sent again; 0: 4.3 s
-	Retries int           // 0: 15
+	Timeout time.Duration // until it is sent again; 0: 1.1 s and twice the path's LifeTime
+	Retries int           // 0: 8
 }
 
 // LookupReply is the answer.
@@ -155,8 +156,8 @@ type Config struct {
 
 const (
 	defaultBacklog  = 128
-	defaultRetries  = 15
-	defaultResponse = 20 // 4.3 s
+	defaultRetries  = 8
+	defaultResponse = 18 // 1.1 s
 )
 
 func (c Config) withDefaults() Config {

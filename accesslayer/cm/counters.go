@@ -38,6 +38,7 @@ type Counters struct {
 	Received, Sent map[uint16]uint64
 	Resent         uint64 // of Sent, those sent again because no answer came
 	Unsent         uint64 // messages for which the port had no room, or was not there any more; timers do what is needed
+	Undelivered    uint64 // of Sent, those that ended a Connect or a Lookup because the network reported that they did not arrive
 	Established    uint64 // connections
 	TimedOut       uint64 // requests, replies, disconnects that got no answer
 	Dropped        map[Drop]uint64
@@ -52,6 +53,7 @@ const firstAttr, lastAttr = mad.AttrREQ, mad.AttrAPR
 type counters struct {
 	received, sent                        [lastAttr - firstAttr + 1]atomic.Uint64
 	resent, unsent, established, timedOut atomic.Uint64
+	undelivered                           atomic.Uint64
 	dropped                               [drops]atomic.Uint64
 }
 
@@ -61,7 +63,7 @@ func (c *counters) drop(d Drop) { c.dropped[d].Add(1) }
 func (m *Manager) Counters() Counters {
 	c := &m.count
 	s := Counters{Received: map[uint16]uint64{}, Sent: map[uint16]uint64{}, Dropped: map[Drop]uint64{}, Resent: c.resent.Load(), Unsent: c.unsent.Load(),
-		Established: c.established.Load(), TimedOut: c.timedOut.Load()}
+		Undelivered: c.undelivered.Load(), Established: c.established.Load(), TimedOut: c.timedOut.Load()}
 	for i := range c.received {
 		if n := c.received[i].Load(); n > 0 {
 			s.Received[firstAttr+uint16(i)] = n

@@ -3,7 +3,9 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
+	"ciddk/ci"
 	"ciddk/mad"
 )
 
@@ -82,6 +84,19 @@ var (
 	ErrClosed  = errors.New("closed")
 	ErrTimeout = errors.New("the peer's connection manager does not answer")
 )
+
+// UnreachableError is a report of the network, such as an ICMP error, that a request did not reach its destination. Errors.Is finds the
+// cause: syscall.ECONNREFUSED (there is a machine, and no process receives RDMA packets there), EHOSTUNREACH or ENETUNREACH.
+type UnreachableError struct {
+	To    ci.GID
+	Cause error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("cm: the request did not reach %v: %v", netip.AddrFrom16(e.To).Unmap(), e.Cause)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Cause }
 
 // RejectError is a REJ that came.
 type RejectError struct {

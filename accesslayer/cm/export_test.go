@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"bytes"
+
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
@@ -110,3 +112,19 @@ func AcceptLookupNow(l Listener) LookupRequest {
 
 // AckTimeout is ackTimeout.
 func AckTimeout(life, delay mad.TimeExp) mad.TimeExp { return ackTimeout(life, delay) }
+
+// Undeliver is a report of the network on a datagram of a port's.
+func (m *Manager) Undeliver(id mads.Port, u *mads.Undelivered) {
+	m.mu.Lock()
+	p := m.ports[id]
+	m.mu.Unlock()
+	p.undelivered(u)
+}
+
+// Sent is the message that a connection would repeat.
+func Sent(c Conn) []byte {
+	n := c.(*conn)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return bytes.Clone(n.sent)
+}

@@ -144,11 +144,12 @@ func (m *Manager) open(id mads.Port) (*port, error) {
 	}
 	p := &port{m: m, id: id, a: a}
 	cfg := mads.AgentConfig{Name: "connection manager", Port: id, Class: mad.ClassCM, Version: mad.ClassVersionCM, Methods: []mad.Method{mad.Send},
-		Queue: 4096, OnReceive: p.receive}
+		Queue: 4096, OnReceive: p.receive, OnUndelivered: p.undelivered}
 	if p.agent, err = m.svc.Register(cfg); err != nil {
 		return nil, err
 	}
 	for _, version := range []uint8{mad.ClassVersionCM - 1, mad.ClassVersionCM + 1} {
+		cfg.OnUndelivered = nil
 		cfg.Name, cfg.Version, cfg.Queue = fmt.Sprintf("connection manager, class version %d", version), version, 16
 		if other, err := m.svc.Register(cfg); err == nil { // MAD services without that version drop what we would reject
 			p.others = append(p.others, other)

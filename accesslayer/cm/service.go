@@ -21,14 +21,15 @@ type Service interface {
 	// Connect asks for a connection, and waits for the answer: the Conn is then in StateREPRcvd, and Confirm is next. In between the consumer
 	// moves its QP to RTR and RTS. With cfg.Peer, the peer may ask at the same time, and who is passive is decided by CA GUID and QPN
 	// (12.10.4): the Conn may be in StateREQRcvd, and Accept is next.
-	// Errors: *RejectError, if the peer or a manager on the way refused; ErrTimeout, when nobody answered so often; what is wrong with
+	// Errors: *RejectError, if the peer or a manager on the way refused; *UnreachableError, if the network reports that the request did not
+	// arrive, and no answer came before; ErrTimeout, when nobody answered so often; what is wrong with
 	// cfg, status InvalidParameter, InvalidPort, InvalidPKey, InvalidGID, InvalidLID, or Unsupported (an alternate path, and a CA that
 	// does not migrate); RemoteError (a peer's answer that was stale, and rejected); the context's: then the peer was told (REJ,
 	// reason timeout); ErrClosed.
 	Connect(ctx context.Context, cfg ConnectConfig) (Conn, error)
 
 	// Lookup resolves a service ID to a QP for datagrams (SIDR, 12.11).
-	// Errors: *LookupError with the peer's status; ErrTimeout; the context's.
+	// Errors: *LookupError with the peer's status; *UnreachableError; ErrTimeout; the context's.
 	Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, error)
 
 	// Close rejects and disconnects what there is, without waiting for peers, and ends all listeners. It is idempotent.

@@ -17,6 +17,7 @@ type hca struct {
 	pd    *accesslayer.PD
 	ports []*port
 	wg    sync.WaitGroup // goroutines that use the HCA's objects
+	quiet func()         // ends reports of datagrams that were not delivered
 }
 
 // port is a port with its services.
@@ -44,7 +45,7 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		log.Debug("mads: an HCA without special QPs has no MAD services")
 		return nil, errors.New("mads: no special QPs (CapSpecialQP)")
 	}
-	h := &hca{m: m, a: a}
+	h := &hca{m: m, a: a, quiet: func() {}}
 	var err error
 	if h.ca, err = m.client.OpenCA(a.GUID(), nil); err == nil {
 		h.pd, err = h.ca.NewPD(ci.PDSpecial)
@@ -78,6 +79,7 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		h.close()
 		return nil, err
 	}
+	h.quiet, _ = a.OnUndelivered(h.undelivered)
 	return h, nil
 }
 
@@ -108,6 +110,7 @@ func (p *port) forgetAVs() {
 
 // close destroys what the HCA has, when its ports are closed.
 func (h *hca) close() {
+	h.quiet()
 	if h.ca != nil {
 		if err := h.ca.Close(); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
 			h.m.al.Logger().Error("mads: closing an HCA", "guid", h.a.GUID(), "error", err)

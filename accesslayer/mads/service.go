@@ -52,6 +52,18 @@ type AgentConfig struct {
 	// OnReceive, if not nil, gets unsolicited datagrams instead of Recv: one at a time, in order of arrival, on the goroutine that serves
 	// all agents of the QP. It may call Send, Register and Ports, must not block, and so may not call Do, Close and Watch.
 	OnReceive func(*Received)
+	// OnUndelivered, if not nil, is called with datagrams of the agent's class that the network reports as not delivered, where the HCA has
+	// such reports (ci.UndeliveredReporter). They can be forged. It must not block, as OnReceive.
+	OnUndelivered func(*Undelivered)
+}
+
+// Undelivered is a report of the network on a datagram that was sent.
+type Undelivered struct {
+	To ci.GID
+	// MAD is the beginning of the datagram, as far as the report quotes it: at least the header of a MAD. It is valid during the call.
+	MAD []byte
+	// Err is the cause, see ci.Undelivered.
+	Err error
 }
 
 // Agent sends, matches answers with requests, and receives what its registration says. All methods may be called concurrently.

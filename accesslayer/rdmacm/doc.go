@@ -46,5 +46,9 @@
 // SIDR; errors.Is knows syscall.ECONNREFUSED (nobody listens there, or the application said no), EADDRINUSE, EADDRNOTAVAIL,
 // EHOSTUNREACH, and cm.ErrTimeout, net.ErrClosed and the context's.
 //
+// The network may report that a request did not arrive (on Linux over UDP: ICMP errors). Connect ends at once then, with a *cm.UnreachableError:
+// ECONNREFUSED if the machine has no HCA at that address, EHOSTUNREACH if there is no machine. Without such a report and without an answer,
+// Connect ends after 14 seconds with cm.ErrTimeout. An established connection does not end by such reports, since anybody may forge them.
+//
 // Sources: IBTA volume 1, annex A11 (RDMA IP CM service) and chapter 12; annex A17 (RoCEv2); RFC 4391 (multicast GIDs of IP groups).
 package rdmacm

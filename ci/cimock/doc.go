@@ -3,4 +3,4 @@
 // compares the method sets and fails when that was forgotten.
 package cimock
 
-//go:generate go tool mockgen -write_package_comment=false -destination=mocks.go -package=cimock ciddk/ci Object,Unwrapper,HCA,Registrar,CA,Process,UserCA,PD,AV,CQ,SRQ,QP,Mcast,MR,FMR,MW,RDD,EEC,Memory,FileMemory,DMA
+//go:generate go tool mockgen -write_package_comment=false -destination=mocks.go -package=cimock ciddk/ci Object,Unwrapper,HCA,Registrar,CA,Process,UserCA,PD,AV,CQ,SRQ,QP,Mcast,MR,FMR,MW,RDD,EEC,Memory,FileMemory,DMA,UndeliveredReporter,PeerActivity

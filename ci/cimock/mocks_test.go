@@ -41,6 +41,9 @@ var mocked = map[string][2]reflect.Type{
 	"Memory":     {reflect.TypeFor[ci.Memory](), reflect.TypeFor[*MockMemory]()},
 	"FileMemory": {reflect.TypeFor[ci.FileMemory](), reflect.TypeFor[*MockFileMemory]()},
 	"DMA":        {reflect.TypeFor[ci.DMA](), reflect.TypeFor[*MockDMA]()},
+
+	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
+	"PeerActivity":        {reflect.TypeFor[ci.PeerActivity](), reflect.TypeFor[*MockPeerActivity]()},
 }
 
 func TestEveryInterfaceHasAMock(t *testing.T) {

@@ -59,7 +59,8 @@ type portEnv struct {
 // HCA is an adapter in service. It implements ci.HCA; rvt.HCA has its other methods: Close, Counters, Live.
 type HCA struct {
 	*rvt.HCA
-	ports []rvt.Port
+	ports       []rvt.Port
+	undelivered undelivered
 }
 
 // DriverID identifies this driver in HCAInfo.
@@ -108,6 +109,7 @@ func New(c Config) (*HCA, error) {
 			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
 		}
 		h.ports = append(h.ports, port)
+		h.watchUndelivered(uint8(i+1), port)
 	}
 	a := &agent{hca: h, guid: c.GUID, text: c.NodeDescription}
 	if a.text == "" {

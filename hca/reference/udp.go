@@ -115,6 +115,7 @@ type udpPort struct {
 	mtu  ci.MTU
 	iface
 	sources []uint16 // UDP ports to send from
+	gsi     uint16   // UDP port that QP1 sends from; 0: one of sources
 	strict  bool     // UDPConfig.StrictSource
 	peer    uint16   // UDPConfig.PeerSourcePort
 
@@ -125,12 +126,14 @@ type udpPort struct {
 	within func(open func() error) error
 	// refused, if not nil, is told of datagrams received that go no further, IP header to ICRC: see Capture.
 	refused func(rvt.Counter, []byte)
-	state   atomic.Uint32 // ci.PortState
-	cap     atomic.Uint32 // ci.PortCap
-	stats   udpStats
-	mu      sync.Mutex // Start, Close
-	up      bool
-	closed  bool
+	// undelivered, if not nil, is called with reports of the network on datagrams of QP1; To is set, and what is quoted of the MAD.
+	undelivered func(ci.Undelivered)
+	state       atomic.Uint32 // ci.PortState
+	cap         atomic.Uint32 // ci.PortCap
+	stats       udpStats
+	mu          sync.Mutex // Start, Close
+	up          bool
+	closed      bool
 }
 
 // iface is what the host says of the network interface that has the address; index 0 if it is not found.

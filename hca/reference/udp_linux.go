@@ -81,7 +81,8 @@ func compileOS(r *udpRoute, ifindex int) (o osRoute) {
 type mmsgSocket struct {
 	port    *udpPort
 	fd      int   // bound to the port's address
-	from    []int // to send from, by lane: fd, or others
+	from    []int // to send from, by lane: fd, or others; the last is gsi
+	gsi     int   // QP1 sends from it, and its errors are read
 	in      int   // where packets come from: fd, or a raw socket
 	raw     bool
 	lost    kernelDrops
@@ -103,7 +104,8 @@ type mmsgSocket struct {
 	// The goroutine steps aside while consumers poll; one that arms a CQ is about to sleep, and wants it back.
 	attended, aside atomic.Bool
 	attend          chan struct{}
-	asleep          atomic.Bool // the goroutine waits for packets, or is about to, and looks after nothing else
+	gsiSent         atomic.Int64 // when QP1 sent something, nanoseconds of the clock, plus 1; 0: never
+	asleep          atomic.Bool  // the goroutine waits for packets, or is about to, and looks after nothing else
 }
 
 type groupSocket struct {
@@ -117,7 +119,7 @@ func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 		return openPortable(p, &c)
 	}
 	at := netip.AddrPortFrom(p.addr, p.udp)
-	s := &mmsgSocket{port: p, in: -1, wake: -1, raw: c.Privileged && p.addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
+	s := &mmsgSocket{port: p, in: -1, wake: -1, gsi: -1, raw: c.Privileged && p.addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
 	s.pool.New = func() any { return newSendBatch() }
 	if s.raw {
 		// First, since its error says more than that of an address in use, and so that no packet is lost between the two.
@@ -161,6 +163,9 @@ func openSocket(p *udpPort, c UDPConfig) (_ udpSocket, err error) {
 		_ = s.closeSources()
 		_ = closeAll(s.fd)
 		return openPortable(p, &c)
+	}
+	if err := s.openGSI(); err != nil {
+		return fail(err)
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fail(fmt.Errorf("eventfd: %w", err))
@@ -379,7 +384,7 @@ func (s *mmsgSocket) signal() {
 // receive is the goroutine.
 func (s *mmsgSocket) receive() {
 	defer close(s.done)
-	fds := make([]unix.PollFd, 0, 2+groupSockets)
+	fds := make([]unix.PollFd, 0, 3+groupSockets)
 	seen := s.drives.Load()
 	step := time.NewTimer(pollStep)
 	defer step.Stop()
@@ -394,6 +399,9 @@ func (s *mmsgSocket) receive() {
 		_, _ = unix.Ppoll(fds, nil, nil)
 		s.asleep.Store(false)
 		s.clearWake(fds)
+		if fds[1].Revents != 0 {
+			s.readErrors()
+		}
 		n := s.drain()
 		now := s.drives.Load()
 		if now-seen < fewPolls && (n > 0 || now == seen) {
@@ -412,6 +420,7 @@ func (s *mmsgSocket) receive() {
 			case <-s.closing:
 			}
 			s.drain()
+			s.readRecentErrors()
 			s.port.recv.FlushAcks()
 			if now = s.drives.Load(); now-seen < busyPolls {
 				break
@@ -422,11 +431,12 @@ func (s *mmsgSocket) receive() {
 	}
 }
 
-// pollSet lists what to wait for; the eventfd comes first.
+// pollSet lists what to wait for: the eventfd comes first, then the errors of QP1's datagrams.
 func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
 	s.recvMu.Lock()
 	defer s.recvMu.Unlock()
-	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.in), Events: unix.POLLIN})
+	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.gsi)},
+		unix.PollFd{Fd: int32(s.in), Events: unix.POLLIN})
 	for _, g := range s.groups {
 		fds = append(fds, unix.PollFd{Fd: int32(g.fd), Events: unix.POLLIN})
 	}
@@ -939,6 +949,9 @@ func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 	waits := 0
 	for i := 0; i < b.n; {
 		fd := s.from[b.info[i].rt.key.lane]
+		if fd == s.gsi {
+			s.gsiSent.Store(int64(s.port.clock.Now()) + 1)
+		}
 		k, err := b.sendmmsg(fd, i, b.sameSource(i))
 		if k > 0 {
 			s.port.stats.systemCalls.Add(1)
@@ -948,6 +961,8 @@ func (s *mmsgSocket) flush(b *sendBatch, c *cutter) {
 		m := &b.info[i]
 		switch {
 		case errors.Is(err, unix.EINTR):
+		case fd == s.gsi && waits < 3 && s.clearError(err):
+			waits++
 		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && waits < 3:
 			waits++
 			s.port.stats.sendRetries.Add(1)

@@ -16,6 +16,7 @@ type udpRoute struct {
 	src   uint16 // source port
 	dst   netip.AddrPort
 	lanes []udpRoute // of datagrams, if there are several source ports: the route for each
+	gsi   *udpRoute  // of datagrams, if QP1 has a source port of its own
 	flow4 wire.Flow4
 	flow6 wire.Flow6
 	os    osRoute // what the system wants for a destination
@@ -33,6 +34,9 @@ const defaultHops = 64
 
 // of returns the route for a packet: datagrams of several QPs share an address.
 func (r *udpRoute) of(p *rvt.Packet) *udpRoute {
+	if p.SrcQP == 1 && r.gsi != nil {
+		return r.gsi
+	}
 	if r.lanes == nil {
 		return r
 	}
@@ -82,11 +86,13 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	if n := len(p.sources); n > 1 && f.Datagram {
 		r.lanes = make([]udpRoute, n)
 		for i := range r.lanes {
-			lane := *r
-			lane.lanes = nil
-			p.setLane(&lane, uint8(i))
-			r.lanes[i] = lane
+			r.lanes[i] = udpRoute{key: r.key, dst: r.dst, os: r.os}
+			p.setLane(&r.lanes[i], uint8(i))
 		}
+	}
+	if p.gsi != 0 && f.Datagram && !dst.IsMulticast() {
+		r.gsi = &udpRoute{key: r.key, dst: r.dst, os: r.os}
+		p.setLane(r.gsi, uint8(len(p.sources)))
 	}
 	p.setLane(r, laneOf(f.Local, len(p.sources)))
 	return r, nil
@@ -94,7 +100,10 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 
 // setLane gives a route one of the port's source ports.
 func (p *udpPort) setLane(r *udpRoute, lane uint8) {
-	r.key.lane, r.src = lane, p.sources[lane]
+	r.key.lane, r.src = lane, p.gsi
+	if int(lane) < len(p.sources) {
+		r.src = p.sources[lane]
+	}
 	if dst := r.dst.Addr(); dst.Is4() {
 		r.flow4 = wire.NewFlow4(p.addr.As4(), dst.As4(), r.src, p.udp, wire.IPv4DontFragment)
 	} else {

@@ -1,0 +1,96 @@
+package rdmacm_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/internal/testenv"
+)
+
+// requireUnreachable checks the error of a Dial that the network answered, and that it did not take the time of a silent peer.
+func requireUnreachable(t *testing.T, err error, cause syscall.Errno, to string, took time.Duration) {
+	t.Helper()
+	require.ErrorIs(t, err, cause)
+	u, ok := errors.AsType[*cm.UnreachableError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, to, netip.AddrFrom16(u.To).Unmap().String())
+	require.ErrorContains(t, err, "did not reach "+to)
+	require.NotErrorIs(t, err, cm.ErrTimeout)
+	require.Less(t, took, 9*time.Second, "less than silence takes")
+}
+
+// A machine where no process receives RDMA packets says so at once.
+func TestDialNoProcess(t *testing.T) {
+	const here, there = "127.0.0.2", "127.0.0.3"
+	testenv.Addresses(t, udpPort, here)
+	var l *lan
+	h := l.host(t, here)
+	for _, space := range []rdmacm.IDConfig{{}, {Space: rdmacm.UDP}} {
+		start := time.Now()
+		_, err := h.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialConfig{ID: space})
+		requireUnreachable(t, err, syscall.ECONNREFUSED, there, time.Since(start))
+	}
+	// An error before this does not keep a later dial from its peer.
+	testenv.Addresses(t, udpPort, there)
+	s := l.host(t, there)
+	ln, err := s.m.Listen(ap(there+":7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
+	id, err := h.m.Dial(within(t), ap(there+":7174"), rdmacm.DialConfig{})
+	require.NoError(t, err)
+	require.NoError(t, (<-peer).err)
+	require.NoError(t, id.Close())
+}
+
+// inNamespace is set in the process that runs in a network namespace of its own.
+const inNamespace = "CIDDK_TEST_NAMESPACE"
+
+// An address on the local network without a machine: neighbour discovery says so after three seconds.
+func TestDialNoMachine(t *testing.T) {
+	if os.Getenv(inNamespace) != "" {
+		dialNoMachine(t)
+		return
+	}
+	for _, tool := range []string{"unshare", "ip"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	const script = `ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 &&
+		ip addr add fd77::1/64 dev v0 nodad && ip link set v0 up && ip link set v1 up || exit 77; exec "$0" -test.run='^TestDialNoMachine$' -test.v`
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "-rn", "sh", "-c", script, os.Args[0])
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	out, err := cmd.CombinedOutput()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok && (e.ExitCode() == 77 || e.ExitCode() == 1 && len(out) < 200) {
+		t.Skipf("no network namespaces here: %s", out)
+	}
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: TestDialNoMachine")
+}
+
+func dialNoMachine(t *testing.T) {
+	for here, there := range map[string]string{"10.77.0.1": "10.77.0.9", "fd77::1": "fd77::9"} {
+		t.Run(here, func(t *testing.T) {
+			t.Parallel()
+			var l *lan
+			h := l.host(t, here)
+			start := time.Now()
+			_, err := h.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialConfig{})
+			requireUnreachable(t, err, syscall.EHOSTUNREACH, there, time.Since(start))
+			assert.ErrorContains(t, err, "no route to host")
+		})
+	}
+}
