@@ -79,6 +79,12 @@ func (t *T) Context() context.Context { return t.ctx }
 // Deadline of the case. Waits end a little before it, so that they fail with a finding instead of hanging: use Remaining.
 func (t *T) Deadline() time.Time { d, _ := t.ctx.Deadline(); return d }
 
+// late reports whether the time of a wait that Remaining limits is over. A finding made then is about something that did not come in time.
+func (t *T) late() bool {
+	d, ok := t.ctx.Deadline()
+	return ok && time.Until(d) <= t.limit/10
+}
+
 // Remaining is the time a wait may take: to a tenth of the timeout before the deadline, at least a millisecond.
 func (t *T) Remaining() time.Duration {
 	return max(time.Until(t.Deadline())-t.limit/10, time.Millisecond)
@@ -190,6 +196,9 @@ func (t *T) Report(f Failure) {
 	f.Setup = f.Setup || t.setup > 0
 	if f.Step == "" {
 		f.Step = t.step
+	}
+	if f.Doubt == "" && f.Cause == "" && t.late() {
+		f.Doubt = DoubtTime
 	}
 	t.res.Failures = append(t.res.Failures, f)
 }

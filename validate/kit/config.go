@@ -14,7 +14,7 @@ type Config struct {
 	NoAccess          bool // the QPs grant nothing (Access is not looked at)
 
 	MTU        ci.MTU         // 0: the smaller of both ports' active MTUs
-	AckTimeout ci.TimeExp     // 0: 14, 67 ms; twice that each time the case is run again
+	AckTimeout ci.TimeExp     // 0: 16, 268 ms; twice that each time the case is run again
 	NoAckTime  bool           // AckTimeout 0: never
 	Retry      *uint8         // nil: 7
 	RNRRetry   *uint8         // nil: 7, for ever
@@ -119,7 +119,7 @@ func config(opts []Option, cas ...*CA) Config {
 		c.MTU = mtu
 	}
 	if c.AckTimeout == 0 && !c.NoAckTime {
-		c.AckTimeout = 14
+		c.AckTimeout = 16
 		if len(cas) > 0 {
 			c.AckTimeout += ci.TimeExp(cas[0].T.Rerun()) // the case lost traffic before: twice the time in each attempt
 		}
