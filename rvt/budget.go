@@ -23,6 +23,9 @@ type RingSizes interface {
 	SendRingBytes(depth, sge, inline int) int64
 	RecvRingBytes(depth, sge int) int64
 	CompletionRingBytes(size int) int64
+	// SendRingDepth returns the depth that SendRing grants, and its error. With it, send rings are made when a QP first leaves RTR, so that half-open
+	// connections do not occupy theirs.
+	SendRingDepth(depth, sge, inline int) (int, error)
 }
 
 // budget counts bytes against a limit.

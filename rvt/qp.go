@@ -38,6 +38,7 @@ type QP struct {
 	source     RecvSource // rq or srq
 	takes      RecvBatch  // rq, if it has that
 	bytes      int64      // of HCA.queues; guarded by mu
+	lateSQ     bool       // sq is made when a state is entered in which sends are posted; guarded by mu
 	gone       atomic.Bool
 	state      atomic.Uint32 // ci.QPState, written with the token held
 	sqMu, rqMu sync.Mutex    // posters
@@ -234,6 +235,9 @@ func (q *QP) receivesAt(p *port) bool {
 // setState changes the state, with the token held.
 func (q *QP) setState(s ci.QPState) {
 	q.attr.State = s
+	if q.lateSQ && s >= ci.QPRTS {
+		q.makeSendRing()
+	}
 	q.state.Store(uint32(s))
 	if f := q.hca.cfg.Ops.QPState; f != nil {
 		f(q.num, s)

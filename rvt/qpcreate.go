@@ -165,11 +165,18 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 	}
 	q.bytes = bytes
 	undo = append(undo, func() { h.queues.give(bytes) })
-	if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, ub); err != nil {
+	depth := 0
+	if s, ok := h.cfg.Rings.(RingSizes); ok && ub == nil {
+		q.sq, q.lateSQ = noSendRing{}, true
+		depth, err = s.SendRingDepth(max(c.SendDepth, 1), c.SendSGE, c.MaxInline)
+	} else if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, ub); err == nil {
+		depth = q.sq.Depth()
+	}
+	if err != nil {
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
 	if c.SendDepth > 0 {
-		q.caps.SendDepth = q.sq.Depth()
+		q.caps.SendDepth = depth
 	}
 	if q.srq == nil {
 		if q.rq, err = h.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, ub); err != nil {
@@ -317,10 +324,19 @@ func (q *QP) Destroy() error {
 	return nil
 }
 
+// makeSendRing makes the send ring of a QP that newQP made without one, and whose memory is counted. The caller holds the token, and stores a
+// state in which posts are taken afterwards: a poster that sees the state sees the ring.
+func (q *QP) makeSendRing() {
+	q.lateSQ = false
+	if sq, err := q.hca.cfg.Rings.SendRing(max(q.caps.SendDepth, 1), q.caps.SendSGE, q.caps.MaxInline, nil); err == nil { // else posts find it full
+		q.sq = sq
+	}
+}
+
 // releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds the token and
 // the locks of both queues.
 func (q *QP) releaseQueues() {
-	q.sq, q.takes, q.source = noSendRing{}, nil, noRecvRing{}
+	q.sq, q.lateSQ, q.takes, q.source = noSendRing{}, false, nil, noRecvRing{}
 	if q.rq != nil {
 		q.rq = noRecvRing{}
 	}

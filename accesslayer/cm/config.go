@@ -150,6 +150,12 @@ type Config struct {
 	MaxPending, MaxPendingPeer int
 	// MaxTimeWait bounds the connections in time-wait: when there are more, the oldest leaves it early. 0: 65536.
 	MaxTimeWait int
+	// TimeWaitLimit bounds how long a connection stays in time-wait, and Conn.TimeWait, whatever times the peer has asked for. 0: 2 minutes.
+	TimeWaitLimit time.Duration
+	// MaxReplies bounds the answers a second to messages whose sender is not verified, all together, and MaxRepliesPeer those to one
+	// destination: REJ, MRA, DREP, APR and SIDR_REP that need no connection, and copies of REP. Twice as many may go out at once. What is
+	// withheld is counted (Counters.Withheld), and goes out when the peer asks again. 0: 4096 and 256.
+	MaxReplies, MaxRepliesPeer int
 	// MaxResponseTime cuts the times that peers ask for, in REQ, REP, LAP and MRA, so that none keeps a request for hours. 0: 24, 69 s.
 	MaxResponseTime mad.TimeExp
 }
@@ -169,6 +175,11 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxPending, 4096)
 	def(&c.MaxPendingPeer, 1024)
 	def(&c.MaxTimeWait, 65536)
+	def(&c.MaxReplies, 4096)
+	def(&c.MaxRepliesPeer, 256)
+	if c.TimeWaitLimit <= 0 {
+		c.TimeWaitLimit = 2 * time.Minute
+	}
 	if c.MaxResponseTime == 0 {
 		c.MaxResponseTime = 24
 	}

@@ -19,8 +19,9 @@ type conn struct {
 
 	// Guarded by m.mu.
 	listener   *listener // where it waits for Accept
-	counted    bool      // in m.pending and m.perPeer[from]
-	from       peerPort
+	counted    bool      // in m.pending, at place, and in m.perPeer[from]
+	place      int
+	from       mads.Source
 	peer       peerID // its names in the tables
 	peerQP     peerQP
 	listed     bool          // in m.timeWait or m.replied
@@ -28,7 +29,12 @@ type conn struct {
 	crowded    bool          // its place was needed: it shall give up
 	prev, next *conn
 
+	heir   *conn         // made by release
+	reqSum uint64        // of the REQ, of a connection that release made
+	rest   time.Duration // TimeWait, likewise
+
 	mu        sync.Mutex
+	*exchange // req, rep
 	state     State
 	active    bool        // sent the REQ
 	rtu       bool        // passive: RTU came
@@ -42,8 +48,6 @@ type conn struct {
 	to        mads.Address
 	tid       uint64 // of the REQ, and all that belongs to it
 	dreqTID   uint64
-	req       Request
-	rep       mad.REP
 	qp        QP
 	asking    *ConnectConfig // active: what is wanted of a peer-to-peer request
 	due       time.Duration  // when expire has something to do; 0: never
@@ -71,7 +75,7 @@ type waiter struct {
 }
 
 func newConn(m *Manager) *conn {
-	c := &conn{m: m}
+	c := &conn{m: m, exchange: &exchange{}}
 	c.timer.Fire = c.expire
 	return c
 }
@@ -139,6 +143,9 @@ func (c *conn) RemoteID() uint32 {
 func (c *conn) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.heir != nil {
+		return c.heir.State()
+	}
 	return c.state
 }
 
@@ -173,14 +180,18 @@ func (c *conn) TimeWait() time.Duration {
 }
 
 func (c *conn) timeWaitLen() time.Duration {
+	var d time.Duration
 	switch {
 	case !c.answered:
 		return 0
+	case c.exchange == &released:
+		return c.rest
 	case c.active:
-		return 2*c.life() + c.m.span(c.rep.TargetAckDelay)
+		d = 2*c.life() + c.m.span(c.rep.TargetAckDelay)
 	default:
-		return c.m.span(c.req.REQ.Primary.AckTimeout)
+		d = c.m.span(c.req.REQ.Primary.AckTimeout)
 	}
+	return min(d, c.m.cfg.TimeWaitLimit)
 }
 
 // setDue sets the timer; c.mu is held.
@@ -195,10 +206,14 @@ func (c *conn) put(tid uint64, msg mad.CMMessage) {
 	c.port.send(&c.to, c.sent)
 }
 
-// again sends it again; c.mu is held.
+// again sends it again; c.mu is held. Copies of answers to a peer that has not shown yet that it is where its messages come from are limited.
 func (c *conn) again() {
+	if !c.active && c.state != StateDREQSent || c.state == StateTimeWait {
+		c.port.reply(&c.to, padded(c.sent))
+	} else {
+		c.port.send(&c.to, c.sent)
+	}
 	c.m.count.resent.Add(1)
-	c.port.send(&c.to, c.sent)
 	if c.sentAttr() == mad.AttrMRA { // the peer waits anew
 		c.setDue(c.lastPatience(c.asked))
 	}
@@ -265,8 +280,9 @@ func (c *conn) pump() {
 		}
 		e := c.events[0]
 		c.events = c.events[1:]
+		onEvent := c.onEvent
 		c.mu.Unlock()
-		c.onEvent(c, e)
+		onEvent(c, e)
 	}
 }
 
@@ -303,7 +319,7 @@ func (c *conn) enterTimeWait(why error) {
 	c.state, c.why = StateTimeWait, why
 	d := c.timeWaitLen()
 	if c.sentAttr() == mad.AttrREJ {
-		d = max(d, c.lastPatience(0))
+		d = min(max(d, c.lastPatience(0)), c.m.cfg.TimeWaitLimit)
 	}
 	m := c.m
 	m.mu.Lock()
@@ -323,6 +339,7 @@ func (c *conn) enterTimeWait(why error) {
 	if oldest != nil && oldest != c { // its lock is not ours to take: its timer does it
 		m.wheel.Set(&oldest.timer, 1)
 	}
+	c.release()
 }
 
 // close ends the connection without time-wait; c.mu is held.
@@ -341,14 +358,14 @@ func (c *conn) close(why error) {
 	c.ready.ring()
 }
 
-// evicted tells that time-wait, or the wait for an RTU, ends early because there are too many; c.mu is held.
+// evicted reports whether time-wait, or a request, ends early because there are too many; c.mu is held.
 func (c *conn) evicted() bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	switch c.state {
 	case StateTimeWait:
 		return !c.listed
-	case StateREPSent, StateMRAREPRcvd:
+	case StateREQRcvd, StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
 		return c.crowded
 	}
 	return false
@@ -366,6 +383,10 @@ func (c *conn) expire() {
 		return
 	}
 	c.due = 0
+	if (c.state == StateREQRcvd || c.state == StateMRAREQSent) && c.evicted() {
+		c.forgetDisplaced()
+		return
+	}
 	switch c.state {
 	case StateREQSent, StateREPWait, StateREPSent, StateMRAREPRcvd, StateDREQSent:
 		if c.left > 0 && !c.evicted() {
@@ -447,7 +468,8 @@ func (c *conn) sendREJ(which mad.CMWhich, reason mad.RejReason, info, private []
 	j := mad.REJ{LocalCommID: c.id, RemoteCommID: c.remoteID, Message: which, Reason: reason, InfoLength: uint8(len(info))}
 	copy(j.Info[:], info)
 	copy(j.PrivateData[:], private)
-	c.put(c.tid, &j)
+	c.sent = encode(c.tid, &j)
+	c.port.reply(&c.to, c.sent)
 }
 
 // more is what the manager asks for by itself with an MRA: four times what the peer waits anyway. When that is over the peer asks
@@ -460,7 +482,8 @@ func (c *conn) more(t mad.TimeExp) mad.TimeExp {
 func (c *conn) delay(which mad.CMWhich, t mad.TimeExp, private []byte) {
 	a := mad.MRA{LocalCommID: c.id, RemoteCommID: c.remoteID, Message: which, ServiceTimeout: t}
 	copy(a.PrivateData[:], private)
-	c.put(c.tid, &a)
+	c.sent = encode(c.tid, &a)
+	c.port.reply(&c.to, c.sent)
 	c.state, c.asked = StateMRAREPSent, t
 	if which == mad.WhichREQ {
 		c.state = StateMRAREQSent

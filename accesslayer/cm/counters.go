@@ -39,6 +39,7 @@ type Counters struct {
 	Resent         uint64 // of Sent, those sent again because no answer came
 	Unsent         uint64 // messages for which the port had no room, or was not there any more; timers do what is needed
 	Undelivered    uint64 // of Sent, those that ended a Connect or a Lookup because the network reported that they did not arrive
+	Withheld       uint64 // answers not sent because of Config.MaxReplies and MaxRepliesPeer
 	Established    uint64 // connections
 	TimedOut       uint64 // requests, replies, disconnects that got no answer
 	Dropped        map[Drop]uint64
@@ -51,10 +52,10 @@ type Counters struct {
 const firstAttr, lastAttr = mad.AttrREQ, mad.AttrAPR
 
 type counters struct {
-	received, sent                        [lastAttr - firstAttr + 1]atomic.Uint64
-	resent, unsent, established, timedOut atomic.Uint64
-	undelivered                           atomic.Uint64
-	dropped                               [drops]atomic.Uint64
+	received, sent                                  [lastAttr - firstAttr + 1]atomic.Uint64
+	resent, unsent, withheld, established, timedOut atomic.Uint64
+	undelivered                                     atomic.Uint64
+	dropped                                         [drops]atomic.Uint64
 }
 
 func (c *counters) drop(d Drop) { c.dropped[d].Add(1) }
@@ -63,7 +64,7 @@ func (c *counters) drop(d Drop) { c.dropped[d].Add(1) }
 func (m *Manager) Counters() Counters {
 	c := &m.count
 	s := Counters{Received: map[uint16]uint64{}, Sent: map[uint16]uint64{}, Dropped: map[Drop]uint64{}, Resent: c.resent.Load(), Unsent: c.unsent.Load(),
-		Undelivered: c.undelivered.Load(), Established: c.established.Load(), TimedOut: c.timedOut.Load()}
+		Undelivered: c.undelivered.Load(), Withheld: c.withheld.Load(), Established: c.established.Load(), TimedOut: c.timedOut.Load()}
 	for i := range c.received {
 		if n := c.received[i].Load(); n > 0 {
 			s.Received[firstAttr+uint16(i)] = n
@@ -79,6 +80,6 @@ func (m *Manager) Counters() Counters {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.Conns, s.Pending, s.TimeWait, s.Lookups = len(m.conns), m.pending, m.timeWait.n, len(m.asking)+len(m.asked)
+	s.Conns, s.Pending, s.TimeWait, s.Lookups = len(m.conns), len(m.pending), m.timeWait.n, len(m.asking)+len(m.asked)
 	return s
 }

@@ -101,7 +101,7 @@ func (c *conn) shut() {
 		return
 	}
 	c.quiet = true
-	c.events = nil
+	c.events, c.onEvent = nil, nil
 	c.ready.ring()
 	c.finish(closed("Conn", "closed"))
 	switch c.state {
@@ -116,6 +116,8 @@ func (c *conn) shut() {
 		c.startDisconnect(nil)
 	case StateDREQRcvd:
 		c.answerDisconnect(nil)
+	case StateTimeWait:
+		c.release()
 	}
 }
 

@@ -20,7 +20,7 @@ func Tables(m *Manager) map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return map[string]int{"conns": len(m.conns), "peers": len(m.peers), "peerQPs": len(m.peerQPs), "askingPeer": len(m.askingPeer),
-		"pending": m.pending, "perPeer": len(m.perPeer), "timeWait": m.timeWait.n, "asking": len(m.asking), "asked": len(m.asked)}
+		"pending": len(m.pending), "perPeer": len(m.perPeer), "timeWait": m.timeWait.n, "asking": len(m.asking), "asked": len(m.asked)}
 }
 
 // Find gives a connection, which Connect may not have returned yet.
@@ -127,4 +127,14 @@ func Sent(c Conn) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return bytes.Clone(n.sent)
+}
+
+// InjectFrom is a datagram that comes, or seems to come, from an address.
+func (m *Manager) InjectFrom(id mads.Port, b []byte, from ci.GID, to ci.GID) {
+	m.mu.Lock()
+	p := m.ports[id]
+	m.mu.Unlock()
+	r := &mads.Received{Port: id, From: mads.Address{QPN: 1}, GRH: true, SGID: from, DGID: to, MAD: b}
+	r.From.AV = ci.AVAttr{Global: true, GRH: ci.GRH{DGID: from, HopLimit: 64}}
+	p.receive(r)
 }

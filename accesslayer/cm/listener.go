@@ -173,7 +173,7 @@ func (a *ListenConfig) fits(t *target) bool {
 
 // enqueue hands a request to a listener; false if its backlog is full. m.mu is held.
 func (l *listener) enqueue(c *conn) bool {
-	if len(l.waiting)+len(l.lookups) >= l.cfg.Backlog {
+	if !l.hasRoom() {
 		return false
 	}
 	c.listener = l
@@ -181,6 +181,9 @@ func (l *listener) enqueue(c *conn) bool {
 	l.ready.ring()
 	return true
 }
+
+// hasRoom reports whether the backlog takes another request; m.mu is held.
+func (l *listener) hasRoom() bool { return len(l.waiting)+len(l.lookups) < l.cfg.Backlog }
 
 // dequeue takes a request back that nobody has accepted; m.mu is held.
 func (l *listener) dequeue(c *conn) {

@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -28,6 +29,10 @@ type Manager struct {
 	wheel clock.Wheel
 	stop  func() // of the watch
 	count counters
+	seed  maphash.Seed // of sum
+
+	// replies limits answers to messages whose sender may be forged.
+	replies mads.ReplyLimit
 
 	mu         sync.Mutex
 	closed     bool
@@ -40,8 +45,11 @@ type Manager struct {
 	peerQPs    map[peerQP]*conn // by the peer's QP: connected ones, and those that ask
 	askingPeer []*conn          // peer-to-peer requests that wait for their like
 	listeners  listeners
-	pending    int
-	perPeer    map[peerPort]int
+	pending    []*conn // requests that came and are not connections yet
+	perPeer    map[mads.Source]int
+	debts      debts
+	flow       flow
+	flooded    bool // as flow said of the last request
 	timeWait   waitList
 	replied    waitList             // passive ends that wait for their RTU, for longest first
 	asking     map[uint32]*query    // SIDR requests sent, by request ID
@@ -71,13 +79,15 @@ func New(al *accesslayer.AL, svc mads.Service, cfg Config) (*Manager, error) {
 		return nil, &ci.Error{Verb: "cm.New", Status: ci.InvalidParameter, Detail: "an access layer and MAD services are needed"}
 	}
 	m := &Manager{al: al, svc: svc, cfg: cfg.withDefaults(), clock: cfg.Clock, log: al.Logger(), ports: map[mads.Port]*port{},
-		conns: map[uint32]*conn{}, peers: map[peerID]*conn{}, peerQPs: map[peerQP]*conn{}, perPeer: map[peerPort]int{},
-		asking: map[uint32]*query{}, asked: map[askedKey]*lookup{}}
+		conns: map[uint32]*conn{}, peers: map[peerID]*conn{}, peerQPs: map[peerQP]*conn{}, perPeer: map[mads.Source]int{},
+		asking: map[uint32]*query{}, asked: map[askedKey]*lookup{}, seed: maphash.MakeSeed()}
 	if m.clock == nil {
 		m.clock = al.Clock()
 	}
 	m.wheel.Init(m.clock)
 	m.ids.init(m.cfg.Rand)
+	m.debts.init(m.cfg.Rand)
+	m.replies.Init(m.cfg.Rand, m.cfg.MaxRepliesPeer, m.cfg.MaxReplies)
 	m.listeners.init()
 	m.stop = svc.Watch(m.watch)
 	m.mu.Lock()
@@ -201,6 +211,16 @@ func (p *port) send(to *mads.Address, b []byte) {
 		return
 	}
 	p.m.count.sent[attr-firstAttr].Add(1)
+}
+
+// reply is send for answers that a message causes whose sender is not known to be where it says: they are limited by destination and in all.
+// A peer that is there sends its message again, and gets the answer then.
+func (p *port) reply(to *mads.Address, b []byte) {
+	if !p.m.replies.Allow(&to.AV, p.m.clock.Now()) {
+		p.m.count.withheld.Add(1)
+		return
+	}
+	p.send(to, b)
 }
 
 // encode makes a datagram of a message that was checked.

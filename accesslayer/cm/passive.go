@@ -69,6 +69,9 @@ func (c *conn) establish() {
 	c.state, c.due, c.sent = StateEstablished, 0, nil
 	c.m.count.established.Add(1)
 	c.m.mu.Lock()
+	if c.counted {
+		c.m.debts.complete(&c.from, c.m.clock.Now())
+	}
 	c.m.settle(c)
 	c.m.mu.Unlock()
 	c.finish(nil)
@@ -174,8 +177,11 @@ func (c *conn) Handoff(service mad.ServiceID) error {
 	l := m.listeners.find(n.req.target(service))
 	ok := l != nil && !m.closed
 	if ok {
-		n.peer, n.peerQP, n.counted, n.from = c.peer, c.peerQP, c.counted, c.from
+		n.peer, n.peerQP, n.from = c.peer, c.peerQP, c.from
 		if ok = l.enqueue(n); ok {
+			if n.counted, n.place = c.counted, c.place; n.counted {
+				m.pending[n.place] = n
+			}
 			c.counted = false
 			m.conns[n.id], m.peers[n.peer], m.peerQPs[n.peerQP] = n, n, n
 		}

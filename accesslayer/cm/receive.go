@@ -72,7 +72,7 @@ func (p *port) rejectVersion(r *mads.Received, h *mad.Header) {
 	default:
 		return
 	}
-	p.send(&r.From, encode(h.TID, &j))
+	p.reply(&r.From, encode(h.TID, &j))
 }
 
 // stranger answers messages for no connection, where somebody waits for an answer.
@@ -80,11 +80,11 @@ func (p *port) stranger(r *mads.Received, h *mad.Header, msg mad.CMMessage) {
 	p.m.count.drop(DropUnknown)
 	switch msg := msg.(type) {
 	case *mad.DREQ: // over is over, so the peer may stop asking (12.9.7)
-		p.send(&r.From, encode(h.TID, &mad.DREP{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID}))
+		p.reply(&r.From, encode(h.TID, &mad.DREP{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID}))
 	case *mad.REP: // its sender looks for the connection by both IDs, as Linux does
-		p.send(&r.From, encode(h.TID, &mad.REJ{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}))
+		p.reply(&r.From, encode(h.TID, &mad.REJ{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}))
 	case *mad.LAP:
-		p.send(&r.From, encode(h.TID, &mad.APR{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Status: mad.APRInvalidCommID}))
+		p.reply(&r.From, encode(h.TID, &mad.APR{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Status: mad.APRInvalidCommID}))
 	}
 }
 
@@ -155,7 +155,7 @@ func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, ours, 
 		c.answerDisconnect(nil)
 	case answerAgain:
 		if c.sentAttr() != mad.AttrDREP {
-			c.put(h.TID, &mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID})
+			c.port.reply(&c.to, encode(h.TID, &mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID}))
 		} else {
 			c.again()
 		}

@@ -33,6 +33,7 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	c.alternate, c.altAck = q.alternate, ackTimeoutOf(&req.Alternate)
 	due := m.clock.Now() + max(c.patience()/2, 1)
 	c.due = due
+	c.from = mads.SourceOf(&r.From.AV)
 	m.mu.Lock()
 	stale, drop, reason := m.admit(c)
 	m.mu.Unlock()
@@ -66,8 +67,12 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 	if l == nil {
 		return nil, DropUnserved, mad.RejInvalidServiceID
 	}
-	if !m.countPending(c, portOf(&c.to)) {
-		return nil, DropOverload, mad.RejNoResources
+	now := m.clock.Now()
+	m.flooded = m.flow.add(now)
+	debt := m.debts.request(&c.from, now)
+	if !l.hasRoom() && !l.makeRoom(debt) || !m.countPending(c) {
+		drop, reason = m.overload()
+		return nil, drop, reason
 	}
 	if sameID, _ := m.insertPeer(c, peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}); sameID != nil {
 		m.settle(c) // two copies at a time, on two ports: the other one is served
@@ -75,10 +80,7 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 	}
 	c.id = m.newID()
 	m.conns[c.id] = c
-	if !l.enqueue(c) {
-		m.remove(c)
-		return nil, DropOverload, mad.RejNoResources
-	}
+	l.enqueue(c)
 	return nil, admitted, 0
 }
 
@@ -86,7 +88,7 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 func (p *port) rejectREQ(r *mads.Received, h *mad.Header, req *mad.REQ, reason mad.RejReason, info []byte) {
 	j := mad.REJ{RemoteCommID: req.LocalCommID, Message: mad.WhichREQ, Reason: reason, InfoLength: uint8(len(info))}
 	copy(j.Info[:], info)
-	p.send(&r.From, encode(h.TID, &j))
+	p.reply(&r.From, encode(h.TID, &j))
 }
 
 // requested is a REQ whose communication ID this connection's peer has: a copy of the one that made the connection, or from a peer that
@@ -96,7 +98,7 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 	defer c.mu.Unlock()
 	k := msgOtherREQ
 	switch {
-	case !c.active && c.req.REQ == *req:
+	case !c.active && c.isCopy(req):
 		k = msgREQ
 	case c.active && c.asking != nil && req.ServiceID == c.req.ServiceID:
 		c.m.count.drop(DropLate) // what the peer asked with before it became the passive end
@@ -226,7 +228,8 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	m := c.m
 	m.mu.Lock()
 	sameID, sameQP := m.insertPeer(c, peerID{theirs, q.LocalCommID}, peerQP{theirs, q.LocalQPN})
-	ok := sameID == nil && sameQP == nil && m.countPending(c, portOf(&r.From))
+	c.from = mads.SourceOf(&r.From.AV)
+	ok := sameID == nil && sameQP == nil && m.countPending(c)
 	if ok {
 		m.forgetAsking(c)
 	} else if sameID == nil && sameQP == nil {

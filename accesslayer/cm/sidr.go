@@ -141,14 +141,15 @@ type askedKey struct {
 
 // lookup is a SIDR request that came. It stays for a while after its answer, which its copies get.
 type lookup struct {
-	m     *Manager
-	key   askedKey
-	port  *port
-	from  mads.Address
-	tid   uint64
-	req   mad.SIDRREQ
-	path  Path
-	timer clock.Deadline
+	m      *Manager
+	key    askedKey
+	source mads.Source
+	port   *port
+	from   mads.Address
+	tid    uint64
+	req    mad.SIDRREQ
+	path   Path
+	timer  clock.Deadline
 
 	// Guarded by m.mu.
 	listener *listener // where it waits
@@ -167,7 +168,7 @@ const answeredLife = 10 * time.Second
 // lookup takes a SIDR_REQ.
 func (p *port) lookup(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 	m := p.m
-	l := &lookup{m: m, key: askedKey{portOf(&r.From), r.From.QPN, s.RequestID}, port: p, from: r.From, tid: h.TID, req: *s}
+	l := &lookup{m: m, key: askedKey{portOf(&r.From), r.From.QPN, s.RequestID}, source: mads.SourceOf(&r.From.AV), port: p, from: r.From, tid: h.TID, req: *s}
 	l.timer.Fire = l.forget
 	l.path = Path{Port: p.id, AV: r.From.AV, PKey: ci.PKey(s.PKey), MTU: p.attr().MTU}
 	l.path.AV.Port = p.id.Num
@@ -177,7 +178,7 @@ func (p *port) lookup(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 		m.mu.Unlock()
 		if sent != nil {
 			m.count.resent.Add(1)
-			p.send(&r.From, sent)
+			p.reply(&r.From, sent)
 		} else {
 			m.count.drop(DropLate)
 		}
@@ -185,9 +186,13 @@ func (p *port) lookup(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 	}
 	drop, status := m.admitLookup(l)
 	m.mu.Unlock()
+	if status == sidrSilence {
+		m.count.drop(drop)
+		return
+	}
 	if status != 0 {
 		m.count.drop(drop)
-		p.send(&r.From, encode(h.TID, &mad.SIDRREP{RequestID: s.RequestID, ServiceID: s.ServiceID, Status: status}))
+		p.reply(&r.From, encode(h.TID, &mad.SIDRREP{RequestID: s.RequestID, ServiceID: s.ServiceID, Status: status}))
 		return
 	}
 	m.wheel.Set(&l.timer, m.clock.Now()+lookupLife)
@@ -206,10 +211,17 @@ func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
 		t.gid = gids[l.from.AV.GRH.SGIDIndex].GID
 	}
 	to := m.listeners.find(t)
-	switch {
-	case to == nil:
+	if to == nil {
 		return DropUnserved, mad.SIDRUnsupportedService
-	case len(to.waiting)+len(to.lookups) >= to.cfg.Backlog || m.unanswered >= m.cfg.MaxPending || m.asked[l.key] != nil:
+	}
+	now := m.clock.Now()
+	m.flooded = m.flow.add(now)
+	debt := m.debts.request(&l.source, now)
+	full := m.unanswered >= m.cfg.MaxPending || !to.hasRoom()
+	if full && !to.makeRoomForLookup(debt) || m.asked[l.key] != nil {
+		if m.flooded {
+			return DropOverload, sidrSilence
+		}
 		return DropOverload, mad.SIDRNoQP
 	}
 	m.asked[l.key] = l
@@ -218,6 +230,32 @@ func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
 	to.lookups = append(to.lookups, l)
 	to.ready.ring()
 	return 0, 0
+}
+
+// sidrSilence is no status: the request is dropped without an answer.
+const sidrSilence mad.SIDRStatus = 0xff
+
+// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup for one from a source with a debt, and reports whether it did;
+// m.mu is held.
+func (l *listener) makeRoomForLookup(debt uint32) bool {
+	m := l.m
+	now := m.clock.Now()
+	var victim *lookup
+	var largest uint32
+	for i := range min(len(l.lookups), crowdedBacklog) {
+		r := l.lookups[i]
+		if len(l.lookups) > crowdedBacklog {
+			r = l.lookups[m.ids.rand.Uint64()%uint64(len(l.lookups))]
+		}
+		if d := m.debts.of(&r.source, now); outweighs(d, debt) && d >= largest {
+			victim, largest = r, d
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	victim.forgetLocked()
+	return true
 }
 
 func (l *lookup) taken() { l.listener = nil }

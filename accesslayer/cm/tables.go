@@ -2,7 +2,6 @@ package cm
 
 import (
 	"math/rand/v2"
-	"time"
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
@@ -103,6 +102,25 @@ func (l *waitList) remove(c *conn) {
 	l.n--
 }
 
+// replace puts n in the place of c.
+func (l *waitList) replace(c, n *conn) {
+	if !c.listed {
+		return
+	}
+	n.prev, n.next, n.listed = c.prev, c.next, true
+	if n.prev != nil {
+		n.prev.next = n
+	} else {
+		l.first = n
+	}
+	if n.next != nil {
+		n.next.prev = n
+	} else {
+		l.last = n
+	}
+	c.prev, c.next, c.listed = nil, nil, false
+}
+
 // bell wakes all who wait for something that a lock guards: the lock is held for its methods.
 type bell struct{ c chan struct{} }
 
@@ -140,58 +158,6 @@ func (m *Manager) forgetQP(c *conn) {
 	if m.peerQPs[c.peerQP] == c {
 		delete(m.peerQPs, c.peerQP)
 	}
-}
-
-// settle ends a request's being pending: it is a connection now, or nothing. m.mu is held.
-func (m *Manager) settle(c *conn) {
-	if !c.counted {
-		return
-	}
-	c.counted = false
-	if c.replied != 0 {
-		c.replied = 0
-		m.replied.remove(c)
-	}
-	m.pending--
-	if m.perPeer[c.from]--; m.perPeer[c.from] == 0 {
-		delete(m.perPeer, c.from)
-	}
-}
-
-// crowdedAfter is how long a REP goes unanswered before its request may lose its place to another one: a peer that is there answers
-// within a round trip.
-const crowdedAfter = time.Second
-
-// noteReplied has a request's peer owe us an RTU from now on; m.mu is held.
-func (m *Manager) noteReplied(c *conn) {
-	if c.counted {
-		c.replied = max(m.clock.Now(), 1)
-		m.replied.add(c)
-	}
-}
-
-// makeRoom ends the wait of the request whose REP has gone unanswered for longest, so that those who ask and do not answer keep nobody out;
-// m.mu is held.
-func (m *Manager) makeRoom() bool {
-	c := m.replied.first
-	if c == nil || m.clock.Now()-c.replied < crowdedAfter {
-		return false
-	}
-	c.crowded = true
-	m.settle(c)
-	m.wheel.Set(&c.timer, 1) // its lock is not ours to take: its timer gives up
-	return true
-}
-
-// countPending takes note of a request from a peer, if there may be another. m.mu is held.
-func (m *Manager) countPending(c *conn, from peerPort) bool {
-	if m.perPeer[from] >= m.cfg.MaxPendingPeer || m.pending >= m.cfg.MaxPending && !m.makeRoom() {
-		return false
-	}
-	c.from, c.counted = from, true
-	m.pending++
-	m.perPeer[from]++
-	return true
 }
 
 // remove takes a connection out of all tables; m.mu is held.

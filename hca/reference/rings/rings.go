@@ -25,6 +25,15 @@ func (RXE) SendRingBytes(depth, sge, inline int) int64 {
 	return int64(queueSize(slots, shift)) + int64(slots)*sideBytes
 }
 
+// SendRingDepth returns the depth of SendRing's queue, or SendRing's error.
+func (RXE) SendRingDepth(depth, sge, inline int) (int, error) {
+	if err := checkSend(depth, sge, inline, nil); err != nil {
+		return 0, err
+	}
+	slots, _ := sendGeometry(max(depth, 1), sge, inline)
+	return slots - 1, nil
+}
+
 // sideBytes is what a sideTable has for a slot, without a WorkExt, which only requests that bind or register need.
 const sideBytes = 8 + 8 + 1
 
@@ -44,12 +53,8 @@ const contextBytes = 16
 
 // SendRing makes a send queue for depth requests of sge entries or inline bytes.
 func (RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
-	const verb = "PD.CreateQP"
-	if err := check(verb, depth, sge, ub); err != nil {
+	if err := checkSend(depth, sge, inline, ub); err != nil {
 		return nil, err
-	}
-	if inline < 0 || inline > maxInline {
-		return nil, bad(verb, ci.InvalidParameter, "%d inline bytes, want 0 to %d", inline, maxInline)
 	}
 	depth = max(depth, 1)
 	return newSendRing(alignedBytes(queueSize(sendGeometry(depth, sge, inline))), depth, sge, inline), nil
@@ -75,6 +80,17 @@ func (RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, erro
 	}
 	slots, shift := geometry(size, wcSize)
 	return newCompletionRing(alignedBytes(queueSize(slots, shift)), size), nil
+}
+
+func checkSend(depth, sge, inline int, ub *ci.UserBuffer) error {
+	const verb = "PD.CreateQP"
+	if err := check(verb, depth, sge, ub); err != nil {
+		return err
+	}
+	if inline < 0 || inline > maxInline {
+		return bad(verb, ci.InvalidParameter, "%d inline bytes, want 0 to %d", inline, maxInline)
+	}
+	return nil
 }
 
 func check(verb string, depth, sge int, ub *ci.UserBuffer) error {

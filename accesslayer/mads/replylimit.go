@@ -1,0 +1,96 @@
+package mads
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"ciddk/ci"
+)
+
+// ReplyLimit bounds the datagrams that a service sends because of datagrams whose sender is not verified: rejections, aborts, answers to
+// copies. Without it, datagrams with a forged source make the service send as many to the port whose address they carry. Destinations share 1024
+// cells by a secret hash, so its memory does not depend on the number of destinations: 8 KB. Init comes before Allow. Allow may be called
+// concurrently.
+type ReplyLimit struct {
+	mu    sync.Mutex
+	keys  [3]uint64
+	peer  rate
+	total rate
+	all   time.Duration
+	cells [1024]time.Duration // of each: when all that was allowed will have been sent at the sustained rate
+}
+
+// rate is a sustained rate with bursts.
+type rate struct {
+	every time.Duration // one datagram
+	burst time.Duration // how far ahead of the sustained rate a sender may be
+}
+
+func newRate(perSecond int) rate {
+	every := time.Second / time.Duration(perSecond)
+	return rate{every, replyBurst * time.Second}
+}
+
+// replyBurst is how many seconds' worth of replies may go out at once.
+const replyBurst = 2
+
+// Init sets the rates, in datagrams per second, to one destination and to all together. Twice as many may be sent at once after a pause.
+func (l *ReplyLimit) Init(r *rand.Rand, perPeer, total int) {
+	for i := range l.keys {
+		l.keys[i] = r.Uint64() | 1
+	}
+	l.peer, l.total = newRate(max(perPeer, 1)), newRate(max(total, 1))
+}
+
+// Allow reports whether a reply to an address may be sent now, and counts it if so.
+func (l *ReplyLimit) Allow(to *ci.AVAttr, now time.Duration) bool {
+	s := SourceOf(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cell := &l.cells[s.Hash(&l.keys)%uint64(len(l.cells))]
+	peer, all := max(*cell, now), max(l.all, now)
+	if peer-now > l.peer.burst-l.peer.every || all-now > l.total.burst-l.total.every {
+		return false
+	}
+	*cell, l.all = peer+l.peer.every, all+l.total.every
+	return true
+}
+
+// Source identifies the origin of datagrams for shares and rates. It is the GID, or, without one, the LID. On Ethernet all addresses of a global
+// IPv6 /64 are one Source, since one host can use as many of them as it likes.
+type Source struct {
+	gid ci.GID
+	lid ci.LID
+}
+
+// SourceOf returns the Source of an address that datagrams come from or go to.
+func SourceOf(av *ci.AVAttr) Source {
+	if !av.Global {
+		return Source{lid: av.DLID}
+	}
+	g := av.GRH.DGID
+	linkLocal := g[0] == 0xfe && g[1]&0xc0 == 0x80
+	if av.DLID == 0 && !linkLocal && v4Mapped != [12]byte(g[:12]) {
+		clear(g[8:])
+	}
+	return Source{gid: g}
+}
+
+// Hash returns a hash of s that nobody can predict without the keys, which are odd random numbers.
+func (s *Source) Hash(keys *[3]uint64) uint64 {
+	var a, b uint64
+	for i := range 8 {
+		a, b = a<<8|uint64(s.gid[i]), b<<8|uint64(s.gid[8+i])
+	}
+	h := fold(a^keys[0], keys[1])
+	h = fold(h^b, keys[2])
+	return fold(h^uint64(s.lid), keys[0])
+}
+
+// fold multiplies two numbers and folds the product into 64 bits.
+func fold(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
+}
