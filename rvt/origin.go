@@ -137,3 +137,10 @@ func (q *QP) suspect(kind SuspectKind, p *Packet) {
 	odd.reported[kind], odd.pending[kind] = max(now, 1), 0
 	q.hca.suspects.push(s)
 }
+
+// PeerActivity implements ci.PeerActivity.
+func (q *QP) PeerActivity() uint64 {
+	q.mu.Lock()
+	defer q.unlock()
+	return q.origin.count.Accepted
+}

@@ -28,6 +28,7 @@ func (i *ID) Accept(ctx context.Context, cfg ConnConfig) error {
 		i.leave(requested) // what was wrong with cfg can be corrected; all else shows again
 	} else {
 		i.leave(established)
+		i.watchPeer()
 	}
 	return i.fail("accept", err)
 }

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"math/rand/v2"
+	"net"
 	"net/netip"
 
 	"ciddk/accesslayer"
@@ -76,6 +77,13 @@ type QPConfig struct {
 	// depths together, so their sum must be within what the HCA has (InvalidCQSize). Whoever waits gets completions of both kinds. Not with a SendCQ,
 	// a RecvCQ or an SRQ.
 	OneCQ bool
+	// KeepAlive, with Enable, finds a peer that has gone without a word: when nothing was heard of it for Idle, it is probed, and when Count
+	// Intervals have passed without an answer, the connection ends with ErrPeerLost; if the transport's own retries are used up before, then
+	// at the next Interval. So the end comes at most 2*Idle + Count*Interval after the peer's last packet, and Idle + Count*Interval after the
+	// last probe that it answered. 0 is 15 s, 15 s and 9, as in package net. A probe is an unsignaled zero-length RDMA WRITE, for which the
+	// send queue gets one more place; the peer's QP must allow remote writes, as those of this package and of Linux do. RC only, and not with
+	// SignalAll or ClientSyncSend. The driver must implement ci.PeerActivity (Unsupported). See KeepAliveID.
+	KeepAlive net.KeepAliveConfig
 	// OnEvent, if not nil, gets events of the QP, one at a time.
 	OnEvent func(*accesslayer.QP, ci.Event)
 	// Access is what the peer may do with memory that allows it. 0: all that the HCA can. Not for UD.

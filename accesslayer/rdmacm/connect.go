@@ -93,6 +93,9 @@ func (i *ID) Connect(ctx context.Context, cfg ConnConfig) error {
 		to = routeResolved
 	}
 	i.leave(to)
+	if to == established {
+		i.watchPeer()
+	}
 	return i.fail("connect", err)
 }
 

@@ -61,11 +61,12 @@ func (i *ID) end(err error) {
 	if !was {
 		i.why = err
 	}
-	qp, c := i.qp, i.conn
+	qp, c, alive := i.qp, i.conn, i.alive
 	i.mu.Unlock()
 	if was {
 		return
 	}
+	alive.stop()
 	if qp != nil && c != nil {
 		_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil) // it may be destroyed
 		qp.TimeWait(c.TimeWait())

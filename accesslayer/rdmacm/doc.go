@@ -35,6 +35,11 @@
 // The QP is the ID's, if it was made with CreateQP or handed over with UseQP: then it is moved to each state when it is time, and to
 // Error at the end. Or it is the caller's, perhaps in another process: then ConnConfig.QP describes it, and ID.QPAttr says how to move it.
 //
+// # Peers that vanish
+//
+// A peer whose machine has lost power says nothing. QPConfig.KeepAlive has the ID probe a silent peer, and ends the connection with ErrPeerLost
+// if it does not answer.
+//
 // # Addresses
 //
 // Addresses are IP addresses and ports of a port space; on RoCE a GID is an IP address. On InfiniBand ports an address is a GID, written

@@ -51,7 +51,9 @@ var (
 	ErrPeerDisconnected = errors.New("the peer has disconnected")
 	ErrDisconnected     = errors.New("disconnected here")
 	ErrDeviceRemoved    = errors.New("the HCA has gone")
-	// ErrQPFailed is also the error of the Accept that met it. QPConfig.OnEvent tells what was wrong with a request, the first completion of
+	// ErrPeerLost ends a connection with QPConfig.KeepAlive whose peer does not answer. It is a net.Error that is a timeout.
+	ErrPeerLost error = timeout{errors.New("the peer does not answer keepalive probes")}
+	// ErrQPFailed is also the error of the Accept that met it, and of a connection with QPConfig.KeepAlive whose QP has failed. QPConfig.OnEvent tells what was wrong with a request, the first completion of
 	// RecvCQ what was with a receive.
 	ErrQPFailed = errors.New("the QP failed before it was established: the peer's first request was bad, or the receive for it")
 )

@@ -49,6 +49,7 @@ type ID struct {
 	peer     Peer
 	groups   map[*Group]struct{}
 	listener *Listener
+	alive    *keepAlive // nil: none
 }
 
 // state is how far an ID is.

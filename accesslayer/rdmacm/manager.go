@@ -16,6 +16,7 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
+	"ciddk/clock"
 )
 
 // Manager makes IDs and listeners. All methods may be called concurrently.
@@ -24,7 +25,8 @@ type Manager struct {
 	al       *accesslayer.AL
 	cm       cm.Service
 	resolver Resolver
-	sa       *sa.Client // nil: none
+	sa       *sa.Client  // nil: none
+	wheel    clock.Wheel // of keepalive
 	ports    *portTable
 	pnp      *accesslayer.PnP
 	own      []func() error // what New and Open made, in order
@@ -59,6 +61,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver,
 		ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}, members: map[member]*membership{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.wheel.Init(m.al.Clock())
 	if cfg.Rand == nil {
 		var seed [32]byte
 		crand.Read(seed[:]) // never fails
@@ -136,6 +139,7 @@ func (m *Manager) Close() error {
 			errs = append(errs, i.Close())
 		}
 		m.cancel()
+		m.wheel.Stop()
 		m.wg.Wait()
 		m.mu.Lock()
 		devices := m.devices

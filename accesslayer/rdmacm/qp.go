@@ -77,6 +77,9 @@ func (i *ID) createQP(cfg QPConfig) error {
 			*n = 1
 		}
 	}
+	if cfg.KeepAlive.Enable {
+		c.SendDepth++
+	}
 	made := &madeQP{}
 	err := i.makeQP(made, pd, c, cfg)
 	if err != nil {
@@ -116,7 +119,13 @@ func (i *ID) makeQP(made *madeQP, pd *accesslayer.PD, c ci.QPCreate, cfg QPConfi
 	if err != nil {
 		return err
 	}
-	return i.takeQP(made.qp, made, cfg.Access)
+	var alive *keepAlive
+	if cfg.KeepAlive.Enable {
+		if alive, err = i.newKeepAlive("ID.CreateQP", made.qp, cfg.KeepAlive); err != nil {
+			return err
+		}
+	}
+	return i.takeQP(made.qp, made, cfg.Access, alive)
 }
 
 // UseQP makes a QP of the caller's, in Reset, the ID's, and moves it as CreateQP does; access as QPConfig.Access. The caller destroys it, after
@@ -138,7 +147,7 @@ func (i *ID) useQP(qp ci.QP, access ci.Access) error {
 	if attr.Type != i.typ {
 		return &ci.Error{Verb: "ID.UseQP", Status: ci.InvalidServiceType, Detail: fmt.Sprintf("the ID is for a QP of type %v, this is %v", i.typ, attr.Type)}
 	}
-	return i.takeQP(qp, nil, access)
+	return i.takeQP(qp, nil, access, nil)
 }
 
 func (i *ID) withoutQP(verb string) (Source, error) {
@@ -157,7 +166,7 @@ func (i *ID) withoutQP(verb string) (Source, error) {
 }
 
 // takeQP moves a QP to where receives can be posted, and makes it the ID's.
-func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access) error {
+func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access, alive *keepAlive) error {
 	if access == 0 {
 		access = i.allAccess()
 	}
@@ -186,7 +195,7 @@ func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access) error {
 	case i.qp != nil:
 		return invalidState("ID.CreateQP", "the ID has a QP")
 	}
-	i.qp, i.made, i.access = qp, made, access
+	i.qp, i.made, i.access, i.alive = qp, made, access, alive
 	return nil
 }
 

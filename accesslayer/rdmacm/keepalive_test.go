@@ -1,0 +1,274 @@
+package rdmacm_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+)
+
+// keepAlive is what the tests configure.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// probes counts the probes on a network: RC RDMA WRITE only (0x0a), without payload.
+type probes struct {
+	n    atomic.Int64
+	dead atomic.Bool // nothing arrives any more
+}
+
+func (p *probes) lan() *lan {
+	return &lan{reference.NewNetwork(reference.NetworkConfig{Filter: func(d *reference.Datagram) reference.Verdict {
+		const bth, length = 20 + 8, 20 + 8 + 12 + 16 + 4
+		if len(d.Data) == length && d.Data[bth] == 0x0a {
+			p.n.Add(1)
+		}
+		if p.dead.Load() {
+			return reference.Drop
+		}
+		return reference.Pass
+	}})}
+}
+
+// dialWatched connects, with keepalive at the passive end.
+func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.Listener, c *host, depth int) (active, passive *rdmacm.ID) {
+	t.Helper()
+	caps := rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: 1, MaxInline: 8}}}
+	type result struct {
+		id  *rdmacm.ID
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		id, err := ln.Accept(ctx)
+		if err == nil {
+			watched := caps
+			watched.KeepAlive = keepAlive
+			if err = id.CreateQP(watched); err == nil {
+				err = id.Accept(ctx, rdmacm.ConnConfig{})
+			}
+		}
+		done <- result{id, err}
+	}()
+	active, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{QP: caps})
+	require.NoError(t, err)
+	r := <-done
+	require.NoError(t, r.err)
+	return active, r.id
+}
+
+// Ten thousand peers vanish at once. Each connection ends within the time configured, and nothing is left of them.
+func TestKeepAliveManyPeersLost(t *testing.T) {
+	peers := 10_000
+	if testenv.Race || testing.Short() {
+		peers = 300
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var p probes
+		l := p.lan()
+		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+		ctx := t.Context()
+		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		first, other := dialWatched(t, ctx, ln, c, 1) // what is made once
+		require.NoError(t, first.Close())
+		require.NoError(t, other.Close())
+		time.Sleep(time.Hour)
+		hca := s.hcas["10.66.0.1"]
+		live, start := hca.Live(), heap()
+
+		var lost atomic.Int64
+		var slowest atomic.Int64
+		var died time.Time
+		active := make([]*rdmacm.ID, peers)
+		for k := range peers {
+			var id *rdmacm.ID
+			active[k], id = dialWatched(t, ctx, ln, c, 1)
+			context.AfterFunc(id.Context(), func() {
+				assert.ErrorIs(t, id.Err(), rdmacm.ErrPeerLost)
+				slowest.Store(max(slowest.Load(), int64(time.Since(died))))
+				assert.NoError(t, id.Close())
+				lost.Add(1)
+			})
+		}
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, lost.Load(), "silent peers that answer are there")
+		require.GreaterOrEqual(t, p.n.Load(), int64(peers)*19, "one probe in 30 s each")
+		full := heap()
+
+		died = time.Now()
+		p.dead.Store(true)
+		time.Sleep(keepAlive.Idle + time.Duration(keepAlive.Count)*keepAlive.Interval + time.Second)
+		synctest.Wait()
+		require.EqualValues(t, peers, lost.Load())
+		require.Greater(t, time.Duration(slowest.Load()), keepAlive.Interval)
+		time.Sleep(10 * time.Minute) // disconnecting in vain, and time-wait
+		require.Equal(t, live, hca.Live())
+		for _, id := range active { // the dead
+			require.NoError(t, id.Close())
+		}
+		clear(active)
+		time.Sleep(10 * time.Minute)
+		left := heap() - start
+		t.Logf("%d peers: %d bytes, then %d", peers, full-start, left)
+		require.Less(t, left, (full-start)/10, "of %d bytes", full-start)
+		require.NoError(t, ln.Close())
+	})
+}
+
+// heap is the bytes of live objects.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the second one empties pools
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// The end has one reason, which is a timeout; the application sees nothing of probes that were answered.
+func TestKeepAliveEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p probes
+		l := p.lan()
+		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+		ctx := t.Context()
+		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		_, id := dialWatched(t, ctx, ln, c, 31)
+		_, err = id.QP().PostRecv([]ci.RecvWR{{ID: 1}})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		require.NotZero(t, p.n.Load())
+		wc := make([]ci.WC, 8)
+		n, err := id.SendCQ().Poll(wc)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		attr, err := id.QP().Query()
+		require.NoError(t, err)
+		require.Greater(t, attr.SendDepth, 31, "one place more")
+
+		p.dead.Store(true)
+		start := time.Now()
+		<-id.Done()
+		took := time.Since(start)
+		require.LessOrEqual(t, took, keepAlive.Idle+3*keepAlive.Interval)
+		require.ErrorIs(t, id.Err(), rdmacm.ErrPeerLost)
+		timeout, ok := errors.AsType[net.Error](id.Err())
+		require.True(t, ok && timeout.Timeout())
+		for {
+			e, err := id.Next(ctx)
+			require.NoError(t, err)
+			if e.Type == rdmacm.EventDisconnected {
+				require.ErrorIs(t, e.Err, rdmacm.ErrPeerLost)
+				break
+			}
+		}
+		n, err = id.SendCQ().Poll(wc)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, rdmacm.KeepAliveID, wc[0].ID)
+		require.NotEqual(t, ci.WCSuccess, wc[0].Status)
+		n, err = id.RecvCQ().Poll(wc)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, ci.WCFlushErr, wc[0].Status)
+		require.NoError(t, id.Close())
+	})
+}
+
+// A peer that is heard is not probed; keepalive can be turned off, and on again.
+func TestKeepAliveTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p probes
+		l := p.lan()
+		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		peer, id := dialWatched(t, t.Context(), ln, c, 31)
+		b := newBuffer(t, id, 64)
+		for range 20 {
+			time.Sleep(keepAlive.Idle / 2)
+			_, err := id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{b.r.SGE(0, 64)}}})
+			require.NoError(t, err)
+			_, err = peer.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, Inline: []byte("x")}})
+			require.NoError(t, err)
+			wc := make([]ci.WC, 1)
+			_, err = id.RecvCQ().Wait(t.Context(), wc)
+			require.NoError(t, err)
+			require.Equal(t, ci.WCSuccess, wc[0].Status)
+		}
+		require.Zero(t, p.n.Load())
+		require.NoError(t, id.SetKeepAliveConfig(net.KeepAliveConfig{}))
+		time.Sleep(time.Hour)
+		require.Zero(t, p.n.Load())
+		fast := keepAlive
+		fast.Idle = time.Second
+		require.NoError(t, id.SetKeepAliveConfig(fast))
+		require.NoError(t, peer.SetKeepAliveConfig(fast), "both ends")
+		time.Sleep(time.Minute)
+		require.Greater(t, p.n.Load(), int64(20))
+		require.NoError(t, id.Err())
+		require.NoError(t, peer.Err())
+
+		// The QP fails, and nobody says so.
+		require.NoError(t, id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		<-id.Done()
+		require.ErrorIs(t, id.Err(), rdmacm.ErrQPFailed)
+		<-peer.Done()
+		require.ErrorIs(t, peer.Err(), rdmacm.ErrPeerLost, "its QP does not answer")
+		for _, x := range []*rdmacm.ID{id, peer} {
+			require.NoError(t, x.Close())
+			require.ErrorIs(t, x.SetKeepAliveConfig(fast), net.ErrClosed)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// mute is a QP of a driver that does not tell when its peer was heard.
+type mute struct{ ci.QP }
+
+// What cannot be watched is refused.
+func TestKeepAliveRefused(t *testing.T) {
+	c := newLAN().host(t, "10.66.0.2")
+	bound := func(typ ci.QPType) *rdmacm.ID {
+		id, err := c.m.NewID(rdmacm.IDConfig{Type: typ})
+		require.NoError(t, err)
+		require.NoError(t, id.Bind(ap("10.66.0.2:0")))
+		return id
+	}
+	id := bound(ci.UC)
+	require.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{KeepAlive: keepAlive}), ci.InvalidServiceType)
+	require.Nil(t, id.QP())
+	id = bound(ci.RC)
+	require.ErrorIs(t, id.SetKeepAliveConfig(keepAlive), ci.InvalidState)
+	for _, cfg := range []rdmacm.QPConfig{
+		{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: -1}},
+		{KeepAlive: net.KeepAliveConfig{Enable: true, Interval: -1}},
+		{KeepAlive: net.KeepAliveConfig{Enable: true, Count: -1}},
+		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.SignalAll}},
+		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.ClientSyncSend}},
+	} {
+		require.ErrorIs(t, id.CreateQP(cfg), ci.InvalidParameter)
+	}
+	made := bound(ci.RC)
+	require.NoError(t, made.CreateQP(rdmacm.QPConfig{}))
+	pd, err := id.PD()
+	require.NoError(t, err)
+	qp, err := pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: made.SendCQ(), RecvCQ: made.RecvCQ(), QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, id.UseQP(mute{qp}, 0))
+	require.ErrorIs(t, id.SetKeepAliveConfig(keepAlive), ci.Unsupported)
+	require.NoError(t, id.Close())
+	require.NoError(t, qp.Close())
+}
