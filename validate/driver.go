@@ -66,7 +66,9 @@ type Target struct {
 	// Live counts living objects by kind ("qp", "mr", …), or is nil. What a case leaves behind is a failure.
 	Live func() map[string]int
 	// Impair makes the link between the HCAs bad from now on, and good again with the zero value; or is nil. It is between
-	// the adapters, so that a case can lose packets without help of the driver under test.
+	// the adapters, so that a case can lose packets without help of the driver under test. A target that can do only some of the kinds of
+	// Impairment returns an error that wraps errors.ErrUnsupported, and changes nothing, when it is asked for others: cases that
+	// need those are skipped.
 	Impair func(Impairment) error
 	// Capture writes what passes on the wire to a pcapng file at path until stop is called; or is nil. It is called only if
 	// Options.Capture said so. What is written should be in the file at once, since a driver that panics or hangs is where it is wanted most.
@@ -107,6 +109,20 @@ type Impairment struct {
 	Corrupt   float64       // one bit flipped behind the link header
 	Delay     time.Duration // each packet is held for a time up to this
 	Cut       bool          // nothing passes
+}
+
+// Kinds names the kinds of impairment that i asks for.
+func (i Impairment) Kinds() []string {
+	var out []string
+	for _, k := range []struct {
+		name  string
+		asked bool
+	}{{"drop", i.Drop > 0}, {"duplicate", i.Duplicate > 0}, {"reorder", i.Reorder > 0}, {"corrupt", i.Corrupt > 0}, {"delay", i.Delay > 0}, {"cut", i.Cut}} {
+		if k.asked {
+			out = append(out, k.name)
+		}
+	}
+	return out
 }
 
 var driverName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)

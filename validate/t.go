@@ -2,12 +2,14 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +112,8 @@ func (t *T) Multicast() {
 	}
 }
 
-// Impair makes the link bad; it is good again when the case ends. The case needs Needs.Impair.
+// Impair makes the link bad; it is good again when the case ends. The case needs Needs.Impair. It is skipped where the target cannot do one of the kinds
+// of impairment that i asks for.
 func (t *T) Impair(i Impairment) {
 	if t.target.Impair == nil {
 		t.Harness("the case uses Impair without Needs.Impair")
@@ -118,7 +121,11 @@ func (t *T) Impair(i Impairment) {
 	if i.Seed == 0 {
 		i.Seed = t.seed
 	}
-	if err := t.target.Impair(i); err != nil {
+	switch err := t.target.Impair(i); {
+	case err == nil:
+	case errors.Is(err, errors.ErrUnsupported), ci.StatusOf(err) == ci.Unsupported:
+		t.Skip("the target cannot impair its link by %s: %v", strings.Join(i.Kinds(), ", "), err)
+	default:
 		t.Harness("impairing the link: %v", err)
 	}
 	t.Cleanup(func() {
