@@ -7,6 +7,7 @@ func All() [][]Mutant {
 		Hollow(),
 		QPState(),
 		Teardown(),
+		Heap(),
 		Adapter(),
 		Datagram(),
 		Access(),

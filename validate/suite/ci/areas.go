@@ -14,6 +14,7 @@ var areaFuncs = []func() validate.Suite{
 	claimsArea,
 	claimsWorkArea,
 	teardownArea,
+	heapArea,
 	callbacksArea,
 	caModifyArea,
 	madArea,

@@ -1,0 +1,201 @@
+package cisuite
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+)
+
+// churned is a kind of object whose memory is watched. round makes one, uses it as far as that is quick, and destroys it.
+type churned struct {
+	name, title string
+	needs       ci.Caps
+	datagrams   bool // the stage's pair is of datagram QPs
+	round       func(s *churnStage) error
+}
+
+// churnStage is what the rounds need and do not make. Rounds call verbs without package kit, which remembers objects until the case is over.
+type churnStage struct {
+	p     *kit.Pair
+	mem   ci.Memory
+	av    ci.AVAttr
+	group *group
+}
+
+// gone destroys what a create verb made.
+func gone[O ci.Object](o O, err error) error {
+	if err != nil {
+		return err
+	}
+	return o.Destroy()
+}
+
+// shortWait is a quarantine of QP numbers that is over when the next object is made: a number in quarantine may be remembered.
+const shortWait = time.Nanosecond
+
+var churnedKinds = []churned{
+	{name: "pd", title: "PDs", round: func(s *churnStage) error { return gone(s.p.A.CA.AllocatePD(ci.PDNormal)) }},
+	{name: "cq", title: "CQs", round: func(s *churnStage) error { return gone(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16}, nil)) }},
+	{name: "qp", title: "QPs", round: func(s *churnStage) error {
+		q, err := s.p.A.PD.CreateQP(s.p.A.Create(), nil)
+		if err == nil {
+			q.TimeWait(shortWait)
+		}
+		return gone(q, err)
+	}},
+	{name: "connection", title: "connections that carry a message", round: (*churnStage).connection},
+	{name: "message", title: "messages of a connection", round: func(s *churnStage) error { s.p.A.Exchange(s.p.B, 64); return nil }},
+	{name: "mr", title: "regions", round: func(s *churnStage) error {
+		return gone(s.p.A.PD.RegisterMR(ci.MRCreate{Memory: s.mem, Access: kit.AllAccess}))
+	}},
+	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateAV(s.av, nil)) }},
+	{name: "srq", title: "shared receive queues", needs: ci.CapSRQ, round: func(s *churnStage) error {
+		return gone(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}, nil))
+	}},
+	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWType1, nil)) }},
+	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWType2, nil)) }},
+	{name: "fmr", title: "FMRs", needs: ci.CapFMR, round: func(s *churnStage) error {
+		return gone(s.p.A.PD.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
+	}},
+	{name: "fast-reg", title: "regions for fast registration", needs: ci.CapFastReg, round: func(s *churnStage) error {
+		return gone(s.p.A.PD.AllocFastRegMR(1))
+	}},
+	{name: "dma", title: "mappings for DMA", needs: ci.CapPhysicalMR, round: func(s *churnStage) error { return gone(s.p.A.CA.MapDMA(s.mem)) }},
+	{name: "mcast", title: "memberships of a group", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true, round: func(s *churnStage) error {
+		return gone(s.p.A.AttachMcast(s.group.gid, mlid1, nil))
+	}},
+	{name: "handler", title: "event handlers", needs: ci.CapEventHandlers, round: func(s *churnStage) error {
+		return gone(s.p.A.CA.OnEvent(noEvents, nil))
+	}},
+}
+
+// heapArea: memory and descriptors that objects take and have to give back. Other processes are not looked at, nor is memory of the device.
+func heapArea() validate.Suite {
+	s := validate.Suite{}
+	s.Requirements = append(s.Requirements,
+		must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Objects that are destroyed, and messages that are done, give back the memory and the descriptors that they took in the process."))
+	for _, k := range churnedKinds {
+		c := kase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown, func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
+		c.Needs.Caps, c.Timeout = k.needs, 30*time.Second
+		s.Cases = append(s.Cases, c)
+	}
+	return s
+}
+
+// connection connects a QP of each adapter, sends a message and destroys both.
+func (s *churnStage) connection() error {
+	var ends [2]*kit.End
+	for i, e := range []*kit.End{s.p.A, s.p.B} {
+		q, err := e.PD.CreateQP(e.Create(), nil)
+		if err != nil {
+			return err
+		}
+		n := *e
+		n.QP = &kit.QP{QP: q, CA: e.QP.CA, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.RecvCQ, Events: e.Events, Config: e.Config}
+		ends[i] = &n
+	}
+	kit.Connect(ends[0].QP, ends[1].QP)
+	ends[0].Exchange(ends[1], 64)
+	for _, e := range ends {
+		e.TimeWait(shortWait)
+		if err := e.QP.QP.Destroy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// footprint is what the process holds.
+type footprint struct {
+	heap  int64 // bytes in use
+	files int   // descriptors open; 0 where the system does not list them
+}
+
+// measure returns the smallest footprint of several: what waits for the collector, in pools or for finalizers, goes from one to the next.
+func measure() footprint {
+	const looks = 5
+	var least footprint
+	for i := range looks {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		f := footprint{heap: int64(m.HeapAlloc)}
+		if list, err := os.ReadDir("/proc/self/fd"); err == nil {
+			f.files = len(list)
+		}
+		if i == 0 || f.heap < least.heap {
+			least.heap = f.heap
+		}
+		if i == 0 || f.files < least.files {
+			least.files = f.files
+		}
+	}
+	return least
+}
+
+// Bounds of what counts as growth in a window: bytes of each object, and of all together; and objects for each descriptor.
+const (
+	leakBytes = 24
+	leakLeast = 8 << 10
+	leakFiles = 4
+)
+
+// A leak grows in every window. Tables that grow with random numbers, and pools, grow in some and then no more. So a driver is done when a few
+// windows are quiet, and leaks if nearly all have grown.
+const (
+	quietWindows = 3
+	leakyWindows = 8
+)
+
+// heapGrows makes and destroys objects in windows of equal length, behind two that are not looked at.
+func heapGrows(t *validate.T, k churned) {
+	typ := ci.RC
+	if k.datagrams {
+		typ = ci.UD
+	}
+	s := &churnStage{p: kit.NewPair(t, kit.Type(typ), kit.Size(4096)), mem: ci.Bytes(make([]byte, 4096))}
+	s.av = s.p.A.QP.CA.AddressOf(s.p.B.QP.CA)
+	if k.datagrams {
+		s.group = joinable(t, s.p, 9)
+	}
+	run := func(n int) {
+		for range n {
+			kit.OK(t, k.round(s), "many "+k.title)
+		}
+	}
+	n := perWindow(t, run)
+	run(2 * n)
+	before := measure()
+	var grown []string
+	for quiet := 0; quiet < quietWindows && len(grown) < leakyWindows; {
+		run(n)
+		after := measure()
+		heap, files := after.heap-before.heap, after.files-before.files
+		if heap >= int64(max(leakBytes*n, leakLeast)) || files >= max(n/leakFiles, 2) {
+			grown = append(grown, fmt.Sprintf("%d bytes, %d descriptors", heap, files))
+		} else {
+			quiet++
+		}
+		before = after
+	}
+	t.Logf("windows of %d in which the process grew: %q", n, grown)
+	if len(grown) == leakyWindows {
+		t.Failf(fmt.Sprintf("memory of the process, with many %s that are over", k.title), "no growth with their number",
+			"growth in %d of at most %d windows of %d, in the last by %s", leakyWindows, leakyWindows+quietWindows-1, n, grown[len(grown)-1])
+	}
+}
+
+// perWindow returns a number of rounds that a slow driver, too, ends in time with all windows there may be.
+func perWindow(t *validate.T, run func(int)) int {
+	const first, most, least = 32, 512, 24
+	start := time.Now()
+	run(first)
+	each := max(time.Since(start)/first, time.Nanosecond)
+	windows := time.Duration(2 + leakyWindows + quietWindows - 1)
+	return int(min(max(t.Remaining()/3/(windows*each), least), most))
+}
