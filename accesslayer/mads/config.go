@@ -23,6 +23,10 @@ type Config struct {
 	// hold, in bytes; 0: 64 MiB.
 	MaxMessage, MaxTransfers, MaxReassembly int
 
+	// MaxReplies bounds the answers a second that report an error or refuse a transfer, all together, and MaxRepliesPeer those to one
+	// destination: see ReplyLimit. 0: 4096 and 256.
+	MaxReplies, MaxRepliesPeer int
+
 	// Poll is how completions are waited for; Spin as accesslayer.Poller has it.
 	Poll accesslayer.PollMode
 	Spin time.Duration
@@ -51,5 +55,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxMessage, 16<<20)
 	def(&c.MaxTransfers, 256)
 	def(&c.MaxReassembly, 64<<20)
+	def(&c.MaxReplies, 4096)
+	def(&c.MaxRepliesPeer, 256)
 	return c
 }

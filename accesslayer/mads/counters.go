@@ -22,13 +22,14 @@ const (
 	DropTransfer              // not sent: a long message that the peer refused or did not acknowledge
 	DropSend                  // not sent: the HCA reported an error
 	DropClosed                // not sent: the port went
+	DropReply                 // not sent: an error status or an abort beyond Config.MaxReplies or MaxRepliesPeer
 	drops
 )
 
 // String names the reason.
 func (d Drop) String() string {
 	names := [drops]string{"length", "version", "class", "address", "hops", "unmatched", "unclaimed", "queue", "busy", "RMPP", "resources",
-		"receive error", "send queue", "transfer", "send error", "closed"}
+		"receive error", "send queue", "transfer", "send error", "closed", "reply"}
 	if d < drops {
 		return names[d]
 	}

@@ -53,6 +53,7 @@ type endpoint struct {
 	flushed    sendQueue     // sends that a fault took back, in order
 	quiet      chan struct{} // one token: out or posted have become empty, or closed
 	transfers  transfers
+	replies    ReplyLimit
 }
 
 const postBatch = 16
@@ -131,6 +132,7 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 	e.table.Store(&table{})
 	e.local.e = e
 	e.transfers.init(e)
+	e.replies.Init(newRand(), cfg.MaxRepliesPeer, cfg.MaxReplies)
 	e.avs.init(p.h.pd, cfg.AVs)
 	mr, err := p.h.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(e.mem), Access: ci.LocalWrite})
 	if err != nil {

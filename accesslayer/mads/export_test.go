@@ -1,5 +1,7 @@
 package mads
 
+import "ciddk/mad"
+
 // Held says how much of what comes and goes the services of a port hold: it is all 0 when nothing is going on.
 func (m *Manager) Held(id Port) map[string]int {
 	held := map[string]int{}
@@ -19,7 +21,7 @@ func (m *Manager) Held(id Port) map[string]int {
 			held["receives missing"] += len(e.posted) - e.nposted
 			held["transfers out"] += len(e.transfers.out)
 			held["transfers in"] += len(e.transfers.in)
-			held["transfers asked"] += e.transfers.asked
+			held["transfers asked"] += len(e.transfers.begun)
 			held["peers that asked"] += len(e.transfers.askedBy)
 			held["peers that are answered"] += len(e.transfers.answers)
 			held["transfers remembered"] += len(e.transfers.done)
@@ -55,4 +57,19 @@ func (m *Manager) Vectors(id Port) int {
 		}
 	}
 	return 0
+}
+
+// Inject is a datagram that comes to QP1, or seems to come, from an address.
+func (m *Manager) Inject(id Port, b []byte, from Address) {
+	m.mu.Lock()
+	var e *endpoint
+	for _, p := range m.ports {
+		if p.id == id {
+			e = p.qp[1]
+		}
+	}
+	m.mu.Unlock()
+	var h mad.Header
+	h.Parse(b)
+	e.dispatch(&h, &Received{From: from, MAD: b})
 }

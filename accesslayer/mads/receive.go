@@ -88,8 +88,20 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 	e.answer(h, r, status)
 }
 
+// mayReply reports whether an answer may be sent to a datagram that nobody has asked for, and counts it if so. e.mu is held.
+func (e *endpoint) mayReply(to *Address) bool {
+	if e.replies.Allow(&to.AV, e.p.m.al.Clock().Now()) {
+		return true
+	}
+	e.p.count.drop(DropReply)
+	return false
+}
+
 // answer sends a request back with a status. e.mu is held.
 func (e *endpoint) answer(h *mad.Header, r *Received, status uint16) {
+	if !e.mayReply(&r.From) {
+		return
+	}
 	c := ci.MAD(r.MAD)
 	g := *h
 	g.Method, g.Status = mad.GetResp, status

@@ -1,6 +1,7 @@
 package mads
 
 import (
+	crand "crypto/rand"
 	"math/bits"
 	"math/rand/v2"
 	"sync"
@@ -87,6 +88,13 @@ func (s *Source) Hash(keys *[3]uint64) uint64 {
 	h := fold(a^keys[0], keys[1])
 	h = fold(h^b, keys[2])
 	return fold(h^uint64(s.lid), keys[0])
+}
+
+// newRand returns a source of randomness for the secret of a ReplyLimit.
+func newRand() *rand.Rand {
+	var seed [32]byte
+	crand.Read(seed[:]) // never fails
+	return rand.New(rand.NewChaCha8(seed))
 }
 
 // fold multiplies two numbers and folds the product into 64 bits.

@@ -40,13 +40,13 @@ type transfers struct {
 	in       map[transferKey]*incoming
 	outBytes int
 	inBytes  int
-	asked    int             // transfers in progress that peers began, other than responses
-	askedBy  map[peer]*share // of these, each peer's
-	answers  map[peer]int    // to each peer, on their way
-	done     []*incoming     // finished, the oldest first
+	begun    []*incoming       // these
+	askedBy  map[Source]*share // of these, each source's
+	answers  map[peer]int      // to each peer, on their way
+	done     []*incoming       // finished, the oldest first
 }
 
-// share is what a peer has of the transfers that peers began.
+// share is what a source has of the transfers that peers began.
 type share struct{ transfers, bytes int }
 
 // transferKey names a transfer: by the method of its DATA, which its receiver's packets have with the R bit the other way round.
@@ -59,7 +59,7 @@ type transferKey struct {
 
 func (x *transfers) init(e *endpoint) {
 	x.e, x.out, x.in = e, make(map[transferKey]*outgoing), make(map[transferKey]*incoming)
-	x.askedBy, x.answers = make(map[peer]*share), make(map[peer]int)
+	x.askedBy, x.answers = make(map[Source]*share), make(map[peer]int)
 }
 
 // key: where there is a GID, LIDs do not count, which a sender by GID may not know.

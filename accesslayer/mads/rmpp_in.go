@@ -23,11 +23,14 @@ type incoming struct {
 	early  map[uint32][]byte // data behind a gap, by segment
 	want   int               // bytes of data announced
 	known  bool              // they were
-	size   int               // bytes held
+	source Source
+	place  int // in transfers.begun
+	size   int // bytes held
 	done   bool
 
-	at    time.Duration
-	timer clock.Deadline
+	progressed time.Duration // when the last segment came that was expected
+	at         time.Duration
+	timer      clock.Deadline
 }
 
 // data takes a DATA packet, or one of unknown type, and returns the message if it is complete and not an answer.
@@ -66,9 +69,14 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 		return nil
 	}
 	busy := want > cfg.MaxMessage
+	source := SourceOf(&r.From.AV)
 	if t == nil && !busy {
-		had := x.askedBy[key.peer]
-		busy = x.asked >= cfg.MaxTransfers || had != nil && had.transfers >= max(cfg.MaxTransfers/rmppPeerShare, 1)
+		had := x.askedBy[source]
+		if had != nil && had.transfers >= max(cfg.MaxTransfers/rmppPeerShare, 1) {
+			busy = !x.makeRoom(source, true)
+		} else if len(x.begun) >= cfg.MaxTransfers {
+			busy = !x.makeRoom(source, false)
+		}
 	}
 	if busy {
 		e.p.count.drop(DropResources)
@@ -77,31 +85,36 @@ func (x *transfers) start(a *agent, key transferKey, h *mad.Header, r *Received,
 	}
 	first := *r
 	first.MAD = append(make([]byte, 0, mad.Size), r.MAD[:seg.HeaderLen]...)
-	i := &incoming{key: key, a: a, t: t, r: &first, seg: seg, next: 1, window: 1, want: want, known: known}
+	i := &incoming{key: key, a: a, t: t, r: &first, seg: seg, next: 1, window: 1, want: want, known: known, source: source}
 	i.timer.Fire = func() { x.overdueIn(i) }
 	x.in[key] = i
 	if t == nil {
-		x.asked++
-		if x.askedBy[key.peer] == nil {
-			x.askedBy[key.peer] = &share{}
+		i.place = len(x.begun)
+		x.begun = append(x.begun, i)
+		if x.askedBy[source] == nil {
+			x.askedBy[source] = &share{}
 		}
-		x.askedBy[key.peer].transfers++
+		x.askedBy[source].transfers++
 	} else { // now it is the transfer's time that counts
 		t.at = 0
 		if t.out != nil {
 			x.dropOut(t.out)
 		}
 	}
-	x.hold(i, mad.Size)
+	x.hold(i, transferBytes)
 	return i
 }
 
 // answered takes a transfer that a peer began, and that holds nothing any more, out of the count.
 func (x *transfers) answered(i *incoming) {
-	x.asked--
-	s := x.askedBy[i.key.peer]
+	last := len(x.begun) - 1
+	x.begun[i.place] = x.begun[last]
+	x.begun[i.place].place = i.place
+	x.begun[last] = nil
+	x.begun = x.begun[:last]
+	s := x.askedBy[i.source]
 	if s.transfers--; s.transfers == 0 {
-		delete(x.askedBy, i.key.peer)
+		delete(x.askedBy, i.source)
 	}
 }
 
@@ -109,16 +122,16 @@ func (x *transfers) hold(i *incoming, n int) {
 	i.size += n
 	x.inBytes += n
 	if i.t == nil {
-		x.askedBy[i.key.peer].bytes += n
+		x.askedBy[i.source].bytes += n
 	}
 }
 
 // room tells whether a transfer may hold so many bytes more. A peer that begins transfers has its share of the memory, which the longest message fits into.
 func (x *transfers) room(i *incoming, n int) bool {
 	cfg := &x.e.p.m.cfg
-	most := cfg.MaxMessage + 2*mad.Size
+	most := cfg.MaxMessage + transferBytes + 2*segmentBytes
 	return x.inBytes+n <= cfg.MaxReassembly && i.size+n <= most &&
-		(i.t != nil || x.askedBy[i.key.peer].bytes+n <= max(cfg.MaxReassembly/rmppPeerShare, most))
+		(i.t != nil || x.askedBy[i.source].bytes+n <= max(cfg.MaxReassembly/rmppPeerShare, most))
 }
 
 func (x *transfers) await(i *incoming, d time.Duration) {
@@ -137,7 +150,9 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 	}
 	switch {
 	case i.done || n < i.next:
-		x.acknowledge(i)
+		if !i.done || x.e.mayReply(&i.r.From) {
+			x.acknowledge(i)
+		}
 		return nil
 	case n > i.window:
 		x.e.p.count.drop(DropRMPP)
@@ -174,14 +189,14 @@ func (x *transfers) take(i *incoming, r *Received, p *mad.RMPP) *Received {
 		}
 		if _, twice := i.early[n]; !twice {
 			i.early[n] = data // r is the segment's own, and not delivered
-			x.hold(i, mad.Size)
+			x.hold(i, segmentBytes)
 		}
 		return nil
 	}
 	x.add(i, data)
 	for data, ok := i.early[i.next]; ok; data, ok = i.early[i.next] {
 		delete(i.early, i.next)
-		x.hold(i, -mad.Size)
+		x.hold(i, -segmentBytes)
 		x.add(i, data)
 	}
 	if i.last != 0 && i.next > i.last {
@@ -199,6 +214,7 @@ func (x *transfers) add(i *incoming, data []byte) {
 	i.r.MAD = append(i.r.MAD, data...)
 	x.hold(i, len(data))
 	i.next++
+	i.progressed = x.e.p.m.al.Clock().Now()
 }
 
 // acknowledge says what has come, and how much more may.
@@ -261,8 +277,17 @@ func (x *transfers) broken(i *incoming, r *Received, seg mad.Segmentation, s mad
 	}
 }
 
-// refuse answers DATA with STOP or ABORT.
+// What a transfer and a segment that came early occupy beside the data of the message, in bytes.
+const (
+	transferBytes = 1024
+	segmentBytes  = 512
+)
+
+// refuse answers DATA with STOP or ABORT, within the limit of replies.
 func (x *transfers) refuse(r *Received, seg mad.Segmentation, typ mad.RMPPType, s mad.RMPPStatus) {
+	if !x.e.mayReply(&r.From) {
+		return
+	}
 	x.control(&r.From, r.MAD, seg, mad.Method(r.MAD[3])^mad.ResponseMask, mad.RMPP{Type: typ, Status: s})
 }
 
