@@ -1,0 +1,59 @@
+package main
+
+import (
+	"sync"
+	syncatomic "sync/atomic"
+
+	"ciddk/ci"
+)
+
+// minBuffer is the least memory behind a queue pair in each direction: two pages, of which perftest rotates through one with small messages.
+const minBuffer = 8192
+
+// alignment is that of the memory behind a queue pair: at least 8 for atomics, and a cache line.
+const alignment = 64
+
+// mailbox is memory that can be waited on: ib_write_lat's peers write to each other's memory and watch its last byte. A driver reaches it through
+// WriteAt only, so that there is an order between the driver and whoever watches.
+type mailbox struct {
+	ci.Memory // of bytes
+	mu        sync.Mutex
+	bytes     []byte
+	writes    syncatomic.Uint64
+	written   chan struct{} // has room for one
+}
+
+func newMailbox(n int) *mailbox {
+	b := make([]byte, n)
+	return &mailbox{Memory: ci.Bytes(b), bytes: b, written: make(chan struct{}, 1)}
+}
+
+// Slice returns nil: there is no direct way to the bytes.
+func (m *mailbox) Slice(off, n uint64) []byte { return nil }
+
+// ReadAt implements ci.Memory.
+func (m *mailbox) ReadAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.Memory.ReadAt(p, off)
+}
+
+// WriteAt implements ci.Memory.
+func (m *mailbox) WriteAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	n, err := m.Memory.WriteAt(p, off)
+	m.mu.Unlock()
+	m.writes.Add(1)
+	select {
+	case m.written <- struct{}{}:
+	default: // whoever waits has not looked since the last one
+	}
+	return n, err
+}
+
+// at returns a byte.
+func (m *mailbox) at(off int) byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes[off]
+}

@@ -1,0 +1,66 @@
+package exchange
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"ciddk/ci"
+)
+
+// Version is the version that this package sends: that of the perftest release whose messages it implements.
+const Version = "6.06"
+
+// Limits of what a peer may ask for.
+const (
+	versionLen     = 16
+	oldest         = 5.70
+	maxCycleBuffer = 16 << 20
+	maxCacheLine   = 4096
+)
+
+// A Hello is what the sides say of themselves before they describe queue pairs.
+type Hello struct {
+	Version     string // the peer's
+	CycleBuffer int    // bytes
+	CacheLine   int    // bytes
+	MTU         ci.MTU
+}
+
+func encodeVersion() []byte {
+	b := make([]byte, versionLen)
+	copy(b, Version)
+	return b
+}
+
+// parseVersion parses a version, and rejects those whose messages are different.
+func parseVersion(b []byte) (string, error) {
+	text, _, ok := bytes.Cut(b, []byte{0})
+	n, err := strconv.ParseFloat(string(text), 64)
+	if !ok || err != nil || len(bytes.Trim(text, "0123456789.")) > 0 {
+		return "", fmt.Errorf("exchange: the peer sent %q, not a version: is it perftest?", b)
+	}
+	if !(n >= oldest) {
+		return "", fmt.Errorf("exchange: the peer has version %s of perftest, %.2f is needed", text, oldest)
+	}
+	return string(text), nil
+}
+
+// parseSize parses a number of bytes from 1 to limit.
+func parseSize(name string, b []byte, limit uint32) (int, error) {
+	n := binary.BigEndian.Uint32(b)
+	if n < 1 || n > limit {
+		return 0, fmt.Errorf("exchange: the peer's %s has %d bytes, 1 to %d are allowed", name, n, limit)
+	}
+	return int(n), nil
+}
+
+func encodeMTU(m ci.MTU) []byte { return []byte{'0' + byte(m), 0} }
+
+func parseMTU(b []byte) (ci.MTU, error) {
+	if len(b) != 2 || b[0] < '0'+byte(ci.MTU256) || b[0] > '0'+byte(ci.MTU4096) || b[1] != 0 {
+		return 0, fmt.Errorf("exchange: the peer sent %q, not the code of a path MTU", b)
+	}
+	return ci.MTU(b[0] - '0'), nil
+}
