@@ -133,18 +133,32 @@ func (p *printer) latency(r latencyResult) {
 
 // document is what --json prints.
 type document struct {
-	Test       string   `json:"test"`
-	Role       string   `json:"role"`
-	Connection string   `json:"connection"`
-	RDMACM     bool     `json:"rdma_cm"`
-	QPs        int      `json:"qps"`
-	MTU        int      `json:"mtu"`
-	Both       bool     `json:"bidirectional"`
-	Peer       string   `json:"peer"`
-	Version    string   `json:"peer_version"`
-	Local      []string `json:"local"`
-	Remote     []string `json:"remote"`
-	Results    []any    `json:"results"` // of bandwidthResult or latencyResult
+	Test       string     `json:"test"`
+	Role       string     `json:"role"`
+	Connection string     `json:"connection"`
+	RDMACM     bool       `json:"rdma_cm"`
+	MTU        int        `json:"mtu"`
+	Both       bool       `json:"bidirectional"`
+	Peer       string     `json:"peer"`
+	Version    string     `json:"peer_version"`
+	QPs        []pairJSON `json:"qps"`
+	Results    []any      `json:"results"` // of bandwidthResult or latencyResult
+}
+
+// pairJSON is a queue pair and its peer.
+type pairJSON struct {
+	Local  destJSON `json:"local"`
+	Remote destJSON `json:"remote"`
+}
+
+type destJSON struct {
+	QPN uint32     `json:"qpn"`
+	PSN uint32     `json:"psn"`
+	GID netip.Addr `json:"gid"`
+}
+
+func newDestJSON(d exchange.Dest) destJSON {
+	return destJSON{uint32(d.QPN), uint32(d.PSN), netip.AddrFrom16(d.GID).Unmap()}
 }
 
 // finish ends the table, or prints the document.
@@ -155,14 +169,14 @@ func (p *printer) finish(s *session) error {
 	}
 	d := document{
 		Test: s.o.Test.String(), Role: map[bool]string{true: "client", false: "server"}[s.o.client()], Connection: s.o.Service.String(),
-		RDMACM: s.o.RDMACM, QPs: s.o.QPs, MTU: s.hello.MTU.Bytes(), Both: s.o.Both, Peer: s.peer.String(), Version: s.hello.Version,
+		RDMACM: s.o.RDMACM, MTU: s.hello.MTU.Bytes(), Both: s.o.Both, Peer: s.peer.String(), Version: s.hello.Version,
 		Results: p.results,
 	}
 	if d.Results == nil {
 		d.Results = []any{}
 	}
 	for _, l := range s.lanes {
-		d.Local, d.Remote = append(d.Local, l.local.String()), append(d.Remote, l.remote.String())
+		d.QPs = append(d.QPs, pairJSON{newDestJSON(l.local), newDestJSON(l.remote)})
 	}
 	e := json.NewEncoder(p.w)
 	e.SetIndent("", "  ")

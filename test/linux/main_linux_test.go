@@ -24,6 +24,7 @@ type lab struct {
 	pingpong string // path of the program
 	rping    string
 	cmpeer   string
+	perftest string
 }
 
 var shared struct {
@@ -79,7 +80,9 @@ func newLab() (l *lab, err error) {
 		return nil, err
 	}
 	l.pingpong, l.rping, l.cmpeer = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping"), filepath.Join(shared.dir, "cmpeer")
-	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping", "ciddk/test/linux/cmpeer")
+	l.perftest = filepath.Join(shared.dir, "perftest")
+	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping", "ciddk/examples/perftest",
+		"ciddk/test/linux/cmpeer")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building our programs: %w: %s", err, out)
@@ -87,9 +90,17 @@ func newLab() (l *lab, err error) {
 	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{MTU: 9000}); err != nil {
 		return nil, err
 	}
-	if l.linux, err = l.net.Boot(ctx, guest.Config{}); err != nil {
+	if l.linux, err = l.net.Boot(ctx, guest.Config{Programs: extraPrograms()}); err != nil {
 		_ = l.net.Close() // the first error says more
 		return nil, err
 	}
 	return l, nil
+}
+
+// extraPrograms returns the programs of the guest that only some tests need, as far as this machine has them.
+func extraPrograms() []string {
+	if missingPerftest() != nil {
+		return nil
+	}
+	return perftestPrograms()
 }

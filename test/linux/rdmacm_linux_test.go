@@ -76,7 +76,8 @@ func finish(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) {
 	}
 }
 
-// TestRDMACMPair: rdma_server and rdma_client, which use the functions of librdmacm that do several steps at once.
+// TestRDMACMPair: rdma_server and rdma_client, which use the functions of librdmacm that do several steps at once, and rdma_xserver and rdma_xclient,
+// of which only the client sends.
 func TestRDMACMPair(t *testing.T) {
 	l := useLab(t)
 	var rec recording
@@ -91,6 +92,16 @@ func TestRDMACMPair(t *testing.T) {
 		"linux is the client": func(t *testing.T, ctx context.Context) (s, c *guest.Process, err error) {
 			s = e.serveOurs(t, ctx, ours...)
 			c, err = l.linux.Start(ctx, "rdma_client", "-s", e.ours().String())
+			return s, c, err
+		},
+		"one way/linux is the server": func(t *testing.T, ctx context.Context) (s, c *guest.Process, err error) {
+			s = e.serveLinux(t, ctx, "rdma_xserver")
+			c, err = l.net.Start(ctx, append(ours, "--one-way", "-s", e.theirs().String())...)
+			return s, c, err
+		},
+		"one way/linux is the client": func(t *testing.T, ctx context.Context) (s, c *guest.Process, err error) {
+			s = e.serveOurs(t, ctx, append(ours, "--one-way")...)
+			c, err = l.linux.Start(ctx, "rdma_xclient", "-s", e.ours().String())
 			return s, c, err
 		},
 	} {

@@ -22,12 +22,6 @@ type Dest struct {
 	SRQN     uint32 // 0: only XRC and DC use it
 }
 
-// String returns the line that perftest prints for a Dest, without its title.
-func (d Dest) String() string {
-	return fmt.Sprintf("LID %#04x QPN %#06x PSN %#06x OUT %#04x RKey %#08x VAddr %#016x GID %v",
-		uint16(d.LID), uint32(d.QPN), uint32(d.PSN), d.OutReads, uint32(d.RKey), d.VAddr, netip.AddrFrom16(d.GID).Unmap())
-}
-
 // Lengths of an encoded Dest.
 const (
 	textLen   = 4 + 1 + 4 + 1 + 6 + 1 + 6 + 1 + 8 + 1 + 16 + 1 + 16*3 + 8 + 1 + 1

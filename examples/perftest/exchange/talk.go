@@ -10,7 +10,7 @@ import (
 )
 
 // ErrLeft is the error of a step in which the peer has left.
-var ErrLeft = errors.New("the peer has left")
+var ErrLeft = errors.New("the peer has left (its output may say why)")
 
 // A Link carries the messages. Send and Recv are called by one goroutine.
 type Link interface {

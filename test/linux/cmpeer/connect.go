@@ -10,7 +10,8 @@ import (
 	"ciddk/accesslayer/rdmacm"
 )
 
-// connect is ucmatose, or rdma_server and rdma_client: connections, messages each way, disconnect by the server.
+// connect is ucmatose, rdma_server and rdma_client, or rdma_xserver and rdma_xclient: connections, messages each way (the last pair: from the
+// client only), disconnect by the server.
 func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
 	cfg := rdmacm.IDConfig{}
 	if o.IB {
@@ -61,7 +62,11 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 	}
 	fmt.Fprintf(out, "%d connections\n", len(sides))
 	first := o.Peer.IsValid() == o.First
-	for _, sending := range []bool{first, !first} {
+	turns := []bool{first, !first}
+	if o.OneWay {
+		turns = turns[:1]
+	}
+	for _, sending := range turns {
 		for _, s := range sides {
 			var err error
 			if sending {

@@ -3,6 +3,7 @@
 //
 //	cmpeer connect 10.77.0.1 -c 3                  # ucmatose's server
 //	cmpeer connect 10.77.0.1 -s 10.77.0.2 -c 3     # its client
+//	cmpeer connect 10.77.0.1 --first --one-way     # rdma_xserver
 //	cmpeer datagram 10.77.0.1                      # udaddy
 //	cmpeer group 10.77.0.1 -m 239.1.2.3            # mckey, receiving
 //	cmpeer forget 10.77.0.1 -s 10.77.0.2           # a client of ucmatose that knows nothing any more when the answer comes
@@ -26,17 +27,18 @@ import (
 )
 
 type options struct {
-	Mode  string     `arg:"" enum:"connect,datagram,group,forget" help:"ucmatose, udaddy, mckey, or ucmatose's client that forgets."`
-	Addr  netip.Addr `arg:"" help:"IP address of the HCA."`
-	Peer  netip.Addr `short:"s" help:"Server to call; without it, be the server."`
-	Group netip.Addr `short:"m" help:"Mode group: the group."`
-	Send  bool       `help:"Mode group: send instead of receiving."`
-	Conns int        `short:"c" default:"1" help:"Connections."`
-	Count int        `short:"C" default:"10" help:"Messages of each."`
-	Size  int        `short:"S" default:"100" help:"Bytes of a message."`
-	IB    bool       `help:"Mode connect: port space IB."`
-	First bool       `help:"Mode connect: the client sends first, as rdma_client does; else the server, as ucmatose."`
-	No    bool       `help:"Mode connect: the server refuses."`
+	Mode   string     `arg:"" enum:"connect,datagram,group,forget" help:"ucmatose, udaddy, mckey, or ucmatose's client that forgets."`
+	Addr   netip.Addr `arg:"" help:"IP address of the HCA."`
+	Peer   netip.Addr `short:"s" help:"Server to call; without it, be the server."`
+	Group  netip.Addr `short:"m" help:"Mode group: the group."`
+	Send   bool       `help:"Mode group: send instead of receiving."`
+	Conns  int        `short:"c" default:"1" help:"Connections."`
+	Count  int        `short:"C" default:"10" help:"Messages of each."`
+	Size   int        `short:"S" default:"100" help:"Bytes of a message."`
+	IB     bool       `help:"Mode connect: port space IB."`
+	First  bool       `help:"Mode connect: the client sends first, as rdma_client does; else the server, as ucmatose."`
+	OneWay bool       `help:"Mode connect: the side that sends first is the only one that sends, as rdma_xclient and rdma_xserver expect."`
+	No     bool       `help:"Mode connect: the server refuses."`
 
 	Slow time.Duration `help:"Mode connect: the server takes so long to accept."`
 }

@@ -21,6 +21,8 @@ var programs = map[string]string{
 	"mckey":             "rdmacm-utils",
 	"rdma_client":       "rdmacm-utils",
 	"rdma_server":       "rdmacm-utils",
+	"rdma_xclient":      "rdmacm-utils",
+	"rdma_xserver":      "rdmacm-utils",
 }
 
 // unavailable lists what is missing, and what to install against it.

@@ -1,0 +1,317 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
+	"ciddk/test/linux/guest"
+)
+
+var perftestNames = []string{"send_bw", "send_lat", "write_bw", "write_lat", "read_bw", "read_lat", "atomic_bw", "atomic_lat"}
+
+// perftestPrograms lists Debian's programs.
+func perftestPrograms() []string {
+	var list []string
+	for _, n := range perftestNames {
+		list = append(list, "ib_"+n)
+	}
+	return list
+}
+
+// missingPerftest returns an error if this machine lacks one of the programs.
+func missingPerftest() error {
+	for _, p := range perftestPrograms() {
+		if _, err := exec.LookPath(p); err != nil {
+			return fmt.Errorf("%s is not installed (apt-get install perftest)", p)
+		}
+	}
+	return nil
+}
+
+// pairing is one of Debian's programs against ours.
+type pairing struct {
+	test, service string
+	cm, both      bool
+	linuxServes   bool
+	v6            bool
+	extra         []string // options of both
+}
+
+func (p pairing) String() string {
+	name := p.test + "," + p.service
+	if p.cm {
+		name += ",-R"
+	}
+	if p.both {
+		name += ",-b"
+	}
+	if p.v6 {
+		name += ",IPv6"
+	}
+	if len(p.extra) > 0 {
+		name += "," + strings.Join(p.extra, "")
+	}
+	if p.linuxServes {
+		return name + ",linux is the server"
+	}
+	return name + ",linux is the client"
+}
+
+// pairings is the whole matrix: every test over every transport service that perftest has for it, over TCP and RDMA CM (not UC), one way and in both
+// directions, in both roles; and options that change the conversation or the packets.
+func pairings() []pairing {
+	services := map[string][]string{"send": {"RC", "UC", "UD"}, "write": {"RC", "UC"}, "read": {"RC"}, "atomic": {"RC"}}
+	var list []pairing
+	add := func(p pairing) {
+		list = append(list, p)
+		p.linuxServes = true
+		list = append(list, p)
+	}
+	for _, test := range perftestNames {
+		verb, kind, _ := strings.Cut(test, "_")
+		for _, service := range services[verb] {
+			for _, cm := range []bool{false, true} {
+				if cm && service == "UC" {
+					continue
+				}
+				add(pairing{test: test, service: service, cm: cm})
+				if kind == "bw" {
+					add(pairing{test: test, service: service, cm: cm, both: true})
+				}
+			}
+		}
+	}
+	for _, p := range []pairing{
+		{test: "send_bw", service: "RC", v6: true},
+		{test: "send_lat", service: "UD", v6: true},
+		{test: "write_lat", service: "RC", v6: true},
+		{test: "read_bw", service: "RC", v6: true, extra: []string{"-m", "512"}},
+		{test: "send_bw", service: "RC", extra: []string{"-q", "3", "-s", "1001"}},
+		{test: "write_bw", service: "RC", cm: true, extra: []string{"-q", "3", "-l", "4"}},
+		{test: "send_bw", service: "UD", cm: true, both: true, extra: []string{"-q", "2"}},
+		{test: "send_bw", service: "UD", extra: []string{"-a"}},
+		{test: "send_lat", service: "UD", extra: []string{"-a"}},
+		{test: "write_bw", service: "RC", extra: []string{"-s", "65536"}},
+		{test: "read_lat", service: "RC", extra: []string{"-e", "-s", "70000"}},
+		{test: "send_lat", service: "RC", extra: []string{"-e", "-r", "5"}},
+		{test: "atomic_bw", service: "RC", extra: []string{"-A", "CMP_AND_SWAP", "-o", "3"}},
+		{test: "write_bw", service: "RC", extra: []string{"-D", "3", "-f", "1"}},
+		{test: "send_lat", service: "RC", extra: []string{"-D", "3", "-f", "1"}},
+		{test: "send_bw", service: "RC", extra: []string{"-z"}},
+	} {
+		add(p)
+	}
+	return list
+}
+
+// perftestAll is the environment variable with which the whole matrix runs.
+const perftestAll = "CIDDK_PERFTEST_ALL"
+
+// perftestShare is the part of the matrix that runs without it: one of so many.
+const perftestShare = 4
+
+// sample returns the pairings to run: all, or every fourth beginning with one that depends on the commit, so that commits together run all.
+func sample(t *testing.T, list []pairing) []pairing {
+	if os.Getenv(perftestAll) != "" {
+		return list
+	}
+	first := 0
+	if out, err := exec.CommandContext(t.Context(), "git", "rev-list", "--count", "HEAD").Output(); err == nil {
+		n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		require.NoError(t, err)
+		first = n % perftestShare
+	}
+	t.Logf("one of %d pairings from the %d. on; %s=1 runs all %d", perftestShare, first+1, perftestAll, len(list))
+	var some []pairing
+	for i, p := range list {
+		// Each pair of roles is two pairings: without the division a commit would run one role only.
+		if (i+i/perftestShare)%perftestShare == first {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// TestPerftest runs Debian's programs against ours.
+func TestPerftest(t *testing.T) {
+	testenv.Linux(t, missingPerftest())
+	l := useLab(t)
+	var rec recording
+	for _, p := range sample(t, pairings()) {
+		t.Run(p.String(), func(t *testing.T) { l.pair(t, &rec, p) })
+	}
+	t.Run("tshark", rec.dissect)
+}
+
+// TestPerftestSample: the samples of successive commits are the whole matrix.
+func TestPerftestSample(t *testing.T) {
+	seen := map[string]int{}
+	roles := map[bool]int{}
+	for i, p := range pairings() {
+		seen[p.String()]++
+		if (i+i/perftestShare)%perftestShare == 0 {
+			roles[p.linuxServes]++
+		}
+	}
+	assert.Len(t, seen, len(pairings()), "every pairing is another one")
+	assert.InDelta(t, roles[true], roles[false], 4, "each sample has both roles")
+}
+
+// has reports whether an option is among the extra ones.
+func (p pairing) has(option string) bool { return slices.Contains(p.extra, option) }
+
+// value returns the value of an option, or a default.
+func (p pairing) value(option, otherwise string) string {
+	if i := slices.Index(p.extra, option); i >= 0 {
+		return p.extra[i+1]
+	}
+	return otherwise
+}
+
+// iterations returns how many messages to run: few, since the guest is slow, and with UC and UD so few that no queue overflows.
+func (p pairing) iterations() int {
+	switch {
+	case p.has("-a"):
+		return 10
+	case strings.HasSuffix(p.test, "_lat"):
+		return 50
+	case p.service == "RC":
+		return 60
+	}
+	return 40
+}
+
+// size returns the length of a message.
+func (p pairing) size() string {
+	switch {
+	case strings.HasPrefix(p.test, "atomic"):
+		return "8"
+	case strings.HasSuffix(p.test, "_lat"):
+		return p.value("-s", "33")
+	case p.service == "RC":
+		return p.value("-s", "9000")
+	}
+	return p.value("-s", "2048")
+}
+
+// options returns what both programs are given. The timeout of acknowledgements suits a busy machine.
+func (p pairing) options() []string {
+	o := []string{"-c", p.service, "-p", strconv.Itoa(tcpPort), "-F", "-u", "18"}
+	if !p.has("-D") {
+		o = append(o, "-n", strconv.Itoa(p.iterations()))
+	}
+	if !p.has("-a") && !p.has("-s") {
+		o = append(o, "-s", p.size())
+	}
+	if p.cm {
+		o = append(o, "-R")
+	}
+	if p.both {
+		o = append(o, "-b")
+	}
+	return append(o, p.extra...)
+}
+
+// rows returns what the first two columns of both programs' tables must be, without the second with -D.
+func (p pairing) rows() [][]string {
+	if p.has("-D") {
+		return [][]string{{p.size()}}
+	}
+	queues, err := strconv.Atoi(p.value("-q", "1"))
+	if err != nil {
+		panic(err) // of the table above
+	}
+	iters := strconv.Itoa(queues * p.iterations())
+	if !p.has("-a") {
+		return [][]string{{p.size(), iters}}
+	}
+	var list [][]string
+	for n := 2; n <= 4096; n *= 2 { // up to the path MTU
+		list = append(list, []string{strconv.Itoa(n), iters})
+	}
+	return list
+}
+
+// perftestRows returns the first columns of the rows of a table.
+func perftestRows(out string, columns int) [][]string {
+	var list [][]string
+	_, table, _ := strings.Cut(out, "#bytes")
+	for l := range strings.Lines(table) {
+		if f := strings.Fields(l); len(f) >= 4 && strings.Trim(f[0], "0123456789") == "" {
+			list = append(list, f[:columns])
+		}
+	}
+	return list
+}
+
+func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	addr := l.net.Addr4
+	if p.v6 {
+		addr = l.net.Addr6
+	}
+	linux := l.linux.Index()
+	theirs := append([]string{"ib_" + p.test, "-d", guest.Device, "-x", strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, p.options()...)
+	ours := append([]string{l.perftest, p.test, "-d", addr(guest.Host).String(), "--timeout", "20s"}, p.options()...)
+	var server, client guest.Result
+	sent := rec.record(t, l, func() {
+		var s, c *guest.Process
+		var err error
+		if p.linuxServes {
+			s, err = l.linux.Start(ctx, theirs...)
+			require.NoError(t, err)
+			l.waitPerftest(t, ctx, p, s)
+			c, err = l.net.Start(ctx, append(ours, l.net.Addr4(linux).String())...)
+		} else {
+			if p.v6 { // the original's client connects over IPv4 only
+				ours = append(ours, "--listen", l.net.Addr4(guest.Host).String())
+			}
+			s, err = l.net.Start(ctx, ours...)
+			require.NoError(t, err)
+			require.NoError(t, s.WaitOutput(ctx, "Waiting for a client at"))
+			c, err = l.linux.Start(ctx, append(theirs, l.net.Addr4(guest.Host).String())...)
+		}
+		require.NoError(t, err)
+		server, client = succeed(t, cancel, s, c)
+	})
+	out := report(server, client)
+	want := p.rows()
+	assert.Equal(t, want, perftestRows(client.Stdout, len(want[0])), out)
+	oneSidedLatency := p.test == "read_lat" || p.test == "atomic_lat" // whose server reports nothing
+	if !oneSidedLatency {
+		assert.Equal(t, want, perftestRows(server.Stdout, len(want[0])), out)
+	}
+	senders := 2
+	if p.service != "RC" && strings.HasSuffix(p.test, "_bw") && !p.both && !p.cm { // nothing is acknowledged
+		senders = 1
+	}
+	assert.Len(t, sent, senders, "addresses that sent RoCEv2")
+}
+
+// waitPerftest waits until a server in the guest listens.
+func (l *lab) waitPerftest(t *testing.T, ctx context.Context, p pairing, s *guest.Process) {
+	t.Helper()
+	for p.cm || p.has("-z") {
+		r, err := l.linux.Run(ctx, "rdma", "resource", "show", "cm_id")
+		require.NoError(t, err)
+		if strings.Contains(r.Stdout, "LISTEN") {
+			return
+		}
+	}
+	if err := l.linux.WaitListen(ctx, tcpPort); err != nil {
+		_, why := s.Wait()
+		require.NoError(t, err, why)
+	}
+}
