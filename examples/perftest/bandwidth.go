@@ -28,7 +28,7 @@ type bandwidth struct {
 	totalSent     int
 	totalDone     int
 	totalReceived int
-	started       bool // the server's own messages wait for the client's first one
+	started       bool // a server's own messages wait for the client's first one
 	begin, end    time.Time
 	phases        phases
 	counted       int             // within the phases
@@ -136,7 +136,7 @@ func (b *bandwidth) finished() bool {
 	return (!b.sends || b.totalDone == total) && (!b.recvs || b.totalReceived == total)
 }
 
-// next waits for completions. None and no error means that the run is over: by time, or because messages were lost and no more will come.
+// next waits for completions. It returns none and no error when the run is over: by time, or because messages were lost and the peer has gone on.
 func (b *bandwidth) next(ctx context.Context) (int, error) {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
@@ -159,7 +159,7 @@ func (b *bandwidth) next(ctx context.Context) (int, error) {
 	}
 }
 
-// lossPause is how long nothing must have come from a peer that has finished until messages count as lost.
+// lossPause is the time without a message after which the messages missing from a peer that has finished count as lost.
 const lossPause = 500 * time.Millisecond
 
 // lossy reports whether the messages that this side waits for may be lost.

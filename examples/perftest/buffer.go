@@ -13,8 +13,8 @@ const minBuffer = 8192
 // alignment is that of the memory behind a queue pair: at least 8 for atomics, and a cache line.
 const alignment = 64
 
-// mailbox is memory that can be waited on: ib_write_lat's peers write to each other's memory and watch its last byte. A driver reaches it through
-// WriteAt only, so that there is an order between the driver and whoever watches.
+// mailbox is memory that can be waited on: the sides of ib_write_lat write to each other's memory and wait for its last byte to change. A driver
+// reaches it through WriteAt only, which orders the driver's writes before the reads of a waiting goroutine.
 type mailbox struct {
 	ci.Memory // of bytes
 	mu        sync.Mutex
@@ -28,7 +28,7 @@ func newMailbox(n int) *mailbox {
 	return &mailbox{Memory: ci.Bytes(b), bytes: b, written: make(chan struct{}, 1)}
 }
 
-// Slice returns nil: there is no direct way to the bytes.
+// Slice returns nil: the bytes cannot be addressed directly.
 func (m *mailbox) Slice(off, n uint64) []byte { return nil }
 
 // ReadAt implements ci.Memory.
@@ -46,7 +46,7 @@ func (m *mailbox) WriteAt(p []byte, off int64) (int, error) {
 	m.writes.Add(1)
 	select {
 	case m.written <- struct{}{}:
-	default: // whoever waits has not looked since the last one
+	default: // an earlier notification is still pending
 	}
 	return n, err
 }

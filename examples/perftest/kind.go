@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// verb is what a test moves data with.
+// verb is the operation of a test.
 type verb uint8
 
 const (
@@ -66,7 +66,7 @@ func (t test) oneSided() bool {
 	return t.verb != send && !(t.latency && t.verb == write)
 }
 
-// access returns what the peer's queue pair may do.
+// access returns the rights that the peer needs.
 func (t test) access() ci.Access {
 	switch t.verb {
 	case write:

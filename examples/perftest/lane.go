@@ -18,10 +18,10 @@ import (
 // qkey is that of perftest's datagrams; over RDMA CM it is rdmacm.QKey.
 const qkey ci.QKey = 0x11111111
 
-// grhLen is the length of what stands before the data of a received datagram (IBTA volume 1, 11.4.1.2).
+// grhLen is the length of the GRH, or its place, before the data of a received datagram (IBTA volume 1, 11.4.1.2).
 const grhLen = 40
 
-// minRNRTimer is the code of the time that the peer waits when it finds no receive: 0.64 ms.
+// minRNRTimer is the code of 0.64 ms, for which the peer waits when there is no receive.
 const minRNRTimer = 12
 
 // lane is a queue pair with its peer.
@@ -74,7 +74,7 @@ func (s *session) createLanes() error {
 	return nil
 }
 
-// addLane fills in what the peer has to know of a lane.
+// addLane appends a lane, with its part of the regions and the destination that the peer is sent.
 func (s *session) addLane(l *lane) {
 	i := uint64(len(s.lanes))
 	l.sendOff, l.recvOff = s.sourceOff+i*s.room, s.targetOff+i*s.room
@@ -128,6 +128,7 @@ func (o *options) cmSpace() rdmacm.IDConfig {
 	return rdmacm.IDConfig{Space: rdmacm.TCP}
 }
 
+// cmTerms returns the terms of a connection: as many reads and atomics at a time as the adapter has, if the test uses them.
 func (s *session) cmTerms() rdmacm.ConnConfig {
 	if s.o.Test.verb != read && s.o.Test.verb != atomic {
 		return rdmacm.ConnConfig{ResponderResources: -1, InitiatorDepth: -1}
@@ -135,6 +136,7 @@ func (s *session) cmTerms() rdmacm.ConnConfig {
 	return rdmacm.ConnConfig{ResponderResources: s.reads, InitiatorDepth: s.reads}
 }
 
+// cmQP describes the queue pair of a lane for RDMA CM.
 func (s *session) cmQP() rdmacm.QPConfig { return rdmacm.QPConfig{PD: s.a.pd, QPCreate: s.qpCreate()} }
 
 // dialLanes connects the queue pairs to a server with RDMA CM.
@@ -153,8 +155,8 @@ func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
 		if err := s.setPeer(l, id.Peer()); err != nil {
 			return err
 		}
-		if s.tellsQPN() {
-			if err := s.tellQPN(ctx, l); err != nil {
+		if s.needsQPN() {
+			if err := s.sendQPN(ctx, l); err != nil {
 				return err
 			}
 		}
@@ -162,7 +164,7 @@ func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
 	return nil
 }
 
-// dialLane connects a queue pair. The server may begin to listen a moment after it has said that it will.
+// dialLane connects a queue pair. A perftest server begins to listen a moment after the barrier that announces it, so a refusal is tried again.
 func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, error) {
 	const pause = 50 * time.Millisecond
 	for {
@@ -191,7 +193,7 @@ func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.Listener) error {
 		}
 		l := &lane{id: id, qp: id.QP()}
 		s.addLane(l)
-		if s.tellsQPN() {
+		if s.needsQPN() {
 			if err := s.postRecvs(len(s.lanes)-1, 1, grhLen+qpnLen); err != nil {
 				return err
 			}
@@ -199,8 +201,8 @@ func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.Listener) error {
 		if err := id.Accept(ctx, s.cmTerms()); err != nil {
 			return fmt.Errorf("accepting a queue pair: %w", err)
 		}
-		if s.tellsQPN() {
-			if err := s.hearQPN(ctx, l); err != nil {
+		if s.needsQPN() {
+			if err := s.recvQPN(ctx, l); err != nil {
 				return err
 			}
 		}
@@ -219,15 +221,16 @@ func (s *session) setPeer(l *lane, p rdmacm.Peer) error {
 	return nil
 }
 
-// qpnLen is the length of the datagram in which a client tells its number, which is in the immediate data.
+// qpnLen is the length of the datagram with which a client reports its QP number. The number is the immediate data.
 const qpnLen = 4
 
-// tellsQPN reports whether the server sends datagrams, too. Then it needs the client's QP number, which SIDR does not carry.
-func (s *session) tellsQPN() bool {
+// needsQPN reports whether the server sends datagrams, too. Then it needs the client's QP number, which SIDR does not carry.
+func (s *session) needsQPN() bool {
 	return s.o.RDMACM && s.o.Service == service(ci.UD) && (s.o.Both || s.o.Test.latency)
 }
 
-func (s *session) tellQPN(ctx context.Context, l *lane) error {
+// sendQPN sends the datagram with this side's QP number.
+func (s *session) sendQPN(ctx context.Context, l *lane) error {
 	wr := ci.SendWR{
 		Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: uint32(l.qp.Num()), To: l.to, SGL: []ci.SGE{s.source.SGE(l.sendOff, qpnLen)},
 	}
@@ -243,7 +246,8 @@ func (s *session) tellQPN(ctx context.Context, l *lane) error {
 	return nil
 }
 
-func (s *session) hearQPN(ctx context.Context, l *lane) error {
+// recvQPN receives the client's QP number.
+func (s *session) recvQPN(ctx context.Context, l *lane) error {
 	if _, err := s.next(ctx, s.wcs[:1]); err != nil {
 		return fmt.Errorf("waiting for the client's QP number: %w", err)
 	}

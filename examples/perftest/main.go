@@ -9,8 +9,8 @@
 //	ib_read_bw -d rxe0 -R                              # or as the server, over RDMA CM:
 //	perftest read_bw -d 10.77.0.1 -R 10.77.0.2         #
 //
-// As with the originals, both sides must be given the same test and options. What differs is found where the conversation shows it: another
-// queue pair or message length than is due, another size or count in the results.
+// As with the originals, both sides must be given the same test and options. A difference is reported where the conversation shows it: another queue
+// pair or message length than is due, another size or count in the results.
 package main
 
 import (

@@ -86,7 +86,7 @@ func (s *session) measureSend(ctx context.Context) error {
 	return nil
 }
 
-// measureBoth is a test in both directions of which the receiving ends have no part.
+// measureBoth is a one-sided test in both directions: both sides measure.
 func (s *session) measureBoth(ctx context.Context) error {
 	for _, size := range s.sizes() {
 		if err := s.barrier(ctx); err != nil {
@@ -109,7 +109,7 @@ func (s *session) measureBoth(ctx context.Context) error {
 	return nil
 }
 
-// measureOneSided is a test that the client measures alone. The server reports what the client tells it.
+// measureOneSided is a test that the client measures alone. The server prints the client's result.
 func (s *session) measureOneSided(ctx context.Context) error {
 	var mine exchange.Report
 	if s.o.client() {

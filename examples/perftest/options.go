@@ -58,10 +58,12 @@ const (
 	maxQPs      = 1024
 	maxIters    = 10_000_000
 	minIters    = 5
-	maxMemory   = 4 << 30 // of all buffers
 	peakIters   = 20000
 	largeForMod = 8192
 )
+
+// maxMemory is the largest length of all buffers of a side.
+const maxMemory int64 = 4 << 30
 
 func (o *options) client() bool { return o.Host != "" }
 

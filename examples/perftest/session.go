@@ -324,7 +324,7 @@ func (s *session) checkLength(wc ci.WC, size int) error {
 	return nil
 }
 
-// postRecvs posts n receives of a lane. They share memory: nobody reads what is received.
+// postRecvs posts n receives of a lane. They share memory, since the data are not used.
 func (s *session) postRecvs(lane, n, length int) error {
 	if n == 0 {
 		return nil

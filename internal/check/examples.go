@@ -55,6 +55,8 @@ var pairs = []exchange{
 	{program: "pingpong", server: []string{"ud", "-c"}, client: []string{"ud", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
 	{program: "pingpong", server: []string{"srq", "-c"}, client: []string{"srq", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
 	{program: "rping", server: []string{"-s", "-a", "127.0.0.1"}, client: []string{"-c", "-a", "127.0.0.1", "-I", "127.0.0.2", "-C", "10", "-V", "-S", "65535"}},
+	{program: "perftest", server: []string{"send_bw"}, client: []string{"send_bw", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "perftest", server: []string{"write_lat", "-R"}, client: []string{"write_lat", "-R", "-d", "127.0.0.2", "127.0.0.1"}},
 	{program: "lnd", server: []string{"serve"}, client: []string{"ping", "127.0.0.1"}, stays: true},
 }
 

@@ -1,5 +1,5 @@
 // Package exchange is the conversation by which two programs of perftest (ib_send_bw and its siblings) find each other's queue pairs, keep in
-// step and compare results. It implements the side of either program, and knows nothing of verbs.
+// step and compare results. It implements both roles, and uses no verbs.
 //
 // Both sides send the same sequence of messages of fixed length. In each step the client sends first and the server answers, so the lengths
 // need no prefix and a step is also a barrier:

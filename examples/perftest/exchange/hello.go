@@ -12,7 +12,7 @@ import (
 // Version is the version that this package sends: that of the perftest release whose messages it implements.
 const Version = "6.06"
 
-// Limits of what a peer may ask for.
+// Limits of the peer's values.
 const (
 	versionLen     = 16
 	oldest         = 5.70
@@ -20,7 +20,7 @@ const (
 	maxCacheLine   = 4096
 )
 
-// A Hello is what the sides say of themselves before they describe queue pairs.
+// A Hello holds the properties of a side that are exchanged before queue pairs.
 type Hello struct {
 	Version     string // the peer's
 	CycleBuffer int    // bytes

@@ -46,7 +46,7 @@ func (t *Talk) Swap(ctx context.Context, mine, theirs []byte) error {
 	return t.Link.Send(ctx, mine)
 }
 
-// Greet exchanges versions, memory layout and path MTU, and returns what counts for both sides.
+// Greet exchanges versions, memory layout and path MTU, and returns the values that both sides use.
 func (t *Talk) Greet(ctx context.Context, mine Hello) (Hello, error) {
 	common := mine
 	version := make([]byte, versionLen)
@@ -97,7 +97,7 @@ func (t *Talk) Dest(ctx context.Context, mine Dest) (Dest, error) {
 	return parse(in)
 }
 
-// Barrier exchanges a destination that both sides have seen before, theirs being the peer's. Another one means that the peer is at another step.
+// Barrier exchanges destinations that were exchanged before, to keep the sides in step. The error is not nil if the peer repeats another one.
 func (t *Talk) Barrier(ctx context.Context, mine, theirs Dest) error {
 	d, err := t.Dest(ctx, mine)
 	if err != nil {
@@ -121,7 +121,7 @@ func (t *Talk) Report(ctx context.Context, mine Report) (Report, error) {
 	return parseReport(theirs), nil
 }
 
-// done is the last message over TCP, which nobody answers.
+// done is the last message over TCP. It has no answer.
 var done = []byte("done\x00")
 
 // Bye ends the conversation. The peer may have left already.

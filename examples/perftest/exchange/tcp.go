@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// chunkLen is the length of what is read from a connection at a time. With one chunk in the channel and one with each of the two goroutines, a peer
-// can make a Link hold three of them.
+// chunkLen is the number of bytes read from a connection at a time. A Link holds at most three chunks: one in the channel, and one in each of the two
+// goroutines.
 const chunkLen = 512
 
 // tcpLink is a Link over a TCP connection. A goroutine reads, so that the end of the connection is noticed at once.
