@@ -74,10 +74,23 @@
 //
 // # Workers
 //
-// Cases run in worker processes: the same binary, started again (DESIGN decision 8). The parent hands out one case at a time on the
-// worker's standard input and reads events from its standard output, one JSON object a line (see Event); nothing else connects them.
-// A worker that dies fails the case in flight with what it wrote to standard error; one that hangs is made to print its goroutines
-// and then ended. Either way a fresh worker goes on with the next case.
+// Cases run in worker processes: the same binary, started again (DESIGN decision 8). Two inherited pipes connect it to its parent, the
+// channel: on one the parent hands out one case at a time, on the other come events, one JSON object a line (see Event). Each event begins
+// with a nonce that the parent has drawn for this worker and told it on the channel. Standard output and standard error are the
+// driver's: the parent drains them, keeps the first 64 KiB and the last 192 KiB, and shows the end with a failure. Standard input is
+// empty.
+//
+// A worker that dies fails the case in flight with what it has printed; one that hangs is made to print its goroutines and then killed.
+// Either way a fresh worker goes on with the next case. Lines without the nonce among the events, or their early end, fail the case in flight,
+// too. A worker leads a process group of its own on Unix: the parent kills the group, and then waits for at most a few seconds, so
+// that a run ends whatever a driver does. An interrupt ends the run with a report, a second one at once.
+//
+// All of this holds against mistakes: a driver that prints, floods, crashes, hangs, closes descriptors or leaves children. It does not hold against
+// a driver that is made to deceive, for the driver runs in the worker's process: it can read the nonce from memory, write events with it, and change the
+// certifier's code or the bytes that a case compares. What was certified is named by the hash of the binary in the report; where a driver is not
+// trusted, build that binary from sources you have read, or certify through a process boundary, so that the cases run outside of the driver's process.
+//
+// Windows has no process groups: children of a driver live on. Systems without inherited files (js, wasip1, plan9) run cases in process.
 //
 // # Losses
 //

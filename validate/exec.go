@@ -49,6 +49,7 @@ type executor struct {
 	onBegin  func()                     // the case's own time begins
 	baseline map[string]int             // live objects when the target was fresh
 	quiet    int                        // goroutines of the process after the first target was closed; 0 before
+	before   int                        // goroutines of the process before the first target was opened
 	stalls   atomic.Pointer[stallMeter] // of the case that runs
 }
 
@@ -106,8 +107,24 @@ func (e *executor) drop(ctx context.Context) error {
 
 // run executes a case. It returns when the case has ended, which a broken driver can delay for ever: the caller keeps a watchdog.
 func (e *executor) run(ctx context.Context, j job) Result {
+	if e.before == 0 {
+		e.before = runtime.NumGoroutine()
+	}
+	r, closed := e.once(ctx, j)
+	switch {
+	case !closed:
+	case e.quiet == 0:
+		return e.first(ctx, j, r)
+	default:
+		e.goroutines(&r)
+	}
+	return r
+}
+
+// once opens a target if there is none, runs the case, and closes the target unless it is kept.
+func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	c := j.c
-	r := e.blank(c, j.attempt)
+	r = e.blank(c, j.attempt)
 	if want := c.Needs.Impair || e.driver.Keep; want != e.set.Impair {
 		if err := e.drop(ctx); err != nil { // left open by a case that was skipped
 			r.Notes = append(r.Notes, Note{NoteInfo, "Target.Close before this case: " + err.Error()})
@@ -116,10 +133,10 @@ func (e *executor) run(ctx context.Context, j job) Result {
 	}
 	if err := e.ready(ctx); err != nil {
 		r.Status, r.Reason, r.Unopened = Error, err.Error(), true
-		return r
+		return r, false
 	}
 	if settled := e.gate(c, &r); settled {
-		return r
+		return r, false
 	}
 	if e.onBegin != nil {
 		e.onBegin()
@@ -141,13 +158,13 @@ func (e *executor) run(ctx context.Context, j job) Result {
 	stop(&r)
 	e.evidence(j, t.packets, &r)
 	e.probe(ctx, &r)
-	if !e.driver.Keep || c.Spoils || r.Status != Pass && r.Status != Skip {
-		if err := e.drop(ctx); err != nil {
-			r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
-		}
-		e.goroutines(&r)
+	if e.driver.Keep && !c.Spoils && (r.Status == Pass || r.Status == Skip) {
+		return r, false
 	}
-	return r
+	if err := e.drop(ctx); err != nil {
+		r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
+	}
+	return r, true
 }
 
 // probe finds out what the link is like, if a case has lost traffic.
@@ -166,34 +183,57 @@ func (e *executor) probe(ctx context.Context, r *Result) {
 	r.conditions.Sent, r.conditions.Lost = sent, lost
 }
 
-// goroutines looks for those that a closed target left running. The first target sets the measure: what a driver starts once for the
-// process is its own affair, what it starts for each target must end with it.
-func (e *executor) goroutines(r *Result) {
-	n := runtime.NumGoroutine()
-	if e.quiet == 0 { // what is only about to end does not belong to the measure
-		for range 10 {
-			pause := time.NewTimer(5 * time.Millisecond)
-			<-pause.C
-			n = min(n, runtime.NumGoroutine())
+// first takes the measure of goroutines, once the first target of the process is closed: what a driver starts once for the process is its
+// own affair, what it starts for each target or object must end with it. If goroutines are left, the case is run again on a fresh
+// target, to tell the one from the other.
+func (e *executor) first(ctx context.Context, j job, r Result) Result {
+	e.quiet = settledGoroutines()
+	if e.quiet <= e.before || r.Status != Pass {
+		return r
+	}
+	j.bare = true
+	again, closed := e.once(ctx, j)
+	switch {
+	case again.Status == Fail || again.Status == Inconclusive:
+		again.Notes = append(again.Notes, Note{NoteInfo, "the case passed the first time it ran in this process, and not the second time"})
+		return again
+	case !closed:
+		if err := e.drop(ctx); err != nil {
+			r.Notes = append(r.Notes, Note{NoteInfo, "Target.Close: " + err.Error()})
 		}
 	}
-	if e.quiet == 0 || n <= e.quiet {
-		e.quiet = n
-		return
+	e.goroutines(&r)
+	return r
+}
+
+// settledGoroutines counts the goroutines of the process without those that are only about to end.
+func settledGoroutines() int {
+	n := runtime.NumGoroutine()
+	for range 10 {
+		pause := time.NewTimer(5 * time.Millisecond)
+		<-pause.C
+		n = min(n, runtime.NumGoroutine())
 	}
-	for deadline := time.Now().Add(e.set.scale(time.Second)); ; n = runtime.NumGoroutine() {
+	return n
+}
+
+// goroutines looks for those that a closed target left running, against the measure that the targets before it have set.
+func (e *executor) goroutines(r *Result) {
+	for deadline := time.Now().Add(e.set.scale(time.Second)); ; {
+		n := runtime.NumGoroutine()
 		if n <= e.quiet {
+			e.quiet = n
 			return
 		}
 		if time.Now().After(deadline) {
-			break
+			r.blame(Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
+				Got: fmt.Sprintf("%d more than before", n-e.quiet), Cause: CauseLeak, Stacks: allStacks()})
+			e.quiet = n // each leak is reported once
+			return
 		}
 		pause := time.NewTimer(5 * time.Millisecond)
 		<-pause.C
 	}
-	r.blame(Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
-		Got: fmt.Sprintf("%d more than before", n-e.quiet), Cause: CauseLeak, Stacks: allStacks()})
-	e.quiet = n // each leak is told once
 }
 
 // gate settles what is not run: needs not met, or claims that could not be read.
@@ -256,7 +296,7 @@ func (e *executor) leftovers(r *Result) {
 // capture starts a packet capture if one is wanted and possible; what it returns ends it and keeps the file where it is evidence.
 func (e *executor) capture(j job, r *Result) (stop func(*Result)) {
 	nothing := func(*Result) {}
-	if e.set.PcapDir == "" || e.target.Capture == nil || j.c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
+	if j.bare || e.set.PcapDir == "" || e.target.Capture == nil || j.c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
 		return nothing
 	}
 	path := e.set.capturePath(j)
@@ -279,7 +319,7 @@ func (e *executor) capture(j job, r *Result) (stop func(*Result)) {
 
 // evidence writes the packets that a case recorded itself, where they are wanted: with remarks, and nothing else among them.
 func (e *executor) evidence(j job, packets []WirePacket, r *Result) {
-	if e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && r.Status != Inconclusive && !e.set.PcapAll {
+	if j.bare || e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && r.Status != Inconclusive && !e.set.PcapAll {
 		return
 	}
 	path := e.set.capturePath(j)

@@ -30,42 +30,46 @@ func TestMain(m *testing.M) {
 		if _, err := fmt.Sscan(set, &s.Worker); err != nil {
 			panic(err)
 		}
-		if fault == "mute" { // a worker that says nothing, and does not end by itself
-			select {}
-		}
-		if fault == "babble" {
-			fmt.Println("\x1e{not json")
-			return
-		}
-		if fault == "old" {
-			fmt.Println("\x1e" + `{"kind":"hello","version":99}`)
-			return
-		}
-		var in io.Reader = os.Stdin
-		if fault == "late" {
-			in = &lateCrash{r: os.Stdin}
-		}
-		if err := validate.ServeWorker(context.Background(), catalog(), driver(fault), s, in, validate.CaptureStdout()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(3)
-		}
+		work(fault, s)
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// lateCrash ends the worker when it asks for what comes after its first case: as a goroutine would that the first case left behind.
-type lateCrash struct {
-	r     io.Reader
-	lines int
+// work is a worker, or one of several things that are none.
+func work(fault string, s validate.Setting) {
+	through := func(w io.Writer) io.Writer { return w }
+	switch fault {
+	case "mute": // says nothing, and does not end by itself
+		select {}
+	case "babble", "old":
+		nonce, out, err := validate.OpenWorkerChannel()
+		if err != nil {
+			panic(err)
+		}
+		if fault == "babble" {
+			fmt.Fprintln(out, nonce+" {not json")
+			return
+		}
+		_ = validate.WriteEvent(out, nonce, validate.Event{Kind: validate.EventHello, Version: 99})
+		return
+	case "late":
+		through = func(w io.Writer) io.Writer { return lateCrash{w} }
+	}
+	if err := validate.ServeWorkerThrough(context.Background(), catalog(), driver(fault), s, through); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
 }
 
-func (l *lateCrash) Read(p []byte) (int, error) {
-	if l.lines > 0 {
+// lateCrash ends the worker when it has sent the result of its first case: as a goroutine would that the case left behind.
+type lateCrash struct{ w io.Writer }
+
+func (l lateCrash) Write(p []byte) (int, error) {
+	n, err := l.w.Write(p)
+	if bytes.Contains(p, []byte(`"kind":"result"`)) {
 		panic("left behind by a case")
 	}
-	n, err := l.r.Read(p)
-	l.lines += bytes.Count(p[:n], []byte{'\n'})
 	return n, err
 }
 
@@ -101,10 +105,15 @@ func driver(fault string) validate.Driver {
 		f.Noise = true
 	case "noquery":
 		f.NoQuery = true
+	case "stray":
+		f.Stray = true
 	case "lose":
 		f.LoseEvery = 1
 	}
 	d := driverWith(f)
+	if kind == "hostile" {
+		d.Open = hostileOpen(d.Open, verb)
+	}
 	if kind == "card" {
 		d.Exclusive, d.Open = true, openCard(d.Open)
 	}

@@ -33,8 +33,9 @@ type Plan struct {
 	Progress    func(Progress)     // called from one goroutine at a time; may be nil
 	Now         func() time.Time   // nil: time.Now
 
-	// Spawn gives the command of a worker process, not started: its standard input and output become the stream. nil: cases run in
-	// this process, where a panic on a goroutine of the driver ends everything, and a hang leaves its goroutines behind.
+	// Spawn returns the command of a worker process, not started, whose program calls ServeWorker. Standard input, output and error are
+	// the plan's to set. nil: cases run in this process, where a panic on a goroutine of the driver ends everything, and a hang
+	// leaves its goroutines behind.
 	Spawn func(ctx context.Context, s Setting) *exec.Cmd
 }
 
@@ -53,6 +54,7 @@ type job struct {
 	attempt int     // from 1, with Plan.Repeat
 	rerun   int     // how often this attempt was run before, since it failed
 	stretch float64 // of the case's timeouts; 0 as 1
+	bare    bool    // without captures: only what the case leaves behind counts
 }
 
 // timeout is the time that the job has.
@@ -68,8 +70,8 @@ func (j job) timeout(s Setting) time.Duration {
 // close ends what the runner holds.
 type runner interface {
 	run(ctx context.Context, j job) Result
-	fresh()
-	close()
+	fresh(ctx context.Context)
+	close(ctx context.Context)
 }
 
 // Run executes the plan. An error means that there is no report worth the name: a bad selection (*NothingSelected), a driver that
@@ -191,7 +193,7 @@ func (s *session) work(ctx context.Context, jobs []job) error {
 	for i := range s.workers {
 		wg.Go(func() {
 			r := s.runner(i)
-			defer r.close()
+			defer r.close(ctx)
 			for j := range queue {
 				s.tell(Progress{Worker: i, Started: j.c})
 				res := s.settle(ctx, r, j)
@@ -361,7 +363,12 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 	e := l.e
 	done := make(chan Result, 1)
 	began := make(chan struct{}, 1)
-	e.onBegin = func() { began <- struct{}{} }
+	e.onBegin = func() {
+		select {
+		case began <- struct{}{}:
+		default: // nobody listens any more, or has listened yet
+		}
+	}
 	go func() { done <- e.run(ctx, j) }()
 	timer := time.NewTimer(l.set.scale(openTimeout + hangGrace))
 	defer timer.Stop()
@@ -376,21 +383,34 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
 			e.stalls.Load().read(&r.conditions)
 			return r
+		case <-ctx.Done():
+			select {
+			case r := <-done: // the case has seen it, too
+				return r
+			case <-time.After(interruptGrace):
+			}
+			l.e = nil
+			r := l.s.p.blank(j.c)
+			r.Status, r.Reason = Error, stoppedByContext
+			return r
 		}
 	}
 }
 
-func (l *localRunner) fresh() {
+func (l *localRunner) fresh(ctx context.Context) {
 	if l.e != nil {
-		_ = l.e.drop(context.Background()) // a failed case has had its target closed already, with its result
+		_ = l.e.drop(ctx) // a failed case has had its target closed already, with its result
 	}
 }
 
-func (l *localRunner) close() {
+func (l *localRunner) close(ctx context.Context) {
 	if l.e != nil {
-		_ = l.e.drop(context.Background()) // each case's target has been closed with its result; this is the kept one
+		_ = l.e.drop(ctx) // each case's target has been closed with its result; this is the kept one
 	}
 }
+
+// interruptGrace is how long an interrupted case in this process may take to end.
+const interruptGrace = time.Second
 
 // hung is the result of a case that did not end.
 func hung(r Result, stacks string, limit time.Duration) Result {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,21 +105,41 @@ func TestHangInProcess(t *testing.T) {
 	goleak.VerifyNone(t) // waits until it is gone: the next test counts goroutines
 }
 
-// What the first target leaves running may be the driver's once-for-all; what the second leaves is a leak.
+// What each target leaves running is a leak, also if one case alone is run. What the driver starts once for the process is not.
 func TestStrayGoroutines(t *testing.T) {
+	for _, cases := range []string{"a.*", "a.pd"} {
+		release := make(chan struct{})
+		p := plan("")
+		p.Spawn, p.OneAttempt = nil, true
+		p.Driver = driverWith(fakehca.Faults{Stray: true, Release: release})
+		p.Select.Cases = []string{cases}
+		r := run(t, p)
+		f := r.Results[0].Failures
+		require.Len(t, f, 1)
+		assert.Equal(t, validate.CauseLeak, f[0].Cause)
+		assert.Equal(t, "1 more than before", f[0].Got)
+		assert.Contains(t, f[0].Stacks, "fakehca.New")
+		close(release)
+		goleak.VerifyNone(t) // the next one counts
+	}
+
 	release := make(chan struct{})
-	defer close(release)
 	p := plan("")
-	p.Spawn = nil
-	p.Driver = driverWith(fakehca.Faults{Stray: true, Release: release})
-	p.Select.Cases = []string{"a.*"}
-	r := run(t, p)
-	assert.Equal(t, validate.Pass, r.Results[0].Status)
-	f := r.Results[1].Failures
-	require.Len(t, f, 1)
-	assert.Equal(t, validate.CauseLeak, f[0].Cause)
-	assert.Equal(t, "1 more than before", f[0].Got)
-	assert.Contains(t, f[0].Stacks, "fakehca.New")
+	p.Spawn, p.OneAttempt = nil, true
+	open, once := p.Driver.Open, sync.Once{}
+	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		once.Do(func() { go func() { <-release }() })
+		return open(ctx, o)
+	}
+	p.Select.Cases = []string{"a.pd"}
+	assert.Equal(t, validate.Pass, run(t, p).Results[0].Status)
+	close(release)
+	goleak.VerifyNone(t)
+
+	// In a worker, too.
+	p = plan("stray")
+	p.Select.Cases = []string{"a.pd"}
+	assert.Equal(t, "goroutines after Target.Close", run(t, p).Results[0].Failures[0].Where)
 }
 
 func TestFindingOfACase(t *testing.T) {
@@ -164,7 +185,7 @@ func TestNoTarget(t *testing.T) {
 }
 
 func TestWorkerThatIsNone(t *testing.T) {
-	for fault, want := range map[string]string{"babble": "worker stream: ", "old": "version 99, this is 1"} {
+	for fault, want := range map[string]string{"babble": "worker stream: ", "old": "version 99, this is 2"} {
 		_, err := plan(fault).Run(t.Context())
 		require.Error(t, err, fault)
 		assert.Contains(t, err.Error(), want)

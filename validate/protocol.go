@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 )
 
 // ProtocolVersion is that of the worker stream. Parent and worker are the same binary, so a mismatch means that something else answered.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // EventKind says what an Event of the worker stream reports.
 type EventKind string
@@ -27,7 +29,7 @@ const (
 	EventFatal    EventKind = "fatal"    // the worker cannot go on: Text says why
 )
 
-// Event is one line of a worker's output.
+// Event is one line of a worker's results.
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Version  int       `json:"version,omitempty"`
@@ -40,7 +42,7 @@ type Event struct {
 	Conditions Conditions `json:"conditions,omitzero"`
 }
 
-// command is one line of a worker's input.
+// command is one line of a worker's commands. The first line holds the nonce alone.
 type command struct {
 	Case    string  `json:"case"`
 	Attempt int     `json:"attempt,omitempty"`
@@ -53,6 +55,8 @@ const maxLine = 4 << 20
 
 // eventWriter writes events; it may be used from several goroutines.
 type eventWriter struct {
+	nonce string
+
 	mu sync.Mutex
 	w  io.Writer
 }
@@ -64,55 +68,51 @@ func (w *eventWriter) write(e Event) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err = w.w.Write(append(append([]byte{mark}, b...), '\n'))
+	_, err = w.w.Write(slices.Concat([]byte(w.nonce), []byte(" "), b, []byte("\n")))
 	return err
 }
 
-// mark begins each line of the stream, so that what a driver prints to the same descriptor is told apart. It is the ASCII record
-// separator, as in RFC 7464.
-const mark = 0x1e
-
-// EventReader reads a worker's output. Lines that are no events (the driver or the test framework printed them) go to Stray.
-type EventReader struct {
+// eventReader reads the events of one worker.
+type eventReader struct {
+	nonce []byte
 	sc    *bufio.Scanner
-	Stray func(line string) // may be nil
 }
 
-// NewEventReader reads from r.
-func NewEventReader(r io.Reader) *EventReader {
+func newEventReader(r io.Reader, nonce string) *eventReader {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), maxLine)
-	return &EventReader{sc: sc}
+	return &eventReader{nonce: []byte(nonce + " "), sc: sc}
 }
 
-// Next gives the next event, io.EOF at the end. A line that claims to be an event and is not is an error.
-func (r *EventReader) Next() (Event, error) {
-	for r.sc.Scan() {
-		line := r.sc.Bytes()
-		i := bytes.IndexByte(line, mark) // a driver may have printed without a newline before
-		if i != 0 && r.Stray != nil {
-			if i < 0 {
-				r.Stray(string(line))
-			} else {
-				r.Stray(string(line[:i]))
-			}
-		}
-		if i < 0 {
-			continue
-		}
-		var e Event
-		if err := json.Unmarshal(line[i+1:], &e); err != nil {
+// next returns the next event, io.EOF at the end. A line without the nonce, or that is no event, is an error: something other than the
+// certifier wrote it.
+func (r *eventReader) next() (Event, error) {
+	if !r.sc.Scan() {
+		if err := r.sc.Err(); err != nil {
 			return Event{}, fmt.Errorf("worker stream: %w", err)
 		}
-		if err := e.check(); err != nil {
-			return Event{}, fmt.Errorf("worker stream: %w", err)
-		}
-		return e, nil
+		return Event{}, io.EOF
 	}
-	if err := r.sc.Err(); err != nil {
+	line, ok := bytes.CutPrefix(r.sc.Bytes(), r.nonce)
+	if !ok {
+		return Event{}, fmt.Errorf("worker stream: %q was written by something other than the certifier", shortText(r.sc.Bytes()))
+	}
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
 		return Event{}, fmt.Errorf("worker stream: %w", err)
 	}
-	return Event{}, io.EOF
+	if err := e.check(); err != nil {
+		return Event{}, fmt.Errorf("worker stream: %w", err)
+	}
+	return e, nil
+}
+
+// shortText returns the beginning of a line for a message.
+func shortText(b []byte) string {
+	if len(b) > 80 {
+		return strings.ToValidUTF8(string(b[:80]), "?") + "…"
+	}
+	return strings.ToValidUTF8(string(b), "?")
 }
 
 // check refuses events that lack what their kind promises, so that the parent need not look twice.

@@ -29,7 +29,7 @@ func (s *session) settle(ctx context.Context, r runner, j job) Result {
 	defer s.alone.Unlock()
 	attempts := []Result{first}
 	again := func(stretch float64) *Result {
-		r.fresh()
+		r.fresh(ctx)
 		res := r.run(ctx, job{c: j.c, attempt: j.attempt, rerun: len(attempts), stretch: stretch})
 		attempts = append(attempts, res)
 		return &attempts[len(attempts)-1]

@@ -25,8 +25,8 @@ func (s *script) run(_ context.Context, j job) Result {
 	r.Case = j.c.ID
 	return r
 }
-func (s *script) fresh() { s.fresher++ }
-func (s *script) close() {}
+func (s *script) fresh(context.Context) { s.fresher++ }
+func (s *script) close(context.Context) {}
 
 var (
 	passes   = Result{Status: Pass, Elapsed: Elapsed(time.Second)}

@@ -50,6 +50,8 @@ const (
 	CauseHang  Cause = "hang"  // no end by the deadline
 	CauseLeak  Cause = "leak"  // something left behind
 	CauseDeath Cause = "death" // the worker process ended without a panic: os.Exit, a fatal signal
+	// CauseResults: the driver wrote to the descriptor of the certifier's results.
+	CauseResults Cause = "results"
 )
 
 func (f Failure) String() string {
@@ -97,10 +99,12 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Notes       []Note    `json:"notes,omitempty"`
 	Log         []string  `json:"log,omitempty"`
-	Capture     string    `json:"capture,omitempty"`  // path of the packet capture
-	Flaky       string    `json:"flaky,omitempty"`    // "2 of 5 attempts failed"
-	Attempts    []Attempt `json:"attempts,omitempty"` // all runs of a case that was run again, in order
-	Elapsed     Elapsed   `json:"-"`                  // in Report.Timing, so that reports can be compared
+	// Printed are the last lines that the driver wrote to standard output and error, in a case that did not pass.
+	Printed  []string  `json:"printed,omitempty"`
+	Capture  string    `json:"capture,omitempty"`  // path of the packet capture
+	Flaky    string    `json:"flaky,omitempty"`    // "2 of 5 attempts failed"
+	Attempts []Attempt `json:"attempts,omitempty"` // all runs of a case that was run again, in order
+	Elapsed  Elapsed   `json:"-"`                  // in Report.Timing, so that reports can be compared
 
 	conditions Conditions // of the attempt
 }

@@ -49,7 +49,7 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 		if _, err := fmt.Sscanf(v, "%d/%d/%s", &set.Worker, &set.Run, &set.Link); err != nil && set.Run == 0 {
 			t.Fatalf("%s=%q: %v", workerVar, v, err)
 		}
-		if err := ServeWorker(t.Context(), o.Catalog, d, set, os.Stdin, CaptureStdout()); err != nil {
+		if err := ServeWorker(t.Context(), o.Catalog, d, set); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -54,6 +54,15 @@ func TestVendorFailure(t *testing.T) {
 	assert.Contains(t, out, "SELECTION FAILED: 1 failed, nothing passed, 1 of 7 cases selected")
 }
 
+// A driver under go test forges no results either, and its floods do not hang the test.
+func TestVendorHostile(t *testing.T) {
+	out, ok := vendor(t, "hostile:forge", "^TestVendor$/^a.pd$")
+	assert.False(t, ok)
+	assert.Contains(t, out, "SELECTION FAILED: 1 failed, ")
+	out, ok = vendor(t, "hostile:flood", "^TestVendor$/^a.pd$")
+	assert.True(t, ok, out)
+}
+
 func TestVendorSelection(t *testing.T) {
 	out, ok := vendor(t, "none", "^TestVendor$/^a")
 	assert.True(t, ok)

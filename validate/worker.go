@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,19 +16,25 @@ import (
 // with the timeouts.
 const hangGrace = 3 * time.Second
 
-// exitHang is the exit status of a worker that ended itself because of a hang.
-const exitHang = 86
+// Exit statuses of a worker that ends itself: because of a hang, or because its parent has ended.
+const (
+	exitHang   = 86
+	exitOrphan = 87
+)
 
-// ServeWorker is the worker's half: it reads commands from in until its end, runs them, and writes events to out. It returns when in
-// ends. A case that hangs ends the process, since nothing else ends a goroutine that is stuck in a driver.
-//
-// The caller makes sure that nothing else writes to out: CaptureStdout does.
-func ServeWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Reader, out io.Writer) error {
-	return serveWorker(ctx, c, d, s, in, out, os.Exit)
+// ServeWorker is the worker's half: it takes commands from the channel that its parent gave it, runs cases, and reports what became of
+// them on the channel. It returns when the parent has no more. A case that hangs ends the process, since nothing else ends a goroutine
+// that is stuck in a driver; so does the end of the parent.
+func ServeWorker(ctx context.Context, c *Catalog, d Driver, s Setting) error {
+	ch, err := openWorkerChannel()
+	if err != nil {
+		return err
+	}
+	return serveWorker(ctx, c, d, s, ch, os.Exit)
 }
 
-func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Reader, out io.Writer, exit func(int)) error {
-	w := &eventWriter{w: out}
+func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *workerChannel, exit func(int)) error {
+	w := &eventWriter{nonce: ch.nonce, w: ch.out}
 	if err := w.write(Event{Kind: EventHello, Version: ProtocolVersion}); err != nil {
 		return err
 	}
@@ -38,11 +46,14 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Rea
 	e.onOpen = func(id *Identity) { _ = w.write(Event{Kind: EventIdentity, Identity: id}) }
 	e.onLog = func(l string) { _ = w.write(Event{Kind: EventLog, Text: l}) }
 	e.onStep = func(step string) { _ = w.write(Event{Kind: EventStep, Text: step}) }
-	sc := bufio.NewScanner(in)
-	for sc.Scan() {
-		var cmd command
-		if err := json.Unmarshal(sc.Bytes(), &cmd); err != nil {
-			return fatal(fmt.Errorf("command: %w", err))
+	in := newCommandReader(ch.in, exit)
+	for {
+		cmd, err := in.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err // the driver has meddled with the descriptor: the parent charges this end to the case before
 		}
 		cs, ok := c.Case(cmd.Case)
 		if !ok {
@@ -61,6 +72,10 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Rea
 		e.onBegin = func() { dog.Reset(j.timeout(e.set) + e.set.scale(hangGrace)) }
 		r := e.run(ctx, j)
 		dog.Stop()
+		if r.Status != Pass && r.Status != Skip {
+			fmt.Fprint(os.Stderr, printedMark(ch.nonce)) // what the driver has printed is evidence, and ends here
+		}
+		in.idle()
 		if err := w.write(Event{Kind: EventResult, Result: &r, Elapsed: r.Elapsed, Conditions: r.conditions}); err != nil {
 			return err
 		}
@@ -68,16 +83,58 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, in io.Rea
 	if err := e.drop(ctx); err != nil {
 		return fatal(err)
 	}
-	return sc.Err()
+	return nil
 }
 
-// CaptureStdout gives the process's standard output to the caller alone: what the driver prints through os.Stdout goes to
-// standard error from now on.
-func CaptureStdout() *os.File {
-	out := os.Stdout
-	os.Stdout = os.Stderr
-	return out
+// commandReader reads commands ahead, so that the end of the parent is seen while a case runs.
+type commandReader struct {
+	lines chan commandLine
+	busy  atomic.Bool // a case runs
 }
+
+// commandLine is a command, or why there is none.
+type commandLine struct {
+	command
+	err error
+}
+
+// newCommandReader starts to read. exit is called if the commands end while a case runs, for then the parent has ended.
+func newCommandReader(in *bufio.Reader, exit func(int)) *commandReader {
+	r := &commandReader{lines: make(chan commandLine)}
+	go func() {
+		for {
+			var l commandLine
+			text, err := in.ReadBytes('\n')
+			if err == nil {
+				err = json.Unmarshal(text, &l.command)
+			}
+			if l.err = err; errors.Is(err, io.EOF) && r.busy.Load() {
+				exit(exitOrphan)
+			}
+			r.busy.Store(err == nil)
+			r.lines <- l
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// next returns the next command, io.EOF at their end.
+func (r *commandReader) next() (command, error) {
+	l := <-r.lines
+	if l.err != nil && !errors.Is(l.err, io.EOF) {
+		return l.command, fmt.Errorf("command: %w", l.err)
+	}
+	return l.command, l.err
+}
+
+// idle says that no case runs.
+func (r *commandReader) idle() { r.busy.Store(false) }
+
+// printedMark is what a worker prints after a case that did not pass, so that its parent has everything that was printed before.
+func printedMark(nonce string) string { return "\x1e" + nonce + "\n" }
 
 // WorkerEnv is what a worker's environment needs on top of the parent's: stacks of all goroutines in a panic.
 func WorkerEnv() []string {

@@ -104,8 +104,11 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range jobs {
+				if ctx.Err() != nil {
+					continue
+				}
 				res.Outcomes[i], errs[i] = p.at(list[i]).one(ctx, w, list[i], links[p.key(list[i])])
-				if p.Progress != nil && errs[i] == nil {
+				if p.Progress != nil && errs[i] == nil && ctx.Err() == nil {
 					mu.Lock()
 					p.Progress(res.Outcomes[i])
 					mu.Unlock()

@@ -97,6 +97,7 @@ func Main(c Config, args []string) (code int) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the program at once
 	a := &app{Config: c, ctx: ctx, args: append([]string{c.Name}, args...)}
 	if err := a.link(); err != nil {
 		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)

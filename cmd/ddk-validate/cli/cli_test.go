@@ -58,14 +58,14 @@ func config() cli.Config {
 	}
 	return cli.Config{
 		Name: "ddk-validate",
-		Drivers: []validate.Driver{
+		Drivers: append([]validate.Driver{
 			drv("good", fakehca.Faults{}),
 			drv("zero", fakehca.Faults{AcceptZero: true}),
 			drv("crash", fakehca.Faults{CrashOn: "PD.CreateCQ"}),
 			drv("hang", fakehca.Faults{HangOn: "QP.Destroy"}),
 			card, busy,
-			lossy("lossy", false), lossy("memory", true),
-		},
+			lossy(),
+		}, stubborn()...),
 		Suites:  []validate.Suite{suite(), attempts()},
 		Mutants: [][]mutant.Mutant{mutant.Basic()},
 	}
@@ -86,11 +86,11 @@ func suite() validate.Suite {
 // lossyGUID is of the adapters for which the cases of attempts are made.
 const lossyGUID = 0xabd
 
-// lossy is a driver whose link may lose packets, or one in memory, which cannot.
-func lossy(name string, lossless bool) validate.Driver {
-	return validate.Driver{Name: name, Open: func(context.Context, validate.Options) (*validate.Target, error) {
+// lossy is a driver whose first link may lose packets, and whose second is in memory, and cannot.
+func lossy() validate.Driver {
+	return validate.Driver{Name: "lossy", Links: []string{"cable", "memory"}, Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
 		h := fakehca.New(lossyGUID, ci.LinkEthernet, fakehca.Faults{})
-		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Lossless: lossless}, nil
+		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Lossless: o.Link == "memory"}, nil
 	}}
 }
 

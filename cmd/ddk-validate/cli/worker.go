@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"ciddk/validate"
 )
 
-// Run serves cases to the parent. Its messages are events; standard error is evidence.
+// Run serves cases to the parent. What it prints is evidence.
 func (w *workerCmd) Run(a *app) error {
 	d, err := a.drivers.Get(w.Driver)
 	if err != nil {
@@ -27,7 +26,7 @@ func (w *workerCmd) Run(a *app) error {
 	s := w.setting()
 	s.Worker, s.Options.Run, s.PcapDir, s.PcapAll = w.Index, w.RunID, w.Pcap, w.PcapAll
 	// An interrupt from the terminal reaches the whole process group; the parent decides what it means.
-	if err := validate.ServeWorker(context.WithoutCancel(a.ctx), a.catalog, d, s, os.Stdin, validate.CaptureStdout()); err != nil {
+	if err := validate.ServeWorker(context.WithoutCancel(a.ctx), a.catalog, d, s); err != nil {
 		return &exitError{validate.ExitHarness, fmt.Errorf("worker %d: %w", w.Index, err)}
 	}
 	return nil

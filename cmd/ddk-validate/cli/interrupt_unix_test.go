@@ -1,0 +1,67 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/fakehca"
+)
+
+// stubborn is a driver that floods its output, ignores every signal it can, and never comes back from Open. It makes the file that
+// --set names when it begins.
+func stubborn() []validate.Driver {
+	return []validate.Driver{{Name: "stubborn", Settings: map[string]string{"file": "made when the driver is opened"},
+		Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
+			if o.Values["file"] == "" {
+				return &validate.Target{HCAs: []ci.HCA{fakehca.New(0xabe, ci.LinkEthernet, fakehca.Faults{})}}, nil
+			}
+			signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+			if err := os.WriteFile(o.Values["file"], nil, 0o600); err != nil {
+				return nil, err
+			}
+			for b := bytes.Repeat([]byte("x"), 1<<16); ; {
+				if _, err := os.Stdout.Write(b); err != nil {
+					select {}
+				}
+			}
+		}}}
+}
+
+// SIGTERM and SIGINT end a run in a short time, with its report and exit status 3, whatever the driver does.
+func TestSignals(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		dir := t.TempDir()
+		program, began := filepath.Join(dir, "ddk-validate"), filepath.Join(dir, "began")
+		b, err := os.ReadFile(os.Args[0]) // testscript.Main goes by the name of the file, and a worker by what a link points to
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(program, b, 0o700))
+		cmd := exec.CommandContext(t.Context(), program, "run", "stubborn", "--profile", "minimal", "--case", "open.guid", "--timeout", "5m",
+			"--set", "file="+began)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, 30*time.Second, 10*time.Millisecond)
+		begin := time.Now()
+		require.NoError(t, cmd.Process.Signal(sig))
+		err = cmd.Wait()
+		assert.Less(t, time.Since(begin), 20*time.Second)
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, 3, exit.ExitCode(), out.String())
+		assert.Contains(t, out.String(), "stopped: interrupted")
+	}
+}

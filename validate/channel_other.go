@@ -1,0 +1,16 @@
+//go:build !unix && !windows
+
+package validate
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// inherit is not possible here: run the cases in one process (--in-process, TestOptions.InProcess).
+func inherit(*exec.Cmd, *os.File, *os.File) (string, error) {
+	return "", errors.New("worker processes need inherited files, which this system does not have: run in process")
+}
+
+func inherited(fd uintptr, name string) *os.File { return os.NewFile(fd, name) }

@@ -1,0 +1,175 @@
+package validate_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+)
+
+// A worker has its channel on the first descriptors behind the standard ones.
+const (
+	commandsFD = 3
+	resultsFD  = 4
+)
+
+// childVar makes this binary a process that holds what it inherited, and does nothing.
+const childVar = "VALIDATE_TEST_CHILD"
+
+func init() {
+	if os.Getenv(childVar) != "" {
+		time.Sleep(30 * time.Second)
+		os.Exit(0)
+	}
+	for name, act := range map[string]func() error{
+		"ignore signals": func() error {
+			signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+			select {}
+		},
+		"stop": func() error { return syscall.Kill(os.Getpid(), syscall.SIGSTOP) },
+		"write results": func() error {
+			b := []byte(`{"kind":"result","result":{"case":"a.pd","status":"pass","level":"MUST"}}` + "\n")
+			_, err := syscall.Write(resultsFD, b)
+			return errors.Join(err, errors.New("broken"))
+		},
+		"garbage in results": func() error {
+			_, err := syscall.Write(resultsFD, []byte("no newline"))
+			return err
+		},
+		"flood results": func() error {
+			for b := bytes.Repeat([]byte("x"), 1<<16); ; {
+				if _, err := syscall.Write(resultsFD, b); err != nil {
+					return err
+				}
+			}
+		},
+		"close results": func() error {
+			if err := syscall.Close(resultsFD); err != nil {
+				return err
+			}
+			select {}
+		},
+		"replace results": func() error {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				return err
+			}
+			return syscall.Dup2(int(f.Fd()), resultsFD)
+		},
+		"close commands": func() error { return syscall.Close(commandsFD) },
+		"close all": func() error {
+			for fd := range 64 {
+				_ = syscall.Close(fd)
+			}
+			return nil
+		},
+		"child that stays":   func() error { return startChild(false) },
+		"child of a session": func() error { return startChild(true) },
+		"child, then fail":   func() error { return errors.Join(startChild(false), errors.New("broken")) },
+		"child, then end": func() error {
+			err := startChild(true)
+			os.Exit(5)
+			return err
+		},
+	} {
+		hostileActs[name] = act
+	}
+}
+
+// startChild starts a process that holds standard output, standard error and the channel open, in the worker's group or in a session of
+// its own.
+func startChild(session bool) error {
+	files := []uintptr{0, 1, 2, commandsFD, resultsFD}
+	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0]}, &syscall.ProcAttr{Env: []string{childVar + "=1"}, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: session}})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "child %d\n", pid)
+	return nil
+}
+
+// childOf finds the child that a driver started.
+func childOf(t *testing.T, printed []string) (pid int) {
+	t.Helper()
+	for _, l := range printed {
+		if n, _ := fmt.Sscanf(l, "child %d", &pid); n == 1 {
+			return pid
+		}
+	}
+	t.Fatalf("no child in %q", printed)
+	return 0
+}
+
+// Whatever a driver does to the channel or with its children, the case fails or passes in time, and does not pass by it.
+func TestHostileToChannel(t *testing.T) {
+	for _, x := range []struct {
+		act   string
+		want  validate.Status
+		cause validate.Cause // "": any
+	}{
+		{"ignore signals", validate.Fail, validate.CauseHang},
+		{"stop", validate.Fail, validate.CauseHang},
+		{"write results", validate.Fail, validate.CauseResults},
+		{"garbage in results", validate.Fail, validate.CauseResults},
+		{"flood results", validate.Fail, validate.CauseResults},
+		{"close results", validate.Fail, validate.CauseDeath},
+		{"replace results", validate.Fail, validate.CauseDeath},
+		{"close all", validate.Fail, ""},
+		{"child that stays", validate.Pass, ""},
+		{"child of a session", validate.Pass, ""},
+	} {
+		t.Run(x.act, func(t *testing.T) {
+			p := hostilePlan(x.act)
+			p.Setting.Scale = 0.05
+			r := runWithin(t, p, 30*time.Second)
+			res := find(r, "a.pd")
+			require.NotNil(t, res)
+			assert.Equal(t, x.want, res.Status, "%+v", res)
+			if x.cause != "" {
+				require.NotEmpty(t, res.Failures)
+				assert.Equal(t, x.cause, res.Failures[0].Cause, "%+v", res)
+			}
+		})
+	}
+}
+
+// A worker whose commands the driver has closed cannot go on: the case that did it passes or fails, and the next one is judged in a fresh
+// worker.
+func TestClosedCommands(t *testing.T) {
+	p := hostilePlan("close commands")
+	p.Workers = 1
+	p.Select.Cases = []string{"a.*"}
+	r := runWithin(t, p, 30*time.Second)
+	for _, res := range r.Results {
+		assert.Contains(t, []validate.Status{validate.Pass, validate.Fail}, res.Status, "%+v", res)
+	}
+}
+
+// A child that holds the pipes of a worker that has ended does not hold up the run, and one in the worker's group is killed with it.
+func TestChildHoldsPipes(t *testing.T) {
+	r := runWithin(t, hostilePlan("child, then end"), 30*time.Second)
+	res := find(r, "a.pd")
+	require.Equal(t, validate.Fail, res.Status)
+	assert.Equal(t, "exit status 5", res.Failures[0].Got)
+	assert.NoError(t, syscall.Kill(childOf(t, res.Printed), syscall.SIGKILL), "it left the group, so it lived on")
+
+	r = runWithin(t, hostilePlan("child, then fail"), 30*time.Second)
+	pid := childOf(t, find(r, "a.pd").Printed)
+	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 10*time.Millisecond)
+}
+
+// gone reports whether a process has ended; one that nobody has waited for yet has.
+func gone(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(b, []byte(") Z "))
+}
