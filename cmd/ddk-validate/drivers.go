@@ -9,6 +9,7 @@ func drivers() []validate.Driver {
 			Settings: map[string]string{
 				"port":       "UDP port of the link udp, 1 to 65535; RoCEv2's own if left out",
 				"ip":         "version of IP of the links udp and network, 4 or 6; 4 if left out",
+				"sources":    "UDP ports that each HCA of the link udp sends from, 1 to 64; 1 if left out",
 				"privileged": "1: the link udp sees the IPv4 header and checks the whole ICRC (Linux, CAP_NET_RAW); 0 if left out",
 			}},
 	}

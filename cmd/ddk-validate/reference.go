@@ -93,11 +93,12 @@ var links = map[string]func(validate.Options) (linkage, error){"udp": udpLink, "
 
 // checkValues refuses settings that the link does not have, and values that no setting has.
 func checkValues(o validate.Options) error {
-	has := map[string][]string{"udp": {"ip", "port", "privileged"}, "network": {"ip"}}
+	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}}
 	_, version := version(o)
 	_, port := udpPort(o)
 	_, privileged := privileged(o)
-	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged)
+	_, sources := sources(o)
+	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources)
 }
 
 // onlyFor refuses settings that a link does not have.
@@ -179,6 +180,10 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
+	sources, err := sources(o)
+	if err != nil {
+		return l, err
+	}
 	var addrs []netip.Addr // the HCAs', the certifier's
 	open := here
 	if v6 {
@@ -200,7 +205,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 		port = uint16(20000 + (o.Run%500)*64 + o.Worker%64)
 	}
 	for _, a := range addrs[:min(2, len(addrs))] {
-		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open}))
+		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open,
+			SourcePorts: sources}))
 	}
 	l.probe = newLinkProbe(addrs[len(addrs)-1], open)
 	if len(addrs) == 4 {
@@ -237,6 +243,19 @@ func privileged(o validate.Options) (bool, error) {
 	default:
 		return false, fmt.Errorf("--set privileged=%s: want 0 or 1", v)
 	}
+}
+
+// sources is the setting of that name, 0 if it is left out.
+func sources(o validate.Options) (int, error) {
+	v := o.Values["sources"]
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > 64 {
+		return 0, fmt.Errorf("--set sources=%s: want 1 to 64", v)
+	}
+	return n, nil
 }
 
 // udpPort is the setting port, 0 if it is left out.
