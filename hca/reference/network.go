@@ -129,7 +129,7 @@ func (n *Network) send(from *virtualSocket, to netip.Addr, data []byte) {
 	}
 	for i, m := range members {
 		d := data
-		if i > 0 {
+		if i < len(members)-1 { // a copy for each: what happens to one on its way must not reach the others
 			d = slices.Clone(data)
 		}
 		n.way(from.addr(), m.addr()).take([]parcel{{to: m, from: from.addr(), flipped: -1, data: d}}, true, false)

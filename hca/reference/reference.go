@@ -37,6 +37,8 @@ type Config struct {
 	// OnSuspicion, if not nil, is called with reports of packets that the peer of a connected QP would hardly send: see rvt.Suspicion.
 	// Calls are made one at a time. OnSuspicion must not call Close.
 	OnSuspicion func(rvt.Suspicion)
+	// Rings makes the queues; nil is rings.RXE{}, on the Go heap.
+	Rings rvt.Rings
 	// NodeDescription is what subnet management shows, at most 64 bytes.
 	NodeDescription string
 }
@@ -97,6 +99,9 @@ func New(c Config) (*HCA, error) {
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
+	if c.Rings == nil {
+		c.Rings = rings.RXE{}
+	}
 	if c.GUID == 0 {
 		c.GUID = c.Ports[0].guid()
 	}
@@ -116,7 +121,7 @@ func New(c Config) (*HCA, error) {
 		a.text = defaultDoc
 	}
 	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
-		Attr: c.Attr, Ports: h.ports, Rings: rings.RXE{}, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
+		Attr: c.Attr, Ports: h.ports, Rings: c.Rings, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
 		QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
 	identify(&cfg, c.Attr)

@@ -38,6 +38,7 @@ func steps() []step {
 		{"bench", "every benchmark, briefly, with its yardstick", true, 8 * time.Minute, bench},
 		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
 		{"udpstorm", "100,000 messages over real UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 6 * time.Minute, udpStorm},
+		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal, overwritten queues", true, 6 * time.Minute, chaos},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 8 * time.Minute, load},
 		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
@@ -99,6 +100,14 @@ func (r *runner) goTest(ctx context.Context, flags ...string) error {
 }
 
 func race(ctx context.Context, r *runner) error {
+	if err := r.canRace(ctx); err != nil {
+		return err
+	}
+	return r.goTest(ctx, "-race")
+}
+
+// canRace returns a skip if the race detector cannot run.
+func (r *runner) canRace(ctx context.Context) error {
 	cc, err := r.output(ctx, nil, "go", "env", "CC")
 	if err != nil {
 		return err
@@ -106,7 +115,18 @@ func race(ctx context.Context, r *runner) error {
 	if _, err := exec.LookPath(strings.Join(cc, " ")); err != nil {
 		return skip("the race detector needs a C compiler and there is none; install gcc or clang")
 	}
-	return r.goTest(ctx, "-race")
+	return nil
+}
+
+// chaos runs test/chaos for two minutes. Its seed is in the output.
+func chaos(ctx context.Context, r *runner) error {
+	if !r.present("test/chaos") {
+		return skip("the tree has no test/chaos")
+	}
+	if err := r.canRace(ctx); err != nil {
+		return err
+	}
+	return r.do(ctx, nil, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$", "-v", "./test/chaos", "-chaos.duration=2m")
 }
 
 func lint(ctx context.Context, r *runner) error {

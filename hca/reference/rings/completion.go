@@ -14,6 +14,9 @@ type completionRing struct {
 	contexts []any
 	put      uint32 // producer's own
 	get      uint32 // consumer's own
+	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only: an index that another
+	// process overwrote must not let both use a slot of contexts at once.
+	shown, taken atomic.Uint32
 }
 
 // newCompletionRing makes a completion queue over b.
@@ -24,7 +27,7 @@ func newCompletionRing(b []byte, size int) *completionRing {
 
 func (r *completionRing) Cap() int { return r.q.depth() }
 
-func (r *completionRing) Len() int { return r.q.len() }
+func (r *completionRing) Len() int { return int((r.shown.Load() - r.taken.Load()) & r.q.mask) }
 
 // Put encodes and publishes one completion.
 func (r *completionRing) Put(wc *ci.WC) bool {
@@ -36,13 +39,16 @@ func (r *completionRing) Put(wc *ci.WC) bool {
 }
 
 // Publish shows what has been staged to the consumer.
-func (r *completionRing) Publish() { atomic.StoreUint32(r.q.prod, r.put) }
+func (r *completionRing) Publish() {
+	atomic.StoreUint32(r.q.prod, r.put)
+	r.shown.Store(r.put)
+}
 
 // Stage encodes one completion.
 func (r *completionRing) Stage(wc *ci.WC) bool {
 	i := r.put
 	next := (i + 1) & r.q.mask
-	if next == r.q.consumer() {
+	if next == r.taken.Load() {
 		return false
 	}
 	b := r.q.slot(i)
@@ -76,7 +82,7 @@ func (r *completionRing) Stage(wc *ci.WC) bool {
 
 // Get decodes up to len(wcs) completions and frees their slots at once.
 func (r *completionRing) Get(wcs []ci.WC) int {
-	n := int((r.q.producer() - r.get) & r.q.mask)
+	n := int((r.shown.Load() - r.get) & r.q.mask)
 	if n > len(wcs) {
 		n = len(wcs)
 	}
@@ -90,6 +96,7 @@ func (r *completionRing) Get(wcs []ci.WC) int {
 		r.get = (i + 1) & r.q.mask
 	}
 	atomic.StoreUint32(r.q.cons, r.get)
+	r.taken.Store(r.get)
 	return n
 }
 
@@ -128,7 +135,7 @@ func (r *completionRing) Resize(size int) error {
 	if size < 1 || size > maxDepth {
 		return bad(verb, ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
 	}
-	n := (r.q.producer() - r.get) & r.q.mask
+	n := (r.shown.Load() - r.get) & r.q.mask
 	if int(n) > size {
 		return bad(verb, ci.Overflow, "%d completions wait, %d would fit", n, size)
 	}
@@ -145,5 +152,7 @@ func (r *completionRing) Resize(size int) error {
 	}
 	*q.prod = n
 	r.q, r.contexts, r.put, r.get = q, contexts, n, 0
+	r.shown.Store(n)
+	r.taken.Store(0)
 	return nil
 }

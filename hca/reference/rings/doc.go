@@ -11,7 +11,8 @@
 // # Trust
 //
 // The other side of a queue may be another process. Nothing read from the bytes is believed: each side keeps its own index apart
-// and reads only that of the other, masked; counts, lengths and opcodes are checked after one read each; a request that makes no
+// and reads only that of the other, masked. A send queue's requests and a completion queue's entries have parts that are Go values, so
+// both of their sides go by indices outside the bytes, and only publish them there. Counts, lengths and opcodes are checked after one read each; a request that makes no
 // sense becomes rvt.Work.Bad, and the engine completes it with an error in its turn. What cannot do harm, payload and numbers that the
 // engine checks anyway (keys, addresses), is passed on as it stands.
 //

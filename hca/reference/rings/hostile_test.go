@@ -108,3 +108,27 @@ func FuzzHostileRecv(f *testing.F) {
 		checkGuard(t, call)
 	})
 }
+
+// TestOverwrittenIndices checks that indices in shared memory do not let one side reach what the other is about to write: the tables beside
+// the queues hold Go values.
+func TestOverwrittenIndices(t *testing.T) {
+	send, completions := newSendRing(alignedBytes(queueSize(sendGeometry(3, 1, 0))), 3, 1, 0), newCompletionRing(alignedBytes(queueSize(geometry(3, wcSize))), 3)
+	w := rvt.Work{SGL: make([]ci.SGE, 0, 1)}
+	require.Equal(t, 1, send.Post([]ci.SendWR{{ID: 7, Op: ci.OpSend, To: ci.Dest{AV: new(faceAV)}}}, faces{}))
+	require.True(t, completions.Put(&ci.WC{ID: 7}))
+	for i := range uint32(4) {
+		*send.q.prod, *completions.q.prod = i, i
+		require.Equal(t, 1, send.Len())
+		require.Equal(t, 1, completions.Len())
+	}
+	require.True(t, send.Next(&w))
+	require.False(t, send.Next(&w))
+	require.Equal(t, 1, completions.Get(make([]ci.WC, 3)))
+	require.Zero(t, completions.Get(make([]ci.WC, 3)))
+	for i := range uint32(4) {
+		*send.q.cons, *completions.q.cons = i, i
+	}
+	require.Equal(t, 2, send.Post([]ci.SendWR{{ID: 8}, {ID: 9}, {ID: 10}}, faces{}), "the first request is not retired")
+	send.Retire(1)
+	require.Equal(t, 1, send.Post([]ci.SendWR{{ID: 10}}, faces{}))
+}

@@ -13,3 +13,6 @@ func alignedBytes(n int) []byte {
 	w := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), len(w)*8)[:n:n]
 }
+
+// aligned reports whether b begins at a multiple of 8.
+func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0 }

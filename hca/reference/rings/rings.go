@@ -7,12 +7,16 @@ import (
 	"ciddk/rvt"
 )
 
-// RXE makes queues of this layout on the Go heap, for consumers in this process. The zero value is ready.
+// RXE makes queues of this layout, for consumers in this process. The zero value is ready, and makes them on the Go heap.
 //
 // A queue has one slot less than a power of two: SendRing(15, …) has room for 15 requests, SendRing(16, …) for 31. Errors are
 // *ci.Error: ci.InvalidMaxWRs, ci.InvalidMaxSGE, ci.InvalidParameter (inline), ci.InvalidCQSize for sizes out of range;
 // ci.Unsupported with a *ci.UserBuffer, for queues that another process shall fill.
-type RXE struct{}
+type RXE struct {
+	// Alloc, if not nil, returns the memory of a queue: size zero bytes, aligned to 8, that stay mapped as long as the HCA. Others may be able to
+	// write to it. It fails with an error of its own, or one of package ci.
+	Alloc func(size int) ([]byte, error)
+}
 
 var (
 	_ rvt.Rings     = RXE{}
@@ -52,25 +56,33 @@ func (RXE) CompletionRingBytes(size int) int64 {
 const contextBytes = 16
 
 // SendRing makes a send queue for depth requests of sge entries or inline bytes.
-func (RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
+func (r RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, error) {
 	if err := checkSend(depth, sge, inline, ub); err != nil {
 		return nil, err
 	}
 	depth = max(depth, 1)
-	return newSendRing(alignedBytes(queueSize(sendGeometry(depth, sge, inline))), depth, sge, inline), nil
+	b, err := r.bytes("PD.CreateQP", queueSize(sendGeometry(depth, sge, inline)))
+	if err != nil {
+		return nil, err
+	}
+	return newSendRing(b, depth, sge, inline), nil
 }
 
 // RecvRing makes a receive queue for depth buffers of sge entries.
-func (RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
+func (r RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
 	if err := check("PD.CreateQP", depth, sge, ub); err != nil {
 		return nil, err
 	}
 	depth = max(depth, 1)
-	return newRecvRing(alignedBytes(queueSize(recvGeometry(depth, sge))), depth, sge), nil
+	b, err := r.bytes("PD.CreateQP", queueSize(recvGeometry(depth, sge)))
+	if err != nil {
+		return nil, err
+	}
+	return newRecvRing(b, depth, sge), nil
 }
 
 // CompletionRing makes a completion queue for size entries.
-func (RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
+func (r RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, error) {
 	const verb = "PD.CreateCQ"
 	switch {
 	case ub != nil:
@@ -79,7 +91,26 @@ func (RXE) CompletionRing(size int, ub *ci.UserBuffer) (rvt.CompletionRing, erro
 		return nil, bad(verb, ci.InvalidCQSize, "size %d, want 1 to %d", size, maxDepth)
 	}
 	slots, shift := geometry(size, wcSize)
-	return newCompletionRing(alignedBytes(queueSize(slots, shift)), size), nil
+	b, err := r.bytes(verb, queueSize(slots, shift))
+	if err != nil {
+		return nil, err
+	}
+	return newCompletionRing(b, size), nil
+}
+
+// bytes returns the memory of a queue.
+func (r RXE) bytes(verb string, size int) ([]byte, error) {
+	if r.Alloc == nil {
+		return alignedBytes(size), nil
+	}
+	b, err := r.Alloc(size)
+	switch {
+	case err != nil:
+		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientMemory, Err: err}
+	case len(b) != size || !aligned(b):
+		return nil, bad(verb, ci.InsufficientMemory, "RXE.Alloc returned %d bytes, want %d, aligned to 8", len(b), size)
+	}
+	return b, nil
 }
 
 func checkSend(depth, sge, inline int, ub *ci.UserBuffer) error {

@@ -23,6 +23,9 @@ type sendRing struct {
 	tail uint32
 
 	side atomic.Pointer[sideTable]
+	// Both sides are in this process. They publish their indices in the shared bytes and here, and read them here only: an index that another
+	// process overwrote must not let both use a slot of the table beside at once.
+	posted, retired atomic.Uint32
 }
 
 // sideTable holds, by slot, what must not be in shared bytes. The producer fills a slot before it publishes the request, the
@@ -45,8 +48,7 @@ func sendGeometry(depth, sge, inline int) (slots int, shift uint8) {
 
 func (r *sendRing) Depth() int { return r.q.depth() }
 
-// Len trusts neither index beyond its range.
-func (r *sendRing) Len() int { return r.q.len() }
+func (r *sendRing) Len() int { return int((r.posted.Load() - r.retired.Load()) & r.q.mask) }
 
 // Reset forgets everything. It excludes every other method.
 func (r *sendRing) Reset() {
@@ -54,11 +56,13 @@ func (r *sendRing) Reset() {
 	r.q.clear()
 	r.side.Store(nil)
 	r.extras = false
+	r.posted.Store(0)
+	r.retired.Store(0)
 }
 
 // Post encodes and publishes. A request beyond the queue's limits, which the engine does not let through, ends the batch.
 func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
-	room := (r.q.consumer() - r.post - 1) & r.q.mask
+	room := (r.retired.Load() - r.post - 1) & r.q.mask
 	n := 0
 	for n < len(wrs) && uint32(n) < room {
 		w := &wrs[n]
@@ -70,6 +74,7 @@ func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
 		n++
 	}
 	if n > 0 {
+		r.posted.Store(r.post)
 		atomic.StoreUint32(r.q.prod, r.post)
 	}
 	return n
@@ -217,8 +222,7 @@ func (r *sendRing) ext() *rvt.WorkExt {
 // Next decodes one request. What the slot says is read once.
 func (r *sendRing) Next(w *rvt.Work) bool {
 	i := r.next
-	// A producer index that runs round and round must not reach requests that are not retired.
-	if i == r.q.producer() || (i-r.tail)&r.q.mask == r.q.mask {
+	if i == r.posted.Load() {
 		return false
 	}
 	r.next = (i + 1) & r.q.mask
@@ -335,6 +339,7 @@ func (r *sendRing) Retire(n int) {
 	}
 	r.tail = (r.tail + uint32(n)) & r.q.mask
 	atomic.StoreUint32(r.q.cons, r.tail)
+	r.retired.Store(r.tail)
 }
 
 // immWord gives the word in the machine's order whose bytes are v's in the order of the wire.

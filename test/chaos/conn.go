@@ -1,0 +1,272 @@
+package chaos
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// conn is one connection: what both ends know of it beside the network.
+type conn struct {
+	w    *world
+	name string
+	seed uint64
+	ends [2]*end // 0 is the active one
+	// fragile is set before somebody ends the connection: from then on errors are no failures of the kit.
+	fragile  atomic.Bool
+	unsteady bool          // verbs of one end fail by injection, or its HCA is removed
+	quiet    atomic.Bool   // no new requests
+	stop     chan struct{} // closed when streams must end without waiting for the peer
+	stopped  sync.Once
+	how      atomic.Value // name of the ending
+	streams  sync.WaitGroup
+	joined   chan struct{} // closed when the passive end is ready, or is not going to be
+	left     sync.WaitGroup
+}
+
+// lifetime is the longest time that a connection carries streams.
+const lifetime = 700 * time.Millisecond
+
+// halt ends the streams at once.
+func (c *conn) halt() { c.stopped.Do(func() { close(c.stop) }) }
+
+// harm announces that somebody is about to end the connection.
+func (c *conn) harm() { c.fragile.Store(true) }
+
+// terms are what an end tells its peer about memory, in private data.
+type terms struct {
+	seed        uint64
+	ro, rw, ctr ci.Remote
+}
+
+const termsLen = 8 + 3*12
+
+func (t *terms) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, t.seed)
+	for _, r := range []ci.Remote{t.ro, t.rw, t.ctr} {
+		b = binary.BigEndian.AppendUint64(b, r.Addr)
+		b = binary.BigEndian.AppendUint32(b, uint32(r.RKey))
+	}
+	return b
+}
+
+func decodeTerms(b []byte) (t terms) {
+	t.seed = binary.BigEndian.Uint64(b)
+	for i, r := range []*ci.Remote{&t.ro, &t.rw, &t.ctr} {
+		o := b[8+12*i:]
+		r.Addr, r.RKey = binary.BigEndian.Uint64(o), ci.Key(binary.BigEndian.Uint32(o[8:]))
+	}
+	return t
+}
+
+// streams starts an actor that makes one connection after the other from a host to another. Those of hosts that lose their HCA, or whose verbs
+// fail, may end at any time.
+func (w *world) streams(name string, from, to *host, fragile bool) {
+	w.repeat(name, func(a *actor) { w.connection(a, from, to, fragile) })
+}
+
+// connection is the life of one connection, seen from the active end.
+func (w *world) connection(a *actor, from, to *host, fragile bool) {
+	c := &conn{w: w, name: a.name, seed: a.rnd.Uint64(), stop: make(chan struct{}), joined: make(chan struct{})}
+	c.fragile.Store(fragile)
+	c.unsteady = fragile
+	e := newEnd(c, 0)
+	w.mu.Lock()
+	w.conns[c.seed] = c
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.conns, c.seed)
+		w.mu.Unlock()
+		c.harm()
+		c.halt()
+		c.left.Wait()
+		e.leave(a)
+	}()
+	if err := e.dial(a, from, to.addr); err != nil {
+		if !fragile && !w.dog.starved() && w.ctx.Err() == nil {
+			w.v.failf("%s: dial: %v", c.name, err)
+		}
+		w.tally.add("dials failed", 1)
+		if fragile {
+			a.pause(20 * time.Millisecond)
+		}
+		return
+	}
+	w.tally.add("connections", 1)
+	select {
+	case <-c.joined:
+	case <-w.ctx.Done():
+		return
+	case <-time.After(patience):
+		if !c.fragile.Load() && !w.dog.starved() {
+			w.v.failf("%s: the passive end did not see the connection", c.name)
+		}
+		return
+	}
+	if c.ends[1] == nil {
+		return
+	}
+	e.start(a.rnd.Uint64())
+	a.pause(lifetime)
+	c.finish(a)
+}
+
+// serve accepts connections.
+func (h *host) serve() {
+	h.w.repeat(fmt.Sprintf("listener of %v", h.addr), func(a *actor) {
+		ctx, cancel := context.WithTimeout(h.w.ctx, time.Second)
+		defer cancel()
+		id, err := h.ln.Accept(ctx)
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) && !ended(err) {
+				h.w.v.failf("listener of %v: %v", h.addr, err)
+			}
+			return
+		}
+		seed := a.rnd.Uint64()
+		c := h.w.take(decodeTerms(id.Request().Private).seed)
+		if c == nil { // the active end has given up
+			if a.rnd.IntN(2) == 0 {
+				_ = id.Reject([]byte("late"))
+			}
+			if err := id.Close(); err != nil {
+				h.w.v.failf("listener of %v: close: %v", h.addr, err)
+			}
+			return
+		}
+		h.w.start(fmt.Sprintf("passive end %x of %s", seed, c.name), func(a *actor) {
+			defer c.left.Done()
+			h.passive(a, c, id)
+		})
+	})
+}
+
+// take finds the connection of a request, once.
+func (w *world) take(seed uint64) *conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.conns[seed]
+	if c != nil {
+		delete(w.conns, seed)
+		c.left.Add(1)
+	}
+	return c
+}
+
+// passive is the life of a connection at its passive end.
+func (h *host) passive(a *actor, c *conn, id *rdmacm.ID) {
+	e := newEnd(c, 1)
+	defer e.leave(a)
+	e.id = id
+	err := e.accept(a)
+	if err != nil {
+		if !c.fragile.Load() && !h.w.dog.starved() && h.w.ctx.Err() == nil {
+			h.w.v.failf("%s: accept: %v", c.name, err)
+		}
+		close(c.joined)
+		return
+	}
+	c.ends[1] = e
+	e.start(a.rnd.Uint64())
+	close(c.joined)
+	<-c.stop
+	a.beat()
+}
+
+// lifeTime of packets, as rdmacm names it: the acknowledgement timeout is about twice 268 ms, and a connection ends after 4 s of silence.
+const lifeTime = 16
+
+func (e *end) dial(a *actor, from *host, to netip.Addr) error {
+	ctx, cancel := a.patient()
+	defer cancel()
+	id, err := from.rcm.NewID(rdmacm.IDConfig{LifeTime: lifeTime})
+	if err != nil {
+		return err
+	}
+	e.id = id
+	if err := id.Bind(netip.AddrPortFrom(from.addr, 0)); err != nil {
+		return err
+	}
+	if err := id.ResolveAddr(ctx, netip.AddrPortFrom(to, service)); err != nil {
+		return err
+	}
+	if err := id.ResolveRoute(ctx); err != nil {
+		return err
+	}
+	if err := e.setUp(); err != nil {
+		return err
+	}
+	a.beat()
+	if err := id.Connect(ctx, rdmacm.ConnConfig{Private: e.own.encode()}); err != nil {
+		return err
+	}
+	e.connected = true
+	return e.learn(id.Reply())
+}
+
+func (e *end) accept(a *actor) error {
+	ctx, cancel := a.patient()
+	defer cancel()
+	if err := e.learn(e.id.Request().Private); err != nil {
+		return err
+	}
+	if err := e.setUp(); err != nil {
+		_ = e.id.Reject(nil)
+		return err
+	}
+	err := e.id.Accept(ctx, rdmacm.ConnConfig{Private: e.own.encode()})
+	e.connected = err == nil
+	return err
+}
+
+// learn takes in the peer's terms.
+func (e *end) learn(private []byte) error {
+	e.peer = decodeTerms(private)
+	if e.peer.seed != e.c.seed {
+		return fmt.Errorf("private data of another connection: seed %x", e.peer.seed)
+	}
+	return nil
+}
+
+// setUp makes what the end needs and posts its receives.
+func (e *end) setUp() error {
+	ca, err := e.id.CA()
+	if err != nil {
+		return err
+	}
+	if e.pd, err = ca.NewPD(ci.PDNormal); err != nil {
+		return err
+	}
+	for _, r := range []struct {
+		mem    *guarded
+		access ci.Access
+		mr     **accesslayer.MR
+	}{{e.ro, ci.RemoteRead, &e.roMR}, {e.rw, ci.LocalWrite | ci.RemoteWrite, &e.rwMR},
+		{e.ctr, ci.LocalWrite | ci.RemoteAtomic, &e.ctrMR}, {e.out, 0, &e.outMR}, {e.in, ci.LocalWrite, &e.inMR}} {
+		if *r.mr, err = e.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(r.mem.body()), Access: r.access}); err != nil {
+			return err
+		}
+	}
+	e.own = terms{e.c.seed, e.roMR.Region().Remote(0), e.rwMR.Region().Remote(0), e.ctrMR.Region().Remote(0)}
+	err = e.id.CreateQP(rdmacm.QPConfig{PD: e.pd, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: sendDepth, RecvDepth: recvDepth, SendSGE: 3,
+		RecvSGE: 2, MaxInline: 64}}})
+	if err != nil {
+		return err
+	}
+	for range recvDepth {
+		if err := e.postRecv(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

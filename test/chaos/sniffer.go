@@ -1,0 +1,45 @@
+package chaos
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+
+	"ciddk/hca/reference"
+)
+
+// sniffer keeps packets that were sent lately, for forgers.
+type sniffer struct {
+	mu   sync.Mutex
+	kept [128][]byte
+	next int
+	seen int
+}
+
+// see keeps every fourth packet.
+func (s *sniffer) see(d *reference.Datagram) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen++; s.seen%4 != 0 {
+		return
+	}
+	s.kept[s.next] = append(s.kept[s.next][:0], d.Data...)
+	s.next = (s.next + 1) % len(s.kept)
+}
+
+// latest returns a copy of the packet kept last, any returns one at random; nil if there is none.
+func (s *sniffer) latest() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.kept[(s.next+len(s.kept)-1)%len(s.kept)])
+}
+
+func (s *sniffer) any(r *rand.Rand) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.kept[r.IntN(len(s.kept))])
+}
+
+// sourceOf is the source address in an IPv4 header.
+func sourceOf(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b[12:16])) }
