@@ -175,12 +175,15 @@ func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 	return c.hca.cfg.Ops.VendorCall(op, objects)
 }
 
-// drive receives on the CA's ports once, without blocking. It is what a Poll of an empty queue does before it says so.
+// drive receives on the CA's ports once, without blocking, and gives a turn to a QP of each port's run queue. A Poll of an empty CQ calls it.
 func (h *HCA) drive() bool {
 	n := 0
 	for _, p := range h.ports {
 		if p.driver != nil {
 			n += p.driver.Drive()
+		}
+		if p.turns.waiting.Load() > 0 && p.turns.one() {
+			n++
 		}
 	}
 	return n > 0

@@ -62,7 +62,7 @@ func (q *QP) progressed() {
 	s.bytes = max(s.bytes, 0)
 	s.heeded = sequenceErrors{}
 	s.retries, s.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
-	s.retryAt = 0
+	s.retryAt, s.lateness = 0, lateness{}
 	if s.una != s.max {
 		s.retryAt = q.retryDeadline()
 	}

@@ -37,6 +37,7 @@ const (
 	CountMigrated                     // path migrations
 	DropEntropy                       // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
 	CountEntropyChange                // connected QP: an accepted packet's Entropy differs from that of the packet before
+	CountPostponed                    // timeouts put off because received packets waited to be delivered
 	numCounters
 )
 
@@ -44,7 +45,7 @@ var counterNames = [numCounters]string{"packets_received", "packets_sent", "drop
 	"drop_send_failed", "drop_no_qp", "drop_qp_state", "drop_service", "drop_source", "drop_pkey", "drop_qkey", "drop_no_receive",
 	"drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access", "drop_response", "drop_busy", "retries",
 	"rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent", "sequence_nak_received", "fatal_nak_sent", "cq_overflow", "migrations",
-	"drop_source_port", "source_port_changes"}
+	"drop_source_port", "source_port_changes", "retries_postponed"}
 
 func (c Counter) String() string {
 	if c < numCounters {

@@ -17,6 +17,11 @@ func (q *QP) transmitDatagrams(r *run) {
 		if s.head == s.tail && !q.decode() {
 			break
 		}
+		if r.left.isSpent() {
+			r.more = true
+			break
+		}
+		r.left.spend(1, uint32(min(s.at(s.head).w.Length, uint64(q.mtu))))
 		e := s.at(s.head)
 		if st := q.sendDatagram(r, e); st != ci.WCSuccess {
 			q.sendError(r, st)

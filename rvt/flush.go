@@ -41,7 +41,7 @@ func (q *QP) localRecvError(r *run, v verdict) {
 	q.toError(r)
 }
 
-// toError takes the QP to Error, and flushes it.
+// toError takes the QP to Error, and begins to flush it. A turn must follow for what the quantum does not pay for.
 func (q *QP) toError(r *run) {
 	if q.current() == ci.QPError {
 		return
@@ -64,15 +64,17 @@ func (q *QP) fatal() {
 		q.toError(r)
 		r.finish()
 		r.free()
+		q.pending.Store(true)
 	}
 	q.unlock()
 }
 
-// flushSends completes all that is posted to the send queue, in order, as flushed.
+// flushSends completes what is posted to the send queue, in order, as flushed. What the quantum does not pay for is left to later turns.
 func (q *QP) flushSends(r *run) {
 	s := &q.req
 	for {
-		for ; s.head != s.tail; s.head++ {
+		for ; s.head != s.tail && !r.left.isSpent(); s.head++ {
+			r.left.spend(1, 0)
 			e := s.at(s.head)
 			st := ci.WCFlushErr
 			if e.done {
@@ -86,12 +88,31 @@ func (q *QP) flushSends(r *run) {
 			r.done++
 		}
 		s.next, s.off = s.head, 0
+		if s.head != s.tail {
+			r.more = true
+			break
+		}
 		if !q.decode() {
 			break
 		}
 	}
 	s.psn, s.una, s.max = s.newPSN, s.newPSN, s.newPSN
-	s.reads, s.bytes, s.retryAt, s.rnrAt, s.heeded = 0, 0, 0, 0, sequenceErrors{}
+	s.reads, s.bytes, s.heeded = 0, 0, sequenceErrors{}
+	s.retryAt, s.lateness, s.rnrAt, s.pacing = 0, lateness{}, 0, pacing{}
+}
+
+// endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted now.
+func (q *QP) endFlush() {
+	for range q.sq.Len()/turnPackets + 1 {
+		r := newRun(q)
+		q.flushSends(r)
+		r.finish()
+		more := r.more
+		r.free()
+		if !more {
+			return
+		}
+	}
 }
 
 // unbind takes back the key that a type 1 bind was posted with, and will not get.
@@ -101,7 +122,7 @@ func (e *sendEntry) unbind() {
 	}
 }
 
-// flushRecvs completes the receive in progress and all that is posted to the QP's own receive queue as flushed.
+// flushRecvs completes the receive in progress and what is posted to the QP's own receive queue as flushed, as far as the quantum goes.
 func (q *QP) flushRecvs(r *run) {
 	s := &q.resp
 	if s.have {
@@ -111,7 +132,15 @@ func (q *QP) flushRecvs(r *run) {
 	if q.rq == nil {
 		return
 	}
-	for q.takeRecv() != notReady {
+	for {
+		if r.left.isSpent() {
+			r.more = r.more || q.rq.Len() > 0
+			return
+		}
+		if q.takeRecv() == notReady {
+			return
+		}
+		r.left.spend(1, 0)
 		q.recvError(r, ci.WCFlushErr)
 	}
 }

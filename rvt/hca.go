@@ -146,6 +146,9 @@ func (h *HCA) Close() error {
 	}
 	h.wheel.Stop()
 	h.suspects.close()
+	for _, p := range h.ports {
+		p.turns.stop()
+	}
 	return errors.Join(errs...)
 }
 

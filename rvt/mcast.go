@@ -146,7 +146,7 @@ func (h *HCA) leave(q *QP, gid ci.GID) {
 }
 
 // deliverMcast hands packets for a group to its members; a QP that has attached twice gets one copy.
-func (p *port) deliverMcast(pkts []Packet, wait, polled bool) {
+func (p *port) deliverMcast(pkts []Packet, wait, polled bool, b *quantum) {
 	t := &p.hca.mcast
 	for i := range pkts {
 		t.mu.RLock()
@@ -155,7 +155,7 @@ func (p *port) deliverMcast(pkts []Packet, wait, polled bool) {
 		n := 0
 		for k, q := range list {
 			if q.receivesAt(p) && !slices.Contains(list[:k], q) {
-				q.deliver(pkts[i:i+1], wait, polled)
+				q.deliver(pkts[i:i+1], wait, polled, b)
 				n++
 			}
 		}

@@ -72,6 +72,15 @@ type Driver interface {
 	Attend()
 }
 
+// A BacklogPort is a Port in which packets that have arrived may wait until a goroutine receives them. A transport timer counts a timeout only
+// after CatchUp, since the acknowledgement may be among them.
+type BacklogPort interface {
+	// CatchUp delivers what had arrived before the first call of a series, and reports whether all of it has been delivered. A series begins
+	// with mark 0; each further call passes the mark that the one before returned. CatchUp does not block: it reports false while another
+	// goroutine receives. The work of one call is bounded even if packets arrive faster than they are delivered. The caller holds no lock.
+	CatchUp(mark uint64) (next uint64, done bool)
+}
+
 // GroupPort is a Port that must be told of multicast groups (an IGMP or MLD join). Calls are balanced by the engine.
 type GroupPort interface {
 	JoinGroup(gid ci.GID) error

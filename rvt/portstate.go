@@ -14,13 +14,15 @@ type port struct {
 	hca    *HCA
 	num    uint8
 	hints  Hints
-	driver Driver    // or nil
-	group  GroupPort // or nil
+	driver Driver      // or nil
+	group  GroupPort   // or nil
+	inbox  BacklogPort // or nil
 	attr   atomic.Pointer[ci.PortAttr]
 
 	refreshMu sync.Mutex
 
 	traffic portCount
+	turns   runQueue
 
 	pkeyErrors, qkeyErrors atomic.Uint32 // saturate at 16 bits (PortInfo, IBTA volume 1, 14.2.5.6)
 
@@ -34,8 +36,10 @@ type port struct {
 
 func newPort(h *HCA, num uint8, p Port) *port {
 	t := &port{Port: p, hca: h, num: num, hints: p.Hints()}
+	t.turns.clock = h.clock
 	t.driver, _ = p.(Driver)
 	t.group, _ = p.(GroupPort)
+	t.inbox, _ = p.(BacklogPort)
 	t.refresh()
 	return t
 }
@@ -114,9 +118,13 @@ func saturate(c *atomic.Uint32) {
 	}
 }
 
-// Deliver implements Receiver.
+// Deliver implements Receiver. The QPs of a batch share one quantum for what they send in answer.
 func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 	p.received(pkts)
+	b := newQuantum()
+	if !wait {
+		b = nestedQuantum()
+	}
 	for i := 0; i < len(pkts); {
 		dest := pkts[i].DestQP
 		j := i + 1
@@ -126,7 +134,7 @@ func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 		run := pkts[i:j]
 		i = j
 		if dest == mcastQPN {
-			p.deliverMcast(run, wait, polled)
+			p.deliverMcast(run, wait, polled, &b)
 			continue
 		}
 		q := p.find(dest)
@@ -134,7 +142,7 @@ func (p *port) Deliver(pkts []Packet, wait, polled bool) {
 			p.hca.count.add(DropNoQP, wirePackets(run))
 			continue
 		}
-		q.deliver(run, wait, polled)
+		q.deliver(run, wait, polled, &b)
 	}
 }
 
@@ -158,6 +166,14 @@ func (p *port) deferAck(q *QP) {
 	p.ackMu.Unlock()
 }
 
+// catchUp is BacklogPort.CatchUp; a port without backlog has always caught up.
+func (p *port) catchUp(mark uint64) (next uint64, done bool) {
+	if p.inbox == nil {
+		return 0, true
+	}
+	return p.inbox.CatchUp(mark)
+}
+
 // FlushAcks implements Receiver.
 func (p *port) FlushAcks() {
 	if p.nacks.Load() == 0 { // the rule, for a consumer that spins
@@ -168,10 +184,11 @@ func (p *port) FlushAcks() {
 	p.nacks.Store(0)
 	p.acks, p.spare = p.spare[:0], nil
 	p.ackMu.Unlock()
+	b := newQuantum()
 	for i, q := range list {
 		q.ackQueued.Store(false)
 		if q.ackWaits.Load() { // else it went out behind the consumer's post
-			q.kick()
+			q.kickWith(&b)
 		}
 		list[i] = nil
 	}

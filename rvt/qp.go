@@ -49,6 +49,9 @@ type QP struct {
 	renew     atomic.Bool          // the port's P_Key table or MTU has changed
 	ackQueued atomic.Bool          // in port.acks
 	ackWaits  atomic.Bool          // an acknowledgement is due that waits for the consumer's next post
+	queued    atomic.Bool          // in a port's run queue
+	due       atomic.Bool          // a deadline has passed
+	behind    *QP                  // the next in the run queue, with its lock
 	home      atomic.Pointer[port] // where packets may come in: the primary path's port,
 	home2     atomic.Pointer[port] // and the alternate's
 	inMu      sync.Mutex
@@ -78,35 +81,55 @@ const inboxLimit = 1024
 
 func (q *QP) current() ci.QPState { return ci.QPState(q.state.Load()) }
 
-// kick asks for a turn of the engine: by the caller if the token is free, else by its holder.
+// kick runs a turn of the engine if the token is free; else its holder does.
 func (q *QP) kick() {
-	q.pending.Store(true)
-	q.serve()
+	b := newQuantum()
+	q.kickWith(&b)
 }
 
-// serve gives the engine turns until no mark is left or somebody else has the token.
-func (q *QP) serve() {
-	for q.pending.Load() {
-		if !q.mu.TryLock() {
-			return // the holder sees the mark
+// kickWith is kick with what is left of a quantum.
+func (q *QP) kickWith(b *quantum) {
+	q.pending.Store(true)
+	q.serve(b)
+}
+
+// serve runs turns until no mark is left, another goroutine has the token, or it has run so many that the rest must wait.
+func (q *QP) serve(b *quantum) {
+	for range serveTurns {
+		if !q.pending.Load() || !q.mu.TryLock() {
+			return // a holder of the token sees the mark
 		}
-		q.turn(false, nil)
+		q.turn(false, nil, b)
 		q.mu.Unlock()
+	}
+	if q.pending.Load() {
+		q.enqueueTurn()
 	}
 }
 
 // unlock gives the token back, and serves marks left meanwhile.
 func (q *QP) unlock() {
+	b := newQuantum()
+	q.unlockWith(&b)
+}
+
+// unlockWith is unlock with what is left of a quantum.
+func (q *QP) unlockWith(b *quantum) {
 	q.mu.Unlock()
 	if q.pending.Load() {
-		q.serve()
+		q.serve(b)
 	}
 }
 
-// turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses.
-func (q *QP) turn(polled bool, pkts []Packet) {
+// turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and executes no more than b
+// pays for, and nothing new if the QP is in the run queue. If work is left, the QP is in the run queue afterwards.
+func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	r := newRun(q)
-	r.polled = polled
+	r.polled, r.left = polled, *b
+	waits := q.queued.Load()
+	if waits {
+		r.left = quantum{}
+	}
 	if q.pending.Swap(false) {
 		if q.renew.Swap(false) {
 			q.loadPort()
@@ -118,8 +141,38 @@ func (q *QP) turn(polled bool, pkts []Packet) {
 		q.receive(r, &pkts[i])
 	}
 	q.progress(r)
+	if !waits {
+		*b = r.left
+	}
 	r.finish()
+	more := r.more
 	r.free()
+	if more {
+		q.enqueueTurn()
+	}
+}
+
+// enqueueTurn puts the QP at the end of its port's run queue, unless it waits there already.
+func (q *QP) enqueueTurn() {
+	if q.queued.Swap(true) {
+		return
+	}
+	p := q.home.Load()
+	if p == nil {
+		p = q.hca.ports[0]
+	}
+	p.turns.add(q)
+}
+
+// takeTurn is the QP's turn in the run queue.
+func (q *QP) takeTurn() {
+	if q.gone.Load() {
+		return
+	}
+	if q.due.Swap(false) {
+		q.tick()
+	}
+	q.kick()
 }
 
 // loadPort takes over what the QP has from its port: the P_Key, where an index that names nothing any more gives a key that matches none, and
@@ -135,11 +188,17 @@ func (q *QP) loadPort() {
 	}
 }
 
-// progress does everything that the QP can do now.
+// progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due, so that neither
+// direction of a connection delays the other.
 func (q *QP) progress(r *run) {
 	switch q.current() {
 	case ci.QPRTS, ci.QPSQD, ci.QPSQDraining:
+		var rest quantum
+		if len(q.resp.out) > 0 {
+			rest = r.left.half()
+		}
 		q.transmit(r)
+		r.left.join(rest)
 	case ci.QPSQError:
 		q.flushSends(r)
 	case ci.QPError:
@@ -151,16 +210,16 @@ func (q *QP) progress(r *run) {
 }
 
 // deliver takes packets for this QP from a port.
-func (q *QP) deliver(pkts []Packet, wait, polled bool) {
+func (q *QP) deliver(pkts []Packet, wait, polled bool, b *quantum) {
 	if wait {
 		q.mu.Lock()
 	} else if !q.mu.TryLock() {
 		q.enqueue(pkts)
-		q.kick()
+		q.kickWith(b)
 		return
 	}
-	q.turn(polled, pkts)
-	q.unlock()
+	q.turn(polled, pkts, b)
+	q.unlockWith(b)
 }
 
 // enqueue copies packets for the holder of the token.
@@ -173,7 +232,7 @@ func (q *QP) enqueue(pkts []Packet) {
 			q.inbox[n-1] = p
 			continue
 		}
-		size := packetBytes + int64(p.Len) + int64(len(p.GRH))
+		size := inboxSize(&p)
 		if len(q.inbox) >= inboxLimit || q.inBytes+size > q.hca.inboxes.limit/inboxShare || !q.hca.inboxes.take(size) {
 			q.hca.count.add(DropBusy, 1)
 			continue
@@ -193,6 +252,9 @@ func (q *QP) enqueue(pkts []Packet) {
 	}
 }
 
+// inboxSize is the number of bytes that a packet takes in an inbox.
+func inboxSize(p *Packet) int64 { return packetBytes + int64(p.Len) + int64(len(p.GRH)) }
+
 // emptyInbox takes the bytes of the inbox out of the count. q.inMu is held.
 func (q *QP) emptyInbox() {
 	if q.inBytes > 0 {
@@ -201,30 +263,40 @@ func (q *QP) emptyInbox() {
 	}
 }
 
+// readInbox takes a quantum of packets from the inbox. What is left waits for the next turn.
 func (q *QP) readInbox(r *run) {
-	for {
-		q.inMu.Lock()
-		list := q.inbox
-		q.inbox = nil
-		q.emptyInbox()
-		q.inMu.Unlock()
-		if list == nil {
-			return
-		}
-		for i := range list {
-			q.receive(r, &list[i])
-		}
-		if cap(list) <= 16 { // keep a small one, so that control packets cost nothing
-			clear(list)
-			q.inMu.Lock()
-			if q.inbox == nil {
-				q.inbox = list[:0]
-				q.inMu.Unlock()
-				return
-			}
-			q.inMu.Unlock()
-		}
+	b := newQuantum()
+	q.inMu.Lock()
+	n, size := 0, int64(0)
+	for ; n < len(q.inbox) && !b.isSpent(); n++ {
+		b.spend(1, q.inbox[n].Len)
+		size += inboxSize(&q.inbox[n])
 	}
+	if n == 0 {
+		q.inMu.Unlock()
+		return
+	}
+	list, rest := q.inbox[:n], q.inbox[n:]
+	q.inbox = nil
+	if len(rest) > 0 {
+		q.inbox = rest
+		q.pending.Store(true)
+	}
+	q.inBytes -= size
+	q.hca.inboxes.give(size)
+	q.inMu.Unlock()
+	for i := range list {
+		q.receive(r, &list[i])
+	}
+	if len(rest) > 0 || cap(list) > 16 {
+		return
+	}
+	clear(list)
+	q.inMu.Lock()
+	if q.inbox == nil { // keep a small one, so that control packets cost nothing
+		q.inbox = list[:0]
+	}
+	q.inMu.Unlock()
 }
 
 // receivesAt tells whether the QP takes packets that come in at p.
@@ -244,37 +316,6 @@ func (q *QP) setState(s ci.QPState) {
 	}
 }
 
-// setTimer makes sure that the wheel knows of the earliest deadline.
-func (q *QP) setTimer() {
-	at := q.req.retryAt
-	if q.req.rnrAt != 0 && (at == 0 || q.req.rnrAt < at) {
-		at = q.req.rnrAt
-	}
-	if at != 0 && (q.timerAt == 0 || at < q.timerAt) {
-		q.timerAt = at
-		q.hca.wheel.Set(&q.timer, at)
-	}
-}
-
-// expire is the timer's function.
-func (q *QP) expire() {
-	q.mu.Lock()
-	q.timerAt = 0
-	now := q.hca.clock.Now()
-	if q.req.rnrAt != 0 && q.req.rnrAt <= now {
-		q.req.rnrAt = 0
-	}
-	if q.req.retryAt != 0 && q.req.retryAt <= now {
-		q.req.retryAt = 0
-		r := newRun(q)
-		q.timedOut(r)
-		r.finish()
-		r.free()
-	}
-	q.turn(false, nil)
-	q.unlock()
-}
-
 func (h *HCA) eachQP(f func(*QP)) {
 	h.qps.all(f)
 	for _, p := range h.ports {
@@ -285,6 +326,3 @@ func (h *HCA) eachQP(f func(*QP)) {
 		}
 	}
 }
-
-// deadline is d from now.
-func (q *QP) deadline(d time.Duration) time.Duration { return q.hca.clock.Now() + d }

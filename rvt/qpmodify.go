@@ -326,6 +326,9 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 			q.setState(ci.QPSQDraining)
 		}
 	case ci.QPRTS:
+		if from == ci.QPSQError {
+			q.endFlush()
+		}
 		if from != ci.QPRTS { // the counts may have been changed in SQD
 			q.req.retries, q.req.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
 		}

@@ -29,7 +29,9 @@ type requester struct {
 	heeded           sequenceErrors
 	drainEvent       bool
 	retryAt          time.Duration
-	rnrAt            time.Duration
+	lateness
+	rnrAt time.Duration
+	pacing
 }
 
 // sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have had their retry since the last progress or timeout. A second
@@ -134,8 +136,12 @@ func (q *QP) transmit(r *run) {
 		q.openWindow()
 	}
 	before := s.psn
-	for s.rnrAt == 0 {
+	for s.rnrAt == 0 && s.paceAt == 0 {
 		if s.next == s.tail && (q.current() != ci.QPRTS || !q.decode()) {
+			break
+		}
+		if r.left.isSpent() {
+			r.more = true
 			break
 		}
 		e := s.at(s.next)
@@ -230,6 +236,7 @@ func (q *QP) local(r *run, e *sendEntry, st ci.WCStatus) bool {
 	if e.w.Op == ci.OpLocalInv && s.head != s.next {
 		return false
 	}
+	r.left.spend(localCost(&e.w), 0)
 	if st == ci.WCSuccess {
 		r.send() // an operation on a region must not wait for holds of this very run
 		switch e.w.Op {
@@ -258,6 +265,14 @@ func (q *QP) local(r *run, e *sendEntry, st ci.WCStatus) bool {
 	e.started, e.done = true, true
 	e.first, e.npkts = s.newPSN, 0
 	return true
+}
+
+// localCost is what an operation that sends nothing takes from the quantum: a fast registration looks up every page.
+func localCost(w *Work) uint32 {
+	if w.Op == ci.OpFastReg && w.Ext != nil {
+		return 1 + uint32(len(w.Ext.FastReg.Pages))/8
+	}
+	return 1
 }
 
 // failAt ends the QP's sending with a local error at e, once everything before it is complete.
@@ -290,6 +305,7 @@ func (q *QP) sendSome(r *run, e *sendEntry) bool {
 	p.VA, p.RKey = e.w.Remote.Addr, e.w.Remote.RKey
 	p.PSN = s.psn
 	s.reads++
+	r.left.spend(1, 8)
 	s.advance(1, 0)
 	return true
 }
@@ -332,6 +348,7 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 	n := e.npkts - s.off
 	if n > 1 {
 		n = min(n, uint32(max(q.port.hints.MaxTrain, int(mtu)))/mtu)
+		n = r.left.train(n, mtu)
 	}
 	if q.service == wire.RC {
 		out := uint32(psnDiff(s.psn, s.una))
@@ -348,6 +365,8 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 				n = 1
 			}
 		}
+	} else if n = q.pace(n); n == 0 {
+		return false
 	}
 	start := uint64(s.off) * uint64(mtu)
 	p, n := q.fill(r, e, start, n)
@@ -370,6 +389,8 @@ func (q *QP) sendTrain(r *run, e *sendEntry) bool {
 	}
 	p.PSN, p.N = s.psn, n
 	s.advance(n, int64(size))
+	r.left.spend(n, size)
+	s.paced(n, size)
 	if q.service == wire.RC && !end && s.half(q) {
 		p.Ack = true // the window will close before the message ends
 	}
@@ -483,6 +504,7 @@ func (q *QP) sendRead(r *run, e *sendEntry) bool {
 	p.VA, p.RKey, p.DMALen = e.w.Remote.Addr+start, e.w.Remote.RKey, size
 	p.PSN = s.psn
 	s.reads++
+	r.left.spend(1, 0)
 	s.advance(n, int64(size))
 	return true
 }
@@ -502,19 +524,6 @@ func (q *QP) rewind(psn ci.PSN) {
 		}
 	}
 }
-
-// retryDeadline is when the oldest packet counts as lost: the QP's timeout, but never less than what this host's scheduler may cost
-// (CAAttr.AckDelay); 0 for a QP without timeout.
-func (q *QP) retryDeadline() time.Duration {
-	t := q.attr.Primary.AckTimeout
-	if t == 0 || q.service != wire.RC { // an alternate path brings a timeout to any service
-		return 0
-	}
-	return q.deadline(timeout(max(t, q.hca.attr.AckDelay)))
-}
-
-// timeout is 4.096 us * 2^t.
-func timeout(t ci.TimeExp) time.Duration { return 4096 * time.Nanosecond << t }
 
 // timedOut is the end of the acknowledgement timer.
 func (q *QP) timedOut(r *run) {

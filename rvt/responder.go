@@ -23,6 +23,7 @@ type responder struct {
 
 	seen   bool // a packet has come (QPComm)
 	silent bool // a gap has been reported, or a receiver was not ready: later requests are dropped until the expected one comes
+	failed bool // a request has been refused: the QP goes to Error when the answers before it and the NAK are sent
 	skip   bool // UC: inside a message of which a packet is missing
 
 	ackDue bool
@@ -111,6 +112,10 @@ func (q *QP) receive(r *run, p *Packet) {
 // request is the responder's rule for a request of a reliable connection.
 func (q *QP) request(r *run, p *Packet) {
 	s := &q.resp
+	if s.failed {
+		q.hca.count.add(DropQPState, int(p.N))
+		return
+	}
 	d := psnDiff(p.PSN, s.psn)
 	if d > farPSN || d < -farPSN {
 		q.seeFarPSN(p)
@@ -170,10 +175,11 @@ func (s *responder) setNak(syn wire.Syndrome) {
 	s.ackDue = false
 }
 
-// refuse sends a fatal NAK and takes the QP to Error. A receive that the message has taken completes with st.
+// refuse makes a fatal NAK due, behind which the QP goes to Error. A receive that the message has taken completes with st.
 func (q *QP) refuse(r *run, syn wire.Syndrome, st ci.WCStatus, event ci.EventType) {
 	q.hca.count.add(CountInvalidNak, 1)
 	q.resp.setNak(syn)
+	q.resp.failed = true
 	if q.resp.have {
 		q.recvError(r, st)
 	}
@@ -181,7 +187,6 @@ func (q *QP) refuse(r *run, syn wire.Syndrome, st ci.WCStatus, event ci.EventTyp
 		q.notify.event(event, 0, 0)
 	}
 	q.respond(r)
-	q.toError(r)
 }
 
 // execute carries out the expected request, or as much of a train as can be. It moves the expected PSN over what is done.
@@ -466,17 +471,24 @@ func (s *responder) fresh() int {
 	return n
 }
 
-// respond sends what is due: answers in order, then a NAK or the acknowledgement. An acknowledgement may wait when a consumer's poll
-// is behind this run: it will go out behind the consumer's next post, or when the port finds nothing more to receive.
+// respond sends what is due and the quantum pays for: answers in order, then a NAK or the acknowledgement. An acknowledgement may wait when a
+// consumer's poll drives this run: it goes out behind the consumer's next post, or when the port finds nothing more to receive.
 func (q *QP) respond(r *run) {
 	s := &q.resp
 	if q.service != wire.RC {
 		return
 	}
 	for len(s.out) > 0 {
+		if r.left.isSpent() {
+			r.more = true
+			return // an acknowledgement must not overtake the answers
+		}
 		if !q.sendResponse(r, &s.out[0]) {
 			s.out = s.out[:0]
 			return
+		}
+		if s.out[0].n > 0 {
+			continue
 		}
 		s.out = append(s.out[:0], s.out[1:]...)
 		s.unack = 0
@@ -485,6 +497,9 @@ func (q *QP) respond(r *run) {
 		s.nakDue = false
 		q.sendAck(r, s.nak, s.nakPSN)
 		q.lastAck(r) // of what came behind the gap's end in the same delivery
+		if s.failed {
+			q.toError(r)
+		}
 		return
 	}
 	switch {
@@ -511,9 +526,9 @@ func (q *QP) settle() {
 	r.free()
 }
 
-// lastAck sends the acknowledgement that is due, for the last request executed.
+// lastAck sends the acknowledgement that is due, for the last request executed. There is none while answers before it are to be sent.
 func (q *QP) lastAck(r *run) {
-	if q.resp.ackDue {
+	if q.resp.ackDue && len(q.resp.out) == 0 {
 		q.resp.ackDue = false
 		if q.ackWaits.Load() {
 			q.ackWaits.Store(false)
@@ -529,18 +544,20 @@ func (q *QP) sendAck(r *run, syn wire.Syndrome, psn ci.PSN) {
 	q.resp.unack = 0
 }
 
-// sendResponse sends all of one answer. False: the QP failed over it.
+// sendResponse sends one answer, or as much of it as the quantum pays for. False: the QP failed over it.
 func (q *QP) sendResponse(r *run, a *response) bool {
 	if a.atomic {
 		p := r.packet()
 		p.Op, p.Start, p.End = wire.OpAtomicAcknowledge, true, true
 		p.Syndrome, p.MSN, p.PSN, p.Swap = wire.ACK(wire.CreditsInvalid), a.msn, a.psn, a.orig
+		a.n = 0
+		r.left.spend(1, 8)
 		return true
 	}
 	most := uint32(max(q.port.hints.MaxTrain, int(q.mtu))) / q.mtu
-	for a.n > 0 {
+	for a.n > 0 && !r.left.isSpent() {
 		done := a.npkts - a.n
-		n := min(a.n, most)
+		n := r.left.train(min(a.n, most), q.mtu)
 		off := uint64(done) * uint64(q.mtu)
 		size := uint32(min(uint64(a.length)-off, uint64(n)*uint64(q.mtu)))
 		r.room(16)
@@ -573,6 +590,7 @@ func (q *QP) sendResponse(r *run, a *response) bool {
 		p.PSN, p.N, p.Len, p.Payload = a.psn, n, size, r.segs[first:r.nsegs]
 		a.psn = psnAdd(a.psn, n)
 		a.n -= n
+		r.left.spend(n, size)
 	}
 	return true
 }

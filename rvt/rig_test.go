@@ -174,6 +174,8 @@ type wireLink struct {
 	// mangle, if not nil, says what becomes of a packet (a train is cut for it): how often it is delivered.
 	mangle func(p *Packet) int
 	sim    *sim // if not nil, packets go there
+	// clock stands still but for turns that wait; made by the first side that brings none.
+	clock *fakeClock
 }
 
 type linkPort struct {
@@ -280,36 +282,50 @@ const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMultic
 
 // side is one end of a test connection.
 type side struct {
-	t      *testing.T
-	hca    *HCA
-	ca     ci.CA
-	pd     ci.PD
-	cq     ci.CQ
-	qp     ci.QP
-	mr     ci.MR
-	buf    []byte
-	events chan ci.Event
-	lid    ci.LID
+	t     *testing.T
+	hca   *HCA
+	clock clock.Clock
+	// simulated: a sim moves the clock.
+	simulated bool
+	ca        ci.CA
+	pd        ci.PD
+	cq        ci.CQ
+	qp        ci.QP
+	mr        ci.MR
+	buf       []byte
+	events    chan ci.Event
+	lid       ci.LID
 }
 
 func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock clock.Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
-	if clock == nil { // stands still: on a slow machine, a timer would take the token from the test
-		clock = newClock()
-	}
 	return newSideOn(t, []*linkPort{l.port()}, guid, clock, plainRings{}, typ, tweak)
 }
 
 // newSideOn is newSide with the ports and the queues of one's choice.
 func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+	var list []Port
+	for _, p := range ports {
+		list = append(list, p)
+	}
+	return newSideOnPorts(t, ports, list, guid, clock, rings, typ, tweak)
+}
+
+// newSideOnPorts is newSideOn with ports in front of those of the link.
+func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType,
+	tweak func(*ci.QPCreate)) *side {
 	p := ports[0]
+	if clock == nil { // stands still: on a slow machine, a timer would take the token from the test
+		if p.link.clock == nil {
+			p.link.clock = newClock()
+		}
+		clock = p.link.clock
+	}
 	cfg := Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Rings: rings, Clock: clock,
 		Rand: rand.NewChaCha8([32]byte{byte(guid)})}
-	for _, p := range ports {
-		cfg.Ports = append(cfg.Ports, p)
-	}
+	cfg.Ports = front
 	h, err := New(cfg)
 	require.NoError(t, err)
-	s := &side{t: t, hca: h, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
+	s := &side{t: t, hca: h, clock: clock, simulated: p.link.sim != nil, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
 	s.ca, err = h.OpenCA(guid, func(ci.Event) {}, nil)
 	require.NoError(t, err)
 	s.pd, err = s.ca.AllocatePD(ci.PDNormal)
@@ -426,8 +442,11 @@ func (s *side) recv(wrs ...ci.RecvWR) {
 	require.Equal(s.t, len(wrs), n)
 }
 
-// poll takes what is there.
+// poll runs the turns that wait, and takes what is there.
 func (s *side) poll() []ci.WC {
+	if c, ok := s.clock.(*fakeClock); ok && !s.simulated {
+		c.Advance(0)
+	}
 	wc := make([]ci.WC, 1024)
 	n, err := s.cq.Poll(wc)
 	require.NoError(s.t, err)

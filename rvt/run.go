@@ -13,6 +13,8 @@ type run struct {
 	q       *QP
 	out     *port // where pkts go
 	polled  bool  // acknowledgements may wait
+	more    bool  // the quantum is spent and work is left
+	left    quantum
 	npkts   int
 	nsegs   int
 	nwcs    int
@@ -39,12 +41,12 @@ var runPool = sync.Pool{New: func() any { return new(run) }}
 
 func newRun(q *QP) *run {
 	r := runPool.Get().(*run)
-	r.q = q
+	r.q, r.left = q, newQuantum()
 	return r
 }
 
 func (r *run) free() {
-	r.q, r.out, r.polled = nil, nil, false
+	r.q, r.out, r.polled, r.more = nil, nil, false, false
 	runPool.Put(r)
 }
 

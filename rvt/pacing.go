@@ -1,0 +1,48 @@
+package rvt
+
+import (
+	"time"
+
+	"ciddk/wire"
+)
+
+// Pacing bounds the bursts of a UC QP on a link without flow control (Hints.Window). No acknowledgement opens a window there, so the QP
+// sends at most a window's worth of bytes and packets, and the next burst follows when a receiver at paceRate has taken the last one in.
+
+// paceRate is the rate of UC on links without flow control, in bytes per second: 8 Gb/s.
+const paceRate = 1e9
+
+// pacing is the burst in progress.
+type pacing struct {
+	paceAt       time.Duration // when the next burst may begin; 0: now
+	burstAt      time.Duration // when this one began
+	burstBytes   int64
+	burstPackets uint32
+}
+
+// pace returns how many of the next n packets may be sent now. If none may, paceAt is set.
+func (q *QP) pace(n uint32) uint32 {
+	h := &q.port.hints
+	if q.service != wire.UC || h.Window == 0 {
+		return n
+	}
+	s := &q.req
+	window := max(int64(h.Window), int64(q.mtu))
+	packets := q.packetWindow()
+	now := q.hca.clock.Now()
+	end := s.burstAt + time.Duration(window)*time.Second/paceRate
+	switch {
+	case now >= end:
+		s.burstAt, s.burstBytes, s.burstPackets = now, 0, 0
+	case s.burstBytes+int64(q.mtu) > window || s.burstPackets >= packets:
+		s.paceAt = end
+		return 0
+	}
+	return max(min(n, packets-s.burstPackets, uint32((window-s.burstBytes)/int64(q.mtu))), 1)
+}
+
+// paced counts what has been sent.
+func (s *requester) paced(n, size uint32) {
+	s.burstPackets += n
+	s.burstBytes += int64(size)
+}

@@ -1,0 +1,50 @@
+package rvt
+
+// A quantum bounds what one turn of the engine sends and executes, so that no QP delays another for long (decision 3). A QP with work left
+// at the end of its quantum goes to the back of its port's run queue.
+type quantum struct {
+	packets int // packets to send, requests to execute and entries to flush
+	bytes   int // payload bytes to send
+}
+
+const (
+	turnPackets = 256
+	turnBytes   = 1 << 20
+
+	// serveTurns is the most turns that one goroutine runs for marks that others leave while it holds the token.
+	serveTurns = 4
+)
+
+// newQuantum returns a full quantum.
+func newQuantum() quantum { return quantum{turnPackets, turnBytes} }
+
+// nestedQuantum returns the quantum of a delivery inside a Send. The sender may make many Sends in a turn of its own.
+func nestedQuantum() quantum { return quantum{turnPackets / 4, turnBytes / 4} }
+
+// isSpent reports whether nothing is left.
+func (b *quantum) isSpent() bool { return b.packets <= 0 || b.bytes <= 0 }
+
+// spend takes packets and bytes away. A quantum may be exceeded by the last packet that it pays for.
+func (b *quantum) spend(packets, bytes uint32) {
+	b.packets -= int(packets)
+	b.bytes -= int(bytes)
+}
+
+// train returns how many packets of mtu bytes the quantum pays for, at least one and at most n.
+func (b *quantum) train(n, mtu uint32) uint32 {
+	return uint32(max(min(int(n), b.packets, b.bytes/int(mtu)), 1))
+}
+
+// half takes away half of the quantum and returns it.
+func (b *quantum) half() quantum {
+	h := quantum{b.packets / 2, b.bytes / 2}
+	b.packets -= h.packets
+	b.bytes -= h.bytes
+	return h
+}
+
+// join adds what is left of another quantum.
+func (b *quantum) join(h quantum) {
+	b.packets += h.packets
+	b.bytes += h.bytes
+}
