@@ -98,6 +98,9 @@ func newCapturePort(in rvt.Port, t *Tap, e portEnv, link ci.Link) rvt.Port {
 	return p
 }
 
+// CatchUp leaves it to the port.
+func (p *capturePort) CatchUp(mark uint64) (next uint64, done bool) { return catchUp(p.Port, mark) }
+
 func (p *capturePort) inner() any { return p.Port }
 
 func (p *capturePort) setLink(up bool) { p.Port.(interface{ setLink(bool) }).setLink(up) }

@@ -188,6 +188,9 @@ func (p *impairPort) Hints() rvt.Hints {
 	return h
 }
 
+// CatchUp leaves it to the port; what is held has not arrived.
+func (p *impairPort) CatchUp(mark uint64) (next uint64, done bool) { return catchUp(p.Port, mark) }
+
 // Close forgets what is held.
 func (p *impairPort) Close() error {
 	p.live.Lock()

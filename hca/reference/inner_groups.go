@@ -23,3 +23,11 @@ func (p innerGroups) Attend() {
 
 func (p innerGroups) JoinGroup(g ci.GID) error  { return p.in.(rvt.GroupPort).JoinGroup(g) }
 func (p innerGroups) LeaveGroup(g ci.GID) error { return p.in.(rvt.GroupPort).LeaveGroup(g) }
+
+// catchUp is the CatchUp of a port that may have none.
+func catchUp(p rvt.Port, mark uint64) (next uint64, done bool) {
+	if b, ok := p.(rvt.BacklogPort); ok {
+		return b.CatchUp(mark)
+	}
+	return 0, true
+}

@@ -218,6 +218,13 @@ func (n *Network) arm() {
 	}
 }
 
+// isBehind reports whether datagrams have arrived and have not been delivered.
+func (n *Network) isBehind() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pumping || len(n.queue) > 0 && n.queue[0].at <= n.c.Clock.Now()
+}
+
 // pump delivers what has arrived, one port's share after the other. Only one runs at a time.
 func (n *Network) pump() {
 	n.mu.Lock()

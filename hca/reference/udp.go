@@ -154,6 +154,8 @@ type udpSocket interface {
 	hints() rvt.Hints
 	join(group netip.Addr) error
 	leave(group netip.Addr) error
+	// catchUp is rvt.BacklogPort's CatchUp.
+	catchUp(mark uint64) (next uint64, done bool)
 	// close returns when nothing is being delivered any more. Idempotent.
 	close() error
 }
@@ -362,6 +364,9 @@ func (p *udpPort) Hints() rvt.Hints {
 	h.StrictSource, h.PeerEntropy = p.strict, p.peer
 	return h
 }
+
+// CatchUp receives what the socket holds: see rvt.BacklogPort.
+func (p *udpPort) CatchUp(mark uint64) (next uint64, done bool) { return p.sock.catchUp(mark) }
 
 // Attr: an Ethernet link of one GID and one P_Key. The host does not say how fast it is; 4X at 10 Gb/s is a guess.
 func (p *udpPort) Attr() ci.PortAttr {

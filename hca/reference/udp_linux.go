@@ -89,6 +89,7 @@ type mmsgSocket struct {
 	wake    int // eventfd: Close, or a change of the groups
 	gso     atomic.Bool
 	gro     bool
+	backlog int          // datagrams that the receive buffer holds at most
 	window  int          // bytes on the way
 	packets int          // and packets
 	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
@@ -275,7 +276,7 @@ func (s *mmsgSocket) setUp() error {
 	if err != nil {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
-	s.window, s.packets = windowFor(granted), packetsFor(granted)
+	s.window, s.packets, s.backlog = windowFor(granted), packetsFor(granted), granted/leastCharge
 	if _, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT); err == nil {
 		s.gso.Store(true)
 	}
@@ -325,6 +326,9 @@ func windowFor(granted int) int { return granted / 6 }
 // packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a driver gives each a buffer
 // of its own. No more than what queues on the way take, 1000 packets by default (netdev_max_backlog, txqueuelen), with room for others.
 func packetsFor(granted int) int { return max(256, min(granted/4096, 512)) }
+
+// leastCharge is less than what the system charges any datagram with: its bookkeeping alone takes more.
+const leastCharge = 512
 
 func (s *mmsgSocket) hints() rvt.Hints {
 	h := rvt.Hints{Window: s.window, Packets: s.packets}
@@ -491,6 +495,32 @@ func (s *mmsgSocket) drive() int {
 		s.port.recv.FlushAcks()
 	}
 	return n
+}
+
+// catchUp receives until nothing is left, or until more has come than the buffer held: whatever arrived before the call has been delivered
+// then. It stops where another goroutine receives.
+func (s *mmsgSocket) catchUp(uint64) (next uint64, done bool) {
+	empty := 0
+	for n := 0; n < s.backlog && empty < 2; { // twice, since one receive may report the error of an earlier send (ICMP) instead
+		if s.closed.Load() {
+			break
+		}
+		if !s.recvMu.TryLock() {
+			return 0, false
+		}
+		k := 0
+		if !s.closed.Load() && s.rx != nil {
+			k = s.receiveAll(false)
+		}
+		s.recvMu.Unlock()
+		n += k
+		if k == 0 {
+			empty++
+		} else {
+			empty = 0
+		}
+	}
+	return 0, true
 }
 
 // receiveAll makes one receive on each socket and delivers. The caller holds recvMu.

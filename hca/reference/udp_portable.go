@@ -25,6 +25,7 @@ type portableSocket struct {
 	mu     sync.Mutex
 	closed bool
 	live   sync.WaitGroup
+	mark   barrier
 	groups map[netip.Addr]*portableGroup
 }
 
@@ -160,10 +161,22 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 		raceReceived()
 		bad = 0
 		s.port.stats.systemCalls.Add(1)
+		if s.isBarrier(from, buf[:n]) {
+			continue
+		}
 		d.datagram(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, buf[:n], 0)
 		d.deliver()
 	}
 	s.port.setLink(false)
+}
+
+// catchUp sends a barrier when no other is under way.
+func (s *portableSocket) catchUp(mark uint64) (next uint64, done bool) {
+	n, ask, done := s.mark.want(mark, s.port.clock.Now())
+	if ask != 0 && !s.sendBarrier(ask) {
+		return 0, true // the system does not deliver to the port's own address: nothing more can be learned
+	}
+	return n, done
 }
 
 func (s *portableSocket) send(pkts []rvt.Packet) {

@@ -38,6 +38,7 @@ type collector struct {
 	events  []ci.EventType
 	polled  int
 	flushes atomic.Int64
+	each    func() // called for each delivery first; set before packets come
 }
 
 func newCollector() *collector {
@@ -53,6 +54,9 @@ func (c *collector) note(f func()) {
 }
 
 func (c *collector) Deliver(pkts []rvt.Packet, _, polled bool) {
+	if c.each != nil {
+		c.each()
+	}
 	c.note(func() {
 		for _, p := range pkts {
 			p.Payload = [][]byte{bytes.Join(p.Payload, nil)}

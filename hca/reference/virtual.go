@@ -104,6 +104,9 @@ func (s *virtualSocket) start() error {
 	return nil
 }
 
+// catchUp leaves the delivery to the network.
+func (s *virtualSocket) catchUp(uint64) (next uint64, done bool) { return 0, !s.net.isBehind() }
+
 func (s *virtualSocket) hints() rvt.Hints {
 	return rvt.Hints{MaxTrain: 16 * s.port.mtu.Bytes(), Window: s.window}
 }
