@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"fmt"
 	"slices"
 
 	"ciddk/ci"
@@ -171,6 +172,11 @@ func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 		return c.UnimplementedCA.VendorCall(op, objects...)
 	case op == nil:
 		return failf(verb, ci.InvalidParameter, "op is nil")
+	}
+	for i, o := range objects {
+		if e, ok := ci.As[engineObject](o); !ok || e.owner() != c.hca || !e.alive() {
+			return handle(verb, ci.InvalidHandle, fmt.Sprintf("objects[%d]", i), o)
+		}
 	}
 	return c.hca.cfg.Ops.VendorCall(op, objects)
 }

@@ -40,7 +40,7 @@ func (q *QP) sendDatagram(r *run, e *sendEntry) ci.WCStatus {
 		return w.Bad
 	case w.Op == ci.OpNop:
 		return ci.WCSuccess
-	case w.Op != ci.OpSend || w.AV == nil:
+	case w.Op != ci.OpSend || w.AV == nil || w.AV.pd != q.pd: // a ring may name any vector (IBTA volume 1, 10.2.2.2)
 		return ci.WCLocalOpErr
 	}
 	av := w.AV.state.Load()

@@ -103,7 +103,7 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	}()
 	for i, o := range fmrs {
 		f, ok := ci.As[*FMR](o)
-		if !ok || f.pd.ca.hca != h || !f.get() {
+		if !ok || f.pd != d || !f.get() {
 			return handle(verb, ci.InvalidFMRHandle, fmt.Sprintf("fmrs[%d]", i), o)
 		}
 		list = append(list, f)

@@ -15,7 +15,7 @@ func newPostErrors(verb string, gone ci.Status) postErrors {
 		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
 		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
 		maxSGE:      e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
-		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another CA"),
+		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
 		param:       e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its operation"),
 		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
 		unsupported: e(ci.Unsupported, "CAAttr.Caps does not claim this operation or flag"),
@@ -154,7 +154,7 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 func (q *QP) checkDest(w *ci.SendWR) *ci.Error {
 	a := q.AV(w.To.AV)
 	switch {
-	case a == nil || a.pd.ca.hca != q.hca || a.gone.Load():
+	case a == nil || a.pd != q.pd || a.gone.Load():
 		return sendErrors.av
 	case w.To.QPN > mcastQPN:
 		return sendErrors.param

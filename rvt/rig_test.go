@@ -183,6 +183,8 @@ type linkPort struct {
 	lid  ci.LID
 	rx   Receiver
 	attr func(*ci.PortAttr) // changes to what Attr says
+	// configure changes the HCA of the port.
+	configure func(*Config)
 }
 
 type linkRoute struct{ lid ci.LID }
@@ -310,6 +312,13 @@ func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock,
 	return newSideOnPorts(t, ports, list, guid, clock, rings, typ, tweak)
 }
 
+// newSideWith is newSide with a configuration of one's choice.
+func newSideWith(t *testing.T, l *wireLink, guid ci.GUID, tweak func(*Config)) *side {
+	p := l.port()
+	p.configure = tweak
+	return newSideOn(t, []*linkPort{p}, guid, nil, plainRings{}, ci.RC, nil)
+}
+
 // newSideOnPorts is newSideOn with ports in front of those of the link.
 func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType,
 	tweak func(*ci.QPCreate)) *side {
@@ -323,6 +332,9 @@ func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID,
 	cfg := Config{Info: ci.HCAInfo{GUID: guid}, Attr: ci.CAAttr{Caps: testCaps}, Rings: rings, Clock: clock,
 		Rand: rand.NewChaCha8([32]byte{byte(guid)})}
 	cfg.Ports = front
+	if p.configure != nil {
+		p.configure(&cfg)
+	}
 	h, err := New(cfg)
 	require.NoError(t, err)
 	s := &side{t: t, hca: h, clock: clock, simulated: p.link.sim != nil, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
