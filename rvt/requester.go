@@ -407,7 +407,7 @@ func (s *requester) half(q *QP) bool {
 }
 
 // fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train too long for what
-// memory without direct access needs is shortened. nil: the data cannot be had.
+// memory without direct access needs is shortened, and a packet of too many pieces is copied. nil: the data cannot be had.
 func (q *QP) fill(r *run, e *sendEntry, off uint64, n uint32) (*Packet, uint32) {
 	for {
 		size := uint32(min(e.w.Length-off, uint64(n)*uint64(q.mtu)))
@@ -415,6 +415,7 @@ func (q *QP) fill(r *run, e *sendEntry, off uint64, n uint32) (*Packet, uint32) 
 		p := r.packet()
 		first, copied := r.nsegs, r.nbuf
 		if q.gather(r, e, off, size) {
+			r.flat = false
 			p.Payload, p.Len = r.segs[first:r.nsegs], size
 			return p, n
 		}
@@ -425,7 +426,10 @@ func (q *QP) fill(r *run, e *sendEntry, off uint64, n uint32) (*Packet, uint32) 
 			r.send()
 		case n > 1:
 			n = max(min(n/2, runBuffer/q.mtu), 1)
+		case !r.flat:
+			r.flat = true // the memory may be in more pieces than a batch holds
 		default:
+			r.flat = false
 			return nil, 0
 		}
 	}
@@ -445,6 +449,9 @@ func (q *QP) endOfMessage(p *Packet, e *sendEntry) {
 // gather appends n bytes of a request's data, from off on, to the batch. False: a key, bound or right does not hold.
 func (q *QP) gather(r *run, e *sendEntry, off uint64, n uint32) bool {
 	if e.w.IsInl {
+		if r.nsegs == len(r.segs) {
+			return false
+		}
 		if n > 0 {
 			r.segs[r.nsegs] = e.w.Inline[off : off+uint64(n)]
 			r.nsegs++

@@ -578,6 +578,8 @@ func (q *QP) sendResponse(r *run, a *response) bool {
 					r.send()
 				case most > 1:
 					most = max(min(most/2, runBuffer/q.mtu), 1)
+				case !r.flat:
+					r.flat = true // as in fill
 				default:
 					q.readFault(r, a)
 					return false
@@ -585,6 +587,7 @@ func (q *QP) sendResponse(r *run, a *response) bool {
 				continue
 			}
 		}
+		r.flat = false
 		p.Op, p.Start, p.End = wire.OpReadResponse, done == 0, n == a.n
 		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn
 		p.PSN, p.N, p.Len, p.Payload = a.psn, n, size, r.segs[first:r.nsegs]

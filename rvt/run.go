@@ -14,6 +14,7 @@ type run struct {
 	out     *port // where pkts go
 	polled  bool  // acknowledgements may wait
 	more    bool  // the quantum is spent and work is left
+	flat    bool  // view copies, so that a packet has few segments
 	left    quantum
 	npkts   int
 	nsegs   int
@@ -46,7 +47,7 @@ func newRun(q *QP) *run {
 }
 
 func (r *run) free() {
-	r.q, r.out, r.polled, r.more = nil, nil, false, false
+	r.q, r.out, r.polled, r.more, r.flat = nil, nil, false, false, false
 	runPool.Put(r)
 }
 
@@ -95,17 +96,22 @@ func (r *run) room(n int) {
 	}
 }
 
-// view appends the bytes of m to the segments; it copies where it must. False on a fault of the memory.
+// view appends the bytes of m to the segments; it copies where it must. False on a fault of the memory, and where the batch has no room.
 func (r *run) view(m mem, n uint32) bool {
 	if n == 0 {
 		return true
 	}
-	if segs, ok := m.slices(r.segs[:r.nsegs], n); ok {
-		if len(segs) > len(r.segs) {
-			return false // more extents than a batch holds: the memory is treated as unreachable
+	if r.nsegs == len(r.segs) {
+		return false
+	}
+	if !r.flat {
+		if segs, ok := m.slices(r.segs[:r.nsegs], n); ok {
+			if len(segs) > len(r.segs) {
+				return false // more extents than there is room for
+			}
+			r.nsegs = len(segs)
+			return true
 		}
-		r.nsegs = len(segs)
-		return true
 	}
 	if r.buf == nil {
 		r.buf = make([]byte, runBuffer)
