@@ -188,7 +188,7 @@ func (h *HCA) drive() bool {
 		if p.driver != nil {
 			n += p.driver.Drive()
 		}
-		if p.turns.waiting.Load() > 0 && p.turns.one() {
+		if p.turns.waiting.Load() > 0 && p.turns.one(true) {
 			n++
 		}
 	}

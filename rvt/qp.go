@@ -71,6 +71,7 @@ type QP struct {
 	apm     migration
 	timer   clock.Deadline
 	timerAt time.Duration // what the wheel was last told; 0: fired since
+	rest    bool          // the last turn left work
 	req     requester
 	resp    responder
 	origin  origin
@@ -122,11 +123,11 @@ func (q *QP) unlockWith(b *quantum) {
 }
 
 // turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and executes no more than b
-// pays for, and nothing new if the QP is in the run queue. If work is left, the QP is in the run queue afterwards.
+// pays for, and nothing while work of an earlier turn waits in the run queue. If work is left, the QP is in the run queue afterwards.
 func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	r := newRun(q)
 	r.polled, r.left = polled, *b
-	waits := q.queued.Load()
+	waits := q.rest && q.queued.Load()
 	if waits {
 		r.left = quantum{}
 	}
@@ -145,9 +146,9 @@ func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 		*b = r.left
 	}
 	r.finish()
-	more := r.more
+	q.rest = r.more
 	r.free()
-	if more {
+	if q.rest {
 		q.enqueueTurn()
 	}
 }

@@ -45,12 +45,13 @@ func (u *runQueue) add(q *QP) {
 	u.armed = true
 }
 
-// take removes the first QP; nil if there is none.
-func (u *runQueue) take() *QP {
+// take removes the first QP; nil if there is none. Consumers that poll leave it there if a deadline of it has passed: acting on that may take
+// long, and deliver packets to other QPs.
+func (u *runQueue) take(polled bool) *QP {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	q := u.first
-	if q == nil {
+	if q == nil || polled && q.due.Load() {
 		return nil
 	}
 	if u.first = q.behind; u.first == nil {
@@ -64,7 +65,7 @@ func (u *runQueue) take() *QP {
 // round gives a turn to each QP that waits, and sets the timer again if any wait then.
 func (u *runQueue) round() {
 	for range u.waiting.Load() {
-		if !u.one() {
+		if !u.one(false) {
 			break
 		}
 	}
@@ -76,8 +77,8 @@ func (u *runQueue) round() {
 }
 
 // one gives a turn to the first QP that waits; false if there is none.
-func (u *runQueue) one() bool {
-	q := u.take()
+func (u *runQueue) one(polled bool) bool {
+	q := u.take(polled)
 	if q == nil {
 		return false
 	}

@@ -218,23 +218,35 @@ func (n *Network) arm() {
 	}
 }
 
-// isBehind reports whether datagrams have arrived and have not been delivered.
-func (n *Network) isBehind() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.pumping || len(n.queue) > 0 && n.queue[0].at <= n.c.Clock.Now()
-}
-
-// pump delivers what has arrived, one port's share after the other. Only one runs at a time.
+// pump is the timer's function: it delivers what has arrived.
 func (n *Network) pump() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.pumping {
 		return
 	}
-	n.pumping, n.set = true, false
+	n.set = false
+	n.deliver(n.c.Clock.Now)
+}
+
+// catchUp delivers what had arrived before the call; false while another goroutine delivers.
+func (n *Network) catchUp() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pumping {
+		return false
+	}
+	now := n.c.Clock.Now()
+	n.deliver(func() time.Duration { return now })
+	return true
+}
+
+// deliver delivers what arrives until now, one port's share after the other. Only one runs at a time. The caller holds n.mu, which is released
+// for each delivery.
+func (n *Network) deliver(now func() time.Duration) {
+	n.pumping = true
 	var batch []parcel
-	for len(n.queue) > 0 && n.queue[0].at <= n.c.Clock.Now() {
+	for len(n.queue) > 0 && n.queue[0].at <= now() {
 		batch = append(batch[:0], n.pop())
 		for len(n.queue) > 0 && n.queue[0].at == batch[0].at && n.queue[0].to == batch[0].to {
 			batch = append(batch, n.pop())

@@ -104,8 +104,8 @@ func (s *virtualSocket) start() error {
 	return nil
 }
 
-// catchUp leaves the delivery to the network.
-func (s *virtualSocket) catchUp(uint64) (next uint64, done bool) { return 0, !s.net.isBehind() }
+// catchUp has the network deliver.
+func (s *virtualSocket) catchUp(uint64) (next uint64, done bool) { return 0, s.net.catchUp() }
 
 func (s *virtualSocket) hints() rvt.Hints {
 	return rvt.Hints{MaxTrain: 16 * s.port.mtu.Bytes(), Window: s.window}
