@@ -372,6 +372,26 @@ func udMutants() []Mutant {
 		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify changes nothing",
 			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
 		{Name: "ud.av-dropped", Breaks: "CI-PostSend-07", Does: "a datagram without a usable AV is dropped, and success is said", Wrap: answers(ci.InvalidAVHandle, ci.Success)},
+		{Name: "ud.av-any-pd", Breaks: "CI-PostSend-08", Does: "an AV of any PD will do", Wrap: onPost(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			n, err := q.PostSend(wrs)
+			if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
+				return n, err
+			}
+			addr, _, e := wrs[n].To.AV.Query()
+			a, e2 := q.Query()
+			if e != nil || e2 != nil {
+				return n, err
+			}
+			av, e := a.PD.CreateAV(addr, nil)
+			if e != nil {
+				return n, err
+			}
+			one := copySends(wrs[n : n+1])
+			one[0].To.AV = av
+			k, err := q.PostSend(one)
+			_ = av.Destroy() // the reference HCA has sent it
+			return n + k, err
+		})},
 		{Name: "ud.av-any-port", Breaks: "CI-CreateAV-01", Does: "an AV for a port that does not exist is made for port 1",
 			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }})},
 		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed again and again",

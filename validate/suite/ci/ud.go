@@ -27,6 +27,7 @@ func udArea() validate.Suite {
 		must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram carries immediate data."),
 		must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)", "Datagrams posted after AV.Modify go to the new address, and a query gives it."),
 		must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram without address vector, or by one that is destroyed or of another HCA, is InvalidAVHandle and not posted."),
+		must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram by an address vector of another PD than the QP's is InvalidAVHandle and not posted, or completes with a local operation error. It is not sent."),
 		must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45", "A port that does not exist is InvalidPort at CreateAV and AV.Modify with CapAVPortCheck, else a local operation error at the send."),
 		must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45", "An address that the port cannot use shows at the send, as a local operation error."),
 		must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)", "An AV that was destroyed answers InvalidAVHandle to every verb."),
@@ -49,6 +50,7 @@ func udArea() validate.Suite {
 		kase("ud.two-peers", "one QP talks to two others in turn", ud, udTwoPeers, "IBTA-9.8-12"),
 		kase("ud.av.modify", "modify an AV, then send", ud, udAVModify, "CI-ModifyAV-01"),
 		kase("ud.av.gone", "send by no AV, by one that is gone, by one of another HCA", ud, udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
+		kase("ud.av.other-pd", "send by an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
 		kase("ud.av.stale", "use an AV after it is gone", ud, udAVStale, "CI-DestroyAV-01"),
 		kase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
 		kase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable, "CI-CreateAV-02"),
@@ -247,7 +249,8 @@ func udQKeyPrivileged(t *validate.T) {
 	q := p.AnotherInReset(kit.QKey(0x00112233))
 	q.B.Config.QKey = 0x80000007
 	kit.Connect(q.A.QP, q.B.QP)
-	q.A.AV, q.A.Dest = p.A.AV, ci.Dest{AV: p.A.AV, QPN: q.B.Num(), QKey: 0x80000007}
+	av := q.A.QP.CA.AV(q.A.PD, q.B.QP.CA)
+	q.A.AV, q.A.Dest = av, ci.Dest{AV: av, QPN: q.B.Num(), QKey: 0x80000007}
 	q.B.Recv(q.B.RecvWR(1, 0, 100))
 	q.A.Send(q.A.SendWR(1, 0, 20))
 	q.A.CQ.WaitOK(1)
@@ -398,6 +401,24 @@ func udAVGone(t *validate.T) {
 		kit.Equal(t, "Length of the datagram before it", wcs[0].Length, grhLen+7)
 		kit.Equal(t, "Length of the datagram posted next", wcs[1].Length, grhLen+1)
 	}
+}
+
+func udAVOtherPD(t *validate.T) {
+	p := kit.UD(t)
+	w := p.A.SendWR(1, 0, 7)
+	w.To.AV = p.A.QP.CA.AV(p.A.QP.CA.PD(), p.B.QP.CA)
+	p.B.Recv(p.B.RecvWR(1, 0, 100))
+	n, err := p.A.PostSend([]ci.SendWR{w})
+	if err != nil {
+		kit.WantTaken(t, "PostSend of a datagram by an AV of another PD", n, err, 0, ci.InvalidAVHandle)
+	} else {
+		p.A.CQ.WaitStatus(1, ci.WCLocalOpErr)
+		p.A.Becomes(ci.QPSQError)
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	}
+	p.A.Send(p.A.SendWR(2, 0, 9))
+	p.A.CQ.WaitOK(2)
+	kit.Equal(t, "Length of the first datagram received, that by an AV of the QP's PD", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+9)
 }
 
 func udAVStale(t *validate.T) {
