@@ -40,7 +40,8 @@ type UDPConfig struct {
 	Within func(open func() error) error
 	// SourcePorts is how many UDP ports the HCA port sends from, 1 to 64; 0 is 1. With 1, packets leave from Port. With more, each QP sends
 	// from one of as many other ports, by a hash of its number, so that routers which spread flows over equal paths (ECMP) spread the
-	// QPs. The port receives at Port only.
+	// QPs. The HCA port receives at Port only. On Linux, without Portable, no other program of the machine gets these ports while the HCA is
+	// open, so a peer's StrictSource keeps out programs without privileges.
 	SourcePorts int
 	// FirstSourcePort is the first of SourcePorts consecutive ports to send from, if SourcePorts is above 1; 0 has the system choose.
 	FirstSourcePort uint16

@@ -42,7 +42,7 @@ const (
 type osRoute struct {
 	sa    [unix.SizeofSockaddrInet6]byte
 	saLen uint32
-	ctl   [2 * controlRoom]byte // traffic class and hop limit, when they are not the socket's own
+	ctl   [2*controlRoom + infoRoom]byte // traffic class, hop limit and source address, when they are not the socket's own
 	nctl  int
 }
 
@@ -704,6 +704,9 @@ func sourceOf(n *unix.RawSockaddrInet6) netip.AddrPort {
 // controlRoom is the space of a control message with up to 4 bytes.
 const controlRoom = 24
 
+// infoRoom is the space of a control message with a source address, IPV6_PKTINFO being the longer one.
+const infoRoom = 40
+
 // putControl32 writes a control message of one int and returns its space.
 func putControl32(b []byte, level, typ int, v uint32) int {
 	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], v)
@@ -775,7 +778,7 @@ type sendBatch struct {
 	hdrs  [sendMessages]mmsghdr
 	info  [sendMessages]message
 	iovs  [sendPieces]unix.Iovec
-	ctls  [sendMessages][3 * controlRoom]byte
+	ctls  [sendMessages][3*controlRoom + infoRoom]byte
 	bytes []byte
 }
 

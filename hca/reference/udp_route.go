@@ -103,6 +103,9 @@ func (p *udpPort) setLane(r *udpRoute, lane uint8) {
 	r.key.lane, r.src = lane, p.gsi
 	if int(lane) < len(p.sources) {
 		r.src = p.sources[lane]
+		if len(p.sources) > 1 {
+			r.os.setSource(p.addr, p.index)
+		}
 	}
 	if dst := r.dst.Addr(); dst.Is4() {
 		r.flow4 = wire.NewFlow4(p.addr.As4(), dst.As4(), r.src, p.udp, wire.IPv4DontFragment)

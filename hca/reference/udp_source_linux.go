@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -8,12 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSources opens the sockets to send from, which receive nothing.
+// openSources opens the sockets to send from, which receive nothing. They are bound to all addresses of the machine, so that no other program can
+// bind one of these ports: a program with the same port of any address could name ours as the source (IP_PKTINFO), and its packets would
+// look like those of the peer that StrictSource accepts.
 func (s *mmsgSocket) openSources(c *UDPConfig) error {
 	p := s.port
 	s.from, p.sources = nil, nil
+	all := netip.IPv6Unspecified()
+	if p.addr.Is4() {
+		all = netip.IPv4Unspecified()
+	}
 	for i := range c.SourcePorts {
-		fd, err := s.open(netip.AddrPortFrom(p.addr, c.sourcePort(i)), sourceSocket)
+		fd, err := s.open(netip.AddrPortFrom(all, c.sourcePort(i)), sourceSocket)
 		if err != nil {
 			return c.explainSource(i, err)
 		}
@@ -28,6 +35,25 @@ func (s *mmsgSocket) openSources(c *UDPConfig) error {
 		}
 	}
 	return nil
+}
+
+// setSource has packets leave from an address, where the socket is bound to all: struct in_pktinfo or in6_pktinfo (ip(7), ipv6(7)).
+func (o *osRoute) setSource(a netip.Addr, ifindex int) {
+	b := o.ctl[o.nctl:]
+	if a.Is4() {
+		const size, source = 12, 4
+		v4 := a.As4()
+		copy(b[unix.CmsgLen(0)+source:], v4[:])
+		o.nctl += putControl(b, unix.IPPROTO_IP, unix.IP_PKTINFO, size)
+		return
+	}
+	const size, index = 20, 16
+	v6 := a.As16()
+	copy(b[unix.CmsgLen(0):], v6[:])
+	if needsZone(a) {
+		binary.NativeEndian.PutUint32(b[unix.CmsgLen(0)+index:], uint32(ifindex))
+	}
+	o.nctl += putControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, size)
 }
 
 // closeSources closes the sockets to send from that are not the port's own.

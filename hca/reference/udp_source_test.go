@@ -1,8 +1,10 @@
 package reference
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ func TestSourcePorts(t *testing.T) {
 		"portable":      {c: UDPConfig{SourcePorts: 4, Portable: true}},
 		"IPv6":          {c: UDPConfig{SourcePorts: 3, Port: 4795}, v6: true},
 		"IPv6 portable": {c: UDPConfig{SourcePorts: 3, Port: 4796, Portable: true}, v6: true},
-		"configured":    {c: UDPConfig{SourcePorts: 4, FirstSourcePort: 49300}},
+		"configured":    {c: UDPConfig{SourcePorts: 4, FirstSourcePort: freePorts(t, 4)}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +97,21 @@ func openTest6Config(t *testing.T, c UDPConfig) (*udpPort, *collector) {
 	return openTest(t, c)
 }
 
+// freePorts finds consecutive UDP ports that nobody has, below those that the system hands out.
+func freePorts(t *testing.T, n int) uint16 {
+	t.Helper()
+	for try := range 100 {
+		first := uint16(12000 + (os.Getpid()*64+try*n)%18000)
+		p, err := openUDP(UDPConfig{Addr: testAddr(), SourcePorts: n, FirstSourcePort: first}, clock.Real())
+		if err == nil {
+			require.NoError(t, p.Close())
+			return first
+		}
+	}
+	require.FailNow(t, "no free ports")
+	return 0
+}
+
 // What comes to a source port goes nowhere, and does not keep the port from sending.
 func TestSourcePortsReceiveNothing(t *testing.T) {
 	t.Parallel()
@@ -120,15 +137,16 @@ func TestSourcePortsReceiveNothing(t *testing.T) {
 // Settings that contradict each other are refused with what to do.
 func TestSourcePortsRefused(t *testing.T) {
 	t.Parallel()
-	busy, _ := openTest(t, UDPConfig{Port: 49400})
+	first := freePorts(t, 3)
+	busy, _ := openTest(t, UDPConfig{Port: first + 1})
 	for want, c := range map[string]UDPConfig{
-		"SourcePorts is -1: want 1 to 64":            {SourcePorts: -1},
-		"SourcePorts is 65: want 1 to 64":            {SourcePorts: 65},
-		"packets leave from Port then":               {FirstSourcePort: 50000},
-		"go beyond port 65535":                       {SourcePorts: 3, FirstSourcePort: 65534},
-		"include Port 4791":                          {SourcePorts: 3, FirstSourcePort: 4790},
-		"has a meaning with StrictSource only":       {PeerSourcePort: 4791},
-		"source port 49400 (set FirstSourcePort to ": {Addr: busy.addr, SourcePorts: 3, FirstSourcePort: 49399},
+		"SourcePorts is -1: want 1 to 64":                               {SourcePorts: -1},
+		"SourcePorts is 65: want 1 to 64":                               {SourcePorts: 65},
+		"packets leave from Port then":                                  {FirstSourcePort: 50000},
+		"go beyond port 65535":                                          {SourcePorts: 3, FirstSourcePort: 65534},
+		"include Port 4791":                                             {SourcePorts: 3, FirstSourcePort: 4790},
+		"has a meaning with StrictSource only":                          {PeerSourcePort: 4791},
+		fmt.Sprintf("source port %d (set FirstSourcePort to ", first+1): {Addr: busy.addr, SourcePorts: 3, FirstSourcePort: first},
 	} {
 		if !c.Addr.IsValid() {
 			c.Addr = testAddr()
