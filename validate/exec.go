@@ -164,6 +164,7 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	if err := e.drop(ctx); err != nil {
 		r.blame(Failure{Rule: c.Judges(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
 	}
+	runFinalizers()
 	return r, true
 }
 
@@ -358,4 +359,22 @@ func (s Setting) leftCapture(j job) string {
 func allStacks() string {
 	buf := make([]byte, 256<<10)
 	return string(buf[:runtime.Stack(buf, true)])
+}
+
+// finalizerGrace is how long runFinalizers waits: a finalizer of the driver's may block.
+const finalizerGrace = 100 * time.Millisecond
+
+// runFinalizers collects garbage and lets finalizers run: what they find wrong, such as a runtime.Pinner with memory left pinned, ends the
+// process, and should do so in the case that left it behind.
+func runFinalizers() {
+	done := make(chan struct{})
+	marker := new(struct{ p *int }) // with a pointer: tiny objects without one may never be finalized
+	runtime.SetFinalizer(marker, func(any) { close(done) })
+	runtime.GC()
+	timer := time.NewTimer(finalizerGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }

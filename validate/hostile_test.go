@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,33 @@ var hostileActs = map[string]func() error{
 		}
 	},
 	"hang": func() error { select {} },
+	"print": func() error {
+		fmt.Fprintln(os.Stdout, "\nto standard output")
+		fmt.Fprint(os.Stderr, "card 3 is on fire\nno newline")
+		return errors.New("broken")
+	},
+	"print and crash": func() error {
+		fmt.Fprintln(os.Stderr, "card 3 is on fire")
+		go func() { panic("water damage") }()
+		select {}
+	},
+	"print and hang": func() error {
+		fmt.Fprintln(os.Stderr, "card 3 is on fire")
+		select {}
+	},
+	// leave pinned leaves memory pinned, which the Go runtime finds when it collects garbage.
+	"leave pinned": func() error {
+		new(runtime.Pinner).Pin(new([64]byte))
+		return nil
+	},
+	// The third adapter that is opened in a process takes revenge for what was done to the first.
+	"late revenge": func() error {
+		if opened++; opened == 6 { // two for each case: the certifier reads the claims
+			go func() { panic("revenge") }()
+			select {}
+		}
+		return nil
+	},
 	"read input": func() error {
 		b, err := io.ReadAll(os.Stdin)
 		if err != nil || len(b) > 0 {
@@ -63,6 +91,8 @@ var hostileActs = map[string]func() error{
 		return nil
 	},
 }
+
+var opened int
 
 // hostileHCA is an adapter that acts when it is opened.
 type hostileHCA struct {
@@ -189,4 +219,69 @@ func TestInterruptInProcess(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "interrupted", r.Run.Stopped)
 	assert.Less(t, time.Since(begin), 20*time.Second)
+}
+
+// A failure shows what the driver wrote last, whatever ended the case.
+func TestPrinted(t *testing.T) {
+	for act, want := range map[string][]string{
+		"print":           {"to standard output", "card 3 is on fire", "no newline"},
+		"print and crash": {"card 3 is on fire"},
+		"print and hang":  {"card 3 is on fire"},
+	} {
+		r := run(t, hostilePlan(act))
+		res := find(r, "a.pd")
+		require.Equal(t, validate.Fail, res.Status)
+		require.GreaterOrEqual(t, len(res.Printed), len(want), "%s: %q", act, res.Printed)
+		assert.Equal(t, want, res.Printed[len(res.Printed)-len(want):], act)
+	}
+}
+
+// Memory left pinned is found in the case that left it, not in one that happens to run when garbage is collected.
+func TestLeftPinned(t *testing.T) {
+	p := hostilePlan("leave pinned")
+	p.Workers = 1
+	p.Select.Cases = []string{"a.query", "a.pd"}
+	r := run(t, p)
+	for _, id := range []string{"a.query", "a.pd"} {
+		res := find(r, id)
+		require.Equal(t, validate.Fail, res.Status, "%+v", res)
+		assert.Contains(t, res.Failures[0].Got, "runtime.Pinner: found leaking pinned pointer")
+	}
+}
+
+// The block of a crash names the cases before it, and a crash that does not come again alone is not the case's.
+func TestEarlierCases(t *testing.T) {
+	p := hostilePlan("late revenge")
+	p.Workers = 1
+	p.Select.Cases = []string{"a.*"}
+	r := run(t, p)
+	res := find(r, "a.cq")
+	require.Equal(t, validate.Fail, res.Status, "%+v", r.Results)
+	assert.Equal(t, "panic: revenge", res.Failures[0].Got)
+	assert.Equal(t, []string{"a.query", "a.pd"}, res.Earlier)
+
+	p.OneAttempt = false
+	r = run(t, p)
+	res = find(r, "a.cq")
+	assert.Equal(t, validate.Flaky, res.Status)
+	assert.Equal(t, []string{"a.query", "a.pd"}, res.Earlier)
+
+	p = plan("crash:PD.CreateCQ")
+	p.Workers = 1
+	p.Select.Cases = []string{"a.*"}
+	res = find(run(t, p), "a.cq")
+	require.Equal(t, validate.Fail, res.Status)
+	assert.Empty(t, res.Earlier, "it crashes alone, too")
+}
+
+// A case that the process does not survive says in which step it was.
+func TestStepOfACrash(t *testing.T) {
+	for _, fault := range []string{"crash:PD.CreateCQ", "hang:PD.CreateCQ", "panic:PD.CreateCQ"} {
+		p := plan(fault)
+		p.OneAttempt = true
+		p.Select.Cases = []string{"a.cq"}
+		res := run(t, p).Results[0]
+		require.Equal(t, validate.Fail, res.Status)
+		assert.Equal(t, "a queue of 8", res.Failures[0].Step, fault)
+	}
 }

@@ -168,6 +168,7 @@ func catalog() *validate.Catalog {
 			one("a.pd", "CI-Test-01", validate.FeatureCore, pd),
 			one("a.cq", "CI-Test-02", validate.FeatureCQ, func(t *validate.T) {
 				ca := kit.Open(t)
+				t.Step("a queue of %d", 8)
 				ca.CQ(ca.PD(), 8)
 			}),
 			one("b.exchange", "CI-Test-02", validate.FeatureRC, func(t *validate.T) {

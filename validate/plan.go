@@ -260,8 +260,8 @@ func (s *session) finish(worker int, r Result, stop func()) {
 	s.tell(Progress{Worker: worker, Result: &r})
 }
 
-// amend adds a failure to the last result of a case that seemed to be over.
-func (s *session) amend(id string, f Failure) {
+// amend adds a failure to the last result of a case that seemed to be over. earlier are cases in which the cause may lie as well.
+func (s *session) amend(id string, f Failure, earlier []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rs := s.results[id]
@@ -270,6 +270,7 @@ func (s *session) amend(id string, f Failure) {
 	}
 	r := &rs[len(rs)-1]
 	f.Rule = r.Requirement
+	r.Earlier = earlier
 	r.blame(f)
 }
 

@@ -49,17 +49,24 @@ const (
 	maxPrintedBytes = 16 << 10
 )
 
-// linesSince returns the last lines of what came after the first n bytes, as far as it is still there: what the driver printed
-// during a case.
-func (b *tailBuffer) linesSince(n int) []string {
+// since returns what came after the first n bytes, as far as it is still there.
+func (b *tailBuffer) since(n int) string {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	all := string(b.head) + string(b.rest)
 	skip := n
 	if n > len(b.head) {
 		skip = max(n-b.lost, len(b.head))
 	}
-	b.mu.Unlock()
-	text := strings.TrimRight(tailBytes(all[min(skip, len(all)):], maxPrintedBytes), "\n")
+	return all[min(skip, len(all)):]
+}
+
+// linesSince returns the last lines of what came after the first n bytes: what the driver printed during a case.
+func (b *tailBuffer) linesSince(n int) []string { return lastPrinted(b.since(n)) }
+
+// lastPrinted returns the last lines of a text.
+func lastPrinted(text string) []string {
+	text = strings.TrimRight(tailBytes(text, maxPrintedBytes), "\n")
 	if text == "" {
 		return nil
 	}

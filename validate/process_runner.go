@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type processRunner struct {
 	w   *process // nil before the first case and after a death
 	// before is the case that w ran last: the one to blame if w ends between two cases.
 	before string
+	// ran are all cases that w ran before.
+	ran []string
 }
 
 // run is once, repeated in a fresh worker if the old one died of the case before.
@@ -41,7 +44,7 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 		if err != nil {
 			return fail(fmt.Errorf("worker: %w", err))
 		}
-		r.w, r.before = w, ""
+		r.w, r.before, r.ran = w, "", nil
 	}
 	w := r.w
 	// A worker that is gone shows at the end of its events, which says more than the failure of this write.
@@ -72,7 +75,7 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 				step = e.Text
 			case e.Kind == EventHang:
 				out := hung(res, e.Text, limit)
-				out.Failures[0].Step, out.conditions = step, e.Conditions
+				out.Failures[0].Step, out.conditions, out.Printed = step, e.Conditions, w.printed.linesSince(from)
 				out.Capture = r.set.leftCapture(j)
 				r.s.died()
 				r.discard()
@@ -88,6 +91,7 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 					e.Result.Printed = w.printed.linesSince(from)
 				}
 				r.before = j.c.ID
+				r.ran = append(r.ran, j.c.ID)
 				return *e.Result, false
 			}
 		case <-last.C:
@@ -116,7 +120,7 @@ func (r *processRunner) diedAfter(id string) bool {
 	f.Where += ", after the case"
 	r.discard()
 	r.s.died()
-	r.s.amend(id, f)
+	r.s.amend(id, f, slices.DeleteFunc(slices.Clone(r.ran), func(x string) bool { return x == id }))
 	return true
 }
 
@@ -135,8 +139,8 @@ func (r *processRunner) ending() (f Failure, state string) {
 // processEnd words the end of a process as a finding.
 func processEnd(state, printed string) Failure {
 	f := Failure{Where: "the worker process", Expected: "no end of the process", Got: state, Cause: CauseDeath}
-	if m := panicText.FindString(printed); m != "" {
-		f.Expected, f.Got, f.Cause, f.Stacks = "no panic", m, CausePanic, printed
+	if m := panicText.FindStringIndex(printed); m != nil {
+		f.Expected, f.Got, f.Cause, f.Stacks = "no panic", printed[m[0]:m[1]], CausePanic, printed[m[0]:]
 	}
 	return f
 }
@@ -145,9 +149,11 @@ func processEnd(state, printed string) Failure {
 func (r *processRunner) dead(res Result, started bool, step string, from int, j job) Result {
 	f, state := r.ending()
 	text := r.w.printed.last(400)
-	if f.Stacks == "" { // which hold what was printed
-		res.Printed = r.w.printed.linesSince(from)
+	printed := r.w.printed.since(from)
+	if m := panicText.FindStringIndex(printed); m != nil {
+		printed = printed[:m[0]] // what follows is among the stacks
 	}
+	res.Printed = lastPrinted(printed)
 	streamErr := r.w.streamErr
 	r.discard()
 	r.s.died()
@@ -159,6 +165,7 @@ func (r *processRunner) dead(res Result, started bool, step string, from int, j 
 		return res
 	}
 	f.Rule, f.Step = j.c.Judges(), step
+	res.Earlier = r.ran
 	res.Status, res.Failures = Fail, append(res.Failures, f)
 	res.Capture = r.set.leftCapture(j)
 	return res

@@ -64,8 +64,11 @@ func (s *session) settle(ctx context.Context, r runner, j job) Result {
 
 // flakyUnlessFailed is the result of a case that failed without an excuse and was run again.
 func flakyUnlessFailed(first Result, second *Result) Result {
-	if second.Status == Pass {
+	switch second.Status {
+	case Pass:
 		first.Status, first.Flaky = Flaky, "1 of 2 attempts failed"
+	case Fail:
+		first.Earlier = nil // it failed in a worker that had run nothing else
 	}
 	return first
 }

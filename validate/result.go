@@ -99,10 +99,14 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Notes       []Note    `json:"notes,omitempty"`
 	Log         []string  `json:"log,omitempty"`
+	// State describes the objects of a case that did not pass as its body ended: QPs of both sides with their completions.
+	State []string `json:"state,omitempty"`
 	// Printed are the last lines that the driver wrote to standard output and error, in a case that did not pass.
-	Printed  []string  `json:"printed,omitempty"`
-	Capture  string    `json:"capture,omitempty"`  // path of the packet capture
-	Flaky    string    `json:"flaky,omitempty"`    // "2 of 5 attempts failed"
+	Printed []string `json:"printed,omitempty"`
+	Capture string   `json:"capture,omitempty"` // path of the packet capture
+	Flaky   string   `json:"flaky,omitempty"`   // "2 of 5 attempts failed"
+	// Earlier are the cases that the same worker process had run before the one in which it ended: the cause may lie in one of them.
+	Earlier  []string  `json:"earlier,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"` // all runs of a case that was run again, in order
 	Elapsed  Elapsed   `json:"-"`                  // in Report.Timing, so that reports can be compared
 

@@ -31,17 +31,18 @@ type T struct {
 	logLine func(string)  // evidence as it comes, so that it survives the process
 	onStep  func(string)  // likewise; may be nil
 
-	mu       sync.Mutex
-	res      Result
-	skipped  bool
-	unclear  bool // Inconclusive was called
-	step     string
-	setup    int
-	cleanups []func()
-	cleaning bool
-	packets  []WirePacket
-	rnd      *rand.Rand
-	wg       sync.WaitGroup
+	mu        sync.Mutex
+	res       Result
+	skipped   bool
+	unclear   bool // Inconclusive was called
+	step      string
+	setup     int
+	cleanups  []func()
+	diagnoses []func() []string
+	cleaning  bool
+	packets   []WirePacket
+	rnd       *rand.Rand
+	wg        sync.WaitGroup
 }
 
 // maxLog bounds the evidence of one case, in lines; a case that logs more loses the middle.
@@ -284,6 +285,7 @@ func (t *T) run() Result {
 	}
 	body(func() { t.c.Run(t) })
 	t.wg.Wait()
+	t.diagnose()
 
 	t.mu.Lock()
 	t.cleaning = true

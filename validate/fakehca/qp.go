@@ -45,6 +45,7 @@ func (q *qp) Destroy() error {
 
 func (q *qp) Query() (ci.QPAttr, error) {
 	h := q.pd.ca.h
+	h.enter("QP.Query")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if q.dead {

@@ -17,6 +17,7 @@ type CQ struct {
 	Events *Events
 	// unreliable says that a QP of a datagram service or of unreliable connection receives into the queue.
 	unreliable bool
+	seen       seen
 	fired      chan struct{} // one token per callback not yet seen; nil if the case brought its own callback
 }
 
@@ -128,6 +129,7 @@ func (q *CQ) collect(n int, d time.Duration) ([]ci.WC, error) {
 			return out, fmt.Errorf("Poll into %d entries gave %d", len(wc), k)
 		}
 		out = append(out, wc[:k]...)
+		q.seen.add(wc[:k])
 		if err != nil || len(out) == n || last {
 			return out, err
 		}

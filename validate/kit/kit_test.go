@@ -3,6 +3,7 @@ package kit_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +161,48 @@ func TestOwnAcceptsWhatTheCaseDestroyed(t *testing.T) {
 		kit.OK(t, ca.Close(), "CA.Close")
 	})
 	assert.Equal(t, validate.Pass, r.Status, "%+v", r.Failures)
+}
+
+// A failure shows both ends: the states of their QPs, and what came from their queues.
+func TestStateOfBothEnds(t *testing.T) {
+	r := judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+		p := kit.RC(t)
+		p.A.Exchange(p.B, 10)
+		p.B.Recv(p.B.RecvWR(7, 0, 100))
+		p.A.Send(p.A.SendWR(8, 0, 5))
+		p.A.CQ.WaitOK(8)
+		p.B.QP.To(ci.QPError)
+		t.Failf("x", "one thing", "another")
+	})
+	require.Equal(t, validate.Fail, r.Status)
+	text := strings.Join(r.State, "\n")
+	assert.Regexp(t, `(?m)^A, the driver's end: RC QP 0x[0-9a-f]+: RTS$`, text)
+	assert.Regexp(t, `(?m)^A, the driver's end: send queue: completions taken: request 1702388584: success .*; request 8: success `, text)
+	assert.Regexp(t, `(?m)^B, the peer: RC QP 0x[0-9a-f]+: Error$`, text)
+	assert.Regexp(t, `(?m)^B, the peer: receive queue: completions taken: request 1702388584: .*; still in the queue: request 7: success `, text)
+
+	r = judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) { kit.RC(t) })
+	assert.Equal(t, validate.Pass, r.Status)
+	assert.Empty(t, r.State, "only for what did not pass")
+}
+
+// A driver that hangs or panics when its objects are described does not take the finding away.
+func TestStateOfABrokenDriver(t *testing.T) {
+	release := make(chan struct{})
+	for _, x := range []struct {
+		fault fakehca.Faults
+		want  string
+	}{
+		{fakehca.Faults{PanicOn: "QP.Query"}, "panic: fakehca: told to panic in QP.Query"},
+		{fakehca.Faults{HangOn: "QP.Query", Release: release}, "the driver did not answer within 1s"},
+	} {
+		r := judge(t, x.fault, ci.LinkEthernet, func(t *validate.T) {
+			kit.RC(t)
+			t.Failf("x", "one thing", "another")
+		})
+		require.Equal(t, validate.Fail, r.Status)
+		assert.Equal(t, "another", r.Failures[0].Got)
+		assert.Contains(t, strings.Join(r.State, "\n"), x.want)
+	}
+	close(release)
 }

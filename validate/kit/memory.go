@@ -205,7 +205,7 @@ func (ca *CA) AV(pd ci.PD, peer *CA) ci.AV {
 // NewPairOn is a pair of reliable connection whose both ends are on one CA, for cases that need a QP in RTS and no peer.
 func NewPairOn(ca *CA, opts ...Option) *Pair {
 	c := config(append(opts, Type(ci.RC)), ca)
-	p := &Pair{A: ca.End(c), B: ca.End(c)}
+	p := newPair(ca.End(c), ca.End(c))
 	Connect(p.A.QP, p.B.QP)
 	return p
 }

@@ -42,12 +42,18 @@ func NewPair(t *validate.T, opts ...Option) *Pair {
 func NewPairInReset(t *validate.T, opts ...Option) *Pair {
 	a, b := OpenPair(t)
 	c := config(opts, a, b)
-	return &Pair{A: a.End(c), B: b.End(c)}
+	return newPair(a.End(c), b.End(c))
+}
+
+// newPair puts two ends together, and names them for descriptions.
+func newPair(a, b *End) *Pair {
+	a.role, b.role = "A, the driver's end", "B, the peer"
+	return &Pair{A: a, B: b}
 }
 
 // More makes another pair on the CAs, PDs and with the same options as p; its QPs share p's queues if shareCQ is set.
 func (p *Pair) More(shareCQ bool) *Pair {
-	n := &Pair{A: p.A.again(shareCQ), B: p.B.again(shareCQ)}
+	n := newPair(p.A.again(shareCQ), p.B.again(shareCQ))
 	Connect(n.A.QP, n.B.QP)
 	if n.A.Config.Type == ci.UD {
 		n.A.address(n.B)

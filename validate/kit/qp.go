@@ -17,6 +17,7 @@ type QP struct {
 	Events         *Events
 	Config         Config // complete
 	PSN            ci.PSN // this side's first send PSN
+	role           string // in a pair, for descriptions
 }
 
 // QP makes a queue pair in Reset. Its events carry Config.Context, else Events.
@@ -30,6 +31,7 @@ func (ca *CA) qp(pd ci.PD, send, recv *CQ, c Config) *QP {
 	recv.unreliable = recv.unreliable || c.Type != ci.RC
 	in, err := pd.CreateQP(q.Create(), nil)
 	q.QP = created(ca.T, in, err, fmt.Sprintf("PD.CreateQP of type %s", c.Type), "QP")
+	q.watch()
 	return q
 }
 

@@ -11,7 +11,7 @@ import (
 	"ciddk/validate"
 )
 
-// JUnit writes the report as JUnit XML: a suite for each feature, a test case for each case. A failure that does not deny the certificate
+// JUnit writes the report as JUnit XML: a suite for each feature, a test case for each case, whose class name is the case's area. A failure that does not deny the certificate
 // (SHOULD and below) and a waived one are skipped test cases with the reason, so that a CI service agrees with the exit status. A flaky case
 // is a failure and an inconclusive one an error, each of that type.
 func JUnit(w io.Writer, r *validate.Report) error {
@@ -52,7 +52,7 @@ func untestedClaims(r *validate.Report) junit.Testsuite {
 }
 
 func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
-	tc := junit.Testcase{Name: clean(x.Case), Classname: clean(x.Requirement), Time: seconds(r.Timing.Cases[x.Case]), Status: string(x.Status)}
+	tc := junit.Testcase{Name: clean(x.Case), Classname: clean(area(x.Case)), Time: seconds(r.Timing.Cases[x.Case]), Status: string(x.Status)}
 	switch {
 	case x.Status == validate.Skip:
 		tc.Skipped = &junit.Result{Message: clean(x.Reason)}
@@ -75,6 +75,12 @@ func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
 		tc.SystemOut = &junit.Output{Data: clean(strings.Join(x.Log, "\n"))}
 	}
 	return tc
+}
+
+// area is the first part of a case's id.
+func area(id string) string {
+	a, _, _ := strings.Cut(id, ".")
+	return a
 }
 
 // headline is the first finding in a line.

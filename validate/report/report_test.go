@@ -33,6 +33,10 @@ func sample() *validate.Report {
 	}
 	bad := res("a.bad", validate.Fail)
 	bad.Failures = []validate.Failure{{Rule: "CI-A-01", Expected: "success", Got: nasty, Where: "CQ.Poll", Cause: validate.CausePanic, Stacks: "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\ngoroutine 2:\nother()"}}
+	bad.State, bad.Printed = []string{"A, the driver's end: RC QP 0x11: RTS", "B, the peer: RC QP 0x12: Error"}, []string{"card on fire", nasty}
+	for i := range 12 {
+		bad.Earlier = append(bad.Earlier, fmt.Sprintf("e.case-%d", i))
+	}
 	bad.Log, bad.Capture, bad.Flaky = []string{"line", nasty}, "out/a.bad.pcapng", "1 of 2 attempts failed"
 	should := res("b.should", validate.Fail)
 	should.Requirement, should.Level, should.Section = "CI-B-01", req.Should, "SAS 2.1"
@@ -119,6 +123,7 @@ func TestJUnit(t *testing.T) {
 	assert.Contains(t, f.Data, "]]><script>alert(1)</script>")
 	assert.Contains(t, f.Message, "expected success")
 	assert.Equal(t, "CI-A-01", f.Type)
+	assert.Equal(t, "a", by["a.bad"].Classname, "the area")
 	assert.Contains(t, by["a.bad"].SystemOut.Data, "line")
 	assert.Contains(t, by["b.should"].Skipped.Message, "SHOULD not met")
 	assert.Contains(t, by["a.waived"].Skipped.Message, "waived: ticket 1")

@@ -100,6 +100,15 @@ func Block(r *validate.Report, x *validate.Result) string {
 	for _, n := range x.Notes {
 		line(string(n.Kind), n.Text)
 	}
+	if len(x.State) > 0 {
+		line("state", shorten(strings.Join(x.State, "\n"), 20))
+	}
+	if len(x.Printed) > 0 {
+		line("printed", lastLines(x.Printed, 10))
+	}
+	if len(x.Earlier) > 0 {
+		line("earlier", "the cause may lie in a case that the same worker process ran before: "+strings.Join(lastOf(x.Earlier, 10), ", "))
+	}
 	if len(x.Log) > 0 {
 		line("log", shorten(strings.Join(x.Log, "\n"), 20))
 	}
@@ -185,6 +194,27 @@ func shorten(s string, n int) string {
 		return strings.Join(lines, "\n")
 	}
 	return strings.Join(lines[:n], "\n") + fmt.Sprintf("\n[%d more lines in the JSON report]", len(lines)-n)
+}
+
+// lastLines keeps the last n lines.
+func lastLines(lines []string, n int) string {
+	s := strings.Join(lines[max(0, len(lines)-n):], "\n")
+	if more := len(lines) - n; more > 0 {
+		s = fmt.Sprintf("[%d lines before in the JSON report]\n", more) + s
+	}
+	return s
+}
+
+// lastOf lists the last n ids, the latest first.
+func lastOf(ids []string, n int) []string {
+	var out []string
+	for i := len(ids) - 1; i >= 0 && len(out) < n; i-- {
+		out = append(out, ids[i])
+	}
+	if more := len(ids) - n; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
 }
 
 // Failures writes the blocks of what failed, the decisive ones first.
