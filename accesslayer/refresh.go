@@ -8,7 +8,7 @@ import (
 
 // refreshes names the events after which the cached attributes may be wrong.
 var refreshes = map[ci.EventType]bool{
-	ci.EventPortActive: true, ci.EventPortDown: true, ci.EventPortTrap: true, ci.EventSystemGUIDTrap: true, ci.EventLIDChange: true,
+	ci.EventPortActive: true, ci.EventPortDown: true, ci.EventPortInit: true, ci.EventPortTrap: true, ci.EventSystemGUIDTrap: true, ci.EventLIDChange: true,
 	ci.EventPKeyChange: true, ci.EventSMChange: true, ci.EventGIDChange: true, ci.EventReregister: true, ci.EventResetEnd: true,
 }
 

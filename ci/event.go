@@ -52,6 +52,7 @@ const (
 	EventGIDChange      //
 	EventResetForRemove // CA, vendor
 	EventCQOverflow     // CQ, vendor detail; EventCQError comes as well
+	EventPortInit       // port: the link has trained, and the port waits for a subnet manager
 )
 
 // String names the event.
@@ -62,4 +63,4 @@ var eventNames = [...]string{"no event", "SQ error", "SQ drained", "RQ error", "
 	"link integrity", "flow control error", "B_Key trap", "QP path migration error", "WQ request error", "WQ access error",
 	"port active", "port down", "client reregister", "SRQ limit reached", "SRQ fatal", "last WQE reached", "reset driver",
 	"reset client", "reset end", "reset failed", "LID change", "P_Key change", "SM change", "GID change", "reset for remove",
-	"CQ overflow"}
+	"CQ overflow", "port init"}

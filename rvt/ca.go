@@ -24,6 +24,7 @@ func (c *CA) Query() (*ci.CAAttr, error) {
 	a.PageSizes = slices.Clone(a.PageSizes)
 	a.SystemGUID = c.hca.systemGUID()
 	for _, p := range c.hca.ports {
+		p.refresh() // not every change raises an event
 		pa := *p.attr.Load()
 		pa.GIDs, pa.PKeys = slices.Clone(pa.GIDs), slices.Clone(pa.PKeys)
 		pa.PKeyErrors, pa.QKeyErrors = uint16(p.pkeyErrors.Load()), uint16(p.qkeyErrors.Load())

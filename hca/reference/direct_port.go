@@ -320,5 +320,7 @@ func (p *directPort) setLink(up bool) {
 		p.recv.PortEvent(ci.EventPortDown)
 	case event && now == ci.PortActive:
 		p.recv.PortEvent(ci.EventPortActive)
+	case event: // it waits for a subnet manager, which learns of it so
+		p.recv.PortEvent(ci.EventPortInit)
 	}
 }

@@ -42,3 +42,36 @@ func TestDirectLinkState(t *testing.T) {
 	require.Error(t, a.SetLink(2, true))
 	require.NoError(t, ca.Close())
 }
+
+// TestLinkToInit: a port that waits for a subnet manager raises an event when its link comes up, and CA.Query shows what PortInfo does all the
+// time.
+func TestLinkToInit(t *testing.T) {
+	for _, rise := range []ci.PortState{ci.PortInit, ci.PortArmed} {
+		h, err := New(Config{Ports: []PortConfig{Direct(NewDirectLink(), DirectConfig{State: rise})}})
+		require.NoError(t, err)
+		events := make(chan ci.Event, 8)
+		ca, err := h.OpenCA(h.Info().GUID, func(e ci.Event) { events <- e }, nil)
+		require.NoError(t, err)
+		state := func() (query, info ci.PortState) {
+			a, err := ca.Query()
+			require.NoError(t, err)
+			return a.Ports[0].State, h.ports[0].Attr().State
+		}
+		for _, step := range []struct {
+			up    bool
+			event ci.EventType
+			state ci.PortState
+		}{{false, ci.EventPortDown, ci.PortDown}, {true, ci.EventPortInit, rise}, {false, ci.EventPortDown, ci.PortDown}} {
+			require.NoError(t, h.SetLink(1, step.up))
+			e := <-events
+			require.Equal(t, step.event, e.Type)
+			require.EqualValues(t, 1, e.Port)
+			query, info := state()
+			require.Equal(t, step.state, query)
+			require.Equal(t, info, query)
+		}
+		require.Empty(t, events)
+		require.NoError(t, ca.Close())
+		require.NoError(t, h.Close())
+	}
+}

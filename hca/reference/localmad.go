@@ -252,6 +252,7 @@ func (p *directPort) apply(w *mad.PortInfo) (events []ci.EventType) {
 	p.state.Store(uint32(now))
 	note(old == ci.PortActive && now != ci.PortActive, ci.EventPortDown)
 	note(old != ci.PortActive && now == ci.PortActive, ci.EventPortActive)
+	note(old != ci.PortInit && now == ci.PortInit, ci.EventPortInit)
 	note(w.ClientReregister, ci.EventReregister)
 	return events
 }
