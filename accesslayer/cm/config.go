@@ -65,7 +65,7 @@ type ConnectConfig struct {
 	ResponderResources, InitiatorDepth uint8
 	RetryCount                         uint8 // of both QPs, 0 to 7
 	RNRRetry                           uint8 // how often the peer's QP tries again when this end has no receive posted, 0 to 6; 7: for ever
-	FlowControl                        bool  // end to end: this end's receive queue gives credits
+	FlowControl                        bool  // end to end: this end's acknowledgements carry credits, which few HCAs do
 	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 18, 1.1 s.
 	ResponseTime, RemoteResponseTime mad.TimeExp
 	// MaxRetries is how often messages are sent again; 0: 8. With the default times, Connect gives up after 10 s if nobody answers, and

@@ -52,7 +52,7 @@ func (i *ID) accept(ctx context.Context, cfg *ConnConfig) error {
 		}
 	}
 	err = c.Accept(ctx, cm.AcceptConfig{QP: t.qp, Private: cfg.Private, ResponderResources: t.resources, InitiatorDepth: t.depth,
-		RNRRetry: t.rnrRetries, FlowControl: !cfg.NoFlowControl, OnEvent: i.onEvent})
+		RNRRetry: t.rnrRetries, FlowControl: cfg.FlowControl, OnEvent: i.onEvent})
 	if err != nil || !own {
 		return err
 	}

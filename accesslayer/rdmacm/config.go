@@ -100,8 +100,9 @@ type ConnConfig struct {
 	// Retries is how often a packet is sent again that is not acknowledged, RNRRetries when the peer has no receive posted; 7 is for ever there.
 	// 0: 7. Negative: none.
 	Retries, RNRRetries int
-	// NoFlowControl says that this end gives no credits (end to end flow control).
-	NoFlowControl bool
+	// FlowControl advertises that this end's acknowledgements carry credits (end-to-end flow control). Set it only for an HCA that sends them:
+	// the reference HCA does not.
+	FlowControl bool
 	// QP describes a QP that is not the ID's: then nobody but the caller moves it. Datagrams: only Num counts.
 	QP *cm.QP
 	// QKey is what Accept tells who wants to send datagrams; 0: QKey of the package. Also that of an ID's QP.

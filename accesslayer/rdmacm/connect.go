@@ -113,7 +113,7 @@ func (i *ID) connect(ctx context.Context, cfg *ConnConfig) (state, error) {
 	c, err := i.m.cm.Connect(ctx, cm.ConnectConfig{
 		Service: i.cfg.serviceID(remote.Port()), QP: t.qp, Primary: i.Path(), Private: private,
 		ResponderResources: t.resources, InitiatorDepth: t.depth, RetryCount: t.retries, RNRRetry: t.rnrRetries,
-		FlowControl: !cfg.NoFlowControl, OnEvent: i.onEvent,
+		FlowControl: cfg.FlowControl, OnEvent: i.onEvent,
 	})
 	if err != nil {
 		return 0, err

@@ -133,7 +133,7 @@ func TestConnectAgain(t *testing.T) {
 	assert.Equal(t, id.QP().Num(), cfg.QP.Num)
 	assert.NotZero(t, cfg.QP.StartPSN)
 	assert.Equal(t, []uint8{7, 7, 16, 16}, []uint8{cfg.RetryCount, cfg.RNRRetry, cfg.ResponderResources, cfg.InitiatorDepth})
-	assert.True(t, cfg.FlowControl)
+	assert.False(t, cfg.FlowControl, "what is not asked for is not advertised")
 	assert.Equal(t, uint8(0x20), cfg.Primary.AV.GRH.TrafficClass)
 	h, rest, err := mad.ParseIPCM(append(cfg.Private, make([]byte, rdmacm.ConnectLen)...))
 	require.NoError(t, err)

@@ -546,7 +546,7 @@ func TestDisconnectBoth(t *testing.T) {
 
 // Terms are cut to what the other end has, and what an HCA cannot is refused.
 func TestTerms(t *testing.T) {
-	_, _, active, passive := pair(t, rdmacm.ConnConfig{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1, NoFlowControl: true})
+	_, _, active, passive := pair(t, rdmacm.ConnConfig{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1})
 	r := passive.Request()
 	assert.Equal(t, []uint8{3, 5, 4, 0}, []uint8{r.ResponderResources, r.InitiatorDepth, r.Retries, r.RNRRetries})
 	assert.False(t, r.FlowControl)
