@@ -138,12 +138,15 @@ func (b *bandwidth) finished() bool {
 
 // next waits for completions. It returns none and no error when the run is over: by time, or because messages were lost and the peer has gone on.
 func (b *bandwidth) next(ctx context.Context) (int, error) {
+	if n, err := b.s.poll(); n > 0 || err != nil {
+		return n, err
+	}
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
 		switch {
 		case b.s.o.Duration > 0 && b.started:
 			wait, cancel = context.WithDeadline(ctx, b.phases.over)
-		case b.lossy():
+		case b.s.o.Duration == 0 && b.recvs:
 			wait, cancel = context.WithTimeout(ctx, lossPause)
 		}
 		n, err := b.s.next(wait, b.s.wcs)
@@ -153,17 +156,17 @@ func (b *bandwidth) next(ctx context.Context) (int, error) {
 			return n, err
 		case b.s.o.Duration > 0:
 			return 0, nil
-		case b.s.talk.Link.Pending() && b.totalDone == b.totalSent: // the peer has gone on to the next step
+		case b.totalDone != b.totalSent || !b.s.talk.Link.Pending(): // otherwise the peer has gone on to the next step
+		case b.s.o.Service == service(ci.RC):
+			return 0, fmt.Errorf("the peer has finished, and %d of %d messages have come: give both sides the same -n", b.totalReceived, b.iters*len(b.s.lanes))
+		default:
 			return 0, nil
 		}
 	}
 }
 
-// lossPause is the time without a message after which the messages missing from a peer that has finished count as lost.
+// lossPause is the time without a message after which those missing from a peer that has finished do not come any more.
 const lossPause = 500 * time.Millisecond
-
-// lossy reports whether the messages that this side waits for may be lost.
-func (b *bandwidth) lossy() bool { return b.recvs && b.s.o.Service != service(ci.RC) }
 
 // post fills the send queues.
 func (b *bandwidth) post() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
@@ -48,12 +49,14 @@ func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, 
 	return l, id.RemoteAddr(), nil
 }
 
-// acceptCM waits for a client.
-func acceptCM(ctx context.Context, ln *rdmacm.Listener) (exchange.Link, net.Addr, error) {
+// acceptCM waits for a client as long as the context allows, and for its connection as long as the timeout allows.
+func acceptCM(ctx context.Context, ln *rdmacm.Listener, timeout time.Duration) (exchange.Link, net.Addr, error) {
 	id, err := ln.Accept(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("waiting for a client: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	l := &cmLink{}
 	if err = id.CreateQP(cmLinkQP()); err == nil {
 		err = l.prepare(id)

@@ -57,10 +57,11 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	if err := s.setUp(ctx); err != nil {
 		return err
 	}
-	if err := s.measure(ctx); err != nil {
+	err = s.measure(ctx)
+	if err != nil && !errors.Is(err, errLost) { // the results of a run with losses are complete
 		return err
 	}
-	return s.out.finish(s)
+	return errors.Join(err, s.out.finish(s))
 }
 
 // cmListeners are a server's, with -R and -z. Clients of UD use another port space for their queue pairs.
@@ -174,7 +175,7 @@ func (s *session) acceptCM(ctx context.Context, listeners *cmListeners) (exchang
 		}
 	}
 	s.out.waiting(listeners.talk.Addr())
-	return acceptCM(ctx, listeners.talk)
+	return acceptCM(ctx, listeners.talk, s.o.Timeout)
 }
 
 // checkDatagram bounds the size of a message over UD by the path MTU.
@@ -203,6 +204,9 @@ func (s *session) register() error {
 	s.undo.add(s.cq.Close)
 	room := max(s.o.Size, s.hello.CycleBuffer, minBuffer) + grhLen
 	s.room = uint64(room+s.hello.CacheLine-1) &^ (alignment - 1)
+	if int64(s.room)*int64(s.o.QPs)*2 > maxMemory {
+		return fmt.Errorf("-q %d: the peer's cycle buffer of %d bytes for each would take more than %d bytes", s.o.QPs, s.hello.CycleBuffer, maxMemory)
+	}
 	n := int(s.room)*s.o.QPs + alignment
 	s.sourceBytes = make([]byte, n)
 	if s.source, s.sourceOff, err = s.registerMemory(ci.Bytes(s.sourceBytes), ci.LocalWrite); err != nil {
@@ -290,6 +294,13 @@ func (s *session) barrier(ctx context.Context) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 	return s.talk.Barrier(ctx, s.lanes[0].local, s.lanes[0].remote)
+}
+
+// poll returns the completions that are there.
+func (s *session) poll() (int, error) {
+	n, err := s.cq.Poll(s.wcs)
+	s.progress.Add(uint64(n))
+	return n, err
 }
 
 // next waits for completions.

@@ -101,7 +101,7 @@ func pairings() []pairing {
 		{test: "write_bw", service: "RC", cm: true, extra: []string{"-q", "3", "-l", "4"}},
 		{test: "send_bw", service: "UD", cm: true, both: true, extra: []string{"-q", "2"}},
 		{test: "send_bw", service: "UD", extra: []string{"-a"}},
-		{test: "send_lat", service: "UD", extra: []string{"-a"}},
+		{test: "send_lat", service: "UD", extra: []string{"-a", "-m", "256"}}, // Linux needs half a second for each row
 		{test: "write_bw", service: "RC", extra: []string{"-s", "65536"}},
 		{test: "read_lat", service: "RC", extra: []string{"-e", "-s", "70000"}},
 		{test: "send_lat", service: "RC", extra: []string{"-e", "-r", "5"}},
@@ -236,8 +236,12 @@ func (p pairing) rows() [][]string {
 	if !p.has("-a") {
 		return [][]string{{p.size(), iters}}
 	}
+	mtu, err := strconv.Atoi(p.value("-m", "4096"))
+	if err != nil {
+		panic(err) // of the table above
+	}
 	var list [][]string
-	for n := 2; n <= 4096; n *= 2 { // up to the path MTU
+	for n := 2; n <= mtu; n *= 2 {
 		list = append(list, []string{strconv.Itoa(n), iters})
 	}
 	return list
