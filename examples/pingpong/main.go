@@ -42,6 +42,9 @@ type options struct {
 	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc only, up to 10%)."`
 	Seed    uint64        `default:"1" help:"Makes the choices of --impair."`
 
+	Sources int  `default:"1" help:"UDP ports to send from: each QP keeps to one of them."`
+	Strict  bool `help:"Drop packets whose UDP source port is not the peer's."`
+
 	Privileged bool `help:"See the IPv4 header, to check the ICRC in full (Linux; takes CAP_NET_RAW)."`
 }
 

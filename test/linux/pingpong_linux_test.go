@@ -56,6 +56,8 @@ func TestRCPingpong(t *testing.T) {
 		{mode: "rc", size: 1 << 20, mtu: 1024, iters: 4},
 		{mode: "rc", size: 4096, mtu: 1024, iters: 100, extra: []string{"-e"}},
 		{mode: "rc", size: 64, mtu: 1024, iters: 100, extra: []string{"-r", "2"}},
+		{mode: "rc", size: 65537, mtu: 1024, iters: 20, ours: []string{"--strict", "--sources", "4"}},
+		{mode: "rc", size: 4096, mtu: 1024, iters: 20, v6: true, ours: []string{"--strict", "--sources", "4"}},
 	})
 }
 
@@ -64,6 +66,7 @@ func TestUCPingpong(t *testing.T) {
 		{mode: "uc", size: 4096, mtu: 1024, iters: 50},
 		{mode: "uc", size: 3, mtu: 256, iters: 20, v6: true},
 		{mode: "uc", size: 10001, mtu: 2048, iters: 20},
+		{mode: "uc", size: 4096, mtu: 1024, iters: 20, ours: []string{"--strict", "--sources", "4"}},
 	})
 }
 
@@ -72,6 +75,7 @@ func TestUDPingpong(t *testing.T) {
 		{mode: "ud", size: 1024, iters: 50},
 		{mode: "ud", size: 4096, iters: 20, v6: true},
 		{mode: "ud", size: 2, iters: 20},
+		{mode: "ud", size: 1024, iters: 20, ours: []string{"--strict", "--sources", "4"}},
 	})
 }
 
