@@ -171,6 +171,7 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"port", "recommended", "query SMLID again"}, {"port", "recommended", "query the GID table again"},
 	{"CA", "vendor", "the adapter goes away"},
 	{"CQ", "vendor detail", "comes beside EventCQError"},
+	{"port", "recommended", "the link has trained; a subnet manager takes the port to Active"},
 }
 
 func eventPage(s *ciSource) (string, error) {
