@@ -136,7 +136,7 @@ func (t *truth) check(d *reference.Datagram) {
 
 // checkCM judges the QP numbers that connection management tells peers.
 func (t *truth) checkCM(u *used, from netip.Addr, b []byte) {
-	if mad.Class(b[1]) != mad.ClassCM {
+	if mad.Class(b[1]) != mad.ClassCM || mad.Method(b[3]) != mad.Send { // other methods are answered, too, by services for all classes
 		return
 	}
 	_, m, err := mad.ParseCM(b)

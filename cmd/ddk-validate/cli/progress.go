@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"ciddk/validate"
@@ -23,7 +22,8 @@ type progress struct {
 	live  bool
 
 	mu  sync.Mutex
-	bar *progressbar.ProgressBar
+	bar *bar
+	fd  int // of the terminal
 }
 
 // slow is the time from which a case's duration is worth showing.
@@ -32,7 +32,7 @@ const slow = time.Second
 func newProgress(a *app, quiet bool) *progress {
 	p := &progress{out: a.Stdout, quiet: quiet}
 	if f, ok := a.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.Getenv("TERM") != "dumb" {
-		p.live = true
+		p.live, p.fd = true, int(f.Fd())
 		p.style.Color = a.Getenv("NO_COLOR") == "" // https://no-color.org: present and not empty
 	}
 	return p
@@ -42,24 +42,31 @@ func (p *progress) tell(n validate.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.live && p.bar == nil {
-		p.bar = progressbar.NewOptions(n.Total, progressbar.OptionSetWriter(p.out), progressbar.OptionShowCount(), progressbar.OptionSetWidth(20),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionShowDescriptionAtLineEnd())
+		p.bar = &bar{out: p.out, total: n.Total, width: p.width}
 	}
 	switch {
 	case n.Identity != nil:
 		p.line(identityLine(n.Identity))
 	case n.Started != nil && p.bar != nil:
-		p.bar.Describe(n.Started.ID)
+		p.bar.describe(n.Started.ID)
 	case n.Result != nil:
 		r := n.Result
 		if !p.quiet && (!p.live || r.Status != validate.Pass && r.Status != validate.Skip) {
 			p.line(p.caseLine(r))
 		}
 		if p.bar != nil {
-			_ = p.bar.Set(n.Done) // what cannot be shown is not worth ending the run
+			p.bar.set(n.Done)
 		}
 	}
+}
+
+// width is the number of columns of the terminal, 0 if it does not say.
+func (p *progress) width() int {
+	w, _, err := term.GetSize(p.fd)
+	if err != nil {
+		return 0
+	}
+	return w
 }
 
 // line writes a line that stays, above the live one.
@@ -68,7 +75,7 @@ func (p *progress) line(s string) {
 		return
 	}
 	if p.bar != nil {
-		_ = p.bar.Clear()
+		p.bar.clear()
 	}
 	fmt.Fprintln(p.out, s)
 }
@@ -122,7 +129,7 @@ func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
-		_ = p.bar.Clear()
+		p.bar.clear()
 		p.bar = nil
 	}
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// table is the page.
+func table(list []module) string {
+	var b strings.Builder
+	b.WriteString(`# Licenses
+
+This page is for those who ship the kit or a program that uses it. It lists every module that go.mod requires, with its license as an SPDX
+expression. "Shipped" modules are in packages or programs of the kit on Linux, macOS or Windows; "tests only" modules are in none.
+The packages of ` + "`ci`, `wire` and `mad`" + ` use no module at all.
+
+The page is generated: ` + "`go generate ./internal/licenses`" + `. A test fails when it is stale, when a module has no license file or an unknown
+license, and when a module with a reciprocal license is used outside of tests.
+
+| module | version | license | use | used by |
+|---|---|---|---|---|
+`)
+	for _, m := range list {
+		by := m.by
+		if len(by) > 4 {
+			by = append(by[:3:3], fmt.Sprintf("%d more", len(by)-3))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.path, m.version, m.license, useNames[m.use], strings.Join(by, ", "))
+	}
+	return b.String()
+}
