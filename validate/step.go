@@ -2,7 +2,7 @@ package validate
 
 import "fmt"
 
-// Step names what the case does from now on, for a case that runs several variants: findings name the step in which they
+// Step names what the case does from now on, for a case that runs several variants (kit.Variants ranges over them): findings name the step in which they
 // were made, and so does the report of a panic or a hang. An empty format ends the last step.
 //
 //	for _, delta := range []int{1000, -1001} {
@@ -24,3 +24,6 @@ func (t *T) Step(format string, args ...any) {
 		t.onStep(step)
 	}
 }
+
+// CurrentStep returns the step that Step has set.
+func (t *T) CurrentStep() string { t.mu.Lock(); defer t.mu.Unlock(); return t.step }

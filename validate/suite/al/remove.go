@@ -38,7 +38,7 @@ func pnp(t *validate.T) {
 			},
 		}
 	}
-	for _, n := range []string{"first", "second"} {
+	for _, n := range kit.Variants(t, "", []string{"first", "second"}) {
 		_, err := s.client.RegisterPnP(tell(n))
 		kit.OK(t, err, "Client.RegisterPnP")
 	}

@@ -154,7 +154,7 @@ func apmIllegal(t *validate.T) {
 
 func apmPath(t *validate.T) {
 	p := kit.RC(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what  string
 		spoil func(*ci.Path)
 		want  []ci.Status
@@ -163,7 +163,7 @@ func apmPath(t *validate.T) {
 		{"port n+1", func(a *ci.Path) { a.AV.Port = uint8(len(p.A.QP.CA.Attr.Ports) + 1) }, []ci.Status{ci.InvalidPort}},
 		{"a P_Key index beyond the table", func(a *ci.Path) { a.PKeyIndex = uint16(len(p.A.QP.CA.Port.PKeys)) }, []ci.Status{ci.InvalidPKey}},
 		{"ACK timeout 32", func(a *ci.Path) { a.AckTimeout = 32 }, []ci.Status{ci.InvalidParameter}},
-	} {
+	}) {
 		before := plain(apmOf(t, p.A))
 		alt := alternate(p.A, p.B)
 		x.spoil(&alt)

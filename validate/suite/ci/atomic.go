@@ -52,14 +52,14 @@ func atomicOp(p *kit.Pair, op ci.SendOp, id uint64, off, roff int, compare, swap
 
 func atomicCAS(t *validate.T) {
 	p := kit.RC(t)
-	for i, x := range []struct{ word, compare, swap, after uint64 }{
+	for i, x := range kit.Variants(t, "", []struct{ word, compare, swap, after uint64 }{
 		{5, 5, 9, 9},
 		{5, 6, 9, 5},
 		{0x0102030405060708, 0x0102030405060708, 0xf1f2f3f4f5f6f7f8, 0xf1f2f3f4f5f6f7f8},
 		{0x0102030405060708, 0x0807060504030201, 1, 0x0102030405060708},
 		{1 << 32, 0, 7, 1 << 32}, // all 64 bits are compared
 		{0, 0, ^uint64(0), ^uint64(0)},
-	} {
+	}) {
 		p.A.Buf.Blank()
 		p.B.Buf.Blank()
 		setWord(p.B.Buf, 64, x.word)
@@ -77,7 +77,7 @@ func atomicCAS(t *validate.T) {
 
 func atomicFAA(t *validate.T) {
 	p := kit.RC(t)
-	for i, x := range []struct{ word, add uint64 }{{0, 1}, {7, 0}, {0xffffffff, 1}, {^uint64(0), 2}, {10, ^uint64(0)}, {1 << 63, 1 << 63}} {
+	for i, x := range kit.Variants(t, "", []struct{ word, add uint64 }{{0, 1}, {7, 0}, {0xffffffff, 1}, {^uint64(0), 2}, {10, ^uint64(0)}, {1 << 63, 1 << 63}}) {
 		p.A.Buf.Blank()
 		setWord(p.B.Buf, 8, x.word)
 		w := atomicOp(p, ci.OpFetchAdd, 1, 0, 8, x.add, 0x5555)
@@ -106,7 +106,7 @@ func atomicWC(t *validate.T) {
 	p := kit.RC(t)
 	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 1, 0), atomicOp(p, ci.OpCompareSwap, 2, 0, 0, 1, 5))
 	wcs := p.A.CQ.WaitOK(1, 2)
-	for i, want := range []ci.WCOp{ci.WCFetchAdd, ci.WCCompareSwap} {
+	for i, want := range kit.Variants(t, "", []ci.WCOp{ci.WCFetchAdd, ci.WCCompareSwap}) {
 		kit.Equal(t, "Op of an atomic's completion", wcs[i].Op, want)
 		kit.Equal(t, "Length of an atomic's completion", wcs[i].Length, 8)
 	}
@@ -114,7 +114,7 @@ func atomicWC(t *validate.T) {
 
 func atomicMisaligned(t *validate.T) {
 	first := kit.RC(t)
-	for i, off := range []int{1, 4, 7} {
+	for i, off := range kit.Variants(t, "offset", []int{1, 4, 7}) {
 		p := first
 		if i > 0 {
 			p = first.More(false)

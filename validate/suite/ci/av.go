@@ -51,7 +51,7 @@ func wantAV(t *validate.T, av ci.AV, pd ci.PD, want ci.AVAttr, when string) {
 
 func avQuery(t *validate.T) {
 	ca := kit.Open(t)
-	for _, want := range variants(ca.AddressOf(ca)) {
+	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
 		pd := ca.PD()
 		av, err := pd.CreateAV(want, nil)
 		kit.OK(t, err, "PD.CreateAV")
@@ -64,7 +64,7 @@ func avModify(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	av := ca.AV(pd, ca)
-	for _, want := range variants(ca.AddressOf(ca)) {
+	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
 		kit.OK(t, av.Modify(want, nil), "AV.Modify")
 		wantAV(t, av, pd, want, "after AV.Modify")
 	}

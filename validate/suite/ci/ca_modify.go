@@ -82,7 +82,7 @@ func caCapability(t *validate.T) {
 	ca := kit.Open(t)
 	restored(t, ca)
 	was := portOf(t, ca).Capability
-	for _, bit := range []ci.PortCap{ci.PortCapCM, ci.PortCapDeviceManagement, ci.PortCapVendorClass, ci.PortCapReregister, ci.PortCapCM | ci.PortCapSNMP} {
+	for _, bit := range kit.Variants(t, "capability", []ci.PortCap{ci.PortCapCM, ci.PortCapDeviceManagement, ci.PortCapVendorClass, ci.PortCapReregister, ci.PortCapCM | ci.PortCapSNMP}) {
 		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^ci.PortCap(0)}, "capability bits, set")
 		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x set", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was|bit))
 		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit}, "capability bits, cleared")
@@ -93,7 +93,7 @@ func caCapability(t *validate.T) {
 
 func caBadPort(t *validate.T) {
 	ca := kit.Open(t)
-	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		kit.WantExactly(t, ca.Modify(n, ci.PortFieldCapability, ci.PortModify{}), fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
 }
@@ -113,13 +113,13 @@ func caFieldClaims(t *validate.T) {
 	ca := kit.Open(t)
 	now := portOf(t, ca)
 	m := ci.PortModify{PKeyErrors: now.PKeyErrors, QKeyErrors: now.QKeyErrors, SystemGUID: ca.Attr.SystemGUID}
-	for _, f := range []struct {
+	for _, f := range kit.Variants(t, "", []struct {
 		name string
 		set  ci.PortField
 		bit  ci.Caps
 	}{{"PKeyErrors", ci.PortFieldPKeyErrors, ci.CapPKeyCounter}, {"QKeyErrors", ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
 		{"InitType", ci.PortFieldInitType, ci.CapInitType}, {"SystemGUID", ci.PortFieldSystemGUID, ci.CapSystemGUID},
-		{"Shutdown", ci.PortFieldShutdown, ci.CapShutdownPort}} {
+		{"Shutdown", ci.PortFieldShutdown, ci.CapShutdownPort}}) {
 		if f.set == ci.PortFieldShutdown && t.Claims().Has(f.bit) {
 			continue // it works: events.port-down
 		}
@@ -144,7 +144,7 @@ func caMask(t *validate.T) {
 
 func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint16), get func(*ci.PortAttr) uint16) {
 	ca := kit.Open(t)
-	for _, v := range []uint16{7, 0xffff, 0} { // the last leaves it reset
+	for _, v := range kit.Variants(t, "value", []uint16{7, 0xffff, 0}) { // the last leaves it reset
 		var m ci.PortModify
 		put(&m, v)
 		caModify(t, ca, field, m, "a violation counter")
@@ -179,7 +179,7 @@ func caSystemGUID(t *validate.T) {
 	ca := kit.Open(t)
 	was := ca.Attr.SystemGUID
 	kit.True(t, was != 0, "CAAttr.SystemGUID", "a GUID, since SystemGUID is claimed", "0")
-	for _, g := range []ci.GUID{0x0123456789abcdef, was} {
+	for _, g := range kit.Variants(t, "GUID", []ci.GUID{0x0123456789abcdef, was}) {
 		caModify(t, ca, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: g}, "the system image GUID")
 		a, err := ca.Query()
 		kit.OK(t, err, "CA.Query")
@@ -190,7 +190,7 @@ func caSystemGUID(t *validate.T) {
 
 func caInitType(t *validate.T) {
 	ca := kit.Open(t)
-	for _, v := range []ci.InitType{1, 15, 0} {
+	for _, v := range kit.Variants(t, "value", []ci.InitType{1, 15, 0}) {
 		caModify(t, ca, ci.PortFieldInitType, ci.PortModify{InitType: v}, "the init type")
 		out := localMAD(t, ca, madGet, attrPortInfo, 0, nil)
 		kit.Equal(t, "PortInfo.InitType", ci.InitType(out[smpData+37]&15), v) // IBTA 14.2.5.6: byte 37, low nibble

@@ -58,7 +58,7 @@ func tcpSum(ip []byte) uint32 {
 // checksumWorks sends datagrams whose checksums are 0, and looks at them where they arrive.
 func checksumWorks(t *validate.T) {
 	p := kit.UD(t)
-	for i, n := range []int{1, 100, 301} {
+	for i, n := range kit.Variants(t, "bytes", []int{1, 100, 301}) {
 		m := p.A.Buf.Bytes[:headerLen+n]
 		copy(m, tcpHeader(n))
 		kit.Random(t, m[headerLen:headerLen+n])
@@ -81,7 +81,7 @@ func checksumWorks(t *validate.T) {
 func lsoWorks(t *validate.T) {
 	p := kit.UD(t)
 	const mss = 128
-	for i, n := range []int{mss, 5*mss + 17} {
+	for i, n := range kit.Variants(t, "bytes", []int{mss, 5*mss + 17}) {
 		payload := kit.Random(t, p.A.Buf.Bytes[:n])
 		pieces := (n + mss - 1) / mss
 		const room = 512

@@ -150,7 +150,7 @@ func avPortWorks(t *validate.T) {
 	pd := ca.PD()
 	good := ca.AddressOf(ca)
 	av := ca.AV(pd, ca)
-	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		bad := good
 		bad.Port = n
 		made, err := pd.CreateAV(bad, nil)
@@ -210,7 +210,7 @@ func vendorWorks(t *validate.T) {
 // serviceLevelWorks asks for ports that exist and for one that does not.
 func serviceLevelWorks(t *validate.T) {
 	ca := kit.Open(t)
-	for _, ip := range []uint16{1, 4420, 4791, 0xffff} {
+	for _, ip := range kit.Variants(t, "port", []uint16{1, 4420, 4791, 0xffff}) {
 		sl, err := ca.SLForIP(ca.Port.Num, ip)
 		kit.OK(t, err, "CA.SLForIP")
 		kit.True(t, sl <= 15, "CA.SLForIP", "a service level, 0 to 15", "%d", sl)
@@ -218,7 +218,7 @@ func serviceLevelWorks(t *validate.T) {
 		kit.OK(t, err, "CA.SLForIP")
 		kit.Equal(t, "CA.SLForIP, asked again", again, sl)
 	}
-	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1)} {
+	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1)}) {
 		_, err := ca.SLForIP(n, 4420)
 		kit.WantExactly(t, err, "CA.SLForIP of a port that does not exist", ci.InvalidPort)
 	}

@@ -42,7 +42,7 @@ func cqArea() validate.Suite {
 func cqSizes(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, size := range []int{1, 2, 3, 100, min(ca.Attr.MaxCQEs, 1<<16)} {
+	for _, size := range kit.Variants(t, "size", []int{1, 2, 3, 100, min(ca.Attr.MaxCQEs, 1<<16)}) {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: size}, nil)
 		where := fmt.Sprintf("PD.CreateCQ of %d entries", size)
 		kit.OK(t, err, where)
@@ -57,7 +57,7 @@ func cqSizes(t *validate.T) {
 func cqBadSize(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, size := range []int{0, -1, ca.Attr.MaxCQEs + 1} {
+	for _, size := range kit.Variants(t, "size", []int{0, -1, ca.Attr.MaxCQEs + 1}) {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: size}, nil)
 		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ of %d entries", size), ci.InvalidCQSize)
 	}
@@ -69,7 +69,7 @@ func cqPollEmpty(t *validate.T) {
 	cq := ca.CQ(ca.PD(), 8)
 	mark := ci.WC{ID: 0x5a5a, Length: 77, Status: ci.WCGeneralErr}
 	wc := []ci.WC{mark, mark}
-	for _, room := range []int{2, 1, 0} {
+	for _, room := range kit.Variants(t, "room for", []int{2, 1, 0}) {
 		n, err := cq.Poll(wc[:room])
 		where := fmt.Sprintf("CQ.Poll into %d entries, empty", room)
 		kit.OK(t, err, where)

@@ -328,7 +328,7 @@ func cqAfterRange(t *validate.T) {
 	p := newBelled(t, 16)
 	a, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
-	for _, n := range []int{0, -1, a.Size + 1} {
+	for _, n := range kit.Variants(t, "count", []int{0, -1, a.Size + 1}) {
 		kit.Want(t, p.cq.NotifyAfter(n), fmt.Sprintf("CQ.NotifyAfter(%d) of a CQ of %d", n, a.Size), ci.InvalidParameter)
 	}
 	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size")
@@ -338,7 +338,7 @@ func cqOrder(t *validate.T) {
 	p := newBelled(t, 64)
 	p.messages(30, 0)
 	want := uint64(1)
-	for _, room := range []int{1, 2, 7, 64} {
+	for _, room := range kit.Variants(t, "room for", []int{1, 2, 7, 64}) {
 		wc := make([]ci.WC, room)
 		n, err := p.cq.Poll(wc)
 		kit.OK(t, err, "CQ.Poll")
@@ -353,7 +353,7 @@ func cqOrder(t *validate.T) {
 
 func cqPeek(t *validate.T) {
 	p := newBelled(t, 64)
-	for _, n := range []int{0, 1, 5} {
+	for _, n := range kit.Variants(t, "count", []int{0, 1, 5}) {
 		if n > 0 {
 			p.messages(n, 0)
 		}
@@ -369,7 +369,7 @@ func cqPeek(t *validate.T) {
 func cqResizeKeeps(t *validate.T) {
 	p := newBelled(t, 16)
 	p.messages(10, 0)
-	for _, size := range []int{200, 11} {
+	for _, size := range kit.Variants(t, "size", []int{200, 11}) {
 		granted, err := p.cq.Resize(size, nil)
 		kit.OK(t, err, fmt.Sprintf("CQ.Resize to %d with 10 entries", size))
 		kit.AtLeast(t, "the size that Resize tells", granted, size)
@@ -414,7 +414,7 @@ func cqResizeBad(t *validate.T) {
 	p := newBelled(t, 16)
 	before, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
-	for _, size := range []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1} {
+	for _, size := range kit.Variants(t, "size", []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1}) {
 		_, err := p.cq.Resize(size, nil)
 		kit.Want(t, err, fmt.Sprintf("CQ.Resize to %d", size), ci.InvalidCQSize)
 	}
@@ -427,7 +427,7 @@ func cqModeration(t *validate.T) {
 	p := newBelled(t, 64)
 	m := ci.Moderation{Count: 8, Period: 5 * time.Millisecond}
 	kit.OK(t, p.cq.Modify(m, nil), "CQ.Modify to 8 completions or 5 ms")
-	for _, n := range []int{1, 8, 20} {
+	for _, n := range kit.Variants(t, "count", []int{1, 8, 20}) {
 		p.arm(ci.NotifyNext)
 		p.messages(n, 0)
 		p.wait(fmt.Sprintf("%d messages to an armed, moderated CQ", n))

@@ -397,7 +397,7 @@ func faultArea() validate.Suite {
 
 func rnrExhausted(t *validate.T) {
 	first := kit.RC(t)
-	for _, n := range []uint8{0, 1, 3} {
+	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
 		const code, period = 18, 5120 * time.Microsecond
 		p := first.Another(kit.RNRRetry(n), kit.MinRNR(code), kit.AckTime(0))
 		start := time.Now()
@@ -511,7 +511,7 @@ func timeoutCut(t *validate.T) {
 
 func faultPSN(t *validate.T) {
 	first := kit.RC(t)
-	for _, off := range []ci.PSN{1000, 0xffffff - 1000} { // ahead of what is expected, and behind it
+	for _, off := range kit.Variants(t, "PSN off by", []int{1000, -1001}) { // ahead of what is expected, and behind it
 		p := first.AnotherInReset(kit.MTU(ci.MTU256))
 		kit.Connect(p.A.QP, p.B.QP)
 		q := first.AnotherInReset(append(quick, kit.MTU(ci.MTU256))...)
@@ -519,7 +519,7 @@ func faultPSN(t *validate.T) {
 		q.B.Init()
 		q.A.RTR(q.B.QP)
 		q.B.RTR(q.A.QP)
-		q.A.QP.PSN = (q.A.QP.PSN + off) & 0xffffff // after B was told
+		q.A.QP.PSN = ci.PSN(int(q.A.QP.PSN)+off) & 0xffffff // after B was told
 		q.A.RTS()
 		q.B.RTS()
 		q.B.Recv(q.B.RecvWR(1, 0, 100))

@@ -137,14 +137,14 @@ func madAgent(t *validate.T) {
 
 func madHeader(t *validate.T) {
 	ca := kit.Open(t)
-	for _, attr := range []uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo} {
+	for _, attr := range kit.Variants(t, "attribute", []uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo}) {
 		in := request(madGet, attr, 0)
 		out := execute(t, ca, in, fmt.Sprintf("Get %#x", attr))
-		for _, f := range []struct {
+		for _, f := range kit.Variants(t, "", []struct {
 			name     string
 			from, to int
 		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer}, {"class version", madClassVer, madMethod},
-			{"transaction id", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}} {
+			{"transaction id", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}}) {
 			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to], in[f.from:f.to])
 		}
 		kit.Equal(t, "method of the response", out[madMethod], madResponse)
@@ -229,7 +229,7 @@ func madGUIDs(t *validate.T) {
 func madUnknown(t *validate.T) {
 	ca := kit.Open(t)
 	const badVersion, badMethod, badAttribute = 0x0004, 0x0008, 0x000c // 13.4.7
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what  string
 		spoil func(*ci.MAD)
 		want  []uint16
@@ -241,7 +241,7 @@ func madUnknown(t *validate.T) {
 		{"base version 9", func(m *ci.MAD) { m[madBase] = 9 }, []uint16{badVersion}},
 		{"class version 9", func(m *ci.MAD) { m[madClassVer] = 9 }, []uint16{badVersion}},
 		{"a class without agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
-	} {
+	}) {
 		in := request(madGet, attrNodeInfo, 0)
 		x.spoil(in)
 		out := execute(t, ca, in, x.what)
@@ -258,7 +258,7 @@ func madArguments(t *validate.T) {
 	ca := kit.Open(t)
 	var out ci.MAD
 	in := request(madGet, attrNodeInfo, 0)
-	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		kit.WantExactly(t, ca.LocalMAD(n, nil, in, &out), fmt.Sprintf("CA.LocalMAD on port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
 	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without request", ci.InvalidParameter)
@@ -347,7 +347,7 @@ func madSetIllegal(t *validate.T) {
 	ca := kit.Open(t)
 	const badField = 0x001c
 	before := portOf(t, ca)
-	for _, s := range []byte{byte(ci.PortInit), 5, 9, 15} {
+	for _, s := range kit.Variants(t, "state", []byte{byte(ci.PortInit), 5, 9, 15}) {
 		_, out := setPortInfo(t, ca, func(d []byte) {
 			d[piState] |= s
 			binary.BigEndian.PutUint16(d[piLID:], uint16(before.LID+0x300))

@@ -187,7 +187,7 @@ func mcastType(t *validate.T) {
 
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
-	for _, gid := range []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}} {
+	for _, gid := range kit.Variants(t, "GID", []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}) {
 		m, err := p.A.AttachMcast(gid, mlid1, nil)
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
 	}
@@ -196,11 +196,11 @@ func mcastGID(t *validate.T) {
 func mcastLID(t *validate.T) {
 	p := kit.UD(t)
 	g := joinable(t, p, 1)
-	for _, lid := range []ci.LID{0, 1, 0xbfff, 0xffff} {
+	for _, lid := range kit.Variants(t, "LID", []ci.LID{0, 1, 0xbfff, 0xffff}) {
 		m, err := p.A.AttachMcast(g.gid, lid, nil)
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)), ci.InvalidLID)
 	}
-	for _, lid := range []ci.LID{0xc000, 0xfffe} {
+	for _, lid := range kit.Variants(t, "LID", []ci.LID{0xc000, 0xfffe}) {
 		m, err := p.A.AttachMcast(g.gid, lid, nil)
 		kit.OK(t, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)))
 		kit.Destroy(t, kit.Own(t, m, "Mcast"), "Mcast")

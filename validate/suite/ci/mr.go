@@ -75,9 +75,9 @@ func mrArea() validate.Suite {
 func mrRange(t *validate.T) {
 	p := kit.RC(t)
 	mem := kit.Pages(3<<12, 1<<12)
-	for _, x := range []struct{ off, n uint64 }{
+	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{
 		{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0}, {12287, 0},
-	} {
+	}) {
 		what := fmt.Sprintf("a region of %d bytes at offset %d", x.n, x.off)
 		for i := range mem {
 			mem[i] = 0xee
@@ -113,7 +113,7 @@ func mrBoundsLocal(t *validate.T) {
 	kit.Own(t, mr, "MR")
 	r := mr.Region()
 	to := p.B.Buf.Remote(0)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		sge  ci.SGE
 		want ci.WCStatus
@@ -125,7 +125,7 @@ func mrBoundsLocal(t *validate.T) {
 		{"one byte, the first behind", r.SGE(200, 1), ci.WCLocalProtErr},
 		{"a length that wraps the address around", ci.SGE{Addr: r.Addr + 1, Length: ^uint32(0), LKey: r.LKey}, ci.WCLocalProtErr},
 		{"the end of the address space", ci.SGE{Addr: ^uint64(0), Length: 2, LKey: r.LKey}, ci.WCLocalProtErr},
-	} {
+	}) {
 		if uint64(x.sge.Length) > t.Attr().Ports[0].MaxMsgSize {
 			continue // too long for a message at all: another rule
 		}
@@ -169,7 +169,7 @@ func rightNames(a ci.Access) string {
 func mrPermission(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, a := range rightsOf(ca.Attr) {
+	for _, a := range kit.Variants(t, "access", rightsOf(ca.Attr)) {
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: a})
 		if illegal(a) {
 			kit.WantRefused(t, mr, err, "PD.RegisterMR with "+rightNames(a), ci.InvalidPermission)
@@ -182,7 +182,7 @@ func mrPermission(t *validate.T) {
 
 func mrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	for _, a := range rightsOf(t.Attr()) {
+	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if illegal(a) {
 			continue
 		}
@@ -222,9 +222,9 @@ func mrIOVA(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	page := smallPage(t.Attr())
 	mem := make([]byte, 3*page+123)
-	for _, off := range []uint64{0, 1, page - 1} {
+	for _, off := range kit.Variants(t, "offset", []uint64{0, 1, page - 1}) {
 		own := ci.Bytes(mem).Addr() + off
-		for _, wanted := range []uint64{0x7000_0000_0000, page, 1 << 62} {
+		for _, wanted := range kit.Variants(t, "IOVA", []uint64{0x7000_0000_0000, page, 1 << 62}) {
 			want := wanted | own&(page-1)
 			mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: off, Length: 2 * page, IOVA: want, Access: kit.AllAccess})
 			kit.OK(t, err, fmt.Sprintf("PD.RegisterMR with IOVA %#x", want))
@@ -253,7 +253,7 @@ func mrIOVAOffset(t *validate.T) {
 	pd := ca.PD()
 	page := smallPage(ca.Attr)
 	mem := make([]byte, page)
-	for _, d := range []uint64{1, page / 2, page - 1} {
+	for _, d := range kit.Variants(t, "shift", []uint64{1, page / 2, page - 1}) {
 		iova := 0x7000_0000_0000 | (ci.Bytes(mem).Addr()+d)&(page-1)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), IOVA: iova, Access: kit.AllAccess})
 		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.RegisterMR with an IOVA %d bytes further in its page than the memory", d), ci.InvalidParameter)
@@ -285,7 +285,7 @@ func mrRefused(t *validate.T) {
 	mem := ci.Bytes(make([]byte, 4096))
 	page := smallPage(ca.Attr)
 	two := ci.Bytes(make([]byte, 2*page)) // at the last page of all: half of it is beyond
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		c    ci.MRCreate
 	}{
@@ -296,7 +296,7 @@ func mrRefused(t *validate.T) {
 		{"Offset and Length whose sum wraps around", ci.MRCreate{Memory: mem, Offset: 8, Length: ^uint64(0) - 3}},
 		{"an address range that wraps around", ci.MRCreate{Memory: two, IOVA: -page | two.Addr()&(page-1)}},
 		{"an unknown right", ci.MRCreate{Memory: mem, Access: 1 << 20}},
-	} {
+	}) {
 		x.c.Access |= ci.LocalWrite
 		mr, err := pd.RegisterMR(x.c)
 		kit.WantRefused(t, mr, err, "PD.RegisterMR with "+x.what, ci.InvalidParameter)
@@ -348,7 +348,7 @@ func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
 
 func mrLocalWrite(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	for _, a := range []ci.Access{0, ci.RemoteRead} {
+	for _, a := range kit.Variants(t, "access", []ci.Access{0, ci.RemoteRead}) {
 		b := p.A.CA.Buf(p.A.PD, 64, a)
 		p.WantStatus("RDMA READ into a region with "+rightNames(a), ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 		kit.SameBytes(t, "the region", b.Bytes, make([]byte, 64))
@@ -415,7 +415,7 @@ func mrKeysGuess(t *validate.T) {
 		keys = append(keys, uint32(ca.BufOf(pd, mem, kit.AllAccess).RKey))
 	}
 	// The commonest difference between neighbours; both of whole keys and of their upper 24 bits, since the low 8 may change at random.
-	for _, shift := range []int{0, 8} {
+	for _, shift := range kit.Variants(t, "shift", []int{0, 8}) {
 		diff, most := map[uint32]int{}, 0
 		for i := 1; i < n; i++ {
 			d := keys[i]>>shift - keys[i-1]>>shift
@@ -441,11 +441,11 @@ func mrQuery(t *validate.T) {
 	ca := kit.Open(t)
 	pd, other := ca.PD(), ca.PD()
 	mem := make([]byte, 10000)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		pd     ci.PD
 		off, n uint64
 		access ci.Access
-	}{{pd, 0, 10000, kit.AllAccess}, {other, 5, 1, ci.LocalWrite}, {other, 4095, 3, ci.RemoteRead}, {pd, 9, 0, 0}} {
+	}{{pd, 0, 10000, kit.AllAccess}, {other, 5, 1, ci.LocalWrite}, {other, 4095, 3, ci.RemoteRead}, {pd, 9, 0, 0}}) {
 		mr, err := x.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: x.off, Length: x.n, Access: x.access})
 		kit.OK(t, err, "PD.RegisterMR")
 		kit.Own(t, mr, "MR")

@@ -105,7 +105,7 @@ func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
 func fastAlloc(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, n := range []int{0, -1, ca.Attr.MaxFastRegPages + 1} {
+	for _, n := range kit.Variants(t, "pages", []int{0, -1, ca.Attr.MaxFastRegPages + 1}) {
 		mr, err := pd.AllocFastRegMR(n)
 		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages", n), ci.InvalidParameter)
 	}
@@ -125,7 +125,7 @@ func fastUse(t *validate.T) {
 	src := kit.Random(t, p.A.Buf.Bytes[:3*s.page])
 	p.WantReach("RDMA WRITE to a fast registration", ci.OpWrite, len(src), to)
 	p.Fence()
-	for i, at := range []uint64{2, 1, 0} {
+	for i, at := range kit.Variants(t, "position", []uint64{2, 1, 0}) {
 		kit.SameBytes(t, fmt.Sprintf("page %d of the region", i), s.mem[at*s.page:(at+1)*s.page], src[uint64(i)*s.page:uint64(i+1)*s.page])
 	}
 	p.WantDenied("RDMA WRITE behind the region", ci.OpWrite, 1, ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
@@ -143,7 +143,7 @@ func fastUse(t *validate.T) {
 func fastRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
-	for _, a := range rightsOf(t.Attr()) {
+	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if illegal(a) {
 			continue
 		}

@@ -80,7 +80,7 @@ func fmrRefused(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	good := ci.FMRCreate{MaxPages: 4, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess}
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		f    func(*ci.FMRCreate)
 		want ci.Status
@@ -92,7 +92,7 @@ func fmrRefused(t *validate.T) {
 		{"pages below the smallest", func(c *ci.FMRCreate) { c.PageShift-- }, ci.InvalidParameter},
 		{"pages of 2^64 bytes", func(c *ci.FMRCreate) { c.PageShift = 64 }, ci.InvalidParameter},
 		{"remote write without local write", func(c *ci.FMRCreate) { c.Access = ci.RemoteWrite }, ci.InvalidPermission},
-	} {
+	}) {
 		c := good
 		x.f(&c)
 		f, err := pd.AllocFMR(c)
@@ -127,7 +127,7 @@ func fmrUse(t *validate.T) {
 
 func fmrRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	for _, a := range rightsOf(t.Attr()) {
+	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if illegal(a) {
 			continue
 		}
@@ -168,7 +168,7 @@ func fmrPages(t *validate.T) {
 	kit.Own(t, small, "FMR")
 	crooked := slices.Clone(f.pages[:2])
 	crooked[1] += 8
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what  string
 		pages []uint64
 		iova  uint64
@@ -177,7 +177,7 @@ func fmrPages(t *validate.T) {
 		{"no page", nil, 0x40000},
 		{"a page not on its bounds", crooked, 0x40000},
 		{"an address not on the bounds of a page", f.pages[:1], 0x40008},
-	} {
+	}) {
 		_, err := small.Map(x.pages, x.iova)
 		kit.Want(t, err, "FMR.Map with "+x.what, ci.InvalidParameter)
 	}

@@ -46,7 +46,7 @@ func mrModifyArea() validate.Suite {
 func mrModifyAccess(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
-	for _, a := range []ci.Access{ci.RemoteRead, ci.LocalWrite, ci.LocalWrite | ci.RemoteWrite, kit.AllAccess} {
+	for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.LocalWrite, ci.LocalWrite | ci.RemoteWrite, kit.AllAccess}) {
 		kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: a}), "MR.Modify to "+rightNames(a))
 		r := b.MR.Region()
 		kit.Equal(t, "Region.Addr after MR.Modify of rights", r.Addr, b.Addr)
@@ -131,7 +131,7 @@ func mrModifyRefused(t *validate.T) {
 	kit.Destroy(t, gone, "PD")
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	mem := ci.Bytes(make([]byte, 64))
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		set  ci.MRField
 		pd   ci.PD
@@ -146,7 +146,7 @@ func mrModifyRefused(t *validate.T) {
 		{"a PD that is gone", ci.MRFieldPD, gone, ci.MRCreate{}, ci.InvalidPDHandle},
 		{"no PD", ci.MRFieldPD, nil, ci.MRCreate{}, ci.InvalidPDHandle},
 		{"good memory and a PD that is gone", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem}, ci.InvalidPDHandle},
-	} {
+	}) {
 		kit.Want(t, b.Modify(x.set, x.pd, x.c), "MR.Modify with "+x.what, x.want)
 		kit.Equal(t, "Region after a refused MR.Modify with "+x.what, b.MR.Region(), b.Region)
 		p.WantWrite("the region after a refused MR.Modify with "+x.what, b.Remote(0), b.Bytes)
@@ -175,10 +175,10 @@ func mrModifyBound(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess|ci.BindWindow)
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		set  ci.MRField
-	}{{"rights", ci.MRFieldAccess}, {"the PD", ci.MRFieldPD}, {"the memory", ci.MRFieldMemory}} {
+	}{{"rights", ci.MRFieldAccess}, {"the PD", ci.MRFieldPD}, {"the memory", ci.MRFieldMemory}}) {
 		err := b.Modify(x.set, p.B.PD, ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.BindWindow})
 		kit.WantExactly(t, err, "MR.Modify of "+x.what+" with a window bound", ci.ResourceBusy)
 		kit.Equal(t, "Region after the refusal", b.MR.Region(), b.Region)
@@ -236,7 +236,7 @@ func mrSharedRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := elsewhere(p)
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
-	for _, a := range []ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite} {
+	for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite}) {
 		mr := shared(t, q.B.PD, b, 0, a)
 		r := mr.Region()
 		wantQuery(t, mr, q.B.PD, a)

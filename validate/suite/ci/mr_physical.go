@@ -38,7 +38,7 @@ const largestPage = 4 << 20
 
 func mrPhysicalPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
-	for _, size := range t.Attr().PageSizes {
+	for _, size := range kit.Variants(t, "page size", t.Attr().PageSizes) {
 		if size > largestPage {
 			t.Note("pages of %d bytes are not tried", size)
 			continue
@@ -75,7 +75,7 @@ func mrPhysicalOffset(t *validate.T) {
 	page := smallPage(t.Attr())
 	mem := kit.Pages(int(4*page), int(page))
 	d := p.B.CA.DMA(mem)
-	for _, x := range []struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}} {
+	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}}) {
 		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages", x.n, x.off)
 		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: x.off, Length: x.n, IOVA: 0x40000 + x.off, Access: kit.AllAccess})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
@@ -94,7 +94,7 @@ func mrPhysicalRanges(t *validate.T) {
 	page := smallPage(t.Attr())
 	one, two := kit.Pages(int(page), int(page)), kit.Pages(int(3*page), int(page))
 	d1, d2 := p.B.CA.DMA(one), p.B.CA.DMA(two)
-	for _, first := range []bool{true, false} {
+	for _, first := range kit.Variants(t, "first", []bool{true, false}) {
 		ranges := append(append([]ci.DMARange(nil), d1.Ranges()...), d2.Ranges()...)
 		a, b := one, two
 		if !first {
@@ -126,7 +126,7 @@ func mrPhysicalRefused(t *validate.T) {
 		f(&out[last])
 		return out
 	}
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		f    func(*ci.PMRCreate)
 	}{
@@ -141,7 +141,7 @@ func mrPhysicalRefused(t *validate.T) {
 		{"an offset behind the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
 		{"a length that wraps around", func(c *ci.PMRCreate) { c.Offset, c.Length = 8, ^uint64(0)-3 }},
 		{"an unknown right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
-	} {
+	}) {
 		c := good
 		x.f(&c)
 		mr, err := pd.RegisterPMR(c)
@@ -192,7 +192,7 @@ func mrDMARanges(t *validate.T) {
 	ca := kit.Open(t)
 	page := smallPage(ca.Attr)
 	var all []ci.DMARange
-	for _, n := range []uint64{1, page, 5 * page, 5*page + 1} {
+	for _, n := range kit.Variants(t, "bytes", []uint64{1, page, 5 * page, 5*page + 1}) {
 		ranges := ca.DMA(kit.Pages(int(n), int(page))).Ranges()
 		var sum uint64
 		for _, r := range ranges {

@@ -112,10 +112,10 @@ func windowTypes(t *validate.T) []ci.MWType {
 
 func mwCreate(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	for _, typ := range windowTypes(t) {
+	for _, typ := range kit.Variants(t, "type", windowTypes(t)) {
 		w := p.B.CA.MW(p.B.PD, typ)
-		for _, addr := range []uint64{0, p.B.Buf.Addr} {
-			for _, op := range []ci.SendOp{ci.OpRead, ci.OpWrite} {
+		for _, addr := range kit.Variants(t, "address", []uint64{0, p.B.Buf.Addr}) {
+			for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpWrite}) {
 				p.WantDenied(fmt.Sprintf("request %d by the key of a new window of type %d", op, typ), op, 8, ci.Remote{Addr: addr, RKey: w.Key()})
 			}
 		}
@@ -125,7 +125,7 @@ func mwCreate(t *validate.T) {
 func mwCreateType(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, typ := range []ci.MWType{0, 3, 255} {
+	for _, typ := range kit.Variants(t, "type", []ci.MWType{0, 3, 255}) {
 		w, err := pd.CreateMW(typ, nil)
 		kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
 	}
@@ -134,7 +134,7 @@ func mwCreateType(t *validate.T) {
 func mwStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, typ := range windowTypes(t) {
+	for _, typ := range kit.Variants(t, "type", windowTypes(t)) {
 		w := ca.MW(pd, typ)
 		kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
 		_, err := w.Query()
@@ -163,7 +163,7 @@ func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	b := p.B.CA.Buf(p.B.PD, 10000, ci.LocalWrite|ci.BindWindow) // no remote rights of its own
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, x := range []struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}} {
+	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}}) {
 		what := fmt.Sprintf("a window of %d bytes at %d", x.n, x.off)
 		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr + x.off, Length: x.n, Access: ci.RemoteRead | ci.RemoteWrite})
 		to := func(off uint64) ci.Remote { return ci.Remote{Addr: b.Addr + off, RKey: key} }
@@ -185,7 +185,7 @@ func mwRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, a := range rightsOf(t.Attr()) {
+	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if a == 0 || a&ci.LocalWrite != 0 {
 			continue // windows have remote rights only
 		}
@@ -233,10 +233,10 @@ func mwWrongKey(t *validate.T) {
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	first := w.Key()
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		key  ci.Key
-	}{{"the key before the current one", first}, {"a key that is none", key ^ 1<<16}, {"the region's", b.RKey}} {
+	}{{"the key before the current one", first}, {"a key that is none", key ^ 1<<16}, {"the region's", b.RKey}}) {
 		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: x.key, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 		kit.WantExactly(t, err, "QP.BindMW by "+x.what, ci.InvalidRKey)
 		kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
@@ -248,7 +248,7 @@ func mwWrongKey(t *validate.T) {
 func mwRegionRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		region, window ci.Access
 	}{
 		{kit.AllAccess, ci.RemoteRead},
@@ -256,7 +256,7 @@ func mwRegionRights(t *validate.T) {
 		{ci.BindWindow, ci.RemoteWrite},
 		{ci.BindWindow | ci.RemoteRead, ci.RemoteRead | ci.RemoteWrite},
 		{ci.BindWindow, ci.RemoteAtomic},
-	} {
+	}) {
 		if x.window&ci.RemoteAtomic != 0 && t.Attr().Atomicity == ci.AtomicNone {
 			continue
 		}
@@ -276,7 +276,7 @@ func mwRange(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what    string
 		addr, n uint64
 	}{
@@ -284,7 +284,7 @@ func mwRange(t *validate.T) {
 		{"from the byte before the region", b.Addr - 1, 64},
 		{"behind the region", b.Addr + 64, 1},
 		{"with a length that wraps around", b.Addr + 1, ^uint64(0)},
-	} {
+	}) {
 		bindFails(t, p, x.what, ci.MWBind{MW: w, MR: b.MR, Addr: x.addr, Length: x.n, Access: ci.RemoteRead}, ci.InvalidParameter, ci.InvalidPermission)
 	}
 	kit.Destroy(t, b, "MR after binds that failed")
@@ -295,11 +295,11 @@ func mwPD(t *validate.T) {
 	pd := p.B.CA.PD()
 	own, foreign := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(pd, 64, bindable)
 	w, foreignW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(pd, ci.MWType1)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		w    ci.MW
 		b    *kit.Buf
-	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of window and region of another PD", foreignW, foreign}} {
+	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of window and region of another PD", foreignW, foreign}}) {
 		bindFails(t, p, x.what, ci.MWBind{MW: x.w, MR: x.b.MR, Addr: x.b.Addr, Length: 64, Access: ci.RemoteRead}, ci.InvalidPermission, ci.InvalidParameter)
 	}
 	// And a peer that comes through another PD than the window's.
@@ -361,7 +361,7 @@ func mwGone(t *validate.T) {
 	w, goneW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(p.B.PD, ci.MWType1)
 	kit.Destroy(t, goneB, "MR")
 	kit.Destroy(t, goneW, "MW")
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		w    ci.MW
 		mr   ci.MR
@@ -371,7 +371,7 @@ func mwGone(t *validate.T) {
 		{"of no window", nil, b.MR, ci.InvalidMWHandle},
 		{"to a region that is gone", w, goneB.MR, ci.InvalidMRHandle},
 		{"to no region", w, nil, ci.InvalidMRHandle},
-	} {
+	}) {
 		bind := ci.MWBind{MW: x.w, MR: x.mr, Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
 		if x.w != nil {
 			bind.Key = x.w.Key()
@@ -387,7 +387,7 @@ func mwTypeOneByPost(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
 	key := w.Key()
-	for _, k := range []ci.Key{key, key&^0xff | (key+1)&0xff} {
+	for _, k := range kit.Variants(t, "key", []ci.Key{key, key&^0xff | (key+1)&0xff}) {
 		ext := ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: k, Addr: b.Addr, Length: 32, Access: ci.RemoteRead | ci.RemoteWrite}}
 		n, err := p.B.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ext}})
 		kit.Equal(t, "requests taken by QP.PostSend of OpBindMW with a type 1 window", n, 0)

@@ -56,7 +56,7 @@ func bound2(t *validate.T, e *kit.End, w ci.MW, b *kit.Buf, a ci.Access) ci.Remo
 func mw2Bind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 1000, ci.LocalWrite|ci.BindWindow)
-	for _, low := range []ci.Key{1, 0x5a, 0xff} {
+	for _, low := range kit.Variants(t, "key bits", []ci.Key{1, 0x5a, 0xff}) {
 		w := p.B.CA.MW(p.B.PD, ci.MWType2)
 		key := w.Key()&^0xff | low
 		p.B.Send(bind2(w, key, b, 100, 200, ci.RemoteWrite))
@@ -87,14 +87,14 @@ func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byt
 func mw2Rights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		op    ci.SendOp
 		needs ci.Access
-	}{{ci.OpRead, ci.RemoteRead}, {ci.OpWrite, ci.RemoteWrite}, {ci.OpFetchAdd, ci.RemoteAtomic}} {
+	}{{ci.OpRead, ci.RemoteRead}, {ci.OpWrite, ci.RemoteWrite}, {ci.OpFetchAdd, ci.RemoteAtomic}}) {
 		if x.op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
 			continue
 		}
-		for _, a := range []ci.Access{ci.RemoteRead, ci.RemoteWrite} {
+		for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.RemoteWrite}) {
 			w := p.B.CA.MW(p.B.PD, ci.MWType2)
 			to := bound2(t, p.B, w, b, a)
 			if what := "request by a window with " + rightNames(a); a&x.needs != 0 {
@@ -125,7 +125,7 @@ func mw2Refused(t *validate.T) {
 	foreign := p.B.CA.Buf(p.B.CA.PD(), 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
 	before := w.Key()
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		wr   ci.SendWR
 	}{
@@ -134,7 +134,7 @@ func mw2Refused(t *validate.T) {
 		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
 		{"to a region of another PD", bind2(w, nextKey(w), foreign, 0, 64, ci.RemoteRead)},
 		{"beyond the region", bind2(w, nextKey(w), good, 1, 64, ci.RemoteRead)},
-	} {
+	}) {
 		n, err := p.B.PostSend([]ci.SendWR{x.wr})
 		if err != nil {
 			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission, ci.InvalidRKey)

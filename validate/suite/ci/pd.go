@@ -33,7 +33,7 @@ func pdArea() validate.Suite {
 
 func pdTypes(t *validate.T) {
 	ca := kit.Open(t)
-	for _, typ := range []ci.PDType{ci.PDNormal, ci.PDSpecial, ci.PDDatagram} {
+	for _, typ := range kit.Variants(t, "type", []ci.PDType{ci.PDNormal, ci.PDSpecial, ci.PDDatagram}) {
 		pd, err := ca.AllocatePD(typ)
 		kit.OK(t, err, "CA.AllocatePD")
 		kit.Own(t, pd, "PD")
@@ -43,7 +43,7 @@ func pdTypes(t *validate.T) {
 
 func pdBusy(t *validate.T) {
 	ca := kit.Open(t)
-	for _, kind := range []string{"CQ", "MR", "QP"} {
+	for _, kind := range kit.Variants(t, "", []string{"CQ", "MR", "QP"}) {
 		pd, other := ca.PD(), ca.PD()
 		cq := ca.CQ(other, 16)
 		var child ci.Object

@@ -52,7 +52,7 @@ func stateSendEarly(t *validate.T, typ ci.QPType) {
 	for _, step := range []func(){func() {}, func() { a.Init() }, func() { a.RTR(b.QP) }} {
 		step()
 		st := a.State()
-		for _, op := range []ci.SendOp{ci.OpSend, ci.OpNop} {
+		for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpNop}) {
 			n, err := a.PostSend([]ci.SendWR{{ID: 1, Op: op, Flags: ci.SendSignaled, To: a.Dest}, {ID: 2, Op: op, To: a.Dest}})
 			kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d in %s", op, st), n, err, 0, ci.InvalidQPState)
 		}

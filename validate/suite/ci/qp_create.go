@@ -53,7 +53,7 @@ func qpCreateGranted(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 64)
-	for _, depth := range []int{1, 3, 17} {
+	for _, depth := range kit.Variants(t, "depth", []int{1, 3, 17}) {
 		want := ci.QPCaps{SendDepth: depth, RecvDepth: depth, SendSGE: 1, RecvSGE: 1, MaxInline: min(ca.Attr.MaxInline, 16)}
 		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: want, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
 		kit.OK(t, err, "PD.CreateQP")
@@ -86,7 +86,7 @@ func qpCreateLimits(t *validate.T) {
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
 	ok := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what   string
 		change func(*ci.QPCaps)
 		want   ci.Status
@@ -95,7 +95,7 @@ func qpCreateLimits(t *validate.T) {
 		{"a receive depth above MaxWRs", func(c *ci.QPCaps) { c.RecvDepth = ca.Attr.MaxWRs + 1 }, ci.InvalidMaxWRs},
 		{"more send SGEs than MaxSGEs", func(c *ci.QPCaps) { c.SendSGE = ca.Attr.MaxSGEs + 1 }, ci.InvalidMaxSGE},
 		{"more receive SGEs than MaxSGEs", func(c *ci.QPCaps) { c.RecvSGE = ca.Attr.MaxSGEs + 1 }, ci.InvalidMaxSGE},
-	} {
+	}) {
 		caps := ok
 		x.change(&caps)
 		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)

@@ -151,7 +151,7 @@ func (e edge) String() string { return e.from.String() + " to " + e.to.String() 
 
 func qpLegal(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
-	for _, e := range edges(typ) {
+	for _, e := range kit.Variants(t, "", edges(typ)) {
 		if e.from == ci.QPSQError {
 			continue // only a failure leads there: the fault cases
 		}
@@ -169,9 +169,9 @@ func qpLegal(t *validate.T, typ ci.QPType) {
 func qpIllegal(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	rules := qpRules(typ)
-	for _, from := range climbable {
+	for _, from := range kit.Variants(t, "from", climbable) {
 		l.climb(from)
-		for _, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError} {
+		for _, to := range kit.Variants(t, "state", []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError}) {
 			e := edge{from, to}
 			if _, legal := rules[e]; legal || from == ci.QPSQD && to == ci.QPSQD {
 				continue
@@ -192,7 +192,7 @@ func qpIllegal(t *validate.T, typ ci.QPType) {
 func qpMissing(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	rules := qpRules(typ)
-	for _, e := range edges(typ) {
+	for _, e := range kit.Variants(t, "", edges(typ)) {
 		if e.from == ci.QPSQError {
 			continue
 		}
@@ -208,7 +208,7 @@ func qpMissing(t *validate.T, typ ci.QPType) {
 
 func qpExtra(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
-	for _, e := range edges(typ) {
+	for _, e := range kit.Variants(t, "", edges(typ)) {
 		if e.from == ci.QPSQError {
 			continue
 		}
@@ -324,7 +324,7 @@ func qpResets(t *validate.T, typ ci.QPType) {
 	reset := func(from ci.QPState) {
 		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil), "QP.Modify from "+from.String()+" to Reset")
 	}
-	for _, from := range climbable {
+	for _, from := range kit.Variants(t, "from", climbable) {
 		reset(ci.QPRTS)
 		l.climb(from)
 		reset(from)
@@ -342,12 +342,12 @@ func qpResets(t *validate.T, typ ci.QPType) {
 
 func qpErrors(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
-	for _, from := range climbable {
+	for _, from := range kit.Variants(t, "from", climbable) {
 		l.climb(from)
 		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify from "+from.String()+" to Error")
 		l.A.QP.WantState(ci.QPError)
 	}
-	for _, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD} {
+	for _, to := range kit.Variants(t, "state", []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD}) {
 		_, a := l.attrs(edge{ci.QPError, to})
 		l.refused(ci.QPFieldState, a, "QP.Modify from Error to "+to.String(), ci.InvalidQPState)
 	}
@@ -357,7 +357,7 @@ func qpErrors(t *validate.T, typ ci.QPType) {
 
 func qpMask(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
-	for _, e := range []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}} {
+	for _, e := range kit.Variants(t, "", []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}}) {
 		l.climb(e.from)
 		f, a := l.attrs(e)
 		wild := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,

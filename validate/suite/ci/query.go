@@ -40,7 +40,7 @@ func queryArea() validate.Suite {
 func queryLimits(t *validate.T) {
 	a := kit.Open(t).Attr
 	// Of each optional object, claim and limit go together.
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		name  string
 		bits  ci.Caps
 		limit int
@@ -51,21 +51,21 @@ func queryLimits(t *validate.T) {
 		{"MaxMcastGroups", ci.CapMulticast, a.MaxMcastGroups}, {"MaxMcastQPs", ci.CapMulticast, a.MaxMcastQPs},
 		{"MaxQPsPerMcastGroup", ci.CapMulticast, a.MaxQPsPerMcastGroup}, {"MaxRawIPv6QPs", ci.CapRawIPv6, a.MaxRawIPv6QPs},
 		{"MaxRawEtherQPs", ci.CapRawEther, a.MaxRawEtherQPs},
-	} {
+	}) {
 		claimed := a.Caps.Has(x.bits)
 		kit.True(t, claimed == (x.limit > 0), "CAAttr."+x.name, "above 0 exactly if "+validate.CapNames(x.bits)+" is claimed",
 			"%d, claimed: %v", x.limit, claimed)
 	}
 	windows := a.Caps&(ci.CapMW1|ci.CapMW2) != 0
 	kit.True(t, windows == (a.MaxMWs > 0), "CAAttr.MaxMWs", "above 0 exactly if MW1 or MW2 is claimed", "%d, claimed: %v", a.MaxMWs, windows)
-	for _, bit := range []ci.Caps{ci.CapUD, ci.CapRD, ci.CapSpecialQP} {
+	for _, bit := range kit.Variants(t, "capability", []ci.Caps{ci.CapUD, ci.CapRD, ci.CapSpecialQP}) {
 		kit.True(t, !a.Caps.Has(bit) || a.Caps.Has(ci.CapAV), "CAAttr.Caps", "AV claimed with "+validate.CapNames(bit), "not claimed")
 	}
 }
 
 func queryConnection(t *validate.T) {
 	a := kit.Open(t).Attr
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		name     string
 		got, min int
 	}{
@@ -73,7 +73,7 @@ func queryConnection(t *validate.T) {
 		{"MaxSGEs", a.MaxSGEs, 1}, {"MaxReadSGEs", a.MaxReadSGEs, 1}, {"MaxMRs", a.MaxMRs, 1}, {"MaxPartitions", a.MaxPartitions, 1},
 		{"MaxRespRes", a.MaxRespRes, a.MaxRespResPerQP}, {"MaxRespResPerQP", a.MaxRespResPerQP, 1},
 		{"MaxInitDepthPerQP", a.MaxInitDepthPerQP, 1}, {"Vectors", a.Vectors, 1}, {"ports", len(a.Ports), 1}, {"MaxInline", a.MaxInline, 0},
-	} {
+	}) {
 		kit.AtLeast(t, "CAAttr."+x.name, x.got, x.min)
 	}
 	kit.True(t, a.MaxReadSGEs <= a.MaxSGEs, "CAAttr.MaxReadSGEs", "at most MaxSGEs", "%d and %d", a.MaxReadSGEs, a.MaxSGEs)

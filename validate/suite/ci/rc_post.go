@@ -123,15 +123,15 @@ func postBadSend(t *validate.T) {
 	attr, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	id := uint64(1)
-	for _, b := range []struct {
+	for _, b := range kit.Variants(t, "", []struct {
 		what   string
 		change func(*ci.SendWR)
 		want   ci.Status
 	}{
 		{"an operation that RC does not have", func(w *ci.SendWR) { w.Op = ci.OpLSO; w.Ext = new(ci.SendExt) }, ci.InvalidWRType},
 		{"too many segments", func(w *ci.SendWR) { w.SGL = make([]ci.SGE, attr.SendSGE+1) }, ci.InvalidMaxSGE},
-	} {
-		for _, at := range []int{0, 2, 4} {
+	}) {
+		for _, at := range kit.Variants(t, "position", []int{0, 2, 4}) {
 			where := fmt.Sprintf("PostSend of 5, of which number %d has %s", at+1, b.what)
 			wrs := p.A.SendWRs(5)
 			for i := range wrs {
@@ -161,7 +161,7 @@ func postBadRecv(t *validate.T) {
 	p := kit.RC(t)
 	attr, err := p.B.Query()
 	kit.OK(t, err, "QP.Query")
-	for _, at := range []int{0, 2, 4} {
+	for _, at := range kit.Variants(t, "position", []int{0, 2, 4}) {
 		where := fmt.Sprintf("PostRecv of 5, of which number %d has too many segments", at+1)
 		wrs := p.B.RecvWRs(5, 8)
 		wrs[at].SGL = make([]ci.SGE, attr.RecvSGE+1)
@@ -298,7 +298,7 @@ func postSGEs(t *validate.T) {
 	for i := range over {
 		over[i] = p.A.Buf.SGE(uint64(i), 1)
 	}
-	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead} {
+	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead}) {
 		w := p.A.RDMA(op, 1, 0, 1, p.B, 0)
 		w.SGL = over[:attr.SendSGE+1]
 		n, err := p.A.PostSend([]ci.SendWR{w})
@@ -455,7 +455,7 @@ func inlineSizes(t *validate.T) {
 	most := min(256, t.Attr().MaxInline)
 	p := kit.RC(t, kit.Inline(most))
 	data := kit.Random(t, make([]byte, most))
-	for i, n := range []int{1, most, most - 1, 7, 0} {
+	for i, n := range kit.Variants(t, "count", []int{1, most, most - 1, 7, 0}) {
 		id := uint64(i + 1)
 		p.B.Buf.Blank()
 		p.B.Recv(p.B.RecvWR(id, 0, n))
@@ -473,7 +473,7 @@ func inlineTooLong(t *validate.T) {
 	attr, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	long := make([]byte, attr.MaxInline+1)
-	for _, op := range []ci.SendOp{ci.OpSend, ci.OpWrite} {
+	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite}) {
 		n, err := p.A.PostSend([]ci.SendWR{{Op: op, Inline: long, Remote: p.B.Buf.Remote(0)}})
 		kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d with %d bytes inline, MaxInline %d", op, len(long), attr.MaxInline), n, err, 0, ci.InvalidParameter)
 	}
@@ -509,7 +509,7 @@ func postSolicited(t *validate.T) {
 	to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
 	buf := b.Buf(pd, 64, kit.AllAccess)
 	kit.Connect(from.QP, to)
-	for round, op := range []ci.SendOp{ci.OpSend, ci.OpWrite} {
+	for round, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite}) {
 		kit.OK(t, cq.Notify(ci.NotifySolicited), "CQ.Notify")
 		w := from.SendWR(1, 0, 4)
 		w.Op, w.Remote, w.Imm = op, buf.Remote(32), 1

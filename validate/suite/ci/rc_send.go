@@ -50,7 +50,7 @@ func rcSizes(t *validate.T) {
 	p := kit.RC(t, kit.Size(most))
 	kit.Random(t, p.A.Buf.Bytes)
 	p.B.Buf.Blank()
-	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
 		id, at := uint64(i+1), (i*13)%(most-n+1)
 		p.B.Recv(p.B.RecvWR(id, at, n))
 		p.A.Send(p.A.SendWR(id, most-n, n))
@@ -133,7 +133,7 @@ func rcMTUs(t *validate.T) {
 			first.A.Config.MTU, first.B.Config.MTU = m, m
 			p = first.More(false)
 		}
-		for _, n := range kit.MessageSizes(m.Bytes(), most) {
+		for _, n := range kit.Variants(t, "bytes", kit.MessageSizes(m.Bytes(), most)) {
 			p.A.Exchange(p.B, n)
 		}
 		attr, err := p.A.Query()
@@ -152,7 +152,7 @@ func pieces(n int) (off, length []int) {
 func rcGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+	for i, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
 		id := uint64(i + 1)
 		off, length := pieces(n)
 		w := ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled}
@@ -178,7 +178,7 @@ func rcGather(t *validate.T) {
 func rcScatter(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+	for i, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
 		id := uint64(i + 1)
 		off, length := pieces(n)
 		w := ci.RecvWR{ID: id}
@@ -208,8 +208,8 @@ func rcScatter(t *validate.T) {
 
 func rcImmediate(t *validate.T) {
 	p := kit.RC(t)
-	for i, imm := range []uint32{0x01020304, 0, 0xffffffff, 0x80000001} {
-		for k, n := range []int{0, 100, 2*p.A.PathMTU() + 1} {
+	for i, imm := range kit.Variants(t, "immediate", []uint32{0x01020304, 0, 0xffffffff, 0x80000001}) {
+		for k, n := range kit.Variants(t, "bytes", []int{0, 100, 2*p.A.PathMTU() + 1}) {
 			id := uint64(10*i + k + 1)
 			w := p.A.SendWR(id, 0, n)
 			w.Flags |= ci.SendImmediate
@@ -244,11 +244,11 @@ func rcWCRecv(t *validate.T) {
 	ctx := &mine{"context of the QP"}
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
 	const big = uint64(1)<<63 | 12345
-	for i, x := range []struct {
+	for i, x := range kit.Variants(t, "", []struct {
 		op  ci.SendOp
 		imm bool
 		n   int
-	}{{ci.OpSend, false, 300}, {ci.OpSend, true, 0}, {ci.OpWrite, true, 77}, {ci.OpSend, true, 5000}} {
+	}{{ci.OpSend, false, 300}, {ci.OpSend, true, 0}, {ci.OpWrite, true, 77}, {ci.OpSend, true, 5000}}) {
 		id := big + uint64(i)
 		w := p.A.RDMA(x.op, 1, 0, x.n, p.B, 8192)
 		want := ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(x.n), QPN: p.B.Num(), Context: ctx}
@@ -269,10 +269,10 @@ func rcWCRecv(t *validate.T) {
 func rcWCSend(t *validate.T) {
 	ctx := new(int)
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
-	for i, x := range []struct {
+	for i, x := range kit.Variants(t, "", []struct {
 		op   ci.SendOp
 		want ci.WCOp
-	}{{ci.OpSend, ci.WCSend}, {ci.OpWrite, ci.WCWrite}, {ci.OpRead, ci.WCRead}} {
+	}{{ci.OpSend, ci.WCSend}, {ci.OpWrite, ci.WCWrite}, {ci.OpRead, ci.WCRead}}) {
 		id := ^uint64(i)
 		p.B.Recv(p.B.RecvWR(1, 0, 64))
 		p.A.Send(p.A.RDMA(x.op, id, 0, 64, p.B, 4096))

@@ -50,7 +50,7 @@ func writeSizes(t *validate.T) {
 	p := kit.RC(t, kit.Size(most))
 	kit.Random(t, p.A.Buf.Bytes)
 	p.B.Buf.Blank()
-	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
 		id, at := uint64(i+1), (i*13)%(most-n+1)
 		p.A.Send(p.A.RDMA(ci.OpWrite, id, most-n, n, p.B, at))
 		p.A.CQ.WaitOK(id)
@@ -82,7 +82,7 @@ func settle(p *kit.Pair) {
 func writeGather(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	kit.Random(t, p.A.Buf.Bytes)
-	for _, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+	for _, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
 		off, length := pieces(n)
 		w := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, Remote: p.B.Buf.Remote(333)}
 		var want []byte
@@ -120,7 +120,7 @@ func writeImmediate(t *validate.T) {
 	p := kit.RC(t)
 	kit.Random(t, p.A.Buf.Bytes)
 	mtu := p.A.PathMTU()
-	for i, n := range []int{0, 1, 100, mtu, mtu + 1, 3*mtu + 5} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 100, mtu, mtu + 1, 3*mtu + 5}) {
 		id, imm := uint64(i+1), 0x01020304*uint32(i+1)
 		w := p.A.RDMA(ci.OpWrite, id, 0, n, p.B, 1024)
 		w.Flags |= ci.SendImmediate
@@ -169,7 +169,7 @@ func readSizes(t *validate.T) {
 	p := kit.RC(t, kit.Size(most))
 	kit.Random(t, p.B.Buf.Bytes)
 	p.A.Buf.Blank()
-	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
 		id, at := uint64(i+1), (i*13)%(most-n+1)
 		p.A.Send(p.A.RDMA(ci.OpRead, id, at, n, p.B, most-n))
 		wc := p.A.CQ.WaitOK(id)[0]
@@ -190,7 +190,7 @@ func readScatter(t *validate.T) {
 	sges := min(4, t.Attr().MaxReadSGEs)
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(sges))
 	kit.Random(t, p.B.Buf.Bytes)
-	for _, n := range []int{64, p.A.PathMTU() + 17, 5000} {
+	for _, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
 		off, length := pieces(n)
 		w := ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, Remote: p.B.Buf.Remote(77)}
 		p.A.Buf.Blank()
@@ -241,7 +241,7 @@ func readMany(t *validate.T) {
 
 func rdmaZero(t *validate.T) {
 	p := kit.RC(t)
-	for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead} {
+	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpWrite, ci.OpRead}) {
 		for _, sgl := range [][]ci.SGE{nil, p.A.Buf.SGL(0, 0)} {
 			p.A.Send(ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: sgl, Remote: ci.Remote{Addr: 0xdead0000, RKey: p.B.Buf.RKey ^ 0x123400}})
 			p.A.CQ.WaitOK(1)
@@ -294,7 +294,7 @@ func orderWriteRead(t *validate.T) {
 
 func rdmaRights(t *validate.T) {
 	first := kit.RC(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		op     ci.SendOp
 		right  ci.Access
 		region ci.Access // a region for remote reading needs no LocalWrite (IBTA 10.6.3.1)
@@ -302,7 +302,7 @@ func rdmaRights(t *validate.T) {
 		{ci.OpWrite, ci.RemoteWrite, ci.RemoteWrite | ci.LocalWrite},
 		{ci.OpRead, ci.RemoteRead, ci.RemoteRead},
 		{ci.OpFetchAdd, ci.RemoteAtomic, ci.RemoteAtomic | ci.LocalWrite},
-	} {
+	}) {
 		if x.op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
 			continue
 		}

@@ -91,7 +91,7 @@ func specialBadPort(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
-	for _, n := range []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255} {
+	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		q, err := pd.CreateSpecialQP(n, small(ci.QP1, cq))
 		kit.WantRefused(t, q, err, fmt.Sprintf("PD.CreateSpecialQP of QP1 of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
@@ -101,18 +101,18 @@ func specialType(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
-	for _, typ := range []ci.QPType{ci.RC, ci.UD, 77} {
+	for _, typ := range kit.Variants(t, "type", []ci.QPType{ci.RC, ci.UD, 77}) {
 		q, err := pd.CreateSpecialQP(ca.Port.Num, small(typ, cq))
 		kit.WantRefused(t, q, err, "PD.CreateSpecialQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
 	}
-	for _, typ := range []ci.QPType{ci.QP0, ci.QP1} {
+	for _, typ := range kit.Variants(t, "type", []ci.QPType{ci.QP0, ci.QP1}) {
 		q, err := pd.CreateQP(small(typ, cq), nil)
 		kit.WantRefused(t, q, err, "PD.CreateQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
 	}
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		typ ci.QPType
 		bit ci.Caps
-	}{{ci.RawIPv6, ci.CapRawIPv6}, {ci.RawEther, ci.CapRawEther}} {
+	}{{ci.RawIPv6, ci.CapRawIPv6}, {ci.RawEther, ci.CapRawEther}}) {
 		q, err := pd.CreateSpecialQP(ca.Port.Num, small(x.typ, cq))
 		if err == nil {
 			kit.Own(t, q, x.typ.String())
@@ -126,7 +126,7 @@ func specialSizes(t *validate.T) {
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
 	a := ca.Attr
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		name string
 		set  func(*ci.QPCaps)
 		get  func(*ci.QPCaps) int
@@ -136,7 +136,7 @@ func specialSizes(t *validate.T) {
 		{"RecvDepth", func(c *ci.QPCaps) { c.RecvDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.RecvDepth }, a.MaxWRs},
 		{"SendSGE", func(c *ci.QPCaps) { c.SendSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.SendSGE }, a.MaxSGEs},
 		{"RecvSGE", func(c *ci.QPCaps) { c.RecvSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.RecvSGE }, a.MaxSGEs},
-	} {
+	}) {
 		c := small(ci.QP1, cq)
 		x.set(&c.QPCaps)
 		where := "PD.CreateSpecialQP with " + x.name + " above the limit"
@@ -228,11 +228,11 @@ func specialQKey(t *validate.T) {
 	// A datagram QP with a key of its own, in place of QP1 of the sender.
 	u := a.QP.CA.QP(a.PD, a.CQ, a.RecvCQ, kit.Type(ci.UD), kit.QKey(0x22222222)).Init().RTR(nil).RTS()
 	b.Recv(b.RecvWR(1, 0, 300))
-	for i, key := range []ci.QKey{
+	for i, key := range kit.Variants(t, "key", []ci.QKey{
 		0x22222222,    // its own
 		0x00010000,    // the well-known one without its first bit
 		wellKnownQKey, // the first bit says: the QP's own (IBTA 10.2.5)
-	} {
+	}) {
 		wr := a.SendWR(uint64(i+1), 0, 16)
 		wr.To.QKey = key
 		u.Send(wr)

@@ -145,8 +145,8 @@ func (s *srqStage) message(i, id, n int) {
 func srqCreate(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, x := range []ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)}, {MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
-		{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}} {
+	for _, x := range kit.Variants(t, "", []ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)}, {MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
+		{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}}) {
 		what := fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.MaxWR, x.MaxSGE)
 		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x}, nil)
 		kit.OK(t, err, what)
@@ -163,7 +163,7 @@ func srqCreate(t *validate.T) {
 func srqLimits(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		attr ci.SRQAttr
 		want ci.Status
 	}{
@@ -172,7 +172,7 @@ func srqLimits(t *validate.T) {
 		{ci.SRQAttr{MaxWR: ca.Attr.MaxSRQWRs + 1, MaxSGE: 1}, ci.InvalidMaxWRs},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs + 1}, ci.InvalidMaxSGE},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE},
-	} {
+	}) {
 		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr}, nil)
 		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE), x.want)
 	}
@@ -197,7 +197,7 @@ func srqShare(t *validate.T, typ ci.QPType) {
 	s.post(1, 30)
 	id := 1
 	for n := range 10 {
-		for _, i := range []int{n % 3, (n + 1) % 3, (n + 2) % 3} {
+		for _, i := range kit.Variants(t, "QP", []int{n % 3, (n + 1) % 3, (n + 2) % 3}) {
 			s.message(i, id, 10+n)
 			id++
 		}
@@ -376,7 +376,7 @@ func srqModifyRefused(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	before, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		set  ci.SRQField
 		attr ci.SRQAttr
@@ -386,7 +386,7 @@ func srqModifyRefused(t *validate.T) {
 		{"an unknown field beside the limit", ci.SRQFieldLimit<<1 | ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}},
 		{"a limit above the size", ci.SRQFieldLimit, ci.SRQAttr{Limit: before.MaxWR + 1}},
 		{"a limit below 0", ci.SRQFieldLimit, ci.SRQAttr{Limit: -1}},
-	} {
+	}) {
 		kit.Want(t, s.srq.Modify(x.set, x.attr, nil), "SRQ.Modify with "+x.what, ci.InvalidParameter)
 		a, err := s.srq.Query()
 		kit.OK(t, err, "SRQ.Query")
@@ -418,7 +418,7 @@ func srqModifyDepth(t *validate.T) {
 	before, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
 	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}, nil), "SRQ.Modify of the depth to 10, with 57 entries", ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
-	for _, n := range []int{0, -1, t.Attr().MaxSRQWRs + 1} {
+	for _, n := range kit.Variants(t, "count", []int{0, -1, t.Attr().MaxSRQWRs + 1}) {
 		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}, nil), fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
 	}
 	after, err := s.srq.Query()

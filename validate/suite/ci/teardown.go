@@ -406,7 +406,7 @@ func tearStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	s := &claimStage{t: t, ca: ca, pd: pd, cq: ca.CQ(pd, 16)}
-	for _, l := range claimed(t) {
+	for _, l := range kit.Variants(t, "", claimed(t)) {
 		var old, heirs []ci.Object
 		for range 8 {
 			old = append(old, l.create(t, s))
@@ -439,7 +439,7 @@ func handleOf(l leftover) []ci.Status {
 }
 
 func tearCloseBusy(t *validate.T) {
-	for _, l := range claimed(t) {
+	for _, l := range kit.Variants(t, "", claimed(t)) {
 		ca := kit.Open(t)
 		pd := ca.PD()
 		s := &claimStage{t: t, ca: ca, pd: pd, cq: ca.CQ(pd, 16)}

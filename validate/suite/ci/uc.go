@@ -38,7 +38,7 @@ func ucSizes(t *validate.T) {
 	const most = 32 << 10
 	p := kit.UC(t, kit.Size(most))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
 		id, at := uint64(i+1), (i*13)%(most-n+1)
 		p.B.Buf.Blank()
 		p.B.Recv(p.B.RecvWR(id, at, n))
@@ -65,7 +65,7 @@ func ucOrder(t *validate.T) {
 
 func ucImmediate(t *validate.T) {
 	p := kit.UC(t)
-	for i, n := range []int{0, 50, p.A.PathMTU() + 1} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 50, p.A.PathMTU() + 1}) {
 		w := p.A.SendWR(uint64(i), 0, n)
 		w.Flags |= ci.SendImmediate
 		w.Imm = 0xa0b0c0d0 + uint32(i)
@@ -81,7 +81,7 @@ func ucWriteSizes(t *validate.T) {
 	const most = 32 << 10
 	p := kit.UC(t, kit.Size(most))
 	kit.Random(t, p.A.Buf.Bytes)
-	for i, n := range kit.MessageSizes(p.A.PathMTU(), most) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(p.A.PathMTU(), most)) {
 		at := (i * 13) % (most - n + 1)
 		p.B.Buf.Blank()
 		p.A.Send(p.A.RDMA(ci.OpWrite, 1, most-n, n, p.B, at))
@@ -94,7 +94,7 @@ func ucWriteSizes(t *validate.T) {
 func ucWriteImmediate(t *validate.T) {
 	p := kit.UC(t)
 	kit.Random(t, p.A.Buf.Bytes[:8192])
-	for i, n := range []int{0, 1, 3*p.A.PathMTU() + 7} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3*p.A.PathMTU() + 7}) {
 		w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 512)
 		w.Flags |= ci.SendImmediate
 		w.Imm = uint32(i) << 24

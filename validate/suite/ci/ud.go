@@ -69,7 +69,7 @@ func udSizes(t *validate.T) {
 	p := kit.UD(t)
 	mtu := p.A.QP.CA.Port.MTU.Bytes()
 	kit.Random(t, p.A.Buf.Bytes[:mtu])
-	for i, n := range kit.MessageSizes(mtu, mtu) {
+	for i, n := range kit.Variants(t, "bytes", kit.MessageSizes(mtu, mtu)) {
 		id, at := uint64(i+1), 64*i
 		p.B.Buf.Blank()
 		p.B.Recv(p.B.RecvWR(id, at, grhLen+n))
@@ -171,7 +171,7 @@ func udWC(t *validate.T) {
 
 func udImmediate(t *validate.T) {
 	p := kit.UD(t)
-	for i, n := range []int{0, 60} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 60}) {
 		w := p.A.SendWR(1, 0, n)
 		w.Flags |= ci.SendImmediate
 		w.Imm = 0x11223344 + uint32(i)
@@ -215,7 +215,7 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 
 func udQKeyMismatch(t *validate.T) {
 	p := kit.UD(t)
-	for _, bits := range []ci.QKey{1, 0x40000000, 0x7fffffff} {
+	for _, bits := range kit.Variants(t, "bits", []ci.QKey{1, 0x40000000, 0x7fffffff}) {
 		bad := p.A.SendWR(1, 0, 50)
 		bad.To.QKey ^= bits
 		dropped(t, p, fmt.Sprintf("a Q_Key of which bits %#x are wrong", uint32(bits)), bad)
@@ -435,7 +435,7 @@ func udAVStale(t *validate.T) {
 func udAVPort(t *validate.T) {
 	p := kit.UD(t)
 	good := p.A.QP.CA.AddressOf(p.B.QP.CA)
-	for _, port := range []uint8{0, uint8(len(t.Attr().Ports) + 1), 255} {
+	for _, port := range kit.Variants(t, "port", []uint8{0, uint8(len(t.Attr().Ports) + 1), 255}) {
 		attr := good
 		attr.Port = port
 		where := fmt.Sprintf("PD.CreateAV for port %d", port)

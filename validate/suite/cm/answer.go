@@ -147,7 +147,7 @@ func answerRetry(t *validate.T) {
 
 func answerUnsuitable(t *validate.T) {
 	_, p, _ := serving(t, cm.ListenConfig{})
-	for _, tt := range []struct {
+	for _, tt := range kit.Variants(t, "", []struct {
 		name   string
 		change func(*mad.Header, *mad.REQ)
 		want   mad.RejReason
@@ -157,7 +157,7 @@ func answerUnsuitable(t *validate.T) {
 		{"transport service RD", func(_ *mad.Header, q *mad.REQ) { q.Service = mad.ServiceRD }, mad.RejInvalidTransport},
 		{"a primary path to a GID that is not here", func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
 		{"path MTU 4096 and a reserved code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
-	} {
+	}) {
 		q := p.req(service, 0x321)
 		h := mad.CMHeader(6, q)
 		tt.change(&h, q)

@@ -196,10 +196,10 @@ func connectReads(t *validate.T) {
 	p := x.Reply()
 	kit.True(t, p.ResponderRes <= 2, "responder resources in the reply", "at most 2, the initiator depth of the request", "%d", p.ResponderRes)
 	kit.True(t, p.InitiatorDepth <= 1, "initiator depth in the reply", "at most 1, the responder resources of the request", "%d", p.InitiatorDepth)
-	for _, e := range []struct {
+	for _, e := range kit.Variants(t, "", []struct {
 		name       string
 		from, peer *end
-	}{{"active", x, y}, {"passive", y, x}} {
+	}{{"active", x, y}, {"passive", y, x}}) {
 		own, err := e.from.End.QP.Query()
 		kit.OK(t, err, "QP.Query")
 		other, err := e.peer.End.QP.Query()
@@ -324,13 +324,13 @@ func connectListeners(t *validate.T) {
 	dark := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red, dark")})
 	_, err := mb.Listen(cm.ListenConfig{Service: service, Offset: 2, Compare: []byte("red")})
 	kit.Want(t, err, "cm.Service.Listen with the same IDs and comparison", ci.InvalidSetting)
-	for _, want := range []struct {
+	for _, want := range kit.Variants(t, "", []struct {
 		name    string
 		l       cm.Listener
 		service mad.ServiceID
 		private string
 	}{{"exact ID", exact, service, "xxblue"}, {"mask", space, service + 3, "xxred"}, {"comparison", red, service, "xxred"},
-		{"longer comparison", dark, service, "xxred, dark"}} {
+		{"longer comparison", dark, service, "xxred, dark"}}) {
 		x, _ := newEnds(a, b, kit.Type(ci.RC))
 		cfg := x.request(b, []byte(want.private))
 		cfg.Service = want.service
@@ -356,7 +356,7 @@ func connectMany(t *validate.T) {
 			qps[s] = append(qps[s], s.ca.QP(p, cq, cq, kit.Depth(1)))
 		}
 	}
-	for _, d := range []struct{ from, to *side }{{a, b}, {b, a}} {
+	for _, d := range kit.Variants(t, "", []struct{ from, to *side }{{a, b}, {b, a}}) {
 		l := listen(t, managers[d.to], cm.ListenConfig{})
 		active, passive := qps[d.from][:n], qps[d.to][n:]
 		for i := range n {

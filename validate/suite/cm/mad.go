@@ -206,14 +206,14 @@ func madDispatch(t *validate.T) {
 	send(mad.Set, vendorVersion+1, 3)
 	send(mad.Send, vendorVersion, 4) // nobody's
 	send(mad.Get, vendorVersion, 5)
-	for _, want := range []struct {
+	for _, want := range kit.Variants(t, "", []struct {
 		agent mads.Agent
 		tid   uint64
-	}{{get, 1}, {set, 2}, {next, 3}, {get, 5}} {
+	}{{get, 1}, {set, 2}, {next, 3}, {get, 5}}) {
 		h := recv(t, want.agent, fmt.Sprintf("the agent of transaction %d", want.tid)).Header()
 		kit.Equal(t, "transaction received", h.TID, want.tid)
 	}
-	for _, agent := range []mads.Agent{get, set, next} {
+	for _, agent := range kit.Variants(t, "agent", []mads.Agent{get, set, next}) {
 		none(t, agent, "an agent that has all its datagrams")
 	}
 }
@@ -247,7 +247,7 @@ func madSegments(t *validate.T) {
 	from := a.agent(cfg)
 	cfg.Methods = []mad.Method{mad.GetTable}
 	answer(b, cfg)
-	for _, n := range []int{0, 1, mad.SADataLen, mad.SADataLen + 1, 2 * mad.SADataLen, 90*mad.SADataLen - 1} {
+	for _, n := range kit.Variants(t, "bytes", []int{0, 1, mad.SADataLen, mad.SADataLen + 1, 2 * mad.SADataLen, 90*mad.SADataLen - 1}) {
 		msg := make([]byte, mad.SAHeaderLen+n)
 		for i := range msg {
 			msg[i] = byte(t.Rand().Uint32())

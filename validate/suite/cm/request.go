@@ -229,7 +229,7 @@ func requestRefuse(t *validate.T) {
 func requestStray(t *validate.T) {
 	x, p, asked := asking(t, nil)
 	q, m := expect[*mad.REQ](p, "REQ")
-	for _, id := range []uint32{q.LocalCommID + 1, 0, ^q.LocalCommID} {
+	for _, id := range kit.Variants(t, "ID", []uint32{q.LocalCommID + 1, 0, ^q.LocalCommID}) {
 		for attr := mad.AttrREQ; attr <= mad.AttrAPR; attr++ {
 			msg := mad.NewCMMessage(attr)
 			b := make([]byte, mad.CMDataLen)

@@ -50,7 +50,7 @@ const areaLen = 40 // in front of a datagram
 
 func udReceive(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
-	for i, n := range []int{0, 1, 3, 100, p.ca.Port.MTU.Bytes()} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, 100, p.ca.Port.MTU.Bytes()}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 0, areaLen+n))
@@ -137,7 +137,7 @@ func (p *peer) mute(what string) {
 
 func udSend(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
-	for i, n := range []int{0, 1, 2, 3, 4, 100, p.ca.Port.MTU.Bytes()} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, 100, p.ca.Port.MTU.Bytes()}) {
 		id := uint64(i + 1)
 		w := p.SendWR(id, 64, n)
 		op := wire.UDSendOnly
@@ -168,7 +168,7 @@ func udSendPSN(t *validate.T) {
 func udPSN(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(5, 64)...)
-	for i, d := range []uint32{0, 5, 1 << 23, 3, 3} {
+	for i, d := range kit.Variants(t, "shift", []uint32{0, 5, 1 << 23, 3, 3}) {
 		p.stray(wire.UDSendOnly, p.bytes(8), withPSN(p.psn+d))
 		p.RecvCQ.WaitOK(uint64(i + 1))
 	}
@@ -207,11 +207,11 @@ func ucSilent(t *validate.T) {
 
 func ucGap(t *validate.T) {
 	s := open(t)
-	for _, missing := range []int{0, 1, 2} {
+	for _, missing := range kit.Variants(t, "missing packet", []int{0, 1, 2}) {
 		p := s.dial(kit.Type(ci.UC))
 		p.blank()
 		p.Recv(p.RecvWRs(2, 4*p.mtu)...)
-		for k, op := range []wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast} {
+		for k, op := range kit.Variants(t, "opcode", []wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast}) {
 			if k == missing {
 				p.psn = wire.PSNAdd(p.psn, 1)
 				continue
@@ -231,7 +231,7 @@ func ucGap(t *validate.T) {
 func ucJump(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))
 	p.Recv(p.RecvWRs(3, 64)...)
-	for i, d := range []int{0, 7, 1000} {
+	for i, d := range kit.Variants(t, "shift", []int{0, 7, 1000}) {
 		p.psn = wire.PSNAdd(p.psn, d)
 		p.request(wire.UCSendOnly, p.bytes(8))
 		p.RecvCQ.WaitOK(uint64(i + 1))

@@ -97,7 +97,7 @@ func (p *peer) taken(what string, n int, twists ...twist) {
 func dropICRC(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, d := range []uint32{1, 0x80000000, 0xffffffff, 0x00010000} {
+	for _, d := range kit.Variants(t, "shift", []uint32{1, 0x80000000, 0xffffffff, 0x00010000}) {
 		p.ignored(fmt.Sprintf("a WRITE whose ICRC is off by %#x", d), wire.RCWriteOnly, func(o *outgoing) { o.spoil = d })
 	}
 }
@@ -105,7 +105,7 @@ func dropICRC(t *validate.T) {
 func dropCorrupt(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, at := range []int{1, 2, 11, 12, 19, 24, 28, 43} {
+	for _, at := range kit.Variants(t, "position", []int{1, 2, 11, 12, 19, 24, 28, 43}) {
 		p.ignored(fmt.Sprintf("a WRITE with byte %d changed on the way", at), wire.RCWriteOnly, func(o *outgoing) {
 			o.cut = func(b []byte) []byte {
 				c := append([]byte(nil), b...)
@@ -139,7 +139,7 @@ func dropSource(t *validate.T) {
 func dropTVer(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, v := range []byte{1, 8, 15} {
+	for _, v := range kit.Variants(t, "value", []byte{1, 8, 15}) {
 		p.ignored(fmt.Sprintf("a WRITE of TVer %d", v), wire.RCWriteOnly, func(o *outgoing) { o.alter = func(b []byte) { b[1] |= v } })
 	}
 }
@@ -156,7 +156,7 @@ func dropService(t *validate.T) {
 func dropShort(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, n := range []int{0, 1, 4, 11, 12, 15, 16, 28, 31, 46} {
+	for _, n := range kit.Variants(t, "bytes", []int{0, 1, 4, 11, 12, 15, 16, 28, 31, 46}) {
 		p.ignored(fmt.Sprintf("the first %d bytes of a WRITE", n), wire.RCWriteOnly, func(o *outgoing) { o.cut = func(b []byte) []byte { return b[:n] } })
 	}
 	// The ICRC right, the RETH missing.
@@ -214,7 +214,7 @@ func dropCNP(t *validate.T) {
 func takeECN(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, bits := range []byte{0x80, 0x40, 0xc0} {
+	for _, bits := range kit.Variants(t, "bits", []byte{0x80, 0x40, 0xc0}) {
 		p.taken(fmt.Sprintf("a WRITE with %#02x in byte 4 of the BTH", bits), 16, func(o *outgoing) { o.alter = func(b []byte) { b[4] |= bits } })
 	}
 }
@@ -222,7 +222,7 @@ func takeECN(t *validate.T) {
 func takeReserved(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, x := range []struct{ at, bits byte }{{4, 0x3f}, {4, 0x01}, {8, 0x7f}, {8, 0x40}, {8, 0x01}} {
+	for _, x := range kit.Variants(t, "", []struct{ at, bits byte }{{4, 0x3f}, {4, 0x01}, {8, 0x7f}, {8, 0x40}, {8, 0x01}}) {
 		p.taken(fmt.Sprintf("a WRITE with %#02x in byte %d of the BTH", x.bits, x.at), 16, func(o *outgoing) { o.alter = func(b []byte) { b[x.at] |= x.bits } })
 	}
 }
@@ -230,7 +230,7 @@ func takeReserved(t *validate.T) {
 func takeSport(t *validate.T) {
 	p := dial(t)
 	p.ethernet()
-	for _, port := range []uint16{49152, 61234, 50000} {
+	for _, port := range kit.Variants(t, "port", []uint16{49152, 61234, 50000}) {
 		p.taken(fmt.Sprintf("a WRITE from UDP port %d", port), 16, func(o *outgoing) { o.sport = port })
 	}
 }
@@ -238,7 +238,7 @@ func takeSport(t *validate.T) {
 func takePad(t *validate.T) {
 	p := dial(t)
 	p.bytewise()
-	for _, n := range []int{13, 14, 15} {
+	for _, n := range kit.Variants(t, "bytes", []int{13, 14, 15}) {
 		p.taken(fmt.Sprintf("a WRITE of %d bytes with pad bytes of 0xa5", n), n, func(o *outgoing) { o.padding = []byte{0xa5, 0xa5, 0xa5} })
 	}
 }

@@ -78,20 +78,20 @@ func late(f func(b []byte)) twist {
 
 func dropVCRC(t *validate.T) {
 	p := dialLink(t)
-	for _, d := range []byte{0x01, 0x80, 0xff} {
+	for _, d := range kit.Variants(t, "shift", []byte{0x01, 0x80, 0xff}) {
 		p.ignored(fmt.Sprintf("a WRITE whose VCRC is off by %#02x", d), wire.RCWriteOnly, func(o *outgoing) { o.whole = func(b []byte) { b[len(b)-1] ^= d } })
 	}
 }
 
 func dropLRH(t *validate.T) {
 	p := dialLink(t)
-	for _, v := range []byte{1, 8, 15} {
+	for _, v := range kit.Variants(t, "value", []byte{1, 8, 15}) {
 		p.ignored(fmt.Sprintf("a WRITE of link version %d", v), wire.RCWriteOnly, front(func(b []byte) { b[0] |= v }))
 	}
-	for _, lnh := range []byte{0, 1} {
+	for _, lnh := range kit.Variants(t, "LNH", []byte{0, 1}) {
 		p.ignored(fmt.Sprintf("a WRITE with LNH %d, a raw packet", lnh), wire.RCWriteOnly, front(func(b []byte) { b[1] = b[1]&^3 | lnh }))
 	}
-	for _, d := range []int{-1, 1, 4} {
+	for _, d := range kit.Variants(t, "shift", []int{-1, 1, 4}) {
 		p.ignored(fmt.Sprintf("a WRITE whose packet length is off by %d words", d), wire.RCWriteOnly, front(func(b []byte) {
 			binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])+uint16(d))
 		}))
@@ -105,7 +105,7 @@ func dropVL15(t *validate.T) {
 
 func dropGRH(t *validate.T) {
 	p := dialRouted(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		f    func(g []byte)
 	}{
@@ -113,24 +113,24 @@ func dropGRH(t *validate.T) {
 		{"next header 17", func(g []byte) { g[6] = 17 }},
 		{"a payload length off by 4", func(g []byte) { binary.BigEndian.PutUint16(g[4:], binary.BigEndian.Uint16(g[4:])+4) }},
 		{"another destination", func(g []byte) { g[39] ^= 0x55 }},
-	} {
+	}) {
 		p.ignored("a WRITE whose GRH has "+x.what, wire.RCWriteOnly, front(func(b []byte) { x.f(b[lrhLen:]) }))
 	}
 }
 
 func takeLRH(t *validate.T) {
 	p := dialLink(t)
-	for _, x := range []struct{ at, bits byte }{{1, 0x04}, {1, 0x0c}, {4, 0x08}, {4, 0xf8}} {
+	for _, x := range kit.Variants(t, "", []struct{ at, bits byte }{{1, 0x04}, {1, 0x0c}, {4, 0x08}, {4, 0xf8}}) {
 		p.taken(fmt.Sprintf("a WRITE with %#02x in byte %d of the LRH", x.bits, x.at), 16, front(func(b []byte) { b[x.at] |= x.bits }))
 	}
 }
 
 func takeGRH(t *validate.T) {
 	p := dialRouted(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		class, hops uint8
 		label       uint32
-	}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 0, 0x80000}} {
+	}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 0, 0x80000}}) {
 		what := fmt.Sprintf("a WRITE of traffic class %#02x, flow label %#05x and hop limit %d", x.class, x.label, x.hops)
 		p.taken(what, 16, func(o *outgoing) { o.grh.TrafficClass, o.grh.FlowLabel, o.grh.HopLimit = x.class, x.label, x.hops })
 	}
@@ -147,10 +147,10 @@ func takeClass(t *validate.T) {
 	if !p.info.SendsHeader {
 		t.Skip("the certifier's end of this link does not send the IP header as the certifier has it")
 	}
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		class, hops uint8
 		label       uint32
-	}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 2, 0x80000}} {
+	}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 2, 0x80000}}) {
 		what := fmt.Sprintf("a WRITE of traffic class %#02x and hop limit %d", x.class, x.hops)
 		if !v4(p.info.GID) {
 			what += fmt.Sprintf(", flow label %#05x", x.label)

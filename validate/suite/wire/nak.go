@@ -200,7 +200,7 @@ func nakLength(t *validate.T) {
 func nakAccess(t *validate.T) {
 	s := open(t)
 	key := func(f func(r *wire.RETH)) twist { return func(o *outgoing) { f(&o.RETH) } }
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what    string
 		opt     kit.Option
 		op      wire.Opcode
@@ -215,7 +215,7 @@ func nakAccess(t *validate.T) {
 		{"a READ with a wrong key", nil, wire.RCReadRequest, 0, 8, key(func(r *wire.RETH) { r.RKey ^= 0x5a00 })},
 		{"a READ that ends behind the region", nil, wire.RCReadRequest, 4092, 8, nil},
 		{"a READ of a region without remote read", bufAccess(ci.LocalWrite | ci.RemoteWrite), wire.RCReadRequest, 0, 8, nil},
-	} {
+	}) {
 		opts := []kit.Option{kit.Size(4096)}
 		if x.opt != nil {
 			opts = append(opts, x.opt)
@@ -244,7 +244,7 @@ func qpAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.Access = 
 
 func nakUnsupported(t *validate.T) {
 	s := open(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what    string
 		granted ci.Access
 		op      wire.Opcode
@@ -256,7 +256,7 @@ func nakUnsupported(t *validate.T) {
 		{"a WRITE with a wrong key to a QP without remote write", ci.RemoteRead, wire.RCWriteOnly, 8, 0x5a00},
 		{"a READ from a QP without remote read", ci.RemoteWrite, wire.RCReadRequest, 8, 0},
 		{"a READ with a wrong key from a QP without remote read", ci.RemoteWrite, wire.RCReadRequest, 8, 0x5a00},
-	} {
+	}) {
 		p := s.dial(kit.Size(4096), qpAccess(x.granted))
 		p.blank()
 		at := p.psn
@@ -288,7 +288,7 @@ func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAcces
 
 func nakTooLong(t *validate.T) {
 	s := open(t)
-	for _, n := range []int{17, 2000} {
+	for _, n := range kit.Variants(t, "bytes", []int{17, 2000}) {
 		p := s.dial()
 		p.Recv(p.RecvWR(1, 0, 16))
 		first := p.psn
@@ -313,7 +313,7 @@ func nakBadReceive(t *validate.T) {
 
 func nakAtomic(t *validate.T) {
 	s := open(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		opt  kit.Option
 		off  uint64
@@ -324,7 +324,7 @@ func nakAtomic(t *validate.T) {
 		{"an atomic behind the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
 		{"an atomic on a region without the right", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0, wire.NAKRemoteAccess},
 		{"an atomic at an odd address", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
-	} {
+	}) {
 		p := s.dial(x.opt)
 		p.blank()
 		r := p.Buf.Remote(0)
@@ -359,7 +359,7 @@ var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 func nakReserved(t *validate.T) {
 	s := open(t)
 	s.bytewise()
-	for _, code := range reservedOps {
+	for _, code := range kit.Variants(t, "opcode", reservedOps) {
 		p := s.dial()
 		p.blank()
 		p.Recv(p.RecvWR(1, 2048, 64))
@@ -392,7 +392,7 @@ func nakNoResources(t *validate.T) {
 	if t.Attr().Atomicity != ci.AtomicNone {
 		ops = append(ops, wire.RCFetchAdd, wire.RCCompareSwap)
 	}
-	for _, op := range ops {
+	for _, op := range kit.Variants(t, "opcode", ops) {
 		p := s.dial(kit.Reads(1, 0))
 		p.blank()
 		at := p.psn

@@ -145,7 +145,7 @@ func reactSequence(t *validate.T) {
 	p := dial(t)
 	n := 4*p.mtu + 5
 	w := p.SendWR(1, 32, n)
-	for _, op := range []wire.Op{wire.OpSend, wire.OpWrite} {
+	for _, op := range kit.Variants(t, "opcode", []wire.Op{wire.OpSend, wire.OpWrite}) {
 		if op == wire.OpWrite {
 			w.Op, w.Remote = ci.OpWrite, elsewhere
 		}
@@ -178,7 +178,7 @@ func reactSequenceMessage(t *validate.T) {
 func reactRNR(t *validate.T) {
 	p := dial(t)
 	p.sent(2)
-	for _, code := range []uint8{8, 14, 18, 20} {
+	for _, code := range kit.Variants(t, "RNR timer code", []uint8{8, 14, 18, 20}) {
 		refused := time.Now()
 		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
 		x := p.sendOf(0, "SEND refused by an RNR NAK, sent again")
@@ -194,7 +194,7 @@ func reactRNR(t *validate.T) {
 
 func reactRNRCount(t *validate.T) {
 	s := open(t)
-	for _, n := range []uint8{0, 1, 3} {
+	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
 		p := s.dial(kit.RNRRetry(n))
 		p.Send(p.SendWR(1, 0, 8))
 		for i := range int(n) + 1 {
@@ -223,10 +223,10 @@ func (s *station) over(p *peer, what string) {
 
 func reactFatal(t *validate.T) {
 	s := open(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		syn wire.Syndrome
 		st  ci.WCStatus
-	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr}, {wire.NAKRemoteOperation, ci.WCRemOpErr}} {
+	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr}, {wire.NAKRemoteOperation, ci.WCRemOpErr}}) {
 		p := s.dial()
 		p.sent(3)
 		p.answer(wire.RCAcknowledge, p.from+1, x.syn, 1, nil)
@@ -303,7 +303,7 @@ func reactReadGap(t *validate.T) {
 
 func reactReadLength(t *validate.T) {
 	s := open(t)
-	for _, x := range []struct {
+	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		op   wire.Opcode
 		n    func(mtu int) int // bytes of the packet
@@ -313,7 +313,7 @@ func reactReadLength(t *validate.T) {
 		{"an ONLY of less than asked for", wire.RCReadResponseOnly, func(int) int { return 8 }, func(int) int { return 12 }},
 		{"an ONLY of more than asked for", wire.RCReadResponseOnly, func(int) int { return 16 }, func(int) int { return 12 }},
 		{"an ONLY for a READ of two packets", wire.RCReadResponseOnly, func(m int) int { return m }, func(m int) int { return 2 * m }},
-	} {
+	}) {
 		p := s.dial()
 		n := x.all(p.mtu)
 		p.Send(p.readWR(1, n))
@@ -329,7 +329,7 @@ const tick = ci.TimeExp(11) // 8.4 ms
 
 func reactTimeout(t *validate.T) {
 	s := open(t)
-	for _, n := range []uint8{0, 1, 3} {
+	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
 		p := s.dial(kit.AckTime(tick), kit.Retry(n))
 		p.Send(p.SendWR(1, 0, 8))
 		for i := range int(n) + 1 {
@@ -395,7 +395,7 @@ func reactSame(t *validate.T) {
 
 func reactRefreshed(t *validate.T) {
 	s := open(t)
-	for _, exp := range []ci.TimeExp{tick, tick + 3, tick + 6} { // a busy machine may have the answer come after the second timeout
+	for _, exp := range kit.Variants(t, "timeout exponent", []ci.TimeExp{tick, tick + 3, tick + 6}) { // a busy machine may have the answer come after the second timeout
 		t.Step("ACK timeout %v", 4096*time.Nanosecond<<exp)
 		if s.refreshed(exp) {
 			return

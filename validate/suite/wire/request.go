@@ -46,8 +46,8 @@ var elsewhere = ci.Remote{Addr: 0x0000123456789abc, RKey: 0xdeadbe01}
 // outbound posts messages of sizes around packet bounds, with each operation, and expects their packets.
 func (p *peer) outbound(ops ...wire.Op) {
 	id, msn, psn := uint64(0), uint32(0), p.from
-	for _, op := range ops {
-		for _, n := range []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+	for _, op := range kit.Variants(p.t, "operation", ops) {
+		for _, n := range kit.Variants(p.t, "bytes", []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1}) {
 			id++
 			w := p.SendWR(id, 32, n)
 			if op == wire.OpWrite {
@@ -126,7 +126,7 @@ func (p *peer) serveFrom(psn uint32, data []byte, a, b int, msn uint32) {
 func requestRead(t *validate.T) {
 	p := dial(t)
 	psn := p.from
-	for i, n := range []int{0, 1, 3, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Send(p.readWR(id, n))
@@ -144,7 +144,7 @@ func requestAtomic(t *validate.T) {
 	p := dial(t)
 	psn := p.from
 	to := ci.Remote{Addr: 0x1234567890, RKey: 0xdeadbe01}
-	for i, x := range []struct {
+	for i, x := range kit.Variants(t, "", []struct {
 		op   ci.SendOp
 		code wire.Opcode
 		a    ci.Atomic
@@ -152,7 +152,7 @@ func requestAtomic(t *validate.T) {
 	}{
 		{ci.OpCompareSwap, wire.RCCompareSwap, ci.Atomic{Compare: 0x1111222233334444, Swap: 0x5555666677778888}, wire.AtomicETH{SwapAdd: 0x5555666677778888, Compare: 0x1111222233334444}},
 		{ci.OpFetchAdd, wire.RCFetchAdd, ci.Atomic{Compare: 0x0102030405060708}, wire.AtomicETH{SwapAdd: 0x0102030405060708}},
-	} {
+	}) {
 		id := uint64(i + 1)
 		p.Send(ci.SendWR{ID: id, Op: x.op, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: to, Atomic: x.a})
 		y := p.expect("request of an atomic", want{op: []wire.Opcode{x.code}, psn: psn, length: 0})
@@ -185,8 +185,8 @@ func (p *peer) one(op wire.Op, w ci.SendWR, n int, psn, msn uint32) uint32 {
 func requestImm(t *validate.T) {
 	p := dial(t)
 	psn, msn := p.from, uint32(0)
-	for _, op := range []wire.Op{wire.OpSend, wire.OpWrite} {
-		for _, n := range []int{0, 5, 2*p.mtu + 3} {
+	for _, op := range kit.Variants(t, "opcode", []wire.Op{wire.OpSend, wire.OpWrite}) {
+		for _, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
 			msn++
 			w := p.SendWR(uint64(msn), 32, n)
 			w.Flags |= ci.SendImmediate
@@ -199,7 +199,7 @@ func requestImm(t *validate.T) {
 func requestInv(t *validate.T) {
 	p := dial(t)
 	psn := p.from
-	for i, n := range []int{0, 5, 2*p.mtu + 3} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
 		w := p.SendWR(uint64(i+1), 32, n)
 		w.Flags |= ci.SendInvalidate
 		w.Inv = 0x00c0ff01
@@ -210,7 +210,7 @@ func requestInv(t *validate.T) {
 func requestSE(t *validate.T) {
 	p := dial(t)
 	psn := p.from
-	for i, n := range []int{5, 5, 2*p.mtu + 3, 2*p.mtu + 3} {
+	for i, n := range kit.Variants(t, "bytes", []int{5, 5, 2*p.mtu + 3, 2*p.mtu + 3}) {
 		w := p.SendWR(uint64(i+1), 32, n)
 		if i%2 == 1 {
 			w.Flags |= ci.SendSolicited
@@ -222,7 +222,7 @@ func requestSE(t *validate.T) {
 func requestAck(t *validate.T) {
 	p := dial(t)
 	psn := p.from
-	for i, n := range []int{0, 5, p.mtu, 3*p.mtu + 1} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 5, p.mtu, 3*p.mtu + 1}) {
 		w := p.SendWR(uint64(i+1), 32, n)
 		p.Send(w)
 		for k := range p.packets(n) {
@@ -265,7 +265,7 @@ func (p *peer) mixed(psn uint32) {
 
 func requestWrap(t *validate.T) {
 	s := open(t)
-	for _, from := range []uint32{0xfffffe, 0xfffffc, 0xfffffa} {
+	for _, from := range kit.Variants(t, "PSN", []uint32{0xfffffe, 0xfffffc, 0xfffffa}) {
 		s.raw().at(7, from).connect().mixed(from)
 	}
 }

@@ -159,7 +159,7 @@ func ackWrap(t *validate.T) {
 
 func sendPlaced(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 100, 4*p.mtu))
@@ -173,7 +173,7 @@ func sendPlaced(t *validate.T) {
 
 func sendImm(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{5, 2*p.mtu + 3} {
+	for i, n := range kit.Variants(t, "bytes", []int{5, 2*p.mtu + 3}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 0, 4*p.mtu))
@@ -189,7 +189,7 @@ func sendImm(t *validate.T) {
 func writePlaced(t *validate.T) {
 	p := dial(t)
 	p.Recv(p.RecvWR(1, 0, 16))
-	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
+	for i, n := range kit.Variants(t, "bytes", []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9}) {
 		p.blank()
 		data := p.bytes(n)
 		p.message(wire.OpWrite, data, false, p.reth(50+i, n))
@@ -201,7 +201,7 @@ func writePlaced(t *validate.T) {
 
 func writeImm(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{0, 5, 2*p.mtu + 3} {
+	for i, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
 		id := uint64(i + 1)
 		p.blank()
 		p.Recv(p.RecvWR(id, 0, 16))
@@ -216,7 +216,7 @@ func writeImm(t *validate.T) {
 
 func readSizes(t *validate.T) {
 	p := dial(t)
-	for i, n := range []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9} {
+	for i, n := range kit.Variants(t, "bytes", []int{1, 2, 3, 4, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 9}) {
 		first := p.psn
 		p.request(wire.RCReadRequest, nil, p.reth(i, n))
 		p.readAnswer(fmt.Sprintf("READ of %d bytes", n), first, p.Buf.Bytes[i:i+n], i+1)
@@ -251,7 +251,7 @@ func atomicAnswers(t *validate.T) {
 	eth := func(swap, compare uint64) twist {
 		return withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: swap, Compare: compare})
 	}
-	for i, x := range []struct {
+	for i, x := range kit.Variants(t, "", []struct {
 		what        string
 		op          wire.Opcode
 		eth         twist
@@ -261,7 +261,7 @@ func atomicAnswers(t *validate.T) {
 		{"a compare and swap that fits", wire.RCCompareSwap, eth(7, 42), 42, 7},
 		{"a compare and swap that does not fit", wire.RCCompareSwap, eth(9, 42), 7, 7},
 		{"a fetch and add of -8", wire.RCFetchAdd, eth(^uint64(7), 0), 7, ^uint64(0)},
-	} {
+	}) {
 		p.request(x.op, nil, x.eth)
 		a := p.expect("answer to "+x.what, want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: p.last(), syn: wire.ACK(wire.CreditsInvalid), msn: i + 1})
 		if a.AtomicAckETH.Orig != x.orig {

@@ -140,14 +140,14 @@ func messages(t *validate.T, from, to *kit.End) (wrs []ci.SendWR, recvs []ci.Rec
 		wrs = append(wrs, w)
 	}
 	rc := from.Config.Type == ci.RC
-	for _, n := range []int{0, 1, mtu - 1, mtu, mtu + 1, 3*mtu + 2} {
+	for _, n := range kit.Variants(t, "bytes", []int{0, 1, mtu - 1, mtu, mtu + 1, 3*mtu + 2}) {
 		add(from.SendWR(0, 0, n))
 		add(from.RDMA(ci.OpWrite, 0, 0, n, to, 0))
 		if rc {
 			add(from.RDMA(ci.OpRead, 0, 32<<10, n, to, 0))
 		}
 	}
-	for _, n := range []int{3, 2*mtu + 1} {
+	for _, n := range kit.Variants(t, "bytes", []int{3, 2*mtu + 1}) {
 		w := from.SendWR(0, 0, n)
 		w.Flags, w.Imm = w.Flags|ci.SendImmediate|ci.SendSolicited, 0x01020304
 		add(w)
@@ -156,7 +156,7 @@ func messages(t *validate.T, from, to *kit.End) (wrs []ci.SendWR, recvs []ci.Rec
 		add(w)
 	}
 	if rc && t.Attr().Atomicity != ci.AtomicNone {
-		for _, op := range []ci.SendOp{ci.OpFetchAdd, ci.OpCompareSwap} {
+		for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpFetchAdd, ci.OpCompareSwap}) {
 			w := from.RDMA(op, 0, 48<<10, 8, to, 0)
 			w.Atomic = ci.Atomic{Compare: 1, Swap: 2}
 			add(w)
