@@ -61,6 +61,12 @@ func (q *QP) progressed() {
 	}
 	s.bytes = max(s.bytes, 0)
 	s.heeded = sequenceErrors{}
+	if s.nakAt != 0 && psnDiff(s.una, s.nakPSN) > 0 {
+		s.nakAt = 0 // nothing was missing where the NAK said so
+	}
+	if s.rnrAt != 0 && psnDiff(s.una, s.rnrPSN) > 0 {
+		s.rnrAt = 0 // the receiver was ready after all: the NAK was overtaken or forged
+	}
 	s.retries, s.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
 	s.retryAt, s.lateness = 0, lateness{}
 	if s.una != s.max {
@@ -183,20 +189,14 @@ func (q *QP) ack(r *run, p *Packet) {
 		}
 		q.rewind(p.PSN)
 		s.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
-		s.retryAt = 0
+		s.retryAt, s.nakAt = 0, 0
+		s.rnrPSN = p.PSN
 		s.rnrAt = q.deadline(wire.RNRTimer(syn.Value()))
 	case syn.IsNAK():
 		switch syn {
 		case wire.NAKPSNSequence:
 			q.hca.count.add(CountSeqRetry, 1)
-			if s.heeded.nak {
-				return // the gap is being filled
-			}
-			if q.spendRetry(r) {
-				s.heeded.nak = true
-				q.rewind(p.PSN)
-				q.slowDown()
-			}
+			q.sequenceNAK(r, p.PSN)
 		case wire.NAKInvalidRequest:
 			q.sendError(r, ci.WCRemInvalidReqErr)
 		case wire.NAKRemoteAccess:

@@ -33,6 +33,7 @@ const (
 	CountSeqNak                       // sequence NAKs sent
 	CountSeqRetry                     // sequence NAKs received
 	CountInvalidNak                   // fatal NAKs sent
+	CountNakDelayed                   // sequence errors that were not acted on at once: see nakLimit
 	CountCQOverflow                   // completions lost
 	CountMigrated                     // path migrations
 	DropEntropy                       // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
@@ -44,8 +45,8 @@ const (
 var counterNames = [numCounters]string{"packets_received", "packets_sent", "drop_malformed", "drop_icrc", "drop_ipv4_id", "drop_not_for_us",
 	"drop_send_failed", "drop_no_qp", "drop_qp_state", "drop_service", "drop_source", "drop_pkey", "drop_qkey", "drop_no_receive",
 	"drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access", "drop_response", "drop_busy", "retries",
-	"rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent", "sequence_nak_received", "fatal_nak_sent", "cq_overflow", "migrations",
-	"drop_source_port", "source_port_changes", "retries_postponed"}
+	"rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent", "sequence_nak_received", "fatal_nak_sent", "sequence_errors_delayed",
+	"cq_overflow", "migrations", "drop_source_port", "source_port_changes", "retries_postponed"}
 
 func (c Counter) String() string {
 	if c < numCounters {

@@ -13,7 +13,7 @@ import (
 // setTimer sets the wheel to the earliest deadline.
 func (q *QP) setTimer() {
 	at := q.req.retryAt
-	for _, t := range [...]time.Duration{q.req.rnrAt, q.req.paceAt} {
+	for _, t := range [...]time.Duration{q.req.rnrAt, q.req.paceAt, q.req.nakAt, q.resp.gapAt} {
 		if t != 0 && (at == 0 || t < at) {
 			at = t
 		}
@@ -40,6 +40,15 @@ func (q *QP) tick() {
 	}
 	if q.req.paceAt != 0 && q.req.paceAt <= now {
 		q.req.paceAt = 0
+	}
+	if q.resp.gapAt != 0 && q.resp.gapAt <= now {
+		q.gapStays()
+	}
+	if q.req.nakAt != 0 && q.req.nakAt <= now {
+		r := newRun(q)
+		q.nakStays(r)
+		r.finish()
+		r.free()
 	}
 	late, p, mark := q.req.isLate(now), q.port, q.req.lateMark
 	q.mu.Unlock()

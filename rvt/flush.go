@@ -98,7 +98,7 @@ func (q *QP) flushSends(r *run) {
 	}
 	s.psn, s.una, s.max = s.newPSN, s.newPSN, s.newPSN
 	s.reads, s.bytes, s.heeded = 0, 0, sequenceErrors{}
-	s.retryAt, s.lateness, s.rnrAt, s.pacing = 0, lateness{}, 0, pacing{}
+	s.retryAt, s.lateness, s.rnrAt, s.nakAt, s.pacing = 0, lateness{}, 0, 0, pacing{}
 }
 
 // endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted now.
@@ -128,7 +128,7 @@ func (q *QP) flushRecvs(r *run) {
 	if s.have {
 		q.recvError(r, ci.WCFlushErr)
 	}
-	s.out, s.ackDue, s.nakDue = s.out[:0], false, false
+	s.out, s.ackDue, s.nakDue, s.gapAt = s.out[:0], false, false, 0
 	if q.rq == nil {
 		return
 	}

@@ -30,7 +30,11 @@ type requester struct {
 	drainEvent       bool
 	retryAt          time.Duration
 	lateness
-	rnrAt time.Duration
+	rnrAt  time.Duration
+	rnrPSN ci.PSN // of the RNR NAK that rnrAt waits for
+	naks   nakLimit
+	nakAt  time.Duration // when a NAK is acted on that has to wait; 0: none does
+	nakPSN ci.PSN
 	pacing
 }
 
@@ -542,7 +546,7 @@ func (q *QP) timedOut(r *run) {
 	if !q.spendRetry(r) {
 		return
 	}
-	s.heeded = sequenceErrors{}
+	s.heeded, s.nakAt = sequenceErrors{}, 0
 	q.rewind(s.una)
 	q.slowDown()
 }

@@ -1,6 +1,8 @@
 package rvt
 
 import (
+	"time"
+
 	"ciddk/ci"
 	"ciddk/wire"
 )
@@ -31,6 +33,8 @@ type responder struct {
 	nak    wire.Syndrome
 	nakPSN ci.PSN
 	nakDue bool
+	naks   nakLimit
+	gapAt  time.Duration // when a gap that is still there is reported; 0: none waits
 
 	out  []response // answers to be sent, in order
 	hist []response // READs and atomics executed, for duplicates: the RespRes newest
@@ -89,12 +93,6 @@ func (q *QP) receive(r *run, p *Packet) {
 	}
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite, wire.OpReadRequest, wire.OpCompareSwap, wire.OpFetchAdd:
-		if !q.resp.seen {
-			q.resp.seen = true
-			if st == ci.QPRTR {
-				q.notify.event(ci.EventQPComm, 0, 0)
-			}
-		}
 		if q.service == wire.UC {
 			q.requestUC(r, p)
 		} else {
@@ -106,6 +104,17 @@ func (q *QP) receive(r *run, p *Packet) {
 			return
 		}
 		q.answer(r, p)
+	}
+}
+
+// seen notes that the peer's first packet has come, which establishes a connection whose RTU was lost. It has the expected PSN, or, of UC, was
+// placed: any other may come from anybody.
+func (q *QP) seen() {
+	if !q.resp.seen {
+		q.resp.seen = true
+		if q.current() == ci.QPRTR {
+			q.notify.event(ci.EventQPComm, 0, 0)
+		}
 	}
 }
 
@@ -122,11 +131,7 @@ func (q *QP) request(r *run, p *Packet) {
 	}
 	if d > 0 {
 		q.hca.count.add(DropSequence, int(p.N))
-		if !s.silent {
-			s.silent = true
-			q.hca.count.add(CountSeqNak, 1)
-			s.setNak(wire.NAKPSNSequence)
-		}
+		q.gap()
 		return
 	}
 	if d < 0 {
@@ -138,7 +143,8 @@ func (q *QP) request(r *run, p *Packet) {
 			return
 		}
 	}
-	s.silent = false
+	s.silent, s.gapAt = false, 0
+	q.seen()
 	q.verdict(r, p, q.execute(r, p))
 }
 
@@ -430,6 +436,7 @@ func (q *QP) remember(a response) {
 func (q *QP) duplicate(_ *run, p *Packet) {
 	s := &q.resp
 	q.hca.count.add(DropDuplicate, int(p.N))
+	s.refilling(q)
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite:
 		s.ackDue = true

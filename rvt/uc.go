@@ -23,6 +23,7 @@ func (q *QP) requestUC(r *run, p *Packet) {
 	v := q.message(r, p)
 	s.psn = next
 	if v == placed {
+		q.seen()
 		q.heard(p.N)
 		return
 	}

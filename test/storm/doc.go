@@ -23,7 +23,9 @@
 //
 // Where the IBTA leaves a choice, the oracle takes what package rvt documents: the acknowledgement timer runs for exactly the timeout
 // (9.7.6.1.3 allows up to four times that); an answer that overtakes another one is a sequence error (9.7.5.2.8); of several sequence
-// errors of a kind (told by a NAK, or by such an answer) without progress or a timeout between them, one counts; what has been retried counts anew with each progress. A retry count of 7 is
+// errors of a kind (told by a NAK, or by such an answer) without progress or a timeout between them, one counts; what has been retried counts anew with each progress. Beyond errorBurst sequence errors, and one more every
+// errorEvery, a gap is reported and a NAK is acted on only if it still holds after errorPatience. An acknowledgement of the packet that an RNR
+// NAK has named ends the wait. A retry count of 7 is
 // seven retries for the transport, and no limit for a receiver that is not ready (9.7.5.2.8, table 45).
 //
 // # Running it

@@ -100,14 +100,20 @@ type side struct {
 	deadline  time.Duration // of the acknowledgement timer; 0: not running
 	waitUntil time.Duration // not ready: nothing may be sent before
 	wantSend  []wanted
+	unready   int64         // packet of the NAK that waitUntil is of
+	heeds     errorLimit    // of NAKs
+	heldAt    time.Duration // when a NAK beyond the limit counts; 0: none waits
+	held      int64         // its packet
 
 	// The responder.
 	expect   int64 // packet expected next
 	exec     int   // request of the peer that it belongs to
 	msn      uint32
-	silent   bool // a NAK has told of the gap
-	nak      *nak // must be sent now
-	ackDue   bool // something that acknowledges must be sent now
+	silent   bool          // a NAK has told of the gap
+	nak      *nak          // must be sent now
+	reports  errorLimit    // of gaps
+	gapAt    time.Duration // when a gap beyond the limit is reported; 0: none waits
+	ackDue   bool          // something that acknowledges must be sent now
 	answers  []span
 	in       *recv // of the message in progress
 	inBytes  uint32
@@ -273,6 +279,10 @@ func (s *side) settled() {
 		s.fail("an acknowledgement is due and was not sent")
 	case len(s.answers) > 0:
 		s.fail("the answer to packet %d is due and was not sent", s.answers[0].next)
+	case s.gapAt != 0 && s.gapAt < now:
+		s.fail("a gap before packet %d was to be reported at %v, and was not", s.expect, s.gapAt)
+	case s.heldAt != 0 && s.heldAt < now && s.cursor > s.held && s.acked < s.sent:
+		s.fail("packet %d was to be sent again at %v, as a NAK asked for, and was not", s.held, s.heldAt)
 	case s.deadline != 0 && s.deadline < now && !(s.waitUntil > s.deadline):
 		s.fail("the acknowledgement timer was due at %v, and nothing happened", s.deadline)
 	}

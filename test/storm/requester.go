@@ -85,6 +85,9 @@ func (s *side) sentRequest(p *wire.Packet) {
 		s.waitUntil = 0
 		s.retire()
 	}
+	if s.heldAt == now && n != s.cursor {
+		s.heed()
+	}
 	if s.deadline == now && s.acked < s.sent && (n != s.cursor || s.cursor == s.acked) {
 		s.expire()
 	}
@@ -217,13 +220,17 @@ func (s *side) gotAck(n int64, syn wire.Syndrome) {
 		if s.rnr != 7 {
 			s.rnr--
 		}
-		s.cursor, s.told, s.overtaken, s.deadline = n, true, true, 0
+		s.cursor, s.told, s.overtaken, s.deadline, s.heldAt, s.unready = n, true, true, 0, 0, n
 		s.waitUntil = s.o.now() + wire.RNRTimer(syn.Value())
 	case syn == wire.NAKPSNSequence:
-		if !s.told {
+		switch {
+		case s.told:
+		case s.heeds.allow(s.o.now()):
 			s.o.naks++
 			s.told = true
 			s.again(n)
+		default:
+			s.told, s.held, s.heldAt = true, n, s.o.now()+errorPatience
 		}
 	case syn == wire.NAKInvalidRequest:
 		s.die(ci.WCRemInvalidReqErr)
@@ -255,6 +262,12 @@ func (s *side) credit(n int64) bool {
 func (s *side) progress() {
 	s.cursor = max(s.cursor, s.acked)
 	s.told, s.overtaken = false, false
+	if s.acked > s.held {
+		s.heldAt = 0
+	}
+	if s.waitUntil != 0 && s.acked > s.unready { // it was ready after all
+		s.waitUntil = 0
+	}
 	s.retries, s.rnr = s.attr.RetryCount, s.attr.RNRRetry
 	s.deadline = 0
 	if s.acked < s.sent {
@@ -280,8 +293,20 @@ func (s *side) expire() {
 		return
 	}
 	s.o.timeouts++
-	s.told, s.overtaken = false, false
+	s.told, s.overtaken, s.heldAt = false, false, 0
 	s.again(s.acked)
+}
+
+// heed is a NAK that has waited, and still holds.
+func (s *side) heed() {
+	s.heldAt = 0
+	if s.acked == s.sent || s.waiting() {
+		return
+	}
+	s.heeds.refund()
+	s.o.naks++
+	s.told = true
+	s.again(s.held)
 }
 
 // again is a retry from packet n on, if one is left (9.7.5.2.8, 9.7.6.1.3).
@@ -331,7 +356,7 @@ func (s *side) die(st ci.WCStatus) {
 		}
 		s.rq.list = nil
 	}
-	s.ackDue, s.answers, s.deadline, s.waitUntil = false, nil, 0, 0
+	s.ackDue, s.answers, s.deadline, s.waitUntil, s.gapAt, s.heldAt = false, nil, 0, 0, 0, 0
 	if s.nak != nil && s.nak.syn == wire.NAKPSNSequence || s.nak != nil && s.nak.syn.IsRNRNAK() {
 		s.nak = nil
 	}
@@ -350,6 +375,9 @@ func (s *side) elapsed() {
 	s.doom()
 	if s.dead {
 		return
+	}
+	if len(s.wantSend) == 0 && s.heldAt == now {
+		s.heed()
 	}
 	if len(s.wantSend) == 0 && s.deadline == now {
 		s.expire()

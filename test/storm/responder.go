@@ -25,14 +25,21 @@ func (s *side) gotRequest(p *wire.Packet) {
 	case n > s.expect:
 		if !s.silent {
 			s.silent = true
-			s.answer(wire.NAKPSNSequence, s.expect)
+			if s.reports.allow(s.o.now()) {
+				s.answer(wire.NAKPSNSequence, s.expect)
+			} else {
+				s.gapAt = s.o.now() + errorPatience
+			}
 		}
+	case n < s.expect && s.gapAt != 0: // the requester has gone back already, which will close the gap
+		s.gapAt = s.o.now() + errorPatience
+		fallthrough
 	case n < s.expect: // a duplicate: acknowledged, or answered again, and not executed (9.7.5.1.2)
 		if op := p.BTH.Opcode.Op(); (op == wire.OpSend || op == wire.OpWrite) && p.BTH.AckReq {
 			s.ackDue = true
 		}
 	default:
-		s.silent = false
+		s.silent, s.gapAt = false, 0
 		s.execute(p)
 	}
 }
@@ -133,6 +140,11 @@ func (s *side) sentResponse(p *wire.Packet) {
 				s.fail("packet %d is acknowledged; everything up to %d has been executed", n, s.expect-1)
 			}
 			break
+		}
+		if syn == wire.NAKPSNSequence && s.gapAt != 0 && s.gapAt == s.o.now() {
+			s.gapAt = 0
+			s.reports.refund()
+			s.answer(syn, s.expect)
 		}
 		if s.nak == nil || s.nak.syn != syn || n < s.nak.lo || n > s.nak.hi {
 			s.fail("%v with PSN of packet %d is sent; due is %+v", syn, n, s.nak)
