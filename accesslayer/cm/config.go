@@ -145,8 +145,8 @@ type Config struct {
 	Rand  *rand.Rand  // seeds communication IDs, transaction IDs and PSNs; nil: from the system's source, so that nobody guesses them
 
 	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
-	// from one port. More are rejected (no resources); but one whose peer has owed the RTU for a second gives its place to another one.
-	// 0: 4096 and 1024.
+	// from one source (mads.Source). A request beyond them displaces one from a source that has left more requests unfinished, or one
+	// whose peer has owed the RTU for 200 ms. Otherwise it is rejected (no resources), or in a flood dropped. 0: 4096 and 1024.
 	MaxPending, MaxPendingPeer int
 	// MaxTimeWait bounds the connections in time-wait: when there are more, the oldest leaves it early. 0: 65536.
 	MaxTimeWait int

@@ -72,8 +72,9 @@
 //
 // # What peers can do to us
 //
-// Datagrams of any content are parsed, counted (Manager.Counters) and answered or dropped. Requests are bounded by the listener's backlog, by
-// port of origin and in all; connections in time-wait are bounded; no event queue grows because of what a peer sends; times that peers ask for are cut
+// Datagrams of any content are parsed, counted (Manager.Counters) and answered or dropped. Requests are bounded by the listener's backlog,
+// by source and in all, and admitted by what their sources have left unfinished. Answers to senders that are not verified are limited, as is
+// what time-wait holds; docs/limits.md has the figures. No event queue grows because of what a peer sends. Times that peers ask for are cut
 // (Config). Neither a request nor a connection has a goroutine; all timers are on one clock.Wheel. Communication IDs are random,
 // so that the answer to a request is from who has read it. What names only one of a connection's IDs, or only its peer's QP, ends it only
 // if it comes from the port where the peer is. What nobody can prevent: a port that knows both IDs, or sends in the name of another port, can end it.
