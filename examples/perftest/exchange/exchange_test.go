@@ -95,7 +95,7 @@ func TestParseErrors(t *testing.T) {
 func TestParseHello(t *testing.T) {
 	version := func(s string) []byte { return append([]byte(s), make([]byte, versionLen-len(s))...) }
 	for _, v := range []string{"5.70", "6.06", "6.29", "23.10"} {
-		got, err := parseVersion(version(v))
+		got, err := parseVersion(version(v), false)
 		require.NoError(t, err)
 		assert.Equal(t, v, got)
 	}
@@ -103,10 +103,14 @@ func TestParseHello(t *testing.T) {
 		"5.69": "version 5.69 of perftest, 5.70 is needed", "": "not a version", "nan": "not a version", "0x1p9": "not a version",
 		"1e9": "not a version", "6.0.6": "not a version", "inf": "not a version",
 	} {
-		_, err := parseVersion(version(v))
+		_, err := parseVersion(version(v), false)
 		assert.ErrorContains(t, err, want, v)
 	}
-	_, err := parseVersion(bytes.Repeat([]byte("6"), versionLen))
+	_, err := parseVersion(version("6.28"), true)
+	require.NoError(t, err)
+	_, err = parseVersion(version("6.29"), true)
+	assert.ErrorContains(t, err, "use TCP, without -R and -z")
+	_, err = parseVersion(bytes.Repeat([]byte("6"), versionLen), false)
 	assert.ErrorContains(t, err, "not a version", "no NUL")
 
 	n, err := parseSize("cache line", []byte{0, 0, 0, 64}, maxCacheLine)

@@ -16,6 +16,7 @@ const Version = "6.06"
 const (
 	versionLen     = 16
 	oldest         = 5.70
+	otherStructure = 6.29 // the first version with longer destinations over RDMA CM
 	maxCycleBuffer = 16 << 20
 	maxCacheLine   = 4096
 )
@@ -34,8 +35,8 @@ func encodeVersion() []byte {
 	return b
 }
 
-// parseVersion parses a version, and rejects those whose messages are different.
-func parseVersion(b []byte) (string, error) {
+// parseVersion parses a version, and rejects those whose messages are different: structures is set if destinations are structures.
+func parseVersion(b []byte, structures bool) (string, error) {
 	text, _, ok := bytes.Cut(b, []byte{0})
 	n, err := strconv.ParseFloat(string(text), 64)
 	if !ok || err != nil || len(bytes.Trim(text, "0123456789.")) > 0 {
@@ -43,6 +44,10 @@ func parseVersion(b []byte) (string, error) {
 	}
 	if !(n >= oldest) {
 		return "", fmt.Errorf("exchange: the peer has version %s of perftest, %.2f is needed", text, oldest)
+	}
+	if structures && n >= otherStructure {
+		return "", fmt.Errorf("exchange: the peer has version %s of perftest, and over RDMA CM only those before %.2f have the messages of %s: use TCP, without -R and -z",
+			text, otherStructure, Version)
 	}
 	return string(text), nil
 }

@@ -54,7 +54,7 @@ func (t *Talk) Greet(ctx context.Context, mine Hello) (Hello, error) {
 	if err != nil {
 		return Hello{}, fmt.Errorf("exchange of versions: %w", err)
 	}
-	if common.Version, err = parseVersion(version); err != nil {
+	if common.Version, err = parseVersion(version, t.Binary); err != nil {
 		return Hello{}, err
 	}
 	for _, s := range []struct {
