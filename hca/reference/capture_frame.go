@@ -36,12 +36,13 @@ func (c udpCoder) encode(d Dir, p *rvt.Packet) []byte {
 	}
 	src := netip.AddrPortFrom(c.port.addr, c.port.udp)
 	var dst netip.AddrPort
-	class, hops := uint8(0), uint8(defaultHops)
+	class, hops, label := uint8(0), uint8(defaultHops), uint32(0)
 	if d == In {
 		src, dst = netip.AddrPortFrom(addrOf(p.Src.GID), p.Entropy), netip.AddrPortFrom(addrOf(p.Dst.GID), c.port.udp)
 	} else if r, ok := p.Route.(*udpRoute); ok {
 		src = netip.AddrPortFrom(src.Addr(), r.of(p).src)
 		dst, class, hops = r.dst, r.key.class, r.key.hop
+		label = r.key.label
 	} else {
 		return nil
 	}
@@ -49,6 +50,7 @@ func (c udpCoder) encode(d Dir, p *rvt.Packet) []byte {
 		return nil
 	}
 	setFlow(&f, src, dst, class, hops)
+	f.IP6.FlowLabel = label
 	return sumUDP(wire.AppendIP(nil, &f))
 }
 

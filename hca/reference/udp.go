@@ -29,7 +29,8 @@ type UDPConfig struct {
 	Port uint16
 	// MTU is the largest path MTU; 0 takes the largest that fits the interface of Addr, 4096 bytes on loopback.
 	MTU ci.MTU
-	// Portable turns off what only Linux has (batched system calls, segmentation offload): one datagram per call, as elsewhere.
+	// Portable turns off what only Linux has (batched system calls, segmentation offload, GRH.FlowLabel and TrafficClass of the IP header): one
+	// datagram per call, as elsewhere.
 	Portable bool
 	// Privileged lets the port see the whole IP header of what it receives (Linux only): over IPv4 every bit of the ICRC is checked,
 	// where a plain socket leaves a residue (see the package documentation), and datagrams show the TOS and TTL that they came with,

@@ -36,6 +36,7 @@ const (
 	groupSockets  = 64 // most multicast groups of a port
 	noCheckSum6Rx = 102
 	flowInfo6     = 11 // IPV6_FLOWINFO
+	sendFlow6     = 33 // IPV6_FLOWINFO_SEND
 )
 
 // osRoute is the destination as sendmsg takes it.
@@ -60,6 +61,7 @@ func compileOS(r *udpRoute, ifindex int) (o osRoute) {
 		level, class, hops = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
 		o.saLen = unix.SizeofSockaddrInet6
 		ne.PutUint16(o.sa[0:], unix.AF_INET6)
+		binary.BigEndian.PutUint32(o.sa[4:], r.key.label)
 		v6 := a.As16()
 		copy(o.sa[8:], v6[:])
 		if a.Zone() != "" {
@@ -300,6 +302,8 @@ func (s *mmsgSocket) setUpSending(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultHops); err != nil {
 		return fmt.Errorf("IPV6_UNICAST_HOPS: %w", err)
 	}
+	// Without it, packets have the flow label that the system chooses.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, sendFlow6, 1)
 	if s.port.index != 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.index); err != nil {
 			return fmt.Errorf("IPV6_MULTICAST_IF: %w", err)

@@ -26,7 +26,8 @@ type udpRoute struct {
 type routeKey struct {
 	gid        ci.GID
 	class, hop uint8
-	lane       uint8 // index of the source port
+	label      uint32 // IPv6 flow label; 0: the system's own choice
+	lane       uint8  // index of the source port
 }
 
 // defaultHops is what packets get that do not ask; Linux RoCE uses it always.
@@ -77,6 +78,9 @@ func (p *udpPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	r := &udpRoute{key: routeKey{gid: av.GRH.DGID, class: av.GRH.TrafficClass, hop: av.GRH.HopLimit}}
 	if r.key.hop == 0 {
 		r.key.hop = defaultHops
+	}
+	if dst.Is6() {
+		r.key.label = av.GRH.FlowLabel & wire.MaskFlowLabel
 	}
 	if needsZone(dst) {
 		dst = dst.WithZone(p.name)

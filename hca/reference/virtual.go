@@ -139,7 +139,7 @@ func appendUDP(b []byte, rt *udpRoute, src netip.Addr, n int, id uint16) []byte 
 		v4.SetChecksum()
 		v4.Put(h[:])
 	} else {
-		v6 := wire.IPv6{TrafficClass: rt.key.class, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: rt.key.hop,
+		v6 := wire.IPv6{TrafficClass: rt.key.class, FlowLabel: rt.key.label, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: rt.key.hop,
 			Src: src.As16(), Dst: rt.dst.Addr().As16()}
 		v6.Put(h[:])
 	}
