@@ -2,7 +2,7 @@ package ci
 
 import "time"
 
-// QP is a queue pair. Posts on the two queues may run concurrently with each other, with Poll and with Modify.
+// QP is a queue pair. Posts on the two queues may run concurrently with each other, with Poll and with Modify (but see ClientSyncSend).
 type QP interface {
 	// Destroy is legal in any state with work outstanding: that work never completes afterwards, but entries already in a CQ remain.
 	// SAS: ci_destroy_qp (28). Status: ResourceBusy only while attached to a multicast group.
@@ -87,7 +87,7 @@ type QPFlags uint8
 
 const (
 	SignalAll      QPFlags = 1 << iota // every send request makes a completion
-	ClientSyncSend                     // posts to the send queue are serialised by the consumer
+	ClientSyncSend                     // posts to the send queue are serialised by the consumer, with each other and with Modify and Destroy
 	ClientSyncRecv                     // and those to the receive queue
 	NoOverflow                         // the consumer never posts more than the depth
 )

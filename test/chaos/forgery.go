@@ -115,6 +115,7 @@ var forgeries = []struct {
 	})},
 	{"another partition", forged(func(a *actor, f *wire.Frame) bool {
 		f.Packet.BTH.PKey ^= uint16(1 + a.rnd.IntN(0x7ffe))
+		spoil(&f.Packet)
 		return true
 	})},
 	{"another service", forged(func(a *actor, f *wire.Frame) bool {
@@ -133,6 +134,7 @@ var forgeries = []struct {
 			return false
 		}
 		p.DETH.QKey ^= 1 + a.rnd.Uint32N(1<<31)
+		spoil(p)
 		return true
 	})},
 	{"another QP", forged(func(a *actor, f *wire.Frame) bool {
@@ -158,6 +160,13 @@ var forgeries = []struct {
 		}
 		return true
 	})},
+}
+
+// spoil changes the content of a packet, so that a receiver that takes it notices.
+func spoil(p *wire.Packet) {
+	if len(p.Payload) > 0 {
+		p.Payload[0] ^= 0xff
+	}
 }
 
 // farPSN moves a PSN so far that it is neither the next one nor one outstanding.

@@ -169,11 +169,13 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 				return
 			case <-t.C:
 			}
-			if err := mem.overwrite(x); err != nil {
-				w.v.failf("overwrite: %v", err)
-				return
+			for range 8 {
+				if err := mem.overwrite(x); err != nil {
+					w.v.failf("overwrite: %v", err)
+					return
+				}
 			}
-			w.tally.add("words of rings overwritten", 1)
+			w.tally.add("words of rings overwritten", 8)
 		}
 	})
 	defer writer.Wait()
@@ -187,6 +189,9 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 		}
 		for k, q := range s.qps[2:] {
 			g := s.mr.Region()
+			if i%8 == 0 { // the requests posted from here on stay in the queue, where they are overwritten
+				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}, nil)
+			}
 			wr := ci.SendWR{ID: uint64(i), Op: ci.SendOp(i % 5), Flags: ci.SendSignaled, SGL: []ci.SGE{g.SGE(uint64(64*k), 8), g.SGE(4096, 2000)}, Remote: g.Remote(8192)}
 			if wr.Op > ci.OpRead {
 				wr.SGL = wr.SGL[:1]
@@ -194,6 +199,12 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 			_, _ = q.PostSend([]ci.SendWR{wr, wr}) // full, or in an error state
 			_, _ = q.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{g.SGE(12288, 2048)}}})
 			_, _ = s.srq.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{g.SGE(12288, 2048)}}})
+			if i%8 == 7 {
+				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
+			}
+		}
+		if i%8 == 6 {
+			a.pause(2 * time.Millisecond)
 		}
 		for _, cq := range s.cqs[1:] {
 			var wc [8]ci.WC
