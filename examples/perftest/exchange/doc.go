@@ -17,5 +17,5 @@
 // A Talk runs the steps over a Link. Dial and Listen make a Link over TCP. A Talk is used by one goroutine; Link.Done may be used by any.
 //
 // The format over TCP is that of perftest 5.96 to 6.29, and over RDMA CM that of 5.96 to 6.28: 6.29 has longer destinations there. Options that change
-// it (XRC, DC, RawEth, dual port, data validation) are not implemented.
+// it (XRC, DC, RawEth, dual port, data validation) are left out.
 package exchange
