@@ -104,7 +104,8 @@
 //
 //   - DoubtLoss, if the link is not known to be quiet (neither Lossless, nor a probe without a loss), or if the machine ran the
 //     goroutine 50 ms late or more at least once;
-//   - DoubtTime or a hang, if the goroutine waited for at least half of the attempt's time;
+//   - DoubtTime, if the goroutine waited for at least half of the attempt's time, or the probe lost packets;
+//   - a hang, if the goroutine waited for at least half of the attempt's time;
 //   - T.Inconclusive always: the case has evidence of its own.
 //
 // A case whose findings are all explained is run again, alone and in a fresh worker, with timeouts twice and then four times as

@@ -18,7 +18,8 @@ const (
 	// have been too busy.
 	DoubtLoss Doubt = "loss"
 	// DoubtTime marks an answer that was correct and late, or that had not come by a deadline of seconds. The machine
-	// may have been too busy; a loss on the link does not explain it.
+	// may have been too busy, or the link was seen to lose packets, which retransmission delays; that it might have lost
+	// one explains nothing.
 	DoubtTime Doubt = "time"
 )
 
@@ -116,7 +117,9 @@ func explains(c Conditions, f Failure) bool {
 	switch {
 	case f.Doubt == DoubtLoss:
 		return c.busy() || !c.quiet()
-	case f.Doubt == DoubtTime, f.Cause == CauseHang:
+	case f.Doubt == DoubtTime:
+		return c.starved() || c.Lost > 0
+	case f.Cause == CauseHang:
 		return c.starved()
 	}
 	return false

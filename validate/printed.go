@@ -53,6 +53,7 @@ const (
 func (b *tailBuffer) since(n int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.trim()
 	all := string(b.head) + string(b.rest)
 	skip := n
 	if n > len(b.head) {
@@ -84,11 +85,18 @@ func (b *tailBuffer) Write(p []byte) (int, error) {
 		b.head = slices.Clone(b.rest[:b.max/4])
 		b.rest = slices.Clone(b.rest[b.max/4:])
 	}
+	if len(b.rest) > 2*b.max { // not at each write: a flood has to be drained quickly
+		b.trim()
+	}
+	return len(p), nil
+}
+
+// trim drops what is too much between head and end.
+func (b *tailBuffer) trim() {
 	if over := len(b.rest) - b.max*3/4; b.head != nil && over > 0 {
 		b.lost += over
 		b.rest = append(b.rest[:0], b.rest[over:]...)
 	}
-	return len(p), nil
 }
 
 // takeMark removes the mark, if it ends in the last n bytes.
@@ -108,6 +116,7 @@ func (b *tailBuffer) takeMark(n int) {
 func (b *tailBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.trim()
 	if b.lost > 0 {
 		return fmt.Sprintf("%s\n[%d bytes left out]\n%s", b.head, b.lost, b.rest)
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	cisuite "ciddk/validate/suite/ci"
 )
 
 func TestSNMPCounters(t *testing.T) {
@@ -45,4 +49,28 @@ func overflow(t *testing.T, to netip.Addr) {
 		_, err := c.WriteToUDPAddrPort(make([]byte, 1024), c.LocalAddr().(*net.UDPAddr).AddrPort())
 		require.NoError(t, err)
 	}
+}
+
+// A correct driver over a link that drops half of the packets is inconclusive, not wrong: over RC, whose retries do not suffice, and UD.
+func TestLossyLink(t *testing.T) {
+	d := drivers()[0]
+	open := d.Open
+	d.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		o.Impair = true
+		target, err := open(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		target.Probe = func(context.Context) (sent, lost int, err error) { return probeCount, probeCount / 2, nil }
+		return target, target.Impair(validate.Impairment{Seed: 1, Drop: 0.8})
+	}
+	p := validate.Plan{Catalog: cisuite.Catalog(), Driver: d, Select: validate.Selection{Cases: []string{"ud.sizes", "rc.send.sizes"}},
+		Setting: validate.Setting{Profile: "full", Scale: 0.05, Options: validate.Options{Seed: 1, Link: "udp", Run: 79}}}
+	r, err := p.Run(t.Context())
+	require.NoError(t, err)
+	for _, x := range r.Results {
+		assert.Equal(t, validate.Inconclusive, x.Status, "%s: %+v", x.Case, x.Failures)
+		assert.Len(t, x.Attempts, 4)
+	}
+	assert.Equal(t, validate.ExitInconclusive, r.Exit())
 }
