@@ -15,7 +15,7 @@ func word(b []byte) *uint64 {
 	return (*uint64)(p)
 }
 
-// LoadWord, StoreWord and AddWord are sync/atomic on the word at the start of b, which must be aligned.
+// LoadWord, StoreWord, AddWord and SwapWord are sync/atomic on the word at the start of b, which must be aligned.
 func LoadWord(b []byte) uint64 { return atomic.LoadUint64(word(b)) }
 
 // StoreWord: see LoadWord.
@@ -23,3 +23,6 @@ func StoreWord(b []byte, v uint64) { atomic.StoreUint64(word(b), v) }
 
 // AddWord gives the new value: see LoadWord.
 func AddWord(b []byte, d uint64) uint64 { return atomic.AddUint64(word(b), d) }
+
+// SwapWord stores new if the word is old, and reports whether it was: see LoadWord.
+func SwapWord(b []byte, old, new uint64) bool { return atomic.CompareAndSwapUint64(word(b), old, new) }

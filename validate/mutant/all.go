@@ -18,6 +18,7 @@ func All() [][]Mutant {
 		Objects(),
 		DataPath(),
 		Remote(),
+		HostAtomics(),
 		Faults(),
 		Management(),
 		Nothing(),

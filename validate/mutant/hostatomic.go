@@ -1,0 +1,119 @@
+package mutant
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate"
+)
+
+// HostAtomics are drivers whose remote atomics load, change and store: atomic among QPs, since they do it under a lock, and not with the processor.
+func HostAtomics() []Mutant {
+	split := func(name, does string, op ci.SendOp) Mutant {
+		return Mutant{Name: "atomic." + name, Area: "atomic", Breaks: "CI-Atomic-02", Does: does, Target: func(t *validate.Target) {
+			s := &splitAtomics{op: op, regions: map[ci.Key]storage{}}
+			for i, h := range t.HCAs {
+				t.HCAs[i] = s.over(h)
+			}
+		}}
+	}
+	return []Mutant{
+		split("host-add", "a fetch-and-add is not atomic with the processor", ci.OpFetchAdd),
+		split("host-swap", "a compare-and-swap is not atomic with the processor", ci.OpCompareSwap),
+	}
+}
+
+// splitAtomics carries out atomics of one kind when they are posted, on the storage of the region that their key names. It is shared by the
+// adapters of a target.
+type splitAtomics struct {
+	op ci.SendOp
+
+	mu      sync.Mutex
+	regions map[ci.Key]storage
+	done    int // operations carried out whose completion has not been polled
+}
+
+type storage struct {
+	region ci.Region
+	memory ci.Memory
+}
+
+func (s *splitAtomics) over(h ci.HCA) ci.HCA {
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		MR: func(m ci.MR, o ciwrap.MROrigin) ci.MR {
+			if o.Kind == ciwrap.MRVirtual {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				r := m.Region()
+				s.regions[r.LKey], s.regions[r.RKey] = storage{r, o.Virtual.Memory}, storage{r, o.Virtual.Memory}
+			}
+			return m
+		},
+		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return splitter{ciwrap.QP{QP: q}, s} },
+		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return splitCQ{ciwrap.CQ{CQ: c}, s} },
+	})
+}
+
+// bytes is the word at an address of the region of a key, or nil.
+func (s *splitAtomics) bytes(key ci.Key, addr uint64) []byte {
+	r, ok := s.regions[key]
+	if !ok || addr%8 != 0 || addr < r.region.Addr || addr-r.region.Addr+8 > r.region.Length {
+		return nil
+	}
+	return r.memory.Slice(addr-r.region.Addr, 8)
+}
+
+type splitter struct {
+	ciwrap.QP
+	s *splitAtomics
+}
+
+func (q splitter) PostSend(wrs []ci.SendWR) (int, error) {
+	list := copySends(wrs)
+	for i := range list {
+		if w := &list[i]; w.Op == q.s.op && len(w.SGL) == 1 {
+			q.s.execute(w)
+		}
+	}
+	return q.QP.PostSend(list)
+}
+
+// execute carries out an atomic, and leaves a request that does nothing in its place.
+func (s *splitAtomics) execute(w *ci.SendWR) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	word, result := s.bytes(w.Remote.RKey, w.Remote.Addr), s.bytes(w.SGL[0].LKey, w.SGL[0].Addr)
+	if word == nil || result == nil {
+		return
+	}
+	old := binary.NativeEndian.Uint64(word)
+	switch {
+	case w.Op == ci.OpFetchAdd:
+		binary.NativeEndian.PutUint64(word, old+w.Atomic.Compare)
+	case old == w.Atomic.Compare:
+		binary.NativeEndian.PutUint64(word, w.Atomic.Swap)
+	}
+	binary.NativeEndian.PutUint64(result, old)
+	w.Op, w.SGL = ci.OpNop, nil
+	s.done++
+}
+
+type splitCQ struct {
+	ciwrap.CQ
+	s *splitAtomics
+}
+
+func (c splitCQ) Poll(wc []ci.WC) (int, error) {
+	n, err := c.CQ.Poll(wc)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for i := range wc[:n] {
+		if wc[i].Op == ci.WCNop && c.s.done > 0 {
+			c.s.done--
+			wc[i].Length, wc[i].Op = 8, map[ci.SendOp]ci.WCOp{ci.OpFetchAdd: ci.WCFetchAdd, ci.OpCompareSwap: ci.WCCompareSwap}[c.s.op]
+		}
+	}
+	return n, err
+}
