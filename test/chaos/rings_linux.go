@@ -180,7 +180,7 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 	})
 	defer writer.Wait()
 	defer close(stop)
-	for i := range 200 {
+	for i := 0; i < 200 && w.ctx.Err() == nil; i++ {
 		if err := s.innocent(a, uint64(i)); errors.Is(err, errBusy) {
 			w.tally.add("connections lost on a busy machine", 1)
 			return nil
