@@ -27,6 +27,11 @@ func BenchmarkCases(b *testing.B) {
 				unit := strings.ReplaceAll(y.Name, " ", "-")
 				b.ReportMetric(r.Entries[len(r.Ours)+i].Median(), unit+"-ns/op")
 			}
+			if r.Table == Delay {
+				for i, o := range r.Ours {
+					b.ReportMetric(r.Added(i)/1e3, strings.ReplaceAll(o.Name, " ", "-")+"-added-us")
+				}
+			}
 			b.ReportMetric(r.AllocsPerOp, "allocs/op")
 			b.ReportMetric(r.Ratio(0, 0), "ratio")
 			b.ReportMetric(r.MedianRatio(0, 0), "median-ratio")
@@ -34,6 +39,7 @@ func BenchmarkCases(b *testing.B) {
 				for i, f := range old.Entries {
 					e := &r.Entries[i]
 					e.NS, e.P99 = append(e.NS, f.NS...), append(e.P99, f.P99...)
+					e.Max = append(e.Max, f.Max...)
 				}
 			}
 			results[c.Name] = r

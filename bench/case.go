@@ -15,6 +15,7 @@ const (
 	Ratios    Table = iota // one line a case: the ratio, and whether it is the one wanted
 	Bandwidth              // one line for each of ours: bytes and messages a second, beside each yardstick
 	Latency                // one line for each of ours: median and 99th percentile, beside each yardstick
+	Delay                  // one line for each of ours: median, 99th percentile and longest, beside the first yardstick
 )
 
 // String is a word for names of files and messages.
@@ -26,6 +27,8 @@ func (t Table) String() string {
 		return "bandwidth"
 	case Latency:
 		return "latency"
+	case Delay:
+		return "delay"
 	}
 	return fmt.Sprintf("Table(%d)", int(t))
 }
@@ -42,10 +45,11 @@ type Case struct {
 	Table   Table
 	Ours    []Entry // what runs through ci
 	Yards   []Entry // what that is held against; Want is for the first
-	Want    float64 // the ratio wanted; 0: none
+	Want    float64 // the ratio wanted, or the longest delay in nanoseconds; 0: none
 	AtLeast bool    // a ratio of speeds, wanted at least; else of times, wanted at most
 	Op      string  // what one operation is
 	Bytes   int     // that an operation moves; 0: the table of ratios shows operations a second
+	Link    string  // between the ends, in the table Delay
 
 	Warm bool // rounds need no warming up: the rig does that itself
 	Open func() (Rig, error)
@@ -65,6 +69,7 @@ type Sample struct {
 	Allocs uint64 // in all processes
 	// Where each operation was timed: there is no Time then that says anything.
 	Median, P99 time.Duration
+	Max         time.Duration // the longest; 0: not noted
 }
 
 // perOp is nanoseconds.
@@ -79,6 +84,7 @@ func (s Sample) perOp() float64 {
 type Figures struct {
 	NS  []float64 // the mean; where each operation was timed, the median
 	P99 []float64 // where each operation was timed
+	Max []float64 // the longest operation of the round, where it was noted
 }
 
 // Best is the best round: what else the machine does can only make one slower.
@@ -128,6 +134,9 @@ func (c Case) Run(rounds int) (_ Result, err error) {
 			if s.P99 > 0 {
 				f.P99 = append(f.P99, float64(s.P99.Nanoseconds()))
 			}
+			if s.Max > 0 {
+				f.Max = append(f.Max, float64(s.Max.Nanoseconds()))
+			}
 			if i == 0 {
 				ops += s.Ops
 				allocs += s.Allocs
@@ -162,8 +171,17 @@ func (r Result) ratio(ours, yard float64) float64 {
 	return ours / yard
 }
 
-// Met tells whether the ratio of one of Ours to the first of Yards is the one wanted.
+// Added returns by how much the longest operation of one of Ours exceeds that of the first of Yards, in nanoseconds: the medians of the rounds
+// are compared. It is for the table Delay.
+func (r Result) Added(ours int) float64 {
+	return max(median(r.Entries[ours].Max)-median(r.Entries[len(r.Ours)].Max), 0)
+}
+
+// Met reports whether the ratio of one of Ours to the first of Yards, or what one of Ours has Added, is what is wanted.
 func (r Result) Met(ours int) bool {
+	if r.Table == Delay {
+		return r.Added(ours) <= r.Want
+	}
 	if r.AtLeast {
 		return r.Ratio(ours, 0) >= r.Want
 	}

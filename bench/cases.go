@@ -18,5 +18,5 @@ func Cases() []Case {
 			"the same with a goroutine for each side", "the same ring"),
 		pair(Case{Name: "direct/send-64B-batch", Want: 10, Op: "message", Bytes: small, Open: func() (Rig, error) { return openDirectSend(false, batch) }},
 			"SEND as in direct/send-64B", "the ring with batches of 32 on both sides, which is two copies and a share of a store"),
-	}, udpCases()...)
+	}, append(delayCases(), udpCases()...)...)
 }

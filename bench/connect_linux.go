@@ -24,7 +24,7 @@ const (
 	connecting     = 32 // at a time
 	connects       = 3000
 	connectService = mad.ServiceIDLocal | 0xbe
-	connectLimit   = time.Minute
+	connectLimit   = spinLimit
 )
 
 // connectCases time connections from their request to their end.

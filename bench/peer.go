@@ -18,7 +18,7 @@ import (
 
 const (
 	peerEnv   = "CIDDK_BENCH_PEER"
-	peerLimit = 2 * time.Minute // for one answer
+	peerLimit = spinLimit + time.Minute // for one answer
 )
 
 // IsPeer tells whether this process was started as a peer: its main function then has nothing to do but call ServePeer.

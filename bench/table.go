@@ -16,7 +16,7 @@ func writeTables(w io.Writer, results []Result, above map[Table]string) error {
 	for _, t := range []struct {
 		table Table
 		write func(*strings.Builder, []Result)
-	}{{Ratios, ratios}, {Bandwidth, bandwidth}, {Latency, latency}} {
+	}{{Ratios, ratios}, {Bandwidth, bandwidth}, {Latency, latency}, {Delay, delay}} {
 		l := Of(results, t.table)
 		if len(l) == 0 {
 			continue
@@ -91,6 +91,23 @@ func bandwidth(b *strings.Builder, results []Result) {
 func latency(b *strings.Builder, results []Result) {
 	cells := func(_ Result, f Figures) []string { return []string{micros(f.Best()), micros(median(f.P99))} }
 	wide(b, results, []string{"median", "99 of 100"}, cells, func(r Result, f Figures) string { return strings.Join(cells(r, f), ", ") })
+}
+
+// delay writes the times of a QP beside the load of another and without it.
+func delay(b *strings.Builder, results []Result) {
+	cells := func(f Figures) string {
+		return fmt.Sprintf("%s, %s, %s", micros(f.Best()), micros(median(f.P99)), micros(median(f.Max)))
+	}
+	b.WriteString("| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest of all rounds | added | wanted | verdict |\n" +
+		strings.Repeat("| --- ", 9) + "|\n")
+	for _, r := range results {
+		yard := r.Entries[len(r.Ours)]
+		for i, o := range r.Ours {
+			f := r.Entries[i]
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | **%s** | at most %s | %s |\n", r.Link, o.Name, cells(f), micros(slices.Max(f.Max)), cells(yard),
+				micros(slices.Max(yard.Max)), micros(r.Added(i)), micros(r.Want), r.verdict(i))
+		}
+	}
 }
 
 // wide writes a table with a line for each of ours. The columns of a yardstick are found by its name.

@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 	require.Equal(t, results[1:], Of(results, Bandwidth))
 	require.Empty(t, Of(results, Latency))
 	require.Len(t, results, 2, "the argument stays as it is")
-	require.Equal(t, "ratios bandwidth latency Table(9)", fmt.Sprint(Ratios, " ", Bandwidth, " ", Latency, " ", Table(9)))
+	require.Equal(t, "ratios bandwidth latency delay Table(9)", fmt.Sprint(Ratios, " ", Bandwidth, " ", Latency, " ", Delay, " ", Table(9)))
 }
 
 // fails is a full disk.

@@ -14,8 +14,9 @@ import (
 // The work that is measured. Each side of a workload is one call; what it needs is allocated when it is made, so that a round allocates
 // nothing. Waiting is spinning on Poll, with a deadline.
 
-// spinLimit bounds how long a workload waits for one completion.
-const spinLimit = 20 * time.Second
+// spinLimit bounds how long a workload waits for one completion. The passive side of one-sided work waits for the messages that end a round,
+// so it waits for all of the round: on a busy machine, thousands of operations that take several time slices each.
+const spinLimit = 4 * time.Minute
 
 // poller is a CQ and a place for its completions.
 type poller struct {
@@ -257,6 +258,22 @@ func newBouncer(s *side, f flow) (*bouncer, error) {
 		}
 	}
 	return b, nil
+}
+
+// await takes one message.
+func (b *bouncer) await() error {
+	for {
+		wcs, err := b.poll()
+		if err != nil {
+			return err
+		}
+		for k := range wcs {
+			if wcs[k].Op.IsRecv() { // the other side sends no further one before this one is answered
+				_, err := b.qp.PostRecv(b.recv)
+				return err
+			}
+		}
+	}
 }
 
 func (b *bouncer) post() error {
