@@ -1,6 +1,7 @@
 package accesslayer_test
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,12 @@ type side struct {
 func newSide(t *testing.T, al *accesslayer.AL, link *reference.DirectLink, typ ci.QPType) *side {
 	s := &side{t: t, al: al, buf: make([]byte, 1<<16)}
 	s.hca = must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}}))
-	t.Cleanup(func() { assert.NoError(t, s.hca.Close()) })
+	t.Cleanup(func() {
+		if err := al.Deregister(s.hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have pulled it
+			assert.NoError(t, err)
+		}
+		assert.NoError(t, s.hca.Close())
+	})
 	require.NoError(t, al.Register(s.hca))
 	s.c = must(al.Open(accesslayer.ClientConfig{Name: t.Name()}))
 	s.ca = must(s.c.OpenCA(s.hca.Info().GUID, nil))

@@ -134,13 +134,17 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	return ca, nil
 }
 
-// Close takes the HCA out of service: its ports stop. Whatever a consumer still holds answers InvalidState or completes with errors.
-// Close is idempotent; deregister the HCA from an access layer before. Context: thread.
+// Close takes the HCA out of service: its ports stop. Close the CA, or deregister the HCA from an access layer, first. If a CA is open, Close
+// stops the ports all the same, as the removal of a card would, and returns an error with the status ResourceBusy; the consumer's objects then
+// answer InvalidState or complete with errors. A second Close does nothing and returns nil. Context: thread.
 func (h *HCA) Close() error {
 	if h.closed.Swap(true) {
 		return nil
 	}
 	var errs []error
+	if h.open.Load() != nil {
+		errs = append(errs, failf("HCA.Close", ci.ResourceBusy, "the CA is open, and its consumer has lost the adapter (close the CA first)"))
+	}
 	for _, p := range h.ports {
 		errs = append(errs, p.Port.Close())
 	}

@@ -31,11 +31,10 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	al := accesslayer.New(accesslayer.Config{})
-	t.Cleanup(func() { assert.NoError(t, al.Close()) })
 	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
 		reference.Virtual(newLAN().Network, reference.VirtualConfig{Addr: netip.MustParseAddr("10.66.0.1")})}})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))
 	client, err := al.Open(accesslayer.ClientConfig{})
 	require.NoError(t, err)

@@ -54,10 +54,9 @@ type ibHost struct {
 func (s *subnet) host(edit func(*ibHost, *rdmacm.Config)) *ibHost {
 	t := s.t
 	al := accesslayer.New(accesslayer.Config{})
-	t.Cleanup(func() { assert.NoError(t, al.Close()) })
 	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(s.link, reference.DirectConfig{})}})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))
 	svc, err := mads.New(al, mads.Config{})
 	require.NoError(t, err)

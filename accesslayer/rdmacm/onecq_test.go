@@ -2,6 +2,7 @@ package rdmacm_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,12 +133,11 @@ func TestOneCQRefused(t *testing.T) {
 // An adapter that has no room for so deep a queue pair says it through all layers, in a way that can be told from other failures.
 func TestTooDeep(t *testing.T) {
 	al := accesslayer.New(accesslayer.Config{})
-	t.Cleanup(func() { assert.NoError(t, al.Close()) })
 	hca := must(reference.New(reference.Config{
 		Ports:    []reference.PortConfig{reference.Virtual(newLAN().Network, reference.VirtualConfig{Addr: ap("10.66.0.1:0").Addr()})},
 		Override: ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &shallowPD{ciwrap.PD{PD: in}} }},
 	}))
-	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))
 	m := must(rdmacm.Open(al))
 	t.Cleanup(func() { assert.NoError(t, m.Close()) })

@@ -2,6 +2,7 @@ package rdmacm_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -69,7 +70,12 @@ func (h *host) plug(t *testing.T, addr string) {
 	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
 	require.NoError(t, err)
 	h.hcas[addr] = hca
-	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+	t.Cleanup(func() {
+		if err := h.al.Deregister(hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have pulled it
+			assert.NoError(t, err)
+		}
+		assert.NoError(t, hca.Close())
+	})
 	require.NoError(t, h.al.Register(hca))
 	require.NoError(t, h.al.WaitPnP(within(t)))
 }

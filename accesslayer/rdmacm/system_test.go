@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -29,7 +30,7 @@ func TestResolveAddr(t *testing.T) {
 	for _, a := range []string{"10.1.0.1", "10.1.2.1", "192.168.0.1", "127.0.0.9", "fd00::1", "fd00:0:0:1::1", "fe80::1"} {
 		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr(a)})}})
 		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, hca.Close()) })
+		t.Cleanup(func() { assert.NoError(t, errors.Join(al.Deregister(hca.Info().GUID), hca.Close())) })
 		require.NoError(t, al.Register(hca))
 	}
 	tests := map[string]struct {

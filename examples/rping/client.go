@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"ciddk/accesslayer/rdmacm"
 )
@@ -21,7 +22,10 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 		if s != nil {
 			err = errors.Join(err, s.mr.Close())
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			err = fmt.Errorf("%w (is there a server at %v?)", err, o.Addr)
+		case errors.Is(err, context.DeadlineExceeded):
 			err = fmt.Errorf("%w: no answer in %v; is there a server at %v, and does UDP port 4791 get through both ways?", err, o.Timeout, o.Addr)
 		}
 		return err

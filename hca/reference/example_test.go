@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"errors"
 	"fmt"
 
 	"ciddk/ci"
@@ -16,6 +17,7 @@ func Example() {
 	var cqs [2]ci.CQ
 	var qps [2]ci.QP
 	var mrs [2]ci.MR
+	var pds [2]ci.PD
 	var bufs [2][]byte
 	for i := range hcas {
 		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}})
@@ -32,7 +34,8 @@ func Example() {
 		bufs[i] = make([]byte, 4096)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(bufs[i]), Access: ci.LocalWrite})
 		check(err)
-		hcas[i], cas[i], cqs[i], qps[i], mrs[i] = hca, ca, cq, qp, mr
+		hcas[i], cas[i], pds[i], cqs[i] = hca, ca, pd, cq
+		qps[i], mrs[i] = qp, mr
 	}
 	for i := range qps {
 		peer, err := cas[1-i].Query()
@@ -58,8 +61,8 @@ func Example() {
 		fmt.Println("request", wc[0].ID, wc[0].Status.String())
 	}
 	fmt.Println(string(bufs[1][:n]))
-	for _, h := range hcas {
-		check(h.Close())
+	for i, h := range hcas { // children before parents
+		check(errors.Join(qps[i].Destroy(), cqs[i].Destroy(), mrs[i].Destroy(), pds[i].Destroy(), cas[i].Close(), h.Close()))
 	}
 	// Output:
 	// request 1 success

@@ -237,3 +237,25 @@ func TestVirtualMulticast(t *testing.T) {
 	require.Error(t, to.LeaveGroup(gid))
 	require.Equal(t, [2]int{1, 0}, send())
 }
+
+// Close of an HCA whose CA is open stops the ports, and says that the consumer was not done.
+func TestCloseWithOpenCA(t *testing.T) {
+	n := NewNetwork(NetworkConfig{})
+	config := Config{Ports: []PortConfig{Virtual(n, VirtualConfig{Addr: virtualAddrs["IPv4"][0]})}}
+	h, err := New(config)
+	require.NoError(t, err)
+	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	err = h.Close()
+	require.ErrorIs(t, err, ci.ResourceBusy)
+	require.ErrorContains(t, err, "close the CA first")
+	require.NoError(t, h.Close(), "the second time")
+	require.NoError(t, ca.Close())
+
+	h, err = New(config)
+	require.NoError(t, err, "the first Close gave the address back")
+	ca, err = h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	require.NoError(t, err)
+	require.NoError(t, ca.Close())
+	require.NoError(t, h.Close())
+}

@@ -2,6 +2,7 @@ package lnd
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -30,13 +31,12 @@ type host struct {
 // newHost adds one. The adapter, if sends is not 0, makes no queue pair with more send requests; tries counts the attempts of those with more than 32.
 func newHost(t *testing.T, net *reference.Network, addr string, sends int, tries *int) *host {
 	h := &host{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
-	t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
 	c := reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: h.addr})}}
 	if sends > 0 {
 		c.Override = ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &smallPD{ciwrap.PD{PD: in}, sends, tries} }}
 	}
 	h.hca = must(reference.New(c))
-	t.Cleanup(func() { assert.NoError(t, h.hca.Close()) })
+	t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
 	require.NoError(t, h.al.Register(h.hca))
 	h.m = must(rdmacm.Open(h.al))
 	t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
