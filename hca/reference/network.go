@@ -218,14 +218,14 @@ func (n *Network) arm() {
 	}
 }
 
-// pump is the timer's function: it delivers what has arrived.
+// pump is the timer's function: it delivers what has arrived. The timer may fire while catchUp delivers, which sets it again when it is done.
 func (n *Network) pump() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.set = false
 	if n.pumping {
 		return
 	}
-	n.set = false
 	n.deliver(n.c.Clock.Now)
 }
 
