@@ -76,9 +76,11 @@ func init() {
 		"child of a session": func() error { return startChild(true) },
 		"child, then fail":   func() error { return errors.Join(startChild(false), errors.New("broken")) },
 		"child, then end": func() error {
-			err := startChild(true)
+			if err := startChild(true); err != nil {
+				return err
+			}
 			os.Exit(5)
-			return err
+			return nil
 		},
 	} {
 		hostileActs[name] = act

@@ -86,7 +86,7 @@ var hostileActs = map[string]func() error{
 	"read input": func() error {
 		b, err := io.ReadAll(os.Stdin)
 		if err != nil || len(b) > 0 {
-			return fmt.Errorf("input %q, %v", b, err)
+			return fmt.Errorf("input %q, %w", b, err)
 		}
 		return nil
 	},

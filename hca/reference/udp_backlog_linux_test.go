@@ -41,8 +41,10 @@ func TestAckInSocket(t *testing.T) {
 	sock.recvMu.Unlock()
 
 	require.Eventually(t, func() bool { return waiting(t, sock.in) == 0 }, 10*time.Second, time.Millisecond)
-	sock.recvMu.Lock() // what was received has been delivered
-	sock.recvMu.Unlock()
+	func() {
+		sock.recvMu.Lock() // what was received has been delivered
+		defer sock.recvMu.Unlock()
+	}()
 	c.Advance(10 * timeout)
 	require.Zero(t, a.hca.Counters()["retries"])
 	var wc [1]ci.WC

@@ -79,6 +79,6 @@ func spin(in io.Reader) {
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(0)
 	}()
-	for {
+	for n := 0; ; n++ {
 	}
 }

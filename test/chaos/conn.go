@@ -48,8 +48,6 @@ type terms struct {
 	ro, rw, ctr ci.Remote
 }
 
-const termsLen = 8 + 3*12
-
 func (t *terms) encode() []byte {
 	b := binary.BigEndian.AppendUint64(nil, t.seed)
 	for _, r := range []ci.Remote{t.ro, t.rw, t.ctr} {

@@ -94,8 +94,8 @@ func (e *end) broken(what string, err error) {
 	if e.c.fragile.Load() {
 		return
 	}
-	status, isStatus := err.(ci.WCStatus)
-	if isStatus && (status == ci.WCTimeoutRetryErr || status == ci.WCFlushErr) && e.c.w.dog.starved() {
+	var status ci.WCStatus
+	if errors.As(err, &status) && (status == ci.WCTimeoutRetryErr || status == ci.WCFlushErr) && e.c.w.dog.starved() {
 		e.c.w.tally.add("connections lost on a busy machine", 1)
 		e.c.harm()
 		return

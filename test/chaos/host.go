@@ -40,7 +40,6 @@ type host struct {
 	ln   *rdmacm.Listener
 	vlt  *vault
 
-	mu  sync.RWMutex // held for writing while the HCA is exchanged
 	hca *adapter
 }
 

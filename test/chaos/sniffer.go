@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 
 	"ciddk/hca/reference"
@@ -40,6 +39,3 @@ func (s *sniffer) any(r *rand.Rand) []byte {
 	defer s.mu.Unlock()
 	return bytes.Clone(s.kept[r.IntN(len(s.kept))])
 }
-
-// sourceOf is the source address in an IPv4 header.
-func sourceOf(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b[12:16])) }

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
-	"time"
 
 	"ciddk/ci/ciwrap/faults"
 	"ciddk/clock"
@@ -215,20 +214,6 @@ func (w *world) close() {
 	}
 	for len(w.hcas) > 0 {
 		w.unplug(w.hcas[len(w.hcas)-1])
-	}
-}
-
-// wait returns when all actors have returned; false if they did not within a time.
-func (w *world) wait(most time.Duration) bool {
-	done := make(chan struct{})
-	go func() { w.actors.Wait(); close(done) }()
-	t := time.NewTimer(most)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
 	}
 }
 
