@@ -2,6 +2,7 @@ package accesslayer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"ciddk/ci"
@@ -21,7 +22,14 @@ type PumpConfig struct {
 
 // Pump is a goroutine that consumes the completions of a CQ. When Destroy or Close has returned, Handle does not run and will not;
 // what was not consumed is still in the CQ. From Handle, use DestroyAsync. The destruction of the CQ ends it.
-type Pump struct{ object }
+type Pump struct {
+	object
+	q    *CQ
+	kick chan struct{} // one token: calls wait
+
+	mu    sync.Mutex
+	calls []func()
+}
 
 // NewPump starts a pump. Status: InvalidParameter (no Handle); InvalidState with ErrClosed.
 func (q *CQ) NewPump(cfg PumpConfig) (*Pump, error) {
@@ -33,7 +41,7 @@ func (q *CQ) NewPump(cfg PumpConfig) (*Pump, error) {
 		cfg.Batch = 64
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Pump{}
+	p := &Pump{q: q, kick: make(chan struct{}, 1)}
 	p.n = &node{kind: kindPump, obj: p, dying: cancel}
 	// The goroutine holds a reference, from when the pump is alive, so the CQ outlives it.
 	p.n.born = func() {
@@ -50,12 +58,43 @@ func (q *CQ) NewPump(cfg PumpConfig) (*Pump, error) {
 	return p, nil
 }
 
+// CatchUp makes the pump poll the CQ, which may drive its port (ci.CQ.Poll), and calls f on the pump's goroutine, between calls of Handle,
+// when the completions that were there have been handled. If the CQ does not get empty, f is called after catchUpMost completions. It does
+// not block. f is not called when the pump ends first.
+//
+// A timer that waits for a completion, or for a message, uses CatchUp before it counts a timeout: what it waits for may be there already.
+func (p *Pump) CatchUp(f func()) {
+	p.mu.Lock()
+	p.calls = append(p.calls, f)
+	p.mu.Unlock()
+	select {
+	case p.kick <- struct{}{}:
+	default: // the pump has not taken the token of another call yet
+	}
+}
+
+const (
+	// catchUpMost bounds the completions that CatchUp waits for.
+	catchUpMost = 4096
+	// catchUpPolls is how many polls in a row find an empty CQ empty: one receive of a port may return the error of an earlier send instead.
+	catchUpPolls = 2
+)
+
 func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 	wc := make([]ci.WC, cfg.Batch)
 	for ctx.Err() == nil {
-		n, err := from.Next(ctx, wc)
-		if n > 0 {
-			cfg.Handle(wc[:n])
+		var err error
+		select { // completions that come all the time must not hold a CatchUp up
+		case <-p.kick:
+			err = p.settle(ctx, wc, cfg.Handle)
+		default:
+			var n int
+			n, err = from.next(ctx, wc, p.kick)
+			if n > 0 {
+				cfg.Handle(wc[:n])
+			} else if err == nil {
+				err = p.settle(ctx, wc, cfg.Handle)
+			}
 		}
 		if err == nil {
 			continue
@@ -68,4 +107,32 @@ func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 		}
 		return
 	}
+}
+
+// settle handles what is in the CQ, and makes the calls of CatchUp that had been asked for.
+func (p *Pump) settle(ctx context.Context, wc []ci.WC, handle func([]ci.WC)) error {
+	p.mu.Lock()
+	calls := p.calls
+	p.calls = nil
+	p.mu.Unlock()
+	for handled, empty := 0, 0; handled < catchUpMost && empty < catchUpPolls && ctx.Err() == nil; {
+		n, err := p.q.Poll(wc)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			empty++
+			continue
+		}
+		empty = 0
+		handled += n
+		handle(wc[:n])
+	}
+	for _, f := range calls {
+		if ctx.Err() != nil {
+			break
+		}
+		f()
+	}
+	return nil
 }

@@ -13,7 +13,10 @@ import (
 // completion goes to one of them. What is queued wins over a ctx that has ended: its error comes when a last look has found nothing, and
 // no completion is taken then. So whoever waits with a ctx that ends with a connection still gets what came before the end.
 // Status: as ci.CQ.Poll and Notify; InvalidCQHandle with ErrClosed, also when the destruction begins meanwhile.
-func (q *CQ) Wait(ctx context.Context, wc []ci.WC) (int, error) {
+func (q *CQ) Wait(ctx context.Context, wc []ci.WC) (int, error) { return q.wait(ctx, wc, nil) }
+
+// wait is Wait. It also returns, with no completions and no error, after it has taken a token from kick.
+func (q *CQ) wait(ctx context.Context, wc []ci.WC, kick <-chan struct{}) (int, error) {
 	const verb = "CQ.Wait"
 	if n, err := q.Poll(wc); n != 0 || err != nil {
 		return n, q.unlessEnded(verb, err)
@@ -21,12 +24,12 @@ func (q *CQ) Wait(ctx context.Context, wc []ci.WC) (int, error) {
 	if err := q.n.enter(verb); err != nil {
 		return 0, err
 	}
-	n, err := q.sleep(ctx, verb, wc)
+	n, err := q.sleep(ctx, verb, wc, kick)
 	q.n.leave()
 	return n, err
 }
 
-func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC) (int, error) {
+func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC, kick <-chan struct{}) (int, error) {
 	// An armed queue calls back once, and the callback wakes one: only the holder of the baton arms.
 	select {
 	case q.baton <- struct{}{}:
@@ -51,6 +54,8 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 		}
 		select {
 		case <-q.signal:
+		case <-kick:
+			return 0, nil
 		case <-ctx.Done():
 			return q.last(ctx, verb, wc)
 		case <-q.ended:
@@ -102,11 +107,14 @@ type Poller struct {
 const spinsPerLook = 64
 
 // Next waits for completions as Mode says. Otherwise it is CQ.Wait.
-func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
+func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) { return p.next(ctx, wc, nil) }
+
+// next is Next. It also returns, with no completions and no error, after it has taken a token from kick.
+func (p Poller) next(ctx context.Context, wc []ci.WC, kick <-chan struct{}) (int, error) {
 	const verb = "Poller.Next"
 	q := p.CQ
 	if p.Mode == PollEvent {
-		return q.Wait(ctx, wc)
+		return q.wait(ctx, wc, kick)
 	}
 	if n, err := q.Poll(wc); n != 0 || err != nil {
 		return n, q.unlessEnded(verb, err)
@@ -133,10 +141,12 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 			return q.last(ctx, verb, wc)
 		case <-q.ended:
 			return 0, kindCQ.closed(verb)
+		case <-kick:
+			return 0, nil
 		default:
 		}
 		if p.Mode == PollHybrid && clock.Now() >= end {
-			return q.sleep(ctx, verb, wc)
+			return q.sleep(ctx, verb, wc, kick)
 		}
 	}
 }

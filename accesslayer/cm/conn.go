@@ -51,6 +51,7 @@ type conn struct {
 	qp        QP
 	asking    *ConnectConfig // active: what is wanted of a peer-to-peer request
 	due       time.Duration  // when expire has something to do; 0: never
+	late      lateness       // of due, while the peer's answer is awaited
 	sent      []byte         // what repeat repeats
 	why       error          // what ended it
 	waiting   *waiter
@@ -382,6 +383,9 @@ func (c *conn) expire() {
 		c.m.wheel.Set(&c.timer, c.due)
 		return
 	}
+	if c.awaitsPeer() && !c.evicted() && !c.port.isLate(&c.late, &c.mu, &c.timer, c.due, c.interval()) {
+		return
+	}
 	c.due = 0
 	if (c.state == StateREQRcvd || c.state == StateMRAREQSent) && c.evicted() {
 		c.forgetDisplaced()
@@ -413,6 +417,15 @@ func (c *conn) expire() {
 		c.emit(Event{Type: EventTimeWaitExit})
 		c.close(nil)
 	}
+}
+
+// awaitsPeer reports whether the connection waits for an answer of the peer, and repeats its message; c.mu is held.
+func (c *conn) awaitsPeer() bool {
+	switch c.state {
+	case StateREQSent, StateREPWait, StateREPSent, StateMRAREPRcvd, StateDREQSent:
+		return true
+	}
+	return false
 }
 
 // resume ends what an MRA had begun: the message is on its way again; c.mu is held.

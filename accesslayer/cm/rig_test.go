@@ -37,6 +37,8 @@ type network struct {
 	tap                   func(d *datagram)      // sees all that is sent
 	agents                map[mads.Port][]*agent
 	places                map[place]mads.Port
+	behind                bool     // datagrams may have arrived that the agents have not delivered
+	late                  []func() // given to CatchUp, and not called
 	start                 time.Time
 	last                  time.Duration // since start: when the last datagram arrives
 }
@@ -146,6 +148,27 @@ func (a *agent) Port() mads.Port { return a.cfg.Port }
 
 func (a *agent) Do(context.Context, *mads.Message) (*mads.Received, error) {
 	panic("CM has no responses")
+}
+
+// CatchUp implements mads.Backlog.
+func (a *agent) CatchUp(f func()) bool {
+	a.net.mu.Lock()
+	defer a.net.mu.Unlock()
+	if a.net.behind {
+		a.net.late = append(a.net.late, f)
+	}
+	return a.net.behind
+}
+
+// catchUp makes the calls of CatchUp that wait.
+func (n *network) catchUp() {
+	n.mu.Lock()
+	late := n.late
+	n.late = nil
+	n.mu.Unlock()
+	for _, f := range late {
+		f()
+	}
 }
 
 func (a *agent) Recv(context.Context) (*mads.Received, error) { panic("the manager has OnReceive") }

@@ -25,6 +25,8 @@ type query struct {
 	// Guarded by m.mu.
 	over  bool
 	left  int
+	due   time.Duration // when expire has something to do
+	late  lateness
 	reply *LookupReply
 	err   error
 }
@@ -65,8 +67,7 @@ func (m *Manager) Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, e
 	q.sent = encode(m.newTID(), &s)
 	m.asking[q.id] = q
 	m.mu.Unlock()
-	q.port.send(&q.to, q.sent)
-	m.wheel.Set(&q.timer, m.clock.Now()+q.every)
+	q.send()
 	select {
 	case <-q.done:
 	case <-ctx.Done():
@@ -74,6 +75,18 @@ func (m *Manager) Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, e
 		<-q.done
 	}
 	return q.reply, q.err
+}
+
+// send sends the request, and sets the timer.
+func (q *query) send() {
+	m := q.m
+	q.port.send(&q.to, q.sent)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !q.over {
+		q.due = m.clock.Now() + q.every
+		m.wheel.Set(&q.timer, q.due)
+	}
 }
 
 // finish ends a lookup, once.
@@ -98,7 +111,7 @@ func (q *query) end(r *LookupReply, err error) {
 func (q *query) expire() {
 	m := q.m
 	m.mu.Lock()
-	if q.over {
+	if q.over || !q.port.isLate(&q.late, &m.mu, &q.timer, q.due, q.every) {
 		m.mu.Unlock()
 		return
 	}
@@ -111,8 +124,7 @@ func (q *query) expire() {
 	q.left--
 	m.mu.Unlock()
 	m.count.resent.Add(1)
-	q.port.send(&q.to, q.sent)
-	m.wheel.Set(&q.timer, m.clock.Now()+q.every)
+	q.send()
 }
 
 // lookedUp takes a SIDR_REP.

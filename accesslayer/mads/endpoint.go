@@ -21,7 +21,8 @@ type endpoint struct {
 	mem   []byte // receives, then sends
 	table atomic.Pointer[table]
 	local localAgent
-	up    atomic.Bool // the QP works; before, its events are nobody's
+	up    atomic.Bool       // the QP works; before, its events are nobody's
+	pump  *accesslayer.Pump // guarded by mu
 
 	mu     sync.Mutex
 	closed bool
@@ -164,7 +165,11 @@ func newEndpoint(p *port, typ ci.QPType) (*endpoint, error) {
 	}
 	e.up.Store(true)
 	if err == nil {
-		_, err = cq.NewPump(accesslayer.PumpConfig{Mode: cfg.Poll, Spin: cfg.Spin, Handle: e.handle})
+		var pump *accesslayer.Pump
+		pump, err = cq.NewPump(accesslayer.PumpConfig{Mode: cfg.Poll, Spin: cfg.Spin, Handle: e.handle})
+		e.mu.Lock()
+		e.pump = pump // nil with an error
+		e.mu.Unlock()
 	}
 	if err != nil {
 		e.close()

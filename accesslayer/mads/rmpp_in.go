@@ -31,6 +31,7 @@ type incoming struct {
 	progressed time.Duration // when the last segment came that was expected
 	at         time.Duration
 	timer      clock.Deadline
+	late       lateness
 }
 
 // data takes a DATA packet, or one of unknown type, and returns the message if it is complete and not an answer.
@@ -261,6 +262,7 @@ func (x *transfers) overdueIn(i *incoming) {
 		e.p.m.wheel.Set(&i.timer, i.at)
 	case i.done:
 		x.dropIn(i)
+	case !e.isLate(&i.late, &i.timer, i.at, rmppSegmentTime):
 	default:
 		e.p.count.drop(DropRMPP)
 		x.refuse(i.r, i.seg, mad.RMPPAbort, mad.RMPPTotalTimeout)

@@ -28,6 +28,7 @@ type outgoing struct {
 	retries, left int
 	at            time.Duration // when the ACK is overdue; 0: nothing to wait for
 	timer         clock.Deadline
+	late          lateness
 	over          bool
 	answer        bool // counted
 }
@@ -143,6 +144,8 @@ func (x *transfers) overdue(o *outgoing) {
 		return
 	case o.at > e.p.m.al.Clock().Now():
 		e.p.m.wheel.Set(&o.timer, o.at)
+		return
+	case !e.isLate(&o.late, &o.timer, o.at, o.timeout):
 		return
 	case o.left == 0:
 		e.p.count.timedOut.Add(1)

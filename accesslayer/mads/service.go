@@ -92,6 +92,15 @@ type Agent interface {
 	Close() error
 }
 
+// Backlog is implemented by agents whose port may have received datagrams that have not been delivered yet. A timer that waits for a datagram
+// uses it before it counts a timeout.
+type Backlog interface {
+	// CatchUp calls f as OnReceive is called, when the datagrams that had arrived have been delivered, or a bounded number of them. It does not
+	// block, and reports false if the agent is closed: then f is not called. f is not called either if the agent is closed or the port goes
+	// meanwhile, and waits as long as a callback of an agent of the port does not return; so a caller bounds its waiting.
+	CatchUp(f func()) bool
+}
+
 // Message is a datagram to send.
 type Message struct {
 	To Address

@@ -27,6 +27,7 @@ type tx struct {
 	retries int
 	at      time.Duration // when the time is over; 0: it has not begun
 	timer   clock.Deadline
+	late    lateness
 
 	over   bool
 	done   chan struct{} // closed with over
@@ -86,6 +87,8 @@ func (t *tx) expire() {
 		return
 	case t.at > e.p.m.al.Clock().Now():
 		e.p.m.wheel.Set(&t.timer, t.at)
+		return
+	case !e.isLate(&t.late, &t.timer, t.at, t.timeout):
 		return
 	case t.retries == 0:
 		e.p.count.timedOut.Add(1)

@@ -1,0 +1,87 @@
+package mads_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/hca/reference"
+	"ciddk/mad"
+)
+
+// stall makes the pump of a node's QP1 stand still from a time on, as a busy machine does, until another.
+func stall(t *testing.T, n *node, from, until time.Duration) {
+	busy := n.agent(mads.AgentConfig{Class: vendor, Version: 7, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) { time.Sleep(until - from) }})
+	time.AfterFunc(from, func() {
+		assert.NoError(t, busy.Send(&mads.Message{To: n.address(), MAD: request(vendor, 7, mad.Send, 1)}))
+	})
+}
+
+// TestTimeoutWaitsForPump: a response that has arrived before the timeout ends the request, although the pump has not handled it by then.
+func TestTimeoutWaitsForPump(t *testing.T) {
+	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		var server mads.Agent
+		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {
+			time.AfterFunc(500*time.Millisecond, func() {
+				r.MAD[3] = byte(mad.GetResp)
+				assert.NoError(t, server.Send(&mads.Message{To: r.From, MAD: r.MAD}))
+			})
+		}})
+		client := a.agent(mads.AgentConfig{})
+		stall(t, a, 400*time.Millisecond, 2500*time.Millisecond)
+		start := time.Now()
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second})
+		require.NoError(t, err)
+		assert.Equal(t, 2500*time.Millisecond, time.Since(start))
+		c := a.counters()
+		assert.Zero(t, c.Retried)
+		assert.Zero(t, c.TimedOut)
+	})
+}
+
+// TestTimeoutOfStalledPump: a pump that does not get on puts a timeout off for a bounded time.
+func TestTimeoutOfStalledPump(t *testing.T) {
+	bubble(t, nodeConfig{}, nodeConfig{}, func(t *testing.T, a, b *node) {
+		b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}})
+		client := a.agent(mads.AgentConfig{})
+		stall(t, a, 400*time.Millisecond, time.Minute)
+		start := time.Now()
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second})
+		require.ErrorIs(t, err, ci.Timeout)
+		assert.Equal(t, 4*time.Second, time.Since(start))
+		time.Sleep(time.Hour)
+
+		// The pump's late call does not shorten the time of another request.
+		start = time.Now()
+		_, err = client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1), Timeout: time.Second, Retries: 1})
+		require.ErrorIs(t, err, ci.Timeout)
+		assert.Equal(t, 2*time.Second, time.Since(start))
+	})
+}
+
+// TestACKWaitsForPump: an ACK that has arrived in time keeps a transfer by RMPP from sending its segments again.
+func TestACKWaitsForPump(t *testing.T) {
+	tapped(t, mads.Config{}, mads.Config{}, func(t *testing.T, a, b *node, x *tap) {
+		const segments = 100
+		stalled := false
+		longEcho(t, b, func(*mads.Received) int { return 1 })
+		x.see = func(d reference.Dir, _ mad.Header, p mad.RMPP) reference.Verdict {
+			if d == reference.Out && p.Active() && p.Type == mad.RMPPData && p.Data1 == 65 && !stalled {
+				stalled = true
+				stall(t, a, 0, 3*time.Second)
+			}
+			return reference.Pass
+		}
+		client := longAgent(a, "client", nil, nil)
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: message(mad.Get, 1, segments*perSegment), Timeout: time.Second, Retries: 3})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, segments, x.count("> DATA"), "nothing was sent twice")
+		assert.Zero(t, a.counters().Retried)
+	})
+}
