@@ -19,6 +19,13 @@ func (n *network) fallBehind(until time.Duration) {
 	time.AfterFunc(until, n.catchUp)
 }
 
+// lateCalls counts the calls that wait.
+func (n *network) lateCalls() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.late)
+}
+
 // TestREQWaitsForPort: a request is not sent again while its answer lies in the port.
 func TestREQWaitsForPort(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
@@ -26,7 +33,7 @@ func TestREQWaitsForPort(t *testing.T) {
 		times := s.net.sentTimes(mad.AttrREQ)
 		v := s.asking()
 		time.Sleep(2 * interval)
-		require.Len(t, s.net.late, 1, "the timer has asked the port")
+		require.Equal(t, 1, s.net.lateCalls(), "the timer has asked the port")
 		s.send(s.reply(s.p.req))
 		assert.Equal(t, cm.StateREPRcvd, v.c.State())
 		s.net.catchUp()
