@@ -3,6 +3,7 @@
 // page: performance-bandwidth.svg and performance-latency.svg for performance.md.
 //
 //	go run ./bench/cmd/table -write docs/performance.md
+//	go run ./bench/cmd/table -case 'delay/*'            the delay that one QP causes another, and nothing else
 package main
 
 import (
