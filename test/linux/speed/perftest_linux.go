@@ -2,7 +2,9 @@ package speed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -44,8 +46,23 @@ func iterations(t bench.Table, size int) int {
 	return max(64, min(5000, 16<<20/size))
 }
 
+// errNoFrequency means that perftest could not measure the processor's frequency, as happens on a busy machine: it prints inf and nan then.
+var errNoFrequency = errors.New("perftest could not measure the processor's frequency; the machine is too busy")
+
+// perftestTries is how often a run is made until perftest has the processor's frequency.
+const perftestTries = 5
+
 // perftest makes one run between the two rxe devices: messages go from the client, on device 1, to the server.
-func (l *Lab) perftest(ctx context.Context, t tool, table bench.Table, size int) (bench.Sample, error) {
+func (l *Lab) perftest(ctx context.Context, t tool, table bench.Table, size int) (s bench.Sample, err error) {
+	for range perftestTries {
+		if s, err = l.perftestOnce(ctx, t, table, size); !errors.Is(err, errNoFrequency) {
+			break
+		}
+	}
+	return s, err
+}
+
+func (l *Lab) perftestOnce(ctx context.Context, t tool, table bench.Table, size int) (bench.Sample, error) {
 	l.port++ // the last one may be in time-wait
 	args := func(i int) []string {
 		return []string{t.program, "-d", fmt.Sprintf(device, i), "-x", itoa(l.gid[i]), "-s", itoa(size), "-n", itoa(iterations(table, size)), "-p", itoa(int(l.port)), "-F"}
@@ -93,8 +110,12 @@ func parsePerftest(out string, t bench.Table, size int) (bench.Sample, error) {
 		v := make([]float64, len(f))
 		for i := range f {
 			var err error
-			if v[i], err = strconv.ParseFloat(f[i], 64); err != nil {
+			// A C library writes the sign of a NaN, which ParseFloat does not accept.
+			if v[i], err = strconv.ParseFloat(strings.Replace(f[i], "-nan", "nan", 1), 64); err != nil {
 				return bench.Sample{}, err
+			}
+			if math.IsInf(v[i], 0) || math.IsNaN(v[i]) {
+				return bench.Sample{}, errNoFrequency
 			}
 		}
 		micros := func(v float64) time.Duration { return time.Duration(v * float64(time.Microsecond)) }

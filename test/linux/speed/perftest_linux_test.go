@@ -39,6 +39,8 @@ func TestParsePerftest(t *testing.T) {
 		{"64 1 2 3 x\n", `parsing "x"`, bench.Bandwidth},
 		{"64 1 0 0 0\n", "figures are missing", bench.Bandwidth},
 		{"64 1 2 3 4 5\n", "figures are missing", bench.Latency},
+		{"64 500 inf inf inf inf -nan inf inf\n", errNoFrequency.Error(), bench.Latency},
+		{"64 500 0.00 -nan 0.1\n", errNoFrequency.Error(), bench.Bandwidth},
 	} {
 		_, err := parsePerftest(tt.out, tt.table, 64)
 		require.ErrorContains(t, err, tt.want)

@@ -55,6 +55,9 @@ func TestSmoke(t *testing.T) {
 		before := crossed()
 		start := time.Now()
 		r, err := c.Run(1)
+		if errors.Is(err, errNoFrequency) {
+			t.Skip(err)
+		}
 		require.NoError(t, err)
 		require.Len(t, r.Entries, 1+len(c.Yards))
 		for i, f := range r.Entries {
