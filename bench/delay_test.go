@@ -6,12 +6,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/testenv"
 )
 
 // TestDelayCases makes one round of each load, and one without: QP B's messages are timed for as long as the load lasts.
 func TestDelayCases(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves a GiB; not a short test")
+	if testing.Short() || testenv.Race {
+		t.Skip("moves a GiB, and all requests of the load share one buffer, which the race detector reports; not a short test")
 	}
 	for _, c := range delayCases() {
 		t.Run(c.Link, func(t *testing.T) {
