@@ -40,7 +40,7 @@ func steps() []step {
 		{"udpstorm", "100,000 messages over real UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 6 * time.Minute, udpStorm},
 		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal, overwritten queues", true, 6 * time.Minute, chaos},
 		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
-		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 8 * time.Minute, load},
+		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 14 * time.Minute, load},
 		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
 		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
 	}
