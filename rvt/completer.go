@@ -189,7 +189,7 @@ func (q *QP) ack(r *run, p *Packet) {
 		}
 		q.rewind(p.PSN)
 		s.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
-		s.retryAt, s.nakAt = 0, 0
+		s.nakAt = 0
 		s.rnrPSN = p.PSN
 		s.rnrAt = q.deadline(wire.RNRTimer(syn.Value()))
 	case syn.IsNAK():

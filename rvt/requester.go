@@ -520,9 +520,11 @@ func (q *QP) sendRead(r *run, e *sendEntry) bool {
 	return true
 }
 
-// rewind goes back to a PSN that has been sent: everything from it on is sent again (go-back-N).
+// rewind goes back to a PSN that has been sent: everything from it on is sent again (go-back-N). The timer stops, and starts again with the first
+// packet, so that one loss that both a NAK and the timer report costs one retry.
 func (q *QP) rewind(psn ci.PSN) {
 	s := &q.req
+	s.retryAt, s.lateness = 0, lateness{}
 	for i := s.head; i != s.tail; i++ {
 		e := s.at(i)
 		if !e.started {

@@ -317,6 +317,7 @@ func (s *side) again(n int64) {
 	}
 	s.retries--
 	s.cursor = n
+	s.deadline = 0 // it starts again with the first packet
 }
 
 // retire completes the oldest requests, in order.
