@@ -11,19 +11,14 @@ import (
 	"os"
 
 	"ciddk/cmd/ddk-validate/cli"
-	"ciddk/validate"
-	"ciddk/validate/mutant"
-	alsuite "ciddk/validate/suite/al"
-	cisuite "ciddk/validate/suite/ci"
-	cmsuite "ciddk/validate/suite/cm"
-	wiresuite "ciddk/validate/suite/wire"
+	"ciddk/validate/suite"
 )
 
 func main() {
 	os.Exit(cli.Main(cli.Config{
 		Name:    "ddk-validate",
 		Drivers: drivers(),
-		Suites:  []validate.Suite{cisuite.Suite(), alsuite.Suite(), cmsuite.Suite(), wiresuite.Suite()},
-		Mutants: append(mutant.All(), wiresuite.Mutants()),
+		Suites:  suite.All(),
+		Mutants: mutants(),
 	}, os.Args[1:]))
 }

@@ -8,16 +8,13 @@ import (
 
 	"ciddk/internal/natural"
 	"ciddk/validate"
-	suiteal "ciddk/validate/suite/al"
-	suiteci "ciddk/validate/suite/ci"
-	suitecm "ciddk/validate/suite/cm"
-	suitewire "ciddk/validate/suite/wire"
+	"ciddk/validate/suite"
 )
 
 // coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown as uncovered,
 // with the reason.
 func coveragePage() (string, error) {
-	catalog, err := validate.NewCatalog(suiteci.Suite(), suiteal.Suite(), suitecm.Suite(), suitewire.Suite())
+	catalog, err := validate.NewCatalog(suite.All()...)
 	if err != nil {
 		return "", err
 	}

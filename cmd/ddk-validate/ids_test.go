@@ -1,0 +1,94 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	"ciddk/validate/suite"
+)
+
+// update makes TestIDs write the listing, as long as no id is lost.
+var update = flag.Bool("update", false, "write testdata/ids.txt from the suites and the mutants")
+
+var idsFile = filepath.Join("testdata", "ids.txt")
+
+// TestIDs compares the ids of the program with the committed listing: requirements with their levels, cases with the requirements that they
+// prove, and mutants with the requirement that they break. Waivers, reports and vendors' scripts name these ids, so none is lost or used for
+// something else. After an addition, run
+//
+//	go test ./cmd/ddk-validate -run TestIDs -update
+//
+// which refuses to drop an id.
+func TestIDs(t *testing.T) {
+	now := listIDs(t)
+	if *update {
+		assert.Empty(t, lost(readIDs(t), now), "ids never change: these are gone")
+		if !t.Failed() {
+			require.NoError(t, os.WriteFile(idsFile, []byte(strings.Join(now, "\n")+"\n"), 0o666))
+		}
+		return
+	}
+	assert.Equal(t, readIDs(t), now)
+}
+
+func TestLostIDs(t *testing.T) {
+	was := []string{"requirement A MUST", "case a A", "mutant m A"}
+	assert.Empty(t, lost(was, []string{"mutant m B", "case a B A", "requirement A SHOULD", "case b A"}))
+	assert.Equal(t, []string{"case a", "mutant m"}, lost(was, []string{"requirement A MUST", "case m A", "mutant a A"}))
+}
+
+// listIDs returns one line for each requirement, case and mutant, in order of kind and id.
+func listIDs(t *testing.T) []string {
+	t.Helper()
+	catalog, err := validate.NewCatalog(suite.All()...)
+	require.NoError(t, err)
+	set, err := mutant.NewSet(catalog, mutants()...)
+	require.NoError(t, err)
+	var requirements, cases, broken []string
+	for _, r := range catalog.Requirements() {
+		requirements = append(requirements, fmt.Sprintf("requirement %s %s", r.ID, r.Level))
+	}
+	for _, c := range catalog.Cases() {
+		cases = append(cases, fmt.Sprintf("case %s %s", c.ID, strings.Join(c.Requirements, " ")))
+	}
+	for _, m := range set.All() {
+		broken = append(broken, fmt.Sprintf("mutant %s %s", m.Name, m.Breaks))
+	}
+	slices.Sort(cases)
+	slices.Sort(broken)
+	return slices.Concat(requirements, cases, broken)
+}
+
+// readIDs returns the lines of the committed listing.
+func readIDs(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile(idsFile)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
+// lost returns the kinds and ids of was that now does not have.
+func lost(was, now []string) []string {
+	id := func(line string) string { return strings.Join(strings.SplitN(line, " ", 3)[:2], " ") }
+	has := map[string]bool{}
+	for _, line := range now {
+		has[id(line)] = true
+	}
+	var out []string
+	for _, line := range was {
+		if !has[id(line)] {
+			out = append(out, id(line))
+		}
+	}
+	return out
+}

@@ -1,0 +1,9 @@
+package main
+
+import (
+	"ciddk/validate/mutant"
+	wiresuite "ciddk/validate/suite/wire"
+)
+
+// mutants returns the lists of wrong drivers for the self test.
+func mutants() [][]mutant.Mutant { return append(mutant.All(), wiresuite.Mutants()) }
