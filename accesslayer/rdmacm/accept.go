@@ -10,9 +10,9 @@ import (
 )
 
 // Accept agrees to a request, and returns when the connection is established. Receives should be posted before. For datagrams it tells
-// the peer the QP. Without a QP of the ID's, ConnConfig.QP describes one that is in RTR (UD: RTS) already; it goes to RTS afterwards.
+// the peer the QP. Without a QP of the ID's, ConnParam.QP describes one that is in RTR (UD: RTS) already; it goes to RTS afterwards.
 // Errors: as of Connect; ErrQPFailed, which ID.Err says as well: the peer may send before its RTU is here, and what it sent was bad.
-func (i *ID) Accept(ctx context.Context, cfg ConnConfig) error {
+func (i *ID) Accept(ctx context.Context, cfg ConnParam) error {
 	_, err := i.enter("Accept", accepting, requested)
 	if err != nil {
 		return i.fail("accept", err)
@@ -33,7 +33,7 @@ func (i *ID) Accept(ctx context.Context, cfg ConnConfig) error {
 	return i.fail("accept", err)
 }
 
-func (i *ID) accept(ctx context.Context, cfg *ConnConfig) error {
+func (i *ID) accept(ctx context.Context, cfg *ConnParam) error {
 	t, err := i.terms("ID.Accept", cfg)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (i *ID) accept(ctx context.Context, cfg *ConnConfig) error {
 	return err
 }
 
-func (i *ID) acceptDatagram(cfg *ConnConfig) error {
+func (i *ID) acceptDatagram(cfg *ConnParam) error {
 	t, err := i.terms("ID.Accept", cfg)
 	if err != nil {
 		return err

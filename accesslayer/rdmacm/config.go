@@ -24,7 +24,7 @@ const QKey ci.QKey = 0x01234567
 
 // Private data that is left for the application, in bytes. Shorter data is filled up with zeros, and what comes has always full length.
 const (
-	ConnectLen  = mad.REQConsumerLen     // ConnConfig.Private of Connect
+	ConnectLen  = mad.REQConsumerLen     // ConnParam.Private of Connect
 	LookupLen   = mad.SIDRREQConsumerLen // the same of datagrams
 	AcceptLen   = mad.REPPrivateLen      // of Accept
 	AnswerLen   = mad.SIDRREPPrivateLen  // the same of datagrams, and of Reject
@@ -90,8 +90,8 @@ type QPConfig struct {
 	Access ci.Access
 }
 
-// ConnConfig are the terms of Connect and Accept. Zero values are what one wants mostly.
-type ConnConfig struct {
+// ConnParam are the terms of Connect and Accept. Zero values are what one wants mostly.
+type ConnParam struct {
 	// Private goes to the peer's application. Limits: ConnectLen and so on.
 	Private []byte
 	// ResponderResources are the READs and atomics that this end answers at a time, InitiatorDepth those it sends at a time. What is used is
@@ -109,19 +109,19 @@ type ConnConfig struct {
 	QKey ci.QKey
 }
 
-// DialConfig says what Dial makes on its way.
-type DialConfig struct {
+// DialIDConfig says what Dial makes on its way.
+type DialIDConfig struct {
 	ID   IDConfig
 	QP   QPConfig
-	Conn ConnConfig
+	Conn ConnParam
 	// Local is where to call from; the zero value: any.
 	Local netip.AddrPort
 	// Setup, if not nil, is called when there is a QP, and before the peer hears of it: post receives here. An error ends Dial.
 	Setup func(*ID) error
 }
 
-// ListenConfig says what a Listener accepts.
-type ListenConfig struct {
+// ListenIDConfig says what a Listener accepts.
+type ListenIDConfig struct {
 	ID IDConfig
 	// Backlog bounds the requests that wait for Accept; more are refused. 0: 128.
 	Backlog int

@@ -8,7 +8,7 @@ import (
 	"ciddk/mad"
 )
 
-// terms are a ConnConfig with everything filled in.
+// terms are a ConnParam with everything filled in.
 type terms struct {
 	qp                  cm.QP
 	resources, depth    uint8
@@ -18,11 +18,11 @@ type terms struct {
 // defaultReads is how many READs and atomics there may be at a time if the application has no opinion.
 const defaultReads = 16
 
-func (i *ID) terms(verb string, cfg *ConnConfig) (t terms, err error) {
+func (i *ID) terms(verb string, cfg *ConnParam) (t terms, err error) {
 	qp := i.QP()
 	switch {
 	case qp != nil && cfg.QP != nil:
-		return t, invalid(verb, "the ID has a QP, and ConnConfig.QP describes another one")
+		return t, invalid(verb, "the ID has a QP, and ConnParam.QP describes another one")
 	case qp != nil:
 		t.qp = cm.QP{Num: qp.Num(), Type: i.typ}
 		attr, err := qp.Query()
@@ -36,7 +36,7 @@ func (i *ID) terms(verb string, cfg *ConnConfig) (t terms, err error) {
 		t.qp.Type = i.typ
 	case i.typ == ci.UD && i.request == nil: // who asks needs none yet
 	default:
-		return t, invalidState(verb, "there is no QP: CreateQP, UseQP or ConnConfig.QP")
+		return t, invalidState(verb, "there is no QP: CreateQP, UseQP or ConnParam.QP")
 	}
 	a, err := i.m.al.Adapter(i.Source().Port.CA)
 	if err != nil {
@@ -58,7 +58,7 @@ func (i *ID) terms(verb string, cfg *ConnConfig) (t terms, err error) {
 	return t, err
 }
 
-// number is a setting of a ConnConfig: 0 stands for the usual value, negative ones for 0.
+// number is a setting of a ConnParam: 0 stands for the usual value, negative ones for 0.
 func number(verb, name string, n, usual, most int) (uint8, error) {
 	switch {
 	case n > most:
@@ -75,7 +75,7 @@ func number(verb, name string, n, usual, most int) (uint8, error) {
 // Establish. For datagrams it asks for the peer's QP: see Peer. After an error it may be called again.
 // Errors: *cm.RejectError, *cm.LookupError, cm.ErrTimeout, the context's; errors of moving the QP: the peer was told, and the QP is in
 // Error or not usable any more.
-func (i *ID) Connect(ctx context.Context, cfg ConnConfig) error {
+func (i *ID) Connect(ctx context.Context, cfg ConnParam) error {
 	const verb = "Connect"
 	_, err := i.enter(verb, connecting, routeResolved)
 	if err != nil {
@@ -99,7 +99,7 @@ func (i *ID) Connect(ctx context.Context, cfg ConnConfig) error {
 	return i.fail("connect", err)
 }
 
-func (i *ID) connect(ctx context.Context, cfg *ConnConfig) (state, error) {
+func (i *ID) connect(ctx context.Context, cfg *ConnParam) (state, error) {
 	const verb = "ID.Connect"
 	t, err := i.terms(verb, cfg)
 	if err != nil {
@@ -166,7 +166,7 @@ func (i *ID) Establish() error {
 	return i.fail("establish", err)
 }
 
-func (i *ID) connectDatagram(ctx context.Context, cfg *ConnConfig) error {
+func (i *ID) connectDatagram(ctx context.Context, cfg *ConnParam) error {
 	local, remote := i.LocalAddr(), i.RemoteAddr()
 	private, err := i.cfg.privateData(local.AddrPort, remote.Addr(), cfg.Private, true)
 	if err != nil {

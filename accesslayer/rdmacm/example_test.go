@@ -52,7 +52,7 @@ func Example() {
 	defer cancel()
 	m, closeAll := newManager(reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1"), Port: 24792}))
 	defer closeAll()
-	ln, err := m.Listen(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := m.ListenID(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenIDConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -69,7 +69,7 @@ func Example() {
 		_ = id.CreateQP(rdmacm.QPConfig{})
 		buf, r := region(id, 64)
 		_, _ = id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{r.SGE(0, 64)}}}) // before the client can send
-		if err := id.Accept(ctx, rdmacm.ConnConfig{Private: []byte("come in")}); err != nil {
+		if err := id.Accept(ctx, rdmacm.ConnParam{Private: []byte("come in")}); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -80,7 +80,7 @@ func Example() {
 		fmt.Println("server:", id.Err())
 	}()
 
-	id, err := m.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte("client")}})
+	id, err := m.DialID(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte("client")}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -95,7 +95,7 @@ func Example() {
 	<-done
 
 	// Nobody listens there, and the error says so in the words of package net, or those of the connection manager.
-	_, err = m.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialConfig{})
+	_, err = m.DialID(ctx, netip.MustParseAddrPort("127.0.0.1:1"), rdmacm.DialIDConfig{})
 	r2, _ := errors.AsType[*cm.RejectError](err)
 	fmt.Println(errors.Is(err, syscall.ECONNREFUSED), r2.Reason)
 	// Output:

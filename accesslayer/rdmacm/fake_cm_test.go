@@ -82,7 +82,7 @@ func TestConnectErrors(t *testing.T) {
 		for _, space := range []mad.PortSpace{rdmacm.TCP, rdmacm.UDP} {
 			t.Run(name+"/"+space.String(), func(t *testing.T) {
 				answer = tt.err
-				_, err := s.m.Dial(ctx, ap("10.66.0.2:1"), rdmacm.DialConfig{ID: rdmacm.IDConfig{Space: space}})
+				_, err := s.m.DialID(ctx, ap("10.66.0.2:1"), rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Space: space}})
 				require.ErrorIs(t, err, tt.err)
 				if tt.is != nil {
 					require.ErrorIs(t, err, tt.is)
@@ -118,14 +118,14 @@ func TestConnectAgain(t *testing.T) {
 		cfg = x
 		return c, nil
 	}
-	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), syscall.ECONNREFUSED)
+	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), syscall.ECONNREFUSED)
 	c.attr = func(ci.QPState) (ci.QPField, ci.QPAttr, error) { return 0, ci.QPAttr{}, ci.InvalidPKey }
-	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), ci.InvalidPKey)
+	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), ci.InvalidPKey)
 	assert.Equal(t, []string{"reject", "close"}, c.noted())
 	assert.Equal(t, []mad.RejReason{mad.RejNoResources}, c.reasons)
 	assert.Nil(t, id.Conn())
 	c.attr, c.calls, c.confirm = s.attr, nil, nil
-	require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{}))
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{}))
 	assert.Equal(t, []string{"confirm"}, c.noted())
 
 	assert.Equal(t, rdmacm.TCP.ServiceID(1), cfg.Service)
@@ -170,7 +170,7 @@ func TestDisconnectUnanswered(t *testing.T) {
 	ctx := within(t)
 	c := &fakeConn{rep: &mad.REP{}, state: cm.StateEstablished, attr: s.attr}
 	s.f.connect = func(context.Context, cm.ConnectConfig) (cm.Conn, error) { return c, nil }
-	id, err := s.m.Dial(ctx, ap("10.66.0.2:1"), rdmacm.DialConfig{})
+	id, err := s.m.DialID(ctx, ap("10.66.0.2:1"), rdmacm.DialIDConfig{})
 	require.NoError(t, err)
 	err = id.Disconnect(ctx)
 	require.ErrorIs(t, err, cm.ErrTimeout)
@@ -219,9 +219,9 @@ func TestBadRequests(t *testing.T) {
 		"of an HCA that is no": {private: header(nil), reason: mad.RejNoResources},
 		"in another's name":    {private: header(nil), reason: mad.RejPrimaryGID},
 	}
-	ln, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
-	udp, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
+	udp, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
 	require.NoError(t, err)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -270,10 +270,10 @@ func TestBadRequests(t *testing.T) {
 func TestListenElsewhere(t *testing.T) {
 	s := newStand(t)
 	s.f.listen = func(cm.ListenConfig) error { return ci.InvalidSetting }
-	_, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{})
+	_, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	s.f.listen = nil
-	ln, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err, "nothing is left of the first one")
 	require.NoError(t, ln.Close())
 }
@@ -292,21 +292,21 @@ func TestAcceptErrors(t *testing.T) {
 	h.Put(r.PrivateData[:])
 	c := &fakeConn{req: r, attr: s.attr}
 	s.f.conns <- c
-	ln, err := s.m.Listen(ap("10.66.0.1:7"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	id, err := ln.Accept(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnConfig{}), ci.InvalidState, "no QP")
+	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnParam{}), ci.InvalidState, "no QP")
 	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
-	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnConfig{QP: &cm.QP{}}), ci.InvalidParameter, "two QPs")
-	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnConfig{Private: make([]byte, rdmacm.AcceptLen+1)}), ci.InvalidParameter)
+	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnParam{QP: &cm.QP{}}), ci.InvalidParameter, "two QPs")
+	require.ErrorIs(t, id.Accept(ctx, rdmacm.ConnParam{Private: make([]byte, rdmacm.AcceptLen+1)}), ci.InvalidParameter)
 	require.ErrorIs(t, id.Reject(make([]byte, rdmacm.RejectLen+1)), ci.InvalidParameter)
 	var got cm.AcceptConfig
 	c.accept = func(_ context.Context, a cm.AcceptConfig) error {
 		got = a
 		return &cm.RejectError{Reason: mad.RejTimeout}
 	}
-	err = id.Accept(ctx, rdmacm.ConnConfig{Private: []byte("yes")})
+	err = id.Accept(ctx, rdmacm.ConnParam{Private: []byte("yes")})
 	rej, ok := errors.AsType[*cm.RejectError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, mad.RejTimeout, rej.Reason)

@@ -99,7 +99,7 @@ func TestHalfOpenMemory(t *testing.T) {
 		require.NoError(t, err)
 		m, err := rdmacm.New(client, rdmacm.Config{CM: conns, MAD: svc})
 		require.NoError(t, err)
-		ln, err := m.Listen(server, rdmacm.ListenConfig{})
+		ln, err := m.ListenID(server, rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
 		var served sync.WaitGroup
 		served.Go(func() {
@@ -110,7 +110,7 @@ func TestHalfOpenMemory(t *testing.T) {
 				}
 				served.Go(func() {
 					if assert.NoError(t, id.CreateQP(rdmacm.QPConfig{})) {
-						assert.Error(t, id.Accept(context.Background(), rdmacm.ConnConfig{}))
+						assert.Error(t, id.Accept(context.Background(), rdmacm.ConnParam{}))
 					}
 					assert.NoError(t, id.Close())
 				})

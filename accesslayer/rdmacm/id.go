@@ -44,11 +44,11 @@ type ID struct {
 	access   ci.Access
 	conn     cm.Conn
 	lookup   cm.LookupRequest
-	request  *Request
+	request  *RequestParam
 	reply    []byte
 	peer     Peer
 	groups   map[*Group]struct{}
-	listener *Listener
+	listener *IDListener
 	alive    *keepAlive // nil: none
 }
 
@@ -384,7 +384,7 @@ func (i *ID) Conn() cm.Conn {
 }
 
 // Request says what the peer asks for, of an ID that came from a Listener; nil of others. Read only.
-func (i *ID) Request() *Request { return i.request }
+func (i *ID) Request() *RequestParam { return i.request }
 
 // Peer is the peer of a datagram ID, after Connect; of a request its address only.
 func (i *ID) Peer() Peer {
@@ -407,8 +407,8 @@ type Peer struct {
 	QKey ci.QKey
 }
 
-// Request is what a peer asks for.
-type Request struct {
+// RequestParam is what a peer asks for.
+type RequestParam struct {
 	Private []byte // ConnectLen bytes, or LookupLen and so on
 	// ResponderResources are the READs and atomics that the peer answers at a time, InitiatorDepth those it sends.
 	ResponderResources, InitiatorDepth uint8

@@ -156,10 +156,10 @@ func (s *subnet) set(f func()) {
 
 // serveOne accepts one request at a listener.
 func (h *ibHost) listen(t *testing.T, at netip.AddrPort, cfg rdmacm.IDConfig) <-chan accepted {
-	ln, err := h.m.Listen(at, rdmacm.ListenConfig{ID: cfg})
+	ln, err := h.m.ListenID(at, rdmacm.ListenIDConfig{ID: cfg})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, ln.Close()) })
-	return serve(t, ln, nil, rdmacm.ConnConfig{})
+	return serve(t, ln, nil, rdmacm.ConnParam{})
 }
 
 // Connections over InfiniBand: a GID is the address, the subnet administrator knows the path; in all port spaces, and to a service ID.
@@ -180,7 +180,7 @@ func TestInfiniBand(t *testing.T) {
 		for any, at := range map[string]netip.Addr{"any": {}, "its GID": b.addr} {
 			t.Run(name+"/"+any, func(t *testing.T) {
 				peer := b.listen(t, netip.AddrPortFrom(at, 7174), cfg)
-				id, err := a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{ID: cfg, Local: netip.AddrPortFrom(a.addr, 0)})
+				id, err := a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialIDConfig{ID: cfg, Local: netip.AddrPortFrom(a.addr, 0)})
 				require.NoError(t, err)
 				p := <-peer
 				require.NoError(t, p.err)
@@ -243,15 +243,15 @@ func TestStatic(t *testing.T) {
 	s.set(func() { s.fail = mad.StatusSADenied })
 	peer := b.listen(t, netip.AddrPortFrom(netip.Addr{}, 7174), rdmacm.IDConfig{})
 	ctx := within(t)
-	id, err := a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{})
+	id, err := a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialIDConfig{})
 	require.NoError(t, err)
 	require.NoError(t, (<-peer).err)
 	assert.Equal(t, a.addr, id.LocalAddr().Addr())
-	_, err = a.m.Dial(ctx, ap("[fe80::1]:7174"), rdmacm.DialConfig{})
+	_, err = a.m.DialID(ctx, ap("[fe80::1]:7174"), rdmacm.DialIDConfig{})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
-	_, err = a.m.Dial(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialConfig{Local: ap("[::2]:0")})
+	_, err = a.m.DialID(ctx, netip.AddrPortFrom(b.addr, 7174), rdmacm.DialIDConfig{Local: ap("[::2]:0")})
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	_, err = b.m.Dial(ctx, netip.AddrPortFrom(a.addr, 7174), rdmacm.DialConfig{Local: netip.AddrPortFrom(b.addr, 0)})
+	_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 7174), rdmacm.DialIDConfig{Local: netip.AddrPortFrom(b.addr, 0)})
 	e, ok := errors.AsType[*sa.StatusError](err)
 	require.True(t, ok, "the other one has only the administrator: %v", err)
 	assert.Equal(t, mad.StatusSADenied, e.Status)

@@ -42,7 +42,7 @@ func (p *probes) lan() *lan {
 }
 
 // dialWatched connects, with keepalive at the passive end.
-func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.Listener, c *host, depth int) (active, passive *rdmacm.ID) {
+func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.IDListener, c *host, depth int) (active, passive *rdmacm.ID) {
 	t.Helper()
 	caps := rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: depth, RecvDepth: 1, MaxInline: 8}}}
 	type result struct {
@@ -56,12 +56,12 @@ func dialWatched(t *testing.T, ctx context.Context, ln *rdmacm.Listener, c *host
 			watched := caps
 			watched.KeepAlive = keepAlive
 			if err = id.CreateQP(watched); err == nil {
-				err = id.Accept(ctx, rdmacm.ConnConfig{})
+				err = id.Accept(ctx, rdmacm.ConnParam{})
 			}
 		}
 		done <- result{id, err}
 	}()
-	active, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{QP: caps})
+	active, err := c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{QP: caps})
 	require.NoError(t, err)
 	r := <-done
 	require.NoError(t, r.err)
@@ -79,7 +79,7 @@ func TestKeepAliveManyPeersLost(t *testing.T) {
 		l := p.lan()
 		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 		ctx := t.Context()
-		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
 		first, other := dialWatched(t, ctx, ln, c, 1) // what is made once
 		require.NoError(t, first.Close())
@@ -143,7 +143,7 @@ func TestKeepAliveEnd(t *testing.T) {
 		l := p.lan()
 		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 		ctx := t.Context()
-		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
 		_, id := dialWatched(t, ctx, ln, c, 31)
 		_, err = id.QP().PostRecv([]ci.RecvWR{{ID: 1}})
@@ -193,7 +193,7 @@ func TestKeepAliveTraffic(t *testing.T) {
 		var p probes
 		l := p.lan()
 		s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
-		ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+		ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
 		peer, id := dialWatched(t, t.Context(), ln, c, 31)
 		b := newBuffer(t, id, 64)

@@ -216,9 +216,9 @@ func (c *IDConfig) complete() error {
 	return nil
 }
 
-// Dial connects to an address, and gives the ID of an established connection, or of datagrams, with its QP: all steps in one. If it
+// DialID connects to an address, and gives the ID of an established connection, or of datagrams, with its QP: all steps in one. If it
 // fails, nothing is left. Errors: those of the steps.
-func (m *Manager) Dial(ctx context.Context, remote netip.AddrPort, cfg DialConfig) (id *ID, err error) {
+func (m *Manager) DialID(ctx context.Context, remote netip.AddrPort, cfg DialIDConfig) (id *ID, err error) {
 	i, err := m.NewID(cfg.ID)
 	if err != nil {
 		return nil, err
@@ -256,10 +256,10 @@ func (m *Manager) Dial(ctx context.Context, remote netip.AddrPort, cfg DialConfi
 	return i, nil
 }
 
-// Listen begins to receive requests for an address and port. The zero address and :: stand for all addresses of all HCAs, those that come
+// ListenID begins to receive requests for an address and port. The zero address and :: stand for all addresses of all HCAs, those that come
 // later included, 0.0.0.0 for all of IPv4. Port 0 takes a free one, see Listener.Addr.
 // Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
-func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, error) {
+func (m *Manager) ListenID(local netip.AddrPort, cfg ListenIDConfig) (*IDListener, error) {
 	i, err := m.NewID(cfg.ID)
 	if err != nil {
 		return nil, err

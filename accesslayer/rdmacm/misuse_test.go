@@ -43,7 +43,7 @@ func TestNoQP(t *testing.T) {
 // The address of a listener on all addresses has a text.
 func TestAnyAddress(t *testing.T) {
 	h := newLAN().host(t, "10.66.0.1")
-	ln, err := h.m.Listen(ap("[::]:702"), rdmacm.ListenConfig{})
+	ln, err := h.m.ListenID(ap("[::]:702"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, ":702", ln.Addr().String())
 }

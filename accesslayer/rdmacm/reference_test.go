@@ -28,7 +28,7 @@ type accepted struct {
 }
 
 // serve accepts one request.
-func serve(t *testing.T, ln *rdmacm.Listener, setup func(*rdmacm.ID), cfg rdmacm.ConnConfig) <-chan accepted {
+func serve(t *testing.T, ln *rdmacm.IDListener, setup func(*rdmacm.ID), cfg rdmacm.ConnParam) <-chan accepted {
 	ctx := within(t)
 	c := make(chan accepted, 1)
 	go func() {
@@ -79,7 +79,7 @@ func TestConnect(t *testing.T) {
 				c = tt.lan.host(t, tt.client)
 			}
 			ctx := within(t)
-			ln, err := s.m.Listen(ap(tt.listen), rdmacm.ListenConfig{})
+			ln, err := s.m.ListenID(ap(tt.listen), rdmacm.ListenIDConfig{})
 			require.NoError(t, err)
 			var in *buffer
 			peer := serve(t, ln, func(id *rdmacm.ID) {
@@ -89,9 +89,9 @@ func TestConnect(t *testing.T) {
 				in = newBuffer(t, id, 64)
 				_, err := id.QP().PostRecv([]ci.RecvWR{{ID: 1, SGL: []ci.SGE{in.r.SGE(0, 64)}}})
 				assert.NoError(t, err)
-			}, rdmacm.ConnConfig{Private: []byte("welcome")})
+			}, rdmacm.ConnParam{Private: []byte("welcome")})
 			to := gidAddr(tt.server)
-			id, err := c.m.Dial(ctx, to, rdmacm.DialConfig{ID: rdmacm.IDConfig{Type: tt.typ}, Conn: rdmacm.ConnConfig{Private: []byte("hello")}})
+			id, err := c.m.DialID(ctx, to, rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Type: tt.typ}, Conn: rdmacm.ConnParam{Private: []byte("hello")}})
 			require.NoError(t, err)
 			p := <-peer
 			require.NoError(t, p.err)
@@ -145,14 +145,14 @@ func TestRefused(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 	ctx := within(t)
-	_, err := c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
+	_, err := c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r, ok := errors.AsType[*cm.RejectError](err)
 	require.True(t, ok)
 	assert.Equal(t, mad.RejInvalidServiceID, r.Reason)
 	assert.ErrorContains(t, err, "connect rdma-tcp 10.66.0.2:")
 
-	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
@@ -162,7 +162,7 @@ func TestRefused(t *testing.T) {
 		}
 		done <- err
 	}()
-	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
+	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{})
 	require.NoError(t, <-done)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r, ok = errors.AsType[*cm.RejectError](err)
@@ -170,20 +170,20 @@ func TestRefused(t *testing.T) {
 	assert.Equal(t, mad.RejConsumer, r.Reason)
 	assert.Equal(t, "no, because", string(r.Private[:11]))
 
-	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
+	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "ports of other spaces are others")
 	_, ok = errors.AsType[*cm.LookupError](err)
 	require.True(t, ok)
 }
 
 // pair is a connection between two hosts; the passive end listened at 10.66.0.1:7174.
-func pair(t *testing.T, cfg rdmacm.ConnConfig) (c, s *host, active, passive *rdmacm.ID) {
+func pair(t *testing.T, cfg rdmacm.ConnParam) (c, s *host, active, passive *rdmacm.ID) {
 	l := newLAN()
 	s, c = l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
-	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
-	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
-	active, err = c.m.Dial(within(t), ap("10.66.0.1:7174"), rdmacm.DialConfig{Conn: cfg})
+	peer := serve(t, ln, nil, rdmacm.ConnParam{})
+	active, err = c.m.DialID(within(t), ap("10.66.0.1:7174"), rdmacm.DialIDConfig{Conn: cfg})
 	require.NoError(t, err)
 	p := <-peer
 	require.NoError(t, p.err)
@@ -192,7 +192,7 @@ func pair(t *testing.T, cfg rdmacm.ConnConfig) (c, s *host, active, passive *rdm
 
 // The HCA is pulled: the ID says so, the peer hears of it, and nothing hangs.
 func TestDeviceRemoved(t *testing.T) {
-	c, _, active, passive := pair(t, rdmacm.ConnConfig{})
+	c, _, active, passive := pair(t, rdmacm.ConnParam{})
 	c.pull(t, "10.66.0.2")
 	await(t, active.Done(), "the end of the connection")
 	assert.ErrorIs(t, active.Err(), rdmacm.ErrDeviceRemoved)
@@ -207,18 +207,18 @@ func TestDeviceRemoved(t *testing.T) {
 	assert.ErrorIs(t, err, ci.InvalidGUID)
 	require.NoError(t, active.Close())
 	require.NoError(t, passive.Close())
-	_, err = c.m.Dial(ctx, ap("10.66.0.1:7174"), rdmacm.DialConfig{})
+	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{})
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	require.NoError(t, c.hcas["10.66.0.2"].Close())
 	for range 2 { // the same one again, then it goes and comes once more
 		c.plug(t, "10.66.0.2")
-		_, err = c.m.Dial(ctx, ap("10.66.0.1:9"), rdmacm.DialConfig{})
+		_, err = c.m.DialID(ctx, ap("10.66.0.1:9"), rdmacm.DialIDConfig{})
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		c.pull(t, "10.66.0.2")
 		require.NoError(t, c.hcas["10.66.0.2"].Close())
 	}
 	c.plug(t, "10.66.0.3")
-	_, err = c.m.Dial(ctx, ap("10.66.0.1:9"), rdmacm.DialConfig{})
+	_, err = c.m.DialID(ctx, ap("10.66.0.1:9"), rdmacm.DialIDConfig{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the new HCA is used")
 }
 
@@ -226,16 +226,16 @@ func TestDeviceRemoved(t *testing.T) {
 func TestListenHotplug(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t), l.host(t, "10.66.0.9", "fd66::9")
-	_, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	_, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	ln, err := s.m.Listen(ap("[::]:0"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("[::]:0"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	port := ln.Addr().Port()
 	require.NotZero(t, port)
 	for _, a := range []string{"10.66.0.1", "fd66::1", "10.66.0.3"} {
 		s.plug(t, a)
-		peer := serve(t, ln, nil, rdmacm.ConnConfig{})
-		id, err := c.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(a), port), rdmacm.DialConfig{})
+		peer := serve(t, ln, nil, rdmacm.ConnParam{})
+		id, err := c.m.DialID(within(t), netip.AddrPortFrom(netip.MustParseAddr(a), port), rdmacm.DialIDConfig{})
 		require.NoError(t, err)
 		p := <-peer
 		require.NoError(t, p.err)
@@ -254,7 +254,7 @@ func TestListeners(t *testing.T) {
 	var mu sync.Mutex
 	hits := map[string]string{}
 	for _, at := range []string{"10.66.0.1:7174", "[fd66::1]:7174"} {
-		ln, err := s.m.Listen(ap(at), rdmacm.ListenConfig{})
+		ln, err := s.m.ListenID(ap(at), rdmacm.ListenIDConfig{})
 		require.NoError(t, err)
 		go func() {
 			for {
@@ -271,25 +271,25 @@ func TestListeners(t *testing.T) {
 		}()
 	}
 	for _, at := range []string{"10.66.0.1:7174", "0.0.0.0:7174", "[::]:7174"} {
-		_, err := s.m.Listen(ap(at), rdmacm.ListenConfig{})
+		_, err := s.m.ListenID(ap(at), rdmacm.ListenIDConfig{})
 		require.ErrorIs(t, err, syscall.EADDRINUSE, at)
-		_, err = s.m.Listen(ap(at), rdmacm.ListenConfig{ID: rdmacm.IDConfig{ReuseAddr: true}})
+		_, err = s.m.ListenID(ap(at), rdmacm.ListenIDConfig{ID: rdmacm.IDConfig{ReuseAddr: true}})
 		require.ErrorIs(t, err, syscall.EADDRINUSE, at)
 	}
-	other, err := s.m.Listen(ap("10.66.0.2:7174"), rdmacm.ListenConfig{})
+	other, err := s.m.ListenID(ap("10.66.0.2:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err, "another address")
 	require.NoError(t, other.Close())
-	udp, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
+	udp, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{ID: rdmacm.IDConfig{Space: rdmacm.UDP}})
 	require.NoError(t, err, "another port space")
 	require.NoError(t, udp.Close())
 	for _, to := range []string{"10.66.0.1", "fd66::1"} {
-		_, err := c.m.Dial(ctx, gidAddr(to), rdmacm.DialConfig{})
+		_, err := c.m.DialID(ctx, gidAddr(to), rdmacm.DialIDConfig{})
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		mu.Lock()
 		assert.Equal(t, gidAddr(to).String(), hits[to])
 		mu.Unlock()
 	}
-	_, err = c.m.Dial(ctx, gidAddr("10.66.0.2"), rdmacm.DialConfig{})
+	_, err = c.m.DialID(ctx, gidAddr("10.66.0.2"), rdmacm.DialIDConfig{})
 	r, ok := errors.AsType[*cm.RejectError](err)
 	require.True(t, ok)
 	assert.Equal(t, mad.RejInvalidServiceID, r.Reason, "nobody listens at that address")
@@ -300,7 +300,7 @@ func TestOwnQP(t *testing.T) {
 	l := newLAN()
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 	ctx := within(t)
-	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	qp := func(h *host, id *rdmacm.ID) ci.QP {
 		pd, err := id.PD()
@@ -335,7 +335,7 @@ func TestOwnQP(t *testing.T) {
 		q := qp(s, id)
 		move(id, q, ci.QPInit, 0)
 		move(id, q, ci.QPRTR, 77)
-		assert.NoError(t, id.Accept(ctx, rdmacm.ConnConfig{QP: &cm.QP{Num: q.Num(), StartPSN: 77}}))
+		assert.NoError(t, id.Accept(ctx, rdmacm.ConnParam{QP: &cm.QP{Num: q.Num(), StartPSN: 77}}))
 		move(id, q, ci.QPRTS, 0)
 		peer <- result{id, q}
 	}()
@@ -346,9 +346,9 @@ func TestOwnQP(t *testing.T) {
 	q := qp(c, id)
 	_, _, err = id.QPAttr(ci.QPRTR)
 	require.ErrorIs(t, err, ci.InvalidState, "nobody has answered yet")
-	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), ci.InvalidState, "there is no QP")
+	require.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), ci.InvalidState, "there is no QP")
 	require.ErrorIs(t, id.Establish(), ci.InvalidState)
-	require.NoError(t, id.Connect(ctx, rdmacm.ConnConfig{QP: &cm.QP{Num: q.Num(), StartPSN: 99}}))
+	require.NoError(t, id.Connect(ctx, rdmacm.ConnParam{QP: &cm.QP{Num: q.Num(), StartPSN: 99}}))
 	move(id, q, ci.QPInit, 0)
 	move(id, q, ci.QPRTR, 99)
 	move(id, q, ci.QPRTS, 0)
@@ -381,7 +381,7 @@ func TestDatagram(t *testing.T) {
 	s, c := l.host(t, "fd66::1"), l.host(t, "fd66::2")
 	ctx := within(t)
 	udp := rdmacm.IDConfig{Space: rdmacm.UDP}
-	ln, err := s.m.Listen(ap("[fd66::1]:7174"), rdmacm.ListenConfig{ID: udp})
+	ln, err := s.m.ListenID(ap("[fd66::1]:7174"), rdmacm.ListenIDConfig{ID: udp})
 	require.NoError(t, err)
 	var in *buffer
 	peer := serve(t, ln, func(id *rdmacm.ID) {
@@ -390,8 +390,8 @@ func TestDatagram(t *testing.T) {
 		assert.Equal(t, ci.UD, id.Request().Type)
 		in = newBuffer(t, id, 128)
 		must(id.QP().PostRecv([]ci.RecvWR{{SGL: []ci.SGE{in.r.SGE(0, 128)}}}))
-	}, rdmacm.ConnConfig{Private: []byte("me"), QKey: 0x1234})
-	id, err := c.m.Dial(ctx, ap("[fd66::1]:7174"), rdmacm.DialConfig{ID: udp, Conn: rdmacm.ConnConfig{Private: []byte("who")}})
+	}, rdmacm.ConnParam{Private: []byte("me"), QKey: 0x1234})
+	id, err := c.m.DialID(ctx, ap("[fd66::1]:7174"), rdmacm.DialIDConfig{ID: udp, Conn: rdmacm.ConnParam{Private: []byte("who")}})
 	require.NoError(t, err)
 	p := <-peer
 	require.NoError(t, p.err)
@@ -422,7 +422,7 @@ func TestDatagram(t *testing.T) {
 		}
 		done <- err
 	}()
-	_, err = c.m.Dial(ctx, ap("[fd66::1]:7174"), rdmacm.DialConfig{ID: udp})
+	_, err = c.m.DialID(ctx, ap("[fd66::1]:7174"), rdmacm.DialIDConfig{ID: udp})
 	require.NoError(t, <-done)
 	r, ok := errors.AsType[*cm.LookupError](err)
 	require.True(t, ok, "%v", err)
@@ -502,7 +502,7 @@ func TestMany(t *testing.T) {
 		from, to *host
 		at       string
 	}{{a, b, "10.66.0.2:7174"}, {b, a, "10.66.0.1:7174"}} {
-		ln, err := x.to.m.Listen(ap(x.at), rdmacm.ListenConfig{Backlog: n})
+		ln, err := x.to.m.ListenID(ap(x.at), rdmacm.ListenIDConfig{Backlog: n})
 		require.NoError(t, err)
 		for range n {
 			wg.Go(func() {
@@ -511,13 +511,13 @@ func TestMany(t *testing.T) {
 					return
 				}
 				assert.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
-				assert.NoError(t, id.Accept(ctx, rdmacm.ConnConfig{}))
+				assert.NoError(t, id.Accept(ctx, rdmacm.ConnParam{}))
 				await(t, id.Done(), "the client's disconnect")
 				assert.ErrorIs(t, id.Err(), rdmacm.ErrPeerDisconnected)
 				assert.NoError(t, id.Close())
 			})
 			wg.Go(func() {
-				id, err := x.from.m.Dial(ctx, ap(x.at), rdmacm.DialConfig{})
+				id, err := x.from.m.DialID(ctx, ap(x.at), rdmacm.DialIDConfig{})
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -531,7 +531,7 @@ func TestMany(t *testing.T) {
 
 // Both ends disconnect at the same time.
 func TestDisconnectBoth(t *testing.T) {
-	_, _, active, passive := pair(t, rdmacm.ConnConfig{})
+	_, _, active, passive := pair(t, rdmacm.ConnParam{})
 	ctx := within(t)
 	var wg sync.WaitGroup
 	for _, id := range []*rdmacm.ID{active, passive} {
@@ -546,7 +546,7 @@ func TestDisconnectBoth(t *testing.T) {
 
 // Terms are cut to what the other end has, and what an HCA cannot is refused.
 func TestTerms(t *testing.T) {
-	_, _, active, passive := pair(t, rdmacm.ConnConfig{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1})
+	_, _, active, passive := pair(t, rdmacm.ConnParam{ResponderResources: 3, InitiatorDepth: 5, Retries: 4, RNRRetries: -1})
 	r := passive.Request()
 	assert.Equal(t, []uint8{3, 5, 4, 0}, []uint8{r.ResponderResources, r.InitiatorDepth, r.Retries, r.RNRRetries})
 	assert.False(t, r.FlowControl)
@@ -576,9 +576,9 @@ func TestStates(t *testing.T) {
 	require.NoError(t, err)
 	assert.ErrorIs(t, id.ResolveRoute(ctx), ci.InvalidState)
 	assert.ErrorContains(t, id.ResolveRoute(ctx), "new")
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), ci.InvalidState)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), ci.InvalidState)
 	assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), ci.InvalidState)
-	assert.ErrorIs(t, id.Accept(ctx, rdmacm.ConnConfig{}), ci.InvalidState)
+	assert.ErrorIs(t, id.Accept(ctx, rdmacm.ConnParam{}), ci.InvalidState)
 	assert.ErrorIs(t, id.Reject(nil), ci.InvalidState)
 	assert.ErrorIs(t, id.Delay(), ci.InvalidState)
 	assert.ErrorIs(t, id.Notify(), ci.InvalidState)
@@ -589,28 +589,28 @@ func TestStates(t *testing.T) {
 	assert.ErrorIs(t, id.CreateQP(rdmacm.QPConfig{}), ci.InvalidState)
 	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
 	require.NoError(t, id.ResolveRoute(ctx))
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{Private: make([]byte, rdmacm.ConnectLen+1)}), ci.InvalidParameter)
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{Retries: 8}), ci.InvalidParameter)
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{ResponderResources: 1 << 20}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{Private: make([]byte, rdmacm.ConnectLen+1)}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{Retries: 8}), ci.InvalidParameter)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{ResponderResources: 1 << 20}), ci.InvalidParameter)
 	assert.Nil(t, id.Err())
 
-	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
 	asked := make(chan error, 1)
-	go func() { asked <- id.Connect(ctx, rdmacm.ConnConfig{}) }()
+	go func() { asked <- id.Connect(ctx, rdmacm.ConnParam{}) }()
 	req, err := ln.Accept(ctx)
 	require.NoError(t, err)
 	require.NoError(t, req.Delay(), "it takes time")
 	require.NoError(t, id.Close())
 	require.ErrorIs(t, <-asked, net.ErrClosed)
 	assert.ErrorIs(t, id.Err(), net.ErrClosed)
-	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnConfig{}), net.ErrClosed)
+	assert.ErrorIs(t, id.Connect(ctx, rdmacm.ConnParam{}), net.ErrClosed)
 	for err = nil; err == nil; { // the peer's delay may have come
 		_, err = id.Next(ctx)
 	}
 	assert.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, req.CreateQP(rdmacm.QPConfig{}))
-	require.Error(t, req.Accept(ctx, rdmacm.ConnConfig{}), "who asked has gone")
+	require.Error(t, req.Accept(ctx, rdmacm.ConnParam{}), "who asked has gone")
 
 	canceled, cancel := context.WithCancel(ctx)
 	go func() { _, err := ln.Accept(canceled); asked <- err }()
@@ -619,7 +619,7 @@ func TestStates(t *testing.T) {
 	go func() { _, err := ln.Accept(ctx); asked <- err }()
 	require.NoError(t, s.m.Close())
 	require.ErrorIs(t, <-asked, net.ErrClosed)
-	_, err = s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	_, err = s.m.ListenID(ap("10.66.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.ErrorIs(t, err, net.ErrClosed)
 	_, _, err = s.m.Device(s.hcas["10.66.0.1"].Info().GUID)
 	require.ErrorIs(t, err, net.ErrClosed)

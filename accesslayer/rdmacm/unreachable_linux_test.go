@@ -38,16 +38,16 @@ func TestDialNoProcess(t *testing.T) {
 	h := l.host(t, here)
 	for _, space := range []rdmacm.IDConfig{{}, {Space: rdmacm.UDP}} {
 		start := time.Now()
-		_, err := h.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialConfig{ID: space})
+		_, err := h.m.DialID(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialIDConfig{ID: space})
 		requireUnreachable(t, err, syscall.ECONNREFUSED, there, time.Since(start))
 	}
 	// An error before this does not keep a later dial from its peer.
 	testenv.Addresses(t, udpPort, there)
 	s := l.host(t, there)
-	ln, err := s.m.Listen(ap(there+":7174"), rdmacm.ListenConfig{})
+	ln, err := s.m.ListenID(ap(there+":7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
-	peer := serve(t, ln, nil, rdmacm.ConnConfig{})
-	id, err := h.m.Dial(within(t), ap(there+":7174"), rdmacm.DialConfig{})
+	peer := serve(t, ln, nil, rdmacm.ConnParam{})
+	id, err := h.m.DialID(within(t), ap(there+":7174"), rdmacm.DialIDConfig{})
 	require.NoError(t, err)
 	require.NoError(t, (<-peer).err)
 	require.NoError(t, id.Close())
@@ -88,7 +88,7 @@ func dialNoMachine(t *testing.T) {
 			var l *lan
 			h := l.host(t, here)
 			start := time.Now()
-			_, err := h.m.Dial(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialConfig{})
+			_, err := h.m.DialID(within(t), netip.AddrPortFrom(netip.MustParseAddr(there), 7174), rdmacm.DialIDConfig{})
 			requireUnreachable(t, err, syscall.EHOSTUNREACH, there, time.Since(start))
 			assert.ErrorContains(t, err, "no route to host")
 		})

@@ -37,12 +37,12 @@ func cmLinkQP() rdmacm.QPConfig {
 }
 
 // cmLinkTerms are those of perftest: no RDMA reads.
-var cmLinkTerms = rdmacm.ConnConfig{ResponderResources: -1, InitiatorDepth: -1}
+var cmLinkTerms = rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
 
 // dialCM connects to a perftest server.
 func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, net.Addr, error) {
 	l := &cmLink{}
-	id, err := a.cm.Dial(ctx, to, rdmacm.DialConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(), Conn: cmLinkTerms, Setup: l.prepare})
+	id, err := a.cm.DialID(ctx, to, rdmacm.DialIDConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(), Conn: cmLinkTerms, Setup: l.prepare})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("no server: %w", err), l.release())
 	}
@@ -50,7 +50,7 @@ func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, 
 }
 
 // acceptCM waits for a client as long as the context allows, and for its connection as long as the timeout allows.
-func acceptCM(ctx context.Context, ln *rdmacm.Listener, timeout time.Duration) (exchange.Link, net.Addr, error) {
+func acceptCM(ctx context.Context, ln *rdmacm.IDListener, timeout time.Duration) (exchange.Link, net.Addr, error) {
 	id, err := ln.Accept(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("waiting for a client: %w", err)

@@ -129,11 +129,11 @@ func (o *options) cmSpace() rdmacm.IDConfig {
 }
 
 // cmTerms returns the terms of a connection: as many reads and atomics at a time as the adapter has, if the test uses them.
-func (s *session) cmTerms() rdmacm.ConnConfig {
+func (s *session) cmTerms() rdmacm.ConnParam {
 	if s.o.Test.verb != read && s.o.Test.verb != atomic {
-		return rdmacm.ConnConfig{ResponderResources: -1, InitiatorDepth: -1}
+		return rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
 	}
-	return rdmacm.ConnConfig{ResponderResources: s.reads, InitiatorDepth: s.reads}
+	return rdmacm.ConnParam{ResponderResources: s.reads, InitiatorDepth: s.reads}
 }
 
 // cmQP describes the queue pair of a lane for RDMA CM.
@@ -168,7 +168,7 @@ func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
 func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, error) {
 	const pause = 50 * time.Millisecond
 	for {
-		id, err := s.a.cm.Dial(ctx, to, rdmacm.DialConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0), QP: s.cmQP(), Conn: s.cmTerms()})
+		id, err := s.a.cm.DialID(ctx, to, rdmacm.DialIDConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0), QP: s.cmQP(), Conn: s.cmTerms()})
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return id, err
 		}
@@ -181,7 +181,7 @@ func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, 
 }
 
 // acceptLanes accepts the client's queue pairs.
-func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.Listener) error {
+func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.IDListener) error {
 	for range s.o.QPs {
 		id, err := ln.Accept(ctx)
 		if err != nil {

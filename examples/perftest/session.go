@@ -65,7 +65,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 }
 
 // cmListeners are a server's, with -R and -z. Clients of UD use another port space for their queue pairs.
-type cmListeners struct{ talk, lanes *rdmacm.Listener }
+type cmListeners struct{ talk, lanes *rdmacm.IDListener }
 
 // setUp finds the peer, makes the objects and connects the queue pairs.
 func (s *session) setUp(ctx context.Context) error {
@@ -157,8 +157,8 @@ func (s *session) dialCM(ctx context.Context, remote *netip.AddrPort) (exchange.
 // acceptCM listens for the conversation and for the queue pairs. A client may connect the latter as soon as both sides have agreed to it.
 func (s *session) acceptCM(ctx context.Context, listeners *cmListeners) (exchange.Link, net.Addr, error) {
 	at := netip.AddrPortFrom(s.a.addr, s.o.Port)
-	listen := func(cfg rdmacm.IDConfig) (*rdmacm.Listener, error) {
-		ln, err := s.a.cm.Listen(at, rdmacm.ListenConfig{ID: cfg, Backlog: s.o.QPs + 1})
+	listen := func(cfg rdmacm.IDConfig) (*rdmacm.IDListener, error) {
+		ln, err := s.a.cm.ListenID(at, rdmacm.ListenIDConfig{ID: cfg, Backlog: s.o.QPs + 1})
 		if err == nil {
 			s.undo.add(ln.Close)
 		}

@@ -16,7 +16,7 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 	var s *side
 	dial, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	id, err := m.Dial(dial, netip.AddrPortFrom(o.Addr, o.Port), rdmacm.DialConfig{QP: qpConfig(), Conn: terms(),
+	id, err := m.DialID(dial, netip.AddrPortFrom(o.Addr, o.Port), rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
 		Setup: func(id *rdmacm.ID) (err error) { s, err = newSide(id, o, out); return err }})
 	if err != nil {
 		if s != nil {

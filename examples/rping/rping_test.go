@@ -172,7 +172,7 @@ func TestStrangers(t *testing.T) {
 			m, closeAll, err := open(t.Context(), o)
 			require.NoError(t, err)
 			var side *side
-			id, err := m.Dial(t.Context(), netip.AddrPortFrom(o.Addr, 7174), rdmacm.DialConfig{QP: qpConfig(), Conn: terms(),
+			id, err := m.DialID(t.Context(), netip.AddrPortFrom(o.Addr, 7174), rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
 				Setup: func(id *rdmacm.ID) (err error) { side, err = newSide(id, o, &printer{w: io.Discard}); return err }})
 			require.NoError(t, err)
 			tt.a.put(side.buf[sendOff:])

@@ -13,7 +13,7 @@ import (
 
 // serve is the server: for one client, or with -P for all that come.
 func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) error {
-	ln, err := m.Listen(netip.AddrPortFrom(o.Addr, o.Port), rdmacm.ListenConfig{})
+	ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, o.Port), rdmacm.ListenIDConfig{})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
 }
 
 // terms are the original's: one READ at a time.
-func terms() rdmacm.ConnConfig { return rdmacm.ConnConfig{ResponderResources: 1, InitiatorDepth: 1} }
+func terms() rdmacm.ConnParam { return rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
 
 func (s *side) postRecv(i int) error {
 	_, err := s.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.region.SGE(uint64(recvOff+i*advertLen), advertLen)}}})

@@ -205,7 +205,7 @@ func (e *end) dial(a *actor, from *host, to netip.Addr) error {
 		return err
 	}
 	a.beat()
-	if err := id.Connect(ctx, rdmacm.ConnConfig{Private: e.own.encode()}); err != nil {
+	if err := id.Connect(ctx, rdmacm.ConnParam{Private: e.own.encode()}); err != nil {
 		return err
 	}
 	e.connected = true
@@ -222,7 +222,7 @@ func (e *end) accept(a *actor) error {
 		_ = e.id.Reject(nil)
 		return err
 	}
-	err := e.id.Accept(ctx, rdmacm.ConnConfig{Private: e.own.encode()})
+	err := e.id.Accept(ctx, rdmacm.ConnParam{Private: e.own.encode()})
 	e.connected = err == nil
 	return err
 }

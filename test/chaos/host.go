@@ -37,7 +37,7 @@ type host struct {
 	svc  *mads.Manager
 	cm   *cm.Manager
 	rcm  *rdmacm.Manager
-	ln   *rdmacm.Listener
+	ln   *rdmacm.IDListener
 	vlt  *vault
 
 	hca *adapter
@@ -67,7 +67,7 @@ func (w *world) newHost(addr netip.Addr, port reference.PortConfig, inj *faults.
 	if h.rcm, err = rdmacm.New(client, rdmacm.Config{CM: h.cm, MAD: h.svc}); err != nil {
 		return nil, err
 	}
-	if h.ln, err = h.rcm.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), service), rdmacm.ListenConfig{}); err != nil {
+	if h.ln, err = h.rcm.ListenID(netip.AddrPortFrom(netip.IPv4Unspecified(), service), rdmacm.ListenIDConfig{}); err != nil {
 		return nil, err
 	}
 	if inj == nil && addr != volatile {

@@ -240,11 +240,11 @@ func TestDialFails(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 
 	// Somebody who speaks another protocol, in both roles.
-	ln := must(b.m.Listen(netip.AddrPortFrom(b.addr, 987), rdmacm.ListenConfig{}))
+	ln := must(b.m.ListenID(netip.AddrPortFrom(b.addr, 987), rdmacm.ListenIDConfig{}))
 	defer ln.Close()
 	answers := []func(*rdmacm.ID) error{
 		func(id *rdmacm.ID) error {
-			return errors.Join(id.CreateQP(rdmacm.QPConfig{}), id.Accept(ctx, rdmacm.ConnConfig{Private: []byte("welcome")}))
+			return errors.Join(id.CreateQP(rdmacm.QPConfig{}), id.Accept(ctx, rdmacm.ConnParam{Private: []byte("welcome")}))
 		},
 		func(id *rdmacm.ID) error { return id.Reject([]byte("go away")) },
 		func(id *rdmacm.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
@@ -273,7 +273,7 @@ func TestDialFails(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	for private, why := range map[string]Why{"hello": WhyFatal, string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
-		_, err = b.m.Dial(ctx, netip.AddrPortFrom(a.addr, 987), rdmacm.DialConfig{Conn: rdmacm.ConnConfig{Private: []byte(private)}})
+		_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 987), rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte(private)}})
 		var r *Reject
 		require.ErrorAs(t, refusal(err), &r)
 		require.Equal(t, why, r.Why)

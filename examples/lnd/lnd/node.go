@@ -57,7 +57,7 @@ func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := m.Listen(netip.AddrPortFrom(cfg.Addr, cfg.Port), rdmacm.ListenConfig{})
+	ln, err := m.ListenID(netip.AddrPortFrom(cfg.Addr, cfg.Port), rdmacm.ListenIDConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (n *Node) Dial(ctx context.Context, peer netip.Addr) (*Conn, error) {
 		c := n.newConn(peer, to, want)
 		req := message{header: header{Type: connReq, From: n.nid, FromStamp: n.stamp, To: to}, params: want}
 		var ack message
-		if _, err = n.m.Dial(ctx, netip.AddrPortFrom(peer, n.cfg.Port), rdmacm.DialConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
+		if _, err = n.m.DialID(ctx, netip.AddrPortFrom(peer, n.cfg.Port), rdmacm.DialIDConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
 			Conn: terms(req), Setup: c.setup}); err == nil {
 			ack, err = agree(c.id.Reply(), &req)
 		}
@@ -116,12 +116,12 @@ func qpConfig(depth uint16) rdmacm.QPConfig {
 }
 
 // terms: no READs and no atomics, ever. A peer that has no receive posted has lost count, so retries are few.
-func terms(m message) rdmacm.ConnConfig {
-	return rdmacm.ConnConfig{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1, Retries: 5, RNRRetries: 6}
+func terms(m message) rdmacm.ConnParam {
+	return rdmacm.ConnParam{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1, Retries: 5, RNRRetries: 6}
 }
 
 // serve takes requests, so many at a time.
-func (n *Node) serve(ln *rdmacm.Listener) {
+func (n *Node) serve(ln *rdmacm.IDListener) {
 	busy := make(chan struct{}, 64)
 	for {
 		id, err := ln.Accept(n.ctx)

@@ -23,9 +23,9 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 		sides = append(sides, s)
 		return err
 	}
-	terms := rdmacm.ConnConfig{ResponderResources: 1, InitiatorDepth: 1, Retries: 5}
+	terms := rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, Retries: 5}
 	if !o.Peer.IsValid() {
-		ln, err := m.Listen(netip.AddrPortFrom(o.Addr, portConnect), rdmacm.ListenConfig{ID: cfg})
+		ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, portConnect), rdmacm.ListenIDConfig{ID: cfg})
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 		}
 	}
 	for len(sides) < o.Conns {
-		_, err := m.Dial(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialConfig{ID: cfg, QP: qpConfig(o), Conn: terms, Setup: add})
+		_, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o), Conn: terms, Setup: add})
 		if err != nil {
 			return err
 		}

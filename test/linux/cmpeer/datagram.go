@@ -18,7 +18,7 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 	cfg := rdmacm.IDConfig{Space: rdmacm.UDP}
 	var sides []*side
 	if !o.Peer.IsValid() {
-		ln, err := m.Listen(netip.AddrPortFrom(o.Addr, portDatagram), rdmacm.ListenConfig{ID: cfg})
+		ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, portDatagram), rdmacm.ListenIDConfig{ID: cfg})
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 			if err != nil {
 				return err
 			}
-			if err := id.Accept(ctx, rdmacm.ConnConfig{}); err != nil {
+			if err := id.Accept(ctx, rdmacm.ConnParam{}); err != nil {
 				return err
 			}
 			sides = append(sides, s)
@@ -57,7 +57,7 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 	}
 	for len(sides) < o.Conns {
 		var s *side
-		id, err := m.Dial(ctx, netip.AddrPortFrom(o.Peer, portDatagram), rdmacm.DialConfig{ID: cfg, QP: qpConfig(o),
+		id, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portDatagram), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o),
 			Setup: func(id *rdmacm.ID) (err error) { s, err = prepare(id, o, grhLen); return err }})
 		if err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"ciddk/mad"
 )
 
-// Listener receives requests. All methods may be called concurrently.
-type Listener struct {
+// IDListener receives requests. All methods may be called concurrently.
+type IDListener struct {
 	id *ID
 	l  cm.Listener
 }
@@ -26,12 +26,12 @@ const (
 
 // Listen begins to receive requests for the bound address; an ID that is not bound gets a free port of all addresses. The Listener takes the
 // ID over. Errors: EADDRINUSE (somebody else has the port, with ReuseAddr or in another process of the same daemon), InvalidState.
-func (i *ID) Listen(backlog int) (*Listener, error) {
+func (i *ID) Listen(backlog int) (*IDListener, error) {
 	l, err := i.listen(backlog)
 	return l, i.fail("listen", err)
 }
 
-func (i *ID) listen(backlog int) (*Listener, error) {
+func (i *ID) listen(backlog int) (*IDListener, error) {
 	was, err := i.enter("Listen", listening, idle, bound)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 		}
 		return nil, err
 	}
-	ln := &Listener{id: i, l: l}
+	ln := &IDListener{id: i, l: l}
 	i.mu.Lock()
 	gone := i.state == closed
 	if !gone {
@@ -91,16 +91,16 @@ func (i *ID) listen(backlog int) (*Listener, error) {
 }
 
 // Addr is what the Listener listens on, with the port chosen.
-func (l *Listener) Addr() Addr { return l.id.LocalAddr() }
+func (l *IDListener) Addr() Addr { return l.id.LocalAddr() }
 
 // Close ends listening: requests that wait are refused, IDs live on. It is idempotent.
-func (l *Listener) Close() error { return l.id.Close() }
+func (l *IDListener) Close() error { return l.id.Close() }
 
 // Accept waits for a request. The ID it returns has its addresses, port and path, and the peer's terms: see ID.Request. Give it a QP and
 // Accept it, or Reject it; the peer waits for some seconds. Requests whose IP header is wrong, or that come from another port than
 // they name, are refused and not seen here.
 // Errors: the context's; net.ErrClosed.
-func (l *Listener) Accept(ctx context.Context) (*ID, error) {
+func (l *IDListener) Accept(ctx context.Context) (*ID, error) {
 	for {
 		var id *ID
 		if l.id.typ == ci.UD {
@@ -126,7 +126,7 @@ func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	}
 }
 
-func (l *Listener) fail(err error) error {
+func (l *IDListener) fail(err error) error {
 	if errors.Is(err, cm.ErrClosed) {
 		err = net.ErrClosed
 	}
@@ -134,7 +134,7 @@ func (l *Listener) fail(err error) error {
 }
 
 // request makes an ID of a request, or refuses it: nil.
-func (l *Listener) request(c cm.Conn) *ID {
+func (l *IDListener) request(c cm.Conn) *ID {
 	r := c.Request()
 	if r == nil {
 		_ = c.Close()
@@ -159,13 +159,13 @@ func (l *Listener) request(c cm.Conn) *ID {
 		return nil
 	}
 	id.typ, id.conn = typ, c
-	id.request = &Request{Private: id.request.Private, ResponderResources: r.ResponderRes, InitiatorDepth: r.InitiatorDepth,
+	id.request = &RequestParam{Private: id.request.Private, ResponderResources: r.ResponderRes, InitiatorDepth: r.InitiatorDepth,
 		Retries: r.RetryCount, RNRRetries: r.RNRRetryCount, FlowControl: r.FlowControl, SRQ: r.SRQ, QPN: ci.QPN(r.LocalQPN), Type: typ}
 	return id
 }
 
 // lookup is request for datagrams.
-func (l *Listener) lookup(r cm.LookupRequest) *ID {
+func (l *IDListener) lookup(r cm.LookupRequest) *ID {
 	path := r.Path()
 	to := l.id.m.gid(path.Port, path.AV.GRH.SGIDIndex)
 	id, reason := l.receive(r.Request().PrivateData[:], path, path.AV.GRH.DGID, to)
@@ -184,7 +184,7 @@ func (l *Listener) lookup(r cm.LookupRequest) *ID {
 }
 
 // receive makes an ID of what a request says of its sender, or gives the reason to refuse it.
-func (l *Listener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID, mad.RejReason) {
+func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID, mad.RejReason) {
 	m, cfg := l.id.m, l.id.cfg
 	c, err := cfg.parseCaller(private, from, to)
 	if err != nil {
@@ -202,7 +202,7 @@ func (l *Listener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID, 
 	id.local, id.remote = netip.AddrPortFrom(c.to, l.Addr().Port()), c.from
 	id.path = path
 	id.src = Source{Port: path.Port, Link: attr.Link, GIDIndex: path.AV.GRH.SGIDIndex, GID: to, Addr: c.to}
-	id.request = &Request{Private: c.data}
+	id.request = &RequestParam{Private: c.data}
 	return id, 0
 }
 
