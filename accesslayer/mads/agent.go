@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -19,11 +19,11 @@ type agent struct {
 	cfg AgentConfig
 	hi  uint32 // the upper half of its requests' transaction IDs
 
-	once   sync.Once
+	once   *hold.Once
 	gone   atomic.Bool
 	closed chan struct{} // when Close is done
 	queue  chan *Received
-	calls  sync.Mutex // held during OnReceive
+	calls  hold.Mutex // held during OnReceive
 
 	// Guarded by e.mu.
 	txs map[uint32]*tx // by the lower half
@@ -37,7 +37,8 @@ func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue
 	}
-	a := &agent{e: e, cfg: cfg, hi: e.p.m.nextAgent(), closed: make(chan struct{}), txs: make(map[uint32]*tx)}
+	a := &agent{e: e, cfg: cfg, hi: e.p.m.nextAgent(), once: hold.NewOnce(), closed: make(chan struct{}), calls: hold.NewMutex(),
+		txs: make(map[uint32]*tx)}
 	if len(cfg.Methods) > 0 && cfg.OnReceive == nil {
 		a.queue = make(chan *Received, cfg.Queue)
 	}

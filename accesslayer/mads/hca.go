@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
 )
 
@@ -29,7 +30,7 @@ type port struct {
 	qp    [2]*endpoint // QP0, or nil, and QP1
 	count counters
 
-	announcing sync.Mutex
+	announcing hold.Mutex // held while the driver changes the port
 	announced  ci.PortCap // bits of the capability mask that agents have set
 	foreign    ci.PortCap // that were set before the first agent came
 }
@@ -54,7 +55,8 @@ func (m *Manager) open(a *accesslayer.Adapter) (*hca, error) {
 		if err != nil {
 			break
 		}
-		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link, foreign: attr.Ports[i].Capability}
+		p := &port{m: m, h: h, id: Port{CA: a.GUID(), Num: uint8(i + 1)}, link: attr.Ports[i].Link, announcing: hold.NewMutex(),
+			foreign: attr.Ports[i].Capability}
 		if p.link == ci.LinkIWARP {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
 	"ciddk/mad"
 )
 
@@ -68,20 +67,56 @@ func TestTimeoutOfStalledPump(t *testing.T) {
 func TestACKWaitsForPump(t *testing.T) {
 	tapped(t, mads.Config{}, mads.Config{}, func(t *testing.T, a, b *node, x *tap) {
 		const segments = 100
-		stalled := false
 		longEcho(t, b, func(*mads.Received) int { return 1 })
-		x.see = func(d reference.Dir, _ mad.Header, p mad.RMPP) reference.Verdict {
-			if d == reference.Out && p.Active() && p.Type == mad.RMPPData && p.Data1 == 65 && !stalled {
-				stalled = true
-				stall(t, a, 0, 3*time.Second)
-			}
-			return reference.Pass
-		}
 		client := longAgent(a, "client", nil, nil)
-		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: message(mad.Get, 1, segments*perSegment), Timeout: time.Second, Retries: 3})
+		// b sends the first ACK after 600 ms, when a's pump has handled the completion of the segment and stands still.
+		stall(t, b, 0, 600*time.Millisecond)
+		stall(t, a, 500*time.Millisecond, 3*time.Second)
+		synctest.Wait()
+		start := time.Now()
+		_, err := client.Do(t.Context(), &mads.Message{To: b.address(), MAD: message(mad.Get, 1, segments*perSegment),
+			Timeout: time.Second, Retries: 3})
 		require.NoError(t, err)
+		assert.Equal(t, 3*time.Second, time.Since(start))
 		synctest.Wait()
 		assert.Equal(t, segments, x.count("> DATA"), "nothing was sent twice")
 		assert.Zero(t, a.counters().Retried)
+	})
+}
+
+// TestCloseWaitsForCallback closes an agent and the Manager while a callback runs that needs time to go on: both wait for it, and time goes
+// on meanwhile. A second Close waits, too.
+func TestCloseWaitsForCallback(t *testing.T) {
+	single(t, func(t *testing.T, n *node) {
+		start := time.Now()
+		over := false
+		agent := n.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Send}, OnReceive: func(*mads.Received) {
+			time.Sleep(10 * time.Second)
+			over = true
+		}})
+		require.NoError(t, agent.Send(&mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Send, 1)}))
+		synctest.Wait()
+		ends := make(chan error)
+		closers := []func() error{agent.Close, agent.Close, n.m.Close, n.m.Close}
+		for _, f := range closers {
+			go func() { ends <- f() }()
+		}
+		for range closers {
+			assert.NoError(t, <-ends)
+			assert.True(t, over)
+			assert.Equal(t, 10*time.Second, time.Since(start))
+		}
+	})
+}
+
+// TestWatchWaitsForWatcher begins and ends a Watch while another watcher runs that needs time to go on.
+func TestWatchWaitsForWatcher(t *testing.T) {
+	single(t, func(t *testing.T, n *node) {
+		start := time.Now()
+		go n.m.Watch(func(mads.Port, bool) { time.Sleep(10 * time.Second) })
+		synctest.Wait()
+		stop := n.m.Watch(func(mads.Port, bool) { time.Sleep(10 * time.Second) })
+		assert.Equal(t, 20*time.Second, time.Since(start))
+		stop()
 	})
 }

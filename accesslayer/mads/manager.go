@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
 	"ciddk/clock"
 )
@@ -23,7 +24,7 @@ type Manager struct {
 	wheel  clock.Wheel
 	hiTID  atomic.Uint32
 
-	tell sync.Mutex // held while watchers are told; taken before mu
+	tell hold.Mutex // held while watchers are told; taken before mu
 
 	mu       sync.Mutex
 	ports    []*port // in order of HCAs' coming, by number
@@ -51,7 +52,7 @@ func New(al *accesslayer.AL, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mads.New: %w", err)
 	}
-	m := &Manager{al: al, cfg: cfg, client: client, closing: make(chan struct{})}
+	m := &Manager{al: al, cfg: cfg, client: client, tell: hold.NewMutex(), closing: make(chan struct{})}
 	m.wheel.Init(al.Clock())
 	first := cfg.FirstAgent
 	if first == 0 {

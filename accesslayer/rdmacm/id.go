@@ -11,6 +11,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/ci"
 )
 
@@ -26,7 +27,7 @@ type ID struct {
 	finish context.CancelCauseFunc
 	events queue
 
-	closing  sync.Once
+	closing  *hold.Once
 	closeErr error
 
 	mu       sync.Mutex
@@ -76,7 +77,7 @@ var stateNames = [...]string{"new", "bound", "its address is resolved", "its rou
 func (s state) String() string { return stateNames[s] }
 
 func newID(m *Manager, cfg IDConfig) *ID {
-	i := &ID{m: m, cfg: cfg, typ: cfg.Type, groups: map[*Group]struct{}{}}
+	i := &ID{m: m, cfg: cfg, typ: cfg.Type, closing: hold.NewOnce(), groups: map[*Group]struct{}{}}
 	i.ctx, i.cancel = context.WithCancelCause(context.Background())
 	i.life, i.finish = context.WithCancelCause(context.Background())
 	i.events.init()

@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
@@ -31,13 +32,13 @@ type Manager struct {
 	pnp      *accesslayer.PnP
 	own      []func() error // what New and Open made, in order
 	random   func() uint64
-	closing  sync.Once
+	closing  *hold.Once
 	closeErr error
 	ctx      context.Context // ends with the Manager
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // of work that nobody waits for otherwise
 
-	opening sync.Mutex // one HCA is opened at a time
+	opening hold.Mutex // one HCA is opened at a time
 
 	mu      sync.Mutex
 	closed  bool
@@ -58,7 +59,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	if client == nil || ci.IsNil(cfg.CM) {
 		return nil, invalid("rdmacm.New", "a client and Config.CM are needed")
 	}
-	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver,
+	m := &Manager{client: client, al: client.AL(), cm: cfg.CM, resolver: cfg.Resolver, closing: hold.NewOnce(), opening: hold.NewMutex(),
 		ids: map[*ID]struct{}{}, devices: map[ci.GUID]*device{}, members: map[member]*membership{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wheel.Init(m.al.Clock())

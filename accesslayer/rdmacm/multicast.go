@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"ciddk/accesslayer/internal/hold"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/mad"
@@ -173,7 +174,7 @@ type member struct {
 
 type membership struct {
 	users int
-	mu    sync.Mutex // held while the administrator is asked
+	mu    hold.Mutex // held while the administrator is asked
 	ask   mad.MCMemberRecord
 	rec   *mad.MCMemberRecord // nil: no member yet
 }
@@ -186,7 +187,7 @@ func (m *Manager) join(ctx context.Context, k member, ask mad.MCMemberRecord) (*
 	m.mu.Lock()
 	s := m.members[k]
 	if s == nil {
-		s = &membership{}
+		s = &membership{mu: hold.NewMutex()}
 		m.members[k] = s
 	}
 	s.users++
