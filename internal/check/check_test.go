@@ -34,6 +34,21 @@ func TestResults(t *testing.T) {
 			`{"Action":"pass","Package":"m/c","Test":"TestA"}`,
 			`{"Action":"output","Package":"m/c","Output":"leaked goroutine\n"}`,
 			`{"Action":"fail","Package":"m/c"}`}, 1, 1, 0, []string{"leaked goroutine"}},
+		{"a package whose time is over", []string{
+			`{"Action":"run","Package":"m/a","Test":"TestA"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestA","Output":"=== RUN   TestA\n"}`,
+			`{"Action":"pass","Package":"m/a","Test":"TestA"}`,
+			`{"Action":"run","Package":"m/a","Test":"TestB"}`,
+			`{"Action":"run","Package":"m/a","Test":"TestB/sub"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"    a_test.go:4: hello\npanic: test timed out after 1s\n\trunning tests:\n\t\tTestB (1s)\n\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"goroutine 5 [running]:\ntesting.(*M).startAlarm.func1()\n\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"goroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1(0x1)\n\t/a_test.go:4\n"}`,
+			`{"Action":"output","Package":"m/a","Output":"FAIL\tm/a\t1.007s\n"}`,
+			`{"Action":"fail","Package":"m/a","Elapsed":1.038}`}, 1, 2, 0, []string{
+			"FAIL  m/a TestB did not end\nFAIL  m/a TestB/sub did not end\n    a_test.go:4: hello\npanic: test timed out",
+			"1 goroutines in packages of the project:\n\ngoroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1", "1 other goroutines:\n\ngoroutine 5", "FAIL  m/a\n"}},
+		{"a run that is stopped", []string{
+			`{"Action":"run","Package":"m/a","Test":"TestA"}`}, 0, 0, 0, []string{"stopped  m/a TestA\n"}},
 		{"twice, the worse counts", []string{
 			`{"Action":"pass","Package":"m/d","Test":"TestA"}`,
 			`{"Action":"fail","Package":"m/d","Test":"TestA"}`,
@@ -44,7 +59,7 @@ func TestResults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r, out := results{}, new(bytes.Buffer)
-			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out))
+			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m"))
 			p, f, s := r.count()
 			assert.Equal(t, [3]int{tt.passed, tt.failed, tt.skipped}, [3]int{p, f, s})
 			for _, want := range tt.prints {

@@ -60,16 +60,11 @@ func (r results) report(w io.Writer) {
 	}
 }
 
-// tests reads go test -json from in, prints a line per package, the output of what failed and the reasons of what was skipped, and notes
-// every result. Lines that are no events are passed on.
-func (r results) tests(in io.Reader, out io.Writer) error {
-	text := map[string]*strings.Builder{}
-	note := func(key, s string) {
-		if text[key] == nil {
-			text[key] = &strings.Builder{}
-		}
-		text[key].WriteString(s)
-	}
+// tests reads go test -json from in and notes every result. It prints a line per package, the output of what failed and the reasons of what
+// was skipped. Of a package that ends with tests unfinished (its time was over, or it crashed), it prints their names and output, with the
+// goroutines of the module first. Lines that are no events are passed on.
+func (r results) tests(in io.Reader, out io.Writer, module string) error {
+	open := unfinished{}
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 4<<20)
 	for sc.Scan() {
@@ -78,44 +73,122 @@ func (r results) tests(in io.Reader, out io.Writer) error {
 			fmt.Fprintln(out, sc.Text())
 			continue
 		}
-		key := strings.TrimSpace(e.Package + " " + e.Test)
 		switch e.Action {
 		case "build-output":
 			fmt.Fprint(out, e.Output)
-		case "output":
-			note(key, e.Output)
+		case "run", "output":
+			open.note(e)
 		case "fail", "skip", "pass":
-			r.finished(e, key, text[key], out)
-			delete(text, key)
+			text := open.end(e)
+			if e.Test != "" {
+				r.testEnded(e, text, out)
+				continue
+			}
+			left := open.takePackage(e.Package)
+			if e.Action != "fail" {
+				left = nil
+			}
+			for _, t := range left {
+				r.set(t.key(), "fail")
+				fmt.Fprintf(out, "FAIL  %s did not end\n", t.key())
+			}
+			for _, t := range left {
+				printOutput(out, t.text.String(), module)
+			}
+			r.packageEnded(e, text, out, module)
+		}
+	}
+	// go test was stopped.
+	for _, t := range open.all() {
+		if t.test != "" {
+			fmt.Fprintf(out, "stopped  %s\n", t.key())
 		}
 	}
 	return sc.Err()
 }
 
-func (r results) finished(e event, key string, text *strings.Builder, out io.Writer) {
+func (r results) testEnded(e event, text string, out io.Writer) {
+	key := e.Package + " " + e.Test
+	r.set(key, e.Action)
 	switch {
-	case e.Test != "":
-		r.set(key, e.Action)
-		switch {
-		case text == nil:
-		case e.Action == "fail":
-			fmt.Fprint(out, text)
-		case e.Action == "skip":
-			fmt.Fprintf(out, "skip  %s: %s\n", key, reason(text.String()))
-		}
+	case text == "":
 	case e.Action == "fail":
-		// Without a failing test it is a build error, a panic outside tests, a leak or the time limit: the package itself counts.
+		fmt.Fprint(out, text)
+	case e.Action == "skip":
+		fmt.Fprintf(out, "skip  %s: %s\n", key, reason(text))
+	}
+}
+
+func (r results) packageEnded(e event, text string, out io.Writer, module string) {
+	switch e.Action {
+	case "fail":
+		// Without a failing test it is a build error, a panic outside tests or a leak: the package itself counts.
 		if !r.anyFailed(e.Package) {
 			r.set(e.Package, "fail")
 		}
-		if text != nil {
-			fmt.Fprint(out, text)
-		}
+		printOutput(out, text, module)
 		fmt.Fprintf(out, "FAIL  %s\n", e.Package)
-	case e.Action == "pass":
+	case "pass":
 		fmt.Fprintf(out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
 	}
 }
+
+// printOutput prints what a package or a test that failed printed; the goroutines of a panic are sorted.
+func printOutput(out io.Writer, text, module string) {
+	if d, ok := parseDump(text, module); ok {
+		d.print(out)
+		return
+	}
+	fmt.Fprint(out, text)
+}
+
+// unfinished holds the output of tests and packages that have not ended, in the order of their start.
+type unfinished []*running
+
+type running struct {
+	pkg, test string // test is empty for the package itself
+	text      strings.Builder
+}
+
+func (t *running) key() string { return strings.TrimSpace(t.pkg + " " + t.test) }
+
+func (u *unfinished) find(e event) int {
+	return slices.IndexFunc(*u, func(t *running) bool { return t.pkg == e.Package && t.test == e.Test })
+}
+
+// note adds the output of an event.
+func (u *unfinished) note(e event) {
+	i := u.find(e)
+	if i < 0 {
+		i = len(*u)
+		*u = append(*u, &running{pkg: e.Package, test: e.Test})
+	}
+	(*u)[i].text.WriteString(e.Output)
+}
+
+// end removes what an event ends, and returns its output.
+func (u *unfinished) end(e event) string {
+	i := u.find(e)
+	if i < 0 {
+		return ""
+	}
+	text := (*u)[i].text.String()
+	*u = slices.Delete(*u, i, i+1)
+	return text
+}
+
+// takePackage removes and returns the tests of a package.
+func (u *unfinished) takePackage(pkg string) (tests []*running) {
+	*u = slices.DeleteFunc(*u, func(t *running) bool {
+		if t.pkg == pkg {
+			tests = append(tests, t)
+		}
+		return t.pkg == pkg
+	})
+	return tests
+}
+
+func (u *unfinished) all() []*running { return *u }
 
 // reason gives what a skipped test logged, on one line, without the lines of the test runner.
 func reason(text string) string {

@@ -82,16 +82,20 @@ func vet(ctx context.Context, r *runner) error {
 func (r *runner) goTest(ctx context.Context, flags ...string) error {
 	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), "./...")
 	fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
+	module, err := layers.Module(r.root)
+	if err != nil {
+		return err
+	}
 	c := r.command(ctx, nil, "go", args...)
 	pr, pw := io.Pipe()
 	c.Stdout, c.Stderr = pw, r.out
 	read := make(chan error, 1)
 	go func() {
-		err := r.results.tests(pr, r.out)
+		err := r.results.tests(pr, r.out, module)
 		pr.CloseWithError(err)
 		read <- err
 	}()
-	err := c.Run()
+	err = c.Run()
 	pw.Close()
 	if e := <-read; e != nil {
 		return e
