@@ -1,6 +1,7 @@
 package rvt
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -62,12 +63,14 @@ func (u *runQueue) take(polled bool) *QP {
 	return q
 }
 
-// round gives a turn to each QP that waits, and sets the timer again if any wait then.
+// round gives a turn to each QP that waits, and sets the timer again if any wait then. It yields between turns: many QPs that wait would
+// otherwise keep a processor for 10 ms, after which the runtime preempts a goroutine.
 func (u *runQueue) round() {
 	for range u.waiting.Load() {
 		if !u.one(false) {
 			break
 		}
+		runtime.Gosched()
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

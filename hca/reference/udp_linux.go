@@ -458,7 +458,9 @@ func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
 	}
 }
 
-// drain receives until nothing is left, and reports how many packets there were; 0 also when a poller is at it.
+// drain receives until nothing is left and returns the number of packets; 0 also while a poller receives. It yields after each batch: the
+// runtime preempts a goroutine that does not yield only after 10 ms, and while packets keep coming other goroutines, such as a consumer that
+// polls, would wait that long for a processor.
 func (s *mmsgSocket) drain() (n int) {
 	idle, drives := 0, s.drives.Load()
 	for !s.closed.Load() && s.recvMu.TryLock() {
@@ -467,6 +469,7 @@ func (s *mmsgSocket) drain() (n int) {
 		if k > 0 {
 			n += k
 			idle = 0
+			runtime.Gosched()
 			continue
 		}
 		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the sender pays
@@ -520,9 +523,10 @@ func (s *mmsgSocket) catchUp(uint64) (next uint64, done bool) {
 		n += k
 		if k == 0 {
 			empty++
-		} else {
-			empty = 0
+			continue
 		}
+		empty = 0
+		runtime.Gosched()
 	}
 	return 0, true
 }

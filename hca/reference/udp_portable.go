@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 
 	"golang.org/x/net/ipv4"
@@ -142,13 +143,19 @@ func (s *portableSocket) start() error {
 	return nil
 }
 
-// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends (ICMP).
-const badReads = 1000
+const (
+	// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends (ICMP).
+	badReads = 1000
+	// yieldEvery is how many datagrams the receiver delivers before it yields to other goroutines. While datagrams keep coming, reads do
+	// not block, and the runtime would preempt the receiver only after 10 ms.
+	yieldEvery = 4
+)
 
 func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 	d := newDecoder(s.port)
 	buf := make([]byte, 1<<16)
 	at := netip.AddrPortFrom(dst, s.port.udp)
+	delivered := 0
 	for bad := 0; bad < badReads; {
 		n, from, err := conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
@@ -166,6 +173,9 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 		}
 		d.datagram(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, buf[:n], 0)
 		d.deliver()
+		if delivered++; delivered%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 	}
 	s.port.setLink(false)
 }
