@@ -3,19 +3,19 @@ package accesslayer
 import "ciddk/ci"
 
 // NewAV makes an address vector; it may be called from callbacks. Status: as ci.PD.CreateAV; InvalidState with ErrClosed.
-func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) { return p.newAV(attr, nil) }
+func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) { return p.newAV(attr) }
 
 // CreateAV is NewAV for code written against package ci, as are the other Create, Register and Alloc verbs.
-func (p *PD) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
-	return asCI[ci.AV](p.newAV(attr, ub))
+func (p *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
+	return asCI[ci.AV](p.newAV(attr))
 }
 
-func (p *PD) newAV(attr ci.AVAttr, ub *ci.UserBuffer) (*AV, error) {
+func (p *PD) newAV(attr ci.AVAttr) (*AV, error) {
 	const verb = "PD.CreateAV"
 	av := &AV{pd: p}
 	av.n = &node{kind: kindAV, obj: av}
 	err := av.n.make(p.n, verb, func() (func() error, error) {
-		in, err := p.verbs.CreateAV(attr, ub)
+		in, err := p.verbs.CreateAV(attr)
 		av.avVerbs.AV = in
 		return destroyer(in), err
 	})
@@ -42,6 +42,6 @@ func (a *AV) Query() (attr ci.AVAttr, pd ci.PD, err error) {
 }
 
 // Modify replaces the whole vector.
-func (a *AV) Modify(attr ci.AVAttr, ub *ci.UserBuffer) error {
-	return a.n.during("AV.Modify", func() error { return a.avVerbs.Modify(attr, ub) })
+func (a *AV) Modify(attr ci.AVAttr) error {
+	return a.n.during("AV.Modify", func() error { return a.avVerbs.Modify(attr) })
 }

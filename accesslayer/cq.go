@@ -35,13 +35,13 @@ func (q *CQ) Unwrap() any { return q.cqVerbs.CQ }
 func (q *CQ) PD() *PD { return q.pd }
 
 // NewCQ makes a completion queue. Status: as ci.PD.CreateCQ; InvalidState with ErrClosed.
-func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) { return p.newCQ(c, h, nil) }
+func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) { return p.newCQ(c, h) }
 
-func (p *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
-	return asCI[ci.CQ](p.newCQ(c, CQHandler{}, ub))
+func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
+	return asCI[ci.CQ](p.newCQ(c, CQHandler{}))
 }
 
-func (p *PD) newCQ(c ci.CQCreate, h CQHandler, ub *ci.UserBuffer) (*CQ, error) {
+func (p *PD) newCQ(c ci.CQCreate, h CQHandler) (*CQ, error) {
 	q := &CQ{pd: p, signal: make(chan struct{}, 1), baton: make(chan struct{}, 1), ended: make(chan struct{})}
 	q.n = &node{kind: kindCQ, obj: q, born: func() { q.live.Store(true) }, dying: func() { close(q.ended) }}
 	down := c
@@ -79,7 +79,7 @@ func (p *PD) newCQ(c ci.CQCreate, h CQHandler, ub *ci.UserBuffer) (*CQ, error) {
 		}
 	}
 	err := q.n.make(p.n, "PD.CreateCQ", func() (func() error, error) {
-		in, err := p.verbs.CreateCQ(down, ub)
+		in, err := p.verbs.CreateCQ(down)
 		q.cqVerbs.CQ = in
 		return destroyer(in), err
 	})
@@ -93,12 +93,12 @@ func (q *CQ) Query() (attr ci.CQAttr, err error) {
 }
 
 // Resize: as ci.CQ; InvalidCQHandle with ErrClosed.
-func (q *CQ) Resize(size int, ub *ci.UserBuffer) (granted int, err error) {
-	err = q.n.during("CQ.Resize", func() error { granted, err = q.cqVerbs.Resize(size, ub); return err })
+func (q *CQ) Resize(r ci.CQResize) (granted int, err error) {
+	err = q.n.during("CQ.Resize", func() error { granted, err = q.cqVerbs.Resize(r); return err })
 	return granted, err
 }
 
 // Modify: as ci.CQ; InvalidCQHandle with ErrClosed.
-func (q *CQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
-	return q.n.during("CQ.Modify", func() error { return q.cqVerbs.Modify(m, ub) })
+func (q *CQ) Modify(m ci.Moderation) error {
+	return q.n.during("CQ.Modify", func() error { return q.cqVerbs.Modify(m) })
 }

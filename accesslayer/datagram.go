@@ -30,15 +30,15 @@ func (q *QP) InitDatagram(port uint8, qkey ci.QKey, pkeyIndex uint16) error {
 		set ci.QPField
 	}{{ci.QPInit, fields}, {ci.QPRTR, ci.QPFieldsUDRTR}, {ci.QPRTS, ci.QPFieldsUDRTS}} {
 		attr.State = step.to
-		if err := q.Modify(step.set, attr, nil); err != nil {
+		if err := q.Modify(step.set, attr); err != nil {
 			if step.to == ci.QPInit { // the driver has changed nothing
 				return err
 			}
-			return errors.Join(err, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+			return errors.Join(err, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 		}
 	}
 	return nil
 }
 
 // ForceAPM moves a connection to its alternate path, which must have been loaded and armed. Status: as QP.Modify; InvalidAPMState.
-func (q *QP) ForceAPM() error { return q.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil) }
+func (q *QP) ForceAPM() error { return q.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}) }

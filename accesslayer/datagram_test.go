@@ -41,13 +41,13 @@ func TestInitDatagram(t *testing.T) {
 				return ci.QPAttr{State: s, Port: 1, QKey: want.qkey, Primary: ci.Path{PKeyIndex: 2}}
 			}
 			gomock.InOrder(
-				drv.EXPECT().Modify(want.set, attr(ci.QPInit), nil).Return(nil),
-				drv.EXPECT().Modify(ci.QPFieldsUDRTR, attr(ci.QPRTR), nil).Return(nil),
-				drv.EXPECT().Modify(ci.QPFieldsUDRTS, attr(ci.QPRTS), nil).Return(nil),
-				drv.EXPECT().Modify(want.set, gomock.Any(), nil).Return(ci.InvalidQPState),
-				drv.EXPECT().Modify(want.set, gomock.Any(), nil).Return(nil),
-				drv.EXPECT().Modify(ci.QPFieldsUDRTR, gomock.Any(), nil).Return(ci.Timeout),
-				drv.EXPECT().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil).Return(nil),
+				drv.EXPECT().Modify(want.set, attr(ci.QPInit)).Return(nil),
+				drv.EXPECT().Modify(ci.QPFieldsUDRTR, attr(ci.QPRTR)).Return(nil),
+				drv.EXPECT().Modify(ci.QPFieldsUDRTS, attr(ci.QPRTS)).Return(nil),
+				drv.EXPECT().Modify(want.set, gomock.Any()).Return(ci.InvalidQPState),
+				drv.EXPECT().Modify(want.set, gomock.Any()).Return(nil),
+				drv.EXPECT().Modify(ci.QPFieldsUDRTR, gomock.Any()).Return(ci.Timeout),
+				drv.EXPECT().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}).Return(nil),
 			)
 			assert.NoError(t, qp.InitDatagram(1, 5, 2))
 			assert.ErrorIs(t, qp.InitDatagram(1, 5, 2), ci.InvalidQPState, "not in Reset")
@@ -63,6 +63,6 @@ func TestInitDatagram(t *testing.T) {
 func TestForceAPM(t *testing.T) {
 	t.Parallel()
 	drv, qp := mockQP(t, ci.RC)
-	drv.EXPECT().Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil).Return(ci.InvalidAPMState)
+	drv.EXPECT().Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}).Return(ci.InvalidAPMState)
 	assert.ErrorIs(t, qp.ForceAPM(), ci.InvalidAPMState)
 }

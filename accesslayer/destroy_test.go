@@ -222,12 +222,12 @@ func TestDestroyWaitsForVerbs(t *testing.T) {
 	entered := make(chan struct{})
 	go func() {
 		close(entered)
-		in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}, nil)
+		in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit})
 	}()
 	<-entered
 	drv.gate <- struct{}{} // Modify is inside the driver, or was
 	require.NoError(t, <-in)
-	go func() { in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}, nil) }()
+	go func() { in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}) }()
 	done := make(chan struct{})
 	require.NoError(t, r.qp.DestroyAsync(func(error) { close(done) }))
 	close(drv.gate)
@@ -235,7 +235,7 @@ func TestDestroyWaitsForVerbs(t *testing.T) {
 		assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	}
 	wait(t, done, "the destroy")
-	assert.ErrorIs(t, r.qp.Modify(0, ci.QPAttr{}, nil), ci.InvalidQPHandle)
+	assert.ErrorIs(t, r.qp.Modify(0, ci.QPAttr{}), ci.InvalidQPHandle)
 }
 
 // What a driver refuses is tried again; what it refuses for good comes to light, and the rest of the tree goes on.
@@ -378,17 +378,17 @@ func TestCreateFails(t *testing.T) {
 		"CQ": func() error { _, err := r.pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); return err },
 		"QP": func() error { _, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil); return err },
 		"SRQ": func() error {
-			_, err := r.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+			_, err := r.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 			return err
 		},
 		"MR":    func() error { _, err := r.pd.RegisterMR(ci.MRCreate{}); return err },
-		"MW":    func() error { _, err := r.pd.CreateMW(1, nil); return err },
-		"AV":    func() error { _, err := r.pd.CreateAV(ci.AVAttr{}, nil); return err },
+		"MW":    func() error { _, err := r.pd.CreateMW(ci.MWCreate{Type: 1}); return err },
+		"AV":    func() error { _, err := r.pd.CreateAV(ci.AVAttr{}); return err },
 		"FMR":   func() error { _, err := r.pd.AllocFMR(ci.FMRCreate{}); return err },
 		"RDD":   func() error { _, err := r.pd.AllocRDD(); return err },
 		"EEC":   func() error { _, err := r.rdd.CreateEEC(ci.EECCreate{}); return err },
 		"DMA":   func() error { _, err := r.ca.MapDMA(nil); return err },
-		"Mcast": func() error { _, err := r.qp.AttachMcast(ci.GID{}, 0, nil); return err },
+		"Mcast": func() error { _, err := r.qp.AttachMcast(ci.McastAttach{GID: ci.GID{}, LID: 0}); return err },
 	} {
 		before := r.h.liveObjects()
 		r.h.plan("create "+kind, &ci.Error{Verb: kind, Status: ci.InsufficientResources})
@@ -428,11 +428,11 @@ func TestTimeWait(t *testing.T) {
 	r := newRig(t, func(c *accesslayer.Config) { c.Clock = now })
 	r.qp.TimeWait(time.Minute)
 	for state, want := range map[ci.QPState]error{ci.QPRTR: ci.QPInTimewait, ci.QPRTS: ci.QPInTimewait, ci.QPSQD: ci.QPInTimewait, ci.QPReset: nil, ci.QPInit: nil, ci.QPError: nil} {
-		assert.ErrorIs(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: state}, nil), want, state.String())
+		assert.ErrorIs(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: state}), want, state.String())
 	}
-	assert.NoError(t, r.qp.Modify(ci.QPFieldAccess, ci.QPAttr{}, nil))
+	assert.NoError(t, r.qp.Modify(ci.QPFieldAccess, ci.QPAttr{}))
 	now.Advance(time.Minute)
-	assert.NoError(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTR}, nil))
+	assert.NoError(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTR}))
 	r.qp.TimeWait(time.Minute)
 	now.Advance(time.Second)
 	drv, _ := ci.As[*fakeQP](r.qp)
@@ -447,8 +447,8 @@ func TestUserCA(t *testing.T) {
 	u := must(r.ca.NewUser(nil, nil))
 	before := len(r.h.liveObjects())
 	pd := must(u.NewPD(ci.PDNormal, nil))
-	cq := must(pd.CreateCQ(ci.CQCreate{Size: 1}, &ci.UserBuffer{}))
-	must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, &ci.UserBuffer{}))
+	cq := must(pd.CreateCQ(ci.CQCreate{Size: 1}))
+	must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}))
 	u.Close()
 	u.Close()
 	assert.Len(t, r.h.liveObjects(), before-1)

@@ -123,9 +123,9 @@ func loopback(al *accesslayer.AL) (*accesslayer.PD, *accesslayer.CQ, *accesslaye
 	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 16, SendSGE: 1}}, nil)
 	port, _ := ca.Adapter().Port(1)
 	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: port.LID}}
-	_ = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite}, nil)
-	_ = qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: qp.Num(), RespRes: 1, MinRNRTimer: 1}, nil)
-	_ = qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7}, nil)
+	_ = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite})
+	_ = qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: qp.Num(), RespRes: 1, MinRNRTimer: 1})
+	_ = qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7})
 	return pd, cq, qp, hca
 }
 

@@ -343,12 +343,12 @@ func behind(o any) *fakeObj {
 	return b.base()
 }
 
-func (p *fakePD) CreateAV(attr ci.AVAttr, _ *ci.UserBuffer) (ci.AV, error) {
+func (p *fakePD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	a := &fakeAV{attr: attr}
 	return ret[ci.AV](a, p.h.add(&a.fakeObj, "AV", &p.fakeObj))
 }
 
-func (p *fakePD) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (ci.CQ, error) {
+func (p *fakePD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	q := &fakeCQ{create: c}
 	q.onEvent, q.ctx, q.obj = c.OnEvent, c.Context, q
 	if err := p.h.add(&q.fakeObj, "CQ", &p.fakeObj); err != nil {
@@ -360,13 +360,13 @@ func (p *fakePD) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (ci.CQ, error) {
 	return q, nil
 }
 
-func (p *fakePD) CreateSRQ(c ci.SRQCreate, _ *ci.UserBuffer) (ci.SRQ, error) {
+func (p *fakePD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	s := &fakeSRQ{}
 	s.onEvent, s.ctx = c.OnEvent, c.Context
 	return ret[ci.SRQ](s, p.h.add(&s.fakeObj, "SRQ", &p.fakeObj))
 }
 
-func (p *fakePD) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (ci.QP, error) {
+func (p *fakePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	uses := []*fakeObj{&p.fakeObj}
 	for _, o := range []any{c.SendCQ, c.RecvCQ} {
 		b := behind(o)
@@ -392,7 +392,7 @@ func (p *fakePD) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (ci.QP, error) {
 	return q, nil
 }
 
-func (p *fakePD) CreateSpecialQP(_ uint8, c ci.QPCreate) (ci.QP, error) { return p.CreateQP(c, nil) }
+func (p *fakePD) CreateSpecialQP(_ uint8, c ci.QPCreate) (ci.QP, error) { return p.CreateQP(c) }
 
 func (p *fakePD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	m := &fakeMR{length: c.Length}
@@ -409,7 +409,7 @@ func (p *fakePD) AllocFastRegMR(int) (ci.MR, error) {
 	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj))
 }
 
-func (p *fakePD) CreateMW(ci.MWType, *ci.UserBuffer) (ci.MW, error) {
+func (p *fakePD) CreateMW(ci.MWCreate) (ci.MW, error) {
 	w := &fakeMW{}
 	return ret[ci.MW](w, p.h.add(&w.fakeObj, "MW", &p.fakeObj))
 }
@@ -465,7 +465,7 @@ type fakeAV struct {
 }
 
 func (a *fakeAV) Query() (ci.AVAttr, ci.PD, error) { return a.attr, nil, a.check("AV.Query") }
-func (a *fakeAV) Modify(attr ci.AVAttr, _ *ci.UserBuffer) error {
+func (a *fakeAV) Modify(attr ci.AVAttr) error {
 	a.attr = attr
 	return a.check("AV.Modify")
 }
@@ -477,7 +477,7 @@ type fakeSRQ struct {
 
 func (s *fakeSRQ) PostRecv(wrs []ci.RecvWR) (int, error) { return len(wrs), nil }
 func (s *fakeSRQ) Query() (ci.SRQAttr, error)            { return ci.SRQAttr{}, s.check("SRQ.Query") }
-func (s *fakeSRQ) Modify(ci.SRQField, ci.SRQAttr, *ci.UserBuffer) error {
+func (s *fakeSRQ) Modify(ci.SRQField, ci.SRQAttr) error {
 	return s.check("SRQ.Modify")
 }
 
@@ -501,7 +501,7 @@ func (q *fakeQP) PostRecv(wrs []ci.RecvWR) (int, error) { return len(wrs), nil }
 func (q *fakeQP) Query() (ci.QPAttr, error) {
 	return ci.QPAttr{State: q.state, SendCQ: q.create.SendCQ}, q.check("QP.Query")
 }
-func (q *fakeQP) Modify(set ci.QPField, attr ci.QPAttr, _ *ci.UserBuffer) error {
+func (q *fakeQP) Modify(set ci.QPField, attr ci.QPAttr) error {
 	if q.gate != nil {
 		<-q.gate
 	}
@@ -510,7 +510,7 @@ func (q *fakeQP) Modify(set ci.QPField, attr ci.QPAttr, _ *ci.UserBuffer) error 
 	}
 	return q.check("QP.Modify")
 }
-func (q *fakeQP) AttachMcast(ci.GID, ci.LID, *ci.UserBuffer) (ci.Mcast, error) {
+func (q *fakeQP) AttachMcast(ci.McastAttach) (ci.Mcast, error) {
 	m := &fakeMcast{}
 	return ret[ci.Mcast](m, q.h.add(&m.fakeObj, "Mcast", &q.fakeObj))
 }

@@ -157,11 +157,11 @@ func newDuo(t *testing.T, al *accesslayer.AL) *duo {
 
 func (d *duo) connect() {
 	for _, s := range []*side{d.a, d.b} {
-		require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+		require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 	}
 	d.a.connect(d.b)
 	d.b.connect(d.a)
-	require.NoError(d.a.t, d.a.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}, nil))
+	require.NoError(d.a.t, d.a.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}))
 }
 
 // do posts requests, the last of them signaled, and waits for a completion.
@@ -221,7 +221,7 @@ func TestFastRegPoolReference(t *testing.T) {
 		"one list": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.NoError(t, m.Unmap())
 			mr := must(d.b.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(d.b.buf), Access: ci.LocalWrite | ci.RemoteWrite}))
-			require.NoError(t, d.b.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}, nil))
+			require.NoError(t, d.b.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}))
 			text := bytes.Repeat([]byte("from a "), 700)
 			m = must(p.Map(ci.Bytes(text), 0))
 			require.Equal(t, ok, d.a.do(m.Register(), ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{m.SGE(0, 4900)}, Remote: mr.Region().Remote(9)}, m.Invalidate()))

@@ -146,17 +146,17 @@ type MW struct {
 func (w *MW) Unwrap() any { return w.mwVerbs.MW }
 
 // NewMW makes a window. Status: as ci.PD.CreateMW; InvalidState with ErrClosed.
-func (p *PD) NewMW(typ ci.MWType) (*MW, error) { return p.newMW(typ, nil) }
+func (p *PD) NewMW(typ ci.MWType) (*MW, error) { return p.newMW(ci.MWCreate{Type: typ}) }
 
-func (p *PD) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
-	return asCI[ci.MW](p.newMW(typ, ub))
+func (p *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
+	return asCI[ci.MW](p.newMW(c))
 }
 
-func (p *PD) newMW(typ ci.MWType, ub *ci.UserBuffer) (*MW, error) {
+func (p *PD) newMW(c ci.MWCreate) (*MW, error) {
 	w := &MW{pd: p}
 	w.n = &node{kind: kindMW, obj: w}
 	err := w.n.make(p.n, "PD.CreateMW", func() (func() error, error) {
-		in, err := p.verbs.CreateMW(typ, ub)
+		in, err := p.verbs.CreateMW(c)
 		w.mwVerbs.MW = in
 		return destroyer(in), err
 	})

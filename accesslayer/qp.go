@@ -30,7 +30,7 @@ func (q *QP) PD() *PD { return q.pd }
 // well. Status: as ci.PD.CreateQP; InvalidCQHandle and so on for strangers and for what is being destroyed; InvalidState with
 // ErrClosed.
 func (p *PD) NewQP(c ci.QPCreate, onEvent func(*QP, ci.Event)) (*QP, error) {
-	return p.newQP("PD.CreateQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c, nil) })
+	return p.newQP("PD.CreateQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c) })
 }
 
 // NewSpecialQP makes QP0, QP1 or a raw QP of a port. Status: as ci.PD.CreateSpecialQP, and as NewQP.
@@ -38,8 +38,8 @@ func (p *PD) NewSpecialQP(port uint8, c ci.QPCreate, onEvent func(*QP, ci.Event)
 	return p.newQP("PD.CreateSpecialQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateSpecialQP(port, c) })
 }
 
-func (p *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
-	return asCI[ci.QP](p.newQP("PD.CreateQP", c, nil, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c, ub) }))
+func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	return asCI[ci.QP](p.newQP("PD.CreateQP", c, nil, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c) }))
 }
 
 func (p *PD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
@@ -119,31 +119,33 @@ func (q *QP) Query() (attr ci.QPAttr, err error) {
 }
 
 // Modify: as ci.QP; QPInTimewait; InvalidQPHandle with ErrClosed.
-func (q *QP) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+func (q *QP) Modify(set ci.QPField, attr ci.QPAttr) error {
 	const verb = "QP.Modify"
 	return q.n.during(verb, func() error {
 		if left := q.timeWaitLeft(); left > 0 && set&ci.QPFieldState != 0 && (q.typ == ci.RC || q.typ == ci.UC) &&
 			attr.State != ci.QPError && attr.State != ci.QPReset && attr.State != ci.QPInit {
 			return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, Reset and Init are allowed", left)}
 		}
-		return q.qpVerbs.Modify(set, attr, ub)
+		return q.qpVerbs.Modify(set, attr)
 	})
 }
 
 // Attach joins the QP to a multicast group: packets of the group are received. To be sent packets, the port must also be a member at
 // the SA, on InfiniBand. Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
-func (q *QP) Attach(gid ci.GID, mlid ci.LID) (*Mcast, error) { return q.attach(gid, mlid, nil) }
-
-// AttachMcast is Attach for code written against package ci.
-func (q *QP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
-	return asCI[ci.Mcast](q.attach(gid, mlid, ub))
+func (q *QP) Attach(gid ci.GID, mlid ci.LID) (*Mcast, error) {
+	return q.attach(ci.McastAttach{GID: gid, LID: mlid})
 }
 
-func (q *QP) attach(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (*Mcast, error) {
+// AttachMcast is Attach for code written against package ci.
+func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	return asCI[ci.Mcast](q.attach(c))
+}
+
+func (q *QP) attach(c ci.McastAttach) (*Mcast, error) {
 	m := &Mcast{}
 	m.n = &node{kind: kindMcast, obj: m}
 	err := m.n.make(q.n, "QP.AttachMcast", func() (func() error, error) {
-		in, err := q.qpVerbs.AttachMcast(gid, mlid, ub)
+		in, err := q.qpVerbs.AttachMcast(c)
 		m.mcastVerbs.Mcast = in
 		return destroyer(in), err
 	})

@@ -54,9 +54,9 @@ func (s *side) lid() ci.LID { return must(s.ca.Adapter().Port(1)).LID }
 
 func (s *side) connect(peer *side) {
 	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: peer.lid()}}
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: peer.qp.Num(), RespRes: 1, MinRNRTimer: 1}, nil))
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7}, nil))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: peer.qp.Num(), RespRes: 1, MinRNRTimer: 1}))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7}))
 }
 
 // Messages of a reliable connection through pumps, in each mode, none lost.
@@ -109,9 +109,9 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 	al, link := newAL(t), reference.NewDirectLink()
 	a, b := newSide(t, al, link, ci.UD), newSide(t, al, link, ci.UD)
 	for _, s := range []*side{a, b} {
-		require.NoError(t, s.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}, nil))
-		require.NoError(t, s.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}, nil))
-		require.NoError(t, s.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS}, nil))
+		require.NoError(t, s.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
+		require.NoError(t, s.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}))
+		require.NoError(t, s.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS}))
 	}
 	must(b.qp.PostRecv([]ci.RecvWR{{ID: 3, SGL: []ci.SGE{b.mr.Region().SGE(0, 256)}}}))
 	av := must(a.pd.NewAV(ci.AVAttr{Port: 1, DLID: b.lid()}))

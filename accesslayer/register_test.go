@@ -72,8 +72,8 @@ func TestCallOrder(t *testing.T) {
 		ca.EXPECT().Query().Return(attr(ci.PortCapReregister), nil),
 
 		ca.EXPECT().AllocatePD(ci.PDNormal).Return(pd, nil),
-		pd.EXPECT().CreateCQ(gomock.Any(), nil).Return(cq, nil),
-		pd.EXPECT().CreateQP(gomock.Any(), nil).Return(qp, nil),
+		pd.EXPECT().CreateCQ(gomock.Any()).Return(cq, nil),
+		pd.EXPECT().CreateQP(gomock.Any()).Return(qp, nil),
 
 		qp.EXPECT().Destroy().DoAndReturn(func() error {
 			assert.Equal(t, []string{"add", "remove"}, told, "clients hear of the removal before anything is destroyed")

@@ -18,14 +18,14 @@ func (s *SRQ) PD() *PD { return s.pd }
 // SRQ; c.OnEvent is called as well. Status: as ci.PD.CreateSRQ; InvalidMaxWRs and InvalidMaxSGE for sizes that are zero or above what
 // the HCA has; InvalidState with ErrClosed.
 func (p *PD) NewSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
-	return p.newSRQ(c, onEvent, nil)
+	return p.newSRQ(c, onEvent)
 }
 
-func (p *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
-	return asCI[ci.SRQ](p.newSRQ(c, nil, ub))
+func (p *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
+	return asCI[ci.SRQ](p.newSRQ(c, nil))
 }
 
-func (p *PD) newSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event), ub *ci.UserBuffer) (*SRQ, error) {
+func (p *PD) newSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
 	const verb = "PD.CreateSRQ"
 	if attr := p.ca.a.Attr(); attr.Caps.Has(ci.CapSRQ) {
 		switch {
@@ -50,7 +50,7 @@ func (p *PD) newSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event), ub *ci.UserBuf
 		}
 	}
 	err := s.n.make(p.n, verb, func() (func() error, error) {
-		in, err := p.verbs.CreateSRQ(c, ub)
+		in, err := p.verbs.CreateSRQ(c)
 		s.srqVerbs.SRQ = in
 		return destroyer(in), err
 	})
@@ -64,6 +64,6 @@ func (s *SRQ) Query() (attr ci.SRQAttr, err error) {
 }
 
 // Modify: as ci.SRQ; InvalidSRQHandle with ErrClosed.
-func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr, ub *ci.UserBuffer) error {
-	return s.n.during("SRQ.Modify", func() error { return s.srqVerbs.Modify(set, attr, ub) })
+func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
+	return s.n.during("SRQ.Modify", func() error { return s.srqVerbs.Modify(set, attr) })
 }

@@ -49,7 +49,7 @@ func newScalePair(t *testing.T, cqes int, port func(i int) reference.PortConfig)
 		var err error
 		s[i], err = newHCA(port(i), 4096)
 		require.NoError(t, err)
-		s[i].cq, err = s[i].pd.CreateCQ(ci.CQCreate{Size: cqes}, nil)
+		s[i].cq, err = s[i].pd.CreateCQ(ci.CQCreate{Size: cqes})
 		require.NoError(t, err)
 		s[i].undo = append(s[i].undo, s[i].cq.Destroy)
 	}

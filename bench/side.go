@@ -125,7 +125,7 @@ func (s *side) equip(c ci.QPCaps) (err error) {
 		case s.wake <- struct{}{}:
 		default: // it knows already
 		}
-	}}, nil); err != nil {
+	}}); err != nil {
 		return err
 	}
 	s.undo = append(s.undo, s.cq.Destroy)
@@ -137,7 +137,7 @@ func (s *side) equip(c ci.QPCaps) (err error) {
 }
 
 func (s *side) newQP(c ci.QPCaps) (ci.QP, error) {
-	return s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: c}, nil)
+	return s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: c})
 }
 
 // close is idempotent.
@@ -167,7 +167,7 @@ func (s *side) connect(qp ci.QP, to address) error {
 			RespRes: reads, MinRNRTimer: 1}},
 		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: reads, Primary: ci.Path{AckTimeout: timeout}}},
 	} {
-		if err := qp.Modify(m.set, m.attr, nil); err != nil {
+		if err := qp.Modify(m.set, m.attr); err != nil {
 			return fmt.Errorf("QP %d to %v: %w", qp.Num(), m.attr.State, err)
 		}
 	}

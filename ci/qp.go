@@ -30,9 +30,9 @@ type QP interface {
 	Query() (QPAttr, error)
 
 	// Modify moves the QP to attr.State (QPFieldState set) or changes attributes in place. Only fields named in set count. A failure changes
-	// nothing. SAS: ci_modify_qp (25); ci_ndi_modify_qp (26) is this with a UserBuffer. Context: thread. Status: InvalidQPState,
+	// nothing. SAS: ci_modify_qp (25); ci_ndi_modify_qp (26) is this with attr.User. Context: thread. Status: InvalidQPState,
 	// InvalidPKey, InvalidPort, InvalidAPMState, InvalidParameter (missing, forbidden or out of range), Unsupported. [SAS-2.3-11]
-	Modify(set QPField, attr QPAttr, ub *UserBuffer) error
+	Modify(set QPField, attr QPAttr) error
 
 	// BindMW posts the bind of a type 1 window to the send queue and returns the key it will have; Length 0 unbinds.
 	// SAS: ci_bind_mw (53). Context: data. Cap: CapMW1. Status: InvalidMWHandle, InvalidMRHandle, InvalidServiceType (UD, special),
@@ -44,7 +44,7 @@ type QP interface {
 	// SAS: ci_attach_mcast (63). Context: thread. Cap: CapMulticast. Status: InvalidServiceType (not UD), InvalidGID (neither FF00::/8 nor, on
 	// Ethernet links, an IPv4 group, ::ffff:224.0.0.0/4; or of an address family that the port does not have), InvalidLID (not
 	// C000-FFFE; ignored on Ethernet), MaxMcastQPsReached, InsufficientResources.
-	AttachMcast(gid GID, mlid LID, ub *UserBuffer) (Mcast, error)
+	AttachMcast(c McastAttach) (Mcast, error)
 }
 
 // QPType is the service of a QP.
@@ -102,6 +102,7 @@ type QPCreate struct {
 	RDD            RDD // RD only
 	Context        any
 	OnEvent        func(Event) // may be nil
+	User           *UserBuffer // private data of the user half; nil in process
 }
 
 // QPAttr is what Query gives and Modify takes.
@@ -129,6 +130,7 @@ type QPAttr struct {
 	PD             PD   // as created, with SendCQ, RecvCQ, SRQ; Modify ignores them
 	SendCQ, RecvCQ CQ
 	SRQ            SRQ
+	User           *UserBuffer // Modify: private data of the user half; else nil
 }
 
 // Path is one of the two paths of a connection.

@@ -41,7 +41,7 @@ func newAPMRig(t *testing.T, typ ci.QPType, hints Hints) *apmRig {
 func (s *side) rearm(t *testing.T, port uint8, peer ci.LID) {
 	t.Helper()
 	require.NoError(t, s.qp.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm,
-		Alternate: ci.Path{AV: ci.AVAttr{Port: port, DLID: peer}, AckTimeout: 14}}, nil))
+		Alternate: ci.Path{AV: ci.AVAttr{Port: port, DLID: peer}, AckTimeout: 14}}))
 }
 
 func (s *side) apm(t *testing.T) (ci.APMState, uint8) {
@@ -105,7 +105,7 @@ func TestAPM(t *testing.T) {
 		t.Run(fmt.Sprint("forced ", hints), func(t *testing.T) {
 			x := newAPMRig(t, ci.RC, hints)
 			x.arm(t)
-			require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+			require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 			x.talk(t) // the peer follows the first packet
 			x.migrated(t)
 		})
@@ -120,13 +120,13 @@ func TestAPM(t *testing.T) {
 		t.Run(fmt.Sprint("and back ", hints), func(t *testing.T) {
 			x := newAPMRig(t, ci.RC, hints)
 			x.arm(t)
-			require.NoError(t, x.b.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+			require.NoError(t, x.b.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 			x.talk(t)
 			x.migrated(t)
 			x.a.rearm(t, 1, 3)
 			x.b.rearm(t, 1, 1)
 			x.talk(t)
-			require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+			require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 			x.talk(t)
 			for _, s := range []*side{x.a, x.b} {
 				st, port := s.apm(t)
@@ -177,7 +177,7 @@ func TestAPMWithoutAlternate(t *testing.T) {
 // refuse runs until a, which has migrated in vain, has given up. b is told once, however often a has tried, and stays as it was.
 func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 	t.Helper()
-	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 	x.a.wantEvent(ci.EventQPAPM)
 	x.b.recv(ci.RecvWR{})
 	before := x.used[2]
@@ -218,7 +218,7 @@ func TestAPMRefused(t *testing.T) {
 		x := newAPMRig(t, ci.RC, Hints{})
 		x.arm(t)
 		require.NoError(t, x.b.qp.Modify(ci.QPFieldAlternate,
-			ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: 1}, AckTimeout: 14}}, nil))
+			ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: 1}, AckTimeout: 14}}))
 		x.refuse(t, ci.APMArmed)
 	})
 	t.Run("not armed yet", func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestMigReq(t *testing.T) {
 			x := newAPMRig(t, ci.RC, Hints{})
 			q := x.b.qp.(*QP)
 			if c.loaded {
-				require.NoError(t, q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: other}}}, nil))
+				require.NoError(t, q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: other}}}))
 			}
 			q.mu.Lock()
 			q.attr.APM = c.state
@@ -300,7 +300,7 @@ func TestMigReq(t *testing.T) {
 func TestAPMOfUC(t *testing.T) {
 	x := newAPMRig(t, ci.UC, Hints{})
 	x.arm(t)
-	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 	x.talk(t)
 	x.migrated(t)
 	require.Zero(t, x.s.clock.Pending())
@@ -309,12 +309,12 @@ func TestAPMOfUC(t *testing.T) {
 
 func TestAPMErrors(t *testing.T) {
 	x := newAPMRig(t, ci.RC, Hints{})
-	alt := func(p ci.Path) error { return x.a.qp.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: p}, nil) }
+	alt := func(p ci.Path) error { return x.a.qp.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: p}) }
 	require.ErrorIs(t, alt(ci.Path{AV: ci.AVAttr{Port: 3, DLID: 4}}), ci.InvalidPort)
 	require.ErrorIs(t, alt(ci.Path{AV: ci.AVAttr{Port: 2, DLID: 4}, PKeyIndex: 9}), ci.InvalidPKey)
 	require.ErrorIs(t, alt(ci.Path{AV: ci.AVAttr{Port: 2}}), ci.InvalidParameter)
 	require.ErrorIs(t, alt(ci.Path{AV: ci.AVAttr{Port: 2, DLID: 4}, AckTimeout: 32}), ci.InvalidParameter)
-	apm := func(s ci.APMState) error { return x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: s}, nil) }
+	apm := func(s ci.APMState) error { return x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: s}) }
 	for _, s := range []ci.APMState{0, ci.APMMigrated, ci.APMRearm, ci.APMArmed} {
 		require.ErrorIs(t, apm(s), ci.InvalidAPMState)
 	}

@@ -23,6 +23,7 @@ type avState struct {
 
 func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 	h := d.ca.hca
+	attr.User = nil // not kept after the verb
 	s := &avState{attr: attr, port: h.port(attr.Port)}
 	if s.port == nil {
 		if h.attr.Caps.Has(ci.CapAVPortCheck) {
@@ -37,11 +38,11 @@ func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 }
 
 // CreateAV makes an address vector.
-func (d *PD) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	const verb = "PD.CreateAV"
 	h := d.ca.hca
 	if !h.attr.Caps.Has(ci.CapAV) {
-		return d.UnimplementedPD.CreateAV(attr, ub)
+		return d.UnimplementedPD.CreateAV(attr)
 	}
 	s, err := d.avState(verb, attr)
 	if err != nil {
@@ -52,6 +53,7 @@ func (d *PD) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
 	}
 	a := &AV{pd: d}
 	a.state.Store(s)
+	nothingForUser(attr.User)
 	return a, nil
 }
 
@@ -64,7 +66,7 @@ func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
 }
 
 // Modify replaces the vector.
-func (a *AV) Modify(attr ci.AVAttr, _ *ci.UserBuffer) error {
+func (a *AV) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
 	if !a.alive() {
 		return fail(verb, ci.InvalidAVHandle)
@@ -74,6 +76,7 @@ func (a *AV) Modify(attr ci.AVAttr, _ *ci.UserBuffer) error {
 		return err
 	}
 	a.state.Store(s)
+	nothingForUser(attr.User)
 	return nil
 }
 

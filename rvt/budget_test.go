@@ -39,16 +39,16 @@ func used(h *HCA) int64 {
 func TestQueueMemoryIsLimited(t *testing.T) {
 	const limit = 8 << 20
 	h, pd := newBudgeted(t, limit)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 64}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 64})
 	require.NoError(t, err)
 	qp := ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 4, RecvSGE: 4}}
 	base := used(h)
 	require.Positive(t, base)
 	for name, create := range map[string]func() (interface{ Destroy() error }, error){
-		"QP": func() (interface{ Destroy() error }, error) { return pd.CreateQP(qp, nil) },
-		"CQ": func() (interface{ Destroy() error }, error) { return pd.CreateCQ(ci.CQCreate{Size: 4096}, nil) },
+		"QP": func() (interface{ Destroy() error }, error) { return pd.CreateQP(qp) },
+		"CQ": func() (interface{ Destroy() error }, error) { return pd.CreateCQ(ci.CQCreate{Size: 4096}) },
 		"SRQ": func() (interface{ Destroy() error }, error) {
-			return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4096, MaxSGE: 4}}, nil)
+			return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4096, MaxSGE: 4}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,41 +83,41 @@ func TestQueueMemoryIsLimited(t *testing.T) {
 // limit fails with InsufficientResources and leaves the old size.
 func TestQueueMemoryCountsChanges(t *testing.T) {
 	h, pd := newBudgeted(t, 4<<20)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16})
 	require.NoError(t, err)
 	small := used(h)
-	_, err = cq.Resize(4096, nil)
+	_, err = cq.Resize(ci.CQResize{Size: 4096})
 	require.NoError(t, err)
 	require.Greater(t, used(h), small)
 	before := used(h)
-	_, err = cq.Resize(1<<20-1, nil)
+	_, err = cq.Resize(ci.CQResize{Size: 1<<20 - 1})
 	require.ErrorIs(t, err, ci.InsufficientResources)
 	assert.Equal(t, before, used(h))
 	attr, err := cq.Query()
 	require.NoError(t, err)
 	assert.Equal(t, 4096, attr.Size)
-	_, err = cq.Resize(16, nil)
+	_, err = cq.Resize(ci.CQResize{Size: 16})
 	require.NoError(t, err)
 	assert.Equal(t, small, used(h))
 
-	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 32}}, nil)
+	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 32}})
 	require.NoError(t, err)
 	before = used(h)
-	require.ErrorIs(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 1<<16 - 1}, nil), ci.InsufficientResources)
+	require.ErrorIs(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 1<<16 - 1}), ci.InsufficientResources)
 	assert.Equal(t, before, used(h))
-	require.NoError(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 256}, nil))
+	require.NoError(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 256}))
 	assert.Greater(t, used(h), before)
-	require.NoError(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}, nil))
+	require.NoError(t, srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}))
 	assert.Equal(t, before, used(h))
 
-	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq})
 	require.NoError(t, err)
 	created := used(h)
-	require.NoError(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+	require.NoError(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
 	require.NoError(t, qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, MTU: ci.MTU256, RespRes: 128, DestNum: 2,
-		Primary: ci.Path{AV: ci.AVAttr{DLID: 1, Port: 1}}}, nil))
+		Primary: ci.Path{AV: ci.AVAttr{DLID: 1, Port: 1}}}))
 	assert.Equal(t, created+responderBytes(128), used(h), "responder resources are counted from RTR on")
-	require.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+	require.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 	assert.Equal(t, created, used(h))
 	require.NoError(t, qp.Destroy())
 	require.NoError(t, srq.Destroy())
@@ -152,11 +152,11 @@ func TestInboxIsLimitedInBytes(t *testing.T) {
 // TestDestroyedQueuesHoldNoRings checks that a reference to a destroyed QP, SRQ or CQ does not keep its rings.
 func TestDestroyedQueuesHoldNoRings(t *testing.T) {
 	_, pd := newBudgeted(t, 0)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 64}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 64})
 	require.NoError(t, err)
-	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 64, MaxSGE: 1}}, nil)
+	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 64, MaxSGE: 1}})
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 64, RecvDepth: 64}}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 64, RecvDepth: 64}})
 	require.NoError(t, err)
 	require.NoError(t, qp.Destroy())
 	require.NoError(t, srq.Destroy())

@@ -118,7 +118,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					})
 				}
 				c := ci.QPCreate{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}
-				qp, err := a.pd.CreateQP(c, nil)
+				qp, err := a.pd.CreateQP(c)
 				require.NoError(t, err)
 				was := a.qp
 				a.qp = qp
@@ -151,11 +151,11 @@ func TestEverybodyAtOnce(t *testing.T) {
 				attr := a.attr(b)
 				loop(func() { // errors are to be expected: the QP has often gone to Error by itself
 					for _, st := range []ci.QPState{ci.QPSQD, ci.QPRTS, ci.QPSQD, ci.QPRTS, ci.QPError, ci.QPReset} {
-						_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}, nil)
+						_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: st})
 					}
 					for _, st := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
 						attr.State = st
-						_ = qp.Modify(stepFields(typ)[st], attr, nil)
+						_ = qp.Modify(stepFields(typ)[st], attr)
 					}
 					k.Add(1)
 				})
@@ -190,17 +190,17 @@ func TestChurn(t *testing.T) {
 				if !assert.NoError(t, err) {
 					return
 				}
-				cq, err := pd.CreateCQ(ci.CQCreate{Size: 2, OnCompletion: func(any) {}}, nil)
+				cq, err := pd.CreateCQ(ci.CQCreate{Size: 2, OnCompletion: func(any) {}})
 				assert.NoError(t, err)
-				srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}}, nil)
+				srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}})
 				assert.NoError(t, err)
-				qp, err := pd.CreateQP(ci.QPCreate{Type: []ci.QPType{ci.RC, ci.UC, ci.UD, ci.RC}[g], SendCQ: cq, RecvCQ: cq, SRQ: srq}, nil)
+				qp, err := pd.CreateQP(ci.QPCreate{Type: []ci.QPType{ci.RC, ci.UC, ci.UD, ci.RC}[g], SendCQ: cq, RecvCQ: cq, SRQ: srq})
 				assert.NoError(t, err)
 				for _, o := range []ci.Object{pd, cq, srq} {
 					assert.ErrorIs(t, o.Destroy(), ci.ResourceBusy)
 				}
 				assert.NoError(t, cq.Notify(ci.NotifyNext))
-				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 				_, err = srq.PostRecv([]ci.RecvWR{{}})
 				assert.NoError(t, err)
 				for _, o := range []ci.Object{qp, srq, cq, pd} {
@@ -231,9 +231,9 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 	b, _ := livePair(t, &wireLink{}, ci.UC)
 	for range 200 {
 		var gone atomic.Bool
-		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }}, nil)
+		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }})
 		require.NoError(t, err)
-		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20}, OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }}, nil)
+		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20}, OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }})
 		require.NoError(t, err)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -245,8 +245,8 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 				default:
 					_ = cq.Notify(ci.NotifyNext)
 					_, _ = qp.PostRecv([]ci.RecvWR{{}})
-					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
-					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil)
+					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
+					_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset})
 				}
 			}
 		})
@@ -265,13 +265,13 @@ func TestOverflowAgainstDestroy(t *testing.T) {
 	before := b.hca.Live()
 	for range 100 {
 		events := make(chan ci.Event, 100)
-		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: func(e ci.Event) { events <- e }}, nil)
+		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 1, OnEvent: func(e ci.Event) { events <- e }})
 		require.NoError(t, err)
 		var qps []ci.QP
 		for range 4 {
-			qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 4}}, nil)
+			qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 4}})
 			require.NoError(t, err)
-			require.NoError(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+			require.NoError(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
 			qps = append(qps, qp)
 		}
 		var wg sync.WaitGroup
@@ -279,7 +279,7 @@ func TestOverflowAgainstDestroy(t *testing.T) {
 			wg.Go(func() {
 				_, err := qp.PostRecv(make([]ci.RecvWR, 4))
 				assert.NoError(t, err)
-				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)) // four completions, room for one
+				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})) // four completions, room for one
 				assert.NoError(t, qp.Destroy())
 			})
 		}

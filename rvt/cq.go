@@ -52,7 +52,7 @@ const (
 const minModeration = time.Millisecond
 
 // CreateCQ makes a completion queue.
-func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
 	h := d.ca.hca
 	if c.Size <= 0 || c.Size > h.attr.MaxCQEs {
@@ -66,7 +66,7 @@ func (d *PD) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 		d.unchild(kindCQ)
 		return nil, err
 	}
-	ring, err := h.cfg.Rings.CompletionRing(c.Size, ub)
+	ring, err := h.cfg.Rings.CompletionRing(c.Size, c.User)
 	if err != nil {
 		h.queues.give(bytes)
 		d.unchild(kindCQ)
@@ -176,10 +176,11 @@ func (q *CQ) Query() (ci.CQAttr, error) {
 }
 
 // Resize changes the capacity, with entries kept.
-func (q *CQ) Resize(size int, ub *ci.UserBuffer) (int, error) {
+func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	const verb = "CQ.Resize"
+	size := r.Size
 	if !q.hca.attr.Caps.Has(ci.CapResizeCQ) {
-		return q.UnimplementedCQ.Resize(size, ub)
+		return q.UnimplementedCQ.Resize(r)
 	}
 	if q.gone.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
@@ -211,10 +212,10 @@ func (q *CQ) Resize(size int, ub *ci.UserBuffer) (int, error) {
 }
 
 // Modify sets moderation.
-func (q *CQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
+func (q *CQ) Modify(m ci.Moderation) error {
 	const verb = "CQ.Modify"
 	if !q.hca.attr.Caps.Has(ci.CapModeration) {
-		return q.UnimplementedCQ.Modify(m, ub)
+		return q.UnimplementedCQ.Modify(m)
 	}
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidCQHandle)

@@ -31,7 +31,7 @@ func newCQRig(t *testing.T, size int, clock clock.Clock) *cqRig {
 	x.cq, err = x.b.pd.CreateCQ(ci.CQCreate{Size: size, Context: "mine", OnCompletion: func(ctx any) {
 		require.Equal(t, "mine", ctx)
 		x.fired <- struct{}{}
-	}, OnEvent: func(e ci.Event) { x.events <- e }}, nil)
+	}, OnEvent: func(e ci.Event) { x.events <- e }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.cq.Destroy()) })
 	x.b.remake(ci.QPCreate{Type: ci.RC, SendCQ: x.b.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 1, RecvSGE: 1}})
@@ -181,7 +181,7 @@ func TestModeration(t *testing.T) {
 		{"turned off while one is held", ci.Moderation{Count: 10, Period: time.Hour}, func(x *cqRig, c *fakeClock) {
 			x.add(3, 0)
 			require.Zero(x.t, x.count())
-			require.NoError(x.t, x.cq.Modify(ci.Moderation{}, nil))
+			require.NoError(x.t, x.cq.Modify(ci.Moderation{}))
 			require.Equal(x.t, 1, x.count())
 			x.add(1, 0)
 			require.Zero(x.t, x.count(), "that was the one callback of this arm")
@@ -199,7 +199,7 @@ func TestModeration(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				c := newClock()
 				x := newCQRig(t, 200, c)
-				require.NoError(t, x.cq.Modify(tt.mod, nil))
+				require.NoError(t, x.cq.Modify(tt.mod))
 				a, err := x.cq.Query()
 				require.NoError(t, err)
 				require.Equal(t, ci.CQAttr{Size: 200, Moderation: tt.mod}, a)
@@ -212,8 +212,8 @@ func TestModeration(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T) {
 		x := newCQRig(t, 10, newClock())
-		require.ErrorIs(t, x.cq.Modify(ci.Moderation{Count: -1}, nil), ci.InvalidParameter)
-		require.ErrorIs(t, x.cq.Modify(ci.Moderation{Period: -1}, nil), ci.InvalidParameter)
+		require.ErrorIs(t, x.cq.Modify(ci.Moderation{Count: -1}), ci.InvalidParameter)
+		require.ErrorIs(t, x.cq.Modify(ci.Moderation{Period: -1}), ci.InvalidParameter)
 	})
 }
 
@@ -250,13 +250,13 @@ func TestCQOverflow(t *testing.T) {
 func TestResizeCQ(t *testing.T) {
 	x := newCQRig(t, 4, nil)
 	x.add(4, 0)
-	_, err := x.cq.Resize(3, nil)
+	_, err := x.cq.Resize(ci.CQResize{Size: 3})
 	require.ErrorIs(t, err, ci.Overflow)
 	for _, n := range []int{0, -1, 1 << 30} {
-		_, err = x.cq.Resize(n, nil)
+		_, err = x.cq.Resize(ci.CQResize{Size: n})
 		require.ErrorIs(t, err, ci.InvalidCQSize)
 	}
-	n, err := x.cq.Resize(8, nil)
+	n, err := x.cq.Resize(ci.CQResize{Size: 8})
 	require.NoError(t, err)
 	require.Equal(t, 8, n)
 	x.add(4, 0)
@@ -279,7 +279,7 @@ func TestResizeUnderTraffic(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_, err := x.cq.Resize(300+i%50, nil)
+				_, err := x.cq.Resize(ci.CQResize{Size: 300 + i%50})
 				if err != nil {
 					require.ErrorIs(t, err, ci.Overflow)
 				}
@@ -310,12 +310,12 @@ func TestResizeUnderTraffic(t *testing.T) {
 func TestCallbacksOfObjectsAreApart(t *testing.T) {
 	x := newCQRig(t, 100, nil)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	cq2, err := x.b.pd.CreateCQ(ci.CQCreate{Size: 10, OnCompletion: func(any) { close(entered); <-leave }}, nil)
+	cq2, err := x.b.pd.CreateCQ(ci.CQCreate{Size: 10, OnCompletion: func(any) { close(entered); <-leave }})
 	require.NoError(t, err)
-	qp2, err := x.b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq2, RecvCQ: cq2, QPCaps: ci.QPCaps{RecvDepth: 1, SendDepth: 1}}, nil)
+	qp2, err := x.b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq2, RecvCQ: cq2, QPCaps: ci.QPCaps{RecvDepth: 1, SendDepth: 1}})
 	require.NoError(t, err)
 	require.NoError(t, cq2.Notify(ci.NotifyNext))
-	require.NoError(t, qp2.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+	require.NoError(t, qp2.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 	_, err = qp2.PostRecv([]ci.RecvWR{{}})
 	require.NoError(t, err)
 	<-entered
@@ -350,7 +350,7 @@ func TestCallbacksMayUseVerbs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.NoError(t, cq.Notify(ci.NotifyNext))
-		av, err := x.b.pd.CreateAV(ci.AVAttr{Port: 1, DLID: 1}, nil)
+		av, err := x.b.pd.CreateAV(ci.AVAttr{Port: 1, DLID: 1})
 		require.NoError(t, err)
 		require.NoError(t, av.Destroy())
 		if round++; round < 5 {
@@ -358,7 +358,7 @@ func TestCallbacksMayUseVerbs(t *testing.T) {
 			x.b.send(ci.SendWR{Flags: ci.SendSignaled})
 		}
 		done <- round
-	}}, nil)
+	}})
 	require.NoError(t, err)
 	close(made)
 	t.Cleanup(func() { require.NoError(t, cq.Destroy()) })

@@ -38,7 +38,7 @@ func TestUDQKey(t *testing.T) {
 	b.recv(ci.RecvWR{SGL: b.sge(0, 100)})
 	a.send(ci.SendWR{To: a.dest(b, 0x80000001)})
 	require.Equal(t, ci.WCSuccess, b.onlyWC().Status)
-	require.NoError(t, a.qp.Modify(ci.QPFieldQKey, ci.QPAttr{QKey: 9}, nil))
+	require.NoError(t, a.qp.Modify(ci.QPFieldQKey, ci.QPAttr{QKey: 9}))
 	a.send(ci.SendWR{To: a.dest(b, 0x80000001)})
 	require.Empty(t, b.poll())
 	require.EqualValues(t, 1, b.hca.Counters()["drop_qkey"])
@@ -69,12 +69,12 @@ func TestUDGRH(t *testing.T) {
 func TestUDBadAddress(t *testing.T) {
 	for _, attr := range []ci.AVAttr{{Port: 1}, {Port: 9, DLID: 1}, {}} {
 		a, _ := pair(t, &wireLink{}, ci.UD)
-		av, err := a.pd.CreateAV(attr, nil)
+		av, err := a.pd.CreateAV(attr)
 		require.NoError(t, err)
 		a.send(ci.SendWR{To: ci.Dest{AV: av, QPN: 1}})
 		require.Equal(t, ci.WCLocalOpErr, a.onlyWC().Status)
 		require.Equal(t, ci.QPSQError, a.state())
-		require.NoError(t, av.Modify(ci.AVAttr{Port: 1, DLID: 2}, nil))
+		require.NoError(t, av.Modify(ci.AVAttr{Port: 1, DLID: 2}))
 		a.toState(ci.QPRTS)
 		a.send(ci.SendWR{To: ci.Dest{AV: av, QPN: 1}, Flags: ci.SendSignaled})
 		require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
@@ -385,9 +385,9 @@ func TestMulticast(t *testing.T) {
 	for range 3 {
 		x := *s
 		var err error
-		x.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 20}, nil)
+		x.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 20})
 		require.NoError(t, err)
-		x.qp, err = s.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{RecvDepth: 10, RecvSGE: 1}}, nil)
+		x.qp, err = s.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{RecvDepth: 10, RecvSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, x.qp.Destroy()); require.NoError(t, x.cq.Destroy()) })
 		x.toRTS(s.attrTo(0, 1))
@@ -397,7 +397,7 @@ func TestMulticast(t *testing.T) {
 		members = append(members, &x)
 	}
 	attach := func(m int, g ci.GID) ci.Mcast {
-		mc, err := members[m].qp.AttachMcast(g, 0xc001, nil)
+		mc, err := members[m].qp.AttachMcast(ci.McastAttach{GID: g, LID: 0xc001})
 		require.NoError(t, err)
 		return mc
 	}
@@ -432,10 +432,10 @@ func TestMulticast(t *testing.T) {
 		mlid ci.LID
 		want ci.Status
 	}{{ci.GID{0xfe}, 0xc001, ci.InvalidGID}, {ci.GID{10: 0xff, 11: 0xff, 12: 224}, 0xc001, ci.InvalidGID}, {g1, 0xbfff, ci.InvalidLID}, {g1, 0xffff, ci.InvalidLID}} {
-		_, err := s.qp.AttachMcast(tt.gid, tt.mlid, nil)
+		_, err := s.qp.AttachMcast(ci.McastAttach{GID: tt.gid, LID: tt.mlid})
 		require.ErrorIs(t, err, tt.want)
 	}
 	a, _ := pair(t, &wireLink{}, ci.RC)
-	_, err := a.qp.AttachMcast(g1, 0xc001, nil)
+	_, err := a.qp.AttachMcast(ci.McastAttach{GID: g1, LID: 0xc001})
 	require.ErrorIs(t, err, ci.InvalidServiceType)
 }

@@ -57,7 +57,7 @@ func (s *side) otherPD() ci.PD {
 
 func (s *side) av(dlid ci.LID) ci.AV {
 	s.t.Helper()
-	av, err := s.pd.CreateAV(ci.AVAttr{Port: 1, DLID: dlid}, nil)
+	av, err := s.pd.CreateAV(ci.AVAttr{Port: 1, DLID: dlid})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, av.Destroy()) })
 	return av

@@ -30,14 +30,14 @@ func newObjects(t *testing.T, ca ci.CA, lid ci.LID) *objectSet {
 	var errs [9]error
 	o.pd, errs[0] = ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, errs[0])
-	o.av, errs[1] = o.pd.CreateAV(ci.AVAttr{Port: 1, DLID: lid}, nil)
-	o.cq, errs[2] = o.pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
-	o.srq, errs[3] = o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+	o.av, errs[1] = o.pd.CreateAV(ci.AVAttr{Port: 1, DLID: lid})
+	o.cq, errs[2] = o.pd.CreateCQ(ci.CQCreate{Size: 16})
+	o.srq, errs[3] = o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 	o.mr, errs[4] = o.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 8192)), Access: allRemote | ci.BindWindow})
 	o.fr, errs[5] = o.pd.AllocFastRegMR(4)
 	o.fmr, errs[6] = o.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
-	o.mw1, errs[7] = o.pd.CreateMW(ci.MWType1, nil)
-	o.mw2, errs[8] = o.pd.CreateMW(ci.MWType2, nil)
+	o.mw1, errs[7] = o.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
+	o.mw2, errs[8] = o.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
@@ -92,7 +92,7 @@ func objectArgs() []objectArg {
 	qp := func(x *argRig, f func(c *ci.QPCreate)) error {
 		c := ci.QPCreate{SendCQ: x.own.cq, RecvCQ: x.own.cq}
 		f(&c)
-		return destroyed(x.own.pd.CreateQP(c, nil))
+		return destroyed(x.own.pd.CreateQP(c))
 	}
 	special := func(x *argRig, f func(c *ci.QPCreate)) error {
 		c := ci.QPCreate{Type: ci.QP1, SendCQ: x.own.cq, RecvCQ: x.own.cq}
@@ -266,7 +266,7 @@ func newArgRig(t *testing.T) *argRig {
 	var err error
 	for i, typ := range []ci.QPType{ci.RC, ci.UD} {
 		q := []*ci.QP{&x.rc, &x.ud}[i]
-		*q, err = x.own.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, SendSGE: 1}}, nil)
+		*q, err = x.own.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, SendSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, (*q).Destroy()) })
 		s := *x.side

@@ -167,7 +167,7 @@ func TestLossRecovery(t *testing.T) {
 // established, and that the peer's first packet does.
 func TestCommunicationEstablished(t *testing.T) {
 	s := newPacedStream(t, 0)
-	require.NoError(t, s.b.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+	require.NoError(t, s.b.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 	attr := s.b.attr(s.a)
 	s.b.step(ci.QPInit, attr)
 	s.inject(s.b, Packet{Op: wire.OpSend, PSN: attr.RQPSN})

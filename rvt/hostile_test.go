@@ -65,7 +65,7 @@ func newHostileRig(t *testing.T) *hostileRig {
 	x.raw.side = s
 	must := func(err error) { t.Helper(); require.NoError(t, err) }
 	var err error
-	x.srq, err = s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 64, MaxSGE: 2}}, nil)
+	x.srq, err = s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 64, MaxSGE: 2}})
 	must(err)
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD, ci.QP1} {
 		for _, st := range []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPError} {
@@ -80,7 +80,7 @@ func newHostileRig(t *testing.T) *hostileRig {
 			if typ == ci.QP1 {
 				q, err = s.pd.CreateSpecialQP(1, c)
 			} else {
-				q, err = s.pd.CreateQP(c, nil)
+				q, err = s.pd.CreateQP(c)
 			}
 			must(err)
 			x.qps = append(x.qps, q)
@@ -216,7 +216,7 @@ func (x *hostileRig) run(b []byte) {
 		}
 		for _, q := range x.qps { // a QP that has been driven into Error starts anew
 			if qq := q.(*QP); qq.current() == ci.QPError && r.u8() > 128 {
-				require.NoError(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+				require.NoError(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 				x.bring(q, qq.typ, ci.QPRTS)
 			}
 		}

@@ -77,7 +77,7 @@ func TestKeysNamed(t *testing.T) {
 			_, err := r.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})
 			return err
 		},
-		func() error { _, err := r.pd.CreateMW(ci.MWType1, nil); return err },
+		func() error { _, err := r.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}); return err },
 		func() error { _, err := r.pd.AllocFastRegMR(1); return err },
 		func() error {
 			_, err := r.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})

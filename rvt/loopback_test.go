@@ -61,9 +61,9 @@ func TestLoopback(t *testing.T) {
 			a := newSide(t, &wireLink{mtu: ci.MTU4096, hints: k.hints}, 0xa, nil, ci.RC, nil)
 			b := *a
 			var err error
-			b.cq, err = a.pd.CreateCQ(ci.CQCreate{Size: 4096}, nil)
+			b.cq, err = a.pd.CreateCQ(ci.CQCreate{Size: 4096})
 			require.NoError(t, err)
-			b.qp, err = a.pd.CreateQP(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 1, RecvSGE: 1}}, nil)
+			b.qp, err = a.pd.CreateQP(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 1, RecvSGE: 1}})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, b.qp.Destroy()); require.NoError(t, b.cq.Destroy()) })
 			a.connect(&b, nil)

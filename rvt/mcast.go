@@ -23,12 +23,13 @@ type Mcast struct {
 }
 
 // AttachMcast joins a datagram QP to a group.
-func (q *QP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	const verb = "QP.AttachMcast"
+	gid, mlid := c.GID, c.LID
 	a := &q.hca.attr
 	switch {
 	case !a.Caps.Has(ci.CapMulticast):
-		return q.UnimplementedQP.AttachMcast(gid, mlid, ub)
+		return q.UnimplementedQP.AttachMcast(c)
 	case q.typ != ci.UD:
 		return nil, fail(verb, ci.InvalidServiceType)
 	}
@@ -50,6 +51,7 @@ func (q *QP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, 
 		return nil, err
 	}
 	q.hca.limit[kindMcast].Add(1)
+	nothingForUser(c.User)
 	return &Mcast{qp: q, gid: gid}, nil
 }
 

@@ -56,14 +56,14 @@ func TestGroupPorts(t *testing.T) {
 	require.NoError(t, err)
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1})
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: cq, RecvCQ: cq}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: cq, RecvCQ: cq})
 	require.NoError(t, err)
 	g1, g2, g3 := ci.GID{0xff, 15: 1}, ci.GID{10: 0xff, 11: 0xff, 12: 239, 15: 2}, ci.GID{0xff, 15: 3}
 	attach := func(g ci.GID, want ci.Status) ci.Mcast {
 		t.Helper()
-		m, err := qp.AttachMcast(g, 0, nil) // the LID does not count on Ethernet
+		m, err := qp.AttachMcast(ci.McastAttach{GID: g, LID: 0}) // the LID does not count on Ethernet
 		if want != ci.Success {
 			require.ErrorIs(t, err, want)
 			return nil
@@ -110,7 +110,7 @@ func TestGroupPorts(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				if m, err := qp.AttachMcast(g1, 0, nil); err == nil {
+				if m, err := qp.AttachMcast(ci.McastAttach{GID: g1, LID: 0}); err == nil {
 					_ = m.Destroy()
 				}
 			}

@@ -213,7 +213,7 @@ func (m *memModel) destroyMR() {
 }
 
 func (m *memModel) createMW() {
-	o, err := m.pickPD().CreateMW(rapid.SampledFrom([]ci.MWType{ci.MWType1, ci.MWType2}).Draw(m.t, "type"), nil)
+	o, err := m.pickPD().CreateMW(ci.MWCreate{Type: rapid.SampledFrom([]ci.MWType{ci.MWType1, ci.MWType2}).Draw(m.t, "type")})
 	require.NoError(m.t, err)
 	m.mws = append(m.mws, &modelMW{mw: o.(*MW)})
 }

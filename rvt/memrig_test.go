@@ -78,7 +78,7 @@ func (r *memRig) mapDMA(m ci.Memory) *DMA {
 }
 
 func (r *memRig) window(typ ci.MWType) *MW {
-	m, err := r.pd.CreateMW(typ, nil)
+	m, err := r.pd.CreateMW(ci.MWCreate{Type: typ})
 	require.NoError(r.t, err)
 	return m.(*MW)
 }

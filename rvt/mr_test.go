@@ -112,9 +112,9 @@ func TestRegisterLimits(t *testing.T) {
 		require.Error(t, err, name)
 		requireStatus(t, ci.InsufficientResources, err)
 	}
-	w, err := r.pd.CreateMW(ci.MWType1, nil)
+	w, err := r.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
 	require.NoError(t, err)
-	_, err = r.pd.CreateMW(ci.MWType2, nil)
+	_, err = r.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})
 	requireStatus(t, ci.InsufficientResources, err)
 	fc := ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12}
 	f, err := r.pd.AllocFMR(fc)
@@ -145,7 +145,7 @@ func TestMemVerbsRefused(t *testing.T) {
 		_, e["PD.AllocFastRegMR"] = r.pd.AllocFastRegMR(1)
 		_, e["PD.AllocFMR"] = r.pd.AllocFMR(ci.FMRCreate{})
 		e["PD.UnmapFMRs"] = r.pd.UnmapFMRs(nil)
-		_, e["PD.CreateMW"] = r.pd.CreateMW(ci.MWType1, nil)
+		_, e["PD.CreateMW"] = r.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
 		_, e["CA.MapDMA"] = r.ca.MapDMA(b)
 		return e
 	}

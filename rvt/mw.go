@@ -22,17 +22,17 @@ type MW struct {
 }
 
 // CreateMW makes an unbound window.
-func (d *PD) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
+func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	const verb = "PD.CreateMW"
 	h := d.ca.hca
-	caps := h.attr.Caps
+	caps, typ := h.attr.Caps, c.Type
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case caps&(ci.CapMW1|ci.CapMW2) == 0,
 		typ == ci.MWType1 && !caps.Has(ci.CapMW1),
 		typ == ci.MWType2 && !caps.Has(ci.CapMW2):
-		return d.UnimplementedPD.CreateMW(typ, ub)
+		return d.UnimplementedPD.CreateMW(c)
 	case typ != ci.MWType1 && typ != ci.MWType2:
 		return nil, failf(verb, ci.InvalidParameter, "window type")
 	}
@@ -44,9 +44,7 @@ func (d *PD) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
 		d.unchild(kindMW)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
-	if ub != nil { // a window has nothing for a user half
-		ub.Status, ub.Out = 0, ub.Out[:0]
-	}
+	nothingForUser(c.User)
 	return m, nil
 }
 

@@ -27,7 +27,7 @@ func TestCreateMW(t *testing.T) {
 	} {
 		r := newMemRig(t, func(cfg *Config) { cfg.Attr.Caps = c.caps })
 		ub := &ci.UserBuffer{Status: 9, Out: make([]byte, 4)}
-		w, err := r.pd.CreateMW(c.typ, ub)
+		w, err := r.pd.CreateMW(ci.MWCreate{Type: c.typ, User: ub})
 		if c.want != ci.Success {
 			requireStatus(t, c.want, err)
 			require.Nil(t, w)

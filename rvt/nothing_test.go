@@ -57,7 +57,7 @@ func TestQPsOfNothing(t *testing.T) {
 	create := func(f func(*ci.QPCreate)) error {
 		c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}
 		f(&c)
-		_, err := pd.CreateQP(c, nil)
+		_, err := pd.CreateQP(c)
 		return err
 	}
 	for _, x := range []ci.CQ{nil, (*CQ)(nil), (*ciwrap.CQ)(nil), &ciwrap.CQ{}} {

@@ -142,7 +142,7 @@ func TestStrictSourceMigrates(t *testing.T) {
 		return inner(n, p)
 	}
 	x.arm(t)
-	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil))
+	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
 	x.talk(t)
 	x.migrated(t)
 	for _, s := range []*side{x.a, x.b} {

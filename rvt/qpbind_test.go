@@ -11,7 +11,7 @@ import (
 // A window of type 1 has its keys from QP.BindMW: a work request that names one is not taken, and changes nothing.
 func TestTypeOneWindowNotByPost(t *testing.T) {
 	a, _ := pair(t, &wireLink{}, ci.RC)
-	w, err := a.pd.CreateMW(ci.MWType1, nil)
+	w, err := a.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
 	require.NoError(t, err)
 	r, key := a.mr.Region(), w.Key()
 	bind := ci.MWBind{MW: w, MR: a.mr, Key: key, Addr: r.Addr, Length: 64, Access: ci.RemoteRead}

@@ -9,7 +9,7 @@ import (
 )
 
 // CreateQP makes a queue pair in Reset.
-func (d *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateQP"
 	caps := d.ca.hca.attr.Caps
 	switch {
@@ -21,7 +21,7 @@ func (d *PD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
 	if err := d.checkCaps(verb, &c, false); err != nil {
 		return nil, err
 	}
-	q, err := d.newQP(verb, c, ub)
+	q, err := d.newQP(verb, c)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,9 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	default:
 		return nil, failf(verb, ci.InvalidServiceType, c.Type.String())
 	}
+	if c.User != nil {
+		return nil, failf(verb, ci.InvalidParameter, "a special QP has no user half: User must be nil")
+	}
 	port := h.port(num)
 	if port == nil {
 		return nil, h.noPort(verb, num)
@@ -56,7 +59,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	if slot.Load() != nil {
 		return nil, fail(verb, ci.ResourceBusy)
 	}
-	q, err := d.newQP(verb, c, nil)
+	q, err := d.newQP(verb, c)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +122,7 @@ func (h *HCA) cqOf(c ci.CQ) *CQ {
 	return q
 }
 
-func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err error) {
+func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	h := d.ca.hca
 	q := &QP{pd: d, ca: d.ca, hca: h, typ: c.Type, flags: c.Flags}
 	q.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
@@ -166,10 +169,10 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 	q.bytes = bytes
 	undo = append(undo, func() { h.queues.give(bytes) })
 	depth := 0
-	if s, ok := h.cfg.Rings.(RingSizes); ok && ub == nil {
+	if s, ok := h.cfg.Rings.(RingSizes); ok && c.User == nil {
 		q.sq, q.lateSQ = noSendRing{}, true
 		depth, err = s.SendRingDepth(max(c.SendDepth, 1), c.SendSGE, c.MaxInline)
-	} else if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, ub); err == nil {
+	} else if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
 		depth = q.sq.Depth()
 	}
 	if err != nil {
@@ -179,7 +182,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate, ub *ci.UserBuffer) (_ *QP, err er
 		q.caps.SendDepth = depth
 	}
 	if q.srq == nil {
-		if q.rq, err = h.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, ub); err != nil {
+		if q.rq, err = h.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
 		q.source = q.rq

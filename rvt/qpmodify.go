@@ -97,7 +97,7 @@ type paths struct {
 }
 
 // Modify changes state and attributes, or nothing.
-func (q *QP) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
+func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidQPHandle)

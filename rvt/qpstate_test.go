@@ -152,7 +152,7 @@ func TestModifyModel(t *testing.T) {
 				if typ == ci.QP1 {
 					qp, err = s.pd.CreateSpecialQP(1, c)
 				} else {
-					qp, err = s.pd.CreateQP(c, nil)
+					qp, err = s.pd.CreateQP(c)
 				}
 				require.NoError(t, err)
 				defer func() { require.NoError(t, qp.Destroy()) }()
@@ -169,7 +169,7 @@ func TestModifyModel(t *testing.T) {
 						continue
 					}
 					set, a, want := drawModify(t, typ, &before, states, alternate)
-					err = qp.Modify(set, a, nil)
+					err = qp.Modify(set, a)
 					after, qerr := qp.Query()
 					require.NoError(t, qerr)
 					if want != ci.Success {
@@ -394,7 +394,7 @@ func TestRetriesChangeInSQD(t *testing.T) {
 	r.say(ack(0))
 	r.take()
 	a.toState(ci.QPSQD)
-	require.NoError(t, a.qp.Modify(ci.QPFieldRetryCount|ci.QPFieldRNRRetry, ci.QPAttr{RetryCount: 0, RNRRetry: 0}, nil))
+	require.NoError(t, a.qp.Modify(ci.QPFieldRetryCount|ci.QPFieldRNRRetry, ci.QPAttr{RetryCount: 0, RNRRetry: 0}))
 	a.toState(ci.QPRTS)
 	a.send(ci.SendWR{})
 	r.one()
@@ -410,10 +410,10 @@ func TestSQDrain(t *testing.T) {
 			a.send(ci.SendWR{ID: uint64(i), Flags: ci.SendSignaled, SGL: a.sge(0, 4096)})
 		}
 		require.Len(t, r.take(), 2, "the window is full")
-		require.NoError(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: wanted}, nil))
+		require.NoError(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: wanted}))
 		require.Equal(t, ci.QPSQDraining, a.state())
-		require.ErrorIs(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldInitDepth, ci.QPAttr{State: ci.QPRTS}, nil), ci.InvalidQPState)
-		require.ErrorIs(t, a.qp.Modify(ci.QPFieldPrimary, ci.QPAttr{Primary: ci.Path{AV: ci.AVAttr{DLID: 1}}}, nil), ci.InvalidQPState)
+		require.ErrorIs(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldInitDepth, ci.QPAttr{State: ci.QPRTS}), ci.InvalidQPState)
+		require.ErrorIs(t, a.qp.Modify(ci.QPFieldPrimary, ci.QPAttr{Primary: ci.Path{AV: ci.AVAttr{DLID: 1}}}), ci.InvalidQPState)
 		a.wantEvent(0)
 		r.say(ack(1))
 		require.Len(t, r.take(), 2, "the rest of what had started")
@@ -428,7 +428,7 @@ func TestSQDrain(t *testing.T) {
 		require.EqualValues(t, 0, a.onlyWC().ID)
 		a.send(ci.SendWR{ID: 3})
 		require.Empty(t, r.take())
-		require.NoError(t, a.qp.Modify(ci.QPFieldInitDepth, ci.QPAttr{InitDepth: 2}, nil))
+		require.NoError(t, a.qp.Modify(ci.QPFieldInitDepth, ci.QPAttr{InitDepth: 2}))
 		a.toState(ci.QPRTS)
 		require.Len(t, r.take(), 2)
 		r.say(ack(5))

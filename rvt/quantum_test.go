@@ -76,7 +76,7 @@ func newSharedPort(t *testing.T, hints Hints, rings Rings, typ ci.QPType, depth 
 	x := &sharedPort{m: m, clock: newClock()}
 	x.side = newSideOn(t, []*linkPort{l.port()}, 0xa, x.clock, rings, typ, func(c *ci.QPCreate) { c.SendDepth, c.RecvDepth = depth, depth })
 	var err error
-	x.other, err = x.pd.CreateQP(ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}, nil)
+	x.other, err = x.pd.CreateQP(ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}})
 	require.NoError(t, err)
 	x.big, err = x.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, bigSize)), Access: allRemote})
 	require.NoError(t, err)
@@ -184,7 +184,7 @@ func loads() []load {
 		{"UC WRITE of 256 MiB", ci.UC, lossless, plainRings{}, 16, post(1, write), all, bigSize},
 		{"4000 SENDs", ci.RC, lossless, plainRings{}, 4000, post(4000, small), 4000, 4000 * 64},
 		{"4000 datagrams", ci.UD, lossless, plainRings{}, 4000, func(x *sharedPort) {
-			av, err := x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid}, nil)
+			av, err := x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid})
 			require.NoError(x.t, err)
 			x.t.Cleanup(func() { require.NoError(x.t, av.Destroy()) })
 			post(4000, func(x *sharedPort) ci.SendWR {
@@ -374,7 +374,7 @@ func TestFlushEndsBeforeRTS(t *testing.T) {
 	for i := range wrs {
 		wrs[i] = ci.SendWR{ID: uint64(i), SGL: x.sge(0, 8)}
 	}
-	av, err := x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid}, nil)
+	av, err := x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid})
 	require.NoError(t, err)
 	for i := range wrs {
 		wrs[i].To = ci.Dest{AV: av, QPN: busyPeer}
@@ -382,7 +382,7 @@ func TestFlushEndsBeforeRTS(t *testing.T) {
 	require.NoError(t, av.Destroy())
 	_, err = x.qp.PostSend(wrs[:1])
 	require.Equal(t, ci.InvalidAVHandle, ci.StatusOf(err))
-	av, err = x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid}, nil)
+	av, err = x.pd.CreateAV(ci.AVAttr{Port: 1, DLID: x.m.lid})
 	require.NoError(t, err)
 	for i := range wrs {
 		wrs[i].To.AV = av
@@ -390,7 +390,7 @@ func TestFlushEndsBeforeRTS(t *testing.T) {
 	wrs[0].SGL = []ci.SGE{{LKey: 1, Length: 8}}
 	x.send(wrs...)
 	require.Equal(t, ci.QPSQError, x.state())
-	require.NoError(t, x.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil))
+	require.NoError(t, x.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}))
 	x.clock.Advance(0)
 	require.Empty(t, x.m.take())
 	require.NoError(t, av.Destroy())

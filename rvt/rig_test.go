@@ -342,14 +342,14 @@ func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID,
 	require.NoError(t, err)
 	s.pd, err = s.ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 4096}, nil)
+	s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 4096})
 	require.NoError(t, err)
 	c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 4, RecvSGE: 4, MaxInline: 256},
 		OnEvent: func(e ci.Event) { s.events <- e }}
 	if tweak != nil {
 		tweak(&c)
 	}
-	s.qp, err = s.pd.CreateQP(c, nil)
+	s.qp, err = s.pd.CreateQP(c)
 	require.NoError(t, err)
 	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow})
 	require.NoError(t, err)
@@ -374,7 +374,7 @@ func (s *side) remake(c ci.QPCreate) {
 	if c.OnEvent == nil {
 		c.OnEvent = func(e ci.Event) { s.events <- e }
 	}
-	qp, err := s.pd.CreateQP(c, nil)
+	qp, err := s.pd.CreateQP(c)
 	require.NoError(s.t, err)
 	s.qp = qp
 	s.t.Cleanup(func() {
@@ -412,7 +412,7 @@ func (s *side) toRTS(a ci.QPAttr) {
 func (s *side) step(st ci.QPState, a ci.QPAttr) {
 	s.t.Helper()
 	a.State = st
-	require.NoError(s.t, s.qp.Modify(stepFields(s.qp.(*QP).typ)[st], a, nil))
+	require.NoError(s.t, s.qp.Modify(stepFields(s.qp.(*QP).typ)[st], a))
 }
 
 // stepFields are the fields of the transitions on the way to RTS.
@@ -437,7 +437,7 @@ func (s *side) state() ci.QPState {
 // toState is a bare transition.
 func (s *side) toState(st ci.QPState) {
 	s.t.Helper()
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}, nil))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: st}))
 }
 
 func (s *side) sge(off, n int) []ci.SGE { return []ci.SGE{s.mr.Region().SGE(uint64(off), uint32(n))} }

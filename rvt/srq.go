@@ -22,12 +22,12 @@ type SRQ struct {
 }
 
 // CreateSRQ makes a shared receive queue.
-func (d *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	const verb = "PD.CreateSRQ"
 	h := d.ca.hca
 	switch {
 	case !h.attr.Caps.Has(ci.CapSRQ):
-		return d.UnimplementedPD.CreateSRQ(c, ub)
+		return d.UnimplementedPD.CreateSRQ(c)
 	case c.MaxWR <= 0 || c.MaxWR > h.attr.MaxSRQWRs:
 		return nil, outside(verb, ci.InvalidMaxWRs, "MaxWR", c.MaxWR, 1, h.attr.MaxSRQWRs)
 	case c.MaxSGE < 0 || c.MaxSGE > h.attr.MaxSRQSGEs:
@@ -43,7 +43,7 @@ func (d *PD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
 		d.unchild(kindSRQ)
 		return nil, err
 	}
-	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, ub)
+	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, c.User)
 	if err != nil {
 		h.queues.give(bytes)
 		d.unchild(kindSRQ)
@@ -75,7 +75,7 @@ func (s *SRQ) Query() (ci.SRQAttr, error) {
 }
 
 // Modify arms the limit or changes the size.
-func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr, _ *ci.UserBuffer) error {
+func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	const verb = "SRQ.Modify"
 	s.postMu.Lock()
 	defer s.postMu.Unlock()

@@ -21,7 +21,7 @@ func newSRQRig(t *testing.T, typ ci.QPType, c ci.SRQAttr) *srqRig {
 	x.a = newSide(t, l, 0xa, nil, typ, nil)
 	x.b = newSide(t, l, 0xb, nil, typ, nil)
 	var err error
-	x.srq, err = x.b.pd.CreateSRQ(ci.SRQCreate{SRQAttr: c, Context: "srq", OnEvent: func(e ci.Event) { x.events <- e }}, nil)
+	x.srq, err = x.b.pd.CreateSRQ(ci.SRQCreate{SRQAttr: c, Context: "srq", OnEvent: func(e ci.Event) { x.events <- e }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.srq.Destroy()) })
 	x.b.remake(ci.QPCreate{Type: typ, SendCQ: x.b.cq, RecvCQ: x.b.cq, SRQ: x.srq, Context: "b"})
@@ -69,7 +69,7 @@ func TestSRQLimit(t *testing.T) {
 	x := newSRQRig(t, ci.RC, ci.SRQAttr{MaxWR: 10, MaxSGE: 1, Limit: 3})
 	event := func(want bool) {
 		t.Helper()
-		require.NoError(t, x.b.qp.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: 1}, nil)) // any verb
+		require.NoError(t, x.b.qp.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: 1})) // any verb
 		if want {
 			require.Equal(t, ci.Event{Context: "srq", Type: ci.EventSRQLimit}, <-x.events)
 		}
@@ -91,11 +91,11 @@ func TestSRQLimit(t *testing.T) {
 	require.Zero(t, limit(), "armed once")
 	x.a.send(ci.SendWR{})
 	event(false)
-	require.NoError(t, x.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}, nil))
+	require.NoError(t, x.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}))
 	event(false)
 	x.a.send(ci.SendWR{})
 	event(true)
-	require.NoError(t, x.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}, nil))
+	require.NoError(t, x.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}))
 	event(true) // crossed already
 }
 
@@ -118,12 +118,12 @@ func TestSRQModify(t *testing.T) {
 	} {
 		before, err := x.srq.Query()
 		require.NoError(t, err)
-		require.ErrorIs(t, x.srq.Modify(tt.set, tt.attr, nil), tt.want)
+		require.ErrorIs(t, x.srq.Modify(tt.set, tt.attr), tt.want)
 		after, err := x.srq.Query()
 		require.NoError(t, err)
 		require.Equal(t, before, after)
 	}
-	require.NoError(t, x.srq.Modify(ci.SRQFieldMaxWR|ci.SRQFieldLimit, ci.SRQAttr{MaxWR: 8, Limit: 2}, nil))
+	require.NoError(t, x.srq.Modify(ci.SRQFieldMaxWR|ci.SRQFieldLimit, ci.SRQAttr{MaxWR: 8, Limit: 2}))
 	a, err := x.srq.Query()
 	require.NoError(t, err)
 	require.Equal(t, ci.SRQAttr{MaxWR: 8, MaxSGE: 1, Limit: 2}, a)
@@ -142,11 +142,11 @@ func TestSRQCreateErrors(t *testing.T) {
 		{ci.SRQAttr{}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1 << 20}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1, MaxSGE: 99}, ci.InvalidMaxSGE},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE}, {ci.SRQAttr{MaxWR: 1, Limit: 2}, ci.InvalidParameter},
 	} {
-		_, err := x.b.pd.CreateSRQ(ci.SRQCreate{SRQAttr: tt.attr}, nil)
+		_, err := x.b.pd.CreateSRQ(ci.SRQCreate{SRQAttr: tt.attr})
 		require.ErrorIs(t, err, tt.want)
 	}
 	_, err := x.srq.PostRecv([]ci.RecvWR{{SGL: make([]ci.SGE, 2)}})
 	require.ErrorIs(t, err, ci.InvalidMaxSGE)
-	_, err = x.b.pd.CreateQP(ci.QPCreate{SendCQ: x.b.cq, RecvCQ: x.b.cq, SRQ: x.srq, QPCaps: ci.QPCaps{RecvDepth: 1}}, nil)
+	_, err = x.b.pd.CreateQP(ci.QPCreate{SendCQ: x.b.cq, RecvCQ: x.b.cq, SRQ: x.srq, QPCaps: ci.QPCaps{RecvDepth: 1}})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 }

@@ -212,14 +212,14 @@ func TestTimeWait(t *testing.T) {
 		return len(p), nil
 	})}
 	create := ci.QPCreate{SendCQ: a.cq, RecvCQ: a.cq}
-	q, err := a.pd.CreateQP(create, nil)
+	q, err := a.pd.CreateQP(create)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, q.Num())
 	q.TimeWait(time.Minute)
 	require.NoError(t, q.Destroy())
 	for _, want := range []ci.QPN{101, 100} {
 		next = 100
-		q, err := a.pd.CreateQP(create, nil)
+		q, err := a.pd.CreateQP(create)
 		require.NoError(t, err)
 		require.Equal(t, want, q.Num())
 		require.NoError(t, q.Destroy())
@@ -300,15 +300,15 @@ func TestObjectLimits(t *testing.T) {
 	require.NoError(t, err)
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1})
 	require.NoError(t, err)
 	before := h.Live()
 	for name, make := range map[string]func() (ci.Object, error){
 		"PD":  func() (ci.Object, error) { return ca.AllocatePD(ci.PDNormal) },
-		"CQ":  func() (ci.Object, error) { return pd.CreateCQ(ci.CQCreate{Size: 1}, nil) },
-		"QP":  func() (ci.Object, error) { return pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil) },
-		"SRQ": func() (ci.Object, error) { return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}}, nil) },
-		"AV":  func() (ci.Object, error) { return pd.CreateAV(ci.AVAttr{Port: 1, DLID: 1}, nil) },
+		"CQ":  func() (ci.Object, error) { return pd.CreateCQ(ci.CQCreate{Size: 1}) },
+		"QP":  func() (ci.Object, error) { return pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}) },
+		"SRQ": func() (ci.Object, error) { return pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1}}) },
+		"AV":  func() (ci.Object, error) { return pd.CreateAV(ci.AVAttr{Port: 1, DLID: 1}) },
 	} {
 		for range 3 {
 			var all []ci.Object
@@ -377,7 +377,7 @@ func TestCreateQPErrors(t *testing.T) {
 		before := a.hca.Live()
 		c := good
 		tt.change(&c)
-		q, err := a.pd.CreateQP(c, nil)
+		q, err := a.pd.CreateQP(c)
 		require.ErrorIs(t, err, tt.want, tt.name)
 		require.Nil(t, q)
 		require.Equal(t, before, a.hca.Live())

@@ -76,7 +76,7 @@ func TestReferenceAPM(t *testing.T) {
 		for c, qp := range map[cm.Conn]*accesslayer.QP{ca: qa, cb: qb} {
 			set, attr, err := c.AlternateAttr()
 			require.NoError(t, err)
-			require.NoError(t, qp.Modify(set, attr, nil))
+			require.NoError(t, qp.Modify(set, attr))
 		}
 		armed(t, a, b, qa, qb)
 		setLink(t, a, b, 2, false)

@@ -17,5 +17,5 @@ func Modify(qp ci.QP, c Conn, to ci.QPState, access ci.Access) error {
 		set |= ci.QPFieldAccess
 		attr.Access = access
 	}
-	return qp.Modify(set, attr, nil)
+	return qp.Modify(set, attr)
 }

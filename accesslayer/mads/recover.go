@@ -103,7 +103,7 @@ func (e *endpoint) revive() (ok, end bool) {
 	attr, err := e.qp.Query()
 	faulty := attr.State != ci.QPRTS // an event may come when its fault has been dealt with
 	if err == nil && attr.State == ci.QPSQError {
-		err = e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
+		err = e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
 	} else if err == nil && faulty {
 		err = e.reset()
 	}
@@ -133,13 +133,13 @@ func (e *endpoint) revive() (ok, end bool) {
 
 // reset takes the QP through Reset.
 func (e *endpoint) reset() error {
-	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); err != nil {
+	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil {
 		return err
 	}
 	if e.pause(drainTime, func() bool { return e.empty() && e.nposted == 0 }) {
 		return nil
 	}
-	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil); err != nil {
+	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -76,7 +76,7 @@ func TestRecoverFromError(t *testing.T) {
 		}
 		require.NoError(t, ask())
 		for i := range uint64(5) {
-			require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+			require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 			require.NoError(t, client.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
 			require.NoError(t, ask())
 			r, err := got.Recv(soon(t))
@@ -119,7 +119,7 @@ func TestRecoverRetries(t *testing.T) {
 		mu.Lock()
 		fail, tries = true, nil
 		mu.Unlock()
-		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 		time.Sleep(time.Minute)
 		mu.Lock()
 		fail = false
@@ -138,11 +138,11 @@ type stubborn struct {
 
 func (s *stubborn) Unwrap() any { return s.QP }
 
-func (s *stubborn) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+func (s *stubborn) Modify(set ci.QPField, attr ci.QPAttr) error {
 	if attr.State == ci.QPReset && !s.may() {
 		return &ci.Error{Verb: "QP.Modify", Status: ci.Timeout, Detail: "the firmware sleeps"}
 	}
-	return s.QP.Modify(set, attr, ub)
+	return s.QP.Modify(set, attr)
 }
 
 // Ports come and go with their HCA; watchers hear of it in order, after the agents are gone; services are there again.
@@ -348,7 +348,7 @@ func TestResetWithoutFlush(t *testing.T) {
 		g.shut, g.held = false, nil // swallowed
 		g.mu.Unlock()
 		start := time.Now()
-		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 		for i := range uint64(20) {
 			r, err := to.Recv(soon(t))
 			require.NoError(t, err)

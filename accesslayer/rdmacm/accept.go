@@ -85,7 +85,7 @@ func (i *ID) acceptDatagram(cfg *ConnParam) error {
 		key = QKey
 	}
 	if qp := i.QP(); qp != nil && key != QKey {
-		if err := qp.Modify(ci.QPFieldQKey, ci.QPAttr{QKey: key}, nil); err != nil {
+		if err := qp.Modify(ci.QPFieldQKey, ci.QPAttr{QKey: key}); err != nil {
 			return err
 		}
 	}

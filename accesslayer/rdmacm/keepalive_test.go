@@ -222,7 +222,7 @@ func TestKeepAliveTraffic(t *testing.T) {
 		require.NoError(t, peer.Err())
 
 		// The QP fails, and nobody says so.
-		require.NoError(t, id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil))
+		require.NoError(t, id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 		<-id.Done()
 		require.ErrorIs(t, id.Err(), rdmacm.ErrQPFailed)
 		<-peer.Done()

@@ -86,12 +86,12 @@ type errorHook struct {
 	before, after func()
 }
 
-func (q errorHook) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q errorHook) Modify(set ci.QPField, a ci.QPAttr) error {
 	end := set&ci.QPFieldState != 0 && a.State == ci.QPError
 	if end {
 		q.before()
 	}
-	err := q.QP.Modify(set, a, ub)
+	err := q.QP.Modify(set, a)
 	if end {
 		q.after()
 	}

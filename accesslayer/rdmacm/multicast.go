@@ -91,7 +91,7 @@ func (i *ID) join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group
 			GRH: ci.GRH{DGID: g.key.mgid, SGIDIndex: src.GIDIndex, HopLimit: hopLimit, TrafficClass: i.cfg.TrafficClass}}}
 	}
 	if !cfg.SendOnly {
-		if g.mcast, err = qp.AttachMcast(g.peer.AV.GRH.DGID, mlid, nil); err != nil {
+		if g.mcast, err = qp.AttachMcast(ci.McastAttach{GID: g.peer.AV.GRH.DGID, LID: mlid}); err != nil {
 			i.m.leaveLater(g.key, src.Link)
 			return nil, err
 		}

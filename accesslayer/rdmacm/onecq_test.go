@@ -160,9 +160,9 @@ func TestTooDeep(t *testing.T) {
 // shallowPD makes no connected queue pair with more than 40 send requests.
 type shallowPD struct{ ciwrap.PD }
 
-func (p *shallowPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p *shallowPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if c.Type == ci.RC && c.SendDepth > 40 {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientMemory}
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }

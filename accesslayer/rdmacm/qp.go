@@ -183,7 +183,7 @@ func (i *ID) takeQP(qp ci.QP, made *madeQP, access ci.Access, alive *keepAlive) 
 			set |= ci.QPFieldAccess
 			attr.Access = access
 		}
-		if err := qp.Modify(set, attr, nil); err != nil {
+		if err := qp.Modify(set, attr); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func (i *ID) move(c cm.Conn, cut func(*ci.QPAttr), to ...ci.QPState) error {
 		if cut != nil {
 			cut(&attr)
 		}
-		if err := i.QP().Modify(set, attr, nil); err != nil {
+		if err := i.QP().Modify(set, attr); err != nil {
 			return err
 		}
 	}

@@ -320,7 +320,7 @@ func TestOwnQP(t *testing.T) {
 		if to == ci.QPRTR {
 			attr.RQPSN = psn
 		}
-		require.NoError(t, q.Modify(set, attr, nil), to)
+		require.NoError(t, q.Modify(set, attr), to)
 	}
 	type result struct {
 		id *rdmacm.ID

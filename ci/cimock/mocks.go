@@ -567,78 +567,78 @@ func (mr *MockPDMockRecorder) AllocRDD() *gomock.Call {
 }
 
 // CreateAV mocks base method.
-func (m *MockPD) CreateAV(arg0 ci.AVAttr, arg1 *ci.UserBuffer) (ci.AV, error) {
+func (m *MockPD) CreateAV(arg0 ci.AVAttr) (ci.AV, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "CreateAV", arg0, arg1)
+	ret := m.ctrl.Call(m, "CreateAV", arg0)
 	ret0, _ := ret[0].(ci.AV)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // CreateAV indicates an expected call of CreateAV.
-func (mr *MockPDMockRecorder) CreateAV(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockPDMockRecorder) CreateAV(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateAV", reflect.TypeOf((*MockPD)(nil).CreateAV), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateAV", reflect.TypeOf((*MockPD)(nil).CreateAV), arg0)
 }
 
 // CreateCQ mocks base method.
-func (m *MockPD) CreateCQ(arg0 ci.CQCreate, arg1 *ci.UserBuffer) (ci.CQ, error) {
+func (m *MockPD) CreateCQ(arg0 ci.CQCreate) (ci.CQ, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "CreateCQ", arg0, arg1)
+	ret := m.ctrl.Call(m, "CreateCQ", arg0)
 	ret0, _ := ret[0].(ci.CQ)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // CreateCQ indicates an expected call of CreateCQ.
-func (mr *MockPDMockRecorder) CreateCQ(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockPDMockRecorder) CreateCQ(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateCQ", reflect.TypeOf((*MockPD)(nil).CreateCQ), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateCQ", reflect.TypeOf((*MockPD)(nil).CreateCQ), arg0)
 }
 
 // CreateMW mocks base method.
-func (m *MockPD) CreateMW(arg0 ci.MWType, arg1 *ci.UserBuffer) (ci.MW, error) {
+func (m *MockPD) CreateMW(arg0 ci.MWCreate) (ci.MW, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "CreateMW", arg0, arg1)
+	ret := m.ctrl.Call(m, "CreateMW", arg0)
 	ret0, _ := ret[0].(ci.MW)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // CreateMW indicates an expected call of CreateMW.
-func (mr *MockPDMockRecorder) CreateMW(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockPDMockRecorder) CreateMW(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateMW", reflect.TypeOf((*MockPD)(nil).CreateMW), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateMW", reflect.TypeOf((*MockPD)(nil).CreateMW), arg0)
 }
 
 // CreateQP mocks base method.
-func (m *MockPD) CreateQP(arg0 ci.QPCreate, arg1 *ci.UserBuffer) (ci.QP, error) {
+func (m *MockPD) CreateQP(arg0 ci.QPCreate) (ci.QP, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "CreateQP", arg0, arg1)
+	ret := m.ctrl.Call(m, "CreateQP", arg0)
 	ret0, _ := ret[0].(ci.QP)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // CreateQP indicates an expected call of CreateQP.
-func (mr *MockPDMockRecorder) CreateQP(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockPDMockRecorder) CreateQP(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateQP", reflect.TypeOf((*MockPD)(nil).CreateQP), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateQP", reflect.TypeOf((*MockPD)(nil).CreateQP), arg0)
 }
 
 // CreateSRQ mocks base method.
-func (m *MockPD) CreateSRQ(arg0 ci.SRQCreate, arg1 *ci.UserBuffer) (ci.SRQ, error) {
+func (m *MockPD) CreateSRQ(arg0 ci.SRQCreate) (ci.SRQ, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "CreateSRQ", arg0, arg1)
+	ret := m.ctrl.Call(m, "CreateSRQ", arg0)
 	ret0, _ := ret[0].(ci.SRQ)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // CreateSRQ indicates an expected call of CreateSRQ.
-func (mr *MockPDMockRecorder) CreateSRQ(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockPDMockRecorder) CreateSRQ(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateSRQ", reflect.TypeOf((*MockPD)(nil).CreateSRQ), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "CreateSRQ", reflect.TypeOf((*MockPD)(nil).CreateSRQ), arg0)
 }
 
 // CreateSpecialQP mocks base method.
@@ -767,17 +767,17 @@ func (mr *MockAVMockRecorder) Destroy() *gomock.Call {
 }
 
 // Modify mocks base method.
-func (m *MockAV) Modify(arg0 ci.AVAttr, arg1 *ci.UserBuffer) error {
+func (m *MockAV) Modify(arg0 ci.AVAttr) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Modify", arg0, arg1)
+	ret := m.ctrl.Call(m, "Modify", arg0)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Modify indicates an expected call of Modify.
-func (mr *MockAVMockRecorder) Modify(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockAVMockRecorder) Modify(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockAV)(nil).Modify), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockAV)(nil).Modify), arg0)
 }
 
 // Query mocks base method.
@@ -834,17 +834,17 @@ func (mr *MockCQMockRecorder) Destroy() *gomock.Call {
 }
 
 // Modify mocks base method.
-func (m *MockCQ) Modify(arg0 ci.Moderation, arg1 *ci.UserBuffer) error {
+func (m *MockCQ) Modify(arg0 ci.Moderation) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Modify", arg0, arg1)
+	ret := m.ctrl.Call(m, "Modify", arg0)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Modify indicates an expected call of Modify.
-func (mr *MockCQMockRecorder) Modify(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockCQMockRecorder) Modify(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockCQ)(nil).Modify), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockCQ)(nil).Modify), arg0)
 }
 
 // Notify mocks base method.
@@ -921,18 +921,18 @@ func (mr *MockCQMockRecorder) Query() *gomock.Call {
 }
 
 // Resize mocks base method.
-func (m *MockCQ) Resize(arg0 int, arg1 *ci.UserBuffer) (int, error) {
+func (m *MockCQ) Resize(arg0 ci.CQResize) (int, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Resize", arg0, arg1)
+	ret := m.ctrl.Call(m, "Resize", arg0)
 	ret0, _ := ret[0].(int)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // Resize indicates an expected call of Resize.
-func (mr *MockCQMockRecorder) Resize(arg0, arg1 interface{}) *gomock.Call {
+func (mr *MockCQMockRecorder) Resize(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Resize", reflect.TypeOf((*MockCQ)(nil).Resize), arg0, arg1)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Resize", reflect.TypeOf((*MockCQ)(nil).Resize), arg0)
 }
 
 // MockSRQ is a mock of SRQ interface.
@@ -973,17 +973,17 @@ func (mr *MockSRQMockRecorder) Destroy() *gomock.Call {
 }
 
 // Modify mocks base method.
-func (m *MockSRQ) Modify(arg0 ci.SRQField, arg1 ci.SRQAttr, arg2 *ci.UserBuffer) error {
+func (m *MockSRQ) Modify(arg0 ci.SRQField, arg1 ci.SRQAttr) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Modify", arg0, arg1, arg2)
+	ret := m.ctrl.Call(m, "Modify", arg0, arg1)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Modify indicates an expected call of Modify.
-func (mr *MockSRQMockRecorder) Modify(arg0, arg1, arg2 interface{}) *gomock.Call {
+func (mr *MockSRQMockRecorder) Modify(arg0, arg1 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockSRQ)(nil).Modify), arg0, arg1, arg2)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockSRQ)(nil).Modify), arg0, arg1)
 }
 
 // PostRecv mocks base method.
@@ -1040,18 +1040,18 @@ func (m *MockQP) EXPECT() *MockQPMockRecorder {
 }
 
 // AttachMcast mocks base method.
-func (m *MockQP) AttachMcast(arg0 ci.GID, arg1 ci.LID, arg2 *ci.UserBuffer) (ci.Mcast, error) {
+func (m *MockQP) AttachMcast(arg0 ci.McastAttach) (ci.Mcast, error) {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "AttachMcast", arg0, arg1, arg2)
+	ret := m.ctrl.Call(m, "AttachMcast", arg0)
 	ret0, _ := ret[0].(ci.Mcast)
 	ret1, _ := ret[1].(error)
 	return ret0, ret1
 }
 
 // AttachMcast indicates an expected call of AttachMcast.
-func (mr *MockQPMockRecorder) AttachMcast(arg0, arg1, arg2 interface{}) *gomock.Call {
+func (mr *MockQPMockRecorder) AttachMcast(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AttachMcast", reflect.TypeOf((*MockQP)(nil).AttachMcast), arg0, arg1, arg2)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AttachMcast", reflect.TypeOf((*MockQP)(nil).AttachMcast), arg0)
 }
 
 // BindMW mocks base method.
@@ -1084,17 +1084,17 @@ func (mr *MockQPMockRecorder) Destroy() *gomock.Call {
 }
 
 // Modify mocks base method.
-func (m *MockQP) Modify(arg0 ci.QPField, arg1 ci.QPAttr, arg2 *ci.UserBuffer) error {
+func (m *MockQP) Modify(arg0 ci.QPField, arg1 ci.QPAttr) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Modify", arg0, arg1, arg2)
+	ret := m.ctrl.Call(m, "Modify", arg0, arg1)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Modify indicates an expected call of Modify.
-func (mr *MockQPMockRecorder) Modify(arg0, arg1, arg2 interface{}) *gomock.Call {
+func (mr *MockQPMockRecorder) Modify(arg0, arg1 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockQP)(nil).Modify), arg0, arg1, arg2)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Modify", reflect.TypeOf((*MockQP)(nil).Modify), arg0, arg1)
 }
 
 // Num mocks base method.

@@ -26,7 +26,7 @@ func Example() {
 	})
 	ca, _ := hca.OpenCA(1, func(ci.Event) {}, nil)
 	pd, _ := ca.AllocatePD(ci.PDNormal)
-	qp, _ := pd.CreateQP(ci.QPCreate{}, nil)
+	qp, _ := pd.CreateQP(ci.QPCreate{})
 	_, _ = qp.PostSend(make([]ci.SendWR, 3))
 	_, bare := ci.As[driversQP](qp)
 	fmt.Println(posted, bare)
@@ -41,7 +41,7 @@ type (
 	driversQP struct{ ci.QP }
 )
 
-func (driver) OpenCA(ci.GUID, func(ci.Event), any) (ci.CA, error)     { return driversCA{}, nil }
-func (driversCA) AllocatePD(ci.PDType) (ci.PD, error)                 { return driversPD{}, nil }
-func (driversPD) CreateQP(ci.QPCreate, *ci.UserBuffer) (ci.QP, error) { return driversQP{}, nil }
-func (driversQP) PostSend(wrs []ci.SendWR) (int, error)               { return len(wrs), nil }
+func (driver) OpenCA(ci.GUID, func(ci.Event), any) (ci.CA, error) { return driversCA{}, nil }
+func (driversCA) AllocatePD(ci.PDType) (ci.PD, error)             { return driversPD{}, nil }
+func (driversPD) CreateQP(ci.QPCreate) (ci.QP, error)             { return driversQP{}, nil }
+func (driversQP) PostSend(wrs []ci.SendWR) (int, error)           { return len(wrs), nil }

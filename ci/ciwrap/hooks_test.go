@@ -41,19 +41,19 @@ func TestHooksChangeWhatGoesDown(t *testing.T) {
 		CQ:        func(in ci.CQ, c ci.CQCreate) ci.CQ { made = c; return ciwrap.CQ{CQ: in} },
 	}, func(ci.Event) {}, nil)
 	ctrl := gomock.NewController(t)
-	p.EXPECT().CreateCQ(ci.CQCreate{Size: 8}, nil).Return(cimock.NewMockCQ(ctrl), nil)
-	p.EXPECT().CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 5}}, nil).Return(cimock.NewMockQP(ctrl), nil)
+	p.EXPECT().CreateCQ(ci.CQCreate{Size: 8}).Return(cimock.NewMockCQ(ctrl), nil)
+	p.EXPECT().CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 5}}).Return(cimock.NewMockQP(ctrl), nil)
 	p.EXPECT().CreateSpecialQP(uint8(1), ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2}}).Return(cimock.NewMockQP(ctrl), nil)
-	p.EXPECT().CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 3}}, nil).Return(cimock.NewMockSRQ(ctrl), nil)
+	p.EXPECT().CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 3}}).Return(cimock.NewMockSRQ(ctrl), nil)
 	p.EXPECT().RegisterMR(ci.MRCreate{Access: ci.LocalWrite}).Return(cimock.NewMockMR(ctrl), nil)
-	_, err := pd.CreateCQ(ci.CQCreate{Size: 4}, nil)
+	_, err := pd.CreateCQ(ci.CQCreate{Size: 4})
 	require.NoError(t, err)
 	assert.Equal(t, 8, made.Size, "a replacement sees the attributes that went down")
-	_, err = pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4}}, nil)
+	_, err = pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4}})
 	require.NoError(t, err)
 	_, err = pd.CreateSpecialQP(1, ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1}})
 	require.NoError(t, err)
-	_, err = pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2}}, nil)
+	_, err = pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2}})
 	require.NoError(t, err)
 	_, err = pd.RegisterMR(ci.MRCreate{})
 	require.NoError(t, err)
@@ -76,26 +76,26 @@ func TestEventFilter(t *testing.T) {
 	}
 	_, p, _, pd, fire := tree(t, l, onEvent, nil)
 	ctrl := gomock.NewController(t)
-	p.EXPECT().CreateCQ(gomock.Any(), nil).DoAndReturn(func(c ci.CQCreate, _ *ci.UserBuffer) (ci.CQ, error) {
+	p.EXPECT().CreateCQ(gomock.Any()).DoAndReturn(func(c ci.CQCreate) (ci.CQ, error) {
 		c.OnEvent(ci.Event{Type: ci.EventCQError})
 		c.OnCompletion("cq")
 		return cimock.NewMockCQ(ctrl), nil
 	})
-	p.EXPECT().CreateQP(gomock.Any(), nil).DoAndReturn(func(c ci.QPCreate, _ *ci.UserBuffer) (ci.QP, error) {
+	p.EXPECT().CreateQP(gomock.Any()).DoAndReturn(func(c ci.QPCreate) (ci.QP, error) {
 		c.OnEvent(ci.Event{Type: ci.EventQPFatal})
 		return cimock.NewMockQP(ctrl), nil
 	})
-	p.EXPECT().CreateSRQ(gomock.Any(), nil).DoAndReturn(func(c ci.SRQCreate, _ *ci.UserBuffer) (ci.SRQ, error) {
+	p.EXPECT().CreateSRQ(gomock.Any()).DoAndReturn(func(c ci.SRQCreate) (ci.SRQ, error) {
 		assert.Nil(t, c.OnEvent, "no callback was given")
 		return cimock.NewMockSRQ(ctrl), nil
 	})
 	fire(ci.Event{Type: ci.EventPortDown})
 	completions := 0
-	_, err := pd.CreateCQ(ci.CQCreate{OnEvent: onEvent, OnCompletion: func(ctx any) { assert.Equal(t, "cq", ctx); completions++ }}, nil)
+	_, err := pd.CreateCQ(ci.CQCreate{OnEvent: onEvent, OnCompletion: func(ctx any) { assert.Equal(t, "cq", ctx); completions++ }})
 	require.NoError(t, err)
-	_, err = pd.CreateQP(ci.QPCreate{OnEvent: onEvent}, nil)
+	_, err = pd.CreateQP(ci.QPCreate{OnEvent: onEvent})
 	require.NoError(t, err)
-	_, err = pd.CreateSRQ(ci.SRQCreate{}, nil)
+	_, err = pd.CreateSRQ(ci.SRQCreate{})
 	require.NoError(t, err)
 	assert.Equal(t, []ci.EventType{ci.EventPortDown, ci.EventCQError, ci.EventQPFatal}, seen)
 	assert.Equal(t, []ci.EventType{ci.EventCQError, ci.EventQPFatal, ci.EventQPFatal}, got)
@@ -128,7 +128,7 @@ func TestStackOfLayers(t *testing.T) {
 		c, h := cimock.NewMockCA(ctrl), cimock.NewMockHCA(ctrl)
 		h.EXPECT().OpenCA(gomock.Any(), gomock.Any(), gomock.Any()).Return(c, nil)
 		c.EXPECT().AllocatePD(gomock.Any()).Return(p, nil)
-		p.EXPECT().CreateQP(gomock.Any(), nil).Return(bare, nil)
+		p.EXPECT().CreateQP(gomock.Any()).Return(bare, nil)
 		bare.EXPECT().PostSend(gomock.Any()).Return(0, nil)
 		var order, want []int
 		var hca ci.HCA = h
@@ -144,7 +144,7 @@ func TestStackOfLayers(t *testing.T) {
 				l.PD = func(in ci.PD, _ ci.PDType) ci.PD { return ciwrap.PD{PD: in} }
 			}
 			if rapid.Bool().Draw(rt, "Mcast") {
-				l.Mcast = func(in ci.Mcast, _ ci.GID, _ ci.LID) ci.Mcast { return ciwrap.Mcast{Mcast: in} }
+				l.Mcast = func(in ci.Mcast, _ ci.McastAttach) ci.Mcast { return ciwrap.Mcast{Mcast: in} }
 			}
 			hca = ciwrap.Wrap(hca, l)
 		}
@@ -152,7 +152,7 @@ func TestStackOfLayers(t *testing.T) {
 		require.NoError(rt, err)
 		pd, err := ca.AllocatePD(ci.PDNormal)
 		require.NoError(rt, err)
-		qp, err := pd.CreateQP(ci.QPCreate{}, nil)
+		qp, err := pd.CreateQP(ci.QPCreate{})
 		require.NoError(rt, err)
 		_, err = qp.PostSend(nil)
 		require.NoError(rt, err)

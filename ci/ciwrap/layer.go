@@ -15,10 +15,10 @@ type Layer struct {
 	CQ     func(inner ci.CQ, c ci.CQCreate) ci.CQ
 	SRQ    func(inner ci.SRQ, c ci.SRQCreate) ci.SRQ
 	QP     func(inner ci.QP, c ci.QPCreate) ci.QP // special QPs too: see c.Type
-	Mcast  func(inner ci.Mcast, gid ci.GID, mlid ci.LID) ci.Mcast
+	Mcast  func(inner ci.Mcast, c ci.McastAttach) ci.Mcast
 	MR     func(inner ci.MR, o MROrigin) ci.MR
 	FMR    func(inner ci.FMR, c ci.FMRCreate) ci.FMR
-	MW     func(inner ci.MW, typ ci.MWType) ci.MW
+	MW     func(inner ci.MW, c ci.MWCreate) ci.MW
 	RDD    func(inner ci.RDD) ci.RDD
 	EEC    func(inner ci.EEC, c ci.EECCreate) ci.EEC
 	DMA    func(inner ci.DMA, mem ci.Memory) ci.DMA

@@ -89,15 +89,15 @@ type pdWrap struct {
 }
 
 // CreateAV may be called from callbacks and for each datagram, so it makes no closure.
-func (p *pdWrap) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
-	in, err := p.PD.CreateAV(attr, ub)
+func (p *pdWrap) CreateAV(attr ci.AVAttr) (ci.AV, error) {
+	in, err := p.PD.CreateAV(attr)
 	if err != nil || in == nil || p.l.AV == nil {
 		return in, err
 	}
 	return p.l.AV(in, attr), nil
 }
 
-func (p *pdWrap) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+func (p *pdWrap) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	if p.l.CQCreate != nil {
 		c = p.l.CQCreate(c)
 	}
@@ -106,23 +106,23 @@ func (p *pdWrap) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
 	if done := c.OnCompletion; done != nil && p.l.Completion != nil {
 		down.OnCompletion = func(ctx any) { p.l.Completion(ctx, done) }
 	}
-	in, err := p.PD.CreateCQ(down, ub)
+	in, err := p.PD.CreateCQ(down)
 	return made(in, err, with(p.l.CQ, c))
 }
 
-func (p *pdWrap) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+func (p *pdWrap) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	if p.l.SRQCreate != nil {
 		c = p.l.SRQCreate(c)
 	}
 	down := c
 	down.OnEvent = p.l.filter(c.OnEvent)
-	in, err := p.PD.CreateSRQ(down, ub)
+	in, err := p.PD.CreateSRQ(down)
 	return made(in, err, with(p.l.SRQ, c))
 }
 
-func (p *pdWrap) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p *pdWrap) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	c, down := p.qpCreate(c)
-	in, err := p.PD.CreateQP(down, ub)
+	in, err := p.PD.CreateQP(down)
 	return p.qp(in, err, c)
 }
 
@@ -181,9 +181,9 @@ func (p *pdWrap) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	return made(in, err, with(p.l.FMR, c))
 }
 
-func (p *pdWrap) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
-	in, err := p.PD.CreateMW(typ, ub)
-	return made(in, err, with(p.l.MW, typ))
+func (p *pdWrap) CreateMW(c ci.MWCreate) (ci.MW, error) {
+	in, err := p.PD.CreateMW(c)
+	return made(in, err, with(p.l.MW, c))
 }
 
 func (p *pdWrap) AllocRDD() (ci.RDD, error) {
@@ -219,7 +219,7 @@ type qpWrap struct {
 	l *Layer
 }
 
-func (q *qpWrap) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
-	in, err := q.QP.AttachMcast(gid, mlid, ub)
-	return made(in, err, func(in ci.Mcast) ci.Mcast { return q.l.Mcast(in, gid, mlid) })
+func (q *qpWrap) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	in, err := q.QP.AttachMcast(c)
+	return made(in, err, func(in ci.Mcast) ci.Mcast { return q.l.Mcast(in, c) })
 }

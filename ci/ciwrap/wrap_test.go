@@ -25,10 +25,10 @@ func everything() ciwrap.Layer {
 		CQ:           func(o ci.CQ, _ ci.CQCreate) ci.CQ { return ciwrap.CQ{CQ: o} },
 		SRQ:          func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return ciwrap.SRQ{SRQ: o} },
 		QP:           func(o ci.QP, _ ci.QPCreate) ci.QP { return ciwrap.QP{QP: o} },
-		Mcast:        func(o ci.Mcast, _ ci.GID, _ ci.LID) ci.Mcast { return ciwrap.Mcast{Mcast: o} },
+		Mcast:        func(o ci.Mcast, _ ci.McastAttach) ci.Mcast { return ciwrap.Mcast{Mcast: o} },
 		MR:           func(o ci.MR, _ ciwrap.MROrigin) ci.MR { return ciwrap.MR{MR: o} },
 		FMR:          func(o ci.FMR, _ ci.FMRCreate) ci.FMR { return ciwrap.FMR{FMR: o} },
-		MW:           func(o ci.MW, _ ci.MWType) ci.MW { return ciwrap.MW{MW: o} },
+		MW:           func(o ci.MW, _ ci.MWCreate) ci.MW { return ciwrap.MW{MW: o} },
 		RDD:          func(o ci.RDD) ci.RDD { return ciwrap.RDD{RDD: o} },
 		EEC:          func(o ci.EEC, _ ci.EECCreate) ci.EEC { return ciwrap.EEC{EEC: o} },
 		DMA:          func(o ci.DMA, _ ci.Memory) ci.DMA { return ciwrap.DMA{DMA: o} },
@@ -105,8 +105,8 @@ func TestNilObjectsStayNil(t *testing.T) {
 	h, c, p := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl), cimock.NewMockPD(ctrl)
 	h.EXPECT().OpenCA(ci.GUID(1), gomock.Any(), nil).Return(c, nil)
 	c.EXPECT().AllocatePD(ci.PDNormal).Return(p, nil)
-	p.EXPECT().CreateQP(gomock.Any(), nil).Return(nil, nil)
-	p.EXPECT().CreateAV(gomock.Any(), nil).Return(nil, nil)
+	p.EXPECT().CreateQP(gomock.Any()).Return(nil, nil)
+	p.EXPECT().CreateAV(gomock.Any()).Return(nil, nil)
 	p.EXPECT().RegisterMR(gomock.Any()).Return(cimock.NewMockMR(ctrl), ci.InvalidParameter)
 
 	assert.Nil(t, ciwrap.Wrap(nil, everything()))
@@ -115,10 +115,10 @@ func TestNilObjectsStayNil(t *testing.T) {
 	require.NoError(t, err)
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{})
 	assert.NoError(t, err)
 	assert.Nil(t, qp)
-	av, err := pd.CreateAV(ci.AVAttr{}, nil)
+	av, err := pd.CreateAV(ci.AVAttr{})
 	assert.NoError(t, err)
 	assert.Nil(t, av)
 	mr, err := pd.RegisterMR(ci.MRCreate{})

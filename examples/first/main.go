@@ -36,9 +36,9 @@ func open(addr string) *node {
 	n := &node{gid: must(ca.Query()).Ports[0].GIDs[0].GID, psn: randomPSN(), buf: make([]byte, 4096)}
 	mr := must(pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(n.buf), Access: ci.LocalWrite}))
 	n.region = mr.Region()
-	n.cq = must(pd.CreateCQ(ci.CQCreate{Size: 16}, nil))
+	n.cq = must(pd.CreateCQ(ci.CQCreate{Size: 16}))
 	n.qp = must(pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: n.cq, RecvCQ: n.cq,
-		QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}, nil))
+		QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}))
 	n.closed = func() { // child before parent
 		check(n.qp.Destroy(), n.cq.Destroy(), mr.Destroy(), pd.Destroy(), ca.Close(), hca.Close())
 	}
@@ -49,10 +49,10 @@ func open(addr string) *node {
 func (n *node) connect(peer *node) {
 	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: peer.gid, HopLimit: 64}}}
 	check(
-		n.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil),
+		n.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}),
 		n.qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: peer.qp.Num(),
-			RQPSN: peer.psn, RespRes: 1, MinRNRTimer: 12}, nil),
-		n.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, SQPSN: n.psn, InitDepth: 1, RetryCount: 7, RNRRetry: 7}, nil))
+			RQPSN: peer.psn, RespRes: 1, MinRNRTimer: 12}),
+		n.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, SQPSN: n.psn, InitDepth: 1, RetryCount: 7, RNRRetry: 7}))
 }
 
 // wait polls until a completion comes. Retries are finite, so one does.

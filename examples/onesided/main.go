@@ -128,7 +128,7 @@ func open(hca ci.HCA) (s *side, err error) {
 		case s.wake <- struct{}{}:
 		default: // one is waiting already
 		}
-	}}, nil)
+	}})
 	if err != nil {
 		return s, err
 	}
@@ -142,7 +142,7 @@ func open(hca ci.HCA) (s *side, err error) {
 	s.qp, err = pd.CreateQP(ci.QPCreate{
 		Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq,
 		QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
-	}, nil)
+	})
 	if err != nil {
 		return s, err
 	}
@@ -174,7 +174,7 @@ func (s *side) connect(p peer) error {
 		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: s.psn, Primary: ci.Path{AckTimeout: 14}, RetryCount: 7, RNRRetry: 7, InitDepth: 1}},
 	}
 	for _, m := range steps {
-		if err := s.qp.Modify(m.set, m.attr, nil); err != nil {
+		if err := s.qp.Modify(m.set, m.attr); err != nil {
 			return err
 		}
 	}

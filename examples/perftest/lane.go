@@ -62,9 +62,9 @@ func (s *session) createLanes() error {
 		}
 		s.undo.add(qp.Close)
 		if s.o.Service == service(ci.UD) {
-			err = qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: qkey}, nil)
+			err = qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: qkey})
 		} else {
-			err = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: s.o.Test.access()}, nil)
+			err = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: s.o.Test.access()})
 		}
 		if err != nil {
 			return err
@@ -110,10 +110,10 @@ func (s *session) connectLanes() error {
 			s.undo.add(v.Close)
 			l.to = ci.Dest{AV: v, QPN: l.remote.QPN, QKey: qkey}
 		}
-		if err := l.qp.Modify(toRTR, rtr, nil); err != nil {
+		if err := l.qp.Modify(toRTR, rtr); err != nil {
 			return err
 		}
-		if err := l.qp.Modify(toRTS, rts, nil); err != nil {
+		if err := l.qp.Modify(toRTS, rts); err != nil {
 			return err
 		}
 	}

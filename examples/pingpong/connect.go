@@ -5,11 +5,11 @@ import "ciddk/ci"
 // The attributes are those of the original programs: port and P_Key index 1 and 0, retry counts 7, ack timeout 14 (67 ms), RNR timer
 // 12 (0.64 ms), one read at a time.
 
-func initAttr(mode string) (ci.QPField, ci.QPAttr, *ci.UserBuffer) {
+func initAttr(mode string) (ci.QPField, ci.QPAttr) {
 	if mode == "ud" {
-		return ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: qkey}, nil
+		return ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: qkey}
 	}
-	return ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil
+	return ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}
 }
 
 // connect takes every QP to RTS, towards its peer.
@@ -29,17 +29,17 @@ func (e *endpoint) connect() error {
 			toRTR, toRTS = ci.QPFieldsUCRTR, ci.QPFieldsUCRTS
 		case "ud":
 			toRTR, toRTS = ci.QPFieldsUDRTR, ci.QPFieldsUDRTS
-			v, err := e.pd.CreateAV(av, nil)
+			v, err := e.pd.CreateAV(av)
 			if err != nil {
 				return err
 			}
 			e.undo = append(e.undo, v.Destroy)
 			e.avs = append(e.avs, v)
 		}
-		if err := qp.Modify(toRTR, rtr, nil); err != nil {
+		if err := qp.Modify(toRTR, rtr); err != nil {
 			return err
 		}
-		if err := qp.Modify(toRTS, rts, nil); err != nil {
+		if err := qp.Modify(toRTS, rts); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func newEndpoint(hca adapter, o options, w *weather) (e *endpoint, err error) {
 		case e.wake <- struct{}{}:
 		default: // a wake-up is pending
 		}
-	}}, nil)
+	}})
 	if err != nil {
 		return e, err
 	}
@@ -146,7 +146,7 @@ func (e *endpoint) createQPs() error {
 	case "ud":
 		c.Type = ci.UD
 	case "srq":
-		srq, err := e.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: e.o.RxDepth, MaxSGE: 1}}, nil)
+		srq, err := e.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: e.o.RxDepth, MaxSGE: 1}})
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (e *endpoint) createQPs() error {
 		e.srq, c.SRQ, c.RecvDepth = srq, srq, 0
 	}
 	for i := range e.o.QPs {
-		qp, err := e.pd.CreateQP(c, nil)
+		qp, err := e.pd.CreateQP(c)
 		if err != nil {
 			return err
 		}

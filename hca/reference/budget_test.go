@@ -36,13 +36,13 @@ func TestQueueMemory(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1 << 16}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 1 << 16})
 	require.NoError(t, err)
 	create := ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq,
 		QPCaps: ci.QPCaps{SendDepth: attr.MaxWRs, RecvDepth: attr.MaxWRs, SendSGE: attr.MaxSGEs, RecvSGE: attr.MaxSGEs}}
 	var qps []ci.QP
 	for {
-		qp, err := pd.CreateQP(create, nil)
+		qp, err := pd.CreateQP(create)
 		if err != nil {
 			require.ErrorIs(t, err, ci.InsufficientResources)
 			break

@@ -132,11 +132,11 @@ func TestCaptureReasons(t *testing.T) {
 	}})
 	a, b := newNode(t, one(Capture(bad, tap)), ci.UD, 4096), newNode(t, one(Capture(Direct(link, DirectConfig{}), tap)), ci.UD, 4096)
 	for _, n := range []*node{a, b} {
-		require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}, nil))
-		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}, nil))
-		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS}, nil))
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}))
+		require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS}))
 	}
-	av, err := a.pd.CreateAV(a.av(b), nil)
+	av, err := a.pd.CreateAV(a.av(b))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, av.Destroy()) }()
 	to := ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 5}

@@ -35,19 +35,19 @@ func Example_simulation() {
 		check(err)
 		pd, err := ca.AllocatePD(ci.PDNormal)
 		check(err)
-		cqs[i], err = pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+		cqs[i], err = pd.CreateCQ(ci.CQCreate{Size: 16})
 		check(err)
-		qps[i], err = pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cqs[i], RecvCQ: cqs[i], QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1}}, nil)
+		qps[i], err = pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cqs[i], RecvCQ: cqs[i], QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1}})
 		check(err)
 		mrs[i], err = pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(bufs[i][:]), Access: ci.LocalWrite | ci.RemoteWrite})
 		check(err)
 	}
 	for i := range qps {
 		peer := ci.GID(netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}).As16())
-		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite}, nil))
+		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite}))
 		check(qps[i].Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, MTU: ci.MTU1024, DestNum: qps[1-i].Num(), RespRes: 1, MinRNRTimer: 1,
-			Primary: ci.Path{AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: peer}}}}, nil))
-		check(qps[i].Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, InitDepth: 1, RetryCount: 7, RNRRetry: 7, Primary: ci.Path{AckTimeout: 12}}, nil))
+			Primary: ci.Path{AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: peer}}}}))
+		check(qps[i].Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, InitDepth: 1, RetryCount: 7, RNRRetry: 7, Primary: ci.Path{AckTimeout: 12}}))
 	}
 
 	copy(bufs[0][9000:], "Hello, simulated fabric")

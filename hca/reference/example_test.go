@@ -26,10 +26,10 @@ func Example() {
 		check(err)
 		pd, err := ca.AllocatePD(ci.PDNormal)
 		check(err)
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 16})
 		check(err)
 		qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq,
-			QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}, nil)
+			QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}})
 		check(err)
 		bufs[i] = make([]byte, 4096)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(bufs[i]), Access: ci.LocalWrite})
@@ -40,11 +40,11 @@ func Example() {
 	for i := range qps {
 		peer, err := cas[1-i].Query()
 		check(err)
-		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
 		check(qps[i].Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1,
-			RespRes: 1, MinRNRTimer: 12, Primary: ci.Path{AV: ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}}}, nil))
+			RespRes: 1, MinRNRTimer: 12, Primary: ci.Path{AV: ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}}}))
 		check(qps[i].Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7,
-			Primary: ci.Path{AckTimeout: 14}}, nil))
+			Primary: ci.Path{AckTimeout: 14}}))
 	}
 
 	_, err := qps[1].PostRecv([]ci.RecvWR{{ID: 1, SGL: []ci.SGE{mrs[1].Region().SGE(0, 4096)}}})

@@ -35,11 +35,11 @@ func newNode(t testing.TB, c Config, typ ci.QPType, size int) *node {
 	require.NoError(t, err)
 	n.pd, err = n.ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	n.cq, err = n.pd.CreateCQ(ci.CQCreate{Size: 1000}, nil)
+	n.cq, err = n.pd.CreateCQ(ci.CQCreate{Size: 1000})
 	require.NoError(t, err)
 	n.mr, err = n.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(n.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic})
 	require.NoError(t, err)
-	n.qp, err = n.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: n.cq, RecvCQ: n.cq, QPCaps: ci.QPCaps{SendDepth: 127, RecvDepth: 127, SendSGE: 2, RecvSGE: 2, MaxInline: 64}}, nil)
+	n.qp, err = n.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: n.cq, RecvCQ: n.cq, QPCaps: ci.QPCaps{SendDepth: 127, RecvDepth: 127, SendSGE: 2, RecvSGE: 2, MaxInline: 64}})
 	require.NoError(t, err)
 	a, err := n.ca.Query()
 	require.NoError(t, err)
@@ -76,12 +76,12 @@ func (n *node) connect(to *node) {
 		mtu = ci.MTU1024
 	}
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic}
-	require.NoError(n.t, n.qp.Modify(ci.QPFieldsInit, a, nil))
+	require.NoError(n.t, n.qp.Modify(ci.QPFieldsInit, a))
 	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: n.av(to), AckTimeout: timeout}, MTU: mtu, DestNum: to.qp.Num(), RQPSN: 100,
 		RespRes: 4, MinRNRTimer: 1}
-	require.NoError(n.t, n.qp.Modify(ci.QPFieldsRTR, a, nil))
+	require.NoError(n.t, n.qp.Modify(ci.QPFieldsRTR, a))
 	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}
-	require.NoError(n.t, n.qp.Modify(ci.QPFieldsRTS, a, nil))
+	require.NoError(n.t, n.qp.Modify(ci.QPFieldsRTS, a))
 }
 
 func connectBoth(a, b *node) {

@@ -84,14 +84,14 @@ func TestUD(t *testing.T) {
 			pa, pb := link()
 			a, b := newNode(t, one(pa), ci.UD, 1<<16), newNode(t, one(pb), ci.UD, 1<<16)
 			for _, n := range []*node{a, b} {
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}, nil))
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}, nil))
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1}, nil))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1}))
 			}
 			for _, global := range []bool{false, true} {
 				attr := a.av(b)
 				attr.Global = attr.Global || global
-				av, err := a.pd.CreateAV(attr, nil)
+				av, err := a.pd.CreateAV(attr)
 				require.NoError(t, err)
 				b.recv(ci.RecvWR{ID: 1, SGL: b.sge(0, 200)})
 				a.send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("hello"), To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 5}})
@@ -123,17 +123,17 @@ func TestMulticast(t *testing.T) {
 			pa, pb := link()
 			a, b := newNode(t, one(pa), ci.UD, 1<<16), newNode(t, one(pb), ci.UD, 1<<16)
 			for _, n := range []*node{a, b} {
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}, nil))
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}, nil))
-				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1}, nil))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}))
+				require.NoError(t, n.qp.Modify(ci.QPFieldsUDRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1}))
 			}
 			group := ci.GID{0: 0xff, 1: 0x12, 15: 9}
 			if a.attr.Link == ci.LinkEthernet {
 				group = gidOf(netip.MustParseAddr("239.88.1.2"))
 			}
-			m, err := b.qp.AttachMcast(group, 0xc001, nil)
+			m, err := b.qp.AttachMcast(ci.McastAttach{GID: group, LID: 0xc001})
 			require.NoError(t, err)
-			av, err := a.pd.CreateAV(ci.AVAttr{Port: 1, DLID: 0xc001, Global: true, GRH: ci.GRH{DGID: group}}, nil)
+			av, err := a.pd.CreateAV(ci.AVAttr{Port: 1, DLID: 0xc001, Global: true, GRH: ci.GRH{DGID: group}})
 			require.NoError(t, err)
 			b.recv(ci.RecvWR{ID: 1, SGL: b.sge(0, 200)})
 			a.send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("all"), To: ci.Dest{AV: av, QPN: 0xffffff, QKey: 5}})

@@ -236,11 +236,11 @@ func newStormSide(t *testing.T, p PortConfig, wake chan struct{}) *stormSide {
 		case wake <- struct{}{}:
 		default: // one is pending
 		}
-	}}, nil)
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.cq.Destroy()) })
 	for i := range stormQPs {
-		qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}, nil)
+		qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, qp.Destroy()) })
 		e := &stormEnd{side: s, qp: qp, area: i * 5 * stormDepth * stormSlot}
@@ -315,12 +315,12 @@ func TestUDPStorm(t *testing.T) {
 func (e *stormEnd) connect(t *testing.T) {
 	const timeout = 16
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}
-	require.NoError(t, e.qp.Modify(ci.QPFieldsInit, a, nil))
+	require.NoError(t, e.qp.Modify(ci.QPFieldsInit, a))
 	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: e.side.av(e.peer.side.node), AckTimeout: timeout}, MTU: ci.MTU1024, DestNum: e.peer.qp.Num(), RQPSN: 100,
 		RespRes: 4, MinRNRTimer: 1}
-	require.NoError(t, e.qp.Modify(ci.QPFieldsRTR, a, nil))
+	require.NoError(t, e.qp.Modify(ci.QPFieldsRTR, a))
 	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}
-	require.NoError(t, e.qp.Modify(ci.QPFieldsRTS, a, nil))
+	require.NoError(t, e.qp.Modify(ci.QPFieldsRTS, a))
 	for i := range stormDepth {
 		e.recvNext(t, i)
 	}

@@ -65,7 +65,7 @@ func (e *end) datagrams() {
 		set ci.QPField
 	}{{ci.QPInit, ci.QPFieldsUDInit}, {ci.QPRTR, ci.QPFieldsUDRTR}, {ci.QPRTS, ci.QPFieldsUDRTS}} {
 		a.State = s.to
-		require.NoError(e.w.t, q.Modify(s.set, a, nil))
+		require.NoError(e.w.t, q.Modify(s.set, a))
 	}
 	e.post(4)
 	e.w.look()
@@ -76,6 +76,6 @@ func (e *end) arm() {
 	pass(step)
 	set, a, err := e.conn.AlternateAttr()
 	require.NoError(e.w.t, err)
-	require.NoError(e.w.t, e.qp.Modify(set, a, nil))
+	require.NoError(e.w.t, e.qp.Modify(set, a))
 	e.w.look()
 }

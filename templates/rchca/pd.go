@@ -21,7 +21,7 @@ func (p *pd) Destroy() error {
 }
 
 // CreateCQ: Status: InvalidCQSize, InvalidPDHandle, InsufficientResources, Timeout.
-func (p *pd) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (_ ci.CQ, err error) {
+func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	const verb = "PD.CreateCQ"
 	h := p.hca
 	if c.Size < 1 || c.Size > h.info.MaxCQEs {
@@ -48,7 +48,7 @@ func (p *pd) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (_ ci.CQ, err error) {
 
 // CreateQP makes a QP in Reset. Status: Unsupported and InvalidServiceType for other services, InvalidMaxWRs, InvalidMaxSGE, InvalidSetting
 // (inline data; Error.Most says what there is), InvalidCQHandle, InvalidPDHandle, InsufficientResources, Timeout.
-func (p *pd) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (_ ci.QP, err error) {
+func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	const verb = "PD.CreateQP"
 	h := p.hca
 	if err := h.checkQP(verb, &c); err != nil {

@@ -30,7 +30,7 @@ var transitions = map[transition]fields{
 
 // Modify changes state and attributes, or nothing. Judged in this order: the transition, claims, what is missing, what does not belong,
 // ranges. Status: InvalidQPState, Unsupported, InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, Timeout.
-func (q *qp) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
+func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
 		q.stopPosts()

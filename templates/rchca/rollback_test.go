@@ -66,9 +66,9 @@ func open(t *testing.T, dev rchca.Device) *made {
 	require.NoError(t, err)
 	m.pd, err = m.ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	m.cq, err = m.pd.CreateCQ(ci.CQCreate{Size: 64}, nil)
+	m.cq, err = m.pd.CreateCQ(ci.CQCreate{Size: 64})
 	require.NoError(t, err)
-	m.qp, err = m.pd.CreateQP(m.config(), nil)
+	m.qp, err = m.pd.CreateQP(m.config())
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		for _, o := range []ci.Object{m.qp, m.cq, m.pd} {
@@ -91,13 +91,13 @@ func TestRollBack(t *testing.T) {
 	m := open(t, dev)
 	before := m.hca.Live()
 	for on, verb := range map[string]func() error{
-		"CreateCQ": func() error { _, err := m.pd.CreateCQ(ci.CQCreate{Size: 1}, nil); return err },
-		"CreateQP": func() error { _, err := m.pd.CreateQP(m.config(), nil); return err },
+		"CreateCQ": func() error { _, err := m.pd.CreateCQ(ci.CQCreate{Size: 1}); return err },
+		"CreateQP": func() error { _, err := m.pd.CreateQP(m.config()); return err },
 		"Map": func() error {
 			_, err := m.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 8))})
 			return err
 		},
-		"ModifyQP": func() error { return m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil) },
+		"ModifyQP": func() error { return m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}) },
 	} {
 		dev.on = on
 		err := verb()
@@ -114,7 +114,7 @@ func TestRollBack(t *testing.T) {
 
 func TestDataPathAllocations(t *testing.T) {
 	m := open(t, new(soft.Fabric).New(1))
-	require.NoError(t, m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil))
+	require.NoError(t, m.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
 	recv, send, wc := make([]ci.RecvWR, 1), make([]ci.SendWR, 1), make([]ci.WC, 4)
 	var refused, full error
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

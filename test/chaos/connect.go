@@ -28,7 +28,7 @@ func toRTS(q ci.QP, attr ci.QPAttr) error {
 		set ci.QPField
 	}{{ci.QPInit, ci.QPFieldsInit}, {ci.QPRTR, ci.QPFieldsRTR}, {ci.QPRTS, ci.QPFieldsRTS}} {
 		attr.State = step.to
-		if err := q.Modify(step.set, attr, nil); err != nil {
+		if err := q.Modify(step.set, attr); err != nil {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (c *conn) move(a *actor, to ci.QPState) {
 	if to == ci.QPReset {
 		e.lost.Store(true) // what is in the queues never completes
 	}
-	if err := e.id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: to}, nil); err != nil && !errors.Is(err, errClosed) &&
+	if err := e.id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: to}); err != nil && !errors.Is(err, errClosed) &&
 		!errors.Is(err, ci.InvalidQPState) && !e.isDead.Load() && !c.unsteady {
 		c.w.v.failf("%s: modify to %v: %v", c.name, to, err)
 	}
@@ -298,7 +298,7 @@ func (e *end) leave(a *actor) {
 func (e *end) flush() {
 	q := e.id.QP()
 	for range 50 {
-		if q == nil || q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil) == nil {
+		if q == nil || q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}) == nil {
 			return
 		}
 	}

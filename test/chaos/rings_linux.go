@@ -190,7 +190,7 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 		for k, q := range s.qps[2:] {
 			g := s.mr.Region()
 			if i%8 == 0 { // the requests posted from here on stay in the queue, where they are overwritten
-				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}, nil)
+				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD})
 			}
 			wr := ci.SendWR{ID: uint64(i), Op: ci.SendOp(i % 5), Flags: ci.SendSignaled, SGL: []ci.SGE{g.SGE(uint64(64*k), 8), g.SGE(4096, 2000)}, Remote: g.Remote(8192)}
 			if wr.Op > ci.OpRead {
@@ -200,7 +200,7 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 			_, _ = q.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{g.SGE(12288, 2048)}}})
 			_, _ = s.srq.PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{g.SGE(12288, 2048)}}})
 			if i%8 == 7 {
-				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
+				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
 			}
 		}
 		if i%8 == 6 {
@@ -251,11 +251,11 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 	keep(s.mr, e)
 	for i := range 3 {
 		aside(i == 0)
-		cq, e := pds[min(i, 1)].CreateCQ(ci.CQCreate{Size: 60}, nil)
+		cq, e := pds[min(i, 1)].CreateCQ(ci.CQCreate{Size: 60})
 		keep(cq, e)
 		s.cqs = append(s.cqs, cq)
 	}
-	s.srq, e = pds[1].CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 15, MaxSGE: 2}}, nil)
+	s.srq, e = pds[1].CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 15, MaxSGE: 2}})
 	if keep(s.srq, e); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 		if i == 4 {
 			c.SRQ, c.RecvDepth = s.srq, 0
 		}
-		q, e := pds[min(i/2, 1)].CreateQP(c, nil)
+		q, e := pds[min(i/2, 1)].CreateQP(c)
 		if keep(q, e); err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 func (s *session) connect(k int) error {
 	p, q := s.qps[k], s.qps[k+1]
 	for _, x := range [][2]ci.QP{{p, q}, {q, p}} {
-		if err := x[0].Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil); err != nil {
+		if err := x[0].Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
 			return err
 		}
 		attr := connectedAttr(gidOf(rung), x[1].Num(), 5, 5)

@@ -64,11 +64,11 @@ type recordedQP struct {
 	u *used
 }
 
-func (q *recordedQP) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+func (q *recordedQP) Modify(set ci.QPField, attr ci.QPAttr) error {
 	if set&ci.QPFieldDestNum != 0 {
 		q.u.peers.Store(attr.DestNum, true)
 	}
-	return q.QP.Modify(set, attr, ub)
+	return q.QP.Modify(set, attr)
 }
 
 func (q *recordedQP) PostSend(wrs []ci.SendWR) (int, error) {

@@ -89,17 +89,17 @@ func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 			b.keep(qps, q, err)
 			return
 		}
-		q, err := pd.CreateQP(c, nil)
+		q, err := pd.CreateQP(c)
 		b.keep(qps, q, err)
 	case cqs:
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: r.IntN(64), OnCompletion: func(any) {}, OnEvent: func(ci.Event) {}}, nil)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: r.IntN(64), OnCompletion: func(any) {}, OnEvent: func(ci.Event) {}})
 		b.keep(cqs, cq, err)
 	case srqs:
-		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: r.IntN(40), MaxSGE: r.IntN(4), Limit: r.IntN(5)}, OnEvent: func(ci.Event) {}}, nil)
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: r.IntN(40), MaxSGE: r.IntN(4), Limit: r.IntN(5)}, OnEvent: func(ci.Event) {}})
 		b.keep(srqs, s, err)
 	case mrs, mws:
 		if k == mws && r.IntN(2) == 0 {
-			w, err := pd.CreateMW(ci.MWType(r.IntN(4)), nil)
+			w, err := pd.CreateMW(ci.MWCreate{Type: ci.MWType(r.IntN(4))})
 			b.keep(mws, w, err)
 			return
 		}
@@ -117,7 +117,7 @@ func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 		d, err := b.ca.MapDMA(ci.Bytes(one(r, b.areas).body()))
 		b.keep(dmas, d, err)
 	case avs:
-		v, err := pd.CreateAV(b.address(a, other), nil)
+		v, err := pd.CreateAV(b.address(a, other))
 		b.keep(avs, v, err)
 	case handlers:
 		h, err := b.ca.OnEvent(func(ci.Event) {}, nil)
@@ -178,7 +178,7 @@ func (b *bench) connect(a *actor, other *bench) {
 		if err != nil || now.Type != ci.RC && now.Type != ci.UC && now.Type != ci.UD {
 			continue
 		}
-		b.checkError(s.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil))
+		b.checkError(s.q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 		sets := []ci.QPField{ci.QPFieldsInit, ci.QPFieldsRTR, ci.QPFieldsRTS}
 		switch now.Type {
 		case ci.UC:
@@ -188,7 +188,7 @@ func (b *bench) connect(a *actor, other *bench) {
 		}
 		for i, to := range []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS} {
 			s.attr.State, s.attr.QKey = to, 0x11111111
-			b.checkError(s.q.Modify(sets[i], s.attr, nil))
+			b.checkError(s.q.Modify(sets[i], s.attr))
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (b *bench) modify(a *actor, other *bench) {
 	if r.IntN(2) == 0 {
 		set = ci.QPFieldState
 	}
-	b.checkError(q.Modify(set, attr, nil))
+	b.checkError(q.Modify(set, attr))
 }
 
 // sgl is a list of pieces, most of them within a region.
@@ -348,10 +348,10 @@ func (b *bench) useCQ(a *actor) {
 		_, err := q.Peek()
 		b.checkError(err)
 	case 3:
-		_, err := q.Resize(r.IntN(80), nil)
+		_, err := q.Resize(ci.CQResize{Size: r.IntN(80)})
 		b.checkError(err)
 	case 4:
-		b.checkError(q.Modify(ci.Moderation{Count: r.IntN(10), Period: time.Duration(r.IntN(1000000))}, nil))
+		b.checkError(q.Modify(ci.Moderation{Count: r.IntN(10), Period: time.Duration(r.IntN(1000000))}))
 	}
 }
 
@@ -365,7 +365,7 @@ func (b *bench) query(a *actor) {
 		_, err = o.Query()
 	case ci.SRQ:
 		if a.rnd.IntN(2) == 0 {
-			err = o.Modify(ci.SRQField(a.rnd.IntN(4)), ci.SRQAttr{MaxWR: a.rnd.IntN(40), Limit: a.rnd.IntN(10)}, nil)
+			err = o.Modify(ci.SRQField(a.rnd.IntN(4)), ci.SRQAttr{MaxWR: a.rnd.IntN(40), Limit: a.rnd.IntN(10)})
 		} else {
 			_, err = o.Query()
 		}
@@ -375,7 +375,7 @@ func (b *bench) query(a *actor) {
 		_, err = o.Query()
 	case ci.AV:
 		if a.rnd.IntN(2) == 0 {
-			err = o.Modify(b.address(a, b), nil)
+			err = o.Modify(b.address(a, b))
 		} else {
 			_, _, err = o.Query()
 		}
@@ -420,7 +420,7 @@ func (b *bench) bind(a *actor, other *bench) {
 // attach joins a QP to a group.
 func (b *bench) attach(a *actor, _ *bench) {
 	if q := of[ci.QP](a, b, b, qps); q != nil {
-		m, err := q.AttachMcast(ci.GID{0xff, 1: 0x0e, 15: byte(a.rnd.IntN(4))}, ci.LID(0xc000+a.rnd.IntN(4)), nil)
+		m, err := q.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 1: 0x0e, 15: byte(a.rnd.IntN(4))}, LID: ci.LID(0xc000 + a.rnd.IntN(4))})
 		b.keep(mcasts, m, err)
 	}
 }

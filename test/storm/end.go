@@ -137,7 +137,7 @@ func (e *end) begin(a ci.QPAttr) error {
 		set ci.QPField
 	}{{ci.QPInit, ci.QPFieldsInit}, {ci.QPRTR, ci.QPFieldsRTR}, {ci.QPRTS, ci.QPFieldsRTS}} {
 		a.State = step.st
-		if err := e.qp.Modify(step.set, a, nil); err != nil {
+		if err := e.qp.Modify(step.set, a); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,7 @@ func (e *end) renewWindow() error {
 			}
 		}
 	}
-	mw, err := e.host.pd.CreateMW(ci.MWType2, nil)
+	mw, err := e.host.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})
 	if err != nil {
 		return err
 	}

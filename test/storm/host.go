@@ -78,7 +78,7 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 		return nil, err
 	}
 	for _, q := range []*ci.CQ{&h.sendCQ, &h.recvCQ} {
-		if *q, err = h.pd.CreateCQ(ci.CQCreate{Size: (ends + 8) * 4 * depth}, nil); err != nil {
+		if *q, err = h.pd.CreateCQ(ci.CQCreate{Size: (ends + 8) * 4 * depth}); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	if h.mr, err = h.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(h.mem), Access: access}); err != nil {
 		return nil, err
 	}
-	if h.srq, err = h.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: srqDepth, MaxSGE: 2}}, nil); err != nil {
+	if h.srq, err = h.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: srqDepth, MaxSGE: 2}}); err != nil {
 		return nil, err
 	}
 	for range nWords {

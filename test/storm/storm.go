@@ -79,7 +79,7 @@ func (s *storm) build() error {
 				c.SRQ, c.RecvDepth = h.srq, 0
 			}
 			var err error
-			if e.qp, err = h.pd.CreateQP(c, nil); err != nil {
+			if e.qp, err = h.pd.CreateQP(c); err != nil {
 				return err
 			}
 			h.ends[e.qp.Num()] = e
@@ -378,7 +378,7 @@ func (p *pair) look(s *storm) {
 			continue
 		}
 		e.side.die(ci.WCFlushErr)
-		if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); err != nil {
+		if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil {
 			s.fail(err)
 		}
 	}
@@ -386,7 +386,7 @@ func (p *pair) look(s *storm) {
 	i := s.c.impairment()
 	s.after(2*max(i.MaxDelay, time.Millisecond)+4*latency, func() error {
 		for _, e := range p.ends {
-			if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil); err != nil {
+			if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
 				return err
 			}
 		}

@@ -26,7 +26,7 @@ func (p *pd) Destroy() error {
 	return nil
 }
 
-func (p *pd) CreateCQ(c ci.CQCreate, _ *ci.UserBuffer) (ci.CQ, error) {
+func (p *pd) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	h := p.ca.h
 	h.enter("PD.CreateCQ")
 	h.mu.Lock()
@@ -64,7 +64,7 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	return m, nil
 }
 
-func (p *pd) CreateQP(c ci.QPCreate, _ *ci.UserBuffer) (ci.QP, error) {
+func (p *pd) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	h := p.ca.h
 	h.enter("PD.CreateQP")
 	h.mu.Lock()

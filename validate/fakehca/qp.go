@@ -54,7 +54,7 @@ func (q *qp) Query() (ci.QPAttr, error) {
 	return q.attr, nil
 }
 
-func (q *qp) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error {
+func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	h := q.pd.ca.h
 	h.enter("QP.Modify")
 	h.mu.Lock()

@@ -40,7 +40,7 @@ func (ca *CA) cq(pd ci.PD, q *CQ, c ci.CQCreate) *CQ {
 	if c.OnEvent == nil {
 		c.OnEvent = q.Events.Add
 	}
-	in, err := pd.CreateCQ(c, nil)
+	in, err := pd.CreateCQ(c)
 	q.CQ = created(ca.T, in, err, fmt.Sprintf("PD.CreateCQ of %d entries", c.Size), "CQ")
 	return q
 }

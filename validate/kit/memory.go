@@ -185,20 +185,20 @@ func PageList(ranges []ci.DMARange, size uint64) []uint64 {
 
 // MW makes an unbound window.
 func (ca *CA) MW(pd ci.PD, typ ci.MWType) ci.MW {
-	mw, err := pd.CreateMW(typ, nil)
+	mw, err := pd.CreateMW(ci.MWCreate{Type: typ})
 	return created(ca.T, mw, err, fmt.Sprintf("PD.CreateMW of type %d", typ), "MW")
 }
 
 // SRQ makes a shared receive queue whose events go to the collection given back.
 func (ca *CA) SRQ(pd ci.PD, depth, sges int) (ci.SRQ, *Events) {
 	ev := NewEvents(ca.T)
-	s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: depth, MaxSGE: sges}, Context: ev, OnEvent: ev.Add}, nil)
+	s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: depth, MaxSGE: sges}, Context: ev, OnEvent: ev.Add})
 	return created(ca.T, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries", depth), "SRQ"), ev
 }
 
 // AV makes an address vector to another CA (or this).
 func (ca *CA) AV(pd ci.PD, peer *CA) ci.AV {
-	av, err := pd.CreateAV(ca.AddressOf(peer), nil)
+	av, err := pd.CreateAV(ca.AddressOf(peer))
 	return created(ca.T, av, err, "PD.CreateAV", "AV")
 }
 

@@ -85,7 +85,7 @@ func (e *End) again(shareCQ bool) *End {
 
 func (e *End) address(peer *End) {
 	t := e.QP.CA.T
-	av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA), nil)
+	av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA))
 	e.AV = created(t, av, err, "PD.CreateAV", "AV")
 	e.Dest = ci.Dest{AV: e.AV, QPN: peer.Num(), QKey: peer.Config.QKey}
 }

@@ -29,7 +29,7 @@ func (ca *CA) qp(pd ci.PD, send, recv *CQ, c Config) *QP {
 	q := &QP{CA: ca, PD: pd, SendCQ: send, RecvCQ: recv, Events: NewEvents(ca.T), Config: c}
 	q.PSN = ci.PSN(ca.T.Rand().Uint32() & 0xffffff)
 	recv.unreliable = recv.unreliable || c.Type != ci.RC
-	in, err := pd.CreateQP(q.Create(), nil)
+	in, err := pd.CreateQP(q.Create())
 	q.QP = created(ca.T, in, err, fmt.Sprintf("PD.CreateQP of type %s", c.Type), "QP")
 	q.watch()
 	return q
@@ -109,7 +109,7 @@ func (q *QP) RTR(peer *QP) *QP { f, a := q.RTRAttr(peer); return q.step(f, a) }
 func (q *QP) RTS() *QP { f, a := q.RTSAttr(); return q.step(f, a) }
 
 func (q *QP) step(f ci.QPField, a ci.QPAttr) *QP {
-	setup(q.CA.T, q.Modify(f, a, nil), fmt.Sprintf("QP.Modify of a %s QP to %s", q.Config.Type, a.State))
+	setup(q.CA.T, q.Modify(f, a), fmt.Sprintf("QP.Modify of a %s QP to %s", q.Config.Type, a.State))
 	return q
 }
 

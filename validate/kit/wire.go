@@ -17,7 +17,7 @@ func (q *QP) RTRTo(av ci.AVAttr, dest ci.QPN, psn ci.PSN) *QP {
 
 // AddressTo gives a datagram end an address vector of a peer that is no QP of an adapter.
 func (e *End) AddressTo(av ci.AVAttr, dest ci.QPN, key ci.QKey) {
-	v, err := e.PD.CreateAV(av, nil)
+	v, err := e.PD.CreateAV(av)
 	e.AV = created(e.QP.CA.T, v, err, "PD.CreateAV", "AV")
 	e.Dest = ci.Dest{AV: e.AV, QPN: dest, QKey: key}
 }

@@ -204,8 +204,8 @@ func (c sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
 
 type stranger struct{ ciwrap.PD }
 
-func (p stranger) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
-	q, err := p.PD.CreateQP(c, ub)
+func (p stranger) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	q, err := p.PD.CreateQP(c)
 	if ci.StatusOf(err) == ci.InvalidCQHandle {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InvalidCQSize}
 	}

@@ -148,8 +148,8 @@ func (q shortPeek) Peek() (int, error) {
 
 type dropResize struct{ ciwrap.CQ }
 
-func (q dropResize) Resize(size int, ub *ci.UserBuffer) (int, error) {
-	n, err := q.CQ.Resize(size, ub)
+func (q dropResize) Resize(r ci.CQResize) (int, error) {
+	n, err := q.CQ.Resize(r)
 	if err == nil {
 		_, err = q.Poll(make([]ci.WC, 1))
 	}
@@ -158,8 +158,8 @@ func (q dropResize) Resize(size int, ub *ci.UserBuffer) (int, error) {
 
 type noOverflow struct{ ciwrap.CQ }
 
-func (q noOverflow) Resize(size int, ub *ci.UserBuffer) (int, error) {
-	n, err := q.CQ.Resize(size, ub)
+func (q noOverflow) Resize(r ci.CQResize) (int, error) {
+	n, err := q.CQ.Resize(r)
 	if ci.StatusOf(err) == ci.Overflow {
 		err = &ci.Error{Verb: "CQ.Resize", Status: ci.InvalidCQSize}
 	}
@@ -168,10 +168,10 @@ func (q noOverflow) Resize(size int, ub *ci.UserBuffer) (int, error) {
 
 type zeroResize struct{ ciwrap.CQ }
 
-func (q zeroResize) Resize(size int, ub *ci.UserBuffer) (int, error) {
-	if size == 0 {
+func (q zeroResize) Resize(r ci.CQResize) (int, error) {
+	if r.Size == 0 {
 		a, err := q.Query()
 		return a.Size, err
 	}
-	return q.CQ.Resize(size, ub)
+	return q.CQ.Resize(r)
 }

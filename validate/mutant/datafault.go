@@ -136,8 +136,8 @@ type shared struct {
 
 func (p shared) RegisterMR(c ci.MRCreate) (ci.MR, error) { return p.d.first.RegisterMR(c) }
 
-func (p shared) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
-	return p.d.first.CreateQP(c, ub)
+func (p shared) CreateQP(c ci.QPCreate) (ci.QP, error) {
+	return p.d.first.CreateQP(c)
 }
 
 // flushLost leaves out every seventh flushed completion.

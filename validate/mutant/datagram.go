@@ -13,7 +13,7 @@ func Datagram() []Mutant {
 		return Mutant{Name: name, Area: "special", Breaks: breaks, Does: does, Needs: ci.CapSpecialQP,
 			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }})}
 	}
-	attach := func(name, breaks, does string, f func(q ciwrap.QP, gid ci.GID, mlid ci.LID) (ci.Mcast, error)) Mutant {
+	attach := func(name, breaks, does string, f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)) Mutant {
 		return Mutant{Name: name, Area: "mcast", Breaks: breaks, Does: does, Needs: ci.CapMulticast,
 			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }})}
 	}
@@ -35,7 +35,7 @@ func Datagram() []Mutant {
 		}),
 		special("special.any-type", "CI-SpecialQP-04", "CreateSpecialQP makes ordinary QPs, too", func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 			if c.Type == ci.RC || c.Type == ci.UD {
-				return p.CreateQP(c, nil)
+				return p.CreateQP(c)
 			}
 			return p.CreateSpecialQP(port, c)
 		}),
@@ -62,22 +62,23 @@ func Datagram() []Mutant {
 			}})},
 		{Name: "mcast.never-leaves", Area: "mcast", Breaks: "CI-Mcast-02", Does: "a QP leaves its groups when it is destroyed, and not before", Needs: ci.CapMulticast,
 			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }})},
-		attach("mcast.type", "CI-Mcast-03", "a connected QP is refused with InvalidQPState", func(q ciwrap.QP, gid ci.GID, mlid ci.LID) (ci.Mcast, error) {
-			m, err := q.QP.AttachMcast(gid, mlid, nil)
+		attach("mcast.type", "CI-Mcast-03", "a connected QP is refused with InvalidQPState", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+			m, err := q.QP.AttachMcast(c)
 			if ci.StatusOf(err) == ci.InvalidServiceType {
 				return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidQPState}
 			}
 			return m, err
 		}),
-		attach("mcast.any-gid", "CI-Mcast-04", "a unicast GID is InvalidParameter", func(q ciwrap.QP, gid ci.GID, mlid ci.LID) (ci.Mcast, error) {
-			m, err := q.QP.AttachMcast(gid, mlid, nil)
+		attach("mcast.any-gid", "CI-Mcast-04", "a unicast GID is InvalidParameter", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+			m, err := q.QP.AttachMcast(c)
 			if ci.StatusOf(err) == ci.InvalidGID {
 				return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidParameter}
 			}
 			return m, err
 		}),
-		onLink("direct", attach("mcast.any-lid", "CI-Mcast-05", "the LID is not looked at", func(q ciwrap.QP, gid ci.GID, _ ci.LID) (ci.Mcast, error) {
-			return q.QP.AttachMcast(gid, 0xc001, nil)
+		onLink("direct", attach("mcast.any-lid", "CI-Mcast-05", "the LID is not looked at", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+			c.LID = 0xc001
+			return q.QP.AttachMcast(c)
 		})),
 		{Name: "mcast.leaves-on-destroy", Area: "mcast", Breaks: "CI-Mcast-06", Does: "a QP that is attached leaves and is destroyed", Needs: ci.CapMulticast,
 			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }})},
@@ -86,7 +87,7 @@ func Datagram() []Mutant {
 		{Name: "mcast.one-group", Area: "mcast", Breaks: "CI-Mcast-08", Does: "whatever group a QP joins, it is the first again", Needs: ci.CapMulticast,
 			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }})},
 		{Name: "mcast.stale", Area: "mcast", Breaks: "CI-Mcast-10", Does: "a membership that is gone is InvalidQPHandle", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.GID, _ ci.LID) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} }})},
+			Wrap: layer(ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} }})},
 		apm("apm.stays-rearm", "CI-APM-01", "Rearm is taken and forgotten", func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 			if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
 				set &^= ci.QPFieldAPM
@@ -166,18 +167,18 @@ type privileged struct {
 
 func (q *privileged) PostSend(wrs []ci.SendWR) (int, error) {
 	if q.typ == ci.UD && len(wrs) > 0 && wrs[0].To.QKey == 0x80010000 {
-		_ = q.Modify(ci.QPFieldState|ci.QPFieldQKey, ci.QPAttr{State: ci.QPRTS, QKey: 0x80010000}, nil)
+		_ = q.Modify(ci.QPFieldState|ci.QPFieldQKey, ci.QPAttr{State: ci.QPRTS, QKey: 0x80010000})
 	}
 	return q.QP.PostSend(wrs)
 }
 
 type joiner struct {
 	ciwrap.QP
-	f func(q ciwrap.QP, gid ci.GID, mlid ci.LID) (ci.Mcast, error)
+	f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)
 }
 
-func (q joiner) AttachMcast(gid ci.GID, mlid ci.LID, _ *ci.UserBuffer) (ci.Mcast, error) {
-	return q.f(q.QP, gid, mlid)
+func (q joiner) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	return q.f(q.QP, c)
 }
 
 // faithful leaves its groups only when it is destroyed.
@@ -194,8 +195,8 @@ type membership struct {
 	gone bool
 }
 
-func (q *faithful) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
-	m, err := q.QP.AttachMcast(gid, mlid, ub)
+func (q *faithful) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := q.QP.AttachMcast(c)
 	if err != nil {
 		return m, err
 	}
@@ -235,8 +236,8 @@ type leaver struct {
 	groups []ci.Mcast
 }
 
-func (q *leaver) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
-	m, err := q.QP.AttachMcast(gid, mlid, ub)
+func (q *leaver) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := q.QP.AttachMcast(c)
 	if err == nil {
 		q.groups = append(q.groups, m)
 	}
@@ -256,16 +257,16 @@ type single struct {
 	have map[ci.GID]ci.Mcast
 }
 
-func (q *single) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
-	if m := q.have[gid]; m != nil {
+func (q *single) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	if m := q.have[c.GID]; m != nil {
 		return m, nil
 	}
-	m, err := q.QP.AttachMcast(gid, mlid, ub)
+	m, err := q.QP.AttachMcast(c)
 	if err == nil {
 		if q.have == nil {
 			q.have = map[ci.GID]ci.Mcast{}
 		}
-		q.have[gid] = m
+		q.have[c.GID] = m
 	}
 	return m, err
 }
@@ -286,9 +287,10 @@ type narrow struct {
 	first *ci.GID
 }
 
-func (q *narrow) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+func (q *narrow) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if q.first == nil {
-		q.first = &gid
+		q.first = &c.GID
 	}
-	return q.QP.AttachMcast(*q.first, mlid, ub)
+	c.GID = *q.first
+	return q.QP.AttachMcast(c)
 }

@@ -110,9 +110,9 @@ type modifyTap struct {
 	f func(ci.QPCreate, ci.QPField, *ci.QPAttr)
 }
 
-func (q modifyTap) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q modifyTap) Modify(set ci.QPField, a ci.QPAttr) error {
 	q.f(q.c, set, &a)
-	return q.QP.Modify(set, a, ub)
+	return q.QP.Modify(set, a)
 }
 
 // both puts one fault that needs two taps together.

@@ -272,11 +272,11 @@ type limitedPD struct {
 	may func() bool
 }
 
-func (p limitedPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p limitedPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if !p.may() {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources}
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }
 
 // lateReader keeps requests until the send CQ is polled, and reads their segments and inline data then.
@@ -341,9 +341,9 @@ func (q *waiter) move() {
 	q.moved = make(chan struct{})
 }
 
-func (q *waiter) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q *waiter) Modify(set ci.QPField, a ci.QPAttr) error {
 	defer q.move()
-	return q.QP.Modify(set, a, ub)
+	return q.QP.Modify(set, a)
 }
 
 func (q *waiter) Destroy() error {

@@ -277,7 +277,7 @@ func ucMutants() []Mutant {
 			Wrap: onPost(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if c.Type == ci.UC && len(wrs) == 1 && wrs[0].Op == ci.OpWrite {
-					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
+					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
 				}
 				return n, err
 			})},
@@ -382,7 +382,7 @@ func udMutants() []Mutant {
 			if e != nil || e2 != nil {
 				return n, err
 			}
-			av, e := a.PD.CreateAV(addr, nil)
+			av, e := a.PD.CreateAV(addr)
 			if e != nil {
 				return n, err
 			}
@@ -419,7 +419,7 @@ func (c uncounted) Query() (*ci.CAAttr, error) {
 
 type frozenAV struct{ ciwrap.AV }
 
-func (frozenAV) Modify(ci.AVAttr, *ci.UserBuffer) error { return nil }
+func (frozenAV) Modify(ci.AVAttr) error { return nil }
 
 type eternalAV struct{ ciwrap.AV }
 
@@ -433,7 +433,7 @@ func (a eternalAV) Destroy() error {
 
 type portlessPD struct{ ciwrap.PD }
 
-func (p portlessPD) CreateAV(a ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (p portlessPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
 	a.Port = 1
-	return p.PD.CreateAV(a, ub)
+	return p.PD.CreateAV(a)
 }

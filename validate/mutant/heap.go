@@ -63,7 +63,7 @@ func Heap() []Mutant {
 			return ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { keep(); return s }}
 		}),
 		kept("mw", "window", ci.CapMW1, func(keep func()) ciwrap.Layer {
-			return ciwrap.Layer{MW: func(m ci.MW, _ ci.MWType) ci.MW { keep(); return m }}
+			return ciwrap.Layer{MW: func(m ci.MW, _ ci.MWCreate) ci.MW { keep(); return m }}
 		}),
 		kept("fmr", "FMR", ci.CapFMR, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { keep(); return f }}
@@ -72,7 +72,7 @@ func Heap() []Mutant {
 			return ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { keep(); return d }}
 		}),
 		kept("mcast", "membership of a group", ci.CapMulticast, func(keep func()) ciwrap.Layer {
-			return ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.GID, _ ci.LID) ci.Mcast { keep(); return m }}
+			return ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { keep(); return m }}
 		}),
 		kept("handler", "event handler", ci.CapEventHandlers, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{EventHandler: func(o ci.Object) ci.Object { keep(); return o }}

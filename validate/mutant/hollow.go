@@ -121,28 +121,28 @@ type hollowPD struct {
 	bits ci.Caps
 }
 
-func (p hollowPD) CreateAV(a ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (p hollowPD) CreateAV(a ci.AVAttr) (ci.AV, error) {
 	if p.bits.Has(ci.CapAV) {
 		return nil, nothingBehind("PD.CreateAV")
 	}
 	if p.bits.Has(ci.CapAVPortCheck) {
 		a.Port = 1
 	}
-	return p.PD.CreateAV(a, ub)
+	return p.PD.CreateAV(a)
 }
 
-func (p hollowPD) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+func (p hollowPD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	if p.bits.Has(ci.CapSRQ) {
 		return nil, nothingBehind("PD.CreateSRQ")
 	}
-	return p.PD.CreateSRQ(c, ub)
+	return p.PD.CreateSRQ(c)
 }
 
-func (p hollowPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p hollowPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if bit := map[ci.QPType]ci.Caps{ci.UC: ci.CapUC, ci.UD: ci.CapUD, ci.RD: ci.CapRD}[c.Type]; p.bits&bit != 0 {
 		return nil, nothingBehind("PD.CreateQP")
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }
 
 func (p hollowPD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
@@ -194,11 +194,11 @@ func (p hollowPD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	return p.PD.AllocFMR(c)
 }
 
-func (p hollowPD) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
-	if bit := map[ci.MWType]ci.Caps{ci.MWType1: ci.CapMW1, ci.MWType2: ci.CapMW2}[typ]; p.bits&bit != 0 {
+func (p hollowPD) CreateMW(c ci.MWCreate) (ci.MW, error) {
+	if bit := map[ci.MWType]ci.Caps{ci.MWType1: ci.CapMW1, ci.MWType2: ci.CapMW2}[c.Type]; p.bits&bit != 0 {
 		return nil, nothingBehind("PD.CreateMW")
 	}
-	return p.PD.CreateMW(typ, ub)
+	return p.PD.CreateMW(c)
 }
 
 func (p hollowPD) AllocRDD() (ci.RDD, error) {
@@ -227,18 +227,18 @@ func (q hollowCQ) Peek() (int, error) {
 	return q.CQ.Peek()
 }
 
-func (q hollowCQ) Resize(n int, ub *ci.UserBuffer) (int, error) {
+func (q hollowCQ) Resize(r ci.CQResize) (int, error) {
 	if q.bits.Has(ci.CapResizeCQ) {
-		return n, nil
+		return r.Size, nil
 	}
-	return q.CQ.Resize(n, ub)
+	return q.CQ.Resize(r)
 }
 
-func (q hollowCQ) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
+func (q hollowCQ) Modify(m ci.Moderation) error {
 	if q.bits.Has(ci.CapModeration) {
 		return nothingBehind("CQ.Modify")
 	}
-	return q.CQ.Modify(m, ub)
+	return q.CQ.Modify(m)
 }
 
 type hollowQP struct {
@@ -246,14 +246,14 @@ type hollowQP struct {
 	bits ci.Caps
 }
 
-func (q hollowQP) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+func (q hollowQP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if q.bits&(ci.CapMulticast|ci.CapRawMulticast) != 0 {
 		return nil, nothingBehind("QP.AttachMcast")
 	}
-	return q.QP.AttachMcast(gid, mlid, ub)
+	return q.QP.AttachMcast(c)
 }
 
-func (q hollowQP) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q hollowQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	switch {
 	case q.bits.Has(ci.CapModifyWRDepth) && set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0,
 		q.bits.Has(ci.CapAPM) && set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0:
@@ -261,7 +261,7 @@ func (q hollowQP) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
 	case q.bits.Has(ci.CapCurrentQPState):
 		set &^= ci.QPFieldCurrentState
 	}
-	return q.QP.Modify(set, a, ub)
+	return q.QP.Modify(set, a)
 }
 
 func (q hollowQP) PostSend(wrs []ci.SendWR) (int, error) {
@@ -286,13 +286,13 @@ type hollowSRQ struct {
 	bits ci.Caps
 }
 
-func (s hollowSRQ) Modify(set ci.SRQField, a ci.SRQAttr, ub *ci.UserBuffer) error {
+func (s hollowSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	if s.bits.Has(ci.CapModifySRQDepth) {
 		if set &^= ci.SRQFieldMaxWR; set == 0 {
 			return nil
 		}
 	}
-	return s.SRQ.Modify(set, a, ub)
+	return s.SRQ.Modify(set, a)
 }
 
 type hollowMR struct {
@@ -312,9 +312,9 @@ type hollowAV struct {
 	bits ci.Caps
 }
 
-func (v hollowAV) Modify(a ci.AVAttr, ub *ci.UserBuffer) error {
+func (v hollowAV) Modify(a ci.AVAttr) error {
 	if v.bits.Has(ci.CapAVPortCheck) {
 		a.Port = 1
 	}
-	return v.AV.Modify(a, ub)
+	return v.AV.Modify(a)
 }

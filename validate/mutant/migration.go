@@ -78,7 +78,7 @@ func Migration() []Mutant {
 				if b, ok := e.Context.(*brittle); ok {
 					e.Context = b.ctx
 					if q := b.qp.Load(); q != nil && e.Type == ci.EventQPAPM && !b.asked.Load() {
-						_ = (*q).Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil)
+						_ = (*q).Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
 					}
 				}
 				deliver(e)

@@ -38,20 +38,20 @@ func Nothing() []Mutant {
 
 type trustingPD struct{ ciwrap.PD }
 
-func (p trustingPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p trustingPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if c.SRQ != nil {
 		if _, err := c.SRQ.Query(); err != nil {
 			return nil, err
 		}
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }
 
 type onePD struct{ ciwrap.PD }
 
-func (p onePD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p onePD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if ci.IsNil(c.RecvCQ) {
 		c.RecvCQ = c.SendCQ
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }

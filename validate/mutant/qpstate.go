@@ -122,9 +122,9 @@ type modifier struct {
 	f   func(q *modifier, set ci.QPField, a ci.QPAttr) error
 }
 
-func (q *modifier) Modify(set ci.QPField, a ci.QPAttr, _ *ci.UserBuffer) error { return q.f(q, set, a) }
+func (q *modifier) Modify(set ci.QPField, a ci.QPAttr) error { return q.f(q, set, a) }
 
-func (q *modifier) inner(set ci.QPField, a ci.QPAttr) error { return q.QP.Modify(set, a, nil) }
+func (q *modifier) inner(set ci.QPField, a ci.QPAttr) error { return q.QP.Modify(set, a) }
 
 func (q *modifier) state() ci.QPState {
 	a, err := q.Query()
@@ -149,7 +149,7 @@ type impatient struct{ ciwrap.QP }
 
 func (q impatient) PostSend(wrs []ci.SendWR) (int, error) {
 	if a, err := q.Query(); err == nil && a.State == ci.QPSQD {
-		_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil)
+		_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS})
 	}
 	return q.QP.PostSend(wrs)
 }
@@ -167,9 +167,9 @@ func (q *undead) Destroy() error {
 	return err
 }
 
-func (q *undead) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q *undead) Modify(set ci.QPField, a ci.QPAttr) error {
 	if q.gone.Load() {
 		return nil
 	}
-	return q.QP.Modify(set, a, ub)
+	return q.QP.Modify(set, a)
 }

@@ -68,13 +68,13 @@ func Queues() []Mutant {
 				if set == ci.SRQFieldLimit && a.Limit > 0 {
 					a.Limit += 2
 				}
-				return s.Modify(set, a, nil)
+				return s.Modify(set, a)
 			}),
 		modify("srq.any-field", "CI-ModifySRQ-03", "unknown fields are ignored", func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
-			return s.Modify(set&(ci.SRQFieldMaxWR|ci.SRQFieldLimit), a, nil)
+			return s.Modify(set&(ci.SRQFieldMaxWR|ci.SRQFieldLimit), a)
 		}),
 		modify("srq.any-depth", "CI-ModifySRQ-02", "a depth below the entries posted is answered with success", func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
-			err := s.Modify(set, a, nil)
+			err := s.Modify(set, a)
 			if ci.StatusOf(err) == ci.InvalidMaxWRs && a.MaxWR > 0 {
 				return nil
 			}
@@ -150,7 +150,7 @@ type srqModifier struct {
 	f func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error
 }
 
-func (s srqModifier) Modify(set ci.SRQField, a ci.SRQAttr, _ *ci.UserBuffer) error {
+func (s srqModifier) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	return s.f(s.SRQ, set, a)
 }
 
@@ -195,11 +195,11 @@ func (a flowless) Query() (ci.AVAttr, ci.PD, error) {
 
 type classy struct{ ciwrap.AV }
 
-func (a classy) Modify(x ci.AVAttr, ub *ci.UserBuffer) error {
+func (a classy) Modify(x ci.AVAttr) error {
 	if old, _, err := a.Query(); err == nil {
 		x.GRH.TrafficClass = old.GRH.TrafficClass
 	}
-	return a.AV.Modify(x, ub)
+	return a.AV.Modify(x)
 }
 
 type shyPD struct {
@@ -207,11 +207,11 @@ type shyPD struct {
 	busy *atomic.Int32
 }
 
-func (p shyPD) CreateAV(x ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (p shyPD) CreateAV(x ci.AVAttr) (ci.AV, error) {
 	if p.busy.Load() > 0 {
 		return nil, &ci.Error{Verb: "PD.CreateAV", Status: ci.InvalidState}
 	}
-	return p.PD.CreateAV(x, ub)
+	return p.PD.CreateAV(x)
 }
 
 type fewPDs struct {

@@ -124,7 +124,7 @@ func Teardown() []Mutant {
 type flusher struct{ ciwrap.QP }
 
 func (q flusher) Destroy() error {
-	if err := q.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); ci.StatusOf(err) == ci.InvalidQPHandle {
+	if err := q.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); ci.StatusOf(err) == ci.InvalidQPHandle {
 		return err
 	}
 	return q.QP.Destroy()

@@ -15,7 +15,7 @@ func Windows() []Mutant {
 	}
 	window := func(name, breaks, does string, f func(in ciwrap.MW) ci.MW) Mutant {
 		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{
-			MW: func(in ci.MW, _ ci.MWType) ci.MW { return f(ciwrap.MW{MW: in}) }})}
+			MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return f(ciwrap.MW{MW: in}) }})}
 	}
 	post := func(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
 		m := fastPost(name, breaks, does, needs, f)

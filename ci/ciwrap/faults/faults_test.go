@@ -171,10 +171,10 @@ func newQP(t *testing.T, inj *faults.Injector) (ci.QP, *[]uint64) {
 	p := cimock.NewMockPD(ctrl)
 	drv := &countingQP{}
 	c.EXPECT().AllocatePD(gomock.Any()).Return(p, nil)
-	p.EXPECT().CreateQP(gomock.Any(), nil).Return(drv, nil)
+	p.EXPECT().CreateQP(gomock.Any()).Return(drv, nil)
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{})
 	require.NoError(t, err)
 	return qp, &drv.posted
 }
@@ -199,11 +199,11 @@ func TestDriversFailureComesFirst(t *testing.T) {
 	c, ca := open(t, inj)
 	p, q := cimock.NewMockPD(ctrl), cimock.NewMockQP(ctrl)
 	c.EXPECT().AllocatePD(gomock.Any()).Return(p, nil)
-	p.EXPECT().CreateQP(gomock.Any(), nil).Return(q, nil)
+	p.EXPECT().CreateQP(gomock.Any()).Return(q, nil)
 	q.EXPECT().PostRecv(gomock.Len(3)).Return(1, ci.InvalidMaxSGE)
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{})
 	require.NoError(t, err)
 	inj.MustAdd(faults.Rule{Verb: "QP.PostRecv", Status: ci.InsufficientResources, Skip: 3})
 	n, err := qp.PostRecv(make([]ci.RecvWR, 5))

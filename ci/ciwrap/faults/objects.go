@@ -125,32 +125,32 @@ func (o *pd) Destroy() error {
 	return o.PD.Destroy()
 }
 
-func (o *pd) CreateAV(attr ci.AVAttr, ub *ci.UserBuffer) (ci.AV, error) {
+func (o *pd) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	if err := o.in.strike(pdCreateAV); err != nil {
 		return nil, err
 	}
-	return o.PD.CreateAV(attr, ub)
+	return o.PD.CreateAV(attr)
 }
 
-func (o *pd) CreateCQ(c ci.CQCreate, ub *ci.UserBuffer) (ci.CQ, error) {
+func (o *pd) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	if err := o.in.strike(pdCreateCQ); err != nil {
 		return nil, err
 	}
-	return o.PD.CreateCQ(c, ub)
+	return o.PD.CreateCQ(c)
 }
 
-func (o *pd) CreateSRQ(c ci.SRQCreate, ub *ci.UserBuffer) (ci.SRQ, error) {
+func (o *pd) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	if err := o.in.strike(pdCreateSRQ); err != nil {
 		return nil, err
 	}
-	return o.PD.CreateSRQ(c, ub)
+	return o.PD.CreateSRQ(c)
 }
 
-func (o *pd) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (o *pd) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if err := o.in.strike(pdCreateQP); err != nil {
 		return nil, err
 	}
-	return o.PD.CreateQP(c, ub)
+	return o.PD.CreateQP(c)
 }
 
 func (o *pd) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
@@ -202,11 +202,11 @@ func (o *pd) UnmapFMRs(fmrs []ci.FMR) error {
 	return o.PD.UnmapFMRs(fmrs)
 }
 
-func (o *pd) CreateMW(typ ci.MWType, ub *ci.UserBuffer) (ci.MW, error) {
+func (o *pd) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	if err := o.in.strike(pdCreateMW); err != nil {
 		return nil, err
 	}
-	return o.PD.CreateMW(typ, ub)
+	return o.PD.CreateMW(c)
 }
 
 func (o *pd) AllocRDD() (ci.RDD, error) {
@@ -235,11 +235,11 @@ func (o *av) Query() (ci.AVAttr, ci.PD, error) {
 	return o.AV.Query()
 }
 
-func (o *av) Modify(attr ci.AVAttr, ub *ci.UserBuffer) error {
+func (o *av) Modify(attr ci.AVAttr) error {
 	if err := o.in.strike(avModify); err != nil {
 		return err
 	}
-	return o.AV.Modify(attr, ub)
+	return o.AV.Modify(attr)
 }
 
 type cq struct {
@@ -289,18 +289,18 @@ func (o *cq) Query() (ci.CQAttr, error) {
 	return o.CQ.Query()
 }
 
-func (o *cq) Resize(size int, ub *ci.UserBuffer) (int, error) {
+func (o *cq) Resize(r ci.CQResize) (int, error) {
 	if err := o.in.strike(cqResize); err != nil {
 		return 0, err
 	}
-	return o.CQ.Resize(size, ub)
+	return o.CQ.Resize(r)
 }
 
-func (o *cq) Modify(m ci.Moderation, ub *ci.UserBuffer) error {
+func (o *cq) Modify(m ci.Moderation) error {
 	if err := o.in.strike(cqModify); err != nil {
 		return err
 	}
-	return o.CQ.Modify(m, ub)
+	return o.CQ.Modify(m)
 }
 
 type srq struct {
@@ -333,11 +333,11 @@ func (o *srq) Query() (ci.SRQAttr, error) {
 	return o.SRQ.Query()
 }
 
-func (o *srq) Modify(set ci.SRQField, attr ci.SRQAttr, ub *ci.UserBuffer) error {
+func (o *srq) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	if err := o.in.strike(srqModify); err != nil {
 		return err
 	}
-	return o.SRQ.Modify(set, attr, ub)
+	return o.SRQ.Modify(set, attr)
 }
 
 type qp struct {
@@ -381,11 +381,11 @@ func (o *qp) Query() (ci.QPAttr, error) {
 	return o.QP.Query()
 }
 
-func (o *qp) Modify(set ci.QPField, attr ci.QPAttr, ub *ci.UserBuffer) error {
+func (o *qp) Modify(set ci.QPField, attr ci.QPAttr) error {
 	if err := o.in.strike(qpModify); err != nil {
 		return err
 	}
-	return o.QP.Modify(set, attr, ub)
+	return o.QP.Modify(set, attr)
 }
 
 func (o *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
@@ -395,11 +395,11 @@ func (o *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	return o.QP.BindMW(id, flags, b)
 }
 
-func (o *qp) AttachMcast(gid ci.GID, mlid ci.LID, ub *ci.UserBuffer) (ci.Mcast, error) {
+func (o *qp) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if err := o.in.strike(qpAttachMcast); err != nil {
 		return nil, err
 	}
-	return o.QP.AttachMcast(gid, mlid, ub)
+	return o.QP.AttachMcast(c)
 }
 
 type mcast struct {

@@ -49,14 +49,14 @@ type smallPD struct {
 	tries *int
 }
 
-func (p *smallPD) CreateQP(c ci.QPCreate, ub *ci.UserBuffer) (ci.QP, error) {
+func (p *smallPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if c.Type == ci.RC {
 		*p.tries++
 	}
 	if c.Type == ci.RC && c.SendDepth > p.sends {
 		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InsufficientResources}
 	}
-	return p.PD.CreateQP(c, ub)
+	return p.PD.CreateQP(c)
 }
 
 func (h *host) node(cfg Config) *Node {

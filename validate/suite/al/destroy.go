@@ -21,7 +21,7 @@ func destroyArea() validate.Suite {
 }
 
 func drain(t *validate.T, q ci.QP) {
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify to SQD, with event")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify to SQD, with event")
 }
 
 // typed is the access layer's own face of an object that kit has made on it.
@@ -57,10 +57,10 @@ func destroyInCompletion(t *validate.T) {
 	kit.OK(t, err, "PD.NewQP")
 	buf := ca.Buf(pd, 64, kit.AllAccess)
 	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
-	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}, nil), "QP.Modify to Init")
+	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
 	_, err = qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: buf.SGL(0, 8)}})
 	kit.OK(t, err, "QP.PostRecv")
-	kit.OK(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify to Error, which flushes")
+	kit.OK(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error, which flushes")
 	for range 2 {
 		kit.OK(t, expect(t, done, "the end of a destroy that a completion callback began"), "DestroyAsync inside a completion callback")
 	}
@@ -133,7 +133,7 @@ func destroyTree(t *validate.T) {
 	ca.QP(pd, cq, cq)
 	ca.Buf(pd, 64, kit.AllAccess)
 	if t.Claims().Has(ci.CapMW1) {
-		mw, err := pd.CreateMW(ci.MWType1, nil)
+		mw, err := pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
 		kit.OK(t, err, "PD.CreateMW")
 		kit.Own(t, mw, "MW")
 	}

@@ -39,7 +39,7 @@ func (r *recorder) over(h ci.HCA) ci.HCA {
 		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { r.create("MR"); return recMR{ciwrap.MR{MR: o}, r} },
 		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { r.create("AV"); return recAV{ciwrap.AV{AV: o}, r} },
 		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { r.create("SRQ"); return recSRQ{ciwrap.SRQ{SRQ: o}, r} },
-		MW:  func(o ci.MW, _ ci.MWType) ci.MW { r.create("MW"); return recMW{ciwrap.MW{MW: o}, r} },
+		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { r.create("MW"); return recMW{ciwrap.MW{MW: o}, r} },
 	})
 }
 

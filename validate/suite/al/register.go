@@ -60,7 +60,7 @@ func registerReady(t *validate.T) {
 			if err != nil {
 				return fmt.Errorf("PD.NewQP: %w", err)
 			}
-			if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil); err != nil {
+			if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}); err != nil {
 				return fmt.Errorf("QP.Modify: %w", err)
 			}
 			return nil

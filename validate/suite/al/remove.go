@@ -73,18 +73,18 @@ func deregisterBusy(t *validate.T) {
 	p := s.pair()
 	b := p.B.QP.CA
 	if t.Claims().Has(ci.CapAV) {
-		av, err := p.B.PD.CreateAV(b.AddressOf(p.A.QP.CA), nil)
+		av, err := p.B.PD.CreateAV(b.AddressOf(p.A.QP.CA))
 		kit.OK(t, err, "PD.CreateAV")
 		kit.Own(t, av, "AV")
 	}
 	if t.Claims().Has(ci.CapSRQ) {
-		srq, err := p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+		srq, err := p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 		kit.OK(t, err, "PD.CreateSRQ")
 		kit.Own(t, srq, "SRQ")
 		b.QP(p.B.PD, p.B.CQ, p.B.CQ, kit.WithSRQ(srq))
 	}
 	if t.Claims().Has(ci.CapMW1) {
-		mw, err := p.B.PD.CreateMW(ci.MWType1, nil)
+		mw, err := p.B.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})
 		kit.OK(t, err, "PD.CreateMW")
 		kit.Own(t, mw, "MW")
 	}
@@ -171,7 +171,7 @@ func deregisterUnused(t *validate.T) {
 		"CA.Query":      func() error { _, err := p.A.QP.CA.Query(); return err },
 		"CA.AllocatePD": func() error { _, err := p.A.QP.CA.AllocatePD(ci.PDNormal); return err },
 		"QP.Query":      func() error { _, err := p.A.Query(); return err },
-		"QP.Modify":     func() error { return p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil) },
+		"QP.Modify":     func() error { return p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}) },
 		"CQ.Query":      func() error { _, err := p.A.CQ.Query(); return err },
 		"PD.Destroy":    func() error { return p.A.PD.Destroy() },
 		"MR.Destroy":    func() error { return p.A.Buf.MR.Destroy() },

@@ -52,7 +52,7 @@ func rearm(t *validate.T, p *kit.Pair) {
 
 func rearmTo(t *validate.T, e *kit.End, to ci.Path) {
 	a := ci.QPAttr{Alternate: to, APM: ci.APMRearm}
-	kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, a, nil), "QP.Modify of the alternate path, with Rearm")
+	kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, a), "QP.Modify of the alternate path, with Rearm")
 }
 
 func apmOf(t *validate.T, e *kit.End) ci.QPAttr {
@@ -81,7 +81,7 @@ func arm(t *validate.T, p *kit.Pair) {
 }
 
 func migrate(t *validate.T, e *kit.End) {
-	kit.OK(t, e.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}, nil), "QP.Modify of an armed QP to Migrated")
+	kit.OK(t, e.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify of an armed QP to Migrated")
 }
 
 func apmArm(t *validate.T) {
@@ -139,7 +139,7 @@ func apmIllegal(t *validate.T) {
 	p := kit.RC(t)
 	refused := func(what string, want ci.APMState, set ci.QPField, a ci.QPAttr) {
 		before := plain(apmOf(t, p.A))
-		kit.WantExactly(t, p.A.Modify(set, a, nil), "QP.Modify to "+what, ci.InvalidAPMState)
+		kit.WantExactly(t, p.A.Modify(set, a), "QP.Modify to "+what, ci.InvalidAPMState)
 		kit.Equal(t, "QPAttr after the refusal of "+what, plain(apmOf(t, p.A)), before)
 		kit.Equal(t, "QPAttr.APM", before.APM, want)
 	}
@@ -148,7 +148,7 @@ func apmIllegal(t *validate.T) {
 	refused("Armed, which is the adapter's to reach", ci.APMMigrated, ci.QPFieldAPM|ci.QPFieldAlternate,
 		ci.QPAttr{APM: ci.APMArmed, Alternate: alternate(p.A, p.B)})
 	refused("a state that does not exist", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: 9})
-	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}, nil), "QP.Modify to Rearm")
+	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}), "QP.Modify to Rearm")
 	refused("Migrated, when it is not armed yet", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
 }
 
@@ -167,7 +167,7 @@ func apmPath(t *validate.T) {
 		before := plain(apmOf(t, p.A))
 		alt := alternate(p.A, p.B)
 		x.spoil(&alt)
-		kit.Want(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: alt, APM: ci.APMRearm}, nil),
+		kit.Want(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: alt, APM: ci.APMRearm}),
 			"QP.Modify of an alternate path with "+x.what, x.want...)
 		kit.Equal(t, "QPAttr after the refusal of "+x.what, plain(apmOf(t, p.A)), before)
 	}
@@ -177,11 +177,11 @@ func apmQuery(t *validate.T) {
 	p := kit.RC(t)
 	kit.Equal(t, "QPAttr.APM of a new connection", apmOf(t, p.A).APM, ci.APMMigrated)
 	alt := alternate(p.A, p.B)
-	kit.OK(t, p.A.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: alt}, nil), "QP.Modify of the alternate path")
+	kit.OK(t, p.A.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: alt}), "QP.Modify of the alternate path")
 	a := apmOf(t, p.A)
 	kit.Equal(t, "QPAttr.Alternate", a.Alternate, alt)
 	kit.Equal(t, "QPAttr.APM with an alternate path loaded", a.APM, ci.APMMigrated)
-	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}, nil), "QP.Modify to Rearm")
+	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}), "QP.Modify to Rearm")
 	kit.Equal(t, "QPAttr.APM after Rearm", apmOf(t, p.A).APM, ci.APMRearm)
 }
 

@@ -53,7 +53,7 @@ func avQuery(t *validate.T) {
 	ca := kit.Open(t)
 	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
 		pd := ca.PD()
-		av, err := pd.CreateAV(want, nil)
+		av, err := pd.CreateAV(want)
 		kit.OK(t, err, "PD.CreateAV")
 		kit.Own(t, av, "AV")
 		wantAV(t, av, pd, want, "after PD.CreateAV")
@@ -65,7 +65,7 @@ func avModify(t *validate.T) {
 	pd := ca.PD()
 	av := ca.AV(pd, ca)
 	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
-		kit.OK(t, av.Modify(want, nil), "AV.Modify")
+		kit.OK(t, av.Modify(want), "AV.Modify")
 		wantAV(t, av, pd, want, "after AV.Modify")
 	}
 }
@@ -75,7 +75,7 @@ func avCallback(t *validate.T) {
 	attr := p.B.CA.AddressOf(p.B.CA)
 	done := make(chan error, 1)
 	cq := p.B.CA.CQWith(p.B.PD, ci.CQCreate{Size: 16, OnCompletion: func(any) {
-		av, err := p.B.PD.CreateAV(attr, nil)
+		av, err := p.B.PD.CreateAV(attr)
 		if err == nil {
 			err = av.Destroy()
 		}
@@ -104,11 +104,11 @@ func avMend(t *validate.T) {
 	good := p.A.CA.AddressOf(p.B.CA)
 	bad := good
 	bad.Global, bad.GRH.SGIDIndex = true, uint16(len(p.A.CA.Port.GIDs))
-	av, err := p.A.PD.CreateAV(bad, nil)
+	av, err := p.A.PD.CreateAV(bad)
 	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table")
 	kit.Own(t, av, "AV")
 	wantAV(t, av, p.A.PD, bad, "of a useless vector")
-	kit.OK(t, av.Modify(good, nil), "AV.Modify to a good address")
+	kit.OK(t, av.Modify(good), "AV.Modify to a good address")
 	p.A.Dest.AV = av
 	p.A.Exchange(p.B, 50)
 }
@@ -119,7 +119,7 @@ func avMany(t *validate.T) {
 	var avs []ci.AV
 	for i := range min(32, t.Attr().MaxAVs-2) {
 		attr.GRH.FlowLabel = uint32(i)
-		av, err := p.A.PD.CreateAV(attr, nil)
+		av, err := p.A.PD.CreateAV(attr)
 		kit.OK(t, err, "PD.CreateAV")
 		avs = append(avs, kit.Own(t, av, "AV"))
 		p.A.Dest.AV = av

@@ -243,15 +243,15 @@ func caInRegister(t *validate.T) {
 		if err != nil {
 			return fmt.Errorf("PD.RegisterMR inside Register: %w", err)
 		}
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4}, nil)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
 		if err != nil {
 			return fmt.Errorf("PD.CreateCQ inside Register: %w", err)
 		}
-		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq})
 		if err != nil {
 			return fmt.Errorf("PD.CreateQP inside Register: %w", err)
 		}
-		if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}, nil); err != nil {
+		if err := qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}); err != nil {
 			return fmt.Errorf("QP.Modify inside Register: %w", err)
 		}
 		for _, o := range []ci.Object{qp, cq, mr, pd} {
@@ -307,22 +307,22 @@ func caForeign(t *validate.T) {
 	acq, bcq := a.CQ(apd, 16), b.CQ(bpd, 16)
 	caps := ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1}
 	for _, cqs := range [][2]ci.CQ{{bcq.CQ, acq.CQ}, {acq.CQ, bcq.CQ}} {
-		q, err := apd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cqs[0], RecvCQ: cqs[1]}, nil)
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cqs[0], RecvCQ: cqs[1]})
 		kit.WantRefused(t, q, err, "PD.CreateQP with a CQ of another CA", ci.InvalidCQHandle)
 	}
 	if t.Claims().Has(ci.CapSRQ) {
-		in, err := bpd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}}, nil)
+		in, err := bpd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}})
 		kit.OK(t, err, "PD.CreateSRQ")
 		srq := kit.Own(t, in, "SRQ")
 		c := caps
 		c.RecvDepth, c.RecvSGE = 0, 0
-		q, err := apd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: acq.CQ, RecvCQ: acq.CQ, SRQ: srq}, nil)
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: acq.CQ, RecvCQ: acq.CQ, SRQ: srq})
 		kit.WantRefused(t, q, err, "PD.CreateQP with an SRQ of another CA", ci.InvalidSRQHandle)
 	}
 	if t.Claims().Has(ci.CapUD | ci.CapAV) {
 		q := a.QP(apd, acq, acq, kit.Type(ci.UD)).Init().RTR(nil).RTS()
 		buf := a.Buf(apd, 64, kit.AllAccess)
-		in, err := bpd.CreateAV(b.AddressOf(a), nil)
+		in, err := bpd.CreateAV(b.AddressOf(a))
 		kit.OK(t, err, "PD.CreateAV")
 		av := kit.Own(t, in, "AV")
 		n, err := q.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: buf.SGL(0, 8), To: ci.Dest{AV: av, QPN: 2, QKey: 1}}})

@@ -74,7 +74,7 @@ func pairWith(p *kit.Pair, ctx any, onEvent func(ci.Event)) *kit.Pair {
 
 // drain has a QP in RTS raise the event SQ drained.
 func drain(t *validate.T, q *kit.QP) {
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify to SQD, with event")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify to SQD, with event")
 }
 
 // expect waits for a value of a channel that a callback fills.
@@ -190,7 +190,7 @@ func oneAtATime(t *validate.T) {
 	const events = 12
 	for range events {
 		drain(t, q.A.QP)
-		kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+		kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	}
 	for i := range events {
 		where := fmt.Sprintf("event %d of %d of one QP", i+1, events)
@@ -290,7 +290,7 @@ func callbackVerbs(t *validate.T) {
 		<-ready
 		result <- func() error {
 			for range 3 {
-				v, err := q.A.PD.CreateAV(av, nil)
+				v, err := q.A.PD.CreateAV(av)
 				if err != nil {
 					return fmt.Errorf("PD.CreateAV: %w", err)
 				}
@@ -318,7 +318,7 @@ func callbackVerbs(t *validate.T) {
 	drain(t, q.A.QP)
 	kit.OK(t, expect(t, result, "an event callback that calls verbs"), "verbs inside an event callback")
 	q.B.Recv(q.B.RecvWR(3, 0, 1))
-	kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	q.A.CQ.WaitOK(2)
 	q.B.Send(q.B.SendWR(4, 0, 1))
 	q.A.RecvCQ.WaitOK(1)
@@ -327,7 +327,7 @@ func callbackVerbs(t *validate.T) {
 // limited is an SRQ of one QP of B that raises its limit event when a message of A takes its last receive but one.
 func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.SRQ, trip func(), q *kit.QP) {
 	b := p.B
-	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, Context: ctx, OnEvent: onEvent}, nil)
+	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, Context: ctx, OnEvent: onEvent})
 	kit.OK(t, err, "PD.CreateSRQ")
 	s = kit.Own(t, in, "SRQ")
 	c := kit.Options(p.A.QP.CA, b.QP.CA, kit.Type(ci.RC))
@@ -336,7 +336,7 @@ func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.
 	kit.Connect(qa, qb)
 	n, err := s.PostRecv([]ci.RecvWR{b.RecvWR(1, 0, 1), b.RecvWR(2, 1, 1), b.RecvWR(3, 2, 1)})
 	kit.WantTaken(t, "SRQ.PostRecv", n, err, 3)
-	kit.OK(t, s.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}, nil), "SRQ.Modify of the limit")
+	kit.OK(t, s.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit")
 	return s, func() {
 		qa.Send(p.A.SendWR(1, 0, 1), p.A.SendWR(2, 0, 1))
 		p.A.CQ.WaitOK(1, 2)

@@ -35,7 +35,7 @@ func (s *claimStage) dropped(o ci.Object, err error) error {
 // qpOf creates a QP of the type.
 func (s *claimStage) qpOf(typ ci.QPType) error {
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-	return s.dropped(s.pd.CreateQP(ci.QPCreate{Type: typ, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil))
+	return s.dropped(s.pd.CreateQP(ci.QPCreate{Type: typ, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
 }
 
 // special creates a raw QP.
@@ -61,17 +61,17 @@ var claims = []claim{
 	{name: "ud", bits: ci.CapUD, try: func(s *claimStage) error { return s.qpOf(ci.UD) }},
 	{name: "rd", bits: ci.CapRD, try: func(s *claimStage) error { return s.dropped(s.pd.AllocRDD()) }},
 	{name: "av", bits: ci.CapAV, try: func(s *claimStage) error {
-		return s.dropped(s.pd.CreateAV(s.ca.AddressOf(s.ca), nil))
+		return s.dropped(s.pd.CreateAV(s.ca.AddressOf(s.ca)))
 	}},
 	{name: "special-qp", bits: ci.CapSpecialQP, try: func(s *claimStage) error {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 		return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
 	}},
 	{name: "srq", bits: ci.CapSRQ, try: func(s *claimStage) error {
-		return s.dropped(s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil))
+		return s.dropped(s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}))
 	}},
-	{name: "mw1", bits: ci.CapMW1, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWType1, nil)) }},
-	{name: "mw2", bits: ci.CapMW2, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWType2, nil)) }},
+	{name: "mw1", bits: ci.CapMW1, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
+	{name: "mw2", bits: ci.CapMW2, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
 	{name: "fmr", bits: ci.CapFMR, try: func(s *claimStage) error {
 		return s.dropped(s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
 	}},
@@ -89,12 +89,12 @@ var claims = []claim{
 	{name: "modify-mr", bits: ci.CapModifyMR, try: func(s *claimStage) error {
 		return s.ca.Buf(s.pd, 64, kit.AllAccess).Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite})
 	}},
-	{name: "resize-cq", bits: ci.CapResizeCQ, try: func(s *claimStage) error { _, err := s.cq.Resize(32, nil); return err }},
-	{name: "moderation", bits: ci.CapModeration, try: func(s *claimStage) error { return s.cq.Modify(ci.Moderation{}, nil) }},
+	{name: "resize-cq", bits: ci.CapResizeCQ, try: func(s *claimStage) error { _, err := s.cq.Resize(ci.CQResize{Size: 32}); return err }},
+	{name: "moderation", bits: ci.CapModeration, try: func(s *claimStage) error { return s.cq.Modify(ci.Moderation{}) }},
 	{name: "peek", bits: ci.CapPeek, try: func(s *claimStage) error { _, err := s.cq.Peek(); return err }},
 	{name: "notify-after", bits: ci.CapNotifyAfter, try: func(s *claimStage) error { return s.cq.NotifyAfter(1) }},
 	{name: "multicast", bits: ci.CapMulticast, try: func(s *claimStage) error {
-		return s.dropped(s.qp.AttachMcast(ci.GID{0xff, 0x12, 15: 1}, 0xc001, nil)) // an RC QP: InvalidServiceType if claimed
+		return s.dropped(s.qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 0x12, 15: 1}, LID: 0xc001})) // an RC QP: InvalidServiceType if claimed
 	}},
 	{name: "bind-mw", bits: ci.CapMW1, try: func(s *claimStage) error { _, err := s.qp.BindMW(1, 0, ci.MWBind{}); return err }},
 	{name: "event-handlers", bits: ci.CapEventHandlers, try: func(s *claimStage) error { return s.dropped(s.ca.OnEvent(noEvents, nil)) }},
@@ -119,15 +119,15 @@ var claims = []claim{
 	}},
 	{name: "apm", bits: ci.CapAPM, try: func(s *claimStage) error {
 		q := s.connected()
-		return q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: s.ca.AddressOf(s.ca)}}, nil)
+		return q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: s.ca.AddressOf(s.ca)}})
 	}},
 	{name: "current-state", bits: ci.CapCurrentQPState, try: func(s *claimStage) error {
 		q := s.connected()
-		return q.Modify(ci.QPFieldState|ci.QPFieldCurrentState|ci.QPFieldAccess, ci.QPAttr{State: ci.QPRTS, CurrentState: ci.QPRTS, Access: ci.RemoteRead}, nil)
+		return q.Modify(ci.QPFieldState|ci.QPFieldCurrentState|ci.QPFieldAccess, ci.QPAttr{State: ci.QPRTS, CurrentState: ci.QPRTS, Access: ci.RemoteRead})
 	}},
 	{name: "wr-depth", bits: ci.CapModifyWRDepth, try: func(s *claimStage) error {
 		q := s.connected()
-		return q.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: 32}}, nil)
+		return q.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: 32}})
 	}},
 	{name: "user", bits: ci.CapUser, try: func(s *claimStage) error {
 		u, err := s.ca.OpenUser(process{}, &ci.UserBuffer{})

@@ -27,9 +27,9 @@ func primaryPortWorks(t *validate.T) {
 		e.Becomes(ci.QPSQD)
 	}
 	kit.OK(t, p.A.Modify(ci.QPFieldState|ci.QPFieldPort|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS, Port: other.Port.Num,
-		Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}, nil), "QP.Modify from SQD to RTS with another primary port")
+		Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}), "QP.Modify from SQD to RTS with another primary port")
 	kit.OK(t, p.B.Modify(ci.QPFieldState|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS,
-		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}, nil), "QP.Modify from SQD to RTS with a path to that port")
+		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}), "QP.Modify from SQD to RTS with a path to that port")
 	a, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.Equal(t, "QPAttr.Port", a.Port, other.Port.Num)
@@ -94,7 +94,7 @@ func hardwareSMAWorks(t *validate.T) {
 	other := kit.OpenHCA(t, t.HCAs()[1])
 	q := special(t, other, ci.QP0)
 	q.Init().RTR(nil).RTS()
-	av, err := q.PD.CreateAV(other.AddressOf(ca), nil)
+	av, err := q.PD.CreateAV(other.AddressOf(ca))
 	kit.OK(t, err, "PD.CreateAV")
 	q.Dest = ci.Dest{AV: kit.Own(t, av, "AV"), QPN: 0}
 	copy(q.Buf.Bytes, request(madGet, attrNodeInfo, 0)[:])

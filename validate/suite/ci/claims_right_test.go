@@ -138,8 +138,8 @@ type extendedQP struct {
 	depth int
 }
 
-func (q *extendedQP) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
-	err := q.QP.Modify(set&^ci.QPFieldSendDepth, a, ub)
+func (q *extendedQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	err := q.QP.Modify(set&^ci.QPFieldSendDepth, a)
 	if err == nil && set&ci.QPFieldSendDepth != 0 {
 		q.mu.Lock()
 		q.depth = a.SendDepth

@@ -99,7 +99,7 @@ func specialWorks(t *validate.T) {
 	}
 	a := special(t, kit.Open(t), ci.QP1)
 	a.Init().RTR(nil).RTS()
-	av, err := a.PD.CreateAV(a.QP.CA.AddressOf(a.QP.CA), nil)
+	av, err := a.PD.CreateAV(a.QP.CA.AddressOf(a.QP.CA))
 	kit.OK(t, err, "PD.CreateAV")
 	a.Dest = ci.Dest{AV: kit.Own(t, av, "AV"), QPN: a.Num(), QKey: a.Config.QKey}
 	want := a.Buf.Fill(t, 0, 256)
@@ -130,7 +130,7 @@ func depthWorks(t *validate.T) {
 	a := p.A.CA.QP(p.A.PD, cq, p.A.RecvCQ, kit.With(func(c *kit.Config) { *c = p.A.Config }))
 	b := p.B.CA.QP(p.B.PD, p.B.CQ, p.B.RecvCQ, kit.With(func(c *kit.Config) { *c = p.B.Config }))
 	kit.Connect(a, b)
-	kit.OK(t, a.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: after}}, nil), "QP.Modify of the send queue's depth")
+	kit.OK(t, a.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: after}}), "QP.Modify of the send queue's depth")
 	q, err := a.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.AtLeast(t, "QPAttr.SendDepth after QP.Modify", q.SendDepth, after)
@@ -153,9 +153,9 @@ func avPortWorks(t *validate.T) {
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		bad := good
 		bad.Port = n
-		made, err := pd.CreateAV(bad, nil)
+		made, err := pd.CreateAV(bad)
 		kit.WantRefused(t, made, err, "PD.CreateAV for a port that does not exist", ci.InvalidPort)
-		kit.WantExactly(t, av.Modify(bad, nil), "AV.Modify to a port that does not exist", ci.InvalidPort)
+		kit.WantExactly(t, av.Modify(bad), "AV.Modify to a port that does not exist", ci.InvalidPort)
 		wantAV(t, av, pd, good, "after the refusal")
 	}
 }

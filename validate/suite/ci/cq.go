@@ -43,7 +43,7 @@ func cqSizes(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{1, 2, 3, 100, min(ca.Attr.MaxCQEs, 1<<16)}) {
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: size}, nil)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: size})
 		where := fmt.Sprintf("PD.CreateCQ of %d entries", size)
 		kit.OK(t, err, where)
 		kit.Own(t, cq, "CQ")
@@ -58,7 +58,7 @@ func cqBadSize(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{0, -1, ca.Attr.MaxCQEs + 1}) {
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: size}, nil)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: size})
 		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ of %d entries", size), ci.InvalidCQSize)
 	}
 	kit.Destroy(t, pd, "PD after the refusals")
@@ -105,7 +105,7 @@ func cqStale(t *validate.T) {
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 	alive := ca.CQ(pd, 8)
 	for _, c := range []ci.QPCreate{{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: alive.CQ}, {QPCaps: caps, SendCQ: alive.CQ, RecvCQ: cq.CQ}} {
-		qp, err := pd.CreateQP(c, nil)
+		qp, err := pd.CreateQP(c)
 		kit.WantRefused(t, qp, err, "PD.CreateQP with a CQ that is gone", ci.InvalidCQHandle)
 	}
 }
@@ -116,7 +116,7 @@ func cqOtherPD(t *validate.T) {
 	cq := ca.CQ(owner, 64)
 	c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}
 	for _, pd := range []ci.PD{owner, other} {
-		qp, err := pd.CreateQP(c, nil)
+		qp, err := pd.CreateQP(c)
 		kit.OK(t, err, "PD.CreateQP with a CQ of another PD")
 		kit.Own(t, qp, "QP")
 		attr, err := qp.Query()

@@ -370,7 +370,7 @@ func cqResizeKeeps(t *validate.T) {
 	p := newBelled(t, 16)
 	p.messages(10, 0)
 	for _, size := range kit.Variants(t, "size", []int{200, 11}) {
-		granted, err := p.cq.Resize(size, nil)
+		granted, err := p.cq.Resize(ci.CQResize{Size: size})
 		kit.OK(t, err, fmt.Sprintf("CQ.Resize to %d with 10 entries", size))
 		kit.AtLeast(t, "the size that Resize tells", granted, size)
 		a, err := p.cq.Query()
@@ -384,7 +384,7 @@ func cqResizeKeeps(t *validate.T) {
 func cqResizeArmed(t *validate.T) {
 	p := newBelled(t, 16)
 	p.arm(ci.NotifyNext)
-	_, err := p.cq.Resize(100, nil)
+	_, err := p.cq.Resize(ci.CQResize{Size: 100})
 	kit.OK(t, err, "CQ.Resize of an armed CQ")
 	p.messages(1, 0)
 	p.wait("a message after the resize")
@@ -396,7 +396,7 @@ func cqResizeOverflow(t *validate.T) {
 	p.messages(40, 0)
 	before, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
-	_, err = p.cq.Resize(10, nil)
+	_, err = p.cq.Resize(ci.CQResize{Size: 10})
 	if err == nil {
 		t.Note("the driver ignores a shrink")
 	} else {
@@ -415,7 +415,7 @@ func cqResizeBad(t *validate.T) {
 	before, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
 	for _, size := range kit.Variants(t, "size", []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1}) {
-		_, err := p.cq.Resize(size, nil)
+		_, err := p.cq.Resize(ci.CQResize{Size: size})
 		kit.Want(t, err, fmt.Sprintf("CQ.Resize to %d", size), ci.InvalidCQSize)
 	}
 	after, err := p.cq.Query()
@@ -426,14 +426,14 @@ func cqResizeBad(t *validate.T) {
 func cqModeration(t *validate.T) {
 	p := newBelled(t, 64)
 	m := ci.Moderation{Count: 8, Period: 5 * time.Millisecond}
-	kit.OK(t, p.cq.Modify(m, nil), "CQ.Modify to 8 completions or 5 ms")
+	kit.OK(t, p.cq.Modify(m), "CQ.Modify to 8 completions or 5 ms")
 	for _, n := range kit.Variants(t, "count", []int{1, 8, 20}) {
 		p.arm(ci.NotifyNext)
 		p.messages(n, 0)
 		p.wait(fmt.Sprintf("%d messages to an armed, moderated CQ", n))
 		p.cq.Wait(n)
 	}
-	kit.OK(t, p.cq.Modify(ci.Moderation{}, nil), "CQ.Modify to none")
+	kit.OK(t, p.cq.Modify(ci.Moderation{}), "CQ.Modify to none")
 	p.arm(ci.NotifyNext)
 	p.messages(1, 0)
 	p.wait("a message without moderation")

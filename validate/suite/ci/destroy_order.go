@@ -64,13 +64,13 @@ func groupGID(ca *kit.CA) ci.GID {
 }
 
 var families = []family{
-	{"pd.av", "PD before AV", ci.CapAV, ofPD("PD.CreateAV", func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) })},
-	{"pd.cq", "PD before CQ", 0, ofPD("PD.CreateCQ", func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}, nil) })},
+	{"pd.av", "PD before AV", ci.CapAV, ofPD("PD.CreateAV", func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) })},
+	{"pd.cq", "PD before CQ", 0, ofPD("PD.CreateCQ", func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) })},
 	{"pd.srq", "PD before SRQ", ci.CapSRQ, ofPD("PD.CreateSRQ", func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	})},
 	{"pd.qp", "PD before QP", 0, ofPD("PD.CreateQP", func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil)
+		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
 	})},
 	{"pd.special-qp", "PD before QP1", ci.CapSpecialQP, ofPD("PD.CreateSpecialQP", func(s *orderStage) (ci.Object, error) {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
@@ -90,8 +90,8 @@ var families = []family{
 	{"pd.fmr", "PD before FMR", ci.CapFMR, ofPD("PD.AllocFMR", func(s *orderStage) (ci.Object, error) {
 		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
 	})},
-	{"pd.mw1", "PD before window of type 1", ci.CapMW1, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWType1, nil) })},
-	{"pd.mw2", "PD before window of type 2", ci.CapMW2, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWType2, nil) })},
+	{"pd.mw1", "PD before window of type 1", ci.CapMW1, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) })},
+	{"pd.mw2", "PD before window of type 2", ci.CapMW2, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2}) })},
 	{"pd.rdd", "PD before RDD", ci.CapRD, ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
 	{"cq.send", "CQ before the QP that sends to it", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
@@ -107,7 +107,7 @@ var families = []family{
 	}},
 	{"qp.mcast", "QP before its group", ci.CapUD | ci.CapMulticast, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.UD))
-		m, err := q.AttachMcast(groupGID(s.ca), 0xc077, nil)
+		m, err := q.AttachMcast(ci.McastAttach{GID: groupGID(s.ca), LID: 0xc077})
 		return q.Destroy, s.own(m, err, "QP.AttachMcast")
 	}},
 	{"mr.smr", "MR before shared MR", ci.CapSharedMR, func(s *orderStage) (func() error, func() error) {

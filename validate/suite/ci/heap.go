@@ -40,9 +40,9 @@ const shortWait = time.Nanosecond
 
 var churnedKinds = []churned{
 	{name: "pd", title: "PDs", round: func(s *churnStage) error { return gone(s.p.A.CA.AllocatePD(ci.PDNormal)) }},
-	{name: "cq", title: "CQs", round: func(s *churnStage) error { return gone(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16}, nil)) }},
+	{name: "cq", title: "CQs", round: func(s *churnStage) error { return gone(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16})) }},
 	{name: "qp", title: "QPs", round: func(s *churnStage) error {
-		q, err := s.p.A.PD.CreateQP(s.p.A.Create(), nil)
+		q, err := s.p.A.PD.CreateQP(s.p.A.Create())
 		if err == nil {
 			q.TimeWait(shortWait)
 		}
@@ -53,12 +53,12 @@ var churnedKinds = []churned{
 	{name: "mr", title: "regions", round: func(s *churnStage) error {
 		return gone(s.p.A.PD.RegisterMR(ci.MRCreate{Memory: s.mem, Access: kit.AllAccess}))
 	}},
-	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateAV(s.av, nil)) }},
+	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateAV(s.av)) }},
 	{name: "srq", title: "shared receive queues", needs: ci.CapSRQ, round: func(s *churnStage) error {
-		return gone(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}, nil))
+		return gone(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}))
 	}},
-	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWType1, nil)) }},
-	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWType2, nil)) }},
+	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
+	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
 	{name: "fmr", title: "FMRs", needs: ci.CapFMR, round: func(s *churnStage) error {
 		return gone(s.p.A.PD.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
 	}},
@@ -67,7 +67,7 @@ var churnedKinds = []churned{
 	}},
 	{name: "dma", title: "mappings for DMA", needs: ci.CapPhysicalMR, round: func(s *churnStage) error { return gone(s.p.A.CA.MapDMA(s.mem)) }},
 	{name: "mcast", title: "memberships of a group", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true, round: func(s *churnStage) error {
-		return gone(s.p.A.AttachMcast(s.group.gid, mlid1, nil))
+		return gone(s.p.A.AttachMcast(ci.McastAttach{GID: s.group.gid, LID: mlid1}))
 	}},
 	{name: "handler", title: "event handlers", needs: ci.CapEventHandlers, round: func(s *churnStage) error {
 		return gone(s.p.A.CA.OnEvent(noEvents, nil))
@@ -91,7 +91,7 @@ func heapArea() validate.Suite {
 func (s *churnStage) connection() error {
 	var ends [2]*kit.End
 	for i, e := range []*kit.End{s.p.A, s.p.B} {
-		q, err := e.PD.CreateQP(e.Create(), nil)
+		q, err := e.PD.CreateQP(e.Create())
 		if err != nil {
 			return err
 		}

@@ -62,20 +62,20 @@ func limitsArea() validate.Suite {
 var countables = []countable{
 	{name: "pd", used: 1, full: bookTable, most: func(a *ci.CAAttr) int { return a.MaxPDs }, make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) }},
 	{name: "av", needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
-		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) }},
+		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
 	{name: "cq", used: 1, most: func(a *ci.CAAttr) int { return a.MaxCQs },
-		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}, nil) }},
+		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) }},
 	{name: "srq", needs: ci.CapSRQ, most: func(a *ci.CAAttr) int { return a.MaxSRQs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	}},
 	{name: "qp", most: func(a *ci.CAAttr) int { return a.MaxQPs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil)
+		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
 	}},
 	{name: "mr", most: func(a *ci.CAAttr) int { return a.MaxMRs }, make: func(s *orderStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	}},
 	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, most: func(a *ci.CAAttr) int { return a.MaxMWs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateMW(windowTypes(s.t)[0], nil)
+		return s.pd.CreateMW(ci.MWCreate{Type: windowTypes(s.t)[0]})
 	}},
 	{name: "fmr", needs: ci.CapFMR, most: func(a *ci.CAAttr) int { return a.MaxFMRs }, make: func(s *orderStage) (ci.Object, error) {
 		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})

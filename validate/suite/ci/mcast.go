@@ -68,7 +68,7 @@ func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 	}
 	av.Global, av.DLID = true, g.mlid
 	av.GRH.DGID, av.GRH.HopLimit = g.gid, 1
-	in, err := p.A.PD.CreateAV(av, nil)
+	in, err := p.A.PD.CreateAV(av)
 	kit.OK(t, err, "PD.CreateAV of a multicast address")
 	g.dest = ci.Dest{AV: kit.Own(t, in, "AV"), QPN: mcastQPN, QKey: p.B.Config.QKey}
 	return g
@@ -76,7 +76,7 @@ func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 
 // join attaches the QP of an end.
 func (g *group) join(t *validate.T, e *kit.End) ci.Mcast {
-	m, err := e.AttachMcast(g.gid, g.mlid, nil)
+	m, err := e.AttachMcast(ci.McastAttach{GID: g.gid, LID: g.mlid})
 	kit.OK(t, err, "QP.AttachMcast")
 	return kit.Own(t, m, "Mcast")
 }
@@ -180,7 +180,7 @@ func mcastType(t *validate.T) {
 	u := kit.Pair{A: p.A, B: p.B}
 	g := joinable(t, &u, 1)
 	for _, q := range []*kit.QP{p.A.QP, p.A.QP.CA.QP(p.A.PD, p.A.CQ, p.A.CQ)} {
-		m, err := q.AttachMcast(g.gid, g.mlid, nil)
+		m, err := q.AttachMcast(ci.McastAttach{GID: g.gid, LID: g.mlid})
 		kit.WantRefused(t, m, err, "QP.AttachMcast of an RC QP in "+q.State().String(), ci.InvalidServiceType)
 	}
 }
@@ -188,7 +188,7 @@ func mcastType(t *validate.T) {
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
 	for _, gid := range kit.Variants(t, "GID", []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}) {
-		m, err := p.A.AttachMcast(gid, mlid1, nil)
+		m, err := p.A.AttachMcast(ci.McastAttach{GID: gid, LID: mlid1})
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
 	}
 }
@@ -197,11 +197,11 @@ func mcastLID(t *validate.T) {
 	p := kit.UD(t)
 	g := joinable(t, p, 1)
 	for _, lid := range kit.Variants(t, "LID", []ci.LID{0, 1, 0xbfff, 0xffff}) {
-		m, err := p.A.AttachMcast(g.gid, lid, nil)
+		m, err := p.A.AttachMcast(ci.McastAttach{GID: g.gid, LID: lid})
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)), ci.InvalidLID)
 	}
 	for _, lid := range kit.Variants(t, "LID", []ci.LID{0xc000, 0xfffe}) {
-		m, err := p.A.AttachMcast(g.gid, lid, nil)
+		m, err := p.A.AttachMcast(ci.McastAttach{GID: g.gid, LID: lid})
 		kit.OK(t, err, fmt.Sprintf("QP.AttachMcast with LID %#x", uint16(lid)))
 		kit.Destroy(t, kit.Own(t, m, "Mcast"), "Mcast")
 	}
@@ -265,7 +265,7 @@ func mcastQKey(t *validate.T) {
 	m := &member{End: p.B}
 	m.ready()
 	g.join(t, m.End)
-	am, err := other.AttachMcast(g.gid, g.mlid, nil)
+	am, err := other.AttachMcast(ci.McastAttach{GID: g.gid, LID: g.mlid})
 	kit.OK(t, err, "QP.AttachMcast")
 	kit.Own(t, am, "Mcast")
 	m.got(t, g.send(t, p.A, 1), p.A, "the member with the sender's Q_Key")

@@ -126,7 +126,7 @@ func mwCreateType(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, typ := range kit.Variants(t, "type", []ci.MWType{0, 3, 255}) {
-		w, err := pd.CreateMW(typ, nil)
+		w, err := pd.CreateMW(ci.MWCreate{Type: typ})
 		kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
 	}
 }

@@ -71,7 +71,7 @@ func nilCreate(t *validate.T) {
 	refused := func(what string, want ci.Status, f func(*ci.QPCreate)) {
 		c := small(ci.RC, cq)
 		f(&c)
-		qp, err := pd.CreateQP(c, nil)
+		qp, err := pd.CreateQP(c)
 		kit.WantRefused(t, qp, err, "PD.CreateQP with "+what, want, ci.InvalidParameter)
 	}
 	for _, x := range nothings[ci.CQ]((*ciwrap.CQ)(nil), cq.CQ) {

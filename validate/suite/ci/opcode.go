@@ -203,7 +203,7 @@ func immAndInv(t *validate.T) {
 func recvWithSRQ(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}}, nil)
+	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 	end := t.Setup()
 	kit.OK(t, err, "PD.CreateSRQ")
 	end()

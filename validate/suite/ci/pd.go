@@ -69,7 +69,7 @@ func pdStale(t *validate.T) {
 	kit.DestroyTwice(t, pd, "PD", ci.InvalidPDHandle)
 	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	kit.WantRefused(t, mr, err, "PD.RegisterMR after PD.Destroy", ci.InvalidPDHandle)
-	qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+	qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ})
 	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
 }
 
@@ -77,6 +77,6 @@ func pdCQFromStale(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	kit.Destroy(t, pd, "PD")
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16}, nil)
+	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16})
 	kit.WantRefused(t, cq, err, "PD.CreateCQ after PD.Destroy", ci.InvalidPDHandle)
 }

@@ -139,7 +139,7 @@ func stateSQError(t *validate.T, typ ci.QPType) {
 	p.A.CQ.WaitFlushed(1, 2, 3)
 	p.A.WantState(ci.QPSQError)
 	p.B.Exchange(p.A, 30) // its receive queue works on
-	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
 	p.A.Exchange(p.B, 31)
 }
 
@@ -153,7 +153,7 @@ func stateSQD(t *validate.T, typ ci.QPType) {
 	p.A.CQ.Empty()
 	p.B.Recv(p.B.RecvWRs(2, 100)...)
 	p.B.RecvCQ.Empty()
-	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	p.A.CQ.WaitOK(1, 2)
 	p.B.RecvCQ.WaitOK(1, 2)
 }

@@ -55,7 +55,7 @@ func qpCreateGranted(t *validate.T) {
 	cq := ca.CQ(pd, 64)
 	for _, depth := range kit.Variants(t, "depth", []int{1, 3, 17}) {
 		want := ci.QPCaps{SendDepth: depth, RecvDepth: depth, SendSGE: 1, RecvSGE: 1, MaxInline: min(ca.Attr.MaxInline, 16)}
-		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: want, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: want, SendCQ: cq.CQ, RecvCQ: cq.CQ})
 		kit.OK(t, err, "PD.CreateQP")
 		kit.Own(t, qp, "QP")
 		a, err := qp.Query()
@@ -98,7 +98,7 @@ func qpCreateLimits(t *validate.T) {
 	}) {
 		caps := ok
 		x.change(&caps)
-		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: cq.CQ}, nil)
+		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: cq.CQ})
 		kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
 	}
 	kit.Destroy(t, cq, "CQ after the refusals")
@@ -111,7 +111,7 @@ func qpStale(t *validate.T) {
 	qp := ca.QP(pd, cq, cq)
 	f, a := qp.InitAttr()
 	kit.DestroyTwice(t, qp, "QP", ci.InvalidQPHandle)
-	kit.WantExactly(t, qp.Modify(f, a, nil), "QP.Modify after Destroy", ci.InvalidQPHandle)
+	kit.WantExactly(t, qp.Modify(f, a), "QP.Modify after Destroy", ci.InvalidQPHandle)
 	_, err := qp.Query()
 	kit.WantExactly(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
 	_, err = qp.PostSend([]ci.SendWR{{Op: ci.OpSend}})

@@ -100,7 +100,7 @@ func (l ladder) climb(s ci.QPState) {
 	}
 	if s == ci.QPSQD {
 		f, a := ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}
-		kit.OK(l.t, q.Modify(f, a, nil), "QP.Modify to SQD")
+		kit.OK(l.t, q.Modify(f, a), "QP.Modify to SQD")
 	}
 }
 
@@ -120,7 +120,7 @@ func (l ladder) attrs(e edge) (ci.QPField, ci.QPAttr) {
 func (l ladder) refused(set ci.QPField, a ci.QPAttr, where string, want ...ci.Status) {
 	before, err := l.A.QP.Query()
 	kit.OK(l.t, err, "QP.Query")
-	kit.Want(l.t, l.A.QP.Modify(set, a, nil), where, want...)
+	kit.Want(l.t, l.A.QP.Modify(set, a), where, want...)
 	after, err := l.A.QP.Query()
 	kit.OK(l.t, err, "QP.Query")
 	kit.True(l.t, sameAttr(before, after), "QP.Query after the refusal of "+where, fmt.Sprintf("%+v", plain(before)), "%+v", plain(after))
@@ -157,7 +157,7 @@ func qpLegal(t *validate.T, typ ci.QPType) {
 		}
 		l.climb(e.from)
 		f, a := l.attrs(e)
-		kit.OK(t, l.A.QP.Modify(f, a, nil), "QP.Modify from "+e.String())
+		kit.OK(t, l.A.QP.Modify(f, a), "QP.Modify from "+e.String())
 		if e.to == ci.QPSQD {
 			l.A.QP.WantState(ci.QPSQD, ci.QPSQDraining)
 		} else {
@@ -311,7 +311,7 @@ func qpShows(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.Primary.AckTimeout", got.Primary.AckTimeout, want.Primary.AckTimeout)
 
 	a := ci.QPAttr{Access: ci.RemoteRead, MinRNRTimer: 31}
-	kit.OK(t, q.Modify(ci.QPFieldAccess|ci.QPFieldMinRNRTimer, a, nil), "QP.Modify of Access and MinRNRTimer in RTS")
+	kit.OK(t, q.Modify(ci.QPFieldAccess|ci.QPFieldMinRNRTimer, a), "QP.Modify of Access and MinRNRTimer in RTS")
 	got, err = q.Query()
 	kit.OK(t, err, "QP.Query in RTS")
 	kit.Equal(t, "QPAttr.Access after its change in RTS", got.Access, ci.RemoteRead)
@@ -322,7 +322,7 @@ func qpResets(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
 	l := ladder{t, typ, p}
 	reset := func(from ci.QPState) {
-		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil), "QP.Modify from "+from.String()+" to Reset")
+		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}), "QP.Modify from "+from.String()+" to Reset")
 	}
 	for _, from := range kit.Variants(t, "from", climbable) {
 		reset(ci.QPRTS)
@@ -344,7 +344,7 @@ func qpErrors(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	for _, from := range kit.Variants(t, "from", climbable) {
 		l.climb(from)
-		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify from "+from.String()+" to Error")
+		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify from "+from.String()+" to Error")
 		l.A.QP.WantState(ci.QPError)
 	}
 	for _, to := range kit.Variants(t, "state", []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD}) {
@@ -363,7 +363,7 @@ func qpMask(t *validate.T, typ ci.QPType) {
 		wild := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,
 			RetryCount: 200, RNRRetry: 200, APM: 99, QKey: 5, Primary: ci.Path{PKeyIndex: 9999, AckTimeout: 200}}
 		l.keep(f, &wild, &a)
-		kit.OK(t, l.A.QP.Modify(f, wild, nil), "QP.Modify from "+e.String()+" with wild values in fields that the mask does not name")
+		kit.OK(t, l.A.QP.Modify(f, wild), "QP.Modify from "+e.String()+" with wild values in fields that the mask does not name")
 	}
 }
 
@@ -403,7 +403,7 @@ func qpModifyStale(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	f, a := l.attrs(edge{ci.QPReset, ci.QPInit})
 	kit.Destroy(t, l.A.QP.QP, "QP")
-	kit.Want(t, l.A.QP.Modify(f, a, nil), "QP.Modify after Destroy", ci.InvalidQPHandle)
+	kit.Want(t, l.A.QP.Modify(f, a), "QP.Modify after Destroy", ci.InvalidQPHandle)
 	_, err := l.A.QP.Query()
 	kit.Want(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
 }
@@ -412,15 +412,15 @@ func qpDrainEvent(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
 	q := p.A.QP
 	drain := func(event bool) {
-		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: event}, nil), "QP.Modify from RTS to SQD")
-		kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: event}), "QP.Modify from RTS to SQD")
+		kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	}
 	drain(false)
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify from RTS to SQD")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify from RTS to SQD")
 	e := q.Events.Wait(ci.EventSQDrained)
 	kit.True(t, e.Context == any(q.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
 	q.WantState(ci.QPSQD)
-	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	p.A.Exchange(p.B, 64)
 	kit.Equal(t, "events SQ drained, asked for once", q.Events.Count(ci.EventSQDrained), 1)
 }
@@ -432,20 +432,20 @@ func qpDrainPosts(t *validate.T, typ ci.QPType) {
 		pad = 40
 	}
 	q := p.A.QP
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}, nil), "QP.Modify from RTS to SQD")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify from RTS to SQD")
 	q.Events.Wait(ci.EventSQDrained)
 	p.B.Recv(p.B.RecvWRs(4, pad+1)...)
 	q.Send(p.A.SendWRs(4)...)
 	p.B.RecvCQ.Empty()
 	p.A.CQ.Empty()
-	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQD to RTS")
+	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	p.A.CQ.WaitOK(1, 2, 3, 4)
 	p.B.RecvCQ.WaitOK(1, 2, 3, 4)
 }
 
 func qpDrainReceives(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
-	kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}, nil), "QP.Modify from RTS to SQD")
+	kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}), "QP.Modify from RTS to SQD")
 	p.B.Exchange(p.A, 200)
 }
 
@@ -455,5 +455,5 @@ func qpCurrent(t *validate.T) {
 	a := ci.QPAttr{CurrentState: ci.QPRTR, MinRNRTimer: 5}
 	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS that says RTR", ci.InvalidQPState)
 	a.CurrentState = ci.QPRTS
-	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, nil), "QP.Modify in RTS that says RTS")
+	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a), "QP.Modify in RTS that says RTS")
 }

@@ -368,7 +368,7 @@ func postReturns(t *validate.T) {
 	case <-patience.C:
 		t.Report(validate.Failure{Where: "PostSend to a peer that does not listen", Expected: "the call returns at once", Got: "it waits"})
 	}
-	if err := p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil); err != nil { // ends the wait, if there is one
+	if err := p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil { // ends the wait, if there is one
 		t.Report(validate.Failure{Where: "QP.Modify to Error", Expected: "success", Got: kit.Describe(err)})
 	}
 	p.A.CQ.WaitFlushed(1, 2, 3, 4)

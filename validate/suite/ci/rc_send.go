@@ -341,7 +341,7 @@ func rcReuse(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))
 	for round := range 40 {
 		// Creation is what is judged here, so it is no constructor of the kit that does it.
-		qp, err := first.A.PD.CreateQP(first.A.QP.Create(), nil)
+		qp, err := first.A.PD.CreateQP(first.A.QP.Create())
 		kit.OK(t, err, fmt.Sprintf("PD.CreateQP after %d QPs were made and destroyed", round))
 		kit.Own(t, qp, "QP")
 		kit.Destroy(t, qp, "QP")

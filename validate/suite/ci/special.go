@@ -106,7 +106,7 @@ func specialType(t *validate.T) {
 		kit.WantRefused(t, q, err, "PD.CreateSpecialQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
 	}
 	for _, typ := range kit.Variants(t, "type", []ci.QPType{ci.QP0, ci.QP1}) {
-		q, err := pd.CreateQP(small(typ, cq), nil)
+		q, err := pd.CreateQP(small(typ, cq))
 		kit.WantRefused(t, q, err, "PD.CreateQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
 	}
 	for _, x := range kit.Variants(t, "", []struct {
@@ -178,7 +178,7 @@ func specials(t *validate.T, typ ci.QPType) (a, b *kit.End) {
 	for _, x := range [][2]*kit.End{{a, b}, {b, a}} {
 		e, peer := x[0], x[1]
 		e.Init().RTR(nil).RTS()
-		av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA), nil)
+		av, err := e.PD.CreateAV(e.QP.CA.AddressOf(peer.QP.CA))
 		kit.OK(t, err, "PD.CreateAV")
 		e.AV = kit.Own(t, av, "AV")
 		e.Dest = ci.Dest{AV: e.AV, QPN: peer.Num(), QKey: e.Config.QKey}

@@ -148,7 +148,7 @@ func srqCreate(t *validate.T) {
 	for _, x := range kit.Variants(t, "", []ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)}, {MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
 		{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}}) {
 		what := fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.MaxWR, x.MaxSGE)
-		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x}, nil)
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x})
 		kit.OK(t, err, what)
 		kit.Own(t, s, "SRQ")
 		a, err := s.Query()
@@ -173,7 +173,7 @@ func srqLimits(t *validate.T) {
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs + 1}, ci.InvalidMaxSGE},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE},
 	}) {
-		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr}, nil)
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr})
 		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE), x.want)
 	}
 }
@@ -181,7 +181,7 @@ func srqLimits(t *validate.T) {
 func srqRecvDepth(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq}, nil)
+	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq})
 	kit.WantRefused(t, qp, err, "PD.CreateQP with an SRQ and a RecvDepth of 1", ci.InvalidParameter)
 	n, err := s.to[0].PostRecv([]ci.RecvWR{{ID: 1, SGL: s.buf.SGL(0, 8)}})
 	kit.WantTaken(t, "QP.PostRecv on a QP with an SRQ", n, err, 0, ci.InvalidWRType)
@@ -328,7 +328,7 @@ func srqLimit(t *validate.T) {
 		}
 	}
 	consume(10, 7) // not armed yet
-	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 4}, nil), "SRQ.Modify of the limit to 4, with 7 entries")
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 4}), "SRQ.Modify of the limit to 4, with 7 entries")
 	a, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
 	kit.Equal(t, "SRQAttr.Limit, armed", a.Limit, 4)
@@ -345,7 +345,7 @@ func srqLimit(t *validate.T) {
 	consume(9, 2) // not armed again
 	kit.Equal(t, "limit events of one arming, the queue having been filled and drained again", s.ev.Count(ci.EventSRQLimit), 1)
 	s.post(id+2, id+8)
-	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}, nil), "SRQ.Modify of the limit to 2")
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit to 2")
 	consume(9, 1)
 	s.ev.Wait(ci.EventSRQLimit)
 	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2) // events of one object come in order: a third would be before
@@ -354,7 +354,7 @@ func srqLimit(t *validate.T) {
 func srqLimitCreate(t *validate.T) {
 	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
 	armed := kit.NewEvents(t)
-	srq, err := s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 2}, Context: armed, OnEvent: armed.Add}, nil)
+	srq, err := s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 2}, Context: armed, OnEvent: armed.Add})
 	kit.OK(t, err, "PD.CreateSRQ with a limit")
 	s.srq = kit.Own(t, srq, "SRQ")
 	s.connect(s.pd)
@@ -387,7 +387,7 @@ func srqModifyRefused(t *validate.T) {
 		{"a limit above the size", ci.SRQFieldLimit, ci.SRQAttr{Limit: before.MaxWR + 1}},
 		{"a limit below 0", ci.SRQFieldLimit, ci.SRQAttr{Limit: -1}},
 	}) {
-		kit.Want(t, s.srq.Modify(x.set, x.attr, nil), "SRQ.Modify with "+x.what, ci.InvalidParameter)
+		kit.Want(t, s.srq.Modify(x.set, x.attr), "SRQ.Modify with "+x.what, ci.InvalidParameter)
 		a, err := s.srq.Query()
 		kit.OK(t, err, "SRQ.Query")
 		kit.Equal(t, "SRQAttr after SRQ.Modify with "+x.what, a, before)
@@ -398,7 +398,7 @@ func srqModifyRefused(t *validate.T) {
 
 func srqDepthUnsupported(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
-	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}, nil), "SRQ.Modify of the depth, not claimed", ci.Unsupported)
+	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}), "SRQ.Modify of the depth, not claimed", ci.Unsupported)
 }
 
 func srqModifyDepth(t *validate.T) {
@@ -406,7 +406,7 @@ func srqModifyDepth(t *validate.T) {
 	s.post(1, 12)
 	s.message(0, 1, 4)
 	grow := func(n int) {
-		kit.OK(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}, nil), fmt.Sprintf("SRQ.Modify of the depth to %d", n))
+		kit.OK(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}), fmt.Sprintf("SRQ.Modify of the depth to %d", n))
 		a, err := s.srq.Query()
 		kit.OK(t, err, "SRQ.Query")
 		kit.AtLeast(t, "SRQAttr.MaxWR", a.MaxWR, n)
@@ -417,9 +417,9 @@ func srqModifyDepth(t *validate.T) {
 	s.message(0, 3, 4)
 	before, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
-	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}, nil), "SRQ.Modify of the depth to 10, with 57 entries", ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
+	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}), "SRQ.Modify of the depth to 10, with 57 entries", ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
 	for _, n := range kit.Variants(t, "count", []int{0, -1, t.Attr().MaxSRQWRs + 1}) {
-		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}, nil), fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
+		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}), fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
 	}
 	after, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
@@ -470,9 +470,9 @@ func srqStale(t *validate.T) {
 	kit.Equal(t, "requests taken by SRQ.PostRecv after Destroy", n, 0)
 	_, err = s.srq.Query()
 	kit.Want(t, err, "SRQ.Query after Destroy", ci.InvalidSRQHandle)
-	kit.Want(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}, nil), "SRQ.Modify after Destroy", ci.InvalidSRQHandle)
+	kit.Want(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}), "SRQ.Modify after Destroy", ci.InvalidSRQHandle)
 	caps := ci.QPCaps{SendDepth: 1, SendSGE: 1}
-	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq}, nil)
+	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq})
 	kit.WantRefused(t, qp, err, "PD.CreateQP with an SRQ that is gone", ci.InvalidSRQHandle)
 	s.cq.Empty()
 }

@@ -125,7 +125,7 @@ func wantGone(t *validate.T, q *kit.QP) {
 	kit.WantExactly(t, err, "QP.PostSend after Destroy", ci.InvalidQPHandle)
 	_, err = q.Query()
 	kit.WantExactly(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
-	kit.WantExactly(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify after Destroy", ci.InvalidQPHandle)
+	kit.WantExactly(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify after Destroy", ci.InvalidQPHandle)
 	kit.WantExactly(t, q.QP.Destroy(), "QP.Destroy, the second time", ci.InvalidQPHandle)
 }
 
@@ -364,19 +364,19 @@ type leftover struct {
 
 // leftovers are the kinds below a PD, and those below a CA.
 var leftovers = []leftover{
-	{"CQ", 0, false, ci.InvalidCQHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 4}, nil) }},
+	{"CQ", 0, false, ci.InvalidCQHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 4}) }},
 	{"QP", 0, false, ci.InvalidQPHandle, func(s *claimStage) (ci.Object, error) {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-		return s.pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}, nil)
+		return s.pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
 	}},
 	{"MR", 0, false, ci.InvalidMRHandle, func(s *claimStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	}},
-	{"AV", ci.CapAV, false, ci.InvalidAVHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca), nil) }},
+	{"AV", ci.CapAV, false, ci.InvalidAVHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
 	{"SRQ", ci.CapSRQ, false, ci.InvalidSRQHandle, func(s *claimStage) (ci.Object, error) {
-		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)
+		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	}},
-	{"MW", ci.CapMW1, false, ci.InvalidMWHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWType1, nil) }},
+	{"MW", ci.CapMW1, false, ci.InvalidMWHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) }},
 	{"FMR", ci.CapFMR, false, ci.InvalidFMRHandle, func(s *claimStage) (ci.Object, error) {
 		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite})
 	}},

@@ -105,7 +105,7 @@ func global(t *validate.T, p *kit.Pair) (src, dst ci.GID) {
 	if !attr.Global {
 		attr.Global = true
 		attr.GRH = ci.GRH{DGID: b.Port.GIDs[0].GID, HopLimit: 1}
-		kit.OK(t, p.A.AV.Modify(attr, nil), "AV.Modify to a path with GRH")
+		kit.OK(t, p.A.AV.Modify(attr), "AV.Modify to a path with GRH")
 	}
 	return a.Port.GIDs[attr.GRH.SGIDIndex].GID, attr.GRH.DGID
 }
@@ -151,7 +151,7 @@ func udWC(t *validate.T) {
 	a := p.A.QP.CA
 	attr := a.AddressOf(p.B.QP.CA)
 	attr.SL = 5
-	kit.OK(t, p.A.AV.Modify(attr, nil), "AV.Modify to service level 5")
+	kit.OK(t, p.A.AV.Modify(attr), "AV.Modify to service level 5")
 	p.B.Recv(p.B.RecvWR(77, 0, 100))
 	p.A.Send(p.A.SendWR(1, 0, 33))
 	kit.Equal(t, "Op of the send", p.A.CQ.WaitOK(1)[0].Op, ci.WCSend)
@@ -255,7 +255,7 @@ func udQKeyPrivileged(t *validate.T) {
 	q.A.Send(q.A.SendWR(1, 0, 20))
 	q.A.CQ.WaitOK(1)
 	f, attr := ci.QPFieldQKey, ci.QPAttr{QKey: 0x80000007} // now it is
-	kit.OK(t, q.A.Modify(f, attr, nil), "QP.Modify of the Q_Key in RTS")
+	kit.OK(t, q.A.Modify(f, attr), "QP.Modify of the Q_Key in RTS")
 	q.A.Send(q.A.SendWR(2, 0, 3))
 	q.A.CQ.WaitOK(2)
 	kit.Equal(t, "Length of the first datagram received, that of a QP whose Q_Key is the receiver's", q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
@@ -273,7 +273,7 @@ func udTooLong(t *validate.T) {
 	} else {
 		p.A.CQ.WaitStatus(1, ci.WCLocalLenErr)
 		p.A.Becomes(ci.QPSQError)
-		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
 	}
 	p.A.Send(p.A.SendWR(2, 0, 6))
 	p.A.CQ.WaitOK(2)
@@ -349,11 +349,11 @@ func udAVModify(t *validate.T) {
 	p := kit.UD(t)
 	a, b := p.A.QP.CA, p.B.QP.CA
 	self, peer := a.AddressOf(a), a.AddressOf(b)
-	av, err := p.A.PD.CreateAV(self, nil)
+	av, err := p.A.PD.CreateAV(self)
 	kit.OK(t, err, "PD.CreateAV")
 	kit.Own(t, av, "AV")
 	peer.SL, peer.StaticRate = 2, 3
-	kit.OK(t, av.Modify(peer, nil), "AV.Modify")
+	kit.OK(t, av.Modify(peer), "AV.Modify")
 	got, pd, err := av.Query()
 	kit.OK(t, err, "AV.Query")
 	kit.SameObject(t, "PD of the AV", pd, p.A.PD)
@@ -366,7 +366,7 @@ func udAVModify(t *validate.T) {
 	kit.Equal(t, "Length at the new target", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
 	// To this HCA itself, and back: only the address changes.
 	own := p.More(false).A
-	kit.OK(t, av.Modify(self, nil), "AV.Modify")
+	kit.OK(t, av.Modify(self), "AV.Modify")
 	own.Recv(own.RecvWR(1, 0, 100))
 	w.To.QPN = own.Num()
 	p.A.Send(w)
@@ -376,7 +376,7 @@ func udAVModify(t *validate.T) {
 
 func udAVGone(t *validate.T) {
 	p := kit.UD(t)
-	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA), nil)
+	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
 	kit.OK(t, err, "PD.CreateAV")
 	kit.Own(t, av, "AV")
 	kit.Destroy(t, av, "AV")
@@ -414,7 +414,7 @@ func udAVOtherPD(t *validate.T) {
 	} else {
 		p.A.CQ.WaitStatus(1, ci.WCLocalOpErr)
 		p.A.Becomes(ci.QPSQError)
-		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
 	}
 	p.A.Send(p.A.SendWR(2, 0, 9))
 	p.A.CQ.WaitOK(2)
@@ -423,13 +423,13 @@ func udAVOtherPD(t *validate.T) {
 
 func udAVStale(t *validate.T) {
 	ca := kit.Open(t)
-	av, err := ca.PD().CreateAV(ca.AddressOf(ca), nil)
+	av, err := ca.PD().CreateAV(ca.AddressOf(ca))
 	kit.OK(t, err, "PD.CreateAV")
 	kit.Own(t, av, "AV")
 	kit.DestroyTwice(t, av, "AV", ci.InvalidAVHandle)
 	_, _, err = av.Query()
 	kit.WantExactly(t, err, "AV.Query after Destroy", ci.InvalidAVHandle)
-	kit.WantExactly(t, av.Modify(ca.AddressOf(ca), nil), "AV.Modify after Destroy", ci.InvalidAVHandle)
+	kit.WantExactly(t, av.Modify(ca.AddressOf(ca)), "AV.Modify after Destroy", ci.InvalidAVHandle)
 }
 
 func udAVPort(t *validate.T) {
@@ -439,10 +439,10 @@ func udAVPort(t *validate.T) {
 		attr := good
 		attr.Port = port
 		where := fmt.Sprintf("PD.CreateAV for port %d", port)
-		av, err := p.A.PD.CreateAV(attr, nil)
+		av, err := p.A.PD.CreateAV(attr)
 		if t.Claims().Has(ci.CapAVPortCheck) {
 			kit.WantRefused(t, av, err, where, ci.InvalidPort)
-			kit.WantExactly(t, p.A.AV.Modify(attr, nil), fmt.Sprintf("AV.Modify to port %d", port), ci.InvalidPort)
+			kit.WantExactly(t, p.A.AV.Modify(attr), fmt.Sprintf("AV.Modify to port %d", port), ci.InvalidPort)
 			got, _, err := p.A.AV.Query()
 			kit.OK(t, err, "AV.Query")
 			kit.Equal(t, "attributes after the AV.Modify refused", got, good)
@@ -463,7 +463,7 @@ func udAVUnusable(t *validate.T) {
 	if attr.GRH.DGID == (ci.GID{}) {
 		attr.GRH.DGID = p.B.QP.CA.Port.GIDs[0].GID
 	}
-	av, err := p.A.PD.CreateAV(attr, nil)
+	av, err := p.A.PD.CreateAV(attr)
 	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table, which is not checked at create")
 	kit.Own(t, av, "AV")
 	unusable(t, p, av)
@@ -477,6 +477,6 @@ func unusable(t *validate.T, p *kit.Pair, av ci.AV) {
 	p.A.CQ.WaitStatus(1, ci.WCLocalOpErr)
 	p.A.CQ.WaitFlushed(2)
 	p.A.Becomes(ci.QPSQError)
-	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}, nil), "QP.Modify from SQError to RTS")
+	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
 	p.A.Exchange(p.B, 8)
 }

@@ -263,7 +263,7 @@ func connectReuse(t *validate.T) {
 		kit.OK(t, err, "cm.Conn.Disconnect")
 		for _, e := range []*end{x, y} {
 			e.Recv(e.RecvWR(5, 0, 1))
-			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}, nil), "QP.Modify to Error of a QP that was connected")
+			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error of a QP that was connected")
 			e.RecvCQ.WaitStatus(5, ci.WCFlushErr)
 			if e == from {
 				event(t, e, cm.EventDisconnected, "event of the end that disconnected")
@@ -271,7 +271,7 @@ func connectReuse(t *validate.T) {
 				event(t, e, cm.EventDisconnected, "event of the end that answered")
 			}
 			event(t, e, cm.EventTimeWaitExit, "event at the end of time-wait")
-			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}, nil), "QP.Modify to Reset of a QP that was connected")
+			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}), "QP.Modify to Reset of a QP that was connected")
 		}
 	}
 }

@@ -51,7 +51,7 @@ func lookup(t *validate.T) {
 	kit.Equal(t, "QP number", got.QPN, p.B.Num())
 	kit.Equal(t, "Q_Key", got.QKey, p.B.Config.QKey)
 	kit.SameBytes(t, "private data of the SIDR_REP", got.Private, private('p', mad.SIDRREPPrivateLen))
-	av, err := p.A.PD.CreateAV(got.From.AV, nil)
+	av, err := p.A.PD.CreateAV(got.From.AV)
 	kit.OK(t, err, "PD.CreateAV of the address that the answer came from")
 	t.Cleanup(func() { kit.OK(t, av.Destroy(), "AV.Destroy") })
 	p.A.Dest = ci.Dest{AV: av, QPN: got.QPN, QKey: got.QKey}

@@ -101,11 +101,11 @@ type tappedQP struct {
 	d *tapped
 }
 
-func (q tappedQP) Modify(set ci.QPField, a ci.QPAttr, ub *ci.UserBuffer) error {
+func (q tappedQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	if q.d.modify != nil {
 		q.d.modify(set, &a)
 	}
-	err := q.QP.Modify(set, a, ub)
+	err := q.QP.Modify(set, a)
 	if err != nil {
 		return err
 	}
