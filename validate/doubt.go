@@ -51,6 +51,8 @@ type Conditions struct {
 	Lost     int     `json:"lost,omitempty"`     // of them
 	Stall    Elapsed `json:"stall,omitempty"`    // the longest time by which the machine ran a due goroutine late
 	Stalled  float64 `json:"stalled,omitempty"`  // the part of the time that a due goroutine waited, 0 to 1
+	Waited   float64 `json:"waited,omitempty"`   // time that the worker's threads waited for a processor, per elapsed time
+	Ran      float64 `json:"ran,omitempty"`      // time that they were on a processor, per elapsed time
 }
 
 // maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms.
@@ -61,10 +63,13 @@ const maxStall = 50 * time.Millisecond
 const maxStalled = 0.5
 
 // busy reports whether the machine may have caused a loss.
-func (c Conditions) busy() bool { return time.Duration(c.Stall) >= maxStall }
+func (c Conditions) busy() bool { return time.Duration(c.Stall) >= maxStall || c.starved() }
 
-// starved reports whether the machine may have caused a missed deadline.
-func (c Conditions) starved() bool { return c.Stalled >= maxStalled }
+// starved reports whether the machine may have caused a missed deadline: goroutines that were due ran late, or the worker's threads waited for
+// a processor that other processes had. A driver whose own threads keep the processors busy is no excuse for itself.
+func (c Conditions) starved() bool {
+	return c.Stalled >= maxStalled || c.Waited >= maxStalled && c.Ran < maxStalled
+}
 
 // quiet reports whether the link is known to lose nothing.
 func (c Conditions) quiet() bool { return c.Lossless || c.Sent > 0 && c.Lost == 0 }
@@ -81,8 +86,9 @@ func (c Conditions) String() string {
 		s = append(s, "the link may lose packets")
 	}
 	if c.busy() {
-		s = append(s, fmt.Sprintf("the machine was busy (goroutines ran up to %v late and waited for %.0f%% of the time)",
-			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled))
+		s = append(s, fmt.Sprintf("the machine was busy (goroutines ran up to %v late and waited for %.0f%% of the time; threads were on a "+
+			"processor for %.0f%% of it, and waited for one for %.0f%%)",
+			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled, 100*c.Ran, 100*c.Waited))
 	}
 	return strings.Join(s, ", ")
 }

@@ -247,3 +247,37 @@ func TestStallMeter(t *testing.T) {
 	assert.True(t, c.starved())
 	assert.Contains(t, c.String(), "ran up to 80ms late and waited for 100% of the time")
 }
+
+func TestConditions(t *testing.T) {
+	for name, x := range map[string]struct {
+		c             Conditions
+		busy, starved bool
+	}{
+		"quiet machine":                         {Conditions{Stall: Elapsed(time.Millisecond), Stalled: 0.01, Ran: 0.1}, false, false},
+		"goroutines run late":                   {Conditions{Stall: Elapsed(maxStall)}, true, false},
+		"goroutines run late most of the time":  {Conditions{Stalled: maxStalled}, true, true},
+		"threads wait for other processes":      {Conditions{Waited: 0.6, Ran: 0.02}, true, true},
+		"threads wait a little":                 {Conditions{Waited: 0.4, Ran: 0.02}, false, false},
+		"threads of the driver keep it waiting": {Conditions{Waited: 9, Ran: 1.9}, false, false},
+	} {
+		assert.Equal(t, x.busy, x.c.busy(), name)
+		assert.Equal(t, x.starved, x.c.starved(), name)
+	}
+}
+
+func TestCPUMeter(t *testing.T) {
+	var none Conditions
+	cpuMeter{begin: time.Now().Add(-time.Second)}.read(&none)
+	assert.Equal(t, Conditions{}, none, "a system that counts nothing")
+	m := startCPUMeter()
+	if !m.ok {
+		t.Skip("the system does not count the processor time of threads")
+	}
+	m.begin = time.Now().Add(-time.Second)
+	m.first.run -= 300 * time.Millisecond
+	m.first.wait -= 600 * time.Millisecond
+	var c Conditions
+	m.read(&c)
+	assert.Greater(t, c.Ran, 0.1)
+	assert.Greater(t, c.Waited, 0.2)
+}

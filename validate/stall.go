@@ -11,13 +11,14 @@ const stallPeriod = 10 * time.Millisecond
 // stallMeter samples how late the machine runs a goroutine that is due.
 type stallMeter struct {
 	begin      time.Time
+	cpu        cpuMeter
 	max, total atomic.Int64
 	quit, done chan struct{}
 }
 
 // startStallMeter starts a meter, which is to be stopped.
 func startStallMeter() *stallMeter {
-	m := &stallMeter{begin: time.Now(), quit: make(chan struct{}), done: make(chan struct{})}
+	m := &stallMeter{begin: time.Now(), cpu: startCPUMeter(), quit: make(chan struct{}), done: make(chan struct{})}
 	go m.run()
 	return m
 }
@@ -45,6 +46,7 @@ func (m *stallMeter) read(c *Conditions) {
 	if m == nil {
 		return
 	}
+	m.cpu.read(c)
 	c.Stall = Elapsed(m.max.Load())
 	if all := time.Since(m.begin); all > 0 {
 		c.Stalled = min(float64(m.total.Load())/float64(all), 1)

@@ -304,7 +304,9 @@ func connectReject(t *validate.T) {
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, mb, cm.ListenConfig{})
 	x, _ := newEnds(a, b, kit.Type(ci.RC))
-	asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, x.request(b, nil)) })
+	request := x.request(b, nil)
+	request.Primary.LifeTime = 19 // time-wait lasts seconds, so that it is seen on a busy machine
+	asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
 	c := accepted(t, l)
 	info, no := private('i', mad.CMInfoLen), private('n', mad.REJPrivateLen)
 	kit.OK(t, c.Reject(mad.RejConsumer, info, no), "cm.Conn.Reject")

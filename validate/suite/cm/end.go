@@ -103,7 +103,7 @@ func endAgain(t *validate.T) {
 }
 
 func endBoth(t *validate.T) {
-	y, p, q, r := ending(t, nil)
+	y, p, q, r := ending(t, func(q *mad.REQ) { q.Primary.AckTimeout = 20 }) // time-wait lasts 4 s, so that it is seen on a busy machine
 	gone := y.disconnecting(nil)
 	_, m := expect[*mad.DREQ](p, "DREQ")
 	p.send(0x2000, &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN})
