@@ -12,8 +12,9 @@ import (
 
 // TestDelayCases makes one round of each load, and one without: QP B's messages are timed for as long as the load lasts.
 func TestDelayCases(t *testing.T) {
-	if testing.Short() || testenv.Race {
-		t.Skip("moves a GiB, and all requests of the load share one buffer, which the race detector reports; not a short test")
+	testenv.Measurement(t)
+	if testenv.Race {
+		t.Skip("all requests of the load share one buffer, which the race detector reports")
 	}
 	for _, c := range delayCases() {
 		t.Run(c.Link, func(t *testing.T) {

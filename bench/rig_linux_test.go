@@ -43,8 +43,9 @@ func TestKinds(t *testing.T) {
 
 // TestCasesRun: the rounds of every case fit its halves, and no two cases have one name.
 func TestCasesRun(t *testing.T) {
-	if testing.Short() || testenv.Race {
-		t.Skip("some seconds of measurement; not a short test")
+	testenv.Measurement(t)
+	if testenv.Race {
+		t.Skip("some seconds of measurement of the plain build")
 	}
 	seen := map[string]bool{}
 	for _, c := range Cases() {

@@ -91,8 +91,9 @@ func exchange(t *testing.T, a, b *side, x, y ci.QP) {
 
 // TestMemory: 10,000 connected RC QPs in one process. Each has carried a message, so that nothing is left to be made at first use.
 func TestMemory(t *testing.T) {
-	if testing.Short() || testenv.Race {
-		t.Skip("a figure of the plain build, and not a short test")
+	testenv.Measurement(t)
+	if testenv.Race {
+		t.Skip("a figure of the plain build")
 	}
 	before := inUse()
 	a, b := newScalePair(t, 64, direct())
@@ -120,9 +121,7 @@ func TestMemory(t *testing.T) {
 
 // TestChurn: 100,000 QPs created, connected and destroyed leave nothing.
 func TestChurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not a short test")
-	}
+	testenv.Measurement(t)
 	n := scaleRate
 	if testenv.Race {
 		n /= 20
@@ -158,8 +157,9 @@ func TestChurn(t *testing.T) {
 // TestQuiet: connected QPs that have nothing to do cost nothing. All have carried a message, so that a timer which was not forgotten would be
 // one of thousands that fire.
 func TestQuiet(t *testing.T) {
-	if testing.Short() || testenv.Race {
-		t.Skip("a figure of the plain build, and not a short test")
+	testenv.Measurement(t)
+	if testenv.Race {
+		t.Skip("a figure of the plain build")
 	}
 	x, y := needAddresses(t)
 	a, b := newScalePair(t, 64, func(i int) reference.PortConfig {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 	"ciddk/wire"
 )
 
@@ -114,9 +115,7 @@ func watched(t *testing.T, hints Hints) (a, b *side, most *int32) {
 
 // TestLongestMessages moves 2^31 bytes, and nearly as much, at the shortest MTU: 2^23 packets a message, which is half of all PSNs.
 func TestLongestMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves gigabytes, if only in name")
-	}
+	testenv.Measurement(t)
 	const long = 1 << 31
 	for _, hints := range []Hints{{MaxTrain: 16 << 20, Lossless: true}, {MaxTrain: 16 << 20}} {
 		for _, size := range []uint32{long, long - 257} {

@@ -60,7 +60,7 @@ func TestResults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r, out := results{}, new(bytes.Buffer)
 			require.NoError(t, r.tests(strings.NewReader(strings.Join(tt.lines, "\n")), out, "m"))
-			p, f, s := r.count()
+			p, f, s, _ := r.count()
 			assert.Equal(t, [3]int{tt.passed, tt.failed, tt.skipped}, [3]int{p, f, s})
 			for _, want := range tt.prints {
 				assert.Contains(t, out.String(), want)
@@ -72,45 +72,79 @@ func TestResults(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	ok := func(context.Context, *runner) error { return nil }
+	stopped := func(ctx context.Context, _ *runner) error { <-ctx.Done(); return errors.New("signal: killed") }
 	tests := []struct {
 		name  string
 		steps []step
-		pass  bool
+		exit  int
 		last  string
 	}{
-		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, true, "2 passed, 0 failed, 0 skipped"},
-		{"a skip is no failure", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, true,
+		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, 0, "2 passed, 0 failed, 0 skipped"},
+		{"a skip is no failure", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, 0,
 			"0 passed, 0 failed, 1 skipped"},
 		{"a failure does not stop the rest", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return errors.New("bad") }},
-			{name: "b", limit: time.Minute, run: ok}}, false, "1 passed, 1 failed, 0 skipped"},
-		{"the limit is a failure", []step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error { <-ctx.Done(); return nil }}}, false,
-			"0 passed, 1 failed, 0 skipped"},
+			{name: "b", limit: time.Minute, run: ok}}, exitFailed, "1 passed, 1 failed, 0 skipped"},
+		{"the limit is no failure", []step{{name: "a", limit: time.Nanosecond, run: stopped}, {name: "b", limit: time.Minute, run: ok}}, exitTooSlow,
+			"1 passed, 0 failed, 0 skipped, 1 too slow here (not checked; no failure of the code)"},
+		{"a defect before the limit is one", []step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error {
+			<-ctx.Done()
+			return defect{errors.New("bad")}
+		}}}, exitFailed, "0 passed, 1 failed, 0 skipped"},
+		{"a failed test before the limit is one", []step{{name: "test", limit: time.Nanosecond, run: func(ctx context.Context, r *runner) error {
+			r.results.set("m/a TestA", "fail")
+			return stopped(ctx, r)
+		}}}, exitFailed, "0 passed, 2 failed, 0 skipped"},
 		{"test steps count by their tests", []step{{name: "test", limit: time.Minute, run: func(_ context.Context, r *runner) error {
 			r.results.set("m/a TestA", "pass")
 			return nil
-		}}}, true, "1 passed, 0 failed, 0 skipped"},
+		}}}, 0, "1 passed, 0 failed, 0 skipped"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			out := new(bytes.Buffer)
 			r := &runner{out: out, results: results{}}
-			assert.Equal(t, tt.pass, r.all(t.Context(), tt.steps))
+			assert.Equal(t, tt.exit, r.all(t.Context(), tt.steps))
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 			assert.Equal(t, tt.last, lines[len(lines)-1])
+			assert.Equal(t, tt.exit == exitTooSlow, strings.Contains(out.String(), "TOO SLOW HERE (stopped after"))
 		})
 	}
 }
 
 func TestAllStopped(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	out := new(bytes.Buffer)
-	r := &runner{out: out, results: results{}}
-	ok := r.all(ctx, []step{
-		{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { cancel(errors.New("interrupted")); return nil }},
-		{name: "b", limit: time.Minute, run: func(context.Context, *runner) error { return nil }}})
-	assert.False(t, ok)
-	assert.Contains(t, out.String(), "not run: interrupted")
-	assert.Contains(t, out.String(), "0 passed, 2 failed, 0 skipped")
+	for _, tt := range []struct {
+		cause      error
+		exit       int
+		line, last string
+	}{
+		{errInterrupted, exitFailed, "FAIL (interrupted)", "0 passed, 2 failed, 0 skipped"},
+		{errTooSlow, exitTooSlow, "TOO SLOW HERE (not run: the whole run is stopped after 75m)", "0 passed, 0 failed, 0 skipped, 2 too slow here"},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		out := new(bytes.Buffer)
+		r := &runner{out: out, results: results{}}
+		assert.Equal(t, tt.exit, r.all(ctx, []step{
+			{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { cancel(tt.cause); return nil }},
+			{name: "b", limit: time.Minute, run: func(context.Context, *runner) error { return nil }}}))
+		assert.Contains(t, out.String(), tt.line)
+		assert.Contains(t, out.String(), tt.last)
+	}
+}
+
+// TestTimes: the quick run takes at most 3 minutes and the full one at most 37, and every step has time to be several times slower.
+func TestTimes(t *testing.T) {
+	for full, most := range map[bool]time.Duration{false: 3 * time.Minute, true: 37 * time.Minute} {
+		var total time.Duration
+		for _, s := range steps(full) {
+			if s.full && !full {
+				continue
+			}
+			total += s.expect
+			assert.Positive(t, s.expect, s.name)
+			assert.GreaterOrEqual(t, s.limit, 9*s.expect/4, s.name)
+		}
+		assert.LessOrEqual(t, total, most, "-full=%v", full)
+	}
 }
 
 func TestUsage(t *testing.T) {

@@ -1,17 +1,27 @@
-// Command check is the project's test command: it runs every check there is, one after the other, each with a time limit, and prints what
-// it ran, what failed and one line of counts.
+// Command check is the project's test command. It runs checks one after the other, each with a time limit, and prints what it ran, what failed
+// and one line of counts.
 //
-//	go run ./internal/check            format, vet, layers, tests, tests with -race
-//	go run ./internal/check -full      and lint, fuzzing, benchmarks, certification, examples: what CI runs
-//	go run ./internal/check test race  those steps only
-//	go run ./internal/check -list      the steps
+//	go run ./internal/check            format, vet, tests: for every change; at most 3 minutes on 2 quiet cores
+//	go run ./internal/check -full      everything: also other systems, the race detector, virtual machines, fuzzing, certification; what CI runs
+//	go run ./internal/check race lint  those steps only
+//	go run ./internal/check -list      the steps and the time that each takes
 //
-// The exit status is 0 when everything passed, 1 when a step failed, 2 for wrong usage. A step that a machine cannot run (no C compiler
-// for -race) is skipped with its reason; tests that need root or other programs skip themselves and are counted.
+// With -full, large matrices (fuzz targets, mutants, runs against Linux) are sampled by commit; -whole runs all of them.
+//
+// The exit status is
+//
+//	0  everything passed
+//	1  a check failed
+//	2  wrong usage
+//	3  nothing failed, but a step was stopped at its time limit: the machine is too slow or too busy, and something has not been checked
+//
+// CI fails with status 3, too, since not everything was checked. A step that a machine cannot run (no C compiler for the race detector) is
+// skipped with its reason. Tests that need root or other programs skip themselves and are counted.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,10 +31,20 @@ import (
 	"time"
 
 	"ciddk/internal/layers"
+	"ciddk/internal/testenv"
 )
 
 // overall bounds a run; CI ends a job some time after it.
 const overall = 75 * time.Minute
+
+// Exit statuses.
+const (
+	exitFailed  = 1
+	exitUsage   = 2
+	exitTooSlow = 3
+)
+
+var errInterrupted = errors.New("interrupted")
 
 func main() {
 	if os.Getenv(spinEnv) != "" {
@@ -36,27 +56,22 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	full := fs.Bool("full", false, "run every step, as CI does")
+	full := fs.Bool("full", false, "run every step, with virtual machines and measurements, as CI does")
+	whole := fs.Bool("whole", false, "run large matrices whole, instead of the part that is this commit's turn")
 	list := fs.Bool("list", false, "list the steps and stop")
 	loadRuns := fs.Int("load.runs", 3, "certifications of the step load")
 	if err := fs.Parse(args); err != nil {
-		return 2
+		return exitUsage
 	}
-	steps := steps()
+	steps := steps(*full)
 	if *list {
-		for _, s := range steps {
-			when := "always"
-			if s.full {
-				when = "with -full"
-			}
-			fmt.Fprintf(stdout, "%-10s %-10s at most %-7v %s\n", s.name, when, s.limit, s.title)
-		}
+		printSteps(stdout, steps)
 		return 0
 	}
 	for _, name := range fs.Args() {
 		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name }) {
-			fmt.Fprintf(stderr, "check: no step %q; -list names them\n", name)
-			return 2
+			fmt.Fprintf(stderr, "check: no step %q (-list prints them)\n", name)
+			return exitUsage
 		}
 	}
 	chosen := slices.DeleteFunc(steps, func(s step) bool {
@@ -68,15 +83,50 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root, err := layers.Root()
 	if err != nil {
 		fmt.Fprintln(stderr, "check:", err)
-		return 2
+		return exitUsage
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// The tests read these variables: see package testenv.
+	if *full {
+		os.Setenv(testenv.FullVariable, "1")
+	}
+	if *whole {
+		os.Setenv(testenv.WholeVariable, "1")
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	go func() {
+		select {
+		case <-interrupts:
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	ctx, stop := context.WithTimeoutCause(ctx, overall, errTooSlow)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, overall, fmt.Errorf("the whole run may take %v", overall))
-	defer cancel()
 	r := &runner{root: root, out: stdout, full: *full, loadRuns: *loadRuns, results: results{}}
-	if !r.all(ctx, chosen) {
-		return 1
+	return r.all(ctx, chosen)
+}
+
+func printSteps(w io.Writer, steps []step) {
+	for _, s := range steps {
+		when := "always"
+		if s.full {
+			when = "with -full"
+		}
+		fmt.Fprintf(w, "%-10s %-10s %5s, at most %-5s %s\n", s.name, when, short(s.expect), short(s.limit), s.title)
 	}
-	return 0
+}
+
+// short formats a duration without its zero parts.
+func short(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	}
+	if s := int(d.Seconds()) % 60; s != 0 {
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), s)
+	}
+	return fmt.Sprintf("%dm", int(d.Minutes()))
 }

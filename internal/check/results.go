@@ -18,10 +18,11 @@ type event struct {
 	FailedBuild                   string
 }
 
-// results holds the worst result of every test and step by name; "fail" is worse than "pass", and "pass" than "skip".
+// results holds the result of every test and step by name: "skip", "pass", "slow" or "fail". Of several results of one name the last in this
+// order counts.
 type results map[string]string
 
-var worse = map[string]int{"skip": 1, "pass": 2, "fail": 3}
+var worse = map[string]int{"skip": 1, "pass": 2, "slow": 3, "fail": 4}
 
 func (r results) set(name, action string) {
 	if worse[action] > worse[r[name]] {
@@ -29,15 +30,15 @@ func (r results) set(name, action string) {
 	}
 }
 
-// step notes the result of a step. A step that runs tests has only its tests counted, unless it failed without a failing test.
+// step notes the result of a step. A step that runs tests and passes is not counted, since its tests are.
 func (r results) step(name, action string) {
-	if action != "fail" && (name == "test" || name == "race") {
+	if action == "pass" && (name == "test" || name == "race") {
 		return
 	}
 	r.set("step "+name, action)
 }
 
-func (r results) count() (passed, failed, skipped int) {
+func (r results) count() (passed, failed, skipped, slow int) {
 	for _, a := range r {
 		switch a {
 		case "pass":
@@ -46,12 +47,20 @@ func (r results) count() (passed, failed, skipped int) {
 			failed++
 		case "skip":
 			skipped++
+		case "slow":
+			slow++
 		}
 	}
-	return passed, failed, skipped
+	return passed, failed, skipped, slow
 }
 
-// report names what failed.
+// failed returns the number of failures.
+func (r results) failed() int {
+	_, failed, _, _ := r.count()
+	return failed
+}
+
+// report prints the names of what failed.
 func (r results) report(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		if r[name] == "fail" {
@@ -190,7 +199,7 @@ func (u *unfinished) takePackage(pkg string) (tests []*running) {
 
 func (u *unfinished) all() []*running { return *u }
 
-// reason gives what a skipped test logged, on one line, without the lines of the test runner.
+// reason returns what a skipped test logged, on one line, without the lines of the test runner.
 func reason(text string) string {
 	var l []string
 	for line := range strings.Lines(text) {

@@ -14,15 +14,22 @@ import (
 // step is one check of the project.
 type step struct {
 	name, title string
-	full        bool // only with -full or by name
+	full        bool          // only with -full or by name
+	expect      time.Duration // on 2 quiet cores, with nothing in the build cache
 	limit       time.Duration
 	run         func(context.Context, *runner) error
 }
 
-// errSkip is wrapped by a step that this machine cannot run; the text says why.
+// errSkip is wrapped by the error of a step that this machine cannot run; the text is the reason.
 var errSkip = errors.New("skipped")
 
 func skip(why string) error { return fmt.Errorf("%w: %s", errSkip, why) }
+
+// errTooSlow is the cause of contexts that end at a time limit.
+var errTooSlow = errors.New("the time limit has passed")
+
+// defect is an error of a step that found something wrong before its time limit.
+type defect struct{ error }
 
 type runner struct {
 	root string
@@ -33,45 +40,68 @@ type runner struct {
 	results  results
 }
 
-// all runs the steps in order, goes on after a failure, and prints the summary. It tells whether all passed.
-func (r *runner) all(ctx context.Context, steps []step) bool {
+// all runs the steps in order, goes on after a failure, and prints the summary. It returns the exit status.
+func (r *runner) all(ctx context.Context, steps []step) int {
+	var total time.Duration
+	for _, s := range steps {
+		total += s.expect
+	}
+	fmt.Fprintf(r.out, "%d steps, about %s on 2 quiet cores\n", len(steps), short(total.Round(10*time.Second)))
 	var lines []string
 	for _, s := range steps {
-		if ctx.Err() != nil {
-			r.results.step(s.name, "fail")
-			lines = append(lines, fmt.Sprintf("%-10s %8s  FAIL (not run: %v)", s.name, "", context.Cause(ctx)))
-			continue
-		}
-		fmt.Fprintf(r.out, "\n=== %s: %s\n", s.name, s.title)
-		start := time.Now()
-		limited, cancel := context.WithTimeout(ctx, s.limit)
-		err := s.run(limited, r)
-		if err == nil || !errors.Is(err, errSkip) {
-			if limited.Err() != nil {
-				err = fmt.Errorf("stopped after at most %v: %w", s.limit, errors.Join(err, context.Cause(limited)))
-			}
-		}
-		cancel()
-		took := time.Since(start).Round(100 * time.Millisecond)
-		verdict := "ok"
-		switch {
-		case errors.Is(err, errSkip):
-			verdict = "SKIP (" + strings.TrimPrefix(err.Error(), errSkip.Error()+": ") + ")"
-			r.results.step(s.name, "skip")
-		case err != nil:
-			verdict = "FAIL (" + err.Error() + ")"
-			r.results.step(s.name, "fail")
-		default:
-			r.results.step(s.name, "pass")
-		}
-		lines = append(lines, fmt.Sprintf("%-10s %8v  %s", s.name, took, verdict))
-		fmt.Fprintf(r.out, "--- %s: %s in %v\n", s.name, verdict, took)
+		lines = append(lines, r.one(ctx, s))
 	}
 	fmt.Fprintf(r.out, "\n=== summary\n%s\n", strings.Join(lines, "\n"))
 	r.results.report(r.out)
-	passed, failed, skipped := r.results.count()
-	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	return failed == 0
+	passed, failed, skipped, slow := r.results.count()
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped", passed, failed, skipped)
+	if slow > 0 {
+		fmt.Fprintf(r.out, ", %d too slow here (not checked; no failure of the code)", slow)
+	}
+	fmt.Fprintln(r.out)
+	switch {
+	case failed > 0:
+		return exitFailed
+	case slow > 0:
+		return exitTooSlow
+	}
+	return 0
+}
+
+// one runs a step, notes its result and returns its line of the summary.
+func (r *runner) one(ctx context.Context, s step) string {
+	var took time.Duration
+	err := context.Cause(ctx)
+	started := err == nil
+	if started {
+		fmt.Fprintf(r.out, "\n=== %s: %s (about %s)\n", s.name, s.title, short(s.expect))
+		start := time.Now()
+		limited, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
+		failedBefore := r.results.failed()
+		err = s.run(limited, r)
+		if cause := context.Cause(limited); cause != nil && !errors.As(err, new(defect)) && r.results.failed() == failedBefore {
+			err = cause // what the step complains of is that it was stopped
+		}
+		cancel()
+		took = time.Since(start).Round(100 * time.Millisecond)
+	}
+	word, result := "ok", "pass"
+	switch {
+	case err == nil:
+	case errors.Is(err, errSkip):
+		word, result = "SKIP ("+strings.TrimPrefix(err.Error(), errSkip.Error()+": ")+")", "skip"
+	case errors.Is(err, errTooSlow) && !started:
+		word, result = fmt.Sprintf("TOO SLOW HERE (not run: the whole run is stopped after %s)", short(overall)), "slow"
+	case errors.Is(err, errTooSlow):
+		word, result = fmt.Sprintf("TOO SLOW HERE (stopped after %s; takes %s on 2 quiet cores)", short(s.limit), short(s.expect)), "slow"
+	default:
+		word, result = "FAIL ("+err.Error()+")", "fail"
+	}
+	r.results.step(s.name, result)
+	if started {
+		fmt.Fprintf(r.out, "--- %s: %s in %v\n", s.name, word, took)
+	}
+	return fmt.Sprintf("%-10s %8v  %s", s.name, took, word)
 }
 
 // command prepares a program in the tree's root with extra environment. When ctx ends, it and its children are killed.
@@ -95,7 +125,7 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 	return nil
 }
 
-// output runs a program and gives its lines.
+// output runs a program and returns the words that it prints.
 func (r *runner) output(ctx context.Context, env []string, name string, args ...string) ([]string, error) {
 	c := r.command(ctx, env, name, args...)
 	c.Stderr = r.out

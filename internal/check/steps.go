@@ -9,13 +9,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"ciddk/internal/layers"
+	"ciddk/internal/testenv"
 )
 
 // The linter's version: its verdicts differ from one to the next.
@@ -27,22 +30,32 @@ const (
 // Systems that the default build must pass on.
 var systems = []string{"linux", "darwin", "windows"}
 
-func steps() []step {
+// steps returns all steps. Those of a full run do more: see vet and test.
+func steps(full bool) []step {
+	const s, m = time.Second, time.Minute
+	vetThis := step{"vet", "go build and go vet for " + runtime.GOOS, false, 40 * s, 6 * m, vet(runtime.GOOS)}
+	quick := step{"test", "go test -short ./...", false, 120 * s, 15 * m, func(ctx context.Context, r *runner) error {
+		return r.goTest(ctx, []string{"-short"}, "./...")
+	}}
+	if full {
+		vetThis = step{"vet", "go build and go vet for " + strings.Join(systems, ", "), false, 135 * s, 8 * m, vet(systems...)}
+		quick = step{"test", "go test, with virtual machines", false, 390 * s, 15 * m, test}
+	}
 	return []step{
-		{"format", "gofmt changes nothing", false, time.Minute, format},
-		{"vet", "go vet of the pure Go build on " + strings.Join(systems, ", "), false, 6 * time.Minute, vet},
-		{"test", "go test ./...", false, 15 * time.Minute, func(ctx context.Context, r *runner) error { return r.goTest(ctx) }},
-		{"race", "go test -race ./...", false, 18 * time.Minute, race},
-		{"lint", "golangci-lint", true, 10 * time.Minute, lint},
-		{"fuzz", "every fuzz target for 20 s, two at a time", true, 14 * time.Minute, fuzz},
-		{"bench", "every benchmark, briefly, with its yardstick", true, 8 * time.Minute, bench},
-		{"storm", "a million messages over each IP version, on a network that does harm to half of all packets, in virtual time", true, 6 * time.Minute, storm},
-		{"udpstorm", "100,000 messages over real UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 6 * time.Minute, udpStorm},
-		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal, overwritten queues", true, 6 * time.Minute, chaos},
-		{"certify", "ddk-validate run reference, over each link", true, 4 * time.Minute, certify},
-		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 14 * time.Minute, load},
-		{"mutants", "ddk-validate self: the certifier catches drivers that are wrong on purpose", true, 10 * time.Minute, mutants},
-		{"examples", "the examples, built and run", true, 3 * time.Minute, examples},
+		{"format", "gofmt changes nothing", false, 5 * s, m, format},
+		vetThis,
+		quick,
+		{"race", "go test -race of packages with goroutines", true, 480 * s, 18 * m, race},
+		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
+		{"fuzz", fmt.Sprintf("a third of the fuzz targets (part by commit) for %v, two at a time", fuzzTime), true, 150 * s, 14 * m, fuzz},
+		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
+		{"storm", "a million messages over each IP version, on a network that harms half of all packets, in virtual time", true, 65 * s, 6 * m, storm},
+		{"udpstorm", "100,000 messages over UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 95 * s, 6 * m, udpStorm},
+		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal", true, 125 * s, 6 * m, chaos},
+		{"certify", "ddk-validate run reference, over each link", true, 55 * s, 4 * m, certify},
+		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true, 140 * s, 10 * m, mutants},
+		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
 
@@ -65,23 +78,61 @@ func format(ctx context.Context, r *runner) error {
 	return nil
 }
 
-func vet(ctx context.Context, r *runner) error {
-	for _, system := range systems {
-		env := []string{"CGO_ENABLED=0", "GOOS=" + system}
-		if err := r.do(ctx, env, "go", "build", "./..."); err != nil {
-			return err
+func vet(systems ...string) func(context.Context, *runner) error {
+	return func(ctx context.Context, r *runner) error {
+		for _, system := range systems {
+			env := []string{"CGO_ENABLED=0", "GOOS=" + system}
+			if err := r.do(ctx, env, "go", "build", "./..."); err != nil {
+				return err
+			}
+			if err := r.do(ctx, env, "go", "vet", "./..."); err != nil {
+				return err
+			}
 		}
-		if err := r.do(ctx, env, "go", "vet", "./..."); err != nil {
-			return err
-		}
+		return nil
 	}
-	return nil
 }
 
-// goTest runs go test -json over the tree and notes the results.
-func (r *runner) goTest(ctx context.Context, flags ...string) error {
-	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), "./...")
-	fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
+// ownSteps are the packages whose tests have steps of their own, which run longer.
+var ownSteps = []string{"test/chaos"}
+
+// withoutRace are the folders that the race step leaves out: tools with one goroutine, programs that run as processes of their own, and what
+// has a step of its own.
+var withoutRace = []string{"internal", "test", "bench"}
+
+// test runs the tests of a full run.
+func test(ctx context.Context, r *runner) error {
+	packages, err := r.packagesWithout(ctx, ownSteps)
+	if err != nil {
+		return err
+	}
+	return r.goTest(ctx, nil, packages...)
+}
+
+// packagesWithout returns the packages of the tree that are not below one of the folders.
+func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]string, error) {
+	module, err := layers.Module(r.root)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.output(ctx, nil, "go", "list", "./...")
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p string) bool {
+		return slices.ContainsFunc(folders, func(f string) bool { return p == module+"/"+f || strings.HasPrefix(p, module+"/"+f+"/") })
+	}), nil
+}
+
+// goTest runs go test -json and notes the results. The timeout of a package is many times the time that the slowest one takes: it ends tests that
+// hang, with their goroutines in the output.
+func (r *runner) goTest(ctx context.Context, flags []string, packages ...string) error {
+	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), packages...)
+	if len(packages) == 1 {
+		fmt.Fprintf(r.out, "$ go %s\n", strings.Join(args, " "))
+	} else {
+		fmt.Fprintf(r.out, "$ go %s (%d packages)\n", strings.Join(args[:len(args)-len(packages)], " "), len(packages))
+	}
 	module, err := layers.Module(r.root)
 	if err != nil {
 		return err
@@ -107,7 +158,11 @@ func race(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	return r.goTest(ctx, "-race")
+	packages, err := r.packagesWithout(ctx, withoutRace)
+	if err != nil {
+		return err
+	}
+	return r.goTest(ctx, []string{"-race"}, packages...)
 }
 
 // canRace returns a skip if the race detector cannot run.
@@ -142,11 +197,21 @@ func lint(ctx context.Context, r *runner) error {
 	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "run", linter, "run", "./...")
 }
 
-// fuzz finds the targets by asking each package, and runs two at a time with one worker each.
+const (
+	fuzzTime  = 20 * time.Second
+	fuzzParts = 3
+)
+
+// fuzz runs the targets whose turn it is, two at a time with one worker each.
 func fuzz(ctx context.Context, r *runner) error {
 	targets, err := r.fuzzTargets(ctx)
 	if err != nil {
 		return err
+	}
+	if part, whole := testenv.Turn(fuzzParts); !whole {
+		all := len(targets)
+		targets = testenv.Part(targets, part, fuzzParts)
+		fmt.Fprintf(r.out, "%d of %d targets: part %d of %d\n", len(targets), all, part+1, fuzzParts)
 	}
 	work := make(chan target, len(targets))
 	for _, t := range targets {
@@ -163,10 +228,12 @@ func fuzz(ctx context.Context, r *runner) error {
 		wg.Go(func() {
 			for t := range work {
 				// Without a bound, a target with long inputs spends its time on making them shorter.
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "20s", "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", fuzzTime.String(), "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
 				b, err := c.CombinedOutput()
 				mu.Lock()
-				if err != nil && !ranOut(string(b)) {
+				if ctx.Err() != nil {
+					fmt.Fprintf(r.out, "stopped  %s %s\n", t.pkg, t.name)
+				} else if err != nil && !ranOut(string(b)) {
 					failed = append(failed, t.pkg+" "+t.name)
 					fmt.Fprintf(r.out, "FAIL  %s %s: %v\n%s", t.pkg, t.name, err, b)
 				} else {
@@ -178,7 +245,7 @@ func fuzz(ctx context.Context, r *runner) error {
 	}
 	wg.Wait()
 	if len(failed) > 0 {
-		return fmt.Errorf("%d of %d targets failed: %s", len(failed), len(targets), strings.Join(failed, ", "))
+		return defect{fmt.Errorf("%d of %d targets failed: %s", len(failed), len(targets), strings.Join(failed, ", "))}
 	}
 	return nil
 }
@@ -213,7 +280,7 @@ func ranOut(out string) bool {
 	return ok && strings.TrimSpace(complaint) == "context deadline exceeded" && lastFuzzLine(before) != "" && !strings.Contains(out, "Failing input")
 }
 
-// lastFuzzLine gives the last progress line of a fuzz run: how many executions, how many of interest.
+// lastFuzzLine returns the last progress line of a fuzz run: how many executions, how many of interest.
 func lastFuzzLine(out string) string {
 	last := ""
 	for line := range strings.Lines(out) {
@@ -236,14 +303,19 @@ func bench(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, "go", "run", "./bench/cmd/table", "-rounds", "9")
 }
 
-// storm runs test/storm at full length; go test says then what came of it.
+// udpStorm runs TestUDPStorm at full length.
 func udpStorm(ctx context.Context, r *runner) error {
 	if runtime.GOOS != "linux" {
 		return skip("the test is for Linux's sockets")
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$", "-v", "./hca/reference", "-udpstorm.messages=100000")
+	dir, err := r.folderOf("func TestUDPStorm(")
+	if err != nil {
+		return err
+	}
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$", "-v", "./"+dir, "-udpstorm.messages=100000")
 }
 
+// storm runs test/storm at full length.
 func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
@@ -251,7 +323,25 @@ func storm(ctx context.Context, r *runner) error {
 	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v", "./test/storm", "-storm.messages=1000000")
 }
 
-// present tells whether the tree holds a program; a step about one that is not there yet has nothing to judge.
+// folderOf returns the folder of the test file that contains a text.
+func (r *runner) folderOf(text string) (string, error) {
+	files, err := layers.Files(r.root, "_test.go")
+	if err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(f)))
+		if err != nil {
+			return "", err
+		}
+		if bytes.Contains(b, []byte("\n"+text)) {
+			return path.Dir(f), nil
+		}
+	}
+	return "", fmt.Errorf("no test file contains %q", text)
+}
+
+// present reports whether the tree holds a program.
 func (r *runner) present(dir string) bool {
 	m, err := filepath.Glob(filepath.Join(r.root, filepath.FromSlash(dir), "*.go"))
 	return err == nil && len(m) > 0
@@ -299,11 +389,18 @@ func certify(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
 }
 
+// mutantParts is the number of parts of the mutants, one of which runs.
+const mutantParts = 2
+
 func mutants(ctx context.Context, r *runner) error {
 	bin, cleanup, err := r.validator(ctx)
 	if err != nil {
 		return err
 	}
 	defer cleanup()
-	return r.do(ctx, nil, bin, "self")
+	args := []string{"self"}
+	if part, whole := testenv.Turn(mutantParts); !whole {
+		args = append(args, "--shard", fmt.Sprintf("%d/%d", part+1, mutantParts))
+	}
+	return r.do(ctx, nil, bin, args...)
 }

@@ -8,13 +8,15 @@ import (
 // requireLinux is the environment variable of machines that are meant to have all that tests against Linux use.
 const requireLinux = "CIDDK_REQUIRE_LINUX"
 
-// Linux skips a test that boots Linux in a virtual machine: a short one, and where missing, which says what this machine lacks, is not nil. With
-// CIDDK_REQUIRE_LINUX set in the environment, what is missing fails the test.
+// Linux skips a test that boots Linux in a virtual machine: with -short, outside of a full run, and if missing, which names what this machine
+// lacks, is not nil. With CIDDK_REQUIRE_LINUX set in the environment, what is missing fails the test.
 func Linux(t testing.TB, missing error) {
 	t.Helper()
 	switch {
 	case testing.Short():
 		t.Skip("boots a virtual machine; run without -short")
+	case !Full() && os.Getenv(requireLinux) == "":
+		t.Skipf("boots a virtual machine; runs in CI, with go run ./internal/check -full, or with %s=1", FullVariable)
 	case missing == nil:
 	case os.Getenv(requireLinux) != "":
 		t.Fatalf("%v (%s is set)", missing, requireLinux)

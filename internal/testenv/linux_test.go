@@ -15,6 +15,10 @@ func TestLinux(t *testing.T) {
 		return
 	}
 	t.Setenv(requireLinux, "")
+	t.Setenv("CI", "")
+	t.Setenv(FullVariable, "")
+	assert.Contains(t, linux(nil).Skipped, "boots a virtual machine; runs in CI")
+	t.Setenv(FullVariable, "1")
 	assert.Equal(t, Outcome{}, linux(nil))
 	assert.Equal(t, Outcome{Skipped: "no Linux guest: needs root"}, linux(missing))
 	t.Setenv(requireLinux, "1")

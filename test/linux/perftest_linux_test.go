@@ -3,7 +3,6 @@ package linux
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -115,57 +114,34 @@ func pairings() []pairing {
 	return list
 }
 
-// perftestAll is the environment variable with which the whole matrix runs.
-const perftestAll = "CIDDK_PERFTEST_ALL"
-
-// perftestShare is the part of the matrix that runs without it: one of so many.
-const perftestShare = 4
-
-// sample returns the pairings to run: all, or every fourth beginning with one that depends on the commit, so that several commits together run all.
-func sample(t *testing.T, list []pairing) []pairing {
-	if os.Getenv(perftestAll) != "" {
-		return list
-	}
-	first := 0
-	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output(); err == nil {
-		n, err := strconv.ParseUint(string(out[:8]), 16, 64)
-		require.NoError(t, err)
-		first = int(n % perftestShare)
-	}
-	t.Logf("one of %d pairings from the %d. on; %s=1 runs all %d", perftestShare, first+1, perftestAll, len(list))
-	var some []pairing
-	for i, p := range list {
-		// Each pair of roles is two pairings: without the division a commit would run one role only.
-		if (i+i/perftestShare)%perftestShare == first {
-			some = append(some, p)
-		}
-	}
-	return some
-}
+// perftestParts is the number of parts of the matrix, one of which runs: see testenv.Sample.
+const perftestParts = 4
 
 // TestPerftest runs Debian's programs against ours.
 func TestPerftest(t *testing.T) {
 	testenv.Linux(t, missingPerftest())
 	l := useLab(t)
 	var rec recording
-	for _, p := range sample(t, pairings()) {
+	for _, p := range testenv.Sample(t, pairings(), perftestParts) {
 		t.Run(p.String(), func(t *testing.T) { l.pair(t, &rec, p) })
 	}
 	t.Run("tshark", rec.dissect)
 }
 
-// TestPerftestSample: the samples of successive commits are the whole matrix.
+// TestPerftestSample: the pairings differ, and each part of the matrix has both roles.
 func TestPerftestSample(t *testing.T) {
 	seen := map[string]int{}
-	roles := map[bool]int{}
-	for i, p := range pairings() {
+	for _, p := range pairings() {
 		seen[p.String()]++
-		if (i+i/perftestShare)%perftestShare == 0 {
+	}
+	assert.Len(t, seen, len(pairings()))
+	for part := range perftestParts {
+		roles := map[bool]int{}
+		for _, p := range testenv.Part(pairings(), part, perftestParts) {
 			roles[p.linuxServes]++
 		}
+		assert.InDelta(t, roles[true], roles[false], 4)
 	}
-	assert.Len(t, seen, len(pairings()), "every pairing is another one")
-	assert.InDelta(t, roles[true], roles[false], 4, "each sample has both roles")
 }
 
 // has reports whether an option is among the extra ones.

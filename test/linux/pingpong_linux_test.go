@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -40,9 +41,12 @@ func (g game) String() string {
 	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
 }
 
+// rcParts is the number of parts of TestRCPingpong's list, one of which runs: see testenv.Sample.
+const rcParts = 2
+
 // TestRCPingpong: sizes below, at and above a packet, with each count of pad bytes, at each path MTU.
 func TestRCPingpong(t *testing.T) {
-	play(t, []game{
+	play(t, testenv.Sample(t, []game{
 		{mode: "rc", size: 4096, mtu: 1024, iters: 200},
 		{mode: "rc", size: 4096, mtu: 1024, iters: 100, v6: true},
 		{mode: "rc", size: 1, mtu: 256, iters: 20},
@@ -58,7 +62,7 @@ func TestRCPingpong(t *testing.T) {
 		{mode: "rc", size: 64, mtu: 1024, iters: 100, extra: []string{"-r", "2"}},
 		{mode: "rc", size: 65537, mtu: 1024, iters: 20, ours: []string{"--strict", "--sources", "4"}},
 		{mode: "rc", size: 4096, mtu: 1024, iters: 20, v6: true, ours: []string{"--strict", "--sources", "4"}},
-	})
+	}, rcParts))
 }
 
 func TestUCPingpong(t *testing.T) {

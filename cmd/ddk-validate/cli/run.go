@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"ciddk/validate"
@@ -163,12 +162,9 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 		sel.Cases = append(sel.Cases, failed...)
 	}
 	if r.Shard != "" {
-		i, n, ok := strings.Cut(r.Shard, "/")
-		var e1, e2 error
-		sel.Shard, e1 = strconv.Atoi(i)
-		sel.Of, e2 = strconv.Atoi(n)
-		if !ok || e1 != nil || e2 != nil {
-			return nil, fmt.Errorf("--shard %s: use I/N, such as 2/4", r.Shard)
+		var err error
+		if sel.Shard, sel.Of, err = parseShard(r.Shard); err != nil {
+			return nil, err
 		}
 	}
 	if r.Repeat < 1 {

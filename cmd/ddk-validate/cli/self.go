@@ -15,6 +15,7 @@ import (
 type selfCmd struct {
 	Driver string   `arg:"" optional:"" help:"Driver that is right; the first, if left out."`
 	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
+	Shard  string   `help:"Only the I-th of N parts." placeholder:"I/N"`
 	All    bool     `help:"Run every case over each mutant, not only those of the requirement it breaks."`
 	List   bool     `help:"List the mutants and run nothing."`
 	targetFlags
@@ -24,8 +25,17 @@ type selfCmd struct {
 
 // Run executes the command.
 func (s *selfCmd) Run(a *app) error {
+	if s.Shard != "" {
+		var err error
+		if s.Mutant, err = s.shard(a.mutants); err != nil {
+			return err
+		}
+	}
 	if s.List {
 		for _, m := range a.mutants.All() {
+			if len(s.Mutant) > 0 && !s.Mutant.match(m.Name) {
+				continue
+			}
 			fmt.Fprintf(a.Stdout, "%-28s %-18s %s\n", m.Name, m.Breaks, m.Does)
 		}
 		return nil
@@ -78,4 +88,26 @@ func (s *selfCmd) Run(a *app) error {
 		return &exitError{code: validate.ExitFailed}
 	}
 	return nil
+}
+
+// shard returns the names of the mutants in the part that --shard selects, among those that --mutant selects.
+func (s *selfCmd) shard(set *mutant.Set) (patterns, error) {
+	i, n, err := parseShard(s.Shard)
+	if err != nil {
+		return nil, err
+	}
+	var names patterns
+	k := 0
+	for _, m := range set.All() {
+		if len(s.Mutant) > 0 && !s.Mutant.match(m.Name) {
+			continue
+		}
+		if k++; (k-i)%n == 0 {
+			names = append(names, m.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, &exitError{validate.ExitNothing, fmt.Errorf("--shard %s: no mutant is in this part", s.Shard)}
+	}
+	return names, nil
 }

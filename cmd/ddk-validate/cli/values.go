@@ -2,6 +2,10 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -24,4 +28,20 @@ func (p *patterns) Decode(ctx *kong.DecodeContext) error {
 		*p = append(*p, x)
 	}
 	return nil
+}
+
+// match reports whether one of the patterns matches a name.
+func (p patterns) match(name string) bool {
+	return slices.ContainsFunc(p, func(g string) bool { ok, _ := path.Match(g, name); return ok })
+}
+
+// parseShard parses I/N, with I from 1 to N.
+func parseShard(s string) (i, n int, err error) {
+	a, b, ok := strings.Cut(s, "/")
+	i, e1 := strconv.Atoi(a)
+	n, e2 := strconv.Atoi(b)
+	if !ok || e1 != nil || e2 != nil || i < 1 || i > n {
+		return 0, 0, fmt.Errorf("--shard %s: use I/N, such as 2/4", s)
+	}
+	return i, n, nil
 }

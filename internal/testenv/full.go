@@ -1,0 +1,27 @@
+package testenv
+
+import (
+	"os"
+	"testing"
+)
+
+const (
+	// FullVariable is the environment variable that asks for virtual machines and measurements. internal/check sets it with -full.
+	FullVariable = "CIDDK_FULL"
+	// WholeVariable is the environment variable that asks for whole matrices. internal/check sets it with -whole.
+	WholeVariable = "CIDDK_WHOLE"
+)
+
+// Full reports whether this run includes virtual machines and measurements: in CI, or with CIDDK_FULL set.
+func Full() bool { return os.Getenv("CI") == "true" || os.Getenv(FullVariable) != "" }
+
+// Measurement skips a test that measures time or memory, or moves gigabytes: with -short, and outside of a full run.
+func Measurement(t testing.TB) {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("measures; run without -short")
+	case !Full():
+		t.Skipf("measures; runs in CI, with go run ./internal/check -full, or with %s=1", FullVariable)
+	}
+}
