@@ -38,7 +38,19 @@ func TestIDs(t *testing.T) {
 		}
 		return
 	}
-	assert.Equal(t, readIDs(t), now)
+	was := readIDs(t)
+	assert.Empty(t, missing(was, now), "lines of the listing that the program does not have")
+	assert.Empty(t, missing(now, was), "lines that the listing does not have; after an addition, run this test with -update")
+	assert.Equal(t, len(was), len(now))
+}
+
+// missing returns the lines of a that b does not have.
+func missing(a, b []string) []string {
+	has := map[string]bool{}
+	for _, line := range b {
+		has[line] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(line string) bool { return has[line] })
 }
 
 func TestLostIDs(t *testing.T) {

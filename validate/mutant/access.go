@@ -5,6 +5,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Access are faults that an access layer above the driver stumbles over.
@@ -16,9 +17,9 @@ func Access() []Mutant {
 				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return drowsy{ciwrap.CA{CA: c}, n} }})
 			}},
 		{Name: "al.close-stays-open", Area: "al", Breaks: "SAS-2.2-09", Does: "a CA that was closed while in use stays open",
-			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &openDoor{CA: ciwrap.CA{CA: c}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &openDoor{CA: ciwrap.CA{CA: c}} }})},
 		{Name: "al.keeps-qps", Area: "al", Breaks: "SAS-2.2-06", Does: "a QP that has received cannot be destroyed the first dozen times",
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &stubborn{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &stubborn{QP: ciwrap.QP{QP: q}} }})},
 		{Name: "al.loses-wakeups", Area: "al", Breaks: "CI-Pump-01", Does: "every tenth completion callback is lost",
 			Wrap: func(h ci.HCA) ci.HCA {
 				n := &atomic.Int32{}

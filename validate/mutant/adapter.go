@@ -5,13 +5,14 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Adapter are faults of CA.Modify, of local MADs, and of adapters beside each other.
 func Adapter() []Mutant {
 	ca := func(name, breaks, does string, needs ci.Caps, f func(c ciwrap.CA) ci.CA) Mutant {
 		return Mutant{Name: name, Area: "ca", Breaks: breaks, Does: does, Needs: needs,
-			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }})}
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }})}
 	}
 	modify := func(name, breaks, does string, needs ci.Caps, f func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error) Mutant {
 		return ca(name, breaks, does, needs, func(c ciwrap.CA) ci.CA { return portModifier{c, f} })
@@ -83,7 +84,7 @@ func Adapter() []Mutant {
 				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }})
 			}},
 		{Name: "ca.foreign-cq", Area: "ca", Breaks: "CI-ForeignHandle-01", Does: "a CQ of another CA is no CQ of the right size",
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return stranger{ciwrap.PD{PD: p}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return stranger{ciwrap.PD{PD: p}} }})},
 		response("mad.new-tid", "CI-LocalMAD-01", "the response has the lower half of the transaction id only",
 			func(_, out *ci.MAD) { clear(out[8:12]) }),
 		response("mad.zero-guid", "CI-LocalMAD-02", "NodeInfo has no node GUID", func(in, out *ci.MAD) {
@@ -149,7 +150,7 @@ func Adapter() []Mutant {
 		}),
 		response("mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response", func(_, out *ci.MAD) { out[4] &= 0x7f }),
 		{Name: "mad.no-lid-event", Area: "mad", Breaks: "SAS-2.1-19", Does: "a change of LID is not told", Needs: ci.CapLocalMAD, Link: "direct",
-			Wrap: layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventLIDChange {
 					deliver(e)
 				}

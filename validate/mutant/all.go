@@ -20,7 +20,6 @@ func All() [][]Mutant {
 		Remote(),
 		HostAtomics(),
 		Faults(),
-		Management(),
 		Nothing(),
 		Migration(),
 	}

@@ -6,16 +6,17 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // CQNotify are faults of armed completion queues and of their optional verbs.
 func CQNotify() []Mutant {
 	cq := func(name, breaks, does string, f func(c ciwrap.CQ) ci.CQ) Mutant {
 		return Mutant{Name: name, Area: "cq.notify", Breaks: breaks, Does: does,
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return f(ciwrap.CQ{CQ: c}) }})}
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return f(ciwrap.CQ{CQ: c}) }})}
 	}
 	create := func(name, breaks, does string, f func(c ci.CQCreate) ci.CQCreate) Mutant {
-		return Mutant{Name: name, Area: "cq.notify", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{CQCreate: f})}
+		return Mutant{Name: name, Area: "cq.notify", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{CQCreate: f})}
 	}
 	return []Mutant{
 		create("cq.rings-twice", "CI-Notify-01", "each completion callback comes twice", func(c ci.CQCreate) ci.CQCreate {
@@ -25,9 +26,9 @@ func CQNotify() []Mutant {
 			return c
 		}),
 		{Name: "cq.born-armed", Area: "cq.notify", Breaks: "CI-Notify-02", Does: "a CQ is armed from its birth",
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { _ = c.Notify(ci.NotifyNext); return c }})},
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { _ = c.Notify(ci.NotifyNext); return c }})},
 		{Name: "cq.fires-at-once", Area: "cq.notify", Breaks: "CI-Notify-03", Does: "arming a CQ with entries in it calls back at once",
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, a ci.CQCreate) ci.CQ { return eager{ciwrap.CQ{CQ: c}, a} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, a ci.CQCreate) ci.CQ { return eager{ciwrap.CQ{CQ: c}, a} }})},
 		cq("cq.all-solicited", "CI-Notify-04", "every completion counts as solicited", func(c ciwrap.CQ) ci.CQ { return anyNotify{c} }),
 		cq("cq.last-arming-wins", "CI-Notify-05", "arming for solicited completions takes the place of arming for any", func(c ciwrap.CQ) ci.CQ {
 			return &forgetful{CQ: c}

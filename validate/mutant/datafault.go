@@ -5,6 +5,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Faults are faults in what happens when something goes wrong: completions, states, events, flushing, retries.
@@ -17,7 +18,7 @@ func Faults() []Mutant {
 			Wrap: status(ci.WCRemOpErr, ci.WCRemAccessErr)},
 		{Name: "fault.recv-length", Area: "fault", Breaks: "IBTA-9.9-03", Does: "a local length error is called a local protection error",
 			Wrap: status(ci.WCLocalLenErr, ci.WCLocalProtErr)},
-		{Name: "fault.uc-error", Area: "fault", Breaks: "IBTA-9.9-04", Does: "Query says Error where a UC or UD QP is in SQError", Wrap: onQP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+		{Name: "fault.uc-error", Area: "fault", Breaks: "IBTA-9.9-04", Does: "Query says Error where a UC or UD QP is in SQError", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return worse{ciwrap.QP{QP: q}}
 		})},
 		{Name: "fault.access-status", Area: "fault", Breaks: "IBTA-9.9-05", Does: "a remote access error is called a remote operation error",
@@ -25,7 +26,7 @@ func Faults() []Mutant {
 		{Name: "fault.no-access-event", Area: "fault", Breaks: "IBTA-9.9-05", Does: "the access event is never raised",
 			Wrap: withoutEvent(ci.EventWQAccessError)},
 		{Name: "fault.no-bounds", Area: "fault", Breaks: "IBTA-9.9-05", Does: "regions reach 8 bytes beyond what was registered",
-			Wrap: layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				if n := c.Memory.Len(); n == 1024 && c.Length == 0 {
 					c.Memory = ci.Bytes(make([]byte, n+64))
 				}
@@ -38,15 +39,15 @@ func Faults() []Mutant {
 			Wrap: status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr)},
 		{Name: "fault.no-request-event", Area: "fault", Breaks: "IBTA-9.9-13", Does: "the request event is never raised", Wrap: withoutEvent(ci.EventWQReqError)},
 		{Name: "fault.rnr-once", Area: "fault", Breaks: "IBTA-9.9-07", Does: "RNRRetry below 7 counts as 0",
-			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry < 7 {
 					a.RNRRetry = 0
 				}
 			})},
 		{Name: "fault.rnr-fast", Area: "fault", Breaks: "IBTA-9.9-07", Does: "every RNR timer is the shortest",
-			Wrap: onModify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.MinRNRTimer = 1 })},
+			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.MinRNRTimer = 1 })},
 		{Name: "fault.rnr-seven", Area: "fault", Breaks: "IBTA-9.9-08", Does: "RNRRetry 7 is seven times",
-			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry == 7 {
 					a.RNRRetry = 6
 				}
@@ -54,9 +55,9 @@ func Faults() []Mutant {
 		{Name: "fault.timeout-status", Area: "fault", Breaks: "IBTA-9.9-09", Does: "exhausted retries are called RNR retries",
 			Wrap: status(ci.WCTimeoutRetryErr, ci.WCRNRRetryErr)},
 		{Name: "fault.psn-zero", Area: "fault", Breaks: "IBTA-9.9-10", Does: "every connection begins with the sequence number 0",
-			Wrap: onModify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 })},
+			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 })},
 		{Name: "fault.long-success", Area: "fault", Breaks: "IBTA-9.9-11", Does: "a message of more than 2^31 bytes is cut",
-			Wrap: onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if total(w.SGL) > 1<<31 {
 					w.SGL = nil
 				}
@@ -64,36 +65,36 @@ func Faults() []Mutant {
 		{Name: "fault.flush-lost", Area: "fault", Breaks: "CI-Flush-01", Does: "one of seven flushed completions is lost", Wrap: flushLost},
 		{Name: "fault.flush-twice", Area: "fault", Breaks: "CI-Flush-01", Does: "one of seven flushed completions comes twice", Wrap: flushTwice},
 		{Name: "fault.flush-success", Area: "fault", Breaks: "CI-Flush-01", Does: "flushed receives are called successes",
-			Wrap: onPoll(func(wc *ci.WC) {
+			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCFlushErr && wc.Op.IsRecv() {
 					wc.Status = ci.WCSuccess
 				}
 			})},
 		{Name: "fault.sends-kept", Area: "fault", Breaks: "CI-Flush-02", Does: "flushed sends make no completion",
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return sieve{ciwrap.CQ{CQ: c}, func(wc *ci.WC) bool { return wc.Status != ci.WCFlushErr || wc.Op.IsRecv() }}
 			}})},
 		{Name: "fault.unsignaled-before", Area: "fault", Breaks: "CI-Flush-03", Does: "reads done before an error count as flushed",
-			Wrap: onPoll(func(wc *ci.WC) {
+			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op == ci.WCRead && wc.Length == 2000 {
 					wc.Status = ci.WCFlushErr
 				}
 			})},
 		{Name: "fault.ud-recv-flushed", Area: "fault", Breaks: "IBTA-9.9-12", Does: "a receive with a bad segment counts as flushed", Needs: ci.CapUC,
-			Wrap: onPoll(func(wc *ci.WC) {
+			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op.IsRecv() && wc.Status == ci.WCLocalProtErr {
 					wc.Status = ci.WCFlushErr
 				}
 			})},
 		{Name: "fault.everybody", Area: "fault", Breaks: "CI-Event-01", Does: "an access error raises the event at every QP of the adapter", Wrap: everybody},
 		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is sent a second time",
-			Wrap: onModify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
+			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
 	}
 }
 
 // withoutEvent drops every event of the type.
 func withoutEvent(typ ci.EventType) func(ci.HCA) ci.HCA {
-	return layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+	return tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 		if e.Type != typ {
 			deliver(e)
 		}

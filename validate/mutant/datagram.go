@@ -5,21 +5,22 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Datagram are faults of special QPs, multicast and path migration.
 func Datagram() []Mutant {
 	special := func(name, breaks, does string, f func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error)) Mutant {
 		return Mutant{Name: name, Area: "special", Breaks: breaks, Does: does, Needs: ci.CapSpecialQP,
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }})}
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }})}
 	}
 	attach := func(name, breaks, does string, f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)) Mutant {
 		return Mutant{Name: name, Area: "mcast", Breaks: breaks, Does: does, Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }})}
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }})}
 	}
 	apm := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
 		return Mutant{Name: name, Area: "apm", Breaks: breaks, Does: does, Needs: ci.CapAPM,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
 	}
 	return []Mutant{
 		special("special.busy-otherwise", "CI-SpecialQP-01", "a second QP1 is InsufficientResources",
@@ -47,7 +48,7 @@ func Datagram() []Mutant {
 			return q, err
 		}),
 		{Name: "special.no-source", Area: "special", Breaks: "CI-SpecialQP-06", Does: "the sender's number is missing in completions of QP1", Needs: ci.CapSpecialQP,
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) {
 					if w.QPN == 1 {
 						w.SrcQP = 0
@@ -55,13 +56,13 @@ func Datagram() []Mutant {
 				}}
 			}})},
 		{Name: "special.open-qkey", Area: "special", Breaks: "CI-SpecialQP-07", Does: "a request may name the well-known Q_Key", Needs: ci.CapSpecialQP,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} }})},
 		{Name: "mcast.no-grh", Area: "mcast", Breaks: "CI-Mcast-01", Does: "a datagram with GRH is completed without saying so", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) { w.Flags &^= ci.WCGRH }}
 			}})},
 		{Name: "mcast.never-leaves", Area: "mcast", Breaks: "CI-Mcast-02", Does: "a QP leaves its groups when it is destroyed, and not before", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }})},
 		attach("mcast.type", "CI-Mcast-03", "a connected QP is refused with InvalidQPState", func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 			m, err := q.QP.AttachMcast(c)
 			if ci.StatusOf(err) == ci.InvalidServiceType {
@@ -81,13 +82,13 @@ func Datagram() []Mutant {
 			return q.QP.AttachMcast(c)
 		})),
 		{Name: "mcast.leaves-on-destroy", Area: "mcast", Breaks: "CI-Mcast-06", Does: "a QP that is attached leaves and is destroyed", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }})},
 		{Name: "mcast.one-handle", Area: "mcast", Breaks: "CI-Mcast-07", Does: "attached again, a QP gets the handle it has", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }})},
 		{Name: "mcast.one-group", Area: "mcast", Breaks: "CI-Mcast-08", Does: "whatever group a QP joins, it is the first again", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }})},
 		{Name: "mcast.stale", Area: "mcast", Breaks: "CI-Mcast-10", Does: "a membership that is gone is InvalidQPHandle", Needs: ci.CapMulticast,
-			Wrap: layer(ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} }})},
 		apm("apm.stays-rearm", "CI-APM-01", "Rearm is taken and forgotten", func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 			if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
 				set &^= ci.QPFieldAPM
@@ -95,11 +96,11 @@ func Datagram() []Mutant {
 			return q.inner(set, a)
 		}),
 		{Name: "apm.old-primary", Area: "apm", Breaks: "CI-APM-02", Does: "Query shows the first ACK timeout for ever", Needs: ci.CapAPM,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Primary.AckTimeout &^= 1 }}
 			}})},
 		{Name: "apm.no-event", Area: "apm", Breaks: "CI-APM-03", Does: "a migration is not told", Needs: ci.CapAPM,
-			Wrap: layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventQPAPM {
 					deliver(e)
 				}
@@ -116,11 +117,11 @@ func Datagram() []Mutant {
 			return q.inner(set, a)
 		}),
 		{Name: "apm.hidden", Area: "apm", Breaks: "CI-APM-06", Does: "Query does not show the alternate path", Needs: ci.CapAPM,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Alternate = ci.Path{} }}
 			}})},
 		{Name: "apm.once", Area: "apm", Breaks: "CI-APM-07", Does: "a QP can be rearmed once", Needs: ci.CapAPM,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				n := 0
 				return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 					if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {

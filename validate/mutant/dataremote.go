@@ -7,6 +7,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Remote are faults in RDMA, atomics, UC and UD.
@@ -16,7 +17,7 @@ func Remote() []Mutant {
 
 // ofOp changes send requests of one operation.
 func ofOp(op ci.SendOp, f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
-	return onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+	return tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 		if w.Op == op {
 			f(w)
 		}
@@ -34,7 +35,7 @@ func rdmaMutants() []Mutant {
 		{Name: "rdma.write-takes-receive", Area: "rdma", Breaks: "IBTA-9.4-02", Does: "every write takes a receive",
 			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) { w.Flags |= ci.SendImmediate })},
 		{Name: "rdma.write-imm-length", Area: "rdma", Breaks: "IBTA-9.4-03", Does: "the receive of a write with immediate has length 0",
-			Wrap: onPoll(func(wc *ci.WC) {
+			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Length = 0
 				}
@@ -48,7 +49,7 @@ func rdmaMutants() []Mutant {
 		{Name: "rdma.read-scatter-reversed", Area: "rdma", Breaks: "IBTA-9.4-05", Does: "segments of a read are filled last first",
 			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) })},
 		{Name: "rdma.read-depth-refused", Area: "rdma", Breaks: "IBTA-9.4-06", Does: "a list of more reads than the initiator depth is refused",
-			Wrap: onPost(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				a, err := q.Query()
 				reads := 0
 				for i := range wrs {
@@ -69,7 +70,7 @@ func rdmaMutants() []Mutant {
 		{Name: "rdma.write-behind-send", Area: "rdma", Breaks: "IBTA-9.5-01", Does: "sends of a list overtake its writes",
 			Wrap: lateWrites()},
 		{Name: "rdma.writes-reversed", Area: "rdma", Breaks: "IBTA-9.5-02", Does: "writes of a list are done last first",
-			Wrap: onSends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				if !slices.ContainsFunc(wrs, func(w ci.SendWR) bool { return w.Op != ci.OpWrite }) {
 					for i, j := 0, len(wrs)-1; i < j; i, j = i+1, j-1 {
 						wrs[i].SGL, wrs[j].SGL = wrs[j].SGL, wrs[i].SGL
@@ -77,21 +78,21 @@ func rdmaMutants() []Mutant {
 				}
 				return wrs
 			})},
-		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: onSends(readsFirst)},
+		{Name: "rdma.read-before-write", Area: "rdma", Breaks: "IBTA-9.5-03", Does: "reads of a list overtake its writes", Wrap: tap.Sends(readsFirst)},
 		{Name: "rdma.last-word-first", Area: "rdma", Breaks: "CI-Memory-01", Does: "the last word of a long write is written before the rest, which waits for a poll", Wrap: lastWordFirst()},
 		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants every right",
-			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 				}
 			})},
 		{Name: "rdma.region-rights", Area: "rdma", Breaks: "CI-Rights-02", Does: "every region grants every remote right",
-			Wrap: layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				c.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite
 				return c
 			}})},
 		{Name: "rdma.needs-read", Area: "rdma", Breaks: "CI-Rights-01", Does: "a QP grants nothing unless it grants reading",
-			Wrap: onModify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead == 0 {
 					a.Access = 0
 				}
@@ -111,7 +112,7 @@ func readsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 
 // lateWrites keeps the writes of a list of several requests until the send CQ is polled.
 func lateWrites() func(ci.HCA) ci.HCA {
-	return layer(ciwrap.Layer{
+	return tap.Layer(ciwrap.Layer{
 		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			cq, _ := ci.As[*lateCQ](c.SendCQ)
@@ -137,7 +138,7 @@ func (q lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
 
 // lastWordFirst writes the last 8 bytes of a write of one segment at once, and the rest when the send CQ is polled.
 func lastWordFirst() func(ci.HCA) ci.HCA {
-	return layer(ciwrap.Layer{
+	return tap.Layer(ciwrap.Layer{
 		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			cq, _ := ci.As[*lateCQ](c.SendCQ)
@@ -152,7 +153,7 @@ func (q endWriter) PostSend(wrs []ci.SendWR) (int, error) {
 	if len(wrs) != 1 || wrs[0].Op != ci.OpWrite || len(wrs[0].SGL) != 1 || wrs[0].SGL[0].Length < 4096 {
 		return q.QP.PostSend(wrs)
 	}
-	rest, end := copySends(wrs), copySends(wrs)
+	rest, end := tap.CopySends(wrs), tap.CopySends(wrs)
 	n := rest[0].SGL[0].Length - 8
 	rest[0].SGL[0].Length = n
 	end[0].SGL[0].Addr += uint64(n)
@@ -175,14 +176,14 @@ func zeroChecked(h ci.HCA) ci.HCA {
 			return m
 		},
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-			return sendTap{ciwrap.QP{QP: q}, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+			return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				for i := range wrs {
 					if g := spare.Load(); g != nil && wrs[i].Op == ci.OpWrite && wrs[i].Inline == nil && total(wrs[i].SGL) == 0 {
 						wrs[i].SGL = []ci.SGE{*g}
 					}
 				}
 				return wrs
-			}}
+			})
 		},
 	})
 }
@@ -197,19 +198,19 @@ func atomicMutants() []Mutant {
 			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 })},
 		{Name: "atomic.lost", Area: "atomic", Breaks: "IBTA-9.4-12", Does: "one of 32 additions is lost", Wrap: lostAdds},
 		{Name: "atomic.network-order", Area: "atomic", Breaks: "CI-Atomic-01", Does: "operands are taken as numbers in network order",
-			Wrap: onSend(func(_ ci.QPCreate, w *ci.SendWR) {
+			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(w.Atomic.Compare), bits.ReverseBytes64(w.Atomic.Swap)
 			})},
 		{Name: "atomic.rounded", Area: "atomic", Breaks: "IBTA-9.4-13", Does: "a misaligned atomic is done on the word it points into",
 			Wrap: ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 })},
 		{Name: "atomic.length-0", Area: "atomic", Breaks: "CI-Atomic-03", Does: "completions of atomics have length 0",
-			Wrap: onPoll(func(wc *ci.WC) {
+			Wrap: tap.Poll(func(wc *ci.WC) {
 				if wc.Op == ci.WCFetchAdd || wc.Op == ci.WCCompareSwap {
 					wc.Length = 0
 				}
 			})},
-		{Name: "atomic.before-write", Area: "atomic", Breaks: "IBTA-9.4-14", Does: "an atomic overtakes the write before it", Wrap: onSends(atomicsFirst)},
-		{Name: "atomic.twice", Area: "atomic", Breaks: "IBTA-9.7-12", Does: "the 40th atomic of a QP is done twice, as if its duplicate had been", Wrap: onQP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+		{Name: "atomic.before-write", Area: "atomic", Breaks: "IBTA-9.4-14", Does: "an atomic overtakes the write before it", Wrap: tap.Sends(atomicsFirst)},
+		{Name: "atomic.twice", Area: "atomic", Breaks: "IBTA-9.7-12", Does: "the 40th atomic of a QP is done twice, as if its duplicate had been", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return &doubler{QP: ciwrap.QP{QP: q}}
 		})},
 	}
@@ -241,7 +242,7 @@ type doubler struct {
 }
 
 func (q *doubler) PostSend(wrs []ci.SendWR) (int, error) {
-	wrs = copySends(wrs)
+	wrs = tap.CopySends(wrs)
 	for i := range wrs {
 		if wrs[i].Op == ci.OpFetchAdd {
 			if q.n++; q.n == 40 {
@@ -254,7 +255,7 @@ func (q *doubler) PostSend(wrs []ci.SendWR) (int, error) {
 
 func ucMutants() []Mutant {
 	ofUC := func(f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
-		return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+		return tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 			if c.Type == ci.UC {
 				f(w)
 			}
@@ -274,7 +275,7 @@ func ucMutants() []Mutant {
 				}
 			})},
 		{Name: "uc.drop-fails", Area: "uc", Breaks: "IBTA-9.8-03", Does: "a UC write takes the QP to Error, after it is done", Needs: ci.CapUC,
-			Wrap: onPost(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if c.Type == ci.UC && len(wrs) == 1 && wrs[0].Op == ci.OpWrite {
 					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
@@ -282,7 +283,7 @@ func ucMutants() []Mutant {
 				return n, err
 			})},
 		{Name: "uc.all-rights", Area: "uc", Breaks: "IBTA-9.8-03", Does: "every UC QP may be written", Needs: ci.CapUC,
-			Wrap: onModify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if c.Type == ci.UC && set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteWrite
 				}
@@ -302,7 +303,7 @@ func ucMutants() []Mutant {
 func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		var n atomic.Uint32
-		return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+		return tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 			if c.Type == typ && len(w.SGL) == 1 && w.SGL[0].Length > 16 && c.SendSGE > 1 && n.Add(1)%16 == 0 {
 				g := w.SGL[0]
 				w.SGL = []ci.SGE{{Addr: g.Addr, Length: 8, LKey: g.LKey}, {Addr: g.Addr + 9, Length: g.Length - 9, LKey: g.LKey}}
@@ -314,7 +315,7 @@ func damaged(typ ci.QPType) func(ci.HCA) ci.HCA {
 // ucSwapped sends the bytes of a message's neighbour.
 func ucSwapped(h ci.HCA) ci.HCA {
 	var n atomic.Uint32
-	return onSend(func(c ci.QPCreate, w *ci.SendWR) {
+	return tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 		if c.Type == ci.UC && w.Op == ci.OpSend && len(w.SGL) > 0 && w.SGL[0].Length == 64 && n.Add(1)%2 == 0 {
 			w.SGL[0].Addr -= 64
 		}
@@ -324,7 +325,7 @@ func ucSwapped(h ci.HCA) ci.HCA {
 func udMutants() []Mutant {
 	isUD := func(c ci.QPCreate) bool { return c.Type == ci.UD }
 	received := func(f func(wc *ci.WC)) func(ci.HCA) ci.HCA {
-		return onPoll(func(wc *ci.WC) {
+		return tap.Poll(func(wc *ci.WC) {
 			if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecv && wc.SrcQP != 0 {
 				f(wc)
 			}
@@ -333,26 +334,26 @@ func udMutants() []Mutant {
 	list := []Mutant{
 		{Name: "ud.damaged", Breaks: "IBTA-9.8-21", Does: "one of 16 datagrams arrives with other bytes", Wrap: damaged(ci.UD)},
 		{Name: "ud.length", Breaks: "IBTA-9.8-10", Does: "the 40 bytes do not count in a datagram's length", Wrap: received(func(wc *ci.WC) { wc.Length -= 40 })},
-		{Name: "ud.no-grh-flag", Breaks: "IBTA-9.8-11", Does: "WCGRH is never set", Wrap: onPoll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })},
+		{Name: "ud.no-grh-flag", Breaks: "IBTA-9.8-11", Does: "WCGRH is never set", Wrap: tap.Poll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })},
 		{Name: "ud.grh-flag-turned", Breaks: "IBTA-9.8-11", Does: "WCGRH is set where there is no header, and not where there is",
 			Wrap: received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH })},
 		{Name: "ud.source-qp", Breaks: "IBTA-9.8-12", Does: "a datagram's source is the receiver's own QP", Wrap: received(func(wc *ci.WC) { wc.SrcQP = wc.QPN })},
 		{Name: "ud.any-qkey", Breaks: "IBTA-9.8-13", Does: "Q_Keys are not compared",
-			Wrap: both(
-				onModify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			Wrap: tap.Both(
+				tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 					if isUD(c) && set&ci.QPFieldQKey != 0 {
 						a.QKey = 1
 					}
 				}),
-				onSend(func(c ci.QPCreate, w *ci.SendWR) {
+				tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 					if isUD(c) {
 						w.To.QKey = 1
 					}
 				}))},
-		{Name: "ud.privileged-qkey", Breaks: "IBTA-9.8-14", Does: "a Q_Key with the high bit set is sent without it", Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 })},
+		{Name: "ud.privileged-qkey", Breaks: "IBTA-9.8-14", Does: "a Q_Key with the high bit set is sent without it", Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 })},
 		{Name: "ud.qkey-counter", Breaks: "IBTA-9.8-15", Does: "wrong Q_Keys are not counted", Needs: ci.CapQKeyCounter,
-			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncounted{ciwrap.CA{CA: c}} }})},
-		{Name: "ud.cut", Breaks: "IBTA-9.8-16", Does: "a datagram longer than the MTU is cut", Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) {
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncounted{ciwrap.CA{CA: c}} }})},
+		{Name: "ud.cut", Breaks: "IBTA-9.8-16", Does: "a datagram longer than the MTU is cut", Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 			if isUD(c) && total(w.SGL) == 1025 {
 				shorten(w.SGL)
 			}
@@ -364,15 +365,15 @@ func udMutants() []Mutant {
 				}
 			})},
 		{Name: "ud.no-immediate", Breaks: "IBTA-9.8-18", Does: "datagrams lose their immediate data",
-			Wrap: onSend(func(c ci.QPCreate, w *ci.SendWR) {
+			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 				if isUD(c) {
 					w.Flags &^= ci.SendImmediate
 				}
 			})},
 		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify changes nothing",
-			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
 		{Name: "ud.av-dropped", Breaks: "CI-PostSend-07", Does: "a datagram without a usable AV is dropped, and success is said", Wrap: answers(ci.InvalidAVHandle, ci.Success)},
-		{Name: "ud.av-any-pd", Breaks: "CI-PostSend-08", Does: "an AV of any PD will do", Wrap: onPost(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+		{Name: "ud.av-any-pd", Breaks: "CI-PostSend-08", Does: "an AV of any PD will do", Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 			n, err := q.PostSend(wrs)
 			if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
 				return n, err
@@ -386,16 +387,16 @@ func udMutants() []Mutant {
 			if e != nil {
 				return n, err
 			}
-			one := copySends(wrs[n : n+1])
+			one := tap.CopySends(wrs[n : n+1])
 			one[0].To.AV = av
 			k, err := q.PostSend(one)
 			_ = av.Destroy() // the reference HCA has sent it
 			return n + k, err
 		})},
 		{Name: "ud.av-any-port", Breaks: "CI-CreateAV-01", Does: "an AV for a port that does not exist is made for port 1",
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }})},
 		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed again and again",
-			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
 		{Name: "ud.av-unchecked", Breaks: "CI-CreateAV-02", Does: "a send by an unusable AV is a protection error", Wrap: status(ci.WCLocalOpErr, ci.WCLocalProtErr)},
 	}
 	for i := range list {

@@ -5,6 +5,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Heap are drivers that keep memory of what was destroyed. No count of objects shows it.
@@ -28,16 +29,16 @@ func Heap() []Mutant {
 		}),
 		kept("connection", "QP that is connected", 0, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-				return modifyTap{ciwrap.QP{QP: q}, c, func(_ ci.QPCreate, set ci.QPField, _ *ci.QPAttr) {
+				return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, _ *ci.QPAttr) {
 					if set&ci.QPFieldDestNum != 0 {
 						keep()
 					}
-				}}
+				})
 			}}
 		}),
 		kept("message", "request that is posted", 0, func(keep func()) ciwrap.Layer {
 			return ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-				return sendTap{ciwrap.QP{QP: q}, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { keep(); return wrs }}
+				return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR { keep(); return wrs })
 			}}
 		}),
 		kept("mr", "region", 0, func(keep func()) ciwrap.Layer {

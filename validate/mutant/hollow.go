@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate"
+	"ciddk/validate/mutant/tap"
 )
 
 // hollowAt are the places where a claim can be seen to be hollow, if not on every link.
@@ -33,7 +34,7 @@ func Hollow() []Mutant {
 // HollowClaims returns a wrapper that claims the capabilities and takes away what is behind them: their verbs answer InvalidParameter, and what they
 // promise of other verbs is not done.
 func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
-	return layer(ciwrap.Layer{
+	return tap.Layer(ciwrap.Layer{
 		CA:  func(c ci.CA) ci.CA { return hollowCA{ciwrap.CA{CA: c}, bits} },
 		PD:  func(p ci.PD, _ ci.PDType) ci.PD { return hollowPD{ciwrap.PD{PD: p}, bits} },
 		CQ:  func(c ci.CQ, _ ci.CQCreate) ci.CQ { return hollowCQ{ciwrap.CQ{CQ: c}, bits} },
@@ -265,7 +266,7 @@ func (q hollowQP) Modify(set ci.QPField, a ci.QPAttr) error {
 }
 
 func (q hollowQP) PostSend(wrs []ci.SendWR) (int, error) {
-	list := copySends(wrs)
+	list := tap.CopySends(wrs)
 	for i := range list {
 		w := &list[i]
 		if q.bits.Has(ci.CapLSO) && w.Op == ci.OpLSO {

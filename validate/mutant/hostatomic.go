@@ -7,6 +7,7 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate"
+	"ciddk/validate/mutant/tap"
 )
 
 // HostAtomics are drivers whose remote atomics load, change and store: atomic among QPs, since they do it under a lock, and not with the processor.
@@ -71,7 +72,7 @@ type splitter struct {
 }
 
 func (q splitter) PostSend(wrs []ci.SendWR) (int, error) {
-	list := copySends(wrs)
+	list := tap.CopySends(wrs)
 	for i := range list {
 		if w := &list[i]; w.Op == q.s.op && len(w.SGL) == 1 {
 			q.s.execute(w)

@@ -7,19 +7,20 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Memory are faults in regions of every kind.
 func Memory() []Mutant {
 	create := func(name, breaks, does string, f func(ci.MRCreate) ci.MRCreate) Mutant {
-		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{MRCreate: f})}
+		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{MRCreate: f})}
 	}
 	region := func(name, breaks, does string, needs ci.Caps, f func(in ci.MR, o ciwrap.MROrigin) ci.MR) Mutant {
-		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: layer(ciwrap.Layer{MR: f})}
+		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(ciwrap.Layer{MR: f})}
 	}
 	domain := func(name, breaks, does string, needs ci.Caps, f func(in ciwrap.PD) ci.PD) Mutant {
 		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs,
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})}
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})}
 	}
 	return []Mutant{
 		create("mr.permits-all", "CI-RegisterMR-02", "remote write implies local write", func(c ci.MRCreate) ci.MRCreate {
@@ -130,7 +131,7 @@ func Memory() []Mutant {
 			}}
 		}),
 		{Name: "mr.dma.not-busy", Area: "mr", Breaks: "CI-MapDMA-01", Does: "DMA.Destroy with a region over the storage answers success", Needs: ci.CapPhysicalMR,
-			Wrap: layer(ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }})},
 		domain("mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without end", ci.CapFMR, func(in ciwrap.PD) ci.PD { return endlessFMRs{in} }),
 		domain("mr.fmr.unmaps-first", "CI-UnmapFMR-01", "UnmapFMRs unmaps the first of a batch", ci.CapFMR, func(in ciwrap.PD) ci.PD {
 			return pdUnmap{in, func(l []ci.FMR) error { return in.UnmapFMRs(l[:min(1, len(l))]) }}
@@ -379,7 +380,7 @@ func (f tidyFMR) Destroy() error {
 
 // fastPost changes requests on their way to the send queue.
 func fastPost(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
-	return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: layer(ciwrap.Layer{
+	return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(ciwrap.Layer{
 		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return poster{ciwrap.QP{QP: q}, f} }})}
 }
 

@@ -3,12 +3,13 @@ package mutant
 import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Nothing are faults that arguments meet which are no object.
 func Nothing() []Mutant {
 	m := func(name, breaks, does string, needs ci.Caps, l ciwrap.Layer) Mutant {
-		return Mutant{Name: name, Area: "nil", Breaks: breaks, Does: does, Needs: needs, Wrap: layer(l)}
+		return Mutant{Name: name, Area: "nil", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(l)}
 	}
 	pd := func(f func(p ciwrap.PD) ci.PD) ciwrap.Layer {
 		return ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }}

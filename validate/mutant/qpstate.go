@@ -5,17 +5,18 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // QPState are faults in the state machine of queue pairs.
 func QPState() []Mutant {
 	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
 		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }})}
 	}
 	query := func(name, breaks, does string, f func(a *ci.QPAttr)) Mutant {
 		return Mutant{Name: name, Area: "qp.state", Breaks: breaks, Does: does,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }})}
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }})}
 	}
 	return []Mutant{
 		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is refused",
@@ -105,12 +106,12 @@ func QPState() []Mutant {
 				return q.inner(set, a)
 			}),
 		{Name: "qp.state.sqd-sends", Area: "qp.state", Breaks: "CI-SQD-04", Does: "a post in SQD takes the QP back to RTS",
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }})},
 		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query shows all rights, whatever was set",
 			func(a *ci.QPAttr) { a.Access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite }),
 		query("qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not know the peer's number", func(a *ci.QPAttr) { a.DestNum = 0 }),
 		{Name: "qp.state.modify-after-destroy", Area: "qp.state", Breaks: "CI-ModifyQP-11", Does: "Modify after Destroy succeeds",
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }})},
 	}
 }
 

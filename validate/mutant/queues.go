@@ -7,12 +7,13 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Queues are faults in shared receive queues.
 func Queues() []Mutant {
 	srq := func(name, breaks, does string, l ciwrap.Layer) Mutant {
-		return Mutant{Name: name, Area: "srq", Breaks: breaks, Does: does, Needs: ci.CapSRQ, Wrap: layer(l)}
+		return Mutant{Name: name, Area: "srq", Breaks: breaks, Does: does, Needs: ci.CapSRQ, Wrap: tap.Layer(l)}
 	}
 	post := func(name, breaks, does string, f func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error)) Mutant {
 		return srq(name, breaks, does, ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqPoster{ciwrap.SRQ{SRQ: s}, f} }})
@@ -95,7 +96,7 @@ func Queues() []Mutant {
 func Objects() []Mutant {
 	vector := func(name, breaks, does string, f func(ciwrap.AV) ci.AV) Mutant {
 		return Mutant{Name: name, Area: "av", Breaks: breaks, Does: does, Needs: ci.CapAV,
-			Wrap: layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return f(ciwrap.AV{AV: a}) }})}
+			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return f(ciwrap.AV{AV: a}) }})}
 	}
 	return []Mutant{
 		vector("av.query-flow", "CI-QueryAV-01", "Query does not know the flow label", func(a ciwrap.AV) ci.AV { return flowless{a} }),
@@ -108,11 +109,11 @@ func Objects() []Mutant {
 			})
 		}},
 		{Name: "order.pd", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a PD with children answers success",
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return calmPD{ciwrap.PD{PD: p}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return calmPD{ciwrap.PD{PD: p}} }})},
 		{Name: "order.cq", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a CQ in use answers success",
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return calmCQ{ciwrap.CQ{CQ: c}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return calmCQ{ciwrap.CQ{CQ: c}} }})},
 		{Name: "order.dma", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of mapped storage in use answers success", Needs: ci.CapPhysicalMR,
-			Wrap: layer(ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }})},
 		{Name: "limits.early", Area: "limits", Breaks: "SAS-0-05", Does: "PDs run out at 500, whatever the attributes say", Wrap: func(h ci.HCA) ci.HCA {
 			var n atomic.Int32
 			return ciwrap.Wrap(h, ciwrap.Layer{
@@ -132,7 +133,7 @@ func Objects() []Mutant {
 			}})
 		}},
 		{Name: "limits.status", Area: "limits", Breaks: "CI-Limits-01", Does: "one PD too many is an invalid parameter",
-			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }})},
 	}
 }
 

@@ -9,12 +9,13 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Teardown are faults of destruction, concurrency, callbacks and events.
 func Teardown() []Mutant {
 	qp := func(name, breaks, does string, f func(q ci.QP, c ci.QPCreate) ci.QP) Mutant {
-		return Mutant{Name: name, Area: "teardown", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{QP: f})}
+		return Mutant{Name: name, Area: "teardown", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{QP: f})}
 	}
 	events := func(name, breaks, does string, make func() func(e ci.Event, deliver func(ci.Event))) Mutant {
 		return Mutant{Name: name, Area: "events", Breaks: breaks, Does: does,
@@ -39,9 +40,9 @@ func Teardown() []Mutant {
 		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "of two posts at the same time one is lost",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &loser{QP: ciwrap.QP{QP: q}} }),
 		{Name: "teardown.polled-twice", Area: "teardown", Breaks: "CI-Teardown-04", Does: "every 64th completion is given out twice",
-			Wrap: layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }})},
 		{Name: "teardown.leak", Area: "teardown", Breaks: "CI-Teardown-05", Does: "now and then the destroy of a region keeps it",
-			Wrap: layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
+			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
 				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }})},
 		{Name: "teardown.aliased-qp", Area: "teardown", Breaks: "CI-Teardown-06", Does: "the handle of a QP that is gone answers for the newest one",
 			Wrap: func(h ci.HCA) ci.HCA {
@@ -52,7 +53,7 @@ func Teardown() []Mutant {
 				}})
 			}},
 		{Name: "teardown.close-busy", Area: "teardown", Breaks: "CI-Teardown-07", Does: "Close succeeds although objects are left, and leaves the CA open",
-			Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }})},
 		{Name: "teardown.number-again", Area: "teardown", Breaks: "CI-Teardown-08", Does: "a QP gets the number of the one destroyed last",
 			Wrap: func(h ci.HCA) ci.HCA {
 				last := &atomic.Uint32{}
@@ -113,11 +114,11 @@ func Teardown() []Mutant {
 			}
 		}),
 		{Name: "events.open-only", Area: "events", Breaks: "CI-EventHandler-01", Does: "events of a port come to the open's callback only",
-			Needs: ci.CapEventHandlers, Wrap: layer(ciwrap.Layer{OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
+			Needs: ci.CapEventHandlers, Wrap: tap.Layer(ciwrap.Layer{OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
 		{Name: "events.handler-lives", Area: "events", Breaks: "CI-EventHandler-02", Does: "a handler that was destroyed goes on",
-			Needs: ci.CapEventHandlers, Wrap: layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }})},
+			Needs: ci.CapEventHandlers, Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }})},
 		{Name: "events.handlers-only", Area: "events", Breaks: "SAS-2.3-04", Does: "the callback of the open gets nothing",
-			Wrap: layer(ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
+			Wrap: tap.Layer(ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})},
 	}
 }
 

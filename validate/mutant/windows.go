@@ -5,16 +5,17 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant/tap"
 )
 
 // Windows are faults in memory windows.
 func Windows() []Mutant {
 	bind := func(name, breaks, does string, f func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)) Mutant {
-		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Needs: ci.CapMW1, Wrap: layer(ciwrap.Layer{
+		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Needs: ci.CapMW1, Wrap: tap.Layer(ciwrap.Layer{
 			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return binder{ciwrap.QP{QP: q}, f} }})}
 	}
 	window := func(name, breaks, does string, f func(in ciwrap.MW) ci.MW) Mutant {
-		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: layer(ciwrap.Layer{
+		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{
 			MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return f(ciwrap.MW{MW: in}) }})}
 	}
 	post := func(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
@@ -81,9 +82,9 @@ func Windows() []Mutant {
 		window("mw.outlives", "CI-DestroyMW-01", "a bound window stays open when it is destroyed", func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} }),
 		window("mw.query-key", "CI-QueryMW-01", "Query shows the key that the window was made with", func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} }),
 		{Name: "mw.region-not-busy", Area: "mw", Breaks: "CI-DestroyMW-02", Does: "Destroy of a region with a window bound answers success", Needs: ci.CapMW1,
-			Wrap: layer(ciwrap.Layer{MR: neverBusy})},
+			Wrap: tap.Layer(ciwrap.Layer{MR: neverBusy})},
 		{Name: "mw.by-post", Area: "mw", Breaks: "CI-BindMW-10", Does: "OpBindMW binds windows of type 1 as well", Needs: ci.CapMW1 | ci.CapMW2,
-			Wrap: layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }})},
+			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }})},
 		post("mw2.any-key", "CI-BindMWTwo-04", "the index of the key of a bind is not looked at", ci.CapMW2, func(w *ci.SendWR) {
 			if w.Op == ci.OpBindMW && w.Ext != nil && w.Ext.Bind.MW != nil {
 				w.Ext.Bind.Key = w.Ext.Bind.MW.Key()&^0xff | w.Ext.Bind.Key&0xff

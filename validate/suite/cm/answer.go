@@ -12,30 +12,8 @@ import (
 	"ciddk/validate/kit"
 )
 
-// answerArea: the certifier asks message by message, the manager under test answers.
-func answerArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept", "The REP names both communication IDs, has the transaction ID of the REQ, and names the QP, its starting PSN and its depths as the consumer gave them."),
-		must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept", "A REQ that comes again makes no second request; it is answered as the first one was."),
-		must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept", "A REP without RTU is sent again, unchanged, as often as the REQ's max CM retries says; then it ends."),
-		must("CM-Ans-04", "IBTA 12.6.7.2", "cm", "A REQ that cannot be served is rejected with the reason that IBTA names for it."),
-		must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm", "A REQ for a remote QP that a connection holds already is rejected as stale."),
-		must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay", "MRA goes out when the consumer wants time, and names the message, both IDs and the time."),
-		must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog", "Requests that nobody takes are bounded: what is beyond is rejected, reason no resources, and what was within is served."),
-		must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept", "A REJ of the REP ends the request, with its reason."),
-	)
-	s.Cases = append(s.Cases,
-		kase("cm.answer.form", "each field of the REP", answerForm, "CM-Ans-01"),
-		kase("cm.answer.req-again", "the REQ comes before, with and after its answer", answerAgain, "CM-Ans-02"),
-		kase("cm.answer.retry", "nobody answers the REP", answerRetry, "CM-Ans-03"),
-		kase("cm.answer.unsuitable", "REQs that cannot be served", answerUnsuitable, "CM-Ans-04"),
-		kase("cm.answer.stale", "another REQ of a connected QP", answerStale, "CM-Ans-05"),
-		kase("cm.answer.mra", "the consumer asks for more time", answerDelayed, "CM-Ans-06"),
-		kase("cm.answer.flood", "500 REQs, room for 8", answerFlood, "CM-Ans-07"),
-		kase("cm.answer.rej", "the peer rejects the REP", answerRejected, "CM-Ans-08"))
-	return s
-}
+// The certifier sends the REQ, message by message; the manager under test replies.
+var answers = area()
 
 // serving makes side a's manager listen, and gives the script on side b.
 func serving(t *validate.T, cfg cm.ListenConfig) (y *end, p *script, l cm.Listener) {
@@ -51,13 +29,19 @@ func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 	p.send(0x1000, q)
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	rep, _ := expect[*mad.REP](p, "REP")
 	p.send(0x1000, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID})
-	_, err := answered()
+	_, err := awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept")
 	return rep
 }
+
+var CMAns01 = answers.Must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept",
+	"The REP carries both communication IDs, the transaction ID of the REQ, and the QP number, starting PSN and "+
+		"depths that the consumer gave.")
+
+var _ = answers.Case(validate.Case{ID: "cm.answer.form", Title: "each field of the REP", Run: answerForm}, CMAns01)
 
 func answerForm(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -69,7 +53,7 @@ func answerForm(t *validate.T) {
 	kit.Equal(t, "request as the consumer sees it", y.Request().REQ, *q)
 	kit.Equal(t, "remote communication ID", y.RemoteID(), q.LocalCommID)
 	y.move(ci.QPInit, ci.QPRTR)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, y.Accept(ctx, y.acceptance(private('p', mad.REPPrivateLen)))
 	})
 	r, m := expect[*mad.REP](p, "REP")
@@ -83,7 +67,7 @@ func answerForm(t *validate.T) {
 	kit.Equal(t, "RD fields", [2]uint32{r.LocalQKey, r.LocalEECN}, [2]uint32{})
 	kit.SameBytes(t, "private data", r.PrivateData[:], private('p', mad.REPPrivateLen))
 	p.send(m.TID, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID})
-	_, err := answered()
+	_, err := awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept")
 	attr, err := y.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
@@ -91,6 +75,15 @@ func answerForm(t *validate.T) {
 	kit.Equal(t, "starting PSN, with which the peer is to begin", ci.PSN(r.StartingPSN), attr.RQPSN)
 	kit.Equal(t, "MTU as Conn.QPAttr set it", attr.MTU, ci.MTU(q.PathMTU))
 }
+
+var CMAns02 = answers.Must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept",
+	"A duplicate REQ creates no second request; it is answered as the first one was.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.req-again",
+	Title: "the REQ arrives before, with and after its reply",
+	Run:   answerAgain,
+}, CMAns02)
 
 func answerAgain(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -100,14 +93,14 @@ func answerAgain(t *validate.T) {
 	}
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	first, _ := expect[*mad.REP](p, "REP")
 	p.send(0x77, q)
 	again, m := expect[*mad.REP](p, "REP for a REQ that came again")
 	kit.Equal(t, "REP for a REQ that came again", *again, *first)
 	kit.Equal(t, "transaction ID", m.TID, 0x77)
 	p.send(0x77, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: first.LocalCommID})
-	_, err := answered()
+	_, err := awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept")
 	p.send(0x77, q)
 	p.quiet("for a REQ that comes again when the connection is up", func(m message) bool {
@@ -121,6 +114,12 @@ func answerAgain(t *validate.T) {
 	kit.True(t, err != nil, "requests at the listener", "one", "a second, %v", c)
 }
 
+var CMAns03 = answers.Must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept",
+	"A REP without an RTU is retransmitted unchanged, as often as Max CM Retries of the REQ says; then Accept "+
+		"fails.")
+
+var _ = answers.Case(validate.Case{ID: "cm.answer.retry", Title: "a REP without an RTU", Run: answerRetry}, CMAns03)
+
 func answerRetry(t *validate.T) {
 	const retries = 2
 	y, p, l := serving(t, cm.ListenConfig{})
@@ -129,21 +128,30 @@ func answerRetry(t *validate.T) {
 	p.send(5, q)
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	first, _ := expect[*mad.REP](p, "REP")
 	for range retries {
 		again := p.recv("REP again")
 		r, ok := again.msg.(*mad.REP)
-		kit.True(t, ok, "message when nobody answers", "REP", "%s", describe(again.msg))
+		kit.True(t, ok, "message without a reply", "REP", "%s", describe(again.msg))
 		kit.Equal(t, "REP sent again", *r, *first)
 	}
-	_, err := answered()
+	_, err := awaitAccept()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Accept", "cm.ErrTimeout", "%v", err)
 	p.quiet("after the last REP", func(m message) bool {
 		rej, ok := m.msg.(*mad.REJ)
 		return ok && rej.Reason == mad.RejTimeout
 	})
 }
+
+var CMAns04 = answers.Must("CM-Ans-04", "IBTA 12.6.7.2", "cm",
+	"A REQ that cannot be served is rejected with the reason that IBTA assigns to the cause.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.unsuitable",
+	Title: "REQs that cannot be served",
+	Run:   answerUnsuitable,
+}, CMAns04)
 
 func answerUnsuitable(t *validate.T) {
 	_, p, _ := serving(t, cm.ListenConfig{})
@@ -152,7 +160,7 @@ func answerUnsuitable(t *validate.T) {
 		change func(*mad.Header, *mad.REQ)
 		want   mad.RejReason
 	}{
-		{"a service ID that nobody listens on", func(_ *mad.Header, q *mad.REQ) { q.ServiceID++ }, mad.RejInvalidServiceID},
+		{"a service ID without a listener", func(_ *mad.Header, q *mad.REQ) { q.ServiceID++ }, mad.RejInvalidServiceID},
 		{"class version 3", func(h *mad.Header, _ *mad.REQ) { h.ClassVersion = 3 }, mad.RejClassVersion},
 		{"transport service RD", func(_ *mad.Header, q *mad.REQ) { q.Service = mad.ServiceRD }, mad.RejInvalidTransport},
 		{"a primary path to a GID that is not here", func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
@@ -170,6 +178,15 @@ func answerUnsuitable(t *validate.T) {
 	}
 }
 
+var CMAns05 = answers.Must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm",
+	"A REQ for a remote QP that already belongs to a connection is rejected as stale.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.stale",
+	Title: "a second REQ of a connected QP",
+	Run:   answerStale,
+}, CMAns05)
+
 func answerStale(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
@@ -181,13 +198,22 @@ func answerStale(t *validate.T) {
 	kit.Equal(t, "remote communication ID", rej.RemoteCommID, again.LocalCommID)
 }
 
+var CMAns06 = answers.Must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay",
+	"An MRA is sent when the consumer needs time, and carries the message, both communication IDs and the time.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.mra",
+	Title: "the consumer requests more time",
+	Run:   answerDelayed,
+}, CMAns06)
+
 func answerDelayed(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
 	p.send(9, q)
 	y.Conn = accepted(t, l)
 	kit.OK(t, y.Delay(17, private('m', mad.MRAPrivateLen)), "cm.Conn.Delay")
-	for { // the manager may have asked for time by itself
+	for { // the manager may have sent an MRA of its own
 		mra, m := expect[*mad.MRA](p, "MRA")
 		if mra.ServiceTimeout != 17 {
 			continue
@@ -203,6 +229,16 @@ func answerDelayed(t *validate.T) {
 	rej, _ := expect[*mad.REJ](p, "REJ")
 	kit.Equal(t, "local communication ID of the REJ", rej.LocalCommID, y.ID())
 }
+
+var CMAns07 = answers.Must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog",
+	"Pending REQs are bounded: further ones are rejected with reason no resources, and those within the bound are "+
+		"served.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.flood",
+	Title: "500 REQs for a backlog of 8",
+	Run:   answerFlood,
+}, CMAns07)
 
 func answerFlood(t *validate.T) {
 	const room, n = 8, 500
@@ -225,15 +261,24 @@ func answerFlood(t *validate.T) {
 	}
 }
 
+var CMAns08 = answers.Must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept",
+	"A REJ of the REP ends Accept, with its reason.")
+
+var _ = answers.Case(validate.Case{
+	ID:    "cm.answer.rej",
+	Title: "the peer rejects the REP",
+	Run:   answerRejected,
+}, CMAns08)
+
 func answerRejected(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
 	p.send(5, q)
 	y.Conn = accepted(t, l)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	rep, _ := expect[*mad.REP](p, "REP")
 	p.send(5, &mad.REJ{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID, Message: mad.WhichREP, Reason: mad.RejConsumer})
-	_, err := answered()
+	_, err := awaitAccept()
 	var rej *cm.RejectError
 	kit.True(t, errors.As(err, &rej), "cm.Conn.Accept", "a *cm.RejectError", "%v", err)
 	kit.Equal(t, "reason", rej.Reason, mad.RejConsumer)

@@ -16,33 +16,8 @@ import (
 // service is what the cases listen on, of the range for local use.
 const service = mad.ServiceIDLocal | 0x1dd4
 
-// connectArea: two managers, and QPs that go where their connections take them.
-func connectArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm", "A connection set up by REQ, REP and RTU carries messages in both directions on the QPs that it named."),
-		must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply", "Each end learns what the other one offered: QP number, starting PSN, private data to its full length."),
-		must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr", "Neither end of a connection has more RDMA reads and atomics outstanding than the other one takes."),
-		must("CM-Conn-04", "IBTA 12.9.7.2", "cm, Conn.Established; ci, EventQPComm", "A first message that comes before the RTU establishes the connection."),
-		must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect", "After DREQ and DREP both ends are in time-wait, and both learn of it; when it is over, their QPs can be connected again."),
-		must("CM-Conn-06", "IBTA 12.6.7.2", "cm, Service.Connect", "A request for a service ID that nobody listens on is rejected, reason invalid service ID."),
-		must("CM-Conn-07", "IBTA 12.6.7.2", "cm, Conn.Reject", "A consumer's rejection brings the other end its reason, its information and its private data."),
-		must("CM-Conn-08", "IBTA 12.7.3", "cm, ListenConfig.Mask, Compare", "A request goes to the listener that fits it best: by private data, then by bits of the service ID."),
-		must("CM-Conn-09", "IBTA 12.9", "cm", "Connections set up at the same time in both directions do not disturb each other."),
-	)
-	s.Cases = append(s.Cases,
-		kase("cm.connect.rc", "connect RC, send both ways", func(t *validate.T) { connect(t, ci.RC) }, "CM-Conn-01"),
-		claiming(ci.CapUC, kase("cm.connect.uc", "connect UC, send both ways", func(t *validate.T) { connect(t, ci.UC) }, "CM-Conn-01")),
-		kase("cm.connect.offers", "what the ends say of themselves", connectOffers, "CM-Conn-02"),
-		kase("cm.connect.reads", "depths of RDMA reads", connectReads, "CM-Conn-03"),
-		kase("cm.connect.early", "the first message overtakes the RTU", connectEarly, "CM-Conn-04"),
-		kase("cm.connect.reuse", "the same QPs again after time-wait", connectReuse, "CM-Conn-05"),
-		kase("cm.connect.nobody", "nobody listens", connectNobody, "CM-Conn-06"),
-		kase("cm.connect.reject", "the consumer rejects", connectReject, "CM-Conn-07"),
-		kase("cm.connect.listeners", "four listeners that overlap", connectListeners, "CM-Conn-08"),
-		kase("cm.connect.many", "60 connections, both directions at once", connectMany, "CM-Conn-09"))
-	return s
-}
+// Connections between two managers, and the states that their QPs reach.
+var connects = area()
 
 // end is one end of a connection with its QP.
 type end struct {
@@ -101,20 +76,20 @@ func accepted(t *validate.T, l cm.Listener) cm.Conn {
 
 // join connects x to y, whose manager listens with l, up to RTS on both ends.
 func join(t *validate.T, x, y *end, m cm.Service, l cm.Listener) {
-	asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) {
+	await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) {
 		return m.Connect(ctx, x.request(y.side, private('q', mad.REQPrivateLen)))
 	})
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, y.Accept(ctx, y.acceptance(private('p', mad.REPPrivateLen)))
 	})
 	var err error
-	x.Conn, err = asked()
+	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect")
 	x.move(ci.QPInit, ci.QPRTR, ci.QPRTS)
 	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm")
-	_, err = answered()
+	_, err = awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept")
 	y.move(ci.QPRTS)
 }
@@ -149,6 +124,23 @@ func inState(t *validate.T, c cm.Conn, want cm.State, where string) {
 	kit.Equal(t, "state "+where, c.State(), want)
 }
 
+var CMConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm",
+	"A connection established by REQ, REP and RTU carries messages in both directions on the QPs that these "+
+		"messages name.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.rc",
+	Title: "connect RC, send both ways",
+	Run:   func(t *validate.T) { connect(t, ci.RC) },
+}, CMConn01)
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.uc",
+	Title: "connect UC, send both ways",
+	Needs: validate.Needs{Caps: ci.CapUC},
+	Run:   func(t *validate.T) { connect(t, ci.UC) },
+}, CMConn01)
+
 func connect(t *validate.T, typ ci.QPType) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
@@ -160,6 +152,15 @@ func connect(t *validate.T, typ ci.QPType) {
 	x.Exchange(y.End, 3000)
 	y.Exchange(x.End, 1)
 }
+
+var CMConn02 = connects.Must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply",
+	"Each end receives what the other end offered: QP number, starting PSN, and private data in full length.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.offers",
+	Title: "what each end offers the other",
+	Run:   connectOffers,
+}, CMConn02)
 
 func connectOffers(t *validate.T) {
 	a, b := sides(t)
@@ -178,14 +179,19 @@ func connectOffers(t *validate.T) {
 	kit.SameBytes(t, "private data of the reply", p.PrivateData[:], private('p', mad.REPPrivateLen))
 	kit.Equal(t, "remote ID of the active end", x.RemoteID(), y.ID())
 	kit.Equal(t, "remote ID of the passive end", y.RemoteID(), x.ID())
-	gone := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return x.Disconnect(ctx, private('d', mad.DREQPrivateLen)) })
-	e := event(t, y, cm.EventDisconnect, "event of the end that is asked to disconnect")
+	awaitEnd := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return x.Disconnect(ctx, private('d', mad.DREQPrivateLen)) })
+	e := event(t, y, cm.EventDisconnect, "event of the end that receives the DREQ")
 	kit.SameBytes(t, "private data of the DREQ", e.Private, private('d', mad.DREQPrivateLen))
 	kit.OK(t, y.AnswerDisconnect(private('e', mad.DREPPrivateLen)), "cm.Conn.AnswerDisconnect")
-	got, err := gone()
+	got, err := awaitEnd()
 	kit.OK(t, err, "cm.Conn.Disconnect")
 	kit.SameBytes(t, "private data of the DREP", got, private('e', mad.DREPPrivateLen))
 }
+
+var CMConn03 = connects.Must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr",
+	"Neither end of a connection has more RDMA reads and atomics outstanding than the other end accepts.")
+
+var _ = connects.Case(validate.Case{ID: "cm.connect.reads", Title: "depths of RDMA reads", Run: connectReads}, CMConn03)
 
 func connectReads(t *validate.T) {
 	a, b := sides(t)
@@ -206,7 +212,7 @@ func connectReads(t *validate.T) {
 		kit.OK(t, err, "QP.Query")
 		kit.True(t, own.InitDepth <= other.RespRes, "initiator depth of the "+e.name+" end's QP",
 			fmt.Sprintf("at most %d, the responder resources of the other", other.RespRes), "%d", own.InitDepth)
-		kit.True(t, own.InitDepth > 0, "initiator depth of the "+e.name+" end's QP", "at least 1, as both asked for", "0")
+		kit.True(t, own.InitDepth > 0, "initiator depth of the "+e.name+" end's QP", "at least 1, as both ends requested", "0")
 		copy(e.peer.Buf.Bytes, "to be read by the "+e.name+" end")
 		e.from.Send(e.from.RDMA(ci.OpRead, 1, 100, 40, e.peer.End, 0))
 		e.from.CQ.WaitOK(1)
@@ -214,28 +220,37 @@ func connectReads(t *validate.T) {
 	}
 }
 
+var CMConn04 = connects.Must("CM-Conn-04", "IBTA 12.9.7.2", "cm, Conn.Established; ci, EventQPComm",
+	"A first message that arrives before the RTU establishes the connection.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.early",
+	Title: "the first message arrives before the RTU",
+	Run:   connectEarly,
+}, CMConn04)
+
 // connectEarly has the adapter under test passive: it must say that a message came.
 func connectEarly(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, ma, cm.ListenConfig{})
 	x, y := newEnds(b, a, kit.Type(ci.RC)) // y is on a
-	asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return mb.Connect(ctx, x.request(a, nil)) })
+	await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return mb.Connect(ctx, x.request(a, nil)) })
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
 	y.Recv(y.RecvWR(1, 0, 16))
-	answered := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
+	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, y.Accept(ctx, y.acceptance(nil))
 	})
 	var err error
-	x.Conn, err = asked()
+	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect")
 	x.move(ci.QPInit, ci.QPRTR, ci.QPRTS)
 	x.Send(x.SendWR(2, 0, 16)) // and no RTU
 	y.RecvCQ.WaitOK(1)
 	y.Events.Wait(ci.EventQPComm)
 	kit.OK(t, y.Established(), "cm.Conn.Established")
-	_, err = answered()
+	_, err = awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept when the first message has come")
 	inState(t, y, cm.StateEstablished, "of the passive end")
 	y.move(ci.QPRTS)
@@ -243,6 +258,16 @@ func connectEarly(t *validate.T) {
 	x.CQ.WaitOK(2)
 	y.Exchange(x.End, 100)
 }
+
+var CMConn05 = connects.Must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect",
+	"After DREQ and DREP both ends enter time-wait and both are notified; afterwards their QPs can be connected "+
+		"again.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.reuse",
+	Title: "connect the same QPs again after time-wait",
+	Run:   connectReuse,
+}, CMConn05)
 
 func connectReuse(t *validate.T) {
 	a, b := sides(t)
@@ -256,10 +281,10 @@ func connectReuse(t *validate.T) {
 		if i%2 == 1 {
 			from, to = y, x
 		}
-		gone := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return from.Disconnect(ctx, nil) })
-		event(t, to, cm.EventDisconnect, "event of the end that is asked to disconnect")
+		awaitEnd := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return from.Disconnect(ctx, nil) })
+		event(t, to, cm.EventDisconnect, "event of the end that receives the DREQ")
 		kit.OK(t, to.AnswerDisconnect(nil), "cm.Conn.AnswerDisconnect")
-		_, err := gone()
+		_, err := awaitEnd()
 		kit.OK(t, err, "cm.Conn.Disconnect")
 		for _, e := range []*end{x, y} {
 			e.Recv(e.RecvWR(5, 0, 1))
@@ -268,7 +293,7 @@ func connectReuse(t *validate.T) {
 			if e == from {
 				event(t, e, cm.EventDisconnected, "event of the end that disconnected")
 			} else {
-				event(t, e, cm.EventDisconnected, "event of the end that answered")
+				event(t, e, cm.EventDisconnected, "event of the end that sent the DREP")
 			}
 			event(t, e, cm.EventTimeWaitExit, "event at the end of time-wait")
 			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}), "QP.Modify to Reset of a QP that was connected")
@@ -287,6 +312,15 @@ func refused(t *validate.T, err error, want mad.RejReason) *cm.RejectError {
 	return rej
 }
 
+var CMConn06 = connects.Must("CM-Conn-06", "IBTA 12.6.7.2", "cm, Service.Connect",
+	"A REQ for a service ID without a listener is rejected with reason invalid service ID.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.nobody",
+	Title: "connect to a service without a listener",
+	Run:   connectNobody,
+}, CMConn06)
+
 func connectNobody(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
@@ -299,6 +333,15 @@ func connectNobody(t *validate.T) {
 	_ = refused(t, err, mad.RejInvalidServiceID)
 }
 
+var CMConn07 = connects.Must("CM-Conn-07", "IBTA 12.6.7.2", "cm, Conn.Reject",
+	"A rejection by the consumer carries its reason, additional information and private data to the other end.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.reject",
+	Title: "the consumer rejects the REQ",
+	Run:   connectReject,
+}, CMConn07)
+
 func connectReject(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
@@ -306,16 +349,26 @@ func connectReject(t *validate.T) {
 	x, _ := newEnds(a, b, kit.Type(ci.RC))
 	request := x.request(b, nil)
 	request.Primary.LifeTime = 19 // time-wait lasts seconds, so that it is seen on a busy machine
-	asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
+	await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
 	c := accepted(t, l)
 	info, no := private('i', mad.CMInfoLen), private('n', mad.REJPrivateLen)
 	kit.OK(t, c.Reject(mad.RejConsumer, info, no), "cm.Conn.Reject")
-	_, err := asked()
+	_, err := await()
 	rej := refused(t, err, mad.RejConsumer)
 	kit.SameBytes(t, "additional information", rej.Info, info)
 	kit.SameBytes(t, "private data of the REJ", rej.Private, no)
-	inState(t, c, cm.StateTimeWait, "after Reject: a REQ that comes again is answered again")
+	inState(t, c, cm.StateTimeWait, "after Reject, so that a duplicate REQ is rejected again")
 }
+
+var CMConn08 = connects.Must("CM-Conn-08", "IBTA 12.7.3", "cm, ListenConfig.Mask, Compare",
+	"A REQ is delivered to the listener that matches it best: by private data first, then by bits of the service "+
+		"ID.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.listeners",
+	Title: "four overlapping listeners",
+	Run:   connectListeners,
+}, CMConn08)
 
 func connectListeners(t *validate.T) {
 	a, b := sides(t)
@@ -336,14 +389,23 @@ func connectListeners(t *validate.T) {
 		x, _ := newEnds(a, b, kit.Type(ci.RC))
 		cfg := x.request(b, []byte(want.private))
 		cfg.Service = want.service
-		asked := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, cfg) })
+		await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, cfg) })
 		c := accepted(t, want.l)
 		kit.True(t, bytes.HasPrefix(c.Request().PrivateData[:], []byte(want.private)), "request at the listener by "+want.name, want.private, "%q", c.Request().PrivateData[:16])
 		kit.OK(t, c.Close(), "cm.Conn.Close of a request")
-		_, err := asked()
+		_, err := await()
 		kit.True(t, err != nil, "cm.Service.Connect", "a rejection", "success")
 	}
 }
+
+var CMConn09 = connects.Must("CM-Conn-09", "IBTA 12.9", "cm",
+	"Connections established at the same time in both directions do not interfere with each other.")
+
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.many",
+	Title: "60 connections, in both directions at once",
+	Run:   connectMany,
+}, CMConn09)
 
 func connectMany(t *validate.T) {
 	const n = 30

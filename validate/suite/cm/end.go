@@ -11,28 +11,8 @@ import (
 	"ciddk/validate/kit"
 )
 
-// endArea: how connections end, and how their alternate paths change.
-func endArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CM-End-01", "IBTA 12.6.10", "cm, Conn.Disconnect", "The DREQ names both communication IDs and the peer's QP; the DREP that answers it ends the connection."),
-		must("CM-End-02", "IBTA 12.9.8.5", "cm, Conn.Disconnect", "A DREQ without answer is sent again, unchanged; after the last the connection is gone all the same."),
-		must("CM-End-03", "IBTA 12.9.7.1", "cm", "A DREQ that comes again is answered with a DREP again, in time-wait too."),
-		must("CM-End-04", "IBTA 12.9.7.1", "cm, Conn.Disconnect", "When both ends disconnect at once, both connections end."),
-		must("CM-End-05", "IBTA 12.9.8.3.1", "cm, EventRejected", "A REJ for a stale connection ends an established one, and the consumer learns of it."),
-		must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerAlternate", "A proposal for an alternate path comes to the consumer, its answer goes out as APR, and again when the LAP comes again."),
-		must("CM-End-07", "IBTA 12.9", "cm, Service.Close", "A manager that closes tells the peers of its connections."),
-	)
-	s.Cases = append(s.Cases,
-		kase("cm.end.dreq", "each field of the DREQ", endForm, "CM-End-01"),
-		kase("cm.end.retry", "nobody answers the DREQ", endRetry, "CM-End-02"),
-		kase("cm.end.dreq-again", "the DREQ comes three times", endAgain, "CM-End-03"),
-		kase("cm.end.both", "both disconnect", endBoth, "CM-End-04"),
-		kase("cm.end.stale", "the peer calls the connection stale", endStale, "CM-End-05"),
-		kase("cm.alternate", "an alternate path is proposed, twice", alternate, "CM-End-06"),
-		kase("cm.end.close", "the manager closes", endClose, "CM-End-07"))
-	return s
-}
+// How connections end, and how their alternate paths change.
+var ends = area()
 
 // soon is when nothing more is expected to come of what has been done.
 func soon() time.Time { return time.Now().Add(20 * time.Millisecond) }
@@ -51,9 +31,14 @@ func (e *end) disconnecting(private []byte) func() ([]byte, error) {
 	return result(e.side.t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return e.Disconnect(ctx, private) })
 }
 
+var CMEnd01 = ends.Must("CM-End-01", "IBTA 12.6.10", "cm, Conn.Disconnect",
+	"The DREQ carries both communication IDs and the peer's QP number; the DREP ends the connection.")
+
+var _ = ends.Case(validate.Case{ID: "cm.end.dreq", Title: "each field of the DREQ", Run: endForm}, CMEnd01)
+
 func endForm(t *validate.T) {
 	y, p, q, r := ending(t, nil)
-	gone := y.disconnecting(private('d', mad.DREQPrivateLen))
+	awaitEnd := y.disconnecting(private('d', mad.DREQPrivateLen))
 	d, m := expect[*mad.DREQ](p, "DREQ")
 	kit.Equal(t, "communication IDs", [2]uint32{d.LocalCommID, d.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
 	kit.Equal(t, "remote QP", d.RemoteQPN, 0x321)
@@ -62,31 +47,41 @@ func endForm(t *validate.T) {
 	e := &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID}
 	copy(e.PrivateData[:], private('e', mad.DREPPrivateLen))
 	p.send(m.TID, e)
-	got, err := gone()
+	got, err := awaitEnd()
 	kit.OK(t, err, "cm.Conn.Disconnect")
 	kit.SameBytes(t, "private data of the DREP", got, e.PrivateData[:])
 }
 
+var CMEnd02 = ends.Must("CM-End-02", "IBTA 12.9.8.5", "cm, Conn.Disconnect",
+	"A DREQ without a reply is retransmitted unchanged; after the last retry the connection ends.")
+
+var _ = ends.Case(validate.Case{ID: "cm.end.retry", Title: "a DREQ without a reply", Run: endRetry}, CMEnd02)
+
 func endRetry(t *validate.T) {
 	const retries = 2
 	y, p, _, _ := ending(t, func(q *mad.REQ) { q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 12, 12 }) // 17 ms
-	gone := y.disconnecting(nil)
+	awaitEnd := y.disconnecting(nil)
 	first, m := expect[*mad.DREQ](p, "DREQ")
 	for range retries {
 		again, m2 := expect[*mad.DREQ](p, "DREQ again")
 		kit.Equal(t, "DREQ sent again", *again, *first)
 		kit.Equal(t, "transaction ID of a DREQ sent again", m2.TID, m.TID)
 	}
-	_, err := gone()
+	_, err := awaitEnd()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Disconnect", "cm.ErrTimeout", "%v", err)
 	p.quiet("after the last DREQ", nil)
 }
+
+var CMEnd03 = ends.Must("CM-End-03", "IBTA 12.9.7.1", "cm",
+	"A duplicate DREQ is answered with a DREP again, in time-wait as well.")
+
+var _ = ends.Case(validate.Case{ID: "cm.end.dreq-again", Title: "the DREQ arrives three times", Run: endAgain}, CMEnd03)
 
 func endAgain(t *validate.T) {
 	y, p, q, r := ending(t, nil)
 	d := &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN}
 	p.send(0x2000, d)
-	event(t, y, cm.EventDisconnect, "event of the end that is asked to disconnect")
+	event(t, y, cm.EventDisconnect, "event of the end that receives the DREQ")
 	kit.OK(t, y.AnswerDisconnect([]byte("bye")), "cm.Conn.AnswerDisconnect")
 	for i := range 3 {
 		e, m := expect[*mad.DREP](p, "DREP")
@@ -96,23 +91,37 @@ func endAgain(t *validate.T) {
 			p.send(0x2000, d)
 		}
 	}
-	// For one that nobody knows any more, or never did: the peer shall not wait in vain.
+	// A DREQ for an unknown connection gets a DREP, too: otherwise the peer waits until its retries end.
 	p.send(0x3000, &mad.DREQ{LocalCommID: 0x1111, RemoteCommID: ^r.LocalCommID, RemoteQPN: 4})
 	e, _ := expect[*mad.DREP](p, "DREP for a connection that is not known")
 	kit.Equal(t, "remote communication ID", e.RemoteCommID, 0x1111)
 }
 
+var CMEnd04 = ends.Must("CM-End-04", "IBTA 12.9.7.1", "cm, Conn.Disconnect",
+	"When both ends disconnect at the same time, both connections end.")
+
+var _ = ends.Case(validate.Case{ID: "cm.end.both", Title: "both ends disconnect", Run: endBoth}, CMEnd04)
+
 func endBoth(t *validate.T) {
 	y, p, q, r := ending(t, func(q *mad.REQ) { q.Primary.AckTimeout = 20 }) // time-wait lasts 4 s, so that it is seen on a busy machine
-	gone := y.disconnecting(nil)
+	awaitEnd := y.disconnecting(nil)
 	_, m := expect[*mad.DREQ](p, "DREQ")
 	p.send(0x2000, &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN})
 	expect[*mad.DREP](p, "DREP for a DREQ that crossed ours")
 	p.send(m.TID, &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID})
-	_, err := gone()
+	_, err := awaitEnd()
 	kit.OK(t, err, "cm.Conn.Disconnect")
 	inState(t, y, cm.StateTimeWait, "after both disconnected")
 }
+
+var CMEnd05 = ends.Must("CM-End-05", "IBTA 12.9.8.3.1", "cm, EventRejected",
+	"A REJ with reason stale connection ends an established connection, and the consumer is notified.")
+
+var _ = ends.Case(validate.Case{
+	ID:    "cm.end.stale",
+	Title: "the peer reports the connection as stale",
+	Run:   endStale,
+}, CMEnd05)
 
 func endStale(t *validate.T) {
 	y, p, q, r := ending(t, nil)
@@ -121,6 +130,15 @@ func endStale(t *validate.T) {
 	var rej *cm.RejectError
 	kit.True(t, errors.As(e.Err, &rej) && rej.Reason == mad.RejStaleConnection, "reason in the event", "stale connection", "%v", e.Err)
 }
+
+var CMEnd06 = ends.Must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerAlternate",
+	"A LAP reaches the consumer; its answer is sent as an APR, and sent again when the LAP arrives again.")
+
+var _ = ends.Case(validate.Case{
+	ID:    "cm.alternate",
+	Title: "an alternate path is proposed twice",
+	Run:   alternate,
+}, CMEnd06)
 
 func alternate(t *validate.T) {
 	y, p, q, r := ending(t, nil)
@@ -143,6 +161,11 @@ func alternate(t *validate.T) {
 	kit.Equal(t, "APR for a LAP that came again", *again, *first)
 	inState(t, y, cm.StateEstablished, "after a proposal that was refused")
 }
+
+var CMEnd07 = ends.Must("CM-End-07", "IBTA 12.9", "cm, Service.Close",
+	"A manager that closes disconnects its connections.")
+
+var _ = ends.Case(validate.Case{ID: "cm.end.close", Title: "the manager closes", Run: endClose}, CMEnd07)
 
 func endClose(t *validate.T) {
 	a, b := sides(t)

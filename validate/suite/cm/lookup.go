@@ -12,20 +12,18 @@ import (
 	"ciddk/validate/kit"
 )
 
-// lookupArea: service ID resolution for datagrams.
-func lookupArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CM-Sidr-01", "IBTA 12.11", "cm, Service.Lookup, LookupRequest.Accept", "A lookup brings the QP number, the Q_Key and the private data that the other end gives, and datagrams sent there arrive."),
-		must("CM-Sidr-02", "IBTA 12.11.2.1", "cm, LookupRequest.Reject", "A lookup that is refused, or that nobody listens for, ends with the status that IBTA names."),
-		must("CM-Sidr-03", "IBTA 12.11.1", "cm, LookupConfig", "A SIDR_REQ without answer is sent again, unchanged; one that comes again is answered again, as before."),
-	)
-	s.Cases = append(s.Cases,
-		claiming(ci.CapUD, kase("cm.sidr.resolve", "resolve, then send", lookup, "CM-Sidr-01")),
-		kase("cm.sidr.refuse", "refused; nobody listens", lookupRefused, "CM-Sidr-02"),
-		kase("cm.sidr.again", "requests that are lost, and that come again", lookupAgain, "CM-Sidr-03"))
-	return s
-}
+// Service ID resolution (SIDR) for datagrams.
+var lookups = area()
+
+var CMSidr01 = lookups.Must("CM-Sidr-01", "IBTA 12.11", "cm, Service.Lookup, LookupRequest.Accept",
+	"A lookup returns the QP number, Q_Key and private data of the other end, and datagrams sent to that QP arrive.")
+
+var _ = lookups.Case(validate.Case{
+	ID:    "cm.sidr.resolve",
+	Title: "resolve, then send",
+	Needs: validate.Needs{Caps: ci.CapUD},
+	Run:   lookup,
+}, CMSidr01)
 
 func lookup(t *validate.T) {
 	a, b := sides(t)
@@ -37,7 +35,7 @@ func lookup(t *validate.T) {
 	for _, e := range []*kit.End{p.A, p.B} {
 		e.Init().RTR(nil).RTS()
 	}
-	asked := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
+	await := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
 		return ma.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Private: private('q', mad.SIDRREQPrivateLen)})
 	})
 	ctx, cancel := wait(t)
@@ -46,7 +44,7 @@ func lookup(t *validate.T) {
 	kit.OK(t, err, "cm.Listener.AcceptLookup")
 	kit.SameBytes(t, "private data of the SIDR_REQ", r.Request().PrivateData[:], private('q', mad.SIDRREQPrivateLen))
 	kit.OK(t, r.Accept(p.B.Num(), p.B.Config.QKey, private('p', mad.SIDRREPPrivateLen)), "cm.LookupRequest.Accept")
-	got, err := asked()
+	got, err := await()
 	kit.OK(t, err, "cm.Service.Lookup")
 	kit.Equal(t, "QP number", got.QPN, p.B.Num())
 	kit.Equal(t, "Q_Key", got.QKey, p.B.Config.QKey)
@@ -67,6 +65,15 @@ func unresolved(t *validate.T, err error, want mad.SIDRStatus) *cm.LookupError {
 	return no
 }
 
+var CMSidr02 = lookups.Must("CM-Sidr-02", "IBTA 12.11.2.1", "cm, LookupRequest.Reject",
+	"A lookup that is rejected or that has no listener ends with the status that IBTA assigns to it.")
+
+var _ = lookups.Case(validate.Case{
+	ID:    "cm.sidr.refuse",
+	Title: "a rejected lookup, and one without a listener",
+	Run:   lookupRefused,
+}, CMSidr02)
+
 func lookupRefused(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
@@ -79,23 +86,32 @@ func lookupRefused(t *validate.T) {
 	_, err := ask(service)()
 	_ = unresolved(t, err, mad.SIDRUnsupportedService)
 	l := listen(t, mb, cm.ListenConfig{Service: service + 1, Datagram: true})
-	asked := ask(service + 1)
+	await := ask(service + 1)
 	ctx, cancel := wait(t)
 	defer cancel()
 	r, err := l.AcceptLookup(ctx)
 	kit.OK(t, err, "cm.Listener.AcceptLookup")
 	kit.OK(t, r.Reject(mad.SIDRRejected, []byte("info"), []byte("private")), "cm.LookupRequest.Reject")
-	_, err = asked()
+	_, err = await()
 	no := unresolved(t, err, mad.SIDRRejected)
 	kit.SameBytes(t, "additional information", no.Info, []byte("info"))
 	kit.SameBytes(t, "private data", no.Private[:7], []byte("private"))
 }
 
+var CMSidr03 = lookups.Must("CM-Sidr-03", "IBTA 12.11.1", "cm, LookupConfig",
+	"A SIDR_REQ without a reply is retransmitted unchanged; a duplicate one is answered again, as before.")
+
+var _ = lookups.Case(validate.Case{
+	ID:    "cm.sidr.again",
+	Title: "lost and duplicate requests",
+	Run:   lookupAgain,
+}, CMSidr03)
+
 func lookupAgain(t *validate.T) {
 	a, b := sides(t)
 	p := newScript(t, b, a)
 	m := a.manager()
-	asked := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
+	await := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
 		return m.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 100 * time.Millisecond, Retries: 7})
 	})
 	first, h := expect[*mad.SIDRREQ](p, "SIDR_REQ")
@@ -104,7 +120,7 @@ func lookupAgain(t *validate.T) {
 	kit.Equal(t, "transaction ID of a SIDR_REQ sent again", h2.TID, h.TID)
 	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID + 1, QPN: 3, ServiceID: service}) // not this one's
 	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID, QPN: 5, QKey: 6, ServiceID: service})
-	got, err := asked()
+	got, err := await()
 	kit.OK(t, err, "cm.Service.Lookup")
 	kit.Equal(t, "QP number and Q_Key", [2]uint32{uint32(got.QPN), uint32(got.QKey)}, [2]uint32{5, 6})
 

@@ -16,39 +16,15 @@ import (
 	"ciddk/validate/kit"
 )
 
-// A class and attributes that nobody else uses: vendor range 1 has no OUI and no RMPP.
+// A class and an attribute of the certifier alone. Vendor range 1 has no OUI and no RMPP.
 const (
 	vendorClass   = mad.ClassVendor1First
 	vendorVersion = 1
 	vendorAttr    = 0xff10
 )
 
-// madArea: management datagrams over QP1 and QP0.
-func madArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send", "A datagram sent to QP1 of a port arrives there whole, and once."),
-		must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From", "A datagram that came through QP1 says where it came from, such that an answer sent there arrives."),
-		must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do", "A response ends the request with its transaction ID and no other one, and shows the requester's own transaction ID."),
-		must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do", "Of many requests in progress, each ends with its own response, none is lost, none ends twice."),
-		must("MAD-GSI-05", "IBTA 13.4.2", "mads, AgentConfig", "A request comes to the agent that has its class, class version and method, and to no other."),
-		must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries", "A request without response goes out once and again for each retry, unchanged, and then ends with a timeout."),
-		must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP", "A message of many segments arrives whole, in both directions."),
-		must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads", "When the HCA goes, requests in progress end, and the driver has no object left."),
-		must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement", "A subnet management datagram sent to QP0 of a peer is answered from there."),
-	)
-	s.Cases = append(s.Cases,
-		kase("mad.gsi.send", "one datagram to QP1, each byte another", madSend, "MAD-GSI-01"),
-		kase("mad.gsi.address", "where a datagram came from, and back there", madAddress, "MAD-GSI-02"),
-		kase("mad.gsi.request", "a request and its response", madRequest, "MAD-GSI-03"),
-		kase("mad.gsi.many", "400 requests, 40 at a time", madMany, "MAD-GSI-04"),
-		kase("mad.gsi.dispatch", "three agents of one class", madDispatch, "MAD-GSI-05"),
-		kase("mad.gsi.retry", "nobody answers", madRetry, "MAD-GSI-06"),
-		kase("mad.gsi.rmpp", "messages of 1 to 90 segments", madSegments, "MAD-GSI-07"),
-		kase("mad.gsi.remove", "the HCA goes while a request waits", madRemove, "MAD-GSI-08"),
-		infiniBand(claiming(ci.CapLocalMAD, kase("mad.smi.request", "NodeInfo of the peer through QP0", madSubnet, "MAD-SMI-01"))))
-	return s
-}
+// Management datagrams over QP1 and QP0.
+var datagrams = area()
 
 func vendor(methods ...mad.Method) mads.AgentConfig {
 	return mads.AgentConfig{Name: "certifier", Class: vendorClass, Version: vendorVersion, Methods: methods}
@@ -85,6 +61,15 @@ func none(t *validate.T, a mads.Agent, where string) {
 	}
 }
 
+var MADGSI01 = datagrams.Must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send",
+	"A datagram sent to QP1 of a port arrives there complete and once.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.send",
+	Title: "send datagrams to QP1 with every byte distinct",
+	Run:   madSend,
+}, MADGSI01)
+
 func madSend(t *validate.T) {
 	a, b := sides(t)
 	from, to := a.agent(vendor()), b.agent(vendor(mad.Send))
@@ -96,6 +81,15 @@ func madSend(t *validate.T) {
 	}
 	none(t, to, "QP1 of the peer after three datagrams")
 }
+
+var MADGSI02 = datagrams.Must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From",
+	"The source address of a datagram received through QP1 is correct: a reply sent to it arrives.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.address",
+	Title: "reply to the source address of a datagram",
+	Run:   madAddress,
+}, MADGSI02)
 
 func madAddress(t *validate.T) {
 	a, b := sides(t)
@@ -134,6 +128,16 @@ func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
 	return n
 }
 
+var MADGSI03 = datagrams.Must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do",
+	"A response completes the request with its transaction ID and no other; the requester sees its own transaction "+
+		"ID in it.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.request",
+	Title: "requests and their responses",
+	Run:   madRequest,
+}, MADGSI03)
+
 func madRequest(t *validate.T) {
 	a, b := sides(t)
 	served := answer(b, vendor(mad.Get))
@@ -150,6 +154,11 @@ func madRequest(t *validate.T) {
 	}
 	kit.Equal(t, "requests that arrived", served.Load(), 4)
 }
+
+var MADGSI04 = datagrams.Must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do",
+	"Of many requests in progress, each completes with its own response; none is lost, and none completes twice.")
+
+var _ = datagrams.Case(validate.Case{ID: "mad.gsi.many", Title: "400 requests, 40 at a time", Run: madMany}, MADGSI04)
 
 func madMany(t *validate.T) {
 	const each, workers = 10, 40
@@ -189,6 +198,15 @@ func madMany(t *validate.T) {
 	kit.True(t, served.Load() >= each*workers, "requests that arrived", fmt.Sprint(each*workers), "%d", served.Load())
 }
 
+var MADGSI05 = datagrams.Must("MAD-GSI-05", "IBTA 13.4.2", "mads, AgentConfig",
+	"A request reaches the agent registered for its class, class version and method, and no other agent.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.dispatch",
+	Title: "three agents of one class",
+	Run:   madDispatch,
+}, MADGSI05)
+
 func madDispatch(t *validate.T) {
 	a, b := sides(t)
 	from := a.agent(vendor())
@@ -204,7 +222,7 @@ func madDispatch(t *validate.T) {
 	send(mad.Get, vendorVersion, 1)
 	send(mad.Set, vendorVersion, 2)
 	send(mad.Set, vendorVersion+1, 3)
-	send(mad.Send, vendorVersion, 4) // nobody's
+	send(mad.Send, vendorVersion, 4) // no agent has this method
 	send(mad.Get, vendorVersion, 5)
 	for _, want := range kit.Variants(t, "", []struct {
 		agent mads.Agent
@@ -217,6 +235,15 @@ func madDispatch(t *validate.T) {
 		none(t, agent, "an agent that has all its datagrams")
 	}
 }
+
+var MADGSI06 = datagrams.Must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries",
+	"A request without a response is sent once and again for each retry, unchanged, and then fails with a timeout.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.retry",
+	Title: "a request without a response",
+	Run:   madRetry,
+}, MADGSI06)
 
 func madRetry(t *validate.T) {
 	a, b := sides(t)
@@ -240,6 +267,15 @@ func madRetry(t *validate.T) {
 	}
 	none(t, deaf, "the peer after the request and its retries")
 }
+
+var MADGSI07 = datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",
+	"A message of many segments arrives complete, in both directions.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.rmpp",
+	Title: "messages of 1 to 90 segments",
+	Run:   madSegments,
+}, MADGSI07)
 
 func madSegments(t *validate.T) {
 	a, b := sides(t)
@@ -265,20 +301,39 @@ func madSegments(t *validate.T) {
 	}
 }
 
+var MADGSI08 = datagrams.Must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads",
+	"When the HCA is removed, requests in progress end, and no object of the driver is left.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.remove",
+	Title: "remove the HCA while a request waits",
+	Run:   madRemove,
+}, MADGSI08)
+
 func madRemove(t *validate.T) {
 	a, b := sides(t)
 	deaf := b.agent(vendor(mad.Get))
 	from := a.agent(vendor())
 	msg := datagram(t, mad.Get, 5)
-	end := result(t, "mads.Agent.Do when the HCA has gone", func(ctx context.Context) (*mads.Received, error) {
+	end := result(t, "mads.Agent.Do when the HCA was removed", func(ctx context.Context) (*mads.Received, error) {
 		return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: time.Hour})
 	})
 	recv(t, deaf, "the request")
 	kit.OK(t, a.al.Deregister(a.hca.Info().GUID), "AL.Deregister")
 	_, err := end()
-	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do when the HCA has gone", "ErrClosed", "%v", err)
+	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do when the HCA was removed", "ErrClosed", "%v", err)
 	kit.Equal(t, "ports with services", len(a.mads.Ports()), 0)
 }
+
+var MADSMI01 = datagrams.Must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement",
+	"A subnet management datagram sent to QP0 of a peer is answered from there.")
+
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.smi.request",
+	Title: "get NodeInfo of the peer through QP0",
+	Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:   madSubnet,
+}, MADSMI01)
 
 func madSubnet(t *validate.T) {
 	a, b := sides(t)

@@ -13,35 +13,11 @@ import (
 	"ciddk/validate/kit"
 )
 
-// requestArea: the manager under test asks, the certifier answers message by message.
-func requestArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CM-Req-01", "IBTA 12.6.5", "cm, ConnectConfig", "A REQ names the service, the QP, its starting PSN, its retry counts and the path as the consumer gave them; what has no meaning is zero."),
-		must("CM-Req-02", "IBTA 12.6.9", "cm, Conn.Confirm", "The RTU names both communication IDs, and has the transaction ID of the REQ."),
-		must("CM-Req-03", "IBTA 12.9.8.5", "cm, ConnectConfig.MaxRetries, ResponseTime", "A REQ without answer is sent again, unchanged, as often as max CM retries says; then the request ends."),
-		must("CM-Req-04", "IBTA 12.9.8.5", "cm, Conn.Confirm", "A REP that comes again after the RTU is answered with the RTU again."),
-		must("CM-Req-05", "IBTA 12.6.6", "cm, Service.Connect", "An MRA gives the peer the time that it asks for, and no REQ is sent meanwhile."),
-		must("CM-Req-06", "IBTA 12.6.7", "cm, Service.Connect", "A REJ ends a request, with its reason, information and private data."),
-		must("CM-Req-07", "IBTA 12.9.7.1", "cm, Service.Connect", "A context that ends while the answer is awaited ends the request, and the peer is told."),
-		must("CM-Req-08", "IBTA 12.6.7", "cm, Conn.Reject", "A consumer can refuse a REP, with its private data."),
-		must("CM-Req-09", "IBTA 12.9.8.1", "cm", "A message that names a communication ID which does not exist does no harm, whatever else is in it."),
-	)
-	s.Cases = append(s.Cases,
-		kase("cm.request.form", "each field of the REQ", requestForm, "CM-Req-01"),
-		kase("cm.request.rtu", "each field of the RTU, and where the QP went", requestRTU, "CM-Req-02"),
-		kase("cm.request.retry", "nobody answers the REQ", requestRetry, "CM-Req-03"),
-		kase("cm.request.rep-again", "the REP comes three times", requestAgain, "CM-Req-04"),
-		kase("cm.request.mra", "the peer asks for more time", requestDelayed, "CM-Req-05"),
-		kase("cm.request.rej", "the peer rejects", requestRejected, "CM-Req-06"),
-		kase("cm.request.cancel", "the context ends", requestCancelled, "CM-Req-07"),
-		kase("cm.request.refuse", "the consumer does not like the REP", requestRefuse, "CM-Req-08"),
-		kase("cm.request.stray", "messages for other connections meanwhile", requestStray, "CM-Req-09"))
-	return s
-}
+// The manager under test sends the REQ; the certifier replies, message by message.
+var requests = area()
 
-// asking makes a request of side a's manager to the script on side b.
-func asking(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *script, asked func() (cm.Conn, error)) {
+// connecting makes a request of side a's manager to the script on side b.
+func connecting(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *script, await func() (cm.Conn, error)) {
 	a, b := sides(t)
 	p = newScript(t, b, a)
 	x, _ = newEnds(a, b, kit.Type(ci.RC))
@@ -54,8 +30,14 @@ func asking(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *script, a
 	return x, p, result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
 }
 
+var CMReq01 = requests.Must("CM-Req-01", "IBTA 12.6.5", "cm, ConnectConfig",
+	"A REQ carries the service ID, QP number, starting PSN, retry counts and path that the consumer gave; fields "+
+		"without a meaning are zero.")
+
+var _ = requests.Case(validate.Case{ID: "cm.request.form", Title: "each field of the REQ", Run: requestForm}, CMReq01)
+
 func requestForm(t *validate.T) {
-	x, p, asked := asking(t, func(c *cm.ConnectConfig) {
+	x, p, await := connecting(t, func(c *cm.ConnectConfig) {
 		c.MaxRetries, c.RetryCount, c.RNRRetry, c.ResponseTime, c.RemoteResponseTime = 9, 5, 6, 19, 21
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
@@ -87,17 +69,26 @@ func requestForm(t *validate.T) {
 	kit.Equal(t, "LIDs", [2]uint16{q.Primary.LocalLID, q.Primary.RemoteLID}, wantLID)
 	kit.SameBytes(t, "private data", q.PrivateData[:], append(private('q', 40), make([]byte, mad.REQPrivateLen-40)...))
 	p.send(m.TID, &mad.REJ{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Reason: mad.RejConsumer})
-	_, err := asked()
+	_, err := await()
 	_ = refused(t, err, mad.RejConsumer)
 }
 
+var CMReq02 = requests.Must("CM-Req-02", "IBTA 12.6.9", "cm, Conn.Confirm",
+	"The RTU carries both communication IDs and the transaction ID of the REQ.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.rtu",
+	Title: "each field of the RTU, and the state of the QP",
+	Run:   requestRTU,
+}, CMReq02)
+
 func requestRTU(t *validate.T) {
-	x, p, asked := asking(t, func(c *cm.ConnectConfig) { c.RetryCount = 5 })
+	x, p, await := connecting(t, func(c *cm.ConnectConfig) { c.RetryCount = 5 })
 	q, m := expect[*mad.REQ](p, "REQ")
 	rep := p.rep(q, 0x123)
 	p.send(m.TID, rep)
 	var err error
-	x.Conn, err = asked()
+	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect")
 	x.move(ci.QPInit, ci.QPRTR, ci.QPRTS)
 	kit.OK(t, x.Confirm(private('u', mad.RTUPrivateLen)), "cm.Conn.Confirm")
@@ -115,9 +106,14 @@ func requestRTU(t *validate.T) {
 	kit.Equal(t, "retry count as Conn.QPAttr set it", attr.RetryCount, 5)
 }
 
+var CMReq03 = requests.Must("CM-Req-03", "IBTA 12.9.8.5", "cm, ConnectConfig.MaxRetries, ResponseTime",
+	"A REQ without a reply is retransmitted unchanged, as often as Max CM Retries says; then Connect fails.")
+
+var _ = requests.Case(validate.Case{ID: "cm.request.retry", Title: "a REQ without a reply", Run: requestRetry}, CMReq03)
+
 func requestRetry(t *validate.T) {
 	const retries = 3
-	_, p, asked := asking(t, func(c *cm.ConnectConfig) {
+	_, p, await := connecting(t, func(c *cm.ConnectConfig) {
 		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = retries, 11, 11 // 8 ms
 	})
 	first, m := expect[*mad.REQ](p, "REQ")
@@ -125,10 +121,10 @@ func requestRetry(t *validate.T) {
 		again := p.recv("REQ again")
 		kit.Equal(t, "transaction ID of a REQ sent again", again.TID, m.TID)
 		r, ok := again.msg.(*mad.REQ)
-		kit.True(t, ok, "message when nobody answers", "REQ", "%s", describe(again.msg))
+		kit.True(t, ok, "message without a reply", "REQ", "%s", describe(again.msg))
 		kit.Equal(t, "REQ sent again", *r, *first)
 	}
-	_, err := asked()
+	_, err := await()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Service.Connect", "cm.ErrTimeout", "%v", err)
 	p.quiet("after the last REQ", func(m message) bool { // it may tell the peer
 		rej, ok := m.msg.(*mad.REJ)
@@ -136,14 +132,23 @@ func requestRetry(t *validate.T) {
 	})
 }
 
+var CMReq04 = requests.Must("CM-Req-04", "IBTA 12.9.8.5", "cm, Conn.Confirm",
+	"A REP that arrives again after the RTU is answered with the RTU again.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.rep-again",
+	Title: "the REP arrives three times",
+	Run:   requestAgain,
+}, CMReq04)
+
 func requestAgain(t *validate.T) {
-	x, p, asked := asking(t, nil)
+	x, p, await := connecting(t, nil)
 	q, m := expect[*mad.REQ](p, "REQ")
 	rep := p.rep(q, 0x123)
 	p.send(m.TID, rep)
 	p.send(m.TID, rep)
 	var err error
-	x.Conn, err = asked()
+	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect")
 	kit.OK(t, x.Confirm(private('u', 9)), "cm.Conn.Confirm")
 	first, _ := expect[*mad.RTU](p, "RTU")
@@ -155,8 +160,17 @@ func requestAgain(t *validate.T) {
 	inState(t, x, cm.StateEstablished, "after repeated REPs")
 }
 
+var CMReq05 = requests.Must("CM-Req-05", "IBTA 12.6.6", "cm, Service.Connect",
+	"An MRA grants the peer the time that it names, and no REQ is retransmitted meanwhile.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.mra",
+	Title: "the peer requests more time",
+	Run:   requestDelayed,
+}, CMReq05)
+
 func requestDelayed(t *validate.T) {
-	_, p, asked := asking(t, func(c *cm.ConnectConfig) {
+	_, p, await := connecting(t, func(c *cm.ConnectConfig) {
 		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = 2, 15, 15 // 134 ms
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
@@ -173,23 +187,37 @@ func requestDelayed(t *validate.T) {
 		kit.True(t, q.Reserved24 < 2, "REQs while the peer takes its time", "at most one, which met the MRA", "more")
 	}
 	p.send(m.TID, p.rep(q, 0x99))
-	c, err := asked()
+	c, err := await()
 	kit.OK(t, err, "cm.Service.Connect")
 	inState(t, c, cm.StateREPRcvd, "after MRA and REP")
 }
 
+var CMReq06 = requests.Must("CM-Req-06", "IBTA 12.6.7", "cm, Service.Connect",
+	"A REJ ends Connect and carries its reason, additional information and private data.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.rej",
+	Title: "the peer rejects the REQ",
+	Run:   requestRejected,
+}, CMReq06)
+
 func requestRejected(t *validate.T) {
-	_, p, asked := asking(t, nil)
+	_, p, await := connecting(t, nil)
 	q, m := expect[*mad.REQ](p, "REQ")
 	rej := &mad.REJ{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, Reason: mad.RejInvalidMTU}
 	kit.OK(t, rej.SetAdditionalInfo([]byte{byte(mad.MTU256)}), "mad.REJ.SetAdditionalInfo")
 	copy(rej.PrivateData[:], private('r', mad.REJPrivateLen))
 	p.send(m.TID, rej)
-	_, err := asked()
+	_, err := await()
 	got := refused(t, err, mad.RejInvalidMTU)
 	kit.SameBytes(t, "additional information", got.Info, []byte{byte(mad.MTU256)})
 	kit.SameBytes(t, "private data", got.Private, private('r', mad.REJPrivateLen))
 }
+
+var CMReq07 = requests.Must("CM-Req-07", "IBTA 12.9.7.1", "cm, Service.Connect",
+	"A context that ends while the reply is awaited ends Connect, and the peer receives a REJ.")
+
+var _ = requests.Case(validate.Case{ID: "cm.request.cancel", Title: "the context ends", Run: requestCancelled}, CMReq07)
 
 func requestCancelled(t *validate.T) {
 	a, b := sides(t)
@@ -198,10 +226,10 @@ func requestCancelled(t *validate.T) {
 	m := a.manager()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	asked := result(t, "cm.Service.Connect", func(context.Context) (cm.Conn, error) { return m.Connect(ctx, x.request(b, nil)) })
+	await := result(t, "cm.Service.Connect", func(context.Context) (cm.Conn, error) { return m.Connect(ctx, x.request(b, nil)) })
 	q, _ := expect[*mad.REQ](p, "REQ")
 	cancel()
-	_, err := asked()
+	_, err := await()
 	kit.True(t, errors.Is(err, context.Canceled), "cm.Service.Connect", "the context's error", "%v", err)
 	rej, _ := expect[*mad.REJ](p, "REJ when the context has ended")
 	kit.Equal(t, "reason", rej.Reason, mad.RejTimeout)
@@ -211,12 +239,21 @@ func requestCancelled(t *validate.T) {
 	kit.Equal(t, "communication ID in the REJ for a REP that comes too late", rej.RemoteCommID, p.ids)
 }
 
+var CMReq08 = requests.Must("CM-Req-08", "IBTA 12.6.7", "cm, Conn.Reject",
+	"A consumer can reject a REP, with private data.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.refuse",
+	Title: "the consumer rejects the REP",
+	Run:   requestRefuse,
+}, CMReq08)
+
 func requestRefuse(t *validate.T) {
-	_, p, asked := asking(t, nil)
+	_, p, await := connecting(t, nil)
 	q, m := expect[*mad.REQ](p, "REQ")
 	rep := p.rep(q, 0x99)
 	p.send(m.TID, rep)
-	c, err := asked()
+	c, err := await()
 	kit.OK(t, err, "cm.Service.Connect")
 	kit.OK(t, c.Reject(mad.RejConsumer, nil, []byte("no, thanks")), "cm.Conn.Reject")
 	rej, _ := expect[*mad.REJ](p, "REJ of the REP")
@@ -226,8 +263,17 @@ func requestRefuse(t *validate.T) {
 	kit.SameBytes(t, "private data", rej.PrivateData[:10], []byte("no, thanks"))
 }
 
+var CMReq09 = requests.Must("CM-Req-09", "IBTA 12.9.8.1", "cm",
+	"A message with an unknown communication ID has no effect, whatever its other fields contain.")
+
+var _ = requests.Case(validate.Case{
+	ID:    "cm.request.stray",
+	Title: "messages for other connections arrive meanwhile",
+	Run:   requestStray,
+}, CMReq09)
+
 func requestStray(t *validate.T) {
-	x, p, asked := asking(t, nil)
+	x, p, await := connecting(t, nil)
 	q, m := expect[*mad.REQ](p, "REQ")
 	for _, id := range kit.Variants(t, "ID", []uint32{q.LocalCommID + 1, 0, ^q.LocalCommID}) {
 		for attr := mad.AttrREQ; attr <= mad.AttrAPR; attr++ {
@@ -256,7 +302,7 @@ func requestStray(t *validate.T) {
 	rep := p.rep(q, 0x123)
 	p.send(m.TID, rep)
 	var err error
-	x.Conn, err = asked()
+	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect after strange messages")
 	kit.Equal(t, "remote communication ID", x.RemoteID(), rep.LocalCommID)
 	var r *mads.Received

@@ -12,7 +12,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// script plays a connection manager by hand, on the peer of the manager that is judged.
+// script plays a connection manager by hand, on the peer of the manager under test.
 type script struct {
 	t     *validate.T
 	here  *side
@@ -61,11 +61,11 @@ func (p *script) sendBytes(b []byte) {
 			kit.OK(p.t, err, "mads.Agent.Send")
 			return
 		}
-		<-tick.C // the queue is full, and nobody says when it is not
+		<-tick.C // the queue is full, and no event reports room in it
 	}
 }
 
-// recv waits for the next message, whatever it is, and judges its form.
+// recv waits for the next message, of any kind, and checks its form.
 func (p *script) recv(where string) message {
 	ctx, cancel := wait(p.t)
 	defer cancel()
@@ -148,7 +148,7 @@ func (p *script) req(service mad.ServiceID, qpn ci.QPN) *mad.REQ {
 	return r
 }
 
-// rep answers a request of the judged manager's.
+// rep returns the reply to a REQ of the manager under test.
 func (p *script) rep(req *mad.REQ, qpn ci.QPN) *mad.REP {
 	return &mad.REP{LocalCommID: p.id(), RemoteCommID: req.LocalCommID, LocalQPN: uint32(qpn), StartingPSN: 9, ResponderRes: 1,
 		InitiatorDepth: 1, TargetAckDelay: 5, RNRRetryCount: 7, LocalCAGUID: uint64(p.here.port.CA)}

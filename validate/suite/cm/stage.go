@@ -34,7 +34,7 @@ func sides(t *validate.T) (a, b *side) {
 func newSide(t *validate.T, h ci.HCA) *side {
 	defer t.Setup()()
 	s := &side{t: t, hca: h, al: accesslayer.New(accesslayer.Config{
-		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // what matters is judged
+		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // cases check what matters
 		PollInterval: -1,                                             // no query but those that a case causes
 		DrainTimeout: t.Remaining() / 2,
 	})}

@@ -1,0 +1,94 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+
+	"ciddk/validate/req"
+)
+
+// An Area collects the requirements and cases of one subject. Package-level variables declare both, so that a case is
+// registered where it is written and names its requirements as Go values:
+//
+//	var sends = &validate.Area{Scope: req.Driver}
+//
+//	var CIPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
+//		"A full queue rejects the next request with InsufficientResources.")
+//
+//	var _ = sends.Case(validate.Case{ID: "rc.send.full", Title: "post to a full send queue", Run: sendFull},
+//		CIPostSend01, req.SAS2_1_23)
+//
+// The variable of a requirement has the requirement's id as its name, without dashes and with underscores for dots.
+//
+// Cases keep the order of their declarations in a file, as long as each requirement is declared above its cases. An
+// Area is complete when the variables of its package have been initialized. Before that it is not safe for concurrent
+// use.
+type Area struct {
+	// Scope is the scope of the area's requirements. The default is req.Driver.
+	Scope req.Scope
+	// Complete sets what all cases of the suite have in common. Case calls it for each case. It may be nil.
+	Complete func(*Case)
+
+	requirements []*req.Requirement
+	cases        []Case
+}
+
+// Must declares a requirement of level MUST. Text is one sentence. Section and source are those of req.Requirement.
+func (a *Area) Must(id, section, source, text string) *req.Requirement {
+	return a.Require(req.Requirement{ID: id, Section: section, Source: source, Text: text, Level: req.Must})
+}
+
+// Should declares a requirement of level SHOULD.
+func (a *Area) Should(id, section, source, text string) *req.Requirement {
+	return a.Require(req.Requirement{ID: id, Section: section, Source: source, Text: text, Level: req.Should})
+}
+
+// Require declares a requirement. Where r has no scope, it gets the area's.
+func (a *Area) Require(r req.Requirement) *req.Requirement {
+	if r.Scope == "" {
+		r.Scope = a.Scope
+	}
+	if r.Scope == "" {
+		r.Scope = req.Driver
+	}
+	a.requirements = append(a.requirements, &r)
+	return &r
+}
+
+// Case declares a case. The case proves one requirement, to which its failures are charged by default. It touches
+// others, to which it may charge failures by Failure.Rule. Case sets Requirements of c and returns the result. It
+// panics if a requirement is nil or if Requirements is set already. NewCatalog reports all other mistakes.
+func (a *Area) Case(c Case, proves *req.Requirement, touches ...*req.Requirement) Case {
+	if len(c.Requirements) > 0 {
+		panic(fmt.Sprintf("validate: case %s: Requirements is set; pass requirements to Area.Case", c.ID))
+	}
+	for i, r := range append([]*req.Requirement{proves}, touches...) {
+		if r == nil {
+			panic(fmt.Sprintf("validate: case %s: requirement %d is nil", c.ID, i+1))
+		}
+		c.Requirements = append(c.Requirements, r.ID)
+	}
+	if a.Complete != nil {
+		a.Complete(&c)
+	}
+	a.cases = append(a.cases, c)
+	return c
+}
+
+// Suite returns the area's requirements and cases in the order of their declarations.
+func (a *Area) Suite() Suite {
+	s := Suite{Cases: slices.Clone(a.cases)}
+	for _, r := range a.requirements {
+		s.Requirements = append(s.Requirements, *r)
+	}
+	return s
+}
+
+// NewSuite joins areas to a suite, in order.
+func NewSuite(name string, areas ...*Area) Suite {
+	suites := make([]Suite, 0, len(areas))
+	for _, a := range areas {
+		suites = append(suites, a.Suite())
+	}
+	return Merge(name, suites...)
+}

@@ -1,0 +1,56 @@
+package cmmutants
+
+import (
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+	cmsuite "ciddk/validate/suite/cm"
+)
+
+var connects = []mutant.Mutant{
+	fault("cm.psn", cmsuite.CMConn01, "a QP expects the PSN after the one it was modified to",
+		tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			if set&ci.QPFieldRQPSN != 0 {
+				a.RQPSN = (a.RQPSN + 1) & 0xffffff
+			}
+		})),
+	edit("cm.rep-private", cmsuite.CMConn02, "the last byte of a REP's private data is zero",
+		attrREP, func(b []byte) { b[255] = 0 }),
+	fault("cm.depth", cmsuite.CMConn03, "a QP has one RDMA read more outstanding than its initiator depth",
+		tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			if set&ci.QPFieldInitDepth != 0 {
+				a.InitDepth++
+			}
+		})),
+	fault("cm.silent", cmsuite.CMConn04, "communication established is not reported",
+		tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+			if e.Type != ci.EventQPComm {
+				deliver(e)
+			}
+		}})),
+	fault("cm.stays", cmsuite.CMConn05, "a QP that was connected refuses Reset",
+		tap.QP(func(q ci.QP, c ci.QPCreate) ci.QP {
+			if c.Type == ci.RC || c.Type == ci.UC {
+				return unresettable{ciwrap.QP{QP: q}}
+			}
+			return q
+		})),
+	edit("cm.reason", cmsuite.CMConn06, "every REJ has reason 28", attrREJ, func(b []byte) { b[bodyOffset+11] = 28 }),
+	edit("cm.rej-private", cmsuite.CMConn07, "REJ loses its private data",
+		attrREJ, func(b []byte) { clear(b[bodyOffset+84:]) }),
+	edit("cm.req-private", cmsuite.CMConn08, "REQ loses its private data",
+		attrREQ, func(b []byte) { clear(b[bodyOffset+140:]) }),
+	edit("cm.same-qpn", cmsuite.CMConn09, "every REP names QP 0x777",
+		attrREP, func(b []byte) { b[bodyOffset+12], b[bodyOffset+13], b[bodyOffset+14] = 0, 7, 0x77 }),
+}
+
+// unresettable is a QP that cannot be modified to Reset.
+type unresettable struct{ ciwrap.QP }
+
+func (q unresettable) Modify(set ci.QPField, a ci.QPAttr) error {
+	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
+		return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidQPState}
+	}
+	return q.QP.Modify(set, a)
+}

@@ -1,0 +1,91 @@
+package cmmutants
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+	"ciddk/validate/req"
+)
+
+// All returns the mutants of all areas.
+func All() []mutant.Mutant {
+	return slices.Concat(datagrams, connects, requests, answers, ends, lookups)
+}
+
+// Attributes of the connection manager (IBTA volume 1, 16.7.2).
+const (
+	attrREQ     = 0x10
+	attrMRA     = 0x11
+	attrREJ     = 0x12
+	attrREP     = 0x13
+	attrRTU     = 0x14
+	attrDREQ    = 0x15
+	attrDREP    = 0x16
+	attrSIDRREQ = 0x17
+	attrSIDRREP = 0x18
+	attrAPR     = 0x1a
+)
+
+// Offsets in a datagram (IBTA volume 1, 13.4.3). The fields of a CM message begin at bodyOffset (12.6).
+const (
+	tidOffset  = 8
+	bodyOffset = 24
+)
+
+// fault returns a mutant that breaks r.
+func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Mutant{Name: name, Area: "cm", Breaks: r.ID, Does: does, Needs: ci.CapSpecialQP, Wrap: wrap}
+}
+
+// edit returns a mutant that changes CM messages of an attribute on their way out.
+func edit(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
+	return fault(name, r, does, tap.MAD(func(b []byte) bool {
+		if isCM(b, attr) {
+			f(b)
+		}
+		return true
+	}))
+}
+
+// editIn returns a mutant that changes CM messages of an attribute on their way in.
+func editIn(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
+	return fault(name, r, does, tap.MADIn(func(b []byte) {
+		if isCM(b, attr) {
+			f(b)
+		}
+	}))
+}
+
+// lose returns a mutant that loses datagrams on their way out. isLost gets the number of datagrams of the same
+// attribute that were sent, this one included.
+func lose(name string, r *req.Requirement, does string, isLost func(b []byte, nth int) bool) mutant.Mutant {
+	return fault(name, r, does, func(h ci.HCA) ci.HCA {
+		var mu sync.Mutex
+		count := map[uint16]int{}
+		return tap.MAD(func(b []byte) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			attr := binary.BigEndian.Uint16(b[16:])
+			count[attr]++
+			return !isLost(b, count[attr])
+		})(h)
+	})
+}
+
+// every loses all CM messages of an attribute.
+func every(attr uint16) func([]byte, int) bool { return after(0, attr) }
+
+// after loses CM messages of an attribute after the first n.
+func after(n int, attr uint16) func([]byte, int) bool {
+	return func(b []byte, nth int) bool { return isCM(b, attr) && nth > n }
+}
+
+// isCM reports whether b is a CM message of the attribute.
+func isCM(b []byte, attr uint16) bool { return b[1] == 0x07 && binary.BigEndian.Uint16(b[16:]) == attr }
+
+// on sets the link on which the fault shows.
+func on(link string, m mutant.Mutant) mutant.Mutant { m.Link = link; return m }

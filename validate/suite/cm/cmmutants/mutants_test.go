@@ -1,0 +1,29 @@
+package cmmutants_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	cmsuite "ciddk/validate/suite/cm"
+	"ciddk/validate/suite/cm/cmmutants"
+)
+
+// TestAll checks that the mutants fit the suite and that every requirement of the suite is broken by one.
+func TestAll(t *testing.T) {
+	s := cmsuite.Suite()
+	c, err := validate.NewCatalog(s)
+	require.NoError(t, err)
+	_, err = mutant.NewSet(c, cmmutants.All())
+	require.NoError(t, err)
+	broken := map[string]bool{}
+	for _, m := range cmmutants.All() {
+		broken[m.Breaks] = true
+	}
+	for _, r := range s.Requirements {
+		assert.True(t, broken[r.ID], "no mutant breaks %s", r.ID)
+	}
+}
