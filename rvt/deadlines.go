@@ -79,13 +79,6 @@ type lateness struct {
 // isLate reports whether the oldest packet counts as lost.
 func (s *requester) isLate(now time.Duration) bool { return s.retryAt != 0 && s.retryAt <= now }
 
-// hasInbox reports whether packets wait in the inbox.
-func (q *QP) hasInbox() bool {
-	q.inMu.Lock()
-	defer q.inMu.Unlock()
-	return len(q.inbox) > 0
-}
-
 // postpone puts off a timeout for as long as the port has not caught up. It reports false when the timeout has been put off long enough: a
 // transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that floods the port must not stop it.
 func (q *QP) postpone(mark uint64) bool {

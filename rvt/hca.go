@@ -3,10 +3,7 @@ package rvt
 import (
 	"bufio"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
-	"io"
-	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -38,22 +35,6 @@ type HCA struct {
 	face    ci.HCA // as consumers see it, through Config.Override
 
 	suspects suspects
-}
-
-// source makes unpredictable numbers from a reader, without a call to it for each.
-type source struct {
-	mu sync.Mutex
-	r  io.Reader
-}
-
-func (s *source) uint32() uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var b [4]byte
-	if _, err := io.ReadFull(s.r, b[:]); err != nil {
-		panic("rvt: the source of randomness failed: " + err.Error()) // crypto/rand never does; a test's reader must not
-	}
-	return binary.BigEndian.Uint32(b[:])
 }
 
 // New builds an HCA. Errors: *SupportError when it claims what it has no means for, and whatever a port's Start says.
@@ -175,33 +156,16 @@ func (h *HCA) Live() map[string]int {
 	return m
 }
 
-// kind of object, for limits and leak counts.
-type kind uint8
+// QueueMemory returns the bytes that the queues of the adapter occupy, and the limit, which is Config.QueueMemory.
+func (h *HCA) QueueMemory() (used, limit int64) { return h.queues.used.Load(), h.queues.limit }
 
-const (
-	kindPD kind = iota
-	kindAV
-	kindCQ
-	kindQP
-	kindSRQ
-	kindMR
-	kindMW
-	kindFMR
-	kindDMA
-	kindMcast
-	kindHandler
-	numKinds
-)
-
-var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
-
-// take counts a new object against the most there may be; false when that is reached.
-func (h *HCA) take(k kind, most int) bool {
-	if h.limit[k].Add(1) > int64(most) {
-		h.limit[k].Add(-1)
-		return false
+// PortCount gives the counts of a port, counted from 1; zeros for a port that does not exist.
+func (h *HCA) PortCount(num uint8) PortCount {
+	p := h.port(num)
+	if p == nil {
+		return PortCount{}
 	}
-	return true
+	c := &p.traffic
+	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(), XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
+		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
 }
-
-func (h *HCA) drop(k kind) { h.limit[k].Add(-1) }

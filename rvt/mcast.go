@@ -146,23 +146,3 @@ func (h *HCA) leave(q *QP, gid ci.GID) {
 		h.leavePorts(gid, len(h.ports))
 	}
 }
-
-// deliverMcast hands packets for a group to its members; a QP that has attached twice gets one copy.
-func (p *port) deliverMcast(pkts []Packet, wait, polled bool, b *quantum) {
-	t := &p.hca.mcast
-	for i := range pkts {
-		t.mu.RLock()
-		list := t.groups[pkts[i].Dst.GID]
-		t.mu.RUnlock()
-		n := 0
-		for k, q := range list {
-			if q.receivesAt(p) && !slices.Contains(list[:k], q) {
-				q.deliver(pkts[i:i+1], wait, polled, b)
-				n++
-			}
-		}
-		if n == 0 {
-			p.hca.count.add(DropNoQP, 1)
-		}
-	}
-}

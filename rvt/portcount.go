@@ -22,17 +22,6 @@ type portCount struct {
 	xmitPkts, rcvPkts, xmitBytes, rcvBytes, rcvErrors, xmitDiscards atomic.Uint64
 }
 
-// PortCount gives the counts of a port, counted from 1; zeros for a port that does not exist.
-func (h *HCA) PortCount(num uint8) PortCount {
-	p := h.port(num)
-	if p == nil {
-		return PortCount{}
-	}
-	c := &p.traffic
-	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(), XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
-		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
-}
-
 // sent counts what goes out.
 func (p *port) sent(pkts []Packet) {
 	n := 0

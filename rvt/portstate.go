@@ -78,28 +78,6 @@ func (p *port) refresh() {
 	})
 }
 
-// PortEvent takes a change of the port from its driver.
-func (p *port) PortEvent(t ci.EventType) {
-	p.refresh()
-	if ca := p.hca.open.Load(); ca != nil {
-		ca.handlers.event(t, p.num)
-	}
-}
-
-// Count takes a driver's count.
-func (p *port) Count(c Counter, n int) {
-	if c >= numCounters {
-		return
-	}
-	p.hca.count.add(c, n)
-	switch c {
-	case DropMalformed, DropICRC, DropIPv4ID:
-		p.traffic.rcvErrors.Add(uint64(n))
-	case DropSendFailed:
-		p.traffic.xmitDiscards.Add(uint64(n))
-	}
-}
-
 // pkey gives the entry at index i of the port's table.
 func (p *port) pkey(i uint16) (ci.PKey, bool) {
 	t := p.attr.Load().PKeys
@@ -107,55 +85,6 @@ func (p *port) pkey(i uint16) (ci.PKey, bool) {
 		return 0, false
 	}
 	return t[i], true
-}
-
-// pkeyMatch is the rule of IBTA volume 1, 10.9.3: the same partition, and not both limited members.
-func pkeyMatch(a, b ci.PKey) bool { return (a^b)&0x7fff == 0 && (a|b)&0x8000 != 0 }
-
-func saturate(c *atomic.Uint32) {
-	if c.Load() < 0xffff {
-		c.Add(1)
-	}
-}
-
-// Deliver implements Receiver. The QPs of a batch share one quantum for what they send in answer.
-func (p *port) Deliver(pkts []Packet, wait, polled bool) {
-	p.received(pkts)
-	b := newQuantum()
-	if !wait {
-		b = nestedQuantum()
-	}
-	for i := 0; i < len(pkts); {
-		dest := pkts[i].DestQP
-		j := i + 1
-		for j < len(pkts) && pkts[j].DestQP == dest {
-			j++
-		}
-		run := pkts[i:j]
-		i = j
-		if dest == mcastQPN {
-			p.deliverMcast(run, wait, polled, &b)
-			continue
-		}
-		q := p.find(dest)
-		if q == nil {
-			p.hca.count.add(DropNoQP, wirePackets(run))
-			continue
-		}
-		q.deliver(run, wait, polled, &b)
-	}
-}
-
-// find is the QP that a packet with this number is for. A QP number is one CA's, but a packet must come in at the QP's port.
-func (p *port) find(num ci.QPN) *QP {
-	if num < 2 {
-		return p.special[num].Load()
-	}
-	q := p.hca.qps.get(uint32(num))
-	if q == nil || !q.receivesAt(p) {
-		return nil
-	}
-	return q
 }
 
 // deferAck queues q until FlushAcks.
@@ -172,27 +101,4 @@ func (p *port) catchUp(mark uint64) (next uint64, done bool) {
 		return 0, true
 	}
 	return p.inbox.CatchUp(mark)
-}
-
-// FlushAcks implements Receiver.
-func (p *port) FlushAcks() {
-	if p.nacks.Load() == 0 { // the rule, for a consumer that spins
-		return
-	}
-	p.ackMu.Lock()
-	list := p.acks
-	p.nacks.Store(0)
-	p.acks, p.spare = p.spare[:0], nil
-	p.ackMu.Unlock()
-	b := newQuantum()
-	for i, q := range list {
-		q.ackQueued.Store(false)
-		if q.ackWaits.Load() { // else it went out behind the consumer's post
-			q.kickWith(&b)
-		}
-		list[i] = nil
-	}
-	p.ackMu.Lock()
-	p.spare = list[:0]
-	p.ackMu.Unlock()
 }

@@ -1,0 +1,32 @@
+package rvt
+
+// kind of object, for limits and leak counts.
+type kind uint8
+
+const (
+	kindPD kind = iota
+	kindAV
+	kindCQ
+	kindQP
+	kindSRQ
+	kindMR
+	kindMW
+	kindFMR
+	kindDMA
+	kindMcast
+	kindHandler
+	numKinds
+)
+
+var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
+
+// take counts a new object against the most there may be; false when that is reached.
+func (h *HCA) take(k kind, most int) bool {
+	if h.limit[k].Add(1) > int64(most) {
+		h.limit[k].Add(-1)
+		return false
+	}
+	return true
+}
+
+func (h *HCA) drop(k kind) { h.limit[k].Add(-1) }

@@ -1,0 +1,16 @@
+package rvt
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+)
+
+// pkeyMatch is the rule of IBTA volume 1, 10.9.3: the same partition, and not both limited members.
+func pkeyMatch(a, b ci.PKey) bool { return (a^b)&0x7fff == 0 && (a|b)&0x8000 != 0 }
+
+func saturate(c *atomic.Uint32) {
+	if c.Load() < 0xffff {
+		c.Add(1)
+	}
+}

@@ -1,0 +1,70 @@
+package rvt
+
+import (
+	"fmt"
+	"math/bits"
+
+	"ciddk/ci"
+)
+
+// DefaultQueueMemory is Config.QueueMemory when that is 0, in bytes.
+const DefaultQueueMemory = 4 << 30
+
+// DefaultInboxMemory is Config.InboxMemory when that is 0, in bytes.
+const DefaultInboxMemory = 64 << 20
+
+// inboxShare is the part of Config.InboxMemory that one QP may hold.
+const inboxShare = 4
+
+// RingSizes is an optional interface of Rings. Each method returns the bytes that the queue of the same arguments occupies. For Rings without
+// it, the engine estimates the sizes.
+type RingSizes interface {
+	SendRingBytes(depth, sge, inline int) int64
+	RecvRingBytes(depth, sge int) int64
+	CompletionRingBytes(size int) int64
+	// SendRingDepth returns the depth that SendRing grants, and its error. With it, send rings are made when a QP first leaves RTR, so that half-open
+	// connections do not occupy theirs.
+	SendRingDepth(depth, sge, inline int) (int, error)
+}
+
+// reserve takes n bytes of queue memory for a verb. Status: InsufficientResources.
+func (h *HCA) reserve(verb, what string, n int64) error {
+	if h.queues.take(n) {
+		return nil
+	}
+	return failf(verb, ci.InsufficientResources, fmt.Sprintf(
+		"%s needs %d bytes and %d of the %d bytes of queue memory are in use (destroy queues, create smaller ones, or raise Config.QueueMemory)",
+		what, n, h.queues.used.Load(), h.queues.limit))
+}
+
+// sendBytes returns the bytes of a send queue: its ring, and the window of decoded requests at its widest.
+func (h *HCA) sendBytes(depth, sge, inline int) int64 {
+	depth = max(depth, 1)
+	slots := int64(1) << bits.Len(uint(depth))
+	window := slots * (entryBytes + int64(sge)*sgeBytes)
+	if s, ok := h.cfg.Rings.(RingSizes); ok {
+		return window + s.SendRingBytes(depth, sge, inline)
+	}
+	return window + slots*(entryBytes+max(int64(sge)*sgeBytes, int64(inline)))
+}
+
+// recvBytes returns the bytes of a receive queue.
+func (h *HCA) recvBytes(depth, sge int) int64 {
+	depth = max(depth, 1)
+	if s, ok := h.cfg.Rings.(RingSizes); ok {
+		return s.RecvRingBytes(depth, sge)
+	}
+	return (int64(1) << bits.Len(uint(depth))) * (recvWorkBytes + int64(sge)*sgeBytes)
+}
+
+// completionBytes returns the bytes of a completion queue.
+func (h *HCA) completionBytes(size int) int64 {
+	if s, ok := h.cfg.Rings.(RingSizes); ok {
+		return s.CompletionRingBytes(size)
+	}
+	return (int64(1) << bits.Len(uint(size))) * wcBytes
+}
+
+// responderBytes returns the bytes of the answers that a responder keeps: those to be sent, of new requests and of duplicates, and
+// those remembered for duplicates.
+func responderBytes(resources uint8) int64 { return 4 * int64(resources) * responseBytes }
