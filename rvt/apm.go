@@ -12,7 +12,7 @@ import (
 // checkAPM judges a new alternate path and a requested migration state.
 func (q *QP) checkAPM(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
 	if set&ci.QPFieldAlternate != 0 {
-		p.altPort = q.hca.port(a.Alternate.AV.Port)
+		p.altPort = q.dev.port(a.Alternate.AV.Port)
 		if p.altPort == nil {
 			return failf(verb, ci.InvalidPort, "Alternate.AV.Port")
 		}
@@ -63,29 +63,10 @@ func (q *QP) setAPM(s ci.APMState) {
 	q.apm = migration{}
 }
 
-// migration is what a QP remembers between Rearm and the migration.
-type migration struct {
-	psn      ci.PSN // of the packet that has armed the QP,
-	response bool   // and whether that was a response, which have PSNs of their own
-	refused  bool   // EventQPAPMError has been raised
-}
-
 // migrate moves an armed QP to its alternate path.
 func (q *QP) migrate() {
-	q.attr.APM = ci.APMMigrated
-	q.apm = migration{}
-	q.attr.Primary, q.attr.Alternate = q.attr.Alternate, ci.Path{}
-	q.port, q.altPort = q.altPort, nil
-	q.route, q.altRt = q.altRt, nil
-	q.peer, q.altPeer = q.altPeer, Addr{}
-	q.attr.Port = q.port.num
-	q.resetEntropy()
-	q.openWindow()
-	q.home.Store(q.port)
-	q.home2.Store(nil)
-	q.loadPort()
-	q.hca.count.add(CountMigrated, 1)
-	q.notify.event(ci.EventQPAPM, 0, 0)
+	q.moveToAlternate()
+	q.req.openWindow()
 }
 
 // seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer, or that asks in vain.
@@ -125,12 +106,6 @@ func (q *QP) refuseMigration() {
 		q.apm.refused = true
 		q.notify.event(ci.EventQPAPMError, 0, 0)
 	}
-}
-
-// altPKey is the key of the alternate path; none that matches if its index names nothing any more.
-func (q *QP) altPKey() ci.PKey {
-	k, _ := q.altPort.pkey(q.attr.Alternate.PKeyIndex)
-	return k
 }
 
 func isResponse(op wire.Op) bool {

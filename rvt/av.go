@@ -22,12 +22,12 @@ type avState struct {
 }
 
 func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
-	h := d.ca.hca
+	dev := d.dev
 	attr.User = nil // not kept after the verb
-	s := &avState{attr: attr, port: h.port(attr.Port)}
+	s := &avState{attr: attr, port: dev.port(attr.Port)}
 	if s.port == nil {
-		if h.attr.Caps.Has(ci.CapAVPortCheck) {
-			return nil, h.noPort(verb, attr.Port)
+		if dev.attr.Caps.Has(ci.CapAVPortCheck) {
+			return nil, dev.noPort(verb, attr.Port)
 		}
 		return s, nil
 	}
@@ -40,15 +40,15 @@ func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 // CreateAV makes an address vector.
 func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	const verb = "PD.CreateAV"
-	h := d.ca.hca
-	if !h.attr.Caps.Has(ci.CapAV) {
+	dev := d.dev
+	if !dev.attr.Caps.Has(ci.CapAV) {
 		return d.UnimplementedPD.CreateAV(attr)
 	}
 	s, err := d.avState(verb, attr)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.child(verb, kindAV, h.attr.MaxAVs); err != nil {
+	if err := d.child(verb, kindAV, dev.attr.MaxAVs); err != nil {
 		return nil, err
 	}
 	a := &AV{pd: d}

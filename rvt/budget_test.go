@@ -138,7 +138,7 @@ func TestInboxIsLimitedInBytes(t *testing.T) {
 	for range inboxLimit {
 		q.enqueue(pkts)
 	}
-	held := q.inBytes
+	held := q.inbox.bytes
 	dropped := h.count[DropBusy].Load()
 	q.mu.Unlock()
 	assert.LessOrEqual(t, held, int64(1<<20)/inboxShare)

@@ -24,7 +24,7 @@ func (c *CA) Query() (*ci.CAAttr, error) {
 	a.PageSizes = slices.Clone(a.PageSizes)
 	a.SystemGUID = c.hca.systemGUID()
 	for _, p := range c.hca.ports {
-		p.refresh() // not every change raises an event
+		c.hca.refreshPort(p) // not every change raises an event
 		pa := *p.attr.Load()
 		pa.GIDs, pa.PKeys = slices.Clone(pa.GIDs), slices.Clone(pa.PKeys)
 		pa.PKeyErrors, pa.QKeyErrors = uint16(p.pkeyErrors.Load()), uint16(p.qkeyErrors.Load())
@@ -71,7 +71,7 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 	if set&ci.PortFieldSystemGUID != 0 {
 		c.hca.sysGUID.Store(uint64(attr.SystemGUID))
 	}
-	p.refresh()
+	c.hca.refreshPort(p)
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	if err := c.hca.cfg.Ops.LocalMAD(num, src, in, out); err != nil {
 		return failErr(verb, ci.StatusOf(err), err)
 	}
-	c.hca.port(num).refresh() // not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
+	c.hca.refreshPort(c.hca.port(num)) // not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 		return failf(verb, ci.InvalidParameter, "op is nil")
 	}
 	for i, o := range objects {
-		if e, ok := ci.As[engineObject](o); !ok || e.owner() != c.hca || !e.alive() {
+		if e, ok := ci.As[engineObject](o); !ok || e.owner() != &c.hca.device || !e.alive() {
 			return handle(verb, ci.InvalidHandle, fmt.Sprintf("objects[%d]", i), o)
 		}
 	}

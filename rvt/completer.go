@@ -7,19 +7,94 @@ import (
 
 // The requester's answers: acknowledgements, READ responses, atomic results (IBTA volume 1, 9.7.5 and 9.9.2).
 
-// span is how many bytes packets [a, b) of a request carry, or ask for.
-func (e *sendEntry) span(a, b, mtu uint32) int64 {
-	return int64(min(uint64(b)*uint64(mtu), e.w.Length)) - int64(min(uint64(a)*uint64(mtu), e.w.Length))
+// answer takes a response packet.
+func (r *requester) answer(t *turn, p *Packet) {
+	if psnDiff(p.PSN, r.max) > farPSN || psnDiff(p.PSN, r.una) < -farPSN {
+		r.seeFarPSN(p)
+	}
+	if psnDiff(p.PSN, r.max) >= 0 || r.una == r.max {
+		r.dev.count.add(DropStale, 1)
+		return
+	}
+	switch p.Op {
+	case wire.OpAcknowledge:
+		r.ack(t, p)
+	case wire.OpReadResponse:
+		r.readResponse(t, p)
+	case wire.OpAtomicAcknowledge:
+		r.atomicResponse(t, p)
+	default:
+		r.dev.count.add(DropService, 1)
+	}
+}
+
+// ack takes an ACK, RNR NAK or NAK.
+func (r *requester) ack(t *turn, p *Packet) {
+	syn := p.Syndrome
+	if syn.IsACK() {
+		if psnDiff(p.PSN, r.una) < 0 {
+			r.dev.count.add(DropStale, 1)
+			return
+		}
+		if !r.acknowledge(t, psnAdd(p.PSN, 1)) {
+			r.lost(t)
+		}
+		return
+	}
+	if psnDiff(p.PSN, r.una) < 0 { // of something that has been answered since
+		r.dev.count.add(DropStale, 1)
+		return
+	}
+	if !r.acknowledge(t, p.PSN) {
+		r.lost(t)
+		return
+	}
+	switch {
+	case syn.IsRNRNAK():
+		r.heard(1)
+		if r.rnrAt != 0 { // waiting already: the NAK or its request came twice
+			r.dev.count.add(DropStale, 1)
+			return
+		}
+		r.dev.count.add(CountRNRRetry, 1)
+		if r.rnrRetries == 0 {
+			r.sendError(t, ci.WCRNRRetryErr)
+			return
+		}
+		if r.rnrRetries != 7 { // 7: for ever
+			r.rnrRetries--
+		}
+		r.rewind(p.PSN)
+		r.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
+		r.nakAt = 0
+		r.rnrPSN = p.PSN
+		r.rnrAt = r.deadline(wire.RNRTimer(syn.Value()))
+	case syn.IsNAK():
+		switch syn {
+		case wire.NAKPSNSequence:
+			r.dev.count.add(CountSeqRetry, 1)
+			r.sequenceNAK(t, p.PSN)
+		case wire.NAKInvalidRequest:
+			r.sendError(t, ci.WCRemInvalidReqErr)
+		case wire.NAKRemoteAccess:
+			r.sendError(t, ci.WCRemAccessErr)
+		case wire.NAKRemoteOperation:
+			r.sendError(t, ci.WCRemOpErr)
+		default:
+			r.sendError(t, ci.WCBadRespErr)
+		}
+	default:
+		r.dev.count.add(DropResponse, 1)
+	}
 }
 
 // acknowledge takes everything before psn as received by the peer, and completes what that completes. It stops at a READ or atomic
 // whose answer has not come, and reports false then if psn lies behind it: the answer is lost.
-func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
-	s := &q.req
-	una := s.una
+func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
+	una := r.una
 	all := true
-	for i := s.head; i != s.tail; i++ {
-		e := s.at(i)
+	for i := r.head; i != r.tail; i++ {
+		e := r.at(i)
 		if !e.started {
 			break
 		}
@@ -28,7 +103,7 @@ func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
 		}
 		// Everything before e is answered, so una lies in it. Distances are taken from una: less than 2^23 is outstanding, while a
 		// message may be 2^23 packets long.
-		more := psnDiff(psn, s.una)
+		more := psnDiff(psn, r.una)
 		if more <= 0 {
 			break
 		}
@@ -36,256 +111,103 @@ func (q *QP) acknowledge(r *run, psn ci.PSN) bool {
 			all = false
 			break
 		}
-		from := uint32(psnDiff(s.una, e.first))
+		from := uint32(psnDiff(r.una, e.first))
 		to := min(from+uint32(more), e.npkts)
-		s.bytes -= e.span(from, to, q.mtu)
-		s.una = psnAdd(e.first, to)
+		r.bytes -= e.span(from, to, r.mtu)
+		r.una = psnAdd(e.first, to)
 		if to < e.npkts {
 			break
 		}
 		e.done = true
 	}
-	if s.una != una {
-		q.progressed()
+	if r.una != una {
+		r.progressed()
 	}
-	q.retire(r)
+	r.retire(t)
 	return all
 }
 
 // progressed notes that the peer has answered something new.
-func (q *QP) progressed() {
-	s := &q.req
-	q.heard(1)
-	if psnDiff(s.psn, s.una) < 0 { // what was being sent again has arrived after all
-		q.skipTo(s.una)
+func (r *requester) progressed() {
+	r.heard(1)
+	if psnDiff(r.psn, r.una) < 0 { // what was being sent again has arrived after all
+		r.skipTo(r.una)
 	}
-	s.bytes = max(s.bytes, 0)
-	s.heeded = sequenceErrors{}
-	if s.nakAt != 0 && psnDiff(s.una, s.nakPSN) > 0 {
-		s.nakAt = 0 // nothing was missing where the NAK said so
+	r.bytes = max(r.bytes, 0)
+	r.heeded = sequenceErrors{}
+	if r.nakAt != 0 && psnDiff(r.una, r.nakPSN) > 0 {
+		r.nakAt = 0 // nothing was missing where the NAK said so
 	}
-	if s.rnrAt != 0 && psnDiff(s.una, s.rnrPSN) > 0 {
-		s.rnrAt = 0 // the receiver was ready after all: the NAK was overtaken or forged
+	if r.rnrAt != 0 && psnDiff(r.una, r.rnrPSN) > 0 {
+		r.rnrAt = 0 // the receiver was ready after all: the NAK was overtaken or forged
 	}
-	s.retries, s.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
-	s.retryAt, s.lateness = 0, lateness{}
-	if s.una != s.max {
-		s.retryAt = q.retryDeadline()
+	r.retries, r.rnrRetries = r.attr.RetryCount, r.attr.RNRRetry
+	r.retryAt, r.lateness = 0, lateness{}
+	if r.una != r.max {
+		r.retryAt = r.retryDeadline()
 	}
-	q.speedUp()
-}
-
-// skipTo moves the cursor forward to psn.
-func (q *QP) skipTo(psn ci.PSN) {
-	s := &q.req
-	for ; s.next != s.tail; s.next++ {
-		e := s.at(s.next)
-		if !e.started {
-			break
-		}
-		if d := uint32(psn-e.first) & psnMask; d < e.npkts { // psn is not before e; of two long messages together it may be 2^23 behind
-			s.off, s.psn = d, psn
-			return
-		}
-	}
-	s.off, s.psn = 0, psn
-}
-
-// retire completes what is done at the head of the window.
-func (q *QP) retire(r *run) {
-	s := &q.req
-	for s.head != s.next || s.head != s.tail && s.at(s.head).done {
-		e := s.at(s.head)
-		if !e.done {
-			break
-		}
-		if s.head == s.next {
-			s.next++
-			s.off = 0
-		}
-		s.head++
-		r.done++
-		if e.w.Flags&ci.SendSignaled != 0 || q.flags&ci.SignalAll != 0 {
-			q.sendCompletion(r, e, ci.WCSuccess)
-		}
-		e.w.AV, e.w.Ext, e.w.Inline = nil, nil, nil
-	}
-	q.checkDrained()
-}
-
-var wcOps = [...]ci.WCOp{ci.OpSend: ci.WCSend, ci.OpWrite: ci.WCWrite, ci.OpRead: ci.WCRead, ci.OpCompareSwap: ci.WCCompareSwap,
-	ci.OpFetchAdd: ci.WCFetchAdd, ci.OpLSO: ci.WCLSO, ci.OpNop: ci.WCNop, ci.OpLocalInv: ci.WCLocalInv, ci.OpFastReg: ci.WCFastReg,
-	ci.OpBindMW: ci.WCBindMW}
-
-func (q *QP) sendCompletion(r *run, e *sendEntry, st ci.WCStatus) {
-	wc := r.complete(q.sendCQ, false)
-	wc.ID, wc.Status = e.w.ID, st
-	if int(e.w.Op) < len(wcOps) {
-		wc.Op = wcOps[e.w.Op]
-	}
-	if st == ci.WCSuccess && e.npkts > 0 {
-		wc.Length = uint32(e.w.Length)
-	}
-}
-
-// answer takes a response packet.
-func (q *QP) answer(r *run, p *Packet) {
-	s := &q.req
-	if psnDiff(p.PSN, s.max) > farPSN || psnDiff(p.PSN, s.una) < -farPSN {
-		q.seeFarPSN(p)
-	}
-	if psnDiff(p.PSN, s.max) >= 0 || s.una == s.max {
-		q.hca.count.add(DropStale, 1)
-		return
-	}
-	switch p.Op {
-	case wire.OpAcknowledge:
-		q.ack(r, p)
-	case wire.OpReadResponse:
-		q.readResponse(r, p)
-	case wire.OpAtomicAcknowledge:
-		q.atomicResponse(r, p)
-	default:
-		q.hca.count.add(DropService, 1)
-	}
-}
-
-// ack takes an ACK, RNR NAK or NAK.
-func (q *QP) ack(r *run, p *Packet) {
-	s := &q.req
-	syn := p.Syndrome
-	if syn.IsACK() {
-		if psnDiff(p.PSN, s.una) < 0 {
-			q.hca.count.add(DropStale, 1)
-			return
-		}
-		if !q.acknowledge(r, psnAdd(p.PSN, 1)) {
-			q.lost(r)
-		}
-		return
-	}
-	if psnDiff(p.PSN, s.una) < 0 { // of something that has been answered since
-		q.hca.count.add(DropStale, 1)
-		return
-	}
-	if !q.acknowledge(r, p.PSN) {
-		q.lost(r)
-		return
-	}
-	switch {
-	case syn.IsRNRNAK():
-		q.heard(1)
-		if s.rnrAt != 0 { // waiting already: the NAK or its request came twice
-			q.hca.count.add(DropStale, 1)
-			return
-		}
-		q.hca.count.add(CountRNRRetry, 1)
-		if s.rnrRetries == 0 {
-			q.sendError(r, ci.WCRNRRetryErr)
-			return
-		}
-		if s.rnrRetries != 7 { // 7: for ever
-			s.rnrRetries--
-		}
-		q.rewind(p.PSN)
-		s.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
-		s.nakAt = 0
-		s.rnrPSN = p.PSN
-		s.rnrAt = q.deadline(wire.RNRTimer(syn.Value()))
-	case syn.IsNAK():
-		switch syn {
-		case wire.NAKPSNSequence:
-			q.hca.count.add(CountSeqRetry, 1)
-			q.sequenceNAK(r, p.PSN)
-		case wire.NAKInvalidRequest:
-			q.sendError(r, ci.WCRemInvalidReqErr)
-		case wire.NAKRemoteAccess:
-			q.sendError(r, ci.WCRemAccessErr)
-		case wire.NAKRemoteOperation:
-			q.sendError(r, ci.WCRemOpErr)
-		default:
-			q.sendError(r, ci.WCBadRespErr)
-		}
-	default:
-		q.hca.count.add(DropResponse, 1)
-	}
-}
-
-// lost asks again for the oldest answer: a later one has overtaken it (an implied NAK, IBTA volume 1, 9.7.5.2.8).
-func (q *QP) lost(r *run) {
-	s := &q.req
-	if s.heeded.implied || s.rnrAt != 0 {
-		return
-	}
-	q.hca.count.add(CountSeqRetry, 1)
-	if q.spendRetry(r) {
-		s.heeded.implied = true
-		q.rewind(s.una)
-		q.slowDown()
-	}
+	r.speedUp()
 }
 
 // expected is the request that a response with this PSN answers: the oldest one, when everything before it has been acknowledged.
-func (q *QP) expected(r *run, psn ci.PSN) *sendEntry {
-	s := &q.req
-	if psnDiff(psn, s.una) < 0 {
-		q.hca.count.add(DropResponse, 1)
+func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
+	if psnDiff(psn, r.una) < 0 {
+		r.dev.count.add(DropResponse, 1)
 		return nil
 	}
-	if !q.acknowledge(r, psn) || s.una != psn {
-		q.hca.count.add(DropSequence, 1)
-		q.lost(r)
+	if !r.acknowledge(t, psn) || r.una != psn {
+		r.dev.count.add(DropSequence, 1)
+		r.lost(t)
 		return nil
 	}
-	if s.head == s.tail {
-		q.hca.count.add(DropResponse, 1)
+	if r.head == r.tail {
+		r.dev.count.add(DropResponse, 1)
 		return nil
 	}
-	return s.at(s.head)
+	return r.at(r.head)
 }
 
 // readResponse places data of a READ.
-func (q *QP) readResponse(r *run, p *Packet) {
-	s := &q.req
-	if old := psnDiff(s.una, p.PSN); old > 0 && uint32(old) < p.N { // the beginning of a train has come before
-		q.hca.count.add(DropDuplicate, int(old))
+func (r *requester) readResponse(t *turn, p *Packet) {
+	if old := psnDiff(r.una, p.PSN); old > 0 && uint32(old) < p.N { // the beginning of a train has come before
+		r.dev.count.add(DropDuplicate, int(old))
 		p.trim(uint32(old))
 	}
-	e := q.expected(r, p.PSN)
+	e := r.expected(t, p.PSN)
 	if e == nil {
 		return
 	}
 	if e.w.Op != ci.OpRead || !e.started {
-		q.sendError(r, ci.WCBadRespErr)
+		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
-	off := uint64(e.got) * uint64(q.mtu)
+	off := uint64(e.got) * uint64(r.mtu)
 	last := e.got+p.N == e.npkts
-	want := uint64(p.N) * uint64(q.mtu)
-	if p.N > uint32(psnDiff(s.max, s.una)) || e.got+p.N > e.npkts {
-		q.sendError(r, ci.WCBadRespErr)
+	want := uint64(p.N) * uint64(r.mtu)
+	if p.N > uint32(psnDiff(r.max, r.una)) || e.got+p.N > e.npkts {
+		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
 	if last {
 		want = e.w.Length - off
 	}
 	if uint64(p.Len) != want || !e.inPlace(p) {
-		q.sendError(r, ci.WCBadRespErr)
+		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
-	if st := r.scatter(q, q.pd, e.w.SGL, off, p.Payload, p.Len); st != placed {
-		q.sendError(r, ci.WCLocalProtErr)
+	if st := t.scatter(r.pd, e.w.SGL, off, p.Payload, p.Len); st != placed {
+		r.sendError(t, ci.WCLocalProtErr)
 		return
 	}
 	e.got += p.N
-	s.una = psnAdd(s.una, p.N)
-	s.bytes -= int64(p.Len)
-	if p.End && s.reads > 0 {
-		s.reads--
+	r.una = psnAdd(r.una, p.N)
+	r.bytes -= int64(p.Len)
+	if p.End && r.reads > 0 {
+		r.reads--
 	}
 	e.done = last
-	q.progressed()
-	q.retire(r)
+	r.progressed()
+	r.retire(t)
 }
 
 // inPlace tells whether the opcodes of the READ response that is due are right (IBTA volume 1, 9.7.6): each request was for the rest of a
@@ -298,25 +220,24 @@ func (e *sendEntry) inPlace(p *Packet) bool {
 }
 
 // atomicResponse places the original value.
-func (q *QP) atomicResponse(r *run, p *Packet) {
-	s := &q.req
-	e := q.expected(r, p.PSN)
+func (r *requester) atomicResponse(t *turn, p *Packet) {
+	e := r.expected(t, p.PSN)
 	if e == nil {
 		return
 	}
 	if e.w.Op != ci.OpCompareSwap && e.w.Op != ci.OpFetchAdd || !e.started {
-		q.sendError(r, ci.WCBadRespErr)
+		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
-	if r.scatter64(q, e.w.SGL, p.Swap) != placed {
-		q.sendError(r, ci.WCLocalProtErr)
+	if t.scatter64(e.w.SGL, p.Swap) != placed {
+		r.sendError(t, ci.WCLocalProtErr)
 		return
 	}
-	s.una = psnAdd(s.una, 1)
-	if s.reads > 0 {
-		s.reads--
+	r.una = psnAdd(r.una, 1)
+	if r.reads > 0 {
+		r.reads--
 	}
 	e.done = true
-	q.progressed()
-	q.retire(r)
+	r.progressed()
+	r.retire(t)
 }

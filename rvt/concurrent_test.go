@@ -223,7 +223,7 @@ func TestChurn(t *testing.T) {
 	}
 	within(t, "churn", wg.Wait)
 	require.Equal(t, before, a.hca.Live())
-	require.Zero(t, a.hca.qps.n-1)
+	require.Zero(t, a.hca.qps.byNum.n-1)
 }
 
 // TestCallbacksEndWithDestroy: no callback comes when Destroy has returned, however many were under way.

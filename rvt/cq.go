@@ -15,7 +15,7 @@ type CQ struct {
 	refs
 	notify notifier
 	pd     *PD
-	hca    *HCA
+	dev    *device
 	gone   atomic.Bool
 
 	ring  CompletionRing
@@ -54,25 +54,25 @@ const minModeration = time.Millisecond
 // CreateCQ makes a completion queue.
 func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
-	h := d.ca.hca
-	if c.Size <= 0 || c.Size > h.attr.MaxCQEs {
-		return nil, outside(verb, ci.InvalidCQSize, "Size", c.Size, 1, h.attr.MaxCQEs)
+	dev := d.dev
+	if c.Size <= 0 || c.Size > dev.attr.MaxCQEs {
+		return nil, outside(verb, ci.InvalidCQSize, "Size", c.Size, 1, dev.attr.MaxCQEs)
 	}
-	if err := d.child(verb, kindCQ, h.attr.MaxCQs); err != nil {
+	if err := d.child(verb, kindCQ, dev.attr.MaxCQs); err != nil {
 		return nil, err
 	}
-	bytes := cqBytes + h.completionBytes(c.Size)
-	if err := h.reserve(verb, "the queue", bytes); err != nil {
+	bytes := cqBytes + dev.completionBytes(c.Size)
+	if err := dev.reserve(verb, "the queue", bytes); err != nil {
 		d.unchild(kindCQ)
 		return nil, err
 	}
-	ring, err := h.cfg.Rings.CompletionRing(c.Size, c.User)
+	ring, err := dev.cfg.Rings.CompletionRing(c.Size, c.User)
 	if err != nil {
-		h.queues.give(bytes)
+		dev.queues.give(bytes)
 		d.unchild(kindCQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
-	q := &CQ{pd: d, hca: h, ring: ring, bytes: bytes}
+	q := &CQ{pd: d, dev: dev, ring: ring, bytes: bytes}
 	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
 	q.modAt.Fire = q.moderated
@@ -93,7 +93,7 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 		return 0, nil
 	}
 	n := q.take(wc)
-	if n == 0 && q.hca.drive() {
+	if n == 0 && q.dev.drive() {
 		n = q.take(wc)
 	}
 	return n, nil
@@ -114,7 +114,7 @@ func (q *CQ) take(wc []ci.WC) int {
 
 // Peek counts the entries waiting.
 func (q *CQ) Peek() (int, error) {
-	if !q.hca.attr.Caps.Has(ci.CapPeek) {
+	if !q.dev.attr.Caps.Has(ci.CapPeek) {
 		return q.UnimplementedCQ.Peek()
 	}
 	if q.gone.Load() {
@@ -130,7 +130,7 @@ func (q *CQ) Notify(when ci.Notify) error {
 	if q.gone.Load() {
 		return errNotifyGone
 	}
-	defer q.hca.attend()
+	defer q.dev.attend()
 	q.putMu.Lock()
 	defer q.putMu.Unlock()
 	switch when {
@@ -149,13 +149,13 @@ func (q *CQ) Notify(when ci.Notify) error {
 // NotifyAfter arms one callback after n completions. A Notify replaces it, and the other way round: one arming at a time.
 func (q *CQ) NotifyAfter(n int) error {
 	const verb = "CQ.NotifyAfter"
-	if !q.hca.attr.Caps.Has(ci.CapNotifyAfter) {
+	if !q.dev.attr.Caps.Has(ci.CapNotifyAfter) {
 		return q.UnimplementedCQ.NotifyAfter(n)
 	}
 	if q.gone.Load() {
 		return fail(verb, ci.InvalidCQHandle)
 	}
-	defer q.hca.attend()
+	defer q.dev.attend()
 	q.putMu.Lock()
 	defer q.putMu.Unlock()
 	if n < 1 || n > q.ring.Cap() {
@@ -179,14 +179,14 @@ func (q *CQ) Query() (ci.CQAttr, error) {
 func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	const verb = "CQ.Resize"
 	size := r.Size
-	if !q.hca.attr.Caps.Has(ci.CapResizeCQ) {
+	if !q.dev.attr.Caps.Has(ci.CapResizeCQ) {
 		return q.UnimplementedCQ.Resize(r)
 	}
 	if q.gone.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
-	if size <= 0 || size > q.hca.attr.MaxCQEs {
-		return 0, outside(verb, ci.InvalidCQSize, "size", size, 1, q.hca.attr.MaxCQEs)
+	if size <= 0 || size > q.dev.attr.MaxCQEs {
+		return 0, outside(verb, ci.InvalidCQSize, "size", size, 1, q.dev.attr.MaxCQEs)
 	}
 	q.getMu.Lock()
 	defer q.getMu.Unlock()
@@ -198,15 +198,15 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	if q.gone.Load() {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
-	bytes := cqBytes + q.hca.completionBytes(size)
-	if err := q.hca.reserve(verb, "the new size", bytes); err != nil { // old and new exist side by side while entries move
+	bytes := cqBytes + q.dev.completionBytes(size)
+	if err := q.dev.reserve(verb, "the new size", bytes); err != nil { // old and new exist side by side while entries move
 		return 0, err
 	}
 	if err := q.ring.Resize(size); err != nil {
-		q.hca.queues.give(bytes)
+		q.dev.queues.give(bytes)
 		return 0, failErr(verb, ci.StatusOf(err), err)
 	}
-	q.hca.queues.give(q.bytes)
+	q.dev.queues.give(q.bytes)
 	q.bytes = bytes
 	return q.ring.Cap(), nil
 }
@@ -214,7 +214,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 // Modify sets moderation.
 func (q *CQ) Modify(m ci.Moderation) error {
 	const verb = "CQ.Modify"
-	if !q.hca.attr.Caps.Has(ci.CapModeration) {
+	if !q.dev.attr.Caps.Has(ci.CapModeration) {
 		return q.UnimplementedCQ.Modify(m)
 	}
 	if q.gone.Load() {
@@ -246,10 +246,10 @@ func (q *CQ) Destroy() error {
 	q.gone.Store(true)
 	q.pending = 0 // so that the timer of moderation does not set itself again
 	q.ring, q.stage = noCompletionRing{}, nil
-	q.hca.queues.give(q.bytes)
+	q.dev.queues.give(q.bytes)
 	q.putMu.Unlock()
 	q.getMu.Unlock()
-	q.hca.wheel.Cancel(&q.modAt)
+	q.dev.wheel.Cancel(&q.modAt)
 	q.notify.close()
 	q.pd.unchild(kindCQ)
 	return nil
@@ -270,7 +270,7 @@ func (q *CQ) put(list []pendingWC) {
 	for i := range list {
 		p := &list[i]
 		if !q.append(&p.wc) {
-			q.hca.count.add(CountCQOverflow, 1)
+			q.dev.count.add(CountCQOverflow, 1)
 			if !q.overrun {
 				q.overrun = true
 				go q.overflowed() // it takes the tokens of other QPs
@@ -323,8 +323,8 @@ func (q *CQ) moderate(n int) bool {
 				if wait == 0 {
 					wait = minModeration
 				}
-				q.modDue = q.hca.clock.Now() + wait
-				q.hca.wheel.Set(&q.modAt, q.modDue)
+				q.modDue = q.dev.clock.Now() + wait
+				q.dev.wheel.Set(&q.modAt, q.modDue)
 			}
 			return false
 		}
@@ -338,8 +338,8 @@ func (q *CQ) moderate(n int) bool {
 func (q *CQ) moderated() {
 	q.putMu.Lock()
 	fire := q.pending > 0
-	if fire && q.hca.clock.Now() < q.modDue { // the timer was one of a callback that its count brought
-		q.hca.wheel.Set(&q.modAt, q.modDue)
+	if fire && q.dev.clock.Now() < q.modDue { // the timer was one of a callback that its count brought
+		q.dev.wheel.Set(&q.modAt, q.modDue)
 		fire = false
 	}
 	if fire {
@@ -351,13 +351,9 @@ func (q *CQ) moderated() {
 	}
 }
 
-// overflowed tells the consumer that completions were lost, and takes the QPs that use the queue to Error (IBTA volume 1, 10.2.4.4).
+// overflowed raises the events of lost completions, and takes the QPs that use the queue to Error (IBTA volume 1, 10.2.4.4).
 func (q *CQ) overflowed() {
 	q.notify.event(ci.EventCQOverflow, 0, 0)
 	q.notify.event(ci.EventCQError, 0, 0)
-	q.hca.eachQP(func(qp *QP) {
-		if qp.sendCQ == q || qp.recvCQ == q {
-			qp.fatal()
-		}
-	})
+	q.dev.overrun(q)
 }

@@ -319,12 +319,12 @@ func TestPKeyTableChange(t *testing.T) {
 	require.Len(t, b.poll(), 1)
 	for _, k := range [][]ci.PKey{{0x8005}, {0}} {
 		keys = k
-		b.hca.ports[0].PortEvent(ci.EventPKeyChange)
+		receiverOf(b.hca, 0).PortEvent(ci.EventPKeyChange)
 		a.send(ci.SendWR{})
 		require.Empty(t, b.poll())
 	}
 	keys = []ci.PKey{0x7fff} // a limited member hears a full one
-	b.hca.ports[0].PortEvent(ci.EventPKeyChange)
+	receiverOf(b.hca, 0).PortEvent(ci.EventPKeyChange)
 	a.send(ci.SendWR{})
 	require.Len(t, b.poll(), 1)
 }
@@ -337,7 +337,7 @@ func TestUDPortMTU(t *testing.T) {
 	change := func(m ci.MTU, sides ...*side) {
 		l.mtu = m
 		for _, s := range sides {
-			s.hca.ports[0].PortEvent(ci.EventPortActive)
+			receiverOf(s.hca, 0).PortEvent(ci.EventPortActive)
 		}
 	}
 	try := func(size int, sent ci.WCStatus, arrives bool) {
@@ -405,7 +405,7 @@ func TestMulticast(t *testing.T) {
 		t.Helper()
 		p := Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, Dst: Addr{GID: g}, Payload: [][]byte{[]byte("all")}}
 		p.Service, p.DestQP, p.PKey, p.N, p.Len = wire.UD, mcastQPN, 0xffff, 1, 3
-		s.hca.ports[0].Deliver([]Packet{p}, true, false)
+		receiverOf(s.hca, 0).Deliver([]Packet{p}, true, false)
 		for i, n := range want {
 			require.Len(t, members[i].poll(), n, "member %d", i)
 		}

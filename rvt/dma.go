@@ -18,7 +18,8 @@ type DMA struct {
 	ci.UnimplementedDMA
 	refs   // regions over it
 	use    // regions over it whose last access is still going on
-	ca     *CA
+	dev    *device
+	parent *refs // of the CA
 	bytes  *storage
 	ranges []ci.DMARange
 }
@@ -45,24 +46,24 @@ const (
 // MapDMA gives storage addresses in the DMA space.
 func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	const verb = "CA.MapDMA"
-	h := c.hca
+	dev := &c.hca.device
 	switch {
 	case !c.alive():
 		return nil, fail(verb, ci.InvalidCAHandle)
-	case h.attr.Caps&(ci.CapPhysicalMR|ci.CapFMR|ci.CapFastReg) == 0:
+	case dev.attr.Caps&(ci.CapPhysicalMR|ci.CapFMR|ci.CapFastReg) == 0:
 		return c.UnimplementedCA.MapDMA(m)
 	case ci.IsNil(m) || m.Len() == 0:
 		return nil, failf(verb, ci.InvalidParameter, "there is no memory to map")
-	case m.Len() > h.attr.MaxMRSize || m.Len() > math.MaxInt64:
+	case m.Len() > dev.attr.MaxMRSize || m.Len() > math.MaxInt64:
 		return nil, failf(verb, ci.InvalidParameter, "longer than CAAttr.MaxMRSize")
 	case !c.get():
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
-	h.limit[kindDMA].Add(1)
+	dev.limit[kindDMA].Add(1)
 	size := m.Len()
-	d := &DMA{ca: c, bytes: newStorage(extents(m, 0, size))}
-	if !h.keys.dma.add(d, size, h) {
-		h.drop(kindDMA)
+	d := &DMA{dev: dev, parent: &c.refs, bytes: newStorage(extents(m, 0, size))}
+	if !dev.keys.dma.add(d, size, dev) {
+		dev.drop(kindDMA)
 		c.put()
 		return nil, failf(verb, ci.InsufficientResources, "the DMA space is full")
 	}
@@ -77,24 +78,24 @@ func (d *DMA) Destroy() error {
 	if err := d.kill("DMA.Destroy", ci.InvalidHandle); err != nil {
 		return err
 	}
-	h := d.ca.hca
-	h.keys.dma.remove(d)
+	dev := d.dev
+	dev.keys.dma.remove(d)
 	d.end()
 	done := make(chan struct{})
 	if !d.settled(func() { close(done) }) {
 		<-done
 	}
-	h.drop(kindDMA)
-	d.ca.put()
+	dev.drop(kindDMA)
+	d.parent.put()
 	return nil
 }
 
 // add cuts size bytes of d into runs of 1, 3, 9, 27 … pages, and gives each an address. The page is the longest that the
 // storage fills, so that a region may use any page size that makes sense for it.
-func (s *dmaSpace) add(d *DMA, size uint64, h *HCA) bool {
-	small := h.pageSize()
+func (s *dmaSpace) add(d *DMA, size uint64, dev *device) bool {
+	small := dev.pageSize()
 	page := small
-	for _, p := range h.attr.PageSizes {
+	for _, p := range dev.attr.PageSizes {
 		if p <= size {
 			page = max(page, p)
 		}
@@ -104,7 +105,7 @@ func (s *dmaSpace) add(d *DMA, size uint64, h *HCA) bool {
 	for off, run := uint64(0), page; off < size; run *= 3 {
 		n := min(run, size-off)
 		span := (n + page - 1) &^ (page - 1)
-		addr, ok := s.draw(span, page, h.rand)
+		addr, ok := s.draw(span, page, dev.rand)
 		if !ok {
 			s.drop(d)
 			return false

@@ -12,33 +12,33 @@ import (
 // AllocFastRegMR makes an unmapped region.
 func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
 	const verb = "PD.AllocFastRegMR"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
-	case !h.attr.Caps.Has(ci.CapFastReg):
+	case !dev.attr.Caps.Has(ci.CapFastReg):
 		return d.UnimplementedPD.AllocFastRegMR(maxPages)
-	case maxPages < 1 || maxPages > h.attr.MaxFastRegPages:
+	case maxPages < 1 || maxPages > dev.attr.MaxFastRegPages:
 		return nil, failf(verb, ci.InvalidParameter, "maxPages is not in 1 to CAAttr.MaxFastRegPages")
 	}
 	return d.newMR(verb, nil, 0, nil, maxPages)
 }
 
 // fastReg executes OpFastReg. A failure leaves the region as it was. Status: WCBindErr.
-func (h *HCA) fastReg(q *QP, w *WorkExt) ci.WCStatus {
+func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil || w.MR == nil {
 		return ci.WCBindErr
 	}
 	m, f := w.MR, &w.FastReg
-	if m.h != h || m.maxPages == 0 || !m.slot.owns(f.Key) {
+	if m.dev != d || m.maxPages == 0 || !m.slot.owns(f.Key) {
 		return ci.WCBindErr
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.pd != q.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
+	if m.dead || m.pd != e.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
 		return ci.WCBindErr
 	}
-	p := h.placeFast(m, f)
+	p := d.placeFast(m, f)
 	if p == nil {
 		return ci.WCBindErr
 	}
@@ -50,9 +50,9 @@ func (h *HCA) fastReg(q *QP, w *WorkExt) ci.WCStatus {
 }
 
 // placeFast finds the storage, or returns nil. Offset is the one of the address in its page, unless the region is ZeroBased.
-func (h *HCA) placeFast(m *MR, f *ci.FastReg) *place {
+func (d *device) placeFast(m *MR, f *ci.FastReg) *place {
 	const verb = "QP.PostSend"
-	if f.PageShift >= 64 || !slices.Contains(h.attr.PageSizes, 1<<f.PageShift) || h.checkAccess(verb, f.Access) != nil {
+	if f.PageShift >= 64 || !slices.Contains(d.attr.PageSizes, 1<<f.PageShift) || d.checkAccess(verb, f.Access) != nil {
 		return nil
 	}
 	page := uint64(1) << f.PageShift
@@ -62,7 +62,7 @@ func (h *HCA) placeFast(m *MR, f *ci.FastReg) *place {
 	case count == 0 || count > uint64(m.maxPages) || off >= page,
 		f.Length > count*page-off,
 		f.Access&ci.ZeroBased == 0 && f.IOVA&(page-1) != off,
-		h.checkRange(verb, f.IOVA, f.Length) != nil:
+		d.checkRange(verb, f.IOVA, f.Length) != nil:
 		return nil
 	}
 	var run dmaCollector
@@ -73,7 +73,7 @@ func (h *HCA) placeFast(m *MR, f *ci.FastReg) *place {
 			return nil
 		}
 		n := min(page-skip, left)
-		if n > 0 && !run.add(&h.keys.dma, a+skip, n) {
+		if n > 0 && !run.add(&d.keys.dma, a+skip, n) {
 			return nil
 		}
 		left -= n
@@ -83,10 +83,10 @@ func (h *HCA) placeFast(m *MR, f *ci.FastReg) *place {
 }
 
 // invalidate withdraws the mapping.
-func (m *MR) invalidate(q *QP, key ci.Key) bool {
+func (m *MR) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.maxPages == 0 || m.pd != q.pd || m.n > 0 || m.region.Load().LKey != key {
+	if m.dead || m.maxPages == 0 || m.pd != e.pd || m.n > 0 || m.region.Load().LKey != key {
 		return false
 	}
 	m.slot.swap(nil)
@@ -96,15 +96,9 @@ func (m *MR) invalidate(q *QP, key ci.Key) bool {
 
 // localInv executes OpLocalInv: on a fast registration region, or on a type 2 window that was bound through q. Invalidating a region
 // that gives nothing succeeds. Status: WCBindErr.
-func (h *HCA) localInv(q *QP, key ci.Key) ci.WCStatus {
-	if !h.keys.invalidate(q, key) {
+func (d *device) localInv(e *endpoint, key ci.Key) ci.WCStatus {
+	if !d.keys.invalidate(e, key) {
 		return ci.WCBindErr
 	}
 	return ci.WCSuccess
-}
-
-// invalidateRemote executes the invalidation that a peer's SEND asks for (IBTA volume 1, 9.4.1.1). False: key names nothing that may be
-// invalidated through q.
-func (k *keyTable) invalidateRemote(hca *HCA, q *QP, key ci.Key) bool {
-	return hca.keys.invalidate(q, key)
 }

@@ -70,13 +70,13 @@ func TestFastReg(t *testing.T) {
 		if c.mr != nil {
 			ext.MR = c.mr.(*MR)
 		}
-		require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, ext), c.name)
+		require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, ext), c.name)
 		require.Equal(t, g, m.Region(), c.name)
 		require.Zero(t, d.refs.n, "%s: a reference is left", c.name)
 	}
-	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, nil))
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, nil))
 
-	require.Equal(t, ci.WCSuccess, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: good}))
+	require.Equal(t, ci.WCSuccess, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: good}))
 	n := m.Region()
 	require.Equal(t, ci.Region{Addr: 0x900a, Length: 8182, LKey: good.Key, RKey: good.Key}, n)
 	require.True(t, r.remoteOK(r.q2, n.RKey, n.Addr, n.Length, ci.RemoteAtomic))
@@ -87,42 +87,42 @@ func TestFastReg(t *testing.T) {
 	require.NoError(t, r.at(&h, r.pd, n, 4096-10-4, 8).read(got))
 	require.Equal(t, append(append([]byte(nil), b[6*4096-4:6*4096]...), b[4096:4100]...), got)
 	h.release()
-	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: good}), "mapped: to be invalidated first")
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: good}), "mapped: to be invalidated first")
 	requireStatus(t, ci.ResourceBusy, d.Destroy())
 
 	// Invalidation: who may, and what it does.
 	for name, ok := range map[string]bool{
-		"wrong variant":               r.h.localInv(r.q, n.LKey^1) == ci.WCSuccess,
-		"wrong index":                 r.h.localInv(r.q, n.LKey^0x100) == ci.WCSuccess,
-		"key 0":                       r.h.localInv(r.q, 0) == ci.WCSuccess,
-		"another PD's QP":             r.h.localInv(r.other, n.LKey) == ci.WCSuccess,
-		"ordinary region":             r.h.localInv(r.q, plain.Region().LKey) == ci.WCSuccess,
-		"by a peer, plain":            r.h.keys.invalidateRemote(r.h, r.q, plain.Region().LKey),
-		"by a peer of another domain": r.h.keys.invalidateRemote(r.h, r.other, n.RKey),
+		"wrong variant":               r.h.localInv(&r.q.endpoint, n.LKey^1) == ci.WCSuccess,
+		"wrong index":                 r.h.localInv(&r.q.endpoint, n.LKey^0x100) == ci.WCSuccess,
+		"key 0":                       r.h.localInv(&r.q.endpoint, 0) == ci.WCSuccess,
+		"another PD's QP":             r.h.localInv(&r.other.endpoint, n.LKey) == ci.WCSuccess,
+		"ordinary region":             r.h.localInv(&r.q.endpoint, plain.Region().LKey) == ci.WCSuccess,
+		"by a peer, plain":            r.h.keys.invalidate(&r.q.endpoint, plain.Region().LKey),
+		"by a peer of another domain": r.h.keys.invalidate(&r.other.endpoint, n.RKey),
 	} {
 		require.False(t, ok, name)
 	}
 	w := r.window(ci.MWType2)
 	key, st := r.bind(r.q, w, m, ci.MWBind{Addr: n.Addr, Length: 1, Key: w.Key(), Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
-	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, n.LKey), "a window is bound")
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
-	require.True(t, r.h.keys.invalidateRemote(r.h, r.q, n.RKey))
+	require.Equal(t, ci.WCBindErr, r.h.localInv(&r.q.endpoint, n.LKey), "a window is bound")
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
+	require.True(t, r.h.keys.invalidate(&r.q.endpoint, n.RKey))
 	require.False(t, r.localOK(r.pd, n.LKey, n.Addr, 1, false))
 	require.False(t, r.remoteOK(r.q, n.RKey, n.Addr, 1, ci.RemoteRead))
 	require.Equal(t, ci.Region{LKey: n.LKey, RKey: n.LKey}, m.Region())
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, n.LKey), "once more changes nothing")
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, n.LKey), "once more changes nothing")
 	require.Zero(t, d.refs.n)
 
 	// Zero based, read-only, and again.
 	z := with(func(f *ci.FastReg) { f.Access = ci.ZeroBased | ci.RemoteRead; f.Key++ })
-	require.Equal(t, ci.WCSuccess, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: z}))
+	require.Equal(t, ci.WCSuccess, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: z}))
 	require.True(t, r.remoteOK(r.q, z.Key, 0, z.Length, ci.RemoteRead))
 	require.False(t, r.localOK(r.pd, z.Key, 0, 1, true))
 	r.destroy(m)
 	require.False(t, r.remoteOK(r.q, z.Key, 0, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCBindErr, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: z}), "destroyed")
-	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, z.Key))
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: z}), "destroyed")
+	require.Equal(t, ci.WCBindErr, r.h.localInv(&r.q.endpoint, z.Key))
 	r.destroy(w, d, other, plain)
 	r.close()
 }

@@ -22,28 +22,28 @@ type FMR struct {
 // AllocFMR makes an unmapped region.
 func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	const verb = "PD.AllocFMR"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
-	case !h.attr.Caps.Has(ci.CapFMR):
+	case !dev.attr.Caps.Has(ci.CapFMR):
 		return d.UnimplementedPD.AllocFMR(c)
 	}
-	if err := h.checkAccess(verb, c.Access); err != nil {
+	if err := dev.checkAccess(verb, c.Access); err != nil {
 		return nil, err
 	}
 	switch {
-	case c.PageShift >= 64 || !slices.Contains(h.attr.PageSizes, 1<<c.PageShift):
+	case c.PageShift >= 64 || !slices.Contains(dev.attr.PageSizes, 1<<c.PageShift):
 		return nil, failf(verb, ci.InvalidParameter, "the page size is not one of CAAttr.PageSizes")
-	case c.MaxPages < 1 || uint64(c.MaxPages) > h.attr.MaxMRSize>>c.PageShift:
+	case c.MaxPages < 1 || uint64(c.MaxPages) > dev.attr.MaxMRSize>>c.PageShift:
 		return nil, failf(verb, ci.InvalidParameter, "MaxPages is below 1, or more than CAAttr.MaxMRSize")
-	case c.MaxMaps < 1 || c.MaxMaps > h.attr.MaxMapsPerFMR:
+	case c.MaxMaps < 1 || c.MaxMaps > dev.attr.MaxMapsPerFMR:
 		return nil, failf(verb, ci.InvalidParameter, "MaxMaps is not in 1 to CAAttr.MaxMapsPerFMR")
 	}
-	if err := d.child(verb, kindFMR, h.attr.MaxFMRs); err != nil {
+	if err := d.child(verb, kindFMR, dev.attr.MaxFMRs); err != nil {
 		return nil, err
 	}
-	s, _, ok := h.keys.reserve(h, nil, nil)
+	s, _, ok := dev.keys.reserve(nil)
 	if !ok {
 		d.unchild(kindFMR)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
@@ -55,7 +55,7 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 // ends inside the last page.
 func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	const verb = "FMR.Map"
-	h := f.pd.ca.hca
+	dev := f.pd.dev
 	page := uint64(1) << f.create.PageShift
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 		if a&(page-1) != 0 {
 			return ci.Region{}, failf(verb, ci.InvalidParameter, "a page is not on the bounds of its size")
 		}
-		if n := run.upTo(&h.keys.dma, a, page); n == 0 || n < page && i < len(pages)-1 {
+		if n := run.upTo(&dev.keys.dma, a, page); n == 0 || n < page && i < len(pages)-1 {
 			return ci.Region{}, failf(verb, ci.InvalidParameter, "a page is not mapped by CA.MapDMA")
 		}
 	}
@@ -88,11 +88,11 @@ func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 // UnmapFMRs makes the keys of all the regions useless, and waits for accesses in progress.
 func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	const verb = "PD.UnmapFMRs"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
 	case !d.alive():
 		return fail(verb, ci.InvalidPDHandle)
-	case !h.attr.Caps.Has(ci.CapFMR):
+	case !dev.attr.Caps.Has(ci.CapFMR):
 		return d.UnimplementedPD.UnmapFMRs(fmrs)
 	}
 	list := make([]*FMR, 0, len(fmrs))
@@ -133,7 +133,7 @@ func (f *FMR) Destroy() error {
 	case busy:
 		return failf(verb, ci.ResourceBusy, "unmap it first")
 	}
-	f.pd.ca.hca.keys.release(f.slot)
+	f.pd.dev.keys.release(f.slot)
 	f.slot.wait()
 	f.pd.unchild(kindFMR)
 	return nil

@@ -175,10 +175,10 @@ func TestCommunicationEstablished(t *testing.T) {
 	for _, d := range []uint32{1, 1000, psnMask} {
 		s.inject(s.b, Packet{Op: wire.OpWrite, PSN: psnAdd(attr.RQPSN, d)})
 	}
-	assert.False(t, s.b.qp.(*QP).resp.seen)
+	assert.False(t, s.b.qp.(*QP).resp.contacted)
 	assert.Empty(t, s.b.events)
 	s.inject(s.b, Packet{Op: wire.OpWrite, PSN: attr.RQPSN})
-	assert.True(t, s.b.qp.(*QP).resp.seen)
+	assert.True(t, s.b.qp.(*QP).resp.contacted)
 	assert.Equal(t, ci.EventQPComm, (<-s.b.events).Type)
 }
 

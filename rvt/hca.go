@@ -1,81 +1,70 @@
 package rvt
 
 import (
-	"bufio"
-	"crypto/rand"
 	"errors"
 	"sync/atomic"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
-	"ciddk/clock"
 )
 
 // HCA is an adapter on this transport. It implements ci.HCA.
 type HCA struct {
 	ci.UnimplementedHCA
-	cfg     Config
-	clock   clock.Clock
-	rand    *source
-	attr    ci.CAAttr // without ports
-	ports   []*port   // ports[i] is port i+1
-	count   counters
-	wheel   clock.Wheel
-	keys    keyTable
-	qps     table[QP]
-	retired quarantine
-	mcast   mcastTable
-	limit   [numKinds]atomic.Int64
-	queues  budget // Config.QueueMemory
-	inboxes budget // Config.InboxMemory
-
-	sysGUID atomic.Uint64
-	open    atomic.Pointer[CA]
-	closed  atomic.Bool
-	face    ci.HCA // as consumers see it, through Config.Override
-
-	suspects suspects
+	device
+	open   atomic.Pointer[CA]
+	closed atomic.Bool
+	face   ci.HCA // as consumers see it, through Config.Override
 }
 
-// New builds an HCA. Errors: *SupportError when it claims what it has no means for, and whatever a port's Start says.
+// New creates an HCA and starts its ports. Errors: a *SupportError when cfg claims a capability that is not implemented, InvalidGUID when
+// cfg has no GUID, and InsufficientResources with the error of a port's Start.
 func New(cfg Config) (*HCA, error) {
 	if err := cfg.checkSupport(); err != nil {
 		return nil, err
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = clock.Real()
-	}
-	if cfg.Rand == nil {
-		cfg.Rand = bufio.NewReaderSize(rand.Reader, 512)
-	}
 	if cfg.Info.GUID == 0 {
 		return nil, failf("rvt.New", ci.InvalidGUID, "Config.Info.GUID is zero")
 	}
-	cfg.Info.Version = ci.InterfaceVersion
-	h := &HCA{cfg: cfg, clock: cfg.Clock, rand: &source{r: cfg.Rand}, attr: limits(cfg)}
-	h.sysGUID.Store(uint64(h.attr.SystemGUID))
-	h.wheel.Init(cfg.Clock)
-	h.queues.limit, h.inboxes.limit = cfg.QueueMemory, cfg.InboxMemory
-	if h.queues.limit == 0 {
-		h.queues.limit = DefaultQueueMemory
-	}
-	if h.inboxes.limit == 0 {
-		h.inboxes.limit = DefaultInboxMemory
-	}
-	h.suspects.report = cfg.Ops.Suspect
-	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
-	for i, p := range cfg.Ports {
-		h.ports = append(h.ports, newPort(h, uint8(i+1), p))
-	}
+	h := newHCA(cfg)
 	for i, p := range h.ports {
-		if err := p.Start(p); err != nil {
+		if err := p.Start(&receiver{port: p, events: h.portEvent}); err != nil {
 			for _, q := range h.ports[:i] {
-				_ = q.Port.Close() // the error to tell is the first one
+				_ = q.Port.Close() // the error to return is the first one
 			}
 			return nil, failErr("rvt.New", ci.InsufficientResources, err)
 		}
 	}
 	return h, nil
+}
+
+// newHCA creates an HCA whose ports have not been started.
+func newHCA(cfg Config) *HCA {
+	h := &HCA{}
+	h.device.init(cfg)
+	h.overrun = h.failUsers
+	h.face = ciwrap.Wrap(inner{h}, cfg.Override)
+	h.qps.management = make([][2]atomic.Pointer[QP], len(cfg.Ports))
+	for i, p := range cfg.Ports {
+		h.ports = append(h.ports, newPort(&h.device, uint8(i+1), p))
+	}
+	return h
+}
+
+// portEvent raises an event of a port for the open CA.
+func (h *HCA) portEvent(t ci.EventType, port uint8) {
+	if ca := h.open.Load(); ca != nil {
+		ca.handlers.event(t, port)
+	}
+}
+
+// failUsers takes the QPs that use a CQ to Error, after completions were lost (IBTA volume 1, 10.2.4.4).
+func (h *HCA) failUsers(cq *CQ) {
+	h.qps.each(func(q *QP) {
+		if q.sendCQ == cq || q.recvCQ == cq {
+			q.fatal()
+		}
+	})
 }
 
 // inner is the HCA below the overrides; ci.As finds the *HCA behind it.
@@ -168,4 +157,15 @@ func (h *HCA) PortCount(num uint8) PortCount {
 	c := &p.traffic
 	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(), XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
 		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
+}
+
+// QPCounters returns the counters of a QP, and whether there is a QP of that number.
+func (h *HCA) QPCounters(num ci.QPN) (QPCounters, bool) {
+	q := h.qps.byNum.get(uint32(num))
+	if q == nil {
+		return QPCounters{}, false
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	return q.origin.count, true
 }

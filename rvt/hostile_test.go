@@ -200,7 +200,7 @@ func (x *hostileRig) run(b []byte) {
 			require.ErrorIs(t, err, ci.InsufficientResources)
 		}
 		was := x.drops()
-		x.s.hca.ports[0].Deliver([]Packet{p}, r.u8()&1 == 0, r.u8()&1 == 0)
+		receiverOf(x.s.hca, 0).Deliver([]Packet{p}, r.u8()&1 == 0, r.u8()&1 == 0)
 		moved := 0
 		for c, n := range x.drops() {
 			if d := n - was[c]; d > 0 {
@@ -221,7 +221,7 @@ func (x *hostileRig) run(b []byte) {
 			}
 		}
 	}
-	x.s.hca.ports[0].FlushAcks()
+	receiverOf(x.s.hca, 0).FlushAcks()
 	after, err := x.victim.Query()
 	require.NoError(t, err)
 	require.Equal(t, x.before, after)

@@ -1,24 +1,39 @@
 package rvt
 
-// inboxLimit bounds what waits for a busy QP; a transport recovers from what is dropped beyond it.
-const inboxLimit = 1024
+import "sync"
 
-// enqueue copies packets for the holder of the token.
-func (q *QP) enqueue(pkts []Packet) {
-	q.inMu.Lock()
-	defer q.inMu.Unlock()
+// inbox holds copies of packets for a QP whose token is held by another goroutine, or by a caller further up the stack.
+type inbox struct {
+	mu      sync.Mutex
+	packets []Packet
+	bytes   int64 // taken from the budget
+}
+
+const (
+	// inboxLimit is the most packets in an inbox. A transport recovers from the loss of those beyond it.
+	inboxLimit = 1024
+	// inboxShare is the part of Config.InboxMemory that one QP may hold.
+	inboxShare = 4
+	// inboxKept is the most packets for which an inbox keeps its storage when it is empty, so that control packets cost nothing.
+	inboxKept = 16
+)
+
+// put appends copies of packets, and returns the number of those that it has no room for.
+func (x *inbox) put(pkts []Packet, memory *budget) (dropped int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for i := range pkts {
 		p := pkts[i]
-		if n := len(q.inbox); n > 0 && p.supersedes(&q.inbox[n-1]) {
-			q.inbox[n-1] = p
+		if n := len(x.packets); n > 0 && p.supersedes(&x.packets[n-1]) {
+			x.packets[n-1] = p
 			continue
 		}
 		size := inboxSize(&p)
-		if len(q.inbox) >= inboxLimit || q.inBytes+size > q.hca.inboxes.limit/inboxShare || !q.hca.inboxes.take(size) {
-			q.hca.count.add(DropBusy, 1)
+		if len(x.packets) >= inboxLimit || x.bytes+size > memory.limit/inboxShare || !memory.take(size) {
+			dropped++
 			continue
 		}
-		q.inBytes += size
+		x.bytes += size
 		if p.Len > 0 {
 			b := make([]byte, 0, p.Len)
 			for _, s := range p.Payload {
@@ -29,60 +44,64 @@ func (q *QP) enqueue(pkts []Packet) {
 		if p.GRH != nil {
 			p.GRH = append([]byte(nil), p.GRH...)
 		}
-		q.inbox = append(q.inbox, p)
+		x.packets = append(x.packets, p)
 	}
+	return dropped
 }
 
 // inboxSize is the number of bytes that a packet takes in an inbox.
 func inboxSize(p *Packet) int64 { return packetBytes + int64(p.Len) + int64(len(p.GRH)) }
 
-// emptyInbox takes the bytes of the inbox out of the count. q.inMu is held.
-func (q *QP) emptyInbox() {
-	if q.inBytes > 0 {
-		q.hca.inboxes.give(q.inBytes)
-		q.inBytes = 0
-	}
-}
-
-// readInbox takes a quantum of packets from the inbox. What is left waits for the next turn.
-func (q *QP) readInbox(r *run) {
+// take removes and returns a quantum of packets, and reports whether more are left. Without more, the caller returns the slice with keep.
+func (x *inbox) take(memory *budget) (list []Packet, more bool) {
 	b := newQuantum()
-	q.inMu.Lock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	n, size := 0, int64(0)
-	for ; n < len(q.inbox) && !b.isSpent(); n++ {
-		b.spend(1, q.inbox[n].Len)
-		size += inboxSize(&q.inbox[n])
+	for ; n < len(x.packets) && !b.isSpent(); n++ {
+		b.spend(1, x.packets[n].Len)
+		size += inboxSize(&x.packets[n])
 	}
 	if n == 0 {
-		q.inMu.Unlock()
-		return
+		return nil, false
 	}
-	list, rest := q.inbox[:n], q.inbox[n:]
-	q.inbox = nil
-	if len(rest) > 0 {
-		q.inbox = rest
-		q.pending.Store(true)
+	list, rest := x.packets[:n], x.packets[n:]
+	x.packets = nil
+	if more = len(rest) > 0; more {
+		x.packets = rest
 	}
-	q.inBytes -= size
-	q.hca.inboxes.give(size)
-	q.inMu.Unlock()
-	for i := range list {
-		q.receive(r, &list[i])
-	}
-	if len(rest) > 0 || cap(list) > 16 {
+	x.bytes -= size
+	memory.give(size)
+	return list, more
+}
+
+// keep reuses the storage of packets that take returned.
+func (x *inbox) keep(list []Packet) {
+	if cap(list) > inboxKept {
 		return
 	}
 	clear(list)
-	q.inMu.Lock()
-	if q.inbox == nil { // keep a small one, so that control packets cost nothing
-		q.inbox = list[:0]
+	x.mu.Lock()
+	if x.packets == nil {
+		x.packets = list[:0]
 	}
-	q.inMu.Unlock()
+	x.mu.Unlock()
 }
 
-// hasInbox reports whether packets wait in the inbox.
-func (q *QP) hasInbox() bool {
-	q.inMu.Lock()
-	defer q.inMu.Unlock()
-	return len(q.inbox) > 0
+// reset drops all packets.
+func (x *inbox) reset(memory *budget) {
+	x.mu.Lock()
+	x.packets = nil
+	if x.bytes > 0 {
+		memory.give(x.bytes)
+		x.bytes = 0
+	}
+	x.mu.Unlock()
+}
+
+// isEmpty reports whether no packets wait.
+func (x *inbox) isEmpty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.packets) == 0
 }

@@ -12,17 +12,18 @@ import (
 // Keys. The upper 24 bits of a key are an index, random so that a peer cannot guess it (decision 9); the lower 8 are the variant,
 // which changes whenever the same object gives access to something else. L_Key and R_Key of a region are the same number.
 
-// keyTable finds what a key gives access to. The zero value is ready.
+// keyTable finds what a key grants.
 type keyTable struct {
-	slots table[slot]
-	dma   dmaSpace
+	slots  table[slot]
+	dma    dmaSpace
+	rand   *source       // draws keys
+	choose func() uint32 // Ops.Key; nil: keys are drawn
 }
 
 // slot is an index of the key table, owned by a region, an FMR or a window for its whole life.
 type slot struct {
 	index uint32
-	mr    *MR // the owner, where it can be invalidated by key
-	mw    *MW
+	owner keyOwner              // nil for an FMR, whose keys cannot be invalidated by work requests
 	now   atomic.Pointer[grant] // what the present key gives; nil: nothing
 
 	// Variants never repeat within 256, so that a key that has been withdrawn stays useless for as long as 8 bits allow. The owner's
@@ -34,29 +35,32 @@ type slot struct {
 	old []*grant // withdrawn, and possibly still in use
 }
 
-// reserve takes a free index for a region or a window, or for neither (an FMR), and makes its first key.
-func (k *keyTable) reserve(h *HCA, mr *MR, mw *MW) (*slot, ci.Key, bool) {
+// keyOwner is a region or a window as its slot uses it.
+type keyOwner interface {
+	// setSlot stores the slot and its first key. Afterwards, invalidations may reach the owner.
+	setSlot(s *slot, first ci.Key)
+	// invalidate withdraws what key grants for a work request of e, or for one of its peer's. It reports whether that is allowed.
+	invalidate(e *endpoint, key ci.Key) bool
+}
+
+// reserve takes a free index for an owner, or for an FMR, which is none, and makes its first key. It reports false if there is none.
+func (k *keyTable) reserve(owner keyOwner) (*slot, ci.Key, bool) {
 	for range 1 << 10 { // of 2^24 indices; only a driver's own Ops.Key can fail as often
-		s := &slot{mr: mr, mw: mw}
-		if h.cfg.Ops.Key != nil {
-			s.index = h.cfg.Ops.Key() & (1<<24 - 1)
+		s := &slot{owner: owner}
+		if k.choose != nil {
+			s.index = k.choose() & (1<<24 - 1)
 		} else {
-			s.index = h.rand.uint32() >> 8
-			s.seed = uint64(h.rand.uint32())<<32 | uint64(h.rand.uint32()) | 1
+			s.index = k.rand.uint32() >> 8
+			s.seed = uint64(k.rand.uint32())<<32 | uint64(k.rand.uint32()) | 1
 		}
 		if s.index == 0 { // stays unused: no key is 0
 			continue
 		}
 		key := s.fresh()
-		if mr != nil {
-			mr.slot = s
-			mr.region.Store(&ci.Region{LKey: key, RKey: key})
+		if owner != nil {
+			owner.setSlot(s, key)
 		}
-		if mw != nil {
-			mw.slot, mw.applied = s, key
-			mw.key.Store(uint32(key))
-		}
-		if k.slots.put(s.index, s) { // from here on, invalidations may find the owner
+		if k.slots.put(s.index, s) {
 			return s, key, true
 		}
 	}
@@ -145,19 +149,11 @@ func (k *keyTable) find(key ci.Key) *grant {
 	return nil
 }
 
-// invalidate withdraws what key gives, if it is that of a fast registration region or of a type 2 window of q's PD. A window must have
-// been bound through q. A region that gives nothing just now counts as invalidated; one with a window bound to it stays.
-func (k *keyTable) invalidate(q *QP, key ci.Key) bool {
+// invalidate withdraws what key gives, if it is that of a fast registration region or of a type 2 window of e's PD. A window must
+// have been bound through e. A region that gives nothing just now counts as invalidated; one with a window bound to it stays.
+func (k *keyTable) invalidate(e *endpoint, key ci.Key) bool {
 	s := k.slots.get(uint32(key) >> 8)
-	switch {
-	case s == nil:
-		return false
-	case s.mr != nil:
-		return s.mr.invalidate(q, key)
-	case s.mw != nil:
-		return s.mw.invalidate(q, key)
-	}
-	return false
+	return s != nil && s.owner != nil && s.owner.invalidate(e, key)
 }
 
 // settled tells whether the bytes that key once gave access to are untouched from now on: an invalidation, a bind and a fast
@@ -181,8 +177,8 @@ type grant struct {
 	off    uint64 // of the first byte in bytes
 
 	// Windows only.
-	under *grant // the region's; it outlives the window
-	qp    *QP    // type 2: the one QP that peers may come through
+	under *grant    // the region's; it outlives the window
+	qp    *endpoint // type 2: the one QP that peers may come through
 
 	va   uint64 // regions: the base, were it not ZeroBased
 	dmas []*DMA // what bytes were reached through, each once

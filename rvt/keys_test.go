@@ -110,14 +110,14 @@ func TestSettled(t *testing.T) {
 	key := m.Region().LKey
 	require.True(t, r.h.keys.settled(key, nil), "nothing has been withdrawn")
 	reg := func() ci.WCStatus {
-		return r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12, Length: 4096,
+		return r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12, Length: 4096,
 			Key: key, Access: allRights}})
 	}
 	require.Equal(t, ci.WCSuccess, reg())
 	var a, b holds
 	r.at(&a, r.pd, m.Region(), 0, 1)
 	r.at(&b, r.pd, m.Region(), 0, 1)
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
 
 	woken := 0
 	require.False(t, r.h.keys.settled(key, func() { woken++ }), "two still use it")
@@ -135,7 +135,7 @@ func TestSettled(t *testing.T) {
 
 	// The same on the way out: DMA.Destroy waits for what an invalidation did not wait for.
 	r.at(&a, r.pd, m.Region(), 0, 1)
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
 	done := make(chan error, 1)
 	go func() { done <- d.Destroy() }()
 	eventually(t, func() bool { return d.use.n.Load() < 0 }) // Destroy has nothing left to do but wait

@@ -15,6 +15,13 @@ type mcastTable struct {
 	n      int              // attachments
 }
 
+// members returns the QPs of a group, which the caller may not change.
+func (t *mcastTable) members(gid ci.GID) []*QP {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.groups[gid]
+}
+
 // Mcast is the membership of a QP in a group.
 type Mcast struct {
 	refs
@@ -26,7 +33,7 @@ type Mcast struct {
 func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	const verb = "QP.AttachMcast"
 	gid, mlid := c.GID, c.LID
-	a := &q.hca.attr
+	a := &q.dev.attr
 	switch {
 	case !a.Caps.Has(ci.CapMulticast):
 		return q.UnimplementedQP.AttachMcast(c)
@@ -34,7 +41,7 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 		return nil, fail(verb, ci.InvalidServiceType)
 	}
 	q.mu.Lock()
-	port := q.hca.port(q.attr.Port)
+	port := q.dev.port(q.attr.Port)
 	q.unlock()
 	ethernet := port.attr.Load().Link == ci.LinkEthernet
 	if gid[0] != 0xff && !(ethernet && isIPv4Group(gid)) {
@@ -46,11 +53,11 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if !q.get() {
 		return nil, fail(verb, ci.InvalidQPHandle)
 	}
-	if err := q.hca.join(verb, q, gid); err != nil {
+	if err := q.dev.join(verb, q, gid); err != nil {
 		q.put()
 		return nil, err
 	}
-	q.hca.limit[kindMcast].Add(1)
+	q.dev.limit[kindMcast].Add(1)
 	nothingForUser(c.User)
 	return &Mcast{qp: q, gid: gid}, nil
 }
@@ -70,30 +77,30 @@ func (m *Mcast) Destroy() error {
 	if err := m.kill("Mcast.Destroy", ci.InvalidMcastHandle); err != nil {
 		return err
 	}
-	m.qp.hca.leave(m.qp, m.gid)
-	m.qp.hca.drop(kindMcast)
+	m.qp.dev.leave(m.qp, m.gid)
+	m.qp.dev.drop(kindMcast)
 	m.qp.put()
 	return nil
 }
 
-func (h *HCA) join(verb string, q *QP, gid ci.GID) error {
-	t := &h.mcast
+func (d *device) join(verb string, q *QP, gid ci.GID) error {
+	t := &d.groups
 	t.change.Lock()
 	defer t.change.Unlock()
 	list := t.groups[gid]
 	switch {
-	case t.n >= h.attr.MaxMcastQPs || len(list) >= h.attr.MaxQPsPerMcastGroup:
+	case t.n >= d.attr.MaxMcastQPs || len(list) >= d.attr.MaxQPsPerMcastGroup:
 		return fail(verb, ci.MaxMcastQPsReached)
-	case list == nil && len(t.groups) >= h.attr.MaxMcastGroups:
+	case list == nil && len(t.groups) >= d.attr.MaxMcastGroups:
 		return fail(verb, ci.InsufficientResources)
 	}
 	if list == nil {
-		for i, p := range h.ports {
+		for i, p := range d.ports {
 			if p.group == nil {
 				continue
 			}
 			if err := p.group.JoinGroup(gid); err != nil {
-				h.leavePorts(gid, i)
+				d.leavePorts(gid, i)
 				return failErr(verb, joinStatus(err), err)
 			}
 		}
@@ -118,16 +125,16 @@ func joinStatus(err error) ci.Status {
 }
 
 // leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could do about it.
-func (h *HCA) leavePorts(gid ci.GID, n int) {
-	for _, p := range h.ports[:n] {
+func (d *device) leavePorts(gid ci.GID, n int) {
+	for _, p := range d.ports[:n] {
 		if p.group != nil {
 			_ = p.group.LeaveGroup(gid)
 		}
 	}
 }
 
-func (h *HCA) leave(q *QP, gid ci.GID) {
-	t := &h.mcast
+func (d *device) leave(q *QP, gid ci.GID) {
+	t := &d.groups
 	t.change.Lock()
 	defer t.change.Unlock()
 	list := slices.Clone(t.groups[gid])
@@ -143,6 +150,6 @@ func (h *HCA) leave(q *QP, gid ci.GID) {
 	}
 	t.mu.Unlock()
 	if len(list) == 0 {
-		h.leavePorts(gid, len(h.ports))
+		d.leavePorts(gid, len(d.ports))
 	}
 }

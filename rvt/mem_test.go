@@ -319,7 +319,7 @@ func TestLocalChecks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var h holds
-			m, st := h.local(r.h, c.pd, c.sge, c.write)
+			m, st := h.local(&r.h.keys, c.pd, c.sge, c.write)
 			require.Equal(t, c.want, st)
 			require.Equal(t, st == ci.WCSuccess && c.sge.Length > 0, m.mr != nil)
 			h.release()

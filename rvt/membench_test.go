@@ -27,7 +27,7 @@ func BenchmarkLocalSlices(b *testing.B) {
 	var h holds
 	segs := make([][]byte, 0, 8)
 	for b.Loop() {
-		m, st := h.local(r.h, r.pd, g.SGE(64, 64), false)
+		m, st := h.local(&r.h.keys, r.pd, g.SGE(64, 64), false)
 		if st != ci.WCSuccess {
 			b.Fatal(st)
 		}
@@ -45,7 +45,7 @@ func BenchmarkLocalBatch(b *testing.B) {
 	segs := make([][]byte, 0, 8)
 	for b.Loop() {
 		for i := range uint64(32) {
-			m, st := h.local(r.h, r.pd, g.SGE(64*i, 64), false)
+			m, st := h.local(&r.h.keys, r.pd, g.SGE(64*i, 64), false)
 			if st != ci.WCSuccess {
 				b.Fatal(st)
 			}
@@ -65,7 +65,7 @@ func BenchmarkRemoteWrite(b *testing.B) {
 			var h holds
 			p := make([]byte, 64)
 			for b.Loop() {
-				m, ok := h.remote(r.h, r.q, g.RKey, g.Addr+64, 64, ci.RemoteWrite)
+				m, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+64, 64, ci.RemoteWrite)
 				if !ok {
 					b.Fatal("refused")
 				}
@@ -92,7 +92,7 @@ func BenchmarkRemoteWindow(b *testing.B) {
 	require.Equal(b, ci.WCSuccess, st)
 	var h holds
 	for b.Loop() {
-		if _, ok := h.remote(r.h, r.q, k, mr.Region().Addr+64, 64, ci.RemoteWrite); !ok {
+		if _, ok := h.remote(&r.h.keys, &r.q.endpoint, k, mr.Region().Addr+64, 64, ci.RemoteWrite); !ok {
 			b.Fatal("refused")
 		}
 		h.release()
@@ -103,7 +103,7 @@ func BenchmarkRemoteAtomic(b *testing.B) {
 	r, g := benchRig(b)
 	var h holds
 	for b.Loop() {
-		m, ok := h.remote(r.h, r.q, g.RKey, g.Addr+64, 8, ci.RemoteAtomic)
+		m, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+64, 8, ci.RemoteAtomic)
 		if !ok {
 			b.Fatal("refused")
 		}
@@ -143,14 +143,14 @@ func TestMemAllocs(t *testing.T) {
 	p := make([]byte, 256)
 	run := func() {
 		for _, g := range gs {
-			m, _ := h.local(r.h, r.pd, g.SGE(0, 256), true)
+			m, _ := h.local(&r.h.keys, r.pd, g.SGE(0, 256), true)
 			_, _ = m.slices(segs, 256)
 			_ = m.read(p)
-			m, _ = h.remote(r.h, r.q, g.RKey, g.Addr+1, 256, ci.RemoteWrite)
+			m, _ = h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+1, 256, ci.RemoteWrite)
 			_ = m.write(p)
 			_ = m.writeLast(p)
 			_, _ = m.advance(7).atomic(wire.OpFetchAdd, 1, 0)
-			_, _ = h.remote(r.h, r.q, g.RKey, g.Addr, 1<<20, ci.RemoteWrite) // refusals, too
+			_, _ = h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr, 1<<20, ci.RemoteWrite) // refusals, too
 		}
 		h.release()
 	}

@@ -66,7 +66,7 @@ func FuzzPlaces(f *testing.F) {
 			require.NoError(t, err)
 			fr := ci.FastReg{Pages: []uint64{ranges[0].Addr, ranges[1].Addr, size}, PageShift: 12, Offset: uint32(offset), Length: length, IOVA: iova,
 				Key: m.Region().LKey, Access: allRights}
-			if r.h.fastReg(r.q, &WorkExt{MR: m.(*MR), FastReg: fr}) != ci.WCSuccess {
+			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m.(*MR), FastReg: fr}) != ci.WCSuccess {
 				require.Zero(t, d.refs.n)
 				r.destroy(m, d)
 				r.close()
@@ -87,11 +87,11 @@ func FuzzPlaces(f *testing.F) {
 		require.LessOrEqual(t, g.Addr, max-g.Length)
 		var h holds
 		for _, off := range []uint64{0, g.Length - 1} {
-			at, ok := h.remote(r.h, r.q, g.RKey, g.Addr+off, 1, ci.RemoteWrite)
+			at, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+off, 1, ci.RemoteWrite)
 			require.True(t, ok)
 			require.NoError(t, at.writeLast([]byte{byte(off)}))
 		}
-		at, ok := h.remote(r.h, r.q, g.RKey, g.Addr, g.Length, ci.RemoteRead)
+		at, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr, g.Length, ci.RemoteRead)
 		require.True(t, ok)
 		segs, ok := at.slices(nil, uint32(g.Length))
 		require.True(t, ok)

@@ -149,7 +149,7 @@ func (m *memModel) fastReg() {
 	n := rapid.Uint64Range(1, uint64(4096-off)).Draw(m.t, "length")
 	f := ci.FastReg{Pages: []uint64{m.dma.Ranges()[0].Addr}, PageShift: 12, Offset: off, Length: n, IOVA: 0x4000 + uint64(off),
 		Key: r.mr.Region().LKey&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant")), Access: a}
-	st := m.h.fastReg(q, &WorkExt{MR: r.mr, FastReg: f})
+	st := m.h.fastReg(&q.endpoint, &WorkExt{MR: r.mr, FastReg: f})
 	if r.gone || !r.fast || r.g != nil || r.mr.pd != q.pd || !legal(a) {
 		require.Equal(m.t, ci.WCBindErr, st)
 		return
@@ -293,9 +293,9 @@ func (m *memModel) invalidate() {
 	g, q := m.pickGrant(), m.pickQP()
 	var ok bool
 	if rapid.Bool().Draw(m.t, "by the peer") {
-		ok = m.h.keys.invalidateRemote(m.h, q, g.key)
+		ok = m.h.keys.invalidate(&q.endpoint, g.key)
 	} else {
-		ok = m.h.localInv(q, g.key) == ci.WCSuccess
+		ok = m.h.localInv(&q.endpoint, g.key) == ci.WCSuccess
 	}
 	for _, r := range m.mrs {
 		if r.fast && !r.gone && r.mr.pd == q.pd && r.mr.Region().LKey == g.key {
@@ -346,10 +346,10 @@ func (m *memModel) use() {
 	var ok bool
 	if local {
 		var st ci.WCStatus
-		at, st = h.local(m.h, q.pd, ci.SGE{Addr: addr, Length: uint32(n), LKey: k.key}, need != 0)
+		at, st = h.local(&m.h.keys, q.pd, ci.SGE{Addr: addr, Length: uint32(n), LKey: k.key}, need != 0)
 		ok = st == ci.WCSuccess
 	} else {
-		at, ok = h.remote(m.h, q, k.key, addr, n, need)
+		at, ok = h.remote(&m.h.keys, &q.endpoint, k.key, addr, n, need)
 	}
 	require.Equal(m.t, want != nil, ok, "key %x addr %x n %d need %b", k.key, addr, n, need)
 	if !ok {

@@ -31,7 +31,7 @@ func hammer(n int, work func(i int)) (stop func()) {
 // writer stores through a remote key if it may, as a responder does, and counts.
 func (r *memRig) writer(q *QP, k ci.Key, addr uint64, b []byte, did *atomic.Int64) {
 	var h holds
-	if at, ok := h.remote(r.h, q, k, addr, uint64(len(b)), ci.RemoteWrite); ok {
+	if at, ok := h.remote(&r.h.keys, &q.endpoint, k, addr, uint64(len(b)), ci.RemoteWrite); ok {
 		if err := at.write(b); err != nil {
 			panic(err)
 		}
@@ -104,7 +104,7 @@ func TestWithdrawWhileUsed(t *testing.T) {
 			k, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 64, Key: w.Key(), Access: ci.RemoteWrite})
 			require.Equal(r.t, ci.WCSuccess, st)
 			return round{func() ci.Key { return k }, g.Addr, b, func() {
-				require.Equal(r.t, ci.WCSuccess, r.h.localInv(r.q, k))
+				require.Equal(r.t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, k))
 				r.destroy(m)
 			}, func() { r.destroy(w) }}
 		}},
@@ -125,10 +125,10 @@ func TestWithdrawWhileUsed(t *testing.T) {
 			require.NoError(r.t, err)
 			m := o.(*MR)
 			k := m.Region().RKey
-			require.Equal(r.t, ci.WCSuccess, r.h.fastReg(r.q, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12,
+			require.Equal(r.t, ci.WCSuccess, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12,
 				Length: 4096, IOVA: 0x1000, Key: k, Access: allRights}}))
 			return round{func() ci.Key { return k }, 0x1000, b, func() {
-				require.Equal(r.t, ci.WCSuccess, r.h.localInv(r.q, k))
+				require.Equal(r.t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, k))
 				again := make(chan struct{}, 1)
 				for !r.h.keys.settled(k, func() { again <- struct{}{} }) {
 					<-again
@@ -189,23 +189,23 @@ func TestMemVerbsConcurrently(t *testing.T) {
 			if !ok {
 				panic("nobody else binds this window")
 			}
-			if r.h.bindMW(r.q, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: k, Access: ci.RemoteWrite}}) == ci.WCSuccess {
+			if r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: k, Access: ci.RemoteWrite}}) == ci.WCSuccess {
 				binds.Add(1)
 			}
-			_ = r.h.bindMW(r.q, &WorkExt{MW: w, Bind: ci.MWBind{Key: w.Key()}})
+			_ = r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, Bind: ci.MWBind{Key: w.Key()}})
 		},
 		func() {
 			g := m.Region()
-			_ = r.h.bindMW(r.q, &WorkExt{MW: w2, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: w2.Key(), Access: ci.RemoteRead}})
-			_ = r.h.keys.invalidateRemote(r.h, r.q, w2.Key())
+			_ = r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w2, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: w2.Key(), Access: ci.RemoteRead}})
+			_ = r.h.keys.invalidate(&r.q.endpoint, w2.Key())
 		},
 		func() {
 			k := f.Region().LKey
-			if r.h.fastReg(r.q, &WorkExt{MR: f, FastReg: ci.FastReg{Pages: []uint64{page}, PageShift: 12, Length: 4096, Key: k, Access: allRights}}) ==
+			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: f, FastReg: ci.FastReg{Pages: []uint64{page}, PageShift: 12, Length: 4096, Key: k, Access: allRights}}) ==
 				ci.WCSuccess {
 				regs.Add(1)
 			}
-			_ = r.h.localInv(r.q, k)
+			_ = r.h.localInv(&r.q.endpoint, k)
 		},
 		func() {
 			if g, err := fmr.Map([]uint64{page}, 0); err == nil {
@@ -267,7 +267,7 @@ func TestAtomicsAlias(t *testing.T) {
 		wg.Go(func() {
 			var h holds
 			for n := range each {
-				at, ok := h.remote(r.h, r.q, g.RKey, g.Addr+8, 8, ci.RemoteAtomic)
+				at, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+8, 8, ci.RemoteAtomic)
 				if !ok {
 					panic("refused")
 				}
@@ -319,7 +319,7 @@ func TestWriteLastRelease(t *testing.T) {
 				binary.NativeEndian.PutUint64(msg[8*i:], n+1)
 			}
 			binary.NativeEndian.PutUint64(msg[48:], n+1)
-			at, ok := h.remote(r.h, r.q, g.RKey, g.Addr+8, 56, ci.RemoteWrite)
+			at, ok := h.remote(&r.h.keys, &r.q.endpoint, g.RKey, g.Addr+8, 56, ci.RemoteWrite)
 			if !ok {
 				panic("refused")
 			}

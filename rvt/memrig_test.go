@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/clock"
 )
 
 const (
@@ -36,7 +35,8 @@ func newMemRig(t require.TestingT, tweak func(*Config)) *memRig {
 	if tweak != nil {
 		tweak(&cfg)
 	}
-	h := &HCA{cfg: cfg, clock: clock.Real(), rand: &source{r: rand.NewChaCha8([32]byte{1})}, attr: limits(cfg)}
+	cfg.Rand = rand.NewChaCha8([32]byte{1})
+	h := newHCA(cfg)
 	ca := &CA{hca: h}
 	r := &memRig{t: t, h: h, ca: ca}
 	for _, p := range []**PD{&r.pd, &r.pd2} {
@@ -44,8 +44,15 @@ func newMemRig(t require.TestingT, tweak func(*Config)) *memRig {
 		require.NoError(t, err)
 		*p = d
 	}
-	r.q, r.q2, r.other = &QP{pd: r.pd, ca: ca, hca: h}, &QP{pd: r.pd, ca: ca, hca: h}, &QP{pd: r.pd2, ca: ca, hca: h}
+	r.q, r.q2, r.other = newBareQP(h, r.pd), newBareQP(h, r.pd), newBareQP(h, r.pd2)
 	return r
+}
+
+// newBareQP makes a QP without queues.
+func newBareQP(h *HCA, pd *PD) *QP {
+	q := &QP{}
+	q.dev, q.pd = &h.device, pd
+	return q
 }
 
 // close destroys the domains, and fails if anything is left.
@@ -90,27 +97,27 @@ func (r *memRig) bind(q *QP, w *MW, mr *MR, b ci.MWBind) (ci.Key, ci.WCStatus) {
 		require.True(r.t, ok)
 		b.Key = k
 	}
-	return b.Key, r.h.bindMW(q, &WorkExt{MW: w, MR: mr, Bind: b})
+	return b.Key, r.h.bindMW(&q.endpoint, &WorkExt{MW: w, MR: mr, Bind: b})
 }
 
 // localOK and remoteOK tell whether an access passes the checks.
 func (r *memRig) localOK(pd *PD, key ci.Key, addr uint64, n uint32, write bool) bool {
 	var h holds
 	defer h.release()
-	_, st := h.local(r.h, pd, ci.SGE{Addr: addr, Length: n, LKey: key}, write)
+	_, st := h.local(&r.h.keys, pd, ci.SGE{Addr: addr, Length: n, LKey: key}, write)
 	return st == ci.WCSuccess
 }
 
 func (r *memRig) remoteOK(q *QP, key ci.Key, addr, n uint64, need ci.Access) bool {
 	var h holds
 	defer h.release()
-	_, ok := h.remote(r.h, q, key, addr, n, need)
+	_, ok := h.remote(&r.h.keys, &q.endpoint, key, addr, n, need)
 	return ok
 }
 
 // at is a checked piece for reading and writing through the local key.
 func (r *memRig) at(h *holds, pd *PD, g ci.Region, off uint64, n uint32) mem {
-	m, st := h.local(r.h, pd, g.SGE(off, n), false)
+	m, st := h.local(&r.h.keys, pd, g.SGE(off, n), false)
 	require.Equal(r.t, ci.WCSuccess, st)
 	return m
 }

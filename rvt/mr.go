@@ -13,7 +13,7 @@ import (
 type MR struct {
 	ci.UnimplementedMR
 	refs   // what depends on it: shared regions and bound windows
-	h      *HCA
+	dev    *device
 	slot   *slot
 	region atomic.Pointer[ci.Region]
 	modify sync.Mutex // serialises Modify and ModifyPMR
@@ -34,13 +34,13 @@ const (
 )
 
 // checkAccess judges a set of rights for a region (IBTA volume 1, 10.6.3.1). It returns the status and what is wrong.
-func (h *HCA) checkAccess(verb string, a ci.Access) error {
+func (d *device) checkAccess(verb string, a ci.Access) error {
 	switch {
 	case a&^allAccess != 0:
 		return failf(verb, ci.InvalidParameter, "unknown access bits")
 	case a&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && a&ci.LocalWrite == 0:
 		return failf(verb, ci.InvalidPermission, "remote write and atomic need LocalWrite")
-	case a&ci.ZeroBased != 0 && !h.attr.Caps.Has(ci.CapZeroBased):
+	case a&ci.ZeroBased != 0 && !d.attr.Caps.Has(ci.CapZeroBased):
 		return failf(verb, ci.Unsupported, "ZeroBased without CapZeroBased")
 	}
 	return nil
@@ -62,11 +62,11 @@ func (p *place) drop() {
 }
 
 // checkRange judges the address range of a region.
-func (h *HCA) checkRange(verb string, base, length uint64) error {
+func (d *device) checkRange(verb string, base, length uint64) error {
 	switch {
 	case length == 0:
 		return failf(verb, ci.InvalidParameter, "the region is empty")
-	case length > h.attr.MaxMRSize:
+	case length > d.attr.MaxMRSize:
 		return failf(verb, ci.InvalidParameter, "longer than CAAttr.MaxMRSize")
 	case base > math.MaxUint64-length:
 		return failf(verb, ci.InvalidParameter, "the addresses wrap around")
@@ -75,7 +75,7 @@ func (h *HCA) checkRange(verb string, base, length uint64) error {
 }
 
 // place finds the storage of a virtual region.
-func (h *HCA) place(verb string, c *ci.MRCreate, access ci.Access) (*place, error) {
+func (d *device) place(verb string, c *ci.MRCreate, access ci.Access) (*place, error) {
 	if ci.IsNil(c.Memory) {
 		return nil, failf(verb, ci.InvalidParameter, "Memory is nil")
 	}
@@ -90,25 +90,25 @@ func (h *HCA) place(verb string, c *ci.MRCreate, access ci.Access) (*place, erro
 	own := c.Memory.Addr() + c.Offset
 	va := own
 	if c.IOVA != 0 {
-		if va = c.IOVA; (va^own)&(h.pageSize()-1) != 0 {
+		if va = c.IOVA; (va^own)&(d.pageSize()-1) != 0 {
 			return nil, failf(verb, ci.InvalidParameter, "IOVA has another offset in its page than the memory")
 		}
 		if access&ci.ZeroBased != 0 {
 			return nil, failf(verb, ci.InvalidParameter, "IOVA and ZeroBased exclude each other")
 		}
 	}
-	if err := h.checkRange(verb, va, n); err != nil {
+	if err := d.checkRange(verb, va, n); err != nil {
 		return nil, err
 	}
 	return &place{va: va, length: n, bytes: newStorage(extents(c.Memory, c.Offset, n))}, nil
 }
 
 // pageSize is the smallest page of the HCA.
-func (h *HCA) pageSize() uint64 {
-	if len(h.attr.PageSizes) == 0 {
+func (d *device) pageSize() uint64 {
+	if len(d.attr.PageSizes) == 0 {
 		return 1 << 12
 	}
-	return h.attr.PageSizes[0]
+	return d.attr.PageSizes[0]
 }
 
 // extents is the storage of n bytes of m at off, which exist: views as long as m gives them, and copies for the rest.
@@ -154,15 +154,15 @@ func (g *grant) region() *ci.Region {
 
 // newMR makes a region at p, which it takes over also when it fails. p is nil for a region that is not mapped yet.
 func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages int) (ci.MR, error) {
-	h := d.ca.hca
-	if err := d.child(verb, kindMR, h.attr.MaxMRs); err != nil {
+	dev := d.dev
+	if err := d.child(verb, kindMR, dev.attr.MaxMRs); err != nil {
 		if p != nil {
 			p.drop()
 		}
 		return nil, err
 	}
-	m := &MR{h: h, maxPages: maxPages, pd: d, face: d, access: access, source: source}
-	s, key, ok := h.keys.reserve(h, m, nil)
+	m := &MR{dev: dev, maxPages: maxPages, pd: d, face: d, access: access, source: source}
+	s, key, ok := dev.keys.reserve(m)
 	if !ok {
 		d.unchild(kindMR)
 		if p != nil {
@@ -182,22 +182,25 @@ func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages
 // RegisterMR makes a region over storage.
 func (d *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
-	h := d.ca.hca
+	dev := d.dev
 	if !d.alive() {
 		return nil, fail(verb, ci.InvalidPDHandle)
 	}
-	if err := h.checkAccess(verb, c.Access); err != nil {
+	if err := dev.checkAccess(verb, c.Access); err != nil {
 		return nil, err
 	}
-	p, err := h.place(verb, &c, c.Access)
+	p, err := dev.place(verb, &c, c.Access)
 	if err != nil {
 		return nil, err
 	}
 	return d.newMR(verb, p, c.Access, nil, 0)
 }
 
-// hca is the adapter that the region belongs to.
-func (m *MR) hca() *HCA { return m.h }
+// setSlot implements keyOwner.
+func (m *MR) setSlot(s *slot, first ci.Key) {
+	m.slot = s
+	m.region.Store(&ci.Region{LKey: first, RKey: first})
+}
 
 // Region is the address range and the keys as they are now.
 func (m *MR) Region() ci.Region { return *m.region.Load() }
@@ -224,7 +227,7 @@ func (m *MR) Destroy() error {
 	if err := m.kill("MR.Destroy", ci.InvalidMRHandle); err != nil {
 		return err
 	}
-	m.h.keys.release(m.slot)
+	m.dev.keys.release(m.slot)
 	m.slot.wait()
 	if m.source != nil {
 		m.source.put()
@@ -237,19 +240,10 @@ func (m *MR) Destroy() error {
 // the region; keys always change.
 func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	const verb = "MR.Modify"
-	if !m.h.attr.Caps.Has(ci.CapModifyMR) {
+	if !m.dev.attr.Caps.Has(ci.CapModifyMR) {
 		return m.UnimplementedMR.Modify(set, pd, c)
 	}
-	return m.change(verb, set, pd, c.Access, func(a ci.Access) (*place, error) { return m.h.place(verb, &c, a) })
-}
-
-// ModifyPMR is Modify to DMA addresses. A virtual region may become a physical one.
-func (m *MR) ModifyPMR(set ci.MRField, pd ci.PD, c ci.PMRCreate) error {
-	const verb = "MR.ModifyPMR"
-	if !m.h.attr.Caps.Has(ci.CapModifyMR | ci.CapPhysicalMR) {
-		return m.UnimplementedMR.ModifyPMR(set, pd, c)
-	}
-	return m.change(verb, set, pd, c.Access, func(ci.Access) (*place, error) { return m.h.placePMR(verb, &c) })
+	return m.change(verb, set, pd, c.Access, func(a ci.Access) (*place, error) { return m.dev.place(verb, &c, a) })
 }
 
 func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, find func(ci.Access) (*place, error)) error {
@@ -274,13 +268,13 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 		return failf(verb, ci.ResourceBusy, "a window is bound")
 	}
 	if set&ci.MRFieldAccess != 0 {
-		if err := m.h.checkAccess(verb, access); err != nil {
+		if err := m.dev.checkAccess(verb, access); err != nil {
 			return err
 		}
 	}
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*PD](pd)
-		if !ok || d.ca.hca != m.h || !d.get() {
+		if !ok || d.dev != m.dev || !d.get() {
 			return handle(verb, ci.InvalidPDHandle, "pd", pd)
 		}
 		to, face = d, pd

@@ -24,8 +24,8 @@ type MW struct {
 // CreateMW makes an unbound window.
 func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	const verb = "PD.CreateMW"
-	h := d.ca.hca
-	caps, typ := h.attr.Caps, c.Type
+	dev := d.dev
+	caps, typ := dev.attr.Caps, c.Type
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
@@ -36,11 +36,11 @@ func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	case typ != ci.MWType1 && typ != ci.MWType2:
 		return nil, failf(verb, ci.InvalidParameter, "window type")
 	}
-	if err := d.child(verb, kindMW, h.attr.MaxMWs); err != nil {
+	if err := d.child(verb, kindMW, dev.attr.MaxMWs); err != nil {
 		return nil, err
 	}
 	m := &MW{pd: d, typ: typ}
-	if _, _, ok := h.keys.reserve(h, nil, m); !ok {
+	if _, _, ok := dev.keys.reserve(m); !ok {
 		d.unchild(kindMW)
 		return nil, failf(verb, ci.InsufficientResources, "no key is free")
 	}
@@ -67,7 +67,7 @@ func (m *MW) Destroy() error {
 	m.mu.Lock()
 	m.rebind(nil, nil)
 	m.mu.Unlock()
-	m.pd.ca.hca.keys.release(m.slot)
+	m.pd.dev.keys.release(m.slot)
 	m.slot.wait()
 	m.pd.unchild(kindMW)
 	return nil
@@ -134,13 +134,13 @@ func (m *MW) takeBack(key ci.Key) {
 }
 
 // checkBind judges a bind at its post as far as that is possible: Success, or the status for QP.BindMW. mr is nil only with an unbind.
-func (m *MW) checkBind(q *QP, mr *MR, b *ci.MWBind) ci.Status {
+func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case !m.alive():
 		return ci.InvalidMWHandle
 	case b.Access&^remoteRights != 0:
 		return ci.InvalidParameter
-	case m.pd != q.pd:
+	case m.pd != e.pd:
 		return ci.InvalidPermission
 	case b.Length == 0:
 		return ci.Success
@@ -153,7 +153,7 @@ func (m *MW) checkBind(q *QP, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case mr.dead:
 		return ci.InvalidMRHandle
-	case mr.pd != q.pd, mr.maxPages == 0 && !bindable(mr.access, b.Access):
+	case mr.pd != e.pd, mr.maxPages == 0 && !bindable(mr.access, b.Access):
 		return ci.InvalidPermission
 	}
 	return ci.Success
@@ -166,14 +166,14 @@ func bindable(of, w ci.Access) bool {
 
 // bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): of type 1 after nextKey, or of type 2 with the consumer's key.
 // Bind.Key is the key that the window is to have; Length 0 unbinds. Status: WCBindErr, the window being as before.
-func (h *HCA) bindMW(q *QP, w *WorkExt) ci.WCStatus {
+func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil || w.MW == nil {
 		return ci.WCBindErr
 	}
 	m, b := w.MW, &w.Bind
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.pd.ca.hca != h || !m.slot.owns(b.Key) || !m.bind(q, w.MR, b) {
+	if m.dead || m.pd.dev != d || !m.slot.owns(b.Key) || !m.bind(e, w.MR, b) {
 		if m.typ == ci.MWType1 {
 			m.takeBack(b.Key)
 		}
@@ -186,15 +186,15 @@ func (h *HCA) bindMW(q *QP, w *WorkExt) ci.WCStatus {
 	return ci.WCSuccess
 }
 
-func (m *MW) bind(q *QP, mr *MR, b *ci.MWBind) bool {
-	if m.pd != q.pd {
+func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
+	if m.pd != e.pd {
 		return false
 	}
 	if b.Length == 0 {
 		m.rebind(nil, nil)
 		return true
 	}
-	if mr == nil || mr.h != m.pd.ca.hca {
+	if mr == nil || mr.dev != m.pd.dev {
 		return false
 	}
 	if m.typ == ci.MWType2 && m.over != nil {
@@ -205,26 +205,32 @@ func (m *MW) bind(q *QP, mr *MR, b *ci.MWBind) bool {
 		return false
 	}
 	off, ok := under.span(b.Addr, b.Length)
-	if !ok || under.pd != q.pd || !bindable(under.access, b.Access) {
+	if !ok || under.pd != e.pd || !bindable(under.access, b.Access) {
 		mr.unbind()
 		return false
 	}
 	g := &grant{key: b.Key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length, bytes: under.bytes, off: off, under: under}
 	if m.typ == ci.MWType2 {
-		g.qp = q
+		g.qp = e
 	}
 	m.rebind(g, mr)
 	return true
 }
 
 // invalidate unbinds a type 2 window that was bound through q.
-func (m *MW) invalidate(q *QP, key ci.Key) bool {
+func (m *MW) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.slot.now.Load()
-	if m.dead || m.typ != ci.MWType2 || g == nil || g.key != key || g.qp != q || m.pd != q.pd {
+	if m.dead || m.typ != ci.MWType2 || g == nil || g.key != key || g.qp != e || m.pd != e.pd {
 		return false
 	}
 	m.rebind(nil, nil)
 	return true
+}
+
+// setSlot implements keyOwner.
+func (m *MW) setSlot(s *slot, first ci.Key) {
+	m.slot, m.applied = s, first
+	m.key.Store(uint32(first))
 }

@@ -83,7 +83,7 @@ func TestBindType1(t *testing.T) {
 	require.False(t, r.localOK(r.pd, key, g.Addr+10, 1, false), "a window's key is no L_Key")
 	require.False(t, r.remoteOK(r.q, g.LKey, g.Addr, 1, ci.RemoteRead), "the region has no remote rights of its own")
 	var h holds
-	at, ok := h.remote(r.h, r.q, key, g.Addr+10, 3, ci.RemoteWrite)
+	at, ok := h.remote(&r.h.keys, &r.q.endpoint, key, g.Addr+10, 3, ci.RemoteWrite)
 	require.True(t, ok)
 	require.NoError(t, at.write([]byte{1, 2, 3}))
 	got := make([]byte, 4)
@@ -130,17 +130,17 @@ func TestBindType1(t *testing.T) {
 		{"before the region", r.q, m, ci.MWBind{Addr: g.Addr - 1, Length: 2}, ci.Success},
 		{"wraps", r.q, m, ci.MWBind{Addr: g.Addr + 1, Length: math.MaxUint64}, ci.Success},
 	} {
-		require.Equal(t, c.post, w.checkBind(c.q, c.mr, &c.b), c.name)
+		require.Equal(t, c.post, w.checkBind(&c.q.endpoint, c.mr, &c.b), c.name)
 		_, st := r.bind(c.q, w, c.mr, c.b)
 		require.Equal(t, ci.WCBindErr, st, c.name)
 		require.Equal(t, key2, w.Key(), c.name)
 		require.True(t, r.remoteOK(r.q, key2, m2.Region().Addr, 100, ci.RemoteRead), c.name)
 	}
 	require.Zero(t, m.n, "a failed bind left a reference")
-	require.Equal(t, ci.Success, w.checkBind(r.q, m, &ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteWrite}))
-	require.Equal(t, ci.Success, w.checkBind(r.q, nil, &ci.MWBind{}))
-	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, nil))
-	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, &WorkExt{}))
+	require.Equal(t, ci.Success, w.checkBind(&r.q.endpoint, m, &ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteWrite}))
+	require.Equal(t, ci.Success, w.checkBind(&r.q.endpoint, nil, &ci.MWBind{}))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, nil))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, &WorkExt{}))
 
 	// Unbind.
 	key3, st := r.bind(r.q, w, nil, ci.MWBind{})
@@ -154,8 +154,8 @@ func TestBindType1(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, st)
 	r.destroy(w)
 	require.False(t, r.remoteOK(r.q, key4, g.Addr, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCBindErr, r.h.bindMW(r.q, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 1, Key: key4}}))
-	require.Equal(t, ci.InvalidMWHandle, w.checkBind(r.q, m, &ci.MWBind{}))
+	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 1, Key: key4}}))
+	require.Equal(t, ci.InvalidMWHandle, w.checkBind(&r.q.endpoint, m, &ci.MWBind{}))
 	_, ok = w.nextKey(w.Key())
 	require.False(t, ok)
 	r.destroy(m, plain, foreign, fast)
@@ -180,7 +180,7 @@ func TestBindQueue(t *testing.T) {
 	k3, ok := w.nextKey(k2)
 	require.True(t, ok)
 	run := func(k ci.Key, n uint64) ci.WCStatus {
-		return r.h.bindMW(r.q, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: n, Key: k, Access: ci.RemoteRead}})
+		return r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: n, Key: k, Access: ci.RemoteRead}})
 	}
 	works := func(k ci.Key) bool { return r.remoteOK(r.q, k, g.Addr, 1, ci.RemoteRead) }
 	require.Equal(t, ci.WCSuccess, run(k1, 100))
@@ -242,18 +242,18 @@ func TestBindType2(t *testing.T) {
 	_, st = r.bind(r.q, w, m, b)
 	require.Equal(t, ci.WCBindErr, st, "bound: to be invalidated first")
 
-	require.False(t, r.h.keys.invalidateRemote(r.h, r.q2, key), "through another QP")
-	require.False(t, r.h.keys.invalidateRemote(r.h, r.other, key))
-	require.False(t, r.h.keys.invalidateRemote(r.h, r.q, key^1))
+	require.False(t, r.h.keys.invalidate(&r.q2.endpoint, key), "through another QP")
+	require.False(t, r.h.keys.invalidate(&r.other.endpoint, key))
+	require.False(t, r.h.keys.invalidate(&r.q.endpoint, key^1))
 	require.True(t, r.remoteOK(r.q, key, g.Addr, 50, ci.RemoteRead))
-	require.True(t, r.h.keys.invalidateRemote(r.h, r.q, key))
+	require.True(t, r.h.keys.invalidate(&r.q.endpoint, key))
 	require.False(t, r.remoteOK(r.q, key, g.Addr, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, key), "nothing is bound")
+	require.Equal(t, ci.WCBindErr, r.h.localInv(&r.q.endpoint, key), "nothing is bound")
 
 	_, st = r.bind(r.q2, w, m, b)
 	require.Equal(t, ci.WCSuccess, st)
 	require.True(t, r.remoteOK(r.q2, b.Key, g.Addr, 50, ci.RemoteRead))
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q2, b.Key))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q2.endpoint, b.Key))
 	_, st = r.bind(r.q, w, m, b)
 	require.Equal(t, ci.WCSuccess, st)
 	_, st = r.bind(r.q, w, nil, ci.MWBind{Key: b.Key})
@@ -264,8 +264,8 @@ func TestBindType2(t *testing.T) {
 	w1 := r.window(ci.MWType1)
 	k1, st := r.bind(r.q, w1, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})
 	require.Equal(t, ci.WCSuccess, st)
-	require.False(t, r.h.keys.invalidateRemote(r.h, r.q, k1))
-	require.Equal(t, ci.WCBindErr, r.h.localInv(r.q, k1))
+	require.False(t, r.h.keys.invalidate(&r.q.endpoint, k1))
+	require.Equal(t, ci.WCBindErr, r.h.localInv(&r.q.endpoint, k1))
 	require.True(t, r.remoteOK(r.q, k1, g.Addr, 1, ci.RemoteRead))
 	r.destroy(w, w1, m)
 	r.close()
@@ -281,9 +281,9 @@ func TestWindowHoldsRegion(t *testing.T) {
 	key, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 64, Key: w.Key(), Access: ci.RemoteWrite})
 	require.Equal(t, ci.WCSuccess, st)
 	var h holds
-	at, ok := h.remote(r.h, r.q, key, g.Addr, 64, ci.RemoteWrite)
+	at, ok := h.remote(&r.h.keys, &r.q.endpoint, key, g.Addr, 64, ci.RemoteWrite)
 	require.True(t, ok)
-	require.Equal(t, ci.WCSuccess, r.h.localInv(r.q, key))
+	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, key))
 	done := make(chan error, 1)
 	go func() { done <- m.Destroy() }()
 	eventually(t, func() bool { return r.h.keys.find(g.LKey) == nil })

@@ -2,9 +2,6 @@ package rvt
 
 import (
 	"time"
-
-	"ciddk/ci"
-	"ciddk/wire"
 )
 
 // A sequence error costs the requester everything that is on its way, which it sends again. A packet with a forged PSN ahead of the expected one,
@@ -36,71 +33,3 @@ func (l *nakLimit) allow(now time.Duration) bool {
 
 // refund gives back what a real error used up.
 func (l *nakLimit) refund() { l.at -= nakRefund * nakEvery }
-
-// gap is a request behind a gap: it is reported once.
-func (q *QP) gap() {
-	s := &q.resp
-	if s.silent {
-		return
-	}
-	s.silent = true
-	if now := q.hca.clock.Now(); !s.naks.allow(now) {
-		q.hca.count.add(CountNakDelayed, 1)
-		s.gapAt = now + nakPatience
-		return
-	}
-	q.hca.count.add(CountSeqNak, 1)
-	s.setNak(wire.NAKPSNSequence)
-}
-
-// refilling notes a duplicate: the requester has gone back already, so a gap has more time to close. The caller holds the token.
-func (s *responder) refilling(q *QP) {
-	if s.gapAt != 0 {
-		s.gapAt = q.hca.clock.Now() + nakPatience
-	}
-}
-
-// gapStays reports a gap that is still there after nakPatience.
-func (q *QP) gapStays() {
-	s := &q.resp
-	s.gapAt = 0
-	if st := q.current(); st < ci.QPRTR || st == ci.QPError || !s.silent {
-		return
-	}
-	s.naks.refund()
-	q.hca.count.add(CountSeqNak, 1)
-	s.setNak(wire.NAKPSNSequence)
-}
-
-// sequenceNAK takes a NAK of a sequence error: everything from psn on is sent again.
-func (q *QP) sequenceNAK(r *run, psn ci.PSN) {
-	s := &q.req
-	if s.heeded.nak {
-		return // the gap is being filled
-	}
-	if now := q.hca.clock.Now(); !s.naks.allow(now) {
-		q.hca.count.add(CountNakDelayed, 1)
-		s.heeded.nak, s.nakAt, s.nakPSN = true, now+nakPatience, psn
-		return
-	}
-	q.goBack(r, psn)
-}
-
-// nakStays acts on a NAK that nothing has contradicted for nakPatience: no packet from the one on that it names was acknowledged.
-func (q *QP) nakStays(r *run) {
-	s := &q.req
-	s.nakAt = 0
-	if st := q.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || s.una == s.max || s.rnrAt != 0 {
-		return
-	}
-	s.naks.refund()
-	q.goBack(r, s.nakPSN)
-}
-
-func (q *QP) goBack(r *run, psn ci.PSN) {
-	if q.spendRetry(r) {
-		q.req.heeded.nak = true
-		q.rewind(psn)
-		q.slowDown()
-	}
-}

@@ -21,12 +21,12 @@ const (
 var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
 
 // take counts a new object against the most there may be; false when that is reached.
-func (h *HCA) take(k kind, most int) bool {
-	if h.limit[k].Add(1) > int64(most) {
-		h.limit[k].Add(-1)
+func (d *device) take(k kind, most int) bool {
+	if d.limit[k].Add(1) > int64(most) {
+		d.limit[k].Add(-1)
 		return false
 	}
 	return true
 }
 
-func (h *HCA) drop(k kind) { h.limit[k].Add(-1) }
+func (d *device) drop(k kind) { d.limit[k].Add(-1) }

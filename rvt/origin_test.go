@@ -162,7 +162,7 @@ func TestWrongAddress(t *testing.T) {
 	r.say() // sets nothing
 	p.Service, p.DestQP, p.PKey, p.MigReq, p.N, p.MTU, p.Len = wire.RC, a.qp.Num(), 0xffff, true, 1, 1024, 4
 	p.Src = Addr{LID: 99}
-	a.hca.ports[0].Deliver([]Packet{p}, true, false)
+	receiverOf(a.hca, 0).Deliver([]Packet{p}, true, false)
 	got := wantSuspicion(t, reports)
 	require.Equal(t, SuspectAddress, got.Kind)
 	require.Equal(t, Addr{LID: 99}, got.Source)

@@ -2,19 +2,19 @@ package rvt
 
 // engineObject is any object that the engine has made.
 type engineObject interface {
-	owner() *HCA
+	owner() *device
 	alive() bool
 }
 
-func (c *CA) owner() *HCA           { return c.hca }
-func (d *PD) owner() *HCA           { return d.ca.hca }
-func (a *AV) owner() *HCA           { return a.pd.ca.hca }
-func (q *CQ) owner() *HCA           { return q.hca }
-func (s *SRQ) owner() *HCA          { return s.pd.ca.hca }
-func (q *QP) owner() *HCA           { return q.hca }
-func (m *Mcast) owner() *HCA        { return m.qp.hca }
-func (m *MR) owner() *HCA           { return m.h }
-func (m *MW) owner() *HCA           { return m.pd.ca.hca }
-func (f *FMR) owner() *HCA          { return f.pd.ca.hca }
-func (d *DMA) owner() *HCA          { return d.ca.hca }
-func (e *eventHandler) owner() *HCA { return e.ca.hca }
+func (c *CA) owner() *device           { return &c.hca.device }
+func (d *PD) owner() *device           { return d.dev }
+func (a *AV) owner() *device           { return a.pd.dev }
+func (q *CQ) owner() *device           { return q.dev }
+func (s *SRQ) owner() *device          { return s.pd.dev }
+func (q *QP) owner() *device           { return q.dev }
+func (m *Mcast) owner() *device        { return m.qp.dev }
+func (m *MR) owner() *device           { return m.dev }
+func (m *MW) owner() *device           { return m.pd.dev }
+func (f *FMR) owner() *device          { return f.pd.dev }
+func (d *DMA) owner() *device          { return d.dev }
+func (e *eventHandler) owner() *device { return &e.ca.hca.device }

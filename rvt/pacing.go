@@ -21,28 +21,27 @@ type pacing struct {
 }
 
 // pace returns how many of the next n packets may be sent now. If none may, paceAt is set.
-func (q *QP) pace(n uint32) uint32 {
-	h := &q.port.hints
-	if q.service != wire.UC || h.Window == 0 {
+func (r *requester) pace(n uint32) uint32 {
+	h := &r.port.hints
+	if r.service != wire.UC || h.Window == 0 {
 		return n
 	}
-	s := &q.req
-	window := max(int64(h.Window), int64(q.mtu))
-	packets := q.packetWindow()
-	now := q.hca.clock.Now()
-	end := s.burstAt + time.Duration(window)*time.Second/paceRate
+	window := max(int64(h.Window), int64(r.mtu))
+	packets := r.packetWindow()
+	now := r.dev.clock.Now()
+	end := r.burstAt + time.Duration(window)*time.Second/paceRate
 	switch {
 	case now >= end:
-		s.burstAt, s.burstBytes, s.burstPackets = now, 0, 0
-	case s.burstBytes+int64(q.mtu) > window || s.burstPackets >= packets:
-		s.paceAt = end
+		r.burstAt, r.burstBytes, r.burstPackets = now, 0, 0
+	case r.burstBytes+int64(r.mtu) > window || r.burstPackets >= packets:
+		r.paceAt = end
 		return 0
 	}
-	return max(min(n, packets-s.burstPackets, uint32((window-s.burstBytes)/int64(q.mtu))), 1)
+	return max(min(n, packets-r.burstPackets, uint32((window-r.burstBytes)/int64(r.mtu))), 1)
 }
 
 // paced counts what has been sent.
-func (s *requester) paced(n, size uint32) {
-	s.burstPackets += n
-	s.burstBytes += int64(size)
+func (r *requester) paced(n, size uint32) {
+	r.burstPackets += n
+	r.burstBytes += int64(size)
 }

@@ -6,7 +6,8 @@ import "ciddk/ci"
 type PD struct {
 	ci.UnimplementedPD
 	refs
-	ca *CA
+	dev    *device
+	parent *refs // of the CA
 }
 
 // newPD counts and makes one.
@@ -21,7 +22,7 @@ func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) {
 		c.put()
 		return nil, fail(verb, ci.InsufficientResources)
 	}
-	return &PD{ca: c}, nil
+	return &PD{dev: &c.hca.device, parent: &c.refs}, nil
 }
 
 // Destroy deallocates the domain; ResourceBusy while anything made from it exists.
@@ -29,8 +30,8 @@ func (d *PD) Destroy() error {
 	if err := d.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
-	d.ca.hca.drop(kindPD)
-	d.ca.put()
+	d.dev.drop(kindPD)
+	d.parent.put()
 	return nil
 }
 
@@ -39,7 +40,7 @@ func (d *PD) child(verb string, k kind, most int) error {
 	if !d.get() {
 		return fail(verb, ci.InvalidPDHandle)
 	}
-	if !d.ca.hca.take(k, most) {
+	if !d.dev.take(k, most) {
 		d.put()
 		return failf(verb, ci.InsufficientResources, "the limit of CAAttr is reached")
 	}
@@ -47,6 +48,6 @@ func (d *PD) child(verb string, k kind, most int) error {
 }
 
 func (d *PD) unchild(k kind) {
-	d.ca.hca.drop(k)
+	d.dev.drop(k)
 	d.put()
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // scatter copies n bytes of payload to a gather list of pd, from off on.
-func (r *run) scatter(q *QP, pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
+func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
 	i, in := 0, 0 // source: segment, bytes of it used
 	for k := range sgl {
 		if n == 0 {
@@ -36,7 +36,7 @@ func (r *run) scatter(q *QP, pd *PD, sgl []ci.SGE, off uint64, payload [][]byte,
 		g.Addr += off
 		g.Length = min(g.Length-uint32(off), n)
 		off = 0
-		m, st := r.holds.local(q.hca, pd, g, true)
+		m, st := t.holds.local(&t.dev.keys, pd, g, true)
 		if st != ci.WCSuccess {
 			return protection
 		}
@@ -63,19 +63,19 @@ func (r *run) scatter(q *QP, pd *PD, sgl []ci.SGE, off uint64, payload [][]byte,
 }
 
 // scatter64 stores an atomic's original value, in host order.
-func (r *run) scatter64(q *QP, sgl []ci.SGE, v uint64) verdict {
-	if r.word == nil {
-		r.word = make([]byte, 8)
-		r.wordSeg = [][]byte{r.word}
+func (t *turn) scatter64(sgl []ci.SGE, v uint64) verdict {
+	if t.word == nil {
+		t.word = make([]byte, 8)
+		t.wordSeg = [][]byte{t.word}
 	}
-	binary.NativeEndian.PutUint64(r.word, v)
-	return r.scatter(q, q.pd, sgl, 0, r.wordSeg, 8)
+	binary.NativeEndian.PutUint64(t.word, v)
+	return t.scatter(t.pd, sgl, 0, t.wordSeg, 8)
 }
 
 // store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is stored so that a
 // consumer that spins on its last word sees the rest, too.
-func (r *run) store(q *QP, key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) verdict {
-	m, ok := r.holds.remote(q.hca, q, key, addr, uint64(n), ci.RemoteWrite)
+func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) verdict {
+	m, ok := t.holds.remote(&t.dev.keys, t.endpoint, key, addr, uint64(n), ci.RemoteWrite)
 	if !ok {
 		return access
 	}

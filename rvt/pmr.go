@@ -10,17 +10,17 @@ import (
 // RegisterPMR makes a region over DMA addresses.
 func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterPMR"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
-	case !h.attr.Caps.Has(ci.CapPhysicalMR):
+	case !dev.attr.Caps.Has(ci.CapPhysicalMR):
 		return d.UnimplementedPD.RegisterPMR(c)
 	}
-	if err := h.checkAccess(verb, c.Access); err != nil {
+	if err := dev.checkAccess(verb, c.Access); err != nil {
 		return nil, err
 	}
-	p, err := h.placePMR(verb, &c)
+	p, err := dev.placePMR(verb, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -29,9 +29,9 @@ func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 
 // placePMR finds the storage of a physical region. Its address keeps the offset in the page that the first byte has, whatever was
 // wanted: that is how translation by page works, and why the verb has an address to give (IBTA volume 1, 11.2.8.3).
-func (h *HCA) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
+func (d *device) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 	page := c.PageSize
-	if !slices.Contains(h.attr.PageSizes, page) {
+	if !slices.Contains(d.attr.PageSizes, page) {
 		return nil, failf(verb, ci.InvalidParameter, "PageSize is not one of CAAttr.PageSizes")
 	}
 	if len(c.Ranges) == 0 {
@@ -51,7 +51,7 @@ func (h *HCA) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 		return nil, failf(verb, ci.InvalidParameter, "Offset and Length are not inside the ranges")
 	}
 	va := c.IOVA&^(page-1) | c.Offset&(page-1)
-	if err := h.checkRange(verb, va, c.Length); err != nil {
+	if err := d.checkRange(verb, va, c.Length); err != nil {
 		return nil, err
 	}
 	var run dmaCollector
@@ -59,7 +59,7 @@ func (h *HCA) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 	skip, left := c.Offset, c.Length
 	for _, r := range c.Ranges {
 		n := min(r.Size-skip, left)
-		if !run.add(&h.keys.dma, r.Addr+skip, n) {
+		if !run.add(&d.keys.dma, r.Addr+skip, n) {
 			return nil, failf(verb, ci.InvalidParameter, "a range is not mapped by CA.MapDMA")
 		}
 		if left -= n; left == 0 {
@@ -68,4 +68,13 @@ func (h *HCA) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 		skip = 0
 	}
 	return run.place(va), nil
+}
+
+// ModifyPMR is Modify to DMA addresses. A virtual region may become a physical one.
+func (m *MR) ModifyPMR(set ci.MRField, pd ci.PD, c ci.PMRCreate) error {
+	const verb = "MR.ModifyPMR"
+	if !m.dev.attr.Caps.Has(ci.CapModifyMR | ci.CapPhysicalMR) {
+		return m.UnimplementedMR.ModifyPMR(set, pd, c)
+	}
+	return m.change(verb, set, pd, c.Access, func(ci.Access) (*place, error) { return m.dev.placePMR(verb, &c) })
 }

@@ -7,6 +7,9 @@ import (
 	"ciddk/wire"
 )
 
+// grhSize is the length of a GRH, in bytes.
+const grhSize = 40
+
 // PortCount is what has gone through a port since the HCA was made, as a performance management agent tells it (IBTA volume 1, 16.1.3.5).
 // Bytes are those of whole transport packets, from the BTH to the ICRC, with the GRH where there is one; what comes before is the link's own,
 // and of one size for all packets of a port.

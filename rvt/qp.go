@@ -10,74 +10,38 @@ import (
 	"ciddk/wire"
 )
 
-// QP is a queue pair.
+// QP is a queue pair: the object of the verbs, the token of its engine, and the two halves of the engine.
 //
-// Its engine is run by whoever holds its token, mu: the poster, a port's goroutine, a timer. Who finds the token taken marks the QP
-// and leaves; the holder looks at the mark after letting go (decision 3). All fields below mu are the holder's.
+// The engine is run by whichever goroutine holds the token, mu: a poster, a port's goroutine, a timer. A goroutine that finds the token
+// taken marks the QP and leaves; the holder looks at the mark after letting go (decision 3). The fields below mu, and those of the
+// endpoint that it guards, are the holder's.
 type QP struct {
 	ci.UnimplementedQP
-	refs    // multicast attachments
-	notify  notifier
-	pd      *PD
-	ca      *CA
-	hca     *HCA
-	num     ci.QPN
-	typ     ci.QPType
-	service wire.Service
-	caps    ci.QPCaps
-	flags   ci.QPFlags
-	sendCQ  *CQ
-	recvCQ  *CQ
-	srq     *SRQ
-	faces   struct {
+	refs // multicast attachments
+	endpoint
+	faces struct {
 		send, recv ci.CQ
 		srq        ci.SRQ
-	} // as the consumer gave them
-	sq         SendRing
-	rq         RecvRing   // nil with an SRQ
-	source     RecvSource // rq or srq
-	takes      RecvBatch  // rq, if it has that
-	bytes      int64      // of HCA.queues; guarded by mu
-	lateSQ     bool       // sq is made when a state is entered in which sends are posted; guarded by mu
+	} // as the consumer passed them
 	gone       atomic.Bool
-	state      atomic.Uint32 // ci.QPState, written with the token held
-	sqMu, rqMu sync.Mutex    // posters
-	bind       *bindPost     // with sqMu
-	timeWait   atomic.Int64  // until when the number is quarantined, nanoseconds of the clock; 0: not
+	sqMu, rqMu sync.Mutex   // posters
+	bind       *bindPost    // with sqMu
+	timeWait   atomic.Int64 // until when the number is quarantined, nanoseconds of the clock; 0: not
 
-	pending   atomic.Bool          // the mark
-	renew     atomic.Bool          // the port's P_Key table or MTU has changed
-	ackQueued atomic.Bool          // in port.acks
-	ackWaits  atomic.Bool          // an acknowledgement is due that waits for the consumer's next post
-	queued    atomic.Bool          // in a port's run queue
-	due       atomic.Bool          // a deadline has passed
-	behind    *QP                  // the next in the run queue, with its lock
-	home      atomic.Pointer[port] // where packets may come in: the primary path's port,
-	home2     atomic.Pointer[port] // and the alternate's
-	inMu      sync.Mutex
-	inbox     []Packet // copies, for a token holder who is up the stack
-	inBytes   int64    // of HCA.inboxes, held by inbox
+	pending   atomic.Bool // the mark
+	renew     atomic.Bool // the port's P_Key table or MTU has changed
+	ackQueued atomic.Bool // in port.acks
+	wait      waiter      // in the port's run queue
+	inbox     inbox
 
 	mu      sync.Mutex // the token
-	attr    ci.QPAttr
-	port    *port
-	altPort *port
-	mtu     uint32
-	pkey    ci.PKey
-	route   Route
-	peer    Addr
-	altPeer Addr
-	altRt   Route
-	apm     migration
+	bytes   int64      // of device.queues
 	timer   clock.Deadline
-	timerAt time.Duration // what the wheel was last told; 0: fired since
+	timerAt time.Duration // what the wheel was last set to; 0: fired since
 	rest    bool          // the last turn left work
 	req     requester
 	resp    responder
-	origin  origin
 }
-
-func (q *QP) current() ci.QPState { return ci.QPState(q.state.Load()) }
 
 // kick runs a turn of the engine if the token is free; else its holder does.
 func (q *QP) kick() {
@@ -122,29 +86,29 @@ func (q *QP) unlockWith(b *quantum) {
 // turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and executes no more than b
 // pays for, and nothing while work of an earlier turn waits in the run queue. If work is left, the QP is in the run queue afterwards.
 func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
-	r := newRun(q)
-	r.polled, r.left = polled, *b
-	waits := q.rest && q.queued.Load()
+	t := newTurn(&q.endpoint)
+	t.polled, t.left = polled, *b
+	waits := q.rest && q.wait.queued.Load()
 	if waits {
-		r.left = quantum{}
+		t.left = quantum{}
 	}
 	if q.pending.Swap(false) {
 		if q.renew.Swap(false) {
 			q.loadPort()
 		}
-		q.readInbox(r)
-		r.polled = false
+		q.readInbox(t)
+		t.polled = false
 	}
 	for i := range pkts {
-		q.receive(r, &pkts[i])
+		q.receive(t, &pkts[i])
 	}
-	q.progress(r)
+	q.progress(t)
 	if !waits {
-		*b = r.left
+		*b = t.left
 	}
-	r.finish()
-	q.rest = r.more
-	r.free()
+	t.finish()
+	q.rest = t.more
+	t.free()
 	if q.rest {
 		q.enqueueTurn()
 	}
@@ -152,59 +116,85 @@ func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 
 // enqueueTurn puts the QP at the end of its port's run queue, unless it waits there already.
 func (q *QP) enqueueTurn() {
-	if q.queued.Swap(true) {
+	if q.wait.queued.Swap(true) {
 		return
 	}
 	p := q.home.Load()
 	if p == nil {
-		p = q.hca.ports[0]
+		p = q.dev.ports[0]
 	}
-	p.turns.add(q)
+	p.turns.add(&q.wait)
 }
 
-// takeTurn is the QP's turn in the run queue.
+// takeTurn implements turnTaker.
 func (q *QP) takeTurn() {
 	if q.gone.Load() {
 		return
 	}
-	if q.due.Swap(false) {
+	if q.wait.due.Swap(false) {
 		q.tick()
 	}
 	q.kick()
 }
 
-// loadPort takes over what the QP has from its port: the P_Key, where an index that names nothing any more gives a key that matches none, and
-// of datagrams, which have no path of their own, the MTU that the port has now (IBTA volume 1, 9.8.3). A connection's MTU is that of its
-// path, and stays (11.2.5.2).
-func (q *QP) loadPort() {
-	if q.port == nil {
-		return
+// deferAck implements responderHost.
+func (q *QP) deferAck() {
+	if !q.ackQueued.Swap(true) {
+		q.port.acks.add(q)
 	}
-	q.pkey, _ = q.port.pkey(q.attr.Primary.PKeyIndex)
-	if q.service == wire.UD {
-		q.mtu = uint32(q.port.attr.Load().MTU.Bytes())
+}
+
+// flushAck implements ackHolder.
+func (q *QP) flushAck(b *quantum) {
+	q.ackQueued.Store(false)
+	if q.ackWaits.Load() { // else it went out behind the consumer's post
+		q.kickWith(b)
 	}
 }
 
 // progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due, so that neither
 // direction of a connection delays the other.
-func (q *QP) progress(r *run) {
+func (q *QP) progress(t *turn) {
 	switch q.current() {
 	case ci.QPRTS, ci.QPSQD, ci.QPSQDraining:
 		var rest quantum
 		if len(q.resp.out) > 0 {
-			rest = r.left.half()
+			rest = t.left.half()
 		}
-		q.transmit(r)
-		r.left.join(rest)
+		q.req.transmit(t)
+		t.left.join(rest)
 	case ci.QPSQError:
-		q.flushSends(r)
+		q.req.flushSends(t)
 	case ci.QPError:
-		q.flushSends(r)
-		q.flushRecvs(r)
+		q.req.flushSends(t)
+		q.resp.flushRecvs(t)
 	}
-	q.respond(r)
+	q.resp.respond(t)
 	q.setTimer()
+}
+
+// enqueue copies packets to the inbox, for the holder of the token.
+func (q *QP) enqueue(pkts []Packet) {
+	if n := q.inbox.put(pkts, &q.dev.inboxes); n > 0 {
+		q.dev.count.add(DropBusy, n)
+	}
+}
+
+// readInbox takes a quantum of packets from the inbox. What is left waits for the next turn.
+func (q *QP) readInbox(t *turn) {
+	list, more := q.inbox.take(&q.dev.inboxes)
+	if len(list) == 0 {
+		return
+	}
+	if more {
+		q.pending.Store(true)
+	}
+	for i := range list {
+		q.receive(t, &list[i])
+	}
+	if !more {
+		q.inbox.keep(list)
+	}
 }
 
 // deliver takes packets for this QP from a port.
@@ -220,19 +210,129 @@ func (q *QP) deliver(pkts []Packet, wait, polled bool, b *quantum) {
 	q.unlockWith(b)
 }
 
-// receivesAt tells whether the QP takes packets that come in at p.
-func (q *QP) receivesAt(p *port) bool {
-	return q.home.Load() == p || q.home2.Load() == p
+// toError takes the QP to Error, and begins to flush it. A turn must follow for what the quantum does not pay for.
+func (q *QP) toError(t *turn) {
+	if q.current() == ci.QPError {
+		return
+	}
+	q.resp.lastAck(t)
+	q.setState(ci.QPError)
+	q.req.flushSends(t)
+	q.resp.flushRecvs(t)
+	if q.srq != nil {
+		q.notify.event(ci.EventLastWQE, 0, 0)
+	}
 }
 
-// setState changes the state, with the token held.
-func (q *QP) setState(s ci.QPState) {
-	q.attr.State = s
-	if q.lateSQ && s >= ci.QPRTS {
-		q.makeSendRing()
+// fatal is toError for a fault that no packet or request caused.
+func (q *QP) fatal() {
+	q.mu.Lock()
+	if st := q.current(); st != ci.QPReset && st != ci.QPError {
+		t := newTurn(&q.endpoint)
+		q.notify.event(ci.EventQPFatal, 0, 0)
+		q.toError(t)
+		t.finish()
+		t.free()
+		q.pending.Store(true)
 	}
-	q.state.Store(uint32(s))
-	if f := q.hca.cfg.Ops.QPState; f != nil {
-		f(q.num, s)
+	q.unlock()
+}
+
+// receive takes one packet or train, with the token held.
+func (q *QP) receive(t *turn, p *Packet) {
+	st := q.current()
+	switch {
+	case st == ci.QPReset || st == ci.QPInit || st == ci.QPError:
+		q.dev.count.add(DropQPState, int(p.N))
+		return
+	case p.Service != q.service:
+		q.dev.count.add(DropService, int(p.N))
+		return
+	case q.service == wire.UD:
+		q.resp.receiveDatagram(t, p)
+		return
+	case p.Entropy != q.origin.entropy && p.Src == q.peer && !q.admitEntropy(p):
+		return
+	case !q.seeMigReq(p):
+		q.dropAddress(p)
+		return
+	case !pkeyMatch(p.PKey, q.pkey):
+		q.dev.count.add(DropPKey, int(p.N))
+		saturate(&q.port.pkeyErrors)
+		return
+	case p.N == 0 || p.N > 1 && !p.isTrain(q.mtu):
+		q.dev.count.add(DropMalformed, 1)
+		return
 	}
+	if q.service == wire.UC && p.Op != wire.OpSend && p.Op != wire.OpWrite {
+		q.dev.count.add(DropService, int(p.N))
+		return
+	}
+	switch p.Op {
+	case wire.OpSend, wire.OpWrite, wire.OpReadRequest, wire.OpCompareSwap, wire.OpFetchAdd:
+		if q.service == wire.UC {
+			q.resp.requestUC(t, p)
+		} else {
+			q.resp.request(t, p)
+		}
+	default:
+		if st < ci.QPRTS {
+			q.dev.count.add(DropResponse, 1)
+			return
+		}
+		q.req.answer(t, p)
+	}
+}
+
+// PeerActivity implements ci.PeerActivity.
+func (q *QP) PeerActivity() uint64 {
+	q.mu.Lock()
+	defer q.unlock()
+	return q.origin.count.Accepted
+}
+
+// expire is the timer's function.
+func (q *QP) expire() {
+	q.wait.due.Store(true)
+	q.enqueueTurn()
+}
+
+// tick acts on the deadlines that have passed. The turn that follows sends, and sets the timer again.
+func (q *QP) tick() {
+	q.mu.Lock()
+	q.timerAt = 0
+	now := q.dev.clock.Now()
+	if q.req.rnrAt != 0 && q.req.rnrAt <= now {
+		q.req.rnrAt = 0
+	}
+	if q.req.paceAt != 0 && q.req.paceAt <= now {
+		q.req.paceAt = 0
+	}
+	if q.resp.gapAt != 0 && q.resp.gapAt <= now {
+		q.resp.gapStays()
+	}
+	if q.req.nakAt != 0 && q.req.nakAt <= now {
+		t := newTurn(&q.endpoint)
+		q.req.nakStays(t)
+		t.finish()
+		t.free()
+	}
+	late, p, mark := q.req.isLate(now), q.port, q.req.lateMark
+	q.mu.Unlock()
+	if !late || p == nil {
+		return
+	}
+	// The acknowledgement may have arrived and not been delivered: in the port, or in the inbox of a QP that was busy.
+	mark, caughtUp := p.catchUp(mark)
+	q.mu.Lock()
+	t := newTurn(&q.endpoint)
+	q.readInbox(t)
+	if q.req.isLate(q.dev.clock.Now()) && (caughtUp && q.inbox.isEmpty() || !q.req.postpone(mark)) {
+		q.req.retryAt, q.req.lateness = 0, lateness{}
+		q.req.timedOut(t)
+	}
+	t.finish()
+	t.free()
+	q.pending.Store(true)
+	q.unlock()
 }

@@ -14,7 +14,7 @@ var bindErrors = newPostErrors("QP.BindMW", ci.InvalidQPHandle)
 func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 	const verb = "QP.BindMW"
 	switch {
-	case !q.hca.attr.Caps.Has(ci.CapMW1):
+	case !q.dev.attr.Caps.Has(ci.CapMW1):
 		return q.UnimplementedQP.BindMW(id, flags, b)
 	case q.gone.Load():
 		return 0, bindErrors.gone
@@ -31,7 +31,7 @@ func (q *QP) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 			return 0, handle(verb, ci.InvalidMRHandle, "MR", b.MR)
 		}
 	}
-	if st := mw.checkBind(q, mr, &b); st != ci.Success {
+	if st := mw.checkBind(&q.endpoint, mr, &b); st != ci.Success {
 		return 0, fail(verb, st)
 	}
 	key, err := q.postBind(id, flags, b, mw)

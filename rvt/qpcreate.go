@@ -10,7 +10,7 @@ import (
 // CreateQP makes a queue pair in Reset.
 func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateQP"
-	caps := d.ca.hca.attr.Caps
+	caps := d.dev.attr.Caps
 	switch {
 	case c.Type == ci.RD && !caps.Has(ci.CapRD), c.Type == ci.UC && !caps.Has(ci.CapUC), c.Type == ci.UD && !caps.Has(ci.CapUD):
 		return nil, failf(verb, ci.Unsupported, c.Type.String())
@@ -30,10 +30,10 @@ func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 // CreateSpecialQP makes QP0 or QP1 of a port.
 func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateSpecialQP"
-	h := d.ca.hca
+	dev := d.dev
 	switch c.Type {
 	case ci.QP0, ci.QP1:
-		if !h.attr.Caps.Has(ci.CapSpecialQP) {
+		if !dev.attr.Caps.Has(ci.CapSpecialQP) {
 			return d.UnimplementedPD.CreateSpecialQP(num, c)
 		}
 	case ci.RawIPv6, ci.RawEther:
@@ -44,9 +44,9 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	if c.User != nil {
 		return nil, failf(verb, ci.InvalidParameter, "a special QP has no user half: User must be nil")
 	}
-	port := h.port(num)
+	port := dev.port(num)
 	if port == nil {
-		return nil, h.noPort(verb, num)
+		return nil, dev.noPort(verb, num)
 	}
 	if c.Type == ci.QP0 && port.attr.Load().Link != ci.LinkInfiniBand {
 		return nil, failf(verb, ci.Unsupported, "an Ethernet port has no QP0") // annex A16, 16.4.2
@@ -54,7 +54,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	if err := d.checkCaps(verb, &c, true); err != nil {
 		return nil, err
 	}
-	slot := &port.special[c.Type-ci.QP0]
+	slot := dev.qps.special(num, ci.QPN(c.Type-ci.QP0))
 	if slot.Load() != nil {
 		return nil, fail(verb, ci.ResourceBusy)
 	}
@@ -72,7 +72,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 
 // checkCaps holds the sizes asked against the limits. A special QP is answered with what would be granted; so is too much inline data.
 func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
-	a := &d.ca.hca.attr
+	a := &d.dev.attr
 	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
 	switch {
 	case c.Flags&^flags != 0:
@@ -113,17 +113,21 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 }
 
 // cqOf recovers a CQ of this HCA and takes a reference.
-func (h *HCA) cqOf(c ci.CQ) *CQ {
+func (d *device) cqOf(c ci.CQ) *CQ {
 	q, ok := ci.As[*CQ](c)
-	if !ok || q.hca != h || !q.refs.get() {
+	if !ok || q.dev != d || !q.refs.get() {
 		return nil
 	}
 	return q
 }
 
 func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
-	h := d.ca.hca
-	q := &QP{pd: d, ca: d.ca, hca: h, typ: c.Type, flags: c.Flags}
+	dev := d.dev
+	q := &QP{}
+	q.dev, q.pd, q.typ, q.flags = dev, d, c.Type, c.Flags
+	q.wait.owner = q
+	q.req.endpoint, q.req.host = &q.endpoint, q
+	q.resp.endpoint, q.resp.host = &q.endpoint, q
 	q.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
 	q.faces.send, q.faces.recv, q.faces.srq = c.SendCQ, c.RecvCQ, c.SRQ
 	q.service = services[c.Type]
@@ -137,41 +141,41 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 			}
 		}
 	}()
-	if q.sendCQ = h.cqOf(c.SendCQ); q.sendCQ == nil {
+	if q.sendCQ = dev.cqOf(c.SendCQ); q.sendCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "SendCQ", c.SendCQ)
 	}
 	undo = append(undo, q.sendCQ.refs.put)
-	if q.recvCQ = h.cqOf(c.RecvCQ); q.recvCQ == nil {
+	if q.recvCQ = dev.cqOf(c.RecvCQ); q.recvCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "RecvCQ", c.RecvCQ)
 	}
 	undo = append(undo, q.recvCQ.refs.put)
 	if c.SRQ != nil {
 		s, ok := ci.As[*SRQ](c.SRQ)
-		if !ok || s.pd.ca.hca != h || !s.get() {
+		if !ok || s.pd.dev != dev || !s.get() {
 			return nil, handle(verb, ci.InvalidSRQHandle, "SRQ", c.SRQ)
 		}
 		q.srq, q.source = s, s
 		undo = append(undo, s.put)
 	}
-	if err := d.child(verb, kindQP, h.attr.MaxQPs); err != nil {
+	if err := d.child(verb, kindQP, dev.attr.MaxQPs); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { d.unchild(kindQP) })
 	q.caps = c.QPCaps
-	bytes := qpBytes + h.sendBytes(c.SendDepth, c.SendSGE, c.MaxInline)
+	bytes := qpBytes + dev.sendBytes(c.SendDepth, c.SendSGE, c.MaxInline)
 	if q.srq == nil {
-		bytes += h.recvBytes(c.RecvDepth, c.RecvSGE)
+		bytes += dev.recvBytes(c.RecvDepth, c.RecvSGE)
 	}
-	if err := h.reserve(verb, "the QP", bytes); err != nil {
+	if err := dev.reserve(verb, "the QP", bytes); err != nil {
 		return nil, err
 	}
 	q.bytes = bytes
-	undo = append(undo, func() { h.queues.give(bytes) })
+	undo = append(undo, func() { dev.queues.give(bytes) })
 	depth := 0
-	if s, ok := h.cfg.Rings.(RingSizes); ok && c.User == nil {
+	if s, ok := dev.cfg.Rings.(RingSizes); ok && c.User == nil {
 		q.sq, q.lateSQ = noSendRing{}, true
 		depth, err = s.SendRingDepth(max(c.SendDepth, 1), c.SendSGE, c.MaxInline)
-	} else if q.sq, err = h.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
+	} else if q.sq, err = dev.cfg.Rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
 		depth = q.sq.Depth()
 	}
 	if err != nil {
@@ -181,7 +185,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 		q.caps.SendDepth = depth
 	}
 	if q.srq == nil {
-		if q.rq, err = h.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
+		if q.rq, err = dev.cfg.Rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
 		q.source = q.rq
@@ -198,7 +202,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	case ci.QP0, ci.QP1:
 		q.num = ci.QPN(c.Type - ci.QP0)
 	default:
-		if err := h.number(verb, q, c); err != nil {
+		if err := dev.number(verb, q, c); err != nil {
 			return nil, err
 		}
 	}
@@ -209,34 +213,6 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 var services = [...]wire.Service{ci.RC: wire.RC, ci.UC: wire.UC, ci.RD: wire.RD, ci.UD: wire.UD, ci.QP0: wire.UD, ci.QP1: wire.UD,
 	ci.RawIPv6: wire.UD, ci.RawEther: wire.UD}
 
-const mcastQPN = 0xffffff
-
-// number finds a number for q and makes it known.
-func (h *HCA) number(verb string, q *QP, c ci.QPCreate) error {
-	if f := h.cfg.Ops.QPN; f != nil {
-		n, err := f(c)
-		if err != nil {
-			return failErr(verb, ci.StatusOf(err), err)
-		}
-		q.num = n
-		if n < 2 || n >= mcastQPN || !h.qps.put(uint32(n), q) {
-			return failf(verb, ci.ResourceBusy, "QP number")
-		}
-		return nil
-	}
-	for range 1 << 20 {
-		n := h.rand.uint32() & psnMask
-		if n < 2 || n == mcastQPN || h.retired.holds(ci.QPN(n), h.clock.Now()) {
-			continue
-		}
-		q.num = ci.QPN(n)
-		if h.qps.put(n, q) {
-			return nil
-		}
-	}
-	return failf(verb, ci.InsufficientResources, "no free QP number")
-}
-
 // Num is the QP's number.
 func (q *QP) Num() ci.QPN { return q.num }
 
@@ -244,7 +220,7 @@ func (q *QP) Num() ci.QPN { return q.num }
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
-		until = int64(q.hca.clock.Now() + d)
+		until = int64(q.dev.clock.Now() + d)
 	}
 	q.timeWait.Store(until)
 }
@@ -256,15 +232,9 @@ func (q *QP) Destroy() error {
 	}
 	q.gone.Store(true)
 	if until := q.timeWait.Load(); until != 0 && q.typ != ci.QP0 && q.typ != ci.QP1 {
-		q.hca.retired.add(q.num, q.hca.clock.Now(), time.Duration(until))
+		q.dev.qps.retired.add(q.num, q.dev.clock.Now(), time.Duration(until))
 	}
-	if q.num < 2 {
-		for _, p := range q.hca.ports {
-			p.special[q.num].CompareAndSwap(q, nil)
-		}
-	} else {
-		q.hca.qps.del(uint32(q.num), q)
-	}
+	q.dev.qps.remove(q)
 	q.sqMu.Lock() // posts in progress end before the queues do
 	q.rqMu.Lock()
 	q.mu.Lock()
@@ -273,7 +243,7 @@ func (q *QP) Destroy() error {
 	q.mu.Unlock()
 	q.rqMu.Unlock()
 	q.sqMu.Unlock()
-	q.hca.wheel.Cancel(&q.timer)
+	q.dev.wheel.Cancel(&q.timer)
 	q.notify.close()
 	q.sendCQ.refs.put()
 	q.recvCQ.refs.put()
@@ -284,15 +254,6 @@ func (q *QP) Destroy() error {
 	return nil
 }
 
-// makeSendRing makes the send ring of a QP that newQP made without one, and whose memory is counted. The caller holds the token, and stores a
-// state in which posts are taken afterwards: a poster that sees the state sees the ring.
-func (q *QP) makeSendRing() {
-	q.lateSQ = false
-	if sq, err := q.hca.cfg.Rings.SendRing(max(q.caps.SendDepth, 1), q.caps.SendSGE, q.caps.MaxInline, nil); err == nil { // else posts find it full
-		q.sq = sq
-	}
-}
-
 // releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds the token and
 // the locks of both queues.
 func (q *QP) releaseQueues() {
@@ -301,7 +262,7 @@ func (q *QP) releaseQueues() {
 		q.rq = noRecvRing{}
 	}
 	q.resp.rw.SGL, q.bind = nil, nil
-	q.hca.queues.give(q.bytes)
+	q.dev.queues.give(q.bytes)
 	q.bytes = 0
 }
 
@@ -317,4 +278,19 @@ func (q *QP) Query() (ci.QPAttr, error) {
 	a.QPCaps, a.Type, a.Flags, a.Num, a.CurrentState = q.caps, q.typ, q.flags, q.num, a.State
 	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = q.pd, q.faces.send, q.faces.recv, q.faces.srq
 	return a, nil
+}
+
+// queryPSNs gives the PSNs that Query shows.
+func (q *QP) queryPSNs() (sq, rq ci.PSN) {
+	if q.current() < ci.QPRTR {
+		return q.attr.SQPSN, q.attr.RQPSN
+	}
+	sq, rq = q.attr.SQPSN, q.attr.RQPSN
+	if q.current() >= ci.QPRTS && q.service != wire.UD {
+		sq = q.req.newPSN
+	}
+	if q.service != wire.UD {
+		rq = q.resp.psn
+	}
+	return sq, rq
 }

@@ -134,7 +134,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	if set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
 		return failf(verb, ci.Unsupported, "queue depths are fixed at create")
 	}
-	caps := q.hca.attr.Caps
+	caps := q.dev.attr.Caps
 	if set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0 && !caps.Has(ci.CapAPM) {
 		return failf(verb, ci.Unsupported, "path migration")
 	}
@@ -163,7 +163,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	if given&ci.QPFieldRespRes != 0 {
 		more := responderBytes(a.RespRes) - responderBytes(q.attr.RespRes)
-		if err := q.hca.reserve(verb, "RespRes", more); err != nil {
+		if err := q.dev.reserve(verb, "RespRes", more); err != nil {
 			return err
 		}
 		q.bytes += more
@@ -175,17 +175,17 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 
 // checkValues holds each given value against its range and against the HCA, and compiles the addresses.
 func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
-	at := &q.hca.attr
+	at := &q.dev.attr
 	bad := func(what string) error { return failf(verb, ci.InvalidParameter, what) }
 	if set&ci.QPFieldPort != 0 {
-		if p.port = q.hca.port(a.Port); p.port == nil || q.num < 2 && a.Port != q.attr.Port {
-			return q.hca.noPort(verb, a.Port)
+		if p.port = q.dev.port(a.Port); p.port == nil || q.num < 2 && a.Port != q.attr.Port {
+			return q.dev.noPort(verb, a.Port)
 		}
 		if q.current() == ci.QPSQD && a.Port != q.attr.Port && !at.Caps.Has(ci.CapChangePrimaryPort) {
 			return failf(verb, ci.Unsupported, "change of the primary port")
 		}
 	} else if p.port == nil {
-		p.port = q.hca.port(q.attr.Port)
+		p.port = q.dev.port(q.attr.Port)
 	}
 	if set&ci.QPFieldPKeyIndex != 0 {
 		if _, ok := p.port.pkey(a.Primary.PKeyIndex); !ok {
@@ -316,10 +316,10 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 		q.toReset()
 		return
 	case ci.QPError:
-		r := newRun(q)
-		q.toError(r)
-		r.finish()
-		r.free()
+		t := newTurn(&q.endpoint)
+		q.toError(t)
+		t.finish()
+		t.free()
 	case ci.QPSQD:
 		if from == ci.QPRTS {
 			q.req.drainEvent = set&ci.QPFieldSQDEvent != 0 && a.SQDEvent
@@ -327,7 +327,7 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 		}
 	case ci.QPRTS:
 		if from == ci.QPSQError {
-			q.endFlush()
+			q.req.endFlush()
 		}
 		if from != ci.QPRTS { // the counts may have been changed in SQD
 			q.req.retries, q.req.rnrRetries = q.attr.RetryCount, q.attr.RNRRetry
@@ -339,33 +339,23 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 	q.pending.Store(true) // unlock gives the engine a turn in the new state
 }
 
-// toReset forgets everything but what create gave. The caller holds the token.
+// toReset forgets everything but what the create set. The caller holds the token.
 func (q *QP) toReset() {
-	q.settle()
+	q.resp.settle()
 	q.setState(ci.QPReset)
-	q.inMu.Lock()
-	q.inbox = nil
-	q.emptyInbox()
-	q.inMu.Unlock()
-	sgl := q.resp.rw.SGL[:0]
-	q.req = requester{}
-	q.resp = responder{}
-	q.resp.rw.SGL = sgl
+	q.inbox.reset(&q.dev.inboxes)
+	q.req.reset()
+	q.resp.reset()
 	q.sq.Reset()
 	if q.rq != nil {
 		q.rq.Reset()
 	}
 	port := q.attr.Port
 	kept := responderBytes(q.attr.RespRes)
-	q.hca.queues.give(kept)
+	q.dev.queues.give(kept)
 	q.bytes -= kept
 	q.attr = ci.QPAttr{State: ci.QPReset, APM: ci.APMMigrated, Port: port, Num: q.num}
-	q.port, q.altPort, q.route, q.altRt = nil, nil, nil, nil
-	q.home.Store(nil)
-	q.home2.Store(nil)
-	q.peer, q.altPeer, q.apm = Addr{}, Addr{}, migration{}
-	q.mtu, q.pkey = 0, 0
-	q.resetEntropy()
+	q.clearPath()
 }
 
 // fieldNames lists fields for people.

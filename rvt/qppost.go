@@ -2,33 +2,6 @@ package rvt
 
 import "ciddk/ci"
 
-// The errors of posting exist in advance, so that a refused post allocates as little as one that is taken.
-type postErrors struct {
-	gone, full, state, wrType, maxSGE, av, param, inline, unsupported *ci.Error
-}
-
-func newPostErrors(verb string, gone ci.Status) postErrors {
-	e := func(s ci.Status, detail string) *ci.Error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
-	return postErrors{
-		gone:        e(gone, ""),
-		full:        e(ci.InsufficientResources, "the queue is full"),
-		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
-		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
-		maxSGE:      e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
-		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
-		param:       e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its operation"),
-		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
-		unsupported: e(ci.Unsupported, "CAAttr.Caps does not claim this operation or flag"),
-	}
-}
-
-var (
-	sendErrors    = newPostErrors("QP.PostSend", ci.InvalidQPHandle)
-	recvErrors    = newPostErrors("QP.PostRecv", ci.InvalidQPHandle)
-	srqPostErrors = newPostErrors("SRQ.PostRecv", ci.InvalidSRQHandle)
-	errSRQGone    = srqPostErrors.gone
-)
-
 // PostSend queues requests and rings once.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 	sync := q.flags&ci.ClientSyncSend == 0
@@ -76,7 +49,7 @@ func (q *QP) post(wrs []ci.SendWR) (int, error) {
 // check holds one request against the QP's service and sizes (IBTA volume 1, 11.4.1.1 and table 96).
 func (q *QP) check(w *ci.SendWR) *ci.Error {
 	e := &sendErrors
-	caps := q.hca.attr.Caps
+	caps := q.dev.attr.Caps
 	connected := q.typ == ci.RC || q.typ == ci.UC
 	switch w.Op {
 	case ci.OpSend:
@@ -105,9 +78,9 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 			return e.wrType
 		case w.Inline != nil:
 			return e.inline
-		case w.Op != ci.OpRead && q.hca.attr.Atomicity == ci.AtomicNone:
+		case w.Op != ci.OpRead && q.dev.attr.Atomicity == ci.AtomicNone:
 			return e.unsupported
-		case w.Op == ci.OpRead && len(w.SGL) > q.hca.attr.MaxReadSGEs:
+		case w.Op == ci.OpRead && len(w.SGL) > q.dev.attr.MaxReadSGEs:
 			return e.maxSGE
 		}
 	case ci.OpNop:
@@ -171,7 +144,7 @@ func (q *QP) AV(a ci.AV) *AV {
 // MW recovers a window of this HCA.
 func (q *QP) MW(m ci.MW) *MW {
 	v, ok := ci.As[*MW](m)
-	if !ok || v.pd.ca.hca != q.hca {
+	if !ok || v.pd.dev != q.dev {
 		return nil
 	}
 	return v
@@ -187,7 +160,7 @@ func (q *QP) bindsByPost(m ci.MW) bool {
 // MR recovers a region of this HCA.
 func (q *QP) MR(m ci.MR) *MR {
 	v, ok := ci.As[*MR](m)
-	if !ok || v.hca() != q.hca {
+	if !ok || v.dev != q.dev {
 		return nil
 	}
 	return v
@@ -221,22 +194,4 @@ func (q *QP) postRecv(wrs []ci.RecvWR) (int, error) {
 		return 0, recvErrors.full
 	}
 	return postRecv(q.rq, wrs, q.caps.RecvSGE, &recvErrors)
-}
-
-func postRecv(ring RecvRing, wrs []ci.RecvWR, sge int, e *postErrors) (int, error) {
-	legal := len(wrs)
-	for i := range wrs {
-		if len(wrs[i].SGL) > sge {
-			legal = i
-			break
-		}
-	}
-	n := ring.Post(wrs[:legal])
-	switch {
-	case n < legal:
-		return n, e.full
-	case legal < len(wrs):
-		return n, e.maxSGE
-	}
-	return n, nil
 }

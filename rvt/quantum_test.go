@@ -96,7 +96,7 @@ func (x *sharedPort) deliver(to ci.QP, pkts ...Packet) {
 		p := &pkts[i]
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, to.Num(), 0xffff, true, Addr{LID: x.m.lid}, 1
 	}
-	x.hca.ports[0].Deliver(pkts, true, false)
+	receiverOf(x.hca, 0).Deliver(pkts, true, false)
 }
 
 // readRequest is a packet of 60 bytes that asks for n.
@@ -296,7 +296,7 @@ func TestQuantumOfBatch(t *testing.T) {
 		p := &batch[i]
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.Num(), 0xffff, true, Addr{LID: x.m.lid}, 1
 	}
-	x.hca.ports[0].Deliver(batch, true, false)
+	receiverOf(x.hca, 0).Deliver(batch, true, false)
 	list := x.m.take()
 	p1, b1 := sum(list, busyPeer)
 	p2, b2 := sum(list, otherPeer)
@@ -452,11 +452,11 @@ func TestQuantumOfInbox(t *testing.T) {
 		p := Packet{Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: psnAdd(psn0, uint32(i)), VA: r.Remote(0).Addr, RKey: r.RKey, DMALen: 1,
 			Len: 1, Payload: [][]byte{{byte(i)}}}
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: x.m.lid}, 1
-		x.hca.ports[0].Deliver([]Packet{p}, false, false)
+		receiverOf(x.hca, 0).Deliver([]Packet{p}, false, false)
 	}
-	run := newRun(q)
+	run := newTurn(&q.endpoint)
 	for left := n; left > 0; {
-		require.Equal(t, left, len(q.inbox))
+		require.Equal(t, left, len(q.inbox.packets))
 		q.pending.Store(false)
 		q.readInbox(run)
 		left -= min(left, turnPackets)
@@ -465,6 +465,6 @@ func TestQuantumOfInbox(t *testing.T) {
 	}
 	run.finish()
 	run.free()
-	require.Zero(t, q.inBytes)
+	require.Zero(t, q.inbox.bytes)
 	q.unlock()
 }

@@ -13,9 +13,6 @@ const DefaultQueueMemory = 4 << 30
 // DefaultInboxMemory is Config.InboxMemory when that is 0, in bytes.
 const DefaultInboxMemory = 64 << 20
 
-// inboxShare is the part of Config.InboxMemory that one QP may hold.
-const inboxShare = 4
-
 // RingSizes is an optional interface of Rings. Each method returns the bytes that the queue of the same arguments occupies. For Rings without
 // it, the engine estimates the sizes.
 type RingSizes interface {
@@ -28,38 +25,38 @@ type RingSizes interface {
 }
 
 // reserve takes n bytes of queue memory for a verb. Status: InsufficientResources.
-func (h *HCA) reserve(verb, what string, n int64) error {
-	if h.queues.take(n) {
+func (d *device) reserve(verb, what string, n int64) error {
+	if d.queues.take(n) {
 		return nil
 	}
 	return failf(verb, ci.InsufficientResources, fmt.Sprintf(
 		"%s needs %d bytes and %d of the %d bytes of queue memory are in use (destroy queues, create smaller ones, or raise Config.QueueMemory)",
-		what, n, h.queues.used.Load(), h.queues.limit))
+		what, n, d.queues.used.Load(), d.queues.limit))
 }
 
 // sendBytes returns the bytes of a send queue: its ring, and the window of decoded requests at its widest.
-func (h *HCA) sendBytes(depth, sge, inline int) int64 {
+func (d *device) sendBytes(depth, sge, inline int) int64 {
 	depth = max(depth, 1)
 	slots := int64(1) << bits.Len(uint(depth))
 	window := slots * (entryBytes + int64(sge)*sgeBytes)
-	if s, ok := h.cfg.Rings.(RingSizes); ok {
+	if s, ok := d.cfg.Rings.(RingSizes); ok {
 		return window + s.SendRingBytes(depth, sge, inline)
 	}
 	return window + slots*(entryBytes+max(int64(sge)*sgeBytes, int64(inline)))
 }
 
 // recvBytes returns the bytes of a receive queue.
-func (h *HCA) recvBytes(depth, sge int) int64 {
+func (d *device) recvBytes(depth, sge int) int64 {
 	depth = max(depth, 1)
-	if s, ok := h.cfg.Rings.(RingSizes); ok {
+	if s, ok := d.cfg.Rings.(RingSizes); ok {
 		return s.RecvRingBytes(depth, sge)
 	}
 	return (int64(1) << bits.Len(uint(depth))) * (recvWorkBytes + int64(sge)*sgeBytes)
 }
 
 // completionBytes returns the bytes of a completion queue.
-func (h *HCA) completionBytes(size int) int64 {
-	if s, ok := h.cfg.Rings.(RingSizes); ok {
+func (d *device) completionBytes(size int) int64 {
+	if s, ok := d.cfg.Rings.(RingSizes); ok {
 		return s.CompletionRingBytes(size)
 	}
 	return (int64(1) << bits.Len(uint(size))) * wcBytes

@@ -76,7 +76,7 @@ func (r *rawPeer) say(pkts ...Packet) {
 			p.Len += uint32(len(b))
 		}
 	}
-	r.side.hca.ports[0].Deliver(pkts, true, false)
+	receiverOf(r.side.hca, 0).Deliver(pkts, true, false)
 }
 
 const psn0 = ci.PSN(0xfffff0) // where the rig's QPs begin

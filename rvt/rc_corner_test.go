@@ -113,7 +113,7 @@ func TestWriteImmediateWithoutReceive(t *testing.T) {
 // packets as are too many, for bad news, or for the end of the QP.
 func TestPolledAcks(t *testing.T) {
 	ends := map[string]func(a *side, r *rawPeer){
-		"flush": func(a *side, r *rawPeer) { a.hca.ports[0].FlushAcks() },
+		"flush": func(a *side, r *rawPeer) { receiverOf(a.hca, 0).FlushAcks() },
 		"post":  func(a *side, r *rawPeer) { a.send(ci.SendWR{}) },
 		"many": func(a *side, r *rawPeer) {
 			for i := 3; i < ackEvery; i++ {
@@ -150,7 +150,7 @@ func TestPolledAcks(t *testing.T) {
 				}
 			}
 			require.Equal(t, 1, answers)
-			a.hca.ports[0].FlushAcks()
+			receiverOf(a.hca, 0).FlushAcks()
 			require.Empty(t, r.take(), "once")
 		})
 	}
@@ -163,7 +163,7 @@ func (r *rawPeer) polled(p Packet) {
 	for _, b := range p.Payload {
 		p.Len += uint32(len(b))
 	}
-	r.side.hca.ports[0].Deliver([]Packet{p}, true, true)
+	receiverOf(r.side.hca, 0).Deliver([]Packet{p}, true, true)
 }
 
 // TestInbox: packets that come while the QP is busy wait for it, in order, and as copies; beyond a limit they are dropped; a QP that is
@@ -174,7 +174,7 @@ func TestInbox(t *testing.T) {
 	deliver := func(p Packet) {
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N, p.MTU = wire.RC, q.num, 0xffff, true, Addr{LID: r.lid}, 1, 1024
 		p.Len = uint32(len(p.Payload[0]))
-		a.hca.ports[0].Deliver([]Packet{p}, false, false)
+		receiverOf(a.hca, 0).Deliver([]Packet{p}, false, false)
 	}
 	for range 200 {
 		a.recv(ci.RecvWR{SGL: a.sge(0, 10)})
@@ -188,7 +188,7 @@ func TestInbox(t *testing.T) {
 		deliver(p)
 	}
 	data[0] = 'x'
-	require.Len(t, q.inbox, 5)
+	require.Len(t, q.inbox.packets, 5)
 	q.unlock()
 	require.Len(t, a.poll(), 5)
 	require.Equal(t, byte('4'), a.buf[0])
@@ -202,11 +202,11 @@ func TestInbox(t *testing.T) {
 	for i := range 3 { // acknowledgements that say more take the place of those that say less
 		p := ack(i)
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: r.lid}, 1
-		a.hca.ports[0].Deliver([]Packet{p}, false, false)
+		receiverOf(a.hca, 0).Deliver([]Packet{p}, false, false)
 	}
-	require.Len(t, q.inbox, inboxLimit)
+	require.Len(t, q.inbox.packets, inboxLimit)
 	q.toReset()
-	require.Empty(t, q.inbox)
+	require.Empty(t, q.inbox.packets)
 	q.unlock()
 	require.Empty(t, a.poll())
 	require.Equal(t, ci.QPReset, a.state())

@@ -15,26 +15,40 @@ type runQueue struct {
 	waiting atomic.Int32 // QPs in the queue, for pollers, which look without the lock
 
 	mu          sync.Mutex
-	first, last *QP
+	first, last *waiter
 	timer       clock.Timer
 	armed       bool // the timer is set, or round runs
 	stopped     bool
 }
 
-// add appends q, which is in no queue.
-func (u *runQueue) add(q *QP) {
+// waiter is a QP's place in a run queue.
+type waiter struct {
+	owner  turnTaker
+	queued atomic.Bool // in a run queue
+	due    atomic.Bool // a deadline of the QP has passed
+	behind *waiter     // the next in the queue, with the queue's lock
+}
+
+// turnTaker is a QP as a run queue uses it.
+type turnTaker interface {
+	// takeTurn runs the QP's engine for one quantum. The queue holds no lock.
+	takeTurn()
+}
+
+// add appends w, whose queued flag the caller has set.
+func (u *runQueue) add(w *waiter) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.stopped {
-		q.queued.Store(false)
+		w.queued.Store(false)
 		return
 	}
 	if u.last == nil {
-		u.first = q
+		u.first = w
 	} else {
-		u.last.behind = q
+		u.last.behind = w
 	}
-	u.last = q
+	u.last = w
 	u.waiting.Add(1)
 	switch {
 	case u.armed:
@@ -46,21 +60,21 @@ func (u *runQueue) add(q *QP) {
 	u.armed = true
 }
 
-// take removes the first QP; nil if there is none. Consumers that poll leave it there if a deadline of it has passed: acting on that may take
-// long, and deliver packets to other QPs.
-func (u *runQueue) take(polled bool) *QP {
+// take removes and returns the first in the queue, or nil. With polled, it is not removed if a deadline of it has passed: acting on a
+// deadline may take long, and deliver packets to other QPs.
+func (u *runQueue) take(polled bool) *waiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	q := u.first
-	if q == nil || polled && q.due.Load() {
+	w := u.first
+	if w == nil || polled && w.due.Load() {
 		return nil
 	}
-	if u.first = q.behind; u.first == nil {
+	if u.first = w.behind; u.first == nil {
 		u.last = nil
 	}
-	q.behind = nil
+	w.behind = nil
 	u.waiting.Add(-1)
-	return q
+	return w
 }
 
 // round gives a turn to each QP that waits, and sets the timer again if any wait then. It yields between turns: many QPs that wait would
@@ -79,25 +93,25 @@ func (u *runQueue) round() {
 	}
 }
 
-// one gives a turn to the first QP that waits; false if there is none.
+// one gives a turn to the first QP that waits, and reports whether there was one.
 func (u *runQueue) one(polled bool) bool {
-	q := u.take(polled)
-	if q == nil {
+	w := u.take(polled)
+	if w == nil {
 		return false
 	}
-	q.queued.Store(false)
-	q.takeTurn()
+	w.queued.Store(false)
+	w.owner.takeTurn()
 	return true
 }
 
-// stop empties the queue, and lets no QP enter it from now on. A turn may be under way.
+// stop empties the queue. No QP can enter it afterwards. A turn may be under way.
 func (u *runQueue) stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = true
-	for q := u.first; q != nil; {
-		q.queued.Store(false)
-		q, q.behind = q.behind, nil
+	for w := u.first; w != nil; {
+		w.queued.Store(false)
+		w, w.behind = w.behind, nil
 	}
 	u.first, u.last = nil, nil
 	u.waiting.Store(0)

@@ -19,8 +19,9 @@ func TestRoundYields(t *testing.T) {
 	for range qps {
 		q := new(QP)
 		q.gone.Store(true)
-		q.queued.Store(true)
-		u.add(q)
+		q.wait.owner = q
+		q.wait.queued.Store(true)
+		u.add(&q.wait)
 	}
 	done := make(chan struct{})
 	go func() {

@@ -6,21 +6,21 @@ import "ciddk/ci"
 // page that src has (IBTA volume 1, 11.2.8.7).
 func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
 	const verb = "PD.RegisterSMR"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
 	case !d.alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
-	case !h.attr.Caps.Has(ci.CapSharedMR):
+	case !dev.attr.Caps.Has(ci.CapSharedMR):
 		return d.UnimplementedPD.RegisterSMR(src, iova, access)
 	}
 	s, ok := ci.As[*MR](src)
-	if !ok || s.h != h || !s.alive() {
+	if !ok || s.dev != dev || !s.alive() {
 		return nil, handle(verb, ci.InvalidMRHandle, "src", src)
 	}
 	if s.maxPages != 0 {
 		return nil, failf(verb, ci.InvalidMRHandle, "a fast registration region has no storage of its own to share")
 	}
-	if err := h.checkAccess(verb, access); err != nil {
+	if err := dev.checkAccess(verb, access); err != nil {
 		return nil, err
 	}
 	p, err := s.share(verb, iova)
@@ -44,9 +44,9 @@ func (m *MR) share(verb string, iova uint64) (*place, error) {
 	g := m.slot.now.Load()
 	p := &place{va: g.va, length: g.length, bytes: g.bytes, dmas: g.dmas}
 	if iova != 0 {
-		mask := m.h.pageSize() - 1
+		mask := m.dev.pageSize() - 1
 		p.va = iova&^mask | g.va&mask
-		if err := m.h.checkRange(verb, p.va, p.length); err != nil {
+		if err := m.dev.checkRange(verb, p.va, p.length); err != nil {
 			return nil, err
 		}
 	}

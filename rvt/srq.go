@@ -24,28 +24,28 @@ type SRQ struct {
 // CreateSRQ makes a shared receive queue.
 func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	const verb = "PD.CreateSRQ"
-	h := d.ca.hca
+	dev := d.dev
 	switch {
-	case !h.attr.Caps.Has(ci.CapSRQ):
+	case !dev.attr.Caps.Has(ci.CapSRQ):
 		return d.UnimplementedPD.CreateSRQ(c)
-	case c.MaxWR <= 0 || c.MaxWR > h.attr.MaxSRQWRs:
-		return nil, outside(verb, ci.InvalidMaxWRs, "MaxWR", c.MaxWR, 1, h.attr.MaxSRQWRs)
-	case c.MaxSGE < 0 || c.MaxSGE > h.attr.MaxSRQSGEs:
-		return nil, outside(verb, ci.InvalidMaxSGE, "MaxSGE", c.MaxSGE, 0, h.attr.MaxSRQSGEs)
+	case c.MaxWR <= 0 || c.MaxWR > dev.attr.MaxSRQWRs:
+		return nil, outside(verb, ci.InvalidMaxWRs, "MaxWR", c.MaxWR, 1, dev.attr.MaxSRQWRs)
+	case c.MaxSGE < 0 || c.MaxSGE > dev.attr.MaxSRQSGEs:
+		return nil, outside(verb, ci.InvalidMaxSGE, "MaxSGE", c.MaxSGE, 0, dev.attr.MaxSRQSGEs)
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}
-	if err := d.child(verb, kindSRQ, h.attr.MaxSRQs); err != nil {
+	if err := d.child(verb, kindSRQ, dev.attr.MaxSRQs); err != nil {
 		return nil, err
 	}
-	bytes := srqBytes + h.recvBytes(c.MaxWR, c.MaxSGE)
-	if err := h.reserve(verb, "the queue", bytes); err != nil {
+	bytes := srqBytes + dev.recvBytes(c.MaxWR, c.MaxSGE)
+	if err := dev.reserve(verb, "the queue", bytes); err != nil {
 		d.unchild(kindSRQ)
 		return nil, err
 	}
-	ring, err := h.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, c.User)
+	ring, err := dev.cfg.Rings.RecvRing(c.MaxWR, c.MaxSGE, c.User)
 	if err != nil {
-		h.queues.give(bytes)
+		dev.queues.give(bytes)
 		d.unchild(kindSRQ)
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
@@ -81,7 +81,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	defer s.postMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.pd.ca.hca
+	dev := s.pd.dev
 	if s.gone.Load() {
 		return fail(verb, ci.InvalidSRQHandle)
 	}
@@ -91,9 +91,9 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	depth := s.ring.Depth()
 	if set&ci.SRQFieldMaxWR != 0 {
 		switch {
-		case !h.attr.Caps.Has(ci.CapModifySRQDepth):
+		case !dev.attr.Caps.Has(ci.CapModifySRQDepth):
 			return fail(verb, ci.Unsupported)
-		case attr.MaxWR <= 0 || attr.MaxWR > h.attr.MaxSRQWRs || attr.MaxWR < s.ring.Len():
+		case attr.MaxWR <= 0 || attr.MaxWR > dev.attr.MaxSRQWRs || attr.MaxWR < s.ring.Len():
 			return fail(verb, ci.InvalidMaxWRs)
 		}
 		depth = attr.MaxWR
@@ -102,15 +102,15 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 		return failf(verb, ci.InvalidParameter, "the limit is above the size")
 	}
 	if set&ci.SRQFieldMaxWR != 0 {
-		bytes := srqBytes + h.recvBytes(attr.MaxWR, s.maxSGE)
-		if err := h.reserve(verb, "the new size", bytes); err != nil {
+		bytes := srqBytes + dev.recvBytes(attr.MaxWR, s.maxSGE)
+		if err := dev.reserve(verb, "the new size", bytes); err != nil {
 			return err
 		}
 		if err := s.ring.Resize(attr.MaxWR); err != nil {
-			h.queues.give(bytes)
+			dev.queues.give(bytes)
 			return failErr(verb, ci.StatusOf(err), err)
 		}
-		h.queues.give(s.bytes)
+		dev.queues.give(s.bytes)
 		s.bytes = bytes
 	}
 	if set&ci.SRQFieldLimit != 0 {
@@ -130,7 +130,7 @@ func (s *SRQ) Destroy() error {
 	s.postMu.Lock()
 	s.mu.Lock()
 	s.ring = noRecvRing{}
-	s.pd.ca.hca.queues.give(s.bytes)
+	s.pd.dev.queues.give(s.bytes)
 	s.mu.Unlock()
 	s.postMu.Unlock()
 	s.pd.unchild(kindSRQ)
@@ -146,14 +146,6 @@ func (s *SRQ) Next(w *RecvWork) bool {
 	}
 	s.mu.Unlock()
 	return ok
-}
-
-// recvPD is the domain that receive buffers are held against: that of the shared receive queue, which need not be the QP's (IBTA volume 1, 10.2.9).
-func (q *QP) recvPD() *PD {
-	if q.srq != nil {
-		return q.srq.pd
-	}
-	return q.pd
 }
 
 // checkLimit raises the limit event once per arming (IBTA volume 1, 10.2.9.3).

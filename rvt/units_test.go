@@ -148,7 +148,7 @@ func TestEventHandlers(t *testing.T) {
 		var got []ci.Event
 		var mu sync.Mutex
 		hear := func(e ci.Event) { mu.Lock(); got = append(got, e); mu.Unlock() }
-		h.ports[0].PortEvent(ci.EventPortActive) // before anybody listens
+		receiverOf(h, 0).PortEvent(ci.EventPortActive) // before anybody listens
 		ca, err := h.OpenCA(1, hear, "open")
 		require.NoError(t, err)
 		_, err = h.OpenCA(1, hear, nil)
@@ -157,7 +157,7 @@ func TestEventHandlers(t *testing.T) {
 		require.NoError(t, err)
 		o2, err := ca.OnEvent(hear, "two")
 		require.NoError(t, err)
-		h.ports[1].PortEvent(ci.EventLIDChange)
+		receiverOf(h, 1).PortEvent(ci.EventLIDChange)
 		synctest.Wait()
 		require.ElementsMatch(t, []ci.Event{{Context: "open", Type: ci.EventLIDChange, Port: 2}, {Context: "one", Type: ci.EventLIDChange, Port: 2},
 			{Context: "two", Type: ci.EventLIDChange, Port: 2}}, got)
@@ -165,14 +165,14 @@ func TestEventHandlers(t *testing.T) {
 		require.ErrorIs(t, o1.Destroy(), ci.InvalidHandle)
 		require.ErrorIs(t, ca.Close(), ci.ResourceBusy)
 		got = nil
-		h.ports[0].PortEvent(ci.EventPortDown)
+		receiverOf(h, 0).PortEvent(ci.EventPortDown)
 		synctest.Wait()
 		require.Len(t, got, 2)
 		require.NoError(t, o2.Destroy())
 		require.NoError(t, ca.Close())
 		require.ErrorIs(t, ca.Close(), ci.InvalidCAHandle)
 		got = nil
-		h.ports[0].PortEvent(ci.EventPortActive)
+		receiverOf(h, 0).PortEvent(ci.EventPortActive)
 		synctest.Wait()
 		require.Empty(t, got)
 		ca, err = h.OpenCA(1, hear, nil)

@@ -1,0 +1,132 @@
+package rvt
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// endpoint is what the halves of a QP, the requester and the responder, share: identity, queues, state and path. The token of the QP guards
+// the fields below state.
+type endpoint struct {
+	dev     *device
+	pd      *PD
+	notify  notifier
+	num     ci.QPN
+	typ     ci.QPType
+	service wire.Service
+	caps    ci.QPCaps
+	flags   ci.QPFlags
+	sendCQ  *CQ
+	recvCQ  *CQ
+	srq     *SRQ
+	home    atomic.Pointer[port] // where packets may come in: the primary path's port,
+	home2   atomic.Pointer[port] // and the alternate's
+	state   atomic.Uint32        // ci.QPState, written with the token held
+
+	ackWaits atomic.Bool // an acknowledgement is due that waits for the consumer's next post
+
+	sq     SendRing
+	rq     RecvRing   // nil with an SRQ
+	source RecvSource // rq or srq
+	takes  RecvBatch  // rq, if it has that
+	taken  bool       // slots of the receive queue are to be released
+	lateSQ bool       // sq is made when a state is entered in which sends are posted
+
+	attr    ci.QPAttr
+	port    *port
+	altPort *port
+	mtu     uint32
+	pkey    ci.PKey
+	route   Route
+	altRt   Route
+	peer    Addr
+	altPeer Addr
+	apm     migration
+	origin  origin
+}
+
+// current returns the state.
+func (e *endpoint) current() ci.QPState { return ci.QPState(e.state.Load()) }
+
+// setState changes the state.
+func (e *endpoint) setState(s ci.QPState) {
+	e.attr.State = s
+	if e.lateSQ && s >= ci.QPRTS {
+		e.makeSendRing()
+	}
+	e.state.Store(uint32(s))
+	if f := e.dev.cfg.Ops.QPState; f != nil {
+		f(e.num, s)
+	}
+}
+
+// makeSendRing makes the send ring of a QP that was created without one, and whose memory is counted. The caller stores a state in which
+// posts are taken afterwards: a poster that sees the state sees the ring.
+func (e *endpoint) makeSendRing() {
+	e.lateSQ = false
+	sq, err := e.dev.cfg.Rings.SendRing(max(e.caps.SendDepth, 1), e.caps.SendSGE, e.caps.MaxInline, nil)
+	if err == nil { // else posts find it full
+		e.sq = sq
+	}
+}
+
+// releaseRecvs frees the slots of the receive buffers taken.
+func (e *endpoint) releaseRecvs() {
+	if e.taken {
+		e.taken = false
+		e.takes.Release()
+	}
+}
+
+// recvPD returns the domain that receive buffers are checked against: that of the shared receive queue, which need not be the QP's (IBTA
+// volume 1, 10.2.9).
+func (e *endpoint) recvPD() *PD {
+	if e.srq != nil {
+		return e.srq.pd
+	}
+	return e.pd
+}
+
+// loadPort copies from the port what the QP keeps of it: the P_Key, where an index that names nothing any more yields a key that matches
+// none, and, for datagrams, which have no path of their own, the port's present MTU (IBTA volume 1, 9.8.3). A connection's MTU is that of
+// its path, and stays (11.2.5.2).
+func (e *endpoint) loadPort() {
+	if e.port == nil {
+		return
+	}
+	e.pkey, _ = e.port.pkey(e.attr.Primary.PKeyIndex)
+	if e.service == wire.UD {
+		e.mtu = uint32(e.port.attr.Load().MTU.Bytes())
+	}
+}
+
+// receivesAt reports whether the QP takes packets that come in at p.
+func (e *endpoint) receivesAt(p *port) bool {
+	return e.home.Load() == p || e.home2.Load() == p
+}
+
+// countBadPKey counts a packet whose P_Key does not match.
+func (e *endpoint) countBadPKey(n uint32) {
+	e.dev.count.add(DropPKey, int(n))
+	saturate(&e.port.pkeyErrors)
+}
+
+// packets returns the number of packets of a message of n bytes.
+func (e *endpoint) packets(n uint32) uint32 {
+	if n == 0 {
+		return 1
+	}
+	return uint32((uint64(n) + uint64(e.mtu) - 1) / uint64(e.mtu))
+}
+
+// clearPath forgets the path.
+func (e *endpoint) clearPath() {
+	e.port, e.altPort, e.route, e.altRt = nil, nil, nil, nil
+	e.home.Store(nil)
+	e.home2.Store(nil)
+	e.peer, e.altPeer, e.apm = Addr{}, Addr{}, migration{}
+	e.mtu, e.pkey = 0, 0
+	e.resetEntropy()
+}

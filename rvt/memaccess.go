@@ -1,0 +1,80 @@
+package rvt
+
+import "ciddk/ci"
+
+// holds collects the regions that one run of a QP has touched. The same region is held once, so that a batch of requests on one
+// region costs two atomic operations in all.
+type holds struct {
+	n    int
+	g    [8]*grant
+	more []*grant // beyond; its storage is kept for the next run
+}
+
+// hold keeps g from vanishing until release; false when it has been withdrawn.
+func (h *holds) hold(g *grant) bool {
+	for i := h.n - 1; i >= 0; i-- {
+		if h.g[i] == g {
+			return true
+		}
+	}
+	for _, o := range h.more {
+		if o == g {
+			return true
+		}
+	}
+	if !g.enter() {
+		return false
+	}
+	if h.n < len(h.g) {
+		h.g[h.n] = g
+		h.n++
+	} else {
+		h.more = append(h.more, g)
+	}
+	return true
+}
+
+// release lets go of everything.
+func (h *holds) release() {
+	for i, g := range h.g[:h.n] {
+		h.g[i] = nil
+		g.leave()
+	}
+	h.n = 0
+	for i, g := range h.more {
+		h.more[i] = nil
+		g.leave()
+	}
+	h.more = h.more[:0]
+}
+
+// local checks an SGE (IBTA volume 1, 10.6.3 and 11.4.1.1) and holds its region. write says that the HCA is about to write there.
+// An empty SGE succeeds whatever its key. Status: WCLocalProtErr.
+func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCStatus) {
+	if s.Length == 0 {
+		return mem{}, ci.WCSuccess
+	}
+	g := keys.find(s.LKey)
+	if g == nil || g.pd != pd || g.under != nil || write && g.access&ci.LocalWrite == 0 {
+		return mem{}, ci.WCLocalProtErr
+	}
+	off, ok := g.span(s.Addr, uint64(s.Length))
+	if !ok || !h.hold(g) {
+		return mem{}, ci.WCLocalProtErr
+	}
+	return mem{g.bytes, off}, ci.WCSuccess
+}
+
+// remote checks a peer's access of n bytes at addr, which came through e, against the region or window of key and its rights (IBTA
+// volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The QP's own rights are the caller's business.
+func (h *holds) remote(keys *keyTable, e *endpoint, key ci.Key, addr, n uint64, need ci.Access) (mem, bool) {
+	g := keys.find(key)
+	if g == nil || g.pd != e.pd || !g.rights(need) || g.qp != nil && g.qp != e {
+		return mem{}, false
+	}
+	off, ok := g.span(addr, n)
+	if !ok || !h.hold(g) || g.under != nil && !h.hold(g.under) {
+		return mem{}, false
+	}
+	return mem{g.bytes, off}, true
+}

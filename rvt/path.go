@@ -1,0 +1,33 @@
+package rvt
+
+import "ciddk/ci"
+
+// migration is what a QP remembers between Rearm and the migration.
+type migration struct {
+	psn      ci.PSN // of the packet that has armed the QP,
+	response bool   // and whether that was a response, which have PSNs of their own
+	refused  bool   // EventQPAPMError has been raised
+}
+
+// moveToAlternate moves an armed QP to its alternate path.
+func (e *endpoint) moveToAlternate() {
+	e.attr.APM = ci.APMMigrated
+	e.apm = migration{}
+	e.attr.Primary, e.attr.Alternate = e.attr.Alternate, ci.Path{}
+	e.port, e.altPort = e.altPort, nil
+	e.route, e.altRt = e.altRt, nil
+	e.peer, e.altPeer = e.altPeer, Addr{}
+	e.attr.Port = e.port.num
+	e.resetEntropy()
+	e.home.Store(e.port)
+	e.home2.Store(nil)
+	e.loadPort()
+	e.dev.count.add(CountMigrated, 1)
+	e.notify.event(ci.EventQPAPM, 0, 0)
+}
+
+// altPKey is the key of the alternate path; none that matches if its index names nothing any more.
+func (e *endpoint) altPKey() ci.PKey {
+	k, _ := e.altPort.pkey(e.attr.Alternate.PKeyIndex)
+	return k
+}

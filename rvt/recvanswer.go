@@ -1,0 +1,186 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// response is a READ's or an atomic's answer.
+type response struct {
+	atomic bool
+	again  bool   // of a duplicate request
+	psn    ci.PSN // next to send
+	first  ci.PSN // of the request
+	n      uint32 // packets to send from psn on
+	npkts  uint32 // packets of the whole answer to this request
+	va     uint64 // of first
+	rkey   ci.Key
+	length uint32
+	orig   uint64
+	msn    uint32
+}
+
+// acceptRead remembers a READ to be answered.
+func (r *responder) acceptRead(t *turn, p *Packet) verdict {
+	switch {
+	case r.in:
+		return invalid
+	case r.attr.Access&ci.RemoteRead == 0:
+		return unsupported
+	case p.DMALen > maxMessage, int(r.attr.RespRes) <= r.fresh():
+		return invalid
+	}
+	if p.DMALen > 0 { // refused now: what comes behind a bad request is not executed. Each train of the answer looks again.
+		if _, ok := t.holds.remote(&r.dev.keys, r.endpoint, p.RKey, p.VA, uint64(p.DMALen), ci.RemoteRead); !ok {
+			return access
+		}
+	}
+	n := r.packets(p.DMALen)
+	r.msn = (r.msn + 1) & psnMask
+	r.remember(response{psn: r.psn, first: r.psn, n: n, npkts: n, va: p.VA, rkey: p.RKey, length: p.DMALen, msn: r.msn})
+	r.psn = psnAdd(r.psn, n)
+	return placed
+}
+
+// acceptAtomic executes an atomic, and remembers its result for duplicates.
+func (r *responder) acceptAtomic(t *turn, p *Packet) verdict {
+	switch {
+	case r.in, int(r.attr.RespRes) <= r.fresh(), p.VA%8 != 0:
+		return invalid
+	case r.attr.Access&ci.RemoteAtomic == 0:
+		return unsupported
+	}
+	m, ok := t.holds.remote(&r.dev.keys, r.endpoint, p.RKey, p.VA, 8, ci.RemoteAtomic)
+	if !ok {
+		return access
+	}
+	orig, err := m.atomic(p.Op, p.Swap, p.Compare)
+	if err != nil {
+		return access
+	}
+	r.msn = (r.msn + 1) & psnMask
+	r.remember(response{atomic: true, psn: r.psn, first: r.psn, n: 1, npkts: 1, orig: orig, msn: r.msn})
+	r.psn = psnAdd(r.psn, 1)
+	return placed
+}
+
+// remember queues an answer, and keeps it for duplicates in the place of the oldest.
+func (r *responder) remember(a response) {
+	r.out = append(r.out, a)
+	r.ackDue = false // the answer acknowledges everything before it
+	if len(r.hist) < int(r.attr.RespRes) {
+		r.hist = append(r.hist, a)
+		return
+	}
+	r.hist[r.hpos] = a
+	r.hpos = (r.hpos + 1) % len(r.hist)
+}
+
+// duplicate answers an old request again (IBTA volume 1, 9.7.5.1.2).
+func (r *responder) duplicate(_ *turn, p *Packet) {
+	r.dev.count.add(DropDuplicate, int(p.N))
+	r.refilling()
+	switch p.Op {
+	case wire.OpSend, wire.OpWrite:
+		r.ackDue = true
+		return
+	}
+	atomic := p.Op != wire.OpReadRequest
+	if len(r.out) > 2*int(r.attr.RespRes) {
+		return // it will be asked for again
+	}
+	for i := range r.hist {
+		a := r.hist[i]
+		d := psnDiff(p.PSN, a.first)
+		if a.atomic != atomic || d < 0 || d >= int32(a.npkts) {
+			continue
+		}
+		if !atomic {
+			skip := uint64(d) * uint64(r.mtu)
+			n := r.packets(p.DMALen)
+			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) || uint32(d)+n > a.npkts {
+				return
+			}
+			a.first, a.psn, a.va = p.PSN, p.PSN, p.VA
+			a.length, a.n, a.npkts = p.DMALen, n, n
+		}
+		a.again = true
+		r.out = append(r.out, a)
+		return
+	}
+}
+
+// fresh counts the answers that are due to new requests.
+func (r *responder) fresh() int {
+	n := 0
+	for i := range r.out {
+		if !r.out[i].again {
+			n++
+		}
+	}
+	return n
+}
+
+// sendResponse sends one answer, or as much of it as the quantum pays for. False: the QP failed over it.
+func (r *responder) sendResponse(t *turn, a *response) bool {
+	if a.atomic {
+		p := t.packet()
+		p.Op, p.Start, p.End = wire.OpAtomicAcknowledge, true, true
+		p.Syndrome, p.MSN, p.PSN, p.Swap = wire.ACK(wire.CreditsInvalid), a.msn, a.psn, a.orig
+		a.n = 0
+		t.left.spend(1, 8)
+		return true
+	}
+	most := uint32(max(r.port.hints.MaxTrain, int(r.mtu))) / r.mtu
+	for a.n > 0 && !t.left.isSpent() {
+		done := a.npkts - a.n
+		n := t.left.train(min(a.n, most), r.mtu)
+		off := uint64(done) * uint64(r.mtu)
+		size := uint32(min(uint64(a.length)-off, uint64(n)*uint64(r.mtu)))
+		t.room(16)
+		p := t.packet()
+		first := t.nsegs
+		if size > 0 {
+			m, ok := t.holds.remote(&r.dev.keys, r.endpoint, a.rkey, a.va+off, uint64(size), ci.RemoteRead)
+			if !ok {
+				t.unpacket()
+				r.readFault(t, a)
+				return false
+			}
+			if !t.view(m, size) {
+				t.unpacket()
+				t.nsegs = first
+				switch {
+				case t.npkts > 0:
+					t.send()
+				case most > 1:
+					most = max(min(most/2, batchBuffer/r.mtu), 1)
+				case !t.flat:
+					t.flat = true // as in fill
+				default:
+					r.readFault(t, a)
+					return false
+				}
+				continue
+			}
+		}
+		t.flat = false
+		p.Op, p.Start, p.End = wire.OpReadResponse, done == 0, n == a.n
+		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn
+		p.PSN, p.N, p.Len, p.Payload = a.psn, n, size, t.segs[first:t.nsegs]
+		a.psn = psnAdd(a.psn, n)
+		a.n -= n
+		t.left.spend(n, size)
+	}
+	return true
+}
+
+// readFault refuses a READ whose memory cannot be had, at the packet where that shows.
+func (r *responder) readFault(t *turn, a *response) {
+	r.dev.count.add(CountInvalidNak, 1)
+	r.out = r.out[:0]
+	r.nakDue, r.ackDue = false, false
+	r.sendAck(t, wire.NAKRemoteAccess, a.psn)
+	r.notify.event(ci.EventWQAccessError, 0, 0)
+	r.host.toError(t)
+}

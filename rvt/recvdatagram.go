@@ -1,0 +1,90 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// receiveDatagram takes a datagram: it fits, or it is dropped and counted.
+func (r *responder) receiveDatagram(t *turn, p *Packet) {
+	drop := func(c Counter) { r.dev.count.add(c, 1) }
+	if p.Op != wire.OpSend || !p.Start || !p.End || p.N != 1 {
+		drop(DropService)
+		return
+	}
+	pkeyIx, ok := r.matchPKey(p.PKey)
+	if !ok {
+		drop(DropPKey)
+		saturate(&r.port.pkeyErrors)
+		return
+	}
+	want := r.attr.QKey
+	if r.typ == ci.QP1 {
+		want = qp1QKey
+	}
+	if r.typ != ci.QP0 && p.QKey != want {
+		drop(DropQKey)
+		saturate(&r.port.qkeyErrors)
+		return
+	}
+	if p.Len > r.mtu {
+		drop(DropLength)
+		return
+	}
+	if v := r.takeRecv(); v != placed {
+		if v == notReady {
+			drop(DropNoRecv)
+		} else {
+			r.localRecvError(t, v)
+		}
+		return
+	}
+	var room uint64
+	for i := range r.rw.SGL {
+		room += uint64(r.rw.SGL[i].Length)
+	}
+	if grhSize+uint64(p.Len) > room {
+		drop(DropLength) // the buffer waits for a datagram that fits
+		return
+	}
+	v := placed
+	if p.GRH != nil {
+		t.grh[0] = p.GRH
+		v = t.scatter(r.recvPD(), r.rw.SGL, 0, t.grh[:], uint32(len(p.GRH)))
+		t.grh[0] = nil
+	}
+	if v == placed {
+		v = t.scatter(r.recvPD(), r.rw.SGL, grhSize, p.Payload, p.Len)
+	}
+	if v != placed {
+		r.localRecvError(t, v)
+		return
+	}
+	wc := t.complete(r.recvCQ, p.SE)
+	wc.ID, wc.Length, wc.Op, wc.SrcQP = r.rw.ID, grhSize+p.Len, ci.WCRecv, p.SrcQP
+	wc.SLID, wc.SL, wc.PathBits, wc.PKeyIndex = p.Src.LID, p.SL, p.PathBits, pkeyIx
+	if p.GRH != nil {
+		wc.Flags |= ci.WCGRH
+	}
+	if p.HasImm {
+		wc.Flags |= ci.WCImmediate
+		wc.Imm = p.Imm
+	}
+	r.have = false
+}
+
+// matchPKey holds a packet's partition against the QP's: QP0 takes any, QP1 any in the port's table.
+func (r *responder) matchPKey(k ci.PKey) (uint16, bool) {
+	switch r.typ {
+	case ci.QP0:
+		return 0, true
+	case ci.QP1:
+		for i, t := range r.port.attr.Load().PKeys {
+			if t&0x7fff != 0 && pkeyMatch(k, t) {
+				return uint16(i), true
+			}
+		}
+		return 0, false
+	}
+	return 0, pkeyMatch(k, r.pkey)
+}

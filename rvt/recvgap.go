@@ -1,0 +1,39 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// gap is a request behind a gap: it is reported once.
+func (r *responder) gap() {
+	if r.silent {
+		return
+	}
+	r.silent = true
+	if now := r.dev.clock.Now(); !r.naks.allow(now) {
+		r.dev.count.add(CountNakDelayed, 1)
+		r.gapAt = now + nakPatience
+		return
+	}
+	r.dev.count.add(CountSeqNak, 1)
+	r.setNak(wire.NAKPSNSequence)
+}
+
+// refilling notes a duplicate: the requester has gone back already, so a gap has more time to close. The caller holds the token.
+func (r *responder) refilling() {
+	if r.gapAt != 0 {
+		r.gapAt = r.dev.clock.Now() + nakPatience
+	}
+}
+
+// gapStays reports a gap that is still there after nakPatience.
+func (r *responder) gapStays() {
+	r.gapAt = 0
+	if st := r.current(); st < ci.QPRTR || st == ci.QPError || !r.silent {
+		return
+	}
+	r.naks.refund()
+	r.dev.count.add(CountSeqNak, 1)
+	r.setNak(wire.NAKPSNSequence)
+}

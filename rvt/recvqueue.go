@@ -1,0 +1,66 @@
+package rvt
+
+import (
+	"ciddk/ci"
+)
+
+// takeRecv takes the next receive buffer.
+func (r *responder) takeRecv() verdict {
+	if r.have { // of a message that was lost on the way (UC, UD)
+		return placed
+	}
+	r.rw.SGL = r.rw.SGL[:0]
+	r.rw.Bad = false
+	if r.takes != nil {
+		if !r.takes.Take(&r.rw) {
+			return notReady
+		}
+		r.taken = true
+	} else if !r.source.Next(&r.rw) {
+		return notReady
+	}
+	r.have = true
+	if r.rw.Bad {
+		return badWork
+	}
+	return placed
+}
+
+// recvError completes the receive in progress with an error.
+func (r *responder) recvError(t *turn, st ci.WCStatus) {
+	wc := t.complete(r.recvCQ, true)
+	wc.ID, wc.Op, wc.Status = r.rw.ID, ci.WCRecv, st
+	r.have, r.in = false, false
+}
+
+// localRecvError is a fault of a receive buffer of a service that tells the sender nothing.
+func (r *responder) localRecvError(t *turn, v verdict) {
+	st := ci.WCLocalProtErr
+	if v == badWork {
+		st = ci.WCLocalOpErr
+	}
+	r.recvError(t, st)
+	r.host.toError(t)
+}
+
+// flushRecvs completes the receive in progress and what is posted to the QP's own receive queue as flushed, as far as the quantum goes.
+func (r *responder) flushRecvs(t *turn) {
+	if r.have {
+		r.recvError(t, ci.WCFlushErr)
+	}
+	r.out, r.ackDue, r.nakDue, r.gapAt = r.out[:0], false, false, 0
+	if r.rq == nil {
+		return
+	}
+	for {
+		if t.left.isSpent() {
+			t.more = t.more || r.rq.Len() > 0
+			return
+		}
+		if r.takeRecv() == notReady {
+			return
+		}
+		t.left.spend(1, 0)
+		r.recvError(t, ci.WCFlushErr)
+	}
+}

@@ -1,0 +1,40 @@
+package rvt
+
+// requestUC is the responder's rule for an unreliable connection (IBTA volume 1, 9.8.2.2): a message of which a packet is missing is
+// dropped, its receive buffer waits for the next one, and nobody is told.
+func (r *responder) requestUC(t *turn, p *Packet) {
+	if p.PSN != r.psn {
+		if d := psnDiff(p.PSN, r.psn); d > farPSN || d < -farPSN {
+			r.seeFarPSN(p)
+		}
+		r.in = false
+		r.skip = !p.Start
+		r.psn = p.PSN
+	}
+	next := psnAdd(p.PSN, p.N)
+	if p.Start {
+		r.in, r.skip = false, false
+	} else if r.skip || !r.in {
+		r.dev.count.add(DropSequence, 1)
+		r.psn = next
+		return
+	}
+	v := r.message(t, p)
+	r.psn = next
+	if v == placed {
+		r.seen()
+		r.heard(p.N)
+		return
+	}
+	r.in, r.skip = false, !p.End
+	switch v {
+	case notReady:
+		r.dev.count.add(DropNoRecv, 1)
+	case tooLong, invalid:
+		r.dev.count.add(DropLength, 1)
+	case access, unsupported:
+		r.dev.count.add(DropAccess, 1)
+	default:
+		r.localRecvError(t, v)
+	}
+}

@@ -1,0 +1,75 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+const qp1QKey = 0x80010000 // IBTA volume 1, 3.5.3
+
+// transmitDatagrams sends what is posted on a datagram QP.
+func (r *requester) transmitDatagrams(t *turn) {
+	for r.current() == ci.QPRTS {
+		if r.head == r.tail && !r.decode() {
+			break
+		}
+		if t.left.isSpent() {
+			t.more = true
+			break
+		}
+		t.left.spend(1, uint32(min(r.at(r.head).w.Length, uint64(r.mtu))))
+		e := r.at(r.head)
+		if st := r.sendDatagram(t, e); st != ci.WCSuccess {
+			r.sendError(t, st)
+			return
+		}
+		e.started, e.done = true, true
+		r.retire(t)
+	}
+	r.checkDrained()
+}
+
+func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
+	w := &e.w
+	switch {
+	case w.Bad != ci.WCSuccess:
+		return w.Bad
+	case w.Op == ci.OpNop:
+		return ci.WCSuccess
+	case w.Op != ci.OpSend || w.AV == nil || w.AV.pd != r.pd: // a ring may name any vector (IBTA volume 1, 10.2.2.2)
+		return ci.WCLocalOpErr
+	}
+	av := w.AV.state.Load()
+	if av.route == nil || av.port != r.port {
+		return ci.WCLocalOpErr
+	}
+	if w.Length > uint64(r.mtu) {
+		return ci.WCLocalLenErr
+	}
+	key := r.pkey
+	if r.typ == ci.QP1 {
+		var ok bool
+		if key, ok = r.port.pkey(w.PKeyIx); !ok {
+			return ci.WCLocalOpErr
+		}
+	}
+	p, _ := r.fill(t, e, 0, 1)
+	if p == nil {
+		return ci.WCLocalProtErr
+	}
+	p.Op, p.Start, p.End = wire.OpSend, true, true
+	p.Route, p.PKey = av.route, key
+	p.DestQP, p.SrcQP = w.DestQP, r.num
+	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 { // a privileged key in the request stands for the QP's own (IBTA volume 1, 10.2.5)
+		p.QKey = r.attr.QKey
+	}
+	if r.typ == ci.QP1 {
+		p.QKey = qp1QKey
+	}
+	p.SL, p.PathBits = av.attr.SL, av.attr.PathBits
+	r.endOfMessage(p, e)
+	p.PSN = r.newPSN
+	r.newPSN = psnAdd(p.PSN, 1)
+	e.npkts = 1
+	return ci.WCSuccess
+}

@@ -1,0 +1,82 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// sendError completes the oldest request with an error. A reliable connection is over with it; other services stop sending only
+// (IBTA volume 1, 10.3.1 and 10.10.2).
+func (r *requester) sendError(t *turn, st ci.WCStatus) {
+	if r.head != r.tail {
+		r.sendCompletion(t, r.at(r.head), st)
+		r.head++
+		t.done++
+	}
+	if r.service == wire.RC {
+		r.host.toError(t)
+		return
+	}
+	r.setState(ci.QPSQError)
+	r.notify.event(ci.EventSQError, 0, 0)
+	r.flushSends(t)
+}
+
+// failAt ends the QP's sending with a local error at e, once everything before it is complete.
+func (r *requester) failAt(t *turn, e *sendEntry, st ci.WCStatus) {
+	if r.at(r.head) == e {
+		r.sendError(t, st)
+	}
+}
+
+// flushSends completes what is posted to the send queue, in order, as flushed. What the quantum does not pay for is left to later turns.
+func (r *requester) flushSends(t *turn) {
+	for {
+		for ; r.head != r.tail && !t.left.isSpent(); r.head++ {
+			t.left.spend(1, 0)
+			e := r.at(r.head)
+			st := ci.WCFlushErr
+			if e.done {
+				st = ci.WCSuccess
+			}
+			if st != ci.WCSuccess || e.w.Flags&ci.SendSignaled != 0 || r.flags&ci.SignalAll != 0 {
+				r.sendCompletion(t, e, st)
+			}
+			e.unbind()
+			e.w.AV, e.w.Ext, e.w.Inline = nil, nil, nil
+			t.done++
+		}
+		r.next, r.off = r.head, 0
+		if r.head != r.tail {
+			t.more = true
+			break
+		}
+		if !r.decode() {
+			break
+		}
+	}
+	r.psn, r.una, r.max = r.newPSN, r.newPSN, r.newPSN
+	r.reads, r.bytes, r.heeded = 0, 0, sequenceErrors{}
+	r.retryAt, r.lateness, r.rnrAt, r.nakAt, r.pacing = 0, lateness{}, 0, 0, pacing{}
+}
+
+// endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted now.
+func (r *requester) endFlush() {
+	for range r.sq.Len()/turnPackets + 1 {
+		t := newTurn(r.endpoint)
+		r.flushSends(t)
+		t.finish()
+		more := t.more
+		t.free()
+		if !more {
+			return
+		}
+	}
+}
+
+// unbind takes back the key that a type 1 bind was posted with, and will not get.
+func (e *sendEntry) unbind() {
+	if e.w.Op == ci.OpBindMW && !e.done && e.w.Ext != nil && e.w.Ext.MW != nil {
+		e.w.Ext.MW.dropKey(e.w.Ext.Bind.Key)
+	}
+}

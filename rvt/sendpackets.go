@@ -1,0 +1,197 @@
+package rvt
+
+import (
+	"ciddk/ci"
+	"ciddk/wire"
+)
+
+// sendSome sends the next train, or request, of e. False means that something has to happen first.
+func (r *requester) sendSome(t *turn, e *sendEntry) bool {
+	switch e.w.Op {
+	case ci.OpSend, ci.OpWrite:
+		return r.sendTrain(t, e)
+	case ci.OpRead:
+		return r.sendRead(t, e)
+	}
+	if r.reads >= uint32(r.attr.InitDepth) || !r.open(1) {
+		return false
+	}
+	p := t.packet()
+	p.Op = wire.OpFetchAdd
+	p.Swap = e.w.Compare
+	if e.w.Op == ci.OpCompareSwap {
+		p.Op = wire.OpCompareSwap
+		p.Swap, p.Compare = e.w.Swap, e.w.Compare
+	}
+	p.Start, p.End, p.Ack = true, true, true
+	p.VA, p.RKey = e.w.Remote.Addr, e.w.Remote.RKey
+	p.PSN = r.psn
+	r.reads++
+	t.left.spend(1, 8)
+	r.advance(1, 0)
+	return true
+}
+
+// sendTrain sends packets of a SEND or WRITE.
+func (r *requester) sendTrain(t *turn, e *sendEntry) bool {
+	mtu := r.mtu
+	n := e.npkts - r.off
+	if n > 1 {
+		n = min(n, uint32(max(r.port.hints.MaxTrain, int(mtu)))/mtu)
+		n = t.left.train(n, mtu)
+	}
+	if r.service == wire.RC {
+		out := uint32(psnDiff(r.psn, r.una))
+		limit := r.packetWindow()
+		if out >= limit {
+			return false
+		}
+		n = min(n, limit-out)
+		if room := r.window - r.bytes; room < int64(n)*int64(mtu) {
+			if n = uint32(max(room, 0) / int64(mtu)); n == 0 {
+				if r.bytes > 0 {
+					return false
+				}
+				n = 1
+			}
+		}
+	} else if n = r.pace(n); n == 0 {
+		return false
+	}
+	start := uint64(r.off) * uint64(mtu)
+	p, n := r.fill(t, e, start, n)
+	if p == nil {
+		r.failAt(t, e, ci.WCLocalProtErr)
+		return false
+	}
+	end := r.off+n == e.npkts
+	size := p.Len
+	p.Op = wire.OpSend
+	if e.w.Op == ci.OpWrite {
+		p.Op = wire.OpWrite
+	}
+	p.Start, p.End = r.off == 0, end
+	if p.Start && e.w.Op == ci.OpWrite {
+		p.VA, p.RKey, p.DMALen = e.w.Remote.Addr, e.w.Remote.RKey, uint32(e.w.Length)
+	}
+	if end {
+		r.endOfMessage(p, e)
+	}
+	p.PSN, p.N = r.psn, n
+	r.advance(n, int64(size))
+	t.left.spend(n, size)
+	r.paced(n, size)
+	if r.service == wire.RC && !end && r.half() {
+		p.Ack = true // the window will close before the message ends
+	}
+	return true
+}
+
+// fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train too long for what
+// memory without direct access needs is shortened, and a packet of too many pieces is copied. nil: the data cannot be had.
+func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, uint32) {
+	for {
+		size := uint32(min(e.w.Length-off, uint64(n)*uint64(r.mtu)))
+		t.room(r.caps.SendSGE + 1)
+		p := t.packet()
+		first, copied := t.nsegs, t.nbuf
+		if r.gather(t, e, off, size) {
+			t.flat = false
+			p.Payload, p.Len = t.segs[first:t.nsegs], size
+			return p, n
+		}
+		t.unpacket()
+		t.nsegs, t.nbuf = first, copied
+		switch {
+		case t.npkts > 0:
+			t.send()
+		case n > 1:
+			n = max(min(n/2, batchBuffer/r.mtu), 1)
+		case !t.flat:
+			t.flat = true // the memory may be in more pieces than a batch holds
+		default:
+			t.flat = false
+			return nil, 0
+		}
+	}
+}
+
+// gather appends n bytes of a request's data, from off on, to the batch. False: a key, bound or right does not hold.
+func (r *requester) gather(t *turn, e *sendEntry, off uint64, n uint32) bool {
+	if e.w.IsInl {
+		if t.nsegs == len(t.segs) {
+			return false
+		}
+		if n > 0 {
+			t.segs[t.nsegs] = e.w.Inline[off : off+uint64(n)]
+			t.nsegs++
+		}
+		return true
+	}
+	for i := range e.w.SGL {
+		g := e.w.SGL[i]
+		if off >= uint64(g.Length) {
+			off -= uint64(g.Length)
+			continue
+		}
+		g.Addr += off
+		g.Length = min(g.Length-uint32(off), n)
+		off = 0
+		if g.Length == 0 {
+			break
+		}
+		m, st := t.holds.local(&r.dev.keys, r.pd, g, false)
+		if st != ci.WCSuccess || !t.view(m, g.Length) {
+			return false
+		}
+		if n -= g.Length; n == 0 {
+			break
+		}
+	}
+	return n == 0
+}
+
+// endOfMessage sets what only the last packet of a message carries.
+func (r *requester) endOfMessage(p *Packet, e *sendEntry) {
+	p.SE = e.w.Flags&ci.SendSolicited != 0
+	p.Ack = r.service == wire.RC
+	if e.w.Flags&ci.SendImmediate != 0 {
+		p.HasImm, p.Imm = true, e.w.Imm
+	} else if e.w.Flags&ci.SendInvalidate != 0 && e.w.Op == ci.OpSend {
+		p.HasInv, p.Inv = true, e.w.Inv
+	}
+}
+
+// readChunk is how many packets a new READ asks for in one request.
+func (r *requester) readChunk() uint32 {
+	if w := r.port.hints.Window; w != 0 {
+		return min(max(uint32(w)/4/r.mtu, 1), maxReadPackets)
+	}
+	return maxReadPackets
+}
+
+// sendRead sends a READ request for what is left of e, or for what is left of a chunk of it. What is asked for again must lie inside
+// one request that the peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on how wide the window happens to be.
+func (r *requester) sendRead(t *turn, e *sendEntry) bool {
+	n := min(e.npkts-r.off, e.chunk-r.off%e.chunk)
+	if r.reads >= uint32(r.attr.InitDepth) {
+		return false
+	}
+	if out := uint32(psnDiff(r.psn, r.una)); out+n > psnWindow {
+		return false
+	}
+	if r.bytes > 0 && r.window-r.bytes < int64(n)*int64(r.mtu) {
+		return false
+	}
+	start := uint64(r.off) * uint64(r.mtu)
+	size := uint32(min(e.w.Length-start, uint64(n)*uint64(r.mtu)))
+	p := t.packet()
+	p.Op = wire.OpReadRequest
+	p.Start, p.End, p.Ack = true, true, true
+	p.VA, p.RKey, p.DMALen = e.w.Remote.Addr+start, e.w.Remote.RKey, size
+	p.PSN = r.psn
+	r.reads++
+	t.left.spend(1, 0)
+	r.advance(n, int64(size))
+	return true
+}
