@@ -16,9 +16,9 @@ type ackQueue struct {
 
 // ackHolder is a QP as an ackQueue uses it.
 type ackHolder interface {
-	// flushAck sends the acknowledgement that waits, unless it has left behind a post of the consumer. The quantum is shared by all
-	// holders of a flush.
-	flushAck(b *quantum)
+	// flushAck sends the acknowledgement that waits, unless it has left behind a post of the consumer. All holders of a flush share a
+	// quantum: left is what the holders before have left of it, and flushAck returns what it leaves itself.
+	flushAck(left quantum) quantum
 }
 
 // add appends a holder, which is not in the queue.
@@ -39,9 +39,9 @@ func (a *ackQueue) flush() {
 	a.count.Store(0)
 	a.list, a.spare = a.spare[:0], nil
 	a.mu.Unlock()
-	b := newQuantum()
+	left := newQuantum()
 	for i, h := range list {
-		h.flushAck(&b)
+		left = h.flushAck(left) // by value: a pointer passed to an interface would be allocated
 		list[i] = nil
 	}
 	a.mu.Lock()

@@ -145,11 +145,12 @@ func (q *QP) deferAck() {
 }
 
 // flushAck implements ackHolder.
-func (q *QP) flushAck(b *quantum) {
+func (q *QP) flushAck(left quantum) quantum {
 	q.ackQueued.Store(false)
 	if q.ackWaits.Load() { // else it went out behind the consumer's post
-		q.kickWith(b)
+		q.kickWith(&left)
 	}
+	return left
 }
 
 // progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due, so that neither
