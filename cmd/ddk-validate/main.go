@@ -2,6 +2,7 @@
 //
 //	ddk-validate run [DRIVER] [--profile P] [--case GLOB] [--seed N] [--json F] [--junit F] [--html F] [--pcap DIR]
 //	ddk-validate list [--json]      ddk-validate explain ID      ddk-validate drivers      ddk-validate self
+//	ddk-validate init DIR --module PATH
 //
 // Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected, 5 inconclusive,
 // 6 flaky, 7 a claim is not tested. Everything is in package cli; this program links in the drivers of the kit.
@@ -11,6 +12,7 @@ import (
 	"os"
 
 	"ciddk/cmd/ddk-validate/cli"
+	"ciddk/cmd/ddk-validate/scaffold"
 	"ciddk/validate/suite"
 )
 
@@ -20,5 +22,8 @@ func main() {
 		Drivers: drivers(),
 		Suites:  suite.All(),
 		Mutants: mutants(),
+		Init: func(s cli.Scaffold) (string, error) {
+			return scaffold.Write(scaffold.Options{Dir: s.Dir, Module: s.Module, Name: s.Name, Kit: s.Kit})
+		},
 	}, os.Args[1:]))
 }

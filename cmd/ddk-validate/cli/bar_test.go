@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -41,4 +42,26 @@ func TestBar(t *testing.T) {
 	assert.True(t, strings.HasSuffix(last(), "] 9/4     "), "the rest of a longer line is overwritten")
 	(&bar{out: &out, width: func() int { return 0 }}).set(0)
 	assert.Contains(t, last(), "0/0", "no cases at all")
+}
+
+func TestBarLeft(t *testing.T) {
+	var out strings.Builder
+	elapsed := time.Duration(0)
+	b := &bar{out: &out, total: 100, width: func() int { return 0 }, now: func() time.Duration { return elapsed }}
+	for _, tt := range []struct {
+		done    int
+		elapsed time.Duration
+		want    string
+	}{
+		{5, time.Second, "] 5/100 "},
+		{20, 10 * time.Second, "] 20/100, 40s left "},
+		{50, 100 * time.Second, "] 50/100, 1m40s left "},
+		{99, 99 * time.Second, "] 99/100, 1s left "},
+		{100, 100 * time.Second, "] 100/100 "},
+	} {
+		out.Reset()
+		elapsed = tt.elapsed
+		b.set(tt.done)
+		assert.Contains(t, out.String(), tt.want)
+	}
 }

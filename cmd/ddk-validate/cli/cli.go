@@ -32,6 +32,8 @@ type Config struct {
 	Stdout  io.Writer           // nil: os.Stdout
 	Stderr  io.Writer           // nil: os.Stderr
 	Getenv  func(string) string // nil: os.Getenv
+	// Init writes a new module for the command init, and returns its package name. nil: there is no such command.
+	Init func(Scaffold) (name string, err error)
 }
 
 // app is Config in its working form; commands get it bound.
@@ -52,6 +54,9 @@ type commands struct {
 	Drivers driversCmd `cmd:"" help:"List the drivers that are linked in."`
 	Self    selfCmd    `cmd:"" help:"Test the certifier: run drivers that are wrong on purpose, each of which must be caught."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`
+	Profile profileCmd `cmd:"" hidden:"" help:"Print the profile that the driver's claims allow, for a parent process."`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
 const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through its channel interface alone.
@@ -104,8 +109,12 @@ func Main(c Config, args []string) (code int) {
 		return validate.ExitHarness
 	}
 	var cmds commands
-	k, err := kong.New(&cmds, kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
-		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Bind(a), kong.Vars{"profiles": profileNames()})
+	options := []kong.Option{kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
+		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Bind(a), kong.Vars{"profiles": profileNames(), "version": version(c.Name)}}
+	if c.Init != nil {
+		options = append(options, kong.DynamicCommand("init", "Write a module with a driver of its own, from the kit's template.", "", &initCmd{}))
+	}
+	k, err := kong.New(&cmds, options...)
 	if err != nil {
 		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
 		return validate.ExitHarness

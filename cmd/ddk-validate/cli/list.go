@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -147,11 +148,32 @@ func (e *explainCmd) Run(a *app) error {
 		fmt.Fprintf(w, "\nrun      %s run --case %s\n", a.Name, c.ID)
 		return nil
 	}
-	msg := fmt.Sprintf("no requirement or case %q", e.ID)
-	if n := validate.Nearest(e.ID, a.catalog.IDs()); len(n) > 0 {
-		msg += "; did you mean " + strings.Join(n, ", ") + "?"
+	return &exitError{validate.ExitNothing, errors.New(noID(e.ID, a.catalog.IDs()))}
+}
+
+// maxSuggested bounds the ids that noID lists.
+const maxSuggested = 12
+
+// noID returns the error message for an id that does not exist, with the ids that contain it, or else the ones that look most like it.
+func noID(id string, ids []string) string {
+	msg := fmt.Sprintf("no requirement or case %q", id)
+	bare := strings.ToLower(strings.Trim(id, "*?.- "))
+	var like []string
+	for _, x := range ids {
+		if bare != "" && strings.Contains(strings.ToLower(x), bare) {
+			like = append(like, x)
+		}
 	}
-	return &exitError{validate.ExitNothing, fmt.Errorf("%s", msg)}
+	switch {
+	case len(like) > maxSuggested:
+		return fmt.Sprintf("%s; %d ids contain it, such as %s", msg, len(like), strings.Join(like[:maxSuggested], ", "))
+	case len(like) == 0:
+		like = validate.Nearest(id, ids)
+	}
+	if len(like) > 0 {
+		msg += "; did you mean " + strings.Join(like, ", ") + "?"
+	}
+	return msg
 }
 
 type driversCmd struct{}

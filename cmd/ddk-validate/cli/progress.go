@@ -20,6 +20,7 @@ type progress struct {
 	style report.Style
 	quiet bool
 	live  bool
+	first string // a line before the identity; may be empty
 
 	mu  sync.Mutex
 	bar *bar
@@ -42,10 +43,14 @@ func (p *progress) tell(n validate.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.live && p.bar == nil {
-		p.bar = &bar{out: p.out, total: n.Total, width: p.width}
+		start := time.Now()
+		p.bar = &bar{out: p.out, total: n.Total, width: p.width, now: func() time.Duration { return time.Since(start) }}
 	}
 	switch {
 	case n.Identity != nil:
+		if p.first != "" {
+			p.line(p.first)
+		}
 		p.line(identityLine(n.Identity))
 	case n.Started != nil && p.bar != nil:
 		p.bar.describe(n.Started.ID)

@@ -16,6 +16,7 @@ import (
 type runCmd struct {
 	Driver string `arg:"" optional:"" help:"Driver to certify; see drivers. The first, if left out."`
 	targetFlags
+	chosen bool // the profile was left out
 
 	Case       patterns `help:"Only cases whose id matches the glob, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
 	Exclude    patterns `help:"Not these cases." placeholder:"GLOB" group:"Selection"`
@@ -70,6 +71,9 @@ func (r *runCmd) Run(a *app) error {
 		return err
 	}
 	out := newProgress(a, r.Quiet)
+	if r.chosen && r.Profile != fullProfile {
+		out.first = fmt.Sprintf("profile %s: the widest that the driver's claims allow (--profile chooses another)", r.Profile)
+	}
 	p.Progress = out.tell
 	rep, err := p.Run(a.ctx)
 	out.stop()
@@ -139,6 +143,13 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	d, err := a.drivers.Get(r.Driver)
 	if err != nil {
 		return nil, err
+	}
+	if r.Profile == "" {
+		r.Profile = fullProfile
+		if name := a.suggestProfile(d, &r.targetFlags); name != "" && !r.InProcess {
+			r.Profile = name
+		}
+		r.chosen = true
 	}
 	if r.Seed == 0 {
 		r.Seed = rand.Uint64()>>1 | 1

@@ -43,6 +43,9 @@ func (s *selfCmd) Run(a *app) error {
 	if err := s.check(validate.DefaultTimeout / 2); err != nil {
 		return err
 	}
+	if s.Profile == "" {
+		s.Profile = fullProfile
+	}
 	d, err := a.drivers.Get(s.Driver)
 	if err != nil {
 		return err

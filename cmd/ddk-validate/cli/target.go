@@ -13,7 +13,7 @@ import (
 
 // targetFlags say what is opened and how; run, self and worker share them.
 type targetFlags struct {
-	Profile string            `default:"full" help:"What the certificate speaks about: ${profiles}."`
+	Profile string            `help:"Profile to certify: ${profiles}. If left out, the widest that the driver's claims allow; for self, full."`
 	Link    string            `help:"Link to open the driver on; see drivers. The driver's first, if left out."`
 	Seed    uint64            `default:"1" help:"Of everything left to chance. 0 draws one."`
 	Set     map[string]string `help:"KEY=VALUE for the driver; see drivers." placeholder:"KEY=VALUE"`
@@ -28,7 +28,7 @@ func (f *targetFlags) check(usual time.Duration) error {
 	if *f.Timeout < 100*time.Millisecond {
 		return fmt.Errorf("--timeout %v: less than 100ms is too short to judge anything", *f.Timeout)
 	}
-	if _, ok := validate.FindProfile(f.Profile); !ok {
+	if _, ok := validate.FindProfile(f.Profile); !ok && f.Profile != "" {
 		names := profileNames()
 		return fmt.Errorf("--profile: no profile %q; there are %s", f.Profile, names)
 	}

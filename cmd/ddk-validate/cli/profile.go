@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/validate"
+)
+
+// fullProfile is the profile of a run if the claims of its driver are not known, and of self.
+const fullProfile = "full"
+
+// rcOptions are the capabilities that profile rc tests beyond minimal.
+const rcOptions = ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR |
+	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapAPM
+
+// profileFor returns the name of the widest profile that the claims of an adapter allow.
+func profileFor(a *ci.CAAttr) string {
+	for _, name := range []string{fullProfile, "cm", "ud"} {
+		if p, ok := validate.FindProfile(name); ok && a.Caps.Has(p.Demands) && a.Atomicity >= p.Atomics {
+			return name
+		}
+	}
+	if a.Caps&rcOptions != 0 || a.Atomicity != 0 {
+		return "rc"
+	}
+	return "minimal"
+}
+
+// profileTime bounds the opening of a driver for its claims.
+const profileTime = 30 * time.Second
+
+// profileMark begins the line that carries the result of the command profile; the driver may print lines of its own.
+const profileMark = "ddk-validate-profile="
+
+// suggestProfile opens the driver in a process of its own and returns the profile that its claims allow; empty, if the driver cannot be
+// opened or queried: the run reports that.
+func (a *app) suggestProfile(d validate.Driver, f *targetFlags) string {
+	ctx, cancel := context.WithTimeout(a.ctx, profileTime)
+	defer cancel()
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	args := []string{"profile", d.Name, "--link", f.Link}
+	for k, v := range f.Set {
+		args = append(args, "--set", k+"="+v)
+	}
+	c := exec.CommandContext(ctx, exe, args...)
+	c.Env = validate.WorkerEnv()
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(out) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(string(line)), profileMark); ok {
+			if _, ok := validate.FindProfile(name); ok {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// profileCmd is the other end of suggestProfile.
+type profileCmd struct {
+	Driver string `arg:""`
+	targetFlags
+}
+
+// Run executes the command.
+func (p *profileCmd) Run(a *app) error {
+	d, err := a.drivers.Get(p.Driver)
+	if err != nil {
+		return err
+	}
+	link, err := d.LinkOr(p.Link)
+	if err != nil {
+		return err
+	}
+	t, err := d.Open(a.ctx, validate.Options{Link: link, Seed: 1, Run: os.Getpid(), Values: p.Set})
+	if err != nil {
+		return err
+	}
+	name, err := targetProfile(t)
+	if t.Close != nil {
+		err = errors.Join(err, t.Close(a.ctx))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Stdout, "\n%s%s\n", profileMark, name)
+	return nil
+}
+
+// targetProfile queries the first adapter of a target.
+func targetProfile(t *validate.Target) (string, error) {
+	if len(t.HCAs) == 0 {
+		return "", errors.New("the target has no adapter")
+	}
+	h := t.HCAs[0]
+	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
+	if err != nil {
+		return "", err
+	}
+	attr, err := ca.Query()
+	if err == nil && attr == nil {
+		err = errors.New("CA.Query returned neither attributes nor an error")
+	}
+	name := ""
+	if err == nil {
+		name = profileFor(attr)
+	}
+	return name, errors.Join(err, ca.Close())
+}

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// version returns the line of --version: the program, its module's version or commit, and the Go release that built it.
+func version(name string) string {
+	what := "(unknown version)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		what = info.Main.Version
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision" && info.Main.Version == "(devel)":
+				what += " commit " + s.Value
+			case s.Key == "vcs.modified" && s.Value == "true" && info.Main.Version == "(devel)":
+				what += " modified"
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s, %s %s/%s", name, what, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,95 @@
+package scaffold
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/templates"
+)
+
+// TestWrite makes a module, and builds, tests and certifies it without the network.
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	name, err := Write(Options{Dir: dir, Module: "example.com/acme/super-hca/v2"})
+	require.NoError(t, err)
+	assert.Equal(t, "superhca", name)
+	_, err = Write(Options{Dir: dir, Module: "example.com/acme/hca"})
+	assert.ErrorContains(t, err, "is not empty")
+
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "go", args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "go %v: %s", args, out)
+		return string(out)
+	}
+	run("vet", "./...")
+	deps := strings.Fields(run("list", "-deps", "-test", "./..."))
+	assert.Contains(t, deps, "example.com/acme/super-hca/v2/soft")
+	for _, d := range deps {
+		assert.NotContains(t, d, "/templates/")
+	}
+	// The certifier's own tests run the template; here one area is enough.
+	run("test", "-run", "TestDriver/(open|query|pd)|TestRollBack", "./...")
+	out := run("run", "./cmd/validate", "run", "--case", "rc.send*", "--expect", "testdata/expectations.json")
+	assert.Contains(t, out, "profile minimal: the widest that the driver's claims allow")
+	assert.Contains(t, out, "SELECTION PASSED")
+	assert.Contains(t, out, "superhca")
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(p) != ".go" {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		assert.NotContains(t, string(b), original, p)
+		return err
+	}))
+	for _, f := range []string{"README.md", ".github/workflows/test.yml", "go.sum", "testdata/expectations.json"} {
+		assert.FileExists(t, filepath.Join(dir, f))
+	}
+}
+
+func TestNames(t *testing.T) {
+	for module, want := range map[string]string{
+		"example.com/acme/hca":      "hca",
+		"example.com/acme/Super.ib": "superib",
+		"example.com/acme/v3":       "acme",
+		"example.com/x/40g":         "hca40g",
+		"acme":                      "acme",
+	} {
+		require.NoError(t, checkModule(module))
+		assert.Equal(t, want, packageName(module), module)
+	}
+	for _, bad := range []string{"", "/", "a b", "a//b", "a/", "a\n"} {
+		assert.Error(t, checkModule(bad), "%q", bad)
+	}
+	source, err := fs.Sub(templates.RCHCA, original)
+	require.NoError(t, err)
+	for name, text := range map[string]string{"type": "is not a Go identifier", "": "is not a Go identifier", "soft": "is in use", "t": "is in use"} {
+		r := renamer{kit: kitModule(), module: "example.com/m", name: name}
+		assert.ErrorContains(t, r.check(source), text)
+	}
+	for _, name := range []string{"hca", "nic", "adapter", "acme", "device2"} {
+		r := renamer{kit: kitModule(), module: "example.com/m", name: name}
+		assert.NoError(t, r.check(source), name)
+	}
+}
+
+func TestFindKit(t *testing.T) {
+	k, err := findKit("")
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(k.dir, "go.mod"))
+	_, err = findKit(t.TempDir())
+	assert.ErrorContains(t, err, "is not that of module "+k.module)
+	b, err := kit{module: "example.com/kit", version: "v1.2.3"}.goMod("example.com/m")
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "require example.com/kit v1.2.3\n")
+}

@@ -1,0 +1,55 @@
+// Package target opens the adapters that the certifier runs on, for go test and for a command of your own.
+package target
+
+import (
+	"context"
+	"errors"
+
+	"ciddk/ci"
+	"ciddk/templates/rchca"
+	"ciddk/templates/rchca/soft"
+	"ciddk/validate"
+)
+
+// Driver returns the driver under test. Open your own adapters in open.
+func Driver() validate.Driver {
+	return validate.Driver{
+		Name:        "rchca",
+		Description: "the template's driver, over devices in software",
+		// One process at a time opens the device. Two workers are quicker, if each gets adapters of its own by Options.Worker.
+		Exclusive: true,
+		Open:      open,
+	}
+}
+
+func open(context.Context, validate.Options) (*validate.Target, error) {
+	fabric := new(soft.Fabric)
+	var adapters []*rchca.HCA
+	// The device in software carries messages in memory and loses none. A target with a cable leaves Lossless out, or has a Probe.
+	t := &validate.Target{Version: "template", Lossless: true}
+	t.Close = func(context.Context) error {
+		var errs []error
+		for _, h := range adapters {
+			errs = append(errs, h.Close())
+		}
+		return errors.Join(errs...)
+	}
+	t.Live = func() map[string]int {
+		sum := map[string]int{}
+		for _, h := range adapters {
+			for kind, n := range h.Live() {
+				sum[kind] += n
+			}
+		}
+		return sum
+	}
+	for _, guid := range []ci.GUID{0x02ddcd0000007001, 0x02ddcd0000007002} {
+		h, err := rchca.New(fabric.New(guid))
+		if err != nil {
+			return nil, errors.Join(err, t.Close(context.Background()))
+		}
+		adapters = append(adapters, h)
+		t.HCAs = append(t.HCAs, h)
+	}
+	return t, nil
+}
