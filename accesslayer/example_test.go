@@ -151,8 +151,8 @@ func ExamplePD_NewFastRegPool() {
 	fmt.Printf("%s\n", to)
 	// Output:
 	// <nil>
-	// completion: success <nil>
-	// completion: success <nil>
+	// success <nil>
+	// success <nil>
 	// moved by RDMA
 }
 

@@ -56,7 +56,7 @@ func (p *poller) poll() ([]ci.WC, error) {
 	}
 	for i := range p.wcs[:n] {
 		if p.wcs[i].Status != ci.WCSuccess {
-			return nil, fmt.Errorf("work request %d: %w", p.wcs[i].ID, p.wcs[i].Status)
+			return nil, fmt.Errorf("work request %d: %w", p.wcs[i].ID, p.wcs[i].Err())
 		}
 	}
 	return p.wcs[:n], nil

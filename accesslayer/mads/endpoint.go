@@ -420,7 +420,7 @@ func (e *endpoint) completed(wc *ci.WC) (bad bool) {
 	case ci.WCFlushErr:
 		e.again(s)
 	default:
-		e.failed(s, wc.Status)
+		e.failed(s, wc.Err())
 	}
 	return true
 }

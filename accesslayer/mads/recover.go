@@ -42,7 +42,7 @@ func (e *endpoint) faultLocked() {
 // front when recovery ends. e.mu is held.
 func (e *endpoint) again(s *send) {
 	if s.attempts++; s.attempts > maxAttempts {
-		e.failed(s, ci.WCFlushErr)
+		e.failed(s, ci.WCFlushErr.Err())
 		return
 	}
 	e.flushed.push(s)

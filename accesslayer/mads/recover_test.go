@@ -45,7 +45,7 @@ func TestRecoverFromSendError(t *testing.T) {
 		for range 3 {
 			err := <-failed
 			require.ErrorIs(t, err, ci.ErrorStatus)
-			assert.ErrorIs(t, err, ci.WCLocalOpErr)
+			assert.ErrorIs(t, err, ci.WCLocalOpErr.Err())
 		}
 		var got []uint64
 		for range want {

@@ -195,7 +195,7 @@ func (s *side) complete(ctx context.Context) (ci.WC, error) {
 		case err != nil:
 			return ci.WC{}, err
 		case n > 0 && wc[0].Status != ci.WCSuccess:
-			return ci.WC{}, wc[0].Status
+			return ci.WC{}, wc[0].Err()
 		case n > 0:
 			return wc[0], nil
 		}

@@ -202,7 +202,7 @@ func (b *bandwidth) post() error {
 // complete takes a completion.
 func (b *bandwidth) complete(wc ci.WC, now time.Time) error {
 	if wc.Status != ci.WCSuccess {
-		return fmt.Errorf("%d sent, %d received: %w", b.totalDone, b.totalReceived, wc.Status)
+		return fmt.Errorf("%d sent, %d received: %w", b.totalDone, b.totalReceived, wc.Err())
 	}
 	if wc.ID&recvMark != 0 {
 		return b.receive(wc, now)

@@ -125,7 +125,7 @@ func (l *cmLink) Recv(ctx context.Context, b []byte) error {
 	l.held = false
 	wc := l.wc[0]
 	if wc.Status != ci.WCSuccess {
-		return l.why(wc.Status)
+		return l.why(wc.Err())
 	}
 	if int(wc.Length) != len(b) {
 		return fmt.Errorf("the peer sent %d bytes, %d are due: is it perftest, and do both sides run the same test?", wc.Length, len(b))
@@ -147,7 +147,7 @@ func (l *cmLink) wait(ctx context.Context, cq *accesslayer.CQ) error {
 		return err
 	}
 	if l.wc[0].Status != ci.WCSuccess {
-		return l.why(l.wc[0].Status)
+		return l.why(l.wc[0].Err())
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (s *session) sendQPN(ctx context.Context, l *lane) error {
 		return err
 	}
 	if s.wcs[0].Status != ci.WCSuccess {
-		return s.wcs[0].Status
+		return s.wcs[0].Err()
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (s *session) recvQPN(ctx context.Context, l *lane) error {
 		return fmt.Errorf("waiting for the client's QP number: %w", err)
 	}
 	if s.wcs[0].Status != ci.WCSuccess {
-		return s.wcs[0].Status
+		return s.wcs[0].Err()
 	}
 	if s.wcs[0].Flags&ci.WCImmediate == 0 {
 		return errors.New("the client sent a datagram without its QP number: is it perftest?")

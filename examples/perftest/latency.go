@@ -65,7 +65,7 @@ func (l *latency) await(ctx context.Context, sending bool, received int) error {
 		}
 		for _, wc := range l.s.wcs[:n] {
 			if wc.Status != ci.WCSuccess {
-				return fmt.Errorf("%d messages: %w", l.recvd, wc.Status)
+				return fmt.Errorf("%d messages: %w", l.recvd, wc.Err())
 			}
 			if wc.ID&recvMark == 0 {
 				sending = false
@@ -189,7 +189,7 @@ func (l *latency) awaitByte(ctx context.Context, off int, value byte) error {
 			if n, err := l.s.cq.Poll(l.s.wcs[:1]); err != nil {
 				return err
 			} else if n > 0 && l.s.wcs[0].Status != ci.WCSuccess {
-				return l.s.wcs[0].Status
+				return l.s.wcs[0].Err()
 			}
 			if polls%64 == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -42,7 +42,7 @@ func (e *endpoint) exchange(ctx context.Context) error {
 				return fmt.Errorf("a completion of QP %#x, which is not ours", uint32(wc.QPN))
 			}
 			if wc.Status != ci.WCSuccess {
-				return fmt.Errorf("work request %d of QP %#x: %w", wc.ID, uint32(wc.QPN), wc.Status)
+				return fmt.Errorf("work request %d of QP %#x: %w", wc.ID, uint32(wc.QPN), wc.Err())
 			}
 			switch wc.ID {
 			case sendID:

@@ -95,7 +95,7 @@ func (s *side) wait(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
 	case s.wc[0].Status == ci.WCFlushErr:
 		return ci.WC{}, s.flushed(ctx)
 	case s.wc[0].Status != ci.WCSuccess:
-		return ci.WC{}, s.wc[0].Status
+		return ci.WC{}, s.wc[0].Err()
 	}
 	return s.wc[0], nil
 }
@@ -108,7 +108,7 @@ func (s *side) flushed(ctx context.Context) error {
 	if s.id.Err() != nil {
 		return s.over()
 	}
-	return ci.WCFlushErr
+	return ci.WCFlushErr.Err()
 }
 
 func (s *side) over() error {

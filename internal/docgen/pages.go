@@ -37,7 +37,7 @@ var statusMeanings = map[string]string{
 }
 
 func statusPage(s *ciSource) (string, error) {
-	cs := s.consts["Status"]
+	cs := append([]constant{{name: "Success"}}, s.consts["Status"]...) // an untyped constant, and value 0
 	if len(cs) != len(headerStatuses) {
 		return "", fmt.Errorf("ci has %d statuses, the headers %d", len(cs), len(headerStatuses))
 	}

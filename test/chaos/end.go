@@ -95,7 +95,10 @@ func (e *end) broken(what string, err error) {
 		return
 	}
 	var status ci.WCStatus
-	if errors.As(err, &status) && (status == ci.WCTimeoutRetryErr || status == ci.WCFlushErr) && e.c.w.dog.starved() {
+	if failed, ok := errors.AsType[ci.WCError](err); ok {
+		status = failed.Status()
+	}
+	if (status == ci.WCTimeoutRetryErr || status == ci.WCFlushErr) && e.c.w.dog.starved() {
 		e.c.w.tally.add("connections lost on a busy machine", 1)
 		e.c.harm()
 		return
@@ -195,7 +198,7 @@ func (e *end) reap(a *actor, most time.Duration) {
 			e.c.w.v.failf("%s: end %d: send queue: %v", e.c.name, e.side, err)
 		}
 		if wc[i].Status != ci.WCSuccess && !e.isDead.Load() {
-			e.broken("a send request", wc[i].Status)
+			e.broken("a send request", wc[i].Err())
 		}
 	}
 	e.c.w.tally.add("send completions", n)
@@ -227,7 +230,7 @@ func (e *end) taken(wc *ci.WC) {
 	}
 	if wc.Status != ci.WCSuccess {
 		if !e.isDead.Load() {
-			e.broken("a receive", wc.Status)
+			e.broken("a receive", wc.Err())
 		}
 		return
 	}

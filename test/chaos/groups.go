@@ -118,7 +118,7 @@ func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
 		if k, err := m.id.SendCQ().Wait(ctx, wc[:]); err != nil {
 			return err
 		} else if k != 1 || wc[0].ID != n || wc[0].Status != ci.WCSuccess {
-			return fmt.Errorf("send %d: %d completions, that of %d with %w", n, k, wc[0].ID, wc[0].Status)
+			return fmt.Errorf("send %d: %d completions, that of %d with %v", n, k, wc[0].ID, wc[0].Status)
 		}
 		if err := m.look(a); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (m *gram) look(a *actor) error {
 	}
 	for i := range wc[:n] {
 		if wc[i].Status != ci.WCSuccess {
-			return fmt.Errorf("receive: %w", wc[i].Status)
+			return fmt.Errorf("receive: %w", wc[i].Err())
 		}
 		b := m.mem.body()[wc[i].ID*gramLen:][grhLen:wc[i].Length]
 		if len(b) < 24 || binary.BigEndian.Uint64(b) != gramMagic {

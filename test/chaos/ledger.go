@@ -29,7 +29,7 @@ func (l *ledger) complete(wc *ci.WC) error {
 	for i, e := range l.queue {
 		if e.id != wc.ID {
 			if e.signaled || l.failed {
-				return fmt.Errorf("completion of request %d (%w) before that of request %d", wc.ID, wc.Status, e.id)
+				return fmt.Errorf("completion of request %d (%v) before that of request %d", wc.ID, wc.Status, e.id)
 			}
 			if err := e.done(); err != nil {
 				return err
@@ -39,7 +39,7 @@ func (l *ledger) complete(wc *ci.WC) error {
 		l.queue = l.queue[i+1:]
 		if wc.Status != ci.WCSuccess {
 			if l.failed && wc.Status != ci.WCFlushErr {
-				return fmt.Errorf("request %d behind a failed one completed with %w, not flushed", wc.ID, wc.Status)
+				return fmt.Errorf("request %d behind a failed one completed with %v, not flushed", wc.ID, wc.Status)
 			}
 			l.failed = true
 			return nil
@@ -52,7 +52,7 @@ func (l *ledger) complete(wc *ci.WC) error {
 		}
 		return e.done()
 	}
-	return fmt.Errorf("completion (%w) of request %d, which is not outstanding: never posted, or completed before", wc.Status, wc.ID)
+	return fmt.Errorf("completion (%v) of request %d, which is not outstanding: never posted, or completed before", wc.Status, wc.ID)
 }
 
 func (e *entry) done() error {

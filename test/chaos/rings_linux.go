@@ -324,7 +324,7 @@ func (s *session) innocent(a *actor, n uint64) error {
 				return errBusy
 			}
 			if c.ID != n || c.Status != ci.WCSuccess {
-				return fmt.Errorf("completion of %d (%w), want %d", c.ID, c.Status, n)
+				return fmt.Errorf("completion of %d (%v), want %d", c.ID, c.Status, n)
 			}
 			left--
 		}

@@ -174,7 +174,7 @@ func (c *Conn) completed(wc ci.WC) error {
 		// end the connection, either, it was a request of the peer's.
 		return cmp.Or(c.id.Err(), errPeerRequest)
 	case wc.Status != ci.WCSuccess:
-		return wc.Status
+		return wc.Err()
 	case what == wrSend:
 		s := c.sending[i]
 		c.sending[i] = nil

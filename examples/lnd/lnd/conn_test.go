@@ -156,7 +156,7 @@ func TestNoWriteAfterwards(t *testing.T) {
 		assert.NoError(t, back.write(o, o.mem, at, message{header: header{Type: noop}}))
 	})
 	<-back.over
-	require.ErrorIs(t, back.err, ci.WCRemAccessErr)
+	require.ErrorIs(t, back.err, ci.WCRemAccessErr.Err())
 	require.Equal(t, random(1, 5000), into)
 }
 
@@ -457,7 +457,7 @@ func TestEnds(t *testing.T) {
 		{"we close", func(_, _ *host, na, _ *Node) error { return na.Close() }, net.ErrClosed},
 		{"our adapter is pulled", func(a, _ *host, _, _ *Node) error { return a.al.Deregister(a.hca.Info().GUID) }, nil},
 		{"the peer's adapter is pulled", func(_, b *host, _, _ *Node) error { return b.al.Deregister(b.hca.Info().GUID) }, nil},
-		{"silence", func(_, _ *host, _, _ *Node) error { dead.Store(true); return nil }, ci.WCTimeoutRetryErr},
+		{"silence", func(_, _ *host, _, _ *Node) error { dead.Store(true); return nil }, ci.WCTimeoutRetryErr.Err()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

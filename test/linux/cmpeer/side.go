@@ -86,7 +86,7 @@ func (s *side) completion(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error
 		return ci.WC{}, err
 	}
 	if s.wc[0].Status != ci.WCSuccess {
-		return ci.WC{}, s.wc[0].Status
+		return ci.WC{}, s.wc[0].Err()
 	}
 	return s.wc[0], nil
 }
