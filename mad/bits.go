@@ -16,7 +16,7 @@ func get24(b []byte) uint32 {
 	return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])
 }
 
-// bit is v as a bit, to be shifted to its place.
+// bit returns 1 for true and 0 for false.
 func bit(v bool) uint8 {
 	if v {
 		return 1

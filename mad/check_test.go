@@ -11,14 +11,14 @@ import (
 	"ciddk/mad"
 )
 
-// checked is a layout that judges itself.
+// checked is a layout with a Check method.
 type checked interface {
 	codec
 	Check() error
 }
 
-// passing gives v the values without which an empty layout fails Check.
-func passing(v codec) {
+// setValid sets the fields of an empty layout that Check requires not to be zero.
+func setValid(v codec) {
 	header := func(h *mad.Header, c mad.Class, version uint8) {
 		h.BaseVersion, h.Class, h.ClassVersion = 1, c, version
 	}
@@ -40,8 +40,8 @@ func passing(v codec) {
 	}
 }
 
-// TestCheckFindsAll: every field narrower than its type and every reserved one, in every layout, is found when it holds a bit too many,
-// under its name.
+// TestCheckFindsAll checks that Check reports every reserved field that is not zero, and every value that is too large
+// for a field that is narrower than its type, by the name of the field.
 func TestCheckFindsAll(t *testing.T) {
 	t.Parallel()
 	for _, l := range layouts {
@@ -49,7 +49,7 @@ func TestCheckFindsAll(t *testing.T) {
 			t.Parallel()
 			base, ok := l.make().(checked)
 			require.True(t, ok, "no Check")
-			passing(base)
+			setValid(base)
 			require.NoError(t, base.Check())
 			width := map[string]int{}
 			words := strings.Fields(l.fields)
@@ -60,7 +60,7 @@ func TestCheckFindsAll(t *testing.T) {
 			}
 			for i, f := range leaves("", reflect.ValueOf(base).Elem()) {
 				v := l.make().(checked)
-				passing(v)
+				setValid(v)
 				to := leaves("", reflect.ValueOf(v).Elem())[i].v
 				var kind error
 				switch {

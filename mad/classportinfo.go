@@ -5,38 +5,30 @@ const ClassPortInfoLen = 72
 
 // Bits of ClassPortInfo.CapabilityMask that all classes share (13.4.8.1).
 const (
-	ClassCapTrap   uint16 = 1 << 0 // sends traps
-	ClassCapNotice uint16 = 1 << 1 // Get and Set of Notice
+	ClassCapTrap   uint16 = 1 << 0 // the agent sends traps
+	ClassCapNotice uint16 = 1 << 1 // the agent answers Get and Set of Notice
 )
 
 // Bits of ClassPortInfo.CapabilityMask of performance management (16.1.3.1).
 const (
 	PerfCapAllPortSelect        uint16 = 1 << 8
-	PerfCapExtendedWidth        uint16 = 1 << 9  // PortCountersExtended with all its counters
-	PerfCapExtendedWidthNoIETF  uint16 = 1 << 10 // PortCountersExtended without the unicast and multicast counters
+	PerfCapExtendedWidth        uint16 = 1 << 9  // PortCountersExtended has all its counters
+	PerfCapExtendedWidthNoIETF  uint16 = 1 << 10 // PortCountersExtended lacks the unicast and multicast counters
 	PerfCapSamplesOnlySupported uint16 = 1 << 11
 	PerfCapXmitWait             uint16 = 1 << 12 // PortCounters.PortXmitWait counts
 )
 
-// ClassAddress is where a management class wants its datagrams sent, in ClassPortInfo. Bits are listed from the most significant.
-//
-//	byte 0:16  GID
-//	byte 16:4  traffic class 8, SL 4, flow label 20
-//	byte 20:2  LID
-//	byte 22:2  P_Key
-//	byte 24    hop limit; of the redirect address reserved
-//	byte 25:3  QPN
-//	byte 28:4  Q_Key
+// ClassAddress is an address in ClassPortInfo, to which datagrams of a management class are to be sent (13.4.8.1).
 type ClassAddress struct {
-	GID          [16]byte
-	TrafficClass uint8
-	SL           uint8  // four bits
-	FlowLabel    uint32 // 20 bits
-	LID          uint16
-	PKey         uint16
-	HopLimit     uint8
-	QPN          uint32 // 24 bits
-	QKey         uint32
+	GID          [16]byte // bytes 0-15
+	TrafficClass uint8    // byte 16
+	SL           uint8    // byte 17, bits 7-4
+	FlowLabel    uint32   // byte 17, bit 3, to byte 19, bit 0
+	LID          uint16   // bytes 20-21
+	PKey         uint16   // bytes 22-23
+	HopLimit     uint8    // byte 24: reserved in the redirect address
+	QPN          uint32   // bytes 25-27
+	QKey         uint32   // bytes 28-31
 }
 
 const classAddressLen = 32
@@ -63,25 +55,18 @@ func (a *ClassAddress) check(c *checker, in string) {
 	c.fits(in+"QPN", uint64(a.QPN), 24)
 }
 
-// ClassPortInfo is what every class of QP1 tells of itself (13.4.8.1). Bits are listed from the most significant.
-//
-//	byte 0      base version
-//	byte 1      class version
-//	byte 2:2    capability mask
-//	byte 4:4    capability mask 2 27, response time 5
-//	byte 8:32   redirect address
-//	byte 40:32  trap address
+// ClassPortInfo describes the agent of a management class of QP1 (13.4.8.1). Every class has this attribute.
 type ClassPortInfo struct {
-	BaseVersion     uint8
-	ClassVersion    uint8
-	CapabilityMask  uint16
-	CapabilityMask2 uint32  // 27 bits
-	ResponseTime    TimeExp // five bits: how long an answer takes at most
-	Redirect        ClassAddress
-	Trap            ClassAddress
+	BaseVersion     uint8        // byte 0
+	ClassVersion    uint8        // byte 1
+	CapabilityMask  uint16       // bytes 2-3
+	CapabilityMask2 uint32       // byte 4, bit 7, to byte 7, bit 5
+	ResponseTime    TimeExp      // byte 7, bits 4-0: longest time until a response
+	Redirect        ClassAddress // bytes 8-39
+	Trap            ClassAddress // bytes 40-71
 }
 
-// Put writes the attribute to b[:ClassPortInfoLen]; b must be that long.
+// Put writes the attribute to b[:ClassPortInfoLen]. It panics if b is shorter.
 func (p *ClassPortInfo) Put(b []byte) {
 	_ = b[ClassPortInfoLen-1]
 	b[0], b[1] = p.BaseVersion, p.ClassVersion
@@ -91,7 +76,7 @@ func (p *ClassPortInfo) Put(b []byte) {
 	p.Trap.put(b[8+classAddressLen:])
 }
 
-// Parse reads the attribute from b[:ClassPortInfoLen]; b must be that long.
+// Parse reads the attribute from b[:ClassPortInfoLen]. It panics if b is shorter.
 func (p *ClassPortInfo) Parse(b []byte) {
 	_ = b[ClassPortInfoLen-1]
 	w := be.Uint32(b[4:])
@@ -101,7 +86,7 @@ func (p *ClassPortInfo) Parse(b []byte) {
 	p.Trap.parse(b[8+classAddressLen:])
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
 func (p *ClassPortInfo) Check() error {
 	c := checker{layout: "ClassPortInfo"}
 	c.fits("CapabilityMask2", uint64(p.CapabilityMask2), 27)

@@ -1,6 +1,6 @@
 package mad
 
-// CMDataLen is the length of a CM message, which fills what the header leaves, in bytes.
+// CMDataLen is the length of a CM message, which follows the header, in bytes.
 const CMDataLen = GMPDataLen
 
 // Attributes of the communication manager, one per message (12.6, 16.7.2).
@@ -18,8 +18,8 @@ const (
 	AttrAPR     uint16 = 0x001a
 )
 
-// Private data that each message carries, in bytes. It always has its full length on the wire; who sends less sends zeros behind it, and
-// consumers that need a length put one into it.
+// Lengths of the private data of each message, in bytes. Private data always has its full length on the wire. Shorter
+// data is padded with zeros, so a consumer that needs the length must include it in the data.
 const (
 	REQPrivateLen     = 92
 	MRAPrivateLen     = 222
@@ -34,25 +34,28 @@ const (
 	SIDRREPPrivateLen = 136
 )
 
-// CMInfoLen is the room for additional information in REJ, APR and SIDR_REP, in bytes.
+// CMInfoLen is the length of the additional information in REJ, APR and SIDR_REP, in bytes.
 const CMInfoLen = 72
 
-// CMMessage is a message of the communication manager: *REQ, *MRA, *REJ, *REP, *RTU, *DREQ, *DREP, *LAP, *APR, *SIDRREQ, *SIDRREP.
+// CMMessage is a message of the communication manager: *REQ, *MRA, *REJ, *REP, *RTU, *DREQ, *DREP, *LAP, *APR,
+// *SIDRREQ, *SIDRREP.
 type CMMessage interface {
-	// Attribute is the message's attribute ID.
+	// Attribute returns the attribute ID of the message.
 	Attribute() uint16
-	// Put writes the message to b[:CMDataLen]; b must be that long. Bits beyond a field's width are cut off; Check finds them.
+	// Put writes the message to b[:CMDataLen]. It panics if b is shorter. Bits beyond a field's width are dropped;
+	// Check reports them.
 	Put(b []byte)
-	// Parse reads the message from b[:CMDataLen]; b must be that long.
+	// Parse reads the message from b[:CMDataLen]. It panics if b is shorter.
 	Parse(b []byte)
-	// Check returns an *Error that names the first field that no sender may send so: ErrRange for values that do not fit or that IBTA
-	// reserves, ErrReserved for reserved bits. A receiver ignores reserved bits, so it has no reason to ask.
+	// Check returns an *Error for the first field that a sender must not send with its value: ErrRange for a value that
+	// does not fit or that IBTA reserves, ErrReserved for reserved bits. It is for senders: receivers ignore reserved
+	// bits.
 	Check() error
-	// Private is the message's private data, not a copy.
+	// Private returns the message's private data, not a copy of it.
 	Private() []byte
 }
 
-// NewCMMessage gives an empty message for an attribute ID, nil if there is none.
+// NewCMMessage returns an empty message for an attribute ID. It returns nil for an unknown ID.
 func NewCMMessage(attr uint16) CMMessage {
 	switch attr {
 	case AttrREQ:
@@ -81,27 +84,29 @@ func NewCMMessage(attr uint16) CMMessage {
 	return nil
 }
 
-// SetPrivate makes data the private data of m, zeros behind it.
-//
-// Errors: ErrLength if there is more than the message has room for; m is then as it was.
+// SetPrivate sets the private data of m to data, padded with zeros. It returns ErrLength, and leaves m unchanged, if
+// data is longer than the message's private data.
 func SetPrivate(m CMMessage, data []byte) error {
 	p := m.Private()
 	if len(data) > len(p) {
-		return errorf(ErrLength, AttributeName(ClassCM, m.Attribute()), "PrivateData", "%d bytes, room for %d", len(data), len(p))
+		return errorf(ErrLength, AttributeName(ClassCM, m.Attribute()), "PrivateData", "%d bytes, at most %d fit", len(data),
+			len(p))
 	}
 	clear(p[copy(p, data):])
 	return nil
 }
 
-// CMHeader gives the header of a datagram that carries m. All CM messages are of method Send, answers too; what belongs together is told
-// by communication IDs and transaction ID (12.6.1).
+// CMHeader returns the header of a datagram that carries m. All CM messages use method Send. Communication IDs and the
+// transaction ID match responses with requests (12.6.1).
 func CMHeader(tid uint64, m CMMessage) Header {
-	return Header{BaseVersion: BaseVersion, Class: ClassCM, ClassVersion: ClassVersionCM, Method: Send, TID: tid, Attribute: m.Attribute()}
+	return Header{BaseVersion: BaseVersion, Class: ClassCM, ClassVersion: ClassVersionCM, Method: Send, TID: tid,
+		Attribute: m.Attribute()}
 }
 
-// AppendCM appends the datagram with header h, see CMHeader, and message m to dst.
+// AppendCM appends the datagram with header h and message m to dst. CMHeader returns a suitable header.
 //
-// Errors: ErrAttribute if h names another message, those of CheckCM for h and of m.Check; dst is then returned as it was.
+// Errors: ErrAttribute if h is the header of another message, and the errors of h.CheckCM, h.Check and m.Check.
+// AppendCM then returns dst unchanged.
 func AppendCM(dst []byte, h *Header, m CMMessage) ([]byte, error) {
 	if err := h.CheckCM(); err != nil {
 		return dst, err
@@ -110,7 +115,8 @@ func AppendCM(dst []byte, h *Header, m CMMessage) ([]byte, error) {
 		return dst, err
 	}
 	if h.Attribute != m.Attribute() {
-		return dst, errorf(ErrAttribute, "Header", "Attribute", "%s over a %s", AttributeName(ClassCM, h.Attribute), AttributeName(ClassCM, m.Attribute()))
+		return dst, errorf(ErrAttribute, "Header", "Attribute", "%s, want that of the message, %s",
+			AttributeName(ClassCM, h.Attribute), AttributeName(ClassCM, m.Attribute()))
 	}
 	if err := m.Check(); err != nil {
 		return dst, err
@@ -121,10 +127,10 @@ func AppendCM(dst []byte, h *Header, m CMMessage) ([]byte, error) {
 	return append(dst, b[:]...), nil
 }
 
-// CheckCM judges the header of a received CM datagram.
+// CheckCM validates the header of a received CM datagram.
 //
-// Errors: ErrClass; ErrVersion for another class version than 2, which the manager answers with REJ and RejClassVersion if it is a REQ
-// or REP (12.6.7.2); ErrMethod for all but Send.
+// Errors: ErrClass; ErrVersion for a class version other than 2, which the manager answers with a REJ of reason
+// RejClassVersion if the datagram is a REQ or REP (12.6.7.2); ErrMethod for a method other than Send.
 func (h *Header) CheckCM() error {
 	switch {
 	case h.Class != ClassCM:
@@ -137,11 +143,11 @@ func (h *Header) CheckCM() error {
 	return nil
 }
 
-// ParseCM takes apart a datagram that came from QP1. The message has every bit of the datagram, reserved ones included: header and
-// message Put give the same bytes again.
+// ParseCM parses a datagram received on QP1. Header and message keep every bit of the datagram, including reserved
+// ones, so that their Put methods write the same bytes.
 //
-// Errors: those of ParseHeader and CheckCM, ErrAttribute for an attribute that is no message; the header is filled in all the same, but
-// for ErrLength.
+// Errors: those of ParseHeader and CheckCM; ErrAttribute for an attribute that is not a CM message. The header is
+// filled in after every error except ErrLength.
 func ParseCM(b []byte) (Header, CMMessage, error) {
 	h, err := ParseHeader(b)
 	if err == nil {

@@ -2,17 +2,17 @@ package mad
 
 import "fmt"
 
-// APRStatus is the answer to a LAP (12.8.2, table 118).
+// APRStatus is the status in the response to a LAP (12.8.2, table 118).
 type APRStatus uint8
 
-// Answers.
+// Statuses of an APR.
 const (
 	APRLoaded              APRStatus = 0
 	APRInvalidCommID       APRStatus = 1
 	APRUnsupported         APRStatus = 2
 	APRRejected            APRStatus = 3
-	APRRedirect            APRStatus = 4 // Info has a ClassPortInfo
-	APRDuplicatePath       APRStatus = 5 // it is the current primary or alternate path already
+	APRRedirect            APRStatus = 4 // Info is a ClassPortInfo
+	APRDuplicatePath       APRStatus = 5 // the path is the current primary or alternate path
 	APRInvalidQPN          APRStatus = 6
 	APRInvalidLID          APRStatus = 7
 	APRInvalidGID          APRStatus = 8
@@ -24,11 +24,13 @@ const (
 )
 
 var aprStatus = map[APRStatus]string{
-	APRLoaded: "path loaded", APRInvalidCommID: "invalid communication ID", APRUnsupported: "alternate paths not supported",
-	APRRejected: "path rejected", APRRedirect: "redirect", APRDuplicatePath: "path is in use already",
+	APRLoaded: "path loaded", APRInvalidCommID: "invalid communication ID",
+	APRUnsupported: "alternate paths not supported",
+	APRRejected:    "path rejected", APRRedirect: "redirect", APRDuplicatePath: "path already in use",
 	APRInvalidQPN: "QPN or EECN mismatch", APRInvalidLID: "LID rejected", APRInvalidGID: "GID rejected",
-	APRInvalidFlowLabel: "invalid flow label", APRInvalidTrafficClass: "invalid traffic class", APRInvalidHopLimit: "invalid hop limit",
-	APRInvalidRate: "invalid packet rate", APRInvalidSL: "invalid SL",
+	APRInvalidFlowLabel: "invalid flow label", APRInvalidTrafficClass: "invalid traffic class",
+	APRInvalidHopLimit: "invalid hop limit",
+	APRInvalidRate:     "invalid packet rate", APRInvalidSL: "invalid SL",
 }
 
 func (s APRStatus) String() string {
@@ -38,31 +40,23 @@ func (s APRStatus) String() string {
 	return fmt.Sprintf("APR status %d", uint8(s))
 }
 
-// APR answers a LAP (12.8.2, table 117).
-//
-//	byte 0:4    local communication ID
-//	byte 4:4    remote communication ID
-//	byte 8      info length
-//	byte 9      status
-//	byte 10:2   reserved
-//	byte 12:72  additional information
-//	byte 84     private data
+// APR is the response to a LAP (12.8.2, table 117).
 type APR struct {
-	LocalCommID  uint32
-	RemoteCommID uint32
-	InfoLength   uint8 // see AdditionalInfo
-	Status       APRStatus
-	Reserved10   uint16
-	Info         [CMInfoLen]byte
-	PrivateData  [APRPrivateLen]byte
+	LocalCommID  uint32              // bytes 0-3
+	RemoteCommID uint32              // bytes 4-7
+	InfoLength   uint8               // byte 8: valid bytes of Info; see AdditionalInfo
+	Status       APRStatus           // byte 9
+	Reserved10   uint16              // bytes 10-11
+	Info         [CMInfoLen]byte     // bytes 12-83
+	PrivateData  [APRPrivateLen]byte // bytes 84-231
 }
 
-// AdditionalInfo is the valid part of Info; a length beyond its room, which only a broken sender gives, counts as all of it.
+// AdditionalInfo returns the first InfoLength bytes of Info. If a peer sent a larger InfoLength, it returns all of
+// Info.
 func (m *APR) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLength), CMInfoLen)] }
 
-// SetAdditionalInfo sets Info and InfoLength.
-//
-// Errors: ErrLength for more than CMInfoLen bytes; m is then as it was.
+// SetAdditionalInfo sets Info and InfoLength. It returns ErrLength, and leaves m unchanged, if info has more than
+// CMInfoLen bytes.
 func (m *APR) SetAdditionalInfo(info []byte) error {
 	return setInfo("APR", &m.Info, &m.InfoLength, info)
 }

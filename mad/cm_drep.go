@@ -1,14 +1,10 @@
 package mad
 
-// DREP answers a DREQ (12.6.11, table 115).
-//
-//	byte 0:4  local communication ID
-//	byte 4:4  remote communication ID
-//	byte 8    private data
+// DREP is the response to a DREQ (12.6.11, table 115).
 type DREP struct {
-	LocalCommID  uint32
-	RemoteCommID uint32
-	PrivateData  [DREPPrivateLen]byte
+	LocalCommID  uint32               // bytes 0-3
+	RemoteCommID uint32               // bytes 4-7
+	PrivateData  [DREPPrivateLen]byte // bytes 8-231
 }
 
 // Attribute implements CMMessage.
@@ -30,5 +26,5 @@ func (m *DREP) Parse(b []byte) {
 	*m = DREP{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), PrivateData: [DREPPrivateLen]byte(b[8:CMDataLen])}
 }
 
-// Check implements CMMessage. Every value is a good one.
+// Check implements CMMessage. It returns nil: every value is valid.
 func (m *DREP) Check() error { return nil }

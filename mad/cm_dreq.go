@@ -1,18 +1,12 @@
 package mad
 
-// DREQ asks to end a connection (12.6.10, table 114).
-//
-//	byte 0:4  local communication ID
-//	byte 4:4  remote communication ID
-//	byte 8:3  remote QPN, of RD the EECN
-//	byte 11   reserved
-//	byte 12   private data
+// DREQ requests the end of a connection (12.6.10, table 114).
 type DREQ struct {
-	LocalCommID  uint32
-	RemoteCommID uint32
-	RemoteQPN    uint32 // 24 bits: the QP of the one asked
-	Reserved11   uint8
-	PrivateData  [DREQPrivateLen]byte
+	LocalCommID  uint32               // bytes 0-3
+	RemoteCommID uint32               // bytes 4-7
+	RemoteQPN    uint32               // bytes 8-10: the receiver's QPN, or EECN for RD
+	Reserved11   uint8                // byte 11
+	PrivateData  [DREQPrivateLen]byte // bytes 12-231
 }
 
 // Attribute implements CMMessage.

@@ -1,25 +1,16 @@
 package mad
 
-// LAP loads an alternate path into a live connection (12.8.1, table 116).
-//
-//	byte 0:4    local communication ID
-//	byte 4:4    remote communication ID
-//	byte 8:4    reserved
-//	byte 12:3   remote QPN, of RD the EECN
-//	byte 15     remote CM response timeout 5, reserved 3
-//	byte 16:4   reserved
-//	byte 20:44  alternate path
-//	byte 64     private data
+// LAP requests that a new alternate path be loaded into an established connection (12.8.1, table 116).
 type LAP struct {
-	LocalCommID     uint32
-	RemoteCommID    uint32
-	Reserved8       uint32
-	RemoteQPN       uint32 // 24 bits
-	RemoteTimeout   TimeExp
-	ReservedTimeout uint8 // three bits
-	Reserved16      uint32
-	Alternate       CMPath
-	PrivateData     [LAPPrivateLen]byte
+	LocalCommID     uint32              // bytes 0-3
+	RemoteCommID    uint32              // bytes 4-7
+	Reserved8       uint32              // bytes 8-11
+	RemoteQPN       uint32              // bytes 12-14: the receiver's QPN, or EECN for RD
+	RemoteTimeout   TimeExp             // byte 15, bits 7-3: remote CM response timeout
+	ReservedTimeout uint8               // byte 15, bits 2-0
+	Reserved16      uint32              // bytes 16-19
+	Alternate       CMPath              // bytes 20-63
+	PrivateData     [LAPPrivateLen]byte // bytes 64-231
 }
 
 // Attribute implements CMMessage.
@@ -43,7 +34,8 @@ func (m *LAP) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *LAP) Parse(b []byte) {
-	*m = LAP{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Reserved8: be.Uint32(b[8:]), RemoteQPN: get24(b[12:]),
+	*m = LAP{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Reserved8: be.Uint32(b[8:]),
+		RemoteQPN:     get24(b[12:]),
 		RemoteTimeout: TimeExp(b[15] >> 3), ReservedTimeout: b[15] & 7, Reserved16: be.Uint32(b[16:]),
 		PrivateData: [LAPPrivateLen]byte(b[64:CMDataLen])}
 	m.Alternate.parseLAP(b[20:])

@@ -2,15 +2,16 @@ package mad
 
 import "fmt"
 
-// CMWhich tells in an MRA or a REJ which message it answers, two bits. The third value means something else in each.
+// CMWhich identifies the message that an MRA or REJ answers. It has two bits. Value 2 has different meanings in the
+// two.
 type CMWhich uint8
 
-// Messages answered (12.6.6, 12.6.7).
+// Values of CMWhich (12.6.6, 12.6.7).
 const (
 	WhichREQ   CMWhich = 0
 	WhichREP   CMWhich = 1
-	WhichLAP   CMWhich = 2 // in MRA
-	WhichOther CMWhich = 2 // in REJ: no message, or any other
+	WhichLAP   CMWhich = 2 // in an MRA
+	WhichOther CMWhich = 2 // in a REJ: any other message, or none
 )
 
 func (w CMWhich) String() string {
@@ -25,21 +26,16 @@ func (w CMWhich) String() string {
 	return fmt.Sprintf("CMWhich(%d)", uint8(w))
 }
 
-// MRA says that a message has come and its answer takes longer (12.6.6, table 109).
-//
-//	byte 0:4  local communication ID
-//	byte 4:4  remote communication ID
-//	byte 8    message answered 2, reserved 6
-//	byte 9    service timeout 5, reserved 3
-//	byte 10   private data
+// MRA acknowledges a message whose response will take longer than the sender of the message expects (12.6.6, table
+// 109).
 type MRA struct {
-	LocalCommID     uint32
-	RemoteCommID    uint32
-	Message         CMWhich // WhichREQ, WhichREP, WhichLAP
-	ReservedMessage uint8   // six bits
-	ServiceTimeout  TimeExp // how long the answer may take from now, packet life time apart
-	ReservedTimeout uint8   // three bits
-	PrivateData     [MRAPrivateLen]byte
+	LocalCommID     uint32              // bytes 0-3
+	RemoteCommID    uint32              // bytes 4-7
+	Message         CMWhich             // byte 8, bits 7-6: message that the MRA answers: WhichREQ, WhichREP or WhichLAP
+	ReservedMessage uint8               // byte 8, bits 5-0
+	ServiceTimeout  TimeExp             // byte 9, bits 7-3: time until the answer, without packet lifetime
+	ReservedTimeout uint8               // byte 9, bits 2-0
+	PrivateData     [MRAPrivateLen]byte // bytes 10-231
 }
 
 // Attribute implements CMMessage.
@@ -60,8 +56,9 @@ func (m *MRA) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *MRA) Parse(b []byte) {
-	*m = MRA{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Message: CMWhich(b[8] >> 6), ReservedMessage: b[8] & 0x3f,
-		ServiceTimeout: TimeExp(b[9] >> 3), ReservedTimeout: b[9] & 7, PrivateData: [MRAPrivateLen]byte(b[10:CMDataLen])}
+	*m = MRA{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Message: CMWhich(b[8] >> 6),
+		ReservedMessage: b[8] & 0x3f,
+		ServiceTimeout:  TimeExp(b[9] >> 3), ReservedTimeout: b[9] & 7, PrivateData: [MRAPrivateLen]byte(b[10:CMDataLen])}
 }
 
 // Check implements CMMessage.

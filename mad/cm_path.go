@@ -3,35 +3,26 @@ package mad
 // cmPathLen is the length of a path in REQ and LAP, in bytes.
 const cmPathLen = 44
 
-// CMPath is a path as REQ and LAP describe it, seen from their sender: local is the sender's end.
+// CMPath is a path in a REQ or LAP. Local fields describe the sender's end. The byte numbers are relative to the path
+// and those of REQ (table 106); a LAP differs in bytes 36 to 41 (see putLAP).
 type CMPath struct {
-	LocalLID     uint16 // permissive (0xffff) where LIDs mean nothing, as on RoCE
-	RemoteLID    uint16
-	LocalGID     [16]byte
-	RemoteGID    [16]byte
-	FlowLabel    uint32 // 20 bits
-	ReservedFlow uint8  // six bits: REQ has them between flow label and rate, LAP four behind the flow label, two before the rate
-	Rate         Rate   // six bits
-	TrafficClass uint8
-	HopLimit     uint8
-	SL           uint8 // four bits
-	SubnetLocal  bool  // both ends in one subnet, no GRH needed
-	ReservedSL   uint8 // three bits
-	AckTimeout   TimeExp
-	ReservedAck  uint8 // three bits
+	LocalLID     uint16   // bytes 0-1: permissive LID (0xffff) on RoCE
+	RemoteLID    uint16   // bytes 2-3
+	LocalGID     [16]byte // bytes 4-19
+	RemoteGID    [16]byte // bytes 20-35
+	FlowLabel    uint32   // byte 36, bit 7, to byte 38, bit 4
+	ReservedFlow uint8    // byte 38, bit 3, to byte 39, bit 6
+	Rate         Rate     // byte 39, bits 5-0
+	TrafficClass uint8    // byte 40
+	HopLimit     uint8    // byte 41
+	SL           uint8    // byte 42, bits 7-4
+	SubnetLocal  bool     // byte 42, bit 3: both ends are in one subnet, and no GRH is needed
+	ReservedSL   uint8    // byte 42, bits 2-0
+	AckTimeout   TimeExp  // byte 43, bits 7-3: local ACK timeout
+	ReservedAck  uint8    // byte 43, bits 2-0
 }
 
-// put writes REQ's form of the path.
-//
-//	byte 0:2    local LID
-//	byte 2:2    remote LID
-//	byte 4:16   local GID
-//	byte 20:16  remote GID
-//	byte 36:4   flow label 20, reserved 6, rate 6
-//	byte 40     traffic class
-//	byte 41     hop limit
-//	byte 42     SL 4, subnet local 1, reserved 3
-//	byte 43     ACK timeout 5, reserved 3
+// put writes the path in the layout of a REQ.
 func (p *CMPath) put(b []byte) {
 	p.putEnds(b)
 	be.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.ReservedFlow&0x3f)<<6|uint32(p.Rate&0x3f))
@@ -47,12 +38,12 @@ func (p *CMPath) parse(b []byte) {
 	p.parseTail(b[42:])
 }
 
-// putLAP writes LAP's form, which differs in the middle.
+// putLAP writes the path in the layout of a LAP (table 116). It differs from that of a REQ in these bytes:
 //
-//	byte 36:3  flow label 20, reserved 4
-//	byte 39    traffic class
-//	byte 40    hop limit
-//	byte 41    reserved 2, rate 6
+//	36-38  flow label (20 bits), first four reserved bits
+//	39     traffic class
+//	40     hop limit
+//	41     last two reserved bits, rate (six bits)
 func (p *CMPath) putLAP(b []byte) {
 	p.putEnds(b)
 	put24(b[36:], p.FlowLabel<<4|uint32(p.ReservedFlow>>2&15))

@@ -1,40 +1,32 @@
 package mad
 
-// REJ refuses a connection or ends one that is not up yet (12.6.7, table 110).
-//
-//	byte 0:4    local communication ID, 0 if the sender has none
-//	byte 4:4    remote communication ID
-//	byte 8      message rejected 2, reserved 6
-//	byte 9      info length 7, reserved 1
-//	byte 10:2   reason
-//	byte 12:72  additional information
-//	byte 84     private data
+// REJ rejects a connection request, or ends a connection that is not yet established (12.6.7, table 110).
 type REJ struct {
-	LocalCommID     uint32
-	RemoteCommID    uint32
-	Message         CMWhich // WhichREQ, WhichREP, WhichOther
-	ReservedMessage uint8   // six bits
-	InfoLength      uint8   // seven bits; see AdditionalInfo
-	ReservedLength  uint8   // one bit
-	Reason          RejReason
-	Info            [CMInfoLen]byte // what depends on the reason: the value that would do, or the GID, LID, … to use
-	PrivateData     [REJPrivateLen]byte
+	LocalCommID     uint32              // bytes 0-3: 0 if the sender has none
+	RemoteCommID    uint32              // bytes 4-7
+	Message         CMWhich             // byte 8, bits 7-6: message that the REJ rejects: WhichREQ, WhichREP or WhichOther
+	ReservedMessage uint8               // byte 8, bits 5-0
+	InfoLength      uint8               // byte 9, bits 7-1: valid bytes of Info; see AdditionalInfo
+	ReservedLength  uint8               // byte 9, bit 0
+	Reason          RejReason           // bytes 10-11
+	Info            [CMInfoLen]byte     // bytes 12-83: depends on Reason, such as an acceptable value
+	PrivateData     [REJPrivateLen]byte // bytes 84-231
 }
 
-// AdditionalInfo is the valid part of Info; a length beyond its room, which only a broken sender gives, counts as all of it.
+// AdditionalInfo returns the first InfoLength bytes of Info. If a peer sent a larger InfoLength, it returns all of
+// Info.
 func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLength), CMInfoLen)] }
 
-// SetAdditionalInfo sets Info and InfoLength.
-//
-// Errors: ErrLength for more than CMInfoLen bytes; m is then as it was.
+// SetAdditionalInfo sets Info and InfoLength. It returns ErrLength, and leaves m unchanged, if info has more than
+// CMInfoLen bytes.
 func (m *REJ) SetAdditionalInfo(info []byte) error {
 	return setInfo("REJ", &m.Info, &m.InfoLength, info)
 }
 
-// setInfo is what messages with additional information share.
+// setInfo sets the additional information of a message.
 func setInfo(layout string, to *[CMInfoLen]byte, length *uint8, info []byte) error {
 	if len(info) > CMInfoLen {
-		return errorf(ErrLength, layout, "Info", "%d bytes, room for %d", len(info), CMInfoLen)
+		return errorf(ErrLength, layout, "Info", "%d bytes, at most %d fit", len(info), CMInfoLen)
 	}
 	clear(to[copy(to[:], info):])
 	*length = uint8(len(info))
@@ -61,8 +53,10 @@ func (m *REJ) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *REJ) Parse(b []byte) {
-	*m = REJ{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Message: CMWhich(b[8] >> 6), ReservedMessage: b[8] & 0x3f,
-		InfoLength: b[9] >> 1, ReservedLength: b[9] & 1, Reason: RejReason(be.Uint16(b[10:])), Info: [CMInfoLen]byte(b[12:84]),
+	*m = REJ{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Message: CMWhich(b[8] >> 6),
+		ReservedMessage: b[8] & 0x3f,
+		InfoLength:      b[9] >> 1, ReservedLength: b[9] & 1, Reason: RejReason(be.Uint16(b[10:])),
+		Info:        [CMInfoLen]byte(b[12:84]),
 		PrivateData: [REJPrivateLen]byte(b[84:CMDataLen])}
 }
 

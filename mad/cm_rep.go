@@ -2,14 +2,14 @@ package mad
 
 import "fmt"
 
-// Failover is a REP's answer to the alternate path of the REQ, two bits.
+// Failover is the answer of a REP to the alternate path of the REQ. It has two bits.
 type Failover uint8
 
-// Answers (12.6.8).
+// Values of Failover (12.6.8).
 const (
-	FailoverAccepted     Failover = 0 // also where the REQ had no alternate path
+	FailoverAccepted     Failover = 0 // also if the REQ had no alternate path
 	FailoverNotSupported Failover = 1
-	FailoverRejected     Failover = 2 // supported, but not this path
+	FailoverRejected     Failover = 2 // alternate paths are supported, but this one is rejected
 )
 
 func (f Failover) String() string {
@@ -24,34 +24,25 @@ func (f Failover) String() string {
 	return fmt.Sprintf("Failover(%d)", uint8(f))
 }
 
-// REP accepts a connection (12.6.8, table 112). Bits are listed from the most significant.
-//
-//	byte 0:4   local communication ID     byte 23    vendor ID, low byte
-//	byte 4:4   remote communication ID    byte 24    responder resources
-//	byte 8:4   local Q_Key                byte 25    initiator depth
-//	byte 12:3  local QPN                  byte 26    target ACK delay 5, failover accepted 2,
-//	byte 15    vendor ID, high byte                  end-to-end flow control 1
-//	byte 16:3  local EECN                 byte 27    RNR retry count 3, SRQ 1, reserved 4
-//	byte 19    vendor ID, middle byte     byte 28:8  local CA GUID
-//	byte 20:3  starting PSN               byte 36    private data
+// REP accepts a connection (12.6.8, table 112).
 type REP struct {
-	LocalCommID    uint32
-	RemoteCommID   uint32
-	LocalQKey      uint32 // RD only
-	LocalQPN       uint32 // 24 bits
-	LocalEECN      uint32 // 24 bits, RD only
-	StartingPSN    uint32 // 24 bits: as in REQ
-	VendorID       uint32 // 24 bits in bytes 15, 19, 23; reserved fields of earlier editions
-	ResponderRes   uint8  // at most the REQ's InitiatorDepth
-	InitiatorDepth uint8  // at most the REQ's ResponderRes
-	TargetAckDelay TimeExp
-	Failover       Failover
-	FlowControl    bool
-	RNRRetryCount  uint8 // three bits
-	SRQ            bool
-	Reserved27     uint8 // four bits
-	LocalCAGUID    uint64
-	PrivateData    [REPPrivateLen]byte
+	LocalCommID    uint32              // bytes 0-3
+	RemoteCommID   uint32              // bytes 4-7
+	LocalQKey      uint32              // bytes 8-11: RD only
+	LocalQPN       uint32              // bytes 12-14
+	LocalEECN      uint32              // bytes 16-18: RD only
+	StartingPSN    uint32              // bytes 20-22: PSN of the first packet from the peer to LocalQPN
+	VendorID       uint32              // bytes 15, 19, 23: most significant first; reserved before release 1.3
+	ResponderRes   uint8               // byte 24: at most InitiatorDepth of the REQ
+	InitiatorDepth uint8               // byte 25: at most ResponderRes of the REQ
+	TargetAckDelay TimeExp             // byte 26, bits 7-3
+	Failover       Failover            // byte 26, bits 2-1
+	FlowControl    bool                // byte 26, bit 0: the sender implements end-to-end flow control
+	RNRRetryCount  uint8               // byte 27, bits 7-5
+	SRQ            bool                // byte 27, bit 4: the sender's QP uses an SRQ
+	Reserved27     uint8               // byte 27, bits 3-0
+	LocalCAGUID    uint64              // bytes 28-35
+	PrivateData    [REPPrivateLen]byte // bytes 36-231
 }
 
 // Attribute implements CMMessage.

@@ -2,7 +2,7 @@ package mad
 
 import "fmt"
 
-// TransportService is the transport that a REQ asks for, two bits.
+// TransportService is the transport service of a requested connection. It has two bits.
 type TransportService uint8
 
 // Transport services (12.6.5).
@@ -10,7 +10,7 @@ const (
 	ServiceRC       TransportService = 0
 	ServiceUC       TransportService = 1
 	ServiceRD       TransportService = 2
-	ServiceExtended TransportService = 3 // see REQ.ExtendedService
+	ServiceExtended TransportService = 3 // REQ.ExtendedService has the service
 )
 
 func (t TransportService) String() string {
@@ -27,55 +27,42 @@ func (t TransportService) String() string {
 	return fmt.Sprintf("TransportService(%d)", uint8(t))
 }
 
-// ExtendedXRC is the one value of REQ.ExtendedService with ServiceExtended.
+// ExtendedXRC in REQ.ExtendedService is XRC, the only extended transport service.
 const ExtendedXRC = 1
 
-// REQ asks for a connection (12.6.5, table 106). Bits are listed from the most significant.
-//
-//	byte 0:4   local communication ID        byte 43    remote CM response timeout 5,
-//	byte 4     reserved                                 transport service 2, end-to-end flow control 1
-//	byte 5:3   vendor ID                     byte 44:3  starting PSN
-//	byte 8:8   service ID                    byte 47    local CM response timeout 5, retry count 3
-//	byte 16:8  local CA GUID                 byte 48:2  P_Key
-//	byte 24:4  reserved                      byte 50    path MTU 4, RDC exists 1, RNR retry count 3
-//	byte 28:4  local Q_Key                   byte 51    max CM retries 4, SRQ 1, extended transport 3
-//	byte 32:3  local QPN                     byte 52:44 primary path
-//	byte 35    responder resources           byte 96:44 alternate path
-//	byte 36:3  local EECN                    byte 140   private data
-//	byte 39    initiator depth
-//	byte 40:3  remote EECN
+// REQ requests a connection (12.6.5, table 106).
 type REQ struct {
-	LocalCommID     uint32
-	Reserved4       uint8
-	VendorID        uint32 // 24 bits; a reserved field of earlier editions
-	ServiceID       ServiceID
-	LocalCAGUID     uint64
-	Reserved24      uint32
-	LocalQKey       uint32 // RD only
-	LocalQPN        uint32 // 24 bits
-	ResponderRes    uint8  // RDMA reads and atomics that the sender takes at a time
-	LocalEECN       uint32 // 24 bits, RD only
-	InitiatorDepth  uint8  // RDMA reads and atomics that the sender will have outstanding
-	RemoteEECN      uint32 // 24 bits, RD only
-	RemoteTimeout   TimeExp
-	Service         TransportService
-	FlowControl     bool   // end to end: the sender has credits for the receiver
-	StartingPSN     uint32 // 24 bits: of the first packet that the peer is to send to LocalQPN (12.7.31)
-	LocalTimeout    TimeExp
-	RetryCount      uint8 // three bits
-	PKey            uint16
-	PathMTU         MTU   // four bits
-	RDCExists       bool  // RD only
-	RNRRetryCount   uint8 // three bits
-	MaxCMRetries    uint8 // four bits
-	SRQ             bool
-	ExtendedService uint8 // three bits
-	Primary         CMPath
-	Alternate       CMPath // see HasAlternate
-	PrivateData     [REQPrivateLen]byte
+	LocalCommID     uint32              // bytes 0-3
+	Reserved4       uint8               // byte 4
+	VendorID        uint32              // bytes 5-7: reserved before release 1.3
+	ServiceID       ServiceID           // bytes 8-15
+	LocalCAGUID     uint64              // bytes 16-23
+	Reserved24      uint32              // bytes 24-27
+	LocalQKey       uint32              // bytes 28-31: RD only
+	LocalQPN        uint32              // bytes 32-34
+	ResponderRes    uint8               // byte 35: RDMA READs and atomics that the sender accepts at a time
+	LocalEECN       uint32              // bytes 36-38: RD only
+	InitiatorDepth  uint8               // byte 39: RDMA READs and atomics that the sender will have outstanding
+	RemoteEECN      uint32              // bytes 40-42: RD only
+	RemoteTimeout   TimeExp             // byte 43, bits 7-3: remote CM response timeout
+	Service         TransportService    // byte 43, bits 2-1
+	FlowControl     bool                // byte 43, bit 0: the sender implements end-to-end flow control
+	StartingPSN     uint32              // bytes 44-46: PSN of the first packet from the peer to LocalQPN (12.7.31)
+	LocalTimeout    TimeExp             // byte 47, bits 7-3: local CM response timeout
+	RetryCount      uint8               // byte 47, bits 2-0
+	PKey            uint16              // bytes 48-49
+	PathMTU         MTU                 // byte 50, bits 7-4
+	RDCExists       bool                // byte 50, bit 3: RD only
+	RNRRetryCount   uint8               // byte 50, bits 2-0
+	MaxCMRetries    uint8               // byte 51, bits 7-4
+	SRQ             bool                // byte 51, bit 3: the sender's QP uses an SRQ
+	ExtendedService uint8               // byte 51, bits 2-0: ExtendedXRC, with ServiceExtended
+	Primary         CMPath              // bytes 52-95
+	Alternate       CMPath              // bytes 96-139: zero without an alternate path; see HasAlternate
+	PrivateData     [REQPrivateLen]byte // bytes 140-231
 }
 
-// HasAlternate tells whether the sender offers an alternate path; it leaves all of it zero otherwise (12.6.5).
+// HasAlternate reports whether the REQ offers an alternate path. Without one, Alternate is zero (12.6.5).
 func (m *REQ) HasAlternate() bool { return m.Alternate.LocalLID != 0 }
 
 // Attribute implements CMMessage.
@@ -120,7 +107,8 @@ func (m *REQ) Parse(b []byte) {
 		RemoteTimeout: TimeExp(b[43] >> 3), Service: TransportService(b[43] >> 1 & 3), FlowControl: b[43]&1 != 0,
 		StartingPSN: get24(b[44:]), LocalTimeout: TimeExp(b[47] >> 3), RetryCount: b[47] & 7, PKey: be.Uint16(b[48:]),
 		PathMTU: MTU(b[50] >> 4), RDCExists: b[50]&8 != 0, RNRRetryCount: b[50] & 7,
-		MaxCMRetries: b[51] >> 4, SRQ: b[51]&8 != 0, ExtendedService: b[51] & 7, PrivateData: [REQPrivateLen]byte(b[140:CMDataLen]),
+		MaxCMRetries: b[51] >> 4, SRQ: b[51]&8 != 0, ExtendedService: b[51] & 7,
+		PrivateData: [REQPrivateLen]byte(b[140:CMDataLen]),
 	}
 	m.Primary.parse(b[52:])
 	m.Alternate.parse(b[52+cmPathLen:])

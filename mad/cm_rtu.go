@@ -1,14 +1,10 @@
 package mad
 
-// RTU says that the sender of the REQ is ready to use the connection (12.6.9, table 113).
-//
-//	byte 0:4  local communication ID
-//	byte 4:4  remote communication ID
-//	byte 8    private data
+// RTU reports that the sender of the REQ is ready to use the connection (12.6.9, table 113).
 type RTU struct {
-	LocalCommID  uint32
-	RemoteCommID uint32
-	PrivateData  [RTUPrivateLen]byte
+	LocalCommID  uint32              // bytes 0-3
+	RemoteCommID uint32              // bytes 4-7
+	PrivateData  [RTUPrivateLen]byte // bytes 8-231
 }
 
 // Attribute implements CMMessage.
@@ -30,5 +26,5 @@ func (m *RTU) Parse(b []byte) {
 	*m = RTU{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), PrivateData: [RTUPrivateLen]byte(b[8:CMDataLen])}
 }
 
-// Check implements CMMessage. Every value is a good one.
+// Check implements CMMessage. It returns nil: every value is valid.
 func (m *RTU) Check() error { return nil }

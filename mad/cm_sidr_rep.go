@@ -2,21 +2,22 @@ package mad
 
 import "fmt"
 
-// SIDRStatus is the answer to a SIDR_REQ (12.11.2, table 121).
+// SIDRStatus is the status in the response to a SIDR_REQ (12.11.2, table 121).
 type SIDRStatus uint8
 
-// Answers.
+// Statuses of a SIDR_REP.
 const (
 	SIDRValid              SIDRStatus = 0
-	SIDRUnsupportedService SIDRStatus = 1 // nobody serves that ID
+	SIDRUnsupportedService SIDRStatus = 1 // the service ID has no listener
 	SIDRRejected           SIDRStatus = 2
 	SIDRNoQP               SIDRStatus = 3
-	SIDRRedirect           SIDRStatus = 4 // Info has a ClassPortInfo
+	SIDRRedirect           SIDRStatus = 4 // Info is a ClassPortInfo
 	SIDRUnsupportedVersion SIDRStatus = 5
 )
 
-var sidrStatus = map[SIDRStatus]string{SIDRValid: "QPN and Q_Key valid", SIDRUnsupportedService: "service ID not supported",
-	SIDRRejected: "rejected by service provider", SIDRNoQP: "no QP available", SIDRRedirect: "redirect",
+var sidrStatus = map[SIDRStatus]string{SIDRValid: "QPN and Q_Key valid",
+	SIDRUnsupportedService: "service ID not supported",
+	SIDRRejected:           "rejected by service provider", SIDRNoQP: "no QP available", SIDRRedirect: "redirect",
 	SIDRUnsupportedVersion: "version not supported"}
 
 func (s SIDRStatus) String() string {
@@ -26,31 +27,25 @@ func (s SIDRStatus) String() string {
 	return fmt.Sprintf("SIDR status %d", uint8(s))
 }
 
-// SIDRREP answers a SIDR_REQ (12.11.2, table 120).
-//
-//	byte 0:4    request ID              byte 11     vendor ID, low byte
-//	byte 4      status                  byte 12:8   service ID
-//	byte 5      info length             byte 20:4   Q_Key
-//	byte 6:2    vendor ID, high bytes   byte 24:72  additional information
-//	byte 8:3    QPN                     byte 96     private data
+// SIDRREP is the response to a SIDR_REQ (12.11.2, table 120).
 type SIDRREP struct {
-	RequestID   uint32
-	Status      SIDRStatus
-	InfoLength  uint8  // see AdditionalInfo
-	VendorID    uint32 // 24 bits in bytes 6, 7 and 11; reserved fields of earlier editions
-	QPN         uint32 // 24 bits
-	ServiceID   ServiceID
-	QKey        uint32
-	Info        [CMInfoLen]byte
-	PrivateData [SIDRREPPrivateLen]byte
+	RequestID   uint32                  // bytes 0-3
+	Status      SIDRStatus              // byte 4
+	InfoLength  uint8                   // byte 5: valid bytes of Info; see AdditionalInfo
+	VendorID    uint32                  // bytes 6, 7, 11: most significant first; reserved before release 1.3
+	QPN         uint32                  // bytes 8-10
+	ServiceID   ServiceID               // bytes 12-19
+	QKey        uint32                  // bytes 20-23
+	Info        [CMInfoLen]byte         // bytes 24-95
+	PrivateData [SIDRREPPrivateLen]byte // bytes 96-231
 }
 
-// AdditionalInfo is the valid part of Info; a length beyond its room, which only a broken sender gives, counts as all of it.
+// AdditionalInfo returns the first InfoLength bytes of Info. If a peer sent a larger InfoLength, it returns all of
+// Info.
 func (m *SIDRREP) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLength), CMInfoLen)] }
 
-// SetAdditionalInfo sets Info and InfoLength.
-//
-// Errors: ErrLength for more than CMInfoLen bytes; m is then as it was.
+// SetAdditionalInfo sets Info and InfoLength. It returns ErrLength, and leaves m unchanged, if info has more than
+// CMInfoLen bytes.
 func (m *SIDRREP) SetAdditionalInfo(info []byte) error {
 	return setInfo("SIDR_REP", &m.Info, &m.InfoLength, info)
 }

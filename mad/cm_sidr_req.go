@@ -1,18 +1,12 @@
 package mad
 
-// SIDRREQ asks which QP serves a service ID, for datagrams (12.11.1, table 119).
-//
-//	byte 0:4  request ID
-//	byte 4:2  P_Key
-//	byte 6:2  reserved
-//	byte 8:8  service ID
-//	byte 16   private data
+// SIDRREQ requests the QPN and Q_Key of the UD QP that serves a service ID (12.11.1, table 119).
 type SIDRREQ struct {
-	RequestID   uint32
-	PKey        uint16
-	Reserved6   uint16
-	ServiceID   ServiceID
-	PrivateData [SIDRREQPrivateLen]byte
+	RequestID   uint32                  // bytes 0-3
+	PKey        uint16                  // bytes 4-5
+	Reserved6   uint16                  // bytes 6-7
+	ServiceID   ServiceID               // bytes 8-15
+	PrivateData [SIDRREQPrivateLen]byte // bytes 16-231
 }
 
 // Attribute implements CMMessage.
@@ -33,7 +27,8 @@ func (m *SIDRREQ) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *SIDRREQ) Parse(b []byte) {
-	*m = SIDRREQ{RequestID: be.Uint32(b), PKey: be.Uint16(b[4:]), Reserved6: be.Uint16(b[6:]), ServiceID: ServiceID(be.Uint64(b[8:])),
+	*m = SIDRREQ{RequestID: be.Uint32(b), PKey: be.Uint16(b[4:]), Reserved6: be.Uint16(b[6:]),
+		ServiceID:   ServiceID(be.Uint64(b[8:])),
 		PrivateData: [SIDRREQPrivateLen]byte(b[16:CMDataLen])}
 }
 

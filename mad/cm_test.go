@@ -13,10 +13,11 @@ import (
 	"ciddk/mad"
 )
 
-var cmAttributes = []uint16{mad.AttrREQ, mad.AttrMRA, mad.AttrREJ, mad.AttrREP, mad.AttrRTU, mad.AttrDREQ, mad.AttrDREP, mad.AttrSIDRREQ,
+var cmAttributes = []uint16{mad.AttrREQ, mad.AttrMRA, mad.AttrREJ, mad.AttrREP, mad.AttrRTU, mad.AttrDREQ,
+	mad.AttrDREP, mad.AttrSIDRREQ,
 	mad.AttrSIDRREP, mad.AttrLAP, mad.AttrAPR}
 
-// good gives an empty message that passes Check.
+// good returns an empty message that passes Check.
 func good(attr uint16) mad.CMMessage {
 	m := mad.NewCMMessage(attr)
 	if r, ok := m.(*mad.REQ); ok {
@@ -27,7 +28,8 @@ func good(attr uint16) mad.CMMessage {
 
 func TestCMMessages(t *testing.T) {
 	t.Parallel()
-	private := map[uint16]int{mad.AttrREQ: 92, mad.AttrMRA: 222, mad.AttrREJ: 148, mad.AttrREP: 196, mad.AttrRTU: 224, mad.AttrDREQ: 220,
+	private := map[uint16]int{mad.AttrREQ: 92, mad.AttrMRA: 222, mad.AttrREJ: 148, mad.AttrREP: 196, mad.AttrRTU: 224,
+		mad.AttrDREQ: 220,
 		mad.AttrDREP: 224, mad.AttrSIDRREQ: 216, mad.AttrSIDRREP: 136, mad.AttrLAP: 168, mad.AttrAPR: 148}
 	for _, attr := range cmAttributes {
 		m := good(attr)
@@ -44,7 +46,7 @@ func TestCMMessages(t *testing.T) {
 		assert.ErrorContains(t, err, name+" PrivateData")
 		assert.Equal(t, full, m.Private(), "%s: a refused set changed it", name)
 
-		// Private data are the end of the message, and what the last set left behind is gone.
+		// Private data is the end of the message, and longer data that was set before is cleared.
 		require.NoError(t, mad.SetPrivate(m, []byte{1}), name)
 		h := mad.CMHeader(7, m)
 		b, err := mad.AppendCM([]byte{9}, &h, m)
@@ -89,7 +91,7 @@ func TestCMCheckValues(t *testing.T) {
 	}
 }
 
-// informed are messages with additional information.
+// informed is a message with additional information.
 type informed interface {
 	mad.CMMessage
 	AdditionalInfo() []byte
@@ -190,7 +192,7 @@ func TestAppendCMRefuses(t *testing.T) {
 	}
 }
 
-// drawCM draws a message that passes Check: any bytes, without reserved bits and reserved values.
+// drawCM draws a message that passes Check: random bytes without reserved bits and reserved values.
 func drawCM(rt *rapid.T) mad.CMMessage {
 	m := mad.NewCMMessage(rapid.SampledFrom(cmAttributes).Draw(rt, "attribute"))
 	m.Parse(rapid.SliceOfN(rapid.Byte(), mad.CMDataLen, mad.CMDataLen).Draw(rt, "bytes"))

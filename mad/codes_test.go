@@ -13,10 +13,12 @@ import (
 
 func TestMTU(t *testing.T) {
 	t.Parallel()
-	for m, n := range map[mad.MTU]int{0: 0, mad.MTU256: 256, mad.MTU512: 512, mad.MTU1024: 1024, mad.MTU2048: 2048, mad.MTU4096: 4096, 6: 0, 63: 0} {
+	for m, n := range map[mad.MTU]int{0: 0, mad.MTU256: 256, mad.MTU512: 512, mad.MTU1024: 1024, mad.MTU2048: 2048,
+		mad.MTU4096: 4096, 6: 0, 63: 0} {
 		assert.Equal(t, n, m.Bytes())
 	}
-	for n, want := range map[int]mad.MTU{256: mad.MTU256, 511: mad.MTU256, 512: mad.MTU512, 1500: mad.MTU1024, 4095: mad.MTU2048, 4096: mad.MTU4096, 65536: mad.MTU4096} {
+	for n, want := range map[int]mad.MTU{256: mad.MTU256, 511: mad.MTU256, 512: mad.MTU512, 1500: mad.MTU1024,
+		4095: mad.MTU2048, 4096: mad.MTU4096, 65536: mad.MTU4096} {
 		m, ok := mad.MTUFor(n)
 		assert.True(t, ok)
 		assert.Equal(t, want, m, n)
@@ -31,7 +33,8 @@ func TestMTU(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	for r, want := range map[mad.Rate]string{0: "port rate", 1: "rate code 1", 2: "2.5 Gb/s", 3: "10 Gb/s", 7: "40 Gb/s", 16: "100 Gb/s", 23: "800 Gb/s", 24: "rate code 24"} {
+	for r, want := range map[mad.Rate]string{0: "port rate", 1: "rate code 1", 2: "2.5 Gb/s", 3: "10 Gb/s", 7: "40 Gb/s",
+		16: "100 Gb/s", 23: "800 Gb/s", 24: "rate code 24"} {
 		assert.Equal(t, want, r.String())
 	}
 	assert.Equal(t, 56000, mad.Rate(12).Mbps())

@@ -1,47 +1,54 @@
-// Package mad holds the layouts of management datagrams: what QP0 and QP1 send and receive. It moves bytes and judges form; what a
-// datagram means is for the agents and managers above.
+// Package mad provides the layouts of InfiniBand management datagrams, which QP0 and QP1 exchange: the common header,
+// subnet management packets, RMPP, and the messages and attributes of connection management, subnet administration and
+// performance management. It parses, validates and formats; agents and managers in other packages act on the datagrams.
 //
-// # Style
+// # Layouts
 //
-// A layout is a plain struct of host integers with Put and Parse on a byte slice; bytes are big-endian. Layouts have fixed lengths, so
-// neither checks: the slice must have the length that the constant …Len says (anything shorter is a programming error and panics as an
-// index would).
+// A layout is a plain struct with a Put and a Parse method. The comment of each field has the bytes that it occupies,
+// and for part of a byte the bits; bit 7 is the most significant bit. Numbers are big-endian. Layouts have fixed
+// lengths: Put and Parse panic if the slice is shorter than the constant that ends in Len.
 //
-// Nothing is lost: every bit of a layout, reserved ones included, has a field, so Parse then Put gives the same bytes for any bytes,
-// and a capture shows what was sent. Reserved fields are called Reserved and their byte offset, or the field they stand beside.
-// Who receives ignores them (13.4.1); Check, which every structure has, says what a sender that keeps the rules would not have sent: bits
-// in reserved fields, values wider than their field or reserved. Put cuts off what is too wide: who sends values it did not make itself
-// calls Check first.
+//	var p mad.PathRecord
+//	p.Parse(sa.Data[:])
+//	fmt.Println(p.DLID, p.MTU)
 //
-// Bytes from a network come in through ParseHeader, ParseCM, ParseSA, ParsePerf and ParseIPCM, which check lengths and versions and never
-// panic. AppendCM is the way out for CM messages: it refuses what Check refuses. Errors are an *Error around a kind, with the
-// layout, the field and the value.
+// Every bit of a layout, including reserved ones, belongs to a field. Parse followed by Put therefore writes the same
+// bytes. Reserved fields are named Reserved followed by their byte offset or by the name of an adjacent field.
+// Receivers ignore reserved bits (13.4.1). Put drops bits that exceed a field. The Check method of a layout reports
+// reserved bits that are not zero and values that are too large for their field or reserved; senders of values from
+// elsewhere call it first. Private data and names are arrays of their full length, padded with zeros.
 //
-// Private data and names are arrays: the wire has them at full length, zeros behind what was meant.
+// Use ParseHeader, ParseCM, ParseSA, ParsePerf and ParseIPCM for bytes from a network: they validate lengths and
+// versions, and never panic. AppendCM rejects a CM message that does not pass Check. Errors are of type *Error and wrap
+// one of the Err variables.
 //
-//	header, general                header.go gmp.go status.go names.go codes.go
+// Functions and methods may be called concurrently as long as no two of them use the same value.
+//
+//	header, names of codes         header.go gmp.go status.go names.go codes.go
 //	subnet management              smp.go node.go portinfo.go
 //	RMPP                           rmpp.go segmentation.go
-//	communication manager          cm.go cm_*.go rejreason.go serviceid.go
-//	connecting by IP               ipcm.go
+//	connection management          cm.go cm_*.go rejreason.go serviceid.go
+//	RDMA IP CM service             ipcm.go
 //	subnet administration          sa.go sa_*.go
 //	performance management         perf.go perf_*.go
 //	all classes of QP1             classportinfo.go
 //
 // # Sources
 //
-// InfiniBand Architecture Specification (IBTA), volume 1; chapter and table numbers in comments are those of release 1.2.1:
+// InfiniBand Architecture Specification (IBTA), volume 1. Numbers of chapters and tables in comments are those of
+// release 1.2.1:
 //
-//	9.7      timer exponents, ACK timeout
-//	12       communication management: messages (12.6), alternate paths (12.8), SIDR (12.11), service IDs (12.7)
-//	13.4     common header, methods, status, ClassPortInfo
-//	13.6     RMPP
-//	14.2     subnet management: SMP, attributes
-//	15.2     subnet administration: header, records, component masks (15.4)
-//	16.1     performance management: counters
-//	annex A3 ranges of service IDs
-//	annex A11 RDMA IP CM service: service IDs by port, the header in private data
+//	9.7       timer exponents, ACK timeout
+//	12        communication management: messages (12.6), service IDs (12.7), alternate paths (12.8), SIDR (12.11)
+//	13.4      common header, methods, status, ClassPortInfo
+//	13.6      RMPP
+//	14.2      subnet management: SMP, attributes
+//	15.2      subnet administration: header, records; component masks (15.4)
+//	16.1      performance management: counters
+//	annex A3  ranges of service IDs
+//	annex A11 RDMA IP CM service: service IDs of ports, header in private data
 //
-// Release 1.3 for what came later: rates from 14 Gb/s on, counters from SymbolErrors on in PortCountersExtended, vendor IDs in REQ, REP
-// and SIDR_REP. Where a text leaves room, packets that Linux sent decide (testdata), and tshark reads what this package writes (tests).
+// Release 1.3 added rates from 14 Gb/s on, the counters from SymbolErrors on in PortCountersExtended, and the vendor
+// IDs in REQ, REP and SIDR_REP. Where the text is ambiguous, the layouts follow packets that Linux sent (testdata).
+// Tests compare the output with tshark.
 package mad

@@ -7,7 +7,7 @@ import (
 	"ciddk/mad"
 )
 
-// The committed corpora in testdata/fuzz are what fuzzing found worth keeping; seeds are added here.
+// The corpora in testdata/fuzz were found by fuzzing. Further seeds are added here.
 
 func FuzzParseCM(f *testing.F) {
 	for _, b := range golden(f) {
@@ -51,14 +51,15 @@ func FuzzParseCM(f *testing.F) {
 			t.Fatalf("decoded and sent:\n% x\n% x", b, sent)
 		}
 		if a := m.Attribute(); a == mad.AttrREQ || a == mad.AttrSIDRREQ {
-			_, _, _ = mad.ParseIPCM(m.Private()) // FuzzParseIPCM judges; it must not panic
+			_, _, _ = mad.ParseIPCM(m.Private()) // must not panic; FuzzParseIPCM checks the result
 		}
 	})
 }
 
 func FuzzParseSA(f *testing.F) {
 	for _, attr := range []uint16{mad.AttrPathRecord, mad.AttrMCMemberRecord, mad.AttrServiceRecord} {
-		s := mad.SA{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2, Method: mad.GetTableResp, Attribute: attr},
+		s := mad.SA{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2,
+			Method: mad.GetTableResp, Attribute: attr},
 			RMPP: mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: 7, Data1: 1, Data2: 220}, AttributeOffset: 8}
 		var b [mad.Size]byte
 		s.Put(b[:])
@@ -73,7 +74,7 @@ func FuzzParseSA(f *testing.F) {
 		if s.Put(out[:]); !bytes.Equal(b, out[:]) {
 			t.Fatalf("decoded and encoded:\n% x\n% x", b, out)
 		}
-		_ = s.Check() // any bytes may follow; it must not panic
+		_ = s.Check() // must not panic
 		if s.RMPP.Active() && s.RMPP.Fault() == mad.RMPPOK {
 			checkLengths(t, s.Class, s.RMPP.Data2)
 		}
@@ -82,7 +83,8 @@ func FuzzParseSA(f *testing.F) {
 
 func FuzzParsePerf(f *testing.F) {
 	var b [mad.Size]byte
-	p := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get, Attribute: mad.AttrPortCounters}}
+	p := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get,
+		Attribute: mad.AttrPortCounters}}
 	p.Put(b[:])
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -94,7 +96,7 @@ func FuzzParsePerf(f *testing.F) {
 		if p.Put(out[:]); !bytes.Equal(b, out[:]) {
 			t.Fatalf("decoded and encoded:\n% x\n% x", b, out)
 		}
-		_ = p.Check() // any bytes may follow; it must not panic
+		_ = p.Check() // must not panic
 	})
 }
 
@@ -151,7 +153,8 @@ func FuzzSegmentation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, class uint8, length uint32) { checkLengths(t, mad.Class(class), length) })
 }
 
-// checkLengths demands that a payload length either makes sense and is what a sender of so much data says, or is refused.
+// checkLengths checks that a payload length is either rejected or equal to the one that a sender of that much data
+// writes.
 func checkLengths(t *testing.T, c mad.Class, length uint32) {
 	t.Helper()
 	s, ok := mad.SegmentationOf(c)
@@ -159,7 +162,8 @@ func checkLengths(t *testing.T, c mad.Class, length uint32) {
 		return
 	}
 	if n, known, err := s.Total(length); err == nil && known && s.FirstPayloadLength(n) != length {
-		t.Fatalf("%v: payload length %d is %d bytes of data, which is payload length %d", c, length, n, s.FirstPayloadLength(n))
+		t.Fatalf("%v: payload length %d is %d bytes of data, which is payload length %d", c, length, n,
+			s.FirstPayloadLength(n))
 	}
 	if n, err := s.Last(length); err == nil && (n < 0 || n > s.DataLen) {
 		t.Fatalf("%v: last payload length %d is %d bytes of data", c, length, n)

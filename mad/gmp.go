@@ -1,22 +1,22 @@
 package mad
 
-// GMPDataLen is the length of what follows the header, in bytes.
+// GMPDataLen is the length of the data that follows the common header, in bytes.
 const GMPDataLen = Size - HeaderLen
 
-// GMP is a general management packet (13.4.2): any datagram of QP1 whose class has no header of its own here.
+// GMP is a general management packet (13.4.2). It represents any datagram of QP1 without a class-specific header.
 type GMP struct {
-	Header
-	Data [GMPDataLen]byte
+	Header                  // bytes 0-23
+	Data   [GMPDataLen]byte // bytes 24-255: the rest of the datagram
 }
 
-// Put writes the packet to b[:Size]; b must be that long.
+// Put writes the packet to b[:Size]. It panics if b is shorter.
 func (g *GMP) Put(b []byte) {
 	_ = b[Size-1]
 	g.Header.Put(b)
 	copy(b[HeaderLen:], g.Data[:])
 }
 
-// Parse reads the packet from b[:Size]; b must be that long.
+// Parse reads the packet from b[:Size]. It panics if b is shorter.
 func (g *GMP) Parse(b []byte) {
 	_ = b[Size-1]
 	g.Header.Parse(b)

@@ -2,7 +2,7 @@ package mad
 
 import "encoding/binary"
 
-// Size is the length of every management datagram in bytes, HeaderLen that of the common header (13.4.2).
+// Size is the length of every management datagram, and HeaderLen that of the common header, in bytes (13.4.2).
 const (
 	Size      = 256
 	HeaderLen = 24
@@ -26,14 +26,14 @@ const (
 	ClassCongestion     Class = 0x21
 	ClassSubnetDirected Class = 0x81 // subnet management, directed route
 
-	// Vendors: range 1 without, range 2 with an OUI behind the RMPP header.
+	// Classes of vendors. Datagrams of range 2 have an OUI after the RMPP header, those of range 1 have none.
 	ClassVendor1First Class = 0x09
 	ClassVendor1Last  Class = 0x0f
 	ClassVendor2First Class = 0x30
 	ClassVendor2Last  Class = 0x4f
 )
 
-// Versions (13.4.3 and the chapters of the classes).
+// Versions of the common header (13.4.3) and of the classes (14.2, 15.2, 16.1, 16.7).
 const (
 	BaseVersion             = 1
 	ClassVersionSubnet      = 1
@@ -42,10 +42,10 @@ const (
 	ClassVersionCM          = 2
 )
 
-// QKeyGSI is the well-known Q_Key of QP1 (10.2.5). QP0 has none and its packets carry 0.
+// QKeyGSI is the well-known Q_Key of QP1 (10.2.5). QP0 has no Q_Key, and its packets carry 0.
 const QKeyGSI uint32 = 0x80010000
 
-// Method is what a datagram does; bit 7 marks a response.
+// Method is the method of a datagram. Bit 7 is set in responses.
 type Method uint8
 
 // Methods (13.4.5, table 111).
@@ -73,35 +73,25 @@ const (
 	DeleteResp        Method = 0x95
 )
 
-// Header is the common header.
-//
-//	byte 0     base version, 1
-//	byte 1     management class
-//	byte 2     class version
-//	byte 3     R bit and method
-//	byte 4:2   status; of a directed route SMP bit 15 is the direction
-//	byte 6:2   class specific; of a directed route SMP hop pointer and hop count
-//	byte 8:8   transaction ID
-//	byte 16:2  attribute ID
-//	byte 18:2  reserved
-//	byte 20:4  attribute modifier
+// Header is the common header of management datagrams (13.4.3).
 type Header struct {
-	BaseVersion   uint8
-	Class         Class
-	ClassVersion  uint8
-	Method        Method
-	Status        uint16
-	ClassSpecific uint16
-	TID           uint64
-	Attribute     uint16
-	Reserved      uint16
-	Modifier      uint32
+	BaseVersion   uint8  // byte 0: 1
+	Class         Class  // byte 1
+	ClassVersion  uint8  // byte 2
+	Method        Method // byte 3: the R bit (ResponseMask) and the method
+	Status        uint16 // bytes 4-5: in a directed route SMP, bit 15 is the D bit: StatusDirection
+	ClassSpecific uint16 // bytes 6-7: in a directed route SMP, the hop pointer and the hop count
+	TID           uint64 // bytes 8-15: transaction ID
+	Attribute     uint16 // bytes 16-17: attribute ID
+	Reserved      uint16 // bytes 18-19
+	Modifier      uint32 // bytes 20-23: attribute modifier
 }
 
-// Put writes the header to b[:HeaderLen]; b must be that long.
+// Put writes the header to b[:HeaderLen]. It panics if b is shorter.
 func (h *Header) Put(b []byte) {
 	_ = b[HeaderLen-1]
-	b[0], b[1], b[2], b[3] = h.BaseVersion, uint8(h.Class), h.ClassVersion, uint8(h.Method)
+	b[0], b[1] = h.BaseVersion, uint8(h.Class)
+	b[2], b[3] = h.ClassVersion, uint8(h.Method)
 	binary.BigEndian.PutUint16(b[4:], h.Status)
 	binary.BigEndian.PutUint16(b[6:], h.ClassSpecific)
 	binary.BigEndian.PutUint64(b[8:], h.TID)
@@ -110,18 +100,21 @@ func (h *Header) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[20:], h.Modifier)
 }
 
-// Parse reads the header from b[:HeaderLen]; b must be that long.
+// Parse reads the header from b[:HeaderLen]. It panics if b is shorter.
 func (h *Header) Parse(b []byte) {
 	_ = b[HeaderLen-1]
-	*h = Header{BaseVersion: b[0], Class: Class(b[1]), ClassVersion: b[2], Method: Method(b[3]), Status: binary.BigEndian.Uint16(b[4:]),
-		ClassSpecific: binary.BigEndian.Uint16(b[6:]), TID: binary.BigEndian.Uint64(b[8:]), Attribute: binary.BigEndian.Uint16(b[16:]),
-		Reserved: binary.BigEndian.Uint16(b[18:]), Modifier: binary.BigEndian.Uint32(b[20:])}
+	*h = Header{BaseVersion: b[0], Class: Class(b[1]), ClassVersion: b[2], Method: Method(b[3]),
+		Status:        binary.BigEndian.Uint16(b[4:]),
+		ClassSpecific: binary.BigEndian.Uint16(b[6:]), TID: binary.BigEndian.Uint64(b[8:]),
+		Attribute: binary.BigEndian.Uint16(b[16:]),
+		Reserved:  binary.BigEndian.Uint16(b[18:]), Modifier: binary.BigEndian.Uint32(b[20:])}
 }
 
-// Response tells whether the datagram answers another: the R bit, or a TrapRepress, which answers a Trap by its transaction ID.
+// Response reports whether the datagram is a response: the R bit is set, or it is a TrapRepress, which answers the Trap
+// with the same transaction ID.
 func (h *Header) Response() bool { return h.Method&ResponseMask != 0 || h.Method == TrapRepress }
 
-// Check returns an *Error around ErrVersion for another base version than 1, around ErrReserved for reserved bits.
+// Check returns an *Error: ErrVersion for a base version other than 1, ErrReserved for reserved bits.
 func (h *Header) Check() error {
 	c := checker{layout: "Header"}
 	if h.BaseVersion != BaseVersion {
@@ -131,9 +124,10 @@ func (h *Header) Check() error {
 	return c.err
 }
 
-// ParseHeader reads the header of a datagram as it came from a QP.
+// ParseHeader reads the header of a datagram that was received on QP0 or QP1.
 //
-// Errors: ErrLength if b is not Size bytes, ErrVersion if the base version is not 1, with the header filled in all the same.
+// Errors: ErrLength if b does not have Size bytes; ErrVersion if the base version is not 1. The header is filled in
+// after ErrVersion.
 func ParseHeader(b []byte) (h Header, err error) {
 	if len(b) != Size {
 		return h, errorf(ErrLength, "Header", "datagram", "%d bytes, want %d", len(b), Size)

@@ -18,7 +18,8 @@ func TestIPCM(t *testing.T) {
 	require.NoError(t, err)
 	b := make([]byte, mad.IPCMLen)
 	h.Put(b)
-	assert.Equal(t, append([]byte{0, 0x40, 2, 1}, append(append(make([]byte, 12), 10, 0, 0, 1), append(make([]byte, 12), 10, 0, 0, 2)...)...), b)
+	assert.Equal(t, append([]byte{0, 0x40, 2, 1}, append(append(make([]byte, 12), 10, 0, 0, 1),
+		append(make([]byte, 12), 10, 0, 0, 2)...)...), b)
 	assert.Equal(t, netip.MustParseAddrPort("10.0.0.1:513"), h.SourceAddr())
 	assert.Equal(t, netip.MustParseAddr("10.0.0.2"), h.DestinationAddr())
 
@@ -109,7 +110,8 @@ func TestSetIPCM(t *testing.T) {
 	assert.Equal(t, 180, mad.SIDRREQConsumerLen)
 	h := mad.IPCM{IPVersion: 6}
 	require.ErrorIs(t, mad.SetIPCM(new(mad.REP), &h, nil), mad.ErrAttribute)
-	for room, m := range map[int]mad.CMMessage{mad.REQConsumerLen: new(mad.REQ), mad.SIDRREQConsumerLen: new(mad.SIDRREQ)} {
+	for room, m := range map[int]mad.CMMessage{mad.REQConsumerLen: new(mad.REQ),
+		mad.SIDRREQConsumerLen: new(mad.SIDRREQ)} {
 		data := bytes.Repeat([]byte{7}, room)
 		require.NoError(t, mad.SetIPCM(m, &h, data))
 		before := bytes.Clone(m.Private())
@@ -138,7 +140,7 @@ func TestIPCMRoundTrip(t *testing.T) {
 		v4 := rapid.Bool().Draw(rt, "v4")
 		src, dst := addr(rt, v4, "source"), addr(rt, v4, "destination")
 		if src.Is4In6() || dst.Is4In6() {
-			return // they are IPv4 addresses; TestIPCM has one
+			return // IPv4 addresses, which TestIPCM covers
 		}
 		from := netip.AddrPortFrom(src, rapid.Uint16().Draw(rt, "port"))
 		data := rapid.SliceOfN(rapid.Byte(), 0, mad.REQConsumerLen).Draw(rt, "data")

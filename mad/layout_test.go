@@ -16,8 +16,8 @@ import (
 // span is a run of bits, counted from the most significant bit of byte 0.
 type span struct{ from, n int }
 
-// parseSpans reads "offset:bits", offset "byte" or "byte.bit" with bit 0 the most significant; several with + make one field, the
-// most significant first.
+// parseSpans parses "offset:bits". The offset is "byte" or "byte.bit", where bit 0 is the most significant. Spans that
+// are joined with + form one field, most significant first.
 func parseSpans(t *testing.T, s string) (spans []span) {
 	t.Helper()
 	for part := range strings.SplitSeq(s, "+") {
@@ -37,7 +37,7 @@ func parseSpans(t *testing.T, s string) (spans []span) {
 	return spans
 }
 
-// leaf is a field that is not a structure.
+// leaf is a field that is not a struct.
 type leaf struct {
 	name string
 	v    reflect.Value
@@ -60,7 +60,8 @@ func leaves(prefix string, v reflect.Value) (ls []leaf) {
 	return ls
 }
 
-// setPattern sets a field's bits: bit i of it, from the most significant of width, is on(i). Byte arrays count from their first byte.
+// setPattern sets bit i of a field of width bits to on(i). Bit 0 is the most significant bit, of the first element of
+// an array.
 func setPattern(v reflect.Value, width int, on func(i int) bool) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -82,8 +83,9 @@ func setPattern(v reflect.Value, width int, on func(i int) bool) {
 	}
 }
 
-// TestLayouts holds every layout against a table that says for every field where its bits are: each bit of a field shows in its place and
-// nowhere else, a value too wide disturbs no other field, and together the fields are all the bits there are.
+// TestLayouts compares every layout with a table of the positions of its fields. Each bit of a field must have its
+// position and no other, a value that is too large must not change other fields, and the fields together must cover all
+// bits.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	for _, l := range layouts {
@@ -120,7 +122,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// checkBits sets the bits of a field one by one and all together, puts the structure and looks for them.
+// checkBits sets the bits of a field one by one and all together, and checks the bytes that Put writes.
 func checkBits(t *testing.T, mk func() codec, n int, name string, bits []int) {
 	t.Helper()
 	put := func(on func(i int) bool) []byte {
@@ -158,7 +160,7 @@ func checkBits(t *testing.T, mk func() codec, n int, name string, bits []int) {
 	}
 }
 
-// counters gives the table of 64-bit numbers in a row.
+// counters returns the table for consecutive 64-bit numbers.
 func counters(from int, names ...string) string {
 	var b strings.Builder
 	for i, n := range names {
@@ -167,14 +169,15 @@ func counters(from int, names ...string) string {
 	return b.String()
 }
 
-const headerBits = `BaseVersion 0:8 Class 1:8 ClassVersion 2:8 Method 3:8 Status 4:16 ClassSpecific 6:16 TID 8:64 Attribute 16:16 Reserved 18:16
+const headerBits = `BaseVersion 0:8 Class 1:8 ClassVersion 2:8 Method 3:8 Status 4:16 ClassSpecific 6:16 TID 8:64
+	Attribute 16:16 Reserved 18:16
 	Modifier 20:32
 `
 
 const commIDs = `LocalCommID 0:32 RemoteCommID 4:32
 `
 
-// moved gives a table with names in a nested structure and offsets behind others.
+// moved returns a table for a nested struct: names with the prefix in, and offsets increased by by.
 func moved(in string, by int, table string) string {
 	var b strings.Builder
 	w := strings.Fields(table)
@@ -200,29 +203,40 @@ func moved(in string, by int, table string) string {
 	return b.String()
 }
 
-const reqPath = `LocalLID 0:16 RemoteLID 2:16 LocalGID 4:128 RemoteGID 20:128 FlowLabel 36:20 ReservedFlow 38.4:6 Rate 39.2:6 TrafficClass 40:8
+const reqPath = `LocalLID 0:16 RemoteLID 2:16 LocalGID 4:128 RemoteGID 20:128 FlowLabel 36:20 ReservedFlow 38.4:6
+	Rate 39.2:6 TrafficClass 40:8
 	HopLimit 41:8 SL 42:4 SubnetLocal 42.4:1 ReservedSL 42.5:3 AckTimeout 43:5 ReservedAck 43.5:3`
 
-const lapPath = `LocalLID 0:16 RemoteLID 2:16 LocalGID 4:128 RemoteGID 20:128 FlowLabel 36:20 ReservedFlow 38.4:4+41:2 TrafficClass 39:8
+const lapPath = `LocalLID 0:16 RemoteLID 2:16 LocalGID 4:128 RemoteGID 20:128 FlowLabel 36:20 ReservedFlow 38.4:4+41:2
+	TrafficClass 39:8
 	HopLimit 40:8 Rate 41.2:6 SL 42:4 SubnetLocal 42.4:1 ReservedSL 42.5:3 AckTimeout 43:5 ReservedAck 43.5:3`
 
-const classAddress = `GID 0:128 TrafficClass 16:8 SL 17:4 FlowLabel 17.4:20 LID 20:16 PKey 22:16 HopLimit 24:8 QPN 25:24 QKey 28:32`
+const classAddress = `GID 0:128 TrafficClass 16:8 SL 17:4 FlowLabel 17.4:20 LID 20:16 PKey 22:16 HopLimit 24:8
+	QPN 25:24 QKey 28:32`
 
-const nodeInfo = `BaseVersion 0:8 ClassVersion 1:8 Type 2:8 NumPorts 3:8 SystemGUID 4:64 NodeGUID 12:64 PortGUID 20:64 PartitionCap 28:16
+const nodeInfo = `BaseVersion 0:8 ClassVersion 1:8 Type 2:8 NumPorts 3:8 SystemGUID 4:64 NodeGUID 12:64 PortGUID 20:64
+	PartitionCap 28:16
 	DeviceID 30:16 Revision 32:32 LocalPort 36:8 VendorID 37:24`
 
-const portInfo = `MKey 0:64 GIDPrefix 8:64 LID 16:16 MasterSMLID 18:16 CapabilityMask 20:32 DiagCode 24:16 MKeyLease 26:16 LocalPortNum 28:8
-	WidthEnabled 29:8 WidthSupported 30:8 WidthActive 31:8 SpeedSupported 32:4 State 32.4:4 PhysState 33:4 LinkDownDefault 33.4:4
-	MKeyProtect 34:2 ReservedLMC 34.2:3 LMC 34.5:3 SpeedActive 35:4 SpeedEnabled 35.4:4 NeighborMTU 36:4 MasterSMSL 36.4:4 VLCap 37:4
-	InitType 37.4:4 VLHighLimit 38:8 VLArbHighCap 39:8 VLArbLowCap 40:8 InitTypeReply 41:4 MTUCap 41.4:4 VLStallCount 42:3
-	HOQLife 42.3:5 OperationalVLs 43:4 Enforce 43.4:4 MKeyViolations 44:16 PKeyViolations 46:16 QKeyViolations 48:16 GUIDCap 50:8
-	ClientReregister 51:1 McastTrapSupp 51.1:2 SubnetTimeout 51.3:5 ReservedResp 52:3 RespTimeValue 52.3:5 LocalPhyErrors 53:4
-	OverrunErrors 53.4:4 MaxCreditHint 54:16 ReservedLatency 56:8 RoundTripLatency 57:24 CapabilityMask2 60:16 SpeedExtActive 62:4
+const portInfo = `MKey 0:64 GIDPrefix 8:64 LID 16:16 MasterSMLID 18:16 CapabilityMask 20:32 DiagCode 24:16
+	MKeyLease 26:16 LocalPortNum 28:8
+	WidthEnabled 29:8 WidthSupported 30:8 WidthActive 31:8 SpeedSupported 32:4 State 32.4:4 PhysState 33:4
+	LinkDownDefault 33.4:4
+	MKeyProtect 34:2 ReservedLMC 34.2:3 LMC 34.5:3 SpeedActive 35:4 SpeedEnabled 35.4:4 NeighborMTU 36:4
+	MasterSMSL 36.4:4 VLCap 37:4
+	InitType 37.4:4 VLHighLimit 38:8 VLArbHighCap 39:8 VLArbLowCap 40:8 InitTypeReply 41:4 MTUCap 41.4:4
+	VLStallCount 42:3
+	HOQLife 42.3:5 OperationalVLs 43:4 Enforce 43.4:4 MKeyViolations 44:16 PKeyViolations 46:16 QKeyViolations 48:16
+	GUIDCap 50:8
+	ClientReregister 51:1 McastTrapSupp 51.1:2 SubnetTimeout 51.3:5 ReservedResp 52:3 RespTimeValue 52.3:5
+	LocalPhyErrors 53:4
+	OverrunErrors 53.4:4 MaxCreditHint 54:16 ReservedLatency 56:8 RoundTripLatency 57:24 CapabilityMask2 60:16
+	SpeedExtActive 62:4
 	SpeedExtSupp 62.4:4 ReservedSpeedExt 63:3 SpeedExtEnabled 63.3:5`
 
 const rmppBits = `Version 0:8 Type 1:8 ResponseTime 2:5 Flags 2.5:3 Status 3:8 Data1 4:32 Data2 8:32`
 
-// layouts are all there are. The tables are from the message tables of IBTA volume 1.
+// layouts lists all layouts that are structs. The tables follow the message tables of IBTA volume 1.
 var layouts = []struct {
 	name   string
 	len    int
@@ -231,67 +245,92 @@ var layouts = []struct {
 }{
 	{"Header", mad.HeaderLen, func() codec { return new(mad.Header) }, headerBits},
 	{"GMP", mad.Size, func() codec { return new(mad.GMP) }, headerBits + "Data 24:1856"},
-	{"SMP", mad.Size, func() codec { return new(mad.SMP) }, headerBits + `MKey 24:64 DrSLID 32:16 DrDLID 34:16 Reserved28 36:224
+	{"SMP", mad.Size, func() codec { return new(mad.SMP) }, headerBits + `MKey 24:64 DrSLID 32:16 DrDLID 34:16
+		Reserved28 36:224
 		Data 64:512 InitialPath 128:512 ReturnPath 192:512`},
 	{"NodeInfo", mad.NodeInfoLen, func() codec { return new(mad.NodeInfo) }, nodeInfo},
 	{"PortInfo", mad.PortInfoLen, func() codec { return new(mad.PortInfo) }, portInfo},
 	{"RMPP", mad.RMPPLen, func() codec { return new(mad.RMPP) }, rmppBits},
-	{"REQ", mad.CMDataLen, func() codec { return new(mad.REQ) }, `LocalCommID 0:32 Reserved4 4:8 VendorID 5:24 ServiceID 8:64
-		LocalCAGUID 16:64 Reserved24 24:32 LocalQKey 28:32 LocalQPN 32:24 ResponderRes 35:8 LocalEECN 36:24 InitiatorDepth 39:8
-		RemoteEECN 40:24 RemoteTimeout 43:5 Service 43.5:2 FlowControl 43.7:1 StartingPSN 44:24 LocalTimeout 47:5 RetryCount 47.5:3
+	{"REQ", mad.CMDataLen, func() codec { return new(mad.REQ) }, `LocalCommID 0:32 Reserved4 4:8 VendorID 5:24
+		ServiceID 8:64
+		LocalCAGUID 16:64 Reserved24 24:32 LocalQKey 28:32 LocalQPN 32:24 ResponderRes 35:8 LocalEECN 36:24
+		InitiatorDepth 39:8
+		RemoteEECN 40:24 RemoteTimeout 43:5 Service 43.5:2 FlowControl 43.7:1 StartingPSN 44:24 LocalTimeout 47:5
+		RetryCount 47.5:3
 		PKey 48:16 PathMTU 50:4 RDCExists 50.4:1 RNRRetryCount 50.5:3 MaxCMRetries 51:4 SRQ 51.4:1 ExtendedService 51.5:3
 		PrivateData 140:736
 		` + moved("Primary", 52, reqPath) + moved("Alternate", 96, reqPath)},
-	{"MRA", mad.CMDataLen, func() codec { return new(mad.MRA) }, commIDs + `Message 8:2 ReservedMessage 8.2:6 ServiceTimeout 9:5
+	{"MRA", mad.CMDataLen, func() codec { return new(mad.MRA) }, commIDs + `Message 8:2 ReservedMessage 8.2:6
+		ServiceTimeout 9:5
 		ReservedTimeout 9.5:3 PrivateData 10:1776`},
-	{"REJ", mad.CMDataLen, func() codec { return new(mad.REJ) }, commIDs + `Message 8:2 ReservedMessage 8.2:6 InfoLength 9:7
+	{"REJ", mad.CMDataLen, func() codec { return new(mad.REJ) }, commIDs + `Message 8:2 ReservedMessage 8.2:6
+		InfoLength 9:7
 		ReservedLength 9.7:1 Reason 10:16 Info 12:576 PrivateData 84:1184`},
 	{"REP", mad.CMDataLen, func() codec { return new(mad.REP) }, commIDs + `LocalQKey 8:32 LocalQPN 12:24 LocalEECN 16:24
 		StartingPSN 20:24 VendorID 15:8+19:8+23:8 ResponderRes 24:8 InitiatorDepth 25:8 TargetAckDelay 26:5 Failover 26.5:2
 		FlowControl 26.7:1 RNRRetryCount 27:3 SRQ 27.3:1 Reserved27 27.4:4 LocalCAGUID 28:64 PrivateData 36:1568`},
 	{"RTU", mad.CMDataLen, func() codec { return new(mad.RTU) }, commIDs + "PrivateData 8:1792"},
-	{"DREQ", mad.CMDataLen, func() codec { return new(mad.DREQ) }, commIDs + "RemoteQPN 8:24 Reserved11 11:8 PrivateData 12:1760"},
+	{"DREQ", mad.CMDataLen, func() codec { return new(mad.DREQ) },
+		commIDs + "RemoteQPN 8:24 Reserved11 11:8 PrivateData 12:1760"},
 	{"DREP", mad.CMDataLen, func() codec { return new(mad.DREP) }, commIDs + "PrivateData 8:1792"},
-	{"LAP", mad.CMDataLen, func() codec { return new(mad.LAP) }, commIDs + `Reserved8 8:32 RemoteQPN 12:24 RemoteTimeout 15:5
+	{"LAP", mad.CMDataLen, func() codec { return new(mad.LAP) }, commIDs + `Reserved8 8:32 RemoteQPN 12:24
+		RemoteTimeout 15:5
 		ReservedTimeout 15.5:3 Reserved16 16:32 PrivateData 64:1344
 		` + moved("Alternate", 20, lapPath)},
-	{"APR", mad.CMDataLen, func() codec { return new(mad.APR) }, commIDs + `InfoLength 8:8 Status 9:8 Reserved10 10:16 Info 12:576
+	{"APR", mad.CMDataLen, func() codec { return new(mad.APR) }, commIDs + `InfoLength 8:8 Status 9:8 Reserved10 10:16
+		Info 12:576
 		PrivateData 84:1184`},
-	{"SIDR_REQ", mad.CMDataLen, func() codec { return new(mad.SIDRREQ) }, `RequestID 0:32 PKey 4:16 Reserved6 6:16 ServiceID 8:64
+	{"SIDR_REQ", mad.CMDataLen, func() codec { return new(mad.SIDRREQ) }, `RequestID 0:32 PKey 4:16 Reserved6 6:16
+		ServiceID 8:64
 		PrivateData 16:1728`},
-	{"SIDR_REP", mad.CMDataLen, func() codec { return new(mad.SIDRREP) }, `RequestID 0:32 Status 4:8 InfoLength 5:8 VendorID 6:16+11:8
+	{"SIDR_REP", mad.CMDataLen, func() codec { return new(mad.SIDRREP) }, `RequestID 0:32 Status 4:8 InfoLength 5:8
+		VendorID 6:16+11:8
 		QPN 8:24 ServiceID 12:64 QKey 20:32 Info 24:576 PrivateData 96:1088`},
-	{"IPCM", mad.IPCMLen, func() codec { return new(mad.IPCM) }, `MajorVersion 0:4 MinorVersion 0.4:4 IPVersion 1:4 ReservedIP 1.4:4
+	{"IPCM", mad.IPCMLen, func() codec { return new(mad.IPCM) }, `MajorVersion 0:4 MinorVersion 0.4:4 IPVersion 1:4
+		ReservedIP 1.4:4
 		SourcePort 2:16 Source 4:128 Destination 20:128`},
 	{"SA", mad.Size, func() codec { return new(mad.SA) }, headerBits + moved("RMPP", 24, rmppBits) + `SMKey 36:64
 		AttributeOffset 44:16 Reserved46 46:16 ComponentMask 48:64 Data 56:1600`},
-	{"PathRecord", mad.PathRecordLen, func() codec { return new(mad.PathRecord) }, `ServiceID 0:64 DGID 8:128 SGID 24:128 DLID 40:16
-		SLID 42:16 RawTraffic 44:1 ReservedRaw 44.1:3 FlowLabel 44.4:20 HopLimit 47:8 TrafficClass 48:8 Reversible 49:1 NumbPath 49.1:7
+	{"PathRecord", mad.PathRecordLen, func() codec { return new(mad.PathRecord) }, `ServiceID 0:64 DGID 8:128 SGID 24:128
+		DLID 40:16
+		SLID 42:16 RawTraffic 44:1 ReservedRaw 44.1:3 FlowLabel 44.4:20 HopLimit 47:8 TrafficClass 48:8 Reversible 49:1
+		NumbPath 49.1:7
 		PKey 50:16 QoSClass 52:12 SL 53.4:4 MTUSelector 54:2 MTU 54.2:6 RateSelector 55:2 Rate 55.2:6 LifeTimeSelector 56:2
 		LifeTime 56.2:6 Preference 57:8 Reserved58 58:48`},
-	{"MCMemberRecord", mad.MCMemberRecordLen, func() codec { return new(mad.MCMemberRecord) }, `MGID 0:128 PortGID 16:128 QKey 32:32
-		MLID 36:16 MTUSelector 38:2 MTU 38.2:6 TrafficClass 39:8 PKey 40:16 RateSelector 42:2 Rate 42.2:6 LifeTimeSelector 43:2
-		LifeTime 43.2:6 SL 44:4 FlowLabel 44.4:20 HopLimit 47:8 Scope 48:4 JoinState 48.4:4 ProxyJoin 49:1 ReservedProxy 49.1:7
+	{"MCMemberRecord", mad.MCMemberRecordLen, func() codec { return new(mad.MCMemberRecord) }, `MGID 0:128 PortGID 16:128
+		QKey 32:32
+		MLID 36:16 MTUSelector 38:2 MTU 38.2:6 TrafficClass 39:8 PKey 40:16 RateSelector 42:2 Rate 42.2:6
+		LifeTimeSelector 43:2
+		LifeTime 43.2:6 SL 44:4 FlowLabel 44.4:20 HopLimit 47:8 Scope 48:4 JoinState 48.4:4 ProxyJoin 49:1
+		ReservedProxy 49.1:7
 		Reserved50 50:16`},
-	{"ServiceRecord", mad.ServiceRecordLen, func() codec { return new(mad.ServiceRecord) }, `ServiceID 0:64 GID 8:128 PKey 24:16
+	{"ServiceRecord", mad.ServiceRecordLen, func() codec { return new(mad.ServiceRecord) }, `ServiceID 0:64 GID 8:128
+		PKey 24:16
 		Reserved26 26:16 Lease 28:32 Key 32:128 Name 48:512 Data8 112:128 Data16 128:128 Data32 144:128 Data64 160:128`},
-	{"PortInfoRecord", mad.PortInfoRecordLen, func() codec { return new(mad.PortInfoRecord) }, `EndportLID 0:16 PortNum 2:8 Options 3:8
+	{"PortInfoRecord", mad.PortInfoRecordLen, func() codec { return new(mad.PortInfoRecord) }, `EndportLID 0:16
+		PortNum 2:8 Options 3:8
 		` + moved("PortInfo", 4, portInfo)},
-	{"NodeRecord", mad.NodeRecordLen, func() codec { return new(mad.NodeRecord) }, `LID 0:16 Reserved2 2:16 Description 44:512
+	{"NodeRecord", mad.NodeRecordLen, func() codec { return new(mad.NodeRecord) }, `LID 0:16 Reserved2 2:16
+		Description 44:512
 		` + moved("NodeInfo", 4, nodeInfo)},
-	{"ClassPortInfo", mad.ClassPortInfoLen, func() codec { return new(mad.ClassPortInfo) }, `BaseVersion 0:8 ClassVersion 1:8
+	{"ClassPortInfo", mad.ClassPortInfoLen, func() codec { return new(mad.ClassPortInfo) }, `BaseVersion 0:8
+		ClassVersion 1:8
 		CapabilityMask 2:16 CapabilityMask2 4:27 ResponseTime 7.3:5
 		` + moved("Redirect", 8, classAddress) + moved("Trap", 40, classAddress)},
 	{"Perf", mad.Size, func() codec { return new(mad.Perf) }, headerBits + "Reserved24 24:320 Data 64:1536"},
-	{"PortCounters", mad.PortCountersLen, func() codec { return new(mad.PortCounters) }, `Reserved0 0:8 PortSelect 1:8 CounterSelect 2:16
+	{"PortCounters", mad.PortCountersLen, func() codec { return new(mad.PortCounters) }, `Reserved0 0:8 PortSelect 1:8
+		CounterSelect 2:16
 		SymbolErrors 4:16 LinkErrorRecovery 6:8 LinkDowned 7:8 PortRcvErrors 8:16 PortRcvRemotePhysicalErrors 10:16
 		PortRcvSwitchRelayErrors 12:16 PortXmitDiscards 14:16 PortXmitConstraintErrors 16:8 PortRcvConstraintErrors 17:8
-		CounterSelect2 18:8 LocalLinkIntegrityErrors 19:4 ExcessiveBufferOverrunErrors 19.4:4 QP1Dropped 20:16 VL15Dropped 22:16
+		CounterSelect2 18:8 LocalLinkIntegrityErrors 19:4 ExcessiveBufferOverrunErrors 19.4:4 QP1Dropped 20:16
+		VL15Dropped 22:16
 		PortXmitData 24:32 PortRcvData 28:32 PortXmitPkts 32:32 PortRcvPkts 36:32 PortXmitWait 40:32`},
-	{"PortCountersExtended", mad.PortCountersExtendedLen, func() codec { return new(mad.PortCountersExtended) }, `Reserved0 0:8
-		PortSelect 1:8 CounterSelect 2:16 CounterSelect2 4:32
-		` + counters(8, "PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts", "PortUnicastRcvPkts",
-		"PortMulticastXmitPkts", "PortMulticastRcvPkts", "SymbolErrors", "LinkErrorRecovery", "LinkDowned", "PortRcvErrors",
+	{"PortCountersExtended", mad.PortCountersExtendedLen, func() codec { return new(mad.PortCountersExtended) }, `
+		Reserved0 0:8 PortSelect 1:8 CounterSelect 2:16 CounterSelect2 4:32
+		` + counters(8, "PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts",
+		"PortUnicastRcvPkts", "PortMulticastXmitPkts", "PortMulticastRcvPkts", "SymbolErrors", "LinkErrorRecovery",
+		"LinkDowned", "PortRcvErrors",
 		"PortRcvRemotePhysicalErrors", "PortRcvSwitchRelayErrors", "PortXmitDiscards", "PortXmitConstraintErrors",
-		"PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped", "PortXmitWait", "QP1Dropped")},
+		"PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped", "PortXmitWait",
+		"QP1Dropped")},
 }

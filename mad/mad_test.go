@@ -9,13 +9,13 @@ import (
 	"ciddk/mad"
 )
 
-// codec is what all layouts have.
+// codec has the methods of all layouts.
 type codec interface {
 	Put([]byte)
 	Parse([]byte)
 }
 
-// blocks are layouts that are arrays.
+// blocks lists the layouts that are arrays.
 var blocks = []struct {
 	name string
 	len  int
@@ -25,7 +25,7 @@ var blocks = []struct {
 	{"PKeyBlock", 64, func() codec { return new(mad.PKeyBlock) }},
 }
 
-// FuzzLayouts: every layout keeps every bit of any bytes, and touches no byte beyond its length.
+// FuzzLayouts checks that Parse and Put of every layout keep every bit, and that Put writes no byte beyond the length.
 func FuzzLayouts(f *testing.F) {
 	f.Add([]byte{1, 0x81, 1, 1, 0x80})
 	f.Add(make([]byte, mad.Size))
@@ -55,16 +55,18 @@ func checkKeeps(t *testing.T, name string, n int, mk func() codec, b []byte) {
 	require.Equal(t, v, w, name)
 }
 
-// Offsets, by hand from the tables of IBTA volume 1.
+// TestOffsets checks some offsets, taken by hand from the tables of IBTA volume 1.
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, mad.Size)
 	s := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetDirected, ClassVersion: 1, Method: mad.GetResp,
-		Status: mad.StatusDirection | mad.StatusBadField, TID: 0x1122334455667788, Attribute: mad.AttrPortInfo, Modifier: 2}, MKey: 3, DrSLID: 0xffff}
+		Status: mad.StatusDirection | mad.StatusBadField, TID: 0x1122334455667788, Attribute: mad.AttrPortInfo, Modifier: 2},
+		MKey: 3, DrSLID: 0xffff}
 	s.SetHops(1, 2)
 	s.Data[0], s.InitialPath[1], s.ReturnPath[1] = 7, 8, 9
 	s.Put(b)
-	assert.Equal(t, []byte{1, 0x81, 1, 0x81, 0x80, 0x1c, 1, 2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x15, 0, 0, 0, 0, 0, 2}, b[:24])
+	assert.Equal(t, []byte{1, 0x81, 1, 0x81, 0x80, 0x1c, 1, 2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x15, 0,
+		0, 0, 0, 0, 2}, b[:24])
 	assert.EqualValues(t, 3, b[31])
 	assert.Equal(t, []byte{0xff, 0xff}, b[32:34])
 	assert.EqualValues(t, 7, b[64])
@@ -80,7 +82,8 @@ func TestOffsets(t *testing.T) {
 	assert.EqualValues(t, 16, b[29])
 	assert.Equal(t, []byte{1, 0x12, 0x34, 0x56}, b[36:40])
 
-	p := mad.PortInfo{LID: 0x102, State: 4, PhysState: 5, LMC: 7, MTUCap: 5, GUIDCap: 8, ClientReregister: true, SubnetTimeout: 18}
+	p := mad.PortInfo{LID: 0x102, State: 4, PhysState: 5, LMC: 7, MTUCap: 5, GUIDCap: 8, ClientReregister: true,
+		SubnetTimeout: 18}
 	p.Put(b)
 	assert.Equal(t, []byte{1, 2}, b[16:18])
 	assert.EqualValues(t, 4, b[32])

@@ -3,12 +3,14 @@ package mad
 import "fmt"
 
 var classNames = map[Class]string{
-	ClassSubnetLID: "SubnLID", ClassSubnetDirected: "SubnDR", ClassSubnetAdmin: "SubnAdm", ClassPerformance: "Perf", ClassBoard: "BM",
-	ClassDevice: "DevMgt", ClassCM: "ComMgt", ClassSNMP: "SNMP", ClassDeviceAdmin: "DevAdm", ClassBoot: "Boot", ClassBIS: "BIS",
+	ClassSubnetLID: "SubnLID", ClassSubnetDirected: "SubnDR", ClassSubnetAdmin: "SubnAdm", ClassPerformance: "Perf",
+	ClassBoard:  "BM",
+	ClassDevice: "DevMgt", ClassCM: "ComMgt", ClassSNMP: "SNMP", ClassDeviceAdmin: "DevAdm", ClassBoot: "Boot",
+	ClassBIS:        "BIS",
 	ClassCongestion: "CongMgt",
 }
 
-// String gives IBTA's prefix of the class's methods, of a vendor class its number.
+// String returns the prefix that IBTA gives to the methods of the class, or the number of a vendor class.
 func (c Class) String() string {
 	if n, ok := classNames[c]; ok {
 		return n
@@ -19,16 +21,17 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%#02x)", uint8(c))
 }
 
-// Vendor1 reports a class of vendor range 1.
+// Vendor1 reports whether the class is in vendor range 1.
 func (c Class) Vendor1() bool { return c >= ClassVendor1First && c <= ClassVendor1Last }
 
-// Vendor2 reports a class of vendor range 2, whose datagrams name the vendor by OUI.
+// Vendor2 reports whether the class is in vendor range 2, whose datagrams carry the vendor's OUI.
 func (c Class) Vendor2() bool { return c >= ClassVendor2First && c <= ClassVendor2Last }
 
 var methodNames = map[Method]string{
 	Get: "Get", Set: "Set", Send: "Send", Trap: "Trap", Report: "Report", TrapRepress: "TrapRepress", GetResp: "GetResp",
 	ReportResp: "ReportResp", GetTable: "GetTable", GetTraceTable: "GetTraceTable", GetMulti: "GetMulti", Delete: "Delete",
-	GetTableResp: "GetTableResp", GetTraceTableResp: "GetTraceTableResp", GetMultiResp: "GetMultiResp", DeleteResp: "DeleteResp",
+	GetTableResp: "GetTableResp", GetTraceTableResp: "GetTraceTableResp", GetMultiResp: "GetMultiResp",
+	DeleteResp: "DeleteResp",
 }
 
 func (m Method) String() string {
@@ -51,11 +54,13 @@ var attributeNames = map[Class]map[uint16]string{
 		AttrClassPortInfo: "ClassPortInfo", AttrNotice: "Notice", AttrInformInfo: "InformInfo", AttrNodeRecord: "NodeRecord",
 		AttrPortInfoRecord: "PortInfoRecord", AttrSMInfoRecord: "SMInfoRecord", AttrLinkRecord: "LinkRecord",
 		AttrServiceRecord: "ServiceRecord", AttrPKeyTableRecord: "P_KeyTableRecord", AttrPathRecord: "PathRecord",
-		AttrMCMemberRecord: "MCMemberRecord", AttrMultiPathRecord: "MultiPathRecord", AttrInformInfoRecord: "InformInfoRecord",
+		AttrMCMemberRecord: "MCMemberRecord", AttrMultiPathRecord: "MultiPathRecord",
+		AttrInformInfoRecord: "InformInfoRecord",
 	},
 	ClassPerformance: {
-		AttrClassPortInfo: "ClassPortInfo", AttrPortSamplesControl: "PortSamplesControl", AttrPortSamplesResult: "PortSamplesResult",
-		AttrPortCounters: "PortCounters", AttrPortCountersExtended: "PortCountersExtended",
+		AttrClassPortInfo: "ClassPortInfo", AttrPortSamplesControl: "PortSamplesControl",
+		AttrPortSamplesResult: "PortSamplesResult",
+		AttrPortCounters:      "PortCounters", AttrPortCountersExtended: "PortCountersExtended",
 	},
 	ClassCM: {
 		AttrClassPortInfo: "ClassPortInfo", AttrREQ: "REQ", AttrMRA: "MRA", AttrREJ: "REJ", AttrREP: "REP", AttrRTU: "RTU",
@@ -63,7 +68,7 @@ var attributeNames = map[Class]map[uint16]string{
 	},
 }
 
-// AttributeName names an attribute ID, whose meaning depends on the class.
+// AttributeName returns the name of an attribute ID of a class.
 func AttributeName(c Class, attr uint16) string {
 	if n, ok := attributeNames[c][attr]; ok {
 		return n

@@ -1,6 +1,6 @@
 package mad
 
-// Lengths of a performance management datagram in bytes: all headers, and the attribute behind them.
+// Lengths in a performance management datagram in bytes: all headers, and the attribute that follows them.
 const (
 	PerfHeaderLen = 64
 	PerfDataLen   = Size - PerfHeaderLen
@@ -14,21 +14,17 @@ const (
 	AttrPortCountersExtended uint16 = 0x001d
 )
 
-// AllPorts in PortSelect stands for all ports of the node, where ClassPortInfo has PerfCapAllPortSelect.
+// AllPorts in PortSelect selects all ports of the node, if ClassPortInfo has PerfCapAllPortSelect.
 const AllPorts uint8 = 0xff
 
 // Perf is a performance management datagram (16.1.1).
-//
-//	byte 0:24   header
-//	byte 24:40  reserved
-//	byte 64     attribute
 type Perf struct {
-	Header
-	Reserved24 [40]byte
-	Data       [PerfDataLen]byte
+	Header                       // bytes 0-23
+	Reserved24 [40]byte          // bytes 24-63
+	Data       [PerfDataLen]byte // bytes 64-255: the attribute
 }
 
-// Put writes the datagram to b[:Size]; b must be that long.
+// Put writes the datagram to b[:Size]. It panics if b is shorter.
 func (p *Perf) Put(b []byte) {
 	_ = b[Size-1]
 	p.Header.Put(b)
@@ -36,14 +32,15 @@ func (p *Perf) Put(b []byte) {
 	copy(b[PerfHeaderLen:Size], p.Data[:])
 }
 
-// Parse reads the datagram from b[:Size]; b must be that long.
+// Parse reads the datagram from b[:Size]. It panics if b is shorter.
 func (p *Perf) Parse(b []byte) {
 	_ = b[Size-1]
 	p.Header.Parse(b)
 	p.Reserved24, p.Data = [40]byte(b[HeaderLen:PerfHeaderLen]), [PerfDataLen]byte(b[PerfHeaderLen:Size])
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrVersion, ErrClass, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrClass,
+// ErrReserved.
 func (p *Perf) Check() error {
 	if err := p.Header.Check(); err != nil {
 		return err
@@ -56,9 +53,9 @@ func (p *Perf) Check() error {
 	return c.err
 }
 
-// CheckPerf judges the header of a received datagram.
+// CheckPerf validates the header of a received datagram.
 //
-// Errors: ErrClass; ErrVersion for another class version than 1, which an agent answers with StatusBadVersion.
+// Errors: ErrClass; ErrVersion for a class version other than 1, which an agent answers with StatusBadVersion.
 func (h *Header) CheckPerf() error {
 	switch {
 	case h.Class != ClassPerformance:
@@ -69,9 +66,9 @@ func (h *Header) CheckPerf() error {
 	return nil
 }
 
-// ParsePerf takes apart a datagram that came from QP1.
+// ParsePerf parses a datagram received on QP1.
 //
-// Errors: those of ParseHeader and CheckPerf, with p.Header filled in all the same, but for ErrLength.
+// Errors: those of ParseHeader and CheckPerf. ParsePerf fills in p.Header after every error except ErrLength.
 func ParsePerf(b []byte, p *Perf) error {
 	*p = Perf{}
 	h, err := ParseHeader(b)

@@ -23,47 +23,34 @@ const (
 	SelectRcvPkts             uint16 = 1 << 15
 )
 
-// PortCounters counts what a port has done (16.1.3.5). A counter stops at its largest value. Data are counted in units of four bytes,
-// link headers and CRCs apart. Bits are listed from the most significant.
-//
-//	byte 0     reserved                          byte 18    counter select 2
-//	byte 1     port select                       byte 19    local link integrity errors 4,
-//	byte 2:2   counter select                               excessive buffer overrun errors 4
-//	byte 4:2   symbol errors                     byte 20:2  QP1 dropped
-//	byte 6     link error recoveries             byte 22:2  VL15 dropped
-//	byte 7     link downed                       byte 24:4  transmitted data
-//	byte 8:2   receive errors                    byte 28:4  received data
-//	byte 10:2  receive remote physical errors    byte 32:4  transmitted packets
-//	byte 12:2  receive switch relay errors       byte 36:4  received packets
-//	byte 14:2  transmit discards                 byte 40:4  transmit wait
-//	byte 16    transmit constraint errors
-//	byte 17    receive constraint errors
+// PortCounters holds the counters of a port (16.1.3.5). A counter stops at its largest value. Data counters exclude
+// link headers and CRCs.
 type PortCounters struct {
-	Reserved0                    uint8
-	PortSelect                   uint8
-	CounterSelect                uint16
-	SymbolErrors                 uint16
-	LinkErrorRecovery            uint8
-	LinkDowned                   uint8
-	PortRcvErrors                uint16
-	PortRcvRemotePhysicalErrors  uint16
-	PortRcvSwitchRelayErrors     uint16
-	PortXmitDiscards             uint16
-	PortXmitConstraintErrors     uint8
-	PortRcvConstraintErrors      uint8
-	CounterSelect2               uint8 // bit 0: PortXmitWait, bit 1: QP1Dropped; reserved in earlier editions
-	LocalLinkIntegrityErrors     uint8 // four bits
-	ExcessiveBufferOverrunErrors uint8 // four bits
-	QP1Dropped                   uint16
-	VL15Dropped                  uint16
-	PortXmitData                 uint32
-	PortRcvData                  uint32
-	PortXmitPkts                 uint32
-	PortRcvPkts                  uint32
-	PortXmitWait                 uint32 // ticks with data to send and no credit; see PerfCapXmitWait
+	Reserved0                    uint8  // byte 0
+	PortSelect                   uint8  // byte 1
+	CounterSelect                uint16 // bytes 2-3: counters that a Set writes: Select…
+	SymbolErrors                 uint16 // bytes 4-5
+	LinkErrorRecovery            uint8  // byte 6
+	LinkDowned                   uint8  // byte 7
+	PortRcvErrors                uint16 // bytes 8-9
+	PortRcvRemotePhysicalErrors  uint16 // bytes 10-11
+	PortRcvSwitchRelayErrors     uint16 // bytes 12-13
+	PortXmitDiscards             uint16 // bytes 14-15
+	PortXmitConstraintErrors     uint8  // byte 16
+	PortRcvConstraintErrors      uint8  // byte 17
+	CounterSelect2               uint8  // byte 18: bit 0: PortXmitWait, bit 1: QP1Dropped; reserved before release 1.3
+	LocalLinkIntegrityErrors     uint8  // byte 19, bits 7-4
+	ExcessiveBufferOverrunErrors uint8  // byte 19, bits 3-0
+	QP1Dropped                   uint16 // bytes 20-21
+	VL15Dropped                  uint16 // bytes 22-23
+	PortXmitData                 uint32 // bytes 24-27: units of 4 bytes
+	PortRcvData                  uint32 // bytes 28-31: units of 4 bytes
+	PortXmitPkts                 uint32 // bytes 32-35
+	PortRcvPkts                  uint32 // bytes 36-39
+	PortXmitWait                 uint32 // bytes 40-43: ticks with data to send but no credits; see PerfCapXmitWait
 }
 
-// Put writes the attribute to b[:PortCountersLen]; b must be that long.
+// Put writes the attribute to b[:PortCountersLen]. It panics if b is shorter.
 func (p *PortCounters) Put(b []byte) {
 	_ = b[PortCountersLen-1]
 	b[0], b[1] = p.Reserved0, p.PortSelect
@@ -85,21 +72,23 @@ func (p *PortCounters) Put(b []byte) {
 	be.PutUint32(b[40:], p.PortXmitWait)
 }
 
-// Parse reads the attribute from b[:PortCountersLen]; b must be that long.
+// Parse reads the attribute from b[:PortCountersLen]. It panics if b is shorter.
 func (p *PortCounters) Parse(b []byte) {
 	_ = b[PortCountersLen-1]
 	*p = PortCounters{
-		Reserved0: b[0], PortSelect: b[1], CounterSelect: be.Uint16(b[2:]), SymbolErrors: be.Uint16(b[4:]), LinkErrorRecovery: b[6],
-		LinkDowned: b[7], PortRcvErrors: be.Uint16(b[8:]), PortRcvRemotePhysicalErrors: be.Uint16(b[10:]),
+		Reserved0: b[0], PortSelect: b[1], CounterSelect: be.Uint16(b[2:]), SymbolErrors: be.Uint16(b[4:]),
+		LinkErrorRecovery: b[6],
+		LinkDowned:        b[7], PortRcvErrors: be.Uint16(b[8:]), PortRcvRemotePhysicalErrors: be.Uint16(b[10:]),
 		PortRcvSwitchRelayErrors: be.Uint16(b[12:]), PortXmitDiscards: be.Uint16(b[14:]), PortXmitConstraintErrors: b[16],
 		PortRcvConstraintErrors: b[17], CounterSelect2: b[18], LocalLinkIntegrityErrors: b[19] >> 4,
 		ExcessiveBufferOverrunErrors: b[19] & 15, QP1Dropped: be.Uint16(b[20:]), VL15Dropped: be.Uint16(b[22:]),
-		PortXmitData: be.Uint32(b[24:]), PortRcvData: be.Uint32(b[28:]), PortXmitPkts: be.Uint32(b[32:]), PortRcvPkts: be.Uint32(b[36:]),
+		PortXmitData: be.Uint32(b[24:]), PortRcvData: be.Uint32(b[28:]), PortXmitPkts: be.Uint32(b[32:]),
+		PortRcvPkts:  be.Uint32(b[36:]),
 		PortXmitWait: be.Uint32(b[40:]),
 	}
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
 func (p *PortCounters) Check() error {
 	c := checker{layout: "PortCounters"}
 	c.zero("Reserved0", uint64(p.Reserved0))

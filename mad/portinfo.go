@@ -5,84 +5,63 @@ import "encoding/binary"
 // PortInfoLen is the length of a PortInfo in bytes.
 const PortInfoLen = 64
 
-// PortInfo is a port's state and capabilities (14.2.5.6). Bits are listed from the most significant.
-//
-//	byte 0:8   M_Key                         byte 36    neighbor MTU 4, master SM SL 4
-//	byte 8:8   GID prefix                    byte 37    VL cap 4, init type 4
-//	byte 16:2  LID                           byte 38    VL high limit
-//	byte 18:2  master SM LID                 byte 39    VL arbitration high cap
-//	byte 20:4  capability mask               byte 40    VL arbitration low cap
-//	byte 24:2  diagnostic code               byte 41    init type reply 4, MTU cap 4
-//	byte 26:2  M_Key lease period            byte 42    VL stall count 3, head of queue life 5
-//	byte 28    local port number             byte 43    operational VLs 4, partition enforcement and raw filter 4
-//	byte 29    link width enabled            byte 44:2  M_Key violations
-//	byte 30    link width supported          byte 46:2  P_Key violations
-//	byte 31    link width active             byte 48:2  Q_Key violations
-//	byte 32    speed supported 4, state 4    byte 50    GUID cap
-//	byte 33    physical state 4,             byte 51    client reregister 1, multicast P_Key trap suppression 2, subnet timeout 5
-//	           link down default 4           byte 52    reserved 3, response time 5
-//	byte 34    M_Key protection 2,           byte 53    local PHY errors 4, overrun errors 4
-//	           reserved 3, LMC 3             byte 54:2  max credit hint
-//	byte 35    speed active 4, enabled 4     byte 56:4  reserved 8, round trip latency 24
-//	                                         byte 60:2  capability mask 2
-//	                                         byte 62    extended speed active 4, supported 4
-//	                                         byte 63    reserved 3, extended speed enabled 5
+// PortInfo is the state and the capabilities of a port (14.2.5.6).
 type PortInfo struct {
-	MKey             uint64
-	GIDPrefix        uint64
-	LID              uint16
-	MasterSMLID      uint16
-	CapabilityMask   uint32
-	DiagCode         uint16
-	MKeyLease        uint16 // seconds
-	LocalPortNum     uint8
-	WidthEnabled     uint8
-	WidthSupported   uint8
-	WidthActive      uint8
-	SpeedSupported   uint8
-	State            uint8 // 1 Down, 2 Init, 3 Armed, 4 Active; in a Set 0 for no change
-	PhysState        uint8
-	LinkDownDefault  uint8
-	MKeyProtect      uint8
-	ReservedLMC      uint8 // three bits
-	LMC              uint8
-	SpeedActive      uint8
-	SpeedEnabled     uint8
-	NeighborMTU      uint8
-	MasterSMSL       uint8
-	VLCap            uint8
-	InitType         uint8
-	VLHighLimit      uint8
-	VLArbHighCap     uint8
-	VLArbLowCap      uint8
-	InitTypeReply    uint8
-	MTUCap           uint8
-	VLStallCount     uint8
-	HOQLife          uint8
-	OperationalVLs   uint8
-	Enforce          uint8 // partition in, out, raw filter in, out
-	MKeyViolations   uint16
-	PKeyViolations   uint16
-	QKeyViolations   uint16
-	GUIDCap          uint8
-	ClientReregister bool
-	McastTrapSupp    uint8
-	SubnetTimeout    uint8
-	ReservedResp     uint8 // three bits
-	RespTimeValue    uint8
-	LocalPhyErrors   uint8
-	OverrunErrors    uint8
-	MaxCreditHint    uint16
-	ReservedLatency  uint8
-	RoundTripLatency uint32 // 24 bits
-	CapabilityMask2  uint16
-	SpeedExtActive   uint8
-	SpeedExtSupp     uint8
-	ReservedSpeedExt uint8 // three bits
-	SpeedExtEnabled  uint8
+	MKey             uint64 // bytes 0-7: M_Key
+	GIDPrefix        uint64 // bytes 8-15
+	LID              uint16 // bytes 16-17
+	MasterSMLID      uint16 // bytes 18-19: LID of the master subnet manager
+	CapabilityMask   uint32 // bytes 20-23
+	DiagCode         uint16 // bytes 24-25: diagnostic code
+	MKeyLease        uint16 // bytes 26-27: M_Key lease period, seconds
+	LocalPortNum     uint8  // byte 28
+	WidthEnabled     uint8  // byte 29: link width
+	WidthSupported   uint8  // byte 30
+	WidthActive      uint8  // byte 31
+	SpeedSupported   uint8  // byte 32, bits 7-4
+	State            uint8  // byte 32, bits 3-0: 1 Down, 2 Init, 3 Armed, 4 Active; 0 in a Set makes no change
+	PhysState        uint8  // byte 33, bits 7-4
+	LinkDownDefault  uint8  // byte 33, bits 3-0: link down default state
+	MKeyProtect      uint8  // byte 34, bits 7-6: M_Key protection level
+	ReservedLMC      uint8  // byte 34, bits 5-3
+	LMC              uint8  // byte 34, bits 2-0
+	SpeedActive      uint8  // byte 35, bits 7-4
+	SpeedEnabled     uint8  // byte 35, bits 3-0
+	NeighborMTU      uint8  // byte 36, bits 7-4
+	MasterSMSL       uint8  // byte 36, bits 3-0: SL to the master subnet manager
+	VLCap            uint8  // byte 37, bits 7-4: supported virtual lanes, as a code
+	InitType         uint8  // byte 37, bits 3-0: initialization type
+	VLHighLimit      uint8  // byte 38: limit of high priority
+	VLArbHighCap     uint8  // byte 39: entries in the high priority VL arbitration table
+	VLArbLowCap      uint8  // byte 40: entries in the low priority VL arbitration table
+	InitTypeReply    uint8  // byte 41, bits 7-4
+	MTUCap           uint8  // byte 41, bits 3-0: largest MTU
+	VLStallCount     uint8  // byte 42, bits 7-5
+	HOQLife          uint8  // byte 42, bits 4-0: head of queue lifetime
+	OperationalVLs   uint8  // byte 43, bits 7-4: virtual lanes in use, as a code
+	Enforce          uint8  // byte 43, bits 3-0: partition enforcement inbound, outbound; raw filter inbound, outbound
+	MKeyViolations   uint16 // bytes 44-45
+	PKeyViolations   uint16 // bytes 46-47
+	QKeyViolations   uint16 // bytes 48-49
+	GUIDCap          uint8  // byte 50: entries in the GUID table
+	ClientReregister bool   // byte 51, bit 7
+	McastTrapSupp    uint8  // byte 51, bits 6-5: multicast P_Key trap suppression
+	SubnetTimeout    uint8  // byte 51, bits 4-0
+	ReservedResp     uint8  // byte 52, bits 7-5
+	RespTimeValue    uint8  // byte 52, bits 4-0: response time
+	LocalPhyErrors   uint8  // byte 53, bits 7-4: threshold
+	OverrunErrors    uint8  // byte 53, bits 3-0: threshold
+	MaxCreditHint    uint16 // bytes 54-55
+	ReservedLatency  uint8  // byte 56
+	RoundTripLatency uint32 // bytes 57-59
+	CapabilityMask2  uint16 // bytes 60-61
+	SpeedExtActive   uint8  // byte 62, bits 7-4
+	SpeedExtSupp     uint8  // byte 62, bits 3-0
+	ReservedSpeedExt uint8  // byte 63, bits 7-5
+	SpeedExtEnabled  uint8  // byte 63, bits 4-0
 }
 
-// Put writes it to b[:PortInfoLen]; b must be that long. Bits beyond a field's width are cut off.
+// Put writes the attribute to b[:PortInfoLen]. It panics if b is shorter. Bits beyond a field's width are dropped.
 func (p *PortInfo) Put(b []byte) {
 	_ = b[PortInfoLen-1]
 	be := binary.BigEndian
@@ -93,7 +72,8 @@ func (p *PortInfo) Put(b []byte) {
 	be.PutUint32(b[20:], p.CapabilityMask)
 	be.PutUint16(b[24:], p.DiagCode)
 	be.PutUint16(b[26:], p.MKeyLease)
-	b[28], b[29], b[30], b[31] = p.LocalPortNum, p.WidthEnabled, p.WidthSupported, p.WidthActive
+	b[28] = p.LocalPortNum
+	b[29], b[30], b[31] = p.WidthEnabled, p.WidthSupported, p.WidthActive
 	b[32] = p.SpeedSupported<<4 | p.State&15
 	b[33] = p.PhysState<<4 | p.LinkDownDefault&15
 	b[34] = p.MKeyProtect<<6 | p.ReservedLMC&7<<3 | p.LMC&7
@@ -121,7 +101,7 @@ func (p *PortInfo) Put(b []byte) {
 	b[63] = p.ReservedSpeedExt<<5 | p.SpeedExtEnabled&31
 }
 
-// Parse reads it from b[:PortInfoLen]; b must be that long.
+// Parse reads the attribute from b[:PortInfoLen]. It panics if b is shorter.
 func (p *PortInfo) Parse(b []byte) {
 	_ = b[PortInfoLen-1]
 	be := binary.BigEndian
@@ -130,11 +110,13 @@ func (p *PortInfo) Parse(b []byte) {
 		CapabilityMask: be.Uint32(b[20:]), DiagCode: be.Uint16(b[24:]), MKeyLease: be.Uint16(b[26:]),
 		LocalPortNum: b[28], WidthEnabled: b[29], WidthSupported: b[30], WidthActive: b[31],
 		SpeedSupported: b[32] >> 4, State: b[32] & 15, PhysState: b[33] >> 4, LinkDownDefault: b[33] & 15,
-		MKeyProtect: b[34] >> 6, ReservedLMC: b[34] >> 3 & 7, LMC: b[34] & 7, SpeedActive: b[35] >> 4, SpeedEnabled: b[35] & 15,
-		NeighborMTU: b[36] >> 4, MasterSMSL: b[36] & 15, VLCap: b[37] >> 4, InitType: b[37] & 15,
+		MKeyProtect: b[34] >> 6, ReservedLMC: b[34] >> 3 & 7, LMC: b[34] & 7, SpeedActive: b[35] >> 4,
+		SpeedEnabled: b[35] & 15,
+		NeighborMTU:  b[36] >> 4, MasterSMSL: b[36] & 15, VLCap: b[37] >> 4, InitType: b[37] & 15,
 		VLHighLimit: b[38], VLArbHighCap: b[39], VLArbLowCap: b[40], InitTypeReply: b[41] >> 4, MTUCap: b[41] & 15,
 		VLStallCount: b[42] >> 5, HOQLife: b[42] & 31, OperationalVLs: b[43] >> 4, Enforce: b[43] & 15,
-		MKeyViolations: be.Uint16(b[44:]), PKeyViolations: be.Uint16(b[46:]), QKeyViolations: be.Uint16(b[48:]), GUIDCap: b[50],
+		MKeyViolations: be.Uint16(b[44:]), PKeyViolations: be.Uint16(b[46:]), QKeyViolations: be.Uint16(b[48:]),
+		GUIDCap:          b[50],
 		ClientReregister: b[51]&0x80 != 0, McastTrapSupp: b[51] >> 5 & 3, SubnetTimeout: b[51] & 31,
 		ReservedResp: b[52] >> 5, RespTimeValue: b[52] & 31, LocalPhyErrors: b[53] >> 4, OverrunErrors: b[53] & 15,
 		MaxCreditHint: be.Uint16(b[54:]), ReservedLatency: b[56], RoundTripLatency: be.Uint32(b[56:]) & 0xffffff,
@@ -143,8 +125,8 @@ func (p *PortInfo) Parse(b []byte) {
 	}
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved. Which values a Set may ask for is
-// the agent's to judge.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved. Which
+// values a Set may ask for is the agent's to judge.
 func (p *PortInfo) Check() error {
 	c := checker{layout: "PortInfo"}
 	p.check(&c, "")

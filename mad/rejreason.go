@@ -2,10 +2,10 @@ package mad
 
 import "fmt"
 
-// RejReason is why a REJ was sent (12.6.7.2, table 111).
+// RejReason is the reason of a REJ (12.6.7.2, table 111).
 type RejReason uint16
 
-// Reasons.
+// Reasons of a REJ.
 const (
 	RejNoQP                  RejReason = 1
 	RejNoEEC                 RejReason = 2
@@ -14,11 +14,11 @@ const (
 	RejUnsupported           RejReason = 5
 	RejInvalidCommID         RejReason = 6
 	RejInvalidCommInstance   RejReason = 7
-	RejInvalidServiceID      RejReason = 8 // nobody listens
+	RejInvalidServiceID      RejReason = 8 // the service ID has no listener
 	RejInvalidTransport      RejReason = 9
 	RejStaleConnection       RejReason = 10
 	RejNoRDC                 RejReason = 11
-	RejPrimaryGID            RejReason = 12 // the remote port's; Info has one that would do
+	RejPrimaryGID            RejReason = 12 // GID of the remote port; Info has an acceptable one
 	RejPrimaryLID            RejReason = 13
 	RejPrimarySL             RejReason = 14
 	RejPrimaryTrafficClass   RejReason = 15
@@ -30,24 +30,25 @@ const (
 	RejAlternateTrafficClass RejReason = 21
 	RejAlternateHopLimit     RejReason = 22
 	RejAlternateRate         RejReason = 23
-	RejPortCMRedirect        RejReason = 24 // Info has a ClassPortInfo
+	RejPortCMRedirect        RejReason = 24 // Info is a ClassPortInfo
 	RejPortRedirect          RejReason = 25 // Info has a GID
 	RejInvalidMTU            RejReason = 26 // Info has the largest MTU code
 	RejResponderResources    RejReason = 27
-	RejConsumer              RejReason = 28 // the application said no; Info and private data are its own
+	RejConsumer              RejReason = 28 // rejected by the application, which sets Info and private data
 	RejRNRRetryCount         RejReason = 29
 	RejDuplicateCommID       RejReason = 30
-	RejClassVersion          RejReason = 31 // Info has the version that would do
+	RejClassVersion          RejReason = 31 // Info has the supported version
 	RejPrimaryFlowLabel      RejReason = 32
 	RejAlternateFlowLabel    RejReason = 33
-	RejVendorOption          RejReason = 35 // later editions; Linux sends it
+	RejVendorOption          RejReason = 35 // later releases; Linux sends it
 )
 
 var rejReasons = map[RejReason]string{
 	RejNoQP: "no QP", RejNoEEC: "no EE context", RejNoResources: "no resources", RejTimeout: "timeout",
 	RejUnsupported: "unsupported request", RejInvalidCommID: "invalid communication ID",
 	RejInvalidCommInstance: "invalid communication instance", RejInvalidServiceID: "invalid service ID",
-	RejInvalidTransport: "invalid transport service type", RejStaleConnection: "stale connection", RejNoRDC: "RDC does not exist",
+	RejInvalidTransport: "invalid transport service type", RejStaleConnection: "stale connection",
+	RejNoRDC:      "RDC does not exist",
 	RejPrimaryGID: "primary remote port GID rejected", RejPrimaryLID: "primary remote port LID rejected",
 	RejPrimarySL: "invalid primary SL", RejPrimaryTrafficClass: "invalid primary traffic class",
 	RejPrimaryHopLimit: "invalid primary hop limit", RejPrimaryRate: "invalid primary packet rate",

@@ -21,7 +21,8 @@ func TestRMPPFault(t *testing.T) {
 		{"only segment", mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: 7, Data1: 1, Data2: 220}, mad.RMPPOK},
 		{"middle", mad.RMPP{Version: 1, Type: mad.RMPPData, Flags: mad.RMPPActive, Data1: 2}, mad.RMPPOK},
 		{"ACK", mad.RMPP{Version: 1, Type: mad.RMPPAck, Flags: mad.RMPPActive, Data1: 1, Data2: 65}, mad.RMPPOK},
-		{"ACK of nothing, the other direction may start", mad.RMPP{Version: 1, Type: mad.RMPPAck, Data1: 0, Data2: 1}, mad.RMPPOK},
+		{"ACK of nothing, the other direction may start", mad.RMPP{Version: 1, Type: mad.RMPPAck, Data1: 0, Data2: 1},
+			mad.RMPPOK},
 		{"STOP", mad.RMPP{Version: 1, Type: mad.RMPPStop, Status: mad.RMPPResourcesExhausted}, mad.RMPPOK},
 		{"ABORT", mad.RMPP{Version: 1, Type: mad.RMPPAbort, Status: mad.RMPPTotalTimeout}, mad.RMPPOK},
 		{"version", mad.RMPP{Version: 2, Type: mad.RMPPData, Data1: 2}, mad.RMPPBadVersion},
@@ -33,7 +34,8 @@ func TestRMPPFault(t *testing.T) {
 		{"DATA with status", mad.RMPP{Version: 1, Type: mad.RMPPData, Data1: 2, Status: 1}, mad.RMPPIllegalStatus},
 		{"ACK with status", mad.RMPP{Version: 1, Type: mad.RMPPAck, Status: 127}, mad.RMPPIllegalStatus},
 		{"STOP without", mad.RMPP{Version: 1, Type: mad.RMPPStop}, mad.RMPPIllegalStatus},
-		{"ABORT with STOP's", mad.RMPP{Version: 1, Type: mad.RMPPAbort, Status: mad.RMPPResourcesExhausted}, mad.RMPPIllegalStatus},
+		{"ABORT with STOP's", mad.RMPP{Version: 1, Type: mad.RMPPAbort, Status: mad.RMPPResourcesExhausted},
+			mad.RMPPIllegalStatus},
 		{"window behind", mad.RMPP{Version: 1, Type: mad.RMPPAck, Data1: 3, Data2: 2}, mad.RMPPWindowTooSmall},
 	}
 	for _, tt := range tests {
@@ -57,7 +59,7 @@ func TestRMPPCheck(t *testing.T) {
 	assert.EqualValues(t, 9, r.NewWindowLast())
 }
 
-// Header lengths and room by class, as Linux has them.
+// The lengths of headers and data of each class are those of Linux.
 func TestSegmentationOf(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {
@@ -84,12 +86,13 @@ func TestSegmentation(t *testing.T) {
 	t.Parallel()
 	s, ok := mad.SegmentationOf(mad.ClassSubnetAdmin)
 	require.True(t, ok)
-	// Lengths of subnet administration: 20 bytes of header in every segment count.
+	// Payload lengths of subnet administration include 20 bytes of header in every segment.
 	tests := []struct {
 		data, segments int
 		first, last    uint32
 	}{
-		{0, 1, 20, 20}, {1, 1, 21, 21}, {200, 1, 220, 220}, {201, 2, 241, 21}, {400, 2, 440, 220}, {12800, 64, 14080, 220}, {12801, 65, 14101, 21},
+		{0, 1, 20, 20}, {1, 1, 21, 21}, {200, 1, 220, 220}, {201, 2, 241, 21}, {400, 2, 440, 220}, {12800, 64, 14080,
+			220}, {12801, 65, 14101, 21},
 	}
 	for _, tt := range tests {
 		assert.Equal(t, tt.segments, s.Segments(tt.data), tt.data)
@@ -115,7 +118,8 @@ func TestSegmentation(t *testing.T) {
 func TestSegmentationInverse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		class := rapid.SampledFrom([]mad.Class{mad.ClassSubnetAdmin, mad.ClassDevice, mad.ClassBIS, mad.ClassVendor2First}).Draw(rt, "class")
+		class := rapid.SampledFrom([]mad.Class{mad.ClassSubnetAdmin, mad.ClassDevice, mad.ClassBIS,
+			mad.ClassVendor2First}).Draw(rt, "class")
 		s, _ := mad.SegmentationOf(class)
 		n := rapid.IntRange(0, 1<<30).Draw(rt, "bytes")
 		got, known, err := s.Total(s.FirstPayloadLength(n))

@@ -1,12 +1,14 @@
 package mad
 
-// Lengths of a subnet administration datagram in bytes: all headers, and the attribute or RMPP segment behind them.
+// Lengths in a subnet administration datagram in bytes: all headers, and the attribute or RMPP segment that follows
+// them.
 const (
 	SAHeaderLen = 56
 	SADataLen   = Size - SAHeaderLen
 )
 
-// Attributes of subnet administration (15.2.5, table 188). Notice (AttrNotice) has the ID that it has in subnet management.
+// Attributes of subnet administration (15.2.5, table 188). Notice (AttrNotice) has the ID that it has in subnet
+// management.
 const (
 	AttrClassPortInfo    uint16 = 0x0001 // of every class of QP1
 	AttrInformInfo       uint16 = 0x0003
@@ -22,11 +24,11 @@ const (
 	AttrInformInfoRecord uint16 = 0x00f3
 )
 
-// ComponentMask tells which components of the attribute a query means; the others are wildcards (15.4.4). Each attribute counts its own
-// components from bit 0, reserved ones too.
+// ComponentMask selects the components of an attribute that a query specifies; all others are wildcards (15.4.4). Each
+// attribute numbers its components from bit 0, including reserved ones.
 type ComponentMask uint64
 
-// Selector says how a value of a query is meant, two bits (15.2.5.16).
+// Selector is the comparison of a component in a query (15.2.5.16). It has two bits.
 type Selector uint8
 
 // Selectors.
@@ -34,29 +36,21 @@ const (
 	Greater Selector = 0
 	Less    Selector = 1
 	Exactly Selector = 2
-	Best    Selector = 3 // the largest MTU or rate, the smallest life time
+	Best    Selector = 3 // the largest MTU or rate, or the smallest lifetime
 )
 
 // SA is a subnet administration datagram (15.2.1).
-//
-//	byte 0:24  header
-//	byte 24:12 RMPP header
-//	byte 36:8  SM_Key
-//	byte 44:2  attribute offset
-//	byte 46:2  reserved
-//	byte 48:8  component mask
-//	byte 56    attribute
 type SA struct {
-	Header
-	RMPP            RMPP
-	SMKey           uint64
-	AttributeOffset uint16 // from one record of a table to the next, in units of 8 bytes
-	Reserved46      uint16
-	ComponentMask   ComponentMask
-	Data            [SADataLen]byte
+	Header                          // bytes 0-23
+	RMPP            RMPP            // bytes 24-35
+	SMKey           uint64          // bytes 36-43: SM_Key
+	AttributeOffset uint16          // bytes 44-45: distance between records of a table, in units of 8 bytes
+	Reserved46      uint16          // bytes 46-47
+	ComponentMask   ComponentMask   // bytes 48-55
+	Data            [SADataLen]byte // bytes 56-255: the attribute, or an RMPP segment
 }
 
-// Put writes the datagram to b[:Size]; b must be that long.
+// Put writes the datagram to b[:Size]. It panics if b is shorter.
 func (s *SA) Put(b []byte) {
 	_ = b[Size-1]
 	s.Header.Put(b)
@@ -68,7 +62,7 @@ func (s *SA) Put(b []byte) {
 	copy(b[SAHeaderLen:Size], s.Data[:])
 }
 
-// Parse reads the datagram from b[:Size]; b must be that long.
+// Parse reads the datagram from b[:Size]. It panics if b is shorter.
 func (s *SA) Parse(b []byte) {
 	_ = b[Size-1]
 	s.Header.Parse(b)
@@ -77,7 +71,8 @@ func (s *SA) Parse(b []byte) {
 	s.ComponentMask, s.Data = ComponentMask(be.Uint64(b[48:])), [SADataLen]byte(b[SAHeaderLen:Size])
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrVersion, ErrClass, ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrClass,
+// ErrRange, ErrReserved.
 func (s *SA) Check() error {
 	if err := s.Header.Check(); err != nil {
 		return err
@@ -91,9 +86,9 @@ func (s *SA) Check() error {
 	return c.err
 }
 
-// CheckSA judges the header of a received datagram.
+// CheckSA validates the header of a received datagram.
 //
-// Errors: ErrClass; ErrVersion for another class version than 2, which an agent answers with StatusBadVersion.
+// Errors: ErrClass; ErrVersion for a class version other than 2, which an agent answers with StatusBadVersion.
 func (h *Header) CheckSA() error {
 	switch {
 	case h.Class != ClassSubnetAdmin:
@@ -104,9 +99,9 @@ func (h *Header) CheckSA() error {
 	return nil
 }
 
-// ParseSA takes apart a datagram that came from QP1.
+// ParseSA parses a datagram received on QP1.
 //
-// Errors: those of ParseHeader and CheckSA, with s.Header filled in all the same, but for ErrLength.
+// Errors: those of ParseHeader and CheckSA. ParseSA fills in s.Header after every error except ErrLength.
 func ParseSA(b []byte, s *SA) error {
 	*s = SA{}
 	h, err := ParseHeader(b)
@@ -121,17 +116,19 @@ func ParseSA(b []byte, s *SA) error {
 	return nil
 }
 
-// Records cuts the data of a GetTableResp, put together from its RMPP segments, into records of size bytes each; offset is the datagram's
-// AttributeOffset. A record that is longer than size, from a later edition, is cut to it. The results are parts of data.
+// Records splits the reassembled data of a GetTableResp into records of size bytes. offset is the AttributeOffset of
+// the datagram. Records that are longer than size, as in later releases, are truncated to size. The results are
+// subslices of data.
 //
-// Errors: ErrLength for records shorter than size, and for a rest too short for a record that is more than the padding of 8 bytes.
+// Errors: ErrLength if offset is less than size, or if 8 bytes or more remain after the last record.
 func Records(data []byte, offset uint16, size int) ([][]byte, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
 	step := 8 * int(offset)
 	if step < size {
-		return nil, errorf(ErrLength, "SA", "AttributeOffset", "%d bytes from record to record, each has %d", step, size)
+		return nil, errorf(ErrLength, "SA", "AttributeOffset", "%d bytes from record to record, but a record has %d", step,
+			size)
 	}
 	records := make([][]byte, 0, (len(data)+step-1)/step)
 	for len(data) >= size {
@@ -139,10 +136,10 @@ func Records(data []byte, offset uint16, size int) ([][]byte, error) {
 		data = data[min(step, len(data)):]
 	}
 	if len(data) >= 8 {
-		return nil, errorf(ErrLength, "SA", "Data", "%d bytes behind the last record, a record has %d", len(data), size)
+		return nil, errorf(ErrLength, "SA", "Data", "%d bytes after the last record, but a record has %d", len(data), size)
 	}
 	return records, nil
 }
 
-// AttributeOffset gives SA.AttributeOffset for records of size bytes: they begin at multiples of 8.
+// AttributeOffset returns the SA.AttributeOffset for records of size bytes. Records begin at multiples of 8 bytes.
 func AttributeOffset(size int) uint16 { return uint16((size + 7) / 8) }

@@ -30,13 +30,13 @@ const (
 	MCProxyJoin        ComponentMask = 1 << 17
 )
 
-// JoinState is how a port belongs to a group, four bits that may stand together.
+// JoinState is the set of a port's memberships in a multicast group. It has four bits.
 type JoinState uint8
 
 // Join states.
 const (
 	FullMember         JoinState = 1
-	NonMember          JoinState = 2 // receives, but the group goes with its last full member
+	NonMember          JoinState = 2 // receives, but does not keep the group alive
 	SendOnlyNonMember  JoinState = 4
 	SendOnlyFullMember JoinState = 8
 )
@@ -57,40 +57,31 @@ func (j JoinState) String() string {
 	return strings.Join(words, ", ")
 }
 
-// MCMemberRecord is a port's membership in a multicast group (15.2.5.17). Bits are listed from the most significant.
-//
-//	byte 0:16  multicast GID                 byte 43    life time selector 2, life time 6
-//	byte 16:16 port GID                      byte 44:4  SL 4, flow label 20, hop limit 8
-//	byte 32:4  Q_Key                         byte 48    scope 4, join state 4
-//	byte 36:2  multicast LID                 byte 49    proxy join 1, reserved 7
-//	byte 38    MTU selector 2, MTU 6         byte 50:2  reserved
-//	byte 39    traffic class
-//	byte 40:2  P_Key
-//	byte 42    rate selector 2, rate 6
+// MCMemberRecord is the membership of a port in a multicast group (15.2.5.17).
 type MCMemberRecord struct {
-	MGID             [16]byte
-	PortGID          [16]byte
-	QKey             uint32
-	MLID             uint16
-	MTUSelector      Selector
-	MTU              MTU // six bits
-	TrafficClass     uint8
-	PKey             uint16
-	RateSelector     Selector
-	Rate             Rate // six bits
-	LifeTimeSelector Selector
-	LifeTime         TimeExp // six bits
-	SL               uint8   // four bits
-	FlowLabel        uint32  // 20 bits
-	HopLimit         uint8
-	Scope            uint8 // four bits
-	JoinState        JoinState
-	ProxyJoin        bool
-	ReservedProxy    uint8 // seven bits
-	Reserved50       uint16
+	MGID             [16]byte  // bytes 0-15: multicast GID
+	PortGID          [16]byte  // bytes 16-31
+	QKey             uint32    // bytes 32-35
+	MLID             uint16    // bytes 36-37: multicast LID
+	MTUSelector      Selector  // byte 38, bits 7-6
+	MTU              MTU       // byte 38, bits 5-0
+	TrafficClass     uint8     // byte 39
+	PKey             uint16    // bytes 40-41
+	RateSelector     Selector  // byte 42, bits 7-6
+	Rate             Rate      // byte 42, bits 5-0
+	LifeTimeSelector Selector  // byte 43, bits 7-6
+	LifeTime         TimeExp   // byte 43, bits 5-0
+	SL               uint8     // byte 44, bits 7-4
+	FlowLabel        uint32    // byte 44, bit 3, to byte 46, bit 0
+	HopLimit         uint8     // byte 47
+	Scope            uint8     // byte 48, bits 7-4
+	JoinState        JoinState // byte 48, bits 3-0
+	ProxyJoin        bool      // byte 49, bit 7
+	ReservedProxy    uint8     // byte 49, bits 6-0
+	Reserved50       uint16    // bytes 50-51
 }
 
-// Put writes the record to b[:MCMemberRecordLen]; b must be that long.
+// Put writes the record to b[:MCMemberRecordLen]. It panics if b is shorter.
 func (m *MCMemberRecord) Put(b []byte) {
 	_ = b[MCMemberRecordLen-1]
 	copy(b[:16], m.MGID[:])
@@ -106,7 +97,7 @@ func (m *MCMemberRecord) Put(b []byte) {
 	be.PutUint16(b[50:], m.Reserved50)
 }
 
-// Parse reads the record from b[:MCMemberRecordLen]; b must be that long.
+// Parse reads the record from b[:MCMemberRecordLen]. It panics if b is shorter.
 func (m *MCMemberRecord) Parse(b []byte) {
 	_ = b[MCMemberRecordLen-1]
 	w := be.Uint32(b[44:])
@@ -114,12 +105,14 @@ func (m *MCMemberRecord) Parse(b []byte) {
 		MGID: [16]byte(b[:16]), PortGID: [16]byte(b[16:32]), QKey: be.Uint32(b[32:]), MLID: be.Uint16(b[36:]),
 		MTUSelector: Selector(b[38] >> 6), MTU: MTU(b[38] & 0x3f), TrafficClass: b[39], PKey: be.Uint16(b[40:]),
 		RateSelector: Selector(b[42] >> 6), Rate: Rate(b[42] & 0x3f), LifeTimeSelector: Selector(b[43] >> 6),
-		LifeTime: TimeExp(b[43] & 0x3f), SL: uint8(w >> 28), FlowLabel: w >> 8 & 0xfffff, HopLimit: uint8(w), Scope: b[48] >> 4,
-		JoinState: JoinState(b[48] & 15), ProxyJoin: b[49]&0x80 != 0, ReservedProxy: b[49] & 0x7f, Reserved50: be.Uint16(b[50:]),
+		LifeTime: TimeExp(b[43] & 0x3f), SL: uint8(w >> 28), FlowLabel: w >> 8 & 0xfffff, HopLimit: uint8(w),
+		Scope:     b[48] >> 4,
+		JoinState: JoinState(b[48] & 15), ProxyJoin: b[49]&0x80 != 0, ReservedProxy: b[49] & 0x7f,
+		Reserved50: be.Uint16(b[50:]),
 	}
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
 func (m *MCMemberRecord) Check() error {
 	c := checker{layout: "MCMemberRecord"}
 	c.fits("MTUSelector", uint64(m.MTUSelector), 2)

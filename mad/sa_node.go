@@ -2,7 +2,7 @@ package mad
 
 import "bytes"
 
-// NodeRecordLen is the length of a NodeRecord in bytes, NodeDescriptionLen that of a node's description.
+// NodeRecordLen is the length of a NodeRecord, and NodeDescriptionLen that of a node description, in bytes.
 const (
 	NodeDescriptionLen = 64
 	NodeRecordLen      = 4 + NodeInfoLen + NodeDescriptionLen
@@ -22,26 +22,21 @@ const (
 	NodeRecordDescription ComponentMask = 1 << 14
 )
 
-// NodeRecord is what a node is and calls itself (15.2.5.2).
-//
-//	byte 0:2    LID
-//	byte 2:2    reserved
-//	byte 4:40   NodeInfo
-//	byte 44:64  NodeDescription
+// NodeRecord is the NodeInfo and the NodeDescription of a node (15.2.5.2).
 type NodeRecord struct {
-	LID         uint16
-	Reserved2   uint16
-	NodeInfo    NodeInfo
-	Description [NodeDescriptionLen]byte // UTF-8, zeros behind it
+	LID         uint16                   // bytes 0-1
+	Reserved2   uint16                   // bytes 2-3
+	NodeInfo    NodeInfo                 // bytes 4-43
+	Description [NodeDescriptionLen]byte // bytes 44-107: UTF-8, padded with zeros
 }
 
-// DescriptionString gives the description up to the first zero byte.
+// DescriptionString returns the description up to the first zero byte.
 func (n *NodeRecord) DescriptionString() string {
 	d, _, _ := bytes.Cut(n.Description[:], []byte{0})
 	return string(d)
 }
 
-// Put writes the record to b[:NodeRecordLen]; b must be that long.
+// Put writes the record to b[:NodeRecordLen]. It panics if b is shorter.
 func (n *NodeRecord) Put(b []byte) {
 	_ = b[NodeRecordLen-1]
 	be.PutUint16(b, n.LID)
@@ -50,7 +45,7 @@ func (n *NodeRecord) Put(b []byte) {
 	copy(b[44:NodeRecordLen], n.Description[:])
 }
 
-// Parse reads the record from b[:NodeRecordLen]; b must be that long.
+// Parse reads the record from b[:NodeRecordLen]. It panics if b is shorter.
 func (n *NodeRecord) Parse(b []byte) {
 	_ = b[NodeRecordLen-1]
 	n.LID, n.Reserved2 = be.Uint16(b), be.Uint16(b[2:])
@@ -58,7 +53,7 @@ func (n *NodeRecord) Parse(b []byte) {
 	n.Description = [NodeDescriptionLen]byte(b[44:NodeRecordLen])
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
 func (n *NodeRecord) Check() error {
 	c := checker{layout: "NodeRecord"}
 	c.zero("Reserved2", uint64(n.Reserved2))

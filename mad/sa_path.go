@@ -3,7 +3,8 @@ package mad
 // PathRecordLen is the length of a PathRecord in bytes.
 const PathRecordLen = 64
 
-// Components of a PathRecord (15.2.5.16, table 209). PathServiceID stands for two: the ID's upper byte and the rest.
+// Components of a PathRecord (15.2.5.16, table 209). PathServiceID is two components: the upper byte of the ID, and the
+// rest.
 const (
 	PathServiceID        ComponentMask = 3
 	PathDGID             ComponentMask = 1 << 2
@@ -28,45 +29,34 @@ const (
 	PathPreference       ComponentMask = 1 << 22
 )
 
-// PathRecord is a path between two ports (15.2.5.16). Bits are listed from the most significant.
-//
-//	byte 0:8   service ID            byte 49    reversible 1, number of paths 7
-//	byte 8:16  destination GID       byte 50:2  P_Key
-//	byte 24:16 source GID            byte 52:2  QoS class 12, SL 4
-//	byte 40:2  destination LID       byte 54    MTU selector 2, MTU 6
-//	byte 42:2  source LID            byte 55    rate selector 2, rate 6
-//	byte 44:4  raw traffic 1,        byte 56    life time selector 2, life time 6
-//	           reserved 3,           byte 57    preference
-//	           flow label 20,        byte 58:6  reserved
-//	           hop limit 8
-//	byte 48    traffic class
+// PathRecord is a path between two ports (15.2.5.16).
 type PathRecord struct {
-	ServiceID        ServiceID
-	DGID             [16]byte
-	SGID             [16]byte
-	DLID             uint16
-	SLID             uint16
-	RawTraffic       bool
-	ReservedRaw      uint8  // three bits
-	FlowLabel        uint32 // 20 bits
-	HopLimit         uint8
-	TrafficClass     uint8
-	Reversible       bool
-	NumbPath         uint8 // seven bits: of a query the most paths wanted
-	PKey             uint16
-	QoSClass         uint16 // twelve bits
-	SL               uint8  // four bits
-	MTUSelector      Selector
-	MTU              MTU // six bits
-	RateSelector     Selector
-	Rate             Rate // six bits
-	LifeTimeSelector Selector
-	LifeTime         TimeExp // six bits: one way through the subnet
-	Preference       uint8   // 0 the best
-	Reserved58       [6]byte
+	ServiceID        ServiceID // bytes 0-7
+	DGID             [16]byte  // bytes 8-23
+	SGID             [16]byte  // bytes 24-39
+	DLID             uint16    // bytes 40-41
+	SLID             uint16    // bytes 42-43
+	RawTraffic       bool      // byte 44, bit 7
+	ReservedRaw      uint8     // byte 44, bits 6-4
+	FlowLabel        uint32    // byte 44, bit 3, to byte 46, bit 0
+	HopLimit         uint8     // byte 47
+	TrafficClass     uint8     // byte 48
+	Reversible       bool      // byte 49, bit 7
+	NumbPath         uint8     // byte 49, bits 6-0: in a query, the largest number of paths to return
+	PKey             uint16    // bytes 50-51
+	QoSClass         uint16    // byte 52, bit 7, to byte 53, bit 4
+	SL               uint8     // byte 53, bits 3-0
+	MTUSelector      Selector  // byte 54, bits 7-6
+	MTU              MTU       // byte 54, bits 5-0
+	RateSelector     Selector  // byte 55, bits 7-6
+	Rate             Rate      // byte 55, bits 5-0
+	LifeTimeSelector Selector  // byte 56, bits 7-6
+	LifeTime         TimeExp   // byte 56, bits 5-0: packet lifetime through the subnet, one way
+	Preference       uint8     // byte 57: 0 is the best path
+	Reserved58       [6]byte   // bytes 58-63
 }
 
-// Put writes the record to b[:PathRecordLen]; b must be that long.
+// Put writes the record to b[:PathRecordLen]. It panics if b is shorter.
 func (p *PathRecord) Put(b []byte) {
 	_ = b[PathRecordLen-1]
 	be.PutUint64(b, uint64(p.ServiceID))
@@ -74,7 +64,8 @@ func (p *PathRecord) Put(b []byte) {
 	copy(b[24:40], p.SGID[:])
 	be.PutUint16(b[40:], p.DLID)
 	be.PutUint16(b[42:], p.SLID)
-	be.PutUint32(b[44:], uint32(bit(p.RawTraffic))<<31|uint32(p.ReservedRaw&7)<<28|p.FlowLabel&0xfffff<<8|uint32(p.HopLimit))
+	w := uint32(bit(p.RawTraffic))<<31 | uint32(p.ReservedRaw&7)<<28
+	be.PutUint32(b[44:], w|p.FlowLabel&0xfffff<<8|uint32(p.HopLimit))
 	b[48], b[49] = p.TrafficClass, bit(p.Reversible)<<7|p.NumbPath&0x7f
 	be.PutUint16(b[50:], p.PKey)
 	be.PutUint16(b[52:], p.QoSClass<<4|uint16(p.SL&15))
@@ -85,7 +76,7 @@ func (p *PathRecord) Put(b []byte) {
 	copy(b[58:PathRecordLen], p.Reserved58[:])
 }
 
-// Parse reads the record from b[:PathRecordLen]; b must be that long.
+// Parse reads the record from b[:PathRecordLen]. It panics if b is shorter.
 func (p *PathRecord) Parse(b []byte) {
 	_ = b[PathRecordLen-1]
 	w, q := be.Uint32(b[44:]), be.Uint16(b[52:])
@@ -99,7 +90,7 @@ func (p *PathRecord) Parse(b []byte) {
 	}
 }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrRange, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
 func (p *PathRecord) Check() error {
 	c := checker{layout: "PathRecord"}
 	c.zero("ReservedRaw", uint64(p.ReservedRaw))

@@ -3,7 +3,7 @@ package mad
 // PortInfoRecordLen is the length of a PortInfoRecord in bytes.
 const PortInfoRecordLen = 4 + PortInfoLen
 
-// Components of a PortInfoRecord that are worth asking by (15.2.5.3, table 191).
+// Components of a PortInfoRecord that are useful in queries (15.2.5.3, table 191).
 const (
 	PortInfoRecordLID     ComponentMask = 1 << 0
 	PortInfoRecordPortNum ComponentMask = 1 << 1
@@ -15,20 +15,15 @@ const (
 	PortInfoLMC           ComponentMask = 1 << 20
 )
 
-// PortInfoRecord is the PortInfo of a port (15.2.5.3).
-//
-//	byte 0:2   LID of the end port
-//	byte 2     port number
-//	byte 3     options
-//	byte 4:64  PortInfo
+// PortInfoRecord is the PortInfo of a port, with the address of the port (15.2.5.3).
 type PortInfoRecord struct {
-	EndportLID uint16
-	PortNum    uint8
-	Options    uint8 // reserved in earlier editions
-	PortInfo   PortInfo
+	EndportLID uint16   // bytes 0-1: LID of the end port
+	PortNum    uint8    // byte 2
+	Options    uint8    // byte 3: reserved before release 1.3
+	PortInfo   PortInfo // bytes 4-67
 }
 
-// Put writes the record to b[:PortInfoRecordLen]; b must be that long.
+// Put writes the record to b[:PortInfoRecordLen]. It panics if b is shorter.
 func (p *PortInfoRecord) Put(b []byte) {
 	_ = b[PortInfoRecordLen-1]
 	be.PutUint16(b, p.EndportLID)
@@ -36,14 +31,14 @@ func (p *PortInfoRecord) Put(b []byte) {
 	p.PortInfo.Put(b[4:])
 }
 
-// Parse reads the record from b[:PortInfoRecordLen]; b must be that long.
+// Parse reads the record from b[:PortInfoRecordLen]. It panics if b is shorter.
 func (p *PortInfoRecord) Parse(b []byte) {
 	_ = b[PortInfoRecordLen-1]
 	p.EndportLID, p.PortNum, p.Options = be.Uint16(b), b[2], b[3]
 	p.PortInfo.Parse(b[4:])
 }
 
-// Check is PortInfo.Check, under the record's name.
+// Check is like PortInfo.Check. Its errors have Layout "PortInfoRecord".
 func (p *PortInfoRecord) Check() error {
 	c := checker{layout: "PortInfoRecord"}
 	p.PortInfo.check(&c, "PortInfo.")

@@ -14,7 +14,8 @@ import (
 func TestParseSARefuses(t *testing.T) {
 	t.Parallel()
 	valid := make([]byte, mad.Size)
-	h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2, Method: mad.Get, Attribute: mad.AttrPathRecord}
+	h := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2, Method: mad.Get,
+		Attribute: mad.AttrPathRecord}
 	h.Put(valid)
 	var s mad.SA
 	require.NoError(t, mad.ParseSA(valid, &s))
@@ -44,7 +45,8 @@ func TestParseSARefuses(t *testing.T) {
 func TestParsePerf(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, mad.Size)
-	h := mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get, Attribute: mad.AttrPortCounters}
+	h := mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get,
+		Attribute: mad.AttrPortCounters}
 	h.Put(b)
 	b[mad.PerfHeaderLen+1] = 3
 	var p mad.Perf
@@ -58,7 +60,7 @@ func TestParsePerf(t *testing.T) {
 	assert.Equal(t, mad.AttrPortCounters, p.Attribute)
 }
 
-// TestCheckRest has what TestCheckFindsAll cannot tell from the widths of fields.
+// TestCheckRest covers the rules of Check that do not follow from the widths of fields, which TestCheckFindsAll covers.
 func TestCheckRest(t *testing.T) {
 	t.Parallel()
 	sa := func(edit func(s *mad.SA)) *mad.SA {
@@ -96,7 +98,8 @@ func TestCheckRest(t *testing.T) {
 
 func TestAttributeOffset(t *testing.T) {
 	t.Parallel()
-	for size, want := range map[int]uint16{mad.PathRecordLen: 8, mad.MCMemberRecordLen: 7, mad.ServiceRecordLen: 22, mad.PortInfoRecordLen: 9, mad.NodeRecordLen: 14} {
+	for size, want := range map[int]uint16{mad.PathRecordLen: 8, mad.MCMemberRecordLen: 7, mad.ServiceRecordLen: 22,
+		mad.PortInfoRecordLen: 9, mad.NodeRecordLen: 14} {
 		assert.Equal(t, want, mad.AttributeOffset(size), size)
 	}
 }
@@ -135,7 +138,8 @@ func TestRecords(t *testing.T) {
 func TestRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		size := rapid.SampledFrom([]int{mad.PathRecordLen, mad.MCMemberRecordLen, mad.NodeRecordLen, mad.PortInfoRecordLen}).Draw(rt, "size")
+		size := rapid.SampledFrom([]int{mad.PathRecordLen, mad.MCMemberRecordLen, mad.NodeRecordLen,
+			mad.PortInfoRecordLen}).Draw(rt, "size")
 		in := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), size, size), 0, 5).Draw(rt, "records")
 		offset := mad.AttributeOffset(size)
 		var data []byte
@@ -180,7 +184,8 @@ func TestNames(t *testing.T) {
 
 func TestResponse(t *testing.T) {
 	t.Parallel()
-	for m, want := range map[mad.Method]bool{mad.Get: false, mad.Send: false, mad.Trap: false, mad.Report: false, mad.TrapRepress: true, mad.GetResp: true, mad.GetTableResp: true} {
+	for m, want := range map[mad.Method]bool{mad.Get: false, mad.Send: false, mad.Trap: false, mad.Report: false,
+		mad.TrapRepress: true, mad.GetResp: true, mad.GetTableResp: true} {
 		assert.Equal(t, want, (&mad.Header{Method: m}).Response(), "%v", m)
 	}
 }
@@ -205,7 +210,8 @@ func TestStatusText(t *testing.T) {
 		{mad.StatusSANoRecords, mad.ClassPerformance, "class status 0x03"},
 		{0x0800, mad.ClassSubnetAdmin, "class status 0x08"},
 		{mad.StatusDirection, mad.ClassSubnetDirected, "returning, OK"},
-		{mad.StatusDirection | mad.StatusBadField, mad.ClassSubnetDirected, "returning, invalid value in attribute or modifier"},
+		{mad.StatusDirection | mad.StatusBadField, mad.ClassSubnetDirected,
+			"returning, invalid value in attribute or modifier"},
 		{mad.StatusDirection, mad.ClassSubnetLID, "class status 0x80"},
 	}
 	for _, tt := range tests {
@@ -215,7 +221,7 @@ func TestStatusText(t *testing.T) {
 	assert.Equal(t, "SA: no records", (&mad.Header{Class: mad.ClassSubnetAdmin, Status: 0x300}).StatusText())
 }
 
-// Numbers with names, each with one that has none.
+// TestNames checks the names of numbers, and the text for one without a name.
 func TestStrings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -231,9 +237,12 @@ func TestStrings(t *testing.T) {
 		{mad.WhichREQ, "REQ"}, {mad.WhichREP, "REP"}, {mad.WhichLAP, "LAP or none"}, {mad.CMWhich(3), "CMWhich(3)"},
 		{mad.ServiceRC, "RC"}, {mad.ServiceUC, "UC"}, {mad.ServiceRD, "RD"}, {mad.ServiceExtended, "extended"},
 		{mad.TransportService(4), "TransportService(4)"},
-		{mad.RMPPType(0), "none"}, {mad.RMPPData, "DATA"}, {mad.RMPPAck, "ACK"}, {mad.RMPPStop, "STOP"}, {mad.RMPPAbort, "ABORT"},
-		{mad.RMPPType(5), "RMPPType(5)"}, {mad.RMPPBadLength, "inconsistent last and payload length"}, {mad.RMPPStatus(200), "RMPP status 200"},
-		{mad.PortSpaceUDP, "UDP"}, {mad.PortSpaceIB, "IB"}, {mad.PortSpaceTCP, "TCP"}, {mad.PortSpace(2), "PortSpace(0x0002)"},
+		{mad.RMPPType(0), "none"}, {mad.RMPPData, "DATA"}, {mad.RMPPAck, "ACK"}, {mad.RMPPStop, "STOP"}, {mad.RMPPAbort,
+			"ABORT"},
+		{mad.RMPPType(5), "RMPPType(5)"}, {mad.RMPPBadLength, "inconsistent last and payload length"}, {mad.RMPPStatus(200),
+			"RMPP status 200"},
+		{mad.PortSpaceUDP, "UDP"}, {mad.PortSpaceIB, "IB"}, {mad.PortSpaceTCP, "TCP"}, {mad.PortSpace(2),
+			"PortSpace(0x0002)"},
 	} {
 		assert.Equal(t, tt.want, tt.got.String())
 	}

@@ -2,24 +2,25 @@ package mad
 
 import "fmt"
 
-// ServiceID names a service of the communication manager (12.7.3, annex A3).
+// ServiceID identifies a service of the communication manager (12.7.3, annex A3).
 type ServiceID uint64
 
-// Matches tells whether a listener for id under mask answers to s: the bits of the mask are compared. A mask of all ones is an exact
-// listener, 0 answers to everything.
+// Matches reports whether s matches a listener for id with mask: s and id are equal in the bits of mask. ServiceIDExact
+// matches one ID, and a mask of 0 matches every ID.
 func (s ServiceID) Matches(id, mask ServiceID) bool { return (s^id)&mask == 0 }
 
-// ServiceIDExact is the mask of a listener for one ID.
+// ServiceIDExact is the mask of a listener for a single ID.
 const ServiceIDExact = ^ServiceID(0)
 
-// ServiceIDLocal and ServiceIDLocalMask are the range that the operating system hands out: first byte 2 (annex A3).
+// ServiceIDLocal and ServiceIDLocalMask describe the IDs that the operating system assigns. Their first byte is 2
+// (annex A3).
 const (
 	ServiceIDLocal     ServiceID = 0x02 << 56
 	ServiceIDLocalMask ServiceID = 0xff << 56
 )
 
-// PortSpace is a range of 65536 service IDs, one per port (annex A11): 1 in the upper byte, in the lower the IP protocol whose ports
-// these are.
+// PortSpace is a range of 65536 service IDs, one per port (annex A11). The upper byte is 1, and the lower byte is the
+// IP protocol to which the ports belong.
 type PortSpace uint16
 
 // Port spaces of RDMA CM.
@@ -29,10 +30,10 @@ const (
 	PortSpaceIB  PortSpace = 0x013f
 )
 
-// PortSpaceMask selects the port space of a service ID: with it, a listener answers to all its ports.
+// PortSpaceMask is the mask of a listener for all ports of a port space.
 const PortSpaceMask = ^ServiceID(0xffff)
 
-// ServiceID gives the ID of a port.
+// ServiceID returns the service ID of a port.
 func (p PortSpace) ServiceID(port uint16) ServiceID { return ServiceID(p)<<16 | ServiceID(port) }
 
 func (p PortSpace) String() string {
@@ -47,7 +48,8 @@ func (p PortSpace) String() string {
 	return fmt.Sprintf("PortSpace(%#04x)", uint16(p))
 }
 
-// Port gives the port space and port of an ID, and false for IDs outside annex A11's range, those that begin with the bytes 00 00 00 00 01.
+// Port returns the port space and the port of an ID. It returns false for an ID that is not of annex A11, that is, one
+// that does not begin with the bytes 00 00 00 00 01.
 func (s ServiceID) Port() (p PortSpace, port uint16, ok bool) {
 	if s>>24 != 1 {
 		return 0, 0, false

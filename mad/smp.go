@@ -2,7 +2,8 @@ package mad
 
 import "encoding/binary"
 
-// SMPDataLen is the length of an SMP's attribute in bytes, MaxHops the number of path entries (entry 0 is not used).
+// SMPDataLen is the length of the attribute of an SMP in bytes. MaxHops is the number of entries in a path; entry 0 is
+// not used.
 const (
 	SMPDataLen = 64
 	MaxHops    = 64
@@ -25,27 +26,18 @@ const (
 )
 
 // SMP is a subnet management packet (14.2.1), LID routed or directed route.
-//
-//	byte 0:24    header
-//	byte 24:8    M_Key
-//	byte 32:2    DrSLID, directed route only
-//	byte 34:2    DrDLID
-//	byte 36:28   reserved
-//	byte 64:64   attribute
-//	byte 128:64  initial path, directed route only
-//	byte 192:64  return path
 type SMP struct {
-	Header
-	MKey        uint64
-	DrSLID      uint16
-	DrDLID      uint16
-	Reserved28  [28]byte
-	Data        [SMPDataLen]byte
-	InitialPath [MaxHops]byte
-	ReturnPath  [MaxHops]byte
+	Header                       // bytes 0-23
+	MKey        uint64           // bytes 24-31: M_Key
+	DrSLID      uint16           // bytes 32-33: directed route only
+	DrDLID      uint16           // bytes 34-35: directed route only
+	Reserved28  [28]byte         // bytes 36-63
+	Data        [SMPDataLen]byte // bytes 64-127: the attribute
+	InitialPath [MaxHops]byte    // bytes 128-191: directed route only; entry 0 is not used
+	ReturnPath  [MaxHops]byte    // bytes 192-255: directed route only; entry 0 is not used
 }
 
-// Put writes the packet to b[:Size]; b must be that long.
+// Put writes the packet to b[:Size]. It panics if b is shorter.
 func (s *SMP) Put(b []byte) {
 	_ = b[Size-1]
 	s.Header.Put(b)
@@ -58,7 +50,7 @@ func (s *SMP) Put(b []byte) {
 	copy(b[192:256], s.ReturnPath[:])
 }
 
-// Parse reads the packet from b[:Size]; b must be that long.
+// Parse reads the packet from b[:Size]. It panics if b is shorter.
 func (s *SMP) Parse(b []byte) {
 	_ = b[Size-1]
 	s.Header.Parse(b)
@@ -69,16 +61,17 @@ func (s *SMP) Parse(b []byte) {
 	s.InitialPath, s.ReturnPath = [MaxHops]byte(b[128:192]), [MaxHops]byte(b[192:256])
 }
 
-// HopPointer and HopCount are the two halves of Header.ClassSpecific of a directed route SMP.
+// HopPointer returns the hop pointer of a directed route SMP, the upper byte of Header.ClassSpecific.
 func (s *SMP) HopPointer() uint8 { return uint8(s.ClassSpecific >> 8) }
 
-// HopCount is the number of links that the packet crosses.
+// HopCount returns the hop count of a directed route SMP: the number of links that it crosses. It is the lower byte of
+// Header.ClassSpecific.
 func (s *SMP) HopCount() uint8 { return uint8(s.ClassSpecific) }
 
-// SetHops sets both.
+// SetHops sets the hop pointer and the hop count.
 func (s *SMP) SetHops(pointer, count uint8) { s.ClassSpecific = uint16(pointer)<<8 | uint16(count) }
 
-// Check returns an *Error that names the first field that no sender may send so: ErrVersion, ErrReserved.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrReserved.
 func (s *SMP) Check() error {
 	if err := s.Header.Check(); err != nil {
 		return err

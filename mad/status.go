@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Values of Header.Status, bits 0-7, common to all classes (13.4.7, table 113). The upper byte is the class's own.
+// Values of Header.Status that are common to all classes (13.4.7, table 113). The upper byte is specific to the class.
 const (
-	StatusOK                 uint16 = 0
-	StatusBusy               uint16 = 0x0001 // bit 0, beside the others: discarded, try again
-	StatusRedirect           uint16 = 0x0002 // bit 1, beside the others: ask where ClassPortInfo says
+	StatusOK uint16 = 0
+	// may be combined with others: the datagram was discarded, and should be sent again
+	StatusBusy               uint16 = 0x0001
+	StatusRedirect           uint16 = 0x0002 // may be combined with others: send to the address in ClassPortInfo
 	StatusBadVersion         uint16 = 0x0004
 	StatusBadMethod          uint16 = 0x0008
 	StatusBadMethodAttribute uint16 = 0x000c
-	StatusBadField           uint16 = 0x001c // a value in attribute or modifier
-	StatusDirection          uint16 = 0x8000 // directed route SMPs: the D bit, set on the way back
+	StatusBadField           uint16 = 0x001c // invalid value in the attribute or the modifier
+	StatusDirection          uint16 = 0x8000 // D bit of directed route SMPs: set on the return path
 )
 
 // Values of Header.Status of subnet administration, bits 8-15 (15.2.4, table 185).
@@ -28,30 +29,32 @@ const (
 	StatusSADenied                uint16 = 0x0700
 )
 
-// statusCode masks bits 2-4, a number rather than bits.
+// statusCode is the mask of bits 2-4, which hold a number.
 const statusCode uint16 = 0x001c
 
-// Status is a Header.Status to print.
+// Status is a Header.Status with methods that format it.
 type Status uint16
 
-// StatusText gives the header's status in words.
+// StatusText returns a description of the header's status.
 func (h *Header) StatusText() string { return Status(h.Status).Text(h.Class) }
 
 var statusCodes = map[uint16]string{
 	StatusBadVersion: "base or class version not supported", StatusBadMethod: "method not supported",
-	StatusBadMethodAttribute: "method and attribute not supported together", StatusBadField: "invalid value in attribute or modifier",
+	StatusBadMethodAttribute: "method and attribute not supported together",
+	StatusBadField:           "invalid value in attribute or modifier",
 }
 
 var saStatus = map[uint16]string{
-	StatusSANoResources: "SA: no resources", StatusSARequestInvalid: "SA: invalid request", StatusSANoRecords: "SA: no records",
+	StatusSANoResources: "SA: no resources", StatusSARequestInvalid: "SA: invalid request",
+	StatusSANoRecords:      "SA: no records",
 	StatusSATooManyRecords: "SA: too many records", StatusSAInvalidGID: "SA: invalid GID",
 	StatusSAInsufficientComponent: "SA: insufficient components", StatusSADenied: "SA: denied",
 }
 
-// String names what all classes have in common and gives the class's own part as a number.
+// String returns a description of the status, with the class-specific part as a number.
 func (s Status) String() string { return s.Text(0) }
 
-// Text is String with the class's own part named, where this package knows it.
+// Text is like String, but describes the class-specific part for subnet administration and directed route SMPs.
 func (s Status) Text(c Class) string {
 	v := uint16(s)
 	var words []string
