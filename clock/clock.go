@@ -1,26 +1,24 @@
-// Package clock is where the kit takes its time from: one injected source, and one set of timers for each who has many. The whole
-// stack, from the transport to the connection manager, runs on it, so that tests run in virtual time and replay.
 package clock
 
 import "time"
 
 // Clock is a source of time.
 type Clock interface {
-	// Now is monotonic, since an origin of the clock's own.
+	// Now returns the monotonic time since an origin that the clock chooses.
 	Now() time.Duration
-	// AfterFunc calls f on a goroutine of its own after d. The timer can be stopped and set again.
+	// AfterFunc calls f after d, on a goroutine of the clock. The result can stop the call, and start it again.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a pending AfterFunc; *time.Timer is one.
+// Timer is a call of AfterFunc. *time.Timer implements it.
 type Timer interface {
-	// Stop prevents the call; false if it has been made, or Stop was called before.
+	// Stop prevents the call. It returns false if the timer has expired or been stopped.
 	Stop() bool
-	// Reset sets the timer to fire after d; the result is as that of Stop.
+	// Reset sets the timer to expire after d. It returns false if the timer had expired or been stopped.
 	Reset(d time.Duration) bool
 }
 
-// Real is the machine's clock. Inside a testing/synctest bubble it is the bubble's.
+// Real returns the clock of the machine. Inside a testing/synctest bubble, it is the clock of the bubble.
 func Real() Clock { return realClock{time.Now()} }
 
 type realClock struct{ origin time.Time }

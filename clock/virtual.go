@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Virtual is a clock that goes on when it is told to, for tests and simulations. What comes due is called one after the other on the
-// goroutine that moves the clock, in order of time, and of setting where the time is the same: with nothing else running, a run
-// is the same each time. Its methods may be called concurrently, from what it calls too; only moving it is for one goroutine.
+// Virtual is a Clock for tests and simulations whose time changes only in Advance and Step. They call the functions of
+// expired timers one after the other, in order of time, and for equal times in the order in which the timers were set.
+// A run without other goroutines is therefore reproducible. All methods may be called concurrently, and by the
+// functions of timers, except that only one goroutine at a time may call Advance or Step.
 type Virtual struct {
 	mu   sync.Mutex
 	now  time.Duration
@@ -17,7 +18,7 @@ type Virtual struct {
 	heap virtualHeap
 }
 
-// NewVirtual makes a clock that stands at now.
+// NewVirtual returns a clock whose time is now.
 func NewVirtual(now time.Duration) *Virtual { return &Virtual{now: now} }
 
 type virtualTimer struct {
@@ -25,7 +26,7 @@ type virtualTimer struct {
 	f   func()
 	at  time.Duration
 	seq uint64
-	pos int // in the heap; -1: not in it
+	pos int // index in the heap, or -1
 }
 
 // Now implements Clock.
@@ -49,6 +50,7 @@ func (t *virtualTimer) Stop() bool {
 	return t.stop()
 }
 
+// stop is Stop with c.mu held.
 func (t *virtualTimer) stop() bool {
 	if t.pos < 0 {
 		return false
@@ -69,7 +71,8 @@ func (t *virtualTimer) Reset(d time.Duration) bool {
 	return was
 }
 
-// Advance moves the clock by d, and calls what comes due on the way, at its time.
+// Advance increases the time by d. It calls the functions of the timers that expire within d; each one sees the time at
+// which its timer expires.
 func (c *Virtual) Advance(d time.Duration) {
 	end := c.Now() + d
 	for c.step(end) {
@@ -79,9 +82,10 @@ func (c *Virtual) Advance(d time.Duration) {
 	c.now = max(c.now, end)
 }
 
-// Step moves the clock to the next timer and calls it; false if there is none.
+// Step advances the clock to the expiry of the next timer, and calls its function. It returns false if no timer is set.
 func (c *Virtual) Step() bool { return c.step(math.MaxInt64) }
 
+// step is Step for timers that expire until end.
 func (c *Virtual) step(end time.Duration) bool {
 	c.mu.Lock()
 	if len(c.heap) == 0 || c.heap[0].at > end {
@@ -96,24 +100,14 @@ func (c *Virtual) step(end time.Duration) bool {
 	return true
 }
 
-// Pending counts the timers that are set.
+// Pending returns the number of timers that are set.
 func (c *Virtual) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.heap)
 }
 
-// Next is when the next timer comes due; false if there is none.
-func (c *Virtual) Next() (time.Duration, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.heap) == 0 {
-		return 0, false
-	}
-	return c.heap[0].at, true
-}
-
-// virtualHeap is ordered by time, then by setting.
+// virtualHeap implements heap.Interface. It is ordered by time, then by the order in which timers were set.
 type virtualHeap []*virtualTimer
 
 func (h virtualHeap) Len() int { return len(h) }

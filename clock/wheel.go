@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Wheel is one set of timers on a clock, for whoever has many: the QPs of an HCA, the connections of a manager. Deadlines are set far
-// more often than one fires, so setting is lazy: a deadline that moved later stays where it is, fires early, and its owner, who finds
-// nothing due, sets it again. With no deadline set, there is no timer at all. Init comes before everything else; all methods may be
-// called concurrently.
+// Wheel is a set of deadlines that share one timer, for owners of many deadlines, such as the QPs of an HCA or the
+// connections of a manager. Deadlines are set far more often than they expire, so Set is lazy: it does not move a
+// deadline to a later time. Such a deadline fires early, and its owner sets it again. Without deadlines, the wheel has
+// no timer set. Init must be called first. All other methods may be called concurrently.
 type Wheel struct {
 	mu      sync.Mutex
 	clock   Clock
 	heap    []*Deadline
 	next    Timer
-	at      time.Duration // when next fires; 0: not set
+	at      time.Duration // when next expires, or 0
 	stopped bool
 }
 
-// Deadline is one timer of a Wheel. Its owner sets Fire once, before the deadline is set.
+// Deadline is a deadline in a Wheel. The owner sets Fire once, before it sets the deadline.
 type Deadline struct {
-	// Fire runs on a goroutine of the clock, without locks of the wheel; it may set this deadline and others. It should be short:
-	// other deadlines wait for it.
+	// Fire runs on a goroutine of the clock, without locks of the wheel held. It may set this deadline and others.
+	// Other deadlines wait until it returns, so it should be short.
 	Fire func()
 	at   time.Duration
-	pos  int // in the heap, from 1; 0: not in it
+	pos  int // index in the heap from 1, or 0
 }
 
-// Init gives the wheel its clock.
+// Init sets the clock.
 func (w *Wheel) Init(c Clock) { w.clock = c }
 
-// Set makes t fire at at, or earlier if it was set to an earlier time.
+// Set sets t to at. If t is set to an earlier time, it keeps that time.
 func (w *Wheel) Set(t *Deadline, at time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,14 +52,15 @@ func (w *Wheel) Set(t *Deadline, at time.Duration) {
 	w.arm()
 }
 
-// Cancel takes t out. Its Fire may be running, or about to.
+// Cancel removes t. It does not wait for a call of t.Fire that has begun or is about to begin.
 func (w *Wheel) Cancel(t *Deadline) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(t)
 }
 
-// Stop takes out all deadlines, and lets none be set from now on. A Fire may be running. It is idempotent.
+// Stop removes all deadlines, and makes Set do nothing from now on. It does not wait for calls of Fire. It is
+// idempotent.
 func (w *Wheel) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,6 +74,7 @@ func (w *Wheel) Stop() {
 	}
 }
 
+// arm sets the timer to the first deadline. w.mu is held.
 func (w *Wheel) arm() {
 	if len(w.heap) == 0 {
 		return
@@ -90,6 +92,7 @@ func (w *Wheel) arm() {
 	}
 }
 
+// expire fires the deadlines that have passed.
 func (w *Wheel) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,6 +108,7 @@ func (w *Wheel) expire() {
 	w.arm()
 }
 
+// remove takes t out of the heap. w.mu is held.
 func (w *Wheel) remove(t *Deadline) {
 	if t.pos == 0 {
 		return
@@ -126,6 +130,7 @@ func (w *Wheel) swap(i, j int) {
 	h[i-1].pos, h[j-1].pos = i, j
 }
 
+// up moves the deadline at index i towards the root of the heap.
 func (w *Wheel) up(i int) {
 	for i > 1 && w.heap[i-1].at < w.heap[i/2-1].at {
 		w.swap(i, i/2)
@@ -133,6 +138,7 @@ func (w *Wheel) up(i int) {
 	}
 }
 
+// down moves the deadline at index i away from the root of the heap.
 func (w *Wheel) down(i int) {
 	for {
 		c := 2 * i

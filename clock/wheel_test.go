@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWheelModel sets and cancels timers at random. Each fires once, not before its time nor after, however often it was set before.
+// TestWheelModel sets and cancels deadlines at random. Each must fire once, exactly at its time.
 func TestWheelModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewVirtual(time.Hour)
@@ -16,7 +16,7 @@ func TestWheelModel(t *testing.T) {
 		w.Init(c)
 		const n = 8
 		timers := make([]Deadline, n)
-		due := make([]time.Duration, n) // 0: not set
+		due := make([]time.Duration, n) // 0 if not set
 		for i := range timers {
 			timers[i].Fire = func() {
 				require.NotZero(t, due[i], "timer %d fires unset", i)
@@ -30,7 +30,7 @@ func TestWheelModel(t *testing.T) {
 			case 0, 1:
 				at := c.Now() + time.Duration(rapid.IntRange(1, 100).Draw(t, "in"))
 				w.Set(&timers[i], at)
-				if due[i] == 0 || at < due[i] { // a later time leaves the timer where it is: its owner sets it again
+				if due[i] == 0 || at < due[i] { // Set does not move a deadline to a later time
 					due[i] = at
 				}
 			case 2:
@@ -59,7 +59,7 @@ func TestWheelModel(t *testing.T) {
 	})
 }
 
-// TestWheelFireSets: a timer's function may set it again, and other ones; it runs without the wheel's lock.
+// TestWheelFireSets checks that Fire may set the same deadline and others.
 func TestWheelFireSets(t *testing.T) {
 	c := NewVirtual(time.Hour)
 	var w Wheel
@@ -70,7 +70,7 @@ func TestWheelFireSets(t *testing.T) {
 		log = append(log, "a")
 		if len(log) < 3 {
 			w.Set(&a, c.Now()+5)
-			w.Set(&b, c.Now()) // due at once
+			w.Set(&b, c.Now()) // expires at once
 		}
 	}
 	b.Fire = func() { log = append(log, "b") }

@@ -25,8 +25,6 @@ func setValid(v codec) {
 	switch v := v.(type) {
 	case *mad.Header:
 		header(v, 0, 0)
-	case *mad.GMP:
-		header(&v.Header, 0, 0)
 	case *mad.SMP:
 		header(&v.Header, 0, 0)
 	case *mad.SA:

@@ -1,7 +1,7 @@
 package mad
 
 // CMDataLen is the length of a CM message, which follows the header, in bytes.
-const CMDataLen = GMPDataLen
+const CMDataLen = Size - HeaderLen
 
 // Attributes of the communication manager, one per message (12.6, 16.7.2).
 const (

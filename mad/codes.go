@@ -2,7 +2,6 @@ package mad
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 )
 
@@ -32,14 +31,6 @@ func (m MTU) String() string {
 		return fmt.Sprintf("MTU %d", n)
 	}
 	return fmt.Sprintf("MTU code %d (reserved)", uint8(m))
-}
-
-// MTUFor returns the largest MTU of at most n bytes. It returns false if n is less than 256.
-func MTUFor(n int) (MTU, bool) {
-	if n < 256 {
-		return 0, false
-	}
-	return MTU(min(bits.Len(uint(n))-8, int(MTU4096))), true
 }
 
 // Rate is a code for a static rate (9.11.1, PathRecord of 15.2.5.16). Code 0 is the rate of the port, and code 1 is

@@ -17,16 +17,6 @@ func TestMTU(t *testing.T) {
 		mad.MTU4096: 4096, 6: 0, 63: 0} {
 		assert.Equal(t, n, m.Bytes())
 	}
-	for n, want := range map[int]mad.MTU{256: mad.MTU256, 511: mad.MTU256, 512: mad.MTU512, 1500: mad.MTU1024,
-		4095: mad.MTU2048, 4096: mad.MTU4096, 65536: mad.MTU4096} {
-		m, ok := mad.MTUFor(n)
-		assert.True(t, ok)
-		assert.Equal(t, want, m, n)
-	}
-	for _, n := range []int{-1, 0, 255} {
-		_, ok := mad.MTUFor(n)
-		assert.False(t, ok, n)
-	}
 	assert.Equal(t, "MTU 1024", mad.MTU1024.String())
 	assert.Equal(t, "MTU code 6 (reserved)", mad.MTU(6).String())
 }

@@ -24,7 +24,7 @@
 //
 // Functions and methods may be called concurrently as long as no two of them use the same value.
 //
-//	header, names of codes         header.go gmp.go status.go names.go codes.go
+//	header, names of codes         header.go status.go names.go codes.go
 //	subnet management              smp.go node.go portinfo.go
 //	RMPP                           rmpp.go segmentation.go
 //	connection management          cm.go cm_*.go rejreason.go serviceid.go

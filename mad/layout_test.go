@@ -244,7 +244,6 @@ var layouts = []struct {
 	fields string
 }{
 	{"Header", mad.HeaderLen, func() codec { return new(mad.Header) }, headerBits},
-	{"GMP", mad.Size, func() codec { return new(mad.GMP) }, headerBits + "Data 24:1856"},
 	{"SMP", mad.Size, func() codec { return new(mad.SMP) }, headerBits + `MKey 24:64 DrSLID 32:16 DrDLID 34:16
 		Reserved28 36:224
 		Data 64:512 InitialPath 128:512 ReturnPath 192:512`},

@@ -221,7 +221,7 @@ func TestStatusText(t *testing.T) {
 	assert.Equal(t, "SA: no records", (&mad.Header{Class: mad.ClassSubnetAdmin, Status: 0x300}).StatusText())
 }
 
-// TestNames checks the names of numbers, and the text for one without a name.
+// TestStrings checks the names of numbers, and the text for one without a name.
 func TestStrings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

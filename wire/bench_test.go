@@ -9,7 +9,7 @@ import (
 	"ciddk/wire"
 )
 
-// sinks keep results alive.
+// The sinks keep the compiler from removing the measured code.
 var (
 	sinkICRC wire.ICRC
 	sinkN    int
@@ -17,14 +17,14 @@ var (
 	sinkOp   wire.Opcode
 )
 
-// must keeps a path honest: one that fails would be fast.
+// must panics on an error, since a path that fails would be fast.
 func must(ok bool) {
 	if !ok {
 		panic("a hot path failed")
 	}
 }
 
-// hotPaths is what a transport does per packet, at an RDMA WRITE of n bytes.
+// hotPaths returns the operations of a transport on each packet, for an RDMA WRITE of n bytes.
 func hotPaths(tb testing.TB, n int) map[string]func() {
 	tb.Helper()
 	p := wire.Packet{BTH: wire.BTH{Opcode: wire.RCWriteOnly, PKey: 0xffff, DestQP: 17, AckReq: true, PSN: 99},
@@ -91,7 +91,7 @@ func hotPaths(tb testing.TB, n int) map[string]func() {
 	}
 }
 
-// None of the hot paths may allocate.
+// TestNoAllocations checks that no hot path allocates.
 func TestNoAllocations(t *testing.T) {
 	for _, n := range []int{0, 61, 1024} {
 		for name, f := range hotPaths(t, n) {
@@ -119,7 +119,8 @@ func BenchmarkSolveIPv4ID(b *testing.B) { benchmarkHotPath(b, "SolveIPv4ID", 0) 
 func BenchmarkMake(b *testing.B)        { benchmarkHotPath(b, "Opcode/Make", 0) }
 
 func BenchmarkPayload(b *testing.B) {
-	for _, name := range []string{"yardstick/crc", "ICRC4/send", "ICRC4/check", "ICRC6/send", "ICRC6/check", "Link/append", "Link/parse",
+	for _, name := range []string{"yardstick/crc", "ICRC4/send", "ICRC4/check", "ICRC6/send", "ICRC6/check",
+		"Link/append", "Link/parse",
 		"Frame/append", "Frame/parse"} {
 		for _, size := range []struct {
 			name string

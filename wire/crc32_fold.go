@@ -2,23 +2,27 @@ package wire
 
 import "encoding/binary"
 
-// foldMin is the least length that foldCRC takes: what the loop needs to begin, and the words that it leaves to the tables.
+// foldMin is the minimum length for foldCRC: one step of the loop, and the words that it leaves to the tables.
 const foldMin = 2 * foldWords * 8
 
-// foldWords is the reach of a word in foldCRC, in words.
+// foldWords is the number of following words to which foldCRC propagates a word.
 const foldWords = 5
 
-// foldCRC is headerCRC for at least foldMin bytes, of any number, without tables but for the end: where a processor has no instruction for
-// CRC-32 or carry-less products, arithmetic is cheaper than the nine loads that slicing takes for 8 bytes.
+// foldCRC returns the register r after the bytes of b, of which there must be at least foldMin; the number need not be
+// a multiple of 4. It uses tables only for the last words. On processors without instructions for CRC-32 or carry-less
+// multiplication, its shifts cost less than the nine loads per 8 bytes of slicing.
 //
-// x^300 + x^155 + x^117 + x^89 + 1 is a multiple of the CRC-32 polynomial, so a bit of the message may be cleared for four flipped ones
-// that stand 145, 183, 211 and 300 bits behind it: all at least 64, so a word is taken back at once, and its traces reach over the fifth
-// word behind it. (Of all multiples with four such distances below 400 it is the one of least reach; TestFoldPolynomial has the proof.)
-// When five words are left, the message is those, with the traces, and what follows them.
+// The polynomial x^300 + x^155 + x^117 + x^89 + 1 is a multiple of the CRC-32 polynomial. Therefore the CRC does not
+// change if a bit of the message is cleared and the four bits that follow it at distances 145, 183, 211 and 300 are
+// flipped. All distances are at least 64, so a whole word can be cleared at once by XORing shifted copies of it into
+// the next five words. No multiple with four distances of at least 64 reaches less far (TestFoldPolynomial proves it).
+// When five words are left, they and the rest of the message have the CRC of the whole message.
 func foldCRC(r uint32, b []byte) uint32 {
 	le := binary.LittleEndian
-	// The traces on the next five words. A register in front of a message is the same as its first four bytes flipped.
-	t0, t1, t2, t3, t4 := uint64(r), uint64(0), uint64(0), uint64(0), uint64(0)
+	// t0 to t4 are to be XORed into the next five words. An initial register is equivalent to flipped bits in the first
+	// four bytes.
+	t0 := uint64(r)
+	var t1, t2, t3, t4 uint64
 	for len(b) >= foldMin {
 		w := le.Uint64(b) ^ t0
 		t2 ^= w<<17 ^ w<<55

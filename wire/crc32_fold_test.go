@@ -24,8 +24,8 @@ func TestFoldCRC(t *testing.T) {
 	}
 }
 
-// The polynomial of foldCRC is a multiple of the CRC's, and the distances of no other with four of them, none below a word, are all less
-// than 300.
+// TestFoldPolynomial checks that the polynomial of foldCRC is a multiple of that of CRC-32, and that no other multiple
+// with four distances of at least 64 has all of them below 300.
 func TestFoldPolynomial(t *testing.T) {
 	t.Parallel()
 	const one = uint32(1) << 31 // x^0
@@ -60,7 +60,7 @@ func TestUpdateCRC(t *testing.T) {
 	}
 }
 
-// The library's is the yardstick, and what foldCRC replaces where it is slower.
+// BenchmarkCRC compares foldCRC with headerCRC and hash/crc32.
 func BenchmarkCRC(b *testing.B) {
 	for _, n := range []int{128, 1024, 4096} {
 		buf := make([]byte, n)

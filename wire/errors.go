@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a packet. Decoders return an *Error that wraps one of these; test with errors.Is.
+// Kinds of errors. Functions that parse return an *Error that wraps one of these; test for them with errors.Is.
 var (
 	ErrShort     = errors.New("packet too short")
 	ErrLength    = errors.New("length fields do not fit the packet")
@@ -20,18 +20,18 @@ var (
 	ErrLinkLayer = errors.New("not an IBA transport packet")
 )
 
-// Error says which packet rule was broken and with which values.
+// Error is a violation of a rule for packets.
 type Error struct {
-	Kind   error // one of the Err… values
-	Detail string
+	Kind   error  // one of the Err… values
+	Detail string // the values, and the limits or the expected values
 }
 
 func (e *Error) Error() string { return "wire: " + e.Kind.Error() + ": " + e.Detail }
 
-// Unwrap gives Kind.
+// Unwrap returns Kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// errorf is a call of its own so that decoders stay small and their arguments reach the heap only on the way to an error.
+// errorf returns an *Error. It is not inlined, so that its arguments escape to the heap only after an error.
 //
 //go:noinline
 func errorf(kind error, format string, args ...any) error {

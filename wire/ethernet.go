@@ -7,7 +7,7 @@ const (
 	EtherTypeIPv4   = 0x0800
 	EtherTypeVLAN   = 0x8100 // IEEE 802.1Q
 	EtherTypeIPv6   = 0x86dd
-	EtherTypeRoCEv1 = 0x8915 // annex A16: a GRH follows
+	EtherTypeRoCEv1 = 0x8915 // annex A16; a GRH follows
 )
 
 // Lengths of Ethernet headers in bytes.
@@ -16,15 +16,17 @@ const (
 	VLANLen     = 4
 )
 
-// Ethernet is an Ethernet II header with at most one VLAN tag. The frame check sequence is the adapter's business.
+// Ethernet is an Ethernet II header with at most one VLAN tag (IEEE 802.3, 802.1Q). It does not include the frame check
+// sequence.
 type Ethernet struct {
-	Dst, Src  [6]byte
-	Tagged    bool
-	TCI       uint16 // if Tagged: priority 3, drop eligible 1, VLAN 12
-	EtherType uint16 // of what follows the tag
+	Dst       [6]byte // bytes 0-5
+	Src       [6]byte // bytes 6-11
+	Tagged    bool    // the header has a VLAN tag: EtherTypeVLAN in bytes 12-13, and TCI
+	TCI       uint16  // bytes 14-15 if Tagged: priority (3 bits), drop eligible (1), VLAN (12)
+	EtherType uint16  // bytes 12-13, or 16-17 if Tagged: the protocol that follows
 }
 
-// Len is the length of the header in bytes.
+// Len returns the length of the header in bytes.
 func (h *Ethernet) Len() int {
 	if h.Tagged {
 		return EthernetLen + VLANLen
@@ -32,7 +34,7 @@ func (h *Ethernet) Len() int {
 	return EthernetLen
 }
 
-// Put writes the header to b[:h.Len()]; b must be that long.
+// Put writes the header to b[:h.Len()]. It panics if b is shorter.
 func (h *Ethernet) Put(b []byte) {
 	_ = b[h.Len()-1]
 	*(*[6]byte)(b) = h.Dst
@@ -49,12 +51,13 @@ func (h *Ethernet) Put(b []byte) {
 // Parse reads the header from the start of b. Error: ErrShort.
 func (h *Ethernet) Parse(b []byte) error {
 	if len(b) < EthernetLen {
-		return errorf(ErrShort, "%d bytes, an Ethernet header has %d", len(b), EthernetLen)
+		return errorf(ErrShort, "%d bytes, want at least %d for an Ethernet header", len(b), EthernetLen)
 	}
 	*h = Ethernet{Dst: [6]byte(b), Src: [6]byte(b[6:]), EtherType: binary.BigEndian.Uint16(b[12:])}
 	if h.EtherType == EtherTypeVLAN {
 		if len(b) < EthernetLen+VLANLen {
-			return errorf(ErrShort, "%d bytes, an Ethernet header with a VLAN tag has %d", len(b), EthernetLen+VLANLen)
+			return errorf(ErrShort, "%d bytes, want at least %d for an Ethernet header with a VLAN tag", len(b),
+				EthernetLen+VLANLen)
 		}
 		h.Tagged, h.TCI, h.EtherType = true, binary.BigEndian.Uint16(b[14:]), binary.BigEndian.Uint16(b[16:])
 	}

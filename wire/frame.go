@@ -1,7 +1,7 @@
 package wire
 
-// Frame is a RoCE frame as a capture shows it. Eth.EtherType tells which of the other headers there are: IP4 and UDP, IP6 and UDP,
-// or GRH (RoCEv1).
+// Frame is a RoCE frame. Eth.EtherType determines which of the other headers are present: IP4 and UDP, IP6 and UDP, or
+// GRH (RoCEv1).
 type Frame struct {
 	Eth    Ethernet
 	IP4    IPv4
@@ -11,10 +11,11 @@ type Frame struct {
 	Packet Packet
 }
 
-// ParseFrame takes an Ethernet frame without check sequence apart. It does not check UDP checksum and ICRC; see CheckICRC.
-// It allocates only to make an error.
+// ParseFrame parses an Ethernet frame without frame check sequence. It does not check the UDP checksum and the ICRC;
+// see CheckUDP4, CheckUDP6 and Frame.CheckICRC. It allocates only errors.
 //
-// Errors: those of the headers' Parse and of ParsePacket; ErrProtocol for other EtherTypes, IP protocols and UDP ports.
+// Errors: those of the Parse methods of the headers and of ParsePacket; ErrProtocol for other EtherTypes, IP protocols
+// and UDP ports.
 func ParseFrame(b []byte, f *Frame) error {
 	*f = Frame{}
 	if err := f.Eth.Parse(b); err != nil {
@@ -23,7 +24,8 @@ func ParseFrame(b []byte, f *Frame) error {
 	return f.parseNetwork(b[f.Eth.Len():])
 }
 
-// ParseIP is ParseFrame for what follows the Ethernet header of a RoCEv2 packet. It sets f.Eth.EtherType from the IP version.
+// ParseIP is like ParseFrame for a RoCEv2 packet that begins with its IP header. It sets f.Eth.EtherType according to
+// the IP version.
 func ParseIP(b []byte, f *Frame) error {
 	*f = Frame{}
 	if len(b) == 0 {
@@ -75,42 +77,44 @@ func (f *Frame) parseUDP(b []byte) error {
 		return errorf(ErrProtocol, "UDP port %d, want %d", f.UDP.DstPort, RoCEv2Port)
 	}
 	if int(f.UDP.Length) != len(b) {
-		return errorf(ErrLength, "UDP length %d in an IP payload of %d", f.UDP.Length, len(b))
+		return errorf(ErrLength, "UDP length %d in an IP payload of %d bytes", f.UDP.Length, len(b))
 	}
 	return ParsePacket(b[UDPLen:], &f.Packet)
 }
 
-// StartICRC gives the ICRC up to the BTH, from the headers as they stand, lengths included.
-func (f *Frame) StartICRC() ICRC {
+// startICRC returns the ICRC of the headers in front of the BTH. It uses the lengths in the headers.
+func (f *Frame) startICRC() ICRC {
 	switch f.Eth.EtherType {
 	case EtherTypeIPv4:
-		return NewFlow4(f.IP4.Src, f.IP4.Dst, f.UDP.SrcPort, f.UDP.DstPort, f.IP4.Frag).Start(int(f.UDP.Length)-UDPLen, f.IP4.ID)
+		return NewFlow4(f.IP4.Src, f.IP4.Dst, f.UDP.SrcPort, f.UDP.DstPort, f.IP4.Frag).Start(int(f.UDP.Length)-UDPLen,
+			f.IP4.ID)
 	case EtherTypeIPv6:
 		return NewFlow6(f.IP6.Src, f.IP6.Dst, f.UDP.SrcPort, f.UDP.DstPort).Start(int(f.UDP.Length) - UDPLen)
 	}
 	return StartGRH(&f.GRH)
 }
 
-// CheckICRC returns an *Error around ErrChecksum if the packet's ICRC is not that of its headers and payload.
+// CheckICRC returns ErrChecksum if the ICRC of the packet is wrong.
 func (f *Frame) CheckICRC() error {
 	var h [MaxHeaderLen]byte
-	c := f.StartICRC().Headers(h[:f.Packet.PutHeaders(h[:])]).Update(f.Packet.Payload).Update(f.Packet.Padding)
+	c := f.startICRC().Headers(h[:f.Packet.PutHeaders(h[:])]).Update(f.Packet.Payload).Update(f.Packet.Padding)
 	if uint32(c) != f.Packet.ICRC {
 		return errorf(ErrChecksum, "ICRC %#08x, computed %#08x", f.Packet.ICRC, uint32(c))
 	}
 	return nil
 }
 
-// AppendFrame appends the frame to dst, beginning with the Ethernet header. It sets what follows from the rest, in f too: lengths,
-// next protocol, IPv4 header checksum, pad count and ICRC. Addresses, ports, the UDP checksum and Eth.EtherType, which chooses the
-// headers, are the caller's; a UDP destination port 0 becomes RoCEv2Port. The packet must fit the 16-bit length fields.
+// AppendFrame appends the frame to dst, beginning with the Ethernet header. It computes the lengths, the next protocol,
+// the IPv4 header checksum, the pad count and the ICRC, and sets them in f, too. The caller sets Eth.EtherType, which
+// selects the headers, and all other fields including the UDP checksum. UDP destination port 0 becomes RoCEv2Port. The
+// packet must fit the 16-bit length fields.
 func AppendFrame(dst []byte, f *Frame) []byte {
 	var h [EthernetLen + VLANLen]byte
 	f.Eth.Put(h[:])
 	return f.appendNetwork(append(dst, h[:f.Eth.Len()]...))
 }
 
-// AppendIP is AppendFrame without the Ethernet header.
+// AppendIP is like AppendFrame, without the Ethernet header.
 func AppendIP(dst []byte, f *Frame) []byte { return f.appendNetwork(dst) }
 
 func (f *Frame) appendNetwork(dst []byte) []byte {
@@ -119,7 +123,7 @@ func (f *Frame) appendNetwork(dst []byte) []byte {
 		f.GRH.NextHeader, f.GRH.PayloadLen = NextHeaderIBA, uint16(n)
 		var h [GRHLen]byte
 		f.GRH.Put(h[:])
-		return appendSealed(append(dst, h[:]...), &f.Packet, f.StartICRC())
+		return appendSealed(append(dst, h[:]...), &f.Packet, f.startICRC())
 	}
 	f.UDP.Length = uint16(UDPLen + n)
 	if f.UDP.DstPort == 0 {
@@ -137,5 +141,5 @@ func (f *Frame) appendNetwork(dst []byte) []byte {
 		f.IP6.Put(ip)
 	}
 	f.UDP.Put(h[len(ip):])
-	return appendSealed(append(dst, h[:len(ip)+UDPLen]...), &f.Packet, f.StartICRC())
+	return appendSealed(append(dst, h[:len(ip)+UDPLen]...), &f.Packet, f.startICRC())
 }

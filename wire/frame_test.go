@@ -17,7 +17,8 @@ func genFrame(t *rapid.T) wire.Frame {
 	if rapid.Bool().Draw(t, "tagged") {
 		f.Eth.Tagged, f.Eth.TCI = true, rapid.Uint16().Draw(t, "TCI")
 	}
-	tc, hops, src, dst := rapid.Byte().Draw(t, "TC"), rapid.Byte().Draw(t, "hops"), genGID(t, "source"), genGID(t, "destination")
+	tc, hops, src, dst := rapid.Byte().Draw(t, "TC"), rapid.Byte().Draw(t, "hops"), genGID(t, "source"),
+		genGID(t, "destination")
 	label := rapid.Uint32Range(0, wire.MaskFlowLabel).Draw(t, "flow label")
 	switch f.Eth.EtherType {
 	case wire.EtherTypeIPv4:
@@ -51,7 +52,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			require.Equal(t, plainICRC(golden{ip: b[n:]}, ""), f.Packet.ICRC)
 			return
 		}
-		// RoCEv1 as annex A16 words it: ones in place of the LRH, then the GRH with its variant fields as ones.
+		// Annex A16: ones in place of the LRH, then the GRH with its variant fields as ones.
 		plain := append([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), b[n:len(b)-wire.ICRCLen]...)
 		copy(plain[8:], "\x6f\xff\xff\xff")
 		plain[8+7], plain[8+wire.GRHLen+4] = 0xff, 0xff
@@ -70,14 +71,15 @@ func TestCheckICRCNotices(t *testing.T) {
 }
 
 func TestParseFrameErrors(t *testing.T) {
-	v4 := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4}, Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}}}
+	v4 := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4},
+		Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly}}}
 	v6 := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv6}, Packet: v4.Packet}
 	v1 := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeRoCEv1}, Packet: v4.Packet}
 	set := func(at int, v ...byte) func([]byte) []byte {
 		return func(b []byte) []byte { copy(b[at:], v); return b }
 	}
 	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
-	// An IPv4 edit must keep the header checksum right to be the only fault.
+	// sum corrects the IPv4 header checksum, so that the edit is the only error.
 	sum := func(edit func([]byte) []byte) func([]byte) []byte {
 		return func(b []byte) []byte {
 			b = edit(b)
@@ -99,11 +101,12 @@ func TestParseFrameErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		{"no Ethernet", v4, cut(13), wire.ErrShort, "13 bytes, an Ethernet header has 14"},
-		{"no tag", v4, func(b []byte) []byte { return set(12, 0x81, 0)(b)[:16] }, wire.ErrShort, "with a VLAN tag has 18"},
+		{"no Ethernet", v4, cut(13), wire.ErrShort, "13 bytes, want at least 14 for an Ethernet header"},
+		{"no tag", v4, func(b []byte) []byte { return set(12, 0x81, 0)(b)[:16] }, wire.ErrShort,
+			"want at least 18 for an Ethernet header with a VLAN tag"},
 		{"ARP", v4, set(12, 0x08, 0x06), wire.ErrProtocol, "EtherType 0x0806"},
 		{"two tags", v4, set(12, 0x81, 0, 0, 1, 0x81, 0), wire.ErrProtocol, "EtherType 0x8100"},
-		{"IPv4 short", v4, cut(33), wire.ErrShort, "19 bytes, an IPv4 header has 20"},
+		{"IPv4 short", v4, cut(33), wire.ErrShort, "19 bytes, want at least 20 for an IPv4 header"},
 		{"IPv4 version", v4, set(14, 0x65), wire.ErrVersion, "IP version 6, want 4"},
 		{"IPv4 options", v4, set(14, 0x46), wire.ErrLength, "6 words"},
 		{"IPv4 too long", v4, sum(set(16, 9, 9)), wire.ErrLength, "IPv4 total length 2313 in 44 bytes"},
@@ -116,14 +119,14 @@ func TestParseFrameErrors(t *testing.T) {
 		{"UDP long", v4, set(38, 0, 25), wire.ErrLength, "UDP length 25 in 24"},
 		{"UDP small", v4, set(38, 0, 7), wire.ErrLength, "UDP length 7"},
 		{"UDP shorter than IP", v4, set(38, 0, 20), wire.ErrLength, "UDP length 20 in an IP payload of 24"},
-		{"no UDP", v4, sum(set(16, 0, 27)), wire.ErrShort, "7 bytes, a UDP header has 8"},
+		{"no UDP", v4, sum(set(16, 0, 27)), wire.ErrShort, "7 bytes, want at least 8 for a UDP header"},
 		{"transport", v4, set(42, 0x1f), wire.ErrOpcode, "Opcode(0x1f)"},
-		{"IPv6 short", v6, cut(53), wire.ErrShort, "39 bytes, an IPv6 header has 40"},
+		{"IPv6 short", v6, cut(53), wire.ErrShort, "39 bytes, want at least 40 for an IPv6 header"},
 		{"IPv6 version", v6, set(14, 0x40), wire.ErrVersion, "IP version 4, want 6"},
 		{"IPv6 long", v6, set(18, 0, 25), wire.ErrLength, "IPv6 payload length 25 in 24"},
 		{"IPv6 extension", v6, set(20, 0), wire.ErrProtocol, "IPv6 next header 0"},
 		{"GRH next", v1, set(20, 17), wire.ErrProtocol, "GRH next header 0x11"},
-		{"GRH payload", v1, set(18, 0, 15), wire.ErrShort, "15 bytes, BTH and ICRC need 16"},
+		{"GRH payload", v1, set(18, 0, 15), wire.ErrShort, "15 bytes, want at least 16 for BTH and ICRC"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var g wire.Frame

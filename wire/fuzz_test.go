@@ -7,7 +7,7 @@ import (
 	"ciddk/wire"
 )
 
-// The committed corpora in testdata/fuzz are what fuzzing found worth keeping; the golden packets are added here.
+// The corpora in testdata/fuzz were found by fuzzing. The golden packets are added here.
 
 func FuzzParsePacket(f *testing.F) {
 	for _, g := range loadGolden(f) {
@@ -27,7 +27,7 @@ func FuzzParsePacket(f *testing.F) {
 	})
 }
 
-// checkReencodes demands that a packet that decodes encodes to the same bytes, but for the pad.
+// checkReencodes checks that a packet that was parsed is written with the same bytes, except for the pad.
 func checkReencodes(t *testing.T, b []byte, p *wire.Packet) {
 	t.Helper()
 	want := bytes.Clone(b)
@@ -75,10 +75,11 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// checkFrame demands that a frame that decodes, once encoded, has a good ICRC and decodes to the same headers.
-func checkFrame(t *testing.T, f *wire.Frame, parse func([]byte, *wire.Frame) error, put func([]byte, *wire.Frame) []byte) {
+// checkFrame checks that a frame that was parsed and written again has a correct ICRC and the same headers.
+func checkFrame(t *testing.T, f *wire.Frame, parse func([]byte, *wire.Frame) error,
+	put func([]byte, *wire.Frame) []byte) {
 	t.Helper()
-	_ = f.CheckICRC() // any bytes may follow; it must not panic
+	_ = f.CheckICRC() // must not panic
 	in := *f
 	b := put(nil, f)
 	var g wire.Frame
@@ -91,7 +92,7 @@ func checkFrame(t *testing.T, f *wire.Frame, parse func([]byte, *wire.Frame) err
 	if g.Packet.BTH != in.Packet.BTH || g.Eth != in.Eth || g.GRH != in.GRH || g.UDP != in.UDP || g.IP6 != in.IP6 {
 		t.Fatalf("decoded and encoded:\n%+v\n%+v", in, g)
 	}
-	in.IP4.Checksum, g.IP4.Checksum = 0, 0 // 0 and 0xffff are the same sum
+	in.IP4.Checksum, g.IP4.Checksum = 0, 0 // 0 and 0xffff are equivalent
 	if g.IP4 != in.IP4 {
 		t.Fatalf("decoded and encoded:\n%+v\n%+v", in.IP4, g.IP4)
 	}
@@ -113,7 +114,7 @@ func FuzzParseLinkPacket(f *testing.F) {
 		if wire.ParseLinkPacket(b, &p) != nil {
 			return
 		}
-		_ = wire.CheckLinkCRC(b, &p) // any bytes may follow; it must not panic
+		_ = wire.CheckLinkCRC(b, &p) // must not panic
 		lrh, grh, bth := p.LRH, p.GRH, p.Packet.BTH
 		out := wire.AppendLinkPacket(nil, &p)
 		var q wire.LinkPacket
@@ -158,7 +159,7 @@ func FuzzGRH(f *testing.F) {
 	})
 }
 
-// Flow4.Check faces whatever comes to the UDP port.
+// FuzzFlowCheck fuzzes Flow4.Check, which receives untrusted bytes from the UDP port.
 func FuzzFlowCheck(f *testing.F) {
 	for _, g := range loadGolden(f) {
 		f.Add(g.transport(), uint16(7))

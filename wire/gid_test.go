@@ -42,7 +42,7 @@ func TestMulticast(t *testing.T) {
 	}
 }
 
-// The figures are those that Linux senders used.
+// The expected values are from senders on Linux.
 func TestSourcePorts(t *testing.T) {
 	assert.EqualValues(t, 50176, wire.SourcePort(wire.QPFlowLabel(0x20, 0x20)))
 	assert.EqualValues(t, 58177, wire.SourcePort(0x12345))
@@ -56,8 +56,8 @@ func TestSourcePorts(t *testing.T) {
 	assert.Equal(t, wire.SourcePort(0x12345), wire.SourcePort(0xfff12345), "bits beyond the flow label")
 }
 
-// Every golden packet has the port of the rules. Requests and responses of a connected QP need both QPNs, of which a packet has one:
-// the sender's QPN is the receiver's in these captures.
+// Every golden packet has the source port that the functions return. The port of a connected QP depends on both QPNs,
+// and a packet has only one of them. In these captures, the sender and the receiver have the same QPN.
 func TestGoldenSourcePorts(t *testing.T) {
 	hits := 0
 	eachGolden(t, func(t *testing.T, g golden) {

@@ -12,7 +12,7 @@ import (
 	"ciddk/wire"
 )
 
-// golden is a whole IP packet as Linux rxe sent it.
+// golden is an IP packet that Linux rxe sent.
 type golden struct {
 	name string
 	ip   []byte // from the IP header to the ICRC
@@ -20,7 +20,7 @@ type golden struct {
 
 func (g golden) v4() bool { return g.ip[0]>>4 == 4 }
 
-// ipLen is the length of the IP header.
+// ipLen returns the length of the IP header.
 func (g golden) ipLen() int {
 	if g.v4() {
 		return wire.IPv4Len
@@ -28,7 +28,7 @@ func (g golden) ipLen() int {
 	return wire.IPv6Len
 }
 
-// transport is the packet from the BTH to the ICRC.
+// transport returns the packet from the BTH to the ICRC.
 func (g golden) transport() []byte { return g.ip[g.ipLen()+wire.UDPLen:] }
 
 func loadGolden(tb testing.TB) []golden {
@@ -57,7 +57,7 @@ func eachGolden(t *testing.T, f func(t *testing.T, g golden)) {
 	}
 }
 
-// eachGolden4 leaves out the IPv6 packets, which have no identification.
+// eachGolden4 is like eachGolden without IPv6 packets, which have no identification.
 func eachGolden4(t *testing.T, f func(t *testing.T, g golden)) {
 	n := 0
 	for _, g := range loadGolden(t) {

@@ -1,26 +1,25 @@
 package wire
 
-// GRHAreaLen is the length in bytes of what a UD QP writes in front of every message it receives (IBTA vol 1, ch. 11,
-// receive work requests; annex A17 for RoCEv2).
-// Without a GRH its contents are undefined.
+// GRHAreaLen is the length in bytes of the area that a UD QP writes in front of every received message (IBTA vol 1, ch.
+// 11, receive work requests; annex A17 for RoCEv2). Its contents are undefined if the packet had no GRH.
 const GRHAreaLen = 40
 
-// PutGRHArea4 fills b[:GRHAreaLen] for a packet that came over IPv4: 20 zero bytes and the IPv4 header with its checksum; b must be
-// that long.
+// PutGRHArea4 writes the area for a packet over IPv4 to b[:GRHAreaLen]: 20 zero bytes and the IPv4 header. It panics if
+// b is shorter.
 func PutGRHArea4(b []byte, h *IPv4) {
 	clear(b[:GRHAreaLen-IPv4Len])
 	h.Put(b[GRHAreaLen-IPv4Len:])
 }
 
-// PutGRHArea6 fills b[:GRHAreaLen] for a packet that came over IPv6: its header; b must be that long.
+// PutGRHArea6 writes the area for a packet over IPv6 to b[:GRHAreaLen]: the IPv6 header. It panics if b is shorter.
 func PutGRHArea6(b []byte, h *IPv6) { h.Put(b) }
 
-// ParseGRHArea is what the receiver of a UD message does with the area: the GRH in it, or for an IPv4 header its equivalent, with
-// the addresses mapped into GIDs. Lengths in it are not judged, as the packet is not there. Errors: ErrShort, ErrVersion,
-// ErrChecksum.
+// ParseGRHArea returns the GRH in the area of a received UD message. It converts an IPv4 header to a GRH with
+// IPv4-mapped GIDs. It does not validate lengths, because the area does not contain the packet. Errors: ErrShort,
+// ErrVersion, ErrChecksum.
 func ParseGRHArea(b []byte) (GRH, error) {
 	if len(b) < GRHAreaLen {
-		return GRH{}, errorf(ErrShort, "%d bytes, the GRH area has %d", len(b), GRHAreaLen)
+		return GRH{}, errorf(ErrShort, "%d bytes, want at least %d for the GRH area", len(b), GRHAreaLen)
 	}
 	if b[0]>>4 == 6 {
 		var h IPv6
@@ -36,6 +35,7 @@ func ParseGRHArea(b []byte) (GRH, error) {
 	}
 	var h IPv4
 	h.parseFields(v4)
-	return GRH{TrafficClass: h.TOS, PayloadLen: max(h.TotalLen, IPv4Len) - IPv4Len, NextHeader: h.Protocol, HopLimit: h.TTL,
-		SGID: GIDFromIPv4(h.Src), DGID: GIDFromIPv4(h.Dst)}, nil
+	return GRH{TrafficClass: h.TOS, PayloadLen: max(h.TotalLen, IPv4Len) - IPv4Len, NextHeader: h.Protocol,
+		HopLimit: h.TTL,
+		SGID:     GIDFromIPv4(h.Src), DGID: GIDFromIPv4(h.Dst)}, nil
 }

@@ -17,7 +17,8 @@ func TestGRHArea(t *testing.T) {
 		}
 		var f wire.Frame
 		require.NoError(t, wire.ParseIP(g.ip, &f))
-		want := wire.GRH{PayloadLen: f.UDP.Length, NextHeader: wire.ProtocolUDP, HopLimit: 64, SGID: f.IP6.Src, DGID: f.IP6.Dst}
+		want := wire.GRH{PayloadLen: f.UDP.Length, NextHeader: wire.ProtocolUDP, HopLimit: 64, SGID: f.IP6.Src,
+			DGID: f.IP6.Dst}
 		if g.v4() {
 			wire.PutGRHArea4(b, &f.IP4)
 			assert.Equal(t, append(make([]byte, 20), g.ip[:20]...), b)

@@ -9,11 +9,12 @@ import (
 	"ciddk/wire"
 )
 
-// Every header: bytes with one known layout, to pin the offsets, and any bytes must survive Parse and Put.
+// TestHeaderLayouts checks the offsets of every header with known bytes.
 func TestHeaderLayouts(t *testing.T) {
 	var bth wire.BTH
 	bth.Parse([]byte{0x64, 0x6a, 0x12, 0x34, 0x95, 1, 2, 3, 0xc3, 4, 5, 6})
-	assert.Equal(t, wire.BTH{Opcode: wire.UDSendOnly, SE: false, MigReq: true, Pad: 2, TVer: 10, PKey: 0x1234, FECN: true, Resv6: 0x15,
+	assert.Equal(t, wire.BTH{Opcode: wire.UDSendOnly, SE: false, MigReq: true, Pad: 2, TVer: 10, PKey: 0x1234, FECN: true,
+		Resv6:  0x15,
 		DestQP: 0x010203, AckReq: true, Resv7: 0x43, PSN: 0x040506}, bth)
 	bth.Parse([]byte{0, 0x80, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0})
 	assert.Equal(t, wire.BTH{SE: true, BECN: true}, bth)
@@ -27,7 +28,8 @@ func TestHeaderLayouts(t *testing.T) {
 	var at wire.AtomicETH
 	at.Parse([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 		0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28})
-	assert.Equal(t, wire.AtomicETH{VA: 0x0102030405060708, RKey: 0x090a0b0c, SwapAdd: 0x1112131415161718, Compare: 0x2122232425262728}, at)
+	assert.Equal(t, wire.AtomicETH{VA: 0x0102030405060708, RKey: 0x090a0b0c, SwapAdd: 0x1112131415161718,
+		Compare: 0x2122232425262728}, at)
 	var aeth wire.AETH
 	aeth.Parse([]byte{0x62, 1, 2, 3})
 	assert.Equal(t, wire.AETH{Syndrome: wire.NAKRemoteAccess, MSN: 0x010203}, aeth)
@@ -42,7 +44,8 @@ func TestHeaderLayouts(t *testing.T) {
 	assert.Equal(t, wire.IETH{RKey: 0x01020304}, ieth)
 	var lrh wire.LRH
 	lrh.Parse([]byte{0x73, 0x5b, 0x12, 0x34, 0xaa, 0xbc, 0x56, 0x78})
-	assert.Equal(t, wire.LRH{VL: 7, LVer: 3, SL: 5, Resv2: 2, LNH: 3, DLID: 0x1234, Resv5: 0x15, PktLen: 0x2bc, SLID: 0x5678}, lrh)
+	assert.Equal(t, wire.LRH{VL: 7, LVer: 3, SL: 5, Resv2: 2, LNH: 3, DLID: 0x1234, Resv5: 0x15, PktLen: 0x2bc,
+		SLID: 0x5678}, lrh)
 }
 
 func TestHeadersSurvive(t *testing.T) {
@@ -74,7 +77,7 @@ func TestHeadersSurvive(t *testing.T) {
 	}
 }
 
-// Values too wide for their field must not spill into the neighbours.
+// Values that are too large for their field must not change adjacent fields.
 func TestPutCutsOff(t *testing.T) {
 	b := make([]byte, wire.BTHLen)
 	h := wire.BTH{Pad: 0xff, DestQP: 0xffffffff, PSN: 0xffffffff}

@@ -2,15 +2,18 @@ package wire
 
 import "encoding/binary"
 
-// SolveIPv4ID finds the IPv4 identification for which a packet's ICRC is right, and false if there is none.
+// SolveIPv4ID returns the IPv4 identification for which the ICRC of a packet is correct. It returns false if there is
+// none.
 //
-// The identification is inside the ICRC, but a UDP socket does not show it. got is the ICRC computed with identification 0, want the
-// one in the packet, tailLen the number of bytes that the ICRC covers behind the UDP header: BTH to the end of the pad.
+// The ICRC covers the identification, which a UDP socket does not report. got is the ICRC computed with identification
+// 0, and want is the ICRC in the packet. tailLen is the number of bytes that the ICRC covers after the UDP header, from
+// the BTH to the end of the pad.
 //
-// A CRC is linear: got XOR want is the identification's own contribution, its 16 bits run through the CRC and then through as many
-// zero bytes as follow the field. That last step is a multiplication by a power of x modulo the polynomial and can be undone: what
-// comes out is the 16 bits with 16 zero bits above them, or the packet was wrong. So the check keeps 16 of the ICRC's 32 bits; beside
-// the UDP checksum, and for peers whose identification is 0, where the first comparison settles it, that is what can be had.
+// A CRC is linear, so got XOR want is the contribution of the identification: the CRC of its 16 bits and of as many
+// zero bytes as follow the field. The zero bytes multiply by a power of x modulo the polynomial, which SolveIPv4ID
+// inverts. The result of a correct packet has zeros in its upper 16 bits. The check therefore has the strength of 16 of
+// the 32 bits of the ICRC, in addition to the UDP checksum. It has the full strength if the sender uses identification
+// 0.
 func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
 	if got == want {
 		return 0, true
@@ -18,8 +21,8 @@ func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
 	if tailLen < 0 {
 		return 0, false
 	}
-	// Bits fed into an empty register are as good as standing in it from the start, with the zero bytes yet to come that stand
-	// for the field's own two.
+	// The 16 bits are equivalent to an initial register, if the two bytes of the field itself count as zero bytes that
+	// follow.
 	n := 2 + (IPv4Len - 6) + UDPLen + tailLen
 	var r uint32
 	if n%4 == 0 && n/4 < len(unshift) {
@@ -33,15 +36,17 @@ func SolveIPv4ID(got, want uint32, tailLen int) (id uint16, ok bool) {
 	return uint16(r)<<8 | uint16(r)>>8, true
 }
 
-// First finds the length of the first packet in b, which begins with a transport packet (BTH to ICRC) and goes on with others: the least
-// multiple of 4 from BTHLen+ICRCLen up to most, and to less than len(b), at which the ICRC is right with identification id; 0 if there
-// is none, and beyond the packets of MTU 4096. next, if not nil, is asked whether a packet may begin at b[n:], before that is found out. The work is one pass over the
-// bytes, and some 40 ns for each length that next lets through.
-func (f Flow4) First(b []byte, id uint16, most int, next func(b []byte) bool) int {
-	// What stands in front only adds to a CRC: its share is compared, taken back to where the transport packet begins.
+// First returns the length of the first packet in b, which contains several transport packets (BTH to ICRC). This is
+// the smallest multiple of 4 from BTHLen+ICRCLen to maxLen, and less than len(b), at which the ICRC is correct with
+// identification id. First returns 0 if there is none, or if the packet is longer than those of MTU 4096. If mayBegin
+// is not nil, First skips lengths n for which mayBegin(b[n:]) is false. It reads the bytes once, and takes about 40 ns
+// more for each length that it tries.
+func (f Flow4) First(b []byte, id uint16, maxLen int, mayBegin func(b []byte) bool) int {
+	// The headers in front contribute Start to the CRC. The loop compares it with the rest, shifted back to the start
+	// of the packet.
 	at, r := 0, uint32(0)
-	for n := BTHLen + ICRCLen; n <= most && n < len(b) && n/4 < len(unshift); n += 4 {
-		if next != nil && !next(b[n:]) {
+	for n := BTHLen + ICRCLen; n <= maxLen && n < len(b) && n/4 < len(unshift); n += 4 {
+		if mayBegin != nil && !mayBegin(b[n:]) {
 			continue
 		}
 		end := n - ICRCLen
@@ -56,8 +61,8 @@ func (f Flow4) First(b []byte, id uint16, most int, next func(b []byte) bool) in
 	return 0
 }
 
-// unshift[k] is x^-(32k) modulo the CRC-32 polynomial: multiplying a register by it takes 4k zero bytes back. It covers the
-// packets of the largest MTU, 4096 bytes, with their headers.
+// unshift[k] is x^-(32k) modulo the CRC-32 polynomial. Multiplication of a register by it undoes 4k zero bytes. The
+// table covers packets of the largest MTU, 4096 bytes, with their headers.
 var unshift = func() (t [(4096 + 128) / 4]uint32) {
 	t[0] = 1 << 31
 	back := unshiftPower(4)
@@ -67,7 +72,7 @@ var unshift = func() (t [(4096 + 128) / 4]uint32) {
 	return t
 }()
 
-// unshiftPower is x^-(8n).
+// unshiftPower returns x^-(8n) modulo the CRC-32 polynomial.
 func unshiftPower(n int) uint32 {
 	p := uint32(1) << 31 // x^0
 	for sq := xInverse8; n > 0; n >>= 1 {
@@ -79,18 +84,18 @@ func unshiftPower(n int) uint32 {
 	return p
 }
 
-// ieeePoly is the polynomial with the coefficient of x^31 in bit 0 and of x^0 in bit 31; x^32 is left out.
+// ieeePoly is the CRC-32 polynomial without x^32. Bit 0 is the coefficient of x^31, and bit 31 that of x^0.
 const ieeePoly = 0xedb88320
 
-// xInverse8 is x^-8. The polynomial is P = x*Q + 1, so x*Q = 1 modulo P (the coefficients are bits) and Q is x^-1.
+// xInverse8 is x^-8. The polynomial is P = x*Q + 1. Coefficients are bits, so x*Q = 1 modulo P, and Q is x^-1.
 var xInverse8 = func() uint32 {
-	q := uint32(ieeePoly<<1&0xffffffff | 1) // every coefficient of P - 1 one down; that of x^32 is not in ieeePoly
+	q := uint32(ieeePoly<<1&0xffffffff | 1) // (P - 1) / x; ieeePoly lacks the coefficient of x^32
 	q2 := mulMod(q, q)
 	q4 := mulMod(q2, q2)
 	return mulMod(q4, q4)
 }()
 
-// mulMod multiplies two polynomials modulo the CRC-32 polynomial, in the register's bit order.
+// mulMod returns the product of two polynomials modulo the CRC-32 polynomial, in the bit order of the register.
 func mulMod(a, b uint32) uint32 {
 	var p uint32
 	for range 32 {

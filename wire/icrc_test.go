@@ -12,8 +12,9 @@ import (
 	"ciddk/wire"
 )
 
-// bitwiseCRC is the textbook shift register, one bit at a time with the least significant of each byte first, in the polynomial's own
-// bit order, and shares nothing with the package's tables. The result is complemented and turned round so that its first bit out is bit 0.
+// bitwiseCRC computes a CRC with the textbook shift register, one bit at a time, least significant bit of each byte
+// first. It shares no code or table with the package. The result is complemented and reversed, so that bit 0 is the
+// first bit on the wire.
 func bitwiseCRC(width uint, poly uint32, b []byte) uint32 {
 	ones := uint32(1)<<width - 1
 	r := ones
@@ -35,11 +36,11 @@ func bitwiseCRC(width uint, poly uint32, b []byte) uint32 {
 	return rev
 }
 
-// maskedField is a part of an IP packet that the ICRC reads as ones.
+// maskedField is a part of an IP packet that counts as ones in the ICRC.
 type maskedField struct {
 	name string
 	off  int
-	bits []byte // which bits of the bytes from off on
+	bits []byte // mask of the bits, from byte off on
 }
 
 func maskedFields(g golden) []maskedField {
@@ -52,11 +53,12 @@ func maskedFields(g golden) []maskedField {
 		return append(fs, maskedField{"TOS", 1, []byte{0xff}}, maskedField{"TTL", 8, []byte{0xff}},
 			maskedField{"IPv4 checksum", 10, []byte{0xff, 0xff}})
 	}
-	return append(fs, maskedField{"traffic class", 0, []byte{0x0f, 0xf0}}, maskedField{"flow label", 1, []byte{0x0f, 0xff, 0xff}},
+	return append(fs, maskedField{"traffic class", 0, []byte{0x0f, 0xf0}},
+		maskedField{"flow label", 1, []byte{0x0f, 0xff, 0xff}},
 		maskedField{"hop limit", 7, []byte{0xff}})
 }
 
-// plainICRC computes the ICRC of a whole IP packet the slow way, leaving out the mask of one field.
+// plainICRC computes the ICRC of an IP packet bit by bit, without the mask of one field.
 func plainICRC(g golden, unmasked string) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, g.ip[:len(g.ip)-wire.ICRCLen]...)
 	for _, f := range maskedFields(g) {
@@ -82,7 +84,8 @@ func TestICRCAgainstTextbook(t *testing.T) {
 	})
 }
 
-// Each bit of a packet either is in a masked field, and changes nothing, or is covered, and breaks the ICRC.
+// TestICRCEveryBit flips each bit of a packet. The ICRC must stay correct for bits in a masked field, and become wrong
+// for all others.
 func TestICRCEveryBit(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden) {
 		var f wire.Frame
@@ -98,8 +101,8 @@ func TestICRCEveryBit(t *testing.T) {
 				masked[m.off+i] |= bits
 			}
 		}
-		// Version and IHL have one legal value and no field in the package's structs, the protocol and the two lengths follow from
-		// the packet; they are covered by TestICRCAgainstTextbook.
+		// TestICRCAgainstTextbook covers version and IHL, which have no field in the structs, and the protocol and the
+		// two lengths, which are computed.
 		first, skip := 1, map[int]bool{2: true, 3: true, 9: true}
 		if !g.v4() {
 			first, skip = 0, map[int]bool{4: true, 5: true, 6: true}
@@ -123,7 +126,8 @@ func TestICRCEveryBit(t *testing.T) {
 	})
 }
 
-// rawStart is the ICRC up to the BTH from the fields in the bytes of a packet, whatever they hold.
+// rawStart returns the ICRC of the headers in front of the BTH, from the bytes of a packet. It accepts all values of
+// fields.
 func rawStart(ip []byte, ipLen int) wire.ICRC {
 	u := ip[ipLen:]
 	sport, dport := binary.BigEndian.Uint16(u), binary.BigEndian.Uint16(u[2:])
@@ -135,7 +139,7 @@ func rawStart(ip []byte, ipLen int) wire.ICRC {
 	return wire.NewFlow6([16]byte(ip[8:]), [16]byte(ip[24:]), sport, dport).Start(n)
 }
 
-// Start's tables against the textbook over lengths and IDs of every magnitude.
+// TestFlowStart compares the tables of Start with the textbook CRC, over lengths and IDs of every magnitude.
 func TestFlowStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := 4 * rapid.IntRange(4, 65504/4).Draw(t, "words")
@@ -143,10 +147,11 @@ func TestFlowStart(t *testing.T) {
 		f := wire.Frame{
 			IP4: wire.IPv4{TotalLen: uint16(n + 28), ID: id, Frag: rapid.SampledFrom([]uint16{0, 0x4000}).Draw(t, "frag"),
 				Protocol: wire.ProtocolUDP, Src: [4]byte{10, 1, 2, 3}, Dst: [4]byte{10, 1, 2, 4}},
-			IP6: wire.IPv6{PayloadLen: uint16(n + 8), NextHeader: wire.ProtocolUDP, Src: [16]byte{0xfd, 1}, Dst: [16]byte{0xfd, 2}},
+			IP6: wire.IPv6{PayloadLen: uint16(n + 8), NextHeader: wire.ProtocolUDP, Src: [16]byte{0xfd, 1},
+				Dst: [16]byte{0xfd, 2}},
 			UDP: wire.UDP{SrcPort: rapid.Uint16().Draw(t, "sport"), DstPort: wire.RoCEv2Port, Length: uint16(n + 8)},
 		}
-		// An empty transport part: the value after Start is the CRC of the headers alone.
+		// With an empty transport part, the result of Start is the CRC of the headers alone.
 		g4 := golden{ip: make([]byte, wire.IPv4Len+wire.UDPLen+wire.BTHLen+wire.ICRCLen)}
 		f.IP4.Put(g4.ip)
 		f.UDP.Put(g4.ip[wire.IPv4Len:])
@@ -202,7 +207,7 @@ func TestSolveIPv4ID(t *testing.T) {
 func TestSolveIPv4IDAll(t *testing.T) {
 	f := wire.NewFlow4([4]byte{10, 0, 0, 1}, [4]byte{10, 0, 0, 2}, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment)
 	b := make([]byte, wire.BTHLen+8)
-	b[4] = 0x80 // FECN set on the way must not matter
+	b[4] = 0x80 // a switch may set FECN
 	for id := range 1 << 16 {
 		c := f.Start(len(b)+wire.ICRCLen, uint16(id)).Transport(b)
 		solved, ok := wire.SolveIPv4ID(uint32(f.Start(len(b)+wire.ICRCLen, 0).Transport(b)), uint32(c), len(b))
@@ -223,7 +228,7 @@ func TestSolveIPv4IDAll(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// First finds the first packet of several by its ICRC, whatever is in them.
+// TestFirst checks that First finds the end of the first of several packets, for any contents.
 func TestFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := wire.NewFlow4([4]byte{10, 0, 0, 1}, [4]byte{10, 0, 0, 2}, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment)
@@ -249,7 +254,8 @@ func TestFirst(t *testing.T) {
 	require.Zero(t, wire.Flow4{}.First(nil, 0, 100, nil))
 }
 
-// Any burst of up to 16 bits behind the ID, and any single or double bit error, must still be found: the 16 bits that the check keeps.
+// With an unknown ID, the check must still detect any burst of up to 16 bits after the ID, and any single-bit or
+// double-bit error.
 func TestSolveIPv4IDKeepsChecking(t *testing.T) {
 	eachGolden4(t, func(t *testing.T, g golden) {
 		var f wire.Frame
@@ -277,8 +283,8 @@ func TestSolveIPv4IDKeepsChecking(t *testing.T) {
 	})
 }
 
-// No single wrong bit of any packet can be taken for another identification: the distance between the two is all that matters, and the
-// longest packet has every distance.
+// No single-bit error of any packet is equivalent to another identification. This depends only on the distance between
+// the bit and the identification, and the longest packet has every distance.
 func TestSolveIPv4IDSingleBit(t *testing.T) {
 	f := wire.NewFlow4([4]byte{10, 0, 0, 1}, [4]byte{10, 0, 0, 2}, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment)
 	b := make([]byte, wire.BTHLen+16+4+4096+wire.ICRCLen)

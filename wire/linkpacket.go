@@ -2,10 +2,10 @@ package wire
 
 import "encoding/binary"
 
-// LinkPacket is a packet of an InfiniBand link, LRH to VCRC.
+// LinkPacket is a packet of an InfiniBand link, from LRH to VCRC (IBTA vol 1, ch. 5).
 type LinkPacket struct {
 	LRH    LRH
-	GRH    GRH // if Global
+	GRH    GRH // if Global returns true
 	Packet Packet
 	VCRC   VCRC
 }
@@ -13,15 +13,16 @@ type LinkPacket struct {
 // Global reports whether the packet has a GRH.
 func (p *LinkPacket) Global() bool { return p.LRH.LNH == LNHGlobal }
 
-// ParseLinkPacket takes b apart, which must hold exactly one packet, LRH to VCRC. It does not check the CRCs; see CheckLinkCRC. It
-// allocates only to make an error.
+// ParseLinkPacket parses b, which must contain exactly one packet, from LRH to VCRC. It does not check the CRCs; see
+// CheckLinkCRC. It allocates only errors.
 //
-// Errors: ErrShort; ErrVersion for the link version; ErrLength if LRH or GRH disagree with len(b); ErrLinkLayer for raw packets;
-// those of GRH.Parse and ParsePacket, whose promises about p.Packet hold.
+// Errors: ErrShort; ErrVersion for an unknown link version; ErrLength if the lengths in LRH or GRH do not match len(b);
+// ErrLinkLayer for raw packets; those of GRH.Parse; those of ParsePacket, which also describes the state of p.Packet
+// after an error.
 func ParseLinkPacket(b []byte, p *LinkPacket) error {
 	*p = LinkPacket{}
 	if len(b) < LRHLen+BTHLen+ICRCLen+VCRCLen {
-		return errorf(ErrShort, "%d bytes, the shortest IBA packet has %d", len(b), LRHLen+BTHLen+ICRCLen+VCRCLen)
+		return errorf(ErrShort, "%d bytes, want at least %d for an IBA packet", len(b), LRHLen+BTHLen+ICRCLen+VCRCLen)
 	}
 	p.LRH.Parse(b)
 	p.VCRC = VCRC(binary.LittleEndian.Uint16(b[len(b)-VCRCLen:]))
@@ -29,7 +30,7 @@ func ParseLinkPacket(b []byte, p *LinkPacket) error {
 		return errorf(ErrVersion, "link version %d, want 0", p.LRH.LVer)
 	}
 	if n := 4*int(p.LRH.PktLen) + VCRCLen; n != len(b) {
-		return errorf(ErrLength, "LRH packet length %d stands for %d bytes, got %d", p.LRH.PktLen, n, len(b))
+		return errorf(ErrLength, "LRH packet length %d (%d bytes with VCRC), got %d bytes", p.LRH.PktLen, n, len(b))
 	}
 	rest := b[LRHLen : len(b)-VCRCLen]
 	switch p.LRH.LNH {
@@ -48,15 +49,15 @@ func ParseLinkPacket(b []byte, p *LinkPacket) error {
 	return ParsePacket(rest, &p.Packet)
 }
 
-// StartICRC gives the ICRC up to the BTH.
-func (p *LinkPacket) StartICRC() ICRC {
+// startICRC returns the ICRC of the headers in front of the BTH.
+func (p *LinkPacket) startICRC() ICRC {
 	if p.Global() {
 		return StartGRH(&p.GRH)
 	}
 	return StartLRH(&p.LRH)
 }
 
-// CheckLinkCRC returns an *Error around ErrChecksum if b, for which ParseLinkPacket set p, has a wrong VCRC or ICRC.
+// CheckLinkCRC returns ErrChecksum if b has a wrong VCRC or ICRC. p must be the result of ParseLinkPacket for b.
 func CheckLinkCRC(b []byte, p *LinkPacket) error {
 	if c := VCRC(0).Update(b[:len(b)-VCRCLen]); c != p.VCRC {
 		return errorf(ErrChecksum, "VCRC %#04x, computed %#04x", uint16(p.VCRC), uint16(c))
@@ -65,14 +66,14 @@ func CheckLinkCRC(b []byte, p *LinkPacket) error {
 	if p.Global() {
 		n += GRHLen
 	}
-	if c := p.StartICRC().Transport(b[n : len(b)-VCRCLen-ICRCLen]); uint32(c) != p.Packet.ICRC {
+	if c := p.startICRC().Transport(b[n : len(b)-VCRCLen-ICRCLen]); uint32(c) != p.Packet.ICRC {
 		return errorf(ErrChecksum, "ICRC %#08x, computed %#08x", p.Packet.ICRC, uint32(c))
 	}
 	return nil
 }
 
-// AppendLinkPacket appends the packet to dst. It sets what follows from the rest: the lengths in LRH and GRH, the GRH's next header,
-// the pad count and both CRCs, in p too. p.LRH.LNH must be LNHLocal or LNHGlobal.
+// AppendLinkPacket appends the packet to dst. It computes the lengths in LRH and GRH, the next header of the GRH, the
+// pad count and both CRCs, and sets them in p, too. p.LRH.LNH must be LNHLocal or LNHGlobal.
 func AppendLinkPacket(dst []byte, p *LinkPacket) []byte {
 	n := PacketLen(p.Packet.BTH.Opcode, len(p.Packet.Payload))
 	start := len(dst)
@@ -86,12 +87,12 @@ func AppendLinkPacket(dst []byte, p *LinkPacket) []byte {
 	p.LRH.PktLen = uint16((len(hdr) + n) / 4)
 	p.LRH.Put(hdr)
 	dst = append(dst, hdr...)
-	dst = appendSealed(dst, &p.Packet, p.StartICRC())
+	dst = appendSealed(dst, &p.Packet, p.startICRC())
 	p.VCRC = VCRC(0).Update(dst[start:])
 	return binary.LittleEndian.AppendUint16(dst, uint16(p.VCRC))
 }
 
-// appendSealed is AppendPacket with the ICRC computed.
+// appendSealed is like AppendPacket, but computes the ICRC.
 func appendSealed(dst []byte, p *Packet, start ICRC) []byte {
 	at := len(dst)
 	dst = AppendPacket(dst, p)

@@ -13,8 +13,8 @@ import (
 	"ciddk/wire/wirecheck"
 )
 
-// ibtaSample is the sample packet of IBTA vol 1, 7.8.1, an RDMA WRITE ONLY of 14 bytes in a local packet, up to its ICRC. That the ICRC
-// comes out is the check of the local mask (VL, BTH byte 4) and of the byte order that is independent of our captures.
+// ibtaSample is the sample packet of IBTA vol 1, 7.8.1, without VCRC: an RDMA WRITE ONLY of 14 bytes in a local packet.
+// It checks the mask of local packets (VL, BTH byte 4) and the byte order of the ICRC independently of captures.
 const ibtaSample = "7012375c000e17d2" + "0a2024870087b1b3000dec2a" + "01710a1c015d400238f27a050000000e" +
 	"bb884d85fd5cfba4728bc0690ed40000" + "9625b75a"
 
@@ -24,7 +24,8 @@ func TestIBTASample(t *testing.T) {
 	vcrc := bitwiseCRC(16, 0x100b, b)
 	b = binary.LittleEndian.AppendUint16(b, uint16(vcrc))
 
-	wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(0x17d2, 0x375c), wirecheck.ServiceLevel(1), wirecheck.VirtualLane(7),
+	wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(0x17d2, 0x375c), wirecheck.ServiceLevel(1),
+		wirecheck.VirtualLane(7),
 		wirecheck.Global(false), wirecheck.LinkTransport(wirecheck.Opcode(wire.RCWriteOnly), wirecheck.PKey(0x2487),
 			wirecheck.DestQP(0x87b1b3), wirecheck.PSN(0x0dec2a), wirecheck.PayloadLen(14),
 			wirecheck.RETH(wire.RETH{VA: 0x01710a1c015d4002, RKey: 0x38f27a05, DMALen: 14})))
@@ -32,7 +33,7 @@ func TestIBTASample(t *testing.T) {
 	require.NoError(t, wire.ParseLinkPacket(b, &p))
 	assert.Equal(t, b, wire.AppendLinkPacket(nil, &p))
 
-	// VL and BTH byte 4 may change on the way: the VCRC notices, the ICRC does not.
+	// Switches may change VL and BTH byte 4. The VCRC covers them, and the ICRC does not.
 	for _, at := range []int{0, wire.LRHLen + 4} {
 		c := append([]byte(nil), b...)
 		c[at] ^= 0xc0
@@ -44,7 +45,7 @@ func TestIBTASample(t *testing.T) {
 		require.NoError(t, wire.ParseLinkPacket(c, &p))
 		require.NoError(t, wire.CheckLinkCRC(c, &p))
 	}
-	// Everything else may not.
+	// Both CRCs cover everything else.
 	for i := range len(b) - wire.VCRCLen {
 		c := append([]byte(nil), b...)
 		c[i] ^= 0x01
@@ -79,10 +80,12 @@ func TestLinkPacketRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nib := rapid.Uint8Range(0, 15)
 		p := wire.LinkPacket{Packet: genPacket(t)}
-		p.LRH = wire.LRH{VL: nib.Draw(t, "VL"), SL: nib.Draw(t, "SL"), LNH: rapid.Uint8Range(wire.LNHLocal, wire.LNHGlobal).Draw(t, "LNH"),
+		p.LRH = wire.LRH{VL: nib.Draw(t, "VL"), SL: nib.Draw(t, "SL"), LNH: rapid.Uint8Range(wire.LNHLocal,
+			wire.LNHGlobal).Draw(t, "LNH"),
 			DLID: rapid.Uint16().Draw(t, "DLID"), SLID: rapid.Uint16().Draw(t, "SLID")}
 		if p.Global() {
-			p.GRH = wire.GRH{TrafficClass: rapid.Byte().Draw(t, "TC"), FlowLabel: rapid.Uint32Range(0, wire.MaskFlowLabel).Draw(t, "FL"),
+			p.GRH = wire.GRH{TrafficClass: rapid.Byte().Draw(t, "TC"), FlowLabel: rapid.Uint32Range(0,
+				wire.MaskFlowLabel).Draw(t, "FL"),
 				HopLimit: rapid.Byte().Draw(t, "hops"), SGID: genGID(t, "SGID"), DGID: genGID(t, "DGID")}
 		}
 		b := wire.AppendLinkPacket(nil, &p)
@@ -91,7 +94,7 @@ func TestLinkPacketRoundTrip(t *testing.T) {
 		require.Equal(t, p, q)
 		require.NoError(t, wire.CheckLinkCRC(b, &q))
 
-		// The ICRC as the specification words it: no bit of the LRH of a global packet counts, of a local one all but the VL.
+		// The ICRC does not cover the LRH of a global packet, and covers that of a local packet except the VL.
 		plain := append([]byte(nil), b[:len(b)-wire.VCRCLen-wire.ICRCLen]...)
 		bth := wire.LRHLen
 		if p.Global() {
@@ -116,15 +119,17 @@ func TestParseLinkPacketErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		{"short", func(b []byte) []byte { return b[:25] }, wire.ErrShort, "25 bytes, the shortest IBA packet has 26"},
+		{"short", func(b []byte) []byte { return b[:25] }, wire.ErrShort, "25 bytes, want at least 26 for an IBA packet"},
 		{"version", func(b []byte) []byte { b[0] = 1; return b }, wire.ErrVersion, "link version 1"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-4] }, wire.ErrLength, "LRH packet length 17 stands for 70 bytes, got 66"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-4] }, wire.ErrLength,
+			"LRH packet length 17 (70 bytes with VCRC), got 66 bytes"},
 		{"longer", func(b []byte) []byte { return append(b, 0) }, wire.ErrLength, "got 71"},
 		{"raw", func(b []byte) []byte { b[1] = 0; return b }, wire.ErrLinkLayer, "LNH 0"},
 		{"raw IPv6", func(b []byte) []byte { b[1] = 1; return b }, wire.ErrLinkLayer, "LNH 1"},
 		{"GRH version", func(b []byte) []byte { b[8] = 0x40; return b }, wire.ErrVersion, "IP version 4"},
 		{"GRH payload", func(b []byte) []byte { b[13] = 16; return b }, wire.ErrLength, "GRH payload length 16, got 20"},
-		{"GRH payload beyond", func(b []byte) []byte { b[12] = 9; return b }, wire.ErrLength, "payload length 2324 in 20 bytes"},
+		{"GRH payload beyond", func(b []byte) []byte { b[12] = 9; return b }, wire.ErrLength,
+			"payload length 2324 in 20 bytes"},
 		{"next header", func(b []byte) []byte { b[14] = 17; return b }, wire.ErrProtocol, "GRH next header 0x11, want 0x1b"},
 		{"opcode", func(b []byte) []byte { b[48] = 0x1e; return b }, wire.ErrOpcode, "Opcode(0x1e)"},
 		{"GRH cut", func(b []byte) []byte { b[5] = 6; return b[:26] }, wire.ErrShort, "16 bytes"},

@@ -7,32 +7,26 @@ const LRHLen = 8
 
 // Values of LRH.LNH, the link next header (IBTA vol 1, 7.7).
 const (
-	LNHRaw    = 0 // raw, EtherType header
-	LNHIPv6   = 1 // raw, IPv6 header
-	LNHLocal  = 2 // BTH
-	LNHGlobal = 3 // GRH, then BTH
+	LNHRaw    = 0 // raw packet with an EtherType header
+	LNHIPv6   = 1 // raw packet with an IPv6 header
+	LNHLocal  = 2 // a BTH follows
+	LNHGlobal = 3 // a GRH and a BTH follow
 )
 
 // LRH is the local route header (IBTA vol 1, 7.7).
-//
-//	byte 0    VL 4, link version 4
-//	byte 1    SL 4, reserved 2, LNH 2
-//	byte 2:2  destination LID
-//	byte 4:2  reserved 5, packet length 11
-//	byte 6:2  source LID
 type LRH struct {
-	VL     uint8 // 4 bits; not covered by the ICRC
-	LVer   uint8 // 4 bits, 0
-	SL     uint8 // 4 bits
-	Resv2  uint8 // 2 bits
-	LNH    uint8 // 2 bits
-	DLID   uint16
-	Resv5  uint8  // 5 bits
-	PktLen uint16 // 11 bits: from here to before the VCRC, in units of 4 bytes
-	SLID   uint16
+	VL     uint8  // byte 0, bits 7-4: virtual lane, which the ICRC does not cover
+	LVer   uint8  // byte 0, bits 3-0: link version, 0
+	SL     uint8  // byte 1, bits 7-4: service level
+	Resv2  uint8  // byte 1, bits 3-2: reserved
+	LNH    uint8  // byte 1, bits 1-0: link next header
+	DLID   uint16 // bytes 2-3: destination LID
+	Resv5  uint8  // byte 4, bits 7-3: reserved
+	PktLen uint16 // byte 4, bit 2, to byte 5, bit 0: length from the LRH to the end of the ICRC, in units of 4 bytes
+	SLID   uint16 // bytes 6-7: source LID
 }
 
-// Put writes the header to b[:LRHLen]; b must be that long. Bits beyond a field's width are cut off.
+// Put writes the header to b[:LRHLen]. It panics if b is shorter. Bits beyond a field's width are dropped.
 func (h *LRH) Put(b []byte) {
 	_ = b[LRHLen-1]
 	b[0] = h.VL<<4 | h.LVer&15
@@ -42,7 +36,7 @@ func (h *LRH) Put(b []byte) {
 	binary.BigEndian.PutUint16(b[6:], h.SLID)
 }
 
-// Parse reads the header from b[:LRHLen]; b must be that long. It judges nothing.
+// Parse reads the header from b[:LRHLen]. It panics if b is shorter. It accepts all values.
 func (h *LRH) Parse(b []byte) {
 	_ = b[LRHLen-1]
 	h.VL, h.LVer = b[0]>>4, b[0]&15
@@ -53,7 +47,7 @@ func (h *LRH) Parse(b []byte) {
 	h.SLID = binary.BigEndian.Uint16(b[6:])
 }
 
-// StartLRH gives the ICRC up to the end of the LRH of a packet without GRH (IBTA vol 1, 7.8.1): the VL reads as ones.
+// StartLRH returns the ICRC of the LRH of a packet without GRH (IBTA vol 1, 7.8.1). The VL counts as ones.
 func StartLRH(h *LRH) ICRC {
 	v := *h
 	v.VL = 15

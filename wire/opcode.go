@@ -2,10 +2,10 @@ package wire
 
 import "fmt"
 
-// Opcode is byte 0 of the BTH: the service in the top three bits, the operation in the low five (IBTA vol 1, 9.2, OpCode).
+// Opcode is byte 0 of the BTH (IBTA vol 1, 9.2, OpCode). Bits 7-5 are the service, and bits 4-0 are the operation.
 type Opcode uint8
 
-// Reliable connected.
+// Opcodes of the reliable connected service.
 const (
 	RCSendFirst          Opcode = 0x00
 	RCSendMiddle         Opcode = 0x01
@@ -32,7 +32,7 @@ const (
 	RCSendOnlyInv        Opcode = 0x17
 )
 
-// Unreliable connected.
+// Opcodes of the unreliable connected service.
 const (
 	UCSendFirst    Opcode = 0x20
 	UCSendMiddle   Opcode = 0x21
@@ -48,8 +48,8 @@ const (
 	UCWriteOnlyImm Opcode = 0x2b
 )
 
-// Reliable datagram. Named so that a trace or an error can say what came; Valid is false for them, since the kit declares the
-// service unsupported.
+// Opcodes of the reliable datagram service. They have names for traces and errors. Valid returns false for them,
+// because the engine does not support the service.
 const (
 	RDSendFirst          Opcode = 0x40
 	RDSendMiddle         Opcode = 0x41
@@ -75,23 +75,24 @@ const (
 	RDResync             Opcode = 0x55
 )
 
-// Unreliable datagram, and the congestion notification packet of RoCEv2 (annex A17), which belongs to no service.
+// Opcodes of the unreliable datagram service, and that of the RoCEv2 congestion notification packet (annex A17), which
+// belongs to no service.
 const (
 	UDSendOnly    Opcode = 0x64
 	UDSendOnlyImm Opcode = 0x65
 	CNP           Opcode = 0x81
 )
 
-// Service is the top three bits of an opcode.
+// Service is the transport service of an opcode: its bits 7-5.
 type Service uint8
 
-// The services, with their values on the wire.
+// Services.
 const (
 	RC         Service = 0 // reliable connected
 	UC         Service = 1 // unreliable connected
 	RD         Service = 2 // reliable datagram
 	UD         Service = 3 // unreliable datagram
-	Congestion Service = 4 // CNP only
+	Congestion Service = 4 // only CNP
 )
 
 var serviceNames = [...]string{RC: "RC", UC: "UC", RD: "RD", UD: "UD", Congestion: "CNP"}
@@ -103,10 +104,11 @@ func (s Service) String() string {
 	return fmt.Sprintf("Service(%d)", uint8(s))
 }
 
-// Op is what a packet does, apart from its service, its place in the message, and immediate data or invalidation.
+// Op is the operation of a packet, independent of its service, its position in the message, immediate data and
+// invalidation.
 type Op uint8
 
-// The operations. OpNone is the Op of an opcode that nothing defines.
+// Operations. OpNone is the operation of undefined opcodes.
 const (
 	OpNone Op = iota
 	OpSend
@@ -132,58 +134,60 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Valid reports whether o is an opcode of RC, UC or UD, or CNP. It is false for reserved values and for RD.
+// Valid reports whether o is CNP or an opcode of RC, UC or UD. It returns false for reserved values and for RD.
 func (o Opcode) Valid() bool { return opTable[o].flags&flagValid != 0 }
 
-// Known reports whether o is defined: the Valid ones and those of RD.
+// Known reports whether o is defined. Opcodes of RD are known, but not valid.
 func (o Opcode) Known() bool { return opTable[o].op != OpNone }
 
-// Service gives the top three bits, whether or not o is Known.
+// Service returns the service, also if o is not known.
 func (o Opcode) Service() Service { return Service(o >> 5) }
 
-// Op gives the operation, OpNone when o is not Known.
+// Op returns the operation, or OpNone if o is not known.
 func (o Opcode) Op() Op { return opTable[o].op }
 
-// Start reports whether the packet begins a message (FIRST, ONLY, and all that come alone: requests, acknowledges).
+// Start reports whether the packet begins a message: FIRST, ONLY, and packets that are a message by themselves, such as
+// READ requests and ACKs.
 func (o Opcode) Start() bool { return opTable[o].flags&flagStart != 0 }
 
-// End reports whether the packet ends a message (LAST, ONLY, and all that come alone).
+// End reports whether the packet ends a message: LAST, ONLY, and packets that are a message by themselves.
 func (o Opcode) End() bool { return opTable[o].flags&flagEnd != 0 }
 
-// Request reports whether the packet goes from requester to responder.
+// Request reports whether requesters send the packet to responders.
 func (o Opcode) Request() bool { return opTable[o].flags&flagRequest != 0 }
 
-// Response reports whether the packet goes from responder to requester: read responses and both acknowledges.
+// Response reports whether responders send the packet to requesters: READ responses, ACKs and atomic ACKs.
 func (o Opcode) Response() bool { return opTable[o].flags&flagResponse != 0 }
 
-// HasPayload reports whether the opcode may carry data behind its headers.
+// HasPayload reports whether data may follow the headers.
 func (o Opcode) HasPayload() bool { return opTable[o].flags&flagPayload != 0 }
 
-// HasRDETH reports a reliable datagram extended header, the first one behind the BTH. RD only.
+// HasRDETH reports whether the packet has a reliable datagram extended transport header. It is the first header after
+// the BTH, in RD only.
 func (o Opcode) HasRDETH() bool { return opTable[o].flags&flagRDETH != 0 }
 
-// HasDETH reports a datagram extended header.
+// HasDETH reports whether the packet has a DETH.
 func (o Opcode) HasDETH() bool { return opTable[o].flags&flagDETH != 0 }
 
-// HasRETH reports an RDMA extended header.
+// HasRETH reports whether the packet has a RETH.
 func (o Opcode) HasRETH() bool { return opTable[o].flags&flagRETH != 0 }
 
-// HasAtomicETH reports an atomic extended header.
+// HasAtomicETH reports whether the packet has an AtomicETH.
 func (o Opcode) HasAtomicETH() bool { return opTable[o].flags&flagAtomicETH != 0 }
 
-// HasAETH reports an ACK extended header.
+// HasAETH reports whether the packet has an AETH.
 func (o Opcode) HasAETH() bool { return opTable[o].flags&flagAETH != 0 }
 
-// HasAtomicAckETH reports an atomic ACK extended header.
+// HasAtomicAckETH reports whether the packet has an AtomicAckETH.
 func (o Opcode) HasAtomicAckETH() bool { return opTable[o].flags&flagAtomicAckETH != 0 }
 
-// HasImm reports immediate data.
+// HasImm reports whether the packet has immediate data.
 func (o Opcode) HasImm() bool { return opTable[o].flags&flagImm != 0 }
 
-// HasIETH reports an invalidate extended header.
+// HasIETH reports whether the packet has an IETH.
 func (o Opcode) HasIETH() bool { return opTable[o].flags&flagIETH != 0 }
 
-// HeaderLen is the length in bytes of the BTH and the extension headers; BTHLen when o is not Known.
+// HeaderLen returns the length of the BTH and the extension headers in bytes, or BTHLen if o is not known.
 func (o Opcode) HeaderLen() int { return int(opTable[o].hdr) }
 
 func (o Opcode) String() string {
@@ -193,9 +197,9 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("Opcode(%#02x)", uint8(o))
 }
 
-// Make is the inverse of the properties: the opcode for an operation of a service at a place in a message, and false if there is
-// none. start and end are both set for what comes alone. imm and inv ask for immediate data (the ending packets of SEND and RDMA
-// WRITE) and for invalidation (the ending packets of an RC SEND). The RD opcodes are made too; see Valid.
+// Make returns the opcode with the given properties. It returns false if there is none. start and end are the results
+// of Opcode.Start and Opcode.End. imm selects immediate data (last packet of a SEND or RDMA WRITE), and inv selects
+// invalidation (last packet of an RC SEND). Make returns the opcodes of RD, too.
 func Make(s Service, op Op, start, end, imm, inv bool) (Opcode, bool) {
 	if s > Congestion || op > OpCNP {
 		return 0, false

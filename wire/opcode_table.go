@@ -21,6 +21,7 @@ const (
 	flagOnly = flagStart | flagEnd
 )
 
+// opProps holds the properties of an opcode.
 type opProps struct {
 	flags uint16
 	op    Op
@@ -35,11 +36,11 @@ const (
 	makeFound = 0x100
 )
 
-// The tables are filled before main from lowOps, so that every property is written down once.
+// The tables are computed from lowOps before main.
 var (
 	opTable     [256]opProps
 	opNameTable [256]string
-	makeTable   [(int(Congestion) + 1) << 8]uint16 // index: see Make
+	makeTable   [(int(Congestion) + 1) << 8]uint16 // by the index that Make computes
 )
 
 const (
@@ -49,7 +50,8 @@ const (
 	onUD = 1 << UD
 )
 
-// lowOps is indexed by the low five bits of the opcode (IBTA vol 1, 9.2, OpCode, which gives the headers too).
+// lowOps has the operation, the properties and the services for the low five bits of an opcode (IBTA vol 1, 9.2,
+// OpCode).
 var lowOps = [32]struct {
 	op       Op
 	flags    uint16
@@ -99,15 +101,16 @@ func init() {
 			case RD:
 				f |= flagRDETH
 				if f&flagRequest != 0 {
-					f |= flagDETH // responses name the EE context only
+					f |= flagDETH // responses have only the EE context, in the RDETH
 				}
 			}
 			addOpcode(Opcode(int(s)<<5|low), l.op, f)
 		}
 	}
-	addOpcode(CNP, OpCNP, flagValid|flagOnly|flagPayload) // its payload is 16 reserved bytes
+	addOpcode(CNP, OpCNP, flagValid|flagOnly|flagPayload) // the payload is 16 reserved bytes
 }
 
+// addOpcode sets the table entries of an opcode.
 func addOpcode(o Opcode, op Op, f uint16) {
 	n := BTHLen
 	for _, h := range []struct {
@@ -134,6 +137,7 @@ func addOpcode(o Opcode, op Op, f uint16) {
 	makeTable[i] = makeFound | uint16(o)
 }
 
+// opcodeName returns the name of an opcode, such as RC_SEND_ONLY_IMM.
 func opcodeName(s Service, op Op, f uint16) string {
 	if op == OpCNP {
 		return "CNP"

@@ -9,8 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-// opcodeRows repeats the specification's table by hand: low five bits, name, place in the message (f, m, l, o) and extension headers
-// in bytes for RC.
+// opcodeRows is the table of the specification: low five bits, name, position in the message (first, middle, last,
+// only) and bytes of extension headers for RC.
 var opcodeRows = []struct {
 	low   uint8
 	name  string
@@ -112,7 +112,8 @@ func TestOpcodeTable(t *testing.T) {
 	for i := range 256 {
 		o := wire.Opcode(i)
 		if !seen[o] {
-			assert.False(t, o.Known() || o.Valid() || o.Start() || o.End() || o.Request() || o.Response() || o.HasPayload(), "%v", o)
+			assert.False(t, o.Known() || o.Valid() || o.Start() || o.End() || o.Request() || o.Response() || o.HasPayload(),
+				"%v", o)
 			assert.Equal(t, wire.OpNone, o.Op())
 			assert.Equal(t, wire.BTHLen, o.HeaderLen())
 			assert.Contains(t, o.String(), "Opcode(0x")
@@ -121,11 +122,13 @@ func TestOpcodeTable(t *testing.T) {
 }
 
 func TestOpcodeConstants(t *testing.T) {
-	// The first and last of each block, which pin the constants between them together with TestOpcodeTable.
+	// The first and the last constant of each block. TestOpcodeTable covers those between them.
 	for o, name := range map[wire.Opcode]string{
-		wire.RCSendFirst: "RC_SEND_FIRST", wire.RCWriteOnlyImm: "RC_RDMA_WRITE_ONLY_IMM", wire.RCReadRequest: "RC_RDMA_READ_REQUEST",
+		wire.RCSendFirst: "RC_SEND_FIRST", wire.RCWriteOnlyImm: "RC_RDMA_WRITE_ONLY_IMM",
+		wire.RCReadRequest:        "RC_RDMA_READ_REQUEST",
 		wire.RCReadResponseMiddle: "RC_RDMA_READ_RESPONSE_MIDDLE", wire.RCAcknowledge: "RC_ACKNOWLEDGE",
-		wire.RCAtomicAcknowledge: "RC_ATOMIC_ACKNOWLEDGE", wire.RCCompareSwap: "RC_COMPARE_SWAP", wire.RCFetchAdd: "RC_FETCH_ADD",
+		wire.RCAtomicAcknowledge: "RC_ATOMIC_ACKNOWLEDGE", wire.RCCompareSwap: "RC_COMPARE_SWAP",
+		wire.RCFetchAdd:    "RC_FETCH_ADD",
 		wire.RCSendLastInv: "RC_SEND_LAST_INV", wire.RCSendOnlyInv: "RC_SEND_ONLY_INV", wire.UCSendFirst: "UC_SEND_FIRST",
 		wire.UCWriteOnlyImm: "UC_RDMA_WRITE_ONLY_IMM", wire.RDSendFirst: "RD_SEND_FIRST", wire.RDResync: "RD_RESYNC",
 		wire.UDSendOnly: "UD_SEND_ONLY", wire.UDSendOnlyImm: "UD_SEND_ONLY_IMM", wire.CNP: "CNP", 0x15: "Opcode(0x15)",
@@ -139,13 +142,15 @@ func TestOpcodeConstants(t *testing.T) {
 	assert.Equal(t, "Op(200)", wire.Op(200).String())
 }
 
-// TestMakeInverse runs over everything Make can be asked: what it makes has just these properties, and it makes every opcode.
+// TestMakeInverse calls Make with all combinations of arguments. Every result must have the properties of the
+// arguments, and every opcode must be a result.
 func TestMakeInverse(t *testing.T) {
 	made := map[wire.Opcode]bool{}
 	for s := range wire.Service(12) {
 		for op := range wire.Op(20) {
 			for bits := range 16 {
-				start, end, imm, inv := bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0
+				start, end := bits&8 != 0, bits&4 != 0
+				imm, inv := bits&2 != 0, bits&1 != 0
 				o, ok := wire.Make(s, op, start, end, imm, inv)
 				if !ok {
 					continue

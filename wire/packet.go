@@ -2,14 +2,14 @@ package wire
 
 import "encoding/binary"
 
-// ICRCLen is the length of the invariant CRC that ends every packet, in bytes.
+// ICRCLen is the length in bytes of the invariant CRC at the end of every packet.
 const ICRCLen = 4
 
-// MaxHeaderLen is the longest BTH with extension headers, in bytes: that of an RD atomic.
+// MaxHeaderLen is the largest length in bytes of a BTH with extension headers, that of an RD atomic.
 const MaxHeaderLen = BTHLen + RDETHLen + DETHLen + AtomicETHLen
 
-// Packet is a transport packet, BTH to ICRC, taken apart. Of the extension headers those that the opcode has are meaningful;
-// ParsePacket leaves the others zero.
+// Packet is a transport packet, from BTH to ICRC. The opcode determines which extension headers are present;
+// ParsePacket sets the others to zero.
 type Packet struct {
 	BTH          BTH
 	DETH         DETH
@@ -19,24 +19,25 @@ type Packet struct {
 	AtomicAckETH AtomicAckETH
 	ImmDt        ImmDt
 	IETH         IETH
-	Payload      []byte // without pad; after ParsePacket a part of its argument
-	Padding      []byte // the BTH.Pad bytes behind the payload, likewise; zeros from a sender that keeps the rules
-	ICRC         uint32 // stored least significant byte first; see ICRC
+	Payload      []byte // without pad; ParsePacket sets it to a subslice of its argument
+	Padding      []byte // the BTH.Pad bytes after the payload, which a sender sets to zero; a subslice like Payload
+	ICRC         uint32 // on the wire, least significant byte first
 }
 
-// ParsePacket takes b apart: what a UDP datagram carries, or an InfiniBand packet from the BTH to before the VCRC. It checks all
-// that can be told from b alone, but neither reserved bits and pad bytes, which a receiver ignores (see CheckReserved), nor the
-// ICRC, which covers headers outside b. It allocates only to make an error.
+// ParsePacket parses a transport packet: the payload of a RoCEv2 UDP datagram, or the part of an InfiniBand packet from
+// BTH to ICRC. It does not check reserved bits and pad bytes, which receivers ignore (see CheckReserved), nor the ICRC,
+// which covers headers outside of b. It allocates only errors.
 //
-// Errors are an *Error around ErrShort, ErrLength, ErrVersion, ErrOpcode, ErrPad or ErrPayload, judged in that order. With ErrPad
-// and ErrPayload the headers in p are good (a responder may have to answer with a NAK), with ErrVersion and ErrOpcode the BTH is.
+// Errors, in the order of the checks: ErrShort, ErrLength, ErrVersion, ErrOpcode, ErrPad, ErrPayload. After ErrVersion
+// and ErrOpcode, p.BTH is set. After ErrPad and ErrPayload, all headers are set, because a responder may have to send a
+// NAK.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
 	if len(b) < BTHLen+ICRCLen {
-		return errorf(ErrShort, "%d bytes, BTH and ICRC need %d", len(b), BTHLen+ICRCLen)
+		return errorf(ErrShort, "%d bytes, want at least %d for BTH and ICRC", len(b), BTHLen+ICRCLen)
 	}
 	if len(b)%4 != 0 {
-		return errorf(ErrLength, "%d bytes, not a multiple of 4", len(b))
+		return errorf(ErrLength, "%d bytes, want a multiple of 4", len(b))
 	}
 	p.BTH.Parse(b)
 	if p.BTH.TVer != 0 {
@@ -49,7 +50,7 @@ func ParsePacket(b []byte, p *Packet) error {
 	n := int(o.hdr)
 	end := len(b) - ICRCLen
 	if end < n {
-		return errorf(ErrShort, "%d bytes, %v needs %d", len(b), p.BTH.Opcode, n+ICRCLen)
+		return errorf(ErrShort, "%d bytes, want at least %d for %v", len(b), n+ICRCLen, p.BTH.Opcode)
 	}
 	p.ICRC = binary.LittleEndian.Uint32(b[end:])
 	p.parseExtensions(b[BTHLen:n], o.flags)
@@ -65,7 +66,7 @@ func ParsePacket(b []byte, p *Packet) error {
 	return nil
 }
 
-// parseExtensions reads the headers behind the BTH; b is as long as they are together.
+// parseExtensions reads the extension headers from b.
 func (p *Packet) parseExtensions(b []byte, flags uint16) {
 	if flags&flagDETH != 0 {
 		p.DETH.Parse(b)
@@ -96,9 +97,9 @@ func (p *Packet) parseExtensions(b []byte, flags uint16) {
 	}
 }
 
-// PutHeaders writes the BTH as it stands and the extension headers of its opcode to b and returns their length,
-// BTH.Opcode.HeaderLen(). b must have room for them; MaxHeaderLen always suffices. An opcode that is not Valid gets what is known
-// of it: RD its headers without contents in the RDETH, an undefined one a BTH only.
+// PutHeaders writes the BTH and the extension headers of its opcode to b, and returns their length,
+// BTH.Opcode.HeaderLen(). b must be at least that long; MaxHeaderLen is always enough. For opcodes of RD, it writes
+// zeros in the RDETH. For undefined opcodes, it writes the BTH only.
 func (p *Packet) PutHeaders(b []byte) int {
 	o := &opTable[p.BTH.Opcode]
 	b = b[:o.hdr]
@@ -138,8 +139,9 @@ func (p *Packet) PutHeaders(b []byte) int {
 	return int(o.hdr)
 }
 
-// AppendPacket appends the packet to dst: headers, payload, pad and ICRC. It sets p.BTH.Pad to what the payload needs and writes
-// zeros there, whatever p.Padding holds; the ICRC is p.ICRC, since computing it takes headers that are not p's.
+// AppendPacket appends the headers, payload, pad and ICRC of the packet to dst. It sets p.BTH.Pad according to the
+// payload, and ignores p.Padding: pad bytes are zero. It writes p.ICRC and does not compute it, because the ICRC also
+// covers headers that are not in p.
 func AppendPacket(dst []byte, p *Packet) []byte {
 	p.BTH.Pad = PadLen(len(p.Payload))
 	var h [MaxHeaderLen]byte
@@ -151,15 +153,14 @@ func AppendPacket(dst []byte, p *Packet) []byte {
 	return binary.LittleEndian.AppendUint32(dst, p.ICRC)
 }
 
-// PadLen is the number of pad bytes, 0-3, that follow n bytes of payload.
+// PadLen returns the number of pad bytes, 0 to 3, after n bytes of payload.
 func PadLen(n int) uint8 { return uint8(-n & 3) }
 
-// PacketLen is the length of a packet with an opcode and n bytes of payload: headers, payload, pad and ICRC.
+// PacketLen returns the length in bytes of a packet with n bytes of payload: headers, payload, pad and ICRC.
 func PacketLen(o Opcode, n int) int { return o.HeaderLen() + n + int(PadLen(n)) + ICRCLen }
 
-// CheckReserved returns an *Error around ErrReserved if the packet has a reserved bit, a reserved AETH syndrome or a pad byte that
-// a sender must leave zero but did not. Receivers must not use it to drop packets, since they ignore reserved fields; it is for
-// tools that judge a sender.
+// CheckReserved returns ErrReserved if a reserved bit or a pad byte is not zero, or if the AETH syndrome is reserved.
+// It is for tools that check a sender. Receivers ignore reserved fields, and must not drop packets because of them.
 func (p *Packet) CheckReserved() error {
 	o := p.BTH.Opcode
 	switch {
@@ -172,7 +173,7 @@ func (p *Packet) CheckReserved() error {
 	case o.HasAETH() && p.AETH.Syndrome.Reserved():
 		return errorf(ErrReserved, "AETH: %v", p.AETH.Syndrome)
 	case o == CNP && len(p.Payload) != CNPLen:
-		return errorf(ErrReserved, "CNP with %d bytes behind the BTH, want %d", len(p.Payload), CNPLen)
+		return errorf(ErrReserved, "CNP with %d bytes after the BTH, want %d", len(p.Payload), CNPLen)
 	}
 	if o == CNP {
 		for i, c := range p.Payload {
@@ -189,5 +190,5 @@ func (p *Packet) CheckReserved() error {
 	return nil
 }
 
-// CNPLen is the length in bytes of the reserved field behind the BTH of a congestion notification packet (annex A17).
+// CNPLen is the length in bytes of the reserved field after the BTH of a congestion notification packet (annex A17).
 const CNPLen = 16

@@ -27,14 +27,15 @@ func TestParsePacketErrors(t *testing.T) {
 		text   string
 		bthSet bool
 	}{
-		{"empty", nil, wire.ErrShort, "wire: packet too short: 0 bytes, BTH and ICRC need 16", false},
+		{"empty", nil, wire.ErrShort, "wire: packet too short: 0 bytes, want at least 16 for BTH and ICRC", false},
 		{"no ICRC", make([]byte, 12), wire.ErrShort, "12 bytes", false},
-		{"odd", make([]byte, 17), wire.ErrLength, "17 bytes, not a multiple of 4", false},
+		{"odd", make([]byte, 17), wire.ErrLength, "17 bytes, want a multiple of 4", false},
 		{"TVer", pkt(wire.RCSendOnly, 16, func(b []byte) { b[1] = 3 }), wire.ErrVersion, "TVer 3, want 0", true},
 		{"reserved opcode", pkt(0x1f, 16, nil), wire.ErrOpcode, "Opcode(0x1f)", true},
 		{"RD", pkt(wire.RDSendOnly, 28, nil), wire.ErrOpcode, "RD_SEND_ONLY", true},
 		{"UC read", pkt(0x2c, 32, nil), wire.ErrOpcode, "Opcode(0x2c)", true},
-		{"no RETH", pkt(wire.RCReadRequest, 28, nil), wire.ErrShort, "28 bytes, RC_RDMA_READ_REQUEST needs 32", true},
+		{"no RETH", pkt(wire.RCReadRequest, 28, nil), wire.ErrShort, "28 bytes, want at least 32 for RC_RDMA_READ_REQUEST",
+			true},
 		{"pad of nothing", pkt(wire.RCSendOnly, 16, func(b []byte) { b[1] = 0x10 }), wire.ErrPad, "1 pad bytes in 0", true},
 		{"ACK with data", pkt(wire.RCAcknowledge, 24, nil), wire.ErrPayload, "RC_ACKNOWLEDGE with 4 bytes", true},
 		{"read with data", pkt(wire.RCReadRequest, 36, nil), wire.ErrPayload, "RC_RDMA_READ_REQUEST with 4 bytes", true},
@@ -52,8 +53,8 @@ func TestParsePacketErrors(t *testing.T) {
 	}
 }
 
-// Every truncation of every golden packet is refused or, cut at a multiple of 4 inside the payload, a shorter packet whose ICRC is
-// wrong.
+// Every truncation of every golden packet is rejected, or parsed as a shorter packet with a wrong ICRC if it is cut at
+// a multiple of 4 inside the payload.
 func TestTruncation(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden) {
 		var f, cut wire.Frame
@@ -62,7 +63,8 @@ func TestTruncation(t *testing.T) {
 		for n := range tr {
 			if err := wire.ParsePacket(tr[:n], &cut.Packet); err == nil {
 				require.Zero(t, n%4)
-				cut.Eth, cut.IP4, cut.IP6, cut.UDP = f.Eth, f.IP4, f.IP6, f.UDP
+				cut.Eth, cut.UDP = f.Eth, f.UDP
+				cut.IP4, cut.IP6 = f.IP4, f.IP6
 				require.ErrorIs(t, cut.CheckICRC(), wire.ErrChecksum)
 			}
 		}
@@ -94,7 +96,7 @@ func TestCheckReserved(t *testing.T) {
 		{"syndrome", wire.RCAcknowledge, 0, func(p *wire.Packet) { p.AETH.Syndrome = 0x7f }, "reserved syndrome 0x7f"},
 		{"pad", wire.RCSendOnly, 3, func(p *wire.Packet) { p.Padding = []byte{9} }, "pad byte 0 is 0x09"},
 		{"CNP", wire.CNP, 16, func(*wire.Packet) {}, ""},
-		{"CNP length", wire.CNP, 12, func(*wire.Packet) {}, "12 bytes behind the BTH, want 16"},
+		{"CNP length", wire.CNP, 12, func(*wire.Packet) {}, "12 bytes after the BTH, want 16"},
 		{"CNP contents", wire.CNP, 16, func(p *wire.Packet) { p.Payload[3] = 1 }, "CNP byte 15 is 0x01"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,7 +113,7 @@ func TestCheckReserved(t *testing.T) {
 	}
 }
 
-// validOpcodes are those that ParsePacket takes.
+// validOpcodes returns the opcodes that ParsePacket accepts.
 func validOpcodes() (os []wire.Opcode) {
 	for i := range 256 {
 		if o := wire.Opcode(i); o.Valid() {
@@ -121,19 +123,21 @@ func validOpcodes() (os []wire.Opcode) {
 	return os
 }
 
-// genPacket draws a packet with just the headers that its opcode has.
+// genPacket draws a packet with the headers of its opcode.
 func genPacket(t *rapid.T) wire.Packet {
 	var p wire.Packet
 	u24 := rapid.Uint32Range(0, wire.Mask24)
 	o := rapid.SampledFrom(validOpcodes()).Draw(t, "opcode")
-	p.BTH = wire.BTH{Opcode: o, SE: rapid.Bool().Draw(t, "SE"), MigReq: rapid.Bool().Draw(t, "M"), PKey: rapid.Uint16().Draw(t, "P_Key"),
+	p.BTH = wire.BTH{Opcode: o, SE: rapid.Bool().Draw(t, "SE"), MigReq: rapid.Bool().Draw(t, "M"),
+		PKey: rapid.Uint16().Draw(t, "P_Key"),
 		FECN: rapid.Bool().Draw(t, "FECN"), BECN: rapid.Bool().Draw(t, "BECN"), DestQP: u24.Draw(t, "QP"),
 		AckReq: rapid.Bool().Draw(t, "A"), PSN: u24.Draw(t, "PSN")}
 	if o.HasDETH() {
 		p.DETH = wire.DETH{QKey: rapid.Uint32().Draw(t, "Q_Key"), SrcQP: u24.Draw(t, "source QP")}
 	}
 	if o.HasRETH() {
-		p.RETH = wire.RETH{VA: rapid.Uint64().Draw(t, "VA"), RKey: rapid.Uint32().Draw(t, "R_Key"), DMALen: rapid.Uint32().Draw(t, "len")}
+		p.RETH = wire.RETH{VA: rapid.Uint64().Draw(t, "VA"), RKey: rapid.Uint32().Draw(t, "R_Key"),
+			DMALen: rapid.Uint32().Draw(t, "len")}
 	}
 	if o.HasAtomicETH() {
 		p.AtomicETH = wire.AtomicETH{VA: rapid.Uint64().Draw(t, "VA"), RKey: rapid.Uint32().Draw(t, "R_Key"),

@@ -16,7 +16,8 @@ func TestPSN(t *testing.T) {
 		a, b uint32
 		want int
 	}{
-		{5, 3, 2}, {3, 5, -2}, {0, 0xffffff, 1}, {0xffffff, 0, -1}, {0x7fffff, 0, 0x7fffff}, {0x800000, 0, -0x800000}, {7, 7, 0},
+		{5, 3, 2}, {3, 5, -2}, {0, 0xffffff, 1}, {0xffffff, 0, -1}, {0x7fffff, 0, 0x7fffff}, {0x800000, 0, -0x800000},
+		{7, 7, 0},
 	} {
 		assert.Equal(t, c.want, wire.PSNDiff(c.a, c.b), "%#x - %#x", c.a, c.b)
 	}

@@ -15,8 +15,8 @@ import (
 	"ciddk/wire"
 )
 
-// tsharkFields is what is asked of tshark, and how a packet of ours answers; nil for a header that is not there. A number may be printed
-// in decimal or hexadecimal.
+// tsharkFields maps fields of tshark to functions that return the expected value for a packet, or nil if the packet
+// lacks the header. tshark may print numbers in decimal or hexadecimal.
 var tsharkFields = []struct {
 	name string
 	want func(p *wire.Packet) (v uint64, ok bool)
@@ -32,10 +32,22 @@ var tsharkFields = []struct {
 	{"infiniband.bth.a", func(p *wire.Packet) (uint64, bool) { return number(p.BTH.AckReq), true }},
 	{"infiniband.deth.q_key", func(p *wire.Packet) (uint64, bool) { return uint64(p.DETH.QKey), p.BTH.Opcode.HasDETH() }},
 	{"infiniband.deth.srcqp", func(p *wire.Packet) (uint64, bool) { return uint64(p.DETH.SrcQP), p.BTH.Opcode.HasDETH() }},
-	{"infiniband.reth.dmalen", func(p *wire.Packet) (uint64, bool) { return uint64(p.RETH.DMALen), p.BTH.Opcode.HasRETH() }},
-	{"infiniband.atomiceth.swapdt", func(p *wire.Packet) (uint64, bool) { return p.AtomicETH.SwapAdd, p.BTH.Opcode.HasAtomicETH() }},
-	{"infiniband.atomiceth.cmpdt", func(p *wire.Packet) (uint64, bool) { return p.AtomicETH.Compare, p.BTH.Opcode.HasAtomicETH() }},
-	{"infiniband.aeth.syndrome", func(p *wire.Packet) (uint64, bool) { return uint64(p.AETH.Syndrome), p.BTH.Opcode.HasAETH() }},
+	{"infiniband.reth.dmalen", func(p *wire.Packet) (uint64, bool) {
+		return uint64(p.RETH.DMALen),
+			p.BTH.Opcode.HasRETH()
+	}},
+	{"infiniband.atomiceth.swapdt", func(p *wire.Packet) (uint64, bool) {
+		return p.AtomicETH.SwapAdd,
+			p.BTH.Opcode.HasAtomicETH()
+	}},
+	{"infiniband.atomiceth.cmpdt", func(p *wire.Packet) (uint64, bool) {
+		return p.AtomicETH.Compare,
+			p.BTH.Opcode.HasAtomicETH()
+	}},
+	{"infiniband.aeth.syndrome", func(p *wire.Packet) (uint64, bool) {
+		return uint64(p.AETH.Syndrome),
+			p.BTH.Opcode.HasAETH()
+	}},
 	{"infiniband.aeth.msn", func(p *wire.Packet) (uint64, bool) { return uint64(p.AETH.MSN), p.BTH.Opcode.HasAETH() }},
 	{"infiniband.atomicacketh.origremdt", func(p *wire.Packet) (uint64, bool) {
 		return p.AtomicAckETH.Orig, p.BTH.Opcode.HasAtomicAckETH()
@@ -53,7 +65,7 @@ func number(b bool) uint64 {
 	return 0
 }
 
-// checkTshark compares what tshark reads with what we wrote.
+// checkTshark compares the fields that tshark prints with those that were written.
 func checkTshark(t *testing.T, file string, packets []wire.Packet, extra ...string) [][]string {
 	t.Helper()
 	var fields []string
@@ -82,8 +94,8 @@ func checkTshark(t *testing.T, file string, packets []wire.Packet, extra ...stri
 	return rest
 }
 
-// withAllOpcodes adds to the captured packets one of every opcode that the captures lack, congestion notifications apart, which tshark 4.0
-// does not dissect beyond the BTH.
+// withAllOpcodes returns the captured packets, and one of every opcode that the captures lack, except CNP: tshark 4.0
+// does not dissect a CNP beyond the BTH.
 func withAllOpcodes(t *testing.T) []wire.Frame {
 	t.Helper()
 	var fs []wire.Frame
@@ -99,7 +111,8 @@ func withAllOpcodes(t *testing.T) []wire.Frame {
 			continue
 		}
 		f := fs[0]
-		f.Packet = wire.Packet{BTH: wire.BTH{Opcode: o, SE: true, MigReq: true, PKey: 0x8765, DestQP: 0xfedcba, AckReq: true, PSN: 0x654321},
+		f.Packet = wire.Packet{BTH: wire.BTH{Opcode: o, SE: true, MigReq: true, PKey: 0x8765, DestQP: 0xfedcba, AckReq: true,
+			PSN: 0x654321},
 			RETH: wire.RETH{VA: 1 << 60, RKey: 5, DMALen: 7}, AETH: wire.AETH{Syndrome: wire.ACK(12), MSN: 0x123456}}
 		if o.HasPayload() {
 			f.Packet.Payload = []byte("\x00\x01\x02")
@@ -124,7 +137,8 @@ func TestTsharkRoCE(t *testing.T) {
 		f.Eth.EtherType = wire.EtherTypeRoCEv1
 		add(f)
 	}
-	rows := checkTshark(t, tsharktest.Write(t, tsharktest.Ethernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr", "ip.checksum.status", "udp.port")
+	rows := checkTshark(t, tsharktest.Write(t, tsharktest.Ethernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr",
+		"ip.checksum.status", "udp.port")
 	for i, row := range rows {
 		if i%2 == 0 {
 			assert.Equal(t, []string{"", ""}, row[:2])
@@ -140,11 +154,13 @@ func TestTsharkInfiniBand(t *testing.T) {
 	var packets []wire.Packet
 	var vcrcs []wire.VCRC
 	for i, f := range withAllOpcodes(t) {
-		p := wire.LinkPacket{LRH: wire.LRH{VL: 2, SL: 4, LNH: uint8(wire.LNHLocal + i%2), DLID: 77, SLID: 99}, Packet: f.Packet}
+		p := wire.LinkPacket{LRH: wire.LRH{VL: 2, SL: 4, LNH: uint8(wire.LNHLocal + i%2), DLID: 77, SLID: 99},
+			Packet: f.Packet}
 		frames = append(frames, erf.InfiniBand(time.Unix(0, 0), wire.AppendLinkPacket(nil, &p)))
 		packets, vcrcs = append(packets, p.Packet), append(vcrcs, p.VCRC)
 	}
-	rows := checkTshark(t, tsharktest.Write(t, tsharktest.ERF, frames), packets, "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.vl",
+	rows := checkTshark(t, tsharktest.Write(t, tsharktest.ERF, frames), packets, "infiniband.lrh.dlid",
+		"infiniband.lrh.slid", "infiniband.lrh.vl",
 		"infiniband.lrh.sl", "infiniband.grh.ipver", "infiniband.variant.crc")
 	for i, row := range rows {
 		var ipver string

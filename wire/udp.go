@@ -7,12 +7,13 @@ const RoCEv2Port = 4791
 
 // UDP is a UDP header (RFC 768).
 type UDP struct {
-	SrcPort, DstPort uint16
-	Length           uint16 // header and payload, bytes
-	Checksum         uint16 // 0: none; RoCEv2 senders leave it 0 on IPv4 and often on IPv6
+	SrcPort  uint16 // bytes 0-1
+	DstPort  uint16 // bytes 2-3
+	Length   uint16 // bytes 4-5: header and payload, bytes
+	Checksum uint16 // bytes 6-7: 0 is none; RoCEv2 senders use 0 over IPv4, and often over IPv6
 }
 
-// Put writes the header to b[:UDPLen]; b must be that long. The checksum is written as it stands.
+// Put writes the header to b[:UDPLen]. It panics if b is shorter. It does not compute the checksum.
 func (h *UDP) Put(b []byte) {
 	_ = b[UDPLen-1]
 	binary.BigEndian.PutUint16(b, h.SrcPort)
@@ -21,11 +22,11 @@ func (h *UDP) Put(b []byte) {
 	binary.BigEndian.PutUint16(b[6:], h.Checksum)
 }
 
-// Parse reads the header from the start of b, an IP payload. Errors: ErrShort, and ErrLength for a length that does not fit b.
-// Neither port nor checksum is judged.
+// Parse reads the header from the start of b, an IP payload. Errors: ErrShort, and ErrLength for a length that does not
+// fit b. It does not check the ports and the checksum.
 func (h *UDP) Parse(b []byte) error {
 	if len(b) < UDPLen {
-		return errorf(ErrShort, "%d bytes, a UDP header has %d", len(b), UDPLen)
+		return errorf(ErrShort, "%d bytes, want at least %d for a UDP header", len(b), UDPLen)
 	}
 	h.SrcPort = binary.BigEndian.Uint16(b)
 	h.DstPort = binary.BigEndian.Uint16(b[2:])
@@ -37,24 +38,25 @@ func (h *UDP) Parse(b []byte) error {
 	return nil
 }
 
-// UDPChecksum4 gives the checksum of a UDP datagram, header and payload, between IPv4 addresses, for a header whose checksum field
-// is 0 so far. It is never 0: that means none.
+// UDPChecksum4 returns the checksum of a UDP datagram (header and payload) between IPv4 addresses. The checksum field
+// of the datagram must be 0. The result is never 0, which would mean that there is no checksum.
 func UDPChecksum4(src, dst [4]byte, datagram []byte) uint16 {
 	return sentChecksum(udpSum(sum16(sum16(0, src[:]), dst[:]), datagram))
 }
 
-// UDPChecksum6 is UDPChecksum4 for IPv6.
+// UDPChecksum6 is like UDPChecksum4 for IPv6.
 func UDPChecksum6(src, dst [16]byte, datagram []byte) uint16 {
 	return sentChecksum(udpSum(sum16(sum16(0, src[:]), dst[:]), datagram))
 }
 
-// CheckUDP4 tells whether the checksum in a UDP datagram, header and payload, is right or absent (0). It is false for a datagram
-// without a whole header.
+// CheckUDP4 reports whether the checksum of a UDP datagram (header and payload) is correct or absent (0). It returns
+// false for a datagram that is shorter than the header.
 func CheckUDP4(src, dst [4]byte, datagram []byte) bool {
 	return checkUDP(sum16(sum16(0, src[:]), dst[:]), datagram)
 }
 
-// CheckUDP6 is CheckUDP4 for IPv6. Although RFC 8200 forbids it, 0 passes: RoCEv2 senders rely on the ICRC (A17, RFC 6935).
+// CheckUDP6 is like CheckUDP4 for IPv6. It accepts checksum 0, which RFC 8200 forbids, because RoCEv2 senders rely on
+// the ICRC (annex A17, RFC 6935).
 func CheckUDP6(src, dst [16]byte, datagram []byte) bool {
 	return checkUDP(sum16(sum16(0, src[:]), dst[:]), datagram)
 }

@@ -11,7 +11,7 @@ import (
 	"ciddk/wire"
 )
 
-// plainSum is RFC 1071 word by word, over a pseudo header written out and the datagram.
+// plainSum computes the checksum of RFC 1071 word by word, over the pseudo header and the datagram.
 func plainSum(src, dst, datagram []byte) uint16 {
 	b := append(append([]byte{}, src...), dst...)
 	b = append(b, 0, 17)
@@ -59,10 +59,10 @@ func TestUDPChecksum(t *testing.T) {
 	assert.False(t, wire.CheckUDP4([4]byte{}, [4]byte{}, make([]byte, 7)))
 }
 
-// A sum of zero is sent as ones, since zero says that there is none.
+// A checksum of zero is sent as all ones, because zero means that there is none.
 func TestUDPChecksumNeverZero(t *testing.T) {
 	d := make([]byte, 8)
-	// The pseudo header sums to 17+8; this makes it ones altogether.
+	// The sum of the pseudo header is 17+8. This word makes the total all ones.
 	binary.BigEndian.PutUint16(d, 0xffff-17-8)
 	assert.EqualValues(t, 0xffff, wire.UDPChecksum4([4]byte{}, [4]byte{}, d))
 }

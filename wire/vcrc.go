@@ -2,15 +2,16 @@ package wire
 
 import "encoding/binary"
 
-// VCRCLen is the length in bytes of the variant CRC that ends every InfiniBand packet.
+// VCRCLen is the length in bytes of the variant CRC at the end of every InfiniBand packet.
 const VCRCLen = 2
 
-// VCRC is a variant CRC under way (IBTA vol 1, 7.8.2): polynomial x^16+x^12+x^3+x+1 (0x100B), seed ones, bytes least significant bit
-// first, result complemented, over the packet from the LRH to the ICRC as it is on the link. The zero value is the start. Bits and bytes go
-// to the wire in the order that 7.8.1 and its sample packet show for the ICRC: least significant byte of this value first.
+// VCRC is a variant CRC, or a partial one (IBTA vol 1, 7.8.2). It covers the packet from LRH to ICRC. The polynomial is
+// x^16+x^12+x^3+x+1 (0x100B), the seed is all ones, bytes are processed least significant bit first, and the result is
+// complemented. The zero value is that of no bytes. The wire order is that of the ICRC in 7.8.1 and its sample packet:
+// least significant byte first.
 type VCRC uint16
 
-// vcrcTab[k][v] is the register after byte v and k zero bytes, from zero.
+// vcrcTab[k][v] is the register after byte v and k zero bytes, starting from zero.
 var vcrcTab = func() (t [8][256]uint16) {
 	const reversed = 0xd008 // 0x100B with the coefficient of x^15 in bit 0
 	for v := range 256 {
@@ -29,7 +30,7 @@ var vcrcTab = func() (t [8][256]uint16) {
 	return t
 }()
 
-// Update goes on over a piece of the packet of any length.
+// Update adds a piece of the packet.
 func (c VCRC) Update(b []byte) VCRC {
 	r := ^uint16(c)
 	for ; len(b) >= 8; b = b[8:] {
@@ -43,5 +44,5 @@ func (c VCRC) Update(b []byte) VCRC {
 	return VCRC(^r)
 }
 
-// Put writes the CRC to b[:VCRCLen] as it is sent.
+// Put writes the CRC to b[:VCRCLen] in wire order.
 func (c VCRC) Put(b []byte) { binary.LittleEndian.PutUint16(b, uint16(c)) }

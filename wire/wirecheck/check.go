@@ -1,4 +1,4 @@
-// Package wirecheck holds assertions on packets that compose:
+// Package wirecheck provides assertions on packets, which can be combined:
 //
 //	wirecheck.IP(t, datagram,
 //		wirecheck.ICRC(),
@@ -7,28 +7,29 @@
 //			wirecheck.PSN(17),
 //			wirecheck.Syndrome(wire.NAKRemoteAccess)))
 //
-// A packet that cannot be decoded ends the test; every field that differs is reported with what was got and wanted.
+// A packet that does not parse ends the test. Each checker reports a field that differs, with the actual and the
+// expected value. Checkers are values without state, and may be used concurrently.
 package wirecheck
 
 import "ciddk/wire"
 
-// T is what a checker needs of a *testing.T.
+// T is the part of *testing.T that checkers use.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// A Checker judges one property of a transport packet.
+// A Checker checks one property of a transport packet.
 type Checker func(t T, p *wire.Packet)
 
-// A FrameChecker judges one property of a RoCE frame.
+// A FrameChecker checks one property of a RoCE frame.
 type FrameChecker func(t T, f *wire.Frame)
 
-// A LinkChecker judges one property of an InfiniBand packet, b being its bytes.
+// A LinkChecker checks one property of an InfiniBand packet. b has the bytes of the packet.
 type LinkChecker func(t T, b []byte, p *wire.LinkPacket)
 
-// Check decodes a transport packet, BTH to ICRC, and applies the checkers.
+// Check parses a transport packet, from BTH to ICRC, and applies the checkers.
 func Check(t T, b []byte, checks ...Checker) {
 	t.Helper()
 	var p wire.Packet
@@ -39,7 +40,7 @@ func Check(t T, b []byte, checks ...Checker) {
 	Packet(t, &p, checks...)
 }
 
-// Packet applies the checkers to a decoded packet.
+// Packet applies the checkers to a parsed packet.
 func Packet(t T, p *wire.Packet, checks ...Checker) {
 	t.Helper()
 	for _, c := range checks {
@@ -47,7 +48,7 @@ func Packet(t T, p *wire.Packet, checks ...Checker) {
 	}
 }
 
-// Frame decodes an Ethernet frame and applies the checkers.
+// Frame parses an Ethernet frame and applies the checkers.
 func Frame(t T, b []byte, checks ...FrameChecker) {
 	t.Helper()
 	var f wire.Frame
@@ -60,7 +61,7 @@ func Frame(t T, b []byte, checks ...FrameChecker) {
 	}
 }
 
-// IP decodes a RoCEv2 packet from the IP header on and applies the checkers.
+// IP parses a RoCEv2 packet that begins with its IP header, and applies the checkers.
 func IP(t T, b []byte, checks ...FrameChecker) {
 	t.Helper()
 	var f wire.Frame
@@ -73,7 +74,7 @@ func IP(t T, b []byte, checks ...FrameChecker) {
 	}
 }
 
-// Link decodes an InfiniBand packet, LRH to VCRC, and applies the checkers.
+// Link parses an InfiniBand packet, from LRH to VCRC, and applies the checkers.
 func Link(t T, b []byte, checks ...LinkChecker) {
 	t.Helper()
 	var p wire.LinkPacket
@@ -86,6 +87,7 @@ func Link(t T, b []byte, checks ...LinkChecker) {
 	}
 }
 
+// equal reports an error if got and want differ.
 func equal[V comparable](t T, what string, got, want V) {
 	t.Helper()
 	if got != want {
@@ -93,7 +95,7 @@ func equal[V comparable](t T, what string, got, want V) {
 	}
 }
 
-// equalHex is equal for numbers that people read in hexadecimal.
+// equalHex is like equal, but prints the numbers in hexadecimal.
 func equalHex[V uint8 | uint16 | uint32 | uint64](t T, what string, got, want V) {
 	t.Helper()
 	if got != want {

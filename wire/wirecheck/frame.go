@@ -17,7 +17,7 @@ func ICRC() FrameChecker {
 	}
 }
 
-// EtherType checks what the frame is: wire.EtherTypeIPv4, EtherTypeIPv6 or EtherTypeRoCEv1.
+// EtherType checks the EtherType: wire.EtherTypeIPv4, EtherTypeIPv6 or EtherTypeRoCEv1.
 func EtherType(want uint16) FrameChecker {
 	return func(t T, f *wire.Frame) { t.Helper(); equalHex(t, "EtherType", f.Eth.EtherType, want) }
 }
@@ -27,7 +27,7 @@ func SourcePort(want uint16) FrameChecker {
 	return func(t T, f *wire.Frame) { t.Helper(); equal(t, "UDP source port", f.UDP.SrcPort, want) }
 }
 
-// GIDs checks the source and destination addresses, those of IPv4 mapped into GIDs.
+// GIDs checks the source and destination addresses. IPv4 addresses are compared as IPv4-mapped GIDs.
 func GIDs(src, dst [16]byte) FrameChecker {
 	return func(t T, f *wire.Frame) {
 		t.Helper()
@@ -43,7 +43,7 @@ func GIDs(src, dst [16]byte) FrameChecker {
 	}
 }
 
-// TrafficClass checks the IPv4 TOS, the IPv6 or the GRH traffic class.
+// TrafficClass checks the IPv4 TOS, or the traffic class of IPv6 or GRH.
 func TrafficClass(want uint8) FrameChecker {
 	return func(t T, f *wire.Frame) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TrafficClass(want uint8) FrameChecker {
 	}
 }
 
-// DontFragment checks that an IPv4 packet has the DF flag, as RoCEv2 demands; other packets pass.
+// DontFragment checks that an IPv4 packet has the DF flag, which RoCEv2 requires. Other packets pass.
 func DontFragment() FrameChecker {
 	return func(t T, f *wire.Frame) {
 		t.Helper()

@@ -31,12 +31,12 @@ func ServiceLevel(want uint8) LinkChecker {
 	return func(t T, _ []byte, p *wire.LinkPacket) { t.Helper(); equal(t, "SL", p.LRH.SL, want) }
 }
 
-// VirtualLane checks the VL; management packets of QP0 travel on 15.
+// VirtualLane checks the VL. Packets of QP0 use VL 15.
 func VirtualLane(want uint8) LinkChecker {
 	return func(t T, _ []byte, p *wire.LinkPacket) { t.Helper(); equal(t, "VL", p.LRH.VL, want) }
 }
 
-// Global checks whether there is a GRH.
+// Global checks whether the packet has a GRH.
 func Global(want bool) LinkChecker {
 	return func(t T, _ []byte, p *wire.LinkPacket) { t.Helper(); equal(t, "global", p.Global(), want) }
 }

@@ -41,7 +41,7 @@ func AckReq(want bool) Checker {
 	return func(t T, p *wire.Packet) { t.Helper(); equal(t, "AckReq", p.BTH.AckReq, want) }
 }
 
-// Reserved checks that everything a sender must leave zero is zero; see wire.Packet.CheckReserved.
+// Reserved checks that reserved bits and pad bytes are zero; see wire.Packet.CheckReserved.
 func Reserved() Checker {
 	return func(t T, p *wire.Packet) {
 		t.Helper()
@@ -51,7 +51,8 @@ func Reserved() Checker {
 	}
 }
 
-// has reports an opcode that lacks the header whose field a checker is for: its field would be zero and might match by accident.
+// has reports an error if the opcode of the packet lacks a header. The fields of a missing header are zero, and could
+// match by accident.
 func has(t T, p *wire.Packet, header string, ok bool) bool {
 	t.Helper()
 	if !ok {
@@ -115,7 +116,7 @@ func Syndrome(want wire.Syndrome) Checker {
 	}
 }
 
-// SyndromeClass checks the class of AETH.Syndrome, for those who do not care for the credits or the timer.
+// SyndromeClass checks the class of AETH.Syndrome, and ignores credits and timer.
 func SyndromeClass(want wire.SyndromeClass) Checker {
 	return func(t T, p *wire.Packet) {
 		t.Helper()
