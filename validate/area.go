@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,8 @@ import (
 //	var _ = sends.Case(validate.Case{ID: "rc.send.full", Title: "post to a full send queue", Run: sendFull},
 //		CIPostSend01, req.SAS2_1_23)
 //
-// The variable of a requirement has the requirement's id as its name, without dashes and with underscores for dots.
+// The variable of a requirement has the requirement's id as its name. Dashes are left out, and an underscore stands for a dot
+// and between two numbers.
 //
 // Cases keep the order of their declarations in a file, as long as each requirement is declared above its cases. An
 // Area is complete when the variables of its package have been initialized. Before that it is not safe for concurrent
@@ -35,25 +37,21 @@ type Area struct {
 
 // Must declares a requirement of level MUST. Text is one sentence. Section and source are those of req.Requirement.
 func (a *Area) Must(id, section, source, text string) *req.Requirement {
-	return a.Require(req.Requirement{ID: id, Section: section, Source: source, Text: text, Level: req.Must})
+	return a.Require(a.scope().Must(id, section, source, text))
 }
 
 // Should declares a requirement of level SHOULD.
 func (a *Area) Should(id, section, source, text string) *req.Requirement {
-	return a.Require(req.Requirement{ID: id, Section: section, Source: source, Text: text, Level: req.Should})
+	return a.Require(a.scope().Should(id, section, source, text))
 }
 
-// Require declares a requirement. Where r has no scope, it gets the area's.
+// Require declares a requirement.
 func (a *Area) Require(r req.Requirement) *req.Requirement {
-	if r.Scope == "" {
-		r.Scope = a.Scope
-	}
-	if r.Scope == "" {
-		r.Scope = req.Driver
-	}
 	a.requirements = append(a.requirements, &r)
 	return &r
 }
+
+func (a *Area) scope() req.Scope { return cmp.Or(a.Scope, req.Driver) }
 
 // Case declares a case. The case proves one requirement, to which its failures are charged by default. It touches
 // others, to which it may charge failures by Failure.Rule. Case sets Requirements of c and returns the result. It

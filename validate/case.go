@@ -29,6 +29,18 @@ type Case struct {
 	Run         func(*T)
 }
 
+// NewCase returns a case that proves the first requirement and touches the others. It is for suites that name requirements by id;
+// Area.Case takes Go values.
+func NewCase(id, title string, feature Feature, run func(*T), requirements ...string) Case {
+	return Case{ID: id, Title: title, Feature: feature, Requirements: requirements, Run: run}
+}
+
+// Claiming returns the case with a need of capabilities added.
+func (c Case) Claiming(caps ci.Caps) Case {
+	c.Needs.Caps |= caps
+	return c
+}
+
 // Judges is the requirement a failure is charged to by default.
 func (c *Case) Judges() string {
 	if len(c.Requirements) == 0 {

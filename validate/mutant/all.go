@@ -10,7 +10,6 @@ func All() [][]Mutant {
 		Heap(),
 		Adapter(),
 		Datagram(),
-		Access(),
 		CQNotify(),
 		Memory(),
 		Windows(),

@@ -65,6 +65,16 @@ const (
 	Document    Scope = "document"     // review, not execution
 )
 
+// Must returns a requirement of level MUST that the scope has to hold.
+func (s Scope) Must(id, section, source, text string) Requirement {
+	return Requirement{ID: id, Text: text, Level: Must, Section: section, Source: source, Scope: s}
+}
+
+// Should returns a requirement of level SHOULD.
+func (s Scope) Should(id, section, source, text string) Requirement {
+	return Requirement{ID: id, Text: text, Level: Should, Section: section, Source: source, Scope: s}
+}
+
 // Requirement is one rule.
 type Requirement struct {
 	ID      string `json:"id"`

@@ -8,17 +8,11 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
-// destroyArea: asynchronous destroy. (SAS 2.1.)
-func destroyArea() validate.Suite {
-	return validate.Suite{Cases: []validate.Case{
-		kase("al.destroy.completion", "destroy QP and CQ inside the CQ's completion callback", destroyInCompletion, "SAS-2.1-29", "SAS-2.1-28"),
-		kase("al.destroy.event", "destroy a QP inside its event callback", destroyInEvent, "SAS-2.1-29"),
-		kase("al.destroy.async", "asynchronous destroy with events on their way", destroyAsync, "SAS-2.1-31"),
-		kase("al.destroy.tree", "asynchronous destroy of a PD with all below it", destroyTree, "SAS-2.1-31", "SAS-2.1-29"),
-	}}
-}
+// Asynchronous destroy. (SAS 2.1.)
+var destroys = area()
 
 func drain(t *validate.T, q ci.QP) {
 	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify to SQD, with event")
@@ -32,6 +26,12 @@ func typed[O any](t *validate.T, o any, what string) O {
 	}
 	return x
 }
+
+var _ = destroys.Case(validate.Case{
+	ID:    "al.destroy.completion",
+	Title: "destroy QP and CQ inside the CQ's completion callback",
+	Run:   destroyInCompletion,
+}, req.SAS2_1_29, req.SAS2_1_28)
 
 func destroyInCompletion(t *validate.T) {
 	s := registered(t)
@@ -69,6 +69,12 @@ func destroyInCompletion(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
+var _ = destroys.Case(validate.Case{
+	ID:    "al.destroy.event",
+	Title: "destroy a QP inside its event callback",
+	Run:   destroyInEvent,
+}, req.SAS2_1_29)
+
 func destroyInEvent(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
@@ -98,6 +104,12 @@ func destroyInEvent(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
+var _ = destroys.Case(validate.Case{
+	ID:    "al.destroy.async",
+	Title: "asynchronous destroy while events are under way",
+	Run:   destroyAsync,
+}, req.SAS2_1_31)
+
 func destroyAsync(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
@@ -124,6 +136,12 @@ func destroyAsync(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
+var _ = destroys.Case(validate.Case{
+	ID:    "al.destroy.tree",
+	Title: "asynchronous destroy of a PD with all below it",
+	Run:   destroyTree,
+}, req.SAS2_1_31, req.SAS2_1_29)
+
 func destroyTree(t *validate.T) {
 	s := registered(t)
 	ca := s.open(s.client, 0)
@@ -142,7 +160,7 @@ func destroyTree(t *validate.T) {
 	kit.OK(t, expect(t, done, "the callback of an asynchronous destroy"), "PD.DestroyAsync with all below it")
 	none(t, done, "ends of the destroy")
 	_, err := foreign.Query()
-	kit.Want(t, err, "QP.Query of a QP whose CQ has gone", ci.InvalidQPHandle)
+	kit.Want(t, err, "QP.Query of a QP whose CQ is destroyed", ci.InvalidQPHandle)
 	kit.Destroy(t, keep, "PD that was not meant")
 	s.rec[0].clean(t)
 	s.rec[0].empty(t)

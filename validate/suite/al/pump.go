@@ -9,24 +9,21 @@ import (
 	"ciddk/validate/kit"
 )
 
-// pumpArea: the consumption of completions. (DESIGN of the kit: polled and event-driven completion, neither loses one.)
-func pumpArea() validate.Suite {
-	s := validate.Suite{}
-	s.Requirements = append(s.Requirements,
-		must("CI-Pump-01", "CI access layer", "accesslayer, CQ.NewPump", "A pump hands over every completion once and in order, whether it polls, sleeps, or does both."),
-		must("CI-Pump-02", "CI access layer", "accesslayer, CQ.Wait", "A wait on an empty CQ ends with the next completion."),
-		must("CI-Pump-03", "CI access layer", "accesslayer, CQ.NewPump", "When a pump has been closed, it hands over nothing more, and what it left is in the CQ."),
-	)
-	for _, m := range []struct {
-		name string
-		mode accesslayer.PollMode
-	}{{"event", accesslayer.PollEvent}, {"busy", accesslayer.PollBusy}, {"hybrid", accesslayer.PollHybrid}} {
-		s.Cases = append(s.Cases, kase("al.pump."+m.name, "pump 600 messages, mode "+m.name, func(t *validate.T) { pump(t, m.mode) }, "CI-Pump-01"))
-	}
-	s.Cases = append(s.Cases,
-		kase("al.wait", "wait for single completions", wait, "CI-Pump-02"),
-		kase("al.pump.close", "close a pump under load", pumpClose, "CI-Pump-03"))
-	return s
+// Consumption of completions, polled and event-driven.
+var pumps = area()
+
+var CIPump01 = pumps.Must("CI-Pump-01", "CI access layer", "accesslayer, CQ.NewPump",
+	"A pump delivers every completion once and in order, whether it polls, sleeps, or does both.")
+
+var (
+	_ = pumps.Case(pumpIn("event", accesslayer.PollEvent), CIPump01)
+	_ = pumps.Case(pumpIn("busy", accesslayer.PollBusy), CIPump01)
+	_ = pumps.Case(pumpIn("hybrid", accesslayer.PollHybrid), CIPump01)
+)
+
+// pumpIn returns the case of a mode.
+func pumpIn(name string, mode accesslayer.PollMode) validate.Case {
+	return validate.Case{ID: "al.pump." + name, Title: "pump 600 messages, mode " + name, Run: func(t *validate.T) { pump(t, mode) }}
 }
 
 func pump(t *validate.T, mode accesslayer.PollMode) {
@@ -68,6 +65,11 @@ func pump(t *validate.T, mode accesslayer.PollMode) {
 	p.B.RecvCQ.Empty()
 }
 
+var CIPump02 = pumps.Must("CI-Pump-02", "CI access layer", "accesslayer, CQ.Wait",
+	"A wait on an empty CQ ends with the next completion.")
+
+var _ = pumps.Case(validate.Case{ID: "al.wait", Title: "wait for single completions", Run: wait}, CIPump02)
+
 func wait(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
@@ -91,6 +93,11 @@ func wait(t *validate.T) {
 		p.A.CQ.WaitOK(i)
 	}
 }
+
+var CIPump03 = pumps.Must("CI-Pump-03", "CI access layer", "accesslayer, CQ.NewPump",
+	"A closed pump delivers nothing more, and undelivered completions stay in the CQ.")
+
+var _ = pumps.Case(validate.Case{ID: "al.pump.close", Title: "close a pump under load", Run: pumpClose}, CIPump03)
 
 func pumpClose(t *validate.T) {
 	s := registered(t)

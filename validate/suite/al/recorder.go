@@ -15,18 +15,18 @@ import (
 
 // recorder stands between the access layer and one adapter of the driver, and keeps account of what the access layer does to it.
 type recorder struct {
-	// refuse is asked before each destroy; what it returns is the driver's answer, nil lets the destroy through. Set it before use.
+	// refuse is called before each destroy. An error of it is the driver's result; nil passes the destroy on. Set it before use.
 	refuse func(kind string) error
 
 	mu     sync.Mutex
 	verbs  []string       // of the CA, and destroys, in order
 	made   map[string]int // objects by kind
-	gone   map[string]int
+	ended  map[string]int
 	wrong  []string // what should not have been
 	closed bool
 }
 
-func newRecorder() *recorder { return &recorder{made: map[string]int{}, gone: map[string]int{}} }
+func newRecorder() *recorder { return &recorder{made: map[string]int{}, ended: map[string]int{}} }
 
 // over puts the recorder in front of an adapter.
 func (r *recorder) over(h ci.HCA) ci.HCA {
@@ -77,7 +77,7 @@ func (r *recorder) destroy(kind string, f func() error) error {
 	if err != nil {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, which the driver answered with %s", kind, kit.Describe(err)))
 	} else {
-		r.gone[kind]++
+		r.ended[kind]++
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (r *recorder) empty(t *validate.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for kind, n := range r.made {
-		kit.Equal(t, kind+"s that were destroyed, of those made", r.gone[kind], n)
+		kit.Equal(t, kind+"s that were destroyed, of those made", r.ended[kind], n)
 	}
 }
 
@@ -131,7 +131,7 @@ func (r *recorder) shut(t *validate.T) {
 //go:noinline
 func inCallback(f func()) { f() }
 
-// onCallback tells whether the caller runs on the stack of inCallback.
+// onCallback reports whether the caller runs on the stack of inCallback.
 func onCallback() bool {
 	pc := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])

@@ -9,20 +9,17 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
-// registerArea: how adapters come. (SAS 2.2, 2.3.)
-func registerArea() validate.Suite {
-	return validate.Suite{Cases: []validate.Case{
-		kase("al.register.inside", "what happens inside Register", registerInside, "SAS-2.2-10", "SAS-2.3-01", "SAS-0-02", "SAS-2.2-02"),
-		kase("al.register.ready", "a client uses the adapter when it hears of it", registerReady, "SAS-2.3-01", "SAS-0-02"),
-		kase("al.register.twice", "register one adapter twice", registerTwice, "SAS-2.3-02"),
-		kase("al.register.bad", "register nothing", registerBad, "SAS-0-02"),
-		kase("al.open.shared", "three opens of two clients", openShared, "SAS-2.2-08", "SAS-2.2-07"),
-		kase("al.events", "an event of a port reaches each open", portEvents, "SAS-2.3-04"),
-		agent(kase("al.lid", "a change of LID reaches clients", lidChange, "SAS-2.1-17")),
-	}}
-}
+// Registration of adapters, and opens. (SAS 2.2, 2.3.)
+var registrations = area()
+
+var _ = registrations.Case(validate.Case{
+	ID:    "al.register.inside",
+	Title: "what happens inside Register",
+	Run:   registerInside,
+}, req.SAS2_2_10, req.SAS2_3_01, req.SAS0_02, req.SAS2_2_02)
 
 func registerInside(t *validate.T) {
 	s := newStage(t)
@@ -38,6 +35,12 @@ func registerInside(t *validate.T) {
 	kit.Destroy(t, p.PD(), "PD")
 	s.rec[0].clean(t)
 }
+
+var _ = registrations.Case(validate.Case{
+	ID:    "al.register.ready",
+	Title: "a client uses the adapter inside its add callback",
+	Run:   registerReady,
+}, req.SAS2_3_01, req.SAS0_02)
 
 func registerReady(t *validate.T) {
 	s := newStage(t)
@@ -78,6 +81,12 @@ func registerReady(t *validate.T) {
 	}
 }
 
+var _ = registrations.Case(validate.Case{
+	ID:    "al.register.twice",
+	Title: "register one adapter twice",
+	Run:   registerTwice,
+}, req.SAS2_3_02)
+
 func registerTwice(t *validate.T) {
 	s := registered(t)
 	before := s.rec[0].all()
@@ -90,6 +99,8 @@ func registerTwice(t *validate.T) {
 	s.open(s.client, 0)
 }
 
+var _ = registrations.Case(validate.Case{ID: "al.register.bad", Title: "register nil", Run: registerBad}, req.SAS0_02)
+
 func registerBad(t *validate.T) {
 	s := newStage(t)
 	kit.WantExactly(t, s.al.Register(nil), "Registrar.Register of nil", ci.InvalidParameter)
@@ -97,6 +108,12 @@ func registerBad(t *validate.T) {
 	_, err := s.client.OpenCA(s.guid(0), nil)
 	kit.WantExactly(t, err, "Client.OpenCA of a GUID that is not registered", ci.InvalidGUID)
 }
+
+var _ = registrations.Case(validate.Case{
+	ID:    "al.open.shared",
+	Title: "three opens of two clients",
+	Run:   openShared,
+}, req.SAS2_2_08, req.SAS2_2_07)
 
 func openShared(t *validate.T) {
 	s := registered(t)
@@ -117,6 +134,12 @@ func openShared(t *validate.T) {
 	s.rec[0].shut(t)
 }
 
+var _ = registrations.Case(validate.Case{
+	ID:    "al.events",
+	Title: "an event of a port reaches each open",
+	Run:   portEvents,
+}, req.SAS2_3_04)
+
 func portEvents(t *validate.T) {
 	s := registered(t)
 	a, b := s.open(s.client, 0), s.open(s.newClient("another"), 0)
@@ -135,13 +158,20 @@ func portEvents(t *validate.T) {
 	kit.Equal(t, "Event.Port", ea.Port, a.Port.Num)
 }
 
+var _ = registrations.Case(validate.Case{
+	ID:    "al.lid",
+	Title: "a change of LID is reported to clients",
+	Needs: validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
+	Run:   lidChange,
+}, req.SAS2_1_17)
+
 // lidChange sets a LID by a MAD through the access layer, as a subnet management agent above it does.
 func lidChange(t *validate.T) {
 	s := registered(t)
-	told := make(chan accesslayer.PortEvent, 64)
+	changes := make(chan accesslayer.PortEvent, 64)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
 		if a.GUID() == s.guid(0) && e.Type == accesslayer.PortLID {
-			told <- e
+			changes <- e
 		}
 	}})
 	kit.OK(t, err, "Client.RegisterPnP")
@@ -162,9 +192,9 @@ func lidChange(t *validate.T) {
 	}
 	was := ca.Port.LID
 	set(was + 0x40)
-	e := expect(t, told, "the event that the LID has changed")
+	e := expect(t, changes, "the event that the LID has changed")
 	kit.Equal(t, "PortEvent.Port", e.Port, ca.Port.Num)
 	kit.Equal(t, "PortEvent.Attr.LID", e.Attr.LID, was+0x40)
 	set(was)
-	kit.Equal(t, "PortEvent.Attr.LID, back again", expect(t, told, "the event that the LID has changed back").Attr.LID, was)
+	kit.Equal(t, "PortEvent.Attr.LID, back again", expect(t, changes, "the event that the LID has changed back").Attr.LID, was)
 }

@@ -9,19 +9,13 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
-// removeArea: how adapters go. (SAS 2.2.)
-func removeArea() validate.Suite {
-	return validate.Suite{Cases: []validate.Case{
-		kase("al.pnp", "clients hear of adapters that come and go", pnp, "SAS-2.2-05"),
-		kase("al.pnp.late", "a client that comes late", pnpLate, "SAS-2.2-05"),
-		two(kase("al.deregister.busy", "remove an adapter with all objects and traffic", deregisterBusy, "SAS-2.2-06", "SAS-2.2-05")),
-		kase("al.deregister.order", "the order of a removal", deregisterOrder, "SAS-2.2-09"),
-		kase("al.deregister.refused", "remove while the driver refuses a destroy for a while", deregisterRefused, "SAS-2.2-07"),
-		kase("al.deregister.unused", "verbs on what has been removed", deregisterUnused, "SAS-2.2-06"),
-	}}
-}
+// Removal of adapters, and PnP. (SAS 2.2.)
+var removals = area()
+
+var _ = removals.Case(validate.Case{ID: "al.pnp", Title: "adapters come and go", Run: pnp}, req.SAS2_2_05)
 
 func pnp(t *validate.T) {
 	s := newStage(t)
@@ -48,11 +42,17 @@ func pnp(t *validate.T) {
 		kit.Equal(t, "news of an adapter that comes", expect(t, news, "add")+", "+expect(t, news, "add"), "first add, second add")
 		kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
 		kit.Equal(t, "news of an adapter that goes", expect(t, news, "remove")+", "+expect(t, news, "remove"), "second remove, first remove")
-		none(t, news, "news of an adapter that has gone")
+		none(t, news, "news of a removed adapter")
 		_, err := s.al.Adapter(s.guid(0))
-		kit.WantExactly(t, err, "AL.Adapter of one that has gone", ci.NotFound)
+		kit.WantExactly(t, err, "AL.Adapter of a removed adapter", ci.NotFound)
 	}
 }
+
+var _ = removals.Case(validate.Case{
+	ID:    "al.pnp.late",
+	Title: "a client that registers late",
+	Run:   pnpLate,
+}, req.SAS2_2_05)
 
 func pnpLate(t *validate.T) {
 	s := registered(t)
@@ -61,12 +61,19 @@ func pnpLate(t *validate.T) {
 		Add:    func(*accesslayer.Adapter) (any, error) { adds.Add(1); return nil, nil },
 		Remove: func(*accesslayer.Adapter, any) { removes.Add(1) }})
 	kit.OK(t, err, "Client.RegisterPnP")
-	kit.Equal(t, "adapters told to a client that comes late", int(adds.Load()), len(s.hcas))
+	kit.Equal(t, "adapters reported to a client that registers late", int(adds.Load()), len(s.hcas))
 	kit.OK(t, p.Close(), "PnP.Close")
 	kit.Equal(t, "adapters taken back when the registration ends", int(removes.Load()), len(s.hcas))
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
 	kit.Equal(t, "adapters taken back altogether", int(removes.Load()), len(s.hcas))
 }
+
+var _ = removals.Case(validate.Case{
+	ID:    "al.deregister.busy",
+	Title: "remove an adapter with objects of all kinds and traffic",
+	Needs: validate.Needs{HCAs: 2},
+	Run:   deregisterBusy,
+}, req.SAS2_2_06, req.SAS2_2_05)
 
 func deregisterBusy(t *validate.T) {
 	s := registered(t)
@@ -111,27 +118,33 @@ func deregisterBusy(t *validate.T) {
 	kit.OK(t, err, "Registrar.Deregister with objects and traffic")
 	s.rec[1].shut(t)
 	_, err = s.al.Adapter(s.guid(1))
-	kit.WantExactly(t, err, "AL.Adapter of one that has gone", ci.NotFound)
+	kit.WantExactly(t, err, "AL.Adapter of a removed adapter", ci.NotFound)
 	_, err = p.A.QP.CA.Query()
 	kit.OK(t, err, "CA.Query of the adapter that stays")
 	reopened(t, t.HCAs()[1])
 }
 
+var _ = removals.Case(validate.Case{
+	ID:    "al.deregister.order",
+	Title: "the order of a removal",
+	Run:   deregisterOrder,
+}, req.SAS2_2_09)
+
 func deregisterOrder(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
-	asked := make(chan bool, 1)
+	usable := make(chan bool, 1)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Remove: func(a *accesslayer.Adapter, _ any) {
 		if a.GUID() == s.guid(0) {
-			_, err := p.A.Query() // a client that is told can still use what it has
+			_, err := p.A.Query() // objects still work inside the callback
 			_, opening := s.client.OpenCA(a.GUID(), nil)
-			asked <- err == nil && opening != nil
+			usable <- err == nil && opening != nil
 		}
 	}})
 	kit.OK(t, err, "Client.RegisterPnP")
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
-	kit.True(t, expect(t, asked, "the callback that an adapter goes"), "inside the callback that an adapter goes",
-		"the client's objects work, and nobody opens the adapter any more", "otherwise")
+	kit.True(t, expect(t, usable, "the remove callback"), "inside the remove callback",
+		"the client's objects work, and the adapter cannot be opened", "otherwise")
 	s.rec[0].shut(t)
 	reopened(t, t.HCA())
 }
@@ -142,6 +155,12 @@ func reopened(t *validate.T, h ci.HCA) {
 	kit.OK(t, err, "HCA.OpenCA of the driver when its adapter has been deregistered")
 	kit.OK(t, ca.Close(), "CA.Close")
 }
+
+var _ = removals.Case(validate.Case{
+	ID:    "al.deregister.refused",
+	Title: "remove while the driver refuses a destroy for a while",
+	Run:   deregisterRefused,
+}, req.SAS2_2_07)
 
 func deregisterRefused(t *validate.T) {
 	s := newStage(t)
@@ -162,6 +181,12 @@ func deregisterRefused(t *validate.T) {
 	s.rec[0].shut(t)
 }
 
+var _ = removals.Case(validate.Case{
+	ID:    "al.deregister.unused",
+	Title: "verbs on a removed adapter",
+	Run:   deregisterUnused,
+}, req.SAS2_2_06)
+
 func deregisterUnused(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
@@ -177,8 +202,8 @@ func deregisterUnused(t *validate.T) {
 		"MR.Destroy":    func() error { return p.A.Buf.MR.Destroy() },
 	} {
 		err := f()
-		kit.True(t, errors.Is(err, accesslayer.ErrClosed), where+" after the adapter has gone", "ErrClosed", "%v", err)
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), where+" after the adapter is removed", "ErrClosed", "%v", err)
 	}
-	kit.Equal(t, "verbs that reached the driver after its adapter had gone", len(s.rec[0].all()), before)
+	kit.Equal(t, "verbs that reached the driver after its adapter was removed", len(s.rec[0].all()), before)
 	s.rec[0].shut(t)
 }

@@ -24,7 +24,7 @@ type stage struct {
 // newStage makes an access layer without adapters. It is closed when the case is over, and must close.
 func newStage(t *validate.T) *stage {
 	s := &stage{t: t, al: accesslayer.New(accesslayer.Config{
-		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)), // what matters is judged
+		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)), // cases check what matters
 		PollInterval:   -1,                                             // no query but those that a case causes
 		DrainTimeout:   t.Remaining() / 2,
 		DestroyBackoff: time.Millisecond,

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // apmArea: automatic path migration of connections. (IBTA 10.4, 17.2.8.)
@@ -13,28 +14,28 @@ func apmArea() validate.Suite {
 	const verb = "ci_modify_qp (25)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-APM-01", "IBTA 10.4.1", verb, "Rearmed at both ends with an alternate path, a connection becomes Armed when packets have passed both ways."),
-		must("CI-APM-02", "IBTA 10.4.1", verb, "An armed QP that is told to migrate goes to its alternate path, which is the primary from then on, and traffic goes on."),
-		must("CI-APM-03", "IBTA 10.4.1", verb, "The peer of a QP that has migrated follows at the next packet, and each end raises the event path migrated once."),
-		must("CI-APM-04", "IBTA 10.4.1", verb, "A migration state that cannot be reached from the present one, or cannot be asked for, is InvalidAPMState, and changes nothing."),
-		must("CI-APM-05", "IBTA 11.2.5.2", verb, "An alternate path of a port or a P_Key that does not exist is InvalidPort or InvalidPKey, and changes nothing."),
-		must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)", "A QP begins Migrated; Query shows the migration state and the alternate path."),
-		must("CI-APM-07", "IBTA 10.4.1", verb, "A connection that has migrated can be rearmed and migrate again."),
-		must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)", "A request to migrate that comes by another path than the alternate one loaded is not followed, and raises the event path migration error."),
-		must("CI-APM-09", "IBTA 17.2.8", "retry", "An armed QP whose retries on the primary path are used up does not fail: it migrates by itself, raises the event path migrated, and goes on by the alternate path."),
+		req.Driver.Must("CI-APM-01", "IBTA 10.4.1", verb, "Rearmed at both ends with an alternate path, a connection becomes Armed when packets have passed both ways."),
+		req.Driver.Must("CI-APM-02", "IBTA 10.4.1", verb, "An armed QP that is told to migrate goes to its alternate path, which is the primary from then on, and traffic goes on."),
+		req.Driver.Must("CI-APM-03", "IBTA 10.4.1", verb, "The peer of a QP that has migrated follows at the next packet, and each end raises the event path migrated once."),
+		req.Driver.Must("CI-APM-04", "IBTA 10.4.1", verb, "A migration state that cannot be reached from the present one, or cannot be asked for, is InvalidAPMState, and changes nothing."),
+		req.Driver.Must("CI-APM-05", "IBTA 11.2.5.2", verb, "An alternate path of a port or a P_Key that does not exist is InvalidPort or InvalidPKey, and changes nothing."),
+		req.Driver.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)", "A QP begins Migrated; Query shows the migration state and the alternate path."),
+		req.Driver.Must("CI-APM-07", "IBTA 10.4.1", verb, "A connection that has migrated can be rearmed and migrate again."),
+		req.Driver.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)", "A request to migrate that comes by another path than the alternate one loaded is not followed, and raises the event path migration error."),
+		req.Driver.Must("CI-APM-09", "IBTA 17.2.8", "retry", "An armed QP whose retries on the primary path are used up does not fail: it migrates by itself, raises the event path migrated, and goes on by the alternate path."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM},
-		kase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
-		kase("apm.migrate", "tell one end to migrate", validate.FeatureAPM, apmMigrate, "CI-APM-02"),
-		kase("apm.events", "events at both ends", validate.FeatureAPM, apmEvents, "CI-APM-03"),
-		kase("apm.illegal", "states that cannot be asked for", validate.FeatureAPM, apmIllegal, "CI-APM-04"),
-		kase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
-		kase("apm.query", "what Query shows", validate.FeatureAPM, apmQuery, "CI-APM-06"),
-		kase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07", "CI-APM-02"))...)
+		validate.NewCase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
+		validate.NewCase("apm.migrate", "tell one end to migrate", validate.FeatureAPM, apmMigrate, "CI-APM-02"),
+		validate.NewCase("apm.events", "events at both ends", validate.FeatureAPM, apmEvents, "CI-APM-03"),
+		validate.NewCase("apm.illegal", "states that cannot be asked for", validate.FeatureAPM, apmIllegal, "CI-APM-04"),
+		validate.NewCase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
+		validate.NewCase("apm.query", "what Query shows", validate.FeatureAPM, apmQuery, "CI-APM-06"),
+		validate.NewCase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07", "CI-APM-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2},
-		kase("apm.refused", "the peer migrates to a path that is not the one loaded", validate.FeatureAPM, apmRefused, "CI-APM-08"))...)
+		validate.NewCase("apm.refused", "the peer migrates to a path that is not the one loaded", validate.FeatureAPM, apmRefused, "CI-APM-08"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, Impair: true},
-		kase("apm.automatic", "the primary path fails", validate.FeatureAPM, apmAutomatic, "CI-APM-09"))...)
+		validate.NewCase("apm.automatic", "the primary path fails", validate.FeatureAPM, apmAutomatic, "CI-APM-09"))...)
 	return s
 }
 

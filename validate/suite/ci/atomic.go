@@ -8,35 +8,36 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // atomicArea: compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
 func atomicArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap", "A compare-and-swap stores the new value exactly if the word is equal to the one compared, and gives back the word as it was."),
-		must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd", "A fetch-and-add adds modulo 2^64, and gives back the word as it was."),
-		must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity", "Atomics of many QPs on one word lose no update, and each gets an old value of its own."),
-		must("IBTA-9.4-13", "IBTA 9.4.5", "alignment", "An atomic on an address that is no multiple of 8 is a remote invalid request, and changes nothing."),
-		must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates", "An atomic takes part in the order of its queue: it sees the WRITEs before it."),
-		must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59", "Operands and results of atomics are numbers in the host's order in memory, at both ends."),
-		must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal", "With AtomicGlobal claimed, remote atomics and sync/atomic of the host lose no update of each other."),
-		must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The completion of an atomic has its operation and a length of 8."),
+		req.Driver.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap", "A compare-and-swap stores the new value exactly if the word is equal to the one compared, and gives back the word as it was."),
+		req.Driver.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd", "A fetch-and-add adds modulo 2^64, and gives back the word as it was."),
+		req.Driver.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity", "Atomics of many QPs on one word lose no update, and each gets an old value of its own."),
+		req.Driver.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment", "An atomic on an address that is no multiple of 8 is a remote invalid request, and changes nothing."),
+		req.Driver.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates", "An atomic takes part in the order of its queue: it sees the WRITEs before it."),
+		req.Driver.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59", "Operands and results of atomics are numbers in the host's order in memory, at both ends."),
+		req.Driver.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal", "With AtomicGlobal claimed, remote atomics and sync/atomic of the host lose no update of each other."),
+		req.Driver.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The completion of an atomic has its operation and a length of 8."),
 	)
 	s.Cases = needing(validate.Needs{Atomics: ci.AtomicLocal},
-		kase("atomic.cas", "compare-and-swap, equal and not", validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
-		kase("atomic.faa", "fetch-and-add, over the end too", validate.FeatureAtomic, atomicFAA, "IBTA-9.4-11"),
-		kase("atomic.native-order", "the image in memory", validate.FeatureAtomic, atomicOrder, "CI-Atomic-01"),
-		kase("atomic.wc", "the completion", validate.FeatureAtomic, atomicWC, "CI-Atomic-03"),
-		kase("atomic.misaligned", "addresses that are no multiple of 8", validate.FeatureAtomic, atomicMisaligned, "IBTA-9.4-13"),
-		kase("atomic.after-write", "an atomic behind a write of the word", validate.FeatureAtomic, atomicAfterWrite, "IBTA-9.4-14"),
-		kase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic, atomicConcurrent, "IBTA-9.4-12"),
-		kase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock, "IBTA-9.4-12", "IBTA-9.4-10"),
-		kase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth, "IBTA-9.4-11", "IBTA-9.4-06"),
+		validate.NewCase("atomic.cas", "compare-and-swap, equal and not", validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
+		validate.NewCase("atomic.faa", "fetch-and-add, over the end too", validate.FeatureAtomic, atomicFAA, "IBTA-9.4-11"),
+		validate.NewCase("atomic.native-order", "the image in memory", validate.FeatureAtomic, atomicOrder, "CI-Atomic-01"),
+		validate.NewCase("atomic.wc", "the completion", validate.FeatureAtomic, atomicWC, "CI-Atomic-03"),
+		validate.NewCase("atomic.misaligned", "addresses that are no multiple of 8", validate.FeatureAtomic, atomicMisaligned, "IBTA-9.4-13"),
+		validate.NewCase("atomic.after-write", "an atomic behind a write of the word", validate.FeatureAtomic, atomicAfterWrite, "IBTA-9.4-14"),
+		validate.NewCase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic, atomicConcurrent, "IBTA-9.4-12"),
+		validate.NewCase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock, "IBTA-9.4-12", "IBTA-9.4-10"),
+		validate.NewCase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth, "IBTA-9.4-11", "IBTA-9.4-06"),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Atomics: ci.AtomicGlobal},
-		kase("atomic.with-host", "fetch-and-add of 4 QPs and of this processor", validate.FeatureAtomic, addsWithHost, "CI-Atomic-02"),
-		kase("atomic.swap-with-host", "compare-and-swap of 4 QPs and of this processor", validate.FeatureAtomic, swapsWithHost, "CI-Atomic-02"))...)
+		validate.NewCase("atomic.with-host", "fetch-and-add of 4 QPs and of this processor", validate.FeatureAtomic, addsWithHost, "CI-Atomic-02"),
+		validate.NewCase("atomic.swap-with-host", "compare-and-swap of 4 QPs and of this processor", validate.FeatureAtomic, swapsWithHost, "CI-Atomic-02"))...)
 	for i := len(s.Cases) - 2; i < len(s.Cases); i++ {
 		s.Cases[i].Timeout = 20 * time.Second // on a machine that is busy the two are seldom at work at the same time
 	}

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // avArea: address vectors as objects. What sends make of them is the business of udArea. (IBTA 11.2.2, 10.2.2.)
@@ -13,18 +14,18 @@ func avArea() validate.Suite {
 	ud := validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)", "Address vectors are created and destroyed from callbacks."),
-		must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)", "Query gives all of the vector as it was set, and its PD, whatever became of others."),
-		must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)", "Modify replaces the whole vector, and can make a useless one good."),
+		req.Driver.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)", "Address vectors are created and destroyed from callbacks."),
+		req.Driver.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)", "Query gives all of the vector as it was set, and its PD, whatever became of others."),
+		req.Driver.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)", "Modify replaces the whole vector, and can make a useless one good."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV},
-		kase("av.query", "what was set, and the PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
-		kase("av.modify.whole", "every field", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
-		kase("av.callback", "create and destroy in a completion callback", ud, avCallback, "CI-CreateAV-03"),
+		validate.NewCase("av.query", "what was set, and the PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
+		validate.NewCase("av.modify.whole", "every field", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
+		validate.NewCase("av.callback", "create and destroy in a completion callback", ud, avCallback, "CI-CreateAV-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV | ci.CapUD},
-		kase("av.modify.mend", "a vector that led nowhere", ud, avMend, "CI-ModifyAV-02"),
-		kase("av.many", "one QP, many vectors", ud, avMany, "CI-QueryAV-01"),
+		validate.NewCase("av.modify.mend", "a vector that led nowhere", ud, avMend, "CI-ModifyAV-02"),
+		validate.NewCase("av.many", "one QP, many vectors", ud, avMany, "CI-QueryAV-01"),
 	)...)
 	return s
 }

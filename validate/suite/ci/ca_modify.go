@@ -7,6 +7,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // caModifyArea: CA.Modify, several CAs beside each other, and what a registrar may do. (IBTA 11.2.1.3; SAS 2.1, 2.2.)
@@ -14,40 +15,40 @@ func caModifyArea() validate.Suite {
 	const verb = "ci_modify_ca (6)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb, "Capability bits named in the mask take the values given, others stay, and a query shows it."),
-		must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb, "A violation counter takes the value given, and a query shows it."),
-		must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo", "A datagram with a wrong Q_Key adds to the port's Q_Key counter and to nothing else."),
-		must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb, "The system image GUID takes the value given, and a query shows it."),
-		must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb, "A port that the CA does not have is InvalidPort."),
-		must("CI-ModifyCA-06", "CI context", verb, "An unknown field is InvalidParameter, and nothing changes, not even the fields beside it."),
-		must("CI-ModifyCA-07", "CI claims", verb, "A field whose capability is not claimed is Unsupported, and any other is not."),
-		must("CI-ModifyCA-08", "CI context", verb, "Only fields named count: the values of others are not looked at."),
-		must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb, "The init type is taken, and PortInfo shows it."),
-		must("CI-QueryCA-05", "CI context", "ci_query_ca (5)", "What identifies the adapter before it is open is what the attributes say, and stays the same."),
-		must("CI-ForeignHandle-01", "CI context", "handle statuses", "An object of another CA is an invalid handle of its kind, and stays unharmed."),
+		req.Driver.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb, "Capability bits named in the mask take the values given, others stay, and a query shows it."),
+		req.Driver.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb, "A violation counter takes the value given, and a query shows it."),
+		req.Driver.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo", "A datagram with a wrong Q_Key adds to the port's Q_Key counter and to nothing else."),
+		req.Driver.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb, "The system image GUID takes the value given, and a query shows it."),
+		req.Driver.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb, "A port that the CA does not have is InvalidPort."),
+		req.Driver.Must("CI-ModifyCA-06", "CI context", verb, "An unknown field is InvalidParameter, and nothing changes, not even the fields beside it."),
+		req.Driver.Must("CI-ModifyCA-07", "CI claims", verb, "A field whose capability is not claimed is Unsupported, and any other is not."),
+		req.Driver.Must("CI-ModifyCA-08", "CI context", verb, "Only fields named count: the values of others are not looked at."),
+		req.Driver.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb, "The init type is taken, and PortInfo shows it."),
+		req.Driver.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)", "What identifies the adapter before it is open is what the attributes say, and stays the same."),
+		req.Driver.Must("CI-ForeignHandle-01", "CI context", "handle statuses", "An object of another CA is an invalid handle of its kind, and stays unharmed."),
 	)
 	needs := func(c ci.Caps) validate.Needs { return validate.Needs{Caps: c} }
 	s.Cases = []validate.Case{
-		kase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability, "CI-ModifyCA-01"),
-		kase("ca.modify.bad-port", "ports 0 and n+1", validate.FeatureCore, caBadPort, "CI-ModifyCA-05"),
-		kase("ca.modify.unknown", "unknown fields", validate.FeatureCore, caUnknown, "CI-ModifyCA-06"),
-		kase("ca.modify.claims", "each field against its claim", validate.FeatureCore, caFieldClaims, "CI-ModifyCA-07"),
-		kase("ca.modify.mask", "values that no field names", validate.FeatureCore, caMask, "CI-ModifyCA-08"),
-		kase("query.identity", "the adapter's identity, closed and open", validate.FeatureCore, queryIdentity, "CI-QueryCA-05"),
-		kase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
-		kase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
+		validate.NewCase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability, "CI-ModifyCA-01"),
+		validate.NewCase("ca.modify.bad-port", "ports 0 and n+1", validate.FeatureCore, caBadPort, "CI-ModifyCA-05"),
+		validate.NewCase("ca.modify.unknown", "unknown fields", validate.FeatureCore, caUnknown, "CI-ModifyCA-06"),
+		validate.NewCase("ca.modify.claims", "each field against its claim", validate.FeatureCore, caFieldClaims, "CI-ModifyCA-07"),
+		validate.NewCase("ca.modify.mask", "values that no field names", validate.FeatureCore, caMask, "CI-ModifyCA-08"),
+		validate.NewCase("query.identity", "the adapter's identity, closed and open", validate.FeatureCore, queryIdentity, "CI-QueryCA-05"),
+		validate.NewCase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
+		validate.NewCase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
 	}
 	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter),
-		kase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter, "CI-ModifyCA-02"))...)
+		validate.NewCase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter, "CI-ModifyCA-02"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter),
-		kase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter, "CI-ModifyCA-02"))...)
+		validate.NewCase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter, "CI-ModifyCA-02"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter|ci.CapUD|ci.CapAV),
-		kase("ca.modify.qkey-violation", "send with a wrong Q_Key and look at the counter", validate.FeatureUD, caQKeyViolation, "CI-ModifyCA-03"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), kase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapInitType|ci.CapLocalMAD), kase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType, "CI-ModifyCA-09"))...)
+		validate.NewCase("ca.modify.qkey-violation", "send with a wrong Q_Key and look at the counter", validate.FeatureUD, caQKeyViolation, "CI-ModifyCA-03"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), validate.NewCase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
+	s.Cases = append(s.Cases, needing(needs(ci.CapInitType|ci.CapLocalMAD), validate.NewCase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType, "CI-ModifyCA-09"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{HCAs: 2},
-		kase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"),
-		kase("open.foreign", "objects of one adapter given to the other", validate.FeatureCore, caForeign, "CI-ForeignHandle-01", "SAS-2.1-01", "SAS-2.1-11"))...)
+		validate.NewCase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"),
+		validate.NewCase("open.foreign", "objects of one adapter given to the other", validate.FeatureCore, caForeign, "CI-ForeignHandle-01", "SAS-2.1-01", "SAS-2.1-11"))...)
 	return s
 }
 

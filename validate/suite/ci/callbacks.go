@@ -17,35 +17,35 @@ func callbacksArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
 		{ID: "CI-Callback-01", Text: "A callback that blocks holds up callbacks of its own object only.", Level: req.Should, Section: "CI context",
 			Source: "ci, Event: callbacks of different objects may overlap", Scope: req.Driver},
-		must("CI-Callback-02", "CI context", "ci, Event", "Events of one object come one at a time."),
-		must("CI-Callback-03", "CI context", "ci, Context", "Verbs of callback and data context work inside a callback."),
-		must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)", "The event communication established comes once when a QP in RTR receives."),
-		must("CI-EventHandler-01", "CI context", handlers, "Each registered handler gets each event of the CA and its ports once, with its own context, and so does the callback of the open."),
-		must("CI-EventHandler-02", "CI context", handlers, "A handler that was destroyed gets no event, and the others go on."),
-		must("CI-EventHandler-03", "CI context", handlers, "A handler without function is InvalidParameter."),
-		must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)", "A port that goes down raises the event port down once, with its number, and a query shows it down."),
-		must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)", "With its port down, work of a connection fails with an error completion, and everything can be destroyed."),
+		req.Driver.Must("CI-Callback-02", "CI context", "ci, Event", "Events of one object come one at a time."),
+		req.Driver.Must("CI-Callback-03", "CI context", "ci, Context", "Verbs of callback and data context work inside a callback."),
+		req.Driver.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)", "The event communication established comes once when a QP in RTR receives."),
+		req.Driver.Must("CI-EventHandler-01", "CI context", handlers, "Each registered handler gets each event of the CA and its ports once, with its own context, and so does the callback of the open."),
+		req.Driver.Must("CI-EventHandler-02", "CI context", handlers, "A handler that was destroyed gets no event, and the others go on."),
+		req.Driver.Must("CI-EventHandler-03", "CI context", handlers, "A handler without function is InvalidParameter."),
+		req.Driver.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)", "A port that goes down raises the event port down once, with its number, and a query shows it down."),
+		req.Driver.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)", "With its port down, work of a connection fails with an error completion, and everything can be destroyed."),
 	}}
 	s.Cases = []validate.Case{
-		kase("callbacks.quiet.qp", "destroy a QP with an event on its way", validate.FeatureTeardown, quietQP, "SAS-2.1-30"),
-		kase("callbacks.handed-over", "a callback has its object destroyed by another goroutine", validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30"),
-		kase("callbacks.early", "serve a callback from its context alone", validate.FeatureEvents, earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
-		kase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime, "CI-Callback-02", "SAS-2.3-21"),
-		kase("events.order", "two events of one QP in a row", validate.FeatureEvents, eventOrder, "SAS-2.3-21"),
-		kase("events.comm", "receive in RTR", validate.FeatureEvents, eventComm, "CI-EventComm-01", "SAS-2.1-10"),
-		kase("events.context.qp", "context of a QP's event", validate.FeatureEvents, contextQP, "SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.qp", "destroy a QP with an event on its way", validate.FeatureTeardown, quietQP, "SAS-2.1-30"),
+		validate.NewCase("callbacks.handed-over", "a callback has its object destroyed by another goroutine", validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30"),
+		validate.NewCase("callbacks.early", "serve a callback from its context alone", validate.FeatureEvents, earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
+		validate.NewCase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime, "CI-Callback-02", "SAS-2.3-21"),
+		validate.NewCase("events.order", "two events of one QP in a row", validate.FeatureEvents, eventOrder, "SAS-2.3-21"),
+		validate.NewCase("events.comm", "receive in RTR", validate.FeatureEvents, eventComm, "CI-EventComm-01", "SAS-2.1-10"),
+		validate.NewCase("events.context.qp", "context of a QP's event", validate.FeatureEvents, contextQP, "SAS-2.1-10"),
 	}
-	blocked := kase("callbacks.blocked", "block in one callback and wait for another", validate.FeatureEvents, blockedCallback, "CI-Callback-01")
+	blocked := validate.NewCase("callbacks.blocked", "block in one callback and wait for another", validate.FeatureEvents, blockedCallback, "CI-Callback-01")
 	blocked.Timeout = 3 * time.Second
 	s.Cases = append(s.Cases, blocked)
 	add := func(n validate.Needs, cases ...validate.Case) { s.Cases = append(s.Cases, needing(n, cases...)...) }
 	add(validate.Needs{Caps: ci.CapAV},
-		kase("callbacks.verbs", "make and destroy address vectors, post, poll and arm in a callback", validate.FeatureEvents, callbackVerbs, "CI-Callback-03"))
+		validate.NewCase("callbacks.verbs", "make and destroy address vectors, post, poll and arm in a callback", validate.FeatureEvents, callbackVerbs, "CI-Callback-03"))
 	add(validate.Needs{Caps: ci.CapSRQ},
-		kase("events.context.srq", "context of an SRQ's event", validate.FeatureEvents, contextSRQ, "SAS-2.1-10"),
-		kase("callbacks.quiet.srq", "destroy an SRQ with an event on its way", validate.FeatureTeardown, quietSRQ, "SAS-2.1-30"))
+		validate.NewCase("events.context.srq", "context of an SRQ's event", validate.FeatureEvents, contextSRQ, "SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.srq", "destroy an SRQ with an event on its way", validate.FeatureTeardown, quietSRQ, "SAS-2.1-30"))
 	add(validate.Needs{Caps: ci.CapEventHandlers},
-		kase("events.handlers.nil", "register nothing", validate.FeatureEvents, handlersNil, "CI-EventHandler-03"))
+		validate.NewCase("events.handlers.nil", "register nothing", validate.FeatureEvents, handlersNil, "CI-EventHandler-03"))
 	// Each of these may take a port down, which no verb brings up again.
 	spoiling := func(cases ...validate.Case) []validate.Case {
 		for i := range cases {
@@ -54,15 +54,15 @@ func callbacksArea() validate.Suite {
 		return cases
 	}
 	s.Cases = append(s.Cases, spoiling(
-		kase("events.context.ca", "an event of a port comes to the callback of the open", validate.FeatureEvents, contextCA, "SAS-2.3-04", "SAS-2.1-10"),
-		kase("callbacks.quiet.ca", "close a CA with an event on its way", validate.FeatureTeardown, quietCA, "SAS-2.1-30"))...)
+		validate.NewCase("events.context.ca", "an event of a port comes to the callback of the open", validate.FeatureEvents, contextCA, "SAS-2.3-04", "SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.ca", "close a CA with an event on its way", validate.FeatureTeardown, quietCA, "SAS-2.1-30"))...)
 	add(validate.Needs{Caps: ci.CapEventHandlers}, spoiling(
-		kase("events.handlers.each", "three handlers and an event", validate.FeatureEvents, handlersEach, "CI-EventHandler-01", "SAS-2.1-10"),
-		kase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents, handlersGone, "CI-EventHandler-02"),
-		kase("callbacks.quiet.handler", "destroy a handler with an event on its way", validate.FeatureTeardown, quietHandler, "SAS-2.1-30"))...)
+		validate.NewCase("events.handlers.each", "three handlers and an event", validate.FeatureEvents, handlersEach, "CI-EventHandler-01", "SAS-2.1-10"),
+		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents, handlersGone, "CI-EventHandler-02"),
+		validate.NewCase("callbacks.quiet.handler", "destroy a handler with an event on its way", validate.FeatureTeardown, quietHandler, "SAS-2.1-30"))...)
 	add(validate.Needs{Caps: ci.CapShutdownPort}, spoiling(
-		kase("events.port-down", "take the port down", validate.FeatureEvents, portDown, "CI-PortEvent-01", "SAS-2.3-04", "SAS-2.1-10"),
-		kase("events.port-down.traffic", "traffic when the port has gone down", validate.FeatureEvents, portDownTraffic, "CI-PortEvent-02"))...)
+		validate.NewCase("events.port-down", "take the port down", validate.FeatureEvents, portDown, "CI-PortEvent-01", "SAS-2.3-04", "SAS-2.1-10"),
+		validate.NewCase("events.port-down.traffic", "traffic when the port has gone down", validate.FeatureEvents, portDownTraffic, "CI-PortEvent-02"))...)
 	return s
 }
 

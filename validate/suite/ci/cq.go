@@ -12,7 +12,7 @@ import (
 // cqArea: creation and emptiness of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
 func cqArea() validate.Suite {
 	must := func(id, section, source, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
+		return req.Driver.Must(id, section, source, text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{

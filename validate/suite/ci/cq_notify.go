@@ -15,7 +15,7 @@ import (
 // cqNotifyArea: what an armed completion queue does, and the optional verbs of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
 func cqNotifyArea() validate.Suite {
 	must := func(id, section, source, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
+		return req.Driver.Must(id, section, source, text)
 	}
 	c := func(id, title string, run func(*validate.T), feature validate.Feature, caps ci.Caps, rules ...string) validate.Case {
 		return validate.Case{ID: id, Title: title, Feature: feature, Needs: validate.Needs{Caps: caps}, Requirements: rules, Run: run}

@@ -6,18 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
-	"ciddk/validate/req"
 )
-
-// must is a rule that binds every driver that claims what the cases need.
-func must(id, section, source, text string) req.Requirement {
-	return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
-}
-
-// kase is a case of the data path: the requirements are the one judged and those touched on.
-func kase(id, title string, feature validate.Feature, run func(*validate.T), reqs ...string) validate.Case {
-	return validate.Case{ID: id, Title: title, Requirements: reqs, Feature: feature, Run: run}
-}
 
 // needing adds needs to cases.
 func needing(n validate.Needs, cases ...validate.Case) []validate.Case {

@@ -26,7 +26,7 @@ type orderStage struct {
 func orderArea() validate.Suite {
 	s := validate.Suite{}
 	for _, f := range families {
-		c := kase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) }, "SAS-2.3-26")
+		c := validate.NewCase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) }, "SAS-2.3-26")
 		c.Needs.Caps = f.needs
 		s.Cases = append(s.Cases, c)
 	}

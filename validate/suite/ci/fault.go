@@ -333,27 +333,27 @@ func remoteFaults() []fault {
 // faultArea: the fault table, and what all faults have in common.
 func faultArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B", "A bad segment of a send request is a local protection error of that request; an RC QP goes to Error, what stands behind it is flushed, and the peer sees nothing of it."),
-		must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A bad segment of a receive is a local protection error there and a remote operation error at the sender; both QPs go to Error."),
-		must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A message longer than its receive is a local length error there and a remote invalid request at the sender; both QPs go to Error."),
-		must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "A send error on UC or UD takes the QP to SQError: sends behind it are flushed, its receives and the peer are not concerned."),
-		must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A remote key, bound or domain that does not hold, and a right that the region does not grant, is a remote access error at the requester; the responder changes no memory, takes no receive, raises the access event, and both QPs go to Error."),
-		must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant, whatever the region grants, is a function that the QP does not support: a remote invalid request at the requester; the responder changes no memory, takes no receive, raises the request event, and both QPs go to Error."),
-		must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic that the responder has no resources for, and a misaligned atomic, is a remote invalid request; both QPs go to Error."),
-		must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "RNRRetry n sends a message n times more at intervals of at least the responder's timer, and fails with RNR retries exhausted."),
-		must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive as long as it takes."),
-		must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request that is never answered fails with transport retries exhausted, and takes the QP to Error."),
-		must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with another packet sequence number than the one expected is not delivered, and fails at its sender."),
-		must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes is a local length error, or refused at the post."),
-		must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its right on the region and on the QP: with one of them missing it fails, whatever the other grants. Without that of the region it is a remote access error, without that of the QP a remote invalid request."),
-		must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "Entry to Error completes every request outstanding, sends and receives, in the order of their posts, each once, as flushed."),
-		must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails flushes its own sends, too."),
-		must("CI-Flush-03", "IBTA 10.10.2", "completion order", "What was done before the request that fails completes with success before it."),
-		must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A bad segment of a receive on UC or UD is a local protection error of that receive and takes the QP to Error; the sender sees success."),
-		must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP in Error by one peer's fault does not concern other QPs of its adapter."),
+		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B", "A bad segment of a send request is a local protection error of that request; an RC QP goes to Error, what stands behind it is flushed, and the peer sees nothing of it."),
+		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A bad segment of a receive is a local protection error there and a remote operation error at the sender; both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A message longer than its receive is a local length error there and a remote invalid request at the sender; both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "A send error on UC or UD takes the QP to SQError: sends behind it are flushed, its receives and the peer are not concerned."),
+		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A remote key, bound or domain that does not hold, and a right that the region does not grant, is a remote access error at the requester; the responder changes no memory, takes no receive, raises the access event, and both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant, whatever the region grants, is a function that the QP does not support: a remote invalid request at the requester; the responder changes no memory, takes no receive, raises the request event, and both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic that the responder has no resources for, and a misaligned atomic, is a remote invalid request; both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "RNRRetry n sends a message n times more at intervals of at least the responder's timer, and fails with RNR retries exhausted."),
+		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive as long as it takes."),
+		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request that is never answered fails with transport retries exhausted, and takes the QP to Error."),
+		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with another packet sequence number than the one expected is not delivered, and fails at its sender."),
+		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes is a local length error, or refused at the post."),
+		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its right on the region and on the QP: with one of them missing it fails, whatever the other grants. Without that of the region it is a remote access error, without that of the QP a remote invalid request."),
+		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "Entry to Error completes every request outstanding, sends and receives, in the order of their posts, each once, as flushed."),
+		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails flushes its own sends, too."),
+		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order", "What was done before the request that fails completes with success before it."),
+		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A bad segment of a receive on UC or UD is a local protection error of that receive and takes the QP to Error; the sender sees success."),
+		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP in Error by one peer's fault does not concern other QPs of its adapter."),
 	}}
 	for _, f := range faults() {
-		c := kase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
+		c := validate.NewCase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
 		switch {
 		case f.typ == ci.UC:
 			c.Feature = validate.FeatureUC
@@ -367,20 +367,20 @@ func faultArea() validate.Suite {
 	}
 	rc := validate.FeatureRC
 	s.Cases = append(s.Cases,
-		kase("fault.rnr.exhausted", "no receive, RNRRetry 0, 1 and 3", rc, rnrExhausted, "IBTA-9.9-07"),
-		kase("fault.rnr.in-time", "a receive posted while the sender tries", rc, rnrInTime, "IBTA-9.9-07"),
-		kase("fault.rnr.for-ever", "a receive posted long after the send, RNRRetry 7", rc, rnrForEver, "IBTA-9.9-08"),
-		kase("fault.rnr.write-imm", "a write with immediate that finds no receive", rc, rnrWriteImm, "IBTA-9.9-08", "IBTA-9.4-03"),
-		kase("fault.timeout.init", "a peer that listens not yet", rc, timeoutInit, "IBTA-9.9-09"),
-		kase("fault.timeout.error", "a peer in Error", rc, timeoutError, "IBTA-9.9-09"),
-		kase("fault.timeout.destroyed", "a peer that is destroyed", rc, timeoutDestroyed, "IBTA-9.9-09"),
-		kase("fault.timeout.read", "a read that is never answered", rc, timeoutRead, "IBTA-9.9-09"),
-		kase("fault.psn", "a sequence number that is not expected", rc, faultPSN, "IBTA-9.9-10"),
-		kase("fault.send.too-long", "a message of more than 2^31 bytes", rc, faultTooLong, "IBTA-9.9-11"),
-		kase("fault.flush.forced", "Modify to Error with work on both queues", rc, flushForced, "CI-Flush-01"),
-		kase("fault.flush.responder", "a responder that fails with sends of its own", rc, flushResponder, "CI-Flush-02", "CI-Flush-01"),
-		kase("fault.flush.before", "requests done before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
-		kase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers, "CI-Event-01"),
+		validate.NewCase("fault.rnr.exhausted", "no receive, RNRRetry 0, 1 and 3", rc, rnrExhausted, "IBTA-9.9-07"),
+		validate.NewCase("fault.rnr.in-time", "a receive posted while the sender tries", rc, rnrInTime, "IBTA-9.9-07"),
+		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, RNRRetry 7", rc, rnrForEver, "IBTA-9.9-08"),
+		validate.NewCase("fault.rnr.write-imm", "a write with immediate that finds no receive", rc, rnrWriteImm, "IBTA-9.9-08", "IBTA-9.4-03"),
+		validate.NewCase("fault.timeout.init", "a peer that listens not yet", rc, timeoutInit, "IBTA-9.9-09"),
+		validate.NewCase("fault.timeout.error", "a peer in Error", rc, timeoutError, "IBTA-9.9-09"),
+		validate.NewCase("fault.timeout.destroyed", "a peer that is destroyed", rc, timeoutDestroyed, "IBTA-9.9-09"),
+		validate.NewCase("fault.timeout.read", "a read that is never answered", rc, timeoutRead, "IBTA-9.9-09"),
+		validate.NewCase("fault.psn", "a sequence number that is not expected", rc, faultPSN, "IBTA-9.9-10"),
+		validate.NewCase("fault.send.too-long", "a message of more than 2^31 bytes", rc, faultTooLong, "IBTA-9.9-11"),
+		validate.NewCase("fault.flush.forced", "Modify to Error with work on both queues", rc, flushForced, "CI-Flush-01"),
+		validate.NewCase("fault.flush.responder", "a responder that fails with sends of its own", rc, flushResponder, "CI-Flush-02", "CI-Flush-01"),
+		validate.NewCase("fault.flush.before", "requests done before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
+		validate.NewCase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers, "CI-Event-01"),
 	)
 	for _, svc := range []struct {
 		typ  ci.QPType
@@ -388,10 +388,10 @@ func faultArea() validate.Suite {
 		f    validate.Feature
 		caps ci.Caps
 	}{{ci.UC, "uc", validate.FeatureUC, ci.CapUC}, {ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV}} {
-		s.Cases = append(s.Cases, needing(validate.Needs{Caps: svc.caps}, kase("fault."+svc.name+".recv.bad-key", "on "+svc.typ.String()+", receive into a key that does not exist",
+		s.Cases = append(s.Cases, needing(validate.Needs{Caps: svc.caps}, validate.NewCase("fault."+svc.name+".recv.bad-key", "on "+svc.typ.String()+", receive into a key that does not exist",
 			svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
 	}
-	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, kase("fault.timeout.cut", "a link that is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, validate.NewCase("fault.timeout.cut", "a link that is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
 	return s
 }
 

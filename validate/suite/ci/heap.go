@@ -9,6 +9,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // churned is a kind of object whose memory is watched. round makes one, uses it as far as that is quick, and destroys it.
@@ -78,9 +79,9 @@ var churnedKinds = []churned{
 func heapArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Objects that are destroyed, and messages that are done, give back the memory and the descriptors that they took in the process."))
+		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Objects that are destroyed, and messages that are done, give back the memory and the descriptors that they took in the process."))
 	for _, k := range churnedKinds {
-		c := kase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown, func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
+		c := validate.NewCase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown, func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
 		c.Needs.Caps, c.Timeout = k.needs, 30*time.Second
 		s.Cases = append(s.Cases, c)
 	}

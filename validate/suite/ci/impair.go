@@ -8,6 +8,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // impairArea: what services promise on a bad link. The target makes the link bad, so these cases run where it can.
@@ -15,13 +16,13 @@ func impairArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, doubles, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
-		must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ brings the bytes asked for, and a WRITE places those given."),
-		must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets travel, and its result is that of the execution."),
-		must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for a while arrives once the link is good again, as long as retries are left."),
-		must("IBTA-9.8-20", "IBTA 9.8.2", "UC", "On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive are in order."),
-		must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN", "On a link that reorders packets a UC message arrives intact or not at all."),
-		must("IBTA-9.8-21", "IBTA 9.8.3", "UD", "On a link that loses or corrupts packets a datagram arrives intact or not at all."),
+		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, doubles, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
+		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ brings the bytes asked for, and a WRITE places those given."),
+		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets travel, and its result is that of the execution."),
+		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for a while arrives once the link is good again, as long as retries are left."),
+		req.Driver.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC", "On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive are in order."),
+		req.Driver.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN", "On a link that reorders packets a UC message arrives intact or not at all."),
+		req.Driver.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD", "On a link that loses or corrupts packets a datagram arrives intact or not at all."),
 	)
 	bad := validate.Needs{Impair: true}
 	for _, x := range []struct {
@@ -35,31 +36,31 @@ func impairArea() validate.Suite {
 		{"all", validate.Impairment{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Corrupt: 0.02}},
 	} {
 		s.Cases = append(s.Cases, needing(bad,
-			kase("impair.rc.send."+x.name, "RC messages with "+x.name, rc, func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
-			kase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc, func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
+			validate.NewCase("impair.rc.send."+x.name, "RC messages with "+x.name, rc, func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
+			validate.NewCase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc, func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
 		)...)
 		n := bad
 		n.Atomics = ci.AtomicLocal
 		s.Cases = append(s.Cases, needing(n,
-			kase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic, func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
+			validate.NewCase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic, func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
 	}
 	s.Cases = append(s.Cases, needing(bad,
-		kase("impair.rc.rnr", "receives that come late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
-		kase("impair.rc.mended", "a link cut for a moment", rc, impairMended, "IBTA-9.7-13"),
+		validate.NewCase("impair.rc.rnr", "receives that come late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
+		validate.NewCase("impair.rc.mended", "a link cut for a moment", rc, impairMended, "IBTA-9.7-13"),
 	)...)
 	n := bad
 	n.Caps = ci.CapUC
 	s.Cases = append(s.Cases, needing(n,
-		kase("impair.uc", "UC messages with loss and corruption", validate.FeatureUC, func(t *validate.T) {
+		validate.NewCase("impair.uc", "UC messages with loss and corruption", validate.FeatureUC, func(t *validate.T) {
 			impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true)
 		}, "IBTA-9.8-20"),
 		// A first packet begins a message whatever its number (IBTA 9.8.2.2.1), so order is not promised here.
-		kase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC, func(t *validate.T) {
+		validate.NewCase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC, func(t *validate.T) {
 			impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
 		}, "IBTA-9.8-22"),
 	)...)
 	n.Caps = ci.CapUD | ci.CapAV
-	s.Cases = append(s.Cases, needing(n, kase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD, "IBTA-9.8-21"))...)
+	s.Cases = append(s.Cases, needing(n, validate.NewCase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD, "IBTA-9.8-21"))...)
 	return s
 }
 

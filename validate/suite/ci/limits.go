@@ -34,16 +34,16 @@ func (c *countable) goesTo() int { return max(c.full, fullTable) }
 // limitsArea: as many objects as the CA says, and one more. (SAS abstract; IBTA 11.2.1.)
 func limitsArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and leaves what is there as it was."),
+		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and leaves what is there as it was."),
 	}}
 	for _, c := range countables {
-		k := kase("limits."+c.name, "as many as there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
+		k := validate.NewCase("limits."+c.name, "as many as there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
 		}
 		s.Cases = append(s.Cases, k)
-		k = kase("limits."+c.name+".beyond", "one more than there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
+		k = validate.NewCase("limits."+c.name+".beyond", "one more than there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs

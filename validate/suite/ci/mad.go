@@ -53,36 +53,36 @@ const (
 func madArea() validate.Suite {
 	const verb = "ci_local_mad (65)"
 	s := validate.Suite{Requirements: []req.Requirement{
-		must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit, and class, versions, transaction id, attribute and modifier of its request; out is wholly overwritten."),
-		must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo agrees with the attributes of the CA."),
-		must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo agrees with the attributes of the port."),
-		must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table agrees with the attributes of the port."),
-		must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table agrees with the port's GIDs."),
-		must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "What an agent does not know is answered in the MAD status, and the verb succeeds."),
-		must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have is InvalidPort, a missing MAD InvalidParameter."),
-		must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "A Set of PortInfo that gives a LID and the LID of the subnet manager is seen in a query."),
-		must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with a state that cannot be reached is refused in the MAD status and changes nothing."),
-		must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response, and is no error."),
-		must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered, with the direction bit set."),
+		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit, and class, versions, transaction id, attribute and modifier of its request; out is wholly overwritten."),
+		req.Driver.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo agrees with the attributes of the CA."),
+		req.Driver.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo agrees with the attributes of the port."),
+		req.Driver.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table agrees with the attributes of the port."),
+		req.Driver.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table agrees with the port's GIDs."),
+		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "What an agent does not know is answered in the MAD status, and the verb succeeds."),
+		req.Driver.Must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have is InvalidPort, a missing MAD InvalidParameter."),
+		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "A Set of PortInfo that gives a LID and the LID of the subnet manager is seen in a query."),
+		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with a state that cannot be reached is refused in the MAD status and changes nothing."),
+		req.Driver.Must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response, and is no error."),
+		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered, with the direction bit set."),
 	}}
 	s.Cases = []validate.Case{
-		kase("mad.agent", "somebody executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
+		validate.NewCase("mad.agent", "somebody executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
 	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-		kase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01", "SAS-2.1-13"),
-		kase("mad.directed", "directed route of no hop", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
-		kase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
-		kase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
-		kase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
-		kase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
-		kase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown, "CI-LocalMAD-06"),
-		kase("mad.arguments", "wrong ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
-		kase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08", "SAS-2.1-14"),
-		kase("mad.set.lid-event", "the event of a change of LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
-		kase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState, "SAS-2.1-14"),
-		kase("mad.set.state-event", "the event of a port that reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
-		kase("mad.set.illegal", "Set an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
-		kase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
+		validate.NewCase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01", "SAS-2.1-13"),
+		validate.NewCase("mad.directed", "directed route of no hop", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
+		validate.NewCase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
+		validate.NewCase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
+		validate.NewCase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
+		validate.NewCase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
+		validate.NewCase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown, "CI-LocalMAD-06"),
+		validate.NewCase("mad.arguments", "wrong ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
+		validate.NewCase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08", "SAS-2.1-14"),
+		validate.NewCase("mad.set.lid-event", "the event of a change of LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
+		validate.NewCase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState, "SAS-2.1-14"),
+		validate.NewCase("mad.set.state-event", "the event of a port that reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
+		validate.NewCase("mad.set.illegal", "Set an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
+		validate.NewCase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
 	for i := range s.Cases {
 		s.Cases[i].Spoils = s.Cases[i].ID == "mad.set.state" || s.Cases[i].ID == "mad.set.state-event"
 	}

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 const (
@@ -19,29 +20,29 @@ func mcastArea() validate.Suite {
 	const attach, detach = "ci_attach_mcast (63)", "ci_detach_mcast (64)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each QP that is attached to it once, with a GRH, and no other."),
-		must("CI-Mcast-02", "IBTA 11.3.2", detach, "A QP that is detached receives nothing more of the group; others do."),
-		must("CI-Mcast-03", "IBTA 11.3.1", attach, "A QP that is not a datagram QP is InvalidServiceType."),
-		must("CI-Mcast-04", "IBTA 11.3.1", attach, "A GID that is no multicast address is InvalidGID."),
-		must("CI-Mcast-05", "IBTA 11.3.1", attach, "A LID outside of C000 to FFFE is InvalidLID on InfiniBand."),
-		must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "A QP that is attached is not destroyed: ResourceBusy, and it still receives."),
-		must("CI-Mcast-07", "CI context", attach, "Each attachment has a handle of its own: attached twice, a QP gets one copy of each datagram, until both are gone."),
-		must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both; one attached to one group from that one only."),
-		must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with another Q_Key than the QP's is not received."),
-		must("CI-Mcast-10", "CI context", detach, "A membership that is gone is InvalidMcastHandle."),
+		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each QP that is attached to it once, with a GRH, and no other."),
+		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach, "A QP that is detached receives nothing more of the group; others do."),
+		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach, "A QP that is not a datagram QP is InvalidServiceType."),
+		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach, "A GID that is no multicast address is InvalidGID."),
+		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach, "A LID outside of C000 to FFFE is InvalidLID on InfiniBand."),
+		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "A QP that is attached is not destroyed: ResourceBusy, and it still receives."),
+		req.Driver.Must("CI-Mcast-07", "CI context", attach, "Each attachment has a handle of its own: attached twice, a QP gets one copy of each datagram, until both are gone."),
+		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both; one attached to one group from that one only."),
+		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with another Q_Key than the QP's is not received."),
+		req.Driver.Must("CI-Mcast-10", "CI context", detach, "A membership that is gone is InvalidMcastHandle."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV},
-		kase("mcast.receivers", "three members and one that is not", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
-		kase("mcast.detach", "two members, one leaves", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
-		kase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
-		kase("mcast.gid", "attach to unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
-		kase("mcast.busy", "destroy a QP that is attached", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
-		kase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
-		kase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
-		kase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey, "CI-Mcast-09"),
-		kase("mcast.stale", "leave twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
+		validate.NewCase("mcast.receivers", "three members and one that is not", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
+		validate.NewCase("mcast.detach", "two members, one leaves", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
+		validate.NewCase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
+		validate.NewCase("mcast.gid", "attach to unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
+		validate.NewCase("mcast.busy", "destroy a QP that is attached", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
+		validate.NewCase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
+		validate.NewCase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
+		validate.NewCase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey, "CI-Mcast-09"),
+		validate.NewCase("mcast.stale", "leave twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
-		kase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID, "CI-Mcast-05"))...)
+		validate.NewCase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID, "CI-Mcast-05"))...)
 	return s
 }
 

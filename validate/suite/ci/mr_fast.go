@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mrFastArea: regions registered and invalidated by work requests. (IBTA 10.6.4, 10.6.6, 11.4.1.)
@@ -14,27 +15,27 @@ func mrFastArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration gives access to its pages in their order, with its rights, once its request has been carried out, and to nothing before."),
-		must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a region that is valid fails and changes nothing."),
-		must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests behind a fast registration in the same queue are carried out after it."),
-		must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key gives access to nothing, and the region can be registered again under another key."),
-		must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that is none of the HCA's fails."),
-		must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate kills the key at its receiver, whose completion has WCInvalidated and the key."),
-		must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A count of pages of 0 or above MaxFastRegPages is refused."),
+		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration gives access to its pages in their order, with its rights, once its request has been carried out, and to nothing before."),
+		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a region that is valid fails and changes nothing."),
+		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests behind a fast registration in the same queue are carried out after it."),
+		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key gives access to nothing, and the region can be registered again under another key."),
+		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that is none of the HCA's fails."),
+		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate kills the key at its receiver, whose completion has WCInvalidated and the key."),
+		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A count of pages of 0 or above MaxFastRegPages is refused."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFastReg},
-		kase("mr.fast.alloc", "bad counts of pages", opt, fastAlloc, "CI-AllocFastReg-01"),
-		kase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
-		kase("mr.fast.rights", "rights against operations", opt, fastRights, "CI-FastReg-01"),
-		kase("mr.fast.behind", "a request that uses the key right behind", opt, fastBehind, "CI-FastReg-03"),
-		kase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01", ruleDeadKey),
-		kase("mr.fast.unknown-inv", "invalidate a key that is none", opt, fastUnknownInv, "CI-LocalInv-02"),
-		kase("mr.fast.twice", "register a region that is valid", opt, fastTwice, "CI-FastReg-02"),
-		kase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
-		kase("mr.fast.pages", "too many pages", opt, fastPages, "CI-FastReg-02"),
+		validate.NewCase("mr.fast.alloc", "bad counts of pages", opt, fastAlloc, "CI-AllocFastReg-01"),
+		validate.NewCase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
+		validate.NewCase("mr.fast.rights", "rights against operations", opt, fastRights, "CI-FastReg-01"),
+		validate.NewCase("mr.fast.behind", "a request that uses the key right behind", opt, fastBehind, "CI-FastReg-03"),
+		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01", ruleDeadKey),
+		validate.NewCase("mr.fast.unknown-inv", "invalidate a key that is none", opt, fastUnknownInv, "CI-LocalInv-02"),
+		validate.NewCase("mr.fast.twice", "register a region that is valid", opt, fastTwice, "CI-FastReg-02"),
+		validate.NewCase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
+		validate.NewCase("mr.fast.pages", "too many pages", opt, fastPages, "CI-FastReg-02"),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate},
-		kase("mr.fast.send-inv", "the peer invalidates", opt, fastSendInv, "CI-SendInv-01"))...)
+		validate.NewCase("mr.fast.send-inv", "the peer invalidates", opt, fastSendInv, "CI-SendInv-01"))...)
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mrFMRArea: regions that are remapped without the firmware. (Headers: mlnx_fmr.)
@@ -15,24 +16,24 @@ func mrFMRArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-AllocFMR-01", "CI FMR", alloc, "Counts of pages or maps that are 0 or beyond the limits, a page size that is not listed, and illegal rights are refused."),
-		must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR gives access to its pages in their order, with its rights, and to nothing else."),
-		must("CI-MapFMR-02", "CI FMR", mapping, "An FMR is mapped at most MaxMaps times between unmaps; one more is InsufficientResources."),
-		must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address not on the bounds of a page are InvalidParameter."),
-		must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of every FMR of the batch are dead, and each may be mapped MaxMaps times again."),
-		must("CI-UnmapFMR-02", "CI FMR", unmap, "A batch with an FMR that is gone is InvalidFMRHandle, and none is unmapped."),
-		must("CI-DeallocFMR-01", "CI FMR", dealloc, "An FMR that is mapped is not deallocated: ResourceBusy; one that is gone is InvalidFMRHandle."),
+		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc, "Counts of pages or maps that are 0 or beyond the limits, a page size that is not listed, and illegal rights are refused."),
+		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR gives access to its pages in their order, with its rights, and to nothing else."),
+		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping, "An FMR is mapped at most MaxMaps times between unmaps; one more is InsufficientResources."),
+		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address not on the bounds of a page are InvalidParameter."),
+		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of every FMR of the batch are dead, and each may be mapped MaxMaps times again."),
+		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap, "A batch with an FMR that is gone is InvalidFMRHandle, and none is unmapped."),
+		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc, "An FMR that is mapped is not deallocated: ResourceBusy; one that is gone is InvalidFMRHandle."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFMR},
-		kase("mr.fmr.refused", "bad counts, page sizes, rights", opt, fmrRefused, "CI-AllocFMR-01"),
-		kase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
-		kase("mr.fmr.rights", "rights against operations", opt, fmrRights, "CI-MapFMR-01"),
-		kase("mr.fmr.maps", "map up to the limit, and once more", opt, fmrMaps, "CI-MapFMR-02"),
-		kase("mr.fmr.pages", "too many pages, none, crooked ones", opt, fmrPages, "CI-MapFMR-03"),
-		kase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
-		kase("mr.fmr.unmap-gone", "unmap a batch with one that is gone", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
-		kase("mr.fmr.busy", "deallocate while mapped", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
-		kase("mr.fmr.dma-busy", "unmap the storage of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
+		validate.NewCase("mr.fmr.refused", "bad counts, page sizes, rights", opt, fmrRefused, "CI-AllocFMR-01"),
+		validate.NewCase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
+		validate.NewCase("mr.fmr.rights", "rights against operations", opt, fmrRights, "CI-MapFMR-01"),
+		validate.NewCase("mr.fmr.maps", "map up to the limit, and once more", opt, fmrMaps, "CI-MapFMR-02"),
+		validate.NewCase("mr.fmr.pages", "too many pages, none, crooked ones", opt, fmrPages, "CI-MapFMR-03"),
+		validate.NewCase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
+		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with one that is gone", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
+		validate.NewCase("mr.fmr.busy", "deallocate while mapped", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
+		validate.NewCase("mr.fmr.dma-busy", "unmap the storage of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
 	)
 	return s
 }

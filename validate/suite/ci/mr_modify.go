@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mrModifyArea: regions changed in place, and regions over the storage of others. (IBTA 11.2.8.)
@@ -14,31 +15,31 @@ func mrModifyArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-ModifyMR-01", "IBTA 11.2.8", mod, "Modify of rights, PD or memory changes what is named and nothing else, and Region and Query show it."),
-		must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that a Modify has replaced gives access to nothing."),
-		must("CI-ModifyMR-03", "IBTA 11.2.8", mod, "A Modify that is refused leaves the region and its keys as they were."),
-		must("CI-ModifyMR-04", "IBTA 10.6.7", mod, "A region with a window bound to it is not modified: ResourceBusy."),
-		must("CI-RegisterSMR-01", "IBTA 11.2.8", smr, "A shared region has PD and rights of its own, whatever those of its source."),
-		must("CI-RegisterSMR-02", "IBTA 11.2.8", smr, "A region cannot be deregistered while a shared one exists: ResourceBusy, and it works as before."),
-		must("CI-RegisterSMR-03", "IBTA 11.2.8", smr, "A source that is gone is InvalidMRHandle, and rights that no region may have are InvalidPermission."),
+		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod, "Modify of rights, PD or memory changes what is named and nothing else, and Region and Query show it."),
+		req.Driver.Must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that a Modify has replaced gives access to nothing."),
+		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod, "A Modify that is refused leaves the region and its keys as they were."),
+		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod, "A region with a window bound to it is not modified: ResourceBusy."),
+		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr, "A shared region has PD and rights of its own, whatever those of its source."),
+		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr, "A region cannot be deregistered while a shared one exists: ResourceBusy, and it works as before."),
+		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr, "A source that is gone is InvalidMRHandle, and rights that no region may have are InvalidPermission."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR},
-		kase("mr.modify.access", "fewer rights, and more", opt, mrModifyAccess, "CI-ModifyMR-01", "CI-ModifyMR-02"),
-		kase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02", "SAS-2.3-07"),
-		kase("mr.modify.memory", "other memory", opt, mrModifyMemory, "CI-ModifyMR-01", "CI-ModifyMR-02"),
-		kase("mr.modify.old-key", "the key from before", opt, mrModifyOldKey, "CI-ModifyMR-02"),
-		kase("mr.modify.refused", "no field, unknown fields, bad values", opt, mrModifyRefused, "CI-ModifyMR-03"),
+		validate.NewCase("mr.modify.access", "fewer rights, and more", opt, mrModifyAccess, "CI-ModifyMR-01", "CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02", "SAS-2.3-07"),
+		validate.NewCase("mr.modify.memory", "other memory", opt, mrModifyMemory, "CI-ModifyMR-01", "CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.old-key", "the key from before", opt, mrModifyOldKey, "CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.refused", "no field, unknown fields, bad values", opt, mrModifyRefused, "CI-ModifyMR-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapPhysicalMR},
-		kase("mr.modify.physical", "to DMA addresses", opt, mrModifyPhysical, "CI-ModifyMR-01", "CI-ModifyMR-02"))...)
+		validate.NewCase("mr.modify.physical", "to DMA addresses", opt, mrModifyPhysical, "CI-ModifyMR-01", "CI-ModifyMR-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapMW1},
-		kase("mr.modify.bound", "with a window bound", opt, mrModifyBound, "CI-ModifyMR-04"))...)
+		validate.NewCase("mr.modify.bound", "with a window bound", opt, mrModifyBound, "CI-ModifyMR-04"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSharedMR},
-		kase("mr.shared.bytes", "both keys reach the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
-		kase("mr.shared.address", "at an address of its own", opt, mrSharedAddress, "SAS-2.3-15"),
-		kase("mr.shared.rights", "PD and rights of its own", opt, mrSharedRights, "CI-RegisterSMR-01", "SAS-2.3-07"),
-		kase("mr.shared.busy", "deregister the source first", opt, mrSharedBusy, "CI-RegisterSMR-02", "SAS-2.3-26"),
-		kase("mr.shared.refused", "a source that is gone, bad rights", opt, mrSharedRefused, "CI-RegisterSMR-03"),
+		validate.NewCase("mr.shared.bytes", "both keys reach the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
+		validate.NewCase("mr.shared.address", "at an address of its own", opt, mrSharedAddress, "SAS-2.3-15"),
+		validate.NewCase("mr.shared.rights", "PD and rights of its own", opt, mrSharedRights, "CI-RegisterSMR-01", "SAS-2.3-07"),
+		validate.NewCase("mr.shared.busy", "deregister the source first", opt, mrSharedBusy, "CI-RegisterSMR-02", "SAS-2.3-26"),
+		validate.NewCase("mr.shared.refused", "a source that is gone, bad rights", opt, mrSharedRefused, "CI-RegisterSMR-03"),
 	)...)
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mrPhysicalArea: regions over DMA addresses. (IBTA 11.2.8; the mapping is this kit's.)
@@ -14,22 +15,22 @@ func mrPhysicalArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not list, a range not on the bounds of it, and bytes outside of the ranges are InvalidParameter."),
-		must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region reaches its ranges in their order, from the offset given, for the length given."),
-		must("CI-MapDMA-01", "CI DMA", dma, "Storage that a region uses is not unmapped: ResourceBusy, and the region works as before."),
-		must("CI-MapDMA-02", "CI DMA", dma, "The ranges of mapped storage cover it, do not overlap those of other storage, and nothing at all is not mapped."),
+		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not list, a range not on the bounds of it, and bytes outside of the ranges are InvalidParameter."),
+		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region reaches its ranges in their order, from the offset given, for the length given."),
+		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma, "Storage that a region uses is not unmapped: ResourceBusy, and the region works as before."),
+		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma, "The ranges of mapped storage cover it, do not overlap those of other storage, and nothing at all is not mapped."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapPhysicalMR},
-		kase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14", "CI-RegisterPMR-02"),
-		kase("mr.physical.offset", "offsets into the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
-		kase("mr.physical.ranges", "ranges of two mappings, in either order", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
-		kase("mr.physical.refused", "page sizes, bounds, lengths that are wrong", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
-		kase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission, "CI-RegisterMR-02"),
-		kase("mr.physical.destroy", "write to a physical region that is gone", opt, mrPhysicalDestroy, ruleDeadKey),
-		kase("mr.physical.busy", "unmap what a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
+		validate.NewCase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14", "CI-RegisterPMR-02"),
+		validate.NewCase("mr.physical.offset", "offsets into the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
+		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in either order", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
+		validate.NewCase("mr.physical.refused", "page sizes, bounds, lengths that are wrong", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
+		validate.NewCase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission, "CI-RegisterMR-02"),
+		validate.NewCase("mr.physical.destroy", "write to a physical region that is gone", opt, mrPhysicalDestroy, ruleDeadKey),
+		validate.NewCase("mr.physical.busy", "unmap what a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg},
-		kase("mr.dma.ranges", "ranges of storage, and of nothing", opt, mrDMARanges, "CI-MapDMA-02"))...)
+		validate.NewCase("mr.dma.ranges", "ranges of storage, and of nothing", opt, mrDMARanges, "CI-MapDMA-02"))...)
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mwArea: memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
@@ -14,49 +15,49 @@ func mwArea() validate.Suite {
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-CreateMW-01", "IBTA 11.2.9", create, "A new window has a key that gives access to nothing."),
-		must("CI-CreateMW-02", "IBTA 11.2.9", create, "A window type that is none is refused with InvalidParameter."),
-		must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query gives PD, type and current key of a window."),
-		must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the rights of the bind over the range of the bind, and nothing else."),
-		must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 gives the window another key, which the verb returns, and the key from before is dead."),
-		must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys give access to nothing, and the region is free."),
-		must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind that names another than the current key is refused with InvalidRKey."),
-		must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the right to bind, of more rights than the region allows, or beyond its range fails, at once or with WCBindErr."),
-		must("CI-BindMW-06", "IBTA 11.4.1", bind, "A bind on a QP that is not RC or UC is refused with InvalidServiceType."),
-		must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window, or to a region, of another PD than the QP's fails, at once or with WCBindErr."),
-		must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind takes a place in the send queue: it is signaled as asked, in order, and a full queue refuses it with InsufficientResources."),
-		must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a window or region that is gone is refused with InvalidMWHandle or InvalidMRHandle."),
-		must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window is bound by its own verb: OpBindMW does not take one of type 1, nor QP.BindMW one of type 2."),
-		must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window, and it answers InvalidMWHandle from then on."),
-		must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "A region with a window bound to it is not deregistered: ResourceBusy, and it works as before."),
+		req.Driver.Must("CI-CreateMW-01", "IBTA 11.2.9", create, "A new window has a key that gives access to nothing."),
+		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create, "A window type that is none is refused with InvalidParameter."),
+		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query gives PD, type and current key of a window."),
+		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the rights of the bind over the range of the bind, and nothing else."),
+		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 gives the window another key, which the verb returns, and the key from before is dead."),
+		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys give access to nothing, and the region is free."),
+		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind that names another than the current key is refused with InvalidRKey."),
+		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the right to bind, of more rights than the region allows, or beyond its range fails, at once or with WCBindErr."),
+		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind, "A bind on a QP that is not RC or UC is refused with InvalidServiceType."),
+		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window, or to a region, of another PD than the QP's fails, at once or with WCBindErr."),
+		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind takes a place in the send queue: it is signaled as asked, in order, and a full queue refuses it with InsufficientResources."),
+		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a window or region that is gone is refused with InvalidMWHandle or InvalidMRHandle."),
+		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window is bound by its own verb: OpBindMW does not take one of type 1, nor QP.BindMW one of type 2."),
+		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window, and it answers InvalidMWHandle from then on."),
+		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "A region with a window bound to it is not deregistered: ResourceBusy, and it works as before."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-		kase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01", "CI-QueryMW-01"),
-		kase("mw.create.type", "window types that are none", mw, mwCreateType, "CI-CreateMW-02"),
-		kase("mw.stale", "use a window after it is gone", mw, mwStale, "CI-DestroyMW-01"),
+		validate.NewCase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01", "CI-QueryMW-01"),
+		validate.NewCase("mw.create.type", "window types that are none", mw, mwCreateType, "CI-CreateMW-02"),
+		validate.NewCase("mw.stale", "use a window after it is gone", mw, mwStale, "CI-DestroyMW-01"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1},
-		kase("mw.query", "key, type and PD, bound and not", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
-		kase("mw.bind", "access inside of a window and outside", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
-		kase("mw.rights", "rights of the bind against operations", mw, mwRights, "CI-BindMW-01"),
-		kase("mw.rebind", "rebind to another range, and another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
-		kase("mw.unbind", "bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
-		kase("mw.wrong-key", "bind by a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
-		kase("mw.region-rights", "bind to regions that do not allow it", mw, mwRegionRights, "CI-BindMW-05"),
-		kase("mw.range", "bind beyond the region", mw, mwRange, "CI-BindMW-05"),
-		kase("mw.pd", "window, or region, of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
-		kase("mw.order", "a message right behind a bind", mw, mwOrder, "CI-BindMW-08"),
-		kase("mw.signal", "binds not signaled", mw, mwSignal, "CI-BindMW-08"),
-		kase("mw.full", "bind on a full queue", mw, mwFull, "CI-BindMW-08"),
-		kase("mw.gone", "bind with objects that are gone", mw, mwGone, "CI-BindMW-09"),
-		kase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
-		kase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
-		kase("mw.region-busy", "deregister a region with a window bound", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
+		validate.NewCase("mw.query", "key, type and PD, bound and not", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
+		validate.NewCase("mw.bind", "access inside of a window and outside", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
+		validate.NewCase("mw.rights", "rights of the bind against operations", mw, mwRights, "CI-BindMW-01"),
+		validate.NewCase("mw.rebind", "rebind to another range, and another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
+		validate.NewCase("mw.unbind", "bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
+		validate.NewCase("mw.wrong-key", "bind by a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
+		validate.NewCase("mw.region-rights", "bind to regions that do not allow it", mw, mwRegionRights, "CI-BindMW-05"),
+		validate.NewCase("mw.range", "bind beyond the region", mw, mwRange, "CI-BindMW-05"),
+		validate.NewCase("mw.pd", "window, or region, of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
+		validate.NewCase("mw.order", "a message right behind a bind", mw, mwOrder, "CI-BindMW-08"),
+		validate.NewCase("mw.signal", "binds not signaled", mw, mwSignal, "CI-BindMW-08"),
+		validate.NewCase("mw.full", "bind on a full queue", mw, mwFull, "CI-BindMW-08"),
+		validate.NewCase("mw.gone", "bind with objects that are gone", mw, mwGone, "CI-BindMW-09"),
+		validate.NewCase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
+		validate.NewCase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
+		validate.NewCase("mw.region-busy", "deregister a region with a window bound", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUD},
-		kase("mw.service", "bind on a datagram QP", mw, mwService, "CI-BindMW-06"))...)
+		validate.NewCase("mw.service", "bind on a datagram QP", mw, mwService, "CI-BindMW-06"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUC},
-		kase("mw.uc", "bind on an unreliable connection", mw, mwUC, "CI-BindMW-06"))...)
+		validate.NewCase("mw.uc", "bind on an unreliable connection", mw, mwUC, "CI-BindMW-06"))...)
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // mw2Area: memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
@@ -12,25 +13,25 @@ func mw2Area() validate.Suite {
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A window of type 2 is bound by a work request under a key whose low 8 bits the consumer chooses, and gives the rights of the bind over its range."),
-		must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "A bound window of type 2 is open only to the peer of the QP that it was bound through."),
-		must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key is dead, the region is free, and it can be bound again."),
-		must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 under a key that is not the window's, of a window that is bound, or to what does not allow it fails and changes nothing."),
+		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A window of type 2 is bound by a work request under a key whose low 8 bits the consumer chooses, and gives the rights of the bind over its range."),
+		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "A bound window of type 2 is open only to the peer of the QP that it was bound through."),
+		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key is dead, the region is free, and it can be bound again."),
+		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 under a key that is not the window's, of a window that is bound, or to what does not allow it fails and changes nothing."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2},
-		kase("mw2.bind", "keys, access inside and outside", mw, mw2Bind, "CI-BindMWTwo-01"),
-		kase("mw2.rights", "rights of the bind against operations", mw, mw2Rights, "CI-BindMWTwo-01"),
-		kase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
-		kase("mw2.refused", "wrong keys, regions that do not allow it", mw, mw2Refused, "CI-BindMWTwo-04"),
-		kase("mw2.twice", "bind a window that is bound", mw, mw2Twice, "CI-BindMWTwo-04"),
-		kase("mw2.destroy", "destroy bound window and region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
+		validate.NewCase("mw2.bind", "keys, access inside and outside", mw, mw2Bind, "CI-BindMWTwo-01"),
+		validate.NewCase("mw2.rights", "rights of the bind against operations", mw, mw2Rights, "CI-BindMWTwo-01"),
+		validate.NewCase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
+		validate.NewCase("mw2.refused", "wrong keys, regions that do not allow it", mw, mw2Refused, "CI-BindMWTwo-04"),
+		validate.NewCase("mw2.twice", "bind a window that is bound", mw, mw2Twice, "CI-BindMWTwo-04"),
+		validate.NewCase("mw2.destroy", "destroy bound window and region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapFastReg},
-		kase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
+		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
-		kase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01", "CI-BindMWTwo-03"))...)
+		validate.NewCase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01", "CI-BindMWTwo-03"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
-		kase("mw2.by-verb", "QP.BindMW of a type 2 window", mw, mw2ByVerb, "CI-BindMW-10"))...)
+		validate.NewCase("mw2.by-verb", "QP.BindMW of a type 2 window", mw, mw2ByVerb, "CI-BindMW-10"))...)
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // nothingArea: arguments that are no object. In Go a variable of a pointer type that was never set becomes, as an interface value, something
@@ -14,12 +15,12 @@ import (
 func nothingArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-Nil-01", "CI Object", "verbs that take objects", "Where an object must be, none, that is nil or an interface value of a nil pointer, is refused with the handle status of its kind or InvalidParameter, and changes nothing."),
-		must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "Memory that is an interface value of a nil pointer is refused with InvalidParameter."),
+		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects", "Where an object must be, none, that is nil or an interface value of a nil pointer, is refused with the handle status of its kind or InvalidParameter, and changes nothing."),
+		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "Memory that is an interface value of a nil pointer is refused with InvalidParameter."),
 	)
 	s.Cases = append(s.Cases,
-		kase("nil.create", "a QP without CQs, or with an SRQ that is none", validate.FeatureQP, nilCreate, "CI-Nil-01"),
-		kase("nil.memory", "regions over a nil pointer", validate.FeatureMR, nilMemory, "CI-Nil-02"),
+		validate.NewCase("nil.create", "a QP without CQs, or with an SRQ that is none", validate.FeatureQP, nilCreate, "CI-Nil-01"),
+		validate.NewCase("nil.memory", "regions over a nil pointer", validate.FeatureMR, nilMemory, "CI-Nil-02"),
 	)
 	for _, x := range []struct {
 		name, title string
@@ -36,7 +37,7 @@ func nothingArea() validate.Suite {
 		{"fmr", "unmap a list with an FMR that is none", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
 		{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, "CI-Nil-02"},
 	} {
-		s.Cases = append(s.Cases, needing(validate.Needs{Caps: x.caps}, kase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
+		s.Cases = append(s.Cases, needing(validate.Needs{Caps: x.caps}, validate.NewCase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
 	}
 	return s
 }

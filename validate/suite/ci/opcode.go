@@ -46,11 +46,11 @@ var opForms = []opForm{
 // opcodeArea: which operation is legal on which service: one case for each pair.
 func opcodeArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP has is taken, and completes with its own operation code."),
-		must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP does not have is InvalidWRType, is not posted, and harms nothing."),
-		must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "An operation that the service has, but whose capability is not claimed, is Unsupported."),
-		must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "Immediate data and invalidation in one request are InvalidParameter."),
-		must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP that has a shared receive queue is InvalidWRType."),
+		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP has is taken, and completes with its own operation code."),
+		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP does not have is InvalidWRType, is not posted, and harms nothing."),
+		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "An operation that the service has, but whose capability is not claimed, is Unsupported."),
+		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "Immediate data and invalidation in one request are InvalidParameter."),
+		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP that has a shared receive queue is InvalidWRType."),
 	}}
 	for _, svc := range []struct {
 		typ     ci.QPType
@@ -88,9 +88,9 @@ func opcodeArea() validate.Suite {
 			s.Cases = append(s.Cases, c)
 		}
 	}
-	s.Cases = append(s.Cases, kase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC, immAndInv, "CI-Opcode-04"))
+	s.Cases = append(s.Cases, validate.NewCase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC, immAndInv, "CI-Opcode-04"))
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		kase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ, "CI-PostRecv-02"))...)
+		validate.NewCase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ, "CI-PostRecv-02"))...)
 	s.Cases[len(s.Cases)-2].Needs.Caps = ci.CapSendInvalidate
 	return s
 }

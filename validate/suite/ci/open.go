@@ -10,7 +10,7 @@ import (
 // openArea: HCA.OpenCA and CA.Close. (SAS 2.2, IBTA 11.2.1.)
 func openArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_open_ca (1), ci_close_ca (7)", Scope: req.Driver}
+		return req.Driver.Must(id, "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{

@@ -10,7 +10,7 @@ import (
 // pdArea: protection domains. (IBTA 10.2.3, 11.2.1.5.)
 func pdArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_allocate_pd (10), ci_deallocate_pd (11)", Scope: req.Driver}
+		return req.Driver.Must(id, "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{

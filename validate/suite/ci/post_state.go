@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // postStateArea: what each state of a QP does with a post. (IBTA 10.3.1; docs/sas, What a state allows.)
@@ -13,12 +14,12 @@ func postStateArea() validate.Suite {
 	rc, uc, ud := validate.FeatureRC, validate.FeatureUC, validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR is InvalidQPState, takes nothing, and nothing of it is sent later."),
-		must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset is InvalidQPState."),
-		must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "Receives posted in Init and RTR are there for the first messages, in order."),
-		must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "Requests posted in Error are taken, and each completes once as flushed, signaled or not, in order."),
-		must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "Sends posted in SQError are taken and flushed, while receives go on."),
-		must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "Sends posted in SQD are taken, do nothing while the QP is drained, and are done when it is back in RTS."),
+		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR is InvalidQPState, takes nothing, and nothing of it is sent later."),
+		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset is InvalidQPState."),
+		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "Receives posted in Init and RTR are there for the first messages, in order."),
+		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "Requests posted in Error are taken, and each completes once as flushed, signaled or not, in order."),
+		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "Sends posted in SQError are taken and flushed, while receives go on."),
+		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "Sends posted in SQD are taken, do nothing while the QP is drained, and are done when it is back in RTS."),
 	)
 	for _, svc := range []struct {
 		typ  ci.QPType
@@ -28,15 +29,15 @@ func postStateArea() validate.Suite {
 	}{{ci.RC, "rc", rc, validate.Needs{}}, {ci.UC, "uc", uc, validate.Needs{Caps: ci.CapUC}}, {ci.UD, "ud", ud, validate.Needs{Caps: ci.CapUD | ci.CapAV}}} {
 		on := func(f func(*validate.T, ci.QPType)) func(*validate.T) { return func(t *validate.T) { f(t, svc.typ) } }
 		s.Cases = append(s.Cases, needing(svc.n,
-			kase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly), "CI-PostState-01"),
-			kase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f, on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
-			kase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset), "CI-PostState-02"),
-			kase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError), "CI-PostState-04"),
-			kase("post.state."+svc.name+".sqd", "post in SQD", svc.f, on(stateSQD), "CI-PostState-06"),
+			validate.NewCase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly), "CI-PostState-01"),
+			validate.NewCase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f, on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
+			validate.NewCase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset), "CI-PostState-02"),
+			validate.NewCase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError), "CI-PostState-04"),
+			validate.NewCase("post.state."+svc.name+".sqd", "post in SQD", svc.f, on(stateSQD), "CI-PostState-06"),
 		)...)
 		if svc.typ != ci.RC {
 			s.Cases = append(s.Cases, needing(svc.n,
-				kase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError), "CI-PostState-05"))...)
+				validate.NewCase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError), "CI-PostState-05"))...)
 		}
 	}
 	return s

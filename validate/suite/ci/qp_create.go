@@ -10,7 +10,7 @@ import (
 // qpCreateArea: creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
 func qpCreateArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.4", Source: "ci_create_qp (22), ci_destroy_qp (28)", Scope: req.Driver}
+		return req.Driver.Must(id, "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{

@@ -14,7 +14,7 @@ import (
 // qpStateArea: the state machine of queue pairs and its attributes. (IBTA 10.3.1, 11.2.5.2.)
 func qpStateArea() validate.Suite {
 	must := func(id, section, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: "ci_modify_qp (25)", Scope: req.Driver}
+		return req.Driver.Must(id, section, "ci_modify_qp (25)", text)
 	}
 	s := validate.Suite{
 		Requirements: []req.Requirement{

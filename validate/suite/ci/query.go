@@ -13,7 +13,7 @@ import (
 // queryArea: CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
 func queryArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
-		return req.Requirement{ID: id, Text: text, Level: req.Must, Section: "IBTA 11.2.1", Source: "ci_query_ca (5)", Scope: req.Driver}
+		return req.Driver.Must(id, "IBTA 11.2.1", "ci_query_ca (5)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{

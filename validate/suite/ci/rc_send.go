@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // rcSendArea: messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
@@ -13,28 +14,28 @@ func rcSendArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)", "A SEND of any length from 0 to the limit of the port arrives whole, and nothing else is written."),
-		must("IBTA-9.7-02", "IBTA 9.7", "ordering", "Messages of one send queue take receives in the order of both posts, and both queues complete in it."),
-		must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU", "A connection works at each path MTU up to that of the port."),
-		must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments", "The segments of a send are gathered in their order, whatever their lengths, empty ones included."),
-		must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments", "The segments of a receive are filled in their order, each to its end before the next, empty ones skipped."),
-		must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm", "Immediate data arrive as the number sent, with WCImmediate, and without SendImmediate the flag is clear."),
-		must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
+		req.Driver.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)", "A SEND of any length from 0 to the limit of the port arrives whole, and nothing else is written."),
+		req.Driver.Must("IBTA-9.7-02", "IBTA 9.7", "ordering", "Messages of one send queue take receives in the order of both posts, and both queues complete in it."),
+		req.Driver.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU", "A connection works at each path MTU up to that of the port."),
+		req.Driver.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments", "The segments of a send are gathered in their order, whatever their lengths, empty ones included."),
+		req.Driver.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments", "The segments of a receive are filled in their order, each to its end before the next, empty ones skipped."),
+		req.Driver.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm", "Immediate data arrive as the number sent, with WCImmediate, and without SendImmediate the flag is clear."),
+		req.Driver.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
 	)
 	s.Cases = append(s.Cases,
-		kase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet bounds", rc, rcSizes, "IBTA-9.7-01", "SAS-2.3-18"),
-		kase("rc.send.large", "a message of 16 MiB", rc, rcLarge, "IBTA-9.7-01"),
-		kase("rc.send.order", "64 messages, in order", rc, rcOrder, "IBTA-9.7-02"),
-		kase("rc.send.both-ways", "both sides send at once", rc, rcBothWays, "IBTA-9.7-01", "IBTA-9.7-02"),
-		kase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
-		kase("rc.send.gather", "uneven and empty segments sent", rc, rcGather, "CI-PostSend-01"),
-		kase("rc.send.scatter", "uneven and empty segments received", rc, rcScatter, "CI-PostRecv-01"),
-		kase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
-		kase("rc.send.same-buffer", "a buffer registered once, used 200 times", rc, rcSameBuffer, "SAS-2.3-25"),
-		kase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
-		kase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
-		kase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
-		kase("rc.reuse", "make, connect, exchange and destroy QPs, 40 times over", rc, rcReuse, "SAS-2.3-27"),
+		validate.NewCase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet bounds", rc, rcSizes, "IBTA-9.7-01", "SAS-2.3-18"),
+		validate.NewCase("rc.send.large", "a message of 16 MiB", rc, rcLarge, "IBTA-9.7-01"),
+		validate.NewCase("rc.send.order", "64 messages, in order", rc, rcOrder, "IBTA-9.7-02"),
+		validate.NewCase("rc.send.both-ways", "both sides send at once", rc, rcBothWays, "IBTA-9.7-01", "IBTA-9.7-02"),
+		validate.NewCase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
+		validate.NewCase("rc.send.gather", "uneven and empty segments sent", rc, rcGather, "CI-PostSend-01"),
+		validate.NewCase("rc.send.scatter", "uneven and empty segments received", rc, rcScatter, "CI-PostRecv-01"),
+		validate.NewCase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
+		validate.NewCase("rc.send.same-buffer", "a buffer registered once, used 200 times", rc, rcSameBuffer, "SAS-2.3-25"),
+		validate.NewCase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
+		validate.NewCase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
+		validate.NewCase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
+		validate.NewCase("rc.reuse", "make, connect, exchange and destroy QPs, 40 times over", rc, rcReuse, "SAS-2.3-27"),
 	)
 	s.Cases[1].Needs.Attr = func(a *ci.CAAttr) string {
 		if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {

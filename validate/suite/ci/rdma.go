@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // rdmaArea: RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
@@ -13,34 +14,34 @@ func rdmaArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE of any length places its bytes at the address named, and writes nothing else."),
-		must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE without immediate takes no receive and makes no completion at its target."),
-		must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate", "An RDMA WRITE with immediate takes one receive, whose completion gives the bytes written and whose segments are not touched."),
-		must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ", "An RDMA READ of any length brings the bytes at the address named, and writes nothing else."),
-		must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ", "The bytes of a READ fill its segments in their order, empty ones skipped."),
-		must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth", "More reads than the QP's initiator depth wait for one another; none fails."),
-		must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check", "The key and address of an RDMA request of no bytes are not checked."),
-		must("IBTA-9.5-01", "IBTA 9.5", "ordering", "What a WRITE placed is visible when the receive of a SEND behind it has been polled."),
-		must("IBTA-9.5-02", "IBTA 9.5", "ordering", "WRITEs of one queue to one place are done in the order of the posts."),
-		must("IBTA-9.5-03", "IBTA 9.5", "ordering", "A READ sees what WRITEs before it on the same queue wrote."),
-		must("CI-Memory-01", "CI memory model", "package ci, Memory model", "Who sees the new last word of a WRITE's message, loaded with sync/atomic, sees the whole message."),
-		must("CI-Rights-01", "IBTA 10.6.3", "access rights", "The one remote right that an operation needs is enough, on the region and on the QP."),
+		req.Driver.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE of any length places its bytes at the address named, and writes nothing else."),
+		req.Driver.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE without immediate takes no receive and makes no completion at its target."),
+		req.Driver.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate", "An RDMA WRITE with immediate takes one receive, whose completion gives the bytes written and whose segments are not touched."),
+		req.Driver.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ", "An RDMA READ of any length brings the bytes at the address named, and writes nothing else."),
+		req.Driver.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ", "The bytes of a READ fill its segments in their order, empty ones skipped."),
+		req.Driver.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth", "More reads than the QP's initiator depth wait for one another; none fails."),
+		req.Driver.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check", "The key and address of an RDMA request of no bytes are not checked."),
+		req.Driver.Must("IBTA-9.5-01", "IBTA 9.5", "ordering", "What a WRITE placed is visible when the receive of a SEND behind it has been polled."),
+		req.Driver.Must("IBTA-9.5-02", "IBTA 9.5", "ordering", "WRITEs of one queue to one place are done in the order of the posts."),
+		req.Driver.Must("IBTA-9.5-03", "IBTA 9.5", "ordering", "A READ sees what WRITEs before it on the same queue wrote."),
+		req.Driver.Must("CI-Memory-01", "CI memory model", "package ci, Memory model", "Who sees the new last word of a WRITE's message, loaded with sync/atomic, sees the whole message."),
+		req.Driver.Must("CI-Rights-01", "IBTA 10.6.3", "access rights", "The one remote right that an operation needs is enough, on the region and on the QP."),
 	)
 	s.Cases = append(s.Cases,
-		kase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet bounds", rc, writeSizes, "IBTA-9.4-01"),
-		kase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01", "CI-PostSend-01"),
-		kase("rdma.write.silent", "a write takes no receive", rc, writeSilent, "IBTA-9.4-02"),
-		kase("rdma.write.immediate", "a write with immediate takes one receive", rc, writeImmediate, "IBTA-9.4-03"),
-		kase("rdma.write.last-word", "spin on the last word of a write", rc, writeLastWord, "CI-Memory-01"),
-		kase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet bounds", rc, readSizes, "IBTA-9.4-04"),
-		kase("rdma.read.scatter", "a read into uneven segments", rc, readScatter, "IBTA-9.4-05"),
-		kase("rdma.read.depth", "16 reads at initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
-		kase("rdma.read.many", "reads as deep as both ends allow", rc, readMany, "IBTA-9.4-06", "IBTA-9.4-04"),
-		kase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero, "IBTA-9.4-07"),
-		kase("rdma.order.write-send", "a write, then a send", rc, orderWriteSend, "IBTA-9.5-01"),
-		kase("rdma.order.write-write", "writes to one place", rc, orderWriteWrite, "IBTA-9.5-02"),
-		kase("rdma.order.write-read", "a write, then a read of it", rc, orderWriteRead, "IBTA-9.5-03"),
-		kase("rdma.rights", "each operation with the one right it needs", rc, rdmaRights, "CI-Rights-01"),
+		validate.NewCase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet bounds", rc, writeSizes, "IBTA-9.4-01"),
+		validate.NewCase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01", "CI-PostSend-01"),
+		validate.NewCase("rdma.write.silent", "a write takes no receive", rc, writeSilent, "IBTA-9.4-02"),
+		validate.NewCase("rdma.write.immediate", "a write with immediate takes one receive", rc, writeImmediate, "IBTA-9.4-03"),
+		validate.NewCase("rdma.write.last-word", "spin on the last word of a write", rc, writeLastWord, "CI-Memory-01"),
+		validate.NewCase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet bounds", rc, readSizes, "IBTA-9.4-04"),
+		validate.NewCase("rdma.read.scatter", "a read into uneven segments", rc, readScatter, "IBTA-9.4-05"),
+		validate.NewCase("rdma.read.depth", "16 reads at initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
+		validate.NewCase("rdma.read.many", "reads as deep as both ends allow", rc, readMany, "IBTA-9.4-06", "IBTA-9.4-04"),
+		validate.NewCase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero, "IBTA-9.4-07"),
+		validate.NewCase("rdma.order.write-send", "a write, then a send", rc, orderWriteSend, "IBTA-9.5-01"),
+		validate.NewCase("rdma.order.write-write", "writes to one place", rc, orderWriteWrite, "IBTA-9.5-02"),
+		validate.NewCase("rdma.order.write-read", "a write, then a read of it", rc, orderWriteRead, "IBTA-9.5-03"),
+		validate.NewCase("rdma.rights", "each operation with the one right it needs", rc, rdmaRights, "CI-Rights-01"),
 	)
 	return s
 }

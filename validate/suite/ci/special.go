@@ -7,6 +7,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // wellKnownQKey is the Q_Key of QP1 (IBTA 10.2.5).
@@ -17,34 +18,34 @@ func specialArea() validate.Suite {
 	const verb = "ci_create_spl_qp (24)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb, "QP1 of a port can be made once, and again when it is gone; a second one is ResourceBusy."),
-		must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb, "QP0 of an InfiniBand port can be made once, and again when it is gone; an Ethernet port has none."),
-		must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb, "A port that the CA does not have is InvalidPort."),
-		must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb, "A type that is not special is InvalidServiceType, and CreateQP does not make special QPs."),
-		must("CI-SpecialQP-05", "CI context", verb, "Sizes beyond the limits are InvalidSetting with what would be granted, which then is."),
-		must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb, "QP1 sends datagrams of 256 bytes with a P_Key index of each request's own, and receives them with the sender's number and the P_Key index."),
-		must("CI-SpecialQP-07", "IBTA 10.2.5", verb, "QP1 takes datagrams with the well-known Q_Key only, and that key is not to be had by naming it in a request."),
-		must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb, "QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
-		must("CI-SpecialQP-09", "CI context", verb, "A process cannot make a special QP."),
-		must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)", "A special QP goes through the states of a datagram QP without being given a port."),
+		req.Driver.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb, "QP1 of a port can be made once, and again when it is gone; a second one is ResourceBusy."),
+		req.Driver.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb, "QP0 of an InfiniBand port can be made once, and again when it is gone; an Ethernet port has none."),
+		req.Driver.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb, "A port that the CA does not have is InvalidPort."),
+		req.Driver.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb, "A type that is not special is InvalidServiceType, and CreateQP does not make special QPs."),
+		req.Driver.Must("CI-SpecialQP-05", "CI context", verb, "Sizes beyond the limits are InvalidSetting with what would be granted, which then is."),
+		req.Driver.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb, "QP1 sends datagrams of 256 bytes with a P_Key index of each request's own, and receives them with the sender's number and the P_Key index."),
+		req.Driver.Must("CI-SpecialQP-07", "IBTA 10.2.5", verb, "QP1 takes datagrams with the well-known Q_Key only, and that key is not to be had by naming it in a request."),
+		req.Driver.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb, "QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
+		req.Driver.Must("CI-SpecialQP-09", "CI context", verb, "A process cannot make a special QP."),
+		req.Driver.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)", "A special QP goes through the states of a datagram QP without being given a port."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP},
-		kase("special.qp1.once", "QP1, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
-		kase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort, "CI-SpecialQP-03"),
-		kase("special.type", "wrong types at both verbs", validate.FeatureSpecial, specialType, "CI-SpecialQP-04"),
-		kase("special.sizes", "too many of everything", validate.FeatureSpecial, specialSizes, "CI-SpecialQP-05"),
-		kase("special.states", "states of QP1", validate.FeatureSpecial, specialStates, "CI-SpecialQP-10"))...)
+		validate.NewCase("special.qp1.once", "QP1, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
+		validate.NewCase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort, "CI-SpecialQP-03"),
+		validate.NewCase("special.type", "wrong types at both verbs", validate.FeatureSpecial, specialType, "CI-SpecialQP-04"),
+		validate.NewCase("special.sizes", "too many of everything", validate.FeatureSpecial, specialSizes, "CI-SpecialQP-05"),
+		validate.NewCase("special.states", "states of QP1", validate.FeatureSpecial, specialStates, "CI-SpecialQP-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
-		kase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange, "CI-SpecialQP-06"),
-		kase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey, "CI-SpecialQP-07"))...)
+		validate.NewCase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange, "CI-SpecialQP-06"),
+		validate.NewCase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey, "CI-SpecialQP-07"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
-		kase("special.qp0.once", "QP0, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
+		validate.NewCase("special.qp0.once", "QP0, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
-		kase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0, "CI-SpecialQP-02"))...)
+		validate.NewCase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0, "CI-SpecialQP-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
-		kase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0, "CI-SpecialQP-08"))...)
+		validate.NewCase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0, "CI-SpecialQP-08"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
-		kase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser, "CI-SpecialQP-09"))...)
+		validate.NewCase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser, "CI-SpecialQP-09"))...)
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // srqArea: shared receive queues. (IBTA 10.2.9, 11.2.3.)
@@ -14,49 +15,49 @@ func srqArea() validate.Suite {
 	srq := validate.FeatureSRQ
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-CreateSRQ-01", "IBTA 11.2.3", create, "A shared receive queue has at least the sizes asked for, up to the limits of the CA."),
-		must("CI-CreateSRQ-02", "IBTA 11.2.3", create, "A size of 0 or above MaxSRQWRs is InvalidMaxWRs, more SGEs than MaxSRQSGEs InvalidMaxSGE."),
-		must("CI-CreateSRQ-03", "IBTA 10.2.9", create, "A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv is InvalidWRType."),
-		must("CI-SRQ-01", "IBTA 10.2.9", post, "Every QP of a shared receive queue takes its oldest entry for a message, and the completion tells which QP it was."),
-		must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are taken in the order in which they were posted."),
-		must("CI-SRQ-03", "IBTA 10.2.9", post, "A message that finds a shared receive queue empty is an RNR condition of its connection, over when an entry is posted."),
-		must("CI-SRQ-04", "IBTA 10.2.9", post, "The error or the end of one QP leaves the entries that it has not taken to the others."),
-		must("CI-SRQ-05", "IBTA 10.2.9", post, "SGEs of a shared receive queue are held against its own PD, whatever that of the QP."),
-		must("CI-PostSRQRecv-01", "IBTA 11.4.1", post, "A full queue takes no more: InsufficientResources; a request of too many SGEs is InvalidMaxSGE; what stands before it is posted."),
-		must("CI-ModifySRQ-01", "IBTA 10.2.9", modify, "The limit event comes once for each arming, when fewer entries than the limit are left, and not before."),
-		must("CI-ModifySRQ-02", "IBTA 11.2.3", modify, "A change of depth keeps the entries and their order; one below their number is refused and changes nothing."),
-		must("CI-ModifySRQ-03", "IBTA 11.2.3", modify, "No field, unknown fields and a limit above the size are refused with InvalidParameter."),
-		must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)", "A QP with a shared receive queue that goes to Error says by an event that it takes no more entries."),
-		must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy, "A shared receive queue with a QP is not destroyed: ResourceBusy, and it works as before."),
-		must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy, "A shared receive queue that is gone is InvalidSRQHandle, and what was posted to it never completes."),
+		req.Driver.Must("CI-CreateSRQ-01", "IBTA 11.2.3", create, "A shared receive queue has at least the sizes asked for, up to the limits of the CA."),
+		req.Driver.Must("CI-CreateSRQ-02", "IBTA 11.2.3", create, "A size of 0 or above MaxSRQWRs is InvalidMaxWRs, more SGEs than MaxSRQSGEs InvalidMaxSGE."),
+		req.Driver.Must("CI-CreateSRQ-03", "IBTA 10.2.9", create, "A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv is InvalidWRType."),
+		req.Driver.Must("CI-SRQ-01", "IBTA 10.2.9", post, "Every QP of a shared receive queue takes its oldest entry for a message, and the completion tells which QP it was."),
+		req.Driver.Must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are taken in the order in which they were posted."),
+		req.Driver.Must("CI-SRQ-03", "IBTA 10.2.9", post, "A message that finds a shared receive queue empty is an RNR condition of its connection, over when an entry is posted."),
+		req.Driver.Must("CI-SRQ-04", "IBTA 10.2.9", post, "The error or the end of one QP leaves the entries that it has not taken to the others."),
+		req.Driver.Must("CI-SRQ-05", "IBTA 10.2.9", post, "SGEs of a shared receive queue are held against its own PD, whatever that of the QP."),
+		req.Driver.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", post, "A full queue takes no more: InsufficientResources; a request of too many SGEs is InvalidMaxSGE; what stands before it is posted."),
+		req.Driver.Must("CI-ModifySRQ-01", "IBTA 10.2.9", modify, "The limit event comes once for each arming, when fewer entries than the limit are left, and not before."),
+		req.Driver.Must("CI-ModifySRQ-02", "IBTA 11.2.3", modify, "A change of depth keeps the entries and their order; one below their number is refused and changes nothing."),
+		req.Driver.Must("CI-ModifySRQ-03", "IBTA 11.2.3", modify, "No field, unknown fields and a limit above the size are refused with InvalidParameter."),
+		req.Driver.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)", "A QP with a shared receive queue that goes to Error says by an event that it takes no more entries."),
+		req.Driver.Must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy, "A shared receive queue with a QP is not destroyed: ResourceBusy, and it works as before."),
+		req.Driver.Must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy, "A shared receive queue that is gone is InvalidSRQHandle, and what was posted to it never completes."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		kase("srq.create", "sizes asked and got", srq, srqCreate, "CI-CreateSRQ-01"),
-		kase("srq.limits", "sizes that are none", srq, srqLimits, "CI-CreateSRQ-02"),
-		kase("srq.recv-depth", "a QP with both kinds of receive queue", srq, srqRecvDepth, "CI-CreateSRQ-03"),
-		kase("srq.rc", "three reliable connections", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01", "SAS-2.3-23"),
-		kase("srq.order", "32 entries, in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
-		kase("srq.empty", "a message before its entry", srq, srqEmpty, "CI-SRQ-03"),
-		kase("srq.error", "an error of one QP", srq, srqError, "CI-SRQ-04"),
-		kase("srq.qp-destroy", "destroy one QP", srq, srqQPDestroy, "CI-SRQ-04"),
-		kase("srq.pd", "QP and queue of different PDs", srq, srqPD, "CI-SRQ-05"),
-		kase("srq.full", "post to a full queue", srq, srqFull, "CI-PostSRQRecv-01", "SAS-2.1-23"),
-		kase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01", "SAS-2.1-23"),
-		kase("srq.limit", "the limit event", srq, srqLimit, "CI-ModifySRQ-01", "SAS-2.1-10"),
-		kase("srq.limit.create", "a limit armed at create", srq, srqLimitCreate, "CI-ModifySRQ-01"),
-		kase("srq.modify.refused", "no field, unknown fields, bad limits", srq, srqModifyRefused, "CI-ModifySRQ-03"),
-		kase("srq.last-wqe", "a QP that goes to Error", srq, srqLastWQE, "CI-LastWQE-01", "SAS-2.1-10"),
-		kase("srq.busy", "destroy with a QP left", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
-		kase("srq.stale", "use a queue after it is gone", srq, srqStale, "CI-DestroySRQ-02"),
+		validate.NewCase("srq.create", "sizes asked and got", srq, srqCreate, "CI-CreateSRQ-01"),
+		validate.NewCase("srq.limits", "sizes that are none", srq, srqLimits, "CI-CreateSRQ-02"),
+		validate.NewCase("srq.recv-depth", "a QP with both kinds of receive queue", srq, srqRecvDepth, "CI-CreateSRQ-03"),
+		validate.NewCase("srq.rc", "three reliable connections", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01", "SAS-2.3-23"),
+		validate.NewCase("srq.order", "32 entries, in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
+		validate.NewCase("srq.empty", "a message before its entry", srq, srqEmpty, "CI-SRQ-03"),
+		validate.NewCase("srq.error", "an error of one QP", srq, srqError, "CI-SRQ-04"),
+		validate.NewCase("srq.qp-destroy", "destroy one QP", srq, srqQPDestroy, "CI-SRQ-04"),
+		validate.NewCase("srq.pd", "QP and queue of different PDs", srq, srqPD, "CI-SRQ-05"),
+		validate.NewCase("srq.full", "post to a full queue", srq, srqFull, "CI-PostSRQRecv-01", "SAS-2.1-23"),
+		validate.NewCase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01", "SAS-2.1-23"),
+		validate.NewCase("srq.limit", "the limit event", srq, srqLimit, "CI-ModifySRQ-01", "SAS-2.1-10"),
+		validate.NewCase("srq.limit.create", "a limit armed at create", srq, srqLimitCreate, "CI-ModifySRQ-01"),
+		validate.NewCase("srq.modify.refused", "no field, unknown fields, bad limits", srq, srqModifyRefused, "CI-ModifySRQ-03"),
+		validate.NewCase("srq.last-wqe", "a QP that goes to Error", srq, srqLastWQE, "CI-LastWQE-01", "SAS-2.1-10"),
+		validate.NewCase("srq.busy", "destroy with a QP left", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
+		validate.NewCase("srq.stale", "use a queue after it is gone", srq, srqStale, "CI-DestroySRQ-02"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUC},
-		kase("srq.uc", "three unreliable connections", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
+		validate.NewCase("srq.uc", "three unreliable connections", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUD | ci.CapAV},
-		kase("srq.ud", "three datagram QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
+		validate.NewCase("srq.ud", "three datagram QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
-		kase("srq.modify.depth", "more and less depth, with entries posted", srq, srqModifyDepth, "CI-ModifySRQ-02"))...)
+		validate.NewCase("srq.modify.depth", "more and less depth, with entries posted", srq, srqModifyDepth, "CI-ModifySRQ-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
-		kase("srq.modify.depth-unsupported", "a change of depth that is not claimed", srq, srqDepthUnsupported, "CI-Claims-01"))...)
+		validate.NewCase("srq.modify.depth-unsupported", "a change of depth that is not claimed", srq, srqDepthUnsupported, "CI-Claims-01"))...)
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // teardownArea: destruction under load, concurrency, and what is left. (IBTA 11.2.5.4; SAS 2.1, callbacks and destroy.)
@@ -19,32 +20,32 @@ func teardownArea() validate.Suite {
 	const dqp = "ci_destroy_qp (28)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("CI-Teardown-01", "IBTA 11.2.5.4", dqp, "A QP can be destroyed while its peer sends to it and while its verbs are called; once Destroy has returned, each of them is InvalidQPHandle."),
-		must("CI-Teardown-02", "IBTA 11.2.5.4", dqp, "Work outstanding when a QP is destroyed never completes afterwards."),
-		must("CI-Teardown-03", "IBTA 11.2.5.4", dqp, "Completions that are in a CQ when their QP is destroyed stay there to be polled."),
-		must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)", "Whoever posts and whoever polls at the same time: each request that was taken completes exactly once."),
-		must("CI-Teardown-05", "SAS 0", "create and destroy verbs", "Objects made and destroyed over and over leave nothing behind."),
-		must("CI-Teardown-06", "CI context", "destroy verbs", "A destroyed object stays gone when others take its place: its verbs answer with the handle status and do not reach its successors."),
-		must("CI-Teardown-07", "CI context", "ci_close_ca (7)", "CA.Close is ResourceBusy while any object exists, and succeeds when all are destroyed, however lately they were in use."),
-		must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)", "The number of a destroyed QP is not issued again before the time given to TimeWait."),
-		must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)", "QP numbers are unique among the QPs that exist."),
+		req.Driver.Must("CI-Teardown-01", "IBTA 11.2.5.4", dqp, "A QP can be destroyed while its peer sends to it and while its verbs are called; once Destroy has returned, each of them is InvalidQPHandle."),
+		req.Driver.Must("CI-Teardown-02", "IBTA 11.2.5.4", dqp, "Work outstanding when a QP is destroyed never completes afterwards."),
+		req.Driver.Must("CI-Teardown-03", "IBTA 11.2.5.4", dqp, "Completions that are in a CQ when their QP is destroyed stay there to be polled."),
+		req.Driver.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)", "Whoever posts and whoever polls at the same time: each request that was taken completes exactly once."),
+		req.Driver.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs", "Objects made and destroyed over and over leave nothing behind."),
+		req.Driver.Must("CI-Teardown-06", "CI context", "destroy verbs", "A destroyed object stays gone when others take its place: its verbs answer with the handle status and do not reach its successors."),
+		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)", "CA.Close is ResourceBusy while any object exists, and succeeds when all are destroyed, however lately they were in use."),
+		req.Driver.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)", "The number of a destroyed QP is not issued again before the time given to TimeWait."),
+		req.Driver.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)", "QP numbers are unique among the QPs that exist."),
 	)
 	s.Cases = []validate.Case{
-		kase("teardown.qp.flooded", "destroy a QP while its peer sends", validate.FeatureTeardown, tearFlooded, "CI-Teardown-01"),
-		kase("teardown.qp.posting", "destroy a QP while others post to it", validate.FeatureTeardown, tearPosting, "CI-Teardown-01"),
-		kase("teardown.qp.polling", "destroy a QP while another goroutine polls", validate.FeatureTeardown, tearPolling, "CI-Teardown-01", "CI-Teardown-02"),
-		kase("teardown.qp.outstanding", "destroy a QP with work outstanding", validate.FeatureTeardown, tearOutstanding, "CI-Teardown-02"),
-		kase("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", validate.FeatureTeardown, tearRetrying, "CI-Teardown-02"),
-		kase("teardown.qp.entries", "destroy a QP with completions unread", validate.FeatureTeardown, tearEntries, "CI-Teardown-03"),
-		kase("teardown.qp.time-wait", "quarantine of a number", validate.FeatureTeardown, tearTimeWait, "CI-Teardown-08"),
-		kase("teardown.qp.numbers", "many QPs at the same time", validate.FeatureTeardown, tearNumbers, "CI-Teardown-09", "SAS-0-05"),
-		kase("teardown.posters", "two goroutines post, three poll", validate.FeatureTeardown, tearPosters, "CI-Teardown-04"),
-		kase("teardown.stale", "verbs on what was destroyed and replaced", validate.FeatureTeardown, tearStale, "CI-Teardown-06", "SAS-2.1-11"),
-		kase("teardown.close.busy", "close with one object of each kind left", validate.FeatureTeardown, tearCloseBusy, "CI-Teardown-07", "SAS-2.3-26"),
-		kase("teardown.close.hot", "close at once after traffic", validate.FeatureTeardown, tearCloseHot, "CI-Teardown-07"),
+		validate.NewCase("teardown.qp.flooded", "destroy a QP while its peer sends", validate.FeatureTeardown, tearFlooded, "CI-Teardown-01"),
+		validate.NewCase("teardown.qp.posting", "destroy a QP while others post to it", validate.FeatureTeardown, tearPosting, "CI-Teardown-01"),
+		validate.NewCase("teardown.qp.polling", "destroy a QP while another goroutine polls", validate.FeatureTeardown, tearPolling, "CI-Teardown-01", "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.outstanding", "destroy a QP with work outstanding", validate.FeatureTeardown, tearOutstanding, "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", validate.FeatureTeardown, tearRetrying, "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.entries", "destroy a QP with completions unread", validate.FeatureTeardown, tearEntries, "CI-Teardown-03"),
+		validate.NewCase("teardown.qp.time-wait", "quarantine of a number", validate.FeatureTeardown, tearTimeWait, "CI-Teardown-08"),
+		validate.NewCase("teardown.qp.numbers", "many QPs at the same time", validate.FeatureTeardown, tearNumbers, "CI-Teardown-09", "SAS-0-05"),
+		validate.NewCase("teardown.posters", "two goroutines post, three poll", validate.FeatureTeardown, tearPosters, "CI-Teardown-04"),
+		validate.NewCase("teardown.stale", "verbs on what was destroyed and replaced", validate.FeatureTeardown, tearStale, "CI-Teardown-06", "SAS-2.1-11"),
+		validate.NewCase("teardown.close.busy", "close with one object of each kind left", validate.FeatureTeardown, tearCloseBusy, "CI-Teardown-07", "SAS-2.3-26"),
+		validate.NewCase("teardown.close.hot", "close at once after traffic", validate.FeatureTeardown, tearCloseHot, "CI-Teardown-07"),
 	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Live: true},
-		kase("teardown.churn", "create, use and destroy, again and again", validate.FeatureTeardown, tearChurn, "CI-Teardown-05", "SAS-0-05", "SAS-2.3-27", "SAS-2.3-24"))...)
+		validate.NewCase("teardown.churn", "create, use and destroy, again and again", validate.FeatureTeardown, tearChurn, "CI-Teardown-05", "SAS-0-05", "SAS-2.3-27", "SAS-2.3-24"))...)
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // ucArea: unreliable connections. (IBTA 9.8.2.)
@@ -13,23 +14,23 @@ func ucArea() validate.Suite {
 	uc := validate.FeatureUC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC", "On a link that loses nothing, a SEND on UC of any length arrives whole, with its length and immediate data."),
-		must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC", "On a link that loses nothing, an RDMA WRITE on UC places its bytes, and with immediate takes one receive."),
-		must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder", "A UC message that the responder cannot take is dropped: the sender sees success, and the connection goes on."),
-		must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder", "A UC message that is dropped leaves the receive for the next one."),
-		must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of the posts."),
+		req.Driver.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC", "On a link that loses nothing, a SEND on UC of any length arrives whole, with its length and immediate data."),
+		req.Driver.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC", "On a link that loses nothing, an RDMA WRITE on UC places its bytes, and with immediate takes one receive."),
+		req.Driver.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder", "A UC message that the responder cannot take is dropped: the sender sees success, and the connection goes on."),
+		req.Driver.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder", "A UC message that is dropped leaves the receive for the next one."),
+		req.Driver.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of the posts."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapUC},
-		kase("uc.send.sizes", "messages of 0 bytes to 32 KiB", uc, ucSizes, "IBTA-9.8-01"),
-		kase("uc.send.order", "16 messages in order", uc, ucOrder, "IBTA-9.8-05", "IBTA-9.8-01"),
-		kase("uc.send.immediate", "immediate data", uc, ucImmediate, "IBTA-9.8-01", "CI-PostSend-02"),
-		kase("uc.write.sizes", "writes of 0 bytes to 32 KiB", uc, ucWriteSizes, "IBTA-9.8-02"),
-		kase("uc.write.immediate", "a write with immediate", uc, ucWriteImmediate, "IBTA-9.8-02"),
-		kase("uc.drop.bad-key", "a write with a key that does not exist", uc, ucBadKey, "IBTA-9.8-03"),
-		kase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03", "CI-Rights-02"),
-		kase("uc.drop.keeps-receive", "a dropped write with immediate, then a send", uc, ucKeepsReceive, "IBTA-9.8-04"),
-		kase("uc.drop.no-receive", "a send that no receive waits for", uc, ucNoReceive, "IBTA-9.8-03"),
-		kase("uc.drop.too-long", "a send longer than the receive", uc, ucTooLong, "IBTA-9.8-03"),
+		validate.NewCase("uc.send.sizes", "messages of 0 bytes to 32 KiB", uc, ucSizes, "IBTA-9.8-01"),
+		validate.NewCase("uc.send.order", "16 messages in order", uc, ucOrder, "IBTA-9.8-05", "IBTA-9.8-01"),
+		validate.NewCase("uc.send.immediate", "immediate data", uc, ucImmediate, "IBTA-9.8-01", "CI-PostSend-02"),
+		validate.NewCase("uc.write.sizes", "writes of 0 bytes to 32 KiB", uc, ucWriteSizes, "IBTA-9.8-02"),
+		validate.NewCase("uc.write.immediate", "a write with immediate", uc, ucWriteImmediate, "IBTA-9.8-02"),
+		validate.NewCase("uc.drop.bad-key", "a write with a key that does not exist", uc, ucBadKey, "IBTA-9.8-03"),
+		validate.NewCase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03", "CI-Rights-02"),
+		validate.NewCase("uc.drop.keeps-receive", "a dropped write with immediate, then a send", uc, ucKeepsReceive, "IBTA-9.8-04"),
+		validate.NewCase("uc.drop.no-receive", "a send that no receive waits for", uc, ucNoReceive, "IBTA-9.8-03"),
+		validate.NewCase("uc.drop.too-long", "a send longer than the receive", uc, ucTooLong, "IBTA-9.8-03"),
 	)
 	return s
 }

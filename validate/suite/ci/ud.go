@@ -6,6 +6,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/kit"
+	"ciddk/validate/req"
 )
 
 // grhLen is what stands before the payload in a datagram's receive buffer.
@@ -16,44 +17,44 @@ func udArea() validate.Suite {
 	ud := validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND", "A datagram of any length from 0 to the MTU arrives whole behind the first 40 bytes of the receive buffer, which count in its length."),
-		must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID", "WCGRH tells whether the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the IP header, and it names source and destination."),
-		must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)", "A datagram's completion names the sending QP, and on InfiniBand its LID and service level."),
-		must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key", "A datagram whose Q_Key is not that of the receiving QP is dropped, takes no receive, and the sender sees success."),
-		must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64", "A Q_Key with the high bit set in a request stands for that of the sending QP."),
-		must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter", "With CapQKeyCounter, a datagram with a wrong Q_Key counts at the port."),
-		must("IBTA-9.8-16", "IBTA 9.8.3", "UD length", "A datagram longer than the MTU is a local length error, or refused at the post, and is not sent."),
-		must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder", "A datagram that finds no receive, too short a one, or no such QP is dropped; the sender sees success, and both QPs go on."),
-		must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram carries immediate data."),
-		must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)", "Datagrams posted after AV.Modify go to the new address, and a query gives it."),
-		must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram without address vector, or by one that is destroyed or of another HCA, is InvalidAVHandle and not posted."),
-		must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram by an address vector of another PD than the QP's is InvalidAVHandle and not posted, or completes with a local operation error. It is not sent."),
-		must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45", "A port that does not exist is InvalidPort at CreateAV and AV.Modify with CapAVPortCheck, else a local operation error at the send."),
-		must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45", "An address that the port cannot use shows at the send, as a local operation error."),
-		must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)", "An AV that was destroyed answers InvalidAVHandle to every verb."),
+		req.Driver.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND", "A datagram of any length from 0 to the MTU arrives whole behind the first 40 bytes of the receive buffer, which count in its length."),
+		req.Driver.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID", "WCGRH tells whether the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the IP header, and it names source and destination."),
+		req.Driver.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)", "A datagram's completion names the sending QP, and on InfiniBand its LID and service level."),
+		req.Driver.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key", "A datagram whose Q_Key is not that of the receiving QP is dropped, takes no receive, and the sender sees success."),
+		req.Driver.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64", "A Q_Key with the high bit set in a request stands for that of the sending QP."),
+		req.Driver.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter", "With CapQKeyCounter, a datagram with a wrong Q_Key counts at the port."),
+		req.Driver.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length", "A datagram longer than the MTU is a local length error, or refused at the post, and is not sent."),
+		req.Driver.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder", "A datagram that finds no receive, too short a one, or no such QP is dropped; the sender sees success, and both QPs go on."),
+		req.Driver.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram carries immediate data."),
+		req.Driver.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)", "Datagrams posted after AV.Modify go to the new address, and a query gives it."),
+		req.Driver.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram without address vector, or by one that is destroyed or of another HCA, is InvalidAVHandle and not posted."),
+		req.Driver.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram by an address vector of another PD than the QP's is InvalidAVHandle and not posted, or completes with a local operation error. It is not sent."),
+		req.Driver.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45", "A port that does not exist is InvalidPort at CreateAV and AV.Modify with CapAVPortCheck, else a local operation error at the send."),
+		req.Driver.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45", "An address that the port cannot use shows at the send, as a local operation error."),
+		req.Driver.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)", "An AV that was destroyed answers InvalidAVHandle to every verb."),
 	)
 	n := validate.Needs{Caps: ci.CapUD | ci.CapAV}
 	s.Cases = needing(n,
-		kase("ud.sizes", "datagrams of 0 bytes to the MTU", ud, udSizes, "IBTA-9.8-10"),
-		kase("ud.scatter", "a datagram to segments cut inside the header and the payload", ud, udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
-		kase("ud.grh", "the header before the payload", ud, udGRH, "IBTA-9.8-11"),
-		kase("ud.grh-local", "no header on a local InfiniBand path, always one on Ethernet", ud, udGRHLocal, "IBTA-9.8-11"),
-		kase("ud.wc", "every field of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
-		kase("ud.immediate", "immediate data", ud, udImmediate, "IBTA-9.8-18"),
-		kase("ud.inline", "a datagram sent inline", ud, udInline, "CI-Inline-01", "IBTA-9.8-10"),
-		kase("ud.qkey.mismatch", "a wrong Q_Key", ud, udQKeyMismatch, "IBTA-9.8-13"),
-		kase("ud.qkey.privileged", "a Q_Key with the high bit set", ud, udQKeyPrivileged, "IBTA-9.8-14"),
-		kase("ud.too-long", "a datagram of MTU+1 bytes", ud, udTooLong, "IBTA-9.8-16"),
-		kase("ud.drop.short-receive", "a datagram longer than its receive", ud, udShort, "IBTA-9.8-17"),
-		kase("ud.drop.no-receive", "a datagram that no receive waits for", ud, udNoReceive, "IBTA-9.8-17"),
-		kase("ud.drop.no-qp", "a datagram to a QP that does not exist", ud, udNoQP, "IBTA-9.8-17"),
-		kase("ud.two-peers", "one QP talks to two others in turn", ud, udTwoPeers, "IBTA-9.8-12"),
-		kase("ud.av.modify", "modify an AV, then send", ud, udAVModify, "CI-ModifyAV-01"),
-		kase("ud.av.gone", "send by no AV, by one that is gone, by one of another HCA", ud, udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
-		kase("ud.av.other-pd", "send by an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
-		kase("ud.av.stale", "use an AV after it is gone", ud, udAVStale, "CI-DestroyAV-01"),
-		kase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
-		kase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable, "CI-CreateAV-02"),
+		validate.NewCase("ud.sizes", "datagrams of 0 bytes to the MTU", ud, udSizes, "IBTA-9.8-10"),
+		validate.NewCase("ud.scatter", "a datagram to segments cut inside the header and the payload", ud, udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
+		validate.NewCase("ud.grh", "the header before the payload", ud, udGRH, "IBTA-9.8-11"),
+		validate.NewCase("ud.grh-local", "no header on a local InfiniBand path, always one on Ethernet", ud, udGRHLocal, "IBTA-9.8-11"),
+		validate.NewCase("ud.wc", "every field of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
+		validate.NewCase("ud.immediate", "immediate data", ud, udImmediate, "IBTA-9.8-18"),
+		validate.NewCase("ud.inline", "a datagram sent inline", ud, udInline, "CI-Inline-01", "IBTA-9.8-10"),
+		validate.NewCase("ud.qkey.mismatch", "a wrong Q_Key", ud, udQKeyMismatch, "IBTA-9.8-13"),
+		validate.NewCase("ud.qkey.privileged", "a Q_Key with the high bit set", ud, udQKeyPrivileged, "IBTA-9.8-14"),
+		validate.NewCase("ud.too-long", "a datagram of MTU+1 bytes", ud, udTooLong, "IBTA-9.8-16"),
+		validate.NewCase("ud.drop.short-receive", "a datagram longer than its receive", ud, udShort, "IBTA-9.8-17"),
+		validate.NewCase("ud.drop.no-receive", "a datagram that no receive waits for", ud, udNoReceive, "IBTA-9.8-17"),
+		validate.NewCase("ud.drop.no-qp", "a datagram to a QP that does not exist", ud, udNoQP, "IBTA-9.8-17"),
+		validate.NewCase("ud.two-peers", "one QP talks to two others in turn", ud, udTwoPeers, "IBTA-9.8-12"),
+		validate.NewCase("ud.av.modify", "modify an AV, then send", ud, udAVModify, "CI-ModifyAV-01"),
+		validate.NewCase("ud.av.gone", "send by no AV, by one that is gone, by one of another HCA", ud, udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
+		validate.NewCase("ud.av.other-pd", "send by an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
+		validate.NewCase("ud.av.stale", "use an AV after it is gone", ud, udAVStale, "CI-DestroyAV-01"),
+		validate.NewCase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
+		validate.NewCase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable, "CI-CreateAV-02"),
 	)
 	for i := range s.Cases {
 		if s.Cases[i].ID == "ud.inline" {
@@ -61,7 +62,7 @@ func udArea() validate.Suite {
 		}
 	}
 	n.Caps |= ci.CapQKeyCounter
-	s.Cases = append(s.Cases, needing(n, kase("ud.qkey.counter", "the port's counter of wrong Q_Keys", ud, udQKeyCounter, "IBTA-9.8-15"))...)
+	s.Cases = append(s.Cases, needing(n, validate.NewCase("ud.qkey.counter", "the port's counter of wrong Q_Keys", ud, udQKeyCounter, "IBTA-9.8-15"))...)
 	return s
 }
 

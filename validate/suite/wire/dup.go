@@ -13,23 +13,23 @@ import (
 func dupArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that has been done and comes again is acknowledged again, with a PSN from its own to that of the newest request done and the MSN as it stands."),
-			must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that comes again is not executed again: it takes no receive and writes nothing."),
-			must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ", "A READ that comes again is answered again, with the PSNs of the first time."),
-			must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ, part of the first", "A READ that comes again for the rest of the first one, from the PSN and address of any of its packets, is answered from there on."),
-			must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is answered with the original value of the first time."),
-			must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is not executed again."),
-			must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests", "A request that comes again leaves the expected PSN and the MSN alone: the next new one is taken."),
+			req.Driver.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that has been done and comes again is acknowledged again, with a PSN from its own to that of the newest request done and the MSN as it stands."),
+			req.Driver.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that comes again is not executed again: it takes no receive and writes nothing."),
+			req.Driver.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ", "A READ that comes again is answered again, with the PSNs of the first time."),
+			req.Driver.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ, part of the first", "A READ that comes again for the rest of the first one, from the PSN and address of any of its packets, is answered from there on."),
+			req.Driver.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is answered with the original value of the first time."),
+			req.Driver.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is not executed again."),
+			req.Driver.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests", "A request that comes again leaves the expected PSN and the MSN alone: the next new one is taken."),
 		},
 		Cases: []validate.Case{
-			kase("dup.send", "SENDs that come again", dupSend, "WIRE-Dup-01"),
-			kase("dup.send-once", "SENDs that come again use no receive", dupSendOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
-			kase("dup.write-once", "a WRITE that comes again writes nothing", dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
-			kase("dup.read", "READs that come again", dupRead, "WIRE-Dup-03"),
-			kase("dup.read-rest", "the rest of a READ, from each of its packets", dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
-			atomics(kase("dup.atomic-answer", "atomics that come again: the answer", dupAtomicAnswer, "WIRE-Dup-05")),
-			atomics(kase("dup.atomic-once", "atomics that come again: the memory", dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
-			kase("dup.goes-on", "new requests behind old ones", dupGoesOn, "WIRE-Dup-07", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.send", "SENDs that come again", validate.FeatureWire, dupSend, "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.send-once", "SENDs that come again use no receive", validate.FeatureWire, dupSendOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.write-once", "a WRITE that comes again writes nothing", validate.FeatureWire, dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.read", "READs that come again", validate.FeatureWire, dupRead, "WIRE-Dup-03"),
+			validate.NewCase("wire.dup.read-rest", "the rest of a READ, from each of its packets", validate.FeatureWire, dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
+			atomics(validate.NewCase("wire.dup.atomic-answer", "atomics that come again: the answer", validate.FeatureWire, dupAtomicAnswer, "WIRE-Dup-05")),
+			atomics(validate.NewCase("wire.dup.atomic-once", "atomics that come again: the memory", validate.FeatureWire, dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
+			validate.NewCase("wire.dup.goes-on", "new requests behind old ones", validate.FeatureWire, dupGoesOn, "WIRE-Dup-07", "WIRE-Dup-01"),
 		},
 	}
 }

@@ -14,7 +14,6 @@ package wiresuite
 import (
 	"ciddk/ci"
 	"ciddk/validate"
-	"ciddk/validate/req"
 )
 
 // Suite is all areas.
@@ -34,26 +33,6 @@ func Suite() validate.Suite {
 		}
 	}
 	return s
-}
-
-func must(id, section, source, text string) req.Requirement {
-	return req.Requirement{ID: id, Text: text, Level: req.Must, Section: section, Source: source, Scope: req.Driver}
-}
-
-func should(id, section, source, text string) req.Requirement {
-	r := must(id, section, source, text)
-	r.Level = req.Should
-	return r
-}
-
-func kase(id, title string, run func(*validate.T), rules ...string) validate.Case {
-	return validate.Case{ID: "wire." + id, Title: title, Requirements: rules, Run: run}
-}
-
-// claiming adds the need of capabilities.
-func claiming(caps ci.Caps, c validate.Case) validate.Case {
-	c.Needs.Caps = caps
-	return c
 }
 
 // atomics adds the need of atomic operations.

@@ -1,0 +1,119 @@
+package almutants
+
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+	"ciddk/validate/req"
+	alsuite "ciddk/validate/suite/al"
+)
+
+// All returns the mutants of all areas.
+func All() []mutant.Mutant {
+	return []mutant.Mutant{
+		fault("al.open-fails-once", req.SAS2_3_01, "the adapter is not ready when it is registered: its second query fails",
+			func(h ci.HCA) ci.HCA {
+				n := &atomic.Int32{} // the first query is that of the certifier for the claims
+				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return queryFailsOnce{ciwrap.CA{CA: c}, n} }})
+			}),
+		fault("al.close-stays-open", req.SAS2_2_09, "a CA that was closed after use stays open",
+			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &staysOpen{CA: ciwrap.CA{CA: c}} }})),
+		fault("al.keeps-qps", req.SAS2_2_06, "a QP with a posted receive refuses Destroy the first twelve times",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &busyQP{QP: ciwrap.QP{QP: q}} })),
+		fault("al.loses-wakeups", alsuite.CIPump01, "every tenth completion callback is lost",
+			lostCallbacks(func(n int32) bool { return n%10 == 0 })),
+		fault("al.loses-the-last-wakeup", alsuite.CIPump02, "a CQ calls back twenty times, and never again",
+			lostCallbacks(func(n int32) bool { return n > 20 })),
+		fault("al.two-opens", req.SAS2_2_08, "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
+			open := &atomic.Pointer[ci.CA]{}
+			return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return opensTwice{ciwrap.HCA{HCA: h}, open} }})
+		}),
+	}
+}
+
+// fault returns a mutant that breaks r.
+func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Mutant{Name: name, Area: "al", Breaks: r.ID, Does: does, Wrap: wrap}
+}
+
+// lostCallbacks loses the nth completion callback of an adapter if isLost(n).
+func lostCallbacks(isLost func(n int32) bool) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA {
+		n := &atomic.Int32{}
+		return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(ctx any, deliver func(any)) {
+			if !isLost(n.Add(1)) {
+				deliver(ctx)
+			}
+		}})
+	}
+}
+
+// queryFailsOnce is a CA whose second query fails.
+type queryFailsOnce struct {
+	ciwrap.CA
+	n *atomic.Int32
+}
+
+func (c queryFailsOnce) Query() (*ci.CAAttr, error) {
+	if c.n.Add(1) == 2 {
+		return nil, &ci.Error{Verb: "CA.Query", Status: ci.InvalidState}
+	}
+	return c.CA.Query()
+}
+
+// staysOpen is a CA that Close does not close once a PD was allocated.
+type staysOpen struct {
+	ciwrap.CA
+	used atomic.Int32
+}
+
+func (c *staysOpen) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	c.used.Add(1)
+	return c.CA.AllocatePD(typ)
+}
+
+func (c *staysOpen) Close() error {
+	if c.used.Load() > 0 {
+		return nil
+	}
+	return c.CA.Close()
+}
+
+// busyQP is a QP that refuses Destroy twelve times after a receive was posted.
+type busyQP struct {
+	ciwrap.QP
+	received atomic.Bool
+	refusals atomic.Int32
+}
+
+func (q *busyQP) PostRecv(wrs []ci.RecvWR) (int, error) {
+	q.received.Store(true)
+	return q.QP.PostRecv(wrs)
+}
+
+func (q *busyQP) Destroy() error {
+	if q.received.Load() && q.refusals.Add(1) <= 12 {
+		return &ci.Error{Verb: "QP.Destroy", Status: ci.ResourceBusy}
+	}
+	return q.QP.Destroy()
+}
+
+// opensTwice returns the open CA to a second OpenCA.
+type opensTwice struct {
+	ciwrap.HCA
+	open *atomic.Pointer[ci.CA]
+}
+
+func (h opensTwice) OpenCA(guid ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) {
+	ca, err := h.HCA.OpenCA(guid, fn, ctx)
+	if ci.StatusOf(err) == ci.ResourceBusy && h.open.Load() != nil {
+		return *h.open.Load(), nil
+	}
+	if err == nil {
+		h.open.Store(&ca)
+	}
+	return ca, err
+}

@@ -1,0 +1,20 @@
+package almutants_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/validate"
+	"ciddk/validate/mutant"
+	alsuite "ciddk/validate/suite/al"
+	"ciddk/validate/suite/al/almutants"
+)
+
+// TestAll checks that the mutants fit the suite.
+func TestAll(t *testing.T) {
+	c, err := validate.NewCatalog(alsuite.Suite())
+	require.NoError(t, err)
+	_, err = mutant.NewSet(c, almutants.All())
+	require.NoError(t, err)
+}
