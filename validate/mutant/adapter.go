@@ -83,8 +83,6 @@ func Adapter() []Mutant {
 				opens := &atomic.Int32{}
 				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }})
 			}},
-		{Name: "ca.foreign-cq", Area: "ca", Breaks: "CI-ForeignHandle-01", Does: "a CQ of another CA is no CQ of the right size",
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return stranger{ciwrap.PD{PD: p}} }})},
 		response("mad.new-tid", "CI-LocalMAD-01", "the response has the lower half of the transaction id only",
 			func(_, out *ci.MAD) { clear(out[8:12]) }),
 		response("mad.zero-guid", "CI-LocalMAD-02", "NodeInfo has no node GUID", func(in, out *ci.MAD) {
@@ -201,14 +199,4 @@ func (c sleepy) AllocatePD(typ ci.PDType) (ci.PD, error) {
 		return nil, &ci.Error{Verb: "CA.AllocatePD", Status: ci.InvalidState}
 	}
 	return c.CA.AllocatePD(typ)
-}
-
-type stranger struct{ ciwrap.PD }
-
-func (p stranger) CreateQP(c ci.QPCreate) (ci.QP, error) {
-	q, err := p.PD.CreateQP(c)
-	if ci.StatusOf(err) == ci.InvalidCQHandle {
-		return nil, &ci.Error{Verb: "PD.CreateQP", Status: ci.InvalidCQSize}
-	}
-	return q, err
 }

@@ -17,6 +17,7 @@ var areaFuncs = []func() validate.Suite{
 	heapArea,
 	callbacksArea,
 	caModifyArea,
+	foreigns.Suite,
 	madArea,
 	specialArea,
 	mcastArea,

@@ -25,7 +25,6 @@ func caModifyArea() validate.Suite {
 		req.Driver.Must("CI-ModifyCA-08", "CI context", verb, "Only fields named count: the values of others are not looked at."),
 		req.Driver.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb, "The init type is taken, and PortInfo shows it."),
 		req.Driver.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)", "What identifies the adapter before it is open is what the attributes say, and stays the same."),
-		req.Driver.Must("CI-ForeignHandle-01", "CI context", "handle statuses", "An object of another CA is an invalid handle of its kind, and stays unharmed."),
 	)
 	needs := func(c ci.Caps) validate.Needs { return validate.Needs{Caps: c} }
 	s.Cases = []validate.Case{
@@ -47,8 +46,7 @@ func caModifyArea() validate.Suite {
 	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), validate.NewCase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapInitType|ci.CapLocalMAD), validate.NewCase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType, "CI-ModifyCA-09"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{HCAs: 2},
-		validate.NewCase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"),
-		validate.NewCase("open.foreign", "objects of one adapter given to the other", validate.FeatureCore, caForeign, "CI-ForeignHandle-01", "SAS-2.1-01", "SAS-2.1-11"))...)
+		validate.NewCase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"))...)
 	return s
 }
 
@@ -300,35 +298,4 @@ func caTwo(t *validate.T) {
 	kit.Connect(p.A.QP, p.B.QP)
 	p.A.Exchange(p.B, 100) // the other one's work goes on, in loopback
 	kit.OpenHCA(t, b.HCA)
-}
-
-func caForeign(t *validate.T) {
-	a, b := kit.OpenPair(t)
-	apd, bpd := a.PD(), b.PD()
-	acq, bcq := a.CQ(apd, 16), b.CQ(bpd, 16)
-	caps := ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1}
-	for _, cqs := range [][2]ci.CQ{{bcq.CQ, acq.CQ}, {acq.CQ, bcq.CQ}} {
-		q, err := apd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cqs[0], RecvCQ: cqs[1]})
-		kit.WantRefused(t, q, err, "PD.CreateQP with a CQ of another CA", ci.InvalidCQHandle)
-	}
-	if t.Claims().Has(ci.CapSRQ) {
-		in, err := bpd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}})
-		kit.OK(t, err, "PD.CreateSRQ")
-		srq := kit.Own(t, in, "SRQ")
-		c := caps
-		c.RecvDepth, c.RecvSGE = 0, 0
-		q, err := apd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: acq.CQ, RecvCQ: acq.CQ, SRQ: srq})
-		kit.WantRefused(t, q, err, "PD.CreateQP with an SRQ of another CA", ci.InvalidSRQHandle)
-	}
-	if t.Claims().Has(ci.CapUD | ci.CapAV) {
-		q := a.QP(apd, acq, acq, kit.Type(ci.UD)).Init().RTR(nil).RTS()
-		buf := a.Buf(apd, 64, kit.AllAccess)
-		in, err := bpd.CreateAV(b.AddressOf(a))
-		kit.OK(t, err, "PD.CreateAV")
-		av := kit.Own(t, in, "AV")
-		n, err := q.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: buf.SGL(0, 8), To: ci.Dest{AV: av, QPN: 2, QKey: 1}}})
-		kit.WantTaken(t, "QP.PostSend with an AV of another CA", n, err, 0, ci.InvalidAVHandle)
-	}
-	bcq.Empty()
-	kit.Destroy(t, bcq.CQ, "CQ that the other CA refused")
 }

@@ -37,6 +37,7 @@ const (
 	ruleGRH      = "WIRE-Form-17"
 	ruleClass    = "WIRE-Form-18"
 	ruleLabel    = "WIRE-Form-19"
+	ruleLabelAV  = "WIRE-Form-20"
 )
 
 // form judges packets one by one.
@@ -176,6 +177,9 @@ func (f *form) fields(p *packet, want ci.GRH, bad func(rule, expected, got strin
 			bad(ruleLabel, fmt.Sprintf("flow label %#05x, as before in this flow", old), "%#05x", label)
 		}
 		f.label[p.BTH.DestQP] = label
+		if want.FlowLabel != 0 && label != want.FlowLabel {
+			bad(ruleLabelAV, fmt.Sprintf("flow label %#05x, the address vector's", want.FlowLabel), "%#05x", label)
+		}
 	}
 }
 

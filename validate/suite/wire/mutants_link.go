@@ -107,6 +107,11 @@ func ipMutants() []mutant.Mutant {
 	}
 	label := network("flow-label", ruleLabel, "the IPv6 flow label follows the PSN", leaving(func(*outgoing) bool { return true }, func(_ *qpView, o *outgoing) { o.label = o.BTH.PSN & 7 }))
 	label.Values = map[string]string{"ip": "6"}
+	fixed := network("flow-label-zero", ruleLabelAV, "the IPv6 flow label is always 0",
+		leaving(func(*outgoing) bool { return true }, func(_ *qpView, o *outgoing) { o.label = 0 }))
+	short := network("flow-label-bits", ruleLabelAV, "the IPv6 flow label of acknowledgements has 16 bits",
+		leaving(acks, func(_ *qpView, o *outgoing) { o.label &= 0xffff }))
+	fixed.Values, short.Values = label.Values, label.Values
 	next := network("ip6-length", ruleIP, "the payload length of IPv6 counts the header", leaving(acks, header(func(b []byte) {
 		binary.BigEndian.PutUint16(b[4:], uint16(len(b)))
 	})))
@@ -116,7 +121,7 @@ func ipMutants() []mutant.Mutant {
 		network("ip-checksum", ruleIP, "the IPv4 header checksum is computed before the length is known", leaving(acks, func(_ *qpView, o *outgoing) {
 			o.whole = func(b []byte) { b[11]++ }
 		})),
-		next, label,
+		next, label, fixed, short,
 		network("udp-checksum", ruleChecksum, "the UDP checksum leaves the pseudo header out", leaving(acks, func(_ *qpView, o *outgoing) {
 			o.whole = func(b []byte) { binary.BigEndian.PutUint16(udpOf(b)[6:], ^sum(udpOf(b), 0)) }
 		})),

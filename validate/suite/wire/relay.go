@@ -88,8 +88,11 @@ func (r *relay) site(ca *kit.CA) site {
 	if !ok {
 		r.t.Skip("a port has no GID of the address family of %v, the certifier's end", r.info.GID)
 	}
-	if r.info.Link == ci.LinkEthernet { // values that nobody has by chance
+	if r.info.Link == ci.LinkEthernet { // values that no header has by chance
 		av.GRH.TrafficClass, av.GRH.HopLimit = 0x68, 37
+		if !v4(r.info.GID) {
+			av.GRH.FlowLabel = 0xb71e5
+		}
 	}
 	return site{av, local, ca.Port.LID, dataVLs(ca.Port.MaxVLs)}
 }

@@ -33,6 +33,8 @@ func trafficArea() validate.Suite {
 		req.Driver.Must(ruleGRH, "IBTA 8.3", "GRH", "A GRH has version 6, the next header of a BTH, the packet's length, the GID of the port for its source, and destination, traffic class, flow label and hop limit of the address vector."),
 		req.Driver.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit", "The IP header has the hop limit of the address vector, and its traffic class but for the two bits of congestion notification."),
 		req.Driver.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label", "All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order."),
+		req.Driver.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
+			"The IPv6 header has the flow label of the address vector, where that is not 0."),
 		req.Driver.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence", "The packets of a message follow each other, FIRST, MIDDLE, LAST, with nothing else of the QP's requests between."),
 		req.Driver.Must(rulePSN, "IBTA 9.7.3", "PSN", "A request packet has the PSN after that of the newest one, or it is one sent again."),
 		req.Driver.Must(ruleAgain, "IBTA 9.7.3", "retransmission", "A request packet that is sent again has the opcode, headers and payload that it had; a READ may be asked for in part, from the PSN and address that belong together."),
@@ -63,6 +65,7 @@ func trafficArea() validate.Suite {
 		{"form.grh", "GRHs", ruleGRH},
 		{"form.class", "traffic classes and hop limits", ruleClass},
 		{"form.flow-label", "IPv6 flow labels", ruleLabel},
+		{"form.flow-label-path", "IPv6 flow labels of address vectors", ruleLabelAV},
 		{"traffic.opcodes", "opcodes in order", ruleOrder},
 		{"traffic.psn", "PSNs of requests", rulePSN},
 		{"traffic.again", "requests sent again", ruleAgain},
@@ -113,15 +116,15 @@ func (r *relay) shows(rule string) {
 	is := func(list ...string) bool { return slices.Contains(list, rule) }
 	i := &r.info
 	switch {
-	case i.Link != ci.LinkEthernet && is(ruleUDP, ruleSport, ruleIP, ruleChecksum, ruleClass, ruleLabel):
+	case i.Link != ci.LinkEthernet && is(ruleUDP, ruleSport, ruleIP, ruleChecksum, ruleClass, ruleLabel, ruleLabelAV):
 		r.t.Skip("IP and UDP are of Ethernet links; this one is %s", validate.LinkName(i.Link))
 	case i.Link != ci.LinkInfiniBand && is(ruleLRH, ruleVCRC, ruleLRHPath, ruleGRH):
 		r.t.Skip("LRH, GRH and VCRC are of InfiniBand links; this one is %s", validate.LinkName(i.Link))
-	case is(ruleLabel) && v4(i.GID):
+	case is(ruleLabel, ruleLabelAV) && v4(i.GID):
 		r.t.Skip("flow labels are of IPv6; this link speaks IPv4")
 	case is(ruleIP) && !i.Header:
 		r.t.Skip("the certifier's end of this link does not show the IP header as it was on the wire")
-	case is(ruleClass) && !(i.Class && i.Hops), is(ruleLabel) && !i.Label:
+	case is(ruleClass) && !(i.Class && i.Hops), is(ruleLabel, ruleLabelAV) && !i.Label:
 		r.t.Skip("the certifier's end of this link does not show these fields of the IP header")
 	case is(ruleChecksum) && !i.Checksum:
 		r.t.Skip("the certifier's end of this link does not show the UDP checksum as it was on the wire")

@@ -1,0 +1,197 @@
+package cisuite
+
+import (
+	"ciddk/ci"
+	"ciddk/validate"
+	"ciddk/validate/kit"
+	"ciddk/validate/req"
+)
+
+// Objects of one adapter given to verbs of another. Every verb that takes an object has a case.
+var foreigns = &validate.Area{Complete: func(c *validate.Case) { c.Needs.HCAs = 2 }}
+
+var CIForeignHandle01 = foreigns.Must("CI-ForeignHandle-01", "CI context", "handle statuses",
+	"An object of another CA is rejected as an invalid handle of its kind, and neither CA's objects change.")
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "open.foreign",
+	Title:   "objects of one adapter given to the other",
+	Feature: validate.FeatureCore,
+	Run:     foreignCreate,
+}, CIForeignHandle01, req.SAS2_1_01, req.SAS2_1_11)
+
+func foreignCreate(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	apd, bpd := a.PD(), b.PD()
+	acq, bcq := a.CQ(apd, 16), b.CQ(bpd, 16)
+	caps := ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1}
+	for _, cqs := range [][2]ci.CQ{{bcq.CQ, acq.CQ}, {acq.CQ, bcq.CQ}} {
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cqs[0], RecvCQ: cqs[1]})
+		kit.WantRefused(t, q, err, "PD.CreateQP with a CQ of another CA", ci.InvalidCQHandle)
+	}
+	if t.Claims().Has(ci.CapSRQ) {
+		in, err := bpd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}})
+		kit.OK(t, err, "PD.CreateSRQ")
+		srq := kit.Own(t, in, "SRQ")
+		c := caps
+		c.RecvDepth, c.RecvSGE = 0, 0
+		q, err := apd.CreateQP(ci.QPCreate{QPCaps: c, SendCQ: acq.CQ, RecvCQ: acq.CQ, SRQ: srq})
+		kit.WantRefused(t, q, err, "PD.CreateQP with an SRQ of another CA", ci.InvalidSRQHandle)
+	}
+	if t.Claims().Has(ci.CapUD | ci.CapAV) {
+		q := a.QP(apd, acq, acq, kit.Type(ci.UD)).Init().RTR(nil).RTS()
+		buf := a.Buf(apd, 64, kit.AllAccess)
+		in, err := bpd.CreateAV(b.AddressOf(a))
+		kit.OK(t, err, "PD.CreateAV")
+		av := kit.Own(t, in, "AV")
+		n, err := q.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: buf.SGL(0, 8), To: ci.Dest{AV: av, QPN: 2, QKey: 1}}})
+		kit.WantTaken(t, "QP.PostSend with an AV of another CA", n, err, 0, ci.InvalidAVHandle)
+	}
+	bcq.Empty()
+	kit.Destroy(t, bcq.CQ, "CQ that the other CA refused")
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.bind",
+	Title:   "bind a window, or to a region, of another CA",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW1},
+	Run:     foreignBind,
+}, CIForeignHandle01)
+
+func foreignBind(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	own, other := p.B.CA.Buf(p.B.PD, 64, bindable), p.A.CA.Buf(p.A.PD, 64, bindable)
+	w, otherW := p.B.CA.MW(p.B.PD, ci.MWType1), p.A.CA.MW(p.A.PD, ci.MWType1)
+	otherKey := otherW.Key()
+	bind := func(w ci.MW, mr *kit.Buf) error {
+		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: mr.MR, Key: w.Key(), Addr: mr.Addr, Length: 64, Access: ci.RemoteRead})
+		return err
+	}
+	key := w.Key()
+	kit.WantExactly(t, bind(otherW, own), "QP.BindMW of a window of another CA", ci.InvalidMWHandle)
+	kit.WantExactly(t, bind(w, other), "QP.BindMW to a region of another CA", ci.InvalidMRHandle)
+	p.B.CQ.Empty()
+	kit.Equal(t, "MW.Key after the refusals", w.Key(), key)
+	kit.Equal(t, "MW.Key of the other CA's window after the refusals", otherW.Key(), otherKey)
+	rebind(t, p.A, otherW, ci.MWBind{MR: other.MR, Addr: other.Addr, Length: 64, Access: ci.RemoteRead})
+	rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteRead})
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.bind-post",
+	Title:   "bind a window of type 2, or to a region, of another CA",
+	Feature: validate.FeatureMW,
+	Needs:   validate.Needs{Caps: ci.CapMW2},
+	Run:     foreignBindPost,
+}, CIForeignHandle01)
+
+func foreignBindPost(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	own, other := p.B.CA.Buf(p.B.PD, 64, bindable), p.A.CA.Buf(p.A.PD, 64, bindable)
+	w, otherW := p.B.CA.MW(p.B.PD, ci.MWType2), p.A.CA.MW(p.A.PD, ci.MWType2)
+	key, otherKey := w.Key(), otherW.Key()
+	wantForeign(t, p, "OpBindMW of a window of another CA", bind2(otherW, nextKey(otherW), own, 0, 64, ci.RemoteRead),
+		ci.InvalidMWHandle, ci.WCBindErr)
+	wantForeign(t, p, "OpBindMW to a region of another CA", bind2(w, nextKey(w), other, 0, 64, ci.RemoteRead),
+		ci.InvalidMRHandle, ci.WCBindErr)
+	kit.Equal(t, "MW.Key after the failures", w.Key(), key)
+	kit.Equal(t, "MW.Key of the other CA's window after the failures", otherW.Key(), otherKey)
+	bound2(t, p.A, otherW, other, ci.RemoteRead)
+	bound2(t, p.B, w, own, ci.RemoteRead)
+}
+
+// wantForeign posts a request to B's queue that names an object of another CA. It expects at or InvalidParameter, or a completion with an
+// error; then the pair is connected again.
+func wantForeign(t *validate.T, p *kit.Pair, what string, wr ci.SendWR, at ci.Status, late ...ci.WCStatus) {
+	if n, err := p.B.PostSend([]ci.SendWR{wr}); err != nil {
+		kit.WantTaken(t, "QP.PostSend of "+what, n, err, 0, at, ci.InvalidParameter)
+		return
+	}
+	p.B.CQ.WaitStatus(wr.ID, late...)
+	p.Reconnect()
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.fast",
+	Title:   "fast registration of a region of another CA",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFastReg},
+	Run:     foreignFast,
+}, CIForeignHandle01)
+
+func foreignFast(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	s := newFast(t, p, 1)
+	mr, err := p.A.PD.AllocFastRegMR(1)
+	kit.OK(t, err, "PD.AllocFastRegMR")
+	other := kit.Own(t, mr, "fast registration MR")
+	before := other.Region()
+	wr := s.wr(1, ci.LocalWrite)
+	s.ext.FastReg.MR, s.ext.FastReg.Key = other, before.RKey
+	wantForeign(t, p, "OpFastReg of a region of another CA", wr, ci.InvalidMRHandle, fastFailed...)
+	kit.Equal(t, "MR.Region of the other CA's region after the failure", other.Region(), before)
+	s.register(t, ci.LocalWrite|ci.RemoteRead)
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.shared",
+	Title:   "share a region of another CA",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapSharedMR},
+	Run:     foreignShared,
+}, CIForeignHandle01)
+
+func foreignShared(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	other := b.Buf(b.PD(), 64, ci.LocalWrite)
+	mr, err := a.PD().RegisterSMR(other.MR, 0, ci.LocalWrite)
+	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region of another CA", ci.InvalidMRHandle)
+	kit.Destroy(t, other.MR, "MR that the other CA refused") // not busy: it has no shared region
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.modify",
+	Title:   "move regions to a PD of another CA",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapModifyMR},
+	Run:     foreignModify,
+}, CIForeignHandle01)
+
+func foreignModify(t *validate.T) {
+	p := kit.RC(t, kit.Size(4096))
+	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+	err := b.Modify(ci.MRFieldPD, p.A.PD, ci.MRCreate{})
+	kit.WantExactly(t, err, "MR.Modify to a PD of another CA", ci.InvalidPDHandle)
+	if t.Claims().Has(ci.CapPhysicalMR) {
+		err := b.ModifyPMR(ci.MRFieldPD, p.A.PD, ci.PMRCreate{})
+		kit.WantExactly(t, err, "MR.ModifyPMR to a PD of another CA", ci.InvalidPDHandle)
+	}
+	p.WantWrite("the region after the refusals", b.Remote(0), b.Bytes)
+}
+
+var _ = foreigns.Case(validate.Case{
+	ID:      "foreign.fmr",
+	Title:   "unmap a list with an FMR of another CA",
+	Feature: validate.FeatureMROpt,
+	Needs:   validate.Needs{Caps: ci.CapFMR},
+	Run:     foreignFMR,
+}, CIForeignHandle01)
+
+func foreignFMR(t *validate.T) {
+	a, b := kit.OpenPair(t)
+	apd, bpd := a.PD(), b.PD()
+	own, other := newFMR(t, a, apd, 1, 1, ci.LocalWrite), newFMR(t, b, bpd, 1, 1, ci.LocalWrite)
+	own.mapped(t, own.pages, 0x40000)
+	other.mapped(t, other.pages, 0x40000)
+	for _, list := range kit.Variants(t, "", []struct {
+		name string
+		fmrs []ci.FMR
+	}{{"alone", []ci.FMR{other.FMR}}, {"behind an own one", []ci.FMR{own.FMR, other.FMR}}, {"ahead of an own one", []ci.FMR{other.FMR, own.FMR}}}) {
+		kit.WantExactly(t, apd.UnmapFMRs(list.fmrs), "PD.UnmapFMRs of an FMR of another CA, "+list.name, ci.InvalidFMRHandle)
+	}
+	kit.WantExactly(t, own.Destroy(), "FMR.Destroy after the refusals, which leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, other.Destroy(), "FMR.Destroy of the other CA's after the refusals, which leave it mapped", ci.ResourceBusy)
+	kit.OK(t, apd.UnmapFMRs([]ci.FMR{own.FMR}), "PD.UnmapFMRs")
+	kit.OK(t, bpd.UnmapFMRs([]ci.FMR{other.FMR}), "PD.UnmapFMRs of the other CA")
+}
