@@ -33,6 +33,7 @@ func (m cpuMeter) read(c *Conditions) {
 		return
 	}
 	// A thread that has ended takes its counts with it.
+	c.Delay = Elapsed(max(last.wait-m.first.wait, 0))
 	c.Waited = max(float64(last.wait-m.first.wait)/float64(elapsed), 0)
 	c.Ran = max(float64(last.run-m.first.run)/float64(elapsed), 0)
 }

@@ -51,11 +51,13 @@ type Conditions struct {
 	Lost     int     `json:"lost,omitempty"`     // of them
 	Stall    Elapsed `json:"stall,omitempty"`    // the longest time by which the machine ran a due goroutine late
 	Stalled  float64 `json:"stalled,omitempty"`  // the part of the time that a due goroutine waited, 0 to 1
+	Delay    Elapsed `json:"delay,omitempty"`    // the time that the worker's threads, all together, waited for a processor
 	Waited   float64 `json:"waited,omitempty"`   // time that the worker's threads waited for a processor, per elapsed time
 	Ran      float64 `json:"ran,omitempty"`      // time that they were on a processor, per elapsed time
 }
 
-// maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms.
+// maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms. The delay may be that of a
+// goroutine that was due, or that of a thread, which stops the goroutine that it runs and lets others go on.
 const maxStall = 50 * time.Millisecond
 
 // maxStalled is the part of the time from which the machine may have caused a missed deadline of seconds. Below it the
@@ -63,7 +65,9 @@ const maxStall = 50 * time.Millisecond
 const maxStalled = 0.5
 
 // busy reports whether the machine may have caused a loss.
-func (c Conditions) busy() bool { return time.Duration(c.Stall) >= maxStall || c.starved() }
+func (c Conditions) busy() bool {
+	return time.Duration(max(c.Stall, c.Delay)) >= maxStall || c.starved()
+}
 
 // starved reports whether the machine may have caused a missed deadline: goroutines that were due ran late, or the worker's threads waited for
 // a processor that other processes had. A driver whose own threads keep the processors busy is no excuse for itself.
@@ -87,8 +91,8 @@ func (c Conditions) String() string {
 	}
 	if c.busy() {
 		s = append(s, fmt.Sprintf("the machine was busy (goroutines ran up to %v late and waited for %.0f%% of the time; threads were on a "+
-			"processor for %.0f%% of it, and waited for one for %.0f%%)",
-			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled, 100*c.Ran, 100*c.Waited))
+			"processor for %.0f%% of it, and waited for one for %v, %.0f%%)",
+			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled, 100*c.Ran, time.Duration(c.Delay).Round(time.Millisecond), 100*c.Waited))
 	}
 	return strings.Join(s, ", ")
 }

@@ -257,6 +257,7 @@ func TestConditions(t *testing.T) {
 		"goroutines run late":                   {Conditions{Stall: Elapsed(maxStall)}, true, false},
 		"goroutines run late most of the time":  {Conditions{Stalled: maxStalled}, true, true},
 		"threads wait for other processes":      {Conditions{Waited: 0.6, Ran: 0.02}, true, true},
+		"a thread waits":                        {Conditions{Delay: Elapsed(maxStall), Waited: 0.1, Ran: 0.02}, true, false},
 		"threads wait a little":                 {Conditions{Waited: 0.4, Ran: 0.02}, false, false},
 		"threads of the driver keep it waiting": {Conditions{Waited: 9, Ran: 1.9}, false, false},
 	} {
@@ -280,4 +281,5 @@ func TestCPUMeter(t *testing.T) {
 	m.read(&c)
 	assert.Greater(t, c.Ran, 0.1)
 	assert.Greater(t, c.Waited, 0.2)
+	assert.GreaterOrEqual(t, time.Duration(c.Delay), 600*time.Millisecond)
 }
