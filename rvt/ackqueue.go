@@ -16,8 +16,9 @@ type ackQueue struct {
 
 // ackHolder is a QP as an ackQueue uses it.
 type ackHolder interface {
-	// flushAck sends the acknowledgement that waits, unless it has left behind a post of the consumer. All holders of a flush share a
-	// quantum: left is what the holders before have left of it, and flushAck returns what it leaves itself.
+	// flushAck sends the acknowledgement that waits, unless it has left behind a post of the consumer. All holders of a
+	// flush share a quantum: left is what the holders before have left of it, and flushAck returns what it leaves
+	// itself.
 	flushAck(left quantum) quantum
 }
 

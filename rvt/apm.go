@@ -5,9 +5,10 @@ import (
 	"ciddk/wire"
 )
 
-// Automatic path migration, IBTA volume 1, 17.2.8. A QP is Migrated at first. The consumer loads an alternate path and asks for
-// Rearm; when packets with MigReq clear show that the peer is rearmed, too, the QP is Armed. An armed QP migrates when the consumer
-// asks for Migrated, when retries on the primary path are used up, or when the peer's packets come with MigReq set.
+// Automatic path migration, IBTA volume 1, 17.2.8. A QP is Migrated at first. The consumer loads an alternate path and
+// asks for Rearm; when packets with MigReq clear show that the peer is rearmed, too, the QP is Armed. An armed QP
+// migrates when the consumer asks for Migrated, when retries on the primary path are used up, or when the peer's
+// packets come with MigReq set.
 
 // checkAPM judges a new alternate path and a requested migration state.
 func (q *QP) checkAPM(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
@@ -69,12 +70,14 @@ func (q *QP) migrate() {
 	q.req.openWindow()
 }
 
-// seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer, or that asks in vain.
+// seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer, or that
+// asks in vain.
 //
-// MigReq set is a request to migrate when this end is Armed, for then the peer has shown that it is rearmed (IBTA volume 1, 17.2.8.1). It is
-// accepted if the packet comes by the alternate path loaded (9.6.1.5). Before this end is Armed, packets of the primary path have the bit set
-// as long as the peer has not rearmed; those of another path show that the peer has gone there without being followed. A QP whose
-// consumer has loaded no alternate path does not take part, and hears nothing.
+// MigReq set is a request to migrate when this end is Armed, for then the peer has shown that it is rearmed (IBTA
+// volume 1, 17.2.8.1). It is accepted if the packet comes by the alternate path loaded (9.6.1.5). Before this end is
+// Armed, packets of the primary path have the bit set as long as the peer has not rearmed; those of another path show
+// that the peer has gone there without being followed. A QP whose consumer has loaded no alternate path does not take
+// part, and hears nothing.
 func (q *QP) seeMigReq(p *Packet) bool {
 	fromPrimary := p.Src == q.peer
 	fromAlt := q.altRt != nil && p.Src == q.altPeer
@@ -98,9 +101,9 @@ func (q *QP) seeMigReq(p *Packet) bool {
 	return fromPrimary
 }
 
-// refuseMigration tells the consumer that the peer has migrated and this end does not follow (path migration request error, IBTA volume 1,
-// 11.6.3): once for each time that it asks for Rearm, however many packets come. The QP stays as it is, since the packets are dropped as any
-// others of a wrong path: the peer finds out by its retries.
+// refuseMigration tells the consumer that the peer has migrated and this end does not follow (path migration request
+// error, IBTA volume 1, 11.6.3): once for each time that it asks for Rearm, however many packets come. The QP stays as
+// it is, since the packets are dropped as any others of a wrong path: the peer finds out by its retries.
 func (q *QP) refuseMigration() {
 	if !q.apm.refused {
 		q.apm.refused = true

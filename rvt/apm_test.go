@@ -174,7 +174,8 @@ func TestAPMWithoutAlternate(t *testing.T) {
 	require.Equal(t, ci.WCTimeoutRetryErr, wcs[0].Status)
 }
 
-// refuse runs until a, which has migrated in vain, has given up. b is told once, however often a has tried, and stays as it was.
+// refuse runs until a, which has migrated in vain, has given up. b is told once, however often a has tried, and stays
+// as it was.
 func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 	t.Helper()
 	require.NoError(t, x.a.qp.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}))
@@ -195,7 +196,8 @@ func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 	require.Empty(t, x.b.poll())
 }
 
-// onlyEvents checks that the QP has raised one event since the last look, or, with 0, none: one raised now comes behind it.
+// onlyEvents checks that the QP has raised one event since the last look, or, with 0, none: one raised now comes behind
+// it.
 func (s *side) onlyEvents(want ci.EventType) {
 	s.t.Helper()
 	s.qp.(*QP).notify.event(ci.EventSQDrained, 0, 0)

@@ -7,11 +7,11 @@ import (
 	"ciddk/wire"
 )
 
-// Remote atomics are the processor's own, on the storage itself: so they are atomic among regions that alias, and with the host's
-// use of sync/atomic on the same word (ci.AtomicGlobal). Operands are numbers in host order.
+// Remote atomics are the processor's own, on the storage itself: so they are atomic among regions that alias, and with
+// the host's use of sync/atomic on the same word (ci.AtomicGlobal). Operands are numbers in host order.
 
-// atomic executes a compare-swap (swap if the old value is compare) or a fetch-add (of swap), and returns the old value. Errors: the
-// operand is outside, is not aligned in storage, or cannot be addressed directly.
+// atomic executes a compare-swap (swap if the old value is compare) or a fetch-add (of swap), and returns the old
+// value. Errors: the operand is outside, is not aligned in storage, or cannot be addressed directly.
 func (m mem) atomic(op wire.Op, swap, compare uint64) (uint64, error) {
 	if m.mr == nil || !m.mr.has(m.off, 8) {
 		return 0, errOutside

@@ -34,8 +34,8 @@ func used(h *HCA) int64 {
 	return n
 }
 
-// TestQueueMemoryIsLimited fills the adapter's queue memory with each kind of queue. The create that exceeds it fails with
-// InsufficientResources and changes nothing; destroying releases what was counted, to the byte.
+// TestQueueMemoryIsLimited fills the adapter's queue memory with each kind of queue. The create that exceeds it fails
+// with InsufficientResources and changes nothing; destroying releases what was counted, to the byte.
 func TestQueueMemoryIsLimited(t *testing.T) {
 	const limit = 8 << 20
 	h, pd := newBudgeted(t, limit)
@@ -79,8 +79,8 @@ func TestQueueMemoryIsLimited(t *testing.T) {
 	assert.Zero(t, used(h))
 }
 
-// TestQueueMemoryCountsChanges checks that resizing a CQ or an SRQ and responder resources are counted, and that a change that exceeds the
-// limit fails with InsufficientResources and leaves the old size.
+// TestQueueMemoryCountsChanges checks that resizing a CQ or an SRQ and responder resources are counted, and that a
+// change that exceeds the limit fails with InsufficientResources and leaves the old size.
 func TestQueueMemoryCountsChanges(t *testing.T) {
 	h, pd := newBudgeted(t, 4<<20)
 	cq, err := pd.CreateCQ(ci.CQCreate{Size: 16})
@@ -125,8 +125,8 @@ func TestQueueMemoryCountsChanges(t *testing.T) {
 	assert.Zero(t, used(h))
 }
 
-// TestInboxIsLimitedInBytes fills the inbox of a QP whose engine is busy: it holds its share of Config.InboxMemory, and what comes beyond
-// is dropped and counted. The bytes are released with the packets.
+// TestInboxIsLimitedInBytes fills the inbox of a QP whose engine is busy: it holds its share of Config.InboxMemory, and
+// what comes beyond is dropped and counted. The bytes are released with the packets.
 func TestInboxIsLimitedInBytes(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	s := newSide(t, l, 1, nil, ci.RC, nil)

@@ -52,7 +52,8 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 		field ci.PortField
 		bit   ci.Caps
 	}{{ci.PortFieldPKeyErrors, ci.CapPKeyCounter}, {ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
-		{ci.PortFieldInitType, ci.CapInitType}, {ci.PortFieldSystemGUID, ci.CapSystemGUID}, {ci.PortFieldShutdown, ci.CapShutdownPort}} {
+		{ci.PortFieldInitType, ci.CapInitType}, {ci.PortFieldSystemGUID, ci.CapSystemGUID},
+		{ci.PortFieldShutdown, ci.CapShutdownPort}} {
 		if set&f.field != 0 && !c.hca.attr.Caps.Has(f.bit) {
 			return fail(verb, ci.Unsupported)
 		}
@@ -145,7 +146,8 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	if err := c.hca.cfg.Ops.LocalMAD(num, src, in, out); err != nil {
 		return failErr(verb, ci.StatusOf(err), err)
 	}
-	c.hca.refreshPort(c.hca.port(num)) // not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
+	// not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
+	c.hca.refreshPort(c.hca.port(num))
 	return nil
 }
 

@@ -88,8 +88,8 @@ func (r *requester) ack(t *turn, p *Packet) {
 	}
 }
 
-// acknowledge takes everything before psn as received by the peer, and completes what that completes. It stops at a READ or atomic
-// whose answer has not come, and reports false then if psn lies behind it: the answer is lost.
+// acknowledge takes everything before psn as received by the peer, and completes what that completes. It stops at a
+// READ or atomic whose answer has not come, and reports false then if psn lies behind it: the answer is lost.
 func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 	una := r.una
 	all := true
@@ -101,8 +101,8 @@ func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 		if e.done {
 			continue
 		}
-		// Everything before e is answered, so una lies in it. Distances are taken from una: less than 2^23 is outstanding, while a
-		// message may be 2^23 packets long.
+		// Everything before e is answered, so una lies in it. Distances are taken from una: less than 2^23 is
+		// outstanding, while a message may be 2^23 packets long.
 		more := psnDiff(psn, r.una)
 		if more <= 0 {
 			break
@@ -149,7 +149,8 @@ func (r *requester) progressed() {
 	r.speedUp()
 }
 
-// expected is the request that a response with this PSN answers: the oldest one, when everything before it has been acknowledged.
+// expected is the request that a response with this PSN answers: the oldest one, when everything before it has been
+// acknowledged.
 func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 	if psnDiff(psn, r.una) < 0 {
 		r.dev.count.add(DropResponse, 1)
@@ -210,9 +211,9 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	r.retire(t)
 }
 
-// inPlace tells whether the opcodes of the READ response that is due are right (IBTA volume 1, 9.7.6): each request was for the rest of a
-// chunk, so an answer ends where its chunk does and nowhere else, and it does not begin with MIDDLE or LAST at the head of one. Inside a
-// chunk it may begin anew: what was asked for again is answered from there.
+// inPlace reports whether the opcodes of the READ response that is due are right (IBTA volume 1, 9.7.6): each request was
+// for the rest of a chunk, so an answer ends where its chunk does and nowhere else, and it does not begin with MIDDLE
+// or LAST at the head of one. Inside a chunk it may begin anew: what was asked for again is answered from there.
 func (e *sendEntry) inPlace(p *Packet) bool {
 	after := e.got + p.N
 	end := after == e.npkts || after%e.chunk == 0

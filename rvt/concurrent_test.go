@@ -27,8 +27,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestBothWaysAtOnce: two QPs on a synchronous link send to each other from two goroutines, so that tokens are taken on both sides
-// and packets wait in inboxes. Everything comes, once, in order.
+// TestBothWaysAtOnce: two QPs on a synchronous link send to each other from two goroutines, so that tokens are taken on
+// both sides and packets wait in inboxes. Everything comes, once, in order.
 func TestBothWaysAtOnce(t *testing.T) {
 	for _, k := range linkKinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func exactly(t *testing.T, s *side, total int) {
 	}
 }
 
-// TestEverybodyAtOnce posts, polls, queries, modifies, delivers and destroys on the same QPs from many goroutines. What it asks for is
-// only that nothing races, hangs or panics, and that each accepted request completes at most once.
+// TestEverybodyAtOnce posts, polls, queries, modifies, delivers and destroys on the same QPs from many goroutines. What
+// it asks for is only that nothing races, hangs or panics, and that each accepted request completes at most once.
 func TestEverybodyAtOnce(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -212,7 +212,8 @@ func TestChurn(t *testing.T) {
 	}
 	for range 500 {
 		b.recv(ci.RecvWR{})
-		// The queue is full while an acknowledgement is being dealt with by another goroutine, which a busy machine holds up.
+		// The queue is full while an acknowledgement is being dealt with by another goroutine, which a busy machine
+		// holds up.
 		_, err := a.qp.PostSend([]ci.SendWR{{}})
 		for end := time.Now().Add(10 * time.Second); errors.Is(err, ci.InsufficientResources) && time.Now().Before(end); {
 			runtime.Gosched()
@@ -279,7 +280,8 @@ func TestOverflowAgainstDestroy(t *testing.T) {
 			wg.Go(func() {
 				_, err := qp.PostRecv(make([]ci.RecvWR, 4))
 				assert.NoError(t, err)
-				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})) // four completions, room for one
+				// four completions, room for one
+				assert.NoError(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
 				assert.NoError(t, qp.Destroy())
 			})
 		}

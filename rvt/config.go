@@ -13,28 +13,28 @@ import (
 // Config describes an HCA to build on this transport: rdmavt's driver parameters, without what only C needed.
 type Config struct {
 	Info ci.HCAInfo
-	// Attr holds limits, capabilities and identity as Query shall show them; Ports is filled in from the ports. A zero limit is
-	// taken from DefaultAttr.
+	// Attr holds limits, capabilities and identity as Query shall show them; Ports is filled in from the ports. A zero
+	// limit is taken from DefaultAttr.
 	Attr  ci.CAAttr
 	Ports []Port // Ports[i] is port i+1
 	Rings Rings
 	Ops   Ops
 	Clock clock.Clock // nil: the machine's
-	// QueueMemory is the limit, in bytes, of what all queues of the adapter occupy together: rings of QPs, SRQs and CQs, the engine's window of
-	// decoded requests at its widest, and the answers that responders keep. A create, modify or resize that exceeds it fails with
-	// InsufficientResources. 0: DefaultQueueMemory.
+	// QueueMemory is the limit, in bytes, of what all queues of the adapter occupy together: rings of QPs, SRQs and
+	// CQs, the engine's window of decoded requests at its widest, and the answers that responders keep. A create,
+	// modify or resize that exceeds it fails with InsufficientResources. 0: DefaultQueueMemory.
 	QueueMemory int64
-	// InboxMemory is the limit, in bytes, of packets that wait for QPs whose engine is busy; one QP may hold a quarter of it. Packets beyond it
-	// are dropped and counted as drop_busy. 0: DefaultInboxMemory.
+	// InboxMemory is the limit, in bytes, of packets that wait for QPs whose engine is busy; one QP may hold a quarter
+	// of it. Packets beyond it are dropped and counted as drop_busy. 0: DefaultInboxMemory.
 	InboxMemory int64
 	Rand        io.Reader // nil: crypto/rand; keys and QPNs come from it (decision 9)
-	// Override wraps the engine's objects before consumers see them: every verb can be replaced or decorated, the default being
-	// the embedded object. First come, first served does not arise: there is one layer.
+	// Override wraps the engine's objects before consumers see them: every verb can be replaced or decorated, the
+	// default being the embedded object. First come, first served does not arise: there is one layer.
 	Override ciwrap.Layer
 }
 
-// Ops is what hardware, or whoever plays it, does for the engine beside moving packets. Nil functions are verbs that the HCA does
-// not have; New checks that what Attr.Caps claims is there.
+// Ops is what hardware, or whoever plays it, does for the engine beside moving packets. Nil functions are verbs that
+// the HCA does not have; New checks that what Attr.Caps claims is there.
 type Ops struct {
 	// LocalMAD executes a management datagram on a port's agents. Needed by CapLocalMAD.
 	LocalMAD func(port uint8, src *ci.AVAttr, in, out *ci.MAD) error
@@ -42,14 +42,16 @@ type Ops struct {
 	VendorCall func(op *ci.VendorOp, objects []ci.Object) error
 	// SLForIP looks up a service level. Needed by CapSLForIP.
 	SLForIP func(port uint8, ipPort uint16) (ci.SL, error)
-	// QPN, if not nil, names the number of a QP about to be created, in place of a random one; ResourceBusy when it is taken.
+	// QPN, if not nil, names the number of a QP about to be created, in place of a random one; ResourceBusy when it is
+	// taken.
 	QPN func(ci.QPCreate) (ci.QPN, error)
 	// Key, if not nil, names the upper 24 bits of a new key, in place of random ones.
 	Key func() uint32
-	// QPState, if not nil, hears of each QP's state changes, after the fact, on the goroutine that made them. It may not block.
+	// QPState, if not nil, hears of each QP's state changes, after the fact, on the goroutine that made them. It may
+	// not block.
 	QPState func(num ci.QPN, s ci.QPState)
-	// Suspect, if not nil, is called with reports of packets that the peer of a connected QP would hardly send. Calls are made one at a
-	// time, on a goroutine of the HCA. See Suspicion.
+	// Suspect, if not nil, is called with reports of packets that the peer of a connected QP would hardly send. Calls
+	// are made one at a time, on a goroutine of the HCA. See Suspicion.
 	Suspect func(Suspicion)
 }
 
@@ -100,9 +102,10 @@ func (c *Config) checkSupport() error {
 }
 
 // supported are the capabilities that the engine implements, alone or with an Op.
-const supported = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 |
-	ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate |
-	ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM |
-	ci.CapChangePrimaryPort | ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapEventHandlers | ci.CapVendorCall | ci.CapLocalMAD |
-	ci.CapHardwareSMA | ci.CapSLForIP | ci.CapShutdownPort | ci.CapInitType | ci.CapPortActiveEvent | ci.CapSystemGUID |
-	ci.CapPKeyCounter | ci.CapQKeyCounter
+const supported = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
+	ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased |
+	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter |
+	ci.CapModifySRQDepth | ci.CapAPM | ci.CapChangePrimaryPort | ci.CapCurrentQPState | ci.CapAVPortCheck |
+	ci.CapEventHandlers | ci.CapVendorCall | ci.CapLocalMAD | ci.CapHardwareSMA | ci.CapSLForIP |
+	ci.CapShutdownPort | ci.CapInitType | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter |
+	ci.CapQKeyCounter

@@ -6,47 +6,51 @@ import "sync/atomic"
 type Counter uint8
 
 const (
-	CountRecv          Counter = iota // packets delivered to the engine (a train counts N); kept by port: PortCount
-	CountSent                         // packets handed to ports (a train counts N); so is this
-	DropMalformed                     // port: not a packet of this transport
-	DropICRC                          // port: invariant CRC wrong
-	DropIPv4ID                        // port: invariant CRC right for an IPv4 identification only that does not fit its sender's others
-	DropNotForUs                      // port: destination address is not one of the port's
-	DropSendFailed                    // port: the link did not take it
-	DropNoQP                          // no QP of that number, or it belongs to another port
-	DropQPState                       // the QP does not receive in its state
-	DropService                       // opcode of another service than the QP's
-	DropSource                        // connected QP: the packet comes from another address
-	DropPKey                          // P_Key does not match
-	DropQKey                          // Q_Key does not match
-	DropNoRecv                        // datagram or UC: no receive posted
-	DropLength                        // datagram or UC: receive buffer too short, or length against opcode
-	DropSequence                      // UC: out of sequence, or of a message given up; RC: behind a gap
-	DropDuplicate                     // RC: old request, answered again where the transport says so
-	DropStale                         // RC: acknowledgement of nothing outstanding
-	DropAccess                        // UC: remote access refused
-	DropResponse                      // RC: response that fits no request
-	DropBusy                          // a busy QP's backlog was full
-	CountRetry                        // transport retries (timeout)
-	CountRNRNak                       // RNR NAKs sent
-	CountRNRRetry                     // RNR NAKs received
-	CountSeqNak                       // sequence NAKs sent
-	CountSeqRetry                     // sequence NAKs received
-	CountInvalidNak                   // fatal NAKs sent
-	CountNakDelayed                   // sequence errors that were not acted on at once: see nakLimit
-	CountCQOverflow                   // completions lost
-	CountMigrated                     // path migrations
-	DropEntropy                       // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
-	CountEntropyChange                // connected QP: an accepted packet's Entropy differs from that of the packet before
-	CountPostponed                    // timeouts put off because received packets waited to be delivered
+	CountRecv     Counter = iota // packets delivered to the engine (a train counts N); kept by port: PortCount
+	CountSent                    // packets handed to ports (a train counts N); so is this
+	DropMalformed                // port: not a packet of this transport
+	DropICRC                     // port: invariant CRC wrong
+	// port: invariant CRC right for an IPv4 identification only that does not fit its sender's others
+	DropIPv4ID
+	DropNotForUs       // port: destination address is not one of the port's
+	DropSendFailed     // port: the link did not take it
+	DropNoQP           // no QP of that number, or it belongs to another port
+	DropQPState        // the QP does not receive in its state
+	DropService        // opcode of another service than the QP's
+	DropSource         // connected QP: the packet comes from another address
+	DropPKey           // P_Key does not match
+	DropQKey           // Q_Key does not match
+	DropNoRecv         // datagram or UC: no receive posted
+	DropLength         // datagram or UC: receive buffer too short, or length against opcode
+	DropSequence       // UC: out of sequence, or of a message given up; RC: behind a gap
+	DropDuplicate      // RC: old request, answered again where the transport says so
+	DropStale          // RC: acknowledgement of nothing outstanding
+	DropAccess         // UC: remote access refused
+	DropResponse       // RC: response that fits no request
+	DropBusy           // a busy QP's backlog was full
+	CountRetry         // transport retries (timeout)
+	CountRNRNak        // RNR NAKs sent
+	CountRNRRetry      // RNR NAKs received
+	CountSeqNak        // sequence NAKs sent
+	CountSeqRetry      // sequence NAKs received
+	CountInvalidNak    // fatal NAKs sent
+	CountNakDelayed    // sequence errors that were not acted on at once: see nakLimit
+	CountCQOverflow    // completions lost
+	CountMigrated      // path migrations
+	DropEntropy        // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
+	CountEntropyChange // connected QP: an accepted packet's Entropy differs from that of the packet before
+	CountPostponed     // timeouts put off because received packets waited to be delivered
 	numCounters
 )
 
-var counterNames = [numCounters]string{"packets_received", "packets_sent", "drop_malformed", "drop_icrc", "drop_ipv4_id", "drop_not_for_us",
-	"drop_send_failed", "drop_no_qp", "drop_qp_state", "drop_service", "drop_source", "drop_pkey", "drop_qkey", "drop_no_receive",
-	"drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access", "drop_response", "drop_busy", "retries",
-	"rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent", "sequence_nak_received", "fatal_nak_sent", "sequence_errors_delayed",
-	"cq_overflow", "migrations", "drop_source_port", "source_port_changes", "retries_postponed"}
+var counterNames = [numCounters]string{
+	"packets_received", "packets_sent", "drop_malformed", "drop_icrc", "drop_ipv4_id", "drop_not_for_us",
+	"drop_send_failed", "drop_no_qp", "drop_qp_state", "drop_service", "drop_source", "drop_pkey", "drop_qkey",
+	"drop_no_receive", "drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access",
+	"drop_response", "drop_busy", "retries", "rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent",
+	"sequence_nak_received", "fatal_nak_sent", "sequence_errors_delayed", "cq_overflow", "migrations",
+	"drop_source_port", "source_port_changes", "retries_postponed",
+}
 
 func (c Counter) String() string {
 	if c < numCounters {

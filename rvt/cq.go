@@ -146,7 +146,8 @@ func (q *CQ) Notify(when ci.Notify) error {
 	return nil
 }
 
-// NotifyAfter arms one callback after n completions. A Notify replaces it, and the other way round: one arming at a time.
+// NotifyAfter arms one callback after n completions. A Notify replaces it, and the other way round: one arming at a
+// time.
 func (q *CQ) NotifyAfter(n int) error {
 	const verb = "CQ.NotifyAfter"
 	if !q.dev.attr.Caps.Has(ci.CapNotifyAfter) {
@@ -351,7 +352,8 @@ func (q *CQ) moderated() {
 	}
 }
 
-// overflowed raises the events of lost completions, and takes the QPs that use the queue to Error (IBTA volume 1, 10.2.4.4).
+// overflowed raises the events of lost completions, and takes the QPs that use the queue to Error (IBTA volume 1,
+// 10.2.4.4).
 func (q *CQ) overflowed() {
 	q.notify.event(ci.EventCQOverflow, 0, 0)
 	q.notify.event(ci.EventCQError, 0, 0)

@@ -217,8 +217,8 @@ func TestModeration(t *testing.T) {
 	})
 }
 
-// TestCQOverflow: what finds no room is told of, once, and the QPs of the queue end. Room made, the queue works again, and the next
-// loss is told of as well.
+// TestCQOverflow: what finds no room is told of, once, and the QPs of the queue end. Room made, the queue works again,
+// and the next loss is told of as well.
 func TestCQOverflow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := newCQRig(t, 3, newClock())
@@ -376,7 +376,8 @@ func TestCallbacksMayUseVerbs(t *testing.T) {
 	}
 }
 
-// eagerCQ posts through hook while a completion is being put: the moment that a consumer on another processor sees it first.
+// eagerCQ posts through hook while a completion is being put: the moment that a consumer on another processor sees it
+// first.
 type eagerCQ struct {
 	plainCQ
 	hook func()

@@ -329,8 +329,8 @@ func TestPKeyTableChange(t *testing.T) {
 	require.Len(t, b.poll(), 1)
 }
 
-// TestUDPortMTU: datagrams are as long as the port's MTU is now, sent and received; requests posted before count as well. A connection keeps
-// its own.
+// TestUDPortMTU: datagrams are as long as the port's MTU is now, sent and received; requests posted before count as
+// well. A connection keeps its own.
 func TestUDPortMTU(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	a, b := pair(t, l, ci.UD)

@@ -1,7 +1,7 @@
 package rvt
 
-// The deadlines of a QP. One timer of the HCA's wheel serves them all; what it finds due is done in the QP's turn of the run queue, since
-// other deadlines wait for the wheel.
+// The deadlines of a QP. One timer of the HCA's wheel serves them all; what it finds due is done in the QP's turn of
+// the run queue, since other deadlines wait for the wheel.
 
 // setTimer sets the wheel to the earliest deadline.
 func (q *QP) setTimer() {

@@ -35,7 +35,8 @@ func behindPair(t *testing.T) (*side, *rawPeer, *fakeClock, *behindPort) {
 
 const interval = 4096 * time.Nanosecond << 14 // of attrTo
 
-// TestAckBehind: an acknowledgement that has arrived and was not delivered when the timer fires is as good as one that was.
+// TestAckBehind: an acknowledgement that has arrived and was not delivered when the timer fires is as good as one that
+// was.
 func TestAckBehind(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	calls := 0
@@ -69,7 +70,8 @@ func TestAckInInbox(t *testing.T) {
 	require.Zero(t, s.hca.Counters()["retries"])
 }
 
-// TestTimeoutPostponed: while another goroutine receives, the timeout is put off, and counted as soon as the port has caught up.
+// TestTimeoutPostponed: while another goroutine receives, the timeout is put off, and counted as soon as the port has
+// caught up.
 func TestTimeoutPostponed(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	var marks []uint64
@@ -89,8 +91,8 @@ func TestTimeoutPostponed(t *testing.T) {
 	require.Zero(t, marks[0], "the next timeout begins a series of its own")
 }
 
-// TestTimeoutUnderFlood: a port that never catches up, since a peer floods it, does not stop timeouts: each counts after four times the
-// timeout at the latest (IBTA volume 1, 9.7.6.1.3), and a request that nothing answers fails.
+// TestTimeoutUnderFlood: a port that never catches up, since a peer floods it, does not stop timeouts: each counts
+// after four times the timeout at the latest (IBTA volume 1, 9.7.6.1.3), and a request that nothing answers fails.
 func TestTimeoutUnderFlood(t *testing.T) {
 	s, r, c, p := behindPair(t)
 	p.catchUp = func(uint64) (uint64, bool) { return 0, false }

@@ -9,8 +9,8 @@ import (
 	"ciddk/clock"
 )
 
-// device is the part of an HCA that its ports and objects share: configuration, attributes, time, randomness, counters, limits and tables.
-// Every object has a pointer to it. It calls nothing above itself but overrun.
+// device is the part of an HCA that its ports and objects share: configuration, attributes, time, randomness, counters,
+// limits and tables. Every object has a pointer to it. It calls nothing above itself but overrun.
 type device struct {
 	cfg     Config
 	clock   clock.Clock
@@ -67,8 +67,8 @@ func (d *device) noPort(verb string, n uint8) error {
 	return outside(verb, ci.InvalidPort, "port", int(n), 1, len(d.ports))
 }
 
-// drive receives on the ports once, without blocking, and gives a turn to a QP of each port's run queue. It reports whether there was
-// anything to do. A Poll of an empty CQ calls it.
+// drive receives on the ports once, without blocking, and gives a turn to a QP of each port's run queue. It reports
+// whether there was anything to do. A Poll of an empty CQ calls it.
 func (d *device) drive() bool {
 	n := 0
 	for _, p := range d.ports {

@@ -9,9 +9,9 @@ import (
 	"ciddk/ci"
 )
 
-// The DMA space of an HCA. Its addresses are drawn at random above all virtual addresses of today's processors, so that a consumer
-// that mixes up the two kinds is found out by the first access; storage that is not short comes in several ranges, so that
-// consumers meet what scattered physical memory looks like.
+// The DMA space of an HCA. Its addresses are drawn at random above all virtual addresses of today's processors, so that
+// a consumer that mixes up the two kinds is found out by the first access; storage that is not short comes in several
+// ranges, so that consumers meet what scattered physical memory looks like.
 
 // DMA is storage mapped into the HCA's DMA space.
 type DMA struct {
@@ -70,7 +70,8 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	return d, nil
 }
 
-// Ranges are the DMA addresses in order. The last one is rounded up to a whole page; the bytes behind the storage do not exist.
+// Ranges are the DMA addresses in order. The last one is rounded up to a whole page; the bytes behind the storage do
+// not exist.
 func (d *DMA) Ranges() []ci.DMARange { return d.ranges }
 
 // Destroy unmaps. It waits for accesses in progress.
@@ -90,8 +91,8 @@ func (d *DMA) Destroy() error {
 	return nil
 }
 
-// add cuts size bytes of d into runs of 1, 3, 9, 27 … pages, and gives each an address. The page is the longest that the
-// storage fills, so that a region may use any page size that makes sense for it.
+// add cuts size bytes of d into runs of 1, 3, 9, 27 … pages, and gives each an address. The page is the longest that
+// the storage fills, so that a region may use any page size that makes sense for it.
 func (s *dmaSpace) add(d *DMA, size uint64, dev *device) bool {
 	small := dev.pageSize()
 	page := small
@@ -149,7 +150,8 @@ func (s *dmaSpace) remove(d *DMA) {
 	s.drop(d)
 }
 
-// dmaCollector gathers the storage behind DMA addresses, and takes a reference on each DMA that it meets. The caller defers done.
+// dmaCollector gathers the storage behind DMA addresses, and takes a reference on each DMA that it meets. The caller
+// defers done.
 type dmaCollector struct {
 	pieces []dmaPiece
 	dmas   []*DMA

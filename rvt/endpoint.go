@@ -7,8 +7,8 @@ import (
 	"ciddk/wire"
 )
 
-// endpoint is what the halves of a QP, the requester and the responder, share: identity, queues, state and path. The token of the QP guards
-// the fields below state.
+// endpoint is what the halves of a QP, the requester and the responder, share: identity, queues, state and path. The
+// token of the QP guards the fields below state.
 type endpoint struct {
 	dev     *device
 	pd      *PD
@@ -62,8 +62,8 @@ func (e *endpoint) setState(s ci.QPState) {
 	}
 }
 
-// makeSendRing makes the send ring of a QP that was created without one, and whose memory is counted. The caller stores a state in which
-// posts are taken afterwards: a poster that sees the state sees the ring.
+// makeSendRing makes the send ring of a QP that was created without one, and whose memory is counted. The caller stores
+// a state in which posts are taken afterwards: a poster that sees the state sees the ring.
 func (e *endpoint) makeSendRing() {
 	e.lateSQ = false
 	sq, err := e.dev.cfg.Rings.SendRing(max(e.caps.SendDepth, 1), e.caps.SendSGE, e.caps.MaxInline, nil)
@@ -80,8 +80,8 @@ func (e *endpoint) releaseRecvs() {
 	}
 }
 
-// recvPD returns the domain that receive buffers are checked against: that of the shared receive queue, which need not be the QP's (IBTA
-// volume 1, 10.2.9).
+// recvPD returns the domain that receive buffers are checked against: that of the shared receive queue, which need not
+// be the QP's (IBTA volume 1, 10.2.9).
 func (e *endpoint) recvPD() *PD {
 	if e.srq != nil {
 		return e.srq.pd
@@ -89,9 +89,9 @@ func (e *endpoint) recvPD() *PD {
 	return e.pd
 }
 
-// loadPort copies from the port what the QP keeps of it: the P_Key, where an index that names nothing any more yields a key that matches
-// none, and, for datagrams, which have no path of their own, the port's present MTU (IBTA volume 1, 9.8.3). A connection's MTU is that of
-// its path, and stays (11.2.5.2).
+// loadPort copies from the port what the QP keeps of it: the P_Key, where an index that names nothing any more yields a
+// key that matches none, and, for datagrams, which have no path of their own, the port's present MTU (IBTA volume 1,
+// 9.8.3). A connection's MTU is that of its path, and stays (11.2.5.2).
 func (e *endpoint) loadPort() {
 	if e.port == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"ciddk/ci"
 )
 
-// fault is a row of the two-sided fault table: what a sends, and what both ends hear of it. a posts the bad request, then two SENDs;
-// b has posted three receives.
+// fault is a row of the two-sided fault table: what a sends, and what both ends hear of it. a posts the bad request,
+// then two SENDs; b has posted three receives.
 type fault struct {
 	name  string
 	typ   ci.QPType

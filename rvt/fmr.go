@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// FMR is a region whose pages are remapped without waiting: the key of the mapping before is useless at once, but an access in
-// progress may end later. UnmapFMRs waits for all of them; that is why it exists.
+// FMR is a region whose pages are remapped without waiting: the key of the mapping before is useless at once, but an
+// access in progress may end later. UnmapFMRs waits for all of them; that is why it exists.
 type FMR struct {
 	ci.UnimplementedFMR
 	refs
@@ -51,8 +51,8 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	return &FMR{pd: d, slot: s, create: c}, nil
 }
 
-// Map makes keys for pages, in place of the pages before. The region is as long as the pages, or ends with the storage where that
-// ends inside the last page.
+// Map makes keys for pages, in place of the pages before. The region is as long as the pages, or ends with the storage
+// where that ends inside the last page.
 func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	const verb = "FMR.Map"
 	dev := f.pd.dev
@@ -65,7 +65,7 @@ func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	case len(pages) == 0 || len(pages) > f.create.MaxPages:
 		return ci.Region{}, failf(verb, ci.InvalidParameter, "the number of pages is not in 1 to MaxPages")
 	case iova&(page-1) != 0 || iova > math.MaxUint64-uint64(len(pages))*page:
-		return ci.Region{}, failf(verb, ci.InvalidParameter, "iova is not on the bounds of a page, or the addresses wrap around")
+		return ci.Region{}, failf(verb, ci.InvalidParameter, "iova is not a multiple of the page size, or wraps around")
 	case f.maps == f.create.MaxMaps:
 		return ci.Region{}, failf(verb, ci.InsufficientResources, "mapped MaxMaps times since the last unmap")
 	}

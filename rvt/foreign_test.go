@@ -59,11 +59,13 @@ type objectArg struct {
 	zero ci.Object
 	// call calls the verb with right arguments but for one object.
 	call func(x *argRig, o ci.Object) error
-	// want is the status for an object of another HCA, a nil one, a destroyed one; dead, if not 0, that for a destroyed one.
+	// want is the status for an object of another HCA, a nil one, a destroyed one; dead, if not 0, that for a destroyed
+	// one.
 	want ci.Status
 	// otherPD is the status for an object of another PD of the same CA; Success: IBTA lets it be.
 	otherPD ci.Status
-	// atWork: a destroyed object, or one of another PD, is found when the request is executed, which then completes with this status.
+	// atWork: a destroyed object, or one of another PD, is found when the request is executed, which then completes
+	// with this status.
 	atWork ci.WCStatus
 }
 
@@ -214,8 +216,9 @@ func objectArgs() []objectArg {
 	}
 }
 
-// TestForeignObjects passes to every verb that takes objects one of another HCA, a nil one, a destroyed one, one that another driver has made
-// and one of another PD. Nothing but the right object is accepted, and the verb works afterwards.
+// TestForeignObjects passes to every verb that takes objects one of another HCA, a nil one, a destroyed one, one that
+// another driver has made and one of another PD. Nothing but the right object is accepted, and the verb works
+// afterwards.
 func TestForeignObjects(t *testing.T) {
 	for _, a := range objectArgs() {
 		t.Run(strings.TrimSuffix(a.verb+" "+a.path, " "), func(t *testing.T) {

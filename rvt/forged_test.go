@@ -12,7 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// pacedStream is a connection over a link that carries a packet of its requester every 10 µs, while somebody sends packets in the names of its ends.
+// pacedStream is a connection over a link that carries a packet of its requester every 10 µs, while somebody sends
+// packets in the names of its ends.
 type pacedStream struct {
 	t    *testing.T
 	sim  *sim
@@ -62,8 +63,8 @@ func (s *pacedStream) inject(to *side, p Packet) {
 	port.rx.Deliver([]Packet{p}, true, false)
 }
 
-// run sends streamCount WRITEs, with forge called before each 10th packet, 10,000 times a second. It returns the virtual time and the packets
-// that the link carried.
+// run sends streamCount WRITEs, with forge called before each 10th packet, 10,000 times a second. It returns the
+// virtual time and the packets that the link carried.
 func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 	start := s.sim.clock.Now()
 	posted, done := 0, 0
@@ -106,8 +107,9 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 	return s.sim.clock.Now() - start, packets
 }
 
-// TestForgedPackets measures a stream while forged packets come 10,000 times a second, from somebody who has the QP numbers and PSNs right: it keeps
-// most of its throughput and is not torn down. Without nakLimit, 58 % are left with packets ahead of the expected PSN, and 49 % with NAKs.
+// TestForgedPackets measures a stream while forged packets come 10,000 times a second, from somebody who has the QP
+// numbers and PSNs right: it keeps most of its throughput and is not torn down. Without nakLimit, 58 % are left with
+// packets ahead of the expected PSN, and 49 % with NAKs.
 func TestForgedPackets(t *testing.T) {
 	calm, packets := newPacedStream(t, 0).run(nil)
 	t.Logf("undisturbed: %v, %d packets", calm, packets)
@@ -146,8 +148,8 @@ func TestForgedPackets(t *testing.T) {
 	}
 }
 
-// TestLossRecovery checks that the limits of sequence errors do not slow down the recovery from real losses: of one packet in a thousand, which
-// exceeds the sustained limit, and of three.
+// TestLossRecovery checks that the limits of sequence errors do not slow down the recovery from real losses: of one
+// packet in a thousand, which exceeds the sustained limit, and of three.
 func TestLossRecovery(t *testing.T) {
 	calm, _ := newPacedStream(t, 0).run(nil)
 	for _, tt := range []struct {
@@ -163,8 +165,8 @@ func TestLossRecovery(t *testing.T) {
 	}
 }
 
-// TestCommunicationEstablished checks that a forged packet whose PSN is not the expected one does not make a QP report that its connection is
-// established, and that the peer's first packet does.
+// TestCommunicationEstablished checks that a forged packet whose PSN is not the expected one does not make a QP report
+// that its connection is established, and that the peer's first packet does.
 func TestCommunicationEstablished(t *testing.T) {
 	s := newPacedStream(t, 0)
 	require.NoError(t, s.b.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
@@ -182,7 +184,8 @@ func TestCommunicationEstablished(t *testing.T) {
 	assert.Equal(t, ci.EventQPComm, (<-s.b.events).Type)
 }
 
-// TestFalseRNR checks that an acknowledgement of the packet that an RNR NAK has named ends the wait: the receiver was ready after all.
+// TestFalseRNR checks that an acknowledgement of the packet that an RNR NAK has named ends the wait: the receiver was
+// ready after all.
 func TestFalseRNR(t *testing.T) {
 	s := newPacedStream(t, 0)
 	region, local := s.b.mr.Region(), s.a.mr.Region()

@@ -10,8 +10,8 @@ import (
 	"ciddk/wire"
 )
 
-// halfRig holds what a requester or a responder needs without a QP: an endpoint in RTS, a port that records packets, a CQ and memory. It
-// stands in for the QP as their host.
+// halfRig holds what a requester or a responder needs without a QP: an endpoint in RTS, a port that records packets, a
+// CQ and memory. It stands in for the QP as their host.
 type halfRig struct {
 	t     *testing.T
 	clock *fakeClock

@@ -17,8 +17,8 @@ type HCA struct {
 	face   ci.HCA // as consumers see it, through Config.Override
 }
 
-// New creates an HCA and starts its ports. Errors: a *SupportError when cfg claims a capability that is not implemented, InvalidGUID when
-// cfg has no GUID, and InsufficientResources with the error of a port's Start.
+// New creates an HCA and starts its ports. Errors: a *SupportError when cfg claims a capability that is not
+// implemented, InvalidGUID when cfg has no GUID, and InsufficientResources with the error of a port's Start.
 func New(cfg Config) (*HCA, error) {
 	if err := cfg.checkSupport(); err != nil {
 		return nil, err
@@ -104,16 +104,18 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	return ca, nil
 }
 
-// Close takes the HCA out of service: its ports stop. Close the CA, or deregister the HCA from an access layer, first. If a CA is open, Close
-// stops the ports all the same, as the removal of a card would, and returns an error with the status ResourceBusy; the consumer's objects then
-// answer InvalidState or complete with errors. A second Close does nothing and returns nil. Context: thread.
+// Close takes the HCA out of service: its ports stop. Close the CA, or deregister the HCA from an access layer, first.
+// If a CA is open, Close stops the ports all the same, as the removal of a card would, and returns an error with the
+// status ResourceBusy; the consumer's objects then answer InvalidState or complete with errors. A second Close does
+// nothing and returns nil. Context: thread.
 func (h *HCA) Close() error {
 	if h.closed.Swap(true) {
 		return nil
 	}
 	var errs []error
 	if h.open.Load() != nil {
-		errs = append(errs, failf("HCA.Close", ci.ResourceBusy, "the CA is open, and its consumer has lost the adapter (close the CA first)"))
+		errs = append(errs, failf("HCA.Close", ci.ResourceBusy,
+			"the CA is open, and its consumer has lost the adapter (close the CA first)"))
 	}
 	for _, p := range h.ports {
 		errs = append(errs, p.Port.Close())
@@ -155,7 +157,8 @@ func (h *HCA) PortCount(num uint8) PortCount {
 		return PortCount{}
 	}
 	c := &p.traffic
-	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(), XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
+	return PortCount{XmitPkts: c.xmitPkts.Load(), RcvPkts: c.rcvPkts.Load(),
+		XmitBytes: c.xmitBytes.Load(), RcvBytes: c.rcvBytes.Load(),
 		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
 }
 

@@ -12,8 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// hostileRig is one HCA with QPs of every service in every state, among them two that nobody touches and that must not notice. All
-// addresses are known to the attacker, who guesses PSNs, keys and lengths near those that hurt.
+// hostileRig is one HCA with QPs of every service in every state, among them two that nobody touches and that must not
+// notice. All addresses are known to the attacker, who guesses PSNs, keys and lengths near those that hurt.
 type hostileRig struct {
 	t      testing.TB
 	s      *side
@@ -327,6 +327,7 @@ func TestHostileResponses(t *testing.T) {
 	require.EqualValues(t, 3, a.hca.Counters()["drop_stale_ack"])
 	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, SGL: a.sge(0, 64<<10), Flags: ci.SendSignaled})
 	require.EqualValues(t, 2048, r.one().DMALen)
-	r.say(Packet{Op: wire.OpReadResponse, PSN: psn0, N: 3, Start: true, Payload: [][]byte{make([]byte, 3072)}}) // more than was asked for
+	// more than was asked for
+	r.say(Packet{Op: wire.OpReadResponse, PSN: psn0, N: 3, Start: true, Payload: [][]byte{make([]byte, 3072)}})
 	require.Equal(t, ci.WCBadRespErr, a.onlyWC().Status)
 }

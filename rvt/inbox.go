@@ -14,7 +14,8 @@ const (
 	inboxLimit = 1024
 	// inboxShare is the part of Config.InboxMemory that one QP may hold.
 	inboxShare = 4
-	// inboxKept is the most packets for which an inbox keeps its storage when it is empty, so that control packets cost nothing.
+	// inboxKept is the most packets for which an inbox keeps its storage when it is empty, so that control packets cost
+	// nothing.
 	inboxKept = 16
 )
 
@@ -52,7 +53,8 @@ func (x *inbox) put(pkts []Packet, memory *budget) (dropped int) {
 // inboxSize is the number of bytes that a packet takes in an inbox.
 func inboxSize(p *Packet) int64 { return packetBytes + int64(p.Len) + int64(len(p.GRH)) }
 
-// take removes and returns a quantum of packets, and reports whether more are left. Without more, the caller returns the slice with keep.
+// take removes and returns a quantum of packets, and reports whether more are left. Without more, the caller returns
+// the slice with keep.
 func (x *inbox) take(memory *budget) (list []Packet, more bool) {
 	b := newQuantum()
 	x.mu.Lock()

@@ -9,8 +9,9 @@ import (
 	"ciddk/ci"
 )
 
-// Keys. The upper 24 bits of a key are an index, random so that a peer cannot guess it (decision 9); the lower 8 are the variant,
-// which changes whenever the same object gives access to something else. L_Key and R_Key of a region are the same number.
+// Keys. The upper 24 bits of a key are an index, random so that a peer cannot guess it (decision 9); the lower 8 are
+// the variant, which changes whenever the same object gives access to something else. L_Key and R_Key of a region are
+// the same number.
 
 // keyTable finds what a key grants.
 type keyTable struct {
@@ -26,8 +27,8 @@ type slot struct {
 	owner keyOwner              // nil for an FMR, whose keys cannot be invalidated by work requests
 	now   atomic.Pointer[grant] // what the present key gives; nil: nothing
 
-	// Variants never repeat within 256, so that a key that has been withdrawn stays useless for as long as 8 bits allow. The owner's
-	// lock guards these two.
+	// Variants never repeat within 256, so that a key that has been withdrawn stays useless for as long as 8 bits
+	// allow. The owner's lock guards these two.
 	seed  uint64 // 0: variants count up, for a driver that names its keys
 	count uint8
 
@@ -39,11 +40,13 @@ type slot struct {
 type keyOwner interface {
 	// setSlot stores the slot and its first key. Afterwards, invalidations may reach the owner.
 	setSlot(s *slot, first ci.Key)
-	// invalidate withdraws what key grants for a work request of e, or for one of its peer's. It reports whether that is allowed.
+	// invalidate withdraws what key grants for a work request of e, or for one of its peer's. It reports whether that
+	// is allowed.
 	invalidate(e *endpoint, key ci.Key) bool
 }
 
-// reserve takes a free index for an owner, or for an FMR, which is none, and makes its first key. It reports false if there is none.
+// reserve takes a free index for an owner, or for an FMR, which is none, and makes its first key. It reports false if
+// there is none.
 func (k *keyTable) reserve(owner keyOwner) (*slot, ci.Key, bool) {
 	for range 1 << 10 { // of 2^24 indices; only a driver's own Ops.Key can fail as often
 		s := &slot{owner: owner}
@@ -95,7 +98,7 @@ func permute(seed uint64, v uint8) uint8 {
 	return l<<4 | r
 }
 
-// owns tells whether key is one of this slot's 256.
+// owns reports whether key is one of this slot's 256.
 func (s *slot) owns(key ci.Key) bool { return uint32(key)>>8 == s.index }
 
 // swap makes g (or nothing) what the slot gives, and withdraws what it gave. It does not wait for accesses in progress.
@@ -110,8 +113,9 @@ func (s *slot) swap(g *grant) {
 	s.old = slices.DeleteFunc(append(s.old, was), func(g *grant) bool { return g.settled(nil) })
 }
 
-// settled tells whether all that the slot used to give is out of use. If not, wake (unless nil) is called when one more of it is: on
-// the goroutine that was the last to use it, which holds no lock of the memory system but may hold a QP's token.
+// settled reports whether all that the slot used to give is out of use. If not, wake (unless nil) is called when one more
+// of it is: on the goroutine that was the last to use it, which holds no lock of the memory system but may hold a QP's
+// token.
 func (s *slot) settled(wake func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +129,8 @@ func (s *slot) settled(wake func()) bool {
 	return true
 }
 
-// wait returns when all that the slot used to give is out of use. Holds last no longer than a run of a QP, in which nothing waits,
-// so this needs no deadline. A caller may not hold anything itself: only thread verbs wait.
+// wait returns when all that the slot used to give is out of use. Holds last no longer than a run of a QP, in which
+// nothing waits, so this needs no deadline. A caller may not hold anything itself: only thread verbs wait.
 func (s *slot) wait() {
 	for {
 		free := make(chan struct{}, 1)
@@ -149,23 +153,25 @@ func (k *keyTable) find(key ci.Key) *grant {
 	return nil
 }
 
-// invalidate withdraws what key gives, if it is that of a fast registration region or of a type 2 window of e's PD. A window must
-// have been bound through e. A region that gives nothing just now counts as invalidated; one with a window bound to it stays.
+// invalidate withdraws what key gives, if it is that of a fast registration region or of a type 2 window of e's PD. A
+// window must have been bound through e. A region that gives nothing just now counts as invalidated; one with a window
+// bound to it stays.
 func (k *keyTable) invalidate(e *endpoint, key ci.Key) bool {
 	s := k.slots.get(uint32(key) >> 8)
 	return s != nil && s.owner != nil && s.owner.invalidate(e, key)
 }
 
-// settled tells whether the bytes that key once gave access to are untouched from now on: an invalidation, a bind and a fast
-// registration withdraw rights at once, but do not wait for an access in progress on another goroutine, which would deadlock if that
-// one waited in turn. If the answer is false, wake is called when it is worth asking again; wake may not block. An engine that keeps
-// the completion of an OpLocalInv until then gives it the meaning that IBTA does.
+// settled reports whether the bytes that key once gave access to are untouched from now on: an invalidation, a bind and a
+// fast registration withdraw rights at once, but do not wait for an access in progress on another goroutine, which
+// would deadlock if that one waited in turn. If the answer is false, wake is called when it is worth asking again; wake
+// may not block. An engine that keeps the completion of an OpLocalInv until then gives it the meaning that IBTA does.
 func (k *keyTable) settled(key ci.Key, wake func()) bool {
 	s := k.slots.get(uint32(key) >> 8)
 	return s == nil || s.settled(wake)
 }
 
-// grant is one generation of what a key gives access to: immutable once it is in its slot, but for the count of its uses.
+// grant is one generation of what a key gives access to: immutable once it is in its slot, but for the count of its
+// uses.
 type grant struct {
 	use
 	key    ci.Key
@@ -184,10 +190,11 @@ type grant struct {
 	dmas []*DMA // what bytes were reached through, each once
 }
 
-// rights tells whether all of need is granted.
+// rights reports whether all of need is granted.
 func (g *grant) rights(need ci.Access) bool { return g.access&need == need }
 
-// span is the place of n bytes at addr, or false if they are not all inside. It is written so that nothing wraps around.
+// span is the place of n bytes at addr, or false if they are not all inside. It is written so that nothing wraps
+// around.
 func (g *grant) span(addr, n uint64) (uint64, bool) {
 	d := addr - g.base
 	if addr < g.base || d > g.length || n > g.length-d {
@@ -248,7 +255,7 @@ func (u *use) settle() {
 	}
 }
 
-// settled tells whether use has ended. If not, f (unless nil) is called when it does.
+// settled reports whether use has ended. If not, f (unless nil) is called when it does.
 func (u *use) settled(f func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

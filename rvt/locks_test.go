@@ -30,8 +30,9 @@ func isFree(m *sync.Mutex) bool {
 	return true
 }
 
-// TestLocksDuringSend checks the rule of the package comment: Port.Send is called with the token and no other lock of the QP, its CQ or its
-// port held. The requests go through a loop-back connection, so that Send delivers to the QP that sends.
+// TestLocksDuringSend checks the rule of the package comment: Port.Send is called with the token and no other lock of
+// the QP, its CQ or its port held. The requests go through a loop-back connection, so that Send delivers to the QP that
+// sends.
 func TestLocksDuringSend(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU1024}
 	p := &lockPort{linkPort: l.port(), look: func() {}}

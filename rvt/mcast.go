@@ -115,8 +115,8 @@ func (d *device) join(verb string, q *QP, gid ci.GID) error {
 	return nil
 }
 
-// joinStatus gives the status of a join that a port refused: the port's own where it has one, such as InvalidGID for a group of another
-// address family; what else can go wrong, such as a system's error, is a lack of something.
+// joinStatus gives the status of a join that a port refused: the port's own where it has one, such as InvalidGID for a
+// group of another address family; what else can go wrong, such as a system's error, is a lack of something.
 func joinStatus(err error) ci.Status {
 	if s := ci.StatusOf(err); s != ci.UnknownError {
 		return s
@@ -124,7 +124,8 @@ func joinStatus(err error) ci.Status {
 	return ci.InsufficientResources
 }
 
-// leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could do about it.
+// leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could
+// do about it.
 func (d *device) leavePorts(gid ci.GID, n int) {
 	for _, p := range d.ports[:n] {
 		if p.group != nil {

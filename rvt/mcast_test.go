@@ -38,8 +38,8 @@ func (p *groupPort) LeaveGroup(g ci.GID) error {
 	return nil
 }
 
-// TestGroupPorts: a port hears of a group once when the first QP joins and once when the last leaves; a join that one port refuses is
-// taken back on the others.
+// TestGroupPorts: a port hears of a group once when the first QP joins and once when the last leaves; a join that one
+// port refuses is taken back on the others.
 func TestGroupPorts(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	var ports []*groupPort

@@ -6,12 +6,13 @@ import (
 	"ciddk/ci"
 )
 
-// How the engine reaches memory. A virtual address is a number in its region's own space; bytes are reached only as (key, offset),
-// after a check of key, protection domain, rights and bounds (decision 2).
+// How the engine reaches memory. A virtual address is a number in its region's own space; bytes are reached only as
+// (key, offset), after a check of key, protection domain, rights and bounds (decision 2).
 //
-// A held region cannot vanish: MR.Destroy and the other thread verbs first make the key useless, then wait until nobody holds the
-// region any more. Work requests that withdraw a key (invalidations, binds, fast registration) make it useless, too, but do not
-// wait: see keyTable.settled. Holds last no longer than one run of a QP, in which nothing waits.
+// A held region cannot vanish: MR.Destroy and the other thread verbs first make the key useless, then wait until nobody
+// holds the region any more. Work requests that withdraw a key (invalidations, binds, fast registration) make it
+// useless, too, but do not wait: see keyTable.settled. Holds last no longer than one run of a QP, in which nothing
+// waits.
 
 // mem is a checked piece of a region, at off of its bytes. Its mr is nil for an empty piece.
 type mem struct {
@@ -65,7 +66,7 @@ func (y *storage) len() uint64 {
 	return last.start + last.n
 }
 
-// has tells whether n bytes exist at off.
+// has reports whether n bytes exist at off.
 func (y *storage) has(off, n uint64) bool {
 	size := y.len()
 	return off <= size && n <= size-off
@@ -139,7 +140,8 @@ func faultOf(err error) error {
 	return err
 }
 
-// slices appends views of the n bytes to dst. It reports false, and dst as it was, where bytes cannot be addressed directly.
+// slices appends views of the n bytes to dst. It reports false, and dst as it was, where bytes cannot be addressed
+// directly.
 func (m mem) slices(dst [][]byte, n uint32) ([][]byte, bool) {
 	if n == 0 {
 		return dst, true
@@ -212,9 +214,9 @@ func (m mem) write(p []byte) error {
 	return nil
 }
 
-// writeLast is write for the end of an RDMA WRITE's message: the last aligned 8 bytes are stored after all others, with a release
-// store where the storage is addressed directly (package ci, memory model). Aligned is what is aligned in storage. Where p is so
-// short, or its segments so odd, that it holds no such 8 bytes, it is an ordinary write.
+// writeLast is write for the end of an RDMA WRITE's message: the last aligned 8 bytes are stored after all others, with
+// a release store where the storage is addressed directly (package ci, memory model). Aligned is what is aligned in
+// storage. Where p is so short, or its segments so odd, that it holds no such 8 bytes, it is an ordinary write.
 func (m mem) writeLast(p []byte) error {
 	y, n := m.mr, uint64(len(p))
 	if n < 8 || y == nil || !y.has(m.off, n) {

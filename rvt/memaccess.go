@@ -2,8 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// holds collects the regions that one run of a QP has touched. The same region is held once, so that a batch of requests on one
-// region costs two atomic operations in all.
+// holds collects the regions that one run of a QP has touched. The same region is held once, so that a batch of
+// requests on one region costs two atomic operations in all.
 type holds struct {
 	n    int
 	g    [8]*grant
@@ -48,8 +48,8 @@ func (h *holds) release() {
 	h.more = h.more[:0]
 }
 
-// local checks an SGE (IBTA volume 1, 10.6.3 and 11.4.1.1) and holds its region. write says that the HCA is about to write there.
-// An empty SGE succeeds whatever its key. Status: WCLocalProtErr.
+// local checks an SGE (IBTA volume 1, 10.6.3 and 11.4.1.1) and holds its region. write says that the HCA is about to
+// write there. An empty SGE succeeds whatever its key. Status: WCLocalProtErr.
 func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCStatus) {
 	if s.Length == 0 {
 		return mem{}, ci.WCSuccess
@@ -65,8 +65,9 @@ func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCS
 	return mem{g.bytes, off}, ci.WCSuccess
 }
 
-// remote checks a peer's access of n bytes at addr, which came through e, against the region or window of key and its rights (IBTA
-// volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The QP's own rights are the caller's business.
+// remote checks a peer's access of n bytes at addr, which came through e, against the region or window of key and its
+// rights (IBTA volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The QP's own rights are the caller's
+// business.
 func (h *holds) remote(keys *keyTable, e *endpoint, key ci.Key, addr, n uint64, need ci.Access) (mem, bool) {
 	g := keys.find(key)
 	if g == nil || g.pd != e.pd || !g.rights(need) || g.qp != nil && g.qp != e {

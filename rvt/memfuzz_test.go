@@ -37,8 +37,8 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// FuzzPlaces registers whatever it is told to, and touches both ends of what it is given: nothing panics, and no byte outside of the
-// memory is named.
+// FuzzPlaces registers whatever it is told to, and touches both ends of what it is given: nothing panics, and no byte
+// outside of the memory is named.
 func FuzzPlaces(f *testing.F) {
 	const max = math.MaxUint64
 	f.Add(uint64(0), uint64(0), uint64(0), uint64(0), uint8(0))

@@ -10,8 +10,8 @@ import (
 	"ciddk/ci"
 )
 
-// The model of the memory verbs: what each key gives, as a list that any access is looked up in. It knows nothing of slots,
-// generations or holds.
+// The model of the memory verbs: what each key gives, as a list that any access is looked up in. It knows nothing of
+// slots, generations or holds.
 type memModel struct {
 	*memRig
 	t     *rapid.T

@@ -40,8 +40,8 @@ func (r *memRig) writer(q *QP, k ci.Key, addr uint64, b []byte, did *atomic.Int6
 	h.release()
 }
 
-// Once Destroy, Modify, an unmap or an unbind by MW.Destroy has returned, no byte of the storage changes: the race detector sees it
-// as a race of our plain accesses with the writers', and without it, the content tells.
+// Once Destroy, Modify, an unmap or an unbind by MW.Destroy has returned, no byte of the storage changes: the race
+// detector sees it as a race of our plain accesses with the writers', and without it, the content tells.
 func TestWithdrawWhileUsed(t *testing.T) {
 	const rounds = 60
 	ones := []byte{1, 1, 1, 1, 1, 1, 1, 1, 1}
@@ -161,7 +161,8 @@ func TestWithdrawWhileUsed(t *testing.T) {
 	}
 }
 
-// Everything at once, without an order: what survives is the invariant that nothing is left behind, and the race detector's silence.
+// Everything at once, without an order: what survives is the invariant that nothing is left behind, and the race
+// detector's silence.
 func TestMemVerbsConcurrently(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 4096)
@@ -245,8 +246,8 @@ func TestMemVerbsConcurrently(t *testing.T) {
 	r.close()
 }
 
-// Regions that alias (two registrations, a shared region, a physical one) count one word together with the host itself: no increment is
-// lost.
+// Regions that alias (two registrations, a shared region, a physical one) count one word together with the host itself:
+// no increment is lost.
 func TestAtomicsAlias(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 8*520)
@@ -302,8 +303,8 @@ func TestAtomicsAlias(t *testing.T) {
 	r.close()
 }
 
-// A consumer that spins on the last word of a WRITE sees the whole message when it sees the word (package ci, memory model), and the
-// race detector agrees that the order is one.
+// A consumer that spins on the last word of a WRITE sees the whole message when it sees the word (package ci, memory
+// model), and the race detector agrees that the order is one.
 func TestWriteLastRelease(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 64)

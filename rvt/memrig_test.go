@@ -20,7 +20,8 @@ const (
 	allRights = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow
 )
 
-// memRig is an HCA without ports or queues: enough for everything that concerns memory. Its QPs only name a protection domain.
+// memRig is an HCA without ports or queues: enough for everything that concerns memory. Its QPs only name a protection
+// domain.
 type memRig struct {
 	t       require.TestingT
 	h       *HCA

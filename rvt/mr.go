@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// MR is a memory region. Its kinds (virtual, physical, shared, fast registration) differ in how the storage is found, and in nothing
-// else.
+// MR is a memory region. Its kinds (virtual, physical, shared, fast registration) differ in how the storage is found,
+// and in nothing else.
 type MR struct {
 	ci.UnimplementedMR
 	refs   // what depends on it: shared regions and bound windows
@@ -52,6 +52,9 @@ type place struct {
 	bytes      *storage
 	dmas       []*DMA
 }
+
+// placeFinder returns the new place of a region whose rights will be access.
+type placeFinder func(access ci.Access) (*place, error)
 
 // drop gives up a place that no region came to use.
 func (p *place) drop() {
@@ -236,8 +239,8 @@ func (m *MR) Destroy() error {
 	return nil
 }
 
-// Modify is deregister and register in one. It makes the new region before it lets go of the old one, so that no failure costs
-// the region; keys always change.
+// Modify is deregister and register in one. It makes the new region before it lets go of the old one, so that no
+// failure costs the region; keys always change.
 func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	const verb = "MR.Modify"
 	if !m.dev.attr.Caps.Has(ci.CapModifyMR) {
@@ -246,7 +249,7 @@ func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	return m.change(verb, set, pd, c.Access, func(a ci.Access) (*place, error) { return m.dev.place(verb, &c, a) })
 }
 
-func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, find func(ci.Access) (*place, error)) error {
+func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, find placeFinder) error {
 	m.modify.Lock()
 	defer m.modify.Unlock()
 	switch {
@@ -287,7 +290,7 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 }
 
 // replace carries out a change that has been judged. It takes over the reference on pd if it succeeds.
-func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.Access, find func(ci.Access) (*place, error)) error {
+func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.Access, find placeFinder) error {
 	var p *place
 	if set&ci.MRFieldMemory != 0 {
 		var err error

@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// MW is a memory window. A bind is judged, and takes effect, when it is executed. The key of a type 1 window is drawn when the bind is
-// posted, so that several binds may be queued.
+// MW is a memory window. A bind is judged, and takes effect, when it is executed. The key of a type 1 window is drawn
+// when the bind is posted, so that several binds may be queued.
 type MW struct {
 	ci.UnimplementedMW
 	refs
@@ -73,7 +73,8 @@ func (m *MW) Destroy() error {
 	return nil
 }
 
-// rebind makes the window give g, a part of mr, and nothing else. The caller holds mu, and a reference on mr as a bound window.
+// rebind makes the window give g, a part of mr, and nothing else. The caller holds mu, and a reference on mr as a bound
+// window.
 func (m *MW) rebind(g *grant, mr *MR) {
 	m.slot.swap(g)
 	if m.over != nil {
@@ -102,9 +103,9 @@ func (m *MR) unbind() {
 	m.mu.Unlock()
 }
 
-// nextKey is the first half of QP.BindMW: if current is the window's current key, it draws the key that the window will have once
-// the bind is executed, which is current from now on. The bind carries the new key in MWBind.Key. It does not allocate. False: not
-// type 1, destroyed, or another key is current (ci.InvalidRKey).
+// nextKey is the first half of QP.BindMW: if current is the window's current key, it draws the key that the window will
+// have once the bind is executed, which is current from now on. The bind carries the new key in MWBind.Key. It does not
+// allocate. False: not type 1, destroyed, or another key is current (ci.InvalidRKey).
 func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +120,8 @@ func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
 	return k, true
 }
 
-// dropKey takes back a key drawn by nextKey whose bind will not be executed (not posted, flushed): unless later binds have been posted
-// meanwhile, the key that is in effect is current again.
+// dropKey takes back a key drawn by nextKey whose bind will not be executed (not posted, flushed): unless later binds
+// have been posted meanwhile, the key that is in effect is current again.
 func (m *MW) dropKey(key ci.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +134,8 @@ func (m *MW) takeBack(key ci.Key) {
 	}
 }
 
-// checkBind judges a bind at its post as far as that is possible: Success, or the status for QP.BindMW. mr is nil only with an unbind.
+// checkBind judges a bind at its post as far as that is possible: Success, or the status for QP.BindMW. mr is nil only
+// with an unbind.
 func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case !m.alive():
@@ -159,13 +161,15 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	return ci.Success
 }
 
-// bindable tells whether a region with rights of may have a window with rights w (IBTA volume 1, 10.6.7.2.1).
+// bindable reports whether a region with rights of may have a window with rights w (IBTA volume 1, 10.6.7.2.1).
 func bindable(of, w ci.Access) bool {
-	return of&ci.BindWindow != 0 && w&^remoteRights == 0 && (w&(ci.RemoteWrite|ci.RemoteAtomic) == 0 || of&ci.LocalWrite != 0)
+	writes := w&(ci.RemoteWrite|ci.RemoteAtomic) != 0
+	return of&ci.BindWindow != 0 && w&^remoteRights == 0 && (!writes || of&ci.LocalWrite != 0)
 }
 
-// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): of type 1 after nextKey, or of type 2 with the consumer's key.
-// Bind.Key is the key that the window is to have; Length 0 unbinds. Status: WCBindErr, the window being as before.
+// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): of type 1 after nextKey, or of type 2 with the
+// consumer's key. Bind.Key is the key that the window is to have; Length 0 unbinds. Status: WCBindErr, the window being
+// as before.
 func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil || w.MW == nil {
 		return ci.WCBindErr
@@ -209,7 +213,8 @@ func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
 		mr.unbind()
 		return false
 	}
-	g := &grant{key: b.Key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length, bytes: under.bytes, off: off, under: under}
+	g := &grant{key: b.Key, access: b.Access, pd: m.pd, base: b.Addr, length: b.Length,
+		bytes: under.bytes, off: off, under: under}
 	if m.typ == ci.MWType2 {
 		g.qp = e
 	}

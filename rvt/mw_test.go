@@ -271,7 +271,8 @@ func TestBindType2(t *testing.T) {
 	r.close()
 }
 
-// An access through a window holds the region, too: an unbind does not wait for it, and then nothing but the hold keeps the region.
+// An access through a window holds the region, too: an unbind does not wait for it, and then nothing but the hold keeps
+// the region.
 func TestWindowHoldsRegion(t *testing.T) {
 	r := newMemRig(t, nil)
 	b := make([]byte, 64)

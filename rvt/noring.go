@@ -2,8 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// The rings of destroyed queues hold nothing and take nothing. They replace the real ones, so that an object that is still referred to
-// after its destruction occupies no queue memory.
+// The rings of destroyed queues hold nothing and take nothing. They replace the real ones, so that an object that is
+// still referred to after its destruction occupies no queue memory.
 type (
 	noSendRing       struct{}
 	noRecvRing       struct{}

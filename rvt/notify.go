@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// notifier runs an object's callbacks: one at a time and in order, on a goroutine that exists only while there are any, never on the
-// stack of who caused them. A callback that blocks delays the callbacks of its own object alone.
+// notifier runs an object's callbacks: one at a time and in order, on a goroutine that exists only while there are any,
+// never on the stack of who caused them. A callback that blocks delays the callbacks of its own object alone.
 type notifier struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // made by close, when it has to wait
@@ -75,7 +75,8 @@ func (n *notifier) serve() {
 	}
 }
 
-// close returns when no callback runs or will run. Called from one of them it would wait for itself, as ci says of drain verbs.
+// close returns when no callback runs or will run. Called from one of them it would wait for itself, as ci says of
+// drain verbs.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

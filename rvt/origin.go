@@ -14,21 +14,23 @@ type origin struct {
 
 // QPCounters counts packets of a connected QP. The counts begin when the QP is created.
 type QPCounters struct {
-	// Accepted counts requests that were executed, and responses that acknowledged something: it grows as long as the peer is heard.
+	// Accepted counts requests that were executed, and responses that acknowledged something: it grows as long as the
+	// peer is heard.
 	Accepted uint64
 	// WrongAddress counts packets that were dropped because they came from another address than the peer's.
 	WrongAddress uint64
-	// EntropyChanges counts packets from the peer's address that were admitted, and whose Packet.Entropy differed from that of the
-	// packet before. On RoCEv2 these are changes of the UDP source port.
+	// EntropyChanges counts packets from the peer's address that were admitted, and whose Packet.Entropy differed from
+	// that of the packet before. On RoCEv2 these are changes of the UDP source port.
 	EntropyChanges uint64
 	// WrongEntropy counts packets from the peer's address that Hints.StrictSource dropped.
 	WrongEntropy uint64
-	// FarPSN counts packets from the peer's address whose PSN was more than 65,536 away from the PSNs that the QP could expect.
+	// FarPSN counts packets from the peer's address whose PSN was more than 65,536 away from the PSNs that the QP could
+	// expect.
 	FarPSN uint64
 }
 
-// farPSN is a distance of PSNs that lost, reordered and repeated packets of a peer do not reach: an adapter at 100 Gb/s that learns of a
-// loss after a millisecond has sent fewer packets meanwhile, even at the smallest MTU.
+// farPSN is a distance of PSNs that lost, reordered and repeated packets of a peer do not reach: an adapter at 100 Gb/s
+// that learns of a loss after a millisecond has sent fewer packets meanwhile, even at the smallest MTU.
 const farPSN = 1 << 16
 
 // heard notes n packets of the peer that were in sequence.
@@ -37,7 +39,8 @@ func (e *endpoint) heard(n uint32) {
 	e.origin.fixed = e.origin.entropy != 0
 }
 
-// resetEntropy forgets the peer's entropy: the path has changed. What the port's configuration says of all peers applies again.
+// resetEntropy forgets the peer's entropy: the path has changed. What the port's configuration says of all peers
+// applies again.
 func (e *endpoint) resetEntropy() {
 	e.origin.entropy, e.origin.fixed = 0, false
 	if e.port != nil && e.port.hints.PeerEntropy != 0 {
@@ -45,10 +48,10 @@ func (e *endpoint) resetEntropy() {
 	}
 }
 
-// admitEntropy reports whether to take a packet from the peer's address whose entropy is another one than before. RoCEv2 leaves the source
-// port to the sender (IBTA annex A17, 17.3.1.2), so a change is counted and reported, and a reason to drop the packet with StrictSource only.
-// A packet fixes the value for StrictSource when it turns out to be in sequence, which an attacker who does not see the connection
-// has to guess.
+// admitEntropy reports whether to take a packet from the peer's address whose entropy is another one than before.
+// RoCEv2 leaves the source port to the sender (IBTA annex A17, 17.3.1.2), so a change is counted and reported, and a
+// reason to drop the packet with StrictSource only. A packet fixes the value for StrictSource when it turns out to be
+// in sequence, which an attacker who does not see the connection has to guess.
 func (e *endpoint) admitEntropy(p *Packet) bool {
 	o := &e.origin
 	if o.fixed && e.port.hints.StrictSource {
@@ -73,8 +76,8 @@ func (e *endpoint) dropAddress(p *Packet) {
 	e.suspect(SuspectAddress, p)
 }
 
-// seeFarPSN counts a packet of the peer's address whose PSN is far off. A sweep over all PSNs, by somebody who does not see the
-// connection, consists of these. One alone may be left over from an earlier connection.
+// seeFarPSN counts a packet of the peer's address whose PSN is far off. A sweep over all PSNs, by somebody who does not
+// see the connection, consists of these. One alone may be left over from an earlier connection.
 func (e *endpoint) seeFarPSN(p *Packet) {
 	e.origin.count.FarPSN += uint64(p.N)
 	odd := e.oddities()
@@ -119,8 +122,8 @@ func (e *endpoint) suspect(kind SuspectKind, p *Packet) {
 	if odd.reported[kind] != 0 && now-odd.reported[kind] < suspectEvery {
 		return
 	}
-	s := Suspicion{Kind: kind, QPN: e.num, Peer: e.peer, Source: p.Src, Entropy: p.Entropy, PSN: p.PSN, Packets: odd.pending[kind],
-		Counters: e.origin.count}
+	s := Suspicion{Kind: kind, QPN: e.num, Peer: e.peer, Source: p.Src, Entropy: p.Entropy, PSN: p.PSN,
+		Packets: odd.pending[kind], Counters: e.origin.count}
 	odd.reported[kind], odd.pending[kind] = max(now, 1), 0
 	e.dev.suspects.push(s)
 }

@@ -6,8 +6,9 @@ import (
 	"ciddk/wire"
 )
 
-// Pacing bounds the bursts of a UC QP on a link without flow control (Hints.Window). No acknowledgement opens a window there, so the QP
-// sends at most a window's worth of bytes and packets, and the next burst follows when a receiver at paceRate has taken the last one in.
+// Pacing bounds the bursts of a UC QP on a link without flow control (Hints.Window). No acknowledgement opens a window
+// there, so the QP sends at most a window's worth of bytes and packets, and the next burst follows when a receiver at
+// paceRate has taken the last one in.
 
 // paceRate is the rate of UC on links without flow control, in bytes per second: 8 Gb/s.
 const paceRate = 1e9

@@ -5,9 +5,9 @@ import (
 	"ciddk/wire"
 )
 
-// Packet is one transport packet, or a train: N packets of one message with consecutive PSNs, of which all but the last carry exactly
-// MTU bytes. The engine thinks in trains; a port that puts packets on a wire cuts them (as segmentation offload does), one that moves
-// them inside the process leaves them whole. Received packets may be trains, too.
+// Packet is one transport packet, or a train: N packets of one message with consecutive PSNs, of which all but the last
+// carry exactly MTU bytes. The engine thinks in trains; a port that puts packets on a wire cuts them (as segmentation
+// offload does), one that moves them inside the process leaves them whole. Received packets may be trains, too.
 //
 // All integers are host numbers. Fields that Op does not use are zero.
 type Packet struct {
@@ -42,8 +42,8 @@ type Packet struct {
 	Payload  [][]byte
 	Route    Route // sending: from Port.Route
 	Src, Dst Addr  // receiving: addresses of the packet
-	// Entropy is the value by which the sender's link spreads its flows, of a received packet: RoCEv2's UDP source port. It is 0 on
-	// links that have none.
+	// Entropy is the value by which the sender's link spreads its flows, of a received packet: RoCEv2's UDP source
+	// port. It is 0 on links that have none.
 	Entropy   uint16
 	GRH       []byte
 	SL        ci.SL
@@ -51,8 +51,8 @@ type Packet struct {
 	EtherType uint16 // raw
 }
 
-// Addr is the network address of a port as packets show it: by GID on Ethernet links and where a GRH is present, by LID on
-// InfiniBand links. It is comparable.
+// Addr is the network address of a port as packets show it: by GID on Ethernet links and where a GRH is present, by LID
+// on InfiniBand links. It is comparable.
 type Addr struct {
 	GID ci.GID
 	LID ci.LID
@@ -80,7 +80,7 @@ func (p *Packet) head(k uint32) {
 	p.End, p.HasImm, p.HasInv, p.SE, p.Ack = false, false, false, false, false
 }
 
-// supersedes tells whether p is an acknowledgement that says all that old does, and more.
+// supersedes reports whether p is an acknowledgement that says all that old does, and more.
 func (p *Packet) supersedes(old *Packet) bool {
 	return p.Op == wire.OpAcknowledge && old.Op == wire.OpAcknowledge && p.Syndrome.IsACK() && old.Syndrome.IsACK() &&
 		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src &&

@@ -30,8 +30,8 @@ func (p *pieces) Slice(off, n uint64) []byte {
 	return p.b[off : off+min(n, p.size-off%p.size)]
 }
 
-// TestManyPieces sends gather lists of more pieces than a batch has room for, in every combination with memory that is copied and with inline
-// data behind them, and reads such memory. Whatever the pieces, the data arrives.
+// TestManyPieces sends gather lists of more pieces than a batch has room for, in every combination with memory that is
+// copied and with inline data behind them, and reads such memory. Whatever the pieces, the data arrives.
 func TestManyPieces(t *testing.T) {
 	for _, k := range linkKinds {
 		for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {

@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// verdict is what became of a packet's data: validation and placement are the same for packets from a wire and for trains moved
-// inside the process (decision 5).
+// verdict is what became of a packet's data: validation and placement are the same for packets from a wire and for
+// trains moved inside the process (decision 5).
 type verdict uint8
 
 const (
@@ -72,8 +72,8 @@ func (t *turn) scatter64(sgl []ci.SGE, v uint64) verdict {
 	return t.scatter(t.pd, sgl, 0, t.wordSeg, 8)
 }
 
-// store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is stored so that a
-// consumer that spins on its last word sees the rest, too.
+// store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is
+// stored so that a consumer that spins on its last word sees the rest, too.
 func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) verdict {
 	m, ok := t.holds.remote(&t.dev.keys, t.endpoint, key, addr, uint64(n), ci.RemoteWrite)
 	if !ok {

@@ -27,8 +27,9 @@ func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	return d.newMR(verb, p, c.Access, nil, 0)
 }
 
-// placePMR finds the storage of a physical region. Its address keeps the offset in the page that the first byte has, whatever was
-// wanted: that is how translation by page works, and why the verb has an address to give (IBTA volume 1, 11.2.8.3).
+// placePMR finds the storage of a physical region. Its address keeps the offset in the page that the first byte has,
+// whatever was wanted: that is how translation by page works, and why the verb has an address to give (IBTA volume 1,
+// 11.2.8.3).
 func (d *device) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 	page := c.PageSize
 	if !slices.Contains(d.attr.PageSizes, page) {

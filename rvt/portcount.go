@@ -10,9 +10,9 @@ import (
 // grhSize is the length of a GRH, in bytes.
 const grhSize = 40
 
-// PortCount is what has gone through a port since the HCA was made, as a performance management agent tells it (IBTA volume 1, 16.1.3.5).
-// Bytes are those of whole transport packets, from the BTH to the ICRC, with the GRH where there is one; what comes before is the link's own,
-// and of one size for all packets of a port.
+// PortCount is what has gone through a port since the HCA was made, as a performance management agent tells it (IBTA
+// volume 1, 16.1.3.5). Bytes are those of whole transport packets, from the BTH to the ICRC, with the GRH where there
+// is one; what comes before is the link's own, and of one size for all packets of a port.
 type PortCount struct {
 	XmitPkts, RcvPkts   uint64
 	XmitBytes, RcvBytes uint64
@@ -58,8 +58,8 @@ func (p *port) received(pkts []Packet) {
 	p.traffic.rcvBytes.Add(uint64(n))
 }
 
-// wireBytes is the length of a packet, or of all packets of a train, from the BTH to the ICRC. It says what wire.Opcode.HeaderLen does,
-// without the opcodes, of which a train has up to three.
+// wireBytes is the length of a packet, or of all packets of a train, from the BTH to the ICRC. It says what
+// wire.Opcode.HeaderLen does, without the opcodes, of which a train has up to three.
 func (p *Packet) wireBytes() int {
 	const bth, icrc, deth, reth, atomicETH, aeth, atomicAckETH, imm = 12, 4, 8, 16, 28, 4, 8, 4
 	n := int(p.N)*(bth+icrc) + int(p.Len) + int(-p.Len&3) // MTUs are multiples of 4: only the last packet is padded

@@ -9,7 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-// The length of a packet is that of its opcode's headers, its payload, padding and ICRC; that of a train is the sum over its packets.
+// The length of a packet is that of its opcode's headers, its payload, padding and ICRC; that of a train is the sum
+// over its packets.
 func TestWireBytes(t *testing.T) {
 	const mtu = 256
 	tried := 0

@@ -38,7 +38,8 @@ func newPort(d *device, num uint8, p Port) *port {
 	return t
 }
 
-// refresh renews the cache of attributes. It reports whether the P_Key table or the MTU has changed, which QPs must take over.
+// refresh renews the cache of attributes. It reports whether the P_Key table or the MTU has changed, which QPs must
+// take over.
 func (p *port) refresh() bool {
 	p.refreshMu.Lock() // a snapshot never takes the place of a younger one
 	defer p.refreshMu.Unlock()

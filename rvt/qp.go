@@ -12,9 +12,9 @@ import (
 
 // QP is a queue pair: the object of the verbs, the token of its engine, and the two halves of the engine.
 //
-// The engine is run by whichever goroutine holds the token, mu: a poster, a port's goroutine, a timer. A goroutine that finds the token
-// taken marks the QP and leaves; the holder looks at the mark after letting go (decision 3). The fields below mu, and those of the
-// endpoint that it guards, are the holder's.
+// The engine is run by whichever goroutine holds the token, mu: a poster, a port's goroutine, a timer. A goroutine that
+// finds the token taken marks the QP and leaves; the holder looks at the mark after letting go (decision 3). The fields
+// below mu, and those of the endpoint that it guards, are the holder's.
 type QP struct {
 	ci.UnimplementedQP
 	refs // multicast attachments
@@ -55,7 +55,8 @@ func (q *QP) kickWith(b *quantum) {
 	q.serve(b)
 }
 
-// serve runs turns until no mark is left, another goroutine has the token, or it has run so many that the rest must wait.
+// serve runs turns until no mark is left, another goroutine has the token, or it has run so many that the rest must
+// wait.
 func (q *QP) serve(b *quantum) {
 	for range serveTurns {
 		if !q.pending.Load() || !q.mu.TryLock() {
@@ -83,8 +84,9 @@ func (q *QP) unlockWith(b *quantum) {
 	}
 }
 
-// turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and executes no more than b
-// pays for, and nothing while work of an earlier turn waits in the run queue. If work is left, the QP is in the run queue afterwards.
+// turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and
+// executes no more than b pays for, and nothing while work of an earlier turn waits in the run queue. If work is left,
+// the QP is in the run queue afterwards.
 func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	t := newTurn(&q.endpoint)
 	t.polled, t.left = polled, *b
@@ -153,8 +155,8 @@ func (q *QP) flushAck(left quantum) quantum {
 	return left
 }
 
-// progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due, so that neither
-// direction of a connection delays the other.
+// progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due,
+// so that neither direction of a connection delays the other.
 func (q *QP) progress(t *turn) {
 	switch q.current() {
 	case ci.QPRTS, ci.QPSQD, ci.QPSQDraining:

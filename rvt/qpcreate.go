@@ -12,7 +12,9 @@ func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateQP"
 	caps := d.dev.attr.Caps
 	switch {
-	case c.Type == ci.RD && !caps.Has(ci.CapRD), c.Type == ci.UC && !caps.Has(ci.CapUC), c.Type == ci.UD && !caps.Has(ci.CapUD):
+	case c.Type == ci.RD && !caps.Has(ci.CapRD),
+		c.Type == ci.UC && !caps.Has(ci.CapUC),
+		c.Type == ci.UD && !caps.Has(ci.CapUD):
 		return nil, failf(verb, ci.Unsupported, c.Type.String())
 	case c.Type != ci.RC && c.Type != ci.UC && c.Type != ci.UD:
 		return nil, failf(verb, ci.InvalidServiceType, "special and raw QPs come from CreateSpecialQP")
@@ -70,7 +72,8 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	return q, nil
 }
 
-// checkCaps holds the sizes asked against the limits. A special QP is answered with what would be granted; so is too much inline data.
+// checkCaps holds the sizes asked against the limits. A special QP is answered with what would be granted; so is too
+// much inline data.
 func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 	a := &d.dev.attr
 	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
@@ -96,7 +99,8 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 		most := ci.QPCaps{SendDepth: min(c.SendDepth, a.MaxWRs), RecvDepth: min(c.RecvDepth, a.MaxWRs),
 			SendSGE: min(c.SendSGE, a.MaxSGEs), RecvSGE: min(c.RecvSGE, a.MaxSGEs), MaxInline: min(c.MaxInline, a.MaxInline)}
 		if most != c.QPCaps {
-			return &ci.Error{Verb: verb, Status: ci.InvalidSetting, Detail: "sizes beyond CAAttr; Most has what would be granted", Most: &most}
+			return &ci.Error{Verb: verb, Status: ci.InvalidSetting, Most: &most,
+				Detail: "sizes beyond CAAttr; Most has what would be granted"}
 		}
 	}
 	switch {
@@ -210,13 +214,16 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	return q, nil
 }
 
-var services = [...]wire.Service{ci.RC: wire.RC, ci.UC: wire.UC, ci.RD: wire.RD, ci.UD: wire.UD, ci.QP0: wire.UD, ci.QP1: wire.UD,
-	ci.RawIPv6: wire.UD, ci.RawEther: wire.UD}
+var services = [...]wire.Service{
+	ci.RC: wire.RC, ci.UC: wire.UC, ci.RD: wire.RD, ci.UD: wire.UD, ci.QP0: wire.UD, ci.QP1: wire.UD,
+	ci.RawIPv6: wire.UD, ci.RawEther: wire.UD,
+}
 
 // Num is the QP's number.
 func (q *QP) Num() ci.QPN { return q.num }
 
-// TimeWait sets for how long from now the number may not be issued again. Without it, a number may return at once, one chance in 2^24.
+// TimeWait sets for how long from now the number may not be issued again. Without it, a number may return at once, one
+// chance in 2^24.
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
@@ -254,8 +261,8 @@ func (q *QP) Destroy() error {
 	return nil
 }
 
-// releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds the token and
-// the locks of both queues.
+// releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds
+// the token and the locks of both queues.
 func (q *QP) releaseQueues() {
 	q.sq, q.lateSQ, q.takes, q.source = noSendRing{}, false, nil, noRecvRing{}
 	if q.rq != nil {

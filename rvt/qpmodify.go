@@ -7,20 +7,22 @@ import (
 	"ciddk/wire"
 )
 
-// fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables 91 to 94).
+// fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables
+// 91 to 94).
 type fields struct{ need, may ci.QPField }
 
 type transition struct{ from, to ci.QPState }
 
-// The fields of the three services. A transition that is not listed is InvalidQPState; every state goes to Reset and to Error, with
-// no attributes. Special QPs are datagram QPs whose port was given at create.
+// The fields of the three services. A transition that is not listed is InvalidQPState; every state goes to Reset and to
+// Error, with no attributes. Special QPs are datagram QPs whose port was given at create.
 var (
 	rcTransitions = map[transition]fields{
 		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
 		{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
 		{ci.QPInit, ci.QPRTR}: {
-			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldRespRes | ci.QPFieldMinRNRTimer,
-			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
+			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldRespRes |
+				ci.QPFieldMinRNRTimer,
+			may: ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
 		{ci.QPRTR, ci.QPRTS}: {
 			need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth,
 			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldAPM},
@@ -59,7 +61,8 @@ const (
 	rcLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldMinRNRTimer
 	ucLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM
 	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
-	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth | ci.QPFieldRespRes
+	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
+		ci.QPFieldInitDepth | ci.QPFieldRespRes
 
 	knownFields = ci.QPFieldRecvDepth<<1 - 1
 )
@@ -148,7 +151,8 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	if extra := given &^ (rule.need | rule.may); extra != 0 {
 		return failf(verb, ci.InvalidParameter, from.String()+" to "+to.String()+" takes no "+fieldNames(extra))
 	}
-	if set&ci.QPFieldCurrentState != 0 && a.CurrentState != from && (a.CurrentState != ci.QPSQD || from != ci.QPSQDraining) {
+	isCurrent := a.CurrentState == from || a.CurrentState == ci.QPSQD && from == ci.QPSQDraining
+	if set&ci.QPFieldCurrentState != 0 && !isCurrent {
 		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
 	}
 	if from == ci.QPSQDraining && given&rcDrained != 0 {
@@ -372,6 +376,8 @@ func fieldNames(f ci.QPField) string {
 	return s
 }
 
-var qpFieldNames = [...]string{"State", "CurrentState", "SQDEvent", "Access", "PKeyIndex", "Port", "QKey", "Primary", "MTU",
-	"AckTimeout", "RetryCount", "RNRRetry", "MinRNRTimer", "RQPSN", "SQPSN", "InitDepth", "RespRes", "DestNum", "Alternate", "APM",
-	"SendDepth", "RecvDepth"}
+var qpFieldNames = [...]string{
+	"State", "CurrentState", "SQDEvent", "Access", "PKeyIndex", "Port", "QKey", "Primary", "MTU", "AckTimeout",
+	"RetryCount", "RNRRetry", "MinRNRTimer", "RQPSN", "SQPSN", "InitDepth", "RespRes", "DestNum", "Alternate",
+	"APM", "SendDepth", "RecvDepth",
+}

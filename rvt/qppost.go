@@ -150,8 +150,8 @@ func (q *QP) MW(m ci.MW) *MW {
 	return v
 }
 
-// bindsByPost tells whether OpBindMW may name the window: one of type 2. A type 1 window has a key that only QP.BindMW draws, and holds against
-// the current one (IBTA volume 1, 10.6.7.2.1).
+// bindsByPost reports whether OpBindMW may name the window: one of type 2. A type 1 window has a key that only QP.BindMW
+// draws, and holds against the current one (IBTA volume 1, 10.6.7.2.1).
 func (q *QP) bindsByPost(m ci.MW) bool {
 	v := q.MW(m)
 	return v != nil && v.typ == ci.MWType2

@@ -12,7 +12,8 @@ import (
 	"ciddk/ci"
 )
 
-// arrow is a row of the QP state table as the project's facts give it (IBTA volume 1, chapters 10 and 11), not as the code has it.
+// arrow is a row of the QP state table as the project's facts give it (IBTA volume 1, chapters 10 and 11), not as the
+// code has it.
 type arrow struct{ from, to, required, optional string }
 
 var arrows = map[ci.QPType][]arrow{
@@ -133,8 +134,8 @@ func names(list string) (f ci.QPField) {
 	return f
 }
 
-// TestModifyModel makes random Modifies, and holds each against the table: its status, the attributes after it, and that nothing has
-// changed where it failed.
+// TestModifyModel makes random Modifies, and holds each against the table: its status, the attributes after it, and
+// that nothing has changed where it failed.
 func TestModifyModel(t *testing.T) {
 	states := []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQDraining, ci.QPSQError, ci.QPError, 77}
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD, ci.QP1} {

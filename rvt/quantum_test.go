@@ -10,7 +10,8 @@ import (
 	"ciddk/wire"
 )
 
-// meter is the other end of a link: it counts what each QP of an HCA sends, in the order of the Sends, and keeps no payload.
+// meter is the other end of a link: it counts what each QP of an HCA sends, in the order of the Sends, and keeps no
+// payload.
 type meter struct {
 	*linkPort
 	sent []portion
@@ -196,8 +197,8 @@ func loads() []load {
 	}
 }
 
-// TestQuantum: whatever keeps a QP busy, one turn of it handles a quantum. Another QP of the port sends and receives before the next turn,
-// and when both have work left, they take turns.
+// TestQuantum: whatever keeps a QP busy, one turn of it handles a quantum. Another QP of the port sends and receives
+// before the next turn, and when both have work left, they take turns.
 func TestQuantum(t *testing.T) {
 	for _, l := range loads() {
 		t.Run(l.name, func(t *testing.T) {
@@ -366,7 +367,8 @@ func TestQuantumOfFlush(t *testing.T) {
 	require.Empty(t, x.poll())
 }
 
-// TestFlushEndsBeforeRTS: a datagram QP that goes from SQError back to RTS first completes the flush, so that no request of before is sent.
+// TestFlushEndsBeforeRTS: a datagram QP that goes from SQError back to RTS first completes the flush, so that no
+// request of before is sent.
 func TestFlushEndsBeforeRTS(t *testing.T) {
 	const depth = 2000
 	x := newSharedPort(t, lossless, plainRings{}, ci.UD, depth)

@@ -13,14 +13,14 @@ const DefaultQueueMemory = 4 << 30
 // DefaultInboxMemory is Config.InboxMemory when that is 0, in bytes.
 const DefaultInboxMemory = 64 << 20
 
-// RingSizes is an optional interface of Rings. Each method returns the bytes that the queue of the same arguments occupies. For Rings without
-// it, the engine estimates the sizes.
+// RingSizes is an optional interface of Rings. Each method returns the bytes that the queue of the same arguments
+// occupies. For Rings without it, the engine estimates the sizes.
 type RingSizes interface {
 	SendRingBytes(depth, sge, inline int) int64
 	RecvRingBytes(depth, sge int) int64
 	CompletionRingBytes(size int) int64
-	// SendRingDepth returns the depth that SendRing grants, and its error. With it, send rings are made when a QP first leaves RTR, so that half-open
-	// connections do not occupy theirs.
+	// SendRingDepth returns the depth that SendRing grants, and its error. With it, send rings are made when a QP first
+	// leaves RTR, so that half-open connections do not occupy theirs.
 	SendRingDepth(depth, sge, inline int) (int, error)
 }
 
@@ -30,7 +30,8 @@ func (d *device) reserve(verb, what string, n int64) error {
 		return nil
 	}
 	return failf(verb, ci.InsufficientResources, fmt.Sprintf(
-		"%s needs %d bytes and %d of the %d bytes of queue memory are in use (destroy queues, create smaller ones, or raise Config.QueueMemory)",
+		"%s needs %d bytes and %d of the %d bytes of queue memory are in use "+
+			"(destroy queues, create smaller ones, or raise Config.QueueMemory)",
 		what, n, d.queues.used.Load(), d.queues.limit))
 }
 
@@ -62,6 +63,6 @@ func (d *device) completionBytes(size int) int64 {
 	return (int64(1) << bits.Len(uint(size))) * wcBytes
 }
 
-// responderBytes returns the bytes of the answers that a responder keeps: those to be sent, of new requests and of duplicates, and
-// those remembered for duplicates.
+// responderBytes returns the bytes of the answers that a responder keeps: those to be sent, of new requests and of
+// duplicates, and those remembered for duplicates.
 func responderBytes(resources uint8) int64 { return 4 * int64(resources) * responseBytes }

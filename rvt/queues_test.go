@@ -30,7 +30,8 @@ func (f *fakeTaker) takeTurn() {
 	}
 }
 
-// TestRunQueue checks the order of turns, that a QP may enter the queue again from its turn, and that pollers leave deadlines to the timer.
+// TestRunQueue checks the order of turns, that a QP may enter the queue again from its turn, and that pollers leave
+// deadlines to the timer.
 func TestRunQueue(t *testing.T) {
 	u := &runQueue{clock: newClock()}
 	a, b := newFakeTaker(), newFakeTaker()
@@ -133,7 +134,8 @@ func (f *fakeKeyOwner) invalidate(_ *endpoint, key ci.Key) bool {
 // TestKeyTable checks the life of a key, from its slot to its withdrawal.
 func TestKeyTable(t *testing.T) {
 	next := uint32(0)
-	k := &keyTable{choose: func() uint32 { next++; return next / 2 }} // each index twice: 0 and those in use are passed over
+	// each index twice: 0 and those in use are passed over
+	k := &keyTable{choose: func() uint32 { next++; return next / 2 }}
 	o := new(fakeKeyOwner)
 	s, key, ok := k.reserve(o)
 	require.True(t, ok)

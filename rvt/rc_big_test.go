@@ -56,8 +56,8 @@ func (s *side) hollow(h *hollow) ci.Region {
 	return mr.Region()
 }
 
-// TestCopiedMemory moves data that the engine cannot address, in messages longer than it can copy at once, from gather lists that
-// fill the copying buffer to the brim.
+// TestCopiedMemory moves data that the engine cannot address, in messages longer than it can copy at once, from gather
+// lists that fill the copying buffer to the brim.
 func TestCopiedMemory(t *testing.T) {
 	for _, k := range linkKinds {
 		for _, cuts := range [][]uint32{{1 << 20}, {1 << 16, 1 << 16, 1 << 19}, {40 << 10, 40 << 10, 1, 100}, {1, 1 << 16, 1 << 16}} {
@@ -113,7 +113,8 @@ func watched(t *testing.T, hints Hints) (a, b *side, most *int32) {
 	return a, b, most
 }
 
-// TestLongestMessages moves 2^31 bytes, and nearly as much, at the shortest MTU: 2^23 packets a message, which is half of all PSNs.
+// TestLongestMessages moves 2^31 bytes, and nearly as much, at the shortest MTU: 2^23 packets a message, which is half
+// of all PSNs.
 func TestLongestMessages(t *testing.T) {
 	testenv.Measurement(t)
 	const long = 1 << 31
@@ -168,8 +169,8 @@ func TestLosslessWindow(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, a.onlyWC().Status)
 }
 
-// TestReadOfManyRequests: a READ longer than one request may ask for, and one cut by a window, with losses, ends right. The bounds
-// of what is asked for do not move: each request lies inside one of those of the first time.
+// TestReadOfManyRequests: a READ longer than one request may ask for, and one cut by a window, with losses, ends right.
+// The bounds of what is asked for do not move: each request lies inside one of those of the first time.
 func TestReadOfManyRequests(t *testing.T) {
 	for lose := 1; lose < 40; lose += 3 {
 		type span struct{ from, to int32 }

@@ -76,7 +76,8 @@ func TestPartlyOldResponse(t *testing.T) {
 	}
 }
 
-// TestWriteImmediateWithoutReceive: only the last packet, which takes the receive, is refused; the data before it is placed.
+// TestWriteImmediateWithoutReceive: only the last packet, which takes the receive, is refused; the data before it is
+// placed.
 func TestWriteImmediateWithoutReceive(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
@@ -109,8 +110,8 @@ func TestWriteImmediateWithoutReceive(t *testing.T) {
 	}
 }
 
-// TestPolledAcks: while a consumer's polls drive a port, acknowledgements wait: for FlushAcks, for the consumer's next post, for as many
-// packets as are too many, for bad news, or for the end of the QP.
+// TestPolledAcks: while a consumer's polls drive a port, acknowledgements wait: for FlushAcks, for the consumer's next
+// post, for as many packets as are too many, for bad news, or for the end of the QP.
 func TestPolledAcks(t *testing.T) {
 	ends := map[string]func(a *side, r *rawPeer){
 		"flush": func(a *side, r *rawPeer) { receiverOf(a.hca, 0).FlushAcks() },
@@ -166,8 +167,8 @@ func (r *rawPeer) polled(p Packet) {
 	receiverOf(r.side.hca, 0).Deliver([]Packet{p}, true, true)
 }
 
-// TestInbox: packets that come while the QP is busy wait for it, in order, and as copies; beyond a limit they are dropped; a QP that is
-// reset meanwhile forgets them.
+// TestInbox: packets that come while the QP is busy wait for it, in order, and as copies; beyond a limit they are
+// dropped; a QP that is reset meanwhile forgets them.
 func TestInbox(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	q := a.qp.(*QP)
@@ -247,8 +248,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestLocalOps: operations that send nothing complete in the order of the queue; an invalidation waits for all before it, so that
-// nothing of it is sent again with a dead key; the work behind it sees its effect.
+// TestLocalOps: operations that send nothing complete in the order of the queue; an invalidation waits for all before
+// it, so that nothing of it is sent again with a dead key; the work behind it sees its effect.
 func TestLocalOps(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, nil)
 	mem := make([]byte, 8192)

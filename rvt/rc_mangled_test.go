@@ -280,7 +280,8 @@ func (s *stream) came(t *testing.T, wc ci.WC) {
 	require.Equal(t, m.off, 0x1000+int(wc.ID)%slots*slotSize)
 }
 
-// TestRCStreams sends thousands of messages both ways while a tenth of the packets is lost, a tenth doubled, a tenth out of order.
+// TestRCStreams sends thousands of messages both ways while a tenth of the packets is lost, a tenth doubled, a tenth
+// out of order.
 func TestRCStreams(t *testing.T) {
 	for _, h := range mangleHints {
 		for seed := range uint64(2) {

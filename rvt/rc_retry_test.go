@@ -47,7 +47,8 @@ func TestRCRetryExhausted(t *testing.T) {
 	}
 }
 
-// TestRCRetryTime holds a QP to its timeout: not earlier than 4.096 us * 2^n, not later than four times that (IBTA volume 1, 9.7.6.1.3).
+// TestRCRetryTime holds a QP to its timeout: not earlier than 4.096 us * 2^n, not later than four times that (IBTA
+// volume 1, 9.7.6.1.3).
 func TestRCRetryTime(t *testing.T) {
 	for n := ci.TimeExp(1); n < 32; n++ {
 		a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.Primary.AckTimeout = n })
@@ -181,7 +182,8 @@ func TestSequenceNakAndAckInOneBatch(t *testing.T) {
 	require.Equal(t, psnAt(1), last.PSN)
 }
 
-// TestRequesterSequenceNak: everything from the NAK's PSN on is sent again, once, however many NAKs tell of the same gap.
+// TestRequesterSequenceNak: everything from the NAK's PSN on is sent again, once, however many NAKs tell of the same
+// gap.
 func TestRequesterSequenceNak(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 1 })
 	for i := range 4 {
@@ -225,8 +227,8 @@ func TestFatalNaks(t *testing.T) {
 	}
 }
 
-// TestDuplicates: old SENDs and WRITEs are acknowledged again with the last executed PSN, an old READ is answered for any part of
-// it, an old atomic from memory, and what is remembered no more is dropped (IBTA volume 1, 9.7.5.1.2).
+// TestDuplicates: old SENDs and WRITEs are acknowledged again with the last executed PSN, an old READ is answered for
+// any part of it, an old atomic from memory, and what is remembered no more is dropped (IBTA volume 1, 9.7.5.1.2).
 func TestDuplicates(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RespRes = 2 })
 	for i := range a.buf[:5000] {
@@ -302,8 +304,8 @@ func TestDuplicates(t *testing.T) {
 	require.Equal(t, ci.QPRTS, a.state())
 }
 
-// TestDuplicatesBesideNew: the limit of RespRes is one on new requests. A peer that sends again what has been answered meanwhile,
-// and goes on, may have more than RespRes in one delivery.
+// TestDuplicatesBesideNew: the limit of RespRes is one on new requests. A peer that sends again what has been answered
+// meanwhile, and goes on, may have more than RespRes in one delivery.
 func TestDuplicatesBesideNew(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RespRes = 2 })
 	key := a.mr.Region()
@@ -458,8 +460,9 @@ func TestTimerNeverLost(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
-// TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes then is heeded at once,
-// though nothing has been answered since; one more without progress is not, and each costs what it should.
+// TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes
+// then is heeded at once, though nothing has been answered since; one more without progress is not, and each costs what
+// it should.
 func TestSequenceErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
 	for i := range 3 {
@@ -484,8 +487,8 @@ func TestSequenceErrorAfterTimeout(t *testing.T) {
 	require.Equal(t, ci.WCFlushErr, wcs[1].Status)
 }
 
-// TestImpliedErrorAfterTimeout is the same of an answer that overtakes another one. The rest of the first answer, which comes behind the second
-// request, costs nothing.
+// TestImpliedErrorAfterTimeout is the same of an answer that overtakes another one. The rest of the first answer, which
+// comes behind the second request, costs nothing.
 func TestImpliedErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
 	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: ci.Remote{Addr: 0, RKey: 1}},

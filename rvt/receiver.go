@@ -40,7 +40,8 @@ func (v *receiver) Deliver(pkts []Packet, wait, polled bool) {
 	}
 }
 
-// find returns the QP that a packet with this number is for, or nil. A QP number is one CA's, but a packet must come in at the QP's port.
+// find returns the QP that a packet with this number is for, or nil. A QP number is one CA's, but a packet must come in
+// at the QP's port.
 func (v *receiver) find(num ci.QPN) *QP {
 	if num < 2 {
 		return v.dev.qps.special(v.num, num).Load()

@@ -21,7 +21,8 @@ func (r *responder) sendAck(t *turn, syn wire.Syndrome, psn ci.PSN) {
 	r.unack = 0
 }
 
-// lastAck sends the acknowledgement that is due, for the last request executed. There is none while answers before it are to be sent.
+// lastAck sends the acknowledgement that is due, for the last request executed. There is none while answers before it
+// are to be sent.
 func (r *responder) lastAck(t *turn) {
 	if r.ackDue && len(r.out) == 0 {
 		r.ackDue = false
@@ -32,8 +33,8 @@ func (r *responder) lastAck(t *turn) {
 	}
 }
 
-// settle sends an acknowledgement that still waits for the consumer's next post, for there will be none: the consumer has its messages,
-// and the peer must not time out over them. With the token held.
+// settle sends an acknowledgement that still waits for the consumer's next post, for there will be none: the consumer
+// has its messages, and the peer must not time out over them. With the token held.
 func (r *responder) settle() {
 	if !r.ackDue {
 		return

@@ -30,7 +30,8 @@ func (r *responder) acceptRead(t *turn, p *Packet) verdict {
 	case p.DMALen > maxMessage, int(r.attr.RespRes) <= r.fresh():
 		return invalid
 	}
-	if p.DMALen > 0 { // refused now: what comes behind a bad request is not executed. Each train of the answer looks again.
+	// refused now: what comes behind a bad request is not executed. Each train of the answer looks again.
+	if p.DMALen > 0 {
 		if _, ok := t.holds.remote(&r.dev.keys, r.endpoint, p.RKey, p.VA, uint64(p.DMALen), ci.RemoteRead); !ok {
 			return access
 		}

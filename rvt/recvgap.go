@@ -20,7 +20,8 @@ func (r *responder) gap() {
 	r.setNak(wire.NAKPSNSequence)
 }
 
-// refilling notes a duplicate: the requester has gone back already, so a gap has more time to close. The caller holds the token.
+// refilling notes a duplicate: the requester has gone back already, so a gap has more time to close. The caller holds
+// the token.
 func (r *responder) refilling() {
 	if r.gapAt != 0 {
 		r.gapAt = r.dev.clock.Now() + nakPatience

@@ -43,7 +43,8 @@ func (r *responder) localRecvError(t *turn, v verdict) {
 	r.host.toError(t)
 }
 
-// flushRecvs completes the receive in progress and what is posted to the QP's own receive queue as flushed, as far as the quantum goes.
+// flushRecvs completes the receive in progress and what is posted to the QP's own receive queue as flushed, as far as
+// the quantum goes.
 func (r *responder) flushRecvs(t *turn) {
 	if r.have {
 		r.recvError(t, ci.WCFlushErr)

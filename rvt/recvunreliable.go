@@ -1,7 +1,7 @@
 package rvt
 
-// requestUC is the responder's rule for an unreliable connection (IBTA volume 1, 9.8.2.2): a message of which a packet is missing is
-// dropped, its receive buffer waits for the next one, and nobody is told.
+// requestUC is the responder's rule for an unreliable connection (IBTA volume 1, 9.8.2.2): a message of which a packet
+// is missing is dropped, its receive buffer waits for the next one, and nobody is told.
 func (r *responder) requestUC(t *turn, p *Packet) {
 	if p.PSN != r.psn {
 		if d := psnDiff(p.PSN, r.psn); d > farPSN || d < -farPSN {

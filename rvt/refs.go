@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// refs counts an object's dependants and remembers its death: ResourceBusy, a double destroy and the roll-back of a failed create
-// are all decided here.
+// refs counts an object's dependants and remembers its death: ResourceBusy, a double destroy and the roll-back of a
+// failed create are all decided here.
 type refs struct {
 	mu   sync.Mutex
 	n    int
@@ -31,7 +31,7 @@ func (r *refs) put() {
 	r.mu.Unlock()
 }
 
-// alive tells whether the object has not been destroyed.
+// alive reports whether the object has not been destroyed.
 func (r *refs) alive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 //
 //	head ≤ next ≤ tail    (indices grow for ever; the window is a ring)
 //
-// Requests before next have been sent whole, the one at next has been sent up to off packets, the ones from next on have not been
-// sent, or are to be sent again.
+// Requests before next have been sent whole, the one at next has been sent up to off packets, the ones from next on
+// have not been sent, or are to be sent again.
 type requester struct {
 	*endpoint
 	host requesterHost
@@ -43,10 +43,11 @@ type requester struct {
 
 const (
 	minWindow = 4
-	// psnWindow is the most PSNs that may be outstanding: beyond half of the space, old and new could not be told apart.
+	// psnWindow is the most PSNs that may be outstanding: beyond half of the space, old and new could not be told
+	// apart.
 	psnWindow = 1<<23 - 1
-	// maxReadPackets is the most PSNs that one READ request asks for. A longer READ goes out as several requests, one after the
-	// other, as does what is left of one after a loss.
+	// maxReadPackets is the most PSNs that one READ request asks for. A longer READ goes out as several requests, one
+	// after the other, as does what is left of one after a loss.
 	maxReadPackets = 1 << 21
 	// packetWindow is what Hints.Packets is unless the port says otherwise.
 	packetWindow = 256

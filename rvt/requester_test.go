@@ -11,7 +11,8 @@ import (
 	"ciddk/wire"
 )
 
-// The requester by itself: what it sends for the requests and responses that it gets, with a rig in the place of the QP.
+// The requester by itself: what it sends for the requests and responses that it gets, with a rig in the place of the
+// QP.
 
 type requesterRig struct {
 	*halfRig
@@ -116,7 +117,8 @@ func TestRequesterTimeouts(t *testing.T) {
 	assert.Empty(t, x.takeSent())
 }
 
-// TestRequesterMigrates checks that an armed requester uses its alternate path instead of an error when its retries are used up.
+// TestRequesterMigrates checks that an armed requester uses its alternate path instead of an error when its retries are
+// used up.
 func TestRequesterMigrates(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	x.e.attr.APM, x.e.altRt, x.e.altPort, x.e.altPeer = ci.APMArmed, &linkRoute{10}, x.e.port, Addr{LID: 10}
@@ -232,7 +234,8 @@ func TestRequesterWindow(t *testing.T) {
 	assert.EqualValues(t, 4<<10, x.r.window)
 }
 
-// TestRequesterUnreliable checks that a request of UC is complete when it has been sent, and that an error stops the send queue alone.
+// TestRequesterUnreliable checks that a request of UC is complete when it has been sent, and that an error stops the
+// send queue alone.
 func TestRequesterUnreliable(t *testing.T) {
 	x := newRequesterRig(t, wire.UC, Hints{})
 	x.post(x.sendWR(1, 10))
@@ -260,7 +263,8 @@ func TestRequesterDrains(t *testing.T) {
 	assert.Equal(t, []ci.WCStatus{ci.WCSuccess}, x.statuses())
 }
 
-// TestRequesterWakesHost checks that an invalidation completes only after an access in progress, and that the requester is then kicked.
+// TestRequesterWakesHost checks that an invalidation completes only after an access in progress, and that the requester
+// is then kicked.
 func TestRequesterWakesHost(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
 	m, err := x.pd.AllocFastRegMR(4)

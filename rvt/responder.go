@@ -26,9 +26,10 @@ type responder struct {
 	total  uint32 // and of all of it
 
 	contacted bool // a packet has come (QPComm)
-	silent    bool // a gap has been reported, or a receiver was not ready: later requests are dropped until the expected one comes
-	failed    bool // a request has been refused: the QP goes to Error when the answers before it and the NAK are sent
-	skip      bool // UC: inside a message of which a packet is missing
+	// a gap has been reported, or a receiver was not ready: later requests are dropped until the expected one comes
+	silent bool
+	failed bool // a request has been refused: the QP goes to Error when the answers before it and the NAK are sent
+	skip   bool // UC: inside a message of which a packet is missing
 
 	ackDue bool
 	unack  uint32 // packets since the last acknowledgement
@@ -45,8 +46,8 @@ type responder struct {
 
 func (r *responder) start(psn ci.PSN) { r.psn = psn }
 
-// seen notes that the peer's first packet has come, which establishes a connection whose RTU was lost. It has the expected PSN, or, of UC, was
-// placed: any other may come from anybody.
+// seen notes that the peer's first packet has come, which establishes a connection whose RTU was lost. It has the
+// expected PSN, or, of UC, was placed: any other may come from anybody.
 func (r *responder) seen() {
 	if !r.contacted {
 		r.contacted = true
@@ -111,7 +112,8 @@ func (r *responder) verdict(t *turn, p *Packet, v verdict) {
 	}
 }
 
-// refuse makes a fatal NAK due, behind which the QP goes to Error. A receive that the message has taken completes with st.
+// refuse makes a fatal NAK due, behind which the QP goes to Error. A receive that the message has taken completes with
+// st.
 func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.EventType) {
 	r.dev.count.add(CountInvalidNak, 1)
 	r.setNak(syn)
@@ -125,7 +127,8 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 	r.respond(t)
 }
 
-// execute carries out the expected request, or as much of a train as can be. It moves the expected PSN over what is done.
+// execute carries out the expected request, or as much of a train as can be. It moves the expected PSN over what is
+// done.
 func (r *responder) execute(t *turn, p *Packet) verdict {
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite:
@@ -145,8 +148,9 @@ func (r *responder) execute(t *turn, p *Packet) verdict {
 	}
 }
 
-// respond sends what is due and the quantum pays for: answers in order, then a NAK or the acknowledgement. An acknowledgement may wait when a
-// consumer's poll drives this run: it goes out behind the consumer's next post, or when the port finds nothing more to receive.
+// respond sends what is due and the quantum pays for: answers in order, then a NAK or the acknowledgement. An
+// acknowledgement may wait when a consumer's poll drives this run: it goes out behind the consumer's next post, or when
+// the port finds nothing more to receive.
 func (r *responder) respond(t *turn) {
 	if r.service != wire.RC {
 		return

@@ -101,8 +101,8 @@ func TestResponderNotReady(t *testing.T) {
 	assert.Equal(t, []ci.WCStatus{ci.WCSuccess}, x.statuses())
 }
 
-// TestResponderDuplicates checks that no request is executed twice: a SEND is acknowledged again, a READ is answered again, and an atomic is
-// answered with the value that it found the first time.
+// TestResponderDuplicates checks that no request is executed twice: a SEND is acknowledged again, a READ is answered
+// again, and an atomic is answered with the value that it found the first time.
 func TestResponderDuplicates(t *testing.T) {
 	x := newResponderRig(t, wire.RC)
 	x.recv(1, 512, 64)
@@ -131,7 +131,8 @@ func TestResponderDuplicates(t *testing.T) {
 	assert.Empty(t, x.poll())
 }
 
-// TestResponderRefuses checks requests that end the connection: the NAK leaves first, then the host takes the QP to Error.
+// TestResponderRefuses checks requests that end the connection: the NAK leaves first, then the host takes the QP to
+// Error.
 func TestResponderRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p    func(x *responderRig) Packet
@@ -165,7 +166,8 @@ func TestResponderRefuses(t *testing.T) {
 	}
 }
 
-// TestResponderDefersAck checks that a turn that a poll drives leaves the acknowledgement to the host, and that the next turn sends it.
+// TestResponderDefersAck checks that a turn that a poll drives leaves the acknowledgement to the host, and that the
+// next turn sends it.
 func TestResponderDefersAck(t *testing.T) {
 	x := newResponderRig(t, wire.RC)
 	x.recv(1, 0, 8)
@@ -199,7 +201,8 @@ func TestResponderResources(t *testing.T) {
 	assert.Equal(t, 1, x.errors)
 }
 
-// TestResponderUnreliable checks that UC drops a message with a missing packet, reuses its receive buffer, and answers nothing.
+// TestResponderUnreliable checks that UC drops a message with a missing packet, reuses its receive buffer, and answers
+// nothing.
 func TestResponderUnreliable(t *testing.T) {
 	x := newResponderRig(t, wire.UC)
 	x.recv(1, 0, 4096)

@@ -16,8 +16,9 @@ type lateness struct {
 // isLate reports whether the oldest packet counts as lost.
 func (r *requester) isLate(now time.Duration) bool { return r.retryAt != 0 && r.retryAt <= now }
 
-// postpone puts off a timeout for as long as the port has not caught up. It reports false when the timeout has been put off long enough: a
-// transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that floods the port must not stop it.
+// postpone puts off a timeout for as long as the port has not caught up. It reports false when the timeout has been put
+// off long enough: a transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that
+// floods the port must not stop it.
 func (r *requester) postpone(mark uint64) bool {
 	interval, now := r.retryInterval(), r.dev.clock.Now()
 	if r.lateAt == 0 {
@@ -36,8 +37,8 @@ func (r *requester) postpone(mark uint64) bool {
 // postponeStep is the least time between two looks at a port that is behind.
 const postponeStep = time.Millisecond
 
-// retryInterval is the time after which the oldest packet counts as lost: the QP's timeout, but never less than what this host's scheduler may
-// cost (CAAttr.AckDelay); 0 for a QP without timeout.
+// retryInterval is the time after which the oldest packet counts as lost: the QP's timeout, but never less than what
+// this host's scheduler may cost (CAAttr.AckDelay); 0 for a QP without timeout.
 func (r *requester) retryInterval() time.Duration {
 	t := r.attr.Primary.AckTimeout
 	if t == 0 || r.service != wire.RC { // an alternate path brings a timeout to any service
@@ -90,13 +91,14 @@ func (r *requester) spendRetry(t *turn) bool {
 	return false
 }
 
-// sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have had their retry since the last progress or timeout. A second
-// one of a kind has none. A responder sends one NAK for a gap and is silent until the gap is closed, which is progress (9.7.5.1.1); an
-// answer lost makes all answers behind it, which are on their way already, come too early. So what comes then tells of the same loss: it is the
-// NAK that a network has doubled, or the answers to the first try. That an answer is one to the second try, whose beginning is lost as well,
-// cannot be told: its packets are the same ones, and on a network that reorders their order says nothing. Such a loss is the timer's.
-// After a timeout everything that was on its way has come or is lost, for that is what the timer is made of (9.7.6.1.3): a NAK that
-// comes then is for what was sent again, and is heeded at once.
+// sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have had their retry since the last
+// progress or timeout. A second one of a kind has none. A responder sends one NAK for a gap and is silent until the gap
+// is closed, which is progress (9.7.5.1.1); an answer lost makes all answers behind it, which are on their way already,
+// come too early. So what comes then tells of the same loss: it is the NAK that a network has doubled, or the answers
+// to the first try. That an answer is one to the second try, whose beginning is lost as well, cannot be told: its
+// packets are the same ones, and on a network that reorders their order says nothing. Such a loss is the timer's. After
+// a timeout everything that was on its way has come or is lost, for that is what the timer is made of (9.7.6.1.3): a
+// NAK that comes then is for what was sent again, and is heeded at once.
 type sequenceErrors struct {
 	nak     bool // told by a NAK
 	implied bool // told by an answer that has overtaken another one
@@ -115,7 +117,8 @@ func (r *requester) sequenceNAK(t *turn, psn ci.PSN) {
 	r.goBack(t, psn)
 }
 
-// nakStays acts on a NAK that nothing has contradicted for nakPatience: no packet from the one on that it names was acknowledged.
+// nakStays acts on a NAK that nothing has contradicted for nakPatience: no packet from the one on that it names was
+// acknowledged.
 func (r *requester) nakStays(t *turn) {
 	r.nakAt = 0
 	if st := r.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || r.una == r.max || r.rnrAt != 0 {

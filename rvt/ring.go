@@ -2,12 +2,12 @@ package rvt
 
 import "ciddk/ci"
 
-// The engine knows no queue layout: it pulls decoded work from sources and pushes completions into a ring. What the consumer can
-// write to (a ring in shared memory) is decoded once, into the engine's own copy, and never read again; only payload bytes may be
-// read in place, since no value of them can do harm.
+// The engine knows no queue layout: it pulls decoded work from sources and pushes completions into a ring. What the
+// consumer can write to (a ring in shared memory) is decoded once, into the engine's own copy, and never read again;
+// only payload bytes may be read in place, since no value of them can do harm.
 
-// Work is one request of a send queue, decoded. The engine owns it: SGL and Inline refer to storage that the source keeps unchanged
-// until Retire (SGL must be private memory, Inline may be the ring itself).
+// Work is one request of a send queue, decoded. The engine owns it: SGL and Inline refer to storage that the source
+// keeps unchanged until Retire (SGL must be private memory, Inline may be the ring itself).
 type Work struct {
 	ID      uint64
 	SGL     []ci.SGE
@@ -41,8 +41,9 @@ type WorkExt struct {
 
 // WorkSource is the consumer side of a send queue.
 type WorkSource interface {
-	// Next decodes the oldest request not decoded yet into w, whose SGL has room for the queue's SGE limit: it sets every field but
-	// Length, and leaves w alone and reports false when there is none. A request that makes no sense comes with Bad set (WCLocalOpErr): the engine completes it so, in order.
+	// Next decodes the oldest request not decoded yet into w, whose SGL has room for the queue's SGE limit: it sets
+	// every field but Length, and leaves w alone and reports false when there is none. A request that makes no sense
+	// comes with Bad set (WCLocalOpErr): the engine completes it so, in order.
 	Next(w *Work) bool
 	// Retire says that the n oldest requests are complete: their slots may be used again.
 	Retire(n int)
@@ -51,7 +52,8 @@ type WorkSource interface {
 // SendRing is a send queue whose producer is in this process.
 type SendRing interface {
 	WorkSource
-	// Post appends requests that the engine has found legal, and returns how many found room. Calls are serialised by the engine.
+	// Post appends requests that the engine has found legal, and returns how many found room. Calls are serialised by
+	// the engine.
 	Post(wrs []ci.SendWR, obj Resolver) int
 	// Reset forgets everything.
 	Reset()
@@ -61,7 +63,8 @@ type SendRing interface {
 	Len() int
 }
 
-// Resolver recovers the engine's objects from those of the consumer, wrapped or not. The engine has checked that they are its own.
+// Resolver recovers the engine's objects from those of the consumer, wrapped or not. The engine has checked that they
+// are its own.
 type Resolver interface {
 	AV(ci.AV) *AV
 	MW(ci.MW) *MW
@@ -80,15 +83,16 @@ type RecvSource interface {
 	Next(w *RecvWork) bool
 }
 
-// RecvBatch is what a RecvRing may have beside Next: Take is Next, but what it takes need not be free again before Release, which the
-// engine calls before the consumer can learn that anything was taken. It saves a memory barrier per buffer.
+// RecvBatch is what a RecvRing may have beside Next: Take is Next, but what it takes need not be free again before
+// Release, which the engine calls before the consumer can learn that anything was taken. It saves a memory barrier per
+// buffer.
 type RecvBatch interface {
 	Take(w *RecvWork) bool
 	Release()
 }
 
-// RecvRing is a receive queue whose producer is in this process. The engine serialises Post against Post, and Next against Next;
-// Post may run concurrently with Next.
+// RecvRing is a receive queue whose producer is in this process. The engine serialises Post against Post, and Next
+// against Next; Post may run concurrently with Next.
 type RecvRing interface {
 	RecvSource
 	Post(wrs []ci.RecvWR) int
@@ -105,15 +109,15 @@ type CompletionSink interface {
 	Put(wc *ci.WC) bool
 }
 
-// CompletionBatch is what a CompletionRing may have beside Put: Stage is Put, but what it appends need not be visible before Publish, which
-// the engine calls before it lets others put.
+// CompletionBatch is what a CompletionRing may have beside Put: Stage is Put, but what it appends need not be visible
+// before Publish, which the engine calls before it lets others put.
 type CompletionBatch interface {
 	Stage(wc *ci.WC) bool
 	Publish()
 }
 
-// CompletionRing is a completion queue whose consumer is in this process. The engine serialises Put against Put, Get against Get;
-// Put may run concurrently with Get. Resize excludes both.
+// CompletionRing is a completion queue whose consumer is in this process. The engine serialises Put against Put, Get
+// against Get; Put may run concurrently with Get. Resize excludes both.
 type CompletionRing interface {
 	CompletionSink
 	Get(wcs []ci.WC) int

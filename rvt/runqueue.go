@@ -8,8 +8,9 @@ import (
 	"ciddk/clock"
 )
 
-// A runQueue holds the QPs of a port that have work left after a turn. Each gets one quantum when its turn comes, first in, first out. The
-// queue is run by a timer of the clock that is set only while QPs wait, and by consumers that poll an empty CQ.
+// A runQueue holds the QPs of a port that have work left after a turn. Each gets one quantum when its turn comes, first
+// in, first out. The queue is run by a timer of the clock that is set only while QPs wait, and by consumers that poll
+// an empty CQ.
 type runQueue struct {
 	clock   clock.Clock
 	waiting atomic.Int32 // QPs in the queue, for pollers, which look without the lock
@@ -60,8 +61,8 @@ func (u *runQueue) add(w *waiter) {
 	u.armed = true
 }
 
-// take removes and returns the first in the queue, or nil. With polled, it is not removed if a deadline of it has passed: acting on a
-// deadline may take long, and deliver packets to other QPs.
+// take removes and returns the first in the queue, or nil. With polled, it is not removed if a deadline of it has
+// passed: acting on a deadline may take long, and deliver packets to other QPs.
 func (u *runQueue) take(polled bool) *waiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,8 +78,8 @@ func (u *runQueue) take(polled bool) *waiter {
 	return w
 }
 
-// round gives a turn to each QP that waits, and sets the timer again if any wait then. It yields between turns: many QPs that wait would
-// otherwise keep a processor for 10 ms, after which the runtime preempts a goroutine.
+// round gives a turn to each QP that waits, and sets the timer again if any wait then. It yields between turns: many
+// QPs that wait would otherwise keep a processor for 10 ms, after which the runtime preempts a goroutine.
 func (u *runQueue) round() {
 	for range u.waiting.Load() {
 		if !u.one(false) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRoundYields checks that a round of many waiting QPs leaves the processor to other goroutines between turns. The turns of this test do
-// nothing, so that all of them would pass before the runtime preempts a round that did not yield.
+// TestRoundYields checks that a round of many waiting QPs leaves the processor to other goroutines between turns. The
+// turns of this test do nothing, so that all of them would pass before the runtime preempts a round that did not yield.
 func TestRoundYields(t *testing.T) {
 	const (
 		qps      = 10000

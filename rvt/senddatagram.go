@@ -60,7 +60,8 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	p.Op, p.Start, p.End = wire.OpSend, true, true
 	p.Route, p.PKey = av.route, key
 	p.DestQP, p.SrcQP = w.DestQP, r.num
-	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 { // a privileged key in the request stands for the QP's own (IBTA volume 1, 10.2.5)
+	// a privileged key in the request stands for the QP's own (IBTA volume 1, 10.2.5)
+	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 {
 		p.QKey = r.attr.QKey
 	}
 	if r.typ == ci.QP1 {

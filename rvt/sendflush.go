@@ -5,8 +5,8 @@ import (
 	"ciddk/wire"
 )
 
-// sendError completes the oldest request with an error. A reliable connection is over with it; other services stop sending only
-// (IBTA volume 1, 10.3.1 and 10.10.2).
+// sendError completes the oldest request with an error. A reliable connection is over with it; other services stop
+// sending only (IBTA volume 1, 10.3.1 and 10.10.2).
 func (r *requester) sendError(t *turn, st ci.WCStatus) {
 	if r.head != r.tail {
 		r.sendCompletion(t, r.at(r.head), st)
@@ -29,7 +29,8 @@ func (r *requester) failAt(t *turn, e *sendEntry, st ci.WCStatus) {
 	}
 }
 
-// flushSends completes what is posted to the send queue, in order, as flushed. What the quantum does not pay for is left to later turns.
+// flushSends completes what is posted to the send queue, in order, as flushed. What the quantum does not pay for is
+// left to later turns.
 func (r *requester) flushSends(t *turn) {
 	for {
 		for ; r.head != r.tail && !t.left.isSpent(); r.head++ {
@@ -60,7 +61,8 @@ func (r *requester) flushSends(t *turn) {
 	r.retryAt, r.lateness, r.rnrAt, r.nakAt, r.pacing = 0, lateness{}, 0, 0, pacing{}
 }
 
-// endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted now.
+// endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted
+// now.
 func (r *requester) endFlush() {
 	for range r.sq.Len()/turnPackets + 1 {
 		t := newTurn(r.endpoint)

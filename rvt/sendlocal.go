@@ -4,8 +4,8 @@ import (
 	"ciddk/ci"
 )
 
-// local executes an operation that sends nothing. An invalidation waits for everything before it, whose retransmission may still
-// need the key; the others only keep the order of the queue.
+// local executes an operation that sends nothing. An invalidation waits for everything before it, whose retransmission
+// may still need the key; the others only keep the order of the queue.
 func (r *requester) local(t *turn, e *sendEntry, st ci.WCStatus) bool {
 	if e.w.Op == ci.OpLocalInv && r.head != r.next {
 		return false

@@ -87,8 +87,9 @@ func (r *requester) sendTrain(t *turn, e *sendEntry) bool {
 	return true
 }
 
-// fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train too long for what
-// memory without direct access needs is shortened, and a packet of too many pieces is copied. nil: the data cannot be had.
+// fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train
+// too long for what memory without direct access needs is shortened, and a packet of too many pieces is copied. nil:
+// the data cannot be had.
 func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, uint32) {
 	for {
 		size := uint32(min(e.w.Length-off, uint64(n)*uint64(r.mtu)))
@@ -170,8 +171,9 @@ func (r *requester) readChunk() uint32 {
 	return maxReadPackets
 }
 
-// sendRead sends a READ request for what is left of e, or for what is left of a chunk of it. What is asked for again must lie inside
-// one request that the peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on how wide the window happens to be.
+// sendRead sends a READ request for what is left of e, or for what is left of a chunk of it. What is asked for again
+// must lie inside one request that the peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on how wide
+// the window happens to be.
 func (r *requester) sendRead(t *turn, e *sendEntry) bool {
 	n := min(e.npkts-r.off, e.chunk-r.off%e.chunk)
 	if r.reads >= uint32(r.attr.InitDepth) {

@@ -90,7 +90,7 @@ func (r *requester) packetWindow() uint32 {
 	return uint32(min(h.Packets, psnWindow))
 }
 
-// open tells whether n more PSNs may be outstanding.
+// open reports whether n more PSNs may be outstanding.
 func (r *requester) open(n uint32) bool {
 	out := uint32(psnDiff(r.psn, r.una))
 	if limit := r.packetWindow(); out+n > limit {
@@ -99,7 +99,7 @@ func (r *requester) open(n uint32) bool {
 	return true
 }
 
-// half tells whether half of what may be outstanding is. On a lossless link that is half of the PSNs.
+// half reports whether half of what may be outstanding is. On a lossless link that is half of the PSNs.
 func (r *requester) half() bool {
 	most := r.packetWindow()
 	if r.port.hints.Lossless {
@@ -118,8 +118,8 @@ func (r *requester) advance(n uint32, bytes int64) {
 	}
 }
 
-// rewind goes back to a PSN that has been sent: everything from it on is sent again (go-back-N). The timer stops, and starts again with the first
-// packet, so that one loss that both a NAK and the timer report costs one retry.
+// rewind goes back to a PSN that has been sent: everything from it on is sent again (go-back-N). The timer stops, and
+// starts again with the first packet, so that one loss that both a NAK and the timer report costs one retry.
 func (r *requester) rewind(psn ci.PSN) {
 	r.retryAt, r.lateness = 0, lateness{}
 	for i := r.head; i != r.tail; i++ {
@@ -142,7 +142,8 @@ func (r *requester) skipTo(psn ci.PSN) {
 		if !e.started {
 			break
 		}
-		if d := uint32(psn-e.first) & psnMask; d < e.npkts { // psn is not before e; of two long messages together it may be 2^23 behind
+		// psn is not before e; of two long messages together it may be 2^23 behind
+		if d := uint32(psn-e.first) & psnMask; d < e.npkts {
 			r.off, r.psn = d, psn
 			return
 		}
@@ -150,7 +151,8 @@ func (r *requester) skipTo(psn ci.PSN) {
 	r.off, r.psn = 0, psn
 }
 
-// slowDown halves what may be on the way; progress gives it back slowly. It is a guest's good manners on a link without flow control.
+// slowDown halves what may be on the way; progress gives it back slowly. It is a guest's good manners on a link without
+// flow control.
 func (r *requester) slowDown() {
 	if w := int64(r.port.hints.Window); w != 0 {
 		r.window = max(r.window/2, min(w, 4*int64(r.mtu)))

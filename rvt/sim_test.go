@@ -26,8 +26,8 @@ type fate struct {
 
 var onTime = fate{copies: 1}
 
-// sim makes a wireLink a queue that a test drains: packets are delivered one at a time, on the test's goroutine, so that every
-// order of events can be had and repeated.
+// sim makes a wireLink a queue that a test drains: packets are delivered one at a time, on the test's goroutine, so
+// that every order of events can be had and repeated.
 type sim struct {
 	clock *fakeClock
 	fate  func(n int, p *Packet) fate // nil: all on time; n counts from 0

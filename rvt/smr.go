@@ -2,8 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// RegisterSMR makes a second region over the storage of src. As with a physical region, the address given keeps the offset in the
-// page that src has (IBTA volume 1, 11.2.8.7).
+// RegisterSMR makes a second region over the storage of src. As with a physical region, the address given keeps the
+// offset in the page that src has (IBTA volume 1, 11.2.8.7).
 func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
 	const verb = "PD.RegisterSMR"
 	dev := d.dev

@@ -8,7 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// Buffers of a shared receive queue belong to its domain, whatever that of the QP that takes them (IBTA volume 1, 10.2.9).
+// Buffers of a shared receive queue belong to its domain, whatever that of the QP that takes them (IBTA volume 1,
+// 10.2.9).
 func TestSRQDomain(t *testing.T) {
 	for _, x := range []struct {
 		own  bool // the buffer is in the SRQ's domain, else in the QP's

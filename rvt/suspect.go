@@ -7,10 +7,12 @@ import (
 	"ciddk/ci"
 )
 
-// Suspicion is a report of packets that the peer of a connected QP would hardly send. The packets may come from somebody else; they may
-// as well be left over from an earlier connection, or come from an adapter with habits of its own. The QP is not affected by the report.
+// Suspicion is a report of packets that the peer of a connected QP would hardly send. The packets may come from
+// somebody else; they may as well be left over from an earlier connection, or come from an adapter with habits of its
+// own. The QP is not affected by the report.
 //
-// There is at most one report of each kind in ten seconds for a QP. At most 64 reports wait for Ops.Suspect; further ones are lost.
+// There is at most one report of each kind in ten seconds for a QP. At most 64 reports wait for Ops.Suspect; further
+// ones are lost.
 type Suspicion struct {
 	Kind SuspectKind
 	QPN  ci.QPN // the QP that the packets were sent to
@@ -34,11 +36,14 @@ type SuspectKind uint8
 const (
 	SuspectAddress SuspectKind = iota // packets from another address than the peer's: dropped
 	SuspectEntropy                    // the source port changed: accepted, or with Hints.StrictSource dropped
-	SuspectPSN                        // a burst of packets with PSNs far from those expected, as of somebody who searches for the right one
+	// a burst of packets with PSNs far from those expected, as of somebody who searches for the right one
+	SuspectPSN
 	numSuspects
 )
 
-var suspectNames = [numSuspects]string{"packets from another address", "change of the source port", "burst of wrong PSNs"}
+var suspectNames = [numSuspects]string{
+	"packets from another address", "change of the source port", "burst of wrong PSNs",
+}
 
 func (k SuspectKind) String() string {
 	if k < numSuspects {

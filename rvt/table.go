@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// table finds objects by number without a lock: packets look up QPs and keys in it. Writers are serialised; a reader sees an entry
-// or does not. Numbers are random (decision 9), so the low bits serve as hash.
+// table finds objects by number without a lock: packets look up QPs and keys in it. Writers are serialised; a reader
+// sees an entry or does not. Numbers are random (decision 9), so the low bits serve as hash.
 type table[T any] struct {
 	mu      sync.Mutex
 	n       int

@@ -7,8 +7,8 @@ import (
 	"ciddk/wire"
 )
 
-// turn is one run of a QP's engine: the packets, completions and regions that it collects while the QP's token is held. Turns are pooled, so
-// that a QP needs no scratch memory of its own.
+// turn is one run of a QP's engine: the packets, completions and regions that it collects while the QP's token is held.
+// Turns are pooled, so that a QP needs no scratch memory of its own.
 type turn struct {
 	*endpoint         // the QP's
 	out       *port   // where pkts go
@@ -98,8 +98,8 @@ func (t *turn) room(n int) {
 	}
 }
 
-// view appends the bytes of m to the segments; it copies where it must. It reports false on a fault of the memory, and where the batch has
-// no room.
+// view appends the bytes of m to the segments; it copies where it must. It reports false on a fault of the memory, and
+// where the batch has no room.
 func (t *turn) view(m mem, n uint32) bool {
 	if n == 0 {
 		return true
@@ -132,7 +132,8 @@ func (t *turn) view(m mem, n uint32) bool {
 	return true
 }
 
-// complete returns a new completion of the QP for the caller to fill in. It reaches its CQ when the turn ends, or earlier.
+// complete returns a new completion of the QP for the caller to fill in. It reaches its CQ when the turn ends, or
+// earlier.
 func (t *turn) complete(cq *CQ, solicited bool) *ci.WC {
 	if t.nwcs == len(t.wcs) {
 		t.flushCompletions()
@@ -150,7 +151,9 @@ func (t *turn) flushCompletions() {
 	if t.service != wire.RC {
 		t.send() // a send is complete when its data has left: the consumer may change the buffer from then on
 	} else {
-		t.retire() // what a peer has acknowledged is not in the batch; a consumer that sees its completion finds room for another request
+		// what a peer has acknowledged is not in the batch; a consumer that sees its completion finds room for another
+		// request
+		t.retire()
 	}
 	for i := 0; i < t.nwcs; {
 		j := i + 1
@@ -163,8 +166,8 @@ func (t *turn) flushCompletions() {
 	t.nwcs = 0
 }
 
-// finish ends the turn, with the token still held: completions become visible in the order in which the QP made them, then the packets
-// leave.
+// finish ends the turn, with the token still held: completions become visible in the order in which the QP made them,
+// then the packets leave.
 func (t *turn) finish() {
 	if t.nwcs > 0 {
 		t.flushCompletions()

@@ -290,7 +290,8 @@ func TestLimits(t *testing.T) {
 	require.Positive(t, a.MaxMWs)
 }
 
-// TestObjectLimits makes objects up to a small limit: one more fails, nothing is left behind, and a freed one can be made again.
+// TestObjectLimits makes objects up to a small limit: one more fails, nothing is left behind, and a freed one can be
+// made again.
 func TestObjectLimits(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Ports: []Port{l.port()}, Rings: plainRings{}, Clock: newClock(),

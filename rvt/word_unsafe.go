@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// storeRelease stores the first 8 bytes of src to dst, which is aligned, in one piece and after everything stored before.
+// storeRelease stores the first 8 bytes of src to dst, which is aligned, in one piece and after everything stored
+// before.
 func storeRelease(dst, src []byte) {
 	_ = dst[7]
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), binary.NativeEndian.Uint64(src))
