@@ -5,12 +5,12 @@ import (
 	"ciddk/wire"
 )
 
-// Automatic path migration, IBTA volume 1, 17.2.8. A QP is Migrated at first. The consumer loads an alternate path and
-// asks for Rearm; when packets with MigReq clear show that the peer is rearmed, too, the QP is Armed. An armed QP
-// migrates when the consumer asks for Migrated, when retries on the primary path are used up, or when the peer's
-// packets come with MigReq set.
+// Automatic path migration (IBTA volume 1, 17.2.8). A new QP is Migrated. The consumer loads an alternate path and asks
+// for Rearm. When packets with MigReq clear show that the peer is rearmed as well, the QP is Armed. An armed QP
+// migrates when the consumer asks for Migrated, when its retries on the primary path are used up, or when packets of
+// the peer have MigReq set.
 
-// checkAPM judges a new alternate path and a requested migration state.
+// checkAPM validates a new alternate path and a requested migration state.
 func (q *QP) checkAPM(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
 	if set&ci.QPFieldAlternate != 0 {
 		p.altPort = q.dev.port(a.Alternate.AV.Port)
@@ -70,15 +70,15 @@ func (q *QP) migrate() {
 	q.req.openWindow()
 }
 
-// seeMigReq reacts to the migration bit of a packet. It reports false for a packet that is not from the peer, or that
-// asks in vain.
+// checkMigReq acts on the migration bit of a packet. It reports whether to accept the packet: false for one that is not
+// from the peer, or that requests a migration which the QP refuses.
 //
-// MigReq set is a request to migrate when this end is Armed, for then the peer has shown that it is rearmed (IBTA
-// volume 1, 17.2.8.1). It is accepted if the packet comes by the alternate path loaded (9.6.1.5). Before this end is
-// Armed, packets of the primary path have the bit set as long as the peer has not rearmed; those of another path show
-// that the peer has gone there without being followed. A QP whose consumer has loaded no alternate path does not take
-// part, and hears nothing.
-func (q *QP) seeMigReq(p *Packet) bool {
+// MigReq set is a request to migrate when this end is Armed, because the peer has shown then that it is rearmed (IBTA
+// volume 1, 17.2.8.1). The request is accepted if the packet comes by the loaded alternate path (9.6.1.5). Before this
+// end is Armed, packets of the primary path have the bit set as long as the peer has not rearmed, and packets of
+// another path show that the peer has migrated alone. A QP without an alternate path does not take part and raises no
+// event.
+func (q *QP) checkMigReq(p *Packet) bool {
 	fromPrimary := p.Src == q.peer
 	fromAlt := q.altRt != nil && p.Src == q.altPeer
 	switch {
@@ -101,9 +101,9 @@ func (q *QP) seeMigReq(p *Packet) bool {
 	return fromPrimary
 }
 
-// refuseMigration tells the consumer that the peer has migrated and this end does not follow (path migration request
-// error, IBTA volume 1, 11.6.3): once for each time that it asks for Rearm, however many packets come. The QP stays as
-// it is, since the packets are dropped as any others of a wrong path: the peer finds out by its retries.
+// refuseMigration raises the event of a path migration request error (IBTA volume 1, 11.6.3): the peer has migrated and
+// this end does not follow. It raises it once for each Rearm, however many packets come. The QP keeps its state. The
+// packets are dropped like all others of a wrong path, so the retries of the peer run out.
 func (q *QP) refuseMigration() {
 	if !q.apm.refused {
 		q.apm.refused = true

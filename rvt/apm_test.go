@@ -284,7 +284,7 @@ func TestMigReq(t *testing.T) {
 			}
 			for range 2 { // events come once
 				p := c.p
-				require.Equal(t, c.taken || c.to == ci.APMMigrated, q.seeMigReq(&p))
+				require.Equal(t, c.taken || c.to == ci.APMMigrated, q.checkMigReq(&p))
 			}
 			q.mu.Unlock()
 			want := c.to

@@ -7,8 +7,9 @@ import (
 	"ciddk/wire"
 )
 
-// Remote atomics are the processor's own, on the storage itself: so they are atomic among regions that alias, and with
-// the host's use of sync/atomic on the same word (ci.AtomicGlobal). Operands are numbers in host order.
+// Remote atomics use the atomic instructions of the processor on the storage itself. They are atomic among regions that
+// alias, and with sync/atomic operations of the host on the same word (ci.AtomicGlobal). Operands are numbers in host
+// order.
 
 // atomic executes a compare-swap (swap if the old value is compare) or a fetch-add (of swap), and returns the old
 // value. Errors: the operand is outside, is not aligned in storage, or cannot be addressed directly.

@@ -14,16 +14,17 @@ type AV struct {
 	state atomic.Pointer[avState]
 }
 
-// avState is one generation of a vector: Modify replaces it whole, so that a send sees the old or the new address.
+// avState is one generation of a vector. Modify replaces it as a whole, so that a send uses the old address or the new
+// one.
 type avState struct {
 	attr  ci.AVAttr
-	route Route // nil: a bad address, which shows as WCLocalOpErr at the send
+	route Route // nil: an invalid address; sends complete with WCLocalOpErr
 	port  *port
 }
 
 func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 	dev := d.dev
-	attr.User = nil // not kept after the verb
+	attr.User = nil // not kept
 	s := &avState{attr: attr, port: dev.port(attr.Port)}
 	if s.port == nil {
 		if dev.attr.Caps.Has(ci.CapAVPortCheck) {
@@ -37,7 +38,7 @@ func (d *PD) avState(verb string, attr ci.AVAttr) (*avState, error) {
 	return s, nil
 }
 
-// CreateAV makes an address vector.
+// CreateAV creates an address vector.
 func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	const verb = "PD.CreateAV"
 	dev := d.dev
@@ -57,7 +58,7 @@ func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	return a, nil
 }
 
-// Query returns what was set.
+// Query returns the attributes and the domain.
 func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
 	if !a.alive() {
 		return ci.AVAttr{}, nil, fail("AV.Query", ci.InvalidAVHandle)
@@ -65,7 +66,7 @@ func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
 	return a.state.Load().attr, a.pd, nil
 }
 
-// Modify replaces the vector.
+// Modify replaces the attributes.
 func (a *AV) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
 	if !a.alive() {
@@ -80,7 +81,7 @@ func (a *AV) Modify(attr ci.AVAttr) error {
 	return nil
 }
 
-// Destroy frees the vector. Sends posted with it and not sent yet complete with WCLocalOpErr.
+// Destroy frees the vector. Sends that were posted with it and have not left complete with WCLocalOpErr.
 func (a *AV) Destroy() error {
 	if err := a.kill("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err

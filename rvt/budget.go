@@ -10,7 +10,7 @@ type budget struct {
 	used  atomic.Int64
 }
 
-// take reserves n bytes, and reports whether they are within the limit.
+// take reserves n bytes and reports whether they are within the limit. If not, it reserves nothing.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.limit {
 		b.used.Add(-n)

@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// CA is the open HCA.
+// CA is an open HCA. It implements ci.CA.
 type CA struct {
 	ci.UnimplementedCA
 	refs
@@ -15,7 +15,7 @@ type CA struct {
 	handlers *handlers
 }
 
-// Query is a snapshot of the attributes.
+// Query returns a snapshot of the attributes.
 func (c *CA) Query() (*ci.CAAttr, error) {
 	if !c.alive() {
 		return nil, fail("CA.Query", ci.InvalidCAHandle)
@@ -76,7 +76,7 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 	return nil
 }
 
-// Close ends the open.
+// Close ends the open. It fails with ResourceBusy while objects exist.
 func (c *CA) Close() error {
 	if err := c.kill("CA.Close", ci.InvalidCAHandle); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *CA) Close() error {
 	return nil
 }
 
-// AllocatePD is the way to every other object.
+// AllocatePD creates a protection domain.
 func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	p, err := c.newPD("CA.AllocatePD", typ)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	return p, nil
 }
 
-// OnEvent adds a listener.
+// OnEvent adds a handler for events of the CA and its ports.
 func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 	const verb = "CA.OnEvent"
 	if !c.hca.attr.Caps.Has(ci.CapEventHandlers) {
@@ -113,7 +113,7 @@ func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 	return h, nil
 }
 
-// eventHandler is what OnEvent returns.
+// eventHandler is a handler that OnEvent has added.
 type eventHandler struct {
 	refs
 	ca *CA
@@ -130,7 +130,7 @@ func (e *eventHandler) Destroy() error {
 	return nil
 }
 
-// LocalMAD executes a management datagram on a port's agents.
+// LocalMAD executes a management datagram on the agents of a port.
 func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
 	switch {
@@ -146,12 +146,12 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	if err := c.hca.cfg.Ops.LocalMAD(num, src, in, out); err != nil {
 		return failErr(verb, ci.StatusOf(err), err)
 	}
-	// not everything that a MAD sets raises an event, such as a port that is armed; a query shows it [SAS-2.1-14]
+	// A MAD may change what no event reports, such as a port that is armed. A query shows the change [SAS-2.1-14].
 	c.hca.refreshPort(c.hca.port(num))
 	return nil
 }
 
-// SLForIP looks up a service level.
+// SLForIP returns the service level of an IP port.
 func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
 	const verb = "CA.SLForIP"
 	switch {
@@ -165,7 +165,7 @@ func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
 	return c.hca.cfg.Ops.SLForIP(num, ipPort)
 }
 
-// VendorCall is the private escape.
+// VendorCall executes an operation that is private to the vendor.
 func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 	const verb = "CA.VendorCall"
 	switch {

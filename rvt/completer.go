@@ -5,12 +5,13 @@ import (
 	"ciddk/wire"
 )
 
-// The requester's answers: acknowledgements, READ responses, atomic results (IBTA volume 1, 9.7.5 and 9.9.2).
+// The responses that a requester gets: acknowledgements, READ responses and atomic results (IBTA volume 1, 9.7.5 and
+// 9.9.2).
 
-// answer takes a response packet.
+// answer executes a response packet.
 func (r *requester) answer(t *turn, p *Packet) {
 	if psnDiff(p.PSN, r.max) > farPSN || psnDiff(p.PSN, r.una) < -farPSN {
-		r.seeFarPSN(p)
+		r.countFarPSN(p)
 	}
 	if psnDiff(p.PSN, r.max) >= 0 || r.una == r.max {
 		r.dev.count.add(DropStale, 1)
@@ -28,7 +29,7 @@ func (r *requester) answer(t *turn, p *Packet) {
 	}
 }
 
-// ack takes an ACK, RNR NAK or NAK.
+// ack executes an ACK, an RNR NAK or a NAK.
 func (r *requester) ack(t *turn, p *Packet) {
 	syn := p.Syndrome
 	if syn.IsACK() {
@@ -37,16 +38,16 @@ func (r *requester) ack(t *turn, p *Packet) {
 			return
 		}
 		if !r.acknowledge(t, psnAdd(p.PSN, 1)) {
-			r.lost(t)
+			r.responseLost(t)
 		}
 		return
 	}
-	if psnDiff(p.PSN, r.una) < 0 { // of something that has been answered since
+	if psnDiff(p.PSN, r.una) < 0 { // it has been acknowledged since
 		r.dev.count.add(DropStale, 1)
 		return
 	}
 	if !r.acknowledge(t, p.PSN) {
-		r.lost(t)
+		r.responseLost(t)
 		return
 	}
 	switch {
@@ -65,7 +66,7 @@ func (r *requester) ack(t *turn, p *Packet) {
 			r.rnrRetries--
 		}
 		r.rewind(p.PSN)
-		r.heeded = sequenceErrors{nak: true, implied: true} // the responder has not got further: they are old
+		r.retried = sequenceErrors{nak: true, implied: true} // the responder has executed no later request: such errors are old
 		r.nakAt = 0
 		r.rnrPSN = p.PSN
 		r.rnrAt = r.deadline(wire.RNRTimer(syn.Value()))
@@ -88,8 +89,9 @@ func (r *requester) ack(t *turn, p *Packet) {
 	}
 }
 
-// acknowledge takes everything before psn as received by the peer, and completes what that completes. It stops at a
-// READ or atomic whose answer has not come, and reports false then if psn lies behind it: the answer is lost.
+// acknowledge marks everything before psn as received by the peer and completes the requests that this covers. It stops
+// at a READ or atomic whose response has not come. It reports false if psn lies behind that request: its response is
+// lost then.
 func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 	una := r.una
 	all := true
@@ -101,7 +103,7 @@ func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 		if e.done {
 			continue
 		}
-		// Everything before e is answered, so una lies in it. Distances are taken from una: less than 2^23 is
+		// Everything before e is complete, so una lies in e. Distances are taken from una: less than 2^23 PSNs are
 		// outstanding, while a message may be 2^23 packets long.
 		more := psnDiff(psn, r.una)
 		if more <= 0 {
@@ -127,14 +129,14 @@ func (r *requester) acknowledge(t *turn, psn ci.PSN) bool {
 	return all
 }
 
-// progressed notes that the peer has answered something new.
+// progressed restores the retries and the timer, because the peer has acknowledged something new.
 func (r *requester) progressed() {
 	r.heard(1)
 	if psnDiff(r.psn, r.una) < 0 { // what was being sent again has arrived after all
 		r.skipTo(r.una)
 	}
 	r.bytes = max(r.bytes, 0)
-	r.heeded = sequenceErrors{}
+	r.retried = sequenceErrors{}
 	if r.nakAt != 0 && psnDiff(r.una, r.nakPSN) > 0 {
 		r.nakAt = 0 // nothing was missing where the NAK said so
 	}
@@ -149,8 +151,8 @@ func (r *requester) progressed() {
 	r.speedUp()
 }
 
-// expected is the request that a response with this PSN answers: the oldest one, when everything before it has been
-// acknowledged.
+// expected returns the request that a response with this PSN answers: the oldest one, if everything before it is
+// acknowledged. It returns nil and counts the packet if there is none.
 func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 	if psnDiff(psn, r.una) < 0 {
 		r.dev.count.add(DropResponse, 1)
@@ -158,7 +160,7 @@ func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 	}
 	if !r.acknowledge(t, psn) || r.una != psn {
 		r.dev.count.add(DropSequence, 1)
-		r.lost(t)
+		r.responseLost(t)
 		return nil
 	}
 	if r.head == r.tail {
@@ -168,7 +170,7 @@ func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 	return r.at(r.head)
 }
 
-// readResponse places data of a READ.
+// readResponse stores the data of a READ response.
 func (r *requester) readResponse(t *turn, p *Packet) {
 	if old := psnDiff(r.una, p.PSN); old > 0 && uint32(old) < p.N { // the beginning of a train has come before
 		r.dev.count.add(DropDuplicate, int(old))
@@ -192,7 +194,7 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	if last {
 		want = e.w.Length - off
 	}
-	if uint64(p.Len) != want || !e.inPlace(p) {
+	if uint64(p.Len) != want || !e.isInPlace(p) {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
@@ -211,16 +213,16 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	r.retire(t)
 }
 
-// inPlace reports whether the opcodes of the READ response that is due are right (IBTA volume 1, 9.7.6): each request was
-// for the rest of a chunk, so an answer ends where its chunk does and nowhere else, and it does not begin with MIDDLE
-// or LAST at the head of one. Inside a chunk it may begin anew: what was asked for again is answered from there.
-func (e *sendEntry) inPlace(p *Packet) bool {
+// isInPlace reports whether the opcodes of a READ response are right (IBTA volume 1, 9.7.6). Each READ request asks for
+// the rest of a chunk, so a response ends where its chunk ends and nowhere else. At the head of a chunk it must begin
+// with FIRST or ONLY. Inside a chunk it may begin anew, since a repeated request is answered from there.
+func (e *sendEntry) isInPlace(p *Packet) bool {
 	after := e.got + p.N
 	end := after == e.npkts || after%e.chunk == 0
 	return p.End == end && (p.Start || e.got%e.chunk != 0)
 }
 
-// atomicResponse places the original value.
+// atomicResponse stores the original value.
 func (r *requester) atomicResponse(t *turn, p *Packet) {
 	e := r.expected(t, p.PSN)
 	if e == nil {

@@ -10,59 +10,60 @@ import (
 	"ciddk/clock"
 )
 
-// Config describes an HCA to build on this transport: rdmavt's driver parameters, without what only C needed.
+// Config describes an HCA. Fields without a stated default are required.
 type Config struct {
 	Info ci.HCAInfo
-	// Attr holds limits, capabilities and identity as Query shall show them; Ports is filled in from the ports. A zero
-	// limit is taken from DefaultAttr.
+	// Attr holds limits, capabilities and identity as CA.Query returns them. Ports is ignored. The engine replaces a
+	// limit of 0 by its default.
 	Attr  ci.CAAttr
 	Ports []Port // Ports[i] is port i+1
 	Rings Rings
 	Ops   Ops
 	Clock clock.Clock // nil: the machine's
-	// QueueMemory is the limit, in bytes, of what all queues of the adapter occupy together: rings of QPs, SRQs and
-	// CQs, the engine's window of decoded requests at its widest, and the answers that responders keep. A create,
-	// modify or resize that exceeds it fails with InsufficientResources. 0: DefaultQueueMemory.
+	// QueueMemory is the most bytes that all queues of the adapter may occupy together: rings of QPs, SRQs and CQs,
+	// windows of decoded requests at their widest, and the answers that responders keep. A create, modify or resize
+	// that exceeds it fails with InsufficientResources. 0: DefaultQueueMemory.
 	QueueMemory int64
-	// InboxMemory is the limit, in bytes, of packets that wait for QPs whose engine is busy; one QP may hold a quarter
-	// of it. Packets beyond it are dropped and counted as drop_busy. 0: DefaultInboxMemory.
+	// InboxMemory is the most bytes of packets that may wait for QPs whose engine is busy. One QP may hold a quarter of
+	// it. Packets beyond the limit are dropped and counted as drop_busy. 0: DefaultInboxMemory.
 	InboxMemory int64
 	Rand        io.Reader // nil: crypto/rand; keys and QPNs come from it (decision 9)
-	// Override wraps the engine's objects before consumers see them: every verb can be replaced or decorated, the
-	// default being the embedded object. First come, first served does not arise: there is one layer.
+	// Override wraps the objects of the engine before consumers get them, so that a driver can replace or decorate each
+	// verb. Only one layer is supported.
 	Override ciwrap.Layer
 }
 
-// Ops is what hardware, or whoever plays it, does for the engine beside moving packets. Nil functions are verbs that
-// the HCA does not have; New checks that what Attr.Caps claims is there.
+// Ops are the operations that a driver executes for the engine, beside moving packets. New fails if a capability in
+// Attr.Caps needs a function that is nil.
 type Ops struct {
-	// LocalMAD executes a management datagram on a port's agents. Needed by CapLocalMAD.
+	// LocalMAD executes a management datagram on the agents of a port. CapLocalMAD requires it.
 	LocalMAD func(port uint8, src *ci.AVAttr, in, out *ci.MAD) error
-	// VendorCall is the private escape. Needed by CapVendorCall.
+	// VendorCall executes an operation that is private to the vendor. CapVendorCall requires it.
 	VendorCall func(op *ci.VendorOp, objects []ci.Object) error
-	// SLForIP looks up a service level. Needed by CapSLForIP.
+	// SLForIP returns the service level of an IP port. CapSLForIP requires it.
 	SLForIP func(port uint8, ipPort uint16) (ci.SL, error)
-	// QPN, if not nil, names the number of a QP about to be created, in place of a random one; ResourceBusy when it is
-	// taken.
+	// QPN, if not nil, returns the number of a QP that is being created, in place of a random one. The create fails
+	// with ResourceBusy when the number is in use.
 	QPN func(ci.QPCreate) (ci.QPN, error)
-	// Key, if not nil, names the upper 24 bits of a new key, in place of random ones.
+	// Key, if not nil, returns the upper 24 bits of a new key, in place of random ones.
 	Key func() uint32
-	// QPState, if not nil, hears of each QP's state changes, after the fact, on the goroutine that made them. It may
-	// not block.
+	// QPState, if not nil, is called after each change of a QP's state, on the goroutine that made the change and with
+	// the token of the QP held. It may not block.
 	QPState func(num ci.QPN, s ci.QPState)
 	// Suspect, if not nil, is called with reports of packets that the peer of a connected QP would hardly send. Calls
-	// are made one at a time, on a goroutine of the HCA. See Suspicion.
+	// are made one at a time, on a goroutine of the HCA, with no lock held. See Suspicion.
 	Suspect func(Suspicion)
 }
 
-// SupportError says which operations are missing for the capabilities that a Config claims.
+// A SupportError lists what is missing for the capabilities that a Config claims.
 type SupportError struct{ Missing []string }
 
 func (e *SupportError) Error() string {
-	return "rvt: claims without the means to keep them: " + strings.Join(e.Missing, "; ")
+	return "rvt: capabilities claimed but not implemented: " + strings.Join(e.Missing, "; ")
 }
 
-// checkSupport holds claims against means (rdmavt's check_support, by name and complete).
+// checkSupport returns a *SupportError if Attr.Caps claims a capability without the operation or the port that it
+// needs.
 func (c *Config) checkSupport() error {
 	var missing []string
 	need := func(bit ci.Caps, claim string, ok bool, means string) {

@@ -2,7 +2,8 @@ package rvt
 
 import "sync/atomic"
 
-// Counter names one of the HCA's counters. Each packet that is not acted on is counted exactly once, under the reason.
+// A Counter identifies one of the counters of an HCA. Each packet that is not acted on is counted exactly once, under
+// its reason.
 type Counter uint8
 
 const (
@@ -63,7 +64,7 @@ type counters [numCounters]atomic.Uint64
 
 func (c *counters) add(k Counter, n int) { c[k].Add(uint64(n)) }
 
-// snapshot is for people and reports; it allocates.
+// snapshot returns all counters by name. It allocates.
 func (c *counters) snapshot() map[string]uint64 {
 	m := make(map[string]uint64, numCounters)
 	for k := range c {

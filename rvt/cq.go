@@ -25,7 +25,7 @@ type CQ struct {
 
 	getMu  sync.Mutex
 	taken  atomic.Uint64 // entries ever taken; written with getMu
-	_      [64]byte      // what a poller and what an engine writes are on cache lines of their own
+	_      [64]byte      // pollers and engines write to different cache lines
 	putMu  sync.Mutex    // after getMu where both are taken
 	stored atomic.Uint64 // entries ever put; written with putMu
 
@@ -38,7 +38,7 @@ type CQ struct {
 	overrun bool
 }
 
-// arming is what an armed queue waits for.
+// arming is the condition for the next callback of a queue.
 type arming uint8
 
 const (
@@ -48,10 +48,10 @@ const (
 	armAfter
 )
 
-// minModeration bounds how long a callback may wait for a count alone.
+// minModeration is the longest time that a callback waits for a count when there is no period.
 const minModeration = time.Millisecond
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
 	dev := d.dev
@@ -84,7 +84,7 @@ var (
 	errNotifyGone = &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidCQHandle}
 )
 
-// Poll moves completions to wc.
+// Poll removes completions from the queue and stores them in wc.
 func (q *CQ) Poll(wc []ci.WC) (int, error) {
 	if q.gone.Load() {
 		return 0, errPollGone
@@ -100,7 +100,7 @@ func (q *CQ) Poll(wc []ci.WC) (int, error) {
 }
 
 func (q *CQ) take(wc []ci.WC) int {
-	if q.stored.Load() == q.taken.Load() { // who spins on an empty queue takes no lock
+	if q.stored.Load() == q.taken.Load() { // polling an empty queue takes no lock
 		return 0
 	}
 	q.getMu.Lock()
@@ -112,7 +112,7 @@ func (q *CQ) take(wc []ci.WC) int {
 	return n
 }
 
-// Peek counts the entries waiting.
+// Peek returns the number of entries in the queue.
 func (q *CQ) Peek() (int, error) {
 	if !q.dev.attr.Caps.Has(ci.CapPeek) {
 		return q.UnimplementedCQ.Peek()
@@ -146,8 +146,7 @@ func (q *CQ) Notify(when ci.Notify) error {
 	return nil
 }
 
-// NotifyAfter arms one callback after n completions. A Notify replaces it, and the other way round: one arming at a
-// time.
+// NotifyAfter arms one callback after n completions. A later Notify replaces the arming, and the other way round.
 func (q *CQ) NotifyAfter(n int) error {
 	const verb = "CQ.NotifyAfter"
 	if !q.dev.attr.Caps.Has(ci.CapNotifyAfter) {
@@ -166,7 +165,7 @@ func (q *CQ) NotifyAfter(n int) error {
 	return nil
 }
 
-// Query gives the size and the moderation.
+// Query returns the size and the moderation.
 func (q *CQ) Query() (ci.CQAttr, error) {
 	if q.gone.Load() {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle)
@@ -176,7 +175,7 @@ func (q *CQ) Query() (ci.CQAttr, error) {
 	return ci.CQAttr{Size: q.ring.Cap(), Moderation: q.mod}, nil
 }
 
-// Resize changes the capacity, with entries kept.
+// Resize changes the capacity and keeps the entries.
 func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	const verb = "CQ.Resize"
 	size := r.Size
@@ -212,7 +211,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	return q.ring.Cap(), nil
 }
 
-// Modify sets moderation.
+// Modify sets the moderation.
 func (q *CQ) Modify(m ci.Moderation) error {
 	const verb = "CQ.Modify"
 	if !q.dev.attr.Caps.Has(ci.CapModeration) {
@@ -263,7 +262,7 @@ type pendingWC struct {
 	wc        ci.WC
 }
 
-// put adds completions of one queue. It is called with a QP's token held, and calls back nothing.
+// put appends completions of one queue. The caller holds the token of a QP. No callback runs inside put.
 func (q *CQ) put(list []pendingWC) {
 	fire := false
 	stored := 0
@@ -279,7 +278,7 @@ func (q *CQ) put(list []pendingWC) {
 			continue
 		}
 		stored++
-		if q.overrun { // the consumer made room: what is lost from here on is another matter
+		if q.overrun { // the consumer made room: the next overflow is a new one
 			q.overrun = false
 		}
 		switch q.arm {
@@ -305,7 +304,7 @@ func (q *CQ) put(list []pendingWC) {
 	}
 }
 
-// append adds one completion, which put then publishes; false when the queue is full.
+// append adds one completion, which becomes visible with the end of put. It reports false if the queue is full.
 func (q *CQ) append(wc *ci.WC) bool {
 	if q.stage != nil {
 		return q.stage.Stage(wc)
@@ -313,7 +312,7 @@ func (q *CQ) append(wc *ci.WC) bool {
 	return q.ring.Put(wc)
 }
 
-// moderate decides whether a callback that is due goes out now. It disarms the queue when it does.
+// moderate reports whether a callback that is due runs now, and disarms the queue if so.
 func (q *CQ) moderate(n int) bool {
 	if q.mod.Count > 1 || q.mod.Period > 0 {
 		first := q.pending == 0
@@ -335,11 +334,11 @@ func (q *CQ) moderate(n int) bool {
 	return true
 }
 
-// moderated is the end of a moderation period.
+// moderated runs at the end of a moderation period.
 func (q *CQ) moderated() {
 	q.putMu.Lock()
 	fire := q.pending > 0
-	if fire && q.dev.clock.Now() < q.modDue { // the timer was one of a callback that its count brought
+	if fire && q.dev.clock.Now() < q.modDue { // the timer belongs to a callback that has run
 		q.dev.wheel.Set(&q.modAt, q.modDue)
 		fire = false
 	}
@@ -352,7 +351,7 @@ func (q *CQ) moderated() {
 	}
 }
 
-// overflowed raises the events of lost completions, and takes the QPs that use the queue to Error (IBTA volume 1,
+// overflowed raises the events of lost completions and takes the QPs that use the queue to Error (IBTA volume 1,
 // 10.2.4.4).
 func (q *CQ) overflowed() {
 	q.notify.event(ci.EventCQOverflow, 0, 0)

@@ -1,9 +1,9 @@
 package rvt
 
-// The deadlines of a QP. One timer of the HCA's wheel serves them all; what it finds due is done in the QP's turn of
-// the run queue, since other deadlines wait for the wheel.
+// One timer of the device's wheel serves all deadlines of a QP. What is due is done in the QP's turn of the run queue,
+// so that the wheel is not delayed.
 
-// setTimer sets the wheel to the earliest deadline.
+// setTimer sets the timer to the earliest deadline.
 func (q *QP) setTimer() {
 	at := q.req.nextDeadline()
 	if t := q.resp.gapAt; t != 0 && (at == 0 || t < at) {

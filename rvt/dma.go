@@ -9,9 +9,9 @@ import (
 	"ciddk/ci"
 )
 
-// The DMA space of an HCA. Its addresses are drawn at random above all virtual addresses of today's processors, so that
-// a consumer that mixes up the two kinds is found out by the first access; storage that is not short comes in several
-// ranges, so that consumers meet what scattered physical memory looks like.
+// The DMA space of an HCA. Addresses are random and lie above all virtual addresses of present processors, so that the
+// first access fails when a consumer confuses the two kinds. Storage of more than a page is mapped in several ranges,
+// so that consumers are tested with memory that is scattered as physical memory is.
 
 // DMA is storage mapped into the HCA's DMA space.
 type DMA struct {
@@ -24,7 +24,7 @@ type DMA struct {
 	ranges []ci.DMARange
 }
 
-// dmaSpace resolves DMA addresses. The zero value is ready.
+// dmaSpace maps DMA addresses to storage. The zero value is ready.
 type dmaSpace struct {
 	mu   sync.RWMutex
 	runs []dmaRun // by address
@@ -43,7 +43,7 @@ const (
 	dmaHigh = 1 << 60
 )
 
-// MapDMA gives storage addresses in the DMA space.
+// MapDMA maps storage into the DMA space.
 func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	const verb = "CA.MapDMA"
 	dev := &c.hca.device
@@ -70,11 +70,11 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	return d, nil
 }
 
-// Ranges are the DMA addresses in order. The last one is rounded up to a whole page; the bytes behind the storage do
-// not exist.
+// Ranges returns the DMA addresses in order. The last range is rounded up to a whole page. The bytes behind the storage
+// do not exist.
 func (d *DMA) Ranges() []ci.DMARange { return d.ranges }
 
-// Destroy unmaps. It waits for accesses in progress.
+// Destroy unmaps the storage. It waits for accesses in progress.
 func (d *DMA) Destroy() error {
 	if err := d.kill("DMA.Destroy", ci.InvalidHandle); err != nil {
 		return err
@@ -91,8 +91,8 @@ func (d *DMA) Destroy() error {
 	return nil
 }
 
-// add cuts size bytes of d into runs of 1, 3, 9, 27 … pages, and gives each an address. The page is the longest that
-// the storage fills, so that a region may use any page size that makes sense for it.
+// add divides size bytes of d into runs of 1, 3, 9, 27 … pages and assigns an address to each. The page is the largest
+// page size of the HCA that is not larger than the storage, so that regions may use any of the smaller ones.
 func (s *dmaSpace) add(d *DMA, size uint64, dev *device) bool {
 	small := dev.pageSize()
 	page := small
@@ -119,7 +119,7 @@ func (s *dmaSpace) add(d *DMA, size uint64, dev *device) bool {
 	return true
 }
 
-// draw finds span free addresses, with a free page on both sides.
+// draw returns a random address with span free addresses, and a free page before and behind them.
 func (s *dmaSpace) draw(span, page uint64, r *source) (uint64, bool) {
 	if span > dmaHigh/4 {
 		return 0, false
@@ -135,7 +135,7 @@ func (s *dmaSpace) draw(span, page uint64, r *source) (uint64, bool) {
 	return 0, false
 }
 
-// after is the index of the first run that begins above addr.
+// after returns the index of the first run that begins above addr.
 func (s *dmaSpace) after(addr uint64) int {
 	return sort.Search(len(s.runs), func(i int) bool { return s.runs[i].addr > addr })
 }
@@ -150,7 +150,7 @@ func (s *dmaSpace) remove(d *DMA) {
 	s.drop(d)
 }
 
-// dmaCollector gathers the storage behind DMA addresses, and takes a reference on each DMA that it meets. The caller
+// dmaCollector collects the storage behind DMA addresses and takes a reference on each DMA that it uses. The caller
 // defers done.
 type dmaCollector struct {
 	pieces []dmaPiece
@@ -163,10 +163,10 @@ type dmaPiece struct {
 	off, n uint64
 }
 
-// add appends the bytes at n DMA addresses; false if not all of them are mapped.
+// add appends the bytes at n DMA addresses. It reports false if not all of them are mapped.
 func (c *dmaCollector) add(s *dmaSpace, addr, n uint64) bool { return c.upTo(s, addr, n) == n }
 
-// upTo appends the bytes at n DMA addresses, or those before the first that is not mapped, and returns their number.
+// upTo appends the bytes at n DMA addresses, up to the first that is not mapped, and returns their number.
 func (c *dmaCollector) upTo(s *dmaSpace, addr, n uint64) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -178,7 +178,7 @@ func (c *dmaCollector) upTo(s *dmaSpace, addr, n uint64) uint64 {
 		}
 		r := &s.runs[i]
 		skip := addr + got - r.addr
-		if skip >= r.size || !c.meet(r.d) {
+		if skip >= r.size || !c.reference(r.d) {
 			break
 		}
 		k := min(n-got, r.size-skip)
@@ -188,8 +188,8 @@ func (c *dmaCollector) upTo(s *dmaSpace, addr, n uint64) uint64 {
 	return got
 }
 
-// meet makes sure of a reference on d; false when it has been unmapped.
-func (c *dmaCollector) meet(d *DMA) bool {
+// reference takes a reference on d unless the collector has one. It reports false if d has been unmapped.
+func (c *dmaCollector) reference(d *DMA) bool {
 	if slices.Contains(c.dmas, d) {
 		return true
 	}
@@ -201,7 +201,8 @@ func (c *dmaCollector) meet(d *DMA) bool {
 	return true
 }
 
-// append joins what is linear in storage, so that a region over a whole DMA is as good as one over its memory.
+// append adds n bytes of d. It extends the last piece if they follow it, so that a region over a whole DMA is as fast
+// as one over its memory.
 func (c *dmaCollector) append(d *DMA, off, n uint64) {
 	c.size += n
 	if k := len(c.pieces); k > 0 {
@@ -213,7 +214,7 @@ func (c *dmaCollector) append(d *DMA, off, n uint64) {
 	c.pieces = append(c.pieces, dmaPiece{d, off, n})
 }
 
-// place turns what was gathered into the place of a region at va. It takes over the references.
+// place returns the collected storage as the place of a region at va. The references become those of the place.
 func (c *dmaCollector) place(va uint64) *place {
 	var segs []segment
 	for _, p := range c.pieces {
@@ -224,7 +225,7 @@ func (c *dmaCollector) place(va uint64) *place {
 	return p
 }
 
-// done drops the references that no place has taken over.
+// done releases the references that no place has taken over.
 func (c *dmaCollector) done() {
 	p := place{dmas: c.dmas}
 	p.drop()

@@ -12,12 +12,12 @@ func failf(verb string, s ci.Status, detail string) error {
 	return &ci.Error{Verb: verb, Status: s, Detail: detail}
 }
 
-// outside refuses a number that is not in its range.
+// outside returns the error for a number that is out of range.
 func outside(verb string, s ci.Status, what string, got, least, most int) error {
 	return failf(verb, s, fmt.Sprintf("%s is %d, want %d to %d", what, got, least, most))
 }
 
-// handle refuses an argument that is no live object of this HCA, with its kind's status; it names the argument.
+// handle returns the error for an argument that is nil, destroyed, or an object of another HCA.
 func handle(verb string, s ci.Status, arg string, o any) error {
 	if ci.IsNil(o) {
 		return failf(verb, s, arg+" is nil")

@@ -6,10 +6,10 @@ import (
 	"ciddk/ci"
 )
 
-// Fast registration: a region whose storage comes and goes by work requests (IBTA volume 1, 10.6.4 and 11.4.1). Between
-// an invalidation and the next OpFastReg its key gives nothing.
+// Fast registration (IBTA volume 1, 10.6.4 and 11.4.1): work requests map and unmap the storage of a region. Between an
+// invalidation and the next OpFastReg, its key grants nothing.
 
-// AllocFastRegMR makes an unmapped region.
+// AllocFastRegMR creates a region without storage.
 func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
 	const verb = "PD.AllocFastRegMR"
 	dev := d.dev
@@ -49,8 +49,8 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	return ci.WCSuccess
 }
 
-// placeFast finds the storage, or returns nil. Offset is the one of the address in its page, unless the region is
-// ZeroBased.
+// placeFast returns the storage of a fast registration, or nil. Offset must equal the offset of the address in its
+// page, unless the region is ZeroBased.
 func (d *device) placeFast(m *MR, f *ci.FastReg) *place {
 	const verb = "QP.PostSend"
 	if f.PageShift >= 64 || !slices.Contains(d.attr.PageSizes, 1<<f.PageShift) || d.checkAccess(verb, f.Access) != nil {
@@ -83,7 +83,7 @@ func (d *device) placeFast(m *MR, f *ci.FastReg) *place {
 	return run.place(f.IOVA)
 }
 
-// invalidate withdraws the mapping.
+// invalidate implements keyOwner: it withdraws the mapping.
 func (m *MR) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,8 +95,8 @@ func (m *MR) invalidate(e *endpoint, key ci.Key) bool {
 	return true
 }
 
-// localInv executes OpLocalInv: on a fast registration region, or on a type 2 window that was bound through q.
-// Invalidating a region that gives nothing succeeds. Status: WCBindErr.
+// localInv executes OpLocalInv on a fast registration region, or on a type 2 window that was bound through e.
+// Invalidating a region that grants nothing succeeds. Status: WCBindErr.
 func (d *device) localInv(e *endpoint, key ci.Key) ci.WCStatus {
 	if !d.keys.invalidate(e, key) {
 		return ci.WCBindErr

@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// FMR is a region whose pages are remapped without waiting: the key of the mapping before is useless at once, but an
-// access in progress may end later. UnmapFMRs waits for all of them; that is why it exists.
+// FMR is a fast memory region: Map replaces its pages without waiting. The key of the previous mapping is invalid at
+// once, but an access in progress may end later. UnmapFMRs waits for all accesses.
 type FMR struct {
 	ci.UnimplementedFMR
 	refs
@@ -19,7 +19,7 @@ type FMR struct {
 	maps   int // since the last unmap; with mu
 }
 
-// AllocFMR makes an unmapped region.
+// AllocFMR creates a region without pages.
 func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	const verb = "PD.AllocFMR"
 	dev := d.dev
@@ -51,8 +51,8 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	return &FMR{pd: d, slot: s, create: c}, nil
 }
 
-// Map makes keys for pages, in place of the pages before. The region is as long as the pages, or ends with the storage
-// where that ends inside the last page.
+// Map replaces the pages and returns the new keys. The region is as long as the pages, or ends with the storage if that
+// ends inside the last page.
 func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	const verb = "FMR.Map"
 	dev := f.pd.dev
@@ -85,7 +85,7 @@ func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	return *g.region(), nil
 }
 
-// UnmapFMRs makes the keys of all the regions useless, and waits for accesses in progress.
+// UnmapFMRs invalidates the keys of all regions and waits for accesses in progress.
 func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	const verb = "PD.UnmapFMRs"
 	dev := d.dev
@@ -120,7 +120,7 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	return nil
 }
 
-// Destroy deallocates the region; ResourceBusy while it is mapped.
+// Destroy frees the region. It fails with ResourceBusy while the region is mapped.
 func (f *FMR) Destroy() error {
 	const verb = "FMR.Destroy"
 	f.mu.Lock()

@@ -177,10 +177,10 @@ func TestCommunicationEstablished(t *testing.T) {
 	for _, d := range []uint32{1, 1000, psnMask} {
 		s.inject(s.b, Packet{Op: wire.OpWrite, PSN: psnAdd(attr.RQPSN, d)})
 	}
-	assert.False(t, s.b.qp.(*QP).resp.contacted)
+	assert.False(t, s.b.qp.(*QP).resp.established)
 	assert.Empty(t, s.b.events)
 	s.inject(s.b, Packet{Op: wire.OpWrite, PSN: attr.RQPSN})
-	assert.True(t, s.b.qp.(*QP).resp.contacted)
+	assert.True(t, s.b.qp.(*QP).resp.established)
 	assert.Equal(t, ci.EventQPComm, (<-s.b.events).Type)
 }
 

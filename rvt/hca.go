@@ -67,7 +67,7 @@ func (h *HCA) failUsers(cq *CQ) {
 	})
 }
 
-// inner is the HCA below the overrides; ci.As finds the *HCA behind it.
+// inner is the HCA below the overrides. ci.As finds the *HCA behind it.
 type inner struct{ *HCA }
 
 func (i inner) Unwrap() any { return i.HCA }
@@ -76,10 +76,10 @@ func (i inner) OpenCA(g ci.GUID, f func(ci.Event), ctx any) (ci.CA, error) {
 	return i.openCA(g, f, ctx)
 }
 
-// Info identifies the adapter.
+// Info returns the identity of the adapter.
 func (h *HCA) Info() ci.HCAInfo { return h.cfg.Info }
 
-// OpenCA opens it, seen through the overrides.
+// OpenCA opens the adapter. The CA is wrapped by Config.Override.
 func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	return h.face.OpenCA(guid, onEvent, ctx)
 }
@@ -104,10 +104,10 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	return ca, nil
 }
 
-// Close takes the HCA out of service: its ports stop. Close the CA, or deregister the HCA from an access layer, first.
-// If a CA is open, Close stops the ports all the same, as the removal of a card would, and returns an error with the
-// status ResourceBusy; the consumer's objects then answer InvalidState or complete with errors. A second Close does
-// nothing and returns nil. Context: thread.
+// Close stops the ports. Close the CA, or deregister the HCA from its access layer, first. If a CA is open, Close stops
+// the ports nevertheless, like the removal of a card, and returns an error with the status ResourceBusy. Verbs on the
+// objects of the consumer then fail with InvalidState, and requests complete with errors. A second Close does nothing
+// and returns nil. Context: thread.
 func (h *HCA) Close() error {
 	if h.closed.Swap(true) {
 		return nil
@@ -128,7 +128,7 @@ func (h *HCA) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counters is a snapshot of the HCA's counters by name, ports together.
+// Counters returns a snapshot of the counters of the HCA and all its ports, by name.
 func (h *HCA) Counters() map[string]uint64 {
 	m := h.count.snapshot()
 	for _, p := range h.ports {
@@ -138,7 +138,7 @@ func (h *HCA) Counters() map[string]uint64 {
 	return m
 }
 
-// Live counts the objects that exist, by kind: what a leak test compares.
+// Live returns the number of objects that exist, by kind, for tests of leaks.
 func (h *HCA) Live() map[string]int {
 	m := make(map[string]int, numKinds)
 	for k := range h.limit {
@@ -147,10 +147,10 @@ func (h *HCA) Live() map[string]int {
 	return m
 }
 
-// QueueMemory returns the bytes that the queues of the adapter occupy, and the limit, which is Config.QueueMemory.
+// QueueMemory returns the bytes that the queues of the adapter occupy and the limit, Config.QueueMemory.
 func (h *HCA) QueueMemory() (used, limit int64) { return h.queues.used.Load(), h.queues.limit }
 
-// PortCount gives the counts of a port, counted from 1; zeros for a port that does not exist.
+// PortCount returns the counts of a port, which is counted from 1. They are 0 for a port that does not exist.
 func (h *HCA) PortCount(num uint8) PortCount {
 	p := h.port(num)
 	if p == nil {
@@ -162,7 +162,7 @@ func (h *HCA) PortCount(num uint8) PortCount {
 		RcvErrors: c.rcvErrors.Load(), XmitDiscards: c.xmitDiscards.Load()}
 }
 
-// QPCounters returns the counters of a QP, and whether there is a QP of that number.
+// QPCounters returns the counters of a QP and whether the QP exists.
 func (h *HCA) QPCounters(num ci.QPN) (QPCounters, bool) {
 	q := h.qps.byNum.get(uint32(num))
 	if q == nil {

@@ -9,11 +9,11 @@ import (
 	"ciddk/ci"
 )
 
-// Keys. The upper 24 bits of a key are an index, random so that a peer cannot guess it (decision 9); the lower 8 are
-// the variant, which changes whenever the same object gives access to something else. L_Key and R_Key of a region are
-// the same number.
+// The upper 24 bits of a key are an index, which is random so that a peer cannot guess it (decision 9). The lower 8
+// bits are the variant, which changes whenever the object grants something else. L_Key and R_Key of a region are the
+// same number.
 
-// keyTable finds what a key grants.
+// keyTable maps keys to what they grant.
 type keyTable struct {
 	slots  table[slot]
 	dma    dmaSpace
@@ -21,14 +21,14 @@ type keyTable struct {
 	choose func() uint32 // Ops.Key; nil: keys are drawn
 }
 
-// slot is an index of the key table, owned by a region, an FMR or a window for its whole life.
+// slot is an index of the key table. It belongs to one region, FMR or window as long as that exists.
 type slot struct {
 	index uint32
 	owner keyOwner              // nil for an FMR, whose keys cannot be invalidated by work requests
-	now   atomic.Pointer[grant] // what the present key gives; nil: nothing
+	now   atomic.Pointer[grant] // what the present key grants; nil: nothing
 
-	// Variants never repeat within 256, so that a key that has been withdrawn stays useless for as long as 8 bits
-	// allow. The owner's lock guards these two.
+	// A variant is repeated after 255 others at the earliest, so that a withdrawn key stays invalid as long as 8 bits
+	// allow. The lock of the owner guards seed and count.
 	seed  uint64 // 0: variants count up, for a driver that names its keys
 	count uint8
 
@@ -45,8 +45,8 @@ type keyOwner interface {
 	invalidate(e *endpoint, key ci.Key) bool
 }
 
-// reserve takes a free index for an owner, or for an FMR, which is none, and makes its first key. It reports false if
-// there is none.
+// reserve takes a free index and creates its first key. owner is nil for an FMR. reserve reports false if no index is
+// free.
 func (k *keyTable) reserve(owner keyOwner) (*slot, ci.Key, bool) {
 	for range 1 << 10 { // of 2^24 indices; only a driver's own Ops.Key can fail as often
 		s := &slot{owner: owner}
@@ -70,13 +70,13 @@ func (k *keyTable) reserve(owner keyOwner) (*slot, ci.Key, bool) {
 	return nil, 0, false
 }
 
-// release gives the index back, once nothing is reached through it any more.
+// release frees the index. The key grants nothing from then on.
 func (k *keyTable) release(s *slot) {
 	k.slots.del(s.index, s)
 	s.swap(nil)
 }
 
-// fresh is the slot's next key. The caller holds the owner's lock.
+// fresh returns the next key of the slot. The caller holds the lock of the owner.
 func (s *slot) fresh() ci.Key {
 	v := s.count
 	s.count++
@@ -86,7 +86,8 @@ func (s *slot) fresh() ci.Key {
 	return ci.Key(s.index<<8 | uint32(v))
 }
 
-// permute is a permutation of the bytes chosen by seed: a Feistel network of four rounds over two nibbles.
+// permute returns the image of v under a permutation of the bytes that seed selects: a Feistel network of four rounds
+// over two nibbles.
 func permute(seed uint64, v uint8) uint8 {
 	l, r := v>>4, v&15
 	for round := range uint64(4) {
@@ -98,10 +99,11 @@ func permute(seed uint64, v uint8) uint8 {
 	return l<<4 | r
 }
 
-// owns reports whether key is one of this slot's 256.
+// owns reports whether key is one of the 256 keys of the slot.
 func (s *slot) owns(key ci.Key) bool { return uint32(key)>>8 == s.index }
 
-// swap makes g (or nothing) what the slot gives, and withdraws what it gave. It does not wait for accesses in progress.
+// swap replaces what the slot grants by g, which may be nil, and withdraws the previous grant. It does not wait for
+// accesses in progress.
 func (s *slot) swap(g *grant) {
 	was := s.now.Swap(g)
 	if was == nil {
@@ -113,9 +115,9 @@ func (s *slot) swap(g *grant) {
 	s.old = slices.DeleteFunc(append(s.old, was), func(g *grant) bool { return g.settled(nil) })
 }
 
-// settled reports whether all that the slot used to give is out of use. If not, wake (unless nil) is called when one more
-// of it is: on the goroutine that was the last to use it, which holds no lock of the memory system but may hold a QP's
-// token.
+// settled reports whether no withdrawn grant of the slot is in use. If one is and wake is not nil, wake is called when
+// one more of them is not: on the goroutine of its last user, which may hold the token of a QP but no lock of a memory
+// object.
 func (s *slot) settled(wake func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +131,8 @@ func (s *slot) settled(wake func()) bool {
 	return true
 }
 
-// wait returns when all that the slot used to give is out of use. Holds last no longer than a run of a QP, in which
-// nothing waits, so this needs no deadline. A caller may not hold anything itself: only thread verbs wait.
+// wait returns when no withdrawn grant of the slot is in use. A turn holds regions no longer than it runs and never
+// waits, so wait needs no deadline. The caller may not hold a region itself: only thread verbs wait.
 func (s *slot) wait() {
 	for {
 		free := make(chan struct{}, 1)
@@ -141,7 +143,7 @@ func (s *slot) wait() {
 	}
 }
 
-// find gives what key gives access to.
+// find returns what key grants, or nil.
 func (k *keyTable) find(key ci.Key) *grant {
 	s := k.slots.get(uint32(key) >> 8)
 	if s == nil {
@@ -153,25 +155,24 @@ func (k *keyTable) find(key ci.Key) *grant {
 	return nil
 }
 
-// invalidate withdraws what key gives, if it is that of a fast registration region or of a type 2 window of e's PD. A
-// window must have been bound through e. A region that gives nothing just now counts as invalidated; one with a window
-// bound to it stays.
+// invalidate withdraws what key grants, if the key is that of a fast registration region or of a type 2 window of the
+// PD of e. A window must have been bound through e. It succeeds for a region that grants nothing at present, and fails
+// for one to which a window is bound.
 func (k *keyTable) invalidate(e *endpoint, key ci.Key) bool {
 	s := k.slots.get(uint32(key) >> 8)
 	return s != nil && s.owner != nil && s.owner.invalidate(e, key)
 }
 
-// settled reports whether the bytes that key once gave access to are untouched from now on: an invalidation, a bind and a
-// fast registration withdraw rights at once, but do not wait for an access in progress on another goroutine, which
-// would deadlock if that one waited in turn. If the answer is false, wake is called when it is worth asking again; wake
-// may not block. An engine that keeps the completion of an OpLocalInv until then gives it the meaning that IBTA does.
+// settled reports whether all accesses by withdrawn grants of the slot of key have ended. An invalidation, a bind and a
+// fast registration withdraw rights at once but do not wait for an access on another goroutine, since both might wait
+// for each other. The requester completes an OpLocalInv only when settled reports true. If it reports false, wake is
+// called when it should be called again. wake may not block.
 func (k *keyTable) settled(key ci.Key, wake func()) bool {
 	s := k.slots.get(uint32(key) >> 8)
 	return s == nil || s.settled(wake)
 }
 
-// grant is one generation of what a key gives access to: immutable once it is in its slot, but for the count of its
-// uses.
+// grant is what a key grants. It does not change once it is in its slot, except for the count of its uses.
 type grant struct {
 	use
 	key    ci.Key
@@ -187,14 +188,14 @@ type grant struct {
 	qp    *endpoint // type 2: the one QP that peers may come through
 
 	va   uint64 // regions: the base, were it not ZeroBased
-	dmas []*DMA // what bytes were reached through, each once
+	dmas []*DMA // those that bytes belongs to, each once
 }
 
-// rights reports whether all of need is granted.
-func (g *grant) rights(need ci.Access) bool { return g.access&need == need }
+// hasRights reports whether all rights of need are granted.
+func (g *grant) hasRights(need ci.Access) bool { return g.access&need == need }
 
-// span is the place of n bytes at addr, or false if they are not all inside. It is written so that nothing wraps
-// around.
+// span returns the offset of n bytes at addr in the storage. It reports false if they are not all inside. No step of it
+// can overflow.
 func (g *grant) span(addr, n uint64) (uint64, bool) {
 	d := addr - g.base
 	if addr < g.base || d > g.length || n > g.length-d {
@@ -203,7 +204,7 @@ func (g *grant) span(addr, n uint64) (uint64, bool) {
 	return g.off + d, true
 }
 
-// withdraw ends a grant that has left its slot, or never came to it.
+// withdraw ends a grant that has left its slot, or that never was in one.
 func (g *grant) withdraw() {
 	for _, d := range g.dmas {
 		d.put()
@@ -222,7 +223,7 @@ type use struct {
 
 const withdrawn = math.MinInt64
 
-// enter begins an access; false when it is too late for that.
+// enter begins an access. It reports false if the thing has been withdrawn.
 func (u *use) enter() bool {
 	if u.n.Add(1) > 0 {
 		return true
@@ -237,14 +238,14 @@ func (u *use) leave() {
 	}
 }
 
-// end lets no new access begin.
+// end withdraws the thing: no access can begin afterwards.
 func (u *use) end() {
 	if u.n.Or(withdrawn) == 0 {
 		u.settle()
 	}
 }
 
-// settle runs when the last use is over. An access that came too late may cause a second call, which does nothing.
+// settle runs when the last use ends. An access that began too late may cause a second call, which does nothing.
 func (u *use) settle() {
 	u.mu.Lock()
 	then := u.then
@@ -255,7 +256,7 @@ func (u *use) settle() {
 	}
 }
 
-// settled reports whether use has ended. If not, f (unless nil) is called when it does.
+// settled reports whether the thing is withdrawn and not in use. If not, f is called when it is, unless f is nil.
 func (u *use) settled(f func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -2,7 +2,7 @@ package rvt
 
 import "ciddk/ci"
 
-// limits completes what the driver said of its CA with the engine's defaults.
+// limits returns the attributes of cfg with defaults in the place of zeros.
 func limits(cfg Config) ci.CAAttr {
 	a := cfg.Attr
 	a.GUID = cfg.Info.GUID
@@ -63,5 +63,5 @@ func limits(cfg Config) ci.CAAttr {
 	return a
 }
 
-// maxMessage is the IBTA's longest message (volume 1, 9.7.6).
+// maxMessage is the length of the longest message in bytes (IBTA volume 1, 9.7.6).
 const maxMessage = 1 << 31

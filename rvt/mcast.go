@@ -7,15 +7,15 @@ import (
 	"ciddk/ci"
 )
 
-// mcastTable knows which QPs have joined which groups.
+// mcastTable holds the QPs of each multicast group.
 type mcastTable struct {
-	change sync.Mutex       // serialises joins and leaves; ports are told with it held
+	change sync.Mutex       // serialises joins and leaves, also those of ports
 	mu     sync.RWMutex     // never held while a port is called, which may be delivering
 	groups map[ci.GID][]*QP // a QP once for each attachment; slices are replaced, never changed
 	n      int              // attachments
 }
 
-// members returns the QPs of a group, which the caller may not change.
+// members returns the QPs of a group. The caller may not change the slice.
 func (t *mcastTable) members(gid ci.GID) []*QP {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -29,7 +29,7 @@ type Mcast struct {
 	gid ci.GID
 }
 
-// AttachMcast joins a datagram QP to a group.
+// AttachMcast attaches a datagram QP to a group.
 func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	const verb = "QP.AttachMcast"
 	gid, mlid := c.GID, c.LID
@@ -62,7 +62,7 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	return &Mcast{qp: q, gid: gid}, nil
 }
 
-// isIPv4Group tells the GID of an IPv4 multicast group, ::ffff:224.0.0.0/4 (annex A17, 17.9.1).
+// isIPv4Group reports whether g is the GID of an IPv4 multicast group, ::ffff:224.0.0.0/4 (annex A17, 17.9.1).
 func isIPv4Group(g ci.GID) bool {
 	for _, b := range g[:10] {
 		if b != 0 {
@@ -72,7 +72,7 @@ func isIPv4Group(g ci.GID) bool {
 	return g[10] == 0xff && g[11] == 0xff && g[12]>>4 == 0xe
 }
 
-// Destroy leaves the group.
+// Destroy detaches the QP from the group.
 func (m *Mcast) Destroy() error {
 	if err := m.kill("Mcast.Destroy", ci.InvalidMcastHandle); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (d *device) join(verb string, q *QP, gid ci.GID) error {
 	return nil
 }
 
-// joinStatus gives the status of a join that a port refused: the port's own where it has one, such as InvalidGID for a
-// group of another address family; what else can go wrong, such as a system's error, is a lack of something.
+// joinStatus returns the status for a join that a port rejected: the status in the error, such as InvalidGID for a
+// group of another address family, or InsufficientResources for any other error.
 func joinStatus(err error) ci.Status {
 	if s := ci.StatusOf(err); s != ci.UnknownError {
 		return s
@@ -124,8 +124,8 @@ func joinStatus(err error) ci.Status {
 	return ci.InsufficientResources
 }
 
-// leavePorts tells the first n ports that a group is gone. A port that cannot leave has nothing that a consumer could
-// do about it.
+// leavePorts makes the first n ports leave a group. The error of a port is ignored, because the consumer can do nothing
+// about it.
 func (d *device) leavePorts(gid ci.GID, n int) {
 	for _, p := range d.ports[:n] {
 		if p.group != nil {

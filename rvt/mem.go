@@ -6,30 +6,30 @@ import (
 	"ciddk/ci"
 )
 
-// How the engine reaches memory. A virtual address is a number in its region's own space; bytes are reached only as
-// (key, offset), after a check of key, protection domain, rights and bounds (decision 2).
+// Memory is reached by key and offset. A virtual address is a number in its region's own space. Each access is checked
+// against key, protection domain, rights and bounds (decision 2).
 //
-// A held region cannot vanish: MR.Destroy and the other thread verbs first make the key useless, then wait until nobody
-// holds the region any more. Work requests that withdraw a key (invalidations, binds, fast registration) make it
-// useless, too, but do not wait: see keyTable.settled. Holds last no longer than one run of a QP, in which nothing
+// A turn holds the regions that it uses. MR.Destroy and the other thread verbs first invalidate the key and then wait
+// until no turn holds the region. Work requests that withdraw a key (invalidations, binds, fast registration)
+// invalidate it and do not wait: see keyTable.settled. A turn releases its regions when it ends, and nothing in it
 // waits.
 
-// mem is a checked piece of a region, at off of its bytes. Its mr is nil for an empty piece.
+// mem is a part of a region that has been checked for an access. It begins at off. mr is nil for an empty part.
 type mem struct {
 	mr  *storage
 	off uint64
 }
 
-// advance is the piece behind the first n bytes.
+// advance returns the part behind the first n bytes.
 func (m mem) advance(n uint64) mem { return mem{m.mr, m.off + n} }
 
-// storage is the bytes of a region: one slice in most cases, else segments.
+// storage holds the bytes of a region: one slice in most cases, otherwise segments.
 type storage struct {
 	flat []byte // all of it, when segs is nil
 	segs []segment
 }
 
-// segment is a run of storage that is addressed in one way.
+// segment is a part of storage with one backing: a slice, or a ci.Memory that must be copied.
 type segment struct {
 	start, n uint64 // offset of the first byte in the region, and count
 	b        []byte // nil: copies only
@@ -37,14 +37,14 @@ type segment struct {
 	at       uint64 // offset of the first byte in m
 }
 
-// The faults exist in advance: an access fails without allocation.
+// The errors are allocated in advance, so that an access that fails allocates nothing.
 var (
 	errOutside    = errors.New("rvt: access beyond the end of a region")
 	errMisaligned = errors.New("rvt: atomic operand is not aligned to 8 bytes in storage")
 	errNotDirect  = errors.New("rvt: atomics need storage that this process can address")
 )
 
-// newStorage makes storage of segments, whose offsets it fills in.
+// newStorage returns storage of segments. It sets their offsets.
 func newStorage(segs []segment) *storage {
 	if len(segs) == 1 && segs[0].b != nil {
 		return &storage{flat: segs[0].b}
@@ -57,7 +57,7 @@ func newStorage(segs []segment) *storage {
 	return &storage{segs: segs}
 }
 
-// len is the number of bytes.
+// len returns the number of bytes.
 func (y *storage) len() uint64 {
 	if y.segs == nil {
 		return uint64(len(y.flat))
@@ -72,7 +72,7 @@ func (y *storage) has(off, n uint64) bool {
 	return off <= size && n <= size-off
 }
 
-// find is the index of the segment that holds the byte at off.
+// find returns the index of the segment that holds the byte at off.
 func (y *storage) find(off uint64) int {
 	lo, hi := 0, len(y.segs)
 	for hi-lo > 1 {
@@ -85,7 +85,7 @@ func (y *storage) find(off uint64) int {
 	return lo
 }
 
-// part is the piece of the segment from off of the region, at most n bytes.
+// part returns the part of the segment from offset off of the region, at most n bytes.
 func (s *segment) part(off, n uint64) segment {
 	d := off - s.start
 	n = min(n, s.n-d)
@@ -96,7 +96,7 @@ func (s *segment) part(off, n uint64) segment {
 	return p
 }
 
-// parts is the storage of n bytes at off, which exist.
+// parts returns the storage of n bytes at off, which must exist.
 func (y *storage) parts(off, n uint64) []segment {
 	if y.segs == nil {
 		return []segment{{n: n, b: y.flat[off : off+n : off+n]}}
@@ -140,8 +140,8 @@ func faultOf(err error) error {
 	return err
 }
 
-// slices appends views of the n bytes to dst. It reports false, and dst as it was, where bytes cannot be addressed
-// directly.
+// slices appends views of n bytes to dst. If not all bytes can be addressed directly, it returns dst unchanged and
+// false.
 func (m mem) slices(dst [][]byte, n uint32) ([][]byte, bool) {
 	if n == 0 {
 		return dst, true
@@ -166,7 +166,7 @@ func (m mem) slices(dst [][]byte, n uint32) ([][]byte, bool) {
 	return views, true
 }
 
-// read copies out of the region.
+// read copies from the region to p.
 func (m mem) read(p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -190,7 +190,7 @@ func (m mem) read(p []byte) error {
 	return nil
 }
 
-// write copies into the region. After an error, part of it may have been written.
+// write copies p to the region. After an error, a part may have been written.
 func (m mem) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -214,9 +214,9 @@ func (m mem) write(p []byte) error {
 	return nil
 }
 
-// writeLast is write for the end of an RDMA WRITE's message: the last aligned 8 bytes are stored after all others, with
-// a release store where the storage is addressed directly (package ci, memory model). Aligned is what is aligned in
-// storage. Where p is so short, or its segments so odd, that it holds no such 8 bytes, it is an ordinary write.
+// writeLast is write for the end of an RDMA WRITE. The last aligned 8 bytes are stored after all others, with a release
+// store where the storage is addressed directly (package ci, memory model). Alignment is that in storage. If p holds no
+// such 8 bytes, because it is too short or divided unfavourably, writeLast is write.
 func (m mem) writeLast(p []byte) error {
 	y, n := m.mr, uint64(len(p))
 	if n < 8 || y == nil || !y.has(m.off, n) {
@@ -254,7 +254,7 @@ func (m mem) writeLast(p []byte) error {
 	}
 }
 
-// lastWord is the offset in s of its last aligned 8 bytes.
+// lastWord returns the offset in s of its last aligned 8 bytes, and whether there are any.
 func (s *segment) lastWord() (uint64, bool) {
 	var tail uint64 // bytes behind the word
 	if s.b != nil {

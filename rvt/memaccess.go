@@ -2,15 +2,15 @@ package rvt
 
 import "ciddk/ci"
 
-// holds collects the regions that one run of a QP has touched. The same region is held once, so that a batch of
-// requests on one region costs two atomic operations in all.
+// holds lists the regions that one turn uses. Each region is entered once, so that a batch of requests on one region
+// costs two atomic operations in all.
 type holds struct {
 	n    int
 	g    [8]*grant
 	more []*grant // beyond; its storage is kept for the next run
 }
 
-// hold keeps g from vanishing until release; false when it has been withdrawn.
+// hold keeps g in use until release. It reports false if g has been withdrawn.
 func (h *holds) hold(g *grant) bool {
 	for i := h.n - 1; i >= 0; i-- {
 		if h.g[i] == g {
@@ -34,7 +34,7 @@ func (h *holds) hold(g *grant) bool {
 	return true
 }
 
-// release lets go of everything.
+// release ends the use of all regions.
 func (h *holds) release() {
 	for i, g := range h.g[:h.n] {
 		h.g[i] = nil
@@ -48,8 +48,8 @@ func (h *holds) release() {
 	h.more = h.more[:0]
 }
 
-// local checks an SGE (IBTA volume 1, 10.6.3 and 11.4.1.1) and holds its region. write says that the HCA is about to
-// write there. An empty SGE succeeds whatever its key. Status: WCLocalProtErr.
+// local checks an SGE (IBTA volume 1, 10.6.3 and 11.4.1.1) and holds its region. write is set if the HCA is about to
+// write to it. An empty SGE succeeds with any key. Status: WCLocalProtErr.
 func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCStatus) {
 	if s.Length == 0 {
 		return mem{}, ci.WCSuccess
@@ -65,12 +65,11 @@ func (h *holds) local(keys *keyTable, pd *PD, s ci.SGE, write bool) (mem, ci.WCS
 	return mem{g.bytes, off}, ci.WCSuccess
 }
 
-// remote checks a peer's access of n bytes at addr, which came through e, against the region or window of key and its
-// rights (IBTA volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The QP's own rights are the caller's
-// business.
+// remote checks an access of the peer of e to n bytes at addr against the region or window of key and its rights (IBTA
+// volume 1, 9.4.3 to 9.4.5 and 10.6.7), and holds the region. The caller checks the rights of the QP itself.
 func (h *holds) remote(keys *keyTable, e *endpoint, key ci.Key, addr, n uint64, need ci.Access) (mem, bool) {
 	g := keys.find(key)
-	if g == nil || g.pd != e.pd || !g.rights(need) || g.qp != nil && g.qp != e {
+	if g == nil || g.pd != e.pd || !g.hasRights(need) || g.qp != nil && g.qp != e {
 		return mem{}, false
 	}
 	off, ok := g.span(addr, n)

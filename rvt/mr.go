@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// MR is a memory region. Its kinds (virtual, physical, shared, fast registration) differ in how the storage is found,
-// and in nothing else.
+// MR is a memory region: virtual, physical, shared or for fast registration. These kinds differ in how the storage is
+// found, and in nothing else.
 type MR struct {
 	ci.UnimplementedMR
 	refs   // what depends on it: shared regions and bound windows
@@ -33,7 +33,7 @@ const (
 	allAccess    = remoteRights | ci.LocalWrite | ci.BindWindow | ci.ZeroBased | ci.NotCachable
 )
 
-// checkAccess judges a set of rights for a region (IBTA volume 1, 10.6.3.1). It returns the status and what is wrong.
+// checkAccess validates a set of rights for a region (IBTA volume 1, 10.6.3.1).
 func (d *device) checkAccess(verb string, a ci.Access) error {
 	switch {
 	case a&^allAccess != 0:
@@ -46,7 +46,7 @@ func (d *device) checkAccess(verb string, a ci.Access) error {
 	return nil
 }
 
-// place is where a new region lies: its address range and storage. It owns references on dmas.
+// place is the address range and the storage of a new region. It has references on dmas.
 type place struct {
 	va, length uint64
 	bytes      *storage
@@ -56,7 +56,7 @@ type place struct {
 // placeFinder returns the new place of a region whose rights will be access.
 type placeFinder func(access ci.Access) (*place, error)
 
-// drop gives up a place that no region came to use.
+// drop releases a place that no region uses.
 func (p *place) drop() {
 	for _, d := range p.dmas {
 		d.put()
@@ -64,7 +64,7 @@ func (p *place) drop() {
 	}
 }
 
-// checkRange judges the address range of a region.
+// checkRange validates the address range of a region.
 func (d *device) checkRange(verb string, base, length uint64) error {
 	switch {
 	case length == 0:
@@ -77,7 +77,7 @@ func (d *device) checkRange(verb string, base, length uint64) error {
 	return nil
 }
 
-// place finds the storage of a virtual region.
+// place returns the place of a virtual region.
 func (d *device) place(verb string, c *ci.MRCreate, access ci.Access) (*place, error) {
 	if ci.IsNil(c.Memory) {
 		return nil, failf(verb, ci.InvalidParameter, "Memory is nil")
@@ -106,7 +106,7 @@ func (d *device) place(verb string, c *ci.MRCreate, access ci.Access) (*place, e
 	return &place{va: va, length: n, bytes: newStorage(extents(c.Memory, c.Offset, n))}, nil
 }
 
-// pageSize is the smallest page of the HCA.
+// pageSize returns the smallest page size of the HCA.
 func (d *device) pageSize() uint64 {
 	if len(d.attr.PageSizes) == 0 {
 		return 1 << 12
@@ -114,7 +114,7 @@ func (d *device) pageSize() uint64 {
 	return d.attr.PageSizes[0]
 }
 
-// extents is the storage of n bytes of m at off, which exist: views as long as m gives them, and copies for the rest.
+// extents returns the storage of n bytes of m at off, which must exist: views where m has them, and copies elsewhere.
 func extents(m ci.Memory, off, n uint64) []segment {
 	var segs []segment
 	for n > 0 {
@@ -130,7 +130,7 @@ func extents(m ci.Memory, off, n uint64) []segment {
 	return segs
 }
 
-// grant makes what the region is to give from now on. It takes over the references of p.
+// grant returns what a region at p grants. The references of p become those of the grant.
 func (p *place) grant(key ci.Key, pd *PD, access ci.Access) *grant {
 	g := &grant{key: key, access: access, pd: pd, base: p.va, length: p.length, bytes: p.bytes, va: p.va, dmas: p.dmas}
 	if access&ci.ZeroBased != 0 {
@@ -146,7 +146,7 @@ func (p *place) grant(key ci.Key, pd *PD, access ci.Access) *grant {
 	return g
 }
 
-// region is what consumers see of a grant.
+// region returns a grant as consumers see it.
 func (g *grant) region() *ci.Region {
 	r := &ci.Region{Addr: g.base, Length: g.length, LKey: g.key}
 	if g.access&remoteRights != 0 {
@@ -155,7 +155,7 @@ func (g *grant) region() *ci.Region {
 	return r
 }
 
-// newMR makes a region at p, which it takes over also when it fails. p is nil for a region that is not mapped yet.
+// newMR creates a region at p. It takes over p, also when it fails. p is nil for a region without storage.
 func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages int) (ci.MR, error) {
 	dev := d.dev
 	if err := d.child(verb, kindMR, dev.attr.MaxMRs); err != nil {
@@ -182,7 +182,7 @@ func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages
 	return m, nil
 }
 
-// RegisterMR makes a region over storage.
+// RegisterMR creates a region over storage.
 func (d *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
 	dev := d.dev
@@ -205,10 +205,10 @@ func (m *MR) setSlot(s *slot, first ci.Key) {
 	m.region.Store(&ci.Region{LKey: first, RKey: first})
 }
 
-// Region is the address range and the keys as they are now.
+// Region returns the present address range and keys.
 func (m *MR) Region() ci.Region { return *m.region.Load() }
 
-// Query gives the region's attributes.
+// Query returns the attributes of the region.
 func (m *MR) Query() (ci.MRAttr, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +225,8 @@ func (m *MR) Query() (ci.MRAttr, error) {
 	return a, nil
 }
 
-// Destroy deregisters the region: its keys are useless at once, and the storage is out of use when it returns.
+// Destroy deregisters the region. The keys are invalid at once, and no access to the storage is in progress when it
+// returns.
 func (m *MR) Destroy() error {
 	if err := m.kill("MR.Destroy", ci.InvalidMRHandle); err != nil {
 		return err
@@ -239,8 +240,8 @@ func (m *MR) Destroy() error {
 	return nil
 }
 
-// Modify is deregister and register in one. It makes the new region before it lets go of the old one, so that no
-// failure costs the region; keys always change.
+// Modify replaces the region: its keys always change. It creates the new one before it releases the old one, so that a
+// failure changes nothing.
 func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	const verb = "MR.Modify"
 	if !m.dev.attr.Caps.Has(ci.CapModifyMR) {
@@ -289,7 +290,7 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 	return err
 }
 
-// replace carries out a change that has been judged. It takes over the reference on pd if it succeeds.
+// replace executes a change that has been validated. It takes over the reference on pd if it succeeds.
 func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.Access, find placeFinder) error {
 	var p *place
 	if set&ci.MRFieldMemory != 0 {

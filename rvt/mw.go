@@ -6,7 +6,7 @@ import (
 	"ciddk/ci"
 )
 
-// MW is a memory window. A bind is judged, and takes effect, when it is executed. The key of a type 1 window is drawn
+// MW is a memory window. A bind is validated and takes effect when it is executed. The key of a type 1 window is drawn
 // when the bind is posted, so that several binds may be queued.
 type MW struct {
 	ci.UnimplementedMW
@@ -21,7 +21,7 @@ type MW struct {
 	over    *MR    // bound to; nil: unbound
 }
 
-// CreateMW makes an unbound window.
+// CreateMW creates a window that is not bound.
 func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	const verb = "PD.CreateMW"
 	dev := d.dev
@@ -48,10 +48,10 @@ func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	return m, nil
 }
 
-// Key is the current remote key: of type 1, that of the last bind posted.
+// Key returns the current remote key: for type 1, that of the last bind posted.
 func (m *MW) Key() ci.Key { return ci.Key(m.key.Load()) }
 
-// Query gives the window's attributes.
+// Query returns the attributes of the window.
 func (m *MW) Query() (ci.MWAttr, error) {
 	if !m.alive() {
 		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle)
@@ -59,7 +59,7 @@ func (m *MW) Query() (ci.MWAttr, error) {
 	return ci.MWAttr{PD: m.pd, Type: m.typ, Key: m.Key()}, nil
 }
 
-// Destroy unbinds the window, and waits for accesses in progress.
+// Destroy unbinds and frees the window. It waits for accesses in progress.
 func (m *MW) Destroy() error {
 	if err := m.kill("MW.Destroy", ci.InvalidMWHandle); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (m *MW) Destroy() error {
 	return nil
 }
 
-// rebind makes the window give g, a part of mr, and nothing else. The caller holds mu, and a reference on mr as a bound
-// window.
+// rebind replaces what the window grants by g, a part of mr, or by nothing. The caller holds mu, and a reference on mr
+// for the window.
 func (m *MW) rebind(g *grant, mr *MR) {
 	m.slot.swap(g)
 	if m.over != nil {
@@ -83,7 +83,7 @@ func (m *MW) rebind(g *grant, mr *MR) {
 	m.over = mr
 }
 
-// bind counts a bound window, and returns what the region gives; nil when it gives nothing.
+// bind takes a reference for a window and returns what the region grants, or nil if it grants nothing.
 func (m *MR) bind() *grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,9 +103,9 @@ func (m *MR) unbind() {
 	m.mu.Unlock()
 }
 
-// nextKey is the first half of QP.BindMW: if current is the window's current key, it draws the key that the window will
-// have once the bind is executed, which is current from now on. The bind carries the new key in MWBind.Key. It does not
-// allocate. False: not type 1, destroyed, or another key is current (ci.InvalidRKey).
+// nextKey draws the key that the window will have once the bind that is about to be posted is executed, and makes it
+// current. It reports false if the window is not of type 1, is destroyed, or has another current key (ci.InvalidRKey).
+// It does not allocate.
 func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,8 +120,8 @@ func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
 	return k, true
 }
 
-// dropKey takes back a key drawn by nextKey whose bind will not be executed (not posted, flushed): unless later binds
-// have been posted meanwhile, the key that is in effect is current again.
+// dropKey takes back a key of nextKey whose bind will not be executed. The key in effect becomes current again, unless
+// later binds have been posted.
 func (m *MW) dropKey(key ci.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,8 +134,8 @@ func (m *MW) takeBack(key ci.Key) {
 	}
 }
 
-// checkBind judges a bind at its post as far as that is possible: Success, or the status for QP.BindMW. mr is nil only
-// with an unbind.
+// checkBind validates a bind when it is posted, as far as that is possible then. It returns Success or the status for
+// QP.BindMW. mr is nil only for an unbind.
 func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case !m.alive():
@@ -155,21 +155,21 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
 	case mr.dead:
 		return ci.InvalidMRHandle
-	case mr.pd != e.pd, mr.maxPages == 0 && !bindable(mr.access, b.Access):
+	case mr.pd != e.pd, mr.maxPages == 0 && !canBind(mr.access, b.Access):
 		return ci.InvalidPermission
 	}
 	return ci.Success
 }
 
-// bindable reports whether a region with rights of may have a window with rights w (IBTA volume 1, 10.6.7.2.1).
-func bindable(of, w ci.Access) bool {
+// canBind reports whether a window with rights w may be bound to a region with rights of (IBTA volume 1, 10.6.7.2.1).
+func canBind(of, w ci.Access) bool {
 	writes := w&(ci.RemoteWrite|ci.RemoteAtomic) != 0
 	return of&ci.BindWindow != 0 && w&^remoteRights == 0 && (!writes || of&ci.LocalWrite != 0)
 }
 
-// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): of type 1 after nextKey, or of type 2 with the
-// consumer's key. Bind.Key is the key that the window is to have; Length 0 unbinds. Status: WCBindErr, the window being
-// as before.
+// bindMW executes a bind (IBTA volume 1, 10.6.7.2 and 11.4.1.1): for type 1 after nextKey, for type 2 with the key of
+// the consumer. Bind.Key is the key that the window gets. Length 0 unbinds. Status: WCBindErr, with the window
+// unchanged.
 func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	if w == nil || w.MW == nil {
 		return ci.WCBindErr
@@ -209,7 +209,7 @@ func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
 		return false
 	}
 	off, ok := under.span(b.Addr, b.Length)
-	if !ok || under.pd != e.pd || !bindable(under.access, b.Access) {
+	if !ok || under.pd != e.pd || !canBind(under.access, b.Access) {
 		mr.unbind()
 		return false
 	}
@@ -222,7 +222,7 @@ func (m *MW) bind(e *endpoint, mr *MR, b *ci.MWBind) bool {
 	return true
 }
 
-// invalidate unbinds a type 2 window that was bound through q.
+// invalidate implements keyOwner: it unbinds a type 2 window that was bound through e.
 func (m *MW) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,13 +4,15 @@ import (
 	"time"
 )
 
-// A sequence error costs the requester everything that is on its way, which it sends again. A packet with a forged PSN
-// ahead of the expected one, or a forged NAK, causes such an error though nothing was lost. So sequence errors of a QP
-// are acted on at once only as often as nakLimit allows; beyond that, only those that are still there after nakPatience
-// are: a gap that a lost packet left stays open until then, one that a forged packet made is closed by the next packet
-// of the stream. An error that turns out to be real gives back some of what it used up, so that a network that loses
-// many packets delays few recoveries. The responder limits the NAKs that it sends, the requester those that it acts on
-// (IBTA volume 1, 9.7.5.1.1 and 9.7.5.2.8 allow both: a NAK may be lost).
+// nakLimit limits how often a QP acts on sequence errors at once. Such an error makes the requester send everything
+// again that is outstanding, and a forged packet with a PSN ahead of the expected one, or a forged NAK, can cause it
+// although nothing was lost.
+//
+// Errors beyond the limit are acted on only if they persist for nakPatience. A gap that a lost packet left stays open
+// until then; one that a forged packet made is closed by the next packet of the stream. A real error refunds a part of
+// its cost, so that a network that loses many packets delays few recoveries. The responder limits the NAKs that it
+// sends, and the requester those that it acts on. IBTA volume 1, 9.7.5.1.1 and 9.7.5.2.8, allow both, since a NAK may
+// be lost.
 type nakLimit struct {
 	at time.Duration // when all that was acted on will have been paid for
 }
@@ -32,5 +34,5 @@ func (l *nakLimit) allow(now time.Duration) bool {
 	return true
 }
 
-// refund gives back what a real error used up.
+// refund returns a part of the cost of an error that was real.
 func (l *nakLimit) refund() { l.at -= nakRefund * nakEvery }

@@ -2,8 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// The rings of destroyed queues hold nothing and take nothing. They replace the real ones, so that an object that is
-// still referred to after its destruction occupies no queue memory.
+// Rings of destroyed queues, which are empty and accept nothing. They replace the real ones, so that a reference to a
+// destroyed object keeps no queue memory.
 type (
 	noSendRing       struct{}
 	noRecvRing       struct{}

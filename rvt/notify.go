@@ -6,8 +6,9 @@ import (
 	"ciddk/ci"
 )
 
-// notifier runs an object's callbacks: one at a time and in order, on a goroutine that exists only while there are any,
-// never on the stack of who caused them. A callback that blocks delays the callbacks of its own object alone.
+// notifier runs the callbacks of an object, one at a time and in order. They run on a goroutine that exists only while
+// there are any, never on the goroutine that triggered them. A callback that blocks delays only the callbacks of its
+// own object.
 type notifier struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // made by close, when it has to wait
@@ -33,7 +34,7 @@ func (n *notifier) event(t ci.EventType, port uint8, vendor uint64) {
 	}
 }
 
-// completion makes the completion callback due; several that nobody has served yet are one.
+// completion makes the completion callback due. Several that have not run yet are one.
 func (n *notifier) completion() {
 	if n.onDue == nil {
 		return
@@ -75,8 +76,8 @@ func (n *notifier) serve() {
 	}
 }
 
-// close returns when no callback runs or will run. Called from one of them it would wait for itself, as ci says of
-// drain verbs.
+// close returns when no callback runs or will run. It would wait for itself if it were called from one of them, as
+// package ci states for drain verbs.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,7 +91,7 @@ func (n *notifier) close() {
 	}
 }
 
-// handlers are the listeners for events of a CA and its ports.
+// handlers are the handlers for events of a CA and its ports.
 type handlers struct {
 	mu   sync.Mutex
 	list []*notifier // the first is OpenCA's

@@ -1,6 +1,6 @@
 package rvt
 
-// kind of object, for limits and leak counts.
+// kind is a kind of object, for limits and counts.
 type kind uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 
 var kindNames = [numKinds]string{"PD", "AV", "CQ", "QP", "SRQ", "MR", "MW", "FMR", "DMA", "Mcast", "handler"}
 
-// take counts a new object against the most there may be; false when that is reached.
+// take counts a new object. It reports false, and counts nothing, if there are most already.
 func (d *device) take(k kind, most int) bool {
 	if d.limit[k].Add(1) > int64(most) {
 		d.limit[k].Add(-1)

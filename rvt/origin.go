@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// origin is what a connected QP remembers of the packets that came under its peer's name. The token guards it.
+// origin is what a connected QP keeps about the packets that came from its peer's address, or claimed to. The token
+// guards it.
 type origin struct {
 	entropy uint16 // of the packet from the peer's address that was admitted last; 0: none since the path was set
 	fixed   bool   // a packet with that value was accepted, or the port's configuration names it
@@ -14,8 +15,8 @@ type origin struct {
 
 // QPCounters counts packets of a connected QP. The counts begin when the QP is created.
 type QPCounters struct {
-	// Accepted counts requests that were executed, and responses that acknowledged something: it grows as long as the
-	// peer is heard.
+	// Accepted counts requests that were executed and responses that acknowledged something. It grows as long as
+	// packets of the peer arrive.
 	Accepted uint64
 	// WrongAddress counts packets that were dropped because they came from another address than the peer's.
 	WrongAddress uint64
@@ -29,17 +30,17 @@ type QPCounters struct {
 	FarPSN uint64
 }
 
-// farPSN is a distance of PSNs that lost, reordered and repeated packets of a peer do not reach: an adapter at 100 Gb/s
-// that learns of a loss after a millisecond has sent fewer packets meanwhile, even at the smallest MTU.
+// farPSN is a distance of PSNs that lost, reordered and repeated packets do not reach. An adapter at 100 Gb/s that
+// learns of a loss after a millisecond has sent fewer packets meanwhile, even at the smallest MTU.
 const farPSN = 1 << 16
 
-// heard notes n packets of the peer that were in sequence.
+// heard counts n packets of the peer that were in sequence.
 func (e *endpoint) heard(n uint32) {
 	e.origin.count.Accepted += uint64(n)
 	e.origin.fixed = e.origin.entropy != 0
 }
 
-// resetEntropy forgets the peer's entropy: the path has changed. What the port's configuration says of all peers
+// resetEntropy forgets the entropy of the peer, because the path has changed. The value of the port's configuration
 // applies again.
 func (e *endpoint) resetEntropy() {
 	e.origin.entropy, e.origin.fixed = 0, false
@@ -48,10 +49,10 @@ func (e *endpoint) resetEntropy() {
 	}
 }
 
-// admitEntropy reports whether to take a packet from the peer's address whose entropy is another one than before.
-// RoCEv2 leaves the source port to the sender (IBTA annex A17, 17.3.1.2), so a change is counted and reported, and a
-// reason to drop the packet with StrictSource only. A packet fixes the value for StrictSource when it turns out to be
-// in sequence, which an attacker who does not see the connection has to guess.
+// admitEntropy reports whether to accept a packet from the peer's address whose entropy differs from that of the packet
+// before. RoCEv2 leaves the source port to the sender (IBTA annex A17, 17.3.1.2), so a change is counted and reported,
+// and the packet is dropped only with StrictSource. A packet fixes the value for StrictSource when it turns out to be
+// in sequence. An attacker who does not see the connection must guess that.
 func (e *endpoint) admitEntropy(p *Packet) bool {
 	o := &e.origin
 	if o.fixed && e.port.hints.StrictSource {
@@ -76,9 +77,9 @@ func (e *endpoint) dropAddress(p *Packet) {
 	e.suspect(SuspectAddress, p)
 }
 
-// seeFarPSN counts a packet of the peer's address whose PSN is far off. A sweep over all PSNs, by somebody who does not
-// see the connection, consists of these. One alone may be left over from an earlier connection.
-func (e *endpoint) seeFarPSN(p *Packet) {
+// countFarPSN counts a packet from the peer's address whose PSN is far off. A search over all PSNs by an attacker who
+// does not see the connection consists of such packets. A single one may be left over from an earlier connection.
+func (e *endpoint) countFarPSN(p *Packet) {
 	e.origin.count.FarPSN += uint64(p.N)
 	odd := e.oddities()
 	now := e.dev.clock.Now()

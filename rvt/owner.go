@@ -1,6 +1,6 @@
 package rvt
 
-// engineObject is any object that the engine has made.
+// engineObject is any object of the engine.
 type engineObject interface {
 	owner() *device
 	alive() bool

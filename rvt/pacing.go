@@ -6,9 +6,9 @@ import (
 	"ciddk/wire"
 )
 
-// Pacing bounds the bursts of a UC QP on a link without flow control (Hints.Window). No acknowledgement opens a window
-// there, so the QP sends at most a window's worth of bytes and packets, and the next burst follows when a receiver at
-// paceRate has taken the last one in.
+// Pacing limits the bursts of a UC QP on a link without flow control (Hints.Window). UC has no acknowledgements to open
+// a window. So the QP sends at most one window of bytes and packets, and the next burst follows after the time in which
+// a receiver at paceRate takes in the last one.
 
 // paceRate is the rate of UC on links without flow control, in bytes per second: 8 Gb/s.
 const paceRate = 1e9
@@ -41,7 +41,7 @@ func (r *requester) pace(n uint32) uint32 {
 	return max(min(n, packets-r.burstPackets, uint32((window-r.burstBytes)/int64(r.mtu))), 1)
 }
 
-// paced counts what has been sent.
+// paced counts packets that have been sent.
 func (r *requester) paced(n, size uint32) {
 	r.burstPackets += n
 	r.burstBytes += int64(size)

@@ -6,8 +6,8 @@ import (
 )
 
 // Packet is one transport packet, or a train: N packets of one message with consecutive PSNs, of which all but the last
-// carry exactly MTU bytes. The engine thinks in trains; a port that puts packets on a wire cuts them (as segmentation
-// offload does), one that moves them inside the process leaves them whole. Received packets may be trains, too.
+// carry exactly MTU bytes. A port that puts packets on a wire cuts trains, as segmentation offload does. A port that
+// moves them inside the process leaves them whole. Received packets may be trains, too.
 //
 // All integers are host numbers. Fields that Op does not use are zero.
 type Packet struct {
@@ -42,8 +42,8 @@ type Packet struct {
 	Payload  [][]byte
 	Route    Route // sending: from Port.Route
 	Src, Dst Addr  // receiving: addresses of the packet
-	// Entropy is the value by which the sender's link spreads its flows, of a received packet: RoCEv2's UDP source
-	// port. It is 0 on links that have none.
+	// Entropy is the value by which the sender's link distributes its flows, in a received packet: the UDP source port
+	// of RoCEv2. It is 0 on links without one.
 	Entropy   uint16
 	GRH       []byte
 	SL        ci.SL
@@ -58,7 +58,7 @@ type Addr struct {
 	LID ci.LID
 }
 
-// isTrain holds a packet of N > 1 against what a train is.
+// isTrain reports whether a packet with N > 1 is a valid train.
 func (p *Packet) isTrain(mtu uint32) bool {
 	return p.MTU == mtu && uint64(p.Len) > uint64(p.N-1)*uint64(mtu) && uint64(p.Len) <= uint64(p.N)*uint64(mtu)
 }
@@ -73,21 +73,21 @@ func (p *Packet) trim(k uint32) {
 	p.Payload = advance(p.Payload, skip)
 }
 
-// head cuts a train down to its first k packets. The gather list may be longer than Len then.
+// head shortens a train to its first k packets. The payload may be longer than Len afterwards.
 func (p *Packet) head(k uint32) {
 	p.N = k
 	p.Len = k * p.MTU
 	p.End, p.HasImm, p.HasInv, p.SE, p.Ack = false, false, false, false, false
 }
 
-// supersedes reports whether p is an acknowledgement that says all that old does, and more.
+// supersedes reports whether p is an acknowledgement that implies old.
 func (p *Packet) supersedes(old *Packet) bool {
 	return p.Op == wire.OpAcknowledge && old.Op == wire.OpAcknowledge && p.Syndrome.IsACK() && old.Syndrome.IsACK() &&
 		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src &&
 		p.Entropy == old.Entropy && psnDiff(p.PSN, old.PSN) >= 0
 }
 
-// advance drops the first n bytes of a gather list. It changes the list's first element, never the bytes.
+// advance drops the first n bytes of a gather list. It changes the first element of the list and no bytes.
 func advance(segs [][]byte, n uint32) [][]byte {
 	for n > 0 && len(segs) > 0 {
 		if uint32(len(segs[0])) > n {
@@ -100,7 +100,7 @@ func advance(segs [][]byte, n uint32) [][]byte {
 	return segs
 }
 
-// wirePackets counts packets as a wire has them.
+// wirePackets returns the number of packets, with those of trains.
 func wirePackets(pkts []Packet) int {
 	n := 0
 	for i := range pkts {

@@ -2,7 +2,7 @@ package rvt
 
 import "ciddk/ci"
 
-// migration is what a QP remembers between Rearm and the migration.
+// migration is the state of a QP between Rearm and the migration.
 type migration struct {
 	psn      ci.PSN // of the packet that has armed the QP,
 	response bool   // and whether that was a response, which have PSNs of their own
@@ -26,7 +26,7 @@ func (e *endpoint) moveToAlternate() {
 	e.notify.event(ci.EventQPAPM, 0, 0)
 }
 
-// altPKey is the key of the alternate path; none that matches if its index names nothing any more.
+// altPKey returns the P_Key of the alternate path, or one that matches none if its index is not valid any more.
 func (e *endpoint) altPKey() ci.PKey {
 	k, _ := e.altPort.pkey(e.attr.Alternate.PKeyIndex)
 	return k

@@ -10,7 +10,7 @@ type PD struct {
 	parent *refs // of the CA
 }
 
-// newPD counts and makes one.
+// newPD creates and counts a domain.
 func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, failf(verb, ci.InvalidParameter, "PD type")
@@ -25,7 +25,7 @@ func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) {
 	return &PD{dev: &c.hca.device, parent: &c.refs}, nil
 }
 
-// Destroy deallocates the domain; ResourceBusy while anything made from it exists.
+// Destroy frees the domain. It fails with ResourceBusy while an object of the domain exists.
 func (d *PD) Destroy() error {
 	if err := d.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (d *PD) Destroy() error {
 	return nil
 }
 
-// child takes a reference for a new object of kind k, and counts it. The caller undoes it with unchild.
+// child takes a reference for a new object of kind k and counts it. unchild is its inverse.
 func (d *PD) child(verb string, k kind, most int) error {
 	if !d.get() {
 		return fail(verb, ci.InvalidPDHandle)

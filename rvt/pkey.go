@@ -6,7 +6,7 @@ import (
 	"ciddk/ci"
 )
 
-// pkeyMatch is the rule of IBTA volume 1, 10.9.3: the same partition, and not both limited members.
+// pkeyMatch reports whether two P_Keys match: the same partition, and not both limited members (IBTA volume 1, 10.9.3).
 func pkeyMatch(a, b ci.PKey) bool { return (a^b)&0x7fff == 0 && (a|b)&0x8000 != 0 }
 
 func saturate(c *atomic.Uint32) {

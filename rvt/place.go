@@ -6,23 +6,23 @@ import (
 	"ciddk/ci"
 )
 
-// verdict is what became of a packet's data: validation and placement are the same for packets from a wire and for
-// trains moved inside the process (decision 5).
-type verdict uint8
+// outcome is the result of validating and storing the data of a packet. The code is the same for packets from a wire
+// and for trains that are moved inside the process (decision 5).
+type outcome uint8
 
 const (
-	placed      verdict = iota
+	placed      outcome = iota
 	tooLong             // the receive buffer ends before the data
-	protection          // a local key, bound or right does not hold
-	access              // a remote key, bound or right of the region does not hold
+	protection          // a local key, bound or right is invalid
+	access              // a remote key, bound or right of the region is invalid
 	invalid             // the request breaks the protocol
 	unsupported         // the QP does not grant the operation: a function that it does not support (IBTA volume 1, 9.9.3)
 	notReady            // no receive buffer
-	badWork             // the receive buffer's description makes no sense
+	badWork             // the description of the receive buffer is invalid
 )
 
-// scatter copies n bytes of payload to a gather list of pd, from off on.
-func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) verdict {
+// scatter copies n bytes of payload to a scatter list of pd, from offset off.
+func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uint32) outcome {
 	i, in := 0, 0 // source: segment, bytes of it used
 	for k := range sgl {
 		if n == 0 {
@@ -62,8 +62,8 @@ func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uin
 	return placed
 }
 
-// scatter64 stores an atomic's original value, in host order.
-func (t *turn) scatter64(sgl []ci.SGE, v uint64) verdict {
+// scatter64 stores the original value of an atomic, in host order.
+func (t *turn) scatter64(sgl []ci.SGE, v uint64) outcome {
 	if t.word == nil {
 		t.word = make([]byte, 8)
 		t.wordSeg = [][]byte{t.word}
@@ -72,9 +72,9 @@ func (t *turn) scatter64(sgl []ci.SGE, v uint64) verdict {
 	return t.scatter(t.pd, sgl, 0, t.wordSeg, 8)
 }
 
-// store copies a WRITE's payload to the peer's target, of which the first byte is at addr. The end of a message is
-// stored so that a consumer that spins on its last word sees the rest, too.
-func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) verdict {
+// store copies the payload of a WRITE to the peer's target, whose first byte is at addr. It stores the end of a message
+// so that a consumer that sees its last word sees the rest as well.
+func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last bool) outcome {
 	m, ok := t.holds.remote(&t.dev.keys, t.endpoint, key, addr, uint64(n), ci.RemoteWrite)
 	if !ok {
 		return access

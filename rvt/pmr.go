@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// RegisterPMR makes a region over DMA addresses.
+// RegisterPMR creates a region over DMA addresses.
 func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterPMR"
 	dev := d.dev
@@ -27,9 +27,8 @@ func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	return d.newMR(verb, p, c.Access, nil, 0)
 }
 
-// placePMR finds the storage of a physical region. Its address keeps the offset in the page that the first byte has,
-// whatever was wanted: that is how translation by page works, and why the verb has an address to give (IBTA volume 1,
-// 11.2.8.3).
+// placePMR returns the place of a physical region. Its address has the offset in its page that the first byte has,
+// because translation is by page. That is why the verb returns an address (IBTA volume 1, 11.2.8.3).
 func (d *device) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 	page := c.PageSize
 	if !slices.Contains(d.attr.PageSizes, page) {
@@ -71,7 +70,7 @@ func (d *device) placePMR(verb string, c *ci.PMRCreate) (*place, error) {
 	return run.place(va), nil
 }
 
-// ModifyPMR is Modify to DMA addresses. A virtual region may become a physical one.
+// ModifyPMR is Modify with DMA addresses. A virtual region may become a physical one.
 func (m *MR) ModifyPMR(set ci.MRField, pd ci.PD, c ci.PMRCreate) error {
 	const verb = "MR.ModifyPMR"
 	if !m.dev.attr.Caps.Has(ci.CapModifyMR | ci.CapPhysicalMR) {

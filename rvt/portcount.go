@@ -10,9 +10,9 @@ import (
 // grhSize is the length of a GRH, in bytes.
 const grhSize = 40
 
-// PortCount is what has gone through a port since the HCA was made, as a performance management agent tells it (IBTA
+// PortCount holds the traffic of a port since the HCA was created, as a performance management agent reports it (IBTA
 // volume 1, 16.1.3.5). Bytes are those of whole transport packets, from the BTH to the ICRC, with the GRH where there
-// is one; what comes before is the link's own, and of one size for all packets of a port.
+// is one. Headers before that belong to the link and have one size for all packets of a port.
 type PortCount struct {
 	XmitPkts, RcvPkts   uint64
 	XmitBytes, RcvBytes uint64
@@ -20,12 +20,12 @@ type PortCount struct {
 	XmitDiscards        uint64 // packets that the link did not take
 }
 
-// portCount is the same as it counts.
+// portCount holds the counters of a PortCount.
 type portCount struct {
 	xmitPkts, rcvPkts, xmitBytes, rcvBytes, rcvErrors, xmitDiscards atomic.Uint64
 }
 
-// sent counts what goes out.
+// sent counts a batch that is about to be sent.
 func (p *port) sent(pkts []Packet) {
 	n := 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
@@ -44,7 +44,7 @@ func (p *port) sent(pkts []Packet) {
 	p.traffic.xmitBytes.Add(uint64(n))
 }
 
-// received counts what came in.
+// received counts a batch that has arrived.
 func (p *port) received(pkts []Packet) {
 	n := 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
@@ -58,8 +58,8 @@ func (p *port) received(pkts []Packet) {
 	p.traffic.rcvBytes.Add(uint64(n))
 }
 
-// wireBytes is the length of a packet, or of all packets of a train, from the BTH to the ICRC. It says what
-// wire.Opcode.HeaderLen does, without the opcodes, of which a train has up to three.
+// wireBytes returns the length of a packet, or of all packets of a train, from the BTH to the ICRC. It computes what
+// wire.Opcode.HeaderLen returns, without the opcodes, of which a train has up to three.
 func (p *Packet) wireBytes() int {
 	const bth, icrc, deth, reth, atomicETH, aeth, atomicAckETH, imm = 12, 4, 8, 16, 28, 4, 8, 4
 	n := int(p.N)*(bth+icrc) + int(p.Len) + int(-p.Len&3) // MTUs are multiples of 4: only the last packet is padded

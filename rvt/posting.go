@@ -2,7 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// The errors of posting exist in advance, so that a refused post allocates as little as one that is taken.
+// postErrors are the errors of a verb that posts. They are allocated in advance, so that a rejected post allocates
+// nothing.
 type postErrors struct {
 	gone, full, state, wrType, maxSGE, av, param, inline, unsupported *ci.Error
 }

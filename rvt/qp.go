@@ -43,7 +43,7 @@ type QP struct {
 	resp    responder
 }
 
-// kick runs a turn of the engine if the token is free; else its holder does.
+// kick runs a turn of the engine if the token is free. Otherwise its holder runs one.
 func (q *QP) kick() {
 	b := newQuantum()
 	q.kickWith(&b)
@@ -55,8 +55,8 @@ func (q *QP) kickWith(b *quantum) {
 	q.serve(b)
 }
 
-// serve runs turns until no mark is left, another goroutine has the token, or it has run so many that the rest must
-// wait.
+// serve runs turns until no mark is left, another goroutine has the token, or it has run serveTurns of them. Then the
+// rest waits in the run queue.
 func (q *QP) serve(b *quantum) {
 	for range serveTurns {
 		if !q.pending.Load() || !q.mu.TryLock() {
@@ -70,7 +70,7 @@ func (q *QP) serve(b *quantum) {
 	}
 }
 
-// unlock gives the token back, and serves marks left meanwhile.
+// unlock releases the token and runs turns for marks that others have left.
 func (q *QP) unlock() {
 	b := newQuantum()
 	q.unlockWith(&b)
@@ -84,9 +84,9 @@ func (q *QP) unlockWith(b *quantum) {
 	}
 }
 
-// turn runs the engine once with the token held: pkts, what waits in the inbox, new work, responses. It sends and
-// executes no more than b pays for, and nothing while work of an earlier turn waits in the run queue. If work is left,
-// the QP is in the run queue afterwards.
+// turn runs the engine once: it handles pkts and the packets in the inbox, sends new work and answers. The caller holds
+// the token. The turn sends and executes no more than b allows, and nothing while work of an earlier turn waits in the
+// run queue. If work is left, the QP is in the run queue afterwards.
 func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 	t := newTurn(&q.endpoint)
 	t.polled, t.left = polled, *b
@@ -155,8 +155,8 @@ func (q *QP) flushAck(left quantum) quantum {
 	return left
 }
 
-// progress does what the QP can do now and the quantum pays for. Half of the quantum is for responses, if any are due,
-// so that neither direction of a connection delays the other.
+// progress does what the state and the quantum allow. Half of the quantum is reserved for responses if any are due, so
+// that neither direction of a connection delays the other.
 func (q *QP) progress(t *turn) {
 	switch q.current() {
 	case ci.QPRTS, ci.QPSQD, ci.QPSQDraining:
@@ -200,7 +200,7 @@ func (q *QP) readInbox(t *turn) {
 	}
 }
 
-// deliver takes packets for this QP from a port.
+// deliver handles packets that a port has received for the QP.
 func (q *QP) deliver(pkts []Packet, wait, polled bool, b *quantum) {
 	if wait {
 		q.mu.Lock()
@@ -213,7 +213,7 @@ func (q *QP) deliver(pkts []Packet, wait, polled bool, b *quantum) {
 	q.unlockWith(b)
 }
 
-// toError takes the QP to Error, and begins to flush it. A turn must follow for what the quantum does not pay for.
+// toError takes the QP to Error and begins to flush it. A turn must follow for what exceeds the quantum.
 func (q *QP) toError(t *turn) {
 	if q.current() == ci.QPError {
 		return
@@ -227,7 +227,7 @@ func (q *QP) toError(t *turn) {
 	}
 }
 
-// fatal is toError for a fault that no packet or request caused.
+// fatal takes the QP to Error for a fault that no packet or request has caused.
 func (q *QP) fatal() {
 	q.mu.Lock()
 	if st := q.current(); st != ci.QPReset && st != ci.QPError {
@@ -241,7 +241,7 @@ func (q *QP) fatal() {
 	q.unlock()
 }
 
-// receive takes one packet or train, with the token held.
+// receive handles one packet or train. The caller holds the token.
 func (q *QP) receive(t *turn, p *Packet) {
 	st := q.current()
 	switch {
@@ -256,7 +256,7 @@ func (q *QP) receive(t *turn, p *Packet) {
 		return
 	case p.Entropy != q.origin.entropy && p.Src == q.peer && !q.admitEntropy(p):
 		return
-	case !q.seeMigReq(p):
+	case !q.checkMigReq(p):
 		q.dropAddress(p)
 		return
 	case !pkeyMatch(p.PKey, q.pkey):

@@ -2,7 +2,7 @@ package rvt
 
 import "ciddk/ci"
 
-// bindPost is what BindMW posts; it is kept with the QP so that a bind allocates nothing.
+// bindPost is the request that BindMW posts. It belongs to the QP, so that a bind allocates nothing.
 type bindPost struct {
 	wr  [1]ci.SendWR
 	ext ci.SendExt

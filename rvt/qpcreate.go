@@ -7,7 +7,7 @@ import (
 	"ciddk/wire"
 )
 
-// CreateQP makes a queue pair in Reset.
+// CreateQP creates a QP in Reset.
 func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateQP"
 	caps := d.dev.attr.Caps
@@ -29,7 +29,7 @@ func (d *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	return q, nil
 }
 
-// CreateSpecialQP makes QP0 or QP1 of a port.
+// CreateSpecialQP creates QP0 or QP1 of a port.
 func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	const verb = "PD.CreateSpecialQP"
 	dev := d.dev
@@ -72,8 +72,8 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	return q, nil
 }
 
-// checkCaps holds the sizes asked against the limits. A special QP is answered with what would be granted; so is too
-// much inline data.
+// checkCaps validates the requested sizes. For a special QP, and for too much inline data, the error holds the sizes
+// that would be granted.
 func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 	a := &d.dev.attr
 	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
@@ -116,7 +116,7 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 	return nil
 }
 
-// cqOf recovers a CQ of this HCA and takes a reference.
+// cqOf returns the CQ of this HCA behind c, with a reference, or nil.
 func (d *device) cqOf(c ci.CQ) *CQ {
 	q, ok := ci.As[*CQ](c)
 	if !ok || q.dev != d || !q.refs.get() {
@@ -219,11 +219,11 @@ var services = [...]wire.Service{
 	ci.RawIPv6: wire.UD, ci.RawEther: wire.UD,
 }
 
-// Num is the QP's number.
+// Num returns the QP number.
 func (q *QP) Num() ci.QPN { return q.num }
 
-// TimeWait sets for how long from now the number may not be issued again. Without it, a number may return at once, one
-// chance in 2^24.
+// TimeWait quarantines the QP number for d from now: it is not issued again before. Without TimeWait, a new QP gets the
+// number with a probability of one in 2^24.
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
@@ -261,8 +261,8 @@ func (q *QP) Destroy() error {
 	return nil
 }
 
-// releaseQueues frees the memory of the queues, which a reference to the destroyed QP does not keep. The caller holds
-// the token and the locks of both queues.
+// releaseQueues frees the memory of the queues, so that a reference to the destroyed QP does not keep it. The caller
+// holds the token and the locks of both queues.
 func (q *QP) releaseQueues() {
 	q.sq, q.lateSQ, q.takes, q.source = noSendRing{}, false, nil, noRecvRing{}
 	if q.rq != nil {
@@ -273,7 +273,7 @@ func (q *QP) releaseQueues() {
 	q.bytes = 0
 }
 
-// Query gives the attributes.
+// Query returns the attributes.
 func (q *QP) Query() (ci.QPAttr, error) {
 	if q.gone.Load() {
 		return ci.QPAttr{}, fail("QP.Query", ci.InvalidQPHandle)
@@ -287,7 +287,7 @@ func (q *QP) Query() (ci.QPAttr, error) {
 	return a, nil
 }
 
-// queryPSNs gives the PSNs that Query shows.
+// queryPSNs returns the PSNs for Query.
 func (q *QP) queryPSNs() (sq, rq ci.PSN) {
 	if q.current() < ci.QPRTR {
 		return q.attr.SQPSN, q.attr.RQPSN

@@ -7,14 +7,14 @@ import (
 	"ciddk/wire"
 )
 
-// fields says which attributes a transition needs and which it may carry beside them (IBTA volume 1, 11.2.5.2, tables
-// 91 to 94).
+// fields are the attributes that a transition needs, and those that it may set (IBTA volume 1, 11.2.5.2, tables 91 to
+// 94).
 type fields struct{ need, may ci.QPField }
 
 type transition struct{ from, to ci.QPState }
 
-// The fields of the three services. A transition that is not listed is InvalidQPState; every state goes to Reset and to
-// Error, with no attributes. Special QPs are datagram QPs whose port was given at create.
+// The fields of the three services. A transition that is not listed fails with InvalidQPState. Every state goes to
+// Reset and to Error without attributes. Special QPs are datagram QPs whose port is set at their creation.
 var (
 	rcTransitions = map[transition]fields{
 		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
@@ -67,7 +67,7 @@ const (
 	knownFields = ci.QPFieldRecvDepth<<1 - 1
 )
 
-// transitionFields finds the rule for a change of state.
+// transitionFields returns the fields of a change of state, and whether it is allowed.
 func (q *QP) transitionFields(from, to ci.QPState) (fields, bool) {
 	if to == ci.QPReset || to == ci.QPError {
 		return fields{}, true
@@ -87,19 +87,19 @@ func (q *QP) transitionFields(from, to ci.QPState) (fields, bool) {
 			f.may |= ci.QPFieldPort
 		}
 	}
-	if to == ci.QPRTS { // the consumer may say which state it believes in
+	if to == ci.QPRTS { // the consumer may state the current state
 		f.may |= ci.QPFieldCurrentState
 	}
 	return f, ok
 }
 
-// paths are the compiled addresses that a modify would put in place.
+// paths are the compiled addresses of a Modify.
 type paths struct {
 	port, altPort *port
 	route, altRt  Route
 }
 
-// Modify changes state and attributes, or nothing.
+// Modify changes the state and attributes. If it fails, nothing has changed.
 func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
 	if q.gone.Load() {
@@ -177,7 +177,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	return nil
 }
 
-// checkValues holds each given value against its range and against the HCA, and compiles the addresses.
+// checkValues validates each value against its range and the attributes of the HCA, and compiles the addresses.
 func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) error {
 	at := &q.dev.attr
 	bad := func(what string) error { return failf(verb, ci.InvalidParameter, what) }
@@ -236,7 +236,7 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 	return nil
 }
 
-// apply puts checked values in place.
+// apply stores validated values.
 func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	cur := &q.attr
 	has := func(f ci.QPField) bool { return set&f != 0 }
@@ -313,7 +313,7 @@ func (q *QP) apply(set ci.QPField, a *ci.QPAttr, p *paths) {
 	}
 }
 
-// enter completes a change of state whose attributes are in place.
+// enter completes a change of state. The attributes are set already.
 func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 	switch to {
 	case ci.QPReset:
@@ -343,7 +343,7 @@ func (q *QP) enter(from, to ci.QPState, set ci.QPField, a *ci.QPAttr) {
 	q.pending.Store(true) // unlock gives the engine a turn in the new state
 }
 
-// toReset forgets everything but what the create set. The caller holds the token.
+// toReset discards everything but what the create set. The caller holds the token.
 func (q *QP) toReset() {
 	q.resp.settle()
 	q.setState(ci.QPReset)
@@ -362,7 +362,7 @@ func (q *QP) toReset() {
 	q.clearPath()
 }
 
-// fieldNames lists fields for people.
+// fieldNames returns the names of fields for an error message.
 func fieldNames(f ci.QPField) string {
 	s := ""
 	for i, n := range qpFieldNames {

@@ -2,7 +2,7 @@ package rvt
 
 import "ciddk/ci"
 
-// PostSend queues requests and rings once.
+// PostSend appends requests to the send queue and runs the engine once.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
 	sync := q.flags&ci.ClientSyncSend == 0
 	if sync {
@@ -46,7 +46,8 @@ func (q *QP) post(wrs []ci.SendWR) (int, error) {
 	return n, nil
 }
 
-// check holds one request against the QP's service and sizes (IBTA volume 1, 11.4.1.1 and table 96).
+// check validates a request against the service and the sizes of the QP (IBTA volume 1, 11.4.1.1 and table 96). It
+// returns nil or the error of the post.
 func (q *QP) check(w *ci.SendWR) *ci.Error {
 	e := &sendErrors
 	caps := q.dev.attr.Caps
@@ -106,7 +107,7 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 			return e.wrType
 		case !caps.Has(ci.CapMW2):
 			return e.unsupported
-		case w.Ext == nil || !q.bindsByPost(w.Ext.Bind.MW) || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
+		case w.Ext == nil || !q.isBoundByPost(w.Ext.Bind.MW) || w.Ext.Bind.Length > 0 && q.MR(w.Ext.Bind.MR) == nil:
 			return e.param
 		}
 		return nil
@@ -135,13 +136,13 @@ func (q *QP) checkDest(w *ci.SendWR) *ci.Error {
 	return nil
 }
 
-// AV implements Resolver; so do MW and MR.
+// AV implements Resolver. It returns nil for a nil or foreign vector.
 func (q *QP) AV(a ci.AV) *AV {
 	v, _ := ci.As[*AV](a)
 	return v
 }
 
-// MW recovers a window of this HCA.
+// MW implements Resolver. It returns nil for a window of another HCA.
 func (q *QP) MW(m ci.MW) *MW {
 	v, ok := ci.As[*MW](m)
 	if !ok || v.pd.dev != q.dev {
@@ -150,14 +151,14 @@ func (q *QP) MW(m ci.MW) *MW {
 	return v
 }
 
-// bindsByPost reports whether OpBindMW may name the window: one of type 2. A type 1 window has a key that only QP.BindMW
-// draws, and holds against the current one (IBTA volume 1, 10.6.7.2.1).
-func (q *QP) bindsByPost(m ci.MW) bool {
+// isBoundByPost reports whether OpBindMW may name the window, which must be of type 2. The key of a type 1 window is
+// drawn by QP.BindMW, which compares it with the current one (IBTA volume 1, 10.6.7.2.1).
+func (q *QP) isBoundByPost(m ci.MW) bool {
 	v := q.MW(m)
 	return v != nil && v.typ == ci.MWType2
 }
 
-// MR recovers a region of this HCA.
+// MR implements Resolver. It returns nil for a region of another HCA.
 func (q *QP) MR(m ci.MR) *MR {
 	v, ok := ci.As[*MR](m)
 	if !ok || v.dev != q.dev {
@@ -166,7 +167,7 @@ func (q *QP) MR(m ci.MR) *MR {
 	return v
 }
 
-// PostRecv queues receive buffers.
+// PostRecv appends receive buffers.
 func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
 	sync := q.flags&ci.ClientSyncRecv == 0
 	if sync {

@@ -1,6 +1,6 @@
 package rvt
 
-// A quantum bounds what one turn of the engine sends and executes, so that no QP delays another for long (decision 3).
+// A quantum limits what one turn of the engine sends and executes, so that no QP delays another for long (decision 3).
 // A QP with work left at the end of its quantum goes to the back of its port's run queue.
 type quantum struct {
 	packets int // packets to send, requests to execute and entries to flush
@@ -24,13 +24,13 @@ func nestedQuantum() quantum { return quantum{turnPackets / 4, turnBytes / 4} }
 // isSpent reports whether nothing is left.
 func (b *quantum) isSpent() bool { return b.packets <= 0 || b.bytes <= 0 }
 
-// spend takes packets and bytes away. A quantum may be exceeded by the last packet that it pays for.
+// spend takes packets and bytes away. The last packet may exceed the quantum.
 func (b *quantum) spend(packets, bytes uint32) {
 	b.packets -= int(packets)
 	b.bytes -= int(bytes)
 }
 
-// train returns how many packets of mtu bytes the quantum pays for, at least one and at most n.
+// train returns how many packets of mtu bytes the quantum allows, at least one and at most n.
 func (b *quantum) train(n, mtu uint32) uint32 {
 	return uint32(max(min(int(n), b.packets, b.bytes/int(mtu)), 1))
 }

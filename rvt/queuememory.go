@@ -7,20 +7,20 @@ import (
 	"ciddk/ci"
 )
 
-// DefaultQueueMemory is Config.QueueMemory when that is 0, in bytes.
+// DefaultQueueMemory is the default of Config.QueueMemory, in bytes.
 const DefaultQueueMemory = 4 << 30
 
-// DefaultInboxMemory is Config.InboxMemory when that is 0, in bytes.
+// DefaultInboxMemory is the default of Config.InboxMemory, in bytes.
 const DefaultInboxMemory = 64 << 20
 
-// RingSizes is an optional interface of Rings. Each method returns the bytes that the queue of the same arguments
-// occupies. For Rings without it, the engine estimates the sizes.
+// RingSizes is an optional interface of Rings. Each method returns the bytes that a queue of these arguments occupies.
+// The engine estimates the sizes for Rings without it.
 type RingSizes interface {
 	SendRingBytes(depth, sge, inline int) int64
 	RecvRingBytes(depth, sge int) int64
 	CompletionRingBytes(size int) int64
-	// SendRingDepth returns the depth that SendRing grants, and its error. With it, send rings are made when a QP first
-	// leaves RTR, so that half-open connections do not occupy theirs.
+	// SendRingDepth returns the depth that SendRing grants, and its error. With it, the send ring of a QP is made when
+	// the QP leaves RTR for the first time, so that half-open connections occupy no memory for it.
 	SendRingDepth(depth, sge, inline int) (int, error)
 }
 
@@ -63,6 +63,6 @@ func (d *device) completionBytes(size int) int64 {
 	return (int64(1) << bits.Len(uint(size))) * wcBytes
 }
 
-// responderBytes returns the bytes of the answers that a responder keeps: those to be sent, of new requests and of
-// duplicates, and those remembered for duplicates.
+// responderBytes returns the bytes of the answers that a responder keeps: those to be sent, to new and repeated
+// requests, and those remembered for repeated requests.
 func responderBytes(resources uint8) int64 { return 4 * int64(resources) * responseBytes }

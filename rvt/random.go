@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// source makes unpredictable numbers from a reader, without a call to it for each.
+// source returns random numbers from a reader.
 type source struct {
 	mu sync.Mutex
 	r  io.Reader

@@ -461,7 +461,7 @@ func TestTimerNeverLost(t *testing.T) {
 }
 
 // TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes
-// then is heeded at once, though nothing has been answered since; one more without progress is not, and each costs what
+// then is retried at once, though nothing has been answered since; one more without progress is not, and each costs what
 // it should.
 func TestSequenceErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
@@ -499,7 +499,7 @@ func TestImpliedErrorAfterTimeout(t *testing.T) {
 	require.Len(t, r.after(c, timeout(14)), 2, "one retry")
 	for i := range 3 {
 		r.say(second)
-		require.Len(t, r.take(), 2*max(1-i, 0), "the first of them is heeded at once, the others tell nothing new")
+		require.Len(t, r.take(), 2*max(1-i, 0), "the first of them is retried at once, the others tell nothing new")
 	}
 	require.Equal(t, ci.QPRTS, a.state())
 	first := second

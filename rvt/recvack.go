@@ -5,10 +5,10 @@ import (
 	"ciddk/wire"
 )
 
-// ackEvery bounds how many packets wait for one acknowledgement while acknowledgements are held back.
+// ackEvery is the most packets that wait for one acknowledgement while acknowledgements are deferred.
 const ackEvery = 32
 
-// setNak makes a NAK for the expected PSN due. It takes the place of a pending acknowledgement, which it implies.
+// setNak makes a NAK for the expected PSN due. It replaces an acknowledgement that is due, which it implies.
 func (r *responder) setNak(syn wire.Syndrome) {
 	r.nak, r.nakPSN, r.nakDue = syn, r.psn, true
 	r.ackDue = false
@@ -21,8 +21,8 @@ func (r *responder) sendAck(t *turn, syn wire.Syndrome, psn ci.PSN) {
 	r.unack = 0
 }
 
-// lastAck sends the acknowledgement that is due, for the last request executed. There is none while answers before it
-// are to be sent.
+// lastAck sends the acknowledgement that is due, for the last request executed. It sends none while answers before it
+// wait.
 func (r *responder) lastAck(t *turn) {
 	if r.ackDue && len(r.out) == 0 {
 		r.ackDue = false
@@ -33,8 +33,8 @@ func (r *responder) lastAck(t *turn) {
 	}
 }
 
-// settle sends an acknowledgement that still waits for the consumer's next post, for there will be none: the consumer
-// has its messages, and the peer must not time out over them. With the token held.
+// settle sends an acknowledgement that waits for the next post of the consumer, because there will be none. The
+// consumer has its messages, and the peer must not time out over them.
 func (r *responder) settle() {
 	if !r.ackDue {
 		return

@@ -5,7 +5,7 @@ import (
 	"ciddk/wire"
 )
 
-// response is a READ's or an atomic's answer.
+// response is the answer to a READ or an atomic.
 type response struct {
 	atomic bool
 	again  bool   // of a duplicate request
@@ -20,8 +20,8 @@ type response struct {
 	msn    uint32
 }
 
-// acceptRead remembers a READ to be answered.
-func (r *responder) acceptRead(t *turn, p *Packet) verdict {
+// acceptRead validates a READ and queues its answer.
+func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 	switch {
 	case r.in:
 		return invalid
@@ -30,7 +30,8 @@ func (r *responder) acceptRead(t *turn, p *Packet) verdict {
 	case p.DMALen > maxMessage, int(r.attr.RespRes) <= r.fresh():
 		return invalid
 	}
-	// refused now: what comes behind a bad request is not executed. Each train of the answer looks again.
+	// An invalid READ is rejected here, so that nothing behind it is executed. The memory is checked again for each
+	// train of the answer.
 	if p.DMALen > 0 {
 		if _, ok := t.holds.remote(&r.dev.keys, r.endpoint, p.RKey, p.VA, uint64(p.DMALen), ci.RemoteRead); !ok {
 			return access
@@ -43,8 +44,8 @@ func (r *responder) acceptRead(t *turn, p *Packet) verdict {
 	return placed
 }
 
-// acceptAtomic executes an atomic, and remembers its result for duplicates.
-func (r *responder) acceptAtomic(t *turn, p *Packet) verdict {
+// acceptAtomic executes an atomic and queues its answer, which is kept for duplicates.
+func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 	switch {
 	case r.in, int(r.attr.RespRes) <= r.fresh(), p.VA%8 != 0:
 		return invalid
@@ -65,7 +66,7 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) verdict {
 	return placed
 }
 
-// remember queues an answer, and keeps it for duplicates in the place of the oldest.
+// remember queues an answer and keeps it for duplicates, in the place of the oldest one.
 func (r *responder) remember(a response) {
 	r.out = append(r.out, a)
 	r.ackDue = false // the answer acknowledges everything before it
@@ -77,7 +78,7 @@ func (r *responder) remember(a response) {
 	r.hpos = (r.hpos + 1) % len(r.hist)
 }
 
-// duplicate answers an old request again (IBTA volume 1, 9.7.5.1.2).
+// duplicate answers a repeated request (IBTA volume 1, 9.7.5.1.2).
 func (r *responder) duplicate(_ *turn, p *Packet) {
 	r.dev.count.add(DropDuplicate, int(p.N))
 	r.refilling()
@@ -111,7 +112,7 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 	}
 }
 
-// fresh counts the answers that are due to new requests.
+// fresh returns the number of queued answers to new requests.
 func (r *responder) fresh() int {
 	n := 0
 	for i := range r.out {
@@ -122,7 +123,8 @@ func (r *responder) fresh() int {
 	return n
 }
 
-// sendResponse sends one answer, or as much of it as the quantum pays for. False: the QP failed over it.
+// sendResponse sends one answer, or as much of it as the quantum allows. It reports false if the QP went to Error over
+// it.
 func (r *responder) sendResponse(t *turn, a *response) bool {
 	if a.atomic {
 		p := t.packet()
@@ -176,7 +178,7 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 	return true
 }
 
-// readFault refuses a READ whose memory cannot be had, at the packet where that shows.
+// readFault rejects a READ whose memory has become invalid, at the packet that would have carried it.
 func (r *responder) readFault(t *turn, a *response) {
 	r.dev.count.add(CountInvalidNak, 1)
 	r.out = r.out[:0]

@@ -5,7 +5,7 @@ import (
 	"ciddk/wire"
 )
 
-// receiveDatagram takes a datagram: it fits, or it is dropped and counted.
+// receiveDatagram stores a datagram that fits into the next receive buffer. Any other is dropped and counted.
 func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	drop := func(c Counter) { r.dev.count.add(c, 1) }
 	if p.Op != wire.OpSend || !p.Start || !p.End || p.N != 1 {
@@ -73,7 +73,8 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	r.have = false
 }
 
-// matchPKey holds a packet's partition against the QP's: QP0 takes any, QP1 any in the port's table.
+// matchPKey reports whether the P_Key of a packet is that of the QP, and returns its index for QP1. QP0 accepts any
+// P_Key, QP1 any in the table of the port.
 func (r *responder) matchPKey(k ci.PKey) (uint16, bool) {
 	switch r.typ {
 	case ci.QP0:

@@ -5,7 +5,7 @@ import (
 	"ciddk/wire"
 )
 
-// gap is a request behind a gap: it is reported once.
+// gap handles a request behind a gap. The gap is reported once.
 func (r *responder) gap() {
 	if r.silent {
 		return
@@ -20,8 +20,7 @@ func (r *responder) gap() {
 	r.setNak(wire.NAKPSNSequence)
 }
 
-// refilling notes a duplicate: the requester has gone back already, so a gap has more time to close. The caller holds
-// the token.
+// refilling gives a gap more time: a duplicate shows that the requester has gone back already.
 func (r *responder) refilling() {
 	if r.gapAt != 0 {
 		r.gapAt = r.dev.clock.Now() + nakPatience

@@ -5,8 +5,8 @@ import (
 	"ciddk/wire"
 )
 
-// checkPlace holds a packet of a message against the message in progress.
-func (r *responder) checkPlace(p *Packet, mtu uint32) bool {
+// isNext reports whether a packet of a SEND or WRITE continues the message in progress, or begins one if there is none.
+func (r *responder) isNext(p *Packet, mtu uint32) bool {
 	switch {
 	case p.Start == r.in, !p.Start && p.Op != r.op:
 		return false
@@ -18,9 +18,9 @@ func (r *responder) checkPlace(p *Packet, mtu uint32) bool {
 	return p.N == 1 && p.Start || p.Len > (p.N-1)*mtu
 }
 
-// message places packets of a SEND or a WRITE: the one piece of code for RC and UC, packets and trains.
-func (r *responder) message(t *turn, p *Packet) verdict {
-	if !r.checkPlace(p, r.mtu) {
+// message stores packets of a SEND or WRITE, of RC and UC, single or in trains.
+func (r *responder) message(t *turn, p *Packet) outcome {
+	if !r.isNext(p, r.mtu) {
 		return invalid
 	}
 	if p.Op == wire.OpSend {
@@ -29,7 +29,7 @@ func (r *responder) message(t *turn, p *Packet) verdict {
 	return r.messageWrite(t, p)
 }
 
-func (r *responder) messageSend(t *turn, p *Packet) verdict {
+func (r *responder) messageSend(t *turn, p *Packet) outcome {
 	if p.Start {
 		if v := r.takeRecv(); v != placed {
 			return v
@@ -61,7 +61,7 @@ func (r *responder) messageSend(t *turn, p *Packet) verdict {
 	return placed
 }
 
-func (r *responder) messageWrite(t *turn, p *Packet) verdict {
+func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 	if p.Start {
 		if r.attr.Access&ci.RemoteWrite == 0 {
 			return unsupported
@@ -78,7 +78,7 @@ func (r *responder) messageWrite(t *turn, p *Packet) verdict {
 		r.op = p.Op
 	}
 	if p.Len > r.remain || p.End && p.Len != r.remain {
-		r.in = true // whatever it was, it is not over
+		r.in = true // the message is not complete
 		return invalid
 	}
 	if p.End && p.HasImm && !r.have {
@@ -102,8 +102,8 @@ func (r *responder) messageWrite(t *turn, p *Packet) verdict {
 	return placed
 }
 
-// writeBut places all packets of a WRITE train but the last, which no receive buffer waits for.
-func (r *responder) writeBut(t *turn, p *Packet, v verdict) verdict {
+// writeBut stores all packets of a WRITE train but the last, which needs a receive buffer that is not there.
+func (r *responder) writeBut(t *turn, p *Packet, v outcome) outcome {
 	if v != notReady || p.N == 1 {
 		return v
 	}

@@ -4,8 +4,8 @@ import (
 	"ciddk/ci"
 )
 
-// takeRecv takes the next receive buffer.
-func (r *responder) takeRecv() verdict {
+// takeRecv takes the next receive buffer, unless a message that was lost has left one.
+func (r *responder) takeRecv() outcome {
 	if r.have { // of a message that was lost on the way (UC, UD)
 		return placed
 	}
@@ -33,8 +33,9 @@ func (r *responder) recvError(t *turn, st ci.WCStatus) {
 	r.have, r.in = false, false
 }
 
-// localRecvError is a fault of a receive buffer of a service that tells the sender nothing.
-func (r *responder) localRecvError(t *turn, v verdict) {
+// localRecvError completes the receive with an error and takes the QP to Error, for services that report nothing to the
+// sender.
+func (r *responder) localRecvError(t *turn, v outcome) {
 	st := ci.WCLocalProtErr
 	if v == badWork {
 		st = ci.WCLocalOpErr
@@ -43,8 +44,8 @@ func (r *responder) localRecvError(t *turn, v verdict) {
 	r.host.toError(t)
 }
 
-// flushRecvs completes the receive in progress and what is posted to the QP's own receive queue as flushed, as far as
-// the quantum goes.
+// flushRecvs completes the receive in progress and the posts of the QP's own receive queue as flushed, as far as the
+// quantum allows.
 func (r *responder) flushRecvs(t *turn) {
 	if r.have {
 		r.recvError(t, ci.WCFlushErr)

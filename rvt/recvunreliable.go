@@ -1,11 +1,11 @@
 package rvt
 
-// requestUC is the responder's rule for an unreliable connection (IBTA volume 1, 9.8.2.2): a message of which a packet
-// is missing is dropped, its receive buffer waits for the next one, and nobody is told.
+// requestUC handles a request of an unreliable connection (IBTA volume 1, 9.8.2.2). A message with a missing packet is
+// dropped without an answer, and its receive buffer is used for the next message.
 func (r *responder) requestUC(t *turn, p *Packet) {
 	if p.PSN != r.psn {
 		if d := psnDiff(p.PSN, r.psn); d > farPSN || d < -farPSN {
-			r.seeFarPSN(p)
+			r.countFarPSN(p)
 		}
 		r.in = false
 		r.skip = !p.Start
@@ -22,7 +22,7 @@ func (r *responder) requestUC(t *turn, p *Packet) {
 	v := r.message(t, p)
 	r.psn = next
 	if v == placed {
-		r.seen()
+		r.establish()
 		r.heard(p.N)
 		return
 	}

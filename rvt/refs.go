@@ -6,15 +6,15 @@ import (
 	"ciddk/ci"
 )
 
-// refs counts an object's dependants and remembers its death: ResourceBusy, a double destroy and the roll-back of a
-// failed create are all decided here.
+// refs counts the dependants of an object and records its destruction. It is the one place that decides on
+// ResourceBusy, a second Destroy and the undoing of a create that failed.
 type refs struct {
 	mu   sync.Mutex
 	n    int
 	dead bool
 }
 
-// get takes a reference; false when the object is gone.
+// get takes a reference. It reports false if the object is destroyed.
 func (r *refs) get() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *refs) alive() bool {
 	return !r.dead
 }
 
-// kill marks the object destroyed unless something depends on it.
+// kill marks the object as destroyed. It fails if something depends on it.
 func (r *refs) kill(verb string, gone ci.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

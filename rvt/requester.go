@@ -24,36 +24,36 @@ type requester struct {
 	una              ci.PSN // oldest not acknowledged
 	max              ci.PSN // after the newest ever sent
 	newPSN           ci.PSN // first PSN for the next request that has none
-	bytes            int64  // payload sent or asked for since una, that is, on the way
+	bytes            int64  // payload sent or requested since una: outstanding
 	window           int64  // most of that
 	reads            uint32 // read requests and atomics unanswered
 	retries          uint8
 	rnrRetries       uint8
-	heeded           sequenceErrors
+	retried          sequenceErrors
 	drainEvent       bool
 	retryAt          time.Duration
 	lateness
 	rnrAt  time.Duration
 	rnrPSN ci.PSN // of the RNR NAK that rnrAt waits for
 	naks   nakLimit
-	nakAt  time.Duration // when a NAK is acted on that has to wait; 0: none does
+	nakAt  time.Duration // when a delayed NAK is acted on; 0: none
 	nakPSN ci.PSN
 	pacing
 }
 
 const (
 	minWindow = 4
-	// psnWindow is the most PSNs that may be outstanding: beyond half of the space, old and new could not be told
-	// apart.
+	// psnWindow is the most PSNs that may be outstanding. Beyond half of the PSN space, old and new PSNs could not be
+	// distinguished.
 	psnWindow = 1<<23 - 1
-	// maxReadPackets is the most PSNs that one READ request asks for. A longer READ goes out as several requests, one
-	// after the other, as does what is left of one after a loss.
+	// maxReadPackets is the most PSNs that one READ request asks for. A longer READ is sent as several requests, one
+	// after the other, and so is the rest of one after a loss.
 	maxReadPackets = 1 << 21
-	// packetWindow is what Hints.Packets is unless the port says otherwise.
+	// packetWindow is the default of Hints.Packets.
 	packetWindow = 256
 )
 
-// transmit sends what the window, the peer and the state allow. It is the requester's whole forward motion.
+// transmit sends what the window, the peer and the state allow.
 func (r *requester) transmit(t *turn) {
 	if r.service == wire.UD {
 		r.transmitDatagrams(t)
@@ -110,7 +110,8 @@ func (r *requester) transmit(t *turn) {
 	r.checkDrained()
 }
 
-// begin decides whether a request may start, gives it PSNs, and executes local operations.
+// begin starts a request: it assigns PSNs, or executes a local operation. It reports false if the request must wait or
+// has failed.
 func (r *requester) begin(t *turn, e *sendEntry) bool {
 	if e.w.Flags&ci.SendFence != 0 && r.reads > 0 {
 		return false
@@ -147,5 +148,5 @@ func (r *requester) begin(t *turn, e *sendEntry) bool {
 	return true
 }
 
-// reset forgets all requests.
+// reset discards all requests.
 func (r *requester) reset() { *r = requester{endpoint: r.endpoint, host: r.host} }

@@ -25,8 +25,8 @@ type responder struct {
 	remain uint32 // bytes of a WRITE to come
 	total  uint32 // and of all of it
 
-	contacted bool // a packet has come (QPComm)
-	// a gap has been reported, or a receiver was not ready: later requests are dropped until the expected one comes
+	established bool // a packet has come (QPComm)
+	// a gap has been reported, or no receive was posted: later requests are dropped until the expected one comes
 	silent bool
 	failed bool // a request has been refused: the QP goes to Error when the answers before it and the NAK are sent
 	skip   bool // UC: inside a message of which a packet is missing
@@ -46,18 +46,18 @@ type responder struct {
 
 func (r *responder) start(psn ci.PSN) { r.psn = psn }
 
-// seen notes that the peer's first packet has come, which establishes a connection whose RTU was lost. It has the
-// expected PSN, or, of UC, was placed: any other may come from anybody.
-func (r *responder) seen() {
-	if !r.contacted {
-		r.contacted = true
+// establish raises EventQPComm for the first packet of the peer, which establishes a connection whose RTU was lost.
+// That packet had the expected PSN or, of UC, was stored. Any other might come from a third party.
+func (r *responder) establish() {
+	if !r.established {
+		r.established = true
 		if r.current() == ci.QPRTR {
 			r.notify.event(ci.EventQPComm, 0, 0)
 		}
 	}
 }
 
-// request is the responder's rule for a request of a reliable connection.
+// request handles a request of a reliable connection.
 func (r *responder) request(t *turn, p *Packet) {
 	if r.failed {
 		r.dev.count.add(DropQPState, int(p.N))
@@ -65,7 +65,7 @@ func (r *responder) request(t *turn, p *Packet) {
 	}
 	d := psnDiff(p.PSN, r.psn)
 	if d > farPSN || d < -farPSN {
-		r.seeFarPSN(p)
+		r.countFarPSN(p)
 	}
 	if d > 0 {
 		r.dev.count.add(DropSequence, int(p.N))
@@ -82,12 +82,12 @@ func (r *responder) request(t *turn, p *Packet) {
 		}
 	}
 	r.silent, r.gapAt = false, 0
-	r.seen()
-	r.verdict(t, p, r.execute(t, p))
+	r.establish()
+	r.conclude(t, p, r.execute(t, p))
 }
 
-// verdict answers a request by what became of it.
-func (r *responder) verdict(t *turn, p *Packet, v verdict) {
+// conclude acknowledges a request or rejects it, by its outcome.
+func (r *responder) conclude(t *turn, p *Packet, v outcome) {
 	switch v {
 	case placed:
 		r.heard(p.N)
@@ -112,7 +112,7 @@ func (r *responder) verdict(t *turn, p *Packet, v verdict) {
 	}
 }
 
-// refuse makes a fatal NAK due, behind which the QP goes to Error. A receive that the message has taken completes with
+// refuse makes a fatal NAK due, after which the QP goes to Error. A receive that the message has taken completes with
 // st.
 func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.EventType) {
 	r.dev.count.add(CountInvalidNak, 1)
@@ -127,9 +127,9 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 	r.respond(t)
 }
 
-// execute carries out the expected request, or as much of a train as can be. It moves the expected PSN over what is
+// execute executes the expected request, or as much of a train as possible, and moves the expected PSN over what is
 // done.
-func (r *responder) execute(t *turn, p *Packet) verdict {
+func (r *responder) execute(t *turn, p *Packet) outcome {
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite:
 		v := r.message(t, p)
@@ -148,9 +148,9 @@ func (r *responder) execute(t *turn, p *Packet) verdict {
 	}
 }
 
-// respond sends what is due and the quantum pays for: answers in order, then a NAK or the acknowledgement. An
-// acknowledgement may wait when a consumer's poll drives this run: it goes out behind the consumer's next post, or when
-// the port finds nothing more to receive.
+// respond sends what is due, as far as the quantum allows: answers in order, then a NAK or the acknowledgement. When a
+// poll drives the turn, the acknowledgement is deferred: it leaves behind the consumer's next post, or when the port
+// has nothing more to receive.
 func (r *responder) respond(t *turn) {
 	if r.service != wire.RC {
 		return
@@ -189,7 +189,7 @@ func (r *responder) respond(t *turn) {
 	}
 }
 
-// reset forgets all messages and answers. The memory for a receive buffer's segments is kept.
+// reset discards all messages and answers. The memory for the segments of a receive buffer is kept.
 func (r *responder) reset() {
 	sgl := r.rw.SGL[:0]
 	*r = responder{endpoint: r.endpoint, host: r.host}

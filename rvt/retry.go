@@ -16,9 +16,9 @@ type lateness struct {
 // isLate reports whether the oldest packet counts as lost.
 func (r *requester) isLate(now time.Duration) bool { return r.retryAt != 0 && r.retryAt <= now }
 
-// postpone puts off a timeout for as long as the port has not caught up. It reports false when the timeout has been put
-// off long enough: a transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that
-// floods the port must not stop it.
+// postpone defers a timeout while the port has not caught up. It reports false when the timeout has been deferred long
+// enough. A transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that floods
+// the port must not stop it.
 func (r *requester) postpone(mark uint64) bool {
 	interval, now := r.retryInterval(), r.dev.clock.Now()
 	if r.lateAt == 0 {
@@ -34,11 +34,11 @@ func (r *requester) postpone(mark uint64) bool {
 	return true
 }
 
-// postponeStep is the least time between two looks at a port that is behind.
+// postponeStep is the least time between two calls of CatchUp for one timeout.
 const postponeStep = time.Millisecond
 
-// retryInterval is the time after which the oldest packet counts as lost: the QP's timeout, but never less than what
-// this host's scheduler may cost (CAAttr.AckDelay); 0 for a QP without timeout.
+// retryInterval returns the time after which the oldest packet counts as lost: the timeout of the QP, but at least
+// CAAttr.AckDelay, which covers delays of the scheduler. It returns 0 for a QP without timeout.
 func (r *requester) retryInterval() time.Duration {
 	t := r.attr.Primary.AckTimeout
 	if t == 0 || r.service != wire.RC { // an alternate path brings a timeout to any service
@@ -47,7 +47,7 @@ func (r *requester) retryInterval() time.Duration {
 	return timeout(max(t, r.dev.attr.AckDelay))
 }
 
-// retryDeadline is retryInterval from now; 0 for a QP without timeout.
+// retryDeadline returns the time retryInterval from now, or 0 for a QP without timeout.
 func (r *requester) retryDeadline() time.Duration {
 	if d := r.retryInterval(); d > 0 {
 		return r.deadline(d)
@@ -55,13 +55,13 @@ func (r *requester) retryDeadline() time.Duration {
 	return 0
 }
 
-// deadline is d from now.
+// deadline returns the time d from now.
 func (r *requester) deadline(d time.Duration) time.Duration { return r.dev.clock.Now() + d }
 
-// timeout is 4.096 us * 2^t.
+// timeout returns 4.096 us * 2^t.
 func timeout(t ci.TimeExp) time.Duration { return 4096 * time.Nanosecond << t }
 
-// timedOut is the end of the acknowledgement timer.
+// timedOut handles the end of the acknowledgement timer.
 func (r *requester) timedOut(t *turn) {
 	if st := r.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || r.una == r.max || r.rnrAt != 0 {
 		return
@@ -70,12 +70,13 @@ func (r *requester) timedOut(t *turn) {
 	if !r.spendRetry(t) {
 		return
 	}
-	r.heeded, r.nakAt = sequenceErrors{}, 0
+	r.retried, r.nakAt = sequenceErrors{}, 0
 	r.rewind(r.una)
 	r.slowDown()
 }
 
-// spendRetry takes one of the QP's retries; without any left, the QP migrates or fails.
+// spendRetry uses one retry of the QP. Without any left, an armed QP migrates, and any other fails: spendRetry reports
+// false then.
 func (r *requester) spendRetry(t *turn) bool {
 	if r.retries > 0 {
 		r.retries--
@@ -91,34 +92,34 @@ func (r *requester) spendRetry(t *turn) bool {
 	return false
 }
 
-// sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have had their retry since the last
-// progress or timeout. A second one of a kind has none. A responder sends one NAK for a gap and is silent until the gap
-// is closed, which is progress (9.7.5.1.1); an answer lost makes all answers behind it, which are on their way already,
-// come too early. So what comes then tells of the same loss: it is the NAK that a network has doubled, or the answers
-// to the first try. That an answer is one to the second try, whose beginning is lost as well, cannot be told: its
-// packets are the same ones, and on a network that reorders their order says nothing. Such a loss is the timer's. After
-// a timeout everything that was on its way has come or is lost, for that is what the timer is made of (9.7.6.1.3): a
-// NAK that comes then is for what was sent again, and is heeded at once.
+// sequenceErrors are the kinds of sequence error (IBTA volume 1, 9.7.5.2.8) that have caused a retry since the last
+// progress or timeout. A second error of a kind causes none.
+//
+// A responder sends one NAK for a gap and then none until the gap is closed, which is progress (9.7.5.1.1). A lost
+// response makes all responses behind it come early. So a second error reports the same loss: it is a NAK that the
+// network has duplicated, or a response to the first try. A response to the second try, whose beginning is lost as
+// well, looks the same, because its packets are the same and a network may reorder them. The timer recovers from that
+// loss. After a timeout, everything that was under way has arrived or is lost (9.7.6.1.3), so a NAK that comes then
+// belongs to the second try and is acted on at once.
 type sequenceErrors struct {
-	nak     bool // told by a NAK
-	implied bool // told by an answer that has overtaken another one
+	nak     bool // by a NAK
+	implied bool // by a response that has overtaken another one
 }
 
-// sequenceNAK takes a NAK of a sequence error: everything from psn on is sent again.
+// sequenceNAK handles a NAK of a sequence error: everything from psn on is sent again.
 func (r *requester) sequenceNAK(t *turn, psn ci.PSN) {
-	if r.heeded.nak {
+	if r.retried.nak {
 		return // the gap is being filled
 	}
 	if now := r.dev.clock.Now(); !r.naks.allow(now) {
 		r.dev.count.add(CountNakDelayed, 1)
-		r.heeded.nak, r.nakAt, r.nakPSN = true, now+nakPatience, psn
+		r.retried.nak, r.nakAt, r.nakPSN = true, now+nakPatience, psn
 		return
 	}
 	r.goBack(t, psn)
 }
 
-// nakStays acts on a NAK that nothing has contradicted for nakPatience: no packet from the one on that it names was
-// acknowledged.
+// nakStays acts on a NAK that was delayed for nakPatience, in which no packet from the named one on was acknowledged.
 func (r *requester) nakStays(t *turn) {
 	r.nakAt = 0
 	if st := r.current(); st != ci.QPRTS && st != ci.QPSQD && st != ci.QPSQDraining || r.una == r.max || r.rnrAt != 0 {
@@ -130,20 +131,21 @@ func (r *requester) nakStays(t *turn) {
 
 func (r *requester) goBack(t *turn, psn ci.PSN) {
 	if r.spendRetry(t) {
-		r.heeded.nak = true
+		r.retried.nak = true
 		r.rewind(psn)
 		r.slowDown()
 	}
 }
 
-// lost asks again for the oldest answer: a later one has overtaken it (an implied NAK, IBTA volume 1, 9.7.5.2.8).
-func (r *requester) lost(t *turn) {
-	if r.heeded.implied || r.rnrAt != 0 {
+// responseLost sends the oldest request again, because a later response has overtaken its response (an implied NAK,
+// IBTA volume 1, 9.7.5.2.8).
+func (r *requester) responseLost(t *turn) {
+	if r.retried.implied || r.rnrAt != 0 {
 		return
 	}
 	r.dev.count.add(CountSeqRetry, 1)
 	if r.spendRetry(t) {
-		r.heeded.implied = true
+		r.retried.implied = true
 		r.rewind(r.una)
 		r.slowDown()
 	}

@@ -2,12 +2,12 @@ package rvt
 
 import "ciddk/ci"
 
-// The engine knows no queue layout: it pulls decoded work from sources and pushes completions into a ring. What the
-// consumer can write to (a ring in shared memory) is decoded once, into the engine's own copy, and never read again;
-// only payload bytes may be read in place, since no value of them can do harm.
+// The engine is independent of queue layouts: it takes decoded work from sources and appends completions to a ring.
+// What a consumer can write to, such as a ring in shared memory, is decoded once into a private copy and never read
+// again. Only payload may be read in place, since no value of it can do harm.
 
-// Work is one request of a send queue, decoded. The engine owns it: SGL and Inline refer to storage that the source
-// keeps unchanged until Retire (SGL must be private memory, Inline may be the ring itself).
+// Work is one decoded request of a send queue. It belongs to the engine. SGL and Inline refer to storage that the
+// source keeps unchanged until Retire. SGL must be private memory. Inline may be the ring itself.
 type Work struct {
 	ID      uint64
 	SGL     []ci.SGE
@@ -29,7 +29,8 @@ type Work struct {
 	Length  uint64 // bytes of SGL or Inline together; filled in by the engine
 }
 
-// WorkExt holds what few requests need. The objects have been recovered and copied at post.
+// WorkExt holds what few requests need. The ring has resolved the objects and copied the lists when the request was
+// posted.
 type WorkExt struct {
 	MW      *MW
 	MR      *MR
@@ -41,21 +42,21 @@ type WorkExt struct {
 
 // WorkSource is the consumer side of a send queue.
 type WorkSource interface {
-	// Next decodes the oldest request not decoded yet into w, whose SGL has room for the queue's SGE limit: it sets
-	// every field but Length, and leaves w alone and reports false when there is none. A request that makes no sense
-	// comes with Bad set (WCLocalOpErr): the engine completes it so, in order.
+	// Next decodes the oldest request that has not been decoded into w, whose SGL has room for the SGE limit of the
+	// queue. It sets every field but Length. It leaves w unchanged and reports false if there is none. An invalid
+	// request has Bad set (WCLocalOpErr), and the engine completes it so, in order.
 	Next(w *Work) bool
-	// Retire says that the n oldest requests are complete: their slots may be used again.
+	// Retire frees the slots of the n oldest requests, which are complete.
 	Retire(n int)
 }
 
 // SendRing is a send queue whose producer is in this process.
 type SendRing interface {
 	WorkSource
-	// Post appends requests that the engine has found legal, and returns how many found room. Calls are serialised by
-	// the engine.
+	// Post appends requests that the engine has validated, and returns how many found room. The engine serialises
+	// calls.
 	Post(wrs []ci.SendWR, obj Resolver) int
-	// Reset forgets everything.
+	// Reset empties the queue.
 	Reset()
 	// Depth is the number of requests that find room.
 	Depth() int
@@ -63,8 +64,8 @@ type SendRing interface {
 	Len() int
 }
 
-// Resolver recovers the engine's objects from those of the consumer, wrapped or not. The engine has checked that they
-// are its own.
+// Resolver returns the objects of the engine behind those of the consumer, which may be wrapped. The engine has checked
+// that they are its own.
 type Resolver interface {
 	AV(ci.AV) *AV
 	MW(ci.MW) *MW
@@ -75,17 +76,17 @@ type Resolver interface {
 type RecvWork struct {
 	ID  uint64
 	SGL []ci.SGE // private; capacity for the queue's SGE limit
-	Bad bool     // makes no sense: complete it with WCLocalOpErr
+	Bad bool     // invalid: the engine completes it with WCLocalOpErr
 }
 
-// RecvSource is the consumer side of a receive queue or SRQ. Slots are free again as soon as they are decoded.
+// RecvSource is the consumer side of a receive queue or SRQ. A slot is free again as soon as it is decoded.
 type RecvSource interface {
 	Next(w *RecvWork) bool
 }
 
-// RecvBatch is what a RecvRing may have beside Next: Take is Next, but what it takes need not be free again before
-// Release, which the engine calls before the consumer can learn that anything was taken. It saves a memory barrier per
-// buffer.
+// RecvBatch is an optional interface of a RecvRing. Take is Next, except that the slots need not be free before
+// Release. The engine calls Release before the consumer can learn that anything was taken. That saves a memory barrier
+// for each buffer.
 type RecvBatch interface {
 	Take(w *RecvWork) bool
 	Release()
@@ -99,17 +100,17 @@ type RecvRing interface {
 	Reset()
 	Depth() int
 	Len() int
-	// Resize keeps what is posted. ci.InvalidMaxWRs when it would not fit.
+	// Resize changes the depth and keeps what is posted. It fails with ci.InvalidMaxWRs if that does not fit.
 	Resize(depth int) error
 }
 
-// CompletionSink takes completions. Calls are serialised by the engine.
+// CompletionSink is the producer side of a completion queue. The engine serialises calls.
 type CompletionSink interface {
-	// Put appends; it reports false when the queue is full.
+	// Put appends a completion. It reports false if the queue is full.
 	Put(wc *ci.WC) bool
 }
 
-// CompletionBatch is what a CompletionRing may have beside Put: Stage is Put, but what it appends need not be visible
+// CompletionBatch is an optional interface of a CompletionRing. Stage is Put, except that the entry need not be visible
 // before Publish, which the engine calls before it lets others put.
 type CompletionBatch interface {
 	Stage(wc *ci.WC) bool
@@ -123,11 +124,11 @@ type CompletionRing interface {
 	Get(wcs []ci.WC) int
 	Len() int
 	Cap() int
-	// Resize keeps the entries and their order. ci.Overflow when there are more of them than size.
+	// Resize changes the size and keeps the entries and their order. It fails with ci.Overflow if they do not fit.
 	Resize(size int) error
 }
 
-// Rings makes queues. Sizes are at least what is asked; a driver may round up. ub is nil for an in-process consumer.
+// Rings creates queues. Sizes are minima, which a driver may round up. ub is nil for a consumer in this process.
 type Rings interface {
 	SendRing(depth, sge, inline int, ub *ci.UserBuffer) (SendRing, error)
 	RecvRing(depth, sge int, ub *ci.UserBuffer) (RecvRing, error)

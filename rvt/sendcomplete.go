@@ -4,7 +4,7 @@ import (
 	"ciddk/ci"
 )
 
-// retire completes what is done at the head of the window.
+// retire completes the requests at the head of the window that are done.
 func (r *requester) retire(t *turn) {
 	for r.head != r.next || r.head != r.tail && r.at(r.head).done {
 		e := r.at(r.head)
@@ -25,7 +25,7 @@ func (r *requester) retire(t *turn) {
 	r.checkDrained()
 }
 
-// checkDrained ends SQ draining when nothing that has started is left.
+// checkDrained takes a draining QP to SQD when no request that has started is left.
 func (r *requester) checkDrained() {
 	if r.current() != ci.QPSQDraining {
 		return

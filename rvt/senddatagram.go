@@ -7,7 +7,7 @@ import (
 
 const qp1QKey = 0x80010000 // IBTA volume 1, 3.5.3
 
-// transmitDatagrams sends what is posted on a datagram QP.
+// transmitDatagrams sends the requests of a datagram QP.
 func (r *requester) transmitDatagrams(t *turn) {
 	for r.current() == ci.QPRTS {
 		if r.head == r.tail && !r.decode() {
@@ -60,7 +60,7 @@ func (r *requester) sendDatagram(t *turn, e *sendEntry) ci.WCStatus {
 	p.Op, p.Start, p.End = wire.OpSend, true, true
 	p.Route, p.PKey = av.route, key
 	p.DestQP, p.SrcQP = w.DestQP, r.num
-	// a privileged key in the request stands for the QP's own (IBTA volume 1, 10.2.5)
+	// A privileged Q_Key in the request stands for that of the QP (IBTA volume 1, 10.2.5).
 	if p.QKey = w.QKey; w.QKey&(1<<31) != 0 {
 		p.QKey = r.attr.QKey
 	}

@@ -5,8 +5,8 @@ import (
 	"ciddk/wire"
 )
 
-// sendError completes the oldest request with an error. A reliable connection is over with it; other services stop
-// sending only (IBTA volume 1, 10.3.1 and 10.10.2).
+// sendError completes the oldest request with an error. It ends a reliable connection. Other services only stop sending
+// (IBTA volume 1, 10.3.1 and 10.10.2).
 func (r *requester) sendError(t *turn, st ci.WCStatus) {
 	if r.head != r.tail {
 		r.sendCompletion(t, r.at(r.head), st)
@@ -22,15 +22,14 @@ func (r *requester) sendError(t *turn, st ci.WCStatus) {
 	r.flushSends(t)
 }
 
-// failAt ends the QP's sending with a local error at e, once everything before it is complete.
+// failAt fails the request e once everything before it is complete.
 func (r *requester) failAt(t *turn, e *sendEntry, st ci.WCStatus) {
 	if r.at(r.head) == e {
 		r.sendError(t, st)
 	}
 }
 
-// flushSends completes what is posted to the send queue, in order, as flushed. What the quantum does not pay for is
-// left to later turns.
+// flushSends completes the posts of the send queue in order as flushed, as far as the quantum allows.
 func (r *requester) flushSends(t *turn) {
 	for {
 		for ; r.head != r.tail && !t.left.isSpent(); r.head++ {
@@ -57,12 +56,11 @@ func (r *requester) flushSends(t *turn) {
 		}
 	}
 	r.psn, r.una, r.max = r.newPSN, r.newPSN, r.newPSN
-	r.reads, r.bytes, r.heeded = 0, 0, sequenceErrors{}
+	r.reads, r.bytes, r.retried = 0, 0, sequenceErrors{}
 	r.retryAt, r.lateness, r.rnrAt, r.nakAt, r.pacing = 0, lateness{}, 0, 0, pacing{}
 }
 
-// endFlush completes a flush that is under way before the send queue is used again. It is bounded by what is posted
-// now.
+// endFlush completes a flush before the send queue is used again. Its work is limited by what is posted now.
 func (r *requester) endFlush() {
 	for range r.sq.Len()/turnPackets + 1 {
 		t := newTurn(r.endpoint)
@@ -76,7 +74,7 @@ func (r *requester) endFlush() {
 	}
 }
 
-// unbind takes back the key that a type 1 bind was posted with, and will not get.
+// unbind takes back the key of a type 1 bind that will not be executed.
 func (e *sendEntry) unbind() {
 	if e.w.Op == ci.OpBindMW && !e.done && e.w.Ext != nil && e.w.Ext.MW != nil {
 		e.w.Ext.MW.dropKey(e.w.Ext.Bind.Key)

@@ -4,8 +4,8 @@ import (
 	"ciddk/ci"
 )
 
-// local executes an operation that sends nothing. An invalidation waits for everything before it, whose retransmission
-// may still need the key; the others only keep the order of the queue.
+// local executes an operation that sends nothing. An invalidation waits for all requests before it, since a
+// retransmission may still need the key. The other operations only keep the order of the queue.
 func (r *requester) local(t *turn, e *sendEntry, st ci.WCStatus) bool {
 	if e.w.Op == ci.OpLocalInv && r.head != r.next {
 		return false
@@ -20,7 +20,7 @@ func (r *requester) local(t *turn, e *sendEntry, st ci.WCStatus) bool {
 				st = r.dev.localInv(r.endpoint, e.w.Inv)
 				e.applied = st == ci.WCSuccess
 			}
-			// It is complete when no access of before is under way any more (IBTA volume 1, 10.6.5).
+			// The invalidation is complete when no earlier access is in progress (IBTA volume 1, 10.6.5).
 			if e.applied && !r.dev.keys.settled(e.w.Inv, nil) && !r.dev.keys.settled(e.w.Inv, r.host.kick) {
 				return false
 			}
@@ -41,7 +41,8 @@ func (r *requester) local(t *turn, e *sendEntry, st ci.WCStatus) bool {
 	return true
 }
 
-// localCost is what an operation that sends nothing takes from the quantum: a fast registration looks up every page.
+// localCost returns the packets of the quantum that an operation without packets uses. A fast registration looks up
+// each page.
 func localCost(w *Work) uint32 {
 	if w.Op == ci.OpFastReg && w.Ext != nil {
 		return 1 + uint32(len(w.Ext.FastReg.Pages))/8

@@ -5,7 +5,7 @@ import (
 	"ciddk/wire"
 )
 
-// sendSome sends the next train, or request, of e. False means that something has to happen first.
+// sendSome sends the next train or request of e. It reports false if that must wait, or has failed.
 func (r *requester) sendSome(t *turn, e *sendEntry) bool {
 	switch e.w.Op {
 	case ci.OpSend, ci.OpWrite:
@@ -13,7 +13,7 @@ func (r *requester) sendSome(t *turn, e *sendEntry) bool {
 	case ci.OpRead:
 		return r.sendRead(t, e)
 	}
-	if r.reads >= uint32(r.attr.InitDepth) || !r.open(1) {
+	if r.reads >= uint32(r.attr.InitDepth) || !r.canSend(1) {
 		return false
 	}
 	p := t.packet()
@@ -81,15 +81,14 @@ func (r *requester) sendTrain(t *turn, e *sendEntry) bool {
 	r.advance(n, int64(size))
 	t.left.spend(n, size)
 	r.paced(n, size)
-	if r.service == wire.RC && !end && r.half() {
+	if r.service == wire.RC && !end && r.isHalfUsed() {
 		p.Ack = true // the window will close before the message ends
 	}
 	return true
 }
 
-// fill makes a packet with the data of up to n packets of e from off on. A batch that is full is sent first; a train
-// too long for what memory without direct access needs is shortened, and a packet of too many pieces is copied. nil:
-// the data cannot be had.
+// fill makes a packet with the data of up to n packets of e, from offset off. It sends a full batch first, shortens a
+// train whose memory must be copied, and copies a packet of too many pieces. It returns nil if the data cannot be read.
 func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, uint32) {
 	for {
 		size := uint32(min(e.w.Length-off, uint64(n)*uint64(r.mtu)))
@@ -117,7 +116,8 @@ func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, 
 	}
 }
 
-// gather appends n bytes of a request's data, from off on, to the batch. False: a key, bound or right does not hold.
+// gather appends n bytes of the data of a request, from offset off, to the batch. It reports false if a key, a bound or
+// a right is invalid, or the batch has no room.
 func (r *requester) gather(t *turn, e *sendEntry, off uint64, n uint32) bool {
 	if e.w.IsInl {
 		if t.nsegs == len(t.segs) {
@@ -152,7 +152,7 @@ func (r *requester) gather(t *turn, e *sendEntry, off uint64, n uint32) bool {
 	return n == 0
 }
 
-// endOfMessage sets what only the last packet of a message carries.
+// endOfMessage sets the fields that only the last packet of a message has.
 func (r *requester) endOfMessage(p *Packet, e *sendEntry) {
 	p.SE = e.w.Flags&ci.SendSolicited != 0
 	p.Ack = r.service == wire.RC
@@ -163,7 +163,7 @@ func (r *requester) endOfMessage(p *Packet, e *sendEntry) {
 	}
 }
 
-// readChunk is how many packets a new READ asks for in one request.
+// readChunk returns how many packets a new READ asks for in one request.
 func (r *requester) readChunk() uint32 {
 	if w := r.port.hints.Window; w != 0 {
 		return min(max(uint32(w)/4/r.mtu, 1), maxReadPackets)
@@ -171,9 +171,8 @@ func (r *requester) readChunk() uint32 {
 	return maxReadPackets
 }
 
-// sendRead sends a READ request for what is left of e, or for what is left of a chunk of it. What is asked for again
-// must lie inside one request that the peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on how wide
-// the window happens to be.
+// sendRead sends a READ request for the rest of e, or of a chunk of it. A repeated request must lie inside one that the
+// peer remembers (IBTA volume 1, 9.7.5.1.2), so chunks do not depend on the present width of the window.
 func (r *requester) sendRead(t *turn, e *sendEntry) bool {
 	n := min(e.npkts-r.off, e.chunk-r.off%e.chunk)
 	if r.reads >= uint32(r.attr.InitDepth) {

@@ -22,7 +22,7 @@ func (r *requester) start(psn ci.PSN) {
 
 func (r *requester) at(i uint32) *sendEntry { return &r.win[i&uint32(len(r.win)-1)] }
 
-// decode pulls one more request into the window.
+// decode takes one more request into the window. It reports false if there is none, or no room.
 func (r *requester) decode() bool {
 	if r.tail-r.head == uint32(len(r.win)) && !r.growWindow() {
 		return false
@@ -46,7 +46,7 @@ func (r *requester) decode() bool {
 	return true
 }
 
-// growWindow doubles the window, up to the depth of the queue: QPs that never have much outstanding stay small.
+// growWindow doubles the window, up to the depth of the queue, so that QPs with few outstanding requests stay small.
 func (r *requester) growWindow() bool {
 	n := len(r.win)
 	if n >= r.sq.Depth() && n > 0 {
@@ -70,7 +70,7 @@ func (r *requester) growWindow() bool {
 	return true
 }
 
-// openWindow sets the window to what the port allows.
+// openWindow sets the window of bytes to the port's.
 func (r *requester) openWindow() {
 	r.window = int64(r.port.hints.Window)
 	if r.window == 0 {
@@ -78,7 +78,7 @@ func (r *requester) openWindow() {
 	}
 }
 
-// packetWindow is the most PSNs that may be outstanding.
+// packetWindow returns the most PSNs that may be outstanding.
 func (r *requester) packetWindow() uint32 {
 	h := &r.port.hints
 	switch {
@@ -90,8 +90,8 @@ func (r *requester) packetWindow() uint32 {
 	return uint32(min(h.Packets, psnWindow))
 }
 
-// open reports whether n more PSNs may be outstanding.
-func (r *requester) open(n uint32) bool {
+// canSend reports whether n more PSNs may be outstanding.
+func (r *requester) canSend(n uint32) bool {
 	out := uint32(psnDiff(r.psn, r.una))
 	if limit := r.packetWindow(); out+n > limit {
 		return limit < psnWindow && out == 0
@@ -99,8 +99,8 @@ func (r *requester) open(n uint32) bool {
 	return true
 }
 
-// half reports whether half of what may be outstanding is. On a lossless link that is half of the PSNs.
-func (r *requester) half() bool {
+// isHalfUsed reports whether half of the window is outstanding. On a lossless link that is half of the PSNs.
+func (r *requester) isHalfUsed() bool {
 	most := r.packetWindow()
 	if r.port.hints.Lossless {
 		most = psnWindow
@@ -108,7 +108,7 @@ func (r *requester) half() bool {
 	return r.bytes >= r.window/2 || uint32(psnDiff(r.psn, r.una)) >= most/2
 }
 
-// advance moves the cursor over n packets.
+// advance moves the cursor over n packets that have been sent.
 func (r *requester) advance(n uint32, bytes int64) {
 	r.psn = psnAdd(r.psn, n)
 	r.off += n
@@ -118,8 +118,8 @@ func (r *requester) advance(n uint32, bytes int64) {
 	}
 }
 
-// rewind goes back to a PSN that has been sent: everything from it on is sent again (go-back-N). The timer stops, and
-// starts again with the first packet, so that one loss that both a NAK and the timer report costs one retry.
+// rewind moves the cursor back to a PSN, from which on everything is sent again (go-back-N). The timer stops and starts
+// again with the first packet, so that a loss that both a NAK and the timer report costs one retry.
 func (r *requester) rewind(psn ci.PSN) {
 	r.retryAt, r.lateness = 0, lateness{}
 	for i := r.head; i != r.tail; i++ {
@@ -142,7 +142,7 @@ func (r *requester) skipTo(psn ci.PSN) {
 		if !e.started {
 			break
 		}
-		// psn is not before e; of two long messages together it may be 2^23 behind
+		// psn is not before e. With two long messages together it may be 2^23 behind.
 		if d := uint32(psn-e.first) & psnMask; d < e.npkts {
 			r.off, r.psn = d, psn
 			return
@@ -151,8 +151,8 @@ func (r *requester) skipTo(psn ci.PSN) {
 	r.off, r.psn = 0, psn
 }
 
-// slowDown halves what may be on the way; progress gives it back slowly. It is a guest's good manners on a link without
-// flow control.
+// slowDown halves the window of bytes on a link without flow control. speedUp restores it by one packet for each
+// progress.
 func (r *requester) slowDown() {
 	if w := int64(r.port.hints.Window); w != 0 {
 		r.window = max(r.window/2, min(w, 4*int64(r.mtu)))
@@ -165,7 +165,7 @@ func (r *requester) speedUp() {
 	}
 }
 
-// span is how many bytes packets [a, b) of a request carry, or ask for.
+// span returns the bytes that packets [a, b) of a request carry, or ask for.
 func (e *sendEntry) span(a, b, mtu uint32) int64 {
 	return int64(min(uint64(b)*uint64(mtu), e.w.Length)) - int64(min(uint64(a)*uint64(mtu), e.w.Length))
 }

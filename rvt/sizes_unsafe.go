@@ -6,7 +6,7 @@ import (
 	"ciddk/ci"
 )
 
-// Sizes in bytes of what the engine itself keeps for a queue. This is the only use of unsafe here: no pointer is made.
+// Sizes in bytes of the engine's own objects. This file uses unsafe only for them: it creates no pointer.
 const (
 	qpBytes       = int64(unsafe.Sizeof(QP{}))
 	cqBytes       = int64(unsafe.Sizeof(CQ{}))

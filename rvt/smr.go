@@ -2,8 +2,8 @@ package rvt
 
 import "ciddk/ci"
 
-// RegisterSMR makes a second region over the storage of src. As with a physical region, the address given keeps the
-// offset in the page that src has (IBTA volume 1, 11.2.8.7).
+// RegisterSMR creates a second region over the storage of src. As with a physical region, the address has the offset in
+// its page that src has (IBTA volume 1, 11.2.8.7).
 func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
 	const verb = "PD.RegisterSMR"
 	dev := d.dev
@@ -34,7 +34,7 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	return m, err
 }
 
-// share takes a reference on the region, and makes a place over its storage.
+// share takes a reference on the region and returns a place over its storage.
 func (m *MR) share(verb string, iova uint64) (*place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

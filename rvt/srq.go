@@ -21,7 +21,7 @@ type SRQ struct {
 	limit  int // armed when above 0
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 	const verb = "PD.CreateSRQ"
 	dev := d.dev
@@ -64,7 +64,7 @@ func (s *SRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 	return postRecv(s.ring, wrs, s.maxSGE, &srqPostErrors)
 }
 
-// Query gives the sizes.
+// Query returns the sizes and the limit.
 func (s *SRQ) Query() (ci.SRQAttr, error) {
 	if s.gone.Load() {
 		return ci.SRQAttr{}, fail("SRQ.Query", ci.InvalidSRQHandle)
@@ -120,7 +120,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	return nil
 }
 
-// Destroy frees the queue; what is posted never completes.
+// Destroy frees the queue. Buffers that are still posted never complete.
 func (s *SRQ) Destroy() error {
 	if err := s.kill("SRQ.Destroy", ci.InvalidSRQHandle); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *SRQ) Destroy() error {
 	return nil
 }
 
-// Next takes a buffer for a QP.
+// Next implements RecvSource for a QP.
 func (s *SRQ) Next(w *RecvWork) bool {
 	s.mu.Lock()
 	ok := s.ring.Next(w)

@@ -7,12 +7,11 @@ import (
 	"ciddk/ci"
 )
 
-// Suspicion is a report of packets that the peer of a connected QP would hardly send. The packets may come from
-// somebody else; they may as well be left over from an earlier connection, or come from an adapter with habits of its
-// own. The QP is not affected by the report.
+// A Suspicion reports packets that the peer of a connected QP would hardly send. They may come from an attacker, from
+// an earlier connection, or from an adapter with unusual behavior. The report does not affect the QP.
 //
-// There is at most one report of each kind in ten seconds for a QP. At most 64 reports wait for Ops.Suspect; further
-// ones are lost.
+// A QP causes at most one report of each kind in ten seconds. At most 64 reports wait for Ops.Suspect. Further ones are
+// lost.
 type Suspicion struct {
 	Kind SuspectKind
 	QPN  ci.QPN // the QP that the packets were sent to
@@ -21,7 +20,7 @@ type Suspicion struct {
 	Source  Addr
 	Entropy uint16
 	PSN     ci.PSN
-	// Packets is how many packets the report stands for: those of this kind since the QP's last report.
+	// Packets is the number of packets of this kind since the last report of the QP.
 	Packets uint64
 	// Counters are the QP's, at the time of the report.
 	Counters QPCounters
@@ -32,11 +31,11 @@ type Suspicion struct {
 // SuspectKind is the reason of a Suspicion.
 type SuspectKind uint8
 
-// Reasons.
+// The reasons of a Suspicion.
 const (
 	SuspectAddress SuspectKind = iota // packets from another address than the peer's: dropped
 	SuspectEntropy                    // the source port changed: accepted, or with Hints.StrictSource dropped
-	// a burst of packets with PSNs far from those expected, as of somebody who searches for the right one
+	// a burst of packets with PSNs far from those expected, such as a search for the right one
 	SuspectPSN
 	numSuspects
 )
@@ -57,7 +56,7 @@ const (
 	suspectQueue = 64               // most reports that wait
 )
 
-// suspects hands reports to the driver: one at a time, on a goroutine that exists only while there are any.
+// suspects passes reports to the driver, one at a time, on a goroutine that exists only while there are any.
 type suspects struct {
 	report func(Suspicion) // nil: nobody listens
 
@@ -103,7 +102,7 @@ func (s *suspects) serve() {
 	}
 }
 
-// close returns when no report is being made any more. It is not for callers within one.
+// close returns when no report is being passed. It may not be called from Ops.Suspect.
 func (s *suspects) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

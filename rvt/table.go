@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// table finds objects by number without a lock: packets look up QPs and keys in it. Writers are serialised; a reader
-// sees an entry or does not. Numbers are random (decision 9), so the low bits serve as hash.
+// table maps numbers to objects. Readers take no lock; writers are serialised. A reader sees an entry or does not.
+// Numbers are random (decision 9), so the low bits serve as the hash.
 type table[T any] struct {
 	mu      sync.Mutex
 	n       int
@@ -32,7 +32,7 @@ func (t *table[T]) get(num uint32) *T {
 	return nil
 }
 
-// put adds val under num, and reports false if the number is taken.
+// put adds val under num. It reports false if the number is in use.
 func (t *table[T]) put(num uint32, val *T) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *table[T]) grow() {
 	t.buckets.Store(&b)
 }
 
-// del removes val from num, and reports false if it was not there.
+// del removes val from num. It reports false if it was not there.
 func (t *table[T]) del(num uint32, val *T) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
