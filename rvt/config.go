@@ -59,7 +59,7 @@ type Ops struct {
 type SupportError struct{ Missing []string }
 
 func (e *SupportError) Error() string {
-	return "rvt: capabilities claimed but not implemented: " + strings.Join(e.Missing, "; ")
+	return "rvt: the Config lacks what its capabilities need: " + strings.Join(e.Missing, "; ")
 }
 
 // checkSupport returns a *SupportError if Attr.Caps claims a capability without the operation or the port that it
