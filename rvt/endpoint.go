@@ -10,41 +10,42 @@ import (
 // endpoint is what the halves of a QP, the requester and the responder, share: identity, queues, state and path. The
 // token of the QP guards the fields below state.
 type endpoint struct {
+	// What each packet needs stands together, for the cache.
 	dev     *device
 	pd      *PD
-	notify  notifier
+	port    *port
+	route   Route
+	peer    Addr
 	num     ci.QPN
-	typ     ci.QPType
+	mtu     uint32
+	pkey    ci.PKey
 	service wire.Service
-	caps    ci.QPCaps
-	flags   ci.QPFlags
+	taken   bool          // slots of the receive queue are to be released
+	state   atomic.Uint32 // ci.QPState, written with the token held
 	sendCQ  *CQ
 	recvCQ  *CQ
 	srq     *SRQ
-	home    atomic.Pointer[port] // where packets may come in: the primary path's port,
-	home2   atomic.Pointer[port] // and the alternate's
-	state   atomic.Uint32        // ci.QPState, written with the token held
+	sq      SendRing
+	source  RecvSource // rq or srq
+	takes   RecvBatch  // rq, if it has that
+	origin  origin
+	attr    ci.QPAttr
+
+	home  atomic.Pointer[port] // where packets may come in: the primary path's port,
+	home2 atomic.Pointer[port] // and the alternate's
 
 	ackWaits atomic.Bool // an acknowledgement is due that waits for the consumer's next post
+	lateSQ   bool        // sq is made when a state is entered in which sends are posted
+	typ      ci.QPType
+	caps     ci.QPCaps
+	flags    ci.QPFlags
+	notify   notifier
+	rq       RecvRing // nil with an SRQ
 
-	sq     SendRing
-	rq     RecvRing   // nil with an SRQ
-	source RecvSource // rq or srq
-	takes  RecvBatch  // rq, if it has that
-	taken  bool       // slots of the receive queue are to be released
-	lateSQ bool       // sq is made when a state is entered in which sends are posted
-
-	attr    ci.QPAttr
-	port    *port
 	altPort *port
-	mtu     uint32
-	pkey    ci.PKey
-	route   Route
 	altRt   Route
-	peer    Addr
 	altPeer Addr
 	apm     migration
-	origin  origin
 }
 
 // current returns the state.

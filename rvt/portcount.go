@@ -27,35 +27,39 @@ type portCount struct {
 
 // sent counts a batch that is about to be sent.
 func (p *port) sent(pkts []Packet) {
-	n := 0
+	bytes, packets := 0, 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
 	var rt Route // packets of a batch have mostly one
 	grh := 0
 	for i := range pkts {
-		n += pkts[i].wireBytes()
-		if ib && pkts[i].Route != rt {
-			if rt, grh = pkts[i].Route, 0; rt.Peer().GID != (ci.GID{}) {
+		k := &pkts[i]
+		bytes += k.wireBytes()
+		packets += int(k.N)
+		if ib && k.Route != rt {
+			if rt, grh = k.Route, 0; rt.Peer().GID != (ci.GID{}) {
 				grh = grhSize
 			}
 		}
-		n += int(pkts[i].N) * grh
+		bytes += int(k.N) * grh
 	}
-	p.traffic.xmitPkts.Add(uint64(wirePackets(pkts)))
-	p.traffic.xmitBytes.Add(uint64(n))
+	p.traffic.xmitPkts.Add(uint64(packets))
+	p.traffic.xmitBytes.Add(uint64(bytes))
 }
 
 // received counts a batch that has arrived.
 func (p *port) received(pkts []Packet) {
-	n := 0
+	bytes, packets := 0, 0
 	ib := p.attr.Load().Link == ci.LinkInfiniBand
 	for i := range pkts {
-		n += pkts[i].wireBytes()
-		if ib && pkts[i].GRH != nil {
-			n += int(pkts[i].N) * grhSize
+		k := &pkts[i]
+		bytes += k.wireBytes()
+		packets += int(k.N)
+		if ib && k.GRH != nil {
+			bytes += int(k.N) * grhSize
 		}
 	}
-	p.traffic.rcvPkts.Add(uint64(wirePackets(pkts)))
-	p.traffic.rcvBytes.Add(uint64(n))
+	p.traffic.rcvPkts.Add(uint64(packets))
+	p.traffic.rcvBytes.Add(uint64(bytes))
 }
 
 // wireBytes returns the length of a packet, or of all packets of a train, from the BTH to the ICRC. It computes what
