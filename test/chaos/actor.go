@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// actor is a goroutine that does things at random. Its choices follow from the seed of the round and its name.
+// actor is a goroutine with random actions. The seed of the round and its name determine its choices.
 type actor struct {
 	w    *world
 	name string
 	rnd  *rand.Rand
-	last atomic.Int64 // when it made progress, by the watchdog's clock, in ns
+	last atomic.Int64 // time of its last progress by the watchdog's clock, in ns
 }
 
 func (a *actor) beat() { a.last.Store(int64(a.w.dog.now())) }
 
-// hash is a number for a name.
+// hash returns a number that depends on a name.
 func hash(s string) uint64 {
 	x := uint64(len(s))
 	for _, c := range []byte(s) {
@@ -36,7 +36,7 @@ func (w *world) start(name string, f func(*actor)) {
 	})
 }
 
-// repeat runs f as an actor, again and again until the round is over.
+// repeat runs f as an actor, repeatedly until the round ends.
 func (w *world) repeat(name string, f func(*actor)) {
 	w.start(name, func(a *actor) {
 		for w.ctx.Err() == nil {
@@ -46,7 +46,7 @@ func (w *world) repeat(name string, f func(*actor)) {
 	})
 }
 
-// pause waits for a time between 0 and most. It returns early when the round ends.
+// pause waits for a random time up to most, or until the round ends.
 func (a *actor) pause(most time.Duration) {
 	t := time.NewTimer(time.Duration(a.rnd.Int64N(int64(most))))
 	defer t.Stop()
@@ -57,14 +57,15 @@ func (a *actor) pause(most time.Duration) {
 	a.beat()
 }
 
-// patience bounds calls that must return by themselves. It is shorter than the watchdog's, so that most calls that hang are named.
+// patience is the timeout of calls that must return by themselves. It is shorter than that of the watchdog, so that
+// most calls that hang are reported by name.
 const patience = 40 * time.Second
 
-// patient returns a context for a call that must return by itself. It ends with the round.
+// patient returns a context for a call that must return by itself. The context also ends with the round.
 func (a *actor) patient() (context.Context, context.CancelFunc) {
 	a.beat()
 	return context.WithTimeout(a.w.ctx, patience)
 }
 
-// one returns an element of a slice that is not empty.
+// one returns a random element of a non-empty slice.
 func one[T any](r *rand.Rand, s []T) T { return s[r.IntN(len(s))] }

@@ -11,14 +11,14 @@ import (
 	"ciddk/clock"
 )
 
-// maxGrowth is how many bytes the heap may grow from the end of the first round to that of the last, beside maxGrowthRound for each round.
-// Pools and tables of the runtime grow by less.
+// maxGrowth is the limit in bytes for the growth of the heap from the end of the first round to that of the last, in
+// addition to maxGrowthRound per round. Pools and tables of the runtime grow less.
 const (
 	maxGrowth      = 3 << 20
 	maxGrowthRound = 64 << 10
 )
 
-// Run runs rounds until the duration is over. The error lists what went wrong.
+// Run runs rounds until the duration is over. The error lists all failures.
 func Run(cfg Config) (*Report, error) {
 	if cfg.Round <= 0 {
 		cfg.Round = 10 * time.Second
@@ -51,7 +51,8 @@ func Run(cfg Config) (*Report, error) {
 		if r.Rounds == 0 {
 			heap = after.heap
 		} else if most := heap + maxGrowth + uint64(r.Rounds)*maxGrowthRound; after.heap > most {
-			v.failf("round %d: the heap holds %d bytes after everything was closed; after the first round it held %d", r.Rounds, after.heap, heap)
+			v.failf("round %d: the heap holds %d bytes after everything was closed; after the first round it held %d", r.Rounds,
+				after.heap, heap)
 		}
 		cfg.Log("round %d: %d bytes of heap, %d goroutines, %d files", r.Rounds, after.heap, after.goroutines, after.files)
 	}
@@ -59,7 +60,7 @@ func Run(cfg Config) (*Report, error) {
 	return r, v.err()
 }
 
-// round builds a world, lets it work for a time, and tears it down.
+// round builds a world, waits for a time, and closes it.
 func round(cfg Config, seed uint64, d time.Duration, v *verdict, t *tally) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -93,7 +94,7 @@ func round(cfg Config, seed uint64, d time.Duration, v *verdict, t *tally) error
 	}
 }
 
-// also is what else went wrong.
+// also returns the text for further failures.
 func also(v *verdict) string {
 	if err := v.err(); err != nil {
 		return "; also: " + err.Error()
@@ -101,7 +102,7 @@ func also(v *verdict) string {
 	return ""
 }
 
-// state is what a process holds.
+// state counts the resources of the process.
 type state struct {
 	goroutines, files int
 	heap              uint64
@@ -119,7 +120,7 @@ func surroundings() state {
 	return s
 }
 
-// settled waits until there are no more goroutines and files than in s.
+// settled waits until the process has no more goroutines and files than s.
 func (s state) settled() (state, bool) {
 	clk := clock.Real().Now
 	deadline := clk() + 20*time.Second
@@ -136,6 +137,7 @@ func (s state) settled() (state, bool) {
 }
 
 func (s state) grown(from state) string {
-	return fmt.Sprintf("%d goroutines and %d files are left after everything was closed; before there were %d and %d", s.goroutines, s.files,
+	return fmt.Sprintf("%d goroutines and %d files are left after everything was closed; before there were %d and %d",
+		s.goroutines, s.files,
 		from.goroutines, from.files)
 }

@@ -17,7 +17,7 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestChaos is the run. What it did is in the log; it must have done some of everything.
+// TestChaos runs everything, logs the counts, and checks that every kind of event occurred.
 func TestChaos(t *testing.T) {
 	t.Logf("seed %d: go test -race ./test/chaos -run TestChaos -chaos.duration=%v -chaos.seed=%d", *seed, *duration, *seed)
 	r := *roundLen
@@ -33,7 +33,8 @@ func TestChaos(t *testing.T) {
 	if *duration < 30*time.Second {
 		return
 	}
-	for _, what := range []string{"connections", "messages received", "reads checked", "atomics checked", "HCAs removed", "objects destroyed",
+	for _, what := range []string{"connections", "messages received", "reads checked", "atomics checked", "HCAs removed",
+		"objects destroyed",
 		"datagrams received", "CAs opened", "RMPP transactions"} {
 		require.Positive(t, report.Counts[what], what)
 	}

@@ -12,19 +12,19 @@ import (
 
 // Config describes a run.
 type Config struct {
-	// Seed decides the choices of all actors.
+	// Seed determines the choices of all actors.
 	Seed uint64
-	// Duration is how long actors work, all rounds together.
+	// Duration is the total time of all rounds.
 	Duration time.Duration
 	// Round is the length of a round; 0 is 10 s.
 	Round time.Duration
-	// Stall is how long an actor may make no progress; 0 is 90 s.
+	// Stall is the longest time that an actor may make no progress; 0 is 90 s.
 	Stall time.Duration
 	// Log receives a line for each round; nil discards them.
 	Log func(format string, args ...any)
 }
 
-// Report counts what a run did.
+// Report counts the events of a run.
 type Report struct {
 	Rounds int
 	Counts map[string]uint64

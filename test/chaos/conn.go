@@ -15,21 +15,21 @@ import (
 	"ciddk/ci"
 )
 
-// conn is one connection: what both ends know of it beside the network.
+// conn is one connection. Both ends share it outside of the network.
 type conn struct {
 	w    *world
 	name string
 	seed uint64
 	ends [2]*end // 0 is the active one
-	// fragile is set before somebody ends the connection: from then on errors are no failures of the kit.
+	// fragile is set before an actor ends the connection. After that, errors are expected.
 	fragile  atomic.Bool
-	unsteady bool          // verbs of one end fail by injection, or its HCA is removed
+	unsteady bool          // injected errors or hot removal may end the connection
 	quiet    atomic.Bool   // no new requests
-	stop     chan struct{} // closed when streams must end without waiting for the peer
+	stop     chan struct{} // closed when streams must stop without waiting for the peer
 	stopped  sync.Once
 	how      atomic.Value // name of the ending
 	streams  sync.WaitGroup
-	joined   chan struct{} // closed when the passive end is ready, or is not going to be
+	joined   chan struct{} // closed when the passive end is ready, or has failed
 	left     sync.WaitGroup
 }
 
@@ -39,10 +39,10 @@ const lifetime = 700 * time.Millisecond
 // halt ends the streams at once.
 func (c *conn) halt() { c.stopped.Do(func() { close(c.stop) }) }
 
-// harm announces that somebody is about to end the connection.
+// harm marks the connection as fragile, before an actor ends it.
 func (c *conn) harm() { c.fragile.Store(true) }
 
-// terms are what an end tells its peer about memory, in private data.
+// terms describes the memory of an end for its peer, in private data.
 type terms struct {
 	seed        uint64
 	ro, rw, ctr ci.Remote
@@ -66,13 +66,13 @@ func decodeTerms(b []byte) (t terms) {
 	return t
 }
 
-// streams starts an actor that makes one connection after the other from a host to another. Those of hosts that lose their HCA, or whose verbs
-// fail, may end at any time.
+// streams starts an actor that makes connections from one host to another, one after the other. Connections of hosts
+// with hot removal or injected errors may end at any time.
 func (w *world) streams(name string, from, to *host, fragile bool) {
 	w.repeat(name, func(a *actor) { w.connection(a, from, to, fragile) })
 }
 
-// connection is the life of one connection, seen from the active end.
+// connection runs one connection at its active end.
 func (w *world) connection(a *actor, from, to *host, fragile bool) {
 	c := &conn{w: w, name: a.name, seed: a.rnd.Uint64(), stop: make(chan struct{}), joined: make(chan struct{})}
 	c.fragile.Store(fragile)
@@ -133,7 +133,7 @@ func (h *host) serve() {
 		}
 		seed := a.rnd.Uint64()
 		c := h.w.take(decodeTerms(id.Request().Private).seed)
-		if c == nil { // the active end has given up
+		if c == nil { // the active end has stopped waiting
 			if a.rnd.IntN(2) == 0 {
 				_ = id.Reject([]byte("late"))
 			}
@@ -149,7 +149,7 @@ func (h *host) serve() {
 	})
 }
 
-// take finds the connection of a request, once.
+// take removes and returns the connection of a request.
 func (w *world) take(seed uint64) *conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +161,7 @@ func (w *world) take(seed uint64) *conn {
 	return c
 }
 
-// passive is the life of a connection at its passive end.
+// passive runs a connection at its passive end.
 func (h *host) passive(a *actor, c *conn, id *rdmacm.ID) {
 	e := newEnd(c, 1)
 	defer e.leave(a)
@@ -181,7 +181,8 @@ func (h *host) passive(a *actor, c *conn, id *rdmacm.ID) {
 	a.beat()
 }
 
-// lifeTime of packets, as rdmacm names it: the acknowledgement timeout is about twice 268 ms, and a connection ends after 4 s of silence.
+// lifeTime of packets, as rdmacm names it: the acknowledgement timeout is about twice 268 ms, and a connection ends
+// after 4 s of silence.
 const lifeTime = 16
 
 func (e *end) dial(a *actor, from *host, to netip.Addr) error {
@@ -227,7 +228,7 @@ func (e *end) accept(a *actor) error {
 	return err
 }
 
-// learn takes in the peer's terms.
+// learn stores the peer's terms.
 func (e *end) learn(private []byte) error {
 	e.peer = decodeTerms(private)
 	if e.peer.seed != e.c.seed {
@@ -236,7 +237,7 @@ func (e *end) learn(private []byte) error {
 	return nil
 }
 
-// setUp makes what the end needs and posts its receives.
+// setUp creates the objects of the end and posts its receives.
 func (e *end) setUp() error {
 	ca, err := e.id.CA()
 	if err != nil {
@@ -256,7 +257,8 @@ func (e *end) setUp() error {
 		}
 	}
 	e.own = terms{e.c.seed, e.roMR.Region().Remote(0), e.rwMR.Region().Remote(0), e.ctrMR.Region().Remote(0)}
-	err = e.id.CreateQP(rdmacm.QPConfig{PD: e.pd, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: sendDepth, RecvDepth: recvDepth, SendSGE: 3,
+	err = e.id.CreateQP(rdmacm.QPConfig{PD: e.pd, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: sendDepth,
+		RecvDepth: recvDepth, SendSGE: 3,
 		RecvSGE: 2, MaxInline: 64}}})
 	if err != nil {
 		return err

@@ -6,17 +6,18 @@ import (
 	"ciddk/ci"
 )
 
-// unplugged is an address of the network that nobody has.
+// unplugged is an address of the network without an HCA.
 var unplugged = netip.MustParseAddr("10.66.0.250")
 
 const allRights = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow
 
-// gidOf is the GID of an IP address.
+// gidOf returns the GID of an IP address.
 func gidOf(a netip.Addr) ci.GID { return ci.GID(a.As16()) }
 
 // connectedAttr returns attributes for all steps of a connected QP on port 1.
 func connectedAttr(to ci.GID, dest ci.QPN, sq, rq ci.PSN) ci.QPAttr {
-	return ci.QPAttr{Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, DestNum: dest, SQPSN: sq, RQPSN: rq, MTU: ci.MTU1024,
+	return ci.QPAttr{Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, DestNum: dest, SQPSN: sq,
+		RQPSN: rq, MTU: ci.MTU1024,
 		InitDepth: 4, RespRes: 4, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 1, Primary: ci.Path{AckTimeout: 17,
 			AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: to, HopLimit: 64}}}}
 }

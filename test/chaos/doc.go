@@ -1,7 +1,7 @@
 // Package chaos runs everything in the kit at once and checks that nothing breaks.
 //
-// A run is a series of rounds. A round builds several hosts with reference HCAs on a network in memory, and a pair of them on real
-// UDP sockets. Then concurrent actors work until the round ends:
+// A run is a series of rounds. A round builds several hosts with reference HCAs on a network in memory, and a pair of
+// them on real UDP sockets. Then concurrent actors work until the round ends:
 //
 //   - connections by rdmacm, with streams of sends, writes, reads and atomics in both directions;
 //   - random verbs on shared objects, with valid and invalid arguments, and destroys in every order;
@@ -28,8 +28,8 @@
 //   - After everything is closed, each HCA counts zero objects, and goroutines, file descriptors and heap return to what they were.
 //   - No call hangs: every actor makes progress, or the run fails with the stacks of all goroutines.
 //
-// A connection that runs out of retries is not a failure while the machine is so busy that goroutines wait for seconds; the report
-// counts these connections.
+// A connection that runs out of retries is not a failure while the machine is so busy that goroutines wait for seconds;
+// the report counts these connections.
 //
 // # Running it
 //

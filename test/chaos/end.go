@@ -24,7 +24,7 @@ const (
 	slotLen   = 4096
 	outSlots  = 64 // more than sendDepth: a slot is free again when its request has completed
 	rwSlots   = 16
-	credit    = 12 // messages that the peer has not looked at; less than rwSlots and recvDepth
+	credit    = 12 // messages that the peer has not checked; less than rwSlots and recvDepth
 	counters  = 8
 )
 
@@ -36,16 +36,17 @@ type end struct {
 	pd        *accesslayer.PD
 	connected bool
 
-	// ro may be read by the peer, rw written, ctr used for atomics. out holds what is sent; in is where receives, reads and atomics go.
+	// The peer may read ro, write rw, and use atomics on ctr. out has outgoing messages, and in the buffers of
+	// receives, reads and atomics.
 	ro, rw, ctr, out, in             *guarded
 	roMR, rwMR, ctrMR, outMR, inMR   *accesslayer.MR
 	own, peer                        terms
 	sendQ, recvQ                     ledger
 	nextSend, nextRecv, sent         uint64
-	mirror                           [counters]uint64 // of the peer's ctr, as it is when everything posted has run
-	lost                             atomic.Bool      // the queues were destroyed with what was in them
+	mirror                           [counters]uint64 // expected values of the peer's ctr after all posted requests
+	lost                             atomic.Bool      // the queues were destroyed before all requests completed
 	received                         atomic.Uint64    // messages
-	looked                           chan struct{}    // of the peer's receiver: it has looked at a message
+	looked                           chan struct{}    // the peer's receiver sends when it has checked a message
 	rwMu                             sync.Mutex
 	rwGone                           bool // rwMR was deregistered
 	senderDone, receiverDone, isDead atomic.Bool
@@ -63,7 +64,7 @@ func newEnd(c *conn, side int) *end {
 	return e
 }
 
-// Messages carry a header: their number, what they announce, and where. Kinds of messages:
+// Kinds of messages. The header of a message has its number, its kind and an offset.
 const (
 	plain     = iota // the rest of the message is its content
 	written          // a slot of rw has the content
@@ -85,7 +86,7 @@ func (e *end) start(seed uint64) {
 
 func (e *end) other() *end { return e.c.ends[1-e.side] }
 
-// broken handles an error that ends the streams of this end. An error of a connection that nobody harmed is a failure.
+// broken handles an error that ends the streams of this end. It is a failure unless the connection is fragile.
 func (e *end) broken(what string, err error) {
 	if errors.Is(err, errClosed) {
 		e.lost.Store(true) // with the QP or CQ
@@ -103,14 +104,15 @@ func (e *end) broken(what string, err error) {
 		e.c.harm()
 		return
 	}
-	if status == ci.WCFlushErr && e.id.Err() == nil { // the receive queue of a QP whose send failed: the sender reports why
+	if status == ci.WCFlushErr && e.id.Err() == nil { // a send of the QP failed, and the sender reports the error
 		return
 	}
-	e.c.w.v.failf("%s: end %d: %s failed, though nobody harmed the connection: %v (its ID says: %v)", e.c.name, e.side, what, err, e.id.Err())
+	e.c.w.v.failf("%s: end %d: %s failed, though nobody harmed the connection: %v (its ID says: %v)", e.c.name, e.side,
+		what, err, e.id.Err())
 	e.c.harm()
 }
 
-// wait gets completions; none when the streams are to end first.
+// wait returns completions, or none if the streams must stop first.
 func (e *end) wait(a *actor, cq *accesslayer.CQ, most time.Duration, wc []ci.WC) (int, error) {
 	a.beat()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
@@ -122,7 +124,7 @@ func (e *end) wait(a *actor, cq *accesslayer.CQ, most time.Duration, wc []ci.WC)
 	return n, err
 }
 
-// send posts requests at random until the connection is to be quiet, or an error.
+// send posts random requests until the connection is quiet, or until an error.
 func (e *end) send(a *actor, r *rand.Rand) {
 	defer e.senderDone.Store(true)
 	for !e.c.quiet.Load() && !e.stopping() && !e.isDead.Load() {
@@ -161,7 +163,8 @@ func (e *end) drainSends(a *actor) {
 	deadline := e.c.w.clock.Now() + patience
 	for e.sendQ.len() > 0 && !e.lost.Load() {
 		if e.c.w.clock.Now() > deadline {
-			e.c.w.v.failf("%s: end %d: %d send requests did not complete, the first is %d; dead: %v, ID: %v, %s", e.c.name, e.side, e.sendQ.len(),
+			e.c.w.v.failf("%s: end %d: %d send requests did not complete, the first is %d; dead: %v, ID: %v, %s", e.c.name,
+				e.side, e.sendQ.len(),
 				e.sendQ.queue[0].id, e.isDead.Load(), e.id.Err(), e.state())
 			return
 		}
@@ -169,7 +172,7 @@ func (e *end) drainSends(a *actor) {
 	}
 }
 
-// state describes the QP and how the connection was ended.
+// state returns a description of the QP and of the ending of the connection.
 func (e *end) state() string {
 	attr, err := e.id.QP().Query()
 	if err != nil {
@@ -178,7 +181,7 @@ func (e *end) state() string {
 	return fmt.Sprintf("QP %v, ended by: %v", attr.State, e.c.how.Load())
 }
 
-// reap takes completions of the send queue.
+// reap handles completions of the send queue.
 func (e *end) reap(a *actor, most time.Duration) {
 	var wc [8]ci.WC
 	n, err := e.wait(a, e.id.SendCQ(), most, wc[:])
@@ -190,7 +193,7 @@ func (e *end) reap(a *actor, most time.Duration) {
 		}
 		return
 	}
-	if e.lost.Load() { // a QP that was reset forgets requests, and flushes those posted later
+	if e.lost.Load() { // a reset QP drops its requests, and flushes those posted later
 		return
 	}
 	for i := range wc[:n] {
@@ -204,7 +207,7 @@ func (e *end) reap(a *actor, most time.Duration) {
 	e.c.w.tally.add("send completions", n)
 }
 
-// receive looks at messages until the streams end.
+// receive checks messages until the streams end.
 func (e *end) receive(a *actor) {
 	defer e.receiverDone.Store(true)
 	var wc [4]ci.WC
@@ -249,7 +252,7 @@ func (e *end) taken(wc *ci.WC) {
 	}
 }
 
-// recvSlot is where the receive with an id goes.
+// recvSlot returns the buffer of the receive with an ID.
 func (e *end) recvSlot(id uint64) uint64 { return (outSlots + id%recvDepth) * slotLen }
 
 func (e *end) postRecv() error {
@@ -264,7 +267,7 @@ func (e *end) postRecv() error {
 	return nil
 }
 
-// look compares a message with what the peer sent.
+// look checks the content of a message.
 func (e *end) look(wc *ci.WC) error {
 	w := e.c.w
 	w.tally.add("messages received", 1)

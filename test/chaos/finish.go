@@ -12,7 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// endings are the ways in which a connection ends. Those that are quiet let everything arrive and complete first.
+// endings lists the ways to end a connection. The quiet ones wait until everything has arrived and completed.
 var endings = []struct {
 	name  string
 	quiet bool
@@ -30,7 +30,7 @@ var endings = []struct {
 	{"PD destroyed", false, func(c *conn, a *actor) { c.each(a, func(e *end) error { return e.pd.Close() }) }},
 }
 
-// finish ends the connection, and returns when both ends have accounted for all their requests.
+// finish ends the connection, and returns when all requests of both ends have completed.
 func (c *conn) finish(a *actor) {
 	how := one(a.rnd, endings)
 	c.how.Store(how.name)
@@ -49,7 +49,8 @@ func (c *conn) finish(a *actor) {
 	a.beat()
 }
 
-// settle waits until everything sent has been received and has completed, and compares the atomics of both ends. It reports whether that is so.
+// settle waits until all requests have been received and completed, and compares the atomics of both ends. It reports
+// whether that succeeded.
 func (c *conn) settle(a *actor) bool {
 	deadline := c.w.clock.Now() + patience
 	done := func(e *end) bool { return e.senderDone.Load() && e.other().received.Load() == e.sent }
@@ -99,7 +100,7 @@ func (c *conn) each(a *actor, f func(*end) error) {
 	wg.Wait()
 }
 
-// destroyQP destroys the QP and leaves its CQs: what is in its queues never completes.
+// destroyQP destroys the QP but not its CQs. The requests in its queues never complete.
 func (e *end) destroyQP() error {
 	defer e.lost.Store(true)
 	if err := e.id.QP().Destroy(); err != nil && !errors.Is(err, errClosed) {
@@ -112,7 +113,7 @@ func (e *end) destroyQP() error {
 func (c *conn) move(a *actor, to ci.QPState) {
 	e := one(a.rnd, c.ends[:])
 	if to == ci.QPReset {
-		e.lost.Store(true) // what is in the queues never completes
+		e.lost.Store(true) // requests in the queues never complete
 	}
 	if err := e.id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: to}); err != nil && !errors.Is(err, errClosed) &&
 		!errors.Is(err, ci.InvalidQPState) && !e.isDead.Load() && !c.unsteady {
@@ -120,7 +121,7 @@ func (c *conn) move(a *actor, to ci.QPState) {
 	}
 }
 
-// deregister takes away memory that the peer writes to. Afterwards nothing may write there.
+// deregister deregisters memory that the peer writes to. The memory must not change after that.
 func (c *conn) deregister(a *actor) {
 	e := one(a.rnd, c.ends[:])
 	if err := e.rwMR.Close(); err != nil {
@@ -135,14 +136,16 @@ func (c *conn) deregister(a *actor) {
 	fill(e.rw.body(), mix(c.seed), 99)
 }
 
-// violate makes an access that the peer's region does not allow. It must fail, change nothing, and take the requests behind it along.
+// violate posts an access that the peer's region does not allow. It must fail and change nothing, and the requests
+// after it must be flushed.
 func (c *conn) violate(a *actor) {
 	e := one(a.rnd, c.ends[:])
 	p := e.other()
 	v := one(a.rnd, violations)
 	wr := v.wr(e, p)
 	wr.ID, wr.Flags = e.nextSend, ci.SendSignaled
-	wrs := []ci.SendWR{wr, {ID: e.nextSend + 1, Op: ci.OpSend}, {ID: e.nextSend + 2, Op: ci.OpSend, Flags: ci.SendSignaled}}
+	wrs := []ci.SendWR{wr, {ID: e.nextSend + 1, Op: ci.OpSend}, {ID: e.nextSend + 2, Op: ci.OpSend,
+		Flags: ci.SendSignaled}}
 	rw, ctr := bytes.Clone(p.rw.body()), bytes.Clone(p.ctr.body())
 	in := bytes.Clone(e.in.body()[:outSlots*slotLen])
 	n, err := e.id.QP().PostSend(wrs)
@@ -181,7 +184,8 @@ func (c *conn) violate(a *actor) {
 	if st := got[0].Status; st != ci.WCRemAccessErr && !c.unsteady && !(st == ci.WCTimeoutRetryErr && c.w.dog.starved()) {
 		c.w.v.failf("%s: %s completed with: %v, want: %v", c.name, v.name, st, ci.WCRemAccessErr)
 	}
-	if !bytes.Equal(rw, p.rw.body()) || !bytes.Equal(ctr, p.ctr.body()) || !bytes.Equal(in, e.in.body()[:outSlots*slotLen]) {
+	if !bytes.Equal(rw, p.rw.body()) || !bytes.Equal(ctr, p.ctr.body()) ||
+		!bytes.Equal(in, e.in.body()[:outSlots*slotLen]) {
 		c.w.v.failf("%s: %s changed memory", c.name, v.name)
 	}
 	c.w.tally.add("violations refused", 1)
@@ -198,7 +202,10 @@ var violations = []struct {
 	{"a read of a region for atomics", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 8, e.peer.ctr, 0) }},
 	{"an atomic on a region for writes", func(e, _ *end) ci.SendWR { return e.access(ci.OpFetchAdd, 8, e.peer.rw, 0) }},
 	{"an atomic on a region for reads", func(e, _ *end) ci.SendWR { return e.access(ci.OpCompareSwap, 8, e.peer.ro, 0) }},
-	{"a write across the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpWrite, 4000, e.peer.rw, rwSlots*slotLen-3999) }},
+	{"a write across the end", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpWrite, 4000, e.peer.rw,
+			rwSlots*slotLen-3999)
+	}},
 	{"a write behind the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpWrite, 1, e.peer.rw, rwSlots*slotLen) }},
 	{"a write before the start", func(e, _ *end) ci.SendWR { return e.access(ci.OpWrite, 4000, e.peer.rw, -1) }},
 	{"a read across the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 2048, e.peer.ro, 2*slotLen-2047) }},
@@ -219,10 +226,13 @@ var violations = []struct {
 		wr.Remote.RKey = p.inMR.Region().LKey
 		return wr
 	}},
-	{"a read with the key of another protection domain", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 64, e.own.ro, 0) }},
+	{"a read with the key of another protection domain", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpRead, 64,
+			e.own.ro, 0)
+	}},
 }
 
-// access is a request to a place in a peer's region.
+// access returns a request for a location in a peer's region.
 func (e *end) access(op ci.SendOp, n uint32, to ci.Remote, off int64) ci.SendWR {
 	to.Addr += uint64(off)
 	g := e.outMR.Region()
@@ -232,7 +242,7 @@ func (e *end) access(op ci.SendOp, n uint32, to ci.Remote, off int64) ci.SendWR 
 	return ci.SendWR{Op: op, SGL: []ci.SGE{g.SGE(0, n)}, Remote: to}
 }
 
-// leave closes an end when its streams have stopped.
+// leave closes an end after its streams have stopped.
 func (e *end) leave(a *actor) {
 	c, w := e.c, e.c.w
 	fail := func(what string, err error) {
@@ -244,7 +254,8 @@ func (e *end) leave(a *actor) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := e.id.Disconnect(ctx)
 		cancel()
-		if !errors.Is(err, cm.ErrTimeout) && !errors.Is(err, ci.InvalidState) { // the peer may be gone; there may be no connection
+		// the peer may have been removed, or the connection may have ended
+		if !errors.Is(err, cm.ErrTimeout) && !errors.Is(err, ci.InvalidState) {
 			fail("disconnect", err)
 		}
 		if c.unsteady || !e.connected {
@@ -294,7 +305,7 @@ func (e *end) leave(a *actor) {
 	}
 }
 
-// flush moves the QP to Error where that may have failed by injection.
+// flush moves the QP to Error, if an injected error prevented that before.
 func (e *end) flush() {
 	q := e.id.QP()
 	for range 50 {
@@ -305,7 +316,7 @@ func (e *end) flush() {
 	e.lost.Store(true) // destroyed
 }
 
-// drainReceives waits until all receives have completed: the QP is in Error, or gone.
+// drainReceives waits until all receives have completed. The QP is in Error, or destroyed.
 func (e *end) drainReceives(a *actor) {
 	deadline := e.c.w.clock.Now() + patience
 	for e.recvQ.len() > 0 && !e.lost.Load() {

@@ -9,8 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-// forgery sends packets that no HCA sent. All are such that a receiver must not act on them: with a right source address, QP number and PSN
-// together, a packet is the peer's as far as RoCEv2 can tell.
+// forgery sends forged packets that a receiver must not act on. RoCEv2 cannot detect a forged packet with the correct
+// source address, QP number and PSN, so there are none of these.
 func (w *world) forgery() error {
 	end, err := w.net.End(attacker)
 	if err != nil {
@@ -19,7 +19,7 @@ func (w *world) forgery() error {
 	w.start("attacker's ear", func(a *actor) {
 		for {
 			a.beat()
-			if _, err := end.Recv(w.ctx); err != nil { // what HCAs answer goes nowhere
+			if _, err := end.Recv(w.ctx); err != nil { // discard the responses of HCAs
 				return
 			}
 			w.tally.add("packets sent to the attacker", 1)
@@ -57,7 +57,7 @@ func (w *world) forge(a *actor, end *reference.NetworkEnd) {
 	}
 }
 
-// forgeries change a packet. They return nil for packets that they do not suit.
+// forgeries lists functions that change a packet, or return nil for unsuitable packets.
 var forgeries = []struct {
 	name   string
 	change func(*actor, []byte) []byte
@@ -83,7 +83,7 @@ var forgeries = []struct {
 		return rebuiltLengths(b)
 	}},
 	{"another source address", forged(func(a *actor, f *wire.Frame) bool {
-		if f.Packet.BTH.Opcode.Service() == wire.UD { // anybody may send datagrams
+		if f.Packet.BTH.Opcode.Service() == wire.UD { // any port may send datagrams
 			return false
 		}
 		f.IP4.Src = attacker.As4()
@@ -123,7 +123,8 @@ var forgeries = []struct {
 		if p.BTH.DestQP <= 1 || p.BTH.Opcode.Service() == wire.UD {
 			return false
 		}
-		p.BTH.Opcode = one(a.rnd, []wire.Opcode{wire.UCSendOnly, wire.UCWriteOnly, wire.UCSendFirst, wire.UDSendOnly, wire.CNP})
+		p.BTH.Opcode = one(a.rnd, []wire.Opcode{wire.UCSendOnly, wire.UCWriteOnly, wire.UCSendFirst, wire.UDSendOnly,
+			wire.CNP})
 		p.DETH = wire.DETH{QKey: a.rnd.Uint32(), SrcQP: a.rnd.Uint32() & wire.Mask24}
 		p.RETH = wire.RETH{VA: a.rnd.Uint64(), RKey: a.rnd.Uint32(), DMALen: uint32(len(p.Payload))}
 		return true
@@ -155,21 +156,21 @@ var forgeries = []struct {
 		}
 		f.IP4.Src = attacker.As4()
 		b := f.Packet.Payload
-		for range a.rnd.IntN(4) { // a message of a dialogue of others, with or without changes
+		for range a.rnd.IntN(4) { // a message of another dialogue, possibly changed
 			b[a.rnd.IntN(len(b))] ^= byte(1 << a.rnd.IntN(8))
 		}
 		return true
 	})},
 }
 
-// spoil changes the content of a packet, so that a receiver that takes it notices.
+// spoil changes the content of a packet, so that a receiver that accepts it reports a failure.
 func spoil(p *wire.Packet) {
 	if len(p.Payload) > 0 {
 		p.Payload[0] ^= 0xff
 	}
 }
 
-// farPSN moves a PSN so far that it is neither the next one nor one outstanding.
+// farPSN returns a PSN that is neither expected nor outstanding.
 func farPSN(a *actor, psn uint32) uint32 {
 	d := 1<<20 + a.rnd.IntN(1<<21)
 	if a.rnd.IntN(2) == 0 {
@@ -178,7 +179,7 @@ func farPSN(a *actor, psn uint32) uint32 {
 	return wire.PSNAdd(psn, d)
 }
 
-// reopcode makes any packet of the reliable service, with operands at random.
+// reopcode returns a packet with a random opcode of the reliable service, and random operands.
 func reopcode(a *actor, p *wire.Packet) bool {
 	op := wire.Opcode(a.rnd.IntN(0x18))
 	if !op.Valid() {
@@ -199,7 +200,7 @@ func reopcode(a *actor, p *wire.Packet) bool {
 	return true
 }
 
-// forged changes a parsed packet, and encodes it again with a right ICRC.
+// forged changes a parsed packet, and writes it with a correct ICRC.
 func forged(change func(*actor, *wire.Frame) bool) func(*actor, []byte) []byte {
 	return func(a *actor, b []byte) []byte {
 		var f wire.Frame
@@ -229,14 +230,16 @@ func rebuiltLengths(b []byte) []byte {
 	return b
 }
 
-// randomMAD is a datagram with a valid header and random content.
+// randomMAD returns a datagram with a valid header and random content.
 func randomMAD(a *actor) []byte {
 	b := make([]byte, mad.Size)
 	for i := range b {
 		b[i] = byte(a.rnd.Uint32())
 	}
-	class := one(a.rnd, []mad.Class{mad.ClassCM, mad.ClassSubnetAdmin, mad.ClassPerformance, rmppClass, mad.Class(a.rnd.Uint32())})
-	b[0], b[1], b[2], b[3] = 1, byte(class), byte(1+a.rnd.IntN(2)), byte(one(a.rnd, []mad.Method{mad.Get, mad.Set, mad.Send, mad.GetResp, mad.Method(a.rnd.Uint32())}))
+	class := one(a.rnd, []mad.Class{mad.ClassCM, mad.ClassSubnetAdmin, mad.ClassPerformance, rmppClass,
+		mad.Class(a.rnd.Uint32())})
+	b[0], b[1], b[2], b[3] = 1, byte(class), byte(1+a.rnd.IntN(2)), byte(one(a.rnd, []mad.Method{mad.Get, mad.Set,
+		mad.Send, mad.GetResp, mad.Method(a.rnd.Uint32())}))
 	if class == mad.ClassCM {
 		b[2], b[3] = 2, byte(mad.Send)
 		binary.BigEndian.PutUint16(b[16:], uint16(0x10+a.rnd.IntN(12)))

@@ -20,7 +20,8 @@ const (
 	gramMagic = 0x6772616d
 )
 
-// groups adds members of multicast groups: datagrams arrive unchanged, and only those of the member's group or for its QP.
+// groups adds members of multicast groups. They check that only datagrams of their group or for their QP arrive,
+// unchanged.
 func (w *world) groups(hosts ...*host) {
 	for i, h := range hosts {
 		w.repeat(fmt.Sprintf("group member %d", i), func(a *actor) { w.member(a, h, h.addr == volatile) })
@@ -49,7 +50,8 @@ func (w *world) member(a *actor, h *host, unsteady bool) {
 		fail("bind", err)
 		return
 	}
-	if err := id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: gramDepth, SendSGE: 1, RecvSGE: 1}}}); err != nil {
+	if err := id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: gramDepth,
+		SendSGE: 1, RecvSGE: 1}}}); err != nil {
 		fail("create QP", err)
 		return
 	}
@@ -71,7 +73,7 @@ func (w *world) member(a *actor, h *host, unsteady bool) {
 	}
 }
 
-// gram is a member's memory and QP.
+// gram is the memory and the QP of a member.
 type gram struct {
 	w   *world
 	id  *rdmacm.ID
@@ -109,7 +111,8 @@ func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
 		binary.BigEndian.PutUint64(out[8:], uint64(m.num)<<32|n)
 		binary.BigEndian.PutUint64(out[16:], uint64(size))
 		fill(out[24:size], gramMagic, uint64(m.num)<<32|n)
-		wr := ci.SendWR{ID: n, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{m.mr.Region().SGE(gramDepth*gramLen, uint32(size))},
+		wr := ci.SendWR{ID: n, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{m.mr.Region().SGE(gramDepth*gramLen,
+			uint32(size))},
 			To: ci.Dest{AV: av, QPN: to.QPN, QKey: to.QKey}}
 		if _, err := m.id.QP().PostSend([]ci.SendWR{wr}); err != nil {
 			return err
@@ -128,11 +131,12 @@ func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
 }
 
 func (m *gram) post(i int) error {
-	_, err := m.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{m.mr.Region().SGE(uint64(i*gramLen), gramLen)}}})
+	_, err := m.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{m.mr.Region().SGE(uint64(i*gramLen),
+		gramLen)}}})
 	return err
 }
 
-// look checks what has arrived.
+// look checks the datagrams that have arrived.
 func (m *gram) look(a *actor) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+a.rnd.IntN(3))*time.Millisecond)
 	defer cancel()

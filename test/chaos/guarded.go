@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// guardLen is the number of canary bytes before and behind a body.
+// guardLen is the number of canary bytes before and after a body.
 const guardLen = 256
 
 // guarded is memory with canaries around it.
@@ -19,8 +19,8 @@ func newGuarded(n int, seed uint64) *guarded {
 	return guard(make([]byte, n+2*guardLen), n, seed)
 }
 
-// newForeign is newGuarded for memory that several QPs may use at once, to whatever effect: where possible it is not Go's, so that the race
-// detector does not report what the consumer brought about. free releases it.
+// newForeign is like newGuarded for memory that several QPs may use concurrently. Where possible, the memory is not on
+// the Go heap, so that the race detector does not report races between requests of the consumer. free releases it.
 func newForeign(n int, seed uint64) (g *guarded, free func() error, err error) {
 	b, free, err := foreignMemory(n + 2*guardLen)
 	if err != nil {
@@ -36,7 +36,7 @@ func guard(b []byte, n int, seed uint64) *guarded {
 	return g
 }
 
-// body is the part that may be registered.
+// body returns the part that may be registered.
 func (g *guarded) body() []byte { return g.all[guardLen : guardLen+g.size : guardLen+g.size] }
 
 // check returns an error if a canary changed.
@@ -58,7 +58,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill writes bytes that follow from a seed and a number.
+// fill writes bytes that are determined by a seed and a number.
 func fill(b []byte, seed, n uint64) {
 	x := mix(seed ^ mix(n))
 	for i := 0; len(b) > 0; i++ {
@@ -68,7 +68,7 @@ func fill(b []byte, seed, n uint64) {
 	}
 }
 
-// differs returns the index of the first byte that is not as fill writes it, -1 if there is none.
+// differs returns the index of the first byte that differs from fill, or -1.
 func differs(b []byte, seed, n uint64) int {
 	x := mix(seed ^ mix(n))
 	for i := 0; i < len(b); i += 8 {

@@ -32,7 +32,7 @@ type host struct {
 	w    *world
 	addr netip.Addr
 	port reference.PortConfig
-	inj  *faults.Injector // in front of the HCA; nil for none
+	inj  *faults.Injector // wraps the HCA, if not nil
 	al   *accesslayer.AL
 	svc  *mads.Manager
 	cm   *cm.Manager
@@ -67,7 +67,8 @@ func (w *world) newHost(addr netip.Addr, port reference.PortConfig, inj *faults.
 	if h.rcm, err = rdmacm.New(client, rdmacm.Config{CM: h.cm, MAD: h.svc}); err != nil {
 		return nil, err
 	}
-	if h.ln, err = h.rcm.ListenID(netip.AddrPortFrom(netip.IPv4Unspecified(), service), rdmacm.ListenIDConfig{}); err != nil {
+	if h.ln, err = h.rcm.ListenID(netip.AddrPortFrom(netip.IPv4Unspecified(), service),
+		rdmacm.ListenIDConfig{}); err != nil {
 		return nil, err
 	}
 	if inj == nil && addr != volatile {
@@ -76,7 +77,7 @@ func (w *world) newHost(addr netip.Addr, port reference.PortConfig, inj *faults.
 	return h, err
 }
 
-// plug makes the HCA and registers it.
+// plug creates the HCA and registers it.
 func (h *host) plug() error {
 	x, err := h.w.plug(h.addr, reference.Config{Ports: []reference.PortConfig{h.port}})
 	if err != nil {
@@ -93,7 +94,7 @@ func (h *host) plug() error {
 	return nil
 }
 
-// remove pulls the HCA out and checks that nothing refers to it any more.
+// remove removes the HCA, and checks that it has no objects left.
 func (h *host) remove() error {
 	if err := h.al.Deregister(h.hca.Info().GUID); err != nil {
 		return fmt.Errorf("host %v: deregister: %w", h.addr, err)
@@ -134,10 +135,10 @@ func (h *host) close(r *rand.Rand) error {
 	return errors.Join(errs...)
 }
 
-// hotRemoval pulls the HCA of a host out and plugs another one in.
+// hotRemoval removes the HCA of a host and adds another one.
 func (w *world) hotRemoval(a *actor, h *host) {
 	a.pause(800 * time.Millisecond)
-	if a.rnd.IntN(3) == 0 { // the cable only
+	if a.rnd.IntN(3) == 0 { // only the cable
 		if err := h.hca.SetLink(1, false); err != nil {
 			w.v.failf("SetLink: %v", err)
 		}
@@ -163,7 +164,8 @@ func (w *world) hotRemoval(a *actor, h *host) {
 func (w *world) injectFaults(a *actor, inj *faults.Injector) {
 	inj.Clear()
 	for range 4 {
-		verb := one(a.rnd, []string{"PD.CreateQP", "PD.CreateCQ", "PD.RegisterMR", "PD.CreateAV", "QP.PostSend", "QP.PostRecv", "QP.Modify",
+		verb := one(a.rnd, []string{"PD.CreateQP", "PD.CreateCQ", "PD.RegisterMR", "PD.CreateAV", "QP.PostSend",
+			"QP.PostRecv", "QP.Modify",
 			"QP.Query", "QP.Destroy", "CQ.Destroy", "MR.Destroy", "AV.Destroy", "PD.Destroy", "CA.AllocatePD", "CA.Query"})
 		p := .1
 		if verb == "QP.PostSend" || verb == "QP.PostRecv" {
@@ -176,7 +178,7 @@ func (w *world) injectFaults(a *actor, inj *faults.Injector) {
 	}
 }
 
-// openClose opens clients of a host, makes objects, and closes them in the middle of things.
+// openClose opens clients of a host, creates objects, and closes the clients while they are in use.
 func (w *world) openClose(a *actor, h *host) {
 	a.pause(30 * time.Millisecond)
 	c, err := h.al.Open(accesslayer.ClientConfig{Name: "client " + strconv.Itoa(a.rnd.IntN(100))})
@@ -205,7 +207,7 @@ func (w *world) openClose(a *actor, h *host) {
 	}
 }
 
-// someObjects makes objects of every kind and destroys some of them, each on a goroutine of its own.
+// someObjects creates objects of every kind, and destroys some of them on separate goroutines.
 func (w *world) someObjects(a *actor, ca *accesslayer.CA) error {
 	pd, err := ca.NewPD(ci.PDNormal)
 	if err != nil {
@@ -223,7 +225,8 @@ func (w *world) someObjects(a *actor, ca *accesslayer.CA) error {
 	if err != nil {
 		return err
 	}
-	mr, err := pd.NewMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.BindWindow | ci.RemoteRead})
+	mr, err := pd.NewMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)),
+		Access: ci.LocalWrite | ci.BindWindow | ci.RemoteRead})
 	if err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func (w *world) someObjects(a *actor, ca *accesslayer.CA) error {
 	var wg sync.WaitGroup
 	for range a.rnd.IntN(4) {
 		o := one(a.rnd, objects)
-		wg.Go(func() { _ = o.DestroyAsync(nil) }) // refused where others use the object or it is gone
+		wg.Go(func() { _ = o.DestroyAsync(nil) }) // fails if the object is in use or destroyed
 	}
 	wg.Wait()
 	return nil

@@ -16,15 +16,15 @@ type entry struct {
 // ledger holds the work requests of one queue, in order, until they complete. One goroutine uses it at a time.
 type ledger struct {
 	queue  []entry
-	failed bool // a request failed: all behind it must be flushed
+	failed bool // a request failed: all later ones must be flushed
 }
 
 func (l *ledger) add(e entry) { l.queue = append(l.queue, e) }
 
 func (l *ledger) len() int { return len(l.queue) }
 
-// complete takes a completion. It returns an error for a completion that must not come: of a request that was not posted or has
-// completed before, out of order, or a success behind a failure.
+// complete handles a completion. It returns an error for a wrong one: for a request that was not posted or has
+// completed before, out of order, or successful after a failure.
 func (l *ledger) complete(wc *ci.WC) error {
 	for i, e := range l.queue {
 		if e.id != wc.ID {
@@ -52,7 +52,8 @@ func (l *ledger) complete(wc *ci.WC) error {
 		}
 		return e.done()
 	}
-	return fmt.Errorf("completion (%v) of request %d, which is not outstanding: never posted, or completed before", wc.Status, wc.ID)
+	return fmt.Errorf("completion (%v) of request %d, which is not outstanding: never posted, or completed before",
+		wc.Status, wc.ID)
 }
 
 func (e *entry) done() error {

@@ -12,7 +12,7 @@ import (
 	"ciddk/mad"
 )
 
-// The class of the agents: a vendor's, with RMPP.
+// The class of the agents is a vendor class with RMPP.
 const (
 	rmppClass   = mad.ClassVendor2First
 	rmppHeader  = mad.HeaderLen + mad.RMPPLen + 4 // with the OUI
@@ -26,7 +26,8 @@ func (w *world) managementAgents(a, b *host) error {
 	agent := func(h *host, methods []mad.Method, on func(mads.Agent, *mads.Received)) (mads.Agent, error) {
 		var x mads.Agent
 		ready := make(chan struct{})
-		cfg := mads.AgentConfig{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, Class: rmppClass, Version: 1, OUI: vendorOUI, Methods: methods, RMPP: true}
+		cfg := mads.AgentConfig{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, Class: rmppClass, Version: 1, OUI: vendorOUI,
+			Methods: methods, RMPP: true}
 		if on != nil {
 			cfg.OnReceive = func(r *mads.Received) { <-ready; on(x, r) }
 		}
@@ -58,7 +59,8 @@ func (w *world) managementAgents(a, b *host) error {
 	return nil
 }
 
-// message is a long datagram of n bytes of data, which follow from a seed. The data begins with the seed and the length that the answer is to have.
+// message returns a long datagram with n bytes of data that are determined by a seed. The data begins with the seed and
+// the length of the response.
 func message(method mad.Method, seed uint64, n, answer int) []byte {
 	m := make([]byte, rmppHeader+16+n)
 	h := mad.Header{BaseVersion: mad.BaseVersion, Class: rmppClass, ClassVersion: 1, Method: method}
@@ -85,7 +87,7 @@ func content(m []byte) (seed uint64, answer int, err error) {
 	return seed, answer, nil
 }
 
-// answer is the server's side. Forgers send requests, too: those that are no messages of this test are ignored.
+// answer responds to requests. It ignores other requests, which the forgers send.
 func (w *world) answer(x mads.Agent, r *mads.Received) {
 	seed, n, err := content(r.MAD)
 	if err != nil || n < 0 || n > longMessage {
@@ -97,12 +99,13 @@ func (w *world) answer(x mads.Agent, r *mads.Received) {
 	h.Parse(m)
 	h.TID = r.Header().TID
 	h.Put(m)
-	if err := x.Send(&mads.Message{To: r.From, MAD: m, Timeout: time.Second, Retries: 3}); err != nil && !ended(err) && !errors.Is(err, ci.InsufficientResources) {
+	if err := x.Send(&mads.Message{To: r.From, MAD: m, Timeout: time.Second, Retries: 3}); err != nil && !ended(err) &&
+		!errors.Is(err, ci.InsufficientResources) {
 		w.v.failf("answer of the management agent: %v", err)
 	}
 }
 
-// askLong sends a request and checks the answer.
+// askLong sends a request and checks the response.
 func (w *world) askLong(a *actor, x mads.Agent, to *host) {
 	a.pause(10 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -127,7 +130,7 @@ func (w *world) askLong(a *actor, x mads.Agent, to *host) {
 	w.tally.add("RMPP transactions", 1)
 }
 
-// readCounters asks the ports' own agents.
+// readCounters reads the counters from the agents of the ports.
 func (w *world) readCounters(a *actor, from, to *host) {
 	a.pause(50 * time.Millisecond)
 	client, err := from.svc.Register(mads.AgentConfig{Port: mads.Port{CA: from.hca.Info().GUID, Num: 1}})
@@ -139,7 +142,8 @@ func (w *world) readCounters(a *actor, from, to *host) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	m := make([]byte, mad.Size)
-	h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get, Attribute: mad.AttrPortCounters}
+	h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.Get,
+		Attribute: mad.AttrPortCounters}
 	h.Put(m)
 	m[mad.PerfHeaderLen+1] = 1
 	to0 := mads.Address{QPN: 1, AV: ci.AVAttr{Global: true, GRH: ci.GRH{DGID: gidOf(to.addr), HopLimit: 64}}}

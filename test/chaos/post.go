@@ -58,7 +58,8 @@ func (e *end) batch(a *actor, r *rand.Rand) {
 	e.c.w.tally.add("send requests", n)
 }
 
-// unsignaledTail handles a batch that was cut by an injected failure behind an unsignaled request: nothing would report its success.
+// unsignaledTail handles a batch that an injected error cut after an unsignaled request, whose success would not be
+// reported.
 func (e *end) unsignaledTail(int) {
 	for len(e.sendQ.queue) > 0 && !e.sendQ.queue[len(e.sendQ.queue)-1].signaled {
 		e.sendQ.queue = e.sendQ.queue[:len(e.sendQ.queue)-1]
@@ -70,7 +71,7 @@ type adder func(wr ci.SendWR, check func() error)
 
 func (e *end) ownSeed() uint64 { return mix(e.c.seed + uint64(e.side)) }
 
-// size is a random length, often at a boundary.
+// size returns a random length, often at a boundary.
 func size(r *rand.Rand, most int) int {
 	if r.IntN(3) == 0 {
 		return min(most, one(r, []int{0, 1, 3, 4, 1000, 1023, 1024, 1025, 2048, 4096, most}))
@@ -126,7 +127,8 @@ func (e *end) addImmediate(r *rand.Rand, off uint64, add adder) {
 	to.Addr += e.sent % rwSlots * slotLen
 	imm := uint32(e.sent&0xff) | uint32(n)<<8
 	e.sent++
-	add(ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, Imm: imm, SGL: []ci.SGE{e.outMR.Region().SGE(off, uint32(n))}, Remote: to}, nil)
+	add(ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, Imm: imm, SGL: []ci.SGE{e.outMR.Region().SGE(off, uint32(n))},
+		Remote: to}, nil)
 }
 
 // addRead adds a READ of memory whose content is known.

@@ -12,13 +12,13 @@ import (
 	"ciddk/hca/reference"
 )
 
-// bench is an adapter on which actors use verbs at random, on the same objects at once.
+// bench is an adapter on which actors call random verbs on shared objects.
 type bench struct {
 	w      *world
 	addr   netip.Addr
 	hca    *adapter
 	ca     ci.CA
-	mem    *guarded       // no region covers it: all of it is a canary
+	mem    *guarded       // not covered by a region: all of it is a canary
 	areas  []*guarded     // regions are within their bodies
 	free   []func() error // of the areas
 	posted sync.Map       // ID → *atomic.Bool: whether it has completed
@@ -28,7 +28,7 @@ type bench struct {
 	objects map[class][]ci.Object
 }
 
-// class is a kind of object, in the order in which they can be destroyed.
+// class is a kind of object. Objects can be destroyed in the order of classes.
 type class int
 
 const (
@@ -50,7 +50,7 @@ const (
 const (
 	areas   = 8
 	areaLen = 4096
-	// most objects of a class, so that they are used and not only made
+	// limit of objects per class, so that objects are used and not only created
 	mostObjects = 12
 )
 
@@ -59,7 +59,8 @@ func (w *world) rawVerbs() error {
 	link := reference.NewDirectLink()
 	var both [2]*bench
 	for i, a := range []netip.Addr{raw1, raw2} {
-		hca, err := w.plug(a, reference.Config{Ports: []reference.PortConfig{w.virtual(a), reference.Direct(link, reference.DirectConfig{})}})
+		hca, err := w.plug(a, reference.Config{Ports: []reference.PortConfig{w.virtual(a),
+			reference.Direct(link, reference.DirectConfig{})}})
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,7 @@ func (w *world) rawVerbs() error {
 			b.close(a)
 		}
 		for _, b := range both {
-			if err := b.hca.Close(); err != nil { // nothing refers to the areas any more
+			if err := b.hca.Close(); err != nil { // the areas are no longer in use
 				w.v.failf("bench %v: close of the HCA: %v", b.addr, err)
 			}
 			for _, free := range b.free {
@@ -119,7 +120,7 @@ func (w *world) rawVerbs() error {
 	return w.linkForgery(link)
 }
 
-// linkForgery puts frames at random on the direct link.
+// linkForgery sends random frames on the direct link.
 func (w *world) linkForgery(link *reference.DirectLink) error {
 	end, err := link.End(reference.DirectConfig{})
 	if err != nil {
@@ -141,7 +142,7 @@ func (w *world) linkForgery(link *reference.DirectLink) error {
 	return nil
 }
 
-// pick returns an object of a class, nil if there is none.
+// pick returns a random object of a class, or nil.
 func (b *bench) pick(a *actor, k class) ci.Object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +152,7 @@ func (b *bench) pick(a *actor, k class) ci.Object {
 	return one(a.rnd, b.objects[k])
 }
 
-// of picks an object of a class that is a T; sometimes of the other adapter, which must be refused.
+// of picks an object of a class that is a T. It sometimes returns one of the other adapter, which verbs must reject.
 func of[T any](a *actor, b, other *bench, k class) (t T) {
 	if a.rnd.IntN(24) == 0 {
 		b = other
@@ -174,7 +175,7 @@ func (b *bench) keep(k class, o ci.Object, err error) {
 	b.objects[k] = append(b.objects[k], o)
 }
 
-// checkError judges the error of a verb.
+// checkError checks the error of a verb.
 func (b *bench) checkError(err error) {
 	if err == nil {
 		return
@@ -185,7 +186,7 @@ func (b *bench) checkError(err error) {
 	}
 }
 
-// destroy destroys an object at random; it stays where it is busy.
+// destroy tries to destroy a random object. Objects in use remain.
 func (b *bench) destroy(a *actor, k class) {
 	b.mu.Lock()
 	l := b.objects[k]
@@ -199,7 +200,7 @@ func (b *bench) destroy(a *actor, k class) {
 	b.destroyed(k, o, o.Destroy())
 }
 
-// destroyed takes an object from the list if its destroy worked.
+// destroyed removes an object from the list if it was destroyed.
 func (b *bench) destroyed(k class, o ci.Object, err error) {
 	if err != nil {
 		b.checkError(err)
@@ -274,7 +275,7 @@ func (b *bench) close(a *actor) {
 	}
 }
 
-// poll takes completions: each of a request that was posted, and only once.
+// poll polls completions. Each must be of a posted request that has not completed.
 func (b *bench) poll(cq ci.CQ, n int) {
 	wc := make([]ci.WC, n)
 	k, err := cq.Poll(wc)
@@ -285,17 +286,19 @@ func (b *bench) poll(cq ci.CQ, n int) {
 	for i := range wc[:k] {
 		p, ok := b.posted.Load(wc[i].ID)
 		if !ok {
-			b.w.v.failf("bench %v: completion of request %d, which was not posted here (status %v, QP %#x)", b.addr, wc[i].ID, wc[i].Status, wc[i].QPN)
+			b.w.v.failf("bench %v: completion of request %d, which was not posted here (status %v, QP %#x)", b.addr, wc[i].ID,
+				wc[i].Status, wc[i].QPN)
 			continue
 		}
 		if p.(*atomic.Bool).Swap(true) {
-			b.w.v.failf("bench %v: second completion of request %d (status %v, QP %#x)", b.addr, wc[i].ID, wc[i].Status, wc[i].QPN)
+			b.w.v.failf("bench %v: second completion of request %d (status %v, QP %#x)", b.addr, wc[i].ID, wc[i].Status,
+				wc[i].QPN)
 		}
 		b.w.tally.add("random verbs: completions, "+wc[i].Status.String(), 1)
 	}
 }
 
-// id is a number for a work request.
+// id returns a new ID for a work request.
 func (b *bench) id() uint64 {
 	n := b.nextID.Add(1)
 	b.posted.Store(n, new(atomic.Bool))

@@ -16,14 +16,15 @@ import (
 	"ciddk/hca/reference/rings"
 )
 
-// arena is shared memory for queues. What is written through the file changes the queues behind the engine's back, as another process would.
+// arena is shared memory for queues. Writes through the file change the queues while the engine uses them, as writes of
+// another process do.
 type arena struct {
 	f   *os.File
 	mem []byte
 
 	mu    sync.Mutex
 	used  int
-	aside bool // queues come from the heap, and nobody writes to them
+	aside bool // queues come from the heap, and are not overwritten
 }
 
 const arenaLen = 1 << 20
@@ -45,12 +46,12 @@ func newArena() (*arena, error) {
 
 func (a *arena) close() error { return errors.Join(unix.Munmap(a.mem), a.f.Close()) }
 
-// alloc is rings.RXE.Alloc.
+// alloc implements rings.RXE.Alloc.
 func (a *arena) alloc(size int) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.aside {
-		return make([]byte, size+8)[:size:size], nil // the heap aligns to 8 and more
+		return make([]byte, size+8)[:size:size], nil // the heap aligns to at least 8
 	}
 	n := (size + 63) &^ 63
 	if a.used+n > len(a.mem) {
@@ -61,7 +62,7 @@ func (a *arena) alloc(size int) ([]byte, error) {
 	return b, nil
 }
 
-// overwrite writes something to some place that is in use.
+// overwrite writes random bytes to a random location in use.
 func (a *arena) overwrite(x *actor) error {
 	a.mu.Lock()
 	used := a.used
@@ -71,13 +72,14 @@ func (a *arena) overwrite(x *actor) error {
 	}
 	var b [8]byte
 	r := x.rnd
-	binary.NativeEndian.PutUint64(b[:], one(r, []uint64{r.Uint64(), 0, 1, uint64(r.IntN(32)), 1 << 31, 1<<32 - 1, 1<<63 - 1, uint64(r.IntN(4096))}))
+	binary.NativeEndian.PutUint64(b[:], one(r, []uint64{r.Uint64(), 0, 1, uint64(r.IntN(32)), 1 << 31, 1<<32 - 1,
+		1<<63 - 1, uint64(r.IntN(4096))}))
 	n := one(r, []int{1, 2, 4, 8})
 	_, err := a.f.WriteAt(b[:n], int64(r.IntN(used))&^int64(n-1))
 	return err
 }
 
-// free makes all memory available again. No queue is in use.
+// free makes all memory available again. No queue may be in use.
 func (a *arena) free() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,13 +87,15 @@ func (a *arena) free() {
 	a.used = 0
 }
 
-// overwrittenRings adds an HCA whose queues are overwritten all the time, and QPs on it whose queues are not: those must not notice.
+// overwrittenRings adds an HCA with queues that are overwritten continuously, and with QPs whose queues are not. The
+// latter must work correctly.
 func (w *world) overwrittenRings() error {
 	mem, err := newArena()
 	if err != nil {
 		return err
 	}
-	hca, err := w.plug(rung, reference.Config{Ports: []reference.PortConfig{w.virtual(rung)}, Rings: rings.RXE{Alloc: mem.alloc}})
+	hca, err := w.plug(rung, reference.Config{Ports: []reference.PortConfig{w.virtual(rung)},
+		Rings: rings.RXE{Alloc: mem.alloc}})
 	if err != nil {
 		return errors.Join(err, mem.close())
 	}
@@ -113,7 +117,7 @@ func (w *world) overwrittenRings() error {
 	return nil
 }
 
-// foreignMemory is n bytes that are not Go's.
+// foreignMemory returns n bytes outside of the Go heap.
 func foreignMemory(n int) ([]byte, func() error, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -122,9 +126,10 @@ func foreignMemory(n int) ([]byte, func() error, error) {
 	return b, func() error { return unix.Munmap(b) }, nil
 }
 
-// session is a set of objects: the first pair of QPs is innocent, the others have queues in the arena.
+// session is a set of objects. The first pair of QPs has undisturbed queues, and the others have queues in the arena.
 type session struct {
-	mem     *guarded // of the QPs whose queues are overwritten; own is that of the others, in a protection domain of its own
+	// of the QPs whose queues are overwritten; own is that of the others, in a protection domain of its own
+	mem     *guarded
 	own     *guarded
 	mr      ci.MR
 	ownMR   ci.MR
@@ -136,7 +141,7 @@ type session struct {
 
 const sessionLen = 16384
 
-// overwrittenSession makes objects, uses them while they are overwritten, and destroys them.
+// overwrittenSession creates objects, uses them while their queues are overwritten, and destroys them.
 func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 	s := &session{own: newGuarded(sessionLen, a.rnd.Uint64())}
 	var free func() error
@@ -192,7 +197,8 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 			if i%8 == 0 { // the requests posted from here on stay in the queue, where they are overwritten
 				_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD})
 			}
-			wr := ci.SendWR{ID: uint64(i), Op: ci.SendOp(i % 5), Flags: ci.SendSignaled, SGL: []ci.SGE{g.SGE(uint64(64*k), 8), g.SGE(4096, 2000)}, Remote: g.Remote(8192)}
+			wr := ci.SendWR{ID: uint64(i), Op: ci.SendOp(i % 5), Flags: ci.SendSignaled,
+				SGL: []ci.SGE{g.SGE(uint64(64*k), 8), g.SGE(4096, 2000)}, Remote: g.Remote(8192)}
 			if wr.Op > ci.OpRead {
 				wr.SGL = wr.SGL[:1]
 			}
@@ -222,7 +228,7 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 	return nil
 }
 
-// build makes the objects. Queues in the arena may be damaged at any time after.
+// build creates the objects. Queues in the arena may be overwritten at any time after that.
 func (s *session) build(ca ci.CA, mem *arena) (err error) {
 	keep := func(o ci.Object, e error) {
 		if e != nil {
@@ -261,7 +267,8 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 	}
 	for i := range 6 {
 		aside(i < 2)
-		c := ci.QPCreate{SendCQ: s.cqs[min(i/2, 2)], RecvCQ: s.cqs[min(i/2, 2)], QPCaps: ci.QPCaps{SendDepth: 15, RecvDepth: 15, SendSGE: 2, RecvSGE: 2, MaxInline: 64}}
+		c := ci.QPCreate{SendCQ: s.cqs[min(i/2, 2)], RecvCQ: s.cqs[min(i/2, 2)],
+			QPCaps: ci.QPCaps{SendDepth: 15, RecvDepth: 15, SendSGE: 2, RecvSGE: 2, MaxInline: 64}}
 		if i == 4 {
 			c.SRQ, c.RecvDepth = s.srq, 0
 		}
@@ -280,7 +287,7 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 	return nil
 }
 
-// connect connects two QPs to each other, whatever state they are in.
+// connect connects two QPs in any state to each other.
 func (s *session) connect(k int) error {
 	p, q := s.qps[k], s.qps[k+1]
 	for _, x := range [][2]ci.QP{{p, q}, {q, p}} {
@@ -301,7 +308,7 @@ func (s *session) connect(k int) error {
 
 var errBusy = errors.New("retries exhausted on a busy machine")
 
-// innocent sends a message over the QPs that nobody disturbs.
+// innocent sends a message over the QPs with undisturbed queues.
 func (s *session) innocent(a *actor, n uint64) error {
 	const from, to, size = 0, 2048, 2048
 	g := s.ownMR.Region()
@@ -309,7 +316,8 @@ func (s *session) innocent(a *actor, n uint64) error {
 	if _, err := s.qps[1].PostRecv([]ci.RecvWR{{ID: n, SGL: []ci.SGE{g.SGE(to, size)}}}); err != nil {
 		return err
 	}
-	if _, err := s.qps[0].PostSend([]ci.SendWR{{ID: n, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{g.SGE(from, size)}}}); err != nil {
+	if _, err := s.qps[0].PostSend([]ci.SendWR{{ID: n, Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{g.SGE(from, size)}}}); err != nil {
 		return err
 	}
 	deadline := a.w.clock.Now() + patience

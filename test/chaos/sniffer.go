@@ -8,7 +8,7 @@ import (
 	"ciddk/hca/reference"
 )
 
-// sniffer keeps packets that were sent lately, for forgers.
+// sniffer stores recent packets for forgers.
 type sniffer struct {
 	mu   sync.Mutex
 	kept [128][]byte
@@ -16,7 +16,7 @@ type sniffer struct {
 	seen int
 }
 
-// see keeps every fourth packet.
+// see stores every fourth packet.
 func (s *sniffer) see(d *reference.Datagram) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +27,7 @@ func (s *sniffer) see(d *reference.Datagram) {
 	s.next = (s.next + 1) % len(s.kept)
 }
 
-// latest returns a copy of the packet kept last, any returns one at random; nil if there is none.
+// latest returns a copy of the last stored packet, or nil. any returns a random one.
 func (s *sniffer) latest() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,13 +31,16 @@ func (w *world) socketForgery() error {
 	return nil
 }
 
-// socketPacket is a packet for the HCA on loop1: garbage, or with a right ICRC for the QPs that have well-known numbers and for others.
+// socketPacket returns a packet for the HCA on loop1: random bytes, or a packet with a correct ICRC for a well-known or
+// another QP.
 func (w *world) socketPacket(a *actor, from netip.AddrPort) []byte {
-	f := wire.Frame{IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP, Src: from.Addr().As4(), Dst: loop1.As4(), Frag: wire.IPv4DontFragment},
+	f := wire.Frame{IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP, Src: from.Addr().As4(), Dst: loop1.As4(),
+		Frag: wire.IPv4DontFragment},
 		UDP: wire.UDP{SrcPort: from.Port(), DstPort: udpPort}}
 	f.Eth.EtherType = wire.EtherTypeIPv4
 	p := &f.Packet
-	p.BTH = wire.BTH{Opcode: wire.Opcode(a.rnd.Uint32()), PKey: 0xffff, DestQP: a.rnd.Uint32() & wire.Mask24, PSN: a.rnd.Uint32() & wire.Mask24}
+	p.BTH = wire.BTH{Opcode: wire.Opcode(a.rnd.Uint32()), PKey: 0xffff, DestQP: a.rnd.Uint32() & wire.Mask24,
+		PSN: a.rnd.Uint32() & wire.Mask24}
 	if !p.BTH.Opcode.Valid() || a.rnd.IntN(2) == 0 {
 		p.BTH.Opcode, p.BTH.DestQP = wire.UDSendOnly, 1
 		p.DETH = wire.DETH{QKey: 0x80010000, SrcQP: 1}

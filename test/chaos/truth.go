@@ -13,8 +13,8 @@ import (
 	"ciddk/wire"
 )
 
-// truth records what the consumers of each HCA used: the QPs they made, the peers they connected to, the remote keys they posted. A frame
-// of that HCA may contain nothing else.
+// truth records the QPs that the consumers of each HCA created, the peers that they connected to, and the remote keys
+// that they posted. A frame of that HCA must contain no others.
 type truth struct {
 	v     *verdict
 	hosts sync.Map // netip.Addr → *used
@@ -22,10 +22,10 @@ type truth struct {
 	mu    sync.Mutex
 }
 
-// used is the record of one address.
+// used is the record for one address.
 type used struct {
-	qps    sync.Map // ci.QPN → bool: whether peers may learn it
-	peers  sync.Map // ci.QPN → bool: QPs of others that it was told of
+	qps    sync.Map // ci.QPN → bool: whether frames may reveal it to peers
+	peers  sync.Map // ci.QPN → bool: QPs of peers that the consumers connected to
 	keys   sync.Map // ci.Key → bool: remote keys posted
 	hidden sync.Map // ci.QPN → bool
 }
@@ -37,7 +37,7 @@ func (t *truth) of(a netip.Addr) *used {
 	return u.(*used)
 }
 
-// secret adds content that no frame may have.
+// secret adds bytes that no frame may contain.
 func (t *truth) secret(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *truth) layer(a netip.Addr) ciwrap.Layer {
 	}}
 }
 
-// recordedQP records what its consumer names.
+// recordedQP records the keys and QPs that its consumer uses.
 type recordedQP struct {
 	ciwrap.QP
 	u *used
@@ -92,7 +92,7 @@ func (u *used) record(wr *ci.SendWR) {
 	}
 }
 
-// check judges a packet that an HCA sent.
+// check checks a packet that an HCA sent.
 func (t *truth) check(d *reference.Datagram) {
 	var f wire.Frame
 	if err := wire.ParseIP(d.Data, &f); err != nil {
@@ -104,8 +104,8 @@ func (t *truth) check(d *reference.Datagram) {
 	op := p.BTH.Opcode
 	has := func(m *sync.Map, k any) bool { _, ok := m.Load(k); return ok }
 	switch {
-	case d.From == rung: // whatever is in its queues is its consumer's
-	case op == wire.CNP: // names a peer like any other packet
+	case d.From == rung: // its queues may contain any keys
+	case op == wire.CNP: // has the QP of a peer, like any other packet
 	case op.Service() == wire.UD:
 		if p.DETH.SrcQP > 1 && !has(&u.qps, ci.QPN(p.DETH.SrcQP)) {
 			t.v.failf("the HCA at %v sent a datagram from QP %#x, which its consumers did not make", d.From, p.DETH.SrcQP)
@@ -134,9 +134,9 @@ func (t *truth) check(d *reference.Datagram) {
 	}
 }
 
-// checkCM judges the QP numbers that connection management tells peers.
+// checkCM checks the QP numbers in connection management messages.
 func (t *truth) checkCM(u *used, from netip.Addr, b []byte) {
-	if mad.Class(b[1]) != mad.ClassCM || mad.Method(b[3]) != mad.Send { // other methods are answered, too, by services for all classes
+	if mad.Class(b[1]) != mad.ClassCM || mad.Method(b[3]) != mad.Send { // services for all classes answer other methods
 		return
 	}
 	_, m, err := mad.ParseCM(b)

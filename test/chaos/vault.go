@@ -7,7 +7,8 @@ import (
 	"ciddk/ci"
 )
 
-// vault is memory and a QP of a steady host that nobody else learns of: nothing may change them, and nothing of them may leave.
+// vault is memory and a QP of a host without hot removal. No other actor uses them, so they must not change, and no
+// frame may contain them.
 type vault struct {
 	mem    *guarded
 	seed   uint64
@@ -44,12 +45,14 @@ func newVault(h *host) (*vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.qp, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1, RecvSGE: 1}}, nil)
+	v.qp, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 2, RecvDepth: 2, SendSGE: 1,
+		RecvSGE: 1}}, nil)
 	if err != nil {
 		return nil, err
 	}
 	w.truth.of(h.addr).hidden.Store(v.qp.Num(), true)
-	attr := connectedAttr(gidOf(unplugged), ci.QPN(mix(v.seed)&0xffffff), ci.PSN(mix(v.seed+1)&0xffffff), ci.PSN(mix(v.seed+2)&0xffffff))
+	attr := connectedAttr(gidOf(unplugged), ci.QPN(mix(v.seed)&0xffffff), ci.PSN(mix(v.seed+1)&0xffffff),
+		ci.PSN(mix(v.seed+2)&0xffffff))
 	if err := toRTS(v.qp, attr); err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func newVault(h *host) (*vault, error) {
 	return v, err
 }
 
-// check returns an error if the vault is not as it was. The engine does not write to it, so that reading it is no race.
+// check returns an error if the vault has changed. The engine does not write to it, so reading it is not a race.
 func (v *vault) check() error {
 	if err := v.mem.check(); err != nil {
 		return fmt.Errorf("vault: %w", err)
@@ -69,8 +72,10 @@ func (v *vault) check() error {
 	if err != nil {
 		return fmt.Errorf("vault: %w", err)
 	}
-	if now.State != v.before.State || now.RQPSN != v.before.RQPSN || now.SQPSN != v.before.SQPSN || now.DestNum != v.before.DestNum {
-		return fmt.Errorf("vault: a QP without traffic went from %v, PSNs %#x and %#x, to %v, %#x and %#x", v.before.State, v.before.SQPSN,
+	if now.State != v.before.State || now.RQPSN != v.before.RQPSN || now.SQPSN != v.before.SQPSN ||
+		now.DestNum != v.before.DestNum {
+		return fmt.Errorf("vault: a QP without traffic went from %v, PSNs %#x and %#x, to %v, %#x and %#x", v.before.State,
+			v.before.SQPSN,
 			v.before.RQPSN, now.State, now.SQPSN, now.RQPSN)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"ciddk/wire"
 )
 
-// step calls one verb at random.
+// step calls a random verb.
 func (b *bench) step(a *actor, other *bench) {
 	a.beat()
 	b.w.tally.add("random verbs", 1)
@@ -58,7 +58,7 @@ func (b *bench) step(a *actor, other *bench) {
 			b.checkError(b.hca.SetLink(uint8(r.IntN(4)), r.IntN(3) > 0))
 		}
 	default:
-		for k := range classes { // not too many of anything
+		for k := range classes { // within the limits
 			b.mu.Lock()
 			n := len(b.objects[k])
 			b.mu.Unlock()
@@ -69,14 +69,16 @@ func (b *bench) step(a *actor, other *bench) {
 	}
 }
 
-// create makes an object of a class at random.
+// create creates a random object of a class.
 func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 	r := a.rnd
 	switch k := class(r.IntN(int(classes))); k {
 	case qps, mcasts:
-		c := ci.QPCreate{Type: one(r, []ci.QPType{ci.RC, ci.RC, ci.UC, ci.UD, ci.RD, ci.QP0, ci.QPType(r.IntN(9))}), Flags: ci.QPFlags(r.IntN(2)) * ci.SignalAll,
+		c := ci.QPCreate{Type: one(r, []ci.QPType{ci.RC, ci.RC, ci.UC, ci.UD, ci.RD, ci.QP0, ci.QPType(r.IntN(9))}),
+			Flags:  ci.QPFlags(r.IntN(2)) * ci.SignalAll,
 			SendCQ: of[ci.CQ](a, b, other, cqs), RecvCQ: of[ci.CQ](a, b, other, cqs), OnEvent: func(ci.Event) {},
-			QPCaps: ci.QPCaps{SendDepth: r.IntN(20), RecvDepth: r.IntN(20), SendSGE: r.IntN(4), RecvSGE: r.IntN(4), MaxInline: r.IntN(200)}}
+			QPCaps: ci.QPCaps{SendDepth: r.IntN(20), RecvDepth: r.IntN(20), SendSGE: r.IntN(4), RecvSGE: r.IntN(4),
+				MaxInline: r.IntN(200)}}
 		if r.IntN(30) == 0 {
 			c.SendDepth = 1 << r.IntN(40)
 		}
@@ -95,7 +97,8 @@ func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: r.IntN(64), OnCompletion: func(any) {}, OnEvent: func(ci.Event) {}})
 		b.keep(cqs, cq, err)
 	case srqs:
-		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: r.IntN(40), MaxSGE: r.IntN(4), Limit: r.IntN(5)}, OnEvent: func(ci.Event) {}})
+		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: r.IntN(40), MaxSGE: r.IntN(4), Limit: r.IntN(5)},
+			OnEvent: func(ci.Event) {}})
 		b.keep(srqs, s, err)
 	case mrs, mws:
 		if k == mws && r.IntN(2) == 0 {
@@ -111,7 +114,8 @@ func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 			b.keep(shared, m, err)
 		}
 	case fmrs:
-		f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: r.IntN(4), MaxMaps: r.IntN(4), PageShift: uint8(10 + r.IntN(4)), Access: b.access(a)})
+		f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: r.IntN(4), MaxMaps: r.IntN(4), PageShift: uint8(10 + r.IntN(4)),
+			Access: b.access(a)})
 		b.keep(fmrs, f, err)
 	case dmas:
 		d, err := b.ca.MapDMA(ci.Bytes(one(r, b.areas).body()))
@@ -135,14 +139,15 @@ func (b *bench) access(a *actor) ci.Access {
 	return ci.Access(a.rnd.IntN(64))
 }
 
-// region is within the body of an area.
+// region returns a random region within the body of an area.
 func (b *bench) region(a *actor) ci.MRCreate {
 	g := one(a.rnd, b.areas)
 	off := a.rnd.IntN(areaLen)
-	return ci.MRCreate{Memory: ci.Bytes(g.body()), Offset: uint64(off), Length: uint64(a.rnd.IntN(areaLen - off + 2)), Access: b.access(a)}
+	return ci.MRCreate{Memory: ci.Bytes(g.body()), Offset: uint64(off), Length: uint64(a.rnd.IntN(areaLen - off + 2)),
+		Access: b.access(a)}
 }
 
-// address is of the other bench, or of nobody.
+// address returns an address of the other bench, or an unused one.
 func (b *bench) address(a *actor, other *bench) ci.AVAttr {
 	r := a.rnd
 	v := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: gidOf(other.addr), HopLimit: 64}}
@@ -159,7 +164,7 @@ func (b *bench) address(a *actor, other *bench) ci.AVAttr {
 	return v
 }
 
-// connect joins a QP of each bench. Others may do something else with them meanwhile.
+// connect connects a QP of each bench. Other actors may use them at the same time.
 func (b *bench) connect(a *actor, other *bench) {
 	p, q := of[ci.QP](a, b, b, qps), of[ci.QP](a, other, other, qps)
 	if p == nil || q == nil {
@@ -193,7 +198,7 @@ func (b *bench) connect(a *actor, other *bench) {
 	}
 }
 
-// modify calls QP.Modify with anything.
+// modify calls QP.Modify with random arguments.
 func (b *bench) modify(a *actor, other *bench) {
 	r := a.rnd
 	q := of[ci.QP](a, b, b, qps)
@@ -214,7 +219,7 @@ func (b *bench) modify(a *actor, other *bench) {
 	b.checkError(q.Modify(set, attr))
 }
 
-// sgl is a list of pieces, most of them within a region.
+// sgl returns a random list of segments, most of them within a region.
 func (b *bench) sgl(a *actor) []ci.SGE {
 	var l []ci.SGE
 	for range a.rnd.IntN(4) {
@@ -246,7 +251,8 @@ func (b *bench) postSend(a *actor, other *bench) {
 	}
 	wrs := make([]ci.SendWR, r.IntN(5))
 	for i := range wrs {
-		wr := ci.SendWR{ID: b.id(), Op: ci.SendOp(r.IntN(11)), Flags: ci.SendFlags(r.IntN(16)), Imm: r.Uint32(), SGL: b.sgl(a)}
+		wr := ci.SendWR{ID: b.id(), Op: ci.SendOp(r.IntN(11)), Flags: ci.SendFlags(r.IntN(16)), Imm: r.Uint32(),
+			SGL: b.sgl(a)}
 		if r.IntN(3) > 0 {
 			wr.Op = ci.SendOp(r.IntN(5))
 		}
@@ -285,7 +291,8 @@ func (b *bench) ext(a *actor, other *bench) *ci.SendExt {
 	x := &ci.SendExt{LSO: ci.LSO{Header: make([]byte, r.IntN(80)), MSS: r.IntN(2000)}}
 	x.Bind = b.windowBind(a, other)
 	if m := of[ci.MR](a, b, other, mrs); m != nil {
-		x.FastReg = ci.FastReg{MR: m, Pages: b.pages(a), PageShift: 12, Length: uint64(r.IntN(8192)), Key: m.Region().LKey&^0xff | ci.Key(r.IntN(256)), Access: b.access(a)}
+		x.FastReg = ci.FastReg{MR: m, Pages: b.pages(a), PageShift: 12, Length: uint64(r.IntN(8192)),
+			Key: m.Region().LKey&^0xff | ci.Key(r.IntN(256)), Access: b.access(a)}
 	}
 	return x
 }
@@ -302,7 +309,7 @@ func (b *bench) windowBind(a *actor, other *bench) (w ci.MWBind) {
 	return w
 }
 
-// pages are addresses in DMA space, if there is a mapping.
+// pages returns addresses in DMA space, if there is a mapping.
 func (b *bench) pages(a *actor) []uint64 {
 	d := of[ci.DMA](a, b, b, dmas)
 	if d == nil {
@@ -355,7 +362,7 @@ func (b *bench) useCQ(a *actor) {
 	}
 }
 
-// query calls a query of some object.
+// query queries a random object.
 func (b *bench) query(a *actor) {
 	var err error
 	switch o := b.pick(a, class(a.rnd.IntN(int(classes)))).(type) {
@@ -385,7 +392,7 @@ func (b *bench) query(a *actor) {
 	b.checkError(err)
 }
 
-// remap uses regions by DMA addresses.
+// remap uses fast registration and FMRs with DMA addresses.
 func (b *bench) remap(a *actor, other *bench, pd ci.PD) {
 	r := a.rnd
 	switch r.IntN(4) {
@@ -403,13 +410,14 @@ func (b *bench) remap(a *actor, other *bench, pd ci.PD) {
 		b.keep(mrs, m, err)
 	case 3:
 		if d := of[ci.DMA](a, b, other, dmas); d != nil {
-			m, err := pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 1 << (9 + r.IntN(6)), Length: uint64(r.IntN(5000)), Access: b.access(a)})
+			m, err := pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 1 << (9 + r.IntN(6)),
+				Length: uint64(r.IntN(5000)), Access: b.access(a)})
 			b.keep(mrs, m, err)
 		}
 	}
 }
 
-// bind posts a bind of a window of type 1.
+// bind posts a bind of a type 1 window.
 func (b *bench) bind(a *actor, other *bench) {
 	if q := of[ci.QP](a, b, b, qps); q != nil {
 		_, err := q.BindMW(b.id(), ci.SendFlags(a.rnd.IntN(16)), b.windowBind(a, other))
@@ -417,10 +425,11 @@ func (b *bench) bind(a *actor, other *bench) {
 	}
 }
 
-// attach joins a QP to a group.
+// attach attaches a QP to a multicast group.
 func (b *bench) attach(a *actor, _ *bench) {
 	if q := of[ci.QP](a, b, b, qps); q != nil {
-		m, err := q.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 1: 0x0e, 15: byte(a.rnd.IntN(4))}, LID: ci.LID(0xc000 + a.rnd.IntN(4))})
+		m, err := q.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 1: 0x0e, 15: byte(a.rnd.IntN(4))},
+			LID: ci.LID(0xc000 + a.rnd.IntN(4))})
 		b.keep(mcasts, m, err)
 	}
 }
@@ -433,7 +442,7 @@ func (b *bench) localMAD(a *actor) {
 	in[3] = one(a.rnd, []byte{1, 2})
 	in[17] = byte(0x10 + a.rnd.IntN(16))
 	if in[1] == 1 && in[3] == 2 {
-		in[3] = 1 // a subnet manager that sets anything takes the port away
+		in[3] = 1 // a Set could take the port down
 	}
 	b.checkError(b.ca.LocalMAD(uint8(a.rnd.IntN(4)), nil, &in, &out))
 }
@@ -445,11 +454,12 @@ func (b *bench) modifyRegion(a *actor, other *bench) {
 	}
 }
 
-// linkPacket is a frame for the direct link: well-formed with random fields, or damaged.
+// linkPacket returns a frame for the direct link: well-formed with random fields, or damaged.
 func linkPacket(a *actor, lid uint16) []byte {
 	r := a.rnd
 	p := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, DLID: uint16(1 + r.IntN(3)), SLID: lid}}
-	p.Packet.BTH = wire.BTH{Opcode: wire.Opcode(r.Uint32()), PKey: 0xffff, DestQP: r.Uint32N(4), PSN: r.Uint32() & wire.Mask24}
+	p.Packet.BTH = wire.BTH{Opcode: wire.Opcode(r.Uint32()), PKey: 0xffff, DestQP: r.Uint32N(4),
+		PSN: r.Uint32() & wire.Mask24}
 	if !p.Packet.BTH.Opcode.Valid() {
 		p.Packet.BTH.Opcode = wire.UDSendOnly
 	}

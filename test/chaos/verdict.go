@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// maxFailures bounds the failures that a run reports: the first ones matter.
+// maxFailures is the number of failures that a run reports.
 const maxFailures = 20
 
-// verdict collects what went wrong. All methods may be called concurrently.
+// verdict collects failures. All methods may be called concurrently.
 type verdict struct {
 	mu       sync.Mutex
 	failures []string

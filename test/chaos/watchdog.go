@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watchdog observes whether actors make progress, and how late timers run.
+// watchdog checks that actors make progress, and measures how late timers run.
 type watchdog struct {
 	now   func() time.Duration
 	stall time.Duration
@@ -16,14 +16,15 @@ type watchdog struct {
 	mu     sync.Mutex
 	actors map[*actor]bool
 
-	late atomic.Int64 // when a timer last ran too late, by now, in ns; 0 is never
+	late atomic.Int64 // time at which a timer last ran too late, in ns, or 0
 }
 
 const (
 	watchPeriod = 100 * time.Millisecond
-	// tooLate is a delay of a timer that shows a machine without processors to spare.
+	// tooLate is a delay of a timer that indicates an overloaded machine.
 	tooLate = 250 * time.Millisecond
-	// afterwards is how long a delay explains timeouts: longer than a connection's retries take.
+	// afterwards is the time after a delay during which it explains timeouts. It is longer than all retries of a
+	// connection.
 	afterwards = 15 * time.Second
 )
 
@@ -44,7 +45,8 @@ func (d *watchdog) remove(a *actor) {
 	delete(d.actors, a)
 }
 
-// run calls hung with the name of an actor that makes no progress, once, and returns then or when stop is closed.
+// run waits until an actor makes no progress, and calls hung with its name. It returns after that, or when stop is
+// closed.
 func (d *watchdog) run(stop <-chan struct{}, hung func(name string)) {
 	t := time.NewTicker(watchPeriod)
 	defer t.Stop()
@@ -78,7 +80,7 @@ func (d *watchdog) stuck(now time.Duration) string {
 	return ""
 }
 
-// starved reports whether the machine was too busy lately for timeouts to mean anything.
+// starved reports whether the machine was recently too busy for timeouts to be meaningful.
 func (d *watchdog) starved() bool {
 	late := d.late.Load()
 	return late != 0 && d.now()-time.Duration(late) < afterwards

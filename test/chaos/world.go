@@ -15,7 +15,7 @@ import (
 	"ciddk/hca/reference"
 )
 
-// world is what a round builds.
+// world has the hosts and actors of a round.
 type world struct {
 	cfg    Config
 	seed   uint64
@@ -35,7 +35,7 @@ type world struct {
 	conns map[uint64]*conn // by seed, until the passive end has taken it
 }
 
-// adapter is an HCA of the world. Several may have had an address, one after the other.
+// adapter is an HCA of the world. Several may have the same address, one after the other.
 type adapter struct {
 	name string
 	*reference.HCA
@@ -55,7 +55,8 @@ var (
 	loop2    = netip.MustParseAddr("127.0.0.2")
 )
 
-// udpPort is for the HCAs on real sockets, so that they do not meet others.
+// udpPort is the UDP port of the HCAs on real sockets. It differs from the standard port, so that other tests do not
+// interfere.
 const udpPort = 24917
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -64,9 +65,10 @@ func newWorld(ctx context.Context, cfg Config, seed uint64, v *verdict, t *tally
 	w := &world{cfg: cfg, seed: seed, ctx: ctx, v: v, tally: t, dog: dog, clock: clock.Real(), conns: map[uint64]*conn{}}
 	w.sniff = &sniffer{}
 	w.truth = newTruth(v)
-	w.net = reference.NewNetwork(reference.NetworkConfig{Seed: seed, Impairment: reference.Impairment{Drop: .003, Duplicate: .005,
-		Reorder: .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: func(d *reference.Datagram) reference.Verdict {
-		if d.From == rung { // no timeouts there: they are long
+	w.net = reference.NewNetwork(reference.NetworkConfig{Seed: seed, Impairment: reference.Impairment{Drop: .003,
+		Duplicate: .005,
+		Reorder:   .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: func(d *reference.Datagram) reference.Verdict {
+		if d.From == rung { // no drops, since its timeouts are long
 			return reference.Pass
 		}
 		return reference.Chance
@@ -74,7 +76,7 @@ func newWorld(ctx context.Context, cfg Config, seed uint64, v *verdict, t *tally
 	return w
 }
 
-// watch sees every packet of the network.
+// watch observes every packet of the network.
 func (w *world) watch(d *reference.Datagram) {
 	if d.Arrived {
 		return
@@ -86,12 +88,13 @@ func (w *world) watch(d *reference.Datagram) {
 	}
 }
 
-// virtual is a port on the network.
+// virtual returns a port on the network.
 func (w *world) virtual(a netip.Addr) reference.PortConfig {
-	return reference.Virtual(w.net, reference.VirtualConfig{Addr: a, MTU: 3}) // 1024 bytes: longer messages have several packets
+	// 1024 bytes: longer messages have several packets
+	return reference.Virtual(w.net, reference.VirtualConfig{Addr: a, MTU: 3})
 }
 
-// plug makes an HCA.
+// plug creates an HCA.
 func (w *world) plug(a netip.Addr, c reference.Config) (*adapter, error) {
 	c.Override = w.truth.layer(a)
 	h, err := reference.New(c)
@@ -105,7 +108,7 @@ func (w *world) plug(a netip.Addr, c reference.Config) (*adapter, error) {
 	return x, nil
 }
 
-// unplug closes an HCA, which must have no objects left.
+// unplug closes an HCA, and checks that it has no objects left.
 func (w *world) unplug(x *adapter) {
 	for kind, n := range x.Live() {
 		if n != 0 {
@@ -116,7 +119,8 @@ func (w *world) unplug(x *adapter) {
 		w.v.failf("HCA at %s: close: %v", x.name, err)
 	}
 	c := x.Counters()
-	for _, k := range []string{"retries", "drop_icrc", "drop_source", "drop_duplicate", "drop_qkey", "drop_pkey", "drop_no_qp", "fatal_nak_sent",
+	for _, k := range []string{"retries", "drop_icrc", "drop_source", "drop_duplicate", "drop_qkey", "drop_pkey",
+		"drop_no_qp", "fatal_nak_sent",
 		"rnr_nak_sent", "sequence_nak_sent", "drop_stale_ack"} {
 		w.tally.add("engine: "+k, int(c[k]))
 	}
@@ -203,7 +207,7 @@ func (w *world) udpHosts() error {
 	return w.socketForgery()
 }
 
-// close tears everything down, in random order where order does not matter, after all actors have returned.
+// close closes everything after all actors have returned, in random order where the order does not matter.
 func (w *world) close() {
 	r := rand.New(rand.NewPCG(w.seed, hash("close")))
 	r.Shuffle(len(w.hosts), func(i, k int) { w.hosts[i], w.hosts[k] = w.hosts[k], w.hosts[i] })
@@ -217,7 +221,7 @@ func (w *world) close() {
 	}
 }
 
-// ended reports whether an error says that something was closed or cancelled.
+// ended reports whether an error means that something was closed or canceled.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, errClosed) || errors.Is(err, errNetClosed)
 }
