@@ -1,3 +1,3 @@
-// Package linux holds the kit against Linux: its rdma_rxe (Soft-RoCE) and its verbs programs, in a virtual machine (package guest), and
-// against Wireshark's dissectors. There is nothing to import.
+// Package linux tests the kit against Linux: against rdma_rxe (Soft-RoCE) and verbs programs in a virtual machine
+// (package guest), and against the dissectors of Wireshark. It contains only tests.
 package linux

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packet is a RoCEv2 packet as captured.
+// packet is a captured RoCEv2 packet.
 type packet struct {
 	opcode   byte
 	source   []byte // IP address
@@ -27,8 +27,8 @@ const (
 	roceV2Port = 4791
 )
 
-// parse returns the RoCEv2 packet in a frame, or false for anything else. It is written from IBTA annex A17 on its own, so that an error in
-// package wire cannot hide.
+// parse returns the RoCEv2 packet in a frame. It returns false for any other frame. It does not use package wire, so
+// that it finds errors in that package.
 func parse(frame []byte) (packet, bool) {
 	if len(frame) < etherLen {
 		return packet{}, false
@@ -71,9 +71,9 @@ func parse(frame []byte) (packet, bool) {
 	return p, true
 }
 
-// icrc is the invariant CRC over an IP packet without it: CRC-32 of Ethernet over eight bytes of ones in place of the LRH, and the packet with
-// ones where routers and receivers may write (A17.3.3): TOS, TTL and checksum, or traffic class, flow label and hop limit; the UDP
-// checksum; and the fifth byte of the BTH.
+// icrc returns the invariant CRC for an IP packet without it (A17.3.3): the CRC-32 of Ethernet over eight bytes of ones
+// in place of the LRH, and over the packet. These fields count as ones: TOS, TTL and checksum of IPv4, or traffic
+// class, flow label and hop limit of IPv6; the UDP checksum; and byte 4 of the BTH.
 func icrc(ip []byte, head int) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip...)
 	m := b[8:]
@@ -88,12 +88,12 @@ func icrc(ip []byte, head int) uint32 {
 	return crc32.ChecksumIEEE(b)
 }
 
-// TestICRC holds the checker itself against packets that rxe sent: it must take them, and must notice each bit that is flipped, but for the
-// bits that are masked.
+// TestICRC checks the checker with packets that rxe sent. It must accept them, and detect each flipped bit except
+// masked ones.
 func TestICRC(t *testing.T) {
 	tests := []struct {
 		name, ether, packet string
-		masked              []int // whole bytes, from the IP header
+		masked              []int // whole bytes, counted from the IP header
 		half                int   // a byte of which the lower half is masked, or -1
 	}{
 		{"IPv4", "0800", "4500002c6a9940004011bb890a4d00030a4d0002c48412b7001800000400ffff00000022800021002b3a02cc",

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImpaired: ibv_rc_pingpong over a link that loses, doubles, reorders, delays and damages 2% each of what our side sends and receives.
+// TestImpaired runs ibv_rc_pingpong over a link that drops, duplicates, reorders, delays and damages 2% each of the
+// packets in both directions.
 func TestImpaired(t *testing.T) {
 	bad := []string{"--impair", "2%", "--seed", "3"}
 	play(t, []game{
@@ -21,10 +22,10 @@ func TestImpaired(t *testing.T) {
 	})
 }
 
-// TestIdentifications measures what hca/reference believes of rxe: how far the identification of an IPv4 packet is from that of the packet
-// before, also with several QPs and with losses that cause retransmissions.
+// TestIdentifications checks an assumption of hca/reference about rxe: the distance between the identifications of
+// consecutive IPv4 packets, also with several QPs and with retransmissions.
 func TestIdentifications(t *testing.T) {
-	const ahead, behind = 95, 64 // the window of hca/reference, beside one per millisecond
+	const ahead, behind = 95, 64 // limits of hca/reference, plus one per millisecond
 	l := useLab(t)
 	for _, g := range []game{
 		{mode: "rc", size: 4096, mtu: 1024, iters: 200},

@@ -17,7 +17,7 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// lab is one guest for all tests, and our programs.
+// lab is the guest for all tests, with the kit's programs.
 type lab struct {
 	net      *guest.Network
 	linux    *guest.Guest
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(cleaner{m})
 }
 
-// cleaner ends the lab when the tests are done, before the leak check.
+// cleaner closes the lab after the tests, before the leak check.
 type cleaner struct{ m *testing.M }
 
 func (c cleaner) Run() int {
@@ -58,7 +58,7 @@ func (c cleaner) Run() int {
 	return code
 }
 
-// useLab gives the guest, booting it for the first test, or skips with the reason why there is none.
+// useLab returns the lab. The first call boots the guest. It skips the test with the reason if there is no guest.
 func useLab(t *testing.T) *lab {
 	t.Helper()
 	testenv.Linux(t, guest.Available())
@@ -71,7 +71,7 @@ func useLab(t *testing.T) *lab {
 	return shared.lab
 }
 
-// newLab makes a network whose MTU has room for each path MTU up to 4096.
+// newLab creates a network with an MTU for path MTUs up to 4096.
 func newLab() (l *lab, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -79,9 +79,11 @@ func newLab() (l *lab, err error) {
 	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {
 		return nil, err
 	}
-	l.pingpong, l.rping, l.cmpeer = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping"), filepath.Join(shared.dir, "cmpeer")
+	l.pingpong, l.rping, l.cmpeer = filepath.Join(shared.dir, "pingpong"), filepath.Join(shared.dir, "rping"),
+		filepath.Join(shared.dir, "cmpeer")
 	l.perftest = filepath.Join(shared.dir, "perftest")
-	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping", "ciddk/examples/perftest",
+	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping",
+		"ciddk/examples/perftest",
 		"ciddk/test/linux/cmpeer")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
@@ -97,7 +99,7 @@ func newLab() (l *lab, err error) {
 	return l, nil
 }
 
-// extraPrograms returns the programs of the guest that only some tests need, as far as this machine has them.
+// extraPrograms returns the optional programs for the guest that this machine has.
 func extraPrograms() []string {
 	if missingPerftest() != nil {
 		return nil

@@ -17,9 +17,10 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-var perftestNames = []string{"send_bw", "send_lat", "write_bw", "write_lat", "read_bw", "read_lat", "atomic_bw", "atomic_lat"}
+var perftestNames = []string{"send_bw", "send_lat", "write_bw", "write_lat", "read_bw", "read_lat", "atomic_bw",
+	"atomic_lat"}
 
-// perftestPrograms lists Debian's programs.
+// perftestPrograms lists the programs of Debian's package perftest.
 func perftestPrograms() []string {
 	var list []string
 	for _, n := range perftestNames {
@@ -38,7 +39,7 @@ func missingPerftest() error {
 	return nil
 }
 
-// pairing is one of Debian's programs against ours.
+// pairing is a run of one of Debian's programs against ours.
 type pairing struct {
 	test, service string
 	cm, both      bool
@@ -67,8 +68,8 @@ func (p pairing) String() string {
 	return name + ",linux is the client"
 }
 
-// pairings is the whole matrix: every test over every transport service that perftest has for it, over TCP and RDMA CM (not UC), one way and in both
-// directions, in both roles; and options that change the conversation or the packets.
+// pairings returns all pairings: every test over every transport service of perftest, with TCP and RDMA CM (not UC), in
+// one and in both directions, in both roles, and with options that change the exchange or the packets.
 func pairings() []pairing {
 	services := map[string][]string{"send": {"RC", "UC", "UD"}, "write": {"RC", "UC"}, "read": {"RC"}, "atomic": {"RC"}}
 	var list []pairing
@@ -114,7 +115,7 @@ func pairings() []pairing {
 	return list
 }
 
-// perftestParts is the number of parts of the matrix, one of which runs: see testenv.Sample.
+// perftestParts is the number of parts of the matrix, of which testenv.Sample selects one.
 const perftestParts = 4
 
 // TestPerftest runs Debian's programs against ours.
@@ -128,7 +129,7 @@ func TestPerftest(t *testing.T) {
 	t.Run("tshark", rec.dissect)
 }
 
-// TestPerftestSample: the pairings differ, and each part of the matrix has both roles.
+// TestPerftestSample checks that the pairings differ, and that each part of the matrix has both roles.
 func TestPerftestSample(t *testing.T) {
 	seen := map[string]int{}
 	for _, p := range pairings() {
@@ -144,7 +145,7 @@ func TestPerftestSample(t *testing.T) {
 	}
 }
 
-// has reports whether an option is among the extra ones.
+// has reports whether an option is one of the extra options.
 func (p pairing) has(option string) bool { return slices.Contains(p.extra, option) }
 
 // value returns the value of an option, or a default.
@@ -155,7 +156,8 @@ func (p pairing) value(option, otherwise string) string {
 	return otherwise
 }
 
-// iterations returns how many messages to run: few, since the guest is slow, and with UC and UD so few that no queue overflows.
+// iterations returns the number of messages. It is small because the guest is slow, and small enough that no queue
+// overflows with UC and UD.
 func (p pairing) iterations() int {
 	switch {
 	case p.has("-a"):
@@ -181,7 +183,7 @@ func (p pairing) size() string {
 	return p.value("-s", "2048")
 }
 
-// options returns what both programs are given. The timeout of acknowledgements suits a busy machine.
+// options returns the options of both programs. The acknowledgement timeout is long enough for a busy machine.
 func (p pairing) options() []string {
 	o := []string{"-c", p.service, "-p", strconv.Itoa(tcpPort), "-F", "-u", "18"}
 	if !p.has("-D") {
@@ -199,7 +201,7 @@ func (p pairing) options() []string {
 	return append(o, p.extra...)
 }
 
-// rows returns what the first two columns of both programs' tables must be, without the second with -D.
+// rows returns the expected first two columns of both programs' tables, or only the first with -D.
 func (p pairing) rows() [][]string {
 	if p.has("-D") {
 		return [][]string{{p.size()}}
@@ -243,7 +245,8 @@ func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
 		addr = l.net.Addr6
 	}
 	linux := l.linux.Index()
-	theirs := append([]string{"ib_" + p.test, "-d", guest.Device, "-x", strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, p.options()...)
+	theirs := append([]string{"ib_" + p.test, "-d", guest.Device, "-x", strconv.Itoa(l.linux.GIDIndex(addr(linux)))},
+		p.options()...)
 	ours := append([]string{l.perftest, p.test, "-d", addr(guest.Host).String(), "--timeout", "20s"}, p.options()...)
 	var server, client guest.Result
 	sent := rec.record(t, l, func() {
@@ -255,7 +258,7 @@ func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
 			l.waitPerftest(t, ctx, p, s)
 			c, err = l.net.Start(ctx, append(ours, l.net.Addr4(linux).String())...)
 		} else {
-			if p.v6 { // the original's client connects over IPv4 only
+			if p.v6 { // perftest's client connects only over IPv4
 				ours = append(ours, "--listen", l.net.Addr4(guest.Host).String())
 			}
 			s, err = l.net.Start(ctx, ours...)
@@ -269,7 +272,7 @@ func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
 	out := report(server, client)
 	want := p.rows()
 	assert.Equal(t, want, perftestRows(client.Stdout, len(want[0])), out)
-	oneSidedLatency := p.test == "read_lat" || p.test == "atomic_lat" // whose server reports nothing
+	oneSidedLatency := p.test == "read_lat" || p.test == "atomic_lat" // the server reports nothing
 	if !oneSidedLatency {
 		assert.Equal(t, want, perftestRows(server.Stdout, len(want[0])), out)
 	}

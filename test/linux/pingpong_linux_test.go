@@ -18,14 +18,14 @@ import (
 
 const tcpPort = 18515
 
-// game is one run of a pingpong program on Linux against ours.
+// game is a run of a pingpong program on Linux against ours.
 type game struct {
 	mode  string
 	v6    bool
 	size  int // bytes
 	mtu   int // of the path; 0, the port's, with ud
 	iters int
-	extra []string // further options of both
+	extra []string // further options of both programs
 	ours  []string // further options of our program
 }
 
@@ -41,10 +41,10 @@ func (g game) String() string {
 	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
 }
 
-// rcParts is the number of parts of TestRCPingpong's list, one of which runs: see testenv.Sample.
+// rcParts is the number of parts of TestRCPingpong's list, of which testenv.Sample selects one.
 const rcParts = 2
 
-// TestRCPingpong: sizes below, at and above a packet, with each count of pad bytes, at each path MTU.
+// TestRCPingpong runs sizes below, at and above the path MTU, with each number of pad bytes, at each path MTU.
 func TestRCPingpong(t *testing.T) {
 	play(t, testenv.Sample(t, []game{
 		{mode: "rc", size: 4096, mtu: 1024, iters: 200},
@@ -102,13 +102,13 @@ func play(t *testing.T, games []game) {
 	t.Run("tshark", rec.dissect)
 }
 
-// machine is where a program runs.
+// machine is the host or the guest.
 type machine interface {
 	Start(ctx context.Context, args ...string) (*guest.Process, error)
 	WaitListen(ctx context.Context, port uint16) error
 }
 
-// play records a game; each side must have sent its messages.
+// play records a game, and checks that each side sent its messages.
 func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -118,14 +118,16 @@ func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 	if g.v6 {
 		addr = l.net.Addr6
 	}
-	theirProgram := append([]string{"ibv_" + g.mode + "_pingpong", "-d", guest.Device, "-g", strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, g.options()...)
-	ourProgram := append([]string{l.pingpong, g.mode, "-d", addr(ours).String(), "--timeout", "20s"}, append(g.options(), g.ours...)...)
+	theirProgram := append([]string{"ibv_" + g.mode + "_pingpong", "-d", guest.Device, "-g",
+		strconv.Itoa(l.linux.GIDIndex(addr(linux)))}, g.options()...)
+	ourProgram := append([]string{l.pingpong, g.mode, "-d", addr(ours).String(), "--timeout", "20s"},
+		append(g.options(), g.ours...)...)
 
 	var server, client machine = l.net, l.linux
 	serve, call := ourProgram, append(theirProgram, addr(ours).String())
 	if linuxServes {
 		server, client = client, server
-		// The original server listens on IPv4 only, whatever its GID.
+		// Linux's server listens only on IPv4, for any GID.
 		serve, call = theirProgram, append(ourProgram, l.net.Addr4(linux).String())
 	}
 	sent := rec.record(t, l, func() {
@@ -141,10 +143,10 @@ func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 		rs, rc := succeed(t, cancel, s, c)
 		report := fmt.Sprintf("%v, %v:\n%s", serve, call, report(rs, rc))
 		for _, r := range []guest.Result{rs, rc} {
-			// The originals report invalid data and exit with 0 nevertheless.
+			// Linux's programs exit with 0 even if they report invalid data.
 			require.Contains(t, r.Stdout, fmt.Sprintf("%d iters in", g.iters), report)
 			require.NotContains(t, r.Stdout+r.Stderr, "invalid", report)
-			// What --impair reports: rxe's identifications are as hca/reference expects them, and none is refused.
+			// With --impair, our program reports that no identification of rxe was refused.
 			require.NotContains(t, r.Stdout, "drop_ipv4_id", report)
 			if slices.Contains(g.ours, "--impair") && strings.Contains(r.Stdout, "impaired: ") {
 				t.Log(r.Stdout[strings.Index(r.Stdout, "impaired: "):])
@@ -161,13 +163,13 @@ func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 	require.Len(t, sent, 2, "addresses that sent RoCEv2")
 }
 
-// options of the game, as both programs take them.
+// options returns the options of both programs.
 func (g game) options() []string {
 	o := []string{"-s", strconv.Itoa(g.size), "-n", strconv.Itoa(g.iters), "-p", strconv.Itoa(tcpPort)}
 	if g.mtu != 0 {
 		o = append(o, "-m", strconv.Itoa(g.mtu))
 	}
-	if g.mode != "srq" { // where the original has no -c, and several messages share a buffer
+	if g.mode != "srq" { // Linux's program has no -c, and several messages share a buffer
 		o = append(o, "-c")
 	}
 	return append(o, g.extra...)

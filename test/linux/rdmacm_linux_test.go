@@ -13,24 +13,27 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// deal is one run of a program of librdmacm against cmpeer.
+// deal is a run of a program of librdmacm against cmpeer.
 type deal struct {
 	name        string
 	linux, ours []string // the programs without addresses
 	v6          bool
 }
 
-// TestRDMACM: connections of two port spaces, several at once; datagrams by SIDR; both IP versions, both roles.
+// TestRDMACM runs several concurrent connections in two port spaces, and datagrams by SIDR, with both IP versions and
+// in both roles.
 func TestRDMACM(t *testing.T) {
 	l := useLab(t)
 	var rec recording
 	deals := []deal{
 		{name: "ucmatose", linux: []string{"ucmatose"}, ours: []string{"connect"}},
-		{name: "ucmatose,4 connections of 20 messages", linux: []string{"ucmatose", "-c", "4", "-C", "20", "-S", "3000"}, ours: []string{"connect", "-c", "4", "-C", "20", "-S", "3000"}},
+		{name: "ucmatose,4 connections of 20 messages", linux: []string{"ucmatose", "-c", "4", "-C", "20", "-S", "3000"},
+			ours: []string{"connect", "-c", "4", "-C", "20", "-S", "3000"}},
 		{name: "ucmatose,port space IB", linux: []string{"ucmatose", "-P", "ib"}, ours: []string{"connect", "--ib"}},
 		{name: "ucmatose,IPv6", linux: []string{"ucmatose", "-c", "2"}, ours: []string{"connect", "-c", "2"}, v6: true},
 		{name: "udaddy", linux: []string{"udaddy"}, ours: []string{"datagram"}},
-		{name: "udaddy,3 peers", linux: []string{"udaddy", "-c", "3", "-S", "1001"}, ours: []string{"datagram", "-c", "3", "-S", "1001"}},
+		{name: "udaddy,3 peers", linux: []string{"udaddy", "-c", "3", "-S", "1001"},
+			ours: []string{"datagram", "-c", "3", "-S", "1001"}},
 		{name: "udaddy,IPv6", linux: []string{"udaddy"}, ours: []string{"datagram"}, v6: true},
 	}
 	for _, d := range deals {
@@ -64,20 +67,21 @@ func (l *lab) deal(t *testing.T, rec *recording, d deal, linuxServes bool) {
 	require.Len(t, sent, 2, "addresses that sent RoCEv2")
 }
 
-// finish waits for two programs, of which c ends first, and both in success with all that they had to do.
+// finish waits for two programs, of which c ends first, and checks that both have succeeded.
 func finish(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) {
 	t.Helper()
 	server, client := succeed(t, cancel, s, c)
 	out := report(server, client)
 	for _, r := range []guest.Result{server, client} {
-		ended := strings.Contains(r.Stdout, "data transfers complete") || strings.Contains(r.Stdout, "end 0") // the latter of rdma_client, rdma_server
+		// the latter of rdma_client, rdma_server
+		ended := strings.Contains(r.Stdout, "data transfers complete") || strings.Contains(r.Stdout, "end 0")
 		assert.True(t, ended, out)
 		assert.NotContains(t, r.Stdout+r.Stderr, "fail", out)
 	}
 }
 
-// TestRDMACMPair: rdma_server and rdma_client, which use the functions of librdmacm that do several steps at once, and rdma_xserver and rdma_xclient,
-// of which only the client sends.
+// TestRDMACMPair: rdma_server and rdma_client, which use the functions of librdmacm that do several steps at once, and
+// rdma_xserver and rdma_xclient, of which only the client sends.
 func TestRDMACMPair(t *testing.T) {
 	l := useLab(t)
 	var rec recording
@@ -119,7 +123,8 @@ func TestRDMACMPair(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		sent := rec.record(t, l, func() {
-			s := e.serveOurs(t, ctx, l.cmpeer, "connect", e.ours().String(), "--slow", "7s") // Linux would ask again after 6.3 s
+			// Linux would repeat the request after 6.3 s
+			s := e.serveOurs(t, ctx, l.cmpeer, "connect", e.ours().String(), "--slow", "7s")
 			c, err := l.linux.Start(ctx, "ucmatose", "-s", e.ours().String())
 			require.NoError(t, err)
 			finish(t, cancel, s, c)
@@ -145,7 +150,8 @@ func TestRDMACMPair(t *testing.T) {
 			r, err := c.Wait()
 			require.NoError(t, err)
 			assert.Zero(t, r.Code, r.Stderr)
-			require.NoError(t, s.WaitOutput(ctx, "RDMA_CM_EVENT_REJECTED, error: 6"), "invalid communication ID, at once: Linux does not ask until it has used up its retries")
+			require.NoError(t, s.WaitOutput(ctx, "RDMA_CM_EVENT_REJECTED, error: 6"),
+				"invalid communication ID, at once: Linux does not ask until it has used up its retries")
 			cancel()
 			_, _ = s.Wait() // it was killed
 		})
@@ -166,7 +172,8 @@ func TestRDMACMPair(t *testing.T) {
 	t.Run("tshark", rec.dissect)
 }
 
-// TestRDMACMGroup: a multicast group, sending and receiving. Of IPv4, for Linux answers a join of an IPv6 group on RoCEv2 with ENOTSUPP.
+// TestRDMACMGroup: a multicast group, sending and receiving. Of IPv4, for Linux answers a join of an IPv6 group on
+// RoCEv2 with ENOTSUPP.
 func TestRDMACMGroup(t *testing.T) {
 	l := useLab(t)
 	var rec recording
@@ -201,7 +208,7 @@ func TestRDMACMGroup(t *testing.T) {
 	t.Run("tshark", rec.dissect)
 }
 
-// cmAttribute tells which CM message a frame over IPv4 is: the lower byte of the attribute ID.
+// cmAttribute returns the lower byte of the attribute ID of a CM message in an IPv4 frame.
 func cmAttribute(frame []byte) (byte, bool) {
 	const mad = etherLen + 20 + 8 + 12 + 8 // IPv4, UDP, BTH, DETH
 	if p, ok := parse(frame); !ok || p.opcode != 0x64 || len(frame) < mad+24 || frame[mad+1] != 7 {

@@ -23,14 +23,16 @@ type frame struct {
 	data []byte
 }
 
-// recording collects what several runs put on the wire, for one run of tshark, which takes longer to start than to read.
+// recording collects the frames of several runs for a single run of tshark, because starting tshark takes longer than
+// decoding.
 type recording struct {
 	frames  [][]byte
 	packets int     // RoCEv2 packets among them
-	last    []frame // the last run alone
+	last    []frame // only of the last run
 }
 
-// record captures while f runs, and checks the ICRC of everything captured. It gives how many RoCEv2 packets came from which address.
+// record captures packets while f runs, and checks their ICRCs. It returns the number of RoCEv2 packets by source
+// address.
 func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,7 +59,7 @@ func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 	return sent
 }
 
-// frames takes a pcap file apart.
+// frames parses a pcap file.
 func frames(pcap io.Reader) (list []frame, err error) {
 	r, err := pcapgo.NewReader(pcap)
 	if err != nil {
@@ -75,15 +77,17 @@ func frames(pcap io.Reader) (list []frame, err error) {
 	}
 }
 
-// ofRoCE lets RoCEv2 pass, but not what an ICMP error quotes: an acknowledgement may come for a program that has ended.
+// ofRoCE is a display filter for RoCEv2 that excludes packets quoted in ICMP errors, since an acknowledgement may
+// arrive after a program has ended.
 const ofRoCE = `frame.protocols matches "^eth:ethertype:(ip|ipv6):udp:infiniband"`
 
-// dissect lets tshark read what was recorded: it must take all packets for RoCEv2, find nothing wrong with them, and see no NAK but one for a lost
-// packet.
+// dissect runs tshark on the recording. tshark must identify all packets as RoCEv2, report no errors, and find no NAK
+// except for lost packets.
 func (r *recording) dissect(t *testing.T) {
 	_, err := exec.LookPath("tshark")
 	testenv.Linux(t, err)
-	rows := tsharktest.ReadMatching(t, tsharktest.Write(t, tsharktest.Ethernet, r.frames), ofRoCE, "infiniband.aeth.syndrome.error_code")
+	rows := tsharktest.ReadMatching(t, tsharktest.Write(t, tsharktest.Ethernet, r.frames), ofRoCE,
+		"infiniband.aeth.syndrome.error_code")
 	require.Len(t, rows, r.packets, "packets that tshark takes for RoCEv2")
 	lost := 0
 	for _, row := range rows {

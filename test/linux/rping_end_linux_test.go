@@ -11,11 +11,12 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// soon is how long a program may take to notice that its peer has gone, when it is told.
+// soon is the time within which a program must react to the end of its peer, if the peer disconnects.
 const soon = 10 * time.Second
 
-// endless starts pings without end, and returns when some have been done.
-func (l *lab) endless(t *testing.T, ctx context.Context, linuxServes bool, serving, calling []string) (server, client *running) {
+// endless starts a run without end, and returns after some pings.
+func (l *lab) endless(t *testing.T, ctx context.Context, linuxServes bool, serving, calling []string) (server,
+	client *running) {
 	t.Helper()
 	e := l.ends(false)
 	server, client = &running{}, &running{}
@@ -25,13 +26,15 @@ func (l *lab) endless(t *testing.T, ctx context.Context, linuxServes bool, servi
 	var err error
 	if linuxServes {
 		server.Process = e.serveLinux(t, sctx, append([]string{"rping", "-s", "-a", e.theirs().String()}, serving...)...)
-		client.Process, err = l.net.Start(cctx, append([]string{l.rping, "-c", "-v", "-V", "-a", e.theirs().String()}, calling...)...)
+		client.Process, err = l.net.Start(cctx, append([]string{l.rping, "-c", "-v", "-V", "-a", e.theirs().String()},
+			calling...)...)
 		require.NoError(t, err)
 		require.NoError(t, client.WaitOutput(ctx, "ping data: rdma-ping-2:"))
 		return server, client
 	}
 	server.Process = e.serveOurs(t, sctx, append([]string{l.rping, "-s", "-v", "-a", e.ours().String()}, serving...)...)
-	client.Process, err = l.linux.Start(cctx, append([]string{"rping", "-c", "-V", "-a", e.ours().String()}, calling...)...)
+	client.Process, err = l.linux.Start(cctx, append([]string{"rping", "-c", "-V", "-a", e.ours().String()},
+		calling...)...)
 	require.NoError(t, err)
 	require.NoError(t, server.WaitOutput(ctx, "server ping data: rdma-ping-2:"))
 	return server, client
@@ -69,7 +72,7 @@ func (r *running) ends(t *testing.T, within time.Duration, what string) guest.Re
 	}
 }
 
-// TestRPingEnds: either side may end a connection, in good order, by being killed, or by not being there.
+// TestRPingEnds checks how connections end if either side disconnects, is killed, or does not exist.
 func TestRPingEnds(t *testing.T) {
 	l := useLab(t)
 	var rec recording
@@ -98,8 +101,9 @@ func TestRPingEnds(t *testing.T) {
 		},
 		"our server is killed": func(t *testing.T, ctx context.Context) {
 			server, client := l.endless(t, ctx, false, nil, nil)
-			// Nobody tells the client. If it has something on the way, it goes on sending that, since rping's retry count of 7 is without end for
-			// rxe; if it waits for us, it waits. So it ends when it is killed itself, and nothing is left that would be in the way.
+			// The client receives no notification. It retransmits outstanding requests without end, since a retry count
+			// of 7 is infinite for rxe, or waits for us without end. So the test kills it, and checks that no state
+			// remains.
 			server.kill()
 			_, err := server.Wait()
 			require.Error(t, err)
@@ -110,7 +114,7 @@ func TestRPingEnds(t *testing.T) {
 		},
 		"our client is killed": func(t *testing.T, ctx context.Context) {
 			server, client := l.endless(t, ctx, true, nil, nil)
-			client.kill() // whatever the server does now, it is ready for the next one
+			client.kill() // the server must accept the next client
 			_, err := client.Wait()
 			require.Error(t, err)
 			server.kill()

@@ -15,7 +15,7 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// pings is one run of rping on Linux against ours.
+// pings is a run of rping on Linux against ours.
 type pings struct {
 	v6    bool
 	size  int // bytes
@@ -30,7 +30,7 @@ func (p pings) String() string {
 	return fmt.Sprintf("%s,%d bytes", ip, p.size)
 }
 
-// ends are the two programs of a run, with how to wait until a server of either listens.
+// ends are the two ends of a run, with functions that wait until a server listens.
 type ends struct {
 	l     *lab
 	addr  func(int) netip.Addr
@@ -62,7 +62,7 @@ func (e ends) serveLinux(t *testing.T, ctx context.Context, args ...string) *gue
 	}
 }
 
-// serveOurs is the same of the host.
+// serveOurs is like serveLinux for a program of the host.
 func (e ends) serveOurs(t *testing.T, ctx context.Context, args ...string) *guest.Process {
 	t.Helper()
 	p, err := e.l.net.Start(ctx, args...)
@@ -81,17 +81,19 @@ func succeed(t *testing.T, cancel context.CancelFunc, s, c *guest.Process) (serv
 	server, serr := s.Wait()
 	out := report(server, client)
 	require.NoError(t, cerr, out)
-	require.Zero(t, client.Code, out) // before the server's, which it brings about
+	require.Zero(t, client.Code, out) // before that of the server, which depends on it
 	require.NoError(t, serr, out)
 	require.Zero(t, server.Code, out)
 	return server, client
 }
 
 func report(s, c guest.Result) string {
-	return fmt.Sprintf("server: exit code %d\n%s%s\nclient: exit code %d\n%s%s", s.Code, s.Stdout, s.Stderr, c.Code, c.Stdout, c.Stderr)
+	return fmt.Sprintf("server: exit code %d\n%s%s\nclient: exit code %d\n%s%s", s.Code, s.Stdout, s.Stderr, c.Code,
+		c.Stdout, c.Stderr)
 }
 
-// TestRPing: sizes from the least that rping takes to the most, with each count of pad bytes; the client checks the data, and disconnects.
+// TestRPing runs sizes from the minimum to the maximum of rping, with each number of pad bytes. The client checks the
+// data and disconnects.
 func TestRPing(t *testing.T) {
 	l := useLab(t)
 	var rec recording
@@ -158,8 +160,8 @@ func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
 	}
 }
 
-// forgiven overlooks how Linux's rping may end when all is over: its main thread closes the event channel that its other thread waits on,
-// and if that one is quicker to see it than the process is to exit, the exit status is its.
+// forgiven ignores a race at the end of Linux's rping: its main thread closes the event channel on which another thread
+// waits. If that thread sees the error before the process exits, it determines the exit status.
 func forgiven(r guest.Result) guest.Result {
 	if strings.HasSuffix(strings.TrimSpace(r.Stdout+r.Stderr), "rdma_get_cm_event: Bad file descriptor") {
 		r.Code = 0

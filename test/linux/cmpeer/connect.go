@@ -10,8 +10,8 @@ import (
 	"ciddk/accesslayer/rdmacm"
 )
 
-// connect is ucmatose, rdma_server and rdma_client, or rdma_xserver and rdma_xclient: connections, messages each way (the last pair: from the
-// client only), disconnect by the server.
+// connect implements ucmatose, rdma_server and rdma_client, and rdma_xserver and rdma_xclient: connections, messages in
+// both directions (for the last pair, only from the client), and a disconnect by the server.
 func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
 	cfg := rdmacm.IDConfig{}
 	if o.IB {
@@ -38,7 +38,7 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 			if o.No {
 				return id.Reject([]byte("no"))
 			}
-			select { // the connection manager asks the client for its patience
+			select { // meanwhile, the connection manager sends an MRA to the client
 			case <-time.After(o.Slow):
 			case <-ctx.Done():
 				return ctx.Err()
@@ -55,7 +55,8 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 		}
 	}
 	for len(sides) < o.Conns {
-		_, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o), Conn: terms, Setup: add})
+		_, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o),
+			Conn: terms, Setup: add})
 		if err != nil {
 			return err
 		}

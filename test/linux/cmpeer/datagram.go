@@ -13,7 +13,7 @@ import (
 
 func sendWR() ci.SendWR { return ci.SendWR{Op: ci.OpSend} }
 
-// datagram is udaddy: the client finds the server's QP by SIDR and tells it its own QPN as immediate data.
+// datagram implements udaddy: the client resolves the server's QP by SIDR, and sends its own QPN as immediate data.
 func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
 	cfg := rdmacm.IDConfig{Space: rdmacm.UDP}
 	var sides []*side
@@ -78,7 +78,7 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 	return nil
 }
 
-// sendTo sends all messages to a peer, with our QPN.
+// sendTo sends all messages to a peer, with our QPN as immediate data.
 func (s *side) sendTo(ctx context.Context, to rdmacm.Peer) error {
 	pd, err := s.id.PD()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *side) sendTo(ctx context.Context, to rdmacm.Peer) error {
 	return s.send(ctx, wr)
 }
 
-// group is mckey: all members receive what one sends.
+// group implements mckey: all members receive the messages of one sender.
 func group(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
 	id, err := m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
 	if err != nil {

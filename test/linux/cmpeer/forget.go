@@ -15,8 +15,8 @@ import (
 	"ciddk/mad"
 )
 
-// forget is a client of ucmatose that asks and has forgotten it when the answer comes, as one that was restarted: a connection manager that knows
-// nothing of the request refuses the answer.
+// forget is a client of ucmatose that sends a REQ and then loses its state, like a program that is restarted. The new
+// connection manager must reject the REP.
 func forget(ctx context.Context, al *accesslayer.AL, o options, out io.Writer) (err error) {
 	svc, err := mads.New(al, mads.Config{})
 	if err != nil {
@@ -31,7 +31,7 @@ func forget(ctx context.Context, al *accesslayer.AL, o options, out io.Writer) (
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	for m.Counters().Sent[mad.AttrREJ] == 0 { // if the REP came before there was a manager, Linux sends it again
+	for m.Counters().Sent[mad.AttrREJ] == 0 { // if the REP arrived before the manager existed, Linux sends it again
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
@@ -45,13 +45,17 @@ func forget(ctx context.Context, al *accesslayer.AL, o options, out io.Writer) (
 // ask sends the REQ.
 func ask(svc mads.Service, a *accesslayer.Adapter, o options) error {
 	port := mads.Port{CA: a.GUID(), Num: 1}
-	agent, err := svc.Register(mads.AgentConfig{Name: "who forgets", Port: port, Class: mad.ClassCM, Version: mad.ClassVersionCM})
+	agent, err := svc.Register(mads.AgentConfig{Name: "who forgets", Port: port, Class: mad.ClassCM,
+		Version: mad.ClassVersionCM})
 	if err != nil {
 		return err
 	}
-	r := &mad.REQ{LocalCommID: 0x11223344, ServiceID: mad.PortSpaceTCP.ServiceID(portConnect), LocalCAGUID: uint64(a.GUID()), LocalQPN: 0x123456, ResponderRes: 1,
-		InitiatorDepth: 1, RemoteTimeout: 20, LocalTimeout: 18, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 7, MaxCMRetries: 15,
-		Primary: mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: o.Addr.As16(), RemoteGID: o.Peer.As16(), HopLimit: 64, AckTimeout: 17}}
+	r := &mad.REQ{LocalCommID: 0x11223344, ServiceID: mad.PortSpaceTCP.ServiceID(portConnect),
+		LocalCAGUID: uint64(a.GUID()), LocalQPN: 0x123456, ResponderRes: 1,
+		InitiatorDepth: 1, RemoteTimeout: 20, LocalTimeout: 18, StartingPSN: 7, RetryCount: 7, PKey: 0xffff,
+		PathMTU: mad.MTU1024, RNRRetryCount: 7, MaxCMRetries: 15,
+		Primary: mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: o.Addr.As16(), RemoteGID: o.Peer.As16(),
+			HopLimit: 64, AckTimeout: 17}}
 	h, err := mad.NewIPCM(netip.AddrPortFrom(o.Addr, 40000), o.Peer)
 	if err != nil {
 		return err

@@ -1,12 +1,12 @@
-// Command cmpeer is the peer of three programs of librdmacm, for the tests: ucmatose (connections), udaddy (datagrams by SIDR) and mckey (multicast).
-// It does what they do, on the reference HCA, and checks what they do not: that every message arrives with its length.
+// Command cmpeer is a peer on the reference HCA for programs of librdmacm in tests: ucmatose (connections), udaddy
+// (datagrams by SIDR) and mckey (multicast). It implements their behavior, and also checks the length of every message.
 //
 //	cmpeer connect 10.77.0.1 -c 3                  # ucmatose's server
 //	cmpeer connect 10.77.0.1 -s 10.77.0.2 -c 3     # its client
 //	cmpeer connect 10.77.0.1 --first --one-way     # rdma_xserver
 //	cmpeer datagram 10.77.0.1                      # udaddy
 //	cmpeer group 10.77.0.1 -m 239.1.2.3            # mckey, receiving
-//	cmpeer forget 10.77.0.1 -s 10.77.0.2           # a client of ucmatose that knows nothing any more when the answer comes
+//	cmpeer forget 10.77.0.1 -s 10.77.0.2           # a client of ucmatose that loses its state
 package main
 
 import (
@@ -43,13 +43,13 @@ type options struct {
 	Slow time.Duration `help:"Mode connect: the server takes so long to accept."`
 }
 
-// Ports of the originals.
+// Default ports of the programs.
 const (
 	portConnect  = 7471
 	portDatagram = 7174
 )
 
-// patience bounds a run.
+// patience is the time limit of a run.
 const patience = 40 * time.Second
 
 func main() {
@@ -73,7 +73,8 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: o.Addr})}})
+	port := reference.UDP(reference.UDPConfig{Addr: o.Addr})
+	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 	"ciddk/ci"
 )
 
-// grhLen is what stands before the data of a received datagram (IBTA 11.4.1.2).
+// grhLen is the number of bytes before the data of a received datagram (IBTA 11.4.1.2).
 const grhLen = 40
 
-// side is an ID with a QP, and a buffer for one message to send and for all that are to come.
+// side is an ID with a QP, and a buffer for one outgoing and all incoming messages.
 type side struct {
 	id   *rdmacm.ID
 	o    options
@@ -26,7 +26,7 @@ func qpConfig(o options) rdmacm.QPConfig {
 	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: o.Count + 1, RecvDepth: o.Count + 1}}}
 }
 
-// prepare makes the buffer of an ID that has its QP, and posts all receives.
+// prepare allocates the buffer of an ID with a QP, and posts all receives.
 func prepare(id *rdmacm.ID, o options, head int) (*side, error) {
 	s := &side{id: id, o: o, head: head, wc: make([]ci.WC, 1)}
 	room := head + o.Size
@@ -41,14 +41,15 @@ func prepare(id *rdmacm.ID, o options, head int) (*side, error) {
 	}
 	s.r = mr.Region()
 	for i := range o.Count {
-		if _, err := id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.r.SGE(uint64(room*i), uint32(room))}}}); err != nil {
+		if _, err := id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.r.SGE(uint64(room*i),
+			uint32(room))}}}); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// send sends all messages; wr says how.
+// send sends all messages, each with a copy of wr.
 func (s *side) send(ctx context.Context, wr ci.SendWR) error {
 	off := (s.head + s.o.Size) * s.o.Count
 	wr.Flags |= ci.SendSignaled
@@ -66,7 +67,7 @@ func (s *side) send(ctx context.Context, wr ci.SendWR) error {
 	return nil
 }
 
-// receive takes all messages, and gives the last one's completion.
+// receive receives all messages, and returns the completion of the last one.
 func (s *side) receive(ctx context.Context) (ci.WC, error) {
 	var wc ci.WC
 	for i := range s.o.Count {

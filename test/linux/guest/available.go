@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Programs are in every image, with the Debian package each is from.
+// Programs lists the programs of every image, with their Debian packages.
 var programs = map[string]string{
 	"ip":                "iproute2",
 	"rdma":              "iproute2",
@@ -25,7 +25,7 @@ var programs = map[string]string{
 	"rdma_xserver":      "rdmacm-utils",
 }
 
-// unavailable lists what is missing, and what to install against it.
+// unavailable is an error that lists missing dependencies and the packages to install.
 type unavailable struct {
 	reasons  []string
 	packages []string

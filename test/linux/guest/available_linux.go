@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// qemuProgram emulates the machine.
+// qemuProgram is the emulator.
 const qemuProgram = "qemu-system-x86_64"
 
-// Available tells whether guests can run here: nil, or an error that names everything that is missing and the packages to install.
+// Available returns nil if guests can run on this machine. Otherwise it returns an error with all missing dependencies
+// and the packages to install.
 func Available() error {
 	u := &unavailable{}
 	if runtime.GOARCH != "amd64" {

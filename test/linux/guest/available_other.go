@@ -4,7 +4,7 @@ package guest
 
 import "runtime"
 
-// Available tells why guests cannot run here: they need Linux.
+// Available returns an error: guests need Linux.
 func Available() error {
 	u := &unavailable{}
 	u.add("", "the harness needs Linux on amd64, this is %s on %s", runtime.GOOS, runtime.GOARCH)

@@ -22,15 +22,15 @@ type Capture struct {
 	err  error
 }
 
-// Capture starts to write to w what crosses the guest's tap. The frames are complete: the tap has no offloads.
+// Capture writes the frames on the guest's tap to w. The frames are complete, because the tap has no offloads.
 func (g *Guest) Capture(w io.Writer) (*Capture, error) {
 	c := &Capture{done: make(chan struct{})}
 	if err := g.net.ns.do(func() error { return c.open(g.tap) }); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
 	b := bufio.NewWriter(w)
-	// pcap: magic for microseconds, version 2.4, two unused words, snap length, link type 1 (Ethernet). The header is written before
-	// anything can fail, and Stop reports the buffer's first error.
+	// pcap: magic for microseconds, version 2.4, two unused words, snap length, link type 1 (Ethernet). The header is
+	// written before anything can fail, and Stop reports the buffer's first error.
 	var h [24]byte
 	binary.LittleEndian.PutUint32(h[0:], 0xa1b2c3d4)
 	binary.LittleEndian.PutUint16(h[4:], 2)
@@ -49,7 +49,7 @@ const snapLen = 64 << 10
 
 func (c *Capture) open(iface string) (err error) {
 	proto := int(binary.NativeEndian.Uint16([]byte{byte(unix.ETH_P_ALL >> 8), byte(unix.ETH_P_ALL & 0xff)}))
-	// Protocol 0 first: the socket must not collect frames of other interfaces before it is bound.
+	// Protocol 0 keeps the socket from receiving frames of other interfaces before it is bound.
 	if c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *Capture) open(iface string) (err error) {
 	return err
 }
 
-// copy takes frames until Stop was called and none is left.
+// copy writes frames until Stop has been called and none is left.
 func (c *Capture) copy(w io.Writer) error {
 	buf := make([]byte, snapLen)
 	for {
@@ -87,7 +87,7 @@ func (c *Capture) copy(w io.Writer) error {
 			if p[0].Revents == 0 && p[1].Revents != 0 {
 				return c.dropped()
 			}
-		case err != nil: // ENETDOWN: the guest went away first
+		case err != nil: // ENETDOWN: the guest has ended
 			return err
 		default:
 			now := time.Now()
@@ -114,8 +114,8 @@ func (c *Capture) dropped() error {
 	return nil
 }
 
-// Stop ends the capture, after all frames that crossed the tap before the call. It may be called more than once; the error is
-// that of the writer, or tells that frames were lost.
+// Stop ends the capture after all frames that crossed the tap before the call. It may be called more than once. It
+// returns the error of the writer, or an error if frames were lost.
 func (c *Capture) Stop() error {
 	c.once.Do(func() {
 		_, err := unix.Write(c.stop, binary.NativeEndian.AppendUint64(nil, 1))

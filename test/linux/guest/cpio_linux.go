@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// cpio writes the "newc" archive that the kernel unpacks as its first root (Documentation/driver-api/early-userspace/buffer-format).
-// Everything belongs to root and has time 0, so that equal contents are equal bytes. The first error sticks.
+// cpio writes the "newc" archive that the kernel unpacks as its first root
+// (Documentation/driver-api/early-userspace/buffer-format). Everything belongs to root and has time 0, so that equal
+// contents are equal bytes. The first error sticks.
 type cpio struct {
 	w    io.Writer
 	dirs map[string]bool
@@ -25,7 +26,7 @@ const (
 
 func newCPIO(w io.Writer) *cpio { return &cpio{w: w, dirs: map[string]bool{".": true}} }
 
-// dir adds a directory and those above it, unless they are there.
+// dir adds a directory and its missing parents.
 func (c *cpio) dir(name string) {
 	name = clean(name)
 	if c.dirs[name] {
@@ -36,7 +37,7 @@ func (c *cpio) dir(name string) {
 	c.entry(name, cpioDir|0o755, nil)
 }
 
-// file adds a file, mode its permissions, with the directories above it.
+// file adds a file with permissions mode, and its missing parents.
 func (c *cpio) file(name string, mode uint32, data []byte) {
 	name = clean(name)
 	c.dir(path.Dir(name))
@@ -59,7 +60,8 @@ func (c *cpio) close() error {
 
 func (c *cpio) entry(name string, mode uint32, data []byte) {
 	c.ino++
-	// magic, inode, mode, uid, gid, links, mtime, size, device and rdevice (major, minor), length of the name with its NUL, checksum
+	// magic, inode, mode, uid, gid, links, mtime, size, device and rdevice (major, minor), length of the name with its
+	// NUL, checksum
 	c.put(fmt.Appendf(nil, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X",
 		c.ino, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0))
 	c.put([]byte(name + "\x00"))

@@ -1,12 +1,19 @@
-// Package guest boots a stock Debian kernel with rdma_rxe (Soft-RoCE) under QEMU, so that tests hold the kit against an
-// implementation of RoCEv2 that is not ours.
+// Package guest boots a stock Debian kernel with rdma_rxe (Soft-RoCE) under QEMU, so that tests can compare the kit
+// with an independent implementation of RoCEv2.
 //
-// A Network is a network namespace without a name: a bridge with the host's address, and a tap for each guest. Programs of the host
-// side run in it with Network.Start, commands of a guest with Guest.Start; Capture records what crosses a guest's tap. The guest is
-// built from the Debian packages installed on this machine (Packages) and started with QEMU's TCG, so no KVM is needed.
+// A Network is a network namespace without a name. It has a bridge with the host's address, and a tap for each guest.
+// Network.Start runs programs of the host in it, Guest.Start runs commands of a guest, and Capture records the frames
+// on a guest's tap. The guest is built from Debian packages that are installed on this machine (see Programs), and runs
+// under QEMU's TCG, so it does not need KVM.
 //
-// Everything hangs on file descriptors and threads of the calling process: when it ends for whatever reason, kill included, QEMU, the
-// commands, the taps and the namespace end too. Nothing has a name that could be left behind.
+//	n, err := guest.NewNetwork(ctx, guest.NetworkConfig{})
+//	…
+//	g, err := n.Boot(ctx, guest.Config{})
+//	…
+//	r, err := g.Run(ctx, "ibv_devinfo")
 //
-// Needs Linux on amd64, root and /dev/net/tun; Available tells what is missing.
+// All resources depend on file descriptors and threads of the calling process. When it ends for any reason, QEMU, the
+// commands, the taps and the namespace end, too. Methods may be called concurrently.
+//
+// Guests need Linux on amd64, root and /dev/net/tun. Available reports missing dependencies.
 package guest

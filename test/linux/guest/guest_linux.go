@@ -22,7 +22,7 @@ import (
 // Device is the name of the rxe device in every guest; its GID table has a row for each address of the guest.
 const Device = "rxe0"
 
-// Config describes a Guest. The zero value is good.
+// Config describes a Guest. The zero value is valid.
 type Config struct {
 	Programs []string // further programs of this machine for the guest, by name or path, with their libraries
 	Modules  []string // further modules of the kernel, by name
@@ -36,11 +36,11 @@ type Guest struct {
 	index   int
 	tap     string
 	hello   channel.Hello
-	console buffer // the tail of it
+	console buffer // last part of the output
 	ctl     net.Conn
 	stop    context.CancelFunc
 	pid     int           // of qemu
-	exited  chan struct{} // qemu is gone
+	exited  chan struct{} // closed when qemu has exited
 	closing sync.Once
 	readers sync.WaitGroup // dispatch and the watchers; Add under mu while gone is nil
 
@@ -49,11 +49,12 @@ type Guest struct {
 	mu       sync.Mutex
 	commands map[uint32]*Process
 	last     uint32
-	gone     error // why there will be no more answers
+	gone     error // why the guest no longer answers
 }
 
-// Boot starts a guest and returns when its rxe port is active: some seconds under TCG. The context bounds the start only; the guest lives
-// until Close, or until the network is closed. After a failure the error ends with the guest's last console output.
+// Boot starts a guest and returns when its rxe port is active, which takes some seconds under TCG. The context applies
+// only to the start. The guest runs until Close, or until the network is closed. Errors end with the last console
+// output of the guest.
 func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 	k, err := newestKernel("/")
 	if err != nil {
@@ -87,14 +88,15 @@ func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
 	return g, nil
 }
 
-// start runs qemu. Its two descriptors, the tap and one end of the channel, are all that ties it to the host.
+// start runs qemu. The tap and one end of the channel, passed as descriptors, are its only connections to the host.
 func (g *Guest) start(ctx context.Context, c Config, kernelImage, initrd string) error {
 	tap, err := g.net.ns.newTap(g.tap)
 	if err != nil {
 		return err
 	}
 	defer tap.Close()
-	if err := g.net.ns.run(ctx, "ip", "link", "set", g.tap, "mtu", strconv.Itoa(g.net.mtu), "master", bridge, "up"); err != nil {
+	if err := g.net.ns.run(ctx, "ip", "link", "set", g.tap, "mtu", strconv.Itoa(g.net.mtu), "master", bridge,
+		"up"); err != nil {
 		return err
 	}
 	ours, theirs, err := socketPair()
@@ -138,7 +140,8 @@ func qemuArgs(c Config, index int, kernelImage, initrd string) []string {
 		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(mem),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-kernel", kernelImage, "-initrd", initrd,
-		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on",
+		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 selinux=0 " +
+			"no_timer_check rcupdate.rcu_expedited=1 random.trust_cpu=on",
 		"-netdev", "tap,id=net,fd=3",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=net,mac=52:54:00:77:00:%02x,romfile=", index+1),
 		"-chardev", "socket,id=agent,fd=4",
@@ -146,7 +149,7 @@ func qemuArgs(c Config, index int, kernelImage, initrd string) []string {
 	}
 }
 
-// socketPair gives our end as a connection and the other's as a file.
+// socketPair returns one end of a socket pair as a connection, and the other end as a file.
 func socketPair() (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -163,7 +166,7 @@ func socketPair() (net.Conn, *os.File, error) {
 	return c, theirs, nil
 }
 
-// setup tells the agent what to be and waits for its answer.
+// setup sends the configuration to the agent and waits for its answer.
 func (g *Guest) setup(ctx context.Context) error {
 	// The channel ends with the guest or with the wait.
 	stop := context.AfterFunc(ctx, func() { _ = g.ctl.SetDeadline(time.Unix(1, 0)) })
@@ -189,13 +192,13 @@ func (g *Guest) setup(ctx context.Context) error {
 	return json.Unmarshal(f.Body, &g.hello)
 }
 
-// Index is the guest's number on its network, from 1.
+// Index returns the number of the guest on its network, from 1.
 func (g *Guest) Index() int { return g.index }
 
-// Kernel is the release of the guest's kernel.
+// Kernel returns the release of the guest's kernel.
 func (g *Guest) Kernel() string { return g.hello.Kernel }
 
-// GIDIndex is the row of an address of the guest in the rxe port's GID table, or -1.
+// GIDIndex returns the index of an address of the guest in the GID table of the rxe port, or -1.
 func (g *Guest) GIDIndex(a netip.Addr) int {
 	for i, gid := range g.hello.GIDs {
 		if gid.IsValid() && gid.Unmap() == a.Unmap() {
@@ -205,10 +208,10 @@ func (g *Guest) GIDIndex(a netip.Addr) int {
 	return -1
 }
 
-// Console is the tail of what the kernel wrote to its console.
+// Console returns the last part of the kernel's console output.
 func (g *Guest) Console() string { return g.console.String() }
 
-// dispatch hands frames of the guest to the commands they belong to.
+// dispatch passes frames of the guest to their commands.
 func (g *Guest) dispatch() {
 	for {
 		f, err := channel.Read(g.ctl)
@@ -223,7 +226,7 @@ func (g *Guest) dispatch() {
 		}
 		g.mu.Unlock()
 		if p == nil {
-			continue // the end of a command that was given up
+			continue // the end of an abandoned command
 		}
 		switch f.Type {
 		case channel.Stdout:
@@ -260,7 +263,8 @@ func (g *Guest) fail(err error) {
 	}
 }
 
-// Start runs a program of the guest, found in its PATH. It is killed, with its process group, when ctx ends or the guest is closed.
+// Start runs a program of the guest, found in its PATH. It is killed, with its process group, when ctx ends or the
+// guest is closed.
 func (g *Guest) Start(ctx context.Context, args ...string) (*Process, error) {
 	if len(args) == 0 {
 		return nil, errors.New("guest: no command given")
@@ -277,14 +281,17 @@ func (g *Guest) Start(ctx context.Context, args ...string) (*Process, error) {
 	g.readers.Add(1)
 	g.mu.Unlock()
 	go g.watch(ctx, id, p)
-	if err := g.write(func() error { return channel.WriteJSON(g.ctl, id, channel.Exec, channel.Command{Args: args}) }); err != nil {
+	if err := g.write(func() error {
+		return channel.WriteJSON(g.ctl, id, channel.Exec,
+			channel.Command{Args: args})
+	}); err != nil {
 		g.fail(err)
 		return nil, err
 	}
 	return p, nil
 }
 
-// watch kills the command when its context ends, and gives it up when the guest does not answer.
+// watch kills the command when its context ends, and abandons it if the guest does not answer.
 func (g *Guest) watch(ctx context.Context, id uint32, p *Process) {
 	defer g.readers.Done()
 	select {
@@ -322,7 +329,7 @@ func (g *Guest) write(f func() error) error {
 	return f()
 }
 
-// Run is Start and Wait.
+// Run calls Start and Wait.
 func (g *Guest) Run(ctx context.Context, args ...string) (Result, error) {
 	p, err := g.Start(ctx, args...)
 	if err != nil {
@@ -331,7 +338,7 @@ func (g *Guest) Run(ctx context.Context, args ...string) (Result, error) {
 	return p.Wait()
 }
 
-// WaitListen returns when a program of the guest listens on the TCP port.
+// WaitListen waits until a program of the guest listens on the TCP port.
 func (g *Guest) WaitListen(ctx context.Context, port uint16) error {
 	return waitListen(ctx, port, func() (string, error) {
 		r, err := g.Run(ctx, "agent", "cat", "/proc/net/tcp", "/proc/net/tcp6")

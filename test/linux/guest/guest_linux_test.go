@@ -49,7 +49,7 @@ func newNetwork(t *testing.T, ctx context.Context, c NetworkConfig) *Network {
 	return n
 }
 
-// TestStock holds the harness against nothing but stock Linux: two guests, an active port, and a ping-pong between them.
+// TestStock tests the harness with stock Linux only: two guests, an active port, and a ping-pong between them.
 func TestStock(t *testing.T) {
 	ctx := needGuests(t)
 	n := newNetwork(t, ctx, NetworkConfig{})
@@ -152,7 +152,7 @@ func TestCommands(t *testing.T) {
 	defer cancel()
 	require.ErrorContains(t, n.WaitListen(nobody, 1), "nobody listens on TCP port 1")
 
-	// What still runs when the guest goes fails, at once.
+	// Commands that run when the guest is closed fail at once.
 	left, err := g.Start(ctx, "sleep", "100")
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
@@ -162,7 +162,7 @@ func TestCommands(t *testing.T) {
 	_, err = g.Run(ctx, "sleep", "0")
 	require.ErrorContains(t, err, "guest 1 is")
 
-	// And so on the host.
+	// The same holds for the host.
 	left, err = n.Start(ctx, "sleep", "100")
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
@@ -190,7 +190,7 @@ func TestBootFails(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// TestKilled: a test that is killed leaves no machine behind.
+// TestKilled checks that a killed test leaves no virtual machine.
 func TestKilled(t *testing.T) {
 	ctx := needGuests(t)
 	c := exec.CommandContext(ctx, os.Args[0])

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// imageFile is a file of the guest's root: from a file of the host, or given.
+// imageFile is a file of the guest's root, with the content of a file of the host or with given data.
 type imageFile struct {
 	source string
 	mode   uint32
@@ -25,14 +25,15 @@ type imageFile struct {
 	target string // of a symbolic link
 }
 
-// image is the guest's root in the making, by path.
+// image has the files of the guest's root, by path.
 type image map[string]imageFile
 
-// libraryDirs are where Debian's dynamic loader looks on amd64, most specific first.
+// libraryDirs lists the directories of Debian's dynamic loader on amd64, most specific first.
 var libraryDirs = []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib"}
 
-// buildImage returns the path of an initramfs for kernel k with the agent, extra programs and extra modules. Images are kept in the user's
-// cache directory under a name that depends on all that went into them; ones not used for a week go when a new one is made.
+// buildImage returns the path of an initramfs for kernel k with the agent, extra programs and extra modules. Images are
+// kept in the user's cache directory under a name that depends on all that went into them; ones not used for a week go
+// when a new one is made.
 func buildImage(ctx context.Context, k *kernel, extra, extraModules []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil { // no HOME, as in a service
@@ -63,7 +64,7 @@ func buildImage(ctx context.Context, k *kernel, extra, extraModules []string) (s
 	return file, im.write(file)
 }
 
-// buildAgent compiles the agent; the go command's own cache makes repetition cheap.
+// buildAgent compiles the agent. The cache of the go command makes repeated calls cheap.
 func buildAgent(ctx context.Context, dir string) ([]byte, error) {
 	tmp, err := os.MkdirTemp(dir, "agent-")
 	if err != nil {
@@ -112,7 +113,7 @@ func collect(k *kernel, agent []byte, extra, extraModules []string) (image, erro
 			return nil, err
 		}
 		if p != filepath.Base(p) {
-			// Made for the occasion: known by its bytes, since its path and time are others whenever it is made.
+			// A built program is identified by its bytes, because its path and time change with every build.
 			data, err := os.ReadFile(f)
 			if err != nil {
 				return nil, err
@@ -120,7 +121,7 @@ func collect(k *kernel, agent []byte, extra, extraModules []string) (image, erro
 			im[name] = imageFile{mode: 0o755, data: data}
 		}
 	}
-	// What programs load by name at run time: the verbs provider, and libgcc_s for pthread_exit.
+	// Programs load these by name at run time: the verbs provider, and libgcc_s for pthread_exit.
 	provider, err := rxeProvider(k.root)
 	if err != nil {
 		return nil, err
@@ -132,8 +133,8 @@ func collect(k *kernel, agent []byte, extra, extraModules []string) (image, erro
 	return im, im.addLibrary("libgcc_s.so.1")
 }
 
-// rxeProvider is the path of librxe. libibverbs has it built in: the real directory (/lib is a link on the host, and is not in the
-// guest), and a name with the version of its ABI.
+// rxeProvider is the path of librxe. libibverbs has it built in: the real directory (/lib is a link on the host, and is
+// not in the guest), and a name with the version of its ABI.
 func rxeProvider(root string) (string, error) {
 	for _, d := range libraryDirs {
 		m, err := filepath.Glob(filepath.Join(root, d, "libibverbs", "librxe-rdmav*.so"))
@@ -181,7 +182,7 @@ func (im image) addELF(p, source string) error {
 	return nil
 }
 
-// addLibrary puts a library into /lib, where the loader looks last but surely.
+// addLibrary adds a library to /lib, which the loader always searches.
 func (im image) addLibrary(name string) error {
 	p := "/lib/" + name
 	if _, ok := im[p]; ok {
@@ -196,7 +197,7 @@ func (im image) addLibrary(name string) error {
 	return fmt.Errorf("library %s not found", name)
 }
 
-// key names an image by what is in it; files of the host by path, size and time of change.
+// key returns a name for the contents of an image. It identifies files of the host by path, size and modification time.
 func (im image) key() (string, error) {
 	h := sha256.New()
 	for _, p := range slices.Sorted(maps.Keys(im)) {
@@ -213,8 +214,8 @@ func (im image) key() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-// write makes the archive under a temporary name first: other tests may be after the same image. It is not compressed, since unpacking
-// costs more under TCG than reading.
+// write writes the archive under a temporary name first, because other tests may build the same image. It does not
+// compress, because decompression under TCG costs more than reading.
 func (im image) write(file string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), "image-")
 	if err != nil {
@@ -248,7 +249,8 @@ func (im image) write(file string) error {
 	return os.Rename(tmp.Name(), file)
 }
 
-// prune removes images and remains of killed builds older than t. What another process removes at the same time is gone as well.
+// prune removes images and files of killed builds that are older than t. Another process may remove them at the same
+// time.
 func prune(dir string, t time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -37,7 +37,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-// put makes files below a temporary root.
+// put creates files below a temporary root.
 func put(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -62,17 +62,21 @@ kernel/rdma_ucm.ko: kernel/ib-core.ko
 
 func TestNewestKernel(t *testing.T) {
 	files := map[string]string{
-		"boot/vmlinuz-6.1.0-9-amd64": "", "lib/modules/6.1.0-9-amd64/modules.dep": dep, "lib/modules/6.1.0-9-amd64/modules.builtin": "kernel/crc32_generic.ko\n",
-		"boot/vmlinuz-6.1.0-56-amd64": "", "lib/modules/6.1.0-56-amd64/modules.dep": dep, "lib/modules/6.1.0-56-amd64/modules.builtin": "kernel/crc32-generic.ko\n",
-		"boot/vmlinuz-6.1.0-60-cloud-amd64": "", "lib/modules/6.1.0-60-cloud-amd64/modules.dep": "", "lib/modules/6.1.0-60-cloud-amd64/modules.builtin": "",
-		"boot/vmlinuz-6.1.0-70-amd64": "", // modules were removed
+		"boot/vmlinuz-6.1.0-9-amd64": "", "lib/modules/6.1.0-9-amd64/modules.dep": dep,
+		"lib/modules/6.1.0-9-amd64/modules.builtin": "kernel/crc32_generic.ko\n",
+		"boot/vmlinuz-6.1.0-56-amd64":               "", "lib/modules/6.1.0-56-amd64/modules.dep": dep,
+		"lib/modules/6.1.0-56-amd64/modules.builtin": "kernel/crc32-generic.ko\n",
+		"boot/vmlinuz-6.1.0-60-cloud-amd64":          "", "lib/modules/6.1.0-60-cloud-amd64/modules.dep": "",
+		"lib/modules/6.1.0-60-cloud-amd64/modules.builtin": "",
+		"boot/vmlinuz-6.1.0-70-amd64":                      "", // modules were removed
 	}
 	k, err := newestKernel(put(t, files))
 	require.NoError(t, err)
 	require.Equal(t, "6.1.0-56-amd64", k.release)
 	order, err := k.order(modules)
 	require.NoError(t, err)
-	require.Equal(t, []string{"kernel/virtio.ko", "kernel/virtio_pci.ko", "kernel/virtio_console.ko", "kernel/net/net_failover.ko.xz",
+	require.Equal(t, []string{"kernel/virtio.ko", "kernel/virtio_pci.ko", "kernel/virtio_console.ko",
+		"kernel/net/net_failover.ko.xz",
 		"kernel/net/virtio_net.ko.xz", "kernel/ib-core.ko", "kernel/rdma_rxe.ko", "kernel/rdma_ucm.ko"}, order)
 
 	_, err = newestKernel(t.TempDir())
@@ -103,7 +107,8 @@ func TestUnavailable(t *testing.T) {
 	u.add("iproute2", "ip is not installed")
 	u.add("iproute2", "rdma is not installed")
 	u.add("tshark", "tshark is not installed")
-	require.EqualError(t, u, "no Linux guest: needs root; ip is not installed; rdma is not installed; tshark is not installed (apt-get install iproute2 tshark)")
+	require.EqualError(t, u, "no Linux guest: needs root; ip is not installed; rdma is not installed; "+
+		"tshark is not installed (apt-get install iproute2 tshark)")
 }
 
 func TestPrune(t *testing.T) {

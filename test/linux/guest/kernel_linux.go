@@ -13,8 +13,9 @@ import (
 	"ciddk/internal/natural"
 )
 
-// modules are loaded in every guest, in this order. A name that the kernel has built in needs no file. crc32_generic is the checksum of the
-// ICRC, which rdma_rxe asks the crypto API for by name, and there is no modprobe in the guest to answer.
+// modules are loaded in every guest, in this order. A name that the kernel has built in needs no file. crc32_generic is
+// the checksum of the ICRC, which rdma_rxe asks the crypto API for by name, and there is no modprobe in the guest to
+// answer.
 var modules = []string{"virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "rdma_ucm"}
 
 // kernel is an installed kernel image with its modules.
@@ -29,7 +30,7 @@ type kernel struct {
 func (k *kernel) image() string     { return filepath.Join(k.root, "boot", "vmlinuz-"+k.release) }
 func (k *kernel) moduleDir() string { return filepath.Join(k.root, "lib", "modules", k.release) }
 
-// newestKernel finds the newest kernel in /boot that has all modules (Debian's cloud kernels have no RDMA).
+// newestKernel returns the newest kernel in /boot that has all modules (Debian's cloud kernels have no RDMA).
 func newestKernel(root string) (*kernel, error) {
 	images, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
 	if err != nil {
@@ -53,9 +54,11 @@ func newestKernel(root string) (*kernel, error) {
 	return nil, errors.Join(why...)
 }
 
-// readKernel reads modules.dep and modules.builtin, whose formats kmod's modules.dep(5) and the kernel's kbuild documentation give.
+// readKernel reads modules.dep and modules.builtin, whose formats kmod's modules.dep(5) and the kernel's kbuild
+// documentation give.
 func readKernel(root, release string) (*kernel, error) {
-	k := &kernel{root: root, release: release, files: map[string]string{}, deps: map[string][]string{}, builtin: map[string]bool{}}
+	k := &kernel{root: root, release: release, files: map[string]string{}, deps: map[string][]string{},
+		builtin: map[string]bool{}}
 	err := eachLine(filepath.Join(k.moduleDir(), "modules.dep"), func(l string) {
 		file, deps, ok := strings.Cut(l, ":")
 		if !ok {
@@ -76,7 +79,7 @@ func readKernel(root, release string) (*kernel, error) {
 	return k, nil
 }
 
-// order gives the files to load for names, dependencies first, each once.
+// order returns the files to load for names, dependencies first, without duplicates.
 func (k *kernel) order(names []string) ([]string, error) {
 	var files []string
 	seen := map[string]bool{}
@@ -106,7 +109,7 @@ func (k *kernel) order(names []string) ([]string, error) {
 	return files, nil
 }
 
-// moduleName turns kernel/a/b-c.ko.xz into b_c: names use either sign.
+// moduleName returns b_c for kernel/a/b-c.ko.xz. Names may use either separator.
 func moduleName(file string) string {
 	n, _, _ := strings.Cut(path.Base(file), ".ko")
 	return strings.ReplaceAll(n, "-", "_")

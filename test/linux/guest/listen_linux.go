@@ -10,7 +10,8 @@ import (
 
 var tcpTables = []string{"tcp", "tcp6"}
 
-// waitListen reads a TCP table until it shows a listener: connecting to find out would take the place of the peer.
+// waitListen reads a TCP table until it has a listener. It does not connect, because the server would take it for the
+// peer.
 func waitListen(ctx context.Context, port uint16, table func() (string, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -30,8 +31,8 @@ func waitListen(ctx context.Context, port uint16, table func() (string, error)) 
 	}
 }
 
-// listens looks for a listener in the text of /proc/net/tcp (proc(5)): local address, remote address and state, in hexadecimal, stand
-// second to fourth in a row; state 0A is LISTEN.
+// listens reports whether the text of /proc/net/tcp (proc(5)) has a listener. Fields two to four of a row are local
+// address, remote address and state, in hexadecimal; state 0A is LISTEN.
 func listens(table string, port uint16) bool {
 	for l := range strings.Lines(table) {
 		f := strings.Fields(l)

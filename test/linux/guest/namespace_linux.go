@@ -14,27 +14,30 @@ const tunDevice = "/dev/net/tun"
 
 var errClosed = errors.New("guest: network is closed")
 
-// namespace is a network namespace and the thread that lives in it. It has no name: what the thread starts is in it and dies with
-// the thread (parent-death signal), and the namespace goes with the last that is in it.
+// namespace is a network namespace without a name, and a thread in it. Processes that the thread starts are in the
+// namespace, and end with the thread (parent-death signal). The kernel removes the namespace when its last process
+// ends.
 type namespace struct {
 	jobs chan func()
 	quit chan struct{}
-	done chan struct{} // the thread is gone
+	done chan struct{} // closed when the thread has ended
 	once sync.Once
 	tid  int
 
 	processes sync.WaitGroup // that the thread started
 
 	mu   sync.Mutex
-	live map[*os.Process]struct{} // those of them that have not been waited for
+	live map[*os.Process]struct{} // processes that have not been waited for
 }
 
 func newNamespace() (*namespace, error) {
-	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}), live: map[*os.Process]struct{}{}}
+	n := &namespace{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}),
+		live: map[*os.Process]struct{}{}}
 	started := make(chan error)
 	go func() {
 		defer close(n.done)
-		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so no other goroutine gets into the namespace.
+		// Never unlocked: the runtime ends a thread that its goroutine leaves locked, so no other goroutine gets into
+		// the namespace.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			started <- fmt.Errorf("guest: new network namespace: %w", err)
@@ -58,7 +61,7 @@ func newNamespace() (*namespace, error) {
 	return n, nil
 }
 
-// do runs f on the thread. f must not block for long: everything that enters the namespace goes through here.
+// do runs f on the thread. f must not block for long, because all users of the namespace share the thread.
 func (n *namespace) do(f func() error) error {
 	res := make(chan error, 1)
 	select {
@@ -69,22 +72,22 @@ func (n *namespace) do(f func() error) error {
 	}
 }
 
-// close ends the thread, and with it the processes it started; it returns when they are gone.
+// close ends the thread and its processes, and returns when they have ended.
 func (n *namespace) close() {
 	n.once.Do(func() { close(n.quit) })
 	<-n.done
-	// The parent-death signal is for a test that is killed. It does not do here: the runtime parks a program's first thread, where it
-	// ends any other.
+	// The parent-death signal is for a test that is killed. It does not do here: the runtime parks a program's first
+	// thread, where it ends any other.
 	n.mu.Lock()
 	for p := range n.live {
-		_ = unix.Kill(-p.Pid, unix.SIGKILL) // gone already: fine
+		_ = unix.Kill(-p.Pid, unix.SIGKILL) // it may have ended
 	}
 	n.mu.Unlock()
 	n.processes.Wait()
 }
 
-// newTap makes a tap in the namespace; it lives as long as a descriptor of it. It has no virtio header, hence no checksum or
-// segmentation offload: what crosses it, and what Capture sees, is what a wire would carry.
+// newTap creates a tap in the namespace, which exists as long as its descriptor. It has no virtio header, and therefore
+// no checksum or segmentation offload: its frames are those of a physical link.
 func (n *namespace) newTap(name string) (f *os.File, err error) {
 	err = n.do(func() error {
 		fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

@@ -20,9 +20,10 @@ var (
 	prefix6 = netip.MustParsePrefix("fd77::/64")
 )
 
-// NetworkConfig describes a Network. The zero value is good.
+// NetworkConfig describes a Network. The zero value is valid.
 type NetworkConfig struct {
-	// MTU of all interfaces in bytes; 0 is 1500. rxe takes the largest IB MTU not above MTU-80: 1500 gives 1024, 4176 and more 4096.
+	// MTU of all interfaces in bytes; 0 is 1500. rxe takes the largest IB MTU not above MTU-80: 1500 gives 1024, 4176
+	// and more 4096.
 	MTU int
 }
 
@@ -37,7 +38,7 @@ type Network struct {
 	closed bool
 }
 
-// NewNetwork makes a network; the caller closes it. Fails where Available does, and when the context ends.
+// NewNetwork creates a network. The caller closes it. It fails if Available fails, or when the context ends.
 func NewNetwork(ctx context.Context, c NetworkConfig) (*Network, error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func NewNetwork(ctx context.Context, c NetworkConfig) (*Network, error) {
 }
 
 func (n *Network) build(ctx context.Context) error {
-	// Addresses must work at once, and the host must send nothing of its own accord.
+	// Addresses must be usable at once, and the host must not send packets by itself.
 	for _, f := range []string{"accept_dad", "router_solicitations"} {
 		err := n.ns.do(func() error {
 			return os.WriteFile("/proc/sys/net/ipv6/conf/default/"+f, []byte("0"), 0)
@@ -81,13 +82,13 @@ func (n *Network) build(ctx context.Context) error {
 	return nil
 }
 
-// Addr4 is the IPv4 address of a member: Host, or a Guest's Index.
+// Addr4 returns the IPv4 address of a member: Host, or the Index of a Guest.
 func (n *Network) Addr4(index int) netip.Addr { return prefix(prefix4, index).Addr() }
 
-// Addr6 is the IPv6 address of a member.
+// Addr6 returns the IPv6 address of a member.
 func (n *Network) Addr6(index int) netip.Addr { return prefix(prefix6, index).Addr() }
 
-// prefix is address index+1 of a network.
+// prefix returns address index+1 of a network.
 func prefix(p netip.Prefix, index int) netip.Prefix {
 	b := p.Addr().AsSlice()
 	b[len(b)-1] = byte(index + 1)
@@ -100,7 +101,7 @@ func (n *Network) Start(ctx context.Context, args ...string) (*Process, error) {
 	return n.ns.start(ctx, args)
 }
 
-// WaitListen returns when a program of the host's side listens on the TCP port.
+// WaitListen waits until a program of the host listens on the TCP port.
 func (n *Network) WaitListen(ctx context.Context, port uint16) error {
 	return waitListen(ctx, port, func() (string, error) {
 		var all []byte

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a killed command may take to be gone.
+// grace is the time within which a killed command must end.
 const grace = 10 * time.Second
 
-// Result is a command that ended by itself.
+// Result is the result of a command that ended by itself.
 type Result struct {
 	Code           int // exit code; 128+n after signal n
 	Stdout, Stderr string
@@ -36,8 +36,9 @@ func newProcess(ctx context.Context, args []string) *Process {
 	return &Process{ctx: ctx, name: strings.Join(args, " "), done: make(chan struct{})}
 }
 
-// Wait returns when the command has ended and its output is complete: never later than the context of its Start allows. The error is
-// nil for any exit code; it tells that the command did not start, or was killed because the context ended, or that the guest is gone.
+// Wait waits until the command has ended and its output is complete, at most until the context of Start ends. The error
+// is nil for any exit code. It is not nil if the command did not start, if it was killed because the context ended, or
+// if the guest has ended.
 func (p *Process) Wait() (Result, error) {
 	<-p.done
 	r := Result{Code: p.code, Stdout: p.stdout.String(), Stderr: p.stderr.String()}
@@ -51,8 +52,8 @@ func (p *Process) Wait() (Result, error) {
 	return r, nil
 }
 
-// WaitOutput returns when the command has written text to its standard output; in a guest, when it was flushed. It fails when the command
-// ends without it, and when ctx ends.
+// WaitOutput waits until the command has written text to its standard output, and in a guest, flushed it. It fails when
+// the command or ctx ends before.
 func (p *Process) WaitOutput(ctx context.Context, text string) error {
 	for {
 		grown := p.stdout.next()
@@ -62,12 +63,14 @@ func (p *Process) WaitOutput(ctx context.Context, text string) error {
 		select {
 		case <-grown:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: no %q in the output: %w; stdout %q, stderr %q", p.name, text, context.Cause(ctx), p.stdout.String(), p.stderr.String())
+			return fmt.Errorf("%s: no %q in the output: %w; stdout %q, stderr %q", p.name, text, context.Cause(ctx),
+				p.stdout.String(), p.stderr.String())
 		case <-p.done:
 			if strings.Contains(p.stdout.String(), text) {
 				return nil
 			}
-			return fmt.Errorf("%s: it ended without %q; stdout %q, stderr %q", p.name, text, p.stdout.String(), p.stderr.String())
+			return fmt.Errorf("%s: it ended without %q; stdout %q, stderr %q", p.name, text, p.stdout.String(),
+				p.stderr.String())
 		}
 	}
 }
@@ -76,7 +79,7 @@ func (p *Process) WaitOutput(ctx context.Context, text string) error {
 type buffer struct {
 	mu    sync.Mutex
 	b     []byte
-	grown chan struct{} // closed by the next Write; nil: nobody waits
+	grown chan struct{} // closed by the next Write; nil without a waiter
 	// limit drops the oldest bytes above it; 0 keeps all.
 	limit int
 }
@@ -95,7 +98,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// next is closed when something is written.
+// next returns a channel that the next Write closes.
 func (b *buffer) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +152,7 @@ func (n *namespace) start(ctx context.Context, args []string) (*Process, error) 
 	return p, nil
 }
 
-// run is start and Wait; an exit code other than 0 is an error.
+// run calls start and Wait. An exit code other than 0 is an error.
 func (n *namespace) run(ctx context.Context, args ...string) error {
 	p, err := n.start(ctx, args)
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 	"ciddk/bench"
 )
 
-// What is wanted of rxe, for messages of at least wantFrom bytes for bandwidth, of all for latency.
+// Required ratios to rxe, for messages of at least wantFrom bytes (bandwidth) or all sizes (latency).
 const (
 	wantBandwidth = 3
 	wantLatency   = 1
 	wantFrom      = 64 << 10
 )
 
-// part of what bench does in a round on loopback: the guest is some ten times slower.
+// fraction of the operations of a round on loopback, since the guest is about ten times slower
 const part = 4
 
-// oneRun bounds what one program may take in the guest.
+// oneRun is the time limit for a program in the guest.
 const oneRun = 3 * time.Minute
 
-// Cases are bandwidth and latency of SEND, WRITE and READ at each of bench.WireSizes. The first yardstick is rxe; then come those of
-// bench.WireCase. ctx bounds their rounds.
+// Cases returns the cases: bandwidth and latency of SEND, WRITE and READ at each of bench.WireSizes. The first
+// yardstick is rxe, followed by those of bench.WireCase. ctx applies to their rounds.
 func (l *Lab) Cases(ctx context.Context) ([]bench.Case, error) {
 	var list []bench.Case
 	for _, t := range []bench.Table{bench.Bandwidth, bench.Latency} {
@@ -41,10 +41,10 @@ func (l *Lab) Cases(ctx context.Context) ([]bench.Case, error) {
 	return list, nil
 }
 
-// tableNames are what bench/cmd/pair calls them.
+// tableNames are the names of the tables in bench/cmd/pair.
 var tableNames = map[bench.Table]string{bench.Bandwidth: "bandwidth", bench.Latency: "latency"}
 
-// Case is one of them.
+// Case returns one case.
 func (l *Lab) Case(ctx context.Context, t bench.Table, op string, size int) (bench.Case, error) {
 	c, err := bench.WireCase(bench.Place{}, part, t, op, size)
 	if err != nil {
@@ -59,12 +59,13 @@ func (l *Lab) Case(ctx context.Context, t bench.Table, op string, size int) (ben
 	case size >= wantFrom:
 		c.Want = wantBandwidth
 	}
-	c.Warm = true // each is a run of its program, which warms up by itself
+	c.Warm = true // each round is a run of a program, which warms up by itself
 	c.Open = func() (bench.Rig, error) { return &rig{l: l, ctx: ctx, table: t, op: op, size: size, tool: tool}, nil }
 	return c, nil
 }
 
-// rig runs a program of the guest for each round. One run of bench/cmd/pair makes a round of ours and of all yardsticks but rxe.
+// rig runs a program of the guest for each round. A run of bench/cmd/pair is a round of ours and of all yardsticks
+// except rxe.
 type rig struct {
 	l     *Lab
 	ctx   context.Context
@@ -72,12 +73,12 @@ type rig struct {
 	op    string
 	size  int
 	tool  tool
-	pair  []bench.Figures // of the last run: ours, then all yardsticks but rxe
+	pair  []bench.Figures // of the last run: ours, then all yardsticks except rxe
 }
 
 func (r *rig) Close() error { return nil }
 
-// Run: entry 0 is ours, 1 is rxe.
+// Run runs a round of an entry: 0 is ours, 1 is rxe.
 func (r *rig) Run(entry int) (bench.Sample, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, oneRun)
 	defer cancel()
@@ -97,7 +98,8 @@ func (r *rig) Run(entry int) (bench.Sample, error) {
 }
 
 func (r *rig) runPair(ctx context.Context) error {
-	out, err := r.l.run(ctx, "ip", "netns", "exec", "a", "pair", "-here", oursAddr[0].String(), "-there", oursAddr[1].String(), "-enter", "ip netns exec b",
+	out, err := r.l.run(ctx, "ip", "netns", "exec", "a", "pair", "-here", oursAddr[0].String(), "-there",
+		oursAddr[1].String(), "-enter", "ip netns exec b",
 		"-table", tableNames[r.table], "-op", r.op, "-part", itoa(part), "-size", itoa(r.size))
 	if err != nil {
 		return err

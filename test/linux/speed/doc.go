@@ -1,14 +1,17 @@
-// Package speed holds the reference HCA against Linux' rdma_rxe (Soft-RoCE) for speed, in one guest: bandwidth and latency of SEND, WRITE and
-// READ, in turns, each between the two ends of a pair of virtual Ethernet interfaces (veth) whose packets really cross it.
+// Package speed compares the speed of the reference HCA with Linux' rdma_rxe (Soft-RoCE) in one guest: bandwidth and
+// latency of SEND, WRITE and READ, in turns. Each measurement runs between the two ends of a pair of virtual Ethernet
+// interfaces (veth), whose packets cross the pair.
 //
-//   - rxe lives in the guest's first network namespace, the only one it knows in Linux 6.1, with a device on each end of the pair. Routing rules
-//     send what goes from one end's address to the other's over the pair; without them the kernel would keep it on lo. The programs are those
-//     of Debian's package perftest.
-//   - Ours are two processes of bench/cmd/pair, each in a namespace of its own (rxe's sockets have UDP port 4791 in the first one), joined by a
-//     pair of the same kind. UDP and TCP sockets are measured in the same two processes, in turns.
+//   - rxe uses the first network namespace of the guest, the only one that it supports in Linux 6.1, with a device on
+//     each end of the pair. Routing rules send packets between the ends over the pair; without them, the kernel would
+//     use lo. The programs are those of Debian's package perftest.
+//   - The reference HCA runs in two processes of bench/cmd/pair, each in its own namespace (the sockets of rxe occupy
+//     UDP port 4791 in the first one), with a pair of the same kind between them. The same processes also measure UDP
+//     and TCP sockets, in turns.
 //
-// The guest runs under QEMU's TCG, where system calls, interrupts and CRCs have other prices than on hardware: figures are good for ratios
-// inside one guest.
+// The guest runs under QEMU's TCG, where system calls, interrupts and CRCs have other costs than on hardware. The
+// figures are useful only as ratios within one guest.
 //
-//	go run ./test/linux/speed/table                             # the table; with -write docs/performance.md, into that page
+//	go run ./test/linux/speed/table                             # the table
+//	go run ./test/linux/speed/table -write docs/performance.md  # into that page
 package speed

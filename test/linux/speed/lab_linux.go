@@ -15,7 +15,7 @@ import (
 	"ciddk/test/linux/guest"
 )
 
-// Available tells what is missing here: nil, or an error that says what to install.
+// Available returns nil, or an error with the missing dependencies and the packages to install.
 func Available() error {
 	if err := guest.Available(); err != nil {
 		return err
@@ -38,7 +38,7 @@ type Lab struct {
 	dir  string
 }
 
-// The two places. The namespaces have names, inside the guest.
+// Places of the two ends. The namespaces have names inside the guest.
 var (
 	rxeAddr  = [2]netip.Addr{netip.MustParseAddr("10.78.0.1"), netip.MustParseAddr("10.78.0.2")}
 	oursAddr = [2]netip.Addr{netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.2")}
@@ -50,8 +50,8 @@ const (
 	device    = "rxev%d" // of each end
 )
 
-// script makes both pairs. Of the routing rules: the table of local addresses comes first by default, and would deliver what is for either end
-// at once.
+// script creates both pairs. Its routing rules come before the table of local addresses, which would deliver packets
+// for either end locally.
 const script = `set -e
 for f in rmem_max wmem_max; do echo %[2]d >/proc/sys/net/core/$f; done
 ip link add v0 mtu %[1]d type veth peer name v1 mtu %[1]d
@@ -79,7 +79,7 @@ ip -n b addr add 10.79.0.2/24 dev b0
 for n in a b; do ip -n $n link set lo up; ip -n $n link set ${n}0 up; done
 `
 
-// New boots a guest with interfaces of that MTU; the caller closes the Lab.
+// New boots a guest with interfaces of an MTU. The caller closes the Lab.
 func New(ctx context.Context, mtu int) (l *Lab, err error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -102,7 +102,8 @@ func New(ctx context.Context, mtu int) (l *Lab, err error) {
 	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{}); err != nil {
 		return nil, err
 	}
-	if l.vm, err = l.net.Boot(ctx, guest.Config{MemoryMB: memoryMB, Programs: append(perftest(), "sh", pair), Modules: []string{"veth"}}); err != nil {
+	if l.vm, err = l.net.Boot(ctx, guest.Config{MemoryMB: memoryMB, Programs: append(perftest(), "sh", pair),
+		Modules: []string{"veth"}}); err != nil {
 		return nil, err
 	}
 	if _, err := l.run(ctx, "sh", "-c", fmt.Sprintf(script, mtu, bufferMax)); err != nil {
@@ -116,7 +117,7 @@ func New(ctx context.Context, mtu int) (l *Lab, err error) {
 	return l, nil
 }
 
-// findGID waits until the address of a device has its GID, which the kernel enters from a work queue.
+// findGID waits until the GID table of a device has its address. The kernel adds it from a work queue.
 func (l *Lab) findGID(ctx context.Context, i int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -134,7 +135,7 @@ func (l *Lab) findGID(ctx context.Context, i int) (int, error) {
 	}
 }
 
-// run is a command of the guest that must succeed.
+// run runs a command of the guest, which must succeed.
 func (l *Lab) run(ctx context.Context, args ...string) (string, error) {
 	r, err := l.vm.Run(ctx, args...)
 	if err == nil && r.Code != 0 {
@@ -143,9 +144,10 @@ func (l *Lab) run(ctx context.Context, args ...string) (string, error) {
 	return r.Stdout, err
 }
 
-// Machine describes the guest in a phrase.
+// Machine returns a short description of the guest.
 func (l *Lab) Machine() string {
-	return fmt.Sprintf("Linux %s in QEMU (TCG, %s), 2 processors of %s; MTU of the interfaces %d", l.vm.Kernel(), "Nehalem", bench.Machine(), l.mtu)
+	return fmt.Sprintf("Linux %s in QEMU (TCG, %s), 2 processors of %s; MTU of the interfaces %d", l.vm.Kernel(),
+		"Nehalem", bench.Machine(), l.mtu)
 }
 
 // Close ends the guest. Idempotent.

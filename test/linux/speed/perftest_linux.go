@@ -15,7 +15,7 @@ import (
 // tool is a program of perftest.
 type tool struct {
 	program string
-	note    string // what to know when it is compared
+	note    string // remark for the comparison
 }
 
 var tools = map[bench.Table]map[string]tool{
@@ -23,7 +23,8 @@ var tools = map[bench.Table]map[string]tool{
 		bench.OpSend: {"ib_send_bw", ""}, bench.OpWrite: {"ib_write_bw", ""}, bench.OpRead: {"ib_read_bw", ""},
 	},
 	bench.Latency: {
-		bench.OpSend: {"ib_send_lat", ""}, bench.OpWrite: {"ib_write_lat", ", whose passive side polls memory"}, bench.OpRead: {"ib_read_lat", ""},
+		bench.OpSend: {"ib_send_lat", ""}, bench.OpWrite: {"ib_write_lat", ", whose passive side polls memory"},
+		bench.OpRead: {"ib_read_lat", ""},
 	},
 }
 
@@ -38,7 +39,7 @@ func perftest() []string {
 	return list
 }
 
-// iterations take about half a second in the guest.
+// iterations returns the number of iterations for about half a second in the guest.
 func iterations(t bench.Table, size int) int {
 	if t == bench.Latency {
 		return max(50, min(500, 4<<20/size))
@@ -46,13 +47,14 @@ func iterations(t bench.Table, size int) int {
 	return max(64, min(5000, 16<<20/size))
 }
 
-// errNoFrequency means that perftest could not measure the processor's frequency, as happens on a busy machine: it prints inf and nan then.
+// errNoFrequency means that perftest could not measure the processor's frequency, as happens on a busy machine: it
+// prints inf and nan then.
 var errNoFrequency = errors.New("perftest could not measure the processor's frequency; the machine is too busy")
 
-// perftestTries is how often a run is made until perftest has the processor's frequency.
+// perftestTries is the number of tries for a run until perftest can measure the processor's frequency.
 const perftestTries = 5
 
-// perftest makes one run between the two rxe devices: messages go from the client, on device 1, to the server.
+// perftest runs one measurement between the two rxe devices. The client on device 1 sends messages to the server.
 func (l *Lab) perftest(ctx context.Context, t tool, table bench.Table, size int) (s bench.Sample, err error) {
 	for range perftestTries {
 		if s, err = l.perftestOnce(ctx, t, table, size); !errors.Is(err, errNoFrequency) {
@@ -65,7 +67,8 @@ func (l *Lab) perftest(ctx context.Context, t tool, table bench.Table, size int)
 func (l *Lab) perftestOnce(ctx context.Context, t tool, table bench.Table, size int) (bench.Sample, error) {
 	l.port++ // the last one may be in time-wait
 	args := func(i int) []string {
-		return []string{t.program, "-d", fmt.Sprintf(device, i), "-x", itoa(l.gid[i]), "-s", itoa(size), "-n", itoa(iterations(table, size)), "-p", itoa(int(l.port)), "-F"}
+		return []string{t.program, "-d", fmt.Sprintf(device, i), "-x", itoa(l.gid[i]), "-s", itoa(size), "-n",
+			itoa(iterations(table, size)), "-p", itoa(int(l.port)), "-F"}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,9 +101,9 @@ func (l *Lab) perftestOnce(ctx context.Context, t tool, table bench.Table, size 
 	return s, nil
 }
 
-// parsePerftest finds the line of figures of version 4: it begins with the size. For bandwidth the columns are size, iterations, peak and average
-// in MiB a second, and messages a second in millions; for latency size, iterations, least, most, typical (the median), mean, deviation and
-// 99th percentile, in microseconds.
+// parsePerftest finds the line of figures of version 4: it begins with the size. For bandwidth the columns are size,
+// iterations, peak and average in MiB a second, and messages a second in millions; for latency size, iterations, least,
+// most, typical (the median), mean, deviation and 99th percentile, in microseconds.
 func parsePerftest(out string, t bench.Table, size int) (bench.Sample, error) {
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)

@@ -22,7 +22,8 @@ func TestParsePerftest(t *testing.T) {
 `
 	s, err := parsePerftest(bandwidth, bench.Bandwidth, 65536)
 	require.NoError(t, err)
-	require.Equal(t, bench.Sample{Ops: 500, Time: 723589 * time.Microsecond}, bench.Sample{Ops: s.Ops, Time: s.Time.Truncate(time.Microsecond)})
+	require.Equal(t, bench.Sample{Ops: 500, Time: 723589 * time.Microsecond},
+		bench.Sample{Ops: s.Ops, Time: s.Time.Truncate(time.Microsecond)})
 	s, err = parsePerftest(" 1048576 5 0.00 0.50 0.000000\n", bench.Bandwidth, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, 10*time.Second, s.Time)

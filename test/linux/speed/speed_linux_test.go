@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSmoke makes one round of everything at one size. It holds nobody to a figure: a test may run beside others.
+// TestSmoke runs one round of everything at one size. It does not check ratios, because other tests may run at the same
+// time.
 func TestSmoke(t *testing.T) {
 	if testenv.Race {
 		t.Skip("what it runs are programs of their own, without the race detector")
@@ -67,7 +68,8 @@ func TestSmoke(t *testing.T) {
 		}
 		t.Logf("%s: %v", c.Name, time.Since(start))
 		after := crossed()
-		// Ops of rxe, and of ours, of which latency has the fewest: each way, or one way with READ's requests in the other.
+		// Ops of rxe, and of ours, of which latency has the fewest: each way, or one way with READ's requests in the
+		// other.
 		least := iterations(c.Table, size) * 60
 		require.Greater(t, after[0]-before[0], least, "%s: what rxe sends does not cross its interfaces", c.Name)
 		require.Greater(t, after[1]-before[1], least, "%s: what we send does not cross its interfaces", c.Name)

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command agent is the first and only resident process of a test guest. As PID 1 it mounts what programs expect, loads the
-// modules that the image lists, configures the network and the rxe device as the host asks, and then runs the host's commands.
-// It ends the guest when the host closes the channel. (Orphans are not reaped: a guest lives for minutes.)
+// Command agent is the first and only resident process of a test guest. As PID 1 it mounts what programs expect, loads
+// the modules that the image lists, configures the network and the rxe device as the host asks, and then runs the
+// host's commands. It ends the guest when the host closes the channel. (Orphans are not reaped: a guest lives for
+// minutes.)
 package main
 
 import (

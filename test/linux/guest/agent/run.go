@@ -17,7 +17,7 @@ import (
 	"ciddk/test/linux/guest/channel"
 )
 
-// writer serialises the frames of concurrent commands.
+// writer serializes the frames of concurrent commands.
 type writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -64,7 +64,7 @@ func readJSON(r io.Reader, want channel.Type, v any) error {
 	return json.Unmarshal(f.Body, v)
 }
 
-// run executes commands until the host is gone, which a virtio-serial port shows as an end of file.
+// run executes commands until the host closes the channel, which a virtio-serial port reports as an end of file.
 func run(port io.Reader, w *writer) error {
 	var mu sync.Mutex
 	running := map[uint32]*exec.Cmd{}
@@ -93,7 +93,7 @@ func run(port io.Reader, w *writer) error {
 				mu.Lock()
 				delete(running, f.Session)
 				mu.Unlock()
-				// A host that is gone is noticed by the reading side.
+				// The reading side notices that the host has closed the channel.
 				_ = w.sendJSON(f.Session, channel.Exit, channel.Status{Code: exitCode(c.ProcessState)})
 			}()
 		case channel.Kill:

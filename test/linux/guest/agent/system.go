@@ -19,7 +19,7 @@ import (
 	"ciddk/test/linux/guest/channel"
 )
 
-// patience bounds every wait for the kernel; under TCG on a loaded host nothing here takes more than a second or two.
+// patience is the limit for every wait for the kernel. Under TCG on a loaded host, these waits take a second or two.
 const patience = 20 * time.Second
 
 func mountAll() error {
@@ -68,7 +68,8 @@ func loadModule(path string) error {
 	return nil
 }
 
-// openPort waits for the virtio-serial port of that name: the driver learns of its ports after it was loaded.
+// openPort waits for the virtio-serial port of a name, because the driver finds its ports some time after it was
+// loaded.
 func openPort(name string) (*os.File, error) {
 	var dev string
 	err := await("virtio-serial port "+name, func() bool {
@@ -93,12 +94,12 @@ func openPort(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dev), nil
 }
 
-// configure brings the loopback and eth0 up and makes the rxe device.
+// configure brings the loopback interface and eth0 up, and creates the rxe device.
 func configure(c channel.Config) error {
 	if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
 		return fmt.Errorf("hostname: %w", err)
 	}
-	// An address must be usable when it has been added, and the guest must send nothing of its own.
+	// Addresses must be usable at once, and the guest must not send packets by itself.
 	for _, f := range []string{"accept_dad", "router_solicitations", "accept_ra"} {
 		for _, i := range []string{"all", "default", "eth0"} {
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+i+"/"+f, []byte("0"), 0); err != nil {
@@ -117,7 +118,8 @@ func configure(c channel.Config) error {
 		}
 		steps = append(steps, add)
 	}
-	steps = append(steps, []string{"ip", "link", "set", "eth0", "up"}, []string{"rdma", "link", "add", c.Device, "type", "rxe", "netdev", "eth0"})
+	steps = append(steps, []string{"ip", "link", "set", "eth0", "up"}, []string{"rdma", "link", "add", c.Device, "type",
+		"rxe", "netdev", "eth0"})
 	for _, s := range steps {
 		if out, err := command(s).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(s, " "), err, strings.TrimSpace(string(out)))
@@ -126,7 +128,8 @@ func configure(c channel.Config) error {
 	return nil
 }
 
-// hello waits until the device's port is active and each address has its GID: the kernel fills the table from a work queue.
+// hello waits until the device's port is active and each address has its GID: the kernel fills the table from a work
+// queue.
 func hello(c channel.Config) (channel.Hello, error) {
 	var h channel.Hello
 	port := "/sys/class/infiniband/" + c.Device + "/ports/1/"
@@ -176,7 +179,7 @@ func await(what string, ok func() bool) error {
 	}
 }
 
-// command is exec.Command with the guest's environment; PID 1 has none of its own.
+// command is exec.Command with an environment for the guest, because PID 1 has none.
 func command(args []string) *exec.Cmd {
 	path, err := lookPath(args[0])
 	c := &exec.Cmd{Path: path, Args: args, Err: err, Dir: "/", Env: []string{"PATH=" + searchPath, "HOME=/", "LC_ALL=C"}}

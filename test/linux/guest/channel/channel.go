@@ -1,5 +1,5 @@
-// Package channel is the conversation between a test on the host and the agent in its guest: frames over one virtio-serial port,
-// so that the guest's network carries nothing but what a test sends.
+// Package channel is the conversation between a test on the host and the agent in its guest: frames over one
+// virtio-serial port, so that the guest's network carries nothing but what a test sends.
 //
 // A frame is a header of 9 bytes, big-endian, and a body:
 //
@@ -7,8 +7,9 @@
 //	4  4  session: the number the host chose for a command; 0 for Setup, Ready and Failed
 //	8  1  type
 //
-// The host sends Setup once; the agent answers Ready or Failed. Then the host starts commands with Exec under session numbers that it
-// uses once; the agent answers with any number of Stdout and Stderr and exactly one Exit. Kill ends the command's process group.
+// The host sends Setup once; the agent answers Ready or Failed. Then the host starts commands with Exec under session
+// numbers that it uses once; the agent answers with any number of Stdout and Stderr and exactly one Exit. Kill ends the
+// command's process group.
 package channel
 
 import (
@@ -27,10 +28,10 @@ const MaxBody = 64 << 10
 
 const headerLen = 9
 
-// Type tells what a frame is.
+// Type is the type of a frame.
 type Type uint8
 
-// The types, with what their bodies hold.
+// Types, with the sender and the content of the body.
 const (
 	Setup  Type = 1 + iota // host: JSON Config
 	Ready                  // guest: JSON Hello
@@ -43,7 +44,7 @@ const (
 	typeEnd
 )
 
-// Config is what a guest is to become.
+// Config is the configuration of a guest.
 type Config struct {
 	Hostname  string
 	Addresses []netip.Prefix // of eth0, in the order in which they enter the GID table
@@ -51,7 +52,7 @@ type Config struct {
 	Device    string         // name of the rxe device on eth0
 }
 
-// Hello is a guest that is ready.
+// Hello describes a guest that is ready.
 type Hello struct {
 	Kernel string       // release, as uname -r
 	GIDs   []netip.Addr // GID table of port 1, by index; unused entries are invalid addresses
@@ -62,7 +63,7 @@ type Command struct {
 	Args []string
 }
 
-// Status is how a command ended.
+// Status is the result of a command.
 type Status struct {
 	Code int    // exit code; 128+n after signal n; -1 if it did not start
 	Err  string // why it did not start
@@ -108,7 +109,7 @@ func WriteJSON(w io.Writer, session uint32, t Type, v any) error {
 	return Write(w, Frame{Session: session, Type: t, Body: b})
 }
 
-// Read takes the next frame. After a clean end between two frames it returns io.EOF, inside one io.ErrUnexpectedEOF.
+// Read reads the next frame. It returns io.EOF at an end between two frames, and io.ErrUnexpectedEOF inside a frame.
 func Read(r io.Reader) (Frame, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {

@@ -1,6 +1,7 @@
-// Command table boots a Linux guest, measures the reference HCA in it beside rxe, and prints the tables of package speed as Markdown. With
-// -write it replaces them in a page, between the lines <!-- table by test/linux/speed/table --> and <!-- end of table -->, and writes the charts that
-// this part shows beside the page: performance-linux-bandwidth.svg and performance-linux-latency.svg for performance.md.
+// Command table boots a Linux guest, measures the reference HCA in it beside rxe, and prints the tables of package
+// speed as Markdown. With -write it replaces them in a page, between the lines <!-- table by test/linux/speed/table -->
+// and <!-- end of table -->, and writes the charts that this part shows beside the page:
+// performance-linux-bandwidth.svg and performance-linux-latency.svg for performance.md.
 //
 //	go run ./test/linux/speed/table -write docs/performance.md
 package main
