@@ -112,7 +112,7 @@ func TestAdditionalInfo(t *testing.T) {
 		b := make([]byte, mad.CMDataLen)
 		m.Put(b)
 		assert.Equal(t, 1, bytes.Count(b, []byte{2, 3}))
-		assert.Zero(t, bytes.Count(b, []byte{1, 1}), "what the longer information left is gone")
+		assert.Zero(t, bytes.Count(b, []byte{1, 1}), "the longer information is cleared")
 		got := mad.NewCMMessage(m.Attribute()).(informed)
 		got.Parse(b)
 		assert.Equal(t, []byte{2, 3}, got.AdditionalInfo())

@@ -125,8 +125,8 @@ func (p *PortInfo) Parse(b []byte) {
 	}
 }
 
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved. Which
-// values a Set may ask for is the agent's to judge.
+// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved. It
+// accepts values that an agent must reject in a Set.
 func (p *PortInfo) Check() error {
 	c := checker{layout: "PortInfo"}
 	p.check(&c, "")

@@ -239,10 +239,10 @@ func TestFirst(t *testing.T) {
 		b[4] |= rapid.Byte().Draw(t, "FECN and the like")
 		f.Start(n, id).Transport(b[:n-4]).Put(b[n-4:])
 		b = append(b, rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "rest")...)
-		asked := 0
-		ask := func(b []byte) bool { asked++; return true }
-		require.Equal(t, n, f.First(b, id, n, ask))
-		require.Equal(t, n/4-3, asked)
+		calls := 0
+		count := func(b []byte) bool { calls++; return true }
+		require.Equal(t, n, f.First(b, id, n, count))
+		require.Equal(t, n/4-3, calls)
 		require.Equal(t, n, f.First(b, id, len(b), nil))
 		require.Zero(t, f.First(b, id, n-1, nil), "too long")
 		require.Zero(t, f.First(b[:n], id, n, nil), "nothing behind it")

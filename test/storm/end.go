@@ -8,13 +8,14 @@ import (
 	"ciddk/ci"
 )
 
-// pair is a connection, through all its lives.
+// pair is a pair of queue pairs that are connected, reset after a failure, and connected again. Each connection is
+// called a life.
 type pair struct {
 	ends  [2]*end
 	life  uint64
-	left  int  // messages of this life, if nobody dies
-	ended bool // enough, or one end has died: what has begun is finished, then both are reset
-	reset bool // both are dead, and old packets are on the way
+	left  int  // messages left in this life, unless an end fails
+	ended bool // no new requests are posted: both ends are reset after the posted ones
+	reset bool // both ends are in the error state, and wait for the last packets of the old connection
 }
 
 // end is one consumer with its queue pair.
@@ -23,33 +24,33 @@ type end struct {
 	host *host
 	pair *pair
 	peer *end
-	num  int // over all ends
+	num  int // unique over all ends
 	qp   ci.QP
-	base int // of its memory in the host's
+	base int // offset of its memory in that of the host
 	rnd  *rand.Rand
-	side *side // the oracle's, of this life
+	side *side // model of the oracle for this life
 
 	shared   bool // receives come from the SRQ
-	ready    int  // receives that are posted, if all goes well
+	ready    int  // number of receives to keep posted
 	rq       *recvQueue
-	window   int // requests outstanding, at most
+	window   int // maximum number of outstanding requests
 	ids      uint64
 	open     []*sending // outstanding, oldest first
-	thinking bool       // a refill is coming by timer
+	thinking bool       // a timer for a refill is set
 
 	recvIDs  uint64
 	recvFree []int
 
-	// The window that the peer may use.
+	// The memory window, or fast registration region, for the peer.
 	mw, fast ci.Object
 	win      winState
 	winKey   ci.Key
 	winVA    uint64
-	winUsed  bool // a WRITE to it is outstanding
+	winUsed  bool // a WRITE of the peer to it is outstanding
 	variant  uint8
 }
 
-// winState is where a window is in its life.
+// winState is the state of a window.
 type winState uint8
 
 const (
@@ -59,12 +60,12 @@ const (
 	winClosing          // an invalidation is posted, by the peer or here
 )
 
-// sending is a request of an end's with what the checks need.
+// sending is a posted request with the data for checks.
 type sending struct {
 	*request
-	slot   int // of the sender's memory, and of the target
+	slot   int // slot in the sender's memory and in that of the target
 	window bool
-	source int // READ: bytes into the source
+	source int // READ: offset in the source
 }
 
 func (e *end) sendAt(slot int) int   { return e.base + winBytes + slot*slotBytes }
@@ -72,23 +73,25 @@ func (e *end) recvAt(slot int) int   { return e.base + winBytes + (depth+slot)*s
 func (e *end) targetAt(slot int) int { return e.base + winBytes + (2*depth+slot)*slotBytes }
 func (e *end) sourceAt() int         { return e.base + winBytes + 3*depth*slotBytes }
 
-// pick chooses from a list.
+// pick returns a random element of a list.
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// connect begins a life of the pair.
+// connect connects the pair.
 func (p *pair) connect(s *storm) error {
 	p.life++
 	p.ended, p.reset = false, false
 	p.left = 1 + int(p.ends[0].rnd.ExpFloat64()*2000)
-	s.report.Lives++
+	s.report.Connects++
 	r := p.ends[0].rnd
 	mtu := pick(r, ci.MTU256, ci.MTU512, ci.MTU1024, ci.MTU1024, ci.MTU2048, ci.MTU4096)
 	var attrs [2]ci.QPAttr
 	depths := [2]uint8{uint8(1 + r.IntN(8)), uint8(1 + r.IntN(8))}
 	psns := [2]ci.PSN{pick(r, ci.PSN(r.Uint32N(1<<24)), 0xfffff0), pick(r, ci.PSN(r.Uint32N(1<<24)), 0)}
 	for i, e := range p.ends {
-		attrs[i] = ci.QPAttr{Port: 1, DestNum: e.peer.qp.Num(), SQPSN: psns[i], RQPSN: psns[1-i], MTU: mtu, InitDepth: depths[i], RespRes: depths[1-i],
-			RetryCount: pick[uint8](r, 7, 7, 7, 7, 7, 7, 7, 7, 6, 6, 5, 4, 3, 2, 1, 0), RNRRetry: pick[uint8](r, 7, 7, 7, 7, 6, 4, 2, 1, 0),
+		attrs[i] = ci.QPAttr{Port: 1, DestNum: e.peer.qp.Num(), SQPSN: psns[i], RQPSN: psns[1-i], MTU: mtu,
+			InitDepth: depths[i], RespRes: depths[1-i],
+			RetryCount:  pick[uint8](r, 7, 7, 7, 7, 7, 7, 7, 7, 6, 6, 5, 4, 3, 2, 1, 0),
+			RNRRetry:    pick[uint8](r, 7, 7, 7, 7, 6, 4, 2, 1, 0),
 			MinRNRTimer: uint8(1 + r.IntN(14)), Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic,
 			Primary: ci.Path{AckTimeout: pick[ci.TimeExp](r, 8, 10, 11), AV: ci.AVAttr{Port: 1, Global: true,
 				GRH: ci.GRH{DGID: e.peer.host.addr.As16(), HopLimit: 64}}}}
@@ -109,7 +112,7 @@ func (p *pair) connect(s *storm) error {
 	return nil
 }
 
-// begin takes an end from Reset to RTS, with everything else fresh.
+// begin takes an end from Reset to RTS, and resets all its other state.
 func (e *end) begin(a ci.QPAttr) error {
 	e.window = 1 + e.rnd.IntN(depth)
 	e.ready = 1 + e.rnd.IntN(depth)
@@ -144,7 +147,7 @@ func (e *end) begin(a ci.QPAttr) error {
 	return nil
 }
 
-// renewWindow makes the window's objects anew: a queue pair that was reset has left them bound.
+// renewWindow creates the objects of the window again, because those of a queue pair that was reset stay bound.
 func (e *end) renewWindow() error {
 	for _, o := range []ci.Object{e.mw, e.fast} {
 		if o != nil {
@@ -165,9 +168,9 @@ func (e *end) renewWindow() error {
 	return nil
 }
 
-// feed posts n receives to the end's own queue, or as many as there is room for.
+// feed posts n receives to the end's own queue, or fewer if it is full.
 func (e *end) feed(n int) error {
-	if e.shared || e.side.dead {
+	if e.shared || e.side.failed {
 		return nil
 	}
 	var wrs []ci.RecvWR
@@ -178,7 +181,7 @@ func (e *end) feed(n int) error {
 		id := e.recvIDs<<8 | uint64(slot)
 		at, room := e.recvAt(slot), maxBytes
 		if e.rnd.IntN(4000) == 0 {
-			room = 100 // too little for some
+			room = 100 // too small for some messages
 		}
 		clear(e.host.mem[at : at+slotBytes])
 		cut := e.rnd.IntN(room)
@@ -189,12 +192,12 @@ func (e *end) feed(n int) error {
 		return nil
 	}
 	if k, err := e.qp.PostRecv(wrs); err != nil || k != len(wrs) {
-		return fmt.Errorf("%s: PostRecv of %d took %d: %w", e.side.name, len(wrs), k, err)
+		return fmt.Errorf("%s: PostRecv of %d posted %d: %w", e.side.name, len(wrs), k, err)
 	}
 	return nil
 }
 
-// feedLater posts receives: at once, or so late that the peer finds none.
+// feedLater posts receives now, or late enough for the peer to find none.
 func (e *end) feedLater() {
 	if e.shared {
 		return
@@ -208,6 +211,7 @@ func (e *end) feedLater() {
 	})
 }
 
+// late returns a random delay, often zero.
 func (e *end) late() time.Duration {
 	switch e.rnd.IntN(8) {
 	case 0:
@@ -218,7 +222,7 @@ func (e *end) late() time.Duration {
 	return 0
 }
 
-// refillLater posts requests: at once, or after a while.
+// refillLater posts requests now, or after a random delay.
 func (e *end) refillLater() {
 	if e.thinking || e.pair.ended || e.s.enough() {
 		return

@@ -2,9 +2,12 @@ package storm
 
 import "time"
 
-// errorLimit is the rule by which both ends limit what sequence errors cost: errorBurst of them count at once, and one more every errorEvery.
-// Others count only if they still hold after errorPatience, and then make room for errorRefund.
-type errorLimit struct{ paid time.Duration }
+// errorLimit is the limit for sequence errors at both ends. It allows errorBurst of them at once, and one more every
+// errorEvery. An end acts on further ones only after errorPatience, if the error still exists then. It allows
+// errorRefund more of them after that.
+type errorLimit struct {
+	paid time.Duration // allowed errors advance it by errorEvery each, from the present time on
+}
 
 const (
 	errorBurst    = 16
@@ -13,6 +16,7 @@ const (
 	errorRefund   = 8
 )
 
+// allow reports whether an error may count now, and counts it.
 func (l *errorLimit) allow(now time.Duration) bool {
 	ahead := max(l.paid-now, 0)
 	if ahead > (errorBurst-1)*errorEvery {
@@ -22,4 +26,5 @@ func (l *errorLimit) allow(now time.Duration) bool {
 	return true
 }
 
+// refund allows errorRefund more errors.
 func (l *errorLimit) refund() { l.paid -= errorRefund * errorEvery }

@@ -9,7 +9,7 @@ import (
 	"ciddk/hca/reference"
 )
 
-// host is an HCA with what all its queue pairs share.
+// host is an HCA with the objects that its queue pairs share.
 type host struct {
 	addr   netip.Addr
 	hca    *reference.HCA
@@ -18,14 +18,14 @@ type host struct {
 	sendCQ ci.CQ
 	recvCQ ci.CQ
 	srq    ci.SRQ
-	shared *recvQueue // the oracle's view of srq
+	shared *recvQueue // model of the oracle for srq
 	ends   map[ci.QPN]*end
-	mem    []byte // of all ends, one after the other; behind them the SRQ's buffers and the words
+	mem    []byte // memory of all ends, then the buffers of the SRQ, then the words
 	mr     ci.MR
 	dma    ci.DMA
 	pages  []uint64
-	words  []*uint64 // what the oracle knows of the words at wordsAt
-	// srqIDs counts receives of the SRQ; the low bits name the buffer.
+	words  []*uint64 // values that the oracle expects of the words at wordsAt
+	// srqIDs is the last receive ID of the SRQ; its low bits are the number of the buffer.
 	srqIDs   uint64
 	srqFree  []int
 	wordsAt  int
@@ -33,22 +33,23 @@ type host struct {
 	ackDelay ci.TimeExp
 }
 
-// Shapes.
+// Sizes.
 const (
-	depth     = 8                                                 // requests outstanding, and slots, at most
-	maxBytes  = 12 << 10                                          // of a message
-	slotBytes = maxBytes + 64                                     // the rest must stay as it is
-	winBytes  = 4096                                              // of the window, at the start
-	endBytes  = (winBytes + (3*depth+1)*slotBytes + 4095) &^ 4095 // then send, receive and target slots, and the source of READs
+	depth     = 8             // maximum of outstanding requests, and number of slots
+	maxBytes  = 12 << 10      // maximum bytes of a message
+	slotBytes = maxBytes + 64 // bytes after the message must not change
+	winBytes  = 4096          // bytes of the window, at the start
+	// followed by send, receive and target slots, and the source of READs
+	endBytes  = (winBytes + (3*depth+1)*slotBytes + 4095) &^ 4095
 	srqDepth  = 64
-	srqLevel  = 12 // receives of an SRQ that are posted, if all goes well: few for so many
+	srqLevel  = 12 // number of receives to keep posted in an SRQ: few for so many queue pairs
 	nWords    = 16
 	hostCount = 3
 )
 
 const remoteAll = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow
 
-// windows are what the ports of the hosts let a queue pair have on its way: so small that READs go out in pieces, or not.
+// windows are the windows of the hosts' ports (0 is unlimited). The small ones split READs.
 var windows = [hostCount]int{0, 32 << 10, 16 << 10}
 
 func (s *storm) newHost(i, ends int) (*host, error) {
@@ -63,7 +64,8 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	var seed [32]byte
 	copy(seed[:], fmt.Sprintf("%d of seed %d", i, s.c.Seed))
 	var err error
-	if h.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{port}, Clock: s.clock, Rand: rand.NewChaCha8(seed)}); err != nil {
+	if h.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{port}, Clock: s.clock,
+		Rand: rand.NewChaCha8(seed)}); err != nil {
 		return nil, err
 	}
 	if h.ca, err = h.hca.OpenCA(h.hca.Info().GUID, func(ci.Event) {}, nil); err != nil {
@@ -85,7 +87,8 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	h.srqAt = ends * endBytes
 	h.wordsAt = h.srqAt + srqDepth*slotBytes
 	h.mem = make([]byte, (h.wordsAt+8*nWords+8191)&^4095)
-	access := remoteAll | ci.ZeroBased // or packets would show where the process happens to have its memory, and no two runs were the same
+	// otherwise packets would contain addresses of the process, which differ from run to run
+	access := remoteAll | ci.ZeroBased
 	if h.mr, err = h.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(h.mem), Access: access}); err != nil {
 		return nil, err
 	}
@@ -109,10 +112,10 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	return h, nil
 }
 
-// sge describes bytes of the host's memory.
+// sge returns an SGE for n bytes of the host's memory.
 func (h *host) sge(off, n int) ci.SGE { return h.mr.Region().SGE(uint64(off), uint32(n)) }
 
-// feedSRQ posts receives until so many are there.
+// feedSRQ posts receives until n are posted.
 func (h *host) feedSRQ(n int) error {
 	var wrs []ci.RecvWR
 	for len(h.shared.list) < n && len(h.srqFree) > 0 {
@@ -129,12 +132,12 @@ func (h *host) feedSRQ(n int) error {
 		return nil
 	}
 	if k, err := h.srq.PostRecv(wrs); err != nil || k != len(wrs) {
-		return fmt.Errorf("SRQ.PostRecv of %d took %d: %w", len(wrs), k, err)
+		return fmt.Errorf("SRQ.PostRecv of %d posted %d: %w", len(wrs), k, err)
 	}
 	return nil
 }
 
-// close takes everything down, and checks that nothing is left.
+// close destroys all objects, and checks that the HCA has none left.
 func (h *host) close() error {
 	for _, e := range h.ends {
 		for _, o := range []ci.Object{e.mw, e.fast, e.qp} {
@@ -160,7 +163,7 @@ func (h *host) close() error {
 	}
 	for kind, n := range live {
 		if n != 0 {
-			return fmt.Errorf("%d of %v are left of what was made at %v", n, kind, h.addr)
+			return fmt.Errorf("%d objects of kind %v are left at %v", n, kind, h.addr)
 		}
 	}
 	return nil

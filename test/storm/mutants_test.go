@@ -12,7 +12,8 @@ import (
 	"ciddk/wire"
 )
 
-// TestReplay: the same seed gives the same packets, at the same times, with the same fates, and the same completions.
+// TestReplay checks that two runs with one seed have the same packets, with the same times and verdicts, and the same
+// completions.
 func TestReplay(t *testing.T) {
 	for name, v6 := range versions {
 		t.Run(name, func(t *testing.T) {
@@ -30,16 +31,17 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestCalm: where nothing is lost, nobody dies but of wrong requests, and nothing is sent twice but to receivers that were not ready.
+// TestCalm checks that, without impairment, queue pairs fail only because of invalid requests, and retransmit only
+// after RNR NAKs.
 func TestCalm(t *testing.T) {
 	r, err := Run(Config{Seed: *seed, Messages: scale(5000), Impairment: &reference.Impairment{}})
 	require.NoError(t, err)
-	require.Zero(t, r.Deaths[ci.WCTimeoutRetryErr.String()]-r.Unanswered)
+	require.Zero(t, r.Failures[ci.WCTimeoutRetryErr.String()]-r.Unanswered)
 	require.Zero(t, r.NAKs)
 	require.Equal(t, r.Packets, r.Faults["passed"])
 }
 
-// through puts a function between an engine and its port.
+// through wraps a port with a function that decides about each packet.
 func through(f func(reference.Dir, *rvt.Packet) reference.Verdict) func(reference.PortConfig) reference.PortConfig {
 	return func(p reference.PortConfig) reference.PortConfig {
 		return reference.Impair(p, reference.ImpairConfig{Filter: func(d reference.Dir, p *rvt.Packet) reference.Verdict {
@@ -51,7 +53,7 @@ func through(f func(reference.Dir, *rvt.Packet) reference.Verdict) func(referenc
 	}
 }
 
-// every calls f for every nth packet sent that a function chooses.
+// every wraps a port, and calls f for every nth sent packet for which a function returns true.
 func every(n int, which func(*rvt.Packet) bool, f func(*rvt.Packet)) func(reference.PortConfig) reference.PortConfig {
 	seen := 0
 	return through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
@@ -66,15 +68,15 @@ func every(n int, which func(*rvt.Packet) bool, f func(*rvt.Packet)) func(refere
 
 func ack(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsACK() }
 
-// flipFirst changes a byte of the payload, in a copy: it may be a consumer's memory.
+// flipFirst changes a byte of the payload. It copies the payload first, which may be a consumer's memory.
 func flipFirst(p *rvt.Packet) {
 	b := slices.Concat(p.Payload...)
 	b[0] ^= 1
 	p.Payload = [][]byte{b}
 }
 
-// TestOracleCatches gives the oracle engines that are wrong on purpose; what they do wrong goes over the wire with a right ICRC, or is
-// done at the wrong time.
+// TestOracleCatches checks that the oracle finds the defects of engines that are wrong on purpose. Their wrong packets
+// have a correct ICRC, or are sent at the wrong time.
 func TestOracleCatches(t *testing.T) {
 	payload := func(op wire.Op) func(*rvt.Packet) bool {
 		return func(p *rvt.Packet) bool { return p.Op == op && p.Len > 0 }
@@ -87,26 +89,42 @@ func TestOracleCatches(t *testing.T) {
 		name    string
 		port    func(reference.PortConfig) reference.PortConfig
 		connect func(*ci.QPAttr)
-		calm    bool   // without harm, but with many requests that are wrong on purpose
-		want    string // in the verdict
+		calm    bool   // no impairment, but many invalid requests
+		want    string // pattern of the error
 	}{
-		{name: "one retry too few", connect: func(a *ci.QPAttr) { a.RetryCount = max(a.RetryCount, 1) - 1 }, want: "nothing is to complete"},
-		{name: "one retry too many", connect: func(a *ci.QPAttr) { a.RetryCount = min(a.RetryCount+1, 7) }, want: "dead queue pair|retries are exhausted|is due and has not come"},
-		{name: "one RNR retry too few", calm: true, connect: func(a *ci.QPAttr) { a.RNRRetry -= min(a.RNRRetry&^7+a.RNRRetry%7, 1) }, want: "nothing is to complete"},
-		{name: "one RNR retry too many", calm: true, connect: func(a *ci.QPAttr) { a.RNRRetry = min(a.RNRRetry+1, 7) }, want: "is due and has not come|dead queue pair"},
-		{name: "twice the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = max(a.Primary.AckTimeout, 10) + 1 }, want: "timer was due|turn|is due and has not come"},
-		{name: "half the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 10) }, want: "turn|nothing is to complete"},
-		{name: "more READs at once than agreed", connect: func(a *ci.QPAttr) { a.InitDepth++; a.RespRes += 2 }, want: "answers outstanding"},
-		{name: "an immediate changed", port: every(20, func(p *rvt.Packet) bool { return p.HasImm }, func(p *rvt.Packet) { p.Imm++ }), want: "not what was posted"},
-		{name: "an address changed", port: every(20, is(wire.OpWrite), func(p *rvt.Packet) { p.VA++ }), want: "not what was posted"},
-		{name: "an operand changed", port: every(20, is(wire.OpFetchAdd), func(p *rvt.Packet) { p.Swap++ }), want: "not what was posted"},
+		{name: "one retry too few", connect: func(a *ci.QPAttr) { a.RetryCount = max(a.RetryCount, 1) - 1 },
+			want: "nothing is to complete"},
+		{name: "one retry too many", connect: func(a *ci.QPAttr) { a.RetryCount = min(a.RetryCount+1, 7) },
+			want: "error state|retries are exhausted|is due and has not come"},
+		{name: "one RNR retry too few", calm: true, connect: func(a *ci.QPAttr) {
+			a.RNRRetry -= min(a.RNRRetry&^7+a.RNRRetry%7, 1)
+		}, want: "nothing is to complete"},
+		{name: "one RNR retry too many", calm: true, connect: func(a *ci.QPAttr) { a.RNRRetry = min(a.RNRRetry+1, 7) },
+			want: "is due and has not come|error state"},
+		{name: "twice the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = max(a.Primary.AckTimeout, 10) + 1 },
+			want: "timer was due|turn|is due and has not come"},
+		{name: "half the timeout", connect: func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 10) },
+			want: "turn|nothing is to complete"},
+		{name: "more READs at once than agreed", connect: func(a *ci.QPAttr) { a.InitDepth++; a.RespRes += 2 },
+			want: "answers outstanding"},
+		{name: "an immediate changed", port: every(20, func(p *rvt.Packet) bool { return p.HasImm },
+			func(p *rvt.Packet) { p.Imm++ }), want: "not what was posted"},
+		{name: "an address changed", port: every(20, is(wire.OpWrite), func(p *rvt.Packet) { p.VA++ }),
+			want: "not what was posted"},
+		{name: "an operand changed", port: every(20, is(wire.OpFetchAdd), func(p *rvt.Packet) { p.Swap++ }),
+			want: "not what was posted"},
 		{name: "a byte of a SEND changed", port: every(20, payload(wire.OpSend), flipFirst), want: "belongs"},
 		{name: "a byte of a WRITE changed", port: every(20, payload(wire.OpWrite), flipFirst), want: "belongs"},
-		{name: "a byte of a READ's answer changed", port: every(20, payload(wire.OpReadResponse), flipFirst), want: "belongs"},
-		{name: "an atomic's answer changed", port: every(20, is(wire.OpAtomicAcknowledge), func(p *rvt.Packet) { p.Swap ^= 1 << 40 }), want: "is answered by"},
-		{name: "acknowledged before it came", port: every(20, ack, func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }), want: "is acknowledged"},
+		{name: "a byte of a READ response changed", port: every(20, payload(wire.OpReadResponse), flipFirst),
+			want: "belongs"},
+		{name: "an atomic response changed", port: every(20, is(wire.OpAtomicAcknowledge),
+			func(p *rvt.Packet) { p.Swap ^= 1 << 40 }), want: "is answered by"},
+		{name: "acknowledged before it arrived", port: every(20, ack, func(p *rvt.Packet) {
+			p.PSN = (p.PSN +
+				1) & wire.Mask24
+		}), want: "is acknowledged"},
 		{name: "a wrong MSN", port: every(20, ack, func(p *rvt.Packet) { p.MSN++ }), want: "messages are complete"},
-		{name: "a sequence error not told", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+		{name: "a sequence error not reported", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
 			if d == reference.Out && nak(wire.NAKPSNSequence)(p) {
 				return reference.Drop
 			}
@@ -118,13 +136,17 @@ func TestOracleCatches(t *testing.T) {
 			}
 			return reference.Chance
 		}), want: "acknowledgement is due"},
-		{name: "a sequence error told of the wrong packet", port: every(20, nak(wire.NAKPSNSequence), func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }),
+		{name: "a sequence error reported for the wrong packet", port: every(20, nak(wire.NAKPSNSequence),
+			func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }),
 			want: "is sent; due is"},
-		{name: "an invented sequence error", port: every(20, ack, func(p *rvt.Packet) { p.Syndrome = wire.NAKPSNSequence; p.PSN = (p.PSN + 1) & wire.Mask24 }),
+		{name: "an invented sequence error", port: every(20, ack,
+			func(p *rvt.Packet) { p.Syndrome = wire.NAKPSNSequence; p.PSN = (p.PSN + 1) & wire.Mask24 }),
 			want: "is sent; due is"},
-		{name: "another status for a wrong request", calm: true, port: every(1, nak(wire.NAKRemoteAccess), func(p *rvt.Packet) { p.Syndrome = wire.NAKRemoteOperation }),
+		{name: "another status for a wrong request", calm: true, port: every(1, nak(wire.NAKRemoteAccess),
+			func(p *rvt.Packet) { p.Syndrome = wire.NAKRemoteOperation }),
 			want: "is sent; due is"},
-		{name: "a shorter wait for a receiver", port: every(1, func(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsRNRNAK() },
+		{name: "a shorter wait for a receiver", port: every(1,
+			func(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsRNRNAK() },
 			func(p *rvt.Packet) { p.Syndrome = wire.RNRNAK(p.Syndrome.Value() - 1) }), want: "is sent; due is"},
 		{name: "packets sent out of order", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
 			if d == reference.Out && p.Op == wire.OpWrite && p.Start && !p.End {
@@ -132,28 +154,34 @@ func TestOracleCatches(t *testing.T) {
 			}
 			return reference.Chance
 		}), want: "turn"},
-		{name: "an operand that is not what came", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+		{name: "an operand that differs from the packet", port: through(func(d reference.Dir,
+			p *rvt.Packet) reference.Verdict {
 			if d == reference.In && p.Op == wire.OpFetchAdd {
 				p.Swap++
 			}
 			return reference.Chance
 		}), want: "is answered by"},
-		{name: "a packet received that is lost in the HCA", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+		{name: "a packet received that is lost in the HCA", port: through(func(d reference.Dir,
+			p *rvt.Packet) reference.Verdict {
 			if d == reference.In && p.Op == wire.OpSend {
 				return reference.Drop
 			}
 			return reference.Chance
 		}), want: "is due and|due is"},
-		{name: "an acknowledgement received that is not heeded", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
+		{name: "an acknowledgement received that is ignored", port: through(func(d reference.Dir,
+			p *rvt.Packet) reference.Verdict {
 			if d == reference.In && ack(p) {
 				return reference.Drop
 			}
 			return reference.Chance
 		}), want: "is due and has not come|turn"},
-		{name: "nothing wrong", port: through(func(reference.Dir, *rvt.Packet) reference.Verdict { return reference.Chance })},
+		{name: "nothing wrong", port: through(func(reference.Dir,
+			*rvt.Packet) reference.Verdict {
+			return reference.Chance
+		})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := 40000 // at most: the first thing that is wrong ends it
+			n := 40000 // maximum; the first violation ends the storm
 			if c.want == "" {
 				n = scale(n)
 			}
@@ -166,7 +194,7 @@ func TestOracleCatches(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.Error(t, err, "the oracle has noticed nothing")
+			require.Error(t, err, "the oracle found no violation")
 			require.Regexp(t, c.want, err.Error())
 		})
 	}

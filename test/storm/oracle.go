@@ -10,54 +10,56 @@ import (
 	"ciddk/wire"
 )
 
-// oracle computes from posts and packets what must come of them.
+// oracle predicts the completions and packets that must follow from posts and packets.
 type oracle struct {
 	now     func() time.Duration
-	sides   map[endpoint]*side // of the present lives
-	touched []*side            // since the last settle
-	last    *side              // to which something came last
-	err     error              // the first thing that was wrong
+	sides   map[endpoint]*side // sides of the present connections
+	touched []*side            // sides with events since the last settle
+	last    *side              // side that received the last packet
+	err     error              // first violation
 	frame   wire.Frame
 
 	harmless, refused   uint64
 	rnr, naks, timeouts uint64
 }
 
-// request is one that was posted to a send queue.
+// request is a request that was posted to a send queue.
 type request struct {
 	id     uint64
 	op     ci.SendOp
 	flags  ci.SendFlags
 	imm    uint32
 	inv    ci.Key
-	size   uint32 // bytes
+	size   uint32 // in bytes
 	remote ci.Remote
 	atomic ci.Atomic
-	word   *uint64 // what an atomic changes, as the oracle knows it
+	word   *uint64 // expected value of the word that an atomic changes
 	wrong  wrong
 
-	first, n int64  // its packets, counted from the connection's first; n is 0 for what stays in the HCA
-	orig     uint64 // what an atomic has found
-	ran      bool   // executed, though others before it are not complete
+	first, n int64  // number of its first packet since the connection began, and of its packets: 0 for local operations
+	orig     uint64 // value before an atomic
+	ran      bool   // executed, although requests before it are not complete
 }
 
-// wrong is what is wrong with a request, on purpose.
+// wrong is the defect of a request that is invalid on purpose.
 type wrong uint8
 
 const (
 	nothing    wrong = iota
-	remoteKey        // the responder must refuse the access
+	remoteKey        // the responder must reject the access
 	misaligned       // an atomic at an odd address is an invalid request
-	localKey         // the requester's own HCA must refuse it
+	localKey         // the requester must reject it
 )
 
+// end returns the number of the packet after the last one of the request.
 func (r *request) end() int64 { return r.first + r.n }
 
-// answered tells requests that are complete by an answer of their own, not by an acknowledgement (9.7.5.1.4).
-func (r *request) answered() bool {
+// hasResponse reports whether a response of its own completes the request, instead of an acknowledgement (9.7.5.1.4).
+func (r *request) hasResponse() bool {
 	return r.op == ci.OpRead || r.op == ci.OpCompareSwap || r.op == ci.OpFetchAdd
 }
 
+// imms reports whether the request has immediate data.
 func (r *request) imms() bool { return r.flags&ci.SendImmediate != 0 }
 
 // recv is a posted receive.
@@ -69,101 +71,106 @@ type recv struct {
 // recvQueue is a receive queue, or one that several sides share.
 type recvQueue struct{ list []recv }
 
-// wanted is a completion that must come now.
+// wanted is a completion that is due.
 type wanted struct {
 	id     uint64
 	status ci.WCStatus
-	either bool // flushed, or executed just before: what is behind a request that failed
+	either bool // WCSuccess is valid, too: a local operation after the failure may have been executed before it
 	r      *request
 }
 
-// side is one end of a connection: a requester and a responder.
+// side is the model of one end of a connection: a requester and a responder.
 type side struct {
 	o    *oracle
 	name string
-	attr ci.QPAttr // as the consumer set it
+	attr ci.QPAttr // attributes that the consumer set
 	mtu  int64
-	wait time.Duration // the acknowledgement timeout
+	wait time.Duration // acknowledgement timeout
 	peer *side
 
-	// The requester. Packets are counted from 0 on, not modulo 2^24.
+	// The requester. Packets are numbered from 0, not modulo 2^24.
 	reqs      []*request
 	head      int   // first request that is not complete
 	next      int64 // first packet of the next request
-	cursor    int64 // packet that may be sent next
-	acked     int64 // packets before it are answered
+	cursor    int64 // next packet to send
+	acked     int64 // packets before it are acknowledged
 	sent      int64 // packets before it have been sent at least once
 	retries   uint8
 	rnr       uint8
-	told      bool          // a NAK of a sequence error has had its retry, since the last progress or timeout
-	overtaken bool          // the same of an answer that has come before another one
-	deadline  time.Duration // of the acknowledgement timer; 0: not running
-	waitUntil time.Duration // not ready: nothing may be sent before
+	told      bool          // a NAK has caused a retry since the last progress or timeout
+	overtaken bool          // a response that arrived before an earlier one has caused a retry since then
+	deadline  time.Duration // expiry of the acknowledgement timer, or 0
+	waitUntil time.Duration // after an RNR NAK, nothing may be sent before this time
 	wantSend  []wanted
-	unready   int64         // packet of the NAK that waitUntil is of
-	heeds     errorLimit    // of NAKs
-	heldAt    time.Duration // when a NAK beyond the limit counts; 0: none waits
-	held      int64         // its packet
+	unready   int64         // packet of the RNR NAK that set waitUntil
+	nakLimit  errorLimit    // limit for NAKs
+	heldAt    time.Duration // when a NAK beyond the limit takes effect, or 0
+	held      int64         // packet of that NAK
 
 	// The responder.
 	expect   int64 // packet expected next
 	exec     int   // request of the peer that it belongs to
 	msn      uint32
-	silent   bool          // a NAK has told of the gap
-	nak      *nak          // must be sent now
-	reports  errorLimit    // of gaps
-	gapAt    time.Duration // when a gap beyond the limit is reported; 0: none waits
-	ackDue   bool          // something that acknowledges must be sent now
+	silent   bool          // a NAK has reported the gap
+	nak      *nak          // NAK that is due
+	gapLimit errorLimit    // limit for reported gaps
+	gapAt    time.Duration // when a gap beyond the limit is reported, or 0
+	ackDue   bool          // an acknowledgement is due
 	answers  []span
-	in       *recv // of the message in progress
+	in       *recv // receive of the message in progress
 	inBytes  uint32
 	rq       *recvQueue
 	shared   bool
 	wantRecv []wanted
 
-	doomed bool // see doom
-	dead   bool
-	diedAt time.Duration
-	diedOf ci.WCStatus // WCFlushErr: of something else than a request of its own
-	story  []sight
-	mark   bool // in oracle.touched
+	rejects    bool // the next request has an invalid local key: see failLocal
+	failed     bool // the queue pair is in the error state
+	failedAt   time.Duration
+	failStatus ci.WCStatus  // WCFlushErr: the cause was not one of its own requests
+	trace      []traceEntry // last packets
+	mark       bool         // in oracle.touched
 }
 
-// nak is one that is due.
+// nak is a NAK that is due.
 type nak struct {
 	syn wire.Syndrome
-	lo  int64 // its PSN is one of
-	hi  int64
+	lo  int64 // its PSN is in the range from lo
+	hi  int64 // to hi
 }
 
-// span is packets of answers that are due.
+// span is a range of response packets that are due.
 type span struct{ next, end int64 }
 
-// fail notes the first violation.
+// fail records the first violation.
 func (s *side) fail(format string, args ...any) {
 	if s.o.err != nil {
 		return
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "at %v, %s: %s\n", s.o.now(), s.name, fmt.Sprintf(format, args...))
-	fmt.Fprintf(&b, "requester: answered %d, next %d, sent %d of %d packets; %d retries and %d RNR retries left, NAK told %t, answer overtaken %t, timer %v, waits until %v\n",
+	fmt.Fprintf(&b, "requester: acknowledged %d, next %d, sent %d of %d packets; "+
+		"%d retries and %d RNR retries left, NAK retried %t, gap retried %t, timer %v, waits until %v\n",
 		s.acked, s.cursor, s.sent, s.next, s.retries, s.rnr, s.told, s.overtaken, s.deadline, s.waitUntil)
-	fmt.Fprintf(&b, "responder: expects %d, silent %t; dead %t at %v of %v; SQ PSN %#x, RQ PSN %#x, MTU %d, retry count %d, RNR retry %d\n",
-		s.expect, s.silent, s.dead, s.diedAt, s.diedOf, s.attr.SQPSN, s.attr.RQPSN, s.mtu, s.attr.RetryCount, s.attr.RNRRetry)
+	fmt.Fprintf(&b, "responder: expects %d, gap reported %t; failed %t at %v with %v; "+
+		"SQ PSN %#x, RQ PSN %#x, MTU %d, retry count %d, RNR retry %d\n",
+		s.expect, s.silent, s.failed, s.failedAt, s.failStatus, s.attr.SQPSN, s.attr.RQPSN, s.mtu, s.attr.RetryCount,
+		s.attr.RNRRetry)
 	for i := s.head; i < len(s.reqs) && i < s.head+8; i++ {
 		r := s.reqs[i]
-		fmt.Fprintf(&b, "  request %d: op %d flags %#x, %d bytes, packets [%d, %d), wrong %d\n", r.id, r.op, r.flags, r.size, r.first, r.end(), r.wrong)
+		fmt.Fprintf(&b, "  request %d: op %d flags %#x, %d bytes, packets [%d, %d), wrong %d\n", r.id, r.op, r.flags, r.size,
+			r.first, r.end(), r.wrong)
 	}
-	for _, x := range s.story[max(0, len(s.story)-40):] {
+	for _, x := range s.trace[max(0, len(s.trace)-40):] {
 		fmt.Fprintf(&b, "  %12d ns  %-4s %-28v PSN %#06x  %#x %v", x.at, x.dir, x.op, x.psn, x.n, x.verdict)
 		if x.flipped {
-			b.WriteString(", thrown away")
+			b.WriteString(", dropped")
 		}
 		b.WriteByte('\n')
 	}
 	s.o.err = fmt.Errorf("%s", b.String())
 }
 
+// touch marks the side for the next settle.
 func (s *side) touch() {
 	if !s.mark {
 		s.mark = true
@@ -171,27 +178,29 @@ func (s *side) touch() {
 	}
 }
 
-// note adds a packet to the side's story.
+// note adds a packet to the trace.
 func (s *side) note(d *reference.Datagram, dir string, p *wire.Packet, ok bool) {
 	n := p.RETH.DMALen
 	if p.BTH.Opcode.HasAETH() {
 		n = uint32(p.AETH.Syndrome)
 	}
-	if len(s.story) >= 400 {
-		s.story = append(s.story[:0], s.story[200:]...)
+	if len(s.trace) >= 400 {
+		s.trace = append(s.trace[:0], s.trace[200:]...)
 	}
-	s.story = append(s.story, sight{int64(d.Time), dir, p.BTH.Opcode, p.BTH.PSN, n, d.Verdict, !ok})
+	s.trace = append(s.trace, traceEntry{int64(d.Time), dir, p.BTH.Opcode, p.BTH.PSN, n, d.Verdict, !ok})
 }
 
-// newSide is one end of a new connection. expose the other with connect.
-func (o *oracle) newSide(name string, at endpoint, attr ci.QPAttr, ackDelay ci.TimeExp, rq *recvQueue, shared bool) *side {
-	s := &side{o: o, name: name, attr: attr, mtu: int64(attr.MTU.Bytes()), rq: rq, shared: shared, retries: attr.RetryCount, rnr: attr.RNRRetry,
+// newSide returns the model of one end of a new connection. The caller sets peer.
+func (o *oracle) newSide(name string, at endpoint, attr ci.QPAttr, ackDelay ci.TimeExp, rq *recvQueue,
+	shared bool) *side {
+	s := &side{o: o, name: name, attr: attr, mtu: int64(attr.MTU.Bytes()), rq: rq, shared: shared,
+		retries: attr.RetryCount, rnr: attr.RNRRetry,
 		wait: 4096 * time.Nanosecond << max(attr.Primary.AckTimeout, ackDelay)}
 	o.sides[at] = s
 	return s
 }
 
-// watch sees a packet, and who sent it.
+// watch observes a packet that is sent or arrives.
 func (o *oracle) watch(d *reference.Datagram) {
 	if o.err != nil {
 		return
@@ -205,12 +214,12 @@ func (o *oracle) watch(d *reference.Datagram) {
 		}
 	}
 	data := d.Data
-	if d.Arrived && d.Flipped >= 0 { // read what was meant
+	if d.Arrived && d.Flipped >= 0 { // parse the undamaged packet
 		data = append([]byte(nil), data...)
 		data[d.Flipped/8] ^= 1 << (d.Flipped % 8)
 	}
 	if err := wire.ParseIP(data, &o.frame); err != nil {
-		o.err = fmt.Errorf("at %v, from %v to %v: the packet is none: %w", d.Time, d.From, d.To, err)
+		o.err = fmt.Errorf("at %v, from %v to %v: invalid packet: %w", d.Time, d.From, d.To, err)
 		return
 	}
 	p := &o.frame.Packet
@@ -222,7 +231,8 @@ func (o *oracle) watch(d *reference.Datagram) {
 	}
 	to := o.sides[endpoint{d.To, p.BTH.DestQP}]
 	if to == nil {
-		o.err = fmt.Errorf("at %v, from %v: a %v to QP %#x of %v, which does not exist", d.Time, d.From, p.BTH.Opcode, p.BTH.DestQP, d.To)
+		o.err = fmt.Errorf("at %v, from %v: a %v to QP %#x of %v, which does not exist", d.Time, d.From, p.BTH.Opcode,
+			p.BTH.DestQP, d.To)
 		return
 	}
 	response := p.BTH.Opcode.Response()
@@ -238,11 +248,11 @@ func (o *oracle) watch(d *reference.Datagram) {
 		return
 	}
 	if o.last != to && o.last != nil {
-		o.last.doom()
+		o.last.failLocal()
 	}
 	o.last = to
 	to.note(d, "came", p, ok)
-	if !ok || to.dead {
+	if !ok || to.failed {
 		return
 	}
 	to.touch()
@@ -253,16 +263,17 @@ func (o *oracle) watch(d *reference.Datagram) {
 	}
 }
 
-// settle is told that a step of time is over: what was due has been done.
+// settle checks, at the end of a step of virtual time, that everything that was due has happened.
 func (o *oracle) settle() {
 	for _, s := range o.touched {
-		s.doom()
+		s.failLocal()
 		s.settled()
 		s.mark = false
 	}
 	o.touched = o.touched[:0]
 }
 
+// settled checks that nothing is overdue.
 func (s *side) settled() {
 	now := s.o.now()
 	switch {
@@ -272,7 +283,7 @@ func (s *side) settled() {
 	case len(s.wantRecv) > 0:
 		w := s.wantRecv[0]
 		s.fail("the completion of receive %d with status %v is due and has not come", w.id, w.status)
-	case s.dead:
+	case s.failed:
 	case s.nak != nil:
 		s.fail("%v with PSN of packet %d is due and was not sent", s.nak.syn, s.nak.hi)
 	case s.ackDue:
@@ -280,18 +291,18 @@ func (s *side) settled() {
 	case len(s.answers) > 0:
 		s.fail("the answer to packet %d is due and was not sent", s.answers[0].next)
 	case s.gapAt != 0 && s.gapAt < now:
-		s.fail("a gap before packet %d was to be reported at %v, and was not", s.expect, s.gapAt)
+		s.fail("a gap before packet %d was due to be reported at %v, and was not", s.expect, s.gapAt)
 	case s.heldAt != 0 && s.heldAt < now && s.cursor > s.held && s.acked < s.sent:
-		s.fail("packet %d was to be sent again at %v, as a NAK asked for, and was not", s.held, s.heldAt)
+		s.fail("packet %d was due to be retransmitted at %v after a NAK, and was not", s.held, s.heldAt)
 	case s.deadline != 0 && s.deadline < now && !(s.waitUntil > s.deadline):
 		s.fail("the acknowledgement timer was due at %v, and nothing happened", s.deadline)
 	}
 }
 
-// sweep looks at all sides, those to which nothing happens included.
+// sweep checks all sides, including those without events.
 func (o *oracle) sweep() {
 	for _, s := range o.sides {
-		if !s.dead {
+		if !s.failed {
 			s.retire()
 		}
 		s.settled()

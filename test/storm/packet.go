@@ -7,8 +7,9 @@ import (
 	"ciddk/wire"
 )
 
-// unprotected tells the bits of a RoCEv2 packet that no receiver notices (annex A17.3.3 and IBTA volume 1, 7.8.1): the fields that the ICRC
-// masks. Of those of IPv4, the header checksum covers TOS and TTL, and itself.
+// unprotected reports whether no check of a receiver covers a bit of a RoCEv2 packet (annex A17.3.3 and IBTA volume 1,
+// 7.8.1). These are the bits that the ICRC masks, except TOS, TTL and header checksum of IPv4, which the header
+// checksum covers.
 func unprotected(bit int, v6 bool) bool {
 	at := bit / 8
 	if v6 {
@@ -25,22 +26,23 @@ func unprotected(bit int, v6 bool) bool {
 	return at == 6 || at == 7 || at == wire.UDPLen+4 // UDP checksum; FECN, BECN, reserved
 }
 
-// accepted tells whether a datagram passes the checks of its receiver.
+// accepted reports whether a datagram passes the checks of its receiver.
 func accepted(d *reference.Datagram) bool {
 	return d.Flipped < 0 || unprotected(d.Flipped, d.To.Is6())
 }
 
-// sight is one packet as one side saw it, for the story that a failure tells.
-type sight struct {
+// traceEntry is a packet that a side sent or received. A failure prints the last ones.
+type traceEntry struct {
 	at      int64
 	dir     string
 	op      wire.Opcode
 	psn     uint32
-	n       uint32 // READ: bytes asked for; responses: the syndrome
+	n       uint32 // READ: number of bytes; responses: syndrome
 	verdict reference.Verdict
 	flipped bool
 }
 
+// endpoint identifies a queue pair.
 type endpoint struct {
 	addr netip.Addr
 	qpn  uint32

@@ -5,10 +5,10 @@ import (
 	"ciddk/wire"
 )
 
-// postRecv is told of a receive before it is posted.
+// post records a receive before the consumer posts it.
 func (q *recvQueue) post(r recv) { q.list = append(q.list, r) }
 
-// take gives the oldest receive; nil if there is none.
+// take removes and returns the oldest receive, or returns nil.
 func (q *recvQueue) take() *recv {
 	if len(q.list) == 0 {
 		return nil
@@ -18,23 +18,23 @@ func (q *recvQueue) take() *recv {
 	return &r
 }
 
-// gotRequest is the responder's rule (9.7.4).
+// gotRequest handles a request packet that arrived (9.7.4).
 func (s *side) gotRequest(p *wire.Packet) {
 	n := number(p.BTH.PSN, s.attr.RQPSN, s.expect)
 	switch {
 	case n > s.expect:
 		if !s.silent {
 			s.silent = true
-			if s.reports.allow(s.o.now()) {
-				s.answer(wire.NAKPSNSequence, s.expect)
+			if s.gapLimit.allow(s.o.now()) {
+				s.oweNAK(wire.NAKPSNSequence, s.expect)
 			} else {
 				s.gapAt = s.o.now() + errorPatience
 			}
 		}
-	case n < s.expect && s.gapAt != 0: // the requester has gone back already, which will close the gap
+	case n < s.expect && s.gapAt != 0: // the requester has begun a retransmission, which will close the gap
 		s.gapAt = s.o.now() + errorPatience
 		fallthrough
-	case n < s.expect: // a duplicate: acknowledged, or answered again, and not executed (9.7.5.1.2)
+	case n < s.expect: // a duplicate is acknowledged or answered again, but not executed (9.7.5.1.2)
 		if op := p.BTH.Opcode.Op(); (op == wire.OpSend || op == wire.OpWrite) && p.BTH.AckReq {
 			s.ackDue = true
 		}
@@ -44,12 +44,12 @@ func (s *side) gotRequest(p *wire.Packet) {
 	}
 }
 
-// answer makes a NAK due. A later one in the same moment takes its place; it acknowledges all before it.
-func (s *side) answer(syn wire.Syndrome, n int64) {
+// oweNAK makes a NAK due. It replaces an earlier one at the same time, since it acknowledges everything before it.
+func (s *side) oweNAK(syn wire.Syndrome, n int64) {
 	s.nak, s.ackDue = &nak{syn, n, n}, false
 }
 
-// execute carries out the expected packet.
+// execute executes the expected packet.
 func (s *side) execute(p *wire.Packet) {
 	for s.peer.reqs[s.exec].end() <= s.expect {
 		s.exec++
@@ -68,7 +68,7 @@ func (s *side) execute(p *wire.Packet) {
 	if r.op == ci.OpSend && k == 0 || r.op == ci.OpWrite && last && r.imms() {
 		if s.in = s.rq.take(); s.in == nil {
 			s.silent = true
-			s.answer(wire.RNRNAK(s.attr.MinRNRTimer), s.expect)
+			s.oweNAK(wire.RNRNAK(s.attr.MinRNRTimer), s.expect)
 			return
 		}
 		s.inBytes = 0
@@ -105,31 +105,31 @@ func (s *side) execute(p *wire.Packet) {
 		s.wantRecv = append(s.wantRecv, wanted{id: s.in.id, r: r})
 		s.in = nil
 	}
-	if p.BTH.AckReq && !r.answered() {
+	if p.BTH.AckReq && !r.hasResponse() {
 		s.ackDue = true
 	}
 }
 
-// refuse is the end of the queue pair over a request of its peer. A NAK may name any packet of the message up to the one refused: the
-// ones before it may have come together with it.
+// refuse rejects a request, which moves the queue pair to the error state. The NAK may have the PSN of any packet of
+// the message up to the rejected one, because those before it may have arrived together with it.
 func (s *side) refuse(r *request, syn wire.Syndrome, st ci.WCStatus) {
-	s.answer(syn, s.expect)
+	s.oweNAK(syn, s.expect)
 	s.nak.lo = r.first
 	if s.in != nil {
 		s.wantRecv = append(s.wantRecv, wanted{id: s.in.id, status: st})
 		s.in = nil
 	}
 	answers := s.answers
-	s.die(ci.WCFlushErr)
+	s.enterError(ci.WCFlushErr)
 	s.answers = answers
 }
 
-// sentResponse judges a packet of the responder.
+// sentResponse checks a response packet that the side sent.
 func (s *side) sentResponse(p *wire.Packet) {
-	s.doom()
+	s.failLocal()
 	n := number(p.BTH.PSN, s.attr.RQPSN, s.expect)
-	if s.dead && s.o.now() != s.diedAt {
-		s.fail("a queue pair that died at %v sends %v", s.diedAt, p.BTH.Opcode)
+	if s.failed && s.o.now() != s.failedAt {
+		s.fail("a queue pair in the error state since %v sends %v", s.failedAt, p.BTH.Opcode)
 		return
 	}
 	syn := p.AETH.Syndrome
@@ -143,8 +143,8 @@ func (s *side) sentResponse(p *wire.Packet) {
 		}
 		if syn == wire.NAKPSNSequence && s.gapAt != 0 && s.gapAt == s.o.now() {
 			s.gapAt = 0
-			s.reports.refund()
-			s.answer(syn, s.expect)
+			s.gapLimit.refund()
+			s.oweNAK(syn, s.expect)
 		}
 		if s.nak == nil || s.nak.syn != syn || n < s.nak.lo || n > s.nak.hi {
 			s.fail("%v with PSN of packet %d is sent; due is %+v", syn, n, s.nak)
@@ -153,7 +153,8 @@ func (s *side) sentResponse(p *wire.Packet) {
 		s.nak = nil
 	default:
 		r := s.peer.at(n)
-		if n >= s.expect || r == nil || !r.answered() || p.BTH.Opcode.Op() == wire.OpAtomicAcknowledge && (r.op == ci.OpRead || p.AtomicAckETH.Orig != r.orig) {
+		if n >= s.expect || r == nil || !r.hasResponse() || p.BTH.Opcode.Op() == wire.OpAtomicAcknowledge &&
+			(r.op == ci.OpRead || p.AtomicAckETH.Orig != r.orig) {
 			s.fail("packet %d is answered by %v, %+v", n, p.BTH.Opcode, p.AtomicAckETH)
 			return
 		}
@@ -166,16 +167,16 @@ func (s *side) sentResponse(p *wire.Packet) {
 		return
 	}
 	if p.AETH.MSN != s.msn {
-		s.fail("%v says %d messages are complete; %d are", p.BTH.Opcode, p.AETH.MSN, s.msn)
+		s.fail("%v has MSN %d; %d messages are complete", p.BTH.Opcode, p.AETH.MSN, s.msn)
 	}
 	s.ackDue = false
 }
 
-// received judges a completion of the receive queue, and gives the message; nil for a receive that no message filled.
+// received checks a completion of the receive queue. It returns the request that filled the receive, or nil.
 func (s *side) received(wc *ci.WC) *request {
 	s.touch()
 	if len(s.wantRecv) == 0 {
-		s.elapsed() // the requester's death takes the receives along
+		s.elapsed() // a failure of the requester flushes receives
 	}
 	if len(s.wantRecv) == 0 {
 		s.fail("receive %d completes with %v, and nothing is to complete", wc.ID, wc.Status)
@@ -202,7 +203,8 @@ func (s *side) received(wc *ci.WC) *request {
 		want.Flags, want.Imm = ci.WCInvalidated, uint32(r.inv)
 	}
 	if wc.Op != want.Op || wc.Length != want.Length || wc.Flags != want.Flags || wc.Imm != want.Imm {
-		s.fail("receive %d: %+v, want op %#x, %d bytes, flags %#x, immediate or key %#x", wc.ID, *wc, want.Op, want.Length, want.Flags, want.Imm)
+		s.fail("receive %d: %+v, want op %#x, %d bytes, flags %#x, immediate or key %#x", wc.ID, *wc, want.Op, want.Length,
+			want.Flags, want.Imm)
 	}
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"ciddk/hca/reference"
 )
 
+// storm is a storm in progress.
 type storm struct {
 	c      Config
 	clock  *clock.Virtual
@@ -22,18 +23,18 @@ type storm struct {
 	oracle *oracle
 	hosts  []*host
 	pairs  []*pair
-	pool   []byte // what patterns are cut from
+	pool   []byte // source of patterns
 	report Report
 	hash   hash.Hash
 	steps  uint64
-	err    error // of a post, or of contents
+	err    error // first error of a post or in memory
 	wcs    [64]ci.WC
 }
 
-// poolSpan is how many places a pattern may begin at.
+// poolSpan is the number of offsets at which a pattern may begin.
 const poolSpan = 1 << 20
 
-// Run makes a storm. The error is the first thing that was not as the oracle says, or not right in memory.
+// Run runs a storm. It returns the first deviation from the oracle, or the first wrong byte in memory, as an error.
 func Run(c Config) (*Report, error) {
 	if c.Pairs == 0 {
 		c.Pairs = 48
@@ -41,13 +42,15 @@ func Run(c Config) (*Report, error) {
 	if c.Wrong == 0 {
 		c.Wrong = 1000
 	}
-	s := &storm{c: c, clock: clock.NewVirtual(time.Hour), hash: sha256.New(), report: Report{ByOp: map[string]int{}, Deaths: map[string]int{}, Faults: map[string]uint64{}}}
+	s := &storm{c: c, clock: clock.NewVirtual(time.Hour), hash: sha256.New(),
+		report: Report{ByOp: map[string]int{}, Failures: map[string]int{}, Faults: map[string]uint64{}}}
 	s.oracle = &oracle{now: s.clock.Now, sides: map[endpoint]*side{}}
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], c.Seed)
 	s.pool = make([]byte, poolSpan+maxBytes)
-	_, _ = rand.NewChaCha8(seed).Read(s.pool) // it never fails
-	s.net = reference.NewNetwork(reference.NetworkConfig{Clock: s.clock, Latency: latency, Seed: c.Seed, Impairment: c.impairment(), Watch: s.watch})
+	_, _ = rand.NewChaCha8(seed).Read(s.pool) // never fails
+	s.net = reference.NewNetwork(reference.NetworkConfig{Clock: s.clock, Latency: latency, Seed: c.Seed,
+		Impairment: c.impairment(), Watch: s.watch})
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -60,7 +63,7 @@ func Run(c Config) (*Report, error) {
 	return &s.report, nil
 }
 
-// build makes hosts and queue pairs, and connects them.
+// build creates hosts and queue pairs, and connects them.
 func (s *storm) build() error {
 	for i := range hostCount {
 		h, err := s.newHost(i, s.c.Pairs)
@@ -73,8 +76,10 @@ func (s *storm) build() error {
 		p := &pair{}
 		for k := range p.ends {
 			h := s.hosts[(i+k)%hostCount]
-			e := &end{s: s, host: h, pair: p, num: 2*i + k, base: len(h.ends) * endBytes, rnd: rand.New(rand.NewPCG(s.c.Seed, uint64(2*i+k))), shared: i%4 == 3}
-			c := ci.QPCreate{Type: ci.RC, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, QPCaps: ci.QPCaps{SendDepth: 2 * depth, RecvDepth: depth, SendSGE: 3, RecvSGE: 2, MaxInline: 64}}
+			e := &end{s: s, host: h, pair: p, num: 2*i + k, base: len(h.ends) * endBytes,
+				rnd: rand.New(rand.NewPCG(s.c.Seed, uint64(2*i+k))), shared: i%4 == 3}
+			c := ci.QPCreate{Type: ci.RC, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, QPCaps: ci.QPCaps{SendDepth: 2 * depth,
+				RecvDepth: depth, SendSGE: 3, RecvSGE: 2, MaxInline: 64}}
 			if e.shared {
 				c.SRQ, c.RecvDepth = h.srq, 0
 			}
@@ -101,7 +106,7 @@ func (s *storm) build() error {
 	return nil
 }
 
-// pattern gives the bytes of a message.
+// pattern returns the bytes of a message.
 func (s *storm) pattern(num int, life, id uint64, n int) []byte {
 	x := s.c.Seed ^ uint64(num)<<48 ^ life<<32 ^ id
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -110,7 +115,7 @@ func (s *storm) pattern(num int, life, id uint64, n int) []byte {
 	return s.pool[at : at+n]
 }
 
-// watch hashes a packet, and shows it to the oracle.
+// watch adds a packet to the hash and passes it to the oracle.
 func (s *storm) watch(d *reference.Datagram) {
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(d.Time))
@@ -127,7 +132,7 @@ func (s *storm) watch(d *reference.Datagram) {
 	s.oracle.watch(d)
 }
 
-// after calls f when d is over; its error ends the storm.
+// after calls f after d. An error of f ends the storm.
 func (s *storm) after(d time.Duration, f func() error) {
 	s.clock.AfterFunc(d, func() {
 		if err := f(); err != nil {
@@ -136,16 +141,17 @@ func (s *storm) after(d time.Duration, f func() error) {
 	})
 }
 
+// fail records the first error.
 func (s *storm) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 }
 
-// enough tells that no new requests are needed.
+// enough reports whether enough messages have succeeded.
 func (s *storm) enough() bool { return s.report.Messages >= s.c.Messages }
 
-// run moves time until everything is done.
+// run advances the clock until no timer is left.
 func (s *storm) run() error {
 	for {
 		s.steps++
@@ -166,8 +172,8 @@ func (s *storm) run() error {
 	}
 	for _, p := range s.pairs {
 		for _, e := range p.ends {
-			if !e.side.dead && len(e.open) > 0 {
-				return fmt.Errorf("%s: %d requests are left, and nothing is going to happen", e.side.name, len(e.open))
+			if !e.side.failed && len(e.open) > 0 {
+				return fmt.Errorf("%s: %d requests are incomplete, and no timer is set", e.side.name, len(e.open))
 			}
 		}
 	}
@@ -175,7 +181,7 @@ func (s *storm) run() error {
 	return s.oracle.err
 }
 
-// reap takes completions until there are none.
+// reap polls completions until all queues are empty.
 func (s *storm) reap() {
 	for again := true; again && s.err == nil && s.oracle.err == nil; {
 		again = false
@@ -195,6 +201,7 @@ func (s *storm) reap() {
 	}
 }
 
+// complete handles a completion.
 func (s *storm) complete(h *host, wc *ci.WC, isRecv bool) {
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(s.clock.Now()))
@@ -204,7 +211,7 @@ func (s *storm) complete(h *host, wc *ci.WC, isRecv bool) {
 	s.hash.Write(b[:])
 	e := h.ends[wc.QPN]
 	if e == nil {
-		s.fail(fmt.Errorf("a completion of QP %#x at %v, which does not exist: %+v", wc.QPN, h.addr, *wc))
+		s.fail(fmt.Errorf("completion of unknown QP %#x at %v: %+v", wc.QPN, h.addr, *wc))
 		return
 	}
 	if isRecv {
@@ -212,10 +219,10 @@ func (s *storm) complete(h *host, wc *ci.WC, isRecv bool) {
 	} else {
 		e.sent(wc)
 	}
-	e.pair.look(s)
+	e.pair.reconnect(s)
 }
 
-// sent takes a completion of the send queue; what was posted before it without a signal is complete, too.
+// sent handles a completion of the send queue, which also completes unsignaled requests before it.
 func (e *end) sent(wc *ci.WC) {
 	if e.side.completed(wc) == nil {
 		return
@@ -235,24 +242,25 @@ func (e *end) sent(wc *ci.WC) {
 	e.refillLater()
 }
 
+// failed counts a request that failed.
 func (e *end) failed(st ci.WCStatus) {
 	if st == ci.WCFlushErr {
 		e.s.report.Flushed++
 		return
 	}
 	r := &e.s.report
-	r.Deaths[st.String()]++
+	r.Failures[st.String()]++
 	if st != ci.WCTimeoutRetryErr {
 		return
 	}
-	if e.peer.side.dead {
+	if e.peer.side.failed {
 		r.Unanswered++
 	} else {
-		r.ByRetry[e.side.attr.RetryCount].Deaths++
+		r.ByRetry[e.side.attr.RetryCount].Failures++
 	}
 }
 
-// succeeded checks what a request has brought about.
+// succeeded checks the effects of a request that succeeded.
 func (e *end) succeeded(x *sending) {
 	name := ""
 	n := int(x.size)
@@ -302,7 +310,7 @@ func (e *end) succeeded(x *sending) {
 	e.s.report.ByOp[name]++
 }
 
-// check compares memory with what must be there, and with zeros behind that.
+// check compares memory with the expected bytes, which zeros must follow.
 func (e *end) check(x *sending, got, want []byte) {
 	n := len(want)
 	if !bytes.Equal(got[:n], want) {
@@ -310,19 +318,21 @@ func (e *end) check(x *sending, got, want []byte) {
 		for got[i] == want[i] {
 			i++
 		}
-		e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has succeeded, and byte %d is %#x where %#x belongs", e.s.clock.Now(), e.side.name, x.id, x.op,
+		e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has succeeded, and byte %d is %#x where %#x belongs",
+			e.s.clock.Now(), e.side.name, x.id, x.op,
 			x.size, i, got[i], want[i]))
 		return
 	}
 	for i, b := range got[n : n+64] {
 		if b != 0 {
-			e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has written %d bytes further", e.s.clock.Now(), e.side.name, x.id, x.op, x.size, i+1))
+			e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has written %d bytes too many", e.s.clock.Now(),
+				e.side.name, x.id, x.op, x.size, i+1))
 			return
 		}
 	}
 }
 
-// received takes a completion of the receive queue.
+// received handles a completion of the receive queue.
 func (e *end) received(wc *ci.WC) {
 	r := e.side.received(wc)
 	slot := int(wc.ID & 0xff)
@@ -341,7 +351,7 @@ func (e *end) received(wc *ci.WC) {
 		}
 		if r.flags&ci.SendInvalidate != 0 {
 			e.win = winIdle
-			e.refillLater() // to bind it again
+			e.refillLater() // binds it again
 		}
 	}
 	if e.shared {
@@ -351,38 +361,38 @@ func (e *end) received(wc *ci.WC) {
 		return
 	}
 	e.recvFree = append(e.recvFree, slot)
-	if !e.side.dead {
+	if !e.side.failed {
 		e.feedLater()
 	}
 }
 
-// look ends a life whose end has come.
-func (p *pair) look(s *storm) {
+// reconnect resets and connects the pair again, if its life has ended and no request is outstanding.
+func (p *pair) reconnect(s *storm) {
 	if p.reset {
 		return
 	}
 	for _, e := range p.ends {
-		p.ended = p.ended || e.side.dead || p.left <= 0
+		p.ended = p.ended || e.side.failed || p.left <= 0
 	}
 	if !p.ended {
 		return
 	}
 	for _, e := range p.ends {
 		if len(e.open) > 0 {
-			return // dead: the flushed ones are being polled; alive: it will find out
+			return // they will be flushed, or fail because the peer does not answer
 		}
 	}
 	p.reset = true
 	for _, e := range p.ends {
-		if e.side.dead {
+		if e.side.failed {
 			continue
 		}
-		e.side.die(ci.WCFlushErr)
+		e.side.enterError(ci.WCFlushErr)
 		if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil {
 			s.fail(err)
 		}
 	}
-	// What is still on its way must not meet the next life.
+	// Packets of this life must not arrive in the next one.
 	i := s.c.impairment()
 	s.after(2*max(i.MaxDelay, time.Millisecond)+4*latency, func() error {
 		for _, e := range p.ends {
@@ -394,12 +404,12 @@ func (p *pair) look(s *storm) {
 	})
 }
 
-// finish makes the last checks, and takes everything down.
+// finish makes the last checks and closes the hosts.
 func (s *storm) finish() error {
 	for _, h := range s.hosts {
 		for i, w := range h.words {
 			if got := binary.NativeEndian.Uint64(h.mem[h.wordsAt+8*i:]); got != *w {
-				return fmt.Errorf("word %d of %v is %#x; the atomics that have arrived make it %#x", i, h.addr, got, *w)
+				return fmt.Errorf("word %d of %v is %#x, want %#x after the atomics that arrived", i, h.addr, got, *w)
 			}
 		}
 	}
@@ -410,7 +420,7 @@ func (s *storm) finish() error {
 		refused += c["drop_icrc"] + c["drop_malformed"] + c["drop_not_for_us"]
 	}
 	if refused != s.oracle.refused {
-		return fmt.Errorf("%d packets were thrown away as damaged; the oracle says %d", refused, s.oracle.refused)
+		return fmt.Errorf("%d packets were dropped as damaged, want %d", refused, s.oracle.refused)
 	}
 	for _, h := range s.hosts {
 		if err := h.close(); err != nil {

@@ -6,9 +6,9 @@ import (
 	"ciddk/ci"
 )
 
-// refill posts requests, up to the end's window. The last one of a batch is signaled.
+// refill posts requests up to the end's window. The last one is signaled.
 func (e *end) refill() error {
-	if e.pair.ended || e.side.dead || e.s.enough() {
+	if e.pair.ended || e.side.failed || e.s.enough() {
 		return nil
 	}
 	n := min(1+e.rnd.IntN(depth), e.window-len(e.open))
@@ -21,12 +21,12 @@ func (e *end) refill() error {
 	}
 	e.side.posted()
 	if k, err := e.qp.PostSend(wrs); err != nil || k != n {
-		return fmt.Errorf("%s: PostSend of %d took %d: %w", e.side.name, n, k, err)
+		return fmt.Errorf("%s: PostSend of %d posted %d: %w", e.side.name, n, k, err)
 	}
 	return nil
 }
 
-// size draws the length of a message: nothing, a little, about a packet, several packets.
+// size draws the length of a message: from nothing to several packets.
 func (e *end) size() uint32 {
 	mtu := int(e.side.mtu)
 	n := 0
@@ -45,7 +45,7 @@ func (e *end) size() uint32 {
 	return uint32(min(n, maxBytes))
 }
 
-// compose makes a request, and tells the oracle.
+// compose fills in a random request, and passes it to the oracle.
 func (e *end) compose(w *ci.SendWR, last bool) {
 	e.ids++
 	s := &sending{request: &request{id: e.ids}, slot: int(e.ids % depth)}
@@ -70,7 +70,7 @@ func (e *end) compose(w *ci.SendWR, last bool) {
 	e.side.post(s.request)
 }
 
-// gather gives a request its bytes, in one piece or several, or inline.
+// gather sets the data of a request: inline, or in one or more segments.
 func (e *end) gather(w *ci.SendWR, s *sending) {
 	at, n := e.sendAt(s.slot), int(s.size)
 	buf := e.host.mem[at : at+slotBytes]
@@ -104,7 +104,7 @@ func (e *end) gather(w *ci.SendWR, s *sending) {
 	}
 }
 
-// bind completes local operations.
+// bind fills in local operations.
 func (e *end) bind(w *ci.SendWR, s *sending) {
 	at := e.host.mr.Region().Addr + uint64(e.base)
 	switch s.op {
@@ -112,13 +112,15 @@ func (e *end) bind(w *ci.SendWR, s *sending) {
 		e.variant++
 		e.winKey = e.mw.(ci.MW).Key()&^0xff | ci.Key(e.variant)
 		e.winVA = at
-		w.Ext = &ci.SendExt{Bind: ci.MWBind{MW: e.mw.(ci.MW), MR: e.host.mr, Key: e.winKey, Addr: at, Length: winBytes, Access: ci.RemoteWrite | ci.RemoteRead}}
+		w.Ext = &ci.SendExt{Bind: ci.MWBind{MW: e.mw.(ci.MW), MR: e.host.mr, Key: e.winKey, Addr: at, Length: winBytes,
+			Access: ci.RemoteWrite | ci.RemoteRead}}
 		e.win = winBinding
 	case ci.OpFastReg:
 		e.variant++
 		e.winKey = e.fast.(ci.MR).Region().LKey&^0xff | ci.Key(e.variant)
 		e.winVA = 0x7000_0000_0000 + uint64(e.num)<<16
-		w.Ext = &ci.SendExt{FastReg: ci.FastReg{MR: e.fast.(ci.MR), Pages: e.host.pages[e.base/4096 : e.base/4096+1], PageShift: 12, Length: winBytes,
+		w.Ext = &ci.SendExt{FastReg: ci.FastReg{MR: e.fast.(ci.MR), Pages: e.host.pages[e.base/4096 : e.base/4096+1],
+			PageShift: 12, Length: winBytes,
 			IOVA: e.winVA, Key: e.winKey, Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead}}
 		e.win = winBinding
 	case ci.OpLocalInv:
@@ -166,7 +168,7 @@ func (e *end) choose(s *sending) {
 	}
 }
 
-// atomic draws an operation on a word that all queue pairs with that host share.
+// atomic draws an atomic on a word that all queue pairs of the host share.
 func (e *end) atomic(s *sending) {
 	p, r := e.peer, e.rnd
 	i := r.IntN(nWords)
@@ -179,7 +181,7 @@ func (e *end) atomic(s *sending) {
 	s.op, s.atomic = ci.OpFetchAdd, ci.Atomic{Compare: r.Uint64()}
 }
 
-// spoil makes a request wrong.
+// spoil makes a request invalid, if its operation allows.
 func (e *end) spoil(s *sending) {
 	atomic := s.op == ci.OpCompareSwap || s.op == ci.OpFetchAdd
 	switch e.rnd.IntN(3) {
