@@ -17,15 +17,16 @@
 // The run fails when one of these does not hold:
 //
 //   - No panic and, under the race detector, no data race.
-//   - Every message of a connection arrives unchanged, once and in order. Reads return what the peer's memory holds. Atomics take
-//     effect once.
+//   - Every message of a connection arrives unchanged, once and in order. Reads return what the peer's memory holds.
+//     Atomics take effect once.
 //   - Connections that no actor ended do not end.
 //   - Every signaled or failed work request completes exactly once, in order.
-//   - Bytes around registered regions, regions without the right that an access needs, and regions that were deregistered do not
-//     change. An access beyond its rights completes with a remote access error.
-//   - Frames of an HCA contain only the keys and QP numbers that its consumers used, and never the content of memory whose key no
-//     peer has.
-//   - After everything is closed, each HCA counts zero objects, and goroutines, file descriptors and heap return to what they were.
+//   - Bytes around registered regions, regions without the right that an access needs, and regions that were
+//     deregistered do not change. An access beyond its rights completes with a remote access error.
+//   - Frames of an HCA contain only the keys and QP numbers that its consumers used, and never the content of memory
+//     whose key no peer has.
+//   - After everything is closed, each HCA counts zero objects, and goroutines, file descriptors and heap return to
+//     what they were.
 //   - No call hangs: every actor makes progress, or the run fails with the stacks of all goroutines.
 //
 // A connection that runs out of retries is not a failure while the machine is so busy that goroutines wait for seconds;
