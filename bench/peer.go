@@ -21,7 +21,7 @@ const (
 	peerLimit = spinLimit + time.Minute // for one answer
 )
 
-// IsPeer tells whether this process was started as a peer: its main function then has nothing to do but call ServePeer.
+// IsPeer reports whether this process was started as a peer: its main function then has nothing to do but call ServePeer.
 func IsPeer() bool { return os.Getenv(peerEnv) != "" }
 
 // order is what a peer is asked to do.

@@ -18,7 +18,7 @@ func (p Place) addresses() (here, there netip.Addr) {
 	return addresses()
 }
 
-// addresses gives two loopback addresses that other runs on this machine are unlikely to have.
+// addresses returns two loopback addresses that other runs on this machine are unlikely to have.
 func addresses() (a, b netip.Addr) {
 	pid := os.Getpid()
 	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }

@@ -90,7 +90,7 @@ func (w *waiting) again() error {
 	return nil
 }
 
-// full tells whether a send is worth trying again.
+// full reports whether a send is worth trying again.
 func full(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
 }

@@ -6,7 +6,7 @@ import (
 	"path"
 )
 
-// Match gives the cases whose names match a pattern (path.Match), such as direct/write*. Errors: a bad pattern, or one that no case matches.
+// Match returns the cases whose names match a pattern (path.Match), such as direct/write*. Errors: a bad pattern, or one that no case matches.
 func Match(cases []Case, glob string) ([]Case, error) {
 	var list []Case
 	for _, c := range cases {

@@ -35,7 +35,7 @@ func writeTables(w io.Writer, results []Result, above map[Table]string) error {
 	return err
 }
 
-// Of gives the results of one table, in their order.
+// Of returns the results of one table, in their order.
 func Of(results []Result, t Table) []Result {
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Table != t })
 }

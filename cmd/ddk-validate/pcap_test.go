@@ -60,7 +60,7 @@ type captured struct {
 	comments []string
 }
 
-// transport gives BTH to ICRC, and the ICRC over what is in front of it as IBTA volume 1, 7.8.1 and annex A17 have it, reckoned with the
+// transport returns BTH to ICRC, and the ICRC over what is in front of it as IBTA volume 1, 7.8.1 and annex A17 have it, reckoned with the
 // CRC of the standard library and nothing of package wire.
 func (c captured) transport(t *testing.T) (bth []byte, icrc uint32) {
 	t.Helper()

@@ -118,7 +118,7 @@ func datagram(packet []byte) (src, dst netip.AddrPort, payload []byte, err error
 	return netip.AddrPortFrom(from, binary.BigEndian.Uint16(u)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(u[2:])), u[wire.UDPLen:], nil
 }
 
-// sender gives the socket of a source.
+// sender returns the socket of a source.
 func (e *udpEnd) sender(src netip.AddrPort) (*net.UDPConn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +142,7 @@ type fields struct {
 	label       uint32
 }
 
-// Recv gives the next datagram that came to the end's address, with headers around it.
+// Recv returns the next datagram that came to the end's address, with headers around it.
 func (e *udpEnd) Recv(ctx context.Context) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ func openRawHeaders(addr netip.Addr, port uint16) (*rawHeaders, error) {
 	return &rawHeaders{fd: fd, at: netip.AddrPortFrom(addr, port), buf: make([]byte, 1<<16)}, nil
 }
 
-// of gives a datagram that the UDP socket had the header that it came with.
+// of returns a datagram that the UDP socket had the header that it came with.
 func (r *rawHeaders) of(whole []byte) ([]byte, error) {
 	const head = wire.IPv4Len + wire.UDPLen
 	payload := whole[head:]

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// group gives the program a process group of its own, so that a time limit ends its children as well.
+// group returns the program a process group of its own, so that a time limit ends its children as well.
 func group(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ringTables gives the tables of docs/abi/rings.md: the constants of hca/reference/rings/layout.go, a table for each group.
+// ringTables returns the tables of docs/abi/rings.md: the constants of hca/reference/rings/layout.go, a table for each group.
 func ringTables(root string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, filepath.Join(root, "hca", "reference", "rings", "layout.go"), nil, parser.ParseComments)
@@ -44,7 +44,7 @@ func ringTables(root string) (string, error) {
 	return b.String(), nil
 }
 
-// literal gives the source text of a number, or of a shift of numbers.
+// literal returns the source text of a number, or of a shift of numbers.
 func literal(e ast.Expr) (string, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"ciddk/internal/natural"
+	"ciddk/internal/nameorder"
 	"ciddk/validate"
 	"ciddk/validate/suite"
 )
@@ -22,7 +22,7 @@ func coveragePage() (string, error) {
 	section, covered, uncovered := "", 0, 0
 	all := catalog.Coverage()
 	slices.SortStableFunc(all, func(a, b validate.Coverage) int {
-		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)), natural.Compare(a.Group(), b.Group()))
+		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)), nameorder.Compare(a.Group(), b.Group()))
 	})
 	for _, c := range all {
 		if g := c.Group(); g != section {

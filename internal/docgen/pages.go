@@ -315,7 +315,7 @@ func mapping(doc string) ([][3]string, error) {
 	return rows, nil
 }
 
-// expand gives the numbers of "1", "2, 3" or "5-7".
+// expand returns the numbers of "1", "2, 3" or "5-7".
 func expand(s string) []int {
 	var l []int
 	for _, part := range strings.Split(s, ",") {

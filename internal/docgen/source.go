@@ -149,7 +149,7 @@ func requirements(doc string) []string {
 	return l
 }
 
-// statuses gives the names of Status constants that a comment's "Status:" sentences list.
+// statuses returns the names of Status constants that a comment's "Status:" sentences list.
 func (s *ciSource) statuses(doc string) []string {
 	var l []string
 	for _, m := range statusRE.FindAllStringSubmatch(doc, -1) {

@@ -12,7 +12,7 @@ const (
 	HeaderLen = 16  // bytes of a record before the packet
 )
 
-// InfiniBand gives the record of a packet, LRH to VCRC: time stamp (little endian, 2^-32 s), type, flags (varying length), record length, loss counter,
+// InfiniBand returns the record of a packet, LRH to VCRC: time stamp (little endian, 2^-32 s), type, flags (varying length), record length, loss counter,
 // wire length. The lengths have 16 bits; no packet of InfiniBand is too long for them.
 func InfiniBand(t time.Time, p []byte) []byte {
 	const infiniband, varying = 21, 4

@@ -113,7 +113,7 @@ func (a *arrow) widths() (over, under int) {
 	return over, textWidth(strings.Join(a.More, ", "))
 }
 
-// clear tells whether the text of this arrow and that of the one before it are legible: neither stands on the other, nor on its line.
+// clear reports whether the text of this arrow and that of the one before it are legible: neither stands on the other, nor on its line.
 func (a *arrow) clear(before *arrow) bool {
 	mine, _ := a.widths()
 	_, theirs := before.widths()
@@ -201,7 +201,7 @@ func (a *arrow) move(dir int) {
 	a.shift += dir * max(0, min(aside, (rightX-leftX-max(over, under))/2-chipOffset))
 }
 
-// place gives rows their heights from top to bottom, each as low as the ones above it need.
+// place returns rows their heights from top to bottom, each as low as the ones above it need.
 func (p *plan) place() {
 	free := [2]int{} // where the notes of a side may go
 	for i, r := range p.rows {

@@ -27,7 +27,7 @@ type Row struct {
 	Purpose string
 }
 
-// Rows gives the table, bottom layer first.
+// Rows returns the table, bottom layer first.
 func Rows() ([]Row, error) { return parse(table) }
 
 // parse reads the format that the head of layers.txt describes.
@@ -60,7 +60,7 @@ func list(s string) []string {
 	return l
 }
 
-// Find gives the index of the row that folder belongs to, or -1.
+// Find returns the index of the row that folder belongs to, or -1.
 func Find(rows []Row, folder string) int {
 	best := -1
 	for i, r := range rows {

@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,9 +71,22 @@ func TestRowsPointUp(t *testing.T) {
 				continue
 			}
 			if to := Find(rows, o); assert.GreaterOrEqual(t, to, 0, "%s names unknown row %s", r.Folder, o) {
-				assert.True(t, to < i || within(r.Folder, rows[to].Folder) || within(o, r.Folder) || to == Find(rows, "hca/mlx4"),
+				assert.True(t, to < i || within(r.Folder, rows[to].Folder) || within(o, r.Folder),
 					"%s names %s, which is below it in the table", r.Folder, o)
 			}
 		}
+	}
+}
+
+// TestRowsHavePackages: a row comes with its first package, in the same change, and goes with its last.
+func TestRowsHavePackages(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	files, err := Files(root, ".go")
+	require.NoError(t, err)
+	rows, err := Rows()
+	require.NoError(t, err)
+	for _, r := range rows {
+		assert.True(t, slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, r.Folder+"/") }), "%s has no package", r.Folder)
 	}
 }

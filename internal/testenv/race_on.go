@@ -2,5 +2,5 @@
 
 package testenv
 
-// Race tells that the race detector is on: code is many times slower, and allocates more.
+// Race reports whether the race detector is on: code is many times slower, and allocates more.
 const Race = true

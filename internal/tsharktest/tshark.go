@@ -91,7 +91,7 @@ func find(t testing.TB) (program, error) {
 	return program{path, append(os.Environ(), "HOME="+home, "WIRESHARK_CONFIG_DIR="+home)}, nil
 }
 
-// run gives what tshark prints.
+// run returns what tshark prints.
 func (p program) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, args...)
 	cmd.Env = p.env
@@ -115,7 +115,7 @@ var (
 	noGuess = map[string][]string{} // by the path of tshark
 )
 
-// noGuesses gives the arguments that keep protocols from trying their luck on the payload of any InfiniBand packet: they take our data for broken
+// noGuesses returns the arguments that keep protocols from trying their luck on the payload of any InfiniBand packet: they take our data for broken
 // packets of their own. Which there are depends on the version, and tshark refuses a name that it does not know, so it is asked, once.
 func (p program) noGuesses(ctx context.Context) ([]string, error) {
 	guessMu.Lock()

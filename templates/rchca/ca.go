@@ -23,7 +23,7 @@ type ca struct {
 	lastPD atomic.Uint32
 }
 
-// Query gives a snapshot that is the caller's. Status: InvalidCAHandle.
+// Query returns a snapshot that is the caller's. Status: InvalidCAHandle.
 func (c *ca) Query() (*ci.CAAttr, error) {
 	if !c.alive() {
 		return nil, fail("CA.Query", ci.InvalidCAHandle, "")

@@ -70,7 +70,7 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	return &mr{pd: p, c: c, unpin: unpin, r: ci.Region{Addr: c.IOVA, Length: c.Length, LKey: key, RKey: key}}, nil
 }
 
-// views gives direct views of memory, nil if there are none.
+// views returns direct views of memory, nil if there are none.
 func views(m ci.Memory, off, n uint64) (list [][]byte) {
 	for n > 0 {
 		b := m.Slice(off, n)

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"ciddk/internal/natural"
+	"ciddk/internal/nameorder"
 )
 
 // Level says how binding a requirement is, in RFC 2119's words.
@@ -220,7 +220,7 @@ func CompareIDs(a, b string) int {
 	if d := rank(a+"-") - rank(b+"-"); d != 0 {
 		return d
 	}
-	return natural.Compare(a, b)
+	return nameorder.Compare(a, b)
 }
 
 // CompareGroups orders what Group gives: SAS, IBTA, RoCEv2, then the rules of package ci; numbers by value.
@@ -232,5 +232,5 @@ func CompareGroups(a, b string) int {
 	if d := rank(a) - rank(b); d != 0 {
 		return d
 	}
-	return natural.Compare(a, b)
+	return nameorder.Compare(a, b)
 }

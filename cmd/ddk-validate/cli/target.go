@@ -74,7 +74,7 @@ func (f targetFlags) setting() validate.Setting {
 	}
 }
 
-// spawn gives the command that runs this program again as a worker.
+// spawn returns the command that runs this program again as a worker.
 func (a *app) spawn(driver string, timeout time.Duration, mutant string) func(context.Context, validate.Setting) *exec.Cmd {
 	return func(ctx context.Context, s validate.Setting) *exec.Cmd {
 		args := []string{"worker", driver, "--profile", s.Profile, "--link", s.Link, "--seed", strconv.FormatUint(s.Seed, 10),

@@ -159,7 +159,7 @@ func (d *Device) Unmap(k ci.Key) error {
 	return nil
 }
 
-// number gives the next number; after 2^24 they come round.
+// number returns the next number; after 2^24 they come round.
 func (d *Device) number() (uint32, error) {
 	for range 1 << 24 {
 		d.last = max((d.last+1)&0xffffff, 16)

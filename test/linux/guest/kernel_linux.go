@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"ciddk/internal/natural"
+	"ciddk/internal/nameorder"
 )
 
 // modules are loaded in every guest, in this order. A name that the kernel has built in needs no file. crc32_generic is
@@ -39,7 +39,7 @@ func newestKernel(root string) (*kernel, error) {
 	if len(images) == 0 {
 		return nil, errors.New("no kernel image in /boot")
 	}
-	slices.SortFunc(images, func(a, b string) int { return -natural.Compare(a, b) })
+	slices.SortFunc(images, func(a, b string) int { return -nameorder.Compare(a, b) })
 	var why []error
 	for _, i := range images {
 		k, err := readKernel(root, strings.TrimPrefix(filepath.Base(i), "vmlinuz-"))

@@ -1,5 +1,5 @@
-// Package natural orders names as people number them: CI-9 before CI-56, 6.1.0-9 before 6.1.0-56.
-package natural
+// Package nameorder orders names as people number them: CI-9 before CI-56, 6.1.0-9 before 6.1.0-56.
+package nameorder
 
 import "strings"
 

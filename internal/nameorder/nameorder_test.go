@@ -1,4 +1,4 @@
-package natural
+package nameorder
 
 import (
 	"testing"

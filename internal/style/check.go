@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ciddk/internal/layers"
+)
+
+// finding is a rule that is broken at a place.
+type finding struct {
+	file string // relative to the root, with slashes
+	line int
+	text string
+}
+
+func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.file, f.line, f.text) }
+
+// checkTree checks all Go files below root, except generated ones and test data.
+func checkTree(root string) ([]finding, error) {
+	files, err := layers.Files(root, ".go")
+	if err != nil {
+		return nil, err
+	}
+	var all []finding
+	for _, name := range files {
+		if strings.Contains(name, "testdata/") {
+			continue
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, filepath.Join(root, filepath.FromSlash(name)), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if !ast.IsGenerated(f) {
+			all = append(all, checkFile(fset, f, name)...)
+		}
+	}
+	return all, nil
+}
+
+// checkFile checks one file.
+func checkFile(fset *token.FileSet, f *ast.File, name string) []finding {
+	c := checker{fset: fset, name: name}
+	c.packageName(f)
+	if f.Doc != nil {
+		c.opening(f.Doc, "")
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			c.opening(n.Doc, n.Name.Name)
+		case *ast.TypeSpec:
+			c.opening(n.Doc, n.Name.Name)
+		case *ast.ValueSpec:
+			c.opening(n.Doc, n.Names[0].Name)
+		case *ast.GenDecl:
+			c.genDecl(n)
+		case *ast.Field:
+			c.field(n)
+		case *ast.AssignStmt:
+			c.assignment(n)
+		}
+		return true
+	})
+	slices.SortStableFunc(c.found, func(a, b finding) int { return cmp.Compare(a.line, b.line) })
+	return c.found
+}
+
+type checker struct {
+	fset  *token.FileSet
+	name  string
+	found []finding
+}
+
+func (c *checker) add(n ast.Node, format string, args ...any) {
+	c.found = append(c.found, finding{c.name, c.fset.Position(n.Pos()).Line, fmt.Sprintf(format, args...)})
+}
+
+// packageName checks that a package has the name of its folder. Programs, and tests of a package from outside, have their own.
+func (c *checker) packageName(f *ast.File) {
+	name := strings.TrimSuffix(f.Name.Name, "_test")
+	folder := path.Base(path.Dir(c.name))
+	if name != "main" && name != folder {
+		c.add(f.Name, "package %s is in a folder called %s", name, folder)
+	}
+}
+
+// verbs are openings of doc comments that hide what a function does: it returns, reports, sets, creates.
+var verbs = []string{"tells", "gives", "says", "knows", "asks", "hears", "shows", "wants"}
+
+// opening checks the first words of a doc comment: NAME VERB, or VERB alone.
+func (c *checker) opening(doc *ast.CommentGroup, name string) {
+	if doc == nil {
+		return
+	}
+	words := strings.Fields(doc.Text())
+	if len(words) > 1 && words[0] == name {
+		words = words[1:]
+	}
+	if len(words) > 0 && slices.Contains(verbs, strings.ToLower(words[0])) {
+		c.add(doc, "the comment of %s opens with %q: write what it returns, reports, sets or creates", name, words[0])
+	}
+}
+
+func (c *checker) genDecl(d *ast.GenDecl) {
+	if d.Doc == nil || len(d.Specs) == 0 {
+		return
+	}
+	switch s := d.Specs[0].(type) {
+	case *ast.TypeSpec:
+		c.opening(d.Doc, s.Name.Name)
+	case *ast.ValueSpec:
+		c.opening(d.Doc, s.Names[0].Name)
+	}
+}
+
+func (c *checker) field(f *ast.Field) {
+	if len(f.Names) > 0 {
+		c.opening(f.Doc, f.Names[0].Name)
+	}
+}
+
+// maxTargets is the number of targets that an assignment may have, if they do not come from one call or expression.
+const maxTargets = 3
+
+func (c *checker) assignment(a *ast.AssignStmt) {
+	if len(a.Lhs) <= maxTargets || len(a.Rhs) == 1 {
+		return
+	}
+	c.add(a, "%d targets in one assignment, want at most %d", len(a.Lhs), maxTargets)
+}
