@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// box is one rectangle of the picture, in units of pixels; class picks its colours.
+// box is one rectangle of the picture, in pixels; class selects its colours.
 type box struct {
 	x, y, w, h int
 	class      string
@@ -47,8 +47,8 @@ var arrows = []arrow{
 	{127, 464, 500, ""},
 }
 
-// picture draws the architecture. Colours come from a style sheet with a variant for dark backgrounds, so it reads on both. exists
-// tells whether a package is there.
+// picture returns the architecture as SVG. It has a background of its own, light or dark as the reader's system asks for, because a page may be dark
+// when the system is not. exists reports whether a package is there.
 func picture(exists func(folder string) bool) string {
 	var b strings.Builder
 	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 620" role="img" aria-label="Architecture of the HCA Driver Development Kit">
@@ -59,12 +59,13 @@ text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1b1f24}
 rect{stroke-width:1.5}path{fill:none;stroke:#57606a;stroke-width:1.5}.head{fill:#57606a;stroke:none}
 .user rect{fill:#eef4ff;stroke:#3b6fd4}.kit rect{fill:#f3f0ff;stroke:#7a5bd0}.ci rect{fill:#1f4fa8;stroke:#1f4fa8}.ci text{fill:#fff}
 .driver rect{fill:#eaf7ee;stroke:#2c8a4b}.vendor rect{fill:#fff6e0;stroke:#b7791f}.plain rect{fill:#f6f8fa;stroke:#8c959f}
-.planned rect{fill:none;stroke-dasharray:6 4}
+.planned rect{fill:none;stroke-dasharray:6 4}.paper{fill:#fff}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.l,.a{fill:#9da7b3}path{stroke:#9da7b3}.head{fill:#9da7b3}
 .user rect{fill:#14233f;stroke:#6d9bf1}.kit rect{fill:#231b3d;stroke:#a78bfa}.ci rect{fill:#2f6fe0;stroke:#2f6fe0}
 .driver rect{fill:#10291a;stroke:#4cc273}.vendor rect{fill:#33270b;stroke:#e0a93b}.plain rect{fill:#161b22;stroke:#6e7681}
-.planned rect{fill:none}}
+.planned rect{fill:none}.paper{fill:#0d1117}}
 </style>
+<rect class="paper" width="960" height="620"/>
 `)
 	for _, a := range arrows {
 		fmt.Fprintf(&b, `<path d="M%d %dV%d"/><path class="head" d="M%d %dl-5 -8h10z"/>`+"\n", a.x, a.y1, a.y2-6, a.x, a.y2)
