@@ -65,9 +65,16 @@ func (al *AL) Adapters() []*Adapter {
 	return as
 }
 
-// Adapter finds an HCA by its GUID; NotFound if it is not present.
-func (al *AL) Adapter(guid ci.GUID) (*Adapter, error) {
-	return al.find("AL.Adapter", func(a *Adapter) bool { return a.info.GUID == guid })
+// Adapter returns the HCA with a GUID. Status: NotFound (no such HCA, or it is being removed).
+func (al *AL) Adapter(guid ci.GUID) (*Adapter, error) { return al.adapter("AL.Adapter", guid) }
+
+func (al *AL) adapter(verb string, guid ci.GUID) (*Adapter, error) {
+	for _, a := range al.Adapters() {
+		if a.info.GUID == guid {
+			return a, nil
+		}
+	}
+	return nil, notRegistered(verb, guid)
 }
 
 // AdapterByGID finds the HCA, and the port of it, that has gid in its table.

@@ -156,7 +156,7 @@ func TestCloseDuringRegister(t *testing.T) {
 	assert.ErrorIs(t, al.Deregister(fakeGUID), ci.NotFound, "not registered yet")
 	c := must(al.Open(accesslayer.ClientConfig{}))
 	_, err := c.OpenCA(fakeGUID, nil)
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 	go func() { closed <- al.Close() }()
 	require.Eventually(t, func() bool { _, err := al.Open(accesslayer.ClientConfig{}); return err != nil }, 10*time.Second, time.Millisecond)
 	close(hold)

@@ -65,7 +65,7 @@ func (c *Client) AL() *AL { return c.n.al }
 
 // OpenCA opens an HCA by its GUID. Any number of opens, of any number of clients, share the one open of the driver. Events of the
 // CA and its ports come to onEvent, which may be nil, one at a time, on a goroutine of the access layer.
-// Status: InvalidGUID (no such HCA), InvalidState with ErrClosed (on its way out; client closed).
+// Status: NotFound (no such HCA), InvalidState with ErrClosed (on its way out; client closed).
 func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) {
 	const verb = "Client.OpenCA"
 	al := c.n.al
@@ -80,7 +80,7 @@ func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) 
 	al.mu.Unlock()
 	switch {
 	case a == nil:
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidGUID, Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
+		return nil, notRegistered(verb, guid)
 	case !ok:
 		return nil, kindAdapter.dying(verb)
 	}
@@ -91,13 +91,18 @@ func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) 
 }
 
 // HCA is an HCA seen through this client, for code that is written against package ci: what it makes is tracked, shared and destroyed as
-// if made here. Its OpenCA may be called several times. Status: InvalidGUID.
+// if made here. Its OpenCA may be called several times. Status: NotFound (no such HCA, or it is being removed).
 func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
-	a, err := c.n.al.Adapter(guid)
+	a, err := c.n.al.adapter("Client.HCA", guid)
 	if err != nil {
-		return nil, &ci.Error{Verb: "Client.HCA", Status: ci.InvalidGUID, Err: err}
+		return nil, err
 	}
 	return clientHCA{c: c, a: a}, nil
+}
+
+// notRegistered is the error of every verb that gets a GUID which no HCA has.
+func notRegistered(verb string, guid ci.GUID) error {
+	return &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
 }
 
 type clientHCA struct {

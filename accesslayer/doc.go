@@ -22,6 +22,31 @@
 // the driver and cost nothing extra; the driver recovers its own objects from arguments with ci.As. Other verbs hold a reference, so
 // that a destroy does not overtake them.
 //
+// # Creating and destroying
+//
+// Programs use the creators that begin with New, which return the types of this package, and Close, which may be called again and can be deferred. The
+// creators of package ci (AllocatePD, CreateCQ, RegisterMR, …) do the same and return interfaces: they are there for code that is written against ci, and for
+// Client.HCA. Destroy is Close for that code: a second call is an error. DestroyAsync is for callbacks.
+//
+// # Waiting for completions
+//
+// CQ.Wait is the one to begin with: it sleeps until there are completions and returns them, on the goroutine of the caller. CQ.Poll returns at once; it
+// is for programs that have something else to do. Poller spins before it sleeps, which saves microseconds and costs a processor. Pump calls a function with
+// the completions on a goroutine of its own, for programs that are built on callbacks. CQHandler.OnCompletion is the driver's callback itself: it
+// must not block. One CQ is consumed in one of these ways at a time. Connections of package rdmacm need none of them.
+//
+// # Errors
+//
+// A GUID that no HCA has is NotFound, a port that an HCA does not have InvalidPort. An object that is destroyed, or belongs to another access layer or HCA, is
+// the Invalid…Handle of its kind; creating below a destroyed object is InvalidState. Where destruction is the reason, the error is ErrClosed as well.
+//
+// # Regions for many transfers
+//
+// NewFastRegPool is for all transfers whose memory changes: registering is a work request, in order with those that use the memory. NewFMRPool is
+// for consumers that were written for FMRs (SAS-2.3 names their verbs): it works on drivers that have FMRs, and its keys stay valid until
+// a flush. New code uses FastRegPool. They share no code, because what they have in common is a free list: an FMR is mapped by a verb and
+// unmapped in batches, a fast registration is mapped and unmapped by work requests of the consumer.
+//
 // # Destroying
 //
 // DestroyAsync may be called anywhere, callbacks included; Destroy and Close wait, and may not be called from a callback of the object
@@ -70,9 +95,12 @@
 //	ib_cm_dreq, ib_cm_drep                       cm.Conn.Disconnect, AnswerDisconnect
 //	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
-// Rows of other packages to come, which stand on this one: SA queries, service records, subscriptions and the SA half of multicast (ib_query …, ib_join_mcast); I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Registration opens
-// and queries the CA and announces client reregistration, but makes no PD and no special QPs of its own: mads.Manager, a client as any
-// other, does. Regions shared by an id (ib_reg_shmid) were never finished, and have no place.
+//	ib_query (paths, multicast members)          package sa: Client.Path, Do; package rdmacm resolves addresses with it
+//	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.Attach; rdmacm.ID.Join does both
+//
+// Not there: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Regions shared by an id
+// (ib_reg_shmid) were never finished in the original. Registration opens and queries the CA and announces client reregistration; it creates no PD and no
+// special QPs of its own, as mads.Manager, a client like any other, does that.
 //
 // # Deviations
 //

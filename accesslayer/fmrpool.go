@@ -20,7 +20,7 @@ type FMRPoolConfig struct {
 	OnFlush func(error)
 }
 
-// FMRPool lends FMRs. Unmapping costs a trip to the HCA for a whole batch of them, so a mapping given back stays valid for peers until
+// FMRPool lends FMRs; new code uses FastRegPool (see the package documentation). Unmapping costs a trip to the HCA for a whole batch of them, so a mapping given back stays valid for peers until
 // the next flush; who cannot have that calls Flush. Its destruction unmaps what was not given back.
 type FMRPool struct {
 	object

@@ -491,7 +491,7 @@ func TestClientHCA(t *testing.T) {
 	_, err = hca.OpenCA(1, func(ci.Event) {}, nil)
 	assert.ErrorIs(t, err, ci.NotFound)
 	_, err = c.HCA(1)
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 	ca := must(hca.OpenCA(fakeGUID, func(ci.Event) {}, nil))
 	pd := must(ca.AllocatePD(ci.PDNormal))
 	cq := must(pd.CreateCQ(ci.CQCreate{Size: 1}))

@@ -173,7 +173,7 @@ func (al *AL) Deregister(guid ci.GUID) error {
 	}
 	if a == nil {
 		al.mu.Unlock()
-		return &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
+		return notRegistered(verb, guid)
 	}
 	if !a.removing {
 		a.removing = true

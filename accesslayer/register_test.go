@@ -229,9 +229,9 @@ func TestOneDriverOpen(t *testing.T) {
 	assert.Equal(t, 1, h.opens)
 	assert.False(t, h.closed)
 	_, err := c.OpenCA(99, nil)
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 	_, err = c.OpenCA(0, nil)
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 }
 
 // A full tree, events and verbs in flight from many goroutines: the HCA is pulled, and the driver sees one orderly destruction.
@@ -295,7 +295,7 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 	assert.Empty(t, h.liveObjects())
 	assert.Equal(t, "close", h.traced()[len(h.traced())-1], "close is the last verb")
 	_, err := c.OpenCA(fakeGUID, nil)
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 }
 
 // As long as clients are being told, everything is still there.

@@ -3,6 +3,7 @@ package cm
 import (
 	"time"
 
+	"ciddk/accesslayer/mads"
 	"ciddk/mad"
 )
 
@@ -120,27 +121,41 @@ func (m *Manager) displace(c *conn) {
 	m.wheel.Set(&c.timer, 1)
 }
 
-// makeRoom displaces a request that waits for Accept for one from a source with a debt, and reports whether it did; m.mu is held. Of requests
-// whose sources have the same debt it is the newest.
-func (l *listener) makeRoom(debt uint32) bool {
-	m := l.m
+// mostIndebted returns the request to displace among those that wait at a listener, for one from a source with a debt: the one whose source has the largest
+// debt, and of those with the same debt the newest. ok is false if no debt outweighs that of the newcomer. Of a long backlog it compares crowdedBacklog
+// requests, chosen at random. m.mu is held.
+func mostIndebted[R any](m *Manager, waiting []R, source func(R) *mads.Source, debt uint32) (victim R, ok bool) {
 	now := m.clock.Now()
-	var victim *conn
 	var largest uint32
-	for i := range min(len(l.waiting), crowdedBacklog) {
-		c := l.waiting[i]
-		if len(l.waiting) > crowdedBacklog {
-			c = l.waiting[m.ids.rand.Uint64()%uint64(len(l.waiting))]
+	for i := range min(len(waiting), crowdedBacklog) {
+		r := waiting[i]
+		if len(waiting) > crowdedBacklog {
+			r = waiting[m.ids.rand.Uint64()%uint64(len(waiting))]
 		}
-		if d := m.debts.of(&c.from, now); outweighs(d, debt) && d >= largest {
-			victim, largest = c, d
+		if d := m.debts.of(source(r), now); outweighs(d, debt) && d >= largest {
+			victim, largest, ok = r, d, true
 		}
 	}
-	if victim == nil {
-		return false
+	return victim, ok
+}
+
+// makeRoom displaces a request that waits for Accept for one from a source with a debt, and reports whether it did; m.mu is held.
+func (l *listener) makeRoom(debt uint32) bool {
+	c, ok := mostIndebted(l.m, l.waiting, func(c *conn) *mads.Source { return &c.from }, debt)
+	if ok {
+		l.m.displace(c)
 	}
-	m.displace(victim)
-	return true
+	return ok
+}
+
+// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup for one from a source with a debt, and reports whether it did;
+// m.mu is held.
+func (l *listener) makeRoomForLookup(debt uint32) bool {
+	r, ok := mostIndebted(l.m, l.lookups, func(r *lookup) *mads.Source { return &r.source }, debt)
+	if ok {
+		r.forgetLocked()
+	}
+	return ok
 }
 
 // overload is what becomes of a request for which there is no room; m.mu is held.

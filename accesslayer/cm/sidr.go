@@ -247,29 +247,6 @@ func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
 // sidrSilence is no status: the request is dropped without an answer.
 const sidrSilence mad.SIDRStatus = 0xff
 
-// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup for one from a source with a debt, and reports whether it did;
-// m.mu is held.
-func (l *listener) makeRoomForLookup(debt uint32) bool {
-	m := l.m
-	now := m.clock.Now()
-	var victim *lookup
-	var largest uint32
-	for i := range min(len(l.lookups), crowdedBacklog) {
-		r := l.lookups[i]
-		if len(l.lookups) > crowdedBacklog {
-			r = l.lookups[m.ids.rand.Uint64()%uint64(len(l.lookups))]
-		}
-		if d := m.debts.of(&r.source, now); outweighs(d, debt) && d >= largest {
-			victim, largest = r, d
-		}
-	}
-	if victim == nil {
-		return false
-	}
-	victim.forgetLocked()
-	return true
-}
-
 func (l *lookup) taken() { l.listener = nil }
 
 // forget ends a SIDR request's being remembered.

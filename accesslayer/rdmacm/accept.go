@@ -46,7 +46,7 @@ func (i *ID) accept(ctx context.Context, cfg *ConnParam) error {
 	cut := func(a *ci.QPAttr) { a.RespRes, a.InitDepth = t.resources, t.depth }
 	c, own := i.Conn(), i.QP() != nil
 	if own {
-		if err := i.move(c, func(a *ci.QPAttr) { cut(a); a.RQPSN = t.qp.StartPSN }, ci.QPRTR); err != nil {
+		if err := i.move(c, func(a *ci.QPAttr) { cut(a); a.RQPSN, a.MinRNRTimer = t.qp.StartPSN, cfg.MinRNRTimer }, ci.QPRTR); err != nil {
 			_ = c.Reject(mad.RejNoResources, nil, nil)
 			return err
 		}

@@ -47,6 +47,44 @@ type Config struct {
 	Rand *rand.Rand
 }
 
+// OpenConfig describes what Open and OpenHCA create. The zero value is good for use.
+type OpenConfig struct {
+	// AccessLayer is the configuration of the access layer that OpenHCA creates: clock, logger and so on. Open does not use it.
+	AccessLayer accesslayer.Config
+	// MAD and CM are the configurations of the services.
+	MAD mads.Config
+	CM  cm.Config
+	// Resolver and Ephemeral are those of Config.
+	Resolver  Resolver
+	Ephemeral [2]uint16
+	// Rand is the source of everything that is random in the services: PSNs, ports, communication and transaction IDs. CM.Rand and MAD.FirstAgent
+	// are made from it, unless they are set. nil: unpredictable. Together with a clock (AccessLayer.Clock, or a testing/synctest bubble) and a seeded HCA and
+	// network, a run can be repeated.
+	Rand *rand.Rand
+	// OnClose, if not nil, is called at the end of Manager.Close, to close what the Manager stands on.
+	OnClose func() error
+}
+
+// seed derives the sources of the services, which have a lock each.
+func (c *OpenConfig) seed() {
+	if c.Rand == nil {
+		return
+	}
+	if c.CM.Rand == nil {
+		c.CM.Rand = rand.New(rand.NewPCG(c.Rand.Uint64(), c.Rand.Uint64()))
+	}
+	if c.MAD.FirstAgent == 0 {
+		c.MAD.FirstAgent = c.Rand.Uint32() | 1
+	}
+}
+
+func (c *OpenConfig) onClose() func() error {
+	if c.OnClose == nil {
+		return func() error { return nil }
+	}
+	return c.OnClose
+}
+
 // IDConfig says what an ID is for. The zero value is a reliable connection of port space TCP.
 type IDConfig struct {
 	Space mad.PortSpace // 0: TCP
@@ -100,6 +138,9 @@ type ConnParam struct {
 	// Retries is how often a packet is sent again that is not acknowledged, RNRRetries when the peer has no receive posted; 7 is for ever there.
 	// 0: 7. Negative: none.
 	Retries, RNRRetries int
+	// MinRNRTimer is the time after which the peer repeats a message that has met no receive here: an IBTA RNR code, 1 (10 us) to 31 (492 ms).
+	// 0: 655 ms, as on Linux.
+	MinRNRTimer uint8
 	// FlowControl advertises that this end's acknowledgements carry credits (end-to-end flow control). Set it only for an HCA that sends them:
 	// the reference HCA does not.
 	FlowControl bool
@@ -115,7 +156,8 @@ type DialIDConfig struct {
 	QP   QPConfig
 	Conn ConnParam
 	// Local is where to call from; the zero value: any.
-	Local netip.AddrPort
+	Local  netip.AddrPort
+	lookup bool // datagrams: Connect only asks for the peer's QP, there is none here
 	// Setup, if not nil, is called when there is a QP, and before the peer hears of it: post receives here. An error ends Dial.
 	Setup func(*ID) error
 }

@@ -132,7 +132,7 @@ func (i *ID) connect(ctx context.Context, cfg *ConnParam) (state, error) {
 	if i.QP() == nil {
 		return replied, nil
 	}
-	if err := i.move(c, nil, ci.QPRTR, ci.QPRTS); err != nil {
+	if err := i.move(c, func(a *ci.QPAttr) { a.MinRNRTimer = cfg.MinRNRTimer }, ci.QPRTR, ci.QPRTS); err != nil {
 		_ = c.Reject(mad.RejNoResources, nil, nil) // the peer's wait is all there is to end
 		i.forgetConn(c)
 		return 0, err

@@ -56,6 +56,7 @@ func (i *ID) end(err error) {
 	if err == nil {
 		err = context.Canceled // an end without a cause is an end
 	}
+	err = ended(err)
 	i.mu.Lock()
 	was := i.why != nil
 	if !was {
@@ -72,6 +73,18 @@ func (i *ID) end(err error) {
 		qp.TimeWait(c.TimeWait())
 	}
 	i.finish(err)
+}
+
+// abort ends a connection whose QP has failed: the peer is told, and not waited for. After the end it does nothing.
+func (i *ID) abort(cause error) {
+	if i.Err() != nil {
+		return
+	}
+	i.end(cause)
+	i.tell(nil, i.Err())
+	if c := i.Conn(); c != nil {
+		_ = c.Close() // it returns no error
+	}
 }
 
 // removed is the end of the HCA with a GUID.

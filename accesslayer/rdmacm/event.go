@@ -1,10 +1,6 @@
 package rdmacm
 
-import (
-	"errors"
-
-	"ciddk/accesslayer/cm"
-)
+import "ciddk/accesslayer/cm"
 
 // Event is what happens to an ID without being asked for, and not as the result of a call.
 type Event struct {
@@ -46,14 +42,14 @@ func (t EventType) String() string {
 	return "unknown event"
 }
 
-// Why a connection is over: ID.Err.
+// Causes of the end of a connection: see ErrEnded, which each of them is, too.
 var (
-	ErrPeerDisconnected = errors.New("the peer has disconnected")
-	ErrDisconnected     = errors.New("disconnected here")
-	ErrDeviceRemoved    = errors.New("the HCA has gone")
+	ErrPeerDisconnected error = endCause("the peer has disconnected")
+	ErrDisconnected     error = endCause("disconnected here")
+	ErrDeviceRemoved    error = endCause("the HCA was removed")
 	// ErrPeerLost ends a connection with QPConfig.KeepAlive whose peer does not answer. It is a net.Error that is a timeout.
-	ErrPeerLost error = timeout{errors.New("the peer does not answer keepalive probes")}
-	// ErrQPFailed is also the error of the Accept that met it, and of a connection with QPConfig.KeepAlive whose QP has failed. QPConfig.OnEvent tells what was wrong with a request, the first completion of
-	// RecvCQ what was with a receive.
-	ErrQPFailed = errors.New("the QP failed before it was established: the peer's first request was bad, or the receive for it")
+	ErrPeerLost error = timeout{endCause("the peer does not answer keepalive probes")}
+	// ErrQPFailed is the end of a connection whose QP went to Error by itself: a work request failed, or a request of the peer was invalid
+	// (QPConfig.OnEvent gets the event). ID.Accept returns it when that happened before the connection was established.
+	ErrQPFailed error = endCause("the QP failed")
 )

@@ -25,7 +25,7 @@ func newManager(port reference.PortConfig) (m *rdmacm.Manager, closeAll func()) 
 	if err := al.Register(hca); err != nil {
 		panic(err)
 	}
-	if m, err = rdmacm.Open(al); err != nil {
+	if m, err = rdmacm.Open(al, rdmacm.OpenConfig{}); err != nil {
 		panic(err)
 	}
 	return m, func() { fmt.Println("closed:", errors.Join(m.Close(), al.Close(), hca.Close())) }

@@ -84,6 +84,9 @@ func newID(m *Manager, cfg IDConfig) *ID {
 	return i
 }
 
+// Manager returns the Manager of the ID.
+func (i *ID) Manager() *Manager { return i.m }
+
 // enter begins a step: from one of some states to another. The state is put back by leave.
 func (i *ID) enter(verb string, to state, from ...state) (was state, err error) {
 	i.mu.Lock()
@@ -276,10 +279,10 @@ func (i *ID) SetPath(p cm.Path) error {
 // HCA flushes at once, and who sees ci.WCFlushErr before that finds the cause in Err already.
 func (i *ID) Done() <-chan struct{} { return i.life.Done() }
 
-// Err is nil as long as there is no end, then ErrDisconnected, ErrPeerDisconnected, ErrDeviceRemoved, ErrQPFailed, net.ErrClosed, or what else ended the
-// connection. It says so from before work is flushed, a little before Done is closed. Work that is flushed while Err is nil tells of another end:
-// the QP has failed of itself. Then the cause is the status of the completion before the flushed ones, or, where the peer's request was the
-// reason, an event of the QP (QPConfig.OnEvent); the connection goes on for the peer, until somebody disconnects.
+// Err returns nil before the end, and then an error that is ErrEnded, with its cause. It is set before work is flushed, a little before Done
+// is closed. Work that is flushed while Err is nil means that the QP failed by itself. The reason is then the status of the completion before the
+// flushed ones or, if a request of the peer was invalid, an event of the QP (QPConfig.OnEvent); for the peer the connection goes on until
+// somebody disconnects.
 func (i *ID) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

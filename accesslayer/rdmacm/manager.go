@@ -53,6 +53,16 @@ type device struct {
 	pd *accesslayer.PD
 }
 
+// AL returns the access layer, for programs that create objects of their own.
+func (m *Manager) AL() *accesslayer.AL { return m.al }
+
+// unpredictable returns a source whose numbers nobody guesses.
+func unpredictable() *rand.Rand {
+	var seed [32]byte
+	crand.Read(seed[:]) // never fails
+	return rand.New(rand.NewChaCha8(seed))
+}
+
 // New makes a Manager that uses HCAs through client, and services as cfg says. What it opens and makes belongs to the client, too.
 // Status: InvalidParameter (no client, no CM, an empty range), ErrClosed (of client).
 func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
@@ -64,9 +74,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wheel.Init(m.al.Clock())
 	if cfg.Rand == nil {
-		var seed [32]byte
-		crand.Read(seed[:]) // never fails
-		cfg.Rand = rand.New(rand.NewChaCha8(seed))
+		cfg.Rand = unpredictable()
 	}
 	var mu sync.Mutex // rand.Rand has none
 	m.random = func() uint64 { mu.Lock(); defer mu.Unlock(); return cfg.Rand.Uint64() }
@@ -89,42 +97,62 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Open makes a Manager with everything of its own: a client of the access layer, MAD services and a connection manager. There can be one
-// of these per access layer, for QP1 can be had once, and so can a port of a port space: parts of a program that want connections of their
-// own are given the one Manager, as they would share the network of their host. Each has its IDs and listeners there, and closes those.
-// Errors: ResourceBusy (there is one, or there are MAD services of someone else's; the error says whose. After its Close, Open works), those of
+// Open creates a Manager with services of its own on an access layer: MAD services and a connection manager. There can be one per access layer, since
+// QP1 can be had once, and so can a port of a port space: parts of a program that want connections of their own share the one Manager, as they share the
+// network of their host. Errors: ResourceBusy (there are MAD services already; the error names their owner, and after their Close, Open works), those of
 // accesslayer.AL.Open, mads.New and cm.New.
-func Open(al *accesslayer.AL) (*Manager, error) {
+func Open(al *accesslayer.AL, cfg OpenConfig) (*Manager, error) {
 	if al == nil {
 		return nil, invalid("rdmacm.Open", "an access layer is needed")
 	}
-	var own []func() error
+	cfg.seed()
+	own := []func() error{cfg.onClose()}
 	fail := func(err error) (*Manager, error) {
-		for _, f := range slices.Backward(own) {
+		for _, f := range slices.Backward(own[1:]) { // OnClose is for a Manager
 			err = errors.Join(err, f())
 		}
 		return nil, err
+	}
+	if cfg.MAD.Name == "" {
+		cfg.MAD.Name = "rdmacm.Open"
 	}
 	client, err := al.Open(accesslayer.ClientConfig{Name: "rdmacm"})
 	if err != nil {
 		return nil, err
 	}
 	own = append(own, client.Close)
-	svc, err := mads.New(al, mads.Config{Name: "rdmacm.Open"})
+	svc, err := mads.New(al, cfg.MAD)
 	if err != nil {
 		return fail(err)
 	}
 	own = append(own, svc.Close)
-	c, err := cm.New(al, svc, cm.Config{})
+	c, err := cm.New(al, svc, cfg.CM)
 	if err != nil {
 		return fail(err)
 	}
 	own = append(own, c.Close)
-	m, err := New(client, Config{CM: c, MAD: svc})
+	m, err := New(client, Config{CM: c, MAD: svc, Resolver: cfg.Resolver, Ephemeral: cfg.Ephemeral, Rand: cfg.Rand})
 	if err != nil {
 		return fail(err)
 	}
 	m.own = append(own, m.own...)
+	return m, nil
+}
+
+// OpenHCA creates a Manager for one HCA, of whatever driver, with an access layer and services of its own: one call for programs that need no other
+// part of the access layer. Manager.Close ends all of it; the HCA stays the caller's, and is closed after the Manager.
+// Errors: those of accesslayer.AL.Register and of Open.
+func OpenHCA(hca ci.HCA, cfg OpenConfig) (*Manager, error) {
+	al := accesslayer.New(cfg.AccessLayer)
+	if err := al.Register(hca); err != nil {
+		return nil, errors.Join(err, al.Close())
+	}
+	onClose := cfg.onClose()
+	cfg.OnClose = func() error { return errors.Join(al.Close(), onClose()) }
+	m, err := Open(al, cfg)
+	if err != nil {
+		return nil, errors.Join(err, al.Close())
+	}
 	return m, nil
 }
 
@@ -243,8 +271,10 @@ func (m *Manager) DialID(ctx context.Context, remote netip.AddrPort, cfg DialIDC
 	if err := i.ResolveRoute(ctx); err != nil {
 		return nil, err
 	}
-	if err := i.CreateQP(cfg.QP); err != nil {
-		return nil, err
+	if !cfg.lookup {
+		if err := i.CreateQP(cfg.QP); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Setup != nil {
 		if err := cfg.Setup(i); err != nil {
@@ -276,7 +306,7 @@ func (m *Manager) ListenID(local netip.AddrPort, cfg ListenIDConfig) (*IDListene
 }
 
 // Device gives the Manager's open of an HCA, and the PD that IDs share if they are given no other. Both live until the Manager is closed
-// or the HCA goes. Status: InvalidGUID, ErrClosed.
+// or the HCA goes. Status: NotFound, ErrClosed.
 func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()

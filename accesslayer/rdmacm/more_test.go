@@ -233,12 +233,12 @@ func TestListenID(t *testing.T) {
 func TestOpenTwice(t *testing.T) {
 	h := newLAN().host(t, "10.0.0.1")
 	live := h.hcas["10.0.0.1"].Live()
-	_, err := rdmacm.Open(h.al)
+	_, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, `held by the client "rdmacm.Open"`)
 	require.Equal(t, live, h.hcas["10.0.0.1"].Live(), "nothing is left of the second")
 	require.NoError(t, h.m.Close())
-	m, err := rdmacm.Open(h.al)
+	m, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.NoError(t, err)
 	ln, err := m.ListenID(netip.MustParseAddrPort("10.0.0.1:7174"), rdmacm.ListenIDConfig{})
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestOpenTwice(t *testing.T) {
 
 // What is wrong with the parts, and with the order of closing.
 func TestOpen(t *testing.T) {
-	_, err := rdmacm.Open(nil)
+	_, err := rdmacm.Open(nil, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, ci.InvalidParameter)
 	_, err = rdmacm.New(nil, rdmacm.Config{CM: &fakeCM{}})
 	require.ErrorIs(t, err, ci.InvalidParameter)
@@ -270,11 +270,11 @@ func TestOpen(t *testing.T) {
 	_, err = m.ListenID(netip.AddrPort{}, rdmacm.ListenIDConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, _, err = m.Device(7)
-	require.ErrorIs(t, err, ci.InvalidGUID)
+	require.ErrorIs(t, err, ci.NotFound)
 	require.NoError(t, m.Close())
 	require.NoError(t, m.Close())
 	require.NoError(t, al.Close())
-	_, err = rdmacm.Open(al)
+	_, err = rdmacm.Open(al, rdmacm.OpenConfig{})
 	require.ErrorIs(t, err, accesslayer.ErrClosed)
 }
 

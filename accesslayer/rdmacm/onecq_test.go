@@ -139,7 +139,7 @@ func TestTooDeep(t *testing.T) {
 	}))
 	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))
-	m := must(rdmacm.Open(al))
+	m := must(rdmacm.Open(al, rdmacm.OpenConfig{}))
 	t.Cleanup(func() { assert.NoError(t, m.Close()) })
 	id := must(m.NewID(rdmacm.IDConfig{}))
 	require.NoError(t, id.Bind(ap("10.66.0.1:0")))

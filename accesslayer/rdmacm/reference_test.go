@@ -204,7 +204,7 @@ func TestDeviceRemoved(t *testing.T) {
 		types = append(types, e.Type)
 	}
 	_, err := active.PD()
-	assert.ErrorIs(t, err, ci.InvalidGUID)
+	assert.ErrorIs(t, err, ci.NotFound)
 	require.NoError(t, active.Close())
 	require.NoError(t, passive.Close())
 	_, err = c.m.DialID(ctx, ap("10.66.0.1:7174"), rdmacm.DialIDConfig{})

@@ -26,7 +26,7 @@ func must[T any](v T, err error) T {
 }
 
 // within is a context that ends long after anything should have happened.
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -45,14 +45,14 @@ type host struct {
 	hcas map[string]*reference.HCA
 }
 
-func (l *lan) host(t *testing.T, addrs ...string) *host {
+func (l *lan) host(t testing.TB, addrs ...string) *host {
 	t.Helper()
 	h := &host{lan: l, al: accesslayer.New(accesslayer.Config{}), hcas: map[string]*reference.HCA{}}
 	t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
 	for _, a := range addrs {
 		h.plug(t, a)
 	}
-	m, err := rdmacm.Open(h.al)
+	m, err := rdmacm.Open(h.al, rdmacm.OpenConfig{})
 	require.NoError(t, err)
 	h.m = m
 	t.Cleanup(func() { assert.NoError(t, m.Close()) })
@@ -60,11 +60,11 @@ func (l *lan) host(t *testing.T, addrs ...string) *host {
 }
 
 // plug adds an HCA, and waits until it is in use.
-func (h *host) plug(t *testing.T, addr string) {
+func (h *host) plug(t testing.TB, addr string) {
 	t.Helper()
 	a := netip.MustParseAddr(addr)
 	port := reference.UDP(reference.UDPConfig{Addr: a, Port: udpPort})
-	if h.lan != nil {
+	if h.lan != nil && h.lan.Network != nil {
 		port = reference.Virtual(h.lan.Network, reference.VirtualConfig{Addr: a})
 	}
 	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
@@ -81,7 +81,7 @@ func (h *host) plug(t *testing.T, addr string) {
 }
 
 // pull removes an HCA.
-func (h *host) pull(t *testing.T, addr string) {
+func (h *host) pull(t testing.TB, addr string) {
 	t.Helper()
 	require.NoError(t, h.al.Deregister(h.hcas[addr].Info().GUID))
 }
@@ -92,7 +92,7 @@ type buffer struct {
 	r ci.Region
 }
 
-func newBuffer(t *testing.T, id *rdmacm.ID, n int) *buffer {
+func newBuffer(t testing.TB, id *rdmacm.ID, n int) *buffer {
 	t.Helper()
 	pd, err := id.PD()
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func newBuffer(t *testing.T, id *rdmacm.ID, n int) *buffer {
 func ap(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 // await fails the test if c is not closed in time.
-func await(t *testing.T, c <-chan struct{}, what string) {
+func await(t testing.TB, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:

@@ -9,6 +9,6 @@ import (
 
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
-	run(&out)
+	run(t.Context(), &out)
 	assert.Equal(t, "received \"Hello over RoCEv2\"\n", out.String())
 }

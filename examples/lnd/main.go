@@ -20,10 +20,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
 	"ciddk/examples/lnd/lnd"
-	"ciddk/hca/reference"
+	"ciddk/softroce"
 )
 
 type options struct {
@@ -65,17 +63,7 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	if !o.Addr.IsValid() {
 		o.Addr = netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "127.0.0.2"}[o.Do == "serve"])
 	}
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: o.Addr})}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, hca.Close()) }()
-	al := accesslayer.New(accesslayer.Config{})
-	defer func() { err = errors.Join(err, al.Close()) }()
-	if err = al.Register(hca); err != nil {
-		return err
-	}
-	m, err := rdmacm.Open(al)
+	m, err := softroce.Open(o.Addr, softroce.Config{})
 	if err != nil {
 		return err
 	}

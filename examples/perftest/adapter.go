@@ -75,7 +75,7 @@ func openAdapter(ctx context.Context, o *options) (a *adapter, err error) {
 func (a *adapter) openCA(al *accesslayer.AL, o *options) (ca *accesslayer.CA, err error) {
 	guid := a.hca.Info().GUID
 	if o.RDMACM || o.TalkCM {
-		if a.cm, err = rdmacm.Open(al); err != nil {
+		if a.cm, err = rdmacm.Open(al, rdmacm.OpenConfig{}); err != nil {
 			return nil, err
 		}
 		a.undo.add(a.cm.Close)

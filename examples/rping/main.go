@@ -97,11 +97,11 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 
 // run is one program from opening the HCA to closing it.
 func run(ctx context.Context, o options, out *printer) (err error) {
-	m, closeAll, err := open(ctx, o)
+	m, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
+	defer func() { err = errors.Join(err, m.Close()) }()
 	if o.Server {
 		return serve(ctx, m, o, out)
 	}

@@ -169,7 +169,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "listening on", "-s", "-a", serverIP)
 			o := options{Client: true, Addr: netip.MustParseAddr(serverIP), From: netip.MustParseAddr(clientIP), Timeout: 10 * time.Second}
-			m, closeAll, err := open(t.Context(), o)
+			m, err := open(t.Context(), o)
 			require.NoError(t, err)
 			var side *side
 			id, err := m.DialID(t.Context(), netip.AddrPortFrom(o.Addr, 7174), rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
@@ -184,7 +184,7 @@ func TestStrangers(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 			<-id.Done()
 			require.NoError(t, side.close())
-			require.NoError(t, closeAll())
+			require.NoError(t, m.Close())
 		})
 	}
 }

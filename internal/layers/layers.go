@@ -16,7 +16,7 @@ var table string
 const Any = "*"
 
 // TestModules are what test files of every layer may import beside the standard library.
-var TestModules = []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/golang/mock",
+var TestModules = []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "golang.org/x/net/nettest", "github.com/golang/mock",
 	"github.com/rogpeppe/go-internal", "github.com/gopacket/gopacket"}
 
 // Row is one layer.

@@ -16,7 +16,7 @@ func start(net *reference.Network, cfg lnd.Config) (*lnd.Node, func()) {
 	hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: cfg.Addr})}}))
 	al := accesslayer.New(accesslayer.Config{})
 	check(al.Register(hca))
-	m := must(rdmacm.Open(al))
+	m := must(rdmacm.Open(al, rdmacm.OpenConfig{}))
 	n := must(lnd.Listen(m, cfg))
 	return n, func() { check(n.Close(), m.Close(), al.Close(), hca.Close()) }
 }

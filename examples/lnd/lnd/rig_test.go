@@ -38,7 +38,7 @@ func newHost(t *testing.T, net *reference.Network, addr string, sends int, tries
 	h.hca = must(reference.New(c))
 	t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
 	require.NoError(t, h.al.Register(h.hca))
-	h.m = must(rdmacm.Open(h.al))
+	h.m = must(rdmacm.Open(h.al, rdmacm.OpenConfig{}))
 	t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
 	return h
 }

@@ -87,7 +87,7 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	if o.Mode == "forget" {
 		return forget(ctx, al, o, out)
 	}
-	m, err := rdmacm.Open(al)
+	m, err := rdmacm.Open(al, rdmacm.OpenConfig{})
 	if err != nil {
 		return err
 	}

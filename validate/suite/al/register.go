@@ -106,7 +106,7 @@ func registerBad(t *validate.T) {
 	kit.WantExactly(t, s.al.Register(nil), "Registrar.Register of nil", ci.InvalidParameter)
 	kit.WantExactly(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister of a GUID that is not registered", ci.NotFound)
 	_, err := s.client.OpenCA(s.guid(0), nil)
-	kit.WantExactly(t, err, "Client.OpenCA of a GUID that is not registered", ci.InvalidGUID)
+	kit.WantExactly(t, err, "Client.OpenCA of a GUID that is not registered", ci.NotFound)
 }
 
 var _ = registrations.Case(validate.Case{

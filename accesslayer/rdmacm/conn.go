@@ -1,0 +1,506 @@
+package rdmacm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+)
+
+// ConnConfig describes a Conn. The zero value is good for use.
+type ConnConfig struct {
+	// MaxMessage is the length in bytes of the longest message that this end sends and takes; the peer's may differ. 0: 4096. At most 1 GiB.
+	// Read and Write use pieces of that length.
+	MaxMessage int
+	// Depth is how many messages may wait for the application here, and how many work requests may be under way; 0: 32. At most 8192.
+	// A Conn holds Depth+2 receive buffers and Depth send buffers of MaxMessage bytes, and no other memory that the peer can fill.
+	Depth int
+	// Plain leaves out what two Conns tell each other, for peers that are programs of other libraries: messages are SENDs without
+	// immediate data, and all private data is the application's. Then the peer's receive buffers are not counted: see Conn.
+	Plain bool
+	// KeepAlive, with Enable, ends the connection when the peer vanishes: see QPConfig.KeepAlive.
+	KeepAlive net.KeepAliveConfig
+	// Linger bounds how long Close waits until the peer has acknowledged what was sent. 0: 5 s. Negative: Close does not wait.
+	Linger time.Duration
+	// Private goes to the peer's application with the request: up to ConnectLen-12 bytes, with Plain ConnectLen.
+	Private []byte
+}
+
+// errNoCredits ends a Conn whose peer has announced to count messages and does not.
+var errNoCredits = errors.New("the peer sent a message without immediate data")
+
+const (
+	defaultMessage = 4096
+	maxMessage     = 1 << 30
+	defaultWindow  = 32
+	maxDepth       = 8192
+	defaultLinger  = 5 * time.Second
+)
+
+// rnrTimer is the time after which a peer that has met no receive tries again: 0.64 ms. It matters with Plain only.
+const rnrTimer = 12
+
+func (c *ConnConfig) complete(verb string) error {
+	switch {
+	case c.MaxMessage < 0 || c.MaxMessage > maxMessage:
+		return invalid(verb, "MaxMessage is %d, want 1 to %d, or 0 for %d", c.MaxMessage, maxMessage, defaultMessage)
+	case c.Depth < 0 || c.Depth > maxDepth:
+		return invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d", c.Depth, maxDepth, defaultWindow)
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = defaultMessage
+	}
+	if c.Depth == 0 {
+		c.Depth = defaultWindow
+	}
+	if c.Linger == 0 {
+		c.Linger = defaultLinger
+	}
+	return nil
+}
+
+// private returns the private data of a request or reply.
+func (c *ConnConfig) private(data []byte, plain bool) []byte {
+	if plain {
+		return data
+	}
+	return append(hello{depth: uint32(c.Depth), size: uint32(c.MaxMessage)}.append(nil), data...)
+}
+
+// Conn is a reliable connection that carries messages in both directions and gives access to the peer's memory. It comes from a Dialer or from
+// Request.Accept. All methods may be called concurrently; messages of one goroutine arrive in order.
+//
+// # Flow control
+//
+// The ends count each other's receive buffers. Send waits while the peer has none for another message, so no message meets a peer that is not ready, and
+// a reader that stops holds up its sender after ConnConfig.Depth messages, and nothing else. With ConnConfig.Plain there is no count: the peer's HCA
+// refuses a message for which no receive is posted (RNR NAK), and the HCA here repeats it until there is one. Work requests behind it wait.
+//
+// A Conn has no goroutine. What has arrived is taken by the calls: an end that never calls a method does not return receive buffers to the peer.
+//
+// # The end
+//
+// When the connection is over, all calls return an error for which errors.Is(err, ErrEnded) is true, beside its cause. Recv returns the
+// messages that arrived before. Done is closed at the same time.
+//
+// # Other verbs
+//
+// Do carries out any work request. ID returns the underlying ID with its QP, addresses, path and events; its CQ and its receive queue are the Conn's.
+// Programs that post and poll by themselves use Manager.DialID, or Request.ID instead of Request.Accept.
+type Conn struct {
+	e     engine
+	id    *ID
+	cfg   ConnConfig
+	plain bool
+	reply []byte
+
+	peerMax int     // bytes of the longest message that the peer takes
+	credits credits // guarded by e.mu
+	grantWR [1]ci.SendWR
+
+	granting sync.Mutex // guards grantWR
+
+	closing  sync.Once
+	closeErr error
+}
+
+// newConn creates the QP and the buffers of a Conn for an ID that has an address; connected completes it.
+func newConn(id *ID, cfg ConnConfig, plain bool) (*Conn, error) {
+	c := &Conn{id: id, cfg: cfg, plain: plain, peerMax: maxMessage}
+	c.e.accept = c.accept
+	sizes := engineConfig{recvCount: cfg.Depth, recvSize: cfg.MaxMessage, sendCount: cfg.Depth, sendSize: max(cfg.MaxMessage, atomicLen),
+		qp: QPConfig{KeepAlive: cfg.KeepAlive, OnEvent: c.qpEvent}}
+	if !plain {
+		sizes.recvCount += creditMessages
+		sizes.creditPlaces = creditPlaces
+		c.e.onPlace = c.grant
+	}
+	// What arrives before connected is taken only by calls, which nobody can make yet.
+	if err := c.e.start(id, sizes); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// connected completes a Conn with what the peer has told.
+func (c *Conn) connected(peer hello) {
+	if c.plain {
+		return
+	}
+	c.credits = newCredits(uint32(c.cfg.Depth), peer.depth)
+	c.peerMax = int(peer.size)
+}
+
+// qpEvent gets asynchronous events of the QP: an error that makes no completion ends the connection, too.
+func (c *Conn) qpEvent(_ *accesslayer.QP, e ci.Event) {
+	switch e.Type {
+	case ci.EventQPFatal, ci.EventWQReqError, ci.EventWQAccessError:
+		c.e.fail(errors.New("event of the QP: " + e.Type.String()))
+	}
+}
+
+// accept takes a successful receive; e.mu is held.
+func (c *Conn) accept(wc *ci.WC) (bool, error) {
+	switch {
+	case c.plain:
+		return true, nil
+	case wc.Flags&ci.WCImmediate == 0:
+		return false, errNoCredits
+	}
+	before := c.credits.limit
+	isMessage := c.credits.receive(wc.Imm)
+	if c.credits.limit != before {
+		c.e.senders.wake()
+	}
+	return isMessage, nil
+}
+
+// fail returns an error of an operation as package net does.
+func (c *Conn) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return opError(op, c.id.LocalAddr(), c.id.RemoteAddr(), err)
+}
+
+// Send sends a message of up to MaxMessage bytes. It waits for a free buffer here and at the peer, and returns when the message is in the send queue: b
+// is the caller's again. The peer's application may never read it: see Flush, which waits for the acknowledgement.
+// Errors: InvalidParameter (too long for this end or for the peer), the context's (nothing was sent), ErrEnded.
+func (c *Conn) Send(ctx context.Context, b []byte) error { return c.fail("send", c.send(ctx, b)) }
+
+func (c *Conn) send(ctx context.Context, b []byte) error {
+	if most := c.MaxMessage(); len(b) > most {
+		return invalid("Conn.Send", "a message of %d bytes, at most %d (ConnConfig.MaxMessage of both ends)", len(b), most)
+	}
+	i, imm, err := c.acquireMessage(ctx)
+	if err != nil {
+		return err
+	}
+	wr := ci.SendWR{Op: ci.OpSend}
+	if !c.plain {
+		wr.Imm, wr.Flags = imm, ci.SendImmediate
+	}
+	copy(c.e.sends[i].data, b)
+	if err := c.e.post(i, wr, len(b)); err != nil {
+		c.e.mu.Lock()
+		c.credits.untake()
+		c.e.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// acquireMessage waits for a send buffer and for a buffer at the peer. It returns the immediate data of the message.
+func (c *Conn) acquireMessage(ctx context.Context) (i int, imm uint32, err error) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.plain {
+		i, err = c.e.acquireLocked(ctx, false, nil)
+		return i, 0, err
+	}
+	if i, err = c.e.acquireLocked(ctx, false, &c.credits); err != nil {
+		return 0, 0, err
+	}
+	return i, c.credits.take(), nil
+}
+
+// MaxMessage returns the length of the longest message that Send takes: the smaller one of both ends' limits, as far as the peer's is known.
+func (c *Conn) MaxMessage() int { return min(c.cfg.MaxMessage, c.peerMax) }
+
+// Recv waits for the next message and returns a copy of it. Errors: the context's, ErrEnded.
+func (c *Conn) Recv(ctx context.Context) ([]byte, error) {
+	i, wc, err := c.next(ctx, maxMessage)
+	if err != nil {
+		return nil, c.fail("receive", err)
+	}
+	b := append(make([]byte, 0, wc.Length), c.e.recvs[i].data[:wc.Length]...)
+	c.recycle(i)
+	return b, nil
+}
+
+// RecvInto waits for the next message and copies it to b; it allocates nothing. Errors: io.ErrShortBuffer, with the length of the message, which
+// stays; those of Recv.
+func (c *Conn) RecvInto(ctx context.Context, b []byte) (int, error) {
+	i, wc, err := c.next(ctx, len(b))
+	if err != nil {
+		return int(wc.Length), c.fail("receive", err)
+	}
+	n := copy(b, c.e.recvs[i].data[:wc.Length])
+	c.recycle(i)
+	return n, nil
+}
+
+// next waits for the next message and takes it, if it has at most limit bytes. The caller recycles the buffer.
+func (c *Conn) next(ctx context.Context, limit int) (int, ci.WC, error) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if err := c.e.until(ctx, &c.e.readers, func() bool { return c.e.arrived.size > 0 }); err != nil {
+		return 0, ci.WC{}, err
+	}
+	a := *c.e.arrived.peek()
+	if int(a.wc.Length) > limit {
+		return 0, a.wc, io.ErrShortBuffer
+	}
+	c.e.arrived.pop()
+	return a.buffer, a.wc, nil
+}
+
+// recycle posts the buffer of a message that was read, and tells the peer if it is time.
+func (c *Conn) recycle(i int) {
+	c.e.postRecv(i)
+	if c.plain {
+		return
+	}
+	c.e.mu.Lock()
+	due := c.credits.free()
+	place := c.e.creditPlaces > 0
+	c.e.mu.Unlock()
+	if due && !place {
+		c.e.poll() // the peer has acknowledged those under way, or will soon: see grant
+	}
+	if due {
+		c.grant()
+	}
+}
+
+// grant tells the peer how many messages this end can take, if it is time and there is a place in the send queue. Otherwise the completion that makes a
+// place, or the next message, brings it about.
+func (c *Conn) grant() {
+	c.e.mu.Lock()
+	due := c.credits.due() && c.e.creditPlaces > 0 && c.e.failed == nil
+	var imm uint32
+	if due {
+		imm = c.credits.grant()
+		c.e.creditPlaces--
+	}
+	c.e.mu.Unlock()
+	if !due {
+		return
+	}
+	c.granting.Lock()
+	defer c.granting.Unlock()
+	c.grantWR[0] = ci.SendWR{ID: creditID, Op: ci.OpSend, Flags: ci.SendImmediate | ci.SendSignaled, Imm: imm}
+	if err := c.e.postSend(c.grantWR[:]); err != nil {
+		_ = c.e.failedOr(err)
+	}
+}
+
+// Flush waits until the peer's HCA has acknowledged all messages that were sent before. Errors: the context's, ErrEnded.
+func (c *Conn) Flush(ctx context.Context) error { return c.fail("flush", c.flush(ctx)) }
+
+func (c *Conn) flush(ctx context.Context) error {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.e.until(ctx, &c.e.senders, func() bool { return c.e.failed == nil && c.e.inFlight == 0 })
+}
+
+// Read reads len(b) bytes of the peer's memory from the begin of a region into b (RDMA READ, one-sided: the peer's program takes no part). It
+// goes through buffers of the Conn, so b is the caller's again when Read returns, also when ctx ends. A region that the peer does not
+// have, or whose rights do not allow it, ends the connection.
+// Errors: InvalidParameter (the region is shorter than b), the context's, ErrEnded.
+func (c *Conn) Read(ctx context.Context, b []byte, from Region) error {
+	return c.fail("read", c.transfer(ctx, ci.OpRead, b, from))
+}
+
+// Write writes b to the peer's memory at the begin of a region (RDMA WRITE), and returns when the peer's HCA has acknowledged it. Otherwise as Read; when ctx
+// ends, a part may have been written, or be written later.
+func (c *Conn) Write(ctx context.Context, to Region, b []byte) error {
+	return c.fail("write", c.transfer(ctx, ci.OpWrite, b, to))
+}
+
+// pieces is how many pieces of a transfer are under way at once.
+const pieces = 8
+
+// transfer moves b in pieces of the size of a send buffer. Only the first piece under way waits for a buffer: calls that hold some and
+// wait for more would wait for each other.
+func (c *Conn) transfer(ctx context.Context, op ci.SendOp, b []byte, r Region) error {
+	if uint64(len(b)) > r.Length {
+		return invalid("Conn.Read or Write", "%d bytes of a region of %d", len(b), r.Length)
+	}
+	type piece struct{ buffer, at, n int }
+	var queue [pieces]piece
+	first, count, at := 0, 0, 0
+	var failure error
+	for count > 0 || failure == nil && at < len(b) {
+		for failure == nil && at < len(b) && count < pieces {
+			i, ok := 0, false
+			if count == 0 {
+				if i, failure = c.e.acquire(ctx); failure != nil {
+					break
+				}
+			} else if i, ok = c.e.tryAcquire(true); !ok {
+				break
+			}
+			n := min(len(b)-at, len(c.e.sends[i].data))
+			if op == ci.OpWrite {
+				copy(c.e.sends[i].data, b[at:at+n])
+			}
+			wr := ci.SendWR{Op: op, Remote: ci.Remote{Addr: r.Addr + uint64(at), RKey: r.RKey}}
+			if failure = c.e.post(i, wr, n); failure != nil {
+				break
+			}
+			queue[(first+count)%pieces] = piece{i, at, n}
+			count++
+			at += n
+		}
+		if count == 0 {
+			break
+		}
+		p := queue[first]
+		first, count = (first+1)%pieces, count-1
+		if failure != nil {
+			c.e.abandon(p.buffer)
+			continue
+		}
+		if _, failure = c.e.wait(ctx, p.buffer); failure != nil {
+			continue
+		}
+		if op == ci.OpRead {
+			copy(b[p.at:p.at+p.n], c.e.sends[p.buffer].data)
+		}
+		c.e.release(p.buffer)
+	}
+	return failure
+}
+
+// ReadInto reads memory of the peer into n bytes of m from off, without a copy. If ctx ends before, data may still arrive in m until the Conn is
+// closed. Otherwise as Read.
+func (c *Conn) ReadInto(ctx context.Context, m *Memory, off, n int, from Region) error {
+	return c.fail("read", c.direct(ctx, ci.OpRead, m, off, n, from))
+}
+
+// WriteFrom writes n bytes of m from off to memory of the peer, without a copy. They must not change before it returns or, if ctx ends before, until the
+// Conn is closed. Otherwise as Write.
+func (c *Conn) WriteFrom(ctx context.Context, to Region, m *Memory, off, n int) error {
+	return c.fail("write", c.direct(ctx, ci.OpWrite, m, off, n, to))
+}
+
+func (c *Conn) direct(ctx context.Context, op ci.SendOp, m *Memory, off, n int, r Region) error {
+	size := m.storage.Len()
+	switch {
+	case off < 0 || n < 0 || uint64(off) > size || uint64(n) > size-uint64(off) || n > maxMessage:
+		return invalid("Conn.ReadInto or WriteFrom", "%d bytes from %d of a memory of %d, at most %d at once", n, off, size, maxMessage)
+	case uint64(n) > r.Length:
+		return invalid("Conn.ReadInto or WriteFrom", "%d bytes of a region of %d", n, r.Length)
+	}
+	local, err := m.region(c)
+	if err != nil {
+		return err
+	}
+	i, err := c.e.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	c.e.sends[i].sge[0] = local.SGE(uint64(off), uint32(n))
+	return c.complete(ctx, i, ci.SendWR{Op: op, SGL: c.e.sends[i].sge[:], Remote: ci.Remote{Addr: r.Addr, RKey: r.RKey}}, 0)
+}
+
+// complete posts a work request and waits for it.
+func (c *Conn) complete(ctx context.Context, i int, wr ci.SendWR, n int) error {
+	if err := c.e.post(i, wr, n); err != nil {
+		return err
+	}
+	if _, err := c.e.wait(ctx, i); err != nil {
+		return err
+	}
+	c.e.release(i)
+	return nil
+}
+
+// atomicLen is the length of what an atomic changes and returns.
+const atomicLen = 8
+
+// FetchAdd adds to the 8 bytes at the begin of a region of the peer, which are aligned, in the peer's byte order, and allow ci.RemoteAtomic. It returns what
+// they were before. Errors: as Read.
+func (c *Conn) FetchAdd(ctx context.Context, at Region, add uint64) (uint64, error) {
+	return c.atomic(ctx, "fetch and add", at, ci.SendWR{Op: ci.OpFetchAdd, Atomic: ci.Atomic{Compare: add}})
+}
+
+// CompareSwap sets the 8 bytes at the begin of a region of the peer to swap, if they are compare. It returns what they were before. Otherwise as FetchAdd.
+func (c *Conn) CompareSwap(ctx context.Context, at Region, compare, swap uint64) (uint64, error) {
+	return c.atomic(ctx, "compare and swap", at, ci.SendWR{Op: ci.OpCompareSwap, Atomic: ci.Atomic{Compare: compare, Swap: swap}})
+}
+
+func (c *Conn) atomic(ctx context.Context, op string, at Region, wr ci.SendWR) (uint64, error) {
+	if at.Length < atomicLen {
+		return 0, c.fail(op, invalid("Conn.FetchAdd or CompareSwap", "a region of %d bytes, want %d", at.Length, atomicLen))
+	}
+	i, err := c.e.acquire(ctx)
+	if err != nil {
+		return 0, c.fail(op, err)
+	}
+	wr.Remote = ci.Remote{Addr: at.Addr, RKey: at.RKey}
+	if err := c.e.post(i, wr, atomicLen); err != nil {
+		return 0, c.fail(op, err)
+	}
+	if _, err := c.e.wait(ctx, i); err != nil {
+		return 0, c.fail(op, err)
+	}
+	old := binary.NativeEndian.Uint64(c.e.sends[i].data)
+	c.e.release(i)
+	return old, nil
+}
+
+// Do carries out a work request and returns its completion: binds, invalidations, and whatever else Conn has no method for. ID and the signaled flag are
+// set by Do. A SEND is not for Do, unless the Conn is plain: it would not be counted (InvalidParameter). If ctx ends before, the work request is still
+// carried out. Errors: the context's, those of ci.QP.PostSend, ErrEnded.
+func (c *Conn) Do(ctx context.Context, wr ci.SendWR) (ci.WC, error) {
+	if wr.Op == ci.OpSend && !c.plain || wr.Flags&ci.SendImmediate != 0 {
+		return ci.WC{}, c.fail("do", invalid("Conn.Do", "it takes a receive of the peer: use Send"))
+	}
+	i, err := c.e.acquire(ctx)
+	if err != nil {
+		return ci.WC{}, c.fail("do", err)
+	}
+	if err := c.e.post(i, wr, 0); err != nil {
+		return ci.WC{}, c.fail("do", err)
+	}
+	wc, err := c.e.wait(ctx, i)
+	if err != nil {
+		return wc, c.fail("do", err)
+	}
+	c.e.release(i)
+	wc.ID = wr.ID
+	return wc, nil
+}
+
+// ID returns the underlying ID: its QP, addresses, path, PD and events. The Conn moves and closes it.
+func (c *Conn) ID() *ID { return c.id }
+
+// Reply returns the private data with which the peer accepted, of a Conn that was dialed.
+func (c *Conn) Reply() []byte { return c.reply }
+
+// LocalAddr returns the address of this end.
+func (c *Conn) LocalAddr() Addr { return c.id.LocalAddr() }
+
+// RemoteAddr returns the address of the peer.
+func (c *Conn) RemoteAddr() Addr { return c.id.RemoteAddr() }
+
+// Done is closed when the connection is over.
+func (c *Conn) Done() <-chan struct{} { return c.id.Done() }
+
+// Err returns nil before the end, and then an error that is ErrEnded, with its cause.
+func (c *Conn) Err() error { return c.id.Err() }
+
+// Close sends what is in the send queue, tells the peer that the connection is over, and releases everything. It waits until the peer has
+// acknowledged what was sent, at most for ConnConfig.Linger, and not for the peer's program. It is idempotent; calls in progress return ErrEnded with
+// net.ErrClosed. Not from a callback.
+func (c *Conn) Close() error {
+	c.closing.Do(func() {
+		if c.cfg.Linger > 0 {
+			ctx, cancel := context.WithCancel(context.Background())
+			t := c.id.m.al.Clock().AfterFunc(c.cfg.Linger, cancel)
+			_ = c.flush(ctx) // whatever ends it: the connection is over
+			t.Stop()
+			cancel()
+		}
+		c.closeErr = c.e.close(net.ErrClosed)
+	})
+	return c.closeErr
+}

@@ -1,0 +1,484 @@
+package rdmacm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/ci"
+)
+
+// connPair returns both ends of a connection between two hosts in memory.
+func connPair(t testing.TB, dial, listen rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
+	t.Helper()
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	return connect(t, s, c, dial, listen)
+}
+
+// udpPair is connPair over UDP, on this machine.
+func udpPair(t testing.TB, cfg rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
+	t.Helper()
+	var none *lan
+	s, c := none.host(t, "127.20.18.1"), none.host(t, "127.20.18.2")
+	return connect(t, s, c, cfg, cfg)
+}
+
+func connect(t testing.TB, s, c *host, dial, listen rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
+	t.Helper()
+	ctx := within(t)
+	at := s.al.Adapters()[0].Attr().Ports[0].GIDs[0].GID
+	addr := netip.AddrFrom16(at).Unmap()
+	ln, err := s.m.Listen(netip.AddrPortFrom(addr, 0), rdmacm.ListenConfig{Conn: listen})
+	require.NoError(t, err)
+	defer ln.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		r, err := ln.Accept(ctx)
+		if err == nil {
+			b, err = r.Accept(ctx)
+		}
+		accepted <- err
+	}()
+	d := rdmacm.Dialer{Manager: c.m, Conn: dial}
+	a, err = d.Dial(ctx, ln.Addr().AddrPort)
+	require.NoError(t, err)
+	require.NoError(t, <-accepted)
+	t.Cleanup(func() { assert.NoError(t, a.Close()); assert.NoError(t, b.Close()) })
+	return a, b
+}
+
+func TestConnMessages(t *testing.T) {
+	tests := map[string]struct{ dial, listen rdmacm.ConnConfig }{
+		"usual":          {},
+		"depth 1":        {rdmacm.ConnConfig{Depth: 1}, rdmacm.ConnConfig{Depth: 1}},
+		"depths differ":  {rdmacm.ConnConfig{Depth: 3}, rdmacm.ConnConfig{Depth: 8}},
+		"small messages": {rdmacm.ConnConfig{MaxMessage: 8}, rdmacm.ConnConfig{MaxMessage: 8}},
+		"plain":          {rdmacm.ConnConfig{Plain: true}, rdmacm.ConnConfig{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, b := connPair(t, tt.dial, tt.listen)
+			ctx := within(t)
+			const count = 500
+			// Both ends send all the time, and read more slowly than they could.
+			send := func(c *rdmacm.Conn, first byte) error {
+				for i := range count {
+					if err := c.Send(ctx, []byte{first, byte(i), byte(i >> 8)}); err != nil {
+						return err
+					}
+				}
+				return c.Flush(ctx)
+			}
+			receive := func(c *rdmacm.Conn, first byte) error {
+				for i := range count {
+					m, err := c.Recv(ctx)
+					if err != nil {
+						return err
+					}
+					if !bytes.Equal(m, []byte{first, byte(i), byte(i >> 8)}) {
+						return errors.New("out of order, or changed")
+					}
+				}
+				return nil
+			}
+			results := make(chan error, 4)
+			go func() { results <- send(a, 'a') }()
+			go func() { results <- send(b, 'b') }()
+			go func() { results <- receive(a, 'b') }()
+			go func() { results <- receive(b, 'a') }()
+			for range 4 {
+				require.NoError(t, <-results)
+			}
+		})
+	}
+}
+
+// A reader that stops holds its sender up after Depth messages, and nothing else: no message meets a peer without a receive, one-sided transfers
+// go on, and the other direction does, too.
+func TestConnBackPressure(t *testing.T) {
+	const depth = 4
+	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{Depth: depth})
+	ctx := within(t)
+	mem := b.ID().Manager().NewMemory(ci.Bytes([]byte("remote memory")), ci.RemoteRead)
+	defer mem.Close()
+	region, err := mem.Region(b)
+	require.NoError(t, err)
+	for range depth {
+		require.NoError(t, a.Send(ctx, []byte("x")))
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.Send(short, []byte("y")), context.DeadlineExceeded)
+	require.NoError(t, a.Flush(ctx), "the peer has a receive for each message that was sent")
+	got := make([]byte, len("remote memory"))
+	require.NoError(t, a.Read(ctx, got, region))
+	assert.Equal(t, "remote memory", string(got))
+	for range 100 {
+		require.NoError(t, b.Send(ctx, []byte("z")))
+		m, err := a.Recv(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "z", string(m))
+	}
+	for range depth {
+		m, err := b.Recv(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(m))
+	}
+	require.NoError(t, a.Send(ctx, []byte("last")))
+	m, err := b.Recv(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "last", string(m), "the message whose context ended was not sent")
+}
+
+func TestConnRemoteMemory(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{Depth: 4, MaxMessage: 64}, rdmacm.ConnConfig{})
+	ctx := within(t)
+	remote := b.ID().Manager().NewMemory(ci.Bytes(make([]byte, 10000)), ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic)
+	defer remote.Close()
+	region, err := remote.Region(b)
+	require.NoError(t, err)
+	sent, err := region.MarshalBinary()
+	require.NoError(t, err)
+	require.NoError(t, b.Send(ctx, sent))
+	m, err := a.Recv(ctx)
+	require.NoError(t, err)
+	var r rdmacm.Region
+	require.NoError(t, r.UnmarshalBinary(m))
+	require.Equal(t, region, r)
+
+	data := make([]byte, 5000)
+	for i := range data {
+		data[i] = byte(i * 7)
+	}
+	part, err := r.Slice(100, 5000)
+	require.NoError(t, err)
+	require.NoError(t, a.Write(ctx, part, data))
+	got := make([]byte, 5000)
+	require.NoError(t, a.Read(ctx, got, part))
+	assert.Equal(t, data, got)
+
+	own := make([]byte, 8192)
+	local := a.ID().Manager().NewMemory(ci.Bytes(own), 0)
+	defer local.Close()
+	require.NoError(t, a.ReadInto(ctx, local, 10, 5000, part))
+	assert.Equal(t, data, own[10:5010])
+	copy(own, "direct")
+	require.NoError(t, a.WriteFrom(ctx, r, local, 0, 6))
+	require.NoError(t, a.Read(ctx, got[:6], r))
+	assert.Equal(t, "direct", string(got[:6]))
+
+	at, err := r.Slice(8000, 8)
+	require.NoError(t, err)
+	for i := range uint64(3) {
+		old, err := a.FetchAdd(ctx, at, 5)
+		require.NoError(t, err)
+		assert.Equal(t, i*5, old)
+	}
+	old, err := a.CompareSwap(ctx, at, 15, 99)
+	require.NoError(t, err)
+	assert.EqualValues(t, 15, old)
+	old, err = a.CompareSwap(ctx, at, 15, 1)
+	require.NoError(t, err)
+	assert.EqualValues(t, 99, old)
+
+	wc, err := a.Do(ctx, ci.SendWR{ID: 77, Op: ci.OpWrite})
+	require.NoError(t, err)
+	assert.EqualValues(t, 77, wc.ID)
+
+	require.ErrorIs(t, a.Read(ctx, make([]byte, 10001), r), ci.InvalidParameter)
+	require.ErrorIs(t, a.ReadInto(ctx, local, 8000, 193, r), ci.InvalidParameter)
+	_, err = r.Slice(9999, 2)
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	require.NoError(t, a.Err())
+}
+
+// Many callers at once, with few buffers.
+func TestConnConcurrent(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{Depth: 3, MaxMessage: 32}, rdmacm.ConnConfig{Depth: 2, MaxMessage: 32})
+	ctx := within(t)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 64)
+	remote := b.ID().Manager().NewMemory(ci.Bytes(data), ci.RemoteRead)
+	defer remote.Close()
+	region, err := remote.Region(b)
+	require.NoError(t, err)
+	const callers, each = 8, 60
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() { // echo
+			for range each {
+				m, err := b.Recv(ctx)
+				if !assert.NoError(t, err) || !assert.NoError(t, b.Send(ctx, m)) {
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for range each {
+				if !assert.NoError(t, a.Send(ctx, []byte("ping"))) {
+					return
+				}
+				m, err := a.Recv(ctx)
+				if !assert.NoError(t, err) || !assert.Equal(t, "ping", string(m)) {
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			got := make([]byte, 1024)
+			for range each / 4 {
+				clear(got)
+				if !assert.NoError(t, a.Read(ctx, got, region)) || !assert.Equal(t, data, got) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// However a connection ends, every call says so in one way, and the messages that came before are not lost.
+func TestConnEnd(t *testing.T) {
+	tests := map[string]struct {
+		end  func(t *testing.T, a, b *rdmacm.Conn)
+		want error // of a
+	}{
+		"the peer closes":      {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, b.Close()) }, rdmacm.ErrPeerDisconnected},
+		"the peer disconnects": {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, b.ID().Disconnect(within(t))) }, rdmacm.ErrPeerDisconnected},
+		"closed here":          {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.Close()) }, net.ErrClosed},
+		"disconnected here":    {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.ID().Disconnect(within(t))) }, rdmacm.ErrDisconnected},
+		"no such region": {func(t *testing.T, a, b *rdmacm.Conn) {
+			require.ErrorIs(t, a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}), ci.WCRemAccessErr.Err())
+		}, rdmacm.ErrQPFailed},
+		"the peer's QP fails": {func(t *testing.T, a, b *rdmacm.Conn) {
+			require.Error(t, b.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}))
+		}, rdmacm.ErrEnded},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+			ctx := within(t)
+			for range 3 {
+				require.NoError(t, b.Send(ctx, []byte("before")))
+			}
+			require.NoError(t, b.Flush(ctx))
+			blocked := make(chan error, 1)
+			if name != "closed here" {
+				for range 3 { // the messages before the end come first
+					m, err := a.Recv(ctx)
+					require.NoError(t, err)
+					require.Equal(t, "before", string(m))
+				}
+			}
+			go func() {
+				_, err := a.Recv(ctx)
+				for err == nil {
+					_, err = a.Recv(ctx)
+				}
+				blocked <- err
+			}()
+			tt.end(t, a, b)
+			err := <-blocked
+			require.ErrorIs(t, err, rdmacm.ErrEnded)
+			require.ErrorIs(t, err, tt.want)
+			await(t, a.Done(), "the end")
+			require.ErrorIs(t, a.Err(), rdmacm.ErrEnded)
+			for what, err := range map[string]error{
+				"send": a.Send(ctx, nil), "flush": a.Flush(ctx), "read": a.Read(ctx, make([]byte, 1), rdmacm.Region{Length: 1}),
+			} {
+				assert.ErrorIs(t, err, rdmacm.ErrEnded, what)
+				_, isOp := errors.AsType[*net.OpError](err)
+				assert.True(t, isOp, what)
+			}
+			await(t, b.Done(), "the end of the peer")
+			_, err = b.Recv(ctx)
+			require.ErrorIs(t, err, rdmacm.ErrEnded)
+		})
+	}
+}
+
+// What arrived before the peer closed is read after the end.
+func TestConnReadAfterEnd(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+	ctx := within(t)
+	for i := range 20 {
+		require.NoError(t, b.Send(ctx, []byte{byte(i)}))
+	}
+	require.NoError(t, b.Close())
+	await(t, a.Done(), "the end")
+	for i := range 20 {
+		m, err := a.Recv(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []byte{byte(i)}, m)
+	}
+	_, err := a.Recv(ctx)
+	require.ErrorIs(t, err, rdmacm.ErrPeerDisconnected)
+}
+
+func TestConnMistakes(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{MaxMessage: 100}, rdmacm.ConnConfig{MaxMessage: 50})
+	ctx := within(t)
+	assert.Equal(t, 50, a.MaxMessage())
+	require.ErrorIs(t, a.Send(ctx, make([]byte, 51)), ci.InvalidParameter)
+	_, err := a.Do(ctx, ci.SendWR{Op: ci.OpSend})
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, a.Send(ended, nil), context.Canceled)
+	_, err = a.Recv(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, b.Send(ctx, []byte("four")))
+	n, err := a.RecvInto(ctx, make([]byte, 3))
+	require.ErrorIs(t, err, io.ErrShortBuffer)
+	require.Equal(t, 4, n)
+	buf := make([]byte, 4)
+	n, err = a.RecvInto(ctx, buf)
+	require.NoError(t, err)
+	assert.Equal(t, "four", string(buf[:n]))
+
+	m := a.ID().Manager()
+	for name, cfg := range map[string]rdmacm.ConnConfig{"depth": {Depth: -1}, "deep": {Depth: 8193}, "size": {MaxMessage: -1}, "long": {MaxMessage: 1<<30 + 1}} {
+		_, err := (&rdmacm.Dialer{Manager: m, Conn: cfg}).Dial(ctx, ap("10.66.0.1:1"))
+		require.ErrorIs(t, err, ci.InvalidParameter, name)
+		_, err = m.Listen(ap("10.66.0.2:0"), rdmacm.ListenConfig{Conn: cfg})
+		require.ErrorIs(t, err, ci.InvalidParameter, name)
+	}
+	_, err = (&rdmacm.Dialer{}).Dial(ctx, ap("10.66.0.1:1"))
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	_, err = (&rdmacm.Dialer{Manager: m, ID: rdmacm.IDConfig{Space: rdmacm.UDP}}).Dial(ctx, ap("10.66.0.1:1"))
+	require.ErrorIs(t, err, ci.InvalidServiceType)
+}
+
+func TestRequest(t *testing.T) {
+	l := newLAN()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	ctx := within(t)
+	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	defer ln.Close()
+	results := make(chan error, 2)
+	dial := func(cfg rdmacm.ConnConfig) {
+		go func() {
+			conn, err := (&rdmacm.Dialer{Manager: c.m, Conn: cfg}).Dial(ctx, ap("10.66.0.1:7174"))
+			if err == nil {
+				err = errors.Join(errors.New(string(bytes.TrimRight(conn.Reply(), "\x00"))), conn.Close())
+			}
+			results <- err
+		}()
+	}
+	dial(rdmacm.ConnConfig{Private: []byte("let me in")})
+	r, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "let me in", string(bytes.TrimRight(r.Private(), "\x00")))
+	assert.Equal(t, "10.66.0.2", r.RemoteAddr().Addr().String())
+	require.NoError(t, r.Delay())
+	require.NoError(t, r.Reject([]byte("no")))
+	err = <-results
+	require.ErrorContains(t, err, "rejected by the peer")
+
+	dial(rdmacm.ConnConfig{})
+	r, err = ln.Accept(ctx)
+	require.NoError(t, err)
+	r.Config.Private = []byte("welcome")
+	conn, err := r.Accept(ctx)
+	require.NoError(t, err)
+	require.EqualError(t, <-results, "welcome")
+	require.NoError(t, conn.Close())
+
+	// A program that uses the steps, as one of another library does: it counts no messages.
+	dial(rdmacm.ConnConfig{})
+	r, err = ln.Accept(ctx)
+	require.NoError(t, err)
+	id := r.ID()
+	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
+	require.NoError(t, id.Accept(ctx, rdmacm.ConnParam{}))
+	require.ErrorIs(t, <-results, rdmacm.ErrPlainPeer)
+	require.NoError(t, id.Close())
+
+	// A request that cannot be served leaves nothing.
+	dial(rdmacm.ConnConfig{})
+	r, err = ln.Accept(ctx)
+	require.NoError(t, err)
+	r.Config.Plain = true
+	_, err = r.Accept(ctx)
+	require.ErrorIs(t, err, ci.InvalidParameter)
+	require.Error(t, <-results)
+}
+
+// A peer that keeps silent is found with KeepAlive, and blocked calls end.
+func TestConnKeepAlive(t *testing.T) {
+	var p probes
+	l := p.lan()
+	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	alive := net.KeepAliveConfig{Enable: true, Idle: 50 * time.Millisecond, Interval: 50 * time.Millisecond, Count: 2}
+	a, _ := connect(t, s, c, rdmacm.ConnConfig{KeepAlive: alive, Linger: -1}, rdmacm.ConnConfig{Linger: -1})
+	p.dead.Store(true)
+	_, err := a.Recv(within(t))
+	require.ErrorIs(t, err, rdmacm.ErrEnded)
+	require.ErrorIs(t, err, rdmacm.ErrPeerLost)
+}
+
+func TestStream(t *testing.T) {
+	for name, cfg := range map[string]rdmacm.ConnConfig{"usual": {}, "narrow": {Depth: 2, MaxMessage: 100}, "plain": {Plain: true, Depth: 8}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLAN()
+			s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+			nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+				listen := cfg
+				listen.Plain = false
+				a, b := connect(t, s, c, cfg, listen)
+				c1, c2 = rdmacm.NewStream(a), rdmacm.NewStream(b)
+				return c1, c2, func() { _, _ = c1.Close(), c2.Close() }, nil
+			})
+		})
+	}
+}
+
+func TestStreamCloseWrite(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+	x, y := rdmacm.NewStream(a), rdmacm.NewStream(b)
+	_, err := x.Write([]byte("question"))
+	require.NoError(t, err)
+	require.NoError(t, x.CloseWrite())
+	require.NoError(t, x.CloseWrite())
+	got, err := io.ReadAll(y)
+	require.NoError(t, err)
+	assert.Equal(t, "question", string(got))
+	_, err = x.Write([]byte("more"))
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, err = y.Write([]byte("answer"))
+	require.NoError(t, err)
+	require.NoError(t, y.Close())
+	got, err = io.ReadAll(x)
+	require.NoError(t, err)
+	assert.Equal(t, "answer", string(got))
+}
+
+// FuzzRegion takes what peers send.
+func FuzzRegion(f *testing.F) {
+	f.Add(make([]byte, rdmacm.RegionLen))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r rdmacm.Region
+		if r.UnmarshalBinary(b) != nil {
+			return
+		}
+		if r.Addr+r.Length < r.Addr {
+			t.Fatal("reaches past the end")
+		}
+		again, err := r.MarshalBinary()
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x, %v", b, again, err)
+		}
+	})
+}

@@ -1,0 +1,526 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+)
+
+// engine moves messages through the QP of an ID: it owns the buffers, posts and reposts them, and consumes the QP's one CQ. It has no
+// goroutine of its own: a call that has to wait polls the CQ for all calls that wait (drive), one call at a time. Conn and Datagram
+// are built on it.
+//
+// Locks: posts is held shared around verbs of the QP and exclusively to end them; mu guards the queues and is never held during a verb.
+type engine struct {
+	id     *ID
+	qp     ci.QP
+	cq     *accesslayer.CQ
+	mr     *accesslayer.MR
+	region ci.Region
+
+	recvs []recvBuffer
+	sends []sendBuffer
+	// accept handles a successful receive, with mu held, and reports whether the buffer holds a message for the application.
+	// Otherwise the buffer is posted again.
+	accept func(wc *ci.WC) (isMessage bool, err error)
+	// creditPlaces are the places of the send queue for work requests without a buffer, which carry creditID. They are guarded by mu.
+	creditPlaces int
+	onPlace      func() // called when one of them is free again; may be nil
+
+	posts sync.RWMutex
+	shut  bool // guarded by posts: no verb may be called any more
+
+	baton  chan struct{} // held by the call that polls the CQ
+	wcs    [16]ci.WC     // of the holder of the baton, as is
+	repost []int
+
+	mu       sync.Mutex
+	arrived  arrivals
+	free     []int // indices of sends
+	failed   error // not nil: the end, as calls return it
+	readers  waitList
+	senders  waitList
+	inFlight int // sends that have not completed
+}
+
+// recvBuffer is a receive buffer with its work request, so that posting allocates nothing.
+type recvBuffer struct {
+	data []byte
+	sge  [1]ci.SGE
+	wr   [1]ci.RecvWR
+}
+
+// sendBuffer is a place in the send queue, and a buffer for its work request.
+type sendBuffer struct {
+	data []byte
+	at   uint64 // offset in the region
+	sge  [1]ci.SGE
+	wr   [1]ci.SendWR
+
+	// Guarded by engine.mu.
+	waited    bool // a call waits for the completion and releases the buffer
+	completed bool
+	wc        ci.WC
+	waiters   waitList
+}
+
+// creditID is the work request ID of credit messages: see credits.
+const creditID uint64 = KeepAliveID - 1
+
+// engineConfig are the sizes of an engine.
+type engineConfig struct {
+	recvCount, recvSize int
+	sendCount, sendSize int
+	creditPlaces        int
+	qp                  QPConfig // KeepAlive and OnEvent; the queues are the engine's
+}
+
+// start creates the QP of an ID and posts the receives.
+func (e *engine) start(id *ID, cfg engineConfig) (err error) {
+	e.id, e.baton, e.creditPlaces = id, make(chan struct{}, 1), cfg.creditPlaces
+	q := cfg.qp
+	q.OneCQ = true
+	q.QPCaps = ci.QPCaps{SendDepth: cfg.sendCount + cfg.creditPlaces, RecvDepth: cfg.recvCount, SendSGE: 1, RecvSGE: 1}
+	if err := id.CreateQP(q); err != nil {
+		return err
+	}
+	e.qp, e.cq = id.QP(), id.RecvCQ()
+	pd, err := id.PD()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, cfg.recvCount*cfg.recvSize+cfg.sendCount*cfg.sendSize)
+	if e.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(b), Access: ci.LocalWrite}); err != nil {
+		return err
+	}
+	e.region = e.mr.Region()
+	e.arrived.ring = make([]arrival, cfg.recvCount)
+	e.repost = make([]int, 0, len(e.wcs))
+	e.recvs = make([]recvBuffer, cfg.recvCount)
+	at := uint64(0)
+	for i := range e.recvs {
+		r := &e.recvs[i]
+		r.data = b[at : at+uint64(cfg.recvSize)]
+		r.sge[0] = e.region.SGE(at, uint32(cfg.recvSize))
+		r.wr[0] = ci.RecvWR{ID: recvBit | uint64(i), SGL: r.sge[:]}
+		at += uint64(cfg.recvSize)
+		if _, err := e.qp.PostRecv(r.wr[:]); err != nil {
+			return err
+		}
+	}
+	e.sends = make([]sendBuffer, cfg.sendCount)
+	e.free = make([]int, 0, cfg.sendCount)
+	for i := range e.sends {
+		s := &e.sends[i]
+		s.data, s.at = b[at:at+uint64(cfg.sendSize)], at
+		at += uint64(cfg.sendSize)
+		e.free = append(e.free, i)
+	}
+	return nil
+}
+
+// undo ends an engine whose start has failed, or came before a step that failed.
+func (e *engine) undo(id *ID) error {
+	if e.qp == nil {
+		return id.Close()
+	}
+	return e.close(net.ErrClosed)
+}
+
+// arrival is a message that waits for the application.
+type arrival struct {
+	buffer int
+	wc     ci.WC
+}
+
+// arrivals is a queue of as many arrivals as there are receive buffers.
+type arrivals struct {
+	ring        []arrival
+	first, size int
+}
+
+func (a *arrivals) push(x arrival) {
+	a.ring[(a.first+a.size)%len(a.ring)] = x
+	a.size++
+}
+
+func (a *arrivals) peek() *arrival { return &a.ring[a.first] }
+
+func (a *arrivals) pop() {
+	a.first = (a.first + 1) % len(a.ring)
+	a.size--
+}
+
+// waiter is a call that waits for a condition under engine.mu.
+type waiter struct{ wake chan struct{} }
+
+var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
+
+// waitList holds the calls that wait for one kind of condition.
+type waitList []*waiter
+
+func (l *waitList) add(w *waiter) { *l = append(*l, w) }
+
+func (l *waitList) remove(w *waiter) {
+	for i, o := range *l {
+		if o == w {
+			last := len(*l) - 1
+			(*l)[i], (*l)[last] = (*l)[last], nil
+			*l = (*l)[:last]
+			return
+		}
+	}
+}
+
+// wake has every waiter look at its condition again.
+func (l waitList) wake() {
+	for _, w := range l {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// until waits until ready returns true; mu is held at the call, at the return, and when ready is
+// called, which changes nothing. A condition that is true wins over
+// the end of the connection, and that over the end of ctx.
+func (e *engine) until(ctx context.Context, list *waitList, ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	w := waiterPool.Get().(*waiter)
+	list.add(w)
+	var err error
+	for err == nil && !ready() {
+		if err = e.failed; err != nil {
+			break
+		}
+		e.mu.Unlock()
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case e.baton <- struct{}{}:
+			e.mu.Lock()
+			idle := !ready() && e.failed == nil
+			e.mu.Unlock()
+			if idle {
+				err = e.drive(ctx)
+			}
+			<-e.baton
+		}
+		e.mu.Lock()
+	}
+	list.remove(w)
+	select { // a token that came too late
+	case <-w.wake:
+	default:
+	}
+	waiterPool.Put(w)
+	if err != nil && ready() {
+		return nil
+	}
+	if err != nil && e.failed != nil {
+		return e.failed
+	}
+	return err
+}
+
+// drive waits for completions and handles them. The caller holds the baton.
+func (e *engine) drive(ctx context.Context) error {
+	n, err := e.cq.Wait(ctx, e.wcs[:])
+	if err != nil {
+		if ctx.Err() != nil && !errors.Is(err, accesslayer.ErrClosed) {
+			return err
+		}
+		e.fail(err)
+		return nil
+	}
+	e.handle(e.wcs[:n])
+	return nil
+}
+
+// handle takes completions. The caller holds the baton.
+func (e *engine) handle(wcs []ci.WC) {
+	var bad error
+	place := false
+	e.repost = e.repost[:0]
+	e.mu.Lock()
+	for i := range wcs {
+		wc := &wcs[i]
+		if wc.Status != ci.WCSuccess && bad == nil {
+			bad = wc.Err()
+		}
+		switch {
+		case wc.ID == KeepAliveID:
+		case wc.ID == creditID:
+			e.creditPlaces++
+			place = true
+		case wc.ID&recvBit == 0:
+			e.sent(int(wc.ID), wc)
+		case wc.Status == ci.WCSuccess:
+			if err := e.received(wc); err != nil && bad == nil {
+				bad = err
+			}
+		}
+	}
+	var cause error
+	if bad != nil {
+		cause = e.failLocked(bad)
+	}
+	e.mu.Unlock()
+	for _, i := range e.repost {
+		e.postRecv(i)
+	}
+	if cause != nil {
+		e.id.abort(cause)
+	} else if place && e.onPlace != nil {
+		e.onPlace()
+	}
+}
+
+// poll handles the completions that there are, unless another call does.
+func (e *engine) poll() {
+	select {
+	case e.baton <- struct{}{}:
+		if n, err := e.cq.Poll(e.wcs[:]); err == nil && n > 0 {
+			e.handle(e.wcs[:n])
+		}
+		<-e.baton
+	default:
+	}
+}
+
+// recvBit is set in the work request IDs of receives: of a completion with an error only ID, Status and QPN are valid.
+const recvBit uint64 = 1 << 62
+
+// sent is the completion of a send buffer; mu is held.
+func (e *engine) sent(i int, wc *ci.WC) {
+	s := &e.sends[i]
+	e.inFlight--
+	if s.waited {
+		s.completed, s.wc = true, *wc
+		s.waiters.wake()
+	} else {
+		e.free = append(e.free, i)
+	}
+	e.senders.wake()
+}
+
+// received is a successful receive; mu is held.
+func (e *engine) received(wc *ci.WC) error {
+	i := int(wc.ID &^ recvBit)
+	isMessage, err := e.accept(wc)
+	switch {
+	case err != nil:
+		return err
+	case isMessage:
+		e.arrived.push(arrival{buffer: i, wc: *wc})
+		e.readers.wake()
+	default:
+		e.repost = append(e.repost, i)
+	}
+	return nil
+}
+
+// postRecv posts a receive buffer. An error has no consequence here: a QP that takes no receive has failed, which its completions report.
+func (e *engine) postRecv(i int) {
+	e.posts.RLock()
+	defer e.posts.RUnlock()
+	if !e.shut {
+		_, _ = e.qp.PostRecv(e.recvs[i].wr[:])
+	}
+}
+
+// postSend posts the work request of a send buffer, or one without a buffer.
+func (e *engine) postSend(wr []ci.SendWR) error {
+	e.posts.RLock()
+	defer e.posts.RUnlock()
+	if e.shut {
+		return e.err()
+	}
+	_, err := e.qp.PostSend(wr)
+	return err
+}
+
+// err returns the error with which the engine ended, nil before.
+func (e *engine) err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failed
+}
+
+// acquire waits for a send buffer for a work request for whose completion the caller waits.
+func (e *engine) acquire(ctx context.Context) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.acquireLocked(ctx, true, nil)
+}
+
+// acquireLocked waits for a send buffer and, if peer is not nil, until the peer can take a message; mu is held. With waited, the caller waits for
+// the completion of what it posts.
+func (e *engine) acquireLocked(ctx context.Context, waited bool, peer *credits) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if e.failed != nil {
+		return 0, e.failed
+	}
+	err := e.until(ctx, &e.senders, func() bool {
+		return e.failed == nil && len(e.free) > 0 && (peer == nil || peer.canSend())
+	})
+	if err != nil {
+		return 0, err
+	}
+	return e.take(waited), nil
+}
+
+// tryAcquire is acquire without waiting; ok is false if there is no free buffer.
+func (e *engine) tryAcquire(waited bool) (i int, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed != nil || len(e.free) == 0 {
+		return 0, false
+	}
+	return e.take(waited), true
+}
+
+// take takes a free send buffer; mu is held.
+func (e *engine) take(waited bool) int {
+	last := len(e.free) - 1
+	i := e.free[last]
+	e.free = e.free[:last]
+	e.inFlight++
+	s := &e.sends[i]
+	s.waited, s.completed = waited, false
+	return i
+}
+
+// post posts the work request of a send buffer. If it cannot be posted, the buffer is free again.
+func (e *engine) post(i int, wr ci.SendWR, n int) error {
+	s := &e.sends[i]
+	wr.ID = uint64(i)
+	wr.Flags |= ci.SendSignaled
+	if wr.SGL == nil && n > 0 {
+		s.sge[0] = e.region.SGE(s.at, uint32(n))
+		wr.SGL = s.sge[:]
+	}
+	s.wr[0] = wr
+	err := e.postSend(s.wr[:])
+	if err == nil {
+		return nil
+	}
+	e.mu.Lock()
+	e.inFlight--
+	e.free = append(e.free, i)
+	e.senders.wake()
+	e.mu.Unlock()
+	return e.failedOr(err)
+}
+
+// failedOr returns the error of the end if there is one, else err.
+func (e *engine) failedOr(err error) error {
+	if why := e.id.Err(); why != nil {
+		e.fail(why)
+	}
+	if why := e.err(); why != nil {
+		return why
+	}
+	return err
+}
+
+// wait waits until the work request of a send buffer that was acquired with waited set is complete. The buffer stays the caller's, unless ctx ends:
+// then it is released by its completion.
+func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
+	s := &e.sends[i]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.until(ctx, &s.waiters, func() bool { return s.completed }); err != nil {
+		s.waited = false
+		return ci.WC{}, err
+	}
+	if s.wc.Status != ci.WCSuccess { // which was the end of the engine, see handle
+		return s.wc, e.failed
+	}
+	return s.wc, nil
+}
+
+// abandon gives up waiting for a send buffer.
+func (e *engine) abandon(i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := &e.sends[i]; !s.completed {
+		s.waited = false // its completion releases it
+		return
+	}
+	e.free = append(e.free, i)
+	e.senders.wake()
+}
+
+// release gives back a send buffer for which a call has waited.
+func (e *engine) release(i int) {
+	e.mu.Lock()
+	e.free = append(e.free, i)
+	e.senders.wake()
+	e.mu.Unlock()
+}
+
+// fail ends the engine: calls return cause as the reason, or the cause of the ID's end if there is one, since work is flushed because of it.
+func (e *engine) fail(cause error) {
+	e.mu.Lock()
+	cause = e.failLocked(cause)
+	e.mu.Unlock()
+	if cause != nil {
+		e.id.abort(cause)
+	}
+}
+
+// failLocked is fail with mu held. It returns the cause with which the caller ends the ID after it has released mu, nil if the engine had
+// ended before.
+func (e *engine) failLocked(cause error) error {
+	if e.failed != nil {
+		return nil
+	}
+	why := e.id.Err()
+	switch {
+	case why != nil:
+		cause = why
+	case errors.Is(cause, ci.WCFlushErr.Err()):
+		cause = ErrQPFailed // the reason is an event of the QP
+	default:
+		cause = fmt.Errorf("%w: %w", ErrQPFailed, cause)
+	}
+	e.setFailed(cause)
+	return cause
+}
+
+// setFailed makes cause the error of all calls; mu is held.
+func (e *engine) setFailed(cause error) {
+	e.failed = ended(cause)
+	e.readers.wake()
+	e.senders.wake()
+	for i := range e.sends {
+		e.sends[i].waiters.wake()
+	}
+}
+
+// close ends all calls with cause, and frees the buffers. Verbs in progress are waited for.
+func (e *engine) close(cause error) error {
+	e.mu.Lock()
+	e.setFailed(cause) // from now on, whatever the reason of the end was
+	e.mu.Unlock()
+	e.posts.Lock()
+	e.shut = true
+	e.posts.Unlock()
+	err := e.id.Close()
+	if e.mr != nil {
+		err = errors.Join(err, unlessGone(e.mr.Close()))
+	}
+	return err
+}

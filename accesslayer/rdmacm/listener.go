@@ -1,0 +1,137 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"ciddk/ci"
+)
+
+// ListenConfig describes a Listener. The zero value is good for use.
+type ListenConfig struct {
+	// ID is the port space, partition and so on. Only RC can be listened for.
+	ID IDConfig
+	// Backlog bounds the requests that wait for Accept; more are rejected. 0: 128.
+	Backlog int
+	// Conn describes this end of the connections. Of a request whose sender is not a Conn, Plain is set by itself.
+	Conn ConnConfig
+}
+
+// Listener receives requests for connections. All methods may be called concurrently.
+type Listener struct {
+	l   *IDListener
+	cfg ConnConfig
+}
+
+// Listen listens on an address and port. The zero address and :: are all addresses of all HCAs, those that are plugged in later included; 0.0.0.0 is
+// all of IPv4. Port 0 is a free one: see Listener.Addr. Errors: EADDRINUSE, EADDRNOTAVAIL (no HCA has the address), net.ErrClosed.
+func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, error) {
+	const verb = "Manager.Listen"
+	if err := cfg.Conn.complete(verb); err != nil {
+		return nil, err
+	}
+	if cfg.ID.Type != ci.RC || cfg.ID.Space == UDP {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidServiceType, Detail: "a Conn is RC; use ListenID for UC, ListenDatagram for UD"}
+	}
+	l, err := m.ListenID(local, ListenIDConfig{ID: cfg.ID, Backlog: cfg.Backlog})
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{l: l, cfg: cfg.Conn}, nil
+}
+
+// Addr returns the address and port on which the Listener listens.
+func (l *Listener) Addr() Addr { return l.l.Addr() }
+
+// Close ends listening: requests that wait are rejected. Connections and requests that Accept has returned are not touched. It is
+// idempotent.
+func (l *Listener) Close() error { return l.l.Close() }
+
+// Accept waits for a request. Answer it soon: the peer waits for some seconds, and Request.Delay asks it for more time.
+// Errors: the context's, net.ErrClosed.
+func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+	for {
+		id, err := l.l.Accept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id.Request().Type != ci.RC {
+			_ = id.Reject(nil)
+			_ = id.Close()
+			continue
+		}
+		r := &Request{id: id, Config: l.cfg, private: id.Request().Private}
+		if !r.Config.Plain {
+			h, rest, ok, err := parseHello(r.private)
+			if err != nil { // a sender that cannot count
+				_ = id.Reject(nil)
+				_ = id.Close()
+				continue
+			}
+			r.hello, r.private, r.Config.Plain = h, rest, !ok
+		}
+		return r, nil
+	}
+}
+
+// Request is the wish of a peer to connect. It is answered once, by Accept or Reject, or taken over by ID.
+type Request struct {
+	// Config describes this end of the connection: that of the Listener, to be changed before Accept. Plain is set if the peer is not a Conn, and
+	// stays so.
+	Config ConnConfig
+
+	id      *ID
+	hello   hello
+	private []byte
+}
+
+// Private returns the private data of the peer's application, filled up with zeros.
+func (r *Request) Private() []byte { return r.private }
+
+// LocalAddr returns the address to which the request was sent.
+func (r *Request) LocalAddr() Addr { return r.id.LocalAddr() }
+
+// RemoteAddr returns the address of the peer.
+func (r *Request) RemoteAddr() Addr { return r.id.RemoteAddr() }
+
+// Delay asks the peer for more time, up to 69 s if its manager agrees. It may be repeated.
+func (r *Request) Delay() error { return r.id.Delay() }
+
+// Accept establishes the connection; Config.Private goes to the peer's application, up to AcceptLen-12 bytes, for a plain peer AcceptLen. After an
+// error the peer was rejected, and nothing is left. Errors: those of ID.CreateQP and ID.Accept, InvalidParameter.
+func (r *Request) Accept(ctx context.Context) (*Conn, error) {
+	const verb = "Request.Accept"
+	cfg := r.Config
+	plain := r.hello == hello{}
+	err := cfg.complete(verb)
+	if err == nil && cfg.Plain != plain {
+		err = invalid(verb, "Config.Plain was changed to %v: whether the peer counts messages is in its request", cfg.Plain)
+	}
+	if err != nil {
+		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
+	}
+	c, err := newConn(r.id, cfg, plain)
+	if err != nil {
+		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
+	}
+	c.connected(r.hello)
+	if err := r.id.Accept(ctx, ConnParam{Private: cfg.private(cfg.Private, plain), MinRNRTimer: rnrTimer}); err != nil {
+		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, c.e.close(err)))
+	}
+	return c, nil
+}
+
+// Reject refuses the request; reason goes to the peer's application, up to RejectLen bytes.
+func (r *Request) Reject(reason []byte) error {
+	err := r.id.Reject(reason)
+	if cerr := r.id.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("rdmacm: closing a rejected request: %w", cerr))
+	}
+	return err
+}
+
+// ID returns the underlying ID to programs that create the QP, post and poll by themselves. The Request is not used any more then: the program accepts or
+// rejects, and closes, the ID.
+func (r *Request) ID() *ID { return r.id }
