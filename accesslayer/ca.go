@@ -72,7 +72,7 @@ func (c *CA) NewUser(p ci.Process, ub *ci.UserBuffer) (*UserCA, error) {
 	err := u.n.make(c.n, verb, func() (func() error, error) {
 		in, err := c.verbs.OpenUser(p, ub)
 		u.verbs.UserCA = in
-		return func() error { in.Close(); return nil }, err
+		return destroyer(in), err
 	})
 	return made(u, err)
 }
@@ -132,7 +132,7 @@ type EventHandler struct {
 
 func (h *EventHandler) deliver(e ci.Event) { e.Context = h.ctx; h.fn(e) }
 
-// UserCA is one process's view of an open CA. Close is the end of that process's objects: it may run after the death of the process.
+// UserCA is an open CA as one process uses it. Its destruction destroys the process's objects, and may begin after the process has exited.
 // It is a ci.UserCA, too.
 type UserCA struct {
 	object
@@ -155,12 +155,4 @@ func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 // VendorCall: as CA.VendorCall, for the process.
 func (u *UserCA) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
 	return u.n.during("UserCA.VendorCall", func() error { return u.verbs.VendorCall(op, ub, objects...) })
-}
-
-// Close destroys everything of the process. What could not be destroyed in time or at all is in the log and goes to
-// Config.OnDestroyError; DestroyAsync tells it to its callback.
-func (u *UserCA) Close() {
-	if err := u.object.Close(); err != nil {
-		u.n.al.cfg.Logger.Error("accesslayer: closing a process's CA", "error", err)
-	}
 }

@@ -171,7 +171,7 @@ func TestRegisterRollbackIsRetried(t *testing.T) {
 	h := newFake(1)
 	al := newAL(t)
 	h.plan("CA.Query", ci.Timeout)
-	h.plan("CA.Close", ci.ResourceBusy, ci.ResourceBusy)
+	h.plan("CA.Destroy", ci.ResourceBusy, ci.ResourceBusy)
 	require.ErrorIs(t, al.Register(h), ci.Timeout)
 	require.Eventually(t, func() bool { return al.Register(h) == nil }, 10*time.Second, time.Millisecond)
 	assert.Equal(t, 2, h.opens)

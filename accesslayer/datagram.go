@@ -34,7 +34,7 @@ func (q *QP) InitDatagram(port uint8, qkey ci.QKey, pkeyIndex uint16) error {
 			if step.to == ci.QPInit { // the driver has changed nothing
 				return err
 			}
-			return errors.Join(err, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+			return errors.Join(err, q.Modify(ci.ToReset()))
 		}
 	}
 	return nil

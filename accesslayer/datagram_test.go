@@ -21,7 +21,7 @@ func mockQP(t *testing.T, typ ci.QPType) (*cimock.MockQP, *accesslayer.QP) {
 	ca.EXPECT().Query().Return(&ci.CAAttr{GUID: 7, Ports: []ci.PortAttr{{Num: 1, Link: ci.LinkEthernet}}}, nil)
 	ca.EXPECT().AllocatePD(gomock.Any()).Return(pd, nil)
 	pd.EXPECT().CreateSpecialQP(uint8(1), gomock.Any()).Return(qp, nil)
-	gomock.InOrder(qp.EXPECT().Destroy().Return(nil), pd.EXPECT().Destroy().Return(nil), ca.EXPECT().Close().Return(nil))
+	gomock.InOrder(qp.EXPECT().Destroy().Return(nil), pd.EXPECT().Destroy().Return(nil), ca.EXPECT().Destroy().Return(nil))
 	al := newAL(t)
 	require.NoError(t, al.Register(hca))
 	p := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(7, nil)).NewPD(ci.PDSpecial))
@@ -47,7 +47,7 @@ func TestInitDatagram(t *testing.T) {
 				drv.EXPECT().Modify(want.set, gomock.Any()).Return(ci.InvalidQPState),
 				drv.EXPECT().Modify(want.set, gomock.Any()).Return(nil),
 				drv.EXPECT().Modify(ci.QPFieldsUDRTR, gomock.Any()).Return(ci.Timeout),
-				drv.EXPECT().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}).Return(nil),
+				drv.EXPECT().Modify(ci.ToReset()).Return(nil),
 			)
 			assert.NoError(t, qp.InitDatagram(1, 5, 2))
 			assert.ErrorIs(t, qp.InitDatagram(1, 5, 2), ci.InvalidQPState, "not in Reset")

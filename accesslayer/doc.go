@@ -67,7 +67,7 @@
 //
 //	ib_open_al, ib_close_al                      AL.Open, Client.Close
 //	ib_register_ca, ib_deregister_ca             AL.Register, AL.Deregister
-//	ib_open_ca, ib_close_ca                      Client.OpenCA, CA.Close
+//	ib_open_ca, ib_close_ca                      Client.OpenCA, CA.Destroy
 //	ib_query_ca, ib_modify_ca, ib_ci_call        CA.Query, Modify, VendorCall
 //	ib_query_ca_by_guid, ib_get_ca_guids         AL.Adapter + Adapter.Attr, AL.Adapters
 //	ib_get_ca_by_gid, ib_get_port_by_gid         AL.AdapterByGID; ib_get_guid: Adapters, Attr

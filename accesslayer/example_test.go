@@ -122,10 +122,10 @@ func loopback(al *accesslayer.AL) (*accesslayer.PD, *accesslayer.CQ, *accesslaye
 	cq, _ := pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{})
 	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 16, SendSGE: 1}}, nil)
 	port, _ := ca.Adapter().Port(1)
-	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: port.LID}}
-	_ = qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite})
-	_ = qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: qp.Num(), RespRes: 1, MinRNRTimer: 1})
-	_ = qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7})
+	self := ci.AVAttr{Port: 1, DLID: port.LID}
+	_ = qp.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite}.For(ci.RC))
+	_ = qp.Modify(ci.ToRTR{AV: self, MTU: ci.MTU1024, DestNum: qp.Num(), RespRes: 1, MinRNRTimer: 1}.For(ci.RC))
+	_ = qp.Modify(ci.ToRTS{AckTimeout: 14, InitDepth: 1, RetryCount: 7, RNRRetry: 7}.For(ci.RC))
 	return pd, cq, qp, hca
 }
 

@@ -259,15 +259,15 @@ func (c *fakeCA) Modify(port uint8, _ ci.PortField, attr ci.PortModify) error {
 	return nil
 }
 
-func (c *fakeCA) Close() error {
-	if err := c.h.verb("CA.Close"); err != nil {
+func (c *fakeCA) Destroy() error {
+	if err := c.h.verb("CA.Destroy"); err != nil {
 		return err
 	}
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
 	if len(c.h.live) > 0 {
 		c.h.crimes = append(c.h.crimes, "close with objects left")
-		return &ci.Error{Verb: "CA.Close", Status: ci.ResourceBusy}
+		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy}
 	}
 	c.dead = true
 	for c.calling > 0 {
@@ -316,8 +316,6 @@ func (u *fakeUser) AllocatePD(ci.PDType, *ci.UserBuffer) (ci.PD, error) {
 	p := &fakePD{}
 	return ret[ci.PD](p, u.h.add(&p.fakeObj, "PD", &u.fakeObj))
 }
-
-func (u *fakeUser) Close() { _ = u.fakeObj.Destroy() }
 
 type fakeDMA struct {
 	ci.UnimplementedDMA

@@ -157,7 +157,7 @@ func newDuo(t *testing.T, al *accesslayer.AL) *duo {
 
 func (d *duo) connect() {
 	for _, s := range []*side{d.a, d.b} {
-		require.NoError(s.t, s.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
+		require.NoError(s.t, s.qp.Modify(ci.ToReset()))
 	}
 	d.a.connect(d.b)
 	d.b.connect(d.a)

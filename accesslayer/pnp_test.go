@@ -498,6 +498,6 @@ func TestClientHCA(t *testing.T) {
 	qp := must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}))
 	require.NoError(t, qp.Destroy())
 	require.ErrorIs(t, qp.Destroy(), ci.InvalidQPHandle)
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 	assert.Empty(t, h.liveObjects())
 }

@@ -180,7 +180,7 @@ func TestReferenceHotRemoval(t *testing.T) {
 	assert.NoError(t, err)
 	ca, err := b.hca.OpenCA(b.hca.Info().GUID, func(ci.Event) {}, nil)
 	require.NoError(t, err, "the driver's one open was closed")
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 }
 
 // A cable that is pulled and plugged in again is seen by PnP, in the order that clients rely on.

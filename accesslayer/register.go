@@ -68,7 +68,7 @@ func (a *Adapter) open(verb string) error {
 	a.ca = ca
 	attr, err := a.query(verb, ca)
 	if err != nil {
-		a.n.undo = ca.Close() != nil // then the reaper tries again, and the GUID is taken until it has
+		a.n.undo = ca.Destroy() != nil // then the reaper tries again, and the GUID is taken until it has
 		return fmt.Errorf("accesslayer: querying the HCA: %w", err)
 	}
 	a.attr.Store(attr)
@@ -153,7 +153,7 @@ func (a *Adapter) gone() {
 }
 
 // close ends the driver's open, as the last verb of all.
-func (a *Adapter) close() error { return a.ca.Close() }
+func (a *Adapter) close() error { return a.ca.Destroy() }
 
 // Deregister takes an HCA out, for the unload of its driver or because it was pulled [SAS-2.2-05 … -09]: no client can open it any
 // more; clients are told, the last one registered first; what is left of their objects is destroyed, children before parents; the CA is

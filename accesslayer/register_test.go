@@ -81,7 +81,7 @@ func TestCallOrder(t *testing.T) {
 		}),
 		cq.EXPECT().Destroy().Return(nil),
 		pd.EXPECT().Destroy().Return(nil),
-		ca.EXPECT().Close().Return(nil),
+		ca.EXPECT().Destroy().Return(nil),
 	)
 	al := newAL(t)
 	require.NoError(t, al.Register(h))
@@ -329,8 +329,8 @@ func TestDeregisterStuck(t *testing.T) {
 		c.DestroyRetries = 2
 		c.OnDestroyError = func(err error) { lost = append(lost, err) }
 	})
-	busy := &ci.Error{Verb: "CA.Close", Status: ci.ResourceBusy}
-	h.plan("CA.Close", busy, busy, busy)
+	busy := &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy}
+	h.plan("CA.Destroy", busy, busy, busy)
 	assert.ErrorIs(t, al.Deregister(fakeGUID), ci.ResourceBusy)
 	require.Len(t, lost, 1)
 	assert.ErrorIs(t, lost[0], ci.ResourceBusy)

@@ -129,8 +129,8 @@ func newMockTree(c *gomock.Controller) *mockTree {
 	m.ca.EXPECT().AllocatePD(a).Return(m.pd, nil)
 	m.ca.EXPECT().OpenUser(a, a).Return(m.user, nil)
 	m.ca.EXPECT().MapDMA(a).Return(m.dma, nil)
-	m.ca.EXPECT().Close().Return(nil)
-	m.user.EXPECT().Close()
+	m.ca.EXPECT().Destroy().Return(nil)
+	m.user.EXPECT().Destroy().Return(nil)
 	p := m.pd.EXPECT()
 	p.CreateAV(a).Return(m.av, nil)
 	p.CreateCQ(a).Return(m.cq, nil)
@@ -166,7 +166,7 @@ func TestLocalMADRefreshes(t *testing.T) {
 		ca.EXPECT().Query().Return(attr(0), nil),
 		ca.EXPECT().LocalMAD(uint8(1), nil, gomock.Any(), gomock.Any()).Return(nil).Times(2),
 		ca.EXPECT().Query().DoAndReturn(func() (*ci.CAAttr, error) { defer close(refreshed); return attr(3), nil }),
-		ca.EXPECT().Close().Return(nil),
+		ca.EXPECT().Destroy().Return(nil),
 	)
 	al := newAL(t)
 	require.NoError(t, al.Register(hca))

@@ -78,7 +78,7 @@ func newHCA(p reference.PortConfig, size int) (s *side, err error) {
 	if s.ca, err = s.hca.OpenCA(s.hca.Info().GUID, func(ci.Event) {}, nil); err != nil {
 		return s, err
 	}
-	s.undo = append(s.undo, s.ca.Close)
+	s.undo = append(s.undo, s.ca.Destroy)
 	attr, err := s.ca.Query()
 	if err != nil {
 		return s, err

@@ -1,7 +1,8 @@
 package ci
 
-// Caps is what a driver claims. Each optional verb or behaviour has one bit, named at the verb; a clear bit must go with Unsupported, a set
-// bit with an answer that is not. Wrappers must pass claims on; nothing is inferred from Go types.
+// Caps is the set of capabilities that a driver claims. Each optional verb or behaviour has one bit, named at the verb.
+// A verb whose bit is clear returns Unsupported; a verb whose bit is set never does. Wrappers must pass the bits on;
+// nothing is inferred from Go types.
 type Caps uint64
 
 const (
@@ -35,7 +36,7 @@ const (
 	CapAPM
 	CapChangePrimaryPort // SQD to RTS
 	CapCurrentQPState
-	CapAVPortCheck // CreateAV and AV.Modify answer InvalidPort
+	CapAVPortCheck // CreateAV and AV.Modify return InvalidPort
 	CapUser
 	CapEventHandlers
 	CapVendorCall
@@ -50,19 +51,19 @@ const (
 	CapQKeyCounter
 )
 
-// Has tells whether every bit of x is claimed.
+// Has reports whether every bit of x is claimed.
 func (c Caps) Has(x Caps) bool { return c&x == x }
 
-// Atomicity of remote atomics.
+// Atomicity is the scope in which remote atomics are atomic.
 type Atomicity uint8
 
 const (
 	AtomicNone   Atomicity = iota
 	AtomicLocal            // among QPs of this CA
-	AtomicGlobal           // with the host's processors, too
+	AtomicGlobal           // and with the host's processors
 )
 
-// CAAttr are the attributes of a CA. Limits are counts of objects unless a unit is named; 0 means none.
+// CAAttr holds the attributes of a CA. Limits are numbers of objects unless a unit is named; 0 means none.
 type CAAttr struct {
 	GUID, SystemGUID GUID // the latter with CapSystemGUID
 	VendorID         uint32
@@ -90,9 +91,9 @@ type CAAttr struct {
 	Ports                                            []PortAttr // Ports[i] is port i+1
 }
 
-// PortAttr are the attributes of a port.
+// PortAttr holds the attributes of a port.
 type PortAttr struct {
-	Num                    uint8 // 1-based
+	Num                    uint8 // counted from 1
 	GUID                   GUID
 	Link                   Link
 	State                  PortState
@@ -111,13 +112,13 @@ type PortAttr struct {
 	PKeys                  []PKey
 }
 
-// GIDEntry is a row of a port's GID table.
+// GIDEntry is an entry of a port's GID table.
 type GIDEntry struct {
 	GID  GID
 	Type GIDType
 }
 
-// GIDType tells how packets from this GID look.
+// GIDType is the format of packets from a GID.
 type GIDType uint8
 
 const (
@@ -135,7 +136,7 @@ const (
 	LinkEthernet
 )
 
-// PortState is the logical state.
+// PortState is the logical state of a port.
 type PortState uint8
 
 const (
@@ -146,33 +147,34 @@ const (
 	PortActiveDefer
 )
 
-// InitType bits of PortInfo: 1 no load, 2 preserve content, 4 preserve presence, 8 do not resuscitate.
+// InitType is a set of bits of PortInfo: 1 no load, 2 preserve content, 4 preserve presence, 8 do not resuscitate.
 type InitType uint8
 
-// PortCap is CapabilityMask of PortInfo, in its IBTA bit positions (1<<1 IsSM … 1<<25 IsClientReregistrationSupported).
+// PortCap is the CapabilityMask of PortInfo, in its IBTA bit positions (1<<1 IsSM … 1<<25
+// IsClientReregistrationSupported).
 type PortCap uint32
 
-// PortField names what CA.Modify changes. Values above the capability bits follow the headers' modify mask in meaning.
+// PortField is a set of attributes that CA.Modify changes. Their meaning is that of the headers' modify mask.
 type PortField uint32
 
 const (
-	PortFieldCapability PortField = 1 << iota // bits named in PortModify.CapMask
-	PortFieldPKeyErrors                       // reset to the value given
+	PortFieldCapability PortField = 1 << iota // the bits named in PortModify.CapMask
+	PortFieldPKeyErrors                       // set to the value in PortModify
 	PortFieldQKeyErrors
 	PortFieldInitType
 	PortFieldSystemGUID
-	PortFieldShutdown // take the port down (CapShutdownPort)
+	PortFieldShutdown // takes the port down (CapShutdownPort)
 )
 
-// PortModify holds new values.
+// PortModify holds the new values for CA.Modify.
 type PortModify struct {
-	CapMask, Capability    PortCap // which bits change, and to what
+	CapMask, Capability    PortCap // the bits that change, and their new values
 	PKeyErrors, QKeyErrors uint16
 	InitType               InitType
 	SystemGUID             GUID
 }
 
-// PortCap bits, in the positions of PortInfo.CapabilityMask (IBTA volume 1, 14.2.5.6).
+// The bits of PortCap (IBTA volume 1, 14.2.5.6).
 const (
 	PortCapSM               PortCap = 1 << 1
 	PortCapNotice           PortCap = 1 << 2
@@ -196,7 +198,7 @@ const (
 	PortCapReregister       PortCap = 1 << 25
 )
 
-// String names the state as PortInfo does.
+// String returns the name of the state in PortInfo.
 func (s PortState) String() string { return name(portStateNames[:], int(s)) }
 
 var portStateNames = [...]string{"no change", "Down", "Init", "Armed", "Active", "ActiveDefer"}

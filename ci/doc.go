@@ -1,50 +1,65 @@
-// Package ci is the Channel Interface: what a driver of an InfiniBand or RoCE adapter implements, and all that the layers above
-// call. It holds no behaviour. Programs that want to send data should look at the access layer first.
+// Package ci is the Channel Interface: the interfaces that a driver of an InfiniBand or RoCE adapter implements, and
+// that the layers above call. It has no behaviour of its own. Programs that connect and send data usually import
+// accesslayer or accesslayer/rdmacm instead, which run on any driver; docs/api.md says which package serves which
+// purpose.
 //
 // # For implementers
 //
-// Implement HCA, CA, PD, CQ, QP and MR, embedding Unimplemented… in each; that is a complete RC driver. Add the optional objects
-// (AV, SRQ, MW, FMR, RDD, …) as the hardware has them, and claim each in CAAttr.Caps: claims and answers are held against each
-// other. Recover your own objects from arguments with As, so that they may come wrapped; return from Query those you were given.
-// An argument that is no object, nil or a nil pointer (IsNil), is refused like one that is gone: As gives false for it.
+// Implement HCA, CA, PD, CQ, QP and MR, and embed the Unimplemented type of each; that is a complete RC driver. Add the
+// optional objects (AV, SRQ, MW, FMR, RDD, …) that the hardware supports, and claim each of them in CAAttr.Caps. The
+// certifier checks that claims and results agree. Recover your own objects from arguments with As, since they may be
+// wrapped; return from Query the objects that were passed to you. A nil object, or a nil pointer in an interface
+// (IsNil), is rejected in the same way as a destroyed one; As returns false for both.
 //
-// Objects come from their innermost parent: HCA → CA → PD → {AV, CQ, SRQ, QP → Mcast, MR, FMR, MW, RDD → EEC}, and a process's PD
-// from CA → UserCA. Objects are destroyed child before parent; ResourceBusy says that the order was wrong. ci_verb_noun is
-// Noun.Verb here, a create is Parent.CreateNoun, and every destroy, deregister, deallocate and detach is Destroy.
+// Every object comes from its innermost parent: HCA → CA → PD → {AV, CQ, SRQ, QP → Mcast, MR, FMR, MW, RDD → EEC}; the
+// PD of a process comes from CA → UserCA. Objects are destroyed child before parent; in another order, Destroy returns
+// ResourceBusy. A verb ci_verb_noun is called Noun.Verb here, and a create is Parent.CreateNoun. Every close, destroy,
+// deregister, deallocate and detach is Destroy.
 //
-// A failed verb leaves everything as it was, returns no object, and returns an *Error. Beside the statuses listed at a verb, any verb may
-// answer with the Invalid…Handle of its receiver (destroyed) or of an argument, InvalidParameter for an argument out of range,
-// Timeout (firmware) or InvalidState (HCA in reset or removed). Unsupported comes only with a clear capability bit.
+// A failed verb changes nothing, returns no object, and returns an *Error. In addition to the statuses listed at a
+// verb, any verb may return the Invalid…Handle status of its receiver (destroyed) or of an argument, InvalidParameter
+// for an argument out of range, Timeout (firmware), or InvalidState (HCA in reset or removed). Unsupported is returned
+// only if the verb's capability bit is clear.
 //
 // # Context
 //
-//	thread    may block; not from a callback
-//	callback  anywhere, callbacks included; does not block
-//	data      as callback, concurrently on one object, without allocation
-//	drain     thread; returns only when no callback of the object runs or will run; from a callback it would wait for itself
+// The word after "Context:" at a verb states where it may be called:
+//
+//	thread    may block; must not be called from a callback
+//	callback  may be called anywhere, in callbacks too; does not block
+//	data      as callback, and concurrently on one object; does not allocate
+//	drain     as thread; returns when no callback of the object runs or will run; called from one, it waits for itself
 //
 // # Memory model
 //
-// What the consumer wrote to a buffer before a post is what is sent; it may change the buffer again when the completion has been polled.
-// What an HCA wrote happens before the Poll that returns the completion covering it: the receive at a SEND or a write with immediate,
-// the read's or atomic's own completion. A one-sided RDMA WRITE raises no completion at its target. A consumer that spins on such
-// memory must load an aligned word with sync/atomic: a driver stores the last aligned 8 bytes of a WRITE's message after all the
-// others, with a release store, so a consumer that has seen a new last word also sees the rest of that message. Anything else read
-// meanwhile may be torn. Remote atomics are atomic with respect to each other and to sync/atomic on the same word when
-// CAAttr.Atomicity is AtomicGlobal, else only among themselves.
+// A send transmits what the consumer wrote to the buffer before the post. The consumer may change the buffer again when
+// it has polled the completion. What an HCA wrote happens before the Poll that returns the completion covering it: the
+// receive for a SEND or for a write with immediate, or the completion of the read or atomic itself. A one-sided RDMA
+// WRITE makes no completion at its target. A consumer that spins on such memory must load an aligned word with
+// sync/atomic: a driver stores the last aligned 8 bytes of a WRITE's message after all the others, with a release
+// store, so that a consumer that has loaded a new last word also sees the rest of that message. Anything else that is
+// read meanwhile may be torn. Remote atomics are atomic with respect to each other and to sync/atomic on the same word
+// if CAAttr.Atomicity is AtomicGlobal, else only among themselves.
+//
+// # Names of constants
+//
+// A constant begins with a prefix that names its object or type: Cap (Caps), Port and PortField and PortCap, GID, Link,
+// Atomic, Event, MTU, PD, SRQField, MRField, MWType, QP (types, states, flags and QPField), APM, Op (SendOp), Send
+// (SendFlags), WC (operations, statuses and flags), Notify. Three sets are the words of IBTA and have none: the values
+// of Status (NotFound), the services RC, UC, RD, UD, RawIPv6 and RawEther, and the rights of Access (RemoteRead).
 //
 // # Sources
 //
-// SAS is the 2002 specification (requirement ids in brackets); numbers in parentheses are rows of the table below; IBTA is the
-// InfiniBand architecture specification, volume 1, chapters 10 and 11.
+// SAS is the 2002 specification; its requirement ids are in brackets. Numbers in parentheses are rows of the table
+// below. IBTA is the InfiniBand architecture specification, volume 1, chapters 10 and 11.
 //
 // # Mapping
 //
 //	row    ci verb                              Go
 //	1      open_ca                              HCA.OpenCA
 //	2, 3   register/unregister_event_handler    CA.OnEvent, Destroy of its result
-//	4, 8   um_open_ca, um_close_ca              CA.OpenUser, UserCA.Close
-//	5-7    query_ca, modify_ca, close_ca        CA.Query, CA.Modify, CA.Close
+//	4, 8   um_open_ca, um_close_ca              CA.OpenUser, UserCA.Destroy
+//	5-7    query_ca, modify_ca, close_ca        CA.Query, CA.Modify, CA.Destroy
 //	9      vendor_call                          CA.VendorCall, UserCA.VendorCall
 //	10     allocate_pd                          CA.AllocatePD, UserCA.AllocatePD
 //	11     deallocate_pd                        PD.Destroy
@@ -78,11 +93,13 @@
 //	66     rdma_port_get_transport              PortAttr.Link, no verb
 //	67     get_sl_for_ip_port                   CA.SLForIP
 //	-      ib_register_ca, ib_deregister_ca     Registrar.Register, Deregister
-//	-      ci_interface, ci_umv_buf             HCA and HCAInfo, UserBuffer
+//	-      ci_interface, ci_umv_buf             HCA and HCAInfo, UserBuffer (field User)
 //	-      (DMA mapping, left to the OS)        CA.MapDMA, DMA.Destroy
 //
 // # Deviations
 //
-// A CQ comes from a PD, as the SAS says and the headers do not. An empty CQ is n == 0, not NOT_FOUND. Queries take no UserBuffer: a user
-// half keeps what it learnt at create. um_call is gone: Memory says whose it is. Inline data is a byte slice, not addresses.
+// A CQ comes from a PD, as in the SAS, and not from the CA, as in the headers. For an empty CQ, Poll returns 0, not
+// NOT_FOUND. Private data of a user half is a field of the create and modify arguments. Queries have none: a user half
+// keeps what it received at create. There is no um_call: a Memory states whose it is. Inline data is a byte slice, not
+// a list of addresses.
 package ci

@@ -6,46 +6,64 @@ import (
 	"runtime"
 )
 
-// Memory is storage that can be registered. The consumer makes it and owns the storage: it must stay mapped, and its size constant,
-// until the Destroy of the last region over it has returned. A driver holds the Memory (which keeps Go memory alive) for that
-// time. Implementations: Bytes here; mappings of a memfd and another process's memory in the proxy; guest memory in device models.
+// Memory is storage that can be registered. The consumer creates it and owns the storage. The storage must stay mapped,
+// and its size constant, until the Destroy of the last region over it has returned. A driver holds the Memory for that
+// time, which keeps Go memory alive. Implementations are Bytes in this package, mappings of a memfd and another
+// process's memory in the proxy, and guest memory in device models.
 //
-// A software HCA moves data through Slice, and where that gives nil, through ReadAt and WriteAt. A hardware driver takes Slice for
-// the IOMMU, File if the memory has one, and refuses the rest with InvalidParameter. Remote atomics need Slice.
+// A software HCA moves data through Slice, and through ReadAt and WriteAt where Slice returns nil. A hardware driver
+// uses Slice for the IOMMU, or File if the memory has one, and rejects other memory with InvalidParameter. Remote
+// atomics need Slice.
 //
-// Bytes written by the HCA may be read when the completion that covers them has been polled, which orders them (as a channel
-// receive does); bytes lent for sending may not be changed before. Spinning on memory needs sync/atomic.
+// The consumer may read bytes that the HCA wrote when it has polled the completion that covers them; the poll orders
+// the accesses, as a channel receive does. It must not change bytes that are being sent before the completion. Spinning
+// on memory needs sync/atomic.
 type Memory interface {
-	// Addr is the owner's virtual address of byte 0: a number, valid in the owner's process, and the default IOVA.
+	// Addr returns the owner's virtual address of byte 0. It is a number that is valid in the owner's process, and the
+	// default IOVA.
 	Addr() uint64
+
+	// Len returns the size in bytes.
 	Len() uint64
-	// Slice is a direct view of the bytes from off, at most n, fewer where the extent ends; nil if this process cannot address them.
-	// The caller has checked off+n <= Len(). It neither allocates nor blocks, and a view stays good until the region's Destroy, so a
-	// driver may take the views once, at registration.
+
+	// Slice returns a direct view of up to n bytes from off, fewer where the extent ends. It returns nil if this
+	// process cannot address the bytes. The caller has checked that off+n <= Len(). Slice neither allocates nor blocks.
+	// A view is valid until the region's Destroy, so a driver may take the views once, at registration.
 	Slice(off, n uint64) []byte
-	// ReadAt and WriteAt copy; they may make a system call. They fail, and never fault, once the storage is gone.
+
+	// ReadAt and WriteAt copy bytes, and may make a system call. They return an error, and never fault, if the storage
+	// no longer exists.
 	io.ReaderAt
 	io.WriterAt
-	// Pin keeps the storage resident and in place for a device until unpin, called once. Memory that came pinned (an MDL) does nothing.
+
+	// Pin keeps the storage resident and in place for a device until unpin, which is called once. For memory that is
+	// pinned already (an MDL), Pin does nothing.
 	Pin() (unpin func(), err error)
 }
 
-// FileMemory is Memory that has a descriptor (memfd, dma-buf), for a driver to map or import. The file stays the memory's.
+// FileMemory is Memory that has a descriptor (memfd, dma-buf), which a driver can map or import. The file remains the
+// memory's.
 type FileMemory interface {
 	Memory
+
+	// File returns the descriptor, and the offset of byte 0 in it.
 	File() (f *os.File, off int64)
 }
 
-// DMA is storage mapped into an HCA's DMA space. Destroy unmaps. Context of Destroy: thread. Status: ResourceBusy while registered.
+// DMA is storage mapped into an HCA's DMA space. Destroy unmaps it. Context of Destroy: thread. Status: ResourceBusy
+// while registered.
 type DMA interface {
 	Object
-	Ranges() []DMARange // in order; read only
+
+	// Ranges returns the addresses in order. The caller must not change them.
+	Ranges() []DMARange
 }
 
 // DMARange is a run of DMA addresses of one HCA.
 type DMARange struct{ Addr, Size uint64 }
 
-// Bytes is memory of this process: Go's heap (never a stack: passing it here moves it to the heap) or a mapping.
+// Bytes returns b as Memory of this process. b is on Go's heap or in a mapping; it is never on a stack, since passing
+// it here moves it to the heap.
 func Bytes(b []byte) Memory { return bytesMemory(b) }
 
 type bytesMemory []byte

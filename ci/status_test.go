@@ -29,7 +29,8 @@ func TestErrOfStatus(t *testing.T) {
 	assert.ErrorIs(t, err, ci.NotFound)
 	assert.ErrorIs(t, &ci.Error{Status: ci.NotFound}, ci.NotFound)
 	assert.NotErrorIs(t, err, ci.Timeout)
-	assert.Equal(t, ci.NotFound, ci.StatusOf(fmt.Errorf("port 1: %w", &ci.Error{Verb: "CA.Modify", Status: ci.NotFound})))
+	wrapped := fmt.Errorf("port 1: %w", &ci.Error{Verb: "CA.Modify", Status: ci.NotFound})
+	assert.Equal(t, ci.NotFound, ci.StatusOf(wrapped))
 	assert.Equal(t, ci.UnknownError, ci.StatusOf(errors.New("no status")))
 }
 

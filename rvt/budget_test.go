@@ -21,7 +21,7 @@ func newBudgeted(t *testing.T, limit int64) (*HCA, ci.PD) {
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	ca, err := h.OpenCA(1, func(ci.Event) {}, nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, ca.Close()) })
+	t.Cleanup(func() { require.NoError(t, ca.Destroy()) })
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pd.Destroy()) })

@@ -76,9 +76,9 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 	return nil
 }
 
-// Close ends the open. It fails with ResourceBusy while objects exist.
-func (c *CA) Close() error {
-	if err := c.kill("CA.Close", ci.InvalidCAHandle); err != nil {
+// Destroy closes the adapter. It fails with ResourceBusy while objects exist.
+func (c *CA) Destroy() error {
+	if err := c.kill("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	c.handlers.list[0].close()

@@ -65,7 +65,7 @@ func newHalfRig(t *testing.T, service wire.Service, hints Hints) *halfRig {
 	g.mr = mr.Region()
 	types := map[wire.Service]ci.QPType{wire.RC: ci.RC, wire.UC: ci.UC, wire.UD: ci.UD}
 	e := &endpoint{dev: &g.h.device, pd: pd, num: 7, typ: types[service], service: service, sendCQ: g.cq, recvCQ: g.cq,
-		caps: ci.QPCaps{SendDepth: 64, RecvDepth: 64, SendSGE: 4, RecvSGE: 4, MaxInline: 256}, flags: ci.SignalAll}
+		caps: ci.QPCaps{SendDepth: 64, RecvDepth: 64, SendSGE: 4, RecvSGE: 4, MaxInline: 256}, flags: ci.QPSignalAll}
 	e.sq, e.rq = &plainSend{depth: 64}, &plainRecv{depth: 64}
 	e.source = e.rq
 	e.port, e.route, e.peer = g.h.ports[0], &linkRoute{9}, Addr{LID: 9}

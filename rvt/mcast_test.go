@@ -124,6 +124,6 @@ func TestGroupPorts(t *testing.T) {
 	for _, o := range []ci.Object{qp, cq, pd} {
 		require.NoError(t, o.Destroy())
 	}
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 	require.NoError(t, h.Close())
 }

@@ -76,7 +76,7 @@ func (d *PD) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 // that would be granted.
 func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 	a := &d.dev.attr
-	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
+	const flags = ci.QPSignalAll | ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
 	switch {
 	case c.Flags&^flags != 0:
 		return failf(verb, ci.InvalidParameter, "unknown flag")

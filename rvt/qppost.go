@@ -4,7 +4,7 @@ import "ciddk/ci"
 
 // PostSend appends requests to the send queue and runs the engine once.
 func (q *QP) PostSend(wrs []ci.SendWR) (int, error) {
-	sync := q.flags&ci.ClientSyncSend == 0
+	sync := q.flags&ci.QPClientSyncSend == 0
 	if sync {
 		q.sqMu.Lock()
 	}
@@ -169,7 +169,7 @@ func (q *QP) MR(m ci.MR) *MR {
 
 // PostRecv appends receive buffers.
 func (q *QP) PostRecv(wrs []ci.RecvWR) (int, error) {
-	sync := q.flags&ci.ClientSyncRecv == 0
+	sync := q.flags&ci.QPClientSyncRecv == 0
 	if sync {
 		q.rqMu.Lock()
 	}

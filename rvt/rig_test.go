@@ -360,7 +360,7 @@ func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID,
 		require.NoError(t, s.mr.Destroy())
 		require.NoError(t, s.cq.Destroy())
 		require.NoError(t, s.pd.Destroy())
-		require.NoError(t, s.ca.Close())
+		require.NoError(t, s.ca.Destroy())
 		require.NoError(t, h.Close())
 	})
 	return s

@@ -17,7 +17,7 @@ func (r *requester) retire(t *turn) {
 		}
 		r.head++
 		t.done++
-		if e.w.Flags&ci.SendSignaled != 0 || r.flags&ci.SignalAll != 0 {
+		if e.w.Flags&ci.SendSignaled != 0 || r.flags&ci.QPSignalAll != 0 {
 			r.sendCompletion(t, e, ci.WCSuccess)
 		}
 		e.w.AV, e.w.Ext, e.w.Inline = nil, nil, nil

@@ -39,7 +39,7 @@ func (r *requester) flushSends(t *turn) {
 			if e.done {
 				st = ci.WCSuccess
 			}
-			if st != ci.WCSuccess || e.w.Flags&ci.SendSignaled != 0 || r.flags&ci.SignalAll != 0 {
+			if st != ci.WCSuccess || e.w.Flags&ci.SendSignaled != 0 || r.flags&ci.QPSignalAll != 0 {
 				r.sendCompletion(t, e, st)
 			}
 			e.unbind()

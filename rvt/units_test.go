@@ -163,21 +163,21 @@ func TestEventHandlers(t *testing.T) {
 			{Context: "two", Type: ci.EventLIDChange, Port: 2}}, got)
 		require.NoError(t, o1.Destroy())
 		require.ErrorIs(t, o1.Destroy(), ci.InvalidHandle)
-		require.ErrorIs(t, ca.Close(), ci.ResourceBusy)
+		require.ErrorIs(t, ca.Destroy(), ci.ResourceBusy)
 		got = nil
 		receiverOf(h, 0).PortEvent(ci.EventPortDown)
 		synctest.Wait()
 		require.Len(t, got, 2)
 		require.NoError(t, o2.Destroy())
-		require.NoError(t, ca.Close())
-		require.ErrorIs(t, ca.Close(), ci.InvalidCAHandle)
+		require.NoError(t, ca.Destroy())
+		require.ErrorIs(t, ca.Destroy(), ci.InvalidCAHandle)
 		got = nil
 		receiverOf(h, 0).PortEvent(ci.EventPortActive)
 		synctest.Wait()
 		require.Empty(t, got)
 		ca, err = h.OpenCA(1, hear, nil)
 		require.NoError(t, err)
-		require.NoError(t, ca.Close())
+		require.NoError(t, ca.Destroy())
 		require.NoError(t, h.Close())
 		require.NoError(t, h.Close())
 		_, err = h.OpenCA(1, hear, nil)
@@ -330,7 +330,7 @@ func TestObjectLimits(t *testing.T) {
 	}
 	require.NoError(t, cq.Destroy())
 	require.NoError(t, pd.Destroy())
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 	require.NoError(t, h.Close())
 }
 
@@ -389,5 +389,5 @@ func TestCreateQPErrors(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, a.cq.Destroy(), ci.ResourceBusy)
-	require.ErrorIs(t, a.ca.Close(), ci.ResourceBusy)
+	require.ErrorIs(t, a.ca.Destroy(), ci.ResourceBusy)
 }

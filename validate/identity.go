@@ -60,8 +60,8 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 			id.PortLink = LinkName(attr.Ports[0].Link)
 		}
 	}
-	if err := ca.Close(); err != nil && id.QueryError == "" {
-		id.QueryError = fmt.Sprintf("CA.Close: %v", err)
+	if err := ca.Destroy(); err != nil && id.QueryError == "" {
+		id.QueryError = fmt.Sprintf("CA.Destroy: %v", err)
 	}
 	return id
 }

@@ -233,7 +233,7 @@ func TestReferenceData(t *testing.T) {
 					c  cm.Conn
 					qp *accesslayer.QP
 				}{{ca, qa}, {cb, qb}} {
-					require.NoError(t, e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+					require.NoError(t, e.qp.Modify(ci.ToError()))
 					require.NotZero(t, e.c.TimeWait())
 					e.qp.TimeWait(e.c.TimeWait())
 					require.NoError(t, e.qp.Destroy())

@@ -167,7 +167,7 @@ func runModel(t *testing.T, ops []modelOp) error {
 				d.shaken = d.shaken || d.ends == 0
 			}
 			mu.Unlock()
-			if err := g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil {
+			if err := g.qp.QP.Modify(ci.ToError()); err != nil {
 				return err
 			}
 		}

@@ -133,13 +133,13 @@ func (e *endpoint) revive() (ok, end bool) {
 
 // reset takes the QP through Reset.
 func (e *endpoint) reset() error {
-	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil {
+	if err := e.qp.Modify(ci.ToError()); err != nil {
 		return err
 	}
 	if e.pause(drainTime, func() bool { return e.empty() && e.nposted == 0 }) {
 		return nil
 	}
-	if err := e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
+	if err := e.qp.Modify(ci.ToReset()); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -76,7 +76,7 @@ func TestRecoverFromError(t *testing.T) {
 		}
 		require.NoError(t, ask())
 		for i := range uint64(5) {
-			require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+			require.NoError(t, g.qp.QP.Modify(ci.ToError()))
 			require.NoError(t, client.Send(&mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Send, i)}))
 			require.NoError(t, ask())
 			r, err := got.Recv(soon(t))
@@ -119,7 +119,7 @@ func TestRecoverRetries(t *testing.T) {
 		mu.Lock()
 		fail, tries = true, nil
 		mu.Unlock()
-		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+		require.NoError(t, g.qp.QP.Modify(ci.ToError()))
 		time.Sleep(time.Minute)
 		mu.Lock()
 		fail = false
@@ -348,7 +348,7 @@ func TestResetWithoutFlush(t *testing.T) {
 		g.shut, g.held = false, nil // swallowed
 		g.mu.Unlock()
 		start := time.Now()
-		require.NoError(t, g.qp.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+		require.NoError(t, g.qp.QP.Modify(ci.ToError()))
 		for i := range uint64(20) {
 			r, err := to.Recv(soon(t))
 			require.NoError(t, err)

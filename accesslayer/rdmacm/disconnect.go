@@ -69,7 +69,7 @@ func (i *ID) end(err error) {
 	}
 	alive.stop()
 	if qp != nil && c != nil {
-		_ = qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}) // it may be destroyed
+		_ = qp.Modify(ci.ToError()) // it may be destroyed
 		qp.TimeWait(c.TimeWait())
 	}
 	i.finish(err)

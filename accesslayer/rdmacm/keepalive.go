@@ -61,7 +61,7 @@ func (i *ID) newKeepAlive(verb string, qp ci.QP, cfg net.KeepAliveConfig) (*keep
 	if err != nil {
 		return nil, err
 	}
-	if attr.Flags&(ci.SignalAll|ci.ClientSyncSend) != 0 {
+	if attr.Flags&(ci.QPSignalAll|ci.QPClientSyncSend) != 0 {
 		return nil, invalid(verb, "keepalive: the QP has SignalAll or ClientSyncSend: probes are unsignaled, and posted beside the application's work")
 	}
 	k := &keepAlive{id: i, cfg: cfg, qp: qp, peer: peer}

@@ -222,7 +222,7 @@ func TestKeepAliveTraffic(t *testing.T) {
 		require.NoError(t, peer.Err())
 
 		// The QP fails, and nobody says so.
-		require.NoError(t, id.QP().Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+		require.NoError(t, id.QP().Modify(ci.ToError()))
 		<-id.Done()
 		require.ErrorIs(t, id.Err(), rdmacm.ErrQPFailed)
 		<-peer.Done()
@@ -256,8 +256,8 @@ func TestKeepAliveRefused(t *testing.T) {
 		{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: -1}},
 		{KeepAlive: net.KeepAliveConfig{Enable: true, Interval: -1}},
 		{KeepAlive: net.KeepAliveConfig{Enable: true, Count: -1}},
-		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.SignalAll}},
-		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.ClientSyncSend}},
+		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.QPSignalAll}},
+		{KeepAlive: keepAlive, QPCreate: ci.QPCreate{Flags: ci.QPClientSyncSend}},
 	} {
 		require.ErrorIs(t, id.CreateQP(cfg), ci.InvalidParameter)
 	}

@@ -227,18 +227,18 @@ func (mr *MockCAMockRecorder) AllocatePD(arg0 interface{}) *gomock.Call {
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AllocatePD", reflect.TypeOf((*MockCA)(nil).AllocatePD), arg0)
 }
 
-// Close mocks base method.
-func (m *MockCA) Close() error {
+// Destroy mocks base method.
+func (m *MockCA) Destroy() error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Close")
+	ret := m.ctrl.Call(m, "Destroy")
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
-// Close indicates an expected call of Close.
-func (mr *MockCAMockRecorder) Close() *gomock.Call {
+// Destroy indicates an expected call of Destroy.
+func (mr *MockCAMockRecorder) Destroy() *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Close", reflect.TypeOf((*MockCA)(nil).Close))
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Destroy", reflect.TypeOf((*MockCA)(nil).Destroy))
 }
 
 // LocalMAD mocks base method.
@@ -467,16 +467,18 @@ func (mr *MockUserCAMockRecorder) AllocatePD(arg0, arg1 interface{}) *gomock.Cal
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AllocatePD", reflect.TypeOf((*MockUserCA)(nil).AllocatePD), arg0, arg1)
 }
 
-// Close mocks base method.
-func (m *MockUserCA) Close() {
+// Destroy mocks base method.
+func (m *MockUserCA) Destroy() error {
 	m.ctrl.T.Helper()
-	m.ctrl.Call(m, "Close")
+	ret := m.ctrl.Call(m, "Destroy")
+	ret0, _ := ret[0].(error)
+	return ret0
 }
 
-// Close indicates an expected call of Close.
-func (mr *MockUserCAMockRecorder) Close() *gomock.Call {
+// Destroy indicates an expected call of Destroy.
+func (mr *MockUserCAMockRecorder) Destroy() *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Close", reflect.TypeOf((*MockUserCA)(nil).Close))
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Destroy", reflect.TypeOf((*MockUserCA)(nil).Destroy))
 }
 
 // VendorCall mocks base method.

@@ -65,7 +65,8 @@ func TestMocksAreFresh(t *testing.T) {
 	}
 }
 
-// methods gives the signatures of a type's methods, without the first skip parameters (the receiver, in a concrete type).
+// methods returns the signatures of a type's methods, without the first skip parameters: the receiver of a concrete
+// type.
 func methods(typ reflect.Type, skip int) map[string]string {
 	m := map[string]string{}
 	for i := range typ.NumMethod() {

@@ -1,5 +1,5 @@
-// Package ciwrap puts something in front of an HCA: a fault injector, a tracer, a wrong driver for testing a certifier. Whoever
-// wraps writes only the verbs that matter; the rest comes by embedding.
+// Package ciwrap wraps an HCA: with a fault injector, a tracer, or a wrong driver for tests of a certifier. A wrapper
+// has methods only for the verbs that it changes; embedding supplies the others.
 //
 //	type lossy struct {
 //		ciwrap.QP // all verbs of the inner QP, and Unwrap
@@ -12,22 +12,25 @@
 //		QP: func(in ci.QP, c ci.QPCreate) ci.QP { return &lossy{QP: ciwrap.QP{QP: in}} },
 //	})
 //
-// A Layer holds a function for each kind of object, and hooks for the attributes with which objects are made. Only the parts that
-// lead to something replaced get a wrapper; an object whose function is nil is the driver's own (a QP when Mcast is nil, a CQ, an
-// MR, …), so its data path costs nothing. Layers stack: Wrap(Wrap(hca, a), b) has b in front of a.
+// A Layer holds a function for each kind of object, and hooks for the attributes with which objects are created. Only
+// the parents of replaced objects get a wrapper. An object whose function is nil is the driver's own (a QP if Mcast is
+// nil, a CQ, an MR, …), so its data path costs nothing. Layers stack: in Wrap(Wrap(hca, a), b), b is in front of a.
 //
-// # Faces
+// # Several interface values of one object
 //
-// A wrapped object has several faces, which ci.Same treats as one. Objects that go down as arguments (a CQ in a QPCreate, an AV in
-// a SendWR) keep the face that the consumer holds; drivers recover their own by ci.As. Objects that come up from a Query are those
-// the driver was given, or, for the parent PD, the driver's own face: compare with ci.Same, and do not create below it.
+// Wrapping gives one object several interface values; use ci.Same to compare them. Objects that go down as arguments (a
+// CQ in a QPCreate, an AV in a SendWR) are passed as the consumer holds them, and drivers recover their own with ci.As.
+// Objects that a Query returns are those that the driver was given, except that the parent PD is the driver's own:
+// compare it with ci.Same, and do not create objects below it.
 //
 // # Order
 //
-// From the driver up: the driver's object, ciwrap's own wrapper that hands children to the Layer, the Layer's replacement. A PD
-// replacement that overrides CreateQP therefore gets QPs that the Layer's QP function has seen, or may refuse before one is made.
+// From the driver up, there are the driver's object, ciwrap's own wrapper, which passes children to the Layer, and the
+// Layer's replacement. Therefore a PD replacement that overrides CreateQP receives QPs that the Layer's QP function has
+// already replaced, and can reject a create before a QP exists.
 //
 // # Failures
 //
-// What a verb that failed returned is passed up untouched, and so is a nil object: a wrapper neither hides nor adds a defect.
+// The results of a verb that failed are passed up unchanged, and so is a nil object: a wrapper neither hides nor adds a
+// defect.
 package ciwrap

@@ -2,7 +2,7 @@ package ciwrap
 
 import "ciddk/ci"
 
-// Each of these is an object of package ci with an Unwrap, to be embedded in a replacement.
+// Each of these types is an object of package ci with a method Unwrap. Embed it in a replacement.
 type (
 	HCA    struct{ ci.HCA }
 	CA     struct{ ci.CA }

@@ -119,7 +119,8 @@ func TestOpenCAHook(t *testing.T) {
 	assert.ErrorIs(t, err, ci.InvalidParameter, "a nil callback is the driver's to refuse")
 }
 
-// Any stack of layers over any subset of kinds is transparent to ci.As and ci.Same, and calls each layer once, the newest first.
+// Any stack of layers over any subset of kinds is transparent to ci.As and ci.Same, and calls each layer once, the
+// newest first.
 func TestStackOfLayers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -2,10 +2,11 @@ package ciwrap
 
 import "ciddk/ci"
 
-// Layer says what to replace. The zero Layer replaces nothing. Its functions may be called concurrently; they run within the create
-// verb, on the caller's goroutine, and must return an object that leads to inner by Unwrap (embed the types of this package).
-// Attributes handed to them are those that went down to the driver, after the hooks: a hook can put something of its own into
-// Context for the function to find, provided that it undoes that where the consumer would see it (callbacks, WC.Context).
+// Layer describes the objects to replace. The zero Layer replaces nothing. Its functions may be called concurrently.
+// They run within the create verb, on the caller's goroutine, and must return an object whose Unwrap leads to inner
+// (embed the types of this package). Their arguments are the attributes that the driver received, after the hooks. A
+// hook can put a value of its own into Context for the function to find, if it restores the consumer's value wherever
+// the consumer would see it (callbacks, WC.Context).
 type Layer struct {
 	HCA    func(inner ci.HCA) ci.HCA
 	CA     func(inner ci.CA) ci.CA
@@ -31,19 +32,19 @@ type Layer struct {
 	SRQCreate func(ci.SRQCreate) ci.SRQCreate
 	EECCreate func(ci.EECCreate) ci.EECCreate
 	MRCreate  func(ci.MRCreate) ci.MRCreate
-	// OpenCA and OnEvent change the callback and context of HCA.OpenCA and CA.OnEvent. A nil callback goes down untouched, for the
-	// driver to refuse.
+	// OpenCA and OnEvent change the callback and context of HCA.OpenCA and CA.OnEvent. A nil callback is passed down
+	// unchanged, and the driver rejects it.
 	OpenCA  func(fn func(ci.Event), ctx any) (func(ci.Event), any)
 	OnEvent func(fn func(ci.Event), ctx any) (func(ci.Event), any)
 
-	// Event stands between the driver and every event callback of every object; it calls deliver none, once or several times. It runs
-	// in the context of the callback, and after the hooks (nearer to the driver).
+	// Event is called in place of every event callback of every object. It calls deliver not at all, once or several
+	// times. It runs in the context of the callback, and nearer to the driver than the hooks.
 	Event func(e ci.Event, deliver func(ci.Event))
-	// Completion does so for OnCompletion of every CQ.
+	// Completion is the same for OnCompletion of every CQ.
 	Completion func(ctx any, deliver func(ctx any))
 }
 
-// MROrigin is how a region came to be: the one of its parts that Kind names is meaningful.
+// MROrigin describes how a region was created. Only the part that Kind names is meaningful.
 type MROrigin struct {
 	Kind     MRKind
 	Virtual  ci.MRCreate  // MRVirtual
@@ -54,7 +55,7 @@ type MROrigin struct {
 	MaxPages int // MRFastReg
 }
 
-// MRKind names the verb that made a region.
+// MRKind is the verb that created a region.
 type MRKind uint8
 
 const (
@@ -67,9 +68,9 @@ const (
 // Wrap returns an HCA with l in front of hca.
 func Wrap(hca ci.HCA, l Layer) ci.HCA { return l.Wrap(hca) }
 
-// Wrap is Wrap(hca, l), as a function to be handed on.
+// Wrap returns an HCA with l in front of hca, as the function Wrap does.
 func (l Layer) Wrap(hca ci.HCA) ci.HCA {
-	if ci.IsNil(hca) { // whoever gets the result refuses it
+	if ci.IsNil(hca) { // the caller of the next layer rejects it
 		return nil
 	}
 	var w ci.HCA = hca
@@ -94,7 +95,7 @@ func (l *Layer) belowPD() bool {
 
 func (l *Layer) belowRDD() bool { return l.EEC != nil || l.EECCreate != nil || l.Event != nil }
 
-// filter puts Event in front of a callback.
+// filter returns a callback that calls Event in front of fn.
 func (l *Layer) filter(fn func(ci.Event)) func(ci.Event) {
 	if l.Event == nil || fn == nil {
 		return fn
@@ -102,7 +103,7 @@ func (l *Layer) filter(fn func(ci.Event)) func(ci.Event) {
 	return func(e ci.Event) { l.Event(e, fn) }
 }
 
-// made hands a new object to replace, and leaves failures and nil objects as they are.
+// made returns the replacement of a new object. Failures and nil objects are returned unchanged.
 func made[T comparable](in T, err error, replace func(T) T) (T, error) {
 	var none T
 	if err != nil || in == none || replace == nil {
@@ -111,7 +112,7 @@ func made[T comparable](in T, err error, replace func(T) T) (T, error) {
 	return replace(in), nil
 }
 
-// with binds the second argument of a replacing function, and keeps nil nil.
+// with returns f with its second argument bound, or nil if f is nil.
 func with[T, A any](f func(T, A) T, a A) func(T) T {
 	if f == nil {
 		return nil

@@ -2,8 +2,8 @@ package ciwrap
 
 import "ciddk/ci"
 
-// Registrar returns a registrar that hands every HCA through wrap before r gets it: a driver that registers itself is wrapped without
-// its knowledge. wrap is Layer.Wrap, or an injector's.
+// Registrar returns a registrar that wraps every HCA before it registers it with r, so that a driver that registers
+// itself is wrapped without a change. wrap is Layer.Wrap, or the Wrap of an injector.
 func Registrar(r ci.Registrar, wrap func(ci.HCA) ci.HCA) ci.Registrar {
 	return registrar{Registrar: r, wrap: wrap}
 }
@@ -13,7 +13,7 @@ type registrar struct {
 	wrap func(ci.HCA) ci.HCA
 }
 
-// Register passes nil on, for the registrar to refuse.
+// Register passes nil on, and the registrar rejects it.
 func (r registrar) Register(hca ci.HCA) error {
 	if hca != nil {
 		hca = r.wrap(hca)

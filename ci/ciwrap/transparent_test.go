@@ -14,9 +14,10 @@ import (
 	"ciddk/ci/cimock"
 )
 
-// checkTransparent tests that a wrapper changes nothing: every verb of every object reaches the driver with the arguments given, and
-// its results come back, objects wrapped but the same. It goes through package ci by reflection, so that a verb added there is tested
-// here. It returns, by kind of object, how many faces stood in front of the driver's object.
+// checkTransparent tests that a wrapper changes nothing: every verb of every object reaches the driver with the
+// arguments given, and its results come back, objects wrapped but the same. It goes through package ci by reflection,
+// so that a verb added there is tested here. It returns, by kind of object, how many faces stood in front of the
+// driver's object.
 func checkTransparent(t *testing.T, wrap func(ci.HCA) ci.HCA) map[string]int {
 	ctrl := gomock.NewController(t)
 	w := &walk{t: t, ctrl: ctrl, depth: map[string]int{}, seen: map[reflect.Type]bool{}}

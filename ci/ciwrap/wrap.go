@@ -2,7 +2,7 @@ package ciwrap
 
 import "ciddk/ci"
 
-// The wrappers below stand in front of parents and hand their children to the Layer.
+// The wrappers below are in front of parents and pass the children to the Layer.
 
 type hcaWrap struct {
 	HCA
@@ -88,7 +88,7 @@ type pdWrap struct {
 	l *Layer
 }
 
-// CreateAV may be called from callbacks and for each datagram, so it makes no closure.
+// CreateAV may be called from callbacks and for each datagram, so it creates no closure.
 func (p *pdWrap) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	in, err := p.PD.CreateAV(attr)
 	if err != nil || in == nil || p.l.AV == nil {

@@ -112,7 +112,7 @@ func open(hca ci.HCA) (s *side, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.undo = append(s.undo, ca.Close)
+	s.undo = append(s.undo, ca.Destroy)
 	attr, err := ca.Query()
 	if err != nil {
 		return s, err
@@ -165,20 +165,15 @@ func (s *side) close() error {
 // connect takes the QP through its states, towards the peer.
 func (s *side) connect(p peer) error {
 	to := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: p.GID, HopLimit: 64}}
-	steps := []struct {
-		set  ci.QPField
-		attr ci.QPAttr
-	}{
-		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteWrite | ci.RemoteRead}},
-		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: to}, MTU: ci.MTU1024, DestNum: p.QPN, RQPSN: p.PSN, RespRes: 1, MinRNRTimer: 12}},
-		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: s.psn, Primary: ci.Path{AckTimeout: 14}, RetryCount: 7, RNRRetry: 7, InitDepth: 1}},
+	if err := s.qp.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite | ci.RemoteRead}.For(ci.RC)); err != nil {
+		return err
 	}
-	for _, m := range steps {
-		if err := s.qp.Modify(m.set, m.attr); err != nil {
-			return err
-		}
+	rtr := ci.ToRTR{AV: to, MTU: ci.MTU1024, DestNum: p.QPN, RQPSN: p.PSN, RespRes: 1, MinRNRTimer: 12}
+	if err := s.qp.Modify(rtr.For(ci.RC)); err != nil {
+		return err
 	}
-	return nil
+	rts := ci.ToRTS{SQPSN: s.psn, AckTimeout: 14, RetryCount: 7, RNRRetry: 7, InitDepth: 1}
+	return s.qp.Modify(rts.For(ci.RC))
 }
 
 // complete waits for the next completion, which must be a success. It sleeps meanwhile.

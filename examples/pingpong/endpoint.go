@@ -59,7 +59,7 @@ func newEndpoint(hca adapter, o options, w *weather) (e *endpoint, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.undo = append(e.undo, ca.Close)
+	e.undo = append(e.undo, ca.Destroy)
 	if err := e.findPort(ca); err != nil {
 		return e, err
 	}
@@ -138,14 +138,10 @@ func (e *endpoint) register() error {
 func (e *endpoint) createQPs() error {
 	c := ci.QPCreate{
 		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: e.o.RxDepth, SendSGE: 1, RecvSGE: 1},
-		Flags:  ci.SignalAll, SendCQ: e.cq, RecvCQ: e.cq,
+		Flags:  ci.QPSignalAll, SendCQ: e.cq, RecvCQ: e.cq,
 	}
-	switch e.o.Mode {
-	case "uc":
-		c.Type = ci.UC
-	case "ud":
-		c.Type = ci.UD
-	case "srq":
+	c.Type = service(e.o.Mode)
+	if e.o.Mode == "srq" {
 		srq, err := e.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: e.o.RxDepth, MaxSGE: 1}})
 		if err != nil {
 			return err
@@ -159,7 +155,7 @@ func (e *endpoint) createQPs() error {
 			return err
 		}
 		e.undo = append(e.undo, qp.Destroy)
-		if err := qp.Modify(initAttr(e.o.Mode)); err != nil {
+		if err := qp.Modify(ci.ToInit{Port: 1, QKey: qkey}.For(c.Type)); err != nil {
 			return err
 		}
 		e.qps, e.byNum[qp.Num()] = append(e.qps, qp), i

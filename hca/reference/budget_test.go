@@ -22,7 +22,7 @@ func TestQueueMemory(t *testing.T) {
 	defer h.Close()
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 	require.NoError(t, err)
-	defer ca.Close()
+	defer ca.Destroy()
 	attr, err := ca.Query()
 	require.NoError(t, err)
 	pd, err := ca.AllocatePD(ci.PDNormal)

@@ -40,7 +40,7 @@ func TestDirectLinkState(t *testing.T) {
 	require.NoError(t, a.SetLink(1, true))
 	require.Equal(t, ci.EventPortActive, (<-events).Type)
 	require.Error(t, a.SetLink(2, true))
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 }
 
 // TestLinkToInit: a port that waits for a subnet manager raises an event when its link comes up, and CA.Query shows what PortInfo does all the
@@ -71,7 +71,7 @@ func TestLinkToInit(t *testing.T) {
 			require.Equal(t, info, query)
 		}
 		require.Empty(t, events)
-		require.NoError(t, ca.Close())
+		require.NoError(t, ca.Destroy())
 		require.NoError(t, h.Close())
 	}
 }

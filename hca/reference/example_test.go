@@ -40,11 +40,10 @@ func Example() {
 	for i := range qps {
 		peer, err := cas[1-i].Query()
 		check(err)
-		check(qps[i].Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
-		check(qps[i].Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1,
-			RespRes: 1, MinRNRTimer: 12, Primary: ci.Path{AV: ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}}}))
-		check(qps[i].Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7,
-			Primary: ci.Path{AckTimeout: 14}}))
+		to := ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}
+		check(qps[i].Modify(ci.ToInit{Port: 1}.For(ci.RC)))
+		check(qps[i].Modify(ci.ToRTR{AV: to, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1, RespRes: 1, MinRNRTimer: 12}.For(ci.RC)))
+		check(qps[i].Modify(ci.ToRTS{SQPSN: 1, AckTimeout: 14, InitDepth: 1, RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
 	}
 
 	_, err := qps[1].PostRecv([]ci.RecvWR{{ID: 1, SGL: []ci.SGE{mrs[1].Region().SGE(0, 4096)}}})
@@ -62,7 +61,7 @@ func Example() {
 	}
 	fmt.Println(string(bufs[1][:n]))
 	for i, h := range hcas { // children before parents
-		check(errors.Join(qps[i].Destroy(), cqs[i].Destroy(), mrs[i].Destroy(), pds[i].Destroy(), cas[i].Close(), h.Close()))
+		check(errors.Join(qps[i].Destroy(), cqs[i].Destroy(), mrs[i].Destroy(), pds[i].Destroy(), cas[i].Destroy(), h.Close()))
 	}
 	// Output:
 	// request 1 success

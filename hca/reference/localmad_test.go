@@ -26,7 +26,7 @@ func newManager(t *testing.T, c DirectConfig) (*manager, *DirectLink) {
 	m.ca, err = h.OpenCA(0x100, func(e ci.Event) { m.events <- e }, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, m.ca.Close())
+		require.NoError(t, m.ca.Destroy())
 		require.NoError(t, h.Close())
 	})
 	return m, l

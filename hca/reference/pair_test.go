@@ -53,7 +53,7 @@ func (n *node) close() {
 	for _, o := range []ci.Object{n.qp, n.mr, n.cq, n.pd} {
 		require.NoError(n.t, o.Destroy())
 	}
-	require.NoError(n.t, n.ca.Close())
+	require.NoError(n.t, n.ca.Destroy())
 	require.NoError(n.t, n.hca.Close())
 	for kind, k := range n.hca.Live() {
 		require.Zero(n.t, k, kind)

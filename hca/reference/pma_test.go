@@ -36,7 +36,7 @@ func newPerfRig(t *testing.T, ports []PortConfig) *perfRig {
 	ca, err := h.OpenCA(0x100, func(ci.Event) {}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, ca.Close())
+		require.NoError(t, ca.Destroy())
 		require.NoError(t, h.Close())
 	})
 	return &perfRig{t, ca}

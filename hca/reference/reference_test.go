@@ -208,7 +208,7 @@ func TestIdentity(t *testing.T) {
 	assert.True(t, a.Caps.Has(ci.CapLocalMAD))
 	assert.False(t, a.Caps.Has(ci.CapUD))
 	assert.False(t, a.Caps.Has(ci.CapInitType), "the Ethernet port has none")
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 }
 
 // LIDs: assigned, configured, refused; given back when the port goes.

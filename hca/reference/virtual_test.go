@@ -250,12 +250,12 @@ func TestCloseWithOpenCA(t *testing.T) {
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, "close the CA first")
 	require.NoError(t, h.Close(), "the second time")
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 
 	h, err = New(config)
 	require.NoError(t, err, "the first Close gave the address back")
 	ca, err = h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 	require.NoError(t, err)
-	require.NoError(t, ca.Close())
+	require.NoError(t, ca.Destroy())
 	require.NoError(t, h.Close())
 }

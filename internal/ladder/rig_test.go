@@ -363,7 +363,7 @@ func (e *end) complete(op ci.WCOp) {
 // over ends the QP once the connection is over, and waits until its number may be used again.
 func (e *end) over() {
 	pass(step)
-	require.NoError(e.w.t, e.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
+	require.NoError(e.w.t, e.qp.Modify(ci.ToError()))
 	e.w.look()
 	e.event(cm.EventDisconnected)
 	e.event(cm.EventTimeWaitExit)

@@ -69,8 +69,8 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 }
 
 // Close ends the open. Status: ResourceBusy, InvalidCAHandle. Context: drain.
-func (c *ca) Close() error {
-	if err := c.kill("CA.Close", ci.InvalidCAHandle); err != nil {
+func (c *ca) Destroy() error {
+	if err := c.kill("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	c.notify.close()

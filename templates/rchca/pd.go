@@ -69,7 +69,7 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	}
 	q := &qp{pd: p, hca: h, send: send, recv: recv, create: c, notify: newNotifier(nil, c.OnEvent, c.Context)}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
-	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.SignalAll != 0, SendCQ: send.num, RecvCQ: recv.num})
+	q.num, err = h.dev.CreateQP(QPConfig{PD: p.num, Caps: c.QPCaps, SignalAll: c.Flags&ci.QPSignalAll != 0, SendCQ: send.num, RecvCQ: recv.num})
 	if err != nil {
 		h.qps.give()
 		undo()
@@ -84,7 +84,7 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 
 // checkQP holds a QPCreate against what the adapter has.
 func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
-	const flags = ci.SignalAll | ci.ClientSyncSend | ci.ClientSyncRecv | ci.NoOverflow
+	const flags = ci.QPSignalAll | ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
 	i := &h.info
 	switch {
 	case c.Type == ci.UC || c.Type == ci.UD || c.Type == ci.RD:

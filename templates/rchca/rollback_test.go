@@ -74,7 +74,7 @@ func open(t *testing.T, dev rchca.Device) *made {
 		for _, o := range []ci.Object{m.qp, m.cq, m.pd} {
 			require.NoError(t, o.Destroy())
 		}
-		require.NoError(t, m.ca.Close())
+		require.NoError(t, m.ca.Destroy())
 		require.NoError(t, h.Close())
 		require.NoError(t, h.Close(), "Close is idempotent")
 	})

@@ -309,7 +309,7 @@ func (e *end) leave(a *actor) {
 func (e *end) flush() {
 	q := e.id.QP()
 	for range 50 {
-		if q == nil || q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}) == nil {
+		if q == nil || q.Modify(ci.ToError()) == nil {
 			return
 		}
 	}

@@ -220,7 +220,7 @@ func (b *bench) destroyed(k class, o ci.Object, err error) {
 
 // close destroys everything, in random order, until nothing is left.
 func (b *bench) close(a *actor) {
-	if err := b.ca.Close(); err == nil {
+	if err := b.ca.Destroy(); err == nil {
 		b.mu.Lock()
 		n := 0
 		for _, l := range b.objects {
@@ -228,7 +228,7 @@ func (b *bench) close(a *actor) {
 		}
 		b.mu.Unlock()
 		if n > 0 {
-			b.w.v.failf("CA.Close worked with %d objects left", n)
+			b.w.v.failf("CA.Destroy worked with %d objects left", n)
 		}
 		return
 	}
@@ -262,7 +262,7 @@ func (b *bench) close(a *actor) {
 			break
 		}
 	}
-	if err := b.ca.Close(); err != nil {
+	if err := b.ca.Destroy(); err != nil {
 		b.w.v.failf("bench %v: close of the CA: %v", b.addr, err)
 	}
 	for i, g := range append(b.areas, b.mem) {

@@ -110,7 +110,7 @@ func (w *world) overwrittenRings() error {
 				w.v.failf("overwritten rings: %v", err)
 			}
 		}
-		if err := errors.Join(ca.Close(), mem.close()); err != nil {
+		if err := errors.Join(ca.Destroy(), mem.close()); err != nil {
 			w.v.failf("overwritten rings: %v", err)
 		}
 	})
@@ -291,7 +291,7 @@ func (s *session) build(ca ci.CA, mem *arena) (err error) {
 func (s *session) connect(k int) error {
 	p, q := s.qps[k], s.qps[k+1]
 	for _, x := range [][2]ci.QP{{p, q}, {q, p}} {
-		if err := x[0].Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}); err != nil {
+		if err := x[0].Modify(ci.ToReset()); err != nil {
 			return err
 		}
 		attr := connectedAttr(gidOf(rung), x[1].Num(), 5, 5)

@@ -75,7 +75,7 @@ func (b *bench) create(a *actor, other *bench, pd ci.PD) {
 	switch k := class(r.IntN(int(classes))); k {
 	case qps, mcasts:
 		c := ci.QPCreate{Type: one(r, []ci.QPType{ci.RC, ci.RC, ci.UC, ci.UD, ci.RD, ci.QP0, ci.QPType(r.IntN(9))}),
-			Flags:  ci.QPFlags(r.IntN(2)) * ci.SignalAll,
+			Flags:  ci.QPFlags(r.IntN(2)) * ci.QPSignalAll,
 			SendCQ: of[ci.CQ](a, b, other, cqs), RecvCQ: of[ci.CQ](a, b, other, cqs), OnEvent: func(ci.Event) {},
 			QPCaps: ci.QPCaps{SendDepth: r.IntN(20), RecvDepth: r.IntN(20), SendSGE: r.IntN(4), RecvSGE: r.IntN(4),
 				MaxInline: r.IntN(200)}}

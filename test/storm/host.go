@@ -154,7 +154,7 @@ func (h *host) close() error {
 			return err
 		}
 	}
-	if err := h.ca.Close(); err != nil {
+	if err := h.ca.Destroy(); err != nil {
 		return err
 	}
 	live := h.hca.Live()

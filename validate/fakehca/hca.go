@@ -159,15 +159,15 @@ func (c *ca) Modify(uint8, ci.PortField, ci.PortModify) error {
 	return fail("CA.Modify", ci.Unsupported)
 }
 
-func (c *ca) Close() error {
-	c.h.enter("CA.Close")
+func (c *ca) Destroy() error {
+	c.h.enter("CA.Destroy")
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
 	switch {
 	case c.closed:
-		return fail("CA.Close", ci.InvalidCAHandle)
+		return fail("CA.Destroy", ci.InvalidCAHandle)
 	case c.kids > 0:
-		return fail("CA.Close", ci.ResourceBusy)
+		return fail("CA.Destroy", ci.ResourceBusy)
 	}
 	c.closed, c.h.open = true, nil
 	return nil

@@ -40,8 +40,8 @@ func OpenHCA(t *validate.T, h ci.HCA) *CA {
 	OK(t, err, "HCA.OpenCA")
 	ca := &CA{CA: in, T: t, HCA: h, Events: ev}
 	t.Cleanup(func() {
-		if err := in.Close(); err != nil && ci.StatusOf(err) != ci.InvalidCAHandle {
-			t.Report(validate.Failure{Where: "CA.Close at the end of the case", Expected: "success", Got: Describe(err)})
+		if err := in.Destroy(); err != nil && ci.StatusOf(err) != ci.InvalidCAHandle {
+			t.Report(validate.Failure{Where: "CA.Destroy at the end of the case", Expected: "success", Got: Describe(err)})
 		}
 	})
 	ca.waitActive()

@@ -41,7 +41,7 @@ func SGEs(n int) Option { return func(c *Config) { c.Caps.SendSGE, c.Caps.RecvSG
 // Inline asks for inline data of n bytes.
 func Inline(n int) Option { return func(c *Config) { c.Caps.MaxInline = n } }
 
-// Flags sets the create flags, such as ci.SignalAll.
+// Flags sets the create flags, such as ci.QPSignalAll.
 func Flags(f ci.QPFlags) Option { return func(c *Config) { c.Flags = f } }
 
 // WithSRQ gives the QPs a shared receive queue.

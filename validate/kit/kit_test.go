@@ -139,7 +139,7 @@ func TestSetupIsMarked(t *testing.T) {
 	})
 	require.Len(t, r.Failures, 3, "%+v", r.Failures)
 	assert.False(t, r.Failures[0].Setup)
-	assert.Equal(t, "CA.Close at the end of the case", r.Failures[1].Where)
+	assert.Equal(t, "CA.Destroy at the end of the case", r.Failures[1].Where)
 	assert.True(t, r.Failures[1].Setup)
 	assert.Equal(t, validate.CauseLeak, r.Failures[2].Cause)
 	assert.True(t, r.Failures[2].Setup)
@@ -158,7 +158,7 @@ func TestOwnAcceptsWhatTheCaseDestroyed(t *testing.T) {
 		pd := ca.PD()
 		kit.DestroyTwice(t, ca.Buf(pd, 8, kit.AllAccess), "MR", ci.InvalidMRHandle)
 		kit.Destroy(t, pd, "PD")
-		kit.OK(t, ca.Close(), "CA.Close")
+		kit.OK(t, ca.Destroy(), "CA.Destroy")
 	})
 	assert.Equal(t, validate.Pass, r.Status, "%+v", r.Failures)
 }

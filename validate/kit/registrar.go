@@ -34,7 +34,7 @@ func (r *Registrar) Register(h ci.HCA) error {
 	}
 	if r.Inside != nil {
 		if err := r.Inside(ca); err != nil {
-			return errors.Join(err, ca.Close())
+			return errors.Join(err, ca.Destroy())
 		}
 	}
 	if r.open == nil {
@@ -51,5 +51,5 @@ func (r *Registrar) Deregister(guid ci.GUID) error {
 		return &ci.Error{Verb: "Registrar.Deregister", Status: ci.NotFound}
 	}
 	delete(r.open, guid)
-	return ca.Close()
+	return ca.Destroy()
 }

@@ -145,7 +145,7 @@ func postMutants() []Mutant {
 		{Name: "post.signal-always", Area: "post", Breaks: "CI-Signal-01", Does: "every send makes a completion",
 			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags |= ci.SendSignaled })},
 		{Name: "post.signal-all-ignored", Area: "post", Breaks: "CI-Signal-01", Does: "SignalAll has no effect",
-			Wrap: tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &^= ci.SignalAll; return c }})},
+			Wrap: tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &^= ci.QPSignalAll; return c }})},
 		{Name: "post.slots-lost", Area: "post", Breaks: "CI-Signal-02", Does: "slots of unsignaled sends are never free again", Wrap: slotsLost()},
 		{Name: "post.silent-failure", Area: "post", Breaks: "CI-Signal-03", Does: "an unsignaled send that fails makes no completion", Wrap: silentFailure},
 		{Name: "post.inline-dropped", Area: "post", Breaks: "CI-Inline-02", Does: "a request with too much inline data is dropped, and success is said",
@@ -384,7 +384,7 @@ func silentFailure(h ci.HCA) ci.HCA {
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			return tap.SendsOf(q, c, func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				for i := range wrs {
-					if wrs[i].Flags&ci.SendSignaled == 0 && c.Flags&ci.SignalAll == 0 {
+					if wrs[i].Flags&ci.SendSignaled == 0 && c.Flags&ci.QPSignalAll == 0 {
 						wrs[i].ID ^= mark
 					}
 				}

@@ -303,7 +303,7 @@ type lazyCA struct {
 	of *lazy
 }
 
-func (c lazyCA) Close() error { c.of.work(); return c.CA.Close() }
+func (c lazyCA) Destroy() error { c.of.work(); return c.CA.Destroy() }
 
 type pdRegister struct {
 	ciwrap.PD

@@ -30,7 +30,7 @@ func catalog() *validate.Catalog {
 		one("a.guid", []string{"SAS-2.1-27"}, func(t *validate.T) {
 			ca, err := t.HCA().OpenCA(t.HCA().Info().GUID+1, func(ci.Event) {}, nil)
 			if err == nil {
-				t.Cleanup(func() { _ = ca.Close() })
+				t.Cleanup(func() { _ = ca.Destroy() })
 			}
 			kit.Want(t, err, "OpenCA", ci.NotFound)
 		}),

@@ -290,8 +290,8 @@ func (q *aliased) Query() (ci.QPAttr, error) {
 
 type careless struct{ ciwrap.CA }
 
-func (c careless) Close() error {
-	err := c.CA.Close()
+func (c careless) Destroy() error {
+	err := c.CA.Destroy()
 	if ci.StatusOf(err) == ci.ResourceBusy {
 		return nil
 	}
@@ -349,12 +349,12 @@ func (c *listening) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
 	return &heard{Object: ciwrap.Object{Object: o}}, nil
 }
 
-func (c *listening) Close() error {
+func (c *listening) Destroy() error {
 	c.mu.Lock()
 	for _, o := range c.all {
 		_ = o.Destroy()
 	}
 	c.all = nil
 	c.mu.Unlock()
-	return c.CA.Close()
+	return c.CA.Destroy()
 }

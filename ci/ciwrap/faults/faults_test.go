@@ -51,7 +51,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// open gives a CA of inj over mocks.
+// open returns a CA of inj over mocks.
 func open(t *testing.T, inj *faults.Injector) (*cimock.MockCA, ci.CA) {
 	ctrl := gomock.NewController(t)
 	h, c := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl)

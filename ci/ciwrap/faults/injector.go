@@ -14,19 +14,19 @@ import (
 // Rule makes calls of one verb fail.
 type Rule struct {
 	Verb   string    // one of Verbs()
-	Status ci.Status // wrapped in an *ci.Error; Success makes a rule that only calls Hook
-	Err    error     // instead of Status, if the error must carry more (ci.Error.Most, a stranger's error)
+	Status ci.Status // wrapped in an *ci.Error; with Success, the rule only calls Hook
+	Err    error     // instead of Status, for an error with more in it (ci.Error.Most, an error of another package)
 
-	Skip        uint64  // so many calls pass first
-	Count       uint64  // then so many may fail; 0: no end
-	Probability float64 // of each of those to fail, above 0 to 1; 0: every one
+	Skip        uint64  // number of calls that pass first
+	Count       uint64  // number of calls after them that may fail; 0 = no limit
+	Probability float64 // that each of those fails, above 0 up to 1; 0 = every one fails
 
-	// Hook runs on the caller's goroutine when the rule strikes, before the verb returns (or goes on to the driver, if there is
-	// nothing to fail with). It may block, to hold the verb there. n counts the strikes of this rule from 1.
+	// Hook runs on the caller's goroutine when the rule applies, before the verb returns (or reaches the driver, if the
+	// rule has no error). It may block, which holds the verb. n counts the calls of this rule's Hook from 1.
 	Hook func(n uint64)
 }
 
-// Injector holds rules, and counts calls. Make it with New.
+// Injector holds rules, and counts calls. New creates it.
 type Injector struct {
 	seed  uint64
 	mu    sync.Mutex // writers of rules; added
@@ -35,7 +35,7 @@ type Injector struct {
 	calls [verbCount]atomic.Uint64
 }
 
-// New returns an injector without rules; seed decides what Probability does.
+// New returns an injector without rules. seed is that of the random source for Probability.
 func New(seed uint64) *Injector { return &Injector{seed: seed} }
 
 // Fault is a rule in force.
@@ -51,8 +51,8 @@ type Fault struct {
 	rnd    *rand.Rand
 }
 
-// Add puts a rule in force. Of several rules for a verb, the first that strikes decides; those after it do not see the call.
-// It fails with InvalidParameter for an unknown verb or a probability that is none.
+// Add puts a rule in force. Of several rules for a verb, the first that applies decides; those after it do not see the
+// call. Add returns InvalidParameter for an unknown verb or a probability outside 0 to 1.
 func (in *Injector) Add(r Rule) (*Fault, error) {
 	v, ok := verbNamed(r.Verb)
 	if !ok {
@@ -73,7 +73,7 @@ func (in *Injector) Add(r Rule) (*Fault, error) {
 	return f, nil
 }
 
-// MustAdd is Add for tests: it panics on a rule that Add refuses.
+// MustAdd is like Add, for tests: it panics where Add returns an error.
 func (in *Injector) MustAdd(r Rule) *Fault {
 	f, err := in.Add(r)
 	if err != nil {
@@ -82,7 +82,7 @@ func (in *Injector) MustAdd(r Rule) *Fault {
 	return f
 }
 
-// edit replaces the rules of v by a changed copy, nil when none are left.
+// edit replaces the rules of v by a changed copy, or by nil if none are left.
 func (in *Injector) edit(v verb, change func([]*Fault) []*Fault) {
 	var fs []*Fault
 	if p := in.rules[v].Load(); p != nil {
@@ -95,14 +95,14 @@ func (in *Injector) edit(v verb, change func([]*Fault) []*Fault) {
 	in.rules[v].Store(&fs)
 }
 
-// Remove takes the rule out of force. A second Remove does nothing.
+// Remove removes the rule. A second Remove does nothing.
 func (f *Fault) Remove() {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
 	f.in.edit(f.v, func(fs []*Fault) []*Fault { return slices.DeleteFunc(fs, func(g *Fault) bool { return g == f }) })
 }
 
-// Struck tells how often the rule made its verb fail (or called its Hook).
+// Struck returns how often the rule made its verb fail or called its Hook.
 func (f *Fault) Struck() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +118,7 @@ func (in *Injector) Clear() {
 	}
 }
 
-// Calls tells how often a verb was called (for posts: how many work requests were offered), failed calls included.
+// Calls returns the number of calls of a verb, failed ones included; for posts, the number of work requests.
 func (in *Injector) Calls(name string) uint64 {
 	v, ok := verbNamed(name)
 	if !ok {
@@ -127,7 +127,7 @@ func (in *Injector) Calls(name string) uint64 {
 	return in.calls[v].Load()
 }
 
-// strike counts a call and decides its fate. It does not allocate.
+// strike counts a call, and returns the error of the rule that applies to it. It does not allocate.
 func (in *Injector) strike(v verb) error {
 	in.calls[v].Add(1)
 	p := in.rules[v].Load()
@@ -147,7 +147,7 @@ func (in *Injector) strike(v verb) error {
 	return nil
 }
 
-// hit returns the number of the strike, or 0.
+// hit returns the number of the strike, or 0 for none.
 func (f *Fault) hit() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,7 @@ func (f *Fault) hit() uint64 {
 	return f.struck
 }
 
-// strikes decides on n work requests in order: how many may go on, and why the next may not.
+// strikes counts n work requests in order. It returns how many may reach the driver, and the error of the next.
 func (in *Injector) strikes(v verb, n int) (int, error) {
 	if in.rules[v].Load() == nil {
 		in.calls[v].Add(uint64(n))
@@ -176,7 +176,7 @@ func (in *Injector) strikes(v verb, n int) (int, error) {
 	return n, nil
 }
 
-// Wrap puts the injector in front of an HCA. One injector may stand in front of several; they share rules and counts.
+// Wrap returns an HCA with the injector in front. HCAs that have one injector share its rules and counts.
 func (in *Injector) Wrap(hca ci.HCA) ci.HCA { return ciwrap.Wrap(hca, in.layer()) }
 
 func (in *Injector) layer() ciwrap.Layer {

@@ -38,11 +38,11 @@ func (o *ca) Modify(port uint8, set ci.PortField, attr ci.PortModify) error {
 	return o.CA.Modify(port, set, attr)
 }
 
-func (o *ca) Close() error {
-	if err := o.in.strike(caClose); err != nil {
+func (o *ca) Destroy() error {
+	if err := o.in.strike(caDestroy); err != nil {
 		return err
 	}
-	return o.CA.Close()
+	return o.CA.Destroy()
 }
 
 func (o *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
@@ -97,6 +97,13 @@ func (o *ca) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 type userCA struct {
 	ciwrap.UserCA
 	in *Injector
+}
+
+func (o *userCA) Destroy() error {
+	if err := o.in.strike(userDestroy); err != nil {
+		return err
+	}
+	return o.UserCA.Destroy()
 }
 
 func (o *userCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {

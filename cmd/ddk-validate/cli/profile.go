@@ -119,5 +119,5 @@ func targetProfile(t *validate.Target) (string, error) {
 	if err == nil {
 		name = profileFor(attr)
 	}
-	return name, errors.Join(err, ca.Close())
+	return name, errors.Join(err, ca.Destroy())
 }

@@ -60,7 +60,7 @@ func destroyInCompletion(t *validate.T) {
 	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
 	_, err = qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: buf.SGL(0, 8)}})
 	kit.OK(t, err, "QP.PostRecv")
-	kit.OK(t, qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error, which flushes")
+	kit.OK(t, qp.Modify(ci.ToError()), "QP.Modify to Error, which flushes")
 	for range 2 {
 		kit.OK(t, expect(t, done, "the end of a destroy that a completion callback began"), "DestroyAsync inside a completion callback")
 	}

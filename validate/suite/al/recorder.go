@@ -48,7 +48,7 @@ func (r *recorder) verb(name string) {
 	defer r.mu.Unlock()
 	r.verbs = append(r.verbs, name)
 	if r.closed && name != "HCA.OpenCA" {
-		r.wrong = append(r.wrong, name+" after CA.Close")
+		r.wrong = append(r.wrong, name+" after CA.Destroy")
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *recorder) count(verb string) int {
 func (r *recorder) clean(t *validate.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kit.True(t, len(r.wrong) == 0, "verbs that reached the driver", "each destroy once, child before parent, off callbacks, and none after CA.Close", "%s",
+	kit.True(t, len(r.wrong) == 0, "verbs that reached the driver", "each destroy once, child before parent, off callbacks, and none after CA.Destroy", "%s",
 		strings.Join(r.wrong, "; "))
 }
 
@@ -122,8 +122,8 @@ func (r *recorder) shut(t *validate.T) {
 	if len(r.verbs) > 0 {
 		last = r.verbs[len(r.verbs)-1]
 	}
-	kit.Equal(t, "last verb that reached the driver", last, "CA.Close")
-	kit.True(t, r.closed, "CA.Close", "success", "none")
+	kit.Equal(t, "last verb that reached the driver", last, "CA.Destroy")
+	kit.True(t, r.closed, "CA.Destroy", "success", "none")
 }
 
 // inCallback runs a client's callback, so that onCallback can recognise its stack.
@@ -213,15 +213,15 @@ func (c recCA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	return c.CA.LocalMAD(port, src, in, out)
 }
 
-func (c recCA) Close() error {
-	c.r.verb("CA.Close")
-	err := c.CA.Close()
+func (c recCA) Destroy() error {
+	c.r.verb("CA.Destroy")
+	err := c.CA.Destroy()
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	if err == nil {
 		c.r.closed = true
 	} else {
-		c.r.wrong = append(c.r.wrong, "CA.Close, which the driver answered with "+kit.Describe(err))
+		c.r.wrong = append(c.r.wrong, "CA.Destroy, which the driver answered with "+kit.Describe(err))
 	}
 	return err
 }

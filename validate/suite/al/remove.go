@@ -153,7 +153,7 @@ func deregisterOrder(t *validate.T) {
 func reopened(t *validate.T, h ci.HCA) {
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
 	kit.OK(t, err, "HCA.OpenCA of the driver when its adapter has been deregistered")
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 var _ = removals.Case(validate.Case{
@@ -196,7 +196,7 @@ func deregisterUnused(t *validate.T) {
 		"CA.Query":      func() error { _, err := p.A.QP.CA.Query(); return err },
 		"CA.AllocatePD": func() error { _, err := p.A.QP.CA.AllocatePD(ci.PDNormal); return err },
 		"QP.Query":      func() error { _, err := p.A.Query(); return err },
-		"QP.Modify":     func() error { return p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}) },
+		"QP.Modify":     func() error { return p.A.Modify(ci.ToError()) },
 		"CQ.Query":      func() error { _, err := p.A.CQ.Query(); return err },
 		"PD.Destroy":    func() error { return p.A.PD.Destroy() },
 		"MR.Destroy":    func() error { return p.A.Buf.MR.Destroy() },

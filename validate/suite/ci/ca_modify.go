@@ -219,7 +219,7 @@ func queryIdentity(t *validate.T) {
 			kit.True(t, k&0x7fff != 0 || k == 0, fmt.Sprintf("PKeys[%d] of port %d", i, p.Num), "a P_Key, or 0 for none", "%#x", k)
 		}
 	}
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	kit.Equal(t, "HCA.Info after Close", h.Info(), before)
 }
 
@@ -294,7 +294,7 @@ func caTwo(t *validate.T) {
 	kit.Equal(t, "CA.Query of the second adapter: GUID", b.Attr.GUID, b.HCA.Info().GUID)
 	wrong, err := a.HCA.OpenCA(b.Attr.GUID, noEvents, nil)
 	refusedCA(t, wrong, err, "HCA.OpenCA of the other adapter's GUID", ci.NotFound)
-	kit.OK(t, b.Close(), "CA.Close of one adapter")
+	kit.OK(t, b.Destroy(), "CA.Destroy of one adapter")
 	kit.Connect(p.A.QP, p.B.QP)
 	p.A.Exchange(p.B, 100) // the other one's work goes on, in loopback
 	kit.OpenHCA(t, b.HCA)

@@ -391,11 +391,11 @@ func provoke(t *validate.T, ca *kit.CA, seen <-chan ci.Event) ci.Event {
 func openWith(t *validate.T, ctx any, onEvent func(ci.Event)) *kit.CA {
 	first := kit.Open(t)
 	port := *first.Port
-	kit.OK(t, first.Close(), "CA.Close")
+	kit.OK(t, first.Destroy(), "CA.Destroy")
 	in, err := first.HCA.OpenCA(first.HCA.Info().GUID, onEvent, ctx)
 	kit.OK(t, err, "HCA.OpenCA")
 	ca := &kit.CA{CA: in, T: t, HCA: first.HCA, Attr: first.Attr, Port: &port}
-	t.Cleanup(func() { _ = in.Close() }) // a case that ends early; the others have closed it
+	t.Cleanup(func() { _ = in.Destroy() }) // a case that ends early; the others have closed it
 	return ca
 }
 
@@ -406,7 +406,7 @@ func contextCA(t *validate.T) {
 	e := provoke(t, ca, got)
 	kit.True(t, e.Context == any(ctx), "Event.Context of a port's event", "the context given to OpenCA", "%v", e.Context)
 	kit.Equal(t, "Event.Port", e.Port, ca.Port.Num)
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 func quietCA(t *validate.T) {
@@ -416,14 +416,14 @@ func quietCA(t *validate.T) {
 		ca := openWith(t, nil, func(ci.Event) { w.Callback() })
 		m := ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: ^ca.Port.Capability & ci.PortCapVendorClass}
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability, m), "CA.Modify of a capability bit")
-		kit.OK(t, ca.Close(), "CA.Close")
+		kit.OK(t, ca.Destroy(), "CA.Destroy")
 		w.Gone()
 	}
 	if t.Claims().Has(ci.CapShutdownPort) {
 		w := l.Watch()
 		ca := openWith(t, nil, func(ci.Event) { w.Callback() })
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
-		kit.OK(t, ca.Close(), "CA.Close")
+		kit.OK(t, ca.Destroy(), "CA.Destroy")
 		w.Gone()
 	}
 	l.Silent("events of CAs that were closed as their port changed", quiet)
@@ -473,7 +473,7 @@ func handlersEach(t *validate.T) {
 		h.hears(t, e.Type)
 		kit.Destroy(t, h.o, "handler")
 	}
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 func handlersGone(t *validate.T) {
@@ -488,7 +488,7 @@ func handlersGone(t *validate.T) {
 	kit.True(t, !late, "events of a handler that was destroyed", "none", "one")
 	kit.Destroy(t, hs[0].o, "handler")
 	kit.Destroy(t, hs[2].o, "handler")
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 func quietHandler(t *validate.T) {

@@ -132,7 +132,7 @@ var claims = []claim{
 	{name: "user", bits: ci.CapUser, try: func(s *claimStage) error {
 		u, err := s.ca.OpenUser(process{}, &ci.UserBuffer{})
 		if err == nil {
-			u.Close()
+			u.Destroy()
 		}
 		return err
 	}},

@@ -90,7 +90,7 @@ func hardwareSMAWorks(t *validate.T) {
 	if !t.Claims().Has(ci.CapSpecialQP|ci.CapAV) || len(t.HCAs()) < 2 {
 		t.Skip("the agent of an InfiniBand port can be asked only from QP0 of a second adapter")
 	}
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	other := kit.OpenHCA(t, t.HCAs()[1])
 	q := special(t, other, ci.QP0)
 	q.Init().RTR(nil).RTS()

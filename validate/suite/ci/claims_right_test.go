@@ -129,7 +129,7 @@ func (u extendedUser) AllocatePD(typ ci.PDType, _ *ci.UserBuffer) (ci.PD, error)
 	return u.ca.AllocatePD(typ)
 }
 
-func (extendedUser) Close() {}
+func (extendedUser) Destroy() error { return nil }
 
 type extendedQP struct {
 	ciwrap.QP

@@ -170,7 +170,7 @@ func userWorks(t *validate.T) {
 		u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
 		kit.OK(t, err, "CA.OpenUser")
 		users[i] = u
-		t.Cleanup(u.Close)
+		t.Cleanup(func() { _ = u.Destroy() })
 		pds[i], err = u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
 		kit.OK(t, err, "UserCA.AllocatePD")
 		kit.Own(t, pds[i], "PD of a process")
@@ -185,7 +185,7 @@ func userWorks(t *validate.T) {
 	kit.WantExactly(t, pds[0].Destroy(), "PD.Destroy with a region of the process left", ci.ResourceBusy)
 	kit.Destroy(t, mr, "MR of a process")
 	kit.Destroy(t, pds[0], "PD of a process")
-	users[0].Close()
+	kit.OK(t, users[0].Destroy(), "UserCA.Destroy")
 	mr, err = pds[1].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	kit.OK(t, err, "PD.RegisterMR of a process after the other has closed")
 	kit.Own(t, mr, "MR of a process")

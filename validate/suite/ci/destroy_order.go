@@ -133,18 +133,18 @@ var families = []family{
 	}},
 	{"ca.pd", "CA before PD", 0, func(s *orderStage) (func() error, func() error) {
 		kit.Destroy(s.t, s.cq, "CQ")
-		return s.ca.Close, s.pd.Destroy
+		return s.ca.Destroy, s.pd.Destroy
 	}},
 	{"ca.dma", "CA before mapped storage", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
 		kit.Destroy(s.t, s.cq, "CQ")
 		kit.Destroy(s.t, s.pd, "PD")
-		return s.ca.Close, s.ca.DMA(kit.Pages(4096, 4096)).Destroy
+		return s.ca.Destroy, s.ca.DMA(kit.Pages(4096, 4096)).Destroy
 	}},
 	{"ca.handler", "CA before event handler", ci.CapEventHandlers, func(s *orderStage) (func() error, func() error) {
 		kit.Destroy(s.t, s.cq, "CQ")
 		kit.Destroy(s.t, s.pd, "PD")
 		h, err := s.ca.OnEvent(noEvents, nil)
-		return s.ca.Close, s.own(h, err, "CA.OnEvent")
+		return s.ca.Destroy, s.own(h, err, "CA.OnEvent")
 	}},
 }
 

@@ -7,7 +7,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// openArea: HCA.OpenCA and CA.Close. (SAS 2.2, IBTA 11.2.1.)
+// openArea: HCA.OpenCA and CA.Destroy. (SAS 2.2, IBTA 11.2.1.)
 func openArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
 		return req.Driver.Must(id, "IBTA 11.2.1", "ci_open_ca (1), ci_close_ca (7)", text)
@@ -43,13 +43,13 @@ func openGUID(t *validate.T) {
 	kit.True(t, info.GUID != 0, "HCA.Info", "a GUID other than zero", "zero")
 	ca, err := t.HCA().OpenCA(info.GUID, noEvents, nil)
 	kit.OK(t, err, "HCA.OpenCA of the GUID from Info")
-	t.Cleanup(func() { _ = ca.Close() })
+	t.Cleanup(func() { _ = ca.Destroy() })
 	attr, err := ca.Query()
 	kit.OK(t, err, "CA.Query")
 	kit.Equal(t, "CAAttr.GUID", attr.GUID, info.GUID)
 	kit.Equal(t, "CAAttr.VendorID", attr.VendorID, info.VendorID)
 	kit.Equal(t, "CAAttr.DeviceID", attr.DeviceID, info.DeviceID)
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 func openUnknown(t *validate.T) {
@@ -79,7 +79,7 @@ func openArguments(t *validate.T) {
 // refusedCA is kit.WantRefused for CAs, which have Close instead of Destroy.
 func refusedCA(t *validate.T, ca ci.CA, err error, where string, want ci.Status) {
 	if err == nil && ca != nil {
-		t.Cleanup(func() { _ = ca.Close() })
+		t.Cleanup(func() { _ = ca.Destroy() })
 	}
 	kit.WantExactly(t, err, where, want)
 	kit.True(t, ca == nil, where, "no CA beside the error", "a CA of type %T", ca)
@@ -98,21 +98,21 @@ func openReopen(t *validate.T) {
 	for range 10 {
 		ca, err := t.HCA().OpenCA(guid, noEvents, nil)
 		kit.OK(t, err, "HCA.OpenCA")
-		kit.OK(t, ca.Close(), "CA.Close")
+		kit.OK(t, ca.Destroy(), "CA.Destroy")
 		_, err = ca.Query()
 		kit.WantExactly(t, err, "CA.Query after Close", ci.InvalidCAHandle)
 		pd, err := ca.AllocatePD(ci.PDNormal)
 		kit.WantRefused(t, pd, err, "CA.AllocatePD after Close", ci.InvalidCAHandle)
-		kit.WantExactly(t, ca.Close(), "CA.Close, the second time", ci.InvalidCAHandle)
+		kit.WantExactly(t, ca.Destroy(), "CA.Destroy, the second time", ci.InvalidCAHandle)
 	}
 }
 
 func openCloseBusy(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	kit.WantExactly(t, ca.Close(), "CA.Close with a PD left", ci.ResourceBusy)
+	kit.WantExactly(t, ca.Destroy(), "CA.Destroy with a PD left", ci.ResourceBusy)
 	_, err := ca.Query()
 	kit.OK(t, err, "CA.Query after the refusal")
 	kit.Destroy(t, pd, "PD")
-	kit.OK(t, ca.Close(), "CA.Close when the PD is gone")
+	kit.OK(t, ca.Destroy(), "CA.Destroy when the PD is gone")
 }

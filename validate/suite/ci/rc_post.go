@@ -396,7 +396,7 @@ func signalFlag(t *validate.T) {
 
 func signalAll(t *validate.T) {
 	const n = 6
-	p := kit.RC(t, kit.Flags(ci.SignalAll))
+	p := kit.RC(t, kit.Flags(ci.QPSignalAll))
 	p.B.Recv(p.B.RecvWRs(n, 8)...)
 	wrs := p.A.SendWRs(n)
 	for i := range wrs {

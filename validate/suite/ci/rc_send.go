@@ -122,7 +122,7 @@ func rcBothWays(t *validate.T) {
 func rcMTUs(t *validate.T) {
 	ca := kit.Open(t)
 	top := ca.Port.MTU
-	kit.OK(t, ca.Close(), "CA.Close")
+	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	const most = 16 << 10
 	var first *kit.Pair
 	for m := ci.MTU256; m <= top; m++ {

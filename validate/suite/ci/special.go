@@ -266,7 +266,7 @@ func specialUser(t *validate.T) {
 	ca := kit.Open(t)
 	u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
 	kit.OK(t, err, "CA.OpenUser")
-	t.Cleanup(u.Close)
+	t.Cleanup(func() { kit.OK(t, u.Destroy(), "UserCA.Destroy") })
 	pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
 	kit.OK(t, err, "UserCA.AllocatePD")
 	kit.Own(t, pd, "PD of a process")

@@ -26,7 +26,7 @@ func teardownArea() validate.Suite {
 		req.Driver.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)", "Whoever posts and whoever polls at the same time: each request that was taken completes exactly once."),
 		req.Driver.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs", "Objects made and destroyed over and over leave nothing behind."),
 		req.Driver.Must("CI-Teardown-06", "CI context", "destroy verbs", "A destroyed object stays gone when others take its place: its verbs answer with the handle status and do not reach its successors."),
-		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)", "CA.Close is ResourceBusy while any object exists, and succeeds when all are destroyed, however lately they were in use."),
+		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)", "CA.Destroy is ResourceBusy while any object exists, and succeeds when all are destroyed, however lately they were in use."),
 		req.Driver.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)", "The number of a destroyed QP is not issued again before the time given to TimeWait."),
 		req.Driver.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)", "QP numbers are unique among the QPs that exist."),
 	)
@@ -453,7 +453,7 @@ func tearCloseBusy(t *validate.T) {
 			kit.Destroy(t, s.cq.CQ, "CQ")
 			kit.Destroy(t, pd, "PD")
 		}
-		kit.WantExactly(t, ca.Close(), "CA.Close with a "+l.kind+" left", ci.ResourceBusy)
+		kit.WantExactly(t, ca.Destroy(), "CA.Destroy with a "+l.kind+" left", ci.ResourceBusy)
 		_, err := ca.Query()
 		kit.OK(t, err, "CA.Query after the refusal")
 		kit.OK(t, o.Destroy(), l.kind+".Destroy after the refusals")
@@ -461,7 +461,7 @@ func tearCloseBusy(t *validate.T) {
 			kit.Destroy(t, s.cq.CQ, "CQ")
 			kit.Destroy(t, pd, "PD")
 		}
-		kit.OK(t, ca.Close(), "CA.Close when the "+l.kind+" is gone")
+		kit.OK(t, ca.Destroy(), "CA.Destroy when the "+l.kind+" is gone")
 	}
 }
 
@@ -484,7 +484,7 @@ func tearCloseHot(t *validate.T) {
 			if i == 0 && p.A.QP.CA == p.B.QP.CA {
 				continue // one adapter that talks to itself
 			}
-			kit.OK(t, e.QP.CA.Close(), "CA.Close at once after traffic")
+			kit.OK(t, e.QP.CA.Destroy(), "CA.Destroy at once after traffic")
 		}
 	}
 }

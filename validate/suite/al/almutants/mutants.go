@@ -75,11 +75,11 @@ func (c *staysOpen) AllocatePD(typ ci.PDType) (ci.PD, error) {
 	return c.CA.AllocatePD(typ)
 }
 
-func (c *staysOpen) Close() error {
+func (c *staysOpen) Destroy() error {
 	if c.used.Load() > 0 {
 		return nil
 	}
-	return c.CA.Close()
+	return c.CA.Destroy()
 }
 
 // busyQP is a QP that refuses Destroy twelve times after a receive was posted.
