@@ -12,21 +12,21 @@ import (
 // DefaultTimeout is the time a case has when it names none.
 const DefaultTimeout = 10 * time.Second
 
-// Case judges one requirement. It is a plain value, shared by all runs; Run must keep nothing between calls.
+// Case proves one requirement. It is a plain value, shared by all runs; Run must keep nothing between calls.
 type Case struct {
 	ID           string        // stable, dotted, lower case: "rc.send.sizes"
 	Title        string        // what is done, in a few words
-	Requirements []string      // ids; the first is the one judged, the others are touched on
+	Requirements []string      // ids; the case proves the first and touches the others
 	Feature      Feature       // column of the matrix, and what profiles select by
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
-	// Proves are capabilities whose claim the case tests: it uses what they name and sees that it works. A claim that no case proves
-	// withholds the certificate (Catalog.NotTested).
+	// Proves are capabilities whose claim the case tests: it uses what they name and checks that it works. A claim that no
+	// case proves withholds the certificate (Catalog.NotTested).
 	Proves ci.Caps
-	// JudgesSetup says that the case judges whether what it needs can be made: findings of its set-up count like others.
-	JudgesSetup bool
-	Spoils      bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
-	Run         func(*T)
+	// TestsSetup is true if the set-up of the case is part of what it tests. Failures of the set-up then count like others.
+	TestsSetup bool
+	Spoils     bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
+	Run        func(*T)
 }
 
 // NewCase returns a case that proves the first requirement and touches the others. It is for suites that name requirements by id;
@@ -41,8 +41,8 @@ func (c Case) Claiming(caps ci.Caps) Case {
 	return c
 }
 
-// Judges is the requirement a failure is charged to by default.
-func (c *Case) Judges() string {
+// Proven returns the requirement that the case proves. A failure is charged to it by default.
+func (c *Case) Proven() string {
 	if len(c.Requirements) == 0 {
 		return ""
 	}
@@ -60,7 +60,7 @@ func (c *Case) timeout() time.Duration {
 type Needs struct {
 	Caps    ci.Caps                 // all of them
 	AnyCaps ci.Caps                 // at least one of them, if not zero
-	Lacks   ci.Caps                 // none of them: the case judges the answer of something not claimed
+	Lacks   ci.Caps                 // none of them: the case tests the result of what is not claimed
 	Atomics ci.Atomicity            // at least
 	Links   []ci.Link               // the first port has one of these; empty: any
 	Ports   int                     // at least, 0 as 1
@@ -109,7 +109,7 @@ func (n Needs) unmet(id *Identity) string {
 	return ""
 }
 
-// Suite is cases with the requirements they bring along. Suites of areas are merged to the suite of a package.
+// Suite is a set of cases with the requirements that it declares. NewSuite joins areas to the suite of a package.
 type Suite struct {
 	Name         string
 	Requirements []req.Requirement
@@ -117,7 +117,7 @@ type Suite struct {
 	NotTested    []NotTested
 }
 
-// Merge joins areas in order. Doubles are found by NewCatalog.
+// Merge joins suites in order. NewCatalog finds duplicates.
 func Merge(name string, areas ...Suite) Suite {
 	out := Suite{Name: name}
 	for _, a := range areas {

@@ -9,7 +9,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// Catalog is suites put together: every case and every requirement, each id once.
+// Catalog is a set of suites put together: every case and every requirement, each id once.
 type Catalog struct {
 	cases    []*Case
 	byID     map[string]*Case
@@ -19,8 +19,8 @@ type Catalog struct {
 
 var caseID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+$`)
 
-// NewCatalog checks and joins suites; the requirements of the SAS are there already. Everything wrong is reported at once: doubled
-// or malformed ids, cases without a known requirement, without a feature or a body.
+// NewCatalog checks and joins suites. The requirements of the specification (req.SAS) are part of every catalog. The error joins
+// all mistakes: malformed ids and duplicates, and cases without a known requirement, a feature or a body.
 func NewCatalog(suites ...Suite) (*Catalog, error) {
 	lists := [][]req.Requirement{req.SAS()}
 	for _, s := range suites {
@@ -71,7 +71,7 @@ func (c *Catalog) add(cs *Case) error {
 	case cs.Run == nil:
 		return fmt.Errorf("case %s: Run is nil", cs.ID)
 	case len(cs.Requirements) == 0:
-		return fmt.Errorf("case %s judges no requirement", cs.ID)
+		return fmt.Errorf("case %s proves no requirement", cs.ID)
 	case !slices.Contains(features, cs.Feature):
 		return fmt.Errorf("case %s: unknown feature %q", cs.ID, cs.Feature)
 	}
@@ -88,16 +88,16 @@ func (c *Catalog) add(cs *Case) error {
 	return nil
 }
 
-// Cases gives all cases in the order of their suites.
+// Cases returns all cases in the order of their suites.
 func (c *Catalog) Cases() []*Case { return slices.Clone(c.cases) }
 
-// Case finds one.
+// Case returns the case with the id.
 func (c *Catalog) Case(id string) (*Case, bool) { cs, ok := c.byID[id]; return cs, ok }
 
-// Requirement finds one.
+// Requirement returns the requirement with the id.
 func (c *Catalog) Requirement(id string) (req.Requirement, bool) { return c.book.Get(id) }
 
-// Requirements gives all in order of id.
+// Requirements returns all requirements in order of id.
 func (c *Catalog) Requirements() []req.Requirement { return c.book.All() }
 
 func (c *Catalog) requirementIDs() []string {
@@ -108,7 +108,7 @@ func (c *Catalog) requirementIDs() []string {
 	return out
 }
 
-// IDs gives every id that Explain knows: requirements, then cases.
+// IDs returns the ids of all requirements, then those of all cases.
 func (c *Catalog) IDs() []string {
 	out := c.requirementIDs()
 	for _, cs := range c.cases {
@@ -117,19 +117,19 @@ func (c *Catalog) IDs() []string {
 	return out
 }
 
-// Coverage is one requirement with the cases that judge it, and those that only touch on it.
+// Coverage is one requirement with the cases that prove it, and those that only touch on it.
 type Coverage struct {
 	req.Requirement
-	Judged  []string `json:"judged,omitempty"`
+	Proven  []string `json:"judged,omitempty"`
 	Touched []string `json:"touched,omitempty"`
-	// Why is the reason, if nothing judges or touches it.
+	// Why is the reason, if no case proves or touches it.
 	Why string `json:"why,omitempty"`
 }
 
-// Covered tells whether a case judges or touches the requirement.
-func (c Coverage) Covered() bool { return len(c.Judged)+len(c.Touched) > 0 }
+// Covered reports whether a case proves or touches the requirement.
+func (c Coverage) Covered() bool { return len(c.Proven)+len(c.Touched) > 0 }
 
-// Coverage gives every requirement with its cases.
+// Coverage returns every requirement with its cases.
 func (c *Catalog) Coverage() []Coverage {
 	var out []Coverage
 	at := map[string]int{}
@@ -141,7 +141,7 @@ func (c *Catalog) Coverage() []Coverage {
 		for i, id := range cs.Requirements {
 			v := &out[at[id]]
 			if i == 0 {
-				v.Judged = append(v.Judged, cs.ID)
+				v.Proven = append(v.Proven, cs.ID)
 			} else {
 				v.Touched = append(v.Touched, cs.ID)
 			}

@@ -25,7 +25,7 @@ func TestCatalogRefuses(t *testing.T) {
 	rq := req.Requirement{ID: "CI-X-01", Text: "x", Level: req.Must, Section: "SAS 0", Scope: req.Driver}
 	for want, s := range map[string]Suite{
 		"is there twice":            {Cases: []Case{okCase(), okCase()}},
-		"judges no requirement":     {Cases: []Case{{ID: "a.b", Title: "t", Feature: FeatureCore, Run: func(*T) {}}}},
+		"proves no requirement":     {Cases: []Case{{ID: "a.b", Title: "t", Feature: FeatureCore, Run: func(*T) {}}}},
 		"dotted lower case":         {Cases: []Case{func() Case { c := okCase(); c.ID = "A"; return c }()}},
 		"no title":                  {Cases: []Case{func() Case { c := okCase(); c.Title = ""; return c }()}},
 		"Run is nil":                {Cases: []Case{func() Case { c := okCase(); c.Run = nil; return c }()}},
@@ -50,7 +50,7 @@ func TestCoverage(t *testing.T) {
 		assert.Equal(t, v.Covered(), v.Why == "", v.ID)
 	}
 	assert.Len(t, by, 92)
-	assert.Equal(t, []string{"a.b"}, by["SAS-0-01"].Judged)
+	assert.Equal(t, []string{"a.b"}, by["SAS-0-01"].Proven)
 	assert.Equal(t, []string{"a.b"}, by["SAS-2.4-01"].Touched, "a covered requirement has no reason left")
 	assert.Contains(t, by["SAS-2.4-02"].Why, "user mode")
 	assert.Equal(t, "no case yet", by["SAS-2.1-27"].Why)

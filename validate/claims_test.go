@@ -60,7 +60,7 @@ func TestUntestedClaimWithholdsTheCertificate(t *testing.T) {
 }
 
 // A profile that does not judge claims, and a selection, say nothing about them.
-func TestClaimsThatAreNotJudged(t *testing.T) {
+func TestClaimsThatAreNotTested(t *testing.T) {
 	assert.True(t, verdictOn(t, "wire", ci.CapRD).Verdict.Certified)
 	r := verdictOn(t, "full", ci.CapRD)
 	r.Run.Selected = 2

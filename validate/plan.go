@@ -153,7 +153,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 }
 
 func (p *Plan) blank(c *Case) Result {
-	rq, _ := p.Catalog.Requirement(c.Judges())
+	rq, _ := p.Catalog.Requirement(c.Proven())
 	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section}
 }
 
@@ -423,7 +423,7 @@ func hung(r Result, stacks string, limit time.Duration) Result {
 
 // LevelOf tells the level of the requirement that a case judges.
 func (c *Catalog) LevelOf(cs *Case) req.Level {
-	r, _ := c.book.Get(cs.Judges())
+	r, _ := c.book.Get(cs.Proven())
 	return r.Level
 }
 

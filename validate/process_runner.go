@@ -164,7 +164,7 @@ func (r *processRunner) dead(res Result, started bool, step string, from int, j 
 		}
 		return res
 	}
-	f.Rule, f.Step = j.c.Judges(), step
+	f.Rule, f.Step = j.c.Proven(), step
 	res.Earlier = r.ran
 	res.Status, res.Failures = Fail, append(res.Failures, f)
 	res.Capture = r.set.leftCapture(j)

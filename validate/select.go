@@ -72,13 +72,13 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 			return slices.ContainsFunc(cs.Requirements, func(id string) bool { return glob(p, id) })
 		}},
 		{patterns: s.Sections, candidates: c.sections(), keep: func(cs *Case, p string) bool {
-			r, _ := c.book.Get(cs.Judges())
+			r, _ := c.book.Get(cs.Proven())
 			return r.Section == p || strings.HasPrefix(r.Section, p+".") || strings.HasPrefix(r.Section, p+" ") || glob(p, r.Section)
 		}},
 		{patterns: words(s.Features), candidates: words(features), none: noFeature,
 			keep: func(cs *Case, p string) bool { return glob(p, string(cs.Feature)) }},
 		{patterns: levels(s.Levels), candidates: levels([]req.Level{req.Must, req.Should, req.May, req.Info}), keep: func(cs *Case, p string) bool {
-			r, _ := c.book.Get(cs.Judges())
+			r, _ := c.book.Get(cs.Proven())
 			return r.Level.String() == p
 		}},
 		{patterns: s.Exclude, candidates: ids, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }, drop: true},

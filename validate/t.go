@@ -195,7 +195,7 @@ func (t *T) note(k NoteKind, s string) {
 // Report records a finding and goes on.
 func (t *T) Report(f Failure) {
 	if f.Rule == "" {
-		f.Rule = t.c.Judges()
+		f.Rule = t.c.Proven()
 	} else if !slices.Contains(t.c.Requirements, f.Rule) {
 		t.note(NoteHarness, fmt.Sprintf("case %s charges %s, which is not among its requirements", t.c.ID, f.Rule))
 	}
@@ -226,7 +226,7 @@ func (t *T) Failed() bool { t.mu.Lock(); defer t.mu.Unlock(); return len(t.res.F
 //
 //	defer t.Setup()()
 func (t *T) Setup() (end func()) {
-	if t.c.JudgesSetup {
+	if t.c.TestsSetup {
 		return func() {}
 	}
 	t.mu.Lock()

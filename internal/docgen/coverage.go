@@ -29,7 +29,7 @@ func coveragePage() (string, error) {
 			section = g
 			fmt.Fprintf(&body, "\n## %s\n\n| requirement | level | | judged by | touched by |\n|---|---|---|---|---|\n", g)
 		}
-		judged := code(c.Judged)
+		judged := code(c.Proven)
 		if c.Covered() {
 			covered++
 		} else {

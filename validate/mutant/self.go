@@ -236,27 +236,27 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		o.Why = "the driver does not claim " + validate.CapNames(m.Needs)
 		return o, nil
 	}
-	// Cases that judge the requirement come first: most mutants are caught by the first of them.
-	var judge, touch, others []string
+	// Cases that prove the requirement come first: most mutants are caught by the first of them.
+	var prove, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
 		case m.Hollow != 0:
 			if c.Proves&m.Hollow != 0 && (base.good[c.ID] || !claims(base.report, c.Proves)) {
-				judge = append(judge, c.ID)
+				prove = append(prove, c.ID)
 			}
 		case !base.good[c.ID]:
-		case c.Judges() == m.Breaks:
-			judge = append(judge, c.ID)
+		case c.Proven() == m.Breaks:
+			prove = append(prove, c.ID)
 		case slices.Contains(c.Requirements, m.Breaks):
 			touch = append(touch, c.ID)
 		case p.All:
 			others = append(others, c.ID)
 		}
 	}
-	if m.Hollow != 0 && len(judge) == 0 { // a case of any kind shows what the mutant claims
-		judge = append(judge, "claims.profile")
+	if m.Hollow != 0 && len(prove) == 0 { // a case of any kind shows what the mutant claims
+		prove = append(prove, "claims.profile")
 	}
-	for _, ids := range [][]string{judge, touch, others} {
+	for _, ids := range [][]string{prove, touch, others} {
 		if len(ids) == 0 || o.Caught && !p.All {
 			continue
 		}
@@ -284,12 +284,12 @@ func (p Plan) one(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	}
 	switch {
 	case o.Caught:
-	case len(judge)+len(touch) == 0:
+	case len(prove)+len(touch) == 0:
 		o.Why = "no case of " + m.Breaks + " passes on the driver without the fault"
 	case len(o.Others) > 0:
 		o.Why = "cases failed, but none blamed " + m.Breaks + ": " + strings.Join(o.Others, ", ")
 	default:
-		o.Why = fmt.Sprintf("%d cases of %s passed", len(judge)+len(touch), m.Breaks)
+		o.Why = fmt.Sprintf("%d cases of %s passed", len(prove)+len(touch), m.Breaks)
 	}
 	return o, nil
 }

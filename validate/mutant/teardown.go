@@ -1,7 +1,6 @@
 package mutant
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,7 +37,7 @@ func Teardown() []Mutant {
 		qp("teardown.busy-with-work", "CI-Teardown-02", "Destroy refuses while work is outstanding",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &clingy{QP: ciwrap.QP{QP: q}} }),
 		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "of two posts at the same time one is lost",
-			func(q ci.QP, _ ci.QPCreate) ci.QP { return &loser{QP: ciwrap.QP{QP: q}} }),
+			func(q ci.QP, _ ci.QPCreate) ci.QP { return &postLoser{QP: ciwrap.QP{QP: q}} }),
 		{Name: "teardown.polled-twice", Area: "teardown", Breaks: "CI-Teardown-04", Does: "every 64th completion is given out twice",
 			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }})},
 		{Name: "teardown.leak", Area: "teardown", Breaks: "CI-Teardown-05", Does: "now and then the destroy of a region keeps it",
@@ -183,21 +182,48 @@ func (q *clingy) Destroy() error {
 	return q.QP.Destroy()
 }
 
-type loser struct {
+// postLoser loses one post. Each of the first hundred waits a moment for a second one, so that two goroutines that post at the same time
+// are found together however they are scheduled.
+type postLoser struct {
 	ciwrap.QP
-	mu sync.Mutex
+	mu    sync.Mutex
+	waits int
+	met   chan struct{} // closed by the second post; nil while none waits
 }
 
-func (q *loser) PostSend(wrs []ci.SendWR) (int, error) {
-	if !q.mu.TryLock() {
+const (
+	maxPostWaits = 100
+	postWait     = 5 * time.Millisecond
+)
+
+func (q *postLoser) PostSend(wrs []ci.SendWR) (int, error) {
+	q.mu.Lock()
+	switch {
+	case q.met != nil:
+		close(q.met)
+		q.met, q.waits = nil, maxPostWaits
+		q.mu.Unlock()
 		return len(wrs), nil
+	case q.waits >= maxPostWaits:
+		q.mu.Unlock()
+		return q.QP.PostSend(wrs)
 	}
-	defer q.mu.Unlock()
-	n, err := q.QP.PostSend(wrs)
-	for range 5 { // long enough for another post to come
-		runtime.Gosched()
+	q.waits++
+	met := make(chan struct{})
+	q.met = met
+	q.mu.Unlock()
+	timer := time.NewTimer(postWait)
+	defer timer.Stop()
+	select {
+	case <-met:
+	case <-timer.C:
+		q.mu.Lock()
+		if q.met == met {
+			q.met = nil
+		}
+		q.mu.Unlock()
 	}
-	return n, err
+	return q.QP.PostSend(wrs)
 }
 
 type stutterer struct {

@@ -24,8 +24,8 @@ var update = flag.Bool("update", false, "write the golden files")
 func sample() *validate.Report {
 	nasty := "]]><script>alert(1)</script> \x00\x1b[31m \xff & \"quotes\"\nsecond line"
 	rq := []validate.Coverage{
-		{Requirement: req.Requirement{ID: "CI-A-01", Text: "A thing holds.", Level: req.Must, Section: "IBTA 11.2.1", Source: "s", Scope: req.Driver}, Judged: []string{"a.ok", "a.bad", "a.skip", "a.error", "a.waived"}},
-		{Requirement: req.Requirement{ID: "CI-B-01", Text: "A thing should hold.", Level: req.Should, Section: "SAS 2.1", Source: "s", Scope: req.Driver}, Judged: []string{"b.should"}},
+		{Requirement: req.Requirement{ID: "CI-A-01", Text: "A thing holds.", Level: req.Must, Section: "IBTA 11.2.1", Source: "s", Scope: req.Driver}, Proven: []string{"a.ok", "a.bad", "a.skip", "a.error", "a.waived"}},
+		{Requirement: req.Requirement{ID: "CI-B-01", Text: "A thing should hold.", Level: req.Should, Section: "SAS 2.1", Source: "s", Scope: req.Driver}, Proven: []string{"b.should"}},
 		{Requirement: req.Requirement{ID: "SAS-2.4-01", Text: "A thing for later.", Level: req.Must, Section: "SAS 2.4", Source: "s", Scope: req.UserMode}, Why: "user mode"},
 	}
 	res := func(id string, s validate.Status) validate.Result {

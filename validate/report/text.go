@@ -369,7 +369,7 @@ func CoverageLine(cs []validate.Coverage) string {
 	judged, touched := 0, 0
 	for _, c := range cs {
 		switch {
-		case len(c.Judged) > 0:
+		case len(c.Proven) > 0:
 			judged++
 		case len(c.Touched) > 0:
 			touched++

@@ -47,7 +47,7 @@ func (l *listCmd) Run(a *app) error {
 		}
 		out.Requirements = cov
 		for _, c := range cases {
-			r, _ := a.catalog.Requirement(c.Judges())
+			r, _ := a.catalog.Requirement(c.Proven())
 			out.Cases = append(out.Cases, listedCase{c.ID, c.Title, c.Feature, c.Requirements, r.Level, r.Section, validate.CapList(c.Needs.Caps)})
 		}
 		enc := json.NewEncoder(a.Stdout)
@@ -58,7 +58,7 @@ func (l *listCmd) Run(a *app) error {
 		table(a.Stdout, cov)
 	case l.Coverage:
 		for _, c := range cov {
-			what := strings.Join(append(c.Judged, paren(c.Touched)...), " ")
+			what := strings.Join(append(c.Proven, paren(c.Touched)...), " ")
 			if !c.Covered() {
 				what = "uncovered: " + c.Why
 			}
@@ -68,7 +68,7 @@ func (l *listCmd) Run(a *app) error {
 	default:
 		group := ""
 		for _, c := range cases {
-			r, _ := a.catalog.Requirement(c.Judges())
+			r, _ := a.catalog.Requirement(c.Proven())
 			if g := c.ID[:strings.IndexByte(c.ID, '.')]; g != group {
 				if group != "" {
 					fmt.Fprintln(a.Stdout)
@@ -94,7 +94,7 @@ func paren(ids []string) []string {
 func table(w io.Writer, cov []validate.Coverage) {
 	fmt.Fprint(w, "| requirement | level | section | rule | cases |\n|---|---|---|---|---|\n")
 	for _, c := range cov {
-		cases := strings.Join(append(c.Judged, paren(c.Touched)...), ", ")
+		cases := strings.Join(append(c.Proven, paren(c.Touched)...), ", ")
 		if !c.Covered() {
 			cases = "uncovered: " + c.Why
 		}
@@ -114,7 +114,7 @@ func (e *explainCmd) Run(a *app) error {
 			continue
 		}
 		fmt.Fprintf(w, "%s  %s  %s  (%s)\n\n  %s\n\nsource   %s; %s\n", c.ID, c.Level, c.Section, c.Scope, c.Text, c.Section, c.Source)
-		for _, id := range c.Judged {
+		for _, id := range c.Proven {
 			cs, _ := a.catalog.Case(id)
 			fmt.Fprintf(w, "judged by   %-28s %s\n", id, cs.Title)
 		}

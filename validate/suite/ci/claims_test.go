@@ -32,8 +32,8 @@ func TestProofs(t *testing.T) {
 			continue
 		}
 		assert.True(t, c.Needs.Caps.Has(c.Proves), c.ID)
-		assert.Equal(t, worksRule, c.Judges(), c.ID)
-		assert.True(t, c.JudgesSetup, "%s: a claim with nothing behind it fails in the set-up", c.ID)
+		assert.Equal(t, worksRule, c.Proven(), c.ID)
+		assert.True(t, c.TestsSetup, "%s: a claim with nothing behind it fails in the set-up", c.ID)
 		for _, p := range validate.Profiles() {
 			assert.Equal(t, p.Name != "wire", p.Has(c.Feature), "%s in profile %s", c.ID, p.Name)
 		}

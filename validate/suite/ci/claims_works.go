@@ -86,7 +86,7 @@ func claimsWorkArea() validate.Suite {
 	for _, p := range proofs {
 		p.needs.Caps = p.bit | p.with
 		s.Cases = append(s.Cases, validate.Case{ID: "claims.works." + p.name, Title: p.title, Feature: validate.FeatureClaims,
-			Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, JudgesSetup: true, Spoils: p.spoils, Run: p.run})
+			Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, TestsSetup: true, Spoils: p.spoils, Run: p.run})
 	}
 	return s
 }

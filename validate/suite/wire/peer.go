@@ -297,7 +297,7 @@ func (p *peer) wrong(x *packet, where, expected, got string) {
 
 func (s *station) judged() string {
 	c := s.t.Case()
-	return c.Judges()
+	return c.Proven()
 }
 
 func (w want) String() string {

@@ -30,7 +30,7 @@ func TestSuite(t *testing.T) {
 	}
 	for _, v := range c.Coverage() {
 		if strings.HasPrefix(v.ID, "WIRE-") {
-			assert.True(t, len(v.Judged) > 0 || v.ID == ruleAnyForm, "%s is judged by a case", v.ID)
+			assert.True(t, len(v.Proven) > 0 || v.ID == ruleAnyForm, "%s is judged by a case", v.ID)
 		}
 	}
 }
