@@ -18,6 +18,46 @@ func (r *responder) isNext(p *Packet, mtu uint32) bool {
 	return p.N == 1 && p.Start || p.Len > (p.N-1)*mtu
 }
 
+// progress is how far the message in progress has come.
+type progress struct {
+	in     bool // inside a message
+	op     wire.Op
+	off    uint64 // bytes of the message placed
+	va     uint64
+	rkey   ci.Key
+	remain uint32 // bytes of a WRITE to come
+	total  uint32 // and of all of it
+}
+
+// messageRC stores packets of a SEND or WRITE of a reliable connection, and moves the expected PSN and the MSN over what is stored. If a packet
+// of a train is refused, those before it are executed all the same, as if they had arrived one by one: the NAK names the refused packet
+// (IBTA volume 1, 9.7.5.2.8), and how many packets a port joins to a train shows in no answer.
+func (r *responder) messageRC(t *turn, p *Packet) outcome {
+	before := r.progress
+	v := r.message(t, p)
+	if v != placed && p.N > 1 {
+		r.progress = before
+		for v = placed; v == placed && p.N > 1; p.trim(1) {
+			first := *p
+			first.head(1)
+			if v = r.message(t, &first); v == placed {
+				r.psn = psnAdd(r.psn, 1)
+			}
+		}
+		if v == placed {
+			v = r.message(t, p)
+		}
+	}
+	if v != placed {
+		return v
+	}
+	r.psn = psnAdd(r.psn, p.N)
+	if p.End {
+		r.msn = (r.msn + 1) & psnMask
+	}
+	return placed
+}
+
 // message stores packets of a SEND or WRITE, of RC and UC, single or in trains.
 func (r *responder) message(t *turn, p *Packet) outcome {
 	if !r.isNext(p, r.mtu) {
@@ -83,7 +123,7 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 	}
 	if p.End && p.HasImm && !r.have {
 		if v := r.takeRecv(); v != placed {
-			return r.writeBut(t, p, v)
+			return v
 		}
 	}
 	if p.Len > 0 {
@@ -100,21 +140,4 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 		r.have = false
 	}
 	return placed
-}
-
-// writeBut stores all packets of a WRITE train but the last, which needs a receive buffer that is not there.
-func (r *responder) writeBut(t *turn, p *Packet, v outcome) outcome {
-	if v != notReady || p.N == 1 {
-		return v
-	}
-	k := p.N - 1
-	p.head(k)
-	if v := t.store(r.rkey, r.va, p.Payload, p.Len, false); v != placed {
-		return v
-	}
-	r.va += uint64(p.Len)
-	r.remain -= p.Len
-	r.in = true
-	r.psn = psnAdd(r.psn, k)
-	return notReady
 }

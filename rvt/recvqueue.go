@@ -6,8 +6,8 @@ import (
 
 // takeRecv takes the next receive buffer, unless a message that was lost has left one.
 func (r *responder) takeRecv() outcome {
-	if r.have { // of a message that was lost on the way (UC, UD)
-		return placed
+	if r.have { // of a message that was lost on the way (UC, UD), or of a train that is executed again
+		return r.takenRecv()
 	}
 	r.rw.SGL = r.rw.SGL[:0]
 	r.rw.Bad = false
@@ -20,6 +20,11 @@ func (r *responder) takeRecv() outcome {
 		return notReady
 	}
 	r.have = true
+	return r.takenRecv()
+}
+
+// takenRecv is the outcome of taking the receive in progress.
+func (r *responder) takenRecv() outcome {
 	if r.rw.Bad {
 		return badWork
 	}

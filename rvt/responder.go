@@ -15,15 +15,9 @@ type responder struct {
 	psn ci.PSN // expected next
 	msn uint32
 
-	in     bool // inside a message
-	op     wire.Op
-	off    uint64 // bytes of the message placed
-	rw     RecvWork
-	have   bool // rw is taken
-	va     uint64
-	rkey   ci.Key
-	remain uint32 // bytes of a WRITE to come
-	total  uint32 // and of all of it
+	progress
+	rw   RecvWork
+	have bool // rw is taken
 
 	established bool // a packet has come (QPComm)
 	// a gap has been reported, or no receive was posted: later requests are dropped until the expected one comes
@@ -132,15 +126,7 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 func (r *responder) execute(t *turn, p *Packet) outcome {
 	switch p.Op {
 	case wire.OpSend, wire.OpWrite:
-		v := r.message(t, p)
-		if v != placed {
-			return v
-		}
-		r.psn = psnAdd(r.psn, p.N)
-		if p.End {
-			r.msn = (r.msn + 1) & psnMask
-		}
-		return placed
+		return r.messageRC(t, p)
 	case wire.OpReadRequest:
 		return r.acceptRead(t, p)
 	default:
