@@ -9,6 +9,9 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // newDriver stands for a driver's HCA in the examples.
@@ -114,7 +117,7 @@ func ExampleCQ_NewPump() {
 
 // loopback is a queue pair of the reference HCA, connected to itself.
 func loopback(al *accesslayer.AL) (*accesslayer.PD, *accesslayer.CQ, *accesslayer.QP, io.Closer) {
-	hca, _ := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})}})
+	hca, _ := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}})
 	_ = al.Register(hca)
 	client, _ := al.Open(accesslayer.ClientConfig{})
 	ca, _ := client.OpenCA(hca.Info().GUID, nil)

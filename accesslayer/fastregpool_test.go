@@ -11,7 +11,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/direct"
 )
 
 func memory(n int) ci.Memory { return ci.Bytes(make([]byte, n)) }
@@ -149,7 +149,7 @@ func TestFastRegPoolDrop(t *testing.T) {
 type duo struct{ a, b *side }
 
 func newDuo(t *testing.T, al *accesslayer.AL) *duo {
-	link := reference.NewDirectLink()
+	link := direct.NewLink()
 	d := &duo{newSide(t, al, link, ci.RC), newSide(t, al, link, ci.RC)}
 	d.connect()
 	return d

@@ -13,6 +13,9 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // The access layer over the kit's own HCA: two adapters on a direct link.
@@ -30,9 +33,9 @@ type side struct {
 	mr  *accesslayer.MR
 }
 
-func newSide(t *testing.T, al *accesslayer.AL, link *reference.DirectLink, typ ci.QPType) *side {
+func newSide(t *testing.T, al *accesslayer.AL, link *direct.Link, typ ci.QPType) *side {
 	s := &side{t: t, al: al, buf: make([]byte, 1<<16)}
-	s.hca = must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}}))
+	s.hca = must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}))
 	t.Cleanup(func() {
 		if err := al.Deregister(s.hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have pulled it
 			assert.NoError(t, err)
@@ -63,7 +66,7 @@ func (s *side) connect(peer *side) {
 func TestReferenceTraffic(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
-			al, link := newAL(t), reference.NewDirectLink()
+			al, link := newAL(t), direct.NewLink()
 			a, b := newSide(t, al, link, ci.RC), newSide(t, al, link, ci.RC)
 			a.connect(b)
 			b.connect(a)
@@ -106,7 +109,7 @@ func TestReferenceTraffic(t *testing.T) {
 // An address vector of the access layer goes into a work request as it is; a window is bound to a region of the access layer.
 func TestReferenceObjectsInRequests(t *testing.T) {
 	t.Parallel()
-	al, link := newAL(t), reference.NewDirectLink()
+	al, link := newAL(t), direct.NewLink()
 	a, b := newSide(t, al, link, ci.UD), newSide(t, al, link, ci.UD)
 	for _, s := range []*side{a, b} {
 		require.NoError(t, s.qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
@@ -137,7 +140,7 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 // The HCA is pulled while two QPs talk: the driver is left empty and closed, and the survivor goes on.
 func TestReferenceHotRemoval(t *testing.T) {
 	t.Parallel()
-	al, link := newAL(t), reference.NewDirectLink()
+	al, link := newAL(t), direct.NewLink()
 	a, b := newSide(t, al, link, ci.RC), newSide(t, al, link, ci.RC)
 	a.connect(b)
 	b.connect(a)
@@ -186,7 +189,7 @@ func TestReferenceHotRemoval(t *testing.T) {
 // A cable that is pulled and plugged in again is seen by PnP, in the order that clients rely on.
 func TestReferenceLinkEvents(t *testing.T) {
 	t.Parallel()
-	al, link := newAL(t), reference.NewDirectLink()
+	al, link := newAL(t), direct.NewLink()
 	a := newSide(t, al, link, ci.RC)
 	events := make(chan string, 16)
 	must(a.c.RegisterPnP(accesslayer.PnPConfig{Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) { events <- e.Type.String() }}))

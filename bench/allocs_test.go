@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/rvt"
 )
 
 // needAddresses is addresses, where this machine has them.
@@ -22,11 +22,11 @@ func needAddresses(t testing.TB) (a, b netip.Addr) {
 // newUDPPair is two connected HCAs of this process over UDP.
 func newUDPPair(t testing.TB) *directPair {
 	a, b := needAddresses(t)
-	next := []reference.PortConfig{udpPort(a), udpPort(b)}
-	p, err := connectPair(deep, func() reference.PortConfig {
-		c := next[0]
+	next := []openPort{udpPort(a), udpPort(b)}
+	p, err := connectPair(deep, func() (rvt.Port, error) {
+		open := next[0]
 		next = next[1:]
-		return c
+		return open()
 	})
 	require.NoError(t, err)
 	return p

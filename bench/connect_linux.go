@@ -17,6 +17,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // Connections: set up and torn down, a number of them in progress at a time.
@@ -66,7 +67,11 @@ func newConnectHalf(withQPs bool) func(*host, role) (half, error) {
 		h.more++
 		a := h.addr.As4()
 		a[3] += 2 * h.more // the two processes have neighbors
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{udpPort(netip.AddrFrom4(a))}})
+		port, err := udpPort(netip.AddrFrom4(a))()
+		if err != nil {
+			return nil, err
+		}
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 		if err != nil {
 			return nil, err
 		}

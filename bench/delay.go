@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // The delay cases measure how long one QP delays another on the same port. QP A carries a load between two HCAs of this process, and QP B
@@ -21,7 +22,7 @@ const (
 )
 
 // delayCase returns the case of a link; port creates the ports of the two HCAs.
-func delayCase(name, what string, port func() (near, far reference.PortConfig)) Case {
+func delayCase(name, what string, ports func() (near, far openPort)) Case {
 	return Case{
 		Name: "delay/" + name, Table: Delay, Want: float64(delayWant.Nanoseconds()), Op: "message", Bytes: small,
 		Ours: []Entry{
@@ -30,7 +31,7 @@ func delayCase(name, what string, port func() (near, far reference.PortConfig)) 
 		},
 		Yards: []Entry{{"alone", "QP B without a load, for as long as the READ before took"}},
 		Open: func() (Rig, error) {
-			near, far := port()
+			near, far := ports()
 			return openDelay(near, far)
 		},
 		Link: what,
@@ -40,11 +41,12 @@ func delayCase(name, what string, port func() (near, far reference.PortConfig)) 
 // delayCases lists the cases of both links.
 func delayCases() []Case {
 	return []Case{
-		delayCase("direct", "direct", func() (near, far reference.PortConfig) {
-			link := reference.NewDirectLink()
-			return reference.Direct(link, reference.DirectConfig{}), reference.Direct(link, reference.DirectConfig{})
+		delayCase("direct", "direct", func() (near, far openPort) {
+			link := direct.NewLink()
+			port := func() (rvt.Port, error) { return direct.New(link, direct.Config{}) }
+			return port, port
 		}),
-		delayCase("udp", "UDP loopback", func() (near, far reference.PortConfig) {
+		delayCase("udp", "UDP loopback", func() (near, far openPort) {
 			a, b := addresses()
 			return udpPort(a), udpPort(b)
 		}),
@@ -61,7 +63,7 @@ type delayRig struct {
 	took       time.Duration // by the last round with a load
 }
 
-func openDelay(near, far reference.PortConfig) (_ Rig, err error) {
+func openDelay(near, far openPort) (_ Rig, err error) {
 	d := &delayRig{times: make([]time.Duration, 0, delayTimes)}
 	defer func() {
 		if err != nil {

@@ -6,24 +6,25 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // directPair is two connected HCAs of this process.
 type directPair struct{ a, b *side }
 
 func newDirectPair() (*directPair, error) {
-	link := reference.NewDirectLink()
-	return connectPair(shallow, func() reference.PortConfig { return reference.Direct(link, reference.DirectConfig{}) })
+	link := direct.NewLink()
+	return connectPair(shallow, func() (rvt.Port, error) { return direct.New(link, direct.Config{}) })
 }
 
 // connectPair opens two HCAs and connects them.
-func connectPair(c ci.QPCaps, port func() reference.PortConfig) (p *directPair, err error) {
+func connectPair(c ci.QPCaps, open openPort) (p *directPair, err error) {
 	p = new(directPair)
-	if p.a, err = newSide(port(), c); err != nil {
+	if p.a, err = newSide(open, c); err != nil {
 		return nil, err
 	}
-	if p.b, err = newSide(port(), c); err != nil {
+	if p.b, err = newSide(open, c); err != nil {
 		return nil, errors.Join(err, p.a.close())
 	}
 	if err = errors.Join(p.a.connect(p.a.qp, p.b.address()), p.b.connect(p.b.qp, p.a.address())); err != nil {

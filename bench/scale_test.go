@@ -11,6 +11,8 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 const (
@@ -42,7 +44,7 @@ func inUse() uint64 {
 }
 
 // newScalePair opens two HCAs without QPs, each with a CQ for so many completions.
-func newScalePair(t *testing.T, cqes int, port func(i int) reference.PortConfig) (a, b *side) {
+func newScalePair(t *testing.T, cqes int, port func(i int) openPort) (a, b *side) {
 	t.Helper()
 	var s [2]*side
 	for i := range s {
@@ -56,9 +58,12 @@ func newScalePair(t *testing.T, cqes int, port func(i int) reference.PortConfig)
 	return s[0], s[1]
 }
 
-func direct() func(int) reference.PortConfig {
-	link := reference.NewDirectLink()
-	return func(int) reference.PortConfig { return reference.Direct(link, reference.DirectConfig{}) }
+// directPorts returns the ports of a new link.
+func directPorts() func(int) openPort {
+	link := direct.NewLink()
+	return func(int) openPort {
+		return func() (rvt.Port, error) { return direct.New(link, direct.Config{}) }
+	}
 }
 
 // connected makes a pair of QPs and connects them.
@@ -96,7 +101,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("a figure of the plain build")
 	}
 	before := inUse()
-	a, b := newScalePair(t, 64, direct())
+	a, b := newScalePair(t, 64, directPorts())
 	qps := make([]ci.QP, 0, scaleQPs)
 	for len(qps) < scaleQPs {
 		x, y := connected(t, a, b)
@@ -126,7 +131,7 @@ func TestChurn(t *testing.T) {
 	if testenv.Race {
 		n /= 20
 	}
-	a, b := newScalePair(t, 64, direct())
+	a, b := newScalePair(t, 64, directPorts())
 	round := func() {
 		x, y := connected(t, a, b)
 		require.NoError(t, x.Destroy())
@@ -162,7 +167,7 @@ func TestQuiet(t *testing.T) {
 		t.Skip("a figure of the plain build")
 	}
 	x, y := needAddresses(t)
-	a, b := newScalePair(t, 64, func(i int) reference.PortConfig {
+	a, b := newScalePair(t, 64, func(i int) openPort {
 		if i == 0 {
 			return udpPort(x)
 		}

@@ -7,6 +7,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 // Sizes of a side's queues: deep ones between processes, which do not run in step; on the direct link, ones that stay in the cache, as the
@@ -59,19 +61,26 @@ func (s *side) address() address {
 	return a
 }
 
-func udpPort(addr netip.Addr) reference.PortConfig {
-	return reference.UDP(reference.UDPConfig{Addr: addr})
+// openPort makes the port of an HCA.
+type openPort func() (rvt.Port, error)
+
+func udpPort(addr netip.Addr) openPort {
+	return func() (rvt.Port, error) { return udp.New(udp.Config{Addr: addr}) }
 }
 
 // newHCA opens an HCA with a PD and a region over size bytes.
-func newHCA(p reference.PortConfig, size int) (s *side, err error) {
+func newHCA(open openPort, size int) (s *side, err error) {
 	s = &side{buf: make([]byte, size), wake: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{p}}); err != nil {
+	p, err := open()
+	if err != nil {
+		return s, err
+	}
+	if s.hca, err = reference.New(reference.Config{Ports: []rvt.Port{p}}); err != nil {
 		return s, err
 	}
 	s.undo = append(s.undo, s.hca.Close)
@@ -98,8 +107,8 @@ func newHCA(p reference.PortConfig, size int) (s *side, err error) {
 }
 
 // newSide opens an HCA with one QP.
-func newSide(p reference.PortConfig, c ci.QPCaps) (s *side, err error) {
-	if s, err = newHCA(p, bufBytes); err != nil {
+func newSide(open openPort, c ci.QPCaps) (s *side, err error) {
+	if s, err = newHCA(open, bufBytes); err != nil {
 		return s, err
 	}
 	if err := s.equip(c); err != nil {

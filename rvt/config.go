@@ -16,10 +16,12 @@ type Config struct {
 	// Attr holds limits, capabilities and identity as CA.Query returns them. Ports is ignored. The engine replaces a
 	// limit of 0 by its default.
 	Attr  ci.CAAttr
-	Ports []Port // Ports[i] is port i+1
-	Rings Rings
-	Ops   Ops
-	Clock clock.Clock // nil: the machine's
+	Ports []Port // Ports[i] is port i+1. New takes them over: see Port
+	// NodeDescription is the text that subnet management reads, at most 64 bytes.
+	NodeDescription string
+	Rings           Rings
+	Ops             Ops
+	Clock           clock.Clock // nil: the machine's
 	// QueueMemory is the most bytes that all queues of the adapter may occupy together: rings of QPs, SRQs and CQs,
 	// windows of decoded requests at their widest, and the answers that responders keep. A create, modify or resize
 	// that exceeds it fails with InsufficientResources. 0: DefaultQueueMemory.
@@ -81,12 +83,12 @@ func (c *Config) checkSupport() error {
 	need(ci.CapVendorCall, "CapVendorCall", c.Ops.VendorCall != nil, "Ops.VendorCall")
 	need(ci.CapSLForIP, "CapSLForIP", c.Ops.SLForIP != nil, "Ops.SLForIP")
 	for i, p := range c.Ports {
-		if p == nil {
+		if ci.IsNil(p) {
 			missing = append(missing, fmt.Sprintf("port %d is nil", i+1))
 			continue
 		}
 		if p.Attr().Link == ci.LinkEthernet {
-			_, ok := p.(GroupPort)
+			_, ok := ci.As[GroupPort](p)
 			need(ci.CapMulticast, "CapMulticast", ok, fmt.Sprintf("a GroupPort at Ethernet port %d", i+1))
 		}
 	}

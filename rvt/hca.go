@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -15,11 +16,23 @@ type HCA struct {
 	open   atomic.Pointer[CA]
 	closed atomic.Bool
 	face   ci.HCA // as consumers see it, through Config.Override
+
+	undelivered undelivered
 }
 
-// New creates an HCA and starts its ports. Errors: a *SupportError when cfg claims a capability that is not
-// implemented, InvalidGUID when cfg has no GUID, and InsufficientResources with the error of a port's Start.
+// New creates an HCA and starts its ports. It takes over cfg.Ports, and closes them when it fails. Errors: a
+// *SupportError when cfg claims a capability that it cannot have, InvalidGUID when cfg has no GUID, and
+// InsufficientResources with the error of a port's Start.
 func New(cfg Config) (*HCA, error) {
+	h, err := start(cfg)
+	if err != nil {
+		closePorts(cfg.Ports)
+	}
+	return h, err
+}
+
+// start is New without the closing of ports.
+func start(cfg Config) (*HCA, error) {
 	if err := cfg.checkSupport(); err != nil {
 		return nil, err
 	}
@@ -27,13 +40,11 @@ func New(cfg Config) (*HCA, error) {
 		return nil, failf("rvt.New", ci.InvalidGUID, "Config.Info.GUID is zero")
 	}
 	h := newHCA(cfg)
-	for i, p := range h.ports {
-		if err := p.Start(&receiver{port: p, events: h.portEvent}); err != nil {
-			for _, q := range h.ports[:i] {
-				_ = q.Port.Close() // the error to return is the first one
-			}
-			return nil, failErr("rvt.New", ci.InsufficientResources, err)
+	for _, p := range h.ports {
+		if err := p.Start(h.portContext(p)); err != nil {
+			return nil, failErr("rvt.New", ci.InsufficientResources, fmt.Errorf("port %d: %w", p.num, err))
 		}
+		p.refresh()
 	}
 	return h, nil
 }
@@ -128,8 +139,18 @@ func (h *HCA) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counters returns a snapshot of the counters of the HCA and all its ports, by name.
+// Counters returns a snapshot of the counters of the HCA by name: the engine's, for all ports together, and those of the
+// ports (CounterPort).
 func (h *HCA) Counters() map[string]uint64 {
+	m := h.engineCounters()
+	for _, p := range h.ports {
+		addCounters(m, p.Port)
+	}
+	return m
+}
+
+// engineCounters returns a snapshot of the engine's counters.
+func (h *HCA) engineCounters() map[string]uint64 {
 	m := h.count.snapshot()
 	for _, p := range h.ports {
 		m[CountRecv.String()] += p.traffic.rcvPkts.Load()

@@ -1,58 +1,118 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/clock"
+)
 
-// Port moves packets between the engine and a link, and is the link's face to the verbs. A driver supplies one per port of the HCA.
-// All methods may be called concurrently.
+// A Port moves packets between the engine and a link, and represents the link in the verbs. Each port of an HCA has one.
+//
+// The package of a link makes its ports: udp.New, direct.New, sim.New and the like. A port holds its resources (a socket, an address of a
+// network) from then on. It becomes the adapter's with the call of New, whose Config.Ports names it: New closes all ports when it fails, and
+// HCA.Close closes them later. A port that was never passed to New is closed by its maker. A port serves one adapter, once.
+//
+// All methods may be called concurrently. Beside these methods a port may have those of the optional interfaces in this file. Callers look
+// them up with ci.As, which finds them behind wrappers, too: a port that wraps another one has the method Unwrap() any and implements only
+// those interfaces whose behavior it changes.
 type Port interface {
-	// Start gives the port its receiver; nothing is delivered before. It is called once, by New.
-	Start(r Receiver) error
+	// Start connects the port with its adapter. The port delivers nothing before. New calls it once. If Start fails, so does New.
+	Start(c PortContext) error
 
-	// Attr is a snapshot of the port's attributes; Num and GUID are filled in by the engine when zero.
+	// Attr returns a snapshot of the port's attributes. New fills in Num, and GUID if it is zero. Link, MTU, MaxMTU and the size of the P_Key
+	// table are valid before Start; what depends on the adapter, such as GIDs made from its GUID, is valid afterwards.
 	Attr() ci.PortAttr
 
-	// Modify carries out CA.Modify for the fields that belong to the link (capability mask, shutdown, init type). The engine owns
-	// the P_Key and Q_Key violation counters.
+	// Modify executes CA.Modify for the fields that belong to the link (capability mask, shutdown, init type). The engine keeps the P_Key
+	// and Q_Key violation counters.
 	Modify(set ci.PortField, attr ci.PortModify) error
 
 	// Route compiles an address for packets of one kind. It neither blocks nor allocates more than its result. Errors:
-	// ci.InvalidParameter for an address this link cannot reach, ci.InvalidIndex for a source GID that does not exist.
+	// ci.InvalidParameter for an address that this link cannot reach, ci.InvalidIndex for a source GID that does not exist.
 	Route(av *ci.AVAttr, f Flow) (Route, error)
 
-	// Send puts packets on the link, in order. When it returns, the port has let go of the packets and of their payload. It does not
-	// block longer than a system call; what cannot be sent is lost and counted, as on any network.
+	// Send puts packets on the link, in order. The port uses neither packets nor payload after Send has returned. Send does not block
+	// longer than a system call. Packets that cannot be sent are dropped and counted, as on any network.
 	Send(pkts []Packet)
 
-	// Hints are constant for the life of the port.
+	// Hints returns constants of the port.
 	Hints() Hints
 
-	// Close stops the port: no delivery runs or will run when it returns. Idempotent.
+	// Close stops the port and releases what it holds. No delivery runs when Close returns, and none begins afterwards. It is idempotent.
 	Close() error
 }
 
-// Flow is what a port may want to know of the packets that will use a route.
+// A PortContext is what a port gets from its adapter.
+type PortContext struct {
+	// Receiver takes the packets and events of the port.
+	Receiver Receiver
+	// Clock is the adapter's source of time.
+	Clock clock.Clock
+	// Node describes the adapter.
+	Node Node
+	// Num is the number of the port, counted from 1.
+	Num uint8
+	// Counters returns a snapshot of the engine's counters by name. It may be called at any time, also from Start.
+	Counters func() map[string]uint64
+	// Undelivered, if not nil, takes the network's reports of datagrams that did not arrive. The receiver sets their field Port.
+	Undelivered func(ci.Undelivered)
+	// Lost, if not nil, is called for packets that the port drops on its own. It neither blocks nor calls the port. A wrapper sets it to learn
+	// what the ports below it drop.
+	Lost func(Loss)
+}
+
+// A Node describes an adapter as subnet management reads it (NodeInfo and NodeDescription; IBTA volume 1, 14.2.5).
+type Node struct {
+	GUID, SystemGUID   ci.GUID
+	NumPorts           uint8
+	VendorID           uint32 // 24 bits
+	DeviceID, Revision uint16
+	Description        string // at most 64 bytes
+}
+
+// A Direction is that of a packet at a port.
+type Direction uint8
+
+// Directions.
+const (
+	Sent Direction = iota
+	Received
+)
+
+// A Loss is a packet that a port dropped.
+type Loss struct {
+	Direction Direction
+	// Packet is the packet, or the train. It is valid during the call. If it is nil, Frame holds the packet.
+	Packet *Packet
+	// Frame holds the bytes of a packet that was received and could not be decoded, in the form of EncoderPort.EncodeFrame. The callee may
+	// keep it.
+	Frame []byte
+	// Reason is the name of the counter that counts the packet.
+	Reason string
+}
+
+// A Flow describes the packets that will use a route.
 type Flow struct {
 	Local, Remote ci.QPN // Remote 0: many (datagrams)
 	Datagram      bool
 }
 
-// Route is a compiled address; only the port that made it understands it. The engine compares routes: their types are comparable, as pointers are.
+// A Route is a compiled address of the port that made it. The engine compares routes, so their types are comparable, as pointers are.
 type Route interface {
-	// Peer is the address that packets coming back along this path carry as their source.
+	// Peer returns the address that packets coming back along this path carry as their source.
 	Peer() Addr
 }
 
-// Hints shape what the engine hands to a port.
+// Hints are properties of a link that the engine adapts to.
 type Hints struct {
 	// MaxTrain is the most payload bytes in one train; at least one MTU. 0: one packet.
 	MaxTrain int
-	// Window is the most payload bytes that a QP should have on the way unacknowledged; 0: no limit but the PSN window. It stands for
+	// Window is the most payload bytes that a QP should have on the way unacknowledged; 0: no limit but the PSN window. It represents
 	// the receive buffering of a peer on a link without flow control.
 	Window int
 	// Packets is the most packets that a QP should have on the way unacknowledged where there is a Window, since each costs the peer a
 	// buffer however small it is; 0: 256.
 	Packets int
-	// Lossless links deliver everything, in order, before Send returns or soon after: the engine need not ask for acknowledgements
+	// Lossless links deliver everything, in order, before Send returns or soon after: the engine need not request acknowledgements
 	// before the end of a message.
 	Lossless bool
 	// StrictSource makes a connected QP drop packets from its peer's address whose Packet.Entropy differs from PeerEntropy or, if that
@@ -62,13 +122,13 @@ type Hints struct {
 	PeerEntropy uint16
 }
 
-// Driver is a Port whose receiving side can be run by a caller: the engine calls Drive when a consumer polls an empty CQ.
+// A Driver is a Port whose receiving side can be run by a caller: the engine calls Drive when a consumer polls an empty CQ.
 type Driver interface {
-	// Drive receives what is there without blocking and delivers it to the Receiver with polled true; it returns how many packets.
-	// It returns 0 at once when somebody else is receiving.
+	// Drive receives what is there without blocking and delivers it to the Receiver with polled true. It returns the number of packets.
+	// It returns 0 at once when another goroutine is receiving.
 	Drive() int
-	// Attend says that a consumer has armed a CQ, and is about to sleep: the port receives by itself again, at once, if it had left that to
-	// those who poll. It is cheap, and does not block.
+	// Attend reports that a consumer has armed a CQ and is about to sleep. A port that had left receiving to the consumers that poll receives by
+	// itself again, at once. Attend is cheap and does not block.
 	Attend()
 }
 
@@ -81,17 +141,49 @@ type BacklogPort interface {
 	CatchUp(mark uint64) (next uint64, done bool)
 }
 
-// GroupPort is a Port that must be told of multicast groups (an IGMP or MLD join). Calls are balanced by the engine.
+// A GroupPort is a Port that joins multicast groups (with IGMP or MLD). The engine balances the calls. An Ethernet port of an HCA with
+// ci.CapMulticast is one.
 type GroupPort interface {
 	JoinGroup(gid ci.GID) error
 	LeaveGroup(gid ci.GID) error
 }
 
-// Receiver is the engine, as a port sees it.
+// A CounterPort is a Port with counters of its own. HCA.Counters adds them to the engine's, those of wrapped ports included.
+type CounterPort interface {
+	// AddCounters adds the port's counters to m, by name. It does not call the ports that this one wraps.
+	AddCounters(m map[string]uint64)
+}
+
+// A CablePort is a Port whose cable can be pulled out and plugged in, by HCA.SetLink.
+type CablePort interface {
+	// SetLink plugs in or pulls out the cable. It raises the events that follow.
+	SetLink(up bool)
+}
+
+// A GUIDPort is a Port that suggests a node GUID, for an adapter whose first port it is and whose configuration has none.
+type GUIDPort interface {
+	NodeGUID() ci.GUID
+}
+
+// An SMAPort is a Port with a subnet management agent, as InfiniBand ports have (IBTA volume 1, chapter 14).
+type SMAPort interface {
+	// SubnetMAD executes a subnet management datagram, by LID or by directed route, on the port's agent. It overwrites out with the response, or with zeros
+	// where none is due (a trap repress; an M_Key that does not match, 14.2.4.1).
+	SubnetMAD(in, out *ci.MAD)
+}
+
+// An EncoderPort is a Port whose packets have a form in bytes. A capture needs it.
+type EncoderPort interface {
+	// EncodeFrame returns a single packet as it is on the link: of an Ethernet port from the IP header to the ICRC, of an InfiniBand port from the
+	// LRH to the VCRC. It returns nil if the packet has no such form. p.N is 1.
+	EncodeFrame(d Direction, p *Packet) []byte
+}
+
+// A Receiver takes what a port receives. The engine implements it.
 type Receiver interface {
-	// Deliver hands in received packets, in order. The receiver is done with them and with their payload when it returns. wait says
+	// Deliver takes received packets, in order. The receiver does not use the packets or their payload after Deliver has returned. wait reports
 	// that the caller holds no lock of the engine further up its stack (it is not inside a Send), so that Deliver may wait for a
-	// busy QP instead of copying; polled says that a consumer's Poll is the driver, so that acknowledgements may wait for
+	// busy QP instead of copying. polled reports that a consumer's Poll runs the port, so that acknowledgements may wait for
 	// FlushAcks or for the consumer's next post.
 	Deliver(pkts []Packet, wait, polled bool)
 
@@ -99,9 +191,9 @@ type Receiver interface {
 	// least every millisecond while polled deliveries go on.
 	FlushAcks()
 
-	// PortEvent reports a change of the port; the engine refreshes its cache before consumers hear of it.
+	// PortEvent reports a change of the port. The engine refreshes its copy of the port's attributes before it passes the event on.
 	PortEvent(t ci.EventType)
 
-	// Count adds n to a counter of the port, one of the names that Port declares in its documentation (icrc, malformed, …).
+	// Count adds n to a counter of the port: one of those that the engine has for what ports drop (DropICRC, DropMalformed, …).
 	Count(c Counter, n int)
 }

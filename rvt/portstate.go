@@ -31,9 +31,9 @@ type port struct {
 func newPort(d *device, num uint8, p Port) *port {
 	t := &port{Port: p, dev: d, num: num, hints: p.Hints()}
 	t.turns.clock = d.clock
-	t.driver, _ = p.(Driver)
-	t.group, _ = p.(GroupPort)
-	t.backlog, _ = p.(BacklogPort)
+	t.driver, _ = ci.As[Driver](p)
+	t.group, _ = ci.As[GroupPort](p)
+	t.backlog, _ = ci.As[BacklogPort](p)
 	t.refresh()
 	return t
 }

@@ -197,7 +197,7 @@ func (l *wireLink) port() *linkPort {
 	return p
 }
 
-func (p *linkPort) Start(r Receiver) error { p.rx = r; return nil }
+func (p *linkPort) Start(c PortContext) error { p.rx = c.Receiver; return nil }
 func (p *linkPort) Attr() ci.PortAttr {
 	a := ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid, PKeys: []ci.PKey{0xffff, 0x8001},
 		GIDs: []ci.GIDEntry{{}}, MaxMsgSize: 1 << 31}

@@ -7,12 +7,14 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/hca/reference"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 // Config describes the adapter and its connection manager. The zero value is good for use.
 type Config struct {
 	// UDP describes the port. Its Addr is set by Open.
-	UDP reference.UDPConfig
+	UDP udp.Config
 	// HCA describes the adapter. Its Ports are set by Open. A Clock that is set is also that of the access layer,
 	// unless that has its own.
 	HCA reference.Config
@@ -22,11 +24,15 @@ type Config struct {
 
 // Open opens an adapter on an IP address of this machine and returns a ready connection manager. Close of the Manager
 // closes the adapter, too.
-// Errors: those of reference.New (the address is not this machine's, or another program has UDP port 4791 there) and
+// Errors: those of udp.New and reference.New (the address is not this machine's, or another program has UDP port 4791 there) and
 // rdmacm.OpenHCA.
 func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 	cfg.UDP.Addr = addr
-	cfg.HCA.Ports = []reference.PortConfig{reference.UDP(cfg.UDP)}
+	port, err := udp.New(cfg.UDP)
+	if err != nil {
+		return nil, fmt.Errorf("softroce: opening an adapter on %v: %w", addr, err)
+	}
+	cfg.HCA.Ports = []rvt.Port{port}
 	hca, err := reference.New(cfg.HCA)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: opening an adapter on %v: %w", addr, err)

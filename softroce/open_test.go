@@ -13,8 +13,8 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/clock"
-	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/link/udp"
 	"ciddk/softroce"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const udpPort = 24797
 
-func config() softroce.Config { return softroce.Config{UDP: reference.UDPConfig{Port: udpPort}} }
+func config() softroce.Config { return softroce.Config{UDP: udp.Config{Port: udpPort}} }
 
 func TestOpen(t *testing.T) {
 	addr := netip.MustParseAddr("127.20.19.1")

@@ -11,8 +11,10 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 func awaitEvent(t *testing.T, events chan ci.EventType, want ci.EventType) {
@@ -105,9 +107,9 @@ func setLink(t *testing.T, a, b *stack, num uint8, up bool) {
 // TestReferenceVanish: the server's end goes without a word. The client finds out when it disconnects, and a new server at the same address
 // is connected to as ever.
 func TestReferenceVanish(t *testing.T) {
-	l := reference.NewDirectLink()
-	port := func(lid ci.LID) reference.PortConfig {
-		return reference.Direct(l, reference.DirectConfig{LID: lid, GUID: ci.GUID(lid)})
+	l := direct.NewLink()
+	port := func(lid ci.LID) rvt.Port {
+		return testenv.Must(direct.New(l, direct.Config{LID: lid, GUID: ci.GUID(lid)}))
 	}
 	quick := func(c *cm.ConnectConfig) { c.ResponseTime, c.RemoteResponseTime, c.MaxRetries = 12, 12, 3 }
 	a, b := newStack(t, port(1)), newStack(t, port(2))

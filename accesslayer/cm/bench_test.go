@@ -12,7 +12,9 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/udp"
 )
 
 // BenchmarkConnect is the time of a connection's whole life, from REQ to DREP, with a number of them in progress. TCP is connect, accept
@@ -77,11 +79,11 @@ func BenchmarkConnect(b *testing.B) {
 		require.NoError(b, l.Close())
 	}
 	b.Run("direct", func(b *testing.B) {
-		l := reference.NewDirectLink()
-		run(b, newStack(b, reference.Direct(l, reference.DirectConfig{})), newStack(b, reference.Direct(l, reference.DirectConfig{})))
+		l := direct.NewLink()
+		run(b, newStack(b, testenv.Must(direct.New(l, direct.Config{}))), newStack(b, testenv.Must(direct.New(l, direct.Config{}))))
 	})
 	b.Run("UDP", func(b *testing.B) {
-		run(b, newStack(b, reference.UDP(udpAddr())), newStack(b, reference.UDP(udpAddr())))
+		run(b, newStack(b, testenv.Must(udp.New(udpAddr()))), newStack(b, testenv.Must(udp.New(udpAddr()))))
 	})
 	b.Run("TCP", func(b *testing.B) {
 		l := must(net.Listen("tcp", "127.0.0.1:0"))

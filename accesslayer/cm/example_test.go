@@ -10,6 +10,9 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // end is one end of the example: an HCA with what stands on it, and a QP.
@@ -24,10 +27,10 @@ type end struct {
 	buf []byte
 }
 
-func newEnd(link *reference.DirectLink) (*end, error) {
+func newEnd(link *direct.Link) (*end, error) {
 	e := &end{al: accesslayer.New(accesslayer.Config{}), buf: make([]byte, 64)}
 	var err error
-	if e.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}}); err != nil {
+	if e.hca, err = reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}); err != nil {
 		return nil, err
 	}
 	if err = e.al.Register(e.hca); err != nil {
@@ -160,7 +163,7 @@ func (e *end) ask(ctx context.Context, to *end) error {
 
 // Both ends of a connection in one process. Over a network, each end has its own; only the ports differ.
 func Example() {
-	link := reference.NewDirectLink()
+	link := direct.NewLink()
 	server, err := newEnd(link)
 	if err != nil {
 		fmt.Println(err)

@@ -18,7 +18,11 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // sinkService is a mads.Service whose datagrams go nowhere but into a list. It has no time of its own.
@@ -77,11 +81,11 @@ var fuzzed = sync.OnceValue(func() (x struct {
 	ports []mads.Port
 }) {
 	x.al = accesslayer.New(accesslayer.Config{PollInterval: -1})
-	n := reference.NewNetwork(reference.NetworkConfig{})
-	for i, p := range []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 1}),
-		reference.Virtual(n, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")})} {
+	n := sim.NewNetwork(sim.NetworkConfig{})
+	for i, p := range []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 1})),
+		testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")}))} {
 		guid := ci.GUID(0x1000 + i)
-		if err := x.al.Register(must(reference.New(reference.Config{GUID: guid, Ports: []reference.PortConfig{p}}))); err != nil {
+		if err := x.al.Register(must(reference.New(reference.Config{GUID: guid, Ports: []rvt.Port{p}}))); err != nil {
 			panic(err)
 		}
 		x.ports = append(x.ports, mads.Port{CA: guid, Num: 1})

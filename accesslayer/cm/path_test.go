@@ -11,7 +11,8 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -71,8 +72,8 @@ func TestPaths(t *testing.T) {
 // A port with several LIDs is asked at any of them, and answers from it; a request from another subnet has the router's LID in its datagram.
 func TestLIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l := newNetwork(1), reference.NewDirectLink()
-		x := newNodeOn(t, n, cm.Config{}, reference.Direct(l, reference.DirectConfig{LID: 8, LMC: 2}))
+		n, l := newNetwork(1), direct.NewLink()
+		x := newNodeOn(t, n, cm.Config{}, testenv.Must(direct.New(l, direct.Config{LID: 8, LMC: 2})))
 		ls := x.listen()
 		base := mad.REQ{LocalCAGUID: 5, PKey: 0xffff, PathMTU: mad.MTU256, ServiceID: service1,
 			Primary: mad.CMPath{LocalLID: 3, RemoteLID: 10, LocalGID: [16]byte{1}, RemoteGID: x.attr(1).GIDs[0].GID, SubnetLocal: true}}

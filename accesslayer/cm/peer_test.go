@@ -15,6 +15,7 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // peer is the other end of the wire without a manager: a test says what it sends, and looks at what comes.
@@ -49,7 +50,7 @@ func inScriptOn(t *testing.T, typ ci.Link, cfg cm.Config, f func(t *testing.T, s
 	synctest.Test(t, func(t *testing.T) {
 		n, l := newNetwork(1), newLink(typ)
 		s := &scripted{t: t, net: n, x: newNode(t, n, l, 2, cfg)}
-		y := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: []reference.PortConfig{l.port(), l.port()}}))}
+		y := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: []rvt.Port{l.port(), l.port()}}))}
 		require.NoError(t, y.al.Register(y.hca))
 		y.svc = &service{net: n, al: y.al}
 		s.p = &peer{t: t, x: y, id: peerID, tid: 0xabcd}

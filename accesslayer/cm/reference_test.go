@@ -17,7 +17,13 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // Connections of reference HCAs over real MAD services, on both link layers.
@@ -37,7 +43,7 @@ type stack struct {
 	mr   *accesslayer.MR
 }
 
-func newStack(t testing.TB, ports ...reference.PortConfig) *stack {
+func newStack(t testing.TB, ports ...rvt.Port) *stack {
 	s := &stack{t: t, al: accesslayer.New(accesslayer.Config{}), buf: make([]byte, 1<<16)}
 	s.hca = must(reference.New(reference.Config{Ports: ports}))
 	require.NoError(t, s.al.Register(s.hca))
@@ -61,7 +67,7 @@ func (s *stack) close() {
 
 // A second connection manager on the same ports is refused, and the first does not notice.
 func TestOnePerPort(t *testing.T) {
-	s := newStack(t, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{}))
+	s := newStack(t, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 	_, err := cm.New(s.al, s.mads, cm.Config{})
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, "port 1 of HCA")
@@ -134,29 +140,29 @@ func carry(t testing.TB, from *stack, fromQP ci.QP, to *stack, text string) {
 // onLinks runs a test on two stacks, on each kind of port.
 func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 	t.Run("direct", func(t *testing.T) {
-		l := reference.NewDirectLink()
-		make := func() (p []reference.PortConfig) {
+		l := direct.NewLink()
+		make := func() (p []rvt.Port) {
 			for range ports {
-				p = append(p, reference.Direct(l, reference.DirectConfig{}))
+				p = append(p, testenv.Must(direct.New(l, direct.Config{})))
 			}
 			return p
 		}
 		f(t, newStack(t, make()...), newStack(t, make()...))
 	})
 	t.Run("UDP", func(t *testing.T) {
-		make := func() (p []reference.PortConfig) {
+		make := func() (p []rvt.Port) {
 			for range ports {
-				p = append(p, reference.UDP(udpAddr()))
+				p = append(p, testenv.Must(udp.New(udpAddr())))
 			}
 			return p
 		}
 		f(t, newStack(t, make()...), newStack(t, make()...))
 	})
 	t.Run("network, IPv6", func(t *testing.T) {
-		n := reference.NewNetwork(reference.NetworkConfig{})
-		make := func(node byte) (p []reference.PortConfig) {
+		n := sim.NewNetwork(sim.NetworkConfig{})
+		make := func(node byte) (p []rvt.Port) {
 			for i := range ports {
-				p = append(p, reference.Virtual(n, reference.VirtualConfig{Addr: netip.AddrFrom16([16]byte{0xfd, 15: node*16 + byte(i) + 1})}))
+				p = append(p, testenv.Must(sim.New(n, sim.Config{Addr: netip.AddrFrom16([16]byte{0xfd, 15: node*16 + byte(i) + 1})})))
 			}
 			return p
 		}
@@ -167,9 +173,9 @@ func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 var lastAddr atomic.Uint32
 
 // udpAddr is an address of this machine that no other test has, nor another run of them.
-func udpAddr() reference.UDPConfig {
+func udpAddr() udp.Config {
 	n := uint32(os.Getpid())<<9 + lastAddr.Add(1)
-	return reference.UDPConfig{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}), Port: 4792}
+	return udp.Config{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}), Port: 4792}
 }
 
 // establish connects two QPs.
@@ -305,9 +311,9 @@ func TestReferenceClassVersion(t *testing.T) {
 
 // 32 clients at a time, with QPs that carry data, over a link that loses, doubles and reorders one packet in twenty each.
 func TestReferenceLossy(t *testing.T) {
-	l := reference.NewDirectLink()
-	port := func(seed uint64) reference.PortConfig {
-		return reference.Impair(reference.Direct(l, reference.DirectConfig{}), reference.ImpairConfig{Seed: seed, Out: reference.Impairment{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}})
+	l := direct.NewLink()
+	port := func(seed uint64) rvt.Port {
+		return testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Seed: seed, Out: impair.Model{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}}))
 	}
 	a, b := newStack(t, port(1)), newStack(t, port(2))
 	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))

@@ -19,7 +19,11 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // The tests of the state machine run on a network in memory, in virtual time (testing/synctest): it carries datagrams between the ports of
@@ -265,24 +269,24 @@ type node struct {
 
 // link is what nodes are on: InfiniBand, or, with addresses, Ethernet.
 type link struct {
-	direct *reference.DirectLink
-	ether  *reference.Network
+	direct *direct.Link
+	ether  *sim.Network
 	n      byte
 }
 
 func newLink(typ ci.Link) *link {
 	if typ == ci.LinkEthernet {
-		return &link{ether: reference.NewNetwork(reference.NetworkConfig{})}
+		return &link{ether: sim.NewNetwork(sim.NetworkConfig{})}
 	}
-	return &link{direct: reference.NewDirectLink()}
+	return &link{direct: direct.NewLink()}
 }
 
-func (l *link) port() reference.PortConfig {
+func (l *link) port() rvt.Port {
 	if l.direct != nil {
-		return reference.Direct(l.direct, reference.DirectConfig{PKeys: []ci.PKey{0xffff, 0x8001}})
+		return testenv.Must(direct.New(l.direct, direct.Config{PKeys: []ci.PKey{0xffff, 0x8001}}))
 	}
 	l.n++
-	return reference.Virtual(l.ether, reference.VirtualConfig{Addr: netip.AddrFrom4([4]byte{10, 0, 0, l.n})})
+	return testenv.Must(sim.New(l.ether, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, 0, l.n})}))
 }
 
 func must[T any](v T, err error) T {
@@ -294,14 +298,14 @@ func must[T any](v T, err error) T {
 
 // newNode makes a node with a number of ports on a link.
 func newNode(t testing.TB, n *network, l *link, ports int, cfg cm.Config) *node {
-	var ps []reference.PortConfig
+	var ps []rvt.Port
 	for range ports {
 		ps = append(ps, l.port())
 	}
 	return newNodeOn(t, n, cfg, ps...)
 }
 
-func newNodeOn(t testing.TB, n *network, cfg cm.Config, ports ...reference.PortConfig) *node {
+func newNodeOn(t testing.TB, n *network, cfg cm.Config, ports ...rvt.Port) *node {
 	x := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: ports}))}
 	require.NoError(t, x.al.Register(x.hca))
 	x.svc = &service{net: n, al: x.al}

@@ -12,14 +12,15 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 )
 
 // TestLive10000: so many connections live at a time between two managers; what each end costs in memory, and that none has a goroutine.
 func TestLive10000(t *testing.T) {
 	const conns = 10000
-	l := reference.NewDirectLink()
-	a, b := newStack(t, reference.Direct(l, reference.DirectConfig{})), newStack(t, reference.Direct(l, reference.DirectConfig{}))
+	l := direct.NewLink()
+	a, b := newStack(t, testenv.Must(direct.New(l, direct.Config{}))), newStack(t, testenv.Must(direct.New(l, direct.Config{})))
 	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
 	const workers = 16
 	passives, actives := make(chan cm.Conn, conns), make(chan cm.Conn, conns)

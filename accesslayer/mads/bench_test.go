@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/mads"
-	"ciddk/hca/reference"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 var benchWires = []struct {
 	name  string
-	ports func() [2]reference.PortConfig
+	ports func() [2]rvt.Port
 }{{"direct", wires["direct"]}, {"UDP", wires["UDP, IPv4"]}}
 
 // BenchmarkSend sends datagrams without answers to one who does nothing with them, with at most 256 on their way.

@@ -12,7 +12,10 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // The subnet manager, and whoever reads PortInfo, is told whether a port answers requests of a class, as long as an agent does.
@@ -75,7 +78,7 @@ func TestCapabilityMaskRace(t *testing.T) {
 // A bit that was set before is the driver's.
 func TestCapabilityMaskForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})}}))
+		hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}}))
 		al := accesslayer.New(accesslayer.Config{PollInterval: -1})
 		require.NoError(t, al.Register(hca))
 		ca := must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(hca.Info().GUID, nil))

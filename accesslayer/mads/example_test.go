@@ -10,16 +10,19 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // Two HCAs on a link, with one access layer: an agent on one asks an agent on the other.
 func Example() {
-	link := reference.NewDirectLink()
+	link := direct.NewLink()
 	al := accesslayer.New(accesslayer.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	defer al.Close()
 	for range 2 {
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}})
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}})
 		if err != nil {
 			fmt.Println(err)
 			return

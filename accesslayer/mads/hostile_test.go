@@ -15,7 +15,10 @@ import (
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // hostile is a host without MAD services that sends any bytes from its QP0 and QP1.
@@ -25,8 +28,8 @@ type hostile struct {
 	av *accesslayer.AV
 }
 
-func newHostile(t testing.TB, l *reference.DirectLink, to *node) *hostile {
-	hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(l, reference.DirectConfig{})}}))
+func newHostile(t testing.TB, l *direct.Link, to *node) *hostile {
+	hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(l, direct.Config{}))}}))
 	al := accesslayer.New(accesslayer.Config{PollInterval: -1})
 	t.Cleanup(func() {
 		assert.NoError(t, al.Close())
@@ -113,8 +116,8 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			l := reference.NewDirectLink()
-			n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1, MaxTransfers: 8, RecvDepth: 64}}, reference.Direct(l, reference.DirectConfig{}))
+			l := direct.NewLink()
+			n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1, MaxTransfers: 8, RecvDepth: 64}}, testenv.Must(direct.New(l, direct.Config{})))
 			h := newHostile(t, l, n)
 			victim(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
 			for range 64 {
@@ -168,8 +171,8 @@ func TestFloods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := reference.NewDirectLink()
-				n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1}}, reference.Direct(l, reference.DirectConfig{}))
+				l := direct.NewLink()
+				n := newNode(t, nodeConfig{mads: mads.Config{FirstAgent: 1}}, testenv.Must(direct.New(l, direct.Config{})))
 				h := newHostile(t, l, n)
 				victim(t, n, mads.Address{QPN: 1, AV: ci.AVAttr{DLID: n.attr().LID + 1}})
 				r := rand.New(rand.NewPCG(1, 2))

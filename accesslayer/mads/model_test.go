@@ -14,7 +14,8 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -80,10 +81,10 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, ops []modelOp) error {
-	l := reference.NewDirectLink()
+	l := direct.NewLink()
 	g := &gate{}
-	a := newNode(t, nodeConfig{wrap: g.layer()}, reference.Direct(l, reference.DirectConfig{}))
-	b := newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+	a := newNode(t, nodeConfig{wrap: g.layer()}, testenv.Must(direct.New(l, direct.Config{})))
+	b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
 	var mu sync.Mutex
 	var requests []*mads.Received // all that came to b
 	var dos []*modelDo

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/mads"
-	"ciddk/capture"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
+	"ciddk/link/capture"
+	"ciddk/link/capture/pcapng"
 	"ciddk/mad"
 )
 
@@ -24,11 +25,11 @@ func TestPerformanceManagement(t *testing.T) {
 	for wire, head := range perfWords {
 		t.Run(wire, func(t *testing.T) {
 			words := (head + 12 + 8 + 256 + 4) / 4
-			var tap reference.Tap
+			var tap capture.Tap
 			p := wires[wire]()
-			a, b := newNode(t, nodeConfig{}, reference.Capture(p[0], &tap)), newNode(t, nodeConfig{}, p[1])
+			a, b := newNode(t, nodeConfig{}, testenv.Must(capture.New(p[0], &tap))), newNode(t, nodeConfig{}, p[1])
 			file := filepath.Join(t.TempDir(), "perf.pcapng")
-			stop, err := capture.ToFile(file, &tap)
+			stop, err := pcapng.ToFile(file, &tap)
 			require.NoError(t, err)
 			client := a.agent(mads.AgentConfig{})
 			ask := func(method mad.Method, attr uint16, put func([]byte)) mad.Perf {

@@ -12,7 +12,8 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -21,8 +22,8 @@ func TestModes(t *testing.T) {
 	const each = 10000
 	for name, mode := range map[string]accesslayer.PollMode{"event": accesslayer.PollEvent, "busy": accesslayer.PollBusy, "hybrid": accesslayer.PollHybrid} {
 		t.Run(name, func(t *testing.T) {
-			l := reference.NewDirectLink()
-			n := newNode(t, nodeConfig{mads: mads.Config{Poll: mode}}, reference.Direct(l, reference.DirectConfig{}), reference.Direct(l, reference.DirectConfig{}))
+			l := direct.NewLink()
+			n := newNode(t, nodeConfig{mads: mads.Config{Poll: mode}}, testenv.Must(direct.New(l, direct.Config{})), testenv.Must(direct.New(l, direct.Config{})))
 			ca := n.port().CA
 			require.Equal(t, []mads.Port{{CA: ca, Num: 1}, {CA: ca, Num: 2}}, n.m.Ports())
 			var wg sync.WaitGroup

@@ -16,7 +16,10 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // A send that the HCA cannot carry out stops the queue. It alone is lost; all others go out, in order, once.
@@ -363,7 +366,7 @@ func TestResetWithoutFlush(t *testing.T) {
 
 // An HCA whose QP1 somebody else has is left out, and nothing of it is held.
 func TestQP1Taken(t *testing.T) {
-	h, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})}})
+	h, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}})
 	require.NoError(t, err)
 	al := accesslayer.New(accesslayer.Config{PollInterval: -1, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, al.Register(h))
@@ -385,7 +388,7 @@ func TestQP1Taken(t *testing.T) {
 // A second one on the same access layer is refused, and disturbs the first in nothing. It works when the first is closed.
 func TestOnePerAccessLayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, nodeConfig{mads: mads.Config{Name: "the first"}}, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{}))
+		n := newNode(t, nodeConfig{mads: mads.Config{Name: "the first"}}, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 		echo(t, n)
 		before := n.hca.Live()
 		for range 2 {

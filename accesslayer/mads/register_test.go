@@ -10,7 +10,8 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -128,7 +129,7 @@ func TestRegisterWhere(t *testing.T) {
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	assert.NoError(t, a.Close())
 
-	none := newNode(t, nodeConfig{caps: ci.CapUD | ci.CapAV}, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{}))
+	none := newNode(t, nodeConfig{caps: ci.CapUD | ci.CapAV}, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 	assert.Empty(t, none.m.Ports())
 }
 

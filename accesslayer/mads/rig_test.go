@@ -19,7 +19,12 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/clock"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 func must[T any](v T, err error) T {
@@ -44,7 +49,7 @@ type nodeConfig struct {
 	wrap  ciwrap.Layer
 }
 
-func newNode(t testing.TB, c nodeConfig, ports ...reference.PortConfig) *node {
+func newNode(t testing.TB, c nodeConfig, ports ...rvt.Port) *node {
 	n := &node{t: t}
 	var err error
 	n.hca, err = reference.New(reference.Config{Ports: ports, Clock: c.clock, Caps: c.caps, Override: c.wrap})
@@ -94,27 +99,27 @@ func (n *node) counters() mads.Counters { return n.m.Counters()[n.port()] }
 var udpPort atomic.Uint32
 
 // wires are the ways to join two nodes; each gives two ports.
-var wires = map[string]func() [2]reference.PortConfig{
-	"direct": func() [2]reference.PortConfig {
-		l := reference.NewDirectLink()
-		return [2]reference.PortConfig{reference.Direct(l, reference.DirectConfig{}), reference.Direct(l, reference.DirectConfig{})}
+var wires = map[string]func() [2]rvt.Port{
+	"direct": func() [2]rvt.Port {
+		l := direct.NewLink()
+		return [2]rvt.Port{testenv.Must(direct.New(l, direct.Config{})), testenv.Must(direct.New(l, direct.Config{}))}
 	},
-	"UDP, IPv4": func() [2]reference.PortConfig { return udpPorts("127.0.0.2", "127.0.0.3") },
-	"virtual, IPv6": func() [2]reference.PortConfig {
-		n := reference.NewNetwork(reference.NetworkConfig{})
-		p := func(s string) reference.PortConfig {
-			return reference.Virtual(n, reference.VirtualConfig{Addr: netip.MustParseAddr(s)})
+	"UDP, IPv4": func() [2]rvt.Port { return udpPorts("127.0.0.2", "127.0.0.3") },
+	"virtual, IPv6": func() [2]rvt.Port {
+		n := sim.NewNetwork(sim.NetworkConfig{})
+		p := func(s string) rvt.Port {
+			return testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr(s)}))
 		}
-		return [2]reference.PortConfig{p("fd00::1"), p("fd00::2")}
+		return [2]rvt.Port{p("fd00::1"), p("fd00::2")}
 	},
 }
 
-func udpPorts(a, b string) [2]reference.PortConfig {
+func udpPorts(a, b string) [2]rvt.Port {
 	at := uint16(20000 + udpPort.Add(1))
-	p := func(s string) reference.PortConfig {
-		return reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr(s), Port: at})
+	p := func(s string) rvt.Port {
+		return testenv.Must(udp.New(udp.Config{Addr: netip.MustParseAddr(s), Port: at}))
 	}
-	return [2]reference.PortConfig{p(a), p(b)}
+	return [2]rvt.Port{p(a), p(b)}
 }
 
 // pair makes two nodes, and runs a test on each kind of wire.
@@ -146,14 +151,14 @@ func soon(t testing.TB) context.Context {
 // bubble runs a test with two nodes on a direct link, in a bubble of time.
 func bubble(t *testing.T, ca, cb nodeConfig, f func(t *testing.T, a, b *node)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := reference.NewDirectLink()
-		f(t, newNode(t, ca, reference.Direct(l, reference.DirectConfig{})), newNode(t, cb, reference.Direct(l, reference.DirectConfig{})))
+		l := direct.NewLink()
+		f(t, newNode(t, ca, testenv.Must(direct.New(l, direct.Config{}))), newNode(t, cb, testenv.Must(direct.New(l, direct.Config{}))))
 	})
 }
 
 // single runs a test with one node, in a bubble of time.
 func single(t *testing.T, f func(t *testing.T, n *node)) {
 	synctest.Test(t, func(t *testing.T) {
-		f(t, newNode(t, nodeConfig{}, reference.Direct(reference.NewDirectLink(), reference.DirectConfig{})))
+		f(t, newNode(t, nodeConfig{}, testenv.Must(direct.New(direct.NewLink(), direct.Config{}))))
 	})
 }

@@ -14,8 +14,10 @@ import (
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // TestRMPPFlood sends long requests to a node that is flooded with the first segments of transfers in the name of others. Of the requests, 95 %
@@ -36,9 +38,9 @@ func TestRMPPFlood(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				net := reference.NewNetwork(reference.NetworkConfig{})
-				port := func(a string) reference.PortConfig {
-					return reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr(a)})
+				net := sim.NewNetwork(sim.NetworkConfig{})
+				port := func(a string) rvt.Port {
+					return testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr(a)}))
 				}
 				a, b := newNode(t, nodeConfig{}, port("10.0.0.1")), newNode(t, nodeConfig{}, port("10.0.0.2"))
 				longEcho(t, b, func(r *mads.Received) int { return 1000 })

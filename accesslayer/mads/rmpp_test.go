@@ -15,22 +15,24 @@ import (
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/impair"
 	"ciddk/mad"
 	"ciddk/rvt"
 )
 
-// tap sees and judges every datagram that node a sends (reference.Out) or receives (reference.In).
+// tap sees and judges every datagram that node a sends (rvt.Sent) or receives (rvt.Received).
 type tap struct {
 	mu  sync.Mutex
-	see func(d reference.Dir, h mad.Header, p mad.RMPP) reference.Verdict
+	see func(d rvt.Direction, h mad.Header, p mad.RMPP) impair.Verdict
 	log []string // "> DATA 1" went out of a, "< ACK 1 65" came in
 }
 
-func (x *tap) filter(d reference.Dir, pkt *rvt.Packet) reference.Verdict {
+func (x *tap) filter(d rvt.Direction, pkt *rvt.Packet) impair.Verdict {
 	b := bytes.Join(pkt.Payload, nil)
 	if len(b) != mad.Size {
-		return reference.Pass
+		return impair.Pass
 	}
 	var h mad.Header
 	h.Parse(b)
@@ -39,7 +41,7 @@ func (x *tap) filter(d reference.Dir, pkt *rvt.Packet) reference.Verdict {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	arrow := ">"
-	if d == reference.In {
+	if d == rvt.Received {
 		arrow = "<"
 	}
 	line := fmt.Sprintf("%s %v", arrow, h.Method)
@@ -49,11 +51,11 @@ func (x *tap) filter(d reference.Dir, pkt *rvt.Packet) reference.Verdict {
 			line = fmt.Sprintf("%s %v %d", arrow, p.Type, p.Status)
 		}
 	}
-	v := reference.Pass
+	v := impair.Pass
 	if x.see != nil {
 		v = x.see(d, h, p)
 	}
-	if v == reference.Drop {
+	if v == impair.Drop {
 		line += " lost"
 	}
 	x.log = append(x.log, line)
@@ -80,9 +82,9 @@ func (x *tap) count(prefix string) (n int) {
 func tapped(t *testing.T, ca, cb mads.Config, f func(t *testing.T, a, b *node, x *tap)) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &tap{}
-		l := reference.NewDirectLink()
-		pa := reference.Impair(reference.Direct(l, reference.DirectConfig{}), reference.ImpairConfig{Filter: x.filter})
-		a, b := newNode(t, nodeConfig{mads: ca}, pa), newNode(t, nodeConfig{mads: cb}, reference.Direct(l, reference.DirectConfig{}))
+		l := direct.NewLink()
+		pa := testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Filter: x.filter}))
+		a, b := newNode(t, nodeConfig{mads: ca}, pa), newNode(t, nodeConfig{mads: cb}, testenv.Must(direct.New(l, direct.Config{})))
 		f(t, a, b, x)
 	})
 }
@@ -163,39 +165,39 @@ func TestRMPP(t *testing.T) {
 func TestRMPPLoss(t *testing.T) {
 	const segments = 130
 	for name, c := range map[string]struct {
-		lose   func(d reference.Dir, p mad.RMPP, nth int) bool // nth packet of this kind and number, from 1
+		lose   func(d rvt.Direction, p mad.RMPP, nth int) bool // nth packet of this kind and number, from 1
 		after  time.Duration
 		sent   int // segments sent, at least
 		status ci.Status
 	}{
-		"first DATA": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
-		"DATA in the window": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool {
+		"first DATA": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
+		"DATA in the window": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPData && p.Data1 == 30 && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
-		"several": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool {
+		"several": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPData && p.Data1%7 == 0 && n == 1
 		}, after: 4 * time.Second, sent: segments + 18},
-		"last DATA": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool {
+		"last DATA": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPData && p.Data1 == segments && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
-		"first ACK":      {lose: func(_ reference.Dir, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
-		"ACK in between": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 65 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
-		"last ACK": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool {
+		"first ACK":      {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 1 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
+		"ACK in between": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck && p.Data1 == 65 && n == 1 }, after: 2 * time.Second, sent: segments + 1},
+		"last ACK": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool {
 			return p.Type == mad.RMPPAck && p.Data1 == segments && n == 1
 		}, after: 2 * time.Second, sent: segments + 1},
-		"one segment always": {lose: func(_ reference.Dir, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 100 }, after: 10 * time.Second, sent: 100, status: ci.Timeout},
-		"every ACK":          {lose: func(_ reference.Dir, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck }, after: 8 * time.Second, sent: 4, status: ci.Timeout},
+		"one segment always": {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPData && p.Data1 == 100 }, after: 10 * time.Second, sent: 100, status: ci.Timeout},
+		"every ACK":          {lose: func(_ rvt.Direction, p mad.RMPP, n int) bool { return p.Type == mad.RMPPAck }, after: 8 * time.Second, sent: 4, status: ci.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tapped(t, mads.Config{}, mads.Config{}, func(t *testing.T, a, b *node, x *tap) {
 				nth := map[[2]uint32]int{}
-				x.see = func(d reference.Dir, h mad.Header, p mad.RMPP) reference.Verdict {
+				x.see = func(d rvt.Direction, h mad.Header, p mad.RMPP) impair.Verdict {
 					k := [2]uint32{uint32(p.Type), p.Data1}
 					nth[k]++
 					if p.Active() && c.lose(d, p, nth[k]) {
-						return reference.Drop
+						return impair.Drop
 					}
-					return reference.Pass
+					return impair.Pass
 				}
 				var server mads.Agent
 				got := make(chan []byte, 10)
@@ -246,10 +248,10 @@ func TestRMPPImpaired(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := reference.NewDirectLink()
-				bad := reference.Impairment{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}
-				p := reference.Impair(reference.Direct(l, reference.DirectConfig{}), reference.ImpairConfig{Seed: seed, Out: bad, In: bad})
-				a, b := newNode(t, nodeConfig{}, p), newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+				l := direct.NewLink()
+				bad := impair.Model{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}
+				p := testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Seed: seed, Out: bad, In: bad}))
+				a, b := newNode(t, nodeConfig{}, p), newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
 				var mu sync.Mutex
 				delivered := map[byte]int{}
 				longEcho(t, b, func(r *mads.Received) int {

@@ -11,7 +11,8 @@ import (
 
 	"ciddk/accesslayer/mads"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -135,10 +136,10 @@ func TestSolicited(t *testing.T) {
 // An answer counts only from who was asked, unless the route was directed or to a group.
 func TestAnswerFromAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := reference.NewDirectLink()
+		l := direct.NewLink()
 		var n [3]*node
 		for i := range n {
-			n[i] = newNode(t, nodeConfig{}, reference.Direct(l, reference.DirectConfig{}))
+			n[i] = newNode(t, nodeConfig{}, testenv.Must(direct.New(l, direct.Config{})))
 		}
 		imposter := n[2].agent(mads.AgentConfig{})
 		var honest mads.Agent
@@ -255,11 +256,11 @@ func TestLocalAgent(t *testing.T) {
 // Addresses of answers lead back: with a GRH, by other P_Keys, with path bits; and GIDs are those of the packet.
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := reference.NewDirectLink()
-		c := reference.DirectConfig{LMC: 2, LID: 8, PKeys: []ci.PKey{0xffff, 0x8123}}
-		a := newNode(t, nodeConfig{}, reference.Direct(l, c))
+		l := direct.NewLink()
+		c := direct.Config{LMC: 2, LID: 8, PKeys: []ci.PKey{0xffff, 0x8123}}
+		a := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, c)))
 		c.LID, c.PKeys = 16, []ci.PKey{0xffff, 0x8777, 0x0123}
-		b := newNode(t, nodeConfig{}, reference.Direct(l, c))
+		b := newNode(t, nodeConfig{}, testenv.Must(direct.New(l, c)))
 		var last *mads.Received
 		var server mads.Agent
 		server = b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(r *mads.Received) {

@@ -16,7 +16,8 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/clock"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
 )
 
@@ -261,9 +262,9 @@ func TestReceiveQueue(t *testing.T) {
 // All times are the access layer's clock's: with a virtual one, nothing takes real time.
 func TestVirtualClock(t *testing.T) {
 	v := clock.NewVirtual(0)
-	l := reference.NewDirectLink()
-	a := newNode(t, nodeConfig{clock: v}, reference.Direct(l, reference.DirectConfig{}))
-	b := newNode(t, nodeConfig{clock: v}, reference.Direct(l, reference.DirectConfig{}))
+	l := direct.NewLink()
+	a := newNode(t, nodeConfig{clock: v}, testenv.Must(direct.New(l, direct.Config{})))
+	b := newNode(t, nodeConfig{clock: v}, testenv.Must(direct.New(l, direct.Config{})))
 	came := make(chan struct{}, 10)
 	b.agent(mads.AgentConfig{Class: vendor, Version: 1, Methods: []mad.Method{mad.Get}, OnReceive: func(*mads.Received) { came <- struct{}{} }})
 	client := a.agent(mads.AgentConfig{})

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/mads"
-	"ciddk/capture"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
+	"ciddk/link/capture"
+	"ciddk/link/capture/pcapng"
 	"ciddk/mad"
 )
 
@@ -19,11 +20,11 @@ import (
 func TestTshark(t *testing.T) {
 	for _, wire := range []string{"direct", "virtual, IPv6"} {
 		t.Run(wire, func(t *testing.T) {
-			var tap reference.Tap
+			var tap capture.Tap
 			p := wires[wire]()
-			a, b := newNode(t, nodeConfig{}, reference.Capture(p[0], &tap)), newNode(t, nodeConfig{}, p[1])
+			a, b := newNode(t, nodeConfig{}, testenv.Must(capture.New(p[0], &tap))), newNode(t, nodeConfig{}, p[1])
 			file := filepath.Join(t.TempDir(), "rmpp.pcapng")
-			stop, err := capture.ToFile(file, &tap)
+			stop, err := pcapng.ToFile(file, &tap)
 			require.NoError(t, err)
 			var server mads.Agent
 			server = b.agent(mads.AgentConfig{Class: mad.ClassSubnetAdmin, Version: 2, Methods: []mad.Method{mad.GetTable}, RMPP: true, OnReceive: func(r *mads.Received) {

@@ -13,11 +13,15 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 // newManager makes an HCA with a port, and a Manager that has only that one.
-func newManager(port reference.PortConfig) (m *rdmacm.Manager, closeAll func()) {
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
+func newManager(port rvt.Port) (m *rdmacm.Manager, closeAll func()) {
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	if err != nil {
 		panic(err)
 	}
@@ -50,7 +54,7 @@ func region(id *rdmacm.ID, n int) ([]byte, ci.Region) {
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	m, closeAll := newManager(reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1"), Port: 24792}))
+	m, closeAll := newManager(testenv.Must(udp.New(udp.Config{Addr: netip.MustParseAddr("127.0.0.1"), Port: 24792})))
 	defer closeAll()
 	ln, err := m.ListenID(netip.MustParseAddrPort("127.0.0.1:7174"), rdmacm.ListenIDConfig{})
 	if err != nil {
@@ -122,10 +126,10 @@ func ExampleID_Join() {
 		}
 		return id, g
 	}
-	net := reference.NewNetwork(reference.NetworkConfig{}) // in memory; reference.UDP does the same on a real one
-	ma, closeA := newManager(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}))
+	net := sim.NewNetwork(sim.NetworkConfig{}) // in memory; udp.New does the same on a real one
+	ma, closeA := newManager(testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})))
 	defer closeA()
-	mb, closeB := newManager(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.2")}))
+	mb, closeB := newManager(testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr("10.0.0.2")})))
 	defer closeB()
 	a, g := member(ma, "10.0.0.1:0")
 	b, _ := member(mb, "10.0.0.2:0")

@@ -17,7 +17,10 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // stand is a Manager on a fake connection manager, and one HCA at 10.66.0.1.
@@ -31,8 +34,8 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	al := accesslayer.New(accesslayer.Config{})
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
-		reference.Virtual(newLAN().Network, reference.VirtualConfig{Addr: netip.MustParseAddr("10.66.0.1")})}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{
+		testenv.Must(sim.New(newLAN().Network, sim.Config{Addr: netip.MustParseAddr("10.66.0.1")}))}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))

@@ -19,7 +19,9 @@ import (
 	"ciddk/ci"
 	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // asker is a host that sends requests and answers no reply.
@@ -32,10 +34,10 @@ type asker struct {
 	n     uint32
 }
 
-func newAsker(t *testing.T, net *reference.Network, addr netip.Addr) *asker {
+func newAsker(t *testing.T, net *sim.Network, addr netip.Addr) *asker {
 	a := &asker{al: accesslayer.New(accesslayer.Config{PollInterval: -1}), addr: addr}
 	var err error
-	a.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: addr})}})
+	a.hca, err = reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: addr}))}})
 	require.NoError(t, err)
 	require.NoError(t, a.al.Register(a.hca))
 	a.svc, err = mads.New(a.al, mads.Config{})
@@ -85,10 +87,10 @@ func TestHalfOpenMemory(t *testing.T) {
 	}
 	const total, most = 65536, 150 << 20
 	synctest.Test(t, func(t *testing.T) {
-		net := reference.NewNetwork(reference.NetworkConfig{})
+		net := sim.NewNetwork(sim.NetworkConfig{})
 		server := netip.MustParseAddrPort("10.0.0.1:7174")
 		al := accesslayer.New(accesslayer.Config{PollInterval: -1})
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: server.Addr()})}})
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: server.Addr()}))}})
 		require.NoError(t, err)
 		require.NoError(t, al.Register(hca))
 		svc, err := mads.New(al, mads.Config{})

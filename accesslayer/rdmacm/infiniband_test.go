@@ -17,14 +17,17 @@ import (
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // subnet is what its administrator knows. On a direct link each port is told that the subnet manager runs at its own LID, so each host has an agent
 // that answers for the one administrator.
 type subnet struct {
 	t    *testing.T
-	link *reference.DirectLink
+	link *direct.Link
 
 	mu      sync.Mutex
 	lids    map[[16]byte]ci.LID
@@ -37,7 +40,7 @@ type subnet struct {
 }
 
 func newSubnet(t *testing.T) *subnet {
-	return &subnet{t: t, link: reference.NewDirectLink(), lids: map[[16]byte]ci.LID{}, groups: map[[16]byte]uint16{}, members: map[[16]byte]int{}}
+	return &subnet{t: t, link: direct.NewLink(), lids: map[[16]byte]ci.LID{}, groups: map[[16]byte]uint16{}, members: map[[16]byte]int{}}
 }
 
 // ibHost is a host on the subnet.
@@ -54,7 +57,7 @@ type ibHost struct {
 func (s *subnet) host(edit func(*ibHost, *rdmacm.Config)) *ibHost {
 	t := s.t
 	al := accesslayer.New(accesslayer.Config{})
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(s.link, reference.DirectConfig{})}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(s.link, direct.Config{}))}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 	require.NoError(t, al.Register(hca))

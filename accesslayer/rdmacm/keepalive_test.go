@@ -15,8 +15,9 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 )
 
 // keepAlive is what the tests configure.
@@ -29,15 +30,15 @@ type probes struct {
 }
 
 func (p *probes) lan() *lan {
-	return &lan{reference.NewNetwork(reference.NetworkConfig{Filter: func(d *reference.Datagram) reference.Verdict {
+	return &lan{sim.NewNetwork(sim.NetworkConfig{Filter: func(d *sim.Datagram) impair.Verdict {
 		const bth, length = 20 + 8, 20 + 8 + 12 + 16 + 4
 		if len(d.Data) == length && d.Data[bth] == 0x0a {
 			p.n.Add(1)
 		}
 		if p.dead.Load() {
-			return reference.Drop
+			return impair.Drop
 		}
-		return reference.Pass
+		return impair.Pass
 	}})}
 }
 

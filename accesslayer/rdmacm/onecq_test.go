@@ -13,11 +13,15 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // isRTU tells a ready-to-use message (IBTA volume 1, 12.6.9) from all else on a network: behind an IPv4 header, UDP, BTH and DETH.
-func isRTU(d *reference.Datagram) bool {
+func isRTU(d *sim.Datagram) bool {
 	const bth, madAt = 20 + 8, 20 + 8 + 12 + 8
 	if len(d.Data) < madAt+24 || d.Data[bth] != 0x64 { // UD SEND only
 		return false
@@ -33,11 +37,11 @@ func badWrite(out *buffer) []ci.SendWR {
 
 // The peer may send when it has the REP. If what it sends is bad, and overtakes its RTU, Accept says so, and not which of its steps failed.
 func TestBadRequestBeforeRTU(t *testing.T) {
-	l := &lan{reference.NewNetwork(reference.NetworkConfig{Filter: func(d *reference.Datagram) reference.Verdict {
+	l := &lan{sim.NewNetwork(sim.NetworkConfig{Filter: func(d *sim.Datagram) impair.Verdict {
 		if isRTU(d) {
-			return reference.Drop
+			return impair.Drop
 		}
-		return reference.Pass
+		return impair.Pass
 	}})}
 	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
 	ctx := within(t)
@@ -134,7 +138,7 @@ func TestOneCQRefused(t *testing.T) {
 func TestTooDeep(t *testing.T) {
 	al := accesslayer.New(accesslayer.Config{})
 	hca := must(reference.New(reference.Config{
-		Ports:    []reference.PortConfig{reference.Virtual(newLAN().Network, reference.VirtualConfig{Addr: ap("10.66.0.1:0").Addr()})},
+		Ports:    []rvt.Port{testenv.Must(sim.New(newLAN().Network, sim.Config{Addr: ap("10.66.0.1:0").Addr()}))},
 		Override: ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &shallowPD{ciwrap.PD{PD: in}} }},
 	}))
 	t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })

@@ -14,6 +14,10 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 const udpPort = 24791 // instead of RoCEv2's own, so that tests meet nobody
@@ -33,9 +37,9 @@ func within(t testing.TB) context.Context {
 }
 
 // lan is a network between hosts; without one, hosts are at loopback addresses of this machine.
-type lan struct{ *reference.Network }
+type lan struct{ *sim.Network }
 
-func newLAN() *lan { return &lan{reference.NewNetwork(reference.NetworkConfig{})} }
+func newLAN() *lan { return &lan{sim.NewNetwork(sim.NetworkConfig{})} }
 
 // host is an access layer with an HCA for each address, and a Manager.
 type host struct {
@@ -63,11 +67,13 @@ func (l *lan) host(t testing.TB, addrs ...string) *host {
 func (h *host) plug(t testing.TB, addr string) {
 	t.Helper()
 	a := netip.MustParseAddr(addr)
-	port := reference.UDP(reference.UDPConfig{Addr: a, Port: udpPort})
+	var port rvt.Port
 	if h.lan != nil && h.lan.Network != nil {
-		port = reference.Virtual(h.lan.Network, reference.VirtualConfig{Addr: a})
+		port = testenv.Must(sim.New(h.lan.Network, sim.Config{Addr: a}))
+	} else {
+		port = testenv.Must(udp.New(udp.Config{Addr: a, Port: udpPort}))
 	}
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	require.NoError(t, err)
 	h.hcas[addr] = hca
 	t.Cleanup(func() {

@@ -13,6 +13,9 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // The choice of a port, from the addresses of HCAs and what the operating system says.
@@ -26,9 +29,9 @@ func TestResolveAddr(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	assert.ErrorContains(t, err, "no active port")
 
-	net := reference.NewNetwork(reference.NetworkConfig{})
+	net := sim.NewNetwork(sim.NetworkConfig{})
 	for _, a := range []string{"10.1.0.1", "10.1.2.1", "192.168.0.1", "127.0.0.9", "fd00::1", "fd00:0:0:1::1", "fe80::1"} {
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr(a)})}})
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr(a)}))}})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, errors.Join(al.Deregister(hca.Info().GUID), hca.Close())) })
 		require.NoError(t, al.Register(hca))

@@ -18,7 +18,11 @@ import (
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,16 +94,16 @@ func (a *agent) Close() error {
 // world is an access layer with an HCA with an InfiniBand port and one with an Ethernet port.
 func world(t *testing.T) (al *accesslayer.AL, ib, ethernet mads.Port) {
 	al = accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
-	add := func(p reference.PortConfig) mads.Port {
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{p}})
+	add := func(p rvt.Port) mads.Port {
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{p}})
 		require.NoError(t, err)
 		require.NoError(t, al.Register(hca))
 		t.Cleanup(func() { assert.NoError(t, errors.Join(al.Close(), hca.Close())) })
 		return mads.Port{CA: hca.Info().GUID, Num: 1}
 	}
-	ib = add(reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 5}))
-	net := reference.NewNetwork(reference.NetworkConfig{})
-	return al, ib, add(reference.Virtual(net, reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}))
+	ib = add(testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 5})))
+	net := sim.NewNetwork(sim.NetworkConfig{})
+	return al, ib, add(testenv.Must(sim.New(net, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})))
 }
 
 func TestPath(t *testing.T) {
@@ -185,8 +189,8 @@ func TestErrors(t *testing.T) {
 	require.ErrorIs(t, ask(mads.Port{CA: ib.CA, Num: 2}), ci.InvalidPort)
 	require.ErrorIs(t, ask(mads.Port{CA: 1, Num: 1}), ci.NotFound)
 
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{
-		reference.Direct(reference.NewDirectLink(), reference.DirectConfig{State: ci.PortInit})}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{
+		testenv.Must(direct.New(direct.NewLink(), direct.Config{State: ci.PortInit}))}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
 	require.NoError(t, al.Register(hca))
@@ -265,7 +269,7 @@ func TestPartition(t *testing.T) {
 		{keys: []ci.PKey{0x8001}, err: ci.NotFound},
 	} {
 		al := accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 5, PKeys: tt.keys})}})
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 5, PKeys: tt.keys}))}})
 		require.NoError(t, err)
 		require.NoError(t, al.Register(hca))
 		s := &service{answer: func(*mad.SA) {}}

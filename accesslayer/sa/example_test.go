@@ -9,13 +9,16 @@ import (
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // The path from a port to another, by their GIDs. Here the administrator, which knows one LID, is an agent of the same port; usually it is
 // a program such as OpenSM, somewhere in the subnet.
 func Example() {
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(reference.NewDirectLink(), reference.DirectConfig{LID: 5})}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 5}))}})
 	if err != nil {
 		fmt.Println(err)
 		return

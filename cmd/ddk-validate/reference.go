@@ -13,9 +13,14 @@ import (
 	"strconv"
 	"strings"
 
-	"ciddk/capture"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/capture"
+	"ciddk/link/capture/pcapng"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 	"ciddk/validate"
 	"ciddk/wire"
 )
@@ -39,11 +44,18 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		t.Impair = w.set
 	}
 	if o.Capture { // on top of the weather, so that it shows what that takes away
-		tap := new(reference.Tap)
+		tap := new(capture.Tap)
 		for i := range ports {
-			ports[i] = reference.Capture(ports[i], tap)
+			open := ports[i]
+			ports[i] = func() (rvt.Port, error) {
+				p, err := open()
+				if err != nil {
+					return nil, err
+				}
+				return capture.New(p, tap)
+			}
 		}
-		t.Capture = func(path string) (func() error, error) { return capture.ToFile(path, tap) }
+		t.Capture = func(path string) (func() error, error) { return pcapng.ToFile(path, tap) }
 	}
 	var made []*reference.HCA
 	t.Close = func(context.Context) error {
@@ -62,8 +74,12 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		}
 		return sum
 	}
-	for i, p := range ports {
-		h, err := reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []reference.PortConfig{p}, Rand: chance(o.Seed, i)})
+	for i, open := range ports {
+		p, err := open()
+		if err != nil {
+			return nil, errors.Join(err, t.Close(nil))
+		}
+		h, err := reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: chance(o.Seed, i)})
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
@@ -79,9 +95,12 @@ func noCapture(string) (func() error, error) {
 	return nil, errors.New("the target was not opened with Options.Capture")
 }
 
+// openPort makes the port of an HCA.
+type openPort func() (rvt.Port, error)
+
 // linkage is a link as a target has it.
 type linkage struct {
-	ports []reference.PortConfig        // one for each HCA
+	ports []openPort                    // one for each HCA
 	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
 	// noGroups is Target.NoMulticast.
 	noGroups string
@@ -114,12 +133,12 @@ func onlyFor(o validate.Options, names ...string) error {
 // directLink is a link in this process, of InfiniBand link layer. The HCAs hand each other packets without bytes; the certifier's end
 // is one in bytes.
 func directLink(o validate.Options) (l linkage, err error) {
-	d := new(reference.DirectLink)
+	d := new(direct.Link)
 	for range 2 {
-		l.ports = append(l.ports, reference.Direct(d, reference.DirectConfig{MTU: mtu}))
+		l.ports = append(l.ports, func() (rvt.Port, error) { return direct.New(d, direct.Config{MTU: mtu}) })
 	}
 	l.end = func() (validate.Wire, error) {
-		e, err := d.End(reference.DirectConfig{LID: endLID})
+		e, err := d.End(direct.Config{LID: endLID})
 		if err != nil {
 			return nil, err
 		}
@@ -134,9 +153,9 @@ func networkLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	n := reference.NewNetwork(reference.NetworkConfig{})
+	n := sim.NewNetwork(sim.NetworkConfig{})
 	for i := range 2 {
-		l.ports = append(l.ports, reference.Virtual(n, reference.VirtualConfig{Addr: private(v6, i), MTU: mtu}))
+		l.ports = append(l.ports, func() (rvt.Port, error) { return sim.New(n, sim.Config{Addr: private(v6, i), MTU: mtu}) })
 	}
 	l.end = func() (validate.Wire, error) {
 		e, err := n.End(private(v6, 2))
@@ -205,8 +224,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 		port = uint16(20000 + (o.Run%500)*64 + o.Worker%64)
 	}
 	for _, a := range addrs[:min(2, len(addrs))] {
-		l.ports = append(l.ports, reference.UDP(reference.UDPConfig{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open,
-			SourcePorts: sources}))
+		c := udp.Config{Addr: a, Port: port, MTU: mtu, Privileged: privileged, Within: open, SourcePorts: sources}
+		l.ports = append(l.ports, func() (rvt.Port, error) { return udp.New(c) })
 	}
 	l.probe = newLinkProbe(addrs[len(addrs)-1], open)
 	if len(addrs) == 4 {

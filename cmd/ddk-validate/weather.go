@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
 	"ciddk/rvt"
 	"ciddk/validate"
 )
@@ -31,10 +31,16 @@ func newWeather() *weather {
 	return w
 }
 
-// over puts the weather in front of a port.
-func (w *weather) over(p reference.PortConfig) reference.PortConfig {
-	held := reference.Impairment{MaxDelay: longestDelay}
-	return reference.Impair(p, reference.ImpairConfig{Out: held, In: held, Filter: w.fate})
+// over returns a port with the weather in front.
+func (w *weather) over(open openPort) openPort {
+	held := impair.Model{MaxDelay: longestDelay}
+	return func() (rvt.Port, error) {
+		p, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return impair.New(p, impair.Config{Out: held, In: held, Filter: w.fate})
+	}
 }
 
 // set is Target.Impair.
@@ -56,25 +62,25 @@ func (w *weather) set(i validate.Impairment) error {
 }
 
 // fate decides on a packet.
-func (w *weather) fate(d reference.Dir, _ *rvt.Packet) reference.Verdict {
-	if d != reference.Out || w.fair.Load() {
-		return reference.Pass
+func (w *weather) fate(d rvt.Direction, _ *rvt.Packet) impair.Verdict {
+	if d != rvt.Sent || w.fair.Load() {
+		return impair.Pass
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.i.Cut {
-		return reference.Drop
+		return impair.Drop
 	}
 	for _, x := range []struct {
 		p float64
-		v reference.Verdict
-	}{{w.i.Drop, reference.Drop}, {w.i.Duplicate, reference.Duplicate}, {w.i.Reorder, reference.Reorder}, {w.i.Corrupt, reference.Corrupt}} {
+		v impair.Verdict
+	}{{w.i.Drop, impair.Drop}, {w.i.Duplicate, impair.Duplicate}, {w.i.Reorder, impair.Reorder}, {w.i.Corrupt, impair.Corrupt}} {
 		if x.p > 0 && w.rnd.Float64() < x.p {
 			return x.v
 		}
 	}
 	if w.i.Delay > 0 {
-		return reference.Delay
+		return impair.Delay
 	}
-	return reference.Pass
+	return impair.Pass
 }

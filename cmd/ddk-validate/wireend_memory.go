@@ -4,7 +4,8 @@ import (
 	"net/netip"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
 	"ciddk/validate"
 	"ciddk/wire"
 )
@@ -13,7 +14,7 @@ import (
 const endLID = 0x1000
 
 // directEnd is the certifier's end of the direct link: whole InfiniBand packets.
-type directEnd struct{ *reference.LinkEnd }
+type directEnd struct{ *direct.End }
 
 func (e directEnd) Info() validate.WireInfo {
 	return validate.WireInfo{Link: ci.LinkInfiniBand, GID: e.GID(), LID: e.LID(), OtherLID: e.LID() + 1, Raw: true}
@@ -21,7 +22,7 @@ func (e directEnd) Info() validate.WireInfo {
 
 // networkEnd is its end of the link network: whole IP packets.
 type networkEnd struct {
-	*reference.NetworkEnd
+	*sim.End
 	at, other netip.Addr
 }
 

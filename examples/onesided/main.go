@@ -23,6 +23,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 type options struct {
@@ -62,8 +64,12 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.Role == "call" {
 		us = o.Caller
 	}
-	// The one line that names a driver. From here on, any adapter will do.
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: us})}})
+	// The lines that name a driver. From here on, any adapter will do.
+	port, err := udp.New(udp.Config{Addr: us})
+	if err != nil {
+		return err
+	}
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 // undo is what to release, in the order of creation.
@@ -53,7 +55,11 @@ func openAdapter(ctx context.Context, o *options) (a *adapter, err error) {
 	if a.addr, err = localAddr(ctx, o); err != nil {
 		return a, err
 	}
-	if a.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{reference.UDP(reference.UDPConfig{Addr: a.addr})}}); err != nil {
+	port, err := udp.New(udp.Config{Addr: a.addr})
+	if err != nil {
+		return a, err
+	}
+	if a.hca, err = reference.New(reference.Config{Ports: []rvt.Port{port}}); err != nil {
 		return a, err
 	}
 	a.undo.add(a.hca.Close)

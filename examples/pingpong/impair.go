@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,7 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
 	"ciddk/rvt"
 )
 
@@ -40,19 +41,23 @@ type weather struct {
 	calm atomic.Bool
 }
 
-// over makes a port as bad as o says, in both directions.
-func (w *weather) over(p reference.PortConfig, o options) reference.PortConfig {
+// over impairs a port as o requires, in both directions. It closes the port if it fails.
+func (w *weather) over(p rvt.Port, o options) (rvt.Port, error) {
 	if o.Impair == 0 {
-		return p
+		return p, nil
 	}
 	f := float64(o.Impair)
-	i := reference.Impairment{Drop: f, Duplicate: f, Reorder: f, Delay: f, Corrupt: f}
-	return reference.Impair(p, reference.ImpairConfig{Seed: o.Seed, Out: i, In: i, Filter: func(reference.Dir, *rvt.Packet) reference.Verdict {
+	i := impair.Model{Drop: f, Duplicate: f, Reorder: f, Delay: f, Corrupt: f}
+	bad, err := impair.New(p, impair.Config{Seed: o.Seed, Out: i, In: i, Filter: func(rvt.Direction, *rvt.Packet) impair.Verdict {
 		if w.calm.Load() {
-			return reference.Pass
+			return impair.Pass
 		}
-		return reference.Chance
+		return impair.Chance
 	}})
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return bad, nil
 }
 
 // report says what the port and the transport had to deal with.

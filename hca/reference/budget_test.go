@@ -10,6 +10,9 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // TestQueueMemory creates QPs of the largest size until the adapter's queue memory is used up. The heap has then grown by no more than what
@@ -17,7 +20,7 @@ import (
 func TestQueueMemory(t *testing.T) {
 	const limit = 256 << 20
 	h, err := reference.New(reference.Config{QueueMemory: limit,
-		Ports: []reference.PortConfig{reference.Virtual(reference.NewNetwork(reference.NetworkConfig{}), reference.VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")})}})
+		Ports: []rvt.Port{testenv.Must(sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")}))}})
 	require.NoError(t, err)
 	defer h.Close()
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)

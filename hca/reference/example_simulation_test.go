@@ -9,6 +9,9 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // Two HCAs on a network in virtual time that loses every fifth packet. The WRITE arrives all the same, and takes, whatever the machine,
@@ -16,19 +19,20 @@ import (
 func Example_simulation() {
 	v := clock.NewVirtual(0)
 	packets := 0
-	net := reference.NewNetwork(reference.NetworkConfig{Clock: v, Latency: 5 * time.Microsecond, Filter: func(*reference.Datagram) reference.Verdict {
+	net := sim.NewNetwork(sim.NetworkConfig{Clock: v, Latency: 5 * time.Microsecond, Filter: func(*sim.Datagram) impair.Verdict {
 		if packets++; packets%5 == 0 {
-			return reference.Drop
+			return impair.Drop
 		}
-		return reference.Pass
+		return impair.Pass
 	}})
 	var qps [2]ci.QP
 	var mrs [2]ci.MR
 	var cqs [2]ci.CQ
 	var bufs [2][10000]byte
 	for i := range qps {
-		hca, err := reference.New(reference.Config{Clock: v, Rand: rand.NewChaCha8([32]byte{byte(i)}), Ports: []reference.PortConfig{
-			reference.Virtual(net, reference.VirtualConfig{Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)})})}})
+		port, err := sim.New(net, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)})})
+		check(err)
+		hca, err := reference.New(reference.Config{Clock: v, Rand: rand.NewChaCha8([32]byte{byte(i)}), Ports: []rvt.Port{port}})
 		check(err)
 		defer hca.Close()
 		ca, err := hca.OpenCA(hca.Info().GUID, func(ci.Event) {}, nil)
@@ -59,7 +63,7 @@ func Example_simulation() {
 		check(err)
 	}
 	fmt.Printf("%v after %v: %s\n", wc[0].Status.String(), v.Now(), bufs[1][9000:9023])
-	fmt.Printf("%d packets passed, %d lost\n", net.Count(reference.Pass), net.Count(reference.Drop))
+	fmt.Printf("%d packets passed, %d lost\n", net.Count(impair.Pass), net.Count(impair.Drop))
 	// Output:
 	// success after 16.817216ms: Hello, simulated fabric
 	// 23 packets passed, 5 lost

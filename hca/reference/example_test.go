@@ -6,12 +6,14 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // Two HCAs on a direct link; a SEND from one to the other. For UDP, only the ports differ:
-// reference.UDP(reference.UDPConfig{Addr: netip.MustParseAddr("127.0.0.1")}).
+// udp.New(udp.Config{Addr: netip.MustParseAddr("127.0.0.1")}).
 func Example() {
-	link := reference.NewDirectLink()
+	link := direct.NewLink()
 	var hcas [2]*reference.HCA
 	var cas [2]ci.CA
 	var cqs [2]ci.CQ
@@ -20,7 +22,9 @@ func Example() {
 	var pds [2]ci.PD
 	var bufs [2][]byte
 	for i := range hcas {
-		hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{reference.Direct(link, reference.DirectConfig{})}})
+		port, err := direct.New(link, direct.Config{})
+		check(err)
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 		check(err)
 		ca, err := hca.OpenCA(hca.Info().GUID, func(ci.Event) {}, nil)
 		check(err)

@@ -9,18 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // perfLinks are HCAs of two ports, on each link layer.
-var perfLinks = map[string]func() []PortConfig{
-	"InfiniBand": func() []PortConfig {
-		l := NewDirectLink()
-		return []PortConfig{Direct(l, DirectConfig{}), Direct(l, DirectConfig{})}
+var perfLinks = map[string]func() []rvt.Port{
+	"InfiniBand": func() []rvt.Port {
+		l := direct.NewLink()
+		return []rvt.Port{testenv.Must(direct.New(l, direct.Config{})), testenv.Must(direct.New(l, direct.Config{}))}
 	},
-	"Ethernet": func() []PortConfig {
-		n := NewNetwork(NetworkConfig{})
-		return []PortConfig{Virtual(n, VirtualConfig{Addr: netip.MustParseAddr("10.0.0.1")}), Virtual(n, VirtualConfig{Addr: netip.MustParseAddr("10.0.0.2")})}
+	"Ethernet": func() []rvt.Port {
+		n := sim.NewNetwork(sim.NetworkConfig{})
+		return []rvt.Port{testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})), testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.2")}))}
 	},
 }
 
@@ -30,7 +34,7 @@ type perfRig struct {
 	ca ci.CA
 }
 
-func newPerfRig(t *testing.T, ports []PortConfig) *perfRig {
+func newPerfRig(t *testing.T, ports []rvt.Port) *perfRig {
 	h, err := New(Config{GUID: 0x100, Ports: ports})
 	require.NoError(t, err)
 	ca, err := h.OpenCA(0x100, func(ci.Event) {}, nil)

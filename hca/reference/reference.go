@@ -3,66 +3,18 @@ package reference
 import (
 	"errors"
 	"fmt"
-	"io"
+	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/ci/ciwrap"
 	"ciddk/clock"
 	"ciddk/hca/reference/rings"
 	"ciddk/rvt"
 )
 
-// Config describes an HCA.
-type Config struct {
-	// GUID is the node's; 0 derives it from the first port: from a UDP port's address, the same in every run; on direct links,
-	// counted up within the process.
-	GUID ci.GUID
-	// Ports are made by UDP, Virtual, Direct, Impair and Capture; Ports[i] is port i+1. At least one.
-	Ports []PortConfig
-	// Clock is the source of time; nil is the machine's.
-	Clock clock.Clock
-	// Rand is where keys, QP numbers and the like come from; nil is crypto/rand. For runs that must replay.
-	Rand io.Reader
-	// QueueMemory is the limit, in bytes, of all queues of the HCA together, and InboxMemory that of packets that wait for busy QPs: see
-	// rvt.Config. 0: 4 GiB and 64 MiB.
-	QueueMemory, InboxMemory int64
-	// Override replaces verbs: see package ciwrap.
-	Override ciwrap.Layer
-	// Caps, if not 0, are the only capabilities that are claimed, of those that the HCA has: for a smaller HCA in tests.
-	Caps ci.Caps
-	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …); its Caps are Config.Caps's business.
-	Attr ci.CAAttr
-	// QPN, if not nil, names the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
-	QPN func(ci.QPCreate) (ci.QPN, error)
-	// OnSuspicion, if not nil, is called with reports of packets that the peer of a connected QP would hardly send: see rvt.Suspicion.
-	// Calls are made one at a time. OnSuspicion must not call Close.
-	OnSuspicion func(rvt.Suspicion)
-	// Rings makes the queues; nil is rings.RXE{}, on the Go heap.
-	Rings rvt.Rings
-	// NodeDescription is what subnet management shows, at most 64 bytes.
-	NodeDescription string
-}
-
-// PortConfig says how to make a port.
-type PortConfig struct {
-	open func(portEnv) (rvt.Port, error)
-	guid func() ci.GUID // for an HCA whose first port this is
-	link ci.Link
-}
-
-// portEnv is what a port learns of its HCA.
-type portEnv struct {
-	clock clock.Clock
-	guid  ci.GUID // the node's
-	num   uint8   // 1-based
-	view  *engineView
-}
-
-// HCA is an adapter in service. It implements ci.HCA; rvt.HCA has its other methods: Close, Counters, Live.
+// An HCA is an adapter in service. It implements ci.HCA. The methods of rvt.HCA are its own, too: Close, Counters, QPCounters, SetLink, Live.
 type HCA struct {
 	*rvt.HCA
-	ports       []rvt.Port
-	undelivered undelivered
+	ports []rvt.Port
 }
 
 // DriverID identifies this driver in HCAInfo.
@@ -70,151 +22,143 @@ const DriverID ci.GUID = 0x02ddcd4b52565431
 
 // Identity of the HCAs of this driver. The vendor ID is Linux's for software devices, which have no OUI.
 const (
-	vendorID   = 0xffffff
-	deviceID   = 0xdd01
-	revision   = 1
-	defaultDoc = "ciddk reference HCA"
+	vendorID           = 0xffffff
+	deviceID           = 0xdd01
+	revision           = 1
+	firmware           = 1 << 32 // 1.0.0
+	defaultDescription = "ciddk reference HCA"
 )
 
-// everyCap is what the engine does on any port.
-const everyCap = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
+// engineCaps are what the engine does on any port.
+const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate | ci.CapResizeCQ |
-	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID |
-	ci.CapPKeyCounter | ci.CapQKeyCounter
+	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapAVPortCheck |
+	ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter | ci.CapQKeyCounter
 
-// New makes an HCA and starts its ports. Errors say which port could not be made and what to do about it; nothing is left behind
-// then. Close the HCA when done.
+// New makes an HCA of ports and starts them. It takes over Config.Ports, and closes them when it fails. Close the HCA when done.
+// Errors: no port or a nil one; a NodeDescription that is too long; errors of a port's Start.
 func New(c Config) (*HCA, error) {
-	if len(c.Ports) == 0 {
-		return nil, errors.New("reference.New: Config.Ports is empty: give at least one of UDP, Virtual, Direct")
+	h, err := newHCA(&c)
+	if err != nil {
+		for _, p := range c.Ports {
+			if !ci.IsNil(p) {
+				_ = p.Close() // the error to report is the first one
+			}
+		}
+		return nil, fmt.Errorf("reference.New: %w", err)
 	}
-	if len(c.NodeDescription) > 64 {
-		return nil, fmt.Errorf("reference.New: a NodeDescription of %d bytes: at most 64", len(c.NodeDescription))
+	return h, nil
+}
+
+// newHCA is New without the closing of ports.
+func newHCA(c *Config) (*HCA, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	c.setDefaults()
+	h := &HCA{ports: c.Ports}
+	a := &agent{hca: h}
+	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription, Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
+		Override: c.Override, QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
+		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
+	var err error
+	h.HCA, err = rvt.New(cfg)
+	return h, err
+}
+
+func (c *Config) check() error {
+	if len(c.Ports) == 0 {
+		return errors.New("Config.Ports is empty: give at least one port, for instance of udp.New")
 	}
 	for i, p := range c.Ports {
-		if p.open == nil {
-			return nil, fmt.Errorf("reference.New: port %d is the zero PortConfig: make it with UDP, Virtual, Direct or Impair", i+1)
+		if ci.IsNil(p) {
+			return fmt.Errorf("Config.Ports[%d] is nil", i)
 		}
 	}
+	if n := len(c.NodeDescription); n > 64 {
+		return fmt.Errorf("NodeDescription has %d bytes: at most 64", n)
+	}
+	return nil
+}
+
+// countedGUIDs counts HCAs without a suggested GUID: their GUIDs differ within a process, and are the same in every run that
+// makes the same HCAs in the same order.
+var countedGUIDs atomic.Uint64
+
+func (c *Config) setDefaults() {
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
 	if c.Rings == nil {
 		c.Rings = rings.RXE{}
 	}
-	if c.GUID == 0 {
-		c.GUID = c.Ports[0].guid()
+	if c.NodeDescription == "" {
+		c.NodeDescription = defaultDescription
 	}
-	h := &HCA{}
-	view := &engineView{}
-	for i, p := range c.Ports {
-		port, err := p.open(portEnv{clock: c.Clock, guid: c.GUID, num: uint8(i + 1), view: view})
-		if err != nil {
-			h.closePorts()
-			return nil, fmt.Errorf("reference.New: port %d: %w", i+1, err)
-		}
-		h.ports = append(h.ports, port)
-		h.watchUndelivered(uint8(i+1), port)
+	if c.GUID != 0 {
+		return
 	}
-	a := &agent{hca: h, guid: c.GUID, text: c.NodeDescription}
-	if a.text == "" {
-		a.text = defaultDoc
+	if p, ok := ci.As[rvt.GUIDPort](c.Ports[0]); ok {
+		c.GUID = p.NodeGUID()
+	} else {
+		c.GUID = ci.GUID(0x02dd<<48 | countedGUIDs.Add(1)<<8)
 	}
-	cfg := rvt.Config{Info: ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision},
-		Attr: c.Attr, Ports: h.ports, Rings: c.Rings, Clock: c.Clock, Rand: c.Rand, Override: c.Override,
-		QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
-		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
-	identify(&cfg, c.Attr)
-	cfg.Attr.Caps = everyCap | c.linkCaps()
+}
+
+// info returns the identity of the HCA.
+func (c *Config) info() ci.HCAInfo {
+	i := ci.HCAInfo{GUID: c.GUID, DriverID: DriverID, VendorID: vendorID, DeviceID: deviceID, Revision: revision}
+	if c.Attr.VendorID != 0 {
+		i.VendorID = c.Attr.VendorID
+	}
+	if c.Attr.DeviceID != 0 {
+		i.DeviceID = c.Attr.DeviceID
+	}
+	if c.Attr.Revision != 0 {
+		i.Revision = c.Attr.Revision
+	}
+	return i
+}
+
+// attr returns limits and capabilities.
+func (c *Config) attr() ci.CAAttr {
+	a := c.Attr
+	a.Caps = engineCaps | c.linkCaps()
 	if c.Caps != 0 {
-		cfg.Attr.Caps &= c.Caps | ci.CapHardwareSMA
+		a.Caps &= c.Caps | ci.CapHardwareSMA
 	}
-	if cfg.Attr.Firmware == 0 {
-		cfg.Attr.Firmware = 1 << 32 // 1.0.0
+	if a.Firmware == 0 {
+		a.Firmware = firmware
 	}
-	if cfg.Attr.MaxPartitions == 0 {
-		for _, p := range h.ports {
-			cfg.Attr.MaxPartitions = max(cfg.Attr.MaxPartitions, len(p.Attr().PKeys))
+	if a.MaxPartitions == 0 {
+		for _, p := range c.Ports {
+			a.MaxPartitions = max(a.MaxPartitions, len(p.Attr().PKeys))
 		}
 	}
-	a.attr = cfg.Attr
-	engine, err := rvt.New(cfg)
-	if err != nil {
-		h.closePorts()
-		return nil, fmt.Errorf("reference.New: %w", err)
-	}
-	h.HCA = engine
-	counters := engine.Counters
-	view.counters.Store(&counters)
-	return h, nil
+	return a
 }
 
-// identify lets Config.Attr override who the HCA says it is.
-func identify(cfg *rvt.Config, a ci.CAAttr) {
-	if a.VendorID != 0 {
-		cfg.Info.VendorID = a.VendorID
-	}
-	if a.DeviceID != 0 {
-		cfg.Info.DeviceID = a.DeviceID
-	}
-	if a.Revision != 0 {
-		cfg.Info.Revision = a.Revision
-	}
-}
-
-// linkCaps are claims that depend on the ports: an init type has only InfiniBand, and where there is no subnet manager, there is nothing left
-// to be executed for it. Datagrams of performance management are executed on every link.
+// linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without one there is no subnet manager, and nothing left
+// to execute for it. Datagrams of performance management are executed on every link.
 func (c *Config) linkCaps() ci.Caps {
-	ib, caps := 0, ci.Caps(0)
-	if len(c.Ports) > 1 {
-		caps = ci.CapChangePrimaryPort // there is another to change to
-	}
+	numIB := 0
 	for _, p := range c.Ports {
-		if p.link == ci.LinkInfiniBand {
-			ib++
+		if p.Attr().Link == ci.LinkInfiniBand {
+			numIB++
 		}
 	}
-	switch ib {
+	caps := ci.CapLocalMAD
+	if len(c.Ports) > 1 {
+		caps |= ci.CapChangePrimaryPort
+	}
+	switch numIB {
 	case 0:
-		return caps | ci.CapHardwareSMA | ci.CapLocalMAD
+		caps |= ci.CapHardwareSMA
 	case len(c.Ports):
-		return caps | ci.CapLocalMAD | ci.CapInitType
+		caps |= ci.CapInitType
 	}
-	return caps | ci.CapLocalMAD
+	return caps
 }
 
-func (h *HCA) closePorts() {
-	for _, p := range h.ports {
-		_ = p.Close() // on the way out with an error that says more
-	}
-}
-
-// Unwrap gives the engine's HCA, for ci.As.
+// Unwrap returns the engine's HCA, for ci.As.
 func (h *HCA) Unwrap() any { return h.HCA }
-
-// Counters is a snapshot of all counters by name; see the package documentation.
-func (h *HCA) Counters() map[string]uint64 {
-	m := h.HCA.Counters()
-	for _, p := range h.ports {
-		if s, ok := p.(interface{ counters(map[string]uint64) }); ok {
-			s.counters(m)
-		}
-	}
-	return m
-}
-
-// SetLink plugs in (up) or pulls out the cable of a port, counted from 1. Events follow as from a real one. Errors: ci.InvalidPort.
-func (h *HCA) SetLink(port uint8, up bool) error {
-	if port == 0 || int(port) > len(h.ports) {
-		return &ci.Error{Verb: "HCA.SetLink", Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d, the HCA has 1 to %d", port, len(h.ports))}
-	}
-	h.ports[port-1].(interface{ setLink(bool) }).setLink(up)
-	return nil
-}
-
-func (p *udpPort) counters(m map[string]uint64) {
-	p.stats.snapshot(m)
-	if s, ok := p.sock.(interface{ drops() uint64 }); ok {
-		m["udp_kernel_drops"] += s.drops()
-	}
-}

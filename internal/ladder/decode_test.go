@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/clock"
-	"ciddk/hca/reference"
 	"ciddk/internal/ladder"
+	"ciddk/link/sim"
 	"ciddk/mad"
 	"ciddk/wire"
 )
@@ -87,13 +87,13 @@ func TestRecorder(t *testing.T) {
 	recorder := func() *ladder.Recorder {
 		return ladder.NewRecorder(c, "title", [2]string{"a", "b"}, [2][]netip.Addr{{a}, {b}})
 	}
-	sent := &reference.Datagram{From: b, To: a, Data: mgmt(&mad.RTU{})}
+	sent := &sim.Datagram{From: b, To: a, Data: mgmt(&mad.RTU{})}
 
 	r := recorder()
 	r.Watch(sent)
 	r.Note(ladder.Left, ladder.Call, "before the start")
 	r.Start()
-	r.Watch(&reference.Datagram{From: b, To: a, Arrived: true, Data: sent.Data})
+	r.Watch(&sim.Datagram{From: b, To: a, Arrived: true, Data: sent.Data})
 	got, err := r.Stop()
 	require.NoError(t, err, "what had left before the start may arrive")
 	assert.Equal(t, &ladder.Chart{Title: "title", Ends: [2]string{"a", "b"}, Messages: got.Messages, Notes: got.Notes}, got)
@@ -109,7 +109,7 @@ func TestRecorder(t *testing.T) {
 
 	r = recorder()
 	r.Start()
-	r.Watch(&reference.Datagram{From: a, To: b, Data: []byte("?")})
+	r.Watch(&sim.Datagram{From: a, To: b, Data: []byte("?")})
 	_, err = r.Stop()
 	assert.Error(t, err, "not a packet")
 }

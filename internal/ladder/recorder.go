@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"ciddk/clock"
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 )
 
 // Recorder makes a Chart of a run. Its methods may be called concurrently.
@@ -86,9 +87,9 @@ func (r *Recorder) Note(s Side, k Kind, text string) {
 	}
 }
 
-// Watch is for reference.NetworkConfig, of a network that loses and does no other harm: what leaves one port for another arrives in
+// Watch is for sim.NetworkConfig, of a network that loses and does no other harm: what leaves one port for another arrives in
 // that order.
-func (r *Recorder) Watch(d *reference.Datagram) {
+func (r *Recorder) Watch(d *sim.Datagram) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.on || r.err != nil {
@@ -103,7 +104,7 @@ func (r *Recorder) Watch(d *reference.Datagram) {
 		}
 		return
 	}
-	m := Message{Sent: at, Lost: d.Verdict == reference.Drop, Alternate: d.From != r.ports[Left][0] && d.From != r.ports[Right][0]}
+	m := Message{Sent: at, Lost: d.Verdict == impair.Drop, Alternate: d.From != r.ports[Left][0] && d.From != r.ports[Right][0]}
 	if slices.Contains(r.ports[Right], d.From) {
 		m.From = Right
 	}

@@ -22,7 +22,11 @@ import (
 	"ciddk/clock"
 	"ciddk/hca/reference"
 	"ciddk/internal/ladder"
+	"ciddk/internal/testenv"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 	"ciddk/mad"
+	"ciddk/rvt"
 )
 
 // Times of the runs.
@@ -43,7 +47,7 @@ func pass(d time.Duration) { time.Sleep(d) }
 // looked at when all of them wait, before time goes on: so each run is the same.
 type world struct {
 	t    *testing.T
-	net  *reference.Network
+	net  *sim.Network
 	rec  *ladder.Recorder
 	ends [2]*end
 	kick chan struct{}
@@ -86,7 +90,7 @@ func run(t *testing.T, s scene) (chart *ladder.Chart, sent, lost int) {
 			}
 		}
 		w.rec = ladder.NewRecorder(clk, s.title, s.ends, addrs)
-		w.net = reference.NewNetwork(reference.NetworkConfig{Clock: clk, Latency: latency, Filter: w.judge, Watch: w.watch})
+		w.net = sim.NewNetwork(sim.NetworkConfig{Clock: clk, Latency: latency, Filter: w.judge, Watch: w.watch})
 		for side := range w.ends {
 			w.ends[side] = newEnd(w, ladder.Side(side), clk, addrs[side])
 		}
@@ -127,22 +131,22 @@ func run(t *testing.T, s scene) (chart *ladder.Chart, sent, lost int) {
 	return chart, sent, lost
 }
 
-func (w *world) judge(d *reference.Datagram) reference.Verdict {
+func (w *world) judge(d *sim.Datagram) impair.Verdict {
 	text, _, err := ladder.Decode(d.Data)
 	require.NoError(w.t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down && d.From.As4()[2] == 1 || w.lose != nil && w.lose(text.Name) {
-		return reference.Drop
+		return impair.Drop
 	}
-	return reference.Pass
+	return impair.Pass
 }
 
-func (w *world) watch(d *reference.Datagram) {
+func (w *world) watch(d *sim.Datagram) {
 	w.mu.Lock()
 	if w.on && !d.Arrived {
 		w.sent++
-		if d.Verdict == reference.Drop {
+		if d.Verdict == impair.Drop {
 			w.gone++
 		}
 	}
@@ -202,9 +206,9 @@ func must[T any](v T, err error) T {
 
 func newEnd(w *world, side ladder.Side, clk clock.Clock, addrs []netip.Addr) *end {
 	e := &end{w: w, side: side, buf: make([]byte, 1<<14), qpEvents: make(chan ci.EventType, 8)}
-	var ports []reference.PortConfig
+	var ports []rvt.Port
 	for _, a := range addrs {
-		ports = append(ports, reference.Virtual(w.net, reference.VirtualConfig{Addr: a}))
+		ports = append(ports, testenv.Must(sim.New(w.net, sim.Config{Addr: a})))
 	}
 	seed := [32]byte{byte(side) + 1}
 	qpns := map[ladder.Side]ci.QPN{ladder.Left: 0x11, ladder.Right: 0x22}

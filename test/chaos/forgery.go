@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"ciddk/hca/reference"
+	"ciddk/link/sim"
 	"ciddk/mad"
 	"ciddk/wire"
 )
@@ -38,7 +38,7 @@ func (w *world) forgery() error {
 }
 
 // forge sends one packet.
-func (w *world) forge(a *actor, end *reference.NetworkEnd) {
+func (w *world) forge(a *actor, end *sim.End) {
 	b := w.sniff.any(a.rnd)
 	if a.rnd.IntN(2) == 0 {
 		b = w.sniff.latest()

@@ -31,7 +31,7 @@ const service = 7174
 type host struct {
 	w    *world
 	addr netip.Addr
-	port reference.PortConfig
+	port openPort
 	inj  *faults.Injector // wraps the HCA, if not nil
 	al   *accesslayer.AL
 	svc  *mads.Manager
@@ -43,7 +43,7 @@ type host struct {
 	hca *adapter
 }
 
-func (w *world) newHost(addr netip.Addr, port reference.PortConfig, inj *faults.Injector) (*host, error) {
+func (w *world) newHost(addr netip.Addr, port openPort, inj *faults.Injector) (*host, error) {
 	h := &host{w: w, addr: addr, port: port, inj: inj}
 	h.al = accesslayer.New(accesslayer.Config{Logger: quiet, OnDestroyError: func(err error) {
 		w.v.failf("host %v: object given up: %v", addr, err)
@@ -79,7 +79,7 @@ func (w *world) newHost(addr netip.Addr, port reference.PortConfig, inj *faults.
 
 // plug creates the HCA and registers it.
 func (h *host) plug() error {
-	x, err := h.w.plug(h.addr, reference.Config{Ports: []reference.PortConfig{h.port}})
+	x, err := h.w.plug(h.addr, reference.Config{}, h.port)
 	if err != nil {
 		return err
 	}

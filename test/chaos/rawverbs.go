@@ -10,6 +10,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // bench is an adapter on which actors call random verbs on shared objects.
@@ -56,11 +58,11 @@ const (
 
 // rawVerbs makes two HCAs with two ports each, one on the network and one on a direct link, and actors on both.
 func (w *world) rawVerbs() error {
-	link := reference.NewDirectLink()
+	link := direct.NewLink()
 	var both [2]*bench
 	for i, a := range []netip.Addr{raw1, raw2} {
-		hca, err := w.plug(a, reference.Config{Ports: []reference.PortConfig{w.virtual(a),
-			reference.Direct(link, reference.DirectConfig{})}})
+		hca, err := w.plug(a, reference.Config{}, w.virtual(a),
+			func() (rvt.Port, error) { return direct.New(link, direct.Config{}) })
 		if err != nil {
 			return err
 		}
@@ -121,8 +123,8 @@ func (w *world) rawVerbs() error {
 }
 
 // linkForgery sends random frames on the direct link.
-func (w *world) linkForgery(link *reference.DirectLink) error {
-	end, err := link.End(reference.DirectConfig{})
+func (w *world) linkForgery(link *direct.Link) error {
+	end, err := link.End(direct.Config{})
 	if err != nil {
 		return err
 	}

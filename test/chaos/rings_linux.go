@@ -94,8 +94,7 @@ func (w *world) overwrittenRings() error {
 	if err != nil {
 		return err
 	}
-	hca, err := w.plug(rung, reference.Config{Ports: []reference.PortConfig{w.virtual(rung)},
-		Rings: rings.RXE{Alloc: mem.alloc}})
+	hca, err := w.plug(rung, reference.Config{Rings: rings.RXE{Alloc: mem.alloc}}, w.virtual(rung))
 	if err != nil {
 		return errors.Join(err, mem.close())
 	}

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"ciddk/hca/reference"
+	"ciddk/link/sim"
 )
 
 // sniffer stores recent packets for forgers.
@@ -17,7 +17,7 @@ type sniffer struct {
 }
 
 // see stores every fourth packet.
-func (s *sniffer) see(d *reference.Datagram) {
+func (s *sniffer) see(d *sim.Datagram) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen++; s.seen%4 != 0 {

@@ -8,7 +8,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
-	"ciddk/hca/reference"
+	"ciddk/link/sim"
 	"ciddk/mad"
 	"ciddk/wire"
 )
@@ -93,7 +93,7 @@ func (u *used) record(wr *ci.SendWR) {
 }
 
 // check checks a packet that an HCA sent.
-func (t *truth) check(d *reference.Datagram) {
+func (t *truth) check(d *sim.Datagram) {
 	var f wire.Frame
 	if err := wire.ParseIP(d.Data, &f); err != nil {
 		t.v.failf("the HCA at %v sent a packet that does not parse: %v", d.From, err)

@@ -13,6 +13,10 @@ import (
 	"ciddk/ci/ciwrap/faults"
 	"ciddk/clock"
 	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 // world has the hosts and actors of a round.
@@ -24,7 +28,7 @@ type world struct {
 	tally  *tally
 	dog    *watchdog
 	clock  clock.Clock
-	net    *reference.Network
+	net    *sim.Network
 	sniff  *sniffer
 	truth  *truth
 	actors sync.WaitGroup
@@ -65,19 +69,19 @@ func newWorld(ctx context.Context, cfg Config, seed uint64, v *verdict, t *tally
 	w := &world{cfg: cfg, seed: seed, ctx: ctx, v: v, tally: t, dog: dog, clock: clock.Real(), conns: map[uint64]*conn{}}
 	w.sniff = &sniffer{}
 	w.truth = newTruth(v)
-	w.net = reference.NewNetwork(reference.NetworkConfig{Seed: seed, Impairment: reference.Impairment{Drop: .003,
+	w.net = sim.NewNetwork(sim.NetworkConfig{Seed: seed, Impairment: impair.Model{Drop: .003,
 		Duplicate: .005,
-		Reorder:   .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: func(d *reference.Datagram) reference.Verdict {
+		Reorder:   .005, Delay: .003, Corrupt: .003}, Watch: w.watch, Filter: func(d *sim.Datagram) impair.Verdict {
 		if d.From == rung { // no drops, since its timeouts are long
-			return reference.Pass
+			return impair.Pass
 		}
-		return reference.Chance
+		return impair.Chance
 	}})
 	return w
 }
 
 // watch observes every packet of the network.
-func (w *world) watch(d *reference.Datagram) {
+func (w *world) watch(d *sim.Datagram) {
 	if d.Arrived {
 		return
 	}
@@ -89,13 +93,26 @@ func (w *world) watch(d *reference.Datagram) {
 }
 
 // virtual returns a port on the network.
-func (w *world) virtual(a netip.Addr) reference.PortConfig {
+func (w *world) virtual(a netip.Addr) openPort {
 	// 1024 bytes: longer messages have several packets
-	return reference.Virtual(w.net, reference.VirtualConfig{Addr: a, MTU: 3})
+	return func() (rvt.Port, error) { return sim.New(w.net, sim.Config{Addr: a, MTU: 3}) }
 }
 
+// openPort creates a port of an HCA.
+type openPort func() (rvt.Port, error)
+
 // plug creates an HCA.
-func (w *world) plug(a netip.Addr, c reference.Config) (*adapter, error) {
+func (w *world) plug(a netip.Addr, c reference.Config, ports ...openPort) (*adapter, error) {
+	for _, open := range ports {
+		p, err := open()
+		if err != nil {
+			for _, p := range c.Ports {
+				err = errors.Join(err, p.Close())
+			}
+			return nil, fmt.Errorf("HCA at %v: %w", a, err)
+		}
+		c.Ports = append(c.Ports, p)
+	}
 	c.Override = w.truth.layer(a)
 	h, err := reference.New(c)
 	if err != nil {
@@ -185,8 +202,8 @@ func (w *world) build() error {
 
 // udpHosts adds a pair of hosts on real sockets, where the machine has the addresses.
 func (w *world) udpHosts() error {
-	port := func(a netip.Addr) reference.PortConfig {
-		return reference.UDP(reference.UDPConfig{Addr: a, Port: udpPort, MTU: 3})
+	port := func(a netip.Addr) openPort {
+		return func() (rvt.Port, error) { return udp.New(udp.Config{Addr: a, Port: udpPort, MTU: 3}) }
 	}
 	if !bindable(loop1) || !bindable(loop2) {
 		w.tally.add("rounds without UDP: no such address, or taken", 1)

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/rvt"
 )
 
 // Config describes a storm.
@@ -19,9 +20,9 @@ type Config struct {
 	Pairs    int  // number of connections; 0 is 48
 	Wrong    int  // about one request in Wrong is invalid on purpose; 0 is 1000
 	// Impairment is that of each direction. Nil is 10 % of each kind.
-	Impairment *reference.Impairment
+	Impairment *impair.Model
 	// Port, if not nil, wraps the port of each HCA. Tests use it to imitate engines with defects.
-	Port func(reference.PortConfig) reference.PortConfig
+	Port func(rvt.Port) rvt.Port
 	// Connect, if not nil, changes the attributes of a queue pair without the knowledge of the oracle, for the same
 	// purpose.
 	Connect func(*ci.QPAttr)
@@ -31,11 +32,11 @@ type Config struct {
 const latency = 5 * time.Microsecond
 
 // impairment returns the impairment, or the default.
-func (c *Config) impairment() reference.Impairment {
+func (c *Config) impairment() impair.Model {
 	if c.Impairment != nil {
 		return *c.Impairment
 	}
-	return reference.Impairment{Drop: 0.1, Duplicate: 0.1, Reorder: 0.1, Delay: 0.1, Corrupt: 0.1}
+	return impair.Model{Drop: 0.1, Duplicate: 0.1, Reorder: 0.1, Delay: 0.1, Corrupt: 0.1}
 }
 
 // Report is the result of a storm.

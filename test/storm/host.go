@@ -7,6 +7,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/hca/reference"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // host is an HCA with the objects that its queue pairs share.
@@ -57,14 +59,17 @@ func (s *storm) newHost(i, ends int) (*host, error) {
 	if s.c.IPv6 {
 		h.addr = netip.AddrFrom16([16]byte{0: 0xfd, 14: 1, 15: byte(1 + i)})
 	}
-	port := reference.Virtual(s.net, reference.VirtualConfig{Addr: h.addr, Window: windows[i]})
+	var port rvt.Port
+	port, err := sim.New(s.net, sim.Config{Addr: h.addr, Window: windows[i]})
+	if err != nil {
+		return nil, err
+	}
 	if s.c.Port != nil {
 		port = s.c.Port(port)
 	}
 	var seed [32]byte
 	copy(seed[:], fmt.Sprintf("%d of seed %d", i, s.c.Seed))
-	var err error
-	if h.hca, err = reference.New(reference.Config{Ports: []reference.PortConfig{port}, Clock: s.clock,
+	if h.hca, err = reference.New(reference.Config{Ports: []rvt.Port{port}, Clock: s.clock,
 		Rand: rand.NewChaCha8(seed)}); err != nil {
 		return nil, err
 	}

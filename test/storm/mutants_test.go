@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/impair"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -34,7 +35,7 @@ func TestReplay(t *testing.T) {
 // TestCalm checks that, without impairment, queue pairs fail only because of invalid requests, and retransmit only
 // after RNR NAKs.
 func TestCalm(t *testing.T) {
-	r, err := Run(Config{Seed: *seed, Messages: scale(5000), Impairment: &reference.Impairment{}})
+	r, err := Run(Config{Seed: *seed, Messages: scale(5000), Impairment: &impair.Model{}})
 	require.NoError(t, err)
 	require.Zero(t, r.Failures[ci.WCTimeoutRetryErr.String()]-r.Unanswered)
 	require.Zero(t, r.NAKs)
@@ -42,27 +43,27 @@ func TestCalm(t *testing.T) {
 }
 
 // through wraps a port with a function that decides about each packet.
-func through(f func(reference.Dir, *rvt.Packet) reference.Verdict) func(reference.PortConfig) reference.PortConfig {
-	return func(p reference.PortConfig) reference.PortConfig {
-		return reference.Impair(p, reference.ImpairConfig{Filter: func(d reference.Dir, p *rvt.Packet) reference.Verdict {
-			if v := f(d, p); v != reference.Chance {
+func through(f func(rvt.Direction, *rvt.Packet) impair.Verdict) func(rvt.Port) rvt.Port {
+	return func(p rvt.Port) rvt.Port {
+		return testenv.Must(impair.New(p, impair.Config{Filter: func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+			if v := f(d, p); v != impair.Chance {
 				return v
 			}
-			return reference.Pass
-		}})
+			return impair.Pass
+		}}))
 	}
 }
 
 // every wraps a port, and calls f for every nth sent packet for which a function returns true.
-func every(n int, which func(*rvt.Packet) bool, f func(*rvt.Packet)) func(reference.PortConfig) reference.PortConfig {
+func every(n int, which func(*rvt.Packet) bool, f func(*rvt.Packet)) func(rvt.Port) rvt.Port {
 	seen := 0
-	return through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
-		if d == reference.Out && which(p) {
+	return through(func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+		if d == rvt.Sent && which(p) {
 			if seen++; seen%n == 0 {
 				f(p)
 			}
 		}
-		return reference.Chance
+		return impair.Chance
 	})
 }
 
@@ -87,7 +88,7 @@ func TestOracleCatches(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		port    func(reference.PortConfig) reference.PortConfig
+		port    func(rvt.Port) rvt.Port
 		connect func(*ci.QPAttr)
 		calm    bool   // no impairment, but many invalid requests
 		want    string // pattern of the error
@@ -124,17 +125,17 @@ func TestOracleCatches(t *testing.T) {
 				1) & wire.Mask24
 		}), want: "is acknowledged"},
 		{name: "a wrong MSN", port: every(20, ack, func(p *rvt.Packet) { p.MSN++ }), want: "messages are complete"},
-		{name: "a sequence error not reported", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
-			if d == reference.Out && nak(wire.NAKPSNSequence)(p) {
-				return reference.Drop
+		{name: "a sequence error not reported", port: through(func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+			if d == rvt.Sent && nak(wire.NAKPSNSequence)(p) {
+				return impair.Drop
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "is due and was not sent"},
-		{name: "an acknowledgement not sent", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
-			if d == reference.Out && ack(p) {
-				return reference.Drop
+		{name: "an acknowledgement not sent", port: through(func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+			if d == rvt.Sent && ack(p) {
+				return impair.Drop
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "acknowledgement is due"},
 		{name: "a sequence error reported for the wrong packet", port: every(20, nak(wire.NAKPSNSequence),
 			func(p *rvt.Packet) { p.PSN = (p.PSN + 1) & wire.Mask24 }),
@@ -148,36 +149,36 @@ func TestOracleCatches(t *testing.T) {
 		{name: "a shorter wait for a receiver", port: every(1,
 			func(p *rvt.Packet) bool { return p.Op == wire.OpAcknowledge && p.Syndrome.IsRNRNAK() },
 			func(p *rvt.Packet) { p.Syndrome = wire.RNRNAK(p.Syndrome.Value() - 1) }), want: "is sent; due is"},
-		{name: "packets sent out of order", port: through(func(d reference.Dir, p *rvt.Packet) reference.Verdict {
-			if d == reference.Out && p.Op == wire.OpWrite && p.Start && !p.End {
-				return reference.Reorder
+		{name: "packets sent out of order", port: through(func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+			if d == rvt.Sent && p.Op == wire.OpWrite && p.Start && !p.End {
+				return impair.Reorder
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "turn"},
-		{name: "an operand that differs from the packet", port: through(func(d reference.Dir,
-			p *rvt.Packet) reference.Verdict {
-			if d == reference.In && p.Op == wire.OpFetchAdd {
+		{name: "an operand that differs from the packet", port: through(func(d rvt.Direction,
+			p *rvt.Packet) impair.Verdict {
+			if d == rvt.Received && p.Op == wire.OpFetchAdd {
 				p.Swap++
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "is answered by"},
-		{name: "a packet received that is lost in the HCA", port: through(func(d reference.Dir,
-			p *rvt.Packet) reference.Verdict {
-			if d == reference.In && p.Op == wire.OpSend {
-				return reference.Drop
+		{name: "a packet received that is lost in the HCA", port: through(func(d rvt.Direction,
+			p *rvt.Packet) impair.Verdict {
+			if d == rvt.Received && p.Op == wire.OpSend {
+				return impair.Drop
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "is due and|due is"},
-		{name: "an acknowledgement received that is ignored", port: through(func(d reference.Dir,
-			p *rvt.Packet) reference.Verdict {
-			if d == reference.In && ack(p) {
-				return reference.Drop
+		{name: "an acknowledgement received that is ignored", port: through(func(d rvt.Direction,
+			p *rvt.Packet) impair.Verdict {
+			if d == rvt.Received && ack(p) {
+				return impair.Drop
 			}
-			return reference.Chance
+			return impair.Chance
 		}), want: "is due and has not come|turn"},
-		{name: "nothing wrong", port: through(func(reference.Dir,
-			*rvt.Packet) reference.Verdict {
-			return reference.Chance
+		{name: "nothing wrong", port: through(func(rvt.Direction,
+			*rvt.Packet) impair.Verdict {
+			return impair.Chance
 		})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +188,7 @@ func TestOracleCatches(t *testing.T) {
 			}
 			cfg := Config{Seed: *seed, Messages: n, Port: c.port, Connect: c.connect}
 			if c.calm {
-				cfg.Impairment, cfg.Wrong = &reference.Impairment{}, 20
+				cfg.Impairment, cfg.Wrong = &impair.Model{}, 20
 			}
 			_, err := Run(cfg)
 			if c.want == "" {

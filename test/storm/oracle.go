@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/sim"
 	"ciddk/wire"
 )
 
@@ -179,7 +179,7 @@ func (s *side) touch() {
 }
 
 // note adds a packet to the trace.
-func (s *side) note(d *reference.Datagram, dir string, p *wire.Packet, ok bool) {
+func (s *side) note(d *sim.Datagram, dir string, p *wire.Packet, ok bool) {
 	n := p.RETH.DMALen
 	if p.BTH.Opcode.HasAETH() {
 		n = uint32(p.AETH.Syndrome)
@@ -201,7 +201,7 @@ func (o *oracle) newSide(name string, at endpoint, attr ci.QPAttr, ackDelay ci.T
 }
 
 // watch observes a packet that is sent or arrives.
-func (o *oracle) watch(d *reference.Datagram) {
+func (o *oracle) watch(d *sim.Datagram) {
 	if o.err != nil {
 		return
 	}

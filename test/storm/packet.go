@@ -3,7 +3,8 @@ package storm
 import (
 	"net/netip"
 
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 	"ciddk/wire"
 )
 
@@ -27,7 +28,7 @@ func unprotected(bit int, v6 bool) bool {
 }
 
 // accepted reports whether a datagram passes the checks of its receiver.
-func accepted(d *reference.Datagram) bool {
+func accepted(d *sim.Datagram) bool {
 	return d.Flipped < 0 || unprotected(d.Flipped, d.To.Is6())
 }
 
@@ -38,7 +39,7 @@ type traceEntry struct {
 	op      wire.Opcode
 	psn     uint32
 	n       uint32 // READ: number of bytes; responses: syndrome
-	verdict reference.Verdict
+	verdict impair.Verdict
 	flipped bool
 }
 

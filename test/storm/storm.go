@@ -12,14 +12,15 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 )
 
 // storm is a storm in progress.
 type storm struct {
 	c      Config
 	clock  *clock.Virtual
-	net    *reference.Network
+	net    *sim.Network
 	oracle *oracle
 	hosts  []*host
 	pairs  []*pair
@@ -49,7 +50,7 @@ func Run(c Config) (*Report, error) {
 	binary.LittleEndian.PutUint64(seed[:], c.Seed)
 	s.pool = make([]byte, poolSpan+maxBytes)
 	_, _ = rand.NewChaCha8(seed).Read(s.pool) // never fails
-	s.net = reference.NewNetwork(reference.NetworkConfig{Clock: s.clock, Latency: latency, Seed: c.Seed,
+	s.net = sim.NewNetwork(sim.NetworkConfig{Clock: s.clock, Latency: latency, Seed: c.Seed,
 		Impairment: c.impairment(), Watch: s.watch})
 	if err := s.build(); err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func (s *storm) pattern(num int, life, id uint64, n int) []byte {
 }
 
 // watch adds a packet to the hash and passes it to the oracle.
-func (s *storm) watch(d *reference.Datagram) {
+func (s *storm) watch(d *sim.Datagram) {
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(d.Time))
 	binary.LittleEndian.PutUint64(b[8:], uint64(d.Flipped))
@@ -427,7 +428,7 @@ func (s *storm) finish() error {
 			return err
 		}
 	}
-	for v := reference.Pass; v <= reference.Corrupt; v++ {
+	for v := impair.Pass; v <= impair.Corrupt; v++ {
 		r.Faults[v.String()] = s.net.Count(v)
 	}
 	r.Harmless, r.Refused = s.oracle.harmless, s.oracle.refused

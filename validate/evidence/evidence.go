@@ -10,18 +10,11 @@ package evidence
 import (
 	"errors"
 	"os"
-	"runtime"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"ciddk/ci"
-	"ciddk/internal/erf"
+	"ciddk/internal/pcapfile"
 	"ciddk/validate"
 )
-
-// linkRaw is the link type of IP packets (the registry of tcpdump.org).
-const linkRaw = 101
 
 // Write writes packets to a new file at path, in their order. Errors: those of the file.
 func Write(path string, packets []validate.WirePacket) error {
@@ -33,33 +26,27 @@ func Write(path string, packets []validate.WirePacket) error {
 }
 
 func write(f *os.File, packets []validate.WirePacket) error {
-	link := pcapgo.NgInterface{Name: "hca", LinkType: linkRaw, OS: runtime.GOOS, TimestampResolution: 9}
+	link := pcapfile.IP
 	if len(packets) > 0 && packets[0].Link == ci.LinkInfiniBand {
-		link.LinkType = erf.LinkType
+		link = pcapfile.InfiniBand
 	}
-	ng, err := pcapgo.NewNgWriterInterface(f, link, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Hardware: runtime.GOARCH,
-		OS: runtime.GOOS, Application: "ciddk"}})
+	const hca = 0 // the index of the first interface
+	w, err := pcapfile.NewWriter(f, pcapfile.Interface{Name: "hca", Link: link})
 	if err != nil {
 		return err
 	}
-	link.Name = "certifier"
-	certifier, err := ng.AddInterface(link)
+	certifier, err := w.AddInterface(pcapfile.Interface{Name: "certifier", Link: link})
 	if err != nil {
 		return err
 	}
 	for _, p := range packets {
-		data, at := p.Data, certifier
+		at := certifier
 		if p.FromHCA {
-			at = 0
+			at = hca
 		}
-		if p.Link == ci.LinkInfiniBand {
-			data = erf.InfiniBand(p.Time, data)
-		}
-		o := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}, Comments: p.Comments}
-		c := gopacket.CaptureInfo{Timestamp: p.Time, CaptureLength: len(data), Length: len(data), InterfaceIndex: at}
-		if err := ng.WritePacketWithOptions(c, data, o); err != nil {
+		if err := w.Write(&pcapfile.Packet{Interface: at, Time: p.Time, Data: p.Data, Comments: p.Comments}); err != nil {
 			return err
 		}
 	}
-	return ng.Flush()
+	return w.Flush()
 }

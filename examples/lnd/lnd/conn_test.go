@@ -20,7 +20,8 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 )
 
 func TestSizes(t *testing.T) {
@@ -76,7 +77,7 @@ func TestRefusedAndCut(t *testing.T) {
 }
 
 // storm has both nodes PUT to and GET from each other, over connections in both directions, and checks all contents.
-func storm(t *testing.T, network *reference.Network, cfg Config, each, largest int) {
+func storm(t *testing.T, network *sim.Network, cfg Config, each, largest int) {
 	hosts := []*host{newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)}
 	stores := []*store{newStore(), newStore()}
 	var nodes []*Node
@@ -125,9 +126,9 @@ func TestBothDirections(t *testing.T) {
 }
 
 func TestImpairedLink(t *testing.T) {
-	bad := reference.NewNetwork(reference.NetworkConfig{Seed: 1, Impairment: reference.Impairment{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}})
+	bad := sim.NewNetwork(sim.NetworkConfig{Seed: 1, Impairment: impair.Model{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}})
 	storm(t, bad, Config{}, 12, 300000)
-	require.NotZero(t, bad.Count(reference.Drop))
+	require.NotZero(t, bad.Count(impair.Drop))
 }
 
 // When Get has returned, a WRITE to where the peer was invited does not reach the memory any more.
@@ -462,11 +463,11 @@ func TestEnds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dead.Store(false)
-			network := reference.NewNetwork(reference.NetworkConfig{Filter: func(*reference.Datagram) reference.Verdict {
+			network := sim.NewNetwork(sim.NetworkConfig{Filter: func(*sim.Datagram) impair.Verdict {
 				if dead.Load() {
-					return reference.Drop
+					return impair.Drop
 				}
-				return reference.Pass
+				return impair.Pass
 			}})
 			s := newStore()
 			s.data[1] = random(1, 1<<20)

@@ -9,11 +9,14 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/examples/lnd/lnd"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // start makes an adapter on a network within the process, and a node on it.
-func start(net *reference.Network, cfg lnd.Config) (*lnd.Node, func()) {
-	hca := must(reference.New(reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: cfg.Addr})}}))
+func start(net *sim.Network, cfg lnd.Config) (*lnd.Node, func()) {
+	hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: cfg.Addr}))}}))
 	al := accesslayer.New(accesslayer.Config{})
 	check(al.Register(hca))
 	m := must(rdmacm.Open(al, rdmacm.OpenConfig{}))
@@ -22,7 +25,7 @@ func start(net *reference.Network, cfg lnd.Config) (*lnd.Node, func()) {
 }
 
 func Example() {
-	net := reference.NewNetwork(reference.NetworkConfig{})
+	net := sim.NewNetwork(sim.NetworkConfig{})
 	kept := make([]byte, 1<<20)
 	_, stop := start(net, lnd.Config{
 		Addr: netip.MustParseAddr("10.0.0.1"),

@@ -17,6 +17,9 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 )
 
 // host is a computer on a network: access layer, adapter, connection manager.
@@ -29,9 +32,9 @@ type host struct {
 }
 
 // newHost adds one. The adapter, if sends is not 0, makes no queue pair with more send requests; tries counts the attempts of those with more than 32.
-func newHost(t *testing.T, net *reference.Network, addr string, sends int, tries *int) *host {
+func newHost(t *testing.T, net *sim.Network, addr string, sends int, tries *int) *host {
 	h := &host{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
-	c := reference.Config{Ports: []reference.PortConfig{reference.Virtual(net, reference.VirtualConfig{Addr: h.addr})}}
+	c := reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: h.addr}))}}
 	if sends > 0 {
 		c.Override = ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &smallPD{ciwrap.PD{PD: in}, sends, tries} }}
 	}
@@ -68,13 +71,13 @@ func (h *host) node(cfg Config) *Node {
 }
 
 // pair is two nodes, and two connections: of the first to the second, and the same at the second's end.
-func pair(t *testing.T, net *reference.Network, a, b Config) (*Node, *Node, *Conn) {
+func pair(t *testing.T, net *sim.Network, a, b Config) (*Node, *Node, *Conn) {
 	ha, hb := newHost(t, net, "10.0.0.1", 0, nil), newHost(t, net, "10.0.0.2", 0, nil)
 	na, nb := ha.node(a), hb.node(b)
 	return na, nb, must(na.Dial(limit(t), hb.addr))
 }
 
-func newNetwork() *reference.Network { return reference.NewNetwork(reference.NetworkConfig{}) }
+func newNetwork() *sim.Network { return sim.NewNetwork(sim.NetworkConfig{}) }
 
 // store is what the tests' nodes have to give, and where they keep what they get.
 type store struct {

@@ -24,6 +24,8 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/hca/reference"
+	"ciddk/link/udp"
+	"ciddk/rvt"
 )
 
 type options struct {
@@ -73,8 +75,11 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	port := reference.UDP(reference.UDPConfig{Addr: o.Addr})
-	hca, err := reference.New(reference.Config{Ports: []reference.PortConfig{port}})
+	port, err := udp.New(udp.Config{Addr: o.Addr})
+	if err != nil {
+		return err
+	}
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
 	if err != nil {
 		return err
 	}

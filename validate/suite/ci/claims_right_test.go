@@ -15,6 +15,9 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/sim"
+	"ciddk/rvt"
 	"ciddk/validate"
 	cisuite "ciddk/validate/suite/ci"
 )
@@ -25,7 +28,7 @@ const offered = ci.CapLSO | ci.CapIPChecksum | ci.CapModifyWRDepth | ci.CapUser 
 // extended is the reference HCA over a network in this process, two ports each, with the capabilities offered done in software in front of it.
 func extended() validate.Driver {
 	return validate.Driver{Name: "extended", Open: func(context.Context, validate.Options) (*validate.Target, error) {
-		n := reference.NewNetwork(reference.NetworkConfig{})
+		n := sim.NewNetwork(sim.NetworkConfig{})
 		var made []*reference.HCA
 		t := &validate.Target{VendorCall: &validate.VendorCommand{Command: 7, In: []byte("abc"), Want: []byte("cba")}}
 		t.Close = func(context.Context) error {
@@ -37,9 +40,9 @@ func extended() validate.Driver {
 		}
 		t.SetLink = func(up bool) error { return made[0].SetLink(1, up) }
 		for i := range 2 {
-			var ports []reference.PortConfig
+			var ports []rvt.Port
 			for k := range 2 {
-				ports = append(ports, reference.Virtual(n, reference.VirtualConfig{Addr: netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)})}))
+				ports = append(ports, testenv.Must(sim.New(n, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)})})))
 			}
 			h, err := reference.New(reference.Config{GUID: ci.GUID(0x100 + i<<8), Ports: ports})
 			if err != nil {

@@ -1,6 +1,0 @@
-//go:build !race
-
-package reference
-
-func raceSent()     {}
-func raceReceived() {}

@@ -1,0 +1,351 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/link/train"
+	"ciddk/mad"
+	"ciddk/rvt"
+)
+
+// Config describes a port on a Link. The zero value is an active port with an assigned LID.
+type Config struct {
+	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is Init or Armed: then a subnet manager
+	// assigns it.
+	LID ci.LID
+	// LMC is the number of low LID bits that are ignored, 0 to 7.
+	LMC uint8
+	// State is the logical state in which the port comes up: PortActive (also 0), as if a subnet manager had been there, or PortInit,
+	// to wait for one, or PortArmed; or PortDown, with the cable out: HCA.SetLink makes it Active.
+	State ci.PortState
+	// MTU is the largest path MTU; 0 is 4096 bytes.
+	MTU ci.MTU
+	// GUID is the port's; 0 derives it from the HCA's.
+	GUID ci.GUID
+	// PKeys are the first entries of the table of 16; nil is the default partition, 0xFFFF.
+	PKeys []ci.PKey
+}
+
+const (
+	numPKeys = 16
+	numGUIDs = 8 // entries of the GUID table
+)
+
+// check validates the configuration after setDefaults.
+func (c *Config) check() error {
+	switch {
+	case c.LID > maxUnicastLID:
+		return fmt.Errorf("direct: LID %#x is no unicast LID: want 1 to %#x, or 0", c.LID, maxUnicastLID)
+	case c.LMC > 7 || c.LID&(1<<c.LMC-1) != 0:
+		return fmt.Errorf("direct: LMC %d with LID %#x: want an LMC of 0 to 7 and a LID whose low LMC bits are zero", c.LMC, c.LID)
+	case c.LMC > 0 && c.LID == 0:
+		return fmt.Errorf("direct: LMC %d needs a LID", c.LMC)
+	case c.State < ci.PortDown || c.State > ci.PortActive:
+		return fmt.Errorf("direct: state %v: want Down, Init, Armed or Active", c.State)
+	case c.MTU > ci.MTU4096:
+		return fmt.Errorf("direct: MTU code %d: want 1 (256 bytes) to 5 (4096), or 0", c.MTU)
+	case len(c.PKeys) > numPKeys:
+		return fmt.Errorf("direct: %d P_Keys, the table has %d", len(c.PKeys), numPKeys)
+	}
+	return nil
+}
+
+func (c *Config) setDefaults() {
+	if c.State == 0 {
+		c.State = ci.PortActive
+	}
+	if c.MTU == 0 {
+		c.MTU = ci.MTU4096
+	}
+	if c.PKeys == nil {
+		c.PKeys = []ci.PKey{0xffff}
+	}
+}
+
+// A Port is a port of InfiniBand link layer on a Link. It implements rvt.Port, and of the optional interfaces CablePort, SMAPort and EncoderPort.
+type Port struct {
+	link *Link
+	rise ci.PortState // the state to come up in
+
+	state   atomic.Uint32 // ci.PortState
+	where   atomic.Uint32 // LID << 8 | LMC
+	started atomic.Bool
+	closed  atomic.Bool
+	busy    atomic.Int64  // deliveries in progress
+	idle    chan struct{} // gets a token when they end after Close
+
+	// Set by Start, before started.
+	num  uint8
+	node rvt.Node
+	recv rvt.Receiver
+	lost func(rvt.Loss) // or nil
+
+	mu    sync.Mutex // below; not held while the receiver is called
+	info  mad.PortInfo
+	guids [numGUIDs]uint64 // GUID table; entry 0 is the port's
+	pkeys [numPKeys]uint16
+}
+
+var _ interface {
+	rvt.Port
+	rvt.CablePort
+	rvt.SMAPort
+	rvt.EncoderPort
+} = (*Port)(nil)
+
+// New puts a port on a link. Errors: a nil link; a LID that is taken; another field out of range. The caller closes the port, or passes it to the New of
+// an adapter.
+func New(l *Link, c Config) (*Port, error) {
+	if l == nil {
+		return nil, errors.New("direct: the link is nil: make one with NewLink")
+	}
+	c.setDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	p := &Port{link: l, rise: c.State, idle: make(chan struct{}, 1)}
+	for i, k := range c.PKeys {
+		p.pkeys[i] = uint16(k)
+	}
+	p.guids[0] = uint64(c.GUID)
+	p.info = mad.PortInfo{
+		GIDPrefix: 0xfe80 << 48, LMC: c.LMC, State: uint8(c.State), PhysState: physUp, LinkDownDefault: physPolling,
+		WidthEnabled: 3, WidthSupported: 3, WidthActive: 2, SpeedSupported: 7, SpeedEnabled: 7, SpeedActive: 4,
+		NeighborMTU: uint8(c.MTU), MTUCap: uint8(c.MTU), VLCap: 1, OperationalVLs: 1, GUIDCap: numGUIDs, VLArbLowCap: 1,
+		CapabilityMask: uint32(ci.PortCapReregister), RespTimeValue: 16,
+	}
+	switch c.State {
+	case ci.PortDown:
+		p.rise = ci.PortActive
+		p.info.PhysState = physDisabled
+	case ci.PortActive:
+		p.info.SubnetTimeout = 18
+	}
+	p.state.Store(uint32(c.State))
+	if err := l.add(p, c.LID, p.rise == ci.PortActive); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// IBTA port physical states.
+const (
+	physPolling  = 2
+	physDisabled = 3
+	physUp       = 5
+)
+
+// lids returns base LID and LMC.
+func (p *Port) lids() (ci.LID, uint8) {
+	w := p.where.Load()
+	return ci.LID(w >> 8), uint8(w)
+}
+
+// publishLID publishes LID and LMC for the data path. The caller holds p.mu, or is alone.
+func (p *Port) publishLID() { p.where.Store(uint32(p.info.LID)<<8 | uint32(p.info.LMC)) }
+
+// Start admits deliveries. A port without a configured GUID gets one that follows from the node's.
+func (p *Port) Start(c rvt.PortContext) error {
+	if p.closed.Load() || p.started.Load() {
+		return errors.New("direct: the port was started before, or is closed")
+	}
+	p.num, p.node, p.recv, p.lost = c.Num, c.Node, c.Receiver, c.Lost
+	p.mu.Lock()
+	p.info.LocalPortNum = c.Num
+	if p.guids[0] == 0 {
+		p.guids[0] = uint64(c.Node.GUID) + uint64(c.Num)
+	}
+	p.mu.Unlock()
+	p.started.Store(true)
+	return nil
+}
+
+// Close leaves the link, and returns when no delivery to the port is in progress. It is idempotent.
+func (p *Port) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	p.link.remove(p)
+	for p.busy.Load() > 0 {
+		<-p.idle
+	}
+	return nil
+}
+
+// deliver passes packets to the receiver, if the port is started and its state admits them.
+func (p *Port) deliver(pkts []rvt.Packet) {
+	p.busy.Add(1)
+	if !p.closed.Load() && p.started.Load() {
+		if n := p.admit(pkts); n > 0 {
+			p.recv.Deliver(pkts[:n], false, false)
+		}
+	}
+	if p.busy.Add(-1) == 0 && p.closed.Load() {
+		select {
+		case p.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// admit applies the port's state (IBTA volume 1, 7.2.7): data from Armed on, and the first makes an armed port active; subnet
+// management from Init on. It moves what may pass to the front, and counts the rest.
+func (p *Port) admit(pkts []rvt.Packet) int {
+	switch s := ci.PortState(p.state.Load()); {
+	case s == ci.PortActive:
+		return len(pkts)
+	case s == ci.PortArmed && slices.ContainsFunc(pkts, func(p rvt.Packet) bool { return p.DestQP != 0 }):
+		p.activate()
+		return len(pkts)
+	case s == ci.PortArmed || s == ci.PortInit:
+		n := 0
+		for i := range pkts {
+			if pkts[i].DestQP == 0 {
+				pkts[n] = pkts[i]
+				n++
+			} else {
+				p.notForUs(&pkts[i])
+			}
+		}
+		p.recv.Count(rvt.DropNotForUs, train.Count(pkts)-train.Count(pkts[:n]))
+		return n
+	}
+	for i := range pkts {
+		p.notForUs(&pkts[i])
+	}
+	p.recv.Count(rvt.DropNotForUs, train.Count(pkts))
+	return 0
+}
+
+// notForUs reports a packet that the port's state does not admit.
+func (p *Port) notForUs(pkt *rvt.Packet) {
+	if p.lost != nil {
+		p.lost(rvt.Loss{Direction: rvt.Received, Packet: pkt, Reason: rvt.DropNotForUs.String()})
+	}
+}
+
+// maySend reports whether the port's state allows it to send: data in Active only.
+func (p *Port) maySend(dest ci.QPN) bool {
+	s := ci.PortState(p.state.Load())
+	return !p.closed.Load() && (s == ci.PortActive || dest == 0 && s >= ci.PortInit)
+}
+
+func (p *Port) count(c rvt.Counter, n int) {
+	if p.started.Load() {
+		p.recv.Count(c, n)
+	}
+}
+
+// activate makes an armed port active. The first data packet does that.
+func (p *Port) activate() {
+	p.mu.Lock()
+	armed := p.info.State == uint8(ci.PortArmed)
+	if armed {
+		p.info.State = uint8(ci.PortActive)
+		p.state.Store(uint32(ci.PortActive))
+	}
+	p.mu.Unlock()
+	if armed {
+		p.recv.PortEvent(ci.EventPortActive)
+	}
+}
+
+// Hints returns those of a lossless link: long trains cost nothing.
+func (p *Port) Hints() rvt.Hints { return rvt.Hints{MaxTrain: 1 << 20, Lossless: true} }
+
+// gid returns an entry of the GID table that is in use.
+func (p *Port) gid(i uint16) (ci.GID, bool) {
+	g := p.Attr().GIDs
+	if int(i) >= len(g) || g[i].GID == (ci.GID{}) {
+		return ci.GID{}, false
+	}
+	return g[i].GID, true
+}
+
+// Attr returns PortInfo and the tables.
+func (p *Port) Attr() ci.PortAttr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := &p.info
+	a := ci.PortAttr{
+		Num: i.LocalPortNum, GUID: ci.GUID(p.guids[0]), Link: ci.LinkInfiniBand, State: ci.PortState(i.State), PhysState: i.PhysState,
+		MTU: ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID), SMLID: ci.LID(i.MasterSMLID),
+		LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive, SpeedActive: i.SpeedActive,
+		SubnetTimeout: ci.TimeExp(i.SubnetTimeout), InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
+	}
+	last := 0
+	for k, g := range p.guids {
+		if g != 0 {
+			last = k
+		}
+	}
+	for _, g := range p.guids[:last+1] {
+		var e ci.GIDEntry
+		if g != 0 {
+			e.GID = mad.GID(i.GIDPrefix, g)
+		}
+		a.GIDs = append(a.GIDs, e)
+	}
+	for _, k := range p.pkeys {
+		a.PKeys = append(a.PKeys, ci.PKey(k))
+	}
+	return a
+}
+
+// Modify sets capability bits and the init type, and shuts the port down.
+func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
+	if rest := set &^ (ci.PortFieldCapability | ci.PortFieldShutdown | ci.PortFieldInitType); rest != 0 {
+		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x are not the port's", uint32(rest))}
+	}
+	p.mu.Lock()
+	changed := false
+	if set&ci.PortFieldCapability != 0 {
+		old := p.info.CapabilityMask
+		p.info.CapabilityMask = old&^uint32(a.CapMask) | uint32(a.Capability&a.CapMask)
+		changed = p.info.CapabilityMask != old
+	}
+	if set&ci.PortFieldInitType != 0 {
+		p.info.InitType = uint8(a.InitType) & 15
+	}
+	p.mu.Unlock()
+	if changed {
+		p.recv.PortEvent(ci.EventPortTrap)
+	}
+	if set&ci.PortFieldShutdown != 0 {
+		p.SetLink(false)
+	}
+	return nil
+}
+
+// SetLink plugs in or pulls out the cable. A port whose link comes up is in the state that was configured: Active without a subnet manager, or
+// Init, waiting for one. It implements rvt.CablePort.
+func (p *Port) SetLink(up bool) {
+	p.mu.Lock()
+	old := ci.PortState(p.info.State)
+	now, phys := ci.PortDown, uint8(physDisabled)
+	if up {
+		now, phys = p.rise, physUp
+	}
+	changed := old != now && (up == (old == ci.PortDown))
+	if changed {
+		p.info.State, p.info.PhysState = uint8(now), phys
+		p.state.Store(uint32(now))
+	}
+	p.mu.Unlock()
+	if !changed || !p.started.Load() {
+		return
+	}
+	switch now {
+	case ci.PortDown:
+		p.recv.PortEvent(ci.EventPortDown)
+	case ci.PortActive:
+		p.recv.PortEvent(ci.EventPortActive)
+	default: // the event makes a subnet manager notice the port
+		p.recv.PortEvent(ci.EventPortInit)
+	}
+}

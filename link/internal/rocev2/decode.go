@@ -1,0 +1,217 @@
+package rocev2
+
+import (
+	"net/netip"
+
+	"ciddk/ci"
+	"ciddk/link/train"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// Room of a Decoder. A batch is delivered when it is full.
+const (
+	decodePackets = 256
+	decodePieces  = 512
+)
+
+// A Decoder turns datagrams into packets for the engine: every datagram is checked and counted once. Payload stays where it is, so a
+// batch must be delivered before the datagrams' storage is used again. A Decoder is not safe for concurrent use.
+type Decoder struct {
+	// Polled becomes the argument of Receiver.Deliver.
+	Polled bool
+	// Class, HopLimit and Label are of the IP header of what is decoded next, where they are known; HopLimit is 0 where they are not.
+	Class, HopLimit uint8
+	Label           uint32
+
+	port   *Port
+	flow   packetFlow
+	from   idChecker
+	src    rvt.Addr
+	dst    rvt.Addr
+	seg    int // packet length of the last train that RawIP had to cut
+	w      wire.Packet
+	n      int
+	pieces int
+	pkts   [decodePackets]rvt.Packet
+	segs   [decodePieces][]byte
+	grh    [decodePackets][wire.GRHAreaLen]byte
+}
+
+// NewDecoder returns a decoder of what p receives. hidden reports that the IPv4 header of datagrams is not visible: identifications are then
+// checked by the rules of ipid.go.
+func NewDecoder(p *Port, hidden bool) *Decoder {
+	d := &Decoder{port: p}
+	if hidden && p.Addr.Is4() {
+		d.from.table, d.from.clock = newIDTable(), p.Clock
+	}
+	return d
+}
+
+// Datagram takes in the UDP payload of one receive: one packet, or with seg > 0 several of seg bytes each but for the last. Errors are counted.
+func (d *Decoder) Datagram(src, dst netip.AddrPort, b []byte, seg int) {
+	if seg <= 0 || seg > len(b) {
+		seg = len(b)
+	}
+	if !d.port.Active() {
+		d.port.Receiver.Count(rvt.DropNotForUs, (len(b)+seg-1)/max(seg, 1))
+		return
+	}
+	if d.flow.set(src, dst) && d.from.table != nil {
+		d.from.set(src.Addr(), dst.Addr())
+	}
+	d.src.GID, d.dst.GID = GIDOf(src.Addr()), GIDOf(dst.Addr())
+	if len(b) == 0 {
+		d.refuse(rvt.DropMalformed, b)
+		return
+	}
+	for i := 0; len(b) > 0; i++ {
+		k := min(seg, len(b))
+		d.packet(b[:k:k], i)
+		b = b[k:]
+	}
+}
+
+// packet takes in one packet, BTH to ICRC.
+func (d *Decoder) packet(b []byte, i int) {
+	if len(b) < wire.BTHLen+wire.ICRCLen || len(b)%4 != 0 {
+		d.refuse(rvt.DropMalformed, b)
+		return
+	}
+	id, ok, solved := d.flow.check(b, i, d.from.guess())
+	if !ok {
+		d.refuse(rvt.DropICRC, b)
+		return
+	}
+	if !d.parse(b) {
+		return
+	}
+	if d.from.table != nil && (solved || !d.from.settled()) {
+		// Behind parse, so that the table learns from sensible packets only.
+		switch d.from.check(id, solved) {
+		case idRejected:
+			d.refuse(rvt.DropIPv4ID, b)
+			return
+		case idUnchecked:
+			d.port.Stats.UncheckedID.Add(1)
+		}
+	}
+	if solved {
+		d.port.Stats.SolvedID.Add(1)
+	}
+	d.take(b, id)
+}
+
+// checked takes in a packet whose ICRC is right.
+func (d *Decoder) checked(b []byte, id uint16) {
+	if d.parse(b) {
+		d.take(b, id)
+	}
+}
+
+// parse reads a packet whose ICRC is right to d.w; false if it goes no further.
+func (d *Decoder) parse(b []byte) bool {
+	if wire.ParsePacket(b, &d.w) != nil {
+		d.refuse(rvt.DropMalformed, b)
+		return false
+	}
+	if d.w.BTH.Opcode.Service() == wire.Congestion {
+		d.refuse(rvt.DropService, b) // nothing here paces itself by them
+		return false
+	}
+	return true
+}
+
+// take takes in the packet in d.w.
+func (d *Decoder) take(b []byte, id uint16) {
+	if d.merge() {
+		return
+	}
+	if d.n == decodePackets || d.pieces == decodePieces {
+		d.Deliver()
+	}
+	p := &d.pkts[d.n]
+	*p = rvt.Packet{Src: d.src, Dst: d.dst, Entropy: d.flow.src.Port()}
+	train.TakeHeaders(p, &d.w)
+	if len(d.w.Payload) > 0 {
+		d.segs[d.pieces] = d.w.Payload
+		p.Payload = d.segs[d.pieces : d.pieces+1 : d.pieces+1]
+		d.pieces++
+	}
+	if d.w.BTH.Opcode.HasDETH() {
+		p.GRH = d.grh[d.n][:]
+		d.putGRH(p.GRH, len(b), id)
+	}
+	d.n++
+}
+
+// refuse counts a datagram that goes no further.
+func (d *Decoder) refuse(c rvt.Counter, b []byte) {
+	d.port.Receiver.Count(c, 1)
+	if d.port.lost != nil {
+		d.port.lost(rvt.Loss{Direction: rvt.Received, Frame: appendHeaders(d.flow.src, d.flow.dst, b), Reason: c.String()})
+	}
+}
+
+// merge makes the packet in d.w the end of the train before it, if it is: the engine then looks up a QP and a region once for all.
+// The train's MTU is the size of its first packet, whatever the path's is.
+func (d *Decoder) merge() bool {
+	if d.n == 0 || d.pieces == decodePieces {
+		return false
+	}
+	op := d.w.BTH.Opcode
+	p := &d.pkts[d.n-1]
+	n := uint32(len(d.w.Payload))
+	switch {
+	case op.Start() || p.End || p.Ack || p.SE || p.Len == 0 || p.Len != p.N*p.MTU || n == 0 || n > p.MTU || !op.End() && n != p.MTU,
+		op.Op() != p.Op || op.Service() != p.Service || d.w.BTH.DestQP != uint32(p.DestQP),
+		d.w.BTH.PSN != wire.PSNAdd(uint32(p.PSN), int(p.N)),
+		d.w.BTH.PKey != uint16(p.PKey) || d.w.BTH.MigReq != p.MigReq,
+		p.Src != d.src || p.Dst != d.dst || p.Entropy != d.flow.src.Port() || p.MTU%4 != 0:
+		return false
+	}
+	d.segs[d.pieces] = d.w.Payload
+	d.pieces++
+	first := d.pieces - int(p.N) - 1
+	p.Payload = d.segs[first:d.pieces:d.pieces]
+	p.N++
+	p.Len += n
+	p.End, p.SE, p.Ack = op.End(), d.w.BTH.SE, d.w.BTH.AckReq
+	if p.HasImm = op.HasImm(); p.HasImm {
+		p.Imm = d.w.ImmDt.Imm
+	}
+	if p.HasInv = op.HasIETH(); p.HasInv {
+		p.Inv = ci.Key(d.w.IETH.RKey)
+	}
+	if op.HasAETH() {
+		p.Syndrome, p.MSN = d.w.AETH.Syndrome, d.w.AETH.MSN
+	}
+	d.port.Stats.Merged.Add(1)
+	return true
+}
+
+// putGRH fills the 40 bytes in front of a datagram. A plain socket shows neither TOS nor TTL, so those are what our senders use.
+func (d *Decoder) putGRH(b []byte, n int, id uint16) {
+	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
+	hops := d.HopLimit
+	if hops == 0 {
+		hops = DefaultHops
+	}
+	if t.Is4() {
+		h := wire.IPv4{TOS: d.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id, Frag: wire.IPv4DontFragment ^ d.flow.odd, TTL: hops,
+			Protocol: wire.ProtocolUDP, Src: s.As4(), Dst: t.As4()}
+		h.SetChecksum()
+		wire.PutGRHArea4(b, &h)
+		return
+	}
+	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: d.Class, FlowLabel: d.Label, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: hops,
+		Src: s.As16(), Dst: t.As16()})
+}
+
+// Deliver passes the batch to the engine. It may wait, since a port's receiver holds no lock of the engine.
+func (d *Decoder) Deliver() {
+	if d.n > 0 {
+		d.port.Receiver.Deliver(d.pkts[:d.n], true, d.Polled)
+	}
+	d.n, d.pieces, d.from.timed = 0, 0, false
+}

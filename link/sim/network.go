@@ -1,0 +1,294 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/clock"
+	"ciddk/link/impair"
+)
+
+// NetworkConfig describes an IP network within the process. Its zero value is a network without faults on the machine's clock.
+type NetworkConfig struct {
+	// Clock is the network's source of time, and should be the HCAs'; nil is the machine's. On a virtual clock (package clock) everything
+	// happens on the goroutine that moves it. With all of the HCAs' Config.Rand seeded, too, a run is the same each time.
+	Clock clock.Clock
+	// Latency is how long every datagram takes; 0 is 1 us. What leaves together arrives together.
+	Latency time.Duration
+	// Impairment applies to each pair of addresses, in each direction by itself, and Seed determines its choices. The choices depend on the seed, on
+	// the two addresses and on the order of the datagrams between them, and on nothing else.
+	Impairment impair.Model
+	Seed       uint64
+	// Filter, if not nil, decides on every datagram first; impair.Chance leaves it to Impairment. It must neither keep nor change Data.
+	Filter func(*Datagram) impair.Verdict
+	// Watch, if not nil, is called with every datagram that is sent, with its verdict, and with every one that arrives, before the port gets it. It
+	// must neither keep nor change Data.
+	Watch func(*Datagram)
+}
+
+// A Datagram is a RoCEv2 packet on a Network.
+type Datagram struct {
+	Time     time.Duration  // by the network's clock
+	From, To netip.Addr     // of the ports: To is a member where the destination is a multicast group
+	Arrived  bool           // it leaves the network; else it enters it
+	Verdict  impair.Verdict // Drop if there is no such destination
+	// Flipped is the bit that Corrupt changed, from the first of the IP header on, or -1 for none. In a datagram that enters the network, Data is still
+	// unchanged.
+	Flipped int
+	Data    []byte // IP header to ICRC
+}
+
+// A Network is an IP network in memory. Its methods may be called concurrently.
+type Network struct {
+	c      NetworkConfig
+	counts [impair.NumVerdicts]atomic.Uint64
+
+	mu      sync.Mutex
+	members map[netip.Addr][]*socket // by unicast address, or group
+	paths   map[path]*impair.Lane[parcel]
+	queue   []parcel // on the network, a heap by time and number
+	numbers uint64
+	timer   clock.Timer
+	armed   time.Duration // when timer fires; valid with set
+	set     bool
+	pumping bool
+}
+
+// path is a pair of addresses.
+type path struct{ from, to netip.Addr }
+
+// parcel is a datagram for one socket.
+type parcel struct {
+	to      *socket
+	from    netip.Addr
+	at      time.Duration
+	number  uint64
+	verdict impair.Verdict
+	flipped int
+	data    []byte
+}
+
+// NewNetwork returns a network without ports.
+func NewNetwork(c NetworkConfig) *Network {
+	if c.Clock == nil {
+		c.Clock = clock.Real()
+	}
+	if c.Latency <= 0 {
+		c.Latency = time.Microsecond
+	}
+	return &Network{c: c, members: map[netip.Addr][]*socket{}, paths: map[path]*impair.Lane[parcel]{}}
+}
+
+// Count returns the number of datagrams with a verdict, Pass to Corrupt.
+func (n *Network) Count(v impair.Verdict) uint64 {
+	if int(v) >= impair.NumVerdicts {
+		return 0
+	}
+	return n.counts[v].Load()
+}
+
+// join makes a socket a receiver of an address. A unicast address has one receiver at most.
+func (n *Network) join(s *socket, a netip.Addr) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !a.IsMulticast() && len(n.members[a]) > 0 {
+		return fmt.Errorf("another port of the network has the address %v", a)
+	}
+	n.members[a] = append(n.members[a], s)
+	return nil
+}
+
+// leave undoes a join. It returns false if there was none.
+func (n *Network) leave(s *socket, a netip.Addr) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.Index(n.members[a], s)
+	if i < 0 {
+		return false
+	}
+	// A new slice: send reads the old one without the lock.
+	n.members[a] = slices.Concat(n.members[a][:i], n.members[a][i+1:])
+	if len(n.members[a]) == 0 {
+		delete(n.members, a)
+	}
+	return true
+}
+
+// send takes a datagram in. data is the network's from then on.
+func (n *Network) send(from *socket, to netip.Addr, data []byte) {
+	n.mu.Lock()
+	members := n.members[to]
+	n.mu.Unlock()
+	if len(members) == 0 && n.c.Watch != nil {
+		n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop, Flipped: -1, Data: data})
+	}
+	for i, m := range members {
+		d := data
+		if i < len(members)-1 { // a copy for each, since each may be corrupted
+			d = slices.Clone(data)
+		}
+		n.path(from.addr(), m.addr()).Take([]parcel{{to: m, from: from.addr(), flipped: -1, data: d}}, true, false)
+	}
+}
+
+// path returns the lane from one address to another.
+func (n *Network) path(from, to netip.Addr) *impair.Lane[parcel] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := path{from, to}
+	l := n.paths[w]
+	if l == nil {
+		h := fnv.New64a()
+		a, b := from.As16(), to.As16()
+		h.Write(a[:])
+		h.Write(b[:])
+		l = impair.NewLane[parcel](lane{n}, n.c.Clock, n.c.Impairment, rand.New(rand.NewPCG(n.c.Seed, h.Sum64())))
+		n.paths[w] = l
+	}
+	return l
+}
+
+// datagram returns a parcel in the form of the configuration's functions.
+func (n *Network) datagram(p *parcel, arrived bool) *Datagram {
+	return &Datagram{Time: n.c.Clock.Now(), From: p.from, To: p.to.addr(), Arrived: arrived, Verdict: p.verdict, Flipped: p.flipped, Data: p.data}
+}
+
+// lane is the impair.Handler of all lanes of a network.
+type lane struct{ n *Network }
+
+func (l lane) Decide(p *parcel) impair.Verdict {
+	if l.n.c.Filter == nil {
+		return impair.Chance
+	}
+	return l.n.c.Filter(l.n.datagram(p, false))
+}
+
+func (lane) Copy(p parcel) parcel {
+	p.data = slices.Clone(p.data)
+	return p
+}
+
+func (lane) Keep(p parcel) parcel { return p }
+
+// Flip never ends a parcel: its receiver detects the bit, or does not.
+func (lane) Flip(p *parcel, bit uint32) bool {
+	p.flipped = int(bit % uint32(8*len(p.data)))
+	return true
+}
+
+func (l lane) Decided(p *parcel, v impair.Verdict, _ bool) {
+	p.verdict = v
+	l.n.counts[v].Add(1)
+	if l.n.c.Watch != nil {
+		l.n.c.Watch(l.n.datagram(p, false))
+	}
+	if p.flipped >= 0 {
+		p.data[p.flipped/8] ^= 1 << (p.flipped % 8)
+	}
+}
+
+// Emit queues parcels that arrive after the latency.
+func (l lane) Emit(list []parcel, _, _, _ bool) {
+	n := l.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := n.c.Clock.Now() + n.c.Latency
+	for _, p := range list {
+		n.numbers++
+		p.at, p.number = at, n.numbers
+		n.push(p)
+	}
+	n.arm()
+}
+
+// arm sets the timer for the first parcel. The caller holds n.mu.
+func (n *Network) arm() {
+	if n.pumping || len(n.queue) == 0 || n.set && n.armed <= n.queue[0].at {
+		return
+	}
+	n.set, n.armed = true, n.queue[0].at
+	d := max(n.armed-n.c.Clock.Now(), 0)
+	if n.timer == nil {
+		n.timer = n.c.Clock.AfterFunc(d, n.pump)
+	} else {
+		n.timer.Reset(d)
+	}
+}
+
+// pump is the timer's function: it delivers what has arrived. The timer may fire while catchUp delivers, which sets it again when it is done.
+func (n *Network) pump() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.set = false
+	if n.pumping {
+		return
+	}
+	n.deliver(n.c.Clock.Now)
+}
+
+// catchUp delivers what had arrived before the call. It returns false while another goroutine delivers.
+func (n *Network) catchUp() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pumping {
+		return false
+	}
+	now := n.c.Clock.Now()
+	n.deliver(func() time.Duration { return now })
+	return true
+}
+
+// deliver delivers what arrives until now, one port's share after the other. Only one runs at a time. The caller holds n.mu, which is released
+// for each delivery.
+func (n *Network) deliver(now func() time.Duration) {
+	n.pumping = true
+	var batch []parcel
+	for len(n.queue) > 0 && n.queue[0].at <= now() {
+		batch = append(batch[:0], n.pop())
+		for len(n.queue) > 0 && n.queue[0].at == batch[0].at && n.queue[0].to == batch[0].to {
+			batch = append(batch, n.pop())
+		}
+		n.mu.Unlock()
+		batch[0].to.receive(batch)
+		n.mu.Lock()
+	}
+	n.pumping = false
+	n.arm()
+}
+
+func (p *parcel) before(q *parcel) bool { return p.at < q.at || p.at == q.at && p.number < q.number }
+
+func (n *Network) push(p parcel) {
+	n.queue = append(n.queue, p)
+	q := n.queue
+	for i := len(q) - 1; i > 0 && q[i].before(&q[(i-1)/2]); i = (i - 1) / 2 {
+		q[i], q[(i-1)/2] = q[(i-1)/2], q[i]
+	}
+}
+
+func (n *Network) pop() parcel {
+	q := n.queue
+	p := q[0]
+	last := len(q) - 1
+	q[0] = q[last]
+	q[last] = parcel{}
+	q = q[:last]
+	n.queue = q
+	for i := 0; ; {
+		c := 2*i + 1
+		if c+1 < last && q[c+1].before(&q[c]) {
+			c++
+		}
+		if c >= last || !q[c].before(&q[i]) {
+			return p
+		}
+		q[i], q[c] = q[c], q[i]
+		i = c
+	}
+}

@@ -1,0 +1,34 @@
+// Package udp is a RoCEv2 port over a UDP socket of this process. It needs no kernel module and no root. There can be one port per (IP address, UDP
+// port) of a machine.
+//
+//	port, err := udp.New(udp.Config{Addr: netip.MustParseAddr("127.0.0.1")})
+//	…
+//	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+//
+// On Linux it sends and receives many datagrams with each system call, and whole trains with segmentation offload. Elsewhere, and with Config.Portable, it uses
+// package net, one datagram per call.
+//
+// # What an unprivileged socket can check
+//
+// Over IPv6, everything. Over IPv4 the ICRC covers the header's identification, which a plain UDP socket does not show. The port computes it
+// from the ICRC, and compares it with what its sender sent before (link/internal/rocev2/ipid.go has the rules): of packets damaged at random, 64 in
+// 2^32 pass if they seem to come from this kit, 160 in 2^32 if from Linux's RoCE, and 1 in 2^32 more for each millisecond since that sender's last
+// packet. With the header visible it would be 1 in 2^32. For the first packet of an address, for the first after a minute's silence, and for senders
+// that draw identifications at random, it is 1 in 2^16; udp_ipv4_id_unchecked counts those. UDP's own checksum, where the sender sets
+// it (this port does, rxe and most adapters do not), comes on top.
+//
+// Config.Privileged closes the gap, on Linux, with the capability CAP_NET_RAW: such a port receives the header and checks all 32 bits.
+//
+// # Counters
+//
+// A port adds these counters to HCA.Counters:
+//
+//	udp_ipv4_id_solved     packets whose IPv4 identification, which the ICRC covers and a socket does not show, was computed from
+//	                       the ICRC, and fits what the sender sent before; what does not fit is counted as drop_ipv4_id
+//	udp_ipv4_id_unchecked  of these, packets for which there was nothing to compare with: 16 of the ICRC's 32 bits checked them
+//	udp_kernel_drops       datagrams that the system dropped before this port could receive them, for want of room in the socket's buffer
+//	                       or for their UDP checksum (Linux); trains count one
+//	udp_merged             packets that came joined to the one before them
+//	udp_send_waits         waits for room in a socket's send buffer
+//	udp_system_calls       system calls that moved packets
+package udp

@@ -1,0 +1,1037 @@
+package udp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/link/internal/rocev2"
+	"ciddk/link/train"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+// The Linux fast path: many datagrams per system call in both directions (sendmmsg, recvmmsg), and one walk through the network
+// stack for up to 64 of them (UDP_SEGMENT, UDP_GRO), with payload gathered from where it lies.
+
+const (
+	errAddrInUse    = unix.EADDRINUSE
+	errAddrNotAvail = unix.EADDRNOTAVAIL
+
+	bufferWish    = 4 << 20          // bytes asked for each socket buffer; the system grants what net.core.rmem_max allows
+	maxSegments   = 64               // UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT
+	maxDatagram   = 65507            // bytes of UDP payload over IPv4
+	sendWaitMS    = 5                // longest wait for room in the send buffer
+	pollStep      = time.Millisecond // how often the receiver looks after pollers
+	busyPolls     = 16               // Drives within a step that mean that somebody spins
+	fewPolls      = 8                // Drives for one wake-up that mean so; a consumer that waits for events makes one or two
+	mergeTrain    = 60 << 10
+	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
+	groupSockets  = 64 // most multicast groups of a port
+	noCheckSum6Rx = 102
+	flowInfo6     = 11 // IPV6_FLOWINFO
+	sendFlow6     = 33 // IPV6_FLOWINFO_SEND
+)
+
+// osRoute is the destination as sendmsg takes it.
+type osRoute struct {
+	sa    [unix.SizeofSockaddrInet6]byte
+	saLen uint32
+	ctl   [2*controlRoom + infoRoom]byte // traffic class, hop limit and source address, when they are not the socket's own
+	nctl  int
+}
+
+// compileRoute returns rocev2.Port.CompileRoute.
+func compileRoute(p *rocev2.Port) func(*rocev2.Route, bool) any {
+	return func(r *rocev2.Route, several bool) any {
+		o := compileOS(r, p.Index)
+		if several {
+			o.setSource(p.Addr, p.Index)
+		}
+		return &o
+	}
+}
+
+func compileOS(r *rocev2.Route, ifindex int) (o osRoute) {
+	ne := binary.NativeEndian
+	a := r.Dst.Addr()
+	binary.BigEndian.PutUint16(o.sa[2:], r.Dst.Port())
+	level, class, hops := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
+	if a.Is4() {
+		o.saLen = unix.SizeofSockaddrInet4
+		ne.PutUint16(o.sa[0:], unix.AF_INET)
+		v4 := a.As4()
+		copy(o.sa[4:], v4[:])
+	} else {
+		level, class, hops = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
+		o.saLen = unix.SizeofSockaddrInet6
+		ne.PutUint16(o.sa[0:], unix.AF_INET6)
+		binary.BigEndian.PutUint32(o.sa[4:], r.Key.Label)
+		v6 := a.As16()
+		copy(o.sa[8:], v6[:])
+		if a.Zone() != "" {
+			ne.PutUint32(o.sa[24:], uint32(ifindex))
+		}
+	}
+	if r.Key.Class != 0 {
+		o.nctl += putControl32(o.ctl[o.nctl:], level, class, uint32(r.Key.Class))
+	}
+	if r.Key.HopLimit != rocev2.DefaultHops {
+		o.nctl += putControl32(o.ctl[o.nctl:], level, hops, uint32(r.Key.HopLimit))
+	}
+	return o
+}
+
+// mmsgSocket is a rocev2.Socket over raw system calls on non-blocking descriptors that Go's poller does not know. A goroutine waits in
+// ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while they do, the goroutine stays
+// out of their way: a packet must not wake it.
+type mmsgSocket struct {
+	port    *rocev2.Port
+	fd      int   // bound to the port's address
+	from    []int // to send from, by lane: fd, or others; the last is gsi
+	gsi     int   // QP1 sends from it, and its errors are read
+	in      int   // where packets come from: fd, or a raw socket
+	raw     bool
+	lost    kernelDrops
+	wake    int // eventfd: Close, or a change of the groups
+	gso     atomic.Bool
+	gro     bool
+	backlog int          // datagrams that the receive buffer holds at most
+	window  int          // bytes on the way
+	packets int          // and packets
+	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
+	pool    sync.Pool    // *sendBatch
+	closed  atomic.Bool
+	closing chan struct{} // closed by close
+	done    chan struct{} // the receiving goroutine has ended; nil: never began
+
+	recvMu sync.Mutex // everything below, and receiving
+	rx     *recvBatch
+	groups []groupSocket
+	drives atomic.Uint64
+	// The goroutine steps aside while consumers poll; one that arms a CQ is about to sleep, and wants it back.
+	attended, aside atomic.Bool
+	attend          chan struct{}
+	gsiSent         atomic.Int64 // when QP1 sent something, nanoseconds of the clock, plus 1; 0: never
+	asleep          atomic.Bool  // the goroutine waits for packets, or is about to, and looks after nothing else
+}
+
+type groupSocket struct {
+	group netip.Addr
+	fd    int
+	n     int // joins
+}
+
+func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
+	if c.Portable {
+		return openPortable(p, c)
+	}
+	at := netip.AddrPortFrom(p.Addr, p.UDP)
+	s := &mmsgSocket{port: p, in: -1, wake: -1, gsi: -1, raw: c.Privileged && p.Addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
+	s.pool.New = func() any { return newSendBatch() }
+	if s.raw {
+		// First, since its error says more than that of an address in use, and so that no packet is lost between the two.
+		if s.in, err = openRaw(at); err != nil {
+			return nil, err
+		}
+	}
+	if s.fd, err = s.open(at, mainSocket); err != nil {
+		return nil, errors.Join(err, closeAll(s.in))
+	}
+	s.from = []int{s.fd}
+	if !s.raw {
+		s.in = s.fd
+	}
+	fail := func(err error) (rocev2.Socket, error) {
+		if s.raw {
+			_ = closeAll(s.in)
+		}
+		_ = s.closeSources()
+		_ = closeAll(s.fd)
+		return nil, err
+	}
+	if c.Privileged && !s.raw {
+		if err := showHeader6(s.fd); err != nil {
+			return fail(err)
+		}
+	}
+	if err := s.setUp(); err != nil {
+		return fail(err)
+	}
+	if c.SourcePorts > 1 {
+		if err := s.openSources(c); err != nil {
+			return fail(err)
+		}
+	}
+	if _, err := sendmmsg(s.fd, nil); errors.Is(err, unix.ENOSYS) {
+		if c.Privileged {
+			return fail(errors.New("this system lacks sendmmsg, without which there is no Privileged"))
+		}
+		// A system that calls itself Linux but has not the calls.
+		_ = s.closeSources()
+		_ = closeAll(s.fd)
+		return openPortable(p, c)
+	}
+	if err := s.openGSI(); err != nil {
+		return fail(err)
+	}
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fail(fmt.Errorf("eventfd: %w", err))
+	}
+	s.lost.watch(s.in)
+	return s, nil
+}
+
+// closeAll closes those that are open.
+func closeAll(fds ...int) error {
+	var errs []error
+	for _, fd := range fds {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// showHeader6 has an IPv6 socket tell what of the header it can.
+func showHeader6(fd int) error {
+	for _, o := range []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT, flowInfo6} {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, o, 1); err != nil {
+			return fmt.Errorf("IPv6 socket option %d: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// socketUse is what a socket is for.
+type socketUse uint8
+
+const (
+	mainSocket   socketUse = iota // the port's own: receives, and sends unless there are other sources
+	sharedSocket                  // receives from a multicast group; several processes may listen to one
+	sourceSocket                  // sends only
+)
+
+// open makes a bound socket.
+func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) {
+	family := unix.AF_INET
+	var sa unix.Sockaddr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: as4(at.Addr())}
+	if at.Addr().Is6() {
+		family = unix.AF_INET6
+		sa6 := &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+		if rocev2.NeedsZone(at.Addr()) {
+			sa6.ZoneId = uint32(s.port.Index)
+		}
+		sa = sa6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return -1, fmt.Errorf("socket: %w", err)
+	}
+	fail := func(what string, err error) (int, error) {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w", what, err)
+	}
+	if use == sharedSocket {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return fail("SO_REUSEADDR", err)
+		}
+	}
+	if err := setDontFragment(uintptr(fd), at.Addr().Is4()); err != nil {
+		return fail("don't fragment", err)
+	}
+	if at.Addr().Is6() {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return fail("IPV6_V6ONLY", err)
+		}
+		// Linux RoCE and much hardware send no checksum even over IPv6.
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noCheckSum6Rx, 1); err != nil {
+			return fail("UDP_NO_CHECK6_RX", err)
+		}
+	}
+	// A smaller buffer than wished is no error: Window follows what was granted.
+	if use != sourceSocket {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferWish)
+	// Likewise receive offload.
+	if use != sourceSocket && unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && use == mainSocket {
+		s.gro = true
+	}
+	if s.raw || use == sourceSocket {
+		if err := dropAll(fd); err != nil {
+			return fail("UDP socket", err)
+		}
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func as4(a netip.Addr) (b [4]byte) {
+	if a.Is4() {
+		b = a.As4()
+	}
+	return b
+}
+
+// setUp does what the port's own socket needs beside.
+func (s *mmsgSocket) setUp() error {
+	granted, err := unix.GetsockoptInt(s.in, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return fmt.Errorf("SO_RCVBUF: %w", err)
+	}
+	s.window, s.packets, s.backlog = windowFor(granted), packetsFor(granted), granted/leastCharge
+	if _, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT); err == nil {
+		s.gso.Store(true)
+	}
+	return s.setUpSending(s.fd)
+}
+
+// setUpSending does what a socket needs to send.
+func (s *mmsgSocket) setUpSending(fd int) error {
+	if s.port.Addr.Is4() {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, rocev2.DefaultHops); err != nil {
+			return fmt.Errorf("IP_TTL: %w", err)
+		}
+		if err := unix.SetsockoptInet4Addr(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, s.port.Addr.As4()); err != nil {
+			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1); err != nil {
+			return fmt.Errorf("IP_MULTICAST_LOOP: %w", err)
+		}
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, rocev2.DefaultHops); err != nil {
+		return fmt.Errorf("IPV6_UNICAST_HOPS: %w", err)
+	}
+	// Without it, packets have the flow label that the system chooses.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, sendFlow6, 1)
+	if s.port.Index != 0 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.Index); err != nil {
+			return fmt.Errorf("IPV6_MULTICAST_IF: %w", err)
+		}
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1); err != nil {
+		return fmt.Errorf("IPV6_MULTICAST_LOOP: %w", err)
+	}
+	return nil
+}
+
+// setDontFragment makes the system set DF and leave the IPv4 identification 0: the ICRC covers both.
+func setDontFragment(fd uintptr, v4 bool) error {
+	if v4 {
+		return unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+	}
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
+}
+
+// windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system charges a
+// datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a lone packet of 1024 bytes.
+func windowFor(granted int) int { return granted / 6 }
+
+// packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a driver gives each a buffer
+// of its own. No more than what queues on the way take, 1000 packets by default (netdev_max_backlog, txqueuelen), with room for others.
+func packetsFor(granted int) int { return max(256, min(granted/4096, 512)) }
+
+// leastCharge is less than what the system charges any datagram with: its bookkeeping alone takes more.
+const leastCharge = 512
+
+func (s *mmsgSocket) Hints() rvt.Hints {
+	h := rvt.Hints{Window: s.window, Packets: s.packets}
+	if s.gso.Load() {
+		m := s.port.MTU.Bytes()
+		h.MaxTrain = mergeTrain / m * m
+	} else {
+		h.MaxTrain = 8 * s.port.MTU.Bytes()
+	}
+	return h
+}
+
+func (s *mmsgSocket) Start() error {
+	s.recvMu.Lock()
+	s.rx = newRecvBatch(s.port, s.raw)
+	s.recvMu.Unlock()
+	s.done = make(chan struct{})
+	go s.receive()
+	return nil
+}
+
+func (s *mmsgSocket) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	close(s.closing)
+	s.signal()
+	if s.done != nil {
+		<-s.done
+	}
+	s.recvMu.Lock() // no Drive is delivering
+	defer s.recvMu.Unlock()
+	s.sends.Lock()
+	defer s.sends.Unlock()
+	s.lost.leave(s.in)
+	err := s.closeSources()
+	fds := []int{s.fd, s.wake}
+	if s.raw {
+		fds = append(fds, s.in)
+	}
+	for _, g := range s.groups {
+		s.lost.leave(g.fd)
+		fds = append(fds, g.fd)
+	}
+	return errors.Join(err, closeAll(fds...))
+}
+
+func (s *mmsgSocket) drops() uint64 { return s.lost.total() }
+
+// signal makes the goroutine look up. A counter that is full is as good as one more.
+func (s *mmsgSocket) signal() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(s.wake, one[:])
+}
+
+// receive is the goroutine.
+func (s *mmsgSocket) receive() {
+	defer close(s.done)
+	fds := make([]unix.PollFd, 0, 3+groupSockets)
+	seen := s.drives.Load()
+	step := time.NewTimer(pollStep)
+	defer step.Stop()
+	for !s.closed.Load() {
+		s.attended.Store(false)
+		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the last: this goroutine
+		// now, or after the poller has seen that it sleeps and wakes it.
+		s.asleep.Store(true)
+		s.port.Receiver.FlushAcks()
+		fds = s.pollSet(fds[:0])
+		// EINTR and the like: the next round tells more.
+		_, _ = unix.Ppoll(fds, nil, nil)
+		s.asleep.Store(false)
+		s.clearWake(fds)
+		if fds[1].Revents != 0 {
+			s.readErrors()
+		}
+		n := s.drain()
+		now := s.drives.Load()
+		if now-seen < fewPolls && (n > 0 || now == seen) {
+			seen = now
+			continue
+		}
+		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop, or until a consumer goes to sleep.
+		s.aside.Store(true)
+		for !s.closed.Load() && !s.attended.Load() {
+			seen = now
+			// Not in ppoll: a processor of the scheduler would go to sleep with it, while others spin.
+			step.Reset(pollStep)
+			select {
+			case <-step.C:
+			case <-s.attend:
+			case <-s.closing:
+			}
+			s.drain()
+			s.readRecentErrors()
+			s.port.Receiver.FlushAcks()
+			if now = s.drives.Load(); now-seen < busyPolls {
+				break
+			}
+		}
+		s.aside.Store(false)
+		seen = s.drives.Load()
+	}
+}
+
+// pollSet lists what to wait for: the eventfd comes first, then the errors of QP1's datagrams.
+func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	fds = append(fds, unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.gsi)},
+		unix.PollFd{Fd: int32(s.in), Events: unix.POLLIN})
+	for _, g := range s.groups {
+		fds = append(fds, unix.PollFd{Fd: int32(g.fd), Events: unix.POLLIN})
+	}
+	return fds
+}
+
+func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
+	if fds[0].Revents != 0 {
+		var b [8]byte
+		_, _ = unix.Read(s.wake, b[:]) // empty already: fine
+	}
+}
+
+// drain receives until nothing is left and returns the number of packets; 0 also while a poller receives. It yields after each batch: the
+// runtime preempts a goroutine that does not yield only after 10 ms, and while packets keep coming other goroutines, such as a consumer that
+// polls, would wait that long for a processor.
+func (s *mmsgSocket) drain() (n int) {
+	idle, drives := 0, s.drives.Load()
+	for !s.closed.Load() && s.recvMu.TryLock() {
+		k := s.receiveAll(false)
+		s.recvMu.Unlock()
+		if k > 0 {
+			n += k
+			idle = 0
+			runtime.Gosched()
+			continue
+		}
+		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the sender pays
+		// for, too. A consumer that drives does the looking itself.
+		if idle++; n == 0 || idle > spinReceives || s.drives.Load() != drives {
+			break
+		}
+		runtime.Gosched()
+	}
+	return n
+}
+
+// drive receives what is there, for a consumer whose queue is empty.
+func (s *mmsgSocket) drive() int {
+	s.drives.Add(1)
+	if !s.recvMu.TryLock() {
+		return 0
+	}
+	n := 0
+	if !s.closed.Load() && s.rx != nil {
+		n = s.receiveAll(true)
+	}
+	s.recvMu.Unlock()
+	switch {
+	case n > 0:
+		if s.asleep.Load() {
+			s.signal()
+		}
+	case s.port.Receiver != nil:
+		s.port.Receiver.FlushAcks()
+	}
+	return n
+}
+
+// CatchUp receives until nothing is left, or until more has come than the buffer held: whatever arrived before the call has been delivered
+// then. It stops where another goroutine receives.
+func (s *mmsgSocket) CatchUp(uint64) (next uint64, done bool) {
+	empty := 0
+	for n := 0; n < s.backlog && empty < 2; { // twice, since one receive may report the error of an earlier send (ICMP) instead
+		if s.closed.Load() {
+			break
+		}
+		if !s.recvMu.TryLock() {
+			return 0, false
+		}
+		k := 0
+		if !s.closed.Load() && s.rx != nil {
+			k = s.receiveAll(false)
+		}
+		s.recvMu.Unlock()
+		n += k
+		if k == 0 {
+			empty++
+			continue
+		}
+		empty = 0
+		runtime.Gosched()
+	}
+	return 0, true
+}
+
+// receiveAll makes one receive on each socket and delivers. The caller holds recvMu.
+func (s *mmsgSocket) receiveAll(polled bool) int {
+	n := s.rx.receive(s.in, netip.AddrPortFrom(s.port.Addr, s.port.UDP), polled)
+	for i := range s.groups {
+		n += s.rx.receive(s.groups[i].fd, netip.AddrPortFrom(s.groups[i].group, s.port.UDP), polled)
+	}
+	return n
+}
+
+func (s *mmsgSocket) openGroup(at netip.AddrPort) (int, error) {
+	if s.raw {
+		return openRaw(at)
+	}
+	return s.open(at, sharedSocket)
+}
+
+func (s *mmsgSocket) Join(group netip.Addr) error {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	if s.closed.Load() {
+		return errors.New("the port has been closed")
+	}
+	for i := range s.groups {
+		if s.groups[i].group == group {
+			s.groups[i].n++
+			return nil
+		}
+	}
+	if len(s.groups) == groupSockets {
+		return fmt.Errorf("%d multicast groups are joined, which is the most", groupSockets)
+	}
+	fd, err := s.openGroup(netip.AddrPortFrom(group, s.port.UDP))
+	if err != nil {
+		return fmt.Errorf("multicast group %v: %w", group, err)
+	}
+	if group.Is4() {
+		err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: group.As4(), Address: s.port.Addr.As4(), Ifindex: int32(s.port.Index)})
+		if err == nil {
+			err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0)
+		}
+	} else {
+		err = unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+			&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(s.port.Index)})
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return fmt.Errorf("joining multicast group %v on interface %q: %w", group, s.port.Interface, err)
+	}
+	s.lost.watch(fd)
+	s.groups = append(s.groups, groupSocket{group, fd, 1})
+	s.signal()
+	return nil
+}
+
+func (s *mmsgSocket) Leave(group netip.Addr) error {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.group != group {
+			continue
+		}
+		if g.n--; g.n > 0 || s.closed.Load() {
+			return nil
+		}
+		s.lost.leave(g.fd)
+		err := unix.Close(g.fd)
+		s.groups = append(s.groups[:i], s.groups[i+1:]...)
+		s.signal()
+		return err
+	}
+	return fmt.Errorf("multicast group %v is not joined", group)
+}
+
+// Drive makes the port an rvt.Driver; on the portable socket there is nothing to drive.
+func (p *Port) Drive() int {
+	if s, ok := p.core.Socket.(*mmsgSocket); ok {
+		return s.drive()
+	}
+	return 0
+}
+
+// Attend wakes the goroutine, should it have stepped aside.
+func (p *Port) Attend() {
+	if s, ok := p.core.Socket.(*mmsgSocket); ok {
+		s.attended.Store(true)
+		if s.aside.Load() {
+			select {
+			case s.attend <- struct{}{}:
+			default: // it knows
+			}
+		}
+	}
+}
+
+// recvBatch is the storage of one receive.
+type recvBatch struct {
+	*rocev2.Decoder
+	port  *rocev2.Port
+	raw   bool // what comes has its IPv4 header
+	stat  *rocev2.Stats
+	most  int // messages to ask for: 1 after an empty receive, more after full ones
+	dirty int // headers that the system has written to
+	hdrs  [recvMessages]mmsghdr
+	iovs  [recvMessages]unix.Iovec
+	names [recvMessages]unix.RawSockaddrInet6
+	ctls  [recvMessages][recvControl]byte
+	bufs  []byte
+}
+
+const (
+	recvMessages = 32 // most messages per receive
+	recvLarge    = 4  // the same while trains are long: what was received is still in the cache when it is copied on
+	recvBytes    = 64 << 10
+	recvControl  = 4 * controlRoom // UDP_GRO, and over IPv6 in privileged mode traffic class, hop limit, flow label
+)
+
+func newRecvBatch(p *rocev2.Port, raw bool) *recvBatch {
+	// Pages that no datagram reaches are never touched.
+	r := &recvBatch{port: p, Decoder: rocev2.NewDecoder(p, !raw), raw: raw, stat: &p.Stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
+	for i := range r.hdrs {
+		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
+		r.hdrs[i].init(&r.names[i], &r.iovs[i])
+	}
+	return r
+}
+
+// receive makes one recvmmsg and delivers what came; it returns the number of datagrams (trains count one).
+func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
+	for i := range r.dirty {
+		r.hdrs[i].reset(r.ctls[i][:])
+	}
+	n, err := recvmmsg(fd, r.hdrs[:r.most])
+	raceReceived()
+	r.dirty = n
+	if err != nil || n == 0 {
+		r.most = 1
+		return 0 // nothing there, or an error that an earlier send caused (ICMP), which says nothing about receiving
+	}
+	full := n == r.most
+	r.stat.SystemCalls.Add(1)
+	r.Polled = polled
+	total := 0
+	for i := range n {
+		h := &r.hdrs[i]
+		size := int(h.size)
+		total += size
+		if size > recvBytes || h.truncated() {
+			r.port.Receiver.Count(rvt.DropMalformed, 1)
+			continue
+		}
+		b := r.bufs[i*recvBytes : i*recvBytes+size]
+		if r.raw {
+			r.RawIP(b, dst)
+			continue
+		}
+		r.Datagram(sourceOf(&r.names[i]), dst, b, r.control(r.ctls[i][:h.controlLen()]))
+	}
+	limit := recvMessages
+	if total/n > recvBytes/4 {
+		limit = recvLarge
+	}
+	if full {
+		r.most *= 4
+	}
+	r.most = min(r.most, limit)
+	r.Deliver()
+	return n
+}
+
+// sourceOf reads an address that the system wrote.
+func sourceOf(n *unix.RawSockaddrInet6) netip.AddrPort {
+	if n.Family == unix.AF_INET {
+		return sourceOf4(n)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(n.Addr), ntohs(n.Port))
+}
+
+// controlRoom is the space of a control message with up to 4 bytes.
+const controlRoom = 24
+
+// infoRoom is the space of a control message with a source address, IPV6_PKTINFO being the longer one.
+const infoRoom = 40
+
+// putControl32 writes a control message of one int and returns its space.
+func putControl32(b []byte, level, typ int, v uint32) int {
+	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], v)
+	return putControl(b, level, typ, 4)
+}
+
+// putControl16 does so for 16 bits.
+func putControl16(b []byte, level, typ int, v uint16) int {
+	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], v)
+	return putControl(b, level, typ, 2)
+}
+
+// putControl writes the header for n bytes: their length with the header's (a word), level, type.
+func putControl(b []byte, level, typ, n int) int {
+	ne := binary.NativeEndian
+	w := strconv.IntSize / 8
+	if w == 8 {
+		ne.PutUint64(b, uint64(unix.CmsgLen(n)))
+	} else {
+		ne.PutUint32(b, uint32(unix.CmsgLen(n)))
+	}
+	ne.PutUint32(b[w:], uint32(level))
+	ne.PutUint32(b[w+4:], uint32(typ))
+	return unix.CmsgSpace(n)
+}
+
+// control reads the control messages of a receive. It returns the segment size, 0 when it was one packet; what they say of the IPv6
+// header goes to the decoder.
+func (r *recvBatch) control(b []byte) (seg int) {
+	if len(b) == 0 {
+		return 0
+	}
+	ne := binary.NativeEndian
+	w := strconv.IntSize / 8
+	r.Class, r.HopLimit, r.Label = 0, 0, 0
+	for at := unix.CmsgLen(0); len(b) >= at+4; {
+		var n int
+		if w == 8 {
+			n = int(ne.Uint64(b))
+		} else {
+			n = int(ne.Uint32(b))
+		}
+		if n < at+4 || n > len(b) {
+			break
+		}
+		level, typ, v := ne.Uint32(b[w:]), ne.Uint32(b[w+4:]), b[at:]
+		switch {
+		case level == unix.IPPROTO_UDP && typ == unix.UDP_GRO:
+			seg = int(int32(ne.Uint32(v)))
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_TCLASS:
+			r.Class = uint8(ne.Uint32(v))
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_HOPLIMIT:
+			r.HopLimit = uint8(ne.Uint32(v))
+		case level == unix.IPPROTO_IPV6 && typ == flowInfo6:
+			r.Label = binary.BigEndian.Uint32(v) & 0xfffff
+		}
+		b = b[min(unix.CmsgSpace(n-at), len(b)):]
+	}
+	return seg
+}
+
+// sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers, ICRCs, small
+// payloads).
+type sendBatch struct {
+	n     int // messages
+	iov   int // pieces
+	used  int // bytes of scratch
+	tail  int // scratch offset where the last piece ends, -1 if it is payload
+	hdrs  [sendMessages]mmsghdr
+	info  [sendMessages]message
+	iovs  [sendPieces]unix.Iovec
+	ctls  [sendMessages][3*controlRoom + infoRoom]byte
+	bytes []byte
+}
+
+// message is a datagram under construction, or a train of them of equal size.
+type message struct {
+	at    rocev2.CutPos // of its first packet
+	rt    *rocev2.Route
+	iov   int // first piece
+	seg   int // bytes of all packets but the last
+	total int
+	n     int
+	full  bool // the last packet was shorter: nothing more can follow
+	acks  bool // the first packet is an acknowledgement
+}
+
+const (
+	sendMessages = 64
+	sendPieces   = 1024 // UIO_MAXIOV, the most for one message; a batch has no more in all
+	sendScratch  = 64 << 10
+	copyBelow    = 512 // payload that is cheaper to copy than to gather
+)
+
+func newSendBatch() *sendBatch { return &sendBatch{bytes: make([]byte, sendScratch)} }
+
+func (s *mmsgSocket) Send(pkts []rvt.Packet) {
+	b := s.pool.Get().(*sendBatch)
+	c := rocev2.Cutter{Trains: pkts}
+	s.sends.RLock()
+	if s.closed.Load() {
+		c.Bad = train.Count(pkts)
+	} else {
+		for s.fill(b, &c) {
+			s.flush(b, &c)
+		}
+	}
+	s.sends.RUnlock()
+	if c.Bad > 0 {
+		s.port.Receiver.Count(rvt.DropSendFailed, c.Bad)
+	}
+	b.forget()
+	s.pool.Put(b)
+}
+
+// fill puts packets into an empty batch until it is full or there are no more; false when there were none.
+func (s *mmsgSocket) fill(b *sendBatch, c *rocev2.Cutter) bool {
+	b.n, b.iov, b.used = 0, 0, 0
+	gso := s.gso.Load()
+	for c.Next() {
+		if !b.add(c, gso) {
+			break
+		}
+	}
+	if b.n == 0 {
+		return false
+	}
+	b.seal()
+	return true
+}
+
+// add puts the packet under the cutter into the batch and goes on; false when there is no room.
+func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
+	payload := int(c.Bytes)
+	small := payload <= copyBelow
+	scratch := c.Size
+	pieces := 1
+	if !small {
+		scratch -= payload
+		pieces = 2 + c.Pieces()
+	}
+	if b.iov+pieces > sendPieces || b.used+scratch > sendScratch {
+		// An empty batch has room for any packet whose payload has less pieces than a batch; another cannot be sent at all.
+		if b.n == 0 {
+			c.Bad++
+			for left := payload; left > 0; {
+				left -= len(c.Piece(left))
+			}
+			c.Advance()
+			return true
+		}
+		return false
+	}
+	m := b.train(c, gso)
+	if m == nil {
+		return false
+	}
+	id := m.n
+	rt := c.Route
+	h := b.bytes[b.used : b.used+scratch : b.used+scratch]
+	hl := c.Packet.PutHeaders(h)
+	crc := rt.ICRC(c.Size, uint16(id))
+	if small {
+		end := scratch - wire.ICRCLen
+		c.CopyPayload(h[hl:])
+		clear(h[hl+payload : end])
+		crc.Transport(h[:end]).Put(h[end:])
+		b.own(scratch)
+	} else {
+		pad := c.Packet.BTH.Pad
+		crc = crc.Headers(h[:hl])
+		b.own(hl)
+		for left := payload; left > 0; {
+			p := c.Piece(left)
+			left -= len(p)
+			crc = crc.Update(p)
+			b.iovs[b.iov] = iovec(p)
+			b.iov++
+			b.tail = -1
+		}
+		t := h[hl:]
+		clear(t[:pad])
+		crc.Pad(pad).Put(t[pad:])
+		b.own(int(pad) + wire.ICRCLen)
+		c.Advance()
+	}
+	m.n++
+	return true
+}
+
+// train gives the message that the packet under the cutter goes to: the last one, where it can follow in it, or a new one.
+func (b *sendBatch) train(c *rocev2.Cutter, gso bool) *message {
+	if b.n > 0 && gso {
+		m := &b.info[b.n-1]
+		// An acknowledgement behind a short message travels alone: the peer begins with the message while this is still on its way.
+		ack := c.Of().Op == wire.OpAcknowledge
+		if !m.full && (ack == m.acks || b.n > 1 || m.n > 1) && c.Size <= m.seg && m.n < maxSegments && m.total+c.Size <= maxDatagram && (m.rt == c.Route || m.rt.Key == c.Route.Key) {
+			m.full = c.Size < m.seg
+			m.total += c.Size
+			return m
+		}
+	}
+	if b.n == sendMessages {
+		return nil
+	}
+	m := &b.info[b.n]
+	*m = message{at: c.CutPos, rt: c.Route, iov: b.iov, seg: c.Size, total: c.Size, acks: c.Of().Op == wire.OpAcknowledge}
+	b.n++
+	b.tail = -1
+	return m
+}
+
+// own makes the next n bytes of scratch a piece of the last message, or a part of its last piece.
+func (b *sendBatch) own(n int) {
+	if b.tail == b.used {
+		b.iovs[b.iov-1].SetLen(int(b.iovs[b.iov-1].Len) + n)
+	} else {
+		b.iovs[b.iov] = iovec(b.bytes[b.used : b.used+n])
+		b.iov++
+	}
+	b.used += n
+	b.tail = b.used
+}
+
+// seal writes the message headers.
+func (b *sendBatch) seal() {
+	for i := range b.n {
+		m := &b.info[i]
+		end := b.iov
+		if i+1 < b.n {
+			end = b.info[i+1].iov
+		}
+		ctl := b.ctls[i][:0]
+		if m.n > 1 {
+			k := putControl16(b.ctls[i][:], unix.IPPROTO_UDP, unix.UDP_SEGMENT, uint16(m.seg))
+			ctl = b.ctls[i][:k]
+		}
+		rt := m.rt.System.(*osRoute)
+		ctl = append(ctl, rt.ctl[:rt.nctl]...)
+		b.hdrs[i].send(rt, b.iovs[m.iov:end], ctl)
+	}
+}
+
+// sendmmsg sends messages i to j. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
+func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
+	raceSent()
+	if b.n <= 2 && b.used < 4<<10 && b.iov <= 2 {
+		return sendmmsgShort(fd, b.hdrs[i:j])
+	}
+	return sendmmsg(fd, b.hdrs[i:j])
+}
+
+// sameSource returns the end of the messages from i on that leave by one socket.
+func (b *sendBatch) sameSource(i int) int {
+	j := i + 1
+	for j < b.n && b.info[j].rt.Key.Lane == b.info[i].rt.Key.Lane {
+		j++
+	}
+	return j
+}
+
+// forget lets go of payload and routes.
+func (b *sendBatch) forget() {
+	clear(b.iovs[:b.iov])
+	for i := range b.n {
+		b.info[i].rt = nil
+		b.hdrs[i] = mmsghdr{}
+	}
+	b.n, b.iov = 0, 0
+}
+
+// flush sends a batch. What the system refuses is lost and counted; where it refuses segmentation, that is done without from here on.
+func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
+	waits := 0
+	for i := 0; i < b.n; {
+		fd := s.from[b.info[i].rt.Key.Lane]
+		if fd == s.gsi {
+			s.gsiSent.Store(int64(s.port.Clock.Now()) + 1)
+		}
+		k, err := b.sendmmsg(fd, i, b.sameSource(i))
+		if k > 0 {
+			s.port.Stats.SystemCalls.Add(1)
+			i += k
+			continue
+		}
+		m := &b.info[i]
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case fd == s.gsi && waits < 3 && s.clearError(err):
+			waits++
+		case (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)) && waits < 3:
+			waits++
+			s.port.Stats.SendRetries.Add(1)
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, sendWaitMS)
+		case (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)) && m.n > 1:
+			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4 identifications,
+			// and so their ICRCs, differ.
+			s.gso.Store(false)
+			c.SetPos(m.at)
+			return
+		default:
+			c.Bad += m.n
+			i++
+		}
+	}
+}

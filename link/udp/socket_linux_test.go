@@ -1,0 +1,104 @@
+package udp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ciddk/internal/linktest"
+	"ciddk/link/train"
+	"ciddk/rvt"
+	"ciddk/wire"
+)
+
+func (s *mmsgSocket) merging() bool { return s.gso.Load() && s.gro }
+
+// A consumer that spins receives by itself, the goroutine steps aside, and takes over again when the consumer stops.
+func TestUDPDrive(t *testing.T) {
+	t.Parallel()
+	a, _ := openTest(t, Config{})
+	b, rb := openTest(t, Config{})
+	p := []rvt.Packet{{Service: wire.RC, Op: wire.OpAcknowledge, N: 1, Route: routeTo(t, a, b)}}
+	for n := 0; n < 200; n++ {
+		a.Send(p)
+		for packets := 0; packets == 0; {
+			b.Drive()
+			rb.Lock()
+			packets = len(rb.Pkts)
+			rb.Unlock()
+		}
+		rb.Taken()
+	}
+	rb.Lock()
+	polled := rb.Polled
+	rb.Unlock()
+	require.Positive(t, polled)
+	b.Drive()
+	require.Positive(t, rb.Flushes.Load(), "an idle Drive flushes acknowledgements")
+	a.Send(p)
+	rb.Packets(t, 1)
+}
+
+// Where the system refuses segmentation, the packets go out one by one, with the ICRCs that this takes.
+func TestUDPWithoutSegmentation(t *testing.T) {
+	t.Parallel()
+	a, ra := openTest(t, Config{})
+	b, rb := openTest(t, Config{})
+	a.core.Socket.(*mmsgSocket).gso.Store(false)
+	checkRoundTrip(t, a, ra, b, rb)
+}
+
+// Steady state makes no garbage, sending or receiving.
+func TestUDPNoAllocation(t *testing.T) {
+	a, _ := openTest(t, Config{})
+	b := newSink(t)
+	rt, err := a.Route(avTo(b.port), rvt.Flow{})
+	require.NoError(t, err)
+	var pkts []rvt.Packet
+	for i := range 16 {
+		n := 1 + i%2*3
+		pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: uint32(n), MTU: 1024, Len: uint32(n * 1024),
+			Payload: [][]byte{make([]byte, n*1024)}, Route: rt})
+	}
+	want := train.Count(pkts)
+	step := func() {
+		a.Send(pkts)
+		for got := 0; got < want; got = int(b.got.Swap(0)) + got {
+			b.port.Drive()
+		}
+	}
+	step()
+	// The pool of send batches is emptied by garbage collections of other tests, hence not exactly zero.
+	require.Less(t, testing.AllocsPerRun(200, step), 1.0)
+}
+
+// What Hints.Window promises fits the receive buffer of a port that does not read for a while, in long trains and in single packets.
+func TestUDPWindow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		n, mtu int
+	}{{"trains of 4096", 15, 4096}, {"trains of 1024", 60, 1024}, {"singles of 4096", 1, 4096}, {"singles of 1024", 1, 1024}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, ra := openTest(t, Config{})
+			p, err := New(Config{Addr: linktest.Addr()})
+			require.NoError(t, err)
+			b := p
+			s := &sink{port: b}
+			t.Cleanup(func() { require.NoError(t, b.Close()) })
+			rt := routeTo(t, a, b)
+			window, body := a.Hints().Window, make([]byte, c.n*c.mtu)
+			sent := 0
+			for sent+len(body) <= window {
+				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: uint32(c.n), MTU: uint32(c.mtu), Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt}})
+				sent += len(body)
+			}
+			require.NoError(t, linktest.Start(b, s))
+			require.Eventually(t, func() bool { return int(s.bytes.Load()) == sent }, 5*time.Second, time.Millisecond,
+				"the buffer of the peer is too small for the window")
+			require.Empty(t, ra.Counts)
+		})
+	}
+}
