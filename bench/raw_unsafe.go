@@ -28,7 +28,7 @@ func (h *mmsghdr) point(iov *unix.Iovec, b []byte, to *unix.RawSockaddrInet4) {
 	}
 }
 
-// segments asks for segmentation offload into packets of n bytes.
+// segments sets segmentation offload into packets of n bytes.
 func (h *mmsghdr) segments(ctl *[24]byte, n uint16) {
 	c := (*unix.Cmsghdr)(unsafe.Pointer(ctl))
 	c.Level, c.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT

@@ -52,7 +52,7 @@ func (p Page) picture(t bench.Table) string {
 	return fmt.Sprintf("%s%s-%v.svg", strings.TrimSuffix(base, filepath.Ext(base)), p.Infix, t)
 }
 
-// link shows a picture. Who cannot see it has the table below.
+// link returns the Markdown of a picture. Its text refers readers who cannot see the picture to the table below.
 func (d data) link(t bench.Table, name string) string {
 	var ops []string
 	for _, p := range d.panels {

@@ -80,8 +80,9 @@ func (c captured) transport(t *testing.T) (bth []byte, icrc uint32) {
 		b[0] |= 0xf0
 		at, pseudo = 8, nil
 	case b[0]>>4 == 4:
-		b[1], b[8], b[10], b[11] = 255, 255, 255, 255
-		b[26], b[27] = 255, 255
+		for _, i := range []int{1, 8, 10, 11, 26, 27} {
+			b[i] = 255
+		}
 		at = 28
 	default:
 		b[0] |= 0x0f

@@ -89,7 +89,7 @@ type rawHeaders struct {
 	k    uint16 // datagrams of it that have come
 }
 
-// openRawHeaders wants the capability CAP_NET_RAW.
+// openRawHeaders opens a raw socket, which needs CAP_NET_RAW.
 func openRawHeaders(addr netip.Addr, port uint16) (*rawHeaders, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {

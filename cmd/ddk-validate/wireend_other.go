@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// dontFragment says that the end cannot be had: beside Linux, loopback has one address, and the adapter has it.
+// dontFragment returns an error: except on Linux, loopback has one address, which the adapter uses.
 func dontFragment(*net.UDPConn) error {
 	return errors.New("an end of the link needs a second loopback address, which Linux alone has without setup")
 }

@@ -252,7 +252,7 @@ func fuzz(ctx context.Context, r *runner) error {
 
 type target struct{ pkg, name string }
 
-// fuzzTargets asks go test for the fuzz functions of the tree.
+// fuzzTargets returns the fuzz functions of the tree, as go test lists them.
 func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
 	c := r.command(ctx, nil, "go", "test", "-json", "-list", "^Fuzz", "./...")
 	c.Stderr = r.out

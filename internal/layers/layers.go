@@ -73,7 +73,7 @@ func Find(rows []Row, folder string) int {
 
 func within(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
 
-// Check says why a file in folder may not import path, or nil. module is the module's own path; test tells a _test.go file.
+// Check returns an error if a file in folder may not import path. module is the module's own path; test is set for a _test.go file.
 func Check(rows []Row, module, folder, path string, test bool) error {
 	at := Find(rows, folder)
 	if at < 0 {
@@ -96,7 +96,7 @@ func Check(rows []Row, module, folder, path string, test bool) error {
 	return fmt.Errorf("%s may not import %s; outside the standard library it may import %s", row.Folder, path, or(row.Modules))
 }
 
-// std tells a package of the standard library: its first element has no dot.
+// std reports whether a path is of the standard library: its first element has no dot.
 func std(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LinkType says what a capture file's packets begin with; the numbers are libpcap's.
+// LinkType is the protocol that the packets of a capture file begin with, by libpcap's numbers.
 type LinkType uint32
 
 const (

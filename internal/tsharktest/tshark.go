@@ -197,7 +197,7 @@ func parse(line string, fields int) (packet, error) {
 	return k, nil
 }
 
-// judge says why a packet is not sound: the name of the protocol that is malformed, and the expert information.
+// judge returns an error for a packet that is not sound: the name of the malformed protocol, and the expert information.
 func judge(malformed string, severities, messages []string) error {
 	var errs []error
 	if malformed != "" {

@@ -43,7 +43,7 @@ type Device interface {
 
 	// ReadCQ moves entries out of a completion queue, oldest first.
 	ReadCQ(n CQN, e []CQE) int
-	// ArmCQ asks for one interrupt at the next entry added. An entry that is added after ArmCQ has begun and fits causes
+	// ArmCQ arms one interrupt for the next entry that is added. An entry that is added after ArmCQ has begun and fits causes
 	// it, always; one that was there before never does. NotifyNext on top of NotifySolicited wins, the reverse changes nothing.
 	ArmCQ(n CQN, when ci.Notify)
 }
@@ -59,7 +59,7 @@ type Handler interface {
 // CQN names a completion queue of the device.
 type CQN uint32
 
-// Info says who the device is and how much it holds.
+// Info is the identity of a device and its limits.
 type Info struct {
 	GUID                               ci.GUID
 	VendorID                           uint32

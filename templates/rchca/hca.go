@@ -38,7 +38,8 @@ type HCA struct {
 func New(dev Device) (*HCA, error) {
 	i := dev.Info()
 	h := &HCA{dev: dev, info: i, qp: make(map[ci.QPN]*qp), cq: make(map[CQN]*cq)}
-	h.pds.max, h.cqs.max, h.qps.max, h.mrs.max = i.MaxPDs, i.MaxCQs, i.MaxQPs, i.MaxMRs
+	h.pds.max, h.cqs.max = i.MaxPDs, i.MaxCQs
+	h.qps.max, h.mrs.max = i.MaxQPs, i.MaxMRs
 	if err := dev.Start((*interrupts)(h)); err != nil {
 		return nil, fmt.Errorf("rchca: start of adapter %v: %w", i.GUID, err)
 	}

@@ -96,7 +96,7 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// early tells a state before the one from which on posts are taken.
+// early reports whether a state comes before the first one that accepts posts.
 func (r *ring) early(from ci.QPState) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

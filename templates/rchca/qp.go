@@ -32,7 +32,7 @@ type ring struct {
 	used  int
 }
 
-// free tells how many slots there are. A completion may free more meanwhile.
+// free returns the number of free slots. A completion may free more meanwhile.
 func (r *ring) free() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

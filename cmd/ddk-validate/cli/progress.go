@@ -14,7 +14,7 @@ import (
 	"ciddk/validate/report"
 )
 
-// progress shows a run: on a terminal one live line and a line for each case that did not pass, elsewhere a plain line for each case.
+// progress prints a run: on a terminal one live line and a line for each case that did not pass, elsewhere a plain line for each case.
 type progress struct {
 	out   io.Writer
 	style report.Style

@@ -24,7 +24,8 @@ func (w *workerCmd) Run(a *app) error {
 		return err
 	}
 	s := w.setting()
-	s.Worker, s.Options.Run, s.PcapDir, s.PcapAll = w.Index, w.RunID, w.Pcap, w.PcapAll
+	s.Worker, s.Options.Run = w.Index, w.RunID
+	s.PcapDir, s.PcapAll = w.Pcap, w.PcapAll
 	// An interrupt from the terminal reaches the whole process group; the parent decides what it means.
 	if err := validate.ServeWorker(context.WithoutCancel(a.ctx), a.catalog, d, s); err != nil {
 		return &exitError{validate.ExitHarness, fmt.Errorf("worker %d: %w", w.Index, err)}

@@ -85,7 +85,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// kick tells the device's goroutine that there may be work.
+// kick wakes the device's goroutine, since there may be work.
 func (d *Device) kick() {
 	select {
 	case d.wake <- struct{}{}:

@@ -20,7 +20,8 @@ func (q *qp) execute(now time.Time) bool {
 		return false
 	}
 	if !q.started {
-		q.started, q.retries, q.rnr, q.retryAt = true, int(q.attr.RetryCount), int(q.attr.RNRRetry), time.Time{}
+		q.started, q.retryAt = true, time.Time{}
+		q.retries, q.rnr = int(q.attr.RetryCount), int(q.attr.RNRRetry)
 	}
 	peer := q.peer()
 	status, n := q.attempt(peer)
