@@ -108,12 +108,6 @@ func (e *endpoint) receivesAt(p *port) bool {
 	return e.home.Load() == p || e.home2.Load() == p
 }
 
-// countBadPKey counts a packet whose P_Key does not match.
-func (e *endpoint) countBadPKey(n uint32) {
-	e.dev.count.add(DropPKey, int(n))
-	saturate(&e.port.pkeyErrors)
-}
-
 // packets returns the number of packets of a message of n bytes.
 func (e *endpoint) packets(n uint32) uint32 {
 	if n == 0 {

@@ -54,7 +54,7 @@ func callsModule(stack, module string) bool {
 
 // print writes the message and the goroutines, those of the project first.
 func (d dump) print(w io.Writer) {
-	io.WriteString(w, d.before)
+	fmt.Fprint(w, d.before)
 	for _, p := range d.panic {
 		fmt.Fprintf(w, "%s\n\n", p)
 	}

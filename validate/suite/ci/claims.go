@@ -131,10 +131,10 @@ var claims = []claim{
 	}},
 	{name: "user", bits: ci.CapUser, try: func(s *claimStage) error {
 		u, err := s.ca.OpenUser(process{}, &ci.UserBuffer{})
-		if err == nil {
-			u.Destroy()
+		if err != nil {
+			return err
 		}
-		return err
+		return u.Destroy()
 	}},
 	{name: "sl-for-ip", bits: ci.CapSLForIP, try: func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err }},
 	{name: "vendor-call", bits: ci.CapVendorCall, try: func(s *claimStage) error { return s.ca.VendorCall(&ci.VendorOp{Status: -1}) }},
