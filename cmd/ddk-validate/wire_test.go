@@ -122,15 +122,16 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 
 // Which cases a link leaves out is what the link is, and no more.
 func TestWireLinks(t *testing.T) {
-	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc", "wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh",
-		"wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
-	ip := []string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class", "wire.form.flow-label", "wire.drop.cnp",
-		"wire.take.source-port", "wire.take.class", "wire.ud.header"}
+	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc",
+		"wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh", "wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
+	ipv6 := []string{"wire.form.flow-label", "wire.form.flow-label-path"}
+	ip := append([]string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class",
+		"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header"}, ipv6...)
 	for _, tt := range []struct {
 		link string
 		v6   bool
 		skip []string
-	}{{"direct", false, ip}, {"network", false, append([]string{"wire.form.flow-label"}, infiniband...)}, {"network", true, infiniband}} {
+	}{{"direct", false, ip}, {"network", false, append(ipv6, infiniband...)}, {"network", true, infiniband}} {
 		d := drivers()[0]
 		o := validate.Options{Seed: 1, Link: tt.link, Run: 81}
 		if tt.v6 {
