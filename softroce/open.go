@@ -24,8 +24,8 @@ type Config struct {
 
 // Open opens an adapter on an IP address of this machine and returns a ready connection manager. Close of the Manager
 // closes the adapter, too.
-// Errors: those of udp.New and reference.New (the address is not this machine's, or another program has UDP port 4791 there) and
-// rdmacm.OpenHCA.
+// Errors: those of udp.New and reference.New (the address is not this machine's, or another program has UDP port 4791
+// there) and rdmacm.OpenHCA.
 func Open(addr netip.Addr, cfg Config) (*rdmacm.Manager, error) {
 	cfg.UDP.Addr = addr
 	port, err := udp.New(cfg.UDP)

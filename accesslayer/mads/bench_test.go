@@ -58,9 +58,9 @@ func BenchmarkSend(b *testing.B) {
 // BenchmarkDo asks and is answered: by one goroutine, and by 64.
 func BenchmarkDo(b *testing.B) {
 	for _, w := range benchWires {
-		p := w.ports()
 		run := func(name string, parallel int) {
 			b.Run(w.name+"/"+name, func(b *testing.B) {
+				p := w.ports()
 				x, y := newNode(b, nodeConfig{}, p[0]), newNode(b, nodeConfig{}, p[1])
 				echo(b, y)
 				client := x.agent(mads.AgentConfig{})

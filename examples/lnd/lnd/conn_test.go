@@ -157,7 +157,10 @@ func TestNoWriteAfterwards(t *testing.T) {
 		assert.NoError(t, back.write(o, o.mem, at, message{header: header{Type: noop}}))
 	})
 	<-back.over
-	require.ErrorIs(t, back.err, ci.WCRemAccessErr.Err())
+	// The NAK and the disconnection of the peer whose queue pair failed take different ways, and either may arrive first.
+	if !errors.Is(back.err, rdmacm.ErrPeerDisconnected) {
+		require.ErrorIs(t, back.err, ci.WCRemAccessErr.Err())
+	}
 	require.Equal(t, random(1, 5000), into)
 }
 
