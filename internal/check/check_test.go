@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -184,4 +185,14 @@ func TestRanOut(t *testing.T) {
 func TestLastFuzzLine(t *testing.T) {
 	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: 20\nPASS\n"))
 	assert.Empty(t, lastFuzzLine("PASS\n"))
+}
+
+// TestFolderOf checks that a step finds the package of the test that it runs.
+func TestFolderOf(t *testing.T) {
+	r := &runner{root: "../.."}
+	dir, err := r.folderOf("func TestUDPStorm(")
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(r.root, dir, "doc.go"))
+	_, err = r.folderOf("func TestThatNobodyWrote(")
+	assert.ErrorContains(t, err, "no test file contains")
 }

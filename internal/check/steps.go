@@ -325,11 +325,14 @@ func storm(ctx context.Context, r *runner) error {
 
 // folderOf returns the folder of the test file that contains a text.
 func (r *runner) folderOf(text string) (string, error) {
-	files, err := layers.Files(r.root, "_test.go")
+	files, err := layers.Files(r.root, ".go")
 	if err != nil {
 		return "", err
 	}
 	for _, f := range files {
+		if !strings.HasSuffix(f, "_test.go") {
+			continue
+		}
 		b, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(f)))
 		if err != nil {
 			return "", err
