@@ -132,8 +132,8 @@ type EventHandler struct {
 
 func (h *EventHandler) deliver(e ci.Event) { e.Context = h.ctx; h.fn(e) }
 
-// UserCA is an open CA as one process uses it. Its destruction destroys the process's objects, and may begin after the process has exited.
-// It is a ci.UserCA, too.
+// UserCA is an open CA as one process uses it. Destroying it destroys the objects of the process. Destroy may be called
+// after the process has exited. UserCA implements ci.UserCA.
 type UserCA struct {
 	object
 	verbs userCAVerbs

@@ -102,7 +102,8 @@ func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 
 // notRegistered is the error of every verb that gets a GUID which no HCA has.
 func notRegistered(verb string, guid ci.GUID) error {
-	return &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
+	return &ci.Error{Verb: verb, Status: ci.NotFound,
+		Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
 }
 
 type clientHCA struct {

@@ -20,8 +20,9 @@ type FMRPoolConfig struct {
 	OnFlush func(error)
 }
 
-// FMRPool lends FMRs; new code uses FastRegPool (see the package documentation). Unmapping costs a trip to the HCA for a whole batch of them, so a mapping given back stays valid for peers until
-// the next flush; who cannot have that calls Flush. Its destruction unmaps what was not given back.
+// FMRPool is a pool of FMRs. New code uses FastRegPool (see the package documentation). Returned mappings are unmapped
+// in batches, since each Unmap is a trip to the HCA. A peer can use a returned mapping until the next flush; Flush forces
+// one. Destroying the pool unmaps the mappings that were not returned.
 type FMRPool struct {
 	object
 	pd   *PD

@@ -85,7 +85,8 @@ func (m *Manager) settle(c *conn) {
 	}
 }
 
-// makeRoom displaces a pending request for one from a source with a debt, and reports whether it did; m.mu is held.
+// makeRoom displaces a pending request in favour of a new one whose source has the given debt. It reports whether it
+// displaced one. The caller holds m.mu.
 func (m *Manager) makeRoom(debt uint32) bool {
 	now := m.clock.Now()
 	var victim *conn
@@ -121,9 +122,9 @@ func (m *Manager) displace(c *conn) {
 	m.wheel.Set(&c.timer, 1)
 }
 
-// mostIndebted returns the request to displace among those that wait at a listener, for one from a source with a debt: the one whose source has the largest
-// debt, and of those with the same debt the newest. ok is false if no debt outweighs that of the newcomer. Of a long backlog it compares crowdedBacklog
-// requests, chosen at random. m.mu is held.
+// mostIndebted returns the waiting request to displace in favour of a new one whose source has the given debt. It is the
+// request whose source has the largest debt; of equal debts, the newest. ok is false if no debt is larger than the given
+// one. In a long backlog it compares crowdedBacklog requests chosen at random. The caller holds m.mu.
 func mostIndebted[R any](m *Manager, waiting []R, source func(R) *mads.Source, debt uint32) (victim R, ok bool) {
 	now := m.clock.Now()
 	var largest uint32
@@ -139,7 +140,8 @@ func mostIndebted[R any](m *Manager, waiting []R, source func(R) *mads.Source, d
 	return victim, ok
 }
 
-// makeRoom displaces a request that waits for Accept for one from a source with a debt, and reports whether it did; m.mu is held.
+// makeRoom displaces a request that waits for Accept in favour of a new one whose source has the given debt. It reports
+// whether it displaced one. The caller holds m.mu.
 func (l *listener) makeRoom(debt uint32) bool {
 	c, ok := mostIndebted(l.m, l.waiting, func(c *conn) *mads.Source { return &c.from }, debt)
 	if ok {
@@ -148,8 +150,8 @@ func (l *listener) makeRoom(debt uint32) bool {
 	return ok
 }
 
-// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup for one from a source with a debt, and reports whether it did;
-// m.mu is held.
+// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup in favour of a new one whose source has the given
+// debt. It reports whether it displaced one. The caller holds m.mu.
 func (l *listener) makeRoomForLookup(debt uint32) bool {
 	r, ok := mostIndebted(l.m, l.lookups, func(r *lookup) *mads.Source { return &r.source }, debt)
 	if ok {

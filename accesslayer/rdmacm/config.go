@@ -150,7 +150,7 @@ type ConnParam struct {
 	QKey ci.QKey
 }
 
-// DialIDConfig says what Dial makes on its way.
+// DialIDConfig configures DialID: the ID, its queue pair and the connection.
 type DialIDConfig struct {
 	ID   IDConfig
 	QP   QPConfig
@@ -162,7 +162,7 @@ type DialIDConfig struct {
 	Setup func(*ID) error
 }
 
-// ListenIDConfig says what a Listener accepts.
+// ListenIDConfig configures ListenID: the ID that listens and its backlog.
 type ListenIDConfig struct {
 	ID IDConfig
 	// Backlog bounds the requests that wait for Accept; more are refused. 0: 128.

@@ -269,8 +269,8 @@ func (c *Conn) recycle(i int) {
 	}
 }
 
-// grant tells the peer how many messages this end can take, if it is time and there is a place in the send queue. Otherwise the completion that makes a
-// place, or the next message, brings it about.
+// grant sends the peer its credits when a grant is due and the send queue has room. If the queue is full, the credits
+// are sent with the next message, or when a completion makes room.
 func (c *Conn) grant() {
 	c.e.mu.Lock()
 	due := c.credits.due() && c.e.creditPlaces > 0 && c.e.failed == nil

@@ -98,7 +98,7 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 	return err
 }
 
-// answer tells programs that look the endpoint up its QP.
+// answer accepts lookups until ctx ends. Each reply contains the endpoint's QP.
 func (d *Datagram) answer(ctx context.Context) {
 	defer close(d.done)
 	for {
@@ -116,8 +116,8 @@ func (d *Datagram) fail(op string, err error) error {
 	return opError(op, d.LocalAddr(), Addr{Space: UDP}, err)
 }
 
-// Lookup asks an endpoint at an address and port for its QP, and returns where to send. Errors: those of ID.ResolveAddr, ResolveRoute and
-// Connect for datagrams (*cm.LookupError, cm.ErrTimeout, the context's).
+// Lookup resolves the endpoint at an address and port, and returns the Peer to send to. Errors: those of
+// ID.ResolveAddr, ResolveRoute and Connect for datagrams (*cm.LookupError, cm.ErrTimeout, the context's).
 func (d *Datagram) Lookup(ctx context.Context, remote netip.AddrPort) (Peer, error) {
 	id, err := d.id.m.DialID(ctx, remote, DialIDConfig{ID: d.id.cfg, Local: netip.AddrPortFrom(d.id.LocalAddr().Addr(), 0), lookup: true})
 	if err != nil {

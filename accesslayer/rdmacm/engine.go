@@ -451,7 +451,7 @@ func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
 	return s.wc, nil
 }
 
-// abandon gives up waiting for a send buffer.
+// abandon ends a call that waits for the completion of send buffer i. The buffer is released when it completes.
 func (e *engine) abandon(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -463,7 +463,7 @@ func (e *engine) abandon(i int) {
 	e.senders.wake()
 }
 
-// release gives back a send buffer for which a call has waited.
+// release releases send buffer i after its completion, and wakes calls that wait for a free one.
 func (e *engine) release(i int) {
 	e.mu.Lock()
 	e.free = append(e.free, i)

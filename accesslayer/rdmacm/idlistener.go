@@ -206,9 +206,9 @@ func (l *IDListener) receive(private []byte, path cm.Path, from, to ci.GID) (*ID
 	return id, 0
 }
 
-// inOwnName tells whether the port from which a request came is the one that it names as its sender's, else the reason to refuse it: our QP would
-// send to another one's, which may have a connection with us already. On Ethernet, and from another subnet, the GID says so; on InfiniBand the LID,
-// of which LMC gives a port several.
+// inOwnName returns the reason to reject a request that names another port than the one that sent it, or 0. Accepting it
+// would make our QP send to that port, which may have a connection with us already. Ports are compared by GID on Ethernet
+// and between subnets, and by LID within an InfiniBand subnet, where LMC assigns several LIDs to a port.
 func inOwnName(r *cm.Request, link ci.Link, lmc uint8) mad.RejReason {
 	named, av := &r.REQ.Primary, &r.From.AV
 	if link == ci.LinkEthernet || named.LocalLID == permissiveLID {

@@ -96,7 +96,7 @@ func (r *Request) LocalAddr() Addr { return r.id.LocalAddr() }
 // RemoteAddr returns the address of the peer.
 func (r *Request) RemoteAddr() Addr { return r.id.RemoteAddr() }
 
-// Delay asks the peer for more time, up to 69 s if its manager agrees. It may be repeated.
+// Delay requests more time from the peer (MRA), up to 69 s if its manager agrees. It may be repeated.
 func (r *Request) Delay() error { return r.id.Delay() }
 
 // Accept establishes the connection; Config.Private goes to the peer's application, up to AcceptLen-12 bytes, for a plain peer AcceptLen. After an

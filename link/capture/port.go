@@ -88,7 +88,7 @@ func (p *Port) entries(list []*entry, d rvt.Direction, pkt *rvt.Packet, pending 
 	return list
 }
 
-// Send shows the packets, then sends them.
+// Send passes the packets to the capture and then sends them.
 func (p *Port) Send(pkts []rvt.Packet) {
 	if !p.tap.on.Load() {
 		p.inner.Send(pkts)
@@ -153,7 +153,7 @@ type receiver struct {
 	p *Port
 }
 
-// Deliver shows each train, and delivers it.
+// Deliver passes each train to the capture and delivers it.
 func (r receiver) Deliver(pkts []rvt.Packet, wait, polled bool) {
 	if !r.p.tap.on.Load() {
 		r.Receiver.Deliver(pkts, wait, polled)

@@ -94,8 +94,8 @@ func (d *Decoder) segment(p []byte, id uint16) int {
 	return 0
 }
 
-// likelyBTH tells whether a packet may begin here: a known opcode, transport version 0, reserved fields 0, a QP that is not 0 (there is
-// none on Ethernet).
+// likelyBTH reports whether b may begin with a BTH: a known opcode, transport version 0, reserved fields 0, and a QP
+// other than 0, which Ethernet does not have.
 func likelyBTH(b []byte) bool {
 	return wire.Opcode(b[0]).Known() && b[1]&0x0f == 0 && b[4]&0x3f == 0 && b[5]|b[6]|b[7] != 0 && b[8]&0x7f == 0
 }

@@ -73,7 +73,7 @@ const (
 	idRejected
 )
 
-// settled says that a packet of this kit's idHistory teaches nothing more.
+// settled reports whether further packets would not change the history.
 func (h *idHistory) settled() bool {
 	return h.flags&(idIndexed|idProven) == idIndexed|idProven && h.doubt == 0
 }
@@ -186,7 +186,7 @@ func (t *idTable) set(key uint64) *[tableWays]idHistory {
 	return &t.sets[h>>56]
 }
 
-// find gives the idHistory of two addresses, or nil.
+// find returns the idHistory of a pair of addresses, or nil.
 func (t *idTable) find(key uint64) *idHistory {
 	s := t.set(key)
 	for i := range s {
@@ -240,7 +240,7 @@ func (s *idChecker) guess() uint16 {
 	return s.h.last + 1
 }
 
-// settled says that packets with the identification that was expected need not be judged.
+// settled reports whether packets with the expected identification need no check.
 func (s *idChecker) settled() bool { return s.h != nil && s.h.settled() }
 
 // set goes to another flow, whose addresses may be the same.

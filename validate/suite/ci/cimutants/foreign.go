@@ -65,7 +65,7 @@ func (p foreignCQ) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	return q, err
 }
 
-// foreignBind gives a bind that fails with a status another result.
+// foreignBind replaces the result of a bind that fails with a given status.
 type foreignBind struct {
 	ciwrap.QP
 	status ci.Status
