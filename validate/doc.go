@@ -39,7 +39,7 @@
 //
 //	func Suite() validate.Suite { return validate.NewSuite("ci", sends, receives) }
 //
-// The mutants of a suite are in a package of their own below it, such as suite/cm/cmmutants, in files with the names of the
+// The mutants of a suite are in a package of their own below it, such as suite/cmsuite/cmmutants, in files with the names of the
 // areas. They name the same requirement values. Only programs with a self test import them.
 //
 // Suites cm and al and the file foreign.go of suite ci have this form. The other areas are functions that return a Suite and name
@@ -59,7 +59,7 @@
 //     that are left are a failure where the target counts them.
 //   - A case with faults on the link declares Needs.Impair and calls T.Impair. The link is good until then, and again after the case.
 //   - A case that sends and receives packets itself declares Needs.Wire and opens an end of the link with T.Wire. It records
-//     packets with T.Packet and T.Remark, so that a failure has its capture. Package suite/wire has a peer that does all that.
+//     packets with T.Packet and T.Remark, so that a failure has its capture. Package suite/wiresuite has a peer that does all that.
 //   - A case does not sleep. It waits with kit's CQ.Wait and Events.Wait, which have the case's deadline. T.Context ends with it.
 //   - A case takes random numbers from T.Rand alone. They follow from the seed and the case's id, so that a failure can be repeated.
 //   - A case finds its mutants whatever the scheduler does: by counting, by order, or by a rendezvous. Where only chance shows a

@@ -8,7 +8,7 @@ import (
 
 	"ciddk/internal/testenv"
 	"ciddk/validate"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 // Datagrams to IPv6 groups are heard on the link udp where the process has a network for them; where it has none, the cases that wait for

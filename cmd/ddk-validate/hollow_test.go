@@ -10,7 +10,7 @@ import (
 	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/mutant"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 // A driver that claims what it does not have is not certified in any profile that judges drivers, though every answer it gives is another than Unsupported.

@@ -2,10 +2,10 @@ package main
 
 import (
 	"ciddk/validate/mutant"
-	"ciddk/validate/suite/al/almutants"
-	"ciddk/validate/suite/ci/cimutants"
-	"ciddk/validate/suite/cm/cmmutants"
-	wiresuite "ciddk/validate/suite/wire"
+	"ciddk/validate/suite/alsuite/almutants"
+	"ciddk/validate/suite/cisuite/cimutants"
+	"ciddk/validate/suite/cmsuite/cmmutants"
+	"ciddk/validate/suite/wiresuite"
 )
 
 // mutants returns the lists of wrong drivers for the self test.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/validate"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 func TestSNMPCounters(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"ciddk/validate"
 	"ciddk/validate/evidence"
 	"ciddk/validate/mutant"
-	wiresuite "ciddk/validate/suite/wire"
+	"ciddk/validate/suite/wiresuite"
 )
 
 // wireRun runs cases of the wire over a driver, with captures of those that fail.

@@ -158,7 +158,7 @@ func TestDifference(t *testing.T) {
 func TestPublic(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{"ci": true, "accesslayer/cm": true, "cmd/ddk-validate": false, "internal/check": false, "ci/ciwrap/internal/x": false,
-		"testing": true, "test/storm": false, "validate": true, "validate/suite/cm": false} {
+		"testing": true, "test/storm": false, "validate": true, "validate/suite/cmsuite": false} {
 		assert.Equal(t, want, isPublic(path), path)
 	}
 }

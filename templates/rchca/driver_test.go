@@ -9,7 +9,7 @@ import (
 
 	"ciddk/templates/rchca/target"
 	"ciddk/validate"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

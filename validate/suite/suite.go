@@ -1,13 +1,13 @@
 // Package suite lists the certifier's suites. Each suite is a package below this one; programs that run all of them import this package,
-// and programs for one driver may import a single suite, such as validate/suite/ci.
+// and programs for one driver may import a single suite, such as validate/suite/cisuite.
 package suite
 
 import (
 	"ciddk/validate"
-	alsuite "ciddk/validate/suite/al"
-	cisuite "ciddk/validate/suite/ci"
-	cmsuite "ciddk/validate/suite/cm"
-	wiresuite "ciddk/validate/suite/wire"
+	"ciddk/validate/suite/alsuite"
+	"ciddk/validate/suite/cisuite"
+	"ciddk/validate/suite/cmsuite"
+	"ciddk/validate/suite/wiresuite"
 )
 
 // All returns every suite, in the order of reports.

@@ -18,7 +18,7 @@ import (
 	"ciddk/validate"
 	"ciddk/validate/fakehca"
 	"ciddk/validate/mutant"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 func TestMain(m *testing.M) {

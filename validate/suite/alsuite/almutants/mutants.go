@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
 	"ciddk/validate/req"
-	alsuite "ciddk/validate/suite/al"
+	"ciddk/validate/suite/alsuite"
 )
 
 // All returns the mutants of all areas.

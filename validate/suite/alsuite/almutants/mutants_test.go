@@ -7,8 +7,8 @@ import (
 
 	"ciddk/validate"
 	"ciddk/validate/mutant"
-	alsuite "ciddk/validate/suite/al"
-	"ciddk/validate/suite/al/almutants"
+	"ciddk/validate/suite/alsuite"
+	"ciddk/validate/suite/alsuite/almutants"
 )
 
 // TestAll checks that the mutants fit the suite.

@@ -2,7 +2,7 @@ package cmmutants
 
 import (
 	"ciddk/validate/mutant"
-	cmsuite "ciddk/validate/suite/cm"
+	"ciddk/validate/suite/cmsuite"
 )
 
 var ends = []mutant.Mutant{

@@ -8,8 +8,8 @@ import (
 
 	"ciddk/validate"
 	"ciddk/validate/mutant"
-	cmsuite "ciddk/validate/suite/cm"
-	"ciddk/validate/suite/cm/cmmutants"
+	"ciddk/validate/suite/cmsuite"
+	"ciddk/validate/suite/cmsuite/cmmutants"
 )
 
 // TestAll checks that the mutants fit the suite and that every requirement of the suite is broken by one.

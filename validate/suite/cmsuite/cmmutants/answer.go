@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"ciddk/validate/mutant"
-	cmsuite "ciddk/validate/suite/cm"
+	"ciddk/validate/suite/cmsuite"
 )
 
 var answers = []mutant.Mutant{

@@ -19,7 +19,7 @@ import (
 	"ciddk/link/sim"
 	"ciddk/rvt"
 	"ciddk/validate"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 // offered are capabilities that the reference HCA lacks and the extended driver has, so that the cases which prove them are seen to pass.

@@ -8,8 +8,8 @@ import (
 
 	"ciddk/validate"
 	"ciddk/validate/req"
-	alsuite "ciddk/validate/suite/al"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/alsuite"
+	"ciddk/validate/suite/cisuite"
 )
 
 // The suite fits beside that of package ci, and with both every requirement of the access layer has a case.

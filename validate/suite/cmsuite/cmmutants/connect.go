@@ -5,7 +5,7 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	cmsuite "ciddk/validate/suite/cm"
+	"ciddk/validate/suite/cmsuite"
 )
 
 var connects = []mutant.Mutant{

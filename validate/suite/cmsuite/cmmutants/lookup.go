@@ -3,7 +3,7 @@ package cmmutants
 import (
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	cmsuite "ciddk/validate/suite/cm"
+	"ciddk/validate/suite/cmsuite"
 )
 
 var lookups = []mutant.Mutant{

@@ -8,7 +8,7 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/fakehca"
-	cisuite "ciddk/validate/suite/ci"
+	"ciddk/validate/suite/cisuite"
 )
 
 func fake(link ci.Link) validate.Driver {
