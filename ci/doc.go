@@ -94,6 +94,7 @@
 //	67     get_sl_for_ip_port                   CA.SLForIP
 //	-      ib_register_ca, ib_deregister_ca     Registrar.Register, Deregister
 //	-      ci_interface, ci_umv_buf             HCA and HCAInfo, UserBuffer (field User)
+//	-      uvp_interface_t (ib_uvp.h)           UserLibrary
 //	-      (DMA mapping, left to the OS)        CA.MapDMA, DMA.Destroy
 //
 // # Deviations

@@ -44,6 +44,7 @@ var mocked = map[string][2]reflect.Type{
 
 	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
 	"PeerActivity":        {reflect.TypeFor[ci.PeerActivity](), reflect.TypeFor[*MockPeerActivity]()},
+	"UserObject":          {reflect.TypeFor[ci.UserObject](), reflect.TypeFor[*MockUserObject]()},
 }
 
 func TestEveryInterfaceHasAMock(t *testing.T) {
