@@ -11,42 +11,71 @@ import (
 	"ciddk/wire"
 )
 
-// datagramArea: the services without acknowledgements. (IBTA 9.8; A17.)
+// datagramArea returns the cases of the services without acknowledgements, UD and UC. (IBTA 9.8; RoCEv2 A17.)
 func datagramArea() validate.Suite {
 	ud, uc := ci.CapUD|ci.CapAV, ci.CapUC
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND", "A datagram fills one receive behind 40 bytes, and its completion names the source QP of the DETH and has the immediate data."),
-			req.Driver.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the 40 bytes in front of a datagram", "The 40 bytes in front of an IPv4 datagram end with its IP header: version, total length, protocol, both addresses; in front of an IPv6 one they are the IP header."),
-			req.Driver.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key", "A datagram with another Q_Key than the QP's is dropped without an answer."),
-			req.Driver.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND", "A datagram leaves as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of the request, with the number of its own QP in the DETH."),
-			req.Driver.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams", "The PSN of each datagram that a QP sends is one more than that of the one before."),
-			req.Driver.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams", "Datagrams are taken whatever their PSN is."),
-			req.Driver.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation", "Datagrams with a wrong ICRC, of another partition or longer than the receive do not complete a receive well."),
-			req.Driver.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection", "A UC QP answers nothing, whether AckReq is set or not."),
-			req.Driver.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets", "A UC message of which a packet is missing is dropped as a whole, and the next one is taken."),
-			req.Driver.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages", "A UC message whose PSN is beyond the expected one is taken."),
-			req.Driver.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets", "A UC message leaves as full packets and a rest, opcodes FIRST, MIDDLE, LAST or ONLY, with PSNs in order, a RETH in the first packet of a WRITE and immediate data in the last."),
-			req.Driver.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access", "A UC WRITE without the right to is dropped without an answer, and nothing is placed."),
+			req.Driver.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
+				"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH "+
+					"and the immediate data."),
+			req.Driver.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 bytes of a receive",
+				"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, "+
+					"protocol and both addresses. For IPv6, they are the IP header."),
+			req.Driver.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
+				"A datagram whose Q_Key is not the QP's is dropped without an answer."),
+			req.Driver.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
+				"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the "+
+					"Q_Key of the work request. The DETH holds the number of the sending QP."),
+			req.Driver.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
+				"The PSN of each datagram that a QP sends is one more than that of the previous one."),
+			req.Driver.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
+				"Datagrams are accepted whatever their PSN is."),
+			req.Driver.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
+				"A datagram with a wrong ICRC, of another partition or longer than the receive does not complete a "+
+					"receive with success."),
+			req.Driver.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
+				"A UC QP sends no answer, whether AckReq is set or not."),
+			req.Driver.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
+				"A UC message with a missing packet is dropped as a whole, and the next message is accepted."),
+			req.Driver.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
+				"A UC message whose PSN is beyond the expected one is accepted."),
+			req.Driver.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
+				"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and "+
+					"consecutive PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet."),
+			req.Driver.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
+				"A UC WRITE without access rights is dropped without an answer, and nothing is written."),
 		},
 		Cases: []validate.Case{
-			validate.NewCase("wire.ud.receive", "datagrams of 0 bytes to the MTU", validate.FeatureWire, udReceive, "WIRE-Ud-01").Claiming(ud),
-			validate.NewCase("wire.ud.header", "the 40 bytes in front", validate.FeatureWire, udHeader, "WIRE-Ud-02").Claiming(ud),
-			validate.NewCase("wire.ud.qkey", "another Q_Key", validate.FeatureWire, udQKey, "WIRE-Ud-03").Claiming(ud),
-			validate.NewCase("wire.ud.send", "datagrams as they leave", validate.FeatureWire, udSend, "WIRE-Ud-04", "WIRE-Ud-05").Claiming(ud),
-			validate.NewCase("wire.ud.send-psn", "PSNs of datagrams as they leave, across 0xffffff", validate.FeatureWire, udSendPSN, "WIRE-Ud-05").Claiming(ud),
-			validate.NewCase("wire.ud.psn", "datagrams with PSNs in any order", validate.FeatureWire, udPSN, "WIRE-Ud-06").Claiming(ud),
-			validate.NewCase("wire.ud.bad", "datagrams that are wrong", validate.FeatureWire, udBad, "WIRE-Ud-07").Claiming(ud),
-			validate.NewCase("wire.uc.silent", "messages with AckReq", validate.FeatureWire, ucSilent, "WIRE-Uc-01").Claiming(uc),
-			validate.NewCase("wire.uc.gap", "a SEND of which a packet is missing", validate.FeatureWire, ucGap, "WIRE-Uc-02").Claiming(uc),
-			validate.NewCase("wire.uc.jump", "a message beyond the expected PSN", validate.FeatureWire, ucJump, "WIRE-Uc-03").Claiming(uc),
-			validate.NewCase("wire.uc.send", "messages as they leave", validate.FeatureWire, ucSend, "WIRE-Uc-04").Claiming(uc),
-			validate.NewCase("wire.uc.access", "a WRITE without the right to", validate.FeatureWire, ucAccess, "WIRE-Uc-05").Claiming(uc),
+			validate.NewCase("wire.ud.receive", "datagrams of 0 bytes to the MTU", validate.FeatureWire, udReceive,
+				"WIRE-Ud-01").Claiming(ud),
+			validate.NewCase("wire.ud.header", "the first 40 bytes of a receive", validate.FeatureWire, udHeader,
+				"WIRE-Ud-02").Claiming(ud),
+			validate.NewCase("wire.ud.qkey", "a datagram with another Q_Key", validate.FeatureWire, udQKey,
+				"WIRE-Ud-03").Claiming(ud),
+			validate.NewCase("wire.ud.send", "datagrams that the QP sends", validate.FeatureWire, udSend, "WIRE-Ud-04",
+				"WIRE-Ud-05").Claiming(ud),
+			validate.NewCase("wire.ud.send-psn", "PSNs of datagrams that the QP sends, across 0xffffff",
+				validate.FeatureWire, udSendPSN, "WIRE-Ud-05").Claiming(ud),
+			validate.NewCase("wire.ud.psn", "datagrams with PSNs in any order", validate.FeatureWire, udPSN,
+				"WIRE-Ud-06").Claiming(ud),
+			validate.NewCase("wire.ud.bad", "invalid datagrams", validate.FeatureWire, udBad,
+				"WIRE-Ud-07").Claiming(ud),
+			validate.NewCase("wire.uc.silent", "messages with AckReq", validate.FeatureWire, ucSilent,
+				"WIRE-Uc-01").Claiming(uc),
+			validate.NewCase("wire.uc.gap", "a SEND with a missing packet", validate.FeatureWire, ucGap,
+				"WIRE-Uc-02").Claiming(uc),
+			validate.NewCase("wire.uc.jump", "a message beyond the expected PSN", validate.FeatureWire, ucJump,
+				"WIRE-Uc-03").Claiming(uc),
+			validate.NewCase("wire.uc.send", "messages that the QP sends", validate.FeatureWire, ucSend,
+				"WIRE-Uc-04").Claiming(uc),
+			validate.NewCase("wire.uc.access", "a WRITE without access rights", validate.FeatureWire, ucAccess,
+				"WIRE-Uc-05").Claiming(uc),
 		},
 	}
 }
 
-const areaLen = 40 // in front of a datagram
+const areaLen = 40 // bytes that precede a datagram in its receive
 
 func udReceive(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
@@ -65,7 +94,7 @@ func udReceive(t *validate.T) {
 		kit.Equal(t, where+": Length", wc.Length, uint32(areaLen+n))
 		kit.Equal(t, where+": SrcQP", uint32(wc.SrcQP), p.qpn)
 		if p.info.Link == ci.LinkInfiniBand {
-			flags &^= ci.WCGRH // a local route has none
+			flags &^= ci.WCGRH // a packet on a local route has no GRH
 		}
 		kit.Equal(t, where+": Flags", wc.Flags&^ci.WCChecksumOK, flags)
 		if imm != 0 {
@@ -73,14 +102,15 @@ func udReceive(t *validate.T) {
 		}
 		kit.SameBytes(t, where, p.Buf.Bytes[areaLen:areaLen+n], data)
 		for j, c := range p.Buf.Bytes[areaLen+n:] {
-			kit.True(t, c == 0xee, where, "nothing written behind it", "byte %d behind it is %#02x", j+1, c)
+			kit.True(t, c == 0xee, where, "nothing written after the datagram", "byte %d after the datagram is %#02x",
+				j+1, c)
 		}
 	}
 }
 
 func udHeader(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
-	p.ethernet()
+	p.needEthernet()
 	const n = 21
 	p.Recv(p.RecvWR(1, 0, areaLen+n))
 	o := p.packet(wire.UDSendOnly, p.bytes(n))
@@ -88,7 +118,7 @@ func udHeader(t *validate.T) {
 	p.put(o)
 	p.RecvCQ.WaitOK(1)
 	h := p.Buf.Bytes[:areaLen]
-	if !v4(p.info.GID) {
+	if !isIPv4(p.info.GID) {
 		kit.Equal(t, "version of the IPv6 header", h[0]>>4, 6)
 		kit.Equal(t, "payload length of the IPv6 header", binary.BigEndian.Uint16(h[4:]), uint16(whole-ip6Len))
 		kit.Equal(t, "next header", h[6], 17)
@@ -99,8 +129,9 @@ func udHeader(t *validate.T) {
 	kit.Equal(t, "version and length of the IPv4 header", h[0], 0x45)
 	kit.Equal(t, "total length of the IPv4 header", binary.BigEndian.Uint16(h[2:]), uint16(whole))
 	kit.Equal(t, "protocol of the IPv4 header", h[9], 17)
-	kit.Equal(t, "sum over the IPv4 header", sum(h, 0), 0xffff)
-	kit.SameBytes(t, "addresses of the IPv4 header", h[12:20], append(append([]byte(nil), p.info.GID[12:]...), p.local[12:]...))
+	kit.Equal(t, "checksum over the IPv4 header, checksum field included", sum(h, 0), 0xffff)
+	kit.SameBytes(t, "addresses of the IPv4 header", h[12:20],
+		append(append([]byte(nil), p.info.GID[12:]...), p.local[12:]...))
 }
 
 func udQKey(t *validate.T) {
@@ -110,17 +141,18 @@ func udQKey(t *validate.T) {
 	p.udGood(1)
 }
 
-// udGood sends a right datagram, which must take the receive of that id: what came before it took none. Nothing must have come from the QP.
+// udGood sends a valid datagram and expects it to complete the receive with that id, which shows that earlier datagrams
+// used none. It fails if the QP has sent a packet.
 func (p *peer) udGood(id uint64) {
 	data := p.bytes(8)
 	p.request(wire.UDSendOnly, data)
 	p.RecvCQ.WaitOK(id)
 	at := int(id-1) * 128
-	kit.SameBytes(p.t, "receive that the good datagram takes", p.Buf.Bytes[at+areaLen:at+areaLen+8], data)
+	kit.SameBytes(p.t, "data of the receive that the valid datagram fills", p.Buf.Bytes[at+areaLen:at+areaLen+8], data)
 	p.mute("datagrams")
 }
 
-// mute has the QP send a message of its own, which must be the first packet from it.
+// mute makes the QP send a message and expects that message to be the first packet from the QP.
 func (p *peer) mute(what string) {
 	const id = 0x6d757465
 	p.Send(p.SendWR(id, 0, 4))
@@ -130,7 +162,7 @@ func (p *peer) mute(what string) {
 		if x != nil {
 			got = x.String()
 		}
-		p.t.Failf("first packet from the QP after "+what, "its own SEND, and no answer before it", "%s", got)
+		p.t.Failf("first packet from the QP after "+what, "the QP's own SEND, without an answer before it", "%s", got)
 	}
 	p.CQ.WaitOK(id)
 }
@@ -147,10 +179,16 @@ func udSend(t *validate.T) {
 		}
 		w.To.QKey = ci.QKey(0x12340000 + i)
 		p.Send(w)
-		x := p.expect(fmt.Sprintf("datagram of %d bytes", n), want{op: []wire.Opcode{op}, anyPSN: true, payload: append([]byte{}, p.Buf.Bytes[64:64+n]...)})
-		if x.DETH.QKey != uint32(w.To.QKey) || x.DETH.SrcQP != uint32(p.Num()) || op.HasImm() && x.ImmDt.Imm != w.Imm || x.BTH.SE != op.HasImm() {
-			p.wrong(x, "headers of a datagram", fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", w.To.QKey, uint32(p.Num()), w.Imm, op.HasImm()),
-				fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", x.DETH.QKey, x.DETH.SrcQP, x.ImmDt.Imm, x.BTH.SE))
+		x := p.expect(fmt.Sprintf("datagram of %d bytes", n),
+			want{op: []wire.Opcode{op}, anyPSN: true, payload: append([]byte{}, p.Buf.Bytes[64:64+n]...)})
+		sameDETH := x.DETH.QKey == uint32(w.To.QKey) && x.DETH.SrcQP == uint32(p.Num())
+		sameImm := !op.HasImm() || x.ImmDt.Imm == w.Imm
+		if !sameDETH || !sameImm || x.BTH.SE != op.HasImm() {
+			p.wrong(x, "headers of the datagram",
+				fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", w.To.QKey, uint32(p.Num()), w.Imm,
+					op.HasImm()),
+				fmt.Sprintf("Q_Key %#x, source QP %#x, immediate %#x, solicited %v", x.DETH.QKey, x.DETH.SrcQP,
+					x.ImmDt.Imm, x.BTH.SE))
 		}
 		p.CQ.WaitOK(id)
 	}
@@ -160,7 +198,8 @@ func udSendPSN(t *validate.T) {
 	p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
 	for i := range 6 {
 		p.Send(p.SendWR(uint64(i+1), 0, 8))
-		p.expect(fmt.Sprintf("datagram %d of a QP that begins at PSN 0xfffffd", i+1), want{op: []wire.Opcode{wire.UDSendOnly}, psn: 0xfffffd + uint32(i), length: 8})
+		p.expect(fmt.Sprintf("datagram %d of a QP whose first PSN is 0xfffffd", i+1),
+			want{op: []wire.Opcode{wire.UDSendOnly}, psn: 0xfffffd + uint32(i), length: 8})
 	}
 	p.CQ.WaitOK(1, 2, 3, 4, 5, 6)
 }
@@ -187,10 +226,13 @@ func udBad(t *validate.T) {
 	p.request(wire.UDSendOnly, p.bytes(8))
 	wc := p.RecvCQ.Wait(1)[0]
 	if wc.Status == ci.WCSuccess && wc.Length != areaLen+8 {
-		t.Failf("receive of 128 bytes after a datagram of 89", "a local length error, or the next datagram", "%s", kit.Completions([]ci.WC{wc}))
+		t.Failf("completion of a receive of 128 bytes after a datagram of 89 bytes, which needs 129",
+			"a local length error, or success for the next datagram", "%s", kit.Completions([]ci.WC{wc}))
 	}
 	for j := 256; j < len(p.Buf.Bytes) && wc.Status != ci.WCSuccess; j++ {
-		kit.True(t, j >= 384 || wc.ID != 2 || p.Buf.Bytes[j] == 0xee, "memory behind a receive that is too short", "nothing written", "byte %d is %#02x", j, p.Buf.Bytes[j])
+		kit.True(t, j >= 384 || wc.ID != 2 || p.Buf.Bytes[j] == 0xee,
+			"memory after the end of a receive that is too short", "nothing written", "byte %d of the buffer is %#02x",
+			j, p.Buf.Bytes[j])
 	}
 }
 
@@ -211,7 +253,8 @@ func ucGap(t *validate.T) {
 		p := s.dial(kit.Type(ci.UC))
 		p.blank()
 		p.Recv(p.RecvWRs(2, 4*p.mtu)...)
-		for k, op := range kit.Variants(t, "opcode", []wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast}) {
+		for k, op := range kit.Variants(t, "opcode",
+			[]wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast}) {
 			if k == missing {
 				p.psn = wire.PSNAdd(p.psn, 1)
 				continue
@@ -221,8 +264,9 @@ func ucGap(t *validate.T) {
 		data := p.bytes(24)
 		p.request(wire.UCSendOnly, data)
 		wc := p.RecvCQ.WaitOK(1)[0]
-		kit.Equal(t, fmt.Sprintf("Length of the first message behind one whose packet %d is missing", missing+1), wc.Length, uint32(len(data)))
-		kit.SameBytes(t, "the message", p.Buf.Bytes[:len(data)], data)
+		kit.Equal(t, fmt.Sprintf("Length of the first message after one whose packet %d is missing", missing+1),
+			wc.Length, uint32(len(data)))
+		kit.SameBytes(t, "data of the message", p.Buf.Bytes[:len(data)], data)
 		p.RecvCQ.Empty()
 		p.mute("a message with a packet missing")
 	}
@@ -253,6 +297,6 @@ func ucAccess(t *validate.T) {
 	data := p.bytes(8)
 	p.request(wire.UCSendOnly, data)
 	p.RecvCQ.WaitOK(1)
-	p.Buf.WantOnly(t, "memory after UC WRITEs without the right to, and a SEND", 0, data)
-	p.mute("UC WRITEs without the right to")
+	p.Buf.WantOnly(t, "memory after UC WRITEs without access rights and one SEND", 0, data)
+	p.mute("UC WRITEs without access rights")
 }

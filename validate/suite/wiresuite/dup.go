@@ -9,34 +9,52 @@ import (
 	"ciddk/wire"
 )
 
-// dupArea: requests that come again. (IBTA 9.7.5.1.2.)
+// dupArea returns the cases of duplicate requests. (IBTA 9.7.5.1.2.)
 func dupArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that has been done and comes again is acknowledged again, with a PSN from its own to that of the newest request done and the MSN as it stands."),
-			req.Driver.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests", "A SEND or WRITE that comes again is not executed again: it takes no receive and writes nothing."),
-			req.Driver.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ", "A READ that comes again is answered again, with the PSNs of the first time."),
-			req.Driver.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ, part of the first", "A READ that comes again for the rest of the first one, from the PSN and address of any of its packets, is answered from there on."),
-			req.Driver.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is answered with the original value of the first time."),
-			req.Driver.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic", "An atomic that comes again is not executed again."),
-			req.Driver.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests", "A request that comes again leaves the expected PSN and the MSN alone: the next new one is taken."),
+			req.Driver.Must("WIRE-Dup-01", "IBTA 9.7.5", "duplicate requests",
+				"A duplicate of an executed SEND or WRITE is acknowledged again. The PSN is between that of the "+
+					"duplicate and that of the newest executed request, and the MSN is the current one."),
+			req.Driver.Must("WIRE-Dup-02", "IBTA 9.7.5", "duplicate requests",
+				"A duplicate SEND or WRITE is not executed again: it uses no receive and writes nothing."),
+			req.Driver.Must("WIRE-Dup-03", "IBTA 9.7.5", "duplicate READ",
+				"A duplicate READ is answered again with the PSNs of the first answer."),
+			req.Driver.Must("WIRE-Dup-04", "IBTA 9.7.5", "duplicate READ of a part",
+				"A duplicate READ of the rest of the first one, starting with the PSN and address of any of its "+
+					"packets, is answered from that packet on."),
+			req.Driver.Must("WIRE-Dup-05", "IBTA 9.7.5", "duplicate atomic",
+				"A duplicate atomic is answered with the original value of its first execution."),
+			req.Driver.Must("WIRE-Dup-06", "IBTA 9.7.5", "duplicate atomic",
+				"A duplicate atomic is not executed again."),
+			req.Driver.Must("WIRE-Dup-07", "IBTA 9.7.5", "duplicate requests",
+				"A duplicate request does not change the expected PSN or the MSN, and the next new request is "+
+					"accepted."),
 		},
 		Cases: []validate.Case{
-			validate.NewCase("wire.dup.send", "SENDs that come again", validate.FeatureWire, dupSend, "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.send-once", "SENDs that come again use no receive", validate.FeatureWire, dupSendOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.write-once", "a WRITE that comes again writes nothing", validate.FeatureWire, dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
-			validate.NewCase("wire.dup.read", "READs that come again", validate.FeatureWire, dupRead, "WIRE-Dup-03"),
-			validate.NewCase("wire.dup.read-rest", "the rest of a READ, from each of its packets", validate.FeatureWire, dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
-			atomics(validate.NewCase("wire.dup.atomic-answer", "atomics that come again: the answer", validate.FeatureWire, dupAtomicAnswer, "WIRE-Dup-05")),
-			atomics(validate.NewCase("wire.dup.atomic-once", "atomics that come again: the memory", validate.FeatureWire, dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
-			validate.NewCase("wire.dup.goes-on", "new requests behind old ones", validate.FeatureWire, dupGoesOn, "WIRE-Dup-07", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.send", "duplicate SENDs", validate.FeatureWire, dupSend, "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.send-once", "duplicate SENDs use no receive", validate.FeatureWire, dupSendOnce,
+				"WIRE-Dup-02", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.write-once", "a duplicate WRITE writes nothing", validate.FeatureWire,
+				dupWriteOnce, "WIRE-Dup-02", "WIRE-Dup-01"),
+			validate.NewCase("wire.dup.read", "duplicate READs", validate.FeatureWire, dupRead, "WIRE-Dup-03"),
+			validate.NewCase("wire.dup.read-rest", "the rest of a READ, from each of its packets on",
+				validate.FeatureWire, dupReadRest, "WIRE-Dup-04", "WIRE-Dup-03"),
+			atomics(validate.NewCase("wire.dup.atomic-answer", "duplicate atomics: the answer", validate.FeatureWire,
+				dupAtomicAnswer, "WIRE-Dup-05")),
+			atomics(validate.NewCase("wire.dup.atomic-once", "duplicate atomics: the memory", validate.FeatureWire,
+				dupAtomicOnce, "WIRE-Dup-06", "WIRE-Dup-05")),
+			validate.NewCase("wire.dup.goes-on", "new requests after duplicates", validate.FeatureWire, dupGoesOn,
+				"WIRE-Dup-07", "WIRE-Dup-01"),
 		},
 	}
 }
 
-// again expects the acknowledgement of a duplicate: a PSN from its own to the newest done.
+// again expects the acknowledgement of a duplicate, with a PSN from that of the duplicate to that of the newest
+// request.
 func (p *peer) again(what string, dup uint32, msn int) {
-	x := p.expect("answer to "+what, want{op: []wire.Opcode{wire.RCAcknowledge}, anyPSN: true, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
+	x := p.expect("answer to "+what,
+		want{op: []wire.Opcode{wire.RCAcknowledge}, anyPSN: true, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
 	if wire.PSNDiff(x.BTH.PSN, dup) < 0 || wire.PSNDiff(x.BTH.PSN, p.last()) > 0 {
 		p.wrong(x, "answer to "+what, fmt.Sprintf("a PSN from %#x to %#x", dup, p.last()), x.String())
 	}
@@ -56,7 +74,7 @@ func dupSend(t *validate.T) {
 	}
 	for i := range uint32(3) {
 		p.stray(wire.RCSendOnly, data[i*8:(i+1)*8], withPSN(first+i))
-		p.again(fmt.Sprintf("SEND %d of 3, come again", i+1), wire.PSNAdd(first, int(i)), 3)
+		p.again(fmt.Sprintf("the duplicate of SEND %d of 3", i+1), wire.PSNAdd(first, int(i)), 3)
 	}
 }
 
@@ -71,10 +89,10 @@ func dupSendOnce(t *validate.T) {
 	p.RecvCQ.WaitOK(1)
 	for range 3 {
 		p.stray(wire.RCSendOnly, data, withPSN(at))
-		p.again("a SEND that comes again", at, 1)
+		p.again("a duplicate SEND", at, 1)
 	}
 	p.RecvCQ.Empty()
-	p.Buf.WantOnly(t, "receives after a SEND came four times", 0, data)
+	p.Buf.WantOnly(t, "receives after one SEND and three duplicates of it", 0, data)
 }
 
 func dupWriteOnce(t *validate.T) {
@@ -85,8 +103,8 @@ func dupWriteOnce(t *validate.T) {
 	p.expect("acknowledgement of a WRITE", acked(p.last(), 1))
 	p.blank()
 	p.stray(wire.RCWriteOnly, data, withPSN(at), p.reth(0, 8))
-	p.again("a WRITE that comes again", at, 1)
-	p.Buf.WantOnly(t, "memory changed since, after a WRITE came again", 0, nil)
+	p.again("a duplicate WRITE", at, 1)
+	p.Buf.WantOnly(t, "memory that was changed before a duplicate WRITE", 0, nil)
 }
 
 func dupRead(t *validate.T) {
@@ -97,7 +115,7 @@ func dupRead(t *validate.T) {
 	p.readAnswer("READ", at, p.Buf.Bytes[:n], 1)
 	for range 2 {
 		p.stray(wire.RCReadRequest, nil, withPSN(at), p.reth(0, n))
-		p.readAnswer("READ that comes again", at, p.Buf.Bytes[:n], 1)
+		p.readAnswer("duplicate READ", at, p.Buf.Bytes[:n], 1)
 	}
 }
 
@@ -110,13 +128,14 @@ func dupReadRest(t *validate.T) {
 	for k := 1; k < 4; k++ {
 		from := k * p.mtu
 		p.stray(wire.RCReadRequest, nil, withPSN(at+uint32(k)), p.reth(from, n-from))
-		p.readAnswer(fmt.Sprintf("READ of its rest from packet %d on", k+1), wire.PSNAdd(at, k), p.Buf.Bytes[from:n], 1)
+		p.readAnswer(fmt.Sprintf("duplicate READ of the rest from packet %d on", k+1), wire.PSNAdd(at, k),
+			p.Buf.Bytes[from:n], 1)
 	}
 	p.stray(wire.RCReadRequest, nil, withPSN(at+1), p.reth(p.mtu, p.mtu))
-	p.readAnswer("READ of its second packet alone", wire.PSNAdd(at, 1), p.Buf.Bytes[p.mtu:2*p.mtu], 1)
+	p.readAnswer("duplicate READ of the second packet alone", wire.PSNAdd(at, 1), p.Buf.Bytes[p.mtu:2*p.mtu], 1)
 }
 
-// adds sends three fetch and adds of 5 to a word that was 100, and gives their twists.
+// adds sends three fetch and adds of 5 to a word that holds 100. It returns their first PSN and their AtomicETH.
 func (p *peer) adds() (first uint32, eth twist) {
 	kit.StoreWord(p.Buf.Bytes, 100)
 	r := p.Buf.Remote(0)
@@ -129,9 +148,10 @@ func (p *peer) adds() (first uint32, eth twist) {
 	return first, eth
 }
 
-// orig expects the answer to an atomic.
+// orig expects the answer to an atomic with the original value v.
 func (p *peer) orig(what string, psn uint32, v uint64, msn int) {
-	x := p.expect("answer to "+what, want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: psn, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
+	x := p.expect("answer to "+what,
+		want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: psn, syn: wire.ACK(wire.CreditsInvalid), msn: msn})
 	if x.AtomicAckETH.Orig != v {
 		p.wrong(x, "answer to "+what, fmt.Sprintf("original value %d", v), fmt.Sprintf("%d", x.AtomicAckETH.Orig))
 	}
@@ -142,7 +162,7 @@ func dupAtomicAnswer(t *validate.T) {
 	first, eth := p.adds()
 	for i := range 3 {
 		p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+uint32(i)))
-		p.orig(fmt.Sprintf("fetch and add %d of 3, come again", i+1), wire.PSNAdd(first, i), uint64(100+5*i), -1)
+		p.orig(fmt.Sprintf("duplicate of fetch and add %d of 3", i+1), wire.PSNAdd(first, i), uint64(100+5*i), -1)
 	}
 }
 
@@ -151,8 +171,8 @@ func dupAtomicOnce(t *validate.T) {
 	first, eth := p.adds()
 	kit.StoreWord(p.Buf.Bytes, 7)
 	p.stray(wire.RCFetchAdd, nil, eth, withPSN(first+2))
-	p.orig("fetch and add that comes again", wire.PSNAdd(first, 2), 110, -1)
-	kit.Equal(t, "word after an atomic came again", kit.LoadWord(p.Buf.Bytes), 7)
+	p.orig("duplicate fetch and add", wire.PSNAdd(first, 2), 110, -1)
+	kit.Equal(t, "word after a duplicate atomic", kit.LoadWord(p.Buf.Bytes), 7)
 }
 
 func dupGoesOn(t *validate.T) {
@@ -162,6 +182,6 @@ func dupGoesOn(t *validate.T) {
 		p.request(wire.RCWriteOnly, nil)
 		p.expect("acknowledgement of a new WRITE", acked(at, i+1))
 		p.stray(wire.RCWriteOnly, nil, withPSN(at))
-		p.again("a WRITE that comes again", at, i+1)
+		p.again("a duplicate WRITE", at, i+1)
 	}
 }

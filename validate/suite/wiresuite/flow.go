@@ -7,7 +7,7 @@ import (
 	"ciddk/wire"
 )
 
-// Rules of order: what can be told from the packets of both directions of a connection.
+// Rules of order. They can be checked from the packets of both directions of a connection.
 const (
 	ruleOrder  = "WIRE-Seq-01"
 	rulePSN    = "WIRE-Seq-02"
@@ -20,33 +20,33 @@ const (
 	ruleMSN    = "WIRE-Rsp-03"
 )
 
-// flow follows the requests that one QP sends and the answers that it gets, in the order in which they pass between the two.
+// flow follows the requests of one QP and the answers to them, in the order in which they pass the certifier.
 type flow struct {
 	service wire.Service
 	mtu     int
-	depth   int // READs and atomics that may be outstanding
+	depth   int // maximum of outstanding READs and atomics
 	broke   func(num int, rule, expected, got string, args ...any)
 
-	next   uint32 // of the next new request
-	sent   map[uint32]*sentPacket
-	ends   []uint32 // PSNs at which messages are done, in order: the last packet of a SEND or WRITE, the first of a READ or atomic
-	in     bool     // inside a message
-	op     wire.Op
-	remain uint32         // of the WRITE's length
-	reads  map[uint32]int // first PSN of a READ or atomic that has no answer yet: its packets
+	next      uint32 // PSN of the next new request
+	sent      map[uint32]*sentPacket
+	ends      []uint32 // PSNs that complete messages: last of a SEND or WRITE, first of a READ or atomic
+	inMessage bool     // whether a message is in progress
+	op        wire.Op
+	remain    uint32         // bytes of the WRITE that are still to come
+	reads     map[uint32]int // number of packets by first PSN, of each READ and atomic without an answer
 
-	// The answers.
-	got     uint32 // requests before this PSN have come through
-	newest  uint32 // PSN of the newest answer
-	any     bool
-	msn     uint32
-	due     uint32 // next PSN of the READ response under way
-	reading bool
-	starts  map[uint32]bool // PSNs of READ requests that have come through, sent again or not
-	finish  map[uint32]bool // last PSNs of them
+	// State of the answers.
+	passedTo uint32 // all requests before this PSN have been passed on
+	newest   uint32 // PSN of the newest answer
+	answered bool
+	msn      uint32
+	due      uint32 // next PSN of the READ response in progress
+	reading  bool
+	starts   map[uint32]bool // PSNs of READ requests that were passed on, retransmissions included
+	finish   map[uint32]bool // last PSNs of these READs
 }
 
-// sentPacket is a request packet that has been seen.
+// sentPacket is a request packet that passed the certifier.
 type sentPacket struct {
 	op      wire.Opcode
 	payload []byte
@@ -54,18 +54,20 @@ type sentPacket struct {
 	atomic  wire.AtomicETH
 	imm     uint32
 	inv     uint32
-	first   uint32 // of a READ: where it begins
+	first   uint32 // of a READ: its first PSN
 	num     int
 }
 
-func newFlow(service wire.Service, mtu, depth int, psn uint32, broken func(num int, rule, expected, got string, args ...any)) *flow {
-	return &flow{service: service, mtu: mtu, depth: depth, broke: broken, next: psn, got: psn, sent: map[uint32]*sentPacket{}, reads: map[uint32]int{},
+func newFlow(service wire.Service, mtu, depth int, psn uint32,
+	broken func(num int, rule, expected, got string, args ...any)) *flow {
+	return &flow{service: service, mtu: mtu, depth: depth, broke: broken, next: psn, passedTo: psn,
+		sent: map[uint32]*sentPacket{}, reads: map[uint32]int{},
 		starts: map[uint32]bool{}, finish: map[uint32]bool{}}
 }
 
 func (f *flow) packets(n uint32) int { return max((int(n)+f.mtu-1)/f.mtu, 1) }
 
-// request judges a request as it leaves. passed says that it goes on to the responder.
+// request checks a request from the requester. passed reports whether it is passed on to the responder.
 func (f *flow) request(p *packet, passed bool) {
 	psn := p.BTH.PSN
 	d := wire.PSNDiff(psn, f.next)
@@ -77,8 +79,8 @@ func (f *flow) request(p *packet, passed bool) {
 		f.next = wire.PSNAdd(psn, 1)
 		return
 	case d > 0:
-		f.broke(p.num, rulePSN, fmt.Sprintf("PSN %#x, the next, or an older one", f.next), "%v", p)
-		f.next, f.in = psn, !p.BTH.Opcode.Start()
+		f.broke(p.num, rulePSN, fmt.Sprintf("PSN %#x, the next one, or an older one", f.next), "%v", p)
+		f.next, f.inMessage = psn, !p.BTH.Opcode.Start()
 		f.fresh(p)
 	case d < 0:
 		f.again(p)
@@ -93,26 +95,37 @@ func (f *flow) request(p *packet, passed bool) {
 		n = f.packets(p.RETH.DMALen)
 		f.starts[psn], f.finish[wire.PSNAdd(psn, n-1)] = true, true
 	}
-	if psn == f.got || wire.PSNDiff(psn, f.got) < 0 && wire.PSNDiff(psn+uint32(n), f.got) > 0 {
-		f.got = wire.PSNAdd(psn, n)
+	if psn == f.passedTo || wire.PSNDiff(psn, f.passedTo) < 0 && wire.PSNDiff(psn+uint32(n), f.passedTo) > 0 {
+		f.passedTo = wire.PSNAdd(psn, n)
 	}
 }
 
-// fresh judges a request whose PSN is new.
+// fresh checks a request with a new PSN.
 func (f *flow) fresh(p *packet) {
 	op, psn := p.BTH.Opcode, p.BTH.PSN
 	n := len(p.Payload)
 	switch {
-	case op.Start() && f.in:
-		f.broke(p.num, ruleOrder, fmt.Sprintf("MIDDLE or LAST of the %v under way", f.op), "%v", p)
-	case !op.Start() && (!f.in || op.Op() != f.op):
-		f.broke(p.num, ruleOrder, "a packet that begins a message, or goes on with the one under way", "%v", p)
+	case op.Start() && f.inMessage:
+		f.broke(p.num, ruleOrder, fmt.Sprintf("a MIDDLE or LAST of the %v in progress", f.op), "%v", p)
+	case !op.Start() && (!f.inMessage || op.Op() != f.op):
+		f.broke(p.num, ruleOrder, "a packet that begins a message, or continues the one in progress", "%v", p)
 	}
 	switch {
 	case !op.End() && n != f.mtu, op.End() && n > f.mtu, op.End() && !op.Start() && n == 0:
-		f.broke(p.num, ruleFull, fmt.Sprintf("%d bytes of payload, 1 to that in a LAST, 0 to that in an ONLY", f.mtu), "%v", p)
+		f.broke(p.num, ruleFull,
+			fmt.Sprintf("a payload of %d bytes, at most that and not empty in a LAST, at most that in an ONLY", f.mtu),
+			"%v", p)
 	}
-	s := &sentPacket{op: op, payload: bytes.Clone(p.Payload), reth: p.RETH, atomic: p.AtomicETH, imm: p.ImmDt.Imm, inv: p.IETH.RKey, first: psn, num: p.num}
+	s := &sentPacket{
+		op:      op,
+		payload: bytes.Clone(p.Payload),
+		reth:    p.RETH,
+		atomic:  p.AtomicETH,
+		imm:     p.ImmDt.Imm,
+		inv:     p.IETH.RKey,
+		first:   psn,
+		num:     p.num,
+	}
 	f.sent[psn] = s
 	step := 1
 	switch op.Op() {
@@ -121,7 +134,7 @@ func (f *flow) fresh(p *packet) {
 			f.remain = p.RETH.DMALen
 		}
 		if over := uint32(n) > f.remain; over || op.End() && uint32(n) != f.remain {
-			f.broke(p.num, ruleTotal, fmt.Sprintf("%d bytes left of the length in the RETH", f.remain), "%v", p)
+			f.broke(p.num, ruleTotal, fmt.Sprintf("%d bytes, the rest of the length in the RETH", f.remain), "%v", p)
 		}
 		f.remain -= min(f.remain, uint32(n))
 	case wire.OpReadRequest:
@@ -139,49 +152,56 @@ func (f *flow) fresh(p *packet) {
 	case op.End():
 		f.ends = append(f.ends, psn)
 	}
-	f.in, f.op = !op.End(), op.Op()
+	f.inMessage, f.op = !op.End(), op.Op()
 	f.next = wire.PSNAdd(psn, step)
 }
 
-// outstanding counts READs and atomics without an answer.
+// outstanding counts the READs and atomics without an answer.
 func (f *flow) outstanding(p *packet, n int) {
 	f.reads[p.BTH.PSN] = n
 	if len(f.reads) > f.depth {
-		f.broke(p.num, ruleDepth, fmt.Sprintf("at most %d READs and atomics outstanding, the initiator depth", f.depth), "%d", len(f.reads))
+		f.broke(p.num, ruleDepth, fmt.Sprintf("at most %d outstanding READs and atomics, the initiator depth", f.depth),
+			"%d", len(f.reads))
 	}
 }
 
-// again judges a request that has been sent before: it is what it was, or of a READ what is left of it.
+// again checks a retransmitted request. It must equal the first transmission, or be a READ of the rest of the first
+// one.
 func (f *flow) again(p *packet) {
 	s := f.sent[p.BTH.PSN]
 	if s == nil {
-		f.broke(p.num, rulePSN, "a PSN that has been sent, or the next", "%v", p)
+		f.broke(p.num, rulePSN, "a PSN that has been used, or the next one", "%v", p)
 		return
 	}
-	f.in, f.op = !p.BTH.Opcode.End(), p.BTH.Opcode.Op() // the message goes on from here
+	f.inMessage, f.op = !p.BTH.Opcode.End(), p.BTH.Opcode.Op() // the message continues after this packet
 	if s.op != p.BTH.Opcode {
 		f.broke(p.num, ruleAgain, fmt.Sprintf("opcode %v, as in packet %d with this PSN", s.op, s.num), "%v", p)
 		return
 	}
 	if s.op.Op() == wire.OpReadRequest {
 		off := uint64(wire.PSNDiff(p.BTH.PSN, s.first)) * uint64(f.mtu)
-		if p.RETH.RKey != s.reth.RKey || p.RETH.VA != s.reth.VA+off || uint64(p.RETH.DMALen)+off > uint64(s.reth.DMALen) {
-			f.broke(p.num, ruleAgain, fmt.Sprintf("a part of the READ of packet %d: address %#x, at most %d bytes", s.num, s.reth.VA+off, uint64(s.reth.DMALen)-off), "%v", p)
+		if p.RETH.RKey != s.reth.RKey || p.RETH.VA != s.reth.VA+off ||
+			uint64(p.RETH.DMALen)+off > uint64(s.reth.DMALen) {
+			f.broke(p.num, ruleAgain,
+				fmt.Sprintf("a part of the READ of packet %d: address %#x, at most %d bytes", s.num, s.reth.VA+off,
+					uint64(s.reth.DMALen)-off), "%v", p)
 		}
 		return
 	}
-	if !bytes.Equal(s.payload, p.Payload) || s.reth != p.RETH || s.atomic != p.AtomicETH || s.imm != p.ImmDt.Imm || s.inv != p.IETH.RKey {
-		f.broke(p.num, ruleAgain, fmt.Sprintf("headers and payload of packet %d with this PSN", s.num), "%v with others", p)
+	sameHeaders := s.reth == p.RETH && s.atomic == p.AtomicETH && s.imm == p.ImmDt.Imm && s.inv == p.IETH.RKey
+	if !sameHeaders || !bytes.Equal(s.payload, p.Payload) {
+		f.broke(p.num, ruleAgain, fmt.Sprintf("the headers and payload of packet %d, which had this PSN", s.num),
+			"%v with different headers or payload", p)
 	}
 	if s.op.Op() == wire.OpWrite && s.op.Start() {
 		f.remain = p.RETH.DMALen
 	}
-	if s.op.Op() == wire.OpWrite { // what is left behind this packet
+	if s.op.Op() == wire.OpWrite { // bytes that follow this packet
 		f.remain = f.left(p.BTH.PSN)
 	}
 }
 
-// left is what a WRITE has left behind the packet of a PSN.
+// left returns the number of bytes of a WRITE that follow the packet with that PSN.
 func (f *flow) left(psn uint32) uint32 {
 	n := uint32(0)
 	for q := psn; ; q = wire.PSNAdd(q, -1) {
@@ -196,22 +216,25 @@ func (f *flow) left(psn uint32) uint32 {
 	}
 }
 
-// response judges an answer as it leaves. passed says that it goes on to the requester.
+// response checks an answer of the responder. passed reports whether it is passed on to the requester.
 func (f *flow) response(p *packet, passed bool) {
 	op, psn := p.BTH.Opcode, p.BTH.PSN
 	ack := op.Op() != wire.OpAcknowledge || p.AETH.Syndrome.IsACK()
-	switch d := wire.PSNDiff(psn, f.got); {
+	switch d := wire.PSNDiff(psn, f.passedTo); {
 	case f.service != wire.RC:
-		f.broke(p.num, ruleAnswer, fmt.Sprintf("no answer of a %v QP", f.service), "%v", p)
+		f.broke(p.num, ruleAnswer, fmt.Sprintf("no answer from a %v QP", f.service), "%v", p)
 		return
 	case ack && d >= 0, d > 0:
-		f.broke(p.num, ruleAnswer, fmt.Sprintf("a PSN before %#x, the first request that has not come", f.got), "%v", p)
+		f.broke(p.num, ruleAnswer, fmt.Sprintf("a PSN before %#x, the first request that has not arrived", f.passedTo),
+			"%v", p)
 		return
 	}
+	laterACK := ack && op.Op() == wire.OpAcknowledge && wire.PSNDiff(psn, f.due) >= 0
 	if op.Op() == wire.OpReadResponse {
 		f.readResponse(p)
-	} else if f.reading && ack && wire.PSNDiff(psn, f.due) >= 0 && op.Op() == wire.OpAcknowledge {
-		f.broke(p.num, ruleRead, fmt.Sprintf("the READ response to go on at PSN %#x before a later acknowledgement", f.due), "%v", p)
+	} else if f.reading && laterACK {
+		f.broke(p.num, ruleRead,
+			fmt.Sprintf("the READ response to continue at PSN %#x before a later acknowledgement", f.due), "%v", p)
 	} else if !ack {
 		f.reading = false
 	}
@@ -233,45 +256,46 @@ func (f *flow) response(p *packet, passed bool) {
 	}
 }
 
-// readResponse judges opcode and length of a READ response packet.
+// readResponse checks the opcode and the length of a READ response packet.
 func (f *flow) readResponse(p *packet) {
 	op, psn := p.BTH.Opcode, p.BTH.PSN
 	s := f.sent[psn]
 	if s == nil || s.op.Op() != wire.OpReadRequest {
-		f.broke(p.num, ruleRead, "a READ with this PSN", "%v", p)
+		f.broke(p.num, ruleRead, "a PSN of a READ", "%v", p)
 		return
 	}
 	switch {
 	case op.Start() && !f.starts[psn]:
-		f.broke(p.num, ruleRead, "FIRST or ONLY at the PSN of a READ request alone", "%v", p)
+		f.broke(p.num, ruleRead, "FIRST or ONLY only at the PSN of a READ request", "%v", p)
 	case !op.Start() && (!f.reading || psn != f.due):
-		f.broke(p.num, ruleRead, "MIDDLE or LAST behind the packet before it", "%v", p)
+		f.broke(p.num, ruleRead, "MIDDLE or LAST only directly after the preceding packet", "%v", p)
 	case op.End() && !f.finish[psn]:
-		f.broke(p.num, ruleRead, "LAST or ONLY at the end of a READ alone", "%v", p)
+		f.broke(p.num, ruleRead, "LAST or ONLY only at the end of a READ", "%v", p)
 	case !op.End() && len(p.Payload) != f.mtu:
-		f.broke(p.num, ruleRead, fmt.Sprintf("%d bytes in all packets but the last", f.mtu), "%v", p)
+		f.broke(p.num, ruleRead, fmt.Sprintf("%d bytes of payload in each packet except the last", f.mtu), "%v", p)
 	}
 	f.reading, f.due = !op.End(), wire.PSNAdd(psn, 1)
 }
 
-// count judges the MSN: at least the messages done up to the PSN answered, at most those that have come, and never less than it was.
+// count checks the MSN. It must count at least the messages that complete up to the answered PSN and at most those that
+// have arrived, and it must not decrease.
 func (f *flow) count(p *packet, ack bool) {
 	least, most := 0, 0
 	for _, e := range f.ends {
 		if d := wire.PSNDiff(e, p.BTH.PSN); d < 0 || ack && d == 0 {
 			least++
 		}
-		if wire.PSNDiff(e, f.got) < 0 {
+		if wire.PSNDiff(e, f.passedTo) < 0 {
 			most++
 		}
 	}
 	msn := p.AETH.MSN
-	switch newer := !f.any || wire.PSNDiff(p.BTH.PSN, f.newest) >= 0; {
+	switch newer := !f.answered || wire.PSNDiff(p.BTH.PSN, f.newest) >= 0; {
 	case int(msn) < least || int(msn) > most:
 		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN from %d to %d", least, most), "%v", p)
-	case newer && f.any && msn < f.msn:
-		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN of %d or more, as before", f.msn), "%v", p)
+	case newer && f.answered && msn < f.msn:
+		f.broke(p.num, ruleMSN, fmt.Sprintf("an MSN of at least %d, that of the previous answer", f.msn), "%v", p)
 	case newer:
-		f.any, f.newest, f.msn = true, p.BTH.PSN, msn
+		f.answered, f.newest, f.msn = true, p.BTH.PSN, msn
 	}
 }

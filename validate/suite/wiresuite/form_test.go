@@ -19,17 +19,19 @@ var (
 	there6 = ci.GID{0: 0xfd, 15: 2}
 )
 
-// rules judges one packet and gives the rules it broke.
+// rules returns the rules that a packet breaks.
 func rules(info validate.WireInfo, b []byte, service wire.Service) []string {
 	p, err := take(&info, b)
 	out := []string{}
-	for _, f := range newForm(info, 0xffff).judge(p, err, origin{service: service, lid: 3, av: ci.AVAttr{GRH: ci.GRH{HopLimit: 64}}}) {
+	for _, f := range newForm(info, 0xffff).check(p, err,
+		origin{service: service, lid: 3, av: ci.AVAttr{GRH: ci.GRH{HopLimit: 64}}}) {
 		out = append(out, f.rule)
 	}
 	return out
 }
 
-// Packets of another implementation are well formed, whole header and all. Linux sends UDP checksums of zero.
+// TestFormOfLinux checks packets of Linux, with their IP headers. They break no rule. Linux sends UDP checksums of
+// zero.
 func TestFormOfLinux(t *testing.T) {
 	info := validate.WireInfo{Link: ci.LinkEthernet, UDPPort: 4791, Raw: true, Header: true, Checksum: true}
 	for name, b := range golden(t) {
@@ -38,7 +40,7 @@ func TestFormOfLinux(t *testing.T) {
 	}
 }
 
-// Each rule of form, broken in a packet that is right otherwise.
+// TestForm breaks each rule of form in a packet that is otherwise valid.
 func TestForm(t *testing.T) {
 	eth := validate.WireInfo{Link: ci.LinkEthernet, UDPPort: 4791, Raw: true, Header: true, Checksum: true}
 	ib := validate.WireInfo{Link: ci.LinkInfiniBand, LID: 7, Raw: true}
@@ -57,7 +59,7 @@ func TestForm(t *testing.T) {
 			binary.BigEndian.PutUint16(b[10:], ^sum(b[:ip4Len], 0))
 		})
 	}
-	lrh := func(f func(b []byte)) func(*outgoing) { // the VCRC is that of the changed packet
+	lrh := func(f func(b []byte)) func(*outgoing) { // the VCRC covers the changed packet
 		return after(func(b []byte) {
 			f(b)
 			binary.LittleEndian.PutUint16(b[len(b)-vcrcLen:], vcrc(b[:len(b)-vcrcLen]))
@@ -70,28 +72,32 @@ func TestForm(t *testing.T) {
 		want []string
 	}{
 		{"right", eth, send, []string{}},
-		{"right, IPv6", eth, six, []string{}},
-		{"right, acknowledge", eth, ack, []string{}},
-		{"right, InfiniBand", ib, send, []string{}},
+		{"valid, IPv6", eth, six, []string{}},
+		{"valid, acknowledge", eth, ack, []string{}},
+		{"valid, InfiniBand", ib, send, []string{}},
 		{"ICRC", eth, func(o *outgoing) { send(o); o.spoil = 1 }, []string{ruleICRC}},
 		{"TVer", eth, func(o *outgoing) { send(o); o.alter = func(b []byte) { b[1] |= 4 } }, []string{ruleTVer}},
 		{"reserved in byte 4", eth, func(o *outgoing) { send(o); o.BTH.Resv6 = 1 }, []string{ruleReserved}},
 		{"reserved in byte 8", eth, func(o *outgoing) { send(o); o.BTH.Resv7 = 1 }, []string{ruleReserved}},
 		{"pad in a FIRST", eth, func(o *outgoing) { send(o); o.BTH.Opcode = wire.RCSendFirst }, []string{rulePadCount}},
-		{"pad of ones", eth, func(o *outgoing) { send(o); o.padding = []byte{1, 1, 1} }, []string{rulePadZero}},
+		{"nonzero pad", eth, func(o *outgoing) { send(o); o.padding = []byte{1, 1, 1} }, []string{rulePadZero}},
 		{"P_Key", eth, func(o *outgoing) { send(o); o.BTH.PKey = 0x8001 }, []string{rulePKey}},
 		{"service", eth, func(o *outgoing) { send(o); o.BTH.Opcode = wire.UCSendOnly }, []string{ruleOpcode}},
-		{"undefined opcode", eth, func(o *outgoing) { send(o); o.alter = func(b []byte) { b[0] = 0x1f } }, []string{ruleOpcode}},
-		{"payload of an acknowledge", eth, func(o *outgoing) { ack(o); o.Payload = []byte("four") }, []string{ruleOpcode}},
+		{"undefined opcode", eth, func(o *outgoing) { send(o); o.alter = func(b []byte) { b[0] = 0x1f } },
+			[]string{ruleOpcode}},
+		{"acknowledge with payload", eth, func(o *outgoing) { ack(o); o.Payload = []byte("four") },
+			[]string{ruleOpcode}},
 		{"reserved syndrome", eth, func(o *outgoing) { ack(o); o.AETH.Syndrome = 0x65 }, []string{ruleSyndrome}},
-		{"NAK in a READ response", eth, func(o *outgoing) { o.BTH.Opcode = wire.RCReadResponseOnly; o.AETH.Syndrome = 0x61 }, []string{ruleSyndrome}},
+		{"NAK in a READ response", eth,
+			func(o *outgoing) { o.BTH.Opcode = wire.RCReadResponseOnly; o.AETH.Syndrome = 0x61 },
+			[]string{ruleSyndrome}},
 		{"UDP length", eth, after(func(b []byte) { b[ip4Len+5] += 4 }), []string{ruleUDP, ruleICRC}},
 		{"UDP checksum", eth, after(func(b []byte) { b[ip4Len+6] = 0x12 }), []string{ruleChecksum}},
 		{"UDP checksum, IPv6", eth, after6(func(b []byte) { b[ip6Len+6] = 0x12 }), []string{ruleChecksum}},
-		{"right UDP checksum", eth, after(func(b []byte) {
+		{"correct UDP checksum", eth, after(func(b []byte) {
 			binary.BigEndian.PutUint16(b[ip4Len+6:], ^sum(b[ip4Len:], uint32(sum(b[12:20], 17+uint32(len(b)-ip4Len)))))
 		}), []string{}},
-		{"right UDP checksum, IPv6", eth, after6(func(b []byte) {
+		{"correct UDP checksum, IPv6", eth, after6(func(b []byte) {
 			binary.BigEndian.PutUint16(b[ip6Len+6:], ^sum(b[ip6Len:], uint32(sum(b[8:40], 17+uint32(len(b)-ip6Len)))))
 		}), []string{}},
 		{"no DF", eth, ip(func(b []byte) { b[6] = 0 }), []string{ruleIP, ruleICRC}},
@@ -113,7 +119,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// One flow has one source port; two may differ.
+// TestSourcePort checks that one flow has one source port, and that two flows may have different ones.
 func TestSourcePort(t *testing.T) {
 	info := validate.WireInfo{Link: ci.LinkEthernet, UDPPort: 4791, Raw: true}
 	f := newForm(info, 0xffff)
@@ -126,11 +132,11 @@ func TestSourcePort(t *testing.T) {
 		o.BTH = wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff, DestQP: x.qp}
 		p, err := take(&info, o.bytes(&info))
 		require.NoError(t, err)
-		assert.Equal(t, x.ok, len(f.judge(p, err, origin{service: wire.RC})) == 0, i)
+		assert.Equal(t, x.ok, len(f.check(p, err, origin{service: wire.RC})) == 0, i)
 	}
 }
 
-// What is no packet at all is judged without a panic.
+// FuzzForm checks that bytes which are not a packet break a rule and cause no panic.
 func FuzzForm(f *testing.F) {
 	o := outgoing{src: here4, dst: there4, slid: 3, dlid: 7, sport: 50000}
 	o.BTH = wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff}
@@ -145,9 +151,9 @@ func FuzzForm(f *testing.F) {
 			info.Link = ci.LinkInfiniBand
 		}
 		p, err := take(&info, b)
-		found := newForm(info, 0xffff).judge(p, err, origin{service: wire.RC})
+		found := newForm(info, 0xffff).check(p, err, origin{service: wire.RC})
 		if err != nil && len(found) == 0 {
-			t.Fatalf("no rule broken by what is no packet: %v", err)
+			t.Fatalf("an invalid packet breaks no rule: %v", err)
 		}
 		_ = p.String()
 	})

@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// lengths of what stands before the BTH, in bytes.
+// Lengths of headers and checksums, in bytes.
 const (
 	lrhLen  = 8
 	grhLen  = 40
@@ -19,10 +19,10 @@ const (
 	vcrcLen = 2
 )
 
-// nextIBA is the next header of a GRH in front of a BTH.
+// nextIBA is the next header value of a GRH that a BTH follows.
 const nextIBA = 0x1b
 
-// bthAt finds the BTH of a whole packet; -1 if there is none.
+// bthAt returns the offset of the BTH in a whole packet, or -1 if there is none.
 func bthAt(link ci.Link, b []byte) int {
 	at := -1
 	switch {
@@ -43,9 +43,9 @@ func bthAt(link ci.Link, b []byte) int {
 	return at
 }
 
-// icrc computes the invariant CRC of a whole packet whose BTH is at the offset given, the straightforward way, and nothing of package
-// wire is in it: a copy of the packet, the fields that may change on the way overwritten with ones (IBTA volume 1, 7.8.1; annex A17 for
-// IP and UDP, where eight bytes of ones stand for the LRH), and the CRC-32 of the standard library over it.
+// icrc computes the invariant CRC of a whole packet with its BTH at offset at. It uses nothing of package wire. It
+// copies the packet, sets the fields that may change on the way to ones (IBTA volume 1, 7.8.1; for IP and UDP annex
+// A17, where eight bytes of ones replace the LRH), and computes the CRC-32 of the standard library.
 func icrc(link ci.Link, b []byte, at int) uint32 {
 	c := append([]byte(nil), b...)
 	if link == ci.LinkInfiniBand {
@@ -82,12 +82,12 @@ func icrc(link ci.Link, b []byte, at int) uint32 {
 	return crc32.ChecksumIEEE(c)
 }
 
-// prefixOnes puts what stands for the LRH in front.
+// prefixOnes puts the bytes that replace the LRH before b.
 func prefixOnes(b []byte) []byte {
 	return append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, b...)
 }
 
-// icrcOf is the ICRC that a packet carries, least significant byte first.
+// icrcOf returns the ICRC in a packet, which is stored least significant byte first.
 func icrcOf(link ci.Link, b []byte) uint32 {
 	if link == ci.LinkInfiniBand {
 		b = b[:len(b)-vcrcLen]
@@ -95,12 +95,14 @@ func icrcOf(link ci.Link, b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
 }
 
-// icrcHolds tells whether a packet's ICRC is right. header says that the IPv4 identification is what was on the wire; else every one of the 65,536
-// is tried: the CRC of two identifications differs by the sum of what their bits contribute, so that 17 computations give them all.
+// icrcHolds reports whether the ICRC of a packet is correct. header reports whether the IPv4 identification is the one
+// that was sent. If not, icrcHolds tries all 65,536 values. The CRCs of two identifications differ by the sum of the
+// contributions of their bits, so 17 computations suffice.
 func icrcHolds(link ci.Link, b []byte, at int, header bool) bool {
 	want := icrcOf(link, b)
 	base := icrc(link, b, at)
-	if base == want || header || link == ci.LinkInfiniBand || b[0]>>4 != 4 {
+	hasIdentification := link != ci.LinkInfiniBand && b[0]>>4 == 4
+	if base == want || header || !hasIdentification {
 		return base == want
 	}
 	c := append([]byte(nil), b...)
@@ -110,7 +112,7 @@ func icrcHolds(link ci.Link, b []byte, at int, header bool) bool {
 		bit[i] = icrc(link, c, at) ^ base
 	}
 	got := base
-	for n := uint32(1); n < 1<<16; n++ { // Gray code: one bit changes at a time
+	for n := uint32(1); n < 1<<16; n++ { // Gray code: each step changes one bit
 		k := 0
 		for n>>k&1 == 0 {
 			k++
@@ -122,8 +124,8 @@ func icrcHolds(link ci.Link, b []byte, at int, header bool) bool {
 	return false
 }
 
-// vcrc is the variant CRC of an InfiniBand packet: CRC-16 of polynomial 0x100b, register all ones, bits in the order sent, complemented
-// (IBTA volume 1, 7.8.2). It covers everything from the LRH to the ICRC.
+// vcrc computes the variant CRC of an InfiniBand packet, from the LRH to the ICRC. It is a CRC-16 with polynomial
+// 0x100b, an initial value of ones, bits in sending order, complemented (IBTA volume 1, 7.8.2).
 func vcrc(b []byte) uint16 {
 	r := uint16(0xffff)
 	for _, x := range b {

@@ -14,7 +14,7 @@ import (
 	"ciddk/wire"
 )
 
-// golden are whole IP packets that Linux Soft-RoCE sent.
+// golden returns whole IP packets that Linux Soft-RoCE sent.
 func golden(t *testing.T) map[string][]byte {
 	t.Helper()
 	f, err := os.Open("../../../wire/testdata/rocev2-vectors.txt")
@@ -35,7 +35,7 @@ func golden(t *testing.T) map[string][]byte {
 	return out
 }
 
-// The straightforward ICRC agrees with packets of another implementation, and sees each change of a byte that it covers.
+// TestICRC checks the ICRC of packets of Linux, and that a change of each covered byte is detected.
 func TestICRC(t *testing.T) {
 	for name, b := range golden(t) {
 		at := bthAt(ci.LinkEthernet, b)
@@ -57,7 +57,8 @@ func TestICRC(t *testing.T) {
 	}
 }
 
-// Without the header the identification is found, and a change elsewhere still shows.
+// TestICRCWithoutIdentification checks that an unknown identification is found and that other changes are still
+// detected.
 func TestICRCWithoutIdentification(t *testing.T) {
 	for name, b := range golden(t) {
 		if b[0]>>4 != 4 {
@@ -72,11 +73,13 @@ func TestICRCWithoutIdentification(t *testing.T) {
 	}
 }
 
-// On InfiniBand both CRCs agree with package wire, which has the specification's own sample.
+// TestLinkCRCs compares both CRCs of InfiniBand packets with those of package wire, which is tested with the sample of
+// the specification.
 func TestLinkCRCs(t *testing.T) {
 	for _, lnh := range []uint8{wire.LNHLocal, wire.LNHGlobal} {
-		p := wire.LinkPacket{LRH: wire.LRH{VL: 3, SL: 2, LNH: lnh, SLID: 1, DLID: 2}, Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly,
-			PKey: 0xffff, DestQP: 5, PSN: 7}, Payload: []byte("InfiniBand")}}
+		p := wire.LinkPacket{LRH: wire.LRH{VL: 3, SL: 2, LNH: lnh, SLID: 1, DLID: 2},
+			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly,
+				PKey: 0xffff, DestQP: 5, PSN: 7}, Payload: []byte("InfiniBand")}}
 		p.GRH.NextHeader = wire.NextHeaderIBA
 		b := wire.AppendLinkPacket(nil, &p)
 		at := bthAt(ci.LinkInfiniBand, b)

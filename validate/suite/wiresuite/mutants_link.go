@@ -8,7 +8,7 @@ import (
 	"ciddk/wire"
 )
 
-// udpOf gives an IP packet from its UDP header on.
+// udpOf returns the part of an IP packet that starts with the UDP header.
 func udpOf(b []byte) []byte {
 	if b[0]>>4 == 6 {
 		return b[ip6Len:]
@@ -16,86 +16,112 @@ func udpOf(b []byte) []byte {
 	return b[ip4Len:]
 }
 
-// linkMutants are wrong in what an InfiniBand link adds; they show where the certifier's end speaks its framing.
+// linkMutants returns faults in the headers of an InfiniBand link. They are visible where the certifier's end of the
+// link receives these headers.
 func linkMutants() []mutant.Mutant {
 	direct := func(name, breaks, does string, f tap) mutant.Mutant {
 		return on("direct", fault(name, breaks, does, f))
 	}
 	routed := func(o *outgoing) bool { return o.grh != nil }
-	ahead := func(f func(b []byte)) func(*qpView, *outgoing) { return func(_ *qpView, o *outgoing) { o.front = f } }
-	came := func(wrong func(b []byte) bool) func(*qpView, *outgoing) bool {
-		return func(_ *qpView, o *outgoing) bool { return wrong(o.came) }
+	ahead := func(f func(b []byte)) func(*view, *outgoing) { return func(_ *view, o *outgoing) { o.front = f } }
+	came := func(wrong func(b []byte) bool) func(*view, *outgoing) bool {
+		return func(_ *view, o *outgoing) bool { return wrong(o.original) }
 	}
-	same := func(*qpView, *outgoing) {} // made anew, it is right
+	same := func(*view, *outgoing) {} // rebuilding the packet makes it valid
 	return []mutant.Mutant{
-		direct("link-version", ruleLRH, "acknowledgements have link version 1", leaving(acks, ahead(func(b []byte) { b[0] |= 1 }))),
-		direct("link-reserved", ruleLRH, "a reserved bit of the LRH is set in SENDs of one packet", leaving(is(wire.RCSendOnly), ahead(func(b []byte) { b[4] |= 0x80 }))),
-		direct("link-length", ruleLRH, "the packet length of the LRH leaves the ICRC out", leaving(acks, ahead(func(b []byte) {
-			binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])-icrcLen/4)
-		}))),
-		direct("link-lane", ruleLRH, "acknowledgements leave on VL 15", leaving(acks, func(_ *qpView, o *outgoing) { o.vl = 15 })),
-		direct("link-dlid", ruleLRH, "READ responses go to the next LID", leaving(is(wire.RCReadResponseOnly), func(_ *qpView, o *outgoing) { o.dlid++ })),
-		direct("link-no-grh", ruleLRH, "acknowledgements leave without the GRH of the address vector", leaving(acks, func(_ *qpView, o *outgoing) { o.grh = nil })),
-		direct("link-raw", ruleLRH, "acknowledgements say that they are raw packets", leaving(acks, ahead(func(b []byte) { b[1] &^= 3 }))),
-		direct("vcrc", ruleVCRC, "the VCRC is that of Ethernet's CRC-16 without the complement", leaving(acks, func(_ *qpView, o *outgoing) {
+		direct("link-version", ruleLRH, "acknowledgements have link version 1",
+			leaving(acks, ahead(func(b []byte) { b[0] |= 1 }))),
+		direct("link-reserved", ruleLRH, "a reserved bit of the LRH is set in SENDs of one packet",
+			leaving(is(wire.RCSendOnly), ahead(func(b []byte) { b[4] |= 0x80 }))),
+		direct("link-length", ruleLRH, "the packet length of the LRH does not include the ICRC",
+			leaving(acks, ahead(func(b []byte) {
+				binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])-icrcLen/4)
+			}))),
+		direct("link-lane", ruleLRH, "acknowledgements are sent on VL 15",
+			leaving(acks, func(_ *view, o *outgoing) { o.vl = 15 })),
+		direct("link-dlid", ruleLRH, "READ responses go to another LID",
+			leaving(is(wire.RCReadResponseOnly), func(_ *view, o *outgoing) { o.dlid++ })),
+		direct("link-no-grh", ruleLRH, "acknowledgements are sent without the GRH of the address vector",
+			leaving(acks, func(_ *view, o *outgoing) { o.grh = nil })),
+		direct("link-raw", ruleLRH, "the LRH of acknowledgements declares raw packets",
+			leaving(acks, ahead(func(b []byte) { b[1] &^= 3 }))),
+		direct("vcrc", ruleVCRC, "the VCRC is not complemented", leaving(acks, func(_ *view, o *outgoing) {
 			o.whole = func(b []byte) { binary.LittleEndian.PutUint16(b[len(b)-vcrcLen:], ^vcrc(b[:len(b)-vcrcLen])) }
 		})),
-		direct("path-level", ruleLRHPath, "the service level is always 0", leaving(routed, func(_ *qpView, o *outgoing) { o.sl = 0 })),
-		direct("path-source", ruleLRHPath, "answers have the LID of the one asked for their source, plus one", leaving(acks, func(_ *qpView, o *outgoing) { o.slid++ })),
-		direct("grh-length", ruleGRH, "the payload length of the GRH counts the GRH", leaving(routed, ahead(func(b []byte) {
-			g := b[lrhLen:]
-			binary.BigEndian.PutUint16(g[4:], binary.BigEndian.Uint16(g[4:])+grhLen)
-		}))),
-		direct("grh-next", ruleGRH, "the next header of the GRH is that of UDP", leaving(routed, ahead(func(b []byte) { b[lrhLen+6] = 17 }))),
-		direct("grh-label", ruleGRH, "the flow label of the GRH has 16 bits", leaving(routed, func(_ *qpView, o *outgoing) { o.grh.FlowLabel &= 0xffff })),
-		direct("grh-hops", ruleGRH, "the hop limit of the GRH is always 64", leaving(routed, func(_ *qpView, o *outgoing) { o.grh.HopLimit = 64 })),
-		direct("grh-source", ruleGRH, "the source of the GRH is its destination", leaving(routed, func(_ *qpView, o *outgoing) { o.grh.SGID = o.grh.DGID })),
-		direct("icrc-grh", ruleICRC, "the ICRC of packets with a GRH covers the hop limit", leaving(routed, func(_ *qpView, o *outgoing) {
-			o.spoil = uint32(o.grh.HopLimit) << 8
-		})),
-		direct("icrc-lane", ruleICRC, "the ICRC is computed before the service level is set", leaving(is(wire.RCSendOnly), func(_ *qpView, o *outgoing) { o.spoil = 0x30 })),
-		direct("takes-vcrc", "WIRE-Drop-11", "the VCRC is not looked at", entering(came(func(b []byte) bool {
+		direct("path-level", ruleLRHPath, "the service level is always 0",
+			leaving(routed, func(_ *view, o *outgoing) { o.sl = 0 })),
+		direct("path-source", ruleLRHPath, "the source LID of acknowledgements is off by one",
+			leaving(acks, func(_ *view, o *outgoing) { o.slid++ })),
+		direct("grh-length", ruleGRH, "the payload length of the GRH includes the GRH",
+			leaving(routed, ahead(func(b []byte) {
+				g := b[lrhLen:]
+				binary.BigEndian.PutUint16(g[4:], binary.BigEndian.Uint16(g[4:])+grhLen)
+			}))),
+		direct("grh-next", ruleGRH, "the next header of the GRH is that of UDP",
+			leaving(routed, ahead(func(b []byte) { b[lrhLen+6] = 17 }))),
+		direct("grh-label", ruleGRH, "the flow label of the GRH is cut to 16 bits",
+			leaving(routed, func(_ *view, o *outgoing) { o.grh.FlowLabel &= 0xffff })),
+		direct("grh-hops", ruleGRH, "the hop limit of the GRH is always 64",
+			leaving(routed, func(_ *view, o *outgoing) { o.grh.HopLimit = 64 })),
+		direct("grh-source", ruleGRH, "the source GID of the GRH is its destination GID",
+			leaving(routed, func(_ *view, o *outgoing) { o.grh.SGID = o.grh.DGID })),
+		direct("icrc-grh", ruleICRC, "the ICRC of packets with a GRH covers the hop limit",
+			leaving(routed, func(_ *view, o *outgoing) {
+				o.spoil = uint32(o.grh.HopLimit) << 8
+			})),
+		direct("icrc-lane", ruleICRC, "the ICRC is computed before the service level is set",
+			leaving(is(wire.RCSendOnly), func(_ *view, o *outgoing) { o.spoil = 0x30 })),
+		direct("takes-vcrc", "WIRE-Drop-11", "the VCRC is ignored", entering(came(func(b []byte) bool {
 			return binary.LittleEndian.Uint16(b[len(b)-vcrcLen:]) != vcrc(b[:len(b)-vcrcLen])
 		}), same)),
-		direct("takes-version", "WIRE-Drop-12", "the link version is not looked at", entering(came(func(b []byte) bool { return b[0]&15 != 0 }), same)),
-		direct("takes-length", "WIRE-Drop-12", "the packet length of the LRH is not looked at", entering(came(func(b []byte) bool {
-			return int(binary.BigEndian.Uint16(b[4:])&0x7ff)*4 != len(b)-vcrcLen
-		}), same)),
-		direct("takes-lane", "WIRE-Drop-13", "VL 15 is a VL like others", entering(func(_ *qpView, o *outgoing) bool { return o.vl == 15 }, func(_ *qpView, o *outgoing) { o.vl = 0 })),
-		direct("takes-grh", "WIRE-Drop-14", "the next header of the GRH is not looked at", entering(came(func(b []byte) bool {
+		direct("takes-version", "WIRE-Drop-12", "the link version is ignored",
+			entering(came(func(b []byte) bool { return b[0]&15 != 0 }), same)),
+		direct("takes-length", "WIRE-Drop-12", "the packet length of the LRH is ignored",
+			entering(came(func(b []byte) bool {
+				return int(binary.BigEndian.Uint16(b[4:])&0x7ff)*4 != len(b)-vcrcLen
+			}), same)),
+		direct("takes-lane", "WIRE-Drop-13", "VL 15 is treated as a data VL",
+			entering(func(_ *view, o *outgoing) bool { return o.vl == 15 }, func(_ *view, o *outgoing) { o.vl = 0 })),
+		direct("takes-grh", "WIRE-Drop-14", "the next header of the GRH is ignored", entering(came(func(b []byte) bool {
 			return b[1]&3 == 3 && b[lrhLen+6] != nextIBA
 		}), same)),
-		direct("takes-grh-destination", "WIRE-Drop-14", "the destination of the GRH is not looked at", tap{enters: rightDestination}),
-		direct("drops-link-reserved", "WIRE-Take-06", "packets with reserved bits set in the LRH are dropped", losing(came(func(b []byte) bool { return b[1]&0x0c != 0 || b[4]&0xf8 != 0 }))),
-		direct("drops-grh", "WIRE-Take-07", "packets whose flow label is not zero are dropped", losing(func(_ *qpView, o *outgoing) bool { return o.grh != nil && o.grh.FlowLabel != 0 })),
-		direct("drops-rerouted", "WIRE-Take-07", "the ICRC of packets with a GRH covers the LRH", losing(came(func(b []byte) bool { return b[1]&3 == 3 && b[1]>>4 != 0 }))),
-		needing(ci.CapUD|ci.CapAV, direct("ud-grh", "WIRE-Ud-08", "the GRH in front of a datagram has no flow label", entering(func(_ *qpView, o *outgoing) bool { return o.grh != nil },
-			func(_ *qpView, o *outgoing) { o.grh.FlowLabel = 0 }))),
+		direct("takes-grh-destination", "WIRE-Drop-14", "the destination GID of the GRH is ignored",
+			tap{enters: rightDestination}),
+		direct("drops-link-reserved", "WIRE-Take-06", "packets with reserved bits set in the LRH are dropped",
+			losing(came(func(b []byte) bool { return b[1]&0x0c != 0 || b[4]&0xf8 != 0 }))),
+		direct("drops-grh", "WIRE-Take-07", "packets with a nonzero flow label are dropped",
+			losing(func(_ *view, o *outgoing) bool { return o.grh != nil && o.grh.FlowLabel != 0 })),
+		direct("drops-rerouted", "WIRE-Take-07", "the ICRC of packets with a GRH covers the LRH",
+			losing(came(func(b []byte) bool { return b[1]&3 == 3 && b[1]>>4 != 0 }))),
+		needing(ci.CapUD|ci.CapAV,
+			direct("ud-grh", "WIRE-Ud-08", "the GRH before a datagram has no flow label",
+				entering(func(_ *view, o *outgoing) bool { return o.grh != nil },
+					func(_ *view, o *outgoing) { o.grh.FlowLabel = 0 }))),
 	}
 }
 
-// rightDestination has a packet's GRH name the GID that the first packet of the QP named.
-func rightDestination(v *qpView, o *outgoing, err error) action {
+// rightDestination replaces the destination GID of a packet by that of the QP's first packet.
+func rightDestination(v *view, o *outgoing, err error) action {
 	switch {
 	case o == nil || err != nil || o.grh == nil:
 		return asIs
 	case v.last == nil:
 		v.last = o
 		return asIs
-	case o.grh.DGID == v.last.grh.DGID: // wrong in another way, perhaps: that stays
+	case o.grh.DGID == v.last.grh.DGID: // the packet may have another defect, which stays
 		return asIs
 	}
 	o.grh.DGID = v.last.grh.DGID
 	return changed
 }
 
-// ipMutants are wrong in the IP header.
+// ipMutants returns faults in the IP header.
 func ipMutants() []mutant.Mutant {
 	network := func(name, breaks, does string, f tap) mutant.Mutant {
 		return on("network", fault(name, breaks, does, f))
 	}
-	header := func(f func(b []byte)) func(*qpView, *outgoing) { // the header checksum is that of the changed header
-		return func(_ *qpView, o *outgoing) {
+	header := func(f func(b []byte)) func(*view, *outgoing) { // the header checksum covers the changed header
+		return func(_ *view, o *outgoing) {
 			o.whole = func(b []byte) {
 				f(b)
 				if b[0]>>4 == 4 {
@@ -105,28 +131,36 @@ func ipMutants() []mutant.Mutant {
 			}
 		}
 	}
-	label := network("flow-label", ruleLabel, "the IPv6 flow label follows the PSN", leaving(func(*outgoing) bool { return true }, func(_ *qpView, o *outgoing) { o.label = o.BTH.PSN & 7 }))
+	label := network("flow-label", ruleLabel, "the IPv6 flow label depends on the PSN",
+		leaving(func(*outgoing) bool { return true }, func(_ *view, o *outgoing) { o.label = o.BTH.PSN & 7 }))
 	label.Values = map[string]string{"ip": "6"}
 	fixed := network("flow-label-zero", ruleLabelAV, "the IPv6 flow label is always 0",
-		leaving(func(*outgoing) bool { return true }, func(_ *qpView, o *outgoing) { o.label = 0 }))
-	short := network("flow-label-bits", ruleLabelAV, "the IPv6 flow label of acknowledgements has 16 bits",
-		leaving(acks, func(_ *qpView, o *outgoing) { o.label &= 0xffff }))
+		leaving(func(*outgoing) bool { return true }, func(_ *view, o *outgoing) { o.label = 0 }))
+	short := network("flow-label-bits", ruleLabelAV, "the IPv6 flow label of acknowledgements is cut to 16 bits",
+		leaving(acks, func(_ *view, o *outgoing) { o.label &= 0xffff }))
 	fixed.Values, short.Values = label.Values, label.Values
-	next := network("ip6-length", ruleIP, "the payload length of IPv6 counts the header", leaving(acks, header(func(b []byte) {
-		binary.BigEndian.PutUint16(b[4:], uint16(len(b)))
-	})))
+	next := network("ip6-length", ruleIP, "the payload length of IPv6 includes the header",
+		leaving(acks, header(func(b []byte) {
+			binary.BigEndian.PutUint16(b[4:], uint16(len(b)))
+		})))
 	next.Values = label.Values
 	return []mutant.Mutant{
-		network("ip-fragments", ruleIP, "acknowledgements may be fragmented on the way", leaving(acks, header(func(b []byte) { b[6] = 0 }))),
-		network("ip-checksum", ruleIP, "the IPv4 header checksum is computed before the length is known", leaving(acks, func(_ *qpView, o *outgoing) {
-			o.whole = func(b []byte) { b[11]++ }
-		})),
+		network("ip-fragments", ruleIP, "the IP header of acknowledgements permits fragments",
+			leaving(acks, header(func(b []byte) { b[6] = 0 }))),
+		network("ip-checksum", ruleIP, "the IPv4 header checksum is off by one",
+			leaving(acks, func(_ *view, o *outgoing) {
+				o.whole = func(b []byte) { b[11]++ }
+			})),
 		next, label, fixed, short,
-		network("udp-checksum", ruleChecksum, "the UDP checksum leaves the pseudo header out", leaving(acks, func(_ *qpView, o *outgoing) {
-			o.whole = func(b []byte) { binary.BigEndian.PutUint16(udpOf(b)[6:], ^sum(udpOf(b), 0)) }
-		})),
-		fault("class", ruleClass, "acknowledgements have no traffic class", leaving(acks, func(_ *qpView, o *outgoing) { o.class = 0 })),
-		fault("hops", ruleClass, "the hop limit is always 64", leaving(func(*outgoing) bool { return true }, func(_ *qpView, o *outgoing) { o.hops = 64 })),
-		network("drops-class", "WIRE-Take-08", "packets that the network marked are dropped", losing(func(_ *qpView, o *outgoing) bool { return o.class&3 == 3 })),
+		network("udp-checksum", ruleChecksum, "the UDP checksum does not cover the pseudo header",
+			leaving(acks, func(_ *view, o *outgoing) {
+				o.whole = func(b []byte) { binary.BigEndian.PutUint16(udpOf(b)[6:], ^sum(udpOf(b), 0)) }
+			})),
+		fault("class", ruleClass, "acknowledgements have traffic class 0",
+			leaving(acks, func(_ *view, o *outgoing) { o.class = 0 })),
+		fault("hops", ruleClass, "the hop limit is always 64",
+			leaving(func(*outgoing) bool { return true }, func(_ *view, o *outgoing) { o.hops = 64 })),
+		network("drops-class", "WIRE-Take-08", "packets with a congestion mark of the network are dropped",
+			losing(func(_ *view, o *outgoing) bool { return o.class&3 == 3 })),
 	}
 }

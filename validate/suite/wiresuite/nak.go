@@ -10,51 +10,103 @@ import (
 	"ciddk/wire"
 )
 
-// nakArea: requests that are out of order, wrong, or come too early, and the one NAK that each gets. (IBTA 9.7.4, 9.7.5, 9.9.)
+// nakArea returns the cases of requests that are out of order, invalid or too early, and of the NAK that each gets.
+// (IBTA 9.7.4, 9.7.5, 9.9.)
 func nakArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error", "A request beyond the expected PSN is answered by a NAK 0x60 with the expected PSN and the MSN as it stands."),
-			req.Driver.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error", "Until the expected PSN comes, further requests beyond it are dropped without another NAK."),
-			req.Driver.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error", "After the expected PSN has come, the next gap is answered by a NAK of its own."),
-			req.Driver.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification", "A request beyond the expected PSN is not executed."),
-			req.Driver.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence", "A packet that does not fit the message in progress (MIDDLE or LAST without FIRST, FIRST or ONLY inside a message, a change of operation) is answered by a NAK 0x61 with its PSN."),
-			req.Driver.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation", "A packet of a wrong length (FIRST or MIDDLE other than full, LAST empty, any above the MTU, a WRITE of more or less than its RETH) is answered by a NAK 0x61 with its PSN."),
-			req.Driver.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation", "A WRITE or READ with a wrong key, outside of the region, or without the right of the region is answered by a NAK 0x62 with its PSN, and nothing is placed or told."),
-			req.Driver.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive", "A SEND longer than its receive is answered by a NAK 0x61, and the receive completes with a local length error."),
-			req.Driver.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error", "A SEND into a receive whose key does not hold is answered by a NAK 0x63, and the receive completes with a local protection error."),
-			req.Driver.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation", "An atomic with a wrong key or without the right of the region is answered by a NAK 0x62, one at an address that is not a multiple of 8 by a NAK 0x61, and the memory stays."),
-			req.Driver.Must("WIRE-Nak-11", "IBTA 9.9", "responder error", "After a NAK that is fatal the QP is in Error and answers nothing more."),
-			req.Driver.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode", "A request with a reserved opcode of the service is not executed: it is dropped, or answered by a NAK 0x61 with its PSN."),
-			req.Driver.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources", "A READ or an atomic to a QP that has no responder resources is answered by a NAK 0x61 with its PSN."),
-			req.Driver.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources", "READs beyond the responder resources of the QP are answered in their turn, or the first of them by a NAK 0x61 with its PSN behind the answers to those before."),
-			req.Driver.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function", "A WRITE, READ or atomic that the QP does not grant is answered by a NAK 0x61 with its PSN, whatever its key and the region are, and nothing is placed or told."),
-			req.Driver.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer", "A SEND that finds no receive is answered by an RNR NAK with its PSN and the timer code of the QP, and is done when it comes again after a receive was posted."),
-			req.Driver.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK", "What comes behind a refused SEND is not executed before that has come again."),
-			req.Driver.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate", "A WRITE with immediate data that finds no receive is answered by an RNR NAK with the PSN of its last packet."),
+			req.Driver.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
+				"A request beyond the expected PSN is answered with a NAK 0x60 that has the expected PSN and the "+
+					"current MSN."),
+			req.Driver.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
+				"Until the expected PSN arrives, further requests beyond it are dropped without another NAK."),
+			req.Driver.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
+				"After the expected PSN has arrived, the next gap gets a NAK of its own."),
+			req.Driver.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
+				"A request beyond the expected PSN is not executed."),
+			req.Driver.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
+				"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. "+
+					"This is a MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of "+
+					"operation."),
+			req.Driver.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
+				"A packet of a wrong length is answered with a NAK 0x61 that has its PSN. This is a FIRST or MIDDLE "+
+					"that is not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the "+
+					"length in its RETH."),
+			req.Driver.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
+				"A WRITE or READ with a wrong key, outside the region, or without the region's access right is "+
+					"answered with a NAK 0x62 that has its PSN. Nothing is written or returned."),
+			req.Driver.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
+				"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local "+
+					"length error."),
+			req.Driver.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error",
+				"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes "+
+					"with a local protection error."),
+			req.Driver.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
+				"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and "+
+					"one at an address that is not a multiple of 8 with a NAK 0x61. The memory does not change."),
+			req.Driver.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
+				"After a fatal NAK the QP is in Error and sends no more answers."),
+			req.Driver.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
+				"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a "+
+					"NAK 0x61 that has its PSN."),
+			req.Driver.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
+				"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN."),
+			req.Driver.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources",
+				"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of "+
+					"them is answered with a NAK 0x61 that has its PSN, after the answers to the READs before it."),
+			req.Driver.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function",
+				"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, "+
+					"whatever its key and the rights of the region are. Nothing is written or returned."),
+			req.Driver.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer",
+				"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of "+
+					"the QP. It is executed when it is retransmitted after a receive was posted."),
+			req.Driver.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
+				"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted."),
+			req.Driver.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate",
+				"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN "+
+					"of its last packet."),
 		},
 		Cases: []validate.Case{
-			validate.NewCase("wire.nak.gap", "a gap: one NAK, then the packet that was missing", validate.FeatureWire, nakGap, "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.once", "five requests behind a gap", validate.FeatureWire, nakOnce, "WIRE-Nak-02", "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.again", "a second gap", validate.FeatureWire, nakAgain, "WIRE-Nak-03", "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.far", "a request just below 2^23 ahead", validate.FeatureWire, nakFar, "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.not-executed", "a WRITE behind a gap", validate.FeatureWire, nakNotExecuted, "WIRE-Nak-04", "WIRE-Nak-01"),
-			validate.NewCase("wire.nak.sequence", "packets that do not fit the message", validate.FeatureWire, nakSequence, "WIRE-Nak-05"),
-			validate.NewCase("wire.nak.length", "packets of wrong lengths", validate.FeatureWire, nakLength, "WIRE-Nak-06"),
-			validate.NewCase("wire.nak.access", "WRITE and READ without the right to", validate.FeatureWire, nakAccess, "WIRE-Nak-07"),
-			validate.NewCase("wire.nak.unsupported", "WRITE and READ that the QP does not grant", validate.FeatureWire, nakUnsupported, "WIRE-Nak-15"),
-			atomics(validate.NewCase("wire.nak.unsupported.atomic", "an atomic that the QP does not grant", validate.FeatureWire, nakUnsupportedAtomic, "WIRE-Nak-15")),
-			validate.NewCase("wire.nak.too-long", "a SEND longer than the receive", validate.FeatureWire, nakTooLong, "WIRE-Nak-08"),
-			validate.NewCase("wire.nak.bad-receive", "a receive without a valid key", validate.FeatureWire, nakBadReceive, "WIRE-Nak-09"),
-			atomics(validate.NewCase("wire.nak.atomic", "atomics without the right to, and misaligned", validate.FeatureWire, nakAtomic, "WIRE-Nak-10")),
-			validate.NewCase("wire.nak.dead", "requests after a fatal NAK", validate.FeatureWire, nakDead, "WIRE-Nak-11", "WIRE-Nak-07"),
+			validate.NewCase("wire.nak.gap", "a gap: one NAK, then the missing packet", validate.FeatureWire, nakGap,
+				"WIRE-Nak-01"),
+			validate.NewCase("wire.nak.once", "five requests after a gap", validate.FeatureWire, nakOnce, "WIRE-Nak-02",
+				"WIRE-Nak-01"),
+			validate.NewCase("wire.nak.again", "a second gap", validate.FeatureWire, nakAgain, "WIRE-Nak-03",
+				"WIRE-Nak-01"),
+			validate.NewCase("wire.nak.far", "a request 2^23-1 PSNs ahead", validate.FeatureWire, nakFar,
+				"WIRE-Nak-01"),
+			validate.NewCase("wire.nak.not-executed", "a WRITE after a gap", validate.FeatureWire, nakNotExecuted,
+				"WIRE-Nak-04", "WIRE-Nak-01"),
+			validate.NewCase("wire.nak.sequence", "packets that do not fit the message", validate.FeatureWire,
+				nakSequence, "WIRE-Nak-05"),
+			validate.NewCase("wire.nak.length", "packets of wrong lengths", validate.FeatureWire, nakLength,
+				"WIRE-Nak-06"),
+			validate.NewCase("wire.nak.access", "WRITE and READ without access rights", validate.FeatureWire, nakAccess,
+				"WIRE-Nak-07"),
+			validate.NewCase("wire.nak.unsupported", "WRITE and READ that the QP does not grant", validate.FeatureWire,
+				nakUnsupported, "WIRE-Nak-15"),
+			atomics(validate.NewCase("wire.nak.unsupported.atomic", "an atomic that the QP does not grant",
+				validate.FeatureWire, nakUnsupportedAtomic, "WIRE-Nak-15")),
+			validate.NewCase("wire.nak.too-long", "a SEND longer than the receive", validate.FeatureWire, nakTooLong,
+				"WIRE-Nak-08"),
+			validate.NewCase("wire.nak.bad-receive", "a receive with an invalid key", validate.FeatureWire,
+				nakBadReceive, "WIRE-Nak-09"),
+			atomics(validate.NewCase("wire.nak.atomic", "atomics without access rights, and misaligned ones",
+				validate.FeatureWire, nakAtomic, "WIRE-Nak-10")),
+			validate.NewCase("wire.nak.dead", "requests after a fatal NAK", validate.FeatureWire, nakAfterError,
+				"WIRE-Nak-11", "WIRE-Nak-07"),
 			validate.NewCase("wire.nak.reserved", "reserved opcodes", validate.FeatureWire, nakReserved, "WIRE-Nak-12"),
-			validate.NewCase("wire.nak.no-resources", "a READ and atomics to a QP without responder resources", validate.FeatureWire, nakNoResources, "WIRE-Nak-13"),
-			validate.NewCase("wire.nak.resources", "eight READs to a QP with resources for two", validate.FeatureWire, nakResources, "WIRE-Nak-14"),
-			validate.NewCase("wire.rnr.refused", "a SEND without a receive", validate.FeatureWire, rnrRefused, "WIRE-Rnr-01"),
+			validate.NewCase("wire.nak.no-resources", "a READ and atomics to a QP without responder resources",
+				validate.FeatureWire, nakNoResources, "WIRE-Nak-13"),
+			validate.NewCase("wire.nak.resources", "eight READs to a QP with resources for two", validate.FeatureWire,
+				nakResources, "WIRE-Nak-14"),
+			validate.NewCase("wire.rnr.refused", "a SEND without a receive", validate.FeatureWire, rnrRefused,
+				"WIRE-Rnr-01"),
 			validate.NewCase("wire.rnr.codes", "each RNR timer code", validate.FeatureWire, rnrCodes, "WIRE-Rnr-01"),
-			validate.NewCase("wire.rnr.behind", "requests behind a refused SEND", validate.FeatureWire, rnrBehind, "WIRE-Rnr-02", "WIRE-Rnr-01"),
-			validate.NewCase("wire.rnr.write", "a WRITE with immediate data without a receive", validate.FeatureWire, rnrWrite, "WIRE-Rnr-03"),
+			validate.NewCase("wire.rnr.behind", "requests after a SEND that got an RNR NAK", validate.FeatureWire,
+				rnrBehind, "WIRE-Rnr-02", "WIRE-Rnr-01"),
+			validate.NewCase("wire.rnr.write", "a WRITE with immediate data without a receive", validate.FeatureWire,
+				rnrWrite, "WIRE-Rnr-03"),
 		},
 	}
 }
@@ -64,11 +116,11 @@ func nakGap(t *validate.T) {
 	p.barrier("nothing", 1)
 	due := p.psn
 	p.stray(wire.RCWriteOnly, nil, withPSN(due+1))
-	p.expect("answer to a request one beyond the expected", nak(due, wire.NAKPSNSequence, 1))
+	p.expect("answer to a request one PSN beyond the expected one", nak(due, wire.NAKPSNSequence, 1))
 	p.request(wire.RCWriteOnly, nil)
 	p.expect("acknowledgement of the missing request", acked(due, 2))
 	p.request(wire.RCWriteOnly, nil)
-	p.expect("acknowledgement of the one behind, sent again", acked(due+1, 3))
+	p.expect("acknowledgement of the retransmitted request after it", acked(due+1, 3))
 }
 
 func nakOnce(t *validate.T) {
@@ -77,7 +129,7 @@ func nakOnce(t *validate.T) {
 	for i := range uint32(5) {
 		p.stray(wire.RCWriteOnly, nil, withPSN(due+1+i))
 	}
-	p.expect("answer to five requests behind a gap", nak(due, wire.NAKPSNSequence, 0))
+	p.expect("answer to five requests after a gap", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the one NAK", 1)
 }
 
@@ -96,7 +148,7 @@ func nakFar(t *validate.T) {
 	p := dial(t)
 	due := p.psn
 	p.stray(wire.RCWriteOnly, nil, withPSN(due+1<<23-1))
-	p.expect("answer to a request 2^23-1 beyond the expected", nak(due, wire.NAKPSNSequence, 0))
+	p.expect("answer to a request 2^23-1 PSNs beyond the expected one", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the NAK", 1)
 }
 
@@ -105,19 +157,20 @@ func nakNotExecuted(t *validate.T) {
 	p.blank()
 	due := p.psn
 	p.stray(wire.RCWriteOnly, p.bytes(16), withPSN(due+1), p.reth(0, 16))
-	p.expect("answer to a WRITE behind a gap", nak(due, wire.NAKPSNSequence, 0))
+	p.expect("answer to a WRITE after a gap", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the NAK", 1)
-	p.Buf.WantOnly(t, "memory that a WRITE behind a gap was for", 0, nil)
+	p.Buf.WantOnly(t, "target memory of a WRITE after a gap", 0, nil)
 }
 
-// refused is one wrong packet behind right ones. Each has a QP of its own, since the NAK ends it.
+// refused is an invalid packet after valid ones. Each is sent to a QP of its own, since the NAK moves the QP to Error.
 type refused struct {
 	what   string
-	before func(p *peer) // right packets, none of which asks for an answer
-	bad    func(p *peer) // the wrong one; it takes the peer's PSN
+	before func(p *peer) // sends valid packets, none of which requests an answer
+	bad    func(p *peer) // sends the invalid packet, at the peer's PSN
 }
 
-// refuse runs them on one adapter: a NAK with the PSN of the wrong packet, no receive used that completes well, the QP in Error.
+// refuse sends the packets of the list to one adapter. Each must be answered with a NAK that has its PSN, complete no
+// receive with success, and move its QP to Error.
 func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
 	s := open(t)
 	for _, x := range list {
@@ -132,7 +185,7 @@ func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
 		p.fatal()
 		for _, wc := range p.RecvCQ.Wait(2) {
 			if wc.Status == ci.WCSuccess {
-				t.Failf("receive behind "+x.what, "no success", "%s", kit.Completions([]ci.WC{wc}))
+				t.Failf("receive after "+x.what, "an error", "%s", kit.Completions([]ci.WC{wc}))
 			}
 		}
 	}
@@ -159,14 +212,14 @@ func nakSequence(t *validate.T) {
 		{"SEND LAST without FIRST", nil, one(wire.RCSendLast, false)},
 		{"WRITE MIDDLE without FIRST", nil, one(wire.RCWriteMiddle, true)},
 		{"WRITE LAST without FIRST", nil, one(wire.RCWriteLast, false)},
-		{"SEND FIRST behind SEND FIRST", sendFirst, one(wire.RCSendFirst, true)},
-		{"SEND ONLY behind SEND FIRST", sendFirst, one(wire.RCSendOnly, false)},
-		{"WRITE ONLY behind SEND FIRST", sendFirst, write(wire.RCWriteOnly, 8)},
-		{"WRITE MIDDLE behind SEND FIRST", sendFirst, one(wire.RCWriteMiddle, true)},
-		{"SEND LAST behind WRITE FIRST", writeFirst, one(wire.RCSendLast, false)},
-		{"SEND ONLY behind WRITE FIRST", writeFirst, one(wire.RCSendOnly, false)},
-		{"READ behind WRITE FIRST", writeFirst, read},
-		{"READ behind SEND FIRST", sendFirst, read},
+		{"SEND FIRST after SEND FIRST", sendFirst, one(wire.RCSendFirst, true)},
+		{"SEND ONLY after SEND FIRST", sendFirst, one(wire.RCSendOnly, false)},
+		{"WRITE ONLY after SEND FIRST", sendFirst, write(wire.RCWriteOnly, 8)},
+		{"WRITE MIDDLE after SEND FIRST", sendFirst, one(wire.RCWriteMiddle, true)},
+		{"SEND LAST after WRITE FIRST", writeFirst, one(wire.RCSendLast, false)},
+		{"SEND ONLY after WRITE FIRST", writeFirst, one(wire.RCSendOnly, false)},
+		{"READ after WRITE FIRST", writeFirst, read},
+		{"READ after SEND FIRST", sendFirst, read},
 	})
 }
 
@@ -190,10 +243,10 @@ func nakLength(t *validate.T) {
 		{"SEND LAST of no bytes", sendFirst, send(wire.RCSendLast, is(0))},
 		{"SEND LAST of more than the MTU", sendFirst, send(wire.RCSendLast, mtu(4))},
 		{"WRITE FIRST of less than the MTU", nil, write(wire.RCWriteFirst, mtu(-4), twice)},
-		{"WRITE ONLY of less than its RETH says", nil, write(wire.RCWriteOnly, is(8), is(12))},
-		{"WRITE ONLY of more than its RETH says", nil, write(wire.RCWriteOnly, is(12), is(8))},
-		{"WRITE LAST that makes less than the RETH says", writeFirst, write(wire.RCWriteLast, is(4), is(0))},
-		{"WRITE LAST that makes more than the RETH says", writeFirst, write(wire.RCWriteLast, is(12), is(0))},
+		{"WRITE ONLY of less than the length in its RETH", nil, write(wire.RCWriteOnly, is(8), is(12))},
+		{"WRITE ONLY of more than the length in its RETH", nil, write(wire.RCWriteOnly, is(12), is(8))},
+		{"WRITE LAST that ends before the length in the RETH", writeFirst, write(wire.RCWriteLast, is(4), is(0))},
+		{"WRITE LAST that exceeds the length in the RETH", writeFirst, write(wire.RCWriteLast, is(12), is(0))},
 	})
 }
 
@@ -209,12 +262,15 @@ func nakAccess(t *validate.T) {
 	}{
 		{"a WRITE with a wrong key", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.RKey ^= 0x5a00 })},
 		{"a WRITE that begins before the region", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.VA -= 4 })},
-		{"a WRITE that ends behind the region", nil, wire.RCWriteOnly, 4092, 8, nil},
-		{"a WRITE around the end of all addresses", nil, wire.RCWriteOnly, 0, 8, key(func(r *wire.RETH) { r.VA = ^uint64(3) })},
-		{"a WRITE to a region without remote write", bufAccess(ci.LocalWrite | ci.RemoteRead), wire.RCWriteOnly, 0, 8, nil},
+		{"a WRITE that ends after the region", nil, wire.RCWriteOnly, 4092, 8, nil},
+		{"a WRITE that wraps around the end of the address space", nil, wire.RCWriteOnly, 0, 8,
+			key(func(r *wire.RETH) { r.VA = ^uint64(3) })},
+		{"a WRITE to a region without remote write", bufAccess(ci.LocalWrite | ci.RemoteRead), wire.RCWriteOnly, 0, 8,
+			nil},
 		{"a READ with a wrong key", nil, wire.RCReadRequest, 0, 8, key(func(r *wire.RETH) { r.RKey ^= 0x5a00 })},
-		{"a READ that ends behind the region", nil, wire.RCReadRequest, 4092, 8, nil},
-		{"a READ of a region without remote read", bufAccess(ci.LocalWrite | ci.RemoteWrite), wire.RCReadRequest, 0, 8, nil},
+		{"a READ that ends after the region", nil, wire.RCReadRequest, 4092, 8, nil},
+		{"a READ of a region without remote read", bufAccess(ci.LocalWrite | ci.RemoteWrite), wire.RCReadRequest, 0, 8,
+			nil},
 	}) {
 		opts := []kit.Option{kit.Size(4096)}
 		if x.opt != nil {
@@ -239,7 +295,7 @@ func nakAccess(t *validate.T) {
 	}
 }
 
-// qpAccess sets the rights of the QP, while the region grants all.
+// qpAccess sets the access rights of the QP. The region grants all.
 func qpAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.Access = a } }
 
 func nakUnsupported(t *validate.T) {
@@ -283,7 +339,7 @@ func nakUnsupportedAtomic(t *validate.T) {
 	p.fatal()
 }
 
-// bufAccess are the rights of the region, while the QP grants all.
+// bufAccess sets the access rights of the region. The QP grants all.
 func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAccess = a } }
 
 func nakTooLong(t *validate.T) {
@@ -293,7 +349,8 @@ func nakTooLong(t *validate.T) {
 		p.Recv(p.RecvWR(1, 0, 16))
 		first := p.psn
 		p.message(wire.OpSend, p.bytes(n), false)
-		p.expect(fmt.Sprintf("answer to a SEND of %d bytes into a receive of 16", n), nak(first, wire.NAKInvalidRequest, 0))
+		p.expect(fmt.Sprintf("answer to a SEND of %d bytes into a receive of 16", n),
+			nak(first, wire.NAKInvalidRequest, 0))
 		p.RecvCQ.WaitStatus(1, ci.WCLocalLenErr)
 		p.fatal()
 	}
@@ -321,22 +378,24 @@ func nakAtomic(t *validate.T) {
 		syn  wire.Syndrome
 	}{
 		{"an atomic with a wrong key", kit.Size(4096), 0, 0x5a00, wire.NAKRemoteAccess},
-		{"an atomic behind the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
-		{"an atomic on a region without the right", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0, wire.NAKRemoteAccess},
-		{"an atomic at an odd address", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
+		{"an atomic after the end of the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
+		{"an atomic on a region without remote atomic", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0,
+			wire.NAKRemoteAccess},
+		{"an atomic at an address that is not a multiple of 8", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
 	}) {
 		p := s.dial(x.opt)
 		p.blank()
 		r := p.Buf.Remote(0)
 		at := p.psn
-		p.request(wire.RCFetchAdd, nil, withAtomic(wire.AtomicETH{VA: r.Addr + x.off, RKey: uint32(r.RKey) ^ x.key, SwapAdd: 1}))
+		p.request(wire.RCFetchAdd, nil,
+			withAtomic(wire.AtomicETH{VA: r.Addr + x.off, RKey: uint32(r.RKey) ^ x.key, SwapAdd: 1}))
 		p.expect("answer to "+x.what, nak(at, x.syn, 0))
 		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
 		p.fatal()
 	}
 }
 
-func nakDead(t *validate.T) {
+func nakAfterError(t *validate.T) {
 	s := open(t)
 	p, other := s.dial(), s.dial()
 	p.blank()
@@ -347,38 +406,40 @@ func nakDead(t *validate.T) {
 	p.stray(wire.RCWriteOnly, p.bytes(8), withPSN(at), p.reth(0, 8))
 	p.request(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8))
 	p.request(wire.RCReadRequest, nil, p.reth(0, 8))
-	// The packet of another QP comes through the same port behind them.
+	// A packet to another QP arrives through the same port after these requests.
 	other.barrier("requests to a QP in Error", 1)
 	p.Buf.WantOnly(t, "memory after requests to a QP in Error", 0, nil)
 }
 
-// reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). 0x1c and 0x1d are left out,
-// which version 1.6 made FLUSH and ATOMIC WRITE.
+// reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). The
+// list omits 0x1c and 0x1d, which version 1.6 assigns to FLUSH and ATOMIC WRITE.
 var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 
 func nakReserved(t *validate.T) {
 	s := open(t)
-	s.bytewise()
+	s.needBytes()
 	for _, code := range kit.Variants(t, "opcode", reservedOps) {
 		p := s.dial()
 		p.blank()
 		p.Recv(p.RecvWR(1, 2048, 64))
 		what := fmt.Sprintf("a request with the reserved opcode %#02x", code)
 		at := p.psn
-		p.stray(wire.RCWriteOnly, p.bytes(16), p.reth(0, 16), func(o *outgoing) { o.alter = func(b []byte) { b[0] = code } })
+		p.stray(wire.RCWriteOnly, p.bytes(16), p.reth(0, 16),
+			func(o *outgoing) { o.alter = func(b []byte) { b[0] = code } })
 		data := p.bytes(8)
-		p.request(wire.RCSendOnly, data) // with the same PSN: what was executed would make it a duplicate
+		p.request(wire.RCSendOnly, data) // same PSN: if the request was executed, this is a duplicate
 		x := p.next(t.Remaining())
 		switch {
 		case x == nil:
-			t.Failf("answer to the SEND behind "+what, "an acknowledgement, or a NAK 0x61 of the one before", "no packet by the deadline")
+			t.Failf("answer to the SEND after "+what,
+				"an acknowledgement of the SEND, or a NAK 0x61 of the request before it", "no packet by the deadline")
 		case x.BTH.Opcode == wire.RCAcknowledge && x.BTH.PSN == at && x.AETH.Syndrome == wire.NAKInvalidRequest:
-			t.Note("a reserved opcode is answered by a NAK 0x61, not dropped")
+			t.Note("a reserved opcode is answered with a NAK 0x61 and not dropped")
 			p.fatal()
 			p.RecvCQ.WaitStatus(1, ci.WCFlushErr, ci.WCRemInvalidReqErr)
 			data = nil
 		default:
-			p.match(x, "acknowledgement of the SEND behind "+what, acked(at, 1))
+			p.match(x, "acknowledgement of the SEND after "+what, acked(at, 1))
 			p.RecvCQ.WaitOK(1)
 			p.barrier(what, 2)
 		}
@@ -398,8 +459,9 @@ func nakNoResources(t *validate.T) {
 		at := p.psn
 		r := p.Buf.Remote(0)
 		p.request(op, nil, p.reth(0, 8), withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
-		p.expect(fmt.Sprintf("answer of a QP without responder resources to a %v", op), nak(at, wire.NAKInvalidRequest, 0))
-		p.Buf.WantOnly(t, "memory behind it", 0, nil)
+		p.expect(fmt.Sprintf("answer of a QP without responder resources to a %v", op),
+			nak(at, wire.NAKInvalidRequest, 0))
+		p.Buf.WantOnly(t, "memory after the atomic or READ", 0, nil)
 		p.fatal()
 	}
 }
@@ -415,10 +477,12 @@ func nakResources(t *validate.T) {
 	for i := range reads {
 		first := wire.PSNAdd(at, i*p.packets(n))
 		if x := p.next(t.Remaining()); x == nil {
-			t.Failf(fmt.Sprintf("answer to READ %d of %d", i+1, reads), "a READ response, or a NAK 0x61 beyond the responder resources", "no packet by the deadline")
+			t.Failf(fmt.Sprintf("answer to READ %d of %d", i+1, reads),
+				"a READ response, or a NAK 0x61 of the first READ beyond the responder resources",
+				"no packet by the deadline")
 		} else if i >= resources && x.BTH.Opcode == wire.RCAcknowledge && x.AETH.Syndrome == wire.NAKInvalidRequest {
 			p.match(x, fmt.Sprintf("NAK of READ %d of %d", i+1, reads), nak(first, wire.NAKInvalidRequest, i))
-			t.Note("READs beyond the responder resources are answered by a NAK 0x61")
+			t.Note("READs beyond the responder resources are answered with a NAK 0x61")
 			p.fatal()
 			return
 		} else {
@@ -433,12 +497,13 @@ func rnrRefused(t *validate.T) {
 	data := p.bytes(40)
 	for i := range 2 {
 		p.stray(wire.RCSendOnly, data)
-		p.expect(fmt.Sprintf("answer to a SEND without a receive, time %d", i+1), nak(p.psn, wire.RNRNAK(14), 0))
+		p.expect(fmt.Sprintf("answer to a SEND without a receive, transmission %d", i+1),
+			nak(p.psn, wire.RNRNAK(14), 0))
 	}
 	p.blank()
 	p.Recv(p.RecvWR(1, 0, 64))
 	p.request(wire.RCSendOnly, data)
-	p.expect("acknowledgement of the SEND that came again", acked(p.last(), 1))
+	p.expect("acknowledgement of the retransmitted SEND", acked(p.last(), 1))
 	p.RecvCQ.WaitOK(1)
 	p.Buf.WantOnly(t, "receive", 0, data)
 }
@@ -448,7 +513,8 @@ func rnrCodes(t *validate.T) {
 	for code := uint8(1); code < 32; code += 5 {
 		p := s.dial(kit.MinRNR(code))
 		p.stray(wire.RCSendOnly, p.bytes(4))
-		p.expect(fmt.Sprintf("answer of a QP with timer code %d to a SEND without a receive", code), nak(p.psn, wire.RNRNAK(code), 0))
+		p.expect(fmt.Sprintf("answer of a QP with timer code %d to a SEND without a receive", code),
+			nak(p.psn, wire.RNRNAK(code), 0))
 	}
 }
 
@@ -460,22 +526,24 @@ func rnrBehind(t *validate.T) {
 	p.expect("answer to a SEND without a receive", nak(due, wire.RNRNAK(p.Config.MinRNR), 0))
 	p.blank()
 	p.Recv(p.RecvWRs(2, 8)...)
-	// The one behind is dropped. A PSN sequence error says no more than the RNR NAK did, and is an answer that implementations give.
+	// The SEND after the refused one is dropped. Some implementations answer it with a PSN sequence error, which adds
+	// nothing to the RNR NAK.
 	p.stray(wire.RCSendOnly, data[8:16], withPSN(due+1))
 	p.request(wire.RCSendOnly, data[:8])
 	x := p.next(t.Remaining())
-	if x != nil && x.BTH.PSN == due&wire.Mask24 && x.BTH.Opcode == wire.RCAcknowledge && x.AETH.Syndrome == wire.NAKPSNSequence {
-		t.Note("a request behind one refused by an RNR NAK is answered by a NAK of its own (PSN sequence error)")
+	isSequenceNAK := x != nil && x.BTH.Opcode == wire.RCAcknowledge && x.AETH.Syndrome == wire.NAKPSNSequence
+	if isSequenceNAK && x.BTH.PSN == due&wire.Mask24 {
+		t.Note("a request after one that got an RNR NAK is answered with a NAK of its own (PSN sequence error)")
 		x = p.next(t.Remaining())
 	}
 	if x == nil {
-		t.Failf("answer to the SEND that came again", "an acknowledgement", "no packet by the deadline")
+		t.Failf("answer to the retransmitted SEND", "an acknowledgement", "no packet by the deadline")
 	}
-	p.match(x, "acknowledgement of the SEND that came again", acked(due, 1))
+	p.match(x, "acknowledgement of the retransmitted SEND", acked(due, 1))
 	p.request(wire.RCSendOnly, data[16:])
-	p.expect("acknowledgement of the SEND behind it", acked(due+1, 2))
+	p.expect("acknowledgement of the next SEND", acked(due+1, 2))
 	p.RecvCQ.WaitOK(1, 2)
-	kit.SameBytes(t, "both receives", p.Buf.Bytes[:16], append(append([]byte(nil), data[:8]...), data[16:]...))
+	kit.SameBytes(t, "data of both receives", p.Buf.Bytes[:16], append(append([]byte(nil), data[:8]...), data[16:]...))
 }
 
 func rnrWrite(t *validate.T) {
@@ -486,6 +554,6 @@ func rnrWrite(t *validate.T) {
 	p.blank()
 	p.Recv(p.RecvWR(1, 0, 0))
 	p.stray(wire.RCWriteLastImm, data[p.mtu:], withPSN(p.last()), withImm(5))
-	p.expect("acknowledgement of its last packet, which came again", acked(p.last(), 1))
+	p.expect("acknowledgement of the retransmitted last packet", acked(p.last(), 1))
 	kit.Equal(t, "Length of the WRITE", p.RecvCQ.WaitOK(1)[0].Length, uint32(len(data)))
 }

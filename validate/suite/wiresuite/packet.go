@@ -11,18 +11,18 @@ import (
 	"ciddk/wire"
 )
 
-// packet is one that came from the adapter under test.
+// packet is a packet from the adapter under test.
 type packet struct {
 	wire.Packet
-	whole []byte    // as received
-	at    int       // where the BTH is in it
-	num   int       // in the evidence
-	when  time.Time // of its arrival
-	src   ci.GID    // on Ethernet
+	whole []byte    // bytes as received
+	at    int       // offset of the BTH
+	num   int       // number in the evidence
+	when  time.Time // time of arrival
+	src   ci.GID    // source address, on Ethernet
 	sport uint16    // UDP source port
 }
 
-// String is the packet in one line.
+// String returns the packet in one line.
 func (p *packet) String() string {
 	s := fmt.Sprintf("%v, PSN %#x, QP %#x", p.BTH.Opcode, p.BTH.PSN, p.BTH.DestQP)
 	if p.BTH.AckReq {
@@ -32,7 +32,8 @@ func (p *packet) String() string {
 		s += fmt.Sprintf(", RETH(%#x, key %#x, %d)", p.RETH.VA, p.RETH.RKey, p.RETH.DMALen)
 	}
 	if p.BTH.Opcode.HasAtomicETH() {
-		s += fmt.Sprintf(", AtomicETH(%#x, key %#x, %#x, %#x)", p.AtomicETH.VA, p.AtomicETH.RKey, p.AtomicETH.SwapAdd, p.AtomicETH.Compare)
+		s += fmt.Sprintf(", AtomicETH(%#x, key %#x, %#x, %#x)", p.AtomicETH.VA, p.AtomicETH.RKey, p.AtomicETH.SwapAdd,
+			p.AtomicETH.Compare)
 	}
 	if p.BTH.Opcode.HasAETH() {
 		s += fmt.Sprintf(", syndrome %#02x, MSN %d", uint8(p.AETH.Syndrome), p.AETH.MSN)
@@ -52,31 +53,31 @@ func (p *packet) String() string {
 	return s
 }
 
-// outgoing is a packet that the certifier makes, and how it differs from a right one.
+// outgoing is a packet that the certifier sends. Its fields describe how it differs from an ordinary one.
 type outgoing struct {
 	wire.Packet
 	src, dst   ci.GID
 	slid, dlid ci.LID
 	sport      uint16
 	vl, sl     uint8     // on InfiniBand
-	grh        *wire.GRH // on InfiniBand: in front of the BTH
-	class      uint8     // of the IP header, likewise the next two
-	hops       uint8     // 0: 64
+	grh        *wire.GRH // on InfiniBand: precedes the BTH
+	class      uint8     // traffic class of the IP header
+	hops       uint8     // hop limit of the IP header; 0 means 64
 	label      uint32
-	front      func([]byte)        // changes what stands before the BTH, before the ICRC
-	pad        *uint8              // pad count, if not the right one
+	front      func([]byte)        // changes the headers before the BTH, before the ICRC is computed
+	pad        *uint8              // pad count, if not the correct one
 	padding    []byte              // pad bytes, if not zero
-	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC
-	spoil      uint32              // what is added to the ICRC
-	cut        func([]byte) []byte // changes what stands from the BTH to the ICRC, at last
-	whole      func([]byte)        // changes the packet when it is complete
-	came       []byte              // of a tap: the packet that this was
+	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC is computed
+	spoil      uint32              // added to the ICRC
+	cut        func([]byte) []byte // changes the bytes from the BTH to the ICRC, after the ICRC is computed
+	whole      func([]byte)        // changes the complete packet
+	original   []byte              // in a tap: the original bytes
 }
 
-// twist makes a packet wrong, or special.
+// twist changes a packet before it is sent.
 type twist func(*outgoing)
 
-// bytes is the packet on the link.
+// bytes returns the packet as it is sent on the link.
 func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 	o.BTH.Pad = uint8(-len(o.Payload) & 3)
 	padding := make([]byte, o.BTH.Pad)
@@ -119,7 +120,7 @@ func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 	return b
 }
 
-// head is what stands in front of n bytes of transport.
+// head returns the headers that precede n bytes of transport packet.
 func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
 	if info.Link == ci.LinkInfiniBand {
 		b := make([]byte, lrhLen)
@@ -140,9 +141,10 @@ func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
 		hops = 64
 	}
 	var b []byte
-	if v4(o.src) {
+	if isIPv4(o.src) {
 		b = make([]byte, ip4Len+udpLen)
-		b[0], b[1], b[6], b[8], b[9] = 0x45, o.class, 0x40, hops, 17
+		b[0], b[1] = 0x45, o.class
+		b[6], b[8], b[9] = 0x40, hops, 17
 		binary.BigEndian.PutUint16(b[2:], uint16(ip4Len+udpLen+n))
 		copy(b[12:], o.src[12:])
 		copy(b[16:], o.dst[12:])
@@ -162,7 +164,7 @@ func (o *outgoing) head(info *validate.WireInfo, n int) []byte {
 	return b
 }
 
-// putGRH is the header in front of n bytes, BTH to ICRC.
+// putGRH returns the GRH that precedes n bytes, from the BTH to the ICRC.
 func putGRH(h *wire.GRH, n int) []byte {
 	b := make([]byte, grhLen)
 	binary.BigEndian.PutUint32(b, 6<<28|uint32(h.TrafficClass)<<20|h.FlowLabel)
@@ -173,7 +175,7 @@ func putGRH(h *wire.GRH, n int) []byte {
 	return b
 }
 
-// sum is the ones' complement sum of RFC 1071 over b, added to s.
+// sum adds the ones' complement sum of RFC 1071 over b to s.
 func sum(b []byte, s uint32) uint16 {
 	for i := 0; i < len(b); i += 2 {
 		s += uint32(b[i]) << 8
@@ -187,14 +189,15 @@ func sum(b []byte, s uint32) uint16 {
 	return uint16(s)
 }
 
-// v4 tells an IPv4 address mapped into a GID.
-func v4(g ci.GID) bool { return [12]byte(g[:12]) == [12]byte{10: 0xff, 11: 0xff} }
+// isIPv4 reports whether a GID is a mapped IPv4 address.
+func isIPv4(g ci.GID) bool { return [12]byte(g[:12]) == [12]byte{10: 0xff, 11: 0xff} }
 
-// take reads a packet that came; an error says what makes it none.
+// take parses a received packet. If it returns an error, the packet is invalid, and its at field is -1 if there is no
+// BTH.
 func take(info *validate.WireInfo, b []byte) (*packet, error) {
 	p := &packet{whole: b, at: bthAt(info.Link, b), when: time.Now()}
 	if p.at < 0 {
-		return p, fmt.Errorf("%d bytes that are no packet of the link", len(b))
+		return p, fmt.Errorf("%d bytes are not a packet of this link", len(b))
 	}
 	end := len(b)
 	switch {
@@ -209,7 +212,7 @@ func take(info *validate.WireInfo, b []byte) (*packet, error) {
 		p.sport = binary.BigEndian.Uint16(b[p.at-udpLen:])
 	}
 	t := b[p.at:end]
-	if tver := t[1] & 15; tver != 0 { // wire.ParsePacket stops at it: read the rest as if it were right
+	if tver := t[1] & 15; tver != 0 { // wire.ParsePacket rejects other versions, so parse a copy with version 0
 		t = slices.Clone(t)
 		t[1] &^= 15
 		err := wire.ParsePacket(t, &p.Packet)

@@ -14,16 +14,16 @@ import (
 	"ciddk/wire"
 )
 
-// station is the certifier's end of the link with the adapter's address: what several peers share.
+// station is the certifier's end of the link with the adapter's address. Several peers can share it.
 type station struct {
 	t      *validate.T
 	w      validate.Wire
 	info   validate.WireInfo
 	ca     *kit.CA
-	av     ci.AVAttr // from the adapter to here
-	local  ci.GID    // the adapter's, at that address vector's index
+	av     ci.AVAttr // from the adapter to the certifier
+	local  ci.GID    // GID of the adapter at the index of that address vector
 	form   *form
-	broken []finding // rules of form broken by packets so far
+	broken []finding // rules of form that packets have broken so far
 }
 
 // open opens the adapter and the certifier's end of its link.
@@ -32,57 +32,65 @@ func open(t *validate.T) *station {
 	s := &station{t: t, w: t.Wire(), ca: ca}
 	s.info = s.w.Info()
 	if s.info.Link != ca.Port.Link {
-		t.Harness("the end of the link is %s, the port %s", validate.LinkName(s.info.Link), validate.LinkName(ca.Port.Link))
+		t.Harness("the end of the link is %s, but the port is %s", validate.LinkName(s.info.Link),
+			validate.LinkName(ca.Port.Link))
 	}
 	var ok bool
 	if s.av, s.local, ok = ca.AddressAt(s.info.GID, s.info.LID); !ok {
-		t.Skip("the port has no GID of the address family of %v, the certifier's end", s.info.GID)
+		t.Skip("the port has no GID of the address family of %v, the address of the certifier's end", s.info.GID)
 	}
 	s.form = newForm(s.info, ca.Port.PKeys[0])
 	t.Cleanup(func() {
 		for _, f := range s.broken {
-			if f.rule == ruleSport || f.rule == ruleLabel { // SHOULDs, which have cases of their own
+			if f.rule == ruleSport || f.rule == ruleLabel { // SHOULD rules, which have their own cases
 				continue
 			}
-			t.Report(validate.Failure{Rule: ruleAnyForm, Where: fmt.Sprintf("packet %d, %s", f.num, f.rule), Expected: f.expected, Got: f.got})
+			t.Report(validate.Failure{
+				Rule:     ruleAnyForm,
+				Where:    fmt.Sprintf("packet %d, %s", f.num, f.rule),
+				Expected: f.expected,
+				Got:      f.got,
+			})
 			return
 		}
 	})
 	return s
 }
 
-// routed gives the way to here a GRH, on InfiniBand links: QPs made from now on have it, and packets to them.
+// routed adds a GRH to the path to the certifier, on InfiniBand links. It applies to QPs created later and to packets
+// sent to them.
 func (s *station) routed() *station {
-	s.infiniband()
+	s.needInfiniBand()
 	s.av.Global = true
 	s.av.GRH = ci.GRH{DGID: s.info.GID, TrafficClass: 0x5a, FlowLabel: 0xfedcb, HopLimit: 9}
 	return s
 }
 
-// peer is the other end of a QP of the adapter under test, played by the certifier. Its own state is the script's: psn is what it sends
-// next, and nothing else moves by itself.
+// peer is the remote end of a QP of the adapter under test. The certifier plays it. Only the methods of peer change its
+// state; psn is the PSN of its next request.
 type peer struct {
 	*station
 	*kit.End // the QP under test
 	service  wire.Service
-	qpn      uint32 // the peer's number
-	psn      uint32 // of the peer's next request
-	first    uint32 // of its first
-	from     uint32 // first PSN of the QP's requests
+	qpn      uint32 // number of the peer's QP
+	psn      uint32 // PSN of the peer's next request
+	first    uint32 // PSN of the peer's first request
+	from     uint32 // first PSN of the requests of the QP under test
 	mtu      int
-	ready    []*packet // received already, not looked at
+	ready    []*packet // received but not yet examined
 }
 
-// caseTime is what a case at the wire has: what does not come in this time does not come.
+// caseTime is the time limit of a case of this suite. A packet that has not arrived by then counts as missing.
 const caseTime = 4 * time.Second
 
-// dial makes a QP under test and takes it to RTS, connected to the certifier.
+// dial creates a QP under test and moves it to RTS, connected to the certifier.
 func dial(t *validate.T, opts ...kit.Option) *peer { return open(t).dial(opts...) }
 
 func (s *station) dial(opts ...kit.Option) *peer { return s.raw(opts...).connect() }
 
-// longAckTime is the ACK timeout of a QP under test unless the case sets its own: 69 s, longer than any case. The certifier answers every
-// request itself, possibly late on a busy machine, and a retransmission would be a packet that the case does not expect.
+// longAckTime is the ACK timeout of a QP under test, unless the case sets its own. It is 69 s, longer than any case.
+// The certifier answers every request itself, on a busy machine perhaps late, and a retransmission would be an
+// unexpected packet.
 const longAckTime = ci.TimeExp(24)
 
 // raw is dial with the QP left in Reset.
@@ -103,7 +111,7 @@ func (s *station) raw(opts ...kit.Option) *peer {
 	return p
 }
 
-// at sets the PSNs of both directions, before connect.
+// at sets the first PSNs of both directions. Call it before connect.
 func (p *peer) at(in, out uint32) *peer {
 	p.psn, p.first = in, in
 	p.QP.PSN, p.from = ci.PSN(out), out
@@ -125,7 +133,7 @@ func (p *peer) connect() *peer {
 
 // Sending.
 
-// packet makes a packet to the QP at the peer's PSN, which does not move.
+// packet returns a packet to the QP with the peer's PSN. It does not advance the PSN.
 func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing {
 	o := &outgoing{src: p.info.GID, dst: p.local, slid: p.info.LID, dlid: p.ca.Port.LID, sport: p.info.UDPPort}
 	o.BTH = wire.BTH{Opcode: op, PKey: uint16(p.form.pkey), DestQP: uint32(p.Num()), PSN: p.psn}
@@ -152,12 +160,12 @@ func (s *station) put(o *outgoing) {
 	}
 }
 
-// stray sends a packet at the peer's PSN and does not move it.
+// stray sends a packet with the peer's PSN and does not advance the PSN.
 func (p *peer) stray(op wire.Opcode, payload []byte, twists ...twist) {
 	p.put(p.packet(op, payload, twists...))
 }
 
-// request sends the next request: the peer's PSN moves by the packets that it takes.
+// request sends the next request and advances the peer's PSN by the number of packets that the request uses.
 func (p *peer) request(op wire.Opcode, payload []byte, twists ...twist) {
 	o := p.packet(op, payload, twists...)
 	n := 1
@@ -168,10 +176,11 @@ func (p *peer) request(op wire.Opcode, payload []byte, twists ...twist) {
 	p.put(o)
 }
 
-// packets is how many packets n bytes take.
+// packets returns the number of packets that n bytes need.
 func (p *peer) packets(n int) int { return max((n+p.mtu-1)/p.mtu, 1) }
 
-// message sends a SEND or WRITE of any length, the last packet with AckReq. The RETH, if any, is that of the whole.
+// message sends a SEND or WRITE of any length. The last packet has AckReq set. A RETH, if any, covers the whole
+// message.
 func (p *peer) message(op wire.Op, data []byte, imm bool, twists ...twist) {
 	for off := 0; ; off += p.mtu {
 		n := min(len(data)-off, p.mtu)
@@ -187,15 +196,16 @@ func (p *peer) message(op wire.Op, data []byte, imm bool, twists ...twist) {
 	}
 }
 
-// at gives the RETH of n bytes of the QP's buffer from off.
+// reth sets the RETH to n bytes of the QP's buffer, starting at off.
 func (p *peer) reth(off, n int) twist {
 	r := p.Buf.Remote(uint64(off))
 	return withReth(wire.RETH{VA: r.Addr, RKey: uint32(r.RKey), DMALen: uint32(n)})
 }
 
-// answer sends a response to the QP's request of that PSN.
+// answer sends a response to the QP's request with that PSN.
 func (p *peer) answer(op wire.Opcode, psn uint32, syn wire.Syndrome, msn uint32, payload []byte, twists ...twist) {
-	p.put(p.packet(op, payload, append([]twist{withPSN(psn), withAeth(wire.AETH{Syndrome: syn, MSN: msn}), ackReq(false)}, twists...)...))
+	p.put(p.packet(op, payload,
+		append([]twist{withPSN(psn), withAeth(wire.AETH{Syndrome: syn, MSN: msn}), ackReq(false)}, twists...)...))
 }
 
 // ack acknowledges the QP's requests up to a PSN.
@@ -205,7 +215,7 @@ func (p *peer) ack(psn, msn uint32) {
 
 // Receiving.
 
-// arrival takes the next packet off the link, from whichever QP; nil if none comes in time.
+// arrival receives the next packet on the link, from any QP. It returns nil if none arrives in time.
 func (s *station) arrival(d time.Duration, service wire.Service) *packet {
 	ctx, cancel := context.WithTimeout(s.t.Context(), d)
 	defer cancel()
@@ -219,14 +229,14 @@ func (s *station) arrival(d time.Duration, service wire.Service) *packet {
 	p, err := take(&s.info, b)
 	p.num = s.t.Packet(validate.WirePacket{Time: p.when, Link: s.info.Link, FromHCA: true, Data: b})
 	from := origin{service: service, av: s.av, gid: s.local, lid: s.ca.Port.LID, vls: dataVLs(s.ca.Port.MaxVLs)}
-	for _, f := range s.form.judge(p, err, from) {
+	for _, f := range s.form.check(p, err, from) {
 		s.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
 		s.broken = append(s.broken, f)
 	}
 	return p
 }
 
-// next is the next packet for this peer; nil if none comes in time.
+// next returns the next packet for this peer, or nil if none arrives in time.
 func (p *peer) next(d time.Duration) *packet {
 	if len(p.ready) > 0 {
 		x := p.ready[0]
@@ -245,19 +255,19 @@ func (p *peer) next(d time.Duration) *packet {
 	}
 }
 
-// want describes a packet: empty fields are not looked at.
+// want describes an expected packet. Empty fields are not compared.
 type want struct {
 	op      []wire.Opcode // one of these
 	psn     uint32
 	anyPSN  bool
 	syn     wire.Syndrome
-	msn     int // -1: any
+	msn     int // -1 for any
 	noAeth  bool
 	payload []byte
-	length  int // of the payload, if payload is nil and length is not negative
+	length  int // length of the payload, compared if payload is nil and length is not negative
 }
 
-// expect takes the next packet, which must come and be as described; what says which it is.
+// expect receives the next packet and compares it with the description. what names the packet in a failure.
 func (p *peer) expect(what string, w want) *packet {
 	x := p.next(p.t.Remaining())
 	if x == nil {
@@ -267,13 +277,14 @@ func (p *peer) expect(what string, w want) *packet {
 	return x
 }
 
-// match holds a packet against a description.
+// match compares a packet with a description.
 func (p *peer) match(x *packet, what string, w want) {
 	op := x.BTH.Opcode
 	ok := slices.Contains(w.op, op) && (w.anyPSN || x.BTH.PSN == w.psn&wire.Mask24)
 	if op.HasAETH() && !w.noAeth {
 		got := x.AETH.Syndrome
-		ok = ok && (got == w.syn || w.syn.IsACK() && got.IsACK()) && (w.msn < 0 || x.AETH.MSN == uint32(w.msn)&wire.Mask24)
+		ok = ok && (got == w.syn || w.syn.IsACK() && got.IsACK()) &&
+			(w.msn < 0 || x.AETH.MSN == uint32(w.msn)&wire.Mask24)
 	}
 	if w.payload != nil {
 		ok = ok && bytes.Equal(x.Payload, w.payload)
@@ -283,19 +294,19 @@ func (p *peer) match(x *packet, what string, w want) {
 	if !ok {
 		got := x.String()
 		if w.payload != nil && len(x.Payload) == len(w.payload) && !bytes.Equal(x.Payload, w.payload) {
-			got += " that are others"
+			got += ", the bytes differ"
 		}
 		p.wrong(x, what, w.String(), got)
 	}
 }
 
-// wrong fails the case over a packet.
+// wrong fails the case because of a packet.
 func (p *peer) wrong(x *packet, where, expected, got string) {
-	p.t.Remark(x.num, fmt.Sprintf("%s: %s: expected %s, got %s", p.judged(), where, expected, got))
+	p.t.Remark(x.num, fmt.Sprintf("%s: %s: expected %s, got %s", p.proven(), where, expected, got))
 	p.t.Fail(validate.Failure{Where: fmt.Sprintf("%s (packet %d)", where, x.num), Expected: expected, Got: got})
 }
 
-func (s *station) judged() string {
+func (s *station) proven() string {
 	c := s.t.Case()
 	return c.Proven()
 }
@@ -336,21 +347,21 @@ func nak(psn uint32, syn wire.Syndrome, msn int) want {
 	return want{op: []wire.Opcode{wire.RCAcknowledge}, psn: psn, syn: syn, msn: msn}
 }
 
-// last is the PSN of the newest request sent.
+// last returns the PSN of the newest request of the peer.
 func (p *peer) last() uint32 { return wire.PSNAdd(p.psn, -1) }
 
-// barrier sends a WRITE without data at the peer's PSN and expects its acknowledgement to be the next packet: whatever was sent before has
-// been dealt with by then, and was not answered. msn is the count that the acknowledgement shows, -1 for any.
+// barrier sends a WRITE without data and expects its acknowledgement to be the next packet. Then earlier packets have
+// been handled and were not answered. msn is the expected count of the acknowledgement, or -1 for any.
 func (p *peer) barrier(what string, msn int) {
 	p.request(wire.RCWriteOnly, nil)
 	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), msn))
 }
 
-// fatal expects that the QP has gone to Error.
+// fatal expects the QP to be in Error.
 func (p *peer) fatal() { p.Becomes(ci.QPError) }
 
-// blank fills the buffer with a pattern that tells what is written to it.
+// blank fills the buffer with a pattern, so that changes can be found.
 func (p *peer) blank() { p.Buf.Blank() }
 
-// bytes gives n bytes by chance.
+// bytes returns n random bytes.
 func (p *peer) bytes(n int) []byte { return kit.Random(p.t, make([]byte, n)) }

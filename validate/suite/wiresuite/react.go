@@ -11,50 +11,91 @@ import (
 	"ciddk/wire"
 )
 
-// reactArea: what a requester does with answers, right and wrong, and without them. (IBTA 9.7.5, 9.7.6, 9.9.)
+// reactArea returns the cases of a requester that gets valid or invalid answers, or none. (IBTA 9.7.5, 9.7.6, 9.9.)
 func reactArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements", "An ACK completes every SEND and WRITE up to its PSN, in order, and none behind it."),
-			req.Driver.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent", "An ACK or NAK of a PSN that has not been sent is ignored."),
-			req.Driver.Must("WIRE-React-03", "IBTA 9.7.6", "ACK that comes again", "An ACK or NAK of a PSN acknowledged already is ignored."),
-			req.Driver.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error", "After a NAK 0x60 the requester goes on from its PSN, in the middle of a message with the opcode that belongs there, and what is before it counts as acknowledged."),
-			req.Driver.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer", "After an RNR NAK the requester sends again from its PSN, and not before the time of its code is over."),
-			req.Driver.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count", "A request that meets RNR NAKs is sent again as often as the RNR retry count says, and then completes with RNR retries exhausted."),
-			req.Driver.Must("WIRE-React-07", "IBTA 9.9", "NAK codes", "The NAKs 0x61, 0x62 and 0x63 complete the request of their PSN with remote invalid request, remote access error and remote operation error, those before with success, those behind as flushed."),
-			req.Driver.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK", "An ACK beyond an unanswered READ or atomic does not complete it: it is asked for again."),
-			req.Driver.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order", "A READ response packet beyond the expected PSN is not placed, and the READ is asked for again from the PSN that is missing, with the rest of its address and length."),
-			req.Driver.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode", "A READ response packet of a wrong length ends the READ with a bad response, and is not taken for data."),
-			req.Driver.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count", "A request that is never answered is sent once and again as often as the retry count says, each time whole, and then completes with transport retries exhausted."),
-			req.Driver.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer", "A request is not sent again before the local ACK timeout is over."),
-			req.Driver.Must("WIRE-React-13", "IBTA 9.6", "packet validation", "A response with a wrong ICRC, of another partition, from another address or to another QP is dropped."),
-			req.Driver.Must("WIRE-React-14", "IBTA 9.7.6", "retry", "A request sent again has the bytes of the first time: opcode, PSN, headers and payload."),
-			req.Driver.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter", "An answer to something new gives the requester its retries back."),
+			req.Driver.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
+				"An ACK completes each SEND and WRITE up to its PSN, in order, and none after it."),
+			req.Driver.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
+				"An ACK or NAK of a PSN that has not been sent is ignored."),
+			req.Driver.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
+				"An ACK or NAK of a PSN that was already acknowledged is ignored."),
+			req.Driver.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error",
+				"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. "+
+					"Requests before that PSN count as acknowledged."),
+			req.Driver.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
+				"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code "+
+					"has passed."),
+			req.Driver.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count",
+				"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it "+
+					"completes with the status RNR retries exhausted."),
+			req.Driver.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
+				"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote "+
+					"access error or remote operation error. Requests before it complete with success, and those "+
+					"after it as flushed."),
+			req.Driver.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
+				"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or "+
+					"atomic again."),
+			req.Driver.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order",
+				"A READ response packet beyond the expected PSN is not written to memory. The requester sends the "+
+					"READ again from the missing PSN, with the rest of its address and length."),
+			req.Driver.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode",
+				"A READ response packet of a wrong length completes the READ with a bad response error and is not "+
+					"accepted as data."),
+			req.Driver.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
+				"A request without an answer is sent once and retransmitted as a whole as often as the retry count "+
+					"allows. Then it completes with the status transport retries exhausted."),
+			req.Driver.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
+				"A request is not retransmitted before the local ACK timeout has passed."),
+			req.Driver.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
+				"A response with a wrong ICRC, of another partition, from another address or to another QP is "+
+					"dropped."),
+			req.Driver.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
+				"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload."),
+			req.Driver.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
+				"An answer that makes progress resets the requester's retry counter."),
 		},
 		Cases: []validate.Case{
-			validate.NewCase("wire.react.coalesced", "one ACK for five messages", validate.FeatureWire, reactCoalesced, "WIRE-React-01"),
-			validate.NewCase("wire.react.partly", "an ACK in the middle of a message", validate.FeatureWire, reactPartly, "WIRE-React-01"),
-			validate.NewCase("wire.react.unsent", "answers to PSNs not sent", validate.FeatureWire, reactUnsent, "WIRE-React-02"),
-			validate.NewCase("wire.react.old", "answers that come again", validate.FeatureWire, reactOld, "WIRE-React-03"),
-			validate.NewCase("wire.react.sequence", "a NAK 0x60 in the middle of a message", validate.FeatureWire, reactSequence, "WIRE-React-04"),
-			validate.NewCase("wire.react.sequence-message", "a NAK 0x60 between messages", validate.FeatureWire, reactSequenceMessage, "WIRE-React-04"),
-			validate.NewCase("wire.react.rnr", "RNR NAKs with several times", validate.FeatureWire, reactRNR, "WIRE-React-05"),
-			validate.NewCase("wire.react.rnr-count", "RNR NAKs for ever", validate.FeatureWire, reactRNRCount, "WIRE-React-06"),
-			validate.NewCase("wire.react.fatal", "the NAKs that end a QP", validate.FeatureWire, reactFatal, "WIRE-React-07"),
-			validate.NewCase("wire.react.implied", "an ACK beyond a READ", validate.FeatureWire, reactImplied, "WIRE-React-08"),
-			atomics(validate.NewCase("wire.react.implied-atomic", "an ACK beyond an atomic", validate.FeatureWire, reactImpliedAtomic, "WIRE-React-08")),
-			validate.NewCase("wire.react.read-gap", "a READ response with a packet missing", validate.FeatureWire, reactReadGap, "WIRE-React-09"),
-			validate.NewCase("wire.react.read-length", "READ responses of wrong lengths", validate.FeatureWire, reactReadLength, "WIRE-React-10"),
-			validate.NewCase("wire.react.timeout", "no answer at all", validate.FeatureWire, reactTimeout, "WIRE-React-11", "WIRE-React-14"),
-			validate.NewCase("wire.react.timeout-time", "the time between two transmissions", validate.FeatureWire, reactTimeoutTime, "WIRE-React-12", "WIRE-React-11"),
-			validate.NewCase("wire.react.bad", "responses that are wrong", validate.FeatureWire, reactBad, "WIRE-React-13"),
-			validate.NewCase("wire.react.same", "a message of three packets, sent again", validate.FeatureWire, reactSame, "WIRE-React-14", "WIRE-React-11"),
-			validate.NewCase("wire.react.refreshed", "answers between timeouts", validate.FeatureWire, reactRefreshed, "WIRE-React-15", "WIRE-React-11"),
+			validate.NewCase("wire.react.coalesced", "one ACK for five messages", validate.FeatureWire, reactCoalesced,
+				"WIRE-React-01"),
+			validate.NewCase("wire.react.partly", "an ACK in the middle of a message", validate.FeatureWire,
+				reactPartly, "WIRE-React-01"),
+			validate.NewCase("wire.react.unsent", "answers to PSNs not sent", validate.FeatureWire, reactUnsent,
+				"WIRE-React-02"),
+			validate.NewCase("wire.react.old", "duplicate answers", validate.FeatureWire, reactOld, "WIRE-React-03"),
+			validate.NewCase("wire.react.sequence", "a NAK 0x60 in the middle of a message", validate.FeatureWire,
+				reactSequence, "WIRE-React-04"),
+			validate.NewCase("wire.react.sequence-message", "a NAK 0x60 between messages", validate.FeatureWire,
+				reactSequenceMessage, "WIRE-React-04"),
+			validate.NewCase("wire.react.rnr", "RNR NAKs with several timer codes", validate.FeatureWire, reactRNR,
+				"WIRE-React-05"),
+			validate.NewCase("wire.react.rnr-count", "RNR NAKs for each transmission", validate.FeatureWire,
+				reactRNRCount, "WIRE-React-06"),
+			validate.NewCase("wire.react.fatal", "NAKs that move the QP to Error", validate.FeatureWire, reactFatal,
+				"WIRE-React-07"),
+			validate.NewCase("wire.react.implied", "an ACK beyond a READ", validate.FeatureWire, reactImplied,
+				"WIRE-React-08"),
+			atomics(validate.NewCase("wire.react.implied-atomic", "an ACK beyond an atomic", validate.FeatureWire,
+				reactImpliedAtomic, "WIRE-React-08")),
+			validate.NewCase("wire.react.read-gap", "a READ response with a packet missing", validate.FeatureWire,
+				reactReadGap, "WIRE-React-09"),
+			validate.NewCase("wire.react.read-length", "READ responses of wrong lengths", validate.FeatureWire,
+				reactReadLength, "WIRE-React-10"),
+			validate.NewCase("wire.react.timeout", "no answer at all", validate.FeatureWire, reactTimeout,
+				"WIRE-React-11", "WIRE-React-14"),
+			validate.NewCase("wire.react.timeout-time", "the time between two transmissions", validate.FeatureWire,
+				reactTimeoutTime, "WIRE-React-12", "WIRE-React-11"),
+			validate.NewCase("wire.react.bad", "invalid responses", validate.FeatureWire, reactBad, "WIRE-React-13"),
+			validate.NewCase("wire.react.same", "a retransmitted message of three packets", validate.FeatureWire,
+				reactSame, "WIRE-React-14", "WIRE-React-11"),
+			validate.NewCase("wire.react.refreshed", "answers between timeouts", validate.FeatureWire, reactRefreshed,
+				"WIRE-React-15", "WIRE-React-11"),
 		},
 	}
 }
 
-// sent posts n SENDs of 8 bytes, ids from 1, and takes their packets.
+// sent posts n SENDs of 8 bytes with ids from 1, and receives their packets.
 func (p *peer) sent(n int) {
 	for i := range n {
 		p.Send(p.SendWR(uint64(i+1), 8*i, 8))
@@ -64,13 +105,17 @@ func (p *peer) sent(n int) {
 	}
 }
 
-// sendOf expects the packet of SEND i of sent.
+// sendOf expects the packet of the SEND with index i of sent.
 func (p *peer) sendOf(i int, what string) *packet {
-	return p.expect(what, want{op: []wire.Opcode{wire.RCSendOnly}, psn: p.from + uint32(i), payload: append([]byte{}, p.Buf.Bytes[8*i:8*i+8]...)})
+	return p.expect(what, want{
+		op:      []wire.Opcode{wire.RCSendOnly},
+		psn:     p.from + uint32(i),
+		payload: append([]byte{}, p.Buf.Bytes[8*i:8*i+8]...),
+	})
 }
 
-// noMore expects that no completion is there beyond those taken. What the certifier sent is in the adapter when an answer behind it has
-// come back: a WRITE without data is acknowledged.
+// noMore expects that there are no further completions. It first sends a WRITE without data and waits for its
+// acknowledgement, so that the adapter has handled all earlier packets.
 func (p *peer) noMore(what string) {
 	p.settled(what)
 	var wc [1]ci.WC
@@ -81,7 +126,7 @@ func (p *peer) noMore(what string) {
 	}
 }
 
-// settled is a barrier that lets requests of the QP pass: none may be there.
+// settled sends a WRITE without data and expects its acknowledgement to be the next packet.
 func (p *peer) settled(what string) {
 	p.request(wire.RCWriteOnly, nil)
 	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), -1))
@@ -112,7 +157,7 @@ func reactUnsent(t *validate.T) {
 	p := dial(t)
 	p.sent(2)
 	p.ack(p.from+2, 3)
-	p.noMore("an ACK of a PSN one beyond those sent")
+	p.noMore("an ACK one PSN beyond those sent")
 	p.answer(wire.RCAcknowledge, p.from+9, wire.NAKRemoteAccess, 0, nil)
 	p.noMore("a NAK of a PSN beyond those sent")
 	p.ack(p.from+1<<22, 3)
@@ -127,15 +172,15 @@ func reactOld(t *validate.T) {
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
 	p.ack(p.from, 1)
-	p.noMore("an ACK that comes again")
+	p.noMore("a duplicate ACK")
 	p.answer(wire.RCAcknowledge, p.from, wire.NAKRemoteAccess, 1, nil)
-	p.noMore("a NAK of a PSN acknowledged already")
+	p.noMore("a NAK of a PSN that was already acknowledged")
 	p.ack(p.from-5, 0)
 	p.noMore("an ACK of a PSN before the first")
 	p.ack(p.from+2, 3)
 	p.CQ.WaitOK(3)
 	p.ack(p.from+2, 3)
-	p.noMore("an ACK that comes again when nothing is outstanding")
+	p.noMore("a duplicate ACK when nothing is outstanding")
 	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 3, nil)
 	p.noMore("a NAK 0x60 when nothing is outstanding")
 	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
@@ -155,8 +200,9 @@ func reactSequence(t *validate.T) {
 		p.answer(wire.RCAcknowledge, psn+2, wire.NAKPSNSequence, 0, nil)
 		for k := 2; k < 5; k++ {
 			code, _ := wire.Make(wire.RC, op, false, k == 4, false, false)
-			p.expect(fmt.Sprintf("packet %d of 5 of a %v, sent again after a NAK 0x60 of packet 3", k+1, op), want{op: []wire.Opcode{code}, psn: psn + uint32(k),
-				payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...)})
+			p.expect(fmt.Sprintf("retransmission of packet %d of 5 of a %v after a NAK 0x60 of packet 3", k+1, op),
+				want{op: []wire.Opcode{code}, psn: psn + uint32(k),
+					payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...)})
 		}
 		p.ack(psn+4, 1)
 		p.CQ.WaitOK(1)
@@ -169,7 +215,7 @@ func reactSequenceMessage(t *validate.T) {
 	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 2, nil)
 	p.CQ.WaitOK(1, 2)
 	for i := 2; i < 4; i++ {
-		p.sendOf(i, fmt.Sprintf("SEND %d of 4, sent again after a NAK 0x60 of the third", i+1))
+		p.sendOf(i, fmt.Sprintf("retransmission of SEND %d of 4 after a NAK 0x60 of the third", i+1))
 	}
 	p.ack(p.from+3, 4)
 	p.CQ.WaitOK(3, 4)
@@ -181,12 +227,14 @@ func reactRNR(t *validate.T) {
 	for _, code := range kit.Variants(t, "RNR timer code", []uint8{8, 14, 18, 20}) {
 		refused := time.Now()
 		p.answer(wire.RCAcknowledge, p.from, wire.RNRNAK(code), 0, nil)
-		x := p.sendOf(0, "SEND refused by an RNR NAK, sent again")
-		// One time is taken before the NAK leaves, the other after the packet has come, so that load makes the wait look longer only.
+		x := p.sendOf(0, "retransmission of a SEND that got an RNR NAK")
+		// The first time is taken before the NAK is sent, the second after the packet has arrived. A busy machine can
+		// only make the wait look longer.
 		if wait := x.when.Sub(refused); wait < wire.RNRTimer(code)*9/10 {
-			p.wrong(x, fmt.Sprintf("SEND refused by an RNR NAK with timer code %d", code), fmt.Sprintf("no transmission before %v", wire.RNRTimer(code)), fmt.Sprintf("one after %v", wait))
+			p.wrong(x, fmt.Sprintf("retransmission of a SEND that got an RNR NAK with timer code %d", code),
+				fmt.Sprintf("at least %v after the NAK", wire.RNRTimer(code)), fmt.Sprintf("after %v", wait))
 		}
-		p.sendOf(1, "SEND behind it, sent again")
+		p.sendOf(1, "retransmission of the SEND after it")
 	}
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
@@ -207,16 +255,17 @@ func reactRNRCount(t *validate.T) {
 	}
 }
 
-// over expects that a QP which has failed sends nothing more: a barrier on another QP is the next thing that comes.
+// over expects no further packet from a QP that has failed. The next packet must be the answer to a request to another
+// QP.
 func (s *station) over(p *peer, what string) {
 	other := s.dial()
 	other.request(wire.RCWriteOnly, nil)
 	x := s.arrival(s.t.Remaining(), wire.RC)
 	if x == nil {
-		s.t.Failf("barrier on another QP", "an acknowledgement", "no packet by the deadline")
+		s.t.Failf("answer to a request to another QP", "an acknowledgement", "no packet by the deadline")
 	}
 	if x.BTH.DestQP != other.qpn {
-		p.wrong(x, "next packet after "+what, "none of the QP", x.String())
+		p.wrong(x, "next packet after "+what, "none from the QP", x.String())
 	}
 	other.match(x, "acknowledgement on another QP", acked(other.last(), 1))
 }
@@ -226,7 +275,8 @@ func reactFatal(t *validate.T) {
 	for _, x := range kit.Variants(t, "", []struct {
 		syn wire.Syndrome
 		st  ci.WCStatus
-	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr}, {wire.NAKRemoteOperation, ci.WCRemOpErr}}) {
+	}{{wire.NAKInvalidRequest, ci.WCRemInvalidReqErr}, {wire.NAKRemoteAccess, ci.WCRemAccessErr},
+		{wire.NAKRemoteOperation, ci.WCRemOpErr}}) {
 		p := s.dial()
 		p.sent(3)
 		p.answer(wire.RCAcknowledge, p.from+1, x.syn, 1, nil)
@@ -242,14 +292,14 @@ func reactImplied(t *validate.T) {
 	p := dial(t)
 	n := 2 * p.mtu
 	p.Send(p.readWR(1, n), p.SendWR(2, 0, 8))
-	p.asked("a READ", n, p.from)
+	p.expectRead("a READ", n, p.from)
 	after := p.from + 2
-	p.expect("SEND behind the READ", want{op: []wire.Opcode{wire.RCSendOnly}, psn: after, length: 8})
+	p.expect("SEND after the READ", want{op: []wire.Opcode{wire.RCSendOnly}, psn: after, length: 8})
 	p.ack(after, 2)
-	p.asked("a READ again, since an ACK of the SEND behind it came before its answer", n, p.from)
+	p.expectRead("a READ again, because the SEND after it was acknowledged before the READ was answered", n, p.from)
 	data := p.bytes(n)
 	p.serve(p.from, data, 1)
-	// The SEND may be sent again, too.
+	// The SEND may be retransmitted, too.
 	p.ack(after, 2)
 	p.CQ.WaitOK(1, 2)
 	kit.SameBytes(t, "data of the READ", p.Buf.Bytes[32:32+n], data)
@@ -257,19 +307,27 @@ func reactImplied(t *validate.T) {
 
 func reactImpliedAtomic(t *validate.T) {
 	p := dial(t)
-	p.Send(ci.SendWR{ID: 1, Op: ci.OpFetchAdd, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: elsewhere8, Atomic: ci.Atomic{Compare: 3}}, p.SendWR(2, 0, 8))
+	p.Send(ci.SendWR{
+		ID:     1,
+		Op:     ci.OpFetchAdd,
+		Flags:  ci.SendSignaled,
+		SGL:    p.Buf.SGL(64, 8),
+		Remote: elsewhere8,
+		Atomic: ci.Atomic{Compare: 3},
+	}, p.SendWR(2, 0, 8))
 	atomic := want{op: []wire.Opcode{wire.RCFetchAdd}, psn: p.from, length: 0}
 	p.expect("fetch and add", atomic)
-	p.expect("SEND behind it", want{op: []wire.Opcode{wire.RCSendOnly}, psn: p.from + 1, length: 8})
+	p.expect("SEND after the fetch and add", want{op: []wire.Opcode{wire.RCSendOnly}, psn: p.from + 1, length: 8})
 	p.ack(p.from+1, 2)
-	p.expect("fetch and add again, since an ACK of the SEND behind it came before its answer", atomic)
+	p.expect("fetch and add again, because the SEND after it was acknowledged before the fetch and add was answered",
+		atomic)
 	p.answer(wire.RCAtomicAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, withOrig(77))
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
 	kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 77)
 }
 
-// elsewhere8 is an aligned remote word.
+// elsewhere8 is an aligned word of remote memory.
 var elsewhere8 = ci.Remote{Addr: 0x0000123456789ab8, RKey: 0xdeadbe01}
 
 func reactReadGap(t *validate.T) {
@@ -278,16 +336,18 @@ func reactReadGap(t *validate.T) {
 	data := p.bytes(n)
 	p.blank()
 	p.Send(p.readWR(1, n))
-	p.asked("a READ of four packets", n, p.from)
+	p.expectRead("a READ of four packets", n, p.from)
 	p.serveFrom(p.from, data, 0, 1, 1)
-	p.serveFrom(p.from, data, 2, 3, 1) // packet 2 is missing
-	x := p.expect("READ asked for again, of whose answer the second packet did not come", want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + 1, length: 0})
+	p.serveFrom(p.from, data, 2, 3, 1) // the packet with index 1 is missing
+	x := p.expect("repeated READ request after a response without its second packet",
+		want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + 1, length: 0})
 	rest := wire.RETH{VA: elsewhere.Addr + uint64(p.mtu), RKey: uint32(elsewhere.RKey), DMALen: uint32(n - p.mtu)}
 	if x.RETH.VA != rest.VA || x.RETH.RKey != rest.RKey || x.RETH.DMALen > rest.DMALen {
-		p.wrong(x, "RETH of the rest of a READ", fmt.Sprintf("%+v", rest), fmt.Sprintf("%+v", x.RETH))
+		p.wrong(x, "RETH for the rest of a READ", fmt.Sprintf("%+v", rest), fmt.Sprintf("%+v", x.RETH))
 	}
 	for i := 2 * p.mtu; i < 3*p.mtu; i++ {
-		kit.True(t, p.Buf.Bytes[32+i] == 0xee, "memory that a packet out of order was for", "nothing placed", "byte %d is %#02x", i, p.Buf.Bytes[32+i])
+		kit.True(t, p.Buf.Bytes[32+i] == 0xee, "target memory of a packet that is out of order", "nothing written",
+			"byte %d is %#02x", i, p.Buf.Bytes[32+i])
 	}
 	for off := p.mtu; ; {
 		part := int(x.RETH.DMALen)
@@ -295,7 +355,8 @@ func reactReadGap(t *validate.T) {
 		if off += part; off == n {
 			break
 		}
-		x = p.expect("next part of the READ", want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + uint32(off/p.mtu), length: 0})
+		x = p.expect("request for the next part of the READ",
+			want{op: []wire.Opcode{wire.RCReadRequest}, psn: p.from + uint32(off/p.mtu), length: 0})
 	}
 	p.CQ.WaitOK(1)
 	p.Buf.WantOnly(t, "data of the READ", 32, data)
@@ -307,24 +368,29 @@ func reactReadLength(t *validate.T) {
 		what string
 		op   wire.Opcode
 		n    func(mtu int) int // bytes of the packet
-		all  func(mtu int) int // of the READ
+		all  func(mtu int) int // bytes of the READ
 	}{
-		{"a FIRST of less than the MTU", wire.RCReadResponseFirst, func(m int) int { return m - 4 }, func(m int) int { return 2 * m }},
-		{"an ONLY of less than asked for", wire.RCReadResponseOnly, func(int) int { return 8 }, func(int) int { return 12 }},
-		{"an ONLY of more than asked for", wire.RCReadResponseOnly, func(int) int { return 16 }, func(int) int { return 12 }},
-		{"an ONLY for a READ of two packets", wire.RCReadResponseOnly, func(m int) int { return m }, func(m int) int { return 2 * m }},
+		{"a FIRST of less than the MTU", wire.RCReadResponseFirst, func(m int) int { return m - 4 },
+			func(m int) int { return 2 * m }},
+		{"an ONLY of less than requested", wire.RCReadResponseOnly, func(int) int { return 8 },
+			func(int) int { return 12 }},
+		{"an ONLY of more than requested", wire.RCReadResponseOnly, func(int) int { return 16 },
+			func(int) int { return 12 }},
+		{"an ONLY for a READ of two packets", wire.RCReadResponseOnly, func(m int) int { return m },
+			func(m int) int { return 2 * m }},
 	}) {
 		p := s.dial()
 		n := x.all(p.mtu)
 		p.Send(p.readWR(1, n))
-		p.asked("a READ", n, p.from)
+		p.expectRead("a READ", n, p.from)
 		p.answer(x.op, p.from, wire.ACK(wire.CreditsInvalid), 1, p.bytes(x.n(p.mtu)))
 		p.CQ.WaitStatus(1, ci.WCBadRespErr, ci.WCLocalLenErr)
 		p.fatal()
 	}
 }
 
-// tick is the shortest timeout used: long enough that no requester rounds it up much, short enough for a few of them.
+// tick is the shortest timeout that the cases use. It is long enough that a requester rounds it up only a little, and
+// short enough to wait for several times.
 const tick = ci.TimeExp(11) // 8.4 ms
 
 func reactTimeout(t *validate.T) {
@@ -347,12 +413,14 @@ func reactTimeoutTime(t *validate.T) {
 	posted := time.Now()
 	p.Send(p.SendWR(1, 0, 8))
 	p.sendOf(0, "first transmission")
-	// Arrivals are seen late, never early. What is sure is that transmission k is not before k timeouts after the post.
+	// A packet is observed late, never early. Transmission k must arrive at least k timeouts after the post.
 	timeout := 4096 * time.Nanosecond << exp
 	for i := 1; i <= 2; i++ {
 		x := p.sendOf(0, fmt.Sprintf("transmission %d", i+1))
 		if wait := x.when.Sub(posted); wait < time.Duration(i)*timeout*9/10 {
-			p.wrong(x, fmt.Sprintf("transmission %d of a SEND that nobody answers", i+1), fmt.Sprintf("none before %v", time.Duration(i)*timeout), fmt.Sprintf("one after %v", wait))
+			p.wrong(x, fmt.Sprintf("transmission %d of a SEND without an answer", i+1),
+				fmt.Sprintf("at least %v after the first post", time.Duration(i)*timeout),
+				fmt.Sprintf("after %v", wait))
 		}
 	}
 	p.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
@@ -367,7 +435,7 @@ func reactBad(t *validate.T) {
 	}
 	if p.info.Raw {
 		bad("an ACK with a wrong ICRC", func(o *outgoing) { o.spoil = 0x100 })
-		bad("an ACK of TVer 2", func(o *outgoing) { o.alter = func(b []byte) { b[1] |= 2 } })
+		bad("an ACK with TVer 2", func(o *outgoing) { o.alter = func(b []byte) { b[1] |= 2 } })
 	}
 	bad("an ACK of another partition", func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	bad("an ACK to another QP", withQP(uint32(p.Num())^0x155555))
@@ -395,17 +463,20 @@ func reactSame(t *validate.T) {
 
 func reactRefreshed(t *validate.T) {
 	s := open(t)
-	for _, exp := range kit.Variants(t, "timeout exponent", []ci.TimeExp{tick, tick + 3, tick + 6}) { // a busy machine may have the answer come after the second timeout
+	// on a busy machine the answer may be sent after the second timeout
+	for _, exp := range kit.Variants(t, "timeout exponent", []ci.TimeExp{tick, tick + 3, tick + 6}) {
 		t.Step("ACK timeout %v", 4096*time.Nanosecond<<exp)
 		if s.refreshed(exp) {
 			return
 		}
 	}
-	t.Fail(validate.Failure{Where: "SEND that is answered after its second transmission, with a retry count of 1", Expected: ci.WCSuccess.String(),
-		Got: ci.WCTimeoutRetryErr.String(), Doubt: validate.DoubtLoss})
+	t.Fail(validate.Failure{Where: "SEND that is answered after its second transmission, with a retry count of 1",
+		Expected: ci.WCSuccess.String(),
+		Got:      ci.WCTimeoutRetryErr.String(), Doubt: validate.DoubtLoss})
 }
 
-// refreshed answers each of four SENDs of a new QP after its second transmission. It reports whether the QP had a retry for each.
+// refreshed answers each of four SENDs of a new QP after its second transmission. It reports whether the QP had a retry
+// for each.
 func (s *station) refreshed(exp ci.TimeExp) bool {
 	p := s.dial(kit.AckTime(exp), kit.Retry(1))
 	for i := range 4 {

@@ -12,8 +12,9 @@ import (
 	"ciddk/wire"
 )
 
-// relay stands between two adapters (or two QPs of one): each takes the certifier for its peer, and what it sends goes on to the
-// other, with the addresses changed and a new ICRC. So all that both say passes here, is judged, and may be lost or doubled on the way.
+// relay stands between two adapters, or between two QPs of one adapter. Each QP has the certifier as its peer. The
+// relay forwards packets to the other QP with changed addresses and a new ICRC, so it can check, drop or duplicate each
+// of them.
 type relay struct {
 	t      *validate.T
 	w      validate.Wire
@@ -27,15 +28,15 @@ type relay struct {
 	mu       sync.Mutex
 	form     *form
 	lines    map[uint32]*line // by destination QP
-	routed   bool             // QPs made from now on have a GRH, on InfiniBand
+	routed   bool             // whether QPs created later have a GRH, on InfiniBand
 	findings []finding
-	lose     []func(*packet) fate // asked in turn; one that decides is taken off
-	seen     chan struct{}        // closed and made anew with each packet
+	lose     []func(*packet) fate // consulted in order; one that decides is removed
+	seen     chan struct{}        // closed and replaced for each packet
 	answers  map[wire.Syndrome]int
 	failed   error
 }
 
-// site is an adapter as the relay reaches it.
+// site is the address of an adapter as the relay uses it.
 type site struct {
 	av    ci.AVAttr
 	local ci.GID
@@ -43,7 +44,7 @@ type site struct {
 	vls   int
 }
 
-// way is the address vector from there to the relay.
+// way returns the address vector from the adapter to the relay.
 func (s site) way(r *relay) ci.AVAttr {
 	av := s.av
 	if r.routed {
@@ -53,15 +54,15 @@ func (s site) way(r *relay) ci.AVAttr {
 	return av
 }
 
-// line is one direction: the requests of a QP, or the answers to the other's.
+// line is one direction: the requests of a QP and the answers to the other QP.
 type line struct {
 	to       site
 	from     origin
-	requests *flow // of the QP that sends here
-	answers  *flow // what the packets here answer
+	requests *flow // flow of the QP that sends in this direction
+	answers  *flow // flow that packets of this direction answer
 }
 
-// fate is what becomes of a packet on its way.
+// fate is what the relay does with a packet.
 type fate uint8
 
 const (
@@ -70,10 +71,19 @@ const (
 	twice
 )
 
-// newRelay opens everything and begins to pass packets on. stop ends it.
+// newRelay opens both adapters and starts to forward packets until stop.
 func newRelay(t *validate.T) *relay {
 	a, b := kit.OpenPair(t)
-	r := &relay{t: t, w: t.Wire(), a: a, b: b, done: make(chan struct{}), lines: map[uint32]*line{}, seen: make(chan struct{}), answers: map[wire.Syndrome]int{}}
+	r := &relay{
+		t:       t,
+		w:       t.Wire(),
+		a:       a,
+		b:       b,
+		done:    make(chan struct{}),
+		lines:   map[uint32]*line{},
+		seen:    make(chan struct{}),
+		answers: map[wire.Syndrome]int{},
+	}
 	r.info = r.w.Info()
 	r.atA, r.atB = r.site(a), r.site(b)
 	r.form = newForm(r.info, a.Port.PKeys[0])
@@ -86,32 +96,33 @@ func newRelay(t *validate.T) *relay {
 func (r *relay) site(ca *kit.CA) site {
 	av, local, ok := ca.AddressAt(r.info.GID, r.info.LID)
 	if !ok {
-		r.t.Skip("a port has no GID of the address family of %v, the certifier's end", r.info.GID)
+		r.t.Skip("a port has no GID of the address family of %v, the address of the certifier's end", r.info.GID)
 	}
-	if r.info.Link == ci.LinkEthernet { // values that no header has by chance
+	if r.info.Link == ci.LinkEthernet { // values that no header has by default
 		av.GRH.TrafficClass, av.GRH.HopLimit = 0x68, 37
-		if !v4(r.info.GID) {
+		if !isIPv4(r.info.GID) {
 			av.GRH.FlowLabel = 0xb71e5
 		}
 	}
 	return site{av, local, ca.Port.LID, dataVLs(ca.Port.MaxVLs)}
 }
 
-// stop ends the relay; idempotent.
+// stop ends the relay. It may be called more than once.
 func (r *relay) stop() {
 	r.cancel()
 	<-r.done
 }
 
-// pair makes two QPs in RTS that talk to each other through the relay.
+// pair creates two QPs in RTS that are connected through the relay.
 func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	c := kit.Options(r.a, r.b, opts...)
 	p := &kit.Pair{A: r.a.End(c), B: r.b.End(c)}
 	service := map[ci.QPType]wire.Service{ci.RC: wire.RC, ci.UC: wire.UC, ci.UD: wire.UD}[c.Type]
 	flowOf := func(e *kit.End) *flow {
-		return newFlow(service, c.MTU.Bytes(), int(*c.InitDepth), uint32(e.PSN), func(num int, rule, expected, got string, args ...any) {
-			r.find(finding{rule, num, expected, fmt.Sprintf(got, args...)})
-		})
+		return newFlow(service, c.MTU.Bytes(), int(*c.InitDepth), uint32(e.PSN),
+			func(num int, rule, expected, got string, args ...any) {
+				r.find(finding{rule, num, expected, fmt.Sprintf(got, args...)})
+			})
 	}
 	fa, fb := flowOf(p.A), flowOf(p.B)
 	r.mu.Lock()
@@ -137,13 +148,13 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	return p
 }
 
-// find records a finding; the relay's lock is held.
+// find records a finding. The caller holds r.mu.
 func (r *relay) find(f finding) {
 	r.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
 	r.findings = append(r.findings, f)
 }
 
-// run passes packets on until the context ends.
+// run forwards packets until the context ends.
 func (r *relay) run(ctx context.Context) {
 	defer close(r.done)
 	for {
@@ -160,7 +171,7 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// pass deals with one packet.
+// pass handles one packet.
 func (r *relay) pass(b []byte) {
 	p, err := take(&r.info, b)
 	p.num = r.t.Packet(validate.WirePacket{Time: p.when, Link: r.info.Link, FromHCA: true, Data: b})
@@ -168,17 +179,17 @@ func (r *relay) pass(b []byte) {
 	defer r.mu.Unlock()
 	defer func() { close(r.seen); r.seen = make(chan struct{}) }()
 	if p.at < 0 {
-		for _, f := range r.form.judge(p, err, origin{}) {
+		for _, f := range r.form.check(p, err, origin{}) {
 			r.find(f)
 		}
 		return
 	}
 	l := r.lines[p.BTH.DestQP]
 	if l == nil {
-		r.find(finding{ruleOpcode, p.num, "a packet to a QP of the connections", p.String()})
+		r.find(finding{ruleOpcode, p.num, "a destination QP of one of the connections", p.String()})
 		return
 	}
-	for _, f := range r.form.judge(p, err, l.from) {
+	for _, f := range r.form.check(p, err, l.from) {
 		r.find(f)
 	}
 	if err != nil {
@@ -192,7 +203,7 @@ func (r *relay) pass(b []byte) {
 		}
 	}
 	if what == lost {
-		r.t.Remark(p.num, "lost on the way, by the certifier")
+		r.t.Remark(p.num, "dropped on the way by the certifier")
 	}
 	if p.BTH.Opcode.Response() {
 		l.answers.response(p, what != lost)
@@ -205,8 +216,9 @@ func (r *relay) pass(b []byte) {
 	if what == lost {
 		return
 	}
-	o := outgoing{Packet: p.Packet, src: r.info.GID, dst: l.to.local, slid: r.info.LID, dlid: l.to.lid, sport: r.info.UDPPort,
-		pad: &p.BTH.Pad, padding: p.Padding, alter: func(t []byte) { copy(t, p.whole[p.at:]) }}
+	o := outgoing{Packet: p.Packet, src: r.info.GID, dst: l.to.local, slid: r.info.LID, dlid: l.to.lid,
+		sport: r.info.UDPPort,
+		pad:   &p.BTH.Pad, padding: p.Padding, alter: func(t []byte) { copy(t, p.whole[p.at:]) }}
 	if l.from.av.Global && r.info.Link == ci.LinkInfiniBand {
 		o.grh = &wire.GRH{HopLimit: 64, SGID: r.info.GID, DGID: l.to.local}
 	}
@@ -222,19 +234,19 @@ func (r *relay) pass(b []byte) {
 	}
 }
 
-// next decides the fate of the first packet to come that is meant.
-func (r *relay) next(what fate, meant func(*packet) bool) {
+// next sets what happens to the next packet that match selects.
+func (r *relay) next(what fate, match func(*packet) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lose = append(r.lose, func(p *packet) fate {
-		if meant(p) {
+		if match(p) {
 			return what
 		}
 		return goOn
 	})
 }
 
-// until waits for an answer with a syndrome to pass.
+// until waits until an answer with a selected syndrome passes.
 func (r *relay) until(syn func(wire.Syndrome) bool) {
 	deadline := time.NewTimer(r.t.Remaining())
 	defer deadline.Stop()
@@ -251,17 +263,17 @@ func (r *relay) until(syn func(wire.Syndrome) bool) {
 		select {
 		case <-seen:
 		case <-deadline.C:
-			r.t.Failf("answers that pass the relay", "a NAK that is due", "none by the deadline")
+			r.t.Failf("answers that pass the relay", "the expected NAK", "none by the deadline")
 		}
 	}
 }
 
-// judge reports what broke the rule, once.
-func (r *relay) judge(rule string) {
+// report reports the first finding for the rule.
+func (r *relay) report(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed != nil {
-		r.t.Logf("the certifier's end of the link: %v", r.failed)
+		r.t.Logf("the certifier's end of the link failed: %v", r.failed)
 	}
 	for _, f := range r.findings {
 		if f.rule == rule {

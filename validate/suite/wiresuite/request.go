@@ -10,40 +10,65 @@ import (
 	"ciddk/wire"
 )
 
-// requestArea: requests as they leave. (IBTA 9.7.3, 9.4, 9.3.)
+// requestArea returns the cases of the requests that a QP sends. (IBTA 9.7.3, 9.4, 9.3.)
 func requestArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Req-01", "IBTA 9.7.3", "SEND", "A SEND leaves as full packets and a rest, opcodes FIRST, MIDDLE, LAST or ONLY, its bytes in order."),
-			req.Driver.Must("WIRE-Req-02", "IBTA 9.7.3", "RDMA WRITE; RETH", "A WRITE leaves like a SEND, with a RETH of address, key and whole length in its first packet and in no other."),
-			req.Driver.Must("WIRE-Req-03", "IBTA 9.7.3", "RDMA READ request", "A READ leaves as requests without payload whose RETHs cover the address, key and length asked for, without gap or overlap."),
-			req.Driver.Must("WIRE-Req-04", "IBTA 9.7.3", "atomics; AtomicETH", "An atomic leaves as one packet with address, key and operands, the compare value of a fetch and add aside."),
-			req.Driver.Must("WIRE-Req-05", "IBTA 9.3", "ImmDt", "Immediate data stand in the last packet of a message alone, as the bytes 01 02 03 04 for 0x01020304."),
-			req.Driver.Must("WIRE-Req-06", "IBTA 9.3", "IETH", "The key that a SEND with invalidate names stands in its last packet alone."),
-			req.Driver.Must("WIRE-Req-07", "IBTA 9.2", "BTH SE", "The solicited event bit is set in the last packet of a message that asks for it, and nowhere else."),
-			req.Driver.Should("WIRE-Req-08", "IBTA 9.7.3", "BTH AckReq", "The last packet of a message asks for an acknowledgement."),
-			req.Driver.Must("WIRE-Req-09", "IBTA 9.7.3", "PSN", "Each request packet has the PSN after that of the one before; a READ takes as many as its response has packets."),
-			req.Driver.Must("WIRE-Req-10", "IBTA 9.7.1", "PSN modulo 2^24", "PSNs go on from 0xffffff to 0."),
+			req.Driver.Must("WIRE-Req-01", "IBTA 9.7.3", "SEND",
+				"A SEND is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and its "+
+					"bytes in order."),
+			req.Driver.Must("WIRE-Req-02", "IBTA 9.7.3", "RDMA WRITE; RETH",
+				"A WRITE is sent like a SEND. Its first packet, and no other, has a RETH with the address, the key "+
+					"and the length of the whole WRITE."),
+			req.Driver.Must("WIRE-Req-03", "IBTA 9.7.3", "RDMA READ request",
+				"A READ is sent as requests without payload. Their RETHs cover the requested address, key and length "+
+					"without gap or overlap."),
+			req.Driver.Must("WIRE-Req-04", "IBTA 9.7.3", "atomics; AtomicETH",
+				"An atomic is sent as one packet with its address, key and operands. The compare value of a fetch "+
+					"and add is not checked."),
+			req.Driver.Must("WIRE-Req-05", "IBTA 9.3", "ImmDt",
+				"Immediate data are only in the last packet of a message, as the bytes 01 02 03 04 for 0x01020304."),
+			req.Driver.Must("WIRE-Req-06", "IBTA 9.3", "IETH",
+				"The key of a SEND with invalidate is only in its last packet."),
+			req.Driver.Must("WIRE-Req-07", "IBTA 9.2", "BTH SE",
+				"The solicited event bit is set in the last packet of a message that requests it, and in no other."),
+			req.Driver.Should("WIRE-Req-08", "IBTA 9.7.3", "BTH AckReq",
+				"The last packet of a message requests an acknowledgement."),
+			req.Driver.Must("WIRE-Req-09", "IBTA 9.7.3", "PSN",
+				"The PSN of each request packet follows that of the previous one. A READ uses as many PSNs as its "+
+					"response has packets."),
+			req.Driver.Must("WIRE-Req-10", "IBTA 9.7.1", "PSN modulo 2^24", "PSNs continue with 0 after 0xffffff."),
 		},
 		Cases: []validate.Case{
-			validate.NewCase("wire.request.send", "SENDs of 0 bytes to several packets", validate.FeatureWire, func(t *validate.T) { dial(t).outbound(wire.OpSend) }, "WIRE-Req-01", "WIRE-Req-09"),
-			validate.NewCase("wire.request.write", "WRITEs of 0 bytes to several packets", validate.FeatureWire, func(t *validate.T) { dial(t).outbound(wire.OpWrite) }, "WIRE-Req-02", "WIRE-Req-09"),
-			validate.NewCase("wire.request.read", "READs of 0 bytes to several packets", validate.FeatureWire, requestRead, "WIRE-Req-03"),
-			atomics(validate.NewCase("wire.request.atomic", "compare and swap, fetch and add", validate.FeatureWire, requestAtomic, "WIRE-Req-04")),
-			validate.NewCase("wire.request.immediate", "SENDs and WRITEs with immediate data, of one packet and of three", validate.FeatureWire, requestImm, "WIRE-Req-05"),
-			validate.NewCase("wire.request.invalidate", "SENDs with invalidate, of one packet and of three", validate.FeatureWire, requestInv, "WIRE-Req-06").Claiming(ci.CapSendInvalidate),
-			validate.NewCase("wire.request.solicited", "messages with and without a solicited event", validate.FeatureWire, requestSE, "WIRE-Req-07"),
-			validate.NewCase("wire.request.ack", "AckReq at the end of messages", validate.FeatureWire, requestAck, "WIRE-Req-08"),
-			validate.NewCase("wire.request.psn", "PSNs over messages of all kinds", validate.FeatureWire, requestPSN, "WIRE-Req-09"),
-			validate.NewCase("wire.request.wrap", "PSNs across 0xffffff", validate.FeatureWire, requestWrap, "WIRE-Req-10", "WIRE-Req-09"),
+			validate.NewCase("wire.request.send", "SENDs of 0 bytes to several packets", validate.FeatureWire,
+				func(t *validate.T) { dial(t).outbound(wire.OpSend) }, "WIRE-Req-01", "WIRE-Req-09"),
+			validate.NewCase("wire.request.write", "WRITEs of 0 bytes to several packets", validate.FeatureWire,
+				func(t *validate.T) { dial(t).outbound(wire.OpWrite) }, "WIRE-Req-02", "WIRE-Req-09"),
+			validate.NewCase("wire.request.read", "READs of 0 bytes to several packets", validate.FeatureWire,
+				requestRead, "WIRE-Req-03"),
+			atomics(validate.NewCase("wire.request.atomic", "compare and swap, fetch and add", validate.FeatureWire,
+				requestAtomic, "WIRE-Req-04")),
+			validate.NewCase("wire.request.immediate",
+				"SENDs and WRITEs with immediate data, of one packet and of three", validate.FeatureWire, requestImm,
+				"WIRE-Req-05"),
+			validate.NewCase("wire.request.invalidate", "SENDs with invalidate, of one packet and of three",
+				validate.FeatureWire, requestInv, "WIRE-Req-06").Claiming(ci.CapSendInvalidate),
+			validate.NewCase("wire.request.solicited", "messages with and without a solicited event",
+				validate.FeatureWire, requestSE, "WIRE-Req-07"),
+			validate.NewCase("wire.request.ack", "AckReq at the end of messages", validate.FeatureWire, requestAck,
+				"WIRE-Req-08"),
+			validate.NewCase("wire.request.psn", "PSNs over messages of all kinds", validate.FeatureWire, requestPSN,
+				"WIRE-Req-09"),
+			validate.NewCase("wire.request.wrap", "PSNs across 0xffffff", validate.FeatureWire, requestWrap,
+				"WIRE-Req-10", "WIRE-Req-09"),
 		},
 	}
 }
 
-// elsewhere is remote memory that is not there: the certifier answers for it.
+// elsewhere is remote memory that does not exist. The certifier answers requests for it.
 var elsewhere = ci.Remote{Addr: 0x0000123456789abc, RKey: 0xdeadbe01}
 
-// outbound posts messages of sizes around packet bounds, with each operation, and expects their packets.
+// outbound posts messages with sizes around packet boundaries, with each operation, and expects their packets.
 func (p *peer) outbound(ops ...wire.Op) {
 	id, msn, psn := uint64(0), uint32(0), p.from
 	for _, op := range kit.Variants(p.t, "operation", ops) {
@@ -64,7 +89,8 @@ func (p *peer) outbound(ops ...wire.Op) {
 	}
 }
 
-// departs expects the packets of a SEND or WRITE of n bytes from byte 32 of the buffer, the first with that PSN, and gives the PSN behind them.
+// departs expects the packets of a SEND or WRITE of n bytes from byte 32 of the buffer on. The first packet has that
+// PSN. It returns the PSN after the last.
 func (p *peer) departs(op wire.Op, w ci.SendWR, n int, psn uint32) uint32 {
 	count := p.packets(n)
 	imm, inv, se := w.Flags&ci.SendImmediate != 0, w.Flags&ci.SendInvalidate != 0, w.Flags&ci.SendSolicited != 0
@@ -72,8 +98,13 @@ func (p *peer) departs(op wire.Op, w ci.SendWR, n int, psn uint32) uint32 {
 		last := k == count-1
 		code, _ := wire.Make(p.service, op, k == 0, last, last && imm, last && inv)
 		where := fmt.Sprintf("packet %d of %d of a %v of %d bytes", k+1, count, op, n)
-		x := p.expect(where, want{op: []wire.Opcode{code}, psn: wire.PSNAdd(psn, k), payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...)})
-		if r := (wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: uint32(n)}); code.HasRETH() && x.RETH != r {
+		x := p.expect(where, want{
+			op:      []wire.Opcode{code},
+			psn:     wire.PSNAdd(psn, k),
+			payload: append([]byte{}, p.Buf.Bytes[32+k*p.mtu:32+min((k+1)*p.mtu, n)]...),
+		})
+		if r := (wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: uint32(n)}); code.HasRETH() &&
+			x.RETH != r {
 			p.wrong(x, where, fmt.Sprintf("RETH %+v", r), fmt.Sprintf("%+v", x.RETH))
 		}
 		if last && imm && x.ImmDt.Imm != w.Imm {
@@ -89,19 +120,24 @@ func (p *peer) departs(op wire.Op, w ci.SendWR, n int, psn uint32) uint32 {
 	return wire.PSNAdd(psn, count)
 }
 
-// readWR is a READ of n bytes of remote memory into the buffer from byte 32.
+// readWR returns a READ of n bytes of remote memory into the buffer at byte 32.
 func (p *peer) readWR(id uint64, n int) ci.SendWR {
 	return ci.SendWR{ID: id, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: p.Buf.SGL(32, n), Remote: elsewhere}
 }
 
-// asked collects READ requests until they cover n bytes from psn on: drivers may ask for long READs in parts.
-func (p *peer) asked(what string, n int, psn uint32) {
+// expectRead receives READ requests until they cover n bytes from psn on. A driver may split a long READ.
+func (p *peer) expectRead(what string, n int, psn uint32) {
 	for off := 0; ; {
-		x := p.expect("request of "+what, want{op: []wire.Opcode{wire.RCReadRequest}, psn: wire.PSNAdd(psn, off/p.mtu), length: 0})
+		x := p.expect("request of "+what,
+			want{op: []wire.Opcode{wire.RCReadRequest}, psn: wire.PSNAdd(psn, off/p.mtu), length: 0})
 		part := int(x.RETH.DMALen)
-		if x.RETH.VA != elsewhere.Addr+uint64(off) || x.RETH.RKey != uint32(elsewhere.RKey) || part > n-off || part < n-off && (part == 0 || part%p.mtu != 0) {
-			p.wrong(x, "request of "+what, fmt.Sprintf("a RETH of address %#x, key %#x and the %d bytes left, or full packets of them", elsewhere.Addr+uint64(off),
-				uint32(elsewhere.RKey), n-off), x.String())
+		samePlace := x.RETH.VA == elsewhere.Addr+uint64(off) && x.RETH.RKey == uint32(elsewhere.RKey)
+		fullPackets := part > 0 && part%p.mtu == 0
+		if !samePlace || part > n-off || part < n-off && !fullPackets {
+			p.wrong(x, "request of "+what,
+				fmt.Sprintf("a RETH with address %#x, key %#x and the %d bytes left, or a part of them in full packets",
+					elsewhere.Addr+uint64(off),
+					uint32(elsewhere.RKey), n-off), x.String())
 		}
 		if off += part; off == n {
 			return
@@ -109,7 +145,7 @@ func (p *peer) asked(what string, n int, psn uint32) {
 	}
 }
 
-// serve answers a READ of the PSN with data.
+// serve answers the READ with that PSN.
 func (p *peer) serve(psn uint32, data []byte, msn uint32) {
 	p.serveFrom(psn, data, 0, p.packets(len(data)), msn)
 }
@@ -119,7 +155,8 @@ func (p *peer) serveFrom(psn uint32, data []byte, a, b int, msn uint32) {
 	n := p.packets(len(data))
 	for k := a; k < b; k++ {
 		code, _ := wire.Make(wire.RC, wire.OpReadResponse, k == 0, k == n-1, false, false)
-		p.answer(code, wire.PSNAdd(psn, k), wire.ACK(wire.CreditsInvalid), msn, data[min(k*p.mtu, len(data)):min((k+1)*p.mtu, len(data))])
+		p.answer(code, wire.PSNAdd(psn, k), wire.ACK(wire.CreditsInvalid), msn,
+			data[min(k*p.mtu, len(data)):min((k+1)*p.mtu, len(data))])
 	}
 }
 
@@ -131,7 +168,7 @@ func requestRead(t *validate.T) {
 		p.blank()
 		p.Send(p.readWR(id, n))
 		what := fmt.Sprintf("a READ of %d bytes", n)
-		p.asked(what, n, psn)
+		p.expectRead(what, n, psn)
 		data := p.bytes(n)
 		p.serve(psn, data, uint32(id))
 		kit.Equal(t, "Length of "+what, p.CQ.WaitOK(id)[0].Length, uint32(n))
@@ -150,8 +187,10 @@ func requestAtomic(t *validate.T) {
 		a    ci.Atomic
 		eth  wire.AtomicETH
 	}{
-		{ci.OpCompareSwap, wire.RCCompareSwap, ci.Atomic{Compare: 0x1111222233334444, Swap: 0x5555666677778888}, wire.AtomicETH{SwapAdd: 0x5555666677778888, Compare: 0x1111222233334444}},
-		{ci.OpFetchAdd, wire.RCFetchAdd, ci.Atomic{Compare: 0x0102030405060708}, wire.AtomicETH{SwapAdd: 0x0102030405060708}},
+		{ci.OpCompareSwap, wire.RCCompareSwap, ci.Atomic{Compare: 0x1111222233334444, Swap: 0x5555666677778888},
+			wire.AtomicETH{SwapAdd: 0x5555666677778888, Compare: 0x1111222233334444}},
+		{ci.OpFetchAdd, wire.RCFetchAdd, ci.Atomic{Compare: 0x0102030405060708},
+			wire.AtomicETH{SwapAdd: 0x0102030405060708}},
 	}) {
 		id := uint64(i + 1)
 		p.Send(ci.SendWR{ID: id, Op: x.op, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: to, Atomic: x.a})
@@ -163,7 +202,8 @@ func requestAtomic(t *validate.T) {
 		if y.AtomicETH != x.eth {
 			p.wrong(y, "request of an atomic", fmt.Sprintf("AtomicETH %+v", x.eth), fmt.Sprintf("%+v", y.AtomicETH))
 		}
-		p.answer(wire.RCAtomicAcknowledge, psn, wire.ACK(wire.CreditsInvalid), uint32(id), nil, withOrig(0xa1a2a3a4a5a6a7a8))
+		p.answer(wire.RCAtomicAcknowledge, psn, wire.ACK(wire.CreditsInvalid), uint32(id), nil,
+			withOrig(0xa1a2a3a4a5a6a7a8))
 		p.CQ.WaitOK(id)
 		kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 0xa1a2a3a4a5a6a7a8)
 		psn = wire.PSNAdd(psn, 1)
@@ -228,7 +268,7 @@ func requestAck(t *validate.T) {
 		for k := range p.packets(n) {
 			x := p.next(t.Remaining())
 			if x == nil {
-				t.Failf(fmt.Sprintf("packet %d of a SEND of %d bytes", k+1, n), "a packet", "none by the deadline")
+				t.Failf(fmt.Sprintf("packet %d of a SEND of %d bytes", k+1, n), "a packet", "no packet by the deadline")
 			}
 			if x.BTH.Opcode.End() && !x.BTH.AckReq {
 				p.wrong(x, fmt.Sprintf("last packet of a SEND of %d bytes", n), "AckReq", x.String())
@@ -245,18 +285,18 @@ func requestPSN(t *validate.T) {
 	p.mixed(p.from)
 }
 
-// mixed has the QP send messages of all kinds, and follows their PSNs.
+// mixed makes the QP send messages of all kinds and checks their PSNs.
 func (p *peer) mixed(psn uint32) {
 	long := 2*p.mtu + 1
 	psn = p.one(wire.OpSend, p.SendWR(1, 32, long), long, psn, 1)
 	p.Send(p.readWR(2, long))
-	p.asked("a READ of three packets", long, psn)
+	p.expectRead("a READ of three packets", long, psn)
 	p.serve(psn, p.bytes(long), 2)
 	p.CQ.WaitOK(2)
 	psn = wire.PSNAdd(psn, 3)
 	psn = p.one(wire.OpWrite, p.SendWR(3, 32, 9), 9, psn, 3)
 	p.Send(p.readWR(4, 0))
-	p.asked("a READ of no bytes", 0, psn)
+	p.expectRead("a READ of no bytes", 0, psn)
 	p.serve(psn, nil, 4)
 	p.CQ.WaitOK(4)
 	psn = wire.PSNAdd(psn, 1)

@@ -10,39 +10,73 @@ import (
 	"ciddk/wire"
 )
 
-// respondArea: the responder's answers to requests that are right. (IBTA 9.7.4, 9.7.5.)
+// respondArea returns the cases of the responder's answers to valid requests. (IBTA 9.7.4, 9.7.5.)
 func respondArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			req.Driver.Must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge messages", "A message that asks for it in its last packet is acknowledged once it is done, with that packet's PSN and a syndrome of ACK."),
-			req.Driver.Must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq", "A packet inside a message that asks for it is acknowledged with its PSN while the message goes on."),
-			req.Driver.Must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN", "The MSN counts the messages done since the QP was connected, each once, and moves with the last packet of a message only."),
-			req.Driver.Must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ", "A responder behind a shared receive queue gives no credits: its ACKs carry the code 31."),
-			req.Driver.Must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24", "Expected and acknowledged PSNs go on from 0xffffff to 0."),
-			req.Driver.Must("WIRE-Send-01", "IBTA 9.7.4", "SEND", "A SEND of several packets fills one receive with their payloads in order, and its immediate data reach the completion."),
-			req.Driver.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE", "A WRITE of several packets places their payloads side by side at the address of the first one's RETH, and takes no receive."),
-			req.Driver.Must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE with immediate", "A WRITE with immediate data takes one receive with its last packet, whose completion has the data and the length written."),
-			req.Driver.Must("WIRE-Read-01", "IBTA 9.7.5", "READ responses", "A READ is answered by the packets its length takes, opcodes FIRST, MIDDLE, LAST or ONLY, PSNs from the request's on, all but the last full, an AETH of ACK in FIRST, LAST and ONLY."),
-			req.Driver.Must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA", "A READ or WRITE of no bytes is answered without a look at its key and address."),
-			req.Driver.Must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge", "An atomic is answered by an ATOMIC ACKNOWLEDGE with the request's PSN and what the memory held before."),
+			req.Driver.Must("WIRE-Ack-01", "IBTA 9.7.5", "acknowledge messages",
+				"A message with AckReq in its last packet is acknowledged once it has been executed. The "+
+					"acknowledgement has that packet's PSN and an ACK syndrome."),
+			req.Driver.Must("WIRE-Ack-02", "IBTA 9.7.5", "BTH AckReq",
+				"A packet with AckReq inside a message is acknowledged with its PSN before the message ends."),
+			req.Driver.Must("WIRE-Ack-03", "IBTA 9.7.7", "AETH MSN",
+				"The MSN counts every executed message exactly once since the QP was connected. Only the last packet "+
+					"of a message increments it."),
+			req.Driver.Must("WIRE-Ack-04", "IBTA 9.7.7", "AETH credit count; SRQ",
+				"A responder with a shared receive queue grants no credits: its ACKs have the credit code 31."),
+			req.Driver.Must("WIRE-Ack-05", "IBTA 9.7.1", "PSN modulo 2^24",
+				"Expected and acknowledged PSNs continue with 0 after 0xffffff."),
+			req.Driver.Must("WIRE-Send-01", "IBTA 9.7.4", "SEND",
+				"A SEND of several packets fills one receive with their payloads in order. The completion has the "+
+					"immediate data."),
+			req.Driver.Must("WIRE-Write-01", "IBTA 9.7.4", "RDMA WRITE",
+				"A WRITE of several packets writes their payloads in order at the address of the RETH in its first "+
+					"packet. It uses no receive."),
+			req.Driver.Must("WIRE-Write-02", "IBTA 9.7.4", "RDMA WRITE with immediate",
+				"A WRITE with immediate data uses one receive at its last packet. The completion has the immediate "+
+					"data and the length written."),
+			req.Driver.Must("WIRE-Read-01", "IBTA 9.7.5", "READ responses",
+				"A READ is answered with as many packets as its length needs, with the opcodes FIRST, MIDDLE, LAST "+
+					"or ONLY and consecutive PSNs from that of the request on. All except the last are full. FIRST, "+
+					"LAST and ONLY have an AETH with an ACK syndrome."),
+			req.Driver.Must("WIRE-Read-02", "IBTA 9.7.4", "zero-length RDMA",
+				"A READ or WRITE of no bytes is answered without a check of its key and address."),
+			req.Driver.Must("WIRE-Atomic-01", "IBTA 9.7.5", "atomic acknowledge",
+				"An atomic is answered with an ATOMIC ACKNOWLEDGE that has the request's PSN and the original value "+
+					"of the memory."),
 		},
 		Cases: []validate.Case{
 			validate.NewCase("wire.ack.send", "SENDs of one packet", validate.FeatureWire, ackSend, "WIRE-Ack-01"),
-			validate.NewCase("wire.ack.write", "a WRITE of one packet", validate.FeatureWire, ackWrite, "WIRE-Ack-01", "WIRE-Write-01"),
-			validate.NewCase("wire.ack.last", "a message of three packets: one acknowledgement", validate.FeatureWire, ackLast, "WIRE-Ack-01"),
-			validate.NewCase("wire.ack.inside", "AckReq in the first packet of a message", validate.FeatureWire, ackInside, "WIRE-Ack-02"),
-			validate.NewCase("wire.ack.msn-inside", "the MSN inside a message", validate.FeatureWire, ackMSNInside, "WIRE-Ack-03"),
-			validate.NewCase("wire.ack.msn", "the MSN over SEND, WRITE, READ of one and of several packets", validate.FeatureWire, ackMSN, "WIRE-Ack-03"),
-			validate.NewCase("wire.ack.srq-credits", "credits behind an SRQ", validate.FeatureWire, ackSRQ, "WIRE-Ack-04").Claiming(ci.CapSRQ),
-			validate.NewCase("wire.ack.wrap", "messages across PSN 0xffffff", validate.FeatureWire, ackWrap, "WIRE-Ack-05"),
-			validate.NewCase("wire.send.placed", "SENDs of 0 bytes to several packets", validate.FeatureWire, sendPlaced, "WIRE-Send-01"),
-			validate.NewCase("wire.send.immediate", "SENDs with immediate data, of one packet and of three", validate.FeatureWire, sendImm, "WIRE-Send-01"),
-			validate.NewCase("wire.write.placed", "WRITEs of 1 byte to several packets", validate.FeatureWire, writePlaced, "WIRE-Write-01"),
-			validate.NewCase("wire.write.immediate", "WRITEs with immediate data", validate.FeatureWire, writeImm, "WIRE-Write-02"),
-			validate.NewCase("wire.read.sizes", "READs of 1 byte to several packets", validate.FeatureWire, readSizes, "WIRE-Read-01"),
-			validate.NewCase("wire.read.wrap", "a READ response across PSN 0xffffff", validate.FeatureWire, readWrap, "WIRE-Read-01", "WIRE-Ack-05"),
-			validate.NewCase("wire.rdma.zero", "READ and WRITE of no bytes with a key of nothing", validate.FeatureWire, rdmaZero, "WIRE-Read-02"),
-			atomics(validate.NewCase("wire.atomic.answers", "compare and swap, fetch and add", validate.FeatureWire, atomicAnswers, "WIRE-Atomic-01")),
+			validate.NewCase("wire.ack.write", "a WRITE of one packet", validate.FeatureWire, ackWrite, "WIRE-Ack-01",
+				"WIRE-Write-01"),
+			validate.NewCase("wire.ack.last", "a message of three packets: one acknowledgement", validate.FeatureWire,
+				ackLast, "WIRE-Ack-01"),
+			validate.NewCase("wire.ack.inside", "AckReq in the first packet of a message", validate.FeatureWire,
+				ackInside, "WIRE-Ack-02"),
+			validate.NewCase("wire.ack.msn-inside", "the MSN inside a message", validate.FeatureWire, ackMSNInside,
+				"WIRE-Ack-03"),
+			validate.NewCase("wire.ack.msn", "the MSN after SEND, WRITE and READ of one and of several packets",
+				validate.FeatureWire, ackMSN, "WIRE-Ack-03"),
+			validate.NewCase("wire.ack.srq-credits", "credits of a QP with an SRQ", validate.FeatureWire, ackSRQ,
+				"WIRE-Ack-04").Claiming(ci.CapSRQ),
+			validate.NewCase("wire.ack.wrap", "messages across PSN 0xffffff", validate.FeatureWire, ackWrap,
+				"WIRE-Ack-05"),
+			validate.NewCase("wire.send.placed", "SENDs of 0 bytes to several packets", validate.FeatureWire,
+				sendPlaced, "WIRE-Send-01"),
+			validate.NewCase("wire.send.immediate", "SENDs with immediate data, of one packet and of three",
+				validate.FeatureWire, sendImm, "WIRE-Send-01"),
+			validate.NewCase("wire.write.placed", "WRITEs of 1 byte to several packets", validate.FeatureWire,
+				writePlaced, "WIRE-Write-01"),
+			validate.NewCase("wire.write.immediate", "WRITEs with immediate data", validate.FeatureWire, writeImm,
+				"WIRE-Write-02"),
+			validate.NewCase("wire.read.sizes", "READs of 1 byte to several packets", validate.FeatureWire, readSizes,
+				"WIRE-Read-01"),
+			validate.NewCase("wire.read.wrap", "a READ response across PSN 0xffffff", validate.FeatureWire, readWrap,
+				"WIRE-Read-01", "WIRE-Ack-05"),
+			validate.NewCase("wire.rdma.zero", "READ and WRITE of no bytes with an invalid key", validate.FeatureWire,
+				rdmaZero, "WIRE-Read-02"),
+			atomics(validate.NewCase("wire.atomic.answers", "compare and swap, fetch and add", validate.FeatureWire,
+				atomicAnswers, "WIRE-Atomic-01")),
 		},
 	}
 }
@@ -70,7 +104,7 @@ func ackLast(t *validate.T) {
 	p := dial(t)
 	data := p.bytes(2*p.mtu + 5)
 	p.message(wire.OpWrite, data, false, p.reth(0, len(data)))
-	p.expect("the first answer to a WRITE of three packets that asks for one in its last", acked(p.last(), 1))
+	p.expect("first answer to a WRITE of three packets with AckReq in its last", acked(p.last(), 1))
 	p.barrier("a WRITE of three packets", 2)
 }
 
@@ -78,7 +112,7 @@ func ackInside(t *validate.T) { acksInside(t, false) }
 
 func ackMSNInside(t *validate.T) { acksInside(t, true) }
 
-// acksInside sends a WRITE of three packets that all ask for an answer; counted says that the MSN is looked at.
+// acksInside sends a WRITE of three packets that all have AckReq. counted reports whether the MSN is checked.
 func acksInside(t *validate.T, counted bool) {
 	p := dial(t)
 	data := p.bytes(3 * p.mtu)
@@ -116,7 +150,7 @@ func ackMSN(t *validate.T) {
 	step("a WRITE of no bytes")
 }
 
-// readAnswer expects all packets of a READ response: data from the PSN first on.
+// readAnswer expects all packets of a READ response with that data and first PSN.
 func (p *peer) readAnswer(what string, first uint32, data []byte, msn int) {
 	n := p.packets(len(data))
 	for k := range n {
@@ -130,8 +164,9 @@ func (p *peer) readAnswer(what string, first uint32, data []byte, msn int) {
 			op = wire.RCReadResponseLast
 		}
 		part := data[min(k*p.mtu, len(data)):min((k+1)*p.mtu, len(data))]
-		p.expect(fmt.Sprintf("packet %d of %d of the response to the %s", k+1, n, what), want{op: []wire.Opcode{op}, psn: first + uint32(k),
-			syn: wire.ACK(wire.CreditsInvalid), msn: msn, payload: append([]byte{}, part...)})
+		p.expect(fmt.Sprintf("packet %d of %d of the response to the %s", k+1, n, what),
+			want{op: []wire.Opcode{op}, psn: first + uint32(k),
+				syn: wire.ACK(wire.CreditsInvalid), msn: msn, payload: append([]byte{}, part...)})
 	}
 }
 
@@ -143,7 +178,7 @@ func ackSRQ(t *validate.T) {
 	p.request(wire.RCWriteOnly, nil)
 	x := p.expect("acknowledgement of a WRITE", acked(p.last(), 1))
 	if x.AETH.Syndrome.Value() != wire.CreditsInvalid {
-		p.wrong(x, "credits of a QP behind an SRQ", "the code 31", fmt.Sprintf("%d", x.AETH.Syndrome.Value()))
+		p.wrong(x, "credit code of a QP with an SRQ", "31", fmt.Sprintf("%d", x.AETH.Syndrome.Value()))
 	}
 }
 
@@ -152,7 +187,7 @@ func ackWrap(t *validate.T) {
 	data := p.bytes(3 * p.mtu)
 	p.blank()
 	p.message(wire.OpWrite, data, false, p.reth(0, len(data)))
-	p.expect("acknowledgement of a WRITE of PSNs 0xfffffe to 0", acked(0, 1))
+	p.expect("acknowledgement of a WRITE with PSNs 0xfffffe to 0", acked(0, 1))
 	p.Buf.WantOnly(t, "memory", 0, data)
 	p.barrier("a WRITE across PSN 0xffffff", 2)
 }
@@ -180,8 +215,9 @@ func sendImm(t *validate.T) {
 		data := p.bytes(n)
 		p.message(wire.OpSend, data, true, withImm(0xa1b2c3d4))
 		p.expect("acknowledgement of a SEND with immediate data", acked(p.last(), i+1))
-		kit.WantRecv(t, fmt.Sprintf("SEND of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0], ci.WC{ID: id, Op: ci.WCRecv,
-			Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0xa1b2c3d4, Context: p.Events})
+		kit.WantRecv(t, fmt.Sprintf("SEND of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0],
+			ci.WC{ID: id, Op: ci.WCRecv,
+				Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0xa1b2c3d4, Context: p.Events})
 		p.Buf.WantOnly(t, "receive", 0, data)
 	}
 }
@@ -208,8 +244,9 @@ func writeImm(t *validate.T) {
 		data := p.bytes(n)
 		p.message(wire.OpWrite, data, true, p.reth(64, n), withImm(0x01020304))
 		p.expect("acknowledgement of a WRITE with immediate data", acked(p.last(), i+1))
-		kit.WantRecv(t, fmt.Sprintf("WRITE of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0], ci.WC{ID: id, Op: ci.WCRecvWrite,
-			Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0x01020304, Context: p.Events})
+		kit.WantRecv(t, fmt.Sprintf("WRITE of %d bytes with immediate data", n), p.RecvCQ.WaitOK(id)[0],
+			ci.WC{ID: id, Op: ci.WCRecvWrite,
+				Length: uint32(n), QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0x01020304, Context: p.Events})
 		p.Buf.WantOnly(t, "memory", 64, data)
 	}
 }
@@ -258,14 +295,20 @@ func atomicAnswers(t *validate.T) {
 		orig, after uint64
 	}{
 		{"a fetch and add of 2", wire.RCFetchAdd, eth(2, 0), 40, 42},
-		{"a compare and swap that fits", wire.RCCompareSwap, eth(7, 42), 42, 7},
-		{"a compare and swap that does not fit", wire.RCCompareSwap, eth(9, 42), 7, 7},
+		{"a compare and swap whose compare value is equal", wire.RCCompareSwap, eth(7, 42), 42, 7},
+		{"a compare and swap whose compare value differs", wire.RCCompareSwap, eth(9, 42), 7, 7},
 		{"a fetch and add of -8", wire.RCFetchAdd, eth(^uint64(7), 0), 7, ^uint64(0)},
 	}) {
 		p.request(x.op, nil, x.eth)
-		a := p.expect("answer to "+x.what, want{op: []wire.Opcode{wire.RCAtomicAcknowledge}, psn: p.last(), syn: wire.ACK(wire.CreditsInvalid), msn: i + 1})
+		a := p.expect("answer to "+x.what, want{
+			op:  []wire.Opcode{wire.RCAtomicAcknowledge},
+			psn: p.last(),
+			syn: wire.ACK(wire.CreditsInvalid),
+			msn: i + 1,
+		})
 		if a.AtomicAckETH.Orig != x.orig {
-			p.wrong(a, "answer to "+x.what, fmt.Sprintf("original value %#x", x.orig), fmt.Sprintf("%#x", a.AtomicAckETH.Orig))
+			p.wrong(a, "answer to "+x.what, fmt.Sprintf("original value %#x", x.orig),
+				fmt.Sprintf("%#x", a.AtomicAckETH.Orig))
 		}
 		kit.Equal(t, "memory after "+x.what, get(), x.after)
 	}

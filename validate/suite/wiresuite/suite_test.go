@@ -12,7 +12,8 @@ import (
 	"ciddk/validate/mutant"
 )
 
-// The suite stands by itself, each of its requirements is judged, and each is broken by a mutant.
+// TestSuite checks that the suite is complete by itself, and that each of its requirements has a case that proves it
+// and a mutant that breaks it.
 func TestSuite(t *testing.T) {
 	s := Suite()
 	c, err := validate.NewCatalog(s)
@@ -21,7 +22,7 @@ func TestSuite(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range s.Requirements {
 		broken := slices.ContainsFunc(Mutants(), func(m mutant.Mutant) bool { return m.Breaks == r.ID })
-		assert.True(t, broken, "%s is broken by a mutant", r.ID)
+		assert.True(t, broken, "requirement %s has no mutant that breaks it", r.ID)
 	}
 	for _, k := range s.Cases {
 		assert.True(t, strings.HasPrefix(k.ID, "wire."), k.ID)
@@ -30,7 +31,7 @@ func TestSuite(t *testing.T) {
 	}
 	for _, v := range c.Coverage() {
 		if strings.HasPrefix(v.ID, "WIRE-") {
-			assert.True(t, len(v.Proven) > 0 || v.ID == ruleAnyForm, "%s is judged by a case", v.ID)
+			assert.True(t, len(v.Proven) > 0 || v.ID == ruleAnyForm, "requirement %s has no case that proves it", v.ID)
 		}
 	}
 }

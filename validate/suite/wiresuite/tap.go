@@ -12,72 +12,73 @@ import (
 	"ciddk/wire"
 )
 
-// tap is a fault at the wire. It stands between the adapter and the certifier's end of the link, and changes packets on their way: to the
-// certifier, adapter and tap together are one adapter that is wrong in one way.
+// tap is a fault at the wire. It stands between the adapter and the certifier's end of the link and changes packets. To
+// the certifier, adapter and tap together are one adapter with one fault.
 type tap struct {
-	leaves func(*qpView, *outgoing) action        // each packet that leaves
-	enters func(*qpView, *outgoing, error) action // each that comes; the error is why it is no right packet
-	modify func(ci.QPField, *ci.QPAttr)           // what QPs are modified to
+	leaves func(*view, *outgoing) action        // called for each sent packet
+	enters func(*view, *outgoing, error) action // called for each received packet; the error is that of take
+	modify func(ci.QPField, *ci.QPAttr)         // called for each Modify of a QP
 }
 
-// action is what becomes of a packet at a tap.
+// action is what a tap does with a packet.
 type action uint8
 
 const (
 	asIs action = iota
 	changed
-	gone
+	dropped
 )
 
-// qpView is what a tap remembers of a QP of the adapter, by its number or by that of its peer.
-type qpView struct {
-	*tapped
+// view is the state that a tap keeps of a QP of the adapter, found by its number or by that of its peer.
+type view struct {
+	*device
 	num, dest uint32
 	state     ci.QPState
 	qkey      uint32
 
-	due    uint32         // next PSN that is expected to come
-	came   map[uint32]int // requests that came, by PSN
-	newest uint32         // PSN of the newest request that left
-	left   map[uint32]int // requests that left, by PSN
-	reth   wire.RETH      // of the newest READ that left
-	first  uint32         // and its PSN
-	inside bool           // a message is coming
-	shift  int            // PSNs by which the adapter is ahead of what the certifier knows
-	orig   map[uint32]uint64
-	flag   int // of the fault
-	held   []*outgoing
-	last   *outgoing // of the fault
+	due      uint32         // next expected PSN
+	inCount  map[uint32]int // number of received requests by PSN
+	newest   uint32         // PSN of the newest sent request
+	outCount map[uint32]int // number of sent requests by PSN
+	reth     wire.RETH      // RETH of the newest sent READ
+	first    uint32         // PSN of the newest sent READ
+	inside   bool           // whether a received message is in progress
+	shift    int            // PSNs by which the adapter is ahead of the certifier
+	orig     map[uint32]uint64
+	flag     int // state of the fault
+	held     []*outgoing
+	last     *outgoing // state of the fault
 }
 
-// tapped is a Target under a tap.
-type tapped struct {
+// device is a Target with a tap.
+type device struct {
 	tap
 	mu   sync.Mutex
-	qps  map[uint32]*qpView
-	none *qpView // of packets to and from no QP known
-	end  *tappedWire
+	qps  map[uint32]*view
+	none *view // for packets of unknown QPs
+	end  *wireTap
 }
 
-// over gives what mutant.Mutant.Target wants.
-func (f tap) over() func(*validate.Target) {
-	return func(t *validate.Target) {
-		d := &tapped{tap: f, qps: map[uint32]*qpView{}}
+// over returns a value for mutant.Mutant.Target.
+func (t tap) over() func(*validate.Target) {
+	return func(target *validate.Target) {
+		d := &device{tap: t, qps: map[uint32]*view{}}
 		d.none = d.view(0)
 		delete(d.qps, 0)
-		for i, h := range t.HCAs {
-			t.HCAs[i] = ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return tappedQP{ciwrap.QP{QP: q}, d} }})
+		for i, h := range target.HCAs {
+			target.HCAs[i] = ciwrap.Wrap(h,
+				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return qpTap{ciwrap.QP{QP: q}, d} }})
 		}
-		open := t.Wire
+		open := target.Wire
 		if open == nil {
 			return
 		}
-		t.Wire = func() (validate.Wire, error) {
+		target.Wire = func() (validate.Wire, error) {
 			w, err := open()
 			if err != nil {
 				return nil, err
 			}
-			e := &tappedWire{Wire: w, d: d, info: w.Info()}
+			e := &wireTap{Wire: w, d: d, info: w.Info()}
 			d.mu.Lock()
 			d.end = e
 			d.mu.Unlock()
@@ -86,22 +87,22 @@ func (f tap) over() func(*validate.Target) {
 	}
 }
 
-func (d *tapped) view(num uint32) *qpView {
+func (d *device) view(num uint32) *view {
 	if v := d.qps[num]; v != nil {
 		return v
 	}
-	v := &qpView{tapped: d, num: num, came: map[uint32]int{}, left: map[uint32]int{}, orig: map[uint32]uint64{}}
+	v := &view{device: d, num: num, inCount: map[uint32]int{}, outCount: map[uint32]int{}, orig: map[uint32]uint64{}}
 	d.qps[num] = v
 	return v
 }
 
-// tappedQP learns what a QP is told.
-type tappedQP struct {
+// qpTap records the attributes that Modify sets.
+type qpTap struct {
 	ciwrap.QP
-	d *tapped
+	d *device
 }
 
-func (q tappedQP) Modify(set ci.QPField, a ci.QPAttr) error {
+func (q qpTap) Modify(set ci.QPField, a ci.QPAttr) error {
 	if q.d.modify != nil {
 		q.d.modify(set, &a)
 	}
@@ -138,20 +139,29 @@ func (q tappedQP) Modify(set ci.QPField, a ci.QPAttr) error {
 	return nil
 }
 
-// tappedWire is the end of the link behind a tap.
-type tappedWire struct {
+// wireTap is the certifier's end of the link with a tap.
+type wireTap struct {
 	validate.Wire
-	d     *tapped
+	d     *device
 	info  validate.WireInfo
-	queue [][]byte // packets that the fault makes; under d.mu
+	queue [][]byte // packets that the fault creates; guarded by d.mu
 }
 
-// inject has a packet come from the adapter that it did not send. The lock is held.
-func (d *tapped) inject(o *outgoing) { d.end.queue = append(d.end.queue, o.bytes(&d.end.info)) }
+// inject queues a packet as one from the adapter, which has not sent it. The caller holds d.mu.
+func (d *device) inject(o *outgoing) { d.end.queue = append(d.end.queue, o.bytes(&d.end.info)) }
 
-// answer is a packet from a QP to its peer.
-func (v *qpView) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *outgoing {
-	o := &outgoing{src: to.dst, dst: to.src, slid: to.dlid, dlid: to.slid, sport: to.sport, class: to.class, hops: to.hops, label: to.label}
+// answer returns a packet from a QP to its peer.
+func (v *view) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *outgoing {
+	o := &outgoing{
+		src:   to.dst,
+		dst:   to.src,
+		slid:  to.dlid,
+		dlid:  to.slid,
+		sport: to.sport,
+		class: to.class,
+		hops:  to.hops,
+		label: to.label,
+	}
 	if to.grh != nil {
 		o.grh = &wire.GRH{HopLimit: 64, SGID: to.grh.DGID, DGID: to.grh.SGID}
 	}
@@ -160,9 +170,9 @@ func (v *qpView) answer(to *outgoing, op wire.Opcode, psn uint32, a wire.AETH) *
 	return o
 }
 
-// again makes an outgoing packet of one that was taken.
-func again(info *validate.WireInfo, p *packet, err error) *outgoing {
-	o := &outgoing{Packet: p.Packet, src: p.src, sport: p.sport, padding: p.Padding, came: p.whole}
+// rebuild returns an outgoing packet with the contents of a parsed one.
+func rebuild(info *validate.WireInfo, p *packet, err error) *outgoing {
+	o := &outgoing{Packet: p.Packet, src: p.src, sport: p.sport, padding: p.Padding, original: p.whole}
 	if err == nil {
 		pad := p.BTH.Pad
 		o.pad = &pad
@@ -188,13 +198,13 @@ func again(info *validate.WireInfo, p *packet, err error) *outgoing {
 	return o
 }
 
-// with gives the packet another payload, with the pad that it needs.
+// with replaces the payload and sets the pad that it needs.
 func (o *outgoing) with(payload []byte) {
 	o.Payload, o.pad, o.padding = payload, nil, nil
 }
 
-// Send is the way in.
-func (w *tappedWire) Send(b []byte) error {
+// Send passes a packet to the adapter.
+func (w *wireTap) Send(b []byte) error {
 	p, err := take(&w.info, b)
 	if p.at < 0 && w.d.enters == nil {
 		return w.Wire.Send(b)
@@ -208,7 +218,7 @@ func (w *tappedWire) Send(b []byte) error {
 		if v == nil {
 			v = w.d.none
 		}
-		o = again(&w.info, p, err)
+		o = rebuild(&w.info, p, err)
 		if w.d.enters != nil {
 			act = w.d.enters(v, o, err)
 		}
@@ -217,7 +227,7 @@ func (w *tappedWire) Send(b []byte) error {
 		act = w.d.enters(w.d.none, nil, err)
 	}
 	switch act {
-	case gone:
+	case dropped:
 		return nil
 	case changed:
 		b = o.bytes(&w.info)
@@ -225,26 +235,26 @@ func (w *tappedWire) Send(b []byte) error {
 	return w.Wire.Send(b)
 }
 
-// arrived remembers a request that came.
-func (v *qpView) arrived(p *packet, err error) {
+// arrived records a received request.
+func (v *view) arrived(p *packet, err error) {
 	op, psn := p.BTH.Opcode, p.BTH.PSN
 	if err != nil || !op.Request() {
 		return
 	}
-	v.came[psn]++
+	v.inCount[psn]++
 	if psn != v.due {
 		return
 	}
 	n := 1
 	if op.Op() == wire.OpReadRequest {
-		n = max((int(p.RETH.DMALen)+1023)/1024, 1) // the software adapter's path MTU in this program
+		n = max((int(p.RETH.DMALen)+1023)/1024, 1) // path MTU of the software adapter in this program
 	}
 	v.due = wire.PSNAdd(psn, n)
 	v.inside = !op.End()
 }
 
-// Recv is the way out.
-func (w *tappedWire) Recv(ctx context.Context) ([]byte, error) {
+// Recv returns the next packet from the adapter.
+func (w *wireTap) Recv(ctx context.Context) ([]byte, error) {
 	for {
 		w.d.mu.Lock()
 		if len(w.queue) > 0 {
@@ -264,8 +274,8 @@ func (w *tappedWire) Recv(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// out gives what leaves in the place of a packet, nil for nothing.
-func (w *tappedWire) out(b []byte) []byte {
+// out returns the packet that replaces a sent packet, or nil if it is dropped.
+func (w *wireTap) out(b []byte) []byte {
 	p, err := take(&w.info, b)
 	if err != nil {
 		return b
@@ -278,12 +288,12 @@ func (w *tappedWire) out(b []byte) []byte {
 			v = x
 		}
 	}
-	o, act := again(&w.info, p, nil), asIs
+	o, act := rebuild(&w.info, p, nil), asIs
 	if w.d.leaves != nil {
 		act = w.d.leaves(v, o)
 	}
 	if p.BTH.Opcode.Request() {
-		v.left[p.BTH.PSN]++
+		v.outCount[p.BTH.PSN]++
 		if wire.PSNDiff(p.BTH.PSN, v.newest) > 0 {
 			v.newest = p.BTH.PSN
 			if p.BTH.Opcode.Op() == wire.OpReadRequest {
@@ -292,7 +302,7 @@ func (w *tappedWire) out(b []byte) []byte {
 		}
 	}
 	switch act {
-	case gone:
+	case dropped:
 		return nil
 	case changed:
 		return o.bytes(&w.info)
@@ -300,18 +310,18 @@ func (w *tappedWire) out(b []byte) []byte {
 	return b
 }
 
-// fault makes a mutant of a tap.
+// fault returns a mutant with the tap.
 func fault(name, breaks, does string, f tap) mutant.Mutant {
 	return mutant.Mutant{Name: "wire." + name, Area: "wire", Breaks: breaks, Does: does, Link: "udp", Target: f.over()}
 }
 
-// on has a fault show itself on another link than udp.
+// on sets a link other than udp, on which the fault is visible.
 func on(link string, m mutant.Mutant) mutant.Mutant {
 	m.Link = link
 	return m
 }
 
-// needing adds claims without which a fault cannot show.
+// needing adds capabilities without which the fault is not visible.
 func needing(caps ci.Caps, m mutant.Mutant) mutant.Mutant {
 	m.Needs = caps
 	return m

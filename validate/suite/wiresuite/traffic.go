@@ -10,44 +10,79 @@ import (
 	"ciddk/wire"
 )
 
-// trafficArea: rules of form and of order that hold for every packet, judged over all that two QPs say to each other through the
-// certifier: messages of each kind and of sizes around packet bounds, in both directions, with packets lost and doubled, receivers that are
-// not ready, and a request that is refused. (IBTA 5.2, 7.8, 9.2, 9.3, 9.7; A17.)
+// trafficArea returns the cases of the rules of form and order, which hold for every packet. They are checked on
+// traffic of all kinds that two QPs exchange through the certifier: each kind of message, sizes around packet
+// boundaries, both directions, lost and duplicated packets, receivers that are not ready, and a request that gets a
+// NAK. (IBTA 5.2, 7.8, 9.2, 9.3, 9.7; RoCEv2 A17.)
 func trafficArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17", "The ICRC of each packet is the CRC of its invariant fields."),
+		req.Driver.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17",
+			"The ICRC of each packet is the CRC of its invariant fields."),
 		req.Driver.Must(ruleTVer, "IBTA 9.2", "TVer", "The transport version of each packet is 0."),
-		req.Driver.Must(ruleReserved, "IBTA 9.2", "reserved fields", "The reserved bits of BTH and DETH are zero in each packet."),
-		req.Driver.Must(rulePadCount, "IBTA 9.2", "PadCnt", "Only a packet that ends a message has pad bytes, as many as make its payload a multiple of four."),
+		req.Driver.Must(ruleReserved, "IBTA 9.2", "reserved fields",
+			"The reserved bits of the BTH and DETH are zero in each packet."),
+		req.Driver.Must(rulePadCount, "IBTA 9.2", "PadCnt",
+			"Only the last packet of a message has pad bytes, as many as make its payload a multiple of four bytes."),
 		req.Driver.Must(rulePadZero, "IBTA 9.2", "pad", "Pad bytes are zero."),
-		req.Driver.Must(rulePKey, "IBTA 9.2", "P_Key", "The P_Key of each packet is the one at the QP's index of the P_Key table."),
-		req.Driver.Must(ruleOpcode, "IBTA 9.2", "OpCode", "Each packet has an opcode that the service of its QP defines, the extension headers of that opcode, payload only where it has one, and a QP of the peer as its destination."),
-		req.Driver.Must(ruleUDP, "RoCEv2 A17.3", "UDP header", "Each packet goes to the UDP port of RoCEv2, and the UDP length is that of the packet."),
-		req.Driver.Should(ruleSport, "RoCEv2 A17.3", "UDP source port", "All packets of a QP to one peer have the same UDP source port, so that the network keeps them in order."),
-		req.Driver.Must(ruleIP, "RoCEv2 A17.3", "IP header", "The IP header has no options, no fragments with DF set, the packet's length, a TTL or hop limit, UDP for its protocol and a right checksum."),
-		req.Driver.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum", "The UDP checksum is zero or right."),
-		req.Driver.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome", "AETH syndromes are those that are defined, and of ACK in READ responses and atomic acknowledges."),
-		req.Driver.Must(ruleLRH, "IBTA 7.7", "LRH", "On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of the port and the LID of the destination, and says whether a GRH follows: if the address vector has one."),
-		req.Driver.Must(ruleVCRC, "IBTA 7.8", "VCRC", "On an InfiniBand link the VCRC of each packet is right."),
-		req.Driver.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL", "The source LID is the port's, with the path bits of the address vector, and the service level is the address vector's."),
-		req.Driver.Must(ruleGRH, "IBTA 8.3", "GRH", "A GRH has version 6, the next header of a BTH, the packet's length, the GID of the port for its source, and destination, traffic class, flow label and hop limit of the address vector."),
-		req.Driver.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit", "The IP header has the hop limit of the address vector, and its traffic class but for the two bits of congestion notification."),
-		req.Driver.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label", "All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order."),
+		req.Driver.Must(rulePKey, "IBTA 9.2", "P_Key",
+			"The P_Key of each packet is the one at the QP's index in the P_Key table."),
+		req.Driver.Must(ruleOpcode, "IBTA 9.2", "OpCode",
+			"Each packet has an opcode that the service of its QP defines and the extension headers of that opcode. "+
+				"It has a payload only if the opcode permits one, and its destination is a QP of the peer."),
+		req.Driver.Must(ruleUDP, "RoCEv2 A17.3", "UDP header",
+			"Each packet goes to the UDP port of RoCEv2, and its UDP length is correct."),
+		req.Driver.Should(ruleSport, "RoCEv2 A17.3", "UDP source port",
+			"All packets of a QP to one peer have the same UDP source port, so that the network keeps them in order."),
+		req.Driver.Must(ruleIP, "RoCEv2 A17.3", "IP header",
+			"The IP header has no options, DF set without fragments, the correct length, a TTL or hop limit above 0, "+
+				"protocol UDP and a correct checksum."),
+		req.Driver.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum", "The UDP checksum is zero or correct."),
+		req.Driver.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome",
+			"AETH syndromes are defined values. Those of READ responses and atomic acknowledges are ACK syndromes."),
+		req.Driver.Must(ruleLRH, "IBTA 7.7", "LRH",
+			"On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of "+
+				"the port and the destination LID. It announces a GRH exactly if the address vector has one."),
+		req.Driver.Must(ruleVCRC, "IBTA 7.8", "VCRC", "On an InfiniBand link the VCRC of each packet is correct."),
+		req.Driver.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL",
+			"The source LID is that of the port with the path bits of the address vector. The service level is that "+
+				"of the address vector."),
+		req.Driver.Must(ruleGRH, "IBTA 8.3", "GRH",
+			"A GRH has version 6, the next header of a BTH, the correct length, and the GID of the port as its "+
+				"source. Its destination, traffic class, flow label and hop limit are those of the address vector."),
+		req.Driver.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit",
+			"The IP header has the hop limit of the address vector and its traffic class, except for the two bits of "+
+				"congestion notification."),
+		req.Driver.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label",
+			"All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order."),
 		req.Driver.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
-			"The IPv6 header has the flow label of the address vector, where that is not 0."),
-		req.Driver.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence", "The packets of a message follow each other, FIRST, MIDDLE, LAST, with nothing else of the QP's requests between."),
-		req.Driver.Must(rulePSN, "IBTA 9.7.3", "PSN", "A request packet has the PSN after that of the newest one, or it is one sent again."),
-		req.Driver.Must(ruleAgain, "IBTA 9.7.3", "retransmission", "A request packet that is sent again has the opcode, headers and payload that it had; a READ may be asked for in part, from the PSN and address that belong together."),
-		req.Driver.Must(ruleFull, "IBTA 9.7.3", "payload length", "Each packet of a message but the last is as long as the path MTU, and a LAST is not empty."),
-		req.Driver.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length", "The payloads of a WRITE make up the length in its RETH."),
-		req.Driver.Must(ruleDepth, "IBTA 9.7.3", "initiator depth", "No more READs and atomics are outstanding than the QP's initiator depth."),
-		req.Driver.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge", "An answer has the PSN of a request that has come, with all before it."),
-		req.Driver.Must(ruleRead, "IBTA 9.7.5", "READ responses", "READ response packets follow each other, FIRST, MIDDLE, LAST, with PSNs of a READ that came, all but the last as long as the path MTU."),
-		req.Driver.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN", "The MSN of an answer counts the messages done, and never goes back."),
-		req.Driver.Must(ruleAnyForm, "IBTA 9.6", "packet validation", "Whatever the certifier sends, right or wrong, the packets that leave have the form that the rules WIRE-Form ask for."),
+			"The IPv6 header has the flow label of the address vector, unless that is 0."),
+		req.Driver.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence",
+			"The packets of a message are consecutive, FIRST, MIDDLE, LAST, with no other request of the QP between "+
+				"them."),
+		req.Driver.Must(rulePSN, "IBTA 9.7.3", "PSN",
+			"A request packet has the PSN after that of the newest one, or it is a retransmission."),
+		req.Driver.Must(ruleAgain, "IBTA 9.7.3", "retransmission",
+			"A retransmitted request packet has the opcode, headers and payload of the first transmission. A READ "+
+				"may be repeated in part, with a PSN and an address that match."),
+		req.Driver.Must(ruleFull, "IBTA 9.7.3", "payload length",
+			"Each packet of a message except the last is as long as the path MTU, and a LAST is not empty."),
+		req.Driver.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length",
+			"The payloads of a WRITE add up to the length in its RETH."),
+		req.Driver.Must(ruleDepth, "IBTA 9.7.3", "initiator depth",
+			"The number of outstanding READs and atomics is at most the QP's initiator depth."),
+		req.Driver.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge",
+			"An answer has the PSN of a request that has arrived together with all requests before it."),
+		req.Driver.Must(ruleRead, "IBTA 9.7.5", "READ responses",
+			"The packets of a READ response are consecutive, FIRST, MIDDLE, LAST, with the PSNs of a READ that "+
+				"arrived. All except the last are as long as the path MTU."),
+		req.Driver.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN",
+			"The MSN of an answer counts the executed messages and does not decrease."),
+		req.Driver.Must(ruleAnyForm, "IBTA 9.6", "packet validation",
+			"All packets that the adapter sends have the form that the WIRE-Form rules require, whether the "+
+				"certifier's packets are valid or not."),
 	}}
 	for _, x := range []struct{ id, title, rule string }{
-		{"form.icrc", "the ICRC, computed anew", ruleICRC},
+		{"form.icrc", "the ICRC, computed again", ruleICRC},
 		{"form.tver", "TVer", ruleTVer},
 		{"form.reserved", "reserved bits", ruleReserved},
 		{"form.pad-count", "pad counts", rulePadCount},
@@ -68,28 +103,30 @@ func trafficArea() validate.Suite {
 		{"form.flow-label-path", "IPv6 flow labels of address vectors", ruleLabelAV},
 		{"traffic.opcodes", "opcodes in order", ruleOrder},
 		{"traffic.psn", "PSNs of requests", rulePSN},
-		{"traffic.again", "requests sent again", ruleAgain},
+		{"traffic.again", "retransmitted requests", ruleAgain},
 		{"traffic.full", "payload lengths", ruleFull},
-		{"traffic.total", "WRITEs against their RETH", ruleTotal},
-		{"traffic.depth", "READs and atomics outstanding", ruleDepth},
+		{"traffic.total", "lengths of WRITEs and their RETHs", ruleTotal},
+		{"traffic.depth", "outstanding READs and atomics", ruleDepth},
 		{"traffic.answers", "PSNs of answers", ruleAnswer},
 		{"traffic.reads", "READ responses in order", ruleRead},
 		{"traffic.msn", "MSNs of answers", ruleMSN},
 	} {
-		s.Cases = append(s.Cases, validate.NewCase("wire."+x.id, x.title+", over all kinds of traffic", validate.FeatureWire, func(t *validate.T) { traffic(t, x.rule) }, x.rule))
+		s.Cases = append(s.Cases,
+			validate.NewCase("wire."+x.id, x.title+", over all kinds of traffic", validate.FeatureWire,
+				func(t *validate.T) { traffic(t, x.rule) }, x.rule))
 	}
 	return s
 }
 
-// traffic runs all kinds of it through a relay and judges one rule. That the traffic itself comes through is a matter of other cases, so its
-// failures are of the set-up.
+// traffic runs all kinds of traffic through a relay and checks one rule. Other cases test whether the traffic arrives,
+// so its failures count as failures of the set-up.
 func traffic(t *validate.T, rule string) {
 	endSetup := t.Setup()
 	r := newRelay(t)
 	defer func() {
 		endSetup()
 		r.stop()
-		r.judge(rule)
+		r.report(rule)
 	}()
 	r.shows(rule)
 	r.reliable()
@@ -111,29 +148,29 @@ func traffic(t *validate.T, rule string) {
 	}
 }
 
-// shows skips the case on links where what the rule is about does not show.
+// shows skips the case on links where the rule cannot be observed.
 func (r *relay) shows(rule string) {
 	is := func(list ...string) bool { return slices.Contains(list, rule) }
 	i := &r.info
 	switch {
 	case i.Link != ci.LinkEthernet && is(ruleUDP, ruleSport, ruleIP, ruleChecksum, ruleClass, ruleLabel, ruleLabelAV):
-		r.t.Skip("IP and UDP are of Ethernet links; this one is %s", validate.LinkName(i.Link))
+		r.t.Skip("only packets on Ethernet links have IP and UDP headers; this link is %s", validate.LinkName(i.Link))
 	case i.Link != ci.LinkInfiniBand && is(ruleLRH, ruleVCRC, ruleLRHPath, ruleGRH):
-		r.t.Skip("LRH, GRH and VCRC are of InfiniBand links; this one is %s", validate.LinkName(i.Link))
-	case is(ruleLabel, ruleLabelAV) && v4(i.GID):
-		r.t.Skip("flow labels are of IPv6; this link speaks IPv4")
+		r.t.Skip("only packets on InfiniBand links have LRH, GRH and VCRC; this link is %s", validate.LinkName(i.Link))
+	case is(ruleLabel, ruleLabelAV) && isIPv4(i.GID):
+		r.t.Skip("only IPv6 has flow labels; this link uses IPv4")
 	case is(ruleIP) && !i.Header:
-		r.t.Skip("the certifier's end of this link does not show the IP header as it was on the wire")
+		r.t.Skip("the certifier's end of this link does not receive the IP header as it was sent")
 	case is(ruleClass) && !(i.Class && i.Hops), is(ruleLabel, ruleLabelAV) && !i.Label:
-		r.t.Skip("the certifier's end of this link does not show these fields of the IP header")
+		r.t.Skip("the certifier's end of this link does not receive these fields of the IP header")
 	case is(ruleChecksum) && !i.Checksum:
-		r.t.Skip("the certifier's end of this link does not show the UDP checksum as it was on the wire")
+		r.t.Skip("the certifier's end of this link does not receive the UDP checksum as it was sent")
 	case !i.Raw && is(ruleICRC, ruleTVer, ruleReserved, rulePadZero, ruleVCRC, ruleLRH, ruleLRHPath, ruleGRH):
-		r.t.Skip("packets do not leave the adapter as bytes on this link, so that nothing of it makes their form")
+		r.t.Skip("the adapter does not send packets as bytes on this link, so it does not produce their format")
 	}
 }
 
-// messages are one of each kind and size from one end to the other.
+// messages returns one message of each kind and size from one end to the other, and the receives for them.
 func messages(t *validate.T, from, to *kit.End) (wrs []ci.SendWR, recvs []ci.RecvWR) {
 	mtu := from.PathMTU()
 	id := uint64(0)
@@ -173,7 +210,7 @@ func messages(t *validate.T, from, to *kit.End) (wrs []ci.SendWR, recvs []ci.Rec
 	return wrs, recvs
 }
 
-// swap sends wrs, as many at a time as both queues hold, and waits for them.
+// swap posts wrs, as many at a time as both queues hold, and waits for their completions.
 func swap(from, to *kit.End, wrs []ci.SendWR, recvs []ci.RecvWR) {
 	for i := 0; i < len(wrs); {
 		n := 0
@@ -196,7 +233,7 @@ func swap(from, to *kit.End, wrs []ci.SendWR, recvs []ci.RecvWR) {
 	}
 }
 
-// reliable is a good connection, both ways.
+// reliable runs traffic over a connection without losses, in both directions.
 func (r *relay) reliable() {
 	p := r.pair(kit.Reads(2, 4), kit.AckTime(18))
 	wrs, recvs := messages(r.t, p.A, p.B)
@@ -205,11 +242,12 @@ func (r *relay) reliable() {
 	swap(p.B, p.A, wrs, recvs)
 }
 
-// impaired is a connection that loses one packet of each kind, and gets some twice.
+// impaired runs traffic over a connection that loses one packet of each kind and duplicates some.
 func (r *relay) impaired() {
 	p := r.pair(kit.Reads(2, 4), kit.AckTime(14), kit.MinRNR(8))
 	is := func(op wire.Opcode) func(*packet) bool { return func(p *packet) bool { return p.BTH.Opcode == op } }
-	for _, op := range []wire.Opcode{wire.RCSendMiddle, wire.RCWriteLast, wire.RCWriteFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast, wire.RCReadRequest} {
+	for _, op := range []wire.Opcode{wire.RCSendMiddle, wire.RCWriteLast, wire.RCWriteFirst, wire.RCReadResponseMiddle,
+		wire.RCReadResponseLast, wire.RCReadRequest} {
 		r.next(lost, is(op))
 	}
 	for _, op := range []wire.Opcode{wire.RCSendOnly, wire.RCAcknowledge, wire.RCReadResponseFirst} {
@@ -221,7 +259,7 @@ func (r *relay) impaired() {
 	}
 	wrs, recvs := messages(r.t, p.A, p.B)
 	swap(p.A, p.B, wrs, recvs)
-	// A receiver that is not ready, for a moment.
+	// The receiver has no receive posted for a moment.
 	p.A.Send(p.A.SendWR(1, 0, 2000))
 	r.until(wire.Syndrome.IsRNRNAK)
 	p.B.Recv(p.B.RecvWR(1, 0, 2000))
@@ -229,7 +267,7 @@ func (r *relay) impaired() {
 	p.B.RecvCQ.WaitOK(1)
 }
 
-// refused is a connection that ends with a NAK.
+// refused runs a connection that ends with a NAK.
 func (r *relay) refused() {
 	p := r.pair(kit.AckTime(18))
 	w := p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0)
@@ -239,14 +277,14 @@ func (r *relay) refused() {
 	r.until(func(s wire.Syndrome) bool { return s == wire.NAKRemoteAccess })
 }
 
-// unreliable is a UC connection.
+// unreliable runs traffic over a UC connection.
 func (r *relay) unreliable() {
 	p := r.pair(kit.Type(ci.UC))
 	wrs, recvs := messages(r.t, p.A, p.B)
 	swap(p.A, p.B, wrs, recvs)
 }
 
-// datagrams are UD messages both ways.
+// datagrams sends UD messages in both directions.
 func (r *relay) datagrams() {
 	p := r.pair(kit.Type(ci.UD))
 	for _, x := range []struct{ from, to *kit.End }{{p.A, p.B}, {p.B, p.A}} {
