@@ -13,42 +13,69 @@ var services = map[ci.QPType]mad.TransportService{ci.RC: mad.ServiceRC, ci.UC: m
 
 // Connect implements Service.
 func (m *Manager) Connect(ctx context.Context, cfg ConnectConfig) (Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c, err := m.newActive(&cfg)
+	s, ended := waitingStep()
+	c, err := m.newActive(ctx, "Service.Connect", &cfg)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.startConnect(ctx, "Service.Connect", s); err != nil {
+		return nil, err
+	}
+	if <-ended; s.err != nil {
+		return nil, s.err
+	}
+	return c, nil
+}
+
+// StartConnect implements Service.
+func (m *Manager) StartConnect(ctx context.Context, cfg ConnectConfig, done func(Conn, error)) error {
+	const verb = "Service.StartConnect"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	c, err := m.newActive(ctx, verb, &cfg)
+	if err != nil {
+		return err
+	}
+	return c.startConnect(ctx, verb, c.callbackStep(func(s *step) {
+		if s.err != nil {
+			done(nil, s.err)
+		} else {
+			done(c, nil)
+		}
+	}))
+}
+
+// startConnect sends the REQ of a new connection. s ends with the answer.
+func (c *conn) startConnect(ctx context.Context, verb string, s *step) error {
+	m := c.m
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		c.mu.Unlock()
-		return nil, closed("Service.Connect", "the connection manager is closed")
+		return closed(verb, "the connection manager is closed")
 	}
 	c.id = m.newID()
 	c.tid = m.newTID()
 	m.conns[c.id] = c
-	if cfg.Peer {
+	if c.asking != nil {
 		m.askingPeer = append(m.askingPeer, c)
 	}
 	m.mu.Unlock()
 	c.req.LocalCommID = c.id
 	c.state = StateREQSent
-	w := c.await()
+	c.begin(ctx, s, func() { c.giveUp(ctx.Err()) })
 	c.put(c.tid, &c.req.REQ)
 	c.setDue(c.interval())
-	c.mu.Unlock()
-	if err := c.wait(ctx, w, func() { c.giveUp(ctx.Err()) }); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return nil
 }
 
 // newActive makes the connection that a request asks for.
-func (m *Manager) newActive(cfg *ConnectConfig) (*conn, error) {
-	const verb = "Service.Connect"
+func (m *Manager) newActive(ctx context.Context, verb string, cfg *ConnectConfig) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	service, ok := services[cfg.QP.Type]
 	if !ok {
 		return nil, invalid(verb, "QP.Type %v: connections are of RC and UC", cfg.QP.Type)

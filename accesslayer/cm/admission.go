@@ -143,7 +143,7 @@ func mostIndebted[R any](m *Manager, waiting []R, source func(R) *mads.Source, d
 // makeRoom displaces a request that waits for Accept in favour of a new one whose source has the given debt. It reports
 // whether it displaced one. The caller holds m.mu.
 func (l *listener) makeRoom(debt uint32) bool {
-	c, ok := mostIndebted(l.m, l.waiting, func(c *conn) *mads.Source { return &c.from }, debt)
+	c, ok := mostIndebted(l.m, l.conns.requests, func(c *conn) *mads.Source { return &c.from }, debt)
 	if ok {
 		l.m.displace(c)
 	}
@@ -153,7 +153,7 @@ func (l *listener) makeRoom(debt uint32) bool {
 // makeRoomForLookup displaces a SIDR request that waits for AcceptLookup in favour of a new one whose source has the given
 // debt. It reports whether it displaced one. The caller holds m.mu.
 func (l *listener) makeRoomForLookup(debt uint32) bool {
-	r, ok := mostIndebted(l.m, l.lookups, func(r *lookup) *mads.Source { return &r.source }, debt)
+	r, ok := mostIndebted(l.m, l.lookups.requests, func(r *lookup) *mads.Source { return &r.source }, debt)
 	if ok {
 		r.forgetLocked()
 	}

@@ -19,29 +19,46 @@ type loading struct {
 
 // LoadAlternate implements Conn.
 func (c *conn) LoadAlternate(ctx context.Context, cfg AlternateConfig) (*mad.APR, error) {
-	const verb = "Conn.LoadAlternate"
-	if err := checkPrivate(verb, cfg.Private, mad.LAPPrivateLen); err != nil {
+	s, ended := waitingStep()
+	if err := c.startLoadAlternate(ctx, "Conn.LoadAlternate", cfg, s); err != nil {
 		return nil, err
 	}
+	<-ended
+	return s.apr, s.err
+}
+
+// StartLoadAlternate implements Conn.
+func (c *conn) StartLoadAlternate(ctx context.Context, cfg AlternateConfig, done func(*mad.APR, error)) error {
+	const verb = "Conn.StartLoadAlternate"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	return c.startLoadAlternate(ctx, verb, cfg, c.callbackStep(func(s *step) { done(s.apr, s.err) }))
+}
+
+// startLoadAlternate sends the LAP. s ends with the answer.
+func (c *conn) startLoadAlternate(ctx context.Context, verb string, cfg AlternateConfig, s *step) error {
+	if err := checkPrivate(verb, cfg.Private, mad.LAPPrivateLen); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	w, err := c.m.resolve(verb, "Path", cfg.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.mu.Lock()
-	if err := c.startLoading(verb, w, cfg.Private); err != nil {
-		c.mu.Unlock()
-		return nil, err
+	defer c.mu.Unlock()
+	if err := c.sendLAP(verb, w, cfg.Private); err != nil {
+		return err
 	}
-	call := c.await()
-	c.mu.Unlock()
-	err = c.wait(ctx, call, func() { c.loading.state = lapIdle })
-	return call.apr, err
+	c.begin(ctx, s, func() { c.loading.state = lapIdle })
+	return nil
 }
 
-func (c *conn) startLoading(verb string, w *way, private []byte) error {
+// sendLAP proposes an alternate path; c.mu is held.
+func (c *conn) sendLAP(verb string, w *way, private []byte) error {
 	if err := c.allow(callLoadAlternate); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -54,68 +53,23 @@ type conn struct {
 	late      lateness       // of due, while the peer's answer is awaited
 	sent      []byte         // what repeat repeats
 	why       error          // what ended it
-	waiting   *waiter
+	waiting   *step
 	loading   *loading // of alternate paths
 	alternate *way     // agreed on
 	altAck    ci.TimeExp
 
-	events  []Event
-	ready   bell
-	onEvent func(Conn, Event)
-	pumping bool
+	notices    []notice
+	ready      bell // rings when there is an event for Next, or will be none
+	onEvent    func(Conn, Event)
+	delivering bool // deliver runs
 }
 
 var _ Conn = (*conn)(nil)
-
-// waiter is a call that waits for a connection. Exactly one finishes it, under the conn's lock.
-type waiter struct {
-	done    chan struct{}
-	err     error
-	private []byte
-	apr     *mad.APR
-}
 
 func newConn(m *Manager) *conn {
 	c := &conn{m: m, exchange: &exchange{}}
 	c.timer.Fire = c.expire
 	return c
-}
-
-// await makes a waiter; c.mu is held.
-func (c *conn) await() *waiter {
-	c.waiting = &waiter{done: make(chan struct{})}
-	return c.waiting
-}
-
-// finish ends the call that waits, if there is one; c.mu is held.
-func (c *conn) finish(err error) bool {
-	w := c.waiting
-	if w == nil {
-		return false
-	}
-	c.waiting = nil
-	w.err = err
-	close(w.done)
-	return true
-}
-
-// wait waits for the end of a call. abandon is called, locked, if the context ends first.
-func (c *conn) wait(ctx context.Context, w *waiter, abandon func()) error {
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	if c.waiting != w {
-		c.mu.Unlock()
-		<-w.done
-		return w.err
-	}
-	c.waiting = nil
-	abandon()
-	c.mu.Unlock()
-	return ctx.Err()
 }
 
 // allow tells whether a call may be made now; c.mu is held.
@@ -244,74 +198,6 @@ func (c *conn) patience() time.Duration {
 		t = c.req.LocalTimeout
 	}
 	return c.m.answerTime(t)
-}
-
-// emit queues an event; c.mu is held. An event that says nothing beyond the one before it replaces it, so that no peer fills the queue.
-func (c *conn) emit(e Event) {
-	if c.quiet {
-		return
-	}
-	if n := len(c.events); n > 0 && c.events[n-1].Type == e.Type && (e.Type == EventDelayed || e.Type == EventAlternate) {
-		c.events[n-1] = e
-	} else {
-		c.events = append(c.events, e)
-	}
-	c.wake()
-}
-
-// wake has queued events delivered; c.mu is held.
-func (c *conn) wake() {
-	switch {
-	case c.onEvent == nil:
-		c.ready.ring()
-	case !c.pumping && len(c.events) > 0:
-		c.pumping = true
-		go c.pump()
-	}
-}
-
-// pump delivers events as long as there are any.
-func (c *conn) pump() {
-	for {
-		c.mu.Lock()
-		if len(c.events) == 0 || c.quiet {
-			c.events, c.pumping = nil, false
-			c.mu.Unlock()
-			return
-		}
-		e := c.events[0]
-		c.events = c.events[1:]
-		onEvent := c.onEvent
-		c.mu.Unlock()
-		onEvent(c, e)
-	}
-}
-
-// Next implements Conn.
-func (c *conn) Next(ctx context.Context) (Event, error) {
-	if err := ctx.Err(); err != nil {
-		return Event{}, err
-	}
-	for {
-		c.mu.Lock()
-		if len(c.events) > 0 && c.onEvent == nil {
-			e := c.events[0]
-			c.events = c.events[1:]
-			c.mu.Unlock()
-			return e, nil
-		}
-		if c.quiet || c.state == StateClosed {
-			c.mu.Unlock()
-			return Event{}, closed("Conn.Next", "the connection is over")
-		}
-		ready := c.ready.wait()
-		c.mu.Unlock()
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return Event{}, ctx.Err()
-		}
-	}
 }
 
 // enterTimeWait ends the connection; c.mu is held. What was said last may have to be said again: a REJ until the peer has stopped asking.

@@ -9,32 +9,48 @@ import (
 
 // Disconnect implements Conn.
 func (c *conn) Disconnect(ctx context.Context, private []byte) ([]byte, error) {
-	const verb = "Conn.Disconnect"
-	if err := checkPrivate(verb, private, mad.DREQPrivateLen); err != nil {
+	s, ended := waitingStep()
+	if err := c.startDisconnect(ctx, "Conn.Disconnect", private, s); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	if err := c.allow(callDisconnect); err != nil {
-		c.mu.Unlock()
-		return nil, err
-	}
-	if c.state == StateDREQRcvd { // the peer was faster
-		c.answerDisconnect(private)
-		c.mu.Unlock()
-		return nil, nil
-	}
-	c.startDisconnect(private)
-	w := c.await()
-	c.mu.Unlock()
-	err := c.wait(ctx, w, func() {})
-	return w.private, err
+	<-ended
+	return s.private, s.err
 }
 
-// startDisconnect sends DREQ; c.mu is held.
-func (c *conn) startDisconnect(private []byte) {
+// StartDisconnect implements Conn.
+func (c *conn) StartDisconnect(ctx context.Context, private []byte, done func([]byte, error)) error {
+	const verb = "Conn.StartDisconnect"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	return c.startDisconnect(ctx, verb, private, c.callbackStep(func(s *step) { done(s.private, s.err) }))
+}
+
+// startDisconnect sends the DREQ, or the DREP if the peer has sent its DREQ. s ends with the answer.
+func (c *conn) startDisconnect(ctx context.Context, verb string, private []byte, s *step) error {
+	if err := checkPrivate(verb, private, mad.DREQPrivateLen); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.allow(callDisconnect); err != nil {
+		return err
+	}
+	if c.state == StateDREQRcvd { // both ends disconnect at the same time
+		c.begin(ctx, s, func() {})
+		c.answerDisconnect(private)
+		return nil
+	}
+	c.sendDREQ(private)
+	c.begin(ctx, s, func() {})
+	return nil
+}
+
+// sendDREQ sends a DREQ and enters StateDREQSent; c.mu is held.
+func (c *conn) sendDREQ(private []byte) {
 	c.endLoading()
 	c.m.mu.Lock()
 	c.dreqTID = c.m.newTID()
@@ -101,8 +117,7 @@ func (c *conn) shut() {
 		return
 	}
 	c.quiet = true
-	c.events, c.onEvent = nil, nil
-	c.ready.ring()
+	c.dropEvents()
 	c.finish(closed("Conn", "closed"))
 	switch c.state {
 	case StateREQSent, StateREPWait: // of a manager that closes: Connect has not returned
@@ -113,7 +128,7 @@ func (c *conn) shut() {
 		c.sendREJ(mad.WhichREP, mad.RejConsumer, nil, nil)
 		c.enterTimeWait(ErrClosed)
 	case StateEstablished:
-		c.startDisconnect(nil)
+		c.sendDREQ(nil)
 	case StateDREQRcvd:
 		c.answerDisconnect(nil)
 	case StateTimeWait:
@@ -157,6 +172,6 @@ func (c *conn) goStale(from *mads.Address) {
 		}
 		c.enterTimeWait(err)
 	case StateEstablished:
-		c.startDisconnect(nil)
+		c.sendDREQ(nil)
 	}
 }

@@ -46,6 +46,18 @@
 // patience (MRA) before the peer has lost it; a DREQ that the consumer does not answer it answers; requests that nobody accepts it rejects
 // when their senders have given up. So each Conn ends, whatever the peer does, and whatever it sends.
 //
+// # Steps without waiting
+//
+// Each call that waits for the peer has an event-driven form, whose name begins with Start. It checks its arguments, sends the message and returns. An
+// error that it returns is one that the waiting form would return at once, and done is not called then. Otherwise done is called exactly once, with what
+// the waiting form would return: after the peer's answer, or when the retries are used up, or after Conn.Close, Listener.Close or Service.Close. When ctx
+// ends, the step ends as the waiting form does, and done gets the context's error. A Service does not see QPs: a program that destroys the QP of a
+// pending step closes the Conn.
+//
+// A pending step holds no goroutine, provided that ctx was made by package context. The manager calls done on a goroutine that exists only for the
+// delivery, with no lock held; done may block, and may call anything. For the steps of one Conn, StartConnect included, the manager calls done and OnEvent
+// one at a time, in the order in which things happened. The waiting forms do not wait for that delivery, so OnEvent and done may call them.
+//
 // # Time-wait
 //
 // When a connection is over, packets of it may still be on the way. Until they are gone, the QP's number must not be used again: Conn.TimeWait says how

@@ -87,13 +87,10 @@ func AcceptNow(l Listener) Conn {
 	n := l.(*listener)
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	if len(n.waiting) == 0 {
-		return nil
+	if c, ok := n.conns.take(); ok {
+		return c
 	}
-	c := n.waiting[0]
-	n.waiting = n.waiting[1:]
-	c.taken()
-	return c
+	return nil
 }
 
 // AcceptLookupNow is the same for SIDR.
@@ -101,13 +98,10 @@ func AcceptLookupNow(l Listener) LookupRequest {
 	n := l.(*listener)
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	if len(n.lookups) == 0 {
-		return nil
+	if r, ok := n.lookups.take(); ok {
+		return r
 	}
-	r := n.lookups[0]
-	n.lookups = n.lookups[1:]
-	r.taken()
-	return r
+	return nil
 }
 
 // AckTimeout is ackTimeout.

@@ -26,9 +26,8 @@ type listener struct {
 
 	// Guarded by m.mu.
 	closed  bool
-	waiting []*conn   // in StateREQRcvd or StateMRAREQSent
-	lookups []*lookup // not answered
-	ready   bell
+	conns   backlog[*conn]   // requests in StateREQRcvd or StateMRAREQSent
+	lookups backlog[*lookup] // requests without an answer
 }
 
 var _ Listener = (*listener)(nil)
@@ -177,66 +176,69 @@ func (l *listener) enqueue(c *conn) bool {
 		return false
 	}
 	c.listener = l
-	l.waiting = append(l.waiting, c)
-	l.ready.ring()
+	l.conns.add(c)
 	return true
 }
 
 // hasRoom reports whether the backlog takes another request; m.mu is held.
-func (l *listener) hasRoom() bool { return len(l.waiting)+len(l.lookups) < l.cfg.Backlog }
+func (l *listener) hasRoom() bool {
+	return len(l.conns.requests)+len(l.lookups.requests) < l.cfg.Backlog
+}
 
 // dequeue takes a request back that nobody has accepted; m.mu is held.
 func (l *listener) dequeue(c *conn) {
-	if i := slices.Index(l.waiting, c); i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+	if i := slices.Index(l.conns.requests, c); i >= 0 {
+		l.conns.requests = slices.Delete(l.conns.requests, i, i+1)
 	}
 	c.listener = nil
 }
 
 // Accept implements Listener.
 func (l *listener) Accept(ctx context.Context) (Conn, error) {
-	c, err := accept(ctx, l, "Listener.Accept", &l.waiting)
+	c, err := acceptNow(ctx, l, "Listener.Accept", &l.conns)
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
+// StartAccept implements Listener.
+func (l *listener) StartAccept(ctx context.Context, done func(Conn, error)) error {
+	const verb = "Listener.StartAccept"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	return accept(ctx, l, verb, &l.conns, func(c *conn, err error) {
+		if err != nil {
+			go done(nil, err)
+		} else {
+			go done(c, nil)
+		}
+	})
+}
+
 // AcceptLookup implements Listener.
 func (l *listener) AcceptLookup(ctx context.Context) (LookupRequest, error) {
-	r, err := accept(ctx, l, "Listener.AcceptLookup", &l.lookups)
+	r, err := acceptNow(ctx, l, "Listener.AcceptLookup", &l.lookups)
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// accept waits for the first of a queue.
-func accept[T interface{ taken() }](ctx context.Context, l *listener, verb string, queue *[]T) (first T, err error) {
-	if err := ctx.Err(); err != nil {
-		return first, err
+// StartAcceptLookup implements Listener.
+func (l *listener) StartAcceptLookup(ctx context.Context, done func(LookupRequest, error)) error {
+	const verb = "Listener.StartAcceptLookup"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
 	}
-	m := l.m
-	m.mu.Lock()
-	for len(*queue) == 0 {
-		if l.closed {
-			m.mu.Unlock()
-			return first, closed(verb, "the listener is closed")
+	return accept(ctx, l, verb, &l.lookups, func(r *lookup, err error) {
+		if err != nil {
+			go done(nil, err)
+		} else {
+			go done(r, nil)
 		}
-		ready := l.ready.wait()
-		m.mu.Unlock()
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return first, ctx.Err()
-		}
-		m.mu.Lock()
-	}
-	first = (*queue)[0]
-	*queue = slices.Delete(*queue, 0, 1)
-	first.taken()
-	m.mu.Unlock()
-	return first, nil
+	})
 }
 
 // Close implements Listener.
@@ -249,12 +251,10 @@ func (l *listener) Close() error {
 	}
 	l.closed = true
 	m.listeners.remove(l)
-	waiting, lookups := l.waiting, l.lookups
-	l.waiting, l.lookups = nil, nil
+	waiting, lookups := l.conns.close(), l.lookups.close()
 	for _, c := range waiting {
 		c.listener = nil
 	}
-	l.ready.ring()
 	m.mu.Unlock()
 	for _, c := range waiting {
 		c.refuse(mad.RejInvalidServiceID)

@@ -9,7 +9,25 @@ import (
 
 // Accept implements Conn.
 func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
-	const verb = "Conn.Accept"
+	s, ended := waitingStep()
+	if err := c.startAccept(ctx, "Conn.Accept", cfg, s); err != nil {
+		return err
+	}
+	<-ended
+	return s.err
+}
+
+// StartAccept implements Conn.
+func (c *conn) StartAccept(ctx context.Context, cfg AcceptConfig, done func(error)) error {
+	const verb = "Conn.StartAccept"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	return c.startAccept(ctx, verb, cfg, c.callbackStep(func(s *step) { done(s.err) }))
+}
+
+// startAccept sends the REP. s ends when the connection is established.
+func (c *conn) startAccept(ctx context.Context, verb string, cfg AcceptConfig, s *step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -17,12 +35,11 @@ func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
 		return err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.allow(callAccept); err != nil {
-		c.mu.Unlock()
 		return err
 	}
 	if services[cfg.QP.Type] != c.req.Service || cfg.QP.Type != ci.RC && cfg.QP.Type != ci.UC {
-		defer c.mu.Unlock()
 		return invalid(verb, "QP.Type %v: the request is for %v", cfg.QP.Type, c.req.Service)
 	}
 	if cfg.QP.StartPSN == 0 {
@@ -43,7 +60,6 @@ func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
 	}
 	copy(r.PrivateData[:], cfg.Private)
 	if err := checked(verb, &r); err != nil {
-		c.mu.Unlock()
 		return err
 	}
 	if r.Failover != mad.FailoverAccepted {
@@ -54,14 +70,13 @@ func (c *conn) Accept(ctx context.Context, cfg AcceptConfig) error {
 		c.onEvent = cfg.OnEvent
 		c.wake()
 	}
-	w := c.await()
+	c.begin(ctx, s, func() { c.giveUp(ctx.Err()) })
 	c.m.mu.Lock()
 	c.m.noteReplied(c)
 	c.m.mu.Unlock()
 	c.put(c.tid, &r)
 	c.setDue(c.interval())
-	c.mu.Unlock()
-	return c.wait(ctx, w, func() { c.giveUp(ctx.Err()) })
+	return nil
 }
 
 // establish ends a request's waiting for its RTU; c.mu is held.

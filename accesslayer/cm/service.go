@@ -28,9 +28,15 @@ type Service interface {
 	// reason timeout); ErrClosed.
 	Connect(ctx context.Context, cfg ConnectConfig) (Conn, error)
 
+	// StartConnect sends the request of Connect and returns. done is called with the outcome; see "Steps without waiting" in the package comment.
+	StartConnect(ctx context.Context, cfg ConnectConfig, done func(Conn, error)) error
+
 	// Lookup resolves a service ID to a QP for datagrams (SIDR, 12.11).
 	// Errors: *LookupError with the peer's status; *UnreachableError; ErrTimeout; the context's.
 	Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, error)
+
+	// StartLookup sends the request of Lookup and returns. done is called with the outcome.
+	StartLookup(ctx context.Context, cfg LookupConfig, done func(*LookupReply, error)) error
 
 	// Close rejects and disconnects what there is, without waiting for peers, and ends all listeners. It is idempotent.
 	Close() error
@@ -43,8 +49,15 @@ type Listener interface {
 	// Errors: the context's; ErrClosed.
 	Accept(ctx context.Context) (Conn, error)
 
+	// StartAccept returns at once. done is called with one request, as Accept returns it; start again for the next one. Calls that wait
+	// at the same time get requests in the order in which they began.
+	StartAccept(ctx context.Context, done func(Conn, error)) error
+
 	// AcceptLookup waits for a request of a listener with ListenConfig.Datagram.
 	AcceptLookup(ctx context.Context) (LookupRequest, error)
+
+	// StartAcceptLookup is StartAccept of a listener with ListenConfig.Datagram.
+	StartAcceptLookup(ctx context.Context, done func(LookupRequest, error)) error
 
 	// Close ends listening: requests that wait are rejected (reason invalid service ID), those accepted live on. It is idempotent.
 	Close() error
@@ -73,6 +86,9 @@ type Conn interface {
 	// Errors: *RejectError; ErrTimeout, when neither came for so many REPs; the context's: the peer was told (REJ); ErrClosed.
 	Accept(ctx context.Context, cfg AcceptConfig) error
 
+	// StartAccept sends the REP of Accept and returns. done is called with the outcome, before cfg.OnEvent gets later events.
+	StartAccept(ctx context.Context, cfg AcceptConfig, done func(error)) error
+
 	// Confirm answers the REP with RTU. The QP is in RTS before, so that the peer's first message is answered.
 	Confirm(private []byte) error
 
@@ -95,6 +111,9 @@ type Conn interface {
 	// Errors: *AlternateError with the peer's status; ErrTimeout (the connection stays); the context's.
 	LoadAlternate(ctx context.Context, cfg AlternateConfig) (*mad.APR, error)
 
+	// StartLoadAlternate sends the LAP of LoadAlternate and returns. done is called with the outcome.
+	StartLoadAlternate(ctx context.Context, cfg AlternateConfig, done func(*mad.APR, error)) error
+
 	// AnswerAlternate answers EventAlternate with APR.
 	AnswerAlternate(status mad.APRStatus, info, private []byte) error
 
@@ -102,6 +121,9 @@ type Conn interface {
 	// asked at the same time. Without a DREP after all retries the connection is as well gone: ErrTimeout. When the context ends, its
 	// error is returned, and the manager goes on asking: EventDisconnected comes.
 	Disconnect(ctx context.Context, private []byte) ([]byte, error)
+
+	// StartDisconnect sends the DREQ of Disconnect and returns. done is called with the outcome.
+	StartDisconnect(ctx context.Context, private []byte, done func([]byte, error)) error
 
 	// AnswerDisconnect answers EventDisconnect with DREP. If the consumer does not, the manager does when the peer asks again, or its
 	// time to answer is over.

@@ -20,34 +20,57 @@ type query struct {
 	sent  []byte
 	every time.Duration
 	timer clock.Deadline
-	done  chan struct{}
 
 	// Guarded by m.mu.
 	over  bool
 	left  int
 	due   time.Duration // when expire has something to do
 	late  lateness
-	reply *LookupReply
-	err   error
+	stop  func() bool               // ends the wait for the context
+	ended func(*LookupReply, error) // called once with m.mu held; it does not block
 }
 
 // Lookup implements Service.
 func (m *Manager) Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, error) {
-	const verb = "Service.Lookup"
+	var reply *LookupReply
+	var err error
+	ended := make(chan struct{})
+	start := m.startLookup(ctx, "Service.Lookup", cfg, func(r *LookupReply, reason error) {
+		reply, err = r, reason
+		close(ended)
+	})
+	if start != nil {
+		return nil, start
+	}
+	<-ended
+	return reply, err
+}
+
+// StartLookup implements Service.
+func (m *Manager) StartLookup(ctx context.Context, cfg LookupConfig, done func(*LookupReply, error)) error {
+	const verb = "Service.StartLookup"
+	if err := checkDone(verb, done == nil); err != nil {
+		return err
+	}
+	return m.startLookup(ctx, verb, cfg, func(r *LookupReply, err error) { go done(r, err) })
+}
+
+// startLookup sends a SIDR request. If it returns nil, ended is called once with m.mu held.
+func (m *Manager) startLookup(ctx context.Context, verb string, cfg LookupConfig, ended func(*LookupReply, error)) error {
 	if err := checkPrivate(verb, cfg.Private, mad.SIDRREQPrivateLen); err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.Timeout < 0 || cfg.Retries < 0 {
-		return nil, invalid(verb, "Timeout or Retries is negative")
+		return invalid(verb, "Timeout or Retries is negative")
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	w, err := m.resolve(verb, "Path", cfg.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	q := &query{m: m, port: w.port, to: w.address(), every: cfg.Timeout, left: cfg.Retries, done: make(chan struct{})}
+	q := &query{m: m, port: w.port, to: w.address(), every: cfg.Timeout, left: cfg.Retries, ended: ended}
 	if q.every == 0 {
 		q.every = m.answerTime(defaultResponse) + 2*m.span(w.LifeTime)
 	}
@@ -60,21 +83,16 @@ func (m *Manager) Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, e
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return nil, closed(verb, "the connection manager is closed")
+		return closed(verb, "the connection manager is closed")
 	}
 	q.id = m.newID()
 	s.RequestID = q.id
 	q.sent = encode(m.newTID(), &s)
 	m.asking[q.id] = q
+	q.stop = afterDone(ctx, func() { q.finish(nil, ctx.Err()) })
 	m.mu.Unlock()
 	q.send()
-	select {
-	case <-q.done:
-	case <-ctx.Done():
-		q.finish(nil, ctx.Err())
-		<-q.done
-	}
-	return q.reply, q.err
+	return nil
 }
 
 // send sends the request, and sets the timer.
@@ -101,10 +119,11 @@ func (q *query) end(r *LookupReply, err error) {
 	if q.over {
 		return
 	}
-	q.over, q.reply, q.err = true, r, err
+	q.over = true
 	delete(q.m.asking, q.id)
 	q.m.wheel.Cancel(&q.timer)
-	close(q.done)
+	q.stop()
+	q.ended(r, err)
 }
 
 // expire is the timer of a lookup.
@@ -239,8 +258,7 @@ func (m *Manager) admitLookup(l *lookup) (Drop, mad.SIDRStatus) {
 	m.asked[l.key] = l
 	m.unanswered++
 	l.listener = to
-	to.lookups = append(to.lookups, l)
-	to.ready.ring()
+	to.lookups.add(l)
 	return 0, 0
 }
 
@@ -271,8 +289,8 @@ func (l *lookup) forgetLocked() {
 	}
 	if to := l.listener; to != nil {
 		m.count.drop(DropUnanswered)
-		if i := slices.Index(to.lookups, l); i >= 0 {
-			to.lookups = slices.Delete(to.lookups, i, i+1)
+		if i := slices.Index(to.lookups.requests, l); i >= 0 {
+			to.lookups.requests = slices.Delete(to.lookups.requests, i, i+1)
 		}
 		l.listener = nil
 	}

@@ -38,6 +38,16 @@ func (f *fakeCM) Lookup(ctx context.Context, cfg cm.LookupConfig) (*cm.LookupRep
 	return f.lookup(ctx, cfg)
 }
 
+func (f *fakeCM) StartConnect(ctx context.Context, cfg cm.ConnectConfig, done func(cm.Conn, error)) error {
+	go func() { done(f.Connect(ctx, cfg)) }()
+	return nil
+}
+
+func (f *fakeCM) StartLookup(ctx context.Context, cfg cm.LookupConfig, done func(*cm.LookupReply, error)) error {
+	go func() { done(f.Lookup(ctx, cfg)) }()
+	return nil
+}
+
 func (f *fakeCM) Close() error { return nil }
 
 type fakeListener struct {
@@ -66,6 +76,16 @@ func (l *fakeListener) AcceptLookup(ctx context.Context) (cm.LookupRequest, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func (l *fakeListener) StartAccept(ctx context.Context, done func(cm.Conn, error)) error {
+	go func() { done(l.Accept(ctx)) }()
+	return nil
+}
+
+func (l *fakeListener) StartAcceptLookup(ctx context.Context, done func(cm.LookupRequest, error)) error {
+	go func() { done(l.AcceptLookup(ctx)) }()
+	return nil
 }
 
 func (l *fakeListener) Close() error {
@@ -120,6 +140,16 @@ func (c *fakeConn) Accept(ctx context.Context, cfg cm.AcceptConfig) error {
 func (c *fakeConn) Disconnect(context.Context, []byte) ([]byte, error) {
 	c.note("disconnect")
 	return nil, cm.ErrTimeout
+}
+
+func (c *fakeConn) StartAccept(ctx context.Context, cfg cm.AcceptConfig, done func(error)) error {
+	go func() { done(c.Accept(ctx, cfg)) }()
+	return nil
+}
+
+func (c *fakeConn) StartDisconnect(ctx context.Context, private []byte, done func([]byte, error)) error {
+	go func() { done(c.Disconnect(ctx, private)) }()
+	return nil
 }
 
 func (c *fakeConn) Reject(r mad.RejReason, _, _ []byte) error {
