@@ -51,12 +51,16 @@ const (
 // minModeration is the longest time that a callback waits for a count when there is no period.
 const minModeration = time.Millisecond
 
-// CreateCQ creates a completion queue.
+// CreateCQ creates a completion queue. Its callbacks run on the goroutine of the vector that c.Affinity selects, or on a
+// goroutine of its own if it selects none.
 func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
 	dev := d.dev
 	if c.Size <= 0 || c.Size > dev.attr.MaxCQEs {
 		return nil, outside(verb, ci.InvalidCQSize, "Size", c.Size, 1, dev.attr.MaxCQEs)
+	}
+	if int(c.Affinity.Vector) > len(dev.vectors) {
+		return nil, outside(verb, ci.InvalidParameter, "Affinity.Vector", int(c.Affinity.Vector), 0, len(dev.vectors))
 	}
 	if err := d.child(verb, kindCQ, dev.attr.MaxCQs); err != nil {
 		return nil, err
@@ -75,6 +79,9 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	q := &CQ{pd: d, dev: dev, ring: ring, bytes: bytes}
 	q.stage, _ = ring.(CompletionBatch)
 	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
+	if v := c.Affinity.Vector; v > 0 {
+		q.notify.vector = &dev.vectors[v-1]
+	}
 	q.modAt.Fire = q.moderated
 	return q, nil
 }
@@ -208,6 +215,7 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 	}
 	q.dev.queues.give(q.bytes)
 	q.bytes = bytes
+	nothingForUser(r.User)
 	return q.ring.Cap(), nil
 }
 

@@ -26,6 +26,7 @@ type device struct {
 	queues  budget // Config.QueueMemory
 	inboxes budget // Config.InboxMemory
 	sysGUID atomic.Uint64
+	vectors []vector // completion vectors; vectors[i] is vector i+1
 
 	suspects suspects
 	overrun  func(*CQ) // takes the QPs that use a CQ to Error, after completions were lost
@@ -43,6 +44,7 @@ func (d *device) init(cfg Config) {
 	d.cfg, d.clock, d.rand, d.attr = cfg, cfg.Clock, &source{r: cfg.Rand}, limits(cfg)
 	d.keys.rand, d.keys.choose = d.rand, cfg.Ops.Key
 	d.sysGUID.Store(uint64(d.attr.SystemGUID))
+	d.vectors = make([]vector, d.attr.Vectors)
 	d.wheel.Init(cfg.Clock)
 	d.queues.limit, d.inboxes.limit = cfg.QueueMemory, cfg.InboxMemory
 	if d.queues.limit == 0 {

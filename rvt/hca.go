@@ -133,6 +133,11 @@ func (h *HCA) Close() error {
 	}
 	h.wheel.Stop()
 	h.suspects.close()
+	if h.open.Load() == nil { // else callbacks of the consumer may run for as long as they please
+		for i := range h.vectors {
+			h.vectors[i].wait()
+		}
+	}
 	for _, p := range h.ports {
 		p.turns.stop()
 	}

@@ -46,7 +46,8 @@ func limits(cfg Config) ci.CAAttr {
 	def(&a.MaxRespResPerQP, 128, 0)
 	def(&a.MaxInitDepthPerQP, 128, 0)
 	def(&a.MaxRespRes, a.MaxQPs*a.MaxRespResPerQP, 0)
-	def(&a.Vectors, 1, 0)
+	def(&a.Vectors, defaultVectors, 0)
+	a.Vectors = min(max(a.Vectors, 1), maxVectors)
 	if a.MaxMRSize == 0 {
 		a.MaxMRSize = 1 << 40
 	}

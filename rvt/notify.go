@@ -6,13 +6,15 @@ import (
 	"ciddk/ci"
 )
 
-// notifier runs the callbacks of an object, one at a time and in order. They run on a goroutine that exists only while
-// there are any, never on the goroutine that triggered them. A callback that blocks delays only the callbacks of its
-// own object.
+// notifier runs the callbacks of an object, one at a time and in order, never on the goroutine that triggered them.
+// They run on the goroutine of the notifier's vector. A notifier without a vector has a goroutine of its own, which
+// exists only while there are callbacks: a callback that blocks delays only the callbacks of its own object.
 type notifier struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // made by close, when it has to wait
-	running bool
+	vector  *vector    // or nil
+	queued  bool       // in the vector's queue, or the goroutine exists
+	active  bool       // a callback runs
 	closed  bool
 	due     bool // a completion callback
 	events  []ci.Event
@@ -47,43 +49,77 @@ func (n *notifier) completion() {
 	}
 }
 
+// start sees to it that the callbacks are run. The caller holds mu.
 func (n *notifier) start() {
-	if !n.running {
-		n.running = true
-		go n.serve()
+	if n.queued {
+		return
 	}
+	n.queued = true
+	if n.vector != nil {
+		n.vector.add(n)
+		return
+	}
+	go n.serve()
 }
 
+// serve runs callbacks until there are none.
 func (n *notifier) serve() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for !n.closed && (n.due || len(n.events) > 0) {
-		if n.due {
-			n.due = false
-			n.mu.Unlock()
-			n.onDue(n.ctx)
-		} else {
-			e := n.events[0]
-			n.events = n.events[1:]
-			n.mu.Unlock()
-			n.onEvent(e)
-		}
-		n.mu.Lock()
+	for n.call() {
 	}
-	n.running = false
+	n.leave()
+}
+
+// turn runs one callback, for the vector, and queues the notifier again if there are more.
+func (n *notifier) turn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.call()
+	n.leave()
+	if n.due || len(n.events) > 0 {
+		n.start()
+	}
+}
+
+// leave notes that no goroutine has the notifier to serve any more. The caller holds mu.
+func (n *notifier) leave() {
+	n.queued = false
 	if n.idle != nil {
 		n.idle.Broadcast()
 	}
 }
 
-// close returns when no callback runs or will run. It would wait for itself if it were called from one of them, as
-// package ci states for drain verbs.
+// call runs one callback, if there is one. The caller holds mu, which is released while the callback runs.
+func (n *notifier) call() bool {
+	if n.closed || !n.due && len(n.events) == 0 {
+		return false
+	}
+	n.active = true
+	if n.due {
+		n.due = false
+		n.mu.Unlock()
+		n.onDue(n.ctx)
+	} else {
+		e := n.events[0]
+		n.events = n.events[1:]
+		n.mu.Unlock()
+		n.onEvent(e)
+	}
+	n.mu.Lock()
+	n.active = false
+	return true
+}
+
+// close returns when no callback runs or will run, and the notifier's own goroutine has ended. It does not wait for
+// other objects of the vector. It would wait for itself if it were called from one of the callbacks, as package ci
+// states for drain verbs.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closed = true
 	n.events, n.due = nil, false
-	for n.running {
+	for n.active || n.queued && n.vector == nil {
 		if n.idle == nil {
 			n.idle = sync.NewCond(&n.mu)
 		}

@@ -174,6 +174,7 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	q.apply(given, &a, &p)
 	q.enter(from, to, given, &a)
+	nothingForUser(a.User)
 	return nil
 }
 

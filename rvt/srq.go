@@ -117,6 +117,7 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 		s.limit = attr.Limit
 		s.checkLimit()
 	}
+	nothingForUser(attr.User)
 	return nil
 }
 

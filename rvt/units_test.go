@@ -135,7 +135,7 @@ func TestNotifierClose(t *testing.T) {
 	var none notifier // without callbacks nothing runs
 	none.event(1, 0, 0)
 	none.completion()
-	require.False(t, none.running)
+	require.False(t, none.queued)
 	none.close()
 }
 

@@ -20,12 +20,15 @@ func (p *pd) Destroy() error {
 	return nil
 }
 
-// CreateCQ: Status: InvalidCQSize, InvalidPDHandle, InsufficientResources, Timeout.
+// CreateCQ: Status: InvalidCQSize, InvalidParameter (vector), InvalidPDHandle, InsufficientResources, Timeout.
 func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	const verb = "PD.CreateCQ"
 	h := p.hca
 	if c.Size < 1 || c.Size > h.info.MaxCQEs {
 		return nil, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
+	}
+	if c.Affinity.Vector > 1 {
+		return nil, fail(verb, ci.InvalidParameter, "Affinity.Vector: there is one vector")
 	}
 	if !p.get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")

@@ -36,6 +36,8 @@ func (p *pd) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 		return nil, fail("PD.CreateCQ", ci.InvalidPDHandle)
 	case c.Size < 1 && !(c.Size == 0 && h.faults.AcceptZero), c.Size > maxCQEs:
 		return nil, fail("PD.CreateCQ", ci.InvalidCQSize)
+	case c.Affinity.Vector > 1:
+		return nil, fail("PD.CreateCQ", ci.InvalidParameter)
 	}
 	p.kids++
 	h.add("cq")
