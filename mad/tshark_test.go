@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/pcapfile"
 	"ciddk/internal/tsharktest"
 	"ciddk/mad"
 	"ciddk/wire"
@@ -234,7 +235,7 @@ func checkTshark(t *testing.T, cases []tsharkCase) {
 			}
 		}
 	}
-	rows := tsharktest.Read(t, tsharktest.Write(t, tsharktest.Ethernet, frames), fields...)
+	rows := tsharktest.Read(t, tsharktest.Write(t, pcapfile.Ethernet, frames), fields...)
 	require.Len(t, rows, len(cases))
 	for i, row := range rows {
 		for f := range cases[i].want {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/erf"
+	"ciddk/internal/pcapfile"
 	"ciddk/internal/tsharktest"
 	"ciddk/wire"
 )
@@ -137,7 +136,7 @@ func TestTsharkRoCE(t *testing.T) {
 		f.Eth.EtherType = wire.EtherTypeRoCEv1
 		add(f)
 	}
-	rows := checkTshark(t, tsharktest.Write(t, tsharktest.Ethernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr",
+	rows := checkTshark(t, tsharktest.Write(t, pcapfile.Ethernet, frames), packets, "vlan.id", "infiniband.grh.nxthdr",
 		"ip.checksum.status", "udp.port")
 	for i, row := range rows {
 		if i%2 == 0 {
@@ -156,10 +155,10 @@ func TestTsharkInfiniBand(t *testing.T) {
 	for i, f := range withAllOpcodes(t) {
 		p := wire.LinkPacket{LRH: wire.LRH{VL: 2, SL: 4, LNH: uint8(wire.LNHLocal + i%2), DLID: 77, SLID: 99},
 			Packet: f.Packet}
-		frames = append(frames, erf.InfiniBand(time.Unix(0, 0), wire.AppendLinkPacket(nil, &p)))
+		frames = append(frames, wire.AppendLinkPacket(nil, &p))
 		packets, vcrcs = append(packets, p.Packet), append(vcrcs, p.VCRC)
 	}
-	rows := checkTshark(t, tsharktest.Write(t, tsharktest.ERF, frames), packets, "infiniband.lrh.dlid",
+	rows := checkTshark(t, tsharktest.Write(t, pcapfile.InfiniBand, frames), packets, "infiniband.lrh.dlid",
 		"infiniband.lrh.slid", "infiniband.lrh.vl",
 		"infiniband.lrh.sl", "infiniband.grh.ipver", "infiniband.variant.crc")
 	for i, row := range rows {

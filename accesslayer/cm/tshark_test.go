@@ -11,6 +11,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/pcapfile"
 	"ciddk/internal/tsharktest"
 	"ciddk/mad"
 	"ciddk/wire"
@@ -75,7 +76,7 @@ func TestTshark(t *testing.T) {
 			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b}}))
 	}
 	require.Len(t, kinds, 11, "all messages")
-	rows := tsharktest.Read(t, tsharktest.Write(t, tsharktest.Ethernet, frames), "infiniband.mad.attributeid", "infiniband.cm.req",
+	rows := tsharktest.Read(t, tsharktest.Write(t, pcapfile.Ethernet, frames), "infiniband.mad.attributeid", "infiniband.cm.req",
 		"infiniband.cm.req.serviceid", "infiniband.cm.rep.remotecommid", "infiniband.cm.rtu.remotecommid")
 	require.Len(t, rows, len(sent))
 	number := func(s string) uint64 {

@@ -1,5 +1,5 @@
-// Package erf puts InfiniBand packets into records of Endace's extensible record format: Wireshark does not read LINKTYPE_INFINIBAND, so that in a
-// capture file this is the way to have them with their LRH.
+// Package erf puts InfiniBand packets into records of Endace's extensible record format (ERF). Wireshark does not read
+// LINKTYPE_INFINIBAND, so ERF is the way to have packets with their LRH in a capture file.
 package erf
 
 import (
@@ -12,8 +12,9 @@ const (
 	HeaderLen = 16  // bytes of a record before the packet
 )
 
-// InfiniBand returns the record of a packet, LRH to VCRC: time stamp (little endian, 2^-32 s), type, flags (varying length), record length, loss counter,
-// wire length. The lengths have 16 bits; no packet of InfiniBand is too long for them.
+// InfiniBand returns the record of a packet, LRH to VCRC: time stamp (little endian, 2^-32 s), type, flags (varying
+// length), record length, loss counter, wire length. The lengths have 16 bits, which is enough for every InfiniBand
+// packet.
 func InfiniBand(t time.Time, p []byte) []byte {
 	const infiniband, varying = 21, 4
 	b := make([]byte, 0, HeaderLen+len(p))

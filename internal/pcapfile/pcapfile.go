@@ -1,4 +1,5 @@
-// Package pcapfile writes packets to pcapng streams, which Wireshark and tshark open. It is the one writer of capture files outside of tests.
+// Package pcapfile writes packets to pcapng streams, which Wireshark and tshark open. All capture files of this module
+// are written by it.
 package pcapfile
 
 import (
@@ -19,13 +20,24 @@ type LinkType uint8
 // Link types.
 const (
 	IP         LinkType = iota // an IP header (LINKTYPE_RAW)
-	InfiniBand                 // an LRH, up to the VCRC; written as ERF records, since Wireshark does not read LINKTYPE_INFINIBAND
+	InfiniBand                 // an LRH, up to the VCRC; written as an ERF record: see package erf
+	Ethernet                   // an Ethernet header, without the FCS (LINKTYPE_ETHERNET)
 )
 
-// linkRaw is the number of LINKTYPE_RAW (the registry of tcpdump.org).
-const linkRaw = 101
+// number returns the link type's number in the registry of tcpdump.org.
+func (l LinkType) number() layers.LinkType {
+	const raw, ethernet = 101, 1
+	switch l {
+	case InfiniBand:
+		return erf.LinkType
+	case Ethernet:
+		return ethernet
+	default:
+		return raw
+	}
+}
 
-// An Interface is one of those that a stream's packets belong to.
+// An Interface is one of the ports whose packets a stream contains.
 type Interface struct {
 	Name string
 	Link LinkType
@@ -35,7 +47,7 @@ type Interface struct {
 type Packet struct {
 	Interface int // index: 0 is the first
 	Time      time.Time
-	Received  bool // else it was sent
+	Received  bool // false: sent
 	Data      []byte
 	Comments  []string
 }
@@ -46,7 +58,7 @@ type Writer struct {
 	links []LinkType // by interface
 }
 
-// NewWriter writes the head of a stream, with the first interface.
+// NewWriter writes the header of a stream with its first interface.
 func NewWriter(w io.Writer, first Interface) (*Writer, error) {
 	info := pcapgo.NgSectionInfo{Hardware: runtime.GOARCH, OS: runtime.GOOS, Application: "ciddk"}
 	ng, err := pcapgo.NewNgWriterInterface(w, first.ng(), pcapgo.NgWriterOptions{SectionInfo: info})
@@ -58,11 +70,7 @@ func NewWriter(w io.Writer, first Interface) (*Writer, error) {
 
 // ng returns the interface in the library's form.
 func (i Interface) ng() pcapgo.NgInterface {
-	n := pcapgo.NgInterface{Name: i.Name, LinkType: linkRaw, OS: runtime.GOOS, TimestampResolution: 9}
-	if i.Link == InfiniBand {
-		n.LinkType = layers.LinkType(erf.LinkType)
-	}
-	return n
+	return pcapgo.NgInterface{Name: i.Name, LinkType: i.Link.number(), OS: runtime.GOOS, TimestampResolution: 9}
 }
 
 // AddInterface adds an interface and returns its index.
@@ -85,9 +93,14 @@ func (w *Writer) Write(p *Packet) error {
 	if p.Received {
 		flags.Direction = pcapgo.NgEpbFlagDirectionInbound
 	}
-	info := gopacket.CaptureInfo{Timestamp: p.Time, CaptureLength: len(data), Length: len(data), InterfaceIndex: p.Interface}
+	info := gopacket.CaptureInfo{
+		Timestamp:      p.Time,
+		CaptureLength:  len(data),
+		Length:         len(data),
+		InterfaceIndex: p.Interface,
+	}
 	return w.ng.WritePacketWithOptions(info, data, pcapgo.NgPacketOptions{Flags: &flags, Comments: p.Comments})
 }
 
-// Flush writes what is buffered.
+// Flush writes the buffered packets to the stream below.
 func (w *Writer) Flush() error { return w.ng.Flush() }

@@ -1,5 +1,6 @@
-// Package tsharktest lets tests have packets judged by tshark, the dissector of Wireshark, which shares no code with this kit: Write makes a
-// capture file, Read takes one apart. Where tshark is not installed, the test is skipped and says so.
+// Package tsharktest checks packets with tshark, the dissector of Wireshark, which shares no code with this module.
+// Write creates a capture file and Read dissects one. Where tshark is not installed, the test is skipped with that
+// reason.
 package tsharktest
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,60 +19,67 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How tshark puts its fields apart, and the values of a field that a packet has more than once: characters that stand in no value.
+// Separators of tshark's output. No value contains them.
 const (
-	betweenFields = "\x1f"
-	betweenValues = "\x1e"
+	fieldSeparator = "\x1f"
+	valueSeparator = "\x1e" // between the values of a field that occurs more than once in a packet
 )
 
-// sound is what every packet is asked beside the fields of the caller.
-var sound = []string{"_ws.malformed", "_ws.expert.severity", "_ws.expert.message"}
+// errorFields are the fields that Read checks in every packet, before those of the caller.
+var errorFields = []string{"_ws.malformed", "_ws.expert.severity", "_ws.expert.message"}
 
-// severityError is the highest severity of Wireshark's expert information (epan/proto.h, PI_ERROR); warnings, notes and chats are below.
+// severityError is the highest severity of Wireshark's expert information (epan/proto.h, PI_ERROR). Warnings, notes and
+// chats have lower values.
 const severityError = 0x800000
 
-// checksums has tshark verify what it leaves alone unless told. The UDP checksum of RoCEv2 may be 0 over IPv6, too: Linux Soft-RoCE sends it so, and the
-// ICRC covers the datagram (RFC 6935 allows that to tunnels).
-var checksums = []string{"-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-o", "udp.ignore_ipv6_zero_checksum:TRUE"}
+// checksums are the options that make tshark verify checksums, which it does not do by default. The UDP checksum of
+// RoCEv2 may be 0 over IPv6, too: Linux Soft-RoCE sends it so, and the ICRC covers the datagram (RFC 6935 allows that
+// to tunnels).
+var checksums = []string{
+	"-o", "ip.check_checksum:TRUE",
+	"-o", "udp.check_checksum:TRUE",
+	"-o", "udp.ignore_ipv6_zero_checksum:TRUE",
+}
 
-// deadline bounds one run of tshark, which takes a second for a thousand packets when nothing else runs.
+// deadline bounds one run of tshark, which takes a second for a thousand packets on a quiet machine.
 const deadline = 2 * time.Minute
 
-// maxReported is how many of the packets that are not sound are told one by one.
+// maxReported is the number of bad packets that are reported individually.
 const maxReported = 10
 
-// Read has tshark read a capture file and gives, for each packet, the first value of every field, "" where a packet lacks it. A packet that tshark
-// finds malformed, or of which its expert information says "error", fails the test, and so does a file without packets.
+// Read dissects a capture file with tshark. It returns, for each packet, the first value of every field, or "" where
+// the packet lacks the field. The test fails if tshark finds a packet malformed, if its expert information on a packet
+// includes an error, or if the file has no packets.
 func Read(t testing.TB, file string, fields ...string) [][]string {
 	t.Helper()
 	return ReadMatching(t, file, "", fields...)
 }
 
-// ReadMatching is Read of those packets alone that a display filter lets pass.
+// ReadMatching is like Read, but dissects only the packets that match a display filter.
 func ReadMatching(t testing.TB, file, filter string, fields ...string) [][]string {
 	t.Helper()
 	p, err := find(t)
 	if err != nil {
-		t.Skipf("no second opinion on the packets: %v (apt-get install tshark)", err)
+		t.Skipf("packets are not checked with tshark: %v (apt-get install tshark)", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	packets, err := p.read(ctx, file, filter, fields)
 	require.NoError(t, err)
-	require.NotEmpty(t, packets, "%s: packets that tshark reads", file)
+	require.NotEmpty(t, packets, "%s: tshark reads no packets", file)
 	rows := make([][]string, len(packets))
-	bad := 0
+	badCount := 0
 	for i, k := range packets {
 		rows[i] = k.values
 		if k.err == nil {
 			continue
 		}
-		if bad++; bad <= maxReported {
-			t.Errorf("packet %d of %d that tshark reads: %v", i+1, len(packets), k.err)
+		if badCount++; badCount <= maxReported {
+			t.Errorf("packet %d of %d: tshark reports: %v", i+1, len(packets), k.err)
 		}
 	}
-	if bad > maxReported {
-		t.Errorf("%d more packets that are not sound", bad-maxReported)
+	if badCount > maxReported {
+		t.Errorf("tshark reports %d more bad packets", badCount-maxReported)
 	}
 	return rows
 }
@@ -81,7 +90,7 @@ type program struct {
 	env  []string
 }
 
-// find looks tshark up. It will run without the preferences and plugins of whoever runs the test.
+// find finds tshark in PATH. It will run without the preferences and plugins of the user who runs the test.
 func find(t testing.TB) (program, error) {
 	path, err := exec.LookPath("tshark")
 	if err != nil {
@@ -91,7 +100,7 @@ func find(t testing.TB) (program, error) {
 	return program{path, append(os.Environ(), "HOME="+home, "WIRESHARK_CONFIG_DIR="+home)}, nil
 }
 
-// run returns what tshark prints.
+// run runs tshark and returns its standard output.
 func (p program) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, args...)
 	cmd.Env = p.env
@@ -111,30 +120,31 @@ func (p program) run(ctx context.Context, args ...string) (string, error) {
 }
 
 var (
-	guessMu sync.Mutex
-	noGuess = map[string][]string{} // by the path of tshark
+	heuristicsMu sync.Mutex
+	noHeuristics = map[string][]string{} // by the path of tshark
 )
 
-// noGuesses returns the arguments that keep protocols from trying their luck on the payload of any InfiniBand packet: they take our data for broken
-// packets of their own. Which there are depends on the version, and tshark refuses a name that it does not know, so it is asked, once.
-func (p program) noGuesses(ctx context.Context) ([]string, error) {
-	guessMu.Lock()
-	defer guessMu.Unlock()
-	if args, ok := noGuess[p.path]; ok {
+// disableHeuristics returns the arguments that disable the heuristic dissectors of InfiniBand payloads, which take our
+// data for broken packets of their own. The set depends on the version, and tshark rejects unknown names, so the first
+// call asks tshark for the list.
+func (p program) disableHeuristics(ctx context.Context) ([]string, error) {
+	heuristicsMu.Lock()
+	defer heuristicsMu.Unlock()
+	if args, ok := noHeuristics[p.path]; ok {
 		return args, nil
 	}
 	out, err := p.run(ctx, "-G", "heuristic-decodes")
 	if err != nil {
 		return nil, err
 	}
-	args := parseGuesses(out)
-	noGuess[p.path] = args
+	args := parseHeuristics(out)
+	noHeuristics[p.path] = args
 	return args, nil
 }
 
-// parseGuesses reads lines of "dissector that has payloads, protocol that guesses, T or F". Without the protocol ethertype there would be no
-// Ethernet, so of that one the guess alone is switched off, by the name that it has in epan/dissectors/packet-infiniband.c.
-func parseGuesses(out string) (args []string) {
+// parseHeuristics reads lines of "dissector with payload, heuristic protocol, T or F". Disabling the protocol ethertype
+// would disable Ethernet, so only its heuristic is disabled, under its name in epan/dissectors/packet-infiniband.c.
+func parseHeuristics(out string) (args []string) {
 	for l := range strings.Lines(out) {
 		switch f := strings.Fields(l); {
 		case len(f) < 2 || f[0] != "infiniband.payload":
@@ -147,24 +157,25 @@ func parseGuesses(out string) (args []string) {
 	return args
 }
 
-// packet is what tshark says of one.
+// packet is the dissection of one packet.
 type packet struct {
 	values []string // the first of each field
-	err    error    // why it is not sound, or nil
+	err    error    // why the packet is bad, or nil
 }
 
 func (p program) read(ctx context.Context, file, filter string, fields []string) ([]packet, error) {
-	args := []string{"-n", "-r", file, "-T", "fields", "-E", "separator=" + betweenFields, "-E", "occurrence=a", "-E", "aggregator=" + betweenValues}
+	args := []string{"-n", "-r", file, "-T", "fields", "-E", "separator=" + fieldSeparator,
+		"-E", "occurrence=a", "-E", "aggregator=" + valueSeparator}
 	args = append(args, checksums...)
 	if filter != "" {
 		args = append(args, "-Y", filter)
 	}
-	quiet, err := p.noGuesses(ctx)
+	quiet, err := p.disableHeuristics(ctx)
 	if err != nil {
 		return nil, err
 	}
 	args = append(args, quiet...)
-	for _, f := range append(sound[:len(sound):len(sound)], fields...) {
+	for _, f := range slices.Concat(errorFields, fields) {
 		args = append(args, "-e", f)
 	}
 	out, err := p.run(ctx, args...)
@@ -182,26 +193,27 @@ func (p program) read(ctx context.Context, file, filter string, fields []string)
 	return packets, nil
 }
 
-// parse takes a line of tshark apart.
-func parse(line string, fields int) (packet, error) {
-	f := strings.Split(line, betweenFields)
-	if len(f) != len(sound)+fields {
-		return packet{}, fmt.Errorf("tshark gives %d fields of %d: %q", len(f), len(sound)+fields, line)
+// parse parses a line of tshark's output.
+func parse(line string, numFields int) (packet, error) {
+	f := strings.Split(line, fieldSeparator)
+	if want := len(errorFields) + numFields; len(f) != want {
+		return packet{}, fmt.Errorf("tshark printed %d fields, want %d: %q", len(f), want, line)
 	}
 	var k packet
-	for _, v := range f[len(sound):] {
-		first, _, _ := strings.Cut(v, betweenValues)
+	for _, v := range f[len(errorFields):] {
+		first, _, _ := strings.Cut(v, valueSeparator)
 		k.values = append(k.values, first)
 	}
-	k.err = judge(f[0], strings.Split(f[1], betweenValues), strings.Split(f[2], betweenValues))
+	k.err = expertError(f[0], strings.Split(f[1], valueSeparator), strings.Split(f[2], valueSeparator))
 	return k, nil
 }
 
-// judge returns an error for a packet that is not sound: the name of the malformed protocol, and the expert information.
-func judge(malformed string, severities, messages []string) error {
+// expertError returns an error for a bad packet: the name of the malformed protocol and the expert information of
+// severity error. It returns nil for a good packet.
+func expertError(malformed string, severities, messages []string) error {
 	var errs []error
 	if malformed != "" {
-		errs = append(errs, fmt.Errorf("malformed: %s", strings.ReplaceAll(malformed, betweenValues, ", ")))
+		errs = append(errs, fmt.Errorf("malformed: %s", strings.ReplaceAll(malformed, valueSeparator, ", ")))
 	}
 	for i, s := range severities {
 		if s == "" {
@@ -210,7 +222,7 @@ func judge(malformed string, severities, messages []string) error {
 		v, err := strconv.ParseUint(s, 0, 32)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("severity of the expert information: %w", err))
+			errs = append(errs, fmt.Errorf("expert information: severity: %w", err))
 		case v >= severityError && i < len(messages):
 			errs = append(errs, fmt.Errorf("expert information: %s", messages[i]))
 		case v >= severityError:

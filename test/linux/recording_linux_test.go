@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/pcapfile"
 	"ciddk/internal/testenv"
 	"ciddk/internal/tsharktest"
 )
@@ -61,7 +62,7 @@ func (r *recording) record(t *testing.T, l *lab, f func()) map[netip.Addr]int {
 
 // frames parses a pcap file.
 func frames(pcap io.Reader) (list []frame, err error) {
-	r, err := pcapgo.NewReader(pcap)
+	r, err := pcapgo.NewNgReader(pcap, pcapgo.DefaultNgReaderOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ const ofRoCE = `frame.protocols matches "^eth:ethertype:(ip|ipv6):udp:infiniband
 func (r *recording) dissect(t *testing.T) {
 	_, err := exec.LookPath("tshark")
 	testenv.Linux(t, err)
-	rows := tsharktest.ReadMatching(t, tsharktest.Write(t, tsharktest.Ethernet, r.frames), ofRoCE,
+	rows := tsharktest.ReadMatching(t, tsharktest.Write(t, pcapfile.Ethernet, r.frames), ofRoCE,
 		"infiniband.aeth.syndrome.error_code")
 	require.Len(t, rows, r.packets, "packets that tshark takes for RoCEv2")
 	lost := 0

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,9 +10,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ciddk/internal/pcapfile"
 )
 
-// Capture records the frames of one guest's link, in both directions, as a pcap file of Ethernet frames.
+// Capture records the frames of one guest's link, in both directions, as a pcapng stream of Ethernet frames.
 type Capture struct {
 	fd   int
 	stop int // eventfd that wakes the reader
@@ -28,19 +29,13 @@ func (g *Guest) Capture(w io.Writer) (*Capture, error) {
 	if err := g.net.ns.do(func() error { return c.open(g.tap) }); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	b := bufio.NewWriter(w)
-	// pcap: magic for microseconds, version 2.4, two unused words, snap length, link type 1 (Ethernet). The header is
-	// written before anything can fail, and Stop reports the buffer's first error.
-	var h [24]byte
-	binary.LittleEndian.PutUint32(h[0:], 0xa1b2c3d4)
-	binary.LittleEndian.PutUint16(h[4:], 2)
-	binary.LittleEndian.PutUint16(h[6:], 4)
-	binary.LittleEndian.PutUint32(h[16:], snapLen)
-	binary.LittleEndian.PutUint32(h[20:], 1)
-	_, err := b.Write(h[:])
+	file, err := pcapfile.NewWriter(w, pcapfile.Interface{Name: g.tap, Link: pcapfile.Ethernet})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("capture: %w", err), unix.Close(c.fd), unix.Close(c.stop))
+	}
 	go func() {
 		defer close(c.done)
-		c.err = errors.Join(err, c.copy(b), b.Flush())
+		c.err = errors.Join(c.copy(file), file.Flush())
 	}()
 	return c, nil
 }
@@ -73,7 +68,7 @@ func (c *Capture) open(iface string) (err error) {
 }
 
 // copy writes frames until Stop has been called and none is left.
-func (c *Capture) copy(w io.Writer) error {
+func (c *Capture) copy(w *pcapfile.Writer) error {
 	buf := make([]byte, snapLen)
 	for {
 		n, err := unix.Read(c.fd, buf)
@@ -90,13 +85,7 @@ func (c *Capture) copy(w io.Writer) error {
 		case err != nil: // ENETDOWN: the guest has ended
 			return err
 		default:
-			now := time.Now()
-			var h [16]byte
-			binary.LittleEndian.PutUint32(h[0:], uint32(now.Unix()))
-			binary.LittleEndian.PutUint32(h[4:], uint32(now.Nanosecond()/1000))
-			binary.LittleEndian.PutUint32(h[8:], uint32(n))
-			binary.LittleEndian.PutUint32(h[12:], uint32(n))
-			if _, err := w.Write(append(h[:], buf[:n]...)); err != nil {
+			if err := w.Write(&pcapfile.Packet{Time: time.Now(), Received: true, Data: buf[:n]}); err != nil {
 				return err
 			}
 		}
