@@ -75,8 +75,8 @@ func TestAllocs(t *testing.T) {
 				"WRITE of 64 bytes": func() error { return little.run(ops, nil) },
 				"WRITE of 64 KiB":   func() error { return large.run(ops/8, nil) },
 			} {
-				// The average of a few runs, each of 64 requests at least. A garbage collection lets the pools go, and they are made anew: a
-				// handful, which one allocation in eight requests would exceed.
+				// The average of a few runs, each of 64 requests at least. A garbage collection lets the pools go, and
+				// they are made anew: a handful, which one allocation in eight requests would exceed.
 				require.NoError(t, work(), name)
 				allocs := testing.AllocsPerRun(5, func() { err = work() })
 				require.NoError(t, err, name)

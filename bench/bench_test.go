@@ -10,8 +10,8 @@ import (
 // benchRounds is how often a benchmark and its yardstick take turns at least; with -short, once will do.
 const benchRounds = 7
 
-// BenchmarkCases runs each case beside its yardstick. One iteration is one round of both, so the figures reported are the case's own: ns
-// and allocations for one operation, and the ratio that is judged.
+// BenchmarkCases runs each case beside its yardstick. One iteration is one round of both, so the figures reported are
+// the case's own: ns and allocations for one operation, and the ratio that is judged.
 func BenchmarkCases(b *testing.B) {
 	for _, c := range Cases() {
 		b.Run(c.Name, func(b *testing.B) {

@@ -100,8 +100,8 @@ type Result struct {
 	AllocsPerOp float64   // of the first of Ours
 }
 
-// Run sets the case up, lets all entries run in turns, at least one round each, and takes everything down again. A first round of each, to
-// warm up, does not count, unless the case is Warm.
+// Run sets the case up, lets all entries run in turns, at least one round each, and takes everything down again. A
+// first round of each, to warm up, does not count, unless the case is Warm.
 func (c Case) Run(rounds int) (_ Result, err error) {
 	n := len(c.Ours) + len(c.Yards)
 	r := Result{Case: c, Entries: make([]Figures, n)}
@@ -171,8 +171,8 @@ func (r Result) ratio(ours, yard float64) float64 {
 	return ours / yard
 }
 
-// Added returns by how much the longest operation of one of Ours exceeds that of the first of Yards, in nanoseconds: the medians of the rounds
-// are compared. It is for the table Delay.
+// Added returns by how much the longest operation of one of Ours exceeds that of the first of Yards, in nanoseconds:
+// the medians of the rounds are compared. It is for the table Delay.
 func (r Result) Added(ours int) float64 {
 	return max(median(r.Entries[ours].Max)-median(r.Entries[len(r.Ours)].Max), 0)
 }

@@ -42,7 +42,8 @@ func connectCases() []Case {
 	}
 }
 
-// connectHalf is an access layer with a connection manager, over an HCA of its own: the one of the host is open already.
+// connectHalf is an access layer with a connection manager, over an HCA of its own: the one of the host is open
+// already.
 type connectHalf struct {
 	first   bool
 	withQPs bool
@@ -145,7 +146,8 @@ func (c *connectHalf) run(ops int, w *watch) error {
 	return inParallel(ops, w, func(i int) error { return c.answer(ctx, i) })
 }
 
-// inParallel does ops operations, connecting of them at a time, and ends with the first error. With a watch, it does one at a time.
+// inParallel does ops operations, connecting of them at a time, and ends with the first error. With a watch, it does
+// one at a time.
 func inParallel(ops int, w *watch, do func(i int) error) error {
 	if w != nil {
 		for i := range ops {

@@ -9,9 +9,10 @@ import (
 	"ciddk/rvt"
 )
 
-// The delay cases measure how long one QP delays another on the same port. QP A carries a load between two HCAs of this process, and QP B
-// exchanges small SENDs between the same HCAs meanwhile. One goroutine does both sides of B, so that each message is timed by itself, from
-// post to poll; half of a round trip would halve a delay that only one of its messages meets.
+// The delay cases measure how long one QP delays another on the same port. QP A carries a load between two HCAs of this
+// process, and QP B exchanges small SENDs between the same HCAs meanwhile. One goroutine does both sides of B, so that
+// each message is timed by itself, from post to poll; half of a round trip would halve a delay that only one of its
+// messages meets.
 
 const (
 	loadBytes  = 256 << 20             // of A's READ, and of A's ring of WRITEs

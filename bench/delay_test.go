@@ -10,7 +10,8 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// TestDelayCases makes one round of each load, and one without: QP B's messages are timed for as long as the load lasts.
+// TestDelayCases makes one round of each load, and one without: QP B's messages are timed for as long as the load
+// lasts.
 func TestDelayCases(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {

@@ -64,8 +64,8 @@ func (d *directWrite) Run(entry int) (Sample, error) {
 	})
 }
 
-// directSend: with apart, one goroutine posts and polls, another polls and posts; without, one does both, so that the time is that of all
-// the work there is.
+// directSend: with apart, one goroutine posts and polls, another polls and posts; without, one does both, so that the
+// time is that of all the work there is.
 type directSend struct {
 	*directPair
 	s     *streamer

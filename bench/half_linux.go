@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// half is what one process does in the rounds of one entry of a case. Both make theirs, tell each other the address, join, and then run as often
-// as there are rounds.
+// half is what one process does in the rounds of one entry of a case. Both make theirs, tell each other the address,
+// join, and then run as often as there are rounds.
 type half interface {
 	address() address
 	// join is told the other's address. The first half joins before the second.
@@ -37,7 +37,8 @@ type host struct {
 	more byte  // HCAs that halves have made for themselves
 }
 
-// kinds are the halves that there are. An operation of two processes that is to be timed gets its entry here, and cases that name it.
+// kinds are the halves that there are. An operation of two processes that is to be timed gets its entry here, and cases
+// that name it.
 var kinds = map[string]func(*host, role) (half, error){
 	"send":       stream(ci.OpSend),
 	"write":      stream(ci.OpWrite),
@@ -97,11 +98,12 @@ func (v *verbsHalf) end() error {
 	return v.over.run(batch, nil)
 }
 
-// recvBatches is how many batches a receiver has posted for a flow: some times what can be outstanding, as far as the queue goes.
+// recvBatches is how many batches a receiver has posted for a flow: some times what can be outstanding, as far as the
+// queue goes.
 func recvBatches(depth int) int { return max(1, min(6*depth/batch, (deep.RecvDepth-batch)/batch)) }
 
-// stream moves messages one way. Its second half polls; with one-sided operations it sleeps until the end messages, but polls as well where
-// operations are timed one by one (Depth 1).
+// stream moves messages one way. Its second half polls; with one-sided operations it sleeps until the end messages, but
+// polls as well where operations are timed one by one (Depth 1).
 func stream(op ci.SendOp) func(*host, role) (half, error) {
 	return func(h *host, r role) (half, error) {
 		v, err := newVerbsHalf(h)

@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is a bare socket that moves messages of one size, by the plainest system calls: a message a call, as far as it fits.
+// link is a bare socket that moves messages of one size, by the plainest system calls: a message a call, as far as it
+// fits.
 type link interface {
 	address() address
 	join(address) error
-	// push sends messages; with settle it returns when the other side has said that all came, which it does at the end of such a pull.
+	// push sends messages; with settle it returns when the other side has said that all came, which it does at the end
+	// of such a pull.
 	push(messages int, settle bool) error
 	pull(messages int, settle bool) error
 	// ask sends a request of requestBytes, asked takes one.
@@ -24,8 +26,8 @@ type link interface {
 
 const requestBytes = 16
 
-// udpLink sends a datagram a call. Messages that do not fit one that fits a packet are cut into equal ones. Never more is on the way than half of what the other
-// side's buffer holds: it says now and then how many bytes have come.
+// udpLink sends a datagram a call. Messages that do not fit one that fits a packet are cut into equal ones. Never more
+// is on the way than half of what the other side's buffer holds: it says now and then how many bytes have come.
 type udpLink struct {
 	*rawSocket
 	size, datagram int

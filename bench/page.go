@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// ReplaceTable puts a command's output into a page, between the lines <!-- table by COMMAND --> and <!-- end of table -->.
+// ReplaceTable puts a command's output into a page, between the lines <!-- table by COMMAND --> and <!-- end of table
+// -->.
 func ReplaceTable(page, command, text string) error {
 	old, err := os.ReadFile(page)
 	if err != nil {

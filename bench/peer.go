@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// The other process of a comparison: this program once more, told by its environment. It takes one order at a time from its standard input
-// and answers on its standard output; it ends when its input does.
+// The other process of a comparison: this program once more, told by its environment. It takes one order at a time from
+// its standard input and answers on its standard output; it ends when its input does.
 
 const (
 	peerEnv   = "CIDDK_BENCH_PEER"
 	peerLimit = spinLimit + time.Minute // for one answer
 )
 
-// IsPeer reports whether this process was started as a peer: its main function then has nothing to do but call ServePeer.
+// IsPeer reports whether this process was started as a peer: its main function then has nothing to do but call
+// ServePeer.
 func IsPeer() bool { return os.Getenv(peerEnv) != "" }
 
 // order is what a peer is asked to do.

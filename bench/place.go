@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// Place is where the two processes of a case run. The zero value is loopback, at two addresses that other runs are unlikely to have.
+// Place is where the two processes of a case run. The zero value is loopback, at two addresses that other runs are
+// unlikely to have.
 type Place struct {
 	Here, There netip.Addr // of this process and of its peer: IPv4
 	Enter       []string   // a command that starts the peer's where There is, in front of the peer's own: ip netns exec NAME

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Yardsticks for UDP: bare sockets, unconnected and with DF like the ones that RoCEv2 needs, driven by the same system calls that the
-// reference HCA has.
+// Yardsticks for UDP: bare sockets, unconnected and with DF like the ones that RoCEv2 needs, driven by the same system
+// calls that the reference HCA has.
 
 // rawSocket is one of them.
 type rawSocket struct {

@@ -38,7 +38,8 @@ func (h *mmsghdr) segments(ctl *[24]byte, n uint16) {
 	h.hdr.SetControllen(unix.CmsgSpace(2))
 }
 
-// mmsg sends or receives many messages without waiting. Calls that move little do not tell the scheduler: that would cost more.
+// mmsg sends or receives many messages without waiting. Calls that move little do not tell the scheduler: that would
+// cost more.
 func mmsg(call uintptr, fd int, h []mmsghdr, long bool) (int, error) {
 	f := syscall.RawSyscall6
 	if long {

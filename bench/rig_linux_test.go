@@ -11,7 +11,8 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// TestKinds makes one round of every kind of work, at a size below and one above what a datagram holds, in two processes.
+// TestKinds makes one round of every kind of work, at a size below and one above what a datagram holds, in two
+// processes.
 func TestKinds(t *testing.T) {
 	const ops = 64
 	for _, size := range []int{small, 200_000} {

@@ -25,8 +25,9 @@ const (
 // scaleCaps are the queues of the figure: depth 15, one SGE.
 var scaleCaps = ci.QPCaps{SendDepth: 15, RecvDepth: 15, SendSGE: 1, RecvSGE: 1}
 
-// ringBytes is what a QP's queues take in the layout of docs/abi/rings.md: a power of two slots, more than the depth, of a power of two
-// bytes, behind 384 bytes of header and indices. A send slot has 208 bytes before its SGEs, a receive slot 40.
+// ringBytes is what a QP's queues take in the layout of docs/abi/rings.md: a power of two slots, more than the depth,
+// of a power of two bytes, behind 384 bytes of header and indices. A send slot has 208 bytes before its SGEs, a receive
+// slot 40.
 func ringBytes(c ci.QPCaps) int {
 	ring := func(depth, head, sge int) int {
 		return 384 + (1<<bits.Len(uint(depth)))<<bits.Len(uint(head+16*sge-1))
@@ -94,7 +95,8 @@ func exchange(t *testing.T, a, b *side, x, y ci.QP) {
 	}
 }
 
-// TestMemory: 10,000 connected RC QPs in one process. Each has carried a message, so that nothing is left to be made at first use.
+// TestMemory: 10,000 connected RC QPs in one process. Each has carried a message, so that nothing is left to be made at
+// first use.
 func TestMemory(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {
@@ -159,8 +161,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestQuiet: connected QPs that have nothing to do cost nothing. All have carried a message, so that a timer which was not forgotten would be
-// one of thousands that fire.
+// TestQuiet: connected QPs that have nothing to do cost nothing. All have carried a message, so that a timer which was
+// not forgotten would be one of thousands that fire.
 func TestQuiet(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {
@@ -181,7 +183,8 @@ func TestQuiet(t *testing.T) {
 		qps = append(qps, x, y)
 	}
 	runtime.GC()
-	// Retry timers are lazy: those of the messages just sent fire once within 1.1 s (the QPs' timeout) and find nothing due.
+	// Retry timers are lazy: those of the messages just sent fire once within 1.1 s (the QPs' timeout) and find nothing
+	// due.
 	<-time.After(1200 * time.Millisecond)
 	before := [2]map[string]uint64{a.hca.Counters(), b.hca.Counters()}
 	const watch = time.Second

@@ -11,8 +11,8 @@ import (
 	"ciddk/rvt"
 )
 
-// Sizes of a side's queues: deep ones between processes, which do not run in step; on the direct link, ones that stay in the cache, as the
-// yardstick's ring does.
+// Sizes of a side's queues: deep ones between processes, which do not run in step; on the direct link, ones that stay
+// in the cache, as the yardstick's ring does.
 var (
 	deep    = ci.QPCaps{SendDepth: 511, RecvDepth: 2047, SendSGE: 1, RecvSGE: 1}
 	shallow = ci.QPCaps{SendDepth: 63, RecvDepth: 127, SendSGE: 1, RecvSGE: 1}

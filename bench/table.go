@@ -68,7 +68,8 @@ func (r Result) verdict(ours int) string {
 	return "missed"
 }
 
-// speed formats the best round: as a rate of bytes for large messages, as a rate of operations that move none, else as time.
+// speed formats the best round: as a rate of bytes for large messages, as a rate of operations that move none, else as
+// time.
 func (r Result) speed(f Figures) string {
 	best := f.Best()
 	switch {
@@ -186,8 +187,8 @@ func Digits3(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// legend explains the entries of a table: by case in the table of ratios, otherwise each once. Where yardsticks of one name differ, it names the
-// entry of ours that they stand beside.
+// legend explains the entries of a table: by case in the table of ratios, otherwise each once. Where yardsticks of one
+// name differ, it names the entry of ours that they stand beside.
 func legend(b *strings.Builder, results []Result) {
 	type line struct {
 		Entry

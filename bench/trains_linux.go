@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trains is the strongest yardstick that UDP has: a stream of packets as RoCEv2's, 12 bytes of header, up to an MTU of data, a CRC that is
-// computed at one end and checked at the other, in trains that the system cuts and joins (UDP_SEGMENT, UDP_GRO), several a call.
+// trains is the strongest yardstick that UDP has: a stream of packets as RoCEv2's, 12 bytes of header, up to an MTU of
+// data, a CRC that is computed at one end and checked at the other, in trains that the system cuts and joins
+// (UDP_SEGMENT, UDP_GRO), several a call.
 type trains struct {
 	*rawSocket
 	role

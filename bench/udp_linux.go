@@ -50,8 +50,8 @@ const (
 	OpRead  = "READ"
 )
 
-// Wire lists the cases of two processes, each with its HCA over UDP, at each of WireSizes, beside UDP and TCP sockets at the same place:
-// for bandwidth, streams of messages; for latency, a message and its answer, and a READ at a time.
+// Wire lists the cases of two processes, each with its HCA over UDP, at each of WireSizes, beside UDP and TCP sockets
+// at the same place: for bandwidth, streams of messages; for latency, a message and its answer, and a READ at a time.
 func Wire(at Place) []Case {
 	var list []Case
 	for _, size := range WireSizes {
@@ -63,8 +63,8 @@ func Wire(at Place) []Case {
 	return list
 }
 
-// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth or Latency. A round
-// has that part of the operations that it has on loopback, for places that are slower.
+// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth
+// or Latency. A round has that part of the operations that it has on loopback, for places that are slower.
 func WireCase(at Place, part int, t Table, op string, size int) (Case, error) {
 	switch {
 	case op != OpSend && op != OpWrite && op != OpRead:

@@ -11,11 +11,12 @@ import (
 	"ciddk/ci"
 )
 
-// The work that is measured. Each side of a workload is one call; what it needs is allocated when it is made, so that a round allocates
-// nothing. Waiting is spinning on Poll, with a deadline.
+// The work that is measured. Each side of a workload is one call; what it needs is allocated when it is made, so that a
+// round allocates nothing. Waiting is spinning on Poll, with a deadline.
 
-// spinLimit bounds how long a workload waits for one completion. The passive side of one-sided work waits for the messages that end a round,
-// so it waits for all of the round: on a busy machine, thousands of operations that take several time slices each.
+// spinLimit bounds how long a workload waits for one completion. The passive side of one-sided work waits for the
+// messages that end a round, so it waits for all of the round: on a busy machine, thousands of operations that take
+// several time slices each.
 const spinLimit = 4 * time.Minute
 
 // poller is a CQ and a place for its completions.
@@ -96,7 +97,8 @@ func newStreamer(s *side, f flow) *streamer {
 	return x
 }
 
-// run moves n messages, a multiple of per, and waits until the last one is acknowledged or read. A watch is for one message at a time.
+// run moves n messages, a multiple of per, and waits until the last one is acknowledged or read. A watch is for one
+// message at a time.
 func (x *streamer) run(n int, w *watch) error {
 	for posted, done := 0, 0; done < n; {
 		for posted < n {
@@ -186,7 +188,8 @@ func (x *receiver) take() (int, error) {
 	return len(wcs), nil
 }
 
-// sleeper is the passive side of one-sided work: it waits, without polling, for a batch of messages that says that all is over.
+// sleeper is the passive side of one-sided work: it waits, without polling, for a batch of messages that says that all
+// is over.
 type sleeper struct {
 	*receiver
 	wake chan struct{}

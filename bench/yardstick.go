@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// ringHop moves n messages of 64 bytes from one goroutine to another through a ring, with a copy in and a copy out. Both sides tell
-// each other of up to per messages at a time.
+// ringHop moves n messages of 64 bytes from one goroutine to another through a ring, with a copy in and a copy out.
+// Both sides tell each other of up to per messages at a time.
 func ringHop(n, per int) {
 	const slots = 256
 	var ring [slots][small]byte

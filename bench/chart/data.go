@@ -30,7 +30,8 @@ type group struct {
 	bars []float64 // for each series bytes a second or nanoseconds, by the table; 0 where the case has no such yardstick
 }
 
-// collect takes the results of a table; those of others do not matter. Errors: there is nothing to draw, or a figure that no measurement gives.
+// collect takes the results of a table; those of others do not matter. Errors: there is nothing to draw, or a figure
+// that no measurement gives.
 func collect(t bench.Table, results []bench.Result) (data, error) {
 	d := data{series: []string{ours}}
 	fail := func(err error) (data, error) { return d, fmt.Errorf("chart of %v: %w", t, err) }

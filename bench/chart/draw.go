@@ -31,8 +31,8 @@ var titles = map[bench.Table]string{
 	bench.Latency:   "Latency by message size, median of the best round: less is better",
 }
 
-// Colours of the series, which differ for people who see few colours, too (a choice of Okabe and Ito's set). Yardsticks keep theirs from picture to
-// picture.
+// Colours of the series, which differ for people who see few colours, too (a choice of Okabe and Ito's set). Yardsticks
+// keep theirs from picture to picture.
 var (
 	oursColour = "#0072B2"
 	colours    = map[string]string{"rxe": "#D55E00", "UDP": "#9A9A9A", "UDP in trains": "#56B4E9", "TCP": "#E69F00"}
@@ -55,8 +55,8 @@ func colourOf(series []string, i int) string {
 	return others[i%len(others)]
 }
 
-// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG on white, from the results of that table. The same results give the
-// same bytes. Errors: no result of that table, or one without figures.
+// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG on white, from the results of that
+// table. The same results give the same bytes. Errors: no result of that table, or one without figures.
 func Draw(t bench.Table, results []bench.Result) ([]byte, error) {
 	d, err := collect(t, results)
 	if err != nil {

@@ -11,15 +11,17 @@ import (
 	"ciddk/bench"
 )
 
-// Page is where a command publishes: between its lines in a Markdown page (bench.ReplaceTable), and in pictures beside that.
+// Page is where a command publishes: between its lines in a Markdown page (bench.ReplaceTable), and in pictures beside
+// that.
 type Page struct {
 	File    string
 	Command string // of the lines
 	Infix   string // in the names of pictures, where several commands write to a page: "-linux" makes performance-linux-latency.svg of performance.md
 }
 
-// Write draws the pictures of those of the tables that results have, writes them beside the page, and replaces the page's part by the tables, each below
-// its picture. Nothing is written where a picture cannot be drawn. Errors: those of Draw, of bench.ReplaceTable, and of writing files.
+// Write draws the pictures of those of the tables that results have, writes them beside the page, and replaces the
+// page's part by the tables, each below its picture. Nothing is written where a picture cannot be drawn. Errors: those
+// of Draw, of bench.ReplaceTable, and of writing files.
 func (p Page) Write(machine string, rounds int, results []bench.Result) error {
 	pictures, above := map[string][]byte{}, map[bench.Table]string{}
 	for _, t := range []bench.Table{bench.Bandwidth, bench.Latency} {

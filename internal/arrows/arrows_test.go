@@ -33,7 +33,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestArrows counts in a module made for it: calls of functions and methods, method values, interfaces, generic types and a sub-package.
+// TestArrows counts in a module made for it: calls of functions and methods, method values, interfaces, generic types
+// and a sub-package.
 func TestArrows(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -43,7 +43,8 @@ type listed struct {
 	DepOnly                 bool
 }
 
-// load reads the packages in a folder and below it, without tests. The folder is relative to dir, which is in the module.
+// load reads the packages in a folder and below it, without tests. The folder is relative to dir, which is in the
+// module.
 func load(dir, folder string) ([]*source, error) {
 	list := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", "./"+folder+"/...")
 	list.Dir = dir
@@ -75,8 +76,8 @@ func load(dir, folder string) ([]*source, error) {
 	}
 }
 
-// loader type-checks packages. The packages of the folder are read from source, so that each function has one object; all others are
-// read from the compiler's export data.
+// loader type-checks packages. The packages of the folder are read from source, so that each function has one object;
+// all others are read from the compiler's export data.
 type loader struct {
 	root     string
 	fset     *token.FileSet

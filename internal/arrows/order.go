@@ -15,7 +15,8 @@ type order struct {
 	index map[string]int // the position in files
 }
 
-// parseOrder reads an order: one file per line, bottom up, and one line "max-up: N%". A line that begins with # is a comment.
+// parseOrder reads an order: one file per line, bottom up, and one line "max-up: N%". A line that begins with # is a
+// comment.
 func parseOrder(r io.Reader) (*order, error) {
 	o := &order{maxUp: -1, index: make(map[string]int)}
 	lines := bufio.NewScanner(r)

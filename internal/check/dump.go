@@ -17,7 +17,8 @@ type dump struct {
 	foreign []string // the others
 }
 
-// parseDump splits output at its panic message and its goroutines. module is the module's path. It returns false if there is no panic.
+// parseDump splits output at its panic message and its goroutines. module is the module's path. It returns false if
+// there is no panic.
 func parseDump(output, module string) (dump, bool) {
 	at := strings.Index("\n"+output, "\npanic: ")
 	if fatal := strings.Index("\n"+output, "\nfatal error: "); at < 0 || fatal >= 0 && fatal < at {

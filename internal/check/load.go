@@ -18,7 +18,8 @@ const (
 	spinEnv = "CIDDK_CHECK_SPIN"
 )
 
-// load certifies the reference HCA on a machine that is busy: the verdict must not depend on how soon the certifier runs.
+// load certifies the reference HCA on a machine that is busy: the verdict must not depend on how soon the certifier
+// runs.
 func load(ctx context.Context, r *runner) error {
 	nice, err := exec.LookPath("nice")
 	if runtime.GOOS == "windows" || err != nil {

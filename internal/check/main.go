@@ -1,12 +1,13 @@
-// Command check is the project's test command. It runs checks one after the other, each with a time limit, and prints what it ran, what failed
-// and one line of counts.
+// Command check is the project's test command. It runs checks one after the other, each with a time limit, and prints
+// what it ran, what failed and one line of counts.
 //
 //	go run ./internal/check            format, vet, tests: for every change; at most 3 minutes on 2 quiet cores
 //	go run ./internal/check -full      everything: also other systems, the race detector, virtual machines, fuzzing, certification; what CI runs
 //	go run ./internal/check race lint  those steps only
 //	go run ./internal/check -list      the steps and the time that each takes
 //
-// With -full, large matrices (fuzz targets, mutants, runs against Linux) are sampled by commit; -whole runs all of them.
+// With -full, large matrices (fuzz targets, mutants, runs against Linux) are sampled by commit; -whole runs all of
+// them.
 //
 // The exit status is
 //
@@ -15,8 +16,9 @@
 //	2  wrong usage
 //	3  nothing failed, but a step was stopped at its time limit: the machine is too slow or too busy, and something has not been checked
 //
-// CI fails with status 3, too, since not everything was checked. A step that a machine cannot run (no C compiler for the race detector) is
-// skipped with its reason. Tests that need root or other programs skip themselves and are counted.
+// CI fails with status 3, too, since not everything was checked. A step that a machine cannot run (no C compiler for
+// the race detector) is skipped with its reason. Tests that need root or other programs skip themselves and are
+// counted.
 package main
 
 import (

@@ -18,8 +18,8 @@ type event struct {
 	FailedBuild                   string
 }
 
-// results holds the result of every test and step by name: "skip", "pass", "slow" or "fail". Of several results of one name the last in this
-// order counts.
+// results holds the result of every test and step by name: "skip", "pass", "slow" or "fail". Of several results of one
+// name the last in this order counts.
 type results map[string]string
 
 var worse = map[string]int{"skip": 1, "pass": 2, "slow": 3, "fail": 4}
@@ -69,9 +69,9 @@ func (r results) report(w io.Writer) {
 	}
 }
 
-// tests reads go test -json from in and notes every result. It prints a line per package, the output of what failed and the reasons of what
-// was skipped. Of a package that ends with tests unfinished (its time was over, or it crashed), it prints their names and output, with the
-// goroutines of the module first. Lines that are no events are passed on.
+// tests reads go test -json from in and notes every result. It prints a line per package, the output of what failed and
+// the reasons of what was skipped. Of a package that ends with tests unfinished (its time was over, or it crashed), it
+// prints their names and output, with the goroutines of the module first. Lines that are no events are passed on.
 func (r results) tests(in io.Reader, out io.Writer, module string) error {
 	open := unfinished{}
 	sc := bufio.NewScanner(in)

@@ -96,8 +96,8 @@ func vet(systems ...string) func(context.Context, *runner) error {
 // ownSteps are the packages whose tests have steps of their own, which run longer.
 var ownSteps = []string{"test/chaos"}
 
-// withoutRace are the folders that the race step leaves out: tools with one goroutine, programs that run as processes of their own, and what
-// has a step of its own.
+// withoutRace are the folders that the race step leaves out: tools with one goroutine, programs that run as processes
+// of their own, and what has a step of its own.
 var withoutRace = []string{"internal", "test", "bench"}
 
 // test runs the tests of a full run.
@@ -124,8 +124,8 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 	}), nil
 }
 
-// goTest runs go test -json and notes the results. The timeout of a package is many times the time that the slowest one takes: it ends tests that
-// hang, with their goroutines in the output.
+// goTest runs go test -json and notes the results. The timeout of a package is many times the time that the slowest one
+// takes: it ends tests that hang, with their goroutines in the output.
 func (r *runner) goTest(ctx context.Context, flags []string, packages ...string) error {
 	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), packages...)
 	if len(packages) == 1 {
@@ -271,8 +271,8 @@ func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
 	return l, nil
 }
 
-// ranOut recognizes a run that go test calls failed because its time was over while an input was being tried (golang.org/issue/75804): that is its
-// one complaint, and no input is blamed, as one that fails or hangs would be.
+// ranOut recognizes a run that go test calls failed because its time was over while an input was being tried
+// (golang.org/issue/75804): that is its one complaint, and no input is blamed, as one that fails or hangs would be.
 func ranOut(out string) bool {
 	before, after, ok := strings.Cut(out, "--- FAIL: ")
 	_, after, _ = strings.Cut(after, "\n")
@@ -291,8 +291,8 @@ func lastFuzzLine(out string) string {
 	return last
 }
 
-// bench runs all benchmarks briefly, then those that have a ratio to keep at some length: their table comes last, where it is seen. A ratio
-// that is missed fails nothing: the machine may be busy.
+// bench runs all benchmarks briefly, then those that have a ratio to keep at some length: their table comes last, where
+// it is seen. A ratio that is missed fails nothing: the machine may be busy.
 func bench(ctx context.Context, r *runner) error {
 	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p", "1", "./..."); err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// ringTables returns the tables of docs/abi/rings.md: the constants of hca/reference/rings/layout.go, a table for each group.
+// ringTables returns the tables of docs/abi/rings.md: the constants of hca/reference/rings/layout.go, a table for each
+// group.
 func ringTables(root string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, filepath.Join(root, "hca", "reference", "rings", "layout.go"), nil, parser.ParseComments)

@@ -11,8 +11,8 @@ import (
 	"ciddk/validate/suite"
 )
 
-// coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown as uncovered,
-// with the reason.
+// coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown
+// as uncovered, with the reason.
 func coveragePage() (string, error) {
 	catalog, err := validate.NewCatalog(suite.All()...)
 	if err != nil {

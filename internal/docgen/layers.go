@@ -29,8 +29,8 @@ func names(l []string, all string) string {
 	return "`" + strings.Join(l, "`, `") + "`"
 }
 
-// depguardRules are the rules of .golangci.yml: one strict list per row. A row with "*" needs none. Files of a row's own sub-folders
-// that have rows of their own are left out by name.
+// depguardRules are the rules of .golangci.yml: one strict list per row. A row with "*" needs none. Files of a row's
+// own sub-folders that have rows of their own are left out by name.
 func depguardRules(module string, rows []layers.Row) string {
 	var b strings.Builder
 	for i, r := range rows {
@@ -52,7 +52,8 @@ func depguardRules(module string, rows []layers.Row) string {
 			fmt.Fprintf(&b, "            - %s\n", m)
 		}
 		if d := denied(rows, i); len(d) > 0 {
-			// An entry of allow is a prefix; the rows below such a folder that are not the importer's business are taken out again.
+			// An entry of allow is a prefix; the rows below such a folder that are not the importer's business are
+			// taken out again.
 			b.WriteString("          deny:\n")
 			for _, f := range d {
 				fmt.Fprintf(&b, "            - pkg: %s/%s\n              desc: another layer\n", module, f)
@@ -62,8 +63,9 @@ func depguardRules(module string, rows []layers.Row) string {
 	return b.String()
 }
 
-// allowed lists the row's own folder and those it names, without what a shorter one covers: depguard looks only at the entry that comes
-// right before an import in order, and a longer one would hide the shorter. What a denied entry would take away is named all the same.
+// allowed lists the row's own folder and those it names, without what a shorter one covers: depguard looks only at the
+// entry that comes right before an import in order, and a longer one would hide the shorter. What a denied entry would
+// take away is named all the same.
 func allowed(rows []layers.Row, i int) []string {
 	below := func(f string) func(string) bool {
 		return func(o string) bool { return strings.HasPrefix(f, o+"/") }

@@ -11,7 +11,8 @@ import (
 
 const generatedNote = "<!-- Written by internal/docgen from package ci. Do not edit: go generate ./internal/docgen -->\n\n"
 
-// headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are here to hold the Go values against.
+// headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are here to hold the Go
+// values against.
 var headerStatuses = strings.Fields(`SUCCESS INSUFFICIENT_RESOURCES INSUFFICIENT_MEMORY INVALID_PARAMETER INVALID_SETTING NOT_FOUND
 	TIMEOUT CANCELED INTERRUPTED INVALID_PERMISSION UNSUPPORTED OVERFLOW MAX_MCAST_QPS_REACHED INVALID_QP_STATE
 	INVALID_APM_STATE INVALID_PORT_STATE INVALID_STATE RESOURCE_BUSY INVALID_PKEY INVALID_LKEY INVALID_RKEY INVALID_MAX_WRS
@@ -76,7 +77,8 @@ receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `Inva
 	return b.String(), nil
 }
 
-// completionCauses say who sees a completion status and why; from IBTA volume 1, 11.6.2 and the fault table of the certifier.
+// completionCauses say who sees a completion status and why; from IBTA volume 1, 11.6.2 and the fault table of the
+// certifier.
 var completionCauses = []struct{ side, cause string }{
 	{"both", "done"},
 	{"both", "send: longer than the port or, for UD, the path can carry; receive: the buffers are too small for the message"},

@@ -15,7 +15,8 @@ type box struct {
 	folder     string // of the package: a box whose folder holds nothing yet is drawn as planned
 }
 
-// The rows of the picture, from the upper protocols down to what carries the packets. Package names are those of the layer table.
+// The rows of the picture, from the upper protocols down to what carries the packets. Package names are those of the
+// layer table.
 var boxes = []box{
 	{20, 20, 620, 52, "user", "Upper protocols, applications", []string{"everything that drives an HCA uses only ci"}, ""},
 	{20, 108, 620, 62, "kit", "accesslayer", []string{"registry, object tree, asynchronous destroy, PnP; MAD services, CM, connecting by IP"}, "accesslayer"},
@@ -47,8 +48,8 @@ var arrows = []arrow{
 	{127, 464, 500, ""},
 }
 
-// picture returns the architecture as SVG. It has a background of its own, light or dark as the reader's system asks for, because a page may be dark
-// when the system is not. exists reports whether a package is there.
+// picture returns the architecture as SVG. It has a background of its own, light or dark as the reader's system asks
+// for, because a page may be dark when the system is not. exists reports whether a package is there.
 func picture(exists func(folder string) bool) string {
 	var b strings.Builder
 	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 620" role="img" aria-label="Architecture of the HCA Driver Development Kit">

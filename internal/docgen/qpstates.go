@@ -7,7 +7,8 @@ import (
 	"ciddk/ci"
 )
 
-// transition is one row of the Modify table: what must and what may be set beside the state, per service. [IBTA volume 1, 11.2.5.2]
+// transition is one row of the Modify table: what must and what may be set beside the state, per service. [IBTA volume
+// 1, 11.2.5.2]
 type transition struct {
 	from, to         ci.QPState
 	rc, uc, ud, spec fields

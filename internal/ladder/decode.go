@@ -12,8 +12,8 @@ import (
 // qp1 is the number of the QP of the general services (IBTA volume 1, 3.9.5), to which managers send.
 const qp1 = 1
 
-// Decode describes an IP packet with RoCEv2 in words. id is equal for two packets of one sender if one is a copy of the other; it is nil for
-// acknowledgements of the transport and for datagrams of a consumer.
+// Decode describes an IP packet with RoCEv2 in words. id is equal for two packets of one sender if one is a copy of the
+// other; it is nil for acknowledgements of the transport and for datagrams of a consumer.
 func Decode(ip []byte) (text Text, id []byte, err error) {
 	var f wire.Frame
 	if err := wire.ParseIP(ip, &f); err != nil {

@@ -101,8 +101,8 @@ func read(t *testing.T, svg string) (p picture) {
 	}
 }
 
-// Every packet that the network was given is in the picture, with what it says; those that were lost are marked, and no others. Every
-// note is there, and nothing stands on something else.
+// Every packet that the network was given is in the picture, with what it says; those that were lost are marked, and no
+// others. Every note is there, and nothing stands on something else.
 func TestComplete(t *testing.T) {
 	for _, s := range scenes {
 		t.Run(s.file, func(t *testing.T) {

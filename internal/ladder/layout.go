@@ -113,7 +113,8 @@ func (a *arrow) widths() (over, under int) {
 	return over, textWidth(strings.Join(a.More, ", "))
 }
 
-// clear reports whether the text of this arrow and that of the one before it are legible: neither stands on the other, nor on its line.
+// clear reports whether the text of this arrow and that of the one before it are legible: neither stands on the other,
+// nor on its line.
 func (a *arrow) clear(before *arrow) bool {
 	mine, _ := a.widths()
 	_, theirs := before.widths()
@@ -248,7 +249,8 @@ func (p *plan) place() {
 	p.height += endGap
 }
 
-// chipsAt puts the notes of a row side by side, from the life line outwards, in as many lines as it takes. It returns the lines.
+// chipsAt puts the notes of a row side by side, from the life line outwards, in as many lines as it takes. It returns
+// the lines.
 func (p *plan) chipsAt(r *row, s Side, y int, put bool) (lines int) {
 	x := 0
 	for _, c := range p.chips {

@@ -41,7 +41,8 @@ func (r *Recorder) Start() {
 	r.on, r.start = true, r.clock.Now()
 }
 
-// Stop ends it, and gives the chart, whose times begin with the first thing that happened. Packets that are still under way, and what Decode does not understand, are errors.
+// Stop ends it, and gives the chart, whose times begin with the first thing that happened. Packets that are still under
+// way, and what Decode does not understand, are errors.
 func (r *Recorder) Stop() (*Chart, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +88,8 @@ func (r *Recorder) Note(s Side, k Kind, text string) {
 	}
 }
 
-// Watch is for sim.NetworkConfig, of a network that loses and does no other harm: what leaves one port for another arrives in
-// that order.
+// Watch is for sim.NetworkConfig, of a network that loses and does no other harm: what leaves one port for another
+// arrives in that order.
 func (r *Recorder) Watch(d *sim.Datagram) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

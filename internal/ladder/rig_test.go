@@ -43,8 +43,8 @@ const (
 // pass lets virtual time pass, in a bubble.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// world is two ends in a bubble, and what is noted of them. Each end's consumer is one goroutine; what they and the timers have caused is
-// looked at when all of them wait, before time goes on: so each run is the same.
+// world is two ends in a bubble, and what is noted of them. Each end's consumer is one goroutine; what they and the
+// timers have caused is looked at when all of them wait, before time goes on: so each run is the same.
 type world struct {
 	t    *testing.T
 	net  *sim.Network
@@ -77,8 +77,8 @@ func (w *world) look() {
 	}
 }
 
-// run makes a run in a bubble: two ends with a number of ports each, each with its consumer. It gives the chart, and how many packets the
-// network was given and lost.
+// run makes a run in a bubble: two ends with a number of ports each, each with its consumer. It gives the chart, and
+// how many packets the network was given and lost.
 func run(t *testing.T, s scene) (chart *ladder.Chart, sent, lost int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, kick: make(chan struct{}, 1)}
@@ -325,7 +325,8 @@ func (e *end) newQP(typ ci.QPType) *accesslayer.QP {
 	return q
 }
 
-// modify moves the QP as the connection says, through states, each of which takes its time; in Init, receives are posted.
+// modify moves the QP as the connection says, through states, each of which takes its time; in Init, receives are
+// posted.
 func (e *end) modify(states ...ci.QPState) {
 	for _, to := range states {
 		pass(step)

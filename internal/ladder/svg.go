@@ -133,7 +133,8 @@ func (a *arrow) draw(b *strings.Builder) {
 	b.WriteString("</g></g>\n")
 }
 
-// lines is where the lesser fields go: under the line, but of arrows that cross between name and line, where the room is less wide.
+// lines is where the lesser fields go: under the line, but of arrows that cross between name and line, where the room
+// is less wide.
 func (a *arrow) lines() (over []string, under string) {
 	if a.crossing {
 		return a.More, ""

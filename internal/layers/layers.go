@@ -1,5 +1,5 @@
-// Package layers holds the layer table of the kit and answers from it. The table is layers.txt; the tests of this package hold the
-// whole tree to it, and docgen copies it into CONTRIBUTING.md and .golangci.yml.
+// Package layers holds the layer table of the kit and answers from it. The table is layers.txt; the tests of this
+// package hold the whole tree to it, and docgen copies it into CONTRIBUTING.md and .golangci.yml.
 package layers
 
 import (
@@ -73,7 +73,8 @@ func Find(rows []Row, folder string) int {
 
 func within(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
 
-// Check returns an error if a file in folder may not import path. module is the module's own path; test is set for a _test.go file.
+// Check returns an error if a file in folder may not import path. module is the module's own path; test is set for a
+// _test.go file.
 func Check(rows []Row, module, folder, path string, test bool) error {
 	at := Find(rows, folder)
 	if at < 0 {

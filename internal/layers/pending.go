@@ -10,8 +10,8 @@ import (
 //go:embed pending.txt
 var pendingText string
 
-// PendingFolders are the folders whose packages were written before the rules of style, from pending.txt. An entry that ends in /... includes the folders
-// below it.
+// PendingFolders are the folders whose packages were written before the rules of style, from pending.txt. An entry that
+// ends in /... includes the folders below it.
 type PendingFolders []string
 
 // Pending returns the list of pending.txt.

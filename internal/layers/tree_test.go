@@ -94,7 +94,8 @@ func TestUnsafeAndC(t *testing.T) {
 // seeded are the names of math/rand/v2 that take a source; the others draw from a global one, which no seed replays.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}
 
-// TestReplayable refuses what a seed cannot replay: sleeping tests, the old math/rand, and in libraries the global source of the new one.
+// TestReplayable refuses what a seed cannot replay: sleeping tests, the old math/rand, and in libraries the global
+// source of the new one.
 func TestReplayable(t *testing.T) {
 	rows, err := Rows()
 	require.NoError(t, err)
@@ -138,7 +139,8 @@ var (
 	loose   = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|(["\x60]|// ?|: )[Nn]ot (yet )?imple` + `mented\b`)
 )
 
-// TestWords reads every text file for what no stranger could use: this machine's paths, registry hosts, and unfinished work.
+// TestWords reads every text file for what no stranger could use: this machine's paths, registry hosts, and unfinished
+// work.
 func TestWords(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
@@ -221,7 +223,8 @@ func TestRequirementIDs(t *testing.T) {
 
 var deviation = regexp.MustCompile(`\bD-\d\d\b`)
 
-// TestDeviationIDs holds every deviation that a page or a comment names against docs/sas/deviations.md, where each is defined once.
+// TestDeviationIDs holds every deviation that a page or a comment names against docs/sas/deviations.md, where each is
+// defined once.
 func TestDeviationIDs(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// known are phrases that identify a license, with single spaces and in lower case. All of has must be in the text, none of not.
+// known are phrases that identify a license, with single spaces and in lower case. All of has must be in the text, none
+// of not.
 var known = []struct {
 	id  string // SPDX
 	has []string

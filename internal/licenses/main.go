@@ -1,4 +1,5 @@
-// Command licenses writes docs/licenses.md: the modules that the kit is built, tested or generated with, and their licenses.
+// Command licenses writes docs/licenses.md: the modules that the kit is built, tested or generated with, and their
+// licenses.
 //
 //	go generate ./internal/licenses     writes the page
 //	go test ./internal/licenses         fails when the committed page is stale, or a license is unknown

@@ -3,8 +3,8 @@ package nameorder
 
 import "strings"
 
-// Compare orders names byte by byte, and their runs of digits as numbers, however long. It is negative for a before b, as cmp.Compare; runs that differ
-// in leading zeros alone are equal.
+// Compare orders names byte by byte, and their runs of digits as numbers, however long. It is negative for a before b,
+// as cmp.Compare; runs that differ in leading zeros alone are equal.
 func Compare(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := digits(a), digits(b)

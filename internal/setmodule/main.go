@@ -1,9 +1,10 @@
-// Command setmodule changes the module path of the tree: in go.mod, imports, commands, generated files and documentation.
+// Command setmodule changes the module path of the tree: in go.mod, imports, commands, generated files and
+// documentation.
 //
 //	go run ./internal/setmodule example.com/you/kit
 //
-// Commit first, so that git diff shows what it did. Afterwards the checks pass as before; the section "In your own module" of docs/users.md, which
-// describes how programs find the kit, needs a reader's eye.
+// Commit first, so that git diff shows what it did. Afterwards the checks pass as before; the section "In your own
+// module" of docs/users.md, which describes how programs find the kit, needs a reader's eye.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 // skipped are folders that hold no source.
 var skipped = []string{".git", "bin", "out"}
 
-// setModule replaces the module path old by path in all files below root. It returns the number of files that it changed.
+// setModule replaces the module path old by path in all files below root. It returns the number of files that it
+// changed.
 func setModule(root, old, path string) (changed int, err error) {
 	if err := checkPath(path); err != nil {
 		return 0, err
@@ -50,8 +51,9 @@ func setModule(root, old, path string) (changed int, err error) {
 	return changed, err
 }
 
-// replace replaces old where it is a module path: not inside of a longer path or word, and before a slash, a version, an equals sign or the
-// end of quoted code; in go.mod files also before a space and at the end of a line. The word itself, in names and sentences, stays.
+// replace replaces old where it is a module path: not inside of a longer path or word, and before a slash, a version,
+// an equals sign or the end of quoted code; in go.mod files also before a space and at the end of a line. The word
+// itself, in names and sentences, stays.
 func replace(b []byte, old, path string, goMod bool) []byte {
 	ends := "/@=`"
 	if goMod {

@@ -84,7 +84,8 @@ func (c *checker) add(n ast.Node, format string, args ...any) {
 	c.found = append(c.found, finding{c.name, c.fset.Position(n.Pos()).Line, fmt.Sprintf(format, args...)})
 }
 
-// packageName checks that a package has the name of its folder. Programs, and tests of a package from outside, have their own.
+// packageName checks that a package has the name of its folder. Programs, and tests of a package from outside, have
+// their own.
 func (c *checker) packageName(f *ast.File) {
 	name := strings.TrimSuffix(f.Name.Name, "_test")
 	folder := path.Base(path.Dir(c.name))

@@ -1,12 +1,12 @@
-// Command style checks rules of CONTRIBUTING.md that the linter has no check for: the openings of doc comments, the number of targets in an
-// assignment, and that a package is called like its folder.
+// Command style checks rules of CONTRIBUTING.md that the linter has no check for: the openings of doc comments, the
+// number of targets in an assignment, and that a package is called like its folder.
 //
 //	go run ./internal/style                 the packages that keep the rules; what CI runs, as a test
 //	go run ./internal/style -all            every package, also those of pending.txt
 //	go run ./internal/style ./ci ./wire     the named folders
 //
-// Packages that were written before the rules are in pending.txt. It exempts them from these checks and, through docgen, from the linter's checks of
-// style. Remove a line when its packages have been rewritten.
+// Packages that were written before the rules are in pending.txt. It exempts them from these checks and, through
+// docgen, from the linter's checks of style. Remove a line when its packages have been rewritten.
 package main
 
 import (

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// FullVariable is the environment variable that asks for virtual machines and measurements. internal/check sets it with -full.
+	// FullVariable is the environment variable that asks for virtual machines and measurements. internal/check sets it
+	// with -full.
 	FullVariable = "CIDDK_FULL"
 	// WholeVariable is the environment variable that asks for whole matrices. internal/check sets it with -whole.
 	WholeVariable = "CIDDK_WHOLE"

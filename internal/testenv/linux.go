@@ -8,8 +8,9 @@ import (
 // requireLinux is the environment variable of machines that are meant to have all that tests against Linux use.
 const requireLinux = "CIDDK_REQUIRE_LINUX"
 
-// Linux skips a test that boots Linux in a virtual machine: with -short, outside of a full run, and if missing, which names what this machine
-// lacks, is not nil. With CIDDK_REQUIRE_LINUX set in the environment, what is missing fails the test.
+// Linux skips a test that boots Linux in a virtual machine: with -short, outside of a full run, and if missing, which
+// names what this machine lacks, is not nil. With CIDDK_REQUIRE_LINUX set in the environment, what is missing fails the
+// test.
 func Linux(t testing.TB, missing error) {
 	t.Helper()
 	switch {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Turn returns which of n parts of a large matrix this commit runs, from 0: successive commits run different parts. It returns whole if all
-// parts are to be run, as CIDDK_WHOLE asks for. Without git, the part is 0.
+// Turn returns which of n parts of a large matrix this commit runs, from 0: successive commits run different parts. It
+// returns whole if all parts are to be run, as CIDDK_WHOLE asks for. Without git, the part is 0.
 func Turn(n int) (part int, whole bool) {
 	if n <= 1 || os.Getenv(WholeVariable) != "" {
 		return 0, true
@@ -35,8 +35,8 @@ func Sample[T any](t testing.TB, list []T, n int) []T {
 	return Part(list, part, n)
 }
 
-// Part returns the elements of part 0 to n-1 of a list. The parts of a list are disjoint, and together they are the list. If the list
-// alternates between two kinds of element, each part has both.
+// Part returns the elements of part 0 to n-1 of a list. The parts of a list are disjoint, and together they are the
+// list. If the list alternates between two kinds of element, each part has both.
 func Part[T any](list []T, part, n int) []T {
 	var some []T
 	for i, v := range list {

@@ -12,8 +12,8 @@ type Outcome struct {
 	Errors  []string // what it failed with, in order
 }
 
-// Try runs f with a test that records how it goes, where t goes on. f's test has t's context, folders and cleanups. It knows the failures and skips of a
-// helper: Error, Errorf, Fatal, Fatalf, Fail, FailNow, Skip, Skipf, SkipNow.
+// Try runs f with a test that records how it goes, where t goes on. f's test has t's context, folders and cleanups. It
+// knows the failures and skips of a helper: Error, Errorf, Fatal, Fatalf, Fail, FailNow, Skip, Skipf, SkipNow.
 func Try(t testing.TB, f func(testing.TB)) Outcome {
 	t.Helper()
 	r := &recorder{TB: t}
