@@ -196,7 +196,8 @@ func (c *connectHalf) qp(i int) (*accesslayer.QP, cm.QP, error) {
 	if !c.withQPs {
 		return nil, cm.QP{Num: ci.QPN(2 + i), Type: ci.RC}, nil
 	}
-	q, err := c.pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: c.cq, RecvCQ: c.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}, nil)
+	q, err := c.pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: c.cq, RecvCQ: c.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
+		SendSGE: 1, RecvSGE: 1}}, nil)
 	if err != nil {
 		return nil, cm.QP{}, err
 	}
@@ -227,7 +228,8 @@ func (c *connectHalf) ask(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	conn, err := c.cm.Connect(ctx, cm.ConnectConfig{Service: connectService, QP: info, Primary: c.to, RetryCount: 7, RNRRetry: 7})
+	conn, err := c.cm.Connect(ctx, cm.ConnectConfig{Service: connectService, QP: info, Primary: c.to,
+		RetryCount: 7, RNRRetry: 7})
 	if err == nil {
 		err = move(q, conn, ci.QPInit, ci.QPRTR, ci.QPRTS)
 	}

@@ -193,7 +193,8 @@ func newReadLoad(s *side, from ci.Region) *load {
 func newWriteLoad(s *side, to ci.Region) *load {
 	wrs := make([]ci.SendWR, loadWrites)
 	for i := range wrs {
-		wrs[i] = ci.SendWR{ID: uint64(i), Op: ci.OpWrite, SGL: []ci.SGE{s.mem.SGE(0, loadBytes/loadWrites)}, Remote: to.Remote(0)}
+		wrs[i] = ci.SendWR{ID: uint64(i), Op: ci.OpWrite, SGL: []ci.SGE{s.mem.SGE(0, loadBytes/loadWrites)},
+			Remote: to.Remote(0)}
 	}
 	return newLoad(s, wrs)
 }

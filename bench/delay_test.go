@@ -40,7 +40,8 @@ func TestDelayTable(t *testing.T) {
 		return Figures{NS: []float64{ns}, P99: []float64{p99}, Max: most}
 	}
 	r := Result{
-		Case:    Case{Name: "e", Table: Delay, Want: 5e6, Link: "direct", Ours: []Entry{{"READ", "r"}, {"WRITEs", "w"}}, Yards: []Entry{{"alone", "a"}}},
+		Case: Case{Name: "e", Table: Delay, Want: 5e6, Link: "direct", Ours: []Entry{{"READ", "r"}, {"WRITEs", "w"}},
+			Yards: []Entry{{"alone", "a"}}},
 		Entries: []Figures{of(1000, 2000, 4e6, 5.05e6, 9e6), of(1500, 2500, 7e6), of(900, 1000, 50_000, 40_000, 1e6)},
 	}
 	require.InDelta(t, 5e6, r.Added(0), 0)
@@ -48,7 +49,8 @@ func TestDelayTable(t *testing.T) {
 	require.False(t, r.Met(1))
 	var b strings.Builder
 	require.NoError(t, WriteTables(&b, []Result{r}))
-	require.Equal(t, `| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest of all rounds | added | wanted | verdict |
+	require.Equal(t,
+		`| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest of all rounds | added | wanted | verdict |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 | direct | READ | 1.00 us, 2.00 us, 5050 us | 9000 us | 0.90 us, 1.00 us, 50.0 us | 1000 us | **5000 us** | at most 5000 us | met |
 | direct | WRITEs | 1.50 us, 2.50 us, 7000 us | 7000 us | 0.90 us, 1.00 us, 50.0 us | 1000 us | **6950 us** | at most 5000 us | missed |

@@ -207,7 +207,8 @@ type tcpLink struct {
 const tcpChunk = 256 << 10
 
 func newTCPLink(h *host, r role) (_ link, err error) {
-	l := &tcpLink{first: r.First, size: r.Size, fd: -1, listener: -1, out: make([]byte, min(r.Size, tcpChunk)), in: make([]byte, tcpChunk)}
+	l := &tcpLink{first: r.First, size: r.Size, fd: -1, listener: -1, out: make([]byte, min(r.Size, tcpChunk)),
+		in: make([]byte, tcpChunk)}
 	if l.first {
 		return l, nil
 	}

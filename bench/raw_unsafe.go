@@ -45,7 +45,8 @@ func mmsg(call uintptr, fd int, h []mmsghdr, long bool) (int, error) {
 	if long {
 		f = syscall.Syscall6
 	}
-	n, _, e := f(call, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, e := f(call, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
@@ -54,7 +55,8 @@ func mmsg(call uintptr, fd int, h []mmsghdr, long bool) (int, error) {
 
 // sendOne and recvOne are sendto and recvfrom, without waiting.
 func sendOne(fd int, b []byte, to *unix.RawSockaddrInet4) error {
-	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL,
+	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL,
 		uintptr(unsafe.Pointer(to)), unix.SizeofSockaddrInet4)
 	if e != 0 {
 		return e
@@ -63,7 +65,8 @@ func sendOne(fd int, b []byte, to *unix.RawSockaddrInet4) error {
 }
 
 func recvOne(fd int, b []byte) (int, error) {
-	n, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.MSG_DONTWAIT, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
@@ -72,7 +75,8 @@ func recvOne(fd int, b []byte) (int, error) {
 
 // streamSend is sendto on a connected socket, which may take a part.
 func streamSend(fd int, b []byte) (int, error) {
-	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	if e != 0 {
 		return 0, e
 	}

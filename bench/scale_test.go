@@ -115,7 +115,8 @@ func TestMemory(t *testing.T) {
 	c, err := qps[0].Query()
 	require.NoError(t, err)
 	rings := len(qps) * ringBytes(c.QPCaps)
-	t.Logf("%d QPs: %.1f MB, of which %.1f MB rings, %.1f MB other: %d bytes for each", len(qps), float64(all)/megabyte, float64(rings)/megabyte,
+	t.Logf("%d QPs: %.1f MB, of which %.1f MB rings, %.1f MB other: %d bytes for each", len(qps), float64(all)/megabyte,
+		float64(rings)/megabyte,
 		float64(all-rings)/megabyte, (all-rings)/len(qps))
 	require.LessOrEqual(t, all, 200*megabyte)
 	require.LessOrEqual(t, all-rings, 60*megabyte)

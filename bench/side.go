@@ -97,7 +97,8 @@ func newHCA(open openPort, size int) (s *side, err error) {
 		return s, err
 	}
 	s.undo = append(s.undo, s.pd.Destroy)
-	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
+	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf),
+		Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
 	if err != nil {
 		return s, err
 	}
@@ -172,9 +173,11 @@ func (s *side) connect(qp ci.QP, to address) error {
 		attr ci.QPAttr
 	}{
 		{ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}},
-		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: min(s.port.MTU, to.MTU), DestNum: to.QPN, RQPSN: psn,
+		{ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: min(s.port.MTU, to.MTU),
+			DestNum: to.QPN, RQPSN: psn,
 			RespRes: reads, MinRNRTimer: 1}},
-		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: reads, Primary: ci.Path{AckTimeout: timeout}}},
+		{ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, SQPSN: psn, RetryCount: 7, RNRRetry: 7, InitDepth: reads,
+			Primary: ci.Path{AckTimeout: timeout}}},
 	} {
 		if err := qp.Modify(m.set, m.attr); err != nil {
 			return fmt.Errorf("QP %d to %v: %w", qp.Num(), m.attr.State, err)

@@ -41,9 +41,11 @@ func Of(results []Result, t Table) []Result {
 }
 
 func ratios(b *strings.Builder, results []Result) {
-	b.WriteString("| case | wanted | ratio | median | verdict | ours | yardstick | allocations per op |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| case | wanted | ratio | median | verdict | ours | yardstick | allocations per op " +
+		"|\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		fmt.Fprintf(b, "| %s | %s | **%.2f** | %.2f | %s | %s | %s | %.3f |\n", r.Name, r.wanted(), r.Ratio(0, 0), r.MedianRatio(0, 0), r.verdict(0),
+		fmt.Fprintf(b, "| %s | %s | **%.2f** | %.2f | %s | %s | %s | %.3f |\n", r.Name, r.wanted(), r.Ratio(0, 0),
+			r.MedianRatio(0, 0), r.verdict(0),
 			r.speed(r.Entries[0]), r.speed(r.Entries[1]), r.AllocsPerOp)
 	}
 }
@@ -91,7 +93,8 @@ func bandwidth(b *strings.Builder, results []Result) {
 // latency has medians and 99th percentiles.
 func latency(b *strings.Builder, results []Result) {
 	cells := func(_ Result, f Figures) []string { return []string{micros(f.Best()), micros(median(f.P99))} }
-	wide(b, results, []string{"median", "99 of 100"}, cells, func(r Result, f Figures) string { return strings.Join(cells(r, f), ", ") })
+	wide(b, results, []string{"median", "99 of 100"}, cells,
+		func(r Result, f Figures) string { return strings.Join(cells(r, f), ", ") })
 }
 
 // delay writes the times of a QP beside the load of another and without it.
@@ -99,20 +102,23 @@ func delay(b *strings.Builder, results []Result) {
 	cells := func(f Figures) string {
 		return fmt.Sprintf("%s, %s, %s", micros(f.Best()), micros(median(f.P99)), micros(median(f.Max)))
 	}
-	b.WriteString("| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest of all rounds | added | wanted | verdict |\n" +
+	b.WriteString("| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest " +
+		"of all rounds | added | wanted | verdict |\n" +
 		strings.Repeat("| --- ", 9) + "|\n")
 	for _, r := range results {
 		yard := r.Entries[len(r.Ours)]
 		for i, o := range r.Ours {
 			f := r.Entries[i]
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | **%s** | at most %s | %s |\n", r.Link, o.Name, cells(f), micros(slices.Max(f.Max)), cells(yard),
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | **%s** | at most %s | %s |\n", r.Link, o.Name, cells(f),
+				micros(slices.Max(f.Max)), cells(yard),
 				micros(slices.Max(yard.Max)), micros(r.Added(i)), micros(r.Want), r.verdict(i))
 		}
 	}
 }
 
 // wide writes a table with a line for each of ours. The columns of a yardstick are found by its name.
-func wide(b *strings.Builder, results []Result, heads []string, ours func(Result, Figures) []string, yard func(Result, Figures) string) {
+func wide(b *strings.Builder, results []Result, heads []string, ours func(Result, Figures) []string,
+	yard func(Result, Figures) string) {
 	var yards []string
 	judged := false
 	for _, r := range results {

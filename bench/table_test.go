@@ -15,14 +15,20 @@ func TestWriteTables(t *testing.T) {
 	timed := func(ns, p99 float64) Figures { return Figures{NS: []float64{ns}, P99: []float64{p99}} }
 	ours, yard := []Entry{{"ours", "what is ours"}}, []Entry{{"yardstick", "what is not"}}
 	results := []Result{
-		{Case: Case{Name: "a/big", Ours: ours, Yards: yard, Want: 0.7, AtLeast: true, Bytes: 1 << 20}, Entries: []Figures{one(300_000, 262_144, 280_000), one(262_144)}},
-		{Case: Case{Name: "a/small", Ours: ours, Yards: yard, Want: 2, Bytes: 64}, Entries: []Figures{one(301), one(100)}, AllocsPerOp: 0.5},
-		{Case: Case{Name: "a/none", Ours: ours, Yards: yard, Want: 1, AtLeast: true}, Entries: []Figures{one(50_000), one(25_000)}},
-		{Case: Case{Name: "b/big", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}, {"WRITE", "w"}}, Yards: []Entry{{"rxe", "r"}, {"TCP", "t"}}, Want: 3,
+		{Case: Case{Name: "a/big", Ours: ours, Yards: yard, Want: 0.7, AtLeast: true, Bytes: 1 << 20},
+			Entries: []Figures{one(300_000, 262_144, 280_000), one(262_144)}},
+		{Case: Case{Name: "a/small", Ours: ours, Yards: yard, Want: 2, Bytes: 64}, Entries: []Figures{one(301), one(100)},
+			AllocsPerOp: 0.5},
+		{Case: Case{Name: "a/none", Ours: ours, Yards: yard, Want: 1, AtLeast: true},
+			Entries: []Figures{one(50_000), one(25_000)}},
+		{Case: Case{Name: "b/big", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}, {"WRITE", "w"}},
+			Yards: []Entry{{"rxe", "r"}, {"TCP", "t"}}, Want: 3,
 			Bytes: 64 << 10}, Entries: []Figures{one(65_536), one(32_768), one(163_840), one(65_536)}},
-		{Case: Case{Name: "b/small", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
+		{Case: Case{Name: "b/small", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}},
+			Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
 			Entries: []Figures{one(64), one(32)}},
-		{Case: Case{Name: "c", Table: Latency, Ours: []Entry{{"READ", "f"}}, Yards: []Entry{{"UDP", "v"}, {"TCP", "u"}}, Bytes: 4096},
+		{Case: Case{Name: "c", Table: Latency, Ours: []Entry{{"READ", "f"}}, Yards: []Entry{{"UDP", "v"}, {"TCP", "u"}},
+			Bytes: 4096},
 			Entries: []Figures{timed(1500, 20_500), timed(3000, 450_000), timed(1000, 2000)}},
 		{Case: Case{Name: "d", Table: Latency, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 4096},
 			Entries: []Figures{timed(1500, 20_500), timed(3000, 450_000)}},
@@ -66,12 +72,15 @@ func TestWriteTables(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	results := []Result{
-		{Case: Case{Name: "a", Ours: []Entry{{"ours", "o"}}, Yards: []Entry{{"yardstick", "y"}}, Bytes: 64}, Entries: []Figures{{NS: []float64{2}}, {NS: []float64{1}}}},
-		{Case: Case{Name: "b", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}}, Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
+		{Case: Case{Name: "a", Ours: []Entry{{"ours", "o"}}, Yards: []Entry{{"yardstick", "y"}}, Bytes: 64},
+			Entries: []Figures{{NS: []float64{2}}, {NS: []float64{1}}}},
+		{Case: Case{Name: "b", Table: Bandwidth, AtLeast: true, Ours: []Entry{{"SEND", "s"}},
+			Yards: []Entry{{"TCP", "t"}}, Bytes: 64},
 			Entries: []Figures{{NS: []float64{64}}, {NS: []float64{32}}}},
 	}
 	var b strings.Builder
-	require.NoError(t, Report(&b, "a machine", 3, results, map[Table]string{Bandwidth: "![picture](x.svg)", Latency: "none"}))
+	require.NoError(t, Report(&b, "a machine", 3, results, map[Table]string{Bandwidth: "![picture](x.svg)",
+		Latency: "none"}))
 	require.True(t, strings.HasPrefix(b.String(), "a machine. 3 rounds.\n\n| case |"), b.String())
 	require.Contains(t, b.String(), "\n* `a`: o. Against: y.\n\n![picture](x.svg)\n\n| size | operation | bandwidth |")
 	require.NotContains(t, b.String(), "none")
@@ -80,7 +89,8 @@ func TestReport(t *testing.T) {
 	require.Equal(t, results[1:], Of(results, Bandwidth))
 	require.Empty(t, Of(results, Latency))
 	require.Len(t, results, 2, "the argument stays as it is")
-	require.Equal(t, "ratios bandwidth latency delay Table(9)", fmt.Sprint(Ratios, " ", Bandwidth, " ", Latency, " ", Delay, " ", Table(9)))
+	require.Equal(t, "ratios bandwidth latency delay Table(9)", fmt.Sprint(Ratios, " ", Bandwidth, " ", Latency, " ",
+		Delay, " ", Table(9)))
 }
 
 // fails is a full disk.

@@ -40,7 +40,8 @@ func newTrains(h *host, r role) (half, error) {
 		return nil, err
 	}
 	body := min(r.Size, h.side.port.MTU.Bytes())
-	t := &trains{rawSocket: s, role: r, segment: trainHead + body + crc32.Size, packets: min(trainPackets, trainBytes/body)}
+	t := &trains{rawSocket: s, role: r, segment: trainHead + body + crc32.Size,
+		packets: min(trainPackets, trainBytes/body)}
 	t.bufs = make([]byte, trainsAhead*joined)
 	for i := range t.hdrs {
 		b := t.bufs[i*joined : (i+1)*joined]

@@ -26,7 +26,8 @@ func udpCases() []Case {
 		return pair(Case{Name: "udp/write-" + name, Want: 0.7, AtLeast: true, Op: "message", Bytes: size},
 			"RDMA WRITE of "+name+" over UDP between two processes, 16 outstanding",
 			"a raw socket pair, two processes, 4096-byte packets with CRC, segmentation and receive offload",
-			role{Kind: "write", Size: size, Per: 1, Depth: streamDepth}, role{Kind: "trains", Size: size}, streamBytes/size, false)
+			role{Kind: "write", Size: size, Per: 1, Depth: streamDepth}, role{Kind: "trains",
+				Size: size}, streamBytes/size, false)
 	}
 	return append([]Case{
 		write(64 << 10),
@@ -35,8 +36,10 @@ func udpCases() []Case {
 			"SEND of 64 bytes and its answer over UDP, two processes spinning on Poll", "raw sockets, two processes, spinning",
 			role{Kind: "send-ping", Size: small}, role{Kind: "udp-ping", Size: small}, bounces, false),
 		pair(Case{Name: "udp/send-64B", Want: 3, AtLeast: true, Op: "message", Bytes: small},
-			"SEND of 64 bytes over UDP, two processes, in batches of 32", "a raw socket that sends one datagram a call, two processes",
-			role{Kind: "send", Size: small, Per: batch, Depth: floodBatches * batch}, role{Kind: "udp", Size: small}, floods, false),
+			"SEND of 64 bytes over UDP, two processes, in batches of 32", "a raw socket that sends one datagram a call, two "+
+				"processes",
+			role{Kind: "send", Size: small, Per: batch, Depth: floodBatches * batch}, role{Kind: "udp",
+				Size: small}, floods, false),
 	}, append(connectCases(), Wire(Place{})...)...)
 }
 
@@ -94,13 +97,16 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 	c := Case{
 		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
 		Yards: []Entry{
-			{"UDP", "sockets, a datagram a call, without CRC; messages larger than the largest that fits a packet (65507 bytes on loopback) are cut into such"},
-			{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, segmentation and receive offload, four trains a call"},
+			{"UDP", "sockets, a datagram a call, without CRC; messages larger than the largest that fits a packet (65507 " +
+				"bytes on loopback) are cut into such"},
+			{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, segmentation " +
+				"and receive offload, four trains a call"},
 			{"TCP", "sockets, a message a call, at most 256 KiB"},
 		},
 	}
 	what := map[string]string{
-		OpSend: "SENDs, both sides spin on Poll", OpWrite: "RDMA WRITEs, the passive side sleeps", OpRead: "RDMA READs, the passive side sleeps",
+		OpSend: "SENDs, both sides spin on Poll", OpWrite: "RDMA WRITEs, the passive side sleeps",
+		OpRead: "RDMA READs, the passive side sleeps",
 	}
 	var turns []turn
 	for _, op := range ops {
@@ -123,17 +129,20 @@ func latencyCase(at Place, part, size int, ops ...string) Case {
 			c.Ours = append(c.Ours, Entry{op, "half of the time of a SEND and its answer, both sides spin on Poll"})
 			turns = append(turns, one("send-ping"))
 		case OpWrite:
-			c.Ours = append(c.Ours, Entry{op, "the same with RDMA WRITE with immediate data, that the passive side may poll its CQ"})
+			c.Ours = append(c.Ours, Entry{op, "the same with RDMA WRITE with immediate data, that the passive side may poll " +
+				"its CQ"})
 			turns = append(turns, one("write-ping"))
 		case OpRead:
 			c.Name = "wire/fetch-" + Size(size)
 			c.Ours = append(c.Ours, Entry{op, "an RDMA READ, one outstanding; the passive side spins on Poll"})
-			c.Yards = []Entry{{"UDP", "sockets, a request of 16 bytes and the message in answer, both sides spin"}, {"TCP", "sockets, as UDP's"}}
+			c.Yards = []Entry{{"UDP", "sockets, a request of 16 bytes and the message in answer, both sides spin"},
+				{"TCP", "sockets, as UDP's"}}
 			c.Open = openTwo(at, one("read"), one("udp-fetch"), one("tcp-fetch"))
 			return c
 		}
 	}
-	c.Yards = []Entry{{"UDP", "sockets, half of the time of a message and its answer, both sides spin"}, {"TCP", "sockets, as UDP's"}}
+	c.Yards = []Entry{{"UDP", "sockets, half of the time of a message and its answer, both sides spin"},
+		{"TCP", "sockets, as UDP's"}}
 	c.Open = openTwo(at, append(turns, one("udp-ping"), one("tcp-ping"))...)
 	return c
 }

@@ -248,7 +248,8 @@ const (
 
 // newBouncer makes one for SEND, or for RDMA WRITE with immediate, whose receives take no data.
 func newBouncer(s *side, f flow) (*bouncer, error) {
-	b := &bouncer{poller: poller{cq: s.cq}, qp: s.qp, send: []ci.SendWR{{Op: f.op, SGL: []ci.SGE{s.mem.SGE(0, uint32(f.size))}}},
+	b := &bouncer{poller: poller{cq: s.cq}, qp: s.qp,
+		send: []ci.SendWR{{Op: f.op, SGL: []ci.SGE{s.mem.SGE(0, uint32(f.size))}}},
 		recv: []ci.RecvWR{{}}}
 	if f.op == ci.OpSend {
 		b.recv[0].SGL = []ci.SGE{s.mem.SGE(bufBytes/2, uint32(f.size))}

@@ -25,7 +25,8 @@ func entries(names ...string) []bench.Entry {
 
 // result has one round of each entry.
 func result(t bench.Table, bytes int, ops, yards []string, ns ...float64) bench.Result {
-	r := bench.Result{Case: bench.Case{Name: "case", Table: t, Bytes: bytes, Ours: entries(ops...), Yards: entries(yards...)}}
+	r := bench.Result{Case: bench.Case{Name: "case", Table: t, Bytes: bytes, Ours: entries(ops...),
+		Yards: entries(yards...)}}
 	for _, v := range ns {
 		r.Entries = append(r.Entries, bench.Figures{NS: []float64{v}, P99: []float64{v}})
 	}
@@ -115,11 +116,14 @@ func TestDraw(t *testing.T) {
 		{bench.Bandwidth, []string{
 			"Bandwidth by message size, best round: more is better", "reference HCA", "UDP", "TCP", "rxe", "<new> & other",
 			"messages of 64 B", "SEND", "WRITE", "bandwidth, MB/s", "0", "50", "100", "160", "80.0", "40.0", "320", "100", "128",
-			"messages of 1 MiB", "SEND", "WRITE", "bandwidth, GB/s", "0", "2", "4", "5.24", "8.39", "6.55", "4.19", "8.39", "6.55",
-		}, map[string]int{"SEND": 2, "WRITE": 2, "rxe": 1, "TCP": 1, "reference HCA": 1}, map[string]int{"#0072B2": 5, "#9A9A9A": 5, "#E69F00": 3, "#D55E00": 2, "#CC79A7": 2}},
+			"messages of 1 MiB", "SEND", "WRITE", "bandwidth, GB/s", "0", "2", "4", "5.24", "8.39", "6.55",
+			"4.19", "8.39", "6.55",
+		}, map[string]int{"SEND": 2, "WRITE": 2, "rxe": 1, "TCP": 1, "reference HCA": 1}, map[string]int{"#0072B2": 5,
+			"#9A9A9A": 5, "#E69F00": 3, "#D55E00": 2, "#CC79A7": 2}},
 		{bench.Latency, []string{
 			"Latency by message size, median of the best round: less is better", "reference HCA", "UDP",
-			"messages of 64 B", "READ", "latency, us", "0", "1", "6", "5.60", "4.03", "messages of 1 MiB", "SEND", "latency, ms", "1", "1.57", "0.92",
+			"messages of 64 B", "READ", "latency, us", "0", "1", "6", "5.60", "4.03", "messages of 1 MiB", "SEND", "latency, ms",
+			"1", "1.57", "0.92",
 		}, map[string]int{"SEND": 1, "READ": 1, "UDP": 1, "TCP": 0}, map[string]int{"#0072B2": 3, "#9A9A9A": 3}},
 	} {
 		t.Run(tt.table.String(), func(t *testing.T) {
@@ -160,15 +164,19 @@ func TestDrawRefuses(t *testing.T) {
 		{"nothing", "chart of bandwidth: no such case was measured", bench.Bandwidth, nil},
 		{"only others", "chart of latency: no such case was measured", bench.Latency, sample()[:1]},
 		{"no sizes", "chart of ratios: only bandwidth and latency are by message size", bench.Ratios, sample()},
-		{"no operation", "case: no operation was measured", bench.Latency, []bench.Result{result(bench.Latency, 64, nil, yards, 1)}},
+		{"no operation", "case: no operation was measured", bench.Latency,
+			[]bench.Result{result(bench.Latency, 64, nil, yards, 1)}},
 		{"no bytes", "messages of 0 bytes", bench.Bandwidth, []bench.Result{result(bench.Bandwidth, 0, ops, yards, 1, 1)}},
 		{"no figures", "0 entries have figures, of 2", bench.Latency, []bench.Result{result(bench.Latency, 64, ops, yards)}},
 		{"no round", "case: UDP has no round", bench.Latency, []bench.Result{without}},
 		{"no time", "SEND took 0 ns", bench.Bandwidth, []bench.Result{result(bench.Bandwidth, 64, ops, yards, 0, 1)}},
-		{"no time of a yardstick", "UDP took 0 ns", bench.Latency, []bench.Result{result(bench.Latency, 64, ops, yards, 1, 0)}},
+		{"no time of a yardstick", "UDP took 0 ns", bench.Latency,
+			[]bench.Result{result(bench.Latency, 64, ops, yards, 1, 0)}},
 		{"negative", "SEND took -1 ns", bench.Latency, []bench.Result{result(bench.Latency, 64, ops, yards, -1, 1)}},
-		{"no number", "SEND took NaN ns", bench.Latency, []bench.Result{result(bench.Latency, 64, ops, yards, math.NaN(), 1)}},
-		{"never", "SEND took +Inf ns", bench.Bandwidth, []bench.Result{result(bench.Bandwidth, 64, ops, yards, math.Inf(1), 1)}},
+		{"no number", "SEND took NaN ns", bench.Latency,
+			[]bench.Result{result(bench.Latency, 64, ops, yards, math.NaN(), 1)}},
+		{"never", "SEND took +Inf ns", bench.Bandwidth,
+			[]bench.Result{result(bench.Bandwidth, 64, ops, yards, math.Inf(1), 1)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			svg, err := Draw(tt.table, tt.results)
@@ -182,7 +190,8 @@ func TestDrawRefuses(t *testing.T) {
 func TestDrawAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := rapid.SampledFrom([]bench.Table{bench.Bandwidth, bench.Latency}).Draw(t, "table")
-		time := rapid.OneOf(rapid.Float64Range(0.1, 1e12), rapid.Float64Range(0.1, 1e12), rapid.Float64Range(0.1, 1e12), rapid.Float64())
+		time := rapid.OneOf(rapid.Float64Range(0.1, 1e12), rapid.Float64Range(0.1, 1e12), rapid.Float64Range(0.1, 1e12),
+			rapid.Float64())
 		var results []bench.Result
 		good, bars := true, 0
 		for range rapid.IntRange(0, 4).Draw(t, "cases") {
@@ -238,7 +247,8 @@ func TestTicks(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
-	for want, v := range map[string]float64{"0.029": 0.0292, "0.14": 0.1364, "0.9": 0.9, "0.99": 0.99, "1.00": 0.999, "9.16": 9.158, "31.0": 31, "964": 963.7} {
+	for want, v := range map[string]float64{"0.029": 0.0292, "0.14": 0.1364, "0.9": 0.9, "0.99": 0.99, "1.00": 0.999,
+		"9.16": 9.158, "31.0": 31, "964": 963.7} {
 		require.Equal(t, want, label(v))
 	}
 }

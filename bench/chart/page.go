@@ -64,6 +64,7 @@ func (d data) link(t bench.Table, name string) string {
 			}
 		}
 	}
-	return fmt.Sprintf("![Bars: %v of %s by message size, %s; the figures are those of the table below](%s)", t, strings.Join(ops, ", "),
+	return fmt.Sprintf("![Bars: %v of %s by message size, %s; the figures are those of the table below](%s)", t,
+		strings.Join(ops, ", "),
 		ours+" beside "+strings.Join(d.series[1:], ", "), name)
 }

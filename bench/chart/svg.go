@@ -15,7 +15,8 @@ const fonts = "Liberation Sans,Arial,Helvetica,sans-serif"
 
 func newSVG(width, height float64) *svg {
 	s := new(svg)
-	fmt.Fprintf(&s.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%spt" height="%spt" viewBox="0 0 %s %s" font-family="%s">`+"\n",
+	fmt.Fprintf(&s.b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%spt" height="%spt" viewBox="0 0 %s %s" font-family="%s">`+"\n",
 		number(width), number(height), number(width), number(height), fonts)
 	return s
 }
@@ -33,11 +34,13 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 func round(v float64) string { return number(float64(int(v*10+0.5)) / 10) }
 
 func (s *svg) rect(x, y, w, h float64, fill string) {
-	fmt.Fprintf(&s.b, `<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", round(x), round(y), round(w), round(h), fill)
+	fmt.Fprintf(&s.b, `<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", round(x), round(y),
+		round(w), round(h), fill)
 }
 
 func (s *svg) line(x1, y1, x2, y2 float64, stroke string) {
-	fmt.Fprintf(&s.b, `<path d="M%s %sL%s %s" stroke="%s" stroke-width="0.5"/>`+"\n", round(x1), round(y1), round(x2), round(y2), stroke)
+	fmt.Fprintf(&s.b, `<path d="M%s %sL%s %s" stroke="%s" stroke-width="0.5"/>`+"\n", round(x1), round(y1), round(x2),
+		round(y2), stroke)
 }
 
 // anchor is the part of a text that stands at its coordinate.
@@ -50,12 +53,14 @@ const (
 )
 
 func (s *svg) text(x, y, size float64, a anchor, text string) {
-	fmt.Fprintf(&s.b, `<text x="%s" y="%s" font-size="%s" text-anchor="%s">%s</text>`+"\n", round(x), round(y), number(size), a, html.EscapeString(text))
+	fmt.Fprintf(&s.b, `<text x="%s" y="%s" font-size="%s" text-anchor="%s">%s</text>`+"\n", round(x), round(y),
+		number(size), a, html.EscapeString(text))
 }
 
 // vertical draws text that is read from below, centred at its coordinates.
 func (s *svg) vertical(x, y, size float64, text string) {
-	fmt.Fprintf(&s.b, `<text font-size="%s" text-anchor="middle" transform="translate(%s %s) rotate(-90)">%s</text>`+"\n", number(size), round(x), round(y),
+	fmt.Fprintf(&s.b, `<text font-size="%s" text-anchor="middle" transform="translate(%s %s) rotate(-90)">%s</text>`+"\n",
+		number(size), round(x), round(y),
 		html.EscapeString(text))
 }
 

@@ -40,7 +40,8 @@ func TestListingsAreFresh(t *testing.T) {
 		assert.True(t, names[filepath.Base(o)], "%s: no such package", filepath.Base(o))
 	}
 	if t.Failed() {
-		t.Log("the exported API has changed: run go generate ./internal/apilist, and read its diff before you commit it; docs/compatibility.md")
+		t.Log("the exported API has changed: run go generate ./internal/apilist, and read its diff before you commit it; " +
+			"docs/compatibility.md")
 	}
 }
 
@@ -157,7 +158,8 @@ func TestDifference(t *testing.T) {
 
 func TestPublic(t *testing.T) {
 	t.Parallel()
-	for path, want := range map[string]bool{"ci": true, "accesslayer/cm": true, "cmd/ddk-validate": false, "internal/check": false, "ci/ciwrap/internal/x": false,
+	for path, want := range map[string]bool{"ci": true, "accesslayer/cm": true, "cmd/ddk-validate": false,
+		"internal/check": false, "ci/ciwrap/internal/x": false,
 		"testing": true, "test/storm": false, "validate": true, "validate/suite/cmsuite": false} {
 		assert.Equal(t, want, isPublic(path), path)
 	}

@@ -82,7 +82,8 @@ func (g graph) up(o *order) []arrow {
 // summary describes the arrows in one line.
 func (g graph) summary(o *order) string {
 	up := len(g.up(o))
-	return fmt.Sprintf("%d files, %d arrows, %d point up (%.1f%%, limit %g%%)", len(o.files), len(g), up, percent(up, len(g)), o.maxUp)
+	return fmt.Sprintf("%d files, %d arrows, %d point up (%.1f%%, limit %g%%)", len(o.files), len(g), up,
+		percent(up, len(g)), o.maxUp)
 }
 
 // percent returns part as a percentage of all.

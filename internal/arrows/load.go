@@ -46,7 +46,8 @@ type listed struct {
 // load reads the packages in a folder and below it, without tests. The folder is relative to dir, which is in the
 // module.
 func load(dir, folder string) ([]*source, error) {
-	list := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", "./"+folder+"/...")
+	list := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,DepOnly",
+		"./"+folder+"/...")
 	list.Dir = dir
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
@@ -54,7 +55,8 @@ func load(dir, folder string) ([]*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w: %s", err, stderr.Bytes())
 	}
-	l := loader{root: filepath.Join(dir, folder), fset: token.NewFileSet(), exports: make(map[string]string), read: make(map[string]*types.Package)}
+	l := loader{root: filepath.Join(dir, folder), fset: token.NewFileSet(), exports: make(map[string]string),
+		read: make(map[string]*types.Package)}
 	l.compiled = importer.ForCompiler(l.fset, "gc", l.open)
 	var pkgs []*source
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; { // go list names a package after those that it imports

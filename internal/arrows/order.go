@@ -59,7 +59,8 @@ func (o *order) check(files []string) error {
 		}
 	}
 	if missing != nil {
-		return fmt.Errorf("not in the list (add each below its callers and above the files that it calls): %s", strings.Join(missing, ", "))
+		return fmt.Errorf("not in the list (add each below its callers and above the files that it calls): %s",
+			strings.Join(missing, ", "))
 	}
 	for _, f := range o.files {
 		if !exists[f] {

@@ -27,7 +27,8 @@ func TestResults(t *testing.T) {
 			`{"Action":"skip","Package":"m/a","Test":"TestB"}`,
 			`{"Action":"output","Package":"m/a","Test":"TestC","Output":"got 1, want 2\n"}`,
 			`{"Action":"fail","Package":"m/a","Test":"TestC"}`,
-			`{"Action":"fail","Package":"m/a"}`}, 1, 1, 1, []string{"skip  m/a TestB: a_test.go:3: needs root\n", "got 1, want 2", "FAIL  m/a"}},
+			`{"Action":"fail","Package":"m/a"}`}, 1, 1, 1, []string{"skip  m/a TestB: a_test.go:3: needs root\n",
+			"got 1, want 2", "FAIL  m/a"}},
 		{"a package that does not build", []string{
 			`{"ImportPath":"m/b","Action":"build-output","Output":"b.go:1: no\n"}`,
 			`{"Action":"fail","Package":"m/b","FailedBuild":"m/b"}`}, 0, 1, 0, []string{"b.go:1: no"}},
@@ -47,7 +48,8 @@ func TestResults(t *testing.T) {
 			`{"Action":"output","Package":"m/a","Output":"FAIL\tm/a\t1.007s\n"}`,
 			`{"Action":"fail","Package":"m/a","Elapsed":1.038}`}, 1, 2, 0, []string{
 			"FAIL  m/a TestB did not end\nFAIL  m/a TestB/sub did not end\n    a_test.go:4: hello\npanic: test timed out",
-			"1 goroutines in packages of the project:\n\ngoroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1", "1 other goroutines:\n\ngoroutine 5", "FAIL  m/a\n"}},
+			"1 goroutines in packages of the project:\n\ngoroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1",
+			"1 other goroutines:\n\ngoroutine 5", "FAIL  m/a\n"}},
 		{"a run that is stopped", []string{
 			`{"Action":"run","Package":"m/a","Test":"TestA"}`}, 0, 0, 0, []string{"stopped  m/a TestA\n"}},
 		{"twice, the worse counts", []string{
@@ -80,25 +82,32 @@ func TestAll(t *testing.T) {
 		exit  int
 		last  string
 	}{
-		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, 0, "2 passed, 0 failed, 0 skipped"},
-		{"a skip is no failure", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, 0,
+		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, 0,
+			"2 passed, 0 failed, 0 skipped"},
+		{"a skip is no failure",
+			[]step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, 0,
 			"0 passed, 0 failed, 1 skipped"},
-		{"a failure does not stop the rest", []step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return errors.New("bad") }},
-			{name: "b", limit: time.Minute, run: ok}}, exitFailed, "1 passed, 1 failed, 0 skipped"},
-		{"the limit is no failure", []step{{name: "a", limit: time.Nanosecond, run: stopped}, {name: "b", limit: time.Minute, run: ok}}, exitTooSlow,
+		{"a failure does not stop the rest",
+			[]step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return errors.New("bad") }},
+				{name: "b", limit: time.Minute, run: ok}}, exitFailed, "1 passed, 1 failed, 0 skipped"},
+		{"the limit is no failure", []step{{name: "a", limit: time.Nanosecond, run: stopped}, {name: "b", limit: time.Minute,
+			run: ok}}, exitTooSlow,
 			"1 passed, 0 failed, 0 skipped, 1 too slow here (not checked; no failure of the code)"},
-		{"a defect before the limit is one", []step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error {
-			<-ctx.Done()
-			return defect{errors.New("bad")}
-		}}}, exitFailed, "0 passed, 1 failed, 0 skipped"},
-		{"a failed test before the limit is one", []step{{name: "test", limit: time.Nanosecond, run: func(ctx context.Context, r *runner) error {
-			r.results.set("m/a TestA", "fail")
-			return stopped(ctx, r)
-		}}}, exitFailed, "0 passed, 2 failed, 0 skipped"},
-		{"test steps count by their tests", []step{{name: "test", limit: time.Minute, run: func(_ context.Context, r *runner) error {
-			r.results.set("m/a TestA", "pass")
-			return nil
-		}}}, 0, "1 passed, 0 failed, 0 skipped"},
+		{"a defect before the limit is one",
+			[]step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error {
+				<-ctx.Done()
+				return defect{errors.New("bad")}
+			}}}, exitFailed, "0 passed, 1 failed, 0 skipped"},
+		{"a failed test before the limit is one",
+			[]step{{name: "test", limit: time.Nanosecond, run: func(ctx context.Context, r *runner) error {
+				r.results.set("m/a TestA", "fail")
+				return stopped(ctx, r)
+			}}}, exitFailed, "0 passed, 2 failed, 0 skipped"},
+		{"test steps count by their tests",
+			[]step{{name: "test", limit: time.Minute, run: func(_ context.Context, r *runner) error {
+				r.results.set("m/a TestA", "pass")
+				return nil
+			}}}, 0, "1 passed, 0 failed, 0 skipped"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,7 +128,8 @@ func TestAllStopped(t *testing.T) {
 		line, last string
 	}{
 		{errInterrupted, exitFailed, "FAIL (interrupted)", "0 passed, 2 failed, 0 skipped"},
-		{errTooSlow, exitTooSlow, "TOO SLOW HERE (not run: the whole run is stopped after 75m)", "0 passed, 0 failed, 0 skipped, 2 too slow here"},
+		{errTooSlow, exitTooSlow, "TOO SLOW HERE (not run: the whole run is stopped after 75m)",
+			"0 passed, 0 failed, 0 skipped, 2 too slow here"},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		out := new(bytes.Buffer)
@@ -171,20 +181,24 @@ func TestUsage(t *testing.T) {
 }
 
 func TestRanOut(t *testing.T) {
-	over := "fuzz: elapsed: 18s, execs: 5\nfuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\tm/a\t20.1s\n"
+	over := "fuzz: elapsed: 18s, execs: 5\nfuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    context deadline " +
+		"exceeded\nFAIL\nexit status 1\nFAIL\tm/a\t20.1s\n"
 	assert.True(t, ranOut(over))
 	for name, out := range map[string]string{
-		"passed":         "fuzz: elapsed: 20s, execs: 6\nPASS\n",
-		"an input fails": "fuzz: elapsed: 2s, execs: 6\n--- FAIL: FuzzX (2.08s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:5: bad\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
-		"a hang":         "fuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
-		"never began":    "--- FAIL: FuzzX (0.08s)\n    context deadline exceeded\nFAIL\n",
+		"passed": "fuzz: elapsed: 20s, execs: 6\nPASS\n",
+		"an input fails": "fuzz: elapsed: 2s, execs: 6\n--- FAIL: FuzzX (2.08s)\n    --- FAIL: FuzzX (0.00s)\n        " +
+			"x_test.go:5: bad\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
+		"a hang": "fuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    fuzzing process hung or terminated " +
+			"unexpectedly: exit status 2\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
+		"never began": "--- FAIL: FuzzX (0.08s)\n    context deadline exceeded\nFAIL\n",
 	} {
 		assert.False(t, ranOut(out), name)
 	}
 }
 
 func TestLastFuzzLine(t *testing.T) {
-	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: 20\nPASS\n"))
+	assert.Equal(t, "elapsed: 6s, execs: 20", lastFuzzLine("fuzz: elapsed: 3s, execs: 10\nfuzz: elapsed: 6s, execs: "+
+		"20\nPASS\n"))
 	assert.Empty(t, lastFuzzLine("PASS\n"))
 }
 

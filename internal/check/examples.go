@@ -24,7 +24,8 @@ func examples(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir+string(filepath.Separator), "./examples/..."); err != nil {
+	if err := r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir+string(filepath.Separator),
+		"./examples/..."); err != nil {
 		return err
 	}
 	exe := ""
@@ -54,9 +55,11 @@ var pairs = []exchange{
 	{program: "pingpong", server: []string{"uc", "-c"}, client: []string{"uc", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
 	{program: "pingpong", server: []string{"ud", "-c"}, client: []string{"ud", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
 	{program: "pingpong", server: []string{"srq", "-c"}, client: []string{"srq", "-c", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "rping", server: []string{"-s", "-a", "127.0.0.1"}, client: []string{"-c", "-a", "127.0.0.1", "-I", "127.0.0.2", "-C", "10", "-V", "-S", "65535"}},
+	{program: "rping", server: []string{"-s", "-a", "127.0.0.1"}, client: []string{"-c", "-a", "127.0.0.1", "-I",
+		"127.0.0.2", "-C", "10", "-V", "-S", "65535"}},
 	{program: "perftest", server: []string{"send_bw"}, client: []string{"send_bw", "-d", "127.0.0.2", "127.0.0.1"}},
-	{program: "perftest", server: []string{"write_lat", "-R"}, client: []string{"write_lat", "-R", "-d", "127.0.0.2", "127.0.0.1"}},
+	{program: "perftest", server: []string{"write_lat", "-R"}, client: []string{"write_lat", "-R", "-d",
+		"127.0.0.2", "127.0.0.1"}},
 	{program: "lnd", server: []string{"serve"}, client: []string{"ping", "127.0.0.1"}, stays: true},
 }
 
@@ -64,7 +67,8 @@ var pairs = []exchange{
 func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	fmt.Fprintf(r.out, "$ %s %s    # and its client: %s %s\n", p.program, strings.Join(p.server, " "), p.program, strings.Join(p.client, " "))
+	fmt.Fprintf(r.out, "$ %s %s    # and its client: %s %s\n", p.program, strings.Join(p.server, " "), p.program,
+		strings.Join(p.client, " "))
 	server := r.command(ctx, nil, bin, p.server...)
 	server.Stderr = r.out
 	pr, pw := io.Pipe()

@@ -203,7 +203,8 @@ func (u *unfinished) all() []*running { return *u }
 func reason(text string) string {
 	var l []string
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "=== ") &&
+			!strings.HasPrefix(line, "--- ") {
 			l = append(l, line)
 		}
 	}

@@ -79,7 +79,8 @@ func (r *runner) one(ctx context.Context, s step) string {
 		limited, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
 		failedBefore := r.results.failed()
 		err = s.run(limited, r)
-		if cause := context.Cause(limited); cause != nil && !errors.As(err, new(defect)) && r.results.failed() == failedBefore {
+		if cause := context.Cause(limited); cause != nil && !errors.As(err, new(defect)) &&
+			r.results.failed() == failedBefore {
 			err = cause // what the step complains of is that it was stopped
 		}
 		cancel()
@@ -93,7 +94,8 @@ func (r *runner) one(ctx context.Context, s step) string {
 	case errors.Is(err, errTooSlow) && !started:
 		word, result = fmt.Sprintf("TOO SLOW HERE (not run: the whole run is stopped after %s)", short(overall)), "slow"
 	case errors.Is(err, errTooSlow):
-		word, result = fmt.Sprintf("TOO SLOW HERE (stopped after %s; takes %s on 2 quiet cores)", short(s.limit), short(s.expect)), "slow"
+		word, result = fmt.Sprintf("TOO SLOW HERE (stopped after %s; takes %s on 2 quiet cores)", short(s.limit),
+			short(s.expect)), "slow"
 	default:
 		word, result = "FAIL ("+err.Error()+")", "fail"
 	}

@@ -38,7 +38,8 @@ func steps(full bool) []step {
 		return r.goTest(ctx, []string{"-short"}, "./...")
 	}}
 	if full {
-		vetThis = step{"vet", "go build and go vet for " + strings.Join(systems, ", "), false, 135 * s, 8 * m, vet(systems...)}
+		vetThis = step{"vet", "go build and go vet for " + strings.Join(systems, ", "), false, 135 * s, 8 * m,
+			vet(systems...)}
 		quick = step{"test", "go test, with virtual machines", false, 390 * s, 15 * m, test}
 	}
 	return []step{
@@ -47,14 +48,19 @@ func steps(full bool) []step {
 		quick,
 		{"race", "go test -race of packages with goroutines", true, 480 * s, 18 * m, race},
 		{"lint", "golangci-lint", true, 45 * s, 10 * m, lint},
-		{"fuzz", fmt.Sprintf("a third of the fuzz targets (part by commit) for %v, two at a time", fuzzTime), true, 150 * s, 14 * m, fuzz},
+		{"fuzz", fmt.Sprintf("a third of the fuzz targets (part by commit) for %v, two at a time", fuzzTime), true,
+			150 * s, 14 * m, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
-		{"storm", "a million messages over each IP version, on a network that harms half of all packets, in virtual time", true, 65 * s, 6 * m, storm},
-		{"udpstorm", "100,000 messages over UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 95 * s, 6 * m, udpStorm},
-		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal", true, 125 * s, 6 * m, chaos},
+		{"storm", "a million messages over each IP version, on a network that harms half of all packets, in virtual time",
+			true, 65 * s, 6 * m, storm},
+		{"udpstorm", "100,000 messages over UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 95 * s,
+			6 * m, udpStorm},
+		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal", true,
+			125 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link", true, 55 * s, 4 * m, certify},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
-		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true, 140 * s, 10 * m, mutants},
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true, 140 * s,
+			10 * m, mutants},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
 }
@@ -68,7 +74,8 @@ func format(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	bad, err := r.output(ctx, nil, filepath.Join(strings.Join(goroot, " "), "bin", "gofmt"), append([]string{"-l", "-s"}, files...)...)
+	bad, err := r.output(ctx, nil, filepath.Join(strings.Join(goroot, " "), "bin", "gofmt"),
+		append([]string{"-l", "-s"}, files...)...)
 	if err != nil {
 		return err
 	}
@@ -120,7 +127,10 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(p string) bool {
-		return slices.ContainsFunc(folders, func(f string) bool { return p == module+"/"+f || strings.HasPrefix(p, module+"/"+f+"/") })
+		return slices.ContainsFunc(folders, func(f string) bool {
+			return p == module+"/"+f ||
+				strings.HasPrefix(p, module+"/"+f+"/")
+		})
 	}), nil
 }
 
@@ -185,12 +195,14 @@ func chaos(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return err
 	}
-	return r.do(ctx, nil, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$", "-v", "./test/chaos", "-chaos.duration=2m")
+	return r.do(ctx, nil, "go", "test", "-race", "-count=1", "-timeout", "5m30s", "-run", "^TestChaos$", "-v",
+		"./test/chaos", "-chaos.duration=2m")
 }
 
 func lint(ctx context.Context, r *runner) error {
 	if bin, err := exec.LookPath("golangci-lint"); err == nil {
-		if v, err := r.output(ctx, nil, bin, "version", "--short"); err == nil && len(v) > 0 && strings.TrimPrefix(v[0], "v") == linterVersion {
+		if v, err := r.output(ctx, nil, bin, "version", "--short"); err == nil && len(v) > 0 &&
+			strings.TrimPrefix(v[0], "v") == linterVersion {
 			return r.do(ctx, nil, bin, "run", "./...")
 		}
 	}
@@ -228,7 +240,8 @@ func fuzz(ctx context.Context, r *runner) error {
 		wg.Go(func() {
 			for t := range work {
 				// Without a bound, a target with long inputs spends its time on making them shorter.
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", fuzzTime.String(), "-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", fuzzTime.String(),
+					"-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
 				b, err := c.CombinedOutput()
 				mu.Lock()
 				if ctx.Err() != nil {
@@ -277,7 +290,8 @@ func ranOut(out string) bool {
 	before, after, ok := strings.Cut(out, "--- FAIL: ")
 	_, after, _ = strings.Cut(after, "\n")
 	complaint, _, _ := strings.Cut(after, "FAIL\n")
-	return ok && strings.TrimSpace(complaint) == "context deadline exceeded" && lastFuzzLine(before) != "" && !strings.Contains(out, "Failing input")
+	return ok && strings.TrimSpace(complaint) == "context deadline exceeded" && lastFuzzLine(before) != "" &&
+		!strings.Contains(out, "Failing input")
 }
 
 // lastFuzzLine returns the last progress line of a fuzz run: how many executions, how many of interest.
@@ -294,7 +308,8 @@ func lastFuzzLine(out string) string {
 // bench runs all benchmarks briefly, then those that have a ratio to keep at some length: their table comes last, where
 // it is seen. A ratio that is missed fails nothing: the machine may be busy.
 func bench(ctx context.Context, r *runner) error {
-	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p", "1", "./..."); err != nil {
+	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p",
+		"1", "./..."); err != nil {
 		return err
 	}
 	if !r.present("bench/cmd/table") {
@@ -312,7 +327,8 @@ func udpStorm(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$", "-v", "./"+dir, "-udpstorm.messages=100000")
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestUDPStorm$",
+		"-v", "./"+dir, "-udpstorm.messages=100000")
 }
 
 // storm runs test/storm at full length.
@@ -320,7 +336,8 @@ func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v", "./test/storm", "-storm.messages=1000000")
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v",
+		"./test/storm", "-storm.messages=1000000")
 }
 
 // folderOf returns the folder of the test file that contains a text.
@@ -376,7 +393,8 @@ func certify(ctx context.Context, r *runner) error {
 		return err
 	}
 	defer cleanup()
-	for _, args := range [][]string{{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"}, {"--link", "network", "--set", "ip=6"}} {
+	for _, args := range [][]string{{"--link", "udp"}, {"--link", "direct"}, {"--link", "network"},
+		{"--link", "network", "--set", "ip=6"}} {
 		if err := r.do(ctx, nil, bin, append([]string{"run", "reference"}, args...)...); err != nil {
 			return err
 		}

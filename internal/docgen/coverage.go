@@ -38,8 +38,10 @@ func coveragePage() (string, error) {
 		}
 		fmt.Fprintf(&body, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), judged, code(c.Touched))
 	}
-	return fmt.Sprintf("# Coverage\n\n%sEvery requirement, and the cases of `ddk-validate` for it: %d covered, %d uncovered, %d cases.\n%s",
-		strings.Replace(generatedNote, "package ci", "the suites under validate", 1), covered, uncovered, len(catalog.Cases()), body.String()), nil
+	return fmt.Sprintf("# Coverage\n\n%sEvery requirement, and the cases of `ddk-validate` for it: %d covered, %d "+
+		"uncovered, %d cases.\n%s",
+		strings.Replace(generatedNote, "package ci", "the suites under validate",
+			1), covered, uncovered, len(catalog.Cases()), body.String()), nil
 }
 
 // books are what sections are of, in the order of the page.

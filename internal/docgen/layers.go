@@ -13,7 +13,8 @@ func layerTable(rows []layers.Row) string {
 	var b strings.Builder
 	b.WriteString("\n| package | room for | may import | modules |\n|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Folder, r.Purpose, names(r.Own, "anything above"), names(r.Modules, "any"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Folder, r.Purpose, names(r.Own, "anything above"),
+			names(r.Modules, "any"))
 	}
 	b.WriteString("\n")
 	return b.String()
@@ -37,7 +38,8 @@ func depguardRules(module string, rows []layers.Row) string {
 		if len(r.Own) > 0 && r.Own[0] == layers.Any {
 			continue
 		}
-		fmt.Fprintf(&b, "        %s:\n          list-mode: strict\n          files:\n", strings.ReplaceAll(r.Folder, "/", "-"))
+		fmt.Fprintf(&b, "        %s:\n          list-mode: strict\n          files:\n",
+			strings.ReplaceAll(r.Folder, "/", "-"))
 		fmt.Fprintf(&b, "            - \"${base-path}/%s/**\"\n            - \"!$test\"\n", r.Folder)
 		for j, s := range rows {
 			if j != i && strings.HasPrefix(s.Folder, r.Folder+"/") {
@@ -82,7 +84,8 @@ func denied(rows []layers.Row, i int) []string {
 	var l []string
 	for _, s := range rows {
 		for _, o := range append([]string{rows[i].Folder}, rows[i].Own...) {
-			if strings.HasPrefix(s.Folder, o+"/") && !slices.Contains(rows[i].Own, s.Folder) && s.Folder != rows[i].Folder && !slices.Contains(l, s.Folder) {
+			if strings.HasPrefix(s.Folder, o+"/") && !slices.Contains(rows[i].Own, s.Folder) && s.Folder != rows[i].Folder &&
+				!slices.Contains(l, s.Folder) {
 				l = append(l, s.Folder)
 			}
 		}
@@ -95,5 +98,6 @@ func pendingRule(p layers.PendingFolders) string {
 	if len(p) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("      - path: '%s'\n        linters: [lll, staticcheck]\n        text: 'line is|ST1000|ST1020|ST1021|ST1022'\n", p.Pattern())
+	return fmt.Sprintf("      - path: '%s'\n        linters: [lll, staticcheck]\n        text: 'line "+
+		"is|ST1000|ST1020|ST1021|ST1022'\n", p.Pattern())
 }

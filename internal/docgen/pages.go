@@ -9,7 +9,8 @@ import (
 	"ciddk/ci"
 )
 
-const generatedNote = "<!-- Written by internal/docgen from package ci. Do not edit: go generate ./internal/docgen -->\n\n"
+const generatedNote = "<!-- Written by internal/docgen from package ci. Do not edit: go generate ./internal/docgen " +
+	"-->\n\n"
 
 // headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are here to hold the Go
 // values against.
@@ -24,17 +25,24 @@ var headerStatuses = strings.Fields(`SUCCESS INSUFFICIENT_RESOURCES INSUFFICIENT
 
 // statusMeanings stand in for the comments that a constant in ci does without, its name being plain there.
 var statusMeanings = map[string]string{
-	"Success": "done; never returned as an error", "Canceled": "the request was cancelled", "Interrupted": "a wait was interrupted",
-	"MaxMcastQPsReached": "no multicast attachment is left", "InvalidQPState": "not legal in the QP's state, or no such transition",
+	"Success": "done; never returned as an error", "Canceled": "the request was cancelled",
+	"Interrupted":        "a wait was interrupted",
+	"MaxMcastQPsReached": "no multicast attachment is left", "InvalidQPState": "not legal in the QP's state, or no such " +
+		"transition",
 	"InvalidAPMState": "not legal in the path migration state", "InvalidPortState": "not legal in the port's state",
 	"InvalidState": "adapter in reset or removed; access layer: parent being destroyed",
-	"InvalidPKey":  "P_Key index out of range, or its entry is invalid", "InvalidLKey": "no such L_Key", "InvalidRKey": "no such or not the current R_Key",
-	"InvalidMaxWRs": "queue depth beyond the limit", "InvalidMaxSGE": "number of SGEs beyond the limit", "InvalidCQSize": "CQ size beyond the limit, or 0",
+	"InvalidPKey":  "P_Key index out of range, or its entry is invalid", "InvalidLKey": "no such L_Key",
+	"InvalidRKey":   "no such or not the current R_Key",
+	"InvalidMaxWRs": "queue depth beyond the limit", "InvalidMaxSGE": "number of SGEs beyond the limit",
+	"InvalidCQSize":  "CQ size beyond the limit, or 0",
 	"InvalidSRQSize": "SRQ size beyond the limit", "InvalidGID": "not a usable GID", "InvalidLID": "not a usable LID",
-	"InvalidGUID": "no adapter or port with that GUID", "InvalidGUIDMask": "bad GUID mask", "InvalidCallback": "callback missing or unsuitable",
-	"InvalidWRType": "opcode illegal for this kind of QP", "QPInTimewait": "QP still in time-wait", "EEInTimewait": "EE context still in time-wait",
-	"InvalidPort": "port number out of range", "NotDone": "not finished", "InvalidIndex": "index out of range",
-	"NoMatch": "no item with those attributes", "Pending": "in progress", "UnknownError": "an error that is no status; never returned by a driver",
+	"InvalidGUID": "no adapter or port with that GUID", "InvalidGUIDMask": "bad GUID mask",
+	"InvalidCallback": "callback missing or unsuitable",
+	"InvalidWRType":   "opcode illegal for this kind of QP", "QPInTimewait": "QP still in time-wait",
+	"EEInTimewait": "EE context still in time-wait",
+	"InvalidPort":  "port number out of range", "NotDone": "not finished", "InvalidIndex": "index out of range",
+	"NoMatch": "no item with those attributes", "Pending": "in progress", "UnknownError": "an error that is no status; " +
+		"never returned by a driver",
 }
 
 func statusPage(s *ciSource) (string, error) {
@@ -51,10 +59,13 @@ func statusPage(s *ciSource) (string, error) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Statuses\n\n" + generatedNote + `A verb that worked returns nil. One that failed returns an error that wraps a status, found with ` + "`errors.Is`" + ` or ` +
+	b.WriteString("# Statuses\n\n" + generatedNote +
+		`A verb that worked returns nil. One that failed returns an error that wraps a status, found with ` +
+		"`errors.Is`" + ` or ` +
 		"`ci.StatusOf`" + `, and has changed
 nothing. Values are those of the 2003 headers. Beside the statuses listed at a verb, any verb may answer with the handle status of its
-receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `InvalidState`" + `. The last column lists the verbs that document the status.
+receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `InvalidState`" +
+		`. The last column lists the verbs that document the status.
 
 | value | Go | header (IB_…) | meaning | verbs |
 |--:|---|---|---|---|
@@ -72,7 +83,8 @@ receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `Inva
 		if doc == "" {
 			return "", fmt.Errorf("status %s has no meaning", c.name)
 		}
-		fmt.Fprintf(&b, "| %d | `%s` | `%s` | %s | %s |\n", i, c.name, headerStatuses[i], cell(doc), strings.Join(users[c.name], " "))
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` | %s | %s |\n", i, c.name, headerStatuses[i], cell(doc),
+			strings.Join(users[c.name], " "))
 	}
 	return b.String(), nil
 }
@@ -81,7 +93,8 @@ receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `Inva
 // certifier.
 var completionCauses = []struct{ side, cause string }{
 	{"both", "done"},
-	{"both", "send: longer than the port or, for UD, the path can carry; receive: the buffers are too small for the message"},
+	{"both", "send: longer than the port or, for UD, the path can carry; receive: the buffers are too small for the " +
+		"message"},
 	{"both", "inconsistency inside the QP; a UD send through an unusable address vector"},
 	{"both", "an SGE's key, domain, bounds or rights are wrong"},
 	{"both", "the QP went to Error (or its send queue to SQError) before this work was done"},
@@ -105,7 +118,8 @@ func completionPage(s *ciSource) (string, error) {
 		return "", fmt.Errorf("ci has %d completion statuses, this table %d", len(cs), len(completionCauses))
 	}
 	var b strings.Builder
-	b.WriteString("# Completions\n\n" + generatedNote + `On an entry whose status is not ` + "`WCSuccess`" + `, only ID, Status, QPN, Context and VendorErr are valid. Every work request that fails makes a
+	b.WriteString("# Completions\n\n" + generatedNote + `On an entry whose status is not ` + "`WCSuccess`" +
+		`, only ID, Status, QPN, Context and VendorErr are valid. Every work request that fails makes a
 completion, signaled or not; the first one names the cause, those behind it are ` + "`WCFlushErr`" + `.
 
 ## Status
@@ -114,9 +128,11 @@ completion, signaled or not; the first one names the cause, those behind it are 
 |--:|---|---|---|---|
 `)
 	for i, c := range cs {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", i, c.name, ci.WCStatus(i), completionCauses[i].side, completionCauses[i].cause)
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", i, c.name, ci.WCStatus(i), completionCauses[i].side,
+			completionCauses[i].cause)
 	}
-	b.WriteString("\n## Operation\n\nReceives have bit 7 set and no send has; the headers later gave bit 7 to three sends as well ([D-24](deviations.md)).\n\n| value | Go | completes |\n|--:|---|---|\n")
+	b.WriteString("\n## Operation\n\nReceives have bit 7 set and no send has; the headers later gave bit 7 to three " +
+		"sends as well ([D-24](deviations.md)).\n\n| value | Go | completes |\n|--:|---|---|\n")
 	ops := []struct {
 		op   ci.WCOp
 		of   string
@@ -156,9 +172,11 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"QP", "no", "the first packet came while in RTR: a communication manager takes the connection as established"},
 	{"QP", "with CapAPM", "the alternate path is now the primary; load another and rearm"},
 	{"CA", "no", "the adapter is of no use any more; close and open again"},
-	{"port", "yes", "a packet with a wrong P_Key"}, {"port", "yes", "a datagram with a wrong Q_Key"}, {"port", "yes", "a management packet with a wrong M_Key"},
+	{"port", "yes", "a packet with a wrong P_Key"}, {"port", "yes", "a datagram with a wrong Q_Key"}, {"port", "yes",
+		"a management packet with a wrong M_Key"},
 	{"port", "yes", "capabilities changed; query again"}, {"port", "yes", "the system image GUID changed"},
-	{"port", "yes", "the link's buffers overran"}, {"port", "yes", "too many link errors"}, {"port", "yes", "the link's flow control failed"}, {"port", "yes", "a management packet with a wrong B_Key"},
+	{"port", "yes", "the link's buffers overran"}, {"port", "yes", "too many link errors"}, {"port", "yes",
+		"the link's flow control failed"}, {"port", "yes", "a management packet with a wrong B_Key"},
 	{"QP", "with CapAPM", "the peer asked to migrate, and is not followed"},
 	{"QP", "no", "a request of the peer was not legal; the QP is in Error"},
 	{"QP", "no", "a request of the peer was denied access; the QP is in Error"},
@@ -168,8 +186,10 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"SRQ", "with CapSRQ", "fewer than Limit receives are left; post and arm again"},
 	{"SRQ", "with CapSRQ", "the SRQ failed"},
 	{"QP", "with CapSRQ", "a QP in Error takes no more from its SRQ; it may be destroyed"},
-	{"CA", "vendor", "the driver resets the adapter"}, {"CA", "vendor", "a client must let go"}, {"CA", "vendor", "the reset is over"}, {"CA", "vendor", "the reset failed"},
-	{"port", "recommended", "query LID again; paths to this port change"}, {"port", "recommended", "query the P_Key table again"},
+	{"CA", "vendor", "the driver resets the adapter"}, {"CA", "vendor", "a client must let go"}, {"CA", "vendor",
+		"the reset is over"}, {"CA", "vendor", "the reset failed"},
+	{"port", "recommended", "query LID again; paths to this port change"}, {"port", "recommended",
+		"query the P_Key table again"},
 	{"port", "recommended", "query SMLID again"}, {"port", "recommended", "query the GID table again"},
 	{"CA", "vendor", "the adapter goes away"},
 	{"CQ", "vendor detail", "comes beside EventCQError"},
@@ -182,38 +202,50 @@ func eventPage(s *ciSource) (string, error) {
 		return "", fmt.Errorf("ci has %d events, this table %d", len(cs), len(eventRows))
 	}
 	var b strings.Builder
-	b.WriteString("# Asynchronous events\n\n" + generatedNote + `The context of an event is that given when the object was made: at ` + "`OpenCA`" + ` or ` + "`OnEvent`" + ` for CA and port events, at the create for the
+	b.WriteString("# Asynchronous events\n\n" + generatedNote +
+		`The context of an event is that given when the object was made: at ` + "`OpenCA`" + ` or ` + "`OnEvent`" +
+		` for CA and port events, at the create for the
 others [SAS-2.1-10]. Events of one object come in order, one at a time [SAS-2.3-21]; those of different objects may overlap. They may
-come before the create has returned [SAS-2.1-12], and none comes after ` + "`Destroy`" + ` has [SAS-2.1-30]. LID and port events are recommended, not required [SAS-2.1-19, -20].
+come before the create has returned [SAS-2.1-12], and none comes after ` + "`Destroy`" +
+		` has [SAS-2.1-30]. LID and port events are recommended, not required [SAS-2.1-19, -20].
 
 | value | Go | name | object | optional | meaning |
 |--:|---|---|---|---|---|
 `)
 	for i, c := range cs {
 		r := eventRows[i]
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", i+1, c.name, ci.EventType(i+1), r.object, r.optional, r.reaction)
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", i+1, c.name, ci.EventType(i+1), r.object,
+			r.optional, r.reaction)
 	}
 	return b.String(), nil
 }
 
 // ifaces is the order in which the pages list the interfaces of ci.
-var ifaces = []string{"Registrar", "HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW", "DMA", "RDD", "EEC"}
+var ifaces = []string{"Registrar", "HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW",
+	"DMA", "RDD", "EEC"}
 
 // otherUses are capability bits that no verb's comment names, with what they speak of.
 var otherUses = map[string]string{
 	"CapUC": "QPs of type UC", "CapUD": "QPs of type UD", "CapRD": "QPs of type RD, `PD.AllocRDD` and all below it",
-	"CapRawMulticast": "`QP.AttachMcast` of a raw QP", "CapZeroBased": "the ZeroBased access bit", "CapSendInvalidate": "the SendInvalidate flag", "CapLSO": "`OpLSO`",
-	"CapIPChecksum": "the SendIPChecksum and SendL4Checksum flags, WCChecksumOK", "CapModifyWRDepth": "QPFieldSendDepth, QPFieldRecvDepth",
-	"CapAPM": "QPFieldAlternate, QPFieldAPM; the path migration events", "CapChangePrimaryPort": "QPFieldPort from SQD to RTS",
-	"CapCurrentQPState": "QPFieldCurrentState", "CapShutdownPort": "PortFieldShutdown", "CapInitType": "PortFieldInitType",
+	"CapRawMulticast": "`QP.AttachMcast` of a raw QP", "CapZeroBased": "the ZeroBased access bit",
+	"CapSendInvalidate": "the SendInvalidate flag", "CapLSO": "`OpLSO`",
+	"CapIPChecksum":        "the SendIPChecksum and SendL4Checksum flags, WCChecksumOK",
+	"CapModifyWRDepth":     "QPFieldSendDepth, QPFieldRecvDepth",
+	"CapAPM":               "QPFieldAlternate, QPFieldAPM; the path migration events",
+	"CapChangePrimaryPort": "QPFieldPort from SQD to RTS",
+	"CapCurrentQPState":    "QPFieldCurrentState", "CapShutdownPort": "PortFieldShutdown",
+	"CapInitType":        "PortFieldInitType",
 	"CapPortActiveEvent": "EventPortActive", "CapSystemGUID": "CAAttr.SystemGUID, PortFieldSystemGUID",
 	"CapPKeyCounter": "PortAttr.PKeyErrors and its reset", "CapQKeyCounter": "PortAttr.QKeyErrors and its reset",
-	"CapMW2": "MWType2, `OpBindMW`", "CapFastReg": "`OpFastReg`, `OpLocalInv`", "CapHardwareSMA": "the adapter answers SMPs itself",
+	"CapMW2": "MWType2, `OpBindMW`", "CapFastReg": "`OpFastReg`, `OpLocalInv`", "CapHardwareSMA": "the adapter answers " +
+		"SMPs itself",
 }
 
 func capsPage(s *ciSource) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Capability bits\n\n" + generatedNote + "`CAAttr.Caps` holds what a driver claims. A clear bit goes with `Unsupported` from everything in its row; a set bit goes with an answer that is\nnot. The certifier holds each claim against the answers, both ways. RC needs no bit.\n\n| Go | verbs | else |\n|---|---|---|\n")
+	b.WriteString("# Capability bits\n\n" + generatedNote + "`CAAttr.Caps` holds what a driver claims. A clear bit goes " +
+		"with `Unsupported` from everything in its row; a set bit goes with an answer that is\nnot. The certifier holds " +
+		"each claim against the answers, both ways. RC needs no bit.\n\n| Go | verbs | else |\n|---|---|---|\n")
 	for _, c := range s.consts["Caps"] {
 		var verbs []string
 		for _, iface := range ifaces {
@@ -234,7 +266,9 @@ func capsPage(s *ciSource) (string, error) {
 
 func verbsPage(s *ciSource) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Verbs\n\n" + generatedNote + "## Where each ci verb went\n\nRows are numbered as in the table of the 2003 headers' verbs, 1 to 67. A row that only varies another verb is an option of it.\n\n| row | ci verb | Go |\n|---|---|---|\n")
+	b.WriteString("# Verbs\n\n" + generatedNote + "## Where each ci verb went\n\nRows are numbered as in the table of " +
+		"the 2003 headers' verbs, 1 to 67. A row that only varies another verb is an option of it.\n\n| row | ci verb | Go " +
+		"|\n|---|---|---|\n")
 	rows, err := mapping(s.doc)
 	if err != nil {
 		return "", err
@@ -266,7 +300,8 @@ without allocation; **drain** as thread, and returns only when no callback of th
 			continue
 		}
 		fmt.Fprintf(&b, "## %s\n\n", iface)
-		fmt.Fprintf(&b, "%s\n\n| verb | SAS | context | claim | statuses | requirements |\n|---|---|---|---|---|---|\n", s.ifcdocs[iface])
+		fmt.Fprintf(&b, "%s\n\n| verb | SAS | context | claim | statuses | requirements |\n|---|---|---|---|---|---|\n",
+			s.ifcdocs[iface])
 		for _, m := range ms {
 			doc := m.doc
 			if m.name == "Destroy" && doc == "" {
@@ -311,7 +346,8 @@ func mapping(doc string) ([][3]string, error) {
 			if len(r) <= at[1] {
 				return nil, fmt.Errorf("short row in the mapping: %q", t)
 			}
-			rows = append(rows, [3]string{strings.TrimSpace(string(r[:at[0]])), strings.TrimSpace(string(r[at[0]:at[1]])), strings.TrimSpace(string(r[at[1]:]))})
+			rows = append(rows, [3]string{strings.TrimSpace(string(r[:at[0]])), strings.TrimSpace(string(r[at[0]:at[1]])),
+				strings.TrimSpace(string(r[at[1]:]))})
 		}
 	}
 	return rows, nil

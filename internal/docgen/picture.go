@@ -19,8 +19,10 @@ type box struct {
 // layer table.
 var boxes = []box{
 	{20, 20, 620, 52, "user", "Upper protocols, applications", []string{"everything that drives an HCA uses only ci"}, ""},
-	{20, 108, 620, 62, "kit", "accesslayer", []string{"registry, object tree, asynchronous destroy, PnP; MAD services, CM, connecting by IP"}, "accesslayer"},
-	{680, 20, 260, 150, "user", "ddk-validate", []string{"certifies any ci.HCA,", "black box,", "requirement by requirement"}, ""},
+	{20, 108, 620, 62, "kit", "accesslayer", []string{"registry, object tree, asynchronous destroy, PnP; MAD services, " +
+		"CM, connecting by IP"}, "accesslayer"},
+	{680, 20, 260, 150, "user", "ddk-validate", []string{"certifies any ci.HCA,", "black box,",
+		"requirement by requirement"}, ""},
 	{20, 206, 920, 44, "ci", "ci: the Channel Interface", nil, ""},
 	{20, 286, 215, 80, "driver", "hca/reference", []string{"software HCA:", "RC, UC, UD, SRQ, windows"}, "hca/reference"},
 	{255, 286, 215, 80, "driver", "hca/mlx4", []string{"ConnectX-3 in user space"}, "hca/mlx4"},

@@ -14,9 +14,11 @@ func requirementsPage() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Requirements\n\n" + strings.Replace(generatedNote, "package ci", "validate/req", 1) + `Every statement of the 2002 specification that can be held against something, numbered by section. **Scope** says who must hold it: the driver
+	b.WriteString("# Requirements\n\n" + strings.Replace(generatedNote, "package ci", "validate/req", 1) +
+		`Every statement of the 2002 specification that can be held against something, numbered by section. **Scope** says who must hold it: the driver
 alone, the access layer above it, the process boundary, a subnet, or a reader of documents. Which cases check a requirement, and how the
-last run went, is printed by ` + "`ddk-validate list` and `ddk-validate explain ID`" + `. Rules finer than these (` + "`CI-…`, `IBTA-…`" + `) stand beside their cases.
+last run went, is printed by ` + "`ddk-validate list` and `ddk-validate explain ID`" + `. Rules finer than these (` +
+		"`CI-…`, `IBTA-…`" + `) stand beside their cases.
 `)
 	section := ""
 	n := 0

@@ -26,7 +26,8 @@ type ciSource struct {
 type constant struct{ name, doc string }
 
 func parseCI(dir string) (*ciSource, error) {
-	s := &ciSource{fset: token.NewFileSet(), consts: map[string][]constant{}, ifaces: map[string]*ast.InterfaceType{}, ifcdocs: map[string]string{}}
+	s := &ciSource{fset: token.NewFileSet(), consts: map[string][]constant{}, ifaces: map[string]*ast.InterfaceType{},
+		ifcdocs: map[string]string{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,8 @@ func (s *ciSource) collect(g *ast.GenDecl) {
 				last = ""
 			}
 			if last != "" {
-				s.consts[last] = append(s.consts[last], constant{spec.Names[0].Name, oneLine(spec.Doc.Text() + " " + spec.Comment.Text())})
+				s.consts[last] = append(s.consts[last],
+					constant{spec.Names[0].Name, oneLine(spec.Doc.Text() + " " + spec.Comment.Text())})
 			}
 		case *ast.TypeSpec:
 			if i, ok := spec.Type.(*ast.InterfaceType); ok {
@@ -102,7 +104,8 @@ func (s *ciSource) methods(iface string) []method {
 		if err := printer.Fprint(&b, s.fset, fn); err != nil {
 			continue
 		}
-		l = append(l, method{f.Names[0].Name, oneLine(f.Doc.Text()), f.Names[0].Name + strings.TrimPrefix(oneLine(b.String()), "func")})
+		l = append(l, method{f.Names[0].Name, oneLine(f.Doc.Text()),
+			f.Names[0].Name + strings.TrimPrefix(oneLine(b.String()), "func")})
 	}
 	return l
 }

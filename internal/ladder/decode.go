@@ -57,7 +57,8 @@ func message(m mad.CMMessage) Text {
 	switch m := m.(type) {
 	case *mad.REQ:
 		t.Fields = fmt.Sprintf("service %s, QPN %#x", service(m.ServiceID), m.LocalQPN)
-		t.More = []string{fmt.Sprintf("starting PSN %#06x", m.StartingPSN), "answer within " + span(m.RemoteTimeout.Duration())}
+		t.More = []string{fmt.Sprintf("starting PSN %#06x", m.StartingPSN), "answer within " +
+			span(m.RemoteTimeout.Duration())}
 		if m.HasAlternate() {
 			t.More = append(t.More, "alternate path")
 		}

@@ -16,7 +16,8 @@ import (
 
 // ip wraps a packet as it is on a network.
 func ip(p *wire.Packet) []byte {
-	f := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4}, IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP, Src: [4]byte{10, 0, 1, 1}, Dst: [4]byte{10, 0, 1, 2}},
+	f := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4}, IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP,
+		Src: [4]byte{10, 0, 1, 1}, Dst: [4]byte{10, 0, 1, 2}},
 		UDP: wire.UDP{SrcPort: 0xc000, DstPort: wire.RoCEv2Port}, Packet: *p}
 	return wire.AppendIP(nil, &f)
 }
@@ -27,13 +28,15 @@ func mgmt(m mad.CMMessage) []byte {
 	h := mad.CMHeader(1, m)
 	h.Put(b)
 	m.Put(b[mad.HeaderLen:])
-	return ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b})
+	return ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1},
+		Payload: b})
 }
 
 func TestDecode(t *testing.T) {
 	rej := &mad.REJ{Message: mad.WhichOther, Reason: mad.RejTimeout}
 	require.NoError(t, rej.SetAdditionalInfo([]byte("who")))
-	req := &mad.REQ{ServiceID: 0x1234, LocalQPN: 0x11, StartingPSN: 0x22, RemoteTimeout: 18, Alternate: mad.CMPath{LocalLID: 0xffff}}
+	req := &mad.REQ{ServiceID: 0x1234, LocalQPN: 0x11, StartingPSN: 0x22, RemoteTimeout: 18,
+		Alternate: mad.CMPath{LocalLID: 0xffff}}
 	at := func(last byte) [16]byte { return wire.GIDFromIPv4([4]byte{10, 0, 2, last}) }
 	for name, x := range map[string]struct {
 		packet []byte
@@ -41,11 +44,15 @@ func TestDecode(t *testing.T) {
 	}{
 		"REQ": {mgmt(req), ladder.Text{Name: "REQ", Fields: "service 0x1234, QPN 0x11",
 			More: []string{"starting PSN 0x000022", "answer within 1.07 s", "alternate path"}}},
-		"REP": {mgmt(&mad.REP{LocalQPN: 0x33, StartingPSN: 0x44}), ladder.Text{Name: "REP", Fields: "QPN 0x33, starting PSN 0x000044"}},
+		"REP": {mgmt(&mad.REP{LocalQPN: 0x33, StartingPSN: 0x44}),
+			ladder.Text{Name: "REP", Fields: "QPN 0x33, starting PSN 0x000044"}},
 		"RTU": {mgmt(&mad.RTU{}), ladder.Text{Name: "RTU"}},
-		"MRA": {mgmt(&mad.MRA{Message: mad.WhichLAP, ServiceTimeout: 3}), ladder.Text{Name: "MRA", Fields: "of LAP, wait for 33 us"}},
-		"REJ": {mgmt(rej), ladder.Text{Name: "REJ", Fields: "of no message, reason 4, timeout", More: []string{`information "who"`}}},
-		"REJ, consumer": {mgmt(&mad.REJ{Message: mad.WhichREP, Reason: mad.RejConsumer, PrivateData: [mad.REJPrivateLen]byte{'n', 'o'}}),
+		"MRA": {mgmt(&mad.MRA{Message: mad.WhichLAP, ServiceTimeout: 3}),
+			ladder.Text{Name: "MRA", Fields: "of LAP, wait for 33 us"}},
+		"REJ": {mgmt(rej), ladder.Text{Name: "REJ", Fields: "of no message, reason 4, timeout",
+			More: []string{`information "who"`}}},
+		"REJ, consumer": {mgmt(&mad.REJ{Message: mad.WhichREP, Reason: mad.RejConsumer,
+			PrivateData: [mad.REJPrivateLen]byte{'n', 'o'}}),
 			ladder.Text{Name: "REJ", Fields: "of REP, reason 28, consumer reject", More: []string{`private data "no"`}}},
 		"DREQ": {mgmt(&mad.DREQ{RemoteQPN: 0x55}), ladder.Text{Name: "DREQ", Fields: "of QPN 0x55"}},
 		"DREP": {mgmt(&mad.DREP{}), ladder.Text{Name: "DREP"}},
@@ -53,16 +60,20 @@ func TestDecode(t *testing.T) {
 			ladder.Text{Name: "LAP", Fields: "of QPN 0x66, alternate path", More: []string{"10.0.2.1 to 10.0.2.2"}}},
 		"APR":      {mgmt(&mad.APR{Status: mad.APRRejected}), ladder.Text{Name: "APR", Fields: "status 3, path rejected"}},
 		"SIDR_REQ": {mgmt(&mad.SIDRREQ{ServiceID: 0x77}), ladder.Text{Name: "SIDR_REQ", Fields: "service 0x77"}},
-		"SIDR_REP": {mgmt(&mad.SIDRREP{QPN: 0x88, QKey: 0x99}), ladder.Text{Name: "SIDR_REP", Fields: "status 0, QPN and Q_Key valid",
-			More: []string{"QPN 0x88", "Q_Key 0x99"}}},
-		"SIDR_REP, none": {mgmt(&mad.SIDRREP{Status: mad.SIDRNoQP}), ladder.Text{Name: "SIDR_REP", Fields: "status 3, no QP available"}},
+		"SIDR_REP": {mgmt(&mad.SIDRREP{QPN: 0x88, QKey: 0x99}),
+			ladder.Text{Name: "SIDR_REP", Fields: "status 0, QPN and Q_Key valid",
+				More: []string{"QPN 0x88", "Q_Key 0x99"}}},
+		"SIDR_REP, none": {mgmt(&mad.SIDRREP{Status: mad.SIDRNoQP}),
+			ladder.Text{Name: "SIDR_REP", Fields: "status 3, no QP available"}},
 		"SEND": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PSN: 0xabc}, Payload: []byte("text")}),
 			ladder.Text{Name: "SEND", Fields: "PSN 0x000abc", More: []string{`"text"`}}},
-		"datagram": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 2}, DETH: wire.DETH{QKey: 3, SrcQP: 4}, Payload: []byte("text")}),
+		"datagram": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 2}, DETH: wire.DETH{QKey: 3, SrcQP: 4},
+			Payload: []byte("text")}),
 			ladder.Text{Name: "SEND", Fields: "to QPN 0x2, Q_Key 0x3, from QPN 0x4", More: []string{`"text"`}}},
 		"ACK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 1}, AETH: wire.AETH{Syndrome: wire.ACK(5)}}),
 			ladder.Text{Name: "ACK", Fields: "PSN 0x000001"}},
-		"NAK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 2}, AETH: wire.AETH{Syndrome: wire.NAKPSNSequence}}),
+		"NAK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 2},
+			AETH: wire.AETH{Syndrome: wire.NAKPSNSequence}}),
 			ladder.Text{Name: wire.NAKPSNSequence.String(), Fields: "PSN 0x000002"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,10 +107,12 @@ func TestRecorder(t *testing.T) {
 	r.Watch(&sim.Datagram{From: b, To: a, Arrived: true, Data: sent.Data})
 	got, err := r.Stop()
 	require.NoError(t, err, "what had left before the start may arrive")
-	assert.Equal(t, &ladder.Chart{Title: "title", Ends: [2]string{"a", "b"}, Messages: got.Messages, Notes: got.Notes}, got)
+	assert.Equal(t, &ladder.Chart{Title: "title", Ends: [2]string{"a", "b"}, Messages: got.Messages, Notes: got.Notes},
+		got)
 	assert.Empty(t, got.Messages)
 	assert.Empty(t, got.Notes)
-	assert.Equal(t, []string{"title", "a", "b", "ms"}, read(t, ladder.SVG(got)).texts[1:], "of nothing, too, there is a picture")
+	assert.Equal(t, []string{"title", "a", "b", "ms"}, read(t, ladder.SVG(got)).texts[1:],
+		"of nothing, too, there is a picture")
 
 	r = recorder()
 	r.Start()

@@ -36,7 +36,8 @@ func TestCharts(t *testing.T) {
 			}
 			have, err := os.ReadFile(file)
 			require.NoError(t, err)
-			assert.Equal(t, ladder.SVG(c), strings.ReplaceAll(string(have), "\r\n", "\n"), "%s is stale: run go generate ./internal/ladder", s.file)
+			assert.Equal(t, ladder.SVG(c), strings.ReplaceAll(string(have), "\r\n", "\n"),
+				"%s is stale: run go generate ./internal/ladder", s.file)
 		})
 	}
 }

@@ -57,7 +57,10 @@ func (r *Recorder) Stop() (*Chart, error) {
 	}
 	c := r.chart
 	c.Messages = slices.Clone(c.Messages)
-	slices.SortStableFunc(c.Messages, func(a, b Message) int { return cmp.Or(cmp.Compare(a.Sent, b.Sent), cmp.Compare(a.From, b.From)) })
+	slices.SortStableFunc(c.Messages, func(a, b Message) int {
+		return cmp.Or(cmp.Compare(a.Sent, b.Sent),
+			cmp.Compare(a.From, b.From))
+	})
 	c.Notes = slices.Clone(c.Notes)
 	first := time.Duration(math.MaxInt64)
 	for _, m := range c.Messages {
@@ -105,7 +108,8 @@ func (r *Recorder) Watch(d *sim.Datagram) {
 		}
 		return
 	}
-	m := Message{Sent: at, Lost: d.Verdict == impair.Drop, Alternate: d.From != r.ports[Left][0] && d.From != r.ports[Right][0]}
+	m := Message{Sent: at, Lost: d.Verdict == impair.Drop, Alternate: d.From != r.ports[Left][0] &&
+		d.From != r.ports[Right][0]}
 	if slices.Contains(r.ports[Right], d.From) {
 		m.From = Right
 	}

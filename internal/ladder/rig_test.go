@@ -212,9 +212,11 @@ func newEnd(w *world, side ladder.Side, clk clock.Clock, addrs []netip.Addr) *en
 	}
 	seed := [32]byte{byte(side) + 1}
 	qpns := map[ladder.Side]ci.QPN{ladder.Left: 0x11, ladder.Right: 0x22}
-	e.hca = must(reference.New(reference.Config{GUID: 0x1111*ci.GUID(side+1) | 0x02dd<<48, Ports: ports, Clock: clk, Rand: rand.NewChaCha8(seed),
-		QPN: func(c ci.QPCreate) (ci.QPN, error) { qpns[side]++; return qpns[side] - 1, nil }}))
-	e.al = accesslayer.New(accesslayer.Config{Clock: clk, PollInterval: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	e.hca = must(reference.New(reference.Config{GUID: 0x1111*ci.GUID(side+1) | 0x02dd<<48, Ports: ports, Clock: clk,
+		Rand: rand.NewChaCha8(seed),
+		QPN:  func(c ci.QPCreate) (ci.QPN, error) { qpns[side]++; return qpns[side] - 1, nil }}))
+	e.al = accesslayer.New(accesslayer.Config{Clock: clk, PollInterval: -1,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	require.NoError(w.t, e.al.Register(e.hca))
 	e.mads = must(mads.New(e.al, mads.Config{FirstAgent: 1 + uint32(side)}))
 	e.cm = must(cm.New(e.al, e.mads, cm.Config{Clock: clk, Rand: rand.New(rand.NewChaCha8(seed))}))
@@ -291,7 +293,8 @@ func (e *end) happens(event string) {
 	e.w.look()
 }
 
-var eventNames = map[cm.EventType]string{cm.EventEstablished: "Established", cm.EventDelayed: "Delayed", cm.EventDisconnect: "Disconnect",
+var eventNames = map[cm.EventType]string{cm.EventEstablished: "Established", cm.EventDelayed: "Delayed",
+	cm.EventDisconnect:   "Disconnect",
 	cm.EventDisconnected: "Disconnected", cm.EventAlternate: "Alternate", cm.EventTimeWaitExit: "TimeWaitExit"}
 
 // qpEvent waits for an event of the QP.
@@ -317,7 +320,8 @@ func (e *end) use(c cm.Conn, err error) cm.Conn {
 
 // newQP makes the end's QP.
 func (e *end) newQP(typ ci.QPType) *accesslayer.QP {
-	q := must(e.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: e.cq, RecvCQ: e.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}},
+	q := must(e.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: e.cq, RecvCQ: e.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
+		SendSGE: 1, RecvSGE: 1}},
 		func(_ *accesslayer.QP, ev ci.Event) { e.qpEvents <- ev.Type }))
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -120,7 +120,8 @@ var scenes = []scene{
 				e.datagrams()
 				w.loseFirst("SIDR_REQ")
 				e.call("Lookup")
-				r, err := e.cm.Lookup(w.t.Context(), cm.LookupConfig{Service: service, Path: e.path(1), Timeout: 80 * time.Millisecond})
+				r, err := e.cm.Lookup(w.t.Context(), cm.LookupConfig{Service: service, Path: e.path(1),
+					Timeout: 80 * time.Millisecond})
 				require.NoError(w.t, err)
 				e.happens("LookupReply")
 				av := must(e.pd.NewAV(e.path(1).AV))
@@ -137,7 +138,8 @@ var scenes = []scene{
 				require.NoError(w.t, r.Accept(e.qp.Num(), qkey, nil))
 				e.complete(ci.WCRecv)
 			}}},
-	{file: "connect-alternate.svg", story: "REQ, <REP, RTU, LAP, <APR, SEND, <ACK, <SEND, ACK, SEND lost, SEND again lost, SEND again lost, SEND again, <ACK, DREQ, <DREP",
+	{file: "connect-alternate.svg", story: "REQ, <REP, RTU, LAP, <APR, SEND, <ACK, <SEND, ACK, SEND lost, SEND again " +
+		"lost, SEND again lost, SEND again, <ACK, DREQ, <DREP",
 		title: "An alternate path is loaded, and taken when the first one fails", ends: clientServer, ports: 2, lost: 3,
 		consumers: [2]func(*world, *end){
 			func(w *world, e *end) {

@@ -10,7 +10,8 @@ import (
 
 // kindNames are the notes as the legend has them, kindClasses as the style sheet has.
 var (
-	kindNames   = [kinds]string{Event: "event", Call: "call of the consumer", ConnState: "state of the connection", QPState: "state of the QP"}
+	kindNames = [kinds]string{Event: "event", Call: "call of the consumer", ConnState: "state of the connection",
+		QPState: "state of the QP"}
 	kindClasses = [kinds]string{Event: "ev", Call: "call", ConnState: "cm", QPState: "qp"}
 )
 
@@ -35,7 +36,8 @@ func SVG(c *Chart) string {
 	p := layout(c)
 	h := p.height + legendGap
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, h, html.EscapeString(c.Title))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width,
+		h, html.EscapeString(c.Title))
 	b.WriteString("<!-- Written by internal/ladder from a run: go generate ./internal/ladder -->\n" + style)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, h)
 	put(&b, "title", width/2, 20, "middle", c.Title)
@@ -55,7 +57,8 @@ func SVG(c *Chart) string {
 }
 
 func put(b *strings.Builder, class string, x, y int, anchor, text string) {
-	fmt.Fprintf(b, `<text class="%s" x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(text))
+	fmt.Fprintf(b, `<text class="%s" x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor,
+		html.EscapeString(text))
 }
 
 // lines draws the time axis and the life lines.
@@ -99,12 +102,14 @@ func (a *arrow) draw(b *strings.Builder) {
 	if a.Lost {
 		xe := x0 + dir*(rightX-leftX)*lostPart/100
 		ye := a.at(xe)
-		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %.1f"/><path class="cross" d="M%d %.1fl10 10m0 -10l-10 10"/>`, x0, y0, xe, ye, xe-5, ye-5)
+		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %.1f"/><path class="cross" d="M%d %.1fl10 10m0 -10l-10 10"/>`, x0,
+			y0, xe, ye, xe-5, ye-5)
 		fmt.Fprintf(b, `<text class="lostword" x="%d" y="%.1f" text-anchor="%s">lost</text>`, xe+dir*12, ye+4, anchor(dir))
 	} else {
 		angle := math.Atan2(float64(y1-y0), float64(x1-x0)) * 180 / math.Pi
 		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %d"/>`, x0, y0, x1-dir*7, y1-int(math.Round(slope*float64(dir*7))))
-		fmt.Fprintf(b, `<path class="head" d="M0 0l-9 -4.5v9z" transform="translate(%d %d) rotate(%.2f)"/>`, x1-dir, y1, angle)
+		fmt.Fprintf(b, `<path class="head" d="M0 0l-9 -4.5v9z" transform="translate(%d %d) rotate(%.2f)"/>`,
+			x1-dir, y1, angle)
 	}
 	// The text is set along the line; the turn is that of a line read from left to right.
 	turn := math.Atan(slope) * 180 / math.Pi
@@ -119,13 +124,15 @@ func (a *arrow) draw(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, `<g transform="translate(%d %.1f) rotate(%.2f)">`, x, y, turn)
 	over, under := a.lines()
-	fmt.Fprintf(b, `<text y="%d" text-anchor="%s"><tspan class="name">%s</tspan>`, -5-textLine*len(over), at, html.EscapeString(name))
+	fmt.Fprintf(b, `<text y="%d" text-anchor="%s"><tspan class="name">%s</tspan>`, -5-textLine*len(over), at,
+		html.EscapeString(name))
 	if a.Fields != "" {
 		b.WriteString(" " + html.EscapeString(a.Fields))
 	}
 	b.WriteString("</text>")
 	for i, s := range over {
-		fmt.Fprintf(b, `<text class="more" y="%d" text-anchor="%s">%s</text>`, -5-textLine*(len(over)-1-i), at, html.EscapeString(s))
+		fmt.Fprintf(b, `<text class="more" y="%d" text-anchor="%s">%s</text>`, -5-textLine*(len(over)-1-i), at,
+			html.EscapeString(s))
 	}
 	if under != "" {
 		fmt.Fprintf(b, `<text class="more" y="%d" text-anchor="%s">%s</text>`, textLine-2, at, html.EscapeString(under))
@@ -151,8 +158,10 @@ func anchor(dir int) string {
 }
 
 func (c *chip) draw(b *strings.Builder) {
-	fmt.Fprintf(b, `<g class="chip %s"><rect x="%d" y="%d" width="%d" height="17" rx="4"/>`, kindClasses[c.Kind], c.x, c.y-8, c.w)
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text></g>`+"\n", c.x+c.w/2, c.y+5, html.EscapeString(c.Text))
+	fmt.Fprintf(b, `<g class="chip %s"><rect x="%d" y="%d" width="%d" height="17" rx="4"/>`, kindClasses[c.Kind],
+		c.x, c.y-8, c.w)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text></g>`+"\n", c.x+c.w/2, c.y+5,
+		html.EscapeString(c.Text))
 }
 
 // legend explains what the chart has.

@@ -16,7 +16,8 @@ var table string
 const Any = "*"
 
 // TestModules are what test files of every layer may import beside the standard library.
-var TestModules = []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "golang.org/x/net/nettest", "github.com/golang/mock",
+var TestModules = []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
+	"golang.org/x/net/nettest", "github.com/golang/mock",
 	"github.com/rogpeppe/go-internal", "github.com/gopacket/gopacket"}
 
 // Row is one layer.
@@ -94,7 +95,8 @@ func Check(rows []Row, module, folder, path string, test bool) error {
 	if std(path) || slices.Contains(row.Modules, Any) || covers(row.Modules, path) || test && covers(TestModules, path) {
 		return nil
 	}
-	return fmt.Errorf("%s may not import %s; outside the standard library it may import %s", row.Folder, path, or(row.Modules))
+	return fmt.Errorf("%s may not import %s; outside the standard library it may import %s", row.Folder, path,
+		or(row.Modules))
 }
 
 // std reports whether a path is of the standard library: its first element has no dot.

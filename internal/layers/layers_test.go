@@ -87,6 +87,7 @@ func TestRowsHavePackages(t *testing.T) {
 	rows, err := Rows()
 	require.NoError(t, err)
 	for _, r := range rows {
-		assert.True(t, slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, r.Folder+"/") }), "%s has no package", r.Folder)
+		assert.True(t, slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, r.Folder+"/") }),
+			"%s has no package", r.Folder)
 	}
 }

@@ -10,7 +10,8 @@ import (
 func TestPending(t *testing.T) {
 	p := parsePending("# comment\n\na/b\nc/...\n")
 	pattern := regexp.MustCompile(p.Pattern())
-	for folder, want := range map[string]bool{"a/b": true, "a/b/x": false, "a": false, "a/bc": false, "c": true, "c/d/e": true, "cd": false} {
+	for folder, want := range map[string]bool{"a/b": true, "a/b/x": false, "a": false, "a/bc": false, "c": true,
+		"c/d/e": true, "cd": false} {
 		assert.Equal(t, want, p.Has(folder), folder)
 		assert.Equal(t, want, pattern.MatchString(folder+"/f.go"), folder)
 	}

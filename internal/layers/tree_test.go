@@ -46,7 +46,8 @@ func sources(t *testing.T) (module string, all []*source) {
 		if !assert.NoError(t, err) {
 			continue
 		}
-		all = append(all, &source{name: name, folder: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), fset: fset, file: f})
+		all = append(all, &source{name: name, folder: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
+			fset: fset, file: f})
 	}
 	require.NotEmpty(t, all)
 	return module, all
@@ -135,8 +136,9 @@ func TestReplayable(t *testing.T) {
 // Forbidden words are put together here, so that this file does not contain them.
 var (
 	machine = regexp.MustCompile(`(\.\./shared)|((^|[^\w.~}$/-])/(work|root|home)/[\w.])`)
-	hosts   = regexp.MustCompile(`\b(proxy|sum)\.golang\.` + `org|registry\.npm` + `js|py` + `pi\.org|deb\.debian\.` + `org|GO` + `PROXY=http`)
-	loose   = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|(["\x60]|// ?|: )[Nn]ot (yet )?imple` + `mented\b`)
+	hosts   = regexp.MustCompile(`\b(proxy|sum)\.golang\.` + `org|registry\.npm` + `js|py` + `pi\.org|deb\.debian\.` +
+		`org|GO` + `PROXY=http`)
+	loose = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|(["\x60]|// ?|: )[Nn]ot (yet )?imple` + `mented\b`)
 )
 
 // TestWords reads every text file for what no stranger could use: this machine's paths, registry hosts, and unfinished

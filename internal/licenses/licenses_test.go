@@ -27,7 +27,8 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, string(committed), table(list), "stale: go generate ./internal/licenses")
 
 	// A shipped module may have any of these. MPL-2.0 obliges those who ship, so it is for tests.
-	free := []string{"MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Apache-2.0", "OFL-1.1", "CC-BY-4.0", "(FTL OR GPL-2.0-or-later)"}
+	free := []string{"MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Apache-2.0", "OFL-1.1", "CC-BY-4.0",
+		"(FTL OR GPL-2.0-or-later)"}
 	for _, m := range list {
 		if m.use == shipped {
 			for _, id := range strings.Split(m.license, " AND ") {
@@ -47,17 +48,21 @@ func TestPage(t *testing.T) {
 }
 
 func TestClassify(t *testing.T) {
-	const mit = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation\n" +
+	const mit = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software and " +
+		"associated documentation\n" +
 		"files. The above copyright notice  and this permission notice shall be included"
-	const bsd = "Redistribution and use in source and binary forms, with or without. * Redistributions in binary form must reproduce the above. "
+	const bsd = "Redistribution and use in source and binary forms, with or without. * Redistributions in binary form " +
+		"must reproduce the above. "
 	for name, tt := range map[string]struct {
 		text string
 		want []string
 	}{
-		"MIT":          {mit, []string{"MIT"}},
-		"BSD 2":        {bsd, []string{"BSD-2-Clause"}},
-		"BSD 3":        {bsd + "Neither the name may be used to endorse or promote products derived from this software without specific prior written permission", []string{"BSD-3-Clause"}},
-		"two":          {mit + "\nLicensed under the Apache License, Version 2.0 (the \"License\")", []string{"MIT", "Apache-2.0"}},
+		"MIT":   {mit, []string{"MIT"}},
+		"BSD 2": {bsd, []string{"BSD-2-Clause"}},
+		"BSD 3": {bsd + "Neither the name may be used to endorse or promote products derived from this software " +
+			"without specific prior written permission", []string{"BSD-3-Clause"}},
+		"two": {mit + "\nLicensed under the Apache License, Version 2.0 (the \"License\")",
+			[]string{"MIT", "Apache-2.0"}},
 		"half of MIT":  {mit[:100], nil},
 		"proprietary":  {"All rights reserved.", nil},
 		"empty":        {"", nil},

@@ -52,7 +52,8 @@ func modules(ctx context.Context, root string) ([]module, error) {
 	var file struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := goJSON(ctx, root, "", func(d *json.Decoder) error { return d.Decode(&file) }, "mod", "edit", "-json"); err != nil {
+	if err := goJSON(ctx, root, "", func(d *json.Decoder) error { return d.Decode(&file) }, "mod", "edit",
+		"-json"); err != nil {
 		return nil, err
 	}
 	list := map[string]*module{}
@@ -92,7 +93,8 @@ func modules(ctx context.Context, root string) ([]module, error) {
 }
 
 // mark notes what the packages of a system use.
-func mark(ctx context.Context, root, system string, test bool, list map[string]*module, users map[string]map[string]bool) error {
+func mark(ctx context.Context, root, system string, test bool, list map[string]*module,
+	users map[string]map[string]bool) error {
 	args := []string{"list", "-deps", "-json=ImportPath,Imports,ForTest,Module"}
 	as := shipped
 	if test {

@@ -14,7 +14,8 @@ This page is for those who ship the kit or a program that uses it. It lists ever
 expression. "Shipped" modules are in packages or programs of the kit on Linux, macOS or Windows; "tests only" modules are in none.
 The packages of ` + "`ci`, `wire` and `mad`" + ` use no module at all.
 
-The page is generated: ` + "`go generate ./internal/licenses`" + `. A test fails when it is stale, when a module has no license file or an unknown
+The page is generated: ` + "`go generate ./internal/licenses`" +
+		`. A test fails when it is stale, when a module has no license file or an unknown
 license, and when a module with a reciprocal license is used outside of tests.
 
 | module | version | license | use | used by |

@@ -27,7 +27,8 @@ type HCA interface {
 // Config returns the configuration of an HCA with all capabilities of the engine that need nothing but ports.
 func Config(ports ...rvt.Port) rvt.Config {
 	caps := ci.CapUC | ci.CapUD | ci.CapAV | ci.CapMulticast | ci.CapSRQ | ci.CapFastReg | ci.CapAPM
-	return rvt.Config{Info: ci.HCAInfo{GUID: ci.GUID(0x02df<<48 | guids.Add(1)<<8)}, Attr: ci.CAAttr{Caps: caps}, Ports: ports, Rings: rings.RXE{}}
+	return rvt.Config{Info: ci.HCAInfo{GUID: ci.GUID(0x02df<<48 | guids.Add(1)<<8)}, Attr: ci.CAAttr{Caps: caps},
+		Ports: ports, Rings: rings.RXE{}}
 }
 
 var guids atomic.Uint64
@@ -73,9 +74,11 @@ func NewNode(t testing.TB, h HCA, typ ci.QPType, size int) *Node {
 	require.NoError(t, err)
 	n.CQ, err = n.PD.CreateCQ(ci.CQCreate{Size: 1000})
 	require.NoError(t, err)
-	n.MR, err = n.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(n.Buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic})
+	n.MR, err = n.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(n.Buf),
+		Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic})
 	require.NoError(t, err)
-	n.QP, err = n.PD.CreateQP(ci.QPCreate{Type: typ, SendCQ: n.CQ, RecvCQ: n.CQ, QPCaps: ci.QPCaps{SendDepth: 127, RecvDepth: 127, SendSGE: 2, RecvSGE: 2, MaxInline: 64}})
+	n.QP, err = n.PD.CreateQP(ci.QPCreate{Type: typ, SendCQ: n.CQ, RecvCQ: n.CQ, QPCaps: ci.QPCaps{SendDepth: 127,
+		RecvDepth: 127, SendSGE: 2, RecvSGE: 2, MaxInline: 64}})
 	require.NoError(t, err)
 	a, err := n.CA.Query()
 	require.NoError(t, err)
@@ -98,7 +101,8 @@ func (n *Node) close() {
 
 // AV returns the address of another node.
 func (n *Node) AV(to *Node) ci.AVAttr {
-	return ci.AVAttr{Port: 1, DLID: to.Attr.LID, Global: to.Attr.Link == ci.LinkEthernet, GRH: ci.GRH{DGID: to.Attr.GIDs[0].GID, HopLimit: 64}}
+	return ci.AVAttr{Port: 1, DLID: to.Attr.LID, Global: to.Attr.Link == ci.LinkEthernet,
+		GRH: ci.GRH{DGID: to.Attr.GIDs[0].GID, HopLimit: 64}}
 }
 
 // Connect takes a connected QP to RTS.
@@ -114,10 +118,12 @@ func (n *Node) Connect(to *Node) {
 	}
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic}
 	require.NoError(n.t, n.QP.Modify(ci.QPFieldsInit, a))
-	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: n.AV(to), AckTimeout: timeout}, MTU: mtu, DestNum: to.QP.Num(), RQPSN: 100,
+	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: n.AV(to), AckTimeout: timeout}, MTU: mtu,
+		DestNum: to.QP.Num(), RQPSN: 100,
 		RespRes: 4, MinRNRTimer: 1}
 	require.NoError(n.t, n.QP.Modify(ci.QPFieldsRTR, a))
-	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}
+	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4,
+		Primary: ci.Path{AckTimeout: timeout}}
 	require.NoError(n.t, n.QP.Modify(ci.QPFieldsRTS, a))
 }
 
@@ -190,7 +196,8 @@ func Exercise(t testing.TB, a, b *Node) {
 	require.Equal(t, a.Buf[:size], b.Buf[:size])
 
 	Fill(a.Buf[:size], 2)
-	a.Send(ci.SendWR{ID: 2, Op: ci.OpWrite, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304, SGL: a.SGE(0, size), Remote: r.Remote(0)})
+	a.Send(ci.SendWR{ID: 2, Op: ci.OpWrite, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304,
+		SGL: a.SGE(0, size), Remote: r.Remote(0)})
 	a.Poll(1)
 	wc := b.Poll(1)[0]
 	require.Equal(t, ci.WCRecvWrite, wc.Op)
@@ -204,7 +211,8 @@ func Exercise(t testing.TB, a, b *Node) {
 
 	binary.NativeEndian.PutUint64(b.Buf, 40)
 	a.Send(ci.SendWR{ID: 4, Op: ci.OpFetchAdd, SGL: a.SGE(0, 8), Remote: r.Remote(0), Atomic: ci.Atomic{Compare: 2}},
-		ci.SendWR{ID: 5, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.SGE(8, 8), Remote: r.Remote(0), Atomic: ci.Atomic{Compare: 42, Swap: 99}})
+		ci.SendWR{ID: 5, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.SGE(8, 8), Remote: r.Remote(0),
+			Atomic: ci.Atomic{Compare: 42, Swap: 99}})
 	a.Poll(1)
 	require.EqualValues(t, 40, binary.NativeEndian.Uint64(a.Buf))
 	require.EqualValues(t, 42, binary.NativeEndian.Uint64(a.Buf[8:]))

@@ -22,7 +22,8 @@ func Trains(rt rvt.Route) []rvt.Packet {
 	}
 	const mtu = 256
 	p := func(s wire.Service, op wire.Op, n, size int, f func(p *rvt.Packet)) rvt.Packet {
-		p := rvt.Packet{Service: s, Op: op, Start: true, End: true, PKey: 0xffff, DestQP: 0x123456, PSN: 0xfffffe, N: uint32(n), MTU: mtu,
+		p := rvt.Packet{Service: s, Op: op, Start: true, End: true, PKey: 0xffff, DestQP: 0x123456, PSN: 0xfffffe,
+			N: uint32(n), MTU: mtu,
 			Len: uint32(size), Payload: body(size), Route: rt}
 		if f != nil {
 			f(&p)
@@ -51,7 +52,10 @@ func Trains(rt rvt.Route) []rvt.Packet {
 		p(wire.RC, wire.OpFetchAdd, 1, 0, func(p *rvt.Packet) { p.VA, p.RKey, p.Swap = 8, 9, 10 }),
 		p(wire.UC, wire.OpSend, 2, mtu+4, nil),
 		p(wire.UC, wire.OpWrite, 3, 2*mtu+1, reth),
-		p(wire.UD, wire.OpSend, 1, 100, func(p *rvt.Packet) { p.SrcQP, p.QKey, p.HasImm, p.Imm = 0x654321, 0x80010000, true, 5 }),
+		p(wire.UD, wire.OpSend, 1, 100, func(p *rvt.Packet) {
+			p.SrcQP, p.QKey, p.HasImm, p.Imm = 0x654321,
+				0x80010000, true, 5
+		}),
 		p(wire.UD, wire.OpSend, 1, 0, func(p *rvt.Packet) { p.SrcQP, p.QKey = 1, 2 }),
 	}
 }
@@ -85,8 +89,9 @@ func Singles(t testing.TB, pkts []rvt.Packet, src, dst rvt.Addr) (out []Single) 
 			}
 			op, ok := wire.Make(p.Service, p.Op, p.Start && k == 0, p.End && last, p.HasImm && last, p.HasInv && last)
 			require.True(t, ok)
-			s := Single{Opcode: op, MigReq: p.MigReq, PKey: p.PKey, DestQP: p.DestQP, PSN: ci.PSN((uint32(p.PSN) + k) & 0xffffff),
-				SE: p.SE && last, Ack: p.Ack && last, Payload: string(body[:n]), Src: src, Dst: dst}
+			s := Single{Opcode: op, MigReq: p.MigReq, PKey: p.PKey, DestQP: p.DestQP,
+				PSN: ci.PSN((uint32(p.PSN) + k) & 0xffffff),
+				SE:  p.SE && last, Ack: p.Ack && last, Payload: string(body[:n]), Src: src, Dst: dst}
 			body = body[n:]
 			if op.HasDETH() {
 				s.SrcQP, s.QKey = p.SrcQP, p.QKey

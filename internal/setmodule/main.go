@@ -55,7 +55,8 @@ var valid = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]*(/[A-Za-z0-9~][A-Za-
 // checkPath rejects what cannot be a module path.
 func checkPath(path string) error {
 	if !valid.MatchString(path) {
-		return fmt.Errorf("%q is not a module path: use letters, digits and . _ ~ - between slashes, such as example.com/you/kit", path)
+		return fmt.Errorf("%q is not a module path: use letters, digits and . _ ~ - between slashes, such as "+
+			"example.com/you/kit", path)
 	}
 	if path == "std" || path == "cmd" {
 		return errors.New("the paths std and cmd belong to Go")

@@ -79,5 +79,6 @@ func replace(b []byte, old, path string, goMod bool) []byte {
 
 // inPath reports whether a character before the module path makes it part of something longer.
 func inPath(c byte) bool {
-	return c == '_' || c == '-' || c == '.' || c == '/' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+	return c == '_' || c == '-' || c == '.' || c == '/' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' ||
+		'a' <= c && c <= 'z'
 }

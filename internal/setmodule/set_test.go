@@ -20,9 +20,11 @@ func TestReplace(t *testing.T) {
 		goMod    bool
 	}{
 		{`import "kit/ci"`, `import "example.com/x/ci"`, false},
-		{"go run kit/cmd/a@latest, -require=kit@v1 -replace=kit=../kit", "go run example.com/x/cmd/a@latest, -require=example.com/x@v1 -replace=example.com/x=../kit", false},
+		{"go run kit/cmd/a@latest, -require=kit@v1 -replace=kit=../kit", "go run example.com/x/cmd/a@latest, " +
+			"-require=example.com/x@v1 -replace=example.com/x=../kit", false},
 		{"the path `kit`", "the path `example.com/x`", false},
-		{`"kit"; a kit; kit-guest; kit.agent; toolkit/x; ../kit/y; github.com/kit/z`, `"kit"; a kit; kit-guest; kit.agent; toolkit/x; ../kit/y; github.com/kit/z`, false},
+		{`"kit"; a kit; kit-guest; kit.agent; toolkit/x; ../kit/y; github.com/kit/z`,
+			`"kit"; a kit; kit-guest; kit.agent; toolkit/x; ../kit/y; github.com/kit/z`, false},
 		{"module kit\n\nreplace kit => ../..\n", "module example.com/x\n\nreplace example.com/x => ../..\n", true},
 		{"- kit/ci\nkit", "- example.com/x/ci\nkit", false},
 	} {
@@ -69,7 +71,8 @@ func TestTree(t *testing.T) {
 	} else {
 		run("build", "./...")
 		run("vet", "./ci/...", "./accesslayer/...", "./cmd/ddk-validate/...")
-		run("test", "-short", "./ci/...", "./wire/...", "./internal/docgen", "./validate/report", "./cmd/ddk-validate/scaffold")
+		run("test", "-short", "./ci/...", "./wire/...", "./internal/docgen", "./validate/report",
+			"./cmd/ddk-validate/scaffold")
 	}
 
 	_, err = setModule(dir, path, old)

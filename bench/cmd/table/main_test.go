@@ -16,7 +16,8 @@ func TestRun(t *testing.T) {
 
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.md")
-	require.NoError(t, os.WriteFile(page, []byte("<!-- table by bench/cmd/table -->\nold\n<!-- end of table -->\n"), 0o600))
+	require.NoError(t, os.WriteFile(page, []byte("<!-- table by bench/cmd/table -->\nold\n<!-- end of table -->\n"),
+		0o600))
 	require.NoError(t, run(1, "direct/write*", page, &b))
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
