@@ -9,7 +9,8 @@ func Cases() []Case {
 		return c
 	}
 	return append([]Case{
-		pair(Case{Name: "direct/write-1MiB", Want: 0.7, AtLeast: true, Op: "message", Bytes: mib, Open: openDirectWrite},
+		pair(Case{Name: "direct/write-1MiB", Want: 0.7, AtLeast: true, Op: "message", Bytes: mib,
+			Open: openDirectWrite},
 			"RDMA WRITE of 1 MiB over the direct link, post to poll", "copy of 1 MiB"),
 		pair(Case{Name: "direct/send-64B", Want: 10, Op: "message", Bytes: small,
 			Open: func() (Rig, error) { return openDirectSend(false, 1) }},

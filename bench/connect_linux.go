@@ -33,12 +33,15 @@ func connectCases() []Case {
 	one := func(name, kind, ours string) Case {
 		turns := func(kind string) turn { return turn{role{Kind: kind}, connects, false} }
 		return Case{Name: name, Op: "connection", Ours: []Entry{{Name: "ours", What: ours}},
-			Yards: []Entry{{Name: "yardstick", What: "TCP sockets, two processes: connect, accept, close, 32 in progress"}},
-			Open:  openTwo(Place{}, turns(kind), turns("tcp-connect"))}
+			Yards: []Entry{{Name: "yardstick", What: "TCP sockets, two processes: connect, accept, close, 32 in " +
+				"progress"}},
+			Open: openTwo(Place{}, turns(kind), turns("tcp-connect"))}
 	}
 	return []Case{
-		one("cm/connect", "connect", "connections over UDP between two processes, 32 in progress: REQ, REP, RTU, DREQ, DREP"),
-		one("cm/connect-qp", "connect-qp", "the same with a QP on each side, which is created, taken to RTS, and destroyed"),
+		one("cm/connect", "connect", "connections over UDP between two processes, 32 in progress: REQ, REP, RTU, "+
+			"DREQ, DREP"),
+		one("cm/connect-qp", "connect-qp", "the same with a QP on each side, which is created, taken to RTS, and "+
+			"destroyed"),
 	}
 }
 
@@ -77,7 +80,8 @@ func newConnectHalf(withQPs bool) func(*host, role) (half, error) {
 			return nil, err
 		}
 		c.undo = append(c.undo, hca.Close)
-		al := accesslayer.New(accesslayer.Config{PollInterval: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		al := accesslayer.New(accesslayer.Config{PollInterval: -1,
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		c.undo = append(c.undo, al.Close)
 		if err := al.Register(hca); err != nil {
 			return nil, err
@@ -196,8 +200,9 @@ func (c *connectHalf) qp(i int) (*accesslayer.QP, cm.QP, error) {
 	if !c.withQPs {
 		return nil, cm.QP{Num: ci.QPN(2 + i), Type: ci.RC}, nil
 	}
-	q, err := c.pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: c.cq, RecvCQ: c.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
-		SendSGE: 1, RecvSGE: 1}}, nil)
+	q, err := c.pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: c.cq, RecvCQ: c.cq,
+		QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
+			SendSGE: 1, RecvSGE: 1}}, nil)
 	if err != nil {
 		return nil, cm.QP{}, err
 	}

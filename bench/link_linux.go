@@ -242,7 +242,8 @@ func (l *tcpLink) join(to address) (err error) {
 		if l.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return fmt.Errorf("socket: %w", err)
 		}
-		if err := unix.Connect(l.fd, &unix.SockaddrInet4{Addr: to.Sock.Addr().As4(), Port: int(to.Sock.Port())}); err != nil {
+		if err := unix.Connect(l.fd, &unix.SockaddrInet4{Addr: to.Sock.Addr().As4(),
+			Port: int(to.Sock.Port())}); err != nil {
 			return fmt.Errorf("connect to %v: %w", to.Sock, err)
 		}
 	} else if l.fd, _, err = unix.Accept4(l.listener, unix.SOCK_CLOEXEC); err != nil {

@@ -9,7 +9,8 @@ import (
 // unlikely to have.
 type Place struct {
 	Here, There netip.Addr // of this process and of its peer: IPv4
-	Enter       []string   // a command that starts the peer's where There is, in front of the peer's own: ip netns exec NAME
+	// Enter is the prefix of the peer's command that makes it run where There is: ip netns exec NAME.
+	Enter []string
 }
 
 func (p Place) addresses() (here, there netip.Addr) {

@@ -68,7 +68,8 @@ func TestCasesRun(t *testing.T) {
 
 func TestOrders(t *testing.T) {
 	p := new(peer)
-	for _, o := range []order{{Do: "make", Role: role{Kind: "send"}}, {Do: "run"}, {Do: "join", Half: -1}, {Do: "dance"}} {
+	for _, o := range []order{{Do: "make", Role: role{Kind: "send"}}, {Do: "run"}, {Do: "join", Half: -1},
+		{Do: "dance"}} {
 		_, work, err := p.prepare(o)
 		require.Error(t, err, o.Do)
 		require.Nil(t, work)

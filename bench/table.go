@@ -102,8 +102,8 @@ func delay(b *strings.Builder, results []Result) {
 	cells := func(f Figures) string {
 		return fmt.Sprintf("%s, %s, %s", micros(f.Best()), micros(median(f.P99)), micros(median(f.Max)))
 	}
-	b.WriteString("| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | longest " +
-		"of all rounds | added | wanted | verdict |\n" +
+	b.WriteString("| link | load of QP A | QP B: median, 99 of 100, longest | longest of all rounds | alone | " +
+		"longest of all rounds | added | wanted | verdict |\n" +
 		strings.Repeat("| --- ", 9) + "|\n")
 	for _, r := range results {
 		yard := r.Entries[len(r.Ours)]

@@ -17,7 +17,8 @@ func TestWriteTables(t *testing.T) {
 	results := []Result{
 		{Case: Case{Name: "a/big", Ours: ours, Yards: yard, Want: 0.7, AtLeast: true, Bytes: 1 << 20},
 			Entries: []Figures{one(300_000, 262_144, 280_000), one(262_144)}},
-		{Case: Case{Name: "a/small", Ours: ours, Yards: yard, Want: 2, Bytes: 64}, Entries: []Figures{one(301), one(100)},
+		{Case: Case{Name: "a/small", Ours: ours, Yards: yard, Want: 2, Bytes: 64},
+			Entries:     []Figures{one(301), one(100)},
 			AllocsPerOp: 0.5},
 		{Case: Case{Name: "a/none", Ours: ours, Yards: yard, Want: 1, AtLeast: true},
 			Entries: []Figures{one(50_000), one(25_000)}},

@@ -33,10 +33,12 @@ func udpCases() []Case {
 		write(64 << 10),
 		write(mib),
 		pair(Case{Name: "udp/ping-64B", Want: 1.3, Op: "round trip", Bytes: small},
-			"SEND of 64 bytes and its answer over UDP, two processes spinning on Poll", "raw sockets, two processes, spinning",
+			"SEND of 64 bytes and its answer over UDP, two processes spinning on Poll", "raw sockets, two processes, "+
+				"spinning",
 			role{Kind: "send-ping", Size: small}, role{Kind: "udp-ping", Size: small}, bounces, false),
 		pair(Case{Name: "udp/send-64B", Want: 3, AtLeast: true, Op: "message", Bytes: small},
-			"SEND of 64 bytes over UDP, two processes, in batches of 32", "a raw socket that sends one datagram a call, two "+
+			"SEND of 64 bytes over UDP, two processes, in batches of 32", "a raw socket that sends one datagram a "+
+				"call, two "+
 				"processes",
 			role{Kind: "send", Size: small, Per: batch, Depth: floodBatches * batch}, role{Kind: "udp",
 				Size: small}, floods, false),
@@ -97,10 +99,10 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 	c := Case{
 		Name: "wire/bandwidth-" + Size(size), Table: Bandwidth, AtLeast: true, Op: "message", Bytes: size,
 		Yards: []Entry{
-			{"UDP", "sockets, a datagram a call, without CRC; messages larger than the largest that fits a packet (65507 " +
-				"bytes on loopback) are cut into such"},
-			{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, segmentation " +
-				"and receive offload, four trains a call"},
+			{"UDP", "sockets, a datagram a call, without CRC; messages larger than the largest that fits a packet " +
+				"(65507 bytes on loopback) are cut into such"},
+			{"UDP in trains", "sockets with packets as RoCEv2's, 12 bytes of header, an MTU of data and a CRC, " +
+				"segmentation and receive offload, four trains a call"},
 			{"TCP", "sockets, a message a call, at most 256 KiB"},
 		},
 	}
@@ -129,8 +131,8 @@ func latencyCase(at Place, part, size int, ops ...string) Case {
 			c.Ours = append(c.Ours, Entry{op, "half of the time of a SEND and its answer, both sides spin on Poll"})
 			turns = append(turns, one("send-ping"))
 		case OpWrite:
-			c.Ours = append(c.Ours, Entry{op, "the same with RDMA WRITE with immediate data, that the passive side may poll " +
-				"its CQ"})
+			c.Ours = append(c.Ours, Entry{op, "the same with RDMA WRITE with immediate data, that the passive side " +
+				"may poll its CQ"})
 			turns = append(turns, one("write-ping"))
 		case OpRead:
 			c.Name = "wire/fetch-" + Size(size)

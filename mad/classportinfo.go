@@ -45,8 +45,10 @@ func (a *ClassAddress) put(b []byte) {
 
 func (a *ClassAddress) parse(b []byte) {
 	w := be.Uint32(b[16:])
-	*a = ClassAddress{GID: [16]byte(b[:16]), TrafficClass: uint8(w >> 24), SL: uint8(w >> 20 & 15), FlowLabel: w & 0xfffff,
-		LID: be.Uint16(b[20:]), PKey: be.Uint16(b[22:]), HopLimit: b[24], QPN: get24(b[25:]), QKey: be.Uint32(b[28:])}
+	*a = ClassAddress{GID: [16]byte(b[:16]), TrafficClass: uint8(w >> 24), SL: uint8(w >> 20 & 15),
+		FlowLabel: w & 0xfffff,
+		LID:       be.Uint16(b[20:]), PKey: be.Uint16(b[22:]), HopLimit: b[24], QPN: get24(b[25:]),
+		QKey: be.Uint32(b[28:])}
 }
 
 func (a *ClassAddress) check(c *checker, in string) {

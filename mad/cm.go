@@ -89,7 +89,8 @@ func NewCMMessage(attr uint16) CMMessage {
 func SetPrivate(m CMMessage, data []byte) error {
 	p := m.Private()
 	if len(data) > len(p) {
-		return errorf(ErrLength, AttributeName(ClassCM, m.Attribute()), "PrivateData", "%d bytes, at most %d fit", len(data),
+		return errorf(ErrLength, AttributeName(ClassCM, m.Attribute()), "PrivateData",
+			"%d bytes, at most %d fit", len(data),
 			len(p))
 	}
 	clear(p[copy(p, data):])

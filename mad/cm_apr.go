@@ -81,7 +81,8 @@ func (m *APR) Put(b []byte) {
 // Parse implements CMMessage.
 func (m *APR) Parse(b []byte) {
 	*m = APR{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), InfoLength: b[8], Status: APRStatus(b[9]),
-		Reserved10: be.Uint16(b[10:]), Info: [CMInfoLen]byte(b[12:84]), PrivateData: [APRPrivateLen]byte(b[84:CMDataLen])}
+		Reserved10: be.Uint16(b[10:]), Info: [CMInfoLen]byte(b[12:84]),
+		PrivateData: [APRPrivateLen]byte(b[84:CMDataLen])}
 }
 
 // Check implements CMMessage.

@@ -23,7 +23,8 @@ func (m *DREP) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *DREP) Parse(b []byte) {
-	*m = DREP{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), PrivateData: [DREPPrivateLen]byte(b[8:CMDataLen])}
+	*m = DREP{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]),
+		PrivateData: [DREPPrivateLen]byte(b[8:CMDataLen])}
 }
 
 // Check implements CMMessage. It returns nil: every value is valid.

@@ -31,7 +31,7 @@ func (w CMWhich) String() string {
 type MRA struct {
 	LocalCommID     uint32              // bytes 0-3
 	RemoteCommID    uint32              // bytes 4-7
-	Message         CMWhich             // byte 8, bits 7-6: message that the MRA answers: WhichREQ, WhichREP or WhichLAP
+	Message         CMWhich             // byte 8, bits 7-6: the answered message: WhichREQ, WhichREP or WhichLAP
 	ReservedMessage uint8               // byte 8, bits 5-0
 	ServiceTimeout  TimeExp             // byte 9, bits 7-3: time until the answer, without packet lifetime
 	ReservedTimeout uint8               // byte 9, bits 2-0
@@ -58,7 +58,8 @@ func (m *MRA) Put(b []byte) {
 func (m *MRA) Parse(b []byte) {
 	*m = MRA{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), Message: CMWhich(b[8] >> 6),
 		ReservedMessage: b[8] & 0x3f,
-		ServiceTimeout:  TimeExp(b[9] >> 3), ReservedTimeout: b[9] & 7, PrivateData: [MRAPrivateLen]byte(b[10:CMDataLen])}
+		ServiceTimeout:  TimeExp(b[9] >> 3), ReservedTimeout: b[9] & 7,
+		PrivateData: [MRAPrivateLen]byte(b[10:CMDataLen])}
 }
 
 // Check implements CMMessage.

@@ -4,7 +4,7 @@ package mad
 type REJ struct {
 	LocalCommID     uint32              // bytes 0-3: 0 if the sender has none
 	RemoteCommID    uint32              // bytes 4-7
-	Message         CMWhich             // byte 8, bits 7-6: message that the REJ rejects: WhichREQ, WhichREP or WhichOther
+	Message         CMWhich             // byte 8, bits 7-6: the rejected message: WhichREQ, WhichREP or WhichOther
 	ReservedMessage uint8               // byte 8, bits 5-0
 	InfoLength      uint8               // byte 9, bits 7-1: valid bytes of Info; see AdditionalInfo
 	ReservedLength  uint8               // byte 9, bit 0

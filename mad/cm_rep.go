@@ -72,7 +72,8 @@ func (m *REP) Parse(b []byte) {
 	_ = b[CMDataLen-1]
 	*m = REP{
 		LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), LocalQKey: be.Uint32(b[8:]), LocalQPN: get24(b[12:]),
-		LocalEECN: get24(b[16:]), StartingPSN: get24(b[20:]), VendorID: uint32(b[15])<<16 | uint32(b[19])<<8 | uint32(b[23]),
+		LocalEECN: get24(b[16:]), StartingPSN: get24(b[20:]),
+		VendorID:     uint32(b[15])<<16 | uint32(b[19])<<8 | uint32(b[23]),
 		ResponderRes: b[24], InitiatorDepth: b[25],
 		TargetAckDelay: TimeExp(b[26] >> 3), Failover: Failover(b[26] >> 1 & 3), FlowControl: b[26]&1 != 0,
 		RNRRetryCount: b[27] >> 5, SRQ: b[27]&16 != 0, Reserved27: b[27] & 15, LocalCAGUID: be.Uint64(b[28:]),

@@ -102,7 +102,8 @@ func (m *REQ) Parse(b []byte) {
 	_ = b[CMDataLen-1]
 	*m = REQ{
 		LocalCommID: be.Uint32(b), Reserved4: b[4], VendorID: get24(b[5:]), ServiceID: ServiceID(be.Uint64(b[8:])),
-		LocalCAGUID: be.Uint64(b[16:]), Reserved24: be.Uint32(b[24:]), LocalQKey: be.Uint32(b[28:]), LocalQPN: get24(b[32:]),
+		LocalCAGUID: be.Uint64(b[16:]), Reserved24: be.Uint32(b[24:]), LocalQKey: be.Uint32(b[28:]),
+		LocalQPN:     get24(b[32:]),
 		ResponderRes: b[35], LocalEECN: get24(b[36:]), InitiatorDepth: b[39], RemoteEECN: get24(b[40:]),
 		RemoteTimeout: TimeExp(b[43] >> 3), Service: TransportService(b[43] >> 1 & 3), FlowControl: b[43]&1 != 0,
 		StartingPSN: get24(b[44:]), LocalTimeout: TimeExp(b[47] >> 3), RetryCount: b[47] & 7, PKey: be.Uint16(b[48:]),

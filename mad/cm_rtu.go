@@ -23,7 +23,8 @@ func (m *RTU) Put(b []byte) {
 
 // Parse implements CMMessage.
 func (m *RTU) Parse(b []byte) {
-	*m = RTU{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]), PrivateData: [RTUPrivateLen]byte(b[8:CMDataLen])}
+	*m = RTU{LocalCommID: be.Uint32(b), RemoteCommID: be.Uint32(b[4:]),
+		PrivateData: [RTUPrivateLen]byte(b[8:CMDataLen])}
 }
 
 // Check implements CMMessage. It returns nil: every value is valid.

@@ -73,8 +73,10 @@ func (m *SIDRREP) Put(b []byte) {
 // Parse implements CMMessage.
 func (m *SIDRREP) Parse(b []byte) {
 	*m = SIDRREP{RequestID: be.Uint32(b), Status: SIDRStatus(b[4]), InfoLength: b[5],
-		VendorID: uint32(be.Uint16(b[6:]))<<8 | uint32(b[11]), QPN: get24(b[8:]), ServiceID: ServiceID(be.Uint64(b[12:])),
-		QKey: be.Uint32(b[20:]), Info: [CMInfoLen]byte(b[24:96]), PrivateData: [SIDRREPPrivateLen]byte(b[96:CMDataLen])}
+		VendorID: uint32(be.Uint16(b[6:]))<<8 | uint32(b[11]), QPN: get24(b[8:]),
+		ServiceID: ServiceID(be.Uint64(b[12:])),
+		QKey:      be.Uint32(b[20:]), Info: [CMInfoLen]byte(b[24:96]),
+		PrivateData: [SIDRREPPrivateLen]byte(b[96:CMDataLen])}
 }
 
 // Check implements CMMessage.

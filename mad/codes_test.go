@@ -23,7 +23,8 @@ func TestMTU(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	for r, want := range map[mad.Rate]string{0: "port rate", 1: "rate code 1", 2: "2.5 Gb/s", 3: "10 Gb/s", 7: "40 Gb/s",
+	for r, want := range map[mad.Rate]string{0: "port rate", 1: "rate code 1", 2: "2.5 Gb/s",
+		3: "10 Gb/s", 7: "40 Gb/s",
 		16: "100 Gb/s", 23: "800 Gb/s", 24: "rate code 24"} {
 		assert.Equal(t, want, r.String())
 	}
@@ -62,7 +63,8 @@ func TestServiceID(t *testing.T) {
 		assert.False(t, ok, s)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		space := rapid.SampledFrom([]mad.PortSpace{mad.PortSpaceTCP, mad.PortSpaceUDP, mad.PortSpaceIB}).Draw(rt, "space")
+		space := rapid.SampledFrom([]mad.PortSpace{mad.PortSpaceTCP, mad.PortSpaceUDP, mad.PortSpaceIB}).Draw(rt,
+			"space")
 		port := rapid.Uint16().Draw(rt, "port")
 		s := space.ServiceID(port)
 		gotSpace, gotPort, ok := s.Port()

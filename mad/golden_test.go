@@ -55,10 +55,12 @@ func TestGoldenREQ(t *testing.T) {
 	}{
 		{"v4 REQ", mad.Header{BaseVersion: 1, Class: mad.ClassCM, ClassVersion: 2, Method: mad.Send, TID: 0x29c119dcf,
 			Attribute: mad.AttrREQ},
-			0xcf9d119c, 0x11, 0x419443, 0x5bc11, netip.MustParseAddr("10.77.0.3"), netip.MustParseAddr("10.77.0.2"), 0xb295},
+			0xcf9d119c, 0x11, 0x419443, 0x5bc11, netip.MustParseAddr("10.77.0.3"),
+			netip.MustParseAddr("10.77.0.2"), 0xb295},
 		{"v6 REQ", mad.Header{BaseVersion: 1, Class: mad.ClassCM, ClassVersion: 2, Method: mad.Send, TID: 0x29c119dce,
 			Attribute: mad.AttrREQ},
-			0xce9d119c, 0x12, 0x4940a5, 0x47d97, netip.MustParseAddr("fd77::3"), netip.MustParseAddr("fd77::2"), 0xa84f},
+			0xce9d119c, 0x12, 0x4940a5, 0x47d97, netip.MustParseAddr("fd77::3"),
+			netip.MustParseAddr("fd77::2"), 0xa84f},
 	}
 	all := golden(t)
 	for _, tt := range tests {
@@ -82,8 +84,9 @@ func TestGoldenREQ(t *testing.T) {
 				LocalCommID: tt.local, ServiceID: mad.PortSpaceTCP.ServiceID(7174), LocalCAGUID: 0x505400fffe770003,
 				LocalQPN:     tt.qpn,
 				ResponderRes: 1, InitiatorDepth: 1, RemoteTimeout: 20, Service: mad.ServiceRC,
-				StartingPSN: tt.psn, LocalTimeout: 20, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 7,
-				MaxCMRetries: 15, Primary: mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: gid(tt.src),
+				StartingPSN: tt.psn, LocalTimeout: 20, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024,
+				RNRRetryCount: 7,
+				MaxCMRetries:  15, Primary: mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: gid(tt.src),
 					RemoteGID: gid(tt.dst),
 					FlowLabel: tt.flow, HopLimit: 64, AckTimeout: 19},
 				PrivateData: req.PrivateData,

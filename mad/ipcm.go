@@ -36,7 +36,8 @@ func NewIPCM(source netip.AddrPort, destination netip.Addr) (IPCM, error) {
 	case !dst.IsValid():
 		return IPCM{}, errorf(ErrAddress, "IPCM", "Destination", "no address")
 	case src.Is4() != dst.Is4():
-		return IPCM{}, errorf(ErrAddress, "IPCM", "Destination", "%v is not of the same IP version as the source %v", dst,
+		return IPCM{}, errorf(ErrAddress, "IPCM", "Destination", "%v is not of the same IP version as the source %v",
+			dst,
 			src)
 	case src.Is4():
 		h.IPVersion = 4
@@ -64,7 +65,8 @@ func ParseIPCM(private []byte) (h IPCM, rest []byte, err error) {
 		return h, nil, errorf(ErrVersion, "IPCM", "IPVersion", "%d, want 4 or 6", h.IPVersion)
 	}
 	if src, dst := h.addr(h.Source), h.addr(h.Destination); src.Is4() != dst.Is4() {
-		return h, nil, errorf(ErrAddress, "IPCM", "Destination", "%v is not of the same IP version as the source %v", dst,
+		return h, nil, errorf(ErrAddress, "IPCM", "Destination", "%v is not of the same IP version as the source %v",
+			dst,
 			src)
 	}
 	return h, private[IPCMLen:], nil

@@ -29,7 +29,11 @@ func TestIPCM(t *testing.T) {
 	assert.Equal(t, netip.MustParseAddr("fe80::2"), h.DestinationAddr())
 
 	for name, f := range map[string]func() error{
-		"no source": func() error { _, err := mad.NewIPCM(netip.AddrPort{}, netip.IPv6LinkLocalAllNodes()); return err },
+		"no source": func() error {
+			_, err := mad.NewIPCM(netip.AddrPort{},
+				netip.IPv6LinkLocalAllNodes())
+			return err
+		},
 		"no destination": func() error {
 			_, err := mad.NewIPCM(netip.MustParseAddrPort("1.2.3.4:5"), netip.Addr{})
 			return err
@@ -98,7 +102,8 @@ func TestParseIPCMRefuses(t *testing.T) {
 	h.Put(b)
 	h, _, err = mad.ParseIPCM(b)
 	require.NoError(t, err)
-	assert.Equal(t, netip.MustParseAddr("10.0.0.1"), h.DestinationAddr(), "an IPv4 address in an IPv6 one counts as IPv4")
+	assert.Equal(t, netip.MustParseAddr("10.0.0.1"), h.DestinationAddr(), "an IPv4 address in an IPv6 one counts as "+
+		"IPv4")
 	assert.Equal(t, netip.MustParseAddrPort("10.0.0.1:0"), h.SourceAddr())
 	_, _, err = mad.ParseIPCM(append([]byte{0x01, 0x6f}, good[2:]...))
 	assert.NoError(t, err, "minor version and reserved bits are the sender's affair")

@@ -107,7 +107,8 @@ func TestLayouts(t *testing.T) {
 				var bits []int
 				for _, s := range spans {
 					for i := range s.n {
-						require.Empty(t, owner[s.from+i], "bit %d is of %s and of %s", s.from+i, owner[s.from+i], f.name)
+						require.Empty(t, owner[s.from+i], "bit %d is of %s and of %s", s.from+i,
+							owner[s.from+i], f.name)
 						owner[s.from+i] = f.name
 						bits = append(bits, s.from+i)
 					}
@@ -256,7 +257,8 @@ var layouts = []struct {
 		InitiatorDepth 39:8
 		RemoteEECN 40:24 RemoteTimeout 43:5 Service 43.5:2 FlowControl 43.7:1 StartingPSN 44:24 LocalTimeout 47:5
 		RetryCount 47.5:3
-		PKey 48:16 PathMTU 50:4 RDCExists 50.4:1 RNRRetryCount 50.5:3 MaxCMRetries 51:4 SRQ 51.4:1 ExtendedService 51.5:3
+		PKey 48:16 PathMTU 50:4 RDCExists 50.4:1 RNRRetryCount 50.5:3 MaxCMRetries 51:4 SRQ 51.4:1
+		ExtendedService 51.5:3
 		PrivateData 140:736
 		` + moved("Primary", 52, reqPath) + moved("Alternate", 96, reqPath)},
 	{"MRA", mad.CMDataLen, func() codec { return new(mad.MRA) }, commIDs + `Message 8:2 ReservedMessage 8.2:6
@@ -265,8 +267,10 @@ var layouts = []struct {
 	{"REJ", mad.CMDataLen, func() codec { return new(mad.REJ) }, commIDs + `Message 8:2 ReservedMessage 8.2:6
 		InfoLength 9:7
 		ReservedLength 9.7:1 Reason 10:16 Info 12:576 PrivateData 84:1184`},
-	{"REP", mad.CMDataLen, func() codec { return new(mad.REP) }, commIDs + `LocalQKey 8:32 LocalQPN 12:24 LocalEECN 16:24
-		StartingPSN 20:24 VendorID 15:8+19:8+23:8 ResponderRes 24:8 InitiatorDepth 25:8 TargetAckDelay 26:5 Failover 26.5:2
+	{"REP", mad.CMDataLen, func() codec { return new(mad.REP) },
+		commIDs + `LocalQKey 8:32 LocalQPN 12:24 LocalEECN 16:24
+		StartingPSN 20:24 VendorID 15:8+19:8+23:8 ResponderRes 24:8 InitiatorDepth 25:8 TargetAckDelay 26:5
+		Failover 26.5:2
 		FlowControl 26.7:1 RNRRetryCount 27:3 SRQ 27.3:1 Reserved27 27.4:4 LocalCAGUID 28:64 PrivateData 36:1568`},
 	{"RTU", mad.CMDataLen, func() codec { return new(mad.RTU) }, commIDs + "PrivateData 8:1792"},
 	{"DREQ", mad.CMDataLen, func() codec { return new(mad.DREQ) },
@@ -290,13 +294,16 @@ var layouts = []struct {
 		SourcePort 2:16 Source 4:128 Destination 20:128`},
 	{"SA", mad.Size, func() codec { return new(mad.SA) }, headerBits + moved("RMPP", 24, rmppBits) + `SMKey 36:64
 		AttributeOffset 44:16 Reserved46 46:16 ComponentMask 48:64 Data 56:1600`},
-	{"PathRecord", mad.PathRecordLen, func() codec { return new(mad.PathRecord) }, `ServiceID 0:64 DGID 8:128 SGID 24:128
+	{"PathRecord", mad.PathRecordLen, func() codec { return new(mad.PathRecord) },
+		`ServiceID 0:64 DGID 8:128 SGID 24:128
 		DLID 40:16
 		SLID 42:16 RawTraffic 44:1 ReservedRaw 44.1:3 FlowLabel 44.4:20 HopLimit 47:8 TrafficClass 48:8 Reversible 49:1
 		NumbPath 49.1:7
-		PKey 50:16 QoSClass 52:12 SL 53.4:4 MTUSelector 54:2 MTU 54.2:6 RateSelector 55:2 Rate 55.2:6 LifeTimeSelector 56:2
+		PKey 50:16 QoSClass 52:12 SL 53.4:4 MTUSelector 54:2 MTU 54.2:6 RateSelector 55:2 Rate 55.2:6
+		LifeTimeSelector 56:2
 		LifeTime 56.2:6 Preference 57:8 Reserved58 58:48`},
-	{"MCMemberRecord", mad.MCMemberRecordLen, func() codec { return new(mad.MCMemberRecord) }, `MGID 0:128 PortGID 16:128
+	{"MCMemberRecord", mad.MCMemberRecordLen, func() codec { return new(mad.MCMemberRecord) },
+		`MGID 0:128 PortGID 16:128
 		QKey 32:32
 		MLID 36:16 MTUSelector 38:2 MTU 38.2:6 TrafficClass 39:8 PKey 40:16 RateSelector 42:2 Rate 42.2:6
 		LifeTimeSelector 43:2
@@ -305,7 +312,8 @@ var layouts = []struct {
 		Reserved50 50:16`},
 	{"ServiceRecord", mad.ServiceRecordLen, func() codec { return new(mad.ServiceRecord) }, `ServiceID 0:64 GID 8:128
 		PKey 24:16
-		Reserved26 26:16 Lease 28:32 Key 32:128 Name 48:512 Data8 112:128 Data16 128:128 Data32 144:128 Data64 160:128`},
+		Reserved26 26:16
+		Lease 28:32 Key 32:128 Name 48:512 Data8 112:128 Data16 128:128 Data32 144:128 Data64 160:128`},
 	{"PortInfoRecord", mad.PortInfoRecordLen, func() codec { return new(mad.PortInfoRecord) }, `EndportLID 0:16
 		PortNum 2:8 Options 3:8
 		` + moved("PortInfo", 4, portInfo)},
@@ -330,6 +338,7 @@ var layouts = []struct {
 		"PortUnicastRcvPkts", "PortMulticastXmitPkts", "PortMulticastRcvPkts", "SymbolErrors", "LinkErrorRecovery",
 		"LinkDowned", "PortRcvErrors",
 		"PortRcvRemotePhysicalErrors", "PortRcvSwitchRelayErrors", "PortXmitDiscards", "PortXmitConstraintErrors",
-		"PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped", "PortXmitWait",
+		"PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors",
+		"VL15Dropped", "PortXmitWait",
 		"QP1Dropped")},
 }

@@ -59,13 +59,16 @@ func checkKeeps(t *testing.T, name string, n int, mk func() codec, b []byte) {
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, mad.Size)
-	s := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetDirected, ClassVersion: 1, Method: mad.GetResp,
-		Status: mad.StatusDirection | mad.StatusBadField, TID: 0x1122334455667788, Attribute: mad.AttrPortInfo, Modifier: 2},
+	s := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetDirected, ClassVersion: 1,
+		Method: mad.GetResp,
+		Status: mad.StatusDirection | mad.StatusBadField, TID: 0x1122334455667788,
+		Attribute: mad.AttrPortInfo, Modifier: 2},
 		MKey: 3, DrSLID: 0xffff}
 	s.SetHops(1, 2)
 	s.Data[0], s.InitialPath[1], s.ReturnPath[1] = 7, 8, 9
 	s.Put(b)
-	assert.Equal(t, []byte{1, 0x81, 1, 0x81, 0x80, 0x1c, 1, 2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x15, 0,
+	assert.Equal(t, []byte{1, 0x81, 1, 0x81, 0x80, 0x1c, 1, 2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+		0x88, 0, 0x15, 0,
 		0, 0, 0, 0, 2}, b[:24])
 	assert.EqualValues(t, 3, b[31])
 	assert.Equal(t, []byte{0xff, 0xff}, b[32:34])

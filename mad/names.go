@@ -28,8 +28,10 @@ func (c Class) Vendor1() bool { return c >= ClassVendor1First && c <= ClassVendo
 func (c Class) Vendor2() bool { return c >= ClassVendor2First && c <= ClassVendor2Last }
 
 var methodNames = map[Method]string{
-	Get: "Get", Set: "Set", Send: "Send", Trap: "Trap", Report: "Report", TrapRepress: "TrapRepress", GetResp: "GetResp",
-	ReportResp: "ReportResp", GetTable: "GetTable", GetTraceTable: "GetTraceTable", GetMulti: "GetMulti", Delete: "Delete",
+	Get: "Get", Set: "Set", Send: "Send", Trap: "Trap", Report: "Report", TrapRepress: "TrapRepress",
+	GetResp:    "GetResp",
+	ReportResp: "ReportResp", GetTable: "GetTable", GetTraceTable: "GetTraceTable", GetMulti: "GetMulti",
+	Delete:       "Delete",
 	GetTableResp: "GetTableResp", GetTraceTableResp: "GetTraceTableResp", GetMultiResp: "GetMultiResp",
 	DeleteResp: "DeleteResp",
 }
@@ -42,8 +44,9 @@ func (m Method) String() string {
 }
 
 var subnetAttributes = map[uint16]string{
-	AttrNotice: "Notice", AttrNodeDescription: "NodeDescription", AttrNodeInfo: "NodeInfo", AttrSwitchInfo: "SwitchInfo",
-	AttrGUIDInfo: "GUIDInfo", AttrPortInfo: "PortInfo", AttrPKeyTable: "P_KeyTable", AttrSLtoVL: "SLtoVLMappingTable",
+	AttrNotice: "Notice", AttrNodeDescription: "NodeDescription", AttrNodeInfo: "NodeInfo",
+	AttrSwitchInfo: "SwitchInfo",
+	AttrGUIDInfo:   "GUIDInfo", AttrPortInfo: "PortInfo", AttrPKeyTable: "P_KeyTable", AttrSLtoVL: "SLtoVLMappingTable",
 	AttrVLArbitration: "VLArbitrationTable", AttrSMInfo: "SMInfo", AttrVendorDiag: "VendorDiag", AttrLEDInfo: "LedInfo",
 }
 
@@ -51,7 +54,8 @@ var attributeNames = map[Class]map[uint16]string{
 	ClassSubnetLID:      subnetAttributes,
 	ClassSubnetDirected: subnetAttributes,
 	ClassSubnetAdmin: {
-		AttrClassPortInfo: "ClassPortInfo", AttrNotice: "Notice", AttrInformInfo: "InformInfo", AttrNodeRecord: "NodeRecord",
+		AttrClassPortInfo: "ClassPortInfo", AttrNotice: "Notice", AttrInformInfo: "InformInfo",
+		AttrNodeRecord:     "NodeRecord",
 		AttrPortInfoRecord: "PortInfoRecord", AttrSMInfoRecord: "SMInfoRecord", AttrLinkRecord: "LinkRecord",
 		AttrServiceRecord: "ServiceRecord", AttrPKeyTableRecord: "P_KeyTableRecord", AttrPathRecord: "PathRecord",
 		AttrMCMemberRecord: "MCMemberRecord", AttrMultiPathRecord: "MultiPathRecord",
@@ -63,8 +67,10 @@ var attributeNames = map[Class]map[uint16]string{
 		AttrPortCounters:      "PortCounters", AttrPortCountersExtended: "PortCountersExtended",
 	},
 	ClassCM: {
-		AttrClassPortInfo: "ClassPortInfo", AttrREQ: "REQ", AttrMRA: "MRA", AttrREJ: "REJ", AttrREP: "REP", AttrRTU: "RTU",
-		AttrDREQ: "DREQ", AttrDREP: "DREP", AttrSIDRREQ: "SIDR_REQ", AttrSIDRREP: "SIDR_REP", AttrLAP: "LAP", AttrAPR: "APR",
+		AttrClassPortInfo: "ClassPortInfo", AttrREQ: "REQ", AttrMRA: "MRA", AttrREJ: "REJ",
+		AttrREP: "REP", AttrRTU: "RTU",
+		AttrDREQ: "DREQ", AttrDREP: "DREP", AttrSIDRREQ: "SIDR_REQ", AttrSIDRREP: "SIDR_REP",
+		AttrLAP: "LAP", AttrAPR: "APR",
 	},
 }
 

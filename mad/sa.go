@@ -127,7 +127,8 @@ func Records(data []byte, offset uint16, size int) ([][]byte, error) {
 	}
 	step := 8 * int(offset)
 	if step < size {
-		return nil, errorf(ErrLength, "SA", "AttributeOffset", "%d bytes from record to record, but a record has %d", step,
+		return nil, errorf(ErrLength, "SA", "AttributeOffset", "%d bytes from record to record, but a record has %d",
+			step,
 			size)
 	}
 	records := make([][]byte, 0, (len(data)+step-1)/step)
@@ -136,7 +137,8 @@ func Records(data []byte, offset uint16, size int) ([][]byte, error) {
 		data = data[min(step, len(data)):]
 	}
 	if len(data) >= 8 {
-		return nil, errorf(ErrLength, "SA", "Data", "%d bytes after the last record, but a record has %d", len(data), size)
+		return nil, errorf(ErrLength, "SA", "Data", "%d bytes after the last record, but a record has %d",
+			len(data), size)
 	}
 	return records, nil
 }

@@ -83,7 +83,8 @@ func (p *PathRecord) Parse(b []byte) {
 	*p = PathRecord{
 		ServiceID: ServiceID(be.Uint64(b)), DGID: [16]byte(b[8:24]), SGID: [16]byte(b[24:40]), DLID: be.Uint16(b[40:]),
 		SLID: be.Uint16(b[42:]), RawTraffic: w>>31 != 0, ReservedRaw: uint8(w >> 28 & 7), FlowLabel: w >> 8 & 0xfffff,
-		HopLimit: uint8(w), TrafficClass: b[48], Reversible: b[49]&0x80 != 0, NumbPath: b[49] & 0x7f, PKey: be.Uint16(b[50:]),
+		HopLimit: uint8(w), TrafficClass: b[48], Reversible: b[49]&0x80 != 0, NumbPath: b[49] & 0x7f,
+		PKey:     be.Uint16(b[50:]),
 		QoSClass: q >> 4, SL: uint8(q & 15), MTUSelector: Selector(b[54] >> 6), MTU: MTU(b[54] & 0x3f),
 		RateSelector: Selector(b[55] >> 6), Rate: Rate(b[55] & 0x3f), LifeTimeSelector: Selector(b[56] >> 6),
 		LifeTime: TimeExp(b[56] & 0x3f), Preference: b[57], Reserved58: [6]byte(b[58:PathRecordLen]),

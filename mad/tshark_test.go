@@ -118,7 +118,8 @@ func tsharkREQ(t *testing.T) []tsharkCase {
 		FlowControl: true, StartingPSN: 0xfedcba, LocalTimeout: 21, RetryCount: 6, PKey: 0x8765, PathMTU: mad.MTU2048,
 		RDCExists:     true,
 		RNRRetryCount: 5, MaxCMRetries: 11, SRQ: true, ExtendedService: 3,
-		Primary: mad.CMPath{LocalLID: 0x101, RemoteLID: 0x202, LocalGID: localGID, RemoteGID: remoteGID, FlowLabel: 0xabcde,
+		Primary: mad.CMPath{LocalLID: 0x101, RemoteLID: 0x202, LocalGID: localGID, RemoteGID: remoteGID,
+			FlowLabel:    0xabcde,
 			Rate:         0x2b,
 			TrafficClass: 0x71, HopLimit: 0x72, SL: 9, SubnetLocal: true, AckTimeout: 17},
 		Alternate: mad.CMPath{LocalLID: 0x303, RemoteLID: 0x404, LocalGID: altLocal, RemoteGID: altRemote,
@@ -130,7 +131,8 @@ func tsharkREQ(t *testing.T) []tsharkCase {
 		"infiniband.cm.req": 0x01020304,
 	}
 	plain := prefixed("cm.req", expect{
-		"serviceid": 0x1122334455667788, "localcaguid": 0x0807060504030201, "localqkey": 0x21222324, "localqpn": 0xabcdef,
+		"serviceid": 0x1122334455667788, "localcaguid": 0x0807060504030201, "localqkey": 0x21222324,
+		"localqpn":     0xabcdef,
 		"responderres": 5,
 		"localeecn":    0x313233, "initdepth": 6, "remoteeecn": 0x414243, "remoteresptout": 19, "transpsvctype": 1,
 		"e2eflowctrl": 1,
@@ -157,9 +159,10 @@ func tsharkREQ(t *testing.T) []tsharkCase {
 		h, err := mad.NewIPCM(src, netip.MustParseAddr(destination))
 		require.NoError(t, err)
 		require.NoError(t, mad.SetIPCM(&r, &h, pattern(mad.REQConsumerLen)))
-		c := cmCase(t, &r, with(fields, want, prefixed("cm.req", expect{"serviceid.protocol": 6, "serviceid.dport": 7174,
-			"ip_cm.majv": 0, "ip_cm.minv": 0, "ip_cm.reserved": 0, "ip_cm.sport": int(src.Port()),
-			"ip_cm.private": pattern(mad.REQConsumerLen)})))
+		c := cmCase(t, &r,
+			with(fields, want, prefixed("cm.req", expect{"serviceid.protocol": 6, "serviceid.dport": 7174,
+				"ip_cm.majv": 0, "ip_cm.minv": 0, "ip_cm.reserved": 0, "ip_cm.sport": int(src.Port()),
+				"ip_cm.private": pattern(mad.REQConsumerLen)})))
 		c.name += " by IP from " + source
 		c.v4 = src.Addr().Is4()
 		cases = append(cases, c)
@@ -182,15 +185,18 @@ func TestTsharkCM(t *testing.T) {
 	cases := append(tsharkREQ(t),
 		cmCase(t, &mad.REP{LocalCommID: 0x01020304, RemoteCommID: 0x05060708, LocalQKey: 0x11121314, LocalQPN: 0xabcdef,
 			LocalEECN:   0x212223,
-			StartingPSN: 0xfedcba, ResponderRes: 3, InitiatorDepth: 4, TargetAckDelay: 15, Failover: mad.FailoverRejected,
+			StartingPSN: 0xfedcba, ResponderRes: 3, InitiatorDepth: 4, TargetAckDelay: 15,
+			Failover:      mad.FailoverRejected,
 			FlowControl:   true,
 			RNRRetryCount: 6, SRQ: true, LocalCAGUID: 0x0807060504030201,
 			PrivateData: [mad.REPPrivateLen]byte(pattern(mad.REPPrivateLen))},
 			with(expect{"infiniband.cm.rep": 0x01020304}, prefixed("cm.rep",
 				expect{"remotecommid": 0x05060708, "localqkey": 0x11121314,
-					"localqpn": 0xabcdef, "localeecn": 0x212223, "startpsn": 0xfedcba, "respres": 3, "initdepth": 4, "tgtackdelay": 15,
-					"failoveracc": 2, "e2eflowctrl": 1, "rnrretrcount": 6, "srq": 1, "reserved": 0, "localcaguid": 0x0807060504030201,
-					"private": pattern(mad.REPPrivateLen)}))),
+					"localqpn": 0xabcdef, "localeecn": 0x212223, "startpsn": 0xfedcba, "respres": 3, "initdepth": 4,
+					"tgtackdelay": 15,
+					"failoveracc": 2, "e2eflowctrl": 1, "rnrretrcount": 6, "srq": 1, "reserved": 0,
+					"localcaguid": 0x0807060504030201,
+					"private":     pattern(mad.REPPrivateLen)}))),
 		cmCase(t, &mad.RTU{LocalCommID: 0x01020304, RemoteCommID: 0x05060708,
 			PrivateData: [mad.RTUPrivateLen]byte(pattern(mad.RTUPrivateLen))},
 			prefixed("cm.rtu", expect{"localcommid": 0x01020304, "remotecommid": 0x05060708,
@@ -201,8 +207,9 @@ func TestTsharkCM(t *testing.T) {
 				0), "private": pattern(mad.REJPrivateLen)})),
 		cmCase(t, &mad.DREQ{LocalCommID: 0x01020304, RemoteCommID: 0x05060708, RemoteQPN: 0xabcdef,
 			PrivateData: [mad.DREQPrivateLen]byte(pattern(mad.DREQPrivateLen))},
-			with(expect{"infiniband.cm.req.remoteqpneecn": 0xabcdef}, prefixed("cm.dreq", expect{"localcommid": 0x01020304,
-				"remotecommid": 0x05060708, "private": pattern(mad.DREQPrivateLen)}))),
+			with(expect{"infiniband.cm.req.remoteqpneecn": 0xabcdef},
+				prefixed("cm.dreq", expect{"localcommid": 0x01020304,
+					"remotecommid": 0x05060708, "private": pattern(mad.DREQPrivateLen)}))),
 		cmCase(t, &mad.DREP{LocalCommID: 0x01020304, RemoteCommID: 0x05060708,
 			PrivateData: [mad.DREPPrivateLen]byte(pattern(mad.DREPPrivateLen))},
 			prefixed("cm.drsp", expect{"localcommid": 0x01020304, "remotecommid": 0x05060708,
@@ -258,10 +265,12 @@ func TestTsharkSA(t *testing.T) {
 	one, oneGID := ipv6(1)
 	two, twoGID := ipv6(2)
 	build := func(attr uint16, r interface{ Put([]byte) }, want expect) tsharkCase {
-		s := mad.SA{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2, Method: mad.GetResp,
+		s := mad.SA{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2,
+			Method:        mad.GetResp,
 			Status:        mad.StatusSANoRecords,
 			ClassSpecific: 0x1234, TID: 0x1122334455667788, Attribute: attr, Modifier: 0x99},
-			RMPP: mad.RMPP{Version: 1, Type: mad.RMPPData, ResponseTime: 21, Flags: mad.RMPPActive | mad.RMPPLast, Status: 0,
+			RMPP: mad.RMPP{Version: 1, Type: mad.RMPPData, ResponseTime: 21,
+				Flags: mad.RMPPActive | mad.RMPPLast, Status: 0,
 				Data1: 3, Data2: 120},
 			SMKey: 0x0102030405060708, AttributeOffset: 8, ComponentMask: 0x1112131415161718}
 		r.Put(s.Data[:])
@@ -273,25 +282,31 @@ func TestTsharkSA(t *testing.T) {
 				prefixed("rmpp", expect{"rmppversion": 1, "rmpptype": 1, "rresptime": 21 >> 1, "rmppflags": 21&1<<3 | 5,
 					"rmppstatus":    0,
 					"segmentnumber": 3, "payloadlength": 120}),
-				prefixed("sa", expect{"smkey": 0x0102030405060708, "attributeoffset": 8, "componentmask": 0x1112131415161718}))}
+				prefixed("sa", expect{"smkey": 0x0102030405060708, "attributeoffset": 8,
+					"componentmask": 0x1112131415161718}))}
 	}
 	checkTshark(t, []tsharkCase{
-		build(mad.AttrPathRecord, &mad.PathRecord{DGID: oneGID, SGID: twoGID, DLID: 0x101, SLID: 0x202, RawTraffic: true,
-			FlowLabel: 0xabcde,
-			HopLimit:  0x71, TrafficClass: 0x72, Reversible: true, NumbPath: 0x55, PKey: 0x8765, SL: 9, MTUSelector: mad.Exactly,
-			MTU: mad.MTU2048, RateSelector: mad.Less, Rate: 0x13,
+		build(mad.AttrPathRecord, &mad.PathRecord{DGID: oneGID, SGID: twoGID, DLID: 0x101, SLID: 0x202,
+			RawTraffic: true,
+			FlowLabel:  0xabcde,
+			HopLimit:   0x71, TrafficClass: 0x72, Reversible: true, NumbPath: 0x55, PKey: 0x8765, SL: 9,
+			MTUSelector: mad.Exactly,
+			MTU:         mad.MTU2048, RateSelector: mad.Less, Rate: 0x13,
 			LifeTimeSelector: mad.Best, LifeTime: 0x12, Preference: 0x44},
 			prefixed("pathrecord", expect{"dgid": one, "sgid": two, "dlid": 0x101, "slid": 0x202, "rawtraffic": 1,
 				"flowlabel": 0xabcde,
-				"hoplimit":  0x71, "tclass": 0x72, "reversible": 1, "numbpath": 0x55, "p_key": 0x8765, "sl": 9, "mtuselector": 2,
+				"hoplimit":  0x71, "tclass": 0x72, "reversible": 1, "numbpath": 0x55, "p_key": 0x8765, "sl": 9,
+				"mtuselector":  2,
 				"mtu":          4,
-				"rateselector": 1, "rate": 0x13, "packetlifetimeselector": 3, "packetlifetime": 0x12, "preference": 0x44})),
+				"rateselector": 1, "rate": 0x13, "packetlifetimeselector": 3, "packetlifetime": 0x12,
+				"preference": 0x44})),
 		build(mad.AttrMCMemberRecord, &mad.MCMemberRecord{MGID: oneGID, PortGID: twoGID, QKey: 0x01020304, MLID: 0xc001,
 			MTUSelector: mad.Exactly,
 			MTU:         mad.MTU2048, TrafficClass: 0x71, PKey: 0x8765, RateSelector: mad.Less, Rate: 0x13,
 			LifeTimeSelector: mad.Best,
 			LifeTime:         0x12,
-			SL:               9, FlowLabel: 0xabcde, HopLimit: 0x72, Scope: 5, JoinState: mad.FullMember | mad.SendOnlyNonMember,
+			SL:               9, FlowLabel: 0xabcde, HopLimit: 0x72, Scope: 5,
+			JoinState: mad.FullMember | mad.SendOnlyNonMember,
 			ProxyJoin: true},
 			prefixed("mcmemberrecord", expect{"mgid": one, "portgid": two, "q_key": 0x01020304, "mlid": 0xc001,
 				"mtuselector": 2, "mtu": 4,
@@ -306,8 +321,9 @@ func TestTsharkPerf(t *testing.T) {
 	one, oneGID := ipv6(1)
 	two, twoGID := ipv6(2)
 	build := func(attr uint16, r interface{ Put([]byte) }, want expect) tsharkCase {
-		p := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: mad.GetResp,
-			TID: 5, Attribute: attr}}
+		p := mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1,
+			Method: mad.GetResp,
+			TID:    5, Attribute: attr}}
 		r.Put(p.Data[:])
 		b := make([]byte, mad.Size)
 		p.Put(b)
@@ -317,18 +333,22 @@ func TestTsharkPerf(t *testing.T) {
 	checkTshark(t, []tsharkCase{
 		build(mad.AttrPortCounters, &mad.PortCounters{PortSelect: 1, CounterSelect: 0x1234, SymbolErrors: 0x201,
 			LinkErrorRecovery: 3,
-			LinkDowned:        4, PortRcvErrors: 0x505, PortRcvRemotePhysicalErrors: 0x606, PortRcvSwitchRelayErrors: 0x707,
+			LinkDowned:        4, PortRcvErrors: 0x505, PortRcvRemotePhysicalErrors: 0x606,
+			PortRcvSwitchRelayErrors: 0x707,
 			PortXmitDiscards:         0x808,
 			PortXmitConstraintErrors: 9, PortRcvConstraintErrors: 10, LocalLinkIntegrityErrors: 11,
 			ExcessiveBufferOverrunErrors: 12,
-			VL15Dropped:                  0xd0d, PortXmitData: 0xe0e0e0e, PortRcvData: 0xf0f0f0f, PortXmitPkts: 0x10101010,
-			PortRcvPkts: 0x11111111},
+			VL15Dropped:                  0xd0d, PortXmitData: 0xe0e0e0e, PortRcvData: 0xf0f0f0f,
+			PortXmitPkts: 0x10101010,
+			PortRcvPkts:  0x11111111},
 			prefixed("portcounters", expect{"portselect": 1, "counterselect": 0x1234, "symbolerrorcounter": 0x201,
-				"linkerrorrecoverycounter": 3, "linkdownedcounter": 4, "portrcverrors": 0x505, "portrcvremotephysicalerrors": 0x606,
-				"portrcvswitchrelayerrors": 0x707, "portxmitdiscards": 0x808, "portxmitconstrainterrors": 9,
+				"linkerrorrecoverycounter": 3, "linkdownedcounter": 4, "portrcverrors": 0x505,
+				"portrcvremotephysicalerrors": 0x606,
+				"portrcvswitchrelayerrors":    0x707, "portxmitdiscards": 0x808, "portxmitconstrainterrors": 9,
 				"portrcvconstrainterrors": 10,
-				"vl15dropped":             0xd0d, "portxmitdata": 0xe0e0e0e, "portrcvdata": 0xf0f0f0f, "portxmitpkts": 0x10101010,
-				"portrcvpkts": 0x11111111, "locallinkintegrityerrors": 11, "excessivebufferoverrunerrors": 12})),
+				"vl15dropped":             0xd0d, "portxmitdata": 0xe0e0e0e, "portrcvdata": 0xf0f0f0f,
+				"portxmitpkts": 0x10101010,
+				"portrcvpkts":  0x11111111, "locallinkintegrityerrors": 11, "excessivebufferoverrunerrors": 12})),
 		build(mad.AttrPortCountersExtended, &mad.PortCountersExtended{PortSelect: 1, CounterSelect: 0x12,
 			PortXmitData: 1 << 40,
 			PortRcvData:  2 << 40, PortXmitPkts: 3 << 40, PortRcvPkts: 4 << 40, PortUnicastXmitPkts: 5 << 40,
@@ -336,16 +356,18 @@ func TestTsharkPerf(t *testing.T) {
 			PortMulticastXmitPkts: 7 << 40, PortMulticastRcvPkts: 8 << 40},
 			prefixed("portcounters_ext", expect{"portselect": 1, "counterselect": 0x12, "portxmitdata": 1 << 40,
 				"portrcvdata":  2 << 40,
-				"portxmitpkts": 3 << 40, "portrcvpkts": 4 << 40, "portunicastxmitpkts": 5 << 40, "portunicastrcvpkts": 6 << 40,
+				"portxmitpkts": 3 << 40, "portrcvpkts": 4 << 40, "portunicastxmitpkts": 5 << 40,
+				"portunicastrcvpkts":    6 << 40,
 				"portmulticastxmitpkts": 7 << 40, "portmulticastrcvpkts": 8 << 40})),
 		build(mad.AttrClassPortInfo, &mad.ClassPortInfo{BaseVersion: 1, ClassVersion: 2, CapabilityMask: 0x301,
 			CapabilityMask2: 0x7654321,
 			ResponseTime:    18, Redirect: mad.ClassAddress{GID: oneGID, TrafficClass: 0x11, SL: 2, FlowLabel: 0x33333,
 				LID:  0x404,
 				PKey: 0x505,
-				QPN:  0x60606, QKey: 0x7070707}, Trap: mad.ClassAddress{GID: twoGID, TrafficClass: 0x88, SL: 9, FlowLabel: 0xaaaaa,
-				LID:  0xb0b,
-				PKey: 0xc0c, HopLimit: 0xdd, QPN: 0xe0e0e, QKey: 0xf0f0f0f}},
+				QPN:  0x60606, QKey: 0x7070707}, Trap: mad.ClassAddress{GID: twoGID, TrafficClass: 0x88, SL: 9,
+				FlowLabel: 0xaaaaa,
+				LID:       0xb0b,
+				PKey:      0xc0c, HopLimit: 0xdd, QPN: 0xe0e0e, QKey: 0xf0f0f0f}},
 			prefixed("classportinfo", expect{"baseversion": 1, "classversion": 2, "capabilitymask": 0x301,
 				"capabilitymask2": 0x7654321,
 				"resptimevalue":   18, "redirectgid": one, "redirecttc": 0x11, "redirectsl": 2, "redirectfl": 0x33333,

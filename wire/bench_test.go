@@ -56,12 +56,14 @@ func hotPaths(tb testing.TB, n int) map[string]func() {
 		"ICRC4/send": func() { // headers on the stack, two segments
 			var h [wire.MaxHeaderLen]byte
 			k := p.PutHeaders(h[:])
-			sinkICRC = flow.Start(len(b), 3).Headers(h[:k]).Update(p.Payload[:half]).Update(p.Payload[half:]).Pad(p.BTH.Pad)
+			sinkICRC = flow.Start(len(b),
+				3).Headers(h[:k]).Update(p.Payload[:half]).Update(p.Payload[half:]).Pad(p.BTH.Pad)
 		},
 		"ICRC6/send": func() {
 			var h [wire.MaxHeaderLen]byte
 			k := p.PutHeaders(h[:])
-			sinkICRC = flow6.Start(len(b)).Headers(h[:k]).Update(p.Payload[:half]).Update(p.Payload[half:]).Pad(p.BTH.Pad)
+			sum := flow6.Start(len(b)).Headers(h[:k])
+			sinkICRC = sum.Update(p.Payload[:half]).Update(p.Payload[half:]).Pad(p.BTH.Pad)
 		},
 		"ICRC4/check": func() {
 			id, ok := flow.Check(b)
@@ -70,7 +72,8 @@ func hotPaths(tb testing.TB, n int) map[string]func() {
 		},
 		"ICRC6/check": func() { must(flow6.Check(b6)) },
 		"NewFlow4": func() {
-			sinkICRC = wire.NewFlow4([4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2}, 50000, wire.RoCEv2Port, 0).Start(len(b), 0)
+			sinkICRC = wire.NewFlow4([4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2}, 50000, wire.RoCEv2Port,
+				0).Start(len(b), 0)
 		},
 		"NewFlow6": func() { sinkICRC = wire.NewFlow6([16]byte{1}, [16]byte{2}, 50000, wire.RoCEv2Port).Start(len(b)) },
 		"SolveIPv4ID": func() {

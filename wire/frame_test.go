@@ -13,16 +13,18 @@ import (
 func genFrame(t *rapid.T) wire.Frame {
 	f := wire.Frame{Packet: genPacket(t)}
 	f.Eth = wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2},
-		EtherType: rapid.SampledFrom([]uint16{wire.EtherTypeIPv4, wire.EtherTypeIPv6, wire.EtherTypeRoCEv1}).Draw(t, "type")}
+		EtherType: rapid.SampledFrom([]uint16{wire.EtherTypeIPv4, wire.EtherTypeIPv6, wire.EtherTypeRoCEv1}).Draw(t,
+			"type")}
 	if rapid.Bool().Draw(t, "tagged") {
 		f.Eth.Tagged, f.Eth.TCI = true, rapid.Uint16().Draw(t, "TCI")
 	}
-	tc, hops, src, dst := rapid.Byte().Draw(t, "TC"), rapid.Byte().Draw(t, "hops"), genGID(t, "source"),
-		genGID(t, "destination")
+	tc, hops := rapid.Byte().Draw(t, "TC"), rapid.Byte().Draw(t, "hops")
+	src, dst := genGID(t, "source"), genGID(t, "destination")
 	label := rapid.Uint32Range(0, wire.MaskFlowLabel).Draw(t, "flow label")
 	switch f.Eth.EtherType {
 	case wire.EtherTypeIPv4:
-		f.IP4 = wire.IPv4{TOS: tc, ID: rapid.Uint16().Draw(t, "ID"), TTL: hops, Src: [4]byte(src[:]), Dst: [4]byte(dst[:]),
+		f.IP4 = wire.IPv4{TOS: tc, ID: rapid.Uint16().Draw(t, "ID"), TTL: hops, Src: [4]byte(src[:]),
+			Dst:  [4]byte(dst[:]),
 			Frag: rapid.SampledFrom([]uint16{0, wire.IPv4DontFragment}).Draw(t, "DF")}
 	case wire.EtherTypeIPv6:
 		f.IP6 = wire.IPv6{TrafficClass: tc, FlowLabel: label, HopLimit: hops, Src: src, Dst: dst}

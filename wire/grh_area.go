@@ -28,7 +28,8 @@ func ParseGRHArea(b []byte) (GRH, error) {
 	}
 	v4 := b[GRHAreaLen-IPv4Len : GRHAreaLen]
 	if v4[0] != 0x45 {
-		return GRH{}, errorf(ErrVersion, "byte 0 is %#02x and byte 20 %#02x: neither a GRH nor an IPv4 header", b[0], v4[0])
+		return GRH{}, errorf(ErrVersion, "byte 0 is %#02x and byte 20 %#02x: neither a GRH nor an IPv4 header", b[0],
+			v4[0])
 	}
 	if foldSum(sum16(0, v4)) != 0 {
 		return GRH{}, errorf(ErrChecksum, "IPv4 header in the GRH area")

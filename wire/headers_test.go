@@ -13,7 +13,8 @@ import (
 func TestHeaderLayouts(t *testing.T) {
 	var bth wire.BTH
 	bth.Parse([]byte{0x64, 0x6a, 0x12, 0x34, 0x95, 1, 2, 3, 0xc3, 4, 5, 6})
-	assert.Equal(t, wire.BTH{Opcode: wire.UDSendOnly, SE: false, MigReq: true, Pad: 2, TVer: 10, PKey: 0x1234, FECN: true,
+	assert.Equal(t, wire.BTH{Opcode: wire.UDSendOnly, SE: false, MigReq: true, Pad: 2, TVer: 10,
+		PKey: 0x1234, FECN: true,
 		Resv6:  0x15,
 		DestQP: 0x010203, AckReq: true, Resv7: 0x43, PSN: 0x040506}, bth)
 	bth.Parse([]byte{0, 0x80, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0})

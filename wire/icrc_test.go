@@ -145,7 +145,8 @@ func TestFlowStart(t *testing.T) {
 		n := 4 * rapid.IntRange(4, 65504/4).Draw(t, "words")
 		id := rapid.Uint16().Draw(t, "id")
 		f := wire.Frame{
-			IP4: wire.IPv4{TotalLen: uint16(n + 28), ID: id, Frag: rapid.SampledFrom([]uint16{0, 0x4000}).Draw(t, "frag"),
+			IP4: wire.IPv4{TotalLen: uint16(n + 28), ID: id,
+				Frag:     rapid.SampledFrom([]uint16{0, 0x4000}).Draw(t, "frag"),
 				Protocol: wire.ProtocolUDP, Src: [4]byte{10, 1, 2, 3}, Dst: [4]byte{10, 1, 2, 4}},
 			IP6: wire.IPv6{PayloadLen: uint16(n + 8), NextHeader: wire.ProtocolUDP, Src: [16]byte{0xfd, 1},
 				Dst: [16]byte{0xfd, 2}},

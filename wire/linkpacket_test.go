@@ -119,7 +119,8 @@ func TestParseLinkPacketErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		{"short", func(b []byte) []byte { return b[:25] }, wire.ErrShort, "25 bytes, want at least 26 for an IBA packet"},
+		{"short", func(b []byte) []byte { return b[:25] }, wire.ErrShort,
+			"25 bytes, want at least 26 for an IBA packet"},
 		{"version", func(b []byte) []byte { b[0] = 1; return b }, wire.ErrVersion, "link version 1"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-4] }, wire.ErrLength,
 			"LRH packet length 17 (70 bytes with VCRC), got 66 bytes"},
@@ -127,10 +128,12 @@ func TestParseLinkPacketErrors(t *testing.T) {
 		{"raw", func(b []byte) []byte { b[1] = 0; return b }, wire.ErrLinkLayer, "LNH 0"},
 		{"raw IPv6", func(b []byte) []byte { b[1] = 1; return b }, wire.ErrLinkLayer, "LNH 1"},
 		{"GRH version", func(b []byte) []byte { b[8] = 0x40; return b }, wire.ErrVersion, "IP version 4"},
-		{"GRH payload", func(b []byte) []byte { b[13] = 16; return b }, wire.ErrLength, "GRH payload length 16, got 20"},
+		{"GRH payload", func(b []byte) []byte { b[13] = 16; return b }, wire.ErrLength,
+			"GRH payload length 16, got 20"},
 		{"GRH payload beyond", func(b []byte) []byte { b[12] = 9; return b }, wire.ErrLength,
 			"payload length 2324 in 20 bytes"},
-		{"next header", func(b []byte) []byte { b[14] = 17; return b }, wire.ErrProtocol, "GRH next header 0x11, want 0x1b"},
+		{"next header", func(b []byte) []byte { b[14] = 17; return b }, wire.ErrProtocol,
+			"GRH next header 0x11, want 0x1b"},
 		{"opcode", func(b []byte) []byte { b[48] = 0x1e; return b }, wire.ErrOpcode, "Opcode(0x1e)"},
 		{"GRH cut", func(b []byte) []byte { b[5] = 6; return b[:26] }, wire.ErrShort, "16 bytes"},
 	} {

@@ -116,7 +116,8 @@ func addOpcode(o Opcode, op Op, f uint16) {
 	for _, h := range []struct {
 		flag uint16
 		len  int
-	}{{flagRDETH, RDETHLen}, {flagDETH, DETHLen}, {flagRETH, RETHLen}, {flagAtomicETH, AtomicETHLen}, {flagAETH, AETHLen},
+	}{{flagRDETH, RDETHLen}, {flagDETH, DETHLen}, {flagRETH, RETHLen}, {flagAtomicETH, AtomicETHLen},
+		{flagAETH, AETHLen},
 		{flagAtomicAckETH, AtomicAckETHLen}, {flagImm, ImmDtLen}, {flagIETH, IETHLen}} {
 		if f&h.flag != 0 {
 			n += h.len

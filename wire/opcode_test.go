@@ -112,7 +112,8 @@ func TestOpcodeTable(t *testing.T) {
 	for i := range 256 {
 		o := wire.Opcode(i)
 		if !seen[o] {
-			assert.False(t, o.Known() || o.Valid() || o.Start() || o.End() || o.Request() || o.Response() || o.HasPayload(),
+			assert.False(t, o.Known() || o.Valid() || o.Start() || o.End() || o.Request() ||
+				o.Response() || o.HasPayload(),
 				"%v", o)
 			assert.Equal(t, wire.OpNone, o.Op())
 			assert.Equal(t, wire.BTHLen, o.HeaderLen())
@@ -129,7 +130,8 @@ func TestOpcodeConstants(t *testing.T) {
 		wire.RCReadResponseMiddle: "RC_RDMA_READ_RESPONSE_MIDDLE", wire.RCAcknowledge: "RC_ACKNOWLEDGE",
 		wire.RCAtomicAcknowledge: "RC_ATOMIC_ACKNOWLEDGE", wire.RCCompareSwap: "RC_COMPARE_SWAP",
 		wire.RCFetchAdd:    "RC_FETCH_ADD",
-		wire.RCSendLastInv: "RC_SEND_LAST_INV", wire.RCSendOnlyInv: "RC_SEND_ONLY_INV", wire.UCSendFirst: "UC_SEND_FIRST",
+		wire.RCSendLastInv: "RC_SEND_LAST_INV", wire.RCSendOnlyInv: "RC_SEND_ONLY_INV",
+		wire.UCSendFirst:    "UC_SEND_FIRST",
 		wire.UCWriteOnlyImm: "UC_RDMA_WRITE_ONLY_IMM", wire.RDSendFirst: "RD_SEND_FIRST", wire.RDResync: "RD_RESYNC",
 		wire.UDSendOnly: "UD_SEND_ONLY", wire.UDSendOnlyImm: "UD_SEND_ONLY_IMM", wire.CNP: "CNP", 0x15: "Opcode(0x15)",
 	} {

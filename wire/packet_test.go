@@ -34,12 +34,16 @@ func TestParsePacketErrors(t *testing.T) {
 		{"reserved opcode", pkt(0x1f, 16, nil), wire.ErrOpcode, "Opcode(0x1f)", true},
 		{"RD", pkt(wire.RDSendOnly, 28, nil), wire.ErrOpcode, "RD_SEND_ONLY", true},
 		{"UC read", pkt(0x2c, 32, nil), wire.ErrOpcode, "Opcode(0x2c)", true},
-		{"no RETH", pkt(wire.RCReadRequest, 28, nil), wire.ErrShort, "28 bytes, want at least 32 for RC_RDMA_READ_REQUEST",
+		{"no RETH", pkt(wire.RCReadRequest, 28, nil), wire.ErrShort, "28 bytes, want at least 32 for " +
+			"RC_RDMA_READ_REQUEST",
 			true},
-		{"pad of nothing", pkt(wire.RCSendOnly, 16, func(b []byte) { b[1] = 0x10 }), wire.ErrPad, "1 pad bytes in 0", true},
+		{"pad of nothing", pkt(wire.RCSendOnly, 16, func(b []byte) { b[1] = 0x10 }), wire.ErrPad,
+			"1 pad bytes in 0", true},
 		{"ACK with data", pkt(wire.RCAcknowledge, 24, nil), wire.ErrPayload, "RC_ACKNOWLEDGE with 4 bytes", true},
-		{"read with data", pkt(wire.RCReadRequest, 36, nil), wire.ErrPayload, "RC_RDMA_READ_REQUEST with 4 bytes", true},
-		{"ACK with pad", pkt(wire.RCAcknowledge, 20, func(b []byte) { b[1] = 0x20 }), wire.ErrPad, "2 pad bytes in 0", true},
+		{"read with data", pkt(wire.RCReadRequest, 36, nil), wire.ErrPayload,
+			"RC_RDMA_READ_REQUEST with 4 bytes", true},
+		{"ACK with pad", pkt(wire.RCAcknowledge, 20, func(b []byte) { b[1] = 0x20 }), wire.ErrPad,
+			"2 pad bytes in 0", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p wire.Packet
@@ -88,7 +92,8 @@ func TestCheckReserved(t *testing.T) {
 		text string
 	}{
 		{"clean", wire.UDSendOnly, 3, func(*wire.Packet) {}, ""},
-		{"ECN is no reserved field", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.FECN, p.BTH.BECN = true, true }, ""},
+		{"ECN is no reserved field", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.FECN, p.BTH.BECN = true, true },
+			""},
 		{"BTH byte 4", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.Resv6 = 1 }, "BTH byte 4"},
 		{"BTH byte 8", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.Resv7 = 1 }, "BTH byte 8"},
 		{"DETH", wire.UDSendOnly, 0, func(p *wire.Packet) { p.DETH.Resv8 = 7 }, "DETH byte 4 is 0x07"},

@@ -29,8 +29,14 @@ var tsharkFields = []struct {
 	{"infiniband.bth.se", func(p *wire.Packet) (uint64, bool) { return number(p.BTH.SE), true }},
 	{"infiniband.bth.m", func(p *wire.Packet) (uint64, bool) { return number(p.BTH.MigReq), true }},
 	{"infiniband.bth.a", func(p *wire.Packet) (uint64, bool) { return number(p.BTH.AckReq), true }},
-	{"infiniband.deth.q_key", func(p *wire.Packet) (uint64, bool) { return uint64(p.DETH.QKey), p.BTH.Opcode.HasDETH() }},
-	{"infiniband.deth.srcqp", func(p *wire.Packet) (uint64, bool) { return uint64(p.DETH.SrcQP), p.BTH.Opcode.HasDETH() }},
+	{"infiniband.deth.q_key", func(p *wire.Packet) (uint64, bool) {
+		return uint64(p.DETH.QKey),
+			p.BTH.Opcode.HasDETH()
+	}},
+	{"infiniband.deth.srcqp", func(p *wire.Packet) (uint64, bool) {
+		return uint64(p.DETH.SrcQP),
+			p.BTH.Opcode.HasDETH()
+	}},
 	{"infiniband.reth.dmalen", func(p *wire.Packet) (uint64, bool) {
 		return uint64(p.RETH.DMALen),
 			p.BTH.Opcode.HasRETH()
@@ -110,7 +116,8 @@ func withAllOpcodes(t *testing.T) []wire.Frame {
 			continue
 		}
 		f := fs[0]
-		f.Packet = wire.Packet{BTH: wire.BTH{Opcode: o, SE: true, MigReq: true, PKey: 0x8765, DestQP: 0xfedcba, AckReq: true,
+		f.Packet = wire.Packet{BTH: wire.BTH{Opcode: o, SE: true, MigReq: true, PKey: 0x8765,
+			DestQP: 0xfedcba, AckReq: true,
 			PSN: 0x654321},
 			RETH: wire.RETH{VA: 1 << 60, RKey: 5, DMALen: 7}, AETH: wire.AETH{Syndrome: wire.ACK(12), MSN: 0x123456}}
 		if o.HasPayload() {

@@ -27,7 +27,8 @@ type panel struct {
 // group is an operation beside its yardsticks.
 type group struct {
 	name string
-	bars []float64 // for each series bytes a second or nanoseconds, by the table; 0 where the case has no such yardstick
+	// bars has bytes a second or nanoseconds, by the table, for each series; 0 where the case has no such yardstick.
+	bars []float64
 }
 
 // collect takes the results of a table; those of others do not matter. Errors: there is nothing to draw, or a figure
@@ -99,7 +100,8 @@ func figure(r bench.Result, e bench.Entry, at int) (float64, error) {
 		v = float64(r.Bytes) * 1e9 / v
 	}
 	if !(v > 0) || math.IsInf(v, 1) { // neither is NaN
-		return 0, fmt.Errorf("%s took %v ns for a message, which cannot be drawn: want a time above 0", e.Name, f.Best())
+		return 0, fmt.Errorf("%s took %v ns for a message, which cannot be drawn: want a time above 0",
+			e.Name, f.Best())
 	}
 	return v, nil
 }

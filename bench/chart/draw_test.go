@@ -36,7 +36,8 @@ func result(t bench.Table, bytes int, ops, yards []string, ns ...float64) bench.
 // sample has one case with all operations and two with one each, out of order, and a yardstick that only one has.
 func sample() []bench.Result {
 	return []bench.Result{
-		result(bench.Bandwidth, 1<<20, []string{"SEND", "WRITE"}, []string{"UDP", "TCP"}, 200_000, 250_000, 125_000, 160_000),
+		result(bench.Bandwidth, 1<<20, []string{"SEND", "WRITE"}, []string{"UDP", "TCP"}, 200_000, 250_000,
+			125_000, 160_000),
 		result(bench.Latency, 1<<20, []string{"SEND"}, []string{"UDP"}, 1_570_000, 920_000),
 		result(bench.Bandwidth, 64, []string{"SEND"}, []string{"rxe", "UDP"}, 400, 1600, 800),
 		result(bench.Ratios, 64, []string{"ours"}, []string{"yardstick"}, 1, 1),
@@ -114,15 +115,18 @@ func TestDraw(t *testing.T) {
 		fills map[string]int // bars, and a square of the legend
 	}{
 		{bench.Bandwidth, []string{
-			"Bandwidth by message size, best round: more is better", "reference HCA", "UDP", "TCP", "rxe", "<new> & other",
-			"messages of 64 B", "SEND", "WRITE", "bandwidth, MB/s", "0", "50", "100", "160", "80.0", "40.0", "320", "100", "128",
+			"Bandwidth by message size, best round: more is better", "reference HCA", "UDP", "TCP", "rxe",
+			"<new> & other",
+			"messages of 64 B", "SEND", "WRITE", "bandwidth, MB/s", "0", "50", "100", "160", "80.0", "40.0",
+			"320", "100", "128",
 			"messages of 1 MiB", "SEND", "WRITE", "bandwidth, GB/s", "0", "2", "4", "5.24", "8.39", "6.55",
 			"4.19", "8.39", "6.55",
 		}, map[string]int{"SEND": 2, "WRITE": 2, "rxe": 1, "TCP": 1, "reference HCA": 1}, map[string]int{"#0072B2": 5,
 			"#9A9A9A": 5, "#E69F00": 3, "#D55E00": 2, "#CC79A7": 2}},
 		{bench.Latency, []string{
 			"Latency by message size, median of the best round: less is better", "reference HCA", "UDP",
-			"messages of 64 B", "READ", "latency, us", "0", "1", "6", "5.60", "4.03", "messages of 1 MiB", "SEND", "latency, ms",
+			"messages of 64 B", "READ", "latency, us", "0", "1", "6", "5.60", "4.03", "messages of 1 MiB",
+			"SEND", "latency, ms",
 			"1", "1.57", "0.92",
 		}, map[string]int{"SEND": 1, "READ": 1, "UDP": 1, "TCP": 0}, map[string]int{"#0072B2": 3, "#9A9A9A": 3}},
 	} {
@@ -138,7 +142,8 @@ func TestDraw(t *testing.T) {
 				rest = rest[at+1:]
 			}
 			for text, n := range tt.each {
-				require.Len(t, slices.DeleteFunc(slices.Clone(d.texts), func(s string) bool { return s != text }), n, text)
+				require.Len(t, slices.DeleteFunc(slices.Clone(d.texts), func(s string) bool { return s != text }), n,
+					text)
 			}
 			require.Positive(t, d.fills["#FFFFFF"], "the background: black text is for white")
 			delete(d.fills, "#FFFFFF")
@@ -166,8 +171,10 @@ func TestDrawRefuses(t *testing.T) {
 		{"no sizes", "chart of ratios: only bandwidth and latency are by message size", bench.Ratios, sample()},
 		{"no operation", "case: no operation was measured", bench.Latency,
 			[]bench.Result{result(bench.Latency, 64, nil, yards, 1)}},
-		{"no bytes", "messages of 0 bytes", bench.Bandwidth, []bench.Result{result(bench.Bandwidth, 0, ops, yards, 1, 1)}},
-		{"no figures", "0 entries have figures, of 2", bench.Latency, []bench.Result{result(bench.Latency, 64, ops, yards)}},
+		{"no bytes", "messages of 0 bytes", bench.Bandwidth,
+			[]bench.Result{result(bench.Bandwidth, 0, ops, yards, 1, 1)}},
+		{"no figures", "0 entries have figures, of 2", bench.Latency,
+			[]bench.Result{result(bench.Latency, 64, ops, yards)}},
 		{"no round", "case: UDP has no round", bench.Latency, []bench.Result{without}},
 		{"no time", "SEND took 0 ns", bench.Bandwidth, []bench.Result{result(bench.Bandwidth, 64, ops, yards, 0, 1)}},
 		{"no time of a yardstick", "UDP took 0 ns", bench.Latency,

@@ -16,7 +16,9 @@ import (
 type Page struct {
 	File    string
 	Command string // of the lines
-	Infix   string // in the names of pictures, where several commands write to a page: "-linux" makes performance-linux-latency.svg of performance.md
+	// Infix distinguishes the pictures of several commands that write to one page: with "-linux", the pictures of
+	// performance.md are called performance-linux-latency.svg and so on.
+	Infix string
 }
 
 // Write draws the pictures of those of the tables that results have, writes them beside the page, and replaces the

@@ -42,9 +42,11 @@ func TestPage(t *testing.T) {
 			require.Equal(t, string(svg), read(t, dir, "speed-linux-"+table.String()+".svg"))
 		}
 		text := read(t, p.File)
-		require.True(t, strings.HasPrefix(text, "# Speed\n<!-- table by cmd/x -->\n\na machine. 3 rounds.\n\n| case |"), text)
+		require.True(t, strings.HasPrefix(text, "# Speed\n<!-- table by cmd/x -->\n\na machine. 3 rounds.\n\n| case |"),
+			text)
 		require.True(t, strings.HasSuffix(text, "\n<!-- end of table -->\nthe end\n"), text)
-		require.Contains(t, text, "\n\n![Bars: bandwidth of SEND, WRITE by message size, reference HCA beside UDP, TCP, "+
+		require.Contains(t, text, "\n\n![Bars: bandwidth of SEND, WRITE by message size, reference HCA beside UDP, "+
+			"TCP, "+
 			"rxe, <new> & other; the figures are those of the "+
 			"table below](speed-linux-bandwidth.svg)\n\n| size | operation | bandwidth |")
 		require.Contains(t, text, "](speed-linux-latency.svg)\n\n| size | operation | median |")
@@ -59,7 +61,8 @@ func TestPage(t *testing.T) {
 	t.Run("one that cannot be drawn", func(t *testing.T) {
 		dir, p := start(t)
 		require.ErrorContains(t,
-			p.Write("a machine", 3, append(sample(), result(bench.Latency, 64, []string{"SEND"}, nil, 0))), "SEND took 0 ns")
+			p.Write("a machine", 3, append(sample(), result(bench.Latency, 64, []string{"SEND"}, nil, 0))),
+			"SEND took 0 ns")
 		require.Equal(t, []string{"speed.md"}, names(t, dir))
 		require.Equal(t, old, read(t, p.File))
 	})

@@ -59,7 +59,8 @@ func (s *svg) text(x, y, size float64, a anchor, text string) {
 
 // vertical draws text that is read from below, centred at its coordinates.
 func (s *svg) vertical(x, y, size float64, text string) {
-	fmt.Fprintf(&s.b, `<text font-size="%s" text-anchor="middle" transform="translate(%s %s) rotate(-90)">%s</text>`+"\n",
+	fmt.Fprintf(&s.b, `<text font-size="%s" text-anchor="middle" transform="translate(%s %s) rotate(-90)">%s</text>`+
+		"\n",
 		number(size), round(x), round(y),
 		html.EscapeString(text))
 }

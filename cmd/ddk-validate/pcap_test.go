@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/erf"
+	"ciddk/internal/pcapfile"
 	"ciddk/internal/tsharktest"
 	"ciddk/validate"
 	"ciddk/validate/kit"
@@ -113,9 +113,9 @@ func readCapture(t *testing.T, path string) (list []captured) {
 		require.NoError(t, err)
 		i, err := r.Interface(ci.InterfaceIndex)
 		require.NoError(t, err)
-		c := captured{ib: i.LinkType == erf.LinkType, data: data, comments: o.Comments}
+		c := captured{ib: i.LinkType == pcapfile.ERFLinkType, data: data, comments: o.Comments}
 		if c.ib {
-			c.data = data[erf.HeaderLen:]
+			c.data = data[pcapfile.ERFHeaderLen:]
 		}
 		list = append(list, c)
 	}

@@ -40,8 +40,8 @@ func TestListingsAreFresh(t *testing.T) {
 		assert.True(t, names[filepath.Base(o)], "%s: no such package", filepath.Base(o))
 	}
 	if t.Failed() {
-		t.Log("the exported API has changed: run go generate ./internal/apilist, and read its diff before you commit it; " +
-			"docs/compatibility.md")
+		t.Log("the exported API has changed: run go generate ./internal/apilist, and read its diff before you commit " +
+			"it; docs/compatibility.md")
 	}
 }
 

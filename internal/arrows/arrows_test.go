@@ -27,7 +27,8 @@ func TestOrders(t *testing.T) {
 				list = append(list, g.describe(a))
 			}
 			t.Log(g.summary(o))
-			assert.LessOrEqual(t, percent(len(up), len(g)), o.maxUp, "calls point up (move the function, or pass an interface "+
+			assert.LessOrEqual(t, percent(len(up), len(g)), o.maxUp, "calls point up (move the function, or pass an "+
+				"interface "+
 				"down):\n%s",
 				strings.Join(list, "\n"))
 		})

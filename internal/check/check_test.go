@@ -47,7 +47,8 @@ func TestResults(t *testing.T) {
 			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"goroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1(0x1)\n\t/a_test.go:4\n"}`,
 			`{"Action":"output","Package":"m/a","Output":"FAIL\tm/a\t1.007s\n"}`,
 			`{"Action":"fail","Package":"m/a","Elapsed":1.038}`}, 1, 2, 0, []string{
-			"FAIL  m/a TestB did not end\nFAIL  m/a TestB/sub did not end\n    a_test.go:4: hello\npanic: test timed out",
+			"FAIL  m/a TestB did not end\nFAIL  m/a TestB/sub did not end\n    a_test.go:4: hello\npanic: test timed " +
+				"out",
 			"1 goroutines in packages of the project:\n\ngoroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1",
 			"1 other goroutines:\n\ngoroutine 5", "FAIL  m/a\n"}},
 		{"a run that is stopped", []string{
@@ -85,13 +86,16 @@ func TestAll(t *testing.T) {
 		{"all pass", []step{{name: "a", limit: time.Minute, run: ok}, {name: "b", limit: time.Minute, run: ok}}, 0,
 			"2 passed, 0 failed, 0 skipped"},
 		{"a skip is no failure",
-			[]step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return skip("no gcc") }}}, 0,
+			[]step{{name: "a", limit: time.Minute,
+				run: func(context.Context, *runner) error { return skip("no gcc") }}}, 0,
 			"0 passed, 0 failed, 1 skipped"},
 		{"a failure does not stop the rest",
-			[]step{{name: "a", limit: time.Minute, run: func(context.Context, *runner) error { return errors.New("bad") }},
+			[]step{{name: "a", limit: time.Minute,
+				run: func(context.Context, *runner) error { return errors.New("bad") }},
 				{name: "b", limit: time.Minute, run: ok}}, exitFailed, "1 passed, 1 failed, 0 skipped"},
-		{"the limit is no failure", []step{{name: "a", limit: time.Nanosecond, run: stopped}, {name: "b", limit: time.Minute,
-			run: ok}}, exitTooSlow,
+		{"the limit is no failure", []step{{name: "a", limit: time.Nanosecond, run: stopped},
+			{name: "b", limit: time.Minute,
+				run: ok}}, exitTooSlow,
 			"1 passed, 0 failed, 0 skipped, 1 too slow here (not checked; no failure of the code)"},
 		{"a defect before the limit is one",
 			[]step{{name: "a", limit: time.Nanosecond, run: func(ctx context.Context, _ *runner) error {
@@ -181,12 +185,13 @@ func TestUsage(t *testing.T) {
 }
 
 func TestRanOut(t *testing.T) {
-	over := "fuzz: elapsed: 18s, execs: 5\nfuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    context deadline " +
-		"exceeded\nFAIL\nexit status 1\nFAIL\tm/a\t20.1s\n"
+	over := "fuzz: elapsed: 18s, execs: 5\nfuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    context " +
+		"deadline exceeded\nFAIL\nexit status 1\nFAIL\tm/a\t20.1s\n"
 	assert.True(t, ranOut(over))
 	for name, out := range map[string]string{
 		"passed": "fuzz: elapsed: 20s, execs: 6\nPASS\n",
-		"an input fails": "fuzz: elapsed: 2s, execs: 6\n--- FAIL: FuzzX (2.08s)\n    --- FAIL: FuzzX (0.00s)\n        " +
+		"an input fails": "fuzz: elapsed: 2s, execs: 6\n--- FAIL: FuzzX (2.08s)\n" +
+			"    --- FAIL: FuzzX (0.00s)\n        " +
 			"x_test.go:5: bad\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",
 		"a hang": "fuzz: elapsed: 20s, execs: 6\n--- FAIL: FuzzX (20.08s)\n    fuzzing process hung or terminated " +
 			"unexpectedly: exit status 2\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n",

@@ -2,7 +2,8 @@
 // what it ran, what failed and one line of counts.
 //
 //	go run ./internal/check            format, vet, tests: for every change; at most 3 minutes on 2 quiet cores
-//	go run ./internal/check -full      everything: also other systems, the race detector, virtual machines, fuzzing, certification; what CI runs
+//	go run ./internal/check -full      everything, as CI: also other systems, the race detector, virtual machines,
+//	                                   fuzzing, certification
 //	go run ./internal/check race lint  those steps only
 //	go run ./internal/check -list      the steps and the time that each takes
 //
@@ -14,7 +15,7 @@
 //	0  everything passed
 //	1  a check failed
 //	2  wrong usage
-//	3  nothing failed, but a step was stopped at its time limit: the machine is too slow or too busy, and something has not been checked
+//	3  nothing failed, but a step was stopped at its time limit, because the machine is too slow or too busy
 //
 // CI fails with status 3, too, since not everything was checked. A step that a machine cannot run (no C compiler for
 // the race detector) is skipped with its reason. Tests that need root or other programs skip themselves and are

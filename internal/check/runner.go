@@ -118,7 +118,8 @@ func (r *runner) command(ctx context.Context, env []string, name string, args ..
 
 // do runs a program with its output shown.
 func (r *runner) do(ctx context.Context, env []string, name string, args ...string) error {
-	fmt.Fprintf(r.out, "$ %s\n", strings.Join(append(append([]string{}, env...), append([]string{name}, args...)...), " "))
+	fmt.Fprintf(r.out, "$ %s\n", strings.Join(append(append([]string{}, env...), append([]string{name}, args...)...),
+		" "))
 	c := r.command(ctx, env, name, args...)
 	c.Stdout, c.Stderr = r.out, r.out
 	if err := c.Run(); err != nil {

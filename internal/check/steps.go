@@ -51,15 +51,19 @@ func steps(full bool) []step {
 		{"fuzz", fmt.Sprintf("a third of the fuzz targets (part by commit) for %v, two at a time", fuzzTime), true,
 			150 * s, 14 * m, fuzz},
 		{"bench", "every benchmark, briefly, with its yardstick", true, 110 * s, 8 * m, bench},
-		{"storm", "a million messages over each IP version, on a network that harms half of all packets, in virtual time",
+		{"storm", "a million messages over each IP version, on a network that harms half of all packets, in virtual " +
+			"time",
 			true, 65 * s, 6 * m, storm},
-		{"udpstorm", "100,000 messages over UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true, 95 * s,
+		{"udpstorm", "100,000 messages over UDP, IPv4 (plain and privileged) and IPv6, with 2% of each harm", true,
+			95 * s,
 			6 * m, udpStorm},
-		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal", true,
+		{"chaos", "everything at once under the race detector: connections, random verbs, forged packets, hot removal",
+			true,
 			125 * s, 6 * m, chaos},
 		{"certify", "ddk-validate run reference, over each link", true, 55 * s, 4 * m, certify},
 		{"load", "ddk-validate run reference at low priority, beside 8 busy processes", true, 330 * s, 14 * m, load},
-		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true, 140 * s,
+		{"mutants", "ddk-validate self: the certifier catches wrong drivers, half of them (part by commit)", true,
+			140 * s,
 			10 * m, mutants},
 		{"examples", "the examples, built and run", true, 60 * s, 3 * m, examples},
 	}
@@ -240,7 +244,8 @@ func fuzz(ctx context.Context, r *runner) error {
 		wg.Go(func() {
 			for t := range work {
 				// Without a bound, a target with long inputs spends its time on making them shorter.
-				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", fuzzTime.String(),
+				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
+					fuzzTime.String(),
 					"-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
 				b, err := c.CombinedOutput()
 				mu.Lock()
@@ -308,7 +313,8 @@ func lastFuzzLine(out string) string {
 // bench runs all benchmarks briefly, then those that have a ratio to keep at some length: their table comes last, where
 // it is seen. A ratio that is missed fails nothing: the machine may be busy.
 func bench(ctx context.Context, r *runner) error {
-	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms", "-benchmem", "-p",
+	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms",
+		"-benchmem", "-p",
 		"1", "./..."); err != nil {
 		return err
 	}
@@ -336,7 +342,8 @@ func storm(ctx context.Context, r *runner) error {
 	if !r.present("test/storm") {
 		return skip("the tree has no test/storm")
 	}
-	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run", "^TestStorm$", "-v",
+	return r.do(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-count=1", "-timeout", "5m30s", "-run",
+		"^TestStorm$", "-v",
 		"./test/storm", "-storm.messages=1000000")
 }
 

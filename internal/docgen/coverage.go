@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"ciddk/internal/nameorder"
@@ -11,8 +12,8 @@ import (
 	"ciddk/validate/suite"
 )
 
-// coveragePage lists every requirement with the cases that judge it, and those that touch on it. One without is shown
-// as uncovered, with the reason.
+// coveragePage lists every requirement with the cases that check it and those that touch it. A requirement without a
+// case is listed as uncovered, with the reason.
 func coveragePage() (string, error) {
 	catalog, err := validate.NewCatalog(suite.All()...)
 	if err != nil {
@@ -22,26 +23,27 @@ func coveragePage() (string, error) {
 	section, covered, uncovered := "", 0, 0
 	all := catalog.Coverage()
 	slices.SortStableFunc(all, func(a, b validate.Coverage) int {
-		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)), nameorder.Compare(a.Group(), b.Group()))
+		return cmp.Or(slices.Index(books, book(a))-slices.Index(books, book(b)),
+			nameorder.Compare(a.Group(), b.Group()))
 	})
 	for _, c := range all {
 		if g := c.Group(); g != section {
 			section = g
-			fmt.Fprintf(&body, "\n## %s\n\n| requirement | level | | judged by | touched by |\n|---|---|---|---|---|\n", g)
+			fmt.Fprintf(&body,
+				"\n## %s\n\n| requirement | level | | checked by | touched by |\n|---|---|---|---|---|\n", g)
 		}
-		judged := code(c.Proven)
+		checked := code(c.Proven)
 		if c.Covered() {
 			covered++
 		} else {
 			uncovered++
-			judged = "**uncovered**: " + cell(strings.TrimSuffix(c.Why, "."))
+			checked = "**uncovered**: " + cell(strings.TrimSuffix(c.Why, "."))
 		}
-		fmt.Fprintf(&body, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), judged, code(c.Touched))
+		fmt.Fprintf(&body, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), checked, code(c.Touched))
 	}
-	return fmt.Sprintf("# Coverage\n\n%sEvery requirement, and the cases of `ddk-validate` for it: %d covered, %d "+
-		"uncovered, %d cases.\n%s",
-		strings.Replace(generatedNote, "package ci", "the suites under validate",
-			1), covered, uncovered, len(catalog.Cases()), body.String()), nil
+	counts := strings.NewReplacer("{covered}", strconv.Itoa(covered), "{uncovered}", strconv.Itoa(uncovered),
+		"{cases}", strconv.Itoa(len(catalog.Cases())))
+	return counts.Replace(headFrom("coverage", "the suites under validate")) + body.String(), nil
 }
 
 // books are what sections are of, in the order of the page.

@@ -84,7 +84,8 @@ func denied(rows []layers.Row, i int) []string {
 	var l []string
 	for _, s := range rows {
 		for _, o := range append([]string{rows[i].Folder}, rows[i].Own...) {
-			if strings.HasPrefix(s.Folder, o+"/") && !slices.Contains(rows[i].Own, s.Folder) && s.Folder != rows[i].Folder &&
+			if strings.HasPrefix(s.Folder, o+"/") && !slices.Contains(rows[i].Own, s.Folder) &&
+				s.Folder != rows[i].Folder &&
 				!slices.Contains(l, s.Folder) {
 				l = append(l, s.Folder)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"embed"
 	"fmt"
 	"slices"
 	"sort"
@@ -9,26 +10,54 @@ import (
 	"ciddk/ci"
 )
 
-const generatedNote = "<!-- Written by internal/docgen from package ci. Do not edit: go generate ./internal/docgen " +
-	"-->\n\n"
+// sourceCI is what most pages are generated from.
+const sourceCI = "package ci"
+
+// generatedNote is the comment that follows the title of a generated page.
+func generatedNote(source string) string {
+	return "<!-- Written by internal/docgen from " + source + ". Do not edit: go generate ./internal/docgen -->\n"
+}
+
+//go:embed text
+var texts embed.FS
+
+// text returns the constant text of a page, from text/NAME.txt.
+func text(name string) string {
+	b, err := texts.ReadFile("text/" + name + ".txt")
+	if err != nil {
+		panic(err) // names are constants
+	}
+	return strings.ReplaceAll(string(b), "\r\n", "\n")
+}
+
+// head returns the beginning of a page generated from package ci: the text called name, with the note below its title.
+func head(name string) string { return headFrom(name, sourceCI) }
+
+func headFrom(name, source string) string {
+	title, rest, _ := strings.Cut(text(name), "\n\n")
+	return title + "\n\n" + generatedNote(source) + "\n" + rest
+}
 
 // headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are here to hold the Go
 // values against.
-var headerStatuses = strings.Fields(`SUCCESS INSUFFICIENT_RESOURCES INSUFFICIENT_MEMORY INVALID_PARAMETER INVALID_SETTING NOT_FOUND
+var headerStatuses = strings.Fields(`
+	SUCCESS INSUFFICIENT_RESOURCES INSUFFICIENT_MEMORY INVALID_PARAMETER INVALID_SETTING NOT_FOUND
 	TIMEOUT CANCELED INTERRUPTED INVALID_PERMISSION UNSUPPORTED OVERFLOW MAX_MCAST_QPS_REACHED INVALID_QP_STATE
-	INVALID_APM_STATE INVALID_PORT_STATE INVALID_STATE RESOURCE_BUSY INVALID_PKEY INVALID_LKEY INVALID_RKEY INVALID_MAX_WRS
+	INVALID_APM_STATE INVALID_PORT_STATE INVALID_STATE RESOURCE_BUSY INVALID_PKEY INVALID_LKEY INVALID_RKEY
+	INVALID_MAX_WRS
 	INVALID_MAX_SGE INVALID_CQ_SIZE INVALID_SRQ_SIZE INVALID_SERVICE_TYPE INVALID_GID INVALID_LID INVALID_GUID
 	INVALID_GUID_MASK INVALID_CA_HANDLE INVALID_AV_HANDLE INVALID_CQ_HANDLE INVALID_QP_HANDLE INVALID_SRQ_HANDLE
 	INVALID_PD_HANDLE INVALID_MR_HANDLE INVALID_FMR_HANDLE INVALID_MW_HANDLE INVALID_MCAST_HANDLE INVALID_CALLBACK
-	INVALID_AL_HANDLE INVALID_HANDLE ERROR REMOTE_ERROR VERBS_PROCESSING_DONE INVALID_WR_TYPE QP_IN_TIMEWAIT EE_IN_TIMEWAIT
+	INVALID_AL_HANDLE INVALID_HANDLE ERROR REMOTE_ERROR VERBS_PROCESSING_DONE INVALID_WR_TYPE QP_IN_TIMEWAIT
+	EE_IN_TIMEWAIT
 	INVALID_PORT NOT_DONE INVALID_INDEX NO_MATCH PENDING UNKNOWN_ERROR`)
 
 // statusMeanings stand in for the comments that a constant in ci does without, its name being plain there.
 var statusMeanings = map[string]string{
 	"Success": "done; never returned as an error", "Canceled": "the request was cancelled",
 	"Interrupted":        "a wait was interrupted",
-	"MaxMcastQPsReached": "no multicast attachment is left", "InvalidQPState": "not legal in the QP's state, or no such " +
-		"transition",
+	"MaxMcastQPsReached": "no multicast attachment is left", "InvalidQPState": "not legal in the QP's state, or no " +
+		"such transition",
 	"InvalidAPMState": "not legal in the path migration state", "InvalidPortState": "not legal in the port's state",
 	"InvalidState": "adapter in reset or removed; access layer: parent being destroyed",
 	"InvalidPKey":  "P_Key index out of range, or its entry is invalid", "InvalidLKey": "no such L_Key",
@@ -41,7 +70,8 @@ var statusMeanings = map[string]string{
 	"InvalidWRType":   "opcode illegal for this kind of QP", "QPInTimewait": "QP still in time-wait",
 	"EEInTimewait": "EE context still in time-wait",
 	"InvalidPort":  "port number out of range", "NotDone": "not finished", "InvalidIndex": "index out of range",
-	"NoMatch": "no item with those attributes", "Pending": "in progress", "UnknownError": "an error that is no status; " +
+	"NoMatch": "no item with those attributes", "Pending": "in progress",
+	"UnknownError": "an error that is no status; " +
 		"never returned by a driver",
 }
 
@@ -59,17 +89,7 @@ func statusPage(s *ciSource) (string, error) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Statuses\n\n" + generatedNote +
-		`A verb that worked returns nil. One that failed returns an error that wraps a status, found with ` +
-		"`errors.Is`" + ` or ` +
-		"`ci.StatusOf`" + `, and has changed
-nothing. Values are those of the 2003 headers. Beside the statuses listed at a verb, any verb may answer with the handle status of its
-receiver or of an argument, and with ` + "`InvalidParameter`, `Timeout` or `InvalidState`" +
-		`. The last column lists the verbs that document the status.
-
-| value | Go | header (IB_…) | meaning | verbs |
-|--:|---|---|---|---|
-`)
+	b.WriteString(head("statuses"))
 	inHandle := false
 	for i, c := range cs {
 		doc := c.doc
@@ -118,21 +138,12 @@ func completionPage(s *ciSource) (string, error) {
 		return "", fmt.Errorf("ci has %d completion statuses, this table %d", len(cs), len(completionCauses))
 	}
 	var b strings.Builder
-	b.WriteString("# Completions\n\n" + generatedNote + `On an entry whose status is not ` + "`WCSuccess`" +
-		`, only ID, Status, QPN, Context and VendorErr are valid. Every work request that fails makes a
-completion, signaled or not; the first one names the cause, those behind it are ` + "`WCFlushErr`" + `.
-
-## Status
-
-| value | Go | text | seen by | cause |
-|--:|---|---|---|---|
-`)
+	b.WriteString(head("completions"))
 	for i, c := range cs {
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", i, c.name, ci.WCStatus(i), completionCauses[i].side,
 			completionCauses[i].cause)
 	}
-	b.WriteString("\n## Operation\n\nReceives have bit 7 set and no send has; the headers later gave bit 7 to three " +
-		"sends as well ([D-24](deviations.md)).\n\n| value | Go | completes |\n|--:|---|---|\n")
+	b.WriteString(text("wcops"))
 	ops := []struct {
 		op   ci.WCOp
 		of   string
@@ -140,7 +151,8 @@ completion, signaled or not; the first one names the cause, those behind it are 
 	}{
 		{ci.WCSend, "`OpSend`", "WCSend"}, {ci.WCWrite, "`OpWrite`", "WCWrite"}, {ci.WCRead, "`OpRead`", "WCRead"},
 		{ci.WCCompareSwap, "`OpCompareSwap`", "WCCompareSwap"}, {ci.WCFetchAdd, "`OpFetchAdd`", "WCFetchAdd"},
-		{ci.WCBindMW, "`QP.BindMW`, `OpBindMW`", "WCBindMW"}, {ci.WCNop, "`OpNop`", "WCNop"}, {ci.WCLSO, "`OpLSO`", "WCLSO"},
+		{ci.WCBindMW, "`QP.BindMW`, `OpBindMW`", "WCBindMW"}, {ci.WCNop, "`OpNop`", "WCNop"},
+		{ci.WCLSO, "`OpLSO`", "WCLSO"},
 		{ci.WCLocalInv, "`OpLocalInv`", "WCLocalInv"}, {ci.WCFastReg, "`OpFastReg`", "WCFastReg"},
 		{ci.WCRecv, "a receive, by a SEND of the peer", "WCRecv"},
 		{ci.WCRecvWrite, "a receive, by an RDMA WRITE with immediate of the peer", "WCRecvWrite"},
@@ -172,11 +184,11 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"QP", "no", "the first packet came while in RTR: a communication manager takes the connection as established"},
 	{"QP", "with CapAPM", "the alternate path is now the primary; load another and rearm"},
 	{"CA", "no", "the adapter is of no use any more; close and open again"},
-	{"port", "yes", "a packet with a wrong P_Key"}, {"port", "yes", "a datagram with a wrong Q_Key"}, {"port", "yes",
-		"a management packet with a wrong M_Key"},
+	{"port", "yes", "a packet with a wrong P_Key"}, {"port", "yes", "a datagram with a wrong Q_Key"},
+	{"port", "yes", "a management packet with a wrong M_Key"},
 	{"port", "yes", "capabilities changed; query again"}, {"port", "yes", "the system image GUID changed"},
-	{"port", "yes", "the link's buffers overran"}, {"port", "yes", "too many link errors"}, {"port", "yes",
-		"the link's flow control failed"}, {"port", "yes", "a management packet with a wrong B_Key"},
+	{"port", "yes", "the link's buffers overran"}, {"port", "yes", "too many link errors"},
+	{"port", "yes", "the link's flow control failed"}, {"port", "yes", "a management packet with a wrong B_Key"},
 	{"QP", "with CapAPM", "the peer asked to migrate, and is not followed"},
 	{"QP", "no", "a request of the peer was not legal; the QP is in Error"},
 	{"QP", "no", "a request of the peer was denied access; the QP is in Error"},
@@ -186,10 +198,10 @@ var eventRows = []struct{ object, optional, reaction string }{
 	{"SRQ", "with CapSRQ", "fewer than Limit receives are left; post and arm again"},
 	{"SRQ", "with CapSRQ", "the SRQ failed"},
 	{"QP", "with CapSRQ", "a QP in Error takes no more from its SRQ; it may be destroyed"},
-	{"CA", "vendor", "the driver resets the adapter"}, {"CA", "vendor", "a client must let go"}, {"CA", "vendor",
-		"the reset is over"}, {"CA", "vendor", "the reset failed"},
-	{"port", "recommended", "query LID again; paths to this port change"}, {"port", "recommended",
-		"query the P_Key table again"},
+	{"CA", "vendor", "the driver resets the adapter"}, {"CA", "vendor", "a client must let go"},
+	{"CA", "vendor", "the reset is over"}, {"CA", "vendor", "the reset failed"},
+	{"port", "recommended", "query LID again; paths to this port change"},
+	{"port", "recommended", "query the P_Key table again"},
 	{"port", "recommended", "query SMLID again"}, {"port", "recommended", "query the GID table again"},
 	{"CA", "vendor", "the adapter goes away"},
 	{"CQ", "vendor detail", "comes beside EventCQError"},
@@ -202,16 +214,7 @@ func eventPage(s *ciSource) (string, error) {
 		return "", fmt.Errorf("ci has %d events, this table %d", len(cs), len(eventRows))
 	}
 	var b strings.Builder
-	b.WriteString("# Asynchronous events\n\n" + generatedNote +
-		`The context of an event is that given when the object was made: at ` + "`OpenCA`" + ` or ` + "`OnEvent`" +
-		` for CA and port events, at the create for the
-others [SAS-2.1-10]. Events of one object come in order, one at a time [SAS-2.3-21]; those of different objects may overlap. They may
-come before the create has returned [SAS-2.1-12], and none comes after ` + "`Destroy`" +
-		` has [SAS-2.1-30]. LID and port events are recommended, not required [SAS-2.1-19, -20].
-
-| value | Go | name | object | optional | meaning |
-|--:|---|---|---|---|---|
-`)
+	b.WriteString(head("events"))
 	for i, c := range cs {
 		r := eventRows[i]
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", i+1, c.name, ci.EventType(i+1), r.object,
@@ -237,15 +240,15 @@ var otherUses = map[string]string{
 	"CapInitType":        "PortFieldInitType",
 	"CapPortActiveEvent": "EventPortActive", "CapSystemGUID": "CAAttr.SystemGUID, PortFieldSystemGUID",
 	"CapPKeyCounter": "PortAttr.PKeyErrors and its reset", "CapQKeyCounter": "PortAttr.QKeyErrors and its reset",
-	"CapMW2": "MWType2, `OpBindMW`", "CapFastReg": "`OpFastReg`, `OpLocalInv`", "CapHardwareSMA": "the adapter answers " +
+	"CapMW2": "MWType2, `OpBindMW`", "CapFastReg": "`OpFastReg`, `OpLocalInv`",
+	"CapHardwareSMA": "the adapter answers " +
 		"SMPs itself",
 }
 
 func capsPage(s *ciSource) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Capability bits\n\n" + generatedNote + "`CAAttr.Caps` holds what a driver claims. A clear bit goes " +
-		"with `Unsupported` from everything in its row; a set bit goes with an answer that is\nnot. The certifier holds " +
-		"each claim against the answers, both ways. RC needs no bit.\n\n| Go | verbs | else |\n|---|---|---|\n")
+	b.WriteString(head("capabilities"))
+
 	for _, c := range s.consts["Caps"] {
 		var verbs []string
 		for _, iface := range ifaces {
@@ -266,9 +269,8 @@ func capsPage(s *ciSource) (string, error) {
 
 func verbsPage(s *ciSource) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Verbs\n\n" + generatedNote + "## Where each ci verb went\n\nRows are numbered as in the table of " +
-		"the 2003 headers' verbs, 1 to 67. A row that only varies another verb is an option of it.\n\n| row | ci verb | Go " +
-		"|\n|---|---|---|\n")
+	b.WriteString(head("verbs"))
+
 	rows, err := mapping(s.doc)
 	if err != nil {
 		return "", err
@@ -289,11 +291,7 @@ func verbsPage(s *ciSource) (string, error) {
 	if len(missing) > 0 {
 		return "", fmt.Errorf("the mapping in ci/doc.go has no row for %s", strings.Join(missing, ", "))
 	}
-	b.WriteString(`
-Context: **thread** may block, not from a callback; **callback** from anywhere, does not block; **data** as callback, concurrently on one object,
-without allocation; **drain** as thread, and returns only when no callback of the object runs or will run.
-
-`)
+	b.WriteString("\n" + text("contexts") + "\n")
 	for _, iface := range ifaces {
 		ms := s.methods(iface)
 		if len(ms) == 0 {
@@ -315,7 +313,8 @@ without allocation; **drain** as thread, and returns only when no callback of th
 			} else if m.name == "Destroy" {
 				context = "drain"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", cell(m.sig), join(ciNameRE.FindAllString(doc, -1)), context,
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", cell(m.sig),
+				join(ciNameRE.FindAllString(doc, -1)), context,
 				join(uniq(capRE.FindAllString(doc, -1))), join(s.statuses(doc)), strings.Join(requirements(doc), " "))
 		}
 		b.WriteString("\n")
@@ -346,7 +345,8 @@ func mapping(doc string) ([][3]string, error) {
 			if len(r) <= at[1] {
 				return nil, fmt.Errorf("short row in the mapping: %q", t)
 			}
-			rows = append(rows, [3]string{strings.TrimSpace(string(r[:at[0]])), strings.TrimSpace(string(r[at[0]:at[1]])),
+			rows = append(rows, [3]string{strings.TrimSpace(string(r[:at[0]])),
+				strings.TrimSpace(string(r[at[0]:at[1]])),
 				strings.TrimSpace(string(r[at[1]:]))})
 		}
 	}

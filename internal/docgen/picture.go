@@ -18,13 +18,16 @@ type box struct {
 // The rows of the picture, from the upper protocols down to what carries the packets. Package names are those of the
 // layer table.
 var boxes = []box{
-	{20, 20, 620, 52, "user", "Upper protocols, applications", []string{"everything that drives an HCA uses only ci"}, ""},
-	{20, 108, 620, 62, "kit", "accesslayer", []string{"registry, object tree, asynchronous destroy, PnP; MAD services, " +
-		"CM, connecting by IP"}, "accesslayer"},
+	{20, 20, 620, 52, "user", "Upper protocols, applications", []string{"everything that drives an HCA uses only ci"},
+		""},
+	{20, 108, 620, 62, "kit", "accesslayer",
+		[]string{"registry, object tree, asynchronous destroy, PnP; MAD services, " +
+			"CM, connecting by IP"}, "accesslayer"},
 	{680, 20, 260, 150, "user", "ddk-validate", []string{"certifies any ci.HCA,", "black box,",
 		"requirement by requirement"}, ""},
 	{20, 206, 920, 44, "ci", "ci: the Channel Interface", nil, ""},
-	{20, 286, 215, 80, "driver", "hca/reference", []string{"software HCA:", "RC, UC, UD, SRQ, windows"}, "hca/reference"},
+	{20, 286, 215, 80, "driver", "hca/reference", []string{"software HCA:", "RC, UC, UD, SRQ, windows"},
+		"hca/reference"},
 	{255, 286, 215, 80, "driver", "hca/mlx4", []string{"ConnectX-3 in user space"}, "hca/mlx4"},
 	{490, 286, 215, 80, "vendor", "your driver", []string{"any hardware"}, ""},
 	{725, 286, 215, 80, "driver", "ual", []string{"any driver, seen from", "another process"}, "ual"},
@@ -71,13 +74,16 @@ rect{stroke-width:1.5}path{fill:none;stroke:#57606a;stroke-width:1.5}.head{fill:
 <rect class="paper" width="960" height="620"/>
 `)
 	for _, a := range arrows {
-		fmt.Fprintf(&b, `<path d="M%d %dV%d"/><path class="head" d="M%d %dl-5 -8h10z"/>`+"\n", a.x, a.y1, a.y2-6, a.x, a.y2)
+		fmt.Fprintf(&b, `<path d="M%d %dV%d"/><path class="head" d="M%d %dl-5 -8h10z"/>`+"\n", a.x, a.y1,
+			a.y2-6, a.x, a.y2)
 		if a.label != "" {
-			fmt.Fprintf(&b, `<text class="a" x="%d" y="%d">%s</text>`+"\n", a.x+10, (a.y1+a.y2)/2+4, html.EscapeString(a.label))
+			fmt.Fprintf(&b, `<text class="a" x="%d" y="%d">%s</text>`+"\n", a.x+10, (a.y1+a.y2)/2+4,
+				html.EscapeString(a.label))
 		}
 	}
 	// The port of the software transport may be any of three.
-	b.WriteString(`<path d="M127 482H597V494"/><path class="head" d="M597 500l-5 -8h10z"/><path d="M362 482V494"/><path class="head" d="M362 500l-5 -8h10z"/>` +
+	b.WriteString(`<path d="M127 482H597V494"/><path class="head" d="M597 500l-5 -8h10z"/>` +
+		`<path d="M362 482V494"/><path class="head" d="M362 500l-5 -8h10z"/>` +
 		`<text class="a" x="137" y="477">Port</text>` + "\n")
 	for _, x := range boxes {
 		cx, class := x.x+x.w/2, x.class
@@ -86,12 +92,16 @@ rect{stroke-width:1.5}path{fill:none;stroke:#57606a;stroke-width:1.5}.head{fill:
 		}
 		fmt.Fprintf(&b, `<g class="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="8"/>`, class, x.x, x.y, x.w, x.h)
 		y := x.y + x.h/2 - 9*len(x.lines) + 5
-		fmt.Fprintf(&b, `<text class="t" x="%d" y="%d" text-anchor="middle">%s</text>`, cx, y, html.EscapeString(x.title))
+		fmt.Fprintf(&b, `<text class="t" x="%d" y="%d" text-anchor="middle">%s</text>`, cx, y,
+			html.EscapeString(x.title))
 		for i, l := range x.lines {
-			fmt.Fprintf(&b, `<text class="l" x="%d" y="%d" text-anchor="middle">%s</text>`, cx, y+18*(i+1), html.EscapeString(l))
+			fmt.Fprintf(&b, `<text class="l" x="%d" y="%d" text-anchor="middle">%s</text>`, cx, y+18*(i+1),
+				html.EscapeString(l))
 		}
 		b.WriteString("</g>\n")
 	}
-	b.WriteString(`<text class="a" x="480" y="600" text-anchor="middle">Wrappers for faults and traces (ci/ciwrap) and mocks (ci/cimock) are ci too, and stand in front of any driver. Dashed: planned.</text>` + "\n</svg>\n")
+	b.WriteString(`<text class="a" x="480" y="600" text-anchor="middle">` +
+		`Wrappers for faults and traces (ci/ciwrap) and mocks (ci/cimock) are ci too, and stand in front of any ` +
+		`driver. Dashed: planned.</text>` + "\n</svg>\n")
 	return b.String()
 }

@@ -16,8 +16,9 @@ import (
 
 // ip wraps a packet as it is on a network.
 func ip(p *wire.Packet) []byte {
-	f := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4}, IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP,
-		Src: [4]byte{10, 0, 1, 1}, Dst: [4]byte{10, 0, 1, 2}},
+	f := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4},
+		IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP,
+			Src: [4]byte{10, 0, 1, 1}, Dst: [4]byte{10, 0, 1, 2}},
 		UDP: wire.UDP{SrcPort: 0xc000, DstPort: wire.RoCEv2Port}, Packet: *p}
 	return wire.AppendIP(nil, &f)
 }
@@ -28,7 +29,8 @@ func mgmt(m mad.CMMessage) []byte {
 	h := mad.CMHeader(1, m)
 	h.Put(b)
 	m.Put(b[mad.HeaderLen:])
-	return ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1},
+	return ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1},
+		DETH:    wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1},
 		Payload: b})
 }
 
@@ -53,12 +55,14 @@ func TestDecode(t *testing.T) {
 			More: []string{`information "who"`}}},
 		"REJ, consumer": {mgmt(&mad.REJ{Message: mad.WhichREP, Reason: mad.RejConsumer,
 			PrivateData: [mad.REJPrivateLen]byte{'n', 'o'}}),
-			ladder.Text{Name: "REJ", Fields: "of REP, reason 28, consumer reject", More: []string{`private data "no"`}}},
+			ladder.Text{Name: "REJ", Fields: "of REP, reason 28, consumer reject",
+				More: []string{`private data "no"`}}},
 		"DREQ": {mgmt(&mad.DREQ{RemoteQPN: 0x55}), ladder.Text{Name: "DREQ", Fields: "of QPN 0x55"}},
 		"DREP": {mgmt(&mad.DREP{}), ladder.Text{Name: "DREP"}},
 		"LAP": {mgmt(&mad.LAP{RemoteQPN: 0x66, Alternate: mad.CMPath{LocalGID: at(1), RemoteGID: at(2)}}),
 			ladder.Text{Name: "LAP", Fields: "of QPN 0x66, alternate path", More: []string{"10.0.2.1 to 10.0.2.2"}}},
-		"APR":      {mgmt(&mad.APR{Status: mad.APRRejected}), ladder.Text{Name: "APR", Fields: "status 3, path rejected"}},
+		"APR": {mgmt(&mad.APR{Status: mad.APRRejected}),
+			ladder.Text{Name: "APR", Fields: "status 3, path rejected"}},
 		"SIDR_REQ": {mgmt(&mad.SIDRREQ{ServiceID: 0x77}), ladder.Text{Name: "SIDR_REQ", Fields: "service 0x77"}},
 		"SIDR_REP": {mgmt(&mad.SIDRREP{QPN: 0x88, QKey: 0x99}),
 			ladder.Text{Name: "SIDR_REP", Fields: "status 0, QPN and Q_Key valid",
@@ -67,10 +71,12 @@ func TestDecode(t *testing.T) {
 			ladder.Text{Name: "SIDR_REP", Fields: "status 3, no QP available"}},
 		"SEND": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PSN: 0xabc}, Payload: []byte("text")}),
 			ladder.Text{Name: "SEND", Fields: "PSN 0x000abc", More: []string{`"text"`}}},
-		"datagram": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 2}, DETH: wire.DETH{QKey: 3, SrcQP: 4},
+		"datagram": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 2},
+			DETH:    wire.DETH{QKey: 3, SrcQP: 4},
 			Payload: []byte("text")}),
 			ladder.Text{Name: "SEND", Fields: "to QPN 0x2, Q_Key 0x3, from QPN 0x4", More: []string{`"text"`}}},
-		"ACK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 1}, AETH: wire.AETH{Syndrome: wire.ACK(5)}}),
+		"ACK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 1},
+			AETH: wire.AETH{Syndrome: wire.ACK(5)}}),
 			ladder.Text{Name: "ACK", Fields: "PSN 0x000001"}},
 		"NAK": {ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.RCAcknowledge, PSN: 2},
 			AETH: wire.AETH{Syndrome: wire.NAKPSNSequence}}),
@@ -86,7 +92,8 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{"nothing": nil, "cut": mgmt(&mad.RTU{})[:60],
-		"no message": ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}, Payload: make([]byte, mad.Size)})} {
+		"no message": ip(&wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1},
+			Payload: make([]byte, mad.Size)})} {
 		_, _, err := ladder.Decode(b)
 		assert.Error(t, err, name)
 	}

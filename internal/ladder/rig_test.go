@@ -320,8 +320,9 @@ func (e *end) use(c cm.Conn, err error) cm.Conn {
 
 // newQP makes the end's QP.
 func (e *end) newQP(typ ci.QPType) *accesslayer.QP {
-	q := must(e.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: e.cq, RecvCQ: e.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
-		SendSGE: 1, RecvSGE: 1}},
+	q := must(e.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: e.cq, RecvCQ: e.cq,
+		QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
+			SendSGE: 1, RecvSGE: 1}},
 		func(_ *accesslayer.QP, ev ci.Event) { e.qpEvents <- ev.Type }))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -344,7 +345,8 @@ func (e *end) modify(states ...ci.QPState) {
 
 func (e *end) post(n int) {
 	for i := range n {
-		must(e.qp.PostRecv([]ci.RecvWR{{ID: 100 + uint64(i), SGL: []ci.SGE{e.mr.Region().SGE(uint64(1024*(i+1)), 1024)}}}))
+		must(e.qp.PostRecv([]ci.RecvWR{{ID: 100 + uint64(i),
+			SGL: []ci.SGE{e.mr.Region().SGE(uint64(1024*(i+1)), 1024)}}}))
 	}
 }
 
@@ -352,7 +354,8 @@ func (e *end) post(n int) {
 func (e *end) send(text string, to ...ci.Dest) {
 	e.call("PostSend")
 	copy(e.buf, text)
-	wr := ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{e.mr.Region().SGE(0, uint32(len(text)))}}
+	wr := ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{e.mr.Region().SGE(0, uint32(len(text)))}}
 	if len(to) > 0 {
 		wr.To = to[0]
 	}
@@ -390,7 +393,8 @@ func (e *end) path(port uint8) cm.Path {
 
 // ask is a request. Each manager may take 67 ms for an answer.
 func (e *end) ask(edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
-	c := cm.ConnectConfig{Service: service, QP: cm.QP{Num: e.qp.Num(), Type: ci.RC, StartPSN: e.psn()}, Primary: e.path(1),
+	c := cm.ConnectConfig{Service: service, QP: cm.QP{Num: e.qp.Num(), Type: ci.RC, StartPSN: e.psn()},
+		Primary:            e.path(1),
 		ResponderResources: 1, InitiatorDepth: 1, RetryCount: 2, RNRRetry: 7, ResponseTime: 14, RemoteResponseTime: 14}
 	for _, f := range edit {
 		f(&c)
@@ -403,5 +407,6 @@ func (e *end) psn() ci.PSN { return 0x100000 * ci.PSN(e.side+1) }
 
 // reply accepts a request; the starting PSN is the one that the manager has drawn and QPAttr has given.
 func (e *end) reply() cm.AcceptConfig {
-	return cm.AcceptConfig{QP: cm.QP{Num: e.qp.Num(), Type: ci.RC}, ResponderResources: 1, InitiatorDepth: 1, RNRRetry: 7}
+	return cm.AcceptConfig{QP: cm.QP{Num: e.qp.Num(), Type: ci.RC}, ResponderResources: 1,
+		InitiatorDepth: 1, RNRRetry: 7}
 }

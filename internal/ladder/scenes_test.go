@@ -49,7 +49,8 @@ var scenes = []scene{
 				e.over()
 			}}},
 	{file: "connect-lost.svg", story: "REQ, <REP lost, <REP again, RTU lost, SEND, <ACK",
-		title: "The REP is lost and sent again; the RTU is lost, and the first data establish", ends: clientServer, lost: 2,
+		title: "The REP is lost and sent again; the RTU is lost, and the first data establish",
+		ends:  clientServer, lost: 2,
 		consumers: [2]func(*world, *end){
 			func(w *world, e *end) {
 				w.loseFirst("REP", "RTU")

@@ -36,7 +36,8 @@ func SVG(c *Chart) string {
 	p := layout(c)
 	h := p.height + legendGap
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width,
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n",
+		width,
 		h, html.EscapeString(c.Title))
 	b.WriteString("<!-- Written by internal/ladder from a run: go generate ./internal/ladder -->\n" + style)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, h)
@@ -79,7 +80,8 @@ func (p *plan) lines(b *strings.Builder) {
 					from = max(from, min(a.endY(), to-8))
 				}
 			}
-			fmt.Fprintf(b, `<path class="life" d="M%d %dV%d"/><path class="gap" d="M%d %dV%d"/>`+"\n", x, y, from, x, from+2, to)
+			fmt.Fprintf(b, `<path class="life" d="M%d %dV%d"/><path class="gap" d="M%d %dV%d"/>`+"\n", x, y,
+				from, x, from+2, to)
 			y = to
 		}
 		fmt.Fprintf(b, `<path class="life" d="M%d %dV%d"/>`+"\n", x, y, p.height-12)
@@ -102,12 +104,15 @@ func (a *arrow) draw(b *strings.Builder) {
 	if a.Lost {
 		xe := x0 + dir*(rightX-leftX)*lostPart/100
 		ye := a.at(xe)
-		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %.1f"/><path class="cross" d="M%d %.1fl10 10m0 -10l-10 10"/>`, x0,
+		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %.1f"/><path class="cross" d="M%d %.1fl10 10m0 -10l-10 10"/>`,
+			x0,
 			y0, xe, ye, xe-5, ye-5)
-		fmt.Fprintf(b, `<text class="lostword" x="%d" y="%.1f" text-anchor="%s">lost</text>`, xe+dir*12, ye+4, anchor(dir))
+		fmt.Fprintf(b, `<text class="lostword" x="%d" y="%.1f" text-anchor="%s">lost</text>`, xe+dir*12,
+			ye+4, anchor(dir))
 	} else {
 		angle := math.Atan2(float64(y1-y0), float64(x1-x0)) * 180 / math.Pi
-		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %d"/>`, x0, y0, x1-dir*7, y1-int(math.Round(slope*float64(dir*7))))
+		fmt.Fprintf(b, `<path class="arrow" d="M%d %dL%d %d"/>`, x0, y0, x1-dir*7,
+			y1-int(math.Round(slope*float64(dir*7))))
 		fmt.Fprintf(b, `<path class="head" d="M0 0l-9 -4.5v9z" transform="translate(%d %d) rotate(%.2f)"/>`,
 			x1-dir, y1, angle)
 	}

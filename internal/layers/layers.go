@@ -42,7 +42,8 @@ func parse(text string) ([]Row, error) {
 		if len(f) != 4 {
 			return nil, fmt.Errorf("layers.txt:%d: want 4 columns, have %d", i+1, len(f))
 		}
-		r := Row{Folder: strings.TrimSpace(f[0]), Own: list(f[1]), Modules: list(f[2]), Purpose: strings.TrimSpace(f[3])}
+		r := Row{Folder: strings.TrimSpace(f[0]), Own: list(f[1]), Modules: list(f[2]),
+			Purpose: strings.TrimSpace(f[3])}
 		if slices.ContainsFunc(rows, func(x Row) bool { return x.Folder == r.Folder }) {
 			return nil, fmt.Errorf("layers.txt:%d: %s has two rows", i+1, r.Folder)
 		}
@@ -92,7 +93,8 @@ func Check(rows []Row, module, folder, path string, test bool) error {
 		}
 		return fmt.Errorf("%s may not import %s; it may import %s", row.Folder, own, or(row.Own))
 	}
-	if std(path) || slices.Contains(row.Modules, Any) || covers(row.Modules, path) || test && covers(TestModules, path) {
+	if std(path) || slices.Contains(row.Modules, Any) || covers(row.Modules, path) || test &&
+		covers(TestModules, path) {
 		return nil
 	}
 	return fmt.Errorf("%s may not import %s; outside the standard library it may import %s", row.Folder, path,

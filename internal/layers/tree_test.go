@@ -123,7 +123,8 @@ func TestReplayable(t *testing.T) {
 				return true
 			}
 			if sleeps && s.test && x.Name == "time" && sel.Sel.Name == "Sleep" {
-				t.Errorf("%s: a test waits for a condition or runs in a synctest bubble; it does not sleep", s.at(n.Pos()))
+				t.Errorf("%s: a test waits for a condition or runs in a synctest bubble; it does not sleep",
+					s.at(n.Pos()))
 			}
 			if draws && !s.test && x.Name == "rand" && x.Obj == nil && !slices.Contains(seeded, sel.Sel.Name) {
 				t.Errorf("%s: rand.%s draws from the global source; pass a *rand.Rand", s.at(n.Pos()), sel.Sel.Name)

@@ -15,17 +15,18 @@ var known = []struct {
 	has []string
 	not []string
 }{
-	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy of this software and " +
-		"associated documentation files",
+	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy of this software " +
+		"and associated documentation files",
 		"the above copyright notice and this permission notice shall be included"}, nil},
-	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "redistributions in binary form must " +
-		"reproduce",
+	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "redistributions in binary form " +
+		"must reproduce",
 		"endorse or promote products derived from this software without specific prior written permission"}, nil},
-	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms", "redistributions in binary form must " +
-		"reproduce"},
+	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms", "redistributions in binary form " +
+		"must reproduce"},
 		[]string{"endorse or promote products"}},
-	{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose with or without " +
-		"fee is hereby granted"}, nil},
+	{"ISC",
+		[]string{"permission to use, copy, modify, and/or distribute this software for any purpose with or without " +
+			"fee is hereby granted"}, nil},
 	{"Apache-2.0", []string{"apache license version 2.0, january 2004", "grant of copyright license"}, nil},
 	{"Apache-2.0", []string{"licensed under the apache license, version 2.0"}, []string{"grant of copyright license"}},
 	{"MPL-2.0", []string{"mozilla public license version 2.0", "1. definitions"}, nil},
@@ -33,8 +34,9 @@ var known = []struct {
 	{"CC-BY-4.0", []string{"creative commons attribution 4.0 international public license"}, nil},
 	{"CC-BY-4.0", []string{"the creative commons attribution 4.0 international license as described in " +
 		"https://creativecommons.org/licenses/by/4.0/legalcode"}, nil},
-	{"(FTL OR GPL-2.0-or-later)", []string{"choice of exactly one of the following two licenses: * the freetype license",
-		"the gnu general public license (gpl), version 2 or later"}, nil},
+	{"(FTL OR GPL-2.0-or-later)",
+		[]string{"choice of exactly one of the following two licenses: * the freetype license",
+			"the gnu general public license (gpl), version 2 or later"}, nil},
 }
 
 // classify returns the SPDX ids of the licenses in a text; none if it has none that is known.
@@ -74,7 +76,8 @@ func license(dir string) (string, error) {
 		found := classify(string(b))
 		if len(found) == 0 {
 			return "",
-				fmt.Errorf("%s: unknown license (add its phrases to internal/licenses/classify.go, or replace the module)",
+				fmt.Errorf("%s: unknown license (add its phrases to internal/licenses/classify.go, or replace the "+
+					"module)",
 					filepath.Join(dir, e.Name()))
 		}
 		for _, id := range found {

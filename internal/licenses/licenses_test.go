@@ -51,8 +51,8 @@ func TestClassify(t *testing.T) {
 	const mit = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software and " +
 		"associated documentation\n" +
 		"files. The above copyright notice  and this permission notice shall be included"
-	const bsd = "Redistribution and use in source and binary forms, with or without. * Redistributions in binary form " +
-		"must reproduce the above. "
+	const bsd = "Redistribution and use in source and binary forms, with or without. * Redistributions in binary " +
+		"form must reproduce the above. "
 	for name, tt := range map[string]struct {
 		text string
 		want []string

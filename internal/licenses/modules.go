@@ -115,7 +115,8 @@ func mark(ctx context.Context, root, system string, test bool, list map[string]*
 		default:
 			owner[name] = p.Module.Path
 			if m := list[p.Module.Path]; m == nil {
-				return fmt.Errorf("%s is used, but go.mod does not list its module %s (go mod tidy)", name, p.Module.Path)
+				return fmt.Errorf("%s is used, but go.mod does not list its module %s (go mod tidy)",
+					name, p.Module.Path)
 			} else {
 				m.use = max(m.use, as)
 			}

@@ -10,8 +10,9 @@ func table(list []module) string {
 	var b strings.Builder
 	b.WriteString(`# Licenses
 
-This page is for those who ship the kit or a program that uses it. It lists every module that go.mod requires, with its license as an SPDX
-expression. "Shipped" modules are in packages or programs of the kit on Linux, macOS or Windows; "tests only" modules are in none.
+This page is for people who ship the kit or a program that uses it. It lists every module that go.mod requires, with its
+license as an SPDX expression. "Shipped" modules are part of packages or programs of the kit on Linux, macOS or Windows;
+"tests only" modules are not.
 The packages of ` + "`ci`, `wire` and `mad`" + ` use no module at all.
 
 The page is generated: ` + "`go generate ./internal/licenses`" +
@@ -26,7 +27,8 @@ license, and when a module with a reciprocal license is used outside of tests.
 		if len(by) > 4 {
 			by = append(by[:3:3], fmt.Sprintf("%d more", len(by)-3))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.path, m.version, m.license, useNames[m.use], strings.Join(by, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.path, m.version, m.license, useNames[m.use],
+			strings.Join(by, ", "))
 	}
 	return b.String()
 }

@@ -72,7 +72,7 @@ func (c *Collector) Taken() (pkts []rvt.Packet) {
 	return pkts
 }
 
-// wait returns when cond holds, which it looks at after every change.
+// Wait returns when cond is true. It evaluates cond after every change.
 func (c *Collector) Wait(t testing.TB, what string, cond func(c *Collector) bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -93,7 +93,7 @@ func (c *Collector) Wait(t testing.TB, what string, cond func(c *Collector) bool
 	}
 }
 
-// packets waits until so many wire packets have come and takes them.
+// Packets waits for n wire packets and removes them from the collector.
 func (c *Collector) Packets(t testing.TB, n int) []rvt.Packet {
 	t.Helper()
 	c.Wait(t, fmt.Sprint(n, " packets"), func(c *Collector) bool { return train.Count(c.Pkts) >= n })

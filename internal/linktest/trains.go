@@ -34,27 +34,36 @@ func Trains(rt rvt.Route) []rvt.Packet {
 	aeth := func(p *rvt.Packet) { p.Syndrome, p.MSN = wire.ACK(31), 77 }
 	return []rvt.Packet{
 		p(wire.RC, wire.OpSend, 1, 0, nil),
-		p(wire.RC, wire.OpSend, 1, 5, func(p *rvt.Packet) { p.HasImm, p.Imm, p.SE, p.Ack = true, 0x01020304, true, true }),
+		p(wire.RC, wire.OpSend, 1, 5, func(p *rvt.Packet) {
+			p.HasImm, p.Imm = true, 0x01020304
+			p.SE, p.Ack = true, true
+		}),
 		p(wire.RC, wire.OpSend, 1, 64, func(p *rvt.Packet) { p.HasInv, p.Inv, p.MigReq = true, 0xcafe, true }),
 		p(wire.RC, wire.OpSend, 5, 4*mtu+3, func(p *rvt.Packet) { p.Ack = true }),
 		p(wire.RC, wire.OpSend, 3, 3*mtu, func(p *rvt.Packet) { p.HasImm, p.Imm = true, 9 }),
 		p(wire.RC, wire.OpSend, 2, 2*mtu, func(p *rvt.Packet) { p.Start, p.End = false, false }),
 		p(wire.RC, wire.OpWrite, 1, 7, reth),
 		p(wire.RC, wire.OpWrite, 70, 69*mtu+1, reth),
-		p(wire.RC, wire.OpWrite, 4, 4*mtu, func(p *rvt.Packet) { p.Start, p.HasImm, p.Imm, p.SE = false, true, 3, true }),
+		p(wire.RC, wire.OpWrite, 4, 4*mtu, func(p *rvt.Packet) {
+			p.Start, p.SE = false, true
+			p.HasImm, p.Imm = true, 3
+		}),
 		p(wire.RC, wire.OpReadRequest, 1, 0, func(p *rvt.Packet) { reth(p); p.DMALen = 1 << 30 }),
 		p(wire.RC, wire.OpReadResponse, 1, 9, aeth),
 		p(wire.RC, wire.OpReadResponse, 3, 3*mtu, aeth),
 		p(wire.RC, wire.OpReadResponse, 3, 2*mtu+8, func(p *rvt.Packet) { aeth(p); p.Start = false }),
 		p(wire.RC, wire.OpAcknowledge, 1, 0, aeth),
 		p(wire.RC, wire.OpAtomicAcknowledge, 1, 0, func(p *rvt.Packet) { aeth(p); p.Swap = 0xfedcba9876543210 }),
-		p(wire.RC, wire.OpCompareSwap, 1, 0, func(p *rvt.Packet) { p.VA, p.RKey, p.Swap, p.Compare = 8, 9, 10, 11 }),
+		p(wire.RC, wire.OpCompareSwap, 1, 0, func(p *rvt.Packet) {
+			p.VA, p.RKey = 8, 9
+			p.Swap, p.Compare = 10, 11
+		}),
 		p(wire.RC, wire.OpFetchAdd, 1, 0, func(p *rvt.Packet) { p.VA, p.RKey, p.Swap = 8, 9, 10 }),
 		p(wire.UC, wire.OpSend, 2, mtu+4, nil),
 		p(wire.UC, wire.OpWrite, 3, 2*mtu+1, reth),
 		p(wire.UD, wire.OpSend, 1, 100, func(p *rvt.Packet) {
-			p.SrcQP, p.QKey, p.HasImm, p.Imm = 0x654321,
-				0x80010000, true, 5
+			p.SrcQP, p.QKey = 0x654321, 0x80010000
+			p.HasImm, p.Imm = true, 5
 		}),
 		p(wire.UD, wire.OpSend, 1, 0, func(p *rvt.Packet) { p.SrcQP, p.QKey = 1, 2 }),
 	}
@@ -100,7 +109,8 @@ func Singles(t testing.TB, pkts []rvt.Packet, src, dst rvt.Addr) (out []Single) 
 				s.VA, s.RKey, s.DMALen = p.VA, p.RKey, p.DMALen
 			}
 			if op.HasAtomicETH() {
-				s.VA, s.RKey, s.Swap, s.Compare = p.VA, p.RKey, p.Swap, p.Compare
+				s.VA, s.RKey = p.VA, p.RKey
+				s.Swap, s.Compare = p.Swap, p.Compare
 			}
 			if op.HasAETH() {
 				s.Syndrome, s.MSN = p.Syndrome, p.MSN

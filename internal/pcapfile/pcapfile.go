@@ -10,8 +10,6 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
-
-	"ciddk/internal/erf"
 )
 
 // A LinkType determines what the packets of an interface begin with.
@@ -20,7 +18,7 @@ type LinkType uint8
 // Link types.
 const (
 	IP         LinkType = iota // an IP header (LINKTYPE_RAW)
-	InfiniBand                 // an LRH, up to the VCRC; written as an ERF record: see package erf
+	InfiniBand                 // an LRH, up to the VCRC; written as an ERF record: see ERFLinkType
 	Ethernet                   // an Ethernet header, without the FCS (LINKTYPE_ETHERNET)
 )
 
@@ -29,7 +27,7 @@ func (l LinkType) number() layers.LinkType {
 	const raw, ethernet = 101, 1
 	switch l {
 	case InfiniBand:
-		return erf.LinkType
+		return ERFLinkType
 	case Ethernet:
 		return ethernet
 	default:
@@ -87,7 +85,7 @@ func (w *Writer) AddInterface(i Interface) (int, error) {
 func (w *Writer) Write(p *Packet) error {
 	data := p.Data
 	if w.links[p.Interface] == InfiniBand {
-		data = erf.InfiniBand(p.Time, data)
+		data = erfRecord(p.Time, data)
 	}
 	flags := pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
 	if p.Received {

@@ -23,14 +23,18 @@ func TestCheckFile(t *testing.T) {
 		name, source string
 		want         []string
 	}{
-		{"good", "// Package p holds x.\npackage p\n\n// F returns x, and tells nothing.\nfunc F() {\n\ta, b, c := 1, 2, " +
-			"3\n\tw, x, y, z := g()\n}\n", nil},
-		{"verbs", "// Package p holds x.\npackage p\n\n// F gives x.\nfunc F() {}\n\n// tells x.\ntype T struct {\n\t// A " +
+		{"good", "// Package p holds x.\npackage p\n\n// F returns x, and tells nothing.\nfunc F() {\n\ta, b, c := " +
+			"1, 2, 3\n\tw, x, y, z := g()\n}\n", nil},
+		{"verbs", "// Package p holds x.\npackage p\n\n// F gives x.\nfunc F() {}\n\n// tells x.\ntype T struct " +
+			"{\n\t// A " +
 			"says x.\n\tA int\n}\n\n// V knows x.\nvar V int\n",
-			[]string{"a/p/f.go:4: the comment of F opens with \"gives\"", "a/p/f.go:7: the comment of T opens with \"tells\"",
-				"a/p/f.go:9: the comment of A opens with \"says\"", "a/p/f.go:13: the comment of V opens with \"knows\""}},
-		{"targets", "package p\n\nfunc f() {\n\ta, b, c, d := 1, 2, 3, 4\n}\n", []string{"a/p/f.go:4: 4 targets in one " +
-			"assignment, want at most 3"}},
+			[]string{"a/p/f.go:4: the comment of F opens with \"gives\"", "a/p/f.go:7: the comment of T opens with " +
+				"\"tells\"",
+				"a/p/f.go:9: the comment of A opens with \"says\"",
+				"a/p/f.go:13: the comment of V opens with \"knows\""}},
+		{"targets", "package p\n\nfunc f() {\n\ta, b, c, d := 1, 2, 3, 4\n}\n",
+			[]string{"a/p/f.go:4: 4 targets in one " +
+				"assignment, want at most 3"}},
 		{"folder", "package q\n", []string{"a/p/f.go:1: package q is in a folder called p"}},
 		{"outside test", "package p_test\n", nil},
 		{"program", "package main\n", nil},

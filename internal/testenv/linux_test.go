@@ -23,5 +23,6 @@ func TestLinux(t *testing.T) {
 	assert.Equal(t, Outcome{Skipped: "no Linux guest: needs root"}, linux(missing))
 	t.Setenv(requireLinux, "1")
 	assert.Equal(t, Outcome{}, linux(nil))
-	assert.Equal(t, Outcome{Errors: []string{"no Linux guest: needs root (CIDDK_REQUIRE_LINUX is set)"}}, linux(missing))
+	assert.Equal(t, Outcome{Errors: []string{"no Linux guest: needs root (CIDDK_REQUIRE_LINUX is set)"}},
+		linux(missing))
 }

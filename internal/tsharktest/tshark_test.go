@@ -38,11 +38,21 @@ func TestRead(t *testing.T) {
 	a, b := roce(t), roce(t)
 	b[53]++ // the lowest byte of the PSN
 	file := Write(t, pcapfile.Ethernet, [][]byte{a, b})
-	rows := Read(t, file, "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.reth.dmalen", "ip.addr", "frame.len")
+	rows := Read(t, file, "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.reth.dmalen",
+		"ip.addr", "frame.len")
 	assert.Equal(t, [][]string{
 		{"4", "8448", "", "10.77.0.3", "58"},
 		{"4", "8449", "", "10.77.0.3", "58"},
 	}, rows)
+}
+
+// TestReadInfiniBand reads an RC SEND Only without payload from LID 1 to LID 2.
+func TestReadInfiniBand(t *testing.T) {
+	p, err := hex.DecodeString("0002" + "0002" + "0006" + "0001" + "0400ffff0000002280002100" + "00000000" + "0000")
+	require.NoError(t, err)
+	file := Write(t, pcapfile.InfiniBand, [][]byte{p})
+	assert.Equal(t, [][]string{{"2", "1", "4", "26"}},
+		Read(t, file, "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.bth.opcode", "erf.wlen"))
 }
 
 func TestReadMatching(t *testing.T) {
@@ -151,7 +161,8 @@ func TestExpertError(t *testing.T) {
 	}{
 		{"good", "", []string{""}, []string{""}, ""},
 		{"no more than a warning", "", []string{"6291456", "0x200000"}, []string{"warning", "chat"}, ""},
-		{"an error beside others", "", []string{"4194304", "8388608"}, []string{"note", "bad"}, "expert information: bad"},
+		{"an error beside others", "", []string{"4194304", "8388608"}, []string{"note", "bad"},
+			"expert information: bad"},
 		{"an error without a message", "", []string{"8388608"}, nil, "expert information of severity 8388608"},
 		{"malformed", "InfiniBand" + valueSeparator + "IP", []string{""}, []string{""}, "malformed: InfiniBand, IP"},
 	} {

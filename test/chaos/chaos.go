@@ -51,10 +51,12 @@ func Run(cfg Config) (*Report, error) {
 		if r.Rounds == 0 {
 			heap = after.heap
 		} else if most := heap + maxGrowth + uint64(r.Rounds)*maxGrowthRound; after.heap > most {
-			v.failf("round %d: the heap holds %d bytes after everything was closed; after the first round it held %d", r.Rounds,
+			v.failf("round %d: the heap holds %d bytes after everything was closed; after the first round it held %d",
+				r.Rounds,
 				after.heap, heap)
 		}
-		cfg.Log("round %d: %d bytes of heap, %d goroutines, %d files", r.Rounds, after.heap, after.goroutines, after.files)
+		cfg.Log("round %d: %d bytes of heap, %d goroutines, %d files", r.Rounds, after.heap,
+			after.goroutines, after.files)
 	}
 	r.Counts = t.snapshot()
 	return r, v.err()

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestChaos runs everything, logs the counts, and checks that every kind of event occurred.
 func TestChaos(t *testing.T) {
-	t.Logf("seed %d: go test -race ./test/chaos -run TestChaos -chaos.duration=%v -chaos.seed=%d", *seed, *duration, *seed)
+	t.Logf("seed %d: go test -race ./test/chaos -run TestChaos -chaos.duration=%v -chaos.seed=%d", *seed,
+		*duration, *seed)
 	r := *roundLen
 	if r == 0 {
 		r = min(10*time.Second, *duration/2)
@@ -33,7 +34,8 @@ func TestChaos(t *testing.T) {
 	if *duration < 30*time.Second {
 		return
 	}
-	for _, what := range []string{"connections", "messages received", "reads checked", "atomics checked", "HCAs removed",
+	for _, what := range []string{"connections", "messages received", "reads checked",
+		"atomics checked", "HCAs removed",
 		"objects destroyed",
 		"datagrams received", "CAs opened", "RMPP transactions"} {
 		require.Positive(t, report.Counts[what], what)

@@ -163,7 +163,8 @@ func (e *end) drainSends(a *actor) {
 	deadline := e.c.w.clock.Now() + patience
 	for e.sendQ.len() > 0 && !e.lost.Load() {
 		if e.c.w.clock.Now() > deadline {
-			e.c.w.v.failf("%s: end %d: %d send requests did not complete, the first is %d; dead: %v, ID: %v, %s", e.c.name,
+			e.c.w.v.failf("%s: end %d: %d send requests did not complete, the first is %d; dead: %v, ID: %v, %s",
+				e.c.name,
 				e.side, e.sendQ.len(),
 				e.sendQ.queue[0].id, e.isDead.Load(), e.id.Err(), e.state())
 			return

@@ -61,7 +61,8 @@ func (c *conn) settle(a *actor) bool {
 		}
 		if c.w.clock.Now() > deadline {
 			if !c.fragile.Load() {
-				c.w.v.failf("%s: %d and %d messages were sent, %d and %d received", c.name, c.ends[0].sent, c.ends[1].sent,
+				c.w.v.failf("%s: %d and %d messages were sent, %d and %d received", c.name,
+					c.ends[0].sent, c.ends[1].sent,
 					c.ends[1].received.Load(), c.ends[0].received.Load())
 			}
 			return false
@@ -76,7 +77,8 @@ func (c *conn) settle(a *actor) bool {
 		b := e.other().ctr.body()
 		for i, want := range e.mirror {
 			if got := ne.Uint64(b[8*i:]); got != want {
-				c.w.v.failf("%s: counter %d of end %d is %#x after all atomics, want %#x", c.name, i, 1-e.side, got, want)
+				c.w.v.failf("%s: counter %d of end %d is %#x after all atomics, want %#x", c.name, i,
+					1-e.side, got, want)
 			}
 		}
 	}
@@ -181,7 +183,8 @@ func (c *conn) violate(a *actor) {
 		}
 	}
 	e.isDead.Store(true)
-	if st := got[0].Status; st != ci.WCRemAccessErr && !c.unsteady && !(st == ci.WCTimeoutRetryErr && c.w.dog.starved()) {
+	if st := got[0].Status; st != ci.WCRemAccessErr && !c.unsteady && !(st == ci.WCTimeoutRetryErr &&
+		c.w.dog.starved()) {
 		c.w.v.failf("%s: %s completed with: %v, want: %v", c.name, v.name, st, ci.WCRemAccessErr)
 	}
 	if !bytes.Equal(rw, p.rw.body()) || !bytes.Equal(ctr, p.ctr.body()) ||
@@ -201,16 +204,28 @@ var violations = []struct {
 	{"a read of a region for writes", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 64, e.peer.rw, 0) }},
 	{"a read of a region for atomics", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 8, e.peer.ctr, 0) }},
 	{"an atomic on a region for writes", func(e, _ *end) ci.SendWR { return e.access(ci.OpFetchAdd, 8, e.peer.rw, 0) }},
-	{"an atomic on a region for reads", func(e, _ *end) ci.SendWR { return e.access(ci.OpCompareSwap, 8, e.peer.ro, 0) }},
+	{"an atomic on a region for reads", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpCompareSwap, 8,
+			e.peer.ro, 0)
+	}},
 	{"a write across the end", func(e, _ *end) ci.SendWR {
 		return e.access(ci.OpWrite, 4000, e.peer.rw,
 			rwSlots*slotLen-3999)
 	}},
-	{"a write behind the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpWrite, 1, e.peer.rw, rwSlots*slotLen) }},
+	{"a write behind the end", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpWrite, 1, e.peer.rw,
+			rwSlots*slotLen)
+	}},
 	{"a write before the start", func(e, _ *end) ci.SendWR { return e.access(ci.OpWrite, 4000, e.peer.rw, -1) }},
-	{"a read across the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 2048, e.peer.ro, 2*slotLen-2047) }},
+	{"a read across the end", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpRead, 2048, e.peer.ro,
+			2*slotLen-2047)
+	}},
 	{"a read before the start", func(e, _ *end) ci.SendWR { return e.access(ci.OpRead, 2, e.peer.ro, -1) }},
-	{"an atomic behind the end", func(e, _ *end) ci.SendWR { return e.access(ci.OpFetchAdd, 8, e.peer.ctr, 8*counters) }},
+	{"an atomic behind the end", func(e, _ *end) ci.SendWR {
+		return e.access(ci.OpFetchAdd, 8,
+			e.peer.ctr, 8*counters)
+	}},
 	{"a write that wraps the address space", func(e, _ *end) ci.SendWR {
 		wr := e.access(ci.OpWrite, 4000, e.peer.rw, 0)
 		wr.Remote.Addr = 1<<64 - 2000

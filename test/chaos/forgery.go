@@ -238,8 +238,8 @@ func randomMAD(a *actor) []byte {
 	}
 	class := one(a.rnd, []mad.Class{mad.ClassCM, mad.ClassSubnetAdmin, mad.ClassPerformance, rmppClass,
 		mad.Class(a.rnd.Uint32())})
-	b[0], b[1], b[2], b[3] = 1, byte(class), byte(1+a.rnd.IntN(2)), byte(one(a.rnd, []mad.Method{mad.Get, mad.Set,
-		mad.Send, mad.GetResp, mad.Method(a.rnd.Uint32())}))
+	b[0], b[1], b[2] = 1, byte(class), byte(1+a.rnd.IntN(2))
+	b[3] = byte(one(a.rnd, []mad.Method{mad.Get, mad.Set, mad.Send, mad.GetResp, mad.Method(a.rnd.Uint32())}))
 	if class == mad.ClassCM {
 		b[2], b[3] = 2, byte(mad.Send)
 		binary.BigEndian.PutUint16(b[16:], uint16(0x10+a.rnd.IntN(12)))

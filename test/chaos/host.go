@@ -166,7 +166,8 @@ func (w *world) injectFaults(a *actor, inj *faults.Injector) {
 	for range 4 {
 		verb := one(a.rnd, []string{"PD.CreateQP", "PD.CreateCQ", "PD.RegisterMR", "PD.CreateAV", "QP.PostSend",
 			"QP.PostRecv", "QP.Modify",
-			"QP.Query", "QP.Destroy", "CQ.Destroy", "MR.Destroy", "AV.Destroy", "PD.Destroy", "CA.AllocatePD", "CA.Query"})
+			"QP.Query", "QP.Destroy", "CQ.Destroy", "MR.Destroy", "AV.Destroy", "PD.Destroy",
+			"CA.AllocatePD", "CA.Query"})
 		p := .1
 		if verb == "QP.PostSend" || verb == "QP.PostRecv" {
 			p = .01

@@ -26,7 +26,8 @@ func (w *world) managementAgents(a, b *host) error {
 	agent := func(h *host, methods []mad.Method, on func(mads.Agent, *mads.Received)) (mads.Agent, error) {
 		var x mads.Agent
 		ready := make(chan struct{})
-		cfg := mads.AgentConfig{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, Class: rmppClass, Version: 1, OUI: vendorOUI,
+		cfg := mads.AgentConfig{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, Class: rmppClass,
+			Version: 1, OUI: vendorOUI,
 			Methods: methods, RMPP: true}
 		if on != nil {
 			cfg.OnReceive = func(r *mads.Received) { <-ready; on(x, r) }

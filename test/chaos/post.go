@@ -127,7 +127,8 @@ func (e *end) addImmediate(r *rand.Rand, off uint64, add adder) {
 	to.Addr += e.sent % rwSlots * slotLen
 	imm := uint32(e.sent&0xff) | uint32(n)<<8
 	e.sent++
-	add(ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, Imm: imm, SGL: []ci.SGE{e.outMR.Region().SGE(off, uint32(n))},
+	add(ci.SendWR{Op: ci.OpWrite, Flags: ci.SendImmediate, Imm: imm,
+		SGL:    []ci.SGE{e.outMR.Region().SGE(off, uint32(n))},
 		Remote: to}, nil)
 }
 

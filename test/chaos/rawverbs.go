@@ -288,7 +288,8 @@ func (b *bench) poll(cq ci.CQ, n int) {
 	for i := range wc[:k] {
 		p, ok := b.posted.Load(wc[i].ID)
 		if !ok {
-			b.w.v.failf("bench %v: completion of request %d, which was not posted here (status %v, QP %#x)", b.addr, wc[i].ID,
+			b.w.v.failf("bench %v: completion of request %d, which was not posted here (status %v, QP %#x)",
+				b.addr, wc[i].ID,
 				wc[i].Status, wc[i].QPN)
 			continue
 		}

@@ -108,7 +108,8 @@ func (t *truth) check(d *sim.Datagram) {
 	case op == wire.CNP: // has the QP of a peer, like any other packet
 	case op.Service() == wire.UD:
 		if p.DETH.SrcQP > 1 && !has(&u.qps, ci.QPN(p.DETH.SrcQP)) {
-			t.v.failf("the HCA at %v sent a datagram from QP %#x, which its consumers did not make", d.From, p.DETH.SrcQP)
+			t.v.failf("the HCA at %v sent a datagram from QP %#x, which its consumers did not make",
+				d.From, p.DETH.SrcQP)
 		}
 	case op == wire.RCReadRequest || op.Op() == wire.OpWrite && op.Start():
 		if !has(&u.keys, ci.Key(p.RETH.RKey)) {
@@ -116,11 +117,13 @@ func (t *truth) check(d *sim.Datagram) {
 		}
 	case op == wire.RCCompareSwap || op == wire.RCFetchAdd:
 		if !has(&u.keys, ci.Key(p.AtomicETH.RKey)) {
-			t.v.failf("the HCA at %v sent the key %#x in an atomic, which its consumers did not post", d.From, p.AtomicETH.RKey)
+			t.v.failf("the HCA at %v sent the key %#x in an atomic, which its consumers did not post", d.From,
+				p.AtomicETH.RKey)
 		}
 	}
 	if q := ci.QPN(p.BTH.DestQP); q > 1 && d.From != rung && !has(&u.peers, q) {
-		t.v.failf("the HCA at %v sent a packet (%v) to QP %#x, which none of its consumers named", d.From, op, p.BTH.DestQP)
+		t.v.failf("the HCA at %v sent a packet (%v) to QP %#x, which none of its consumers named", d.From,
+			op, p.BTH.DestQP)
 	}
 	if m := t.magic.Load(); m != nil {
 		for _, s := range *m {

@@ -74,7 +74,8 @@ func (v *vault) check() error {
 	}
 	if now.State != v.before.State || now.RQPSN != v.before.RQPSN || now.SQPSN != v.before.SQPSN ||
 		now.DestNum != v.before.DestNum {
-		return fmt.Errorf("vault: a QP without traffic went from %v, PSNs %#x and %#x, to %v, %#x and %#x", v.before.State,
+		return fmt.Errorf("vault: a QP without traffic went from %v, PSNs %#x and %#x, to %v, %#x and %#x",
+			v.before.State,
 			v.before.SQPSN,
 			v.before.RQPSN, now.State, now.SQPSN, now.RQPSN)
 	}

@@ -66,7 +66,8 @@ const udpPort = 24917
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func newWorld(ctx context.Context, cfg Config, seed uint64, v *verdict, t *tally, dog *watchdog) *world {
-	w := &world{cfg: cfg, seed: seed, ctx: ctx, v: v, tally: t, dog: dog, clock: clock.Real(), conns: map[uint64]*conn{}}
+	w := &world{cfg: cfg, seed: seed, ctx: ctx, v: v, tally: t, dog: dog, clock: clock.Real(),
+		conns: map[uint64]*conn{}}
 	w.sniff = &sniffer{}
 	w.truth = newTruth(v)
 	w.net = sim.NewNetwork(sim.NetworkConfig{Seed: seed, Impairment: impair.Model{Drop: .003,

@@ -38,7 +38,8 @@ func (g game) String() string {
 	if g.mtu != 0 {
 		mtu = strconv.Itoa(g.mtu)
 	}
-	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu, strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
+	return fmt.Sprintf("%s,%d bytes,MTU %s%s", ip, g.size, mtu,
+		strings.Join(append(slices.Clone(g.extra), g.ours...), ""))
 }
 
 // rcParts is the number of parts of TestRCPingpong's list, of which testenv.Sample selects one.

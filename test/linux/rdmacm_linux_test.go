@@ -27,7 +27,8 @@ func TestRDMACM(t *testing.T) {
 	var rec recording
 	deals := []deal{
 		{name: "ucmatose", linux: []string{"ucmatose"}, ours: []string{"connect"}},
-		{name: "ucmatose,4 connections of 20 messages", linux: []string{"ucmatose", "-c", "4", "-C", "20", "-S", "3000"},
+		{name: "ucmatose,4 connections of 20 messages", linux: []string{"ucmatose", "-c", "4", "-C",
+			"20", "-S", "3000"},
 			ours: []string{"connect", "-c", "4", "-C", "20", "-S", "3000"}},
 		{name: "ucmatose,port space IB", linux: []string{"ucmatose", "-P", "ib"}, ours: []string{"connect", "--ib"}},
 		{name: "ucmatose,IPv6", linux: []string{"ucmatose", "-c", "2"}, ours: []string{"connect", "-c", "2"}, v6: true},

@@ -25,7 +25,8 @@ func (l *lab) endless(t *testing.T, ctx context.Context, linuxServes bool, servi
 	cctx, client.kill = context.WithCancel(ctx)
 	var err error
 	if linuxServes {
-		server.Process = e.serveLinux(t, sctx, append([]string{"rping", "-s", "-a", e.theirs().String()}, serving...)...)
+		server.Process = e.serveLinux(t, sctx,
+			append([]string{"rping", "-s", "-a", e.theirs().String()}, serving...)...)
 		client.Process, err = l.net.Start(cctx, append([]string{l.rping, "-c", "-v", "-V", "-a", e.theirs().String()},
 			calling...)...)
 		require.NoError(t, err)
@@ -135,7 +136,8 @@ func TestRPingEnds(t *testing.T) {
 			e := l.ends(false)
 			sctx, kill := context.WithCancel(ctx)
 			defer kill()
-			e.serveOurs(t, sctx, l.rping, "-s", "-a", e.ours().String(), "-p", "7175") // the HCA, with a listener elsewhere
+			e.serveOurs(t, sctx, l.rping, "-s", "-a", e.ours().String(), "-p",
+				"7175") // the HCA, with a listener elsewhere
 			p, err := l.linux.Start(ctx, "rping", "-c", "-a", e.ours().String(), "-C", "1")
 			require.NoError(t, err)
 			c := (&running{p, func() {}}).ends(t, soon, "the client on Linux")

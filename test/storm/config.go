@@ -68,7 +68,8 @@ type Retries struct{ Messages, Failures int }
 // String returns the report as lines of text.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d messages and %d local operations in %d packets, %d MB, %v of virtual time\n", r.Messages, r.Local,
+	fmt.Fprintf(&b, "%d messages and %d local operations in %d packets, %d MB, %v of virtual time\n",
+		r.Messages, r.Local,
 		r.Packets, r.Bytes>>20, r.Virtual)
 	list := func(title string, keys []string, count func(string) any) {
 		fmt.Fprintf(&b, "%s:", title)
@@ -85,7 +86,8 @@ func (r *Report) String() string {
 	list("packets", slices.Collect(maps.Keys(r.Faults)), func(k string) any { return r.Faults[k] })
 	fmt.Fprintf(&b, "damaged packets: %d dropped, %d accepted because no check covers the damaged bit\n", r.Refused,
 		r.Harmless)
-	fmt.Fprintf(&b, "retries: %d for sequence errors, %d for timeouts, %d for receivers not ready\n", r.NAKs, r.Timeouts,
+	fmt.Fprintf(&b, "retries: %d for sequence errors, %d for timeouts, %d for receivers not ready\n",
+		r.NAKs, r.Timeouts,
 		r.RNR)
 	list("queue pairs that failed as the oracle predicted", slices.Collect(maps.Keys(r.Failures)),
 		func(k string) any { return r.Failures[k] })

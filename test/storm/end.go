@@ -130,7 +130,8 @@ func (e *end) begin(a ci.QPAttr) error {
 	if e.shared {
 		e.rq = e.host.shared
 	}
-	e.side = e.s.oracle.newSide(fmt.Sprintf("end %d (life %d, QP %#x at %v)", e.num, e.pair.life, e.qp.Num(), e.host.addr),
+	e.side = e.s.oracle.newSide(fmt.Sprintf("end %d (life %d, QP %#x at %v)", e.num, e.pair.life,
+		e.qp.Num(), e.host.addr),
 		endpoint{e.host.addr, uint32(e.qp.Num())}, a, e.host.ackDelay, e.rq, e.shared)
 	if e.s.c.Connect != nil {
 		e.s.c.Connect(&a)
@@ -164,7 +165,8 @@ func (e *end) renewWindow() error {
 	if err != nil {
 		return err
 	}
-	e.mw, e.fast, e.win, e.winUsed = mw, fast, winIdle, false
+	e.mw, e.fast = mw, fast
+	e.win, e.winUsed = winIdle, false
 	return nil
 }
 

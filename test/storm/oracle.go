@@ -157,7 +157,8 @@ func (s *side) fail(format string, args ...any) {
 		s.attr.RNRRetry)
 	for i := s.head; i < len(s.reqs) && i < s.head+8; i++ {
 		r := s.reqs[i]
-		fmt.Fprintf(&b, "  request %d: op %d flags %#x, %d bytes, packets [%d, %d), wrong %d\n", r.id, r.op, r.flags, r.size,
+		fmt.Fprintf(&b, "  request %d: op %d flags %#x, %d bytes, packets [%d, %d), wrong %d\n", r.id, r.op,
+			r.flags, r.size,
 			r.first, r.end(), r.wrong)
 	}
 	for _, x := range s.trace[max(0, len(s.trace)-40):] {

@@ -203,7 +203,8 @@ func (s *side) received(wc *ci.WC) *request {
 		want.Flags, want.Imm = ci.WCInvalidated, uint32(r.inv)
 	}
 	if wc.Op != want.Op || wc.Length != want.Length || wc.Flags != want.Flags || wc.Imm != want.Imm {
-		s.fail("receive %d: %+v, want op %#x, %d bytes, flags %#x, immediate or key %#x", wc.ID, *wc, want.Op, want.Length,
+		s.fail("receive %d: %+v, want op %#x, %d bytes, flags %#x, immediate or key %#x", wc.ID, *wc,
+			want.Op, want.Length,
 			want.Flags, want.Imm)
 	}
 	return r

@@ -319,14 +319,16 @@ func (e *end) check(x *sending, got, want []byte) {
 		for got[i] == want[i] {
 			i++
 		}
-		e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has succeeded, and byte %d is %#x where %#x belongs",
+		e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has succeeded, and byte %d is %#x where %#x "+
+			"belongs",
 			e.s.clock.Now(), e.side.name, x.id, x.op,
 			x.size, i, got[i], want[i]))
 		return
 	}
 	for i, b := range got[n : n+64] {
 		if b != 0 {
-			e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has written %d bytes too many", e.s.clock.Now(),
+			e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has written %d bytes too many",
+				e.s.clock.Now(),
 				e.side.name, x.id, x.op, x.size, i+1))
 			return
 		}

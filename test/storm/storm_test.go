@@ -46,7 +46,8 @@ func TestStorm(t *testing.T) {
 			start := time.Now()
 			r, err := Run(Config{Seed: *seed, Messages: *messages, IPv6: v6})
 			if err != nil {
-				t.Fatalf("%v\nto repeat: go test ./test/storm -run '^TestStorm$/^%s$' -storm.seed=%d -storm.messages=%d", err,
+				t.Fatalf("%v\nto repeat: go test ./test/storm -run '^TestStorm$/^%s$' -storm.seed=%d"+
+					" -storm.messages=%d", err,
 					name, *seed, *messages)
 			}
 			t.Log(r.String() + fmt.Sprintf("real time %v", time.Since(start).Round(time.Millisecond)))

@@ -145,7 +145,8 @@ func (e *end) choose(s *sending) {
 		return
 	case p.win == winOpen && !p.winUsed && r.IntN(8) == 0:
 		p.win = winClosing
-		s.op, s.size, s.flags, s.inv = ci.OpSend, e.size(), ci.SendInvalidate, p.winKey
+		s.op, s.size = ci.OpSend, e.size()
+		s.flags, s.inv = ci.SendInvalidate, p.winKey
 		return
 	}
 	switch n := r.IntN(16); n {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/internal/erf"
+	"ciddk/internal/pcapfile"
 	"ciddk/validate"
 	"ciddk/validate/evidence"
 )
@@ -36,7 +36,7 @@ func TestWrite(t *testing.T) {
 			if link == ci.LinkInfiniBand {
 				require.Greater(t, len(data), 16)
 				assert.EqualValues(t, 21, data[8])
-				data = data[erf.HeaderLen:]
+				data = data[pcapfile.ERFHeaderLen:]
 			}
 			assert.Equal(t, p.Data, data)
 			assert.True(t, p.Time.Equal(c.Timestamp))

@@ -49,7 +49,8 @@ func TestCheckers(t *testing.T) {
 		{wire.RCSendOnly, wirecheck.PSN(0x34), wirecheck.PSN(0x35), "PSN: got 0x34, want 0x35", ""},
 		{wire.RCSendOnly, wirecheck.DestQP(0x12), wirecheck.DestQP(1), "destination QP: got 0x12, want 0x1", ""},
 		{wire.RCSendOnly, wirecheck.PKey(0x8001), wirecheck.PKey(0xffff), "P_Key: got 0x8001, want 0xffff", ""},
-		{wire.RCSendOnly, wirecheck.Solicited(true), wirecheck.Solicited(false), "solicited event: got true, want false", ""},
+		{wire.RCSendOnly, wirecheck.Solicited(true), wirecheck.Solicited(false),
+			"solicited event: got true, want false", ""},
 		{wire.RCSendOnly, wirecheck.MigReq(true), wirecheck.MigReq(false), "MigReq: got true, want false", ""},
 		{wire.RCSendOnly, wirecheck.AckReq(true), wirecheck.AckReq(false), "AckReq: got true, want false", ""},
 		{wire.RCSendOnly, wirecheck.Payload([]byte("pay")), wirecheck.Payload([]byte("pax")),
@@ -72,10 +73,12 @@ func TestCheckers(t *testing.T) {
 		{wire.RCAcknowledge, wirecheck.SyndromeClass(wire.ClassRNRNAK), wirecheck.SyndromeClass(wire.ClassNAK),
 			"syndrome class: got 1, want 3", "AETH"},
 		{wire.RCAcknowledge, wirecheck.MSN(0x9a), wirecheck.MSN(0), "MSN: got 0x9a, want 0x0", "AETH"},
-		{wire.RCAtomicAcknowledge, wirecheck.AtomicAck(0xbc), wirecheck.AtomicAck(0), "original value: got 0xbc, want 0x0",
+		{wire.RCAtomicAcknowledge, wirecheck.AtomicAck(0xbc), wirecheck.AtomicAck(0),
+			"original value: got 0xbc, want 0x0",
 			"AtomicAckETH"},
 		{wire.RCSendOnlyImm, wirecheck.Imm(0xde), wirecheck.Imm(0), "immediate data: got 0xde, want 0x0", "ImmDt"},
-		{wire.RCSendOnlyInv, wirecheck.InvRKey(0xf0), wirecheck.InvRKey(0), "invalidated R_Key: got 0xf0, want 0x0", "IETH"},
+		{wire.RCSendOnlyInv, wirecheck.InvRKey(0xf0), wirecheck.InvRKey(0), "invalidated R_Key: got 0xf0, want 0x0",
+			"IETH"},
 	} {
 		n := 0
 		if c.op.HasPayload() {
@@ -121,7 +124,8 @@ func TestUndecodable(t *testing.T) {
 func TestFrameCheckers(t *testing.T) {
 	src, dst := wire.GIDFromIPv4([4]byte{10, 0, 0, 1}), wire.GIDFromIPv4([4]byte{10, 0, 0, 2})
 	for _, et := range []uint16{wire.EtherTypeIPv4, wire.EtherTypeIPv6, wire.EtherTypeRoCEv1} {
-		f := wire.Frame{Eth: wire.Ethernet{EtherType: et}, Packet: packet(wire.UDSendOnly, 3), UDP: wire.UDP{SrcPort: 50000}}
+		f := wire.Frame{Eth: wire.Ethernet{EtherType: et}, Packet: packet(wire.UDSendOnly, 3),
+			UDP: wire.UDP{SrcPort: 50000}}
 		f.IP4 = wire.IPv4{TOS: 7, Frag: wire.IPv4DontFragment, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}}
 		f.IP6 = wire.IPv6{TrafficClass: 7, Src: src, Dst: dst}
 		f.GRH = wire.GRH{TrafficClass: 7, SGID: src, DGID: dst}
@@ -137,7 +141,8 @@ func TestFrameCheckers(t *testing.T) {
 
 		b[len(b)-1] ^= 1
 		var r recorder
-		wirecheck.Frame(&r, b, wirecheck.EtherType(1), wirecheck.ICRC(), wirecheck.GIDs(dst, src), wirecheck.TrafficClass(8),
+		wirecheck.Frame(&r, b, wirecheck.EtherType(1), wirecheck.ICRC(), wirecheck.GIDs(dst, src),
+			wirecheck.TrafficClass(8),
 			wirecheck.SourcePort(1), wirecheck.Transport(wirecheck.PSN(1)))
 		require.Len(t, r.errors, 7, r.String())
 		for i, want := range []string{"EtherType: got", "ICRC 0x", "source GID: got", "destination GID: got",

@@ -1,7 +1,8 @@
 // Command pair runs one case of package bench's Wire at a place that is not loopback, and prints the figures as JSON: a
 // list of Figures, ours first. The harness that measures in a Linux guest starts it there:
 //
-//	ip netns exec a pair -here 10.79.0.1 -there 10.79.0.2 -enter 'ip netns exec b' -table bandwidth -op SEND -size 65536
+//	ip netns exec a pair -here 10.79.0.1 -there 10.79.0.2 -enter 'ip netns exec b' \
+//		-table bandwidth -op SEND -size 65536
 package main
 
 import (

@@ -29,7 +29,7 @@ import (
 )
 
 type options struct {
-	Mode   string     `arg:"" enum:"connect,datagram,group,forget" help:"ucmatose, udaddy, mckey, or ucmatose's client that forgets."`
+	Mode   string     `arg:"" enum:"connect,datagram,group,forget" help:"Peer of ucmatose, udaddy or mckey."`
 	Addr   netip.Addr `arg:"" help:"IP address of the HCA."`
 	Peer   netip.Addr `short:"s" help:"Server to call; without it, be the server."`
 	Group  netip.Addr `short:"m" help:"Mode group: the group."`
@@ -39,7 +39,7 @@ type options struct {
 	Size   int        `short:"S" default:"100" help:"Bytes of a message."`
 	IB     bool       `help:"Mode connect: port space IB."`
 	First  bool       `help:"Mode connect: the client sends first, as rdma_client does; else the server, as ucmatose."`
-	OneWay bool       `help:"Mode connect: the side that sends first is the only one that sends, as rdma_xclient and rdma_xserver expect."`
+	OneWay bool       `help:"Mode connect: only the first sender sends, as rdma_xclient and rdma_xserver expect."`
 	No     bool       `help:"Mode connect: the server refuses."`
 
 	Slow time.Duration `help:"Mode connect: the server takes so long to accept."`

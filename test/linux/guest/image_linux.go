@@ -72,7 +72,8 @@ func buildAgent(ctx context.Context, dir string) ([]byte, error) {
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "agent")
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "ciddk/test/linux/guest/agent")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out,
+		"ciddk/test/linux/guest/agent")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
 	if b, err := c.CombinedOutput(); err != nil {
 		if ctx.Err() != nil { // the compiler was killed: say why
@@ -257,7 +258,8 @@ func prune(dir string, t time.Time) {
 		return
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && (e.IsDir() || info.Mode()&fs.ModeType == 0) && info.ModTime().Before(t) {
+		if info, err := e.Info(); err == nil && (e.IsDir() || info.Mode()&fs.ModeType == 0) &&
+			info.ModTime().Before(t) {
 			os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}

@@ -71,7 +71,8 @@ func readKernel(root, release string) (*kernel, error) {
 		}
 	})
 	if err == nil {
-		err = eachLine(filepath.Join(k.moduleDir(), "modules.builtin"), func(l string) { k.builtin[moduleName(l)] = true })
+		err = eachLine(filepath.Join(k.moduleDir(), "modules.builtin"),
+			func(l string) { k.builtin[moduleName(l)] = true })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", release, err)

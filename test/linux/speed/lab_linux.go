@@ -124,7 +124,8 @@ func (l *Lab) findGID(ctx context.Context, i int) (int, error) {
 	want := netip.AddrFrom16(rxeAddr[i].As16())
 	for {
 		for row := range 4 {
-			r, err := l.vm.Run(ctx, "agent", "cat", fmt.Sprintf("/sys/class/infiniband/"+device+"/ports/1/gids/%d", i, row))
+			r, err := l.vm.Run(ctx, "agent", "cat",
+				fmt.Sprintf("/sys/class/infiniband/"+device+"/ports/1/gids/%d", i, row))
 			if err != nil {
 				return 0, fmt.Errorf("waiting for the GID of %v: %w", rxeAddr[i], err)
 			}

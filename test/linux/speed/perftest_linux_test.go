@@ -17,6 +17,7 @@ func TestParsePerftest(t *testing.T) {
  65536      500              44.90              43.21  		   0.000691
 ---------------------------------------------------------------------------------------
 `
+	//nolint:lll // output of perftest
 	const latency = ` #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
  64      1000          21.13          812.63       37.05     	       41.72        	25.01		112.25  		812.63
 `

@@ -182,7 +182,8 @@ func await(what string, ok func() bool) error {
 // command is exec.Command with an environment for the guest, because PID 1 has none.
 func command(args []string) *exec.Cmd {
 	path, err := lookPath(args[0])
-	c := &exec.Cmd{Path: path, Args: args, Err: err, Dir: "/", Env: []string{"PATH=" + searchPath, "HOME=/", "LC_ALL=C"}}
+	c := &exec.Cmd{Path: path, Args: args, Err: err, Dir: "/", Env: []string{"PATH=" + searchPath,
+		"HOME=/", "LC_ALL=C"}}
 	return c
 }
 
