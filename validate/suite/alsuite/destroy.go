@@ -15,14 +15,15 @@ import (
 var destroys = area()
 
 func drain(t *validate.T, q ci.QP) {
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify to SQD, with event")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+		"QP.Modify to SQD, with event")
 }
 
-// typed is the access layer's own face of an object that kit has made on it.
+// typed returns an object that package kit has created as its type in the access layer.
 func typed[O any](t *validate.T, o any, what string) O {
 	x, ok := o.(O)
 	if !ok {
-		t.Harness("%s of kit is a %T, not the access layer's", what, o)
+		t.Harness("%s of package kit is a %T and not an object of the access layer", what, o)
 	}
 	return x
 }
@@ -53,16 +54,18 @@ func destroyInCompletion(t *validate.T) {
 		})
 	}})
 	kit.OK(t, err, "PD.NewCQ")
-	qp, err = pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+	qp, err = pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq,
+		RecvCQ: cq}, nil)
 	kit.OK(t, err, "PD.NewQP")
 	buf := ca.Buf(pd, 64, kit.AllAccess)
 	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
 	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
 	_, err = qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: buf.SGL(0, 8)}})
 	kit.OK(t, err, "QP.PostRecv")
-	kit.OK(t, qp.Modify(ci.ToError()), "QP.Modify to Error, which flushes")
+	kit.OK(t, qp.Modify(ci.ToError()), "QP.Modify to Error, which flushes the receive")
 	for range 2 {
-		kit.OK(t, expect(t, done, "the end of a destroy that a completion callback began"), "DestroyAsync inside a completion callback")
+		kit.OK(t, expect(t, done, "callback of a DestroyAsync called in a completion callback"),
+			"DestroyAsync in a completion callback")
 	}
 	kit.Equal(t, "destroys of the QP that reached the driver", s.rec[0].count("QP.Destroy"), 1)
 	kit.Equal(t, "destroys of the CQ that reached the driver", s.rec[0].count("CQ.Destroy"), 1)
@@ -88,7 +91,7 @@ func destroyInEvent(t *validate.T) {
 				done <- err
 			}
 			if _, err := q.Query(); !errors.Is(err, accesslayer.ErrClosed) {
-				done <- errors.New("QP.Query after DestroyAsync does not answer ErrClosed")
+				done <- errors.New("QP.Query after DestroyAsync does not return ErrClosed")
 			}
 		})
 	})
@@ -98,15 +101,16 @@ func destroyInEvent(t *validate.T) {
 	p.B.QP.To(ci.QPReset)
 	kit.Connect(p.A.QP, p.B.QP)
 	drain(t, qp)
-	kit.OK(t, expect(t, done, "the end of a destroy that an event callback began"), "DestroyAsync inside an event callback")
-	none(t, done, "ends of the destroy")
+	kit.OK(t, expect(t, done, "callback of a DestroyAsync called in an event callback"),
+		"DestroyAsync in an event callback")
+	none(t, done, "callbacks of DestroyAsync")
 	kit.Equal(t, "destroys of the QP that reached the driver", s.rec[0].count("QP.Destroy")-before, 1)
 	s.rec[0].clean(t)
 }
 
 var _ = destroys.Case(validate.Case{
 	ID:    "al.destroy.async",
-	Title: "asynchronous destroy while events are under way",
+	Title: "asynchronous destroy while events are pending",
 	Run:   destroyAsync,
 }, req.SAS2_1_31)
 
@@ -125,11 +129,14 @@ func destroyAsync(t *validate.T) {
 		qp := typed[*accesslayer.QP](t, q.A.QP.QP, "QP")
 		drain(t, qp)
 		kit.OK(t, qp.DestroyAsync(func(err error) { ended.Store(true); done <- err }), "QP.DestroyAsync")
-		err := qp.DestroyAsync(func(err error) { done <- errors.Join(errors.New("the second destroy's callback"), err) })
-		kit.True(t, errors.Is(err, accesslayer.ErrClosed), "QP.DestroyAsync, the second time", "ErrClosed", "%v", err)
-		kit.OK(t, expect(t, done, "the callback of an asynchronous destroy"), "QP.DestroyAsync")
+		err := qp.DestroyAsync(func(err error) {
+			done <- errors.Join(errors.New("callback of the second DestroyAsync"), err)
+		})
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), "second QP.DestroyAsync", "ErrClosed", "%v", err)
+		kit.OK(t, expect(t, done, "callback of DestroyAsync"), "QP.DestroyAsync")
 		if len(late)+len(done) > 0 {
-			t.Failf("callbacks after that of the asynchronous destroy", "none: it comes once and last", "%d events, %d ends", len(late), len(done))
+			t.Failf("callbacks after that of DestroyAsync", "none, since it is called once and last",
+				"%d events, %d callbacks of DestroyAsync", len(late), len(done))
 		}
 		kit.Destroy(t, q.B.QP.QP, "QP of the peer")
 	}
@@ -138,7 +145,7 @@ func destroyAsync(t *validate.T) {
 
 var _ = destroys.Case(validate.Case{
 	ID:    "al.destroy.tree",
-	Title: "asynchronous destroy of a PD with all below it",
+	Title: "asynchronous destroy of a PD with all its objects",
 	Run:   destroyTree,
 }, req.SAS2_1_31, req.SAS2_1_29)
 
@@ -147,7 +154,7 @@ func destroyTree(t *validate.T) {
 	ca := s.open(s.client, 0)
 	keep, pd := ca.PD(), ca.PD()
 	cq := ca.CQ(pd, 8)
-	foreign := ca.QP(keep, cq, cq) // a QP of another PD, which goes with its CQ
+	foreign := ca.QP(keep, cq, cq) // a QP of another PD, which is destroyed with its CQ
 	ca.QP(pd, cq, cq)
 	ca.Buf(pd, 64, kit.AllAccess)
 	if t.Claims().Has(ci.CapMW1) {
@@ -157,11 +164,11 @@ func destroyTree(t *validate.T) {
 	}
 	done := make(chan error, 2)
 	kit.OK(t, typed[*accesslayer.PD](t, pd, "PD").DestroyAsync(func(err error) { done <- err }), "PD.DestroyAsync")
-	kit.OK(t, expect(t, done, "the callback of an asynchronous destroy"), "PD.DestroyAsync with all below it")
-	none(t, done, "ends of the destroy")
+	kit.OK(t, expect(t, done, "callback of PD.DestroyAsync"), "PD.DestroyAsync with objects in the PD")
+	none(t, done, "callbacks of PD.DestroyAsync")
 	_, err := foreign.Query()
 	kit.Want(t, err, "QP.Query of a QP whose CQ is destroyed", ci.InvalidQPHandle)
-	kit.Destroy(t, keep, "PD that was not meant")
+	kit.Destroy(t, keep, "the other PD")
 	s.rec[0].clean(t)
 	s.rec[0].empty(t)
 }

@@ -9,11 +9,11 @@ import (
 	"ciddk/validate/kit"
 )
 
-// Consumption of completions, polled and event-driven.
+// Consumption of completions by polling and by events.
 var pumps = area()
 
 var CIPump01 = pumps.Must("CI-Pump-01", "CI access layer", "accesslayer, CQ.NewPump",
-	"A pump delivers every completion once and in order, whether it polls, sleeps, or does both.")
+	"A pump delivers every completion once and in order, in each of its modes: polling, sleeping, or both.")
 
 var (
 	_ = pumps.Case(pumpIn("event", accesslayer.PollEvent), CIPump01)
@@ -21,9 +21,13 @@ var (
 	_ = pumps.Case(pumpIn("hybrid", accesslayer.PollHybrid), CIPump01)
 )
 
-// pumpIn returns the case of a mode.
+// pumpIn returns the case for a poll mode.
 func pumpIn(name string, mode accesslayer.PollMode) validate.Case {
-	return validate.Case{ID: "al.pump." + name, Title: "pump 600 messages, mode " + name, Run: func(t *validate.T) { pump(t, mode) }}
+	return validate.Case{
+		ID:    "al.pump." + name,
+		Title: "pump 600 messages, mode " + name,
+		Run:   func(t *validate.T) { pump(t, mode) },
+	}
 }
 
 func pump(t *validate.T, mode accesslayer.PollMode) {
@@ -34,39 +38,41 @@ func pump(t *validate.T, mode accesslayer.PollMode) {
 	posted := uint64(depth)
 	next := uint64(1)
 	finished := make(chan error, 8)
-	handed, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Mode: mode, Handle: func(wcs []ci.WC) {
-		for _, wc := range wcs {
-			if wc.ID != next || wc.Status != ci.WCSuccess {
-				finished <- fmt.Errorf("handed over %s when request %d was due", kit.Completions([]ci.WC{wc}), next)
-				return
-			}
-			if next == messages {
-				finished <- nil
-			}
-			next++
-			if posted < messages {
-				posted++
-				if n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(posted, int(posted%depth), 1)}); n != 1 {
-					finished <- err
+	handed, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Mode: mode,
+		Handle: func(wcs []ci.WC) {
+			for _, wc := range wcs {
+				if wc.ID != next || wc.Status != ci.WCSuccess {
+					finished <- fmt.Errorf("delivered %s, but request %d is next", kit.Completions([]ci.WC{wc}), next)
 					return
 				}
+				if next == messages {
+					finished <- nil
+				}
+				next++
+				if posted < messages {
+					posted++
+					if n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(posted, int(posted%depth), 1)}); n != 1 {
+						finished <- err
+						return
+					}
+				}
 			}
-		}
-	}})
+		}})
 	kit.OK(t, err, "CQ.NewPump")
 	for sent := 0; sent < messages; sent += depth / 2 {
 		n := min(depth/2, messages-sent)
 		p.A.Send(p.A.SendWRs(n)...)
 		p.A.CQ.Wait(n)
 	}
-	kit.OK(t, expect(t, finished, fmt.Sprintf("%d completions handed over", messages)), "completions handed over by the pump")
-	none(t, finished, "completions handed over by the pump")
+	kit.OK(t, expect(t, finished, fmt.Sprintf("delivery of %d completions", messages)),
+		"completions that the pump delivers")
+	none(t, finished, "completions after the last one")
 	kit.OK(t, handed.Close(), "Pump.Close")
 	p.B.RecvCQ.Empty()
 }
 
 var CIPump02 = pumps.Must("CI-Pump-02", "CI access layer", "accesslayer, CQ.Wait",
-	"A wait on an empty CQ ends with the next completion.")
+	"A CQ.Wait on an empty CQ returns when the next completion arrives.")
 
 var _ = pumps.Case(validate.Case{ID: "al.wait", Title: "wait for single completions", Run: wait}, CIPump02)
 
@@ -82,14 +88,14 @@ func wait(t *validate.T) {
 			close(waiting)
 			n, err := cq.Wait(t.Context(), wc)
 			if err == nil && (n != 1 || wc[0].ID != i) {
-				err = fmt.Errorf("%d completions, %s", n, kit.Completions(wc[:n]))
+				err = fmt.Errorf("CQ.Wait returned %d completions: %s", n, kit.Completions(wc[:n]))
 			}
 			got <- err
 		})
 		<-waiting
 		p.B.Recv(p.B.RecvWR(i, 0, 1))
 		p.A.Send(p.A.SendWR(i, 0, 1))
-		kit.OK(t, expect(t, got, "CQ.Wait, when a message has come"), "CQ.Wait")
+		kit.OK(t, expect(t, got, "CQ.Wait after a message has arrived"), "CQ.Wait")
 		p.A.CQ.WaitOK(i)
 	}
 }
@@ -104,19 +110,20 @@ func pumpClose(t *validate.T) {
 	p := s.pair(kit.Depth(64))
 	p.B.Recv(p.B.RecvWRs(64, 1)...)
 	handed := make(chan int, 256)
-	slow, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Batch: 1, Handle: func(wc []ci.WC) { handed <- len(wc) }})
+	slow, err := typed[*accesslayer.CQ](t, p.B.RecvCQ.CQ, "CQ").NewPump(accesslayer.PumpConfig{Batch: 1,
+		Handle: func(wc []ci.WC) { handed <- len(wc) }})
 	kit.OK(t, err, "CQ.NewPump")
 	p.A.Send(p.A.SendWRs(64)...)
-	expect(t, handed, "the first completion handed over")
+	expect(t, handed, "first completion that the pump delivers")
 	kit.OK(t, slow.Close(), "Pump.Close under load")
 	n := 1
 	for len(handed) > 0 {
 		n += <-handed
 	}
 	p.A.CQ.Wait(64)
-	none(t, handed, "completions handed over by a pump that was closed")
+	none(t, handed, "completions that a closed pump delivers")
 	for i, wc := range p.B.RecvCQ.Wait(64 - n) {
-		kit.Equal(t, "WC.ID of what the pump left", wc.ID, uint64(n+i+1))
+		kit.Equal(t, "WC.ID of a completion that the pump left in the CQ", wc.ID, uint64(n+i+1))
 	}
 	p.B.RecvCQ.Empty()
 }

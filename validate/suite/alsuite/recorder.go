@@ -13,22 +13,24 @@ import (
 	"ciddk/validate/kit"
 )
 
-// recorder stands between the access layer and one adapter of the driver, and keeps account of what the access layer does to it.
+// recorder stands between the access layer and one adapter of the driver. It records the verbs of the access layer and
+// its mistakes.
 type recorder struct {
-	// refuse is called before each destroy. An error of it is the driver's result; nil passes the destroy on. Set it before use.
+	// refuse is called before each destroy. If it returns an error, that is the result; otherwise the driver is called.
+	// Set it before use.
 	refuse func(kind string) error
 
 	mu     sync.Mutex
-	verbs  []string       // of the CA, and destroys, in order
-	made   map[string]int // objects by kind
+	verbs  []string       // verbs of the CA and destroys, in order
+	made   map[string]int // number of created objects by kind
 	ended  map[string]int
-	wrong  []string // what should not have been
+	wrong  []string // mistakes of the access layer
 	closed bool
 }
 
 func newRecorder() *recorder { return &recorder{made: map[string]int{}, ended: map[string]int{}} }
 
-// over puts the recorder in front of an adapter.
+// over returns the adapter with the recorder in front of it.
 func (r *recorder) over(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		HCA: func(h ci.HCA) ci.HCA { return recHCA{ciwrap.HCA{HCA: h}, r} },
@@ -58,12 +60,12 @@ func (r *recorder) create(kind string) {
 	r.made[kind]++
 }
 
-// destroy passes the destroy of an object on.
+// destroy records a destroy and calls the driver.
 func (r *recorder) destroy(kind string, f func() error) error {
 	r.verb(kind + ".Destroy")
-	if onCallback() && kind != "AV" { // an AV's destroy is legal there (ci.AV)
+	if onCallback() && kind != "AV" { // an AV may be destroyed in a callback (ci.AV)
 		r.mu.Lock()
-		r.wrong = append(r.wrong, kind+".Destroy on the stack of a callback")
+		r.wrong = append(r.wrong, kind+".Destroy in a callback")
 		r.mu.Unlock()
 	}
 	if r.refuse != nil {
@@ -75,14 +77,14 @@ func (r *recorder) destroy(kind string, f func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, which the driver answered with %s", kind, kit.Describe(err)))
+		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, for which the driver returned %s", kind, kit.Describe(err)))
 	} else {
 		r.ended[kind]++
 	}
 	return err
 }
 
-// count of a verb so far.
+// count returns the number of calls of a verb so far.
 func (r *recorder) count(verb string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,24 +97,25 @@ func (r *recorder) count(verb string) int {
 	return n
 }
 
-// clean expects that the access layer has done nothing wrong so far.
+// clean expects that the access layer has made no mistake so far.
 func (r *recorder) clean(t *validate.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kit.True(t, len(r.wrong) == 0, "verbs that reached the driver", "each destroy once, child before parent, off callbacks, and none after CA.Destroy", "%s",
+	kit.True(t, len(r.wrong) == 0, "verbs that reached the driver",
+		"each destroy once, children before parents, none in a callback, and no verb after CA.Destroy", "%s",
 		strings.Join(r.wrong, "; "))
 }
 
-// empty expects that everything made has been destroyed.
+// empty expects that every created object has been destroyed.
 func (r *recorder) empty(t *validate.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for kind, n := range r.made {
-		kit.Equal(t, kind+"s that were destroyed, of those made", r.ended[kind], n)
+		kit.Equal(t, kind+"s destroyed, of those created", r.ended[kind], n)
 	}
 }
 
-// shut expects that the CA has been closed as the last verb of all.
+// shut expects that CA.Destroy was the last verb and was successful.
 func (r *recorder) shut(t *validate.T) {
 	r.clean(t)
 	r.empty(t)
@@ -126,18 +129,18 @@ func (r *recorder) shut(t *validate.T) {
 	kit.True(t, r.closed, "CA.Destroy", "success", "none")
 }
 
-// inCallback runs a client's callback, so that onCallback can recognise its stack.
+// inCallback runs the callback of a client, so that onCallback can find it on the stack.
 //
 //go:noinline
 func inCallback(f func()) { f() }
 
-// onCallback reports whether the caller runs on the stack of inCallback.
+// onCallback reports whether inCallback is on the stack of the caller.
 func onCallback() bool {
 	pc := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "alsuite.inCallback") || strings.HasSuffix(f.Function, "/al.inCallback") {
+		if strings.HasSuffix(f.Function, "alsuite.inCallback") {
 			return true
 		}
 		if !more {
@@ -221,7 +224,7 @@ func (c recCA) Destroy() error {
 	if err == nil {
 		c.r.closed = true
 	} else {
-		c.r.wrong = append(c.r.wrong, "CA.Destroy, which the driver answered with "+kit.Describe(err))
+		c.r.wrong = append(c.r.wrong, "CA.Destroy, for which the driver returned "+kit.Describe(err))
 	}
 	return err
 }
@@ -234,7 +237,7 @@ func (o recAV) Destroy() error  { return o.r.destroy("AV", o.AV.Destroy) }
 func (o recSRQ) Destroy() error { return o.r.destroy("SRQ", o.SRQ.Destroy) }
 func (o recMW) Destroy() error  { return o.r.destroy("MW", o.MW.Destroy) }
 
-// all gives the verbs recorded so far.
+// all returns the verbs recorded so far.
 func (r *recorder) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

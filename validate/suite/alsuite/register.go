@@ -17,7 +17,7 @@ var registrations = area()
 
 var _ = registrations.Case(validate.Case{
 	ID:    "al.register.inside",
-	Title: "what happens inside Register",
+	Title: "verbs inside Register",
 	Run:   registerInside,
 }, req.SAS2_2_10, req.SAS2_3_01, req.SAS0_02, req.SAS2_2_02)
 
@@ -25,8 +25,9 @@ func registerInside(t *validate.T) {
 	s := newStage(t)
 	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
 	verbs := s.rec[0].all()
-	kit.True(t, len(verbs) >= 2 && verbs[0] == "HCA.OpenCA" && slices.Contains(verbs, "CA.Query"), "verbs inside Register",
-		"HCA.OpenCA, then CA.Query", "%v", verbs)
+	kit.True(t, len(verbs) >= 2 && verbs[0] == "HCA.OpenCA" && slices.Contains(verbs, "CA.Query"),
+		"verbs inside Register",
+		"HCA.OpenCA as the first, and CA.Query", "%v", verbs)
 	a, err := s.al.Adapter(s.guid(0))
 	kit.OK(t, err, "AL.Adapter after Register")
 	kit.Equal(t, "Adapter.Attr().GUID", a.Attr().GUID, s.guid(0))
@@ -59,7 +60,8 @@ func registerReady(t *validate.T) {
 			if err != nil {
 				return fmt.Errorf("PD.NewCQ: %w", err)
 			}
-			qp, err := pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq}, nil)
+			qp, err := pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+				SendCQ: cq, RecvCQ: cq}, nil)
 			if err != nil {
 				return fmt.Errorf("PD.NewQP: %w", err)
 			}
@@ -73,10 +75,10 @@ func registerReady(t *validate.T) {
 	kit.OK(t, err, "Client.RegisterPnP")
 	for _, h := range s.hcas {
 		kit.OK(t, s.al.Register(h), "Registrar.Register")
-		kit.OK(t, expect(t, result, "the callback that an adapter is there"), "verbs inside the callback that an adapter is there")
+		kit.OK(t, expect(t, result, "add callback"), "verbs inside the add callback")
 	}
 	for i := range s.hcas {
-		kit.OK(t, s.al.Deregister(s.guid(i)), "Registrar.Deregister with the callback's objects left")
+		kit.OK(t, s.al.Deregister(s.guid(i)), "Registrar.Deregister with objects that the callback created")
 		s.rec[i].shut(t)
 	}
 }
@@ -90,12 +92,12 @@ var _ = registrations.Case(validate.Case{
 func registerTwice(t *validate.T) {
 	s := registered(t)
 	before := s.rec[0].all()
-	kit.WantExactly(t, s.al.Register(s.hcas[0]), "Registrar.Register of a GUID that is registered", ci.ResourceBusy)
-	kit.Equal(t, "verbs that reached the driver in a registration that was refused", fmt.Sprint(s.rec[0].all()), fmt.Sprint(before))
+	kit.WantExactly(t, s.al.Register(s.hcas[0]), "Registrar.Register of a registered GUID", ci.ResourceBusy)
+	kit.Equal(t, "verbs of the driver after a rejected registration", fmt.Sprint(s.rec[0].all()), fmt.Sprint(before))
 	kit.Equal(t, "adapters", len(s.al.Adapters()), len(s.hcas))
 	s.open(s.client, 0)
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
-	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register when the GUID is free again")
+	kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register after the GUID was deregistered")
 	s.open(s.client, 0)
 }
 
@@ -111,7 +113,7 @@ func registerBad(t *validate.T) {
 
 var _ = registrations.Case(validate.Case{
 	ID:    "al.open.shared",
-	Title: "three opens of two clients",
+	Title: "three opens by two clients",
 	Run:   openShared,
 }, req.SAS2_2_08, req.SAS2_2_07)
 
@@ -119,14 +121,14 @@ func openShared(t *validate.T) {
 	s := registered(t)
 	other := s.newClient("another")
 	first, second, third := s.open(s.client, 0), s.open(s.client, 0), s.open(other, 0)
-	kit.Equal(t, "opens of the driver, for three of clients", s.rec[0].count("HCA.OpenCA"), 1)
+	kit.Equal(t, "opens of the driver for three opens of clients", s.rec[0].count("HCA.OpenCA"), 1)
 	pd := third.PD()
 	third.CQ(pd, 4)
 	third.Buf(pd, 64, kit.AllAccess)
 	kit.OK(t, first.Destroy(), "CA.Destroy of one open")
-	kit.OK(t, other.Close(), "Client.Close of another client, with objects left")
+	kit.OK(t, other.Close(), "Client.Close of another client that has objects")
 	_, err := second.Query()
-	kit.OK(t, err, "CA.Query of the open that is left")
+	kit.OK(t, err, "CA.Query of the remaining open")
 	s.rec[0].clean(t)
 	s.rec[0].empty(t)
 	kit.Equal(t, "closes of the driver while the adapter is registered", s.rec[0].count("CA.Destroy"), 0)
@@ -145,16 +147,19 @@ func portEvents(t *validate.T) {
 	a, b := s.open(s.client, 0), s.open(s.newClient("another"), 0)
 	bit := ci.PortCapVendorClass
 	was := a.Port.Capability
-	kit.OK(t, a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^was & bit}), "CA.Modify of a capability bit")
+	kit.OK(t, a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^was & bit}),
+		"CA.Modify of a capability bit")
 	defer func() {
 		_ = a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was & bit})
 	}()
 	if !a.Events.Comes(ci.EventPortTrap, 20*time.Millisecond) {
-		t.Skip("a change of a port's capability raises no event")
+		t.Skip("the driver raises no event when the capabilities of a port change")
 	}
 	ea, eb := a.Events.Wait(ci.EventPortTrap), b.Events.Wait(ci.EventPortTrap)
-	kit.True(t, ea.Context == any(a.Events), "Event.Context at the first open", "the context given to its OpenCA", "%v", ea.Context)
-	kit.True(t, eb.Context == any(b.Events), "Event.Context at the second open", "the context given to its OpenCA", "%v", eb.Context)
+	kit.True(t, ea.Context == any(a.Events), "Event.Context at the first open", "the context passed to its OpenCA",
+		"%v", ea.Context)
+	kit.True(t, eb.Context == any(b.Events), "Event.Context at the second open", "the context passed to its OpenCA",
+		"%v", eb.Context)
 	kit.Equal(t, "Event.Port", ea.Port, a.Port.Num)
 }
 
@@ -165,18 +170,19 @@ var _ = registrations.Case(validate.Case{
 	Run:   lidChange,
 }, req.SAS2_1_17)
 
-// lidChange sets a LID by a MAD through the access layer, as a subnet management agent above it does.
+// lidChange sets a LID with a MAD through the access layer, as a subnet management agent does.
 func lidChange(t *validate.T) {
 	s := registered(t)
 	changes := make(chan accesslayer.PortEvent, 64)
-	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
-		if a.GUID() == s.guid(0) && e.Type == accesslayer.PortLID {
-			changes <- e
-		}
-	}})
+	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true,
+		Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+			if a.GUID() == s.guid(0) && e.Type == accesslayer.PortLID {
+				changes <- e
+			}
+		}})
 	kit.OK(t, err, "Client.RegisterPnP")
 	ca := s.open(s.client, 0)
-	// A Get of PortInfo, sent back as a Set with another LID. Layouts: IBTA volume 1, 13.4.2, 14.2.1, 14.2.5.6.
+	// The case gets PortInfo and sets it with another LID. Layouts: IBTA volume 1, 13.4.2, 14.2.1, 14.2.5.6.
 	const data, lid, state = 64, 64 + 16, 64 + 32
 	set := func(want ci.LID) {
 		in := ci.MAD{0: 1, 1: 1, 2: 1, 3: 1, 15: 9, 17: 0x15}
@@ -192,9 +198,10 @@ func lidChange(t *validate.T) {
 	}
 	was := ca.Port.LID
 	set(was + 0x40)
-	e := expect(t, changes, "the event that the LID has changed")
+	e := expect(t, changes, "event after the change of the LID")
 	kit.Equal(t, "PortEvent.Port", e.Port, ca.Port.Num)
 	kit.Equal(t, "PortEvent.Attr.LID", e.Attr.LID, was+0x40)
 	set(was)
-	kit.Equal(t, "PortEvent.Attr.LID, back again", expect(t, changes, "the event that the LID has changed back").Attr.LID, was)
+	kit.Equal(t, "PortEvent.Attr.LID after the LID was set back",
+		expect(t, changes, "event after the LID was set back").Attr.LID, was)
 }

@@ -15,34 +15,36 @@ import (
 // Removal of adapters, and PnP. (SAS 2.2.)
 var removals = area()
 
-var _ = removals.Case(validate.Case{ID: "al.pnp", Title: "adapters come and go", Run: pnp}, req.SAS2_2_05)
+var _ = removals.Case(validate.Case{ID: "al.pnp", Title: "adapters are added and removed", Run: pnp}, req.SAS2_2_05)
 
 func pnp(t *validate.T) {
 	s := newStage(t)
-	news := make(chan string, 64)
-	tell := func(name string) accesslayer.PnPConfig {
+	calls := make(chan string, 64)
+	record := func(name string) accesslayer.PnPConfig {
 		return accesslayer.PnPConfig{
-			Add: func(a *accesslayer.Adapter) (any, error) { news <- name + " add"; return a.GUID(), nil },
+			Add: func(a *accesslayer.Adapter) (any, error) { calls <- name + " add"; return a.GUID(), nil },
 			Remove: func(a *accesslayer.Adapter, data any) {
 				if data != any(a.GUID()) {
-					news <- name + " remove with other data"
+					calls <- name + " remove with other data"
 					return
 				}
-				news <- name + " remove"
+				calls <- name + " remove"
 			},
 		}
 	}
 	for _, n := range kit.Variants(t, "", []string{"first", "second"}) {
-		_, err := s.client.RegisterPnP(tell(n))
+		_, err := s.client.RegisterPnP(record(n))
 		kit.OK(t, err, "Client.RegisterPnP")
 	}
 	for range 3 {
 		kit.OK(t, s.al.Register(s.hcas[0]), "Registrar.Register")
-		// Adds go from the first registrant to the last, removes back.
-		kit.Equal(t, "news of an adapter that comes", expect(t, news, "add")+", "+expect(t, news, "add"), "first add, second add")
+		// Add callbacks are called from the first registration to the last, remove callbacks in the opposite order.
+		kit.Equal(t, "callbacks for a new adapter", expect(t, calls, "add")+", "+expect(t, calls, "add"),
+			"first add, second add")
 		kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
-		kit.Equal(t, "news of an adapter that goes", expect(t, news, "remove")+", "+expect(t, news, "remove"), "second remove, first remove")
-		none(t, news, "news of a removed adapter")
+		kit.Equal(t, "callbacks for a removed adapter", expect(t, calls, "remove")+", "+expect(t, calls, "remove"),
+			"second remove, first remove")
+		none(t, calls, "further callbacks for a removed adapter")
 		_, err := s.al.Adapter(s.guid(0))
 		kit.WantExactly(t, err, "AL.Adapter of a removed adapter", ci.NotFound)
 	}
@@ -50,7 +52,7 @@ func pnp(t *validate.T) {
 
 var _ = removals.Case(validate.Case{
 	ID:    "al.pnp.late",
-	Title: "a client that registers late",
+	Title: "a client registers after the adapters",
 	Run:   pnpLate,
 }, req.SAS2_2_05)
 
@@ -61,11 +63,11 @@ func pnpLate(t *validate.T) {
 		Add:    func(*accesslayer.Adapter) (any, error) { adds.Add(1); return nil, nil },
 		Remove: func(*accesslayer.Adapter, any) { removes.Add(1) }})
 	kit.OK(t, err, "Client.RegisterPnP")
-	kit.Equal(t, "adapters reported to a client that registers late", int(adds.Load()), len(s.hcas))
+	kit.Equal(t, "add callbacks of a client that registers after the adapters", int(adds.Load()), len(s.hcas))
 	kit.OK(t, p.Close(), "PnP.Close")
-	kit.Equal(t, "adapters taken back when the registration ends", int(removes.Load()), len(s.hcas))
+	kit.Equal(t, "remove callbacks after the registration ends", int(removes.Load()), len(s.hcas))
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
-	kit.Equal(t, "adapters taken back altogether", int(removes.Load()), len(s.hcas))
+	kit.Equal(t, "remove callbacks after an adapter is removed, too", int(removes.Load()), len(s.hcas))
 }
 
 var _ = removals.Case(validate.Case{
@@ -107,11 +109,11 @@ func deregisterBusy(t *validate.T) {
 			default:
 			}
 			_, _ = p.A.CQ.Poll(wc)
-			_, _ = p.A.PostSend(wr) // a full queue, and later a QP in Error, are what is to be expected
+			_, _ = p.A.PostSend(wr) // errors are expected: the queue may be full, and later the QP is in Error
 			runtime.Gosched()
 		}
 	})
-	p.B.RecvCQ.Wait(4) // traffic
+	p.B.RecvCQ.Wait(4) // traffic has started
 	err := s.al.Deregister(s.guid(1))
 	close(stop)
 	<-ended
@@ -120,13 +122,13 @@ func deregisterBusy(t *validate.T) {
 	_, err = s.al.Adapter(s.guid(1))
 	kit.WantExactly(t, err, "AL.Adapter of a removed adapter", ci.NotFound)
 	_, err = p.A.QP.CA.Query()
-	kit.OK(t, err, "CA.Query of the adapter that stays")
+	kit.OK(t, err, "CA.Query of the other adapter")
 	reopened(t, t.HCAs()[1])
 }
 
 var _ = removals.Case(validate.Case{
 	ID:    "al.deregister.order",
-	Title: "the order of a removal",
+	Title: "order of the steps of a removal",
 	Run:   deregisterOrder,
 }, req.SAS2_2_09)
 
@@ -136,29 +138,29 @@ func deregisterOrder(t *validate.T) {
 	usable := make(chan bool, 1)
 	_, err := s.client.RegisterPnP(accesslayer.PnPConfig{Sync: true, Remove: func(a *accesslayer.Adapter, _ any) {
 		if a.GUID() == s.guid(0) {
-			_, err := p.A.Query() // objects still work inside the callback
+			_, err := p.A.Query() // objects must still work in the callback
 			_, opening := s.client.OpenCA(a.GUID(), nil)
 			usable <- err == nil && opening != nil
 		}
 	}})
 	kit.OK(t, err, "Client.RegisterPnP")
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
-	kit.True(t, expect(t, usable, "the remove callback"), "inside the remove callback",
-		"the client's objects work, and the adapter cannot be opened", "otherwise")
+	kit.True(t, expect(t, usable, "remove callback"), "state in the remove callback",
+		"working objects, and an error from OpenCA", "otherwise")
 	s.rec[0].shut(t)
 	reopened(t, t.HCA())
 }
 
-// reopened expects that the driver has its adapter back, closed.
+// reopened expects that the adapter of the driver is closed and can be opened.
 func reopened(t *validate.T, h ci.HCA) {
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
-	kit.OK(t, err, "HCA.OpenCA of the driver when its adapter has been deregistered")
+	kit.OK(t, err, "HCA.OpenCA of the driver after Registrar.Deregister")
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
 var _ = removals.Case(validate.Case{
 	ID:    "al.deregister.refused",
-	Title: "remove while the driver refuses a destroy for a while",
+	Title: "remove an adapter while the driver rejects a destroy three times",
 	Run:   deregisterRefused,
 }, req.SAS2_2_07)
 
@@ -177,7 +179,7 @@ func deregisterRefused(t *validate.T) {
 	pd := ca.PD()
 	ca.Buf(pd, 64, kit.AllAccess)
 	ca.Buf(pd, 64, kit.AllAccess)
-	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister while the driver refuses a destroy three times")
+	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister while the driver rejects a destroy three times")
 	s.rec[0].shut(t)
 }
 
@@ -202,7 +204,8 @@ func deregisterUnused(t *validate.T) {
 		"MR.Destroy":    func() error { return p.A.Buf.MR.Destroy() },
 	} {
 		err := f()
-		kit.True(t, errors.Is(err, accesslayer.ErrClosed), where+" after the adapter is removed", "ErrClosed", "%v", err)
+		kit.True(t, errors.Is(err, accesslayer.ErrClosed), where+" after the adapter was removed", "ErrClosed", "%v",
+			err)
 	}
 	kit.Equal(t, "verbs that reached the driver after its adapter was removed", len(s.rec[0].all()), before)
 	s.rec[0].shut(t)

@@ -12,26 +12,27 @@ import (
 	"ciddk/validate/kit"
 )
 
-// stage is an access layer with the target's adapters behind recorders, and a client.
+// stage is an access layer over the target's adapters, with a recorder for each adapter and a client.
 type stage struct {
 	t      *validate.T
 	al     *accesslayer.AL
 	client *accesslayer.Client
-	hcas   []ci.HCA // as they are registered
+	hcas   []ci.HCA // in the order of registration
 	rec    []*recorder
 }
 
-// newStage makes an access layer without adapters. It is closed when the case is over, and must close.
+// newStage returns an access layer without adapters. It is closed at the end of the case, which must succeed.
 func newStage(t *validate.T) *stage {
 	s := &stage{t: t, al: accesslayer.New(accesslayer.Config{
-		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)), // cases check what matters
-		PollInterval:   -1,                                             // no query but those that a case causes
+		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)), // the cases check the results
+		PollInterval:   -1,                                             // no queries except those of the case
 		DrainTimeout:   t.Remaining() / 2,
 		DestroyBackoff: time.Millisecond,
 	})}
 	t.Cleanup(func() {
 		if err := s.al.Close(); err != nil {
-			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success", Got: kit.Describe(err)})
+			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success",
+				Got: kit.Describe(err)})
 		}
 	})
 	for _, h := range t.HCAs() {
@@ -60,14 +61,14 @@ func (s *stage) newClient(name string) *accesslayer.Client {
 
 func (s *stage) guid(i int) ci.GUID { return s.hcas[i].Info().GUID }
 
-// open opens the i-th adapter through the access layer, for package kit: all that kit makes on it is the access layer's.
+// open opens adapter i through the access layer. All objects that package kit creates on it belong to the access layer.
 func (s *stage) open(c *accesslayer.Client, i int) *kit.CA {
 	h, err := c.HCA(s.guid(i))
 	kit.OK(s.t, err, "Client.HCA")
 	return kit.OpenHCA(s.t, h)
 }
 
-// pair is a connection between the first two adapters, or within the only one.
+// pair returns a connection between the first two adapters, or within the only one.
 func (s *stage) pair(opts ...kit.Option) *kit.Pair {
 	a := s.open(s.client, 0)
 	b := a
@@ -80,7 +81,7 @@ func (s *stage) pair(opts ...kit.Option) *kit.Pair {
 	return p
 }
 
-// expect waits for a value of a channel that a callback fills.
+// expect waits for a value that a callback sends.
 func expect[V any](t *validate.T, c <-chan V, where string) V {
 	timer := time.NewTimer(t.Remaining())
 	defer timer.Stop()
@@ -88,18 +89,18 @@ func expect[V any](t *validate.T, c <-chan V, where string) V {
 	case v := <-c:
 		return v
 	case <-timer.C:
-		t.Fail(validate.Failure{Where: where, Expected: "a callback", Got: "none by the deadline"})
+		t.Fail(validate.Failure{Where: where, Expected: "a callback", Got: "no callback by the deadline"})
 		panic("not reached: Fail ends the case")
 	}
 }
 
-// none expects that nothing comes for a moment.
+// none expects that no value is sent within 10 ms.
 func none[V any](t *validate.T, c <-chan V, where string) {
 	timer := time.NewTimer(10 * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case v := <-c:
-		t.Fail(validate.Failure{Where: where, Expected: "nothing more", Got: fmt.Sprint(v)})
+		t.Fail(validate.Failure{Where: where, Expected: "no further callback", Got: fmt.Sprint(v)})
 	case <-timer.C:
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"ciddk/validate/suite/cisuite"
 )
 
-// The suite fits beside that of package ci, and with both every requirement of the access layer has a case.
+// TestCatalog checks that the suite fits together with package cisuite, and that both have cases for every requirement
+// of the access layer.
 func TestCatalog(t *testing.T) {
 	c, err := validate.NewCatalog(cisuite.Suite(), alsuite.Suite())
 	require.NoError(t, err)
 	for _, v := range c.Coverage() {
 		if v.Scope == req.AccessLayer || v.Scope == req.Driver {
-			assert.True(t, v.Covered() || v.Uncovered != "", "%s has neither a case nor a reason", v.ID)
+			assert.True(t, v.Covered() || v.Uncovered != "", "requirement %s has neither a case nor a reason", v.ID)
 		}
 	}
 	for _, k := range alsuite.Suite().Cases {

@@ -12,10 +12,10 @@ import (
 	"ciddk/validate/kit"
 )
 
-// The certifier sends the REQ, message by message; the manager under test replies.
+// Replies. The certifier sends the REQ message by message, and the manager under test replies.
 var answers = area()
 
-// serving makes side a's manager listen, and gives the script on side b.
+// serving makes the manager of side a listen, and returns the script on side b.
 func serving(t *validate.T, cfg cm.ListenConfig) (y *end, p *script, l cm.Listener) {
 	a, b := sides(t)
 	p = newScript(t, b, a)
@@ -23,13 +23,14 @@ func serving(t *validate.T, cfg cm.ListenConfig) (y *end, p *script, l cm.Listen
 	return y, p, listen(t, a.manager(), cfg)
 }
 
-// established takes a request of the script's to RTU.
+// established sends a REQ of the script and completes the connection with an RTU.
 func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 	t := p.t
 	p.send(0x1000, q)
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	rep, _ := expect[*mad.REP](p, "REP")
 	p.send(0x1000, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID})
 	_, err := awaitAccept()
@@ -39,7 +40,7 @@ func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 
 var CMAns01 = answers.Must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept",
 	"The REP carries both communication IDs, the transaction ID of the REQ, and the QP number, starting PSN and "+
-		"depths that the consumer gave.")
+		"depths that the consumer set.")
 
 var _ = answers.Case(validate.Case{ID: "cm.answer.form", Title: "each field of the REP", Run: answerForm}, CMAns01)
 
@@ -50,7 +51,7 @@ func answerForm(t *validate.T) {
 	copy(q.PrivateData[:], private('q', mad.REQPrivateLen))
 	p.send(0xfedcba9876543210, q)
 	y.Conn = accepted(t, l)
-	kit.Equal(t, "request as the consumer sees it", y.Request().REQ, *q)
+	kit.Equal(t, "REQ that the consumer receives", y.Request().REQ, *q)
 	kit.Equal(t, "remote communication ID", y.RemoteID(), q.LocalCommID)
 	y.move(ci.QPInit, ci.QPRTR)
 	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) {
@@ -58,11 +59,12 @@ func answerForm(t *validate.T) {
 	})
 	r, m := expect[*mad.REP](p, "REP")
 	kit.Equal(t, "transaction ID", m.TID, 0xfedcba9876543210)
-	kit.True(t, r.LocalCommID != 0, "local communication ID", "not 0", "0")
+	kit.True(t, r.LocalCommID != 0, "local communication ID of the REP", "not 0", "0")
 	kit.Equal(t, "remote communication ID of the REP", r.RemoteCommID, q.LocalCommID)
 	kit.Equal(t, "QP number", r.LocalQPN, uint32(y.Num()))
 	kit.Equal(t, "CA GUID", r.LocalCAGUID, uint64(y.side.port.CA))
-	kit.True(t, r.ResponderRes <= 1 && r.InitiatorDepth <= 1, "depths", "at most those offered, 1 and 1", "%d and %d", r.ResponderRes, r.InitiatorDepth)
+	kit.True(t, r.ResponderRes <= 1 && r.InitiatorDepth <= 1, "depths", "at most the requested ones, 1 and 1",
+		"%d and %d", r.ResponderRes, r.InitiatorDepth)
 	kit.Equal(t, "RNR retry count", r.RNRRetryCount, 7)
 	kit.Equal(t, "RD fields", [2]uint32{r.LocalQKey, r.LocalEECN}, [2]uint32{})
 	kit.SameBytes(t, "private data", r.PrivateData[:], private('p', mad.REPPrivateLen))
@@ -71,17 +73,17 @@ func answerForm(t *validate.T) {
 	kit.OK(t, err, "cm.Conn.Accept")
 	attr, err := y.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
-	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x321)
-	kit.Equal(t, "starting PSN, with which the peer is to begin", ci.PSN(r.StartingPSN), attr.RQPSN)
-	kit.Equal(t, "MTU as Conn.QPAttr set it", attr.MTU, ci.MTU(q.PathMTU))
+	kit.Equal(t, "destination QP that Conn.QPAttr set", attr.DestNum, 0x321)
+	kit.Equal(t, "starting PSN of the REP", ci.PSN(r.StartingPSN), attr.RQPSN)
+	kit.Equal(t, "path MTU that Conn.QPAttr set", attr.MTU, ci.MTU(q.PathMTU))
 }
 
 var CMAns02 = answers.Must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept",
-	"A duplicate REQ creates no second request; it is answered as the first one was.")
+	"A duplicate REQ creates no second request and is answered with the same REP as the first one.")
 
 var _ = answers.Case(validate.Case{
 	ID:    "cm.answer.req-again",
-	Title: "the REQ arrives before, with and after its reply",
+	Title: "the REQ arrives before, together with and after its reply",
 	Run:   answerAgain,
 }, CMAns02)
 
@@ -93,29 +95,30 @@ func answerAgain(t *validate.T) {
 	}
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	first, _ := expect[*mad.REP](p, "REP")
 	p.send(0x77, q)
-	again, m := expect[*mad.REP](p, "REP for a REQ that came again")
-	kit.Equal(t, "REP for a REQ that came again", *again, *first)
+	again, m := expect[*mad.REP](p, "REP for a duplicate REQ")
+	kit.Equal(t, "REP for a duplicate REQ", *again, *first)
 	kit.Equal(t, "transaction ID", m.TID, 0x77)
 	p.send(0x77, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: first.LocalCommID})
 	_, err := awaitAccept()
 	kit.OK(t, err, "cm.Conn.Accept")
 	p.send(0x77, q)
-	p.quiet("for a REQ that comes again when the connection is up", func(m message) bool {
+	p.quiet("for a duplicate REQ of an established connection", func(m message) bool {
 		rep, ok := m.msg.(*mad.REP)
 		return ok && *rep == *first
 	})
-	inState(t, y, cm.StateEstablished, "after repeated REQs")
+	inState(t, y, cm.StateEstablished, "after duplicate REQs")
 	ctx, cancel := deadline(t, soon())
 	defer cancel()
 	c, err := l.Accept(ctx)
-	kit.True(t, err != nil, "requests at the listener", "one", "a second, %v", c)
+	kit.True(t, err != nil, "requests of the listener", "one", "a second, %v", c)
 }
 
 var CMAns03 = answers.Must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept",
-	"A REP without an RTU is retransmitted unchanged, as often as Max CM Retries of the REQ says; then Accept "+
+	"A REP without an RTU is retransmitted unchanged, as often as Max CM Retries of the REQ says. Then Accept "+
 		"fails.")
 
 var _ = answers.Case(validate.Case{ID: "cm.answer.retry", Title: "a REP without an RTU", Run: answerRetry}, CMAns03)
@@ -128,13 +131,14 @@ func answerRetry(t *validate.T) {
 	p.send(5, q)
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
-	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	first, _ := expect[*mad.REP](p, "REP")
 	for range retries {
-		again := p.recv("REP again")
+		again := p.recv("retransmission of the REP")
 		r, ok := again.msg.(*mad.REP)
-		kit.True(t, ok, "message without a reply", "REP", "%s", describe(again.msg))
-		kit.Equal(t, "REP sent again", *r, *first)
+		kit.True(t, ok, "message after a REP without an RTU", "REP", "%s", describe(again.msg))
+		kit.Equal(t, "retransmitted REP", *r, *first)
 	}
 	_, err := awaitAccept()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Accept", "cm.ErrTimeout", "%v", err)
@@ -145,11 +149,11 @@ func answerRetry(t *validate.T) {
 }
 
 var CMAns04 = answers.Must("CM-Ans-04", "IBTA 12.6.7.2", "cm",
-	"A REQ that cannot be served is rejected with the reason that IBTA assigns to the cause.")
+	"A REQ that the manager cannot serve is rejected with the reason that IBTA assigns to the cause.")
 
 var _ = answers.Case(validate.Case{
 	ID:    "cm.answer.unsuitable",
-	Title: "REQs that cannot be served",
+	Title: "REQs that the manager cannot serve",
 	Run:   answerUnsuitable,
 }, CMAns04)
 
@@ -162,9 +166,11 @@ func answerUnsuitable(t *validate.T) {
 	}{
 		{"a service ID without a listener", func(_ *mad.Header, q *mad.REQ) { q.ServiceID++ }, mad.RejInvalidServiceID},
 		{"class version 3", func(h *mad.Header, _ *mad.REQ) { h.ClassVersion = 3 }, mad.RejClassVersion},
-		{"transport service RD", func(_ *mad.Header, q *mad.REQ) { q.Service = mad.ServiceRD }, mad.RejInvalidTransport},
-		{"a primary path to a GID that is not here", func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
-		{"path MTU 4096 and a reserved code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
+		{"transport service RD", func(_ *mad.Header, q *mad.REQ) { q.Service = mad.ServiceRD },
+			mad.RejInvalidTransport},
+		{"a primary path to a GID that is not the port's",
+			func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
+		{"a reserved path MTU code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
 	}) {
 		q := p.req(service, 0x321)
 		h := mad.CMHeader(6, q)
@@ -173,7 +179,7 @@ func answerUnsuitable(t *validate.T) {
 		rej, m := expect[*mad.REJ](p, "answer to "+tt.name)
 		kit.Equal(t, "reason for "+tt.name, rej.Reason, tt.want)
 		kit.Equal(t, "message rejected", rej.Message, mad.WhichREQ)
-		kit.Equal(t, "remote communication ID", rej.RemoteCommID, q.LocalCommID)
+		kit.Equal(t, "remote communication ID of the REJ", rej.RemoteCommID, q.LocalCommID)
 		kit.Equal(t, "transaction ID", m.TID, 6)
 	}
 }
@@ -191,15 +197,15 @@ func answerStale(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
 	p.established(y, l, q)
-	again := p.req(service, 0x321) // the same QP of the same CA, another communication ID
+	again := p.req(service, 0x321) // the same QP of the same CA with another communication ID
 	p.send(8, again)
-	rej, _ := expect[*mad.REJ](p, "answer to a REQ of a QP that is connected")
+	rej, _ := expect[*mad.REJ](p, "answer to a REQ of a connected QP")
 	kit.Equal(t, "reason", rej.Reason, mad.RejStaleConnection)
 	kit.Equal(t, "remote communication ID", rej.RemoteCommID, again.LocalCommID)
 }
 
 var CMAns06 = answers.Must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay",
-	"An MRA is sent when the consumer needs time, and carries the message, both communication IDs and the time.")
+	"An MRA that the consumer requests carries the type of the delayed message, both communication IDs and the time.")
 
 var _ = answers.Case(validate.Case{
 	ID:    "cm.answer.mra",
@@ -213,30 +219,32 @@ func answerDelayed(t *validate.T) {
 	p.send(9, q)
 	y.Conn = accepted(t, l)
 	kit.OK(t, y.Delay(17, private('m', mad.MRAPrivateLen)), "cm.Conn.Delay")
-	for { // the manager may have sent an MRA of its own
+	for { // the manager may already have sent an MRA
 		mra, m := expect[*mad.MRA](p, "MRA")
 		if mra.ServiceTimeout != 17 {
 			continue
 		}
 		kit.Equal(t, "transaction ID", m.TID, 9)
 		kit.Equal(t, "message", mra.Message, mad.WhichREQ)
-		kit.Equal(t, "communication IDs", [2]uint32{mra.LocalCommID, mra.RemoteCommID}, [2]uint32{y.ID(), q.LocalCommID})
+		kit.Equal(t, "communication IDs", [2]uint32{mra.LocalCommID, mra.RemoteCommID},
+			[2]uint32{y.ID(), q.LocalCommID})
 		kit.SameBytes(t, "private data", mra.PrivateData[:], private('m', mad.MRAPrivateLen))
 		break
 	}
-	inState(t, y, cm.StateMRAREQSent, "after MRA")
-	kit.OK(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject after MRA")
+	inState(t, y, cm.StateMRAREQSent, "after the MRA")
+	kit.OK(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject after the MRA")
 	rej, _ := expect[*mad.REJ](p, "REJ")
 	kit.Equal(t, "local communication ID of the REJ", rej.LocalCommID, y.ID())
 }
 
 var CMAns07 = answers.Must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog",
-	"Pending REQs are bounded: further ones are rejected with reason no resources, and those within the bound are "+
+	"The number of pending REQs is limited: further ones are rejected with reason no resources, and those within the "+
+		"limit are "+
 		"served.")
 
 var _ = answers.Case(validate.Case{
 	ID:    "cm.answer.flood",
-	Title: "500 REQs for a backlog of 8",
+	Title: "500 REQs with a backlog of 8",
 	Run:   answerFlood,
 }, CMAns07)
 
@@ -245,24 +253,24 @@ func answerFlood(t *validate.T) {
 	_, p, l := serving(t, cm.ListenConfig{Backlog: room})
 	for i := range n {
 		q := p.req(service, ci.QPN(0x1000+i))
-		q.LocalTimeout, q.RemoteTimeout = 22, 22 // patient
+		q.LocalTimeout, q.RemoteTimeout = 22, 22 // 17 s, so that the REQs stay pending
 		p.send(uint64(i), q)
 		if i < room {
 			continue
 		}
-		rej, _ := expect[*mad.REJ](p, fmt.Sprintf("answer to REQ %d, with room for %d", i+1, room))
+		rej, _ := expect[*mad.REJ](p, fmt.Sprintf("answer to REQ %d with a backlog of %d", i+1, room))
 		kit.Equal(t, "reason", rej.Reason, mad.RejNoResources)
 		kit.Equal(t, "remote communication ID", rej.RemoteCommID, q.LocalCommID)
 	}
 	for i := range room {
 		c := accepted(t, l)
-		kit.Equal(t, "QP of a request within the bounds", c.Request().LocalQPN, uint32(0x1000+i))
+		kit.Equal(t, "QP number of a request within the backlog", c.Request().LocalQPN, uint32(0x1000+i))
 		kit.OK(t, c.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject")
 	}
 }
 
 var CMAns08 = answers.Must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept",
-	"A REJ of the REP ends Accept, with its reason.")
+	"A REJ of the REP ends Accept with its reason.")
 
 var _ = answers.Case(validate.Case{
 	ID:    "cm.answer.rej",
@@ -275,9 +283,15 @@ func answerRejected(t *validate.T) {
 	q := p.req(service, 0x321)
 	p.send(5, q)
 	y.Conn = accepted(t, l)
-	awaitAccept := result(t, "cm.Conn.Accept", func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+	awaitAccept := result(t, "cm.Conn.Accept",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
 	rep, _ := expect[*mad.REP](p, "REP")
-	p.send(5, &mad.REJ{LocalCommID: q.LocalCommID, RemoteCommID: rep.LocalCommID, Message: mad.WhichREP, Reason: mad.RejConsumer})
+	p.send(5, &mad.REJ{
+		LocalCommID:  q.LocalCommID,
+		RemoteCommID: rep.LocalCommID,
+		Message:      mad.WhichREP,
+		Reason:       mad.RejConsumer,
+	})
 	_, err := awaitAccept()
 	var rej *cm.RejectError
 	kit.True(t, errors.As(err, &rej), "cm.Conn.Accept", "a *cm.RejectError", "%v", err)

@@ -13,7 +13,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// service is what the cases listen on, of the range for local use.
+// service is the ID of the service that the cases use, from the range for local use.
 const service = mad.ServiceIDLocal | 0x1dd4
 
 // Connections between two managers, and the states that their QPs reach.
@@ -26,7 +26,7 @@ type end struct {
 	cm.Conn
 }
 
-// newEnds makes the QPs of a connection from a to b.
+// newEnds creates the QPs of a connection from a to b.
 func newEnds(a, b *side, opts ...kit.Option) (x, y *end) {
 	c := kit.Options(a.ca, b.ca, opts...)
 	return &end{End: a.ca.End(c), side: a}, &end{End: b.ca.End(c), side: b}
@@ -36,14 +36,15 @@ func (e *end) qp() cm.QP {
 	return cm.QP{Num: e.Num(), Type: e.Config.Type, StartPSN: e.PSN}
 }
 
-// move takes the QP to a state as the connection says.
+// move modifies the QP to each state with the attributes of the connection.
 func (e *end) move(to ...ci.QPState) {
 	for _, s := range to {
-		kit.OK(e.side.t, cm.Modify(e.End.QP, e.Conn, s, e.Config.Access), fmt.Sprintf("QP.Modify to %v as Conn.QPAttr says", s))
+		kit.OK(e.side.t, cm.Modify(e.End.QP, e.Conn, s, e.Config.Access),
+			fmt.Sprintf("QP.Modify to %v with the attributes of Conn.QPAttr", s))
 	}
 }
 
-// request is what end asks peer for.
+// request returns the request for a connection to peer.
 func (e *end) request(peer *side, private []byte) cm.ConnectConfig {
 	return cm.ConnectConfig{Service: service, QP: e.qp(), Primary: e.side.path(peer), Private: private,
 		ResponderResources: *e.Config.RespRes, InitiatorDepth: *e.Config.InitDepth, RetryCount: 7, RNRRetry: 7}
@@ -51,11 +52,17 @@ func (e *end) request(peer *side, private []byte) cm.ConnectConfig {
 
 func (e *end) acceptance(private []byte) cm.AcceptConfig {
 	qp := e.qp()
-	qp.StartPSN = 0 // what Conn.QPAttr gave
-	return cm.AcceptConfig{QP: qp, Private: private, ResponderResources: *e.Config.RespRes, InitiatorDepth: *e.Config.InitDepth, RNRRetry: 7}
+	qp.StartPSN = 0 // Conn.QPAttr chooses it
+	return cm.AcceptConfig{
+		QP:                 qp,
+		Private:            private,
+		ResponderResources: *e.Config.RespRes,
+		InitiatorDepth:     *e.Config.InitDepth,
+		RNRRetry:           7,
+	}
 }
 
-// listen begins to listen, at the first as the case's time is.
+// listen creates a listener and closes it at the end of the case.
 func listen(t *validate.T, m cm.Service, cfg cm.ListenConfig) cm.Listener {
 	if cfg.Service == 0 {
 		cfg.Service = service
@@ -94,7 +101,7 @@ func join(t *validate.T, x, y *end, m cm.Service, l cm.Listener) {
 	y.move(ci.QPRTS)
 }
 
-// private is n bytes that tell from where they are.
+// private returns n bytes of private data that count up from first.
 func private(first byte, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -103,7 +110,7 @@ func private(first byte, n int) []byte {
 	return b
 }
 
-// event waits for the next event, past those of how the connection came about.
+// event waits for the next event. It skips events of the establishment of the connection.
 func event(t *validate.T, c cm.Conn, want cm.EventType, where string) cm.Event {
 	ctx, cancel := wait(t)
 	defer cancel()
@@ -112,7 +119,7 @@ func event(t *validate.T, c cm.Conn, want cm.EventType, where string) cm.Event {
 		if err != nil {
 			t.Failf(where, want.String(), "no event: %v", err)
 		}
-		if e.Type == cm.EventEstablished || e.Type == cm.EventDelayed { // of what is over
+		if e.Type == cm.EventEstablished || e.Type == cm.EventDelayed { // from the establishment
 			continue
 		}
 		kit.Equal(t, where, e.Type, want)
@@ -125,18 +132,18 @@ func inState(t *validate.T, c cm.Conn, want cm.State, where string) {
 }
 
 var CMConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm",
-	"A connection established by REQ, REP and RTU carries messages in both directions on the QPs that these "+
+	"A connection established with REQ, REP and RTU carries messages in both directions on the QPs that these "+
 		"messages name.")
 
 var _ = connects.Case(validate.Case{
 	ID:    "cm.connect.rc",
-	Title: "connect RC, send both ways",
+	Title: "connect RC QPs and send in both directions",
 	Run:   func(t *validate.T) { connect(t, ci.RC) },
 }, CMConn01)
 
 var _ = connects.Case(validate.Case{
 	ID:    "cm.connect.uc",
-	Title: "connect UC, send both ways",
+	Title: "connect UC QPs and send in both directions",
 	Needs: validate.Needs{Caps: ci.CapUC},
 	Run:   func(t *validate.T) { connect(t, ci.UC) },
 }, CMConn01)
@@ -154,11 +161,11 @@ func connect(t *validate.T, typ ci.QPType) {
 }
 
 var CMConn02 = connects.Must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply",
-	"Each end receives what the other end offered: QP number, starting PSN, and private data in full length.")
+	"Each end receives the QP number, the starting PSN and the complete private data of the other end.")
 
 var _ = connects.Case(validate.Case{
 	ID:    "cm.connect.offers",
-	Title: "what each end offers the other",
+	Title: "offers of both ends",
 	Run:   connectOffers,
 }, CMConn02)
 
@@ -175,11 +182,12 @@ func connectOffers(t *validate.T) {
 	kit.Equal(t, "QP number in the reply", p.LocalQPN, uint32(y.Num()))
 	attr, err := y.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
-	kit.Equal(t, "starting PSN in the reply, with which the peer is to begin", ci.PSN(p.StartingPSN), attr.RQPSN)
+	kit.Equal(t, "starting PSN in the reply", ci.PSN(p.StartingPSN), attr.RQPSN)
 	kit.SameBytes(t, "private data of the reply", p.PrivateData[:], private('p', mad.REPPrivateLen))
 	kit.Equal(t, "remote ID of the active end", x.RemoteID(), y.ID())
 	kit.Equal(t, "remote ID of the passive end", y.RemoteID(), x.ID())
-	awaitEnd := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return x.Disconnect(ctx, private('d', mad.DREQPrivateLen)) })
+	awaitEnd := result(t, "cm.Conn.Disconnect",
+		func(ctx context.Context) ([]byte, error) { return x.Disconnect(ctx, private('d', mad.DREQPrivateLen)) })
 	e := event(t, y, cm.EventDisconnect, "event of the end that receives the DREQ")
 	kit.SameBytes(t, "private data of the DREQ", e.Private, private('d', mad.DREQPrivateLen))
 	kit.OK(t, y.AnswerDisconnect(private('e', mad.DREPPrivateLen)), "cm.Conn.AnswerDisconnect")
@@ -189,9 +197,13 @@ func connectOffers(t *validate.T) {
 }
 
 var CMConn03 = connects.Must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr",
-	"Neither end of a connection has more RDMA reads and atomics outstanding than the other end accepts.")
+	"Neither end of a connection has more outstanding RDMA reads and atomics than the other end accepts.")
 
-var _ = connects.Case(validate.Case{ID: "cm.connect.reads", Title: "depths of RDMA reads", Run: connectReads}, CMConn03)
+var _ = connects.Case(validate.Case{
+	ID:    "cm.connect.reads",
+	Title: "depths for RDMA reads",
+	Run:   connectReads,
+}, CMConn03)
 
 func connectReads(t *validate.T) {
 	a, b := sides(t)
@@ -200,8 +212,10 @@ func connectReads(t *validate.T) {
 	x, y := newEnds(a, b, kit.Type(ci.RC), kit.Reads(2, 1))
 	join(t, x, y, ma, l)
 	p := x.Reply()
-	kit.True(t, p.ResponderRes <= 2, "responder resources in the reply", "at most 2, the initiator depth of the request", "%d", p.ResponderRes)
-	kit.True(t, p.InitiatorDepth <= 1, "initiator depth in the reply", "at most 1, the responder resources of the request", "%d", p.InitiatorDepth)
+	kit.True(t, p.ResponderRes <= 2, "responder resources in the reply",
+		"at most 2, the initiator depth of the request", "%d", p.ResponderRes)
+	kit.True(t, p.InitiatorDepth <= 1, "initiator depth in the reply",
+		"at most 1, the responder resources of the request", "%d", p.InitiatorDepth)
 	for _, e := range kit.Variants(t, "", []struct {
 		name       string
 		from, peer *end
@@ -211,8 +225,9 @@ func connectReads(t *validate.T) {
 		other, err := e.peer.End.QP.Query()
 		kit.OK(t, err, "QP.Query")
 		kit.True(t, own.InitDepth <= other.RespRes, "initiator depth of the "+e.name+" end's QP",
-			fmt.Sprintf("at most %d, the responder resources of the other", other.RespRes), "%d", own.InitDepth)
-		kit.True(t, own.InitDepth > 0, "initiator depth of the "+e.name+" end's QP", "at least 1, as both ends requested", "0")
+			fmt.Sprintf("at most %d, the responder resources of the other end", other.RespRes), "%d", own.InitDepth)
+		kit.True(t, own.InitDepth > 0, "initiator depth of the "+e.name+" end's QP",
+			"at least 1, as both ends requested", "0")
 		copy(e.peer.Buf.Bytes, "to be read by the "+e.name+" end")
 		e.from.Send(e.from.RDMA(ci.OpRead, 1, 100, 40, e.peer.End, 0))
 		e.from.CQ.WaitOK(1)
@@ -229,13 +244,14 @@ var _ = connects.Case(validate.Case{
 	Run:   connectEarly,
 }, CMConn04)
 
-// connectEarly has the adapter under test passive: it must say that a message came.
+// connectEarly tests the adapter under test as the passive end, which must report the first message.
 func connectEarly(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, ma, cm.ListenConfig{})
-	x, y := newEnds(b, a, kit.Type(ci.RC)) // y is on a
-	await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return mb.Connect(ctx, x.request(a, nil)) })
+	x, y := newEnds(b, a, kit.Type(ci.RC)) // the QP of y is on a
+	await := result(t, "cm.Service.Connect",
+		func(ctx context.Context) (cm.Conn, error) { return mb.Connect(ctx, x.request(a, nil)) })
 	y.Conn = accepted(t, l)
 	y.move(ci.QPInit, ci.QPRTR)
 	y.Recv(y.RecvWR(1, 0, 16))
@@ -246,21 +262,21 @@ func connectEarly(t *validate.T) {
 	x.Conn, err = await()
 	kit.OK(t, err, "cm.Service.Connect")
 	x.move(ci.QPInit, ci.QPRTR, ci.QPRTS)
-	x.Send(x.SendWR(2, 0, 16)) // and no RTU
+	x.Send(x.SendWR(2, 0, 16)) // without an RTU
 	y.RecvCQ.WaitOK(1)
 	y.Events.Wait(ci.EventQPComm)
 	kit.OK(t, y.Established(), "cm.Conn.Established")
 	_, err = awaitAccept()
-	kit.OK(t, err, "cm.Conn.Accept when the first message has come")
+	kit.OK(t, err, "cm.Conn.Accept after the first message has arrived")
 	inState(t, y, cm.StateEstablished, "of the passive end")
 	y.move(ci.QPRTS)
-	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm, late")
+	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm after the first message")
 	x.CQ.WaitOK(2)
 	y.Exchange(x.End, 100)
 }
 
 var CMConn05 = connects.Must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect",
-	"After DREQ and DREP both ends enter time-wait and both are notified; afterwards their QPs can be connected "+
+	"After DREQ and DREP both ends enter time-wait and both are notified. Then their QPs can be connected "+
 		"again.")
 
 var _ = connects.Case(validate.Case{
@@ -281,14 +297,16 @@ func connectReuse(t *validate.T) {
 		if i%2 == 1 {
 			from, to = y, x
 		}
-		awaitEnd := result(t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return from.Disconnect(ctx, nil) })
+		awaitEnd := result(t, "cm.Conn.Disconnect",
+			func(ctx context.Context) ([]byte, error) { return from.Disconnect(ctx, nil) })
 		event(t, to, cm.EventDisconnect, "event of the end that receives the DREQ")
 		kit.OK(t, to.AnswerDisconnect(nil), "cm.Conn.AnswerDisconnect")
 		_, err := awaitEnd()
 		kit.OK(t, err, "cm.Conn.Disconnect")
 		for _, e := range []*end{x, y} {
 			e.Recv(e.RecvWR(5, 0, 1))
-			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error of a QP that was connected")
+			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}),
+				"QP.Modify to Error of a QP that was connected")
 			e.RecvCQ.WaitStatus(5, ci.WCFlushErr)
 			if e == from {
 				event(t, e, cm.EventDisconnected, "event of the end that disconnected")
@@ -296,12 +314,13 @@ func connectReuse(t *validate.T) {
 				event(t, e, cm.EventDisconnected, "event of the end that sent the DREP")
 			}
 			event(t, e, cm.EventTimeWaitExit, "event at the end of time-wait")
-			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}), "QP.Modify to Reset of a QP that was connected")
+			kit.OK(t, e.End.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}),
+				"QP.Modify to Reset of a QP that was connected")
 		}
 	}
 }
 
-// refused expects that Connect is rejected.
+// refused expects Connect to fail with a rejection.
 func refused(t *validate.T, err error, want mad.RejReason) *cm.RejectError {
 	var rej *cm.RejectError
 	if !errors.As(err, &rej) {
@@ -325,7 +344,7 @@ func connectNobody(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	listen(t, mb, cm.ListenConfig{Service: service + 1})
-	listen(t, mb, cm.ListenConfig{Datagram: true}) // for SIDR, not for REQ
+	listen(t, mb, cm.ListenConfig{Datagram: true}) // for SIDR and not for REQ
 	x, _ := newEnds(a, b, kit.Type(ci.RC))
 	ctx, cancel := wait(t)
 	defer cancel()
@@ -348,8 +367,9 @@ func connectReject(t *validate.T) {
 	l := listen(t, mb, cm.ListenConfig{})
 	x, _ := newEnds(a, b, kit.Type(ci.RC))
 	request := x.request(b, nil)
-	request.Primary.LifeTime = 19 // time-wait lasts seconds, so that it is seen on a busy machine
-	await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
+	request.Primary.LifeTime = 19 // time-wait lasts seconds, so that the state can be observed on a busy machine
+	await := result(t, "cm.Service.Connect",
+		func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
 	c := accepted(t, l)
 	info, no := private('i', mad.CMInfoLen), private('n', mad.REJPrivateLen)
 	kit.OK(t, c.Reject(mad.RejConsumer, info, no), "cm.Conn.Reject")
@@ -361,7 +381,8 @@ func connectReject(t *validate.T) {
 }
 
 var CMConn08 = connects.Must("CM-Conn-08", "IBTA 12.7.3", "cm, ListenConfig.Mask, Compare",
-	"A REQ is delivered to the listener that matches it best: by private data first, then by bits of the service "+
+	"A REQ is delivered to the listener with the best match: first by private data, then by the number of compared "+
+		"bits of the service "+
 		"ID.")
 
 var _ = connects.Case(validate.Case{
@@ -378,21 +399,25 @@ func connectListeners(t *validate.T) {
 	red := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red")})
 	dark := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red, dark")})
 	_, err := mb.Listen(cm.ListenConfig{Service: service, Offset: 2, Compare: []byte("red")})
-	kit.Want(t, err, "cm.Service.Listen with the same IDs and comparison", ci.InvalidSetting)
+	kit.Want(t, err, "cm.Service.Listen with the same service ID and comparison", ci.InvalidSetting)
 	for _, want := range kit.Variants(t, "", []struct {
 		name    string
 		l       cm.Listener
 		service mad.ServiceID
 		private string
-	}{{"exact ID", exact, service, "xxblue"}, {"mask", space, service + 3, "xxred"}, {"comparison", red, service, "xxred"},
+	}{{"exact ID", exact, service, "xxblue"}, {"mask", space, service + 3, "xxred"},
+		{"comparison", red, service, "xxred"},
 		{"longer comparison", dark, service, "xxred, dark"}}) {
 		x, _ := newEnds(a, b, kit.Type(ci.RC))
 		cfg := x.request(b, []byte(want.private))
 		cfg.Service = want.service
-		await := result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, cfg) })
+		await := result(t, "cm.Service.Connect",
+			func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, cfg) })
 		c := accepted(t, want.l)
-		kit.True(t, bytes.HasPrefix(c.Request().PrivateData[:], []byte(want.private)), "request at the listener by "+want.name, want.private, "%q", c.Request().PrivateData[:16])
-		kit.OK(t, c.Close(), "cm.Conn.Close of a request")
+		kit.True(t, bytes.HasPrefix(c.Request().PrivateData[:], []byte(want.private)),
+			"private data of the request at the listener by "+want.name, want.private, "%q",
+			c.Request().PrivateData[:16])
+		kit.OK(t, c.Close(), "cm.Conn.Close of a pending request")
 		_, err := await()
 		kit.True(t, err != nil, "cm.Service.Connect", "a rejection", "success")
 	}
@@ -403,7 +428,7 @@ var CMConn09 = connects.Must("CM-Conn-09", "IBTA 12.9", "cm",
 
 var _ = connects.Case(validate.Case{
 	ID:    "cm.connect.many",
-	Title: "60 connections, in both directions at once",
+	Title: "60 connections, in both directions at the same time",
 	Run:   connectMany,
 }, CMConn09)
 
@@ -427,8 +452,9 @@ func connectMany(t *validate.T) {
 			q := active[i]
 			t.Go(func() {
 				done <- func() error {
-					c, err := managers[d.from].Connect(t.Context(), cm.ConnectConfig{Service: service, RetryCount: 7, RNRRetry: 7,
-						QP: cm.QP{Num: q.Num(), Type: ci.RC, StartPSN: q.PSN}, Primary: d.from.path(d.to)})
+					c, err := managers[d.from].Connect(t.Context(),
+						cm.ConnectConfig{Service: service, RetryCount: 7, RNRRetry: 7,
+							QP: cm.QP{Num: q.Num(), Type: ci.RC, StartPSN: q.PSN}, Primary: d.from.path(d.to)})
 					if err != nil {
 						return fmt.Errorf("Connect: %w", err)
 					}
@@ -448,7 +474,8 @@ func connectMany(t *validate.T) {
 					if err := raise(q2, c, ci.QPInit, ci.QPRTR); err != nil {
 						return err
 					}
-					if err := c.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: q2.Num(), Type: ci.RC}, RNRRetry: 7}); err != nil {
+					if err := c.Accept(t.Context(),
+						cm.AcceptConfig{QP: cm.QP{Num: q2.Num(), Type: ci.RC}, RNRRetry: 7}); err != nil {
 						return fmt.Errorf("Accept: %w", err)
 					}
 					return raise(q2, c, ci.QPRTS)
@@ -461,7 +488,7 @@ func connectMany(t *validate.T) {
 		case err := <-done:
 			kit.OK(t, err, "one of the connections")
 		case <-t.Context().Done():
-			t.Failf("60 connections", "both ends of all established", "%d of %d ends", i, 4*n)
+			t.Failf("60 connections", "both ends of all connections established", "%d of %d ends", i, 4*n)
 		}
 	}
 	for s, list := range qps {
@@ -470,7 +497,8 @@ func connectMany(t *validate.T) {
 			attr, err := q.Query()
 			kit.OK(t, err, "QP.Query")
 			kit.Equal(t, "state of a connected QP", attr.State, ci.QPRTS)
-			kit.True(t, !peers[attr.DestNum], "destination QP", "another one for each QP of "+fmt.Sprint(s.port), "%#x twice", attr.DestNum)
+			kit.True(t, !peers[attr.DestNum], "destination QP", "a different one for each QP of "+fmt.Sprint(s.port),
+				"%#x twice", attr.DestNum)
 			peers[attr.DestNum] = true
 		}
 	}

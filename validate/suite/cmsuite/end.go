@@ -11,13 +11,13 @@ import (
 	"ciddk/validate/kit"
 )
 
-// How connections end, and how their alternate paths change.
+// Ends of connections, and changes of their alternate paths.
 var ends = area()
 
-// soon is when nothing more is expected to come of what has been done.
+// soon returns the time until which a case waits for messages that must not arrive.
 func soon() time.Time { return time.Now().Add(20 * time.Millisecond) }
 
-// ending is a connection of side a's manager with the script, established.
+// ending returns an established connection between the manager of side a and the script.
 func ending(t *validate.T, change func(*mad.REQ)) (y *end, p *script, q *mad.REQ, r *mad.REP) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q = p.req(service, 0x321)
@@ -28,11 +28,12 @@ func ending(t *validate.T, change func(*mad.REQ)) (y *end, p *script, q *mad.REQ
 }
 
 func (e *end) disconnecting(private []byte) func() ([]byte, error) {
-	return result(e.side.t, "cm.Conn.Disconnect", func(ctx context.Context) ([]byte, error) { return e.Disconnect(ctx, private) })
+	return result(e.side.t, "cm.Conn.Disconnect",
+		func(ctx context.Context) ([]byte, error) { return e.Disconnect(ctx, private) })
 }
 
 var CMEnd01 = ends.Must("CM-End-01", "IBTA 12.6.10", "cm, Conn.Disconnect",
-	"The DREQ carries both communication IDs and the peer's QP number; the DREP ends the connection.")
+	"The DREQ carries both communication IDs and the peer's QP number. The DREP ends the connection.")
 
 var _ = ends.Case(validate.Case{ID: "cm.end.dreq", Title: "each field of the DREQ", Run: endForm}, CMEnd01)
 
@@ -41,9 +42,9 @@ func endForm(t *validate.T) {
 	awaitEnd := y.disconnecting(private('d', mad.DREQPrivateLen))
 	d, m := expect[*mad.DREQ](p, "DREQ")
 	kit.Equal(t, "communication IDs", [2]uint32{d.LocalCommID, d.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
-	kit.Equal(t, "remote QP", d.RemoteQPN, 0x321)
+	kit.Equal(t, "QP number of the peer in the DREQ", d.RemoteQPN, 0x321)
 	kit.SameBytes(t, "private data", d.PrivateData[:], private('d', mad.DREQPrivateLen))
-	inState(t, y, cm.StateDREQSent, "after DREQ")
+	inState(t, y, cm.StateDREQSent, "after the DREQ")
 	e := &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID}
 	copy(e.PrivateData[:], private('e', mad.DREPPrivateLen))
 	p.send(m.TID, e)
@@ -53,19 +54,20 @@ func endForm(t *validate.T) {
 }
 
 var CMEnd02 = ends.Must("CM-End-02", "IBTA 12.9.8.5", "cm, Conn.Disconnect",
-	"A DREQ without a reply is retransmitted unchanged; after the last retry the connection ends.")
+	"A DREQ without a reply is retransmitted unchanged. After the last retry the connection ends.")
 
 var _ = ends.Case(validate.Case{ID: "cm.end.retry", Title: "a DREQ without a reply", Run: endRetry}, CMEnd02)
 
 func endRetry(t *validate.T) {
 	const retries = 2
-	y, p, _, _ := ending(t, func(q *mad.REQ) { q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 12, 12 }) // 17 ms
+	y, p, _, _ := ending(t,
+		func(q *mad.REQ) { q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 12, 12 }) // 17 ms
 	awaitEnd := y.disconnecting(nil)
 	first, m := expect[*mad.DREQ](p, "DREQ")
 	for range retries {
-		again, m2 := expect[*mad.DREQ](p, "DREQ again")
-		kit.Equal(t, "DREQ sent again", *again, *first)
-		kit.Equal(t, "transaction ID of a DREQ sent again", m2.TID, m.TID)
+		again, m2 := expect[*mad.DREQ](p, "retransmission of the DREQ")
+		kit.Equal(t, "retransmitted DREQ", *again, *first)
+		kit.Equal(t, "transaction ID of the retransmitted DREQ", m2.TID, m.TID)
 	}
 	_, err := awaitEnd()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Conn.Disconnect", "cm.ErrTimeout", "%v", err)
@@ -73,7 +75,7 @@ func endRetry(t *validate.T) {
 }
 
 var CMEnd03 = ends.Must("CM-End-03", "IBTA 12.9.7.1", "cm",
-	"A duplicate DREQ is answered with a DREP again, in time-wait as well.")
+	"A duplicate DREQ is answered with a DREP again, also in time-wait.")
 
 var _ = ends.Case(validate.Case{ID: "cm.end.dreq-again", Title: "the DREQ arrives three times", Run: endAgain}, CMEnd03)
 
@@ -85,16 +87,17 @@ func endAgain(t *validate.T) {
 	kit.OK(t, y.AnswerDisconnect([]byte("bye")), "cm.Conn.AnswerDisconnect")
 	for i := range 3 {
 		e, m := expect[*mad.DREP](p, "DREP")
-		kit.Equal(t, "communication IDs", [2]uint32{e.LocalCommID, e.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+		kit.Equal(t, "communication IDs", [2]uint32{e.LocalCommID, e.RemoteCommID},
+			[2]uint32{r.LocalCommID, q.LocalCommID})
 		kit.Equal(t, "transaction ID", m.TID, 0x2000)
 		if i < 2 {
 			p.send(0x2000, d)
 		}
 	}
-	// A DREQ for an unknown connection gets a DREP, too: otherwise the peer waits until its retries end.
+	// A DREQ for an unknown connection must get a DREP, too. Otherwise the peer retries in vain.
 	p.send(0x3000, &mad.DREQ{LocalCommID: 0x1111, RemoteCommID: ^r.LocalCommID, RemoteQPN: 4})
-	e, _ := expect[*mad.DREP](p, "DREP for a connection that is not known")
-	kit.Equal(t, "remote communication ID", e.RemoteCommID, 0x1111)
+	e, _ := expect[*mad.DREP](p, "DREP for an unknown connection")
+	kit.Equal(t, "remote communication ID of the DREP", e.RemoteCommID, 0x1111)
 }
 
 var CMEnd04 = ends.Must("CM-End-04", "IBTA 12.9.7.1", "cm, Conn.Disconnect",
@@ -103,15 +106,16 @@ var CMEnd04 = ends.Must("CM-End-04", "IBTA 12.9.7.1", "cm, Conn.Disconnect",
 var _ = ends.Case(validate.Case{ID: "cm.end.both", Title: "both ends disconnect", Run: endBoth}, CMEnd04)
 
 func endBoth(t *validate.T) {
-	y, p, q, r := ending(t, func(q *mad.REQ) { q.Primary.AckTimeout = 20 }) // time-wait lasts 4 s, so that it is seen on a busy machine
+	// time-wait lasts 4 s, so that the state can be observed on a busy machine
+	y, p, q, r := ending(t, func(q *mad.REQ) { q.Primary.AckTimeout = 20 })
 	awaitEnd := y.disconnecting(nil)
 	_, m := expect[*mad.DREQ](p, "DREQ")
 	p.send(0x2000, &mad.DREQ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN})
-	expect[*mad.DREP](p, "DREP for a DREQ that crossed ours")
+	expect[*mad.DREP](p, "DREP for a DREQ that crossed the manager's own")
 	p.send(m.TID, &mad.DREP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID})
 	_, err := awaitEnd()
 	kit.OK(t, err, "cm.Conn.Disconnect")
-	inState(t, y, cm.StateTimeWait, "after both disconnected")
+	inState(t, y, cm.StateTimeWait, "after both ends disconnected")
 }
 
 var CMEnd05 = ends.Must("CM-End-05", "IBTA 12.9.8.3.1", "cm, EventRejected",
@@ -125,14 +129,20 @@ var _ = ends.Case(validate.Case{
 
 func endStale(t *validate.T) {
 	y, p, q, r := ending(t, nil)
-	p.send(5, &mad.REJ{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, Message: mad.WhichOther, Reason: mad.RejStaleConnection})
-	e := event(t, y, cm.EventRejected, "event of a connection that the peer calls stale")
+	p.send(5, &mad.REJ{
+		LocalCommID:  q.LocalCommID,
+		RemoteCommID: r.LocalCommID,
+		Message:      mad.WhichOther,
+		Reason:       mad.RejStaleConnection,
+	})
+	e := event(t, y, cm.EventRejected, "event after a REJ with reason stale connection")
 	var rej *cm.RejectError
-	kit.True(t, errors.As(e.Err, &rej) && rej.Reason == mad.RejStaleConnection, "reason in the event", "stale connection", "%v", e.Err)
+	kit.True(t, errors.As(e.Err, &rej) && rej.Reason == mad.RejStaleConnection, "reason in the event",
+		"stale connection", "%v", e.Err)
 }
 
 var CMEnd06 = ends.Must("CM-End-06", "IBTA 12.8.1", "cm, EventAlternate, AnswerAlternate",
-	"A LAP reaches the consumer; its answer is sent as an APR, and sent again when the LAP arrives again.")
+	"A LAP is reported to the consumer. Its answer is sent as an APR, and again when the LAP is repeated.")
 
 var _ = ends.Case(validate.Case{
 	ID:    "cm.alternate",
@@ -142,30 +152,37 @@ var _ = ends.Case(validate.Case{
 
 func alternate(t *validate.T) {
 	y, p, q, r := ending(t, nil)
-	lap := &mad.LAP{LocalCommID: q.LocalCommID, RemoteCommID: r.LocalCommID, RemoteQPN: r.LocalQPN, RemoteTimeout: 18, Alternate: q.Primary}
+	lap := &mad.LAP{
+		LocalCommID:   q.LocalCommID,
+		RemoteCommID:  r.LocalCommID,
+		RemoteQPN:     r.LocalQPN,
+		RemoteTimeout: 18,
+		Alternate:     q.Primary,
+	}
 	lap.Alternate.LocalGID[15] ^= 0x40 // another port of the peer
 	copy(lap.PrivateData[:], private('l', mad.LAPPrivateLen))
 	p.send(0x5000, lap)
-	e := event(t, y, cm.EventAlternate, "event of an end whose peer proposes a path")
+	e := event(t, y, cm.EventAlternate, "event after a LAP")
 	kit.SameBytes(t, "private data of the LAP", e.Private, lap.PrivateData[:])
-	kit.True(t, e.LAP != nil && *e.LAP == *lap, "proposal in the event", "as sent", "%+v", e.LAP)
+	kit.True(t, e.LAP != nil && *e.LAP == *lap, "LAP in the event", "the LAP that was sent", "%+v", e.LAP)
 	kit.OK(t, y.AnswerAlternate(mad.APRRejected, []byte("info"), []byte("private")), "cm.Conn.AnswerAlternate")
 	first, m := expect[*mad.APR](p, "APR")
 	kit.Equal(t, "status", first.Status, mad.APRRejected)
 	kit.Equal(t, "transaction ID", m.TID, 0x5000)
-	kit.Equal(t, "communication IDs", [2]uint32{first.LocalCommID, first.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
+	kit.Equal(t, "communication IDs", [2]uint32{first.LocalCommID, first.RemoteCommID},
+		[2]uint32{r.LocalCommID, q.LocalCommID})
 	kit.SameBytes(t, "additional information", first.AdditionalInfo(), []byte("info"))
 	kit.SameBytes(t, "private data of the APR", first.PrivateData[:7], []byte("private"))
 	p.send(0x5000, lap)
-	again, _ := expect[*mad.APR](p, "APR for a LAP that came again")
-	kit.Equal(t, "APR for a LAP that came again", *again, *first)
-	inState(t, y, cm.StateEstablished, "after a proposal that was refused")
+	again, _ := expect[*mad.APR](p, "APR for a duplicate LAP")
+	kit.Equal(t, "APR for a duplicate LAP", *again, *first)
+	inState(t, y, cm.StateEstablished, "after a rejected LAP")
 }
 
 var CMEnd07 = ends.Must("CM-End-07", "IBTA 12.9", "cm, Service.Close",
-	"A manager that closes disconnects its connections.")
+	"Closing a manager disconnects its connections.")
 
-var _ = ends.Case(validate.Case{ID: "cm.end.close", Title: "the manager closes", Run: endClose}, CMEnd07)
+var _ = ends.Case(validate.Case{ID: "cm.end.close", Title: "the manager is closed", Run: endClose}, CMEnd07)
 
 func endClose(t *validate.T) {
 	a, b := sides(t)
@@ -177,7 +194,7 @@ func endClose(t *validate.T) {
 	q := p.req(service, 0x321)
 	r := p.established(y, l, q)
 	kit.OK(t, m.Close(), "cm.Service.Close")
-	d, _ := expect[*mad.DREQ](p, "DREQ of a manager that closes")
+	d, _ := expect[*mad.DREQ](p, "DREQ of a closing manager")
 	kit.Equal(t, "communication IDs", [2]uint32{d.LocalCommID, d.RemoteCommID}, [2]uint32{r.LocalCommID, q.LocalCommID})
 	_, err = l.Accept(t.Context())
 	kit.True(t, errors.Is(err, cm.ErrClosed), "cm.Listener.Accept of a closed manager", "cm.ErrClosed", "%v", err)

@@ -16,11 +16,11 @@ import (
 var lookups = area()
 
 var CMSidr01 = lookups.Must("CM-Sidr-01", "IBTA 12.11", "cm, Service.Lookup, LookupRequest.Accept",
-	"A lookup returns the QP number, Q_Key and private data of the other end, and datagrams sent to that QP arrive.")
+	"A lookup returns the QP number, Q_Key and private data of the other end. Datagrams sent to that QP arrive.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.resolve",
-	Title: "resolve, then send",
+	Title: "resolve a service, then send a datagram",
 	Needs: validate.Needs{Caps: ci.CapUD},
 	Run:   lookup,
 }, CMSidr01)
@@ -36,7 +36,8 @@ func lookup(t *validate.T) {
 		e.Init().RTR(nil).RTS()
 	}
 	await := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
-		return ma.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Private: private('q', mad.SIDRREQPrivateLen)})
+		return ma.Lookup(ctx,
+			cm.LookupConfig{Service: service, Path: a.path(b), Private: private('q', mad.SIDRREQPrivateLen)})
 	})
 	ctx, cancel := wait(t)
 	defer cancel()
@@ -50,7 +51,7 @@ func lookup(t *validate.T) {
 	kit.Equal(t, "Q_Key", got.QKey, p.B.Config.QKey)
 	kit.SameBytes(t, "private data of the SIDR_REP", got.Private, private('p', mad.SIDRREPPrivateLen))
 	av, err := p.A.PD.CreateAV(got.From.AV)
-	kit.OK(t, err, "PD.CreateAV of the address that the answer came from")
+	kit.OK(t, err, "PD.CreateAV with the source address of the reply")
 	t.Cleanup(func() { kit.OK(t, av.Destroy(), "AV.Destroy") })
 	p.A.Dest = ci.Dest{AV: av, QPN: got.QPN, QKey: got.QKey}
 	p.A.Exchange(p.B, 100)
@@ -66,7 +67,7 @@ func unresolved(t *validate.T, err error, want mad.SIDRStatus) *cm.LookupError {
 }
 
 var CMSidr02 = lookups.Must("CM-Sidr-02", "IBTA 12.11.2.1", "cm, LookupRequest.Reject",
-	"A lookup that is rejected or that has no listener ends with the status that IBTA assigns to it.")
+	"A lookup that is rejected or that has no listener ends with the status that IBTA assigns to the cause.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.refuse",
@@ -77,16 +78,16 @@ var _ = lookups.Case(validate.Case{
 func lookupRefused(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
-	ask := func(s mad.ServiceID) func() (*cm.LookupReply, error) {
+	resolve := func(s mad.ServiceID) func() (*cm.LookupReply, error) {
 		return result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
 			return ma.Lookup(ctx, cm.LookupConfig{Service: s, Path: a.path(b)})
 		})
 	}
-	listen(t, mb, cm.ListenConfig{}) // for REQ, not for SIDR
-	_, err := ask(service)()
+	listen(t, mb, cm.ListenConfig{}) // for REQ and not for SIDR
+	_, err := resolve(service)()
 	_ = unresolved(t, err, mad.SIDRUnsupportedService)
 	l := listen(t, mb, cm.ListenConfig{Service: service + 1, Datagram: true})
-	await := ask(service + 1)
+	await := resolve(service + 1)
 	ctx, cancel := wait(t)
 	defer cancel()
 	r, err := l.AcceptLookup(ctx)
@@ -99,7 +100,8 @@ func lookupRefused(t *validate.T) {
 }
 
 var CMSidr03 = lookups.Must("CM-Sidr-03", "IBTA 12.11.1", "cm, LookupConfig",
-	"A SIDR_REQ without a reply is retransmitted unchanged; a duplicate one is answered again, as before.")
+	"A SIDR_REQ without a reply is retransmitted unchanged. A duplicate SIDR_REQ is answered again with the same "+
+		"reply.")
 
 var _ = lookups.Case(validate.Case{
 	ID:    "cm.sidr.again",
@@ -112,21 +114,22 @@ func lookupAgain(t *validate.T) {
 	p := newScript(t, b, a)
 	m := a.manager()
 	await := result(t, "cm.Service.Lookup", func(ctx context.Context) (*cm.LookupReply, error) {
-		return m.Lookup(ctx, cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 100 * time.Millisecond, Retries: 7})
+		return m.Lookup(ctx,
+			cm.LookupConfig{Service: service, Path: a.path(b), Timeout: 100 * time.Millisecond, Retries: 7})
 	})
 	first, h := expect[*mad.SIDRREQ](p, "SIDR_REQ")
-	second, h2 := expect[*mad.SIDRREQ](p, "SIDR_REQ again")
-	kit.Equal(t, "SIDR_REQ sent again", *second, *first)
-	kit.Equal(t, "transaction ID of a SIDR_REQ sent again", h2.TID, h.TID)
-	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID + 1, QPN: 3, ServiceID: service}) // not this one's
+	second, h2 := expect[*mad.SIDRREQ](p, "retransmission of the SIDR_REQ")
+	kit.Equal(t, "retransmitted SIDR_REQ", *second, *first)
+	kit.Equal(t, "transaction ID of the retransmitted SIDR_REQ", h2.TID, h.TID)
+	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID + 1, QPN: 3, ServiceID: service}) // reply to another request
 	p.send(h.TID, &mad.SIDRREP{RequestID: first.RequestID, QPN: 5, QKey: 6, ServiceID: service})
 	got, err := await()
 	kit.OK(t, err, "cm.Service.Lookup")
 	kit.Equal(t, "QP number and Q_Key", [2]uint32{uint32(got.QPN), uint32(got.QKey)}, [2]uint32{5, 6})
 
 	l := listen(t, m, cm.ListenConfig{Datagram: true})
-	ask := &mad.SIDRREQ{RequestID: p.id(), PKey: 0xffff, ServiceID: service}
-	p.send(70, ask)
+	request := &mad.SIDRREQ{RequestID: p.id(), PKey: 0xffff, ServiceID: service}
+	p.send(70, request)
 	ctx, cancel := wait(t)
 	defer cancel()
 	r, err := l.AcceptLookup(ctx)
@@ -134,12 +137,12 @@ func lookupAgain(t *validate.T) {
 	kit.OK(t, r.Accept(0x42, 0x1234, []byte("hello")), "cm.LookupRequest.Accept")
 	rep, h3 := expectSIDR(p)
 	kit.Equal(t, "transaction ID of the SIDR_REP", h3.TID, 70)
-	p.send(70, ask)
+	p.send(70, request)
 	again, _ := expectSIDR(p)
-	kit.Equal(t, "SIDR_REP for a request that came again", *again, *rep)
+	kit.Equal(t, "SIDR_REP for a duplicate SIDR_REQ", *again, *rep)
 }
 
-// expectSIDR is expect of a SIDR_REP, past requests that were sent before the answer came.
+// expectSIDR waits for a SIDR_REP. It skips requests that were sent before the reply arrived.
 func expectSIDR(p *script) (*mad.SIDRREP, message) {
 	for {
 		m := p.recv("SIDR_REP")

@@ -16,27 +16,28 @@ import (
 	"ciddk/validate/kit"
 )
 
-// A class and an attribute of the certifier alone. Vendor range 1 has no OUI and no RMPP.
+// A class and an attribute that only the certifier uses. Vendor range 1 has neither OUI nor RMPP.
 const (
 	vendorClass   = mad.ClassVendor1First
 	vendorVersion = 1
 	vendorAttr    = 0xff10
 )
 
-// Management datagrams over QP1 and QP0.
+// Management datagrams through QP1 and QP0.
 var datagrams = area()
 
 func vendor(methods ...mad.Method) mads.AgentConfig {
 	return mads.AgentConfig{Name: "certifier", Class: vendorClass, Version: vendorVersion, Methods: methods}
 }
 
-// datagram makes one of the vendor class with data that follow from the case's seed.
+// datagram returns a datagram of the vendor class with random data.
 func datagram(t *validate.T, method mad.Method, tid uint64) []byte {
 	b := make([]byte, mad.Size)
 	for i := range b {
 		b[i] = byte(t.Rand().Uint32())
 	}
-	(&mad.Header{BaseVersion: mad.BaseVersion, Class: vendorClass, ClassVersion: vendorVersion, Method: method, TID: tid,
+	(&mad.Header{BaseVersion: mad.BaseVersion, Class: vendorClass, ClassVersion: vendorVersion, Method: method,
+		TID:       tid,
 		Attribute: vendorAttr, Modifier: uint32(tid)}).Put(b)
 	return b
 }
@@ -46,23 +47,23 @@ func recv(t *validate.T, a mads.Agent, where string) *mads.Received {
 	defer cancel()
 	r, err := a.Recv(ctx)
 	if err != nil {
-		t.Failf(where, "a datagram", "none: %v", err)
+		t.Failf(where, "a datagram", "no datagram: %v", err)
 	}
 	return r
 }
 
-// none expects that nothing has come to an agent, after everything sent before has arrived.
+// none expects that an agent receives no further datagram within 10 ms.
 func none(t *validate.T, a mads.Agent, where string) {
 	ctx, cancel := deadline(t, time.Now().Add(10*time.Millisecond))
 	defer cancel()
 	if r, err := a.Recv(ctx); err == nil {
 		h := r.Header()
-		t.Failf(where, "nothing more", "method %v, transaction %#x", h.Method, h.TID)
+		t.Failf(where, "no further datagram", "method %v, transaction %#x", h.Method, h.TID)
 	}
 }
 
 var MADGSI01 = datagrams.Must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send",
-	"A datagram sent to QP1 of a port arrives there complete and once.")
+	"A datagram sent to QP1 of a port arrives there once and complete.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.gsi.send",
@@ -83,7 +84,7 @@ func madSend(t *validate.T) {
 }
 
 var MADGSI02 = datagrams.Must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From",
-	"The source address of a datagram received through QP1 is correct: a reply sent to it arrives.")
+	"The source address of a datagram received through QP1 is correct, and a reply sent to it arrives.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.gsi.address",
@@ -97,20 +98,21 @@ func madAddress(t *validate.T) {
 	kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: datagram(t, mad.Send, 1)}), "mads.Agent.Send")
 	r := recv(t, to, "QP1 of the peer")
 	kit.Equal(t, "source QP", r.From.QPN, 1)
-	kit.Equal(t, "port that received", r.Port, b.port)
+	kit.Equal(t, "port of the received datagram", r.Port, b.port)
 	if b.ca.Port.Link == ci.LinkEthernet {
-		kit.True(t, r.GRH, "GRH of a datagram on Ethernet", "there", "not there")
+		kit.True(t, r.GRH, "GRH of a datagram on Ethernet", "there", "not present")
 		kit.Equal(t, "source GID", r.SGID, a.gid(b))
 		kit.Equal(t, "destination GID", r.DGID, b.gid(a))
 	} else {
 		kit.Equal(t, "source LID", r.From.AV.DLID, a.ca.Port.LID)
 	}
 	back := datagram(t, mad.Send, 2)
-	kit.OK(t, to.Send(&mads.Message{To: r.From, MAD: back}), "mads.Agent.Send to where a datagram came from")
-	kit.SameBytes(t, "datagram sent back", recv(t, from, "QP1 of the sender").MAD, back)
+	kit.OK(t, to.Send(&mads.Message{To: r.From, MAD: back}), "mads.Agent.Send to the source of a datagram")
+	kit.SameBytes(t, "datagram sent back to the source", recv(t, from, "QP1 of the sender").MAD, back)
 }
 
-// answer makes an agent answer requests until it is closed: the response is the request with the R bit.
+// answer registers an agent that answers each request with the same datagram and the R bit. It returns the number of
+// answered requests.
 func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
 	var agent mads.Agent
 	n := new(atomic.Uint64)
@@ -119,8 +121,10 @@ func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
 		<-ready
 		n.Add(1)
 		r.MAD[3] |= 0x80
-		if err := agent.Send(&mads.Message{To: r.From, MAD: r.MAD}); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
-			s.t.Report(validate.Failure{Where: "mads.Agent.Send of a response", Expected: "success", Got: kit.Describe(err)})
+		if err := agent.Send(&mads.Message{To: r.From, MAD: r.MAD}); err != nil &&
+			!errors.Is(err, accesslayer.ErrClosed) {
+			s.t.Report(validate.Failure{Where: "mads.Agent.Send of a response", Expected: "success",
+				Got: kit.Describe(err)})
 		}
 	}
 	agent = s.agent(cfg)
@@ -129,7 +133,8 @@ func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
 }
 
 var MADGSI03 = datagrams.Must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do",
-	"A response completes the request with its transaction ID and no other; the requester sees its own transaction "+
+	"A response completes the request with its transaction ID and no other. The requester receives its own "+
+		"transaction "+
 		"ID in it.")
 
 var _ = datagrams.Case(validate.Case{
@@ -156,9 +161,13 @@ func madRequest(t *validate.T) {
 }
 
 var MADGSI04 = datagrams.Must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do",
-	"Of many requests in progress, each completes with its own response; none is lost, and none completes twice.")
+	"Each of many concurrent requests completes once, with its own response.")
 
-var _ = datagrams.Case(validate.Case{ID: "mad.gsi.many", Title: "400 requests, 40 at a time", Run: madMany}, MADGSI04)
+var _ = datagrams.Case(validate.Case{
+	ID:    "mad.gsi.many",
+	Title: "400 requests, 40 at the same time",
+	Run:   madMany,
+}, MADGSI04)
 
 func madMany(t *validate.T) {
 	const each, workers = 10, 40
@@ -172,15 +181,17 @@ func madMany(t *validate.T) {
 		t.Go(func() {
 			failed <- func() error {
 				for i := range uint64(each) {
-					tid := w<<16 | i // the lower half of the transaction ID is the requester's
+					tid := w<<16 | i // the lower half of the transaction ID belongs to the requester
 					binary.BigEndian.PutUint64(msg[8:], tid)
 					binary.BigEndian.PutUint32(msg[20:], uint32(tid))
-					r, err := from.Do(t.Context(), &mads.Message{To: to, MAD: msg, Timeout: t.Remaining() / 4, Retries: 2})
+					r, err := from.Do(t.Context(),
+						&mads.Message{To: to, MAD: msg, Timeout: t.Remaining() / 4, Retries: 2})
 					if err != nil {
 						return fmt.Errorf("request %d of worker %d: %w", i, w, err)
 					}
 					if h := r.Header(); h.TID != tid || h.Modifier != uint32(tid) {
-						return fmt.Errorf("request %#x got the response of %#x (transaction ID %#x)", tid, h.Modifier, h.TID)
+						return fmt.Errorf("request %#x got the response of %#x (transaction ID %#x)", tid, h.Modifier,
+							h.TID)
 					}
 				}
 				return nil
@@ -190,9 +201,10 @@ func madMany(t *validate.T) {
 	for range workers {
 		select {
 		case err := <-failed:
-			kit.OK(t, err, "mads.Agent.Do, 40 at a time")
+			kit.OK(t, err, "mads.Agent.Do of 40 concurrent workers")
 		case <-t.Context().Done():
-			t.Failf("mads.Agent.Do, 40 at a time", "each ends", "%d of %d requests were served", served.Load(), each*workers)
+			t.Failf("mads.Agent.Do of 40 concurrent workers", "an end of each request by the deadline",
+				"%d of %d requests were served", served.Load(), each*workers)
 		}
 	}
 	kit.True(t, served.Load() >= each*workers, "requests that arrived", fmt.Sprint(each*workers), "%d", served.Load())
@@ -222,22 +234,22 @@ func madDispatch(t *validate.T) {
 	send(mad.Get, vendorVersion, 1)
 	send(mad.Set, vendorVersion, 2)
 	send(mad.Set, vendorVersion+1, 3)
-	send(mad.Send, vendorVersion, 4) // no agent has this method
+	send(mad.Send, vendorVersion, 4) // no agent is registered for this method
 	send(mad.Get, vendorVersion, 5)
 	for _, want := range kit.Variants(t, "", []struct {
 		agent mads.Agent
 		tid   uint64
 	}{{get, 1}, {set, 2}, {next, 3}, {get, 5}}) {
-		h := recv(t, want.agent, fmt.Sprintf("the agent of transaction %d", want.tid)).Header()
-		kit.Equal(t, "transaction received", h.TID, want.tid)
+		h := recv(t, want.agent, fmt.Sprintf("datagram for the agent of transaction %d", want.tid)).Header()
+		kit.Equal(t, "transaction ID of the datagram", h.TID, want.tid)
 	}
 	for _, agent := range kit.Variants(t, "agent", []mads.Agent{get, set, next}) {
-		none(t, agent, "an agent that has all its datagrams")
+		none(t, agent, "agent that has received all its datagrams")
 	}
 }
 
 var MADGSI06 = datagrams.Must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries",
-	"A request without a response is sent once and again for each retry, unchanged, and then fails with a timeout.")
+	"A request without a response is sent once, retransmitted unchanged for each retry, and then fails with a timeout.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.gsi.retry",
@@ -248,7 +260,7 @@ var _ = datagrams.Case(validate.Case{
 func madRetry(t *validate.T) {
 	a, b := sides(t)
 	const retries = 3
-	deaf := b.agent(vendor(mad.Get))
+	silent := b.agent(vendor(mad.Get))
 	from := a.agent(vendor())
 	msg := datagram(t, mad.Get, 77)
 	ctx, cancel := wait(t)
@@ -256,16 +268,17 @@ func madRetry(t *validate.T) {
 	start := time.Now()
 	_, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: 10 * time.Millisecond, Retries: retries})
 	kit.True(t, errors.Is(err, ci.Timeout), "mads.Agent.Do without a response", "status Timeout", "%v", err)
-	kit.True(t, time.Since(start) >= (retries+1)*10*time.Millisecond, "time until it ended", "four times 10 ms or more", "%v", time.Since(start))
+	kit.True(t, time.Since(start) >= (retries+1)*10*time.Millisecond, "time until mads.Agent.Do failed",
+		"at least four times 10 ms", "%v", time.Since(start))
 	var first []byte
 	for i := range retries + 1 {
-		r := recv(t, deaf, fmt.Sprintf("request as sent the %d. time", i+1))
+		r := recv(t, silent, fmt.Sprintf("transmission %d of the request", i+1))
 		if first == nil {
 			first = r.MAD
 		}
-		kit.SameBytes(t, "request sent again", r.MAD, first)
+		kit.SameBytes(t, "retransmitted request", r.MAD, first)
 	}
-	none(t, deaf, "the peer after the request and its retries")
+	none(t, silent, "peer after the request and its retries")
 }
 
 var MADGSI07 = datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",
@@ -279,54 +292,58 @@ var _ = datagrams.Case(validate.Case{
 
 func madSegments(t *validate.T) {
 	a, b := sides(t)
-	cfg := mads.AgentConfig{Name: "certifier", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin, RMPP: true}
+	cfg := mads.AgentConfig{Name: "certifier", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
+		RMPP: true}
 	from := a.agent(cfg)
 	cfg.Methods = []mad.Method{mad.GetTable}
 	answer(b, cfg)
-	for _, n := range kit.Variants(t, "bytes", []int{0, 1, mad.SADataLen, mad.SADataLen + 1, 2 * mad.SADataLen, 90*mad.SADataLen - 1}) {
+	for _, n := range kit.Variants(t, "bytes",
+		[]int{0, 1, mad.SADataLen, mad.SADataLen + 1, 2 * mad.SADataLen, 90*mad.SADataLen - 1}) {
 		msg := make([]byte, mad.SAHeaderLen+n)
 		for i := range msg {
 			msg[i] = byte(t.Rand().Uint32())
 		}
 		clear(msg[mad.HeaderLen:mad.RMPPEnd])
-		(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin, ClassVersion: mad.ClassVersionSubnetAdmin,
-			Method: mad.GetTable, TID: uint64(n) + 1, Attribute: mad.AttrPathRecord}).Put(msg)
+		(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin,
+			ClassVersion: mad.ClassVersionSubnetAdmin,
+			Method:       mad.GetTable, TID: uint64(n) + 1, Attribute: mad.AttrPathRecord}).Put(msg)
 		ctx, cancel := wait(t)
 		r, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: t.Remaining()})
 		cancel()
-		where := fmt.Sprintf("response of %d bytes of data", n)
+		where := fmt.Sprintf("response with %d bytes of data", n)
 		kit.OK(t, err, "mads.Agent.Do, "+where)
-		kit.Equal(t, "length, "+where, len(r.MAD), len(msg))
+		kit.Equal(t, "length of the "+where, len(r.MAD), len(msg))
 		kit.SameBytes(t, where, r.MAD[mad.RMPPEnd:len(msg)], msg[mad.RMPPEnd:])
 	}
 }
 
 var MADGSI08 = datagrams.Must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads",
-	"When the HCA is removed, requests in progress end, and no object of the driver is left.")
+	"When the HCA is removed, pending requests end, and no object of the driver is left.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.gsi.remove",
-	Title: "remove the HCA while a request waits",
+	Title: "remove the HCA during a request",
 	Run:   madRemove,
 }, MADGSI08)
 
 func madRemove(t *validate.T) {
 	a, b := sides(t)
-	deaf := b.agent(vendor(mad.Get))
+	silent := b.agent(vendor(mad.Get))
 	from := a.agent(vendor())
 	msg := datagram(t, mad.Get, 5)
-	end := result(t, "mads.Agent.Do when the HCA was removed", func(ctx context.Context) (*mads.Received, error) {
+	end := result(t, "mads.Agent.Do after the HCA was removed", func(ctx context.Context) (*mads.Received, error) {
 		return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: time.Hour})
 	})
-	recv(t, deaf, "the request")
+	recv(t, silent, "request at the peer")
 	kit.OK(t, a.al.Deregister(a.hca.Info().GUID), "AL.Deregister")
 	_, err := end()
-	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do when the HCA was removed", "ErrClosed", "%v", err)
-	kit.Equal(t, "ports with services", len(a.mads.Ports()), 0)
+	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do after the HCA was removed", "ErrClosed", "%v",
+		err)
+	kit.Equal(t, "ports with MAD services", len(a.mads.Ports()), 0)
 }
 
 var MADSMI01 = datagrams.Must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement",
-	"A subnet management datagram sent to QP0 of a peer is answered from there.")
+	"A subnet management datagram sent to QP0 of a peer is answered from QP0.")
 
 var _ = datagrams.Case(validate.Case{
 	ID:    "mad.smi.request",
@@ -339,7 +356,8 @@ func madSubnet(t *validate.T) {
 	a, b := sides(t)
 	from := a.agent(mads.AgentConfig{Name: "certifier", SubnetManagement: true})
 	msg := make([]byte, mad.Size)
-	(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetLID, ClassVersion: mad.ClassVersionSubnet, Method: mad.Get, TID: 9,
+	(&mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetLID, ClassVersion: mad.ClassVersionSubnet,
+		Method: mad.Get, TID: 9,
 		Attribute: mad.AttrNodeInfo}).Put(msg)
 	to := a.to(b)
 	to.QPN = 0

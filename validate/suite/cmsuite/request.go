@@ -2,6 +2,7 @@ package cmsuite
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 	"ciddk/validate/kit"
 )
 
-// The manager under test sends the REQ; the certifier replies, message by message.
+// Requests. The manager under test sends the REQ, and the certifier replies message by message.
 var requests = area()
 
-// connecting makes a request of side a's manager to the script on side b.
+// connecting starts a request of the manager of side a to the script on side b.
 func connecting(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *script, await func() (cm.Conn, error)) {
 	a, b := sides(t)
 	p = newScript(t, b, a)
@@ -27,18 +28,20 @@ func connecting(t *validate.T, change func(*cm.ConnectConfig)) (x *end, p *scrip
 	if change != nil {
 		change(&cfg)
 	}
-	return x, p, result(t, "cm.Service.Connect", func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
+	return x, p, result(t, "cm.Service.Connect",
+		func(ctx context.Context) (cm.Conn, error) { return m.Connect(ctx, cfg) })
 }
 
 var CMReq01 = requests.Must("CM-Req-01", "IBTA 12.6.5", "cm, ConnectConfig",
-	"A REQ carries the service ID, QP number, starting PSN, retry counts and path that the consumer gave; fields "+
-		"without a meaning are zero.")
+	"A REQ carries the service ID, QP number, starting PSN, retry counts and path that the consumer set. Fields "+
+		"that have no meaning for the service are zero.")
 
 var _ = requests.Case(validate.Case{ID: "cm.request.form", Title: "each field of the REQ", Run: requestForm}, CMReq01)
 
 func requestForm(t *validate.T) {
 	x, p, await := connecting(t, func(c *cm.ConnectConfig) {
-		c.MaxRetries, c.RetryCount, c.RNRRetry, c.ResponseTime, c.RemoteResponseTime = 9, 5, 6, 19, 21
+		c.MaxRetries, c.RetryCount, c.RNRRetry = 9, 5, 6
+		c.ResponseTime, c.RemoteResponseTime = 19, 21
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
 	here := x.side.ca.Port
@@ -54,10 +57,10 @@ func requestForm(t *validate.T) {
 	kit.Equal(t, "retry count", q.RetryCount, 5)
 	kit.Equal(t, "RNR retry count", q.RNRRetryCount, 6)
 	kit.Equal(t, "P_Key", q.PKey&0x7fff, uint16(here.PKeys[0])&0x7fff)
-	kit.True(t, int(q.PathMTU.Bytes()) <= here.MTU.Bytes(), "path MTU", "at most the port's", "%v", q.PathMTU)
+	kit.True(t, int(q.PathMTU.Bytes()) <= here.MTU.Bytes(), "path MTU", "at most that of the port", "%v", q.PathMTU)
 	kit.Equal(t, "initiator depth", q.InitiatorDepth, *x.Config.InitDepth)
 	kit.Equal(t, "responder resources", q.ResponderRes, *x.Config.RespRes)
-	kit.Equal(t, "RD fields: Q_Key, EE contexts", [3]uint32{q.LocalQKey, q.LocalEECN, q.RemoteEECN}, [3]uint32{})
+	kit.Equal(t, "fields for RD: Q_Key, EE contexts", [3]uint32{q.LocalQKey, q.LocalEECN, q.RemoteEECN}, [3]uint32{})
 	kit.True(t, !q.RDCExists, "RDC exists", "false", "true")
 	kit.True(t, !q.HasAlternate(), "alternate path", "none", "%+v", q.Alternate)
 	kit.Equal(t, "remote GID", ci.GID(q.Primary.RemoteGID), p.here.gid(p.there))
@@ -99,15 +102,15 @@ func requestRTU(t *validate.T) {
 	kit.SameBytes(t, "private data of the RTU", u.PrivateData[:], private('u', mad.RTUPrivateLen))
 	attr, err := x.End.QP.Query()
 	kit.OK(t, err, "QP.Query")
-	kit.Equal(t, "destination QP as Conn.QPAttr set it", attr.DestNum, 0x123)
-	kit.Equal(t, "PSN expected as Conn.QPAttr set it", attr.RQPSN, ci.PSN(q.StartingPSN))
-	kit.Equal(t, "PSN to begin with as Conn.QPAttr set it", attr.SQPSN, 9)
-	kit.Equal(t, "RNR retry count as Conn.QPAttr set it", attr.RNRRetry, 7)
-	kit.Equal(t, "retry count as Conn.QPAttr set it", attr.RetryCount, 5)
+	kit.Equal(t, "destination QP that Conn.QPAttr set", attr.DestNum, 0x123)
+	kit.Equal(t, "expected PSN that Conn.QPAttr set", attr.RQPSN, ci.PSN(q.StartingPSN))
+	kit.Equal(t, "first PSN that Conn.QPAttr set", attr.SQPSN, 9)
+	kit.Equal(t, "RNR retry count that Conn.QPAttr set", attr.RNRRetry, 7)
+	kit.Equal(t, "retry count that Conn.QPAttr set", attr.RetryCount, 5)
 }
 
 var CMReq03 = requests.Must("CM-Req-03", "IBTA 12.9.8.5", "cm, ConnectConfig.MaxRetries, ResponseTime",
-	"A REQ without a reply is retransmitted unchanged, as often as Max CM Retries says; then Connect fails.")
+	"A REQ without a reply is retransmitted unchanged, as often as Max CM Retries says. Then Connect fails.")
 
 var _ = requests.Case(validate.Case{ID: "cm.request.retry", Title: "a REQ without a reply", Run: requestRetry}, CMReq03)
 
@@ -118,22 +121,22 @@ func requestRetry(t *validate.T) {
 	})
 	first, m := expect[*mad.REQ](p, "REQ")
 	for range retries {
-		again := p.recv("REQ again")
-		kit.Equal(t, "transaction ID of a REQ sent again", again.TID, m.TID)
+		again := p.recv("retransmission of the REQ")
+		kit.Equal(t, "transaction ID of the retransmitted REQ", again.TID, m.TID)
 		r, ok := again.msg.(*mad.REQ)
-		kit.True(t, ok, "message without a reply", "REQ", "%s", describe(again.msg))
-		kit.Equal(t, "REQ sent again", *r, *first)
+		kit.True(t, ok, "message after a REQ without a reply", "REQ", "%s", describe(again.msg))
+		kit.Equal(t, "retransmitted REQ", *r, *first)
 	}
 	_, err := await()
 	kit.True(t, errors.Is(err, cm.ErrTimeout), "cm.Service.Connect", "cm.ErrTimeout", "%v", err)
-	p.quiet("after the last REQ", func(m message) bool { // it may tell the peer
+	p.quiet("after the last REQ", func(m message) bool { // it may send the peer a REJ
 		rej, ok := m.msg.(*mad.REJ)
 		return ok && rej.Reason == mad.RejTimeout
 	})
 }
 
 var CMReq04 = requests.Must("CM-Req-04", "IBTA 12.9.8.5", "cm, Conn.Confirm",
-	"A REP that arrives again after the RTU is answered with the RTU again.")
+	"A duplicate REP after the RTU is answered with the same RTU.")
 
 var _ = requests.Case(validate.Case{
 	ID:    "cm.request.rep-again",
@@ -154,14 +157,14 @@ func requestAgain(t *validate.T) {
 	first, _ := expect[*mad.RTU](p, "RTU")
 	for range 2 {
 		p.send(m.TID, rep)
-		again, _ := expect[*mad.RTU](p, "RTU for a REP that came again")
-		kit.Equal(t, "RTU sent again", *again, *first)
+		again, _ := expect[*mad.RTU](p, "RTU for a duplicate REP")
+		kit.Equal(t, "RTU for a duplicate REP", *again, *first)
 	}
-	inState(t, x, cm.StateEstablished, "after repeated REPs")
+	inState(t, x, cm.StateEstablished, "after duplicate REPs")
 }
 
 var CMReq05 = requests.Must("CM-Req-05", "IBTA 12.6.6", "cm, Service.Connect",
-	"An MRA grants the peer the time that it names, and no REQ is retransmitted meanwhile.")
+	"After an MRA the manager waits for the service timeout of the MRA and retransmits no REQ until then.")
 
 var _ = requests.Case(validate.Case{
 	ID:    "cm.request.mra",
@@ -174,26 +177,29 @@ func requestDelayed(t *validate.T) {
 		c.MaxRetries, c.ResponseTime, c.RemoteResponseTime = 2, 15, 15 // 134 ms
 	})
 	q, m := expect[*mad.REQ](p, "REQ")
-	p.send(m.TID, &mad.MRA{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, ServiceTimeout: 19}) // 2 s
-	for {                                                                                                                // what was on its way already
+	p.send(m.TID,
+		&mad.MRA{LocalCommID: p.id(), RemoteCommID: q.LocalCommID, Message: mad.WhichREQ, ServiceTimeout: 19}) // 2 s
+	// a REQ may have been sent before the MRA arrived
+	for {
 		ctx, cancel := deadline(t, time.Now().Add(500*time.Millisecond))
 		r, err := p.agent.Recv(ctx)
 		cancel()
 		if err != nil {
 			break
 		}
-		kit.True(t, r.Header().Attribute == mad.AttrREQ, "message after MRA", "none, or a REQ that met it", "%#x", r.Header().Attribute)
-		q.Reserved24++ // counts them
-		kit.True(t, q.Reserved24 < 2, "REQs while the peer takes its time", "at most one, which met the MRA", "more")
+		kit.True(t, r.Header().Attribute == mad.AttrREQ, "message after the MRA",
+			"none, or a REQ that was sent before the MRA arrived", "%#x", r.Header().Attribute)
+		q.Reserved24++ // counts the REQs
+		kit.True(t, q.Reserved24 < 2, "REQs after the MRA", "at most one, sent before the MRA arrived", "more")
 	}
 	p.send(m.TID, p.rep(q, 0x99))
 	c, err := await()
 	kit.OK(t, err, "cm.Service.Connect")
-	inState(t, c, cm.StateREPRcvd, "after MRA and REP")
+	inState(t, c, cm.StateREPRcvd, "after the MRA and the REP")
 }
 
 var CMReq06 = requests.Must("CM-Req-06", "IBTA 12.6.7", "cm, Service.Connect",
-	"A REJ ends Connect and carries its reason, additional information and private data.")
+	"A REJ ends Connect. The error has its reason, additional information and private data.")
 
 var _ = requests.Case(validate.Case{
 	ID:    "cm.request.rej",
@@ -215,7 +221,7 @@ func requestRejected(t *validate.T) {
 }
 
 var CMReq07 = requests.Must("CM-Req-07", "IBTA 12.9.7.1", "cm, Service.Connect",
-	"A context that ends while the reply is awaited ends Connect, and the peer receives a REJ.")
+	"When the context ends before the reply, Connect ends and the peer receives a REJ.")
 
 var _ = requests.Case(validate.Case{ID: "cm.request.cancel", Title: "the context ends", Run: requestCancelled}, CMReq07)
 
@@ -226,17 +232,18 @@ func requestCancelled(t *validate.T) {
 	m := a.manager()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	await := result(t, "cm.Service.Connect", func(context.Context) (cm.Conn, error) { return m.Connect(ctx, x.request(b, nil)) })
+	await := result(t, "cm.Service.Connect",
+		func(context.Context) (cm.Conn, error) { return m.Connect(ctx, x.request(b, nil)) })
 	q, _ := expect[*mad.REQ](p, "REQ")
 	cancel()
 	_, err := await()
 	kit.True(t, errors.Is(err, context.Canceled), "cm.Service.Connect", "the context's error", "%v", err)
-	rej, _ := expect[*mad.REJ](p, "REJ when the context has ended")
+	rej, _ := expect[*mad.REJ](p, "REJ after the context has ended")
 	kit.Equal(t, "reason", rej.Reason, mad.RejTimeout)
 	kit.Equal(t, "local communication ID", rej.LocalCommID, q.LocalCommID)
 	p.send(1, p.rep(q, 0x99)) // too late
-	rej, _ = expect[*mad.REJ](p, "REJ for a REP that comes too late")
-	kit.Equal(t, "communication ID in the REJ for a REP that comes too late", rej.RemoteCommID, p.ids)
+	rej, _ = expect[*mad.REJ](p, "REJ for a late REP")
+	kit.Equal(t, "remote communication ID of the REJ for a late REP", rej.RemoteCommID, p.ids)
 }
 
 var CMReq08 = requests.Must("CM-Req-08", "IBTA 12.6.7", "cm, Conn.Reject",
@@ -268,7 +275,7 @@ var CMReq09 = requests.Must("CM-Req-09", "IBTA 12.9.8.1", "cm",
 
 var _ = requests.Case(validate.Case{
 	ID:    "cm.request.stray",
-	Title: "messages for other connections arrive meanwhile",
+	Title: "messages for other connections arrive before the reply",
 	Run:   requestStray,
 }, CMReq09)
 
@@ -282,9 +289,10 @@ func requestStray(t *validate.T) {
 			for i := range b {
 				b[i] = byte(t.Rand().Uint32())
 			}
-			if b[4], b[5], b[6], b[7] = byte(id>>24), byte(id>>16), byte(id>>8), byte(id); attr == mad.AttrREQ || attr == mad.AttrSIDRREQ {
-				continue // they name no connection
+			if attr == mad.AttrREQ || attr == mad.AttrSIDRREQ {
+				continue // these messages have no communication ID of the receiver
 			}
+			binary.BigEndian.PutUint32(b[4:], id)
 			msg.Parse(b)
 			p.send(uint64(attr), msg)
 		}
@@ -294,7 +302,8 @@ func requestStray(t *validate.T) {
 		for i := range b {
 			b[i] = byte(t.Rand().Uint32())
 		}
-		h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassCM, ClassVersion: mad.ClassVersionCM, Method: mad.Send,
+		h := mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassCM, ClassVersion: mad.ClassVersionCM,
+			Method:    mad.Send,
 			Attribute: mad.AttrREQ + uint16(t.Rand().UintN(16))}
 		h.Put(b)
 		p.sendBytes(b)
@@ -303,7 +312,7 @@ func requestStray(t *validate.T) {
 	p.send(m.TID, rep)
 	var err error
 	x.Conn, err = await()
-	kit.OK(t, err, "cm.Service.Connect after strange messages")
+	kit.OK(t, err, "cm.Service.Connect after messages for other connections")
 	kit.Equal(t, "remote communication ID", x.RemoteID(), rep.LocalCommID)
 	var r *mads.Received
 	ctx, cancel := wait(t)
@@ -311,6 +320,6 @@ func requestStray(t *validate.T) {
 	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm")
 	for r == nil || r.Header().Attribute != mad.AttrRTU {
 		r, err = p.agent.Recv(ctx)
-		kit.OK(t, err, "RTU after strange messages")
+		kit.OK(t, err, "RTU after messages for other connections")
 	}
 }

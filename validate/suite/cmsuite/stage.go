@@ -14,18 +14,18 @@ import (
 	"ciddk/validate/kit"
 )
 
-// side is one adapter with an access layer of its own, as a host has it.
+// side is one adapter with an access layer of its own, like a host.
 type side struct {
 	t      *validate.T
 	al     *accesslayer.AL
 	client *accesslayer.Client
 	hca    ci.HCA
-	ca     *kit.CA // opened through the access layer: all that kit makes on it is tracked
+	ca     *kit.CA // opened through the access layer, which tracks all objects of package kit
 	mads   *mads.Manager
 	port   mads.Port
 }
 
-// sides are the adapter under test and its peer, with MAD services.
+// sides returns the adapter under test and its peer, with MAD services.
 func sides(t *validate.T) (a, b *side) {
 	ha, hb := t.Pair()
 	return newSide(t, ha), newSide(t, hb)
@@ -34,13 +34,14 @@ func sides(t *validate.T) (a, b *side) {
 func newSide(t *validate.T, h ci.HCA) *side {
 	defer t.Setup()()
 	s := &side{t: t, hca: h, al: accesslayer.New(accesslayer.Config{
-		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // cases check what matters
-		PollInterval: -1,                                             // no query but those that a case causes
+		Logger:       slog.New(slog.NewTextHandler(io.Discard, nil)), // the cases check the results
+		PollInterval: -1,                                             // no queries except those of the case
 		DrainTimeout: t.Remaining() / 2,
 	})}
 	t.Cleanup(func() {
 		if err := s.al.Close(); err != nil {
-			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success", Got: kit.Describe(err)})
+			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success",
+				Got: kit.Describe(err)})
 		}
 	})
 	kit.OK(t, s.al.Register(h), "Registrar.Register")
@@ -54,27 +55,29 @@ func newSide(t *validate.T, h ci.HCA) *side {
 	kit.OK(t, err, "mads.New")
 	t.Cleanup(func() {
 		if err := s.mads.Close(); err != nil {
-			t.Report(validate.Failure{Where: "mads.Manager.Close at the end of the case", Expected: "success", Got: kit.Describe(err)})
+			t.Report(validate.Failure{Where: "mads.Manager.Close at the end of the case", Expected: "success",
+				Got: kit.Describe(err)})
 		}
 	})
 	s.port = mads.Port{CA: h.Info().GUID, Num: s.ca.Port.Num}
 	return s
 }
 
-// manager is a connection manager over the side's MAD services.
+// manager returns a connection manager over the side's MAD services.
 func (s *side) manager() cm.Service {
 	defer s.t.Setup()()
 	m, err := cm.New(s.al, s.mads, cm.Config{})
 	kit.OK(s.t, err, "cm.New")
 	s.t.Cleanup(func() {
 		if err := m.Close(); err != nil {
-			s.t.Report(validate.Failure{Where: "cm.Manager.Close at the end of the case", Expected: "success", Got: kit.Describe(err)})
+			s.t.Report(validate.Failure{Where: "cm.Manager.Close at the end of the case", Expected: "success",
+				Got: kit.Describe(err)})
 		}
 	})
 	return m
 }
 
-// agent registers an agent on the side's port, which is filled in.
+// agent registers an agent on the side's port.
 func (s *side) agent(cfg mads.AgentConfig) mads.Agent {
 	cfg.Port = s.port
 	a, err := s.mads.Register(cfg)
@@ -82,17 +85,17 @@ func (s *side) agent(cfg mads.AgentConfig) mads.Agent {
 	return a
 }
 
-// to is the address of another side's QP1.
+// to returns the address of another side's QP1.
 func (s *side) to(peer *side) mads.Address {
 	return mads.Address{AV: s.ca.AddressOf(peer.ca), QPN: 1}
 }
 
-// gid is the side's GID that a peer sees when it uses the address that to gives.
+// gid returns the side's GID that a peer uses for the address that to returns.
 func (s *side) gid(peer *side) ci.GID {
 	return s.ca.Port.GIDs[s.ca.AddressOf(peer.ca).GRH.SGIDIndex].GID
 }
 
-// path is the way to another side. A request names the peer's GID, even where packets go without a GRH.
+// path returns the path to another side. A request contains the peer's GID, even where packets have no GRH.
 func (s *side) path(peer *side) cm.Path {
 	av := s.ca.AddressOf(peer.ca)
 	if !av.Global {
@@ -101,12 +104,12 @@ func (s *side) path(peer *side) cm.Path {
 	return cm.Path{Port: s.port, AV: av, LifeTime: 2}
 }
 
-// wait gives a context for one wait of the case.
+// wait returns a context for one wait of the case.
 func wait(t *validate.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), t.Remaining())
 }
 
-// result runs a call that blocks beside the case. The function that it gives waits for its end.
+// result runs a blocking call on another goroutine. The returned function waits for its result.
 func result[V any](t *validate.T, where string, call func(context.Context) (V, error)) func() (V, error) {
 	type outcome struct {
 		v   V
@@ -124,13 +127,13 @@ func result[V any](t *validate.T, where string, call func(context.Context) (V, e
 		case o := <-done:
 			return o.v, o.err
 		case <-t.Context().Done():
-			t.Failf(where, "an end by the deadline", "none")
+			t.Failf(where, "a result by the deadline", "none")
 			panic("not reached: Failf ends the case")
 		}
 	}
 }
 
-// deadline gives a context that ends at a time, or with the case.
+// deadline returns a context that ends at the given time or with the case.
 func deadline(t *validate.T, end time.Time) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(t.Context(), end)
 }

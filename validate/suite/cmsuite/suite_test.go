@@ -8,8 +8,8 @@ import (
 	"ciddk/validate"
 )
 
-// TestSuite checks that ids are unique, that every case proves a declared requirement, and that every requirement is the
-// first of a case, so that a failure is charged to it.
+// TestSuite checks that ids are unique, that every case proves a declared requirement, and that every requirement is
+// the first one of a case, so that a failure is charged to it.
 func TestSuite(t *testing.T) {
 	s := Suite()
 	c, err := validate.NewCatalog(s)

@@ -1,3 +1,3 @@
-// Package almutants holds the drivers that are wrong on purpose for package alsuite. Only programs with a self test import it;
-// production code imports the suite alone.
+// Package almutants holds drivers with one deliberate fault each for the self test of package alsuite. Only programs
+// with a self test import it. Production code imports only the suite.
 package almutants

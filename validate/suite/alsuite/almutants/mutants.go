@@ -14,22 +14,25 @@ import (
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
 	return []mutant.Mutant{
-		fault("al.open-fails-once", req.SAS2_3_01, "the adapter is not ready when it is registered: its second query fails",
+		fault("al.open-fails-once", req.SAS2_3_01,
+			"the adapter is not ready when it is registered: the second query of its CA fails",
 			func(h ci.HCA) ci.HCA {
-				n := &atomic.Int32{} // the first query is that of the certifier for the claims
-				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return queryFailsOnce{ciwrap.CA{CA: c}, n} }})
+				n := &atomic.Int32{} // the certifier makes the first query, for the claims
+				return ciwrap.Wrap(h,
+					ciwrap.Layer{CA: func(c ci.CA) ci.CA { return queryFailsOnce{ciwrap.CA{CA: c}, n} }})
 			}),
-		fault("al.close-stays-open", req.SAS2_2_09, "a CA that was closed after use stays open",
+		fault("al.close-stays-open", req.SAS2_2_09, "a used CA stays open after Destroy",
 			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &staysOpen{CA: ciwrap.CA{CA: c}} }})),
-		fault("al.keeps-qps", req.SAS2_2_06, "a QP with a posted receive refuses Destroy the first twelve times",
+		fault("al.keeps-qps", req.SAS2_2_06, "a QP with a posted receive rejects Destroy twelve times",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &busyQP{QP: ciwrap.QP{QP: q}} })),
 		fault("al.loses-wakeups", alsuite.CIPump01, "every tenth completion callback is lost",
 			lostCallbacks(func(n int32) bool { return n%10 == 0 })),
-		fault("al.loses-the-last-wakeup", alsuite.CIPump02, "a CQ calls back twenty times, and never again",
+		fault("al.loses-the-last-wakeup", alsuite.CIPump02, "a CQ makes twenty completion callbacks and no more",
 			lostCallbacks(func(n int32) bool { return n > 20 })),
 		fault("al.two-opens", req.SAS2_2_08, "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
 			open := &atomic.Pointer[ci.CA]{}
-			return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return opensTwice{ciwrap.HCA{HCA: h}, open} }})
+			return ciwrap.Wrap(h,
+				ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return opensTwice{ciwrap.HCA{HCA: h}, open} }})
 		}),
 	}
 }
@@ -39,7 +42,7 @@ func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HC
 	return mutant.Mutant{Name: name, Area: "al", Breaks: r.ID, Does: does, Wrap: wrap}
 }
 
-// lostCallbacks loses the nth completion callback of an adapter if isLost(n).
+// lostCallbacks drops the nth completion callback of an adapter if isLost(n) is true.
 func lostCallbacks(isLost func(n int32) bool) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		n := &atomic.Int32{}
@@ -64,7 +67,7 @@ func (c queryFailsOnce) Query() (*ci.CAAttr, error) {
 	return c.CA.Query()
 }
 
-// staysOpen is a CA that Close does not close once a PD was allocated.
+// staysOpen is a CA whose Destroy has no effect once a PD was allocated.
 type staysOpen struct {
 	ciwrap.CA
 	used atomic.Int32
@@ -82,7 +85,7 @@ func (c *staysOpen) Destroy() error {
 	return c.CA.Destroy()
 }
 
-// busyQP is a QP that refuses Destroy twelve times after a receive was posted.
+// busyQP is a QP that rejects Destroy twelve times after a receive was posted.
 type busyQP struct {
 	ciwrap.QP
 	received atomic.Bool
@@ -101,7 +104,7 @@ func (q *busyQP) Destroy() error {
 	return q.QP.Destroy()
 }
 
-// opensTwice returns the open CA to a second OpenCA.
+// opensTwice returns the open CA for a second OpenCA.
 type opensTwice struct {
 	ciwrap.HCA
 	open *atomic.Pointer[ci.CA]

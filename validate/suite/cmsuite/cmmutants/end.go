@@ -6,7 +6,7 @@ import (
 )
 
 var ends = []mutant.Mutant{
-	edit("cm.dreq-qpn", cmsuite.CMEnd01, "the DREQ names QP 5",
+	edit("cm.dreq-qpn", cmsuite.CMEnd01, "the DREQ has QP number 5",
 		attrDREQ, func(b []byte) { b[bodyOffset+8], b[bodyOffset+9], b[bodyOffset+10] = 0, 0, 5 }),
 	lose("cm.dreq-once", cmsuite.CMEnd02, "a retransmitted DREQ is lost", after(1, attrDREQ)),
 	lose("cm.drep-once", cmsuite.CMEnd03, "a retransmitted DREP is lost", after(1, attrDREP)),

@@ -7,7 +7,7 @@ import (
 )
 
 var lookups = []mutant.Mutant{
-	edit("cm.sidr-private", cmsuite.CMSidr01, "SIDR_REQ loses its private data",
+	edit("cm.sidr-private", cmsuite.CMSidr01, "a SIDR_REQ loses its private data",
 		attrSIDRREQ, func(b []byte) { clear(b[bodyOffset+16:]) }),
 	fault("cm.sidr-status", cmsuite.CMSidr02, "a received SIDR_REP with an error has status rejected",
 		tap.MADIn(func(b []byte) {

@@ -13,7 +13,7 @@ import (
 var datagrams = []mutant.Mutant{
 	fault("mad.byte", cmsuite.MADGSI01, "byte 255 of each datagram sent through QP1 is zero",
 		tap.MAD(func(b []byte) bool { b[255] = 0; return true })),
-	fault("mad.twice", cmsuite.MADGSI01, "each datagram for QP1 is sent twice",
+	fault("mad.twice", cmsuite.MADGSI01, "each datagram of QP1 is sent twice",
 		tap.Sends(func(c ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 			if c.Type != ci.QP1 {
 				return wrs
@@ -26,7 +26,7 @@ var datagrams = []mutant.Mutant{
 			}
 			return out
 		})),
-	fault("mad.source", cmsuite.MADGSI02, "completions name source QP 2", tap.Poll(func(w *ci.WC) {
+	fault("mad.source", cmsuite.MADGSI02, "completions have source QP 2", tap.Poll(func(w *ci.WC) {
 		if w.SrcQP == 1 {
 			w.SrcQP = 2
 		}
@@ -47,15 +47,16 @@ var datagrams = []mutant.Mutant{
 	})),
 	lose("mad.once", cmsuite.MADGSI06, "a retransmitted request is lost",
 		func(b []byte, nth int) bool { return b[1] == 0x09 && nth > 1 }),
-	on("direct", fault("mad.qp0", cmsuite.MADSMI01, "datagrams for QP0 go to QP1", tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
-		if c.Type == ci.QP0 {
-			w.To.QPN = 1
-		}
-	}))),
+	on("direct",
+		fault("mad.qp0", cmsuite.MADSMI01, "datagrams for QP0 go to QP1", tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
+			if c.Type == ci.QP0 {
+				w.To.QPN = 1
+			}
+		}))),
 	fault("mad.last-segment", cmsuite.MADGSI07, "segments beyond 80 are lost", tap.MAD(func(b []byte) bool {
 		return b[1] != 0x03 || b[25] != 1 || binary.BigEndian.Uint32(b[28:]) <= 80
 	})),
-	fault("mad.keeps-avs", cmsuite.MADGSI08, "address vectors stay when they are destroyed", tap.Layer(ciwrap.Layer{
+	fault("mad.keeps-avs", cmsuite.MADGSI08, "Destroy of an address vector does not release it", tap.Layer(ciwrap.Layer{
 		AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return keptAV{ciwrap.AV{AV: a}} },
 	})),
 }

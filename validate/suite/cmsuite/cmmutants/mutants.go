@@ -41,7 +41,7 @@ func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HC
 	return mutant.Mutant{Name: name, Area: "cm", Breaks: r.ID, Does: does, Needs: ci.CapSpecialQP, Wrap: wrap}
 }
 
-// edit returns a mutant that changes CM messages of an attribute on their way out.
+// edit returns a mutant that changes sent CM messages with the attribute.
 func edit(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
 	return fault(name, r, does, tap.MAD(func(b []byte) bool {
 		if isCM(b, attr) {
@@ -51,7 +51,7 @@ func edit(name string, r *req.Requirement, does string, attr uint16, f func(b []
 	}))
 }
 
-// editIn returns a mutant that changes CM messages of an attribute on their way in.
+// editIn returns a mutant that changes received CM messages with the attribute.
 func editIn(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
 	return fault(name, r, does, tap.MADIn(func(b []byte) {
 		if isCM(b, attr) {
@@ -60,8 +60,8 @@ func editIn(name string, r *req.Requirement, does string, attr uint16, f func(b 
 	}))
 }
 
-// lose returns a mutant that loses datagrams on their way out. isLost gets the number of datagrams of the same
-// attribute that were sent, this one included.
+// lose returns a mutant that drops sent datagrams. The second argument of isLost is the number of datagrams with the
+// same attribute that were sent, including this one.
 func lose(name string, r *req.Requirement, does string, isLost func(b []byte, nth int) bool) mutant.Mutant {
 	return fault(name, r, does, func(h ci.HCA) ci.HCA {
 		var mu sync.Mutex
@@ -76,16 +76,16 @@ func lose(name string, r *req.Requirement, does string, isLost func(b []byte, nt
 	})
 }
 
-// every loses all CM messages of an attribute.
+// every drops all CM messages with the attribute.
 func every(attr uint16) func([]byte, int) bool { return after(0, attr) }
 
-// after loses CM messages of an attribute after the first n.
+// after drops CM messages with the attribute after the first n.
 func after(n int, attr uint16) func([]byte, int) bool {
 	return func(b []byte, nth int) bool { return isCM(b, attr) && nth > n }
 }
 
-// isCM reports whether b is a CM message of the attribute.
+// isCM reports whether b is a CM message with the attribute.
 func isCM(b []byte, attr uint16) bool { return b[1] == 0x07 && binary.BigEndian.Uint16(b[16:]) == attr }
 
-// on sets the link on which the fault shows.
+// on sets the link on which the fault is visible.
 func on(link string, m mutant.Mutant) mutant.Mutant { m.Link = link; return m }

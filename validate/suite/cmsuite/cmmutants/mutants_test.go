@@ -12,7 +12,7 @@ import (
 	"ciddk/validate/suite/cmsuite/cmmutants"
 )
 
-// TestAll checks that the mutants fit the suite and that every requirement of the suite is broken by one.
+// TestAll checks that the mutants fit the suite and that each requirement of the suite is broken by a mutant.
 func TestAll(t *testing.T) {
 	s := cmsuite.Suite()
 	c, err := validate.NewCatalog(s)
@@ -24,6 +24,6 @@ func TestAll(t *testing.T) {
 		broken[m.Breaks] = true
 	}
 	for _, r := range s.Requirements {
-		assert.True(t, broken[r.ID], "no mutant breaks %s", r.ID)
+		assert.True(t, broken[r.ID], "requirement %s has no mutant that breaks it", r.ID)
 	}
 }
