@@ -3,14 +3,7 @@ package accesslayer
 import "ciddk/ci"
 
 // NewAV makes an address vector; it may be called from callbacks. Status: as ci.PD.CreateAV; InvalidState with ErrClosed.
-func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) { return p.newAV(attr) }
-
-// CreateAV is NewAV for code written against package ci, as are the other Create, Register and Alloc verbs.
-func (p *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
-	return asCI[ci.AV](p.newAV(attr))
-}
-
-func (p *PD) newAV(attr ci.AVAttr) (*AV, error) {
+func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) {
 	const verb = "PD.CreateAV"
 	av := &AV{pd: p}
 	av.n = &node{kind: kindAV, obj: av}
@@ -38,7 +31,7 @@ func (a *AV) Query() (attr ci.AVAttr, pd ci.PD, err error) {
 	if err != nil {
 		return attr, nil, err
 	}
-	return attr, a.pd, nil
+	return attr, a.pd.CI(), nil
 }
 
 // Modify replaces the whole vector.

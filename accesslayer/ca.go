@@ -61,9 +61,6 @@ func (c *CA) NewPD(typ ci.PDType) (*PD, error) {
 	return newPD(c.n, c, "CA.AllocatePD", typ, func() (ci.PD, error) { return c.verbs.AllocatePD(typ) })
 }
 
-// AllocatePD is NewPD for code written against package ci.
-func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) { return asCI[ci.PD](c.NewPD(typ)) }
-
 // NewUser makes the context of a client process. Status: as ci.CA.OpenUser; InvalidState with ErrClosed.
 func (c *CA) NewUser(p ci.Process, ub *ci.UserBuffer) (*UserCA, error) {
 	const verb = "CA.OpenUser"
@@ -75,11 +72,6 @@ func (c *CA) NewUser(p ci.Process, ub *ci.UserBuffer) (*UserCA, error) {
 		return destroyer(in), err
 	})
 	return made(u, err)
-}
-
-// OpenUser is NewUser for code written against package ci.
-func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
-	return asCI[ci.UserCA](c.NewUser(p, ub))
 }
 
 // NewDMA maps memory into the HCA's DMA space. Status: as ci.CA.MapDMA; InvalidState with ErrClosed.
@@ -94,9 +86,6 @@ func (c *CA) NewDMA(mem ci.Memory) (*DMA, error) {
 	})
 	return made(d, err)
 }
-
-// MapDMA is NewDMA for code written against package ci.
-func (c *CA) MapDMA(mem ci.Memory) (ci.DMA, error) { return asCI[ci.DMA](c.NewDMA(mem)) }
 
 // DMA is memory mapped into the HCA's DMA space. It is a ci.DMA, too.
 type DMA struct {
@@ -116,11 +105,6 @@ func (c *CA) NewEventHandler(fn func(ci.Event), ctx any) (*EventHandler, error) 
 	h := &EventHandler{fn: fn, ctx: ctx}
 	h.n = &node{kind: kindHandler, obj: h}
 	return made(h, h.n.make(c.n, verb, nothing))
-}
-
-// OnEvent is NewEventHandler for code written against package ci.
-func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
-	return asCI[ci.Object](c.NewEventHandler(fn, ctx))
 }
 
 // EventHandler is a listener. Events come one at a time, on a goroutine of the access layer.
@@ -145,11 +129,6 @@ func (u *UserCA) Unwrap() any { return u.verbs.UserCA }
 // NewPD: as CA.NewPD, for the process.
 func (u *UserCA) NewPD(typ ci.PDType, ub *ci.UserBuffer) (*PD, error) {
 	return newPD(u.n, u.ca, "UserCA.AllocatePD", typ, func() (ci.PD, error) { return u.verbs.AllocatePD(typ, ub) })
-}
-
-// AllocatePD is NewPD for code written against package ci.
-func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
-	return asCI[ci.PD](u.NewPD(typ, ub))
 }
 
 // VendorCall: as CA.VendorCall, for the process.

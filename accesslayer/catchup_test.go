@@ -44,7 +44,7 @@ func TestPumpCatchUp(t *testing.T) {
 				wait(t, ends[0], "the call")
 				wait(t, ends[1], "the second call")
 			}
-			require.NoError(t, pump.Close())
+			require.NoError(t, pump.Destroy())
 			pump.CatchUp(func() { t.Error("called by a pump that has ended") })
 		})
 	}
@@ -72,7 +72,7 @@ func TestPumpCatchUpFlood(t *testing.T) {
 				})
 				assert.Less(t, <-before, <-after)
 			}
-			require.NoError(t, pump.Close())
+			require.NoError(t, pump.Destroy())
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package accesslayer_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -83,7 +84,7 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 			continue
 		}
 		var cqs []*accesslayer.CQ
-		var things []closer
+		var things []tracked
 		for range 120 {
 			switch rnd.IntN(9) {
 			case 0:
@@ -97,8 +98,8 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 				q := cqs[rnd.IntN(len(cqs))]
 				if qp, err := pd.NewQP(ci.QPCreate{SendCQ: q, RecvCQ: q}, func(*accesslayer.QP, ci.Event) {}); ok(err) {
 					things = append(things, qp)
-					if m, err := qp.Attach(ci.GID{0xff}, 0xc000); ok(err) {
-						things = append(things, m)
+					if m, err := qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff}, LID: 0xc000}); ok(err) {
+						things = append(things, m.(*accesslayer.Mcast))
 					}
 				}
 			case 3:
@@ -106,7 +107,7 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 					things = append(things, mr)
 				}
 			case 4:
-				if mw, err := pd.NewMW(1); ok(err) {
+				if mw, err := pd.NewMW(ci.MWCreate{Type: ci.MWType1}); ok(err) {
 					things = append(things, mw)
 				}
 			case 5:
@@ -132,7 +133,7 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 				o := things[rnd.IntN(len(things))]
 				if rnd.IntN(2) == 0 {
 					_ = o.DestroyAsync(nil)
-				} else if err := o.Close(); err != nil {
+				} else if err := o.Destroy(); !errors.Is(err, accesslayer.ErrClosed) && err != nil {
 					assert.ErrorIs(t, err, ci.ResourceBusy)
 				}
 			}

@@ -8,7 +8,19 @@ import (
 
 // Client is one user of the access layer, and the root of all that it makes. Its destruction takes everything below with it: that is
 // how a program, or a daemon on behalf of one, is sure to leave nothing behind.
-type Client struct{ object }
+type Client struct{ n *node }
+
+func (c *Client) node() *node { return c.n }
+
+// Close destroys everything that the client has created, and waits for it, at most Config.DrainTimeout; then it returns
+// ci.Timeout, and the destruction continues. It is idempotent: later calls wait for the first and return its result. It
+// must not be called from a callback of the client's objects.
+func (c *Client) Close() error { return c.n.close() }
+
+// CloseAsync is Close for callbacks: it returns at once. onDone, if not nil, is called at the end, after all other
+// callbacks of the client's objects. Status: InvalidALHandle with ErrClosed if the client is closed already; then onDone
+// is not called.
+func (c *Client) CloseAsync(onDone func(error)) error { return c.n.destroyAsync(onDone) }
 
 // ClientConfig describes a client.
 type ClientConfig struct {
@@ -126,5 +138,5 @@ func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA,
 	if err != nil {
 		return nil, err
 	}
-	return ca, nil
+	return ca.CI(), nil
 }

@@ -28,7 +28,7 @@ func TestSoleClient(t *testing.T) {
 	require.NoError(t, must(ca.NewPD(ci.PDNormal)).DestroyAsync(func(error) { close(enter); <-leave }))
 	wait(t, enter, "the destroy")
 	done := make(chan struct{})
-	require.NoError(t, a.DestroyAsync(func(error) { close(done) }))
+	require.NoError(t, a.CloseAsync(func(error) { close(done) }))
 	_, err = al.Open(accesslayer.ClientConfig{Name: "b", Sole: "the well"})
 	require.ErrorIs(t, err, ci.ResourceBusy)
 	require.ErrorContains(t, err, `"a", which is being closed`)

@@ -35,13 +35,7 @@ func (q *CQ) Unwrap() any { return q.cqVerbs.CQ }
 func (q *CQ) PD() *PD { return q.pd }
 
 // NewCQ makes a completion queue. Status: as ci.PD.CreateCQ; InvalidState with ErrClosed.
-func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) { return p.newCQ(c, h) }
-
-func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
-	return asCI[ci.CQ](p.newCQ(c, CQHandler{}))
-}
-
-func (p *PD) newCQ(c ci.CQCreate, h CQHandler) (*CQ, error) {
+func (p *PD) NewCQ(c ci.CQCreate, h CQHandler) (*CQ, error) {
 	q := &CQ{pd: p, signal: make(chan struct{}, 1), baton: make(chan struct{}, 1), ended: make(chan struct{})}
 	q.n = &node{kind: kindCQ, obj: q, born: func() { q.live.Store(true) }, dying: func() { close(q.ended) }}
 	down := c

@@ -15,10 +15,9 @@ import (
 	"ciddk/clock"
 )
 
-// closer is what every object of the access layer can do.
-type closer interface {
+// tracked is what every object of the access layer can do.
+type tracked interface {
 	Destroy() error
-	Close() error
 	DestroyAsync(func(error)) error
 }
 
@@ -44,13 +43,13 @@ func newRig(t *testing.T, change ...func(*accesslayer.Config)) *rig {
 	h, _, _, ca := setup(t, change...)
 	r := &rig{h: h, ca: ca, pd: must(ca.NewPD(ci.PDNormal))}
 	r.mr = must(r.pd.NewMR(ci.MRCreate{Length: 4096}))
-	r.mw = must(r.pd.NewMW(ci.MWType1))
+	r.mw = must(r.pd.NewMW(ci.MWCreate{Type: ci.MWType1}))
 	r.cq = must(r.pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{}))
 	r.srq = must(r.pd.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}}, nil))
 	r.qp = must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, SRQ: r.srq}, nil))
 	r.av = must(r.pd.NewAV(ci.AVAttr{Port: 1}))
 	r.fmr = must(r.pd.NewFMR(ci.FMRCreate{MaxPages: 4, MaxMaps: 2}))
-	r.mc = must(r.qp.Attach(ci.GID{0xff}, 0xc000))
+	r.mc = must(r.qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff}, LID: 0xc000})).(*accesslayer.Mcast)
 	r.rdd = must(r.pd.NewRDD())
 	r.eec = must(r.rdd.NewEEC(ci.EECCreate{}, nil))
 	r.dma = must(ca.NewDMA(ci.Bytes(make([]byte, 8))))
@@ -70,8 +69,8 @@ func destroys(trace []string) (out []string) {
 func TestPDTakesAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	require.NoError(t, r.dma.Close())
-	require.NoError(t, r.pd.Close())
+	require.NoError(t, r.dma.Destroy())
+	require.NoError(t, r.pd.Destroy())
 	assert.Equal(t, []string{"DMA", "MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD"}, destroys(r.h.traced()))
 	assert.Empty(t, r.h.liveObjects())
 }
@@ -80,7 +79,7 @@ func TestPDTakesAll(t *testing.T) {
 func TestMappingsGoLast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	require.NoError(t, r.ca.Close())
+	require.NoError(t, r.ca.Destroy())
 	assert.Equal(t, []string{"MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD", "DMA"}, destroys(r.h.traced()))
 	assert.Empty(t, r.h.liveObjects())
 }
@@ -88,12 +87,23 @@ func TestMappingsGoLast(t *testing.T) {
 func TestEachKindDestroys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, o := range []closer{r.eec, r.rdd, r.mc, r.qp, r.srq, r.cq, r.fmr, r.av, r.mw, r.mr, r.dma, r.pd, r.ca} {
-		require.NoError(t, o.Destroy(), "%T", o)
-		err := o.Destroy()
-		assert.ErrorIs(t, err, accesslayer.ErrClosed, "%T: a second Destroy", o)
-		assert.ErrorIs(t, o.DestroyAsync(func(error) { t.Error("onDone of a second destroy") }), accesslayer.ErrClosed)
-		assert.NoError(t, o.Close(), "%T: Close is idempotent", o)
+	for _, x := range []struct {
+		o       tracked
+		invalid ci.Status
+	}{
+		{r.eec, ci.InvalidHandle}, {r.rdd, ci.InvalidHandle}, {r.mc, ci.InvalidMcastHandle}, {r.qp, ci.InvalidQPHandle},
+		{r.srq, ci.InvalidSRQHandle}, {r.cq, ci.InvalidCQHandle}, {r.fmr, ci.InvalidFMRHandle}, {r.av, ci.InvalidAVHandle},
+		{r.mw, ci.InvalidMWHandle}, {r.mr, ci.InvalidMRHandle}, {r.dma, ci.InvalidHandle}, {r.pd, ci.InvalidPDHandle},
+		{r.ca, ci.InvalidCAHandle},
+	} {
+		require.NoError(t, x.o.Destroy(), "%T", x.o)
+		for what, err := range map[string]error{
+			"second Destroy": x.o.Destroy(),
+			"DestroyAsync":   x.o.DestroyAsync(func(error) { t.Error("onDone of a second destroy") }),
+		} {
+			assert.ErrorIs(t, err, accesslayer.ErrClosed, "%T: %s", x.o, what)
+			assert.Equal(t, x.invalid, ci.StatusOf(err), "%T: %s", x.o, what)
+		}
 	}
 	assert.Empty(t, r.h.liveObjects())
 }
@@ -119,8 +129,8 @@ func TestUsers(t *testing.T) {
 	// But a parent's end does not ask: the source goes after the shared region of another PD.
 	src := must(r.pd.NewMR(ci.MRCreate{}))
 	must(other.NewSMR(src, 0, 0))
-	require.NoError(t, r.pd.Close())
-	require.NoError(t, other.Close())
+	require.NoError(t, r.pd.Destroy())
+	require.NoError(t, other.Destroy())
 }
 
 // From its own event callback, and before the create has returned, an object can be destroyed: later, on another goroutine, once.
@@ -167,7 +177,7 @@ func TestDestroyFromCallbacks(t *testing.T) {
 			assert.NoError(t, qp.DestroyAsync(func(error) { close(done) }))
 		}))
 		wait(t, done, "the destroy callback")
-		assert.NoError(t, qp.Close())
+		assert.ErrorIs(t, qp.Destroy(), ci.InvalidQPHandle)
 	})
 	t.Run("completion before create returned", func(t *testing.T) {
 		t.Parallel()
@@ -246,7 +256,7 @@ func TestDriverRefusesDestroy(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		r.h.plan("destroy QP", busy, busy, busy)
-		assert.NoError(t, r.qp.Close())
+		assert.NoError(t, r.qp.Destroy())
 		assert.NotContains(t, strings.Join(r.h.liveObjects(), " "), "QP")
 	})
 	t.Run("for good", func(t *testing.T) {
@@ -260,7 +270,10 @@ func TestDriverRefusesDestroy(t *testing.T) {
 		wait(t, done, "the destroy callback")
 		assert.ErrorIs(t, told, ci.ResourceBusy)
 		assert.ErrorIs(t, <-lost, ci.ResourceBusy)
-		assert.ErrorIs(t, r.qp.Close(), ci.ResourceBusy, "Close says what became of it")
+		again := r.qp.Destroy()
+		assert.ErrorIs(t, again, ci.InvalidQPHandle)
+		assert.NotErrorIs(t, again, ci.ResourceBusy, "the QP is not usable")
+		assert.ErrorContains(t, again, "given up: QP.Destroy: resource busy")
 		// The driver still has it; let it go, so that the rest can.
 		drv, _ := ci.As[*fakeQP](r.qp)
 		require.NoError(t, drv.Destroy())
@@ -269,10 +282,10 @@ func TestDriverRefusesDestroy(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		drv, _ := ci.As[*fakeQP](r.qp)
-		require.NoError(t, r.mc.Close())
+		require.NoError(t, r.mc.Destroy())
 		require.NoError(t, drv.fakeObj.Destroy())
 		r.h.plan("destroy QP", &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidQPHandle}, ci.UnknownError)
-		assert.ErrorIs(t, r.qp.Close(), ci.InvalidQPHandle)
+		assert.ErrorIs(t, r.qp.Destroy(), ci.InvalidQPHandle)
 		r.h.mu.Lock()
 		assert.Len(t, r.h.fail["destroy QP"], 1, "an object that is gone is not destroyed again")
 		r.h.mu.Unlock()
@@ -289,8 +302,8 @@ func TestBusyRegionStays(t *testing.T) {
 	require.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy)
 	attr, err := r.mr.Query()
 	require.NoError(t, err)
-	assert.Same(t, r.pd, attr.PD)
-	require.ErrorIs(t, r.mr.Close(), ci.ResourceBusy, "Close may be tried again, too")
+	assert.Same(t, r.pd.CI(), attr.PD)
+	require.ErrorIs(t, r.mr.Destroy(), ci.ResourceBusy, "Close may be tried again, too")
 	bind(false)
 	require.NoError(t, r.mr.Destroy())
 
@@ -307,14 +320,14 @@ func TestRegionMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	other := must(r.ca.NewPD(ci.PDNormal))
-	require.NoError(t, r.mr.Modify(ci.MRFieldPD, other, ci.MRCreate{}))
+	require.NoError(t, r.mr.Modify(ci.MRFieldPD, other.CI(), ci.MRCreate{}))
 	assert.Same(t, other, r.mr.PD())
-	require.NoError(t, r.pd.Close())
+	require.NoError(t, r.pd.Destroy())
 	_, err := r.mr.Query()
 	require.NoError(t, err)
-	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, r.pd, ci.MRCreate{}), ci.InvalidPDHandle)
+	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, r.pd.CI(), ci.MRCreate{}), ci.InvalidPDHandle)
 	r.h.plan("destroy MR", &ci.Error{Verb: "MR.Destroy", Status: ci.Timeout}) // the PD waits for it, however long it takes
-	require.NoError(t, other.Close())
+	require.NoError(t, other.Destroy())
 	_, err = r.mr.Query()
 	assert.ErrorIs(t, err, ci.InvalidMRHandle)
 }
@@ -331,7 +344,7 @@ func TestStrangers(t *testing.T) {
 		"send CQ of another AL": {ci.QPCreate{SendCQ: far.cq, RecvCQ: r.cq}, ci.InvalidCQHandle},
 		"receive CQ bare":       {ci.QPCreate{SendCQ: r.cq, RecvCQ: bare}, ci.InvalidCQHandle},
 		"SRQ of another AL":     {ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, SRQ: far.srq}, ci.InvalidSRQHandle},
-		"RDD of another AL":     {ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, RDD: far.rdd}, ci.InvalidHandle},
+		"RDD of another AL":     {ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, RDD: far.rdd.CI()}, ci.InvalidHandle},
 		"no CQ":                 {ci.QPCreate{SendCQ: r.cq}, ci.InvalidCQHandle},
 	} {
 		_, err := r.pd.NewQP(tt.c, nil)
@@ -339,8 +352,8 @@ func TestStrangers(t *testing.T) {
 	}
 	_, err := r.pd.NewSMR(far.mr, 0, 0)
 	assert.ErrorIs(t, err, ci.InvalidMRHandle)
-	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, far.pd, ci.MRCreate{}), ci.InvalidPDHandle)
-	require.NoError(t, r.cq.Close())
+	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, far.pd.CI(), ci.MRCreate{}), ci.InvalidPDHandle)
+	require.NoError(t, r.cq.Destroy())
 	_, err = r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
 	assert.ErrorIs(t, err, ci.InvalidCQHandle)
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
@@ -354,16 +367,16 @@ func TestQueriesNameTheClientsObjects(t *testing.T) {
 	r := newRig(t)
 	qa, err := r.qp.Query()
 	require.NoError(t, err)
-	assert.Same(t, r.pd, qa.PD)
+	assert.Same(t, r.pd.CI(), qa.PD)
 	assert.Same(t, r.cq, qa.SendCQ)
 	assert.Same(t, r.cq, qa.RecvCQ)
 	assert.Same(t, r.srq, qa.SRQ)
 	_, pd, err := r.av.Query()
 	require.NoError(t, err)
-	assert.Same(t, r.pd, pd)
+	assert.Same(t, r.pd.CI(), pd)
 	ma, err := r.mw.Query()
 	require.NoError(t, err)
-	assert.Same(t, r.pd, ma.PD)
+	assert.Same(t, r.pd.CI(), ma.PD)
 	drv, ok := ci.As[*fakeQP](r.qp)
 	assert.True(t, ok)
 	assert.True(t, ci.Same(drv, r.qp))
@@ -378,16 +391,16 @@ func TestCreateFails(t *testing.T) {
 		"CQ": func() error { _, err := r.pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}); return err },
 		"QP": func() error { _, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil); return err },
 		"SRQ": func() error {
-			_, err := r.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
+			_, err := r.pd.CI().CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 			return err
 		},
-		"MR":    func() error { _, err := r.pd.RegisterMR(ci.MRCreate{}); return err },
-		"MW":    func() error { _, err := r.pd.CreateMW(ci.MWCreate{Type: 1}); return err },
-		"AV":    func() error { _, err := r.pd.CreateAV(ci.AVAttr{}); return err },
-		"FMR":   func() error { _, err := r.pd.AllocFMR(ci.FMRCreate{}); return err },
-		"RDD":   func() error { _, err := r.pd.AllocRDD(); return err },
-		"EEC":   func() error { _, err := r.rdd.CreateEEC(ci.EECCreate{}); return err },
-		"DMA":   func() error { _, err := r.ca.MapDMA(nil); return err },
+		"MR":    func() error { _, err := r.pd.CI().RegisterMR(ci.MRCreate{}); return err },
+		"MW":    func() error { _, err := r.pd.CI().CreateMW(ci.MWCreate{Type: 1}); return err },
+		"AV":    func() error { _, err := r.pd.CI().CreateAV(ci.AVAttr{}); return err },
+		"FMR":   func() error { _, err := r.pd.CI().AllocFMR(ci.FMRCreate{}); return err },
+		"RDD":   func() error { _, err := r.pd.CI().AllocRDD(); return err },
+		"EEC":   func() error { _, err := r.rdd.CI().CreateEEC(ci.EECCreate{}); return err },
+		"DMA":   func() error { _, err := r.ca.CI().MapDMA(nil); return err },
 		"Mcast": func() error { _, err := r.qp.AttachMcast(ci.McastAttach{GID: ci.GID{}, LID: 0}); return err },
 	} {
 		before := r.h.liveObjects()
@@ -417,8 +430,8 @@ func TestCreateFails(t *testing.T) {
 	_, err = r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, nil)
 	assert.ErrorIs(t, err, ci.InvalidState)
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
-	require.NoError(t, r.pd.Close())
-	require.NoError(t, r.dma.Close())
+	require.ErrorIs(t, r.pd.Destroy(), accesslayer.ErrClosed, "it waits for the end of DestroyAsync")
+	require.NoError(t, r.dma.Destroy())
 	assert.Empty(t, r.h.liveObjects())
 }
 
@@ -436,7 +449,7 @@ func TestTimeWait(t *testing.T) {
 	r.qp.TimeWait(time.Minute)
 	now.Advance(time.Second)
 	drv, _ := ci.As[*fakeQP](r.qp)
-	require.NoError(t, r.qp.Close())
+	require.NoError(t, r.qp.Destroy())
 	assert.Equal(t, []time.Duration{59 * time.Second}, drv.wait, "the driver learns what is left before its destroy")
 }
 
@@ -447,10 +460,10 @@ func TestUserCA(t *testing.T) {
 	u := must(r.ca.NewUser(nil, nil))
 	before := len(r.h.liveObjects())
 	pd := must(u.NewPD(ci.PDNormal, nil))
-	cq := must(pd.CreateCQ(ci.CQCreate{Size: 1}))
-	must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}))
-	require.NoError(t, u.Close())
-	require.NoError(t, u.Close())
+	cq := must(pd.CI().CreateCQ(ci.CQCreate{Size: 1}))
+	must(pd.CI().CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}))
+	require.NoError(t, u.Destroy())
+	require.ErrorIs(t, u.Destroy(), accesslayer.ErrClosed)
 	assert.Len(t, r.h.liveObjects(), before-1)
 	_, err := pd.NewMR(ci.MRCreate{})
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)

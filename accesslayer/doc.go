@@ -10,23 +10,21 @@
 //	cq, _ := pd.NewCQ(ci.CQCreate{Size: 64}, accesslayer.CQHandler{})
 //	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil)
 //	n, _ := cq.Wait(ctx, wc)
-//	client.Close()                                    // all of it
+//	client.Close()                                    // destroys all of it
 //
 // # Objects
 //
 // The tree is AL → Client → {CA, PnP}, CA → {PD, UserCA → PD, DMA, EventHandler}, PD → {AV, CQ → Pump, SRQ, QP → Mcast, MR, MW, FMR,
 // FMRPool, FastRegPool, RDD → EEC}. Sideways, a QP uses its CQs, SRQ and RDD, a shared region the one it was made from, a CA the Adapter.
 //
-// Every object is also what package ci calls it: *QP is a ci.QP, *PD a ci.PD with tracked creates, and Client.HCA a ci.HCA, so code
-// that knows only ci runs on tracked objects. Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to
-// the driver and cost nothing extra; the driver recovers its own objects from arguments with ci.As. Other verbs hold a reference, so
-// that a destroy does not overtake them.
+// An object that argument structures of package ci take implements the interface of its kind: *CQ is a ci.CQ, *QP a ci.QP, *MR a ci.MR. The
+// containers *CA, *UserCA, *PD and *RDD do not, so that each has one set of creators, those that begin with New and return the types of this
+// package. Code that is written against ci gets a plain view of the same objects: Client.HCA returns a ci.HCA, and the method CI of a container
+// returns the container as its ci interface. Objects that a view creates are objects of this package; ci.As recovers the typed object
+// from an interface value. Queries return views, such as the PD of ci.QPAttr.
 //
-// # Creating and destroying
-//
-// Programs use the creators that begin with New, which return the types of this package, and Close, which may be called again and can be deferred. The
-// creators of package ci (AllocatePD, CreateCQ, RegisterMR, …) do the same and return interfaces: they are there for code that is written against ci, and for
-// Client.HCA. Destroy is Close for that code: a second call is an error. DestroyAsync is for callbacks.
+// Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to the driver and cost nothing extra. The driver
+// recovers its own objects from arguments with ci.As. Other verbs hold a reference, so that the object is not destroyed while they run.
 //
 // # Waiting for completions
 //
@@ -49,8 +47,10 @@
 //
 // # Destroying
 //
-// DestroyAsync may be called anywhere, callbacks included; Destroy and Close wait, and may not be called from a callback of the object
-// or of one below it. Whatever began it: the object answers ErrClosed from then on; its children are destroyed, windows first, then newest
+// Destroy ends an object, and waits; it must not be called from a callback of the object or of one below it. A second Destroy also waits, and returns the
+// object's Invalid…Handle with ErrClosed, so a deferred Destroy is harmless. DestroyAsync does not wait, and may be called
+// anywhere, also in callbacks. AL and Client are not objects of an HCA: they end with Close, which is idempotent. Whatever began
+// the destruction: verbs of the object return ErrClosed from then on; its children are destroyed, windows first, then newest
 // first, DMA mappings last; when no verb and no callback of it is in progress, the driver's destroy runs, once, on a goroutine of the access layer; then
 // the client's callback, the last of all. [SAS-2.1-28 … -31] A CQ takes the QPs that use it along; an SRQ, an RDD and a region that others
 // use are refused. If the driver refuses, it is asked again a few times, then the object is given up: the error is logged, returned and
@@ -65,7 +65,7 @@
 //
 // # From the access layer of 2003
 //
-//	ib_open_al, ib_close_al                      AL.Open, Client.Close
+//	ib_open_al, ib_close_al                      AL.Open, Client.Close, CloseAsync
 //	ib_register_ca, ib_deregister_ca             AL.Register, AL.Deregister
 //	ib_open_ca, ib_close_ca                      Client.OpenCA, CA.Destroy
 //	ib_query_ca, ib_modify_ca, ib_ci_call        CA.Query, Modify, VendorCall
@@ -81,7 +81,7 @@
 //	mlnx_*_fmr, mlnx_*_fmr_pool                  PD.NewFMR, NewFMRPool; FMR, FMRPool
 //	ib_reg_pnp, ib_dereg_pnp                     Client.RegisterPnP (classes CA and port), PnP.Destroy
 //	ib_local_mad                                 CA.LocalMAD
-//	attach_mcast of ib_join_mcast                QP.Attach
+//	attach_mcast of ib_join_mcast                QP.AttachMcast
 //	destroy callbacks, ib_sync_destroy           DestroyAsync, Destroy
 //	ib_create_mad_pool, ib_reg_mad_pool, …       package mads: none; a message is a slice
 //	ib_get_mad, ib_put_mad, …                    none, either
@@ -96,7 +96,7 @@
 //	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
 //	ib_query (paths, multicast members)          package sa: Client.Path, Do; package rdmacm resolves addresses with it
-//	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.Attach; rdmacm.ID.Join does both
+//	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.AttachMcast; rdmacm.ID.Join does both
 //
 // Not there: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Regions shared by an id
 // (ib_reg_shmid) were never finished in the original. Registration opens and queries the CA and announces client reregistration; it creates no PD and no

@@ -50,7 +50,7 @@ func ExampleClient_RegisterPnP() {
 			return client.OpenCA(a.GUID(), nil)
 		},
 		Remove: func(a *accesslayer.Adapter, data any) {
-			fmt.Printf("HCA %016x goes: %v\n", uint64(a.GUID()), data.(*accesslayer.CA).Close())
+			fmt.Printf("HCA %016x goes: %v\n", uint64(a.GUID()), data.(*accesslayer.CA).Destroy())
 		},
 		Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
 			fmt.Printf("port %d: %v\n", e.Port, e.Type)
@@ -109,7 +109,7 @@ func ExampleCQ_NewPump() {
 	drv, _ := ci.As[*fakeCQ](cq)
 	drv.complete(ci.WC{ID: 1}, ci.WC{ID: 2})
 	fmt.Println(<-ids, <-ids)
-	fmt.Println(pump.Close())
+	fmt.Println(pump.Destroy())
 	// Output:
 	// 1 2
 	// <nil>

@@ -397,6 +397,11 @@ func (p *fakePD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj))
 }
 
+func (p *fakePD) RegisterPMR(ci.PMRCreate) (ci.MR, error) {
+	m := &fakeMR{}
+	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj))
+}
+
 func (p *fakePD) RegisterSMR(src ci.MR, _ uint64, _ ci.Access) (ci.MR, error) {
 	m := &fakeMR{}
 	return ret[ci.MR](m, p.h.add(&m.fakeObj, "MR", &p.fakeObj, behind(src)))

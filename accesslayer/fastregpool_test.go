@@ -2,6 +2,7 @@ package accesslayer_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestFastRegPoolRefuses(t *testing.T) {
 	require.ErrorIs(t, m.Unmap(), ci.InvalidHandle)
 	require.ErrorIs(t, m.Drop(), ci.InvalidHandle)
 	m = must(pool.Map(memory(1), 0))
-	require.NoError(t, pool.Close())
+	require.NoError(t, pool.Destroy())
 	_, err = pool.Map(memory(1), 0)
 	require.ErrorIs(t, err, accesslayer.ErrClosed)
 	require.ErrorIs(t, m.Unmap(), accesslayer.ErrClosed)
@@ -141,7 +142,7 @@ func TestFastRegPoolDrop(t *testing.T) {
 	require.NoError(t, m.Unmap())
 	require.Len(t, r.h.liveObjects(), len(idle))
 	r.h.plan("destroy MR", &ci.Error{Status: ci.Timeout})
-	require.NoError(t, pool.Close(), "the end tries again")
+	require.NoError(t, pool.Destroy(), "the end tries again")
 	require.Empty(t, r.h.committed())
 }
 
@@ -245,15 +246,17 @@ func TestFastRegPoolReference(t *testing.T) {
 		},
 		"all is destroyed under it": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
-			require.NoError(t, d.a.pd.Close())
+			require.NoError(t, d.a.pd.Destroy())
 			require.ErrorIs(t, m.Unmap(), accesslayer.ErrClosed)
 			_, err := p.Map(memory(1), 0)
 			require.ErrorIs(t, err, accesslayer.ErrClosed)
+			require.ErrorIs(t, p.Destroy(), accesslayer.ErrClosed)
 		},
 		"the HCA is pulled": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
 			require.NoError(t, d.a.al.Deregister(d.a.hca.Info().GUID))
 			require.ErrorIs(t, m.Drop(), accesslayer.ErrClosed)
+			require.ErrorIs(t, p.Destroy(), accesslayer.ErrClosed)
 		},
 	}
 	for name, test := range tests {
@@ -261,7 +264,9 @@ func TestFastRegPoolReference(t *testing.T) {
 			d := newDuo(t, newAL(t))
 			p := must(d.a.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 1, MaxPages: 2}))
 			test(t, d, p, must(p.Map(memory(5000), ci.LocalWrite|ci.RemoteWrite)))
-			require.NoError(t, p.Close())
+			if err := p.Destroy(); !errors.Is(err, accesslayer.ErrClosed) { // the test destroyed it
+				require.NoError(t, err)
+			}
 		})
 	}
 }
@@ -363,6 +368,6 @@ func TestFastRegPoolModel(t *testing.T) {
 				back(i)
 			},
 		})
-		require.NoError(rt, pool.Close())
+		require.NoError(rt, pool.Destroy())
 	})
 }

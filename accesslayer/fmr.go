@@ -23,8 +23,6 @@ func (p *PD) NewFMR(c ci.FMRCreate) (*FMR, error) {
 	return made(f, err)
 }
 
-func (p *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) { return asCI[ci.FMR](p.NewFMR(c)) }
-
 // UnmapFMRs invalidates a batch. Status: as ci.PD.UnmapFMRs; InvalidPDHandle with ErrClosed.
 func (p *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	return p.n.during("PD.UnmapFMRs", func() error { return p.verbs.UnmapFMRs(fmrs) })

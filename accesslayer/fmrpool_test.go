@@ -46,7 +46,7 @@ func TestFMRPoolRefuses(t *testing.T) {
 	r.h.plan("FMR.Map", &ci.Error{Status: ci.InvalidParameter})
 	_, err = pool.Map([]uint64{1}, 0)
 	assert.ErrorIs(t, err, ci.InvalidParameter)
-	require.NoError(t, pool.Close())
+	require.NoError(t, pool.Destroy())
 	_, err = pool.Map([]uint64{4096}, 0)
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 	assert.ErrorIs(t, m.Unmap(), accesslayer.ErrClosed)
@@ -120,7 +120,7 @@ func TestFMRPoolFlushFails(t *testing.T) {
 	require.NoError(t, pool.Flush(), "what was not unmapped waits for the next flush")
 	assert.Contains(t, r.h.traced(), "unmap 1")
 	must(pool.Map([]uint64{1}, 0))
-	require.NoError(t, pool.Close(), "the end tries again")
+	require.NoError(t, pool.Destroy(), "the end tries again")
 }
 
 // However a pool is used, an FMR serves one set of pages at a time, is never mapped more often than allowed (the fake refuses), and
@@ -181,6 +181,6 @@ func TestFMRPoolModel(t *testing.T) {
 				clear(back)
 			},
 		})
-		require.NoError(rt, pool.Close())
+		require.NoError(rt, pool.Destroy())
 	})
 }

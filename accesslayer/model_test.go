@@ -46,7 +46,7 @@ type treeModel struct {
 
 type modelObj struct {
 	kind       string
-	obj        closer
+	obj        tracked
 	drv        *fakeObj // nil for CA
 	parent     *modelObj
 	uses       []*modelObj
@@ -156,9 +156,9 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 		n.obj = o
 	case "Mcast":
 		n.parent = m.pick(rt, "QP")
-		var o *accesslayer.Mcast
-		o, err = n.parent.obj.(*accesslayer.QP).Attach(ci.GID{0xff}, 0xc000)
-		n.obj = o
+		var o ci.Mcast
+		o, err = n.parent.obj.(*accesslayer.QP).AttachMcast(ci.McastAttach{GID: ci.GID{0xff}, LID: 0xc000})
+		n.obj, _ = o.(*accesslayer.Mcast)
 	default:
 		n.parent = m.pick(rt, "PD")
 		pd := n.parent.obj.(*accesslayer.PD)
@@ -183,7 +183,7 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 			n.obj = o
 		case "MW":
 			var o *accesslayer.MW
-			o, err = pd.NewMW(ci.MWType1)
+			o, err = pd.NewMW(ci.MWCreate{Type: ci.MWType1})
 			n.obj = o
 		case "AV":
 			var o *accesslayer.AV
@@ -296,7 +296,7 @@ func (m *treeModel) closeNow(rt *rapid.T) {
 	}
 	o := m.victim(rt)
 	m.expect(rt, o, o.obj.Destroy())
-	if err := o.obj.Close(); err == nil {
+	if err := o.obj.Destroy(); err == nil || errors.Is(err, accesslayer.ErrClosed) {
 		m.mark(o) // at the latest now
 	} else {
 		require.ErrorIs(rt, err, ci.ResourceBusy)

@@ -65,20 +65,11 @@ func (p *PD) NewFastRegMR(maxPages int) (*MR, error) {
 	return p.newMR("PD.AllocFastRegMR", func() (ci.MR, error) { return p.verbs.AllocFastRegMR(maxPages) })
 }
 
-func (p *PD) RegisterMR(c ci.MRCreate) (ci.MR, error)   { return asCI[ci.MR](p.NewMR(c)) }
-func (p *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) { return asCI[ci.MR](p.NewPMR(c)) }
-func (p *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
-	return asCI[ci.MR](p.NewSMR(src, iova, access))
-}
-func (p *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
-	return asCI[ci.MR](p.NewFastRegMR(maxPages))
-}
-
 // Query: as ci.MR, with the PD as the client knows it; InvalidMRHandle with ErrClosed.
 func (m *MR) Query() (attr ci.MRAttr, err error) {
 	err = m.n.during("MR.Query", func() error { attr, err = m.mrVerbs.Query(); return err })
 	if err == nil {
-		attr.PD = m.PD()
+		attr.PD = m.PD().CI()
 	}
 	return attr, err
 }
@@ -146,13 +137,7 @@ type MW struct {
 func (w *MW) Unwrap() any { return w.mwVerbs.MW }
 
 // NewMW makes a window. Status: as ci.PD.CreateMW; InvalidState with ErrClosed.
-func (p *PD) NewMW(typ ci.MWType) (*MW, error) { return p.newMW(ci.MWCreate{Type: typ}) }
-
-func (p *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
-	return asCI[ci.MW](p.newMW(c))
-}
-
-func (p *PD) newMW(c ci.MWCreate) (*MW, error) {
+func (p *PD) NewMW(c ci.MWCreate) (*MW, error) {
 	w := &MW{pd: p}
 	w.n = &node{kind: kindMW, obj: w}
 	err := w.n.make(p.n, "PD.CreateMW", func() (func() error, error) {
@@ -167,7 +152,7 @@ func (p *PD) newMW(c ci.MWCreate) (*MW, error) {
 func (w *MW) Query() (attr ci.MWAttr, err error) {
 	err = w.n.during("MW.Query", func() error { attr, err = w.mwVerbs.Query(); return err })
 	if err == nil {
-		attr.PD = w.pd
+		attr.PD = w.pd.CI()
 	}
 	return attr, err
 }

@@ -270,32 +270,50 @@ func (n *node) destroyAsync(onDone func(error)) error {
 	return err
 }
 
-// destroy waits until the object is gone. A second one is refused, as package ci has it.
+// destroy waits until the object is destroyed. If the destruction had begun before, it returns the error of a destroyed
+// object, also after waiting. A second Destroy of an AV does not wait: ci.AV.Destroy is allowed in callbacks, and what
+// the destruction of the AV waits for may be that callback.
 func (n *node) destroy() error {
 	done, err := n.start(false, nil)
+	if err == nil {
+		return n.await(verbDestroy(n), done)
+	}
+	if !errors.Is(err, ErrClosed) || n.kind == kindAV {
+		return err
+	}
+	result := n.awaitBegun()
+	n.al.mu.Lock()
+	defer n.al.mu.Unlock()
+	switch {
+	case n.state != destroyed: // Timeout, or the driver reported it busy, and it stays usable
+		return result
+	case result != nil:
+		return &ci.Error{Verb: verbDestroy(n), Status: kinds[n.kind].invalid, Detail: "given up: " + result.Error(), Err: ErrClosed}
+	}
+	return err
+}
+
+// close is destroy for objects whose second Close returns the result of the first.
+func (n *node) close() error {
+	done, err := n.start(false, nil)
+	if errors.Is(err, ErrClosed) {
+		return n.awaitBegun()
+	}
 	if err != nil {
 		return err
 	}
 	return n.await(verbDestroy(n), done)
 }
 
-// close is destroy, but a second one waits for the first, and gives its result.
-func (n *node) close() error {
-	done, err := n.start(false, nil)
-	if errors.Is(err, ErrClosed) {
-		n.al.mu.Lock()
-		if n.state == destroyed {
-			err = n.err
-			n.al.mu.Unlock()
-			return err
-		}
-		done = n.waiter()
-		n.al.mu.Unlock()
-		return n.await(verbDestroy(n), done)
+// awaitBegun waits for the end of a destruction that has begun, and returns its result.
+func (n *node) awaitBegun() error {
+	n.al.mu.Lock()
+	if n.state == destroyed {
+		defer n.al.mu.Unlock()
+		return n.err
 	}
-	if err != nil {
-		return err
-	}
+	done := n.waiter()
+	n.al.mu.Unlock()
 	return n.await(verbDestroy(n), done)
 }
 
@@ -491,13 +509,18 @@ func (o *object) node() *node { return o.n }
 // RDD in use. [SAS-2.1-28, -29, -31]
 func (o *object) DestroyAsync(onDone func(error)) error { return o.n.destroyAsync(onDone) }
 
-// Destroy is DestroyAsync, and waits until the object is gone; at most Config.DrainTimeout, then it returns ci.Timeout and the
-// destruction goes on. Not from a callback of the object or of one below it. A driver's refusal is returned; an MR, MW, FMR, DMA or
-// AV that the driver called busy stays usable.
+// Destroy destroys the object and everything below it, and waits until they no longer exist. It waits at most
+// Config.DrainTimeout; then it returns ci.Timeout, the destruction continues, and Destroy may be called again. Destroy
+// must not be called from a callback of the object, of an object below it, or of one that uses it.
+//
+// If the destruction has begun before, by any call, Destroy waits for its end and returns the object's Invalid…Handle
+// status with ErrClosed. So a deferred Destroy is harmless, and when Destroy has returned anything but ci.Timeout or
+// ci.ResourceBusy, the object no longer exists. An AV is the exception: its second Destroy does not wait.
+//
+// Status: ResourceBusy, for an SRQ, MR or RDD in use and for an MR, MW, FMR, DMA or AV that the driver reports busy: the
+// object stays usable; Timeout; the driver's error, if the driver refuses to destroy the object.
+// [SAS-2.1-28, -30]
 func (o *object) Destroy() error { return o.n.destroy() }
-
-// Close is Destroy, and idempotent: later calls wait for the first, and return what it did.
-func (o *object) Close() error { return o.n.close() }
 
 // holder is any typed object.
 type holder interface{ node() *node }

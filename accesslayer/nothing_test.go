@@ -44,9 +44,9 @@ func TestNilPointersAsObjects(t *testing.T) {
 		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: (*ciwrap.CQ)(nil)}), ci.InvalidCQHandle, "RecvCQ is a nil pointer"},
 		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: &ciwrap.CQ{CQ: (*accesslayer.CQ)(nil)}}), ci.InvalidCQHandle, "RecvCQ is not an object"},
 		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, SRQ: (*accesslayer.SRQ)(nil)}), ci.InvalidSRQHandle, "SRQ is a nil pointer"},
-		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: (*accesslayer.RDD)(nil)}), ci.InvalidHandle, "RDD is a nil pointer"},
+		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: (*accesslayer.RDD)(nil).CI()}), ci.InvalidHandle, "RDD is a nil pointer"},
 		{smr((*accesslayer.MR)(nil)), ci.InvalidMRHandle, "src is a nil pointer"},
-		{mr.Modify(ci.MRFieldPD, (*accesslayer.PD)(nil), ci.MRCreate{}), ci.InvalidPDHandle, "pd is a nil pointer"},
+		{mr.Modify(ci.MRFieldPD, (*accesslayer.PD)(nil).CI(), ci.MRCreate{}), ci.InvalidPDHandle, "pd is a nil pointer"},
 	} {
 		require.ErrorIs(t, x.err, x.want)
 		require.ErrorContains(t, x.err, x.detail)

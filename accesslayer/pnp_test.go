@@ -76,7 +76,7 @@ func TestPnPOrder(t *testing.T) {
 	require.NoError(t, al.Deregister(1))
 	assert.Equal(t, []string{"b 1 remove", "a 1 remove", "b remove 1", "a remove 1"}, d.take())
 
-	require.NoError(t, late.Close())
+	require.NoError(t, late.Destroy())
 	assert.Equal(t, []string{"b 1 remove", "b remove 2"}, d.take(), "a registration's end removes what it was told of")
 	require.NoError(t, a.Close())
 	assert.Equal(t, []string{"a 1 remove", "a remove 2"}, d.take(), "so does a client's")
@@ -137,7 +137,7 @@ func TestPnPReentrancy(t *testing.T) {
 	cfg.Port = nil
 	cfg.Remove = func(a *accesslayer.Adapter, data any) {
 		d.write("remove %x", a.GUID())
-		assert.NoError(t, data.(*accesslayer.CA).Close(), "a synchronous destroy of one's own objects works here")
+		assert.NoError(t, data.(*accesslayer.CA).Destroy(), "a synchronous destroy of one's own objects works here")
 		if a.GUID() == 1 {
 			assert.NoError(t, self.DestroyAsync(func(error) { close(ended) }))
 		}
@@ -184,7 +184,7 @@ func TestPnPConcurrently(t *testing.T) {
 					},
 					Sync: i%2 == 0,
 				}))
-				assert.NoError(t, p.Close())
+				assert.NoError(t, p.Destroy())
 				assert.Empty(t, present)
 				closed = true
 			}
@@ -321,7 +321,7 @@ func settle(t require.TestingT, ca *accesslayer.CA) {
 	drv, _ := ci.As[*fakeCA](ca)
 	drv.fire(ci.EventLocalFatal, 0)
 	wait(t, seen, "an event")
-	_ = h.Close()
+	_ = h.Destroy()
 }
 
 // Changes that a driver does not report are found by polling; the cache is fresh before anybody hears of a change.
@@ -398,7 +398,7 @@ func TestDestroyBackoff(t *testing.T) {
 		pd := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(fakeGUID, nil)).NewPD(ci.PDNormal))
 		h.plan("destroy PD", ci.Timeout, ci.Timeout, ci.Timeout)
 		start := time.Now()
-		require.NoError(t, pd.Close())
+		require.NoError(t, pd.Destroy())
 		assert.Equal(t, 70*time.Millisecond, time.Since(start))
 		require.NoError(t, al.Close())
 	})
@@ -466,7 +466,7 @@ func TestCAEvents(t *testing.T) {
 	got := make(chan string, 3)
 	lid := func() ci.LID { return must(must(al.Adapter(fakeGUID)).Port(1)).LID }
 	ca := must(c.OpenCA(fakeGUID, func(ca *accesslayer.CA, e ci.Event) { got <- fmt.Sprintln("open", e.Type, e.Port, lid(), e.Context) }))
-	handler := must(ca.OnEvent(func(e ci.Event) { got <- fmt.Sprintln("handler", e.Type, e.Port, lid(), e.Context) }, "mine"))
+	handler := must(ca.CI().OnEvent(func(e ci.Event) { got <- fmt.Sprintln("handler", e.Type, e.Port, lid(), e.Context) }, "mine"))
 	asHCA := must(c.HCA(fakeGUID))
 	must(asHCA.OpenCA(fakeGUID, func(e ci.Event) { got <- fmt.Sprintln("hca", e.Type, e.Port, lid(), e.Context) }, "ctx"))
 	h.setPort(1, func(p *ci.PortAttr) { p.LID = 42 })
@@ -474,7 +474,7 @@ func TestCAEvents(t *testing.T) {
 	all := []string{<-got, <-got, <-got}
 	assert.ElementsMatch(t, []string{"open LID change 1 42 <nil>\n", "handler LID change 1 42 mine\n", "hca LID change 1 42 ctx\n"}, all)
 	require.NoError(t, handler.Destroy())
-	_, err := ca.OnEvent(nil, nil)
+	_, err := ca.CI().OnEvent(nil, nil)
 	assert.ErrorIs(t, err, ci.InvalidParameter)
 }
 

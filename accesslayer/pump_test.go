@@ -53,7 +53,7 @@ func TestPumpLosesNothing(t *testing.T) {
 				}
 			}
 			wait(t, done, "the last completion")
-			require.NoError(t, pump.Close())
+			require.NoError(t, pump.Destroy())
 			assert.EqualValues(t, total, next)
 			drv.qmu.Lock()
 			defer drv.qmu.Unlock()
@@ -96,7 +96,7 @@ func TestPumpStopsCleanly(t *testing.T) {
 				}
 			})
 			require.Eventually(t, func() bool { return handled.Load() > 10 }, 10*time.Second, time.Millisecond)
-			require.NoError(t, pump.Close())
+			require.NoError(t, pump.Destroy())
 			closed = true
 			close(stop)
 			wg.Wait()
@@ -123,7 +123,7 @@ func TestPumpAndCQEnd(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Handle: func([]ci.WC) {}, OnStop: func(err error) { t.Error("stopped by itself", err) }}))
-			require.NoError(t, r.cq.Close())
+			require.NoError(t, r.cq.Destroy())
 
 			cq := must(r.pd.NewCQ(ci.CQCreate{Size: 4}, accesslayer.CQHandler{}))
 			drv, _ := ci.As[*fakeCQ](cq)
@@ -148,7 +148,7 @@ func TestPumpStopsWhenTheDriverFails(t *testing.T) {
 	drv.qmu.Unlock()
 	p := must(cq.NewPump(accesslayer.PumpConfig{Handle: func([]ci.WC) {}, OnStop: func(err error) { stopped <- err }}))
 	assert.ErrorIs(t, <-stopped, ci.InvalidState)
-	assert.NoError(t, p.Close())
+	assert.NoError(t, p.Destroy())
 }
 
 // A completion that comes between the last poll and the arming calls nobody: it is found by polling again.
@@ -225,7 +225,7 @@ func TestWaitEnds(t *testing.T) {
 				go func() { _, err := poller.Next(t.Context(), make([]ci.WC, 1)); got <- err }()
 			}
 			runtime.Gosched()
-			require.NoError(t, r.cq.Close())
+			require.NoError(t, r.cq.Destroy())
 			for range 2 {
 				err := <-got
 				assert.ErrorIs(t, err, accesslayer.ErrClosed)

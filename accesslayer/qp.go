@@ -38,14 +38,6 @@ func (p *PD) NewSpecialQP(port uint8, c ci.QPCreate, onEvent func(*QP, ci.Event)
 	return p.newQP("PD.CreateSpecialQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateSpecialQP(port, c) })
 }
 
-func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
-	return asCI[ci.QP](p.newQP("PD.CreateQP", c, nil, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c) }))
-}
-
-func (p *PD) CreateSpecialQP(port uint8, c ci.QPCreate) (ci.QP, error) {
-	return asCI[ci.QP](p.NewSpecialQP(port, c, nil))
-}
-
 func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), create func(ci.QPCreate) (ci.QP, error)) (*QP, error) {
 	uses := make([]*node, 0, 4)
 	uses, err := use(uses, p.ca, verb, kindCQ, "SendCQ", c.SendCQ, func(q *CQ) *CA { return q.pd.ca })
@@ -113,7 +105,7 @@ func (q *QP) timeWaitLeft() time.Duration {
 func (q *QP) Query() (attr ci.QPAttr, err error) {
 	err = q.n.during("QP.Query", func() error { attr, err = q.qpVerbs.Query(); return err })
 	if err == nil {
-		attr.PD, attr.SendCQ, attr.RecvCQ, attr.SRQ = q.pd, q.sendCQ, q.recvCQ, q.srq
+		attr.PD, attr.SendCQ, attr.RecvCQ, attr.SRQ = q.pd.CI(), q.sendCQ, q.recvCQ, q.srq
 	}
 	return attr, err
 }
@@ -130,18 +122,10 @@ func (q *QP) Modify(set ci.QPField, attr ci.QPAttr) error {
 	})
 }
 
-// Attach joins the QP to a multicast group: packets of the group are received. To be sent packets, the port must also be a member at
-// the SA, on InfiniBand. Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
-func (q *QP) Attach(gid ci.GID, mlid ci.LID) (*Mcast, error) {
-	return q.attach(ci.McastAttach{GID: gid, LID: mlid})
-}
-
-// AttachMcast is Attach for code written against package ci.
+// AttachMcast attaches the QP to a multicast group, so that it receives the group's packets. The result is a *Mcast. On
+// InfiniBand the port must also be a member at the subnet administrator (sa.Client.Join) to be sent packets of the
+// group. Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
 func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
-	return asCI[ci.Mcast](q.attach(c))
-}
-
-func (q *QP) attach(c ci.McastAttach) (*Mcast, error) {
 	m := &Mcast{}
 	m.n = &node{kind: kindMcast, obj: m}
 	err := m.n.make(q.n, "QP.AttachMcast", func() (func() error, error) {
@@ -149,7 +133,7 @@ func (q *QP) attach(c ci.McastAttach) (*Mcast, error) {
 		m.mcastVerbs.Mcast = in
 		return destroyer(in), err
 	})
-	return made(m, err)
+	return asCI[ci.Mcast](m, err)
 }
 
 // Mcast is the membership of a QP in a multicast group. It is a ci.Mcast, too.

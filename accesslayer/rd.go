@@ -23,8 +23,6 @@ func (p *PD) NewRDD() (*RDD, error) {
 	return made(r, err)
 }
 
-func (p *PD) AllocRDD() (ci.RDD, error) { return asCI[ci.RDD](p.NewRDD()) }
-
 // NewEEC makes an end-to-end context. onEvent, which may be nil, gets events one at a time on a goroutine of the access layer, with
 // the EEC; c.OnEvent is called as well. Status: as ci.RDD.CreateEEC; InvalidState with ErrClosed.
 func (r *RDD) NewEEC(c ci.EECCreate, onEvent func(*EEC, ci.Event)) (*EEC, error) {
@@ -49,9 +47,6 @@ func (r *RDD) NewEEC(c ci.EECCreate, onEvent func(*EEC, ci.Event)) (*EEC, error)
 	})
 	return made(e, err)
 }
-
-// CreateEEC is NewEEC for code written against package ci.
-func (r *RDD) CreateEEC(c ci.EECCreate) (ci.EEC, error) { return asCI[ci.EEC](r.NewEEC(c, nil)) }
 
 // EEC is an end-to-end context. It is a ci.EEC, too.
 type EEC struct {

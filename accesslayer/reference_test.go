@@ -127,13 +127,13 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 	must(a.cq.Wait(t.Context(), wc))
 	require.Equal(t, ci.WCSuccess, wc[0].Status)
 
-	group := must(b.qp.Attach(ci.GID{0xff, 0x12}, 0xc001))
-	require.NoError(t, group.Close())
+	group := must(b.qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 0x12}, LID: 0xc001}))
+	require.NoError(t, group.Destroy())
 	attr := must(b.qp.Query())
-	assert.Same(t, b.pd, attr.PD)
+	assert.Same(t, b.pd.CI(), attr.PD)
 
-	mw := must(a.pd.NewMW(ci.MWType2))
-	require.NoError(t, a.pd.Close(), "windows, regions, vectors and queues in one go")
+	mw := must(a.pd.NewMW(ci.MWCreate{Type: ci.MWType2}))
+	require.NoError(t, a.pd.Destroy(), "windows, regions, vectors and queues in one go")
 	assert.ErrorIs(t, mw.Destroy(), ci.InvalidMWHandle)
 }
 

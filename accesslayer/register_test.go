@@ -224,7 +224,7 @@ func TestOneDriverOpen(t *testing.T) {
 		cas = append(cas, must(c.OpenCA(fakeGUID, nil)), must(d.OpenCA(fakeGUID, nil)))
 	}
 	for _, ca := range cas {
-		require.NoError(t, ca.Close())
+		require.NoError(t, ca.Destroy())
 	}
 	assert.Equal(t, 1, h.opens)
 	assert.False(t, h.closed)
@@ -431,6 +431,6 @@ func TestClosedAccessLayer(t *testing.T) {
 	_, err = ca.Query()
 	assert.ErrorIs(t, err, ci.InvalidCAHandle)
 	assert.NoError(t, c.Close())
-	assert.NoError(t, pd.Close())
 	assert.ErrorIs(t, pd.Destroy(), ci.InvalidPDHandle)
+	assert.ErrorIs(t, pd.Destroy(), accesslayer.ErrClosed)
 }

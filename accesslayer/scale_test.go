@@ -25,7 +25,7 @@ func TestManyObjects(t *testing.T) {
 		require.NoError(t, qp.DestroyAsync(nil))
 	}
 	clear(qps)
-	require.NoError(t, pd.Close())
+	require.NoError(t, pd.Destroy())
 	assert.Empty(t, h.liveObjects())
 	var m runtime.MemStats
 	runtime.GC()
@@ -33,7 +33,7 @@ func TestManyObjects(t *testing.T) {
 	before := m.HeapAlloc
 	for range n {
 		pd := must(ca.NewPD(ci.PDNormal))
-		require.NoError(t, pd.Close())
+		require.NoError(t, pd.Destroy())
 		h.mu.Lock()
 		h.trace = nil
 		h.mu.Unlock()

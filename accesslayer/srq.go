@@ -18,14 +18,6 @@ func (s *SRQ) PD() *PD { return s.pd }
 // SRQ; c.OnEvent is called as well. Status: as ci.PD.CreateSRQ; InvalidMaxWRs and InvalidMaxSGE for sizes that are zero or above what
 // the HCA has; InvalidState with ErrClosed.
 func (p *PD) NewSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
-	return p.newSRQ(c, onEvent)
-}
-
-func (p *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
-	return asCI[ci.SRQ](p.newSRQ(c, nil))
-}
-
-func (p *PD) newSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
 	const verb = "PD.CreateSRQ"
 	if attr := p.ca.a.Attr(); attr.Caps.Has(ci.CapSRQ) {
 		switch {

@@ -19,7 +19,7 @@ func TestSameMistakeSameStatus(t *testing.T) {
 	otherPD := must(otherCA.NewPD(ci.PDNormal))
 	ownCQ, otherCQ := must(pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})), must(otherPD.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}))
 	gonePD := must(ca.NewPD(ci.PDNormal))
-	assert.NoError(t, gonePD.Close())
+	assert.NoError(t, gonePD.Destroy())
 	second := func(_ any, err error) error { return err }
 	third := func(_ any, _ uint8, err error) error { return err }
 
@@ -44,7 +44,7 @@ func TestSameMistakeSameStatus(t *testing.T) {
 		"a CQ of another access layer": {ci.InvalidCQHandle, map[string]error{
 			"SendCQ of NewQP":    second(pd.NewQP(ci.QPCreate{SendCQ: otherCQ, RecvCQ: ownCQ}, nil)),
 			"RecvCQ of NewQP":    second(pd.NewQP(ci.QPCreate{SendCQ: ownCQ, RecvCQ: otherCQ}, nil)),
-			"SendCQ of CreateQP": second(pd.CreateQP(ci.QPCreate{SendCQ: otherCQ, RecvCQ: ownCQ})),
+			"SendCQ of CreateQP": second(pd.CI().CreateQP(ci.QPCreate{SendCQ: otherCQ, RecvCQ: ownCQ})),
 			"of NewSpecialQP":    second(pd.NewSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: otherCQ, RecvCQ: ownCQ}, nil)),
 			"a nil pointer":      second(pd.NewQP(ci.QPCreate{SendCQ: (*accesslayer.CQ)(nil), RecvCQ: ownCQ}, nil)),
 		}},
@@ -54,14 +54,14 @@ func TestSameMistakeSameStatus(t *testing.T) {
 			"NewSRQ":     second(gonePD.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)),
 			"NewQP":      second(gonePD.NewQP(ci.QPCreate{SendCQ: ownCQ, RecvCQ: ownCQ}, nil)),
 			"NewMR":      second(gonePD.NewMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
-			"NewMW":      second(gonePD.NewMW(ci.MWType1)),
+			"NewMW":      second(gonePD.NewMW(ci.MWCreate{Type: ci.MWType1})),
 			"NewRDD":     second(gonePD.NewRDD()),
 			"NewFMR":     second(gonePD.NewFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1})),
 			"NewFMRPool": second(gonePD.NewFMRPool(accesslayer.FMRPoolConfig{Size: 1, FMRCreate: ci.FMRCreate{MaxPages: 1}})),
-			"CreateCQ":   second(gonePD.CreateCQ(ci.CQCreate{Size: 1})),
-			"CreateMW":   second(gonePD.CreateMW(ci.MWCreate{Type: ci.MWType1})),
-			"AllocRDD":   second(gonePD.AllocRDD()),
-			"RegisterMR": second(gonePD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
+			"CreateCQ":   second(gonePD.CI().CreateCQ(ci.CQCreate{Size: 1})),
+			"CreateMW":   second(gonePD.CI().CreateMW(ci.MWCreate{Type: ci.MWType1})),
+			"AllocRDD":   second(gonePD.CI().AllocRDD()),
+			"RegisterMR": second(gonePD.CI().RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
 		}},
 		"the object is destroyed": {ci.InvalidPDHandle, map[string]error{
 			"Destroy":      gonePD.Destroy(),

@@ -23,9 +23,9 @@ type (
 
 // All of them can stand in for the driver's.
 var (
-	_ ci.CA     = (*CA)(nil)
-	_ ci.UserCA = (*UserCA)(nil)
-	_ ci.PD     = (*PD)(nil)
+	_ ci.CA     = (*ciCA)(nil)
+	_ ci.UserCA = (*ciUserCA)(nil)
+	_ ci.PD     = (*ciPD)(nil)
 	_ ci.AV     = (*AV)(nil)
 	_ ci.CQ     = (*CQ)(nil)
 	_ ci.SRQ    = (*SRQ)(nil)
@@ -34,7 +34,7 @@ var (
 	_ ci.MR     = (*MR)(nil)
 	_ ci.FMR    = (*FMR)(nil)
 	_ ci.MW     = (*MW)(nil)
-	_ ci.RDD    = (*RDD)(nil)
+	_ ci.RDD    = (*ciRDD)(nil)
 	_ ci.EEC    = (*EEC)(nil)
 	_ ci.DMA    = (*DMA)(nil)
 )

@@ -32,26 +32,26 @@ func TestVerbsPass(t *testing.T) {
 	pd := must(ca.NewPD(ci.PDNormal))
 	cq := must(pd.NewCQ(ci.CQCreate{}, accesslayer.CQHandler{}))
 	rdd := must(pd.NewRDD())
-	qp := must(pd.NewSpecialQP(1, ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: rdd}, nil))
+	qp := must(pd.NewSpecialQP(1, ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: rdd.CI()}, nil))
 	for _, x := range []struct {
 		typ          reflect.Type
 		inner, outer any
 	}{
 		{reflect.TypeFor[ci.EEC](), m.eec, must(rdd.NewEEC(ci.EECCreate{}, nil))},
-		{reflect.TypeFor[ci.Mcast](), m.mcast, must(qp.Attach(ci.GID{}, 0))},
+		{reflect.TypeFor[ci.Mcast](), m.mcast, must(qp.AttachMcast(ci.McastAttach{}))},
 		{reflect.TypeFor[ci.QP](), m.qp, qp},
-		{reflect.TypeFor[ci.RDD](), m.rdd, rdd},
+		{reflect.TypeFor[ci.RDD](), m.rdd, rdd.CI()},
 		{reflect.TypeFor[ci.SRQ](), m.srq, must(pd.NewSRQ(ci.SRQCreate{}, nil))},
 		{reflect.TypeFor[ci.CQ](), m.cq, cq},
 		{reflect.TypeFor[ci.AV](), m.av, must(pd.NewAV(ci.AVAttr{}))},
 		{reflect.TypeFor[ci.MR](), m.mr, must(pd.NewPMR(ci.PMRCreate{}))},
 		{reflect.TypeFor[ci.MR](), m.mr, must(pd.NewFastRegMR(1))},
-		{reflect.TypeFor[ci.MW](), m.mw, must(pd.NewMW(ci.MWType2))},
+		{reflect.TypeFor[ci.MW](), m.mw, must(pd.NewMW(ci.MWCreate{Type: ci.MWType2}))},
 		{reflect.TypeFor[ci.FMR](), m.fmr, must(pd.NewFMR(ci.FMRCreate{}))},
 		{reflect.TypeFor[ci.DMA](), m.dma, must(ca.NewDMA(nil))},
-		{reflect.TypeFor[ci.PD](), m.pd, pd},
-		{reflect.TypeFor[ci.UserCA](), m.user, must(ca.NewUser(nil, nil))},
-		{reflect.TypeFor[ci.CA](), m.ca, ca},
+		{reflect.TypeFor[ci.PD](), m.pd, pd.CI()},
+		{reflect.TypeFor[ci.UserCA](), m.user, must(ca.NewUser(nil, nil)).CI()},
+		{reflect.TypeFor[ci.CA](), m.ca, ca.CI()},
 	} {
 		require.True(t, ci.Same(x.inner, x.outer), "%v", x.typ)
 		for pass := range 2 {

@@ -76,7 +76,7 @@ func TestCompletionWinsOverContext(t *testing.T) {
 			if x.held {
 				assert.ErrorIs(t, <-ended, context.Canceled)
 			}
-			require.NoError(t, r.cq.Close())
+			require.NoError(t, r.cq.Destroy())
 		})
 	}
 }

@@ -114,7 +114,7 @@ func (p *port) forgetAVs() {
 func (h *hca) close() {
 	h.quiet()
 	if h.ca != nil {
-		if err := h.ca.Close(); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
+		if err := h.ca.Destroy(); err != nil && !errors.Is(err, accesslayer.ErrClosed) {
 			h.m.al.Logger().Error("mads: closing an HCA", "guid", h.a.GUID(), "error", err)
 		}
 	}

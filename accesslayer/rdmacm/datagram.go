@@ -189,7 +189,7 @@ func (d *Datagram) av(ctx context.Context, attr ci.AVAttr) (*accesslayer.AV, err
 func (d *Datagram) closeAVs() error {
 	var errs []error
 	for _, av := range d.avs {
-		errs = append(errs, unlessGone(av.Close()))
+		errs = append(errs, unlessGone(av.Destroy()))
 	}
 	clear(d.avs)
 	return errors.Join(errs...)

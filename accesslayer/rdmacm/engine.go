@@ -520,7 +520,7 @@ func (e *engine) close(cause error) error {
 	e.posts.Unlock()
 	err := e.id.Close()
 	if e.mr != nil {
-		err = errors.Join(err, unlessGone(e.mr.Close()))
+		err = errors.Join(err, unlessGone(e.mr.Destroy()))
 	}
 	return err
 }

@@ -271,5 +271,5 @@ func TestKeepAliveRefused(t *testing.T) {
 	require.NoError(t, id.UseQP(mute{qp}, 0))
 	require.ErrorIs(t, id.SetKeepAliveConfig(keepAlive), ci.Unsupported)
 	require.NoError(t, id.Close())
-	require.NoError(t, qp.Close())
+	require.NoError(t, qp.Destroy())
 }

@@ -85,7 +85,7 @@ func New(client *accesslayer.Client, cfg Config) (*Manager, error) {
 	if m.pnp, err = client.RegisterPnP(accesslayer.PnPConfig{Remove: m.removed, Port: m.portEvent}); err != nil {
 		return nil, err
 	}
-	m.own = append(m.own, m.pnp.Close)
+	m.own = append(m.own, func() error { return unlessGone(m.pnp.Destroy()) })
 	if m.resolver == nil {
 		r := NewResolver(m.al, cfg.MAD)
 		m.resolver, m.sa = r, r.sa
@@ -175,7 +175,7 @@ func (m *Manager) Close() error {
 		m.devices = nil
 		m.mu.Unlock()
 		for _, d := range devices {
-			errs = append(errs, d.ca.Close())
+			errs = append(errs, unlessGone(d.ca.Destroy()))
 		}
 		for _, f := range slices.Backward(m.own) {
 			errs = append(errs, f())
@@ -326,7 +326,7 @@ func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error)
 	}
 	pd, err := ca.NewPD(ci.PDNormal)
 	if err != nil {
-		return nil, nil, errors.Join(err, ca.Close())
+		return nil, nil, errors.Join(err, unlessGone(ca.Destroy()))
 	}
 	m.mu.Lock()
 	if closed = m.closed; !closed {
@@ -334,7 +334,7 @@ func (m *Manager) Device(guid ci.GUID) (*accesslayer.CA, *accesslayer.PD, error)
 	}
 	m.mu.Unlock()
 	if closed {
-		return nil, nil, errors.Join(net.ErrClosed, ca.Close())
+		return nil, nil, errors.Join(net.ErrClosed, unlessGone(ca.Destroy()))
 	}
 	return ca, pd, nil
 }

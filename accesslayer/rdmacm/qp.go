@@ -19,13 +19,13 @@ type madeQP struct {
 func (q *madeQP) close() error {
 	var errs []error
 	if q.qp != nil {
-		errs = append(errs, unlessGone(q.qp.Close()))
+		errs = append(errs, unlessGone(q.qp.Destroy()))
 	}
 	if q.sendCQ != nil {
-		errs = append(errs, unlessGone(q.sendCQ.Close()))
+		errs = append(errs, unlessGone(q.sendCQ.Destroy()))
 	}
 	if q.recvCQ != nil && q.recvCQ != q.sendCQ {
-		errs = append(errs, unlessGone(q.recvCQ.Close()))
+		errs = append(errs, unlessGone(q.recvCQ.Destroy()))
 	}
 	return errors.Join(errs...)
 }

@@ -107,7 +107,7 @@ func (m *Memory) Close() error {
 	m.closed = true
 	var errs []error
 	for _, mr := range slices.Collect(maps.Values(m.mrs)) {
-		errs = append(errs, unlessGone(mr.Close()))
+		errs = append(errs, unlessGone(mr.Destroy()))
 	}
 	clear(m.mrs)
 	return errors.Join(errs...)

@@ -164,7 +164,7 @@ func (l *cmLink) release() error {
 	if l.mr == nil {
 		return nil
 	}
-	return l.mr.Close()
+	return l.mr.Destroy()
 }
 
 // Close ends the connection without waiting for the peer.

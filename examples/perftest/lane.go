@@ -60,7 +60,7 @@ func (s *session) createLanes() error {
 			}
 			return err
 		}
-		s.undo.add(qp.Close)
+		s.undo.add(qp.Destroy)
 		if s.o.Service == service(ci.UD) {
 			err = qp.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: qkey})
 		} else {
@@ -107,7 +107,7 @@ func (s *session) connectLanes() error {
 			if err != nil {
 				return err
 			}
-			s.undo.add(v.Close)
+			s.undo.add(v.Destroy)
 			l.to = ci.Dest{AV: v, QPN: l.remote.QPN, QKey: qkey}
 		}
 		if err := l.qp.Modify(toRTR, rtr); err != nil {
@@ -216,7 +216,7 @@ func (s *session) setPeer(l *lane, p rdmacm.Peer) error {
 	if err != nil {
 		return err
 	}
-	s.undo.add(v.Close)
+	s.undo.add(v.Destroy)
 	l.to = ci.Dest{AV: v, QPN: p.QPN, QKey: p.QKey}
 	return nil
 }

@@ -201,7 +201,7 @@ func (s *session) register() error {
 	if s.cq, err = s.a.pd.NewCQ(ci.CQCreate{Size: entries}, accesslayer.CQHandler{}); err != nil {
 		return err
 	}
-	s.undo.add(s.cq.Close)
+	s.undo.add(s.cq.Destroy)
 	room := max(s.o.Size, s.hello.CycleBuffer, minBuffer) + grhLen
 	s.room = uint64(room+s.hello.CacheLine-1) &^ (alignment - 1)
 	if int64(s.room)*int64(s.o.QPs)*2 > maxMemory {
@@ -229,7 +229,7 @@ func (s *session) registerMemory(m ci.Memory, access ci.Access) (r ci.Region, of
 	if err != nil {
 		return r, 0, err
 	}
-	s.undo.add(mr.Close)
+	s.undo.add(mr.Destroy)
 	r = mr.Region()
 	return r, -r.Addr & (alignment - 1), nil
 }

@@ -20,7 +20,7 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 		Setup: func(id *rdmacm.ID) (err error) { s, err = newSide(id, o, out); return err }})
 	if err != nil {
 		if s != nil {
-			err = errors.Join(err, s.mr.Close())
+			err = errors.Join(err, s.mr.Destroy())
 		}
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):

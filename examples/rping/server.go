@@ -83,7 +83,7 @@ func accept(ctx context.Context, id *rdmacm.ID, o options, out *printer) (*side,
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if err := id.Accept(ctx, terms()); err != nil {
-		return nil, errors.Join(err, s.mr.Close())
+		return nil, errors.Join(err, s.mr.Destroy())
 	}
 	out.debugf("connected from %v to %v\n", id.LocalAddr(), id.RemoteAddr())
 	return s, nil

@@ -55,7 +55,7 @@ func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
 	s.region = s.mr.Region()
 	for i := range receives {
 		if err := s.postRecv(i); err != nil {
-			return nil, errors.Join(err, s.mr.Close())
+			return nil, errors.Join(err, s.mr.Destroy())
 		}
 	}
 	return s, nil
@@ -157,4 +157,4 @@ func (s *side) hear(ctx context.Context) (advert, error) {
 }
 
 // close ends the connection and frees the buffers.
-func (s *side) close() error { return errors.Join(s.id.Close(), s.mr.Close()) }
+func (s *side) close() error { return errors.Join(s.id.Close(), s.mr.Destroy()) }

@@ -27,7 +27,7 @@ var endings = []struct {
 	{"send queue drained", false, func(c *conn, a *actor) { c.move(a, ci.QPSQD) }},
 	{"ID closed", false, func(c *conn, a *actor) { c.each(a, func(e *end) error { return e.id.Close() }) }},
 	{"QP destroyed", false, func(c *conn, a *actor) { c.each(a, func(e *end) error { return e.destroyQP() }) }},
-	{"PD destroyed", false, func(c *conn, a *actor) { c.each(a, func(e *end) error { return e.pd.Close() }) }},
+	{"PD destroyed", false, func(c *conn, a *actor) { c.each(a, func(e *end) error { return e.pd.Destroy() }) }},
 }
 
 // finish ends the connection, and returns when all requests of both ends have completed.
@@ -126,8 +126,8 @@ func (c *conn) move(a *actor, to ci.QPState) {
 // deregister deregisters memory that the peer writes to. The memory must not change after that.
 func (c *conn) deregister(a *actor) {
 	e := one(a.rnd, c.ends[:])
-	if err := e.rwMR.Close(); err != nil {
-		if !errors.Is(err, errClosed) && !c.unsteady {
+	if err := e.rwMR.Destroy(); err != nil && !errors.Is(err, errClosed) { // destroyed before: the memory must not change either
+		if !c.unsteady {
 			c.w.v.failf("%s: deregister: %v", c.name, err)
 		}
 		return
@@ -296,13 +296,13 @@ func (e *end) leave(a *actor) {
 		}
 	}, func() {
 		if e.pd != nil {
-			fail("close of the PD", e.pd.Close())
+			fail("close of the PD", e.pd.Destroy())
 		}
 	}}
-	for _, mr := range []interface{ Close() error }{e.roMR, e.rwMR, e.ctrMR, e.outMR, e.inMR} {
+	for _, mr := range []ci.Object{e.roMR, e.rwMR, e.ctrMR, e.outMR, e.inMR} {
 		steps = append(steps, func() {
 			if !ci.IsNil(mr) {
-				fail("deregister", mr.Close())
+				fail("deregister", mr.Destroy())
 			}
 		})
 	}

@@ -90,12 +90,12 @@ func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
 	if m.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(m.mem.body()), Access: ci.LocalWrite}); err != nil {
 		return err
 	}
-	defer m.mr.Close()
+	defer m.mr.Destroy()
 	av, err := pd.NewAV(to.AV)
 	if err != nil {
 		return err
 	}
-	defer av.Close()
+	defer av.Destroy()
 	for i := range gramDepth {
 		if err := m.post(i); err != nil {
 			return err

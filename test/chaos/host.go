@@ -198,7 +198,7 @@ func (w *world) openClose(a *actor, h *host) {
 			w.v.failf("objects of a client: %v", err)
 		}
 		if a.rnd.IntN(2) == 0 {
-			if err := ca.Close(); err != nil {
+			if err := ca.Destroy(); err != nil && !errors.Is(err, errClosed) {
 				w.v.failf("close of a CA: %v", err)
 			}
 		}
@@ -231,7 +231,7 @@ func (w *world) someObjects(a *actor, ca *accesslayer.CA) error {
 	if err != nil {
 		return err
 	}
-	mw, err := pd.NewMW(ci.MWType1)
+	mw, err := pd.NewMW(ci.MWCreate{Type: ci.MWType1})
 	if err != nil {
 		return err
 	}

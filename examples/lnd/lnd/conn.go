@@ -150,10 +150,18 @@ func (c *Conn) close() (err error) {
 		err = c.id.Close()
 	}
 	if c.pool != nil {
-		err = errors.Join(err, c.pool.Close())
+		err = errors.Join(err, unlessDestroyed(c.pool.Destroy()))
 	}
 	if c.mr != nil {
-		err = errors.Join(err, c.mr.Close())
+		err = errors.Join(err, unlessDestroyed(c.mr.Destroy()))
+	}
+	return err
+}
+
+// unlessDestroyed returns err, or nil if the object was destroyed before, as when its adapter was removed.
+func unlessDestroyed(err error) error {
+	if errors.Is(err, accesslayer.ErrClosed) {
+		return nil
 	}
 	return err
 }

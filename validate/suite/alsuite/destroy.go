@@ -57,7 +57,7 @@ func destroyInCompletion(t *validate.T) {
 	qp, err = pd.NewQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq,
 		RecvCQ: cq}, nil)
 	kit.OK(t, err, "PD.NewQP")
-	buf := ca.Buf(pd, 64, kit.AllAccess)
+	buf := ca.Buf(pd.CI(), 64, kit.AllAccess)
 	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
 	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
 	_, err = qp.PostRecv([]ci.RecvWR{{ID: 1, SGL: buf.SGL(0, 8)}})

@@ -67,7 +67,7 @@ func pump(t *validate.T, mode accesslayer.PollMode) {
 	kit.OK(t, expect(t, finished, fmt.Sprintf("delivery of %d completions", messages)),
 		"completions that the pump delivers")
 	none(t, finished, "completions after the last one")
-	kit.OK(t, handed.Close(), "Pump.Close")
+	kit.OK(t, handed.Destroy(), "Pump.Destroy")
 	p.B.RecvCQ.Empty()
 }
 
@@ -115,7 +115,7 @@ func pumpClose(t *validate.T) {
 	kit.OK(t, err, "CQ.NewPump")
 	p.A.Send(p.A.SendWRs(64)...)
 	expect(t, handed, "first completion that the pump delivers")
-	kit.OK(t, slow.Close(), "Pump.Close under load")
+	kit.OK(t, slow.Destroy(), "Pump.Destroy under load")
 	n := 1
 	for len(handed) > 0 {
 		n += <-handed

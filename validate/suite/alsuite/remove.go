@@ -64,7 +64,7 @@ func pnpLate(t *validate.T) {
 		Remove: func(*accesslayer.Adapter, any) { removes.Add(1) }})
 	kit.OK(t, err, "Client.RegisterPnP")
 	kit.Equal(t, "add callbacks of a client that registers after the adapters", int(adds.Load()), len(s.hcas))
-	kit.OK(t, p.Close(), "PnP.Close")
+	kit.OK(t, p.Destroy(), "PnP.Destroy")
 	kit.Equal(t, "remove callbacks after the registration ends", int(removes.Load()), len(s.hcas))
 	kit.OK(t, s.al.Deregister(s.guid(0)), "Registrar.Deregister")
 	kit.Equal(t, "remove callbacks after an adapter is removed, too", int(removes.Load()), len(s.hcas))
