@@ -563,7 +563,7 @@ func TestStartedStepsOutliveQPs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		require.NoError(t, a.cm.StartConnect(ctx, a.ask(b, qa, ci.RC), func(_ cm.Conn, err error) { connected <- err }))
 		cb := <-requests
-		require.NoError(t, qa.Close())
+		require.NoError(t, qa.Destroy())
 		assert.Empty(t, connected)
 		cancel()
 		require.ErrorIs(t, <-connected, context.Canceled)
@@ -578,7 +578,7 @@ func TestStartedStepsOutliveQPs(t *testing.T) {
 		cb = <-requests
 		require.NoError(t, cb.StartAccept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: ci.RC}}, func(err error) { accepted <- err }))
 		require.NoError(t, <-connected, "the REP has come, and Confirm is next")
-		require.NoError(t, qb.Close())
+		require.NoError(t, qb.Destroy())
 		assert.Empty(t, accepted)
 		require.NoError(t, cb.Close())
 		require.ErrorIs(t, <-accepted, cm.ErrClosed)

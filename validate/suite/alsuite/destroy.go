@@ -21,7 +21,7 @@ func drain(t *validate.T, q ci.QP) {
 
 // typed returns an object that package kit has created as its type in the access layer.
 func typed[O any](t *validate.T, o any, what string) O {
-	x, ok := o.(O)
+	x, ok := ci.As[O](o)
 	if !ok {
 		t.Harness("%s of package kit is a %T and not an object of the access layer", what, o)
 	}
