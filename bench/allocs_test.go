@@ -11,7 +11,7 @@ import (
 	"ciddk/rvt"
 )
 
-// needAddresses is addresses, where this machine has them.
+// needAddresses returns two loopback addresses, or skips the test where this machine does not have them.
 func needAddresses(t testing.TB) (a, b netip.Addr) {
 	t.Helper()
 	a, b = addresses()
@@ -19,7 +19,7 @@ func needAddresses(t testing.TB) (a, b netip.Addr) {
 	return a, b
 }
 
-// newUDPPair is two connected HCAs of this process over UDP.
+// newUDPPair returns two connected HCAs of this process over UDP.
 func newUDPPair(t testing.TB) *directPair {
 	a, b := needAddresses(t)
 	next := []openPort{udpPort(a), udpPort(b)}
@@ -32,7 +32,7 @@ func newUDPPair(t testing.TB) *directPair {
 	return p
 }
 
-// TestAllocs holds every path that is measured to no allocation per work request and completion.
+// TestAllocs checks that no measured path allocates memory per work request and completion.
 func TestAllocs(t *testing.T) {
 	if testenv.Race {
 		t.Skip("under the race detector, pools forget at random")
@@ -58,7 +58,7 @@ func TestAllocs(t *testing.T) {
 			write.size = 64 << 10
 			large := newStreamer(p.a, write)
 			for _, p := range []*poller{&s.poller, &r.poller, &little.poller, &large.poller} {
-				p.yield = true // AllocsPerRun leaves one processor to all
+				p.yield = true // AllocsPerRun sets GOMAXPROCS to 1
 			}
 			for name, work := range map[string]func() error{
 				"SEND": func() error {
@@ -75,8 +75,8 @@ func TestAllocs(t *testing.T) {
 				"WRITE of 64 bytes": func() error { return little.run(ops, nil) },
 				"WRITE of 64 KiB":   func() error { return large.run(ops/8, nil) },
 			} {
-				// The average of a few runs, each of 64 requests at least. A garbage collection lets the pools go, and
-				// they are made anew: a handful, which one allocation in eight requests would exceed.
+				// The average of a few runs of at least 64 requests each. A garbage collection empties the pools.
+				// Refilling them takes a few allocations, which one allocation in eight requests would exceed.
 				require.NoError(t, work(), name)
 				allocs := testing.AllocsPerRun(5, func() { err = work() })
 				require.NoError(t, err, name)

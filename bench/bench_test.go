@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchRounds is how often a benchmark and its yardstick take turns at least; with -short, once will do.
+// benchRounds is the minimum number of rounds of a benchmark and its yardstick. With -short, it is 1.
 const benchRounds = 7
 
-// BenchmarkCases runs each case beside its yardstick. One iteration is one round of both, so the figures reported are
-// the case's own: ns and allocations for one operation, and the ratio that is judged.
+// BenchmarkCases runs each case beside its yardstick. One iteration is one round of both. The reported figures are the
+// case's own: ns and allocations per operation, and the ratio that is compared with the limit.
 func BenchmarkCases(b *testing.B) {
 	for _, c := range Cases() {
 		b.Run(c.Name, func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkCases(b *testing.B) {
 			b.ReportMetric(r.AllocsPerOp, "allocs/op")
 			b.ReportMetric(r.Ratio(0, 0), "ratio")
 			b.ReportMetric(r.MedianRatio(0, 0), "median-ratio")
-			if old, ok := results[c.Name]; ok { // a benchmark is called with growing N
+			if old, ok := results[c.Name]; ok { // a benchmark is called repeatedly, with increasing N
 				for i, f := range old.Entries {
 					e := &r.Entries[i]
 					e.NS, e.P99 = append(e.NS, f.NS...), append(e.P99, f.P99...)

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Table is the table that shows a case.
+// A Table is the kind of table in which a case is shown.
 type Table int
 
-// The tables.
+// Tables.
 const (
-	Ratios    Table = iota // one line a case: the ratio, and whether it is the one wanted
-	Bandwidth              // one line for each of ours: bytes and messages a second, beside each yardstick
-	Latency                // one line for each of ours: median and 99th percentile, beside each yardstick
-	Delay                  // one line for each of ours: median, 99th percentile and longest, beside the first yardstick
+	Ratios    Table = iota // one line per case: the ratio, and whether it meets the limit
+	Bandwidth              // one line for each of Ours: bytes and messages per second, beside each yardstick
+	Latency                // one line for each of Ours: median and 99th percentile, beside each yardstick
+	Delay                  // one line for each of Ours: median, 99th percentile and maximum, beside the first yardstick
 )
 
-// String is a word for names of files and messages.
+// String returns a word for names of files and for messages.
 func (t Table) String() string {
 	switch t {
 	case Ratios:
@@ -33,46 +33,46 @@ func (t Table) String() string {
 	return fmt.Sprintf("Table(%d)", int(t))
 }
 
-// Entry is one of those that take turns in a case.
+// An Entry is one of the measurements that take turns in a case.
 type Entry struct {
-	Name string // a word or two: the head of a column or of a row
-	What string // in the legend, what it is
+	Name string // one or two words: the heading of a column or of a row
+	What string // description in the legend
 }
 
-// Case is one comparison: each of Ours beside each of the Yards, which take turns.
+// A Case is a comparison of each of Ours with each of Yards. They take turns.
 type Case struct {
 	Name    string
 	Table   Table
-	Ours    []Entry // what runs through ci
-	Yards   []Entry // what that is held against; Want is for the first
-	Want    float64 // the ratio wanted, or the longest delay in nanoseconds; 0: none
-	AtLeast bool    // a ratio of speeds, wanted at least; else of times, wanted at most
-	Op      string  // what one operation is
-	Bytes   int     // that an operation moves; 0: the table of ratios shows operations a second
-	Link    string  // between the ends, in the table Delay
+	Ours    []Entry // work through ci
+	Yards   []Entry // yardsticks; Want applies to the first
+	Want    float64 // the required ratio, or the longest permitted delay in nanoseconds; 0: none
+	AtLeast bool    // Want is a ratio of speeds and a minimum; otherwise a ratio of times and a maximum
+	Op      string  // name of one operation
+	Bytes   int     // per operation; 0: the table of ratios shows operations per second
+	Link    string  // type of link, in the table Delay
 
-	Warm bool // rounds need no warming up: the rig does that itself
+	Warm bool // the rig warms itself up
 	Open func() (Rig, error)
 }
 
-// Rig is a case, set up.
+// A Rig is a case that has been set up.
 type Rig interface {
-	// Run makes one round of an entry: Ours count first, then Yards.
+	// Run executes one round of an entry. Entries are numbered from 0, Ours before Yards.
 	Run(entry int) (Sample, error)
 	Close() error
 }
 
-// Sample is one round of one entry.
+// A Sample is the result of one round of one entry.
 type Sample struct {
 	Time   time.Duration
 	Ops    int
 	Allocs uint64 // in all processes
-	// Where each operation was timed: there is no Time then that says anything.
+	// Times of single operations, if they were measured. Time is then not meaningful.
 	Median, P99 time.Duration
-	Max         time.Duration // the longest; 0: not noted
+	Max         time.Duration // maximum; 0: not measured
 }
 
-// perOp is nanoseconds.
+// perOp returns the time of an operation in nanoseconds.
 func (s Sample) perOp() float64 {
 	if s.Median > 0 {
 		return float64(s.Median.Nanoseconds())
@@ -80,28 +80,28 @@ func (s Sample) perOp() float64 {
 	return float64(s.Time.Nanoseconds()) / float64(s.Ops)
 }
 
-// Figures are what came of an entry, round by round, in nanoseconds for one operation.
+// Figures are the results of an entry, one element per round, in nanoseconds per operation.
 type Figures struct {
-	NS  []float64 // the mean; where each operation was timed, the median
-	P99 []float64 // where each operation was timed
-	Max []float64 // the longest operation of the round, where it was noted
+	NS  []float64 // the mean, or the median where single operations were timed
+	P99 []float64 // 99th percentile, where single operations were timed
+	Max []float64 // maximum, where it was measured
 }
 
-// Best is the best round: what else the machine does can only make one slower.
+// Best returns the best round. Other work of the machine can only make a round slower.
 func (f Figures) Best() float64 { return slices.Min(f.NS) }
 
-// Median is that of the rounds.
+// Median returns the median of the rounds.
 func (f Figures) Median() float64 { return median(f.NS) }
 
-// Result is what came of a case.
+// A Result is the result of a case.
 type Result struct {
 	Case
 	Entries     []Figures // Ours, then Yards
 	AllocsPerOp float64   // of the first of Ours
 }
 
-// Run sets the case up, lets all entries run in turns, at least one round each, and takes everything down again. A
-// first round of each, to warm up, does not count, unless the case is Warm.
+// Run sets the case up, runs all entries in turn for at least the given number of rounds, and closes the rig. The first
+// round of each entry is for warming up and does not count, unless the case is Warm.
 func (c Case) Run(rounds int) (_ Result, err error) {
 	n := len(c.Ours) + len(c.Yards)
 	r := Result{Case: c, Entries: make([]Figures, n)}
@@ -154,12 +154,12 @@ func (c Case) entry(i int) Entry {
 	return c.Yards[i-len(c.Ours)]
 }
 
-// Ratio compares the best rounds of one of Ours and one of Yards.
+// Ratio returns the ratio of the best rounds of one of Ours and one of Yards.
 func (r Result) Ratio(ours, yard int) float64 {
 	return r.ratio(r.Entries[ours].Best(), r.Entries[len(r.Ours)+yard].Best())
 }
 
-// MedianRatio compares the medians of the rounds.
+// MedianRatio returns the ratio of the medians of the rounds.
 func (r Result) MedianRatio(ours, yard int) float64 {
 	return r.ratio(r.Entries[ours].Median(), r.Entries[len(r.Ours)+yard].Median())
 }
@@ -171,13 +171,13 @@ func (r Result) ratio(ours, yard float64) float64 {
 	return ours / yard
 }
 
-// Added returns by how much the longest operation of one of Ours exceeds that of the first of Yards, in nanoseconds:
-// the medians of the rounds are compared. It is for the table Delay.
+// Added returns, in nanoseconds, by how much the longest operation of one of Ours exceeds that of the first of Yards.
+// It compares the medians of the rounds. It is for the table Delay.
 func (r Result) Added(ours int) float64 {
 	return max(median(r.Entries[ours].Max)-median(r.Entries[len(r.Ours)].Max), 0)
 }
 
-// Met reports whether the ratio of one of Ours to the first of Yards, or what one of Ours has Added, is what is wanted.
+// Met reports whether one of Ours meets the limit: its ratio to the first of Yards, or the delay that it Added.
 func (r Result) Met(ours int) bool {
 	if r.Table == Delay {
 		return r.Added(ours) <= r.Want

@@ -2,7 +2,7 @@ package bench
 
 const mib = 1 << 20
 
-// Cases lists the comparisons that this system can make on this machine, in the order of their tables.
+// Cases returns the comparisons that this system can run on this machine, in the order of their tables.
 func Cases() []Case {
 	pair := func(c Case, ours, yard string) Case {
 		c.Ours, c.Yards = []Entry{{Name: "ours", What: ours}}, []Entry{{Name: "yardstick", What: yard}}

@@ -20,15 +20,15 @@ import (
 	"ciddk/rvt"
 )
 
-// Connections: set up and torn down, a number of them in progress at a time.
+// Connections are set up and torn down, several at a time.
 const (
-	connecting     = 32 // at a time
+	connecting     = 32 // connections in progress at a time
 	connects       = 3000
 	connectService = mad.ServiceIDLocal | 0xbe
 	connectLimit   = spinLimit
 )
 
-// connectCases time connections from their request to their end.
+// connectCases returns the cases that time connections from request to teardown.
 func connectCases() []Case {
 	one := func(name, kind, ours string) Case {
 		turns := func(kind string) turn { return turn{role{Kind: kind}, connects, false} }
@@ -45,8 +45,7 @@ func connectCases() []Case {
 	}
 }
 
-// connectHalf is an access layer with a connection manager, over an HCA of its own: the one of the host is open
-// already.
+// connectHalf is an access layer with a connection manager over an HCA of its own. Its host's HCA is already open.
 type connectHalf struct {
 	first   bool
 	withQPs bool
@@ -70,7 +69,7 @@ func newConnectHalf(withQPs bool) func(*host, role) (half, error) {
 		}()
 		h.more++
 		a := h.addr.As4()
-		a[3] += 2 * h.more // the two processes have neighbors
+		a[3] += 2 * h.more // resolve the neighbors of both processes
 		port, err := udpPort(netip.AddrFrom4(a))()
 		if err != nil {
 			return nil, err
@@ -150,8 +149,8 @@ func (c *connectHalf) run(ops int, w *watch) error {
 	return inParallel(ops, w, func(i int) error { return c.answer(ctx, i) })
 }
 
-// inParallel does ops operations, connecting of them at a time, and ends with the first error. With a watch, it does
-// one at a time.
+// inParallel performs ops operations, connecting of them at a time, and returns the first error. With a watch, it
+// performs one at a time.
 func inParallel(ops int, w *watch, do func(i int) error) error {
 	if w != nil {
 		for i := range ops {
@@ -195,7 +194,7 @@ func inParallel(ops int, w *watch, do func(i int) error) error {
 	return err
 }
 
-// qp makes a QP, or only names one.
+// qp returns a new QP, or only a QP number.
 func (c *connectHalf) qp(i int) (*accesslayer.QP, cm.QP, error) {
 	if !c.withQPs {
 		return nil, cm.QP{Num: ci.QPN(2 + i), Type: ci.RC}, nil
@@ -272,7 +271,7 @@ func (c *connectHalf) answer(ctx context.Context, i int) error {
 	return errors.Join(err, drop(q))
 }
 
-// tcpConnectHalf is the yardstick.
+// tcpConnectHalf is the yardstick: TCP connections.
 type tcpConnectHalf struct {
 	first bool
 	l     net.Listener
@@ -296,7 +295,7 @@ func (t *tcpConnectHalf) join(to address) error { t.to = to.Sock; return nil }
 func (t *tcpConnectHalf) end() error            { return nil }
 func (t *tcpConnectHalf) close() error          { return t.l.Close() }
 
-// run: as with the connection manager, each side learns that the other one has closed.
+// run waits for both ends to see the close, as the connection manager does.
 func (t *tcpConnectHalf) run(ops int, w *watch) error {
 	until := time.Now().Add(connectLimit)
 	d := net.Dialer{Deadline: until}

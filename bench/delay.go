@@ -12,14 +12,14 @@ import (
 // The delay cases measure how long one QP delays another on the same port. QP A carries a load between two HCAs of this
 // process, and QP B exchanges small SENDs between the same HCAs meanwhile. One goroutine does both sides of B, so that
 // each message is timed by itself, from post to poll; half of a round trip would halve a delay that only one of its
-// messages meets.
+// message is timed separately, from post to poll. Half a round trip would halve a delay that affects only one message.
 
 const (
-	loadBytes  = 256 << 20             // of A's READ, and of A's ring of WRITEs
+	loadBytes  = 256 << 20             // bytes of A's READ and of A's ring of WRITEs
 	loadWrites = loadBytes / (8 << 20) // WRITEs in the ring
 	delayWant  = 5 * time.Millisecond
-	delayTrips = 128     // round trips of B in a round, at least
-	delayTimes = 1 << 18 // messages of B in a round, at most
+	delayTrips = 128     // minimum number of B's round trips in a round
+	delayTimes = 1 << 18 // maximum number of B's messages in a round
 )
 
 // delayCase returns the case of a link; port creates the ports of the two HCAs.
@@ -57,11 +57,11 @@ func delayCases() []Case {
 // delayRig has QPs A and B on each of two HCAs.
 type delayRig struct {
 	undo       []func() error
-	ping, pong *bouncer // of B
+	ping, pong *bouncer // buffers of B
 	read       *load
 	write      *load
 	times      []time.Duration
-	took       time.Duration // by the last round with a load
+	took       time.Duration // of the last round with a load
 }
 
 func openDelay(near, far openPort) (_ Rig, err error) {
@@ -75,7 +75,7 @@ func openDelay(near, far openPort) (_ Rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Most of this memory is only read, and stays without pages.
+	// Most of this memory is only read and never gets pages of its own.
 	f, err := d.open(newHCA(far, loadBytes))
 	if err != nil {
 		return nil, err
@@ -167,11 +167,11 @@ func (d *delayRig) bounce(from, to *bouncer, w *watch) error {
 	return nil
 }
 
-// load is the work of QP A in one round. Its goroutine sleeps until the work has completed.
+// A load is the work of QP A in one round. Its goroutine sleeps until the work has completed.
 type load struct {
 	poller
 	qp   ci.QP
-	wrs  []ci.SendWR // the last one is signaled
+	wrs  []ci.SendWR // the last request is signaled
 	wake chan struct{}
 }
 
@@ -180,7 +180,7 @@ func newLoad(s *side, wrs []ci.SendWR) *load {
 	return &load{poller: poller{cq: s.cq}, qp: s.qp, wrs: wrs, wake: s.wake}
 }
 
-// newReadLoad returns one READ of loadBytes. Its data lies in one buffer several times over.
+// newReadLoad returns one READ of loadBytes. It reads the same buffer several times.
 func newReadLoad(s *side, from ci.Region) *load {
 	var l []ci.SGE
 	for range loadBytes / bufBytes {

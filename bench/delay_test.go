@@ -10,8 +10,7 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// TestDelayCases makes one round of each load, and one without: QP B's messages are timed for as long as the load
-// lasts.
+// TestDelayCases runs one round of each load and one without. QP B's messages are timed for as long as the load lasts.
 func TestDelayCases(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {

@@ -10,7 +10,7 @@ import (
 	"ciddk/rvt"
 )
 
-// directPair is two connected HCAs of this process.
+// directPair holds two connected HCAs of this process.
 type directPair struct{ a, b *side }
 
 func newDirectPair() (*directPair, error) {
@@ -33,10 +33,10 @@ func connectPair(c ci.QPCaps, open openPort) (p *directPair, err error) {
 	return p, nil
 }
 
-// Close is for rigs, too.
+// Close closes both sides. Rigs use it, too.
 func (p *directPair) Close() error { return errors.Join(p.a.close(), p.b.close()) }
 
-// directWrite: one WRITE at a time, by the poster itself.
+// directWrite measures one WRITE at a time, executed by the posting goroutine.
 type directWrite struct {
 	*directPair
 	w *streamer
@@ -58,14 +58,14 @@ func (d *directWrite) Run(entry int) (Sample, error) {
 	}
 	return measure(directWrites, func() error {
 		for range directWrites {
-			copy(d.b.buf[:mib], d.a.buf[:mib]) // between the very same buffers
+			copy(d.b.buf[:mib], d.a.buf[:mib]) // between the same buffers
 		}
 		return nil
 	})
 }
 
-// directSend: with apart, one goroutine posts and polls, another polls and posts; without, one does both, so that the
-// time is that of all the work there is.
+// directSend measures SENDs. With apart, one goroutine posts and polls and another polls and posts. Otherwise one
+// goroutine does both, so the time is that of all the work.
 type directSend struct {
 	*directPair
 	s     *streamer
@@ -85,7 +85,7 @@ func openDirectSend(apart bool, hop int) (Rig, error) {
 	room := new(atomic.Int64)
 	recvs := 3
 	if !apart {
-		recvs = 1 // all are posted again before the next batch
+		recvs = 1 // the receives are reposted before the next batch
 	}
 	if d.r, err = newReceiver(p.b, small, recvs, room); err != nil {
 		return nil, errors.Join(err, p.Close())

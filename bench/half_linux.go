@@ -8,37 +8,36 @@ import (
 	"ciddk/ci"
 )
 
-// half is what one process does in the rounds of one entry of a case. Both make theirs, tell each other the address,
+// A half is the part of one process in the rounds of one case entry. Both processes create theirs, exchange addresses,
 // join, and then run as often as there are rounds.
 type half interface {
 	address() address
-	// join is told the other's address. The first half joins before the second.
+	// join takes the peer's address. The first half joins before the second.
 	join(address) error
-	// run does so many operations. In the first half, w notes each of them, unless it is nil.
+	// run performs ops operations. In the first half, w records each of them unless w is nil.
 	run(ops int, w *watch) error
-	// end follows each run of the first half and is not measured: it tells a second half that sleeps that all is over.
+	// end follows each run of the first half and is not measured. It wakes a second half that sleeps.
 	end() error
 	close() error
 }
 
-// role is how a half is made: what it is, on which of the two sides.
+// A role describes a half: the kind of work and the side.
 type role struct {
-	Kind  string // in kinds
-	First bool   // the side that begins, and is measured
+	Kind  string // key of kinds
+	First bool   // the measuring side, which begins
 	Size  int    // bytes of a message
 	Per   int    // streams of messages: every Per-th is signaled
-	Depth int    // streams of messages: most outstanding
+	Depth int    // streams of messages: maximum outstanding
 }
 
-// host is what the halves of a process share.
+// A host holds what the halves of a process share.
 type host struct {
 	addr netip.Addr
-	side *side // an HCA; each half has a QP of its own
-	more byte  // HCAs that halves have made for themselves
+	side *side // an HCA; each half has a QP of its own on it
+	more byte  // HCAs that halves have created for themselves
 }
 
-// kinds are the halves that there are. An operation of two processes that is to be timed gets its entry here, and cases
-// that name it.
+// kinds are the kinds of halves. To time an operation of two processes, add an entry here and cases that name it.
 var kinds = map[string]func(*host, role) (half, error){
 	"send":       stream(ci.OpSend),
 	"write":      stream(ci.OpWrite),
@@ -66,12 +65,12 @@ func newHalf(h *host, r role) (half, error) {
 	return make(h, r)
 }
 
-// verbsHalf has a QP.
+// verbsHalf is a half with a QP.
 type verbsHalf struct {
 	*side
-	ready func(to ci.Region) error // makes what follows
+	ready func(to ci.Region) error // creates the work
 	work  func(ops int, w *watch) error
-	over  *streamer // end messages, if the other side sleeps
+	over  *streamer // send end messages, because the other side sleeps
 }
 
 func newVerbsHalf(h *host) (*verbsHalf, error) {
@@ -98,12 +97,12 @@ func (v *verbsHalf) end() error {
 	return v.over.run(batch, nil)
 }
 
-// recvBatches is how many batches a receiver has posted for a flow: some times what can be outstanding, as far as the
-// queue goes.
+// recvBatches returns the number of batches that a receiver posts for a flow: several times the maximum outstanding,
+// limited by the queue.
 func recvBatches(depth int) int { return max(1, min(6*depth/batch, (deep.RecvDepth-batch)/batch)) }
 
-// stream moves messages one way. Its second half polls; with one-sided operations it sleeps until the end messages, but
-// polls as well where operations are timed one by one (Depth 1).
+// stream moves messages one way. Its second half polls. With one-sided operations the second half sleeps until the end
+// messages, but polls where operations are timed one by one (Depth 1).
 func stream(op ci.SendOp) func(*host, role) (half, error) {
 	return func(h *host, r role) (half, error) {
 		v, err := newVerbsHalf(h)
@@ -153,7 +152,7 @@ func ping(op ci.SendOp) func(*host, role) (half, error) {
 	}
 }
 
-// socketHalf has a link instead of a QP.
+// socketHalf is a half with a link instead of a QP.
 type socketHalf struct {
 	link
 	work func(ops int, w *watch) error
@@ -202,7 +201,7 @@ func socketPing(open newLink) func(*host, role) (half, error) {
 	}
 }
 
-// socketFetch is a READ's yardstick: a small request, and a message in answer.
+// socketFetch is the yardstick of READs: a small request and a message as the response.
 func socketFetch(open newLink) func(*host, role) (half, error) {
 	return func(h *host, r role) (half, error) {
 		l, err := open(h, r)

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is a bare socket that moves messages of one size, by the plainest system calls: a message a call, as far as it
+// A link is a plain socket that moves messages of one size with the simplest system calls: one message per call if it
 // fits.
 type link interface {
 	address() address
 	join(address) error
-	// push sends messages; with settle it returns when the other side has said that all came, which it does at the end
-	// of such a pull.
+	// push sends messages. With settle it returns when the other side has reported that all arrived, which the other
+	// side does at the end of a pull with settle.
 	push(messages int, settle bool) error
 	pull(messages int, settle bool) error
-	// ask sends a request of requestBytes, asked takes one.
+	// ask sends a request of requestBytes; asked receives one.
 	ask() error
 	asked() error
 	close() error
@@ -26,19 +26,20 @@ type link interface {
 
 const requestBytes = 16
 
-// udpLink sends a datagram a call. Messages that do not fit one that fits a packet are cut into equal ones. Never more
-// is on the way than half of what the other side's buffer holds: it says now and then how many bytes have come.
+// udpLink sends one datagram per call. A message that does not fit into one packet is split into datagrams of equal
+// size. At most half of the other side's receive buffer is in flight: the receiver regularly reports how many bytes
+// have arrived.
 type udpLink struct {
 	*rawSocket
 	size, datagram int
-	window         int // bytes on the way
-	sent, settled  int // bytes, since it was made
+	window         int // maximum bytes in flight
+	sent, settled  int // bytes since the link was created
 	got, said      int
-	buf            []byte // to receive: joined datagrams, too
+	buf            []byte // receive buffer; large enough for joined datagrams
 	out            []byte
 }
 
-const udpPayload = 65507 // the most of a datagram over IPv4
+const udpPayload = 65507 // maximum of a datagram over IPv4
 
 func newUDPLink(h *host, r role) (link, error) {
 	s, err := openRaw(h.addr)
@@ -63,12 +64,12 @@ func (l *udpLink) join(to address) error {
 	parts := (l.size + most - 1) / most
 	l.datagram = (l.size + parts - 1) / parts
 	l.out = make([]byte, l.datagram)
-	// The system charges a datagram with the memory it lies in: up to twice its bytes, and some 800 for its header.
+	// The system charges twice the bytes of a datagram at most, and about 800 for its header.
 	l.window = max(2, granted/2/(2*l.datagram+800)) * l.datagram
 	return nil
 }
 
-// largestDatagram is how many bytes fit a packet on the way to an address.
+// largestDatagram returns the largest datagram that fits a packet on the path to an address.
 func largestDatagram(to netip.AddrPort) (n int, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -99,7 +100,7 @@ func (l *udpLink) transmit(b []byte) error {
 	}
 }
 
-// word takes one word of the other side, if there is one.
+// word reads one report of the other side if there is one.
 func (l *udpLink) word() bool {
 	n, err := recvOne(l.fd, l.buf)
 	if err != nil || n != 8 {
@@ -191,7 +192,7 @@ func (l *udpLink) asked() error {
 	}
 }
 
-// tcpLink is a TCP connection without Nagle's delay; the second side listens.
+// tcpLink is a TCP connection without Nagle's delay. The second side listens.
 type tcpLink struct {
 	first    bool
 	size     int
@@ -203,7 +204,7 @@ type tcpLink struct {
 	word     [requestBytes]byte
 }
 
-// tcpChunk is the most that one call moves.
+// tcpChunk is the maximum that one call moves.
 const tcpChunk = 256 << 10
 
 func newTCPLink(h *host, r role) (_ link, err error) {
@@ -236,7 +237,7 @@ func newTCPLink(h *host, r role) (_ link, err error) {
 
 func (l *tcpLink) address() address { return address{Sock: l.at} }
 
-// join connects, or accepts what the first side has connected before.
+// join connects, or accepts the connection that the first side has made.
 func (l *tcpLink) join(to address) (err error) {
 	if l.first {
 		if l.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -252,7 +253,7 @@ func (l *tcpLink) join(to address) (err error) {
 	return unix.SetsockoptInt(l.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
-// write and read take what the socket does not take or give at once by spinning, as the others do.
+// write and read spin while the socket would block, like the other links.
 func (l *tcpLink) write(b []byte) error {
 	var w waiting
 	for len(b) > 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Machine describes this machine in a phrase, as far as it says what it is.
+// Machine returns a description of this machine, as far as it is known.
 func Machine() string {
 	s := fmt.Sprintf("%s, %s/%s, %d processors", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	b, err := os.ReadFile("/proc/cpuinfo")

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// results are of the benchmarks that have run, for the table at the end.
+// results holds the results of the benchmarks so far, for the table at the end.
 var results = map[string]Result{}
 
 func TestMain(m *testing.M) {

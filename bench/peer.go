@@ -13,36 +13,35 @@ import (
 	"time"
 )
 
-// The other process of a comparison: this program once more, told by its environment. It takes one order at a time from
-// its standard input and answers on its standard output; it ends when its input does.
+// The other process of a comparison is this program again, identified by its environment. It executes one order at a
+// time from its standard input and answers on its standard output. It exits at the end of its input.
 
 const (
 	peerEnv   = "CIDDK_BENCH_PEER"
 	peerLimit = spinLimit + time.Minute // for one answer
 )
 
-// IsPeer reports whether this process was started as a peer: its main function then has nothing to do but call
-// ServePeer.
+// IsPeer reports whether this process was started as a peer. Its main function then only calls ServePeer.
 func IsPeer() bool { return os.Getenv(peerEnv) != "" }
 
-// order is what a peer is asked to do.
+// An order is a command to a peer.
 type order struct {
 	Do   string
-	Addr netip.Addr // open: the peer's own
+	Addr netip.Addr // open: the peer's place
 	Role role       // make
-	Half int        // join, run: by the order of makes
+	Half int        // join, run: the half, numbered in the order of makes
 	To   address    // join
 	Ops  int        // run
 }
 
-// answer is what came of an order.
+// An answer is the result of an order.
 type answer struct {
 	Err string
-	At  address // of what was made
+	At  address // address of what was made
 	S   Sample
 }
 
-// ServePeer obeys until in ends.
+// ServePeer executes orders until in ends.
 func ServePeer(in io.Reader, out io.Writer) error {
 	dec, enc := gob.NewDecoder(in), gob.NewEncoder(out)
 	p := new(peer)
@@ -55,7 +54,7 @@ func ServePeer(in io.Reader, out io.Writer) error {
 			}
 			return err
 		}
-		// Work is announced, so that the other side begins when this one is about to.
+		// The start of work is announced, so that the other side begins at the same time.
 		a, work, err := p.prepare(o)
 		if err != nil {
 			a.Err = err.Error()
@@ -76,7 +75,7 @@ func ServePeer(in io.Reader, out io.Writer) error {
 	}
 }
 
-// remote is a peer process, seen from the one that started it.
+// remote is a peer process, as seen by the process that started it.
 type remote struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -85,7 +84,7 @@ type remote struct {
 	cancel context.CancelFunc
 }
 
-// startPeer starts this program again, by the command enter if there is one.
+// startPeer starts this program again, with the prefix enter if there is one.
 func startPeer(enter []string) (*remote, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -121,7 +120,7 @@ func (r *remote) tell(o order) error {
 	return nil
 }
 
-// hear waits for an answer; a peer that gives none in time is ended.
+// hear waits for an answer. A peer that does not answer in time is killed.
 func (r *remote) hear() (answer, error) {
 	late := time.AfterFunc(peerLimit, r.cancel)
 	defer late.Stop()
@@ -135,7 +134,7 @@ func (r *remote) hear() (answer, error) {
 	return a, nil
 }
 
-// ask is tell and hear.
+// ask calls tell and hear.
 func (r *remote) ask(o order) (answer, error) {
 	if err := r.tell(o); err != nil {
 		return answer{}, err
@@ -143,7 +142,7 @@ func (r *remote) ask(o order) (answer, error) {
 	return r.hear()
 }
 
-// close ends the peer and waits for it.
+// close closes the peer's input and waits for its exit.
 func (r *remote) close() error {
 	defer r.cancel()
 	late := time.AfterFunc(peerLimit, r.cancel)

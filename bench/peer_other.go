@@ -4,10 +4,10 @@ package bench
 
 import "errors"
 
-// role has nothing to say where there are no cases of two processes.
+// role has no fields where there are no cases of two processes.
 type role struct{}
 
-// peer has nothing to do there.
+// peer does nothing where there are no cases of two processes.
 type peer struct{}
 
 func (*peer) prepare(o order) (answer, func() error, error) {

@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// Place is where the two processes of a case run. The zero value is loopback, at two addresses that other runs are
-// unlikely to have.
+// A Place is where the two processes of a case run. The zero value is loopback, with two addresses that other runs are
+// unlikely to use.
 type Place struct {
-	Here, There netip.Addr // of this process and of its peer: IPv4
+	Here, There netip.Addr // IPv4 addresses of this process and of its peer
 	// Enter is the prefix of the peer's command that makes it run where There is: ip netns exec NAME.
 	Enter []string
 }
@@ -20,7 +20,7 @@ func (p Place) addresses() (here, there netip.Addr) {
 	return addresses()
 }
 
-// addresses returns two loopback addresses that other runs on this machine are unlikely to have.
+// addresses returns two loopback addresses that other runs on this machine are unlikely to use.
 func addresses() (a, b netip.Addr) {
 	pid := os.Getpid()
 	at := func(d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(64 + pid>>8&63), byte(pid), d}) }

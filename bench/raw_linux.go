@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Yardsticks for UDP: bare sockets, unconnected and with DF like the ones that RoCEv2 needs, driven by the same system
-// calls that the reference HCA has.
+// Yardsticks for UDP are plain sockets, unconnected and with DF set as RoCEv2 needs, driven by the same system calls
+// that the reference HCA uses.
 
-// rawSocket is one of them.
+// rawSocket is such a socket.
 type rawSocket struct {
 	fd int
 	at netip.AddrPort
@@ -28,7 +28,7 @@ func openRaw(addr netip.Addr) (r *rawSocket, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = unix.Close(fd) // the error to tell is the first one
+			_ = unix.Close(fd) // report the first error
 		}
 	}()
 	for _, o := range []struct{ level, name, value int }{
@@ -64,14 +64,14 @@ func (r *rawSocket) close() error {
 	return unix.Close(r.fd)
 }
 
-// await sleeps until there is something to receive; false when nothing came in time.
+// await sleeps until there is something to receive. It returns false on timeout.
 func (r *rawSocket) await() bool {
 	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	k, err := unix.Poll(fds, int(spinLimit.Milliseconds()))
 	return k > 0 || err != nil
 }
 
-// waiting counts empty looks at a socket. After some it gives way to other goroutines, after many it gives up.
+// waiting counts empty reads of a socket. After some it yields to other goroutines; after many it fails.
 type waiting struct {
 	n  int
 	to time.Time
@@ -90,7 +90,7 @@ func (w *waiting) again() error {
 	return nil
 }
 
-// full reports whether a send is worth trying again.
+// full reports whether a send should be retried.
 func full(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
 }

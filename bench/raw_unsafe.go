@@ -16,7 +16,7 @@ type mmsghdr struct {
 	size uint32
 }
 
-// point makes a header that sends to, or receives from anywhere into, b.
+// point initializes a header that sends b, or receives into b from any address.
 func (h *mmsghdr) point(iov *unix.Iovec, b []byte, to *unix.RawSockaddrInet4) {
 	iov.Base = &b[0]
 	iov.SetLen(len(b))
@@ -28,7 +28,7 @@ func (h *mmsghdr) point(iov *unix.Iovec, b []byte, to *unix.RawSockaddrInet4) {
 	}
 }
 
-// segments sets segmentation offload into packets of n bytes.
+// segments enables segmentation offload into packets of n bytes.
 func (h *mmsghdr) segments(ctl *[24]byte, n uint16) {
 	c := (*unix.Cmsghdr)(unsafe.Pointer(ctl))
 	c.Level, c.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
@@ -38,7 +38,7 @@ func (h *mmsghdr) segments(ctl *[24]byte, n uint16) {
 	h.hdr.SetControllen(unix.CmsgSpace(2))
 }
 
-// mmsg sends or receives many messages without waiting. Calls that move little do not tell the scheduler: that would
+// mmsg sends or receives many messages without blocking. Calls that move little do not enter the scheduler, which would
 // cost more.
 func mmsg(call uintptr, fd int, h []mmsghdr, long bool) (int, error) {
 	f := syscall.RawSyscall6
@@ -53,7 +53,7 @@ func mmsg(call uintptr, fd int, h []mmsghdr, long bool) (int, error) {
 	return int(n), nil
 }
 
-// sendOne and recvOne are sendto and recvfrom, without waiting.
+// sendOne and recvOne are sendto and recvfrom without blocking.
 func sendOne(fd int, b []byte, to *unix.RawSockaddrInet4) error {
 	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL,
@@ -73,7 +73,7 @@ func recvOne(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// streamSend is sendto on a connected socket, which may take a part.
+// streamSend is sendto on a connected socket. It may send a part only.
 func streamSend(fd int, b []byte) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)

@@ -6,8 +6,8 @@ import (
 	"path"
 )
 
-// Match returns the cases whose names match a pattern (path.Match), such as direct/write*. Errors: a bad pattern, or
-// one that no case matches.
+// Match returns the cases whose names match a pattern (path.Match), such as direct/write*. It fails if the pattern is
+// malformed or matches no case.
 func Match(cases []Case, glob string) ([]Case, error) {
 	var list []Case
 	for _, c := range cases {
@@ -25,8 +25,8 @@ func Match(cases []Case, glob string) ([]Case, error) {
 	return list, nil
 }
 
-// Report writes the tables of results, below a line that tells the machine and the rounds. Where above has a line of
-// Markdown for a table, such as a picture of it, that stands above the table; nil is none.
+// Report writes the tables of results below a line with the machine and the number of rounds. above has a line of
+// Markdown per table, such as a picture, that is written above the table. It may be nil.
 func Report(out io.Writer, machine string, rounds int, results []Result, above map[Table]string) error {
 	if _, err := fmt.Fprintf(out, "%s. %d rounds.\n\n", machine, rounds); err != nil {
 		return err

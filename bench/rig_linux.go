@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// turn is what the two processes do in a round of one entry.
+// A turn is what the two processes do in a round of one entry.
 type turn struct {
 	role
 	ops   int
-	timed bool // each operation by itself
+	timed bool // operations are timed individually
 }
 
-// twoRig is a case of two processes, seen from the one that measures.
+// twoRig is a case of two processes, on the measuring side.
 type twoRig struct {
 	*remote
 	host
@@ -22,7 +22,7 @@ type twoRig struct {
 	halves []half
 }
 
-// openTwo starts a peer and makes both halves of each turn.
+// openTwo starts a peer and creates both halves of each turn.
 func openTwo(at Place, turns ...turn) func() (Rig, error) {
 	return func() (_ Rig, err error) {
 		g := &twoRig{turns: turns}
@@ -65,7 +65,7 @@ func openTwo(at Place, turns ...turn) func() (Rig, error) {
 	}
 }
 
-// Run lets both processes work. The time is ours: whoever begins has the answer last.
+// Run runs both processes. The time is measured here: the side that begins has the answer last.
 func (g *twoRig) Run(entry int) (Sample, error) {
 	t, h := g.turns[entry], g.halves[entry]
 	if _, err := g.ask(order{Do: "run", Half: entry, Ops: t.ops}); err != nil {
@@ -90,7 +90,7 @@ func (g *twoRig) Run(entry int) (Sample, error) {
 	return s, err
 }
 
-// Close is called on what there is so far, too.
+// Close also closes an incomplete rig.
 func (g *twoRig) Close() error {
 	err := closeHost(&g.host, g.halves)
 	g.halves = nil
@@ -121,7 +121,7 @@ type peer struct {
 	halves []half
 }
 
-// prepare carries out an order, or gives the work to be done for it.
+// prepare executes an order, or returns the work to do for it.
 func (p *peer) prepare(o order) (a answer, work func() error, err error) {
 	switch o.Do {
 	case "open":

@@ -11,8 +11,8 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// TestKinds makes one round of every kind of work, at a size below and one above what a datagram holds, in two
-// processes.
+// TestKinds runs one round of each kind of work in two processes, at one size below and one above the limit of a
+// datagram.
 func TestKinds(t *testing.T) {
 	const ops = 64
 	for _, size := range []int{small, 200_000} {
@@ -42,7 +42,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestCasesRun: the rounds of every case fit its halves, and no two cases have one name.
+// TestCasesRun checks that the rounds of every case fit its halves, and that case names are unique.
 func TestCasesRun(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {
@@ -53,7 +53,7 @@ func TestCasesRun(t *testing.T) {
 		require.False(t, seen[c.Name], c.Name)
 		seen[c.Name] = true
 		if ok, err := filepath.Match("wire/*B", c.Name); err != nil || !ok {
-			continue // the others are run by the table's own test and the benchmarks
+			continue // the others are run by the table's test and by the benchmarks
 		}
 		r, err := c.Run(1)
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// processTime is the processor time that this process has used.
+// processTime returns the processor time that this process has used.
 func processTime(t *testing.T) time.Duration {
 	var r syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &r))

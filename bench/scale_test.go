@@ -22,12 +22,11 @@ const (
 	quietQPs  = 1_000
 )
 
-// scaleCaps are the queues of the figure: depth 15, one SGE.
+// scaleCaps are queues of depth 15 with one SGE.
 var scaleCaps = ci.QPCaps{SendDepth: 15, RecvDepth: 15, SendSGE: 1, RecvSGE: 1}
 
-// ringBytes is what a QP's queues take in the layout of docs/abi/rings.md: a power of two slots, more than the depth,
-// of a power of two bytes, behind 384 bytes of header and indices. A send slot has 208 bytes before its SGEs, a receive
-// slot 40.
+// ringBytes returns the size of a QP's queues in the layout of docs/abi/rings.md: 2^k slots, more than the depth, of
+// 2^m bytes each, behind 384 bytes of header and indices. A send slot has 208 bytes before its SGEs, a receive slot 40.
 func ringBytes(c ci.QPCaps) int {
 	ring := func(depth, head, sge int) int {
 		return 384 + (1<<bits.Len(uint(depth)))<<bits.Len(uint(head+16*sge-1))
@@ -35,16 +34,16 @@ func ringBytes(c ci.QPCaps) int {
 	return ring(c.SendDepth, 208, c.SendSGE) + ring(c.RecvDepth, 40, c.RecvSGE)
 }
 
-// inUse is the heap and the stacks after a collection.
+// inUse returns the sizes of heap and stacks after a garbage collection.
 func inUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // the second one takes what pools held
+	runtime.GC() // the second collection frees what pools held
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
 }
 
-// newScalePair opens two HCAs without QPs, each with a CQ for so many completions.
+// newScalePair opens two HCAs without QPs, each with a CQ for n completions.
 func newScalePair(t *testing.T, cqes int, port func(i int) openPort) (a, b *side) {
 	t.Helper()
 	var s [2]*side
@@ -67,7 +66,7 @@ func directPorts() func(int) openPort {
 	}
 }
 
-// connected makes a pair of QPs and connects them.
+// connected creates a pair of QPs and connects them.
 func connected(t *testing.T, a, b *side) (x, y ci.QP) {
 	x, err := a.newQP(scaleCaps)
 	require.NoError(t, err)
@@ -95,8 +94,8 @@ func exchange(t *testing.T, a, b *side, x, y ci.QP) {
 	}
 }
 
-// TestMemory: 10,000 connected RC QPs in one process. Each has carried a message, so that nothing is left to be made at
-// first use.
+// TestMemory measures 10,000 connected RC QPs in one process. Each has carried a message, so that nothing remains to be
+// allocated at first use.
 func TestMemory(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {
@@ -127,7 +126,7 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, b.close())
 }
 
-// TestChurn: 100,000 QPs created, connected and destroyed leave nothing.
+// TestChurn checks that 100,000 QPs that are created, connected and destroyed leave nothing behind.
 func TestChurn(t *testing.T) {
 	testenv.Measurement(t)
 	n := scaleRate
@@ -140,7 +139,7 @@ func TestChurn(t *testing.T) {
 		require.NoError(t, x.Destroy())
 		require.NoError(t, y.Destroy())
 	}
-	for range 1000 { // what tables and pools need for good
+	for range 1000 { // permanent size of tables and pools
 		round()
 	}
 	live := []map[string]int{a.hca.Live(), b.hca.Live()}
@@ -162,8 +161,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestQuiet: connected QPs that have nothing to do cost nothing. All have carried a message, so that a timer which was
-// not forgotten would be one of thousands that fire.
+// TestQuiet checks that connected idle QPs use no processor time. All have carried a message, so a timer that was not
+// stopped would be one of thousands that fire.
 func TestQuiet(t *testing.T) {
 	testenv.Measurement(t)
 	if testenv.Race {
@@ -185,7 +184,7 @@ func TestQuiet(t *testing.T) {
 	}
 	runtime.GC()
 	// Retry timers are lazy: those of the messages just sent fire once within 1.1 s (the QPs' timeout) and find nothing
-	// due.
+	// to do.
 	<-time.After(1200 * time.Millisecond)
 	before := [2]map[string]uint64{a.hca.Counters(), b.hca.Counters()}
 	const watch = time.Second

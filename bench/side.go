@@ -11,20 +11,20 @@ import (
 	"ciddk/rvt"
 )
 
-// Sizes of a side's queues: deep ones between processes, which do not run in step; on the direct link, ones that stay
-// in the cache, as the yardstick's ring does.
+// Sizes of a side's queues. Between processes, which do not run in step, queues are deep. On the direct link they fit
+// into the cache, as the yardstick's ring does.
 var (
 	deep    = ci.QPCaps{SendDepth: 511, RecvDepth: 2047, SendSGE: 1, RecvSGE: 1}
 	shallow = ci.QPCaps{SendDepth: 63, RecvDepth: 127, SendSGE: 1, RecvSGE: 1}
 )
 
 const (
-	batch    = 32 // requests per post, where there are batches
+	batch    = 32 // requests per post in batches
 	small    = 64 // bytes of a small message
 	bufBytes = 32 << 20
 )
 
-// side is an HCA with one RC QP, and what it needs.
+// A side is an HCA with one RC QP and its resources.
 type side struct {
 	hca  *reference.HCA
 	ca   ci.CA
@@ -34,12 +34,12 @@ type side struct {
 	qp   ci.QP
 	port ci.PortAttr
 	buf  []byte
-	mem  ci.Region     // over buf
-	wake chan struct{} // told when an armed CQ has a completion
+	mem  ci.Region     // region over buf
+	wake chan struct{} // signalled when an armed CQ has a completion
 	undo []func() error
 }
 
-// address is what a peer needs to know of a side.
+// An address is the data of a side that its peer needs.
 type address struct {
 	Link ci.Link
 	LID  ci.LID
@@ -61,14 +61,14 @@ func (s *side) address() address {
 	return a
 }
 
-// openPort makes the port of an HCA.
+// openPort opens the port of an HCA.
 type openPort func() (rvt.Port, error)
 
 func udpPort(addr netip.Addr) openPort {
 	return func() (rvt.Port, error) { return udp.New(udp.Config{Addr: addr}) }
 }
 
-// newHCA opens an HCA with a PD and a region over size bytes.
+// newHCA opens an HCA with a PD and a region of size bytes.
 func newHCA(open openPort, size int) (s *side, err error) {
 	s = &side{buf: make([]byte, size), wake: make(chan struct{}, 1)}
 	defer func() {
@@ -118,7 +118,7 @@ func newSide(open openPort, c ci.QPCaps) (s *side, err error) {
 	return s, nil
 }
 
-// another is a further QP with a CQ of its own on the same HCA; it is closed before the HCA is.
+// another returns a further QP with its own CQ on the same HCA. It must be closed before the HCA.
 func (s *side) another(c ci.QPCaps) (*side, error) {
 	t := *s
 	t.undo, t.wake = nil, make(chan struct{}, 1)
@@ -128,12 +128,12 @@ func (s *side) another(c ci.QPCaps) (*side, error) {
 	return &t, nil
 }
 
-// equip makes a CQ and a QP.
+// equip creates a CQ and a QP.
 func (s *side) equip(c ci.QPCaps) (err error) {
 	if s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: c.SendDepth + c.RecvDepth, OnCompletion: func(any) {
 		select {
 		case s.wake <- struct{}{}:
-		default: // it knows already
+		default: // the primary error is already known
 		}
 	}}); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *side) close() error {
 	return errors.Join(errs...)
 }
 
-// connect takes a QP to RTS.
+// connect moves a QP to RTS.
 func (s *side) connect(qp ci.QP, to address) error {
 	const (
 		timeout = ci.TimeExp(18) // 1 s

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// WriteTables writes results as Markdown: of each Table that has any, a table and what its entries are.
+// WriteTables writes results as Markdown: a table and its legend for each Table that has results.
 func WriteTables(w io.Writer, results []Result) error { return writeTables(w, results, nil) }
 
-// writeTables puts a line above a table, where above has one for it.
+// writeTables writes the line above[t], if any, before each table.
 func writeTables(w io.Writer, results []Result, above map[Table]string) error {
 	var b strings.Builder
 	for _, t := range []struct {
@@ -35,7 +35,7 @@ func writeTables(w io.Writer, results []Result, above map[Table]string) error {
 	return err
 }
 
-// Of returns the results of one table, in their order.
+// Of returns the results of one table in their order.
 func Of(results []Result, t Table) []Result {
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Table != t })
 }
@@ -70,8 +70,8 @@ func (r Result) verdict(ours int) string {
 	return "missed"
 }
 
-// speed formats the best round: as a rate of bytes for large messages, as a rate of operations that move none, else as
-// time.
+// speed formats the best round: as bytes per second for large messages, as operations per second for operations without
+// data, otherwise as time.
 func (r Result) speed(f Figures) string {
 	best := f.Best()
 	switch {
@@ -83,21 +83,21 @@ func (r Result) speed(f Figures) string {
 	return fmt.Sprintf("%.0f ns", best)
 }
 
-// bandwidth has a line for each of ours: what it moves, and for each yardstick what that moves and the ratio.
+// bandwidth writes a line for each of Ours: its throughput, and for each yardstick its throughput and the ratio.
 func bandwidth(b *strings.Builder, results []Result) {
 	wide(b, results, []string{"bandwidth", "messages a second"}, func(r Result, f Figures) []string {
 		return []string{rate(float64(r.Bytes)*1e9/f.Best(), "B/s"), rate(1e9/f.Best(), "/s")}
 	}, func(r Result, f Figures) string { return rate(float64(r.Bytes)*1e9/f.Best(), "B/s") })
 }
 
-// latency has medians and 99th percentiles.
+// latency writes medians and 99th percentiles.
 func latency(b *strings.Builder, results []Result) {
 	cells := func(_ Result, f Figures) []string { return []string{micros(f.Best()), micros(median(f.P99))} }
 	wide(b, results, []string{"median", "99 of 100"}, cells,
 		func(r Result, f Figures) string { return strings.Join(cells(r, f), ", ") })
 }
 
-// delay writes the times of a QP beside the load of another and without it.
+// delay writes the times of a QP beside the load of another QP and without that load.
 func delay(b *strings.Builder, results []Result) {
 	cells := func(f Figures) string {
 		return fmt.Sprintf("%s, %s, %s", micros(f.Best()), micros(median(f.P99)), micros(median(f.Max)))
@@ -116,7 +116,7 @@ func delay(b *strings.Builder, results []Result) {
 	}
 }
 
-// wide writes a table with a line for each of ours. The columns of a yardstick are found by its name.
+// wide writes a table with a line for each of Ours. Columns of yardsticks are matched by name.
 func wide(b *strings.Builder, results []Result, heads []string, ours func(Result, Figures) []string,
 	yard func(Result, Figures) string) {
 	var yards []string
@@ -163,14 +163,14 @@ func wide(b *strings.Builder, results []Result, heads []string, ours func(Result
 	}
 }
 
-// SizeText writes a number of bytes as pages have it: 64 B, 4 KiB, 1 MiB.
+// SizeText formats a number of bytes as in pages: 64 B, 4 KiB, 1 MiB.
 func SizeText(n int) string {
 	s := Size(n)
 	i := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	return s[:i] + " " + s[i:]
 }
 
-// rate writes a number of things a second with three digits that say something.
+// rate formats a number per second with three significant digits.
 func rate(v float64, unit string) string {
 	prefix := []string{"", "k", "M", "G"}
 	k := 0
@@ -182,7 +182,7 @@ func rate(v float64, unit string) string {
 
 func micros(ns float64) string { return Digits3(ns/1000) + " us" }
 
-// Digits3 writes a figure with three digits that say something; below 1, with two behind the point.
+// Digits3 formats a figure with three significant digits; below 1, with two decimals.
 func Digits3(v float64) string {
 	switch {
 	case v < 9.995:
@@ -193,12 +193,12 @@ func Digits3(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// legend explains the entries of a table: by case in the table of ratios, otherwise each once. Where yardsticks of one
-// name differ, it names the entry of ours that they stand beside.
+// legend describes the entries of a table: per case in the table of ratios, otherwise once each. Where yardsticks with
+// one name differ, it names the entry of Ours to which each belongs.
 func legend(b *strings.Builder, results []Result) {
 	type line struct {
 		Entry
-		beside []string // empty: one of ours
+		beside []string // empty for one of Ours
 	}
 	var lines []line
 	add := func(e Entry, beside []Entry) {
@@ -238,7 +238,7 @@ func legend(b *strings.Builder, results []Result) {
 	}
 }
 
-// Size writes a number of bytes as names of cases have it: 64B, 4KiB, 1MiB.
+// Size formats a number of bytes as in names of cases: 64B, 4KiB, 1MiB.
 func Size(n int) string {
 	switch {
 	case n >= mib && n%mib == 0:

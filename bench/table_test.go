@@ -94,7 +94,7 @@ func TestReport(t *testing.T) {
 		Delay, " ", Table(9)))
 }
 
-// fails is a full disk.
+// fails is a writer that fails, like a full disk.
 type fails struct{}
 
 func (fails) Write([]byte) (int, error) { return 0, errors.New("full") }

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trains is the strongest yardstick that UDP has: a stream of packets as RoCEv2's, 12 bytes of header, up to an MTU of
-// data, a CRC that is computed at one end and checked at the other, in trains that the system cuts and joins
-// (UDP_SEGMENT, UDP_GRO), several a call.
+// trains is the fastest yardstick of UDP: a stream of packets like RoCEv2's (12 bytes of header, data up to an MTU, a
+// CRC that is computed at one end and checked at the other) in trains that the system splits and joins (UDP_SEGMENT,
+// UDP_GRO), several per call.
 type trains struct {
 	*rawSocket
 	role
 	segment int // bytes of a packet
-	packets int // of a train
+	packets int // packets of a train
 	bufs    []byte
 	hdrs    [trainsAhead]mmsghdr
 	iovs    [trainsAhead]unix.Iovec
@@ -26,12 +26,12 @@ type trains struct {
 
 const (
 	trainHead    = 12
-	trainBytes   = 60 << 10 // of data, at most
-	trainPackets = 64       // the most that UDP_SEGMENT cuts
-	trainWindow  = 17       // trains on the way: a megabyte
-	trainsAhead  = 4        // per call
-	trainLooks   = 100      // empty looks before the receiver sleeps
-	joined       = 64 << 10 // what a receive may give
+	trainBytes   = 60 << 10 // maximum data of a train
+	trainPackets = 64       // maximum packets of UDP_SEGMENT
+	trainWindow  = 17       // trains in flight: a megabyte
+	trainsAhead  = 4        // trains per call
+	trainLooks   = 100      // empty reads before the receiver sleeps
+	joined       = 64 << 10 // maximum size of a receive
 )
 
 func newTrains(h *host, r role) (half, error) {
@@ -59,7 +59,7 @@ func (t *trains) address() address      { return address{Sock: t.at} }
 func (t *trains) join(to address) error { t.connect(to.Sock); return nil }
 func (t *trains) end() error            { return nil }
 
-// run moves as many bytes as the operations are, rounded up to a train.
+// run moves the bytes of the operations, rounded up to a train.
 func (t *trains) run(ops int, _ *watch) error {
 	body := (t.segment - trainHead - crc32.Size) * t.packets
 	n := (ops*t.Size + body - 1) / body
@@ -69,7 +69,7 @@ func (t *trains) run(ops int, _ *watch) error {
 	return t.receive(n)
 }
 
-// came reads what the receiver has said; the newest word counts.
+// came reads the receiver's reports. The latest one counts.
 func (t *trains) came(old int) int {
 	for {
 		if n, err := recvOne(t.fd, t.word[:]); err != nil || n < 8 {
@@ -79,7 +79,7 @@ func (t *trains) came(old int) int {
 	}
 }
 
-// send never has more on the way than a window: the receiver says what has come.
+// send keeps at most a window in flight. The receiver reports what has arrived.
 func (t *trains) send(n int) error {
 	var w waiting
 	for sent, come := 0, 0; come < n; {
@@ -118,7 +118,7 @@ func (t *trains) say(n int) error {
 	return sendOne(t.fd, t.word[:8], &t.to)
 }
 
-// receive checks the CRCs. It looks a number of times, then sleeps.
+// receive checks the CRCs. It polls a number of times, then sleeps.
 func (t *trains) receive(n int) error {
 	empty := 0
 	for got := 0; got < n*t.packets; {

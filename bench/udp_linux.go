@@ -10,11 +10,11 @@ const (
 	streamBytes  = 64 << 20
 	streamDepth  = 16
 	floods       = 64000
-	floodBatches = 8 // outstanding
+	floodBatches = 8 // outstanding messages
 	bounces      = 4000
 )
 
-// udpCases are those whose ratios are judged, then the tables of Wire.
+// udpCases returns the cases with a limit, then those of Wire.
 func udpCases() []Case {
 	pair := func(c Case, ours, yard string, o, y role, ops int, timed bool) Case {
 		c.Ours, c.Yards = []Entry{{Name: "ours", What: ours}}, []Entry{{Name: "yardstick", What: yard}}
@@ -45,18 +45,19 @@ func udpCases() []Case {
 	}, append(connectCases(), Wire(Place{})...)...)
 }
 
-// WireSizes are the bytes of the messages in the cases of Wire.
+// WireSizes are the message sizes of Wire's cases, in bytes.
 var WireSizes = []int{64, 4 << 10, 64 << 10, mib}
 
-// The operations of Wire's cases.
+// Operations of Wire's cases.
 const (
 	OpSend  = "SEND"
 	OpWrite = "WRITE"
 	OpRead  = "READ"
 )
 
-// Wire lists the cases of two processes, each with its HCA over UDP, at each of WireSizes, beside UDP and TCP sockets
-// at the same place: for bandwidth, streams of messages; for latency, a message and its answer, and a READ at a time.
+// Wire returns the cases of two processes, each with its HCA over UDP, at each of WireSizes, beside UDP and TCP sockets
+// at the same place. Bandwidth is measured with streams of messages; latency with a message and its answer, or one READ
+// at a time.
 func Wire(at Place) []Case {
 	var list []Case
 	for _, size := range WireSizes {
@@ -68,8 +69,8 @@ func Wire(at Place) []Case {
 	return list
 }
 
-// WireCase is the case of one operation, OpSend, OpWrite or OpRead, with messages of size bytes, in the table Bandwidth
-// or Latency. A round has that part of the operations that it has on loopback, for places that are slower.
+// WireCase returns the case of one operation (OpSend, OpWrite or OpRead) with messages of size bytes, in the table
+// Bandwidth or Latency. part is the fraction of the operations of a loopback round, for slower places.
 func WireCase(at Place, part int, t Table, op string, size int) (Case, error) {
 	switch {
 	case op != OpSend && op != OpWrite && op != OpRead:
@@ -119,7 +120,7 @@ func bandwidthCase(at Place, part, size int, ops ...string) Case {
 	return c
 }
 
-// latencyCase is for SEND and WRITE, or for READ, whose yardstick is another.
+// latencyCase returns the case of SEND and WRITE, or of READ, which has another yardstick.
 func latencyCase(at Place, part, size int, ops ...string) Case {
 	n := max(50, min(bounces/2, 16<<20/size)/part)
 	one := func(kind string) turn { return turn{role{kind, false, size, 1, 1}, n, true} }

@@ -2,5 +2,5 @@
 
 package bench
 
-// udpCases: the yardsticks need Linux's segmentation and receive offload.
+// udpCases returns none: the yardsticks need Linux's segmentation and receive offload.
 func udpCases() []Case { return nil }

@@ -11,18 +11,18 @@ import (
 	"ciddk/ci"
 )
 
-// The work that is measured. Each side of a workload is one call; what it needs is allocated when it is made, so that a
-// round allocates nothing. Waiting is spinning on Poll, with a deadline.
+// This file holds the measured work. Each side of a workload is one call. It allocates everything when it is created,
+// so that a round allocates nothing. It waits by spinning on Poll, with a deadline.
 
-// spinLimit bounds how long a workload waits for one completion. The passive side of one-sided work waits for the
-// messages that end a round, so it waits for all of the round: on a busy machine, thousands of operations that take
-// several time slices each.
+// spinLimit bounds the wait of a workload for one completion. The passive side of one-sided work waits for the messages
+// that end a round, so it waits for the whole round: on a busy machine, thousands of operations that take several time
+// slices each.
 const spinLimit = 4 * time.Minute
 
-// poller is a CQ and a place for its completions.
+// A poller is a CQ with space for its completions.
 type poller struct {
 	cq    ci.CQ
-	yield bool // give way to other goroutines after each empty poll: the one waited for is in this process
+	yield bool // yield after each empty poll, because the awaited goroutine is in this process
 	wcs   [batch]ci.WC
 	idle  int
 	to    time.Time
@@ -30,14 +30,14 @@ type poller struct {
 
 var errStalled = errors.New("no completion came in time")
 
-// poll takes what is there, perhaps nothing.
+// poll returns the available completions, perhaps none.
 func (p *poller) poll() ([]ci.WC, error) {
 	n, err := p.cq.Poll(p.wcs[:])
 	if err != nil {
 		return nil, err
 	}
 	if n == 0 {
-		// The clock is asked once in 2^16 empty polls; the first time sets the deadline.
+		// The time is read once in 2^16 empty polls. The first reading sets the deadline.
 		if p.idle++; p.idle&0xffff == 0 {
 			switch {
 			case p.to.IsZero():
@@ -63,23 +63,24 @@ func (p *poller) poll() ([]ci.WC, error) {
 	return p.wcs[:n], nil
 }
 
-// flow is what a streamer sends.
+// A flow describes the messages of a streamer.
 type flow struct {
 	op    ci.SendOp
 	size  int       // bytes of a message
-	to    ci.Region // of the peer, where one side does it all
+	to    ci.Region // region of the peer, where one side does all the work
 	per   int       // every per-th request is signaled
-	depth int       // most messages outstanding, a multiple of per
+	depth int       // maximum outstanding messages, a multiple of per
 }
 
-// streamer sends, writes or reads messages, a number of them outstanding.
+// A streamer sends, writes or reads messages, several of them outstanding.
 type streamer struct {
 	poller
 	flow
-	qp   ci.QP
-	wrs  []ci.SendWR
-	room *atomic.Int64 // messages that the receiver has posted buffers for since it was made; nil: not known here
-	sent int64         // since it was made
+	qp  ci.QP
+	wrs []ci.SendWR
+	// room is the number of messages for which the receiver has posted buffers since it was created; nil: unknown.
+	room *atomic.Int64
+	sent int64 // since the streamer was created
 }
 
 func newStreamer(s *side, f flow) *streamer {
@@ -97,7 +98,7 @@ func newStreamer(s *side, f flow) *streamer {
 	return x
 }
 
-// run moves n messages, a multiple of per, and waits until the last one is acknowledged or read. A watch is for one
+// run moves n messages, a multiple of per, and waits until the last one is acknowledged or read. A watch requires one
 // message at a time.
 func (x *streamer) run(n int, w *watch) error {
 	for posted, done := 0, 0; done < n; {
@@ -128,12 +129,12 @@ func (x *streamer) run(n int, w *watch) error {
 	return nil
 }
 
-// receiver takes messages and posts their buffers again in batches.
+// A receiver receives messages and reposts their buffers in batches.
 type receiver struct {
 	poller
 	qp   ci.QP
 	wrs  []ci.RecvWR
-	free int // buffers to be posted again
+	free int // buffers to repost
 	room *atomic.Int64
 }
 
@@ -161,7 +162,7 @@ func (x *receiver) post() error {
 	return nil
 }
 
-// run takes n messages.
+// run receives n messages.
 func (x *receiver) run(n int) error {
 	for got := 0; got < n; {
 		k, err := x.take()
@@ -173,7 +174,7 @@ func (x *receiver) run(n int) error {
 	return nil
 }
 
-// take takes what is there.
+// take receives the available messages.
 func (x *receiver) take() (int, error) {
 	wcs, err := x.poll()
 	if err != nil {
@@ -188,8 +189,8 @@ func (x *receiver) take() (int, error) {
 	return len(wcs), nil
 }
 
-// sleeper is the passive side of one-sided work: it waits, without polling, for a batch of messages that says that all
-// is over.
+// A sleeper is the passive side of one-sided work. Without polling, it waits for a batch of messages that ends the
+// round.
 type sleeper struct {
 	*receiver
 	wake chan struct{}
@@ -213,7 +214,7 @@ func (s *sleeper) run() error {
 		if err := s.cq.Notify(ci.NotifyNext); err != nil {
 			return err
 		}
-		// What came before does not wake.
+		// Earlier completions do not raise an event.
 		n, err := s.take()
 		if err != nil {
 			return err
@@ -230,23 +231,23 @@ func (s *sleeper) run() error {
 	return nil
 }
 
-// bouncer is one side of a ping-pong.
+// A bouncer is one side of a ping-pong.
 type bouncer struct {
 	poller
 	qp    ci.QP
 	send  []ci.SendWR
 	recv  []ci.RecvWR
 	flags ci.SendFlags // of each send
-	n     int          // sends since it was made
+	n     int          // sends since the bouncer was created
 }
 
-// bounceRecvs are the receives that a bouncer has posted; every bounceSignal-th send is signaled.
+// bounceRecvs is the number of receives that a bouncer has posted. Every bounceSignal-th send is signaled.
 const (
 	bounceRecvs  = 8
 	bounceSignal = 32
 )
 
-// newBouncer makes one for SEND, or for RDMA WRITE with immediate, whose receives take no data.
+// newBouncer returns a bouncer for SEND, or for RDMA WRITE with immediate, whose receives take no data.
 func newBouncer(s *side, f flow) (*bouncer, error) {
 	b := &bouncer{poller: poller{cq: s.cq}, qp: s.qp,
 		send: []ci.SendWR{{Op: f.op, SGL: []ci.SGE{s.mem.SGE(0, uint32(f.size))}}},
@@ -264,7 +265,7 @@ func newBouncer(s *side, f flow) (*bouncer, error) {
 	return b, nil
 }
 
-// await takes one message.
+// await receives one message.
 func (b *bouncer) await() error {
 	for {
 		wcs, err := b.poll()
@@ -272,7 +273,7 @@ func (b *bouncer) await() error {
 			return err
 		}
 		for k := range wcs {
-			if wcs[k].Op.IsRecv() { // the other side sends no further one before this one is answered
+			if wcs[k].Op.IsRecv() { // the other side sends the next message only after the answer to this one
 				_, err := b.qp.PostRecv(b.recv)
 				return err
 			}
@@ -289,7 +290,7 @@ func (b *bouncer) post() error {
 	return err
 }
 
-// run makes a number of round trips; first tells which side begins. The watch notes half of each.
+// run makes n round trips. first is set on the side that begins. The watch records half of each round trip.
 func (b *bouncer) run(rounds int, first bool, w *watch) error {
 	if first {
 		w.start()
@@ -322,7 +323,7 @@ func (b *bouncer) run(rounds int, first bool, w *watch) error {
 	return nil
 }
 
-// watch notes how long each operation takes. A nil one notes nothing, for rounds that are timed as a whole.
+// A watch records the duration of each operation. A nil watch records nothing, for rounds that are timed as a whole.
 type watch struct {
 	began time.Time
 	times []time.Duration
@@ -334,20 +335,20 @@ func (w *watch) start() {
 	}
 }
 
-// stop notes the time since start, divided.
+// stop records the time since start, divided by parts.
 func (w *watch) stop(by time.Duration) {
 	if w != nil {
 		w.times = append(w.times, time.Since(w.began)/by)
 	}
 }
 
-// percentile is of what was noted, which it sorts.
+// percentile returns a percentile of the recorded times. It sorts them.
 func (w *watch) percentile(p int) time.Duration {
 	slices.Sort(w.times)
 	return w.times[(len(w.times)-1)*p/100]
 }
 
-// measure runs work of so many operations and notes time and allocations of this process.
+// measure performs ops operations and records time and allocations of this process.
 func measure(ops int, work func() error) (Sample, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -6,7 +6,7 @@ import (
 )
 
 // ringHop moves n messages of 64 bytes from one goroutine to another through a ring, with a copy in and a copy out.
-// Both sides tell each other of up to per messages at a time.
+// Both sides publish their index once for up to per messages.
 func ringHop(n, per int) {
 	const slots = 256
 	var ring [slots][small]byte

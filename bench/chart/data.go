@@ -10,29 +10,29 @@ import (
 	"ciddk/bench"
 )
 
-// ours is what the first bar of each group is called: the operation itself stands below the group.
+// ours is the name of the first bar of each group. The operation's name stands below the group.
 const ours = "reference HCA"
 
-// data is what a picture shows.
+// data is the content of a picture.
 type data struct {
-	series []string // ours, then the yardsticks as they first appear
-	panels []panel  // by size
+	series []string // ours, then the yardsticks in order of first appearance
+	panels []panel  // in ascending order of size
 }
 
 type panel struct {
-	size   int // of a message, in bytes
+	size   int // bytes of a message
 	groups []group
 }
 
-// group is an operation beside its yardsticks.
+// A group is an operation with its yardsticks.
 type group struct {
 	name string
 	// bars has bytes a second or nanoseconds, by the table, for each series; 0 where the case has no such yardstick.
 	bars []float64
 }
 
-// collect takes the results of a table; those of others do not matter. Errors: there is nothing to draw, or a figure
-// that no measurement gives.
+// collect returns the data of one table's results and ignores those of other tables. It fails if there is nothing to
+// draw or if a figure cannot be the result of a measurement.
 func collect(t bench.Table, results []bench.Result) (data, error) {
 	d := data{series: []string{ours}}
 	fail := func(err error) (data, error) { return d, fmt.Errorf("chart of %v: %w", t, err) }
@@ -89,7 +89,7 @@ func (d *data) add(r bench.Result) error {
 	return nil
 }
 
-// figure is what the table shows of an entry: the best round, as bytes a second or as nanoseconds.
+// figure returns an entry's figure in the table: the best round, in bytes per second or in nanoseconds.
 func figure(r bench.Result, e bench.Entry, at int) (float64, error) {
 	f := r.Entries[at]
 	if len(f.NS) == 0 {
@@ -99,14 +99,14 @@ func figure(r bench.Result, e bench.Entry, at int) (float64, error) {
 	if r.Table == bench.Bandwidth {
 		v = float64(r.Bytes) * 1e9 / v
 	}
-	if !(v > 0) || math.IsInf(v, 1) { // neither is NaN
+	if !(v > 0) || math.IsInf(v, 1) { // false for NaN, too
 		return 0, fmt.Errorf("%s took %v ns for a message, which cannot be drawn: want a time above 0",
 			e.Name, f.Best())
 	}
 	return v, nil
 }
 
-// most is the highest bar.
+// most returns the highest bar.
 func (p panel) most() float64 {
 	var most float64
 	for _, g := range p.groups {
@@ -115,10 +115,10 @@ func (p panel) most() float64 {
 	return most
 }
 
-// unit is what a panel counts in.
+// A unit is the unit of a panel's axis.
 type unit struct {
 	name string
-	size float64 // in bytes a second or nanoseconds
+	size float64 // in bytes per second or nanoseconds
 }
 
 var units = map[bench.Table][]unit{
@@ -126,7 +126,7 @@ var units = map[bench.Table][]unit{
 	bench.Latency:   {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
 }
 
-// unitOf is the largest one of which the highest bar has at least one.
+// unitOf returns the largest unit that is not larger than the highest bar.
 func unitOf(t bench.Table, most float64) unit {
 	l := units[t]
 	for i := len(l) - 1; i > 0; i-- {

@@ -8,7 +8,7 @@ import (
 	"ciddk/bench"
 )
 
-// Sizes of a picture, in points: about as wide as the text of a page.
+// Sizes of a picture, in points: about the width of a text page.
 const (
 	width       = 672
 	panelHeight = 176
@@ -17,12 +17,12 @@ const (
 	columns     = 2
 )
 
-// Sizes of what stands around the bars of a panel.
+// Margins around the bars of a panel.
 const (
 	axisWidth  = 44 // left of the bars: the axis, its figures and its name
-	axisHeight = 30 // below them: the names of the groups and of the panel
+	axisHeight = 30 // below the bars: the names of the groups and of the panel
 	panelGap   = 14
-	headRoom   = 1.1 // of the highest bar, for the figure on top of it
+	headRoom   = 1.1 // above the highest bar, for its figure
 )
 
 // titles are the titles of the pictures.
@@ -31,8 +31,8 @@ var titles = map[bench.Table]string{
 	bench.Latency:   "Latency by message size, median of the best round: less is better",
 }
 
-// Colours of the series, which differ for people who see few colours, too (a choice of Okabe and Ito's set). Yardsticks
-// keep theirs from picture to picture.
+// Colours of the series, distinguishable with colour blindness (from Okabe and Ito's set). A yardstick has the same
+// colour in all pictures.
 var (
 	oursColour = "#0072B2"
 	colours    = map[string]string{"rxe": "#D55E00", "UDP": "#9A9A9A", "UDP in trains": "#56B4E9", "TCP": "#E69F00"}
@@ -55,8 +55,8 @@ func colourOf(series []string, i int) string {
 	return others[i%len(others)]
 }
 
-// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG on white, from the results of that
-// table. The same results give the same bytes. Errors: no result of that table, or one without figures.
+// Draw returns the picture of a table, bench.Bandwidth or bench.Latency, as SVG on white. Equal results produce equal
+// bytes. It fails if results has none of the table, or one without figures.
 func Draw(t bench.Table, results []bench.Result) ([]byte, error) {
 	d, err := collect(t, results)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d data) draw(t bench.Table) []byte {
 	return s.bytes()
 }
 
-// head draws the title, and below it the legend.
+// head draws the title and, below it, the legend.
 func (d data) head(s *svg, title string) {
 	const square, gap, size = 8, 4, 9
 	s.text(margin, margin+12, 12, start, title)
@@ -93,7 +93,7 @@ func (d data) head(s *svg, title string) {
 	}
 }
 
-// area is a rectangle of the picture.
+// An area is a rectangle of the picture.
 type area struct{ x, y, w, h float64 }
 
 // panel draws the bars of one message size with their axes.
@@ -123,7 +123,7 @@ func (d data) panel(s *svg, t bench.Table, p panel, a area) {
 
 // bars draws the bars of a group, each with its figure on top.
 func (d data) bars(s *svg, g group, unit, left, room float64, at func(float64) float64) {
-	const share = 0.88 // of the room
+	const share = 0.88 // fraction of the available width
 	each := room * share / float64(len(d.series))
 	left += room * (1 - share) / 2
 	for k, v := range g.bars {
@@ -137,7 +137,7 @@ func (d data) bars(s *svg, g group, unit, left, room float64, at func(float64) f
 	}
 }
 
-// tick is a mark of an axis.
+// A tick is a mark on an axis.
 type tick struct {
 	value float64
 	label string
@@ -160,7 +160,7 @@ func ticks(most float64) []tick {
 	return l
 }
 
-// label returns a figure as the tables have it; below 1, where they would take a smaller unit, with two digits.
+// label formats a figure as in the tables. Below 1, where the tables use a smaller unit, it has two digits.
 func label(v float64) string {
 	if v < 0.995 {
 		return strconv.FormatFloat(v, 'g', 2, 64)

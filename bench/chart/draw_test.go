@@ -23,7 +23,7 @@ func entries(names ...string) []bench.Entry {
 	return l
 }
 
-// result has one round of each entry.
+// result returns a result with one round of each entry.
 func result(t bench.Table, bytes int, ops, yards []string, ns ...float64) bench.Result {
 	r := bench.Result{Case: bench.Case{Name: "case", Table: t, Bytes: bytes, Ours: entries(ops...),
 		Yards: entries(yards...)}}
@@ -33,7 +33,7 @@ func result(t bench.Table, bytes int, ops, yards []string, ns ...float64) bench.
 	return r
 }
 
-// sample has one case with all operations and two with one each, out of order, and a yardstick that only one has.
+// sample has one case with all operations and two with one each, out of order, and a yardstick that only one case has.
 func sample() []bench.Result {
 	return []bench.Result{
 		result(bench.Bandwidth, 1<<20, []string{"SEND", "WRITE"}, []string{"UDP", "TCP"}, 200_000, 250_000,
@@ -46,14 +46,14 @@ func sample() []bench.Result {
 	}
 }
 
-// drawing is what an SVG shows.
+// A drawing is the content of an SVG.
 type drawing struct {
 	texts []string
-	fills map[string]int // areas by colour
-	fonts string         // of the root
+	fills map[string]int // number of areas by colour
+	fonts string         // of the root element
 }
 
-// parse reads an SVG to the end.
+// parse parses an SVG completely.
 func parse(svg []byte) (drawing, error) {
 	d := drawing{fills: map[string]int{}}
 	dec := xml.NewDecoder(strings.NewReader(string(svg)))
@@ -110,9 +110,9 @@ func parse(svg []byte) (drawing, error) {
 func TestDraw(t *testing.T) {
 	for _, tt := range []struct {
 		table bench.Table
-		texts []string       // in this order, with others between
-		each  map[string]int // how often
-		fills map[string]int // bars, and a square of the legend
+		texts []string       // in this order; others may stand between
+		each  map[string]int // number of occurrences
+		fills map[string]int // bars and legend squares
 	}{
 		{bench.Bandwidth, []string{
 			"Bandwidth by message size, best round: more is better", "reference HCA", "UDP", "TCP", "rxe",
@@ -193,7 +193,7 @@ func TestDrawRefuses(t *testing.T) {
 	}
 }
 
-// TestDrawAnything: whatever the figures, there is an error or a picture with all of them.
+// TestDrawAnything checks that any figures lead to an error or to a picture that shows all of them.
 func TestDrawAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := rapid.SampledFrom([]bench.Table{bench.Bandwidth, bench.Latency}).Draw(t, "table")

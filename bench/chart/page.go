@@ -11,19 +11,19 @@ import (
 	"ciddk/bench"
 )
 
-// Page is where a command publishes: between its lines in a Markdown page (bench.ReplaceTable), and in pictures beside
-// that.
+// A Page is where a command publishes its results: a part of a Markdown page (see bench.ReplaceTable), and pictures in
+// the same folder.
 type Page struct {
 	File    string
-	Command string // of the lines
+	Command string // COMMAND in the page's lines
 	// Infix distinguishes the pictures of several commands that write to one page: with "-linux", the pictures of
 	// performance.md are called performance-linux-latency.svg and so on.
 	Infix string
 }
 
-// Write draws the pictures of those of the tables that results have, writes them beside the page, and replaces the
-// page's part by the tables, each below its picture. Nothing is written where a picture cannot be drawn. Errors: those
-// of Draw, of bench.ReplaceTable, and of writing files.
+// Write draws the pictures of those tables that have results, writes them beside the page, and replaces the page's part
+// by the tables, each below its picture. If a picture cannot be drawn, nothing is written. Errors are those of Draw, of
+// bench.ReplaceTable and of writing files.
 func (p Page) Write(machine string, rounds int, results []bench.Result) error {
 	pictures, above := map[string][]byte{}, map[bench.Table]string{}
 	for _, t := range []bench.Table{bench.Bandwidth, bench.Latency} {
@@ -50,13 +50,13 @@ func (p Page) Write(machine string, rounds int, results []bench.Result) error {
 	return bench.ReplaceTable(p.File, p.Command, text.String())
 }
 
-// picture is the name of a file in the page's folder.
+// picture returns the name of a picture's file.
 func (p Page) picture(t bench.Table) string {
 	base := filepath.Base(p.File)
 	return fmt.Sprintf("%s%s-%v.svg", strings.TrimSuffix(base, filepath.Ext(base)), p.Infix, t)
 }
 
-// link returns the Markdown of a picture. Its text refers readers who cannot see the picture to the table below.
+// link returns the Markdown of a picture. Its alternative text refers to the table below.
 func (d data) link(t bench.Table, name string) string {
 	var ops []string
 	for _, p := range d.panels {

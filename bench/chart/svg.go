@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// svg writes a picture. Coordinates are in points, from the left and from the top.
+// svg builds a picture. Coordinates are in points, from the left and from the top.
 type svg struct{ b bytes.Buffer }
 
-// fonts are of about the same width, and one of them is installed nearly everywhere.
+// fonts have about the same widths, and one of them is installed on nearly every system.
 const fonts = "Liberation Sans,Arial,Helvetica,sans-serif"
 
 func newSVG(width, height float64) *svg {
@@ -21,13 +21,13 @@ func newSVG(width, height float64) *svg {
 	return s
 }
 
-// bytes ends the picture and returns it.
+// bytes completes the picture and returns it.
 func (s *svg) bytes() []byte {
 	s.b.WriteString("</svg>\n")
 	return s.b.Bytes()
 }
 
-// number formats a coordinate.
+// number formats a number without trailing zeros.
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // round formats a coordinate to a tenth of a point.
@@ -43,7 +43,7 @@ func (s *svg) line(x1, y1, x2, y2 float64, stroke string) {
 		round(y2), stroke)
 }
 
-// anchor is the part of a text that stands at its coordinate.
+// An anchor is the part of a text that is placed at its coordinate.
 type anchor string
 
 const (
@@ -57,7 +57,7 @@ func (s *svg) text(x, y, size float64, a anchor, text string) {
 		number(size), a, html.EscapeString(text))
 }
 
-// vertical draws text that is read from below, centred at its coordinates.
+// vertical draws text that reads upwards, centred at its coordinates.
 func (s *svg) vertical(x, y, size float64, text string) {
 	fmt.Fprintf(&s.b, `<text font-size="%s" text-anchor="middle" transform="translate(%s %s) rotate(-90)">%s</text>`+
 		"\n",
@@ -65,5 +65,5 @@ func (s *svg) vertical(x, y, size float64, text string) {
 		html.EscapeString(text))
 }
 
-// textWidth returns about the width of a text: letters of these fonts are a bit wider than half of their height.
+// textWidth returns the approximate width of a text. Letters of these fonts are slightly wider than half their height.
 func textWidth(text string, size float64) float64 { return 0.55 * size * float64(len([]rune(text))) }

@@ -5,10 +5,10 @@
 // method leads to the file that declares the interface. However many references there are, two files have at most one
 // arrow in each direction.
 //
-// The order of the files is declared, bottom up, in a text file that is committed: orders/rvt.txt for package rvt and
-// the packages below its folder. An arrow points up if its first file stands before its second one. The test of this
-// package fails when the part of the arrows that point up exceeds the limit in the text file, and when the list does
-// not hold exactly the package's files.
+// The order of the files is declared, bottom up, in a committed text file: orders/rvt.txt for package rvt and the
+// packages below its folder. An arrow points up if its first file stands before its second one. The test of this
+// package fails if the fraction of arrows that point up exceeds the limit in the text file, or if the list does not
+// contain exactly the package's files.
 //
 //	go run ./internal/arrows              # rvt: the figures, and each arrow that points up with its calls
 //	go run ./internal/arrows -folder rvt -all

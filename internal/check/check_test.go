@@ -146,8 +146,8 @@ func TestAllStopped(t *testing.T) {
 	}
 }
 
-// TestTimes: the quick run takes at most 3 minutes and the full one at most 37, and every step has time to be several
-// times slower.
+// TestTimes checks that the quick run takes at most 3 minutes and the full one at most 37, and that every step may be
+// several times slower than expected.
 func TestTimes(t *testing.T) {
 	for full, most := range map[bool]time.Duration{false: 3 * time.Minute, true: 37 * time.Minute} {
 		var total time.Duration

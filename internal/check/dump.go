@@ -9,12 +9,12 @@ import (
 // maxForeign is the number of goroutines outside the project's packages that printDump prints.
 const maxForeign = 20
 
-// dump is the output of a test binary that ended with a panic, as it does when its time is over.
+// A dump is the output of a test binary that ended with a panic, as it does at its time limit.
 type dump struct {
-	before  string   // the tests' own output
-	panic   []string // the message, with the tests that ran
-	own     []string // goroutines with a call of the project, without those that only started one
-	foreign []string // the others
+	before  string   // output of the tests
+	panic   []string // the message, with the names of running tests
+	own     []string // goroutines with a call of the project, except those that only started one
+	foreign []string // other goroutines
 }
 
 // parseDump splits output at its panic message and its goroutines. module is the module's path. It returns false if

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// examples runs the programs of the README as a reader would: one process, then two that talk over UDP.
+// examples runs the programs of the README as a reader would: first single processes, then pairs over UDP.
 func examples(ctx context.Context, r *runner) error {
 	for _, dir := range []string{"examples/first", "examples/pingpong"} {
 		if !r.present(dir) {
@@ -43,11 +43,11 @@ func examples(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// exchange is a program that talks with itself: a server on 127.0.0.1, and its client on 127.0.0.2.
+// An exchange is a program that communicates with itself: a server on 127.0.0.1 and a client on 127.0.0.2.
 type exchange struct {
 	program        string
 	server, client []string
-	stays          bool // the server does not end with its client
+	stays          bool // the server keeps running when its client ends
 }
 
 var pairs = []exchange{
@@ -63,7 +63,7 @@ var pairs = []exchange{
 	{program: "lnd", server: []string{"serve"}, client: []string{"ping", "127.0.0.1"}, stays: true},
 }
 
-// pair runs a server and, once it says that it is there, its client, in two processes on two loopback addresses.
+// pair runs a server and, when it is ready, its client, in two processes on two loopback addresses.
 func (r *runner) pair(ctx context.Context, bin string, p exchange) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

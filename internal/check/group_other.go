@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// group leaves the default: a time limit ends the program, and WaitDelay cuts its pipes.
+// group does nothing: at a time limit the program is killed, and WaitDelay closes its pipes.
 func group(*exec.Cmd) {}

@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// busyProcesses is how many processes compete with the certifier in the load step.
+	// busyProcesses is the number of processes that compete with the certifier in the load step.
 	busyProcesses = 8
-	// niceness is the certifier's own, so that the busy processes come first.
+	// niceness of the certifier; the busy processes have priority
 	niceness = "6"
-	// spinEnv makes this program one of the busy processes.
+	// spinEnv is the environment variable that makes this program one of the busy processes.
 	spinEnv = "CIDDK_CHECK_SPIN"
 )
 
-// load certifies the reference HCA on a machine that is busy: the verdict must not depend on how soon the certifier
-// runs.
+// load certifies the reference HCA on a busy machine: the verdict must not depend on the load.
 func load(ctx context.Context, r *runner) error {
 	nice, err := exec.LookPath("nice")
 	if runtime.GOOS == "windows" || err != nil {
@@ -73,9 +72,9 @@ func (r *runner) spinners(ctx context.Context, n int) (stop func(), err error) {
 	return stop, nil
 }
 
-// spin uses a processor until in ends: the end of the parent, however it ends, ends its busy processes too.
+// spin uses a processor until in ends. It ends when the parent process ends, however that happens.
 func spin(in io.Reader) {
-	runtime.GOMAXPROCS(2) // one that spins, one that reads
+	runtime.GOMAXPROCS(2) // one goroutine spins, the other reads
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(0)

@@ -69,9 +69,9 @@ func (r results) report(w io.Writer) {
 	}
 }
 
-// tests reads go test -json from in and notes every result. It prints a line per package, the output of what failed and
-// the reasons of what was skipped. Of a package that ends with tests unfinished (its time was over, or it crashed), it
-// prints their names and output, with the goroutines of the module first. Lines that are no events are passed on.
+// tests reads the output of go test -json and records every result. It prints a line per package, the output of failed
+// tests and the reasons of skipped ones. For a package that ends with unfinished tests (time limit or crash), it prints
+// their names and output, with the module's goroutines first. Lines that are not events are copied.
 func (r results) tests(in io.Reader, out io.Writer, module string) error {
 	open := unfinished{}
 	sc := bufio.NewScanner(in)
@@ -131,7 +131,7 @@ func (r results) testEnded(e event, text string, out io.Writer) {
 func (r results) packageEnded(e event, text string, out io.Writer, module string) {
 	switch e.Action {
 	case "fail":
-		// Without a failing test it is a build error, a panic outside tests or a leak: the package itself counts.
+		// Without a failed test it is a build error, a panic outside tests or a leak, and the package itself counts.
 		if !r.anyFailed(e.Package) {
 			r.set(e.Package, "fail")
 		}

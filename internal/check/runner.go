@@ -81,7 +81,7 @@ func (r *runner) one(ctx context.Context, s step) string {
 		err = s.run(limited, r)
 		if cause := context.Cause(limited); cause != nil && !errors.As(err, new(defect)) &&
 			r.results.failed() == failedBefore {
-			err = cause // what the step complains of is that it was stopped
+			err = cause // the error is a consequence of the time limit
 		}
 		cancel()
 		took = time.Since(start).Round(100 * time.Millisecond)
@@ -106,7 +106,8 @@ func (r *runner) one(ctx context.Context, s step) string {
 	return fmt.Sprintf("%-10s %8v  %s", s.name, took, word)
 }
 
-// command prepares a program in the tree's root with extra environment. When ctx ends, it and its children are killed.
+// command prepares a program that runs in the tree's root with additional environment variables. When ctx ends, the
+// program and its children are killed.
 func (r *runner) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = r.root
@@ -116,7 +117,7 @@ func (r *runner) command(ctx context.Context, env []string, name string, args ..
 	return c
 }
 
-// do runs a program with its output shown.
+// do runs a program and copies its output.
 func (r *runner) do(ctx context.Context, env []string, name string, args ...string) error {
 	fmt.Fprintf(r.out, "$ %s\n", strings.Join(append(append([]string{}, env...), append([]string{name}, args...)...),
 		" "))
@@ -128,7 +129,7 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 	return nil
 }
 
-// output runs a program and returns the words that it prints.
+// output runs a program and returns the words of its standard output.
 func (r *runner) output(ctx context.Context, env []string, name string, args ...string) ([]string, error) {
 	c := r.command(ctx, env, name, args...)
 	c.Stderr = r.out

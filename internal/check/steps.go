@@ -21,7 +21,7 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// The linter's version: its verdicts differ from one to the next.
+// The linter's version is fixed, because findings differ between versions.
 const (
 	linterVersion = "2.15.0"
 	linter        = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v" + linterVersion
@@ -30,7 +30,7 @@ const (
 // Systems that the default build must pass on.
 var systems = []string{"linux", "darwin", "windows"}
 
-// steps returns all steps. Those of a full run do more: see vet and test.
+// steps returns all steps. In a full run, vet and test do more.
 func steps(full bool) []step {
 	const s, m = time.Second, time.Minute
 	vetThis := step{"vet", "go build and go vet for " + runtime.GOOS, false, 40 * s, 6 * m, vet(runtime.GOOS)}
@@ -107,8 +107,8 @@ func vet(systems ...string) func(context.Context, *runner) error {
 // ownSteps are the packages whose tests have steps of their own, which run longer.
 var ownSteps = []string{"test/chaos"}
 
-// withoutRace are the folders that the race step leaves out: tools with one goroutine, programs that run as processes
-// of their own, and what has a step of its own.
+// withoutRace are the folders that the race step excludes: tools with one goroutine, programs that run as processes of
+// their own, and packages with steps of their own.
 var withoutRace = []string{"internal", "test", "bench"}
 
 // test runs the tests of a full run.
@@ -138,8 +138,8 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 	}), nil
 }
 
-// goTest runs go test -json and notes the results. The timeout of a package is many times the time that the slowest one
-// takes: it ends tests that hang, with their goroutines in the output.
+// goTest runs go test -json and records the results. The timeout of a package is many times the duration of the slowest
+// one. It ends tests that hang and prints their goroutines.
 func (r *runner) goTest(ctx context.Context, flags []string, packages ...string) error {
 	args := append(append([]string{"test", "-json", "-timeout", "11m"}, flags...), packages...)
 	if len(packages) == 1 {
@@ -243,7 +243,7 @@ func fuzz(ctx context.Context, r *runner) error {
 	for range 2 {
 		wg.Go(func() {
 			for t := range work {
-				// Without a bound, a target with long inputs spends its time on making them shorter.
+				// Without this limit, a target with long inputs spends its time minimizing them.
 				c := r.command(ctx, nil, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
 					fuzzTime.String(),
 					"-fuzzminimizetime", "20x", "-parallel", "1", t.pkg)
@@ -289,8 +289,9 @@ func (r *runner) fuzzTargets(ctx context.Context) ([]target, error) {
 	return l, nil
 }
 
-// ranOut recognizes a run that go test calls failed because its time was over while an input was being tried
-// (golang.org/issue/75804): that is its one complaint, and no input is blamed, as one that fails or hangs would be.
+// ranOut reports whether a fuzz run failed only because its time ended while an input was being executed
+// (golang.org/issue/75804): that is the only message, and no input is named, as it would be for a failing or hanging
+// input.
 func ranOut(out string) bool {
 	before, after, ok := strings.Cut(out, "--- FAIL: ")
 	_, after, _ = strings.Cut(after, "\n")
@@ -310,8 +311,8 @@ func lastFuzzLine(out string) string {
 	return last
 }
 
-// bench runs all benchmarks briefly, then those that have a ratio to keep at some length: their table comes last, where
-// it is seen. A ratio that is missed fails nothing: the machine may be busy.
+// bench runs all benchmarks briefly, then those with a limit for longer; their table is printed last. A missed limit is
+// not a failure, because the machine may be busy.
 func bench(ctx context.Context, r *runner) error {
 	if err := r.do(ctx, nil, "go", "test", "-short", "-run", "^$", "-bench", ".", "-benchtime", "100ms",
 		"-benchmem", "-p",
@@ -368,7 +369,7 @@ func (r *runner) folderOf(text string) (string, error) {
 	return "", fmt.Errorf("no test file contains %q", text)
 }
 
-// present reports whether the tree holds a program.
+// present reports whether a folder of the tree has Go files.
 func (r *runner) present(dir string) bool {
 	m, err := filepath.Glob(filepath.Join(r.root, filepath.FromSlash(dir), "*.go"))
 	return err == nil && len(m) > 0
@@ -417,7 +418,7 @@ func certify(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, bin, "run", "reference", "--link", "udp", "--set", "ip=6")
 }
 
-// mutantParts is the number of parts of the mutants, one of which runs.
+// mutantParts is the number of parts of the mutants. One of them runs.
 const mutantParts = 2
 
 func mutants(ctx context.Context, r *runner) error {

@@ -46,7 +46,7 @@ func coveragePage() (string, error) {
 	return counts.Replace(headFrom("coverage", "the suites under validate")) + body.String(), nil
 }
 
-// books are what sections are of, in the order of the page.
+// books are the books of the requirements, in the order of the page.
 var books = []string{"SAS", "IBTA", "RoCEv2", "CI"}
 
 func book(c validate.Coverage) string {

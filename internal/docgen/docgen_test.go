@@ -16,7 +16,7 @@ import (
 	"ciddk/internal/layers"
 )
 
-// TestCommittedPagesAreFresh fails when a page and what it is made from disagree.
+// TestCommittedPagesAreFresh checks that the committed pages are up to date.
 func TestCommittedPagesAreFresh(t *testing.T) {
 	root, err := layers.Root()
 	require.NoError(t, err)

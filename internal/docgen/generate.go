@@ -95,7 +95,7 @@ func replaceBlock(file string, inserts ...string) (string, error) {
 	return out.String(), nil
 }
 
-// exists reports whether a folder of the tree holds anything.
+// exists reports whether a folder of the tree contains files.
 func exists(root string) func(string) bool {
 	return func(folder string) bool {
 		e, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(folder)))
@@ -103,7 +103,7 @@ func exists(root string) func(string) bool {
 	}
 }
 
-// program returns a Go file from its first declaration on, fenced: what goes before is package clause and imports.
+// program returns a Go file from its first declaration on, as a fenced block, without package clause and imports.
 func program(file string) (string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"ciddk/internal/layers"
 )
 
-// layerTable is the table of CONTRIBUTING.md.
+// layerTable returns the table of CONTRIBUTING.md.
 func layerTable(rows []layers.Row) string {
 	var b strings.Builder
 	b.WriteString("\n| package | room for | may import | modules |\n|---|---|---|---|\n")
@@ -30,8 +30,8 @@ func names(l []string, all string) string {
 	return "`" + strings.Join(l, "`, `") + "`"
 }
 
-// depguardRules are the rules of .golangci.yml: one strict list per row. A row with "*" needs none. Files of a row's
-// own sub-folders that have rows of their own are left out by name.
+// depguardRules returns the rules of .golangci.yml: one strict list per row. A row with "*" needs none. The files of
+// sub-folders that have rows of their own are excluded by name.
 func depguardRules(module string, rows []layers.Row) string {
 	var b strings.Builder
 	for i, r := range rows {
@@ -54,8 +54,7 @@ func depguardRules(module string, rows []layers.Row) string {
 			fmt.Fprintf(&b, "            - %s\n", m)
 		}
 		if d := denied(rows, i); len(d) > 0 {
-			// An entry of allow is a prefix; the rows below such a folder that are not the importer's business are
-			// taken out again.
+			// An entry of allow is a prefix. Rows below such a folder that the importer may not use are denied again.
 			b.WriteString("          deny:\n")
 			for _, f := range d {
 				fmt.Fprintf(&b, "            - pkg: %s/%s\n              desc: another layer\n", module, f)
@@ -65,9 +64,9 @@ func depguardRules(module string, rows []layers.Row) string {
 	return b.String()
 }
 
-// allowed lists the row's own folder and those it names, without what a shorter one covers: depguard looks only at the
-// entry that comes right before an import in order, and a longer one would hide the shorter. What a denied entry would
-// take away is named all the same.
+// allowed returns the row's own folder and those it names, except those that a shorter prefix covers: depguard compares
+// an import only with the entry that precedes it in sorted order, so a longer entry would hide the shorter one. Folders
+// that a denied entry would exclude are named nevertheless.
 func allowed(rows []layers.Row, i int) []string {
 	below := func(f string) func(string) bool {
 		return func(o string) bool { return strings.HasPrefix(f, o+"/") }
@@ -79,7 +78,7 @@ func allowed(rows []layers.Row, i int) []string {
 	})
 }
 
-// denied lists the rows that the prefixes of row i would let through though the row does not name them.
+// denied returns the rows that the prefixes of row i would permit although the row does not name them.
 func denied(rows []layers.Row, i int) []string {
 	var l []string
 	for _, s := range rows {
@@ -94,7 +93,7 @@ func denied(rows []layers.Row, i int) []string {
 	return l
 }
 
-// pendingRule is the exclusion of .golangci.yml for packages that were written before the rules of style.
+// pendingRule returns the exclusion in .golangci.yml for packages that were written before the rules of style.
 func pendingRule(p layers.PendingFolders) string {
 	if len(p) == 0 {
 		return ""

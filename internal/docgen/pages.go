@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 )
 
-// sourceCI is what most pages are generated from.
+// sourceCI is the source of most pages.
 const sourceCI = "package ci"
 
 // generatedNote is the comment that follows the title of a generated page.
@@ -38,8 +38,8 @@ func headFrom(name, source string) string {
 	return title + "\n\n" + generatedNote(source) + "\n" + rest
 }
 
-// headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are here to hold the Go
-// values against.
+// headerStatuses are the names of the 2003 headers, by value, without their IB_ prefix. They are compared with the Go
+// names.
 var headerStatuses = strings.Fields(`
 	SUCCESS INSUFFICIENT_RESOURCES INSUFFICIENT_MEMORY INVALID_PARAMETER INVALID_SETTING NOT_FOUND
 	TIMEOUT CANCELED INTERRUPTED INVALID_PERMISSION UNSUPPORTED OVERFLOW MAX_MCAST_QPS_REACHED INVALID_QP_STATE
@@ -52,7 +52,7 @@ var headerStatuses = strings.Fields(`
 	EE_IN_TIMEWAIT
 	INVALID_PORT NOT_DONE INVALID_INDEX NO_MATCH PENDING UNKNOWN_ERROR`)
 
-// statusMeanings stand in for the comments that a constant in ci does without, its name being plain there.
+// statusMeanings are the meanings of those constants in ci that have no comment because their names suffice.
 var statusMeanings = map[string]string{
 	"Success": "done; never returned as an error", "Canceled": "the request was cancelled",
 	"Interrupted":        "a wait was interrupted",
@@ -109,8 +109,8 @@ func statusPage(s *ciSource) (string, error) {
 	return b.String(), nil
 }
 
-// completionCauses say who sees a completion status and why; from IBTA volume 1, 11.6.2 and the fault table of the
-// certifier.
+// completionCauses describe which side sees a completion status and why, from IBTA volume 1, 11.6.2 and the fault table
+// of the certifier.
 var completionCauses = []struct{ side, cause string }{
 	{"both", "done"},
 	{"both", "send: longer than the port or, for UD, the path can carry; receive: the buffers are too small for the " +
@@ -174,7 +174,7 @@ func completionPage(s *ciSource) (string, error) {
 	return b.String(), nil
 }
 
-// eventRows say what an event is about and what a consumer does with it.
+// eventRows describe the object of an event and what a consumer does with it.
 var eventRows = []struct{ object, optional, reaction string }{
 	{"QP", "yes", "the send queue is in SQError (UC, UD)"},
 	{"QP", "when asked for with QPAttr.SQDEvent", "the send queue is drained; attributes may be changed"},
@@ -227,7 +227,7 @@ func eventPage(s *ciSource) (string, error) {
 var ifaces = []string{"Registrar", "HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW",
 	"DMA", "RDD", "EEC"}
 
-// otherUses are capability bits that no verb's comment names, with what they speak of.
+// otherUses describe the capability bits that no verb's comment names.
 var otherUses = map[string]string{
 	"CapUC": "QPs of type UC", "CapUD": "QPs of type UD", "CapRD": "QPs of type RD, `PD.AllocRDD` and all below it",
 	"CapRawMulticast": "`QP.AttachMcast` of a raw QP", "CapZeroBased": "the ZeroBased access bit",

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// box is one rectangle of the picture, in pixels; class selects its colours.
+// A box is a rectangle of the picture, in pixels. class selects its colours.
 type box struct {
 	x, y, w, h int
 	class      string
 	title      string
 	lines      []string
-	folder     string // of the package: a box whose folder holds nothing yet is drawn as planned
+	folder     string // folder of the package; a box whose folder is empty is drawn as planned
 }
 
-// The rows of the picture, from the upper protocols down to what carries the packets. Package names are those of the
+// The rows of the picture, from the upper protocols down to the transport of packets. Package names are those of the
 // layer table.
 var boxes = []box{
 	{20, 20, 620, 52, "user", "Upper protocols, applications", []string{"everything that drives an HCA uses only ci"},
@@ -40,7 +40,7 @@ var boxes = []box{
 	{490, 500, 215, 62, "kit", "fabric", []string{"a subnet in software"}, "fabric"},
 }
 
-// arrow runs straight down from y1 to y2.
+// An arrow points straight down from y1 to y2.
 type arrow struct {
 	x, y1, y2 int
 	label     string
@@ -53,8 +53,8 @@ var arrows = []arrow{
 	{127, 464, 500, ""},
 }
 
-// picture returns the architecture as SVG. It has a background of its own, light or dark as the reader's system asks
-// for, because a page may be dark when the system is not. exists reports whether a package is there.
+// picture returns the architecture as SVG. It has its own background, light or dark by the reader's system setting,
+// because a page may be dark when the system is not. exists reports whether a package exists.
 func picture(exists func(folder string) bool) string {
 	var b strings.Builder
 	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 620" role="img" aria-label="Architecture of the HCA Driver Development Kit">
@@ -81,7 +81,7 @@ rect{stroke-width:1.5}path{fill:none;stroke:#57606a;stroke-width:1.5}.head{fill:
 				html.EscapeString(a.label))
 		}
 	}
-	// The port of the software transport may be any of three.
+	// The software transport runs on any of three kinds of port.
 	b.WriteString(`<path d="M127 482H597V494"/><path class="head" d="M597 500l-5 -8h10z"/>` +
 		`<path d="M362 482V494"/><path class="head" d="M362 500l-5 -8h10z"/>` +
 		`<text class="a" x="137" y="477">Port</text>` + "\n")

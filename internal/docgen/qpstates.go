@@ -7,8 +7,8 @@ import (
 	"ciddk/ci"
 )
 
-// transition is one row of the Modify table: what must and what may be set beside the state, per service. [IBTA volume
-// 1, 11.2.5.2]
+// A transition is one row of the Modify table: the required and the optional attributes, per service. [IBTA volume 1,
+// 11.2.5.2]
 type transition struct {
 	from, to         ci.QPState
 	rc, uc, ud, spec fields
@@ -17,7 +17,7 @@ type transition struct {
 
 type fields struct{ required, optional ci.QPField }
 
-// Sets that come again and again.
+// Sets of attributes that several transitions share.
 const (
 	either      = ci.QPFieldAccess | ci.QPFieldAlternate // both connected services
 	datagramOpt = ci.QPFieldQKey

@@ -7,7 +7,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// requirementsPage lists the statements of the 2002 specification as the certifier holds them, by section.
+// requirementsPage lists the statements of the 2002 specification by section, as package validate/req defines them.
 func requirementsPage() (string, error) {
 	book, err := req.NewBook(req.SAS())
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// ciSource is what the pages take from package ci: constants with their comments, interfaces with their methods.
+// ciSource holds the parts of package ci that the pages need: constants with their comments, and interfaces with their
+// methods.
 type ciSource struct {
 	fset    *token.FileSet
 	doc     string                // of the package
@@ -81,7 +82,7 @@ func (s *ciSource) collect(g *ast.GenDecl) {
 	}
 }
 
-// method is one verb.
+// A method is one verb.
 type method struct {
 	name, doc, sig string
 }
@@ -112,7 +113,7 @@ func (s *ciSource) methods(iface string) []method {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// cell makes s fit for a Markdown table.
+// cell escapes s for a Markdown table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
 var (
@@ -126,7 +127,7 @@ var (
 	reqPartRE  = regexp.MustCompile(`(…)?\s*(SAS-\d(?:\.\d)?)?-(\d\d)`)
 )
 
-// requirements spells out the ids in square brackets of a comment, where "[SAS-2.1-13 … -16]" is short for four.
+// requirements returns the ids in square brackets of a comment, expanded: "[SAS-2.1-13 … -16]" stands for four.
 func requirements(doc string) []string {
 	var l []string
 	for _, m := range reqRE.FindAllStringSubmatch(doc, -1) {

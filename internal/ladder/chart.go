@@ -2,7 +2,7 @@ package ladder
 
 import "time"
 
-// Side is an end of the ladder.
+// A Side is an end of the ladder.
 type Side uint8
 
 // Sides.
@@ -11,44 +11,44 @@ const (
 	Right
 )
 
-// Kind is what a Note tells, in the order in which notes of one time are shown.
+// A Kind is the kind of a Note. Notes of one time are shown in the order of their kinds.
 type Kind uint8
 
 // Kinds.
 const (
-	Event Kind = iota // the consumer learns something
-	Call              // the consumer calls
+	Event Kind = iota // an event is delivered to the consumer
+	Call              // the consumer calls a function
 	ConnState
 	QPState
 	kinds
 )
 
-// Note is what happens at one side.
+// A Note is an event at one side.
 type Note struct {
-	At   time.Duration // since the first thing of the run
+	At   time.Duration // time since the first entry of the run
 	Side Side
 	Kind Kind
 	Text string
 }
 
-// Text is what a packet says.
+// Text is the description of a packet.
 type Text struct {
-	Name   string   // of the message
-	Fields string   // the important ones
-	More   []string // others
+	Name   string   // name of the message
+	Fields string   // the important fields
+	More   []string // other fields
 }
 
-// Message is a packet.
+// A Message is a packet.
 type Message struct {
 	From          Side
-	Sent, Arrived time.Duration // since the first thing of the run; Arrived is 0 where Lost
+	Sent, Arrived time.Duration // times since the first entry of the run; Arrived is 0 if Lost
 	Lost          bool
-	Again         bool // a copy of an earlier one
+	Again         bool // a duplicate of an earlier message
 	Alternate     bool // not between the first ports of both ends
 	Text
 }
 
-// Chart is one run. Messages are in order of Sent, Notes of At, Side, Kind.
+// A Chart is one run. Messages are sorted by Sent; Notes by At, Side and Kind.
 type Chart struct {
 	Title    string
 	Ends     [2]string

@@ -7,9 +7,9 @@ import (
 	"ciddk/ci"
 )
 
-// What the consumers of the runs do. They do it as the documentation of accesslayer/cm says.
+// The consumers of the runs follow the documentation of accesslayer/cm.
 
-// connect is the active end's way to an established connection.
+// connect establishes a connection on the active side.
 func (e *end) connect(edit ...func(*cm.ConnectConfig)) {
 	e.newQP(ci.RC)
 	e.call("Connect")
@@ -25,7 +25,7 @@ func (e *end) confirm() {
 
 func (e *end) listen() cm.Listener { return must(e.cm.Listen(cm.ListenConfig{Service: service})) }
 
-// accept is the passive end's way; first is the event that an RTU causes, 0 if it is lost.
+// accept accepts a connection on the passive side. first is the event that an RTU causes, or 0 if the RTU is lost.
 func (e *end) accept(first cm.EventType) {
 	l := e.listen()
 	e.newQP(ci.RC)
@@ -44,8 +44,8 @@ func (e *end) answer(first cm.EventType) {
 	e.modify(ci.QPRTS)
 }
 
-// meet is an end of two that both ask: it finds out which part it has.
-func (e *end) meet() {
+// connectBoth connects one of two ends that both send a request. It finds out which role the end gets.
+func (e *end) connectBoth() {
 	e.newQP(ci.RC)
 	e.call("Connect")
 	c := e.use(e.cm.Connect(e.w.t.Context(), e.ask(func(c *cm.ConnectConfig) { c.Peer = true })))
@@ -56,7 +56,7 @@ func (e *end) meet() {
 	}
 }
 
-// datagrams makes a UD QP that is ready.
+// datagrams returns a UD QP in RTS.
 func (e *end) datagrams() {
 	q := e.newQP(ci.UD)
 	a := ci.QPAttr{Port: 1, QKey: qkey}

@@ -12,8 +12,8 @@ import (
 // qp1 is the number of the QP of the general services (IBTA volume 1, 3.9.5), to which managers send.
 const qp1 = 1
 
-// Decode describes an IP packet with RoCEv2 in words. id is equal for two packets of one sender if one is a copy of the
-// other; it is nil for acknowledgements of the transport and for datagrams of a consumer.
+// Decode describes an IP packet with RoCEv2 in words. Two packets of one sender have the same id if one is a copy of
+// the other. id is nil for acknowledgements of the transport and for datagrams of a consumer.
 func Decode(ip []byte) (text Text, id []byte, err error) {
 	var f wire.Frame
 	if err := wire.ParseIP(ip, &f); err != nil {
@@ -33,7 +33,7 @@ func Decode(ip []byte) (text Text, id []byte, err error) {
 	return transport(p), id, nil
 }
 
-// transport describes a packet of data.
+// transport describes a data packet.
 func transport(p *wire.Packet) Text {
 	t := Text{Name: p.BTH.Opcode.String(), Fields: fmt.Sprintf("PSN %#06x", p.BTH.PSN)}
 	switch {
@@ -92,7 +92,7 @@ func message(m mad.CMMessage) Text {
 	return t
 }
 
-// which names the message that an MRA or REJ answers; the two differ in what the third one is.
+// which names the message that an MRA or REJ answers. The third value differs between the two.
 func which(w mad.CMWhich, other string) string {
 	if w == mad.WhichOther {
 		return other
@@ -100,13 +100,13 @@ func which(w mad.CMWhich, other string) string {
 	return w.String()
 }
 
-// service is an ID without its leading zeros.
+// service formats an ID without leading zeros.
 func service(s mad.ServiceID) string { return fmt.Sprintf("%#x", uint64(s)) }
 
-// text is private data without the zeros that fill it.
+// text returns private data without trailing zeros.
 func text(b []byte) string { return fmt.Sprintf("%q", bytes.TrimRight(b, "\x00")) }
 
-// gid is the address in a GID that has one.
+// gid returns the IP address in a GID if it has one.
 func gid(g [16]byte) string {
 	if a, ok := wire.IPv4FromGID(g); ok {
 		return fmt.Sprintf("%d.%d.%d.%d", a[0], a[1], a[2], a[3])
@@ -114,7 +114,7 @@ func gid(g [16]byte) string {
 	return fmt.Sprintf("%x", g)
 }
 
-// span is a time with three digits or so.
+// span formats a duration with about three digits.
 func span(d time.Duration) string {
 	switch {
 	case d >= time.Second:

@@ -14,7 +14,7 @@ import (
 	"ciddk/wire"
 )
 
-// ip wraps a packet as it is on a network.
+// ip returns a packet with its IP and UDP headers.
 func ip(p *wire.Packet) []byte {
 	f := wire.Frame{Eth: wire.Ethernet{EtherType: wire.EtherTypeIPv4},
 		IP4: wire.IPv4{TTL: 64, Protocol: wire.ProtocolUDP,
@@ -23,7 +23,7 @@ func ip(p *wire.Packet) []byte {
 	return wire.AppendIP(nil, &f)
 }
 
-// mgmt is a message between managers.
+// mgmt returns a packet with a message between managers.
 func mgmt(m mad.CMMessage) []byte {
 	b := make([]byte, mad.Size)
 	h := mad.CMHeader(1, m)

@@ -1,6 +1,6 @@
-// Package ladder draws message sequence charts, ladder diagrams, of what two ends on a network in memory say to each
-// other: every packet with its virtual time and what it says, lost ones as lost, and at either side what the consumer
-// calls and how states change.
+// Package ladder draws message sequence charts (ladder diagrams) of two ends on a network in memory. A chart shows
+// every packet with its virtual time and content, lost packets included, and at either side the consumer's calls, its
+// events and the state changes.
 //
 // The charts of docs/connections.md are runs of the connection manager on two reference HCAs. The runs are this
 // package's tests, since they need a bubble of virtual time (testing/synctest):
@@ -10,13 +10,13 @@
 //
 // # How
 //
-//	decode.go     a RoCEv2 packet in words: CM messages by package mad, the rest by its BTH
-//	recorder.go   what the network's Watch and a run's own notes become: a Chart
-//	layout.go     where on the time axis everything goes
-//	svg.go        the picture
+//	        decode.go     describes a RoCEv2 packet: CM messages by package mad, others by their BTH
+//	        recorder.go   turns the network's packets and a run's notes into a Chart
+//	        layout.go     places everything on the time axis
+//		svg.go        the picture
 //
-// The time axis has no scale: what happens at one time stands on one line, time goes on downwards, and where much of it
-// passes the life lines are dotted.
+// The time axis has no scale. Entries of one time share a line, and time runs downwards. Life lines are dotted over
+// long pauses.
 package ladder
 
 //go:generate go test -run ^TestCharts$ . -update

@@ -2,7 +2,7 @@ package ladder
 
 import "fmt"
 
-// Flaws are what a reader of the drawn chart would stumble over.
+// Flaws returns the faults of the drawn chart that a reader would notice.
 func Flaws(c *Chart) (flaws []string) {
 	p := layout(c)
 	flaw := func(format string, args ...any) { flaws = append(flaws, fmt.Sprintf(format, args...)) }

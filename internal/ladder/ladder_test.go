@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the charts of docs/connections.md
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCharts holds the committed charts against what the code does now. With -update, it writes them.
+// TestCharts compares the committed charts with the code's behaviour. With -update, it writes them.
 func TestCharts(t *testing.T) {
 	root, err := layers.Root()
 	require.NoError(t, err)
@@ -56,16 +56,16 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// picture is what a reader finds in an SVG.
+// A picture is the content of an SVG as a reader sees it.
 type picture struct {
-	messages []string // what is written at each
+	messages []string // text at each position
 	lost     int
 	texts    []string
 }
 
 func read(t *testing.T, svg string) (p picture) {
 	d := xml.NewDecoder(strings.NewReader(svg))
-	depth, from := 0, -1 // of groups, and of that of the message which is read
+	depth, from := 0, -1 // of the enclosing groups, and of the current message
 	var text strings.Builder
 	for {
 		k, err := d.Token()
@@ -102,8 +102,8 @@ func read(t *testing.T, svg string) (p picture) {
 	}
 }
 
-// Every packet that the network was given is in the picture, with what it says; those that were lost are marked, and no
-// others. Every note is there, and nothing stands on something else.
+// The picture shows every packet of the network with its description. Exactly the lost packets are marked as lost.
+// Every note is shown, and no two texts overlap.
 func TestComplete(t *testing.T) {
 	for _, s := range scenes {
 		t.Run(s.file, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// What the pictures show is what they are there for.
+// The pictures show the scenes that they are named for.
 func TestStories(t *testing.T) {
 	for _, s := range scenes {
 		c, _, _ := run(t, s)

@@ -12,46 +12,46 @@ import (
 // Measures, in pixels.
 const (
 	width      = 940
-	timeX      = 58 // the times end here
+	timeX      = 58 // right edge of the times
 	leftX      = 284
 	rightX     = 704
-	sideRoom   = leftX - timeX - 8 // of the notes of a side
-	heading    = 50                // under the names of the ends
-	top        = 64                // where the time axis begins
-	textLine   = 15                // from one line of text to the next
-	drop       = 26                // of an arrow, at least
-	crossDrop  = 90                // of arrows that cross, for both have their text beside the other one
-	chipLine   = 20                // from one line of notes to the next
+	sideRoom   = leftX - timeX - 8 // width of the notes of a side
+	heading    = 50                // below the names of the ends
+	top        = 64                // top of the time axis
+	textLine   = 15                // between lines of text
+	drop       = 26                // minimum slope of an arrow
+	crossDrop  = 90                // slope of arrows that cross, since each has its text beside the other
+	chipLine   = 20                // between lines of notes
 	chipPad    = 5                 // beside the text of a note
 	chipGap    = 4                 // between notes
-	chipOffset = 10                // from the life line
-	rowStep    = 15                // from one time to the next, at least
-	pauseStep  = 36                // the same over a pause
-	mostStep   = 200               // that a text ever needs
-	aside      = 60                // of texts, from where one arrow ends and the next begins
-	endGap     = 30                // behind the last line
-	legendGap  = 26                // for the legend
+	chipOffset = 10                // between note and life line
+	rowStep    = 15                // minimum distance between two times
+	pauseStep  = 36                // minimum distance across a pause
+	mostStep   = 200               // maximum height of a text
+	aside      = 60                // between the texts of two arrows, where one arrow ends and the next begins
+	endGap     = 30                // after the last line
+	legendGap  = 26                // height of the legend
 )
 
-// pause is the time that is not drawn as a part of what happens.
+// pause is the duration from which the life lines are dotted instead of drawn.
 const pause = 5 * time.Millisecond
 
-// row is one time on the axis.
+// A row is one time on the axis.
 type row struct {
 	at   time.Duration
 	y    int
-	long bool // a pause is between the row before and this
+	long bool // a pause lies between the previous row and this one
 }
 
-// arrow is a message on its way from a life line; to is nil where it is lost.
+// An arrow is a message between the life lines. to is nil if the message is lost.
 type arrow struct {
 	*Message
 	from, to *row
 	crossing bool
-	shift    int // of the text from the middle of the line, to the right
+	shift    int // offset of the text from the middle of the line, to the right
 }
 
-// endY is where the arrow ends; a lost one is drawn half.
+// endY returns the height at which the arrow ends. A lost arrow ends halfway.
 func (a *arrow) endY() int {
 	if a.to == nil {
 		return a.from.y + a.drop()
@@ -66,7 +66,7 @@ func (a *arrow) drop() int {
 	return drop
 }
 
-// above and below are how much room the text needs over and under the line.
+// above and below return the space that the text needs above and below the line.
 func (a *arrow) above() int {
 	if a.crossing {
 		return (1+len(a.More))*textLine + 4
@@ -81,7 +81,7 @@ func (a *arrow) below() int {
 	return textLine + 3
 }
 
-// ends are where the arrow begins and where it would end if it were not lost.
+// ends returns the start of the arrow and the end that it would have if it were not lost.
 func (a *arrow) ends() (x0, x1, dir int) {
 	if a.From == Left {
 		return leftX, rightX, 1
@@ -89,22 +89,22 @@ func (a *arrow) ends() (x0, x1, dir int) {
 	return rightX, leftX, -1
 }
 
-// at is the height of the line at x.
+// at returns the height of the line at x.
 func (a *arrow) at(x int) float64 {
 	x0, x1, _ := a.ends()
 	return float64(a.from.y) + float64(a.endY()-a.from.y)*float64(x-x0)/float64(x1-x0)
 }
 
-// textX is the middle of the text.
+// textX returns the middle of the text.
 func (a *arrow) textX() int {
 	x0, x1, dir := a.ends()
-	if a.Lost { // it stands clear of the cross
+	if a.Lost { // the text does not touch the cross
 		return x0 + dir*(rightX-leftX)*lostPart*43/10000
 	}
 	return (x0+x1)/2 + a.shift
 }
 
-// widths are those of the text over the line and of that under it.
+// widths returns the widths of the text above the line and of the text below it.
 func (a *arrow) widths() (over, under int) {
 	over = textWidth(a.Name + " " + a.Fields)
 	if a.Again {
@@ -113,8 +113,8 @@ func (a *arrow) widths() (over, under int) {
 	return over, textWidth(strings.Join(a.More, ", "))
 }
 
-// clear reports whether the text of this arrow and that of the one before it are legible: neither stands on the other,
-// nor on its line.
+// clear reports whether the texts of this arrow and the previous one are legible: neither overlaps the other or the
+// other's line.
 func (a *arrow) clear(before *arrow) bool {
 	mine, _ := a.widths()
 	_, theirs := before.widths()
@@ -139,22 +139,22 @@ func (a *arrow) clear(before *arrow) bool {
 	return free(before.textX(), theirs, 2, before.below())
 }
 
-// chip is a note where it is drawn.
+// A chip is a placed note.
 type chip struct {
 	*Note
-	x, y, w int // left end, middle, width
+	x, y, w int // left edge, middle, width
 }
 
-// plan is a chart with places.
+// A plan is a chart with positions.
 type plan struct {
 	*Chart
 	rows   []*row
 	arrows []*arrow
 	chips  []*chip
-	height int // of the time axis
+	height int // bottom of the time axis
 }
 
-// layout finds a place for everything: rows as close as texts allow.
+// layout places everything, with rows as close together as the texts permit.
 func layout(c *Chart) *plan {
 	p := &plan{Chart: c}
 	at := map[time.Duration]*row{}
@@ -196,15 +196,15 @@ func layout(c *Chart) *plan {
 	return p
 }
 
-// move moves the text to one side, as far as there is room.
+// move moves the text to one side as far as there is space.
 func (a *arrow) move(dir int) {
 	over, under := a.widths()
 	a.shift += dir * max(0, min(aside, (rightX-leftX-max(over, under))/2-chipOffset))
 }
 
-// place returns rows their heights from top to bottom, each as low as the ones above it need.
+// place assigns heights to the rows from top to bottom, each as small as the rows above permit.
 func (p *plan) place() {
-	free := [2]int{} // where the notes of a side may go
+	free := [2]int{} // first free height for notes of a side
 	for i, r := range p.rows {
 		r.y = top
 		if i > 0 {
@@ -222,9 +222,9 @@ func (p *plan) place() {
 				r.y = max(r.y, a.from.y+a.drop())
 			}
 			if i > 0 && a.Lost && a.from.at < r.at && (a.from.at < p.rows[i-1].at || r.long) {
-				r.y = max(r.y, a.endY()+pauseStep/2) // nothing of the time after stands beside what was lost
+				r.y = max(r.y, a.endY()+pauseStep/2) // later entries do not overlap the lost arrow
 			}
-			// The row goes down until the text of the arrow that is finished with it stands clear of the one before.
+			// The row moves down until the text of the arrow that ends here does not overlap the previous one.
 			if k > 0 && (a.to == r || a.Lost && a.from == r) && !(a.crossing && p.arrows[k-1].crossing) {
 				for n := 0; n < mostStep && !a.clear(p.arrows[k-1]); n++ {
 					r.y++
@@ -249,8 +249,8 @@ func (p *plan) place() {
 	p.height += endGap
 }
 
-// chipsAt puts the notes of a row side by side, from the life line outwards, in as many lines as it takes. It returns
-// the lines.
+// chipsAt places the notes of a row side by side, from the life line outwards, in as many lines as necessary. It
+// returns the number of lines.
 func (p *plan) chipsAt(r *row, s Side, y int, put bool) (lines int) {
 	x := 0
 	for _, c := range p.chips {
@@ -274,7 +274,7 @@ func (p *plan) chipsAt(r *row, s Side, y int, put bool) (lines int) {
 	return lines
 }
 
-// textWidth is about how wide a text is, in a wide font of the size that the style sheet has.
+// textWidth returns the approximate width of a text in a wide font of the style sheet's size.
 func textWidth(s string) int {
 	w := 0.0
 	for _, r := range s {
@@ -290,5 +290,5 @@ func textWidth(s string) int {
 	return int(w + 0.5)
 }
 
-// stamp is a time as the axis shows it, in milliseconds.
+// stamp formats a time for the axis, in milliseconds.
 func stamp(t time.Duration) string { return fmt.Sprintf("%.2f", float64(t)/1e6) }

@@ -15,34 +15,34 @@ import (
 	"ciddk/link/sim"
 )
 
-// Recorder makes a Chart of a run. Its methods may be called concurrently.
+// A Recorder records a run and makes a Chart of it. Its methods may be called concurrently.
 type Recorder struct {
 	clock clock.Clock
-	ports [2][]netip.Addr // of the ends, first port first
+	ports [2][]netip.Addr // addresses of each end's ports, first port first
 
 	mu     sync.Mutex
 	on     bool
 	start  time.Duration
 	chart  Chart
-	ids    [][]byte // of the messages so far
+	ids    [][]byte // ids of the messages so far
 	flying map[[2]netip.Addr][]int
 	err    error
 }
 
-// NewRecorder makes a recorder for two ends whose ports have these addresses. It notes nothing before Start.
+// NewRecorder returns a recorder for two ends whose ports have these addresses. It records nothing before Start.
 func NewRecorder(c clock.Clock, title string, ends [2]string, ports [2][]netip.Addr) *Recorder {
 	return &Recorder{clock: c, ports: ports, chart: Chart{Title: title, Ends: ends}, flying: map[[2]netip.Addr][]int{}}
 }
 
-// Start makes now the beginning of the run.
+// Start starts recording.
 func (r *Recorder) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.on, r.start = true, r.clock.Now()
 }
 
-// Stop ends it, and gives the chart, whose times begin with the first thing that happened. Packets that are still under
-// way, and what Decode does not understand, are errors.
+// Stop stops recording and returns the chart. Times of the chart are relative to its first entry. Packets that have not
+// arrived and packets that Decode does not recognize are errors.
 func (r *Recorder) Stop() (*Chart, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Recorder) Stop() (*Chart, error) {
 	return &c, nil
 }
 
-// Note notes what happens at a side now.
+// Note records an event at a side at the current time.
 func (r *Recorder) Note(s Side, k Kind, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +91,7 @@ func (r *Recorder) Note(s Side, k Kind, text string) {
 	}
 }
 
-// Watch is for sim.NetworkConfig, of a network that loses and does no other harm: what leaves one port for another
-// arrives in that order.
+// Watch is for the field of sim.NetworkConfig. The network may lose packets but must not reorder them.
 func (r *Recorder) Watch(d *sim.Datagram) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +101,7 @@ func (r *Recorder) Watch(d *sim.Datagram) {
 	w := [2]netip.Addr{d.From, d.To}
 	at := d.Time - r.start
 	if d.Arrived {
-		if l := r.flying[w]; len(l) > 0 { // else it left before the start
+		if l := r.flying[w]; len(l) > 0 { // sent before Start
 			r.chart.Messages[l[0]].Arrived = at
 			r.flying[w] = l[1:]
 		}

@@ -31,20 +31,20 @@ import (
 
 // Times of the runs.
 const (
-	latency = 200 * time.Microsecond // of each packet
-	step    = 150 * time.Microsecond // that a consumer takes for each thing it does
+	latency = 200 * time.Microsecond // latency of each packet
+	step    = 150 * time.Microsecond // time that a consumer takes for each call
 )
 
 const (
 	service  mad.ServiceID = 0x1001
-	lifeTime mad.TimeExp   = 10 // of a packet: 4.2 ms
+	lifeTime mad.TimeExp   = 10 // lifetime of a packet: 4.2 ms
 )
 
-// pass lets virtual time pass, in a bubble.
+// pass lets virtual time pass in a bubble.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// world is two ends in a bubble, and what is noted of them. Each end's consumer is one goroutine; what they and the
-// timers have caused is looked at when all of them wait, before time goes on: so each run is the same.
+// A world has two ends in a bubble and records their notes. Each end's consumer is one goroutine. States are compared
+// when all goroutines wait, before time advances, so that each run is the same.
 type world struct {
 	t    *testing.T
 	net  *sim.Network
@@ -53,14 +53,14 @@ type world struct {
 	kick chan struct{}
 
 	mu   sync.Mutex
-	lose func(name string) bool // of a packet by what Decode calls it; nil: none
-	down bool                   // the link between the first ports
-	sent int                    // packets that the network was given while the run was on
-	gone int                    // of these, lost ones
+	lose func(name string) bool // number of packets to lose by the name that Decode returns; nil: none
+	down bool                   // state of the link between the first ports
+	sent int                    // packets that the network received during the run
+	gone int                    // lost packets
 	on   bool
 }
 
-// kicking is a clock that has the world looked at after everything that it causes.
+// kicking is a clock that compares the states after everything that it triggers.
 type kicking struct {
 	clock.Clock
 	w *world
@@ -77,8 +77,8 @@ func (w *world) look() {
 	}
 }
 
-// run makes a run in a bubble: two ends with a number of ports each, each with its consumer. It gives the chart, and
-// how many packets the network was given and lost.
+// run executes a run in a bubble with two ends that have the given number of ports each. It returns the chart, and the
+// numbers of packets sent and lost.
 func run(t *testing.T, s scene) (chart *ladder.Chart, sent, lost int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, kick: make(chan struct{}, 1)}
@@ -116,7 +116,7 @@ func run(t *testing.T, s scene) (chart *ladder.Chart, sent, lost int) {
 				e.notice()
 			}
 		}
-		pass(2 * latency) // what is under way arrives
+		pass(2 * latency) // packets in flight arrive
 		synctest.Wait()
 		w.mu.Lock()
 		w.on, sent, lost = false, w.sent, w.gone
@@ -167,14 +167,14 @@ func (w *world) loseFirst(names ...string) {
 	}
 }
 
-// pull takes the link between the first ports away.
+// pull disconnects the link between the first ports.
 func (w *world) pull() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = true
 }
 
-// end is an HCA with all that stands on it, and its consumer's objects.
+// An end is an HCA with its access layer and manager, and its consumer's objects.
 type end struct {
 	w    *world
 	side ladder.Side
@@ -192,8 +192,8 @@ type end struct {
 	mu       sync.Mutex
 	qp       *accesslayer.QP
 	conn     cm.Conn
-	qpState  string              // as noted last
-	states   map[uint32]cm.State // of the connections, likewise
+	qpState  string              // the last recorded QP state
+	states   map[uint32]cm.State // the last recorded connection states
 	qpEvents chan ci.EventType
 }
 
@@ -235,7 +235,7 @@ func (e *end) close() {
 	assert.NoError(e.w.t, e.hca.Close())
 }
 
-// notice notes how states have changed.
+// notice records state changes.
 func (e *end) notice() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +269,7 @@ func (e *end) notice() {
 	}
 }
 
-// call notes what the consumer calls, after the time it takes to come to it.
+// call records a call of the consumer after the time that it takes.
 func (e *end) call(name string) {
 	pass(step)
 	e.w.rec.Note(e.side, ladder.Call, name)
@@ -287,7 +287,7 @@ func (e *end) event(want cm.EventType) cm.Event {
 	return ev
 }
 
-// happens notes what the consumer learns.
+// happens records an event that is delivered to the consumer.
 func (e *end) happens(event string) {
 	e.w.rec.Note(e.side, ladder.Event, event)
 	e.w.look()
@@ -309,7 +309,7 @@ func (e *end) connection() cm.Conn {
 	return e.conn
 }
 
-// use makes a connection the consumer's.
+// use makes a connection the current one of the consumer.
 func (e *end) use(c cm.Conn, err error) cm.Conn {
 	require.NoError(e.w.t, err)
 	e.mu.Lock()
@@ -318,7 +318,7 @@ func (e *end) use(c cm.Conn, err error) cm.Conn {
 	return c
 }
 
-// newQP makes the end's QP.
+// newQP creates the end's QP.
 func (e *end) newQP(typ ci.QPType) *accesslayer.QP {
 	q := must(e.pd.NewQP(ci.QPCreate{Type: typ, SendCQ: e.cq, RecvCQ: e.cq,
 		QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
@@ -330,8 +330,8 @@ func (e *end) newQP(typ ci.QPType) *accesslayer.QP {
 	return q
 }
 
-// modify moves the QP as the connection says, through states, each of which takes its time; in Init, receives are
-// posted.
+// modify moves the QP through states with the connection's attributes. Each step takes its time. Receives are posted in
+// Init.
 func (e *end) modify(states ...ci.QPState) {
 	for _, to := range states {
 		pass(step)
@@ -350,7 +350,7 @@ func (e *end) post(n int) {
 	}
 }
 
-// send sends a text, and does not wait.
+// send sends a text without waiting.
 func (e *end) send(text string, to ...ci.Dest) {
 	e.call("PostSend")
 	copy(e.buf, text)
@@ -362,7 +362,7 @@ func (e *end) send(text string, to ...ci.Dest) {
 	must(e.qp.PostSend([]ci.SendWR{wr}))
 }
 
-// complete waits for a completion, which must be good.
+// complete waits for a successful completion.
 func (e *end) complete(op ci.WCOp) {
 	ctx, cancel := context.WithTimeout(e.w.t.Context(), time.Hour)
 	defer cancel()
@@ -372,7 +372,7 @@ func (e *end) complete(op ci.WCOp) {
 	require.Equal(e.w.t, op, wc[0].Op)
 }
 
-// over ends the QP once the connection is over, and waits until its number may be used again.
+// over destroys the QP after the connection has ended and waits until its number may be reused.
 func (e *end) over() {
 	pass(step)
 	require.NoError(e.w.t, e.qp.Modify(ci.ToError()))
@@ -385,13 +385,13 @@ func (e *end) peer() *end { return e.w.ends[1-e.side] }
 
 func (e *end) attr(port uint8) *ci.PortAttr { return must(e.ca.Adapter().Port(port)) }
 
-// path is the way from a port of this end to the same one of the other.
+// path returns the path from a port of this end to the same port of the other.
 func (e *end) path(port uint8) cm.Path {
 	return cm.Path{Port: mads.Port{CA: e.hca.Info().GUID, Num: port}, LifeTime: lifeTime,
 		AV: ci.AVAttr{Port: port, Global: true, GRH: ci.GRH{DGID: e.peer().attr(port).GIDs[0].GID, HopLimit: 64}}}
 }
 
-// ask is a request. Each manager may take 67 ms for an answer.
+// ask returns a request. Each manager may take 67 ms for an answer.
 func (e *end) ask(edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
 	c := cm.ConnectConfig{Service: service, QP: cm.QP{Num: e.qp.Num(), Type: ci.RC, StartPSN: e.psn()},
 		Primary:            e.path(1),
@@ -402,10 +402,10 @@ func (e *end) ask(edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
 	return c
 }
 
-// psn is where the other end is to begin.
+// psn returns the starting PSN of the other end.
 func (e *end) psn() ci.PSN { return 0x100000 * ci.PSN(e.side+1) }
 
-// reply accepts a request; the starting PSN is the one that the manager has drawn and QPAttr has given.
+// reply accepts a request. The starting PSN is the one that the manager chose and QPAttr returned.
 func (e *end) reply() cm.AcceptConfig {
 	return cm.AcceptConfig{QP: cm.QP{Num: e.qp.Num(), Type: ci.RC}, ResponderResources: 1,
 		InitiatorDepth: 1, RNRRetry: 7}

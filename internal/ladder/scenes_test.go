@@ -11,15 +11,15 @@ import (
 	"ciddk/mad"
 )
 
-// scene is a run with its chart.
+// A scene is a run with its chart.
 type scene struct {
-	file      string // below docs
+	file      string // file name below docs
 	title     string
 	ends      [2]string
-	ports     int // of each end; 0: 1
+	ports     int // ports of each end; 0: 1
 	consumers [2]func(*world, *end)
-	lost      int    // packets
-	story     string // the messages; those of the right end have a <
+	lost      int    // number of packets
+	story     string // the messages; those of the right end begin with <
 }
 
 var clientServer = [2]string{"client (active)", "server (passive)"}
@@ -109,10 +109,10 @@ var scenes = []scene{
 	{file: "connect-peer.svg", story: "REQ, <REQ, REP, <RTU",
 		title: "Peer to peer: both ends ask", ends: [2]string{"the one", "the other"},
 		consumers: [2]func(*world, *end){
-			func(w *world, e *end) { e.meet() },
+			func(w *world, e *end) { e.connectBoth() },
 			func(w *world, e *end) {
 				pass(step / 3)
-				e.meet()
+				e.connectBoth()
 			}}},
 	{file: "connect-sidr.svg", story: "SIDR_REQ lost, SIDR_REQ again, <SIDR_REP, SEND",
 		title: "Which QP takes datagrams for a service? (SIDR)", ends: [2]string{"client", "server"}, lost: 1,

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// kindNames are the notes as the legend has them, kindClasses as the style sheet has.
+// kindNames are the names of notes in the legend; kindClasses are their classes in the style sheet.
 var (
 	kindNames = [kinds]string{Event: "event", Call: "call of the consumer", ConnState: "state of the connection",
 		QPState: "state of the QP"}
 	kindClasses = [kinds]string{Event: "ev", Call: "call", ConnState: "cm", QPState: "qp"}
 )
 
-// style has one look, dark on white, so that the chart reads the same on every page.
+// style is dark on white, so that the chart looks the same on every page.
 const style = `<style>
 text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",Arial,sans-serif;font-size:11.5px;fill:#1b1f24}
 .title{font-size:15px;font-weight:600}.end{font-size:13px;font-weight:600}.time{font-size:11px;fill:#57606a}.more{font-size:11px;fill:#57606a}
@@ -28,10 +28,10 @@ text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",Arial,sans-ser
 </style>
 `
 
-// lostPart is how much of its way a lost packet is drawn to go, in percent.
+// lostPart is the drawn part of a lost packet's arrow, in percent.
 const lostPart = 80
 
-// SVG draws a chart. The same chart gives the same text.
+// SVG draws a chart. Equal charts produce equal text.
 func SVG(c *Chart) string {
 	p := layout(c)
 	h := p.height + legendGap
@@ -88,7 +88,7 @@ func (p *plan) lines(b *strings.Builder) {
 	}
 }
 
-// draw draws the arrow, with its text along it.
+// draw draws the arrow with its text along it.
 func (a *arrow) draw(b *strings.Builder) {
 	x0, x1, dir := a.ends()
 	class := "msg"
@@ -116,7 +116,7 @@ func (a *arrow) draw(b *strings.Builder) {
 		fmt.Fprintf(b, `<path class="head" d="M0 0l-9 -4.5v9z" transform="translate(%d %d) rotate(%.2f)"/>`,
 			x1-dir, y1, angle)
 	}
-	// The text is set along the line; the turn is that of a line read from left to right.
+	// The text is set along the line, rotated as for a line that is read from left to right.
 	turn := math.Atan(slope) * 180 / math.Pi
 	x, at := a.textX(), "middle"
 	if a.crossing {
@@ -145,8 +145,8 @@ func (a *arrow) draw(b *strings.Builder) {
 	b.WriteString("</g></g>\n")
 }
 
-// lines is where the lesser fields go: under the line, but of arrows that cross between name and line, where the room
-// is less wide.
+// lines returns the position of the minor fields: below the line, or between name and line for arrows that cross, where
+// there is less space.
 func (a *arrow) lines() (over []string, under string) {
 	if a.crossing {
 		return a.More, ""
@@ -154,7 +154,7 @@ func (a *arrow) lines() (over []string, under string) {
 	return nil, strings.Join(a.More, ", ")
 }
 
-// anchor is where a text begins that goes from a life line to the middle.
+// anchor returns the alignment of a text that begins at a life line and extends to the middle.
 func anchor(dir int) string {
 	if dir > 0 {
 		return "start"
@@ -169,7 +169,7 @@ func (c *chip) draw(b *strings.Builder) {
 		html.EscapeString(c.Text))
 }
 
-// legend explains what the chart has.
+// legend explains the kinds of notes that the chart has.
 func legend(b *strings.Builder, y int, p *plan) {
 	x := timeX + 6
 	for k := range kinds {

@@ -1,5 +1,5 @@
-// Package layers holds the layer table of the kit and answers from it. The table is layers.txt; the tests of this
-// package hold the whole tree to it, and docgen copies it into CONTRIBUTING.md and .golangci.yml.
+// Package layers holds the layer table of the kit. The table is layers.txt. The tests of this package check the whole
+// tree against it, and docgen copies it into CONTRIBUTING.md and .golangci.yml.
 package layers
 
 import (

@@ -61,7 +61,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestRowsPointUp holds the table itself to its own rule.
+// TestRowsPointUp checks the table itself.
 func TestRowsPointUp(t *testing.T) {
 	rows, err := Rows()
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestRowsPointUp(t *testing.T) {
 	}
 }
 
-// TestRowsHavePackages: a row comes with its first package, in the same change, and goes with its last.
+// TestRowsHavePackages checks that every row has a package.
 func TestRowsHavePackages(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)

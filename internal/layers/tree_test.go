@@ -64,7 +64,7 @@ func imports(s *source) map[string]*ast.ImportSpec {
 	return m
 }
 
-// TestImports is the layer rule and the std-only rule over the whole tree.
+// TestImports checks the imports of the whole tree against the layer table.
 func TestImports(t *testing.T) {
 	rows, err := Rows()
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestUnsafeAndC keep pointer tricks where they are looked for, and cgo out of the default build.
+// TestUnsafeAndC checks that unsafe is imported only by files called *_unsafe.go, and cgo not by the default build.
 func TestUnsafeAndC(t *testing.T) {
 	_, all := sources(t)
 	for _, s := range all {
@@ -95,8 +95,8 @@ func TestUnsafeAndC(t *testing.T) {
 // seeded are the names of math/rand/v2 that take a source; the others draw from a global one, which no seed replays.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}
 
-// TestReplayable refuses what a seed cannot replay: sleeping tests, the old math/rand, and in libraries the global
-// source of the new one.
+// TestReplayable rejects what cannot be replayed by a seed: sleeps in tests, the old math/rand, and in libraries the
+// global source of math/rand/v2.
 func TestReplayable(t *testing.T) {
 	rows, err := Rows()
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestReplayable(t *testing.T) {
 		}
 		_, draws := in["math/rand/v2"]
 		at := Find(rows, s.folder)
-		draws = draws && at >= 0 && !slices.Contains(rows[at].Own, Any) // a program may draw as it likes
+		draws = draws && at >= 0 && !slices.Contains(rows[at].Own, Any) // programs may use the global source
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {
@@ -142,8 +142,7 @@ var (
 	loose = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|(["\x60]|// ?|: )[Nn]ot (yet )?imple` + `mented\b`)
 )
 
-// TestWords reads every text file for what no stranger could use: this machine's paths, registry hosts, and unfinished
-// work.
+// TestWords checks that no text file contains paths of this machine, registry hosts, or marks of unfinished work.
 func TestWords(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
@@ -181,7 +180,7 @@ func TestForbiddenWords(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
 
-// TestLinks follows every relative link of every page.
+// TestLinks checks that every relative link of every page leads to a file.
 func TestLinks(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
@@ -202,7 +201,7 @@ func TestLinks(t *testing.T) {
 
 var requirement = regexp.MustCompile(`\bSAS-(0|2\.[1-4])-\d\d\b`)
 
-// TestRequirementIDs holds every requirement id named in code against docs/sas/requirements.md.
+// TestRequirementIDs checks that every requirement id in code is in docs/sas/requirements.md.
 func TestRequirementIDs(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
@@ -226,8 +225,7 @@ func TestRequirementIDs(t *testing.T) {
 
 var deviation = regexp.MustCompile(`\bD-\d\d\b`)
 
-// TestDeviationIDs holds every deviation that a page or a comment names against docs/sas/deviations.md, where each is
-// defined once.
+// TestDeviationIDs checks that every deviation named by a page or a comment is defined once in docs/sas/deviations.md.
 func TestDeviationIDs(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// known are phrases that identify a license, with single spaces and in lower case. All of has must be in the text, none
-// of not.
+// known are phrases that identify a license, with single spaces and in lower case. The text must contain all of has and
+// none of not.
 var known = []struct {
 	id  string // SPDX
 	has []string
@@ -39,7 +39,7 @@ var known = []struct {
 			"the gnu general public license (gpl), version 2 or later"}, nil},
 }
 
-// classify returns the SPDX ids of the licenses in a text; none if it has none that is known.
+// classify returns the SPDX ids of the licenses in a text, or none if it recognizes none.
 func classify(text string) (ids []string) {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	for _, k := range known {
@@ -93,7 +93,7 @@ func license(dir string) (string, error) {
 	return strings.Join(ids, " AND "), nil
 }
 
-// isLicense reports whether a file has a name that license files have.
+// isLicense reports whether a file name is one of a license file.
 func isLicense(name string) bool {
 	name = strings.ToUpper(name)
 	for _, p := range []string{"LICENSE", "LICENCE", "COPYING", "UNLICENSE"} {

@@ -13,7 +13,7 @@ import (
 	"ciddk/internal/layers"
 )
 
-// TestPage checks that the committed page is what the command would write, and the rules that it states.
+// TestPage checks that the committed page is up to date, and the rules that it states.
 func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lists the packages of three systems; run without -short")
@@ -26,7 +26,8 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(committed), table(list), "stale: go generate ./internal/licenses")
 
-	// A shipped module may have any of these. MPL-2.0 obliges those who ship, so it is for tests.
+	// A shipped module may have any of these. MPL-2.0 has obligations for distributors, so it is permitted in tests
+	// only.
 	free := []string{"MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Apache-2.0", "OFL-1.1", "CC-BY-4.0",
 		"(FTL OR GPL-2.0-or-later)"}
 	for _, m := range list {

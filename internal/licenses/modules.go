@@ -19,10 +19,10 @@ import (
 type module struct {
 	path, version, license string
 	use                    use
-	by                     []string // own packages that import it directly, or modules that do
+	by                     []string // packages of the kit that import it directly, or modules that do
 }
 
-// use is the most that a module is used for.
+// A use is the most demanding use of a module.
 type use uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 
 var useNames = [...]string{"tools only", "tests only", "shipped"}
 
-// systems are those whose builds are considered together.
+// systems are the systems whose builds are considered.
 var systems = []string{"linux", "darwin", "windows"}
 
 // listed is what go list reports of a package.
@@ -92,7 +92,7 @@ func modules(ctx context.Context, root string) ([]module, error) {
 	}, func(a, b module) int { return cmp.Compare(a.path, b.path) }), nil
 }
 
-// mark notes what the packages of a system use.
+// mark records the modules that the packages of a system use.
 func mark(ctx context.Context, root, system string, test bool, list map[string]*module,
 	users map[string]map[string]bool) error {
 	args := []string{"list", "-deps", "-json=ImportPath,Imports,ForTest,Module"}
@@ -100,7 +100,7 @@ func mark(ctx context.Context, root, system string, test bool, list map[string]*
 	if test {
 		args, as = append(args, "-test"), tests
 	}
-	owner := map[string]string{} // of packages: the module, or the package itself if it is the kit's
+	owner := map[string]string{} // by package: its module, or the package itself if it is in the kit
 	var all []listed
 	err := goJSON(ctx, root, system, each(func(p listed) { all = append(all, p) }), append(args, "./...")...)
 	if err != nil {

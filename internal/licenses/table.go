@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// table is the page.
+// table returns the page.
 func table(list []module) string {
 	var b strings.Builder
 	b.WriteString(`# Licenses

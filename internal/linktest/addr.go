@@ -15,13 +15,13 @@ import (
 
 var lastAddr atomic.Uint32
 
-// Addr is a loopback address that no other test, and no other run, uses.
+// Addr returns a loopback address that no other test and no other run uses.
 func Addr() netip.Addr {
 	n := uint32(os.Getpid())<<9 + lastAddr.Add(1)
 	return netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)})
 }
 
-// GoldenPackets are IP packets as Linux RoCE sent them; package wire has their story.
+// GoldenPackets returns IP packets that Linux Soft-RoCE has sent; see the testdata of package wire.
 func GoldenPackets(t testing.TB) (out [][]byte) {
 	_, here, _, _ := runtime.Caller(0)
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../wire/testdata/rocev2-vectors.txt"))

@@ -17,16 +17,16 @@ import (
 	"ciddk/rvt"
 )
 
-// Collector is a Receiver that keeps copies of what it gets.
+// A Collector is a Receiver that keeps copies of the packets that it receives.
 type Collector struct {
-	sync.Mutex               // held for what follows
+	sync.Mutex               // protects the fields below
 	changed    chan struct{} // closed and replaced at every change
 	Pkts       []rvt.Packet
 	Counts     map[rvt.Counter]int
 	Events     []ci.EventType
 	Polled     int
 	Flushes    atomic.Int64
-	Each       func() // called for each delivery first; set before packets come
+	Each       func() // called first for each delivery; set it before packets arrive
 }
 
 func NewCollector() *Collector {
@@ -103,7 +103,7 @@ func (c *Collector) Packets(t testing.TB, n int) []rvt.Packet {
 // Start starts a port without an adapter, as port 1 of a node with the GUID 1.
 func Start(p rvt.Port, r rvt.Receiver) error { return StartAt(p, r, clock.Real()) }
 
-// StartAt is Start with a clock.
+// StartAt is like Start, with a clock.
 func StartAt(p rvt.Port, r rvt.Receiver, c clock.Clock) error {
 	return p.Start(rvt.PortContext{Receiver: r, Clock: c, Num: 1, Node: rvt.Node{GUID: 1, SystemGUID: 1, NumPorts: 1}})
 }

@@ -2,7 +2,7 @@ package linktest
 
 import "math/rand/v2"
 
-// Damages are ways to spoil the payload of a packet.
+// Damages are ways to corrupt the payload of a packet.
 var Damages = []struct {
 	Name string
 	Do   func(rnd *rand.Rand, b []byte)
@@ -23,7 +23,7 @@ var Damages = []struct {
 	}},
 }
 
-// Flip Flip n different bits.
+// Flip flips n different bits.
 func Flip(rnd *rand.Rand, b []byte, n int) {
 	done := make([]byte, len(b))
 	for n > 0 {

@@ -14,7 +14,7 @@ import (
 	"ciddk/rvt"
 )
 
-// HCA is an adapter of the engine: *rvt.HCA, or one around it.
+// HCA is an adapter of the engine: *rvt.HCA or a wrapper.
 type HCA interface {
 	ci.HCA
 	Close() error
@@ -24,7 +24,7 @@ type HCA interface {
 	SetLink(port uint8, up bool) error
 }
 
-// Config returns the configuration of an HCA with all capabilities of the engine that need nothing but ports.
+// Config returns the configuration of an HCA with all capabilities of the engine that need only ports.
 func Config(ports ...rvt.Port) rvt.Config {
 	caps := ci.CapUC | ci.CapUD | ci.CapAV | ci.CapMulticast | ci.CapSRQ | ci.CapFastReg | ci.CapAPM
 	return rvt.Config{Info: ci.HCAInfo{GUID: ci.GUID(0x02df<<48 | guids.Add(1)<<8)}, Attr: ci.CAAttr{Caps: caps},
@@ -33,13 +33,13 @@ func Config(ports ...rvt.Port) rvt.Config {
 
 var guids atomic.Uint64
 
-// Open makes a node of ports.
+// Open opens a node with ports.
 func Open(t testing.TB, typ ci.QPType, size int, ports ...rvt.Port) *Node {
 	t.Helper()
 	return OpenConfig(t, typ, size, Config(ports...))
 }
 
-// OpenConfig makes a node of a configuration.
+// OpenConfig opens a node with a configuration.
 func OpenConfig(t testing.TB, typ ci.QPType, size int, c rvt.Config) *Node {
 	t.Helper()
 	h, err := rvt.New(c)
@@ -47,7 +47,7 @@ func OpenConfig(t testing.TB, typ ci.QPType, size int, c rvt.Config) *Node {
 	return NewNode(t, h, typ, size)
 }
 
-// A Node is an HCA with what a test of a connection needs. The test closes it when it ends.
+// A Node is an HCA with the objects of a connection. It is closed when the test ends.
 type Node struct {
 	HCA    HCA
 	CA     ci.CA
@@ -63,7 +63,7 @@ type Node struct {
 	t testing.TB
 }
 
-// NewNode makes a node of an adapter, with a QP of type typ and size bytes of memory.
+// NewNode returns a node on an adapter, with a QP of type typ and size bytes of memory.
 func NewNode(t testing.TB, h HCA, typ ci.QPType, size int) *Node {
 	t.Helper()
 	n := &Node{t: t, HCA: h, Buf: make([]byte, size), Events: make(chan ci.Event, 100)}
@@ -87,7 +87,7 @@ func NewNode(t testing.TB, h HCA, typ ci.QPType, size int) *Node {
 	return n
 }
 
-// close checks that nothing is left of what was made.
+// close checks that all objects can be destroyed.
 func (n *Node) close() {
 	for _, o := range []ci.Object{n.QP, n.MR, n.CQ, n.PD} {
 		require.NoError(n.t, o.Destroy())
@@ -105,7 +105,7 @@ func (n *Node) AV(to *Node) ci.AVAttr {
 		GRH: ci.GRH{DGID: to.Attr.GIDs[0].GID, HopLimit: 64}}
 }
 
-// Connect takes a connected QP to RTS.
+// Connect moves a connected QP to RTS.
 func (n *Node) Connect(to *Node) {
 	n.t.Helper()
 	timeout := ci.TimeExp(18) // 1 s
@@ -133,7 +133,7 @@ func ConnectBoth(a, b *Node) {
 	b.Connect(a)
 }
 
-// Poll waits for k completions without error.
+// Poll waits for k successful completions.
 func (n *Node) Poll(k int) []ci.WC {
 	n.t.Helper()
 	var out []ci.WC
@@ -183,7 +183,7 @@ func Fill(b []byte, seed uint64) {
 	}
 }
 
-// Exercise runs every operation of RC once over a connected pair, and checks bytes.
+// Exercise executes every RC operation once over a connected pair and checks the data.
 func Exercise(t testing.TB, a, b *Node) {
 	t.Helper()
 	const size = 300_000

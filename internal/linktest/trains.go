@@ -11,7 +11,7 @@ import (
 	"ciddk/wire"
 )
 
-// Trains is one train for every shape that the engine sends; MTU 256.
+// Trains returns one train for every shape that the engine sends, with MTU 256.
 func Trains(rt rvt.Route) []rvt.Packet {
 	body := func(n int) [][]byte {
 		b := make([]byte, n)
@@ -69,7 +69,7 @@ func Trains(rt rvt.Route) []rvt.Packet {
 	}
 }
 
-// Single is one packet of a train in a form to compare.
+// A Single is one packet of a train in a comparable form.
 type Single struct {
 	Opcode            wire.Opcode
 	SE, Ack, MigReq   bool
@@ -85,7 +85,7 @@ type Single struct {
 	Src, Dst          rvt.Addr
 }
 
-// Singles cuts trains to packets by their definition, not by the code under test.
+// Singles splits trains into packets by their definition, without the code under test.
 func Singles(t testing.TB, pkts []rvt.Packet, src, dst rvt.Addr) (out []Single) {
 	t.Helper()
 	for _, p := range pkts {

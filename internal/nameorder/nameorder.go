@@ -1,10 +1,10 @@
-// Package nameorder orders names as people number them: CI-9 before CI-56, 6.1.0-9 before 6.1.0-56.
+// Package nameorder orders names that contain numbers by value: CI-9 before CI-56, 6.1.0-9 before 6.1.0-56.
 package nameorder
 
 import "strings"
 
-// Compare orders names byte by byte, and their runs of digits as numbers, however long. It is negative for a before b,
-// as cmp.Compare; runs that differ in leading zeros alone are equal.
+// Compare compares names byte by byte, and their runs of digits as numbers of any length. The result is that of
+// cmp.Compare. Runs of digits that differ only in leading zeros are equal.
 func Compare(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := digits(a), digits(b)
@@ -27,7 +27,7 @@ func Compare(a, b string) int {
 	return len(a) - len(b)
 }
 
-// digits is how many of them s begins with.
+// digits returns the number of digits that s begins with.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {

@@ -24,7 +24,7 @@ func TestCompare(t *testing.T) {
 	assert.Zero(t, Compare("a007", "a7"))
 }
 
-// It is an order: the other way round is the opposite, and what is between two is between them.
+// Compare is antisymmetric and transitive.
 func TestOrder(t *testing.T) {
 	sign := func(n int) int { return min(1, max(-1, n)) }
 	rapid.Check(t, func(t *rapid.T) {

@@ -3,8 +3,8 @@
 //
 //	go run ./internal/setmodule example.com/you/kit
 //
-// Commit first, so that git diff shows what it did. Afterwards the checks pass as before; the section "In your own
-// module" of docs/users.md, which describes how programs find the kit, needs a reader's eye.
+// Commit first, so that git diff shows the changes. Afterwards all checks pass as before. Read the section "In your own
+// module" of docs/users.md, which describes how programs import the kit, and adapt it.
 package main
 
 import (

@@ -51,9 +51,9 @@ func setModule(root, old, path string) (changed int, err error) {
 	return changed, err
 }
 
-// replace replaces old where it is a module path: not inside of a longer path or word, and before a slash, a version,
-// an equals sign or the end of quoted code; in go.mod files also before a space and at the end of a line. The word
-// itself, in names and sentences, stays.
+// replace replaces old where it is a module path: not inside a longer path or word, and followed by a slash, a version,
+// an equals sign or the end of quoted code; in go.mod files also by a space or the end of a line. The word itself, in
+// names and sentences, is not replaced.
 func replace(b []byte, old, path string, goMod bool) []byte {
 	ends := "/@=`"
 	if goMod {

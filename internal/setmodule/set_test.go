@@ -41,8 +41,8 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
-// TestTree changes the path of a copy of the tree, which then builds and passes its checks. The way back restores every
-// file.
+// TestTree changes the path of a copy of the tree, which then builds and passes its checks. Changing it back restores
+// every file.
 func TestTree(t *testing.T) {
 	const path = "git.example.org/team/verbs-kit" // sorts between other modules
 	root, err := layers.Root()

@@ -14,7 +14,7 @@ import (
 	"ciddk/internal/layers"
 )
 
-// finding is a rule that is broken at a place.
+// A finding is a violation of a rule.
 type finding struct {
 	file string // relative to the root, with slashes
 	line int

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTree holds every package that is not in pending.txt to the rules.
+// TestTree checks every package that is not in pending.txt.
 func TestTree(t *testing.T) {
 	var out strings.Builder
 	n, err := run(&out, false, nil)

@@ -1,5 +1,5 @@
-// Package testenv is what tests ask about where they run, and how they try out a helper that fails or skips the test
-// that calls it. Package tsharktest has the helpers for judging packets.
+// Package testenv describes the environment of tests: addresses, virtual machines, the race detector, the part of a
+// matrix to run. It also runs helpers of tests that may fail or skip (Try). Package tsharktest checks packets.
 package testenv
 
 import (
@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// RoCEv2Port is the UDP port that the examples use (IBTA annex A17); tests of packages take one of their own.
+// RoCEv2Port is the UDP port that the examples use (IBTA annex A17). Tests of packages use ports of their own.
 const RoCEv2Port = 4791
 
-// wsaEADDRINUSE is what Windows says for EADDRINUSE, which package syscall does not take for the same.
+// wsaEADDRINUSE is the error of Windows that corresponds to EADDRINUSE. Package syscall does not treat them as equal.
 const wsaEADDRINUSE = syscall.Errno(10048)
 
-// Addresses skips the test where this machine lacks one of the IP addresses: only 127.0.0.1 of 127/8 is there on macOS,
-// and no ::1 in some containers. An address whose UDP port is taken fails the test: it is another run of it, or a
+// Addresses skips the test if this machine lacks one of the IP addresses: macOS has only 127.0.0.1 of 127/8, and some
+// containers have no ::1. The test fails if an address's UDP port is in use: by another run of the test, or by a
 // program that an earlier test left behind.
 func Addresses(t testing.TB, port int, addresses ...string) {
 	t.Helper()

@@ -6,17 +6,18 @@ import (
 )
 
 const (
-	// FullVariable is the environment variable that asks for virtual machines and measurements. internal/check sets it
+	// FullVariable is the environment variable that enables virtual machines and measurements. internal/check sets it
 	// with -full.
 	FullVariable = "CIDDK_FULL"
-	// WholeVariable is the environment variable that asks for whole matrices. internal/check sets it with -whole.
+	// WholeVariable is the environment variable that enables whole matrices. internal/check sets it with -whole.
 	WholeVariable = "CIDDK_WHOLE"
 )
 
 // Full reports whether this run includes virtual machines and measurements: in CI, or with CIDDK_FULL set.
 func Full() bool { return os.Getenv("CI") == "true" || os.Getenv(FullVariable) != "" }
 
-// Measurement skips a test that measures time or memory, or moves gigabytes: with -short, and outside of a full run.
+// Measurement skips a test that measures time or memory, or that moves gigabytes, with -short and outside of a full
+// run.
 func Measurement(t testing.TB) {
 	t.Helper()
 	switch {

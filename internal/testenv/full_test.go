@@ -30,7 +30,8 @@ func TestMeasurement(t *testing.T) {
 	assert.Equal(t, Outcome{}, Try(t, Measurement))
 }
 
-// TestPart: the parts of a list are the whole list, and each part of an alternating list has both kinds.
+// TestPart checks that the parts of a list are the whole list, and that each part of an alternating list has both
+// kinds.
 func TestPart(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7} {
 		var list []int

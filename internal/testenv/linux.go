@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// requireLinux is the environment variable of machines that are meant to have all that tests against Linux use.
+// requireLinux is the environment variable of machines that have everything that tests against Linux use.
 const requireLinux = "CIDDK_REQUIRE_LINUX"
 
-// Linux skips a test that boots Linux in a virtual machine: with -short, outside of a full run, and if missing, which
-// names what this machine lacks, is not nil. With CIDDK_REQUIRE_LINUX set in the environment, what is missing fails the
-// test.
+// Linux skips a test that boots Linux in a virtual machine: with -short, outside of a full run, and if missing is not
+// nil, which then names what this machine lacks. If CIDDK_REQUIRE_LINUX is set in the environment, a missing dependency
+// fails the test.
 func Linux(t testing.TB, missing error) {
 	t.Helper()
 	switch {

@@ -17,10 +17,10 @@ func TestAddresses(t *testing.T) {
 	require.Len(t, o.Errors, 1)
 	assert.Contains(t, o.Errors[0], "somebody has the address that this test needs: listen udp 127.0.0.1:")
 	require.NoError(t, c.Close())
-	for range 2 { // nothing stays open
+	for range 2 { // no sockets remain open
 		assert.Empty(t, Try(t, func(t testing.TB) { Addresses(t, port, "127.0.0.1") }))
 	}
-	o = Try(t, func(t testing.TB) { Addresses(t, port, "127.0.0.1", "192.0.2.1") }) // TEST-NET-1: no machine's
+	o = Try(t, func(t testing.TB) { Addresses(t, port, "127.0.0.1", "192.0.2.1") }) // TEST-NET-1: no machine has it
 	assert.Contains(t, o.Skipped, "this test needs the address 192.0.2.1: ")
 	assert.Empty(t, o.Errors)
 }

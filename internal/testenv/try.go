@@ -6,19 +6,19 @@ import (
 	"testing"
 )
 
-// Outcome is how a tried test went.
+// An Outcome is the result of a tried test.
 type Outcome struct {
-	Skipped string   // the reason, "" when it was not skipped
-	Errors  []string // what it failed with, in order
+	Skipped string   // the reason; "" if the test was not skipped
+	Errors  []string // messages of failures, in order
 }
 
-// Try runs f with a test that records how it goes, where t goes on. f's test has t's context, folders and cleanups. It
-// knows the failures and skips of a helper: Error, Errorf, Fatal, Fatalf, Fail, FailNow, Skip, Skipf, SkipNow.
+// Try runs f with a test that records failures and skips instead of reporting them to t. The test passed to f has t's
+// context, folders and cleanups. It supports Error, Errorf, Fatal, Fatalf, Fail, FailNow, Skip, Skipf and SkipNow.
 func Try(t testing.TB, f func(testing.TB)) Outcome {
 	t.Helper()
 	r := &recorder{TB: t}
 	done := make(chan struct{})
-	go func() { // a goroutine of its own, which FailNow and SkipNow can end
+	go func() { // on a goroutine of its own, which FailNow and SkipNow can end
 		defer close(done)
 		f(r)
 	}()
@@ -26,7 +26,7 @@ func Try(t testing.TB, f func(testing.TB)) Outcome {
 	return r.Outcome
 }
 
-// recorder stands in for the test; one goroutine uses it.
+// A recorder replaces the test. One goroutine uses it.
 type recorder struct {
 	testing.TB
 	Outcome
@@ -54,7 +54,7 @@ func (r *recorder) Fatalf(f string, args ...any) {
 
 func (r *recorder) Fail() { r.Error("Fail") }
 
-// FailNow ends f. testify has told by Errorf why.
+// FailNow ends f. testify has already called Errorf.
 func (r *recorder) FailNow() {
 	if !r.Failed() {
 		r.Error("FailNow")

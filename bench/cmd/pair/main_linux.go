@@ -1,5 +1,5 @@
-// Command pair runs one case of package bench's Wire at a place that is not loopback, and prints the figures as JSON: a
-// list of Figures, ours first. The harness that measures in a Linux guest starts it there:
+// Command pair runs one case of bench.Wire at a place other than loopback, and prints a list of bench.Figures as JSON,
+// Ours first. The harness that measures in a Linux guest runs it there:
 //
 //	ip netns exec a pair -here 10.79.0.1 -there 10.79.0.2 -enter 'ip netns exec b' \
 //		-table bandwidth -op SEND -size 65536

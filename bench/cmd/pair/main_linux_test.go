@@ -12,7 +12,7 @@ import (
 	"ciddk/bench"
 )
 
-// TestMain is the peer, too: the program under test starts itself again.
+// TestMain also runs the peer process, because the program under test starts itself again.
 func TestMain(m *testing.M) {
 	if bench.IsPeer() {
 		if err := bench.ServePeer(os.Stdin, os.Stdout); err != nil {

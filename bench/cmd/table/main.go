@@ -17,7 +17,7 @@ import (
 	"ciddk/bench/chart"
 )
 
-// mark names the place in the page.
+// mark is the command's name in the page.
 const mark = "bench/cmd/table"
 
 func main() {
