@@ -1,0 +1,122 @@
+package rdmatest_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ciddk/accesslayer/rdmacm"
+	"ciddk/link/impair"
+	"ciddk/rdmatest"
+)
+
+// echo answers the messages of a number of connections, and returns when all have ended.
+func echo(ctx context.Context, ln *rdmacm.Listener, connCount int) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for range connCount {
+		request, err := ln.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		conns.Go(func() {
+			c, err := request.Accept(ctx)
+			if err != nil {
+				return
+			}
+			for err == nil {
+				var m []byte
+				if m, err = c.Recv(ctx); err == nil {
+					err = c.Send(ctx, m)
+				}
+			}
+			_ = c.Close()
+		})
+	}
+	return nil
+}
+
+// chat sends messages of several lengths to an echo.
+func chat(ctx context.Context, h, server *rdmatest.Host) error {
+	c, err := h.Dial(ctx, server.AddrPort(7174))
+	for i := 0; err == nil && i < 10; i++ {
+		if err = c.Send(ctx, make([]byte, 300*i)); err == nil {
+			_, err = c.Recv(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// conversation runs chats at the same time, and returns the hash of the trace and the number of its packets. Without an
+// interval each is on a host of its own and all begin at one instant; otherwise they share a host, and begin one
+// interval after the other.
+func conversation(t *testing.T, cfg rdmatest.Config, clientCount int, interval time.Duration) (string, int) {
+	t.Helper()
+	var hash string
+	var packetCount int
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"server", "client 0"}
+		for i := 1; i < clientCount && interval == 0; i++ {
+			names = append(names, fmt.Sprint("client ", i))
+		}
+		n := rdmatest.New(t, cfg, names...)
+		server := n.Host("server")
+		ln, err := server.Listen(server.AddrPort(7174), rdmacm.ListenConfig{})
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, echo(t.Context(), ln, clientCount)) })
+		for i := range clientCount {
+			h := n.Host(names[1+i%(len(names)-1)])
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * interval)
+				assert.NoError(t, chat(t.Context(), h, server))
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		hash, packetCount = n.TraceHash(), len(n.Trace())
+	})
+	return hash, packetCount
+}
+
+var badNetwork = impair.Model{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Delay: 0.02, Corrupt: 0.01}
+
+// TestReplay runs eight clients on hosts of their own, which begin at one instant: the same seed is the same run,
+// packet by packet, on a good network and on a bad one. Another seed is another run.
+func TestReplay(t *testing.T) {
+	for name, faults := range map[string]impair.Model{"good": {}, "bad": badNetwork} {
+		t.Run(name, func(t *testing.T) {
+			seen := map[string]bool{}
+			for seed := range uint64(3) {
+				cfg := rdmatest.Config{Seed: seed, Faults: faults}
+				first, packetCount := conversation(t, cfg, 8, 0)
+				require.Greater(t, packetCount, 8*2*20)
+				for range 3 {
+					again, _ := conversation(t, cfg, 8, 0)
+					require.Equal(t, first, again, "seed %d", seed)
+				}
+				seen[first] = true
+			}
+			require.Len(t, seen, 3)
+		})
+	}
+}
+
+// TestReplayOnOneHost runs eight clients on one host, which begin one after the other.
+func TestReplayOnOneHost(t *testing.T) {
+	first, _ := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
+	for range 3 {
+		again, _ := conversation(t, rdmatest.Config{}, 8, time.Microsecond)
+		require.Equal(t, first, again)
+	}
+}
