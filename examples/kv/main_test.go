@@ -1,41 +1,33 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"ciddk/accesslayer/rdmacm"
-	"ciddk/internal/testenv"
-	"ciddk/softroce"
+	"ciddk/rdmatest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Several clients put and get at the same time: each reads what was put, whole.
-func TestStore(t *testing.T) {
-	const serverIP, clientIP = "127.20.21.1", "127.20.21.2"
-	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	server, err := softroce.Open(netip.MustParseAddr(serverIP), softroce.Config{})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, server.Close()) }()
-	client, err := softroce.Open(netip.MustParseAddr(clientIP), softroce.Config{})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, client.Close()) }()
-	ln, err := server.Listen(netip.MustParseAddrPort(serverIP+":7300"), rdmacm.ListenConfig{})
+// TestStore has several clients put and get at the same time: each reads what was put, whole.
+func TestStore(t *testing.T) { synctest.Test(t, testStore) }
+
+func testStore(t *testing.T) {
+	n := rdmatest.New(t, rdmatest.Config{}, "server", "client")
+	server, client := n.Host("server"), n.Host("client").Manager
+	ctx := t.Context()
+	ln, err := server.Listen(server.AddrPort(7300), rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, server, ln) }()
+	go func() { served <- serve(ctx, server.Manager, ln) }()
 
 	c, table, err := dial(ctx, client, ln.Addr().AddrPort)
 	require.NoError(t, err)

@@ -1,10 +1,11 @@
-// Command onesided is what to read after examples/first: two processes move data over UDP, by messages and by one-sided RDMA.
+// Command onesided is the program to read after examples/first. Two processes move data over UDP, by messages and by
+// one-sided RDMA:
 //
 //	go run ./examples/onesided serve       # in one terminal: the adapter of 127.0.0.1
 //	go run ./examples/onesided call        # in another: that of 127.0.0.2
 //
-// The caller SENDs a greeting, then WRITEs into the server's memory and READs it back, which the server's processor has no part in, and
-// SENDs again to say that it is done.
+// The server sends a description of its memory. The caller writes into that memory and reads it back, without the
+// server's program taking part, and then sends a message to say that it is done.
 package main
 
 import (
@@ -12,27 +13,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"ciddk/accesslayer/rdmacm"
 	"ciddk/ci"
-	"ciddk/hca/reference"
-	"ciddk/link/udp"
-	"ciddk/rvt"
+	"ciddk/softroce"
 )
 
 type options struct {
-	Role    string        `arg:"" enum:"serve,call" help:"serve: wait for a caller. call: do the talking."`
-	Server  netip.Addr    `default:"127.0.0.1" help:"IP address of the server's adapter, and where it is to be found by TCP."`
+	Role    string        `arg:"" enum:"serve,call" help:"serve: wait for a caller. call: write, read and send."`
+	Server  netip.Addr    `default:"127.0.0.1" help:"IP address of the server's adapter."`
 	Caller  netip.Addr    `default:"127.0.0.2" help:"IP address of the caller's adapter."`
-	Port    uint16        `default:"18516" help:"TCP port of the server."`
-	Timeout time.Duration `default:"1m" help:"Give up after so long."`
+	Port    uint16        `default:"18516" help:"RDMA CM port of the server."`
+	Timeout time.Duration `default:"1m" help:"Time limit of the program."`
 }
 
 func main() {
@@ -47,7 +46,7 @@ func main() {
 
 func command(ctx context.Context, args []string, out io.Writer) error {
 	var o options
-	parser, err := kong.New(&o, kong.Name("onesided"), kong.Description("Two processes move data over UDP with verbs."))
+	parser, err := kong.New(&o, kong.Name("onesided"), kong.Description("Two processes move data over UDP."))
 	if err != nil {
 		return err
 	}
@@ -60,150 +59,88 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	us := o.Server
+	local, work := o.Server, serve
 	if o.Role == "call" {
-		us = o.Caller
+		local, work = o.Caller, call
 	}
-	// The lines that name a driver. From here on, any adapter will do.
-	port, err := udp.New(udp.Config{Addr: us})
+	// The line that names a driver. Everything else works on any adapter.
+	m, err := softroce.Open(local, softroce.Config{})
 	if err != nil {
 		return err
 	}
-	hca, err := reference.New(reference.Config{Ports: []rvt.Port{port}})
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return work(ctx, m, netip.AddrPortFrom(o.Server, o.Port), out)
+}
+
+// memoryLen is the length of the server's memory in bytes.
+const memoryLen = 4096
+
+// serve serves one caller.
+func serve(ctx context.Context, m *rdmacm.Manager, at netip.AddrPort, out io.Writer) error {
+	ln, err := m.Listen(at, rdmacm.ListenConfig{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, hca.Close()) }()
-
-	s, err := open(hca)
+	defer ln.Close()
+	fmt.Fprintln(out, "waiting for a caller at", at)
+	request, err := ln.Accept(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-
-	at := netip.AddrPortFrom(o.Server, o.Port).String()
-	if o.Role == "serve" {
-		return s.serve(ctx, at, out)
-	}
-	return s.call(ctx, at, out)
-}
-
-// room is the size of each side's memory in bytes: its first half is for messages, the second for the peer's RDMA.
-const (
-	room  = 8192
-	stage = room / 2
-)
-
-// side has what one side needs of an adapter.
-type side struct {
-	qp   ci.QP
-	cq   ci.CQ
-	gid  ci.GID
-	psn  ci.PSN // where our packets begin to count
-	buf  []byte
-	mem  ci.Region // over buf
-	wake chan struct{}
-	undo []func() error // in the order of creation
-}
-
-// open makes the objects: a protection domain, and in it a completion queue, a region of memory, and a reliable connected queue pair.
-func open(hca ci.HCA) (s *side, err error) {
-	s = &side{psn: randomPSN(), buf: make([]byte, room), wake: make(chan struct{}, 1)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	ca, err := hca.OpenCA(hca.Info().GUID, func(e ci.Event) { fmt.Fprintln(os.Stderr, "event:", e.Type) }, nil)
+	c, err := request.Accept(ctx)
 	if err != nil {
-		return s, err
-	}
-	s.undo = append(s.undo, ca.Destroy)
-	attr, err := ca.Query()
-	if err != nil {
-		return s, err
-	}
-	s.gid = attr.Ports[0].GIDs[0].GID // our IP address
-	pd, err := ca.AllocatePD(ci.PDNormal)
-	if err != nil {
-		return s, err
-	}
-	s.undo = append(s.undo, pd.Destroy)
-	s.cq, err = pd.CreateCQ(ci.CQCreate{Size: 16, OnCompletion: func(any) {
-		select {
-		case s.wake <- struct{}{}:
-		default: // one is waiting already
-		}
-	}})
-	if err != nil {
-		return s, err
-	}
-	s.undo = append(s.undo, s.cq.Destroy)
-	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead})
-	if err != nil {
-		return s, err
-	}
-	s.undo = append(s.undo, mr.Destroy)
-	s.mem = mr.Region()
-	s.qp, err = pd.CreateQP(ci.QPCreate{
-		Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq,
-		QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
-	})
-	if err != nil {
-		return s, err
-	}
-	s.undo = append(s.undo, s.qp.Destroy)
-	return s, nil
-}
-
-// randomPSN keeps packets of an earlier connection from passing for ours.
-func randomPSN() ci.PSN { return ci.PSN(rand.Uint32N(1 << 24)) }
-
-// close destroys the objects, last made first.
-func (s *side) close() error {
-	var errs []error
-	for _, f := range slices.Backward(s.undo) {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
-}
-
-// connect takes the QP through its states, towards the peer.
-func (s *side) connect(p peer) error {
-	to := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: p.GID, HopLimit: 64}}
-	if err := s.qp.Modify(ci.ToInit{Port: 1, Access: ci.RemoteWrite | ci.RemoteRead}.For(ci.RC)); err != nil {
 		return err
 	}
-	rtr := ci.ToRTR{AV: to, MTU: ci.MTU1024, DestNum: p.QPN, RQPSN: p.PSN, RespRes: 1, MinRNRTimer: 12}
-	if err := s.qp.Modify(rtr.For(ci.RC)); err != nil {
+	defer c.Close()
+
+	b := make([]byte, memoryLen)
+	memory := m.NewMemory(ci.Bytes(b), ci.RemoteRead|ci.RemoteWrite)
+	defer memory.Close()
+	region, err := memory.Region(c)
+	if err != nil {
 		return err
 	}
-	rts := ci.ToRTS{SQPSN: s.psn, AckTimeout: 14, RetryCount: 7, RNRRetry: 7, InitDepth: 1}
-	return s.qp.Modify(rts.For(ci.RC))
+	description, err := region.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	if err := c.Send(ctx, description); err != nil {
+		return err
+	}
+	message, err := c.Recv(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "received: %s\n", message)
+	// The caller's message came after its write was complete, so all of the text is in memory.
+	text, _, _ := strings.Cut(string(b), "\x00")
+	fmt.Fprintf(out, "in my memory: %s\n", text)
+	return nil
 }
 
-// complete waits for the next completion, which must be a success. It sleeps meanwhile.
-func (s *side) complete(ctx context.Context) (ci.WC, error) {
-	var wc [1]ci.WC
-	for {
-		n, err := s.cq.Poll(wc[:])
-		if err == nil && n == 0 {
-			if err = s.cq.Notify(ci.NotifyNext); err == nil {
-				n, err = s.cq.Poll(wc[:]) // what came before the arming raises no event
-			}
-		}
-		switch {
-		case err != nil:
-			return ci.WC{}, err
-		case n > 0 && wc[0].Status != ci.WCSuccess:
-			return ci.WC{}, wc[0].Err()
-		case n > 0:
-			return wc[0], nil
-		}
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return ci.WC{}, fmt.Errorf("no completion: %w", context.Cause(ctx))
-		}
+// call writes to the server's memory, reads it back and sends a message.
+func call(ctx context.Context, m *rdmacm.Manager, server netip.AddrPort, out io.Writer) (err error) {
+	c, err := m.Dial(ctx, server)
+	if err != nil {
+		return fmt.Errorf("is the server running? %w", err)
 	}
+	defer func() { err = errors.Join(err, c.Close()) }() // waits until the message is acknowledged
+	description, err := c.Recv(ctx)
+	if err != nil {
+		return err
+	}
+	var region rdmacm.Region
+	if err := region.UnmarshalBinary(description); err != nil {
+		return err
+	}
+	text := []byte("written by the caller")
+	if err := c.Write(ctx, region, text); err != nil {
+		return err
+	}
+	clear(text)
+	if err := c.Read(ctx, text, region); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "read back: %s\n", text)
+	return c.Send(ctx, []byte("look at your memory"))
 }
