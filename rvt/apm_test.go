@@ -154,7 +154,8 @@ func TestAPMInMidMessage(t *testing.T) {
 		}
 		x.b.recv(ci.RecvWR{SGL: x.b.sge(1<<19, 20000)})
 		x.a.send(ci.SendWR{ID: 1, Flags: ci.SendSignaled, SGL: x.a.sge(0, 20000)},
-			ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: x.a.sge(1<<19, 20000), Remote: x.b.mr.Region().Remote(0)})
+			ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: x.a.sge(1<<19, 20000),
+				Remote: x.b.mr.Region().Remote(0)})
 		var wcs []ci.WC
 		x.s.run(t, time.Minute, func() bool { wcs = append(wcs, x.a.poll()...); return len(wcs) == 2 })
 		require.Equal(t, []ci.WCStatus{ci.WCSuccess, ci.WCSuccess}, []ci.WCStatus{wcs[0].Status, wcs[1].Status})
@@ -252,27 +253,39 @@ func TestMigReq(t *testing.T) {
 		{"no request", ci.APMArmed, true, Packet{Src: Addr{LID: primary}}, true, 0, 0},
 		{"arms", ci.APMRearm, true, Packet{Src: Addr{LID: primary}}, true, ci.APMArmed, 0},
 		{"the peer has not rearmed", ci.APMRearm, true, Packet{Src: Addr{LID: primary}, MigReq: true}, true, 0, 0},
-		{"another partition does not arm", ci.APMRearm, true, Packet{Src: Addr{LID: primary}, PKey: 0x8003}, true, 0, 0},
+		{"another partition does not arm", ci.APMRearm, true, Packet{Src: Addr{LID: primary}, PKey: 0x8003}, true, 0,
+			0},
 		{"a stranger does not arm", ci.APMRearm, true, Packet{Src: Addr{LID: stranger}}, false, 0, 0},
-		{"accepted", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true}, true, ci.APMMigrated, ci.EventQPAPM},
-		{"another partition does not migrate", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true, PKey: 0x8003}, false, 0, 0},
+		{"accepted", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true}, true,
+			ci.APMMigrated, ci.EventQPAPM},
+		{"another partition does not migrate", ci.APMArmed, true, Packet{Src: Addr{LID: other}, MigReq: true,
+			PKey: 0x8003}, false, 0, 0},
 		{"the alternate path without request", ci.APMArmed, true, Packet{Src: Addr{LID: other}}, false, 0, 0},
-		{"another path", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false, 0, ci.EventQPAPMError},
-		{"another path, another partition", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true, PKey: 0x8003}, false, 0, 0},
-		{"the primary path", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 20}, false, 0, ci.EventQPAPMError},
-		{"the primary path, a response", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 5, Op: wire.OpAcknowledge}, false, 0, ci.EventQPAPMError},
-		{"of before the peer rearmed", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 9}, true, 0, 0},
+		{"another path", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false, 0,
+			ci.EventQPAPMError},
+		{"another path, another partition", ci.APMArmed, true, Packet{Src: Addr{LID: stranger}, MigReq: true,
+			PKey: 0x8003}, false, 0, 0},
+		{"the primary path", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 20}, false, 0,
+			ci.EventQPAPMError},
+		{"the primary path, a response", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 5,
+			Op: wire.OpAcknowledge}, false, 0, ci.EventQPAPMError},
+		{"of before the peer rearmed", ci.APMArmed, true, Packet{Src: Addr{LID: primary}, MigReq: true, PSN: 9}, true,
+			0, 0},
 		{"too early", ci.APMRearm, true, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, ci.EventQPAPMError},
-		{"loaded, not rearmed", ci.APMMigrated, true, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, ci.EventQPAPMError},
-		{"loaded, not rearmed, a stranger", ci.APMMigrated, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false, 0, 0},
+		{"loaded, not rearmed", ci.APMMigrated, true, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0,
+			ci.EventQPAPMError},
+		{"loaded, not rearmed, a stranger", ci.APMMigrated, true, Packet{Src: Addr{LID: stranger}, MigReq: true}, false,
+			0, 0},
 		{"takes no part", ci.APMMigrated, false, Packet{Src: Addr{LID: other}, MigReq: true}, false, 0, 0},
-		{"takes no part, from its peer", ci.APMMigrated, false, Packet{Src: Addr{LID: primary}, MigReq: true}, true, 0, 0},
+		{"takes no part, from its peer", ci.APMMigrated, false, Packet{Src: Addr{LID: primary}, MigReq: true}, true, 0,
+			0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newAPMRig(t, ci.RC, Hints{})
 			q := x.b.qp.(*QP)
 			if c.loaded {
-				require.NoError(t, q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: other}}}))
+				require.NoError(t,
+					q.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: ci.AVAttr{Port: 2, DLID: other}}}))
 			}
 			q.mu.Lock()
 			q.attr.APM = c.state

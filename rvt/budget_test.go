@@ -15,8 +15,9 @@ import (
 func newBudgeted(t *testing.T, limit int64) (*HCA, ci.PD) {
 	t.Helper()
 	l := &wireLink{mtu: ci.MTU1024}
-	h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps}, Rings: plainRings{}, Clock: newClock(),
-		Rand: rand.NewChaCha8([32]byte{1}), Ports: []Port{l.port()}, QueueMemory: limit})
+	h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps}, Rings: plainRings{},
+		Clock: newClock(),
+		Rand:  rand.NewChaCha8([32]byte{1}), Ports: []Port{l.port()}, QueueMemory: limit})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	ca, err := h.OpenCA(1, func(ci.Event) {}, nil)
@@ -41,7 +42,8 @@ func TestQueueMemoryIsLimited(t *testing.T) {
 	h, pd := newBudgeted(t, limit)
 	cq, err := pd.CreateCQ(ci.CQCreate{Size: 64})
 	require.NoError(t, err)
-	qp := ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 4, RecvSGE: 4}}
+	qp := ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256,
+		SendSGE: 4, RecvSGE: 4}}
 	base := used(h)
 	require.Positive(t, base)
 	for name, create := range map[string]func() (interface{ Destroy() error }, error){
@@ -156,7 +158,8 @@ func TestDestroyedQueuesHoldNoRings(t *testing.T) {
 	require.NoError(t, err)
 	srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 64, MaxSGE: 1}})
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 64, RecvDepth: 64}})
+	qp, err := pd.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{SendDepth: 64,
+		RecvDepth: 64}})
 	require.NoError(t, err)
 	require.NoError(t, qp.Destroy())
 	require.NoError(t, srq.Destroy())

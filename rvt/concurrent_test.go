@@ -117,7 +117,8 @@ func TestEverybodyAtOnce(t *testing.T) {
 						}
 					})
 				}
-				c := ci.QPCreate{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}}
+				c := ci.QPCreate{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
+					SendSGE: 1, RecvSGE: 1}}
 				qp, err := a.pd.CreateQP(c)
 				require.NoError(t, err)
 				was := a.qp
@@ -129,14 +130,16 @@ func TestEverybodyAtOnce(t *testing.T) {
 				var id, done atomic.Uint64
 				for range 2 {
 					loop(func() {
-						n, _ := qp.PostSend([]ci.SendWR{{ID: 1, Flags: ci.SendSignaled, SGL: a.sge(0, 3000), To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 0x1234}}})
+						n, _ := qp.PostSend([]ci.SendWR{{ID: 1, Flags: ci.SendSignaled, SGL: a.sge(0, 3000),
+							To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 0x1234}}})
 						id.Add(uint64(n))
 						n, _ = qp.PostRecv([]ci.RecvWR{{ID: 2, SGL: a.sge(1<<18, 5000)}})
 						id.Add(uint64(n))
 					})
 				}
 				loop(func() {
-					_, _ = b.qp.PostSend([]ci.SendWR{{SGL: b.sge(0, 3000), To: ci.Dest{AV: av, QPN: qp.Num(), QKey: 0x1234}}})
+					_, _ = b.qp.PostSend([]ci.SendWR{{SGL: b.sge(0, 3000), To: ci.Dest{AV: av, QPN: qp.Num(),
+						QKey: 0x1234}}})
 					_, _ = b.qp.PostRecv([]ci.RecvWR{{SGL: b.sge(1<<18, 5000)}})
 					b.poll()
 				})
@@ -194,7 +197,8 @@ func TestChurn(t *testing.T) {
 				assert.NoError(t, err)
 				srq, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 2, MaxSGE: 1}})
 				assert.NoError(t, err)
-				qp, err := pd.CreateQP(ci.QPCreate{Type: []ci.QPType{ci.RC, ci.UC, ci.UD, ci.RC}[g], SendCQ: cq, RecvCQ: cq, SRQ: srq})
+				qp, err := pd.CreateQP(ci.QPCreate{Type: []ci.QPType{ci.RC, ci.UC, ci.UD, ci.RC}[g], SendCQ: cq,
+					RecvCQ: cq, SRQ: srq})
 				assert.NoError(t, err)
 				for _, o := range []ci.Object{pd, cq, srq} {
 					assert.ErrorIs(t, o.Destroy(), ci.ResourceBusy)
@@ -215,7 +219,8 @@ func TestChurn(t *testing.T) {
 		// The queue is full while an acknowledgement is being dealt with by another goroutine, which a busy machine
 		// holds up.
 		_, err := a.qp.PostSend([]ci.SendWR{{}})
-		for end := time.Now().Add(10 * time.Second); errors.Is(err, ci.InsufficientResources) && time.Now().Before(end); {
+		for end := time.Now().Add(10 * time.Second); errors.Is(err, ci.InsufficientResources) &&
+			time.Now().Before(end); {
 			runtime.Gosched()
 			_, err = a.qp.PostSend([]ci.SendWR{{}})
 		}
@@ -234,7 +239,8 @@ func TestCallbacksEndWithDestroy(t *testing.T) {
 		var gone atomic.Bool
 		cq, err := b.pd.CreateCQ(ci.CQCreate{Size: 100, OnCompletion: func(any) { assert.False(t, gone.Load()) }})
 		require.NoError(t, err)
-		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20}, OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }})
+		qp, err := b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq, RecvCQ: cq, QPCaps: ci.QPCaps{RecvDepth: 20},
+			OnEvent: func(ci.Event) { assert.False(t, gone.Load()) }})
 		require.NoError(t, err)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup

@@ -34,7 +34,8 @@ func newCQRig(t *testing.T, size int, clock clock.Clock) *cqRig {
 	}, OnEvent: func(e ci.Event) { x.events <- e }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.cq.Destroy()) })
-	x.b.remake(ci.QPCreate{Type: ci.RC, SendCQ: x.b.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 1, RecvSGE: 1}})
+	x.b.remake(ci.QPCreate{Type: ci.RC, SendCQ: x.b.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256,
+		SendSGE: 1, RecvSGE: 1}})
 	x.a.connect(x.b, nil)
 	x.b.connect(x.a, nil)
 	return x
@@ -167,17 +168,18 @@ func TestModeration(t *testing.T) {
 			c.Advance(time.Second)
 			require.Equal(x.t, 1, x.count())
 		}},
-		{"a period begins with its own first completion", ci.Moderation{Count: 2, Period: 10 * ms}, func(x *cqRig, c *fakeClock) {
-			x.add(2, 0)
-			require.Equal(x.t, 1, x.count())
-			c.Advance(8 * ms)
-			require.NoError(x.t, x.cq.Notify(ci.NotifyNext))
-			x.add(1, 0)
-			c.Advance(9 * ms)
-			require.Zero(x.t, x.count())
-			c.Advance(ms)
-			require.Equal(x.t, 1, x.count())
-		}},
+		{"a period begins with its own first completion", ci.Moderation{Count: 2, Period: 10 * ms},
+			func(x *cqRig, c *fakeClock) {
+				x.add(2, 0)
+				require.Equal(x.t, 1, x.count())
+				c.Advance(8 * ms)
+				require.NoError(x.t, x.cq.Notify(ci.NotifyNext))
+				x.add(1, 0)
+				c.Advance(9 * ms)
+				require.Zero(x.t, x.count())
+				c.Advance(ms)
+				require.Equal(x.t, 1, x.count())
+			}},
 		{"turned off while one is held", ci.Moderation{Count: 10, Period: time.Hour}, func(x *cqRig, c *fakeClock) {
 			x.add(3, 0)
 			require.Zero(x.t, x.count())
@@ -312,7 +314,8 @@ func TestCallbacksOfObjectsAreApart(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	cq2, err := x.b.pd.CreateCQ(ci.CQCreate{Size: 10, OnCompletion: func(any) { close(entered); <-leave }})
 	require.NoError(t, err)
-	qp2, err := x.b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq2, RecvCQ: cq2, QPCaps: ci.QPCaps{RecvDepth: 1, SendDepth: 1}})
+	qp2, err := x.b.pd.CreateQP(ci.QPCreate{Type: ci.UC, SendCQ: cq2, RecvCQ: cq2,
+		QPCaps: ci.QPCaps{RecvDepth: 1, SendDepth: 1}})
 	require.NoError(t, err)
 	require.NoError(t, cq2.Notify(ci.NotifyNext))
 	require.NoError(t, qp2.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}))
@@ -407,7 +410,8 @@ func TestRoomAtCompletion(t *testing.T) {
 		t.Run(typ.String(), func(t *testing.T) {
 			l := &wireLink{mtu: ci.MTU4096}
 			cq := &eagerCQ{}
-			a := newSideOn(t, []*linkPort{l.port()}, 0xa, nil, eagerRings{cq: cq}, typ, func(c *ci.QPCreate) { c.SendDepth = 1 })
+			a := newSideOn(t, []*linkPort{l.port()}, 0xa, nil, eagerRings{cq: cq}, typ,
+				func(c *ci.QPCreate) { c.SendDepth = 1 })
 			b := newSide(t, l, 0xb, nil, typ, nil)
 			a.connect(b, nil)
 			b.connect(a, nil)

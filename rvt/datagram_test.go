@@ -24,9 +24,11 @@ func TestUD(t *testing.T) {
 		}
 		clear(b.buf[:8192])
 		b.recv(ci.RecvWR{ID: 4, SGL: []ci.SGE{b.sge(0, 30)[0], b.sge(30, 8000)[0]}})
-		a.send(ci.SendWR{ID: 3, Flags: ci.SendSignaled | ci.SendImmediate | ci.SendSolicited, Imm: 77, SGL: a.sge(0, size), To: to})
+		a.send(ci.SendWR{ID: 3, Flags: ci.SendSignaled | ci.SendImmediate | ci.SendSolicited, Imm: 77,
+			SGL: a.sge(0, size), To: to})
 		require.Equal(t, ci.WC{ID: 3, Op: ci.WCSend, QPN: a.qp.Num(), Length: uint32(size)}, a.onlyWC())
-		require.Equal(t, ci.WC{ID: 4, Op: ci.WCRecv, QPN: b.qp.Num(), Length: uint32(size + 40), SrcQP: a.qp.Num(), SLID: a.lid, Flags: ci.WCImmediate, Imm: 77}, b.onlyWC())
+		require.Equal(t, ci.WC{ID: 4, Op: ci.WCRecv, QPN: b.qp.Num(), Length: uint32(size + 40), SrcQP: a.qp.Num(),
+			SLID: a.lid, Flags: ci.WCImmediate, Imm: 77}, b.onlyWC())
 		require.Equal(t, a.buf[:size], b.buf[40:40+size])
 		require.Equal(t, make([]byte, 40), b.buf[:40], "no GRH came")
 	}
@@ -56,7 +58,8 @@ func TestUDGRH(t *testing.T) {
 		grh[i] = byte(i + 1)
 	}
 	a.recv(ci.RecvWR{SGL: a.sge(0, 100)})
-	r.say(Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, SL: 3, PathBits: 2, GRH: grh, Payload: [][]byte{[]byte("data")}})
+	r.say(Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, SL: 3, PathBits: 2, GRH: grh,
+		Payload: [][]byte{[]byte("data")}})
 	wc := a.onlyWC()
 	require.Equal(t, ci.WCGRH, wc.Flags)
 	require.EqualValues(t, 44, wc.Length)
@@ -99,9 +102,11 @@ func TestUCGaps(t *testing.T) {
 	}{
 		{"whole", []Packet{pkt(0, true, false, full), pkt(1, false, true, "x")}, []uint64{0}, []uint32{1025}, 0},
 		{"first missing", []Packet{pkt(1, false, true, "x"), pkt(2, true, true, "y")}, []uint64{0}, []uint32{1}, 1},
-		{"middle missing", []Packet{pkt(0, true, false, full), pkt(2, false, false, full), pkt(3, false, true, "x"), pkt(4, true, true, "y")}, []uint64{0}, []uint32{1}, 2},
+		{"middle missing", []Packet{pkt(0, true, false, full), pkt(2, false, false, full), pkt(3, false, true, "x"),
+			pkt(4, true, true, "y")}, []uint64{0}, []uint32{1}, 2},
 		{"last missing", []Packet{pkt(0, true, false, full), pkt(2, true, true, "yy")}, []uint64{0}, []uint32{2}, 0},
-		{"twice", []Packet{pkt(0, true, true, "a"), pkt(0, true, true, "a"), pkt(1, true, true, "bcd")}, []uint64{0, 1, 2}, []uint32{1, 1, 3}, 0},
+		{"twice", []Packet{pkt(0, true, true, "a"), pkt(0, true, true, "a"), pkt(1, true, true, "bcd")},
+			[]uint64{0, 1, 2}, []uint32{1, 1, 3}, 0},
 		{"only missing", []Packet{pkt(0, true, true, "a"), pkt(9, true, true, "b")}, []uint64{0, 1}, []uint32{1, 1}, 0},
 	}
 	for _, tt := range tests {
@@ -139,15 +144,18 @@ func TestUCWrite(t *testing.T) {
 	b.recv(ci.RecvWR{ID: 1}, ci.RecvWR{ID: 2})
 	a.send(
 		ci.SendWR{ID: 1, Op: ci.OpWrite, SGL: a.sge(0, 5000), Remote: far, Flags: ci.SendSignaled},
-		ci.SendWR{ID: 2, Op: ci.OpWrite, SGL: a.sge(0, 5000), Remote: bad, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 1},
-		ci.SendWR{ID: 3, Op: ci.OpWrite, SGL: a.sge(5000, 4000), Remote: ci.Remote{Addr: far.Addr + 5000, RKey: far.RKey}, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 2},
+		ci.SendWR{ID: 2, Op: ci.OpWrite, SGL: a.sge(0, 5000), Remote: bad, Flags: ci.SendSignaled |
+			ci.SendImmediate, Imm: 1},
+		ci.SendWR{ID: 3, Op: ci.OpWrite, SGL: a.sge(5000, 4000), Remote: ci.Remote{Addr: far.Addr + 5000,
+			RKey: far.RKey}, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 2},
 		ci.SendWR{ID: 4, Op: ci.OpSend},
 	)
 	require.Len(t, a.poll(), 3)
 	require.Equal(t, a.buf[:9000], b.buf[100:9100])
 	wcs := b.poll()
 	require.Len(t, wcs, 2)
-	require.Equal(t, ci.WC{ID: 1, Op: ci.WCRecvWrite, QPN: b.qp.Num(), Length: 4000, Flags: ci.WCImmediate, Imm: 2}, wcs[0])
+	require.Equal(t, ci.WC{ID: 1, Op: ci.WCRecvWrite, QPN: b.qp.Num(), Length: 4000, Flags: ci.WCImmediate,
+		Imm: 2}, wcs[0])
 	require.Equal(t, ci.WCRecv, wcs[1].Op)
 	require.Equal(t, ci.QPRTS, b.state())
 }
@@ -161,7 +169,8 @@ func TestUCOtherOps(t *testing.T) {
 			continue
 		}
 		before := a.hca.Counters()["drop_service"]
-		r.say(Packet{Op: op, Start: true, End: true, PSN: psn0, VA: key.Addr, RKey: key.RKey, DMALen: 4, Payload: [][]byte{{1, 2, 3, 4}}})
+		r.say(Packet{Op: op, Start: true, End: true, PSN: psn0, VA: key.Addr, RKey: key.RKey, DMALen: 4,
+			Payload: [][]byte{{1, 2, 3, 4}}})
 		require.Equal(t, before+1, a.hca.Counters()["drop_service"], "%v", op)
 		require.Zero(t, a.buf[0])
 	}
@@ -172,12 +181,15 @@ func TestUCOtherOps(t *testing.T) {
 func TestIllegalOps(t *testing.T) {
 	const no, yes = ci.InvalidWRType, ci.Success
 	for op, want := range map[ci.SendOp][3]ci.Status{ // RC, UC, UD
-		ci.OpSend: {yes, yes, yes}, ci.OpWrite: {yes, yes, no}, ci.OpRead: {yes, no, no}, ci.OpCompareSwap: {yes, no, no},
-		ci.OpFetchAdd: {yes, no, no}, ci.OpNop: {yes, yes, yes}, ci.OpLSO: {no, no, ci.Unsupported}, ci.OpLocalInv: {yes, yes, no}, 99: {no, no, no},
+		ci.OpSend: {yes, yes, yes}, ci.OpWrite: {yes, yes, no}, ci.OpRead: {yes, no,
+			no}, ci.OpCompareSwap: {yes, no, no},
+		ci.OpFetchAdd: {yes, no, no}, ci.OpNop: {yes, yes, yes}, ci.OpLSO: {no, no,
+			ci.Unsupported}, ci.OpLocalInv: {yes, yes, no}, 99: {no, no, no},
 	} {
 		for i, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
 			a, b := pair(t, &wireLink{}, typ)
-			n, err := a.qp.PostSend([]ci.SendWR{{Op: ci.OpNop}, {Op: op, SGL: a.sge(0, 8), To: a.dest(b, 0)}, {Op: ci.OpNop}})
+			n, err := a.qp.PostSend([]ci.SendWR{{Op: ci.OpNop}, {Op: op, SGL: a.sge(0, 8), To: a.dest(b, 0)},
+				{Op: ci.OpNop}})
 			require.Equal(t, want[i], ci.StatusOf(err), "%v on %v", op, typ)
 			if want[i] == yes {
 				require.Equal(t, 3, n)
@@ -235,7 +247,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 func (s *side) qp1() *side {
 	s.t.Helper()
 	x := *s
-	q, err := s.pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 2, RecvSGE: 2}})
+	q, err := s.pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: s.cq, RecvCQ: s.cq,
+		QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 2, RecvSGE: 2}})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, q.Destroy()) })
 	x.qp = q
@@ -254,7 +267,8 @@ func TestQP1(t *testing.T) {
 		port uint8
 		typ  ci.QPType
 		want ci.Status
-	}{{0, ci.QP1, ci.InvalidPort}, {2, ci.QP1, ci.InvalidPort}, {1, ci.RC, ci.InvalidServiceType}, {1, ci.RawIPv6, ci.Unsupported}, {1, ci.RawEther, ci.Unsupported}} {
+	}{{0, ci.QP1, ci.InvalidPort}, {2, ci.QP1, ci.InvalidPort}, {1, ci.RC, ci.InvalidServiceType},
+		{1, ci.RawIPv6, ci.Unsupported}, {1, ci.RawEther, ci.Unsupported}} {
 		_, err := a.pd.CreateSpecialQP(tt.port, ci.QPCreate{Type: tt.typ, SendCQ: a.cq, RecvCQ: a.cq})
 		require.ErrorIs(t, err, tt.want)
 	}
@@ -387,7 +401,8 @@ func TestMulticast(t *testing.T) {
 		var err error
 		x.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 20})
 		require.NoError(t, err)
-		x.qp, err = s.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{RecvDepth: 10, RecvSGE: 1}})
+		x.qp, err = s.pd.CreateQP(ci.QPCreate{Type: ci.UD, SendCQ: x.cq, RecvCQ: x.cq,
+			QPCaps: ci.QPCaps{RecvDepth: 10, RecvSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, x.qp.Destroy()); require.NoError(t, x.cq.Destroy()) })
 		x.toRTS(s.attrTo(0, 1))
@@ -403,7 +418,8 @@ func TestMulticast(t *testing.T) {
 	}
 	say := func(g ci.GID, want ...int) {
 		t.Helper()
-		p := Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, Dst: Addr{GID: g}, Payload: [][]byte{[]byte("all")}}
+		p := Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, Dst: Addr{GID: g},
+			Payload: [][]byte{[]byte("all")}}
 		p.Service, p.DestQP, p.PKey, p.N, p.Len = wire.UD, mcastQPN, 0xffff, 1, 3
 		receiverOf(s.hca, 0).Deliver([]Packet{p}, true, false)
 		for i, n := range want {
@@ -431,7 +447,8 @@ func TestMulticast(t *testing.T) {
 		gid  ci.GID
 		mlid ci.LID
 		want ci.Status
-	}{{ci.GID{0xfe}, 0xc001, ci.InvalidGID}, {ci.GID{10: 0xff, 11: 0xff, 12: 224}, 0xc001, ci.InvalidGID}, {g1, 0xbfff, ci.InvalidLID}, {g1, 0xffff, ci.InvalidLID}} {
+	}{{ci.GID{0xfe}, 0xc001, ci.InvalidGID}, {ci.GID{10: 0xff, 11: 0xff, 12: 224}, 0xc001, ci.InvalidGID},
+		{g1, 0xbfff, ci.InvalidLID}, {g1, 0xffff, ci.InvalidLID}} {
 		_, err := s.qp.AttachMcast(ci.McastAttach{GID: tt.gid, LID: tt.mlid})
 		require.ErrorIs(t, err, tt.want)
 	}

@@ -13,7 +13,8 @@ import (
 func TestMapDMA(t *testing.T) {
 	r := newMemRig(t, nil)
 	seen := make(map[uint64]bool)
-	for _, size := range []int{1, 4095, 4096, 4097, 3 * 4096, 4*4096 + 5, 1 << 16, 1<<16 + 1, 5 << 16, 1 << 21, 3<<21 + 7} {
+	for _, size := range []int{1, 4095, 4096, 4097, 3 * 4096, 4*4096 + 5, 1 << 16, 1<<16 + 1, 5 << 16,
+		1 << 21, 3<<21 + 7} {
 		mem := ci.Bytes(make([]byte, size))
 		d := r.mapDMA(mem)
 		var sum uint64

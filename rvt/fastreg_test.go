@@ -38,7 +38,8 @@ func TestFastReg(t *testing.T) {
 	other, err := r.pd2.AllocFastRegMR(4)
 	require.NoError(t, err)
 	plain := r.register(make([]byte, 64), allRights)
-	good := ci.FastReg{Pages: []uint64{pages[5], pages[1]}, PageShift: 12, Offset: 10, Length: 8192 - 10, IOVA: 0x900a, Key: g.LKey&^0xff | 0x5a,
+	good := ci.FastReg{Pages: []uint64{pages[5], pages[1]}, PageShift: 12, Offset: 10, Length: 8192 - 10, IOVA: 0x900a,
+		Key:    g.LKey&^0xff | 0x5a,
 		Access: allRights}
 	with := func(f func(*ci.FastReg)) ci.FastReg { c := good; f(&c); return c }
 	for _, c := range []struct {
@@ -87,7 +88,8 @@ func TestFastReg(t *testing.T) {
 	require.NoError(t, r.at(&h, r.pd, n, 4096-10-4, 8).read(got))
 	require.Equal(t, append(append([]byte(nil), b[6*4096-4:6*4096]...), b[4096:4100]...), got)
 	h.release()
-	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: good}), "mapped: to be invalidated first")
+	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: good}),
+		"mapped: to be invalidated first")
 	requireStatus(t, ci.ResourceBusy, d.Destroy())
 
 	// Invalidation: who may, and what it does.

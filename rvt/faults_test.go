@@ -75,10 +75,14 @@ func faults() []fault {
 		}
 		list = append(list,
 			fault{name: name + ", RC", wr: wr(ci.OpSend), a: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPRTS},
-			fault{name: name + ", RC write", wr: wr(ci.OpWrite), a: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPRTS},
-			fault{name: name + ", RC read", wr: wr(ci.OpRead), a: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPRTS, none: true},
-			fault{name: name + ", UC", typ: ci.UC, wr: wr(ci.OpSend), a: then(ci.WCLocalProtErr), sa: ci.QPSQError, sb: ci.QPRTS, evA: ci.EventSQError},
-			fault{name: name + ", UD", typ: ci.UD, wr: wr(ci.OpSend), a: then(ci.WCLocalProtErr), sa: ci.QPSQError, sb: ci.QPRTS, evA: ci.EventSQError},
+			fault{name: name + ", RC write", wr: wr(ci.OpWrite), a: then(ci.WCLocalProtErr),
+				sa: ci.QPError, sb: ci.QPRTS},
+			fault{name: name + ", RC read", wr: wr(ci.OpRead), a: then(ci.WCLocalProtErr), sa: ci.QPError,
+				sb: ci.QPRTS, none: true},
+			fault{name: name + ", UC", typ: ci.UC, wr: wr(ci.OpSend), a: then(ci.WCLocalProtErr), sa: ci.QPSQError,
+				sb: ci.QPRTS, evA: ci.EventSQError},
+			fault{name: name + ", UD", typ: ci.UD, wr: wr(ci.OpSend), a: then(ci.WCLocalProtErr), sa: ci.QPSQError,
+				sb: ci.QPRTS, evA: ci.EventSQError},
 			fault{name: name + ", receive", recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: []ci.SGE{sge(b)}} },
 				a: then(ci.WCRemOpErr), b: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPError})
 	}
@@ -91,21 +95,30 @@ func faults() []fault {
 		return g
 	})
 	local("behind the region", func(s *side) ci.SGE { return s.region(s.pd, allRemote).Region().SGE(4090, 100) })
-	local("before the region", func(s *side) ci.SGE { g := s.region(s.pd, allRemote).Region().SGE(0, 100); g.Addr--; return g })
-	local("around the end of all addresses", func(s *side) ci.SGE { g := s.sge(0, 100)[0]; g.Addr = 1<<64 - 50; return g })
+	local("before the region", func(s *side) ci.SGE {
+		g := s.region(s.pd, allRemote).Region().SGE(0,
+			100)
+		g.Addr--
+		return g
+	})
+	local("around the end of all addresses",
+		func(s *side) ci.SGE { g := s.sge(0, 100)[0]; g.Addr = 1<<64 - 50; return g })
 
 	readOnly := func(s *side) []ci.SGE { return []ci.SGE{s.region(s.pd, ci.RemoteRead).Region().SGE(0, 8)} }
 	list = append(list,
-		fault{name: "READ into what may not be written", none: true, a: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPRTS,
+		fault{name: "READ into what may not be written", none: true, a: then(ci.WCLocalProtErr),
+			sa: ci.QPError, sb: ci.QPRTS,
 			wr: func(a, b *side) ci.SendWR {
 				return ci.SendWR{Op: ci.OpRead, SGL: readOnly(a), Remote: b.mr.Region().Remote(0)}
 			}},
-		fault{name: "atomic result into what may not be written", none: true, a: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPRTS,
+		fault{name: "atomic result into what may not be written", none: true, a: then(ci.WCLocalProtErr),
+			sa: ci.QPError, sb: ci.QPRTS,
 			wr: func(a, b *side) ci.SendWR {
 				return ci.SendWR{Op: ci.OpFetchAdd, SGL: readOnly(a), Remote: b.mr.Region().Remote(0)}
 			}},
-		fault{name: "receive into what may not be written", recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: readOnly(b)} },
-			a: then(ci.WCRemOpErr), b: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPError},
+		fault{name: "receive into what may not be written",
+			recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: readOnly(b)} },
+			a:    then(ci.WCRemOpErr), b: then(ci.WCLocalProtErr), sa: ci.QPError, sb: ci.QPError},
 		fault{name: "receive too small", recv: func(b *side) ci.RecvWR { return ci.RecvWR{SGL: b.sge(0, 9)} },
 			a: then(ci.WCRemInvalidReqErr), b: then(ci.WCLocalLenErr), sa: ci.QPError, sb: ci.QPError},
 		fault{name: "receive without room", recv: func(b *side) ci.RecvWR { return ci.RecvWR{} },
@@ -115,7 +128,8 @@ func faults() []fault {
 		fault{name: "READ without depth", none: true, a: then(ci.WCLocalOpErr), sa: ci.QPError, sb: ci.QPRTS,
 			tweak: func(a, b *ci.QPAttr) { a.InitDepth = 0 },
 			wr:    func(a, b *side) ci.SendWR { return ci.SendWR{Op: ci.OpRead, SGL: a.sge(0, 4)} }},
-		fault{name: "atomic at an odd address", a: then(ci.WCRemInvalidReqErr), b: flushed3, ev: ci.EventWQReqError, sa: ci.QPError, sb: ci.QPError,
+		fault{name: "atomic at an odd address", a: then(ci.WCRemInvalidReqErr), b: flushed3, ev: ci.EventWQReqError,
+			sa: ci.QPError, sb: ci.QPError,
 			wr: func(a, b *side) ci.SendWR {
 				return ci.SendWR{Op: ci.OpFetchAdd, SGL: a.sge(0, 8), Remote: b.mr.Region().Remote(4)}
 			}},
@@ -125,16 +139,24 @@ func faults() []fault {
 		tweak func(a, b *ci.QPAttr)
 		at    func(b *side, op ci.SendOp) ci.Remote
 	}{
-		{"R_Key of nothing", nil, func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 0x1000; return r }},
-		{"R_Key of another variant", nil, func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 1; return r }},
+		{"R_Key of nothing", nil,
+			func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 0x1000; return r }},
+		{"R_Key of another variant", nil,
+			func(b *side, _ ci.SendOp) ci.Remote { r := b.mr.Region().Remote(0); r.RKey ^= 1; return r }},
 		{"R_Key of a region that is gone", nil, func(b *side, _ ci.SendOp) ci.Remote {
 			mr := b.region(b.pd, allRemote)
 			r := mr.Region().Remote(0)
 			require.NoError(b.t, mr.Destroy())
 			return r
 		}},
-		{"R_Key of another PD", nil, func(b *side, _ ci.SendOp) ci.Remote { return b.region(b.otherPD(), allRemote).Region().Remote(0) }},
-		{"last byte outside", nil, func(b *side, _ ci.SendOp) ci.Remote { return b.region(b.pd, allRemote).Region().Remote(4096) }},
+		{"R_Key of another PD", nil, func(b *side, _ ci.SendOp) ci.Remote {
+			return b.region(b.otherPD(),
+				allRemote).Region().Remote(0)
+		}},
+		{"last byte outside", nil, func(b *side, _ ci.SendOp) ci.Remote {
+			return b.region(b.pd,
+				allRemote).Region().Remote(4096)
+		}},
 		{"end of all addresses", nil, func(b *side, _ ci.SendOp) ci.Remote {
 			r := b.mr.Region().Remote(0)
 			r.Addr = ^uint64(7)
@@ -143,8 +165,10 @@ func faults() []fault {
 		{"region without the right", nil, func(b *side, op ci.SendOp) ci.Remote {
 			return b.region(b.pd, allRemote&^rightFor(op)).Region().Remote(0)
 		}},
-		{"QP without the right", withoutRights, func(b *side, _ ci.SendOp) ci.Remote { return b.mr.Region().Remote(0) }},
-		{"QP without the right, R_Key of nothing", withoutRights, func(b *side, _ ci.SendOp) ci.Remote { return ci.Remote{RKey: 0x1000} }},
+		{"QP without the right", withoutRights,
+			func(b *side, _ ci.SendOp) ci.Remote { return b.mr.Region().Remote(0) }},
+		{"QP without the right, R_Key of nothing", withoutRights,
+			func(b *side, _ ci.SendOp) ci.Remote { return ci.Remote{RKey: 0x1000} }},
 	}
 	for _, r := range remote {
 		for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead, ci.OpFetchAdd, ci.OpCompareSwap} {
@@ -153,7 +177,8 @@ func faults() []fault {
 					return ci.SendWR{Op: op, Flags: flags, SGL: a.sge(0, 8), Remote: r.at(b, op)}
 				}
 			}
-			f := fault{name: r.name + ", " + wcName(op), tweak: r.tweak, wr: wr(0), a: then(ci.WCRemAccessErr), b: flushed3, ev: ci.EventWQAccessError,
+			f := fault{name: r.name + ", " + wcName(op), tweak: r.tweak, wr: wr(0), a: then(ci.WCRemAccessErr),
+				b: flushed3, ev: ci.EventWQAccessError,
 				sa: ci.QPError, sb: ci.QPError}
 			if r.tweak != nil { // the QP lacks the right, whatever the key: an unsupported function
 				f.a, f.ev = then(ci.WCRemInvalidReqErr), ci.EventWQReqError
@@ -171,7 +196,8 @@ func faults() []fault {
 		}
 	}
 	timeouts := func(name string, tweak func(a, b *ci.QPAttr), setup func(a, b *side), sb ci.QPState) {
-		list = append(list, fault{name: name, tweak: tweak, setup: setup, none: true, a: then(ci.WCTimeoutRetryErr), sa: ci.QPError, sb: sb})
+		list = append(list, fault{name: name, tweak: tweak, setup: setup, none: true, a: then(ci.WCTimeoutRetryErr),
+			sa: ci.QPError, sb: sb})
 	}
 	timeouts("peer in Reset", nil, func(_, b *side) { b.toState(ci.QPReset) }, ci.QPReset)
 	timeouts("peer in Error", nil, func(_, b *side) { b.toState(ci.QPError) }, ci.QPError)
@@ -182,11 +208,16 @@ func faults() []fault {
 	timeouts("P_Key of another partition", func(a, _ *ci.QPAttr) { a.Primary.PKeyIndex = 1 }, nil, ci.QPRTS)
 	timeouts("another source address", func(_, b *ci.QPAttr) { b.Primary.AV.DLID = 77 }, nil, ci.QPRTS)
 	for n := range uint8(3) {
-		list = append(list, fault{name: "no receive", none: true, tweak: func(a, _ *ci.QPAttr) { a.RNRRetry = n }, a: then(ci.WCRNRRetryErr), sa: ci.QPError,
-			sb: ci.QPRTS, also: func(t *testing.T, _, b *side) { require.EqualValues(t, n+1, b.hca.Counters()["rnr_nak_sent"]) }})
+		list = append(list, fault{name: "no receive", none: true, tweak: func(a, _ *ci.QPAttr) { a.RNRRetry = n },
+			a: then(ci.WCRNRRetryErr), sa: ci.QPError,
+			sb: ci.QPRTS, also: func(t *testing.T, _, b *side) {
+				require.EqualValues(t, n+1,
+					b.hca.Counters()["rnr_nak_sent"])
+			}})
 	}
 	for _, op := range []ci.SendOp{ci.OpRead, ci.OpFetchAdd} {
-		list = append(list, fault{name: "peer without responder resources, " + wcName(op), tweak: func(_, b *ci.QPAttr) { b.RespRes = 0 },
+		list = append(list, fault{name: "peer without responder resources, " + wcName(op),
+			tweak: func(_, b *ci.QPAttr) { b.RespRes = 0 },
 			wr: func(a, b *side) ci.SendWR {
 				return ci.SendWR{Op: op, SGL: a.sge(0, 8), Remote: b.mr.Region().Remote(0)}
 			},
@@ -198,24 +229,30 @@ func faults() []fault {
 		return a.Ports[0]
 	}
 	list = append(list,
-		fault{name: "Q_Key", typ: ci.UD, tweak: func(_, b *ci.QPAttr) { b.QKey++ }, a: success3, sa: ci.QPRTS, sb: ci.QPRTS,
+		fault{name: "Q_Key", typ: ci.UD, tweak: func(_, b *ci.QPAttr) { b.QKey++ }, a: success3,
+			sa: ci.QPRTS, sb: ci.QPRTS,
 			also: func(t *testing.T, _, b *side) {
 				require.EqualValues(t, 3, attr(b).QKeyErrors)
 				require.Zero(t, attr(b).PKeyErrors)
 			}},
-		fault{name: "P_Key", typ: ci.UD, tweak: func(a, _ *ci.QPAttr) { a.Primary.PKeyIndex = 1 }, a: success3, sa: ci.QPRTS, sb: ci.QPRTS,
+		fault{name: "P_Key", typ: ci.UD, tweak: func(a, _ *ci.QPAttr) { a.Primary.PKeyIndex = 1 }, a: success3,
+			sa: ci.QPRTS, sb: ci.QPRTS,
 			also: func(t *testing.T, _, b *side) {
 				require.EqualValues(t, 3, attr(b).PKeyErrors)
 				require.Zero(t, attr(b).QKeyErrors)
 			}},
-		fault{name: "P_Key of another partition counts", typ: ci.UC, tweak: func(a, _ *ci.QPAttr) { a.Primary.PKeyIndex = 1 }, a: success3, sa: ci.QPRTS,
+		fault{name: "P_Key of another partition counts", typ: ci.UC,
+			tweak: func(a, _ *ci.QPAttr) { a.Primary.PKeyIndex = 1 }, a: success3, sa: ci.QPRTS,
 			sb: ci.QPRTS, also: func(t *testing.T, _, b *side) { require.EqualValues(t, 3, attr(b).PKeyErrors) }},
-		fault{name: "datagram longer than the MTU", typ: ci.UD, a: then(ci.WCLocalLenErr), sa: ci.QPSQError, sb: ci.QPRTS, evA: ci.EventSQError,
+		fault{name: "datagram longer than the MTU", typ: ci.UD, a: then(ci.WCLocalLenErr), sa: ci.QPSQError,
+			sb: ci.QPRTS, evA: ci.EventSQError,
 			wr: func(a, _ *side) ci.SendWR { return ci.SendWR{SGL: a.sge(0, 4097)} }},
-		fault{name: "datagram longer than the receive", typ: ci.UD, a: success3, b: success3[:2], sa: ci.QPRTS, sb: ci.QPRTS,
+		fault{name: "datagram longer than the receive", typ: ci.UD, a: success3, b: success3[:2],
+			sa: ci.QPRTS, sb: ci.QPRTS,
 			wr:   func(a, _ *side) ci.SendWR { return ci.SendWR{SGL: a.sge(0, 61)} },
 			also: func(t *testing.T, _, b *side) { require.EqualValues(t, 1, b.hca.Counters()["drop_length"]) }},
-		fault{name: "UC message longer than the receive", typ: ci.UC, a: success3, b: success3[:2], sa: ci.QPRTS, sb: ci.QPRTS,
+		fault{name: "UC message longer than the receive", typ: ci.UC, a: success3, b: success3[:2],
+			sa: ci.QPRTS, sb: ci.QPRTS,
 			wr:   func(a, _ *side) ci.SendWR { return ci.SendWR{SGL: a.sge(0, 5000)} },
 			also: func(t *testing.T, _, b *side) { require.NotZero(t, b.hca.Counters()["drop_length"]) }},
 		fault{name: "UC without receive", typ: ci.UC, none: true, a: success3, sa: ci.QPRTS, sb: ci.QPRTS,
@@ -224,8 +261,14 @@ func faults() []fault {
 			also: func(t *testing.T, _, b *side) { require.EqualValues(t, 3, b.hca.Counters()["drop_no_receive"]) }},
 	)
 	for _, typ := range []ci.QPType{ci.UC, ci.UD} {
-		list = append(list, fault{name: "bad receive of a service that does not answer", typ: typ, a: success3, b: then(ci.WCLocalProtErr), sa: ci.QPRTS,
-			sb: ci.QPError, recv: func(b *side) ci.RecvWR { g := b.sge(0, 100)[0]; g.LKey ^= 0x100; return ci.RecvWR{SGL: []ci.SGE{g}} }})
+		list = append(list, fault{name: "bad receive of a service that does not answer", typ: typ, a: success3,
+			b: then(ci.WCLocalProtErr), sa: ci.QPRTS,
+			sb: ci.QPError, recv: func(b *side) ci.RecvWR {
+				g := b.sge(0,
+					100)[0]
+				g.LKey ^= 0x100
+				return ci.RecvWR{SGL: []ci.SGE{g}}
+			}})
 	}
 	return list
 }

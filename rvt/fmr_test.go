@@ -61,7 +61,8 @@ func TestFMR(t *testing.T) {
 	} {
 		_, err := f.Map(c.pages, c.iova)
 		requireStatus(t, ci.InvalidParameter, err)
-		require.True(t, r.localOK(r.pd, g2.LKey, g2.Addr, uint32(g2.Length), true), "%s: the mapping is as before", c.name)
+		require.True(t, r.localOK(r.pd, g2.LKey, g2.Addr, uint32(g2.Length), true),
+			"%s: the mapping is as before", c.name)
 	}
 	g3, err := f.Map(pages[:1], 0)
 	require.NoError(t, err)

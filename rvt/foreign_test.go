@@ -33,7 +33,8 @@ func newObjects(t *testing.T, ca ci.CA, lid ci.LID) *objectSet {
 	o.av, errs[1] = o.pd.CreateAV(ci.AVAttr{Port: 1, DLID: lid})
 	o.cq, errs[2] = o.pd.CreateCQ(ci.CQCreate{Size: 16})
 	o.srq, errs[3] = o.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
-	o.mr, errs[4] = o.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 8192)), Access: allRemote | ci.BindWindow})
+	o.mr, errs[4] = o.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 8192)),
+		Access: allRemote | ci.BindWindow})
 	o.fr, errs[5] = o.pd.AllocFastRegMR(4)
 	o.fmr, errs[6] = o.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
 	o.mw1, errs[7] = o.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})
@@ -107,17 +108,22 @@ func objectArgs() []objectArg {
 		return err
 	}
 	bind := func(x *argRig, w ci.MW, m ci.MR) error {
-		return post(x.rc, ci.SendWR{Op: ci.OpBindMW, Ext: &ci.SendExt{Bind: ci.MWBind{MW: w, MR: m, Addr: x.own.mr.Region().Addr, Length: 8,
-			Access: ci.RemoteRead, Key: x.own.mw2.Key() ^ 1}}})
+		return post(x.rc,
+			ci.SendWR{Op: ci.OpBindMW,
+				Ext: &ci.SendExt{Bind: ci.MWBind{MW: w, MR: m, Addr: x.own.mr.Region().Addr, Length: 8,
+					Access: ci.RemoteRead, Key: x.own.mw2.Key() ^ 1}}})
 	}
 	return []objectArg{
-		{verb: "PD.CreateQP", path: "SendCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle, call: func(x *argRig, o ci.Object) error {
-			return qp(x, func(c *ci.QPCreate) { c.SendCQ = objectOf[ci.CQ](o) })
-		}},
-		{verb: "PD.CreateQP", path: "RecvCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle, call: func(x *argRig, o ci.Object) error {
-			return qp(x, func(c *ci.QPCreate) { c.RecvCQ = objectOf[ci.CQ](o) })
-		}},
-		{verb: "PD.CreateQP", path: "SRQ", pick: func(o *objectSet) ci.Object { return o.srq }, zero: (*SRQ)(nil), want: ci.InvalidSRQHandle,
+		{verb: "PD.CreateQP", path: "SendCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle,
+			call: func(x *argRig, o ci.Object) error {
+				return qp(x, func(c *ci.QPCreate) { c.SendCQ = objectOf[ci.CQ](o) })
+			}},
+		{verb: "PD.CreateQP", path: "RecvCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle,
+			call: func(x *argRig, o ci.Object) error {
+				return qp(x, func(c *ci.QPCreate) { c.RecvCQ = objectOf[ci.CQ](o) })
+			}},
+		{verb: "PD.CreateQP", path: "SRQ", pick: func(o *objectSet) ci.Object { return o.srq }, zero: (*SRQ)(nil),
+			want: ci.InvalidSRQHandle,
 			call: func(x *argRig, o ci.Object) error {
 				return qp(x, func(c *ci.QPCreate) {
 					if c.SRQ = objectOf[ci.SRQ](o); c.SRQ == nil {
@@ -125,13 +131,16 @@ func objectArgs() []objectArg {
 					}
 				})
 			}},
-		{verb: "PD.CreateSpecialQP", path: "SendCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle, call: func(x *argRig, o ci.Object) error {
-			return special(x, func(c *ci.QPCreate) { c.SendCQ = objectOf[ci.CQ](o) })
-		}},
-		{verb: "PD.CreateSpecialQP", path: "RecvCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle, call: func(x *argRig, o ci.Object) error {
-			return special(x, func(c *ci.QPCreate) { c.RecvCQ = objectOf[ci.CQ](o) })
-		}},
-		{verb: "PD.CreateSpecialQP", path: "SRQ", pick: func(o *objectSet) ci.Object { return o.srq }, zero: (*SRQ)(nil), want: ci.InvalidSRQHandle,
+		{verb: "PD.CreateSpecialQP", path: "SendCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle,
+			call: func(x *argRig, o ci.Object) error {
+				return special(x, func(c *ci.QPCreate) { c.SendCQ = objectOf[ci.CQ](o) })
+			}},
+		{verb: "PD.CreateSpecialQP", path: "RecvCQ", pick: cq, zero: (*CQ)(nil), want: ci.InvalidCQHandle,
+			call: func(x *argRig, o ci.Object) error {
+				return special(x, func(c *ci.QPCreate) { c.RecvCQ = objectOf[ci.CQ](o) })
+			}},
+		{verb: "PD.CreateSpecialQP", path: "SRQ", pick: func(o *objectSet) ci.Object { return o.srq },
+			zero: (*SRQ)(nil), want: ci.InvalidSRQHandle,
 			call: func(x *argRig, o ci.Object) error {
 				return special(x, func(c *ci.QPCreate) {
 					if c.SRQ = objectOf[ci.SRQ](o); c.SRQ == nil {
@@ -139,37 +148,44 @@ func objectArgs() []objectArg {
 					}
 				})
 			}},
-		{verb: "PD.RegisterSMR", pick: mr, zero: (*MR)(nil), want: ci.InvalidMRHandle, call: func(x *argRig, o ci.Object) error {
-			return destroyed(x.own.pd.RegisterSMR(objectOf[ci.MR](o), 0, 0))
-		}},
-		{verb: "PD.UnmapFMRs", pick: func(o *objectSet) ci.Object { return o.fmr }, zero: (*FMR)(nil), want: ci.InvalidFMRHandle,
+		{verb: "PD.RegisterSMR", pick: mr, zero: (*MR)(nil), want: ci.InvalidMRHandle,
+			call: func(x *argRig, o ci.Object) error {
+				return destroyed(x.own.pd.RegisterSMR(objectOf[ci.MR](o), 0, 0))
+			}},
+		{verb: "PD.UnmapFMRs", pick: func(o *objectSet) ci.Object { return o.fmr }, zero: (*FMR)(nil),
+			want:    ci.InvalidFMRHandle,
 			otherPD: ci.InvalidFMRHandle,
 			call: func(x *argRig, o ci.Object) error {
 				return x.own.pd.UnmapFMRs([]ci.FMR{x.own.fmr, objectOf[ci.FMR](o)})
 			}},
-		{verb: "MR.Modify", pick: func(o *objectSet) ci.Object { return o.pd }, zero: (*PD)(nil), want: ci.InvalidPDHandle,
+		{verb: "MR.Modify", pick: func(o *objectSet) ci.Object { return o.pd }, zero: (*PD)(nil),
+			want: ci.InvalidPDHandle,
 			call: func(x *argRig, o ci.Object) error {
 				if err := x.own.mr.Modify(ci.MRFieldPD, objectOf[ci.PD](o), ci.MRCreate{}); err != nil {
 					return err
 				}
 				return x.own.mr.Modify(ci.MRFieldPD, x.own.pd, ci.MRCreate{})
 			}},
-		{verb: "MR.ModifyPMR", pick: func(o *objectSet) ci.Object { return o.pd }, zero: (*PD)(nil), want: ci.InvalidPDHandle,
+		{verb: "MR.ModifyPMR", pick: func(o *objectSet) ci.Object { return o.pd }, zero: (*PD)(nil),
+			want: ci.InvalidPDHandle,
 			call: func(x *argRig, o ci.Object) error {
 				if err := x.own.mr.ModifyPMR(ci.MRFieldPD, objectOf[ci.PD](o), ci.PMRCreate{}); err != nil {
 					return err
 				}
 				return x.own.mr.ModifyPMR(ci.MRFieldPD, x.own.pd, ci.PMRCreate{})
 			}},
-		{verb: "QP.BindMW", path: "MW", pick: func(o *objectSet) ci.Object { return o.mw1 }, zero: (*MW)(nil), want: ci.InvalidMWHandle,
+		{verb: "QP.BindMW", path: "MW", pick: func(o *objectSet) ci.Object { return o.mw1 }, zero: (*MW)(nil),
+			want:    ci.InvalidMWHandle,
 			otherPD: ci.InvalidPermission, call: func(x *argRig, o ci.Object) error {
 				b := ci.MWBind{MW: objectOf[ci.MW](o), Key: x.own.mw1.Key()}
 				_, err := x.rc.BindMW(1, ci.SendSignaled, b)
 				return err
 			}},
-		{verb: "QP.BindMW", path: "MR", pick: mr, zero: (*MR)(nil), want: ci.InvalidMRHandle, otherPD: ci.InvalidPermission,
+		{verb: "QP.BindMW", path: "MR", pick: mr, zero: (*MR)(nil), want: ci.InvalidMRHandle,
+			otherPD: ci.InvalidPermission,
 			call: func(x *argRig, o ci.Object) error {
-				b := ci.MWBind{MW: x.own.mw1, MR: objectOf[ci.MR](o), Key: x.own.mw1.Key(), Addr: x.own.mr.Region().Addr, Length: 8}
+				b := ci.MWBind{MW: x.own.mw1, MR: objectOf[ci.MR](o), Key: x.own.mw1.Key(),
+					Addr: x.own.mr.Region().Addr, Length: 8}
 				_, err := x.rc.BindMW(1, ci.SendSignaled, b)
 				if err != nil {
 					return err
@@ -177,11 +193,13 @@ func objectArgs() []objectArg {
 				_, err = x.rc.BindMW(2, ci.SendSignaled, ci.MWBind{MW: x.own.mw1, Key: x.own.mw1.Key()})
 				return err
 			}},
-		{verb: "QP.PostSend", path: "To.AV", pick: func(o *objectSet) ci.Object { return o.av }, zero: (*AV)(nil), want: ci.InvalidAVHandle,
+		{verb: "QP.PostSend", path: "To.AV", pick: func(o *objectSet) ci.Object { return o.av }, zero: (*AV)(nil),
+			want:    ci.InvalidAVHandle,
 			otherPD: ci.InvalidAVHandle, call: func(x *argRig, o ci.Object) error {
 				return post(x.ud, ci.SendWR{To: ci.Dest{AV: objectOf[ci.AV](o), QPN: 5}})
 			}},
-		{verb: "QP.PostSend", path: "Ext.Bind.MW", pick: func(o *objectSet) ci.Object { return o.mw2 }, zero: (*MW)(nil), want: ci.InvalidParameter,
+		{verb: "QP.PostSend", path: "Ext.Bind.MW", pick: func(o *objectSet) ci.Object { return o.mw2 },
+			zero: (*MW)(nil), want: ci.InvalidParameter,
 			atWork: ci.WCBindErr, call: func(x *argRig, o ci.Object) error {
 				err := bind(x, objectOf[ci.MW](o), x.own.mr)
 				if err == nil {
@@ -189,7 +207,8 @@ func objectArgs() []objectArg {
 				}
 				return err
 			}},
-		{verb: "QP.PostSend", path: "Ext.Bind.MR", pick: mr, zero: (*MR)(nil), want: ci.InvalidParameter, atWork: ci.WCBindErr,
+		{verb: "QP.PostSend", path: "Ext.Bind.MR", pick: mr, zero: (*MR)(nil), want: ci.InvalidParameter,
+			atWork: ci.WCBindErr,
 			call: func(x *argRig, o ci.Object) error {
 				err := bind(x, x.own.mw2, objectOf[ci.MR](o))
 				if err == nil {
@@ -197,7 +216,8 @@ func objectArgs() []objectArg {
 				}
 				return err
 			}},
-		{verb: "QP.PostSend", path: "Ext.FastReg.MR", pick: func(o *objectSet) ci.Object { return o.fr }, zero: (*MR)(nil), want: ci.InvalidParameter,
+		{verb: "QP.PostSend", path: "Ext.FastReg.MR", pick: func(o *objectSet) ci.Object { return o.fr },
+			zero: (*MR)(nil), want: ci.InvalidParameter,
 			atWork: ci.WCBindErr, call: func(x *argRig, o ci.Object) error {
 				m := objectOf[ci.MR](o)
 				f := ci.FastReg{MR: m, PageShift: 12, Length: 1, Key: x.own.fr.Region().LKey}
@@ -269,7 +289,8 @@ func newArgRig(t *testing.T) *argRig {
 	var err error
 	for i, typ := range []ci.QPType{ci.RC, ci.UD} {
 		q := []*ci.QP{&x.rc, &x.ud}[i]
-		*q, err = x.own.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, SendSGE: 1}})
+		*q, err = x.own.pd.CreateQP(ci.QPCreate{Type: typ, SendCQ: x.cq, RecvCQ: x.cq,
+			QPCaps: ci.QPCaps{SendDepth: 8, SendSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, (*q).Destroy()) })
 		s := *x.side
@@ -345,8 +366,10 @@ func TestForeignObjectsComplete(t *testing.T) {
 			walk(verb, path, typ.Elem(), depth+1)
 		}
 	}
-	for _, typ := range []reflect.Type{reflect.TypeFor[ci.CA](), reflect.TypeFor[ci.PD](), reflect.TypeFor[ci.AV](), reflect.TypeFor[ci.CQ](),
-		reflect.TypeFor[ci.SRQ](), reflect.TypeFor[ci.QP](), reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](), reflect.TypeFor[ci.MW](),
+	for _, typ := range []reflect.Type{reflect.TypeFor[ci.CA](), reflect.TypeFor[ci.PD](), reflect.TypeFor[ci.AV](),
+		reflect.TypeFor[ci.CQ](),
+		reflect.TypeFor[ci.SRQ](), reflect.TypeFor[ci.QP](), reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](),
+		reflect.TypeFor[ci.MW](),
 		reflect.TypeFor[ci.DMA](), reflect.TypeFor[ci.Mcast]()} {
 		for i := range typ.NumMethod() {
 			m := typ.Method(i)
@@ -356,7 +379,10 @@ func TestForeignObjectsComplete(t *testing.T) {
 		}
 	}
 	// Not of the engine: reliable datagrams (refused whatever the RDD), and what QP.Modify ignores.
-	places = slices.DeleteFunc(places, func(p string) bool { return strings.HasSuffix(p, "RDD") || strings.HasPrefix(p, "QP.Modify ") })
+	places = slices.DeleteFunc(places, func(p string) bool {
+		return strings.HasSuffix(p, "RDD") ||
+			strings.HasPrefix(p, "QP.Modify ")
+	})
 	var have []string
 	for _, a := range objectArgs() {
 		have = append(have, strings.TrimSuffix(a.verb+" "+a.path, " "))

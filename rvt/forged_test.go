@@ -73,7 +73,8 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 	local := s.a.mr.Region()
 	for done < streamCount {
 		for ; posted < streamCount && posted-done < streamDepth; posted++ {
-			n, err := s.a.qp.PostSend([]ci.SendWR{{ID: uint64(posted), Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{local.SGE(0, streamSize)},
+			n, err := s.a.qp.PostSend([]ci.SendWR{{ID: uint64(posted), Op: ci.OpWrite, Flags: ci.SendSignaled,
+				SGL:    []ci.SGE{local.SGE(0, streamSize)},
 				Remote: region.Remote(0)}})
 			require.NoError(s.t, err)
 			require.Equal(s.t, 1, n)
@@ -113,7 +114,8 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 func TestForgedPackets(t *testing.T) {
 	calm, packets := newPacedStream(t, 0).run(nil)
 	t.Logf("undisturbed: %v, %d packets", calm, packets)
-	least := map[string]float64{"ahead of the expected PSN": 0.9, "duplicates": 0.95, "NAKs": 0.7, "acknowledgements of what was not sent": 0.95}
+	least := map[string]float64{"ahead of the expected PSN": 0.9, "duplicates": 0.95, "NAKs": 0.7,
+		"acknowledgements of what was not sent": 0.95}
 	for name, forge := range map[string]func(s *pacedStream) func(){
 		"ahead of the expected PSN": func(s *pacedStream) func() {
 			return func() {
@@ -135,7 +137,8 @@ func TestForgedPackets(t *testing.T) {
 		"acknowledgements of what was not sent": func(s *pacedStream) func() {
 			return func() {
 				ahead := uint32(1 + s.rng.IntN(1000))
-				s.inject(s.a, Packet{Op: wire.OpAcknowledge, Syndrome: wire.ACK(wire.CreditsInvalid), PSN: psnAdd(s.a.qp.(*QP).req.max, ahead)})
+				s.inject(s.a, Packet{Op: wire.OpAcknowledge, Syndrome: wire.ACK(wire.CreditsInvalid),
+					PSN: psnAdd(s.a.qp.(*QP).req.max, ahead)})
 			}
 		},
 	} {
@@ -159,7 +162,8 @@ func TestLossRecovery(t *testing.T) {
 		s := newPacedStream(t, tt.lost)
 		took, packets := s.run(nil)
 		c := s.a.hca.Counters()
-		t.Logf("%.1f %% lost: %v, %d packets, %.0f %% of the throughput; %d sequence errors, %d of them delayed, %d timeouts", 100*tt.lost, took, packets,
+		t.Logf("%.1f %% lost: %v, %d packets, %.0f %% of the throughput; %d sequence errors, %d of them delayed, %d "+
+			"timeouts", 100*tt.lost, took, packets,
 			100*calm.Seconds()/took.Seconds(), c["sequence_nak_received"], c["sequence_errors_delayed"], c["retries"])
 		assert.LessOrEqual(t, took.Seconds(), calm.Seconds()*tt.most)
 	}
@@ -189,7 +193,8 @@ func TestCommunicationEstablished(t *testing.T) {
 func TestFalseRNR(t *testing.T) {
 	s := newPacedStream(t, 0)
 	region, local := s.b.mr.Region(), s.a.mr.Region()
-	_, err := s.a.qp.PostSend([]ci.SendWR{{Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{local.SGE(0, streamSize)}, Remote: region.Remote(0)}})
+	_, err := s.a.qp.PostSend([]ci.SendWR{{Op: ci.OpWrite, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{local.SGE(0, streamSize)}, Remote: region.Remote(0)}})
 	require.NoError(t, err)
 	q := s.a.qp.(*QP)
 	s.inject(s.a, Packet{Op: wire.OpAcknowledge, Syndrome: wire.RNRNAK(0), PSN: q.req.una})

@@ -71,7 +71,8 @@ func newHalfRig(t *testing.T, service wire.Service, hints Hints) *halfRig {
 	e.port, e.route, e.peer = g.h.ports[0], &linkRoute{9}, Addr{LID: 9}
 	e.home.Store(e.port)
 	e.mtu, e.pkey = 1024, 0xffff
-	e.attr = ci.QPAttr{DestNum: 8, APM: ci.APMMigrated, RetryCount: 2, RNRRetry: 2, MinRNRTimer: 5, InitDepth: 2, RespRes: 2,
+	e.attr = ci.QPAttr{DestNum: 8, APM: ci.APMMigrated, RetryCount: 2, RNRRetry: 2, MinRNRTimer: 5,
+		InitDepth: 2, RespRes: 2,
 		Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, Primary: ci.Path{AckTimeout: 14}}
 	e.setState(ci.QPRTS)
 	g.e = e
@@ -138,7 +139,8 @@ func (g *halfRig) statuses() []ci.WCStatus {
 
 // packet returns a received packet of the peer.
 func (g *halfRig) packet(op wire.Op, n int) Packet {
-	return Packet{Service: g.e.service, Op: op, Start: true, End: true, PKey: 0xffff, DestQP: 7, N: 1, MTU: g.e.mtu, Src: g.e.peer,
+	return Packet{Service: g.e.service, Op: op, Start: true, End: true, PKey: 0xffff, DestQP: 7, N: 1,
+		MTU: g.e.mtu, Src: g.e.peer,
 		PSN: psnAdd(halfPSN, uint32(n))}
 }
 

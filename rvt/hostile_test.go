@@ -72,7 +72,8 @@ func newHostileRig(t *testing.T) *hostileRig {
 			if typ == ci.QP1 && st != ci.QPRTS {
 				continue
 			}
-			c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 2, RecvSGE: 2}}
+			c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16,
+				SendSGE: 2, RecvSGE: 2}}
 			if st == ci.QPRTR {
 				c.RecvDepth, c.SRQ = 0, x.srq
 			}
@@ -145,12 +146,16 @@ func (x *hostileRig) packet(r *reader) Packet {
 		q = x.qps[k-1]
 	}
 	p := Packet{
-		Service: wire.Service(r.u8() % 4), Op: wire.Op(r.u8() % 12), PKey: 0xffff, DestQP: q.Num(), SrcQP: ci.QPN(r.near(rawQPN)) & psnMask,
-		QKey: ci.QKey(r.near(0x1234, qp1QKey)), PSN: ci.PSN(r.near(uint64(psn0), uint64(psn0)+3, uint64(psn0)+8, 0, 1<<23, uint64(psn0)+1<<23)) & psnMask,
+		Service: wire.Service(r.u8() % 4), Op: wire.Op(r.u8() % 12), PKey: 0xffff, DestQP: q.Num(),
+		SrcQP: ci.QPN(r.near(rawQPN)) & psnMask,
+		QKey:  ci.QKey(r.near(0x1234, qp1QKey)), PSN: ci.PSN(r.near(uint64(psn0), uint64(psn0)+3, uint64(psn0)+8, 0,
+			1<<23, uint64(psn0)+1<<23)) & psnMask,
 		N: uint32(r.near(1, 1, 1, 2, 4, 0xffffffff, 1<<22)), MTU: uint32(r.near(1024, 1024, 4096, 1<<31)),
 		VA: r.near(key.Addr, key.Addr+key.Length-1024, 1<<64-1024, 0), RKey: ci.Key(r.near(uint64(key.RKey))),
-		DMALen: uint32(r.near(0, 1024, 2048, 3000, 1<<31, 1<<32-1)), Swap: r.u64(), Compare: r.u64(), Syndrome: wire.Syndrome(r.u8()),
-		MSN: uint32(r.u8()), Imm: uint32(r.u8()), Inv: ci.Key(r.near(uint64(key.RKey))), Src: Addr{LID: x.raw.lid}, MigReq: true,
+		DMALen: uint32(r.near(0, 1024, 2048, 3000, 1<<31, 1<<32-1)), Swap: r.u64(), Compare: r.u64(),
+		Syndrome: wire.Syndrome(r.u8()),
+		MSN:      uint32(r.u8()), Imm: uint32(r.u8()), Inv: ci.Key(r.near(uint64(key.RKey))),
+		Src: Addr{LID: x.raw.lid}, MigReq: true,
 	}
 	f := r.u8()
 	p.Start, p.End, p.HasImm, p.HasInv, p.SE, p.Ack = f&1 == 0, f&2 == 0, f&4 != 0, f&8 != 0, f&16 != 0, f&32 != 0
@@ -270,7 +275,8 @@ func TestHostilePackets(t *testing.T) {
 		}
 		x.close()
 	}
-	for _, c := range []Counter{DropQPState, DropService, DropPKey, DropQKey, DropMalformed, DropSource, DropSequence, DropDuplicate, DropStale, DropResponse, DropLength} {
+	for _, c := range []Counter{DropQPState, DropService, DropPKey, DropQKey, DropMalformed, DropSource, DropSequence,
+		DropDuplicate, DropStale, DropResponse, DropLength} {
 		require.NotZero(t, seen[c.String()], "the attack never came to %s", c)
 	}
 }
@@ -284,7 +290,8 @@ func TestHostileArithmetic(t *testing.T) {
 		want string // the counter that moves, or "" for a fatal answer
 	}{
 		{"no packets", Packet{Op: wire.OpSend, Start: true, End: true, N: 1 << 31, Payload: huge}, "drop_malformed"},
-		{"trains without payload", Packet{Op: wire.OpReadRequest, Start: true, End: true, N: 1 << 24}, "drop_malformed"},
+		{"trains without payload", Packet{Op: wire.OpReadRequest, Start: true, End: true, N: 1 << 24},
+			"drop_malformed"},
 		{"a train too short", Packet{Op: wire.OpWrite, Start: true, N: 2, Payload: huge}, "drop_malformed"},
 		{"VA at the end", Packet{Op: wire.OpWrite, Start: true, VA: 1<<64 - 1, DMALen: 1 << 31, Payload: huge}, ""},
 		{"DMALen above the most", Packet{Op: wire.OpWrite, Start: true, DMALen: 1<<31 + 1, Payload: huge}, ""},

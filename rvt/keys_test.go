@@ -110,7 +110,8 @@ func TestSettled(t *testing.T) {
 	key := m.Region().LKey
 	require.True(t, r.h.keys.settled(key, nil), "nothing has been withdrawn")
 	reg := func() ci.WCStatus {
-		return r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12, Length: 4096,
+		return r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr},
+			PageShift: 12, Length: 4096,
 			Key: key, Access: allRights}})
 	}
 	require.Equal(t, ci.WCSuccess, reg())

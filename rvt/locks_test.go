@@ -44,9 +44,11 @@ func TestLocksDuringSend(t *testing.T) {
 	p.look = func() {
 		sends++
 		assert.False(t, isFree(&q.mu), "the token")
-		for name, m := range map[string]*sync.Mutex{"sqMu": &q.sqMu, "rqMu": &q.rqMu, "refs": &q.refs.mu, "inbox": &q.inbox.mu,
+		for name, m := range map[string]*sync.Mutex{"sqMu": &q.sqMu, "rqMu": &q.rqMu, "refs": &q.refs.mu,
+			"inbox":    &q.inbox.mu,
 			"notifier": &q.notify.mu, "CQ.getMu": &cq.getMu, "CQ.putMu": &cq.putMu, "CQ's notifier": &cq.notify.mu,
-			"run queue": &q.port.turns.mu, "ackQueue": &q.port.acks.mu, "refresh": &q.port.refreshMu, "QPs": &s.hca.qps.byNum.mu,
+			"run queue": &q.port.turns.mu, "ackQueue": &q.port.acks.mu, "refresh": &q.port.refreshMu,
+			"QPs":  &s.hca.qps.byNum.mu,
 			"keys": &s.hca.keys.slots.mu, "MR": &s.mr.(*MR).mu} {
 			assert.True(t, isFree(m), name)
 		}
@@ -56,7 +58,8 @@ func TestLocksDuringSend(t *testing.T) {
 	s.recv(ci.RecvWR{ID: 1, SGL: s.sge(0, 64)})
 	s.send(ci.SendWR{ID: 2, Flags: ci.SendSignaled, Inline: []byte("x")})
 	g := s.mr.Region()
-	s.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: s.sge(64, 64), Remote: ci.Remote{Addr: g.Addr, RKey: g.RKey}})
+	s.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: s.sge(64, 64),
+		Remote: ci.Remote{Addr: g.Addr, RKey: g.RKey}})
 	require.Len(t, s.poll(), 3)
 	require.GreaterOrEqual(t, sends, 3)
 	p.look = func() {}

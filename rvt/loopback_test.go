@@ -45,7 +45,8 @@ func TestSelf(t *testing.T) {
 					if typ != ci.RC {
 						continue
 					}
-					s.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: s.sge(400000, size), Remote: s.mr.Region().Remote(0)})
+					s.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: s.sge(400000, size),
+						Remote: s.mr.Region().Remote(0)})
 					require.Equal(t, ci.WCSuccess, s.onlyWC().Status)
 					require.True(t, bytes.Equal(s.buf[:size], s.buf[400000:400000+size]))
 				}
@@ -63,7 +64,8 @@ func TestLoopback(t *testing.T) {
 			var err error
 			b.cq, err = a.pd.CreateCQ(ci.CQCreate{Size: 4096})
 			require.NoError(t, err)
-			b.qp, err = a.pd.CreateQP(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 1, RecvSGE: 1}})
+			b.qp, err = a.pd.CreateQP(ci.QPCreate{SendCQ: b.cq, RecvCQ: b.cq, QPCaps: ci.QPCaps{SendDepth: 256,
+				RecvDepth: 256, SendSGE: 1, RecvSGE: 1}})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, b.qp.Destroy()); require.NoError(t, b.cq.Destroy()) })
 			a.connect(&b, nil)
@@ -74,7 +76,8 @@ func TestLoopback(t *testing.T) {
 					d[0].buf[0] = byte(i)
 					d[0].send(ci.SendWR{ID: uint64(i), Flags: ci.SendSignaled, SGL: d[0].sge(0, 5000)})
 					require.EqualValues(t, i, d[1].onlyWC().ID)
-					require.Equal(t, ci.WC{ID: uint64(i), Op: ci.WCSend, Length: 5000, QPN: d[0].qp.Num()}, d[0].onlyWC())
+					require.Equal(t, ci.WC{ID: uint64(i), Op: ci.WCSend, Length: 5000, QPN: d[0].qp.Num()},
+						d[0].onlyWC())
 					require.Equal(t, byte(i), d[1].buf[300000])
 				}
 			}

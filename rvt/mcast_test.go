@@ -43,7 +43,8 @@ func (p *groupPort) LeaveGroup(g ci.GID) error {
 func TestGroupPorts(t *testing.T) {
 	l := &wireLink{mtu: ci.MTU4096}
 	var ports []*groupPort
-	cfg := Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps, MaxMcastGroups: 2, MaxQPsPerMcastGroup: 3, MaxMcastQPs: 4}, Rings: plainRings{}, Clock: newClock()}
+	cfg := Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps, MaxMcastGroups: 2, MaxQPsPerMcastGroup: 3,
+		MaxMcastQPs: 4}, Rings: plainRings{}, Clock: newClock()}
 	for range 2 {
 		p := &groupPort{linkPort: l.port(), in: map[ci.GID]int{}}
 		p.attr = func(a *ci.PortAttr) { a.Link = ci.LinkEthernet }

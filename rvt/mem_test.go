@@ -40,7 +40,8 @@ func TestMemCopies(t *testing.T) {
 			g := m.Region()
 			require.EqualValues(t, 5000, g.Length)
 			var h holds
-			for _, c := range [][2]int{{0, 5000}, {0, 1}, {999, 2}, {999, 20}, {1000, 1}, {4999, 1}, {500, 40}, {123, 3456}, {1008, 8}} {
+			for _, c := range [][2]int{{0, 5000}, {0, 1}, {999, 2}, {999, 20}, {1000, 1}, {4999, 1}, {500, 40},
+				{123, 3456}, {1008, 8}} {
 				off, n := c[0], c[1]
 				for _, last := range []bool{false, true} {
 					want := memPattern(make([]byte, n), byte(off+n))

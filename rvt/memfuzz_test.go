@@ -13,8 +13,10 @@ import (
 // FuzzSpan holds the bounds arithmetic of a grant against integers that do not wrap.
 func FuzzSpan(f *testing.F) {
 	const max = math.MaxUint64
-	for _, s := range [][5]uint64{{0, 0, 0, 0, 0}, {0x1000, 0x1000, 0, 0x1fff, 1}, {0x1000, 0x1000, 7, 0x1fff, 2}, {max - 8, 8, 0, max - 1, 1},
-		{max - 8, 8, 0, max, 1}, {0x1000, 0x1000, 0, 0xfff, 1}, {0x1000, 0x1000, 0, max, 0x1002}, {0x1000, 0x1000, 0, 0x1800, max - 0x17ff},
+	for _, s := range [][5]uint64{{0, 0, 0, 0, 0}, {0x1000, 0x1000, 0, 0x1fff, 1}, {0x1000, 0x1000, 7, 0x1fff, 2},
+		{max - 8, 8, 0, max - 1, 1},
+		{max - 8, 8, 0, max, 1}, {0x1000, 0x1000, 0, 0xfff, 1}, {0x1000, 0x1000, 0, max, 0x1002}, {0x1000, 0x1000, 0,
+			0x1800, max - 0x17ff},
 		{0, max, 0, max, 1}, {0, max, 0, 0, max}} {
 		f.Add(s[0], s[1], s[2], s[3], s[4])
 	}
@@ -55,16 +57,19 @@ func FuzzPlaces(f *testing.F) {
 		var err error
 		switch kind % 4 {
 		case 0:
-			m, err = r.pd.RegisterMR(ci.MRCreate{Memory: storage, Offset: offset, Length: length, IOVA: iova, Access: allRights})
+			m, err = r.pd.RegisterMR(ci.MRCreate{Memory: storage, Offset: offset, Length: length, IOVA: iova,
+				Access: allRights})
 		case 1:
 			ranges[0].Size = size
 			fallthrough
 		case 2:
-			m, err = r.pd.RegisterPMR(ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: offset, Length: length, IOVA: iova, Access: allRights})
+			m, err = r.pd.RegisterPMR(ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: offset, Length: length,
+				IOVA: iova, Access: allRights})
 		case 3:
 			m, err = r.pd.AllocFastRegMR(4)
 			require.NoError(t, err)
-			fr := ci.FastReg{Pages: []uint64{ranges[0].Addr, ranges[1].Addr, size}, PageShift: 12, Offset: uint32(offset), Length: length, IOVA: iova,
+			fr := ci.FastReg{Pages: []uint64{ranges[0].Addr, ranges[1].Addr, size}, PageShift: 12,
+				Offset: uint32(offset), Length: length, IOVA: iova,
 				Key: m.Region().LKey, Access: allRights}
 			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m.(*MR), FastReg: fr}) != ci.WCSuccess {
 				require.Zero(t, d.refs.n)

@@ -97,8 +97,9 @@ func (m *memModel) adopt(o ci.MR, err error, pd *PD, a ci.Access, b []byte, sour
 	}
 	require.NoError(m.t, err)
 	g := o.Region()
-	m.mrs = append(m.mrs, &modelMR{mr: o.(*MR), source: source, g: m.live(&modelGrant{key: g.LKey, pd: pd, addr: g.Addr, n: g.Length,
-		access: a, b: b})})
+	m.mrs = append(m.mrs, &modelMR{mr: o.(*MR), source: source,
+		g: m.live(&modelGrant{key: g.LKey, pd: pd, addr: g.Addr, n: g.Length,
+			access: a, b: b})})
 }
 
 func (m *memModel) register() {
@@ -115,7 +116,8 @@ func (m *memModel) registerPMR() {
 	off := rapid.Uint64Range(0, 4095).Draw(m.t, "offset")
 	n := rapid.Uint64Range(1, 4096-off).Draw(m.t, "length")
 	a, pd := m.access(), m.pickPD()
-	o, err := pd.RegisterPMR(ci.PMRCreate{Ranges: m.dma.Ranges(), PageSize: 4096, Offset: off, Length: n, IOVA: 0x8000, Access: a})
+	o, err := pd.RegisterPMR(ci.PMRCreate{Ranges: m.dma.Ranges(), PageSize: 4096, Offset: off, Length: n,
+		IOVA: 0x8000, Access: a})
 	m.adopt(o, err, pd, a, m.page[off:off+n], nil)
 }
 
@@ -147,8 +149,9 @@ func (m *memModel) fastReg() {
 	r, q, a := m.pickMR(), m.pickQP(), m.access()
 	off := rapid.Uint32Range(0, 4095).Draw(m.t, "offset")
 	n := rapid.Uint64Range(1, uint64(4096-off)).Draw(m.t, "length")
-	f := ci.FastReg{Pages: []uint64{m.dma.Ranges()[0].Addr}, PageShift: 12, Offset: off, Length: n, IOVA: 0x4000 + uint64(off),
-		Key: r.mr.Region().LKey&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant")), Access: a}
+	f := ci.FastReg{Pages: []uint64{m.dma.Ranges()[0].Addr}, PageShift: 12, Offset: off, Length: n,
+		IOVA: 0x4000 + uint64(off),
+		Key:  r.mr.Region().LKey&^0xff | ci.Key(rapid.Byte().Draw(m.t, "variant")), Access: a}
 	st := m.h.fastReg(&q.endpoint, &WorkExt{MR: r.mr, FastReg: f})
 	if r.gone || !r.fast || r.g != nil || r.mr.pd != q.pd || !legal(a) {
 		require.Equal(m.t, ci.WCBindErr, st)
@@ -213,7 +216,8 @@ func (m *memModel) destroyMR() {
 }
 
 func (m *memModel) createMW() {
-	o, err := m.pickPD().CreateMW(ci.MWCreate{Type: rapid.SampledFrom([]ci.MWType{ci.MWType1, ci.MWType2}).Draw(m.t, "type")})
+	o, err := m.pickPD().CreateMW(ci.MWCreate{Type: rapid.SampledFrom([]ci.MWType{ci.MWType1, ci.MWType2}).Draw(m.t,
+		"type")})
 	require.NoError(m.t, err)
 	m.mws = append(m.mws, &modelMW{mw: o.(*MW)})
 }
@@ -259,7 +263,8 @@ func (m *memModel) bind() {
 	require.Equal(m.t, ci.WCSuccess, st)
 	m.unbind(w)
 	if b.Length > 0 {
-		w.g = m.live(&modelGrant{key: key, pd: q.pd, addr: b.Addr, n: b.Length, access: b.Access, isWindow: true, b: r.g.b[off : off+b.Length]})
+		w.g = m.live(&modelGrant{key: key, pd: q.pd, addr: b.Addr, n: b.Length, access: b.Access, isWindow: true,
+			b: r.g.b[off : off+b.Length]})
 		if w.mw.typ == ci.MWType2 {
 			w.g.q = q
 		}
@@ -330,12 +335,14 @@ func (m *memModel) use() {
 	k, q := m.pickGrant(), m.pickQP()
 	addr := k.addr + rapid.Uint64Range(0, 80).Draw(m.t, "offset") - 8
 	n := rapid.Uint64Range(1, 80).Draw(m.t, "length")
-	need := rapid.SampledFrom([]ci.Access{ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, 0, ci.LocalWrite}).Draw(m.t, "need")
+	need := rapid.SampledFrom([]ci.Access{ci.RemoteRead, ci.RemoteWrite, ci.RemoteAtomic, 0, ci.LocalWrite}).Draw(m.t,
+		"need")
 	local := need&remoteRights == 0
 
 	var want []byte
 	for _, g := range m.grant {
-		if g.alive && g.key == k.key && g.pd == q.pd && g.access&need == need && !(local && g.isWindow) && (g.q == nil || g.q == q) &&
+		if g.alive && g.key == k.key && g.pd == q.pd && g.access&need == need && !(local && g.isWindow) &&
+			(g.q == nil || g.q == q) &&
 			addr-g.addr < g.n && n <= g.n-(addr-g.addr) {
 			want = g.b[addr-g.addr:][:n]
 		}

@@ -115,7 +115,8 @@ func TestWithdrawWhileUsed(t *testing.T) {
 			require.NoError(r.t, err)
 			g, err := f.Map([]uint64{d.Ranges()[0].Addr}, 0x1000)
 			require.NoError(r.t, err)
-			return round{func() ci.Key { return g.RKey }, g.Addr, b, func() { require.NoError(r.t, r.pd.UnmapFMRs([]ci.FMR{f})) },
+			return round{func() ci.Key { return g.RKey }, g.Addr, b,
+				func() { require.NoError(r.t, r.pd.UnmapFMRs([]ci.FMR{f})) },
 				func() { r.destroy(f, d) }}
 		}},
 		{"invalidation, settled", func(r *memRig) round {
@@ -125,8 +126,10 @@ func TestWithdrawWhileUsed(t *testing.T) {
 			require.NoError(r.t, err)
 			m := o.(*MR)
 			k := m.Region().RKey
-			require.Equal(r.t, ci.WCSuccess, r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12,
-				Length: 4096, IOVA: 0x1000, Key: k, Access: allRights}}))
+			require.Equal(r.t, ci.WCSuccess,
+				r.h.fastReg(&r.q.endpoint,
+					&WorkExt{MR: m, FastReg: ci.FastReg{Pages: []uint64{d.Ranges()[0].Addr}, PageShift: 12,
+						Length: 4096, IOVA: 0x1000, Key: k, Access: allRights}}))
 			return round{func() ci.Key { return k }, 0x1000, b, func() {
 				require.Equal(r.t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, k))
 				again := make(chan struct{}, 1)
@@ -190,19 +193,22 @@ func TestMemVerbsConcurrently(t *testing.T) {
 			if !ok {
 				panic("nobody else binds this window")
 			}
-			if r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: k, Access: ci.RemoteWrite}}) == ci.WCSuccess {
+			if r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: k,
+				Access: ci.RemoteWrite}}) == ci.WCSuccess {
 				binds.Add(1)
 			}
 			_ = r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, Bind: ci.MWBind{Key: w.Key()}})
 		},
 		func() {
 			g := m.Region()
-			_ = r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w2, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096, Key: w2.Key(), Access: ci.RemoteRead}})
+			_ = r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w2, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 4096,
+				Key: w2.Key(), Access: ci.RemoteRead}})
 			_ = r.h.keys.invalidate(&r.q.endpoint, w2.Key())
 		},
 		func() {
 			k := f.Region().LKey
-			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: f, FastReg: ci.FastReg{Pages: []uint64{page}, PageShift: 12, Length: 4096, Key: k, Access: allRights}}) ==
+			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: f, FastReg: ci.FastReg{Pages: []uint64{page}, PageShift: 12,
+				Length: 4096, Key: k, Access: allRights}}) ==
 				ci.WCSuccess {
 				regs.Add(1)
 			}
@@ -257,7 +263,8 @@ func TestAtomicsAlias(t *testing.T) {
 	s, err := r.pd.RegisterSMR(m1, 0, allRights)
 	require.NoError(t, err)
 	d := r.mapDMA(mem)
-	p, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 4096, Length: uint64(len(b)), Access: allRights})
+	p, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 4096, Length: uint64(len(b)),
+		Access: allRights})
 	require.NoError(t, err)
 	for _, m := range []ci.MR{m1, m2, s, p} {
 		keys = append(keys, m.Region())

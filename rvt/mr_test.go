@@ -32,11 +32,15 @@ func TestRegisterMR(t *testing.T) {
 		{"part", ci.MRCreate{Memory: mem, Offset: 5, Length: 7}, 0, ci.Region{Addr: 0x1234a, Length: 7}},
 		{"to the end", ci.MRCreate{Memory: mem, Offset: 1<<20 - 1}, 0, ci.Region{Addr: 0x12345 + 1<<20 - 1, Length: 1}},
 		{"IOVA", ci.MRCreate{Memory: mem, IOVA: 0x7000345}, 0, ci.Region{Addr: 0x7000345, Length: 1 << 20}},
-		{"IOVA and offset", ci.MRCreate{Memory: mem, Offset: 0x1001, IOVA: 0x7000346}, 0, ci.Region{Addr: 0x7000346, Length: 1<<20 - 0x1001}},
-		{"IOVA at the top", ci.MRCreate{Memory: mem, Length: 0xcba, IOVA: max - 0xcba}, 0, ci.Region{Addr: max - 0xcba, Length: 0xcba}},
+		{"IOVA and offset", ci.MRCreate{Memory: mem, Offset: 0x1001, IOVA: 0x7000346}, 0,
+			ci.Region{Addr: 0x7000346, Length: 1<<20 - 0x1001}},
+		{"IOVA at the top", ci.MRCreate{Memory: mem, Length: 0xcba, IOVA: max - 0xcba}, 0,
+			ci.Region{Addr: max - 0xcba, Length: 0xcba}},
 		{"zero based", ci.MRCreate{Memory: mem, Offset: 3, Access: ci.ZeroBased}, 0, ci.Region{Length: 1<<20 - 3}},
-		{"no remote write", ci.MRCreate{Memory: mem, Access: ci.RemoteRead}, 0, ci.Region{Addr: 0x12345, Length: 1 << 20}},
-		{"all rights", ci.MRCreate{Memory: mem, Access: allRights | ci.NotCachable}, 0, ci.Region{Addr: 0x12345, Length: 1 << 20}},
+		{"no remote write", ci.MRCreate{Memory: mem, Access: ci.RemoteRead}, 0,
+			ci.Region{Addr: 0x12345, Length: 1 << 20}},
+		{"all rights", ci.MRCreate{Memory: mem, Access: allRights | ci.NotCachable}, 0,
+			ci.Region{Addr: 0x12345, Length: 1 << 20}},
 
 		{"nil", ci.MRCreate{}, ci.InvalidParameter, ci.Region{}},
 		{"nil bytes", ci.MRCreate{Memory: ci.Bytes(nil)}, ci.InvalidParameter, ci.Region{}},
@@ -46,15 +50,20 @@ func TestRegisterMR(t *testing.T) {
 		{"length beyond", ci.MRCreate{Memory: mem, Offset: 1, Length: 1 << 20}, ci.InvalidParameter, ci.Region{}},
 		{"length wraps", ci.MRCreate{Memory: mem, Offset: 2, Length: max}, ci.InvalidParameter, ci.Region{}},
 		{"offset wraps", ci.MRCreate{Memory: mem, Offset: max, Length: 2}, ci.InvalidParameter, ci.Region{}},
-		{"addresses wrap", ci.MRCreate{Memory: placedMemory{addr: max - 99, size: 101}}, ci.InvalidParameter, ci.Region{}},
+		{"addresses wrap", ci.MRCreate{Memory: placedMemory{addr: max - 99, size: 101}},
+			ci.InvalidParameter, ci.Region{}},
 		{"IOVA wraps", ci.MRCreate{Memory: mem, IOVA: max&^0xfff | 0x345}, ci.InvalidParameter, ci.Region{}},
-		{"IOVA in another place of its page", ci.MRCreate{Memory: mem, IOVA: 0x7000344}, ci.InvalidParameter, ci.Region{}},
-		{"IOVA and zero based", ci.MRCreate{Memory: mem, IOVA: 0x7000345, Access: ci.ZeroBased}, ci.InvalidParameter, ci.Region{}},
+		{"IOVA in another place of its page", ci.MRCreate{Memory: mem, IOVA: 0x7000344},
+			ci.InvalidParameter, ci.Region{}},
+		{"IOVA and zero based", ci.MRCreate{Memory: mem, IOVA: 0x7000345, Access: ci.ZeroBased},
+			ci.InvalidParameter, ci.Region{}},
 		{"too long", ci.MRCreate{Memory: placedMemory{addr: 0, size: 1<<40 + 1}}, ci.InvalidParameter, ci.Region{}},
-		{"impossibly long", ci.MRCreate{Memory: placedMemory{addr: 0, size: 1 << 63}}, ci.InvalidParameter, ci.Region{}},
+		{"impossibly long", ci.MRCreate{Memory: placedMemory{addr: 0, size: 1 << 63}},
+			ci.InvalidParameter, ci.Region{}},
 		{"unknown right", ci.MRCreate{Memory: mem, Access: 1 << 9}, ci.InvalidParameter, ci.Region{}},
 		{"remote write only", ci.MRCreate{Memory: mem, Access: ci.RemoteWrite}, ci.InvalidPermission, ci.Region{}},
-		{"remote atomic only", ci.MRCreate{Memory: mem, Access: ci.RemoteAtomic | ci.RemoteRead}, ci.InvalidPermission, ci.Region{}},
+		{"remote atomic only", ci.MRCreate{Memory: mem, Access: ci.RemoteAtomic | ci.RemoteRead},
+			ci.InvalidPermission, ci.Region{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newMemRig(t, nil)
@@ -96,7 +105,10 @@ func TestRegisterMR(t *testing.T) {
 }
 
 func TestRegisterLimits(t *testing.T) {
-	r := newMemRig(t, func(c *Config) { c.Attr.MaxMRs, c.Attr.MaxMWs, c.Attr.MaxFMRs, c.Attr.MaxMRSize = 1, 1, 1, 4096 })
+	r := newMemRig(t, func(c *Config) {
+		c.Attr.MaxMRs, c.Attr.MaxMWs, c.Attr.MaxFMRs,
+			c.Attr.MaxMRSize = 1, 1, 1, 4096
+	})
 	c := ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096))}
 	m, err := r.pd.RegisterMR(c)
 	require.NoError(t, err)
@@ -213,13 +225,15 @@ func TestModifyMR(t *testing.T) {
 	require.False(t, r.localOK(r.pd, g.LKey, g.Addr, 100, false))
 	a, err := m.Query()
 	require.NoError(t, err)
-	require.Equal(t, ci.MRAttr{Region: g, PD: face, Access: ci.RemoteRead, LocalLo: g.Addr, LocalHi: g.Addr + 100, RemoteLo: g.Addr,
+	require.Equal(t, ci.MRAttr{Region: g, PD: face, Access: ci.RemoteRead, LocalLo: g.Addr, LocalHi: g.Addr + 100,
+		RemoteLo: g.Addr,
 		RemoteHi: g.Addr + 100}, a)
 	old = g
 
 	// Storage, all at once.
-	require.NoError(t, m.Modify(ci.MRFieldMemory|ci.MRFieldPD|ci.MRFieldAccess, r.pd, ci.MRCreate{Memory: ci.Bytes(b2), Offset: 10,
-		Access: ci.LocalWrite}))
+	require.NoError(t, m.Modify(ci.MRFieldMemory|ci.MRFieldPD|ci.MRFieldAccess, r.pd,
+		ci.MRCreate{Memory: ci.Bytes(b2), Offset: 10,
+			Access: ci.LocalWrite}))
 	g = m.Region()
 	dead(old.LKey, old.Addr)
 	dead(old.LKey, g.Addr)
@@ -307,7 +321,8 @@ func TestRegisterSMR(t *testing.T) {
 	require.NotEqual(t, g.LKey>>8, s.LKey>>8)
 	a, err := o.Query()
 	require.NoError(t, err)
-	require.Equal(t, ci.MRAttr{Region: s, PD: r.pd2, Access: ci.RemoteRead | ci.LocalWrite, LocalLo: s.Addr, LocalHi: s.Addr + 100,
+	require.Equal(t, ci.MRAttr{Region: s, PD: r.pd2, Access: ci.RemoteRead | ci.LocalWrite, LocalLo: s.Addr,
+		LocalHi:  s.Addr + 100,
 		RemoteLo: s.Addr, RemoteHi: s.Addr + 100}, a)
 
 	// Both keys reach the same bytes, each in its own domain.
@@ -359,7 +374,8 @@ func TestRegisterSMR(t *testing.T) {
 	// A shared region that gets storage of its own lets go of its source.
 	require.NoError(t, o.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(make([]byte, 8))}))
 	require.NoError(t, src.Destroy())
-	require.True(t, r.localOK(r.pd, o2.Region().LKey, o2.Region().Addr, 100, true), "the last region over the storage still works")
+	require.True(t, r.localOK(r.pd, o2.Region().LKey, o2.Region().Addr, 100, true),
+		"the last region over the storage still works")
 	r.destroy(o2, o3, o, fast)
 	r.close()
 	other.close()

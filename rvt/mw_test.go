@@ -117,11 +117,14 @@ func TestBindType1(t *testing.T) {
 	}{
 		{"no region", r.q, nil, ci.MWBind{Length: 1}, ci.InvalidMRHandle},
 		{"without BindWindow", r.q, plain, ci.MWBind{Addr: plain.Region().Addr, Length: 1}, ci.InvalidPermission},
-		{"write without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteWrite}, ci.InvalidPermission},
-		{"atomic without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteAtomic}, ci.InvalidPermission},
+		{"write without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteWrite},
+			ci.InvalidPermission},
+		{"atomic without LocalWrite", r.q, m2, ci.MWBind{Addr: m2.Region().Addr, Length: 1, Access: ci.RemoteAtomic},
+			ci.InvalidPermission},
 		{"local right", r.q, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.LocalWrite}, ci.InvalidParameter},
 		{"unknown right", r.q, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: 1 << 10}, ci.InvalidParameter},
-		{"region of another domain", r.q, foreign.(*MR), ci.MWBind{Addr: foreign.Region().Addr, Length: 1}, ci.InvalidPermission},
+		{"region of another domain", r.q, foreign.(*MR), ci.MWBind{Addr: foreign.Region().Addr, Length: 1},
+			ci.InvalidPermission},
 		{"QP of another domain", r.other, m, ci.MWBind{Addr: g.Addr, Length: 1}, ci.InvalidPermission},
 		{"QP of another domain, unbind", r.other, nil, ci.MWBind{}, ci.InvalidPermission},
 		{"region destroyed", r.q, gone, ci.MWBind{Addr: gone.Region().Addr, Length: 1}, ci.InvalidMRHandle},
@@ -137,7 +140,8 @@ func TestBindType1(t *testing.T) {
 		require.True(t, r.remoteOK(r.q, key2, m2.Region().Addr, 100, ci.RemoteRead), c.name)
 	}
 	require.Zero(t, m.n, "a failed bind left a reference")
-	require.Equal(t, ci.Status(ci.Success), w.checkBind(&r.q.endpoint, m, &ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteWrite}))
+	require.Equal(t, ci.Status(ci.Success), w.checkBind(&r.q.endpoint, m, &ci.MWBind{Addr: g.Addr, Length: 1,
+		Access: ci.RemoteWrite}))
 	require.Equal(t, ci.Status(ci.Success), w.checkBind(&r.q.endpoint, nil, &ci.MWBind{}))
 	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, nil))
 	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, &WorkExt{}))
@@ -154,7 +158,8 @@ func TestBindType1(t *testing.T) {
 	require.Equal(t, ci.WCSuccess, st)
 	r.destroy(w)
 	require.False(t, r.remoteOK(r.q, key4, g.Addr, 1, ci.RemoteRead))
-	require.Equal(t, ci.WCBindErr, r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 1, Key: key4}}))
+	require.Equal(t, ci.WCBindErr,
+		r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: 1, Key: key4}}))
 	require.Equal(t, ci.InvalidMWHandle, w.checkBind(&r.q.endpoint, m, &ci.MWBind{}))
 	_, ok = w.nextKey(w.Key())
 	require.False(t, ok)
@@ -180,7 +185,8 @@ func TestBindQueue(t *testing.T) {
 	k3, ok := w.nextKey(k2)
 	require.True(t, ok)
 	run := func(k ci.Key, n uint64) ci.WCStatus {
-		return r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: n, Key: k, Access: ci.RemoteRead}})
+		return r.h.bindMW(&r.q.endpoint, &WorkExt{MW: w, MR: m, Bind: ci.MWBind{Addr: g.Addr, Length: n, Key: k,
+			Access: ci.RemoteRead}})
 	}
 	works := func(k ci.Key) bool { return r.remoteOK(r.q, k, g.Addr, 1, ci.RemoteRead) }
 	require.Equal(t, ci.WCSuccess, run(k1, 100))
@@ -319,7 +325,8 @@ func TestModifyMeanwhile(t *testing.T) {
 	g := m.Region()
 	w := r.window(ci.MWType1)
 	change := func(do func()) error {
-		return m.Modify(ci.MRFieldMemory|ci.MRFieldPD, r.pd2, ci.MRCreate{Memory: meddler{ci.Bytes(make([]byte, 64)), do}})
+		return m.Modify(ci.MRFieldMemory|ci.MRFieldPD, r.pd2,
+			ci.MRCreate{Memory: meddler{ci.Bytes(make([]byte, 64)), do}})
 	}
 	requireStatus(t, ci.ResourceBusy, change(func() {
 		_, st := r.bind(r.q, w, m, ci.MWBind{Addr: g.Addr, Length: 1, Access: ci.RemoteRead})

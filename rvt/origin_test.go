@@ -55,7 +55,8 @@ func TestEntropyChanges(t *testing.T) {
 			require.Equal(t, QPCounters{Accepted: 2}, counted(t, a))
 			r.say(from(666, 2))
 			first := wantSuspicion(t, reports)
-			want := Suspicion{Kind: SuspectEntropy, QPN: a.qp.Num(), Peer: Addr{LID: r.lid}, Source: Addr{LID: r.lid}, Entropy: 666,
+			want := Suspicion{Kind: SuspectEntropy, QPN: a.qp.Num(), Peer: Addr{LID: r.lid},
+				Source: Addr{LID: r.lid}, Entropy: 666,
 				PSN: psnAt(2), Packets: 1, Counters: QPCounters{Accepted: 2, EntropyChanges: 1}}
 			require.Equal(t, want, first)
 			r.say(from(50000, 3), from(50000, 4))

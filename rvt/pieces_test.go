@@ -58,11 +58,14 @@ func TestManyPieces(t *testing.T) {
 							want := append(bytes.Clone(mems[i].b[:lens[0]]), mems[j].b[64:64+lens[1]]...)
 							b.recv(ci.RecvWR{ID: 1, SGL: b.sge(0, 8192)}, ci.RecvWR{ID: 2, SGL: b.sge(8192, 1024)})
 							a.send(
-								ci.SendWR{ID: 1, To: a.dest(b, 0x1234), SGL: []ci.SGE{regions[i].SGE(0, uint32(lens[0])), regions[j].SGE(64, uint32(lens[1]))}},
+								ci.SendWR{ID: 1, To: a.dest(b, 0x1234),
+									SGL: []ci.SGE{regions[i].SGE(0, uint32(lens[0])),
+										regions[j].SGE(64, uint32(lens[1]))}},
 								ci.SendWR{ID: 2, To: a.dest(b, 0x1234), Inline: []byte("behind")})
 							a.clock.(*fakeClock).Advance(1e6) // for the bursts of UC
 							wcs := b.poll()
-							require.Len(t, wcs, 2, "pieces of %d and %d bytes, lengths %v", mems[i].size, mems[j].size, lens)
+							require.Len(t, wcs, 2, "pieces of %d and %d bytes, lengths %v", mems[i].size,
+								mems[j].size, lens)
 							require.EqualValues(t, len(want)+head, wcs[0].Length)
 							require.Equal(t, want, b.buf[head:head+len(want)])
 							require.Equal(t, "behind", string(b.buf[8192+head:8192+head+6]))
@@ -71,7 +74,8 @@ func TestManyPieces(t *testing.T) {
 					if typ != ci.RC {
 						continue
 					}
-					b.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: b.sge(0, 8192), Remote: regions[i].Remote(0)})
+					b.send(ci.SendWR{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: b.sge(0, 8192),
+						Remote: regions[i].Remote(0)})
 					require.Equal(t, ci.WCSuccess, b.onlyWC().Status)
 					require.Equal(t, mems[i].b, b.buf[:8192])
 				}

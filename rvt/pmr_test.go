@@ -36,32 +36,50 @@ func TestRegisterPMR(t *testing.T) {
 		off  int // of the first byte in b
 	}{
 		{"all", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, IOVA: 0x10000}, 0, 0x10000, 0},
-		{"offset", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 17, Length: all - 17, IOVA: 0x10011}, 0, 0x10011, 17},
-		{"another offset than wanted", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 17, Length: 99, IOVA: 0x10022}, 0, 0x10011, 17},
+		{"offset", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 17, Length: all - 17, IOVA: 0x10011},
+			0, 0x10011, 17},
+		{"another offset than wanted", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 17, Length: 99,
+			IOVA: 0x10022}, 0, 0x10011, 17},
 		{"one byte", ci.PMRCreate{Ranges: ranges[:1], PageSize: 4096, Offset: 4095, Length: 1}, 0, 4095, 4095},
-		{"zero based", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 5, Length: 99, IOVA: 0x10005, Access: ci.ZeroBased}, 0, 0, 5},
-		{"ranges behind are not looked at", ci.PMRCreate{Ranges: []ci.DMARange{ranges[0], far}, PageSize: 4096, Length: 9}, 0, 0, 0},
+		{"zero based", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 5, Length: 99, IOVA: 0x10005,
+			Access: ci.ZeroBased}, 0, 0, 5},
+		{"ranges behind are not looked at", ci.PMRCreate{Ranges: []ci.DMARange{ranges[0], far}, PageSize: 4096,
+			Length: 9}, 0, 0, 0},
 
 		{"no ranges", ci.PMRCreate{PageSize: 4096, Length: 1}, ci.InvalidParameter, 0, 0},
 		{"empty", ci.PMRCreate{Ranges: ranges, PageSize: 4096}, ci.InvalidParameter, 0, 0},
 		{"page size 0", ci.PMRCreate{Ranges: ranges, Length: all}, ci.InvalidParameter, 0, 0},
 		{"page size unknown", ci.PMRCreate{Ranges: ranges, PageSize: 8192, Length: all}, ci.InvalidParameter, 0, 0},
 		{"page size too long", ci.PMRCreate{Ranges: ranges, PageSize: 1 << 21, Length: all}, ci.InvalidParameter, 0, 0},
-		{"start off bounds", ci.PMRCreate{Ranges: runs(ranges[0].Addr+8, 4096), PageSize: 4096, Length: 8}, ci.InvalidParameter, 0, 0},
-		{"size off bounds", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 4095), PageSize: 4096, Length: 8}, ci.InvalidParameter, 0, 0},
-		{"empty range", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 0), PageSize: 4096, Length: 8}, ci.InvalidParameter, 0, 0},
+		{"start off bounds", ci.PMRCreate{Ranges: runs(ranges[0].Addr+8, 4096), PageSize: 4096, Length: 8},
+			ci.InvalidParameter, 0, 0},
+		{"size off bounds", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 4095), PageSize: 4096, Length: 8},
+			ci.InvalidParameter, 0, 0},
+		{"empty range", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 0), PageSize: 4096, Length: 8},
+			ci.InvalidParameter, 0, 0},
 		{"not mapped", ci.PMRCreate{Ranges: []ci.DMARange{far}, PageSize: 4096, Length: 8}, ci.InvalidParameter, 0, 0},
-		{"a virtual address", ci.PMRCreate{Ranges: runs(ci.Bytes(b).Addr()&^4095, 4096), PageSize: 4096, Length: 8}, ci.InvalidParameter, 0, 0},
-		{"range runs out of the mapping", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 1<<20), PageSize: 4096, Length: all}, ci.InvalidParameter, 0, 0},
-		{"behind the storage", ci.PMRCreate{Ranges: []ci.DMARange{last}, PageSize: 4096, Length: last.Size}, ci.InvalidParameter, 0, 0},
-		{"one too long", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 1, Length: all}, ci.InvalidParameter, 0, 0},
-		{"offset behind the first range", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: ranges[0].Size, Length: 1}, ci.InvalidParameter, 0, 0},
-		{"length wraps", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 2, Length: math.MaxUint64}, ci.InvalidParameter, 0, 0},
-		{"ranges wrap", ci.PMRCreate{Ranges: runs(math.MaxUint64&^4095, 8192), PageSize: 4096, Length: 1}, ci.InvalidParameter, 0, 0},
-		{"sizes wrap", ci.PMRCreate{Ranges: runs(0, 1<<63, 0, 1<<63), PageSize: 4096, Length: 1}, ci.InvalidParameter, 0, 0},
-		{"addresses wrap", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, IOVA: math.MaxUint64 &^ 4095}, ci.InvalidParameter, 0, 0},
-		{"rights", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, Access: ci.RemoteWrite}, ci.InvalidPermission, 0, 0},
-		{"unknown right", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, Access: 1 << 12}, ci.InvalidParameter, 0, 0},
+		{"a virtual address", ci.PMRCreate{Ranges: runs(ci.Bytes(b).Addr()&^4095, 4096), PageSize: 4096, Length: 8},
+			ci.InvalidParameter, 0, 0},
+		{"range runs out of the mapping", ci.PMRCreate{Ranges: runs(ranges[0].Addr, 1<<20), PageSize: 4096,
+			Length: all}, ci.InvalidParameter, 0, 0},
+		{"behind the storage", ci.PMRCreate{Ranges: []ci.DMARange{last}, PageSize: 4096, Length: last.Size},
+			ci.InvalidParameter, 0, 0},
+		{"one too long", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 1, Length: all},
+			ci.InvalidParameter, 0, 0},
+		{"offset behind the first range", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: ranges[0].Size,
+			Length: 1}, ci.InvalidParameter, 0, 0},
+		{"length wraps", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Offset: 2, Length: math.MaxUint64},
+			ci.InvalidParameter, 0, 0},
+		{"ranges wrap", ci.PMRCreate{Ranges: runs(math.MaxUint64&^4095, 8192), PageSize: 4096, Length: 1},
+			ci.InvalidParameter, 0, 0},
+		{"sizes wrap", ci.PMRCreate{Ranges: runs(0, 1<<63, 0, 1<<63), PageSize: 4096, Length: 1},
+			ci.InvalidParameter, 0, 0},
+		{"addresses wrap", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, IOVA: math.MaxUint64 &^ 4095},
+			ci.InvalidParameter, 0, 0},
+		{"rights", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, Access: ci.RemoteWrite},
+			ci.InvalidPermission, 0, 0},
+		{"unknown right", ci.PMRCreate{Ranges: ranges, PageSize: 4096, Length: all, Access: 1 << 12},
+			ci.InvalidParameter, 0, 0},
 	} {
 		m, err := r.pd.RegisterPMR(c.c)
 		if c.want != 0 {
@@ -104,7 +122,8 @@ func TestRegisterPMR(t *testing.T) {
 			memPattern(p.b, 9)
 		}
 		d := r.mapDMA(mem)
-		m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 4096, Offset: 3, Length: mem.Len() - 3, IOVA: 3})
+		m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: 4096, Offset: 3,
+			Length: mem.Len() - 3, IOVA: 3})
 		require.NoError(t, err)
 		got := make([]byte, mem.Len()-3)
 		require.NoError(t, r.at(&h, r.pd, m.Region(), 0, uint32(len(got))).read(got))
@@ -121,7 +140,8 @@ func TestPMRPageSizes(t *testing.T) {
 	for _, page := range r.h.attr.PageSizes {
 		for _, pages := range []uint64{1, 2, 3} {
 			d := r.mapDMA(ci.Bytes(make([]byte, page*pages)))
-			m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: slices.Clone(d.Ranges()), PageSize: page, Length: page * pages})
+			m, err := r.pd.RegisterPMR(ci.PMRCreate{Ranges: slices.Clone(d.Ranges()), PageSize: page,
+				Length: page * pages})
 			require.NoError(t, err, "%d pages of %d", pages, page)
 			g := m.Region()
 			require.True(t, r.localOK(r.pd, g.LKey, g.Addr, uint32(page*pages), false))

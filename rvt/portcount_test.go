@@ -36,7 +36,8 @@ func TestWireBytes(t *testing.T) {
 					}
 					if legal {
 						tried++
-						require.Equal(t, want, p.wireBytes(), "%v %v of %d packets, start %t, end %t, immediate %t, invalidate %t", svc, op, n, start, end, imm, inv)
+						require.Equal(t, want, p.wireBytes(), "%v %v of %d packets, start %t, end %t, immediate %t, "+
+							"invalidate %t", svc, op, n, start, end, imm, inv)
 					}
 				}
 			}

@@ -21,11 +21,14 @@ var arrows = map[ci.QPType][]arrow{
 		{"Reset", "Init", "PKeyIndex Port Access", ""},
 		{"Init", "Init", "", "PKeyIndex Port Access"},
 		{"Init", "RTR", "Primary MTU DestNum RQPSN RespRes MinRNRTimer", "Alternate Access PKeyIndex"},
-		{"RTR", "RTS", "SQPSN AckTimeout RetryCount RNRRetry InitDepth", "CurrentState Alternate Access MinRNRTimer APM"},
+		{"RTR", "RTS", "SQPSN AckTimeout RetryCount RNRRetry InitDepth",
+			"CurrentState Alternate Access MinRNRTimer APM"},
 		{"RTS", "RTS", "", "CurrentState Access Alternate APM MinRNRTimer"},
 		{"RTS", "SQD", "", "SQDEvent"},
-		{"SQD", "SQD", "", "Access PKeyIndex Port Primary AckTimeout RetryCount RNRRetry MinRNRTimer InitDepth RespRes Alternate APM"},
-		{"SQD", "RTS", "", "CurrentState Access PKeyIndex Port Primary AckTimeout RetryCount RNRRetry MinRNRTimer InitDepth RespRes Alternate APM"},
+		{"SQD", "SQD", "", "Access PKeyIndex Port Primary AckTimeout RetryCount RNRRetry MinRNRTimer InitDepth " +
+			"RespRes Alternate APM"},
+		{"SQD", "RTS", "", "CurrentState Access PKeyIndex Port Primary AckTimeout RetryCount RNRRetry MinRNRTimer " +
+			"InitDepth RespRes Alternate APM"},
 	},
 	ci.UC: {
 		{"Reset", "Init", "PKeyIndex Port Access", ""},
@@ -80,41 +83,66 @@ func code(t *rapid.T, label string, lo, hi int) uint8 {
 
 var modelFields = []field{
 	{"CurrentState", ci.QPFieldCurrentState, nil, nil, ci.InvalidQPState, func(d, s *ci.QPAttr) {}},
-	{"SQDEvent", ci.QPFieldSQDEvent, func(t *rapid.T, a *ci.QPAttr) { a.SQDEvent = rapid.Bool().Draw(t, "SQDEvent") }, nil, 0, func(d, s *ci.QPAttr) {}},
+	{"SQDEvent", ci.QPFieldSQDEvent, func(t *rapid.T, a *ci.QPAttr) { a.SQDEvent = rapid.Bool().Draw(t, "SQDEvent") },
+		nil, 0, func(d, s *ci.QPAttr) {}},
 	{"Access", ci.QPFieldAccess, func(t *rapid.T, a *ci.QPAttr) { a.Access = ci.Access(code(t, "Access", 0, 31)) },
-		func(t *rapid.T, a *ci.QPAttr) { a.Access = 1 << 20 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.Access = s.Access }},
-	{"PKeyIndex", ci.QPFieldPKeyIndex, func(t *rapid.T, a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(code(t, "PKeyIndex", 0, 1)) },
-		func(t *rapid.T, a *ci.QPAttr) { a.Primary.PKeyIndex = 2 }, ci.InvalidPKey, func(d, s *ci.QPAttr) { d.Primary.PKeyIndex = s.Primary.PKeyIndex }},
-	{"Port", ci.QPFieldPort, func(t *rapid.T, a *ci.QPAttr) { a.Port = 1 }, func(t *rapid.T, a *ci.QPAttr) { a.Port = code(t, "Port", 0, 1) * 2 },
+		func(t *rapid.T, a *ci.QPAttr) { a.Access = 1 << 20 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.Access = s.Access }},
+	{"PKeyIndex", ci.QPFieldPKeyIndex,
+		func(t *rapid.T, a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(code(t, "PKeyIndex", 0, 1)) },
+		func(t *rapid.T, a *ci.QPAttr) { a.Primary.PKeyIndex = 2 }, ci.InvalidPKey,
+		func(d, s *ci.QPAttr) { d.Primary.PKeyIndex = s.Primary.PKeyIndex }},
+	{"Port", ci.QPFieldPort, func(t *rapid.T, a *ci.QPAttr) { a.Port = 1 },
+		func(t *rapid.T, a *ci.QPAttr) { a.Port = code(t, "Port", 0, 1) * 2 },
 		ci.InvalidPort, func(d, s *ci.QPAttr) { d.Port = s.Port }},
-	{"QKey", ci.QPFieldQKey, func(t *rapid.T, a *ci.QPAttr) { a.QKey = ci.QKey(rapid.Uint32().Draw(t, "QKey")) }, nil, 0, func(d, s *ci.QPAttr) { d.QKey = s.QKey }},
+	{"QKey", ci.QPFieldQKey, func(t *rapid.T, a *ci.QPAttr) { a.QKey = ci.QKey(rapid.Uint32().Draw(t, "QKey")) }, nil,
+		0, func(d, s *ci.QPAttr) { d.QKey = s.QKey }},
 	{"Primary", ci.QPFieldPrimary, func(t *rapid.T, a *ci.QPAttr) {
-		a.Primary.AV = ci.AVAttr{Port: code(t, "AV.Port", 0, 1), DLID: ci.LID(code(t, "DLID", 1, 9)), SL: ci.SL(code(t, "SL", 0, 15))}
-	}, func(t *rapid.T, a *ci.QPAttr) { a.Primary.AV = ci.AVAttr{} }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.Primary.AV = s.Primary.AV }},
+		a.Primary.AV = ci.AVAttr{Port: code(t, "AV.Port", 0, 1), DLID: ci.LID(code(t, "DLID", 1, 9)),
+			SL: ci.SL(code(t, "SL", 0, 15))}
+	}, func(t *rapid.T, a *ci.QPAttr) { a.Primary.AV = ci.AVAttr{} }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.Primary.AV = s.Primary.AV }},
 	{"MTU", ci.QPFieldMTU, func(t *rapid.T, a *ci.QPAttr) { a.MTU = ci.MTU(code(t, "MTU", 1, 4)) },
-		func(t *rapid.T, a *ci.QPAttr) { a.MTU = draw(t, "MTU", rapid.SampledFrom([]ci.MTU{0, 5, 6, 255})) }, ci.InvalidParameter,
+		func(t *rapid.T, a *ci.QPAttr) { a.MTU = draw(t, "MTU", rapid.SampledFrom([]ci.MTU{0, 5, 6, 255})) },
+		ci.InvalidParameter,
 		func(d, s *ci.QPAttr) { d.MTU = s.MTU }},
-	{"AckTimeout", ci.QPFieldAckTimeout, func(t *rapid.T, a *ci.QPAttr) { a.Primary.AckTimeout = ci.TimeExp(code(t, "AckTimeout", 0, 31)) },
-		func(t *rapid.T, a *ci.QPAttr) { a.Primary.AckTimeout = 32 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.Primary.AckTimeout = s.Primary.AckTimeout }},
+	{"AckTimeout", ci.QPFieldAckTimeout,
+		func(t *rapid.T, a *ci.QPAttr) { a.Primary.AckTimeout = ci.TimeExp(code(t, "AckTimeout", 0, 31)) },
+		func(t *rapid.T, a *ci.QPAttr) { a.Primary.AckTimeout = 32 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.Primary.AckTimeout = s.Primary.AckTimeout }},
 	{"RetryCount", ci.QPFieldRetryCount, func(t *rapid.T, a *ci.QPAttr) { a.RetryCount = code(t, "RetryCount", 0, 7) },
-		func(t *rapid.T, a *ci.QPAttr) { a.RetryCount = 8 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.RetryCount = s.RetryCount }},
+		func(t *rapid.T, a *ci.QPAttr) { a.RetryCount = 8 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.RetryCount = s.RetryCount }},
 	{"RNRRetry", ci.QPFieldRNRRetry, func(t *rapid.T, a *ci.QPAttr) { a.RNRRetry = code(t, "RNRRetry", 0, 7) },
-		func(t *rapid.T, a *ci.QPAttr) { a.RNRRetry = 8 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.RNRRetry = s.RNRRetry }},
-	{"MinRNRTimer", ci.QPFieldMinRNRTimer, func(t *rapid.T, a *ci.QPAttr) { a.MinRNRTimer = code(t, "MinRNRTimer", 0, 31) },
-		func(t *rapid.T, a *ci.QPAttr) { a.MinRNRTimer = 32 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.MinRNRTimer = s.MinRNRTimer }},
-	{"RQPSN", ci.QPFieldRQPSN, func(t *rapid.T, a *ci.QPAttr) { a.RQPSN = ci.PSN(rapid.Uint32Range(0, 0xffffff).Draw(t, "RQPSN")) },
-		func(t *rapid.T, a *ci.QPAttr) { a.RQPSN = 1 << 24 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.RQPSN = s.RQPSN }},
-	{"SQPSN", ci.QPFieldSQPSN, func(t *rapid.T, a *ci.QPAttr) { a.SQPSN = ci.PSN(rapid.Uint32Range(0, 0xffffff).Draw(t, "SQPSN")) },
-		func(t *rapid.T, a *ci.QPAttr) { a.SQPSN = 1 << 24 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.SQPSN = s.SQPSN }},
+		func(t *rapid.T, a *ci.QPAttr) { a.RNRRetry = 8 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.RNRRetry = s.RNRRetry }},
+	{"MinRNRTimer", ci.QPFieldMinRNRTimer,
+		func(t *rapid.T, a *ci.QPAttr) { a.MinRNRTimer = code(t, "MinRNRTimer", 0, 31) },
+		func(t *rapid.T, a *ci.QPAttr) { a.MinRNRTimer = 32 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.MinRNRTimer = s.MinRNRTimer }},
+	{"RQPSN", ci.QPFieldRQPSN,
+		func(t *rapid.T, a *ci.QPAttr) { a.RQPSN = ci.PSN(rapid.Uint32Range(0, 0xffffff).Draw(t, "RQPSN")) },
+		func(t *rapid.T, a *ci.QPAttr) { a.RQPSN = 1 << 24 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.RQPSN = s.RQPSN }},
+	{"SQPSN", ci.QPFieldSQPSN,
+		func(t *rapid.T, a *ci.QPAttr) { a.SQPSN = ci.PSN(rapid.Uint32Range(0, 0xffffff).Draw(t, "SQPSN")) },
+		func(t *rapid.T, a *ci.QPAttr) { a.SQPSN = 1 << 24 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.SQPSN = s.SQPSN }},
 	{"InitDepth", ci.QPFieldInitDepth, func(t *rapid.T, a *ci.QPAttr) { a.InitDepth = code(t, "InitDepth", 0, 128) },
-		func(t *rapid.T, a *ci.QPAttr) { a.InitDepth = 129 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.InitDepth = s.InitDepth }},
+		func(t *rapid.T, a *ci.QPAttr) { a.InitDepth = 129 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.InitDepth = s.InitDepth }},
 	{"RespRes", ci.QPFieldRespRes, func(t *rapid.T, a *ci.QPAttr) { a.RespRes = code(t, "RespRes", 0, 128) },
-		func(t *rapid.T, a *ci.QPAttr) { a.RespRes = 129 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.RespRes = s.RespRes }},
-	{"DestNum", ci.QPFieldDestNum, func(t *rapid.T, a *ci.QPAttr) { a.DestNum = ci.QPN(rapid.Uint32Range(0, 0xffffff).Draw(t, "DestNum")) },
-		func(t *rapid.T, a *ci.QPAttr) { a.DestNum = 1 << 24 }, ci.InvalidParameter, func(d, s *ci.QPAttr) { d.DestNum = s.DestNum }},
+		func(t *rapid.T, a *ci.QPAttr) { a.RespRes = 129 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.RespRes = s.RespRes }},
+	{"DestNum", ci.QPFieldDestNum,
+		func(t *rapid.T, a *ci.QPAttr) { a.DestNum = ci.QPN(rapid.Uint32Range(0, 0xffffff).Draw(t, "DestNum")) },
+		func(t *rapid.T, a *ci.QPAttr) { a.DestNum = 1 << 24 }, ci.InvalidParameter,
+		func(d, s *ci.QPAttr) { d.DestNum = s.DestNum }},
 	{"Alternate", ci.QPFieldAlternate, func(t *rapid.T, a *ci.QPAttr) {
-		a.Alternate = ci.Path{AV: ci.AVAttr{Port: 1, DLID: 3}, PKeyIndex: uint16(code(t, "alternate P_Key", 0, 1)), AckTimeout: ci.TimeExp(code(t, "alternate timeout", 0, 31))}
-	}, func(t *rapid.T, a *ci.QPAttr) { a.Alternate = ci.Path{AV: ci.AVAttr{Port: 1, DLID: 3}, AckTimeout: 32} }, ci.InvalidParameter,
+		a.Alternate = ci.Path{AV: ci.AVAttr{Port: 1, DLID: 3}, PKeyIndex: uint16(code(t, "alternate P_Key", 0, 1)),
+			AckTimeout: ci.TimeExp(code(t, "alternate timeout", 0, 31))}
+	}, func(t *rapid.T, a *ci.QPAttr) { a.Alternate = ci.Path{AV: ci.AVAttr{Port: 1, DLID: 3}, AckTimeout: 32} },
+		ci.InvalidParameter,
 		func(d, s *ci.QPAttr) { d.Alternate = s.Alternate }},
 	{"APM", ci.QPFieldAPM, func(t *rapid.T, a *ci.QPAttr) { a.APM = ci.APMRearm },
 		func(t *rapid.T, a *ci.QPAttr) {
@@ -137,12 +165,14 @@ func names(list string) (f ci.QPField) {
 // TestModifyModel makes random Modifies, and holds each against the table: its status, the attributes after it, and
 // that nothing has changed where it failed.
 func TestModifyModel(t *testing.T) {
-	states := []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQDraining, ci.QPSQError, ci.QPError, 77}
+	states := []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQDraining,
+		ci.QPSQError, ci.QPError, 77}
 	for _, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD, ci.QP1} {
 		t.Run(typ.String(), func(t *testing.T) {
 			s := newSide(t, &wireLink{mtu: ci.MTU2048}, 0xa, newClock(), ci.RC, nil)
 			av := s.av(1)
-			made := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}}
+			made := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
+				SendSGE: 1, RecvSGE: 1}}
 			reached := map[ci.QPState]bool{}
 			rapid.Check(t, func(t *rapid.T) {
 				var qp ci.QP
@@ -221,7 +251,8 @@ func breakSend(t *rapid.T, s *side, av ci.AV, qp ci.QP, typ ci.QPType) {
 }
 
 // drawModify makes a Modify of a QP, and says what must come of it. Most are almost right.
-func drawModify(t *rapid.T, typ ci.QPType, q *ci.QPAttr, states []ci.QPState, alternate bool) (set ci.QPField, a ci.QPAttr, want ci.Status) {
+func drawModify(t *rapid.T, typ ci.QPType, q *ci.QPAttr, states []ci.QPState, alternate bool) (set ci.QPField,
+	a ci.QPAttr, want ci.Status) {
 	var onward []arrow
 	for _, x := range arrows[typ] {
 		if x.from == q.State.String() {
@@ -298,7 +329,8 @@ func drawModify(t *rapid.T, typ ci.QPType, q *ci.QPAttr, states []ci.QPState, al
 func checkModified(t *rapid.T, set ci.QPField, before, a, after *ci.QPAttr) {
 	want := *before
 	if set&ci.QPFieldState != 0 && a.State == ci.QPReset {
-		want = ci.QPAttr{QPCaps: before.QPCaps, Type: before.Type, Flags: before.Flags, Num: before.Num, Port: before.Port, APM: ci.APMMigrated,
+		want = ci.QPAttr{QPCaps: before.QPCaps, Type: before.Type, Flags: before.Flags, Num: before.Num,
+			Port: before.Port, APM: ci.APMMigrated,
 			PD: before.PD, SendCQ: before.SendCQ, RecvCQ: before.RecvCQ}
 	}
 	for _, f := range modelFields {
@@ -411,10 +443,13 @@ func TestSQDrain(t *testing.T) {
 			a.send(ci.SendWR{ID: uint64(i), Flags: ci.SendSignaled, SGL: a.sge(0, 4096)})
 		}
 		require.Len(t, r.take(), 2, "the window is full")
-		require.NoError(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: wanted}))
+		require.NoError(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldSQDEvent,
+			ci.QPAttr{State: ci.QPSQD, SQDEvent: wanted}))
 		require.Equal(t, ci.QPSQDraining, a.state())
-		require.ErrorIs(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldInitDepth, ci.QPAttr{State: ci.QPRTS}), ci.InvalidQPState)
-		require.ErrorIs(t, a.qp.Modify(ci.QPFieldPrimary, ci.QPAttr{Primary: ci.Path{AV: ci.AVAttr{DLID: 1}}}), ci.InvalidQPState)
+		require.ErrorIs(t, a.qp.Modify(ci.QPFieldState|ci.QPFieldInitDepth, ci.QPAttr{State: ci.QPRTS}),
+			ci.InvalidQPState)
+		require.ErrorIs(t, a.qp.Modify(ci.QPFieldPrimary, ci.QPAttr{Primary: ci.Path{AV: ci.AVAttr{DLID: 1}}}),
+			ci.InvalidQPState)
 		a.wantEvent(0)
 		r.say(ack(1))
 		require.Len(t, r.take(), 2, "the rest of what had started")

@@ -75,9 +75,13 @@ func newSharedPort(t *testing.T, hints Hints, rings Rings, typ ci.QPType, depth 
 	m := &meter{linkPort: l.port()}
 	m.rx = m
 	x := &sharedPort{m: m, clock: newClock()}
-	x.side = newSideOn(t, []*linkPort{l.port()}, 0xa, x.clock, rings, typ, func(c *ci.QPCreate) { c.SendDepth, c.RecvDepth = depth, depth })
+	x.side = newSideOn(t, []*linkPort{l.port()}, 0xa, x.clock, rings, typ, func(c *ci.QPCreate) {
+		c.SendDepth,
+			c.RecvDepth = depth, depth
+	})
 	var err error
-	x.other, err = x.pd.CreateQP(ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8, SendSGE: 1, RecvSGE: 1}})
+	x.other, err = x.pd.CreateQP(ci.QPCreate{SendCQ: x.cq, RecvCQ: x.cq, QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: 8,
+		SendSGE: 1, RecvSGE: 1}})
 	require.NoError(t, err)
 	x.big, err = x.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, bigSize)), Access: allRemote})
 	require.NoError(t, err)
@@ -103,7 +107,8 @@ func (x *sharedPort) deliver(to ci.QP, pkts ...Packet) {
 // readRequest is a packet of 60 bytes that asks for n.
 func (x *sharedPort) readRequest(psn ci.PSN, n uint32) Packet {
 	r := x.big.Region()
-	return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psn, VA: r.Remote(0).Addr, RKey: r.RKey, DMALen: n}
+	return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psn, VA: r.Remote(0).Addr,
+		RKey: r.RKey, DMALen: n}
 }
 
 // oneQuantum holds what the busy QP has sent in one turn against the quantum.
@@ -174,8 +179,10 @@ func loads() []load {
 	nops := &longRing{work: Work{Op: ci.OpNop}}
 	const all = bigSize / 4096
 	return []load{
-		{"READ of 256 MiB", ci.RC, lossless, plainRings{}, 16, func(x *sharedPort) { x.deliver(x.qp, x.readRequest(psn0, bigSize)) }, all, bigSize},
-		{"READ of 256 MiB, single packets", ci.RC, Hints{}, plainRings{}, 16, func(x *sharedPort) { x.deliver(x.qp, x.readRequest(psn0, bigSize)) }, all, bigSize},
+		{"READ of 256 MiB", ci.RC, lossless, plainRings{}, 16,
+			func(x *sharedPort) { x.deliver(x.qp, x.readRequest(psn0, bigSize)) }, all, bigSize},
+		{"READ of 256 MiB, single packets", ci.RC, Hints{}, plainRings{}, 16,
+			func(x *sharedPort) { x.deliver(x.qp, x.readRequest(psn0, bigSize)) }, all, bigSize},
 		{"four READs", ci.RC, lossless, plainRings{}, 16, func(x *sharedPort) {
 			for i := range 4 {
 				x.deliver(x.qp, x.readRequest(psnAdd(psn0, uint32(i)*all/4), bigSize/4))
@@ -192,8 +199,10 @@ func loads() []load {
 				return ci.SendWR{SGL: x.sge(0, 64), To: ci.Dest{AV: av, QPN: busyPeer, QKey: 0x1234}}
 			})(x)
 		}, 4000, 4000 * 64},
-		{"a ring that its producer keeps filling", ci.RC, lossless, longRings{ring: ring}, 64, func(x *sharedPort) { x.qp.(*QP).kick() }, 0, 0},
-		{"the same with local operations", ci.RC, lossless, longRings{ring: nops}, 64, func(x *sharedPort) { x.qp.(*QP).kick() }, 0, 0},
+		{"a ring that its producer keeps filling", ci.RC, lossless, longRings{ring: ring}, 64,
+			func(x *sharedPort) { x.qp.(*QP).kick() }, 0, 0},
+		{"the same with local operations", ci.RC, lossless, longRings{ring: nops}, 64,
+			func(x *sharedPort) { x.qp.(*QP).kick() }, 0, 0},
 	}
 }
 
@@ -215,7 +224,8 @@ func TestQuantum(t *testing.T) {
 			require.Len(t, list, 1, "the other QP's SEND leaves before anything else of the busy one")
 			require.Equal(t, otherPeer, list[0].dest)
 			x.recvOther()
-			x.deliver(x.other, Packet{Op: wire.OpSend, Start: true, End: true, Ack: true, PSN: psn0, Len: 1, Payload: [][]byte{{1}}})
+			x.deliver(x.other, Packet{Op: wire.OpSend, Start: true, End: true, Ack: true, PSN: psn0, Len: 1,
+				Payload: [][]byte{{1}}})
 			list = x.m.take()
 			require.Len(t, list, 1, "so does its acknowledgement")
 			require.Equal(t, wire.OpAcknowledge, list[0].op)
@@ -405,7 +415,8 @@ func TestFatalNakBehindAnswers(t *testing.T) {
 	bad.RKey ^= 1
 	x.deliver(x.qp, x.readRequest(psn0, bigSize), bad)
 	require.Equal(t, ci.QPRTS, x.state())
-	x.deliver(x.qp, Packet{Op: wire.OpSend, Start: true, End: true, Ack: true, PSN: psnAdd(bad.PSN, 1), Len: 1, Payload: [][]byte{{1}}})
+	x.deliver(x.qp, Packet{Op: wire.OpSend, Start: true, End: true, Ack: true, PSN: psnAdd(bad.PSN, 1), Len: 1,
+		Payload: [][]byte{{1}}})
 	require.Equal(t, ci.EventWQAccessError, (<-x.events).Type)
 	for x.state() == ci.QPRTS {
 		require.True(t, x.clock.Step())
@@ -421,7 +432,8 @@ func TestFatalNakBehindAnswers(t *testing.T) {
 // TestBurstOfUC: on a link without flow control, a UC message leaves in bursts of the window.
 func TestBurstOfUC(t *testing.T) {
 	const window, packets = 64 << 10, 12
-	for _, h := range []Hints{{MaxTrain: 16 << 10, Window: window}, {MaxTrain: 16 << 10, Window: window, Packets: packets}} {
+	for _, h := range []Hints{{MaxTrain: 16 << 10, Window: window}, {MaxTrain: 16 << 10, Window: window,
+		Packets: packets}} {
 		x := newSharedPort(t, h, plainRings{}, ci.UC, 16)
 		x.send(ci.SendWR{ID: 1, Flags: ci.SendSignaled, Op: ci.OpWrite, SGL: []ci.SGE{x.big.Region().SGE(0, 1<<20)}})
 		start, total := x.clock.Now(), 0
@@ -451,7 +463,8 @@ func TestQuantumOfInbox(t *testing.T) {
 	const n = 600
 	r := x.mr.Region()
 	for i := range n {
-		p := Packet{Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: psnAdd(psn0, uint32(i)), VA: r.Remote(0).Addr, RKey: r.RKey, DMALen: 1,
+		p := Packet{Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: psnAdd(psn0, uint32(i)),
+			VA: r.Remote(0).Addr, RKey: r.RKey, DMALen: 1,
 			Len: 1, Payload: [][]byte{{byte(i)}}}
 		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: x.m.lid}, 1
 		receiverOf(x.hca, 0).Deliver([]Packet{p}, false, false)

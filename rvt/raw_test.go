@@ -84,7 +84,8 @@ const psn0 = ci.PSN(0xfffff0) // where the rig's QPs begin
 func psnAt(k int) ci.PSN { return psnAdd(psn0, uint32(k)) }
 
 func ack(k int) Packet {
-	return Packet{Op: wire.OpAcknowledge, Start: true, End: true, PSN: psnAt(k), Syndrome: wire.ACK(wire.CreditsInvalid)}
+	return Packet{Op: wire.OpAcknowledge, Start: true, End: true, PSN: psnAt(k),
+		Syndrome: wire.ACK(wire.CreditsInvalid)}
 }
 
 func nak(k int, s wire.Syndrome) Packet {

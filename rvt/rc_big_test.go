@@ -60,7 +60,8 @@ func (s *side) hollow(h *hollow) ci.Region {
 // lists that fill the copying buffer to the brim.
 func TestCopiedMemory(t *testing.T) {
 	for _, k := range linkKinds {
-		for _, cuts := range [][]uint32{{1 << 20}, {1 << 16, 1 << 16, 1 << 19}, {40 << 10, 40 << 10, 1, 100}, {1, 1 << 16, 1 << 16}} {
+		for _, cuts := range [][]uint32{{1 << 20}, {1 << 16, 1 << 16, 1 << 19}, {40 << 10, 40 << 10, 1, 100},
+			{1, 1 << 16, 1 << 16}} {
 			t.Run(fmt.Sprint(k.name, cuts), func(t *testing.T) {
 				a, b := pair(t, &wireLink{hints: k.hints}, ci.RC)
 				from, to := &hollow{size: 1 << 20}, &hollow{size: 1 << 20}
@@ -72,7 +73,8 @@ func TestCopiedMemory(t *testing.T) {
 					n += uint64(c)
 				}
 				b.recv(ci.RecvWR{SGL: []ci.SGE{rb.SGE(0, 1<<20)}})
-				a.send(ci.SendWR{ID: 1, SGL: sgl, Flags: ci.SendSignaled}, ci.SendWR{ID: 2, Op: ci.OpWrite, SGL: sgl, Remote: rb.Remote(0), Flags: ci.SendSignaled})
+				a.send(ci.SendWR{ID: 1, SGL: sgl, Flags: ci.SendSignaled}, ci.SendWR{ID: 2, Op: ci.OpWrite, SGL: sgl,
+					Remote: rb.Remote(0), Flags: ci.SendSignaled})
 				for _, wc := range a.poll() {
 					require.Equal(t, ci.WCSuccess, wc.Status)
 				}
@@ -130,8 +132,10 @@ func TestLongestMessages(t *testing.T) {
 					ha, hb := &hollow{size: long, direct: chunk}, &hollow{size: long, direct: chunk}
 					ra, rb := a.hollow(ha), b.hollow(hb)
 					b.recv(ci.RecvWR{ID: 5, SGL: []ci.SGE{rb.SGE(0, long)}})
-					a.send(ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: []ci.SGE{ra.SGE(0, size)}, Remote: rb.Remote(0)},
-						ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: b.mr.Region().Remote(0)})
+					a.send(ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: []ci.SGE{ra.SGE(0, size)},
+						Remote: rb.Remote(0)},
+						ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8),
+							Remote: b.mr.Region().Remote(0)})
 					var wcs []ci.WC
 					a.qp.(*QP).port.Port.(*linkPort).link.sim.run(t, 10*time.Second, func() bool {
 						wcs = append(wcs, a.poll()...)
@@ -193,11 +197,13 @@ func TestReadOfManyRequests(t *testing.T) {
 				}
 			}
 		}}
-		a, b := simPair(t, &wireLink{hints: Hints{MaxTrain: 1024, Window: 16 << 10}, sim: s}, ci.RC, func(q *ci.QPAttr) { q.MTU = ci.MTU256 })
+		a, b := simPair(t, &wireLink{hints: Hints{MaxTrain: 1024, Window: 16 << 10}, sim: s}, ci.RC,
+			func(q *ci.QPAttr) { q.MTU = ci.MTU256 })
 		for i := range b.buf[:90001] {
 			b.buf[i] = byte(i * 31 >> 3)
 		}
-		a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 90001), Remote: b.mr.Region().Remote(0)})
+		a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 90001),
+			Remote: b.mr.Region().Remote(0)})
 		var wcs []ci.WC
 		s.run(t, time.Minute, func() bool { wcs = append(wcs, a.poll()...); return len(wcs) > 0 })
 		require.Equal(t, ci.WCSuccess, wcs[0].Status)

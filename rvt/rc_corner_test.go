@@ -20,7 +20,8 @@ func train(op wire.Op, k, n int, start, end bool, fill byte) Packet {
 	if end {
 		b = b[:len(b)-24]
 	}
-	return Packet{Op: op, Start: start, End: end, Ack: end, PSN: psnAt(k), N: uint32(n), Payload: [][]byte{b[:100], b[100:]}}
+	return Packet{Op: op, Start: start, End: end, Ack: end, PSN: psnAt(k), N: uint32(n),
+		Payload: [][]byte{b[:100], b[100:]}}
 }
 
 // TestPartlyOldTrain: of a train whose beginning has been executed, the rest is.
@@ -105,7 +106,8 @@ func TestWriteImmediateWithoutReceive(t *testing.T) {
 		last.HasImm, last.Imm = true, 5
 		r.say(last)
 		require.Equal(t, psnAt(2), r.one().PSN)
-		require.Equal(t, ci.WC{ID: 6, Op: ci.WCRecvWrite, Length: 3*1024 - 24, QPN: a.qp.Num(), Flags: ci.WCImmediate, Imm: 5}, a.onlyWC())
+		require.Equal(t, ci.WC{ID: 6, Op: ci.WCRecvWrite, Length: 3*1024 - 24, QPN: a.qp.Num(), Flags: ci.WCImmediate,
+			Imm: 5}, a.onlyWC())
 		require.Equal(t, byte(3), a.buf[2048])
 	}
 }
@@ -173,7 +175,8 @@ func TestInbox(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	q := a.qp.(*QP)
 	deliver := func(p Packet) {
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N, p.MTU = wire.RC, q.num, 0xffff, true, Addr{LID: r.lid}, 1, 1024
+		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N, p.MTU = wire.RC, q.num, 0xffff, true,
+			Addr{LID: r.lid}, 1, 1024
 		p.Len = uint32(len(p.Payload[0]))
 		receiverOf(a.hca, 0).Deliver([]Packet{p}, false, false)
 	}
@@ -260,8 +263,9 @@ func TestLocalOps(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Destroy()) })
 	key := mr.Region().LKey&^0xff | 0x77
-	reg := ci.SendWR{ID: 1, Op: ci.OpFastReg, Flags: ci.SendSignaled, Ext: &ci.SendExt{FastReg: ci.FastReg{MR: mr, Pages: []uint64{d.Ranges()[0].Addr},
-		PageShift: 12, Length: 4096, IOVA: 0x10000, Key: key, Access: ci.LocalWrite | ci.RemoteWrite}}}
+	reg := ci.SendWR{ID: 1, Op: ci.OpFastReg, Flags: ci.SendSignaled,
+		Ext: &ci.SendExt{FastReg: ci.FastReg{MR: mr, Pages: []uint64{d.Ranges()[0].Addr},
+			PageShift: 12, Length: 4096, IOVA: 0x10000, Key: key, Access: ci.LocalWrite | ci.RemoteWrite}}}
 	sge := []ci.SGE{{Addr: 0x10000, Length: 100, LKey: key}}
 	sg := ci.SendSignaled
 	a.send(reg,
@@ -276,7 +280,8 @@ func TestLocalOps(t *testing.T) {
 	wcs := a.poll()
 	require.Len(t, wcs, 3)
 	for i, wc := range wcs {
-		require.Equal(t, ci.WC{ID: uint64(i + 2), Op: []ci.WCOp{ci.WCSend, ci.WCNop, ci.WCLocalInv}[i], QPN: a.qp.Num(), Length: []uint32{100, 0, 0}[i]}, wc)
+		require.Equal(t, ci.WC{ID: uint64(i + 2), Op: []ci.WCOp{ci.WCSend, ci.WCNop, ci.WCLocalInv}[i], QPN: a.qp.Num(),
+			Length: []uint32{100, 0, 0}[i]}, wc)
 	}
 	require.Len(t, r.take(), 1)
 	r.say(ack(1))
@@ -290,7 +295,8 @@ func TestLocalOps(t *testing.T) {
 	p := sendPkt(0, "")
 	p.HasInv, p.Inv = true, key+1
 	r.say(p)
-	require.Equal(t, ci.WC{ID: 8, Op: ci.WCRecv, QPN: a.qp.Num(), Flags: ci.WCInvalidated, Imm: uint32(key + 1)}, a.onlyWC())
+	require.Equal(t, ci.WC{ID: 8, Op: ci.WCRecv, QPN: a.qp.Num(), Flags: ci.WCInvalidated, Imm: uint32(key + 1)},
+		a.onlyWC())
 	sge[0].LKey = key + 1
 	a.send(ci.SendWR{ID: 9, SGL: sge})
 	require.Equal(t, ci.WCLocalProtErr, a.onlyWC().Status)
@@ -298,7 +304,8 @@ func TestLocalOps(t *testing.T) {
 
 // TestMessageSequence: packets of a message that do not follow from each other are refused (IBTA volume 1, 9.7.4.1.4).
 func TestMessageSequence(t *testing.T) {
-	first, middle, last := train(wire.OpSend, 0, 1, true, false, 1), train(wire.OpSend, 1, 1, false, false, 1), train(wire.OpSend, 1, 1, false, true, 1)
+	first, middle, last := train(wire.OpSend, 0, 1, true, false, 1), train(wire.OpSend, 1, 1, false, false, 1),
+		train(wire.OpSend, 1, 1, false, true, 1)
 	short := middle
 	short.Payload = [][]byte{make([]byte, 1023)}
 	empty := last

@@ -45,19 +45,26 @@ func newExchange(a, b *side) *exchange {
 func (x *exchange) post() {
 	a, b := x.a, x.b
 	for i := range 5 {
-		b.recv(ci.RecvWR{ID: uint64(100 + i), SGL: []ci.SGE{b.sge(xRecv+4096*i, 100)[0], b.sge(xRecv+4096*i+100, 0)[0], b.sge(xRecv+4096*i+100, 3000)[0]}})
+		b.recv(ci.RecvWR{ID: uint64(100 + i), SGL: []ci.SGE{b.sge(xRecv+4096*i, 100)[0], b.sge(xRecv+4096*i+100, 0)[0],
+			b.sge(xRecv+4096*i+100, 3000)[0]}})
 	}
 	r := b.mr.Region()
 	sg := ci.SendSignaled
 	a.send(
-		ci.SendWR{ID: 1, Op: ci.OpSend, Flags: sg | ci.SendImmediate | ci.SendSolicited, Imm: 0xa1b2c3d4, SGL: a.sge(0, 2*xMTU+1)},
-		ci.SendWR{ID: 2, Op: ci.OpWrite, Flags: sg, SGL: []ci.SGE{a.sge(0x1000, 255)[0], a.sge(0x1100, 257)[0]}, Remote: r.Remote(xTarget)},
-		ci.SendWR{ID: 3, Op: ci.OpRead, Flags: sg, SGL: []ci.SGE{a.sge(xRead, 1)[0], a.sge(xRead+1, 3*xMTU-2)[0]}, Remote: r.Remote(xTarget + 0x1000)},
-		ci.SendWR{ID: 4, Op: ci.OpFetchAdd, Flags: sg, SGL: a.sge(xOld, 8), Remote: r.Remote(xCounter), Atomic: ci.Atomic{Compare: 7}},
+		ci.SendWR{ID: 1, Op: ci.OpSend, Flags: sg | ci.SendImmediate | ci.SendSolicited, Imm: 0xa1b2c3d4,
+			SGL: a.sge(0, 2*xMTU+1)},
+		ci.SendWR{ID: 2, Op: ci.OpWrite, Flags: sg, SGL: []ci.SGE{a.sge(0x1000, 255)[0], a.sge(0x1100, 257)[0]},
+			Remote: r.Remote(xTarget)},
+		ci.SendWR{ID: 3, Op: ci.OpRead, Flags: sg, SGL: []ci.SGE{a.sge(xRead, 1)[0], a.sge(xRead+1, 3*xMTU-2)[0]},
+			Remote: r.Remote(xTarget + 0x1000)},
+		ci.SendWR{ID: 4, Op: ci.OpFetchAdd, Flags: sg, SGL: a.sge(xOld, 8), Remote: r.Remote(xCounter),
+			Atomic: ci.Atomic{Compare: 7}},
 		ci.SendWR{ID: 5, Op: ci.OpSend, Flags: sg, Inline: []byte("inline data")},
 		ci.SendWR{ID: 6, Op: ci.OpRead, Flags: sg, SGL: a.sge(xRead+0x1000, xMTU), Remote: r.Remote(xTarget + 0x2000)},
-		ci.SendWR{ID: 7, Op: ci.OpWrite, Flags: sg | ci.SendImmediate, Imm: 9, SGL: a.sge(0x2000, 2*xMTU), Remote: r.Remote(xTarget + 0x3000)},
-		ci.SendWR{ID: 8, Op: ci.OpCompareSwap, Flags: sg, SGL: a.sge(xOld+8, 8), Remote: r.Remote(xCounter), Atomic: ci.Atomic{Compare: 107, Swap: 500}},
+		ci.SendWR{ID: 7, Op: ci.OpWrite, Flags: sg | ci.SendImmediate, Imm: 9, SGL: a.sge(0x2000, 2*xMTU),
+			Remote: r.Remote(xTarget + 0x3000)},
+		ci.SendWR{ID: 8, Op: ci.OpCompareSwap, Flags: sg, SGL: a.sge(xOld+8, 8), Remote: r.Remote(xCounter),
+			Atomic: ci.Atomic{Compare: 107, Swap: 500}},
 		ci.SendWR{ID: 9, Op: ci.OpSend, Flags: sg | ci.SendFence, SGL: a.sge(xRead, 3*xMTU-1)}, // what the READ brought
 		ci.SendWR{ID: 10, Op: ci.OpWrite, Flags: sg, Remote: r.Remote(xTarget)},
 		ci.SendWR{ID: 11, Op: ci.OpRead, Flags: sg, Remote: r.Remote(xTarget)},
@@ -75,7 +82,8 @@ func (x *exchange) check(t *testing.T) {
 	a, b := x.a, x.b
 	require.Len(t, x.wcA, 12)
 	lens := []uint32{2*xMTU + 1, 512, 3*xMTU - 1, 8, 11, xMTU, 2 * xMTU, 8, 3*xMTU - 1, 0, 0, 0}
-	ops := []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCFetchAdd, ci.WCSend, ci.WCRead, ci.WCWrite, ci.WCCompareSwap, ci.WCSend,
+	ops := []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCFetchAdd, ci.WCSend, ci.WCRead, ci.WCWrite,
+		ci.WCCompareSwap, ci.WCSend,
 		ci.WCWrite, ci.WCRead, ci.WCSend}
 	for i, wc := range x.wcA {
 		require.Equal(t, ci.WC{ID: uint64(i + 1), Op: ops[i], Length: lens[i], QPN: a.qp.Num()}, wc)
@@ -150,12 +158,13 @@ func TestRCEachPacket(t *testing.T) {
 			for _, w := range ways {
 				for k := range n {
 					t.Run(fmt.Sprintf("%s %d", w.name, k), func(t *testing.T) {
-						runExchange(t, h.hints, &sim{clock: newClock(), whole: h.whole, fate: func(n int, _ *Packet) fate {
-							if n == k {
-								return w.fate
-							}
-							return onTime
-						}})
+						runExchange(t, h.hints, &sim{clock: newClock(), whole: h.whole,
+							fate: func(n int, _ *Packet) fate {
+								if n == k {
+									return w.fate
+								}
+								return onTime
+							}})
 					})
 				}
 			}
@@ -320,7 +329,8 @@ func TestRCStreams(t *testing.T) {
 					}
 					done := true
 					for _, x := range streams {
-						for len(x.posted) < total && len(x.posted)-x.polled < slots-1 && len(x.recvs)-x.received < slots-1 && (len(x.posted) == x.polled || rng.IntN(8) != 0) {
+						for len(x.posted) < total && len(x.posted)-x.polled < slots-1 &&
+							len(x.recvs)-x.received < slots-1 && (len(x.posted) == x.polled || rng.IntN(8) != 0) {
 							x.post()
 						}
 						done = done && x.polled == total && x.received == len(x.recvs)

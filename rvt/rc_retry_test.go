@@ -221,7 +221,8 @@ func TestFatalNaks(t *testing.T) {
 			r.say(nak(1, syn))
 			wcs := a.poll()
 			require.Len(t, wcs, 3)
-			require.Equal(t, []ci.WCStatus{ci.WCSuccess, want, ci.WCFlushErr}, []ci.WCStatus{wcs[0].Status, wcs[1].Status, wcs[2].Status})
+			require.Equal(t, []ci.WCStatus{ci.WCSuccess, want, ci.WCFlushErr},
+				[]ci.WCStatus{wcs[0].Status, wcs[1].Status, wcs[2].Status})
 			require.Equal(t, ci.QPError, a.state())
 		})
 	}
@@ -245,10 +246,12 @@ func TestDuplicates(t *testing.T) {
 	r.say(sendPkt(0, "hello"))
 	require.Equal(t, psn0, r.one().PSN)
 	read := func(k, off, n int) Packet {
-		return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psnAt(k), VA: key.Addr + uint64(off), RKey: key.RKey, DMALen: uint32(n)}
+		return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psnAt(k),
+			VA: key.Addr + uint64(off), RKey: key.RKey, DMALen: uint32(n)}
 	}
 	add := func(k int) Packet {
-		return Packet{Op: wire.OpFetchAdd, Start: true, End: true, Ack: true, PSN: psnAt(k), VA: key.Addr + 8000, RKey: key.RKey, Swap: 10}
+		return Packet{Op: wire.OpFetchAdd, Start: true, End: true, Ack: true, PSN: psnAt(k), VA: key.Addr + 8000,
+			RKey: key.RKey, Swap: 10}
 	}
 	r.say(read(1, 0, 4500))
 	got := r.take()
@@ -310,7 +313,8 @@ func TestDuplicatesBesideNew(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RespRes = 2 })
 	key := a.mr.Region()
 	read := func(k int) Packet {
-		return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psnAt(k), VA: key.Addr, RKey: key.RKey, DMALen: 100}
+		return Packet{Op: wire.OpReadRequest, Start: true, End: true, Ack: true, PSN: psnAt(k), VA: key.Addr,
+			RKey: key.RKey, DMALen: 100}
 	}
 	r.say(read(0), read(1))
 	require.Len(t, r.take(), 2)
@@ -334,11 +338,13 @@ func TestAckPastRead(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	remote := ci.Remote{Addr: 64, RKey: 9}
 	sg := ci.SendSignaled
-	a.send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: sg}, ci.SendWR{ID: 2, Op: ci.OpRead, Flags: sg, SGL: a.sge(0, 3000), Remote: remote},
+	a.send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: sg}, ci.SendWR{ID: 2, Op: ci.OpRead, Flags: sg, SGL: a.sge(0, 3000),
+		Remote: remote},
 		ci.SendWR{ID: 3, Op: ci.OpSend, Flags: sg})
 	require.Len(t, r.take(), 3)
 	resp := func(k int, n int, start, end bool) Packet {
-		return Packet{Op: wire.OpReadResponse, Start: start, End: end, PSN: psnAt(k), Payload: [][]byte{make([]byte, n)}, Syndrome: wire.ACK(wire.CreditsInvalid)}
+		return Packet{Op: wire.OpReadResponse, Start: start, End: end, PSN: psnAt(k),
+			Payload: [][]byte{make([]byte, n)}, Syndrome: wire.ACK(wire.CreditsInvalid)}
 	}
 	r.say(resp(1, 1024, true, false))
 	require.EqualValues(t, 1, a.onlyWC().ID, "the answer acknowledges the SEND")
@@ -361,17 +367,19 @@ func TestAckPastRead(t *testing.T) {
 // TestReadResponseLength: an answer of the wrong length, or with an opcode that is not due, is a bad response.
 func TestReadResponseLength(t *testing.T) {
 	for name, p := range map[string]Packet{
-		"short":   {Op: wire.OpReadResponse, Start: true, PSN: psn0, Payload: [][]byte{make([]byte, 1000)}},
-		"long":    {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, Payload: [][]byte{make([]byte, 1025)}},
-		"atomic":  {Op: wire.OpAtomicAcknowledge, Start: true, End: true, PSN: psn0},
-		"train":   {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, N: 3, Payload: [][]byte{make([]byte, 3000)}},
+		"short":  {Op: wire.OpReadResponse, Start: true, PSN: psn0, Payload: [][]byte{make([]byte, 1000)}},
+		"long":   {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, Payload: [][]byte{make([]byte, 1025)}},
+		"atomic": {Op: wire.OpAtomicAcknowledge, Start: true, End: true, PSN: psn0},
+		"train": {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, N: 3,
+			Payload: [][]byte{make([]byte, 3000)}},
 		"not end": {Op: wire.OpReadResponse, Start: true, PSN: psn0, N: 2, Payload: [][]byte{make([]byte, 1500)}},
 		"ends":    {Op: wire.OpReadResponse, Start: true, End: true, PSN: psn0, Payload: [][]byte{make([]byte, 1024)}},
 		"middle":  {Op: wire.OpReadResponse, PSN: psn0, Payload: [][]byte{make([]byte, 1024)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
-			a.send(ci.SendWR{ID: 1, Op: ci.OpRead, SGL: a.sge(0, 1500)}, ci.SendWR{ID: 2, Op: ci.OpRead, SGL: a.sge(0, 4000)})
+			a.send(ci.SendWR{ID: 1, Op: ci.OpRead, SGL: a.sge(0, 1500)}, ci.SendWR{ID: 2, Op: ci.OpRead,
+				SGL: a.sge(0, 4000)})
 			r.say(p)
 			require.Equal(t, ci.WCBadRespErr, a.poll()[0].Status)
 			require.Equal(t, ci.QPError, a.state())
@@ -427,7 +435,8 @@ func TestFence(t *testing.T) {
 // TestAckPolicy: every message asks for an acknowledgement, at its end.
 func TestAckPolicy(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
-	a.send(ci.SendWR{SGL: a.sge(0, 4*1024)}, ci.SendWR{SGL: a.sge(0, 1), Flags: ci.SendSolicited}, ci.SendWR{Op: ci.OpWrite, SGL: a.sge(0, 2*1024)})
+	a.send(ci.SendWR{SGL: a.sge(0, 4*1024)}, ci.SendWR{SGL: a.sge(0, 1), Flags: ci.SendSolicited},
+		ci.SendWR{Op: ci.OpWrite, SGL: a.sge(0, 2*1024)})
 	got := r.take()
 	require.Len(t, got, 7)
 	for i, p := range got {
@@ -461,8 +470,8 @@ func TestTimerNeverLost(t *testing.T) {
 }
 
 // TestSequenceErrorAfterTimeout: the first try was lost whole, of the second one only the beginning. The NAK that comes
-// then is retried at once, though nothing has been answered since; one more without progress is not, and each costs what
-// it should.
+// then is retried at once, though nothing has been answered since; one more without progress is not, and each costs
+// what it should.
 func TestSequenceErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
 	for i := range 3 {
@@ -491,10 +500,12 @@ func TestSequenceErrorAfterTimeout(t *testing.T) {
 // comes behind the second request, costs nothing.
 func TestImpliedErrorAfterTimeout(t *testing.T) {
 	a, r, c := rawPair(t, &wireLink{}, ci.RC, func(q *ci.QPAttr) { q.RetryCount = 2 })
-	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: ci.Remote{Addr: 0, RKey: 1}},
+	a.send(ci.SendWR{ID: 1, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(0, 8),
+		Remote: ci.Remote{Addr: 0, RKey: 1}},
 		ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(8, 8), Remote: ci.Remote{Addr: 8, RKey: 1}})
 	require.Len(t, r.take(), 2)
-	second := Packet{Op: wire.OpReadResponse, Start: true, End: true, PSN: psnAt(1), N: 1, Syndrome: wire.ACK(wire.CreditsInvalid), MSN: 2,
+	second := Packet{Op: wire.OpReadResponse, Start: true, End: true, PSN: psnAt(1), N: 1,
+		Syndrome: wire.ACK(wire.CreditsInvalid), MSN: 2,
 		Payload: [][]byte{make([]byte, 8)}, Len: 8}
 	require.Len(t, r.after(c, timeout(14)), 2, "one retry")
 	for i := range 3 {

@@ -27,10 +27,12 @@ func TestRCSend(t *testing.T) {
 			for _, size := range []int{0, 1, 1023, 1024, 1025, 4096, 65536, 300001} {
 				rand.Read(a.buf[:size])
 				b.recv(ci.RecvWR{ID: 7, SGL: b.sge(0, 400000)})
-				a.send(ci.SendWR{ID: 8, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304, SGL: a.sge(0, size)})
+				a.send(ci.SendWR{ID: 8, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: 0x01020304,
+					SGL: a.sge(0, size)})
 				wc := b.poll()
 				require.Len(t, wc, 1)
-				require.Equal(t, ci.WC{ID: 7, Length: uint32(size), QPN: b.qp.Num(), Imm: 0x01020304, Flags: ci.WCImmediate, Op: ci.WCRecv}, wc[0])
+				require.Equal(t, ci.WC{ID: 7, Length: uint32(size), QPN: b.qp.Num(), Imm: 0x01020304,
+					Flags: ci.WCImmediate, Op: ci.WCRecv}, wc[0])
 				require.Equal(t, a.buf[:size], b.buf[:size])
 				wc = a.poll()
 				require.Len(t, wc, 1)
@@ -49,7 +51,8 @@ func TestRCRemote(t *testing.T) {
 				r := b.mr.Region()
 				a.send(
 					ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: a.sge(0, size), Remote: r.Remote(17)},
-					ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(500000, size), Remote: r.Remote(17)},
+					ci.SendWR{ID: 2, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: a.sge(500000, size),
+						Remote: r.Remote(17)},
 				)
 				wc := a.poll()
 				require.Len(t, wc, 2)
@@ -61,9 +64,12 @@ func TestRCRemote(t *testing.T) {
 			binary.NativeEndian.PutUint64(b.buf[64:], 41)
 			r := b.mr.Region()
 			a.send(
-				ci.SendWR{ID: 1, Op: ci.OpFetchAdd, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: r.Remote(64), Atomic: ci.Atomic{Compare: 1}},
-				ci.SendWR{ID: 2, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.sge(8, 8), Remote: r.Remote(64), Atomic: ci.Atomic{Compare: 42, Swap: 99}},
-				ci.SendWR{ID: 3, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.sge(16, 8), Remote: r.Remote(64), Atomic: ci.Atomic{Compare: 42, Swap: 1}},
+				ci.SendWR{ID: 1, Op: ci.OpFetchAdd, Flags: ci.SendSignaled, SGL: a.sge(0, 8), Remote: r.Remote(64),
+					Atomic: ci.Atomic{Compare: 1}},
+				ci.SendWR{ID: 2, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.sge(8, 8), Remote: r.Remote(64),
+					Atomic: ci.Atomic{Compare: 42, Swap: 99}},
+				ci.SendWR{ID: 3, Op: ci.OpCompareSwap, Flags: ci.SendSignaled, SGL: a.sge(16, 8), Remote: r.Remote(64),
+					Atomic: ci.Atomic{Compare: 42, Swap: 1}},
 			)
 			wc := a.poll()
 			require.Len(t, wc, 3)

@@ -51,7 +51,8 @@ func (x *requesterRig) sendWR(id uint64, size int) ci.SendWR {
 }
 
 func (x *requesterRig) readWR(id uint64, size int) ci.SendWR {
-	return ci.SendWR{ID: id, Op: ci.OpRead, SGL: []ci.SGE{x.mr.SGE(0, uint32(size))}, Remote: ci.Remote{Addr: 0x1000, RKey: 5}}
+	return ci.SendWR{ID: id, Op: ci.OpRead, SGL: []ci.SGE{x.mr.SGE(0, uint32(size))},
+		Remote: ci.Remote{Addr: 0x1000, RKey: 5}}
 }
 
 func TestRequesterSends(t *testing.T) {
@@ -164,7 +165,8 @@ func TestRequesterReads(t *testing.T) {
 	x.post(x.readWR(1, 2000), x.readWR(2, 8), x.readWR(3, 8), fenced)
 	sent := x.takeSent()
 	require.Len(t, sent, 2, "InitDepth is 2")
-	assert.Equal(t, [2]ci.PSN{halfPSN, psnAdd(halfPSN, 2)}, [2]ci.PSN{sent[0].PSN, sent[1].PSN}, "a READ takes the PSNs of its response")
+	assert.Equal(t, [2]ci.PSN{halfPSN, psnAdd(halfPSN, 2)}, [2]ci.PSN{sent[0].PSN, sent[1].PSN},
+		"a READ takes the PSNs of its response")
 
 	data := bytes.Repeat([]byte("r"), 2000)
 	p := x.packet(wire.OpReadResponse, 0)
@@ -204,11 +206,16 @@ func TestRequesterBadResponses(t *testing.T) {
 		answer func(p *Packet)
 		want   ci.WCStatus
 	}{
-		"remote access":       {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) }, func(p *Packet) { p.Syndrome = wire.NAKRemoteAccess }, ci.WCRemAccessErr},
-		"invalid request":     {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) }, func(p *Packet) { p.Syndrome = wire.NAKInvalidRequest }, ci.WCRemInvalidReqErr},
-		"READ data to a SEND": {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) }, func(p *Packet) { p.Op = wire.OpReadResponse }, ci.WCBadRespErr},
-		"too short":           {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) }, func(p *Packet) { p.Op = wire.OpReadResponse }, ci.WCBadRespErr},
-		"atomic to a READ":    {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) }, func(p *Packet) { p.Op = wire.OpAtomicAcknowledge }, ci.WCBadRespErr},
+		"remote access": {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) },
+			func(p *Packet) { p.Syndrome = wire.NAKRemoteAccess }, ci.WCRemAccessErr},
+		"invalid request": {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) },
+			func(p *Packet) { p.Syndrome = wire.NAKInvalidRequest }, ci.WCRemInvalidReqErr},
+		"READ data to a SEND": {func(x *requesterRig) ci.SendWR { return x.sendWR(1, 8) },
+			func(p *Packet) { p.Op = wire.OpReadResponse }, ci.WCBadRespErr},
+		"too short": {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) },
+			func(p *Packet) { p.Op = wire.OpReadResponse }, ci.WCBadRespErr},
+		"atomic to a READ": {func(x *requesterRig) ci.SendWR { return x.readWR(1, 8) },
+			func(p *Packet) { p.Op = wire.OpAtomicAcknowledge }, ci.WCBadRespErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newRequesterRig(t, wire.RC, Hints{})
@@ -272,7 +279,8 @@ func TestRequesterWakesHost(t *testing.T) {
 	d, err := (&CA{hca: x.h}).MapDMA(ci.Bytes(make([]byte, 4096)))
 	require.NoError(t, err)
 	key := m.Region().LKey
-	reg := &WorkExt{MR: m.(*MR), FastReg: ci.FastReg{MR: m, Key: key, Access: ci.LocalWrite, Pages: []uint64{d.Ranges()[0].Addr}, Length: 4096,
+	reg := &WorkExt{MR: m.(*MR), FastReg: ci.FastReg{MR: m, Key: key, Access: ci.LocalWrite,
+		Pages: []uint64{d.Ranges()[0].Addr}, Length: 4096,
 		PageShift: 12}}
 	require.Equal(t, ci.WCSuccess, x.h.fastReg(x.e, reg))
 	var other holds

@@ -139,11 +139,16 @@ func TestResponderRefuses(t *testing.T) {
 		nak  wire.Syndrome
 		want []ci.WCStatus // of the receive that was posted
 	}{
-		"wrong key":        {func(x *responderRig) Packet { p := x.remote(wire.OpWrite, 0, 0, 4); p.RKey++; return p }, wire.NAKRemoteAccess, nil},
-		"out of bounds":    {func(x *responderRig) Packet { return x.remote(wire.OpReadRequest, 0, 1<<16-4, 8) }, wire.NAKRemoteAccess, nil},
-		"odd atomic":       {func(x *responderRig) Packet { return x.remote(wire.OpFetchAdd, 0, 4, 8) }, wire.NAKInvalidRequest, nil},
-		"middle first":     {func(x *responderRig) Packet { p := x.send(0, "x"); p.Start = false; return p }, wire.NAKInvalidRequest, nil},
-		"long for receive": {func(x *responderRig) Packet { return x.send(0, "longer than eight bytes") }, wire.NAKInvalidRequest, []ci.WCStatus{ci.WCLocalLenErr}},
+		"wrong key": {func(x *responderRig) Packet { p := x.remote(wire.OpWrite, 0, 0, 4); p.RKey++; return p },
+			wire.NAKRemoteAccess, nil},
+		"out of bounds": {func(x *responderRig) Packet { return x.remote(wire.OpReadRequest, 0, 1<<16-4, 8) },
+			wire.NAKRemoteAccess, nil},
+		"odd atomic": {func(x *responderRig) Packet { return x.remote(wire.OpFetchAdd, 0, 4, 8) },
+			wire.NAKInvalidRequest, nil},
+		"middle first": {func(x *responderRig) Packet { p := x.send(0, "x"); p.Start = false; return p },
+			wire.NAKInvalidRequest, nil},
+		"long for receive": {func(x *responderRig) Packet { return x.send(0, "longer than eight bytes") },
+			wire.NAKInvalidRequest, []ci.WCStatus{ci.WCLocalLenErr}},
 		"no right": {func(x *responderRig) Packet {
 			x.e.attr.Access = 0
 			return x.remote(wire.OpReadRequest, 0, 0, 8)

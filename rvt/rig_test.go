@@ -43,8 +43,10 @@ func (s *plainSend) Post(wrs []ci.SendWR, obj Resolver) int {
 			return i
 		}
 		w := &wrs[i]
-		v := Work{ID: w.ID, SGL: slices.Clone(w.SGL), Inline: slices.Clone(w.Inline), IsInl: w.Inline != nil, Remote: w.Remote,
-			Compare: w.Atomic.Compare, Swap: w.Atomic.Swap, DestQP: w.To.QPN, QKey: w.To.QKey, Imm: w.Imm, Inv: w.Inv, Flags: w.Flags,
+		v := Work{ID: w.ID, SGL: slices.Clone(w.SGL), Inline: slices.Clone(w.Inline), IsInl: w.Inline != nil,
+			Remote:  w.Remote,
+			Compare: w.Atomic.Compare, Swap: w.Atomic.Swap, DestQP: w.To.QPN, QKey: w.To.QKey, Imm: w.Imm,
+			Inv: w.Inv, Flags: w.Flags,
 			Op: w.Op, PKeyIx: w.To.PKeyIndex}
 		if w.To.AV != nil {
 			v.AV = obj.AV(w.To.AV)
@@ -199,8 +201,9 @@ func (l *wireLink) port() *linkPort {
 
 func (p *linkPort) Start(c PortContext) error { p.rx = c.Receiver; return nil }
 func (p *linkPort) Attr() ci.PortAttr {
-	a := ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid, PKeys: []ci.PKey{0xffff, 0x8001},
-		GIDs: []ci.GIDEntry{{}}, MaxMsgSize: 1 << 31}
+	a := ci.PortAttr{State: ci.PortActive, MTU: p.link.mtu, MaxMTU: ci.MTU4096, LID: p.lid,
+		PKeys: []ci.PKey{0xffff, 0x8001},
+		GIDs:  []ci.GIDEntry{{}}, MaxMsgSize: 1 << 31}
 	if p.attr != nil {
 		p.attr(&a)
 	}
@@ -277,8 +280,10 @@ func cut(p *Packet, k uint32) Packet {
 	return c
 }
 
-const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
-	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration |
+const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
+	ci.CapMW2 | ci.CapFMR |
+	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ |
+	ci.CapModeration |
 	ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapEventHandlers |
 	ci.CapPKeyCounter | ci.CapQKeyCounter | ci.CapHardwareSMA
 
@@ -299,12 +304,14 @@ type side struct {
 	lid       ci.LID
 }
 
-func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock clock.Clock, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+func newSide(t *testing.T, l *wireLink, guid ci.GUID, clock clock.Clock, typ ci.QPType,
+	tweak func(*ci.QPCreate)) *side {
 	return newSideOn(t, []*linkPort{l.port()}, guid, clock, plainRings{}, typ, tweak)
 }
 
 // newSideOn is newSide with the ports and the queues of one's choice.
-func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType, tweak func(*ci.QPCreate)) *side {
+func newSideOn(t *testing.T, ports []*linkPort, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType,
+	tweak func(*ci.QPCreate)) *side {
 	var list []Port
 	for _, p := range ports {
 		list = append(list, p)
@@ -320,7 +327,8 @@ func newSideWith(t *testing.T, l *wireLink, guid ci.GUID, tweak func(*Config)) *
 }
 
 // newSideOnPorts is newSideOn with ports in front of those of the link.
-func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID, clock clock.Clock, rings Rings, typ ci.QPType,
+func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID, clock clock.Clock,
+	rings Rings, typ ci.QPType,
 	tweak func(*ci.QPCreate)) *side {
 	p := ports[0]
 	if clock == nil { // stands still: on a slow machine, a timer would take the token from the test
@@ -337,21 +345,24 @@ func newSideOnPorts(t *testing.T, ports []*linkPort, front []Port, guid ci.GUID,
 	}
 	h, err := New(cfg)
 	require.NoError(t, err)
-	s := &side{t: t, hca: h, clock: clock, simulated: p.link.sim != nil, lid: p.lid, events: make(chan ci.Event, 64), buf: make([]byte, 1<<20)}
+	s := &side{t: t, hca: h, clock: clock, simulated: p.link.sim != nil, lid: p.lid, events: make(chan ci.Event, 64),
+		buf: make([]byte, 1<<20)}
 	s.ca, err = h.OpenCA(guid, func(ci.Event) {}, nil)
 	require.NoError(t, err)
 	s.pd, err = s.ca.AllocatePD(ci.PDNormal)
 	require.NoError(t, err)
 	s.cq, err = s.pd.CreateCQ(ci.CQCreate{Size: 4096})
 	require.NoError(t, err)
-	c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256, SendSGE: 4, RecvSGE: 4, MaxInline: 256},
+	c := ci.QPCreate{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 256, RecvDepth: 256,
+		SendSGE: 4, RecvSGE: 4, MaxInline: 256},
 		OnEvent: func(e ci.Event) { s.events <- e }}
 	if tweak != nil {
 		tweak(&c)
 	}
 	s.qp, err = s.pd.CreateQP(c)
 	require.NoError(t, err)
-	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow})
+	s.mr, err = s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead |
+		ci.RemoteWrite | ci.RemoteAtomic | ci.BindWindow})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if s.qp != nil {
@@ -388,8 +399,10 @@ func (s *side) remake(c ci.QPCreate) {
 func (s *side) attr(peer *side) ci.QPAttr { return s.attrTo(peer.qp.Num(), peer.lid) }
 
 func (s *side) attrTo(num ci.QPN, lid ci.LID) ci.QPAttr {
-	return ci.QPAttr{Port: 1, DestNum: num, SQPSN: 0xfffff0, RQPSN: 0xfffff0, MTU: ci.MTU1024, RetryCount: 7, RNRRetry: 7,
-		MinRNRTimer: 1, InitDepth: 4, RespRes: 4, Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, QKey: 0x1234,
+	return ci.QPAttr{Port: 1, DestNum: num, SQPSN: 0xfffff0, RQPSN: 0xfffff0, MTU: ci.MTU1024,
+		RetryCount: 7, RNRRetry: 7,
+		MinRNRTimer: 1, InitDepth: 4, RespRes: 4, Access: ci.RemoteRead | ci.RemoteWrite |
+			ci.RemoteAtomic, QKey: 0x1234,
 		Primary: ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: lid}}}
 }
 
@@ -419,11 +432,14 @@ func (s *side) step(st ci.QPState, a ci.QPAttr) {
 func stepFields(typ ci.QPType) map[ci.QPState]ci.QPField {
 	switch typ {
 	case ci.UC:
-		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsUCRTR, ci.QPRTS: ci.QPFieldsUCRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsUCRTR,
+			ci.QPRTS: ci.QPFieldsUCRTS}
 	case ci.UD:
-		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsUDInit, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsUDInit, ci.QPRTR: ci.QPFieldsUDRTR,
+			ci.QPRTS: ci.QPFieldsUDRTS}
 	case ci.QP0, ci.QP1:
-		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsSpecial, ci.QPRTR: ci.QPFieldsUDRTR, ci.QPRTS: ci.QPFieldsUDRTS}
+		return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsSpecial, ci.QPRTR: ci.QPFieldsUDRTR,
+			ci.QPRTS: ci.QPFieldsUDRTS}
 	}
 	return map[ci.QPState]ci.QPField{ci.QPInit: ci.QPFieldsInit, ci.QPRTR: ci.QPFieldsRTR, ci.QPRTS: ci.QPFieldsRTS}
 }

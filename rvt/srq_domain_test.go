@@ -23,7 +23,8 @@ func TestSRQDomain(t *testing.T) {
 		buf := make([]byte, 64)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(buf), Access: ci.LocalWrite})
 		require.NoError(t, err)
-		b.remake(ci.QPCreate{Type: ci.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, QPCaps: ci.QPCaps{SendDepth: 4, SendSGE: 1}})
+		b.remake(ci.QPCreate{Type: ci.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq,
+			QPCaps: ci.QPCaps{SendDepth: 4, SendSGE: 1}})
 		require.NoError(t, a.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 		a.connect(b, nil)
 		b.connect(a, nil)

@@ -139,7 +139,8 @@ func TestSRQCreateErrors(t *testing.T) {
 		attr ci.SRQAttr
 		want ci.Status
 	}{
-		{ci.SRQAttr{}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1 << 20}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1, MaxSGE: 99}, ci.InvalidMaxSGE},
+		{ci.SRQAttr{}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1 << 20}, ci.InvalidMaxWRs}, {ci.SRQAttr{MaxWR: 1,
+			MaxSGE: 99}, ci.InvalidMaxSGE},
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE}, {ci.SRQAttr{MaxWR: 1, Limit: 2}, ci.InvalidParameter},
 	} {
 		_, err := x.b.pd.CreateSRQ(ci.SRQCreate{SRQAttr: tt.attr})

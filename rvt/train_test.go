@@ -11,8 +11,8 @@ import (
 	"ciddk/wire"
 )
 
-// TestResponderTrains checks that packets which a port joins to a train have the outcome of the same packets one by one: the bytes, the
-// completions, and the last answer with its PSN and MSN.
+// TestResponderTrains checks that packets which a port joins to a train have the outcome of the same packets one by
+// one: the bytes, the completions, and the last answer with its PSN and MSN.
 func TestResponderTrains(t *testing.T) {
 	const badKey = 0xbad
 	for name, tt := range map[string]struct {

@@ -143,7 +143,8 @@ func TestNotifierClose(t *testing.T) {
 func TestEventHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &wireLink{mtu: ci.MTU4096}
-		h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps}, Ports: []Port{l.port(), l.port()}, Rings: plainRings{}, Clock: newClock()})
+		h, err := New(Config{Info: ci.HCAInfo{GUID: 1}, Attr: ci.CAAttr{Caps: testCaps},
+			Ports: []Port{l.port(), l.port()}, Rings: plainRings{}, Clock: newClock()})
 		require.NoError(t, err)
 		var got []ci.Event
 		var mu sync.Mutex
@@ -159,7 +160,8 @@ func TestEventHandlers(t *testing.T) {
 		require.NoError(t, err)
 		receiverOf(h, 1).PortEvent(ci.EventLIDChange)
 		synctest.Wait()
-		require.ElementsMatch(t, []ci.Event{{Context: "open", Type: ci.EventLIDChange, Port: 2}, {Context: "one", Type: ci.EventLIDChange, Port: 2},
+		require.ElementsMatch(t, []ci.Event{{Context: "open", Type: ci.EventLIDChange, Port: 2},
+			{Context: "one", Type: ci.EventLIDChange, Port: 2},
 			{Context: "two", Type: ci.EventLIDChange, Port: 2}}, got)
 		require.NoError(t, o1.Destroy())
 		require.ErrorIs(t, o1.Destroy(), ci.InvalidHandle)
@@ -276,11 +278,13 @@ func TestLimits(t *testing.T) {
 	a := limits(Config{Info: ci.HCAInfo{GUID: 9, VendorID: 3}})
 	require.EqualValues(t, 9, a.GUID)
 	require.EqualValues(t, 3, a.VendorID)
-	for _, v := range []int{a.MaxAVs, a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs, a.MaxMWs, a.MaxFMRs, a.MaxMapsPerFMR, a.MaxFastRegPages, a.MaxMcastGroups, a.MaxMcastQPs,
+	for _, v := range []int{a.MaxAVs, a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs, a.MaxMWs, a.MaxFMRs, a.MaxMapsPerFMR,
+		a.MaxFastRegPages, a.MaxMcastGroups, a.MaxMcastQPs,
 		a.MaxQPsPerMcastGroup, a.MaxRDDs, a.MaxEECs, a.MaxRawIPv6QPs, a.MaxRawEtherQPs} {
 		require.Zero(t, v)
 	}
-	for _, v := range []int{a.MaxPDs, a.MaxQPs, a.MaxWRs, a.MaxSGEs, a.MaxReadSGEs, a.MaxInline, a.MaxCQs, a.MaxCQEs, a.MaxMRs, a.MaxRespRes, a.MaxRespResPerQP,
+	for _, v := range []int{a.MaxPDs, a.MaxQPs, a.MaxWRs, a.MaxSGEs, a.MaxReadSGEs, a.MaxInline, a.MaxCQs, a.MaxCQEs,
+		a.MaxMRs, a.MaxRespRes, a.MaxRespResPerQP,
 		a.MaxInitDepthPerQP, a.Vectors} {
 		require.Positive(t, v)
 	}

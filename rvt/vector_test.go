@@ -106,7 +106,8 @@ func TestSlowCallbackDelaysItsVectorOnly(t *testing.T) {
 		for i := 1; i < 5; i++ {
 			r.complete(i)
 		}
-		assert.ElementsMatch(t, []int{2, 3, 4}, r.callbacks(), "CQ 1 waits for CQ 0; a CQ without a vector waits for none")
+		assert.ElementsMatch(t, []int{2, 3, 4}, r.callbacks(), "CQ 1 waits for CQ 0; a CQ without a vector waits for "+
+			"none")
 		close(r.ends[0])
 		r.ends[0] = nil
 		assert.Equal(t, []int{1}, r.callbacks())

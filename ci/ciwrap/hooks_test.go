@@ -14,11 +14,13 @@ import (
 )
 
 // tree opens l over mocks down to a PD.
-func tree(t *testing.T, l ciwrap.Layer, onEvent func(ci.Event), ctx any) (h *cimock.MockHCA, p *cimock.MockPD, ca ci.CA, pd ci.PD, fire func(ci.Event)) {
+func tree(t *testing.T, l ciwrap.Layer, onEvent func(ci.Event), ctx any) (h *cimock.MockHCA, p *cimock.MockPD, ca ci.CA,
+	pd ci.PD, fire func(ci.Event)) {
 	ctrl := gomock.NewController(t)
 	h, p = cimock.NewMockHCA(ctrl), cimock.NewMockPD(ctrl)
 	c := cimock.NewMockCA(ctrl)
-	h.EXPECT().OpenCA(gomock.Any(), gomock.Any(), gomock.Any()).DoAndReturn(func(_ ci.GUID, fn func(ci.Event), x any) (ci.CA, error) {
+	h.EXPECT().OpenCA(gomock.Any(), gomock.Any(), gomock.Any()).DoAndReturn(func(_ ci.GUID, fn func(ci.Event),
+		x any) (ci.CA, error) {
 		fire = func(e ci.Event) { e.Context = x; fn(e) }
 		return c, nil
 	})
@@ -43,7 +45,8 @@ func TestHooksChangeWhatGoesDown(t *testing.T) {
 	ctrl := gomock.NewController(t)
 	p.EXPECT().CreateCQ(ci.CQCreate{Size: 8}).Return(cimock.NewMockCQ(ctrl), nil)
 	p.EXPECT().CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 5}}).Return(cimock.NewMockQP(ctrl), nil)
-	p.EXPECT().CreateSpecialQP(uint8(1), ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2}}).Return(cimock.NewMockQP(ctrl), nil)
+	p.EXPECT().CreateSpecialQP(uint8(1), ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2}}).Return(cimock.NewMockQP(ctrl),
+		nil)
 	p.EXPECT().CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 3}}).Return(cimock.NewMockSRQ(ctrl), nil)
 	p.EXPECT().RegisterMR(ci.MRCreate{Access: ci.LocalWrite}).Return(cimock.NewMockMR(ctrl), nil)
 	_, err := pd.CreateCQ(ci.CQCreate{Size: 4})
@@ -91,7 +94,8 @@ func TestEventFilter(t *testing.T) {
 	})
 	fire(ci.Event{Type: ci.EventPortDown})
 	completions := 0
-	_, err := pd.CreateCQ(ci.CQCreate{OnEvent: onEvent, OnCompletion: func(ctx any) { assert.Equal(t, "cq", ctx); completions++ }})
+	_, err := pd.CreateCQ(ci.CQCreate{OnEvent: onEvent,
+		OnCompletion: func(ctx any) { assert.Equal(t, "cq", ctx); completions++ }})
 	require.NoError(t, err)
 	_, err = pd.CreateQP(ci.QPCreate{OnEvent: onEvent})
 	require.NoError(t, err)

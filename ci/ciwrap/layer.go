@@ -84,12 +84,14 @@ func (l Layer) Wrap(hca ci.HCA) ci.HCA {
 }
 
 func (l *Layer) belowCA() bool {
-	return l.UserCA != nil || l.PD != nil || l.DMA != nil || l.EventHandler != nil || l.OnEvent != nil || l.Event != nil || l.belowPD()
+	return l.UserCA != nil || l.PD != nil || l.DMA != nil || l.EventHandler != nil || l.OnEvent != nil ||
+		l.Event != nil || l.belowPD()
 }
 
 func (l *Layer) belowPD() bool {
 	return l.AV != nil || l.CQ != nil || l.SRQ != nil || l.QP != nil || l.Mcast != nil || l.MR != nil || l.FMR != nil ||
-		l.MW != nil || l.RDD != nil || l.CQCreate != nil || l.QPCreate != nil || l.SRQCreate != nil || l.MRCreate != nil ||
+		l.MW != nil || l.RDD != nil || l.CQCreate != nil || l.QPCreate != nil || l.SRQCreate != nil ||
+		l.MRCreate != nil ||
 		l.Event != nil || l.Completion != nil || l.belowRDD()
 }
 

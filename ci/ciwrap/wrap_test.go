@@ -38,7 +38,8 @@ func everything() ciwrap.Layer {
 
 func TestTransparent(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW", "RDD", "EEC", "DMA", "Object"}
+	kinds := []string{"HCA", "CA", "UserCA", "PD", "AV", "CQ", "SRQ", "QP", "Mcast", "MR", "FMR", "MW", "RDD", "EEC",
+		"DMA", "Object"}
 	t.Run("one layer", func(t *testing.T) {
 		t.Parallel()
 		depth := checkTransparent(t, everything().Wrap)
@@ -81,8 +82,10 @@ func TestOnlyWhatIsAsked(t *testing.T) {
 			t.Parallel()
 			var l ciwrap.Layer
 			reflect.ValueOf(&l).Elem().Field(i).Set(src)
-			parents := map[string][]string{"HCA": {}, "CA": {"HCA"}, "UserCA": {"HCA", "CA"}, "DMA": {"HCA", "CA"}, "Object": {"HCA", "CA"},
-				"PD": {"HCA", "CA", "UserCA"}, "Mcast": {"HCA", "CA", "UserCA", "PD", "QP"}, "EEC": {"HCA", "CA", "UserCA", "PD", "RDD"}}
+			parents := map[string][]string{"HCA": {}, "CA": {"HCA"}, "UserCA": {"HCA", "CA"}, "DMA": {"HCA", "CA"},
+				"Object": {"HCA", "CA"},
+				"PD":     {"HCA", "CA", "UserCA"}, "Mcast": {"HCA", "CA", "UserCA", "PD", "QP"}, "EEC": {"HCA", "CA",
+					"UserCA", "PD", "RDD"}}
 			may, ok := parents[kind]
 			if !ok {
 				may = []string{"HCA", "CA", "UserCA", "PD"}

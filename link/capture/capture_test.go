@@ -58,7 +58,8 @@ func parsed(t *testing.T, f Frame) wire.Packet {
 	return p.Packet
 }
 
-// TestCapture runs every operation of RC: each packet is shown as sent and, behind that, as received, with the same contents.
+// TestCapture runs every operation of RC: each packet is shown as sent and, behind that, as received, with the same
+// contents.
 func TestCapture(t *testing.T) {
 	link := new(direct.Link)
 	for _, tt := range []struct {
@@ -69,13 +70,15 @@ func TestCapture(t *testing.T) {
 			return testenv.Must(direct.New(link, direct.Config{})), testenv.Must(direct.New(link, direct.Config{}))
 		}},
 		{"udp", func() (rvt.Port, rvt.Port) {
-			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), MTU: ci.MTU1024})), testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), MTU: ci.MTU1024}))
+			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), MTU: ci.MTU1024})),
+				testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), MTU: ci.MTU1024}))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pa, pb := tt.ports()
 			tap, s := new(Tap), new(shown)
-			a, b := linktest.Open(t, ci.RC, 1<<20, testenv.Must(New(pa, tap))), linktest.Open(t, ci.RC, 1<<20, testenv.Must(New(pb, tap)))
+			a, b := linktest.Open(t, ci.RC, 1<<20, testenv.Must(New(pa, tap))), linktest.Open(t, ci.RC, 1<<20,
+				testenv.Must(New(pb, tap)))
 			linktest.ConnectBoth(a, b)
 			linktest.Exercise(t, a, b)
 			assert.Empty(t, s.frames(), "the tap is off")
@@ -101,12 +104,15 @@ func TestCapture(t *testing.T) {
 					sent[string(f.Data)]++
 					continue
 				}
-				if assert.Positive(t, sent[string(f.Data)], "packet %d, %v, was received before it was sent", i, p.BTH.Opcode) {
+				if assert.Positive(t, sent[string(f.Data)], "packet %d, %v, was received before it was sent",
+					i, p.BTH.Opcode) {
 					sent[string(f.Data)]--
 				}
 			}
-			for _, op := range []wire.Opcode{wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCWriteFirst, wire.RCWriteLastImm,
-				wire.RCReadRequest, wire.RCReadResponseFirst, wire.RCReadResponseLast, wire.RCFetchAdd, wire.RCCompareSwap, wire.RCAtomicAcknowledge, wire.RCAcknowledge} {
+			for _, op := range []wire.Opcode{wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCWriteFirst,
+				wire.RCWriteLastImm,
+				wire.RCReadRequest, wire.RCReadResponseFirst, wire.RCReadResponseLast, wire.RCFetchAdd,
+				wire.RCCompareSwap, wire.RCAtomicAcknowledge, wire.RCAcknowledge} {
 				assert.Positive(t, ops[op], op)
 			}
 		})
@@ -131,13 +137,15 @@ func TestCaptureReasons(t *testing.T) {
 	link := new(direct.Link)
 	tap := new(Tap)
 	verdict := impair.Pass
-	bad := testenv.Must(impair.New(testenv.Must(direct.New(link, direct.Config{})), impair.Config{Filter: func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
-		if d == rvt.Sent && p.Op == wire.OpSend {
-			return verdict
-		}
-		return impair.Pass
-	}}))
-	a, b := linktest.Open(t, ci.UD, 4096, testenv.Must(New(bad, tap))), linktest.Open(t, ci.UD, 4096, testenv.Must(New(testenv.Must(direct.New(link, direct.Config{})), tap)))
+	bad := testenv.Must(impair.New(testenv.Must(direct.New(link, direct.Config{})),
+		impair.Config{Filter: func(d rvt.Direction, p *rvt.Packet) impair.Verdict {
+			if d == rvt.Sent && p.Op == wire.OpSend {
+				return verdict
+			}
+			return impair.Pass
+		}}))
+	a, b := linktest.Open(t, ci.UD, 4096, testenv.Must(New(bad, tap))),
+		linktest.Open(t, ci.UD, 4096, testenv.Must(New(testenv.Must(direct.New(link, direct.Config{})), tap)))
 	for _, n := range []*linktest.Node{a, b} {
 		require.NoError(t, n.QP.Modify(ci.QPFieldsUDInit, ci.QPAttr{State: ci.QPInit, Port: 1, QKey: 5}))
 		require.NoError(t, n.QP.Modify(ci.QPFieldsUDRTR, ci.QPAttr{State: ci.QPRTR}))
@@ -196,7 +204,8 @@ func TestCaptureRefused(t *testing.T) {
 	c, err := net.Dial("udp", net.JoinHostPort(addr.String(), "4791"))
 	require.NoError(t, err)
 	defer c.Close()
-	for want, b := range map[string][]byte{"drop_malformed": []byte("short"), "drop_icrc": bytes.Repeat([]byte{0xab}, 64)} {
+	for want, b := range map[string][]byte{"drop_malformed": []byte("short"),
+		"drop_icrc": bytes.Repeat([]byte{0xab}, 64)} {
 		_, err := c.Write(b)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {

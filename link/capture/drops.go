@@ -6,7 +6,8 @@ import (
 	"ciddk/rvt"
 )
 
-// A dropWatch finds out from an engine's counters what it dropped during a delivery. The ports of an HCA that share a tap share one.
+// A dropWatch finds out from an engine's counters what it dropped during a delivery. The ports of an HCA that share a
+// tap share one.
 type dropWatch struct {
 	counters func() map[string]uint64 // rvt.PortContext.Counters; nil: there are none
 	mu       sync.Mutex
@@ -30,8 +31,8 @@ func (w *dropWatch) begin() delivery {
 	return delivery{before: w.snapshot(), alone: w.running == 1, begun: w.begun}
 }
 
-// end is called after it. It returns the reason for which most packets were dropped meanwhile, and their number. alone reports that nothing
-// else was delivered at the same time, so that they were packets of this delivery.
+// end is called after it. It returns the reason for which most packets were dropped meanwhile, and their number. alone
+// reports that nothing else was delivered at the same time, so that they were packets of this delivery.
 func (w *dropWatch) end(d delivery) (reason string, n uint64, alone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,8 +33,8 @@ type Port struct {
 // inner is the port behind a Port.
 type inner = rvt.Port
 
-// New returns a port that shows tap what passes another port, which is the new port's from then on. Errors: a nil port or tap; a port whose
-// packets have no form in bytes (rvt.EncoderPort). The inner port remains the caller's then.
+// New returns a port that shows tap what passes another port, which is the new port's from then on. Errors: a nil port
+// or tap; a port whose packets have no form in bytes (rvt.EncoderPort). The inner port remains the caller's then.
 func New(port rvt.Port, tap *Tap) (*Port, error) {
 	if ci.IsNil(port) || tap == nil {
 		return nil, errors.New("capture: the port or the tap is nil")
@@ -74,7 +74,8 @@ func keyOf(p *rvt.Packet) packetKey { return packetKey{p.DestQP, p.SrcQP, p.PSN,
 
 // frame returns the frame of a packet.
 func (p *Port) frame(d rvt.Direction, data []byte) Frame {
-	return Frame{Time: p.epoch.Add(p.context.Clock.Now()), HCA: p.context.Node.GUID, Port: p.context.Num, Link: p.link, Direction: d, Data: data}
+	return Frame{Time: p.epoch.Add(p.context.Clock.Now()), HCA: p.context.Node.GUID, Port: p.context.Num, Link: p.link,
+		Direction: d, Data: data}
 }
 
 // entries appends the packets of a train to list.
@@ -182,7 +183,8 @@ func (r receiver) deliver(pkt []rvt.Packet, wait, polled bool) {
 	r.Receiver.Deliver(pkt, wait, polled)
 }
 
-// among words a reason that n of all packets have. For some reasons the engine counts a train that it drops as one packet.
+// among words a reason that n of all packets have. For some reasons the engine counts a train that it drops as one
+// packet.
 func among(reason string, n, all int, alone bool) string {
 	switch {
 	case !alone:

@@ -20,16 +20,16 @@ type Frame struct {
 	Direction rvt.Direction
 	// Data is the whole packet: of an Ethernet port from the IP header, of an InfiniBand port from the LRH to the VCRC.
 	Data []byte
-	// Drop is the reason why the packet was dropped, the name of a counter (see HCA.Counters). It is empty if the packet was not dropped, or if the
-	// reason is not known.
+	// Drop is the reason why the packet was dropped, the name of a counter (see HCA.Counters). It is empty if the
+	// packet was not dropped, or if the reason is not known.
 	Drop string
 }
 
-// A Tap collects the packets of ports that New made, in order: a packet is shown before the effects of its arrival. One Tap may
-// serve several ports of several HCAs. The zero value is ready, and off until Start.
+// A Tap collects the packets of ports that New made, in order: a packet is shown before the effects of its arrival. One
+// Tap may serve several ports of several HCAs. The zero value is ready, and off until Start.
 type Tap struct {
-	// Epoch is the time at which the HCAs' clocks are zero, for runs in virtual time. If it is zero, each port computes it from the machine's clock at
-	// its start.
+	// Epoch is the time at which the HCAs' clocks are zero, for runs in virtual time. If it is zero, each port computes
+	// it from the machine's clock at its start.
 	Epoch time.Time
 
 	on    atomic.Bool // read for every batch
@@ -56,8 +56,9 @@ const (
 	maxWait = 100 * time.Millisecond
 )
 
-// Start passes packets to sink from now on, several at a time and in one call at a time. sink may keep the Data of a frame, but not the
-// slice of frames. It runs on the data path, so it should be quick, and must not call the HCA. Errors: a nil sink; the tap is on.
+// Start passes packets to sink from now on, several at a time and in one call at a time. sink may keep the Data of a
+// frame, but not the slice of frames. It runs on the data path, so it should be quick, and must not call the HCA.
+// Errors: a nil sink; the tap is on.
 func (t *Tap) Start(sink func([]Frame)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +73,8 @@ func (t *Tap) Start(sink func([]Frame)) error {
 	return nil
 }
 
-// Stop passes on what is left. The sink does not run when Stop returns, and does not run afterwards. Stop is idempotent.
+// Stop passes on what is left. The sink does not run when Stop returns, and does not run afterwards. Stop is
+// idempotent.
 func (t *Tap) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"ciddk/wire"
 )
 
-// corrupt encodes a packet, flips one bit of it, and decodes it again. It returns false if the ICRC detects that, or if the bytes are no packet.
+// corrupt encodes a packet, flips one bit of it, and decodes it again. It returns false if the ICRC detects that, or if
+// the bytes are no packet.
 func corrupt(p *rvt.Packet, bit uint32) bool {
 	var w wire.Packet
 	if !train.Encode(&w, p) {

@@ -6,9 +6,9 @@
 //	…
 //	bad, err := impair.New(port, impair.Config{Seed: 1, Out: impair.Model{Drop: 0.01}})
 //
-// A Model holds the probabilities. A Lane applies one to the packets of one direction, whatever their form: a Port has two lanes, and a network
-// of package sim has one for each pair of addresses. The choices of a lane depend on its seed and on the order of its packets only, so that a run
-// on a virtual clock replays.
+// A Model holds the probabilities. A Lane applies one to the packets of one direction, whatever their form: a Port has
+// two lanes, and a network of package sim has one for each pair of addresses. The choices of a lane depend on its seed
+// and on the order of its packets only, so that a run on a virtual clock replays.
 //
 // A Port adds these counters to HCA.Counters:
 //

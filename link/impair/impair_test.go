@@ -33,11 +33,13 @@ func TestImpairReplays(t *testing.T) {
 			}
 			fates = append(fates, "|")
 		}}
-		p, err := New(in, Config{Seed: seed, Out: Model{Drop: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2, MaxDelay: time.Hour}})
+		p, err := New(in, Config{Seed: seed, Out: Model{Drop: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2,
+			MaxDelay: time.Hour}})
 		require.NoError(t, err)
 		require.NoError(t, linktest.StartAt(p, linktest.NewCollector(), stoppedClock{}))
 		for psn := range ci.PSN(50) {
-			p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn * 10, N: 3, MTU: 256, Len: 600, Payload: [][]byte{make([]byte, 600)}}})
+			p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn * 10, N: 3,
+				MTU: 256, Len: 600, Payload: [][]byte{make([]byte, 600)}}})
 		}
 		return fates
 	}
@@ -68,13 +70,14 @@ func TestImpairFilter(t *testing.T) {
 	l := direct.NewLink()
 	verdicts := map[ci.PSN]Verdict{0: Pass, 1: Drop, 2: Duplicate, 3: Reorder, 5: Corrupt}
 	seen := [2]int{}
-	p, err := New(testenv.Must(direct.New(l, direct.Config{})), Config{Filter: func(d rvt.Direction, p *rvt.Packet) Verdict {
-		seen[d]++
-		if d == rvt.Received {
-			return Chance
-		}
-		return verdicts[p.PSN]
-	}})
+	p, err := New(testenv.Must(direct.New(l, direct.Config{})),
+		Config{Filter: func(d rvt.Direction, p *rvt.Packet) Verdict {
+			seen[d]++
+			if d == rvt.Received {
+				return Chance
+			}
+			return verdicts[p.PSN]
+		}})
 	require.NoError(t, err)
 	r := linktest.NewCollector()
 	require.NoError(t, linktest.StartAt(p, r, stoppedClock{}))
@@ -83,8 +86,10 @@ func TestImpairFilter(t *testing.T) {
 	require.False(t, p.Hints().Lossless)
 	body := make([]byte, 6*256+10)
 	linktest.Fill(body, 1)
-	p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, Ack: true, N: 7, MTU: 256, Len: uint32(len(body)), Payload: [][]byte{body[:300], body[300:]}, Route: rt}})
-	p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, PSN: 7, N: 1, Route: rt}, {Service: wire.RC, Op: wire.OpSend, PSN: 8, N: 1, Route: rt}})
+	p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, Ack: true, N: 7, MTU: 256,
+		Len: uint32(len(body)), Payload: [][]byte{body[:300], body[300:]}, Route: rt}})
+	p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, PSN: 7, N: 1, Route: rt},
+		{Service: wire.RC, Op: wire.OpSend, PSN: 8, N: 1, Route: rt}})
 	var order []ci.PSN
 	for _, k := range r.Taken() {
 		order = append(order, k.PSN)
@@ -107,7 +112,8 @@ func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		p := rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, PKey: 0xffff, N: 1, MTU: 256, VA: 1, RKey: 2, DMALen: 8, Len: 8, Payload: [][]byte{{1, 2, 3}, {4, 5, 6, 7, 8}}}
+		p := rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, PKey: 0xffff, N: 1, MTU: 256, VA: 1,
+			RKey: 2, DMALen: 8, Len: 8, Payload: [][]byte{{1, 2, 3}, {4, 5, 6, 7, 8}}}
 		q := p
 		bit := rnd.Uint32()
 		size := uint32(wire.PacketLen(wire.RCWriteOnly, 8))

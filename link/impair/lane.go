@@ -9,7 +9,8 @@ import (
 	"ciddk/clock"
 )
 
-// A Handler is what a Lane needs to handle packets of the form T. Its owner implements it. Decide and Decided are called with a lock of the lane held.
+// A Handler is what a Lane needs to handle packets of the form T. Its owner implements it. Decide and Decided are
+// called with a lock of the lane held.
 type Handler[T any] interface {
 	// Decide returns the verdict on a packet; Chance leaves it to the model.
 	Decide(*T) Verdict
@@ -25,7 +26,8 @@ type Handler[T any] interface {
 	Emit(list []T, late, wait, polled bool)
 }
 
-// A Lane applies a Model to one direction of packets. Its choices depend on its random source and on the order of packets alone.
+// A Lane applies a Model to one direction of packets. Its choices depend on its random source and on the order of
+// packets alone.
 type Lane[T any] struct {
 	handler Handler[T]
 	clock   clock.Clock
@@ -65,7 +67,8 @@ func (l *Lane[T]) Take(list []T, wait, polled bool) {
 	}
 }
 
-// decide handles one packet. It draws the same numbers whatever the verdict is, so that a seed means the same for every packet.
+// decide handles one packet. It draws the same numbers whatever the verdict is, so that a seed means the same for every
+// packet.
 func (l *Lane[T]) decide(p T, out []T) []T {
 	chance, span, bit := l.rnd.Float64(), l.rnd.Float64(), l.rnd.Uint32()
 	v := l.handler.Decide(&p)
@@ -101,7 +104,8 @@ func (l *Lane[T]) decide(p T, out []T) []T {
 	return l.overtaken(out)
 }
 
-// overtaken counts a packet that has passed for those in waiting, and releases the ones that have been overtaken by enough. The caller holds l.mu.
+// overtaken counts a packet that has passed for those in waiting, and releases the ones that have been overtaken by
+// enough. The caller holds l.mu.
 func (l *Lane[T]) overtaken(out []T) []T {
 	keep := l.waiting[:0]
 	for _, h := range l.waiting {
@@ -117,7 +121,8 @@ func (l *Lane[T]) overtaken(out []T) []T {
 	return out
 }
 
-// hold keeps a packet for d or, with after > 0, until so many packets have passed if that is earlier. The caller holds l.mu.
+// hold keeps a packet for d or, with after > 0, until so many packets have passed if that is earlier. The caller holds
+// l.mu.
 func (l *Lane[T]) hold(p T, after int, d time.Duration) {
 	h := &held[T]{p: l.handler.Keep(p), reorder: after > 0, after: after}
 	if after > 0 {
@@ -126,7 +131,8 @@ func (l *Lane[T]) hold(p T, after int, d time.Duration) {
 	h.timer = l.clock.AfterFunc(d, func() { l.release(h) })
 }
 
-// release is the timer function of a held packet. Of release and overtaken, the one that takes the packet out of waiting passes it on.
+// release is the timer function of a held packet. Of release and overtaken, the one that takes the packet out of
+// waiting passes it on.
 func (l *Lane[T]) release(h *held[T]) {
 	if h.reorder {
 		l.mu.Lock()

@@ -33,8 +33,9 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
 
-// A Model holds the probabilities, 0 to 1, of what happens to a packet; each packet of a train counts. At most one of them happens to a
-// packet: Drop with its probability, else Duplicate with its own, and so on in the order of the fields. The sum is at most 1.
+// A Model holds the probabilities, 0 to 1, of what happens to a packet; each packet of a train counts. At most one of
+// them happens to a packet: Drop with its probability, else Duplicate with its own, and so on in the order of the
+// fields. The sum is at most 1.
 type Model struct {
 	Drop, Duplicate, Reorder, Delay, Corrupt float64
 	// MaxDelay is the longest time that a packet is held; 0 is 1 ms.
@@ -65,7 +66,8 @@ type probability struct {
 }
 
 func (m *Model) list() [5]probability {
-	return [5]probability{{m.Drop, Drop}, {m.Duplicate, Duplicate}, {m.Reorder, Reorder}, {m.Delay, Delay}, {m.Corrupt, Corrupt}}
+	return [5]probability{{m.Drop, Drop}, {m.Duplicate, Duplicate}, {m.Reorder, Reorder}, {m.Delay, Delay},
+		{m.Corrupt, Corrupt}}
 }
 
 // choose returns the verdict for chance, a random number of [0, 1).

@@ -19,14 +19,14 @@ type Config struct {
 	Seed uint64
 	// Out is for packets sent, In for packets received.
 	Out, In Model
-	// Filter, if not nil, decides on every single packet first; Chance leaves it to the model. It may be called concurrently, and must not keep
-	// the packet.
+	// Filter, if not nil, decides on every single packet first; Chance leaves it to the model. It may be called
+	// concurrently, and must not keep the packet.
 	Filter func(rvt.Direction, *rvt.Packet) Verdict
 }
 
-// A Port impairs another port. It splits trains, so it costs speed even where it does no harm. It encodes a packet to corrupt it, flips a bit, and
-// decodes it again: the ICRC detects that, which is counted as a drop_icrc of this HCA, unless it does not cover the bit. Held packets go on by
-// the HCA's clock. Close drops them.
+// A Port impairs another port. It splits trains, so it costs speed even where it does no harm. It encodes a packet to
+// corrupt it, flips a bit, and decodes it again: the ICRC detects that, which is counted as a drop_icrc of this HCA,
+// unless it does not cover the bit. Held packets go on by the HCA's clock. Close drops them.
 type Port struct {
 	inner
 	config Config
@@ -42,8 +42,8 @@ type Port struct {
 // inner is the port behind a Port.
 type inner = rvt.Port
 
-// New returns a port in front of another one, which is the new port's from then on. Errors: a nil port; a probability or a delay out of range. The
-// inner port remains the caller's then.
+// New returns a port in front of another one, which is the new port's from then on. Errors: a nil port; a probability
+// or a delay out of range. The inner port remains the caller's then.
 func New(port rvt.Port, c Config) (*Port, error) {
 	if ci.IsNil(port) {
 		return nil, errors.New("impair: the port is nil")
@@ -70,7 +70,8 @@ func (p *Port) AddCounters(m map[string]uint64) {
 func (p *Port) Start(c rvt.PortContext) error {
 	p.recv, p.lost = c.Receiver, c.Lost
 	for d, m := range []Model{rvt.Sent: p.config.Out, rvt.Received: p.config.In} {
-		p.lanes[d] = NewLane[rvt.Packet](portLane{p, rvt.Direction(d)}, c.Clock, m, rand.New(rand.NewPCG(p.config.Seed, uint64(d))))
+		p.lanes[d] = NewLane[rvt.Packet](portLane{p, rvt.Direction(d)}, c.Clock, m,
+			rand.New(rand.NewPCG(p.config.Seed, uint64(d))))
 	}
 	c.Receiver = receiver{c.Receiver, p}
 	return p.inner.Start(c)

@@ -1,5 +1,5 @@
-// Package train converts between trains of packets, which the engine of package rvt sends and receives (rvt.Packet), and single packets in the
-// form of package wire. Ports that put packets on a wire, or show them as bytes, use it.
+// Package train converts between trains of packets, which the engine of package rvt sends and receives (rvt.Packet),
+// and single packets in the form of package wire. Ports that put packets on a wire, or show them as bytes, use it.
 //
 // A port with an encoding of its own cuts a train like this:
 //

@@ -15,7 +15,8 @@ func Count(pkts []rvt.Packet) int {
 	return n
 }
 
-// IsWhole reports whether p is what the engine promises of a train: all packets but the last are of MTU bytes, and the payload is there.
+// IsWhole reports whether p is what the engine promises of a train: all packets but the last are of MTU bytes, and the
+// payload is there.
 func IsWhole(p *rvt.Packet) bool {
 	if p.N == 0 {
 		return false
@@ -53,7 +54,8 @@ func PutHeaders(w *wire.Packet, p *rvt.Packet) {
 	w.ImmDt.Imm = p.Imm
 }
 
-// PutBTH sets the fields of h that differ within a train, for packet k of p. It returns false if no opcode exists for that packet.
+// PutBTH sets the fields of h that differ within a train, for packet k of p. It returns false if no opcode exists for
+// that packet.
 func PutBTH(h *wire.BTH, p *rvt.Packet, k uint32) bool {
 	last := k+1 == p.N
 	start, end := k == 0 && p.Start, last && p.End

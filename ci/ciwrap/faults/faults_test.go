@@ -21,9 +21,12 @@ import (
 func TestVerbsAreThoseOfCI(t *testing.T) {
 	t.Parallel()
 	var want []string
-	for _, typ := range []reflect.Type{reflect.TypeFor[ci.HCA](), reflect.TypeFor[ci.CA](), reflect.TypeFor[ci.UserCA](), reflect.TypeFor[ci.PD](),
-		reflect.TypeFor[ci.AV](), reflect.TypeFor[ci.CQ](), reflect.TypeFor[ci.SRQ](), reflect.TypeFor[ci.QP](), reflect.TypeFor[ci.Mcast](),
-		reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](), reflect.TypeFor[ci.MW](), reflect.TypeFor[ci.RDD](), reflect.TypeFor[ci.EEC](), reflect.TypeFor[ci.DMA]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[ci.HCA](), reflect.TypeFor[ci.CA](),
+		reflect.TypeFor[ci.UserCA](), reflect.TypeFor[ci.PD](),
+		reflect.TypeFor[ci.AV](), reflect.TypeFor[ci.CQ](), reflect.TypeFor[ci.SRQ](), reflect.TypeFor[ci.QP](),
+		reflect.TypeFor[ci.Mcast](),
+		reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](), reflect.TypeFor[ci.MW](), reflect.TypeFor[ci.RDD](),
+		reflect.TypeFor[ci.EEC](), reflect.TypeFor[ci.DMA]()} {
 		for i := range typ.NumMethod() {
 			m := typ.Method(i)
 			if n := m.Type.NumOut(); n > 0 && m.Type.Out(n-1) == reflect.TypeFor[error]() {

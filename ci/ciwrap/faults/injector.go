@@ -59,7 +59,8 @@ func (in *Injector) Add(r Rule) (*Fault, error) {
 		return nil, fmt.Errorf("faults: no verb %q, see faults.Verbs: %w", r.Verb, ci.InvalidParameter)
 	}
 	if !(r.Probability >= 0 && r.Probability <= 1) {
-		return nil, fmt.Errorf("faults: probability %v of %s is not within 0 and 1: %w", r.Probability, r.Verb, ci.InvalidParameter)
+		return nil, fmt.Errorf("faults: probability %v of %s is not within 0 and 1: %w", r.Probability, r.Verb,
+			ci.InvalidParameter)
 	}
 	f := &Fault{in: in, v: v, rule: r, err: r.Err}
 	if f.err == nil && r.Status != ci.Success {

@@ -34,7 +34,8 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	return &Writer{file: f, ports: make(map[port]int)}, nil
 }
 
-// Write writes frames, all of them to the stream below when it returns: a process that ends without warning leaves a good file behind.
+// Write writes frames, all of them to the stream below when it returns: a process that ends without warning leaves a
+// good file behind.
 func (w *Writer) Write(frames []capture.Frame) error {
 	for i := range frames {
 		if err := w.write(&frames[i]); err != nil {
@@ -65,8 +66,8 @@ func (w *Writer) write(f *capture.Frame) error {
 	return w.file.Write(&p)
 }
 
-// ToFile writes what the tap shows to a new file at path until stop is called. stop returns the first error of writing, and the same
-// when it is called again. Errors of ToFile: those of creating the file; the tap is on already.
+// ToFile writes what the tap shows to a new file at path until stop is called. stop returns the first error of writing,
+// and the same when it is called again. Errors of ToFile: those of creating the file; the tap is on already.
 func ToFile(path string, t *capture.Tap) (stop func() error, err error) {
 	f, err := os.Create(path)
 	if err != nil {

@@ -43,8 +43,8 @@ func (q *Queue) wake() {
 	}
 }
 
-// Recv returns the next packet in order of arrival. The slice is the caller's. Errors: that of the context when it ends before a
-// packet comes; ErrClosed.
+// Recv returns the next packet in order of arrival. The slice is the caller's. Errors: that of the context when it ends
+// before a packet comes; ErrClosed.
 func (q *Queue) Recv(ctx context.Context) ([]byte, error) {
 	for {
 		if err := ctx.Err(); err != nil {

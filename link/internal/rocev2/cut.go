@@ -6,8 +6,9 @@ import (
 	"ciddk/wire"
 )
 
-// A Cutter cuts a batch of trains into wire packets: it does what segmentation offload does. It skips trains that are not whole or that have no
-// route of a RoCEv2 port (an error of the engine, never of a peer), and counts their packets in Bad.
+// A Cutter cuts a batch of trains into wire packets: it does what segmentation offload does. It skips trains that are
+// not whole or that have no route of a RoCEv2 port (an error of the engine, never of a peer), and counts their packets
+// in Bad.
 type Cutter struct {
 	CutPos
 	Trains []rvt.Packet
@@ -31,8 +32,8 @@ type CutPos struct {
 // SetPos moves the cutter to a place where it was before.
 func (c *Cutter) SetPos(p CutPos) { c.CutPos, c.Route = p, nil }
 
-// Next prepares the current packet, and returns false behind the last one. The caller moves past the packet with CopyPayload, or with Piece and
-// Advance.
+// Next prepares the current packet, and returns false behind the last one. The caller moves past the packet with
+// CopyPayload, or with Piece and Advance.
 func (c *Cutter) Next() bool {
 	for c.Train < len(c.Trains) {
 		p := &c.Trains[c.Train]
@@ -71,7 +72,8 @@ func (c *Cutter) Of() *rvt.Packet { return &c.Trains[c.Train] }
 // Pieces returns the most runs of bytes that the rest of the train's payload has.
 func (c *Cutter) Pieces() int { return len(c.Trains[c.Train].Payload) - c.seg }
 
-// Piece returns the next run of payload bytes, at least one and at most left of them. left counts down from Bytes; Advance follows.
+// Piece returns the next run of payload bytes, at least one and at most left of them. left counts down from Bytes;
+// Advance follows.
 func (c *Cutter) Piece(left int) []byte {
 	p := &c.Trains[c.Train]
 	for {

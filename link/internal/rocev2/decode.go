@@ -15,12 +15,14 @@ const (
 	decodePieces  = 512
 )
 
-// A Decoder turns datagrams into packets for the engine: every datagram is checked and counted once. Payload stays where it is, so a
-// batch must be delivered before the datagrams' storage is used again. A Decoder is not safe for concurrent use.
+// A Decoder turns datagrams into packets for the engine: every datagram is checked and counted once. Payload stays
+// where it is, so a batch must be delivered before the datagrams' storage is used again. A Decoder is not safe for
+// concurrent use.
 type Decoder struct {
 	// Polled becomes the argument of Receiver.Deliver.
 	Polled bool
-	// Class, HopLimit and Label are of the IP header of what is decoded next, where they are known; HopLimit is 0 where they are not.
+	// Class, HopLimit and Label are of the IP header of what is decoded next, where they are known; HopLimit is 0 where
+	// they are not.
 	Class, HopLimit uint8
 	Label           uint32
 
@@ -38,8 +40,8 @@ type Decoder struct {
 	grh    [decodePackets][wire.GRHAreaLen]byte
 }
 
-// NewDecoder returns a decoder of what p receives. hidden reports that the IPv4 header of datagrams is not visible: identifications are then
-// checked by the rules of ipid.go.
+// NewDecoder returns a decoder of what p receives. hidden reports that the IPv4 header of datagrams is not visible:
+// identifications are then checked by the rules of ipid.go.
 func NewDecoder(p *Port, hidden bool) *Decoder {
 	d := &Decoder{port: p}
 	if hidden && p.Addr.Is4() {
@@ -48,7 +50,8 @@ func NewDecoder(p *Port, hidden bool) *Decoder {
 	return d
 }
 
-// Datagram takes in the UDP payload of one receive: one packet, or with seg > 0 several of seg bytes each but for the last. Errors are counted.
+// Datagram takes in the UDP payload of one receive: one packet, or with seg > 0 several of seg bytes each but for the
+// last. Errors are counted.
 func (d *Decoder) Datagram(src, dst netip.AddrPort, b []byte, seg int) {
 	if seg <= 0 || seg > len(b) {
 		seg = len(b)
@@ -149,12 +152,13 @@ func (d *Decoder) take(b []byte, id uint16) {
 func (d *Decoder) refuse(c rvt.Counter, b []byte) {
 	d.port.Receiver.Count(c, 1)
 	if d.port.lost != nil {
-		d.port.lost(rvt.Loss{Direction: rvt.Received, Frame: appendHeaders(d.flow.src, d.flow.dst, b), Reason: c.String()})
+		d.port.lost(rvt.Loss{Direction: rvt.Received, Frame: appendHeaders(d.flow.src, d.flow.dst, b),
+			Reason: c.String()})
 	}
 }
 
-// merge makes the packet in d.w the end of the train before it, if it is: the engine then looks up a QP and a region once for all.
-// The train's MTU is the size of its first packet, whatever the path's is.
+// merge makes the packet in d.w the end of the train before it, if it is: the engine then looks up a QP and a region
+// once for all. The train's MTU is the size of its first packet, whatever the path's is.
 func (d *Decoder) merge() bool {
 	if d.n == 0 || d.pieces == decodePieces {
 		return false
@@ -163,7 +167,8 @@ func (d *Decoder) merge() bool {
 	p := &d.pkts[d.n-1]
 	n := uint32(len(d.w.Payload))
 	switch {
-	case op.Start() || p.End || p.Ack || p.SE || p.Len == 0 || p.Len != p.N*p.MTU || n == 0 || n > p.MTU || !op.End() && n != p.MTU,
+	case op.Start() || p.End || p.Ack || p.SE || p.Len == 0 || p.Len != p.N*p.MTU || n == 0 || n > p.MTU ||
+		!op.End() && n != p.MTU,
 		op.Op() != p.Op || op.Service() != p.Service || d.w.BTH.DestQP != uint32(p.DestQP),
 		d.w.BTH.PSN != wire.PSNAdd(uint32(p.PSN), int(p.N)),
 		d.w.BTH.PKey != uint16(p.PKey) || d.w.BTH.MigReq != p.MigReq,
@@ -190,7 +195,8 @@ func (d *Decoder) merge() bool {
 	return true
 }
 
-// putGRH fills the 40 bytes in front of a datagram. A plain socket shows neither TOS nor TTL, so those are what our senders use.
+// putGRH fills the 40 bytes in front of a datagram. A plain socket shows neither TOS nor TTL, so those are what our
+// senders use.
 func (d *Decoder) putGRH(b []byte, n int, id uint16) {
 	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
 	hops := d.HopLimit
@@ -198,13 +204,15 @@ func (d *Decoder) putGRH(b []byte, n int, id uint16) {
 		hops = DefaultHops
 	}
 	if t.Is4() {
-		h := wire.IPv4{TOS: d.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id, Frag: wire.IPv4DontFragment ^ d.flow.odd, TTL: hops,
+		h := wire.IPv4{TOS: d.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id,
+			Frag: wire.IPv4DontFragment ^ d.flow.odd, TTL: hops,
 			Protocol: wire.ProtocolUDP, Src: s.As4(), Dst: t.As4()}
 		h.SetChecksum()
 		wire.PutGRHArea4(b, &h)
 		return
 	}
-	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: d.Class, FlowLabel: d.Label, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: hops,
+	wire.PutGRHArea6(b, &wire.IPv6{TrafficClass: d.Class, FlowLabel: d.Label, PayloadLen: uint16(wire.UDPLen + n),
+		NextHeader: wire.ProtocolUDP, HopLimit: hops,
 		Src: s.As16(), Dst: t.As16()})
 }
 

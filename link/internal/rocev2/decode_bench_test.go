@@ -42,7 +42,8 @@ func BenchmarkDecode(b *testing.B) {
 			for i := range 1024 {
 				from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i%bb.peers)}), 0xc000)
 				rt := NewRoute(from, dst)
-				c := Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}}}
+				c := Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1,
+					Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}}}
 				c.Next()
 				src, pkts = append(src, from), append(pkts, c.AppendPacket(nil, bb.id(i)))
 			}

@@ -8,9 +8,9 @@ import (
 	"ciddk/wire"
 )
 
-// RawIP takes in an IPv4 packet from a raw socket, or a train that the system did not cut (several packets of one length, but for the
-// last, in one: segmentation offload of a sender on this machine, or receive offload). Every bit of the ICRC counts. RawIP ignores packets with
-// another destination than at.
+// RawIP takes in an IPv4 packet from a raw socket, or a train that the system did not cut (several packets of one
+// length, but for the last, in one: segmentation offload of a sender on this machine, or receive offload). Every bit of
+// the ICRC counts. RawIP ignores packets with another destination than at.
 func (d *Decoder) RawIP(b []byte, at netip.AddrPort) {
 	var ip wire.IPv4
 	var udp wire.UDP
@@ -19,7 +19,8 @@ func (d *Decoder) RawIP(b []byte, at netip.AddrPort) {
 		d.port.Receiver.Count(rvt.DropMalformed, 1)
 		return
 	}
-	src, dst := netip.AddrPortFrom(netip.AddrFrom4(ip.Src), udp.SrcPort), netip.AddrPortFrom(netip.AddrFrom4(ip.Dst), udp.DstPort)
+	src, dst := netip.AddrPortFrom(netip.AddrFrom4(ip.Src), udp.SrcPort),
+		netip.AddrPortFrom(netip.AddrFrom4(ip.Dst), udp.DstPort)
 	if dst != at {
 		return
 	}
@@ -64,8 +65,8 @@ func (f *packetFlow) strict(b []byte, id uint16) bool {
 	return uint32(f.flow4.Start(len(b), id).Transport(b[:end])) == binary.LittleEndian.Uint32(b[end:])
 }
 
-// segment finds how long the packets of a train are, len(p) if it is one packet: the length at which the first one's ICRC is right. The
-// system does not tell a raw socket. 0: there is none.
+// segment finds how long the packets of a train are, len(p) if it is one packet: the length at which the first one's
+// ICRC is right. The system does not tell a raw socket. 0: there is none.
 func (d *Decoder) segment(p []byte, id uint16) int {
 	most := d.port.MTU.Bytes() + Headroom
 	if len(p) <= most && d.flow.strict(p, id) {
@@ -100,7 +101,8 @@ func likelyBTH(b []byte) bool {
 	return wire.Opcode(b[0]).Known() && b[1]&0x0f == 0 && b[4]&0x3f == 0 && b[5]|b[6]|b[7] != 0 && b[8]&0x7f == 0
 }
 
-// IP takes in one IP packet. It counts packets that a host's IP and UDP would drop as malformed, or as not for this port.
+// IP takes in one IP packet. It counts packets that a host's IP and UDP would drop as malformed, or as not for this
+// port.
 func (d *Decoder) IP(b []byte) {
 	src, dst, id, p, err := ipFlow(b, d.port.Addr.Is4())
 	switch {
@@ -129,7 +131,8 @@ func (d *Decoder) IP(b []byte) {
 	d.checked(p, id)
 }
 
-// ipFlow parses the headers of an IP packet up to UDP's. It returns source and destination, the IPv4 identification and the UDP payload.
+// ipFlow parses the headers of an IP packet up to UDP's. It returns source and destination, the IPv4 identification and
+// the UDP payload.
 func ipFlow(b []byte, v4 bool) (src, dst netip.AddrPort, id uint16, rest []byte, err error) {
 	var s, d netip.Addr
 	var protocol uint8
@@ -138,13 +141,15 @@ func ipFlow(b []byte, v4 bool) (src, dst netip.AddrPort, id uint16, rest []byte,
 		if err := h.Parse(b); err != nil {
 			return src, dst, 0, nil, err
 		}
-		s, d, protocol, id, rest = netip.AddrFrom4(h.Src), netip.AddrFrom4(h.Dst), h.Protocol, h.ID, b[wire.IPv4Len:h.TotalLen]
+		s, d, protocol, id, rest = netip.AddrFrom4(h.Src), netip.AddrFrom4(h.Dst), h.Protocol, h.ID,
+			b[wire.IPv4Len:h.TotalLen]
 	} else {
 		var h wire.IPv6
 		if err := h.Parse(b); err != nil {
 			return src, dst, 0, nil, err
 		}
-		s, d, protocol, rest = netip.AddrFrom16(h.Src), netip.AddrFrom16(h.Dst), h.NextHeader, b[wire.IPv6Len:wire.IPv6Len+int(h.PayloadLen)]
+		s, d, protocol, rest = netip.AddrFrom16(h.Src), netip.AddrFrom16(h.Dst), h.NextHeader,
+			b[wire.IPv6Len:wire.IPv6Len+int(h.PayloadLen)]
 	}
 	if protocol != wire.ProtocolUDP {
 		return src, dst, 0, nil, wire.ErrProtocol

@@ -19,7 +19,8 @@ import (
 // What must not be merged is not: every pair differs in one thing.
 func TestMergeRules(t *testing.T) {
 	t.Parallel()
-	base := rvt.Packet{Service: wire.RC, Op: wire.OpSend, PKey: 0xffff, DestQP: 5, PSN: 100, N: 1, MTU: 256, Len: 256, Payload: [][]byte{make([]byte, 256)}}
+	base := rvt.Packet{Service: wire.RC, Op: wire.OpSend, PKey: 0xffff, DestQP: 5, PSN: 100, N: 1, MTU: 256, Len: 256,
+		Payload: [][]byte{make([]byte, 256)}}
 	for _, c := range []struct {
 		name  string
 		first func(p *rvt.Packet)
@@ -27,7 +28,10 @@ func TestMergeRules(t *testing.T) {
 		want  int
 	}{
 		{"middles", nil, nil, 1},
-		{"first and last", func(p *rvt.Packet) { p.Start = true }, func(p *rvt.Packet) { p.End, p.Len, p.HasImm = true, 1, true }, 1},
+		{"first and last", func(p *rvt.Packet) { p.Start = true }, func(p *rvt.Packet) {
+			p.End, p.Len,
+				p.HasImm = true, 1, true
+		}, 1},
 		{"gap", nil, func(p *rvt.Packet) { p.PSN++ }, 2},
 		{"same PSN", nil, func(p *rvt.Packet) { p.PSN-- }, 2},
 		{"another QP", nil, func(p *rvt.Packet) { p.DestQP++ }, 2},
@@ -138,7 +142,8 @@ func FuzzDatagram(f *testing.F) {
 // TestNodeGUID checks that the suggested GUID depends on address and port.
 func TestNodeGUID(t *testing.T) {
 	guids := map[ci.GUID]bool{}
-	for _, a := range []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("127.0.0.1")} {
+	for _, a := range []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("fd00::1"),
+		netip.MustParseAddr("127.0.0.1")} {
 		for _, port := range []uint16{1, 2} {
 			guids[NodeGUID(a, port)] = true
 		}

@@ -30,9 +30,9 @@ func (f *packetFlow) set(src, dst netip.AddrPort) bool {
 	return true
 }
 
-// check checks the ICRC of a packet, BTH to ICRC, that was segment i of one receive. solved reports that the IPv4 identification,
-// which the socket does not show, was computed, and is neither 0 nor i: of the ICRC's 32 bits, 16 were left to check.
-// guess, if not 0, is the most probable identification.
+// check checks the ICRC of a packet, BTH to ICRC, that was segment i of one receive. solved reports that the IPv4
+// identification, which the socket does not show, was computed, and is neither 0 nor i: of the ICRC's 32 bits, 16 were
+// left to check. guess, if not 0, is the most probable identification.
 func (f *packetFlow) check(b []byte, i int, guess uint16) (id uint16, ok, solved bool) {
 	end := len(b) - wire.ICRCLen
 	if !f.dst.Addr().Is4() {

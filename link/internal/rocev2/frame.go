@@ -8,8 +8,8 @@ import (
 	"ciddk/wire"
 )
 
-// EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0, and TTL or hop limit of a received
-// packet are DefaultHops: a port does not see them. It implements rvt.EncoderPort.
+// EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0, and
+// TTL or hop limit of a received packet are DefaultHops: a port does not see them. It implements rvt.EncoderPort.
 func (p *Port) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 	var f wire.Frame
 	if !train.Encode(&f.Packet, pkt) {
@@ -39,7 +39,8 @@ func setFlow(f *wire.Frame, src, dst netip.AddrPort, class, hops uint8) {
 	f.UDP = wire.UDP{SrcPort: src.Port(), DstPort: dst.Port()}
 	if dst.Addr().Is4() {
 		f.Eth.EtherType = wire.EtherTypeIPv4
-		f.IP4 = wire.IPv4{TOS: class, Frag: wire.IPv4DontFragment, TTL: hops, Src: src.Addr().As4(), Dst: dst.Addr().As4()}
+		f.IP4 = wire.IPv4{TOS: class, Frag: wire.IPv4DontFragment, TTL: hops, Src: src.Addr().As4(),
+			Dst: dst.Addr().As4()}
 		return
 	}
 	f.Eth.EtherType = wire.EtherTypeIPv6
@@ -86,12 +87,14 @@ func (r *Route) AppendHeaders(b []byte, src netip.Addr, n int, id uint16) []byte
 	ip := wire.IPv6Len
 	if r.Dst.Addr().Is4() {
 		ip = wire.IPv4Len
-		v4 := wire.IPv4{TOS: r.Key.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id, Frag: wire.IPv4DontFragment,
-			TTL: r.Key.HopLimit, Protocol: wire.ProtocolUDP, Src: src.As4(), Dst: r.Dst.Addr().As4()}
+		v4 := wire.IPv4{TOS: r.Key.Class, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: id,
+			Frag: wire.IPv4DontFragment,
+			TTL:  r.Key.HopLimit, Protocol: wire.ProtocolUDP, Src: src.As4(), Dst: r.Dst.Addr().As4()}
 		v4.SetChecksum()
 		v4.Put(h[:])
 	} else {
-		v6 := wire.IPv6{TrafficClass: r.Key.Class, FlowLabel: r.Key.Label, PayloadLen: uint16(wire.UDPLen + n), NextHeader: wire.ProtocolUDP, HopLimit: r.Key.HopLimit,
+		v6 := wire.IPv6{TrafficClass: r.Key.Class, FlowLabel: r.Key.Label, PayloadLen: uint16(wire.UDPLen + n),
+			NextHeader: wire.ProtocolUDP, HopLimit: r.Key.HopLimit,
 			Src: src.As16(), Dst: r.Dst.Addr().As16()}
 		v6.Put(h[:])
 	}

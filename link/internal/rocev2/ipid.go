@@ -8,9 +8,9 @@ import (
 	"ciddk/clock"
 )
 
-// The ICRC covers the IPv4 identification, and a UDP socket does not show it (RFC 791; A17.3.3). It can be solved for, which uses up
-// 16 of the ICRC's 32 bits: of packets damaged at random, one in 65,536 passes. Most of that is won back here, from what senders do
-// with the field:
+// The ICRC covers the IPv4 identification, and a UDP socket does not show it (RFC 791; A17.3.3). It can be solved for,
+// which uses up 16 of the ICRC's 32 bits: of packets damaged at random, one in 65,536 passes. Most of that is won back
+// here, from what senders do with the field:
 //
 //   - This kit, and whatever else sends from an unconnected socket with DF, leaves it to the system, which writes 0, or the index of
 //     the packet in its segmentation train.
@@ -18,8 +18,9 @@ import (
 //     rested, the next number is ahead by up to one per clock tick of the rest, at most one a millisecond.
 //   - Adapters do the one or the other, or count per QP, or draw it by chance.
 //
-// So a solved identification must be near the last good one between these two addresses, which is a window of 160 numbers, wider by
-// one for each millisecond since; or, for a sender of the first kind, be below 64. The others are refused and counted (drop_ipv4_id).
+// So a solved identification must be near the last good one between these two addresses, which is a window of 160
+// numbers, wider by one for each millisecond since; or, for a sender of the first kind, be below 64. The others are
+// refused and counted (drop_ipv4_id).
 //
 // The rules for what is not known yet:
 //
@@ -158,9 +159,10 @@ func (h *idHistory) good(id uint16, now uint32) {
 	h.flags = h.flags&^idIndexed | idCounts
 }
 
-// idTable is a table of idTable, of fixed size: a flood of source addresses takes no memory. Nor does it drive out what is in use: an
-// address gets a place in its set of four, drawn by a hash of this table's own, if one is free, or if an address there has sent but one
-// packet, or nothing for a minute. Without a place, an address is always new. Not for concurrent use.
+// idTable is a table of idTable, of fixed size: a flood of source addresses takes no memory. Nor does it drive out what
+// is in use: an address gets a place in its set of four, drawn by a hash of this table's own, if one is free, or if an
+// address there has sent but one packet, or nothing for a minute. Without a place, an address is always new. Not for
+// concurrent use.
 type idTable struct {
 	salt uint64
 	sets [tableSets][tableWays]idHistory
@@ -211,7 +213,8 @@ func (t *idTable) place(key uint64, now uint32) *idHistory {
 			continue
 		}
 		// Once in a set, an unproven one is worse than any proven one; among equals, the one silent for longer.
-		if worst == nil || h.flags&idProven < worst.flags&idProven || h.flags&idProven == worst.flags&idProven && now-h.seen > now-worst.seen {
+		if worst == nil || h.flags&idProven < worst.flags&idProven || h.flags&idProven == worst.flags&idProven &&
+			now-h.seen > now-worst.seen {
 			worst = h
 		}
 	}
@@ -266,7 +269,8 @@ func (s *idChecker) time() uint32 {
 	return s.now
 }
 
-// judge takes in the identification of a packet whose ICRC is right for it; solved says that this is what it was solved for.
+// judge takes in the identification of a packet whose ICRC is right for it; solved says that this is what it was solved
+// for.
 func (s *idChecker) check(id uint16, solved bool) idVerdict {
 	h, now := s.h, s.time()
 	if h == nil {

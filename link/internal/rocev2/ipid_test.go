@@ -32,19 +32,30 @@ func TestHabit(t *testing.T) {
 		name string
 		seen []sight
 	}{
-		{"ours", []sight{{0, 0, false, idFits}, {0, 0, false, idFits}, {0, 5, false, idFits}, {0, 63, true, idFits}, {0, 64, true, idRejected}, {90_000, 40, true, idFits},
+		{"ours", []sight{{0, 0, false, idFits}, {0, 0, false, idFits}, {0, 5, false, idFits}, {0, 63, true, idFits},
+			{0, 64, true, idRejected}, {90_000, 40, true, idFits},
 			{90_000, 1000, true, idRejected}}},
-		{"Linux", []sight{{0, 30000, true, idUnchecked}, {0, 30001, true, idFits}, {0, 30097, true, idRejected}, {0, 30096, true, idFits}, {0, 30032, true, idFits},
-			{0, 29967, true, idRejected}, {1, 30128, true, idFits}, {0, 5, true, idRejected}, {0, 50000, true, idRejected}}},
-		{"a counter wraps", []sight{{0, 65535, true, idUnchecked}, {0, 0, false, idFits}, {0, 1, true, idFits}, {0, 65534, true, idFits}, {0, 64, true, idFits}, {0, 200, true, idRejected}}},
+		{"Linux", []sight{{0, 30000, true, idUnchecked}, {0, 30001, true, idFits}, {0, 30097, true, idRejected},
+			{0, 30096, true, idFits}, {0, 30032, true, idFits},
+			{0, 29967, true, idRejected}, {1, 30128, true, idFits}, {0, 5, true, idRejected}, {0, 50000,
+				true, idRejected}}},
+		{"a counter wraps", []sight{{0, 65535, true, idUnchecked}, {0, 0, false, idFits}, {0, 1, true, idFits},
+			{0, 65534, true, idFits}, {0, 64, true, idFits}, {0, 200, true, idRejected}}},
 		{"a rest", []sight{{0, 100, true, idUnchecked}, {5000, 5195, true, idFits}, {5000, 10291, true, idRejected}}},
-		{"a long rest", []sight{{0, 100, true, idUnchecked}, {0, 101, true, idFits}, {65_000, 40000, true, idFits}, {65_500, 500, true, idUnchecked}, {0, 700, true, idRejected}}},
-		{"a jump", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected}, {3, 20003, true, idFits}, {0, 20004, true, idFits}}},
-		{"a candidate is near, too", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected}, {0, 20096, true, idRejected}, {0, 20000, true, idRejected}}},
-		{"an old candidate", []sight{{0, 100, true, idUnchecked}, {0, 50000, true, idRejected}, {10_001, 50001, true, idRejected}, {10_000, 50002, true, idFits}}},
-		{"two counters", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected}, {0, 20001, true, idFits}, {0, 101, true, idFits}, {0, 20002, true, idFits}, {0, 102, true, idFits}}},
-		{"ours, then Linux", []sight{{0, 0, false, idFits}, {0, 0, false, idFits}, {0, 9000, true, idRejected}, {0, 9001, true, idFits}, {0, 9002, true, idFits}, {0, 7, true, idRejected}}},
-		{"Linux, then ours", []sight{{0, 9000, true, idUnchecked}, {0, 9001, true, idFits}, {0, 0, false, idFits}, {0, 7, true, idFits}, {0, 9002, true, idRejected}}},
+		{"a long rest", []sight{{0, 100, true, idUnchecked}, {0, 101, true, idFits}, {65_000, 40000, true, idFits},
+			{65_500, 500, true, idUnchecked}, {0, 700, true, idRejected}}},
+		{"a jump", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected}, {3, 20003, true, idFits},
+			{0, 20004, true, idFits}}},
+		{"a candidate is near, too", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected},
+			{0, 20096, true, idRejected}, {0, 20000, true, idRejected}}},
+		{"an old candidate", []sight{{0, 100, true, idUnchecked}, {0, 50000, true, idRejected},
+			{10_001, 50001, true, idRejected}, {10_000, 50002, true, idFits}}},
+		{"two counters", []sight{{0, 100, true, idUnchecked}, {0, 20000, true, idRejected}, {0, 20001, true, idFits},
+			{0, 101, true, idFits}, {0, 20002, true, idFits}, {0, 102, true, idFits}}},
+		{"ours, then Linux", []sight{{0, 0, false, idFits}, {0, 0, false, idFits}, {0, 9000, true, idRejected},
+			{0, 9001, true, idFits}, {0, 9002, true, idFits}, {0, 7, true, idRejected}}},
+		{"Linux, then ours", []sight{{0, 9000, true, idUnchecked}, {0, 9001, true, idFits}, {0, 0, false, idFits},
+			{0, 7, true, idFits}, {0, 9002, true, idRejected}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var h idHistory
@@ -63,7 +74,8 @@ func TestHabit(t *testing.T) {
 	}
 }
 
-// TestHabitNone: who draws identifications by chance is heard after a few packets, and is judged again when it begins to count.
+// TestHabitNone: who draws identifications by chance is heard after a few packets, and is judged again when it begins
+// to count.
 func TestHabitNone(t *testing.T) {
 	var h idHistory
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -91,7 +103,8 @@ func TestHabitOfLinux(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "bursts") {
 			rest := rapid.Uint32Range(0, 70_000).Draw(t, "rest")
 			now += rest
-			ahead := uint16(rapid.Uint32Range(0, rest).Draw(t, "ahead")) //nolint:gosec // more than a turn of the counter is a turn
+			ahead := uint16(rapid.Uint32Range(0, rest).Draw(t,
+				"ahead")) //nolint:gosec // more than a turn of the counter is a turn
 			id += ahead + 1
 			var burst []uint16
 			for range rapid.IntRange(1, 40).Draw(t, "packets") {
@@ -119,7 +132,8 @@ func TestHabitOfLinux(t *testing.T) {
 	})
 }
 
-// TestHabitsFlood: a flood of addresses neither grows the table nor drives out who is there; when it is over, newcomers find places again.
+// TestHabitsFlood: a flood of addresses neither grows the table nor drives out who is there; when it is over, newcomers
+// find places again.
 func TestHabitsFlood(t *testing.T) {
 	v := clock.NewVirtual(0)
 	s := idChecker{table: newIDTable(), clock: v}
@@ -189,8 +203,8 @@ func TestHabitsFull(t *testing.T) {
 	}
 }
 
-// TestICRCResidue measures what docs/users.md says a plain socket cannot notice over IPv4: how many damaged packets can be solved for (the
-// rule before idTable: 1 in 65,536), and how many of those fit.
+// TestICRCResidue measures what docs/users.md says a plain socket cannot notice over IPv4: how many damaged packets can
+// be solved for (the rule before idTable: 1 in 65,536), and how many of those fit.
 func TestICRCResidue(t *testing.T) {
 	packets := 64 * 24_000
 	if testing.Short() {
@@ -213,7 +227,8 @@ func TestICRCResidue(t *testing.T) {
 			d := NewDecoder(port, true)
 			rt := NewRoute(src, dst)
 			body := make([]byte, 96)
-			c := Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 96, Payload: [][]byte{body}, Route: rt}}}
+			c := Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 96,
+				Payload: [][]byte{body}, Route: rt}}}
 			good := func(i int) []byte {
 				c.SetPos(CutPos{})
 				require.True(t, c.Next())
@@ -255,7 +270,8 @@ func TestICRCResidue(t *testing.T) {
 			require.Equal(t, packets, r.counts[rvt.DropICRC]+solved, "each damaged packet")
 			within(t, "solved", solved, float64(packets)/idSpace)
 			within(t, "passed", passed, float64(packets)/idSpace*kind.window/idSpace)
-			t.Logf("of %d damaged packets %d could be solved for, %d passed; computed %.1f and %.3f", packets, solved, passed,
+			t.Logf("of %d damaged packets %d could be solved for, %d passed; computed %.1f and %.3f",
+				packets, solved, passed,
 				float64(packets)/idSpace, float64(packets)/idSpace*kind.window/idSpace)
 
 			// The second factor, for itself, since so few come to it.

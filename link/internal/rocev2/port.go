@@ -16,7 +16,8 @@ import (
 	"ciddk/wire"
 )
 
-// A Port is a port of Ethernet link layer, without what moves its IP packets. Its owner sets the exported fields before Start.
+// A Port is a port of Ethernet link layer, without what moves its IP packets. Its owner sets the exported fields before
+// Start.
 type Port struct {
 	Addr netip.Addr // unmapped
 	UDP  uint16     // UDP port that it receives at
@@ -33,8 +34,8 @@ type Port struct {
 	PeerSource   uint16
 	// Socket moves the packets.
 	Socket Socket
-	// CompileRoute, if not nil, returns what the socket needs for a destination. It becomes Route.System. several reports whether the
-	// port has several Sources.
+	// CompileRoute, if not nil, returns what the socket needs for a destination. It becomes Route.System. several
+	// reports whether the port has several Sources.
 	CompileRoute func(r *Route, several bool) any
 
 	// Clock and Receiver are valid from Start on.
@@ -92,8 +93,8 @@ func GIDOf(a netip.Addr) ci.GID { return a.WithZone("").As16() }
 // AddrOf returns the IP address that a GID represents.
 func AddrOf(g ci.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// NeedsZone reports whether an address has a meaning on one interface only: IPv6 link-local addresses, and groups of link-local or
-// interface-local scope (RFC 4007, section 4). The system takes them with the interface's index alone.
+// NeedsZone reports whether an address has a meaning on one interface only: IPv6 link-local addresses, and groups of
+// link-local or interface-local scope (RFC 4007, section 4). The system takes them with the interface's index alone.
 func NeedsZone(a netip.Addr) bool {
 	return a.Is6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || a.IsInterfaceLocalMulticast())
 }
@@ -169,7 +170,8 @@ const (
 	physUp       = 5
 )
 
-// Attr returns the attributes of an Ethernet link with one GID and one P_Key. The host does not report the speed; 4X at 10 Gb/s is a guess.
+// Attr returns the attributes of an Ethernet link with one GID and one P_Key. The host does not report the speed; 4X at
+// 10 Gb/s is a guess.
 func (p *Port) Attr() ci.PortAttr {
 	a := ci.PortAttr{
 		Link: ci.LinkEthernet, State: ci.PortState(p.state.Load()), PhysState: physUp, MTU: p.MTU, MaxMTU: ci.MTU4096,
@@ -185,7 +187,8 @@ func (p *Port) Attr() ci.PortAttr {
 // Modify sets capability bits and shuts the port down. An Ethernet port has neither subnet manager nor init type.
 func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 	if rest := set &^ (ci.PortFieldCapability | ci.PortFieldShutdown); rest != 0 {
-		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x do not exist on an Ethernet port", uint32(rest))}
+		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x do not exist on "+
+			"an Ethernet port", uint32(rest))}
 	}
 	if set&ci.PortFieldCapability != 0 && changeBits(&p.cap, uint32(a.CapMask), uint32(a.Capability)) {
 		p.Receiver.PortEvent(ci.EventPortTrap)
@@ -225,7 +228,8 @@ func (p *Port) SetLink(up bool) {
 func (p *Port) Group(gid ci.GID) (netip.Addr, error) {
 	g := AddrOf(gid)
 	if !g.IsMulticast() || g.Is4() != p.Addr.Is4() {
-		return g, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID, Detail: fmt.Sprintf("%v is no group of the address family of %v", g, p.Addr)}
+		return g, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID,
+			Detail: fmt.Sprintf("%v is no group of the address family of %v", g, p.Addr)}
 	}
 	return g, nil
 }
@@ -248,8 +252,8 @@ func (p *Port) LeaveGroup(gid ci.GID) error {
 	return p.Socket.Leave(g)
 }
 
-// ReportUndelivered reports a datagram of QP1 that came back from the network, quoted from its BTH on, as far as it is quoted. It ignores a report
-// that quotes nothing of the MAD: nothing distinguishes it from a forged one.
+// ReportUndelivered reports a datagram of QP1 that came back from the network, quoted from its BTH on, as far as it is
+// quoted. It ignores a report that quotes nothing of the MAD: nothing distinguishes it from a forged one.
 func (p *Port) ReportUndelivered(to netip.Addr, quoted []byte, err error) {
 	const mad = wire.BTHLen + wire.DETHLen
 	var bth wire.BTH
@@ -263,7 +267,8 @@ func (p *Port) ReportUndelivered(to netip.Addr, quoted []byte, err error) {
 	p.undelivered(ci.Undelivered{To: GIDOf(to), Payload: quoted[:min(len(quoted), len(ci.MAD{}))], Err: err})
 }
 
-// Headroom is the most bytes around a packet's payload: IPv6, UDP, BTH, the longest extension headers, ICRC; as Linux computes it.
+// Headroom is the most bytes around a packet's payload: IPv6, UDP, BTH, the longest extension headers, ICRC; as Linux
+// computes it.
 const Headroom = 80
 
 // MTUFor returns the largest MTU code that fits an interface, or 0 if none does.
