@@ -30,7 +30,7 @@ type agent struct {
 	lo  uint32         // of the last request
 }
 
-const verbSend, verbDo, verbRecv = "Agent.Send", "Agent.Do", "Agent.Recv"
+const verbSend, verbDo, verbStartDo, verbRecv = "Agent.Send", "Agent.Do", "Agent.StartDo", "Agent.Recv"
 
 func (e *endpoint) register(verb string, cfg AgentConfig) (Agent, error) {
 	cfg.Methods = append([]mad.Method(nil), cfg.Methods...)
@@ -165,13 +165,41 @@ func (e *endpoint) transmit(to *Address, b []byte, t *tx) error {
 
 // Do implements Agent.
 func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
-	long, err := a.check(verbDo, m)
+	ended := make(chan struct{})
+	t, err := a.request(ctx, verbDo, m, func(*tx) { close(ended) })
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		t.cancel(ctx)
+		<-ended
+	}
+	return t.answer, t.err
+}
+
+// StartDo implements Agent.
+func (a *agent) StartDo(ctx context.Context, m *Message, done func(*Received, error)) error {
+	if done == nil {
+		return &ci.Error{Verb: verbStartDo, Status: ci.InvalidParameter, Detail: "done is nil"}
+	}
+	t, err := a.request(ctx, verbStartDo, m, func(t *tx) { go done(t.answer, t.err) })
+	if err == nil && ctx.Done() != nil {
+		t.watch(ctx)
+	}
+	return err
+}
+
+// request sends a request, and returns its transaction. ended is called once, when the transaction has ended, with e.mu held; it does not block.
+func (a *agent) request(ctx context.Context, verb string, m *Message, ended func(*tx)) (*tx, error) {
+	long, err := a.check(verb, m)
 	if err != nil {
 		return nil, err
 	}
 	var h mad.Header
 	if h.Parse(m.MAD); response(&h) {
-		return nil, &ci.Error{Verb: verbDo, Status: ci.InvalidParameter, Detail: fmt.Sprintf("%v is an answer: use Send", h.Method)}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("%v is an answer: use Send", h.Method)}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -179,19 +207,20 @@ func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
 	e := a.e
 	t := newTx(a, &h, m)
 	e.mu.Lock()
-	err = a.admit(verbDo)
+	err = a.admit(verb)
 	if err == nil {
 		for a.lo++; a.txs[a.lo] != nil; a.lo++ { // it has gone round, and that one still waits
 		}
 		t.lo = a.lo
 		binary.BigEndian.PutUint64(t.msg[8:], uint64(a.hi)<<32|uint64(t.lo))
-		a.txs[t.lo] = t
+		a.txs[t.lo], t.ended = t, ended
 		if long {
-			err = e.transfers.begin(verbDo, a, &t.to, t.msg, m, t)
+			err = e.transfers.begin(verb, a, &t.to, t.msg, m, t)
 		} else {
 			err = e.transmit(&t.to, t.msg, t)
 		}
 		if err != nil {
+			t.ended = nil
 			e.finish(t, nil, err)
 		}
 	}
@@ -199,15 +228,7 @@ func (a *agent) Do(ctx context.Context, m *Message) (*Received, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		e.mu.Lock()
-		e.finish(t, nil, ctx.Err()) // unless it has ended this moment: then with what it ended
-		e.unlock()
-		<-t.done
-	}
-	return t.answer, t.err
+	return t, nil
 }
 
 // Recv implements Agent.

@@ -84,6 +84,12 @@ type Agent interface {
 	// Status, before anything is sent: as Send; InvalidParameter for a response.
 	Do(ctx context.Context, m *Message) (*Received, error)
 
+	// StartDo sends the request of Do and returns. An error that it returns is one that Do would return before anything is sent, and done is not
+	// called then. Otherwise done is called exactly once, with what Do would return; when ctx ends first, that is the error of ctx. A pending
+	// request holds no goroutine, provided that ctx was made by package context. done is called on a goroutine that exists only for the call, with
+	// no lock held; it may block, and may call anything. The caller may use m again when StartDo has returned.
+	StartDo(ctx context.Context, m *Message, done func(*Received, error)) error
+
 	// Recv waits for an unsolicited datagram. Errors: the context's; ErrClosed, when nothing is left in the queue.
 	Recv(ctx context.Context) (*Received, error)
 

@@ -1,6 +1,7 @@
 package mads
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -30,16 +31,16 @@ type tx struct {
 	late    lateness
 
 	over   bool
-	done   chan struct{} // closed with over
 	answer *Received
 	err    error
+	ended  func(*tx)   // called once over; nil while the request has not begun
+	stop   func() bool // ends the wait for the context of StartDo; nil: none
 }
 
 const defaultTimeout = time.Second
 
 func newTx(a *agent, h *mad.Header, m *Message) *tx {
-	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0),
-		done: make(chan struct{})}
+	t := &tx{a: a, class: h.Class, userID: h.TID, to: m.To, timeout: m.Timeout, retries: max(m.Retries, 0)}
 	t.msg = append(t.buf[:0], m.MAD...)
 	if h.Class != mad.ClassSubnetDirected { // those come from wherever the route leads
 		t.peer = a.e.p.peerOf(&m.To.AV)
@@ -74,7 +75,31 @@ func (e *endpoint) finish(t *tx, answer *Received, err error) {
 			e.transfers.dropOut(t.out)
 		}
 	}
-	close(t.done)
+	if t.stop != nil {
+		t.stop()
+	}
+	if t.ended != nil {
+		t.ended(t)
+	}
+}
+
+// cancel ends the transaction with the error of a context that has ended. A transaction that has ended keeps its result.
+func (t *tx) cancel(ctx context.Context) {
+	e := t.a.e
+	e.mu.Lock()
+	defer e.unlock()
+	e.finish(t, nil, ctx.Err())
+}
+
+// watch cancels the transaction when the context ends before it. With contexts of package context, no goroutine exists until then.
+func (t *tx) watch(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { t.cancel(ctx) })
+	e := t.a.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t.stop = stop; t.over {
+		stop()
+	}
 }
 
 // expire is the timer.

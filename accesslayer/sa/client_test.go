@@ -37,6 +37,7 @@ type service struct {
 	agents  []*agent
 	configs []mads.AgentConfig
 	sent    []mads.Message
+	pending int // requests without a response
 }
 
 func (s *service) Register(cfg mads.AgentConfig) (mads.Agent, error) {
@@ -46,6 +47,7 @@ func (s *service) Register(cfg mads.AgentConfig) (mads.Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &agent{s: s, closed: make(chan struct{})}
+	a.end, a.cancel = context.WithCancel(context.Background())
 	s.agents, s.configs = append(s.agents, a), append(s.configs, cfg)
 	return a, nil
 }
@@ -55,39 +57,47 @@ type agent struct {
 	s      *service
 	once   sync.Once
 	closed chan struct{}
+	end    context.Context
+	cancel context.CancelFunc
 }
 
-func (a *agent) Do(ctx context.Context, m *mads.Message) (*mads.Received, error) {
-	gone := &ci.Error{Status: ci.InvalidState, Err: accesslayer.ErrClosed}
+func (a *agent) StartDo(ctx context.Context, m *mads.Message, done func(*mads.Received, error)) error {
+	closed := &ci.Error{Status: ci.InvalidState, Err: accesslayer.ErrClosed}
 	select {
 	case <-a.closed:
-		return nil, gone
+		return closed
 	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	a.s.mu.Lock()
 	a.s.sent = append(a.s.sent, *m)
 	a.s.mu.Unlock()
 	var q mad.SA
 	if err := mad.ParseSA(m.MAD, &q); err != nil {
-		return nil, err
+		return err
 	}
 	q.Method |= mad.ResponseMask
 	a.s.answer(&q)
 	if q.Class == 0 {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-a.closed:
-			return nil, gone
-		}
+		a.s.mu.Lock()
+		a.s.pending++
+		a.s.mu.Unlock()
+		var once sync.Once
+		end := func(err error) { once.Do(func() { go done(nil, err) }) }
+		context.AfterFunc(ctx, func() { end(ctx.Err()) })
+		context.AfterFunc(a.end, func() { end(closed) })
+		return nil
 	}
 	b := make([]byte, mad.Size)
 	q.Put(b)
-	return &mads.Received{MAD: b}, nil
+	go done(&mads.Received{MAD: b}, nil)
+	return nil
 }
 
 func (a *agent) Close() error {
-	a.once.Do(func() { close(a.closed) })
+	a.once.Do(func() { close(a.closed); a.cancel() })
 	return nil
 }
 

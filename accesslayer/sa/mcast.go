@@ -4,28 +4,53 @@ import (
 	"context"
 
 	"ciddk/accesslayer/mads"
+	"ciddk/ci"
 	"ciddk/mad"
 )
 
-// Join makes the port a member of a multicast group, and the group, if there is none and mask has what it takes (15.2.5.17.2). It gives
-// the group's parameters. Errors: as Do.
-func (c *Client) Join(ctx context.Context, port mads.Port, rec mad.MCMemberRecord, mask mad.ComponentMask) (*mad.MCMemberRecord, error) {
-	return c.member(ctx, port, mad.Set, rec, mask)
+// Join makes the port a member of a multicast group, and returns the parameters of the group. It creates the group if it
+// does not exist and mask names all components that this requires (15.2.5.17.2). Errors: as Do.
+func (c *Client) Join(ctx context.Context, port mads.Port, rec mad.MCMemberRecord,
+	mask mad.ComponentMask) (*mad.MCMemberRecord, error) {
+	return wait(func(done func(*mad.MCMemberRecord, error)) error { return c.StartJoin(ctx, port, rec, mask, done) })
 }
 
-// Leave ends the membership of join states. Errors: as Do.
+// StartJoin sends the request of Join and returns. done is called with the outcome.
+func (c *Client) StartJoin(ctx context.Context, port mads.Port, rec mad.MCMemberRecord, mask mad.ComponentMask,
+	done func(*mad.MCMemberRecord, error)) error {
+	if done == nil {
+		return failure(ci.InvalidParameter, "done is nil", nil)
+	}
+	return c.StartDo(ctx, port, memberRequest(mad.Set, &rec, mask), func(resp *mad.SA, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		var group mad.MCMemberRecord
+		group.Parse(resp.Data[:])
+		done(&group, nil)
+	})
+}
+
+// Leave ends the membership of the port with the join states of rec. Errors: as Do.
 func (c *Client) Leave(ctx context.Context, port mads.Port, rec mad.MCMemberRecord) error {
-	_, err := c.member(ctx, port, mad.Delete, rec, mad.MCMGID|mad.MCPortGID|mad.MCJoinState)
+	_, err := wait(func(done func(struct{}, error)) error {
+		return c.StartLeave(ctx, port, rec, func(err error) { done(struct{}{}, err) })
+	})
 	return err
 }
 
-func (c *Client) member(ctx context.Context, port mads.Port, m mad.Method, rec mad.MCMemberRecord, mask mad.ComponentMask) (*mad.MCMemberRecord, error) {
+// StartLeave sends the request of Leave and returns. done is called with the outcome.
+func (c *Client) StartLeave(ctx context.Context, port mads.Port, rec mad.MCMemberRecord, done func(error)) error {
+	if done == nil {
+		return failure(ci.InvalidParameter, "done is nil", nil)
+	}
+	const mask = mad.MCMGID | mad.MCPortGID | mad.MCJoinState
+	return c.StartDo(ctx, port, memberRequest(mad.Delete, &rec, mask), func(_ *mad.SA, err error) { done(err) })
+}
+
+func memberRequest(m mad.Method, rec *mad.MCMemberRecord, mask mad.ComponentMask) *mad.SA {
 	req := &mad.SA{Header: mad.Header{Method: m, Attribute: mad.AttrMCMemberRecord}, ComponentMask: mask}
 	rec.Put(req.Data[:])
-	resp, err := c.Do(ctx, port, req)
-	if err != nil {
-		return nil, err
-	}
-	rec.Parse(resp.Data[:])
-	return &rec, nil
+	return req
 }

@@ -171,3 +171,17 @@ func (mr *MockAgentMockRecorder) Send(arg0 interface{}) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Send", reflect.TypeOf((*MockAgent)(nil).Send), arg0)
 }
+
+// StartDo mocks base method.
+func (m *MockAgent) StartDo(arg0 context.Context, arg1 *mads.Message, arg2 func(*mads.Received, error)) error {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "StartDo", arg0, arg1, arg2)
+	ret0, _ := ret[0].(error)
+	return ret0
+}
+
+// StartDo indicates an expected call of StartDo.
+func (mr *MockAgentMockRecorder) StartDo(arg0, arg1, arg2 interface{}) *gomock.Call {
+	mr.mock.ctrl.T.Helper()
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "StartDo", reflect.TypeOf((*MockAgent)(nil).StartDo), arg0, arg1, arg2)
+}

@@ -1,0 +1,179 @@
+package sa
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/mads"
+	"ciddk/ci"
+	"ciddk/clock"
+	"ciddk/mad"
+)
+
+// Do sends a request from a port, and returns the response. Of req, it uses Method, Attribute, Modifier, ComponentMask and
+// Data. Errors: *StatusError (the administrator refused); status Timeout (no response), InvalidPort (no such port, or an
+// Ethernet port), InvalidPortState (the port has no subnet manager), NotFound (no such CA, or the port is not in the
+// default partition), ErrorStatus (a response that does not fit the request); the error of ctx; ErrClosed.
+func (c *Client) Do(ctx context.Context, port mads.Port, req *mad.SA) (resp *mad.SA, err error) {
+	return wait(func(done func(*mad.SA, error)) error { return c.StartDo(ctx, port, req, done) })
+}
+
+// wait returns what start passes to done.
+func wait[T any](start func(done func(T, error)) error) (result T, err error) {
+	ended := make(chan struct{})
+	if failed := start(func(t T, e error) { result, err = t, e; close(ended) }); failed != nil {
+		return result, failed
+	}
+	<-ended
+	return result, err
+}
+
+// StartDo sends the request of Do and returns. done is called with the outcome; see "Requests without waiting" in the
+// package comment. The caller may use req again when StartDo has returned.
+func (c *Client) StartDo(ctx context.Context, port mads.Port, req *mad.SA, done func(*mad.SA, error)) error {
+	if done == nil {
+		return failure(ci.InvalidParameter, "done is nil", nil)
+	}
+	to, err := c.administrator(port)
+	if err != nil {
+		return err
+	}
+	q := *req
+	q.Header = mad.Header{BaseVersion: mad.BaseVersion, Class: mad.ClassSubnetAdmin,
+		ClassVersion: mad.ClassVersionSubnetAdmin, Method: req.Method, Attribute: req.Attribute, Modifier: req.Modifier}
+	b := make([]byte, mad.Size)
+	q.Put(b)
+	r := &request{c: c, ctx: ctx, port: port, attribute: req.Attribute, done: done,
+		msg: mads.Message{To: to, MAD: b, Timeout: c.cfg.Timeout, Retries: c.cfg.Retries}}
+	return r.send()
+}
+
+// request is a request of StartDo. It is used by one goroutine at a time: the caller of StartDo, then that which calls
+// answered or repeat.
+type request struct {
+	c         *Client
+	ctx       context.Context
+	port      mads.Port
+	attribute uint16
+	msg       mads.Message
+	done      func(*mad.SA, error)
+
+	busy  int  // responses with status busy
+	renew bool // an agent that had been closed was replaced
+
+	// Set while the request is in Client.backoff, under Client.mu.
+	timer     clock.Timer
+	unwatched func() bool // stops the wait for ctx
+}
+
+// send sends the request with the agent of the port. An agent that was closed, because its port was removed and added
+// again, is replaced once.
+func (r *request) send() error {
+	for {
+		a, created, err := r.c.agent(r.port)
+		if err != nil {
+			return err
+		}
+		err = a.StartDo(r.ctx, &r.msg, func(m *mads.Received, err error) { r.answered(a, created, m, err) })
+		if err == nil || !r.renewAgent(a, created, err) {
+			return r.c.unlessClosed(err)
+		}
+	}
+}
+
+// renewAgent forgets an agent that was closed before the request. It reports whether the request can be sent with another one.
+func (r *request) renewAgent(a mads.Agent, created bool, err error) bool {
+	if r.renew || created || !errors.Is(err, accesslayer.ErrClosed) {
+		return false
+	}
+	r.renew = true
+	r.c.forget(r.port, a)
+	return true
+}
+
+// answered is called when the request of an agent has ended.
+func (r *request) answered(a mads.Agent, created bool, m *mads.Received, err error) {
+	if err != nil {
+		if r.renewAgent(a, created, err) {
+			if err = r.send(); err == nil {
+				return
+			}
+		}
+		r.done(nil, r.c.unlessClosed(err))
+		return
+	}
+	var resp mad.SA
+	err = mad.ParseSA(m.MAD[:min(len(m.MAD), mad.Size)], &resp)
+	switch {
+	case err != nil:
+		r.done(nil, failure(ci.ErrorStatus, "the response cannot be parsed", err))
+	case resp.Status&mad.StatusBusy != 0 && r.busy < r.c.cfg.Retries:
+		r.wait()
+	case resp.Status != mad.StatusOK:
+		r.done(nil, &StatusError{Attribute: r.attribute, Status: resp.Status})
+	case resp.Attribute != r.attribute:
+		r.done(nil, failure(ci.ErrorStatus, fmt.Sprintf("a response with attribute %s to a request with attribute %s",
+			mad.AttributeName(mad.ClassSubnetAdmin, resp.Attribute), mad.AttributeName(mad.ClassSubnetAdmin, r.attribute)), nil))
+	default:
+		r.done(&resp, nil)
+	}
+}
+
+// maxBackoffShift bounds the time between repetitions: 4 times Config.Timeout.
+const maxBackoffShift = 4
+
+// wait repeats the request after some time, which doubles with each response that the administrator is busy.
+func (r *request) wait() {
+	c := r.c
+	d := c.cfg.Timeout / 4 << min(r.busy, maxBackoffShift)
+	r.busy++
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		r.done(nil, ErrClosed)
+		return
+	}
+	c.backoff[r] = struct{}{}
+	r.timer = c.al.Clock().AfterFunc(d, r.repeat)
+	r.unwatched = func() bool { return true }
+	if r.ctx.Done() != nil {
+		r.unwatched = context.AfterFunc(r.ctx, r.canceled)
+	}
+	c.mu.Unlock()
+}
+
+// leaveBackoff removes the request from Client.backoff. It reports false if the request is not there any more.
+func (r *request) leaveBackoff() bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	_, in := r.c.backoff[r]
+	if in {
+		delete(r.c.backoff, r)
+		r.stopBackoff()
+	}
+	return in
+}
+
+// stopBackoff stops the timer and the wait for the context.
+func (r *request) stopBackoff() {
+	r.timer.Stop()
+	r.unwatched()
+}
+
+// repeat is the function of the timer. It must not block.
+func (r *request) repeat() {
+	if r.leaveBackoff() {
+		if err := r.send(); err != nil {
+			go r.done(nil, err)
+		}
+	}
+}
+
+// canceled is called when the context ends.
+func (r *request) canceled() {
+	if r.leaveBackoff() {
+		r.done(nil, r.ctx.Err())
+	}
+}
