@@ -72,6 +72,10 @@ func (a *sinkAgent) Send(m *mads.Message) error {
 func (a *sinkAgent) Do(context.Context, *mads.Message) (*mads.Received, error) {
 	return nil, ci.Unsupported
 }
+
+func (a *sinkAgent) StartDo(context.Context, *mads.Message, func(*mads.Received, error)) error {
+	return ci.Unsupported
+}
 func (a *sinkAgent) Recv(context.Context) (*mads.Received, error) { return nil, ci.Unsupported }
 func (a *sinkAgent) Close() error                                 { return nil }
 

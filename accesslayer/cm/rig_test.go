@@ -154,6 +154,10 @@ func (a *agent) Do(context.Context, *mads.Message) (*mads.Received, error) {
 	panic("CM has no responses")
 }
 
+func (a *agent) StartDo(context.Context, *mads.Message, func(*mads.Received, error)) error {
+	panic("CM has no responses")
+}
+
 // CatchUp implements mads.Backlog.
 func (a *agent) CatchUp(f func()) bool {
 	a.net.mu.Lock()

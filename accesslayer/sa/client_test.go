@@ -37,7 +37,20 @@ type service struct {
 	agents  []*agent
 	configs []mads.AgentConfig
 	sent    []mads.Message
-	pending int // requests without a response
+}
+
+// reply sets answer while requests are pending.
+func (s *service) reply(answer func(*mad.SA)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// last returns the newest agent, and how many there are.
+func (s *service) last() (*agent, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.agents[len(s.agents)-1], len(s.agents)
 }
 
 func (s *service) Register(cfg mads.AgentConfig) (mads.Agent, error) {
@@ -79,11 +92,11 @@ func (a *agent) StartDo(ctx context.Context, m *mads.Message, done func(*mads.Re
 		return err
 	}
 	q.Method |= mad.ResponseMask
-	a.s.answer(&q)
+	a.s.mu.Lock()
+	answer := a.s.answer
+	a.s.mu.Unlock()
+	answer(&q)
 	if q.Class == 0 {
-		a.s.mu.Lock()
-		a.s.pending++
-		a.s.mu.Unlock()
 		var once sync.Once
 		end := func(err error) { once.Do(func() { go done(nil, err) }) }
 		context.AfterFunc(ctx, func() { end(ctx.Err()) })

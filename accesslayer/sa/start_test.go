@@ -25,7 +25,7 @@ func TestStart(t *testing.T) {
 		path := func(ctx context.Context) error {
 			return c.StartPath(ctx, ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}}, func(p *mad.PathRecord, err error) {
 				if assert.Equal(t, err == nil, p != nil) && err == nil {
-					assert.Equal(t, ci.GID{2}, p.DGID)
+					assert.EqualValues(t, ci.GID{2}, p.DGID)
 				}
 				ends <- err
 			})
@@ -52,14 +52,14 @@ func TestStart(t *testing.T) {
 		require.ErrorIs(t, c.StartLeave(t.Context(), ib, rec, nil), ci.InvalidParameter)
 
 		// The context ends while the request waits for a response, and while it waits to be repeated.
-		s.answer = func(q *mad.SA) { q.Class = 0 }
+		s.reply(func(q *mad.SA) { q.Class = 0 })
 		ctx, cancel := context.WithCancel(t.Context())
 		require.NoError(t, path(ctx))
 		cancel()
 		require.ErrorIs(t, <-ends, context.Canceled)
 		require.ErrorIs(t, path(ctx), context.Canceled)
 		busy := func(q *mad.SA) { q.Status = mad.StatusBusy }
-		s.answer = busy
+		s.reply(busy)
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		start := time.Now()
@@ -70,25 +70,26 @@ func TestStart(t *testing.T) {
 		// A request that is repeated gets its response.
 		require.NoError(t, path(t.Context()))
 		synctest.Wait()
-		s.answer = func(*mad.SA) {}
+		s.reply(func(*mad.SA) {})
 		start = time.Now()
 		require.NoError(t, <-ends)
 		assert.Equal(t, 250*time.Millisecond, time.Since(start))
 
 		// The agent is closed while the request is pending, as when the port was removed and added again: another one sends it.
-		s.answer = func(q *mad.SA) { q.Class = 0 }
+		s.reply(func(q *mad.SA) { q.Class = 0 })
 		require.NoError(t, path(t.Context()))
-		s.answer = func(*mad.SA) {}
-		agents := len(s.agents)
-		require.NoError(t, s.agents[agents-1].Close())
+		s.reply(func(*mad.SA) {})
+		agent, agents := s.last()
+		require.NoError(t, agent.Close())
 		require.NoError(t, <-ends)
-		require.Len(t, s.agents, agents+1)
+		_, now := s.last()
+		require.Equal(t, agents+1, now)
 
 		// Close ends a request that waits to be repeated at once, and one that waits for a response.
-		s.answer = busy
+		s.reply(busy)
 		require.NoError(t, path(t.Context()))
 		synctest.Wait()
-		s.answer = func(q *mad.SA) { q.Class = 0 }
+		s.reply(func(q *mad.SA) { q.Class = 0 })
 		require.NoError(t, path(t.Context()))
 		start = time.Now()
 		require.NoError(t, c.Close())
