@@ -55,7 +55,8 @@ const busyDepth = 32
 
 // exactly sends numbered messages, and receives those of the peer, until all are through. The peer does the same.
 func exactly(t *testing.T, s *side, total int) {
-	posted, sent, recvs, got := 0, 0, busyDepth, 0
+	posted, sent := 0, 0
+	recvs, got := busyDepth, 0
 	var wcs [16]ci.WC
 	for sent < total || got < total {
 		for posted < total && posted-sent < busyDepth {

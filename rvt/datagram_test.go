@@ -420,7 +420,8 @@ func TestMulticast(t *testing.T) {
 		t.Helper()
 		p := Packet{Op: wire.OpSend, Start: true, End: true, QKey: 0x1234, SrcQP: 5, Dst: Addr{GID: g},
 			Payload: [][]byte{[]byte("all")}}
-		p.Service, p.DestQP, p.PKey, p.N, p.Len = wire.UD, mcastQPN, 0xffff, 1, 3
+		p.Service, p.DestQP, p.PKey = wire.UD, mcastQPN, 0xffff
+		p.N, p.Len = 1, 3
 		receiverOf(s.hca, 0).Deliver([]Packet{p}, true, false)
 		for i, n := range want {
 			require.Len(t, members[i].poll(), n, "member %d", i)
@@ -428,7 +429,8 @@ func TestMulticast(t *testing.T) {
 	}
 	say(g1, 0, 0, 0)
 	require.EqualValues(t, 1, s.hca.Counters()["drop_no_qp"])
-	m0, m1, again, other := attach(0, g1), attach(1, g1), attach(1, g1), attach(2, g2)
+	m0, m1 := attach(0, g1), attach(1, g1)
+	again, other := attach(1, g1), attach(2, g2)
 	say(g1, 1, 1, 0)
 	say(g2, 0, 0, 1)
 	require.ErrorIs(t, members[0].qp.Destroy(), ci.ResourceBusy)

@@ -63,7 +63,8 @@ func TestAckInInbox(t *testing.T) {
 	r.take()
 	q := s.qp.(*QP)
 	p := ack(0)
-	p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: r.lid}, 1
+	p.Service, p.DestQP, p.PKey = wire.RC, q.num, 0xffff
+	p.MigReq, p.Src, p.N = true, Addr{LID: r.lid}, 1
 	q.enqueue([]Packet{p})
 	c.Advance(interval)
 	require.Equal(t, ci.WCSuccess, s.onlyWC().Status)

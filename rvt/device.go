@@ -41,7 +41,8 @@ func (d *device) init(cfg Config) {
 		cfg.Rand = bufio.NewReaderSize(rand.Reader, 512)
 	}
 	cfg.Info.Version = ci.InterfaceVersion
-	d.cfg, d.clock, d.rand, d.attr = cfg, cfg.Clock, &source{r: cfg.Rand}, limits(cfg)
+	d.cfg, d.clock = cfg, cfg.Clock
+	d.rand, d.attr = &source{r: cfg.Rand}, limits(cfg)
 	d.keys.rand, d.keys.choose = d.rand, cfg.Ops.Key
 	d.sysGUID.Store(uint64(d.attr.SystemGUID))
 	d.vectors = make([]vector, d.attr.Vectors)

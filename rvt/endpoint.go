@@ -118,7 +118,8 @@ func (e *endpoint) packets(n uint32) uint32 {
 
 // clearPath forgets the path.
 func (e *endpoint) clearPath() {
-	e.port, e.altPort, e.route, e.altRt = nil, nil, nil, nil
+	e.port, e.altPort = nil, nil
+	e.route, e.altRt = nil, nil
 	e.home.Store(nil)
 	e.home2.Store(nil)
 	e.peer, e.altPeer, e.apm = Addr{}, Addr{}, migration{}

@@ -190,7 +190,8 @@ func faults() []fault {
 			f.name, f.wr = f.name+" with immediate", wr(ci.SendImmediate)
 			list = append(list, f)
 			f.name, f.typ, f.wr = f.name+", UC", ci.UC, wr(0)
-			f.a, f.b, f.ev, f.sa, f.sb = success3, success3[:2], 0, ci.QPRTS, ci.QPRTS
+			f.a, f.b, f.ev = success3, success3[:2], 0
+			f.sa, f.sb = ci.QPRTS, ci.QPRTS
 			f.also = func(t *testing.T, _, b *side) { require.EqualValues(t, 1, b.hca.Counters()["drop_access"]) }
 			list = append(list, f)
 		}

@@ -50,7 +50,8 @@ func (s *pacedStream) inject(to *side, p Packet) {
 		from = s.b
 	}
 	q := to.qp.(*QP)
-	p.Service, p.PKey, p.DestQP, p.N, p.Src, p.MTU = wire.RC, 0xffff, q.num, 1, Addr{LID: from.lid}, 1024
+	p.Service, p.PKey, p.DestQP = wire.RC, 0xffff, q.num
+	p.N, p.Src, p.MTU = 1, Addr{LID: from.lid}, 1024
 	p.Start, p.End, p.MigReq = true, true, true
 	s.sim.mu.Lock()
 	var port *linkPort

@@ -27,7 +27,7 @@ type hostileRig struct {
 	before ci.QPAttr
 }
 
-// reader gives numbers from fuzz input, and zeros behind its end.
+// A reader returns numbers from fuzz input, and zeros after its end.
 type reader struct{ b []byte }
 
 func (r *reader) u8() byte {
@@ -46,7 +46,7 @@ func (r *reader) u64() (v uint64) {
 	return v
 }
 
-// near gives a number close to one of several: hits are likely, and so is being off by one.
+// near returns a number close to one of several: equal and off-by-one values are likely.
 func (r *reader) near(of ...uint64) uint64 {
 	k := r.u8()
 	if k < 16 {
@@ -158,7 +158,8 @@ func (x *hostileRig) packet(r *reader) Packet {
 		Src: Addr{LID: x.raw.lid}, MigReq: true,
 	}
 	f := r.u8()
-	p.Start, p.End, p.HasImm, p.HasInv, p.SE, p.Ack = f&1 == 0, f&2 == 0, f&4 != 0, f&8 != 0, f&16 != 0, f&32 != 0
+	p.Start, p.End, p.HasImm = f&1 == 0, f&2 == 0, f&4 != 0
+	p.HasInv, p.SE, p.Ack = f&8 != 0, f&16 != 0, f&32 != 0
 	if p.MigReq = r.u8() > 8; !p.MigReq {
 		p.PKey = ci.PKey(r.near(0xffff, 0x7fff, 0))
 	}

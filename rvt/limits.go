@@ -60,7 +60,8 @@ func limits(cfg Config) ci.CAAttr {
 	if a.Atomicity == ci.AtomicNone {
 		a.Atomicity = ci.AtomicGlobal // executed by the processor's own atomic instructions
 	}
-	a.MaxRDDs, a.MaxEECs, a.MaxRawIPv6QPs, a.MaxRawEtherQPs = 0, 0, 0, 0
+	a.MaxRDDs, a.MaxEECs = 0, 0
+	a.MaxRawIPv6QPs, a.MaxRawEtherQPs = 0, 0
 	return a
 }
 

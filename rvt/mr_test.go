@@ -106,8 +106,8 @@ func TestRegisterMR(t *testing.T) {
 
 func TestRegisterLimits(t *testing.T) {
 	r := newMemRig(t, func(c *Config) {
-		c.Attr.MaxMRs, c.Attr.MaxMWs, c.Attr.MaxFMRs,
-			c.Attr.MaxMRSize = 1, 1, 1, 4096
+		c.Attr.MaxMRs, c.Attr.MaxMWs = 1, 1
+		c.Attr.MaxFMRs, c.Attr.MaxMRSize = 1, 4096
 	})
 	c := ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096))}
 	m, err := r.pd.RegisterMR(c)

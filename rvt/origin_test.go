@@ -161,7 +161,9 @@ func TestWrongAddress(t *testing.T) {
 	reports := suspicions(a)
 	p := from(666, 0)
 	r.say() // sets nothing
-	p.Service, p.DestQP, p.PKey, p.MigReq, p.N, p.MTU, p.Len = wire.RC, a.qp.Num(), 0xffff, true, 1, 1024, 4
+	p.Service, p.DestQP, p.PKey = wire.RC, a.qp.Num(), 0xffff
+	p.MigReq, p.N, p.MTU = true, 1, 1024
+	p.Len = 4
 	p.Src = Addr{LID: 99}
 	receiverOf(a.hca, 0).Deliver([]Packet{p}, true, false)
 	got := wantSuspicion(t, reports)

@@ -77,7 +77,8 @@ func (p *Packet) trim(k uint32) {
 func (p *Packet) head(k uint32) {
 	p.N = k
 	p.Len = k * p.MTU
-	p.End, p.HasImm, p.HasInv, p.SE, p.Ack = false, false, false, false, false
+	p.End, p.HasImm, p.HasInv = false, false, false
+	p.SE, p.Ack = false, false
 }
 
 // supersedes reports whether p is an acknowledgement that implies old.

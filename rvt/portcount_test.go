@@ -17,7 +17,8 @@ func TestWireBytes(t *testing.T) {
 	for _, svc := range []wire.Service{wire.RC, wire.UC, wire.UD} {
 		for op := wire.OpSend; op <= wire.OpAtomicAcknowledge; op++ {
 			for bits := range 16 {
-				start, end, imm, inv := bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0
+				start, end := bits&1 != 0, bits&2 != 0
+				imm, inv := bits&4 != 0, bits&8 != 0
 				for _, n := range []int{1, 2, 5} {
 					p := Packet{Service: svc, Op: op, Start: start, End: end, HasImm: imm, HasInv: inv, N: uint32(n)}
 					want, legal := 0, true

@@ -128,7 +128,8 @@ func (d *device) cqOf(c ci.CQ) *CQ {
 func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	dev := d.dev
 	q := &QP{}
-	q.dev, q.pd, q.typ, q.flags = dev, d, c.Type, c.Flags
+	q.dev, q.pd = dev, d
+	q.typ, q.flags = c.Type, c.Flags
 	q.wait.owner = q
 	q.req.endpoint, q.req.host = &q.endpoint, q
 	q.resp.endpoint, q.resp.host = &q.endpoint, q
@@ -264,7 +265,8 @@ func (q *QP) Destroy() error {
 // releaseQueues frees the memory of the queues, so that a reference to the destroyed QP does not keep it. The caller
 // holds the token and the locks of both queues.
 func (q *QP) releaseQueues() {
-	q.sq, q.lateSQ, q.takes, q.source = noSendRing{}, false, nil, noRecvRing{}
+	q.sq, q.lateSQ = noSendRing{}, false
+	q.takes, q.source = nil, noRecvRing{}
 	if q.rq != nil {
 		q.rq = noRecvRing{}
 	}
@@ -282,8 +284,10 @@ func (q *QP) Query() (ci.QPAttr, error) {
 	a := q.attr
 	a.SQPSN, a.RQPSN = q.queryPSNs()
 	q.unlock()
-	a.QPCaps, a.Type, a.Flags, a.Num, a.CurrentState = q.caps, q.typ, q.flags, q.num, a.State
-	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = q.pd, q.faces.send, q.faces.recv, q.faces.srq
+	a.QPCaps, a.Type, a.Flags = q.caps, q.typ, q.flags
+	a.Num, a.CurrentState = q.num, a.State
+	a.PD, a.SendCQ = q.pd, q.faces.send
+	a.RecvCQ, a.SRQ = q.faces.recv, q.faces.srq
 	return a, nil
 }
 

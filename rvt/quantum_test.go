@@ -99,7 +99,8 @@ func newSharedPort(t *testing.T, hints Hints, rings Rings, typ ci.QPType, depth 
 func (x *sharedPort) deliver(to ci.QP, pkts ...Packet) {
 	for i := range pkts {
 		p := &pkts[i]
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, to.Num(), 0xffff, true, Addr{LID: x.m.lid}, 1
+		p.Service, p.DestQP, p.PKey = wire.RC, to.Num(), 0xffff
+		p.MigReq, p.Src, p.N = true, Addr{LID: x.m.lid}, 1
 	}
 	receiverOf(x.hca, 0).Deliver(pkts, true, false)
 }
@@ -305,7 +306,8 @@ func TestQuantumOfBatch(t *testing.T) {
 	batch := []Packet{x.readRequest(psn0, bigSize), x.readRequest(psn0, bigSize/4)}
 	for i, q := range []ci.QP{x.qp, x.other} {
 		p := &batch[i]
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.Num(), 0xffff, true, Addr{LID: x.m.lid}, 1
+		p.Service, p.DestQP, p.PKey = wire.RC, q.Num(), 0xffff
+		p.MigReq, p.Src, p.N = true, Addr{LID: x.m.lid}, 1
 	}
 	receiverOf(x.hca, 0).Deliver(batch, true, false)
 	list := x.m.take()
@@ -466,7 +468,8 @@ func TestQuantumOfInbox(t *testing.T) {
 		p := Packet{Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: psnAdd(psn0, uint32(i)),
 			VA: r.Remote(0).Addr, RKey: r.RKey, DMALen: 1,
 			Len: 1, Payload: [][]byte{{byte(i)}}}
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: x.m.lid}, 1
+		p.Service, p.DestQP, p.PKey = wire.RC, q.num, 0xffff
+		p.MigReq, p.Src, p.N = true, Addr{LID: x.m.lid}, 1
 		receiverOf(x.hca, 0).Deliver([]Packet{p}, false, false)
 	}
 	run := newTurn(&q.endpoint)

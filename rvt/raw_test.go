@@ -66,7 +66,8 @@ func (r *rawPeer) one() Packet {
 func (r *rawPeer) say(pkts ...Packet) {
 	for i := range pkts {
 		p := &pkts[i]
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src = services[r.typ], r.side.qp.Num(), 0xffff, true, Addr{LID: r.lid}
+		p.Service, p.DestQP, p.PKey = services[r.typ], r.side.qp.Num(), 0xffff
+		p.MigReq, p.Src = true, Addr{LID: r.lid}
 		if p.N == 0 {
 			p.N = 1
 		}

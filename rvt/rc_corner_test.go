@@ -84,7 +84,8 @@ func TestWriteImmediateWithoutReceive(t *testing.T) {
 		a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 		key := a.mr.Region()
 		p := train(wire.OpWrite, 0, 3, true, true, 1)
-		p.VA, p.RKey, p.DMALen, p.HasImm, p.Imm = key.Addr, key.RKey, 3*1024-24, true, 5
+		p.VA, p.RKey, p.DMALen = key.Addr, key.RKey, 3*1024-24
+		p.HasImm, p.Imm = true, 5
 		if whole {
 			r.say(p)
 		} else {
@@ -161,7 +162,8 @@ func TestPolledAcks(t *testing.T) {
 
 // polled delivers one packet as a port does that a consumer's poll drives.
 func (r *rawPeer) polled(p Packet) {
-	p.Service, p.DestQP, p.PKey, p.MigReq, p.Src = services[r.typ], r.side.qp.Num(), 0xffff, true, Addr{LID: r.lid}
+	p.Service, p.DestQP, p.PKey = services[r.typ], r.side.qp.Num(), 0xffff
+	p.MigReq, p.Src = true, Addr{LID: r.lid}
 	p.N, p.MTU = 1, 1024
 	for _, b := range p.Payload {
 		p.Len += uint32(len(b))
@@ -175,8 +177,9 @@ func TestInbox(t *testing.T) {
 	a, r, _ := rawPair(t, &wireLink{}, ci.RC, nil)
 	q := a.qp.(*QP)
 	deliver := func(p Packet) {
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N, p.MTU = wire.RC, q.num, 0xffff, true,
-			Addr{LID: r.lid}, 1, 1024
+		p.Service, p.DestQP, p.PKey = wire.RC, q.num, 0xffff
+		p.MigReq, p.Src, p.N = true, Addr{LID: r.lid}, 1
+		p.MTU = 1024
 		p.Len = uint32(len(p.Payload[0]))
 		receiverOf(a.hca, 0).Deliver([]Packet{p}, false, false)
 	}
@@ -205,7 +208,8 @@ func TestInbox(t *testing.T) {
 	require.EqualValues(t, 7, a.hca.Counters()["drop_busy"])
 	for i := range 3 { // acknowledgements that say more take the place of those that say less
 		p := ack(i)
-		p.Service, p.DestQP, p.PKey, p.MigReq, p.Src, p.N = wire.RC, q.num, 0xffff, true, Addr{LID: r.lid}, 1
+		p.Service, p.DestQP, p.PKey = wire.RC, q.num, 0xffff
+		p.MigReq, p.Src, p.N = true, Addr{LID: r.lid}, 1
 		receiverOf(a.hca, 0).Deliver([]Packet{p}, false, false)
 	}
 	require.Len(t, q.inbox.packets, inboxLimit)

@@ -129,7 +129,8 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 	if a.atomic {
 		p := t.packet()
 		p.Op, p.Start, p.End = wire.OpAtomicAcknowledge, true, true
-		p.Syndrome, p.MSN, p.PSN, p.Swap = wire.ACK(wire.CreditsInvalid), a.msn, a.psn, a.orig
+		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn
+		p.PSN, p.Swap = a.psn, a.orig
 		a.n = 0
 		t.left.spend(1, 8)
 		return true
@@ -170,7 +171,8 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 		t.flat = false
 		p.Op, p.Start, p.End = wire.OpReadResponse, done == 0, n == a.n
 		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn
-		p.PSN, p.N, p.Len, p.Payload = a.psn, n, size, t.segs[first:t.nsegs]
+		p.PSN, p.N = a.psn, n
+		p.Len, p.Payload = size, t.segs[first:t.nsegs]
 		a.psn = psnAdd(a.psn, n)
 		a.n -= n
 		t.left.spend(n, size)

@@ -61,8 +61,10 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 		return
 	}
 	wc := t.complete(r.recvCQ, p.SE)
-	wc.ID, wc.Length, wc.Op, wc.SrcQP = r.rw.ID, grhSize+p.Len, ci.WCRecv, p.SrcQP
-	wc.SLID, wc.SL, wc.PathBits, wc.PKeyIndex = p.Src.LID, p.SL, p.PathBits, pkeyIx
+	wc.ID, wc.Length = r.rw.ID, grhSize+p.Len
+	wc.Op, wc.SrcQP = ci.WCRecv, p.SrcQP
+	wc.SLID, wc.SL = p.Src.LID, p.SL
+	wc.PathBits, wc.PKeyIndex = p.PathBits, pkeyIx
 	if p.GRH != nil {
 		wc.Flags |= ci.WCGRH
 	}

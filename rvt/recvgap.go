@@ -20,7 +20,7 @@ func (r *responder) gap() {
 	r.setNak(wire.NAKPSNSequence)
 }
 
-// refilling gives a gap more time: a duplicate shows that the requester has gone back already.
+// refilling extends the time of a gap: a duplicate shows that the requester is retransmitting already.
 func (r *responder) refilling() {
 	if r.gapAt != 0 {
 		r.gapAt = r.dev.clock.Now() + nakPatience

@@ -114,7 +114,8 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 				return access
 			}
 		}
-		r.va, r.rkey, r.remain, r.total = p.VA, p.RKey, p.DMALen, p.DMALen
+		r.va, r.rkey = p.VA, p.RKey
+		r.remain, r.total = p.DMALen, p.DMALen
 		r.op = p.Op
 	}
 	if p.Len > r.remain || p.End && p.Len != r.remain {
@@ -136,7 +137,8 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 	r.in = !p.End
 	if p.End && p.HasImm {
 		wc := t.complete(r.recvCQ, p.SE)
-		wc.ID, wc.Length, wc.Op, wc.Flags, wc.Imm = r.rw.ID, r.total, ci.WCRecvWrite, ci.WCImmediate, p.Imm
+		wc.ID, wc.Length, wc.Op = r.rw.ID, r.total, ci.WCRecvWrite
+		wc.Flags, wc.Imm = ci.WCImmediate, p.Imm
 		r.have = false
 	}
 	return placed

@@ -55,7 +55,8 @@ func (r *responder) flushRecvs(t *turn) {
 	if r.have {
 		r.recvError(t, ci.WCFlushErr)
 	}
-	r.out, r.ackDue, r.nakDue, r.gapAt = r.out[:0], false, false, 0
+	r.out, r.ackDue = r.out[:0], false
+	r.nakDue, r.gapAt = false, 0
 	if r.rq == nil {
 		return
 	}

@@ -122,7 +122,8 @@ func TestRequesterTimeouts(t *testing.T) {
 // used up.
 func TestRequesterMigrates(t *testing.T) {
 	x := newRequesterRig(t, wire.RC, Hints{})
-	x.e.attr.APM, x.e.altRt, x.e.altPort, x.e.altPeer = ci.APMArmed, &linkRoute{10}, x.e.port, Addr{LID: 10}
+	x.e.attr.APM, x.e.altRt = ci.APMArmed, &linkRoute{10}
+	x.e.altPort, x.e.altPeer = x.e.port, Addr{LID: 10}
 	x.e.attr.Alternate.AckTimeout = 14
 	x.post(x.sendWR(1, 10))
 	assert.Equal(t, &linkRoute{9}, x.oneSent().Route)

@@ -50,7 +50,8 @@ func (x *responderRig) send(n int, s string) Packet {
 // remote returns packet n as a request for memory at off.
 func (x *responderRig) remote(op wire.Op, n int, off uint64, size uint32) Packet {
 	p := x.packet(op, n)
-	p.Ack, p.VA, p.RKey, p.DMALen = true, x.mr.Addr+off, x.mr.RKey, size
+	p.Ack, p.VA = true, x.mr.Addr+off
+	p.RKey, p.DMALen = x.mr.RKey, size
 	return p
 }
 

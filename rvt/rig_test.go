@@ -263,7 +263,8 @@ func cut(p *Packet, k uint32) Packet {
 	c.Start = p.Start && k == 0
 	last := k == p.N-1
 	if !last {
-		c.End, c.HasImm, c.HasInv, c.SE, c.Ack = false, false, false, false, false
+		c.End, c.HasImm, c.HasInv = false, false, false
+		c.SE, c.Ack = false, false
 	}
 	c.Len = p.Len
 	if p.N > 1 {

@@ -78,7 +78,7 @@ func (u *runQueue) take(polled bool) *waiter {
 	return w
 }
 
-// round gives a turn to each QP that waits, and sets the timer again if any wait then. It yields between turns: many
+// round runs a turn of each waiting QP, and sets the timer again if any wait then. It yields between turns: many
 // QPs that wait would otherwise keep a processor for 10 ms, after which the runtime preempts a goroutine.
 func (u *runQueue) round() {
 	for range u.waiting.Load() {
@@ -94,7 +94,7 @@ func (u *runQueue) round() {
 	}
 }
 
-// one gives a turn to the first QP that waits, and reports whether there was one.
+// one runs a turn of the first waiting QP, and reports whether there was one.
 func (u *runQueue) one(polled bool) bool {
 	w := u.take(polled)
 	if w == nil {

@@ -57,7 +57,8 @@ func (r *requester) flushSends(t *turn) {
 	}
 	r.psn, r.una, r.max = r.newPSN, r.newPSN, r.newPSN
 	r.reads, r.bytes, r.retried = 0, 0, sequenceErrors{}
-	r.retryAt, r.lateness, r.rnrAt, r.nakAt, r.pacing = 0, lateness{}, 0, 0, pacing{}
+	r.retryAt, r.lateness, r.rnrAt = 0, lateness{}, 0
+	r.nakAt, r.pacing = 0, pacing{}
 }
 
 // endFlush completes a flush before the send queue is used again. Its work is limited by what is posted now.

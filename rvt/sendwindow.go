@@ -17,7 +17,8 @@ type sendEntry struct {
 }
 
 func (r *requester) start(psn ci.PSN) {
-	r.psn, r.una, r.max, r.newPSN = psn, psn, psn, psn
+	r.psn, r.una = psn, psn
+	r.max, r.newPSN = psn, psn
 }
 
 func (r *requester) at(i uint32) *sendEntry { return &r.win[i&uint32(len(r.win)-1)] }
@@ -31,7 +32,8 @@ func (r *requester) decode() bool {
 	if !r.sq.Next(&e.w) {
 		return false
 	}
-	e.first, e.npkts, e.got, e.chunk = 0, 0, 0, 0
+	e.first, e.npkts = 0, 0
+	e.got, e.chunk = 0, 0
 	e.started, e.applied, e.done = false, false, false
 	var n uint64
 	if e.w.IsInl {

@@ -58,7 +58,8 @@ func TestResponderTrains(t *testing.T) {
 					data[i] = byte(i * 7)
 				}
 				whole := x.remote(tt.op, 0, 0, tt.dma)
-				whole.N, whole.MTU, whole.Len, whole.Payload = uint32(tt.n), mtu, uint32(len(data)), [][]byte{data}
+				whole.N, whole.MTU = uint32(tt.n), mtu
+				whole.Len, whole.Payload = uint32(len(data)), [][]byte{data}
 				whole.HasImm, whole.HasInv, whole.Inv = tt.imm, tt.inv, badKey
 				packets := []Packet{whole}
 				if !joined {

@@ -50,7 +50,8 @@ func newTurn(e *endpoint) *turn {
 
 // free returns the turn to the pool.
 func (t *turn) free() {
-	t.endpoint, t.out, t.polled, t.more, t.flat = nil, nil, false, false, false
+	t.endpoint, t.out, t.polled = nil, nil, false
+	t.more, t.flat = false, false
 	turnPool.Put(t)
 }
 
@@ -64,7 +65,8 @@ func (t *turn) packet() *Packet {
 	p := &t.pkts[t.npkts]
 	t.npkts++
 	*p = Packet{} // a literal with fields would be made elsewhere and copied
-	p.Service, p.PKey, p.DestQP, p.MTU, p.N, p.Route = e.service, e.pkey, e.attr.DestNum, e.mtu, 1, e.route
+	p.Service, p.PKey, p.DestQP = e.service, e.pkey, e.attr.DestNum
+	p.MTU, p.N, p.Route = e.mtu, 1, e.route
 	p.MigReq = e.attr.APM == ci.APMMigrated
 	return p
 }
