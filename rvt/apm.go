@@ -87,7 +87,8 @@ func (q *QP) checkMigReq(p *Packet) bool {
 			q.attr.APM = ci.APMArmed
 			q.apm.psn, q.apm.response = p.PSN, isResponse(p.Op)
 		}
-	case q.attr.APM == ci.APMArmed && fromPrimary && q.apm.response == isResponse(p.Op) && psnDiff(p.PSN, q.apm.psn) < 0:
+	case q.attr.APM == ci.APMArmed && fromPrimary && q.apm.response == isResponse(p.Op) &&
+		psnDiff(p.PSN, q.apm.psn) < 0:
 		// On a link that reorders, it was sent before the peer rearmed.
 	case q.attr.APM == ci.APMArmed && fromAlt && pkeyMatch(p.PKey, q.altPKey()):
 		q.migrate()

@@ -66,7 +66,8 @@ func (r *requester) ack(t *turn, p *Packet) {
 			r.rnrRetries--
 		}
 		r.rewind(p.PSN)
-		r.retried = sequenceErrors{nak: true, implied: true} // the responder has executed no later request: such errors are old
+		r.retried = sequenceErrors{nak: true,
+			implied: true} // the responder has executed no later request: such errors are old
 		r.nakAt = 0
 		r.rnrPSN = p.PSN
 		r.rnrAt = r.deadline(wire.RNRTimer(syn.Value()))

@@ -51,8 +51,8 @@ const (
 // minModeration is the longest time that a callback waits for a count when there is no period.
 const minModeration = time.Millisecond
 
-// CreateCQ creates a completion queue. Its callbacks run on the goroutine of the vector that c.Affinity selects, or on a
-// goroutine of its own if it selects none.
+// CreateCQ creates a completion queue. Its callbacks run on the goroutine of the vector that c.Affinity selects, or on
+// a goroutine of its own if it selects none.
 func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	const verb = "PD.CreateCQ"
 	dev := d.dev
@@ -206,7 +206,8 @@ func (q *CQ) Resize(r ci.CQResize) (int, error) {
 		return 0, fail(verb, ci.InvalidCQHandle)
 	}
 	bytes := cqBytes + q.dev.completionBytes(size)
-	if err := q.dev.reserve(verb, "the new size", bytes); err != nil { // old and new exist side by side while entries move
+	if err := q.dev.reserve(verb, "the new size",
+		bytes); err != nil { // old and new exist side by side while entries move
 		return 0, err
 	}
 	if err := q.ring.Resize(size); err != nil {

@@ -144,8 +144,8 @@ func (h *HCA) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counters returns a snapshot of the counters of the HCA by name: the engine's, for all ports together, and those of the
-// ports (CounterPort).
+// Counters returns a snapshot of the counters of the HCA by name: the engine's, for all ports together, and those of
+// the ports (CounterPort).
 func (h *HCA) Counters() map[string]uint64 {
 	m := h.engineCounters()
 	for _, p := range h.ports {

@@ -16,7 +16,8 @@ func (h *HCA) portContext(p *port) PortContext {
 	return PortContext{
 		Receiver: &receiver{port: p, events: h.portEvent}, Clock: h.clock, Num: p.num, Counters: h.engineCounters,
 		Undelivered: func(r ci.Undelivered) { h.undelivered.report(p.num, r) },
-		Node: Node{GUID: i.GUID, SystemGUID: system, NumPorts: uint8(len(h.cfg.Ports)), VendorID: i.VendorID, DeviceID: i.DeviceID, Revision: i.Revision,
+		Node: Node{GUID: i.GUID, SystemGUID: system, NumPorts: uint8(len(h.cfg.Ports)), VendorID: i.VendorID,
+			DeviceID: i.DeviceID, Revision: i.Revision,
 			Description: h.cfg.NodeDescription},
 	}
 }
@@ -44,8 +45,8 @@ func addCounters(m map[string]uint64, p any) {
 	}
 }
 
-// SetLink plugs in (up) or pulls out the cable of a port, counted from 1. Events follow as from a real cable. Errors: ci.InvalidPort;
-// ci.Unsupported for a port that is no CablePort.
+// SetLink plugs in (up) or pulls out the cable of a port, counted from 1. Events follow as from a real cable. Errors:
+// ci.InvalidPort; ci.Unsupported for a port that is no CablePort.
 func (h *HCA) SetLink(num uint8, up bool) error {
 	const verb = "HCA.SetLink"
 	p := h.port(num)
@@ -54,7 +55,8 @@ func (h *HCA) SetLink(num uint8, up bool) error {
 	}
 	c, ok := ci.As[CablePort](p.Port)
 	if !ok {
-		return &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no cable to pull (rvt.CablePort)", num)}
+		return &ci.Error{Verb: verb, Status: ci.Unsupported, Detail: fmt.Sprintf("port %d has no cable to pull "+
+			"(rvt.CablePort)", num)}
 	}
 	c.SetLink(up)
 	return nil

@@ -11,13 +11,14 @@ type postErrors struct {
 func newPostErrors(verb string, gone ci.Status) postErrors {
 	e := func(s ci.Status, detail string) *ci.Error { return &ci.Error{Verb: verb, Status: s, Detail: detail} }
 	return postErrors{
-		gone:        e(gone, ""),
-		full:        e(ci.InsufficientResources, "the queue is full"),
-		state:       e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
-		wrType:      e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
-		maxSGE:      e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
-		av:          e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
-		param:       e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its operation"),
+		gone:   e(gone, ""),
+		full:   e(ci.InsufficientResources, "the queue is full"),
+		state:  e(ci.InvalidQPState, "sends are taken from RTS on, receives from Init on"),
+		wrType: e(ci.InvalidWRType, "the QP's service has no such request, or its receives come from an SRQ"),
+		maxSGE: e(ci.InvalidMaxSGE, "more SGEs than the queue was created for"),
+		av:     e(ci.InvalidAVHandle, "To.AV is nil, destroyed, or of another PD than the QP"),
+		param: e(ci.InvalidParameter, "a flag, a number or an object of the request does not go with its "+
+			"operation"),
 		inline:      e(ci.InvalidParameter, "inline data longer than MaxInline, or with an operation that takes none"),
 		unsupported: e(ci.Unsupported, "CAAttr.Caps does not claim this operation or flag"),
 	}

@@ -24,8 +24,9 @@ var (
 				ci.QPFieldMinRNRTimer,
 			may: ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
 		{ci.QPRTR, ci.QPRTS}: {
-			need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth,
-			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldAPM},
+			need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
+				ci.QPFieldInitDepth,
+			may: ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldAPM},
 		{ci.QPRTS, ci.QPRTS}: {may: rcLive},
 		{ci.QPRTS, ci.QPSQD}: {may: ci.QPFieldSQDEvent},
 		{ci.QPSQD, ci.QPSQD}: {may: rcLive | rcDrained},

@@ -17,7 +17,8 @@ func (s *source) uint32() uint32 {
 	defer s.mu.Unlock()
 	var b [4]byte
 	if _, err := io.ReadFull(s.r, b[:]); err != nil {
-		panic("rvt: the source of randomness failed: " + err.Error()) // crypto/rand never does; a test's reader must not
+		panic("rvt: the source of randomness failed: " +
+			err.Error()) // crypto/rand never does; a test's reader must not
 	}
 	return binary.BigEndian.Uint32(b[:])
 }

@@ -100,7 +100,8 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		if !atomic {
 			skip := uint64(d) * uint64(r.mtu)
 			n := r.packets(p.DMALen)
-			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) || uint32(d)+n > a.npkts {
+			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) ||
+				uint32(d)+n > a.npkts {
 				return
 			}
 			a.first, a.psn, a.va = p.PSN, p.PSN, p.VA

@@ -29,9 +29,10 @@ type progress struct {
 	total  uint32 // and of all of it
 }
 
-// messageRC stores packets of a SEND or WRITE of a reliable connection, and moves the expected PSN and the MSN over what is stored. If a packet
-// of a train is refused, those before it are executed all the same, as if they had arrived one by one: the NAK names the refused packet
-// (IBTA volume 1, 9.7.5.2.8), and how many packets a port joins to a train shows in no answer.
+// messageRC stores packets of a SEND or WRITE of a reliable connection, and moves the expected PSN and the MSN over
+// what is stored. If a packet of a train is refused, those before it are executed all the same, as if they had arrived
+// one by one: the NAK names the refused packet (IBTA volume 1, 9.7.5.2.8), and how many packets a port joins to a train
+// shows in no answer.
 func (r *responder) messageRC(t *turn, p *Packet) outcome {
 	before := r.progress
 	v := r.message(t, p)
