@@ -112,10 +112,13 @@ type PortAttr struct {
 	PKeys                  []PKey
 }
 
-// GIDEntry is an entry of a port's GID table.
+// GIDEntry is an entry of a port's GID table. The index of an entry does not change while the entry is in use. An entry
+// that is not used, or not any more, has a zero GID. A driver that uses such an entry for another GID raises
+// EventGIDChange.
 type GIDEntry struct {
-	GID  GID
-	Type GIDType
+	GID       GID
+	Type      GIDType
+	Interface string // name of the host's network interface that has the address; "" if there is none
 }
 
 // GIDType is the format of packets from a GID.

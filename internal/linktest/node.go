@@ -59,6 +59,7 @@ type Node struct {
 	Events chan ci.Event
 	Attr   ci.PortAttr // of port 1
 	Hasty  bool        // short timeouts and packets, for links that lose packets
+	GID    uint16      // index of the GID that the node uses; set it before Connect
 
 	t testing.TB
 }
@@ -102,7 +103,7 @@ func (n *Node) close() {
 // AV returns the address of another node.
 func (n *Node) AV(to *Node) ci.AVAttr {
 	return ci.AVAttr{Port: 1, DLID: to.Attr.LID, Global: to.Attr.Link == ci.LinkEthernet,
-		GRH: ci.GRH{DGID: to.Attr.GIDs[0].GID, HopLimit: 64}}
+		GRH: ci.GRH{DGID: to.Attr.GIDs[to.GID].GID, SGIDIndex: n.GID, HopLimit: 64}}
 }
 
 // Connect moves a connected QP to RTS.

@@ -15,8 +15,8 @@ import (
 // ErrClosed is the error of an End's methods after Close.
 var ErrClosed = inbox.ErrClosed
 
-// An End is an address of a Network at which no HCA sits. Its owner sends and receives whole IP packets, from the IP header to
-// the ICRC. Ends are for tests and certifiers. Methods may be called concurrently.
+// An End is an address of a Network at which no HCA sits. Its owner sends and receives whole IP packets, from the IP
+// header to the ICRC. Ends are for tests and certifiers. Methods may be called concurrently.
 type End struct {
 	inbox *inbox.Queue
 	net   *Network
@@ -24,14 +24,16 @@ type End struct {
 	off   atomic.Bool
 }
 
-// End makes an end at an address that no port of the network has. Errors: another member has the address, or it is no unicast address.
+// End makes an end at an address that no port of the network has. Errors: another member has the address, or it is no
+// unicast address.
 func (n *Network) End(addr netip.Addr) (*End, error) {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() || addr.Zone() != "" {
 		return nil, fmt.Errorf("sim: end at %v: give a unicast IPv4 or IPv6 address without a zone", addr)
 	}
 	e := &End{inbox: inbox.New(), net: n}
-	e.sock = &socket{net: n, port: &rocev2.Port{Addr: addr, UDP: wire.RoCEv2Port, GID: rocev2.GIDOf(addr)}, sink: e.inbox.Put}
+	e.sock = &socket{net: n, port: &rocev2.Port{Addr: addr, UDP: wire.RoCEv2Port, GID: rocev2.GIDOf(addr)},
+		sink: e.inbox.Put}
 	if err := n.join(e.sock, addr); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
@@ -41,8 +43,8 @@ func (n *Network) End(addr netip.Addr) (*End, error) {
 // Recv returns the next packet in order of arrival. The slice is the caller's. Errors: the context's; ErrClosed.
 func (e *End) Recv(ctx context.Context) ([]byte, error) { return e.inbox.Recv(ctx) }
 
-// Send puts an IP packet on the network as it is, valid or not, to the destination in its header. b is the caller's again when it
-// returns. Errors: no IP header; ErrClosed.
+// Send puts an IP packet on the network as it is, valid or not, to the destination in its header. b is the caller's
+// again when it returns. Errors: no IP header; ErrClosed.
 func (e *End) Send(b []byte) error {
 	if e.off.Load() {
 		return ErrClosed

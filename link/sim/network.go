@@ -14,21 +14,25 @@ import (
 	"ciddk/link/impair"
 )
 
-// NetworkConfig describes an IP network within the process. Its zero value is a network without faults on the machine's clock.
+// NetworkConfig describes an IP network within the process. Its zero value is a network without faults on the machine's
+// clock.
 type NetworkConfig struct {
-	// Clock is the network's source of time, and should be the HCAs'; nil is the machine's. On a virtual clock (package clock) everything
-	// happens on the goroutine that moves it. With all of the HCAs' Config.Rand seeded, too, a run is the same each time.
+	// Clock is the network's source of time, and should be the HCAs'; nil is the machine's. On a virtual clock (package
+	// clock) everything happens on the goroutine that moves it. With all of the HCAs' Config.Rand seeded, too, a run is
+	// the same each time.
 	Clock clock.Clock
 	// Latency is how long every datagram takes; 0 is 1 us. What leaves together arrives together.
 	Latency time.Duration
-	// Impairment applies to each pair of addresses, in each direction by itself, and Seed determines its choices. The choices depend on the seed, on
-	// the two addresses and on the order of the datagrams between them, and on nothing else.
+	// Impairment applies to each pair of addresses, in each direction by itself, and Seed determines its choices. The
+	// choices depend on the seed, on the two addresses and on the order of the datagrams between them, and on nothing
+	// else.
 	Impairment impair.Model
 	Seed       uint64
-	// Filter, if not nil, decides on every datagram first; impair.Chance leaves it to Impairment. It must neither keep nor change Data.
+	// Filter, if not nil, decides on every datagram first; impair.Chance leaves it to Impairment. It must neither keep
+	// nor change Data.
 	Filter func(*Datagram) impair.Verdict
-	// Watch, if not nil, is called with every datagram that is sent, with its verdict, and with every one that arrives, before the port gets it. It
-	// must neither keep nor change Data.
+	// Watch, if not nil, is called with every datagram that is sent, with its verdict, and with every one that arrives,
+	// before the port gets it. It must neither keep nor change Data.
 	Watch func(*Datagram)
 }
 
@@ -38,8 +42,8 @@ type Datagram struct {
 	From, To netip.Addr     // of the ports: To is a member where the destination is a multicast group
 	Arrived  bool           // it leaves the network; else it enters it
 	Verdict  impair.Verdict // Drop if there is no such destination
-	// Flipped is the bit that Corrupt changed, from the first of the IP header on, or -1 for none. In a datagram that enters the network, Data is still
-	// unchanged.
+	// Flipped is the bit that Corrupt changed, from the first of the IP header on, or -1 for none. In a datagram that
+	// enters the network, Data is still unchanged.
 	Flipped int
 	Data    []byte // IP header to ICRC
 }
@@ -126,7 +130,8 @@ func (n *Network) send(from *socket, to netip.Addr, data []byte) {
 	members := n.members[to]
 	n.mu.Unlock()
 	if len(members) == 0 && n.c.Watch != nil {
-		n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop, Flipped: -1, Data: data})
+		n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop,
+			Flipped: -1, Data: data})
 	}
 	for i, m := range members {
 		d := data
@@ -156,7 +161,8 @@ func (n *Network) path(from, to netip.Addr) *impair.Lane[parcel] {
 
 // datagram returns a parcel in the form of the configuration's functions.
 func (n *Network) datagram(p *parcel, arrived bool) *Datagram {
-	return &Datagram{Time: n.c.Clock.Now(), From: p.from, To: p.to.addr(), Arrived: arrived, Verdict: p.verdict, Flipped: p.flipped, Data: p.data}
+	return &Datagram{Time: n.c.Clock.Now(), From: p.from, To: p.to.addr(), Arrived: arrived, Verdict: p.verdict,
+		Flipped: p.flipped, Data: p.data}
 }
 
 // lane is the impair.Handler of all lanes of a network.
@@ -221,7 +227,8 @@ func (n *Network) arm() {
 	}
 }
 
-// pump is the timer's function: it delivers what has arrived. The timer may fire while catchUp delivers, which sets it again when it is done.
+// pump is the timer's function: it delivers what has arrived. The timer may fire while catchUp delivers, which sets it
+// again when it is done.
 func (n *Network) pump() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,8 +251,8 @@ func (n *Network) catchUp() bool {
 	return true
 }
 
-// deliver delivers what arrives until now, one port's share after the other. Only one runs at a time. The caller holds n.mu, which is released
-// for each delivery.
+// deliver delivers what arrives until now, one port's share after the other. Only one runs at a time. The caller holds
+// n.mu, which is released for each delivery.
 func (n *Network) deliver(now func() time.Duration) {
 	n.pumping = true
 	var batch []parcel

@@ -34,14 +34,16 @@ func TestOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, bad := range []float64{0, 0.02} {
-				n := NewNetwork(NetworkConfig{Seed: 1, Impairment: impair.Model{Drop: bad, Duplicate: bad, Reorder: bad, Delay: bad, Corrupt: bad}})
+				n := NewNetwork(NetworkConfig{Seed: 1, Impairment: impair.Model{Drop: bad, Duplicate: bad, Reorder: bad,
+					Delay: bad, Corrupt: bad}})
 				a := linktest.Open(t, ci.RC, 1<<20, testenv.Must(New(n, Config{Addr: at[0]})))
 				b := linktest.Open(t, ci.RC, 1<<20, testenv.Must(New(n, Config{Addr: at[1]})))
 				a.Hasty, b.Hasty = true, true
 				linktest.ConnectBoth(a, b)
 				linktest.Exercise(t, a, b)
 				if bad > 0 {
-					assert.NotZero(t, n.Count(impair.Drop)+n.Count(impair.Duplicate)+n.Count(impair.Reorder)+n.Count(impair.Delay)+n.Count(impair.Corrupt))
+					assert.NotZero(t,
+						n.Count(impair.Drop)+n.Count(impair.Duplicate)+n.Count(impair.Reorder)+n.Count(impair.Delay)+n.Count(impair.Corrupt))
 				}
 			}
 		})
@@ -49,7 +51,8 @@ func TestOperations(t *testing.T) {
 }
 
 // pairOfPorts is a sender, and a receiver that collects, in virtual time.
-func pairOfPorts(t *testing.T, at [2]netip.Addr, c NetworkConfig) (*clock.Virtual, *Port, *linktest.Collector, rvt.Route) {
+func pairOfPorts(t *testing.T, at [2]netip.Addr, c NetworkConfig) (*clock.Virtual, *Port,
+	*linktest.Collector, rvt.Route) {
 	t.Helper()
 	v := clock.NewVirtual(time.Hour)
 	c.Clock = v
@@ -69,8 +72,8 @@ func pairOfPorts(t *testing.T, at [2]netip.Addr, c NetworkConfig) (*clock.Virtua
 	return v, ports[0], recv[1], rt
 }
 
-// TestEveryBit flips each bit of a packet: it is noticed, unless neither the ICRC nor the IPv4 header checksum covers it; then
-// what arrives is what was sent.
+// TestEveryBit flips each bit of a packet: it is noticed, unless neither the ICRC nor the IPv4 header checksum covers
+// it; then what arrives is what was sent.
 func TestEveryBit(t *testing.T) {
 	t.Parallel()
 	for name, at := range addrs {
@@ -84,7 +87,8 @@ func TestEveryBit(t *testing.T) {
 					sent = bytes.Clone(d.Data)
 				}
 			}
-			port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, HasImm: true, Imm: 7, PSN: 5, PKey: 0xffff, VA: 1, RKey: 2,
+			port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, HasImm: true, Imm: 7,
+				PSN: 5, PKey: 0xffff, VA: 1, RKey: 2,
 				DMALen: 3, N: 1, MTU: 1024, Len: 3, Payload: [][]byte{{1, 2, 3}}, Route: rt}})
 			require.True(t, v.Step())
 			clean := got.Taken()
@@ -92,7 +96,8 @@ func TestEveryBit(t *testing.T) {
 			ip, masked := wire.IPv4Len, map[int]byte{}
 			if name == "IPv6" {
 				ip = wire.IPv6Len
-				masked = map[int]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff} // traffic class, flow label, hop limit
+				masked = map[int]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff,
+					7: 0xff} // traffic class, flow label, hop limit
 			}
 			masked[ip+6], masked[ip+7], masked[ip+wire.UDPLen+4] = 0xff, 0xff, 0xff // UDP checksum, BTH resv8a
 			to := network.members[at[1]][0]
@@ -128,7 +133,8 @@ func TestReplays(t *testing.T) {
 			seen = append(seen, sight{d.Time, d.Arrived, d.Verdict, d.Flipped, string(d.Data)})
 		}})
 		for psn := range ci.PSN(300) {
-			port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1, MTU: 256, Len: 4,
+			port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1,
+				MTU: 256, Len: 4,
 				Payload: [][]byte{{byte(psn), byte(psn >> 8), 0, 0}}, Route: rt}})
 			v.Advance(10 * time.Microsecond)
 		}
@@ -141,7 +147,8 @@ func TestReplays(t *testing.T) {
 		}
 		in, out := count[false], count[true]
 		n := port.core.Socket.(*socket).net
-		for _, v := range []impair.Verdict{impair.Pass, impair.Duplicate, impair.Reorder, impair.Delay, impair.Corrupt, impair.Drop} {
+		for _, v := range []impair.Verdict{impair.Pass, impair.Duplicate, impair.Reorder, impair.Delay,
+			impair.Corrupt, impair.Drop} {
 			require.NotZero(t, in[v], v)
 			require.EqualValues(t, in[v], n.Count(v))
 			want := in[v]
@@ -164,7 +171,8 @@ func TestReplays(t *testing.T) {
 		}
 		require.NotZero(t, early, "nothing was reordered")
 		require.GreaterOrEqual(t, taken, in[impair.Pass]+2*in[impair.Duplicate]+in[impair.Reorder]+in[impair.Delay])
-		require.Less(t, taken, in[impair.Pass]+2*in[impair.Duplicate]+in[impair.Reorder]+in[impair.Delay]+in[impair.Corrupt])
+		require.Less(t, taken,
+			in[impair.Pass]+2*in[impair.Duplicate]+in[impair.Reorder]+in[impair.Delay]+in[impair.Corrupt])
 		return seen
 	}
 	first := run(1)
@@ -175,7 +183,8 @@ func TestReplays(t *testing.T) {
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	v, port, got, rt := pairOfPorts(t, addrs["IPv6"], NetworkConfig{Filter: func(d *Datagram) impair.Verdict {
-		return map[byte]impair.Verdict{1: impair.Drop, 2: impair.Duplicate, 3: impair.Reorder, 5: 99}[d.Data[wire.IPv6Len+wire.UDPLen+11]]
+		return map[byte]impair.Verdict{1: impair.Drop, 2: impair.Duplicate, 3: impair.Reorder,
+			5: 99}[d.Data[wire.IPv6Len+wire.UDPLen+11]]
 	}})
 	for psn := range ci.PSN(6) {
 		port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1, Route: rt}})
@@ -226,22 +235,23 @@ func TestMulticast(t *testing.T) {
 	rt, err := port.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: gid}}, rvt.Flow{Datagram: true})
 	require.NoError(t, err)
 	own := port.core.Receiver.(*linktest.Collector)
-	to := port.core.Socket.(*socket).net.members[addrs["IPv4"][1]][0].port
+	to := port.net.members[addrs["IPv4"][1]][0]
+	group := rocev2.AddrOf(gid)
 	send := func() (members [2]int) {
 		port.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, N: 1, Route: rt}})
 		v.Advance(time.Millisecond)
 		return [2]int{len(own.Taken()), len(got.Taken())}
 	}
 	require.Equal(t, [2]int{}, send())
-	require.NoError(t, to.JoinGroup(gid))
-	require.NoError(t, to.JoinGroup(gid))
+	require.NoError(t, to.Join(group))
+	require.NoError(t, to.Join(group))
 	require.Equal(t, [2]int{0, 1}, send())
 	require.NoError(t, port.JoinGroup(gid))
 	require.Equal(t, [2]int{1, 1}, send())
-	require.NoError(t, to.LeaveGroup(gid))
+	require.NoError(t, to.Leave(group))
 	require.Equal(t, [2]int{1, 1}, send())
-	require.NoError(t, to.LeaveGroup(gid))
-	require.Error(t, to.LeaveGroup(gid))
+	require.NoError(t, to.Leave(group))
+	require.Error(t, to.Leave(group))
 	require.Equal(t, [2]int{1, 0}, send())
 }
 
@@ -273,7 +283,8 @@ func TestCloseWithOpenCA(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// TestCatchUp: a port on a network in memory has caught up when nothing that has arrived waits. What is under way has not arrived.
+// TestCatchUp: a port on a network in memory has caught up when nothing that has arrived waits. What is under way has
+// not arrived.
 func TestCatchUp(t *testing.T) {
 	v := clock.NewVirtual(0)
 	var port *Port
@@ -317,10 +328,12 @@ func TestFlowLabel(t *testing.T) {
 	require.NoError(t, err)
 	defer port.Close()
 	require.NoError(t, linktest.Start(port, linktest.NewCollector()))
-	rt, err := port.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: port.core.GID, FlowLabel: 0x12345, TrafficClass: 0x28}},
+	rt, err := port.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: port.core.GID, FlowLabel: 0x12345,
+		TrafficClass: 0x28}},
 		rvt.Flow{Datagram: true})
 	require.NoError(t, err)
-	port.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 5, SrcQP: 6, N: 1, MTU: 1024, Len: 4,
+	port.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 5,
+		SrcQP: 6, N: 1, MTU: 1024, Len: 4,
 		Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
 	require.EqualValues(t, 0x62812345, first)
 }
@@ -341,7 +354,8 @@ func TestEnd(t *testing.T) {
 		require.ErrorContains(t, err, "unicast")
 		rt, err := p.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: rocev2.GIDOf(at[1])}}, rvt.Flow{})
 		require.NoError(t, err)
-		p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 9, N: 1, MTU: 1024, Len: 2, Payload: [][]byte{{1, 2}}, Route: rt}})
+		p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 9, N: 1,
+			MTU: 1024, Len: 2, Payload: [][]byte{{1, 2}}, Route: rt}})
 		b := received(t, e)
 		var f wire.Frame
 		require.NoError(t, wire.ParseIP(b, &f), name)

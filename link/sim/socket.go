@@ -63,8 +63,8 @@ func (s *socket) Send(pkts []rvt.Packet) {
 	}
 }
 
-// receive takes what has arrived at one moment. Packets for one QP are delivered together. Watch is called with a packet before its effects, and
-// with a packet for the next QP after them.
+// receive takes what has arrived at one moment. Packets for one QP are delivered together. Watch is called with a
+// packet before its effects, and with a packet for the next QP after them.
 func (s *socket) receive(batch []parcel) {
 	s.recvMu.Lock()
 	defer s.recvMu.Unlock()

@@ -11,12 +11,14 @@ import (
 	"ciddk/wire"
 )
 
-// The timer of a network is set after every delivery, also where it fires while CatchUp delivers: datagrams sent later arrive by themselves.
+// The timer of a network is set after every delivery, also where it fires while CatchUp delivers: datagrams sent later
+// arrive by themselves.
 func TestTimerFiresDuringCatchUp(t *testing.T) {
 	t.Parallel()
 	v, port, got, rt := pairOfPorts(t, addrs["IPv4"], NetworkConfig{})
 	send := func(psn ci.PSN) {
-		port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1, MTU: 256, Route: rt}})
+		port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1,
+			MTU: 256, Route: rt}})
 	}
 	done, fired := false, false
 	v.AfterFunc(time.Microsecond, func() { // the latency: due before the network's timer, which is set after it
@@ -47,7 +49,8 @@ func TestArrivalDuringCatchUp(t *testing.T) {
 	t.Parallel()
 	v, port, got, rt := pairOfPorts(t, addrs["IPv4"], NetworkConfig{})
 	send := func(psn ci.PSN) {
-		port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1, MTU: 256, Route: rt}})
+		port.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PSN: psn, N: 1,
+			MTU: 256, Route: rt}})
 	}
 	v.AfterFunc(time.Microsecond, func() { port.CatchUp(0) })
 	deliveries := 0

@@ -35,7 +35,8 @@ func (w *waiter) FlushAcks() {
 	}
 }
 
-// A consumer that stops to poll as soon as it has what it waits for leaves nothing waiting, wherever the receiving goroutine was meanwhile.
+// A consumer that stops to poll as soon as it has what it waits for leaves nothing waiting, wherever the receiving
+// goroutine was meanwhile.
 func TestUDPAckAfterLastPoll(t *testing.T) {
 	t.Parallel()
 	a, _ := openTest(t, Config{})
@@ -46,7 +47,8 @@ func TestUDPAckAfterLastPoll(t *testing.T) {
 	require.NoError(t, linktest.Start(p, w))
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	rt := routeTo(t, a, w.port)
-	pkt := []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}}
+	pkt := []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 64,
+		Payload: [][]byte{make([]byte, 64)}, Route: rt}}
 	late := time.NewTimer(0)
 	<-late.C
 	for i := range 2000 {
@@ -80,9 +82,11 @@ func TestUDPPackets(t *testing.T) {
 	most := a.Hints().Packets
 	require.GreaterOrEqual(t, most, 256)
 	for range most {
-		a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}})
+		a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 1024, Len: 64,
+			Payload: [][]byte{make([]byte, 64)}, Route: rt}})
 	}
 	require.NoError(t, linktest.Start(p, s))
-	require.Eventually(t, func() bool { return int(s.got.Load()) == most }, 5*time.Second, time.Millisecond, "the buffer of the peer is too small")
+	require.Eventually(t, func() bool { return int(s.got.Load()) == most }, 5*time.Second, time.Millisecond,
+		"the buffer of the peer is too small")
 	require.Empty(t, ra.Counts)
 }

@@ -21,8 +21,8 @@ func waiting(t *testing.T, fd int) int {
 	return n
 }
 
-// TestAckInSocket: an acknowledgement that lies in the socket when the transport timer fires, since whoever holds the receive lock does not
-// run, is no timeout. The QP's clock is virtual: it goes on only here.
+// TestAckInSocket: an acknowledgement that lies in the socket when the transport timer fires, since whoever holds the
+// receive lock does not run, is no timeout. The QP's clock is virtual: it goes on only here.
 func TestAckInSocket(t *testing.T) {
 	c := clock.NewVirtual(time.Hour)
 	port := testenv.Must(New(Config{Addr: linktest.Addr()}))
@@ -68,7 +68,7 @@ func TestCatchUp(t *testing.T) {
 	sock := b.core.Socket.(*mmsgSocket)
 	r := linktest.NewCollector()
 	b.core.Receiver, b.core.Clock = r, clock.Real()
-	sock.rx = newRecvBatch(&b.core, false) // as after Start, without the goroutine
+	sock.rx = newRecvBatch(b.core, false) // as after Start, without the goroutine
 	a, _ := openTest(t, Config{})
 	trains := linktest.Trains(routeTo(t, a, b))
 	a.Send(trains)

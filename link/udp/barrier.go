@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// A blocking read of package net does not show whether the socket holds more, so the portable socket finds out by a barrier: a datagram to its
-// own address. When the barrier comes back, everything that had arrived before it has been delivered.
+// A blocking read of package net does not show whether the socket holds more, so the portable socket finds out by a
+// barrier: a datagram to its own address. When the barrier comes back, everything that had arrived before it has been
+// delivered.
 
 // barrierLen is no length of a packet, which is a multiple of 4.
 const barrierLen = 9
@@ -25,8 +26,8 @@ type barrier struct {
 	sentAt time.Duration
 }
 
-// want returns the number of a barrier that is sent after the call, for mark 0, or else mark, and whether it has come back. ask is the number
-// of one to be sent now, or 0.
+// want returns the number of a barrier that is sent after the call, for mark 0, or else mark, and whether it has come
+// back. ask is the number of one to be sent now, or 0.
 func (b *barrier) want(mark uint64, now time.Duration) (next, ask uint64, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +74,8 @@ func (s *portableSocket) sendBarrier(n uint64) bool {
 
 // isBarrier reports whether a datagram is a barrier of this socket, and notes that it has come.
 func (s *portableSocket) isBarrier(from netip.AddrPort, b []byte) bool {
-	if len(b) != barrierLen || from.Port() != s.port.UDP || from.Addr().Unmap().WithZone("") != s.port.Addr.WithZone("") {
+	if len(b) != barrierLen || from.Port() != s.port.UDP ||
+		from.Addr().Unmap().WithZone("") != s.port.Addr.WithZone("") {
 		return false
 	}
 	if ask := s.mark.came(binary.BigEndian.Uint64(b), s.port.Clock.Now()); ask != 0 {

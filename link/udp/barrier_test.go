@@ -17,7 +17,8 @@ func TestBarrier(t *testing.T) {
 	mark, ask, done := b.want(0, 0)
 	require.Equal(t, []any{uint64(1), uint64(1), false}, []any{mark, ask, done})
 	other, ask, done := b.want(0, 0)
-	require.Equal(t, []any{uint64(2), uint64(0), false}, []any{other, ask, done}, "the barrier under way does not do for a later mark")
+	require.Equal(t, []any{uint64(2), uint64(0), false}, []any{other, ask, done},
+		"the barrier under way does not do for a later mark")
 	_, ask, done = b.want(1, barrierPatience-1)
 	require.Equal(t, []any{uint64(0), false}, []any{ask, done})
 	_, ask, _ = b.want(1, barrierPatience)
@@ -34,8 +35,8 @@ func TestBarrier(t *testing.T) {
 	require.Equal(t, []any{uint64(0), true}, []any{ask, done})
 }
 
-// TestPortableCatchUp: while the portable socket's goroutine does not get on, the port has not caught up; afterwards everything that came
-// before has been delivered.
+// TestPortableCatchUp: while the portable socket's goroutine does not get on, the port has not caught up; afterwards
+// everything that came before has been delivered.
 func TestPortableCatchUp(t *testing.T) {
 	b, r := openTest(t, Config{Portable: true})
 	a, _ := openTest(t, Config{Portable: true})

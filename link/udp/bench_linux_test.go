@@ -38,8 +38,10 @@ func BenchmarkUDPStream(b *testing.B) {
 				}
 				for off := 0; off < size; off += train {
 					n := min(train, size-off)
-					pkts[k] = rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: off == 0, End: off+n == size, DMALen: uint32(size),
-						PSN: ci.PSN(off / 4096), N: uint32((n + 4095) / 4096), MTU: 4096, Len: uint32(n), Payload: [][]byte{body[off : off+n]}, Route: rt}
+					pkts[k] = rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: off == 0, End: off+n == size,
+						DMALen: uint32(size),
+						PSN:    ci.PSN(off / 4096), N: uint32((n + 4095) / 4096), MTU: 4096, Len: uint32(n),
+						Payload: [][]byte{body[off : off+n]}, Route: rt}
 					k++
 				}
 				from.Send(pkts[:k])
@@ -60,7 +62,8 @@ func BenchmarkUDPSmall(b *testing.B) {
 	require.NoError(b, err)
 	pkts := make([]rvt.Packet, 32)
 	for i := range pkts {
-		pkts[i] = rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 4096, Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}
+		pkts[i] = rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 4096, Len: 64,
+			Payload: [][]byte{make([]byte, 64)}, Route: rt}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -85,7 +88,8 @@ func BenchmarkUDPPing(b *testing.B) {
 		if err != nil {
 			panic(err)
 		}
-		pkts := []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 4096, Len: 64, Payload: [][]byte{make([]byte, 64)}, Route: rt}}
+		pkts := []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, MTU: 4096, Len: 64,
+			Payload: [][]byte{make([]byte, 64)}, Route: rt}}
 		if first {
 			me.port.Send(pkts)
 		}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// kernelDrops counts what the system received for sockets and did not hand over: for want of room in the buffer, or because UDP's
-// checksum was wrong. It asks for the number that SO_RXQ_OVFL reports, when somebody wants to know; SO_RXQ_OVFL itself tells with the
-// next datagram, and so nothing when none comes. Safe for concurrent use.
+// kernelDrops counts what the system received for sockets and did not hand over: for want of room in the buffer, or
+// because UDP's checksum was wrong. It asks for the number that SO_RXQ_OVFL reports, when somebody wants to know;
+// SO_RXQ_OVFL itself tells with the next datagram, and so nothing when none comes. Safe for concurrent use.
 type kernelDrops struct {
 	mu   sync.Mutex
 	fds  []int

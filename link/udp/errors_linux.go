@@ -14,9 +14,9 @@ import (
 	"ciddk/wire"
 )
 
-// QP1 sends from a socket of its own, whose error queue shows which datagrams came back with an ICMP error (IP_RECVERR): nobody receives
-// at the peer's address, or there is no machine. It is a socket of its own since an error in the queue makes the next send fail, and
-// ICMP errors can be forged: they must not disturb connections.
+// QP1 sends from a socket of its own, whose error queue shows which datagrams came back with an ICMP error
+// (IP_RECVERR): nobody receives at the peer's address, or there is no machine. It is a socket of its own since an error
+// in the queue makes the next send fail, and ICMP errors can be forged: they must not disturb connections.
 
 // openGSI opens the socket that QP1 sends from, which receives errors only.
 func (s *mmsgSocket) openGSI() error {
@@ -44,8 +44,8 @@ func (s *mmsgSocket) openGSI() error {
 	return nil
 }
 
-// clearError takes note of an error that an earlier datagram of QP1 caused, and that a send has found in its place; false for others.
-// The send is tried again.
+// clearError takes note of an error that an earlier datagram of QP1 caused, and that a send has found in its place;
+// false for others. The send is tried again.
 func (s *mmsgSocket) clearError(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok || !unreachable(errno) {
@@ -58,13 +58,15 @@ func (s *mmsgSocket) clearError(err error) bool {
 // unreachable tells the errors that mean that a datagram did not arrive.
 func unreachable(e syscall.Errno) bool {
 	switch e {
-	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET, unix.ENOPROTOOPT, unix.EACCES:
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
+		unix.ENOPROTOOPT, unix.EACCES:
 		return true
 	}
 	return false
 }
 
-// errorsFor is how long the error queue is looked at after a datagram of QP1 while consumers poll. Neighbour discovery gives up after 3 s.
+// errorsFor is how long the error queue is looked at after a datagram of QP1 while consumers poll. Neighbour discovery
+// gives up after 3 s.
 const errorsFor = 10 * time.Second
 
 // readRecentErrors reads the error queue if there may be something in it.
@@ -92,8 +94,9 @@ func (s *mmsgSocket) readErrors() {
 	}
 }
 
-// icmpError finds the cause in the control messages of an error: struct sock_extended_err, which begins with the error number and the
-// origin (errqueue.h). Errors of the system's own, such as a datagram that was too long, are none of the network's.
+// icmpError finds the cause in the control messages of an error: struct sock_extended_err, which begins with the error
+// number and the origin (errqueue.h). Errors of the system's own, such as a datagram that was too long, are none of the
+// network's.
 func icmpError(ctl []byte) (syscall.Errno, bool) {
 	const originICMP, originICMP6 = 2, 3
 	ne := binary.NativeEndian
@@ -107,7 +110,8 @@ func icmpError(ctl []byte) (syscall.Errno, bool) {
 			break
 		}
 		level, typ := ne.Uint32(ctl[w:]), ne.Uint32(ctl[w+4:])
-		isErr := level == unix.IPPROTO_IP && typ == unix.IP_RECVERR || level == unix.IPPROTO_IPV6 && typ == unix.IPV6_RECVERR
+		isErr := level == unix.IPPROTO_IP && typ == unix.IP_RECVERR || level == unix.IPPROTO_IPV6 &&
+			typ == unix.IPV6_RECVERR
 		if v := ctl[at:]; isErr && size >= uint64(at)+8 && (v[4] == originICMP || v[4] == originICMP6) {
 			return syscall.Errno(ne.Uint32(v)), true
 		}

@@ -17,13 +17,16 @@ import (
 
 // labelled is a datagram from a port to itself with a flow label.
 func labelled(t *testing.T, p *Port, label uint32) []rvt.Packet {
-	rt, err := p.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: p.core.GID, FlowLabel: label, TrafficClass: 0x28}}, rvt.Flow{Datagram: true})
+	rt, err := p.Route(&ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: p.core.GID, FlowLabel: label,
+		TrafficClass: 0x28}}, rvt.Flow{Datagram: true})
 	require.NoError(t, err)
-	return []rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 5, SrcQP: 6, N: 1, MTU: 1024, Len: 4,
+	return []rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 5, SrcQP: 6,
+		N: 1, MTU: 1024, Len: 4,
 		Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}}
 }
 
-// TestFlowLabel: over IPv6, GRH.FlowLabel is the label of the IP header. Datagrams of different labels do not travel in one train.
+// TestFlowLabel: over IPv6, GRH.FlowLabel is the label of the IP header. Datagrams of different labels do not travel in
+// one train.
 func TestFlowLabel(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux sends flow labels, and shows them")

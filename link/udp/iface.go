@@ -16,6 +16,12 @@ type iface struct {
 	index int
 	bytes int // MTU
 	up    bool
+	// hardware is the hardware address, "" if there is none.
+	hardware string
+}
+
+func ifaceOf(i *net.Interface) iface {
+	return iface{i.Name, i.Index, i.MTU, i.Flags&net.FlagUp != 0, i.HardwareAddr.String()}
 }
 
 // listInterfaces returns the end of an error about a zone: the names of the interfaces.
@@ -38,13 +44,17 @@ func explainBind(err error, at netip.AddrPort, on iface) error {
 	}
 	switch {
 	case errors.Is(err, errAddrInUse):
-		return fmt.Errorf("udp: %v: %w: another process (or another HCA of this one, or the kernel's Soft-RoCE) has it, and there can be "+
-			"one per address and port: end that one, take another address (on loopback 127.0.0.2, 127.0.0.3, … are free without setup), "+
+		return fmt.Errorf("udp: %v: %w: another process (or another HCA of this one, or the kernel's Soft-RoCE) has "+
+			"it, and there can be "+
+			"one per address and port: end that one, take another address (on loopback 127.0.0.2, 127.0.0.3, … are "+
+			"free without setup), "+
 			"or give both ends of a private test another Port", at, err)
 	case errors.Is(err, errAddrNotAvail) && on.index != 0 && !on.up:
-		return fmt.Errorf("udp: %v: %w: interface %s is down: bring it up first (on Linux: ip link set %s up)", at, err, on.name, on.name)
+		return fmt.Errorf("udp: %v: %w: interface %s is down: bring it up first (on Linux: ip link set %s up)", at, err,
+			on.name, on.name)
 	case errors.Is(err, errAddrNotAvail):
-		return fmt.Errorf("udp: %v: %w: Addr must be an address of this machine (on some systems only 127.0.0.1 of loopback is, until others are added)", at, err)
+		return fmt.Errorf("udp: %v: %w: Addr must be an address of this machine (on some systems only 127.0.0.1 of "+
+			"loopback is, until others are added)", at, err)
 	case errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("udp: %v: %w", at, err) // with advice from openRaw
 	case errors.Is(err, syscall.EACCES):
@@ -53,15 +63,15 @@ func explainBind(err error, at netip.AddrPort, on iface) error {
 	return fmt.Errorf("udp: %v: %w", at, err)
 }
 
-// findInterface returns the interface of addr: that of its zone (a name or an index), the loopback interface for a loopback address,
-// or else the one that has it.
+// findInterface returns the interface of addr: that of its zone (a name or an index), the loopback interface for a
+// loopback address, or else the one that has it.
 func findInterface(addr netip.Addr) iface {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return iface{}
 	}
 	for _, i := range ifs {
-		found := iface{i.Name, i.Index, i.MTU, i.Flags&net.FlagUp != 0}
+		found := ifaceOf(&i)
 		if zone := addr.Zone(); zone != "" {
 			// The same link-local address may be on several interfaces: only the zone tells which.
 			if i.Name == zone || strconv.Itoa(i.Index) == zone {

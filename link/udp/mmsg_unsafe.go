@@ -52,14 +52,15 @@ func (h *mmsghdr) send(rt *osRoute, iov []unix.Iovec, ctl []byte) {
 	}
 }
 
-// sendmmsg hands messages to the system and returns how many it took. Long trains run through the network stack, on loopback up to
-// the peer's buffer, within the call; so the scheduler is told.
+// sendmmsg hands messages to the system and returns how many it took. Long trains run through the network stack, on
+// loopback up to the peer's buffer, within the call; so the scheduler is told.
 func sendmmsg(fd int, h []mmsghdr) (int, error) {
 	var p unsafe.Pointer
 	if len(h) > 0 {
 		p = unsafe.Pointer(&h[0])
 	}
-	n, _, e := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(p), uintptr(len(h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, e := syscall.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(p), uintptr(len(h)), unix.MSG_DONTWAIT|
+		unix.MSG_NOSIGNAL, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
@@ -68,17 +69,19 @@ func sendmmsg(fd int, h []mmsghdr) (int, error) {
 
 // sendmmsgShort is sendmmsg for so few bytes that telling the scheduler would cost more.
 func sendmmsgShort(fd int, h []mmsghdr) (int, error) {
-	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
 	return int(n), nil
 }
 
-// recvmmsg takes what is there. It never waits and copies at most what a batch has room for, so the scheduler is not told: a spinning
-// consumer calls it all the time.
+// recvmmsg takes what is there. It never waits and copies at most what a batch has room for, so the scheduler is not
+// told: a spinning consumer calls it all the time.
 func recvmmsg(fd int, h []mmsghdr) (int, error) {
-	n, _, e := syscall.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&h[0])), uintptr(len(h)),
+		unix.MSG_DONTWAIT, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
@@ -97,12 +100,14 @@ func sourceOf4(n *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(m.Addr), ntohs(m.Port))
 }
 
-// socketDrops reads the number of packets that the system dropped at a socket: SO_MEMINFO's last word, sk_drops; 0 before Linux 4.12.
+// socketDrops reads the number of packets that the system dropped at a socket: SO_MEMINFO's last word, sk_drops; 0
+// before Linux 4.12.
 func socketDrops(fd int) uint64 {
 	const words, drops = 9, 8 // SK_MEMINFO_VARS, SK_MEMINFO_DROPS
 	var m [words]uint32
 	n := uint32(unsafe.Sizeof(m))
-	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&n)), 0)
+	_, _, e := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&n)), 0)
 	if e != 0 {
 		return 0
 	}

@@ -15,9 +15,10 @@ import (
 	"ciddk/rvt"
 )
 
-// portableSocket is a rocev2.Socket over package net: one datagram per call, copied to one piece. It works wherever Go does; whether the
-// system then sends with DF and identification 0, as the ICRC assumes, is for setDontFragment to bring about. Peers that solve for
-// the identification, as this package and hardware that sees the header do, take the packets in any case.
+// portableSocket is a rocev2.Socket over package net: one datagram per call, copied to one piece. It works wherever Go
+// does; whether the system then sends with DF and identification 0, as the ICRC assumes, is for setDontFragment to
+// bring about. Peers that solve for the identification, as this package and hardware that sees the header do, take the
+// packets in any case.
 type portableSocket struct {
 	port *rocev2.Port
 	conn *net.UDPConn
@@ -70,7 +71,8 @@ func (s *portableSocket) openSources(c *Config) error {
 	p := s.port
 	s.from, p.Sources = nil, nil
 	for i := range c.SourcePorts {
-		conn, err := net.ListenUDP(network(p.Addr), net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.Addr, c.sourcePort(i))))
+		conn, err := net.ListenUDP(network(p.Addr),
+			net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.Addr, c.sourcePort(i))))
 		if err != nil {
 			return errors.Join(c.explainSource(i, err), s.closeSources())
 		}
@@ -145,10 +147,11 @@ func (s *portableSocket) Start() error {
 }
 
 const (
-	// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends (ICMP).
+	// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends
+	// (ICMP).
 	badReads = 1000
-	// yieldEvery is how many datagrams the receiver delivers before it yields to other goroutines. While datagrams keep coming, reads do
-	// not block, and the runtime would preempt the receiver only after 10 ms.
+	// yieldEvery is how many datagrams the receiver delivers before it yields to other goroutines. While datagrams keep
+	// coming, reads do not block, and the runtime would preempt the receiver only after 10 ms.
 	yieldEvery = 4
 )
 
@@ -178,7 +181,7 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 			runtime.Gosched()
 		}
 	}
-	s.port.SetLink(false)
+	s.port.Broken()
 }
 
 // CatchUp sends a barrier when no other is under way.

@@ -58,7 +58,8 @@ func TestPrivilegedTrains(t *testing.T) {
 			body := bytes.Repeat(fill, size)[:size]
 			var pkts []rvt.Packet
 			for i := range 7 {
-				pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: 0x123456, PSN: ci.PSN(i), N: 1, MTU: 4096,
+				pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff,
+					DestQP: 0x123456, PSN: ci.PSN(i), N: 1, MTU: 4096,
 					Len: uint32(size), Payload: [][]byte{body}, Route: rt})
 			}
 			a.Send(pkts)
@@ -83,7 +84,8 @@ func rawIP4(t *testing.T) func(b []byte) {
 	}
 }
 
-// Every bit counts: a packet is taken with the identification that it was made for, and with no other; a plain socket takes what is near.
+// Every bit counts: a packet is taken with the identification that it was made for, and with no other; a plain socket
+// takes what is near.
 func TestPrivilegedStrict(t *testing.T) {
 	t.Parallel()
 	needRaw(t)
@@ -92,9 +94,11 @@ func TestPrivilegedStrict(t *testing.T) {
 	send := rawIP4(t)
 	src := linktest.Addr()
 	packet := func(to netip.Addr, in, shown uint16, tos, ttl uint8) []byte {
-		w := wire.Packet{BTH: wire.BTH{Opcode: 0x64, DestQP: 5, PKey: 0xffff}, DETH: wire.DETH{SrcQP: 6}, Payload: make([]byte, 8)}
+		w := wire.Packet{BTH: wire.BTH{Opcode: 0x64, DestQP: 5, PKey: 0xffff}, DETH: wire.DETH{SrcQP: 6},
+			Payload: make([]byte, 8)}
 		n := wire.PacketLen(w.BTH.Opcode, 8)
-		h := wire.IPv4{TOS: tos, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: shown, Frag: wire.IPv4DontFragment, TTL: ttl, Protocol: wire.ProtocolUDP,
+		h := wire.IPv4{TOS: tos, TotalLen: uint16(wire.IPv4Len + wire.UDPLen + n), ID: shown,
+			Frag: wire.IPv4DontFragment, TTL: ttl, Protocol: wire.ProtocolUDP,
 			Src: src.As4(), Dst: to.As4()}
 		h.SetChecksum()
 		b := make([]byte, wire.IPv4Len+wire.UDPLen)
@@ -102,7 +106,8 @@ func TestPrivilegedStrict(t *testing.T) {
 		(&wire.UDP{SrcPort: 0xc123, DstPort: wire.RoCEv2Port, Length: uint16(wire.UDPLen + n)}).Put(b[wire.IPv4Len:])
 		p := wire.AppendPacket(nil, &w)
 		end := len(p) - wire.ICRCLen
-		wire.NewFlow4(h.Src, h.Dst, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment).Start(n, in).Transport(p[:end]).Put(p[end:])
+		wire.NewFlow4(h.Src, h.Dst, 0xc123, wire.RoCEv2Port, wire.IPv4DontFragment).Start(n,
+			in).Transport(p[:end]).Put(p[end:])
 		return append(b, p...)
 	}
 	send(packet(strict.core.Addr, 0x1234, 0x1234, 0x6a, 17))
@@ -135,8 +140,10 @@ func TestPrivilegedHostile(t *testing.T) {
 		bytes []byte
 		want  rvt.Counter
 	}{
-		{nil, rvt.DropMalformed}, {make([]byte, 12), rvt.DropMalformed}, {make([]byte, 17), rvt.DropMalformed}, {make([]byte, 16), rvt.DropICRC},
-		{make([]byte, 5000), rvt.DropICRC}, {bytes.Repeat([]byte{4, 0, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 0}, 5000), rvt.DropICRC},
+		{nil, rvt.DropMalformed}, {make([]byte, 12), rvt.DropMalformed}, {make([]byte, 17),
+			rvt.DropMalformed}, {make([]byte, 16), rvt.DropICRC},
+		{make([]byte, 5000), rvt.DropICRC}, {bytes.Repeat([]byte{4, 0, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 0},
+			5000), rvt.DropICRC},
 	} {
 		before := rb.Counted(c.want)
 		_, err := conn.Write(c.bytes)
@@ -158,7 +165,8 @@ func TestPrivilegedMulticast(t *testing.T) {
 	group := rocev2.GIDOf(netip.MustParseAddr("239.77.1.3"))
 	rt, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: group, TrafficClass: 0x20}}, rvt.Flow{Datagram: true})
 	require.NoError(t, err)
-	pkt := rvt.Packet{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4, N: 1, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}
+	pkt := rvt.Packet{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4,
+		N: 1, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}
 	require.NoError(t, b.JoinGroup(group))
 	a.Send([]rvt.Packet{pkt})
 	p := rb.Packets(t, 1)[0]
@@ -182,9 +190,11 @@ func TestPrivileged6(t *testing.T) {
 	}
 	require.NoError(t, l.Close())
 	p, r := openTest(t, Config{Addr: netip.IPv6Loopback(), Port: uint16(30000 + os.Getpid()%10000), Privileged: true})
-	rt, err := p.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: p.core.GID, TrafficClass: 0x68, HopLimit: 3}}, rvt.Flow{Datagram: true})
+	rt, err := p.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: p.core.GID, TrafficClass: 0x68, HopLimit: 3}},
+		rvt.Flow{Datagram: true})
 	require.NoError(t, err)
-	p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 5, SrcQP: 3, N: 1, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
+	p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 5, SrcQP: 3, N: 1, Len: 4,
+		Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
 	g, err := wire.ParseGRHArea(r.Packets(t, 1)[0].GRH)
 	require.NoError(t, err)
 	assert.EqualValues(t, 0x68, g.TrafficClass)
@@ -245,7 +255,8 @@ func TestKernelDrops(t *testing.T) {
 			require.Zero(t, drops())
 			body := make([]byte, 8*4096)
 			for range 1 + 2*4*bufferWish/len(body) {
-				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: 8, MTU: 4096, Len: uint32(len(body)), Payload: [][]byte{body}, Route: routeTo(t, a, b)}})
+				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: 8, MTU: 4096, Len: uint32(len(body)),
+					Payload: [][]byte{body}, Route: routeTo(t, a, b)}})
 			}
 			n := drops()
 			require.NotZero(t, n)

@@ -8,11 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A privileged port receives over IPv4 from a raw socket, which shows the IP header, beside the bound UDP socket. That one goes on sending,
-// and keeps the system from answering with ICMP that nobody is there; what it receives itself, a filter throws away.
+// A privileged port receives over IPv4 from a raw socket, which shows the IP header, beside the bound UDP socket. That
+// one goes on sending, and keeps the system from answering with ICMP that nobody is there; what it receives itself, a
+// filter throws away.
 
 // privilegedHelp explains what Privileged needs.
-const privilegedHelp = "Privileged needs the capability CAP_NET_RAW, for a raw socket that shows IPv4 headers: run as root, or give it to " +
+const privilegedHelp = "Privileged needs the capability CAP_NET_RAW, for a raw socket that shows IPv4 headers: run " +
+	"as root, or give it to " +
 	"the program (setcap cap_net_raw+ep FILE; in a container, add the capability NET_RAW), or do without Privileged"
 
 // openRaw makes the raw socket that receives what is sent to an IPv4 address, unicast or group.
@@ -54,7 +56,8 @@ func udpTo(port uint16) []unix.SockFilter {
 }
 
 func filter(fd int, f []unix.SockFilter) error {
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}); err != nil {
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(f)),
+		Filter: &f[0]}); err != nil {
 		return fmt.Errorf("packet filter: %w", err)
 	}
 	return nil

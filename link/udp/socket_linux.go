@@ -19,8 +19,8 @@ import (
 	"ciddk/wire"
 )
 
-// The Linux fast path: many datagrams per system call in both directions (sendmmsg, recvmmsg), and one walk through the network
-// stack for up to 64 of them (UDP_SEGMENT, UDP_GRO), with payload gathered from where it lies.
+// The Linux fast path: many datagrams per system call in both directions (sendmmsg, recvmmsg), and one walk through the
+// network stack for up to 64 of them (UDP_SEGMENT, UDP_GRO), with payload gathered from where it lies.
 
 const (
 	errAddrInUse    = unix.EADDRINUSE
@@ -90,9 +90,9 @@ func compileOS(r *rocev2.Route, ifindex int) (o osRoute) {
 	return o
 }
 
-// mmsgSocket is a rocev2.Socket over raw system calls on non-blocking descriptors that Go's poller does not know. A goroutine waits in
-// ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while they do, the goroutine stays
-// out of their way: a packet must not wake it.
+// mmsgSocket is a rocev2.Socket over raw system calls on non-blocking descriptors that Go's poller does not know. A
+// goroutine waits in ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while
+// they do, the goroutine stays out of their way: a packet must not wake it.
 type mmsgSocket struct {
 	port    *rocev2.Port
 	fd      int   // bound to the port's address
@@ -135,10 +135,12 @@ func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
 		return openPortable(p, c)
 	}
 	at := netip.AddrPortFrom(p.Addr, p.UDP)
-	s := &mmsgSocket{port: p, in: -1, wake: -1, gsi: -1, raw: c.Privileged && p.Addr.Is4(), closing: make(chan struct{}), attend: make(chan struct{}, 1)}
+	s := &mmsgSocket{port: p, in: -1, wake: -1, gsi: -1, raw: c.Privileged && p.Addr.Is4(),
+		closing: make(chan struct{}), attend: make(chan struct{}, 1)}
 	s.pool.New = func() any { return newSendBatch() }
 	if s.raw {
-		// First, since its error says more than that of an address in use, and so that no packet is lost between the two.
+		// First, since its error says more than that of an address in use, and so that no packet is lost between the
+		// two.
 		if s.in, err = openRaw(at); err != nil {
 			return nil, err
 		}
@@ -336,12 +338,14 @@ func setDontFragment(fd uintptr, v4 bool) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
 }
 
-// windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system charges a
-// datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a lone packet of 1024 bytes.
+// windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system
+// charges a datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a
+// lone packet of 1024 bytes.
 func windowFor(granted int) int { return granted / 6 }
 
-// packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a driver gives each a buffer
-// of its own. No more than what queues on the way take, 1000 packets by default (netdev_max_backlog, txqueuelen), with room for others.
+// packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a
+// driver gives each a buffer of its own. No more than what queues on the way take, 1000 packets by default
+// (netdev_max_backlog, txqueuelen), with room for others.
 func packetsFor(granted int) int { return max(256, min(granted/4096, 512)) }
 
 // leastCharge is less than what the system charges any datagram with: its bookkeeping alone takes more.
@@ -393,7 +397,8 @@ func (s *mmsgSocket) Close() error {
 	return errors.Join(err, closeAll(fds...))
 }
 
-func (s *mmsgSocket) drops() uint64 { return s.lost.total() }
+// AddCounters implements rocev2.CounterSocket.
+func (s *mmsgSocket) AddCounters(m map[string]uint64) { m["udp_kernel_drops"] += s.lost.total() }
 
 // signal makes the goroutine look up. A counter that is full is as good as one more.
 func (s *mmsgSocket) signal() {
@@ -411,8 +416,8 @@ func (s *mmsgSocket) receive() {
 	defer step.Stop()
 	for !s.closed.Load() {
 		s.attended.Store(false)
-		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the last: this goroutine
-		// now, or after the poller has seen that it sleeps and wakes it.
+		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the
+		// last: this goroutine now, or after the poller has seen that it sleeps and wakes it.
 		s.asleep.Store(true)
 		s.port.Receiver.FlushAcks()
 		fds = s.pollSet(fds[:0])
@@ -429,7 +434,8 @@ func (s *mmsgSocket) receive() {
 			seen = now
 			continue
 		}
-		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop, or until a consumer goes to sleep.
+		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop, or until a
+		// consumer goes to sleep.
 		s.aside.Store(true)
 		for !s.closed.Load() && !s.attended.Load() {
 			seen = now
@@ -471,9 +477,9 @@ func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
 	}
 }
 
-// drain receives until nothing is left and returns the number of packets; 0 also while a poller receives. It yields after each batch: the
-// runtime preempts a goroutine that does not yield only after 10 ms, and while packets keep coming other goroutines, such as a consumer that
-// polls, would wait that long for a processor.
+// drain receives until nothing is left and returns the number of packets; 0 also while a poller receives. It yields
+// after each batch: the runtime preempts a goroutine that does not yield only after 10 ms, and while packets keep
+// coming other goroutines, such as a consumer that polls, would wait that long for a processor.
 func (s *mmsgSocket) drain() (n int) {
 	idle, drives := 0, s.drives.Load()
 	for !s.closed.Load() && s.recvMu.TryLock() {
@@ -485,8 +491,8 @@ func (s *mmsgSocket) drain() (n int) {
 			runtime.Gosched()
 			continue
 		}
-		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the sender pays
-		// for, too. A consumer that drives does the looking itself.
+		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the
+		// sender pays for, too. A consumer that drives does the looking itself.
 		if idle++; n == 0 || idle > spinReceives || s.drives.Load() != drives {
 			break
 		}
@@ -517,11 +523,12 @@ func (s *mmsgSocket) drive() int {
 	return n
 }
 
-// CatchUp receives until nothing is left, or until more has come than the buffer held: whatever arrived before the call has been delivered
-// then. It stops where another goroutine receives.
+// CatchUp receives until nothing is left, or until more has come than the buffer held: whatever arrived before the call
+// has been delivered then. It stops where another goroutine receives.
 func (s *mmsgSocket) CatchUp(uint64) (next uint64, done bool) {
 	empty := 0
-	for n := 0; n < s.backlog && empty < 2; { // twice, since one receive may report the error of an earlier send (ICMP) instead
+	for n := 0; n < s.backlog &&
+		empty < 2; { // twice, since one receive may report the error of an earlier send (ICMP) instead
 		if s.closed.Load() {
 			break
 		}
@@ -619,23 +626,39 @@ func (s *mmsgSocket) Leave(group netip.Addr) error {
 	return fmt.Errorf("multicast group %v is not joined", group)
 }
 
-// Drive makes the port an rvt.Driver; on the portable socket there is nothing to drive.
+// Drive makes the port an rvt.Driver; on portable sockets there is nothing to drive.
 func (p *Port) Drive() int {
-	if s, ok := p.core.Socket.(*mmsgSocket); ok {
-		return s.drive()
+	n := 0
+	for _, a := range p.table.Ports() {
+		if a == nil {
+			continue
+		}
+		if s, ok := a.Socket.(*mmsgSocket); ok {
+			n += s.drive()
+		}
 	}
-	return 0
+	return n
 }
 
-// Attend wakes the goroutine, should it have stepped aside.
+// Attend wakes the goroutines of the sockets, should they have stepped aside.
 func (p *Port) Attend() {
-	if s, ok := p.core.Socket.(*mmsgSocket); ok {
-		s.attended.Store(true)
-		if s.aside.Load() {
-			select {
-			case s.attend <- struct{}{}:
-			default: // it knows
-			}
+	for _, a := range p.table.Ports() {
+		if a == nil {
+			continue
+		}
+		if s, ok := a.Socket.(*mmsgSocket); ok {
+			s.comeBack()
+		}
+	}
+}
+
+// comeBack wakes the goroutine, should it have stepped aside.
+func (s *mmsgSocket) comeBack() {
+	s.attended.Store(true)
+	if s.aside.Load() {
+		select {
+		case s.attend <- struct{}{}:
+		default: // it has been woken
 		}
 	}
 }
@@ -664,7 +687,8 @@ const (
 
 func newRecvBatch(p *rocev2.Port, raw bool) *recvBatch {
 	// Pages that no datagram reaches are never touched.
-	r := &recvBatch{port: p, Decoder: rocev2.NewDecoder(p, !raw), raw: raw, stat: &p.Stats, bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
+	r := &recvBatch{port: p, Decoder: rocev2.NewDecoder(p, !raw), raw: raw, stat: &p.Stats,
+		bufs: make([]byte, recvMessages*recvBytes), most: 1, dirty: recvMessages}
 	for i := range r.hdrs {
 		r.iovs[i] = iovec(r.bufs[i*recvBytes : (i+1)*recvBytes])
 		r.hdrs[i].init(&r.names[i], &r.iovs[i])
@@ -755,8 +779,8 @@ func putControl(b []byte, level, typ, n int) int {
 	return unix.CmsgSpace(n)
 }
 
-// control reads the control messages of a receive. It returns the segment size, 0 when it was one packet; what they say of the IPv6
-// header goes to the decoder.
+// control reads the control messages of a receive. It returns the segment size, 0 when it was one packet; what they say
+// of the IPv6 header goes to the decoder.
 func (r *recvBatch) control(b []byte) (seg int) {
 	if len(b) == 0 {
 		return 0
@@ -790,8 +814,8 @@ func (r *recvBatch) control(b []byte) (seg int) {
 	return seg
 }
 
-// sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers, ICRCs, small
-// payloads).
+// sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers,
+// ICRCs, small payloads).
 type sendBatch struct {
 	n     int // messages
 	iov   int // pieces
@@ -871,7 +895,8 @@ func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
 		pieces = 2 + c.Pieces()
 	}
 	if b.iov+pieces > sendPieces || b.used+scratch > sendScratch {
-		// An empty batch has room for any packet whose payload has less pieces than a batch; another cannot be sent at all.
+		// An empty batch has room for any packet whose payload has less pieces than a batch; another cannot be sent at
+		// all.
 		if b.n == 0 {
 			c.Bad++
 			for left := payload; left > 0; {
@@ -919,13 +944,16 @@ func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
 	return true
 }
 
-// train gives the message that the packet under the cutter goes to: the last one, where it can follow in it, or a new one.
+// train gives the message that the packet under the cutter goes to: the last one, where it can follow in it, or a new
+// one.
 func (b *sendBatch) train(c *rocev2.Cutter, gso bool) *message {
 	if b.n > 0 && gso {
 		m := &b.info[b.n-1]
-		// An acknowledgement behind a short message travels alone: the peer begins with the message while this is still on its way.
+		// An acknowledgement behind a short message travels alone: the peer begins with the message while this is still
+		// on its way.
 		ack := c.Of().Op == wire.OpAcknowledge
-		if !m.full && (ack == m.acks || b.n > 1 || m.n > 1) && c.Size <= m.seg && m.n < maxSegments && m.total+c.Size <= maxDatagram && (m.rt == c.Route || m.rt.Key == c.Route.Key) {
+		if !m.full && (ack == m.acks || b.n > 1 || m.n > 1) && c.Size <= m.seg && m.n < maxSegments &&
+			m.total+c.Size <= maxDatagram && (m.rt == c.Route || m.rt.Key == c.Route.Key) {
 			m.full = c.Size < m.seg
 			m.total += c.Size
 			return m
@@ -935,7 +963,8 @@ func (b *sendBatch) train(c *rocev2.Cutter, gso bool) *message {
 		return nil
 	}
 	m := &b.info[b.n]
-	*m = message{at: c.CutPos, rt: c.Route, iov: b.iov, seg: c.Size, total: c.Size, acks: c.Of().Op == wire.OpAcknowledge}
+	*m = message{at: c.CutPos, rt: c.Route, iov: b.iov, seg: c.Size, total: c.Size,
+		acks: c.Of().Op == wire.OpAcknowledge}
 	b.n++
 	b.tail = -1
 	return m
@@ -972,7 +1001,8 @@ func (b *sendBatch) seal() {
 	}
 }
 
-// sendmmsg sends messages i to j. A short batch, a fraction of a microsecond of work, is sent without a word to the scheduler.
+// sendmmsg sends messages i to j. A short batch, a fraction of a microsecond of work, is sent without a word to the
+// scheduler.
 func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
 	raceSent()
 	if b.n <= 2 && b.used < 4<<10 && b.iov <= 2 {
@@ -1000,7 +1030,8 @@ func (b *sendBatch) forget() {
 	b.n, b.iov = 0, 0
 }
 
-// flush sends a batch. What the system refuses is lost and counted; where it refuses segmentation, that is done without from here on.
+// flush sends a batch. What the system refuses is lost and counted; where it refuses segmentation, that is done without
+// from here on.
 func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
 	waits := 0
 	for i := 0; i < b.n; {
@@ -1024,8 +1055,8 @@ func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
 			s.port.Stats.SendRetries.Add(1)
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, sendWaitMS)
 		case (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)) && m.n > 1:
-			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4 identifications,
-			// and so their ICRCs, differ.
+			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4
+			// identifications, and so their ICRCs, differ.
 			s.gso.Store(false)
 			c.SetPos(m.at)
 			return

@@ -58,7 +58,8 @@ func TestUDPNoAllocation(t *testing.T) {
 	var pkts []rvt.Packet
 	for i := range 16 {
 		n := 1 + i%2*3
-		pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: uint32(n), MTU: 1024, Len: uint32(n * 1024),
+		pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: uint32(n),
+			MTU: 1024, Len: uint32(n * 1024),
 			Payload: [][]byte{make([]byte, n*1024)}, Route: rt})
 	}
 	want := train.Count(pkts)
@@ -73,13 +74,15 @@ func TestUDPNoAllocation(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, step), 1.0)
 }
 
-// What Hints.Window promises fits the receive buffer of a port that does not read for a while, in long trains and in single packets.
+// What Hints.Window promises fits the receive buffer of a port that does not read for a while, in long trains and in
+// single packets.
 func TestUDPWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		n, mtu int
-	}{{"trains of 4096", 15, 4096}, {"trains of 1024", 60, 1024}, {"singles of 4096", 1, 4096}, {"singles of 1024", 1, 1024}} {
+	}{{"trains of 4096", 15, 4096}, {"trains of 1024", 60, 1024}, {"singles of 4096", 1, 4096},
+		{"singles of 1024", 1, 1024}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, ra := openTest(t, Config{})
@@ -92,7 +95,8 @@ func TestUDPWindow(t *testing.T) {
 			window, body := a.Hints().Window, make([]byte, c.n*c.mtu)
 			sent := 0
 			for sent+len(body) <= window {
-				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: uint32(c.n), MTU: uint32(c.mtu), Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt}})
+				a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, N: uint32(c.n), MTU: uint32(c.mtu),
+					Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt}})
 				sent += len(body)
 			}
 			require.NoError(t, linktest.Start(b, s))

@@ -28,17 +28,20 @@ func spoof(t *testing.T, from netip.AddrPort, source, to netip.Addr, data []byte
 	return conn.Close()
 }
 
-// A program can send in the name of the HCA's address, from a port that it gets itself. It does not get the ports of SourcePorts.
+// A program can send in the name of the HCA's address, from a port that it gets itself. It does not get the ports of
+// SourcePorts.
 func TestSourcePortsAreOurs(t *testing.T) {
 	t.Parallel()
 	p, _ := openTest(t, Config{SourcePorts: 2})
 	to, got := openTest(t, Config{})
 	for _, port := range p.core.Sources {
-		require.ErrorIs(t, spoof(t, netip.AddrPortFrom(linktest.Addr(), port), p.core.Addr, to.core.Addr, nil), unix.EADDRINUSE)
+		require.ErrorIs(t, spoof(t, netip.AddrPortFrom(linktest.Addr(), port), p.core.Addr, to.core.Addr, nil),
+			unix.EADDRINUSE)
 	}
 	w := wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff, DestQP: 0x1234, PSN: 1}}
 	b := wire.AppendPacket(nil, &w)
-	flow := wire.NewFlow4(p.core.Addr.As4(), to.core.Addr.As4(), wire.RoCEv2Port, wire.RoCEv2Port, wire.IPv4DontFragment)
+	flow := wire.NewFlow4(p.core.Addr.As4(), to.core.Addr.As4(), wire.RoCEv2Port, wire.RoCEv2Port,
+		wire.IPv4DontFragment)
 	end := len(b) - wire.ICRCLen
 	flow.Start(len(b), 0).Transport(b[:end]).Put(b[end:])
 	require.NoError(t, spoof(t, netip.AddrPortFrom(linktest.Addr(), wire.RoCEv2Port), p.core.Addr, to.core.Addr, b))

@@ -61,9 +61,11 @@ func TestSourcePorts(t *testing.T) {
 					rt, err := p.Route(avTo(to), rvt.Flow{Local: 1000 + q, Remote: q})
 					require.NoError(t, err)
 					batch = append(batch,
-						rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: q, PSN: 1, N: 3, MTU: 256, Len: 600,
+						rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: q,
+							PSN: 1, N: 3, MTU: 256, Len: 600,
 							Payload: [][]byte{make([]byte, 600)}, Route: rt},
-						rvt.Packet{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: q, SrcQP: 1000 + q, PSN: 1, N: 1,
+						rvt.Packet{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, PKey: 0xffff, DestQP: q,
+							SrcQP: 1000 + q, PSN: 1, N: 1,
 							MTU: 256, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: shared})
 				}
 				p.Send(batch)
@@ -144,13 +146,14 @@ func TestSourcePortsRefused(t *testing.T) {
 	first := freePorts(t, 3)
 	busy, _ := openTest(t, Config{Port: first + 1})
 	for want, c := range map[string]Config{
-		"SourcePorts is -1: want 1 to 64":                               {SourcePorts: -1},
-		"SourcePorts is 65: want 1 to 64":                               {SourcePorts: 65},
-		"packets leave from Port then":                                  {FirstSourcePort: 50000},
-		"go beyond port 65535":                                          {SourcePorts: 3, FirstSourcePort: 65534},
-		"include Port 4791":                                             {SourcePorts: 3, FirstSourcePort: 4790},
-		"has a meaning with StrictSource only":                          {PeerSourcePort: 4791},
-		fmt.Sprintf("source port %d (set FirstSourcePort to ", first+1): {Addr: busy.core.Addr, SourcePorts: 3, FirstSourcePort: first},
+		"SourcePorts is -1: want 1 to 64":      {SourcePorts: -1},
+		"SourcePorts is 65: want 1 to 64":      {SourcePorts: 65},
+		"packets leave from Port then":         {FirstSourcePort: 50000},
+		"go beyond port 65535":                 {SourcePorts: 3, FirstSourcePort: 65534},
+		"include Port 4791":                    {SourcePorts: 3, FirstSourcePort: 4790},
+		"has a meaning with StrictSource only": {PeerSourcePort: 4791},
+		fmt.Sprintf("source port %d (set FirstSourcePort to ", first+1): {Addr: busy.core.Addr, SourcePorts: 3,
+			FirstSourcePort: first},
 	} {
 		if !c.Addr.IsValid() {
 			c.Addr = linktest.Addr()
@@ -172,7 +175,8 @@ func TestSourcePortsOperations(t *testing.T) {
 			return New(Config{Addr: linktest.Addr(), SourcePorts: 8, StrictSource: true})
 		},
 		"network": func(i byte) (rvt.Port, error) {
-			return sim.New(n, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), SourcePorts: 8, StrictSource: true})
+			return sim.New(n, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), SourcePorts: 8,
+				StrictSource: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +217,8 @@ func (i *intruder) inject(to netip.Addr, qpn ci.QPN, psn uint32, data string) {
 	w := wire.Packet{Payload: []byte(data)}
 	op, ok := wire.Make(wire.RC, wire.OpSend, true, true, false, false)
 	require.True(i.t, ok)
-	w.BTH = wire.BTH{Opcode: op, PKey: 0xffff, DestQP: uint32(qpn), PSN: psn, AckReq: true, MigReq: true, Pad: wire.PadLen(len(data))}
+	w.BTH = wire.BTH{Opcode: op, PKey: 0xffff, DestQP: uint32(qpn), PSN: psn, AckReq: true, MigReq: true,
+		Pad: wire.PadLen(len(data))}
 	b := wire.AppendPacket(nil, &w)
 	from := i.conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	flow := wire.NewFlow4(from.Addr().Unmap().As4(), to.As4(), from.Port(), wire.RoCEv2Port, wire.IPv4DontFragment)
@@ -223,8 +228,8 @@ func (i *intruder) inject(to netip.Addr, qpn ci.QPN, psn uint32, data string) {
 	require.NoError(i.t, err)
 }
 
-// A process that sends from the peer's address, and has the QPN and the PSN, gets into a connection: that is counted and reported. With
-// StrictSource it does not get in.
+// A process that sends from the peer's address, and has the QPN and the PSN, gets into a connection: that is counted
+// and reported. With StrictSource it does not get in.
 func TestSpoofedSource(t *testing.T) {
 	t.Parallel()
 	for name, strict := range map[string]Config{

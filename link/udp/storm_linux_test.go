@@ -36,7 +36,8 @@ const (
 	stormSilence = 30 * time.Second // means that something hangs
 )
 
-// dirtySocket linktest.Damages a share of what it sends, on its way to the real network: Impair's own damage is found out before it leaves.
+// dirtySocket linktest.Damages a share of what it sends, on its way to the real network: Impair's own damage is found
+// out before it leaves.
 type dirtySocket struct {
 	*mmsgSocket
 	mu      sync.Mutex
@@ -146,7 +147,8 @@ func (e *stormEnd) contents(b []byte, i int) []byte {
 	return b
 }
 
-// post keeps stormDepth messages on the way. One that is read comes from the peer's slot of the same number, which is filled here.
+// post keeps stormDepth messages on the way. One that is read comes from the peer's slot of the same number, which is
+// filled here.
 func (e *stormEnd) post(t *testing.T) {
 	for ; e.posted < e.total && e.posted-min(e.seen, e.done) < stormDepth; e.posted++ {
 		i := e.posted
@@ -194,7 +196,8 @@ func (s *stormSide) take(t *testing.T) bool {
 		if wc.Status == ci.WCSuccess {
 			e.last = time.Now()
 		}
-		require.Equal(t, ci.WCSuccess, wc.Status, "a QP is lost: %v, %v after its last completion; counters %v, of the peer %v", wc, time.Since(e.last), s.HCA.Counters(), e.peer.side.HCA.Counters())
+		require.Equal(t, ci.WCSuccess, wc.Status, "a QP is lost: %v, %v after its last completion; counters %v, of "+
+			"the peer %v", wc, time.Since(e.last), s.HCA.Counters(), e.peer.side.HCA.Counters())
 		switch wc.Op {
 		case ci.WCRecv, ci.WCRecvWrite:
 			// SEND and WRITE of the peer, in the order of their numbers.
@@ -223,7 +226,8 @@ func (s *stormSide) take(t *testing.T) bool {
 }
 
 func newStormSide(t *testing.T, p rvt.Port, wake chan struct{}) *stormSide {
-	s := &stormSide{Node: linktest.Open(t, ci.RC, stormQPs*5*stormDepth*stormSlot, p), byNum: map[ci.QPN]*stormEnd{}, wcs: make([]ci.WC, 64)}
+	s := &stormSide{Node: linktest.Open(t, ci.RC, stormQPs*5*stormDepth*stormSlot, p), byNum: map[ci.QPN]*stormEnd{},
+		wcs: make([]ci.WC, 64)}
 	var err error
 	s.cq, err = s.PD.CreateCQ(ci.CQCreate{Size: 1000, OnCompletion: func(any) {
 		select {
@@ -234,7 +238,8 @@ func newStormSide(t *testing.T, p rvt.Port, wake chan struct{}) *stormSide {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.cq.Destroy()) })
 	for i := range stormQPs {
-		qp, err := s.PD.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1}})
+		qp, err := s.PD.CreateQP(ci.QPCreate{Type: ci.RC, SendCQ: s.cq, RecvCQ: s.cq, QPCaps: ci.QPCaps{SendDepth: 16,
+			RecvDepth: 16, SendSGE: 1, RecvSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, qp.Destroy()) })
 		e := &stormEnd{side: s, qp: qp, area: i * 5 * stormDepth * stormSlot}
@@ -258,8 +263,9 @@ func otherAddr6(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestUDPStorm: two HCAs over real UDP, each of which loses, doubles, reorders, delays and linktest.Damages packets. No QP is lost, every message
-// comes once, in order, with the right bytes; and each damaged packet is refused, where the whole ICRC is checked by the ICRC alone.
+// TestUDPStorm: two HCAs over real UDP, each of which loses, doubles, reorders, delays and linktest.Damages packets. No
+// QP is lost, every message comes once, in order, with the right bytes; and each damaged packet is refused, where the
+// whole ICRC is checked by the ICRC alone.
 func TestUDPStorm(t *testing.T) {
 	port := uint16(20000 + os.Getpid()%10000)
 	for _, c := range []struct {
@@ -268,9 +274,15 @@ func TestUDPStorm(t *testing.T) {
 		priv   bool
 		strict bool
 	}{
-		{"IPv6", func(t *testing.T) [2]netip.Addr { return [2]netip.Addr{netip.IPv6Loopback(), otherAddr6(t)} }, false, true},
-		{"IPv4 privileged", func(t *testing.T) [2]netip.Addr { needRaw(t); return [2]netip.Addr{linktest.Addr(), linktest.Addr()} }, true, true},
-		{"IPv4", func(*testing.T) [2]netip.Addr { return [2]netip.Addr{linktest.Addr(), linktest.Addr()} }, false, false},
+		{"IPv6", func(t *testing.T) [2]netip.Addr { return [2]netip.Addr{netip.IPv6Loopback(), otherAddr6(t)} }, false,
+			true},
+		{"IPv4 privileged", func(t *testing.T) [2]netip.Addr {
+			needRaw(t)
+			return [2]netip.Addr{linktest.Addr(),
+				linktest.Addr()}
+		}, true, true},
+		{"IPv4", func(*testing.T) [2]netip.Addr { return [2]netip.Addr{linktest.Addr(), linktest.Addr()} }, false,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := c.at(t)
@@ -279,7 +291,8 @@ func TestUDPStorm(t *testing.T) {
 			wake := make(chan struct{}, 1)
 			for i := range sides {
 				var p rvt.Port
-				p, dirty[i] = stormPort(t, Config{Addr: at[i], Port: port, Privileged: c.priv, MTU: ci.MTU1024}, uint64(i+1))
+				p, dirty[i] = stormPort(t, Config{Addr: at[i], Port: port, Privileged: c.priv, MTU: ci.MTU1024},
+					uint64(i+1))
 				sides[i] = newStormSide(t, p, wake)
 			}
 			start := time.Now()
@@ -289,33 +302,40 @@ func TestUDPStorm(t *testing.T) {
 				require.Eventually(t, func() bool { // the last damaged one may be on its way
 					refused[i] = sides[i].HCA.Counters()
 					m := refused[i]
-					return m["udp_kernel_drops"] > 0 || int64(m["drop_icrc"]+m["drop_ipv4_id"]) >= dirty[1-i].damaged.Load()
-				}, 5*time.Second, time.Millisecond, "damaged packets: %d, counters %v", dirty[1-i].damaged.Load(), refused[i])
+					return m["udp_kernel_drops"] > 0 ||
+						int64(m["drop_icrc"]+m["drop_ipv4_id"]) >= dirty[1-i].damaged.Load()
+				}, 5*time.Second, time.Millisecond, "damaged packets: %d, counters %v",
+					dirty[1-i].damaged.Load(), refused[i])
 				m := refused[i]
-				assert.LessOrEqual(t, int64(m["drop_icrc"]+m["drop_ipv4_id"]), dirty[1-i].damaged.Load(), "nothing good was refused")
+				assert.LessOrEqual(t, int64(m["drop_icrc"]+m["drop_ipv4_id"]), dirty[1-i].damaged.Load(),
+					"nothing good was refused")
 				assert.NotZero(t, m["drop_icrc"])
 				assert.NotZero(t, m["impair_dropped"]*m["impair_duplicated"]*m["impair_reordered"]*m["impair_delayed"])
 				if c.strict {
 					assert.Zero(t, m["drop_ipv4_id"])
 				}
-				t.Logf("%v: %d damaged to it, drop_icrc %d, drop_ipv4_id %d, unchecked %d, kernel drops %d, retries %d, sequence NAKs %d", at[i], dirty[1-i].damaged.Load(),
-					m["drop_icrc"], m["drop_ipv4_id"], m["udp_ipv4_id_unchecked"], m["udp_kernel_drops"], m["retries"], m["sequence_nak_received"])
+				t.Logf("%v: %d damaged to it, drop_icrc %d, drop_ipv4_id %d, unchecked %d, kernel drops %d, retries "+
+					"%d, sequence NAKs %d", at[i], dirty[1-i].damaged.Load(),
+					m["drop_icrc"], m["drop_ipv4_id"], m["udp_ipv4_id_unchecked"], m["udp_kernel_drops"], m["retries"],
+					m["sequence_nak_received"])
 			}
 			t.Logf("%d messages in %v", *stormMessages, time.Since(start).Round(time.Millisecond))
 		})
 	}
 }
 
-// connect takes an end to RTS. The timeout, 0.27 s, is for machines that are busy with something else, too: eight of them in a row, and the
-// QP is lost.
+// connect takes an end to RTS. The timeout, 0.27 s, is for machines that are busy with something else, too: eight of
+// them in a row, and the QP is lost.
 func (e *stormEnd) connect(t *testing.T) {
 	const timeout = 16
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}
 	require.NoError(t, e.qp.Modify(ci.QPFieldsInit, a))
-	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: e.side.AV(e.peer.side.Node), AckTimeout: timeout}, MTU: ci.MTU1024, DestNum: e.peer.qp.Num(), RQPSN: 100,
+	a = ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: e.side.AV(e.peer.side.Node), AckTimeout: timeout},
+		MTU: ci.MTU1024, DestNum: e.peer.qp.Num(), RQPSN: 100,
 		RespRes: 4, MinRNRTimer: 1}
 	require.NoError(t, e.qp.Modify(ci.QPFieldsRTR, a))
-	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4, Primary: ci.Path{AckTimeout: timeout}}
+	a = ci.QPAttr{State: ci.QPRTS, SQPSN: 100, RetryCount: 7, RNRRetry: 7, InitDepth: 4,
+		Primary: ci.Path{AckTimeout: timeout}}
 	require.NoError(t, e.qp.Modify(ci.QPFieldsRTS, a))
 	for i := range stormDepth {
 		e.recvNext(t, i)

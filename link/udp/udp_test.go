@@ -59,7 +59,8 @@ func routeTo(t testing.TB, p, to *Port) rvt.Route {
 var sockets = []struct {
 	name     string
 	portable [2]bool
-}{{"fast", [2]bool{}}, {"portable", [2]bool{true, true}}, {"portable to fast", [2]bool{true, false}}, {"fast to portable", [2]bool{false, true}}}
+}{{"fast", [2]bool{}}, {"portable", [2]bool{true, true}}, {"portable to fast", [2]bool{true, false}},
+	{"fast to portable", [2]bool{false, true}}}
 
 // Everything that a train can be comes out as its packets, in order, whichever kinds of socket are at the ends.
 func TestUDPRoundTrip(t *testing.T) {
@@ -116,7 +117,8 @@ func TestUDPMerges(t *testing.T) {
 	b, rb := openTest(t, Config{})
 	rt := routeTo(t, a, b)
 	body := make([]byte, 10*4096)
-	a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 10, MTU: 4096, Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt, Ack: true}})
+	a.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 10, MTU: 4096,
+		Len: uint32(len(body)), Payload: [][]byte{body}, Route: rt, Ack: true}})
 	pkts := rb.Packets(t, 10)
 	if s, ok := b.core.Socket.(interface{ merging() bool }); ok && s.merging() {
 		require.Len(t, pkts, 1)
@@ -130,12 +132,15 @@ func TestUDPHostile(t *testing.T) {
 	t.Parallel()
 	b, rb := openTest(t, Config{})
 	a := linktest.Addr()
-	conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: a.AsSlice(), Port: 4791}, &net.UDPAddr{IP: b.core.Addr.AsSlice(), Port: 4791})
+	conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: a.AsSlice(), Port: 4791},
+		&net.UDPAddr{IP: b.core.Addr.AsSlice(), Port: 4791})
 	require.NoError(t, err)
 	defer conn.Close()
-	// A good packet, then ways to break it. The connected socket's identification is anything, so each good one is solved for.
+	// A good packet, then ways to break it. The connected socket's identification is anything, so each good one is
+	// solved for.
 	rt := rocev2.NewRoute(netip.AddrPortFrom(a, 4791), netip.AddrPortFrom(b.core.Addr, 4791))
-	c := rocev2.Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 10, Payload: [][]byte{make([]byte, 10)}, Route: rt}}}
+	c := rocev2.Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 10,
+		Payload: [][]byte{make([]byte, 10)}, Route: rt}}}
 	require.True(t, c.Next())
 	good := c.AppendPacket(nil, 0xbeef)
 	reICRC := func(p []byte) []byte {
@@ -192,9 +197,12 @@ func TestUDPOpenErrors(t *testing.T) {
 		{"taken, portable", Config{Addr: a.core.Addr, Portable: true}, []string{"another process", "127.0.0.2"}},
 		{"not ours", Config{Addr: netip.MustParseAddr("203.0.113.77")}, []string{"address of this machine"}},
 		{"broadcast", Config{Addr: netip.MustParseAddr("255.255.255.255")}, []string{"broadcast", "unicast"}},
-		{"link-local without zone", Config{Addr: netip.MustParseAddr("fe80::1")}, []string{"zone", "fe80::1%eth0", listInterfaces()}},
-		{"unknown zone", Config{Addr: netip.MustParseAddr("fe80::1%nosuch")}, []string{`zone "nosuch" is no interface`, listInterfaces()}},
-		{"unknown zone, portable", Config{Addr: netip.MustParseAddr("fe80::1%nosuch"), Portable: true}, []string{`zone "nosuch"`}},
+		{"link-local without zone", Config{Addr: netip.MustParseAddr("fe80::1")}, []string{"zone", "fe80::1%eth0",
+			listInterfaces()}},
+		{"unknown zone", Config{Addr: netip.MustParseAddr("fe80::1%nosuch")}, []string{`zone "nosuch" is no interface`,
+			listInterfaces()}},
+		{"unknown zone, portable", Config{Addr: netip.MustParseAddr("fe80::1%nosuch"), Portable: true},
+			[]string{`zone "nosuch"`}},
 		{"MTU", Config{Addr: linktest.Addr(), MTU: 6}, []string{"MTU code 6"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -223,7 +231,8 @@ func TestUDPRouteErrors(t *testing.T) {
 		_, err := a.Route(&ci.AVAttr{Global: true, GRH: c.grh}, rvt.Flow{})
 		assert.Equal(t, c.want, ci.StatusOf(err), c.name)
 	}
-	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: a.core.GID, TrafficClass: 0x6a, HopLimit: 3}}, rvt.Flow{})
+	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: a.core.GID, TrafficClass: 0x6a, HopLimit: 3}},
+		rvt.Flow{})
 	require.NoError(t, err)
 	assert.Equal(t, rvt.Addr{GID: a.core.GID}, r.Peer())
 }
@@ -233,9 +242,11 @@ func TestUDPTrafficClass(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, Config{})
 	b, rb := openTest(t, Config{})
-	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: b.core.GID, TrafficClass: 0x68, HopLimit: 3}}, rvt.Flow{})
+	r, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: b.core.GID, TrafficClass: 0x68, HopLimit: 3}},
+		rvt.Flow{})
 	require.NoError(t, err)
-	p := rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 4, Payload: [][]byte{{1, 2, 3, 4}}, Route: r}
+	p := rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 4,
+		Payload: [][]byte{{1, 2, 3, 4}}, Route: r}
 	q := p
 	q.Route = routeTo(t, a, b)
 	a.Send([]rvt.Packet{p, p, q, q, p})
@@ -258,7 +269,8 @@ func TestUDPWithin(t *testing.T) {
 	}
 	for _, portable := range []bool{false, true} {
 		ran, answer = 0, nil
-		c := Config{Addr: netip.MustParseAddr("127.0.0.1"), Port: uint16(40000 + os.Getpid()%10000), Portable: portable, Within: within}
+		c := Config{Addr: netip.MustParseAddr("127.0.0.1"), Port: uint16(40000 + os.Getpid()%10000),
+			Portable: portable, Within: within}
 		p, err := New(c)
 		require.NoError(t, err)
 		require.Equal(t, 1, ran)
@@ -294,7 +306,8 @@ func TestUDPMulticast(t *testing.T) {
 			rt, err := a.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: group}}, rvt.Flow{Datagram: true})
 			require.NoError(t, err)
 			send := func() {
-				a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4, N: 1, Len: 4,
+				a.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff,
+					SrcQP: 3, QKey: 4, N: 1, Len: 4,
 					Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
 			}
 			send()
@@ -336,21 +349,24 @@ func TestUDPJoin6(t *testing.T) {
 	}
 }
 
-// A port hears what it sends to a group that it has joined. Linux carries no IPv6 multicast over loopback, so this takes another
-// interface's link-local address, and a hop limit that keeps the packets on the link.
+// A port hears what it sends to a group that it has joined. Linux carries no IPv6 multicast over loopback, so this
+// takes another interface's link-local address, and a hop limit that keeps the packets on the link.
 func TestUDPMulticast6(t *testing.T) {
 	t.Parallel()
 	addr := linkLocal(t)
 	for i, s := range sockets[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			p, r := openTest(t, Config{Addr: addr, Port: uint16(10000 + i*5000 + os.Getpid()%5000), Portable: s.portable[0]})
+			p, r := openTest(t, Config{Addr: addr, Port: uint16(10000 + i*5000 + os.Getpid()%5000),
+				Portable: s.portable[0]})
 			for _, group := range scopedGroups {
 				gid := rocev2.GIDOf(netip.MustParseAddr(group))
 				require.NoError(t, p.JoinGroup(gid), group)
-				rt, err := p.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: gid, HopLimit: 1}}, rvt.Flow{Datagram: true})
+				rt, err := p.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: gid, HopLimit: 1}},
+					rvt.Flow{Datagram: true})
 				require.NoError(t, err, group)
-				p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff, SrcQP: 3, QKey: 4, N: 1, Len: 4,
+				p.Send([]rvt.Packet{{Service: wire.UD, Op: wire.OpSend, Start: true, End: true, DestQP: 0xffffff,
+					SrcQP: 3, QKey: 4, N: 1, Len: 4,
 					Payload: [][]byte{{1, 2, 3, 4}}, Route: rt}})
 				pkts := r.Packets(t, 1)
 				require.Len(t, pkts, 1, group)
@@ -363,7 +379,8 @@ func TestUDPMulticast6(t *testing.T) {
 	}
 }
 
-// linkLocal is a link-local address, with zone, of an interface that is up and knows multicast; without one the test is skipped.
+// linkLocal is a link-local address, with zone, of an interface that is up and knows multicast; without one the test is
+// skipped.
 func linkLocal(t *testing.T) netip.Addr {
 	t.Helper()
 	ifs, err := net.Interfaces()
@@ -426,7 +443,8 @@ func TestUDPDownAndClosed(t *testing.T) {
 			a.Send(p)
 			rb.Packets(t, 1)
 
-			require.NoError(t, b.Modify(ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapCM | ci.PortCapSM, Capability: ci.PortCapCM}))
+			require.NoError(t, b.Modify(ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapCM | ci.PortCapSM,
+				Capability: ci.PortCapCM}))
 			require.Equal(t, ci.PortCapCM, b.Attr().Capability)
 			require.ErrorIs(t, b.Modify(ci.PortFieldInitType, ci.PortModify{}), ci.Unsupported)
 
@@ -448,12 +466,15 @@ func TestUDPBadTrains(t *testing.T) {
 			t.Parallel()
 			a, ra := openTest(t, Config{Portable: s.portable[0]})
 			b, rb := openTest(t, Config{})
-			good := rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 2, MTU: 256, Len: 300, Payload: [][]byte{make([]byte, 512)}, Route: routeTo(t, a, b)}
+			good := rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 2, MTU: 256, Len: 300,
+				Payload: [][]byte{make([]byte, 512)}, Route: routeTo(t, a, b)}
 			batch := []rvt.Packet{good}
 			for _, f := range []func(p *rvt.Packet){
 				func(p *rvt.Packet) { p.N = 0 }, func(p *rvt.Packet) { p.N = 4 }, func(p *rvt.Packet) { p.MTU = 0 },
-				func(p *rvt.Packet) { p.MTU = 258 }, func(p *rvt.Packet) { p.Len = 513 }, func(p *rvt.Packet) { p.Len = 600 },
-				func(p *rvt.Packet) { p.Route = nil }, func(p *rvt.Packet) { p.Op = wire.OpNone }, func(p *rvt.Packet) { p.Service = wire.UD },
+				func(p *rvt.Packet) { p.MTU = 258 }, func(p *rvt.Packet) { p.Len = 513 },
+				func(p *rvt.Packet) { p.Len = 600 },
+				func(p *rvt.Packet) { p.Route = nil }, func(p *rvt.Packet) { p.Op = wire.OpNone },
+				func(p *rvt.Packet) { p.Service = wire.UD },
 				func(p *rvt.Packet) { p.Payload = nil },
 			} {
 				p := good
@@ -486,7 +507,8 @@ func TestUDPConcurrentSenders(t *testing.T) {
 			for range 1 + rnd.IntN(8) {
 				n := 1 + rnd.IntN(6)
 				size := (n-1)*256 + 1 + rnd.IntN(256)
-				pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, DestQP: ci.QPN(g), N: uint32(n),
+				pkts = append(pkts, rvt.Packet{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true,
+					DestQP: ci.QPN(g), N: uint32(n),
 					MTU: 256, Len: uint32(size), Payload: [][]byte{make([]byte, size)}, Route: rt})
 				total += n
 			}

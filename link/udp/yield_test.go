@@ -13,7 +13,8 @@ import (
 	"ciddk/rvt"
 )
 
-// refiller is a Receiver that sends the next packet within each Deliver, so that the socket it receives from is never empty.
+// refiller is a Receiver that sends the next packet within each Deliver, so that the socket it receives from is never
+// empty.
 type refiller struct {
 	deliveries atomic.Int64
 	stopped    atomic.Bool
@@ -31,9 +32,9 @@ func (r *refiller) FlushAcks()             {}
 func (r *refiller) PortEvent(ci.EventType) {}
 func (r *refiller) Count(rvt.Counter, int) {}
 
-// TestReceiverYields checks that a receiver whose socket never becomes empty leaves the processor to other goroutines. On one processor, a
-// goroutine that yields continues after a few deliveries; if the receiver did not yield, thousands of them would pass in the 10 ms after
-// which the runtime preempts it.
+// TestReceiverYields checks that a receiver whose socket never becomes empty leaves the processor to other goroutines.
+// On one processor, a goroutine that yields continues after a few deliveries; if the receiver did not yield, thousands
+// of them would pass in the 10 ms after which the runtime preempts it.
 func TestReceiverYields(t *testing.T) {
 	const (
 		deliveries    = 1000

@@ -10,18 +10,17 @@ import (
 
 // EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0, and
 // TTL or hop limit of a received packet are DefaultHops: a port does not see them. It implements rvt.EncoderPort.
-func (p *Port) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
+func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 	var f wire.Frame
 	if !train.Encode(&f.Packet, pkt) {
 		return nil
 	}
-	src := netip.AddrPortFrom(p.Addr, p.UDP)
-	var dst netip.AddrPort
+	var src, dst netip.AddrPort
 	class, hops, label := uint8(0), uint8(DefaultHops), uint32(0)
 	if dir == rvt.Received {
-		src, dst = netip.AddrPortFrom(AddrOf(pkt.Src.GID), pkt.Entropy), netip.AddrPortFrom(AddrOf(pkt.Dst.GID), p.UDP)
-	} else if r, ok := pkt.Route.(*Route); ok {
-		src = netip.AddrPortFrom(src.Addr(), r.of(pkt).Src)
+		src, dst = netip.AddrPortFrom(AddrOf(pkt.Src.GID), pkt.Entropy), netip.AddrPortFrom(AddrOf(pkt.Dst.GID), m.UDP)
+	} else if r, ok := pkt.Route.(*Route); ok && r.port != nil {
+		src = netip.AddrPortFrom(r.port.Addr, r.of(pkt).Src)
 		dst, class, hops, label = r.Dst, r.Key.Class, r.Key.HopLimit, r.Key.Label
 	} else {
 		return nil

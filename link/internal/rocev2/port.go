@@ -2,11 +2,8 @@ package rocev2
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
@@ -16,8 +13,8 @@ import (
 	"ciddk/wire"
 )
 
-// A Port is a port of Ethernet link layer, without what moves its IP packets. Its owner sets the exported fields before
-// Start.
+// A Port is one address of a MultiPort, without what moves its IP packets. Its maker sets the exported fields before
+// MultiPort.Set.
 type Port struct {
 	Addr netip.Addr // unmapped
 	UDP  uint16     // UDP port that it receives at
@@ -29,9 +26,6 @@ type Port struct {
 	// Sources are the UDP ports to send from, and GSI that of QP1, 0 if it is one of Sources.
 	Sources []uint16
 	GSI     uint16
-	// StrictSource and PeerSource are rvt.Hints.StrictSource and PeerEntropy.
-	StrictSource bool
-	PeerSource   uint16
 	// Socket moves the packets.
 	Socket Socket
 	// CompileRoute, if not nil, returns what the socket needs for a destination. It becomes Route.System. several
@@ -43,14 +37,10 @@ type Port struct {
 	Receiver rvt.Receiver
 	Stats    Stats
 
+	owner       *MultiPort
 	undelivered func(ci.Undelivered)
 	lost        func(rvt.Loss)
-
-	state  atomic.Uint32 // ci.PortState
-	cap    atomic.Uint32 // ci.PortCap
-	mu     sync.Mutex    // Start, Close
-	up     bool
-	closed bool
+	up          bool // Up was called
 }
 
 // A Socket moves packets for a Port.
@@ -67,6 +57,12 @@ type Socket interface {
 	CatchUp(mark uint64) (next uint64, done bool)
 	// Close returns when nothing is being delivered. It is idempotent.
 	Close() error
+}
+
+// A CounterSocket is a Socket with counters of its own.
+type CounterSocket interface {
+	// AddCounters adds the counters to m, by name.
+	AddCounters(m map[string]uint64)
 }
 
 // Stats counts what the engine's counters have no name for.
@@ -113,36 +109,35 @@ func NodeGUID(a netip.Addr, port uint16) ci.GUID {
 	return ci.GUID(h.Sum64()&^(3<<56) | 2<<56)
 }
 
-// NodeGUID returns the GUID that the port suggests.
-func (p *Port) NodeGUID() ci.GUID { return NodeGUID(p.Addr, p.UDP) }
-
-// Up sets the port's state to Active, without an event.
-func (p *Port) Up() { p.state.Store(uint32(ci.PortActive)) }
-
 // Active reports whether the port's state is Active.
-func (p *Port) Active() bool { return ci.PortState(p.state.Load()) == ci.PortActive }
-
-// Start begins to receive.
-func (p *Port) Start(c rvt.PortContext) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.up {
-		return errors.New("the port was started before, or is closed")
+func (p *Port) Active() bool {
+	if p.owner == nil {
+		return p.up
 	}
-	p.Clock, p.undelivered, p.lost, p.up = c.Clock, c.Undelivered, c.Lost, true
-	p.Receiver = c.Receiver
+	return ci.PortState(p.owner.state.Load()) == ci.PortActive
+}
+
+// Up makes a port without a MultiPort active.
+func (p *Port) Up() { p.up = true }
+
+// start begins to receive.
+func (p *Port) start(c *rvt.PortContext) error {
+	p.Clock, p.undelivered, p.lost, p.Receiver = c.Clock, c.Undelivered, c.Lost, c.Receiver
 	return p.Socket.Start()
 }
 
 // Close closes the socket. A delivery under way has returned when Close does. It is idempotent.
-func (p *Port) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
+func (p *Port) Close() error { return p.Socket.Close() }
+
+// Broken takes the port down, since the socket of one of its addresses has failed.
+func (p *Port) Broken() { p.owner.SetLink(false) }
+
+// addCounters adds the counters of the address to m.
+func (p *Port) addCounters(m map[string]uint64) {
+	p.Stats.AddCounters(m)
+	if s, ok := p.Socket.(CounterSocket); ok {
+		s.AddCounters(m)
 	}
-	p.closed = true
-	return p.Socket.Close()
 }
 
 // Send sends trains. Before Start there is no receiver to count losses, so it sends nothing.
@@ -157,100 +152,11 @@ func (p *Port) Send(pkts []rvt.Packet) {
 	p.Socket.Send(pkts)
 }
 
-// Hints returns the socket's hints and the port's own.
-func (p *Port) Hints() rvt.Hints {
-	h := p.Socket.Hints()
-	h.StrictSource, h.PeerEntropy = p.StrictSource, p.PeerSource
-	return h
-}
-
 // IBTA port physical states.
 const (
 	physDisabled = 3
 	physUp       = 5
 )
-
-// Attr returns the attributes of an Ethernet link with one GID and one P_Key. The host does not report the speed; 4X at
-// 10 Gb/s is a guess.
-func (p *Port) Attr() ci.PortAttr {
-	a := ci.PortAttr{
-		Link: ci.LinkEthernet, State: ci.PortState(p.state.Load()), PhysState: physUp, MTU: p.MTU, MaxMTU: ci.MTU4096,
-		MaxMsgSize: 1 << 31, MaxVLs: 1, WidthActive: 2, SpeedActive: 4, Capability: ci.PortCap(p.cap.Load()),
-		GIDs: []ci.GIDEntry{{GID: p.GID, Type: ci.GIDRoCEv2}}, PKeys: []ci.PKey{0xffff},
-	}
-	if a.State == ci.PortDown {
-		a.PhysState = physDisabled
-	}
-	return a
-}
-
-// Modify sets capability bits and shuts the port down. An Ethernet port has neither subnet manager nor init type.
-func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
-	if rest := set &^ (ci.PortFieldCapability | ci.PortFieldShutdown); rest != 0 {
-		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x do not exist on "+
-			"an Ethernet port", uint32(rest))}
-	}
-	if set&ci.PortFieldCapability != 0 && changeBits(&p.cap, uint32(a.CapMask), uint32(a.Capability)) {
-		p.Receiver.PortEvent(ci.EventPortTrap)
-	}
-	if set&ci.PortFieldShutdown != 0 {
-		p.SetLink(false)
-	}
-	return nil
-}
-
-// changeBits sets the bits of mask to those of v, and reports whether that changed anything.
-func changeBits(w *atomic.Uint32, mask, v uint32) bool {
-	for {
-		old := w.Load()
-		now := old&^mask | v&mask
-		if now == old {
-			return false
-		}
-		if w.CompareAndSwap(old, now) {
-			return true
-		}
-	}
-}
-
-// SetLink plugs in or pulls out the cable.
-func (p *Port) SetLink(up bool) {
-	s, e := ci.PortDown, ci.EventPortDown
-	if up {
-		s, e = ci.PortActive, ci.EventPortActive
-	}
-	if p.state.Swap(uint32(s)) != uint32(s) && p.Receiver != nil {
-		p.Receiver.PortEvent(e)
-	}
-}
-
-// Group returns the multicast group of a GID (::ffff:a.b.c.d for an IPv4 group).
-func (p *Port) Group(gid ci.GID) (netip.Addr, error) {
-	g := AddrOf(gid)
-	if !g.IsMulticast() || g.Is4() != p.Addr.Is4() {
-		return g, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidGID,
-			Detail: fmt.Sprintf("%v is no group of the address family of %v", g, p.Addr)}
-	}
-	return g, nil
-}
-
-// JoinGroup receives what is sent to a multicast group.
-func (p *Port) JoinGroup(gid ci.GID) error {
-	g, err := p.Group(gid)
-	if err != nil {
-		return err
-	}
-	return p.Socket.Join(g)
-}
-
-// LeaveGroup undoes a JoinGroup.
-func (p *Port) LeaveGroup(gid ci.GID) error {
-	g, err := p.Group(gid)
-	if err != nil {
-		return err
-	}
-	return p.Socket.Leave(g)
-}
 
 // ReportUndelivered reports a datagram of QP1 that came back from the network, quoted from its BTH on, as far as it is
 // quoted. It ignores a report that quotes nothing of the MAD: nothing distinguishes it from a forged one.

@@ -17,6 +17,7 @@ type Route struct {
 	// System is what CompileRoute of the port returned.
 	System any
 
+	port  *Port   // that made it
 	lanes []Route // of datagrams, if there are several source ports: the route for each
 	gsi   *Route  // of datagrams, if QP1 has a source port of its own
 	flow4 wire.Flow4
@@ -78,13 +79,10 @@ func (r *Route) ICRC(n int, id uint16) wire.ICRC {
 // Broadcast4 is the IPv4 broadcast address.
 var Broadcast4 = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Route compiles an address. The GRH counts whether or not Global is set: there is nothing else on Ethernet.
+// Route compiles an address, for packets from p.Addr.
 func (p *Port) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	bad := func(s ci.Status, format string, args ...any) (rvt.Route, error) {
 		return nil, &ci.Error{Verb: "Port.Route", Status: s, Detail: fmt.Sprintf(format, args...)}
-	}
-	if av.GRH.SGIDIndex != 0 {
-		return bad(ci.InvalidIndex, "source GID index %d, the port has GID 0 only", av.GRH.SGIDIndex)
 	}
 	dst := AddrOf(av.GRH.DGID)
 	switch {
@@ -99,7 +97,7 @@ func (p *Port) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	case dst.Is4() != p.Addr.Is4():
 		return bad(ci.InvalidParameter, "destination %v and source %v are of different address families", dst, p.Addr)
 	}
-	r := &Route{Key: RouteKey{GID: av.GRH.DGID, Class: av.GRH.TrafficClass, HopLimit: av.GRH.HopLimit}}
+	r := &Route{port: p, Key: RouteKey{GID: av.GRH.DGID, Class: av.GRH.TrafficClass, HopLimit: av.GRH.HopLimit}}
 	if r.Key.HopLimit == 0 {
 		r.Key.HopLimit = DefaultHops
 	}

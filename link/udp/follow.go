@@ -1,0 +1,158 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/clock"
+)
+
+// lookEvery is the time between two looks at the addresses of an interface where the system does not report changes, and
+// after an address that could not be used.
+const lookEvery = time.Second
+
+// follower keeps the GID table of a port equal to the addresses of an interface. Its goroutine sleeps until the source
+// reports a change.
+type follower struct {
+	name     string
+	source   AddressSource
+	set      func([]netip.Addr) error
+	open     func(f func() error) error // Port.open
+	failures atomic.Uint64              // looks that failed, or found an address that cannot be used
+
+	mu      sync.Mutex
+	started bool
+	stopped bool
+	unwatch func() // nil: the source does not report changes
+	timer   clock.Timer
+	wake    chan struct{} // holds one
+	quit    chan struct{}
+	done    chan struct{}
+}
+
+// setUpInterface opens the sockets of the addresses that the interface has now.
+func (p *Port) setUpInterface(c *Config) error {
+	source := c.Addresses
+	if source == nil {
+		source = SystemAddresses()
+	}
+	list, err := source.Addresses(c.Interface)
+	if err != nil {
+		return fmt.Errorf("udp: Config.Interface: %w", err)
+	}
+	on := c.namedInterface()
+	if p.table.MTU, err = c.mtuOn(on); err != nil {
+		return err
+	}
+	// An IPv6 address that is new cannot be bound yet. The follower adds it when the system has found it unique.
+	if err := p.table.Set(list); err != nil && !errors.Is(err, errAddrNotAvail) {
+		return err
+	}
+	p.guid = interfaceGUID(c.Interface, on.hardware, p.table.UDP)
+	p.follow = &follower{name: c.Interface, source: source, set: p.table.Set, open: p.open,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	return nil
+}
+
+// namedInterface returns Config.Interface, or only its name if the interface is none of this machine's.
+func (c *Config) namedInterface() iface {
+	i, err := interfaceNamed(c.Interface)
+	if err != nil {
+		return iface{name: c.Interface}
+	}
+	return ifaceOf(i)
+}
+
+// interfaceGUID returns a locally administered EUI-64 for an interface and a UDP port: the same as long as the
+// interface's hardware address, or its name if it has none, is the same.
+func interfaceGUID(name, hardware string, port uint16) ci.GUID {
+	h := fnv.New64a()
+	if hardware == "" {
+		hardware = name
+	}
+	h.Write([]byte(hardware))
+	h.Write([]byte{byte(port >> 8), byte(port)})
+	return ci.GUID(h.Sum64()&^(3<<56) | 2<<56)
+}
+
+// start begins to follow the addresses.
+func (f *follower) start(c clock.Clock) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.started || f.stopped {
+		return errors.New("udp: the port was started before, or is closed")
+	}
+	err := f.open(func() (err error) {
+		f.unwatch, err = f.source.Watch(f.changed)
+		return err
+	})
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("udp: watching the addresses of interface %s: %w", f.name, err)
+	}
+	f.started = true
+	f.timer = c.AfterFunc(lookEvery, f.changed)
+	f.timer.Stop()
+	f.changed() // since New
+	go f.run()
+	return nil
+}
+
+// changed has the goroutine look at the addresses.
+func (f *follower) changed() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // it will look
+	}
+}
+
+func (f *follower) run() {
+	defer close(f.done)
+	for {
+		select {
+		case <-f.quit:
+			return
+		case <-f.wake:
+		}
+		err := f.open(f.look)
+		if err != nil {
+			f.failures.Add(1)
+		}
+		if err != nil || f.unwatch == nil {
+			f.timer.Reset(lookEvery)
+		}
+	}
+}
+
+// look makes the GID table that of the present addresses. An interface that does not exist any more has none.
+func (f *follower) look() error {
+	list, err := f.source.Addresses(f.name)
+	if err != nil && !errors.Is(err, ErrNoInterface) {
+		return err
+	}
+	return f.set(list)
+}
+
+// stop ends the goroutine. It is idempotent.
+func (f *follower) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped {
+		return
+	}
+	f.stopped = true
+	if !f.started {
+		return
+	}
+	if f.unwatch != nil {
+		f.unwatch()
+	}
+	close(f.quit)
+	<-f.done
+	f.timer.Stop()
+}
