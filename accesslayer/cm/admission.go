@@ -7,77 +7,83 @@ import (
 	"ciddk/mad"
 )
 
-// Requests are admitted as long as there is room. When there is none, a request displaces one from a source with a larger debt, or one whose peer
-// has owed the RTU for crowdedAfter. Otherwise it is dropped, or rejected (no resources) when there is no flood. So a flood from a number of
-// sources keeps nobody out who sends less than each of them, and one from addresses that are all different keeps a place for crowdedAfter only.
+// Admission of requests
+//
+// A request is admitted if there is room. Otherwise it displaces a request from a source with more unfinished requests,
+// or a request whose peer has not answered the REP for displaceAfter. If there is none, the new request is dropped in a
+// flood, and rejected (no resources) at other times.
+//
+// A flood from several sources therefore does not keep out a peer that sends less than each of them. In a flood from
+// addresses that are all different, each request keeps its place for displaceAfter only.
 
 const (
-	// crowdedAfter is how long a REP goes unanswered before its request may lose its place to another one: a peer that is there answers within
-	// a round trip. With the default of 4096 pending requests, 20,000 a second find a place each.
-	crowdedAfter = 200 * time.Millisecond
-	// crowdedEarly is the same for a request from a source with a larger debt.
-	crowdedEarly = 20 * time.Millisecond
-	// crowdedSamples is how many pending requests are compared to find one to displace.
-	crowdedSamples = 16
-	// crowdedBacklog is the same for the requests that wait at a listener.
-	crowdedBacklog = 128
-	// floodRate is the requests a second, of all sources together, from which on requests beyond the bounds are dropped instead of
-	// rejected: a peer that is there asks again, and finds room then.
+	// displaceAfter is how long a request keeps its place after the REP. An active peer answers within a round trip.
+	// With the default of 4096 pending requests, 20,000 requests per second find a place.
+	displaceAfter = 200 * time.Millisecond
+	// displaceEarly replaces displaceAfter for a request whose source has more unfinished requests.
+	displaceEarly = 20 * time.Millisecond
+	// pendingSamples is the number of pending requests that are compared to find one to displace.
+	pendingSamples = 16
+	// backlogSamples is the same number for the backlog of a listener.
+	backlogSamples = 128
+	// floodRate is the number of requests per second, from all sources together, above which requests without a place
+	// are dropped instead of rejected. An active peer repeats its request and finds a place then.
 	floodRate = 1000
 )
 
-// flow counts requests by the second. m.mu guards it.
+// flow counts requests per second. Manager.mu guards it.
 type flow struct {
 	second    time.Duration
-	now, last int
+	thisCount int // in the current second
+	lastCount int // in the second before
 }
 
-// add counts a request, and reports whether there is a flood.
+// add counts a request and reports whether there is a flood.
 func (f *flow) add(now time.Duration) bool {
 	if s := now / time.Second; s != f.second {
-		f.last = 0
+		f.lastCount = 0
 		if s == f.second+1 {
-			f.last = f.now
+			f.lastCount = f.thisCount
 		}
-		f.second, f.now = s, 0
+		f.second, f.thisCount = s, 0
 	}
-	f.now++
-	return max(f.now, f.last) > floodRate
+	f.thisCount++
+	return max(f.thisCount, f.lastCount) > floodRate
 }
 
-// noteReplied has a request's peer owe us an RTU from now on; m.mu is held.
-func (m *Manager) noteReplied(c *conn) {
-	if c.counted {
-		c.replied = max(m.clock.Now(), 1)
+// addReplied adds a request whose REP has been sent to the list of those that wait for an RTU. The caller holds m.mu.
+func (m *Manager) addReplied(c *conn) {
+	if c.pending {
+		c.repliedAt = max(m.clock.Now(), 1)
 		m.replied.add(c)
 	}
 }
 
-// countPending takes note of a request, if there may be another. m.mu is held.
-func (m *Manager) countPending(c *conn) bool {
-	debt := m.debts.of(&c.from, m.clock.Now())
-	if m.perPeer[c.from] >= m.cfg.MaxPendingPeer || len(m.pending) >= m.cfg.MaxPending && !m.makeRoom(debt) {
+// addPending adds a request to the pending ones. It returns false if there is no room. The caller holds m.mu.
+func (m *Manager) addPending(c *conn) bool {
+	unfinished := m.unfinished.count(&c.from, m.clock.Now())
+	if m.perPeer[c.from] >= m.cfg.MaxPendingPeer || len(m.pending) >= m.cfg.MaxPending && !m.makeRoom(unfinished) {
 		return false
 	}
-	c.counted, c.place = true, len(m.pending)
+	c.pending, c.pendingIndex = true, len(m.pending)
 	m.pending = append(m.pending, c)
 	m.perPeer[c.from]++
 	return true
 }
 
-// settle ends a request's being pending: it is a connection now, or nothing. m.mu is held.
-func (m *Manager) settle(c *conn) {
-	if !c.counted {
+// removePending removes a request from the pending ones, because it is established or has ended. The caller holds m.mu.
+func (m *Manager) removePending(c *conn) {
+	if !c.pending {
 		return
 	}
-	c.counted = false
-	if c.replied != 0 {
-		c.replied = 0
+	c.pending = false
+	if c.repliedAt != 0 {
+		c.repliedAt = 0
 		m.replied.remove(c)
 	}
 	last := len(m.pending) - 1
-	m.pending[c.place] = m.pending[last]
-	m.pending[c.place].place = c.place
+	m.pending[c.pendingIndex] = m.pending[last]
+	m.pending[c.pendingIndex].pendingIndex = c.pendingIndex
 	m.pending[last] = nil
 	m.pending = m.pending[:last]
 	if m.perPeer[c.from]--; m.perPeer[c.from] == 0 {
@@ -85,23 +91,23 @@ func (m *Manager) settle(c *conn) {
 	}
 }
 
-// makeRoom displaces a pending request in favour of a new one whose source has the given debt. It reports whether it
-// displaced one. The caller holds m.mu.
-func (m *Manager) makeRoom(debt uint32) bool {
+// makeRoom displaces a pending request in favor of a new one whose source has the given number of unfinished requests.
+// It reports whether it displaced one. The caller holds m.mu.
+func (m *Manager) makeRoom(unfinished uint32) bool {
 	now := m.clock.Now()
 	var victim *conn
 	var largest uint32
-	for range crowdedSamples {
+	for range pendingSamples {
 		c := m.pending[m.ids.rand.Uint64()%uint64(len(m.pending))]
-		if c.replied != 0 && now-c.replied < crowdedEarly {
+		if c.repliedAt != 0 && now-c.repliedAt < displaceEarly {
 			continue
 		}
-		if d := m.debts.of(&c.from, now); outweighs(d, debt) && d > largest {
-			victim, largest = c, d
+		if n := m.unfinished.count(&c.from, now); isLarger(n, unfinished) && n > largest {
+			victim, largest = c, n
 		}
 	}
 	if victim == nil {
-		if c := m.replied.first; c != nil && now-c.replied >= crowdedAfter {
+		if c := m.replied.first; c != nil && now-c.repliedAt >= displaceAfter {
 			victim = c
 		}
 	}
@@ -112,64 +118,68 @@ func (m *Manager) makeRoom(debt uint32) bool {
 	return true
 }
 
-// displace ends a pending request; m.mu is held. Its place is free at once, and its timer does the rest: its lock is not ours to take.
+// displace removes a pending request. Its place is free at once. Its timer does the rest, because the caller must not
+// take the lock of another connection. The caller holds m.mu.
 func (m *Manager) displace(c *conn) {
-	c.crowded = true
-	m.settle(c)
+	c.displaced = true
+	m.removePending(c)
 	if c.listener != nil {
 		c.listener.dequeue(c)
 	}
 	m.wheel.Set(&c.timer, 1)
 }
 
-// mostIndebted returns the waiting request to displace in favour of a new one whose source has the given debt. It is the
-// request whose source has the largest debt; of equal debts, the newest. ok is false if no debt is larger than the given
-// one. In a long backlog it compares crowdedBacklog requests chosen at random. The caller holds m.mu.
-func mostIndebted[R any](m *Manager, waiting []R, source func(R) *mads.Source, debt uint32) (victim R, ok bool) {
+// victimOf returns the waiting request to displace in favor of a new one whose source has the given number of
+// unfinished requests. It is the request whose source has the most; among equals, the newest. ok is false if no source
+// has more than the given one. Of a long backlog, victimOf compares backlogSamples requests chosen at random. The
+// caller holds m.mu.
+func victimOf[R any](m *Manager, waiting []R, source func(R) *mads.Source, unfinished uint32) (victim R, ok bool) {
 	now := m.clock.Now()
 	var largest uint32
-	for i := range min(len(waiting), crowdedBacklog) {
+	for i := range min(len(waiting), backlogSamples) {
 		r := waiting[i]
-		if len(waiting) > crowdedBacklog {
+		if len(waiting) > backlogSamples {
 			r = waiting[m.ids.rand.Uint64()%uint64(len(waiting))]
 		}
-		if d := m.debts.of(source(r), now); outweighs(d, debt) && d >= largest {
-			victim, largest, ok = r, d, true
+		if n := m.unfinished.count(source(r), now); isLarger(n, unfinished) && n >= largest {
+			victim, largest, ok = r, n, true
 		}
 	}
 	return victim, ok
 }
 
-// makeRoom displaces a request that waits for Accept in favour of a new one whose source has the given debt. It reports
-// whether it displaced one. The caller holds m.mu.
-func (l *listener) makeRoom(debt uint32) bool {
-	c, ok := mostIndebted(l.m, l.conns.requests, func(c *conn) *mads.Source { return &c.from }, debt)
+// makeRoom displaces a request that waits for Accept in favor of a new one whose source has the given number of
+// unfinished requests. It reports whether it displaced one. The caller holds m.mu.
+func (l *listener) makeRoom(unfinished uint32) bool {
+	c, ok := victimOf(l.m, l.conns.requests, func(c *conn) *mads.Source { return &c.from }, unfinished)
 	if ok {
 		l.m.displace(c)
 	}
 	return ok
 }
 
-// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup in favour of a new one whose source has the given
-// debt. It reports whether it displaced one. The caller holds m.mu.
-func (l *listener) makeRoomForLookup(debt uint32) bool {
-	r, ok := mostIndebted(l.m, l.lookups.requests, func(r *lookup) *mads.Source { return &r.source }, debt)
+// makeRoomForLookup displaces a SIDR request that waits for AcceptLookup in favor of a new one whose source has the
+// given number of unfinished requests. It reports whether it displaced one. The caller holds m.mu.
+func (l *listener) makeRoomForLookup(unfinished uint32) bool {
+	r, ok := victimOf(l.m, l.lookups.requests, func(r *lookupRequest) *mads.Source { return &r.source }, unfinished)
 	if ok {
-		r.forgetLocked()
+		r.removeLocked()
 	}
 	return ok
 }
 
-// overload is what becomes of a request for which there is no room; m.mu is held.
-func (m *Manager) overload() (Drop, mad.RejReason) {
+// overloadAnswer returns how a request without a place is counted, and the reason with which it is rejected: 0 to drop
+// it. The caller holds m.mu.
+func (m *Manager) overloadAnswer() (Drop, mad.RejReason) {
 	if m.flooded {
 		return DropOverload, 0
 	}
 	return DropOverload, mad.RejNoResources
 }
 
-// forgetDisplaced ends a request that was displaced before it was answered, without a message: a peer that is there asks again. c.mu is held.
-func (c *conn) forgetDisplaced() {
+// endDisplaced ends a request that was displaced before it was answered. It sends nothing: an active peer repeats its
+// request. The caller holds c.mu.
+func (c *conn) endDisplaced() {
 	c.m.count.drop(DropOverload)
 	c.finish(ErrTimeout)
 	c.emit(Event{Type: EventUnreachable, Err: ErrTimeout})

@@ -43,8 +43,9 @@ func armed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
 	}, 20*time.Second, time.Millisecond)
 }
 
-// TestReferenceAPM: an alternate path over the second ports comes with the request, is loaded and armed; the first link goes, and data flow on.
-// Then the first link is back, is loaded as the new alternate path by LAP, and takes over when the second one goes.
+// TestReferenceAPM: an alternate path over the second ports comes with the request, is loaded and armed; the first link
+// goes, and data flow on. Then the first link is back, is loaded as the new alternate path by LAP, and takes over when
+// the second one goes.
 func TestReferenceAPM(t *testing.T) {
 	onLinks(t, 2, func(t *testing.T, a, b *stack) {
 		events := make(chan ci.EventType, 64)
@@ -104,8 +105,8 @@ func setLink(t *testing.T, a, b *stack, num uint8, up bool) {
 	}
 }
 
-// TestReferenceVanish: the server's end goes without a word. The client finds out when it disconnects, and a new server at the same address
-// is connected to as ever.
+// TestReferenceVanish: the server's end goes without a word. The client finds out when it disconnects, and a new server
+// at the same address is connected to as ever.
 func TestReferenceVanish(t *testing.T) {
 	l := direct.NewLink()
 	port := func(lid ci.LID) rvt.Port {
@@ -142,12 +143,14 @@ func TestReferenceClose(t *testing.T) {
 		require.NoError(t, ca.AnswerDisconnect(nil))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1, Primary: a.path(1, b, 1), RemoteResponseTime: 14, MaxRetries: 2})
+			_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1, Primary: a.path(1, b, 1),
+				RemoteResponseTime: 14, MaxRetries: 2})
 			failed <- err
 		}()
 		require.NoError(t, a.al.Deregister(a.hca.Info().GUID))
 		require.Error(t, <-failed)
-		_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1, Primary: cm.Path{Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}}})
+		_, err := a.cm.Connect(t.Context(), cm.ConnectConfig{Service: service1,
+			Primary: cm.Path{Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}}})
 		require.ErrorIs(t, err, ci.InvalidPort)
 	})
 }

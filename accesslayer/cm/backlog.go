@@ -5,21 +5,30 @@ import (
 	"slices"
 )
 
-// A backlog holds the requests of a listener that no acceptor has taken, or the acceptors that have no request yet. Manager.mu guards it.
-type backlog[T interface{ taken() }] struct {
-	requests  []T
-	acceptors []*acceptor[T]
+// A request is a connection or a SIDR request that a listener may hold.
+type request interface {
+	comparable
+	// detach ends the request's reference to the listener. The caller holds Manager.mu.
+	detach()
+}
+
+// A backlog holds the requests of a listener that no acceptor has taken, or the acceptors that have no request yet.
+// Manager.mu guards it.
+type backlog[R request] struct {
+	requests  []R
+	acceptors []*acceptor[R]
 }
 
 // An acceptor is a call that waits for a request.
-type acceptor[T any] struct {
-	verb  string         // of errors
-	stop  func() bool    // ends the wait for the context
-	ended func(T, error) // called once with Manager.mu held; it does not block
+type acceptor[R any] struct {
+	verb  string         // for error messages
+	stop  func() bool    // cancels the reaction to the end of the context
+	ended func(R, error) // called once with Manager.mu held; must not block
 }
 
-// add passes a request to the acceptor that has waited longest. Without an acceptor it keeps the request. m.mu is held.
-func (b *backlog[T]) add(r T) {
+// add passes a request to the acceptor that has waited longest. Without an acceptor it keeps the request. The caller
+// holds m.mu.
+func (b *backlog[R]) add(r R) {
 	if len(b.acceptors) == 0 {
 		b.requests = append(b.requests, r)
 		return
@@ -27,25 +36,32 @@ func (b *backlog[T]) add(r T) {
 	a := b.acceptors[0]
 	b.acceptors = slices.Delete(b.acceptors, 0, 1)
 	a.stop()
-	r.taken()
+	r.detach()
 	a.ended(r, nil)
 }
 
-// take removes the oldest request. m.mu is held.
-func (b *backlog[T]) take() (r T, ok bool) {
+// remove removes a request if it is in the backlog. The caller holds m.mu.
+func (b *backlog[R]) remove(r R) {
+	if i := slices.Index(b.requests, r); i >= 0 {
+		b.requests = slices.Delete(b.requests, i, i+1)
+	}
+}
+
+// take removes the oldest request and returns it. The caller holds m.mu.
+func (b *backlog[R]) take() (r R, ok bool) {
 	if len(b.requests) == 0 {
 		return r, false
 	}
 	r = b.requests[0]
 	b.requests = slices.Delete(b.requests, 0, 1)
-	r.taken()
+	r.detach()
 	return r, true
 }
 
-// close ends the acceptors, and returns the requests. m.mu is held.
-func (b *backlog[T]) close() (requests []T) {
+// close ends the acceptors with an error and returns the requests. The caller holds m.mu.
+func (b *backlog[R]) close() (requests []R) {
 	for _, a := range b.acceptors {
-		var none T
+		var none R
 		a.stop()
 		a.ended(none, listenerClosed(a.verb))
 	}
@@ -56,12 +72,10 @@ func (b *backlog[T]) close() (requests []T) {
 
 func listenerClosed(verb string) error { return closed(verb, "the listener is closed") }
 
-// accept passes the oldest request to ended, or the next one that comes to l. When ctx ends first, ended gets the context's error. ended is called once,
-// with m.mu held, if accept returns nil.
-func accept[T interface {
-	comparable
-	taken()
-}](ctx context.Context, l *listener, verb string, b *backlog[T], ended func(T, error)) error {
+// startAccepting passes the oldest request to ended, or the next request that arrives at l. If ctx ends first, ended
+// gets the context's error. If startAccepting returns nil, ended is called once, with m.mu held.
+func startAccepting[R request](ctx context.Context, l *listener, verb string, b *backlog[R],
+	ended func(R, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -75,32 +89,29 @@ func accept[T interface {
 	if l.closed {
 		return listenerClosed(verb)
 	}
-	a := &acceptor[T]{verb: verb, ended: ended}
+	a := &acceptor[R]{verb: verb, ended: ended}
 	b.acceptors = append(b.acceptors, a)
 	a.stop = afterDone(ctx, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if i := slices.Index(b.acceptors, a); i >= 0 {
 			b.acceptors = slices.Delete(b.acceptors, i, i+1)
-			var none T
+			var none R
 			ended(none, ctx.Err())
 		}
 	})
 	return nil
 }
 
-// acceptNow waits for the end of accept.
-func acceptNow[T interface {
-	comparable
-	taken()
-}](ctx context.Context, l *listener, verb string, b *backlog[T]) (r T, err error) {
+// acceptAndWait calls startAccepting and waits for the result.
+func acceptAndWait[R request](ctx context.Context, l *listener, verb string, b *backlog[R]) (r R, err error) {
 	ended := make(chan struct{})
-	start := accept(ctx, l, verb, b, func(request T, reason error) {
-		r, err = request, reason
+	errStart := startAccepting(ctx, l, verb, b, func(accepted R, reason error) {
+		r, err = accepted, reason
 		close(ended)
 	})
-	if start != nil {
-		return r, start
+	if errStart != nil {
+		return r, errStart
 	}
 	<-ended
 	return r, err

@@ -17,8 +17,8 @@ import (
 	"ciddk/link/udp"
 )
 
-// BenchmarkConnect is the time of a connection's whole life, from REQ to DREP, with a number of them in progress. TCP is connect, accept
-// and close beside it.
+// BenchmarkConnect is the time of a connection's whole life, from REQ to DREP, with a number of them in progress. TCP
+// is connect, accept and close beside it.
 func BenchmarkConnect(b *testing.B) {
 	const workers = 32
 	run := func(b *testing.B, x, y *stack) {
@@ -33,11 +33,12 @@ func BenchmarkConnect(b *testing.B) {
 					if err != nil {
 						return
 					}
-					err = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(passiveQPN.Add(1) & 0xffffff)}, OnEvent: func(c cm.Conn, e cm.Event) {
-						if e.Type == cm.EventDisconnect {
-							_ = c.AnswerDisconnect(nil)
-						}
-					}})
+					err = c.Accept(ctx, cm.AcceptConfig{QP: cm.QP{Num: ci.QPN(passiveQPN.Add(1) & 0xffffff)},
+						OnEvent: func(c cm.Conn, e cm.Event) {
+							if e.Type == cm.EventDisconnect {
+								_ = c.AnswerDisconnect(nil)
+							}
+						}})
 					if err != nil && ctx.Err() == nil {
 						b.Error(err)
 					}
@@ -80,7 +81,8 @@ func BenchmarkConnect(b *testing.B) {
 	}
 	b.Run("direct", func(b *testing.B) {
 		l := direct.NewLink()
-		run(b, newStack(b, testenv.Must(direct.New(l, direct.Config{}))), newStack(b, testenv.Must(direct.New(l, direct.Config{}))))
+		run(b, newStack(b, testenv.Must(direct.New(l, direct.Config{}))),
+			newStack(b, testenv.Must(direct.New(l, direct.Config{}))))
 	})
 	b.Run("UDP", func(b *testing.B) {
 		run(b, newStack(b, testenv.Must(udp.New(udpAddr()))), newStack(b, testenv.Must(udp.New(udpAddr()))))

@@ -11,115 +11,134 @@ import (
 	"ciddk/mad"
 )
 
-// Path is one way between two ports, seen from here.
+// A Path is a path between two ports, described from this end.
 type Path struct {
 	Port mads.Port
-	// AV is the peer's address as seen from the port. Global counts, and is always true on Ethernet. The source GID is that of
-	// AV.GRH.SGIDIndex.
-	AV   ci.AVAttr
-	PKey ci.PKey // must be in the port's table; 0: the default partition, 0xffff
-	MTU  ci.MTU  // 0: the port's active MTU
-	// LifeTime is how long a packet takes at most, 4.096 us * 2^LifeTime. It and the CA's acknowledgement delay make the QP's timeout
-	// (12.7.34). 0: 0, 8 us.
+	// AV is the peer's address as seen from the port. Global selects a GRH and is always true on Ethernet. The source
+	// GID is the one at AV.GRH.SGIDIndex.
+	AV ci.AVAttr
+	// PKey is a partition from the port's table. 0 stands for the default partition, 0xffff.
+	PKey ci.PKey
+	MTU  ci.MTU // 0: the port's active MTU
+	// LifeTime is the maximum time in which a packet arrives, 4.096 us * 2^LifeTime. With the CA's acknowledgement
+	// delay it determines the QP's timeout (12.7.34). The zero value stands for 4.096 us.
 	LifeTime mad.TimeExp
-	// RemoteLID is where the peer's manager is, if that is not AV.DLID.
+	// RemoteLID is the LID of the peer's connection manager. 0: AV.DLID.
 	RemoteLID ci.LID
 }
 
-// ListenConfig says which requests a Listener gets. Zero values of Port, GID, LID and PKey stand for any.
+// A ListenConfig selects the requests that a Listener receives. Zero values of Port, GID, LID and PKey match any value.
 type ListenConfig struct {
 	Service mad.ServiceID
-	Mask    mad.ServiceID // bits of the ID that count; 0: all. mad.PortSpaceMask: all ports of a port space
-	Port    mads.Port     // Num 0: every port of the CA
-	GID     ci.GID        // to which the request was addressed, as is LID
-	LID     ci.LID
-	PKey    ci.PKey // without the membership bit
-	// Compare, with Offset, is what a request's private data must have there. Of several listeners that fit, the one with the longest
-	// Compare gets the request, then the one with the most bits in Mask, then the one with the most filters.
+	// Mask has the bits of the service ID that are compared. 0: all. mad.PortSpaceMask matches all ports of a port
+	// space.
+	Mask mad.ServiceID
+	Port mads.Port // Num 0: every port of the CA
+	GID  ci.GID    // destination of the request
+	LID  ci.LID    // destination of the request
+	PKey ci.PKey   // without the membership bit
+	// Compare is compared with the request's private data at Offset. If several listeners match, the one with the
+	// longest Compare receives the request, then the one with the most bits in Mask, then the one with the most
+	// filters.
 	Offset  int
 	Compare []byte
-	// Datagram listens for SIDR instead of REQ.
+	// Datagram listens for SIDR requests instead of connection requests.
 	Datagram bool
-	// Backlog bounds the requests that wait for Accept; more are rejected (REJ, no resources). 0: 128.
+	// Backlog is the maximum number of requests that wait for Accept. Further requests are rejected (no resources).
+	// 0: 128.
 	Backlog int
 }
 
-// QP is what a manager has to know of a QP.
+// QP describes a QP to a connection manager.
 type QP struct {
 	Num  ci.QPN
 	Type ci.QPType // RC or UC
 	SRQ  bool
-	// StartPSN is where the peer is to begin to count what it sends here (12.7.31; Linux reads it so): what Modify to RTR has as RQPSN. Of
-	// Accept, 0: the one that Conn.QPAttr gave for that.
+	// StartPSN is the PSN of the first packet that the peer sends to this QP (12.7.31, as Linux interprets it). It is
+	// the RQPSN in the modification to RTR. In AcceptConfig, 0 stands for the value that Conn.QPAttr returns for RTR.
 	StartPSN ci.PSN
 }
 
-// ConnectConfig is a request.
+// A ConnectConfig describes a request for a connection.
 type ConnectConfig struct {
 	Service   mad.ServiceID
 	QP        QP
 	Primary   Path
 	Alternate *Path // nil: none
 	Private   []byte
-	// ResponderResources are the READs and atomics that this end answers at a time, InitiatorDepth those it wants to send.
-	ResponderResources, InitiatorDepth uint8
-	RetryCount                         uint8 // of both QPs, 0 to 7
-	RNRRetry                           uint8 // how often the peer's QP tries again when this end has no receive posted, 0 to 6; 7: for ever
-	FlowControl                        bool  // end to end: this end's acknowledgements carry credits, which few HCAs do
-	// ResponseTime is how long this end takes to answer messages, RemoteResponseTime how long the peer may: 4.096 us * 2^n. 0: 18, 1.1 s.
-	ResponseTime, RemoteResponseTime mad.TimeExp
-	// MaxRetries is how often messages are sent again; 0: 8. With the default times, Connect gives up after 10 s if nobody answers, and
-	// after 14 s on a path with a LifeTime of 16, which is the default of package rdmacm.
+	// ResponderResources is the number of outstanding READs and atomics that this end accepts from the peer.
+	ResponderResources uint8
+	// InitiatorDepth is the number of outstanding READs and atomics that this end sends.
+	InitiatorDepth uint8
+	// RetryCount is the retry count of both QPs, 0 to 7.
+	RetryCount uint8
+	// RNRRetry is how often the peer's QP repeats a message when this end has no receive posted, 0 to 6. 7: no limit.
+	RNRRetry uint8
+	// FlowControl announces that this end's acknowledgements carry credits (end-to-end flow control). Few HCAs do that.
+	FlowControl bool
+	// ResponseTime is the time in which this end answers messages, 4.096 us * 2^n. 0: 18, 1.1 s.
+	ResponseTime mad.TimeExp
+	// RemoteResponseTime is the time in which the peer must answer messages, 4.096 us * 2^n. 0: 18, 1.1 s.
+	RemoteResponseTime mad.TimeExp
+	// MaxRetries is how often a message is repeated. 0: 8. With the default times, Connect gives up after 10 s without
+	// an answer, and after 14 s on a path with a LifeTime of 16, the default of package rdmacm.
 	MaxRetries uint8
-	// Peer is a peer-to-peer request: both ends ask. It fits a peer's request whose private data has Compare at Offset, and that
-	// came along Primary.
+	// Peer makes a peer-to-peer request: both ends send a REQ. It matches a request of the peer that has Compare at
+	// Offset of its private data and that arrives along Primary.
 	Peer    bool
 	Offset  int
 	Compare []byte
-	// OnEvent, if not nil, gets events instead of Conn.Next: one at a time, in order, on a goroutine of the manager. It may block, and
-	// may call anything; it holds up events of this Conn only.
+	// OnEvent receives the connection's events, instead of Conn.Next, if it is not nil. It is called on a goroutine of
+	// the manager, for one event at a time and in order. It may block, which delays only the events of this Conn. It
+	// may call any method.
 	OnEvent func(Conn, Event)
 }
 
-// AcceptConfig is an answer.
+// An AcceptConfig describes the answer to a request.
 type AcceptConfig struct {
 	QP      QP
 	Private []byte
-	// ResponderResources and InitiatorDepth: as in ConnectConfig; both are cut to what the request offers.
-	ResponderResources, InitiatorDepth uint8
-	RNRRetry                           uint8 // as in ConnectConfig: of the peer's QP
-	FlowControl                        bool
-	// Failover answers the request's alternate path; it is loaded by QPAttr if accepted.
+	// ResponderResources is as in ConnectConfig. It is reduced to the InitiatorDepth of the request.
+	ResponderResources uint8
+	// InitiatorDepth is as in ConnectConfig. It is reduced to the ResponderResources of the request.
+	InitiatorDepth uint8
+	// RNRRetry is as in ConnectConfig, for the peer's QP.
+	RNRRetry    uint8
+	FlowControl bool
+	// Failover answers the request's alternate path. QPAttr loads the path if it is accepted.
 	Failover mad.Failover
-	OnEvent  func(Conn, Event)
+	OnEvent  func(Conn, Event) // as in ConnectConfig
 }
 
-// AlternateConfig is a proposal.
+// An AlternateConfig describes a proposal for an alternate path.
 type AlternateConfig struct {
 	Path    Path
 	Private []byte
 }
 
-// Request is a REQ with where it came from.
+// A Request is a REQ with its origin.
 type Request struct {
 	mad.REQ
-	// Primary and Alternate are the paths to the peer, from here; Alternate is nil if there is none. Paths that cannot be used
-	// make no Request: the manager rejects them.
-	Primary   Path
+	// Primary is the primary path to the peer, as seen from this end. Requests with unusable paths are rejected by the
+	// manager and do not become a Request.
+	Primary Path
+	// Alternate is the alternate path to the peer, or nil if there is none.
 	Alternate *Path
-	From      mads.Address // where the REQ came from; of an active end, where it goes
+	// From is where the REQ came from. For an active end it is where the REQ was sent.
+	From mads.Address
 }
 
-// LookupConfig is a SIDR request.
+// A LookupConfig describes a SIDR request.
 type LookupConfig struct {
 	Service mad.ServiceID
 	Path    Path
 	Private []byte
-	Timeout time.Duration // until it is sent again; 0: 1.1 s and twice the path's LifeTime
-	Retries int           // 0: 8
+	// Timeout is the time after which the request is repeated. 0: 1.1 s and twice the path's LifeTime.
+	Timeout time.Duration
+	Retries int // 0: 8
 }
 
-// LookupReply is the answer.
+// A LookupReply is the answer to a SIDR request.
 type LookupReply struct {
 	QPN     ci.QPN
 	QKey    ci.QKey
@@ -127,36 +146,49 @@ type LookupReply struct {
 	From    mads.Address
 }
 
-// LookupRequest is a SIDR request that came. It is answered once; what has not been answered is forgotten when the peer gives up.
+// A LookupRequest is a received SIDR request. It is answered once. A request that has not been answered is forgotten
+// when the peer has given up.
 type LookupRequest interface {
+	// Request returns the SIDR_REQ.
 	Request() *mad.SIDRREQ
+	// From returns where the SIDR_REQ came from.
 	From() mads.Address
-	// Path is the way back.
+	// Path returns the path to the sender.
 	Path() Path
 	// Accept answers with a QP for datagrams.
 	Accept(qpn ci.QPN, qkey ci.QKey, private []byte) error
-	// Reject refuses.
+	// Reject rejects the request.
 	Reject(status mad.SIDRStatus, info, private []byte) error
 }
 
-// Config tunes a Manager. The zero value is good for use.
+// Config holds the settings of a Manager. The zero value is a valid configuration.
 type Config struct {
-	Clock clock.Clock // nil: that of the access layer
-	Rand  *rand.Rand  // seeds communication IDs, transaction IDs and PSNs; nil: from the system's source, so that nobody guesses them
+	// Clock is the clock of all timers. nil: the clock of the access layer.
+	Clock clock.Clock
+	// Rand seeds communication IDs, transaction IDs and PSNs. nil: the system's random source, which makes them
+	// unpredictable.
+	Rand *rand.Rand
 
-	// MaxPending bounds the requests that came and are not connections yet, those that wait for Accept included; MaxPendingPeer those
-	// from one source (mads.Source). A request beyond them displaces one from a source that has left more requests unfinished, or one
-	// whose peer has owed the RTU for 200 ms. Otherwise it is rejected (no resources), or in a flood dropped. 0: 4096 and 1024.
-	MaxPending, MaxPendingPeer int
-	// MaxTimeWait bounds the connections in time-wait: when there are more, the oldest leaves it early. 0: 65536.
+	// MaxPending is the maximum number of received requests that are not established, including those that wait for
+	// Accept. A request above the limit displaces one from a source with more unfinished requests, or one whose peer
+	// has not answered the REP for 200 ms. Otherwise it is rejected (no resources), or in a flood dropped. 0: 4096.
+	MaxPending int
+	// MaxPendingPeer is the maximum number of these requests from one source (mads.Source). 0: 1024.
+	MaxPendingPeer int
+	// MaxTimeWait is the maximum number of connections in time-wait. Above it, the oldest leaves time-wait early.
+	// 0: 65536.
 	MaxTimeWait int
-	// TimeWaitLimit bounds how long a connection stays in time-wait, and Conn.TimeWait, whatever times the peer has asked for. 0: 2 minutes.
+	// TimeWaitLimit is the maximum duration of time-wait, and of Conn.TimeWait, for any times that the peer requests.
+	// 0: 2 minutes.
 	TimeWaitLimit time.Duration
-	// MaxReplies bounds the answers a second to messages whose sender is not verified, all together, and MaxRepliesPeer those to one
-	// destination: REJ, MRA, DREP, APR and SIDR_REP that need no connection, and copies of REP. Twice as many may go out at once. What is
-	// withheld is counted (Counters.Withheld), and goes out when the peer asks again. 0: 4096 and 256.
-	MaxReplies, MaxRepliesPeer int
-	// MaxResponseTime cuts the times that peers ask for, in REQ, REP, LAP and MRA, so that none keeps a request for hours. 0: 24, 69 s.
+	// MaxReplies is the maximum number of answers per second to messages whose sender is not verified: REJ, MRA, DREP,
+	// APR and SIDR_REP that need no connection, and copies of REP. Twice as many may be sent at once. Withheld answers
+	// are counted (Counters.Withheld) and are sent when the peer repeats its message. 0: 4096.
+	MaxReplies int
+	// MaxRepliesPeer is the same limit for the answers to one destination. 0: 256.
+	MaxRepliesPeer int
+	// MaxResponseTime limits the times that peers request in REQ, REP, LAP and MRA, so that no peer can keep a request
+	// open for hours. 0: 24, 69 s.
 	MaxResponseTime mad.TimeExp
 }
 

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// ConnInfo is what a connection looks like from outside, for tools that show them.
+// ConnInfo describes a connection for monitoring tools.
 type ConnInfo struct {
-	ID, RemoteID uint32 // communication IDs; RemoteID is 0 as long as it is not known
-	State        State
-	Active       bool // this end has asked
+	ID       uint32 // local communication ID
+	RemoteID uint32 // the peer's communication ID; 0 if it is not known
+	State    State
+	Active   bool // this end sent the REQ
 }
 
-// Conns lists the connections that there are now, of any state but StateClosed, by ID.
+// Conns returns the current connections in any state except StateClosed, ordered by ID.
 func (m *Manager) Conns() []ConnInfo {
 	m.mu.Lock()
 	all := make([]*conn, 0, len(m.conns))
 	for _, c := range m.conns {
 		all = append(all, c)
 	}
-	m.mu.Unlock() // a connection's lock comes before the manager's
+	m.mu.Unlock() // the lock of a connection is taken before the manager's
 	list := make([]ConnInfo, 0, len(all))
 	for _, c := range all {
 		c.mu.Lock()

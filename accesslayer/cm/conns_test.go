@@ -10,7 +10,8 @@ import (
 	"ciddk/accesslayer/cm"
 )
 
-// A connection is listed from its request to the end of its time-wait, also while Connect and Accept have not returned it.
+// A connection is listed from its request to the end of its time-wait, also while Connect and Accept have not returned
+// it.
 func TestConns(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		assert.Empty(t, p.a.m.Conns())

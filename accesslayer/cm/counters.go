@@ -6,26 +6,37 @@ import (
 	"ciddk/mad"
 )
 
-// Drop is why a message that came was not answered as its sender hoped.
+// Drop is the reason why a received message was ignored or rejected by the manager.
 type Drop uint8
 
-// Drops.
+// Drop reasons.
 const (
-	DropMalformed  Drop = iota // no CM message: length, class, version, method, attribute or a reserved kind
-	DropUnknown                // for no connection, or for another peer's
-	DropLate                   // the state of its connection has no use for it: a copy, or out of order
-	DropMismatch               // a QPN or transaction ID that is not the connection's
-	DropUnserved               // REQ or SIDR_REQ that no listener wants: rejected
-	DropInvalid                // REQ, REP or SIDR_REQ that asks for what cannot be: rejected
-	DropStale                  // REQ or REP of a peer that is connected already, as it seems: rejected
-	DropOverload               // REQ or SIDR_REQ beyond the bounds: rejected
-	DropUnanswered             // a request that waited until its sender had given up
+	// DropMalformed is a datagram that is not a CM message: wrong length, class, version, method or attribute, or a
+	// reserved message kind.
+	DropMalformed Drop = iota
+	// DropUnknown is a message for no connection, or one from another sender than the connection's peer.
+	DropUnknown
+	// DropLate is a message that the connection's state ignores, such as a copy.
+	DropLate
+	// DropMismatch is a message whose QPN or transaction ID is not the connection's.
+	DropMismatch
+	// DropUnserved is a REQ or SIDR_REQ that matches no listener. It is rejected.
+	DropUnserved
+	// DropInvalid is a REQ, REP or SIDR_REQ with parameters that the CA cannot serve. It is rejected.
+	DropInvalid
+	// DropStale is a REQ or REP of a peer that is already connected. It is rejected.
+	DropStale
+	// DropOverload is a REQ or SIDR_REQ above the limits. It is rejected, or in a flood dropped.
+	DropOverload
+	// DropUnanswered is a request that the consumer did not answer before its sender gave up.
+	DropUnanswered
 	drops
 )
 
-var dropNames = [drops]string{"malformed", "unknown", "late", "mismatch", "unserved", "invalid", "stale", "overload", "unanswered"}
+var dropNames = [drops]string{"malformed", "unknown", "late", "mismatch", "unserved", "invalid", "stale", "overload",
+	"unanswered"}
 
-// String names the reason.
+// String returns the reason's name.
 func (d Drop) String() string {
 	if d < drops {
 		return dropNames[d]
@@ -33,19 +44,19 @@ func (d Drop) String() string {
 	return "unknown"
 }
 
-// Counters are the numbers of a Manager. Messages are counted by attribute (mad.AttrREQ and so on).
+// Counters are the counters of a Manager. Messages are counted by attribute, such as mad.AttrREQ.
 type Counters struct {
 	Received, Sent map[uint16]uint64
-	Resent         uint64 // of Sent, those sent again because no answer came
-	Unsent         uint64 // messages for which the port had no room, or was not there any more; timers do what is needed
-	Undelivered    uint64 // of Sent, those that ended a Connect or a Lookup because the network reported that they did not arrive
+	Resent         uint64 // of Sent: copies of messages
+	Unsent         uint64 // messages that a port did not take because it was full or removed
+	Undelivered    uint64 // Connects and Lookups that ended because the network reported that their message did not arrive
 	Withheld       uint64 // answers not sent because of Config.MaxReplies and MaxRepliesPeer
 	Established    uint64 // connections
-	TimedOut       uint64 // requests, replies, disconnects that got no answer
+	TimedOut       uint64 // requests, replies and disconnects without an answer
 	Dropped        map[Drop]uint64
 
-	// What there is now: connections of any state, of these the requests from peers that are not established, those in time-wait,
-	// and lookups of both sides.
+	// The current number of connections in any state, of requests from peers that are not established, of connections
+	// in time-wait, and of lookups in both directions.
 	Conns, Pending, TimeWait, Lookups int
 }
 
@@ -60,11 +71,14 @@ type counters struct {
 
 func (c *counters) drop(d Drop) { c.dropped[d].Add(1) }
 
-// Counters tells what the manager has done.
+// Counters returns the current values of the manager's counters.
 func (m *Manager) Counters() Counters {
 	c := &m.count
-	s := Counters{Received: map[uint16]uint64{}, Sent: map[uint16]uint64{}, Dropped: map[Drop]uint64{}, Resent: c.resent.Load(), Unsent: c.unsent.Load(),
-		Undelivered: c.undelivered.Load(), Withheld: c.withheld.Load(), Established: c.established.Load(), TimedOut: c.timedOut.Load()}
+	s := Counters{
+		Received: map[uint16]uint64{}, Sent: map[uint16]uint64{}, Dropped: map[Drop]uint64{},
+		Resent: c.resent.Load(), Unsent: c.unsent.Load(), Undelivered: c.undelivered.Load(),
+		Withheld: c.withheld.Load(), Established: c.established.Load(), TimedOut: c.timedOut.Load(),
+	}
 	for i := range c.received {
 		if n := c.received[i].Load(); n > 0 {
 			s.Received[firstAttr+uint16(i)] = n
@@ -80,6 +94,7 @@ func (m *Manager) Counters() Counters {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.Conns, s.Pending, s.TimeWait, s.Lookups = len(m.conns), len(m.pending), m.timeWait.n, len(m.asking)+len(m.asked)
+	s.Conns, s.Pending, s.TimeWait = len(m.conns), len(m.pending), m.timeWait.count
+	s.Lookups = len(m.lookups) + len(m.lookupRequests)
 	return s
 }

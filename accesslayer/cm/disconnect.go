@@ -26,7 +26,7 @@ func (c *conn) StartDisconnect(ctx context.Context, private []byte, done func([]
 	return c.startDisconnect(ctx, verb, private, c.callbackStep(func(s *step) { done(s.private, s.err) }))
 }
 
-// startDisconnect sends the DREQ, or the DREP if the peer has sent its DREQ. s ends with the answer.
+// startDisconnect sends the DREQ, or a DREP if the peer has sent its DREQ already. The answer ends s.
 func (c *conn) startDisconnect(ctx context.Context, verb string, private []byte, s *step) error {
 	if err := checkPrivate(verb, private, mad.DREQPrivateLen); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *conn) startDisconnect(ctx context.Context, verb string, private []byte,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callDisconnect); err != nil {
+	if err := c.checkCall(callDisconnect); err != nil {
 		return err
 	}
 	if c.state == StateDREQRcvd { // both ends disconnect at the same time
@@ -49,7 +49,7 @@ func (c *conn) startDisconnect(ctx context.Context, verb string, private []byte,
 	return nil
 }
 
-// sendDREQ sends a DREQ and enters StateDREQSent; c.mu is held.
+// sendDREQ sends a DREQ and enters StateDREQSent. The caller holds c.mu.
 func (c *conn) sendDREQ(private []byte) {
 	c.endLoading()
 	c.m.mu.Lock()
@@ -61,20 +61,20 @@ func (c *conn) sendDREQ(private []byte) {
 	}
 	d := mad.DREQ{LocalCommID: c.id, RemoteCommID: c.remoteID, RemoteQPN: remote}
 	copy(d.PrivateData[:], private)
-	c.state, c.left = StateDREQSent, c.req.MaxCMRetries
-	c.put(c.dreqTID, &d)
+	c.state, c.retryCount = StateDREQSent, c.req.MaxCMRetries
+	c.sendAndKeep(c.dreqTID, &d)
 	c.setDue(c.interval())
 }
 
-// disconnect is a DREQ that came for a connection; c.mu is held.
-func (c *conn) disconnect(tid uint64, d *mad.DREQ) {
+// receiveDREQ takes the DREQ of a connection. The caller holds c.mu.
+func (c *conn) receiveDREQ(tid uint64, d *mad.DREQ) {
 	c.endLoading()
-	if c.state != StateEstablished { // its RTU was lost
+	if c.state != StateEstablished { // the RTU was lost
 		c.establish()
 	}
 	c.state, c.dreqTID = StateDREQRcvd, tid
 	c.emit(Event{Type: EventDisconnect, Private: d.PrivateData[:]})
-	c.setDue(c.patience() / 2)
+	c.setDue(c.responseTime() / 2)
 }
 
 // AnswerDisconnect implements Conn.
@@ -84,18 +84,18 @@ func (c *conn) AnswerDisconnect(private []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callAnswerDisconnect); err != nil {
+	if err := c.checkCall(callAnswerDisconnect); err != nil {
 		return err
 	}
 	c.answerDisconnect(private)
 	return nil
 }
 
-// answerDisconnect sends DREP, and ends the connection; c.mu is held.
+// answerDisconnect sends a DREP and ends the connection. The caller holds c.mu.
 func (c *conn) answerDisconnect(private []byte) {
 	r := mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID}
 	copy(r.PrivateData[:], private)
-	c.put(c.dreqTID, &r)
+	c.sendAndKeep(c.dreqTID, &r)
 	c.finish(nil)
 	c.emit(Event{Type: EventDisconnected})
 	c.enterTimeWait(errDisconnected)
@@ -107,20 +107,20 @@ var errDisconnected = closed("Conn", "disconnected")
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shut()
+	c.closeLocked()
 	return nil
 }
 
-// shut does what Close does; c.mu is held.
-func (c *conn) shut() {
-	if c.quiet {
+// closeLocked does the work of Close. The caller holds c.mu.
+func (c *conn) closeLocked() {
+	if c.consumerClosed {
 		return
 	}
-	c.quiet = true
+	c.consumerClosed = true
 	c.dropEvents()
 	c.finish(closed("Conn", "closed"))
 	switch c.state {
-	case StateREQSent, StateREPWait: // of a manager that closes: Connect has not returned
+	case StateREQSent, StateREPWait: // Manager.Close during Connect
 		c.giveUp(ErrClosed)
 	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent:
 		c.reject(mad.RejConsumer, nil, nil)
@@ -136,37 +136,36 @@ func (c *conn) shut() {
 	}
 }
 
-// end is Close without what comes after: the manager closes.
-func (c *conn) end() {
+// closeNow is Close without waiting for the DREP and without time-wait, for Manager.Close.
+func (c *conn) closeNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shut()
+	c.closeLocked()
 	if c.state != StateClosed {
 		c.close(ErrClosed)
 	}
 }
 
-// endStale ends a connection whose peer has forgotten it, as a message from an address says.
+// endStale ends a connection of a peer that has lost its end, as a message from the given address shows.
 func (c *conn) endStale(from *mads.Address) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.goStale(from)
+	c.endStaleLocked(from)
 }
 
-// goStale is endStale; c.mu is held. CA GUIDs and QPNs are no secrets: who is elsewhere than the peer does not end its connection (12.9.8.3.1 asks for
-// the end, whoever asks).
-func (c *conn) goStale(from *mads.Address) {
+// endStaleLocked does the work of endStale. CA GUIDs and QPNs are not secret, so a message from another port than the
+// peer's does not end the connection. 12.9.8.3.1 requires the end for any sender. The caller holds c.mu.
+func (c *conn) endStaleLocked(from *mads.Address) {
 	if !c.isPeer(from) {
 		return
 	}
-	err := closed("Conn", "stale: the peer's QP, or its communication ID, asks for another connection")
+	err := closed("Conn", "stale: the peer requests another connection with the same QP or communication ID")
 	switch c.state {
 	case StateREQRcvd, StateMRAREQSent:
 		c.emit(Event{Type: EventUnreachable, Err: err})
 		c.enterTimeWait(err)
 	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
-		which := mad.WhichREP
-		c.sendREJ(which, mad.RejStaleConnection, nil, nil)
+		c.sendREJ(mad.WhichREP, mad.RejStaleConnection, nil, nil)
 		if !c.finish(err) {
 			c.emit(Event{Type: EventUnreachable, Err: err})
 		}

@@ -63,7 +63,8 @@ func tables() string {
 
 // TestDocs: the manual shows the tables that the manager runs on. With -update, it is made to.
 func TestDocs(t *testing.T) {
-	const page, begin, end = "../../docs/connections.md", "<!-- tables: go test ./accesslayer/cm -run TestDocs -update -->\n\n", "\n<!-- end of tables -->"
+	const page, begin, end = "../../docs/connections.md",
+		"<!-- tables: go test ./accesslayer/cm -run TestDocs -update -->\n\n", "\n<!-- end of tables -->"
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(b), begin)

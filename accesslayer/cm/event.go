@@ -9,52 +9,66 @@ import (
 	"ciddk/mad"
 )
 
-// Event is what happens to a connection after Connect or Accept has returned.
+// An Event reports a change of a connection that is not the result of a call.
 type Event struct {
 	Type EventType
-	// Private is the private data of the message that came, nil if none did.
+	// Private is the private data of the message that caused the event, or nil if there was none.
 	Private []byte
-	// LAP is the peer's proposal, of EventAlternate; Path is the proposed path as seen from here.
-	LAP  *mad.LAP
+	// LAP is the peer's proposal (EventAlternate only).
+	LAP *mad.LAP
+	// Path is the proposed path as seen from this end (EventAlternate only).
 	Path *Path
-	// Err says why, of EventUnreachable and EventRejected.
+	// Err is the cause of EventUnreachable and EventRejected, and of an EventDisconnected without a DREP.
 	Err error
 }
 
-// EventType says what.
+// EventType is the type of an Event.
 type EventType uint8
 
-// Events.
+// Event types.
 const (
-	_                 EventType = iota
-	EventEstablished            // passive: RTU came, here is its private data; Accept has ended with it, or has before by Established
-	EventDelayed                // MRA came: the peer needs more time
-	EventDisconnect             // DREQ came: AnswerDisconnect. The QP goes to Error
-	EventDisconnected           // the connection is over, DREP was sent, came or will not (Err): the Conn is in time-wait
-	EventAlternate              // LAP came: AnswerAlternate
-	EventRejected               // REJ came while no call waited: of an established connection, the peer does not know it any more. It is over
-	EventUnreachable            // a peer that asked or answered before does not any more, before the connection was established. It is over
-	EventTimeWaitExit           // time-wait is over, the QP may be used again. It is the last
+	_ EventType = iota
+	// EventEstablished reports the RTU with its private data (passive end). Accept has returned, because of this RTU or
+	// because of Established.
+	EventEstablished
+	// EventDelayed reports an MRA: the peer needs more time.
+	EventDelayed
+	// EventDisconnect reports a DREQ. Move the QP to Error and call AnswerDisconnect.
+	EventDisconnect
+	// EventDisconnected reports the end of the connection: a DREP was sent or received, or there will be none (Err).
+	// The Conn is in time-wait.
+	EventDisconnected
+	// EventAlternate reports a LAP. Call AnswerAlternate.
+	EventAlternate
+	// EventRejected reports a REJ while no call was waiting. The connection has ended. For an established connection it
+	// means that the peer has no such connection.
+	EventRejected
+	// EventUnreachable reports that the peer stopped answering before the connection was established. The connection
+	// has ended.
+	EventUnreachable
+	// EventTimeWaitExit reports the end of time-wait. The QP can be used again. It is the last event.
+	EventTimeWaitExit
 )
 
-var eventNames = [...]string{"no event", "established", "delayed", "disconnect", "disconnected", "alternate path", "rejected", "unreachable",
-	"time-wait exit"}
+var eventNames = [...]string{"no event", "established", "delayed", "disconnect", "disconnected",
+	"alternate path", "rejected",
+	"unreachable", "time-wait exit"}
 
-func (t EventType) String() string {
-	if int(t) < len(eventNames) {
-		return eventNames[t]
+func (e EventType) String() string {
+	if int(e) < len(eventNames) {
+		return eventNames[e]
 	}
-	return fmt.Sprintf("EventType(%d)", uint8(t))
+	return fmt.Sprintf("EventType(%d)", uint8(e))
 }
 
-// State is where a connection is (12.9.7).
+// State is the state of a connection (IBTA volume 1, 12.9.7).
 type State uint8
 
-// States. Of LAP, which happens within StateEstablished, nothing shows here.
+// States of a connection. The exchange of LAP and APR has no states here; it takes place in StateEstablished.
 const (
 	StateIdle State = iota
 	StateREQSent
-	StateREPWait // MRA came for the REQ
+	StateREPWait // an MRA has arrived for the REQ
 	StateREQRcvd
 	StateMRAREQSent
 	StateREPSent
@@ -69,8 +83,9 @@ const (
 	states
 )
 
-var stateNames = [states]string{"Idle", "REQSent", "REPWait", "REQRcvd", "MRAREQSent", "REPSent", "MRAREPRcvd", "REPRcvd", "MRAREPSent",
-	"Established", "DREQSent", "DREQRcvd", "TimeWait", "Closed"}
+var stateNames = [states]string{"Idle", "REQSent", "REPWait", "REQRcvd", "MRAREQSent", "REPSent",
+	"MRAREPRcvd", "REPRcvd",
+	"MRAREPSent", "Established", "DREQSent", "DREQRcvd", "TimeWait", "Closed"}
 
 func (s State) String() string {
 	if s < states {
@@ -85,45 +100,46 @@ var (
 	ErrTimeout = errors.New("the peer's connection manager does not answer")
 )
 
-// UnreachableError is a report of the network, such as an ICMP error, that a request did not reach its destination. Errors.Is finds the
-// cause: syscall.ECONNREFUSED (there is a machine, and no process receives RDMA packets there), EHOSTUNREACH or ENETUNREACH.
+// An UnreachableError is a report of the network that a request did not arrive, such as an ICMP error. errors.Is
+// matches its cause: syscall.ECONNREFUSED (no process receives RDMA packets at the destination), EHOSTUNREACH or
+// ENETUNREACH.
 type UnreachableError struct {
 	To    ci.GID
 	Cause error
 }
 
-func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("cm: the request did not reach %v: %v", netip.AddrFrom16(e.To).Unmap(), e.Cause)
+func (u *UnreachableError) Error() string {
+	return fmt.Sprintf("cm: the request did not reach %v: %v", netip.AddrFrom16(u.To).Unmap(), u.Cause)
 }
 
-func (e *UnreachableError) Unwrap() error { return e.Cause }
+func (u *UnreachableError) Unwrap() error { return u.Cause }
 
-// RejectError is a REJ that came.
+// A RejectError is a REJ from the peer.
 type RejectError struct {
 	Reason  mad.RejReason
-	Message mad.CMWhich // which of our messages was refused
-	Info    []byte      // additional reject information, for some reasons what would have been accepted (12.6.7.2)
+	Message mad.CMWhich // the message of this end that was rejected
+	Info    []byte      // additional reject information; for some reasons, an acceptable value (12.6.7.2)
 	Private []byte      // mad.REJPrivateLen bytes
 }
 
-func (e *RejectError) Error() string {
-	return fmt.Sprintf("cm: rejected by the peer: %v", e.Reason)
+func (r *RejectError) Error() string {
+	return fmt.Sprintf("cm: rejected by the peer: %v", r.Reason)
 }
 
-// AlternateError is an APR that is not APRLoaded.
+// An AlternateError is an APR with a status other than APRLoaded.
 type AlternateError struct{ APR mad.APR }
 
-func (e *AlternateError) Error() string {
-	return fmt.Sprintf("cm: the peer does not take the alternate path: %v", e.APR.Status)
+func (a *AlternateError) Error() string {
+	return fmt.Sprintf("cm: alternate path rejected by the peer: %v", a.APR.Status)
 }
 
-// LookupError is a SIDR_REP that does not name a QP.
+// A LookupError is a SIDR_REP without a QP.
 type LookupError struct {
 	Status  mad.SIDRStatus
 	Info    []byte
 	Private []byte
 }
 
-func (e *LookupError) Error() string {
-	return fmt.Sprintf("cm: the peer does not resolve the service: %v", e.Status)
+func (l *LookupError) Error() string {
+	return fmt.Sprintf("cm: service not resolved by the peer: %v", l.Status)
 }

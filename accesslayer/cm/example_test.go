@@ -30,7 +30,9 @@ type end struct {
 func newEnd(link *direct.Link) (*end, error) {
 	e := &end{al: accesslayer.New(accesslayer.Config{}), buf: make([]byte, 64)}
 	var err error
-	if e.hca, err = reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}); err != nil {
+	if e.hca,
+		err = reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link,
+		direct.Config{}))}}); err != nil {
 		return nil, err
 	}
 	if err = e.al.Register(e.hca); err != nil {
@@ -57,7 +59,8 @@ func newEnd(link *direct.Link) (*end, error) {
 	if e.cq, err = pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{}); err != nil {
 		return nil, err
 	}
-	e.qp, err = pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: e.cq, RecvCQ: e.cq, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}}, nil)
+	e.qp, err = pd.NewQP(ci.QPCreate{Type: ci.RC, SendCQ: e.cq, RecvCQ: e.cq, QPCaps: ci.QPCaps{SendDepth: 4,
+		RecvDepth: 4, SendSGE: 1, RecvSGE: 1}}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,8 @@ func (e *end) ask(ctx context.Context, to *end) error {
 		return err
 	}
 	n := copy(e.buf, "one message")
-	if _, err = e.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{e.mr.Region().SGE(0, uint32(n))}}}); err != nil {
+	if _, err = e.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{e.mr.Region().SGE(0, uint32(n))}}}); err != nil {
 		return err
 	}
 	if _, err = e.cq.Wait(ctx, make([]ci.WC, 1)); err != nil {

@@ -7,30 +7,35 @@ import (
 	"ciddk/mad"
 )
 
-// exchange is what the messages of the set-up contain. It is the larger part of a connection.
+// exchange holds the content of the messages that set up a connection. It is the larger part of a connection.
 type exchange struct {
 	req Request
 	rep mad.REP
 }
 
-// released is the exchange of the connections that release makes. It is read and never written.
-var released exchange
+// releasedExchange is the exchange of connections that release creates. It is read only.
+var releasedExchange exchange
 
-// release replaces a connection in time-wait that its consumer has closed, in the tables of the manager, by one that has only what time-wait
-// needs: the IDs, the peer's address, the timer and the answer that copies of the last message get. The consumer's Conn stays as it is for as
-// long as the consumer refers to it. Up to Config.MaxTimeWait connections are in that state, and a peer that asks and does not answer
-// decides how many. c.mu is held.
+// release replaces a connection in the manager's tables by a smaller one with only what time-wait needs: the IDs, the
+// peer's address, the timer, and the answer for copies of the last message. It does so for connections in time-wait
+// that the consumer has closed. The consumer's Conn keeps its content for as long as the consumer refers to it.
+//
+// Up to Config.MaxTimeWait connections are in that state. A peer that sends requests and does not answer controls how
+// many, hence the smaller size. The caller holds c.mu.
 func (c *conn) release() {
-	if !c.quiet || c.state != StateTimeWait || c.exchange == &released {
+	if !c.consumerClosed || c.state != StateTimeWait || c.exchange == &releasedExchange {
 		return
 	}
 	m := c.m
-	n := &conn{m: m, id: c.id, exchange: &released, state: StateTimeWait, active: c.active, quiet: true, answered: c.answered, accepted: c.accepted,
-		remoteID: c.remoteID, port: c.port, to: c.to, tid: c.tid, qp: c.qp, due: c.due, why: c.why, rest: c.timeWaitLen(), reqSum: m.sum(&c.req.REQ)}
+	n := &conn{
+		m: m, id: c.id, exchange: &releasedExchange, state: StateTimeWait, active: c.active, consumerClosed: true,
+		peerQPKnown: c.peerQPKnown, accepted: c.accepted, remoteID: c.remoteID, port: c.port, to: c.to, tid: c.tid,
+		qp: c.qp, due: c.due, cause: c.cause, quarantine: c.timeWaitLocked(), reqHash: m.hashREQ(&c.req.REQ),
+	}
 	n.timer.Fire = n.expire
 	switch c.sentAttr() {
 	case mad.AttrREJ, mad.AttrDREP:
-		n.sent = trimmed(c.sent)
+		n.sent = trimZeros(c.sent)
 	}
 	m.mu.Lock()
 	if m.closed || m.conns[c.id] != c {
@@ -45,29 +50,29 @@ func (c *conn) release() {
 	m.timeWait.replace(c, n)
 	m.wheel.Set(&n.timer, n.due)
 	m.mu.Unlock()
-	c.state, c.due, c.heir = StateClosed, 0, n
+	c.state, c.due, c.successor = StateClosed, 0, n
 	m.wheel.Cancel(&c.timer)
 }
 
-// isCopy reports whether req is the request that made a passive connection; c.mu is held.
+// isCopy reports whether req is a copy of the REQ that created this passive connection. The caller holds c.mu.
 func (c *conn) isCopy(req *mad.REQ) bool {
-	if c.exchange == &released {
-		return c.reqSum == c.m.sum(req)
+	if c.exchange == &releasedExchange {
+		return c.reqHash == c.m.hashREQ(req)
 	}
 	return c.req.REQ == *req
 }
 
-// sum is a hash that no peer can predict.
-func (m *Manager) sum(req *mad.REQ) uint64 { return maphash.Comparable(m.seed, *req) }
+// hashREQ returns a hash that no peer can predict.
+func (m *Manager) hashREQ(req *mad.REQ) uint64 { return maphash.Comparable(m.seed, *req) }
 
-// trimmed returns a copy of a datagram without the zeros at its end, but with all of a REJ's fields.
-func trimmed(b []byte) []byte {
+// trimZeros returns a copy of a datagram without the zeros at its end, but with all fields of a REJ.
+func trimZeros(b []byte) []byte {
 	b = bytes.TrimRight(b, "\x00")
 	return bytes.Clone(b[:max(len(b), mad.HeaderLen+rejWhich+1)])
 }
 
-// padded returns a datagram at its full length.
-func padded(b []byte) []byte {
+// padToSize returns a datagram extended to its full length.
+func padToSize(b []byte) []byte {
 	if len(b) == mad.Size {
 		return b
 	}

@@ -8,29 +8,31 @@ import (
 	"ciddk/mad"
 )
 
-// PendingTimers counts the connections and lookups that have something to wait for.
+// PendingTimers returns the number of connections and lookups that have a timer.
 func PendingTimers(m *Manager) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.conns) + len(m.asking) + len(m.asked)
+	return len(m.conns) + len(m.lookups) + len(m.lookupRequests)
 }
 
-// Tables counts what is in each table that must be empty in the end.
+// Tables returns the size of each table that must be empty in the end.
 func Tables(m *Manager) map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return map[string]int{"conns": len(m.conns), "peers": len(m.peers), "peerQPs": len(m.peerQPs), "askingPeer": len(m.askingPeer),
-		"pending": len(m.pending), "perPeer": len(m.perPeer), "timeWait": m.timeWait.n, "asking": len(m.asking), "asked": len(m.asked)}
+	return map[string]int{"conns": len(m.conns), "peers": len(m.peers), "peerQPs": len(m.peerQPs),
+		"askingPeer": len(m.peerRequests),
+		"pending":    len(m.pending), "perPeer": len(m.perPeer), "timeWait": m.timeWait.count, "asking": len(m.lookups),
+		"asked": len(m.lookupRequests)}
 }
 
-// Find gives a connection, which Connect may not have returned yet.
+// Find returns a connection by its ID, even before Connect returns it.
 func Find(m *Manager, id uint32) Conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.conns[id]
 }
 
-// LapState names the state of loading an alternate path.
+// LapState returns the name of the state of a proposal for an alternate path.
 func LapState(c Conn) string {
 	n := c.(*conn)
 	n.mu.Lock()
@@ -47,12 +49,12 @@ const (
 	Calls    = callsN
 )
 
-// Reaction names what a state does with a message, and the message.
+// Reaction returns the names of a message and of the reaction of a state to it.
 func Reaction(s State, m int) (msg, do string) {
 	return message(m).String(), reactions[s][m].String()
 }
 
-// Allowed tells whether a state allows a call, and the call's name.
+// Allowed returns the name of a call and reports whether a state allows it.
 func Allowed(s State, k int) (name string, ok bool) {
 	for _, a := range calls[k] {
 		ok = ok || a == s
@@ -60,21 +62,22 @@ func Allowed(s State, k int) (name string, ok bool) {
 	return callNames[k], ok
 }
 
-// LapReaction names what a state of loading does with LAP, LAP again, APR and MRA.
+// LapReaction returns the name of a state of a proposal, and of its reactions to LAP, LAP again, APR and MRA.
 func LapReaction(s int) (name string, actions [4]string) {
 	r := lapReactions[s]
-	return lapStateNames[s], [4]string{lapActionNames[r.lap], lapActionNames[r.lapAgain], lapActionNames[r.apr], lapActionNames[r.mra]}
+	return lapStateNames[s], [4]string{lapActionNames[r.lap], lapActionNames[r.lapAgain], lapActionNames[r.apr],
+		lapActionNames[r.mra]}
 }
 
 const LapStates = int(lapStates)
 
-// Kind classifies a message as the manager does.
+// Kind returns the name of the kind of a message.
 func Kind(m mad.CMMessage) string {
 	k, _, _ := kind(m)
 	return k.String()
 }
 
-// Inject is a datagram that comes from a port with a LID.
+// Inject delivers a datagram from the port with the given LID.
 func (m *Manager) Inject(id mads.Port, b []byte, lid ci.LID) {
 	m.mu.Lock()
 	p := m.ports[id]
@@ -82,7 +85,7 @@ func (m *Manager) Inject(id mads.Port, b []byte, lid ci.LID) {
 	p.receive(&mads.Received{Port: id, From: mads.Address{QPN: 1, AV: ci.AVAttr{DLID: lid}}, MAD: b})
 }
 
-// AcceptNow takes a request that waits at a listener, nil if there is none.
+// AcceptNow returns the oldest request in the backlog of a listener, or nil if there is none.
 func AcceptNow(l Listener) Conn {
 	n := l.(*listener)
 	n.m.mu.Lock()
@@ -93,7 +96,7 @@ func AcceptNow(l Listener) Conn {
 	return nil
 }
 
-// AcceptLookupNow is the same for SIDR.
+// AcceptLookupNow is AcceptNow for SIDR requests.
 func AcceptLookupNow(l Listener) LookupRequest {
 	n := l.(*listener)
 	n.m.mu.Lock()
@@ -104,18 +107,18 @@ func AcceptLookupNow(l Listener) LookupRequest {
 	return nil
 }
 
-// AckTimeout is ackTimeout.
+// AckTimeout calls ackTimeout.
 func AckTimeout(life, delay mad.TimeExp) mad.TimeExp { return ackTimeout(life, delay) }
 
-// Undeliver is a report of the network on a datagram of a port's.
+// Undeliver delivers a report of the network about a datagram of a port.
 func (m *Manager) Undeliver(id mads.Port, u *mads.Undelivered) {
 	m.mu.Lock()
 	p := m.ports[id]
 	m.mu.Unlock()
-	p.undelivered(u)
+	p.receiveUndelivered(u)
 }
 
-// Sent is the message that a connection would repeat.
+// Sent returns the message that a connection would send again.
 func Sent(c Conn) []byte {
 	n := c.(*conn)
 	n.mu.Lock()
@@ -123,7 +126,7 @@ func Sent(c Conn) []byte {
 	return bytes.Clone(n.sent)
 }
 
-// InjectFrom is a datagram that comes, or seems to come, from an address.
+// InjectFrom delivers a datagram with the given source address, which may be forged.
 func (m *Manager) InjectFrom(id mads.Port, b []byte, from ci.GID, to ci.GID) {
 	m.mu.Lock()
 	p := m.ports[id]

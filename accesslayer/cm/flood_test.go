@@ -39,8 +39,10 @@ func (f *flood) gid() ci.GID {
 func (f *flood) request(to *node) (b []byte, from ci.GID) {
 	f.n++
 	from = f.gid()
-	r := mad.REQ{LocalCommID: f.n, ServiceID: service1, LocalCAGUID: uint64(f.n)<<20 | 0xabcde, LocalQPN: f.n & 0xffffff, RemoteTimeout: 20,
-		LocalTimeout: 20, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 6, MaxCMRetries: 15, ResponderRes: 4,
+	r := mad.REQ{LocalCommID: f.n, ServiceID: service1, LocalCAGUID: uint64(f.n)<<20 | 0xabcde,
+		LocalQPN: f.n & 0xffffff, RemoteTimeout: 20,
+		LocalTimeout: 20, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 6,
+		MaxCMRetries: 15, ResponderRes: 4,
 		InitiatorDepth: 3}
 	p := &r.Primary
 	p.LocalLID, p.RemoteLID, p.LocalGID, p.RemoteGID = 0xffff, 0xffff, from, to.attr(1).GIDs[0].GID
@@ -97,7 +99,8 @@ func serve(l cm.Listener, pause time.Duration) (wait func()) {
 	return wg.Wait
 }
 
-// dial makes connections, one every 20 ms for a while, and returns how many were made within 10 s of asking, and of these within one second.
+// dial makes connections, one every 20 ms for a while, and returns how many were made within 10 s of asking, and of
+// these within one second.
 func (p *pair) dial(d time.Duration) (asked, connected, soon int) {
 	var wg sync.WaitGroup
 	var all, fast atomic.Int64
@@ -127,8 +130,8 @@ func (p *pair) dial(d time.Duration) (asked, connected, soon int) {
 	return asked, int(all.Load()), int(fast.Load())
 }
 
-// TestREQFlood dials through floods of 20,000 REQs a second. Of the dials, 95 % must succeed, as all do without a flood, and nothing that the flood
-// makes the server hold exceeds its bound.
+// TestREQFlood dials through floods of 20,000 REQs a second. Of the dials, 95 % must succeed, as all do without a
+// flood, and nothing that the flood makes the server hold exceeds its bound.
 func TestREQFlood(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -163,7 +166,8 @@ func TestREQFlood(t *testing.T) {
 				asked, connected, soon := p.dial(time.Second)
 				stop()
 				wg.Wait()
-				t.Logf("%d REQs; of %d dials, %d made a connection, %d of them within a second; at most %d pending, %d in time-wait", f.n, asked,
+				t.Logf("%d REQs; of %d dials, %d made a connection, %d of them within a second; at most %d pending, "+
+					"%d in time-wait", f.n, asked,
 					connected, soon, most.Pending, most.TimeWait)
 				assert.GreaterOrEqual(t, connected*100, asked*95)
 				if tt.rate == 0 {
@@ -179,8 +183,8 @@ func TestREQFlood(t *testing.T) {
 	}
 }
 
-// TestReflection counts the datagrams that a node sends to addresses in whose name somebody floods it: with requests for a service that nobody
-// serves, with such as are invalid, and with messages for no connection.
+// TestReflection counts the datagrams that a node sends to addresses in whose name somebody floods it: with requests
+// for a service that nobody serves, with such as are invalid, and with messages for no connection.
 func TestReflection(t *testing.T) {
 	const rate, seconds = 10000, 3
 	const perPeer, total = 256, 4096 // the defaults

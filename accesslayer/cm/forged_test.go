@@ -13,9 +13,11 @@ import (
 	"ciddk/mad"
 )
 
-// Messages of somebody else on the network, who knows what is no secret: the CA GUID of a connection's peer, its QPN, one of its IDs.
+// Messages of somebody else on the network, who knows what is no secret: the CA GUID of a connection's peer, its QPN,
+// one of its IDs.
 
-// A request in the name of a connection's QP, or with its peer's communication ID, ends the connection if it comes from where its peer is.
+// A request in the name of a connection's QP, or with its peer's communication ID, ends the connection if it comes from
+// where its peer is.
 func TestForgedREQ(t *testing.T) {
 	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,8 @@ func TestForgedREP(t *testing.T) {
 		v := enterPassive(s)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary = s.x.path(1, s.p.x, 2) }))
+			_, err := s.x.m.Connect(t.Context(),
+				s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary = s.x.path(1, s.p.x, 2) }))
 			failed <- err
 		}()
 		s.settle()
@@ -64,8 +67,8 @@ func TestForgedREP(t *testing.T) {
 	})
 }
 
-// A REJ that finds its connection by the peer's GUID and ID is from a peer that has not heard of us: it counts from there, and as long as nothing
-// is established.
+// A REJ that finds its connection by the peer's GUID and ID is from a peer that has not heard of us: it counts from
+// there, and as long as nothing is established.
 func TestForgedTimeoutREJ(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
@@ -81,7 +84,8 @@ func TestForgedTimeoutREJ(t *testing.T) {
 			inScript(t, func(t *testing.T, s *scripted) {
 				v := tt.enter(s)
 				j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
-				require.NoError(t, j.SetAdditionalInfo(binary.BigEndian.AppendUint64(nil, uint64(s.p.x.hca.Info().GUID))))
+				require.NoError(t,
+					j.SetAdditionalInfo(binary.BigEndian.AppendUint64(nil, uint64(s.p.x.hca.Info().GUID))))
 				s.elsewhere(j)
 				assert.Equal(t, tt.before, v.c.State(), "from elsewhere")
 				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])

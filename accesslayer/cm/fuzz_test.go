@@ -141,7 +141,8 @@ func (r *run) path() cm.Path {
 	if r.byte()&1 == 0 {
 		return cm.Path{Port: r.s.ports[0], AV: ci.AVAttr{DLID: 7}, LifeTime: 5}
 	}
-	return cm.Path{Port: r.s.ports[1], AV: ci.AVAttr{GRH: ci.GRH{DGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}}}, LifeTime: 5}
+	return cm.Path{Port: r.s.ports[1], AV: ci.AVAttr{GRH: ci.GRH{DGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}}},
+		LifeTime: 5}
 }
 
 func (r *run) conn() cm.Conn {
@@ -170,7 +171,8 @@ func (r *run) step() {
 	case op == 11:
 		path, peer := r.path(), r.byte()
 		r.call(func(ctx context.Context) {
-			c, err := r.m.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: ci.QPN(peer)}, Primary: path, MaxRetries: 3, ResponseTime: 10,
+			c, err := r.m.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: ci.QPN(peer)}, Primary: path,
+				MaxRetries: 3, ResponseTime: 10,
 				RemoteResponseTime: 10, Peer: peer&1 != 0})
 			if err == nil {
 				r.add(c)
@@ -272,10 +274,13 @@ func (r *run) inject(op byte) {
 	switch m := msg.(type) {
 	case *mad.REQ:
 		if in&32 == 0 { // a good one
-			*m = mad.REQ{LocalCommID: theirs, ServiceID: service1, LocalCAGUID: 9, LocalQPN: theirs + 16, PKey: 0xffff, PathMTU: mad.MTU256, RemoteTimeout: mad.TimeExp(r.byte() & 31),
-				LocalTimeout: 10, MaxCMRetries: 3, Service: mad.TransportService(r.byte() & 1), Primary: mad.CMPath{LocalLID: 7, RemoteLID: 1, SubnetLocal: true}}
+			*m = mad.REQ{LocalCommID: theirs, ServiceID: service1, LocalCAGUID: 9, LocalQPN: theirs + 16, PKey: 0xffff,
+				PathMTU: mad.MTU256, RemoteTimeout: mad.TimeExp(r.byte() & 31),
+				LocalTimeout: 10, MaxCMRetries: 3, Service: mad.TransportService(r.byte() & 1),
+				Primary: mad.CMPath{LocalLID: 7, RemoteLID: 1, SubnetLocal: true}}
 			if in&1 == 1 {
-				m.Primary = mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}, RemoteGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}}
+				m.Primary = mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ci.GID{10: 0xff, 11: 0xff, 12: 10,
+					15: 9}, RemoteGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}}
 			}
 		}
 	case *mad.REP:
@@ -307,8 +312,8 @@ func (r *run) inject(op byte) {
 	r.s.receive[port](rec)
 }
 
-// FuzzMessages sends a manager anything, while its consumers do anything. Then they close what they have, and time goes by: every connection has
-// ended, nothing is pending, no timer is set, no call is stuck.
+// FuzzMessages sends a manager anything, while its consumers do anything. Then they close what they have, and time goes
+// by: every connection has ended, nothing is pending, no timer is set, no call is stuck.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{})
 	for seed := range byte(8) {
@@ -326,9 +331,11 @@ func fuzzOne(t *testing.T, data []byte) {
 	x := fuzzed()
 	r := &run{t: t, data: data, clock: clock.NewVirtual(time.Hour)}
 	r.s = &sinkService{ports: x.ports, receive: map[mads.Port]func(*mads.Received){}, changed: make(chan struct{})}
-	r.m = must(cm.New(x.al, r.s, cm.Config{Clock: r.clock, Rand: rand.New(rand.NewPCG(1, 1)), MaxPending: 8, MaxTimeWait: 8}))
+	r.m = must(cm.New(x.al, r.s, cm.Config{Clock: r.clock, Rand: rand.New(rand.NewPCG(1, 1)), MaxPending: 8,
+		MaxTimeWait: 8}))
 	for i := range 2 {
-		r.ls = append(r.ls, must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i)})), must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i), Datagram: true})))
+		r.ls = append(r.ls, must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i)})),
+			must(r.m.Listen(cm.ListenConfig{Service: service1 + mad.ServiceID(i), Datagram: true})))
 	}
 	for len(r.data) > 0 {
 		r.step()

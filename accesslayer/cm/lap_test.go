@@ -113,8 +113,10 @@ func TestLAPRefused(t *testing.T) {
 			{func(l *mad.LAP) { l.RemoteQPN++ }, mad.APRInvalidQPN, nil, false},
 			{func(l *mad.LAP) { l.Alternate.RemoteGID = [16]byte{1} }, mad.APRInvalidGID, gid[:], false},
 			{func(l *mad.LAP) { l.Alternate = s.wire(1) }, mad.APRDuplicatePath, nil, false},
-			{func(l *mad.LAP) { l.Alternate.RemoteLID = 0x77 }, mad.APRInvalidLID, []byte{0, byte(s.x.attr(2).LID)}, true},
-			{func(l *mad.LAP) { l.Alternate.LocalLID = 0xc001 }, mad.APRInvalidLID, []byte{0, byte(s.x.attr(2).LID)}, true},
+			{func(l *mad.LAP) { l.Alternate.RemoteLID = 0x77 }, mad.APRInvalidLID,
+				[]byte{0, byte(s.x.attr(2).LID)}, true},
+			{func(l *mad.LAP) { l.Alternate.LocalLID = 0xc001 }, mad.APRInvalidLID,
+				[]byte{0, byte(s.x.attr(2).LID)}, true},
 		} {
 			if tt.only && !ib {
 				continue
@@ -131,7 +133,8 @@ func TestLAPRefused(t *testing.T) {
 	})
 }
 
-// A connection whose REQ has an alternate path, then one loaded by LAP, then a migration: what QPs are told, and where messages go.
+// A connection whose REQ has an alternate path, then one loaded by LAP, then a migration: what QPs are told, and where
+// messages go.
 func TestAlternate(t *testing.T) {
 	for _, typ := range []ci.Link{ci.LinkInfiniBand, ci.LinkEthernet} {
 		inPairOn(t, typ, 3, cm.Config{}, func(t *testing.T, p *pair) {
@@ -160,7 +163,8 @@ func TestAlternate(t *testing.T) {
 				pass(time.Second)
 				answered <- b.AnswerAlternate(mad.APRLoaded, nil, []byte("apr"))
 			}()
-			apr, err := a.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(3, p.b, 3), Private: []byte("lap")})
+			apr, err := a.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(3, p.b, 3),
+				Private: []byte("lap")})
 			require.NoError(t, err)
 			require.NoError(t, <-answered)
 			assert.Equal(t, private([]byte("apr"), mad.APRPrivateLen), apr.PrivateData[:])
@@ -177,7 +181,8 @@ func TestAlternate(t *testing.T) {
 				assert.ErrorIs(t, err, ci.InvalidState)
 			}
 			p.net.filter = func(d *datagram) bool {
-				return assert.Equal(t, uint8(3), d.from.Num, "messages take the path of the connection") && assert.Equal(t, uint8(3), d.to.Num)
+				return assert.Equal(t, uint8(3), d.from.Num, "messages take the path of the connection") &&
+					assert.Equal(t, uint8(3), d.to.Num)
 			}
 
 			// And one that the peer does not want.
@@ -198,7 +203,8 @@ func TestAlternate(t *testing.T) {
 			start := time.Now()
 			_, err = a.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(2, p.b, 2)})
 			require.ErrorIs(t, err, cm.ErrTimeout)
-			assert.Equal(t, 6*(mad.TimeExp(18).Duration()+2*mad.TimeExp(14).Duration()), time.Since(start), "the LAP and 5 copies")
+			assert.Equal(t, 6*(mad.TimeExp(18).Duration()+2*mad.TimeExp(14).Duration()), time.Since(start),
+				"the LAP and 5 copies")
 			assert.Equal(t, cm.StateEstablished, a.State())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err = a.LoadAlternate(ctx, cm.AlternateConfig{Path: p.a.path(2, p.b, 2)})

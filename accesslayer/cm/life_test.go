@@ -62,7 +62,8 @@ func TestQPAttr(t *testing.T) {
 			answer.QP.Type = typ
 			a, b := p.connect(l, p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Type = typ }), answer)
 			require.NoError(t, l.Close())
-			want := map[ci.QPState][2]ci.QPField{ci.QPInit: {ci.QPFieldsInit &^ ci.QPFieldAccess, ci.QPFieldsInit &^ ci.QPFieldAccess},
+			want := map[ci.QPState][2]ci.QPField{ci.QPInit: {ci.QPFieldsInit &^ ci.QPFieldAccess,
+				ci.QPFieldsInit &^ ci.QPFieldAccess},
 				ci.QPRTR: {ci.QPFieldsRTR, ci.QPFieldsUCRTR}, ci.QPRTS: {ci.QPFieldsRTS, ci.QPFieldsUCRTS}}
 			got := map[ci.QPState][2]ci.QPAttr{}
 			for state, fields := range want {
@@ -77,7 +78,8 @@ func TestQPAttr(t *testing.T) {
 			}
 			rtr, rts := got[ci.QPRTR], got[ci.QPRTS]
 			assert.Equal(t, []ci.QPN{0x200, 0x100}, []ci.QPN{rtr[0].DestNum, rtr[1].DestNum})
-			assert.Equal(t, []ci.PSN{0x111111, 0x222222}, []ci.PSN{rtr[0].RQPSN, rtr[1].RQPSN}, "each end says where the other begins")
+			assert.Equal(t, []ci.PSN{0x111111, 0x222222}, []ci.PSN{rtr[0].RQPSN, rtr[1].RQPSN},
+				"each end says where the other begins")
 			assert.Equal(t, []ci.PSN{0x222222, 0x111111}, []ci.PSN{rts[0].SQPSN, rts[1].SQPSN})
 			assert.Equal(t, rtr[0].MTU, rtr[1].MTU)
 			assert.Equal(t, ci.MTU4096, rtr[0].MTU)
@@ -85,7 +87,8 @@ func TestQPAttr(t *testing.T) {
 			if typ == ci.RC {
 				assert.Equal(t, []uint8{2, 3}, []uint8{rtr[0].RespRes, rtr[1].RespRes}, "what the other end may ask")
 				assert.Equal(t, []uint8{3, 2}, []uint8{rts[0].InitDepth, rts[1].InitDepth})
-				assert.Equal(t, []uint8{5, 6}, []uint8{rts[0].RNRRetry, rts[1].RNRRetry}, "each as the other end wishes")
+				assert.Equal(t, []uint8{5, 6}, []uint8{rts[0].RNRRetry, rts[1].RNRRetry},
+					"each as the other end wishes")
 				assert.Equal(t, []uint8{7, 7}, []uint8{rts[0].RetryCount, rts[1].RetryCount})
 				assert.NotZero(t, rts[0].Primary.AckTimeout)
 				assert.Equal(t, rts[0].Primary.AckTimeout, rts[1].Primary.AckTimeout, "the CAs are alike")

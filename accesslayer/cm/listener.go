@@ -11,14 +11,14 @@ import (
 	"ciddk/mad"
 )
 
-// listeners finds who answers a request. m.mu guards it.
+// listeners finds the listener for a request. Manager.mu guards it.
 type listeners struct {
 	all   []*listener
-	exact map[mad.ServiceID][]*listener // those for one ID, best first
-	wide  []*listener                   // those with a mask, best first
+	exact map[mad.ServiceID][]*listener // listeners for a single service ID, best match first
+	wide  []*listener                   // listeners with a mask, best match first
 }
 
-func (ls *listeners) init() { ls.exact = map[mad.ServiceID][]*listener{} }
+func (l *listeners) init() { l.exact = map[mad.ServiceID][]*listener{} }
 
 type listener struct {
 	m   *Manager
@@ -26,8 +26,8 @@ type listener struct {
 
 	// Guarded by m.mu.
 	closed  bool
-	conns   backlog[*conn]   // requests in StateREQRcvd or StateMRAREQSent
-	lookups backlog[*lookup] // requests without an answer
+	conns   backlog[*conn]          // requests in StateREQRcvd or StateMRAREQSent
+	lookups backlog[*lookupRequest] // SIDR requests without an answer
 }
 
 var _ Listener = (*listener)(nil)
@@ -41,11 +41,12 @@ func (m *Manager) Listen(cfg ListenConfig) (Listener, error) {
 	}
 	switch {
 	case cfg.Offset < 0 || cfg.Offset+len(cfg.Compare) > room:
-		return nil, invalid(verb, "Compare at Offset is not within the %d bytes of private data", room)
+		return nil, invalid(verb, "Compare has %d bytes at Offset %d, the private data has %d", len(cfg.Compare),
+			cfg.Offset, room)
 	case cfg.Port.Num != 0 && cfg.Port.CA == 0:
-		return nil, invalid(verb, "Port has a number and no CA")
+		return nil, invalid(verb, "Port.Num is %d without Port.CA", cfg.Port.Num)
 	case cfg.Backlog < 0:
-		return nil, invalid(verb, "Backlog is negative")
+		return nil, invalid(verb, "Backlog is %d, want at least 0", cfg.Backlog)
 	}
 	if cfg.Mask == 0 {
 		cfg.Mask = mad.ServiceIDExact
@@ -63,11 +64,12 @@ func (m *Manager) Listen(cfg ListenConfig) (Listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, closed(verb, "the connection manager is closed")
+		return nil, managerClosed(verb)
 	}
-	for _, o := range m.listeners.rivals(&cfg) {
-		if o.cfg.same(&cfg) {
-			return nil, &ci.Error{Verb: verb, Status: ci.InvalidSetting, Detail: "another listener has this service ID, these filters and this Compare"}
+	for _, o := range m.listeners.candidates(&cfg) {
+		if o.cfg.isSame(&cfg) {
+			return nil, &ci.Error{Verb: verb, Status: ci.InvalidSetting,
+				Detail: "another listener has this service ID, these filters and this Compare"}
 		}
 	}
 	m.listeners.add(l)
@@ -76,48 +78,51 @@ func (m *Manager) Listen(cfg ListenConfig) (Listener, error) {
 
 const memberBit = 0x8000
 
-func (a *ListenConfig) same(b *ListenConfig) bool {
-	return a.Service == b.Service && a.Mask == b.Mask && a.Port == b.Port && a.GID == b.GID && a.LID == b.LID && a.PKey == b.PKey &&
-		a.Datagram == b.Datagram && a.Offset == b.Offset && bytes.Equal(a.Compare, b.Compare)
+// isSame reports whether two listeners would match the same requests with the same precedence.
+func (c *ListenConfig) isSame(o *ListenConfig) bool {
+	sameService := c.Service == o.Service && c.Mask == o.Mask && c.Datagram == o.Datagram
+	sameFilters := c.Port == o.Port && c.GID == o.GID && c.LID == o.LID && c.PKey == o.PKey
+	return sameService && sameFilters && c.Offset == o.Offset && bytes.Equal(c.Compare, o.Compare)
 }
 
-func (a *ListenConfig) filters() (n int) {
-	for _, set := range []bool{a.Port.CA != 0, a.Port.Num != 0, a.GID != ci.GID{}, a.LID != 0, a.PKey != 0} {
-		if set {
+func (c *ListenConfig) numFilters() (n int) {
+	for _, isSet := range []bool{c.Port.CA != 0, c.Port.Num != 0, c.GID != ci.GID{}, c.LID != 0, c.PKey != 0} {
+		if isSet {
 			n++
 		}
 	}
 	return n
 }
 
-// rivals are the listeners that may be the same.
-func (ls *listeners) rivals(cfg *ListenConfig) []*listener {
+// candidates returns the listeners that may be the same as cfg.
+func (l *listeners) candidates(cfg *ListenConfig) []*listener {
 	if cfg.Mask == mad.ServiceIDExact {
-		return ls.exact[cfg.Service]
+		return l.exact[cfg.Service]
 	}
-	return ls.wide
+	return l.wide
 }
 
-// better orders listeners: who is more particular comes first.
-func better(a, b *listener) int {
+// compareListeners orders listeners by precedence. It is negative if a takes precedence over b, because a is more
+// specific.
+func compareListeners(a, b *listener) int {
 	return cmp.Or(cmp.Compare(len(b.cfg.Compare), len(a.cfg.Compare)),
 		cmp.Compare(bits.OnesCount64(uint64(b.cfg.Mask)), bits.OnesCount64(uint64(a.cfg.Mask))),
-		cmp.Compare(b.cfg.filters(), a.cfg.filters()))
+		cmp.Compare(b.cfg.numFilters(), a.cfg.numFilters()))
 }
 
-func (ls *listeners) add(l *listener) {
-	ls.all = append(ls.all, l)
-	if l.cfg.Mask == mad.ServiceIDExact {
-		ls.exact[l.cfg.Service] = insert(ls.exact[l.cfg.Service], l)
+func (l *listeners) add(n *listener) {
+	l.all = append(l.all, n)
+	if n.cfg.Mask == mad.ServiceIDExact {
+		l.exact[n.cfg.Service] = insert(l.exact[n.cfg.Service], n)
 	} else {
-		ls.wide = insert(ls.wide, l)
+		l.wide = insert(l.wide, n)
 	}
 }
 
-// insert keeps the order; of equals, the first stays first.
+// insert adds l to an ordered list. Among equals, the first one stays first.
 func insert(list []*listener, l *listener) []*listener {
 	i, _ := slices.BinarySearchFunc(list, l, func(o, l *listener) int {
-		if better(o, l) <= 0 {
+		if compareListeners(o, l) <= 0 {
 			return -1
 		}
 		return 1
@@ -125,36 +130,37 @@ func insert(list []*listener, l *listener) []*listener {
 	return slices.Insert(list, i, l)
 }
 
-func (ls *listeners) remove(l *listener) {
-	is := func(o *listener) bool { return o == l }
-	ls.all = slices.DeleteFunc(ls.all, is)
-	if l.cfg.Mask == mad.ServiceIDExact {
-		if ls.exact[l.cfg.Service] = slices.DeleteFunc(ls.exact[l.cfg.Service], is); len(ls.exact[l.cfg.Service]) == 0 {
-			delete(ls.exact, l.cfg.Service)
-		}
-	} else {
-		ls.wide = slices.DeleteFunc(ls.wide, is)
+func (l *listeners) remove(old *listener) {
+	isOld := func(o *listener) bool { return o == old }
+	l.all = slices.DeleteFunc(l.all, isOld)
+	if old.cfg.Mask != mad.ServiceIDExact {
+		l.wide = slices.DeleteFunc(l.wide, isOld)
+		return
+	}
+	rest := slices.DeleteFunc(l.exact[old.cfg.Service], isOld)
+	if l.exact[old.cfg.Service] = rest; len(rest) == 0 {
+		delete(l.exact, old.cfg.Service)
 	}
 }
 
-// target is what a request is addressed to.
+// target is the destination of a request, as listeners compare it.
 type target struct {
 	service  mad.ServiceID
 	datagram bool
-	path     *Path // the way back
+	path     *Path // to the sender
 	gid      ci.GID
 	lid      ci.LID
 	private  []byte
 }
 
-// find gives the listener for a request, nil if there is none.
-func (ls *listeners) find(t *target) *listener {
+// find returns the listener for a request, or nil if there is none.
+func (l *listeners) find(t *target) *listener {
 	var best *listener
-	for _, list := range [2][]*listener{ls.exact[t.service], ls.wide} {
-		for _, l := range list {
-			if l.cfg.fits(t) {
-				if best == nil || better(l, best) < 0 {
-					best = l
+	for _, list := range [2][]*listener{l.exact[t.service], l.wide} {
+		for _, n := range list {
+			if n.cfg.isMatch(t) {
+				if best == nil || compareListeners(n, best) < 0 {
+					best = n
 				}
 				break
 			}
@@ -163,14 +169,15 @@ func (ls *listeners) find(t *target) *listener {
 	return best
 }
 
-func (a *ListenConfig) fits(t *target) bool {
-	return a.Datagram == t.datagram && t.service.Matches(a.Service, a.Mask) &&
-		(a.Port.CA == 0 || a.Port.CA == t.path.Port.CA) && (a.Port.Num == 0 || a.Port.Num == t.path.Port.Num) &&
-		(a.GID == ci.GID{} || a.GID == t.gid) && (a.LID == 0 || a.LID == t.lid) && (a.PKey == 0 || a.PKey == t.path.PKey&^memberBit) &&
-		bytes.HasPrefix(t.private[a.Offset:], a.Compare)
+func (c *ListenConfig) isMatch(t *target) bool {
+	isService := c.Datagram == t.datagram && t.service.Matches(c.Service, c.Mask)
+	isPort := (c.Port.CA == 0 || c.Port.CA == t.path.Port.CA) && (c.Port.Num == 0 || c.Port.Num == t.path.Port.Num)
+	isAddress := (c.GID == ci.GID{} || c.GID == t.gid) && (c.LID == 0 || c.LID == t.lid)
+	isPartition := c.PKey == 0 || c.PKey == t.path.PKey&^memberBit
+	return isService && isPort && isAddress && isPartition && bytes.HasPrefix(t.private[c.Offset:], c.Compare)
 }
 
-// enqueue hands a request to a listener; false if its backlog is full. m.mu is held.
+// enqueue passes a request to the listener. It returns false if the backlog is full. The caller holds m.mu.
 func (l *listener) enqueue(c *conn) bool {
 	if !l.hasRoom() {
 		return false
@@ -180,22 +187,20 @@ func (l *listener) enqueue(c *conn) bool {
 	return true
 }
 
-// hasRoom reports whether the backlog takes another request; m.mu is held.
+// hasRoom reports whether the backlog has room for another request. The caller holds m.mu.
 func (l *listener) hasRoom() bool {
 	return len(l.conns.requests)+len(l.lookups.requests) < l.cfg.Backlog
 }
 
-// dequeue takes a request back that nobody has accepted; m.mu is held.
+// dequeue removes a request that has not been accepted. The caller holds m.mu.
 func (l *listener) dequeue(c *conn) {
-	if i := slices.Index(l.conns.requests, c); i >= 0 {
-		l.conns.requests = slices.Delete(l.conns.requests, i, i+1)
-	}
+	l.conns.remove(c)
 	c.listener = nil
 }
 
 // Accept implements Listener.
 func (l *listener) Accept(ctx context.Context) (Conn, error) {
-	c, err := acceptNow(ctx, l, "Listener.Accept", &l.conns)
+	c, err := acceptAndWait(ctx, l, "Listener.Accept", &l.conns)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +213,7 @@ func (l *listener) StartAccept(ctx context.Context, done func(Conn, error)) erro
 	if err := checkDone(verb, done == nil); err != nil {
 		return err
 	}
-	return accept(ctx, l, verb, &l.conns, func(c *conn, err error) {
+	return startAccepting(ctx, l, verb, &l.conns, func(c *conn, err error) {
 		if err != nil {
 			go done(nil, err)
 		} else {
@@ -219,7 +224,7 @@ func (l *listener) StartAccept(ctx context.Context, done func(Conn, error)) erro
 
 // AcceptLookup implements Listener.
 func (l *listener) AcceptLookup(ctx context.Context) (LookupRequest, error) {
-	r, err := acceptNow(ctx, l, "Listener.AcceptLookup", &l.lookups)
+	r, err := acceptAndWait(ctx, l, "Listener.AcceptLookup", &l.lookups)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +237,7 @@ func (l *listener) StartAcceptLookup(ctx context.Context, done func(LookupReques
 	if err := checkDone(verb, done == nil); err != nil {
 		return err
 	}
-	return accept(ctx, l, verb, &l.lookups, func(r *lookup, err error) {
+	return startAccepting(ctx, l, verb, &l.lookups, func(r *lookupRequest, err error) {
 		if err != nil {
 			go done(nil, err)
 		} else {
@@ -257,10 +262,10 @@ func (l *listener) Close() error {
 	}
 	m.mu.Unlock()
 	for _, c := range waiting {
-		c.refuse(mad.RejInvalidServiceID)
+		c.rejectUnaccepted(mad.RejInvalidServiceID)
 	}
 	for _, r := range lookups {
-		r.refuse(mad.SIDRUnsupportedService)
+		r.rejectUnaccepted(mad.SIDRUnsupportedService)
 	}
 	return nil
 }

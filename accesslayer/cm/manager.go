@@ -16,10 +16,12 @@ import (
 	"ciddk/mad"
 )
 
-// Manager is the connection manager of an access layer's HCAs. It implements Service. It has no goroutines of its own: it runs on those
-// of its agents, of its timers, of callers, and, as long as there are events to deliver, on one for each connection with OnEvent.
+// Manager is the connection manager of an access layer's HCAs. It implements Service. It has no goroutines of its own:
+// it runs on the goroutines of its agents, its timers and its callers. While events of a connection or outcomes of
+// steps wait for delivery, there is one goroutine for that.
 //
-// Locks: a conn's is taken before the manager's, never two conns' at a time, and callers' code runs under none.
+// Locks: a conn's lock is taken before the manager's, and never together with another conn's. Code of callers runs with
+// no lock held.
 type Manager struct {
 	al    *accesslayer.AL
 	svc   mads.Service
@@ -27,72 +29,68 @@ type Manager struct {
 	clock clock.Clock
 	log   *slog.Logger
 	wheel clock.Wheel
-	stop  func() // of the watch
+	stop  func() // ends the calls of setPort
 	count counters
-	seed  maphash.Seed // of sum
+	seed  maphash.Seed // of hashREQ
 
-	// replies limits answers to messages whose sender may be forged.
+	// replies limits the answers to messages whose sender may be forged.
 	replies mads.ReplyLimit
 
-	mu         sync.Mutex
-	closed     bool
-	started    bool  // New has seen the ports that are there
-	taken      error // why New fails: one of these has another manager
-	ports      map[mads.Port]*port
-	ids        idSource
-	conns      map[uint32]*conn // by our communication ID
-	peers      map[peerID]*conn // by the peer's
-	peerQPs    map[peerQP]*conn // by the peer's QP: connected ones, and those that ask
-	askingPeer []*conn          // peer-to-peer requests that wait for their like
-	listeners  listeners
-	pending    []*conn // requests that came and are not connections yet
-	perPeer    map[mads.Source]int
-	debts      debts
-	flow       flow
-	flooded    bool // as flow said of the last request
-	timeWait   waitList
-	replied    waitList             // passive ends that wait for their RTU, for longest first
-	asking     map[uint32]*query    // SIDR requests sent, by request ID
-	asked      map[askedKey]*lookup // SIDR requests that came
-	unanswered int                  // of these
-	answered   []*lookup            // the others, the oldest first, and some that are over
+	mu           sync.Mutex
+	closed       bool
+	started      bool  // New has opened the ports that existed
+	portError    error // why New fails: one of these ports has another manager
+	ports        map[mads.Port]*port
+	ids          idSource
+	conns        map[uint32]*conn // by our communication ID
+	peers        map[peerID]*conn // by the peer's communication ID
+	peerQPs      map[peerQP]*conn // by the peer's QP: connections and requests
+	peerRequests []*conn          // peer-to-peer requests that wait for the peer's request
+	listeners    listeners
+	pending      []*conn // received requests that are not established
+	perPeer      map[mads.Source]int
+	unfinished   unfinishedSketch
+	flow         flow
+	flooded      bool // result of flow for the last request
+	timeWait     connList
+	replied      connList           // passive ends that wait for the RTU
+	lookups      map[uint32]*lookup // SIDR requests sent, by request ID
+	// SIDR requests received. unansweredCount is how many have no answer. answeredLookups lists the others, oldest
+	// first; some of them may have ended.
+	lookupRequests  map[lookupKey]*lookupRequest
+	unansweredCount int
+	answeredLookups []*lookupRequest
 }
 
 var _ Service = (*Manager)(nil)
 
-// peerID is a communication ID of a peer, which are unique for each of its CAs.
-type peerID struct {
-	ca uint64
-	id uint32
-}
-
-type peerQP struct {
-	ca  uint64
-	qpn uint32
-}
-
-// New makes a connection manager on MAD services of the same access layer. There is one for a port: the method Send of class CM is taken.
-// Status: InvalidParameter (nil), ResourceBusy (a port has a connection manager; the error names the port and the agent. It can be shared, or
-// closed first).
+// New creates a connection manager that uses the MAD services of the same access layer. A port has at most one
+// connection manager, since the manager takes the method Send of class CM.
+// Status: InvalidParameter (nil argument), ResourceBusy (a port has a connection manager; the error names the port and
+// the agent. Share that manager, or close it first).
 func New(al *accesslayer.AL, svc mads.Service, cfg Config) (*Manager, error) {
 	if al == nil || ci.IsNil(svc) {
-		return nil, &ci.Error{Verb: "cm.New", Status: ci.InvalidParameter, Detail: "an access layer and MAD services are needed"}
+		return nil, &ci.Error{Verb: "cm.New", Status: ci.InvalidParameter,
+			Detail: "the access layer or the MAD service is nil"}
 	}
-	m := &Manager{al: al, svc: svc, cfg: cfg.withDefaults(), clock: cfg.Clock, log: al.Logger(), ports: map[mads.Port]*port{},
-		conns: map[uint32]*conn{}, peers: map[peerID]*conn{}, peerQPs: map[peerQP]*conn{}, perPeer: map[mads.Source]int{},
-		asking: map[uint32]*query{}, asked: map[askedKey]*lookup{}, seed: maphash.MakeSeed()}
+	m := &Manager{
+		al: al, svc: svc, cfg: cfg.withDefaults(), clock: cfg.Clock, log: al.Logger(), seed: maphash.MakeSeed(),
+		ports: map[mads.Port]*port{}, conns: map[uint32]*conn{}, peers: map[peerID]*conn{},
+		peerQPs: map[peerQP]*conn{}, perPeer: map[mads.Source]int{},
+		lookups: map[uint32]*lookup{}, lookupRequests: map[lookupKey]*lookupRequest{},
+	}
 	if m.clock == nil {
 		m.clock = al.Clock()
 	}
 	m.wheel.Init(m.clock)
 	m.ids.init(m.cfg.Rand)
-	m.debts.init(m.cfg.Rand)
+	m.unfinished.init(m.cfg.Rand)
 	m.replies.Init(m.cfg.Rand, m.cfg.MaxRepliesPeer, m.cfg.MaxReplies)
 	m.listeners.init()
-	m.stop = svc.Watch(m.watch)
+	m.stop = svc.Watch(m.setPort)
 	m.mu.Lock()
 	m.started = true
-	err := m.taken
+	err := m.portError
 	m.mu.Unlock()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cm.New: %w", err), m.Close())
@@ -106,32 +104,32 @@ type port struct {
 	id    mads.Port
 	a     *accesslayer.Adapter
 	agent mads.Agent
-	// others are agents of other class versions, which get one answer: REJ, invalid class version.
+	// others are agents of other class versions. They answer with a REJ, reason invalid class version.
 	others []mads.Agent
 }
 
-// watch hears of ports.
-func (m *Manager) watch(id mads.Port, there bool) {
+// setPort opens a port that is available and closes one that is not. The MAD services call it.
+func (m *Manager) setPort(id mads.Port, isAvailable bool) {
 	m.mu.Lock()
 	p := m.ports[id]
 	delete(m.ports, id)
 	closed := m.closed
 	m.mu.Unlock()
-	if p != nil { // gone, or made anew: its agents were closed before, once more does no harm
+	if p != nil { // removed or replaced; closing agents that are already closed has no effect
 		p.close()
 	}
-	if !there || closed {
+	if !isAvailable || closed {
 		return
 	}
-	p, err := m.open(id)
+	p, err := m.openPort(id)
 	if err != nil {
 		m.mu.Lock()
-		refuse := !m.started && errors.Is(err, ci.ResourceBusy)
-		if refuse && m.taken == nil {
-			m.taken = fmt.Errorf("port %d of HCA %016x has a connection manager: %w", id.Num, uint64(id.CA), err)
+		fails := !m.started && errors.Is(err, ci.ResourceBusy)
+		if fails && m.portError == nil {
+			m.portError = fmt.Errorf("port %d of HCA %016x has a connection manager: %w", id.Num, uint64(id.CA), err)
 		}
 		m.mu.Unlock()
-		if !refuse {
+		if !fails {
 			m.log.Error("cm: a port has no connection manager", "port", id, "error", err)
 		}
 		return
@@ -147,21 +145,25 @@ func (m *Manager) watch(id mads.Port, there bool) {
 	}
 }
 
-func (m *Manager) open(id mads.Port) (*port, error) {
+func (m *Manager) openPort(id mads.Port) (*port, error) {
 	a, err := m.al.Adapter(id.CA)
 	if err != nil {
 		return nil, err
 	}
 	p := &port{m: m, id: id, a: a}
-	cfg := mads.AgentConfig{Name: "connection manager", Port: id, Class: mad.ClassCM, Version: mad.ClassVersionCM, Methods: []mad.Method{mad.Send},
-		Queue: 4096, OnReceive: p.receive, OnUndelivered: p.undelivered}
+	cfg := mads.AgentConfig{
+		Name: "connection manager", Port: id, Class: mad.ClassCM, Version: mad.ClassVersionCM,
+		Methods: []mad.Method{mad.Send}, Queue: 4096, OnReceive: p.receive, OnUndelivered: p.receiveUndelivered,
+	}
 	if p.agent, err = m.svc.Register(cfg); err != nil {
 		return nil, err
 	}
 	for _, version := range []uint8{mad.ClassVersionCM - 1, mad.ClassVersionCM + 1} {
 		cfg.OnUndelivered = nil
-		cfg.Name, cfg.Version, cfg.Queue = fmt.Sprintf("connection manager, class version %d", version), version, 16
-		if other, err := m.svc.Register(cfg); err == nil { // MAD services without that version drop what we would reject
+		cfg.Name = fmt.Sprintf("connection manager, class version %d", version)
+		cfg.Version, cfg.Queue = version, 16
+		// MAD services that do not support the version drop its messages. Then there is nothing to reject.
+		if other, err := m.svc.Register(cfg); err == nil {
 			p.others = append(p.others, other)
 		}
 	}
@@ -176,34 +178,39 @@ func (p *port) close() {
 	}
 }
 
-// attr are the port's attributes as last seen.
+// attr returns the port's latest attributes.
 func (p *port) attr() *ci.PortAttr { return &p.a.Attr().Ports[p.id.Num-1] }
 
-func (p *port) ethernet() bool { return p.attr().Link == ci.LinkEthernet }
+func (p *port) isEthernet() bool { return p.attr().Link == ci.LinkEthernet }
 
-// port finds a port. Status: InvalidPort.
+// port returns a port by its ID. Status: InvalidPort.
 func (m *Manager) port(verb string, id mads.Port) (*port, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, closed(verb, "the connection manager is closed")
+		return nil, managerClosed(verb)
 	}
 	p := m.ports[id]
 	if p == nil || int(id.Num) > len(p.a.Attr().Ports) {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of CA %016x has no connection manager: is the HCA there, and does no other Manager have its QP1 and class CM?", id.Num, uint64(id.CA))}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort,
+			Detail: fmt.Sprintf("port %d of HCA %016x has no connection manager: the HCA is not registered, or another "+
+				"manager has class CM of the port's QP1", id.Num, uint64(id.CA))}
 	}
 	return p, nil
 }
 
-func closed(verb, what string) error {
-	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what, Err: ErrClosed}
+// closed returns an InvalidState error that wraps ErrClosed.
+func closed(verb, detail string) error {
+	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: detail, Err: ErrClosed}
 }
+
+func managerClosed(verb string) error { return closed(verb, "the connection manager is closed") }
 
 func invalid(verb, format string, args ...any) error {
 	return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf(format, args...)}
 }
 
-// send puts a message on the way. Those that cannot be sent now are lost, as any may be on the wire.
+// send sends a message. A message that cannot be sent is counted, and otherwise treated as lost on the wire.
 func (p *port) send(to *mads.Address, b []byte) {
 	attr := uint16(b[16])<<8 | uint16(b[17])
 	if err := p.agent.Send(&mads.Message{To: *to, MAD: b}); err != nil {
@@ -213,8 +220,8 @@ func (p *port) send(to *mads.Address, b []byte) {
 	p.m.count.sent[attr-firstAttr].Add(1)
 }
 
-// reply is send for answers that a message causes whose sender is not known to be where it says: they are limited by destination and in all.
-// A peer that is there sends its message again, and gets the answer then.
+// reply sends an answer to a message whose sender may be forged. Such answers are limited for each destination and in
+// all. If an answer is withheld, the peer repeats its message and gets the answer then.
 func (p *port) reply(to *mads.Address, b []byte) {
 	if !p.m.replies.Allow(&to.AV, p.m.clock.Now()) {
 		p.m.count.withheld.Add(1)
@@ -223,7 +230,7 @@ func (p *port) reply(to *mads.Address, b []byte) {
 	p.send(to, b)
 }
 
-// encode makes a datagram of a message that was checked.
+// encode returns the datagram of a message that checkMessage has accepted.
 func encode(tid uint64, msg mad.CMMessage) []byte {
 	b := make([]byte, mad.Size)
 	h := mad.CMHeader(tid, msg)
@@ -232,17 +239,20 @@ func encode(tid uint64, msg mad.CMMessage) []byte {
 	return b
 }
 
-// span is a time that a peer asks for, within bounds.
-func (m *Manager) span(t mad.TimeExp) time.Duration { return min(t, m.cfg.MaxResponseTime).Duration() }
+// boundedTime returns a time that a peer requested, limited to Config.MaxResponseTime.
+func (m *Manager) boundedTime(t mad.TimeExp) time.Duration {
+	return min(t, m.cfg.MaxResponseTime).Duration()
+}
 
-// minAnswer is the least that a manager is thought to take to answer, 17 ms: below that, somebody has not thought of it. Who says 0 would get all copies
-// of a message within a round trip, before its answer can have arrived; and anybody in whose name it was said.
+// minAnswer is the shortest response time that the manager assumes, 17 ms. With 0, all copies of a message would be
+// sent within a round trip, before an answer can arrive. A forged request could use that for amplification.
 const minAnswer = 12
 
-// answerTime is how long a manager takes to answer that says t.
-func (m *Manager) answerTime(t mad.TimeExp) time.Duration { return m.span(max(t, minAnswer)) }
+// answerTime returns the response time of a manager that announces t.
+func (m *Manager) answerTime(t mad.TimeExp) time.Duration { return m.boundedTime(max(t, minAnswer)) }
 
-// Close implements Service. Afterwards every Conn is closed, and every call has returned or is about to.
+// Close implements Service. When it returns, every Conn is closed. Every call that waited has returned or is about to,
+// and the done function of every pending step has been called or is about to be.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -255,21 +265,21 @@ func (m *Manager) Close() error {
 		conns = append(conns, c)
 	}
 	ls := slices.Clone(m.listeners.all)
-	queries, asked := m.asking, m.asked
-	m.asking, m.asked = map[uint32]*query{}, map[askedKey]*lookup{}
+	lookups, requests := m.lookups, m.lookupRequests
+	m.lookups, m.lookupRequests = map[uint32]*lookup{}, map[lookupKey]*lookupRequest{}
 	m.mu.Unlock()
 	m.stop()
 	for _, l := range ls {
 		_ = l.Close()
 	}
 	for _, c := range conns {
-		c.end()
+		c.closeNow()
 	}
-	for _, q := range queries {
-		q.finish(nil, closed("Service.Lookup", "the connection manager was closed"))
+	for _, l := range lookups {
+		l.finish(nil, closed("Service.Lookup", "the connection manager was closed"))
 	}
-	for _, l := range asked {
-		l.forget() // what Accept would answer is too late
+	for _, r := range requests {
+		r.remove() // the consumer can no longer answer it
 	}
 	m.wheel.Stop()
 	m.mu.Lock()

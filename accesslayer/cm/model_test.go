@@ -37,9 +37,12 @@ var (
 
 func drawPlan(t *rapid.T) plan {
 	return plan{from: rapid.IntRange(0, 1).Draw(t, "from"), wait: rapid.IntRange(0, 3000).Draw(t, "wait"),
-		passive: rapid.SampledFrom(passives).Draw(t, "passive"), think: rapid.SampledFrom([]int{0, 1, 300, 2500}).Draw(t, "think"),
-		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t, "hold"), lap: rapid.Bool().Draw(t, "lap"),
-		hurry: [2]int{rapid.SampledFrom(hurries).Draw(t, "connect in"), rapid.SampledFrom(hurries).Draw(t, "accept in")}}
+		passive: rapid.SampledFrom(passives).Draw(t, "passive"), think: rapid.SampledFrom([]int{0, 1, 300,
+			2500}).Draw(t, "think"),
+		end: rapid.SampledFrom(endings).Draw(t, "end"), hold: rapid.SampledFrom([]int{0, 2, 500}).Draw(t,
+			"hold"), lap: rapid.Bool().Draw(t, "lap"),
+		hurry: [2]int{rapid.SampledFrom(hurries).Draw(t, "connect in"),
+			rapid.SampledFrom(hurries).Draw(t, "accept in")}}
 }
 
 // outcome is what the ends of a connection saw.
@@ -55,8 +58,9 @@ type outcome struct {
 	disconnects      []error
 }
 
-// TestModel runs random consumers on two managers over a network that loses, doubles and reorders. The model is: what the passive consumer does
-// with a request is what the active one gets to know; both ends agree; and nothing is left in the end.
+// TestModel runs random consumers on two managers over a network that loses, doubles and reorders. The model is: what
+// the passive consumer does with a request is what the active one gets to know; both ends agree; and nothing is left in
+// the end.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newNetwork(rapid.Uint64().Draw(rt, "seed"))
@@ -219,7 +223,8 @@ func (w *world) serve(c cm.Conn, handed bool) {
 
 // finish is what both consumers do with a connection that is established, until it is over.
 func (w *world) finish(i int, c cm.Conn, p plan, role string) {
-	watch := time.AfterFunc(30*time.Minute, func() { _ = c.Close() }) // of a peer that gave up, and whose REJ was lost, nobody knows
+	watch := time.AfterFunc(30*time.Minute,
+		func() { _ = c.Close() }) // of a peer that gave up, and whose REJ was lost, nobody knows
 	defer watch.Stop()
 	done := make(chan struct{})
 	var asked sync.WaitGroup
@@ -274,7 +279,8 @@ func (o *outcome) check(t *rapid.T) {
 			require.NoError(t, o.accept, "%+v", p)
 			require.Equal(t, o.active.ID(), o.passives[0].RemoteID())
 			require.Equal(t, o.passives[0].ID(), o.active.RemoteID())
-			require.Equal(t, binary.BigEndian.Uint32(o.active.Request().Private()), binary.BigEndian.Uint32(o.private), "the reply is that of this request")
+			require.Equal(t, binary.BigEndian.Uint32(o.active.Request().Private()), binary.BigEndian.Uint32(o.private),
+				"the reply is that of this request")
 			for _, err := range o.disconnects {
 				require.True(t, err == nil || errors.Is(err, ci.InvalidState), "%+v: %v", p, err)
 			}

@@ -36,68 +36,77 @@ func (c *conn) startAccept(ctx context.Context, verb string, cfg AcceptConfig, s
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callAccept); err != nil {
+	if err := c.checkCall(callAccept); err != nil {
 		return err
 	}
-	if services[cfg.QP.Type] != c.req.Service || cfg.QP.Type != ci.RC && cfg.QP.Type != ci.UC {
-		return invalid(verb, "QP.Type %v: the request is for %v", cfg.QP.Type, c.req.Service)
+	if service, ok := services[cfg.QP.Type]; !ok || service != c.req.Service {
+		return invalid(verb, "QP.Type is %v, the request is for %v", cfg.QP.Type, c.req.Service)
 	}
 	if cfg.QP.StartPSN == 0 {
 		cfg.QP.StartPSN = c.qp.StartPSN
 	}
-	attr := c.port.a.Attr()
-	r := mad.REP{LocalCommID: c.id, RemoteCommID: c.remoteID, LocalQPN: uint32(cfg.QP.Num), StartingPSN: uint32(cfg.QP.StartPSN),
-		ResponderRes:   min(cut(cfg.ResponderResources, attr.MaxRespResPerQP), c.req.InitiatorDepth),
-		InitiatorDepth: min(cut(cfg.InitiatorDepth, attr.MaxInitDepthPerQP), c.req.ResponderRes),
-		TargetAckDelay: mad.TimeExp(attr.AckDelay), Failover: cfg.Failover, FlowControl: cfg.FlowControl, RNRRetryCount: cfg.RNRRetry,
-		SRQ: cfg.QP.SRQ, LocalCAGUID: uint64(attr.GUID)}
-	alternate := c.alternate
-	switch {
-	case alternate == nil:
-		r.Failover = mad.FailoverAccepted
-	case !attr.Caps.Has(ci.CapAPM):
-		r.Failover = mad.FailoverNotSupported
-	}
-	copy(r.PrivateData[:], cfg.Private)
-	if err := checked(verb, &r); err != nil {
+	r := c.newREP(&cfg)
+	if err := checkMessage(verb, r); err != nil {
 		return err
 	}
 	if r.Failover != mad.FailoverAccepted {
 		c.alternate = nil
 	}
-	c.rep, c.qp, c.accepted, c.state, c.left = r, cfg.QP, true, StateREPSent, c.req.MaxCMRetries
+	c.rep, c.qp, c.accepted = *r, cfg.QP, true
+	c.state, c.retryCount = StateREPSent, c.req.MaxCMRetries
 	if c.onEvent == nil && cfg.OnEvent != nil {
 		c.onEvent = cfg.OnEvent
 		c.wake()
 	}
 	c.begin(ctx, s, func() { c.giveUp(ctx.Err()) })
 	c.m.mu.Lock()
-	c.m.noteReplied(c)
+	c.m.addReplied(c)
 	c.m.mu.Unlock()
-	c.put(c.tid, &r)
+	c.sendAndKeep(c.tid, r)
 	c.setDue(c.interval())
 	return nil
 }
 
-// establish ends a request's waiting for its RTU; c.mu is held.
+// newREP returns the answer to the request. The caller holds c.mu.
+func (c *conn) newREP(cfg *AcceptConfig) *mad.REP {
+	attr := c.port.a.Attr()
+	r := &mad.REP{
+		LocalCommID: c.id, RemoteCommID: c.remoteID, LocalCAGUID: uint64(attr.GUID),
+		LocalQPN: uint32(cfg.QP.Num), StartingPSN: uint32(cfg.QP.StartPSN), SRQ: cfg.QP.SRQ,
+		ResponderRes:   min(limit(cfg.ResponderResources, attr.MaxRespResPerQP), c.req.InitiatorDepth),
+		InitiatorDepth: min(limit(cfg.InitiatorDepth, attr.MaxInitDepthPerQP), c.req.ResponderRes),
+		TargetAckDelay: mad.TimeExp(attr.AckDelay), Failover: cfg.Failover,
+		FlowControl: cfg.FlowControl, RNRRetryCount: cfg.RNRRetry,
+	}
+	switch {
+	case c.alternate == nil:
+		r.Failover = mad.FailoverAccepted
+	case !attr.Caps.Has(ci.CapAPM):
+		r.Failover = mad.FailoverNotSupported
+	}
+	copy(r.PrivateData[:], cfg.Private)
+	return r
+}
+
+// establish establishes the connection of a passive end. The caller holds c.mu.
 func (c *conn) establish() {
 	c.state, c.due, c.sent = StateEstablished, 0, nil
 	c.m.count.established.Add(1)
 	c.m.mu.Lock()
-	if c.counted {
-		c.m.debts.complete(&c.from, c.m.clock.Now())
+	if c.pending {
+		c.m.unfinished.complete(&c.from, c.m.clock.Now())
 	}
-	c.m.settle(c)
+	c.m.removePending(c)
 	c.m.mu.Unlock()
 	c.finish(nil)
 }
 
-// noteRTU tells of the RTU once; c.mu is held.
-func (c *conn) noteRTU(r *mad.RTU) bool {
-	if c.active || c.rtu {
+// receiveRTU queues EventEstablished for the first RTU. It returns false for copies. The caller holds c.mu.
+func (c *conn) receiveRTU(r *mad.RTU) bool {
+	if c.active || c.rtuReceived {
 		return false
 	}
-	c.rtu = true
+	c.rtuReceived = true
 	c.emit(Event{Type: EventEstablished, Private: r.PrivateData[:]})
 	return true
 }
@@ -106,10 +115,10 @@ func (c *conn) noteRTU(r *mad.RTU) bool {
 func (c *conn) Established() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callEstablished); err != nil {
+	if err := c.checkCall(callEstablished); err != nil {
 		return err
 	}
-	if c.state != StateEstablished { // the RTU may have been faster
+	if c.state != StateEstablished { // the RTU may have arrived before this call
 		c.establish()
 	}
 	return nil
@@ -122,20 +131,20 @@ func (c *conn) Delay(t mad.TimeExp, private []byte) error {
 		return err
 	}
 	if t > mad.MaxTimeExp {
-		return invalid(verb, "the time is above %d", uint8(mad.MaxTimeExp))
+		return invalid(verb, "the time is %d, at most %d", uint8(t), uint8(mad.MaxTimeExp))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callDelay); err != nil {
+	if err := c.checkCall(callDelay); err != nil {
 		return err
 	}
 	switch c.state {
 	case StateREQRcvd, StateMRAREQSent:
-		c.delay(mad.WhichREQ, t, private)
+		c.sendMRA(mad.WhichREQ, t, private)
 	case StateREPRcvd, StateMRAREPSent:
-		c.delay(mad.WhichREP, t, private)
+		c.sendMRA(mad.WhichREP, t, private)
 	default:
-		return c.delayLoading(t, private)
+		return c.sendMRAofLAP(t, private)
 	}
 	return nil
 }
@@ -146,19 +155,19 @@ func (c *conn) Reject(reason mad.RejReason, info, private []byte) error {
 	if err := checkPrivate(verb, private, mad.REJPrivateLen); err != nil {
 		return err
 	}
-	if len(info) > mad.CMInfoLen {
-		return invalid(verb, "%d bytes of additional information, room for %d", len(info), mad.CMInfoLen)
+	if err := checkInfo(verb, info); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callReject); err != nil {
+	if err := c.checkCall(callReject); err != nil {
 		return err
 	}
 	c.reject(reason, info, private)
 	return nil
 }
 
-// reject refuses a request or reply; c.mu is held. The Conn stays for as long as copies of it may come, to say no again.
+// reject rejects a REQ or REP. The connection stays in time-wait to reject copies of it. The caller holds c.mu.
 func (c *conn) reject(reason mad.RejReason, info, private []byte) {
 	which := mad.WhichREQ
 	if c.active {
@@ -168,11 +177,11 @@ func (c *conn) reject(reason mad.RejReason, info, private []byte) {
 	c.enterTimeWait(closed("Conn", "rejected here"))
 }
 
-// refuse rejects a request that nobody has accepted.
-func (c *conn) refuse(reason mad.RejReason) {
+// rejectUnaccepted rejects a request that no call of Accept has returned.
+func (c *conn) rejectUnaccepted(reason mad.RejReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.allow(callReject) == nil {
+	if c.checkCall(callReject) == nil {
 		c.reject(reason, nil, nil)
 	}
 }
@@ -181,36 +190,47 @@ func (c *conn) refuse(reason mad.RejReason) {
 func (c *conn) Handoff(service mad.ServiceID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(callHandoff); err != nil {
+	if err := c.checkCall(callHandoff); err != nil {
 		return err
 	}
 	m := c.m
-	n := newConn(m)
-	n.id, n.remoteID, n.tid, n.state, n.port, n.to, n.req, n.sent = c.id, c.remoteID, c.tid, c.state, c.port, c.to, c.req, c.sent
-	n.answered, n.asked, n.alternate, n.altAck, n.due, n.qp = true, c.asked, c.alternate, c.altAck, c.due, c.qp
+	n := c.newHandoff()
 	m.mu.Lock()
 	l := m.listeners.find(n.req.target(service))
 	ok := l != nil && !m.closed
 	if ok {
 		n.peer, n.peerQP, n.from = c.peer, c.peerQP, c.from
 		if ok = l.enqueue(n); ok {
-			if n.counted, n.place = c.counted, c.place; n.counted {
-				m.pending[n.place] = n
+			if n.pending, n.pendingIndex = c.pending, c.pendingIndex; n.pending {
+				m.pending[n.pendingIndex] = n
 			}
-			c.counted = false
+			c.pending = false
 			m.conns[n.id], m.peers[n.peer], m.peerQPs[n.peerQP] = n, n, n
 		}
 	}
 	m.mu.Unlock()
 	if !ok {
-		return &ci.Error{Verb: "Conn.Handoff", Status: ci.NotFound, Detail: "no listener for service " + service.String() + ", or its backlog is full"}
+		return &ci.Error{Verb: "Conn.Handoff", Status: ci.NotFound,
+			Detail: "service " + service.String() + " has no listener, or its backlog is full"}
 	}
 	m.wheel.Set(&n.timer, c.due)
 	c.close(closed("Conn", "handed off"))
 	return nil
 }
 
-// target is what the request is addressed to, with a service ID of its own or another one.
+// newHandoff returns a connection with the request of c, for another listener. The caller holds c.mu.
+func (c *conn) newHandoff() *conn {
+	n := newConn(c.m)
+	n.id, n.remoteID, n.tid = c.id, c.remoteID, c.tid
+	n.state, n.mraTime, n.due = c.state, c.mraTime, c.due
+	n.port, n.to, n.qp = c.port, c.to, c.qp
+	n.req, n.sent, n.peerQPKnown = c.req, c.sent, true
+	n.alternate, n.alternateAck = c.alternate, c.alternateAck
+	return n
+}
+
+// target returns the destination of the request with the given service ID instead of its own.
 func (r *Request) target(service mad.ServiceID) *target {
-	return &target{service: service, path: &r.Primary, gid: r.REQ.Primary.RemoteGID, lid: ci.LID(r.REQ.Primary.RemoteLID), private: r.PrivateData[:]}
+	return &target{service: service, path: &r.Primary, gid: r.REQ.Primary.RemoteGID,
+		lid: ci.LID(r.REQ.Primary.RemoteLID), private: r.PrivateData[:]}
 }

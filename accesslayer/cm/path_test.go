@@ -27,17 +27,28 @@ func TestPaths(t *testing.T) {
 		mtu  mad.MTU
 	}{
 		"InfiniBand": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.SL, p.AV.StaticRate = 3, 5 },
-			mad.CMPath{LocalLID: 1, RemoteLID: 2, SubnetLocal: true, SL: 3, Rate: 5, FlowLabel: 0x12345, AckTimeout: 15},
+			mad.CMPath{LocalLID: 1, RemoteLID: 2, SubnetLocal: true, SL: 3, Rate: 5, FlowLabel: 0x12345,
+				AckTimeout: 15},
 			ci.AVAttr{Port: 1, SL: 3, StaticRate: 5, DLID: 1, GRH: ci.GRH{FlowLabel: 0x12345}}, 0xffff, mad.MTU4096},
-		"InfiniBand with GRH": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.Global, p.AV.GRH.HopLimit, p.AV.GRH.TrafficClass = true, 1, 6 },
+		"InfiniBand with GRH": {ci.LinkInfiniBand, func(p *cm.Path) {
+			p.AV.Global, p.AV.GRH.HopLimit,
+				p.AV.GRH.TrafficClass = true, 1, 6
+		},
 			mad.CMPath{LocalLID: 1, RemoteLID: 2, HopLimit: 1, TrafficClass: 6, FlowLabel: 0x12345, AckTimeout: 15},
-			ci.AVAttr{Port: 1, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 1, TrafficClass: 6}}, 0xffff, mad.MTU4096},
-		"InfiniBand, out of the subnet": {ci.LinkInfiniBand, func(p *cm.Path) { p.AV.Global, p.AV.GRH.HopLimit, p.AV.SL = true, 2, 3 },
+			ci.AVAttr{Port: 1, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 1, TrafficClass: 6}},
+			0xffff, mad.MTU4096},
+		"InfiniBand, out of the subnet": {ci.LinkInfiniBand, func(p *cm.Path) {
+			p.AV.Global, p.AV.GRH.HopLimit,
+				p.AV.SL = true, 2, 3
+		},
 			mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 2, SL: 3, FlowLabel: 0x12345, AckTimeout: 15},
-			ci.AVAttr{Port: 1, SL: 3, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 2}}, 0xffff, mad.MTU4096},
+			ci.AVAttr{Port: 1, SL: 3, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 2}},
+			0xffff, mad.MTU4096},
 		"Ethernet": {ci.LinkEthernet, func(p *cm.Path) { p.LifeTime, p.AV.GRH.TrafficClass = 18, 0x6a },
-			mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 64, TrafficClass: 0x6a, FlowLabel: 0x12345, AckTimeout: 19},
-			ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 64, TrafficClass: 0x6a}}, 0xffff, mad.MTU4096},
+			mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 64, TrafficClass: 0x6a, FlowLabel: 0x12345,
+				AckTimeout: 19},
+			ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 64, TrafficClass: 0x6a}},
+			0xffff, mad.MTU4096},
 		"another partition, a smaller MTU": {ci.LinkInfiniBand, func(p *cm.Path) { p.PKey, p.MTU = 0x0001, ci.MTU1024 },
 			mad.CMPath{LocalLID: 1, RemoteLID: 2, SubnetLocal: true, FlowLabel: 0x12345, AckTimeout: 15},
 			ci.AVAttr{Port: 1, DLID: 1, GRH: ci.GRH{FlowLabel: 0x12345}}, 0x8001, mad.MTU1024},
@@ -69,14 +80,16 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A port with several LIDs is asked at any of them, and answers from it; a request from another subnet has the router's LID in its datagram.
+// A port with several LIDs is asked at any of them, and answers from it; a request from another subnet has the router's
+// LID in its datagram.
 func TestLIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l := newNetwork(1), direct.NewLink()
 		x := newNodeOn(t, n, cm.Config{}, testenv.Must(direct.New(l, direct.Config{LID: 8, LMC: 2})))
 		ls := x.listen()
 		base := mad.REQ{LocalCAGUID: 5, PKey: 0xffff, PathMTU: mad.MTU256, ServiceID: service1,
-			Primary: mad.CMPath{LocalLID: 3, RemoteLID: 10, LocalGID: [16]byte{1}, RemoteGID: x.attr(1).GIDs[0].GID, SubnetLocal: true}}
+			Primary: mad.CMPath{LocalLID: 3, RemoteLID: 10, LocalGID: [16]byte{1}, RemoteGID: x.attr(1).GIDs[0].GID,
+				SubnetLocal: true}}
 		send := func(id, qpn uint32, from ci.LID, edit func(*mad.REQ)) {
 			r := base
 			r.LocalCommID, r.LocalQPN = id, qpn
@@ -119,7 +132,8 @@ func TestLIDs(t *testing.T) {
 
 // Timeouts of QPs are those of the path and of the CA that answers.
 func TestAckTimeout(t *testing.T) {
-	for _, tt := range []struct{ life, delay, want mad.TimeExp }{{18, 15, 19}, {0, 0, 2}, {10, 15, 15}, {14, 15, 16}, {31, 31, 31}, {15, 0, 16}, {0, 31, 31}} {
+	for _, tt := range []struct{ life, delay, want mad.TimeExp }{{18, 15, 19}, {0, 0, 2}, {10, 15, 15}, {14, 15, 16},
+		{31, 31, 31}, {15, 0, 16}, {0, 31, 31}} {
 		assert.Equal(t, tt.want, cm.AckTimeout(tt.life, tt.delay), fmt.Sprint(tt))
 	}
 }

@@ -50,11 +50,13 @@ func inScriptOn(t *testing.T, typ ci.Link, cfg cm.Config, f func(t *testing.T, s
 	synctest.Test(t, func(t *testing.T) {
 		n, l := newNetwork(1), newLink(typ)
 		s := &scripted{t: t, net: n, x: newNode(t, n, l, 2, cfg)}
-		y := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: []rvt.Port{l.port(), l.port()}}))}
+		y := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}),
+			hca: must(reference.New(reference.Config{Ports: []rvt.Port{l.port(), l.port()}}))}
 		require.NoError(t, y.al.Register(y.hca))
 		y.svc = &service{net: n, al: y.al}
 		s.p = &peer{t: t, x: y, id: peerID, tid: 0xabcd}
-		s.p.agent = must(y.svc.Register(mads.AgentConfig{Port: y.port(1), Class: mad.ClassCM, Version: 2, OnReceive: s.p.receive}))
+		s.p.agent = must(y.svc.Register(mads.AgentConfig{Port: y.port(1), Class: mad.ClassCM, Version: 2,
+			OnReceive: s.p.receive}))
 		must(y.svc.Register(mads.AgentConfig{Port: y.port(2), Class: mad.ClassCM, Version: 2, OnReceive: s.p.receive}))
 		f(t, s)
 		time.Sleep(4 * time.Hour)
@@ -135,8 +137,10 @@ func one[T mad.CMMessage](s *scripted) T {
 
 // request is a good REQ from the peer.
 func (s *scripted) request(edit ...func(*mad.REQ)) *mad.REQ {
-	r := &mad.REQ{LocalCommID: s.p.id, ServiceID: service1, LocalCAGUID: uint64(s.p.x.hca.Info().GUID), LocalQPN: s.p.id & 0xffff, RemoteTimeout: 18,
-		LocalTimeout: 18, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 6, MaxCMRetries: 5, ResponderRes: 4,
+	r := &mad.REQ{LocalCommID: s.p.id, ServiceID: service1, LocalCAGUID: uint64(s.p.x.hca.Info().GUID),
+		LocalQPN: s.p.id & 0xffff, RemoteTimeout: 18,
+		LocalTimeout: 18, StartingPSN: 7, RetryCount: 7, PKey: 0xffff, PathMTU: mad.MTU1024, RNRRetryCount: 6,
+		MaxCMRetries: 5, ResponderRes: 4,
 		InitiatorDepth: 3, Primary: s.wire(1)}
 	for _, e := range edit {
 		e(r)
@@ -147,7 +151,8 @@ func (s *scripted) request(edit ...func(*mad.REQ)) *mad.REQ {
 
 // wire is the path between ports of one number, as the peer describes it.
 func (s *scripted) wire(num uint8) mad.CMPath {
-	p := mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: s.p.x.attr(num).GIDs[0].GID, RemoteGID: s.x.attr(num).GIDs[0].GID, HopLimit: 64, AckTimeout: 15}
+	p := mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: s.p.x.attr(num).GIDs[0].GID,
+		RemoteGID: s.x.attr(num).GIDs[0].GID, HopLimit: 64, AckTimeout: 15}
 	if s.x.attr(num).Link == ci.LinkInfiniBand {
 		p.LocalLID, p.RemoteLID, p.SubnetLocal = uint16(s.p.x.attr(num).LID), uint16(s.x.attr(num).LID), true
 	}
@@ -156,7 +161,8 @@ func (s *scripted) wire(num uint8) mad.CMPath {
 
 // reply is the peer's REP to a REQ.
 func (s *scripted) reply(r *mad.REQ) *mad.REP {
-	return &mad.REP{LocalCommID: s.p.id, RemoteCommID: r.LocalCommID, LocalQPN: s.p.id & 0xffff, StartingPSN: 9, ResponderRes: 2, InitiatorDepth: 2, TargetAckDelay: 15,
+	return &mad.REP{LocalCommID: s.p.id, RemoteCommID: r.LocalCommID, LocalQPN: s.p.id & 0xffff, StartingPSN: 9,
+		ResponderRes: 2, InitiatorDepth: 2, TargetAckDelay: 15,
 		LocalCAGUID: uint64(s.p.x.hca.Info().GUID)}
 }
 

@@ -11,13 +11,15 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unknown := func(what string) (ci.QPField, ci.QPAttr, error) {
-		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what + " is not known in state " + c.state.String()}
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: what + " is not known in state " +
+			c.state.String()}
 	}
 	attr := c.port.a.Attr()
 	path := &c.req.Primary
 	index, _, err := c.port.a.FindPKey(path.Port.Num, path.PKey)
 	if err != nil {
-		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidPKey, Detail: "the partition of the path", Err: err}
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidPKey,
+			Detail: "the partition of the primary path", Err: err}
 	}
 	a := ci.QPAttr{State: to, Port: path.Port.Num}
 	a.Primary = ci.Path{AV: path.AV, PKeyIndex: index}
@@ -26,10 +28,10 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	case ci.QPInit:
 		return ci.QPFieldState | ci.QPFieldPort | ci.QPFieldPKeyIndex, a, nil
 	case ci.QPRTR:
-		if !c.answered {
+		if !c.peerQPKnown {
 			return unknown("the peer's QP")
 		}
-		a.RQPSN = c.qp.StartPSN // each end says where the other begins (12.7.31)
+		a.RQPSN = c.qp.StartPSN // each end chooses the starting PSN of the other (12.7.31)
 		a.MTU = path.MTU
 		if i := int(path.Port.Num) - 1; i < len(attr.Ports) {
 			a.MTU = min(a.MTU, attr.Ports[i].MTU)
@@ -39,7 +41,7 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 			a.RespRes = min(c.req.ResponderRes, c.rep.InitiatorDepth)
 		} else {
 			a.DestNum = ci.QPN(c.req.LocalQPN)
-			a.RespRes = cut(c.req.InitiatorDepth, attr.MaxRespResPerQP)
+			a.RespRes = limit(c.req.InitiatorDepth, attr.MaxRespResPerQP)
 		}
 		if !reliable {
 			a.RespRes = 0
@@ -49,7 +51,7 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 	case ci.QPRTS:
 		set := ci.QPFieldsUCRTS
 		switch {
-		case c.active && !c.answered:
+		case c.active && !c.peerQPKnown:
 			return unknown("the peer's QP")
 		case !c.active && !c.accepted:
 			return unknown("our QP")
@@ -77,7 +79,7 @@ func (c *conn) QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error) {
 		}
 		return set, a, nil
 	}
-	return 0, ci.QPAttr{}, invalid(verb, "state %v: want Init, RTR or RTS", to)
+	return 0, ci.QPAttr{}, invalid(verb, "the state is %v, want Init, RTR or RTS", to)
 }
 
 // AlternateAttr implements Conn.
@@ -85,22 +87,23 @@ func (c *conn) AlternateAttr() (ci.QPField, ci.QPAttr, error) {
 	const verb = "Conn.AlternateAttr"
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alternate == nil || c.active && !c.answered || !c.active && !c.accepted {
-		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "no alternate path was agreed on"}
+	isAgreed := c.alternate != nil && (c.active && c.peerQPKnown || !c.active && c.accepted)
+	if !isAgreed {
+		return 0, ci.QPAttr{}, &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "there is no alternate path"}
 	}
 	var a ci.QPAttr
 	set, err := c.alternateAttr(verb, &a)
 	return set, a, err
 }
 
-// alternateAttr adds what loads and arms the alternate path; c.mu is held.
+// alternateAttr adds the attributes that load and arm the alternate path. The caller holds c.mu.
 func (c *conn) alternateAttr(verb string, a *ci.QPAttr) (ci.QPField, error) {
 	w := c.alternate
 	index, _, err := c.port.a.FindPKey(w.Port.Num, w.PKey)
 	if err != nil {
 		return 0, &ci.Error{Verb: verb, Status: ci.InvalidPKey, Detail: "the partition of the alternate path", Err: err}
 	}
-	a.Alternate = ci.Path{AV: w.AV, PKeyIndex: index, AckTimeout: c.altAck}
+	a.Alternate = ci.Path{AV: w.AV, PKeyIndex: index, AckTimeout: c.alternateAck}
 	a.APM = ci.APMRearm
 	return ci.QPFieldAlternate | ci.QPFieldAPM, nil
 }

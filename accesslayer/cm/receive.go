@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -8,7 +9,7 @@ import (
 	"ciddk/mad"
 )
 
-// receive takes a datagram: it is the OnReceive of the port's agents, and does not block.
+// receive takes a datagram. It is the OnReceive function of the port's agents and does not block.
 func (p *port) receive(r *mads.Received) {
 	m := p.m
 	h, msg, err := mad.ParseCM(r.MAD)
@@ -22,13 +23,13 @@ func (p *port) receive(r *mads.Received) {
 	m.count.received[h.Attribute-firstAttr].Add(1)
 	switch msg := msg.(type) {
 	case *mad.REQ:
-		p.request(r, &h, msg)
+		p.receiveREQ(r, &h, msg)
 		return
 	case *mad.SIDRREQ:
-		p.lookup(r, &h, msg)
+		p.receiveSIDRREQ(r, &h, msg)
 		return
 	case *mad.SIDRREP:
-		p.lookedUp(r, msg)
+		p.receiveSIDRREP(r, msg)
 		return
 	}
 	k, ours, theirs := kind(msg)
@@ -37,17 +38,13 @@ func (p *port) receive(r *mads.Received) {
 		return
 	}
 	c := m.find(k, msg, ours)
-	if c == nil {
-		p.stranger(r, &h, msg)
-		return
-	}
-	if !c.receive(p, r, &h, k, ours, theirs, msg) {
-		p.stranger(r, &h, msg)
+	if c == nil || !c.receive(r, &h, k, ours, theirs, msg) {
+		p.replyUnknown(r, &h, msg)
 	}
 }
 
-// find gives the connection to which a message belongs. A peer that has not learned our ID, because it waited in vain for our first
-// message, is found by what it calls itself (12.6.7.2, reason timeout).
+// find returns the connection of a message, or nil. A REJ with reason timeout may come from a peer that never got our
+// first message and does not have our ID. It is matched by the peer's CA GUID and ID (12.6.7.2).
 func (m *Manager) find(k message, msg mad.CMMessage, ours uint32) *conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,9 +57,11 @@ func (m *Manager) find(k message, msg mad.CMMessage, ours uint32) *conn {
 	return nil
 }
 
-// rejectVersion answers what only another version of the manager understands; in all versions, the communication IDs come first.
+// rejectVersion rejects a REQ or REP of another class version. The communication IDs are the first fields in all
+// versions.
 func (p *port) rejectVersion(r *mads.Received, h *mad.Header) {
-	j := mad.REJ{Reason: mad.RejClassVersion, InfoLength: 1, RemoteCommID: binary.BigEndian.Uint32(r.MAD[mad.HeaderLen:])}
+	j := mad.REJ{Reason: mad.RejClassVersion, InfoLength: 1,
+		RemoteCommID: binary.BigEndian.Uint32(r.MAD[mad.HeaderLen:])}
 	j.Info[0] = mad.ClassVersionCM
 	switch h.Attribute {
 	case mad.AttrREQ:
@@ -75,23 +74,28 @@ func (p *port) rejectVersion(r *mads.Received, h *mad.Header) {
 	p.reply(&r.From, encode(h.TID, &j))
 }
 
-// stranger answers messages for no connection, where somebody waits for an answer.
-func (p *port) stranger(r *mads.Received, h *mad.Header, msg mad.CMMessage) {
+// replyUnknown answers a message for no connection if its sender waits for an answer.
+func (p *port) replyUnknown(r *mads.Received, h *mad.Header, msg mad.CMMessage) {
 	p.m.count.drop(DropUnknown)
+	var answer mad.CMMessage
 	switch msg := msg.(type) {
-	case *mad.DREQ: // over is over, so the peer may stop asking (12.9.7)
-		p.reply(&r.From, encode(h.TID, &mad.DREP{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID}))
-	case *mad.REP: // its sender looks for the connection by both IDs, as Linux does
-		p.reply(&r.From, encode(h.TID, &mad.REJ{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}))
+	case *mad.DREQ: // there is no connection, so the peer need not repeat its DREQ (12.9.7)
+		answer = &mad.DREP{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID}
+	case *mad.REP: // the sender finds its connection by both IDs, as Linux does
+		answer = &mad.REJ{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Message: mad.WhichREP,
+			Reason: mad.RejInvalidCommID}
 	case *mad.LAP:
-		p.reply(&r.From, encode(h.TID, &mad.APR{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Status: mad.APRInvalidCommID}))
+		answer = &mad.APR{LocalCommID: msg.RemoteCommID, RemoteCommID: msg.LocalCommID, Status: mad.APRInvalidCommID}
+	default:
+		return
 	}
+	p.reply(&r.From, encode(h.TID, answer))
 }
 
-// receive reacts to a message. False: it is not from this connection's peer.
-func (c *conn) receive(p *port, r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) bool {
+// receive reacts to a message. It returns false if the message is not from this connection's peer.
+func (c *conn) receive(r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) bool {
 	c.mu.Lock()
-	stale, ok := c.react(p, r, h, k, ours, theirs, msg)
+	stale, ok := c.react(r, h, k, ours, theirs, msg)
 	c.mu.Unlock()
 	if stale != nil {
 		stale.endStale(&r.From)
@@ -99,9 +103,10 @@ func (c *conn) receive(p *port, r *mads.Received, h *mad.Header, k message, ours
 	return ok
 }
 
-// fromPeer tells whether the sender is the peer, as far as it can be known; c.mu is held. A REJ that names only one of both IDs counts only from
-// where the peer is; one that does not name ours is from a peer that has not heard of this end yet, so nothing is established.
-func (c *conn) fromPeer(k message, ours, theirs uint32, from *mads.Address) bool {
+// isFromPeer reports whether a message comes from the peer, as far as that can be checked. A REJ that names only one of
+// the two IDs must come from the peer's port. One that does not name our ID comes from a peer without an answer from
+// this end, so it does not apply to an established connection. The caller holds c.mu.
+func (c *conn) isFromPeer(k message, ours, theirs uint32, from *mads.Address) bool {
 	switch {
 	case c.state == StateClosed || c.state == StateIdle:
 		return false
@@ -115,10 +120,12 @@ func (c *conn) fromPeer(k message, ours, theirs uint32, from *mads.Address) bool
 	return theirs == c.remoteID
 }
 
-// react looks up what to do, and does it; c.mu is held.
-func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) (stale *conn, ok bool) {
+// react performs the action of the state table for a message. It returns a connection that is stale because of the
+// message. ok is false if the message is not from this connection's peer. The caller holds c.mu.
+func (c *conn) react(r *mads.Received, h *mad.Header, k message, ours, theirs uint32, msg mad.CMMessage) (stale *conn,
+	ok bool) {
 	count := &c.m.count
-	if !c.fromPeer(k, ours, theirs, &r.From) {
+	if !c.isFromPeer(k, ours, theirs, &r.From) {
 		return nil, false
 	}
 	if d, ok := msg.(*mad.DREQ); ok && d.RemoteQPN != uint32(c.qp.Num) && (c.accepted || c.active) {
@@ -131,49 +138,39 @@ func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, ours, 
 		used = false
 	case repeat:
 		if used = c.sent != nil; used {
-			c.again()
+			c.resend()
 		}
 	case repeatREJ:
 		if used = c.sentAttr() == mad.AttrREJ; used {
-			c.again()
+			c.resend()
 		}
 	case takeREP:
-		stale = c.takeREP(msg.(*mad.REP))
+		stale = c.receiveREP(msg.(*mad.REP))
 	case establish:
 		c.establish()
-		c.noteRTU(msg.(*mad.RTU))
+		c.receiveRTU(msg.(*mad.RTU))
 	case noteRTU:
-		used = c.noteRTU(msg.(*mad.RTU))
+		used = c.receiveRTU(msg.(*mad.RTU))
 	case waitLonger:
-		used = c.waitLonger(k, msg.(*mad.MRA))
+		used = c.receiveMRA(k, msg.(*mad.MRA))
 	case rejected, rejectedLate:
-		c.rejected(msg.(*mad.REJ))
+		c.receiveREJ(msg.(*mad.REJ))
 	case disconnect:
-		c.disconnect(h.TID, msg.(*mad.DREQ))
+		c.receiveDREQ(h.TID, msg.(*mad.DREQ))
 	case answer:
 		c.dreqTID = h.TID
 		c.answerDisconnect(nil)
 	case answerAgain:
-		if c.sentAttr() != mad.AttrDREP {
-			c.port.reply(&c.to, encode(h.TID, &mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID}))
-		} else {
-			c.again()
-		}
+		c.repeatDREP(h.TID)
 	case disconnected:
-		d := msg.(*mad.DREP)
-		if w := c.waiting; w != nil {
-			w.private = d.PrivateData[:]
-		}
-		c.finish(nil)
-		c.emit(Event{Type: EventDisconnected, Private: d.PrivateData[:]})
-		c.enterTimeWait(errDisconnected)
+		c.receiveDREP(msg.(*mad.DREP))
 	case establishLAP:
 		c.establish()
-		c.takeLAP(h.TID, msg.(*mad.LAP))
+		c.receiveLAP(h.TID, msg.(*mad.LAP))
 	case takeLAP:
-		used = c.takeLAP(h.TID, msg.(*mad.LAP))
+		used = c.receiveLAP(h.TID, msg.(*mad.LAP))
 	case takeAPR:
-		used = c.takeAPR(h.TID, msg.(*mad.APR))
+		used = c.receiveAPR(h.TID, msg.(*mad.APR))
 	}
 	if !used {
 		count.drop(DropLate)
@@ -181,33 +178,54 @@ func (c *conn) react(p *port, r *mads.Received, h *mad.Header, k message, ours, 
 	return stale, true
 }
 
-// waitLonger is an MRA; c.mu is held.
-func (c *conn) waitLonger(k message, a *mad.MRA) bool {
+// repeatDREP answers a copy of a DREQ in time-wait. The caller holds c.mu.
+func (c *conn) repeatDREP(tid uint64) {
+	if c.sentAttr() == mad.AttrDREP {
+		c.resend()
+		return
+	}
+	c.port.reply(&c.to, encode(tid, &mad.DREP{LocalCommID: c.id, RemoteCommID: c.remoteID}))
+}
+
+// receiveDREP takes the answer to our DREQ. The caller holds c.mu.
+func (c *conn) receiveDREP(d *mad.DREP) {
+	if s := c.step; s != nil {
+		s.private = d.PrivateData[:]
+	}
+	c.finish(nil)
+	c.emit(Event{Type: EventDisconnected, Private: d.PrivateData[:]})
+	c.enterTimeWait(errDisconnected)
+}
+
+// receiveMRA takes an MRA. It returns false if the current state ignores it. The caller holds c.mu.
+func (c *conn) receiveMRA(k message, a *mad.MRA) bool {
 	switch k {
 	case msgMRAofREQ:
 		c.state, c.remoteID = StateREPWait, a.LocalCommID
 	case msgMRAofREP:
 		c.state = StateMRAREPRcvd
 	default:
-		return c.lapDelayed(a)
+		return c.receiveMRAofLAP(a)
 	}
-	c.setDue(max(c.m.span(a.ServiceTimeout)+2*c.life(), c.interval())) // longer, whatever it says
+	// The wait is at least one interval, even if the MRA requests less.
+	c.setDue(max(c.m.boundedTime(a.ServiceTimeout)+2*c.packetLifeTime(), c.interval()))
 	c.emit(Event{Type: EventDelayed, Private: a.PrivateData[:]})
 	return true
 }
 
-// rejected is a REJ; c.mu is held.
-func (c *conn) rejected(j *mad.REJ) {
-	err := &RejectError{Reason: j.Reason, Message: j.Message, Info: append([]byte(nil), j.AdditionalInfo()...), Private: j.PrivateData[:]}
+// receiveREJ takes a REJ. The caller holds c.mu.
+func (c *conn) receiveREJ(j *mad.REJ) {
+	err := &RejectError{Reason: j.Reason, Message: j.Message, Info: bytes.Clone(j.AdditionalInfo()),
+		Private: j.PrivateData[:]}
 	switch c.state {
 	case StateREQSent, StateREPWait:
-		if c.asking != nil && j.Reason == mad.RejInvalidServiceID {
-			c.why = err // the peer's consumer has not asked yet: ours goes on (12.10.4)
+		if c.peerConfig != nil && j.Reason == mad.RejInvalidServiceID {
+			c.cause = err // the peer's consumer has not sent its REQ yet; ours is repeated (12.10.4)
 			return
 		}
 		c.finish(err)
 		c.close(err)
-	case StateDREQSent: // it knows of no connection, which is what we want
+	case StateDREQSent: // the peer has no such connection, so the disconnect has succeeded
 		c.finish(nil)
 		c.emit(Event{Type: EventDisconnected, Err: err})
 		c.enterTimeWait(err)

@@ -53,7 +53,8 @@ func newStack(t testing.TB, ports ...rvt.Port) *stack {
 	s.ca = must(s.c.OpenCA(s.hca.Info().GUID, nil))
 	s.pd = must(s.ca.NewPD(ci.PDNormal))
 	s.cq = must(s.pd.NewCQ(ci.CQCreate{Size: 256}, accesslayer.CQHandler{}))
-	s.mr = must(s.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteWrite | ci.RemoteRead}))
+	s.mr = must(s.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteWrite |
+		ci.RemoteRead}))
 	t.Cleanup(s.close)
 	return s
 }
@@ -100,7 +101,8 @@ func (s *stack) path(num uint8, to *stack, toNum uint8) cm.Path {
 }
 
 func (s *stack) ask(to *stack, qp ci.QP, typ ci.QPType) cm.ConnectConfig {
-	return cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qp.Num(), Type: typ, StartPSN: 0xfffff0}, Primary: s.path(1, to, 1),
+	return cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qp.Num(), Type: typ, StartPSN: 0xfffff0},
+		Primary:            s.path(1, to, 1),
 		ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetry: 7}
 }
 
@@ -112,7 +114,8 @@ func modify(t testing.TB, qp ci.QP, c cm.Conn, states ...ci.QPState) {
 
 func post(t testing.TB, s *stack, qp ci.QP) {
 	for i := range 8 {
-		must(qp.PostRecv([]ci.RecvWR{{ID: 100 + uint64(i), SGL: []ci.SGE{s.mr.Region().SGE(uint64(4096*(i+1)), 4096)}}}))
+		must(qp.PostRecv([]ci.RecvWR{{ID: 100 + uint64(i),
+			SGL: []ci.SGE{s.mr.Region().SGE(uint64(4096*(i+1)), 4096)}}}))
 	}
 }
 
@@ -125,7 +128,8 @@ func postOne(s *stack, qp ci.QP) {
 func carry(t testing.TB, from *stack, fromQP ci.QP, to *stack, text string) {
 	t.Helper()
 	copy(from.buf, text)
-	must(fromQP.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{from.mr.Region().SGE(0, uint32(len(text)))}}}))
+	must(fromQP.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{from.mr.Region().SGE(0, uint32(len(text)))}}}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	wc := make([]ci.WC, 1)
@@ -162,7 +166,9 @@ func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 		n := sim.NewNetwork(sim.NetworkConfig{})
 		make := func(node byte) (p []rvt.Port) {
 			for i := range ports {
-				p = append(p, testenv.Must(sim.New(n, sim.Config{Addr: netip.AddrFrom16([16]byte{0xfd, 15: node*16 + byte(i) + 1})})))
+				p = append(p,
+					testenv.Must(sim.New(n,
+						sim.Config{Addr: netip.AddrFrom16([16]byte{0xfd, 15: node*16 + byte(i) + 1})})))
 			}
 			return p
 		}
@@ -175,15 +181,18 @@ var lastAddr atomic.Uint32
 // udpAddr is an address of this machine that no other test has, nor another run of them.
 func udpAddr() udp.Config {
 	n := uint32(os.Getpid())<<9 + lastAddr.Add(1)
-	return udp.Config{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}), Port: 4792}
+	return udp.Config{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}),
+		Port: 4792}
 }
 
 // establish connects two QPs.
-func establish(t testing.TB, a, b *stack, typ ci.QPType, edit ...func(*cm.ConnectConfig)) (ca, cb cm.Conn, qa, qb *accesslayer.QP) {
+func establish(t testing.TB, a, b *stack, typ ci.QPType, edit ...func(*cm.ConnectConfig)) (ca, cb cm.Conn, qa,
+	qb *accesslayer.QP) {
 	return establishWatched(t, a, b, typ, nil, edit...)
 }
 
-func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.EventType, edit ...func(*cm.ConnectConfig)) (ca, cb cm.Conn, qa, qb *accesslayer.QP) {
+func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.EventType,
+	edit ...func(*cm.ConnectConfig)) (ca, cb cm.Conn, qa, qb *accesslayer.QP) {
 	l := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
 	defer func() { assert.NoError(t, l.Close()) }()
 	qa, qb = a.qp(typ, events), b.qp(typ, events)
@@ -194,7 +203,8 @@ func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.E
 			modify(t, qb, cb, ci.QPInit)
 			post(t, b, qb)
 			modify(t, qb, cb, ci.QPRTR)
-			if err = cb.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: typ}, ResponderResources: 1, InitiatorDepth: 1, RNRRetry: 7}); err == nil {
+			if err = cb.Accept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: typ}, ResponderResources: 1,
+				InitiatorDepth: 1, RNRRetry: 7}); err == nil {
 				modify(t, qb, cb, ci.QPRTS)
 			}
 		}
@@ -302,18 +312,22 @@ func TestReferenceClassVersion(t *testing.T) {
 		av := a.path(1, b, 1).AV
 		av.Global = a.attr(1).Link == ci.LinkEthernet
 		require.NoError(t, agent.Send(&mads.Message{To: mads.Address{AV: av, QPN: 1}, MAD: m}))
-		require.Eventually(t, func() bool { return a.cm.Counters().Received[mad.AttrREJ] == 1 }, 20*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return b.cm.Counters().Sent[mad.AttrREJ] == 1 }, 20*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return a.cm.Counters().Received[mad.AttrREJ] == 1 }, 20*time.Second,
+			time.Millisecond)
+		require.Eventually(t, func() bool { return b.cm.Counters().Sent[mad.AttrREJ] == 1 }, 20*time.Second,
+			time.Millisecond,
 			"it is counted when Send has returned, which may be after it has come")
 		require.NoError(t, agent.Close())
 	})
 }
 
-// 32 clients at a time, with QPs that carry data, over a link that loses, doubles and reorders one packet in twenty each.
+// 32 clients at a time, with QPs that carry data, over a link that loses, doubles and reorders one packet in twenty
+// each.
 func TestReferenceLossy(t *testing.T) {
 	l := direct.NewLink()
 	port := func(seed uint64) rvt.Port {
-		return testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})), impair.Config{Seed: seed, Out: impair.Model{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}}))
+		return testenv.Must(impair.New(testenv.Must(direct.New(l, direct.Config{})),
+			impair.Config{Seed: seed, Out: impair.Model{Drop: 0.05, Duplicate: 0.05, Reorder: 0.05}}))
 	}
 	a, b := newStack(t, port(1)), newStack(t, port(2))
 	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))

@@ -8,30 +8,32 @@ import (
 	"ciddk/mad"
 )
 
-// request takes a REQ.
-func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
+// receiveREQ takes a REQ.
+func (p *port) receiveREQ(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	m := p.m
 	id := peerID{req.LocalCAGUID, req.LocalCommID}
 	m.mu.Lock()
 	old := m.peers[id]
 	m.mu.Unlock()
 	if old != nil {
-		old.requested(p, r, h, req)
+		old.receiveREQ(p, r, h, req)
 		return
 	}
-	q, reason, info := p.judge(r, req)
+	q, reason, info := p.validateREQ(r, req)
 	if reason != 0 {
 		m.count.drop(DropInvalid)
 		p.rejectREQ(r, h, req, reason, info)
 		return
 	}
-	if p.meet(r, h, q) {
+	if p.matchPeerRequest(r, h, q) {
 		return
 	}
 	c := newConn(m)
-	c.state, c.port, c.to, c.remoteID, c.tid, c.req, c.answered = StateREQRcvd, p, r.From, req.LocalCommID, h.TID, q.Request, true
-	c.alternate, c.altAck = q.alternate, ackTimeoutOf(&req.Alternate)
-	due := m.clock.Now() + max(c.patience()/2, 1)
+	c.state, c.port, c.to = StateREQRcvd, p, r.From
+	c.remoteID, c.tid = req.LocalCommID, h.TID
+	c.req, c.peerQPKnown = q.Request, true
+	c.alternate, c.alternateAck = q.alternate, ackTimeoutOf(&req.Alternate)
+	due := m.clock.Now() + max(c.responseTime()/2, 1)
 	c.due = due
 	c.from = mads.SourceOf(&r.From.AV)
 	m.mu.Lock()
@@ -47,20 +49,23 @@ func (p *port) request(r *mads.Received, h *mad.Header, req *mad.REQ) {
 		}
 		return
 	}
-	m.wheel.Set(&c.timer, due) // a consumer may have been faster: then it fires for nothing
+	m.wheel.Set(&c.timer, due) // if the consumer has answered already, the timer has no effect
 }
 
-// admitted is no drop.
+// admitted is the result of admit for an admitted request.
 const admitted = drops
 
-// admit enters a request in the tables and hands it to a listener, or tells why not, and what its sender is to be told; m.mu is held.
+// admit adds a request to the tables and passes it to a listener. For a request that is not admitted, it returns how
+// the request is counted and the reason with which it is rejected: 0 to drop it. If the request makes an existing
+// connection stale, admit returns that, too. The caller holds m.mu.
 func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) {
 	req := &c.req.REQ
-	c.qp.StartPSN = m.ids.psn() // if Accept has no opinion
+	c.qp.StartPSN = m.ids.psn() // used if AcceptConfig has none
 	if m.closed {
 		return nil, DropUnserved, mad.RejInvalidServiceID
 	}
-	if o := m.peerQPs[peerQP{req.LocalCAGUID, req.LocalQPN}]; o != nil {
+	id, qp := peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}
+	if o := m.peerQPs[qp]; o != nil {
 		return o, DropStale, mad.RejStaleConnection
 	}
 	l := m.listeners.find(c.req.target(req.ServiceID))
@@ -69,13 +74,13 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 	}
 	now := m.clock.Now()
 	m.flooded = m.flow.add(now)
-	debt := m.debts.request(&c.from, now)
-	if !l.hasRoom() && !l.makeRoom(debt) || !m.countPending(c) {
-		drop, reason = m.overload()
+	unfinished := m.unfinished.add(&c.from, now)
+	if !l.hasRoom() && !l.makeRoom(unfinished) || !m.addPending(c) {
+		drop, reason = m.overloadAnswer()
 		return nil, drop, reason
 	}
-	if sameID, _ := m.insertPeer(c, peerID{req.LocalCAGUID, req.LocalCommID}, peerQP{req.LocalCAGUID, req.LocalQPN}); sameID != nil {
-		m.settle(c) // two copies at a time, on two ports: the other one is served
+	if sameID, _ := m.insertPeer(c, id, qp); sameID != nil {
+		m.removePending(c) // a copy that arrives on another port at the same time; the other copy is served
 		return nil, DropLate, 0
 	}
 	c.id = m.newID()
@@ -84,34 +89,34 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 	return nil, admitted, 0
 }
 
-// rejectREQ refuses a request of which nothing is remembered: its copies are refused again.
+// rejectREQ rejects a REQ without keeping state; duplicates are rejected again.
 func (p *port) rejectREQ(r *mads.Received, h *mad.Header, req *mad.REQ, reason mad.RejReason, info []byte) {
 	j := mad.REJ{RemoteCommID: req.LocalCommID, Message: mad.WhichREQ, Reason: reason, InfoLength: uint8(len(info))}
 	copy(j.Info[:], info)
 	p.reply(&r.From, encode(h.TID, &j))
 }
 
-// requested is a REQ whose communication ID this connection's peer has: a copy of the one that made the connection, or from a peer that
-// has forgotten it.
-func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ) {
+// receiveREQ takes a REQ with the communication ID of this connection's peer. It is a copy of the REQ that created the
+// connection, or it comes from a peer that has lost the connection.
+func (c *conn) receiveREQ(p *port, r *mads.Received, h *mad.Header, req *mad.REQ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := msgOtherREQ
 	switch {
 	case !c.active && c.isCopy(req):
 		k = msgREQ
-	case c.active && c.asking != nil && req.ServiceID == c.req.ServiceID:
-		c.m.count.drop(DropLate) // what the peer asked with before it became the passive end
+	case c.active && c.peerConfig != nil && req.ServiceID == c.req.ServiceID:
+		c.m.count.drop(DropLate) // the peer sent it before it became the passive end
 		return
 	}
 	switch reactions[c.state][k] {
 	case repeat:
-		c.again()
+		c.resend()
 	case rejectStale:
 		if c.sentAttr() == mad.AttrREJ && k == msgREQ {
-			// Who still asks has not seen a REP: a REJ of one is none of its business, and Linux would not take it.
+			// A peer that still repeats its REQ has not received a REP. Linux ignores a REJ of a REP then.
 			c.sent[mad.HeaderLen+rejWhich] = byte(mad.WhichREQ) << 6
-			c.again()
+			c.resend()
 			return
 		}
 		c.m.count.drop(DropStale)
@@ -119,46 +124,45 @@ func (c *conn) requested(p *port, r *mads.Received, h *mad.Header, req *mad.REQ)
 	case endStale:
 		c.m.count.drop(DropStale)
 		p.rejectREQ(r, h, req, mad.RejStaleConnection, nil)
-		c.goStale(&r.From)
+		c.endStaleLocked(&r.From)
 	default:
 		c.m.count.drop(DropLate)
 	}
 }
 
-// rejWhich is where a REJ says which message it refuses (table 110).
+// rejWhich is the offset of the field of a REJ that identifies the rejected message (table 110).
 const rejWhich = 8
 
-// judged is a request that can be served.
-type judged struct {
+// validREQ is a REQ that this CA can serve.
+type validREQ struct {
 	Request
-	alternate *way
+	alternate *route
 }
 
-// judge holds a request against what this CA can do: the reasons that are the manager's to give, with what would do instead (12.6.7.2).
-func (p *port) judge(r *mads.Received, req *mad.REQ) (q judged, reason mad.RejReason, info []byte) {
-	if req.Service != mad.ServiceRC && req.Service != mad.ServiceUC {
-		return q, mad.RejInvalidTransport, nil
-	}
+// validateREQ checks a REQ against the capabilities of this CA. If the CA cannot serve it, validateREQ returns the
+// reject reason and additional information with an acceptable value (12.6.7.2).
+func (p *port) validateREQ(r *mads.Received, req *mad.REQ) (q validREQ, reason mad.RejReason, info []byte) {
 	attr := p.a.Attr()
-	if !supports(attr, req.Service) {
+	if !isSupported(attr, req.Service) {
 		return q, mad.RejInvalidTransport, nil
 	}
-	w, reason, info := p.pathFrom(&req.Primary, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), &r.From)
+	primary, reason, info := p.returnPath(&req.Primary, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), &r.From)
 	if reason != 0 {
 		return q, reason, info
 	}
-	at := &attr.Ports[w.Port.Num-1]
-	if req.PathMTU.Bytes() == 0 || ci.MTU(req.PathMTU) > at.MTU {
-		return q, mad.RejInvalidMTU, []byte{byte(at.MTU)}
+	port := &attr.Ports[primary.Port.Num-1]
+	if req.PathMTU.Bytes() == 0 || ci.MTU(req.PathMTU) > port.MTU {
+		return q, mad.RejInvalidMTU, []byte{byte(port.MTU)}
 	}
-	if _, _, err := p.a.FindPKey(w.Port.Num, ci.PKey(req.PKey)); err != nil {
-		return q, mad.RejUnsupported, nil // no reason is for partitions
+	if _, _, err := p.a.FindPKey(primary.Port.Num, ci.PKey(req.PKey)); err != nil {
+		return q, mad.RejUnsupported, nil // there is no reason for partitions
 	}
-	q.Request = Request{REQ: *req, Primary: w.Path, From: r.From}
+	q.Request = Request{REQ: *req, Primary: primary.Path, From: r.From}
 	if !req.HasAlternate() {
 		return q, 0, nil
 	}
-	if q.alternate, reason, info = p.pathFrom(&req.Alternate, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), &r.From); reason != 0 {
+	q.alternate, reason, info = p.returnPath(&req.Alternate, ci.PKey(req.PKey), 0, ci.MTU(req.PathMTU), &r.From)
+	if reason != 0 {
 		return q, reason + alternateReasons, info
 	}
 	index, _, err := p.a.FindPKey(q.alternate.Port.Num, ci.PKey(req.PKey))
@@ -171,35 +175,37 @@ func (p *port) judge(r *mads.Received, req *mad.REQ) (q judged, reason mad.RejRe
 	return q, 0, nil
 }
 
-// supports tells whether a CA has a transport; RC needs no claim.
-func supports(attr *ci.CAAttr, s mad.TransportService) bool {
-	return s == mad.ServiceRC || attr.Caps.Has(ci.CapUC)
+// isSupported reports whether a CA has a transport service that this package connects. All CAs have RC.
+func isSupported(attr *ci.CAAttr, s mad.TransportService) bool {
+	return s == mad.ServiceRC || s == mad.ServiceUC && attr.Caps.Has(ci.CapUC)
 }
 
-// meet finds the peer-to-peer request of ours that a request is the like of. Which of both becomes the connection is decided alike
-// at both ends: that of the greater CA GUID, then of the greater QPN (12.10.4).
-func (p *port) meet(r *mads.Received, h *mad.Header, q judged) bool {
+// matchPeerRequest passes a REQ to the peer-to-peer request of this end that it matches. It returns false if there is
+// none. Both ends choose the same of the two requests to become the connection: the one with the larger CA GUID, then
+// the one with the larger QPN (12.10.4).
+func (p *port) matchPeerRequest(r *mads.Received, h *mad.Header, q validREQ) bool {
 	m := p.m
 	m.mu.Lock()
-	var like []*conn
-	for _, c := range m.askingPeer {
-		if c.req.ServiceID == q.ServiceID && c.wants(&q.REQ) {
-			like = append(like, c)
+	var matches []*conn
+	for _, c := range m.peerRequests {
+		if c.req.ServiceID == q.ServiceID && c.isMatch(&q.REQ) {
+			matches = append(matches, c)
 		}
 	}
 	m.mu.Unlock()
-	for _, c := range like {
-		if c.meet(p, r, h, q) {
+	for _, c := range matches {
+		if c.becomePassive(p, r, h, q) {
 			return true
 		}
 	}
 	return false
 }
 
-// wants tells whether a peer's request is what a peer-to-peer request waits for. What it reads does not change while it is in m.askingPeer.
-func (c *conn) wants(req *mad.REQ) bool {
-	w := c.asking
-	if !bytes.HasPrefix(req.PrivateData[w.Offset:], w.Compare) || req.Service != c.req.Service {
+// isMatch reports whether a REQ matches this peer-to-peer request. It reads only fields that do not change while the
+// connection is in m.peerRequests.
+func (c *conn) isMatch(req *mad.REQ) bool {
+	cfg := c.peerConfig
+	if !bytes.HasPrefix(req.PrivateData[cfg.Offset:], cfg.Compare) || req.Service != c.req.Service {
 		return false
 	}
 	ours, theirs := &c.req.REQ.Primary, &req.Primary
@@ -209,8 +215,9 @@ func (c *conn) wants(req *mad.REQ) bool {
 	return ours.RemoteGID == theirs.LocalGID
 }
 
-// meet makes the connection of a peer-to-peer request, if it waits still.
-func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
+// becomePassive makes this end of a peer-to-peer request the passive end of the peer's REQ, if the peer's REQ becomes
+// the connection. It returns false if this end no longer waits for a REQ.
+func (c *conn) becomePassive(p *port, r *mads.Received, h *mad.Header, q validREQ) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != StateREQSent && c.state != StateREPWait {
@@ -218,10 +225,10 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	}
 	ours, theirs := c.req.LocalCAGUID, q.LocalCAGUID
 	if ours > theirs || ours == theirs && c.req.LocalQPN > q.LocalQPN {
-		c.m.count.drop(DropLate) // ours goes on, and the peer answers it
-		if c.why != nil {        // it was too early before: now is the time
-			c.why = nil
-			c.again()
+		c.m.count.drop(DropLate) // our REQ becomes the connection, and the peer answers it
+		if c.cause != nil {      // it came too early for the peer
+			c.cause = nil
+			c.resend()
 		}
 		return true
 	}
@@ -229,10 +236,11 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	m.mu.Lock()
 	sameID, sameQP := m.insertPeer(c, peerID{theirs, q.LocalCommID}, peerQP{theirs, q.LocalQPN})
 	c.from = mads.SourceOf(&r.From.AV)
-	ok := sameID == nil && sameQP == nil && m.countPending(c)
+	isNew := sameID == nil && sameQP == nil
+	ok := isNew && m.addPending(c)
 	if ok {
-		m.forgetAsking(c)
-	} else if sameID == nil && sameQP == nil {
+		m.removePeerRequest(c)
+	} else if isNew {
 		delete(m.peers, c.peer)
 		m.forgetQP(c)
 	}
@@ -240,10 +248,13 @@ func (c *conn) meet(p *port, r *mads.Received, h *mad.Header, q judged) bool {
 	if !ok {
 		return false
 	}
-	c.active, c.answered, c.state, c.why = false, true, StateREQRcvd, nil
-	c.port, c.to, c.remoteID, c.tid, c.req, c.sent = p, r.From, q.LocalCommID, h.TID, q.Request, nil
-	c.alternate, c.altAck = q.alternate, ackTimeoutOf(&q.REQ.Alternate)
-	c.setDue(c.patience() / 2)
+	c.active, c.peerQPKnown = false, true
+	c.state, c.cause = StateREQRcvd, nil
+	c.port, c.to = p, r.From
+	c.remoteID, c.tid = q.LocalCommID, h.TID
+	c.req, c.sent = q.Request, nil
+	c.alternate, c.alternateAck = q.alternate, ackTimeoutOf(&q.REQ.Alternate)
+	c.setDue(c.responseTime() / 2)
 	c.finish(nil)
 	return true
 }

@@ -35,21 +35,44 @@ func TestRejects(t *testing.T) {
 			drop   cm.Drop
 			only   bool // on InfiniBand
 		}{
-			"nobody listens":         {func(r *mad.REQ) { r.ServiceID++ }, mad.RejInvalidServiceID, nil, cm.DropUnserved, false},
-			"RD":                     {func(r *mad.REQ) { r.Service = mad.ServiceRD }, mad.RejInvalidTransport, nil, cm.DropInvalid, false},
-			"XRC":                    {func(r *mad.REQ) { r.Service, r.ExtendedService = mad.ServiceExtended, mad.ExtendedXRC }, mad.RejInvalidTransport, nil, cm.DropInvalid, false},
-			"MTU of nothing":         {func(r *mad.REQ) { r.PathMTU = 0 }, mad.RejInvalidMTU, []byte{5}, cm.DropInvalid, false},
-			"MTU too large":          {func(r *mad.REQ) { r.PathMTU = 6 }, mad.RejInvalidMTU, []byte{5}, cm.DropInvalid, false},
-			"partition":              {func(r *mad.REQ) { r.PKey = 0x1234 }, mad.RejUnsupported, nil, cm.DropInvalid, false},
-			"GID":                    {func(r *mad.REQ) { r.Primary.RemoteGID[0] ^= 1 }, mad.RejPrimaryGID, gid[:], cm.DropInvalid, false},
-			"no GID":                 {func(r *mad.REQ) { r.Primary.RemoteGID, r.Primary.SubnetLocal = [16]byte{}, false }, mad.RejPrimaryGID, gid[:], cm.DropInvalid, false},
-			"no GID of the sender":   {func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.SubnetLocal = [16]byte{}, false }, mad.RejPrimaryGID, gid[:], cm.DropInvalid, false},
-			"LID":                    {func(r *mad.REQ) { r.Primary.RemoteLID = 99 }, mad.RejPrimaryLID, lid, cm.DropInvalid, true},
-			"LID of the sender":      {func(r *mad.REQ) { r.Primary.LocalLID = 0xc000 }, mad.RejPrimaryLID, lid, cm.DropInvalid, true},
-			"alternate GID":          {alternate(func(p *mad.CMPath) { p.RemoteGID = [16]byte{9} }), mad.RejAlternateGID, gid[:], cm.DropInvalid, false},
-			"alternate LID":          {alternate(func(p *mad.CMPath) { p.RemoteLID = 99 }), mad.RejAlternateLID, lid2, cm.DropInvalid, true},
-			"alternate, permissive":  {alternate(func(p *mad.CMPath) { p.LocalLID = 0xffff }), mad.RejAlternateLID, lid2, cm.DropInvalid, true},
-			"alternate GID, nothing": {alternate(func(p *mad.CMPath) { p.LocalGID, p.RemoteGID, p.SubnetLocal = [16]byte{}, gid2, false }), mad.RejAlternateGID, gid2[:], cm.DropInvalid, false},
+			"nobody listens": {func(r *mad.REQ) { r.ServiceID++ }, mad.RejInvalidServiceID, nil,
+				cm.DropUnserved, false},
+			"RD": {func(r *mad.REQ) { r.Service = mad.ServiceRD }, mad.RejInvalidTransport, nil,
+				cm.DropInvalid, false},
+			"XRC": {func(r *mad.REQ) {
+				r.Service, r.ExtendedService = mad.ServiceExtended,
+					mad.ExtendedXRC
+			}, mad.RejInvalidTransport, nil, cm.DropInvalid, false},
+			"MTU of nothing": {func(r *mad.REQ) { r.PathMTU = 0 }, mad.RejInvalidMTU, []byte{5},
+				cm.DropInvalid, false},
+			"MTU too large": {func(r *mad.REQ) { r.PathMTU = 6 }, mad.RejInvalidMTU, []byte{5},
+				cm.DropInvalid, false},
+			"partition": {func(r *mad.REQ) { r.PKey = 0x1234 }, mad.RejUnsupported, nil,
+				cm.DropInvalid, false},
+			"GID": {func(r *mad.REQ) { r.Primary.RemoteGID[0] ^= 1 }, mad.RejPrimaryGID, gid[:],
+				cm.DropInvalid, false},
+			"no GID": {func(r *mad.REQ) {
+				r.Primary.RemoteGID, r.Primary.SubnetLocal = [16]byte{},
+					false
+			}, mad.RejPrimaryGID, gid[:], cm.DropInvalid, false},
+			"no GID of the sender": {func(r *mad.REQ) {
+				r.Primary.LocalGID, r.Primary.SubnetLocal = [16]byte{},
+					false
+			}, mad.RejPrimaryGID, gid[:], cm.DropInvalid, false},
+			"LID": {func(r *mad.REQ) { r.Primary.RemoteLID = 99 }, mad.RejPrimaryLID, lid,
+				cm.DropInvalid, true},
+			"LID of the sender": {func(r *mad.REQ) { r.Primary.LocalLID = 0xc000 }, mad.RejPrimaryLID, lid,
+				cm.DropInvalid, true},
+			"alternate GID": {alternate(func(p *mad.CMPath) { p.RemoteGID = [16]byte{9} }),
+				mad.RejAlternateGID, gid[:], cm.DropInvalid, false},
+			"alternate LID": {alternate(func(p *mad.CMPath) { p.RemoteLID = 99 }), mad.RejAlternateLID, lid2,
+				cm.DropInvalid, true},
+			"alternate, permissive": {alternate(func(p *mad.CMPath) { p.LocalLID = 0xffff }), mad.RejAlternateLID,
+				lid2, cm.DropInvalid, true},
+			"alternate GID, nothing": {alternate(func(p *mad.CMPath) {
+				p.LocalGID, p.RemoteGID,
+					p.SubnetLocal = [16]byte{}, gid2, false
+			}), mad.RejAlternateGID, gid2[:], cm.DropInvalid, false},
 		} {
 			if tt.only && !ib {
 				continue
@@ -59,7 +82,8 @@ func TestRejects(t *testing.T) {
 			j := one[*mad.REJ](s)
 			assert.Equal(t, tt.reason, j.Reason, name)
 			assert.Equal(t, tt.info, append([]byte(nil), j.AdditionalInfo()...), name)
-			assert.Equal(t, []any{uint32(0), s.p.id, mad.WhichREQ}, []any{j.LocalCommID, j.RemoteCommID, j.Message}, name)
+			assert.Equal(t, []any{uint32(0), s.p.id, mad.WhichREQ}, []any{j.LocalCommID, j.RemoteCommID, j.Message},
+				name)
 			assert.Equal(t, before+1, s.x.m.Counters().Dropped[tt.drop], name)
 			assert.Zero(t, s.x.m.Counters().Conns, name)
 		}
@@ -99,7 +123,8 @@ func TestMalformed(t *testing.T) {
 		m := &mad.MRA{Message: 3, LocalCommID: 1, RemoteCommID: 2}
 		s.send(m)
 		h := mad.CMHeader(1, m)
-		for i, edit := range []func(*mad.Header){func(h *mad.Header) { h.Attribute = 0x1b }, func(h *mad.Header) { h.Method = mad.Get },
+		for i, edit := range []func(*mad.Header){func(h *mad.Header) { h.Attribute = 0x1b },
+			func(h *mad.Header) { h.Method = mad.Get },
 			func(h *mad.Header) { h.BaseVersion = 2 }} {
 			h := h
 			edit(&h)
@@ -126,7 +151,8 @@ func TestStaleQP(t *testing.T) {
 			case *mad.REJ:
 				assert.Equal(t, []any{mad.RejStaleConnection, s.p.id + 1000}, []any{m.Reason, m.RemoteCommID})
 			case *mad.DREQ:
-				assert.Equal(t, []uint32{v.ids.theirs, v.ids.ours, s.p.req.LocalQPN}, []uint32{m.RemoteCommID, m.LocalCommID, m.RemoteQPN})
+				assert.Equal(t, []uint32{v.ids.theirs, v.ids.ours, s.p.req.LocalQPN},
+					[]uint32{m.RemoteCommID, m.LocalCommID, m.RemoteQPN})
 			}
 		}
 		assert.ElementsMatch(t, []string{"REJ", "DREQ"}, kinds)
@@ -218,7 +244,8 @@ func TestTimeoutREJ(t *testing.T) {
 		v := s.asked()
 		j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
 		guid := uint64(s.p.x.hca.Info().GUID)
-		require.NoError(t, j.SetAdditionalInfo([]byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40), byte(guid >> 32), byte(guid >> 24), byte(guid >> 16), byte(guid >> 8), byte(guid)}))
+		require.NoError(t, j.SetAdditionalInfo([]byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40),
+			byte(guid >> 32), byte(guid >> 24), byte(guid >> 16), byte(guid >> 8), byte(guid)}))
 		s.send(j)
 		e := next(t, v.c, cm.EventRejected)
 		var rej *cm.RejectError
@@ -236,12 +263,14 @@ func TestTimeoutREJ(t *testing.T) {
 	})
 }
 
-// Requests are bounded: by the listener's backlog, by peer, and in all. What is over the bound is told so, and leaves nothing behind.
+// Requests are bounded: by the listener's backlog, by peer, and in all. What is over the bound is told so, and leaves
+// nothing behind.
 func TestBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg     cm.Config
 		backlog int
-	}{"backlog": {cm.Config{}, 3}, "peer": {cm.Config{MaxPendingPeer: 3}, 100}, "all": {cm.Config{MaxPending: 3}, 100}} {
+	}{"backlog": {cm.Config{}, 3}, "peer": {cm.Config{MaxPendingPeer: 3}, 100},
+		"all": {cm.Config{MaxPending: 3}, 100}} {
 		t.Run(name, func(t *testing.T) {
 			inScriptOn(t, ci.LinkEthernet, tt.cfg, func(t *testing.T, s *scripted) {
 				l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = tt.backlog })
@@ -306,7 +335,8 @@ func TestCrowded(t *testing.T) {
 		ask := func() {
 			s.p.id++
 			s.send(s.request(func(r *mad.REQ) {
-				r.LocalQPN, r.LocalTimeout, r.RemoteTimeout, r.MaxCMRetries = s.p.id&0xffffff, mad.MaxTimeExp, mad.MaxTimeExp, 15
+				r.LocalQPN, r.LocalTimeout, r.RemoteTimeout, r.MaxCMRetries = s.p.id&0xffffff, mad.MaxTimeExp,
+					mad.MaxTimeExp, 15
 			}))
 		}
 		refused := func() (n int) {
@@ -395,7 +425,8 @@ func TestListeners(t *testing.T) {
 			s.settle()
 			s.take()
 		}
-		for _, c := range []cm.ListenConfig{{Compare: make([]byte, 93)}, {Offset: -1}, {Offset: 90, Compare: make([]byte, 3)}, {Backlog: -1}, {Port: s.x.port(0)},
+		for _, c := range []cm.ListenConfig{{Compare: make([]byte, 93)}, {Offset: -1},
+			{Offset: 90, Compare: make([]byte, 3)}, {Backlog: -1}, {Port: s.x.port(0)},
 			{Datagram: true, Compare: make([]byte, 217)}} {
 			if c.Port.CA != 0 {
 				c.Port = s.x.port(1)
@@ -458,7 +489,11 @@ func TestPeerToPeer(t *testing.T) {
 				ask := func(from, to *node, qpn ci.QPN) chan result {
 					r := make(chan result, 1)
 					go func() {
-						c, err := from.m.Connect(t.Context(), from.ask(to, func(c *cm.ConnectConfig) { c.Peer, c.QP.Num, c.Compare = true, qpn, []byte("asks") }))
+						c, err := from.m.Connect(t.Context(),
+							from.ask(to, func(c *cm.ConnectConfig) {
+								c.Peer, c.QP.Num, c.Compare = true, qpn,
+									[]byte("asks")
+							}))
 						if err == nil && c.State() == cm.StateREQRcvd {
 							answer := reply()
 							answer.QP.Num = qpn
@@ -501,8 +536,8 @@ func TestPeerToPeer(t *testing.T) {
 	}
 }
 
-// The same over a network that loses, doubles and reorders: what is left of one end's request when it has become the passive one does no
-// harm.
+// The same over a network that loses, doubles and reorders: what is left of one end's request when it has become the
+// passive one does no harm.
 func TestPeerToPeerLossy(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -513,7 +548,8 @@ func TestPeerToPeerLossy(t *testing.T) {
 			for i, x := range nodes {
 				go func() {
 					time.Sleep(time.Duration(seed%3) * time.Duration(i) * interval)
-					c, err := x.m.Connect(t.Context(), x.ask(nodes[1-i], func(c *cm.ConnectConfig) { c.Peer, c.MaxRetries = true, 15 }))
+					c, err := x.m.Connect(t.Context(),
+						x.ask(nodes[1-i], func(c *cm.ConnectConfig) { c.Peer, c.MaxRetries = true, 15 }))
 					if assert.NoError(t, err, "seed %d", seed) {
 						if c.State() == cm.StateREQRcvd {
 							err = c.Accept(t.Context(), reply())
@@ -545,9 +581,15 @@ func TestPeerToPeerAlone(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, _ = p.b.m.Connect(ctx, p.b.ask(p.a, func(c *cm.ConnectConfig) { c.Peer, c.Compare = true, []byte("something else") }))
+			_, _ = p.b.m.Connect(ctx, p.b.ask(p.a, func(c *cm.ConnectConfig) {
+				c.Peer, c.Compare = true,
+					[]byte("something else")
+			}))
 		}()
-		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b, func(c *cm.ConnectConfig) { c.Peer, c.Compare = true, []byte("yet another") }))
+		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b, func(c *cm.ConnectConfig) {
+			c.Peer, c.Compare = true,
+				[]byte("yet another")
+		}))
 		var rej *cm.RejectError
 		require.ErrorAs(t, err, &rej, "when there is no patience left, the rejection says more than a timeout")
 		assert.Equal(t, mad.RejInvalidServiceID, rej.Reason)
@@ -586,7 +628,10 @@ func TestInvalid(t *testing.T) {
 			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, edit))
 			assert.ErrorIs(t, err, status)
 		}
-		_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary.AV.Global, c.Primary.AV.GRH.DGID = true, ci.GID{} }))
+		_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) {
+			c.Primary.AV.Global,
+				c.Primary.AV.GRH.DGID = true, ci.GID{}
+		}))
 		assert.ErrorIs(t, err, ci.InvalidGID)
 		if s.x.attr(1).Link == ci.LinkInfiniBand {
 			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary.AV.DLID = 0 }))
@@ -727,7 +772,8 @@ func TestREPRejected(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- v.c.Accept(context.Background(), ourReply()) }()
 		s.settle()
-		s.send(&mad.REJ{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours, Message: mad.WhichREP, Reason: mad.RejConsumer})
+		s.send(&mad.REJ{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours, Message: mad.WhichREP,
+			Reason: mad.RejConsumer})
 		var rej *cm.RejectError
 		err := <-done
 		require.True(t, errors.As(err, &rej))
@@ -742,7 +788,8 @@ func TestREPRejected(t *testing.T) {
 func TestREJWhenEstablished(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterActive(s)
-		s.send(&mad.REJ{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours, Message: mad.WhichOther, Reason: mad.RejStaleConnection})
+		s.send(&mad.REJ{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours, Message: mad.WhichOther,
+			Reason: mad.RejStaleConnection})
 		e := next(t, v.c, cm.EventRejected)
 		var rej *cm.RejectError
 		require.ErrorAs(t, e.Err, &rej)

@@ -26,9 +26,9 @@ import (
 	"ciddk/rvt"
 )
 
-// The tests of the state machine run on a network in memory, in virtual time (testing/synctest): it carries datagrams between the ports of
-// real access layers, with loss, duplicates, reordering and delay by a seed. The tests at the end of the package's story, in
-// reference_test.go, run on real MAD services and QPs.
+// The tests of the state machine run on a network in memory, in virtual time (testing/synctest): it carries datagrams
+// between the ports of real access layers, with loss, duplicates, reordering and delay by a seed. The tests at the end
+// of the package's story, in reference_test.go, run on real MAD services and QPs.
 
 type network struct {
 	mu    sync.Mutex
@@ -61,7 +61,8 @@ type datagram struct {
 func (d *datagram) attr() uint16 { return uint16(d.mad[16])<<8 | uint16(d.mad[17]) }
 
 func newNetwork(seed uint64) *network {
-	return &network{rng: rand.New(rand.NewPCG(seed, 1)), delay: time.Millisecond, spread: 50 * time.Millisecond, agents: map[mads.Port][]*agent{},
+	return &network{rng: rand.New(rand.NewPCG(seed, 1)), delay: time.Millisecond, spread: 50 * time.Millisecond,
+		agents: map[mads.Port][]*agent{},
 		places: map[place]mads.Port{}}
 }
 
@@ -310,7 +311,8 @@ func newNode(t testing.TB, n *network, l *link, ports int, cfg cm.Config) *node 
 }
 
 func newNodeOn(t testing.TB, n *network, cfg cm.Config, ports ...rvt.Port) *node {
-	x := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}), hca: must(reference.New(reference.Config{Ports: ports}))}
+	x := &node{t: t, al: accesslayer.New(accesslayer.Config{PollInterval: -1}),
+		hca: must(reference.New(reference.Config{Ports: ports}))}
 	require.NoError(t, x.al.Register(x.hca))
 	x.svc = &service{net: n, al: x.al}
 	if cfg.Rand == nil {
@@ -334,7 +336,8 @@ func (x *node) attr(num uint8) *ci.PortAttr {
 
 // path is the way from a port of a node to a port of another.
 func (x *node) path(num uint8, to *node, toNum uint8) cm.Path {
-	p := cm.Path{Port: x.port(num), LifeTime: 14, AV: ci.AVAttr{GRH: ci.GRH{DGID: to.attr(toNum).GIDs[0].GID, HopLimit: 64, FlowLabel: 0x12345}}}
+	p := cm.Path{Port: x.port(num), LifeTime: 14,
+		AV: ci.AVAttr{GRH: ci.GRH{DGID: to.attr(toNum).GIDs[0].GID, HopLimit: 64, FlowLabel: 0x12345}}}
 	if x.attr(num).Link == ci.LinkInfiniBand {
 		p.AV.DLID = to.attr(toNum).LID
 		p.AV.GRH.HopLimit = 0
@@ -349,8 +352,10 @@ const service1 mad.ServiceID = 0x1001
 
 // ask is a request from a node to another.
 func (x *node) ask(to *node, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
-	cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100, StartPSN: 0x111111}, Primary: x.path(1, to, 1), Private: []byte("asks"),
-		ResponderResources: 4, InitiatorDepth: 3, RetryCount: 7, RNRRetry: 6, MaxRetries: 5, ResponseTime: 18, RemoteResponseTime: 18}
+	cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100, StartPSN: 0x111111}, Primary: x.path(1, to, 1),
+		Private:            []byte("asks"),
+		ResponderResources: 4, InitiatorDepth: 3, RetryCount: 7, RNRRetry: 6, MaxRetries: 5, ResponseTime: 18,
+		RemoteResponseTime: 18}
 	for _, e := range edit {
 		e(&cfg)
 	}
@@ -358,7 +363,8 @@ func (x *node) ask(to *node, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
 }
 
 func reply() cm.AcceptConfig {
-	return cm.AcceptConfig{QP: cm.QP{Num: 0x200, StartPSN: 0x222222}, Private: []byte("accepts"), ResponderResources: 9, InitiatorDepth: 2, RNRRetry: 5}
+	return cm.AcceptConfig{QP: cm.QP{Num: 0x200, StartPSN: 0x222222}, Private: []byte("accepts"), ResponderResources: 9,
+		InitiatorDepth: 2, RNRRetry: 5}
 }
 
 // pair is two nodes in a bubble of virtual time.
@@ -368,7 +374,8 @@ type pair struct {
 	a, b *node
 }
 
-// inPair runs a test on two nodes of each link layer. When it has ended, nothing may be left in either manager once time-wait is over.
+// inPair runs a test on two nodes of each link layer. When it has ended, nothing may be left in either manager once
+// time-wait is over.
 func inPair(t *testing.T, f func(t *testing.T, p *pair)) {
 	for name, typ := range map[string]ci.Link{"InfiniBand": ci.LinkInfiniBand, "Ethernet": ci.LinkEthernet} {
 		t.Run(name, func(t *testing.T) { inPairOn(t, typ, 1, cm.Config{}, f) })

@@ -16,11 +16,13 @@ import (
 	"ciddk/link/direct"
 )
 
-// TestLive10000: so many connections live at a time between two managers; what each end costs in memory, and that none has a goroutine.
+// TestLive10000: so many connections live at a time between two managers; what each end costs in memory, and that none
+// has a goroutine.
 func TestLive10000(t *testing.T) {
 	const conns = 10000
 	l := direct.NewLink()
-	a, b := newStack(t, testenv.Must(direct.New(l, direct.Config{}))), newStack(t, testenv.Must(direct.New(l, direct.Config{})))
+	a, b := newStack(t, testenv.Must(direct.New(l, direct.Config{}))),
+		newStack(t, testenv.Must(direct.New(l, direct.Config{})))
 	listener := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
 	const workers = 16
 	passives, actives := make(chan cm.Conn, conns), make(chan cm.Conn, conns)
@@ -51,7 +53,8 @@ func TestLive10000(t *testing.T) {
 		}()
 		go func() {
 			for qpn := range turns {
-				c, err := a.cm.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qpn}, Primary: a.path(1, b, 1), ResponseTime: 14, RemoteResponseTime: 14})
+				c, err := a.cm.Connect(ctx, cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qpn},
+					Primary: a.path(1, b, 1), ResponseTime: 14, RemoteResponseTime: 14})
 				if err == nil {
 					err = c.Confirm(nil)
 					actives <- c
@@ -69,7 +72,8 @@ func TestLive10000(t *testing.T) {
 	}
 	took := time.Since(start)
 	require.NoError(t, listener.Close())
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 }, 20*time.Second, time.Millisecond, "no goroutine for a connection that is idle")
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 }, 20*time.Second,
+		time.Millisecond, "no goroutine for a connection that is idle")
 	after := heap()
 	assert.Equal(t, conns, a.cm.Counters().Conns)
 	assert.Equal(t, uint64(conns), b.cm.Counters().Established)
@@ -80,5 +84,6 @@ func TestLive10000(t *testing.T) {
 		require.NoError(t, (<-actives).Close())
 		require.NoError(t, (<-passives).Close())
 	}
-	require.Eventually(t, func() bool { return a.cm.Counters().Conns+b.cm.Counters().Conns == 0 }, 60*time.Second, 10*time.Millisecond, "all are gone when time-wait is over")
+	require.Eventually(t, func() bool { return a.cm.Counters().Conns+b.cm.Counters().Conns == 0 }, 60*time.Second,
+		10*time.Millisecond, "all are gone when time-wait is over")
 }

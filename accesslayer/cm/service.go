@@ -8,147 +8,159 @@ import (
 	"ciddk/mad"
 )
 
-// Service is the connection manager (IBTA volume 1, chapter 12). There are two implementations: Manager, which speaks with other managers
-// over MAD services, and the one of a client process, which asks the daemon, so that the state of connections outlives a client
-// that is killed. A Service never touches a QP: Conn.QPAttr says how to move it, and Modify does so. All methods of all interfaces here may be called
-// concurrently.
+// A Service is a connection manager (IBTA volume 1, chapter 12). Manager implements it with datagrams to other
+// managers. A client process has another implementation, which passes the calls to the daemon, so that the state of a
+// connection outlives a client that is killed. A Service never accesses a QP: Conn.QPAttr returns the attributes for
+// each state, and Modify applies them. All methods of the interfaces of this package may be called concurrently.
 type Service interface {
-	// Listen begins to answer requests for service IDs.
-	// Status: InvalidParameter (a port filter that cannot be, Compare longer than the private data), InvalidSetting (another listener has the
-	// same IDs, the same filters and the same Compare), InvalidState with ErrClosed.
+	// Listen starts to receive requests for service IDs. Status: InvalidParameter (contradictory port filter, Compare
+	// longer than the private data), InvalidSetting (another listener has the same service IDs, filters and Compare),
+	// InvalidState with ErrClosed.
 	Listen(cfg ListenConfig) (Listener, error)
 
-	// Connect asks for a connection, and waits for the answer: the Conn is then in StateREPRcvd, and Confirm is next. In between the consumer
-	// moves its QP to RTR and RTS. With cfg.Peer, the peer may ask at the same time, and who is passive is decided by CA GUID and QPN
-	// (12.10.4): the Conn may be in StateREQRcvd, and Accept is next.
-	// Errors: *RejectError, if the peer or a manager on the way refused; *UnreachableError, if the network reports that the request did not
-	// arrive, and no answer came before; ErrTimeout, when nobody answered so often; what is wrong with
-	// cfg, status InvalidParameter, InvalidPort, InvalidPKey, InvalidGID, InvalidLID, or Unsupported (an alternate path, and a CA that
-	// does not migrate); RemoteError (a peer's answer that was stale, and rejected); the context's: then the peer was told (REJ,
-	// reason timeout); ErrClosed.
+	// Connect requests a connection and waits for the answer. The returned Conn is in StateREPRcvd: move the QP to RTR
+	// and RTS, then call Confirm. With cfg.Peer the peer may request the connection at the same time. The CA GUIDs and
+	// QPNs determine which end is passive (12.10.4). On the passive end the returned Conn is in StateREQRcvd: call
+	// Accept. Errors: *RejectError, if the peer or a manager on the way rejects the request; *UnreachableError, if the
+	// network reports that the request did not arrive and no answer came before; ErrTimeout, if no request was
+	// answered; for an invalid cfg, status InvalidParameter, InvalidPort, InvalidPKey, InvalidGID, InvalidLID, or
+	// Unsupported (an alternate path, and the CA does not migrate paths); RemoteError, if the peer's answer was stale
+	// and was rejected; the context's error, after a REJ with reason timeout to the peer; ErrClosed.
 	Connect(ctx context.Context, cfg ConnectConfig) (Conn, error)
 
-	// StartConnect sends the request of Connect and returns. done is called with the outcome; see "Steps without waiting" in the package comment.
+	// StartConnect sends the request of Connect and returns. done gets the result. See "Event-driven steps" in the
+	// package comment.
 	StartConnect(ctx context.Context, cfg ConnectConfig, done func(Conn, error)) error
 
 	// Lookup resolves a service ID to a QP for datagrams (SIDR, 12.11).
 	// Errors: *LookupError with the peer's status; *UnreachableError; ErrTimeout; the context's.
 	Lookup(ctx context.Context, cfg LookupConfig) (*LookupReply, error)
 
-	// StartLookup sends the request of Lookup and returns. done is called with the outcome.
+	// StartLookup sends the request of Lookup and returns. done gets the result.
 	StartLookup(ctx context.Context, cfg LookupConfig, done func(*LookupReply, error)) error
 
-	// Close rejects and disconnects what there is, without waiting for peers, and ends all listeners. It is idempotent.
+	// Close rejects requests, disconnects connections without waiting for the peers, and closes all listeners. It is
+	// idempotent.
 	Close() error
 }
 
-// Listener receives requests for the service IDs that it listens on. Requests that nobody accepts are bounded, see ListenConfig.Backlog.
+// A Listener receives requests for its service IDs. ListenConfig.Backlog limits the requests that wait for Accept.
 type Listener interface {
-	// Accept waits for a request for a connection, which is then in StateREQRcvd: see Conn.Request, then Accept or Reject it. Where the
-	// peer's patience needs it, the manager sends MRA by itself while the request waits here.
+	// Accept waits for a request for a connection. The returned Conn is in StateREQRcvd: call its Request method, then
+	// Accept or Reject. While the request waits here, the manager sends an MRA when the peer needs one.
 	// Errors: the context's; ErrClosed.
 	Accept(ctx context.Context) (Conn, error)
 
-	// StartAccept returns at once. done is called with one request, as Accept returns it; start again for the next one. Calls that wait
-	// at the same time get requests in the order in which they began.
+	// StartAccept returns at once. done gets one request, as Accept returns it. Call StartAccept again for the next
+	// request. Concurrent calls receive requests in the order of the calls.
 	StartAccept(ctx context.Context, done func(Conn, error)) error
 
-	// AcceptLookup waits for a request of a listener with ListenConfig.Datagram.
+	// AcceptLookup waits for a SIDR request (ListenConfig.Datagram).
+	// Errors: the context's; ErrClosed.
 	AcceptLookup(ctx context.Context) (LookupRequest, error)
 
-	// StartAcceptLookup is StartAccept of a listener with ListenConfig.Datagram.
+	// StartAcceptLookup is StartAccept for SIDR requests.
 	StartAcceptLookup(ctx context.Context, done func(LookupRequest, error)) error
 
-	// Close ends listening: requests that wait are rejected (reason invalid service ID), those accepted live on. It is idempotent.
+	// Close stops listening. Waiting requests are rejected (reason invalid service ID). Accepted requests are not
+	// affected. It is idempotent.
 	Close() error
 }
 
-// Conn is one end of a connection, from its REQ until it has left time-wait.
+// A Conn is one end of a connection, from its REQ to the end of time-wait.
 //
 //	active    Connect ─ REQ→ ─ ←REP ─ (QP to RTR, RTS) ─ Confirm ─ RTU→
 //	passive   Listener.Accept ─ (QP to RTR) ─ Accept ─ REP→ ─ ←RTU ─ (QP to RTS)
 //	both      Disconnect ─ DREQ→ ─ ←DREP    or    EventDisconnect ─ AnswerDisconnect ─ DREP→
 //
-// Calls in a state that does not allow them have status InvalidState and name the state.
+// A call that the current state does not allow returns status InvalidState and names the state.
 type Conn interface {
-	// ID is the local communication ID, RemoteID the peer's, 0 as long as it is not known.
+	// ID returns the local communication ID.
 	ID() uint32
+	// RemoteID returns the peer's communication ID, or 0 if it is not known.
 	RemoteID() uint32
+	// State returns the current state.
 	State() State
 
-	// Request is what came (passive) or was sent (active); Reply is the peer's REP (active) or what was sent (passive), nil before.
-	// They are copies.
+	// Request returns a copy of the REQ that was received (passive) or sent (active).
 	Request() *Request
+	// Reply returns a copy of the REP that was received (active) or sent (passive), or nil if there is none.
 	Reply() *mad.REP
 
-	// Accept answers a request with REP, and waits until the connection is established: by RTU, or by Established. The consumer has
-	// its receives posted and its QP in RTR before. A DREQ establishes, too: it means that the RTU was lost. EventDisconnect is next then.
-	// Errors: *RejectError; ErrTimeout, when neither came for so many REPs; the context's: the peer was told (REJ); ErrClosed.
+	// Accept answers a request with a REP and waits until the connection is established by the RTU or by Established.
+	// Post receives and move the QP to RTR before. A DREQ also establishes the connection, since it means that the RTU
+	// was lost; EventDisconnect follows. Errors: *RejectError; ErrTimeout, if no REP was answered; the context's, after
+	// a REJ to the peer; ErrClosed.
 	Accept(ctx context.Context, cfg AcceptConfig) error
 
-	// StartAccept sends the REP of Accept and returns. done is called with the outcome, before cfg.OnEvent gets later events.
+	// StartAccept sends the REP of Accept and returns. done gets the result, before cfg.OnEvent gets later events.
 	StartAccept(ctx context.Context, cfg AcceptConfig, done func(error)) error
 
-	// Confirm answers the REP with RTU. The QP is in RTS before, so that the peer's first message is answered.
+	// Confirm answers the REP with an RTU. Move the QP to RTS before, so that it can answer the peer's first message.
 	Confirm(private []byte) error
 
-	// Established tells a passive end that the peer's first message has come on the QP (ci.EventQPComm) when the RTU has not: 12.9.7.2.
+	// Established establishes the connection of a passive end whose QP has received the peer's first message
+	// (ci.EventQPComm) before the RTU (12.9.7.2).
 	Established() error
 
-	// Delay answers REQ, REP or LAP with MRA: the real answer may take the time for which t stands. It may be repeated.
+	// Delay answers a REQ, REP or LAP with an MRA: the final answer may take the time t. It may be called repeatedly.
 	Delay(t mad.TimeExp, private []byte) error
 
-	// Reject refuses a REQ or REP, and ends the Conn. A peer that asks again is told again until time-wait is over.
+	// Reject rejects a REQ or REP and ends the Conn. Until the end of time-wait, copies of the message are rejected
+	// again.
 	Reject(reason mad.RejReason, info, private []byte) error
 
-	// Handoff gives a request that has not been answered to the listener of another service ID, as if it had come there. This Conn is closed;
-	// the one that goes there has its ID.
-	// Status: NotFound (no such listener: the request stays).
+	// Handoff passes a request that has not been answered to the listener of another service ID, as if it had arrived
+	// there. This Conn is closed. The listener's Conn has the same ID.
+	// Status: NotFound (no such listener; the request is kept).
 	Handoff(service mad.ServiceID) error
 
-	// LoadAlternate proposes an alternate path (LAP, active end only), and waits for the answer. When it is APRLoaded, the consumer loads the
-	// path into the QP: AlternateAttr, and arms it.
-	// Errors: *AlternateError with the peer's status; ErrTimeout (the connection stays); the context's.
+	// LoadAlternate proposes an alternate path with a LAP (active end only) and waits for the answer. If it is
+	// APRLoaded, load and arm the path in the QP with the attributes from AlternateAttr. Errors: *AlternateError with
+	// the peer's status; ErrTimeout (the connection is kept); the context's.
 	LoadAlternate(ctx context.Context, cfg AlternateConfig) (*mad.APR, error)
 
-	// StartLoadAlternate sends the LAP of LoadAlternate and returns. done is called with the outcome.
+	// StartLoadAlternate sends the LAP of LoadAlternate and returns. done gets the result.
 	StartLoadAlternate(ctx context.Context, cfg AlternateConfig, done func(*mad.APR, error)) error
 
-	// AnswerAlternate answers EventAlternate with APR.
+	// AnswerAlternate answers EventAlternate with an APR.
 	AnswerAlternate(status mad.APRStatus, info, private []byte) error
 
-	// Disconnect sends DREQ, and waits for DREP; the Conn is then in StateTimeWait. It returns the private data of the DREP, nil if the peer
-	// asked at the same time. Without a DREP after all retries the connection is as well gone: ErrTimeout. When the context ends, its
-	// error is returned, and the manager goes on asking: EventDisconnected comes.
+	// Disconnect sends a DREQ and waits for the DREP. The Conn is then in StateTimeWait. Disconnect returns the private
+	// data of the DREP, or nil if the peer disconnected at the same time. ErrTimeout means that no DREQ was answered;
+	// the connection has ended all the same. If the context ends, Disconnect returns its error, and the manager keeps
+	// sending the DREQ; EventDisconnected follows.
 	Disconnect(ctx context.Context, private []byte) ([]byte, error)
 
-	// StartDisconnect sends the DREQ of Disconnect and returns. done is called with the outcome.
+	// StartDisconnect sends the DREQ of Disconnect and returns. done gets the result.
 	StartDisconnect(ctx context.Context, private []byte, done func([]byte, error)) error
 
-	// AnswerDisconnect answers EventDisconnect with DREP. If the consumer does not, the manager does when the peer asks again, or its
-	// time to answer is over.
+	// AnswerDisconnect answers EventDisconnect with a DREP. If the consumer does not call it, the manager answers when
+	// the peer repeats the DREQ or when the response time has passed.
 	AnswerDisconnect(private []byte) error
 
-	// QPAttr says how to move the QP for this connection to a state: Init, RTR, RTS. Of what the consumer chooses only Access and the queue
-	// sizes are missing. Status: InvalidState (not known yet).
+	// QPAttr returns the attributes that move the QP of this connection to Init, RTR or RTS. The access rights and the
+	// queue sizes are the consumer's choice and are not included. Status: InvalidState (attributes are not yet known).
 	QPAttr(to ci.QPState) (ci.QPField, ci.QPAttr, error)
 
-	// AlternateAttr says how to load the last alternate path agreed on and to arm it. Status: InvalidState (none was).
+	// AlternateAttr returns the attributes that load and arm the alternate path that was last agreed on. Status:
+	// InvalidState (there is none).
 	AlternateAttr() (ci.QPField, ci.QPAttr, error)
 
-	// Migrated tells that the QP has moved to its alternate path (ci.EventQPAPM): messages go there from now on, and the path is the
-	// primary one.
+	// Migrated reports to the manager that the QP has migrated to its alternate path (ci.EventQPAPM). That path becomes
+	// the primary path, and later messages are sent along it.
 	Migrated() error
 
-	// TimeWait is how long the QP's number has to rest when the connection ends (12.9.8.4), for ci.QP.TimeWait: twice the packet life
-	// time, and the peer's acknowledgement delay. 0 as long as the peer has not answered.
+	// TimeWait returns how long the QP's number must not be reused after the connection has ended (12.9.8.4), for
+	// ci.QP.TimeWait. It is twice the packet life time plus the peer's acknowledgement delay, or 0 if the peer has not
+	// answered.
 	TimeWait() time.Duration
 
-	// Next waits for the next event. Events that nobody takes are kept; there are few in a connection's life.
-	// Errors: the context's; ErrClosed when the Conn has left time-wait or was closed, and all events were taken.
+	// Next waits for the next event. Events are kept until Next returns them. A connection has few.
+	// Errors: the context's; ErrClosed, if no event is left and the Conn has left time-wait or was closed.
 	Next(ctx context.Context) (Event, error)
 
-	// Close ends the connection, whatever state it is in, without waiting: it rejects, or disconnects, as the state asks for. The manager
-	// keeps the ID until time-wait is over. It is idempotent.
+	// Close ends the connection without waiting: it rejects or disconnects, depending on the state. The manager keeps
+	// the communication ID until the end of time-wait. It is idempotent.
 	Close() error
 }

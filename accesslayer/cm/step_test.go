@@ -82,14 +82,17 @@ func TestStartedSteps(t *testing.T) {
 		pass(100 * time.Millisecond)
 		require.NoError(t, b.AnswerDisconnect([]byte("so long")))
 		pass(time.Minute)
-		assert.Equal(t, []string{"connect: <nil>", "disconnect: <nil> so long", "event: disconnected", "event: time-wait exit"}, active.all())
-		assert.Equal(t, []string{"accept: <nil>", "accept returns", "event: established", "event: disconnect", "event: disconnected",
+		assert.Equal(t, []string{"connect: <nil>", "disconnect: <nil> so long", "event: disconnected",
+			"event: time-wait exit"}, active.all())
+		assert.Equal(t, []string{"accept: <nil>", "accept returns", "event: established", "event: disconnect",
+			"event: disconnected",
 			"event: time-wait exit"}, passive.all())
 		require.NoError(t, l.Close())
 	})
 }
 
-// A DREQ that arrives instead of the RTU ends Accept, and is an event afterwards. Calls that wait are allowed in done and in OnEvent.
+// A DREQ that arrives instead of the RTU ends Accept, and is an event afterwards. Calls that wait are allowed in done
+// and in OnEvent.
 func TestStartedAcceptEndedByDisconnect(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		var r record
@@ -114,7 +117,8 @@ func TestStartedAcceptEndedByDisconnect(t *testing.T) {
 			assert.NoError(t, c.Close())
 		}))
 		pass(100 * time.Millisecond)
-		assert.Equal(t, []string{"accept: <nil>", "event: disconnect", "event: disconnected", "disconnect: <nil>"}, r.all())
+		assert.Equal(t, []string{"accept: <nil>", "event: disconnect", "event: disconnected", "disconnect: <nil>"},
+			r.all())
 		require.NoError(t, l.Close())
 	})
 }
@@ -127,10 +131,12 @@ func TestStartedDisconnectOfBothEnds(t *testing.T) {
 		require.NoError(t, a.StartDisconnect(t.Context(), nil, func(_ []byte, err error) { r.add("a: %v", err) }))
 		pass(10 * time.Millisecond)
 		require.Equal(t, cm.StateDREQRcvd, b.State())
-		require.NoError(t, b.StartDisconnect(t.Context(), nil, func(private []byte, err error) { r.add("b: %v %v", private, err) }))
+		require.NoError(t, b.StartDisconnect(t.Context(), nil,
+			func(private []byte, err error) { r.add("b: %v %v", private, err) }))
 		pass(10 * time.Millisecond)
 		assert.Equal(t, []string{"b: [] <nil>", "a: <nil>"}, r.all())
-		require.ErrorIs(t, a.StartDisconnect(t.Context(), nil, func([]byte, error) { t.Error("the step did not start") }), ci.InvalidState)
+		require.ErrorIs(t, a.StartDisconnect(t.Context(), nil,
+			func([]byte, error) { t.Error("the step did not start") }), ci.InvalidState)
 	})
 }
 
@@ -153,13 +159,15 @@ func TestStartedAcceptsAreInOrder(t *testing.T) {
 		cancel()
 		pass(time.Millisecond)
 		for i := range 2 {
-			require.NoError(t, p.a.m.StartConnect(t.Context(), p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Num += ci.QPN(i) }),
+			require.NoError(t, p.a.m.StartConnect(t.Context(),
+				p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Num += ci.QPN(i) }),
 				func(_ cm.Conn, err error) { assert.ErrorContains(t, err, "rejected") }))
 			pass(10 * time.Millisecond)
 		}
 		require.NoError(t, l.Close())
 		pass(time.Millisecond)
-		assert.Equal(t, []string{"1: context canceled", "0: QP 0x100", "2: QP 0x101", "3: Listener.StartAccept: invalid state: the listener is closed: closed"},
+		assert.Equal(t, []string{"1: context canceled", "0: QP 0x100", "2: QP 0x101", "3: Listener.StartAccept: " +
+			"invalid state: the listener is closed: closed"},
 			r.all())
 	})
 }
@@ -168,7 +176,8 @@ func TestStartedAcceptsAreInOrder(t *testing.T) {
 type stepKind struct {
 	name string
 	lost []uint16 // attributes of the messages that are lost
-	// prepare returns the connection and the listener of the step, if it has them before it begins, and what else to close in the end.
+	// prepare returns the connection and the listener of the step, if it has them before it begins, and what else to
+	// close in the end.
 	prepare func(p *pair) (cm.Conn, cm.Listener, cm.Conn)
 	wait    func(ctx context.Context, p *pair, c cm.Conn, l cm.Listener) error
 	start   func(ctx context.Context, p *pair, c cm.Conn, l cm.Listener, done func(error)) error
@@ -187,7 +196,8 @@ func prepareActive(p *pair) (cm.Conn, cm.Listener, cm.Conn) {
 
 func prepareRequest(p *pair) (cm.Conn, cm.Listener, cm.Conn) {
 	l := p.b.listen()
-	require.NoError(p.t, p.a.m.StartConnect(p.t.Context(), p.a.ask(p.b), func(_ cm.Conn, err error) { assert.Error(p.t, err) }))
+	require.NoError(p.t, p.a.m.StartConnect(p.t.Context(), p.a.ask(p.b),
+		func(_ cm.Conn, err error) { assert.Error(p.t, err) }))
 	c, err := l.Accept(p.t.Context())
 	require.NoError(p.t, err)
 	return c, l, nil
@@ -204,7 +214,8 @@ func stepKinds() []stepKind {
 				return err
 			},
 			start: func(ctx context.Context, p *pair, _ cm.Conn, _ cm.Listener, done func(error)) error {
-				return p.a.m.StartConnect(ctx, p.a.ask(p.b), func(c cm.Conn, err error) { assert.Nil(p.t, c); done(err) })
+				return p.a.m.StartConnect(ctx, p.a.ask(p.b),
+					func(c cm.Conn, err error) { assert.Nil(p.t, c); done(err) })
 			}},
 		{name: "Conn.Accept", lost: []uint16{mad.AttrREP, mad.AttrREJ}, owner: ownerB, prepare: prepareRequest,
 			wait: func(ctx context.Context, _ *pair, c cm.Conn, _ cm.Listener) error { return c.Accept(ctx, reply()) },
@@ -218,7 +229,8 @@ func stepKinds() []stepKind {
 				return err
 			},
 			start: func(ctx context.Context, p *pair, c cm.Conn, _ cm.Listener, done func(error)) error {
-				return c.StartLoadAlternate(ctx, alternate(p), func(apr *mad.APR, err error) { assert.Nil(p.t, apr); done(err) })
+				return c.StartLoadAlternate(ctx, alternate(p),
+					func(apr *mad.APR, err error) { assert.Nil(p.t, apr); done(err) })
 			}},
 		{name: "Disconnect", lost: []uint16{mad.AttrDREQ}, owner: ownerA, prepare: prepareActive,
 			wait: func(ctx context.Context, _ *pair, c cm.Conn, _ cm.Listener) error {
@@ -235,9 +247,13 @@ func stepKinds() []stepKind {
 				return err
 			},
 			start: func(ctx context.Context, p *pair, _ cm.Conn, _ cm.Listener, done func(error)) error {
-				return p.a.m.StartLookup(ctx, lookup(p), func(r *cm.LookupReply, err error) { assert.Nil(p.t, r); done(err) })
+				return p.a.m.StartLookup(ctx, lookup(p),
+					func(r *cm.LookupReply, err error) { assert.Nil(p.t, r); done(err) })
 			}},
-		{name: "Listener.Accept", owner: ownerB, prepare: func(p *pair) (cm.Conn, cm.Listener, cm.Conn) { return nil, p.b.listen(), nil },
+		{name: "Listener.Accept", owner: ownerB, prepare: func(p *pair) (cm.Conn, cm.Listener, cm.Conn) {
+			return nil,
+				p.b.listen(), nil
+		},
 			wait: func(ctx context.Context, _ *pair, _ cm.Conn, l cm.Listener) error {
 				_, err := l.Accept(ctx)
 				return err
@@ -245,7 +261,10 @@ func stepKinds() []stepKind {
 			start: func(ctx context.Context, p *pair, _ cm.Conn, l cm.Listener, done func(error)) error {
 				return l.StartAccept(ctx, func(c cm.Conn, err error) { assert.Nil(p.t, c); done(err) })
 			}},
-		{name: "Listener.AcceptLookup", owner: ownerB, prepare: func(p *pair) (cm.Conn, cm.Listener, cm.Conn) { return nil, p.b.listen(datagrams), nil },
+		{name: "Listener.AcceptLookup", owner: ownerB, prepare: func(p *pair) (cm.Conn, cm.Listener,
+			cm.Conn) {
+			return nil, p.b.listen(datagrams), nil
+		},
 			wait: func(ctx context.Context, _ *pair, _ cm.Conn, l cm.Listener) error {
 				_, err := l.AcceptLookup(ctx)
 				return err
@@ -256,7 +275,8 @@ func stepKinds() []stepKind {
 	}
 }
 
-// stepEnds are the causes that end a step without an answer of the peer. A cause returns false if there is no such cause for the kind of step.
+// stepEnds are the causes that end a step without an answer of the peer. A cause returns false if there is no such
+// cause for the kind of step.
 var stepEnds = map[string]func(k *stepKind, p *pair, c cm.Conn, l cm.Listener, cancel func()) bool{
 	"cancel": func(_ *stepKind, _ *pair, _ cm.Conn, _ cm.Listener, cancel func()) bool {
 		cancel()
@@ -302,7 +322,8 @@ func TestStepsEndOnce(t *testing.T) {
 				for _, sentinel := range []error{context.Canceled, cm.ErrTimeout, cm.ErrClosed} {
 					assert.Equal(t, errors.Is(waited, sentinel), errors.Is(started, sentinel), "%v", sentinel)
 				}
-				want := map[string]error{"cancel": context.Canceled, "timeout": cm.ErrTimeout, "hot removal": cm.ErrTimeout}[cause]
+				want := map[string]error{"cancel": context.Canceled, "timeout": cm.ErrTimeout,
+					"hot removal": cm.ErrTimeout}[cause]
 				if want == nil {
 					want = cm.ErrClosed
 				}
@@ -312,8 +333,10 @@ func TestStepsEndOnce(t *testing.T) {
 	}
 }
 
-// endOfStep returns the error with which a step ends for a cause. applies is false if the kind of step has no such cause.
-func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm.Listener, func()) bool, start bool) (err error, applies bool) {
+// endOfStep returns the error with which a step ends for a cause. applies is false if the kind of step has no such
+// cause.
+func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm.Listener, func()) bool,
+	start bool) (err error, applies bool) {
 	inPairOn(t, ci.LinkInfiniBand, 2, cm.Config{}, func(t *testing.T, p *pair) {
 		c, l, peer := k.prepare(p)
 		p.net.drop(k.lost...)
@@ -389,8 +412,10 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 			require.NoError(t, requests[i].StartAccept(ctx, answer, func(error) { ended.Add(1) }))
 			require.NoError(t, p.a.m.StartConnect(ctx, ask(2000+i), func(cm.Conn, error) { ended.Add(1) }))
 			require.NoError(t, conns[2*i].StartDisconnect(ctx, nil, func([]byte, error) { ended.Add(1) }))
-			require.NoError(t, conns[2*i+1].StartLoadAlternate(ctx, cm.AlternateConfig{Path: p.a.path(2, p.b, 2)}, func(*mad.APR, error) { ended.Add(1) }))
-			require.NoError(t, p.a.m.StartLookup(ctx, cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1)}, func(*cm.LookupReply, error) { ended.Add(1) }))
+			require.NoError(t, conns[2*i+1].StartLoadAlternate(ctx, cm.AlternateConfig{Path: p.a.path(2, p.b, 2)},
+				func(*mad.APR, error) { ended.Add(1) }))
+			require.NoError(t, p.a.m.StartLookup(ctx, cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1)},
+				func(*cm.LookupReply, error) { ended.Add(1) }))
 			require.NoError(t, other.StartAccept(ctx, func(cm.Conn, error) { ended.Add(1) }))
 			require.NoError(t, lookups.StartAcceptLookup(ctx, func(cm.LookupRequest, error) { ended.Add(1) }))
 		}
@@ -448,7 +473,8 @@ func TestStepsRace(t *testing.T) {
 			disconnect := func(c cm.Conn) {
 				ctx, cancel := short()
 				begin("disconnect", func(end func()) error {
-					return c.StartDisconnect(ctx, nil, func([]byte, error) { end(); cancel(); assert.NoError(t, c.Close()) })
+					return c.StartDisconnect(ctx, nil,
+						func([]byte, error) { end(); cancel(); assert.NoError(t, c.Close()) })
 				})
 			}
 			var accept func()
@@ -527,15 +553,16 @@ func TestStepsThatDoNotStart(t *testing.T) {
 		}
 		ctx := t.Context()
 		for name, err := range map[string]error{
-			"Connect":                 p.a.m.StartConnect(ctx, ask, nil),
-			"Lookup":                  p.a.m.StartLookup(ctx, where, nil),
-			"accept":                  l.StartAccept(ctx, nil),
-			"accept of lookups":       l.StartAcceptLookup(ctx, nil),
-			"Accept":                  b.StartAccept(ctx, reply(), nil),
-			"Disconnect":              a.StartDisconnect(ctx, nil, nil),
-			"LoadAlternate":           a.StartLoadAlternate(ctx, other, nil),
-			"private data":            a.StartDisconnect(ctx, make([]byte, mad.DREQPrivateLen+1), bytes),
-			"private data of lookups": p.a.m.StartLookup(ctx, cm.LookupConfig{Private: make([]byte, mad.SIDRREQPrivateLen+1)}, looked),
+			"Connect":           p.a.m.StartConnect(ctx, ask, nil),
+			"Lookup":            p.a.m.StartLookup(ctx, where, nil),
+			"accept":            l.StartAccept(ctx, nil),
+			"accept of lookups": l.StartAcceptLookup(ctx, nil),
+			"Accept":            b.StartAccept(ctx, reply(), nil),
+			"Disconnect":        a.StartDisconnect(ctx, nil, nil),
+			"LoadAlternate":     a.StartLoadAlternate(ctx, other, nil),
+			"private data":      a.StartDisconnect(ctx, make([]byte, mad.DREQPrivateLen+1), bytes),
+			"private data of lookups": p.a.m.StartLookup(ctx,
+				cm.LookupConfig{Private: make([]byte, mad.SIDRREQPrivateLen+1)}, looked),
 		} {
 			assert.ErrorIs(t, err, ci.InvalidParameter, name)
 		}
@@ -549,7 +576,8 @@ func TestStepsThatDoNotStart(t *testing.T) {
 	})
 }
 
-// QPs are destroyed while Connect and Accept wait. A Service does not see QPs: Conn.Close, or the context, ends the steps, each once.
+// QPs are destroyed while Connect and Accept wait. A Service does not see QPs: Conn.Close, or the context, ends the
+// steps, each once.
 func TestStartedStepsOutliveQPs(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		l := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
@@ -574,9 +602,11 @@ func TestStartedStepsOutliveQPs(t *testing.T) {
 			assert.NoError(t, err)
 			requests <- c
 		}))
-		require.NoError(t, a.cm.StartConnect(t.Context(), a.ask(b, qa, ci.RC), func(_ cm.Conn, err error) { connected <- err }))
+		require.NoError(t, a.cm.StartConnect(t.Context(), a.ask(b, qa, ci.RC),
+			func(_ cm.Conn, err error) { connected <- err }))
 		cb = <-requests
-		require.NoError(t, cb.StartAccept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: ci.RC}}, func(err error) { accepted <- err }))
+		require.NoError(t, cb.StartAccept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: ci.RC}},
+			func(err error) { accepted <- err }))
 		require.NoError(t, <-connected, "the REP has come, and Confirm is next")
 		require.NoError(t, qb.Destroy())
 		assert.Empty(t, accepted)

@@ -14,7 +14,8 @@ import (
 	"ciddk/mad"
 )
 
-// interval is how often messages go out again in these tests: a response time of 18, and twice a packet life time of 14.
+// interval is how often messages go out again in these tests: a response time of 18, and twice a packet life time of
+// 14.
 const interval = 4096*time.Nanosecond<<18 + 2*4096*time.Nanosecond<<14
 
 // sentTimes notes when messages of an attribute leave.
@@ -51,7 +52,8 @@ func TestREQTimeout(t *testing.T) {
 		assert.Equal(t, mad.RejTimeout, j.Reason)
 		assert.Equal(t, mad.WhichREQ, j.Message)
 		guid := uint64(s.x.hca.Info().GUID)
-		assert.Equal(t, []byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40), byte(guid >> 32), byte(guid >> 24), byte(guid >> 16), byte(guid >> 8), byte(guid)}, j.AdditionalInfo())
+		assert.Equal(t, []byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40), byte(guid >> 32), byte(guid >> 24),
+			byte(guid >> 16), byte(guid >> 8), byte(guid)}, j.AdditionalInfo())
 		for _, m := range ms[1:6] {
 			assert.Equal(t, ms[0], m, "copies are alike")
 		}
@@ -70,7 +72,8 @@ func TestMRAStretches(t *testing.T) {
 		time.Sleep(mad.TimeExp(22).Duration() + 2*interval)
 		assert.Equal(t, cm.StateREQSent, v.c.State())
 		require.Len(t, times(), 3)
-		assert.InDelta(t, mad.TimeExp(22).Duration()+2*mad.TimeExp(14).Duration(), times()[1]-times()[0], float64(10*time.Millisecond))
+		assert.InDelta(t, mad.TimeExp(22).Duration()+2*mad.TimeExp(14).Duration(), times()[1]-times()[0],
+			float64(10*time.Millisecond))
 		assert.Equal(t, interval, times()[2]-times()[1])
 		v.end()
 	})
@@ -104,7 +107,8 @@ func TestMRABounded(t *testing.T) {
 	})
 }
 
-// A REP that nobody confirms goes out MaxCMRetries+1 times, as the request says; then Accept ends, and so does the connection.
+// A REP that nobody confirms goes out MaxCMRetries+1 times, as the request says; then Accept ends, and so does the
+// connection.
 func TestREPTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := s.asked()
@@ -294,7 +298,8 @@ func TestOnEvent(t *testing.T) {
 		_, err := a.Disconnect(t.Context(), nil)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		for _, want := range []cm.EventType{cm.EventEstablished, cm.EventDisconnect, cm.EventDisconnected, cm.EventTimeWaitExit} {
+		for _, want := range []cm.EventType{cm.EventEstablished, cm.EventDisconnect, cm.EventDisconnected,
+			cm.EventTimeWaitExit} {
 			assert.Equal(t, want, <-events)
 		}
 		_, err = b.Next(t.Context())
@@ -303,7 +308,8 @@ func TestOnEvent(t *testing.T) {
 	})
 }
 
-// A peer whose REQ says that it answers in no time, and waits none, is given what an answer takes; in its name, nobody gets a burst of copies.
+// A peer whose REQ says that it answers in no time, and waits none, is given what an answer takes; in its name, nobody
+// gets a burst of copies.
 func TestHastyPeer(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREP)

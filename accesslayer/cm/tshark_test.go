@@ -56,14 +56,15 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 		require.NoError(t, err)
 		require.NoError(t, <-done)
 		require.NoError(t, l.Close())
-		_, err = p.a.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1), Private: []byte("sidr")})
+		_, err = p.a.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1),
+			Private: []byte("sidr")})
 		require.Error(t, err)
 	})
 	return sent
 }
 
-// TestTshark: another implementation reads all messages that a manager sends, and finds none malformed. (tshark 4.0 misreads flow label and rate
-// of a REQ, and knows no bodies of MRA, LAP, APR and SIDR.)
+// TestTshark: another implementation reads all messages that a manager sends, and finds none malformed. (tshark 4.0
+// misreads flow label and rate of a REQ, and knows no bodies of MRA, LAP, APR and SIDR.)
 func TestTshark(t *testing.T) {
 	kinds := map[uint16]bool{}
 	var frames [][]byte
@@ -71,12 +72,16 @@ func TestTshark(t *testing.T) {
 	for _, b := range sent {
 		kinds[header(b).Attribute] = true
 		frames = append(frames, wire.AppendFrame(nil, &wire.Frame{
-			Eth: wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: wire.EtherTypeIPv4},
-			IP4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}}, UDP: wire.UDP{SrcPort: 0xc000},
-			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQP: 1}, DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b}}))
+			Eth: wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2},
+				EtherType: wire.EtherTypeIPv4},
+			IP4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1},
+				Dst: [4]byte{10, 0, 0, 2}}, UDP: wire.UDP{SrcPort: 0xc000},
+			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQP: 1},
+				DETH: wire.DETH{QKey: mad.QKeyGSI, SrcQP: 1}, Payload: b}}))
 	}
 	require.Len(t, kinds, 11, "all messages")
-	rows := tsharktest.Read(t, tsharktest.Write(t, pcapfile.Ethernet, frames), "infiniband.mad.attributeid", "infiniband.cm.req",
+	rows := tsharktest.Read(t, tsharktest.Write(t, pcapfile.Ethernet, frames), "infiniband.mad.attributeid",
+		"infiniband.cm.req",
 		"infiniband.cm.req.serviceid", "infiniband.cm.rep.remotecommid", "infiniband.cm.rtu.remotecommid")
 	require.Len(t, rows, len(sent))
 	number := func(s string) uint64 {

@@ -9,38 +9,40 @@ import (
 	"ciddk/mad"
 )
 
-// undelivered takes a report of the network that a message of the port's did not arrive. Anybody may forge such a report, as far as he can
-// quote the message. So it ends an attempt that has heard nothing of the peer yet, whose message it quotes with transaction ID and
-// communication ID, which are unpredictable; and it never touches a connection.
-func (p *port) undelivered(u *mads.Undelivered) {
-	const id = mad.HeaderLen // where REQ and SIDR_REQ have the ID of their sender
-	if len(u.MAD) < id+4 {
+// receiveUndelivered takes a report of the network that a message of this port did not arrive.
+//
+// Anyone who can quote the message can forge such a report. The report therefore ends only a request that has had no
+// answer, and only if it quotes the request's transaction ID and communication ID, which are unpredictable. It never
+// affects a connection.
+func (p *port) receiveUndelivered(u *mads.Undelivered) {
+	const idOffset = mad.HeaderLen // of the sender's ID in REQ and SIDR_REQ
+	if len(u.MAD) < idOffset+4 {
 		return
 	}
 	err := &UnreachableError{To: u.To, Cause: u.Err}
 	m := p.m
-	num := binary.BigEndian.Uint32(u.MAD[id:])
+	id := binary.BigEndian.Uint32(u.MAD[idOffset:])
 	m.mu.Lock()
-	c, q := m.conns[num], m.asking[num]
-	if q != nil && q.port == p && isQuote(u, q.sent, &q.to) {
+	c, l := m.conns[id], m.lookups[id]
+	if l != nil && l.port == p && isQuote(u, l.sent, &l.to) {
 		m.count.undelivered.Add(1)
-		q.end(nil, err)
+		l.end(nil, err)
 	}
 	m.mu.Unlock()
 	if c != nil {
-		c.undelivered(p, u, err)
+		c.receiveUndelivered(p, u, err)
 	}
 }
 
-// undelivered ends a request that was not answered yet.
-func (c *conn) undelivered(p *port, u *mads.Undelivered, err error) {
+// receiveUndelivered ends a request that has had no answer.
+func (c *conn) receiveUndelivered(p *port, u *mads.Undelivered, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != StateREQSent || c.port != p || !isQuote(u, c.sent, &c.to) {
 		return
 	}
-	if c.asking != nil { // of two that ask each other, one may be there first
-		c.why = err
+	if c.peerConfig != nil { // the peer of a peer-to-peer request may start later
+		c.cause = err
 		return
 	}
 	c.m.count.undelivered.Add(1)

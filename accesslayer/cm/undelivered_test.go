@@ -15,7 +15,8 @@ import (
 	"ciddk/mad"
 )
 
-// A report of the network ends a request that was not answered, if it quotes it. No other report does anything, in no state.
+// A report of the network ends a request that was not answered, if it quotes it. No other report does anything, in no
+// state.
 func TestUndelivered(t *testing.T) {
 	for name, x := range situations {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestUndeliveredError(t *testing.T) {
 	})
 }
 
-// Nobody answers at all: Connect and Lookup end in some ten to twenty seconds, as they are and with the path of package rdmacm.
+// Nobody answers at all: Connect and Lookup end in some ten to twenty seconds, as they are and with the path of package
+// rdmacm.
 func TestSilence(t *testing.T) {
 	for _, life := range []mad.TimeExp{0, 16} {
 		inPairOn(t, ci.LinkEthernet, 1, cm.Config{}, func(t *testing.T, p *pair) {
@@ -90,7 +92,8 @@ func TestSilence(t *testing.T) {
 			path.LifeTime = life
 			least, most := 9*time.Second, 20*time.Second
 			start := time.Now()
-			_, err := p.a.m.Connect(t.Context(), cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100}, Primary: path})
+			_, err := p.a.m.Connect(t.Context(), cm.ConnectConfig{Service: service1,
+				QP: cm.QP{Num: 0x100}, Primary: path})
 			require.ErrorIs(t, err, cm.ErrTimeout)
 			took := time.Since(start)
 			assert.True(t, least < took && took < most, "%v", took)

@@ -25,7 +25,8 @@ func (v *situation) message(row string) mad.CMMessage {
 		r := v.s.request(func(r *mad.REQ) { r.StartingPSN = 0xbad })
 		return r
 	case "REP":
-		return &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalQPN: v.s.p.id & 0xffff, LocalCAGUID: uint64(v.s.p.x.hca.Info().GUID)}
+		return &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalQPN: v.s.p.id & 0xffff,
+			LocalCAGUID: uint64(v.s.p.x.hca.Info().GUID)}
 	case "RTU":
 		return &mad.RTU{LocalCommID: theirs, RemoteCommID: ours}
 	case "REJ":
@@ -48,7 +49,8 @@ func (v *situation) message(row string) mad.CMMessage {
 	panic(row)
 }
 
-// TestReactions holds every cell of the table against what a manager does: the state after the message, and the answer on the wire.
+// TestReactions holds every cell of the table against what a manager does: the state after the message, and the answer
+// on the wire.
 func TestReactions(t *testing.T) {
 	seen := map[cm.State]bool{}
 	for _, name := range slices.Sorted(maps.Keys(situations)) {
@@ -62,7 +64,8 @@ func TestReactions(t *testing.T) {
 					v := sit.enter(s)
 					require.Equal(t, sit.state, v.c.State(), "%s: %s", name, row)
 					active := v.c.Request().LocalCommID == v.ids.ours
-					if row == "REQ" && active || row == "other REQ" && (sit.state == cm.StateREQSent || sit.state == cm.StateREPWait) {
+					if row == "REQ" && active || row == "other REQ" && (sit.state == cm.StateREQSent ||
+						sit.state == cm.StateREPWait) {
 						v.end() // the REQ that made the connection was ours; and of the peer no name is known before its REP
 						continue
 					}
@@ -225,8 +228,10 @@ func TestStrangers(t *testing.T) {
 			row  string
 			want mad.CMMessage
 		}{
-			{"REP", &mad.REJ{LocalCommID: 0x1234, RemoteCommID: 0x5678, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}},
-			{"RTU", nil}, {"REJ", nil}, {"MRA of REQ", nil}, {"MRA of REP", nil}, {"MRA of LAP", nil}, {"DREP", nil}, {"APR", nil},
+			{"REP", &mad.REJ{LocalCommID: 0x1234, RemoteCommID: 0x5678, Message: mad.WhichREP,
+				Reason: mad.RejInvalidCommID}},
+			{"RTU", nil}, {"REJ", nil}, {"MRA of REQ", nil}, {"MRA of REP", nil}, {"MRA of LAP", nil}, {"DREP",
+				nil}, {"APR", nil},
 			{"DREQ", &mad.DREP{LocalCommID: 0x1234, RemoteCommID: 0x5678}},
 			{"LAP", &mad.APR{LocalCommID: 0x1234, RemoteCommID: 0x5678, Status: mad.APRInvalidCommID}},
 		} {
@@ -247,7 +252,8 @@ func header(b []byte) (h mad.Header) {
 	return h
 }
 
-// Messages that name a connection of ours, and another peer's communication ID, are for no connection; so is another QP's disconnect.
+// Messages that name a connection of ours, and another peer's communication ID, are for no connection; so is another
+// QP's disconnect.
 func TestOtherPeers(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
@@ -269,8 +275,8 @@ func TestOtherPeers(t *testing.T) {
 	})
 }
 
-// A REJ without its sender's ID ends a connection if it comes from where the peer is, and not from elsewhere: the IDs of connections are easy to
-// guess for who has one.
+// A REJ without its sender's ID ends a connection if it comes from where the peer is, and not from elsewhere: the IDs
+// of connections are easy to guess for who has one.
 func TestREJWithoutID(t *testing.T) {
 	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
 		t.Run(name, func(t *testing.T) {
@@ -328,12 +334,13 @@ func TestCalls(t *testing.T) {
 					case "LoadAlternate":
 						if name == "Established, passive" {
 							_, err = v.c.LoadAlternate(t.Context(), cm.AlternateConfig{Path: s.x.path(2, s.p.x, 2)})
-							assert.ErrorContains(t, err, "only the end that asked")
+							assert.ErrorContains(t, err, "only the active end can propose a path")
 							err = nil
 							break
 						}
 						v.background(func(ctx context.Context) {
-							if _, e := v.c.LoadAlternate(ctx, cm.AlternateConfig{Path: s.x.path(2, s.p.x, 2)}); !errors.Is(e, context.Canceled) {
+							if _, e := v.c.LoadAlternate(ctx,
+								cm.AlternateConfig{Path: s.x.path(2, s.p.x, 2)}); !errors.Is(e, context.Canceled) {
 								err = e
 							}
 						})
@@ -344,7 +351,7 @@ func TestCalls(t *testing.T) {
 						}
 					case "AnswerAlternate":
 						if err = v.c.AnswerAlternate(mad.APRLoaded, nil, nil); ok {
-							assert.ErrorContains(t, err, "no path was proposed")
+							assert.ErrorContains(t, err, "there is no proposal to answer")
 							err = nil
 						}
 					case "Disconnect":

@@ -65,7 +65,8 @@ func TestLookupWaitsForPort(t *testing.T) {
 		s.net.fallBehind(1500 * ms)
 		times := s.net.sentTimes(mad.AttrSIDRREQ)
 		start := time.Now()
-		_, err := s.x.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: s.x.path(1, s.p.x, 1), Timeout: time.Second, Retries: 2})
+		_, err := s.x.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: s.x.path(1, s.p.x, 1),
+			Timeout: time.Second, Retries: 2})
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.Equal(t, []time.Duration{0, 1500 * ms, 5500 * ms}, times())
 		assert.Equal(t, 9500*ms, time.Since(start))

@@ -73,14 +73,16 @@ func TestLookup(t *testing.T) {
 		assert.Equal(t, mad.SIDRUnsupportedService, e.Status)
 		_, err = l.AcceptLookup(t.Context())
 		assert.ErrorIs(t, err, cm.ErrClosed)
-		for _, bad := range []cm.LookupConfig{{Path: cfg.Path, Timeout: -1}, {Path: cfg.Path, Retries: -1}, {Path: cfg.Path, Private: make([]byte, 217)}} {
+		for _, bad := range []cm.LookupConfig{{Path: cfg.Path, Timeout: -1}, {Path: cfg.Path, Retries: -1},
+			{Path: cfg.Path, Private: make([]byte, 217)}} {
 			_, err := p.a.m.Lookup(t.Context(), bad)
 			assert.ErrorIs(t, err, ci.InvalidParameter)
 		}
 	})
 }
 
-// Copies of a request get the answer again; what nobody answers is forgotten; requests are bounded; partitions are checked.
+// Copies of a request get the answer again; what nobody answers is forgotten; requests are bounded; partitions are
+// checked.
 func TestLookupCopies(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen(datagrams, func(c *cm.ListenConfig) { c.Backlog = 2 })
@@ -124,7 +126,8 @@ func TestLookupTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrSIDRREQ)
 		start := time.Now()
-		_, err := s.x.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: s.x.path(1, s.p.x, 1), Timeout: time.Second, Retries: 2})
+		_, err := s.x.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: s.x.path(1, s.p.x, 1),
+			Timeout: time.Second, Retries: 2})
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, times())
@@ -135,7 +138,8 @@ func TestLookupTimeout(t *testing.T) {
 	})
 }
 
-// Answers are remembered within bounds: the oldest makes room, and no request is refused because of those that have their answer.
+// Answers are remembered within bounds: the oldest makes room, and no request is refused because of those that have
+// their answer.
 func TestAnswersBounded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
 		l := s.x.listen(datagrams)
