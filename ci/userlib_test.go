@@ -50,7 +50,8 @@ func TestUserLibraryHooks(t *testing.T) {
 			continue
 		}
 		hooks++
-		assert.True(t, strings.HasPrefix(f.Type.Name(), "UserHook[") || strings.HasPrefix(f.Type.Name(), "UserCreateHook["), f.Name)
+		isHook := strings.HasPrefix(f.Type.Name(), "UserHook[") || strings.HasPrefix(f.Type.Name(), "UserCreateHook[")
+		assert.True(t, isHook, f.Name)
 		pre, ok := f.Type.FieldByName("Pre")
 		assert.True(t, ok, f.Name)
 		post, ok := f.Type.FieldByName("Post")
@@ -59,7 +60,8 @@ func TestUserLibraryHooks(t *testing.T) {
 	}
 	assert.Equal(t, 28, hooks)
 	direct := 0
-	for _, typ := range []reflect.Type{reflect.TypeFor[ci.UserCQ](), reflect.TypeFor[ci.UserQP](), reflect.TypeFor[ci.UserSRQ]()} {
+	types := []reflect.Type{reflect.TypeFor[ci.UserCQ](), reflect.TypeFor[ci.UserQP](), reflect.TypeFor[ci.UserSRQ]()}
+	for _, typ := range types {
 		for f := range typ.Fields() {
 			if f.Type.Kind() == reflect.Func {
 				direct++

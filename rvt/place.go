@@ -16,7 +16,7 @@ const (
 	protection          // a local key, bound or right is invalid
 	access              // a remote key, bound or right of the region is invalid
 	invalid             // the request breaks the protocol
-	unsupported         // the QP does not grant the operation: a function that it does not support (IBTA volume 1, 9.9.3)
+	unsupported         // the QP does not permit the operation: unsupported function (IBTA volume 1, 9.9.3)
 	notReady            // no receive buffer
 	badWork             // the description of the receive buffer is invalid
 )

@@ -50,7 +50,7 @@ var mocked = map[string][2]reflect.Type{
 func TestEveryInterfaceHasAMock(t *testing.T) {
 	t.Parallel()
 	assert.ElementsMatch(t, interfacesOfCI(t), slices.Collect(maps.Keys(mocked)),
-		"package ci declares other interfaces than this table: complete the table and the go:generate line, then go generate")
+		"interfaces of package ci differ from this table: update the table and the go:generate line, then go generate")
 }
 
 func TestMocksAreFresh(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"ciddk/rvt"
 )
 
-// agent executes management datagrams on the HCA's ports (SAS: ci_local_mad). It is the performance management agent of all ports, and passes subnet
-// management on to ports that have an agent of their own (rvt.SMAPort).
+// agent executes management datagrams on the HCA's ports (SAS: ci_local_mad). It is the performance management agent of
+// all ports, and passes subnet management on to ports that have an agent of their own (rvt.SMAPort).
 type agent struct {
 	perf perfAgent
 	hca  *HCA

@@ -15,12 +15,14 @@ import (
 	"ciddk/rvt"
 )
 
-// TestQueueMemory creates QPs of the largest size until the adapter's queue memory is used up. The heap has then grown by no more than what
-// was counted, so the count does not miss what a queue holds, and by at least a third of it: send windows grow only with use.
+// TestQueueMemory creates QPs of the largest size until the adapter's queue memory is used up. The heap has then grown
+// by no more than what was counted, so the count does not miss what a queue holds, and by at least a third of it: send
+// windows grow only with use.
 func TestQueueMemory(t *testing.T) {
 	const limit = 256 << 20
 	h, err := reference.New(reference.Config{QueueMemory: limit,
-		Ports: []rvt.Port{testenv.Must(sim.New(sim.NewNetwork(sim.NetworkConfig{}), sim.Config{Addr: netip.MustParseAddr("10.0.0.1")}))}})
+		Ports: []rvt.Port{testenv.Must(sim.New(sim.NewNetwork(sim.NetworkConfig{}),
+			sim.Config{Addr: netip.MustParseAddr("10.0.0.1")}))}})
 	require.NoError(t, err)
 	defer h.Close()
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)

@@ -11,29 +11,30 @@ import (
 
 // Config describes an HCA. Ports is required.
 type Config struct {
-	// Ports are the HCA's ports: Ports[i] is port i+1. At least one. New takes them over: it closes all of them when it fails, and HCA.Close closes
-	// them later.
+	// Ports are the HCA's ports: Ports[i] is port i+1. At least one. New takes them over: it closes all of them when it
+	// fails, and HCA.Close closes them later.
 	Ports []rvt.Port
-	// GUID is the node's; 0 is the one that the first port suggests (rvt.GUIDPort): a UDP port has one made from its address, the same in every
-	// run. If the port suggests none, GUIDs are counted up within the process.
+	// GUID is the node's; 0 is the one that the first port suggests (rvt.GUIDPort): a UDP port has one made from its
+	// address, the same in every run. If the port suggests none, GUIDs are counted up within the process.
 	GUID ci.GUID
 	// Clock is the source of time; nil is the machine's.
 	Clock clock.Clock
 	// Rand is where keys, QP numbers and the like come from; nil is crypto/rand. For runs that must replay.
 	Rand io.Reader
-	// QueueMemory is the limit, in bytes, of all queues of the HCA together, and InboxMemory that of packets that wait for busy QPs: see
-	// rvt.Config. 0: 4 GiB and 64 MiB.
+	// QueueMemory is the limit, in bytes, of all queues of the HCA together, and InboxMemory that of packets that wait
+	// for busy QPs: see rvt.Config. 0: 4 GiB and 64 MiB.
 	QueueMemory, InboxMemory int64
 	// Override replaces verbs: see package ciwrap.
 	Override ciwrap.Layer
 	// Caps, if not 0, limits the capabilities that the HCA claims, for a smaller HCA in tests.
 	Caps ci.Caps
-	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …). Its Caps are ignored: see Config.Caps.
+	// Attr overrides limits and identity where it is not zero (MaxQPs, MaxCQEs, VendorID, …). Its Caps are ignored: see
+	// Config.Caps.
 	Attr ci.CAAttr
 	// QPN, if not nil, returns the numbers of new QPs, for peers that expect certain ones; see rvt.Ops.
 	QPN func(ci.QPCreate) (ci.QPN, error)
-	// OnSuspicion, if not nil, is called with reports of packets that the peer of a connected QP would hardly send: see rvt.Suspicion.
-	// Calls are made one at a time. OnSuspicion must not call Close.
+	// OnSuspicion, if not nil, is called with reports of packets that the peer of a connected QP would hardly send: see
+	// rvt.Suspicion. Calls are made one at a time. OnSuspicion must not call Close.
 	OnSuspicion func(rvt.Suspicion)
 	// Rings makes the queues; nil is rings.RXE{}, on the Go heap.
 	Rings rvt.Rings

@@ -38,7 +38,8 @@ func Example() {
 		bufs[i] = make([]byte, 4096)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(bufs[i]), Access: ci.LocalWrite})
 		check(err)
-		hcas[i], cas[i], pds[i], cqs[i] = hca, ca, pd, cq
+		hcas[i], cas[i] = hca, ca
+		pds[i], cqs[i] = pd, cq
 		qps[i], mrs[i] = qp, mr
 	}
 	for i := range qps {
@@ -46,14 +47,16 @@ func Example() {
 		check(err)
 		to := ci.AVAttr{Port: 1, DLID: peer.Ports[0].LID}
 		check(qps[i].Modify(ci.ToInit{Port: 1}.For(ci.RC)))
-		check(qps[i].Modify(ci.ToRTR{AV: to, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1, RespRes: 1, MinRNRTimer: 12}.For(ci.RC)))
+		check(qps[i].Modify(ci.ToRTR{AV: to, MTU: ci.MTU4096, DestNum: qps[1-i].Num(), RQPSN: 1, RespRes: 1,
+			MinRNRTimer: 12}.For(ci.RC)))
 		check(qps[i].Modify(ci.ToRTS{SQPSN: 1, AckTimeout: 14, InitDepth: 1, RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
 	}
 
 	_, err := qps[1].PostRecv([]ci.RecvWR{{ID: 1, SGL: []ci.SGE{mrs[1].Region().SGE(0, 4096)}}})
 	check(err)
 	n := copy(bufs[0], "Hello, fabric")
-	_, err = qps[0].PostSend([]ci.SendWR{{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{mrs[0].Region().SGE(0, uint32(n))}}})
+	_, err = qps[0].PostSend([]ci.SendWR{{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{mrs[0].Region().SGE(0, uint32(n))}}})
 	check(err)
 	for i := 1; i >= 0; i-- {
 		var wc [1]ci.WC
@@ -65,7 +68,8 @@ func Example() {
 	}
 	fmt.Println(string(bufs[1][:n]))
 	for i, h := range hcas { // children before parents
-		check(errors.Join(qps[i].Destroy(), cqs[i].Destroy(), mrs[i].Destroy(), pds[i].Destroy(), cas[i].Destroy(), h.Close()))
+		check(errors.Join(qps[i].Destroy(), cqs[i].Destroy(), mrs[i].Destroy(), pds[i].Destroy(),
+			cas[i].Destroy(), h.Close()))
 	}
 	// Output:
 	// request 1 success

@@ -8,14 +8,15 @@ import (
 	"ciddk/mad"
 )
 
-// The performance management agent of the HCA's ports, on both link layers: ClassPortInfo, PortCounters and PortCountersExtended (IBTA volume 1,
-// 16.1). It tells what the engine counts for each port (rvt.PortCount). Every port tells of all the HCA's ports, as PortSelect says.
+// The performance management agent serves the HCA's ports on both link layers: ClassPortInfo, PortCounters and
+// PortCountersExtended (IBTA volume 1, 16.1). Its values are the engine's counters for each port (rvt.PortCount). A
+// request to any port may select any port of the HCA by its PortSelect field.
 //
-// Data are what lies between the start of the packet and its VCRC. A RoCE packet has its IP header and the UDP header where an InfiniBand
-// packet has GRH and LRH, so these count in their places; the Ethernet header and its FCS do not.
+// The data counters count the bytes from the start of the packet up to the VCRC, exclusive. For RoCE packets they count
+// the IP and UDP headers, which take the places of GRH and LRH. They do not count the Ethernet header and its FCS.
 
-// perfAgent keeps what Sets have done: a counter is the engine's less its base. The two attributes count apart, so that a Set of the one does
-// not touch the other.
+// perfAgent stores the effects of Set requests: the value of a counter is the engine's value less its base. The two
+// attributes have separate bases, so a Set of one does not affect the other.
 type perfAgent struct {
 	mu    sync.Mutex
 	ports map[uint8]*perfBases
@@ -23,13 +24,14 @@ type perfAgent struct {
 
 type perfBases struct{ short, long perfCounts }
 
-// perfCounts are the counters that there are, each in the unit of the attributes.
+// perfCounts are the supported counters, in the units of the attributes.
 type perfCounts struct{ xmitData, rcvData, xmitPkts, rcvPkts, rcvErrors, xmitDiscards uint64 }
 
-// perfResponse is how long an answer takes at most: 4.096 us * 2^18, a second.
+// perfResponse is the maximum response time: 4.096 us * 2^18, a second.
 const perfResponse = 18
 
-// performance executes one datagram of the class on a port. out is wholly overwritten, with zeros where no answer is due.
+// performance executes one datagram of the class on a port. It overwrites out with the response, or with zeros if none
+// is due.
 func (a *agent) performance(in, out *ci.MAD) {
 	var m mad.Perf
 	m.Parse(in[:])
@@ -52,7 +54,8 @@ func (a *agent) performance(in, out *ci.MAD) {
 func (p *perfAgent) execute(h *HCA, m *mad.Perf) (status uint16) {
 	set := m.Method == mad.Set
 	if m.Attribute == mad.AttrClassPortInfo && !set {
-		info := mad.ClassPortInfo{BaseVersion: 1, ClassVersion: mad.ClassVersionPerformance, CapabilityMask: mad.PerfCapExtendedWidthNoIETF, ResponseTime: perfResponse}
+		info := mad.ClassPortInfo{BaseVersion: 1, ClassVersion: mad.ClassVersionPerformance,
+			CapabilityMask: mad.PerfCapExtendedWidthNoIETF, ResponseTime: perfResponse}
 		m.Data = [mad.PerfDataLen]byte{}
 		info.Put(m.Data[:])
 		return mad.StatusOK
@@ -83,14 +86,14 @@ func (p *perfAgent) execute(h *HCA, m *mad.Perf) (status uint16) {
 	return mad.StatusOK
 }
 
-// selected is a counter that a Set may select by its bit, and the value that it then gets.
+// selected is a counter that a Set can select by its bit, and the value to set.
 type selected struct {
 	bit        uint16
 	base       *uint64
 	now, value uint64
 }
 
-// preset sets the counters selected: each counts from a base so far behind now as is its value.
+// preset sets the selected counters by setting each base to the current count less the value.
 func preset(bits uint16, list []selected) {
 	for _, s := range list {
 		if bits&s.bit != 0 {
@@ -99,7 +102,7 @@ func preset(bits uint16, list []selected) {
 	}
 }
 
-// counters answers PortCounters. A counter that is not there is zero, whatever is written to it.
+// counters returns the response to PortCounters. Counters that are not supported are zero and ignore writes.
 func (b *perfBases) counters(m *mad.Perf, set bool, num uint8, now perfCounts) {
 	var c mad.PortCounters
 	c.Parse(m.Data[:])
@@ -125,7 +128,8 @@ func (b *perfBases) counters(m *mad.Perf, set bool, num uint8, now perfCounts) {
 	shown.Put(m.Data[:])
 }
 
-// extended answers PortCountersExtended, without unicast and multicast apart (PerfCapExtendedWidthNoIETF).
+// extended returns the response to PortCountersExtended, without separate unicast and multicast counters
+// (PerfCapExtendedWidthNoIETF).
 func (b *perfBases) extended(m *mad.Perf, set bool, num uint8, now perfCounts) {
 	var c mad.PortCountersExtended
 	c.Parse(m.Data[:])
@@ -138,21 +142,25 @@ func (b *perfBases) extended(m *mad.Perf, set bool, num uint8, now perfCounts) {
 			{mad.SelectExtRcvPkts, &base.rcvPkts, now.rcvPkts, c.PortRcvPkts},
 		})
 	}
-	shown := mad.PortCountersExtended{PortSelect: num, CounterSelect: c.CounterSelect, PortXmitData: now.xmitData - base.xmitData,
-		PortRcvData: now.rcvData - base.rcvData, PortXmitPkts: now.xmitPkts - base.xmitPkts, PortRcvPkts: now.rcvPkts - base.rcvPkts}
+	shown := mad.PortCountersExtended{PortSelect: num, CounterSelect: c.CounterSelect,
+		PortXmitData: now.xmitData - base.xmitData,
+		PortRcvData:  now.rcvData - base.rcvData, PortXmitPkts: now.xmitPkts - base.xmitPkts,
+		PortRcvPkts: now.rcvPkts - base.rcvPkts}
 	m.Data = [mad.PerfDataLen]byte{}
 	shown.Put(m.Data[:])
 }
 
-// perfCounts are a port's counters in the attributes' units: data in four bytes.
+// perfCounts returns a port's counters in the units of the attributes: data in four bytes.
 func (h *HCA) perfCounts(num uint8) perfCounts {
 	c := h.PortCount(num)
 	link := linkHeader(h.ports[num-1].Attr())
-	return perfCounts{xmitData: (c.XmitBytes + link*c.XmitPkts) / 4, rcvData: (c.RcvBytes + link*c.RcvPkts) / 4, xmitPkts: c.XmitPkts,
-		rcvPkts: c.RcvPkts, rcvErrors: c.RcvErrors, xmitDiscards: c.XmitDiscards}
+	return perfCounts{xmitData: (c.XmitBytes + link*c.XmitPkts) / 4, rcvData: (c.RcvBytes + link*c.RcvPkts) / 4,
+		xmitPkts: c.XmitPkts,
+		rcvPkts:  c.RcvPkts, rcvErrors: c.RcvErrors, xmitDiscards: c.XmitDiscards}
 }
 
-// linkHeader is what each packet has before its BTH and is not counted by the engine: an LRH, or IP and UDP headers.
+// linkHeader returns the size of the headers before the BTH, which the engine does not count: an LRH, or IP and UDP
+// headers.
 func linkHeader(a ci.PortAttr) uint64 {
 	const lrh, udp, ip4, ip6 = 8, 8, 20, 40
 	switch {

@@ -24,11 +24,12 @@ var perfLinks = map[string]func() []rvt.Port{
 	},
 	"Ethernet": func() []rvt.Port {
 		n := sim.NewNetwork(sim.NetworkConfig{})
-		return []rvt.Port{testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})), testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.2")}))}
+		return []rvt.Port{testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.1")})),
+			testenv.Must(sim.New(n, sim.Config{Addr: netip.MustParseAddr("10.0.0.2")}))}
 	},
 }
 
-// perfRig asks an HCA.
+// A perfRig sends performance management requests to an HCA.
 type perfRig struct {
 	t  *testing.T
 	ca ci.CA
@@ -66,7 +67,8 @@ func (r *perfRig) do(port uint8, m mad.Perf) (a mad.Perf, ok bool) {
 }
 
 func perfRequest(method mad.Method, attr uint16) mad.Perf {
-	return mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: method, Attribute: attr}}
+	return mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1, Method: method,
+		Attribute: attr}}
 }
 
 func TestPerformanceAgent(t *testing.T) {
@@ -79,7 +81,8 @@ func TestPerformanceAgent(t *testing.T) {
 			var info mad.ClassPortInfo
 			info.Parse(a.Data[:])
 			require.NoError(t, info.Check())
-			require.Equal(t, mad.ClassPortInfo{BaseVersion: 1, ClassVersion: 1, CapabilityMask: mad.PerfCapExtendedWidthNoIETF, ResponseTime: 18}, info)
+			require.Equal(t, mad.ClassPortInfo{BaseVersion: 1, ClassVersion: 1,
+				CapabilityMask: mad.PerfCapExtendedWidthNoIETF, ResponseTime: 18}, info)
 
 			for _, c := range []struct {
 				name   string
@@ -94,11 +97,15 @@ func TestPerformanceAgent(t *testing.T) {
 				{"extended", mad.AttrPortCountersExtended, 2, nil, mad.StatusOK, false},
 				{"of port 0", mad.AttrPortCounters, 0, nil, mad.StatusBadField, false},
 				{"of a port too many", mad.AttrPortCountersExtended, 3, nil, mad.StatusBadField, false},
-				{"of all ports, which ClassPortInfo does not offer", mad.AttrPortCounters, mad.AllPorts, nil, mad.StatusBadField, false},
+				{"of all ports, which ClassPortInfo does not offer", mad.AttrPortCounters, mad.AllPorts, nil,
+					mad.StatusBadField, false},
 				{"samples", mad.AttrPortSamplesControl, 1, nil, mad.StatusBadMethodAttribute, false},
-				{"set class port info", mad.AttrClassPortInfo, 0, func(m *mad.Perf) { m.Method = mad.Set }, mad.StatusBadMethodAttribute, false},
-				{"class version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.ClassVersion = 2 }, mad.StatusBadVersion, false},
-				{"base version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.BaseVersion = 2 }, mad.StatusBadVersion, false},
+				{"set class port info", mad.AttrClassPortInfo, 0, func(m *mad.Perf) { m.Method = mad.Set },
+					mad.StatusBadMethodAttribute, false},
+				{"class version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.ClassVersion = 2 },
+					mad.StatusBadVersion, false},
+				{"base version", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.BaseVersion = 2 },
+					mad.StatusBadVersion, false},
 				{"method", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = 0x15 }, mad.StatusBadMethod, false},
 				{"response", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = mad.GetResp }, 0, true},
 				{"trap repress", mad.AttrPortCounters, 1, func(m *mad.Perf) { m.Method = mad.TrapRepress }, 0, true},
@@ -122,7 +129,8 @@ func TestPerformanceAgent(t *testing.T) {
 // A counter stops at its largest value; a Set writes those selected; the two attributes do not touch each other.
 func TestPerformanceCounters(t *testing.T) {
 	var b perfBases
-	now := perfCounts{xmitData: math.MaxUint32 + 5, rcvData: 100, xmitPkts: 7, rcvPkts: 8, rcvErrors: math.MaxUint16 + 1, xmitDiscards: 3}
+	now := perfCounts{xmitData: math.MaxUint32 + 5, rcvData: 100, xmitPkts: 7, rcvPkts: 8,
+		rcvErrors: math.MaxUint16 + 1, xmitDiscards: 3}
 	short := func(set bool, c mad.PortCounters) mad.PortCounters {
 		m := perfRequest(mad.Get, mad.AttrPortCounters)
 		c.Put(m.Data[:])
@@ -137,13 +145,18 @@ func TestPerformanceCounters(t *testing.T) {
 		c.Parse(m.Data[:])
 		return c
 	}
-	require.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: math.MaxUint32, PortRcvData: 100, PortXmitPkts: 7, PortRcvPkts: 8,
-		PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, short(false, mad.PortCounters{PortRcvPkts: 55, SymbolErrors: 9}), "a Get writes nothing")
-	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: math.MaxUint32 + 5, PortRcvData: 100, PortXmitPkts: 7, PortRcvPkts: 8},
+	require.Equal(t, mad.PortCounters{PortSelect: 1, PortXmitData: math.MaxUint32, PortRcvData: 100,
+		PortXmitPkts: 7, PortRcvPkts: 8,
+		PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, short(false, mad.PortCounters{PortRcvPkts: 55,
+		SymbolErrors: 9}), "a Get writes nothing")
+	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, PortXmitData: math.MaxUint32 + 5, PortRcvData: 100,
+		PortXmitPkts: 7, PortRcvPkts: 8},
 		long(false, mad.PortCountersExtended{}))
 
-	got := short(true, mad.PortCounters{CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError, PortRcvPkts: 1000, PortRcvData: 5, SymbolErrors: 9})
-	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError, PortRcvData: 100, PortXmitPkts: 7,
+	got := short(true, mad.PortCounters{CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts | mad.SelectSymbolError,
+		PortRcvPkts: 1000, PortRcvData: 5, SymbolErrors: 9})
+	require.Equal(t, mad.PortCounters{PortSelect: 1, CounterSelect: mad.SelectXmitData | mad.SelectRcvPkts |
+		mad.SelectSymbolError, PortRcvData: 100, PortXmitPkts: 7,
 		PortRcvPkts: 1000, PortRcvErrors: math.MaxUint16, PortXmitDiscards: 3}, got, "what is selected and there")
 	now.xmitData += 3
 	now.rcvPkts += 2
@@ -154,9 +167,12 @@ func TestPerformanceCounters(t *testing.T) {
 	got = short(false, mad.PortCounters{})
 	require.EqualValues(t, 1, got.PortRcvErrors)
 	require.EqualValues(t, 2, got.PortXmitDiscards)
-	require.EqualValues(t, 10, long(false, mad.PortCountersExtended{}).PortRcvPkts, "a Set of the others does not touch these")
-	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts, PortXmitData: now.xmitData, PortRcvData: 100, PortXmitPkts: 7},
-		long(true, mad.PortCountersExtended{CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts, PortUnicastRcvPkts: 4}))
+	require.EqualValues(t, 10, long(false, mad.PortCountersExtended{}).PortRcvPkts,
+		"a Set of the others does not touch these")
+	require.Equal(t, mad.PortCountersExtended{PortSelect: 1, CounterSelect: mad.SelectExtRcvPkts |
+		mad.SelectExtUnicastRcvPkts, PortXmitData: now.xmitData, PortRcvData: 100, PortXmitPkts: 7},
+		long(true, mad.PortCountersExtended{CounterSelect: mad.SelectExtRcvPkts | mad.SelectExtUnicastRcvPkts,
+			PortUnicastRcvPkts: 4}))
 	now.rcvPkts += 4
 	require.EqualValues(t, 4, long(false, mad.PortCountersExtended{}).PortRcvPkts)
 	require.EqualValues(t, 4, short(false, mad.PortCounters{}).PortRcvPkts)

@@ -11,7 +11,8 @@ import (
 	"ciddk/rvt"
 )
 
-// An HCA is an adapter in service. It implements ci.HCA. The methods of rvt.HCA are its own, too: Close, Counters, QPCounters, SetLink, Live.
+// An HCA is an adapter in service. It implements ci.HCA. The methods of rvt.HCA are its own, too: Close, Counters,
+// QPCounters, SetLink, Live.
 type HCA struct {
 	*rvt.HCA
 	ports []rvt.Port
@@ -30,13 +31,17 @@ const (
 )
 
 // engineCaps are what the engine does on any port.
-const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR |
-	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate | ci.CapResizeCQ |
-	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState | ci.CapAVPortCheck |
-	ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter | ci.CapQKeyCounter
+const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
+	ci.CapMW2 | ci.CapFMR |
+	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased | ci.CapSendInvalidate |
+	ci.CapResizeCQ |
+	ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth | ci.CapAPM | ci.CapCurrentQPState |
+	ci.CapAVPortCheck |
+	ci.CapEventHandlers | ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter |
+	ci.CapQKeyCounter
 
-// New makes an HCA of ports and starts them. It takes over Config.Ports, and closes them when it fails. Close the HCA when done.
-// Errors: no port or a nil one; a NodeDescription that is too long; errors of a port's Start.
+// New makes an HCA of ports and starts them. It takes over Config.Ports, and closes them when it fails. Close the HCA
+// when done. Errors: no port or a nil one; a NodeDescription that is too long; errors of a port's Start.
 func New(c Config) (*HCA, error) {
 	h, err := newHCA(&c)
 	if err != nil {
@@ -58,7 +63,8 @@ func newHCA(c *Config) (*HCA, error) {
 	c.setDefaults()
 	h := &HCA{ports: c.Ports}
 	a := &agent{hca: h}
-	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription, Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
+	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription,
+		Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
 		Override: c.Override, QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, QPN: c.QPN, Suspect: c.OnSuspicion}}
 	var err error
@@ -81,8 +87,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// countedGUIDs counts HCAs without a suggested GUID: their GUIDs differ within a process, and are the same in every run that
-// makes the same HCAs in the same order.
+// countedGUIDs counts HCAs without a suggested GUID: their GUIDs differ within a process, and are the same in every run
+// that makes the same HCAs in the same order.
 var countedGUIDs atomic.Uint64
 
 func (c *Config) setDefaults() {
@@ -138,8 +144,9 @@ func (c *Config) attr() ci.CAAttr {
 	return a
 }
 
-// linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without one there is no subnet manager, and nothing left
-// to execute for it. Datagrams of performance management are executed on every link.
+// linkCaps returns the capabilities that depend on the ports. Only InfiniBand ports have an init type. Without one
+// there is no subnet manager, and nothing left to execute for it. Datagrams of performance management are executed on
+// every link.
 func (c *Config) linkCaps() ci.Caps {
 	numIB := 0
 	for _, p := range c.Ports {

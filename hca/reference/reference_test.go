@@ -18,7 +18,7 @@ import (
 	"ciddk/wire"
 )
 
-// links gives a pair of port configurations of every kind.
+// links returns constructors of connected ports, one for each kind of link.
 func links() map[string]func() (a, b rvt.Port) {
 	return map[string]func() (rvt.Port, rvt.Port){
 		"direct": func() (rvt.Port, rvt.Port) {
@@ -26,10 +26,12 @@ func links() map[string]func() (a, b rvt.Port) {
 			return testenv.Must(direct.New(l, direct.Config{})), testenv.Must(direct.New(l, direct.Config{}))
 		},
 		"UDP": func() (rvt.Port, rvt.Port) {
-			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr()})), testenv.Must(udp.New(udp.Config{Addr: linktest.Addr()}))
+			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr()})),
+				testenv.Must(udp.New(udp.Config{Addr: linktest.Addr()}))
 		},
 		"portable UDP": func() (rvt.Port, rvt.Port) {
-			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), Portable: true})), testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), Portable: true}))
+			return testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), Portable: true})),
+				testenv.Must(udp.New(udp.Config{Addr: linktest.Addr(), Portable: true}))
 		},
 	}
 }
@@ -72,7 +74,8 @@ func TestRCImpaired(t *testing.T) {
 			t.Parallel()
 			pa, pb := link()
 			c := impair.Config{Seed: 7, Out: bad, In: bad}
-			a, b := newNode(t, one(testenv.Must(impair.New(pa, c))), ci.RC, 1<<20), newNode(t, one(testenv.Must(impair.New(pb, c))), ci.RC, 1<<20)
+			a, b := newNode(t, one(testenv.Must(impair.New(pa, c))), ci.RC, 1<<20),
+				newNode(t, one(testenv.Must(impair.New(pb, c))), ci.RC, 1<<20)
 			a.Hasty, b.Hasty = true, true
 			linktest.ConnectBoth(a, b)
 			linktest.Exercise(t, a, b)
@@ -103,7 +106,8 @@ func TestUD(t *testing.T) {
 				av, err := a.PD.CreateAV(attr)
 				require.NoError(t, err)
 				b.Recv(ci.RecvWR{ID: 1, SGL: b.SGE(0, 200)})
-				a.Send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("hello"), To: ci.Dest{AV: av, QPN: b.QP.Num(), QKey: 5}})
+				a.Send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("hello"),
+					To: ci.Dest{AV: av, QPN: b.QP.Num(), QKey: 5}})
 				a.Poll(1)
 				wc := b.Poll(1)[0]
 				assert.EqualValues(t, 45, wc.Length)
@@ -145,7 +149,8 @@ func TestMulticast(t *testing.T) {
 			av, err := a.PD.CreateAV(ci.AVAttr{Port: 1, DLID: 0xc001, Global: true, GRH: ci.GRH{DGID: group}})
 			require.NoError(t, err)
 			b.Recv(ci.RecvWR{ID: 1, SGL: b.SGE(0, 200)})
-			a.Send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("all"), To: ci.Dest{AV: av, QPN: 0xffffff, QKey: 5}})
+			a.Send(ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("all"),
+				To: ci.Dest{AV: av, QPN: 0xffffff, QKey: 5}})
 			a.Poll(1)
 			assert.EqualValues(t, 43, b.Poll(1)[0].Length)
 			assert.Equal(t, "all", string(b.Buf[40:43]))
@@ -173,7 +178,8 @@ func TestNewErrors(t *testing.T) {
 		{"no port", Config{}, "at least one"},
 		{"nil port", Config{Ports: []rvt.Port{good(), nil}}, "Config.Ports[1] is nil"},
 		{"nil pointer", Config{Ports: []rvt.Port{good(), (*direct.Port)(nil)}}, "Config.Ports[1] is nil"},
-		{"second port", Config{Ports: []rvt.Port{good(), closed()}}, "port 2: direct: the port was started before, or is closed"},
+		{"second port", Config{Ports: []rvt.Port{good(), closed()}}, "port 2: direct: the port was started before, " +
+			"or is closed"},
 		{"description", Config{Ports: []rvt.Port{good()}, NodeDescription: string(make([]byte, 65))}, "65 bytes"},
 		{"claims", Config{Ports: []rvt.Port{good()}, Caps: ci.CapUC | ci.CapUD}, "CapUD"},
 	} {
@@ -196,14 +202,19 @@ func TestIdentity(t *testing.T) {
 		return h.Info().GUID
 	}
 	x, y := linktest.Addr(), linktest.Addr()
-	assert.Equal(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))), guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))))
-	assert.NotEqual(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))), guid(one(testenv.Must(udp.New(udp.Config{Addr: y})))))
-	assert.NotEqual(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))), guid(one(testenv.Must(udp.New(udp.Config{Addr: x, Port: 4792})))))
+	assert.Equal(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))),
+		guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))))
+	assert.NotEqual(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))),
+		guid(one(testenv.Must(udp.New(udp.Config{Addr: y})))))
+	assert.NotEqual(t, guid(one(testenv.Must(udp.New(udp.Config{Addr: x})))),
+		guid(one(testenv.Must(udp.New(udp.Config{Addr: x, Port: 4792})))))
 	l := direct.NewLink()
-	assert.NotEqual(t, guid(one(testenv.Must(direct.New(l, direct.Config{})))), guid(one(testenv.Must(direct.New(l, direct.Config{})))))
+	assert.NotEqual(t, guid(one(testenv.Must(direct.New(l, direct.Config{})))),
+		guid(one(testenv.Must(direct.New(l, direct.Config{})))))
 	assert.EqualValues(t, 77, guid(Config{GUID: 77, Ports: []rvt.Port{testenv.Must(direct.New(l, direct.Config{}))}}))
 
-	h, err := New(Config{Ports: []rvt.Port{testenv.Must(direct.New(l, direct.Config{})), testenv.Must(udp.New(udp.Config{Addr: x}))}, Attr: ci.CAAttr{VendorID: 5, MaxQPs: 3}, Caps: ^ci.CapUD})
+	h, err := New(Config{Ports: []rvt.Port{testenv.Must(direct.New(l, direct.Config{})),
+		testenv.Must(udp.New(udp.Config{Addr: x}))}, Attr: ci.CAAttr{VendorID: 5, MaxQPs: 3}, Caps: ^ci.CapUD})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.Close()) }()
 	ca, err := h.OpenCA(h.Info().GUID, func(ci.Event) {}, nil)
@@ -225,7 +236,8 @@ func TestSetLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pa, pb := link()
-			a, b := newNode(t, one(testenv.Must(impair.New(pa, impair.Config{}))), ci.RC, 1<<20), newNode(t, one(pb), ci.RC, 1<<20)
+			a, b := newNode(t, one(testenv.Must(impair.New(pa, impair.Config{}))), ci.RC, 1<<20),
+				newNode(t, one(pb), ci.RC, 1<<20)
 			a.Hasty, b.Hasty = true, true
 			linktest.ConnectBoth(a, b)
 			event := func(want ci.EventType) {
@@ -241,7 +253,8 @@ func TestSetLink(t *testing.T) {
 			event(ci.EventPortDown)
 			b.Recv(ci.RecvWR{SGL: b.SGE(0, 100)})
 			a.Send(ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled, Inline: []byte("late")})
-			require.Eventually(t, func() bool { return a.HCA.Counters()["drop_send_failed"] > 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return a.HCA.Counters()["drop_send_failed"] > 0 }, 10*time.Second,
+				time.Millisecond)
 			require.NoError(t, a.HCA.SetLink(1, true))
 			event(ci.EventPortActive)
 			a.Poll(1)

@@ -41,7 +41,7 @@ func (s *shown) frames() []Frame {
 	return append([]Frame(nil), s.list...)
 }
 
-// parsed gives the transport packet in a frame, its CRCs checked.
+// parsed returns the transport packet of a frame after checking its CRCs.
 func parsed(t *testing.T, f Frame) wire.Packet {
 	t.Helper()
 	if f.Link == ci.LinkInfiniBand {

@@ -51,7 +51,8 @@ func (p *Port) Unwrap() any { return p.inner }
 
 // Start starts the inner port.
 func (p *Port) Start(c rvt.PortContext) error {
-	p.context, p.link, p.epoch, p.drops = c, p.inner.Attr().Link, p.tap.Epoch, p.tap.watch(&c)
+	p.context, p.link = c, p.inner.Attr().Link
+	p.epoch, p.drops = p.tap.Epoch, p.tap.watch(&c)
 	if p.epoch.IsZero() {
 		p.epoch = time.Now().Add(-c.Clock.Now())
 	}

@@ -54,8 +54,8 @@ func TestDirectLinkState(t *testing.T) {
 	require.NoError(t, ca.Destroy())
 }
 
-// TestLinkToInit: a port that waits for a subnet manager raises an event when its link comes up, and CA.Query shows what PortInfo does all the
-// time.
+// TestLinkToInit: a port that waits for a subnet manager raises an event when its link comes up, and CA.Query shows
+// what PortInfo does all the time.
 func TestLinkToInit(t *testing.T) {
 	for _, rise := range []ci.PortState{ci.PortInit, ci.PortArmed} {
 		port, err := New(NewLink(), Config{State: rise})
@@ -74,7 +74,8 @@ func TestLinkToInit(t *testing.T) {
 			up    bool
 			event ci.EventType
 			state ci.PortState
-		}{{false, ci.EventPortDown, ci.PortDown}, {true, ci.EventPortInit, rise}, {false, ci.EventPortDown, ci.PortDown}} {
+		}{{false, ci.EventPortDown, ci.PortDown}, {true, ci.EventPortInit, rise},
+			{false, ci.EventPortDown, ci.PortDown}} {
 			require.NoError(t, h.SetLink(1, step.up))
 			e := <-events
 			require.Equal(t, step.event, e.Type)
@@ -123,7 +124,8 @@ func TestDirectStates(t *testing.T) {
 	for _, c := range []struct {
 		state, after ci.PortState
 		got          int
-	}{{ci.PortDown, ci.PortDown, 0}, {ci.PortInit, ci.PortInit, 0}, {ci.PortArmed, ci.PortActive, 1}, {ci.PortActive, ci.PortActive, 1}} {
+	}{{ci.PortDown, ci.PortDown, 0}, {ci.PortInit, ci.PortInit, 0}, {ci.PortArmed, ci.PortActive, 1},
+		{ci.PortActive, ci.PortActive, 1}} {
 		t.Run(c.state.String(), func(t *testing.T) {
 			t.Parallel()
 			l := NewLink()
@@ -169,7 +171,8 @@ func TestDirectRoutes(t *testing.T) {
 		{"unknown GID", ci.AVAttr{Global: true, GRH: ci.GRH{DGID: ci.GID{1}}}, ci.InvalidParameter},
 		{"source GID", ci.AVAttr{Global: true, DLID: 4, GRH: ci.GRH{SGIDIndex: 1}}, ci.InvalidIndex},
 		{"multicast without GRH", ci.AVAttr{DLID: 0xc001}, ci.InvalidParameter},
-		{"multicast to a unicast GID", ci.AVAttr{DLID: 0xc001, Global: true, GRH: ci.GRH{DGID: own}}, ci.InvalidParameter},
+		{"multicast to a unicast GID", ci.AVAttr{DLID: 0xc001, Global: true, GRH: ci.GRH{DGID: own}},
+			ci.InvalidParameter},
 		{"by GID", ci.AVAttr{Global: true, GRH: ci.GRH{DGID: own}}, ci.Success},
 	} {
 		_, err := p.Route(&c.av, rvt.Flow{})

@@ -15,9 +15,10 @@ import (
 // ErrClosed is the error of an End's methods after Close.
 var ErrClosed = inbox.ErrClosed
 
-// An End is a place on a Link at which no HCA sits. Its owner sends and receives whole InfiniBand packets, LRH to VCRC, as a cable
-// carries them. What the HCAs send to its LID is encoded by their link layer, one packet for each of a train; what
-// it sends is checked and decoded by theirs. The HCAs among themselves go on without bytes. Ends are for tests, certifiers and bridges.
+// An End is a place on a Link at which no HCA sits. Its owner sends and receives whole InfiniBand packets, LRH to VCRC,
+// as a cable carries them. What the HCAs send to its LID is encoded by their link layer, one packet for each of a
+// train; what it sends is checked and decoded by theirs. The HCAs among themselves go on without bytes. Ends are for
+// tests, certifiers and bridges.
 //
 // Methods may be called concurrently.
 type End struct {
@@ -26,7 +27,8 @@ type End struct {
 	port  *Port
 }
 
-// endGUIDs counts ends: their GUIDs differ within a process, and are the same in every run that makes the same ends in the same order.
+// endGUIDs counts ends: their GUIDs differ within a process, and are the same in every run that makes the same ends in
+// the same order.
 var endGUIDs atomic.Uint64
 
 // End puts an end on the link, with the LID, MTU and GUID of c as for a port. Errors: those of New.
@@ -55,9 +57,9 @@ func (e *End) GID() ci.GID {
 // Recv returns the next packet in order of arrival. The slice is the caller's. Errors: the context's; ErrClosed.
 func (e *End) Recv(ctx context.Context) ([]byte, error) { return e.inbox.Recv(ctx) }
 
-// Send puts a packet on the link as it is, valid or not, with whatever source LID it has. It returns when the port with the
-// packet's destination LID has handled it. As at a switch, a packet to a LID that no port has is dropped, and one to a multicast LID goes to
-// every port. Errors: fewer bytes than an LRH; ErrClosed.
+// Send puts a packet on the link as it is, valid or not, with whatever source LID it has. It returns when the port with
+// the packet's destination LID has handled it. As at a switch, a packet to a LID that no port has is dropped, and one
+// to a multicast LID goes to every port. Errors: fewer bytes than an LRH; ErrClosed.
 func (e *End) Send(b []byte) error {
 	if e.port.closed.Load() {
 		return ErrClosed

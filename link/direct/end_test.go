@@ -49,25 +49,31 @@ func TestLinkEndReceives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _, e := directRig(t)
 			grh := ci.GRH{DGID: e.GID(), TrafficClass: 0x5a, FlowLabel: 0x12345, HopLimit: 7}
-			rt, err := p.Route(&ci.AVAttr{Port: 1, DLID: e.LID(), SL: 3, PathBits: 1, Global: global, GRH: grh}, rvt.Flow{})
+			rt, err := p.Route(&ci.AVAttr{Port: 1, DLID: e.LID(), SL: 3, PathBits: 1, Global: global, GRH: grh},
+				rvt.Flow{})
 			require.NoError(t, err)
 			body := make([]byte, 1024+1024+5)
 			for i := range body {
 				body[i] = byte(i * 7)
 			}
-			p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: 0xffffff, PKey: 0xffff, DestQP: 9, VA: 1, RKey: 2,
-				DMALen: uint32(len(body)), N: 3, MTU: 1024, Len: uint32(len(body)), Payload: [][]byte{body[:1000], body[1000:]}, Route: rt}})
+			p.Send([]rvt.Packet{{Service: wire.RC, Op: wire.OpWrite, Start: true, End: true, Ack: true, PSN: 0xffffff,
+				PKey: 0xffff, DestQP: 9, VA: 1, RKey: 2,
+				DMALen: uint32(len(body)), N: 3, MTU: 1024, Len: uint32(len(body)), Payload: [][]byte{body[:1000],
+					body[1000:]}, Route: rt}})
 			for k, op := range []wire.Opcode{wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast} {
 				b := received(t, e)
 				n := min(1024, len(body)-1024*k)
-				wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(5, 0x30), wirecheck.ServiceLevel(3), wirecheck.VirtualLane(0), wirecheck.Global(global),
-					wirecheck.LinkTransport(wirecheck.Opcode(op), wirecheck.PSN(uint32(0xffffff+k)&0xffffff), wirecheck.DestQP(9), wirecheck.PayloadLen(n)))
+				wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(5, 0x30), wirecheck.ServiceLevel(3),
+					wirecheck.VirtualLane(0), wirecheck.Global(global),
+					wirecheck.LinkTransport(wirecheck.Opcode(op), wirecheck.PSN(uint32(0xffffff+k)&0xffffff),
+						wirecheck.DestQP(9), wirecheck.PayloadLen(n)))
 				var w wire.LinkPacket
 				require.NoError(t, wire.ParseLinkPacket(b, &w))
 				assert.Equal(t, body[1024*k:1024*k+n], w.Packet.Payload)
 				if global {
 					sgid, _ := p.gid(0)
-					assert.Equal(t, wire.GRH{TrafficClass: 0x5a, FlowLabel: 0x12345, PayloadLen: w.GRH.PayloadLen, NextHeader: wire.NextHeaderIBA, HopLimit: 7, SGID: sgid,
+					assert.Equal(t, wire.GRH{TrafficClass: 0x5a, FlowLabel: 0x12345, PayloadLen: w.GRH.PayloadLen,
+						NextHeader: wire.NextHeaderIBA, HopLimit: 7, SGID: sgid,
 						DGID: e.GID()}, w.GRH)
 				}
 			}
@@ -99,7 +105,9 @@ func TestLinkEndSends(t *testing.T) {
 	}{
 		{"right", func(*wire.LinkPacket, *Port) {}, none, 0},
 		{"GRH", func(w *wire.LinkPacket, p *Port) { w.LRH.LNH = wire.LNHGlobal; w.GRH.DGID, _ = p.gid(0) }, none, 0},
-		{"GRH of another port", func(w *wire.LinkPacket, _ *Port) { w.LRH.LNH = wire.LNHGlobal; w.GRH.DGID = [16]byte{1} }, none, rvt.DropNotForUs},
+		{"GRH of another port",
+			func(w *wire.LinkPacket, _ *Port) { w.LRH.LNH = wire.LNHGlobal; w.GRH.DGID = [16]byte{1} }, none,
+			rvt.DropNotForUs},
 		{"reserved bits", func(w *wire.LinkPacket, _ *Port) { w.LRH.Resv2, w.LRH.Resv5 = 3, 31 }, none, 0},
 		{"VCRC", func(*wire.LinkPacket, *Port) {}, func(b []byte) { b[len(b)-1] ^= 1 }, rvt.DropMalformed},
 		{"ICRC", func(*wire.LinkPacket, *Port) {}, seal(func(b []byte) { b[len(b)-3] ^= 1 }), rvt.DropICRC},

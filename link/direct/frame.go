@@ -10,19 +10,21 @@ import (
 	"ciddk/wire"
 )
 
-// The link layer of a direct port in bytes, for ends and captures. The HCAs of one process do not need it among themselves.
+// The link layer of a direct port in bytes, for ends and captures. The HCAs of one process do not need it among
+// themselves.
 
 // managementVL carries subnet management datagrams and nothing else (IBTA volume 1, 7.6.4).
 const managementVL = 15
 
-// encodeTrain returns the packets of a train as they are on an InfiniBand link, LRH to VCRC. A Port has set the addresses of the train. It returns nil
-// if p is no train of a Port.
+// encodeTrain returns the packets of a train as they are on an InfiniBand link, LRH to VCRC. A Port has set the
+// addresses of the train. It returns nil if p is no train of a Port.
 func encodeTrain(p *rvt.Packet) [][]byte {
 	r, ok := p.Route.(*route)
 	if !ok || !train.IsWhole(p) {
 		return nil
 	}
-	w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SL: uint8(p.SL), SLID: uint16(p.Src.LID), DLID: uint16(p.Dst.LID)}}
+	w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SL: uint8(p.SL), SLID: uint16(p.Src.LID),
+		DLID: uint16(p.Dst.LID)}}
 	if p.DestQP == 0 {
 		w.LRH.VL = managementVL
 	}
@@ -46,8 +48,9 @@ func encodeTrain(p *rvt.Packet) [][]byte {
 	return out
 }
 
-// receive takes one packet in bytes, LRH to VCRC: the checks of the data link layer (IBTA volume 1, 7.3, 7.8), of the network layer where there
-// is a GRH (8.3), and the ICRC. A packet that fails is counted and dropped. receive does not keep b.
+// receive takes one packet in bytes, LRH to VCRC: the checks of the data link layer (IBTA volume 1, 7.3, 7.8), of the
+// network layer where there is a GRH (8.3), and the ICRC. A packet that fails is counted and dropped. receive does not
+// keep b.
 func (p *Port) receive(b []byte) {
 	var w wire.LinkPacket
 	err := wire.ParseLinkPacket(b, &w)
@@ -68,7 +71,8 @@ func (p *Port) receive(b []byte) {
 		p.count(rvt.DropNotForUs, 1)
 		return
 	}
-	pkt := [1]rvt.Packet{{Src: rvt.Addr{LID: ci.LID(w.LRH.SLID)}, Dst: rvt.Addr{LID: ci.LID(w.LRH.DLID)}, SL: ci.SL(w.LRH.SL)}}
+	pkt := [1]rvt.Packet{{Src: rvt.Addr{LID: ci.LID(w.LRH.SLID)}, Dst: rvt.Addr{LID: ci.LID(w.LRH.DLID)},
+		SL: ci.SL(w.LRH.SL)}}
 	x := &pkt[0]
 	train.TakeHeaders(x, &w.Packet)
 	if len(w.Packet.Payload) > 0 {
@@ -87,7 +91,8 @@ func (p *Port) receive(b []byte) {
 	p.deliver(pkt[:])
 }
 
-// isLaneRight reports whether a packet came on its lane: VL 0 for data, VL 15 for subnet management (IBTA volume 1, 7.6.4).
+// isLaneRight reports whether a packet came on its lane: VL 0 for data, VL 15 for subnet management (IBTA volume 1,
+// 7.6.4).
 func isLaneRight(w *wire.LinkPacket) bool {
 	if w.Packet.BTH.DestQP == 0 {
 		return w.LRH.VL == managementVL
@@ -95,7 +100,8 @@ func isLaneRight(w *wire.LinkPacket) bool {
 	return w.LRH.VL == 0
 }
 
-// isFor reports whether a packet's addresses are the port's: one of its LIDs, and with a GRH one of its GIDs. The engine checks groups.
+// isFor reports whether a packet's addresses are the port's: one of its LIDs, and with a GRH one of its GIDs. The
+// engine checks groups.
 func (p *Port) isFor(w *wire.LinkPacket) bool {
 	dlid := ci.LID(w.LRH.DLID)
 	if dlid >= firstMulticastLID {
@@ -117,7 +123,8 @@ func (p *Port) isFor(w *wire.LinkPacket) bool {
 
 // EncodeFrame returns a single packet, LRH to VCRC. It implements rvt.EncoderPort.
 func (p *Port) EncodeFrame(d rvt.Direction, pkt *rvt.Packet) []byte {
-	w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SL: uint8(pkt.SL), SLID: uint16(pkt.Src.LID), DLID: uint16(pkt.Dst.LID)}}
+	w := wire.LinkPacket{LRH: wire.LRH{LNH: wire.LNHLocal, SL: uint8(pkt.SL), SLID: uint16(pkt.Src.LID),
+		DLID: uint16(pkt.Dst.LID)}}
 	if !train.Encode(&w.Packet, pkt) {
 		return nil
 	}
@@ -140,13 +147,14 @@ func (p *Port) EncodeFrame(d rvt.Direction, pkt *rvt.Packet) []byte {
 	return wire.AppendLinkPacket(nil, &w)
 }
 
-// receivedGRH sets the GRH of a received packet. A datagram comes with it. Of other packets the destination is known, and the sender's GID is the one
-// at index 0 of the port with their source LID.
+// receivedGRH sets the GRH of a received packet. A datagram comes with it. Of other packets the destination is known,
+// and the sender's GID is the one at index 0 of the port with their source LID.
 func (p *Port) receivedGRH(w *wire.LinkPacket, pkt *rvt.Packet) {
 	if g := pkt.GRH; len(g) >= wire.GRHLen {
 		first := binary.BigEndian.Uint32(g)
 		w.LRH.LNH = wire.LNHGlobal
-		w.GRH = wire.GRH{TrafficClass: uint8(first >> 20), FlowLabel: first & wire.MaskFlowLabel, NextHeader: wire.NextHeaderIBA, HopLimit: g[7],
+		w.GRH = wire.GRH{TrafficClass: uint8(first >> 20), FlowLabel: first & wire.MaskFlowLabel,
+			NextHeader: wire.NextHeaderIBA, HopLimit: g[7],
 			SGID: [16]byte(g[8:24]), DGID: [16]byte(g[24:40])}
 		return
 	}

@@ -8,9 +8,10 @@ import (
 	"ciddk/ci"
 )
 
-// A Link joins ports of HCAs of this process, as an InfiniBand switch would that never loses, delays or reorders: a packet is
-// delivered within the Send that sent it, trains whole, payload where it lies. Ports are found by LID. Multicast goes to every port,
-// the sender's own included, and the HCAs select what their QPs have joined. The zero value is a link without ports.
+// A Link joins ports of HCAs of this process, as an InfiniBand switch would that never loses, delays or reorders: a
+// packet is delivered within the Send that sent it, trains whole, payload where it lies. Ports are found by LID.
+// Multicast goes to every port, the sender's own included, and the HCAs select what their QPs have joined. The zero
+// value is a link without ports.
 type Link struct {
 	mu    sync.Mutex
 	ports []*Port

@@ -15,13 +15,13 @@ import (
 
 // Config describes a port on a Link. The zero value is an active port with an assigned LID.
 type Config struct {
-	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is Init or Armed: then a subnet manager
-	// assigns it.
+	// LID is the base LID, 1 to 0xBFFF; 0 has the lowest free one assigned, unless State is Init or Armed: then a
+	// subnet manager assigns it.
 	LID ci.LID
 	// LMC is the number of low LID bits that are ignored, 0 to 7.
 	LMC uint8
-	// State is the logical state in which the port comes up: PortActive (also 0), as if a subnet manager had been there, or PortInit,
-	// to wait for one, or PortArmed; or PortDown, with the cable out: HCA.SetLink makes it Active.
+	// State is the logical state in which the port comes up: PortActive (also 0), as if a subnet manager had been
+	// there, or PortInit, to wait for one, or PortArmed; or PortDown, with the cable out: HCA.SetLink makes it Active.
 	State ci.PortState
 	// MTU is the largest path MTU; 0 is 4096 bytes.
 	MTU ci.MTU
@@ -42,7 +42,8 @@ func (c *Config) check() error {
 	case c.LID > maxUnicastLID:
 		return fmt.Errorf("direct: LID %#x is no unicast LID: want 1 to %#x, or 0", c.LID, maxUnicastLID)
 	case c.LMC > 7 || c.LID&(1<<c.LMC-1) != 0:
-		return fmt.Errorf("direct: LMC %d with LID %#x: want an LMC of 0 to 7 and a LID whose low LMC bits are zero", c.LMC, c.LID)
+		return fmt.Errorf("direct: LMC %d with LID %#x: want an LMC of 0 to 7 and a LID whose low LMC bits are zero",
+			c.LMC, c.LID)
 	case c.LMC > 0 && c.LID == 0:
 		return fmt.Errorf("direct: LMC %d needs a LID", c.LMC)
 	case c.State < ci.PortDown || c.State > ci.PortActive:
@@ -67,7 +68,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// A Port is a port of InfiniBand link layer on a Link. It implements rvt.Port, and of the optional interfaces CablePort, SMAPort and EncoderPort.
+// A Port is a port of InfiniBand link layer on a Link. It implements rvt.Port, and of the optional interfaces
+// CablePort, SMAPort and EncoderPort.
 type Port struct {
 	link *Link
 	rise ci.PortState // the state to come up in
@@ -98,8 +100,8 @@ var _ interface {
 	rvt.EncoderPort
 } = (*Port)(nil)
 
-// New puts a port on a link. Errors: a nil link; a LID that is taken; another field out of range. The caller closes the port, or passes it to the New of
-// an adapter.
+// New puts a port on a link. Errors: a nil link; a LID that is taken; another field out of range. The caller closes the
+// port, or passes it to the New of an adapter.
 func New(l *Link, c Config) (*Port, error) {
 	if l == nil {
 		return nil, errors.New("direct: the link is nil: make one with NewLink")
@@ -154,7 +156,8 @@ func (p *Port) Start(c rvt.PortContext) error {
 	if p.closed.Load() || p.started.Load() {
 		return errors.New("direct: the port was started before, or is closed")
 	}
-	p.num, p.node, p.recv, p.lost = c.Num, c.Node, c.Receiver, c.Lost
+	p.num, p.node = c.Num, c.Node
+	p.recv, p.lost = c.Receiver, c.Lost
 	p.mu.Lock()
 	p.info.LocalPortNum = c.Num
 	if p.guids[0] == 0 {
@@ -193,8 +196,8 @@ func (p *Port) deliver(pkts []rvt.Packet) {
 	}
 }
 
-// admit applies the port's state (IBTA volume 1, 7.2.7): data from Armed on, and the first makes an armed port active; subnet
-// management from Init on. It moves what may pass to the front, and counts the rest.
+// admit applies the port's state (IBTA volume 1, 7.2.7): data from Armed on, and the first makes an armed port active;
+// subnet management from Init on. It moves what may pass to the front, and counts the rest.
 func (p *Port) admit(pkts []rvt.Packet) int {
 	switch s := ci.PortState(p.state.Load()); {
 	case s == ci.PortActive:
@@ -273,10 +276,13 @@ func (p *Port) Attr() ci.PortAttr {
 	defer p.mu.Unlock()
 	i := &p.info
 	a := ci.PortAttr{
-		Num: i.LocalPortNum, GUID: ci.GUID(p.guids[0]), Link: ci.LinkInfiniBand, State: ci.PortState(i.State), PhysState: i.PhysState,
-		MTU: ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID), SMLID: ci.LID(i.MasterSMLID),
-		LMC: i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive, SpeedActive: i.SpeedActive,
-		SubnetTimeout: ci.TimeExp(i.SubnetTimeout), InitTypeReply: ci.InitType(i.InitTypeReply), Capability: ci.PortCap(i.CapabilityMask),
+		Num: i.LocalPortNum, GUID: ci.GUID(p.guids[0]), Link: ci.LinkInfiniBand, State: ci.PortState(i.State),
+		PhysState: i.PhysState,
+		MTU:       ci.MTU(i.NeighborMTU), MaxMTU: ci.MTU(i.MTUCap), MaxMsgSize: 1 << 31, LID: ci.LID(i.LID),
+		SMLID: ci.LID(i.MasterSMLID),
+		LMC:   i.LMC, SMSL: i.MasterSMSL, MaxVLs: i.VLCap, WidthActive: i.WidthActive, SpeedActive: i.SpeedActive,
+		SubnetTimeout: ci.TimeExp(i.SubnetTimeout), InitTypeReply: ci.InitType(i.InitTypeReply),
+		Capability: ci.PortCap(i.CapabilityMask),
 	}
 	last := 0
 	for k, g := range p.guids {
@@ -300,7 +306,8 @@ func (p *Port) Attr() ci.PortAttr {
 // Modify sets capability bits and the init type, and shuts the port down.
 func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 	if rest := set &^ (ci.PortFieldCapability | ci.PortFieldShutdown | ci.PortFieldInitType); rest != 0 {
-		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported, Detail: fmt.Sprintf("fields %#x are not the port's", uint32(rest))}
+		return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported,
+			Detail: fmt.Sprintf("fields %#x are not the port's", uint32(rest))}
 	}
 	p.mu.Lock()
 	changed := false
@@ -322,8 +329,8 @@ func (p *Port) Modify(set ci.PortField, a ci.PortModify) error {
 	return nil
 }
 
-// SetLink plugs in or pulls out the cable. A port whose link comes up is in the state that was configured: Active without a subnet manager, or
-// Init, waiting for one. It implements rvt.CablePort.
+// SetLink plugs in or pulls out the cable. A port whose link comes up is in the state that was configured: Active
+// without a subnet manager, or Init, waiting for one. It implements rvt.CablePort.
 func (p *Port) SetLink(up bool) {
 	p.mu.Lock()
 	old := ci.PortState(p.info.State)

@@ -29,8 +29,8 @@ type routeHit struct {
 // Peer returns the destination's LID: within a subnet LIDs tell ports apart, with a GRH or without.
 func (r *route) Peer() rvt.Addr { return rvt.Addr{LID: r.dlid} }
 
-// Route compiles an address: a LID, or with a GRH only and a link-local or own-subnet DGID, the LID of the port that has it. Multicast
-// needs its GRH, which names the group.
+// Route compiles an address: a LID, or with a GRH only and a link-local or own-subnet DGID, the LID of the port that
+// has it. Multicast needs its GRH, which names the group.
 func (p *Port) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
 	const verb = "Port.Route"
 	bad := func(s ci.Status, format string, args ...any) (rvt.Route, error) {
@@ -62,7 +62,8 @@ func (p *Port) Route(av *ci.AVAttr, _ rvt.Flow) (rvt.Route, error) {
 	return r, nil
 }
 
-// to returns the port that packets of a route go to, or nil. A permissive DLID (QP0) goes to the other end of a link of two.
+// to returns the port that packets of a route go to, or nil. A permissive DLID (QP0) goes to the other end of a link of
+// two.
 func (r *route) to() *Port {
 	t := r.from.link.now()
 	if h := r.last.Load(); h != nil && h.table == t {

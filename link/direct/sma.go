@@ -5,8 +5,8 @@ import (
 	"ciddk/mad"
 )
 
-// A Port's subnet management agent executes what a subnet manager must be able to read and set. The access layer's SMA uses it through
-// CA.LocalMAD (SAS: ci_local_mad).
+// A Port's subnet management agent executes what a subnet manager must be able to read and set. The access layer's SMA
+// uses it through CA.LocalMAD (SAS: ci_local_mad).
 
 // SubnetMAD executes a subnet management datagram. It implements rvt.SMAPort.
 func (p *Port) SubnetMAD(in, out *ci.MAD) {
@@ -61,7 +61,8 @@ func (p *Port) mayAccess(s *mad.SMP) bool {
 	return false
 }
 
-// execute overwrites a Get or Set with its response. The caller holds p.mu, and raises the events after it has released it.
+// execute overwrites a Get or Set with its response. The caller holds p.mu, and raises the events after it has released
+// it.
 func (p *Port) execute(s *mad.SMP) (status uint16, events []ci.EventType) {
 	set := s.Method == mad.Set
 	if set && s.Attribute != mad.AttrPortInfo && s.Attribute != mad.AttrPKeyTable && s.Attribute != mad.AttrGUIDInfo {
@@ -73,8 +74,10 @@ func (p *Port) execute(s *mad.SMP) (status uint16, events []ci.EventType) {
 		s.Data = [mad.SMPDataLen]byte{}
 		copy(s.Data[:], p.node.Description)
 	case mad.AttrNodeInfo:
-		n := mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: mad.NodeCA, NumPorts: p.node.NumPorts, SystemGUID: uint64(p.node.SystemGUID),
-			NodeGUID: uint64(p.node.GUID), PortGUID: p.guids[0], PartitionCap: numPKeys, DeviceID: p.node.DeviceID, Revision: uint32(p.node.Revision),
+		n := mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: mad.NodeCA, NumPorts: p.node.NumPorts,
+			SystemGUID: uint64(p.node.SystemGUID),
+			NodeGUID:   uint64(p.node.GUID), PortGUID: p.guids[0], PartitionCap: numPKeys, DeviceID: p.node.DeviceID,
+			Revision:  uint32(p.node.Revision),
 			LocalPort: p.num, VendorID: p.node.VendorID}
 		s.Data = [mad.SMPDataLen]byte{}
 		n.Put(s.Data[:])
@@ -134,7 +137,8 @@ func (p *Port) execute(s *mad.SMP) (status uint16, events []ci.EventType) {
 	return mad.StatusOK, events
 }
 
-// isValid reports whether a Set(PortInfo) is valid as a whole. If not, none of it is applied (14.2.5.6). The caller holds p.mu.
+// isValid reports whether a Set(PortInfo) is valid as a whole. If not, none of it is applied (14.2.5.6). The caller
+// holds p.mu.
 func (p *Port) isValid(w *mad.PortInfo) bool {
 	i := &p.info
 	state := ci.PortState(w.State)
@@ -170,7 +174,8 @@ func (p *Port) apply(w *mad.PortInfo) (events []ci.EventType) {
 	note(w.MasterSMLID != i.MasterSMLID || w.MasterSMSL != i.MasterSMSL, ci.EventSMChange)
 	note(w.GIDPrefix != i.GIDPrefix, ci.EventGIDChange)
 	i.MKey, i.MKeyProtect, i.MKeyLease = w.MKey, w.MKeyProtect, w.MKeyLease
-	i.GIDPrefix, i.LID, i.LMC, i.MasterSMLID, i.MasterSMSL = w.GIDPrefix, w.LID, w.LMC, w.MasterSMLID, w.MasterSMSL
+	i.GIDPrefix, i.LID, i.LMC = w.GIDPrefix, w.LID, w.LMC
+	i.MasterSMLID, i.MasterSMSL = w.MasterSMLID, w.MasterSMSL
 	p.publishLID()
 	switch w.WidthEnabled {
 	case 0:
@@ -193,10 +198,13 @@ func (p *Port) apply(w *mad.PortInfo) (events []ci.EventType) {
 	if w.LinkDownDefault != 0 {
 		i.LinkDownDefault = w.LinkDownDefault
 	}
-	i.VLHighLimit, i.InitType, i.SubnetTimeout, i.Enforce = w.VLHighLimit, w.InitType, w.SubnetTimeout, w.Enforce
+	i.VLHighLimit, i.InitType = w.VLHighLimit, w.InitType
+	i.SubnetTimeout, i.Enforce = w.SubnetTimeout, w.Enforce
 	i.InitTypeReply = w.InitTypeReply
-	i.LocalPhyErrors, i.OverrunErrors, i.HOQLife, i.VLStallCount = w.LocalPhyErrors, w.OverrunErrors, w.HOQLife, w.VLStallCount
-	for _, c := range []struct{ to, from *uint16 }{{&i.MKeyViolations, &w.MKeyViolations}, {&i.PKeyViolations, &w.PKeyViolations},
+	i.LocalPhyErrors, i.OverrunErrors = w.LocalPhyErrors, w.OverrunErrors
+	i.HOQLife, i.VLStallCount = w.HOQLife, w.VLStallCount
+	for _, c := range []struct{ to, from *uint16 }{{&i.MKeyViolations, &w.MKeyViolations},
+		{&i.PKeyViolations, &w.PKeyViolations},
 		{&i.QKeyViolations, &w.QKeyViolations}} {
 		if *c.from == 0 {
 			*c.to = 0

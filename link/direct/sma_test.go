@@ -53,7 +53,8 @@ func newManager(t *testing.T, c Config) (*manager, *Link) {
 // do sends one request; ok is false if there was no answer.
 func (m *manager) do(method mad.Method, attr uint16, mod uint32, data []byte) (r mad.SMP, ok bool) {
 	m.t.Helper()
-	q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: method, TID: 77, Attribute: attr, Modifier: mod}, MKey: m.key}
+	q := mad.SMP{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: method, TID: 77,
+		Attribute: attr, Modifier: mod}, MKey: m.key}
 	copy(q.Data[:], data)
 	return m.raw(&q)
 }
@@ -125,7 +126,8 @@ func TestSubnetManagerBringsUp(t *testing.T) {
 	require.True(t, ok)
 	var n mad.NodeInfo
 	n.Parse(r.Data[:])
-	assert.Equal(t, mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: mad.NodeCA, NumPorts: 1, SystemGUID: 0x100, NodeGUID: 0x100, PortGUID: 0x101,
+	assert.Equal(t, mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: mad.NodeCA, NumPorts: 1, SystemGUID: 0x100,
+		NodeGUID: 0x100, PortGUID: 0x101,
 		PartitionCap: 16, DeviceID: deviceID, Revision: revision, LocalPort: 1, VendorID: vendorID}, n)
 	r, ok = m.do(mad.Get, mad.AttrNodeDescription, 0, nil)
 	require.True(t, ok)
@@ -134,7 +136,8 @@ func TestSubnetManagerBringsUp(t *testing.T) {
 	assert.EqualValues(t, ci.PortInit, m.portInfo().State)
 	p := m.template()
 	assert.Zero(t, p.LID)
-	p.LID, p.MasterSMLID, p.State, p.SubnetTimeout = 5, 6, uint8(ci.PortArmed), 17
+	p.LID, p.MasterSMLID = 5, 6
+	p.State, p.SubnetTimeout = uint8(ci.PortArmed), 17
 	status, now := m.set(p)
 	require.Zero(t, status)
 	assert.EqualValues(t, 5, now.LID)
@@ -212,7 +215,8 @@ func TestPortInfoRefusals(t *testing.T) {
 	} {
 		before := m.portInfo()
 		p := before
-		p.State, p.PhysState, p.SubnetTimeout, p.MasterSMLID = 0, 0, 3, 9
+		p.State, p.PhysState = 0, 0
+		p.SubnetTimeout, p.MasterSMLID = 3, 9
 		f(&p)
 		status, _ := m.set(p)
 		assert.Equal(t, mad.StatusBadField, status, name)
@@ -241,7 +245,8 @@ func TestMKey(t *testing.T) {
 	t.Parallel()
 	m, _ := newManager(t, Config{LID: 4})
 	p := m.portInfo()
-	p.State, p.PhysState, p.MKey, p.MKeyProtect = 0, 0, 0xabc, 1
+	p.State, p.PhysState = 0, 0
+	p.MKey, p.MKeyProtect = 0xabc, 1
 	status, _ := m.set(p)
 	require.Zero(t, status)
 	assert.Zero(t, m.portInfo().MKey, "protection 1 hides the key")
@@ -252,7 +257,8 @@ func TestMKey(t *testing.T) {
 	m.key = 0xabc
 	p = m.portInfo()
 	assert.EqualValues(t, 0xabc, p.MKey)
-	p.State, p.PhysState, p.MKeyProtect, p.MKeyViolations = 0, 0, 2, 0
+	p.State, p.PhysState = 0, 0
+	p.MKeyProtect, p.MKeyViolations = 2, 0
 	status, now := m.set(p)
 	require.Zero(t, status)
 	assert.Zero(t, now.MKeyViolations, "cleared")
@@ -295,7 +301,8 @@ func TestTables(t *testing.T) {
 func TestMADErrors(t *testing.T) {
 	t.Parallel()
 	m, _ := newManager(t, Config{LID: 4})
-	good := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, Attribute: mad.AttrPortInfo}
+	good := mad.Header{BaseVersion: 1, Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get,
+		Attribute: mad.AttrPortInfo}
 	for _, c := range []struct {
 		name   string
 		f      func(h *mad.Header)
@@ -310,10 +317,13 @@ func TestMADErrors(t *testing.T) {
 		{"method", func(h *mad.Header) { h.Method = 0x15 }, mad.StatusBadMethod, false},
 		{"attribute", func(h *mad.Header) { h.Attribute = mad.AttrSMInfo }, mad.StatusBadMethodAttribute, false},
 		{"switch's", func(h *mad.Header) { h.Attribute = mad.AttrSwitchInfo }, mad.StatusBadMethodAttribute, false},
-		{"read only", func(h *mad.Header) { h.Method, h.Attribute = mad.Set, mad.AttrNodeInfo }, mad.StatusBadMethodAttribute, false},
+		{"read only", func(h *mad.Header) { h.Method, h.Attribute = mad.Set, mad.AttrNodeInfo },
+			mad.StatusBadMethodAttribute, false},
 		{"another port", func(h *mad.Header) { h.Modifier = 2 }, mad.StatusBadField, false},
-		{"P_Key block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrPKeyTable, 1 }, mad.StatusBadField, false},
-		{"GUID block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrGUIDInfo, 1 }, mad.StatusBadField, false},
+		{"P_Key block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrPKeyTable, 1 },
+			mad.StatusBadField, false},
+		{"GUID block", func(h *mad.Header) { h.Attribute, h.Modifier = mad.AttrGUIDInfo, 1 },
+			mad.StatusBadField, false},
 		{"response", func(h *mad.Header) { h.Method = mad.GetResp }, 0, true},
 		{"trap repress", func(h *mad.Header) { h.Method = mad.TrapRepress }, 0, true},
 	} {

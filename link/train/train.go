@@ -100,11 +100,13 @@ func TakeHeaders(p *rvt.Packet, w *wire.Packet) {
 func Packet(p *rvt.Packet, k uint32) rvt.Packet {
 	c := *p
 	last := k+1 == p.N
-	c.N, c.PSN, c.Start, c.Len = 1, ci.PSN(wire.PSNAdd(uint32(p.PSN), int(k))), p.Start && k == 0, p.MTU
+	c.N, c.PSN = 1, ci.PSN(wire.PSNAdd(uint32(p.PSN), int(k)))
+	c.Start, c.Len = p.Start && k == 0, p.MTU
 	if last {
 		c.Len = p.Len - k*p.MTU
 	} else {
-		c.End, c.HasImm, c.HasInv, c.SE, c.Ack = false, false, false, false, false
+		c.End, c.HasImm, c.HasInv = false, false, false
+		c.SE, c.Ack = false, false
 	}
 	c.Payload = nil
 	skip, left := k*p.MTU, c.Len

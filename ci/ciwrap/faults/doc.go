@@ -2,7 +2,8 @@
 //
 //	inj := faults.New(1)
 //	hca := inj.Wrap(driver)
-//	inj.Add(faults.Rule{Verb: "PD.CreateQP", Status: ci.InsufficientResources, Skip: 2, Count: 1}) // the third create fails
+//	// The third CreateQP fails.
+//	inj.Add(faults.Rule{Verb: "PD.CreateQP", Status: ci.InsufficientResources, Skip: 2, Count: 1})
 //	inj.Add(faults.Rule{Verb: "QP.PostSend", Status: ci.InsufficientResources, Probability: 0.01})
 //
 // A verb that is made to fail does not reach the driver, so it changes nothing, as ci requires of a failed verb. Rules
