@@ -5,7 +5,8 @@
 //   - link/udp: RoCEv2 over a UDP socket. No kernel module, no root; one process per (IP address, UDP port).
 //   - link/sim: RoCEv2 on a network in memory, in real or virtual time. In virtual time, runs replay by seed.
 //   - link/direct: an InfiniBand link within the process, for tests and for the speed of memory.
-//   - link/impair and link/capture, in front of any port: impair drops, reorders and corrupts packets, capture shows them.
+//   - link/impair and link/capture, in front of any port: impair drops, reorders and corrupts packets; capture
+//     shows them.
 //   - a port of your own: anything that implements rvt.Port.
 //
 // New takes the ports over:
