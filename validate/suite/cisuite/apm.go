@@ -9,43 +9,62 @@ import (
 	"ciddk/validate/req"
 )
 
-// apmArea: automatic path migration of connections. (IBTA 10.4, 17.2.8.)
+// apmArea returns the cases of automatic path migration. (IBTA 10.4, 17.2.8.)
 func apmArea() validate.Suite {
 	const verb = "ci_modify_qp (25)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-APM-01", "IBTA 10.4.1", verb, "Rearmed at both ends with an alternate path, a connection becomes Armed when packets have passed both ways."),
-		req.Driver.Must("CI-APM-02", "IBTA 10.4.1", verb, "An armed QP that is told to migrate goes to its alternate path, which is the primary from then on, and traffic goes on."),
-		req.Driver.Must("CI-APM-03", "IBTA 10.4.1", verb, "The peer of a QP that has migrated follows at the next packet, and each end raises the event path migrated once."),
-		req.Driver.Must("CI-APM-04", "IBTA 10.4.1", verb, "A migration state that cannot be reached from the present one, or cannot be asked for, is InvalidAPMState, and changes nothing."),
-		req.Driver.Must("CI-APM-05", "IBTA 11.2.5.2", verb, "An alternate path of a port or a P_Key that does not exist is InvalidPort or InvalidPKey, and changes nothing."),
-		req.Driver.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)", "A QP begins Migrated; Query shows the migration state and the alternate path."),
-		req.Driver.Must("CI-APM-07", "IBTA 10.4.1", verb, "A connection that has migrated can be rearmed and migrate again."),
-		req.Driver.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)", "A request to migrate that comes by another path than the alternate one loaded is not followed, and raises the event path migration error."),
-		req.Driver.Must("CI-APM-09", "IBTA 17.2.8", "retry", "An armed QP whose retries on the primary path are used up does not fail: it migrates by itself, raises the event path migrated, and goes on by the alternate path."),
+		req.Driver.Must("CI-APM-01", "IBTA 10.4.1", verb,
+			"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have "+
+				"passed in both directions."),
+		req.Driver.Must("CI-APM-02", "IBTA 10.4.1", verb,
+			"An armed QP that is modified to Migrated uses its alternate path, which becomes the primary one. "+
+				"Traffic continues."),
+		req.Driver.Must("CI-APM-03", "IBTA 10.4.1", verb,
+			"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once."),
+		req.Driver.Must("CI-APM-04", "IBTA 10.4.1", verb,
+			"A request for a migration state that the current state does not permit, or that cannot be requested, "+
+				"fails with InvalidAPMState and changes nothing."),
+		req.Driver.Must("CI-APM-05", "IBTA 11.2.5.2", verb,
+			"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey "+
+				"and changes nothing."),
+		req.Driver.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
+			"A new QP is Migrated. Query returns the migration state and the alternate path."),
+		req.Driver.Must("CI-APM-07", "IBTA 10.4.1", verb,
+			"A connection that has migrated can be rearmed and can migrate again."),
+		req.Driver.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)",
+			"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
+				"migration error."),
+		req.Driver.Must("CI-APM-09", "IBTA 17.2.8", "retry",
+			"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, "+
+				"raises the event path migrated, and continues on the alternate path."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM},
 		validate.NewCase("apm.arm", "rearm both ends", validate.FeatureAPM, apmArm, "CI-APM-01"),
-		validate.NewCase("apm.migrate", "tell one end to migrate", validate.FeatureAPM, apmMigrate, "CI-APM-02"),
+		validate.NewCase("apm.migrate", "one end is modified to Migrated", validate.FeatureAPM, apmMigrate,
+			"CI-APM-02"),
 		validate.NewCase("apm.events", "events at both ends", validate.FeatureAPM, apmEvents, "CI-APM-03"),
-		validate.NewCase("apm.illegal", "states that cannot be asked for", validate.FeatureAPM, apmIllegal, "CI-APM-04"),
+		validate.NewCase("apm.illegal", "states that cannot be requested", validate.FeatureAPM, apmIllegal,
+			"CI-APM-04"),
 		validate.NewCase("apm.path", "alternate paths that do not exist", validate.FeatureAPM, apmPath, "CI-APM-05"),
-		validate.NewCase("apm.query", "what Query shows", validate.FeatureAPM, apmQuery, "CI-APM-06"),
-		validate.NewCase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07", "CI-APM-02"))...)
+		validate.NewCase("apm.query", "results of Query", validate.FeatureAPM, apmQuery, "CI-APM-06"),
+		validate.NewCase("apm.again", "migrate three times", validate.FeatureAPM, apmAgain, "CI-APM-07",
+			"CI-APM-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2},
-		validate.NewCase("apm.refused", "the peer migrates to a path that is not the one loaded", validate.FeatureAPM, apmRefused, "CI-APM-08"))...)
+		validate.NewCase("apm.refused", "the peer migrates to a path other than the loaded one", validate.FeatureAPM,
+			apmRefused, "CI-APM-08"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAPM, Impair: true},
 		validate.NewCase("apm.automatic", "the primary path fails", validate.FeatureAPM, apmAutomatic, "CI-APM-09"))...)
 	return s
 }
 
-// alternate is the second path of an end: over the second port where both adapters have one, else over the first again, with
-// another ACK timeout to tell it by.
+// alternate returns the alternate path of an end. It uses the second port if both adapters have one, otherwise the
+// first. Its ACK timeout differs from that of the primary path.
 func alternate(e, peer *kit.End) ci.Path {
 	return ci.Path{AV: e.QP.CA.AddressOf(peer.QP.CA), AckTimeout: e.Config.AckTimeout + 1}
 }
 
-// rearm loads the alternate path and asks for Rearm, at both ends.
+// rearm loads the alternate path and requests Rearm at both ends.
 func rearm(t *validate.T, p *kit.Pair) {
 	rearmTo(t, p.A, alternate(p.A, p.B))
 	rearmTo(t, p.B, alternate(p.B, p.A))
@@ -62,13 +81,13 @@ func apmOf(t *validate.T, e *kit.End) ci.QPAttr {
 	return a
 }
 
-// armed rearms both ends and sends until both are armed.
+// armed rearms both ends and sends messages until both are Armed.
 func armed(t *validate.T, p *kit.Pair) {
 	rearm(t, p)
 	arm(t, p)
 }
 
-// arm sends between ends that have been rearmed until both are armed.
+// arm sends messages between two rearmed ends until both are Armed.
 func arm(t *validate.T, p *kit.Pair) {
 	for range 4 {
 		p.A.Exchange(p.B, 100)
@@ -77,8 +96,9 @@ func arm(t *validate.T, p *kit.Pair) {
 			return
 		}
 	}
-	t.Fail(validate.Failure{Where: "QPAttr.APM after four messages each way", Expected: "Armed (3) at both ends",
-		Got: fmt.Sprintf("%d and %d", apmOf(t, p.A).APM, apmOf(t, p.B).APM)})
+	t.Fail(validate.Failure{Where: "QPAttr.APM after four messages in each direction",
+		Expected: "Armed (3) at both ends",
+		Got:      fmt.Sprintf("%d and %d", apmOf(t, p.A).APM, apmOf(t, p.B).APM)})
 }
 
 func migrate(t *validate.T, e *kit.End) {
@@ -89,13 +109,14 @@ func apmArm(t *validate.T) {
 	p := kit.RC(t)
 	rearm(t, p)
 	for _, e := range []*kit.End{p.A, p.B} {
-		kit.True(t, apmOf(t, e).APM == ci.APMRearm || apmOf(t, e).APM == ci.APMArmed, "QPAttr.APM after Rearm", "Rearm (2)", "%d", apmOf(t, e).APM)
+		kit.True(t, apmOf(t, e).APM == ci.APMRearm || apmOf(t, e).APM == ci.APMArmed, "QPAttr.APM after Rearm",
+			"Rearm (2)", "%d", apmOf(t, e).APM)
 	}
 	for range 4 {
 		p.A.Exchange(p.B, 100)
 		p.B.Exchange(p.A, 100)
 	}
-	kit.Equal(t, "QPAttr.APM of one end after messages both ways", apmOf(t, p.A).APM, ci.APMArmed)
+	kit.Equal(t, "QPAttr.APM of one end after messages in both directions", apmOf(t, p.A).APM, ci.APMArmed)
 	kit.Equal(t, "QPAttr.APM of the other end", apmOf(t, p.B).APM, ci.APMArmed)
 	p.A.Events.Only()
 	p.B.Events.Only()
@@ -107,7 +128,7 @@ func apmMigrate(t *validate.T) {
 	want := apmOf(t, p.A).Alternate
 	migrate(t, p.A)
 	a := apmOf(t, p.A)
-	kit.Equal(t, "QPAttr.APM after Migrated was asked for", a.APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.APM after QP.Modify to Migrated", a.APM, ci.APMMigrated)
 	kit.Equal(t, "QPAttr.Primary after the migration: AV", a.Primary.AV, want.AV)
 	kit.Equal(t, "QPAttr.Primary after the migration: AckTimeout", a.Primary.AckTimeout, want.AckTimeout)
 	p.A.WantState(ci.QPRTS)
@@ -122,12 +143,12 @@ func apmEvents(t *validate.T) {
 	armed(t, p)
 	migrate(t, p.A)
 	e := p.A.Events.Wait(ci.EventQPAPM)
-	kit.True(t, e.Context == any(p.A.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	kit.True(t, e.Context == any(p.A.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
 	p.A.Exchange(p.B, 100)
 	p.B.Events.Wait(ci.EventQPAPM)
-	kit.Equal(t, "QPAttr.APM of the peer that followed", apmOf(t, p.B).APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.APM of the peer after a message from the migrated QP", apmOf(t, p.B).APM, ci.APMMigrated)
 	p.B.Exchange(p.A, 100)
-	drain(t, p.A.QP) // its event comes behind every other
+	drain(t, p.A.QP) // its event is delivered after all others
 	drain(t, p.B.QP)
 	for _, end := range []*kit.End{p.A, p.B} {
 		end.Events.Wait(ci.EventSQDrained)
@@ -141,16 +162,17 @@ func apmIllegal(t *validate.T) {
 	refused := func(what string, want ci.APMState, set ci.QPField, a ci.QPAttr) {
 		before := plain(apmOf(t, p.A))
 		kit.WantExactly(t, p.A.Modify(set, a), "QP.Modify to "+what, ci.InvalidAPMState)
-		kit.Equal(t, "QPAttr after the refusal of "+what, plain(apmOf(t, p.A)), before)
+		kit.Equal(t, "QPAttr after the rejected QP.Modify to "+what, plain(apmOf(t, p.A)), before)
 		kit.Equal(t, "QPAttr.APM", before.APM, want)
 	}
 	refused("Rearm without an alternate path", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm})
-	refused("Migrated, which it is", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
-	refused("Armed, which is the adapter's to reach", ci.APMMigrated, ci.QPFieldAPM|ci.QPFieldAlternate,
+	refused("Migrated, the current state", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
+	refused("Armed, which only the adapter may set", ci.APMMigrated, ci.QPFieldAPM|ci.QPFieldAlternate,
 		ci.QPAttr{APM: ci.APMArmed, Alternate: alternate(p.A, p.B)})
 	refused("a state that does not exist", ci.APMMigrated, ci.QPFieldAPM, ci.QPAttr{APM: 9})
-	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}), "QP.Modify to Rearm")
-	refused("Migrated, when it is not armed yet", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
+	kit.OK(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM,
+		ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)}), "QP.Modify to Rearm")
+	refused("Migrated before the QP is Armed", ci.APMRearm, ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated})
 }
 
 func apmPath(t *validate.T) {
@@ -161,8 +183,10 @@ func apmPath(t *validate.T) {
 		want  []ci.Status
 	}{
 		{"port 0", func(a *ci.Path) { a.AV.Port = 0 }, []ci.Status{ci.InvalidPort}},
-		{"port n+1", func(a *ci.Path) { a.AV.Port = uint8(len(p.A.QP.CA.Attr.Ports) + 1) }, []ci.Status{ci.InvalidPort}},
-		{"a P_Key index beyond the table", func(a *ci.Path) { a.PKeyIndex = uint16(len(p.A.QP.CA.Port.PKeys)) }, []ci.Status{ci.InvalidPKey}},
+		{"port n+1", func(a *ci.Path) { a.AV.Port = uint8(len(p.A.QP.CA.Attr.Ports) + 1) },
+			[]ci.Status{ci.InvalidPort}},
+		{"a P_Key index beyond the table", func(a *ci.Path) { a.PKeyIndex = uint16(len(p.A.QP.CA.Port.PKeys)) },
+			[]ci.Status{ci.InvalidPKey}},
 		{"ACK timeout 32", func(a *ci.Path) { a.AckTimeout = 32 }, []ci.Status{ci.InvalidParameter}},
 	}) {
 		before := plain(apmOf(t, p.A))
@@ -170,7 +194,7 @@ func apmPath(t *validate.T) {
 		x.spoil(&alt)
 		kit.Want(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: alt, APM: ci.APMRearm}),
 			"QP.Modify of an alternate path with "+x.what, x.want...)
-		kit.Equal(t, "QPAttr after the refusal of "+x.what, plain(apmOf(t, p.A)), before)
+		kit.Equal(t, "QPAttr after the rejected QP.Modify with "+x.what, plain(apmOf(t, p.A)), before)
 	}
 }
 
@@ -202,7 +226,8 @@ func apmAgain(t *validate.T) {
 	}
 }
 
-// apmRefused has B expect the other end of the alternate path at its own address. A migrates by a path that is right, and B must not follow.
+// apmRefused loads an alternate path at B that leads back to B itself. A migrates on a valid path, and B must not
+// migrate.
 func apmRefused(t *validate.T) {
 	p := kit.RC(t)
 	rearmTo(t, p.A, alternate(p.A, p.B))
@@ -214,17 +239,17 @@ func apmRefused(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	e := p.B.Events.Wait(ci.EventQPAPMError)
-	kit.True(t, e.Context == any(p.B.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	kit.True(t, e.Context == any(p.B.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
 	a := plain(apmOf(t, p.B))
-	kit.Equal(t, "QPAttr.APM of the end that must not follow", a.APM, ci.APMArmed)
+	kit.Equal(t, "QPAttr.APM of the end that must not migrate", a.APM, ci.APMArmed)
 	kit.Equal(t, "QPAttr.Primary of that end", a.Primary, before.Primary)
 	kit.Equal(t, "events path migrated at that end", p.B.Events.Count(ci.EventQPAPM), 0)
 }
 
-// apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that the link is mended long
-// before its retries are used up, too.
+// apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that
+// the link is restored long before the retries on that path are used up.
 func apmAutomatic(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(14), kit.Retry(3)) // 67 ms, four times
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(3)) // 67 ms, at most four transmissions
 	longer := func(e, peer *kit.End) ci.Path {
 		a := alternate(e, peer)
 		a.AckTimeout = e.Config.AckTimeout + 4 // 1 s
@@ -241,15 +266,15 @@ func apmAutomatic(t *validate.T) {
 	p.A.Events.Wait(ci.EventQPAPM)
 	p.A.WantState(ci.QPRTS)
 	a := apmOf(t, p.A)
-	kit.Equal(t, "QPAttr.APM after retries were used up", a.APM, ci.APMMigrated)
-	kit.Equal(t, "QPAttr.Primary: AckTimeout", a.Primary.AckTimeout, want.AckTimeout)
+	kit.Equal(t, "QPAttr.APM after the retries are used up", a.APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.Primary.AckTimeout after the migration", a.Primary.AckTimeout, want.AckTimeout)
 	p.A.CQ.Empty()
 	t.Impair(validate.Impairment{})
 	p.B.RecvCQ.WaitOK(1)
 	p.A.CQ.WaitOK(1, 2)
-	kit.SameBytes(t, "message that was sent when the primary path had failed", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
+	kit.SameBytes(t, "message that was sent while the primary path was cut", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
 	p.B.Events.Wait(ci.EventQPAPM)
-	kit.Equal(t, "QPAttr.APM of the peer that followed", apmOf(t, p.B).APM, ci.APMMigrated)
+	kit.Equal(t, "QPAttr.APM of the peer after the automatic migration", apmOf(t, p.B).APM, ci.APMMigrated)
 	p.B.Exchange(p.A, 100)
 	for _, end := range []*kit.End{p.A, p.B} {
 		kit.Equal(t, "events path migrated", end.Events.Count(ci.EventQPAPM), 1)

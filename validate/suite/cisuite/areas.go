@@ -2,7 +2,7 @@ package cisuite
 
 import "ciddk/validate"
 
-// areaFuncs are the areas in the order of reports. One line each, so that new areas do not collide.
+// areaFuncs are the areas in the order of reports.
 var areaFuncs = []func() validate.Suite{
 	openArea,
 	queryArea,

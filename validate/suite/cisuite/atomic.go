@@ -11,45 +11,68 @@ import (
 	"ciddk/validate/req"
 )
 
-// atomicArea: compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
+// atomicArea returns the cases of compare-and-swap and fetch-and-add. (IBTA 9.4.5, 10.7.2.3.)
 func atomicArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap", "A compare-and-swap stores the new value exactly if the word is equal to the one compared, and gives back the word as it was."),
-		req.Driver.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd", "A fetch-and-add adds modulo 2^64, and gives back the word as it was."),
-		req.Driver.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity", "Atomics of many QPs on one word lose no update, and each gets an old value of its own."),
-		req.Driver.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment", "An atomic on an address that is no multiple of 8 is a remote invalid request, and changes nothing."),
-		req.Driver.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates", "An atomic takes part in the order of its queue: it sees the WRITEs before it."),
-		req.Driver.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59", "Operands and results of atomics are numbers in the host's order in memory, at both ends."),
-		req.Driver.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal", "With AtomicGlobal claimed, remote atomics and sync/atomic of the host lose no update of each other."),
-		req.Driver.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The completion of an atomic has its operation and a length of 8."),
+		req.Driver.Must("IBTA-9.4-10", "IBTA 9.4.5", "CmpSwap",
+			"A compare-and-swap stores the new value exactly if the word equals the compare value. It returns the "+
+				"original value of the word."),
+		req.Driver.Must("IBTA-9.4-11", "IBTA 9.4.5", "FetchAdd",
+			"A fetch-and-add adds modulo 2^64 and returns the original value of the word."),
+		req.Driver.Must("IBTA-9.4-12", "IBTA 9.4.5", "atomicity",
+			"Atomics of many QPs on one word lose no update, and each returns a different original value."),
+		req.Driver.Must("IBTA-9.4-13", "IBTA 9.4.5", "alignment",
+			"An atomic at an address that is not a multiple of 8 completes with remote invalid request and changes "+
+				"nothing."),
+		req.Driver.Must("IBTA-9.4-14", "IBTA 9.7.5", "duplicates",
+			"An atomic is executed in the order of its queue, after the WRITEs before it."),
+		req.Driver.Must("CI-Atomic-01", "CI memory model", "package ci, Atomic; D-59",
+			"Operands and results of atomics are in memory in the byte order of the host, at both ends."),
+		req.Driver.Must("CI-Atomic-02", "IBTA 10.7.2", "AtomicGlobal",
+			"If AtomicGlobal is claimed, remote atomics and sync/atomic operations of the host lose no update of "+
+				"each other."),
+		req.Driver.Must("CI-Atomic-03", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+			"The completion of an atomic has its operation and a length of 8."),
 	)
 	s.Cases = needing(validate.Needs{Atomics: ci.AtomicLocal},
-		validate.NewCase("atomic.cas", "compare-and-swap, equal and not", validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
-		validate.NewCase("atomic.faa", "fetch-and-add, over the end too", validate.FeatureAtomic, atomicFAA, "IBTA-9.4-11"),
-		validate.NewCase("atomic.native-order", "the image in memory", validate.FeatureAtomic, atomicOrder, "CI-Atomic-01"),
+		validate.NewCase("atomic.cas", "compare-and-swap with an equal and a different compare value",
+			validate.FeatureAtomic, atomicCAS, "IBTA-9.4-10"),
+		validate.NewCase("atomic.faa", "fetch-and-add, also with overflow", validate.FeatureAtomic, atomicFAA,
+			"IBTA-9.4-11"),
+		validate.NewCase("atomic.native-order", "byte order in memory", validate.FeatureAtomic, atomicOrder,
+			"CI-Atomic-01"),
 		validate.NewCase("atomic.wc", "the completion", validate.FeatureAtomic, atomicWC, "CI-Atomic-03"),
-		validate.NewCase("atomic.misaligned", "addresses that are no multiple of 8", validate.FeatureAtomic, atomicMisaligned, "IBTA-9.4-13"),
-		validate.NewCase("atomic.after-write", "an atomic behind a write of the word", validate.FeatureAtomic, atomicAfterWrite, "IBTA-9.4-14"),
-		validate.NewCase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic, atomicConcurrent, "IBTA-9.4-12"),
-		validate.NewCase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock, "IBTA-9.4-12", "IBTA-9.4-10"),
-		validate.NewCase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth, "IBTA-9.4-11", "IBTA-9.4-06"),
+		validate.NewCase("atomic.misaligned", "addresses that are not a multiple of 8", validate.FeatureAtomic,
+			atomicMisaligned, "IBTA-9.4-13"),
+		validate.NewCase("atomic.after-write", "an atomic after a WRITE of the word", validate.FeatureAtomic,
+			atomicAfterWrite, "IBTA-9.4-14"),
+		validate.NewCase("atomic.concurrent", "fetch-and-add of 4 QPs on one word", validate.FeatureAtomic,
+			atomicConcurrent, "IBTA-9.4-12"),
+		validate.NewCase("atomic.lock", "compare-and-swap of 3 QPs on one word", validate.FeatureAtomic, atomicLock,
+			"IBTA-9.4-12", "IBTA-9.4-10"),
+		validate.NewCase("atomic.depth", "32 atomics at initiator depth 1", validate.FeatureAtomic, atomicDepth,
+			"IBTA-9.4-11", "IBTA-9.4-06"),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Atomics: ci.AtomicGlobal},
-		validate.NewCase("atomic.with-host", "fetch-and-add of 4 QPs and of this processor", validate.FeatureAtomic, addsWithHost, "CI-Atomic-02"),
-		validate.NewCase("atomic.swap-with-host", "compare-and-swap of 4 QPs and of this processor", validate.FeatureAtomic, swapsWithHost, "CI-Atomic-02"))...)
+		validate.NewCase("atomic.with-host", "fetch-and-add of 4 QPs and of this processor", validate.FeatureAtomic,
+			addsWithHost, "CI-Atomic-02"),
+		validate.NewCase("atomic.swap-with-host", "compare-and-swap of 4 QPs and of this processor",
+			validate.FeatureAtomic, swapsWithHost, "CI-Atomic-02"))...)
 	for i := len(s.Cases) - 2; i < len(s.Cases); i++ {
-		s.Cases[i].Timeout = 20 * time.Second // on a machine that is busy the two are seldom at work at the same time
+		// on a busy machine the adapter and the processor seldom run at the same time
+		s.Cases[i].Timeout = 20 * time.Second
 	}
 	return s
 }
 
-// wordAt is the number in a buffer in host order.
+// wordAt returns the word at an offset of a buffer, in host byte order.
 func wordAt(b *kit.Buf, off int) uint64 { return binary.NativeEndian.Uint64(b.Bytes[off:]) }
 
 func setWord(b *kit.Buf, off int, v uint64) { binary.NativeEndian.PutUint64(b.Bytes[off:], v) }
 
-// atomicOp is a signaled atomic on the word at roff of B's buffer, its result to the word at off of A's.
+// atomicOp returns a signaled atomic on the word at roff of B's buffer. Its result is written to offset off of A's
+// buffer.
 func atomicOp(p *kit.Pair, op ci.SendOp, id uint64, off, roff int, compare, swap uint64) ci.SendWR {
 	w := p.A.RDMA(op, id, off, 8, p.B, roff)
 	w.Atomic = ci.Atomic{Compare: compare, Swap: swap}
@@ -73,17 +96,19 @@ func atomicCAS(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 		settle(p)
 		where := fmt.Sprintf("CAS %d of word %#x, compare %#x, swap %#x: ", i+1, x.word, x.compare, x.swap)
-		kit.Equal(t, where+"old value", wordAt(p.A.Buf, 128), x.word)
+		kit.Equal(t, where+"original value", wordAt(p.A.Buf, 128), x.word)
 		kit.Equal(t, where+"word", wordAt(p.B.Buf, 64), x.after)
 		kit.Equal(t, where+"word before it", wordAt(p.B.Buf, 56), 0xeeeeeeeeeeeeeeee)
-		kit.Equal(t, where+"word behind it", wordAt(p.B.Buf, 72), 0xeeeeeeeeeeeeeeee)
-		kit.Equal(t, where+"word behind the old value", wordAt(p.A.Buf, 136), 0xeeeeeeeeeeeeeeee)
+		kit.Equal(t, where+"word after it", wordAt(p.B.Buf, 72), 0xeeeeeeeeeeeeeeee)
+		kit.Equal(t, where+"word after the result", wordAt(p.A.Buf, 136), 0xeeeeeeeeeeeeeeee)
 	}
 }
 
 func atomicFAA(t *validate.T) {
 	p := kit.RC(t)
-	for i, x := range kit.Variants(t, "", []struct{ word, add uint64 }{{0, 1}, {7, 0}, {0xffffffff, 1}, {^uint64(0), 2}, {10, ^uint64(0)}, {1 << 63, 1 << 63}}) {
+	for i, x := range kit.Variants(t, "",
+		[]struct{ word, add uint64 }{{0, 1}, {7, 0}, {0xffffffff, 1}, {^uint64(0), 2}, {10, ^uint64(0)},
+			{1 << 63, 1 << 63}}) {
 		p.A.Buf.Blank()
 		setWord(p.B.Buf, 8, x.word)
 		w := atomicOp(p, ci.OpFetchAdd, 1, 0, 8, x.add, 0x5555)
@@ -91,7 +116,7 @@ func atomicFAA(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 		settle(p)
 		where := fmt.Sprintf("FAA %d of %#x to %#x: ", i+1, x.add, x.word)
-		p.A.Buf.WantOnly(t, where+"old value", 0, binary.NativeEndian.AppendUint64(nil, x.word))
+		p.A.Buf.WantOnly(t, where+"original value", 0, binary.NativeEndian.AppendUint64(nil, x.word))
 		kit.Equal(t, where+"word", wordAt(p.B.Buf, 8), x.word+x.add)
 	}
 }
@@ -99,13 +124,14 @@ func atomicFAA(t *validate.T) {
 func atomicOrder(t *validate.T) {
 	p := kit.RC(t)
 	setWord(p.B.Buf, 0, 0x0102030405060700)
-	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 8, 0), atomicOp(p, ci.OpCompareSwap, 2, 8, 0, 0x0102030405060708, 0x1112131415161718))
+	p.A.Send(atomicOp(p, ci.OpFetchAdd, 1, 0, 0, 8, 0),
+		atomicOp(p, ci.OpCompareSwap, 2, 8, 0, 0x0102030405060708, 0x1112131415161718))
 	p.A.CQ.WaitOK(1, 2)
 	settle(p)
 	image := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-	kit.SameBytes(t, "result of the add, in memory", p.A.Buf.Bytes[:8], image(0x0102030405060700))
-	kit.SameBytes(t, "result of the swap, in memory", p.A.Buf.Bytes[8:16], image(0x0102030405060708))
-	kit.SameBytes(t, "word at the peer, in memory", p.B.Buf.Bytes[:8], image(0x1112131415161718))
+	kit.SameBytes(t, "result of the fetch-and-add in memory", p.A.Buf.Bytes[:8], image(0x0102030405060700))
+	kit.SameBytes(t, "result of the compare-and-swap in memory", p.A.Buf.Bytes[8:16], image(0x0102030405060708))
+	kit.SameBytes(t, "word of the peer in memory", p.B.Buf.Bytes[:8], image(0x1112131415161718))
 }
 
 func atomicWC(t *validate.T) {
@@ -130,7 +156,7 @@ func atomicMisaligned(t *validate.T) {
 		p.A.CQ.WaitStatus(1, ci.WCRemInvalidReqErr) // not an access error: IBTA 9.4.5, D-75
 		p.A.Becomes(ci.QPError)
 		p.B.Becomes(ci.QPError)
-		p.B.Buf.WantOnly(t, "target of the atomic refused", 0, nil)
+		p.B.Buf.WantOnly(t, "target of the rejected atomic", 0, nil)
 	}
 }
 
@@ -138,10 +164,11 @@ func atomicAfterWrite(t *validate.T) {
 	p := kit.RC(t)
 	for i := range uint64(10) {
 		setWord(p.A.Buf, 0, 1000*i)
-		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0), atomicOp(p, ci.OpFetchAdd, 2, 8, 0, i, 0), p.A.RDMA(ci.OpRead, 3, 16, 8, p.B, 0))
+		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0), atomicOp(p, ci.OpFetchAdd, 2, 8, 0, i, 0),
+			p.A.RDMA(ci.OpRead, 3, 16, 8, p.B, 0))
 		p.A.CQ.WaitOK(1, 2, 3)
-		kit.Equal(t, "old value behind a write", wordAt(p.A.Buf, 8), 1000*i)
-		kit.Equal(t, "read behind an atomic", wordAt(p.A.Buf, 16), 1001*i)
+		kit.Equal(t, "original value after a WRITE", wordAt(p.A.Buf, 8), 1000*i)
+		kit.Equal(t, "result of a READ after an atomic", wordAt(p.A.Buf, 16), 1001*i)
 	}
 }
 
@@ -152,7 +179,7 @@ func atomicConcurrent(t *validate.T) {
 	for len(pairs) < qps {
 		pairs = append(pairs, first.More(false))
 	}
-	for _, p := range pairs { // all in flight together
+	for _, p := range pairs { // all requests are outstanding at the same time
 		var wrs []ci.SendWR
 		for k := range each {
 			w := atomicOp(p, ci.OpFetchAdd, uint64(k+1), 8*k, 0, 1, 0)
@@ -167,8 +194,10 @@ func atomicConcurrent(t *validate.T) {
 		last := uint64(0)
 		for k := range each {
 			v := wordAt(p.A.Buf, 8*k)
-			kit.True(t, v < qps*each && !seen[v], fmt.Sprintf("old value %d of QP %d", k+1, i+1), "a value below 240 that no other atomic got", "%d", v)
-			kit.True(t, k == 0 || v > last, fmt.Sprintf("old value %d of QP %d", k+1, i+1), fmt.Sprintf("one above %d, that of the atomic before it", last), "%d", v)
+			kit.True(t, v < qps*each && !seen[v], fmt.Sprintf("original value %d of QP %d", k+1, i+1),
+				"a value below 240 that no other atomic returned", "%d", v)
+			kit.True(t, k == 0 || v > last, fmt.Sprintf("original value %d of QP %d", k+1, i+1),
+				fmt.Sprintf("more than %d, that of the atomic before it", last), "%d", v)
 			seen[v], last = true, v
 		}
 	}
@@ -183,7 +212,8 @@ func atomicLock(t *validate.T) {
 	for len(pairs) < qps {
 		pairs = append(pairs, first.More(false))
 	}
-	// Each increments by compare-and-swap, again and again until it has won its share. All are posted before any result is seen.
+	// Each QP increments the word by compare-and-swap and retries until it has succeeded 25 times. All swaps of a round
+	// are posted before any result is read.
 	won, tries := make([]int, qps), 0
 	guess := make([]uint64, qps)
 	for total := 0; total < qps*each; {
@@ -200,17 +230,19 @@ func atomicLock(t *validate.T) {
 				total++
 				guess[i]++
 			} else {
-				kit.True(t, old > guess[i], "old value of a swap that failed", fmt.Sprintf("above %d, the last seen", guess[i]), "%d", old)
+				kit.True(t, old > guess[i], "original value of a swap that did not match",
+					fmt.Sprintf("more than %d, the last one returned to this QP", guess[i]), "%d", old)
 				guess[i] = old
 			}
 		}
 		if tries++; tries > 100*qps*each {
-			t.Failf("compare-and-swap by 3 QPs", "one of three to win in each round", "%d of %d increments after %d rounds", total, qps*each, tries)
+			t.Failf("compare-and-swap by 3 QPs", "at least one increment per 100 rounds",
+				"%d of %d increments after %d rounds", total, qps*each, tries)
 		}
 		settle(first)
 		kit.Equal(t, "word", kit.LoadWord(first.B.Buf.Bytes), uint64(total))
 	}
-	t.Logf("won by QP: %d in %d rounds", won, tries)
+	t.Logf("increments by QP: %d in %d rounds", won, tries)
 }
 
 func atomicDepth(t *validate.T) {
@@ -223,6 +255,6 @@ func atomicDepth(t *validate.T) {
 	p.A.Send(wrs...)
 	p.A.CQ.WaitOK(ids(1, n)...)
 	for i := range n {
-		kit.Equal(t, fmt.Sprintf("old value %d", i+1), wordAt(p.A.Buf, 8*i), uint64(3*i))
+		kit.Equal(t, fmt.Sprintf("original value %d", i+1), wordAt(p.A.Buf, 8*i), uint64(3*i))
 	}
 }

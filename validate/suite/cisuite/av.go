@@ -9,28 +9,32 @@ import (
 	"ciddk/validate/req"
 )
 
-// avArea: address vectors as objects. What sends make of them is the business of udArea. (IBTA 11.2.2, 10.2.2.)
+// avArea returns the cases of address vectors as objects. Their use in sends belongs to udArea. (IBTA 11.2.2, 10.2.2.)
 func avArea() validate.Suite {
 	ud := validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)", "Address vectors are created and destroyed from callbacks."),
-		req.Driver.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)", "Query gives all of the vector as it was set, and its PD, whatever became of others."),
-		req.Driver.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)", "Modify replaces the whole vector, and can make a useless one good."),
+		req.Driver.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
+			"Address vectors can be created and destroyed in callbacks."),
+		req.Driver.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
+			"Query returns the whole vector as it was set, and its PD, whatever happens to other vectors."),
+		req.Driver.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
+			"Modify replaces the whole vector, and can turn a vector that leads nowhere into a valid one."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV},
-		validate.NewCase("av.query", "what was set, and the PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
-		validate.NewCase("av.modify.whole", "every field", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
-		validate.NewCase("av.callback", "create and destroy in a completion callback", ud, avCallback, "CI-CreateAV-03"),
+		validate.NewCase("av.query", "attributes and PD", ud, avQuery, "CI-QueryAV-01", "SAS-2.1-02"),
+		validate.NewCase("av.modify.whole", "all fields", ud, avModify, "CI-ModifyAV-02", "CI-QueryAV-01"),
+		validate.NewCase("av.callback", "create and destroy in a completion callback", ud, avCallback,
+			"CI-CreateAV-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV | ci.CapUD},
-		validate.NewCase("av.modify.mend", "a vector that led nowhere", ud, avMend, "CI-ModifyAV-02"),
-		validate.NewCase("av.many", "one QP, many vectors", ud, avMany, "CI-QueryAV-01"),
+		validate.NewCase("av.modify.mend", "a vector that leads nowhere becomes valid", ud, avMend, "CI-ModifyAV-02"),
+		validate.NewCase("av.many", "one QP and many vectors", ud, avMany, "CI-QueryAV-01"),
 	)...)
 	return s
 }
 
-// variants are vectors that lead to the same place as good and differ in other fields, each in another.
+// variants returns vectors with the same destination as good and different other fields.
 func variants(good ci.AVAttr) []ci.AVAttr {
 	x := good
 	x.SL, x.GRH.FlowLabel, x.GRH.HopLimit, x.GRH.TrafficClass = 3, 0xabcde, 7, 0x2e
@@ -96,7 +100,7 @@ func avCallback(t *validate.T) {
 	case err := <-done:
 		kit.OK(t, err, "PD.CreateAV and AV.Destroy in a completion callback")
 	case <-deadline.C:
-		t.Failf("PD.CreateAV and AV.Destroy in a completion callback", "the callback ends", "it does not by the deadline")
+		t.Failf("PD.CreateAV and AV.Destroy in a completion callback", "an end of the callback", "none by the deadline")
 	}
 }
 
@@ -106,10 +110,10 @@ func avMend(t *validate.T) {
 	bad := good
 	bad.Global, bad.GRH.SGIDIndex = true, uint16(len(p.A.CA.Port.GIDs))
 	av, err := p.A.PD.CreateAV(bad)
-	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table")
+	kit.OK(t, err, "PD.CreateAV with a source GID index beyond the table")
 	kit.Own(t, av, "AV")
-	wantAV(t, av, p.A.PD, bad, "of a useless vector")
-	kit.OK(t, av.Modify(good), "AV.Modify to a good address")
+	wantAV(t, av, p.A.PD, bad, "of a vector that leads nowhere")
+	kit.OK(t, av.Modify(good), "AV.Modify to a valid address")
 	p.A.Dest.AV = av
 	p.A.Exchange(p.B, 50)
 }
@@ -128,6 +132,6 @@ func avMany(t *validate.T) {
 	}
 	for i, av := range avs {
 		attr.GRH.FlowLabel = uint32(i)
-		wantAV(t, av, p.A.PD, attr, "with others beside it")
+		wantAV(t, av, p.A.PD, attr, "with other vectors")
 	}
 }

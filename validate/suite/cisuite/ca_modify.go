@@ -10,55 +10,83 @@ import (
 	"ciddk/validate/req"
 )
 
-// caModifyArea: CA.Modify, several CAs beside each other, and what a registrar may do. (IBTA 11.2.1.3; SAS 2.1, 2.2.)
+// caModifyArea returns the cases of CA.Modify, of several CAs, and of verbs inside a registrar. (IBTA 11.2.1.3; SAS
+// 2.1, 2.2.)
 func caModifyArea() validate.Suite {
 	const verb = "ci_modify_ca (6)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb, "Capability bits named in the mask take the values given, others stay, and a query shows it."),
-		req.Driver.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb, "A violation counter takes the value given, and a query shows it."),
-		req.Driver.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo", "A datagram with a wrong Q_Key adds to the port's Q_Key counter and to nothing else."),
-		req.Driver.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb, "The system image GUID takes the value given, and a query shows it."),
-		req.Driver.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb, "A port that the CA does not have is InvalidPort."),
-		req.Driver.Must("CI-ModifyCA-06", "CI context", verb, "An unknown field is InvalidParameter, and nothing changes, not even the fields beside it."),
-		req.Driver.Must("CI-ModifyCA-07", "CI claims", verb, "A field whose capability is not claimed is Unsupported, and any other is not."),
-		req.Driver.Must("CI-ModifyCA-08", "CI context", verb, "Only fields named count: the values of others are not looked at."),
-		req.Driver.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb, "The init type is taken, and PortInfo shows it."),
-		req.Driver.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)", "What identifies the adapter before it is open is what the attributes say, and stays the same."),
+		req.Driver.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", verb,
+			"Capability bits in the mask take the given values, others stay the same, and Query returns them."),
+		req.Driver.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", verb,
+			"A violation counter takes the given value, and Query returns it."),
+		req.Driver.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
+			"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other."),
+		req.Driver.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", verb,
+			"The system image GUID takes the given value, and Query returns it."),
+		req.Driver.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", verb,
+			"A port that the CA does not have fails with InvalidPort."),
+		req.Driver.Must("CI-ModifyCA-06", "CI context", verb,
+			"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the "+
+				"call."),
+		req.Driver.Must("CI-ModifyCA-07", "CI claims", verb,
+			"A field whose capability is not claimed fails with Unsupported, and no other field does."),
+		req.Driver.Must("CI-ModifyCA-08", "CI context", verb, "Values of fields that are not in the mask are ignored."),
+		req.Driver.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", verb,
+			"The init type takes the given value, and PortInfo returns it."),
+		req.Driver.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
+			"The identity of the adapter before it is opened equals that in its attributes and does not change."),
 	)
 	needs := func(c ci.Caps) validate.Needs { return validate.Needs{Caps: c} }
 	s.Cases = []validate.Case{
-		validate.NewCase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability, "CI-ModifyCA-01"),
+		validate.NewCase("ca.modify.capability", "set and clear capability bits", validate.FeatureCore, caCapability,
+			"CI-ModifyCA-01"),
 		validate.NewCase("ca.modify.bad-port", "ports 0 and n+1", validate.FeatureCore, caBadPort, "CI-ModifyCA-05"),
 		validate.NewCase("ca.modify.unknown", "unknown fields", validate.FeatureCore, caUnknown, "CI-ModifyCA-06"),
-		validate.NewCase("ca.modify.claims", "each field against its claim", validate.FeatureCore, caFieldClaims, "CI-ModifyCA-07"),
-		validate.NewCase("ca.modify.mask", "values that no field names", validate.FeatureCore, caMask, "CI-ModifyCA-08"),
-		validate.NewCase("query.identity", "the adapter's identity, closed and open", validate.FeatureCore, queryIdentity, "CI-QueryCA-05"),
-		validate.NewCase("open.in-register", "all verbs from inside Register", validate.FeatureCore, caInRegister, "SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
-		validate.NewCase("open.register-again", "register and deregister, over and over", validate.FeatureCore, caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
+		validate.NewCase("ca.modify.claims", "each field and its capability", validate.FeatureCore, caFieldClaims,
+			"CI-ModifyCA-07"),
+		validate.NewCase("ca.modify.mask", "values of fields that are not set", validate.FeatureCore, caMask,
+			"CI-ModifyCA-08"),
+		validate.NewCase("query.identity", "identity of the adapter, closed and open", validate.FeatureCore,
+			queryIdentity, "CI-QueryCA-05"),
+		validate.NewCase("open.in-register", "all verbs inside Register", validate.FeatureCore, caInRegister,
+			"SAS-2.2-10", "SAS-2.3-01", "SAS-2.2-02", "SAS-0-01"),
+		validate.NewCase("open.register-again", "register and deregister repeatedly", validate.FeatureCore,
+			caRegisterAgain, "SAS-2.2-08", "SAS-2.2-09"),
 	}
 	s.Cases = append(s.Cases, needing(needs(ci.CapPKeyCounter),
-		validate.NewCase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter, "CI-ModifyCA-02"))...)
+		validate.NewCase("ca.modify.pkey-counter", "write the P_Key counter", validate.FeatureCore, pkeyCounter,
+			"CI-ModifyCA-02"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter),
-		validate.NewCase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter, "CI-ModifyCA-02"))...)
+		validate.NewCase("ca.modify.qkey-counter", "write the Q_Key counter", validate.FeatureCore, qkeyCounter,
+			"CI-ModifyCA-02"))...)
 	s.Cases = append(s.Cases, needing(needs(ci.CapQKeyCounter|ci.CapUD|ci.CapAV),
-		validate.NewCase("ca.modify.qkey-violation", "send with a wrong Q_Key and look at the counter", validate.FeatureUD, caQKeyViolation, "CI-ModifyCA-03"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapSystemGUID), validate.NewCase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID, "CI-ModifyCA-04"))...)
-	s.Cases = append(s.Cases, needing(needs(ci.CapInitType|ci.CapLocalMAD), validate.NewCase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType, "CI-ModifyCA-09"))...)
+		validate.NewCase("ca.modify.qkey-violation", "send with a wrong Q_Key and read the counter", validate.FeatureUD,
+			caQKeyViolation, "CI-ModifyCA-03"))...)
+	s.Cases = append(s.Cases,
+		needing(needs(ci.CapSystemGUID),
+			validate.NewCase("ca.modify.system-guid", "set the system image GUID", validate.FeatureCore, caSystemGUID,
+				"CI-ModifyCA-04"))...)
+	s.Cases = append(s.Cases,
+		needing(needs(ci.CapInitType|ci.CapLocalMAD),
+			validate.NewCase("ca.modify.init-type", "set the init type", validate.FeatureMAD, caInitType,
+				"CI-ModifyCA-09"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{HCAs: 2},
-		validate.NewCase("open.two", "two adapters side by side", validate.FeatureCore, caTwo, "SAS-2.1-11"))...)
+		validate.NewCase("open.two", "two adapters at the same time", validate.FeatureCore, caTwo, "SAS-2.1-11"))...)
 	return s
 }
 
 func pkeyCounter(t *validate.T) {
-	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
+	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v },
+		func(p *ci.PortAttr) uint16 { return p.PKeyErrors })
 }
 
 func qkeyCounter(t *validate.T) {
-	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v }, func(p *ci.PortAttr) uint16 { return p.QKeyErrors })
+	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v },
+		func(p *ci.PortAttr) uint16 { return p.QKeyErrors })
 }
 
-// portOf queries the CA and gives its first active port as it was at the start of the case.
+// portOf queries the CA and returns the attributes of the port that was the first active one at the start of the case.
 func portOf(t *validate.T, ca *kit.CA) *ci.PortAttr {
 	a, err := ca.Query()
 	kit.OK(t, err, "CA.Query")
@@ -69,7 +97,7 @@ func caModify(t *validate.T, ca *kit.CA, set ci.PortField, m ci.PortModify, what
 	kit.OK(t, ca.Modify(ca.Port.Num, set, m), "CA.Modify of "+what)
 }
 
-// restored gives the port back its capability bits and counters when the case is over.
+// restored restores the capability bits of the port at the end of the case.
 func restored(t *validate.T, ca *kit.CA) {
 	was := ca.Port.Capability
 	t.Cleanup(func() {
@@ -81,19 +109,26 @@ func caCapability(t *validate.T) {
 	ca := kit.Open(t)
 	restored(t, ca)
 	was := portOf(t, ca).Capability
-	for _, bit := range kit.Variants(t, "capability", []ci.PortCap{ci.PortCapCM, ci.PortCapDeviceManagement, ci.PortCapVendorClass, ci.PortCapReregister, ci.PortCapCM | ci.PortCapSNMP}) {
-		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^ci.PortCap(0)}, "capability bits, set")
-		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x set", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was|bit))
-		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit}, "capability bits, cleared")
-		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x cleared", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was&^bit))
-		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was}, "capability bits, as they were")
+	for _, bit := range kit.Variants(t, "capability",
+		[]ci.PortCap{ci.PortCapCM, ci.PortCapDeviceManagement, ci.PortCapVendorClass, ci.PortCapReregister,
+			ci.PortCapCM | ci.PortCapSNMP}) {
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: ^ci.PortCap(0)},
+			"capability bits to set")
+		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x set", bit), fmt.Sprintf("%#x", portOf(t, ca).Capability),
+			fmt.Sprintf("%#x", was|bit))
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit}, "capability bits to clear")
+		kit.Equal(t, fmt.Sprintf("PortAttr.Capability with %#x cleared", bit),
+			fmt.Sprintf("%#x", portOf(t, ca).Capability), fmt.Sprintf("%#x", was&^bit))
+		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was},
+			"capability bits to restore")
 	}
 }
 
 func caBadPort(t *validate.T) {
 	ca := kit.Open(t)
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
-		kit.WantExactly(t, ca.Modify(n, ci.PortFieldCapability, ci.PortModify{}), fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+		kit.WantExactly(t, ca.Modify(n, ci.PortFieldCapability, ci.PortModify{}),
+			fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
 }
 
@@ -103,8 +138,9 @@ func caUnknown(t *validate.T) {
 	was := portOf(t, ca).Capability
 	for bit := ci.PortFieldShutdown << 1; bit != 0; bit <<= 3 {
 		m := ci.PortModify{CapMask: ci.PortCapCM, Capability: ^was}
-		kit.WantExactly(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability|bit, m), fmt.Sprintf("CA.Modify with field %#x", uint32(bit)), ci.InvalidParameter)
-		kit.Equal(t, "PortAttr.Capability after the refusal", portOf(t, ca).Capability, was)
+		kit.WantExactly(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability|bit, m),
+			fmt.Sprintf("CA.Modify with field %#x", uint32(bit)), ci.InvalidParameter)
+		kit.Equal(t, "PortAttr.Capability after the rejected CA.Modify", portOf(t, ca).Capability, was)
 	}
 }
 
@@ -116,11 +152,12 @@ func caFieldClaims(t *validate.T) {
 		name string
 		set  ci.PortField
 		bit  ci.Caps
-	}{{"PKeyErrors", ci.PortFieldPKeyErrors, ci.CapPKeyCounter}, {"QKeyErrors", ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
+	}{{"PKeyErrors", ci.PortFieldPKeyErrors, ci.CapPKeyCounter},
+		{"QKeyErrors", ci.PortFieldQKeyErrors, ci.CapQKeyCounter},
 		{"InitType", ci.PortFieldInitType, ci.CapInitType}, {"SystemGUID", ci.PortFieldSystemGUID, ci.CapSystemGUID},
 		{"Shutdown", ci.PortFieldShutdown, ci.CapShutdownPort}}) {
 		if f.set == ci.PortFieldShutdown && t.Claims().Has(f.bit) {
-			continue // it works: events.port-down
+			continue // tested by events.port-down
 		}
 		kit.Claim(t, f.bit, ca.Modify(ca.Port.Num, f.set, m), "CA.Modify of "+f.name)
 	}
@@ -129,25 +166,27 @@ func caFieldClaims(t *validate.T) {
 func caMask(t *validate.T) {
 	ca := kit.Open(t)
 	before := portOf(t, ca)
-	m := ci.PortModify{CapMask: ^ci.PortCap(0), Capability: ^before.Capability, PKeyErrors: 0x7777, QKeyErrors: 0x7777, InitType: 0xff,
+	m := ci.PortModify{CapMask: ^ci.PortCap(0), Capability: ^before.Capability, PKeyErrors: 0x7777, QKeyErrors: 0x7777,
+		InitType:   0xff,
 		SystemGUID: ca.Attr.SystemGUID + 1}
-	kit.OK(t, ca.Modify(ca.Port.Num, 0, m), "CA.Modify of no field")
+	kit.OK(t, ca.Modify(ca.Port.Num, 0, m), "CA.Modify without a field")
 	a, err := ca.Query()
 	kit.OK(t, err, "CA.Query")
 	after := a.Ports[ca.Port.Num-1]
 	kit.Equal(t, "CAAttr.SystemGUID", a.SystemGUID, ca.Attr.SystemGUID)
 	kit.Equal(t, "PortAttr.Capability", after.Capability, before.Capability)
 	kit.Equal(t, "PortAttr.State", after.State, before.State)
-	kit.True(t, after.PKeyErrors != 0x7777 && after.QKeyErrors != 0x7777, "violation counters", "as they were", "%d, %d", after.PKeyErrors, after.QKeyErrors)
+	kit.True(t, after.PKeyErrors != 0x7777 && after.QKeyErrors != 0x7777, "violation counters", "unchanged",
+		"PKeyErrors %d, QKeyErrors %d", after.PKeyErrors, after.QKeyErrors)
 }
 
 func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint16), get func(*ci.PortAttr) uint16) {
 	ca := kit.Open(t)
-	for _, v := range kit.Variants(t, "value", []uint16{7, 0xffff, 0}) { // the last leaves it reset
+	for _, v := range kit.Variants(t, "value", []uint16{7, 0xffff, 0}) { // the last value resets the counter
 		var m ci.PortModify
 		put(&m, v)
 		caModify(t, ca, field, m, "a violation counter")
-		kit.Equal(t, "violation counter after it was written", get(portOf(t, ca)), v)
+		kit.Equal(t, "violation counter after it was set", get(portOf(t, ca)), v)
 	}
 }
 
@@ -168,7 +207,7 @@ func caQKeyViolation(t *validate.T) {
 	})
 	p.A.Send(p.A.SendWR(4, 0, 8))
 	p.B.RecvCQ.WaitOK(1)
-	kit.Equal(t, "Q_Key violation counter after a good datagram", portOf(t, b).QKeyErrors, 3)
+	kit.Equal(t, "Q_Key violation counter after a valid datagram", portOf(t, b).QKeyErrors, 3)
 	kit.Equal(t, "P_Key violation counter", portOf(t, b).PKeyErrors, b.Port.PKeyErrors)
 	caModify(t, b, ci.PortFieldQKeyErrors, ci.PortModify{}, "the Q_Key counter")
 	kit.Equal(t, "Q_Key violation counter after its reset", portOf(t, b).QKeyErrors, 0)
@@ -177,13 +216,13 @@ func caQKeyViolation(t *validate.T) {
 func caSystemGUID(t *validate.T) {
 	ca := kit.Open(t)
 	was := ca.Attr.SystemGUID
-	kit.True(t, was != 0, "CAAttr.SystemGUID", "a GUID, since SystemGUID is claimed", "0")
+	kit.True(t, was != 0, "CAAttr.SystemGUID", "not 0, since SystemGUID is claimed", "0")
 	for _, g := range kit.Variants(t, "GUID", []ci.GUID{0x0123456789abcdef, was}) {
 		caModify(t, ca, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: g}, "the system image GUID")
 		a, err := ca.Query()
 		kit.OK(t, err, "CA.Query")
 		kit.Equal(t, "CAAttr.SystemGUID", fmt.Sprintf("%#x", uint64(a.SystemGUID)), fmt.Sprintf("%#x", uint64(g)))
-		kit.Equal(t, "CAAttr.GUID, which no verb changes", a.GUID, ca.Attr.GUID)
+		kit.Equal(t, "CAAttr.GUID, which no verb can change", a.GUID, ca.Attr.GUID)
 	}
 }
 
@@ -206,21 +245,25 @@ func queryIdentity(t *validate.T) {
 	kit.Equal(t, "CAAttr.Revision", ca.Attr.Revision, before.Revision)
 	kit.Equal(t, "HCA.Info while open", h.Info(), before)
 	kit.True(t, before.VendorID < 1<<24, "HCAInfo.VendorID", "an OUI of 24 bits", "%#x", before.VendorID)
-	kit.Equal(t, "HCAInfo.Version, major", before.Version>>16, ci.InterfaceVersion>>16)
+	kit.Equal(t, "major part of HCAInfo.Version", before.Version>>16, ci.InterfaceVersion>>16)
 	for _, p := range ca.Attr.Ports {
 		kit.True(t, p.GUID != 0, fmt.Sprintf("GUID of port %d", p.Num), "not zero", "0")
 		kit.True(t, p.LMC < 8, fmt.Sprintf("LMC of port %d", p.Num), "0 to 7", "%d", p.LMC)
-		kit.True(t, p.WidthActive == 0 || bits.OnesCount8(p.WidthActive) == 1, fmt.Sprintf("WidthActive of port %d", p.Num), "one of the codes 1, 2, 4, 8", "%d", p.WidthActive)
+		kit.True(t, p.WidthActive == 0 || bits.OnesCount8(p.WidthActive) == 1,
+			fmt.Sprintf("WidthActive of port %d", p.Num), "one of the codes 0, 1, 2, 4, 8", "%d", p.WidthActive)
 		for i, g := range p.GIDs {
-			kit.True(t, (g.Type == ci.GIDInfiniBand) == (p.Link == ci.LinkInfiniBand), fmt.Sprintf("GIDs[%d].Type of port %d", i, p.Num),
-				"InfiniBand exactly on an InfiniBand link", "%d on %s", g.Type, validate.LinkName(p.Link))
+			kit.True(t, (g.Type == ci.GIDInfiniBand) == (p.Link == ci.LinkInfiniBand),
+				fmt.Sprintf("GIDs[%d].Type of port %d", i, p.Num),
+				"InfiniBand on an InfiniBand link, another type on Ethernet", "type %d on %s", g.Type,
+				validate.LinkName(p.Link))
 		}
 		for i, k := range p.PKeys {
-			kit.True(t, k&0x7fff != 0 || k == 0, fmt.Sprintf("PKeys[%d] of port %d", i, p.Num), "a P_Key, or 0 for none", "%#x", k)
+			kit.True(t, k&0x7fff != 0 || k == 0, fmt.Sprintf("PKeys[%d] of port %d", i, p.Num),
+				"a P_Key, or 0 for an empty entry", "%#x", k)
 		}
 	}
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
-	kit.Equal(t, "HCA.Info after Close", h.Info(), before)
+	kit.Equal(t, "HCA.Info after CA.Destroy", h.Info(), before)
 }
 
 func caInRegister(t *validate.T) {
@@ -232,7 +275,7 @@ func caInRegister(t *validate.T) {
 			return fmt.Errorf("CA.Query inside Register: %w", err)
 		}
 		if len(a.Ports) == 0 {
-			return fmt.Errorf("CA.Query inside Register shows no port: %w", ci.InvalidPort)
+			return fmt.Errorf("CA.Query inside Register returns no port: %w", ci.InvalidPort)
 		}
 		pd, err := ca.AllocatePD(ci.PDNormal)
 		if err != nil {
@@ -246,7 +289,11 @@ func caInRegister(t *validate.T) {
 		if err != nil {
 			return fmt.Errorf("PD.CreateCQ inside Register: %w", err)
 		}
-		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq, RecvCQ: cq})
+		qp, err := pd.CreateQP(ci.QPCreate{
+			QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+			SendCQ: cq,
+			RecvCQ: cq,
+		})
 		if err != nil {
 			return fmt.Errorf("PD.CreateQP inside Register: %w", err)
 		}
@@ -261,9 +308,9 @@ func caInRegister(t *validate.T) {
 		return nil
 	}}
 	for _, h := range t.HCAs() {
-		kit.OK(t, r.Register(h), "Registrar.Register, with verbs called inside")
+		kit.OK(t, r.Register(h), "Registrar.Register that calls verbs")
 	}
-	kit.Equal(t, "registrations that called verbs", calls, len(t.HCAs()))
+	kit.Equal(t, "Register calls that called verbs", calls, len(t.HCAs()))
 	for _, h := range t.HCAs() {
 		kit.OK(t, r.Deregister(h.Info().GUID), "Registrar.Deregister, which closes the CA")
 	}
@@ -277,7 +324,7 @@ func caRegisterAgain(t *validate.T) {
 		refusedCA(t, second, err, "HCA.OpenCA while the registrar has it open", ci.ResourceBusy)
 		kit.OK(t, r.Deregister(t.HCA().Info().GUID), "Registrar.Deregister")
 	}
-	kit.Open(t) // closed by then
+	kit.Open(t) // closed by the last Deregister
 }
 
 func caTwo(t *validate.T) {
@@ -285,7 +332,7 @@ func caTwo(t *validate.T) {
 	var cas []*kit.CA
 	for _, h := range t.HCAs() {
 		g := h.Info().GUID
-		kit.True(t, !seen[g], "HCAInfo.GUID", "another for each adapter", "%#x twice", uint64(g))
+		kit.True(t, !seen[g], "HCAInfo.GUID", "a different one for each adapter", "%#x twice", uint64(g))
 		seen[g] = true
 		cas = append(cas, kit.OpenHCA(t, h))
 	}
@@ -296,6 +343,6 @@ func caTwo(t *validate.T) {
 	refusedCA(t, wrong, err, "HCA.OpenCA of the other adapter's GUID", ci.NotFound)
 	kit.OK(t, b.Destroy(), "CA.Destroy of one adapter")
 	kit.Connect(p.A.QP, p.B.QP)
-	p.A.Exchange(p.B, 100) // the other one's work goes on, in loopback
+	p.A.Exchange(p.B, 100) // the other adapter still works, in loopback
 	kit.OpenHCA(t, b.HCA)
 }

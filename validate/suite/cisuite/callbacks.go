@@ -12,42 +12,64 @@ import (
 	"ciddk/validate/req"
 )
 
-// callbacksArea: asynchronous events, and the rules of context of callbacks. (SAS 2.1, callbacks; IBTA 11.6.)
+// callbacksArea returns the cases of asynchronous events and of the rules for verbs in callbacks. (SAS 2.1, callbacks;
+// IBTA 11.6.)
 func callbacksArea() validate.Suite {
 	const handlers = "ci_register_event_handler (2), ci_unregister_event_handler (3)"
 	s := validate.Suite{Requirements: []req.Requirement{
-		{ID: "CI-Callback-01", Text: "A callback that blocks holds up callbacks of its own object only.", Level: req.Should, Section: "CI context",
+		{ID: "CI-Callback-01", Text: "A callback that blocks delays only callbacks of its own object.",
+			Level: req.Should, Section: "CI context",
 			Source: "ci, Event: callbacks of different objects may overlap", Scope: req.Driver},
-		req.Driver.Must("CI-Callback-02", "CI context", "ci, Event", "Events of one object come one at a time."),
-		req.Driver.Must("CI-Callback-03", "CI context", "ci, Context", "Verbs of callback and data context work inside a callback."),
-		req.Driver.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)", "The event communication established comes once when a QP in RTR receives."),
-		req.Driver.Must("CI-EventHandler-01", "CI context", handlers, "Each registered handler gets each event of the CA and its ports once, with its own context, and so does the callback of the open."),
-		req.Driver.Must("CI-EventHandler-02", "CI context", handlers, "A handler that was destroyed gets no event, and the others go on."),
-		req.Driver.Must("CI-EventHandler-03", "CI context", handlers, "A handler without function is InvalidParameter."),
-		req.Driver.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)", "A port that goes down raises the event port down once, with its number, and a query shows it down."),
-		req.Driver.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)", "With its port down, work of a connection fails with an error completion, and everything can be destroyed."),
+		req.Driver.Must("CI-Callback-02", "CI context", "ci, Event",
+			"Events of one object are delivered one at a time."),
+		req.Driver.Must("CI-Callback-03", "CI context", "ci, Context",
+			"Verbs of the callback and data contexts work inside a callback."),
+		req.Driver.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
+			"The event communication established is raised once when a QP in RTR receives."),
+		req.Driver.Must("CI-EventHandler-01", "CI context", handlers,
+			"Each registered handler receives each event of the CA and its ports once, with its own context. The "+
+				"callback of the open receives it, too."),
+		req.Driver.Must("CI-EventHandler-02", "CI context", handlers,
+			"A destroyed handler receives no event, and the others still do."),
+		req.Driver.Must("CI-EventHandler-03", "CI context", handlers, "A nil handler fails with InvalidParameter."),
+		req.Driver.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+			"A port that goes down raises the event port down once, with its number, and Query returns the state "+
+				"down."),
+		req.Driver.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+			"With its port down, a connection's requests complete with errors, and all objects can be destroyed."),
 	}}
 	s.Cases = []validate.Case{
-		validate.NewCase("callbacks.quiet.qp", "destroy a QP with an event on its way", validate.FeatureTeardown, quietQP, "SAS-2.1-30"),
-		validate.NewCase("callbacks.handed-over", "a callback has its object destroyed by another goroutine", validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30"),
-		validate.NewCase("callbacks.early", "serve a callback from its context alone", validate.FeatureEvents, earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
-		validate.NewCase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime, "CI-Callback-02", "SAS-2.3-21"),
-		validate.NewCase("events.order", "two events of one QP in a row", validate.FeatureEvents, eventOrder, "SAS-2.3-21"),
-		validate.NewCase("events.comm", "receive in RTR", validate.FeatureEvents, eventComm, "CI-EventComm-01", "SAS-2.1-10"),
-		validate.NewCase("events.context.qp", "context of a QP's event", validate.FeatureEvents, contextQP, "SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.qp", "destroy a QP with a pending event", validate.FeatureTeardown, quietQP,
+			"SAS-2.1-30"),
+		validate.NewCase("callbacks.handed-over", "another goroutine destroys the object of a running callback",
+			validate.FeatureTeardown, handedOver, "SAS-2.1-28", "SAS-2.1-30"),
+		validate.NewCase("callbacks.early", "a callback that uses only its context", validate.FeatureEvents,
+			earlyCallback, "SAS-2.1-12", "SAS-2.1-09"),
+		validate.NewCase("callbacks.one-at-a-time", "many events of one QP", validate.FeatureEvents, oneAtATime,
+			"CI-Callback-02", "SAS-2.3-21"),
+		validate.NewCase("events.order", "two consecutive events of one QP", validate.FeatureEvents, eventOrder,
+			"SAS-2.3-21"),
+		validate.NewCase("events.comm", "receive in RTR", validate.FeatureEvents, eventComm, "CI-EventComm-01",
+			"SAS-2.1-10"),
+		validate.NewCase("events.context.qp", "context of a QP event", validate.FeatureEvents, contextQP, "SAS-2.1-10"),
 	}
-	blocked := validate.NewCase("callbacks.blocked", "block in one callback and wait for another", validate.FeatureEvents, blockedCallback, "CI-Callback-01")
+	blocked := validate.NewCase("callbacks.blocked", "one callback blocks while another one is due",
+		validate.FeatureEvents, blockedCallback, "CI-Callback-01")
 	blocked.Timeout = 3 * time.Second
 	s.Cases = append(s.Cases, blocked)
 	add := func(n validate.Needs, cases ...validate.Case) { s.Cases = append(s.Cases, needing(n, cases...)...) }
 	add(validate.Needs{Caps: ci.CapAV},
-		validate.NewCase("callbacks.verbs", "make and destroy address vectors, post, poll and arm in a callback", validate.FeatureEvents, callbackVerbs, "CI-Callback-03"))
+		validate.NewCase("callbacks.verbs", "create and destroy address vectors, post, poll and arm in a callback",
+			validate.FeatureEvents, callbackVerbs, "CI-Callback-03"))
 	add(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("events.context.srq", "context of an SRQ's event", validate.FeatureEvents, contextSRQ, "SAS-2.1-10"),
-		validate.NewCase("callbacks.quiet.srq", "destroy an SRQ with an event on its way", validate.FeatureTeardown, quietSRQ, "SAS-2.1-30"))
+		validate.NewCase("events.context.srq", "context of an SRQ event", validate.FeatureEvents, contextSRQ,
+			"SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.srq", "destroy an SRQ with a pending event", validate.FeatureTeardown,
+			quietSRQ, "SAS-2.1-30"))
 	add(validate.Needs{Caps: ci.CapEventHandlers},
-		validate.NewCase("events.handlers.nil", "register nothing", validate.FeatureEvents, handlersNil, "CI-EventHandler-03"))
-	// Each of these may take a port down, which no verb brings up again.
+		validate.NewCase("events.handlers.nil", "register a nil handler", validate.FeatureEvents, handlersNil,
+			"CI-EventHandler-03"))
+	// Each of these cases may take a port down, and no verb brings it up again.
 	spoiling := func(cases ...validate.Case) []validate.Case {
 		for i := range cases {
 			cases[i].Spoils = true
@@ -55,30 +77,38 @@ func callbacksArea() validate.Suite {
 		return cases
 	}
 	s.Cases = append(s.Cases, spoiling(
-		validate.NewCase("events.context.ca", "an event of a port comes to the callback of the open", validate.FeatureEvents, contextCA, "SAS-2.3-04", "SAS-2.1-10"),
-		validate.NewCase("callbacks.quiet.ca", "close a CA with an event on its way", validate.FeatureTeardown, quietCA, "SAS-2.1-30"))...)
+		validate.NewCase("events.context.ca", "an event of a port is delivered to the callback of the open",
+			validate.FeatureEvents, contextCA, "SAS-2.3-04", "SAS-2.1-10"),
+		validate.NewCase("callbacks.quiet.ca", "close a CA with a pending event", validate.FeatureTeardown, quietCA,
+			"SAS-2.1-30"))...)
 	add(validate.Needs{Caps: ci.CapEventHandlers}, spoiling(
-		validate.NewCase("events.handlers.each", "three handlers and an event", validate.FeatureEvents, handlersEach, "CI-EventHandler-01", "SAS-2.1-10"),
-		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents, handlersGone, "CI-EventHandler-02"),
-		validate.NewCase("callbacks.quiet.handler", "destroy a handler with an event on its way", validate.FeatureTeardown, quietHandler, "SAS-2.1-30"))...)
+		validate.NewCase("events.handlers.each", "three handlers and one event", validate.FeatureEvents, handlersEach,
+			"CI-EventHandler-01", "SAS-2.1-10"),
+		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents, handlersGone,
+			"CI-EventHandler-02"),
+		validate.NewCase("callbacks.quiet.handler", "destroy a handler with a pending event", validate.FeatureTeardown,
+			quietHandler, "SAS-2.1-30"))...)
 	add(validate.Needs{Caps: ci.CapShutdownPort}, spoiling(
-		validate.NewCase("events.port-down", "take the port down", validate.FeatureEvents, portDown, "CI-PortEvent-01", "SAS-2.3-04", "SAS-2.1-10"),
-		validate.NewCase("events.port-down.traffic", "traffic when the port has gone down", validate.FeatureEvents, portDownTraffic, "CI-PortEvent-02"))...)
+		validate.NewCase("events.port-down", "take the port down", validate.FeatureEvents, portDown, "CI-PortEvent-01",
+			"SAS-2.3-04", "SAS-2.1-10"),
+		validate.NewCase("events.port-down.traffic", "traffic after the port has gone down", validate.FeatureEvents,
+			portDownTraffic, "CI-PortEvent-02"))...)
 	return s
 }
 
-// pairWith is another connection beside p, of which the QP of A has this context and callback.
+// pairWith returns another connection beside p. The QP of A has this context and callback.
 func pairWith(p *kit.Pair, ctx any, onEvent func(ci.Event)) *kit.Pair {
 	p.A.Config.Context, p.A.Config.OnEvent = ctx, onEvent
 	return p.More(false)
 }
 
-// drain has a QP in RTS raise the event SQ drained.
+// drain makes a QP in RTS raise the event SQ drained.
 func drain(t *validate.T, q *kit.QP) {
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify to SQD, with event")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+		"QP.Modify to SQD, with event")
 }
 
-// expect waits for a value of a channel that a callback fills.
+// expect waits for a value that a callback sends.
 func expect[V any](t *validate.T, c <-chan V, where string) V {
 	timer := time.NewTimer(t.Remaining())
 	defer timer.Stop()
@@ -86,12 +116,12 @@ func expect[V any](t *validate.T, c <-chan V, where string) V {
 	case v := <-c:
 		return v
 	case <-timer.C:
-		t.Fail(validate.Failure{Where: where, Expected: "a callback", Got: "none by the deadline"})
+		t.Fail(validate.Failure{Where: where, Expected: "a callback", Got: "no callback by the deadline"})
 		panic("not reached: Fail ends the case")
 	}
 }
 
-// soon gives a callback the time that it may take to come, and tells whether one has.
+// soon waits for a short time and reports whether a callback has sent a value.
 func soon[V any](c <-chan V) (v V, ok bool) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -113,7 +143,7 @@ func quietQP(t *validate.T) {
 		kit.Destroy(t, q.A.QP.QP, "QP")
 		w.Gone()
 	}
-	l.Silent("events of 20 QPs that were destroyed as they drained", quiet)
+	l.Silent("events of 20 QPs that were destroyed while their send queues drained", quiet)
 }
 
 func handedOver(t *validate.T) {
@@ -130,12 +160,13 @@ func handedOver(t *validate.T) {
 		t.Go(func() {
 			err := q.A.QP.QP.Destroy()
 			if running.Load() {
-				t.Report(validate.Failure{Rule: "SAS-2.1-30", Where: "QP.Destroy, handed to another goroutine by the QP's callback",
-					Expected: "a return after that of the callback", Got: "a return before"})
+				t.Report(validate.Failure{Rule: "SAS-2.1-30",
+					Where:    "QP.Destroy from a goroutine that the QP's callback started",
+					Expected: "a return after the callback has returned", Got: "a return before"})
 			}
 			done <- err
 		})
-		// The destroy is under way while this callback still runs; it must wait, and this must not.
+		// Destroy is called while this callback still runs. Destroy must wait, and this callback must not.
 		timer := time.NewTimer(5 * time.Millisecond)
 		defer timer.Stop()
 		select {
@@ -144,14 +175,15 @@ func handedOver(t *validate.T) {
 		}
 	})
 	drain(t, q.A.QP)
-	kit.OK(t, expect(t, done, "QP.Destroy, handed to another goroutine by the QP's callback"), "QP.Destroy from another goroutine")
+	kit.OK(t, expect(t, done, "QP.Destroy from a goroutine that the QP's callback started"),
+		"QP.Destroy from another goroutine")
 	other.A.Exchange(other.B, 100)
 	wantGone(t, q.A.QP)
 }
 
 func earlyCallback(t *validate.T) {
 	p := kit.RC(t)
-	// Everything that a callback may use hangs off the context; no variable that the create still has to fill is touched.
+	// The callback uses only its context, since it may run before the create verb returns.
 	type owner struct {
 		name  string
 		rings chan string
@@ -163,7 +195,7 @@ func earlyCallback(t *validate.T) {
 				c.rings <- c.name
 				return
 			}
-			o.rings <- fmt.Sprintf("%v, of another type than was given", ctx)
+			o.rings <- fmt.Sprintf("%v, which is not of the type of the given context", ctx)
 		}
 		cq := p.A.QP.CA.CQWith(p.A.PD, ci.CQCreate{Size: 16, Context: o, OnCompletion: fn})
 		q := p.A.QP.CA.QP(p.A.PD, p.A.CQ, cq, kit.With(func(c *kit.Config) {
@@ -173,12 +205,14 @@ func earlyCallback(t *validate.T) {
 		q.Init()
 		q.Recv(p.A.RecvWR(1, 0, 1))
 		q.To(ci.QPError)
-		kit.Equal(t, "context that a completion callback was given", expect(t, o.rings, "a flushed receive on an armed CQ"), o.name)
+		kit.Equal(t, "context of a completion callback",
+			expect(t, o.rings, "completion callback for a flushed receive on an armed CQ"), o.name)
 	}
 }
 
-// oneAtATime raises events while a callback of the same object runs. Each callback stays until another one has begun, or for a moment:
-// a driver that runs them at the same time escapes only if none of its goroutines runs in any of these moments.
+// oneAtATime raises events while a callback of the same object runs. Each callback waits until another one begins, at
+// most for a moment. A driver that runs callbacks at the same time passes only if none of its goroutines runs in any of
+// these moments.
 func oneAtATime(t *validate.T) {
 	const events, moment = 12, 10 * time.Millisecond
 	p := kit.RC(t)
@@ -206,7 +240,8 @@ func oneAtATime(t *validate.T) {
 	}
 	for i := range events {
 		where := fmt.Sprintf("event %d of %d of one QP", i+1, events)
-		kit.True(t, expect(t, seen, where), where, "a callback when no other of the object runs", "one inside another")
+		kit.True(t, expect(t, seen, where), where, "a callback while no other callback of the object runs",
+			"two callbacks at the same time")
 	}
 }
 
@@ -220,9 +255,9 @@ func eventOrder(t *validate.T) {
 	a.RTR(b.QP)
 	a.RTS()
 	a.Send(a.SendWR(1, 0, 1))
-	b.RecvCQ.WaitOK(1) // communication is established: the first event
+	b.RecvCQ.WaitOK(1) // the first event: communication established
 	b.RTS()
-	drain(t, b.QP) // the second
+	drain(t, b.QP) // the second event
 	b.Events.Wait(ci.EventSQDrained)
 	b.Events.Wait(ci.EventQPComm)
 	var got []string
@@ -245,11 +280,11 @@ func eventComm(t *validate.T) {
 	a.Send(a.SendWRs(3)...)
 	b.RecvCQ.WaitOK(1, 2, 3)
 	e := b.Events.Wait(ci.EventQPComm)
-	kit.True(t, e.Context == any(b.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	kit.True(t, e.Context == any(b.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
 	b.RTS()
 	a.Send(a.SendWR(4, 0, 1))
 	b.RecvCQ.WaitOK(4)
-	drain(t, b.QP) // events come in order, so this one comes behind every other
+	drain(t, b.QP) // events are delivered in order, so this one is the last
 	b.Events.Wait(ci.EventSQDrained)
 	kit.Equal(t, "events communication established", b.Events.Count(ci.EventQPComm), 1)
 	a.Events.Only()
@@ -257,14 +292,14 @@ func eventComm(t *validate.T) {
 
 func contextQP(t *validate.T) {
 	p := kit.RC(t)
-	for _, ctx := range []any{"a word", 42, &struct{ n int }{7}, nil} {
+	for _, ctx := range []any{"a string", 42, &struct{ n int }{7}, nil} {
 		got := make(chan ci.Event, 8)
 		q := pairWith(p, ctx, func(e ci.Event) { got <- e })
 		if ctx == nil {
-			ctx = any(q.A.Events) // kit gives its own
+			ctx = any(q.A.Events) // package kit sets its own context
 		}
 		drain(t, q.A.QP)
-		e := expect(t, got, "the event SQ drained")
+		e := expect(t, got, "event SQ drained")
 		kit.Equal(t, "Event.Type", e.Type, ci.EventSQDrained)
 		kit.True(t, e.Context == ctx, "Event.Context of a QP", fmt.Sprintf("%v", ctx), "%v", e.Context)
 	}
@@ -276,11 +311,11 @@ func blockedCallback(t *validate.T) {
 	defer close(release)
 	q := pairWith(p, nil, func(ci.Event) { entered <- struct{}{}; <-release })
 	drain(t, q.A.QP)
-	expect(t, entered, "the event of the first QP")
+	expect(t, entered, "event of the first QP")
 	got := make(chan ci.Event, 8)
 	r := pairWith(p, nil, func(e ci.Event) { got <- e })
 	drain(t, r.A.QP)
-	expect(t, got, "the event of a second QP, while the callback of the first blocks")
+	expect(t, got, "event of a second QP while the callback of the first blocks")
 
 	bl := newBell(t)
 	cq := p.A.QP.CA.CQWith(p.A.PD, ci.CQCreate{Size: 16, OnCompletion: bl.ring})
@@ -289,7 +324,7 @@ func blockedCallback(t *validate.T) {
 	s.Init()
 	s.Recv(p.A.RecvWR(1, 0, 1))
 	s.To(ci.QPError)
-	bl.wait("a completion, while the callback of a QP blocks")
+	bl.wait("completion callback while an event callback blocks")
 }
 
 func callbackVerbs(t *validate.T) {
@@ -311,10 +346,10 @@ func callbackVerbs(t *validate.T) {
 				}
 			}
 			if n, err := q.A.PostRecv([]ci.RecvWR{q.A.RecvWR(1, 0, 1)}); n != 1 || err != nil {
-				return fmt.Errorf("QP.PostRecv took %d of 1: %w", n, err)
+				return fmt.Errorf("QP.PostRecv accepted %d of 1: %w", n, err)
 			}
 			if n, err := q.A.PostSend([]ci.SendWR{q.A.SendWR(2, 0, 1)}); n != 1 || err != nil {
-				return fmt.Errorf("QP.PostSend in SQD took %d of 1: %w", n, err)
+				return fmt.Errorf("QP.PostSend in SQD accepted %d of 1: %w", n, err)
 			}
 			if err := q.A.CQ.Notify(ci.NotifyNext); err != nil {
 				return fmt.Errorf("CQ.Notify: %w", err)
@@ -328,7 +363,7 @@ func callbackVerbs(t *validate.T) {
 	})
 	close(ready)
 	drain(t, q.A.QP)
-	kit.OK(t, expect(t, result, "an event callback that calls verbs"), "verbs inside an event callback")
+	kit.OK(t, expect(t, result, "event callback that calls verbs"), "verbs inside an event callback")
 	q.B.Recv(q.B.RecvWR(3, 0, 1))
 	kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	q.A.CQ.WaitOK(2)
@@ -336,7 +371,7 @@ func callbackVerbs(t *validate.T) {
 	q.A.RecvCQ.WaitOK(1)
 }
 
-// limited is an SRQ of one QP of B that raises its limit event when a message of A takes its last receive but one.
+// limited returns an SRQ of one QP of B, and a function that sends messages until the SRQ raises its limit event.
 func limited(t *validate.T, p *kit.Pair, ctx any, onEvent func(ci.Event)) (s ci.SRQ, trip func(), q *kit.QP) {
 	b := p.B
 	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}, Context: ctx, OnEvent: onEvent})
@@ -362,11 +397,11 @@ func contextSRQ(t *validate.T) {
 	ctx := &struct{ n int }{3}
 	_, trip, _ := limited(t, p, ctx, func(e ci.Event) { got <- e })
 	trip()
-	e := expect(t, got, "the event SRQ limit reached")
+	e := expect(t, got, "event SRQ limit reached")
 	kit.Equal(t, "Event.Type", e.Type, ci.EventSRQLimit)
-	kit.True(t, e.Context == any(ctx), "Event.Context of an SRQ", "the context of its create", "%v", e.Context)
+	kit.True(t, e.Context == any(ctx), "Event.Context of an SRQ", "the context of the SRQ's creation", "%v", e.Context)
 	_, again := soon(got)
-	kit.True(t, !again, "events SRQ limit reached, armed once", "one", "two")
+	kit.True(t, !again, "events SRQ limit reached after one arming", "one", "two")
 }
 
 func quietSRQ(t *validate.T) {
@@ -380,11 +415,11 @@ func quietSRQ(t *validate.T) {
 		kit.Destroy(t, s, "SRQ")
 		w.Gone()
 	}
-	l.Silent("events of 10 SRQs that were destroyed when their limit was reached", quiet)
+	l.Silent("events of 10 SRQs that were destroyed after their limit was reached", quiet)
 }
 
-// provoke has the CA raise one event of its port: the change of a capability bit or, where that raises none, the port going down.
-// seen receives events that the case's own callback gets. The case ends with a skip where nothing can be provoked.
+// provoke makes the CA raise one event of its port: a change of a capability bit or, if that raises none, the shutdown
+// of the port. seen receives the events of the case's own callback. If neither is possible, the case is skipped.
 func provoke(t *validate.T, ca *kit.CA, seen <-chan ci.Event) ci.Event {
 	bit := ci.PortCapVendorClass
 	m := ci.PortModify{CapMask: bit, Capability: ^ca.Port.Capability & bit}
@@ -393,13 +428,14 @@ func provoke(t *validate.T, ca *kit.CA, seen <-chan ci.Event) ci.Event {
 		return e
 	}
 	if !t.Claims().Has(ci.CapShutdownPort) {
-		t.Skip("a change of a port's capability raises no event, and ShutdownPort is not claimed: no event of the CA can be provoked")
+		t.Skip("a change of a port capability raises no event, and ShutdownPort is not claimed, so the case cannot " +
+			"provoke an event of the CA")
 	}
 	kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
-	return expect(t, seen, "an event of the port that goes down")
+	return expect(t, seen, "event of a port that was shut down")
 }
 
-// openWith opens the HCA with a callback of the case's.
+// openWith opens the HCA with a callback of the case.
 func openWith(t *validate.T, ctx any, onEvent func(ci.Event)) *kit.CA {
 	first := kit.Open(t)
 	port := *first.Port
@@ -407,7 +443,7 @@ func openWith(t *validate.T, ctx any, onEvent func(ci.Event)) *kit.CA {
 	in, err := first.HCA.OpenCA(first.HCA.Info().GUID, onEvent, ctx)
 	kit.OK(t, err, "HCA.OpenCA")
 	ca := &kit.CA{CA: in, T: t, HCA: first.HCA, Attr: first.Attr, Port: &port}
-	t.Cleanup(func() { _ = in.Destroy() }) // a case that ends early; the others have closed it
+	t.Cleanup(func() { _ = in.Destroy() }) // for a case that ends early; otherwise it is closed
 	return ca
 }
 
@@ -416,7 +452,7 @@ func contextCA(t *validate.T) {
 	got := make(chan ci.Event, 64)
 	ca := openWith(t, ctx, func(e ci.Event) { got <- e })
 	e := provoke(t, ca, got)
-	kit.True(t, e.Context == any(ctx), "Event.Context of a port's event", "the context given to OpenCA", "%v", e.Context)
+	kit.True(t, e.Context == any(ctx), "Event.Context of a port event", "the context passed to OpenCA", "%v", e.Context)
 	kit.Equal(t, "Event.Port", e.Port, ca.Port.Num)
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
@@ -438,12 +474,12 @@ func quietCA(t *validate.T) {
 		kit.OK(t, ca.Destroy(), "CA.Destroy")
 		w.Gone()
 	}
-	l.Silent("events of CAs that were closed as their port changed", quiet)
+	l.Silent("events of CAs that were closed after their port changed", quiet)
 }
 
 func handlersNil(t *validate.T) {
 	h, err := kit.Open(t).OnEvent(nil, nil)
-	kit.WantRefused(t, h, err, "CA.OnEvent without function", ci.InvalidParameter)
+	kit.WantRefused(t, h, err, "CA.OnEvent with a nil function", ci.InvalidParameter)
 }
 
 // listener collects the events of one handler.
@@ -464,8 +500,8 @@ func listeners(t *validate.T, ca *kit.CA, n int) (out []*listener) {
 	return out
 }
 
-// hears expects the event, once.
-func (l *listener) hears(t *validate.T, want ci.EventType) {
+// receives expects the event exactly once.
+func (l *listener) receives(t *validate.T, want ci.EventType) {
 	where := fmt.Sprintf("events of %v", l.ctx)
 	e := expect(t, l.got, where)
 	kit.Equal(t, where+": Type", e.Type, want)
@@ -480,9 +516,10 @@ func handlersEach(t *validate.T) {
 	ca := openWith(t, "open", func(e ci.Event) { first <- e })
 	hs := listeners(t, ca, 3)
 	e := provoke(t, ca, first)
-	kit.True(t, e.Context == any("open"), "Event.Context at the callback of the open", "the context given to OpenCA", "%v", e.Context)
+	kit.True(t, e.Context == any("open"), "Event.Context in the callback of the open", "the context passed to OpenCA",
+		"%v", e.Context)
 	for _, h := range hs {
-		h.hears(t, e.Type)
+		h.receives(t, e.Type)
 		kit.Destroy(t, h.o, "handler")
 	}
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
@@ -494,10 +531,10 @@ func handlersGone(t *validate.T) {
 	hs := listeners(t, ca, 3)
 	kit.DestroyTwice(t, hs[1].o, "handler", ci.InvalidHandle)
 	e := provoke(t, ca, first)
-	hs[0].hears(t, e.Type)
-	hs[2].hears(t, e.Type)
+	hs[0].receives(t, e.Type)
+	hs[2].receives(t, e.Type)
 	_, late := soon(hs[1].got)
-	kit.True(t, !late, "events of a handler that was destroyed", "none", "one")
+	kit.True(t, !late, "events of a destroyed handler", "none", "one")
 	kit.Destroy(t, hs[0].o, "handler")
 	kit.Destroy(t, hs[2].o, "handler")
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
@@ -513,7 +550,8 @@ func quietHandler(t *validate.T) {
 		kit.OK(t, err, "CA.OnEvent")
 		kit.Own(t, h, "handler")
 		have ^= ci.PortCapVendorClass
-		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: have}), "CA.Modify of a capability bit")
+		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability,
+			ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: have}), "CA.Modify of a capability bit")
 		kit.Destroy(t, h, "handler")
 		w.Gone()
 	}
@@ -526,28 +564,30 @@ func quietHandler(t *validate.T) {
 		kit.Destroy(t, h, "handler")
 		w.Gone()
 	}
-	l.Silent("events of handlers that were destroyed as the port changed", quiet)
+	l.Silent("events of handlers that were destroyed after the port changed", quiet)
 }
 
 func portDown(t *validate.T) {
 	ca := kit.Open(t)
 	kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
 	e := ca.Events.Wait(ci.EventPortDown)
-	attr, err := ca.Query() // the event says that the state has changed: whoever gets it can look
+	attr, err := ca.Query() // the event announces the new state, so Query must return it
 	kit.OK(t, err, "CA.Query after the event")
 	kit.Equal(t, "Event.Port", e.Port, ca.Port.Num)
-	kit.True(t, e.Context == any(ca.Events), "Event.Context", "the context given to OpenCA", "%v", e.Context)
+	kit.True(t, e.Context == any(ca.Events), "Event.Context", "the context passed to OpenCA", "%v", e.Context)
 	kit.Equal(t, "PortAttr.State after the event port down", attr.Ports[ca.Port.Num-1].State, ci.PortDown)
-	kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut down a port that is down")
+	kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}),
+		"CA.Modify to shut down a port that is already down")
 	kit.Equal(t, "events port down", ca.Events.Count(ci.EventPortDown), 1)
 }
 
 func portDownTraffic(t *validate.T) {
 	first := kit.RC(t)
 	first.A.Exchange(first.B, 100)
-	p := first.Another(quick...) // quick timeouts are for the port that is down alone
+	p := first.Another(quick...) // short timeouts only for the port that is down
 	p.B.Recv(p.B.RecvWR(1, 0, 64))
-	kit.OK(t, p.A.QP.CA.Modify(p.A.QP.CA.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
+	kit.OK(t, p.A.QP.CA.Modify(p.A.QP.CA.Port.Num, ci.PortFieldShutdown, ci.PortModify{}),
+		"CA.Modify to shut the port down")
 	p.A.Send(p.A.SendWR(1, 0, 64), p.A.SendWR(2, 0, 64))
 	p.A.CQ.WaitStatus(1, ci.WCTimeoutRetryErr, ci.WCFlushErr, ci.WCGeneralErr)
 	p.A.CQ.WaitStatus(2, ci.WCFlushErr)

@@ -7,15 +7,16 @@ import (
 	"ciddk/validate/req"
 )
 
-// claim is an optional verb with the bits it stands behind; try calls it and gives the answer, having destroyed what it made.
+// claim is an optional verb and its capability bits. try calls the verb and returns its error. It destroys the created
+// object.
 type claim struct {
 	name string
 	bits ci.Caps
-	any  bool // one of the bits is enough
+	any  bool // whether one of the bits is enough
 	try  func(*claimStage) error
 }
 
-// claimStage is what the optional verbs are called on.
+// claimStage holds the objects on which the optional verbs are called.
 type claimStage struct {
 	t  *validate.T
 	ca *kit.CA
@@ -24,7 +25,7 @@ type claimStage struct {
 	qp *kit.QP
 }
 
-// dropped destroys the object of a create verb and passes the answer on.
+// dropped registers the object of a create verb for its destruction and returns the error.
 func (s *claimStage) dropped(o ci.Object, err error) error {
 	if err == nil && o != nil {
 		kit.Own(s.t, o, "object of an optional verb")
@@ -38,18 +39,18 @@ func (s *claimStage) qpOf(typ ci.QPType) error {
 	return s.dropped(s.pd.CreateQP(ci.QPCreate{Type: typ, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
 }
 
-// special creates a raw QP.
+// special creates a raw QP of the type.
 func (s *claimStage) special(typ ci.QPType) error {
 	return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num, small(typ, s.cq)))
 }
 
-// connected is an RC QP in RTS, connected to itself.
+// connected returns an RC QP in RTS that is connected to itself.
 func (s *claimStage) connected() *kit.QP {
 	q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.RC)).Init()
 	return q.RTR(q).RTS()
 }
 
-// post posts a request to an RC QP. What becomes of a request that is taken is not looked at: the QP goes to Error first.
+// post posts a request to an RC QP in Error. Only the error of PostSend counts.
 func (s *claimStage) post(wr ci.SendWR) error {
 	q := s.connected().To(ci.QPError)
 	_, err := q.PostSend([]ci.SendWR{wr})
@@ -65,18 +66,31 @@ var claims = []claim{
 	}},
 	{name: "special-qp", bits: ci.CapSpecialQP, try: func(s *claimStage) error {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-		return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
+		return s.dropped(s.pd.CreateSpecialQP(s.ca.Port.Num,
+			ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ}))
 	}},
 	{name: "srq", bits: ci.CapSRQ, try: func(s *claimStage) error {
 		return s.dropped(s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}))
 	}},
-	{name: "mw1", bits: ci.CapMW1, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
-	{name: "mw2", bits: ci.CapMW2, try: func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
+	{
+		name: "mw1",
+		bits: ci.CapMW1,
+		try:  func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1})) },
+	},
+	{
+		name: "mw2",
+		bits: ci.CapMW2,
+		try:  func(s *claimStage) error { return s.dropped(s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2})) },
+	},
 	{name: "fmr", bits: ci.CapFMR, try: func(s *claimStage) error {
 		return s.dropped(s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
 	}},
 	{name: "unmap-fmr", bits: ci.CapFMR, try: func(s *claimStage) error { return s.pd.UnmapFMRs(nil) }},
-	{name: "fast-reg", bits: ci.CapFastReg, try: func(s *claimStage) error { return s.dropped(s.pd.AllocFastRegMR(1)) }},
+	{
+		name: "fast-reg",
+		bits: ci.CapFastReg,
+		try:  func(s *claimStage) error { return s.dropped(s.pd.AllocFastRegMR(1)) },
+	},
 	{name: "physical-mr", bits: ci.CapPhysicalMR, try: func(s *claimStage) error {
 		return s.dropped(s.pd.RegisterPMR(ci.PMRCreate{PageSize: 4096, Length: 1}))
 	}},
@@ -89,21 +103,39 @@ var claims = []claim{
 	{name: "modify-mr", bits: ci.CapModifyMR, try: func(s *claimStage) error {
 		return s.ca.Buf(s.pd, 64, kit.AllAccess).Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite})
 	}},
-	{name: "resize-cq", bits: ci.CapResizeCQ, try: func(s *claimStage) error { _, err := s.cq.Resize(ci.CQResize{Size: 32}); return err }},
-	{name: "moderation", bits: ci.CapModeration, try: func(s *claimStage) error { return s.cq.Modify(ci.Moderation{}) }},
+	{
+		name: "resize-cq",
+		bits: ci.CapResizeCQ,
+		try:  func(s *claimStage) error { _, err := s.cq.Resize(ci.CQResize{Size: 32}); return err },
+	},
+	{
+		name: "moderation",
+		bits: ci.CapModeration,
+		try:  func(s *claimStage) error { return s.cq.Modify(ci.Moderation{}) },
+	},
 	{name: "peek", bits: ci.CapPeek, try: func(s *claimStage) error { _, err := s.cq.Peek(); return err }},
 	{name: "notify-after", bits: ci.CapNotifyAfter, try: func(s *claimStage) error { return s.cq.NotifyAfter(1) }},
 	{name: "multicast", bits: ci.CapMulticast, try: func(s *claimStage) error {
-		return s.dropped(s.qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 0x12, 15: 1}, LID: 0xc001})) // an RC QP: InvalidServiceType if claimed
+		// for an RC QP: InvalidServiceType if claimed
+		return s.dropped(s.qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff, 0x12, 15: 1}, LID: 0xc001}))
 	}},
-	{name: "bind-mw", bits: ci.CapMW1, try: func(s *claimStage) error { _, err := s.qp.BindMW(1, 0, ci.MWBind{}); return err }},
-	{name: "event-handlers", bits: ci.CapEventHandlers, try: func(s *claimStage) error { return s.dropped(s.ca.OnEvent(noEvents, nil)) }},
+	{
+		name: "bind-mw",
+		bits: ci.CapMW1,
+		try:  func(s *claimStage) error { _, err := s.qp.BindMW(1, 0, ci.MWBind{}); return err },
+	},
+	{
+		name: "event-handlers",
+		bits: ci.CapEventHandlers,
+		try:  func(s *claimStage) error { return s.dropped(s.ca.OnEvent(noEvents, nil)) },
+	},
 	{name: "local-mad", bits: ci.CapLocalMAD, try: func(s *claimStage) error {
 		var in, out ci.MAD
 		return s.ca.LocalMAD(s.ca.Port.Num, nil, &in, &out)
 	}},
 	{name: "zero-based", bits: ci.CapZeroBased, try: func(s *claimStage) error {
-		return s.dropped(s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.ZeroBased}))
+		return s.dropped(s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)),
+			Access: ci.LocalWrite | ci.ZeroBased}))
 	}},
 	{name: "raw-ipv6", bits: ci.CapRawIPv6, try: func(s *claimStage) error { return s.special(ci.RawIPv6) }},
 	{name: "raw-ether", bits: ci.CapRawEther, try: func(s *claimStage) error { return s.special(ci.RawEther) }},
@@ -123,11 +155,13 @@ var claims = []claim{
 	}},
 	{name: "current-state", bits: ci.CapCurrentQPState, try: func(s *claimStage) error {
 		q := s.connected()
-		return q.Modify(ci.QPFieldState|ci.QPFieldCurrentState|ci.QPFieldAccess, ci.QPAttr{State: ci.QPRTS, CurrentState: ci.QPRTS, Access: ci.RemoteRead})
+		return q.Modify(ci.QPFieldState|ci.QPFieldCurrentState|ci.QPFieldAccess,
+			ci.QPAttr{State: ci.QPRTS, CurrentState: ci.QPRTS, Access: ci.RemoteRead})
 	}},
 	{name: "wr-depth", bits: ci.CapModifyWRDepth, try: func(s *claimStage) error {
 		q := s.connected()
-		return q.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: 32}})
+		return q.Modify(ci.QPFieldState|ci.QPFieldSendDepth,
+			ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: 32}})
 	}},
 	{name: "user", bits: ci.CapUser, try: func(s *claimStage) error {
 		u, err := s.ca.OpenUser(process{}, &ci.UserBuffer{})
@@ -136,31 +170,49 @@ var claims = []claim{
 		}
 		return u.Destroy()
 	}},
-	{name: "sl-for-ip", bits: ci.CapSLForIP, try: func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err }},
-	{name: "vendor-call", bits: ci.CapVendorCall, try: func(s *claimStage) error { return s.ca.VendorCall(&ci.VendorOp{Status: -1}) }},
+	{
+		name: "sl-for-ip",
+		bits: ci.CapSLForIP,
+		try:  func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err },
+	},
+	{
+		name: "vendor-call",
+		bits: ci.CapVendorCall,
+		try:  func(s *claimStage) error { return s.ca.VendorCall(&ci.VendorOp{Status: -1}) },
+	},
 }
 
-// claimsArea: every optional verb, one case each, and the demands of the profile.
+// claimsArea returns one case for each optional verb, and one for the demands of the profile.
 func claimsArea() validate.Suite {
 	s := validate.Suite{
 		Requirements: []req.Requirement{
-			{ID: "CI-Claims-01", Text: "An optional verb answers Unsupported exactly if its capability is not claimed.", Level: req.Must,
+			{ID: "CI-Claims-01",
+				Text:    "An optional verb fails with Unsupported exactly if its capability is not claimed.",
+				Level:   req.Must,
 				Section: "CI claims", Source: "Caps in ci; IBTA 11.2.1, HCA attributes", Scope: req.Driver},
-			{ID: "CI-Claims-02", Text: "The driver claims what the profile of the certificate demands.", Level: req.Must,
+			{ID: "CI-Claims-02",
+				Text:    "The driver claims all capabilities that the profile of the certificate demands.",
+				Level:   req.Must,
 				Section: "CI claims", Source: "SAS 2.3: objects and verbs not marked optional", Scope: req.Driver},
-			{ID: "CI-Claims-03", Text: "The Unsupported answer of an optional verb leaves no object behind and changes nothing.", Level: req.Must,
+			{ID: "CI-Claims-03",
+				Text:    "An optional verb that fails with Unsupported leaves no object behind and changes nothing.",
+				Level:   req.Must,
 				Section: "CI claims", Source: "ci: a failed verb leaves everything as it was", Scope: req.Driver},
 		},
-		Cases: []validate.Case{{ID: "claims.profile", Title: "the profile's demands are claimed", Feature: validate.FeatureClaims,
+		Cases: []validate.Case{{ID: "claims.profile", Title: "the profile's demands are claimed",
+			Feature:      validate.FeatureClaims,
 			Requirements: []string{"CI-Claims-02", "SAS-2.2-01"}, Run: claimsProfile}},
 	}
 	for _, c := range claims {
 		rules := []string{"CI-Claims-01", "CI-Claims-03"}
 		if c.bits == ci.CapRD {
-			rules = append(rules, "SAS-2.1-05", "SAS-2.3-08") // a domain from a PD, or neither verb nor claim
+			// RDDs belong to a PD, or neither the verb nor the claim exists
+			rules = append(rules, "SAS-2.1-05", "SAS-2.3-08")
 		}
-		s.Cases = append(s.Cases, validate.Case{ID: "claims." + c.name, Title: "claim against answer: " + c.name, Feature: validate.FeatureClaims,
-			Requirements: rules, Run: func(t *validate.T) { claimCase(t, c) }})
+		s.Cases = append(s.Cases,
+			validate.Case{ID: "claims." + c.name, Title: "error and claim of " + c.name,
+				Feature:      validate.FeatureClaims,
+				Requirements: rules, Run: func(t *validate.T) { claimCase(t, c) }})
 	}
 	return s
 }
@@ -168,7 +220,8 @@ func claimsArea() validate.Suite {
 func claimsProfile(t *validate.T) {
 	p := t.Profile()
 	if missing := p.Demands &^ t.Claims(); missing != 0 {
-		t.Failf("CAAttr.Caps", "what profile "+p.Name+" demands: "+validate.CapNames(p.Demands), "not claimed: %s", validate.CapNames(missing))
+		t.Failf("CAAttr.Caps", "the capabilities that profile "+p.Name+" demands: "+validate.CapNames(p.Demands),
+			"not claimed: %s", validate.CapNames(missing))
 	}
 	kit.AtLeast(t, "CAAttr.Atomicity for profile "+p.Name, t.Attr().Atomicity, p.Atomics)
 }
@@ -185,7 +238,7 @@ func claimCase(t *validate.T, c claim) {
 		}
 	}
 	kit.Claim(t, bits, c.try(s), c.name)
-	if t.Claims().Has(bits) { // an answer is no proof
-		t.Skip("claimed: whether it works is judged by claims.works.*")
+	if t.Claims().Has(bits) { // that the verb does not fail is no proof
+		t.Skip("claimed: claims.works.* tests whether it works")
 	}
 }

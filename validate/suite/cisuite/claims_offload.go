@@ -9,7 +9,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// Layout of an IP over InfiniBand datagram (RFC 4391) that carries TCP over IPv4.
+// Layout of an IP over InfiniBand datagram (RFC 4391) with TCP over IPv4.
 const (
 	ipoibLen  = 4 // EtherType and a reserved word
 	ipv4Len   = 20
@@ -17,7 +17,7 @@ const (
 	headerLen = ipoibLen + ipv4Len + tcpLen
 )
 
-// tcpHeader is the header of a datagram with n bytes of payload. Its checksums are 0.
+// tcpHeader returns the headers of a datagram with n bytes of payload. Their checksums are 0.
 func tcpHeader(n int) []byte {
 	h := make([]byte, headerLen)
 	binary.BigEndian.PutUint16(h, 0x0800)
@@ -48,14 +48,14 @@ func onesSum(sum uint32, b []byte) uint32 {
 	return sum
 }
 
-// tcpSum is the sum over pseudo header and segment: 0xffff if the checksum is right.
+// tcpSum returns the sum over pseudo header and segment, which is 0xffff if the checksum is correct.
 func tcpSum(ip []byte) uint32 {
 	segment := ip[ipv4Len:]
 	sum := onesSum(0, ip[12:20])
 	return onesSum(sum, append([]byte{0, 6, byte(len(segment) >> 8), byte(len(segment))}, segment...))
 }
 
-// checksumWorks sends datagrams whose checksums are 0, and looks at them where they arrive.
+// checksumWorks sends datagrams whose checksums are 0 and checks the checksums at the receiver.
 func checksumWorks(t *validate.T) {
 	p := kit.UD(t)
 	for i, n := range kit.Variants(t, "bytes", []int{1, 100, 301}) {
@@ -71,13 +71,13 @@ func checksumWorks(t *validate.T) {
 		where := fmt.Sprintf("datagram with %d bytes of TCP payload", n)
 		kit.Equal(t, where+": length", wc.Length, uint32(grhLen+len(m)))
 		ip := p.B.Buf.Bytes[grhLen+ipoibLen : grhLen+len(m)]
-		kit.Equal(t, where+": sum over the IP header", onesSum(0, ip[:ipv4Len]), 0xffff)
-		kit.Equal(t, where+": sum over the TCP segment", tcpSum(ip), 0xffff)
+		kit.Equal(t, where+": checksum over the IP header", onesSum(0, ip[:ipv4Len]), 0xffff)
+		kit.Equal(t, where+": checksum over the TCP segment", tcpSum(ip), 0xffff)
 		kit.SameBytes(t, where+": payload", ip[ipv4Len+tcpLen:], m[headerLen:])
 	}
 }
 
-// lsoWorks sends a payload of several segments, and expects each behind a header of its own.
+// lsoWorks sends a payload of several segments and expects each after a header of its own.
 func lsoWorks(t *validate.T) {
 	p := kit.UD(t)
 	const mss = 128
@@ -89,11 +89,11 @@ func lsoWorks(t *validate.T) {
 		w := p.A.SendWR(uint64(i+1), 0, n)
 		w.Op, w.Ext = ci.OpLSO, &ci.SendExt{LSO: ci.LSO{Header: tcpHeader(n), MSS: mss}}
 		p.A.Send(w)
-		kit.Equal(t, "Op of a large send's completion", p.A.CQ.WaitOK(uint64(i + 1))[0].Op, ci.WCLSO)
+		kit.Equal(t, "WC.Op of a large send", p.A.CQ.WaitOK(uint64(i + 1))[0].Op, ci.WCLSO)
 		for k := range pieces {
 			want := payload[k*mss : min((k+1)*mss, n)]
 			wc := p.B.RecvCQ.WaitOK(uint64(k + 1))[0]
-			where := fmt.Sprintf("piece %d of %d of a large send", k+1, pieces)
+			where := fmt.Sprintf("segment %d of %d of a large send", k+1, pieces)
 			kit.Equal(t, where+": length", wc.Length, uint32(grhLen+headerLen+len(want)))
 			m := p.B.Buf.Bytes[k*room+grhLen : k*room+int(wc.Length)]
 			kit.SameBytes(t, where+": EtherType", m[:2], []byte{8, 0})

@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// primaryPortWorks moves a drained connection to another port of its adapter, and the peer's path with it.
+// primaryPortWorks moves a drained connection to another port of its adapter and changes the peer's path.
 func primaryPortWorks(t *validate.T) {
 	p := kit.RC(t)
 	p.A.Exchange(p.B, 100)
@@ -20,16 +20,19 @@ func primaryPortWorks(t *validate.T) {
 		}
 	}
 	if other.Port == ca.Port {
-		t.Skip("no second port of the adapter is active")
+		t.Skip("the adapter has no second active port")
 	}
 	for _, e := range []*kit.End{p.A, p.B} {
 		e.To(ci.QPSQD)
 		e.Becomes(ci.QPSQD)
 	}
-	kit.OK(t, p.A.Modify(ci.QPFieldState|ci.QPFieldPort|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS, Port: other.Port.Num,
-		Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}), "QP.Modify from SQD to RTS with another primary port")
+	kit.OK(t, p.A.Modify(ci.QPFieldState|ci.QPFieldPort|ci.QPFieldPrimary,
+		ci.QPAttr{State: ci.QPRTS, Port: other.Port.Num,
+			Primary: ci.Path{AV: other.AddressOf(p.B.QP.CA), AckTimeout: p.A.Config.AckTimeout}}),
+		"QP.Modify from SQD to RTS with another primary port")
 	kit.OK(t, p.B.Modify(ci.QPFieldState|ci.QPFieldPrimary, ci.QPAttr{State: ci.QPRTS,
-		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}), "QP.Modify from SQD to RTS with a path to that port")
+		Primary: ci.Path{AV: p.B.QP.CA.AddressOf(&other), AckTimeout: p.B.Config.AckTimeout}}),
+		"QP.Modify from SQD to RTS with a path to that port")
 	a, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.Equal(t, "QPAttr.Port", a.Port, other.Port.Num)
@@ -37,7 +40,8 @@ func primaryPortWorks(t *validate.T) {
 	p.B.Exchange(p.A, 100)
 }
 
-// localMADWorks has a management datagram executed: of subnet management on InfiniBand, of performance management elsewhere.
+// localMADWorks executes a management datagram: of subnet management on InfiniBand, otherwise of performance
+// management.
 func localMADWorks(t *validate.T) {
 	if t.Attr().Ports[0].Link == ci.LinkInfiniBand {
 		madNodeInfo(t)
@@ -54,16 +58,16 @@ const (
 	perfData      = 64
 )
 
-// performanceMAD gets the class's own attribute and the port's counters, and sees the port in the answer.
+// performanceMAD gets the ClassPortInfo and the counters of the port, and checks the port number in the response.
 func performanceMAD(t *validate.T, ca *kit.CA) {
 	get := func(attr uint16, data ...byte) *ci.MAD {
 		in := request(madGet, attr, 0)
 		in[madClass] = classPerf
 		copy(in[perfData:], data)
-		out := execute(t, ca, in, "a Get of performance management")
+		out := execute(t, ca, in, "Get of performance management")
 		kit.Equal(t, "method of the response", out[madMethod], madResponse)
 		kit.Equal(t, "MAD status of the response", status(out), 0)
-		kit.SameBytes(t, "transaction id of the response", out[madTID:madTID+8], in[madTID:madTID+8])
+		kit.SameBytes(t, "transaction ID of the response", out[madTID:madTID+8], in[madTID:madTID+8])
 		return out
 	}
 	out := get(attrClassInfo)
@@ -73,8 +77,8 @@ func performanceMAD(t *validate.T, ca *kit.CA) {
 	kit.Equal(t, "PortCounters.PortSelect", out[perfData+1], ca.Port.Num)
 }
 
-// hardwareSMAWorks sees that the agent of the port works without the consumer: on InfiniBand it answers the peer's QP0. An Ethernet port
-// has no subnet management: it is active without, and has no QP0 and no LID.
+// hardwareSMAWorks checks that the agent of the port works without the consumer. On InfiniBand the agent answers the
+// peer's QP0. An Ethernet port has no subnet management: it is active, and it has neither QP0 nor LID.
 func hardwareSMAWorks(t *validate.T) {
 	ca := kit.Open(t)
 	if ca.Port.Link != ci.LinkInfiniBand {
@@ -83,12 +87,13 @@ func hardwareSMAWorks(t *validate.T) {
 		if t.Claims().Has(ci.CapSpecialQP) {
 			pd := ca.PD()
 			q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP0, ca.CQ(pd, 4)))
-			kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of a port without subnet management", ci.Unsupported, ci.NotFound, ci.InvalidServiceType)
+			kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 on a port without subnet management", ci.Unsupported,
+				ci.NotFound, ci.InvalidServiceType)
 		}
 		return
 	}
 	if !t.Claims().Has(ci.CapSpecialQP|ci.CapAV) || len(t.HCAs()) < 2 {
-		t.Skip("the agent of an InfiniBand port can be asked only from QP0 of a second adapter")
+		t.Skip("only QP0 of a second adapter can query the agent of an InfiniBand port")
 	}
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	other := kit.OpenHCA(t, t.HCAs()[1])
@@ -103,11 +108,11 @@ func hardwareSMAWorks(t *validate.T) {
 	q.CQ.WaitOK(2)
 	q.RecvCQ.WaitOK(1)
 	answer := q.Buf.Bytes[1024+40:]
-	kit.Equal(t, "method of the answer of the port's agent", answer[madMethod], madResponse)
+	kit.Equal(t, "method of the response of the port's agent", answer[madMethod], madResponse)
 	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(binary.BigEndian.Uint64(answer[smpData+12:])), ca.Attr.GUID)
 }
 
-// portActiveWorks takes the link down and up, or has subnet management do it, and expects the event.
+// portActiveWorks takes the link down and up again, or uses subnet management to do it, and expects the event.
 func portActiveWorks(t *validate.T) {
 	if t.Attr().Ports[0].Link == ci.LinkInfiniBand && t.Claims().Has(ci.CapLocalMAD) {
 		madSetState(t)

@@ -22,10 +22,12 @@ import (
 	"ciddk/validate/suite/cisuite"
 )
 
-// offered are capabilities that the reference HCA lacks and the extended driver has, so that the cases which prove them are seen to pass.
+// offered are capabilities that the reference HCA lacks and the extended driver has. With them the cases that prove
+// these capabilities can be seen to pass.
 const offered = ci.CapLSO | ci.CapIPChecksum | ci.CapModifyWRDepth | ci.CapUser | ci.CapVendorCall | ci.CapSLForIP
 
-// extended is the reference HCA over a network in this process, two ports each, with the capabilities offered done in software in front of it.
+// extended returns the reference HCA over a network in memory, with two ports each, and with the offered capabilities
+// implemented in front of it.
 func extended() validate.Driver {
 	return validate.Driver{Name: "extended", Open: func(context.Context, validate.Options) (*validate.Target, error) {
 		n := sim.NewNetwork(sim.NetworkConfig{})
@@ -42,7 +44,8 @@ func extended() validate.Driver {
 		for i := range 2 {
 			var ports []rvt.Port
 			for k := range 2 {
-				ports = append(ports, testenv.Must(sim.New(n, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)})})))
+				ports = append(ports,
+					testenv.Must(sim.New(n, sim.Config{Addr: netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)})})))
 			}
 			h, err := reference.New(reference.Config{GUID: ci.GUID(0x100 + i<<8), Ports: ports})
 			if err != nil {
@@ -55,11 +58,11 @@ func extended() validate.Driver {
 	}}
 }
 
-// extension is what one adapter remembers.
+// extension is the state of one adapter.
 type extension struct {
 	mu    sync.Mutex
 	bytes map[ci.Key]held
-	large map[uint64]bool // ids of large sends on their way
+	large map[uint64]bool // ids of outstanding large sends
 }
 
 type held struct {
@@ -159,7 +162,7 @@ func (q *extendedQP) Query() (ci.QPAttr, error) {
 	return a, err
 }
 
-// gather copies the bytes of a list.
+// gather returns a copy of the bytes of a scatter/gather list.
 func (x *extension) gather(sgl []ci.SGE) []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -189,7 +192,7 @@ func (q *extendedQP) PostSend(wrs []ci.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// pieces cuts a large send.
+// pieces splits a large send into datagrams.
 func (q *extendedQP) pieces(w ci.SendWR) []ci.SendWR {
 	q.x.mu.Lock()
 	q.x.large[w.ID] = true
@@ -205,7 +208,7 @@ func (q *extendedQP) pieces(w ci.SendWR) []ci.SendWR {
 	return out
 }
 
-// checksummed fills in the checksums of an IPv4 datagram with TCP behind a header of 4 bytes.
+// checksummed sets the checksums of an IPv4 datagram with TCP after a header of 4 bytes.
 func checksummed(m []byte) []byte {
 	sum := func(parts ...[]byte) uint16 {
 		n := uint32(0)
@@ -222,7 +225,8 @@ func checksummed(m []byte) []byte {
 	ip := m[4:]
 	binary.BigEndian.PutUint16(ip[10:], sum(ip[:20]))
 	tcp := ip[20:]
-	binary.BigEndian.PutUint16(tcp[16:], sum(ip[12:20], []byte{0, 6}, binary.BigEndian.AppendUint16(nil, uint16(len(tcp))), tcp))
+	binary.BigEndian.PutUint16(tcp[16:],
+		sum(ip[12:20], []byte{0, 6}, binary.BigEndian.AppendUint16(nil, uint16(len(tcp))), tcp))
 	return m
 }
 
@@ -244,10 +248,12 @@ func (c extendedCQ) Poll(wc []ci.WC) (int, error) {
 	return n, err
 }
 
-// The cases that prove capabilities which the reference HCA lacks pass on a driver that has them, and so do those of two ports.
+// TestClaimsThatHold checks that the cases that prove capabilities pass on a driver that has them, including those of
+// two ports.
 func TestClaimsThatHold(t *testing.T) {
 	d := extended()
-	p := validate.Plan{Catalog: cisuite.Catalog(), Driver: d, Select: validate.Selection{Cases: []string{"claims.works.*"}},
+	p := validate.Plan{Catalog: cisuite.Catalog(), Driver: d,
+		Select:  validate.Selection{Cases: []string{"claims.works.*"}},
 		Setting: validate.Setting{Profile: "full", Options: validate.Options{Seed: 1}}, Command: []string{"test"}}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)

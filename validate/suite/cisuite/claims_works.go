@@ -9,89 +9,171 @@ import (
 	"ciddk/validate/req"
 )
 
-// proof tests one capability: it uses what the capability names and sees that it works.
+// proof tests one capability by using it.
 type proof struct {
 	name  string
 	bit   ci.Caps
-	with  ci.Caps // further capabilities without which it cannot be used
+	with  ci.Caps // further capabilities that the test needs
 	title string
-	needs validate.Needs // Caps are filled in
-	// spoils says that the case leaves the target unfit for others.
+	needs validate.Needs // without Caps, which claimsWorkArea sets
+	// spoils reports whether the target is unfit for other cases afterwards.
 	spoils bool
 	run    func(*validate.T)
 }
 
-// proofs are in the order of the bits. Most run what an area has for its own rules.
+// proofs are in the order of the bits. Most of them run the function of a case of another area.
 var proofs = []proof{
 	{name: "uc", bit: ci.CapUC, title: "messages on UC", run: ucOrder},
 	{name: "uc-write", bit: ci.CapUC, title: "writes on UC", run: ucWriteImmediate},
 	{name: "ud", bit: ci.CapUD, with: ci.CapAV, title: "datagrams", run: udWC},
-	{name: "av", bit: ci.CapAV, title: "address vectors, set, changed and read back", run: avModify},
+	{name: "av", bit: ci.CapAV, title: "address vectors, created, modified and queried", run: avModify},
 	{name: "special-qp", bit: ci.CapSpecialQP, with: ci.CapAV, title: "datagrams between QP1s", run: specialWorks},
-	{name: "multicast", bit: ci.CapMulticast, with: ci.CapUD | ci.CapAV, title: "datagrams to a group", run: mcastReceivers},
-	{name: "srq", bit: ci.CapSRQ, title: "three connections on one receive queue", run: func(t *validate.T) { srqShare(t, ci.RC) }},
+	{
+		name:  "multicast",
+		bit:   ci.CapMulticast,
+		with:  ci.CapUD | ci.CapAV,
+		title: "datagrams to a group",
+		run:   mcastReceivers,
+	},
+	{
+		name:  "srq",
+		bit:   ci.CapSRQ,
+		title: "three connections on one receive queue",
+		run:   func(t *validate.T) { srqShare(t, ci.RC) },
+	},
 	{name: "mw1", bit: ci.CapMW1, title: "access through a window of type 1", run: mwBind},
 	{name: "mw2", bit: ci.CapMW2, title: "access through a window of type 2", run: mw2Bind},
-	{name: "fmr", bit: ci.CapFMR, title: "access to a region mapped fast", run: fmrUse},
-	{name: "fmr-unmap", bit: ci.CapFMR, title: "no access after it is unmapped", run: fmrUnmap},
-	{name: "fast-reg", bit: ci.CapFastReg, title: "access to a region registered fast", run: fastUse},
-	{name: "fast-reg-invalidate", bit: ci.CapFastReg, title: "no access after it is invalidated", run: fastLocalInv},
+	{name: "fmr", bit: ci.CapFMR, title: "access to a region of an FMR", run: fmrUse},
+	{name: "fmr-unmap", bit: ci.CapFMR, title: "no access after an FMR is unmapped", run: fmrUnmap},
+	{name: "fast-reg", bit: ci.CapFastReg, title: "access to a fast-registered region", run: fastUse},
+	{
+		name:  "fast-reg-invalidate",
+		bit:   ci.CapFastReg,
+		title: "no access after a fast-registered region is invalidated",
+		run:   fastLocalInv,
+	},
 	{name: "physical-mr", bit: ci.CapPhysicalMR, title: "access to a region over DMA addresses", run: mrPhysicalOffset},
 	{name: "shared-mr", bit: ci.CapSharedMR, title: "the same bytes through two regions", run: mrSharedBytes},
-	{name: "modify-mr", bit: ci.CapModifyMR, title: "rights of a region, changed", run: mrModifyAccess},
-	{name: "modify-mr-memory", bit: ci.CapModifyMR, title: "memory of a region, changed", run: mrModifyMemory},
-	{name: "zero-based", bit: ci.CapZeroBased, title: "access to a region from address 0", run: mrZeroBased},
-	{name: "send-invalidate", bit: ci.CapSendInvalidate, title: "a key that the peer invalidates", run: sendInvalidateWorks},
-	{name: "lso", bit: ci.CapLSO, with: ci.CapUD | ci.CapAV, title: "a large send, cut to datagrams", run: lsoWorks},
-	{name: "ip-checksum", bit: ci.CapIPChecksum, with: ci.CapUD | ci.CapAV, title: "checksums that the adapter fills in", run: checksumWorks},
-	{name: "resize-cq", bit: ci.CapResizeCQ, title: "a CQ that grows with entries in it", run: cqResizeKeeps},
+	{name: "modify-mr", bit: ci.CapModifyMR, title: "modified access rights of a region", run: mrModifyAccess},
+	{name: "modify-mr-memory", bit: ci.CapModifyMR, title: "modified memory of a region", run: mrModifyMemory},
+	{name: "zero-based", bit: ci.CapZeroBased, title: "access to a zero-based region", run: mrZeroBased},
+	{
+		name:  "send-invalidate",
+		bit:   ci.CapSendInvalidate,
+		title: "a key that the peer invalidates",
+		run:   sendInvalidateWorks,
+	},
+	{
+		name:  "lso",
+		bit:   ci.CapLSO,
+		with:  ci.CapUD | ci.CapAV,
+		title: "a large send, split into datagrams",
+		run:   lsoWorks,
+	},
+	{
+		name:  "ip-checksum",
+		bit:   ci.CapIPChecksum,
+		with:  ci.CapUD | ci.CapAV,
+		title: "checksums that the adapter computes",
+		run:   checksumWorks,
+	},
+	{name: "resize-cq", bit: ci.CapResizeCQ, title: "growing a CQ that has entries", run: cqResizeKeeps},
 	{name: "moderation", bit: ci.CapModeration, title: "callbacks of a moderated CQ", run: cqModeration},
-	{name: "peek", bit: ci.CapPeek, title: "the number of entries", run: cqPeek},
+	{name: "peek", bit: ci.CapPeek, title: "number of entries of a CQ", run: cqPeek},
 	{name: "notify-after", bit: ci.CapNotifyAfter, title: "a callback after three completions", run: cqAfter},
-	{name: "wr-depth", bit: ci.CapModifyWRDepth, title: "a send queue made deeper", run: depthWorks},
-	{name: "srq-depth", bit: ci.CapModifySRQDepth, with: ci.CapSRQ, title: "a shared receive queue made deeper", run: srqModifyDepth},
+	{name: "wr-depth", bit: ci.CapModifyWRDepth, title: "a larger send queue", run: depthWorks},
+	{
+		name:  "srq-depth",
+		bit:   ci.CapModifySRQDepth,
+		with:  ci.CapSRQ,
+		title: "a larger shared receive queue",
+		run:   srqModifyDepth,
+	},
 	{name: "apm", bit: ci.CapAPM, title: "a connection that migrates", run: apmMigrate},
-	{name: "primary-port", bit: ci.CapChangePrimaryPort, title: "a drained connection that goes on at another port", needs: validate.Needs{Ports: 2}, run: primaryPortWorks},
-	{name: "current-state", bit: ci.CapCurrentQPState, title: "the state that the consumer believes in", run: qpCurrent},
-	{name: "av-port-check", bit: ci.CapAVPortCheck, with: ci.CapAV, title: "vectors for ports that do not exist", run: avPortWorks},
+	{
+		name:  "primary-port",
+		bit:   ci.CapChangePrimaryPort,
+		title: "a drained connection that continues on another port",
+		needs: validate.Needs{Ports: 2},
+		run:   primaryPortWorks,
+	},
+	{name: "current-state", bit: ci.CapCurrentQPState, title: "the state that the consumer assumes", run: qpCurrent},
+	{
+		name:  "av-port-check",
+		bit:   ci.CapAVPortCheck,
+		with:  ci.CapAV,
+		title: "address vectors for ports that do not exist",
+		run:   avPortWorks,
+	},
 	{name: "user", bit: ci.CapUser, title: "objects of a process", run: userWorks},
-	{name: "event-handlers", bit: ci.CapEventHandlers, title: "an event to three handlers", spoils: true, run: handlersEach},
+	{
+		name:   "event-handlers",
+		bit:    ci.CapEventHandlers,
+		title:  "one event for three handlers",
+		spoils: true,
+		run:    handlersEach,
+	},
 	{name: "vendor-call", bit: ci.CapVendorCall, title: "a vendor command with a known answer", run: vendorWorks},
-	{name: "local-mad", bit: ci.CapLocalMAD, title: "management datagrams, executed", run: localMADWorks},
-	{name: "hardware-sma", bit: ci.CapHardwareSMA, title: "subnet management without help of the consumer", run: hardwareSMAWorks},
-	{name: "sl-for-ip", bit: ci.CapSLForIP, title: "the service level of an IP port", run: serviceLevelWorks},
+	{
+		name:  "local-mad",
+		bit:   ci.CapLocalMAD,
+		title: "management datagrams that the adapter executes",
+		run:   localMADWorks,
+	},
+	{
+		name:  "hardware-sma",
+		bit:   ci.CapHardwareSMA,
+		title: "subnet management without the consumer",
+		run:   hardwareSMAWorks,
+	},
+	{name: "sl-for-ip", bit: ci.CapSLForIP, title: "service level for an IP port", run: serviceLevelWorks},
 	{name: "shutdown-port", bit: ci.CapShutdownPort, title: "a port that is shut down", spoils: true, run: portDown},
-	{name: "init-type", bit: ci.CapInitType, with: ci.CapLocalMAD, title: "the init type, set and read back", run: caInitType},
-	{name: "port-active-event", bit: ci.CapPortActiveEvent, title: "the event of a port that becomes active", spoils: true, run: portActiveWorks},
-	{name: "system-guid", bit: ci.CapSystemGUID, title: "the system image GUID, set and read back", run: caSystemGUID},
-	{name: "pkey-counter", bit: ci.CapPKeyCounter, title: "the P_Key counter, set and read back", run: pkeyCounter},
-	{name: "qkey-counter", bit: ci.CapQKeyCounter, title: "the Q_Key counter, set and read back", run: qkeyCounter},
+	{
+		name:  "init-type",
+		bit:   ci.CapInitType,
+		with:  ci.CapLocalMAD,
+		title: "the init type, set and queried",
+		run:   caInitType,
+	},
+	{
+		name:   "port-active-event",
+		bit:    ci.CapPortActiveEvent,
+		title:  "event of a port that becomes active",
+		spoils: true,
+		run:    portActiveWorks,
+	},
+	{name: "system-guid", bit: ci.CapSystemGUID, title: "the system image GUID, set and queried", run: caSystemGUID},
+	{name: "pkey-counter", bit: ci.CapPKeyCounter, title: "the P_Key counter, set and queried", run: pkeyCounter},
+	{name: "qkey-counter", bit: ci.CapQKeyCounter, title: "the Q_Key counter, set and queried", run: qkeyCounter},
 }
 
-// notTested are capabilities that no case tests. No adapter is at hand that has them, so that a case could be shown to be right.
+// notTested are capabilities that no case tests. There is no adapter with them on which a case could be tried.
 var notTested = []validate.NotTested{
-	{Caps: ci.CapRD, Why: "no case tests reliable datagrams: no adapter is known that has them"},
-	{Caps: ci.CapRawIPv6 | ci.CapRawEther, Why: "no case tests raw QPs: no adapter is at hand that has them"},
-	{Caps: ci.CapRawMulticast, Why: "no case tests raw multicast: no adapter is at hand that has it"},
+	{Caps: ci.CapRD, Why: "no case tests reliable datagrams: no adapter is known that supports them"},
+	{Caps: ci.CapRawIPv6 | ci.CapRawEther, Why: "no case tests raw QPs: no adapter is available that supports them"},
+	{Caps: ci.CapRawMulticast, Why: "no case tests raw multicast: no adapter is available that supports it"},
 }
 
-// worksRule is the requirement that all proofs judge.
+// worksRule is the requirement that all these cases prove.
 const worksRule = "CI-Claims-04"
 
-// claimsWorkArea: each capability that is claimed is used, and has to work.
+// claimsWorkArea returns one case for each capability. It uses the capability, which must work.
 func claimsWorkArea() validate.Suite {
 	s := validate.Suite{NotTested: notTested}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must(worksRule, "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes", "What a claimed capability names works. A claim that cannot be tested withholds the certificate."))
+		req.Driver.Must(worksRule, "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
+			"A claimed capability works. A claim that cannot be tested withholds the certificate."))
 	for _, p := range proofs {
 		p.needs.Caps = p.bit | p.with
-		s.Cases = append(s.Cases, validate.Case{ID: "claims.works." + p.name, Title: p.title, Feature: validate.FeatureClaims,
-			Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, TestsSetup: true, Spoils: p.spoils, Run: p.run})
+		s.Cases = append(s.Cases,
+			validate.Case{ID: "claims.works." + p.name, Title: p.title, Feature: validate.FeatureClaims,
+				Requirements: []string{worksRule}, Needs: p.needs, Proves: p.bit, TestsSetup: true, Spoils: p.spoils,
+				Run: p.run})
 	}
 	return s
 }
 
-// specialWorks sends a datagram from QP1 to QP1: to the peer and back, or to itself where there is one adapter.
+// specialWorks sends datagrams from QP1 to the peer's QP1 and back, or to itself with one adapter.
 func specialWorks(t *validate.T) {
 	if len(t.HCAs()) > 1 {
 		a, b := specials(t, ci.QP1)
@@ -111,7 +193,7 @@ func specialWorks(t *validate.T) {
 	kit.SameBytes(t, "datagram from QP1 to itself", a.Buf.Bytes[1024+40:1024+40+256], want)
 }
 
-// sendInvalidateWorks has the peer invalidate a key of the kind that the driver has.
+// sendInvalidateWorks has the peer invalidate a key, of a fast-registered region or of a window.
 func sendInvalidateWorks(t *validate.T) {
 	switch {
 	case t.Claims().Has(ci.CapFastReg):
@@ -119,11 +201,11 @@ func sendInvalidateWorks(t *validate.T) {
 	case t.Claims().Has(ci.CapMW2):
 		mw2SendInv(t)
 	default:
-		t.Skip("neither FastReg nor MW2 is claimed: there is no key that a peer could invalidate")
+		t.Skip("neither FastReg nor MW2 is claimed, so there is no key that a peer could invalidate")
 	}
 }
 
-// depthWorks fills a send queue beyond the depth that it was made with.
+// depthWorks fills a send queue beyond its depth at creation.
 func depthWorks(t *validate.T) {
 	const before, after = 2, 40
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Caps.SendDepth, c.Caps.RecvDepth = before, after }))
@@ -131,7 +213,8 @@ func depthWorks(t *validate.T) {
 	a := p.A.CA.QP(p.A.PD, cq, p.A.RecvCQ, kit.With(func(c *kit.Config) { *c = p.A.Config }))
 	b := p.B.CA.QP(p.B.PD, p.B.CQ, p.B.RecvCQ, kit.With(func(c *kit.Config) { *c = p.B.Config }))
 	kit.Connect(a, b)
-	kit.OK(t, a.Modify(ci.QPFieldState|ci.QPFieldSendDepth, ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: after}}), "QP.Modify of the send queue's depth")
+	kit.OK(t, a.Modify(ci.QPFieldState|ci.QPFieldSendDepth,
+		ci.QPAttr{State: ci.QPRTS, QPCaps: ci.QPCaps{SendDepth: after}}), "QP.Modify of SendDepth")
 	q, err := a.Query()
 	kit.OK(t, err, "QP.Query")
 	kit.AtLeast(t, "QPAttr.SendDepth after QP.Modify", q.SendDepth, after)
@@ -145,7 +228,7 @@ func depthWorks(t *validate.T) {
 	p.B.RecvCQ.WaitOK(ids(1, after)...)
 }
 
-// avPortWorks expects InvalidPort for ports that the CA does not have, at create and at modify.
+// avPortWorks expects InvalidPort for ports that the CA does not have, from CreateAV and Modify.
 func avPortWorks(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
@@ -157,11 +240,11 @@ func avPortWorks(t *validate.T) {
 		made, err := pd.CreateAV(bad)
 		kit.WantRefused(t, made, err, "PD.CreateAV for a port that does not exist", ci.InvalidPort)
 		kit.WantExactly(t, av.Modify(bad), "AV.Modify to a port that does not exist", ci.InvalidPort)
-		wantAV(t, av, pd, good, "after the refusal")
+		wantAV(t, av, pd, good, "after the rejected AV.Modify")
 	}
 }
 
-// userWorks makes objects of two processes, which are apart from each other, and closes one process with an object left.
+// userWorks creates objects of two processes, which must be separate, and closes one process.
 func userWorks(t *validate.T) {
 	ca := kit.Open(t)
 	var pds [2]ci.PD
@@ -175,27 +258,28 @@ func userWorks(t *validate.T) {
 		kit.OK(t, err, "UserCA.AllocatePD")
 		kit.Own(t, pds[i], "PD of a process")
 	}
-	kit.True(t, !ci.Same(pds[0], pds[1]), "PDs of two processes", "two objects", "one")
+	kit.True(t, !ci.Same(pds[0], pds[1]), "PDs of two processes", "two different objects", "one")
 	mr, err := pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 4096)), Access: kit.AllAccess})
-	kit.OK(t, err, "PD.RegisterMR in the PD of a process")
+	kit.OK(t, err, "PD.RegisterMR with the PD of a process")
 	kit.Own(t, mr, "MR of a process")
 	a, err := mr.Query()
 	kit.OK(t, err, "MR.Query")
-	kit.SameObject(t, "MRAttr.PD of a process's region", a.PD, pds[0])
-	kit.WantExactly(t, pds[0].Destroy(), "PD.Destroy with a region of the process left", ci.ResourceBusy)
+	kit.SameObject(t, "MRAttr.PD of a region of a process", a.PD, pds[0])
+	kit.WantExactly(t, pds[0].Destroy(), "PD.Destroy of a process's PD with a region", ci.ResourceBusy)
 	kit.Destroy(t, mr, "MR of a process")
 	kit.Destroy(t, pds[0], "PD of a process")
 	kit.OK(t, users[0].Destroy(), "UserCA.Destroy")
 	mr, err = pds[1].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
-	kit.OK(t, err, "PD.RegisterMR of a process after the other has closed")
+	kit.OK(t, err, "PD.RegisterMR of a process after the other process has closed")
 	kit.Own(t, mr, "MR of a process")
 }
 
-// vendorWorks calls the command that the target names, and expects its answer.
+// vendorWorks calls the vendor command of the target and expects its answer.
 func vendorWorks(t *validate.T) {
 	v := t.VendorCall()
 	if len(v.Want) == 0 || bytes.Equal(v.Want, v.In) {
-		t.Harness("Target.VendorCall: Want is empty, or what the call goes in with: no command is needed for that")
+		t.Harness("Target.VendorCall: Want must be set and differ from In, since otherwise a driver without the " +
+			"command passes")
 	}
 	ca := kit.Open(t)
 	for range 2 {
@@ -208,7 +292,7 @@ func vendorWorks(t *validate.T) {
 	}
 }
 
-// serviceLevelWorks asks for ports that exist and for one that does not.
+// serviceLevelWorks calls SLForIP for valid ports and for ports that do not exist.
 func serviceLevelWorks(t *validate.T) {
 	ca := kit.Open(t)
 	for _, ip := range kit.Variants(t, "port", []uint16{1, 4420, 4791, 0xffff}) {
@@ -217,7 +301,7 @@ func serviceLevelWorks(t *validate.T) {
 		kit.True(t, sl <= 15, "CA.SLForIP", "a service level, 0 to 15", "%d", sl)
 		again, err := ca.SLForIP(ca.Port.Num, ip)
 		kit.OK(t, err, "CA.SLForIP")
-		kit.Equal(t, "CA.SLForIP, asked again", again, sl)
+		kit.Equal(t, "second result of CA.SLForIP", again, sl)
 	}
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1)}) {
 		_, err := ca.SLForIP(n, 4420)

@@ -9,31 +9,37 @@ import (
 	"ciddk/validate/req"
 )
 
-// cqArea: creation and emptiness of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
+// cqArea returns the cases of creation, emptiness and destruction of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
 func cqArea() validate.Suite {
 	must := func(id, section, source, text string) req.Requirement {
 		return req.Driver.Must(id, section, source, text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)", "A CQ is made with at least the entries asked, from 1 up to MaxCQEs."),
-			must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)", "A size of 0 or above MaxCQEs is InvalidCQSize, and no CQ is made."),
-			must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)", "A CQ that a QP uses on either queue is not destroyed: ResourceBusy."),
-			must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)", "A CQ that was destroyed answers InvalidCQHandle to every verb."),
-			must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)", "Poll of an empty CQ gives no entry and no error, and writes nothing."),
+			must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
+				"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs."),
+			must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
+				"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ."),
+			must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
+				"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy."),
+			must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
+				"Each verb on a destroyed CQ fails with InvalidCQHandle."),
+			must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
+				"Poll of an empty CQ returns no entry and no error, and writes nothing."),
 		},
 		Cases: []validate.Case{
-			{ID: "cq.create.sizes", Title: "create CQs of 1 to MaxCQEs entries", Feature: validate.FeatureCQ,
+			{ID: "cq.create.sizes", Title: "create CQs with 1 to MaxCQEs entries", Feature: validate.FeatureCQ,
 				Requirements: []string{"CI-CreateCQ-01"}, Run: cqSizes},
-			{ID: "cq.create.bad-size", Title: "create CQs of 0 and of MaxCQEs+1 entries", Feature: validate.FeatureCQ,
+			{ID: "cq.create.bad-size", Title: "create CQs with 0 and MaxCQEs+1 entries", Feature: validate.FeatureCQ,
 				Requirements: []string{"CI-CreateCQ-02"}, Run: cqBadSize},
 			{ID: "cq.poll.empty", Title: "poll an empty CQ", Feature: validate.FeatureCQ,
 				Requirements: []string{"CI-PollCQ-01"}, Run: cqPollEmpty},
-			{ID: "cq.destroy.busy", Title: "destroy a CQ that a QP uses for sends, for receives", Feature: validate.FeatureCQ,
+			{ID: "cq.destroy.busy", Title: "destroy a CQ that a QP uses for sends or receives",
+				Feature:      validate.FeatureCQ,
 				Requirements: []string{"CI-DestroyCQ-01", "SAS-2.3-26"}, Run: cqDestroyBusy},
-			{ID: "cq.stale", Title: "use a CQ after it is gone", Feature: validate.FeatureCQ,
+			{ID: "cq.stale", Title: "use a destroyed CQ", Feature: validate.FeatureCQ,
 				Requirements: []string{"CI-DestroyCQ-02"}, Run: cqStale},
-			{ID: "cq.other-pd", Title: "use a CQ with a QP of another PD", Feature: validate.FeatureCQ,
+			{ID: "cq.other-pd", Title: "use a CQ with QPs of another PD", Feature: validate.FeatureCQ,
 				Requirements: []string{"SAS-2.1-08", "SAS-2.1-07"}, Run: cqOtherPD},
 		},
 	}
@@ -44,7 +50,7 @@ func cqSizes(t *validate.T) {
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{1, 2, 3, 100, min(ca.Attr.MaxCQEs, 1<<16)}) {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: size})
-		where := fmt.Sprintf("PD.CreateCQ of %d entries", size)
+		where := fmt.Sprintf("PD.CreateCQ with %d entries", size)
 		kit.OK(t, err, where)
 		kit.Own(t, cq, "CQ")
 		attr, err := cq.Query()
@@ -59,9 +65,9 @@ func cqBadSize(t *validate.T) {
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{0, -1, ca.Attr.MaxCQEs + 1}) {
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: size})
-		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ of %d entries", size), ci.InvalidCQSize)
+		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ with %d entries", size), ci.InvalidCQSize)
 	}
-	kit.Destroy(t, pd, "PD after the refusals")
+	kit.Destroy(t, pd, "PD after the rejected PD.CreateCQ")
 }
 
 func cqPollEmpty(t *validate.T) {
@@ -71,11 +77,11 @@ func cqPollEmpty(t *validate.T) {
 	wc := []ci.WC{mark, mark}
 	for _, room := range kit.Variants(t, "room for", []int{2, 1, 0}) {
 		n, err := cq.Poll(wc[:room])
-		where := fmt.Sprintf("CQ.Poll into %d entries, empty", room)
+		where := fmt.Sprintf("CQ.Poll of an empty CQ with room for %d entries", room)
 		kit.OK(t, err, where)
 		kit.Equal(t, where, n, 0)
 	}
-	kit.True(t, wc[0] == mark && wc[1] == mark, "entries after an empty Poll", "unchanged", "%+v", wc)
+	kit.True(t, wc[0] == mark && wc[1] == mark, "entries after CQ.Poll of an empty CQ", "unchanged", "%+v", wc)
 }
 
 func cqDestroyBusy(t *validate.T) {
@@ -83,13 +89,13 @@ func cqDestroyBusy(t *validate.T) {
 	pd := ca.PD()
 	send, recv := ca.CQ(pd, 16), ca.CQ(pd, 16)
 	qp := ca.QP(pd, send, recv)
-	kit.WantExactly(t, send.Destroy(), "CQ.Destroy with a QP on its send side", ci.ResourceBusy)
-	kit.WantExactly(t, recv.Destroy(), "CQ.Destroy with a QP on its receive side", ci.ResourceBusy)
+	kit.WantExactly(t, send.Destroy(), "CQ.Destroy while a QP uses it as its send CQ", ci.ResourceBusy)
+	kit.WantExactly(t, recv.Destroy(), "CQ.Destroy while a QP uses it as its receive CQ", ci.ResourceBusy)
 	send.Empty()
 	recv.Empty()
 	kit.Destroy(t, qp, "QP")
-	kit.Destroy(t, send, "send CQ when the QP is gone")
-	kit.Destroy(t, recv, "receive CQ when the QP is gone")
+	kit.Destroy(t, send, "send CQ after its QP was destroyed")
+	kit.Destroy(t, recv, "receive CQ after its QP was destroyed")
 }
 
 func cqStale(t *validate.T) {
@@ -104,9 +110,10 @@ func cqStale(t *validate.T) {
 	kit.WantExactly(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 	alive := ca.CQ(pd, 8)
-	for _, c := range []ci.QPCreate{{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: alive.CQ}, {QPCaps: caps, SendCQ: alive.CQ, RecvCQ: cq.CQ}} {
+	for _, c := range []ci.QPCreate{{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: alive.CQ},
+		{QPCaps: caps, SendCQ: alive.CQ, RecvCQ: cq.CQ}} {
 		qp, err := pd.CreateQP(c)
-		kit.WantRefused(t, qp, err, "PD.CreateQP with a CQ that is gone", ci.InvalidCQHandle)
+		kit.WantRefused(t, qp, err, "PD.CreateQP with a destroyed CQ", ci.InvalidCQHandle)
 	}
 }
 
@@ -114,7 +121,11 @@ func cqOtherPD(t *validate.T) {
 	ca := kit.Open(t)
 	owner, other := ca.PD(), ca.PD()
 	cq := ca.CQ(owner, 64)
-	c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}
+	c := ci.QPCreate{
+		QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
+		SendCQ: cq.CQ,
+		RecvCQ: cq.CQ,
+	}
 	for _, pd := range []ci.PD{owner, other} {
 		qp, err := pd.CreateQP(c)
 		kit.OK(t, err, "PD.CreateQP with a CQ of another PD")

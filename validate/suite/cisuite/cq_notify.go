@@ -12,59 +12,104 @@ import (
 	"ciddk/validate/req"
 )
 
-// cqNotifyArea: what an armed completion queue does, and the optional verbs of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
+// cqNotifyArea returns the cases of notification by completion queues, and of their optional verbs. (IBTA 10.2.6,
+// 11.2.6, 11.4.2.)
 func cqNotifyArea() validate.Suite {
 	must := func(id, section, source, text string) req.Requirement {
 		return req.Driver.Must(id, section, source, text)
 	}
-	c := func(id, title string, run func(*validate.T), feature validate.Feature, caps ci.Caps, rules ...string) validate.Case {
-		return validate.Case{ID: id, Title: title, Feature: feature, Needs: validate.Needs{Caps: caps}, Requirements: rules, Run: run}
+	c := func(
+		id, title string, run func(*validate.T), feature validate.Feature, caps ci.Caps, rules ...string,
+	) validate.Case {
+		return validate.Case{
+			ID:           id,
+			Title:        title,
+			Feature:      feature,
+			Needs:        validate.Needs{Caps: caps},
+			Requirements: rules,
+			Run:          run,
+		}
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "An armed CQ calls back once for the next completion, and not again until it is armed again."),
-			must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "A CQ that is not armed does not call back."),
-			must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Completions that were in the CQ when it was armed do not fire it."),
-			must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Armed for solicited completions, a CQ fires for those and for errors, not for others."),
-			must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "Arming for any completion takes the place of arming for solicited ones, never the other way round."),
-			must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)", "No completion is stranded: polled, armed and polled again, a CQ gives or announces every entry."),
-			must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)", "Armed for n completions, a CQ calls back at the n-th and not before."),
-			must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)", "A count of 0 or above the CQ's size is InvalidParameter."),
-			must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)", "Poll gives completions in the order of their queue, each once, as many as there is room for."),
-			must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)", "Peek counts the entries that Poll would give."),
-			must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)", "Resize keeps the entries, their order and the arming, and tells the size that Query shows."),
-			must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)", "A size below the number of entries is Overflow, and the CQ is unchanged."),
-			must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)", "A size of 0 or above MaxCQEs is InvalidCQSize, and the CQ is unchanged."),
-			must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)", "Moderation delays callbacks and loses none."),
-			must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)", "A CQ that overflows raises the event CQ error with the CQ's context, once, and its QPs go to Error."),
-			must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)", "When Destroy of a CQ has returned, none of its callbacks runs or starts."),
+			must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"An armed CQ makes one callback for the next completion, and no further one until it is armed again."),
+			must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"A CQ that is not armed makes no callback."),
+			must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"Completions that are already in a CQ when it is armed cause no callback."),
+			must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"A CQ armed for solicited completions makes a callback for solicited completions and for errors, and "+
+					"for no others."),
+			must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"Arming for any completion replaces arming for solicited ones, but not the other way round."),
+			must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+				"No completion is missed: a consumer that polls, arms and polls again receives each entry or a "+
+					"callback for it."),
+			must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+				"A CQ armed for n completions makes a callback at the n-th and not before."),
+			must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+				"A count of 0 or above the size of the CQ fails with InvalidParameter."),
+			must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+				"Poll returns completions in the order of their queue, each once, and as many as fit into the result."),
+			must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
+				"Peek returns the number of entries that Poll would return."),
+			must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+				"Resize keeps the entries, their order and the arming, and returns the size that Query returns."),
+			must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+				"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged."),
+			must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+				"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged."),
+			must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
+				"Moderation delays callbacks and does not lose any."),
+			must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
+				"A CQ that overflows raises the event CQ error once, with the context of the CQ. Its QPs go to Error."),
+			must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
+				"After Destroy of a CQ has returned, none of its callbacks runs or starts."),
 		},
 		Cases: []validate.Case{
-			c("cq.notify.once", "one callback an arming", cqOnce, validate.FeatureCQ, 0, "CI-Notify-01", "SAS-2.3-20"),
-			c("cq.notify.unarmed", "completions of a CQ that is not armed", cqUnarmed, validate.FeatureCQ, 0, "CI-Notify-02", "SAS-2.3-20"),
-			c("cq.notify.present", "arm a CQ with entries in it", cqPresent, validate.FeatureCQ, 0, "CI-Notify-03"),
-			c("cq.notify.solicited", "arm for solicited completions", cqSolicited, validate.FeatureCQ, 0, "CI-Notify-04"),
-			c("cq.notify.solicited-error", "arm for solicited completions, and meet an error", cqSolicitedError, validate.FeatureCQ, 0, "CI-Notify-04"),
-			c("cq.notify.upgrade", "arm in both ways, in both orders", cqUpgrade, validate.FeatureCQ, 0, "CI-Notify-05"),
-			c("cq.notify.context", "what the callback is given", cqContext, validate.FeatureCQ, 0, "SAS-2.1-09"),
-			c("cq.notify.inside", "poll, arm and post inside the callback", cqInside, validate.FeatureCQ, 0, "SAS-2.3-22"),
-			c("cq.notify.stranded", "many completions against poll, arm, poll", cqStranded, validate.FeatureCQ, 0, "CI-Notify-06"),
-			c("cq.notify.after", "arm for the n-th completion", cqAfter, validate.FeatureCQOpt, ci.CapNotifyAfter, "CI-NotifyAfter-01"),
-			c("cq.notify.after-range", "arm for 0 and for size+1 completions", cqAfterRange, validate.FeatureCQOpt, ci.CapNotifyAfter, "CI-NotifyAfter-02"),
-			c("cq.poll.order", "poll 1, 2 and many at a time", cqOrder, validate.FeatureCQ, 0, "CI-PollCQ-02", "SAS-2.1-22"),
-			c("cq.peek", "peek against poll", cqPeek, validate.FeatureCQOpt, ci.CapPeek, "CI-PeekCQ-01"),
-			c("cq.resize.keeps", "grow and shrink with entries in the CQ", cqResizeKeeps, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-01"),
-			c("cq.resize.armed", "resize an armed CQ", cqResizeArmed, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-01"),
-			c("cq.resize.overflow", "shrink below the fill", cqResizeOverflow, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-02"),
-			c("cq.resize.bad-size", "resize to 0 and to MaxCQEs+1", cqResizeBad, validate.FeatureCQOpt, ci.CapResizeCQ, "CI-ResizeCQ-03"),
-			c("cq.moderation", "moderated callbacks", cqModeration, validate.FeatureCQOpt, ci.CapModeration, "CI-ModifyCQ-01"),
-			c("cq.overflow", "more completions than the CQ holds", cqOverflow, validate.FeatureEvents, 0, "CI-CQError-01", "SAS-2.1-10"),
-			c("cq.destroy.quiet", "destroy a CQ while it calls back", cqDestroyQuiet, validate.FeatureTeardown, 0, "CI-DestroyCQ-03", "SAS-2.1-30"),
+			c("cq.notify.once", "one callback for each arming", cqOnce, validate.FeatureCQ, 0, "CI-Notify-01",
+				"SAS-2.3-20"),
+			c("cq.notify.unarmed", "completions on a CQ that is not armed", cqUnarmed, validate.FeatureCQ, 0,
+				"CI-Notify-02", "SAS-2.3-20"),
+			c("cq.notify.present", "arm a CQ that has entries", cqPresent, validate.FeatureCQ, 0, "CI-Notify-03"),
+			c("cq.notify.solicited", "arm for solicited completions", cqSolicited, validate.FeatureCQ, 0,
+				"CI-Notify-04"),
+			c("cq.notify.solicited-error", "an error on a CQ armed for solicited completions", cqSolicitedError,
+				validate.FeatureCQ, 0, "CI-Notify-04"),
+			c("cq.notify.upgrade", "arm for solicited and for any completions, in both orders", cqUpgrade,
+				validate.FeatureCQ, 0, "CI-Notify-05"),
+			c("cq.notify.context", "argument of the callback", cqContext, validate.FeatureCQ, 0, "SAS-2.1-09"),
+			c("cq.notify.inside", "poll, arm and post in the callback", cqInside, validate.FeatureCQ, 0, "SAS-2.3-22"),
+			c("cq.notify.stranded", "many completions while the consumer polls, arms and polls", cqStranded,
+				validate.FeatureCQ, 0, "CI-Notify-06"),
+			c("cq.notify.after", "arm for the n-th completion", cqAfter, validate.FeatureCQOpt, ci.CapNotifyAfter,
+				"CI-NotifyAfter-01"),
+			c("cq.notify.after-range", "arm for 0 and size+1 completions", cqAfterRange, validate.FeatureCQOpt,
+				ci.CapNotifyAfter, "CI-NotifyAfter-02"),
+			c("cq.poll.order", "poll 1, 2 and many entries at a time", cqOrder, validate.FeatureCQ, 0, "CI-PollCQ-02",
+				"SAS-2.1-22"),
+			c("cq.peek", "results of Peek and Poll", cqPeek, validate.FeatureCQOpt, ci.CapPeek, "CI-PeekCQ-01"),
+			c("cq.resize.keeps", "grow and shrink a CQ that has entries", cqResizeKeeps, validate.FeatureCQOpt,
+				ci.CapResizeCQ, "CI-ResizeCQ-01"),
+			c("cq.resize.armed", "resize an armed CQ", cqResizeArmed, validate.FeatureCQOpt, ci.CapResizeCQ,
+				"CI-ResizeCQ-01"),
+			c("cq.resize.overflow", "shrink below the number of entries", cqResizeOverflow, validate.FeatureCQOpt,
+				ci.CapResizeCQ, "CI-ResizeCQ-02"),
+			c("cq.resize.bad-size", "resize to 0 and MaxCQEs+1", cqResizeBad, validate.FeatureCQOpt, ci.CapResizeCQ,
+				"CI-ResizeCQ-03"),
+			c("cq.moderation", "moderated callbacks", cqModeration, validate.FeatureCQOpt, ci.CapModeration,
+				"CI-ModifyCQ-01"),
+			c("cq.overflow", "more completions than the CQ holds", cqOverflow, validate.FeatureEvents, 0,
+				"CI-CQError-01", "SAS-2.1-10"),
+			c("cq.destroy.quiet", "destroy a CQ while it makes callbacks", cqDestroyQuiet, validate.FeatureTeardown, 0,
+				"CI-DestroyCQ-03", "SAS-2.1-30"),
 		},
 	}
 }
 
-// quiet is how long a case listens for a callback that must not come. A driver that is slower than that escapes; none is wronged.
+// quiet is the time for which a case waits for a callback that must not happen. A slower driver may pass, but a correct
+// one never fails.
 const quiet = 20 * time.Millisecond
 
 // bell counts callbacks of a CQ.
@@ -85,12 +130,12 @@ func (b *bell) wait(where string) any {
 	case ctx := <-b.rings:
 		return ctx
 	case <-timer.C:
-		b.t.Fail(validate.Failure{Where: where, Expected: "a completion callback", Got: "none by the deadline"})
+		b.t.Fail(validate.Failure{Where: where, Expected: "a completion callback", Got: "no callback by the deadline"})
 		return nil
 	}
 }
 
-// silent expects none.
+// silent expects no callback.
 func (b *bell) silent(where string) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -101,11 +146,11 @@ func (b *bell) silent(where string) {
 	}
 }
 
-// belled is a connected pair whose receiving side's receive CQ has a bell.
+// belled is a connected pair with a bell on the receive CQ of B.
 type belled struct {
 	*kit.Pair
 	*bell
-	cq *kit.CQ // of B's receives
+	cq *kit.CQ // receive CQ of B
 }
 
 func newBelled(t *validate.T, size int) belled {
@@ -116,7 +161,8 @@ func newBelled(t *validate.T, size int) belled {
 	cq := b.CQWith(bpd, ci.CQCreate{Size: size, Context: bl, OnCompletion: bl.ring})
 	p.A.CQ, p.A.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64)
 	p.B.CQ, p.B.RecvCQ = b.CQ(bpd, 64), cq
-	opts := []kit.Option{kit.Type(ci.RC), kit.Depth(max(64, size))} // a driver may free a slot only when its completion is polled
+	// a driver may free an entry of the queue only when its completion is polled
+	opts := []kit.Option{kit.Type(ci.RC), kit.Depth(max(64, size))}
 	p.A.QP = a.QP(apd, p.A.CQ, p.A.RecvCQ, opts...)
 	p.B.QP = b.QP(bpd, p.B.CQ, cq, opts...)
 	p.A.Buf, p.B.Buf = a.Buf(apd, 4096, kit.AllAccess), b.Buf(bpd, 4096, kit.AllAccess)
@@ -124,7 +170,7 @@ func newBelled(t *validate.T, size int) belled {
 	return belled{p, bl, cq}
 }
 
-// messages sends n messages of one byte to B and waits until they are complete at A, and so have been placed at B.
+// messages sends n messages of one byte to B and waits until they are complete at A, so that they have arrived at B.
 func (p belled) messages(n int, flags ci.SendFlags) {
 	p.B.Recv(p.B.RecvWRs(n, 1)...)
 	wrs := p.A.SendWRs(n)
@@ -147,7 +193,7 @@ func cqOnce(t *validate.T) {
 		p.wait("3 messages to an armed CQ")
 		p.silent("the same 3 messages, after the callback")
 		p.messages(1, 0)
-		p.silent("a message after the callback, not armed again")
+		p.silent("a message after the callback, without another arming")
 		p.cq.Wait(4)
 	}
 }
@@ -165,7 +211,7 @@ func cqPresent(t *validate.T) {
 	p.arm(ci.NotifyNext)
 	p.silent("arming a CQ with 2 entries")
 	p.messages(1, 0)
-	p.wait("a third message")
+	p.wait("a third message on a CQ armed with 2 entries")
 	p.cq.Wait(3)
 }
 
@@ -184,7 +230,7 @@ func cqSolicitedError(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(1, 0, 1))
 	p.arm(ci.NotifySolicited)
 	p.B.QP.To(ci.QPError)
-	p.wait("a receive that was flushed")
+	p.wait("a flushed receive on a CQ armed for solicited completions")
 	p.cq.WaitStatus(1, ci.WCFlushErr)
 }
 
@@ -193,11 +239,11 @@ func cqUpgrade(t *validate.T) {
 	p.arm(ci.NotifySolicited)
 	p.arm(ci.NotifyNext)
 	p.messages(1, 0)
-	p.wait("an unsolicited message after arming for solicited, then for any")
+	p.wait("an unsolicited message after arming for solicited and then for any completions")
 	p.arm(ci.NotifyNext)
 	p.arm(ci.NotifySolicited)
 	p.messages(1, 0)
-	p.wait("an unsolicited message after arming for any, then for solicited")
+	p.wait("an unsolicited message after arming for any and then for solicited completions")
 	p.cq.Wait(2)
 }
 
@@ -206,14 +252,15 @@ func cqContext(t *validate.T) {
 	p.arm(ci.NotifyNext)
 	p.messages(1, 0)
 	ctx := p.wait("a message")
-	kit.True(t, ctx == any(p.bell), "argument of the completion callback", "the context of the create", "%v", ctx)
+	kit.True(t, ctx == any(p.bell), "argument of the completion callback", "the context of the CQ's creation", "%v",
+		ctx)
 	p.cq.Wait(1)
 }
 
 func cqInside(t *validate.T) {
 	a, b := kit.OpenPair(t)
 	apd, bpd := a.PD(), b.PD()
-	// The context is filled in late: a callback may come before the create returns. [SAS-2.1-12]
+	// The fields are set later: a callback may run before the create verb returns. [SAS-2.1-12]
 	type owner struct {
 		cq   *kit.CQ
 		end  *kit.End
@@ -229,7 +276,7 @@ func cqInside(t *validate.T) {
 			if err == nil && n > 0 {
 				o.seen += n
 				if n, err = o.end.PostRecv([]ci.RecvWR{o.end.RecvWR(9, 0, 1)}); err == nil && n != 1 {
-					err = fmt.Errorf("PostRecv took %d of 1", n)
+					err = fmt.Errorf("PostRecv accepted %d of 1", n)
 				}
 			}
 			if err != nil {
@@ -248,7 +295,7 @@ func cqInside(t *validate.T) {
 			o.ok <- err
 			return
 		}
-		// What came between the last poll and the arming.
+		// Entries that arrived between the last poll and the arming.
 		if n, _ := o.cq.Poll(wc[:]); n > 0 {
 			if o.seen += n; o.seen >= 10 {
 				o.ok <- nil
@@ -271,13 +318,17 @@ func cqInside(t *validate.T) {
 	case err := <-o.ok:
 		kit.OK(t, err, "verbs inside the completion callback")
 	case <-timer.C:
-		t.Fail(validate.Failure{Where: "completion callbacks that poll and arm", Expected: "10 completions", Got: "fewer by the deadline"})
+		t.Fail(validate.Failure{
+			Where:    "completion callbacks that poll and arm",
+			Expected: "10 completions",
+			Got:      "fewer by the deadline",
+		})
 	}
 }
 
 func cqStranded(t *validate.T) {
 	const total = 600
-	p := newBelled(t, total) // the sender runs ahead of the poller
+	p := newBelled(t, total) // the sender is ahead of the poller
 	t.Go(func() {
 		for sent := 0; sent < total; sent += 20 {
 			p.B.Recv(p.B.RecvWRs(20, 1)...)
@@ -302,7 +353,7 @@ func cqStranded(t *validate.T) {
 		before := got
 		poll()
 		if got == before && got < total {
-			p.wait(fmt.Sprintf("an armed CQ after %d of %d completions", got, total))
+			p.wait(fmt.Sprintf("callback of an armed CQ after %d of %d completions", got, total))
 		}
 	}
 	kit.Equal(t, "completions", got, total)
@@ -314,13 +365,13 @@ func cqAfter(t *validate.T) {
 	p.messages(2, ci.SendSolicited)
 	p.silent("2 of 3 completions")
 	p.messages(1, 0)
-	p.wait("the third completion")
+	p.wait("third completion")
 	p.messages(3, 0)
-	p.silent("3 more, not armed again")
+	p.silent("3 more completions, without another arming")
 	p.cq.Wait(6)
 	kit.OK(t, p.cq.NotifyAfter(1), "CQ.NotifyAfter(1)")
 	p.messages(1, 0)
-	p.wait("the first completion after NotifyAfter(1)")
+	p.wait("first completion after NotifyAfter(1)")
 	p.cq.Wait(1)
 }
 
@@ -329,9 +380,10 @@ func cqAfterRange(t *validate.T) {
 	a, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
 	for _, n := range kit.Variants(t, "count", []int{0, -1, a.Size + 1}) {
-		kit.Want(t, p.cq.NotifyAfter(n), fmt.Sprintf("CQ.NotifyAfter(%d) of a CQ of %d", n, a.Size), ci.InvalidParameter)
+		kit.Want(t, p.cq.NotifyAfter(n), fmt.Sprintf("CQ.NotifyAfter(%d) on a CQ of size %d", n, a.Size),
+			ci.InvalidParameter)
 	}
-	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size")
+	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size of the CQ")
 }
 
 func cqOrder(t *validate.T) {
@@ -342,7 +394,8 @@ func cqOrder(t *validate.T) {
 		wc := make([]ci.WC, room)
 		n, err := p.cq.Poll(wc)
 		kit.OK(t, err, "CQ.Poll")
-		kit.Equal(t, fmt.Sprintf("entries of a Poll with room for %d, with %d in the CQ", room, 31-want), n, min(room, 31-int(want)))
+		kit.Equal(t, fmt.Sprintf("entries returned by CQ.Poll with room for %d and %d in the CQ", room, 31-want), n,
+			min(room, 31-int(want)))
 		for _, c := range wc[:n] {
 			kit.Equal(t, "WC.ID", c.ID, want)
 			want++
@@ -372,10 +425,10 @@ func cqResizeKeeps(t *validate.T) {
 	for _, size := range kit.Variants(t, "size", []int{200, 11}) {
 		granted, err := p.cq.Resize(ci.CQResize{Size: size})
 		kit.OK(t, err, fmt.Sprintf("CQ.Resize to %d with 10 entries", size))
-		kit.AtLeast(t, "the size that Resize tells", granted, size)
+		kit.AtLeast(t, "size returned by CQ.Resize", granted, size)
 		a, err := p.cq.Query()
 		kit.OK(t, err, "CQ.Query")
-		kit.Equal(t, "CQAttr.Size after Resize", a.Size, granted)
+		kit.Equal(t, "CQAttr.Size after CQ.Resize", a.Size, granted)
 	}
 	p.messages(1, 0)
 	p.cq.WaitOK(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1)
@@ -387,7 +440,7 @@ func cqResizeArmed(t *validate.T) {
 	_, err := p.cq.Resize(ci.CQResize{Size: 100})
 	kit.OK(t, err, "CQ.Resize of an armed CQ")
 	p.messages(1, 0)
-	p.wait("a message after the resize")
+	p.wait("a message after CQ.Resize of an armed CQ")
 	p.cq.Wait(1)
 }
 
@@ -398,15 +451,15 @@ func cqResizeOverflow(t *validate.T) {
 	kit.OK(t, err, "CQ.Query")
 	_, err = p.cq.Resize(ci.CQResize{Size: 10})
 	if err == nil {
-		t.Note("the driver ignores a shrink")
+		t.Note("the driver accepts and ignores a smaller size")
 	} else {
 		kit.Want(t, err, "CQ.Resize to 10 with 40 entries", ci.Overflow)
 	}
 	after, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
-	kit.Equal(t, "CQAttr.Size after the refusal", after.Size, before.Size)
+	kit.Equal(t, "CQAttr.Size after CQ.Resize below the number of entries", after.Size, before.Size)
 	for i, wc := range p.cq.Wait(40) {
-		kit.Equal(t, "WC.ID after the refusal", wc.ID, uint64(i+1))
+		kit.Equal(t, "WC.ID after CQ.Resize below the number of entries", wc.ID, uint64(i+1))
 	}
 }
 
@@ -420,7 +473,7 @@ func cqResizeBad(t *validate.T) {
 	}
 	after, err := p.cq.Query()
 	kit.OK(t, err, "CQ.Query")
-	kit.Equal(t, "CQAttr after the refusals", after, before)
+	kit.Equal(t, "CQAttr after rejected calls of CQ.Resize", after, before)
 }
 
 func cqModeration(t *validate.T) {
@@ -433,7 +486,7 @@ func cqModeration(t *validate.T) {
 		p.wait(fmt.Sprintf("%d messages to an armed, moderated CQ", n))
 		p.cq.Wait(n)
 	}
-	kit.OK(t, p.cq.Modify(ci.Moderation{}), "CQ.Modify to none")
+	kit.OK(t, p.cq.Modify(ci.Moderation{}), "CQ.Modify to no moderation")
 	p.arm(ci.NotifyNext)
 	p.messages(1, 0)
 	p.wait("a message without moderation")
@@ -446,12 +499,12 @@ func cqOverflow(t *validate.T) {
 	kit.OK(t, err, "CQ.Query")
 	n := a.Size + 1
 	if n > 60 {
-		t.Skip("the smallest CQ that the driver makes holds %d entries, more than the case can fill", a.Size)
+		t.Skip("the smallest CQ of the driver has %d entries, more than the case can fill", a.Size)
 	}
 	p.B.Recv(p.B.RecvWRs(n, 1)...)
 	p.A.Send(p.A.SendWRs(n)...)
 	e := p.cq.Events.Wait(ci.EventCQError)
-	kit.True(t, e.Context == any(p.bell), "Event.Context", "the context of the CQ's create", "%v", e.Context)
+	kit.True(t, e.Context == any(p.bell), "Event.Context", "the context of the CQ's creation", "%v", e.Context)
 	p.B.QP.Events.Wait(ci.EventQPFatal)
 	p.B.QP.WantState(ci.QPError)
 	kit.Equal(t, "events CQ error", p.cq.Events.Count(ci.EventCQError), 1)
@@ -470,7 +523,7 @@ func cqDestroyQuiet(t *validate.T) {
 				late.Add(1)
 			}
 			<-ready
-			_ = cq.Notify(ci.NotifyNext) // refused once the CQ is gone
+			_ = cq.Notify(ci.NotifyNext) // rejected once the CQ is destroyed
 			select {
 			case rings <- struct{}{}:
 			default:
@@ -479,13 +532,13 @@ func cqDestroyQuiet(t *validate.T) {
 		close(ready)
 		q := p.B.QP.CA.QP(p.B.PD, p.B.CQ, cq, kit.Type(ci.RC))
 		q.Init()
-		q.To(ci.QPError) // from now on, each receive is flushed, and that is a completion
+		q.To(ci.QPError) // each further receive is flushed and completes
 		kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
 		wr := p.B.RecvWRs(1, 1)
 		wc := make([]ci.WC, 64)
 		for seen := 0; seen < 3; {
 			if _, err := q.PostRecv(wr); err != nil {
-				t.Skip("a QP in Error refuses receives: nothing here can be kept busy")
+				t.Skip("the driver rejects receives on a QP in Error, so the case cannot keep the CQ busy")
 			}
 			_, err := cq.Poll(wc)
 			kit.OK(t, err, "CQ.Poll")
@@ -493,11 +546,15 @@ func cqDestroyQuiet(t *validate.T) {
 			case <-rings:
 				seen++
 			case <-t.Context().Done():
-				t.Fail(validate.Failure{Where: "an armed CQ with flushed receives", Expected: "callbacks", Got: "none by the deadline"})
+				t.Fail(validate.Failure{
+					Where:    "completion callbacks of an armed CQ with flushed receives",
+					Expected: "callbacks",
+					Got:      "none by the deadline",
+				})
 			default:
 			}
 		}
-		// One more, and a moment for its callback to begin, so that Destroy meets it.
+		// Post one more receive and wait for its callback to begin, so that Destroy is called while it runs.
 		q.Recv(wr...)
 		for end := time.Now().Add(300 * time.Microsecond); time.Now().Before(end); {
 			_, err := cq.Poll(wc)
@@ -508,6 +565,6 @@ func cqDestroyQuiet(t *validate.T) {
 		kit.Destroy(t, cq.CQ, "CQ")
 		gone.Store(true)
 	}
-	p.silent("a CQ that nobody uses, while late callbacks of others would come")
-	kit.Equal(t, "completion callbacks after CQ.Destroy had returned, of 10 CQs", late.Load(), 0)
+	p.silent("an unused CQ, while late callbacks of destroyed CQs may run")
+	kit.Equal(t, "completion callbacks of 10 CQs after CQ.Destroy has returned", late.Load(), 0)
 }

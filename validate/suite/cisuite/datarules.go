@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// needing adds needs to cases.
+// needing sets the needs of cases.
 func needing(n validate.Needs, cases ...validate.Case) []validate.Case {
 	for i := range cases {
 		cases[i].Needs = n
@@ -16,15 +16,15 @@ func needing(n validate.Needs, cases ...validate.Case) []validate.Case {
 	return cases
 }
 
-// inline16 is a need of 16 bytes of inline data.
+// inline16 returns why a CA cannot send 16 bytes of inline data, or "".
 func inline16(a *ci.CAAttr) string {
 	if a.MaxInline < 16 {
-		return fmt.Sprintf("MaxInline is %d, 16 needed", a.MaxInline)
+		return fmt.Sprintf("MaxInline is %d, but 16 is needed", a.MaxInline)
 	}
 	return ""
 }
 
-// ids are from, from+1 … to.
+// ids returns from, from+1, … to.
 func ids(from, to uint64) []uint64 {
 	var out []uint64
 	for i := from; i <= to; i++ {
@@ -33,8 +33,8 @@ func ids(from, to uint64) []uint64 {
 	return out
 }
 
-// deaf is a pair of which A is ready to send and B drops what comes: it stays in Init. Nothing times out.
-func deaf(t *validate.T, opts ...kit.Option) *kit.Pair {
+// unanswering returns a pair of which A can send, and B stays in Init and drops what arrives. A has no ACK timeout.
+func unanswering(t *validate.T, opts ...kit.Option) *kit.Pair {
 	p := kit.NewPairInReset(t, append([]kit.Option{kit.Type(ci.RC), kit.AckTime(0)}, opts...)...)
 	p.A.Init()
 	p.B.Init()

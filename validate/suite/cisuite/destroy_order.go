@@ -6,7 +6,7 @@ import (
 	"ciddk/validate/kit"
 )
 
-// family is a parent and a child of it: while the child is there, the parent cannot be destroyed.
+// family is a parent and a child. While the child exists, the parent cannot be destroyed.
 type family struct {
 	name  string // parent.child
 	title string
@@ -14,15 +14,15 @@ type family struct {
 	make  func(s *orderStage) (parent, child func() error)
 }
 
-// orderStage is what families are made on.
+// orderStage holds the objects for families.
 type orderStage struct {
 	t  *validate.T
 	ca *kit.CA
-	pd ci.PD // the parent, or the home of both
+	pd ci.PD // the parent, or the PD of parent and child
 	cq *kit.CQ
 }
 
-// orderArea: destruction in the wrong order, for every parent and child. (SAS 2.3; IBTA 11.2.)
+// orderArea returns one case for each parent and child, which destroys the parent first. (SAS 2.3; IBTA 11.2.)
 func orderArea() validate.Suite {
 	s := validate.Suite{}
 	for _, f := range families {
@@ -33,13 +33,13 @@ func orderArea() validate.Suite {
 	return s
 }
 
-// own registers a child that a case may leave, and gives its Destroy.
+// own registers a child for its destruction at the end of the case and returns its Destroy.
 func (s *orderStage) own(o ci.Object, err error, verb string) func() error {
 	kit.OK(s.t, err, verb)
-	return kit.Own(s.t, o, verb+"'s object").Destroy
+	return kit.Own(s.t, o, verb+": the created object").Destroy
 }
 
-// ofPD is a family of the PD.
+// ofPD returns a family whose parent is the PD.
 func ofPD(verb string, create func(s *orderStage) (ci.Object, error)) func(*orderStage) (func() error, func() error) {
 	return func(s *orderStage) (func() error, func() error) {
 		o, err := create(s)
@@ -47,12 +47,13 @@ func ofPD(verb string, create func(s *orderStage) (ci.Object, error)) func(*orde
 	}
 }
 
-// qp makes a QP of another PD than s.pd, with these queues.
+// qp creates a QP on another PD than s.pd, with these queues.
 func (s *orderStage) qp(send, recv *kit.CQ, srq ci.SRQ) *kit.QP {
 	return s.ca.QP(s.ca.PD(), send, recv, kit.WithSRQ(srq))
 }
 
-// groupGID is a multicast GID that the first port can join: of the address family of its own, where that matters.
+// groupGID returns a multicast GID that the first port can join. On Ethernet it has the address family of the port's
+// own GID.
 func groupGID(ca *kit.CA) ci.GID {
 	if ca.Port.Link == ci.LinkEthernet {
 		own := ca.Port.GIDs[ca.AddressOf(ca).GRH.SGIDIndex].GID
@@ -93,11 +94,11 @@ var families = []family{
 	{"pd.mw1", "PD before window of type 1", ci.CapMW1, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) })},
 	{"pd.mw2", "PD before window of type 2", ci.CapMW2, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2}) })},
 	{"pd.rdd", "PD before RDD", ci.CapRD, ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
-	{"cq.send", "CQ before the QP that sends to it", 0, func(s *orderStage) (func() error, func() error) {
+	{"cq.send", "CQ before the QP that uses it for sends", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
 		return q.Destroy, s.qp(q, s.cq, nil).Destroy
 	}},
-	{"cq.recv", "CQ before the QP that receives to it", 0, func(s *orderStage) (func() error, func() error) {
+	{"cq.recv", "CQ before the QP that uses it for receives", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
 		return q.Destroy, s.qp(s.cq, q, nil).Destroy
 	}},
@@ -105,7 +106,7 @@ var families = []family{
 		q, _ := s.ca.SRQ(s.pd, 1, 1)
 		return q.Destroy, s.qp(s.cq, s.cq, q).Destroy
 	}},
-	{"qp.mcast", "QP before its group", ci.CapUD | ci.CapMulticast, func(s *orderStage) (func() error, func() error) {
+	{"qp.mcast", "QP before its multicast attachment", ci.CapUD | ci.CapMulticast, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.UD))
 		m, err := q.AttachMcast(ci.McastAttach{GID: groupGID(s.ca), LID: 0xc077})
 		return q.Destroy, s.own(m, err, "QP.AttachMcast")
@@ -120,13 +121,13 @@ var families = []family{
 		b := s.ca.Buf(p.B.PD, 64, bindable)
 		return b.Destroy, bound(p.B, b, ci.RemoteRead).Destroy
 	}},
-	{"dma.pmr", "storage before physical MR", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
+	{"dma.pmr", "DMA mapping before physical MR", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
 		page := smallPage(s.ca.Attr)
 		d := s.ca.DMA(kit.Pages(int(page), int(page)))
 		m, err := s.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page})
 		return d.Destroy, s.own(m, err, "PD.RegisterPMR")
 	}},
-	{"dma.fmr", "storage before the map of an FMR", ci.CapFMR, func(s *orderStage) (func() error, func() error) {
+	{"dma.fmr", "DMA mapping before the mapping of an FMR", ci.CapFMR, func(s *orderStage) (func() error, func() error) {
 		f := newFMR(s.t, s.ca, s.pd, 1, 1, 0)
 		f.mapped(s.t, f.pages, 0x40000)
 		return f.dma.Destroy, func() error { return s.pd.UnmapFMRs([]ci.FMR{f.FMR}) }
@@ -135,7 +136,7 @@ var families = []family{
 		kit.Destroy(s.t, s.cq, "CQ")
 		return s.ca.Destroy, s.pd.Destroy
 	}},
-	{"ca.dma", "CA before mapped storage", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
+	{"ca.dma", "CA before DMA mapping", ci.CapPhysicalMR, func(s *orderStage) (func() error, func() error) {
 		kit.Destroy(s.t, s.cq, "CQ")
 		kit.Destroy(s.t, s.pd, "PD")
 		return s.ca.Destroy, s.ca.DMA(kit.Pages(4096, 4096)).Destroy
@@ -151,15 +152,15 @@ var families = []family{
 func orderCase(t *validate.T, f family) {
 	ca := kit.Open(t)
 	s := &orderStage{t: t, ca: ca, pd: ca.PD()}
-	home := s.pd // of the CQ: the PD itself only where the PD is not the parent
+	home := s.pd // PD of the CQ, another one if s.pd is the parent
 	if f.name[:3] == "pd." {
 		home = ca.PD()
 	}
 	s.cq = ca.CQ(home, 8)
 	parent, child := f.make(s)
-	for _, time := range kit.Variants(t, "", []string{"the first time", "the second time"}) {
-		kit.WantExactly(t, parent(), "destroy of "+f.title+", "+time, ci.ResourceBusy)
+	for _, time := range kit.Variants(t, "", []string{"first try", "second try"}) {
+		kit.WantExactly(t, parent(), "destroy of the parent first: "+f.title+", "+time, ci.ResourceBusy)
 	}
-	kit.OK(t, child(), "destroy of the child after that of "+f.title+" was refused")
-	kit.OK(t, parent(), "destroy of the parent after its child's ("+f.title+")")
+	kit.OK(t, child(), "destroy of the child after the rejected destroy: "+f.title+", parent first")
+	kit.OK(t, parent(), "destroy of the parent after its child ("+f.title+")")
 }

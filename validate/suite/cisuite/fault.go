@@ -10,33 +10,34 @@ import (
 	"ciddk/validate/req"
 )
 
-// fault is a row of the two-sided fault table: one request of A that goes wrong, and all that both ends have to show for it.
-// (IBTA 9.9, tables 58 to 60; 10.10.2.)
+// fault is a row of the two-sided fault table: one faulty request of A and its effects at both ends. (IBTA 9.9, tables
+// 58 to 60; 10.10.2.)
 type fault struct {
 	id, title string
 	rules     []string
 	needs     validate.Needs
 	opts      []kit.Option
 	typ       ci.QPType
-	// make gives the request; it may change B before. B's receives are 11, 12 and 13, of 256 bytes each, unless recv gives others.
+	// make returns the request. It may change B first. The receives of B are 11, 12 and 13, of 256 bytes each, unless
+	// recv is set.
 	make func(t *validate.T, p *kit.Pair) ci.SendWR
 	recv func(t *validate.T, p *kit.Pair) []ci.RecvWR
-	want []ci.WCStatus // of A's request; those behind the first are noted
-	// What B shows: first is the status of its first receive, flushed if the message takes none; event, if not 0, is raised.
+	want []ci.WCStatus // statuses permitted for A's request; all but the first cause a note
+	// Effects at B: first is the status of its first receive, flushed if nil. event is the event of its QP, none if 0.
 	first   []ci.WCStatus
 	event   ci.EventType
-	peerRTS bool // B goes on as if nothing had been
+	peerRTS bool // the QP of B must not be affected
 }
 
-// targetAt is where the requests of faults aim in B's buffer, and sourceAt where they come from in A's.
+// targetAt is the target of faulty requests in B's buffer, and sourceAt their source in A's.
 const targetAt, sourceAt, faultLen = 8192, 4096, 64
 
 func (f fault) run(t *validate.T) {
 	p := kit.NewPair(t, append([]kit.Option{kit.Type(f.typ), kit.Size(16 << 10)}, f.opts...)...)
-	f.judge(t, p)
+	f.check(t, p)
 }
 
-func (f fault) judge(t *validate.T, p *kit.Pair) {
+func (f fault) check(t *validate.T, p *kit.Pair) {
 	w := f.make(t, p)
 	w.ID = 1
 	recvs := []ci.RecvWR{p.B.RecvWR(11, 0, 256), p.B.RecvWR(12, 256, 256), p.B.RecvWR(13, 512, 256)}
@@ -48,11 +49,11 @@ func (f fault) judge(t *validate.T, p *kit.Pair) {
 	behind := []ci.SendWR{w, p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 8), p.A.SendWR(4, 0, 8)}
 	behind[1].Flags = 0
 	if w.Op != ci.OpSend && w.Op != ci.OpWrite {
-		behind[1].Flags = ci.SendFence // without it they may overtake a READ (IBTA 10.8.3.3)
+		behind[1].Flags = ci.SendFence // without the fence these requests may overtake a READ (IBTA 10.8.3.3)
 	}
 	p.A.Send(behind...)
 	if wc := p.A.CQ.WaitStatus(1, f.want...); wc.Status != f.want[0] {
-		t.Note("%s: %s, where IBTA 9.9 has %s", f.id, wc.Status.String(), f.want[0].String())
+		t.Note("%s: %s, but IBTA 9.9 specifies %s", f.id, wc.Status.String(), f.want[0].String())
 	}
 	p.A.CQ.WaitFlushed(2, 3, 4)
 	if f.typ == ci.RC {
@@ -72,21 +73,21 @@ func (f fault) judge(t *validate.T, p *kit.Pair) {
 			first = []ci.WCStatus{ci.WCFlushErr}
 		}
 		if wc := p.B.RecvCQ.WaitStatus(11, first...); wc.Status != first[0] {
-			t.Note("%s: the receive ends with %s, where IBTA 9.9 has %s", f.id, wc.Status.String(), first[0].String())
+			t.Note("%s: the receive completes with %s, but IBTA 9.9 specifies %s", f.id, wc.Status.String(), first[0].String())
 		}
 		p.B.RecvCQ.WaitFlushed(12, 13)
 		p.B.Becomes(ci.QPError)
 	}
 	if f.event != 0 {
 		ev := p.B.QP.Events.Wait(f.event)
-		kit.True(t, ev.Context == any(p.B.QP.Events), "context of the event", "that of the QP", "%v", ev.Context)
+		kit.True(t, ev.Context == any(p.B.QP.Events), "Event.Context", "the context of the QP", "%v", ev.Context)
 	}
 	p.B.WantDrained()
 	if f.typ != ci.RC {
 		p.A.To(ci.QPError)
 	}
 	p.A.WantDrained()
-	kit.SameBytes(t, "B's buffer behind its receives", p.B.Buf.Bytes[768:], blanks(len(p.B.Buf.Bytes)-768))
+	kit.SameBytes(t, "B's buffer after its receives", p.B.Buf.Bytes[768:], blanks(len(p.B.Buf.Bytes)-768))
 }
 
 func blanks(n int) []byte {
@@ -97,7 +98,7 @@ func blanks(n int) []byte {
 	return b
 }
 
-// withSend gives a SEND whose one segment is changed.
+// withSend returns a SEND whose only segment is changed.
 func withSend(change func(*validate.T, *kit.Pair, *ci.SGE)) func(*validate.T, *kit.Pair) ci.SendWR {
 	return func(t *validate.T, p *kit.Pair) ci.SendWR {
 		w := p.A.SendWR(1, sourceAt, faultLen)
@@ -106,7 +107,7 @@ func withSend(change func(*validate.T, *kit.Pair, *ci.SGE)) func(*validate.T, *k
 	}
 }
 
-// withRecv gives three receives of which the first has its one segment changed.
+// withRecv returns three receives. The only segment of the first is changed.
 func withRecv(change func(*validate.T, *kit.Pair, *ci.SGE)) func(*validate.T, *kit.Pair) []ci.RecvWR {
 	return func(t *validate.T, p *kit.Pair) []ci.RecvWR {
 		r := []ci.RecvWR{p.B.RecvWR(11, 0, 256), p.B.RecvWR(12, 256, 256), p.B.RecvWR(13, 512, 256)}
@@ -115,7 +116,7 @@ func withRecv(change func(*validate.T, *kit.Pair, *ci.SGE)) func(*validate.T, *k
 	}
 }
 
-// segmentFault is what can be wrong with a segment, at either end.
+// segmentFault is a fault of a segment, at either end.
 type segmentFault struct {
 	name, title string
 	change      func(t *validate.T, e *kit.End, g *ci.SGE)
@@ -126,24 +127,24 @@ var segmentFaults = []segmentFault{
 	{"other-pd", "a region of another PD", func(_ *validate.T, e *kit.End, g *ci.SGE) {
 		*g = e.QP.CA.Buf(e.QP.CA.PD(), 4096, kit.AllAccess).SGE(0, faultLen)
 	}},
-	{"beyond", "a segment that ends one byte behind its region", func(_ *validate.T, e *kit.End, g *ci.SGE) {
+	{"beyond", "a segment that ends one byte after its region", func(_ *validate.T, e *kit.End, g *ci.SGE) {
 		*g = e.QP.CA.Buf(e.PD, 1000, kit.AllAccess).SGE(1000-faultLen+1, faultLen)
 	}},
 	{"before", "a segment that begins one byte before its region", func(_ *validate.T, e *kit.End, g *ci.SGE) {
 		*g = e.QP.CA.Buf(e.PD, 1000, kit.AllAccess).SGE(0, faultLen)
 		g.Addr--
 	}},
-	{"wraps", "a segment that ends behind the last address", func(_ *validate.T, e *kit.End, g *ci.SGE) {
+	{"wraps", "a segment that ends after the last address", func(_ *validate.T, e *kit.End, g *ci.SGE) {
 		g.Addr = ^uint64(0) - 10
 	}},
-	{"deregistered", "a region that is deregistered", func(t *validate.T, e *kit.End, g *ci.SGE) {
+	{"deregistered", "a deregistered region", func(t *validate.T, e *kit.End, g *ci.SGE) {
 		b := e.QP.CA.Buf(e.PD, 1000, kit.AllAccess)
 		*g = b.SGE(0, faultLen)
 		kit.Destroy(t, b, "MR")
 	}},
 }
 
-// localRule is the requirement that a cause breaks first.
+// localRule returns the requirements for a fault of a segment. The first is the one that it breaks.
 func localRule(name, other string) []string {
 	switch name {
 	case "bad-key":
@@ -154,7 +155,7 @@ func localRule(name, other string) []string {
 	return []string{other, "SAS-2.3-17"}
 }
 
-// faults are all rows.
+// faults returns all rows of the table.
 func faults() []fault {
 	var out []fault
 	for _, s := range segmentFaults {
@@ -169,7 +170,7 @@ func faults() []fault {
 	}
 	local := []ci.WCStatus{ci.WCLocalProtErr}
 	out = append(out,
-		fault{id: "fault.send.second-segment", title: "send whose second segment has a bad key", rules: []string{"IBTA-9.9-01", "SAS-2.3-17"},
+		fault{id: "fault.send.second-segment", title: "send whose second segment has a key that does not exist", rules: []string{"IBTA-9.9-01", "SAS-2.3-17"},
 			needs: twoSGEs, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.SendWR(1, sourceAt, faultLen)
@@ -177,7 +178,7 @@ func faults() []fault {
 				w.SGL[1].LKey ^= 0x00515100
 				return w
 			}},
-		fault{id: "fault.write.bad-key", title: "write from a key that does not exist", rules: []string{"IBTA-9.9-01", "SAS-2.3-12"}, want: local, peerRTS: true,
+		fault{id: "fault.write.bad-key", title: "write from a segment with a key that does not exist", rules: []string{"IBTA-9.9-01", "SAS-2.3-12"}, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.SGL[0].LKey ^= 0x00515100
@@ -201,7 +202,7 @@ func faults() []fault {
 		fault{id: "fault.recv.too-short-packets", title: "a message of several packets, longer than its receive", rules: []string{"IBTA-9.9-03"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, 0, 4*p.A.PathMTU()) },
 			want: []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
-		fault{id: "fault.recv.no-segment", title: "a message of one byte to a receive of none", rules: []string{"IBTA-9.9-03"},
+		fault{id: "fault.recv.no-segment", title: "a message of one byte to a receive without segments", rules: []string{"IBTA-9.9-03"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 1) },
 			recv: func(_ *validate.T, p *kit.Pair) []ci.RecvWR {
 				return []ci.RecvWR{{ID: 11}, p.B.RecvWR(12, 256, 256), p.B.RecvWR(13, 512, 256)}
@@ -224,12 +225,12 @@ func faults() []fault {
 
 var twoSGEs = validate.Needs{Attr: func(a *ci.CAAttr) string {
 	if a.MaxSGEs < 2 {
-		return "one segment per request only"
+		return "MaxSGEs is less than 2"
 	}
 	return ""
 }}
 
-// remoteFaults: each cause of a remote access error with each operation that has a remote key.
+// remoteFaults returns the row of each cause of a remote access error for each operation with a remote key.
 func remoteFaults() []fault {
 	var out []fault
 	for _, op := range []struct {
@@ -248,7 +249,7 @@ func remoteFaults() []fault {
 			n = 8
 			rights |= ci.RemoteAtomic
 		}
-		// aimed makes the request at a fresh region of B, which the cause has spoiled.
+		// aimed returns a request to a region of B that spoil changes.
 		aimed := func(spoil func(*validate.T, *kit.Pair, *ci.Remote)) func(*validate.T, *kit.Pair) ci.SendWR {
 			return func(t *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(op.op, 1, sourceAt, n, p.B, targetAt)
@@ -262,14 +263,14 @@ func remoteFaults() []fault {
 			opts        []kit.Option
 		}{
 			{"bad-key", "with a key that does not exist", func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.RKey ^= 0x00626200 }, nil},
-			{"beyond", "that ends behind the region", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
+			{"beyond", "that ends after the region", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights).Remote(1024)
 			}, nil},
 			{"before", "that begins before the region", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights).Remote(0)
 				r.Addr -= 8
 			}, nil},
-			{"wraps", "that ends behind the last address", func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.Addr = ^uint64(7) }, nil},
+			{"wraps", "that ends after the last address", func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.Addr = ^uint64(7) }, nil},
 			{"mr-right", "on a region without the right", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights&^op.right|ci.LocalWrite).Remote(0)
 			}, nil},
@@ -278,7 +279,7 @@ func remoteFaults() []fault {
 			{"other-pd", "on a region of another PD", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.QP.CA.PD(), 1024, rights).Remote(0)
 			}, nil},
-			{"deregistered", "on a region that is deregistered", func(t *validate.T, p *kit.Pair, r *ci.Remote) {
+			{"deregistered", "on a deregistered region", func(t *validate.T, p *kit.Pair, r *ci.Remote) {
 				b := p.B.QP.CA.Buf(p.B.PD, 1024, rights)
 				*r = b.Remote(0)
 				kit.Destroy(t, b, "MR")
@@ -292,26 +293,26 @@ func remoteFaults() []fault {
 			switch c.name {
 			case "mr-right":
 				f.rules = []string{"CI-Rights-02", "IBTA-9.9-05"}
-			case "qp-right": // a function that the QP does not support, not an access error (IBTA 9.9.3, 9.7.4.1.4)
+			case "qp-right": // an unsupported function and not an access error (IBTA 9.9.3, 9.7.4.1.4)
 				f.rules = []string{"IBTA-9.9-13", "CI-Rights-02"}
 				f.want, f.event = []ci.WCStatus{ci.WCRemInvalidReqErr}, ci.EventWQReqError
 			}
 			out = append(out, f)
 		}
 		if op.op != ci.OpWrite {
-			out = append(out, fault{id: "fault.remote." + op.name + ".no-resources", title: "a remote " + op.name + " to a QP with no responder resources",
+			out = append(out, fault{id: "fault.remote." + op.name + ".no-resources", title: "a remote " + op.name + " to a QP without responder resources",
 				rules: []string{"IBTA-9.9-06"}, needs: op.needs, opts: []kit.Option{kit.Reads(1, 0)}, make: aimed(func(*validate.T, *kit.Pair, *ci.Remote) {}),
 				want: []ci.WCStatus{ci.WCRemInvalidReqErr}})
 		}
 	}
 	return append(out,
-		fault{id: "fault.remote.atomic.misaligned", title: "a remote atomic on an address that is no multiple of 8", rules: []string{"IBTA-9.9-06", "IBTA-9.4-13"},
+		fault{id: "fault.remote.atomic.misaligned", title: "a remote atomic at an address that is not a multiple of 8", rules: []string{"IBTA-9.9-06", "IBTA-9.4-13"},
 			needs: validate.Needs{Atomics: ci.AtomicLocal},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				return p.A.RDMA(ci.OpFetchAdd, 1, sourceAt, 8, p.B, targetAt+4)
 			},
 			want: []ci.WCStatus{ci.WCRemInvalidReqErr}},
-		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate and a key that does not exist", rules: []string{"IBTA-9.9-05"},
+		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate data and a key that does not exist", rules: []string{"IBTA-9.9-05"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.Flags |= ci.SendImmediate
@@ -319,7 +320,7 @@ func remoteFaults() []fault {
 				return w
 			},
 			want: []ci.WCStatus{ci.WCRemAccessErr}, first: []ci.WCStatus{ci.WCFlushErr, ci.WCLocalAccessErr}, event: ci.EventWQAccessError},
-		fault{id: "fault.remote.write-packets.beyond", title: "a write of several packets that ends behind the region", rules: []string{"IBTA-9.9-05"},
+		fault{id: "fault.remote.write-packets.beyond", title: "a write of several packets that ends after the region", rules: []string{"IBTA-9.9-05"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				n := 3 * p.A.PathMTU()
 				w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0)
@@ -330,27 +331,27 @@ func remoteFaults() []fault {
 	)
 }
 
-// faultArea: the fault table, and what all faults have in common.
+// faultArea returns the fault table and the rules that all faults have in common.
 func faultArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B", "A bad segment of a send request is a local protection error of that request; an RC QP goes to Error, what stands behind it is flushed, and the peer sees nothing of it."),
-		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A bad segment of a receive is a local protection error there and a remote operation error at the sender; both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A message longer than its receive is a local length error there and a remote invalid request at the sender; both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "A send error on UC or UD takes the QP to SQError: sends behind it are flushed, its receives and the peer are not concerned."),
-		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A remote key, bound or domain that does not hold, and a right that the region does not grant, is a remote access error at the requester; the responder changes no memory, takes no receive, raises the access event, and both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant, whatever the region grants, is a function that the QP does not support: a remote invalid request at the requester; the responder changes no memory, takes no receive, raises the request event, and both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic that the responder has no resources for, and a misaligned atomic, is a remote invalid request; both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "RNRRetry n sends a message n times more at intervals of at least the responder's timer, and fails with RNR retries exhausted."),
-		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive as long as it takes."),
-		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request that is never answered fails with transport retries exhausted, and takes the QP to Error."),
-		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with another packet sequence number than the one expected is not delivered, and fails at its sender."),
-		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes is a local length error, or refused at the post."),
-		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its right on the region and on the QP: with one of them missing it fails, whatever the other grants. Without that of the region it is a remote access error, without that of the QP a remote invalid request."),
-		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "Entry to Error completes every request outstanding, sends and receives, in the order of their posts, each once, as flushed."),
-		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails flushes its own sends, too."),
-		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order", "What was done before the request that fails completes with success before it."),
-		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A bad segment of a receive on UC or UD is a local protection error of that receive and takes the QP to Error; the sender sees success."),
-		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP in Error by one peer's fault does not concern other QPs of its adapter."),
+		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B", "A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, later requests are flushed, and the peer is not affected."),
+		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A receive with an invalid segment completes with a local protection error, and the sender's request with a remote operation error. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A receive that is shorter than the message completes with a local length error, and the sender's request with a remote invalid request. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "After a send error a UC or UD QP goes to SQError: later sends are flushed. Its receives and the peer are not affected."),
+		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A request with an invalid remote key, address range or PD, or for which the region grants no access right, completes with a remote access error. The responder changes no memory, uses no receive and raises the access event. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant is an unsupported function, whatever the region grants. It completes with a remote invalid request. The responder changes no memory, uses no receive and raises the request event. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic without responder resources, or a misaligned atomic, completes with a remote invalid request. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry n a message is retransmitted n times, at intervals of at least the responder's timer. Then it completes with the status RNR retries exhausted."),
+		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive without limit."),
+		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request without an answer completes with the status transport retries exhausted, and the QP goes to Error."),
+		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with an unexpected packet sequence number is not delivered and fails at its sender."),
+		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes completes with a local length error or is rejected by PostSend."),
+		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its access right on the region and on the QP. Without the right of the region it completes with a remote access error, without that of the QP with a remote invalid request."),
+		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "A QP that goes to Error completes all outstanding sends and receives as flushed, in the order of their posts, each once."),
+		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails also flushes its own sends."),
+		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order", "Requests executed before the one that fails complete with success before it."),
+		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A receive on UC or UD with an invalid segment completes with a local protection error, and its QP goes to Error. The send completes with success."),
+		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP that goes to Error because of its peer does not affect other QPs of its adapter."),
 	}}
 	for _, f := range faults() {
 		c := validate.NewCase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
@@ -367,19 +368,19 @@ func faultArea() validate.Suite {
 	}
 	rc := validate.FeatureRC
 	s.Cases = append(s.Cases,
-		validate.NewCase("fault.rnr.exhausted", "no receive, RNRRetry 0, 1 and 3", rc, rnrExhausted, "IBTA-9.9-07"),
-		validate.NewCase("fault.rnr.in-time", "a receive posted while the sender tries", rc, rnrInTime, "IBTA-9.9-07"),
-		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, RNRRetry 7", rc, rnrForEver, "IBTA-9.9-08"),
-		validate.NewCase("fault.rnr.write-imm", "a write with immediate that finds no receive", rc, rnrWriteImm, "IBTA-9.9-08", "IBTA-9.4-03"),
-		validate.NewCase("fault.timeout.init", "a peer that listens not yet", rc, timeoutInit, "IBTA-9.9-09"),
+		validate.NewCase("fault.rnr.exhausted", "no receive, with RNRRetry 0, 1 and 3", rc, rnrExhausted, "IBTA-9.9-07"),
+		validate.NewCase("fault.rnr.in-time", "a receive posted between two retries", rc, rnrInTime, "IBTA-9.9-07"),
+		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, with RNRRetry 7", rc, rnrForEver, "IBTA-9.9-08"),
+		validate.NewCase("fault.rnr.write-imm", "a write with immediate data without a receive", rc, rnrWriteImm, "IBTA-9.9-08", "IBTA-9.4-03"),
+		validate.NewCase("fault.timeout.init", "a peer in Init", rc, timeoutInit, "IBTA-9.9-09"),
 		validate.NewCase("fault.timeout.error", "a peer in Error", rc, timeoutError, "IBTA-9.9-09"),
-		validate.NewCase("fault.timeout.destroyed", "a peer that is destroyed", rc, timeoutDestroyed, "IBTA-9.9-09"),
-		validate.NewCase("fault.timeout.read", "a read that is never answered", rc, timeoutRead, "IBTA-9.9-09"),
-		validate.NewCase("fault.psn", "a sequence number that is not expected", rc, faultPSN, "IBTA-9.9-10"),
+		validate.NewCase("fault.timeout.destroyed", "a destroyed peer", rc, timeoutDestroyed, "IBTA-9.9-09"),
+		validate.NewCase("fault.timeout.read", "a read without an answer", rc, timeoutRead, "IBTA-9.9-09"),
+		validate.NewCase("fault.psn", "an unexpected packet sequence number", rc, faultPSN, "IBTA-9.9-10"),
 		validate.NewCase("fault.send.too-long", "a message of more than 2^31 bytes", rc, faultTooLong, "IBTA-9.9-11"),
-		validate.NewCase("fault.flush.forced", "Modify to Error with work on both queues", rc, flushForced, "CI-Flush-01"),
-		validate.NewCase("fault.flush.responder", "a responder that fails with sends of its own", rc, flushResponder, "CI-Flush-02", "CI-Flush-01"),
-		validate.NewCase("fault.flush.before", "requests done before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
+		validate.NewCase("fault.flush.forced", "Modify to Error with requests on both queues", rc, flushForced, "CI-Flush-01"),
+		validate.NewCase("fault.flush.responder", "a responder that fails and has sends of its own", rc, flushResponder, "CI-Flush-02", "CI-Flush-01"),
+		validate.NewCase("fault.flush.before", "requests executed before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
 		validate.NewCase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers, "CI-Event-01"),
 	)
 	for _, svc := range []struct {
@@ -391,7 +392,7 @@ func faultArea() validate.Suite {
 		s.Cases = append(s.Cases, needing(validate.Needs{Caps: svc.caps}, validate.NewCase("fault."+svc.name+".recv.bad-key", "on "+svc.typ.String()+", receive into a key that does not exist",
 			svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
 	}
-	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, validate.NewCase("fault.timeout.cut", "a link that is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
+	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, validate.NewCase("fault.timeout.cut", "the link is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
 	return s
 }
 
@@ -405,7 +406,7 @@ func rnrExhausted(t *validate.T) {
 		p.A.CQ.WaitStatus(1, ci.WCRNRRetryErr)
 		took := time.Since(start)
 		p.A.CQ.WaitFlushed(2, 3)
-		kit.True(t, took >= time.Duration(n)*period, fmt.Sprintf("time until RNR retries are exhausted, RNRRetry %d, timer %v", n, period),
+		kit.True(t, took >= time.Duration(n)*period, fmt.Sprintf("time until RNR retries are exhausted, with RNRRetry %d and a timer of %v", n, period),
 			fmt.Sprintf("at least %v", time.Duration(n)*period), "%v", took)
 		p.A.Becomes(ci.QPError)
 		p.A.WantDrained()
@@ -416,7 +417,7 @@ func rnrExhausted(t *validate.T) {
 }
 
 func rnrInTime(t *validate.T) {
-	p := kit.RC(t, kit.RNRRetry(6), kit.MinRNR(28), kit.AckTime(0)) // 164 ms, six times
+	p := kit.RC(t, kit.RNRRetry(6), kit.MinRNR(28), kit.AckTime(0)) // 164 ms between transmissions
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	p.A.CQ.Empty()
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
@@ -426,7 +427,8 @@ func rnrInTime(t *validate.T) {
 }
 
 func rnrForEver(t *validate.T) {
-	p := kit.RC(t, kit.RNRRetry(7), kit.Retry(0), kit.MinRNR(1), kit.AckTime(0)) // 0.01 ms: hundreds of times
+	// 0.01 ms between transmissions, so there are hundreds of them
+	p := kit.RC(t, kit.RNRRetry(7), kit.Retry(0), kit.MinRNR(1), kit.AckTime(0))
 	p.A.Send(p.A.SendWRs(2)...)
 	p.A.CQ.Quiet(30 * time.Millisecond)
 	p.A.WantState(ci.QPRTS)
@@ -453,7 +455,7 @@ func rnrWriteImm(t *validate.T) {
 	kit.SameBytes(t, "target", p.B.Buf.Bytes[1000:1000+n], p.A.Buf.Bytes[:n])
 }
 
-// unanswered expects three requests of A to fail for want of an answer.
+// unanswered expects three requests of A to fail because they get no answer.
 func unanswered(p *kit.Pair) {
 	p.A.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
 	p.A.CQ.WaitFlushed(2, 3)
@@ -461,10 +463,10 @@ func unanswered(p *kit.Pair) {
 	p.A.WantDrained()
 }
 
-var quick = []kit.Option{kit.AckTime(8), kit.Retry(1)} // about a millisecond, twice
+var quick = []kit.Option{kit.AckTime(8), kit.Retry(1)} // about 1 ms, two transmissions
 
 func timeoutInit(t *validate.T) {
-	p := deaf(t, quick...)
+	p := unanswering(t, quick...)
 	p.B.Recv(p.B.RecvWR(1, 0, 8))
 	p.A.Send(p.A.SendWRs(3)...)
 	unanswered(p)
@@ -490,16 +492,16 @@ func timeoutDestroyed(t *validate.T) {
 }
 
 func timeoutRead(t *validate.T) {
-	p := deaf(t, quick...)
+	p := unanswering(t, quick...)
 	p.A.Buf.Blank()
 	p.A.Send(p.A.RDMA(ci.OpRead, 1, 0, 100, p.B, 0), p.A.RDMA(ci.OpWrite, 2, 0, 100, p.B, 0), p.A.SendWR(3, 0, 1))
 	unanswered(p)
-	p.A.Buf.WantOnly(t, "buffer of a read that was never answered", 0, nil)
+	p.A.Buf.WantOnly(t, "buffer of a read without an answer", 0, nil)
 }
 
 func timeoutCut(t *validate.T) {
 	first := kit.RC(t)
-	p := first.Another(quick...) // quick timeouts are for the cut link alone
+	p := first.Another(quick...) // short timeouts only for the connection over the cut link
 	first.A.Exchange(first.B, 10)
 	t.Impair(validate.Impairment{Cut: true})
 	p.B.Recv(p.B.RecvWR(1, 0, 8))
@@ -511,7 +513,7 @@ func timeoutCut(t *validate.T) {
 
 func faultPSN(t *validate.T) {
 	first := kit.RC(t)
-	for _, off := range kit.Variants(t, "PSN off by", []int{1000, -1001}) { // ahead of what is expected, and behind it
+	for _, off := range kit.Variants(t, "difference of the PSN", []int{1000, -1001}) { // ahead of the expected PSN, and before it
 		p := first.AnotherInReset(kit.MTU(ci.MTU256))
 		kit.Connect(p.A.QP, p.B.QP)
 		q := first.AnotherInReset(append(quick, kit.MTU(ci.MTU256))...)
@@ -519,28 +521,28 @@ func faultPSN(t *validate.T) {
 		q.B.Init()
 		q.A.RTR(q.B.QP)
 		q.B.RTR(q.A.QP)
-		q.A.QP.PSN = ci.PSN(int(q.A.QP.PSN)+off) & 0xffffff // after B was told
+		q.A.QP.PSN = ci.PSN(int(q.A.QP.PSN)+off) & 0xffffff // after B has been set up
 		q.A.RTS()
 		q.B.RTS()
 		q.B.Recv(q.B.RecvWR(1, 0, 100))
 		q.A.Send(q.A.SendWRs(3)...)
 		unanswered(q)
 		q.B.RecvCQ.Empty()
-		p.A.Exchange(p.B, 10) // the same without the wrong number
+		p.A.Exchange(p.B, 10) // the same with the correct PSN
 	}
 }
 
 func faultTooLong(t *validate.T) {
 	p := kit.RC(t)
 	if p.A.Config.Caps.SendSGE < 2 {
-		t.Skip("one segment per request only")
+		t.Skip("SendSGE is less than 2")
 	}
 	w := p.A.SendWR(1, 0, 0)
 	w.SGL = []ci.SGE{p.A.Buf.SGE(0, 0x7fffffff), p.A.Buf.SGE(0, 0x7fffffff)}
 	n, err := p.A.PostSend([]ci.SendWR{w})
 	if err != nil {
-		kit.WantTaken(t, "PostSend of more than 2^31 bytes", n, err, 0, ci.InvalidParameter)
-		t.Note("a message longer than 2^31 bytes is refused at the post")
+		kit.WantTaken(t, "QP.PostSend of more than 2^31 bytes", n, err, 0, ci.InvalidParameter)
+		t.Note("a message longer than 2^31 bytes is rejected by PostSend")
 		p.A.Exchange(p.B, 1)
 		return
 	}
@@ -554,7 +556,7 @@ func faultTooLong(t *validate.T) {
 
 func flushForced(t *validate.T) {
 	const sends, recvs = 12, 9
-	p := deaf(t)
+	p := unanswering(t)
 	wrs := p.A.SendWRs(sends)
 	for i := range wrs {
 		if i%3 == 0 {
@@ -576,7 +578,7 @@ func flushForced(t *validate.T) {
 
 func flushResponder(t *validate.T) {
 	p := kit.RC(t, kit.MinRNR(1))
-	p.B.Send(p.B.SendWRs(4)...) // A has no receive: they wait
+	p.B.Send(p.B.SendWRs(4)...) // A has no receive, so they wait
 	p.B.Recv(p.B.RecvWRs(2, 8)...)
 	w := p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0)
 	w.Remote.RKey ^= 0x00626200
@@ -608,7 +610,7 @@ func flushBefore(t *validate.T) {
 
 func faultOthers(t *validate.T) {
 	p := kit.RC(t)
-	q, r := p.More(false), p.More(true) // with queues of its own, and on those of p
+	q, r := p.More(false), p.More(true) // one with its own queues, one with the queues of p
 	w := p.A.RDMA(ci.OpWrite, 1, 0, 8, p.B, 0)
 	w.Remote.RKey ^= 0x00626200
 	r.B.Recv(r.B.RecvWR(21, 0, 100))

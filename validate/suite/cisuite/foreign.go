@@ -7,15 +7,15 @@ import (
 	"ciddk/validate/req"
 )
 
-// Objects of one adapter given to verbs of another. Every verb that takes an object has a case.
+// Objects of one adapter passed to verbs of another. Each verb with an object argument has a case.
 var foreigns = &validate.Area{Complete: func(c *validate.Case) { c.Needs.HCAs = 2 }}
 
 var CIForeignHandle01 = foreigns.Must("CI-ForeignHandle-01", "CI context", "handle statuses",
-	"An object of another CA is rejected as an invalid handle of its kind, and neither CA's objects change.")
+	"A verb that gets an object of another CA fails with the invalid handle status of its kind, and no object of either CA changes.")
 
 var _ = foreigns.Case(validate.Case{
 	ID:      "open.foreign",
-	Title:   "objects of one adapter given to the other",
+	Title:   "objects of one adapter passed to the other",
 	Feature: validate.FeatureCore,
 	Run:     foreignCreate,
 }, CIForeignHandle01, req.SAS2_1_01, req.SAS2_1_11)
@@ -48,12 +48,12 @@ func foreignCreate(t *validate.T) {
 		kit.WantTaken(t, "QP.PostSend with an AV of another CA", n, err, 0, ci.InvalidAVHandle)
 	}
 	bcq.Empty()
-	kit.Destroy(t, bcq.CQ, "CQ that the other CA refused")
+	kit.Destroy(t, bcq.CQ, "CQ that the other CA has rejected")
 }
 
 var _ = foreigns.Case(validate.Case{
 	ID:      "foreign.bind",
-	Title:   "bind a window, or to a region, of another CA",
+	Title:   "bind a window of another CA, or to a region of another CA",
 	Feature: validate.FeatureMW,
 	Needs:   validate.Needs{Caps: ci.CapMW1},
 	Run:     foreignBind,
@@ -72,15 +72,15 @@ func foreignBind(t *validate.T) {
 	kit.WantExactly(t, bind(otherW, own), "QP.BindMW of a window of another CA", ci.InvalidMWHandle)
 	kit.WantExactly(t, bind(w, other), "QP.BindMW to a region of another CA", ci.InvalidMRHandle)
 	p.B.CQ.Empty()
-	kit.Equal(t, "MW.Key after the refusals", w.Key(), key)
-	kit.Equal(t, "MW.Key of the other CA's window after the refusals", otherW.Key(), otherKey)
+	kit.Equal(t, "MW.Key after rejected binds", w.Key(), key)
+	kit.Equal(t, "MW.Key of the other CA's window after rejected binds", otherW.Key(), otherKey)
 	rebind(t, p.A, otherW, ci.MWBind{MR: other.MR, Addr: other.Addr, Length: 64, Access: ci.RemoteRead})
 	rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteRead})
 }
 
 var _ = foreigns.Case(validate.Case{
 	ID:      "foreign.bind-post",
-	Title:   "bind a window of type 2, or to a region, of another CA",
+	Title:   "bind a type 2 window of another CA, or to a region of another CA",
 	Feature: validate.FeatureMW,
 	Needs:   validate.Needs{Caps: ci.CapMW2},
 	Run:     foreignBindPost,
@@ -95,14 +95,14 @@ func foreignBindPost(t *validate.T) {
 		ci.InvalidMWHandle, ci.WCBindErr)
 	wantForeign(t, p, "OpBindMW to a region of another CA", bind2(w, nextKey(w), other, 0, 64, ci.RemoteRead),
 		ci.InvalidMRHandle, ci.WCBindErr)
-	kit.Equal(t, "MW.Key after the failures", w.Key(), key)
-	kit.Equal(t, "MW.Key of the other CA's window after the failures", otherW.Key(), otherKey)
+	kit.Equal(t, "MW.Key after failed binds", w.Key(), key)
+	kit.Equal(t, "MW.Key of the other CA's window after failed binds", otherW.Key(), otherKey)
 	bound2(t, p.A, otherW, other, ci.RemoteRead)
 	bound2(t, p.B, w, own, ci.RemoteRead)
 }
 
-// wantForeign posts a request to B's queue that names an object of another CA. It expects at or InvalidParameter, or a completion with an
-// error; then the pair is connected again.
+// wantForeign posts a request to B's queue with an object of another CA. It expects PostSend to fail with at or
+// InvalidParameter, or a completion with an error, after which it connects the pair again.
 func wantForeign(t *validate.T, p *kit.Pair, what string, wr ci.SendWR, at ci.Status, late ...ci.WCStatus) {
 	if n, err := p.B.PostSend([]ci.SendWR{wr}); err != nil {
 		kit.WantTaken(t, "QP.PostSend of "+what, n, err, 0, at, ci.InvalidParameter)
@@ -130,7 +130,7 @@ func foreignFast(t *validate.T) {
 	wr := s.wr(1, ci.LocalWrite)
 	s.ext.FastReg.MR, s.ext.FastReg.Key = other, before.RKey
 	wantForeign(t, p, "OpFastReg of a region of another CA", wr, ci.InvalidMRHandle, fastFailed...)
-	kit.Equal(t, "MR.Region of the other CA's region after the failure", other.Region(), before)
+	kit.Equal(t, "MR.Region of the other CA's region after the failed registration", other.Region(), before)
 	s.register(t, ci.LocalWrite|ci.RemoteRead)
 }
 
@@ -147,7 +147,7 @@ func foreignShared(t *validate.T) {
 	other := b.Buf(b.PD(), 64, ci.LocalWrite)
 	mr, err := a.PD().RegisterSMR(other.MR, 0, ci.LocalWrite)
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region of another CA", ci.InvalidMRHandle)
-	kit.Destroy(t, other.MR, "MR that the other CA refused") // not busy: it has no shared region
+	kit.Destroy(t, other.MR, "MR that the other CA has rejected") // not busy, since it has no shared region
 }
 
 var _ = foreigns.Case(validate.Case{
@@ -167,7 +167,7 @@ func foreignModify(t *validate.T) {
 		err := b.ModifyPMR(ci.MRFieldPD, p.A.PD, ci.PMRCreate{})
 		kit.WantExactly(t, err, "MR.ModifyPMR to a PD of another CA", ci.InvalidPDHandle)
 	}
-	p.WantWrite("the region after the refusals", b.Remote(0), b.Bytes)
+	p.WantWrite("the region after rejected calls of Modify", b.Remote(0), b.Bytes)
 }
 
 var _ = foreigns.Case(validate.Case{
@@ -187,11 +187,11 @@ func foreignFMR(t *validate.T) {
 	for _, list := range kit.Variants(t, "", []struct {
 		name string
 		fmrs []ci.FMR
-	}{{"alone", []ci.FMR{other.FMR}}, {"behind an own one", []ci.FMR{own.FMR, other.FMR}}, {"ahead of an own one", []ci.FMR{other.FMR, own.FMR}}}) {
+	}{{"alone", []ci.FMR{other.FMR}}, {"after an own one", []ci.FMR{own.FMR, other.FMR}}, {"before an own one", []ci.FMR{other.FMR, own.FMR}}}) {
 		kit.WantExactly(t, apd.UnmapFMRs(list.fmrs), "PD.UnmapFMRs of an FMR of another CA, "+list.name, ci.InvalidFMRHandle)
 	}
-	kit.WantExactly(t, own.Destroy(), "FMR.Destroy after the refusals, which leave it mapped", ci.ResourceBusy)
-	kit.WantExactly(t, other.Destroy(), "FMR.Destroy of the other CA's after the refusals, which leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, own.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, other.Destroy(), "FMR.Destroy of the other CA's FMR after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
 	kit.OK(t, apd.UnmapFMRs([]ci.FMR{own.FMR}), "PD.UnmapFMRs")
 	kit.OK(t, bpd.UnmapFMRs([]ci.FMR{other.FMR}), "PD.UnmapFMRs of the other CA")
 }

@@ -12,15 +12,17 @@ import (
 	"ciddk/validate/req"
 )
 
-// churned is a kind of object whose memory is watched. round makes one, uses it as far as that is quick, and destroys it.
+// churned is a kind of object whose memory is measured. round creates an object, uses it if that is quick, and destroys
+// it.
 type churned struct {
 	name, title string
 	needs       ci.Caps
-	datagrams   bool // the stage's pair is of datagram QPs
+	datagrams   bool // whether the stage's pair consists of UD QPs
 	round       func(s *churnStage) error
 }
 
-// churnStage is what the rounds need and do not make. Rounds call verbs without package kit, which remembers objects until the case is over.
+// churnStage holds the objects that rounds use and do not create. Rounds call verbs without package kit, which keeps a
+// list of all objects until the end of the case.
 type churnStage struct {
 	p     *kit.Pair
 	mem   ci.Memory
@@ -28,58 +30,60 @@ type churnStage struct {
 	group *group
 }
 
-// gone destroys what a create verb made.
-func gone[O ci.Object](o O, err error) error {
+// destroyed destroys the object of a create verb.
+func destroyed[O ci.Object](o O, err error) error {
 	if err != nil {
 		return err
 	}
 	return o.Destroy()
 }
 
-// shortWait is a quarantine of QP numbers that is over when the next object is made: a number in quarantine may be remembered.
+// shortWait is a quarantine of QP numbers that ends before the next object is created, because a driver may keep state
+// for a number in quarantine.
 const shortWait = time.Nanosecond
 
 var churnedKinds = []churned{
-	{name: "pd", title: "PDs", round: func(s *churnStage) error { return gone(s.p.A.CA.AllocatePD(ci.PDNormal)) }},
-	{name: "cq", title: "CQs", round: func(s *churnStage) error { return gone(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16})) }},
+	{name: "pd", title: "PDs", round: func(s *churnStage) error { return destroyed(s.p.A.CA.AllocatePD(ci.PDNormal)) }},
+	{name: "cq", title: "CQs", round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16})) }},
 	{name: "qp", title: "QPs", round: func(s *churnStage) error {
 		q, err := s.p.A.PD.CreateQP(s.p.A.Create())
 		if err == nil {
 			q.TimeWait(shortWait)
 		}
-		return gone(q, err)
+		return destroyed(q, err)
 	}},
-	{name: "connection", title: "connections that carry a message", round: (*churnStage).connection},
+	{name: "connection", title: "connections that transfer a message", round: (*churnStage).connection},
 	{name: "message", title: "messages of a connection", round: func(s *churnStage) error { s.p.A.Exchange(s.p.B, 64); return nil }},
 	{name: "mr", title: "regions", round: func(s *churnStage) error {
-		return gone(s.p.A.PD.RegisterMR(ci.MRCreate{Memory: s.mem, Access: kit.AllAccess}))
+		return destroyed(s.p.A.PD.RegisterMR(ci.MRCreate{Memory: s.mem, Access: kit.AllAccess}))
 	}},
-	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateAV(s.av)) }},
+	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateAV(s.av)) }},
 	{name: "srq", title: "shared receive queues", needs: ci.CapSRQ, round: func(s *churnStage) error {
-		return gone(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}))
+		return destroyed(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}))
 	}},
-	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
-	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return gone(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
+	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
+	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
 	{name: "fmr", title: "FMRs", needs: ci.CapFMR, round: func(s *churnStage) error {
-		return gone(s.p.A.PD.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
+		return destroyed(s.p.A.PD.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
 	}},
 	{name: "fast-reg", title: "regions for fast registration", needs: ci.CapFastReg, round: func(s *churnStage) error {
-		return gone(s.p.A.PD.AllocFastRegMR(1))
+		return destroyed(s.p.A.PD.AllocFastRegMR(1))
 	}},
-	{name: "dma", title: "mappings for DMA", needs: ci.CapPhysicalMR, round: func(s *churnStage) error { return gone(s.p.A.CA.MapDMA(s.mem)) }},
-	{name: "mcast", title: "memberships of a group", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true, round: func(s *churnStage) error {
-		return gone(s.p.A.AttachMcast(ci.McastAttach{GID: s.group.gid, LID: mlid1}))
+	{name: "dma", title: "mappings for DMA", needs: ci.CapPhysicalMR, round: func(s *churnStage) error { return destroyed(s.p.A.CA.MapDMA(s.mem)) }},
+	{name: "mcast", title: "multicast attachments", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true, round: func(s *churnStage) error {
+		return destroyed(s.p.A.AttachMcast(ci.McastAttach{GID: s.group.gid, LID: mlid1}))
 	}},
 	{name: "handler", title: "event handlers", needs: ci.CapEventHandlers, round: func(s *churnStage) error {
-		return gone(s.p.A.CA.OnEvent(noEvents, nil))
+		return destroyed(s.p.A.CA.OnEvent(noEvents, nil))
 	}},
 }
 
-// heapArea: memory and descriptors that objects take and have to give back. Other processes are not looked at, nor is memory of the device.
+// heapArea returns the cases for memory and descriptors that objects use and must release. They do not measure other
+// processes or device memory.
 func heapArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Objects that are destroyed, and messages that are done, give back the memory and the descriptors that they took in the process."))
+		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Destroyed objects and completed messages release the memory and the descriptors that they used in the process."))
 	for _, k := range churnedKinds {
 		c := validate.NewCase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown, func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
 		c.Needs.Caps, c.Timeout = k.needs, 30*time.Second
@@ -88,7 +92,7 @@ func heapArea() validate.Suite {
 	return s
 }
 
-// connection connects a QP of each adapter, sends a message and destroys both.
+// connection connects a QP of each adapter, sends a message and destroys both QPs.
 func (s *churnStage) connection() error {
 	var ends [2]*kit.End
 	for i, e := range []*kit.End{s.p.A, s.p.B} {
@@ -111,13 +115,14 @@ func (s *churnStage) connection() error {
 	return nil
 }
 
-// footprint is what the process holds.
+// footprint is the memory and the descriptors of the process.
 type footprint struct {
 	heap  int64 // bytes in use
-	files int   // descriptors open; 0 where the system does not list them
+	files int   // open descriptors; 0 if the system does not list them
 }
 
-// measure returns the smallest footprint of several: what waits for the collector, in pools or for finalizers, goes from one to the next.
+// measure returns the smallest of several footprints, since memory in pools, with finalizers or not yet collected
+// varies.
 func measure() footprint {
 	const looks = 5
 	var least footprint
@@ -139,21 +144,21 @@ func measure() footprint {
 	return least
 }
 
-// Bounds of what counts as growth in a window: bytes of each object, and of all together; and objects for each descriptor.
+// Limits for growth in a window: bytes for each object and bytes in total, and objects for each descriptor.
 const (
 	leakBytes = 24
 	leakLeast = 8 << 10
 	leakFiles = 4
 )
 
-// A leak grows in every window. Tables that grow with random numbers, and pools, grow in some and then no more. So a driver is done when a few
-// windows are quiet, and leaks if nearly all have grown.
+// A leak grows in every window. Tables with random numbers and pools grow in some windows and then stop. A driver
+// passes after a few windows without growth and fails if almost all windows have grown.
 const (
 	quietWindows = 3
 	leakyWindows = 8
 )
 
-// heapGrows makes and destroys objects in windows of equal length, behind two that are not looked at.
+// heapGrows creates and destroys objects in windows of equal length. It ignores the first two.
 func heapGrows(t *validate.T, k churned) {
 	typ := ci.RC
 	if k.datagrams {
@@ -166,7 +171,7 @@ func heapGrows(t *validate.T, k churned) {
 	}
 	run := func(n int) {
 		for range n {
-			kit.OK(t, k.round(s), "many "+k.title)
+			kit.OK(t, k.round(s), "create, use and destroy many "+k.title)
 		}
 	}
 	n := perWindow(t, run)
@@ -184,14 +189,14 @@ func heapGrows(t *validate.T, k churned) {
 		}
 		before = after
 	}
-	t.Logf("windows of %d in which the process grew: %q", n, grown)
+	t.Logf("windows of %d rounds in which the process grew: %q", n, grown)
 	if len(grown) == leakyWindows {
-		t.Failf(fmt.Sprintf("memory of the process, with many %s that are over", k.title), "no growth with their number",
-			"growth in %d of at most %d windows of %d, in the last by %s", leakyWindows, leakyWindows+quietWindows-1, n, grown[len(grown)-1])
+		t.Failf(fmt.Sprintf("memory of the process after many %s were created and destroyed", k.title), "no growth with their number",
+			"growth in %d of at most %d windows of %d rounds, in the last by %s", leakyWindows, leakyWindows+quietWindows-1, n, grown[len(grown)-1])
 	}
 }
 
-// perWindow returns a number of rounds that a slow driver, too, ends in time with all windows there may be.
+// perWindow returns a number of rounds with which a slow driver, too, completes all windows in time.
 func perWindow(t *validate.T, run func(int)) int {
 	const first, most, least = 32, 512, 24
 	start := time.Now()

@@ -11,15 +11,15 @@ import (
 	"ciddk/validate/req"
 )
 
-// impairArea: what services promise on a bad link. The target makes the link bad, so these cases run where it can.
+// impairArea returns the cases of services on a bad link. They run on targets that can impair their link.
 func impairArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, doubles, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
-		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ brings the bytes asked for, and a WRITE places those given."),
-		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets travel, and its result is that of the execution."),
-		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for a while arrives once the link is good again, as long as retries are left."),
+		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
+		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ returns the requested bytes, and a WRITE writes the given ones."),
+		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets are retransmitted, and returns the result of that execution."),
+		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for some time is delivered when the link is good again, if retries are left."),
 		req.Driver.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC", "On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive are in order."),
 		req.Driver.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN", "On a link that reorders packets a UC message arrives intact or not at all."),
 		req.Driver.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD", "On a link that loses or corrupts packets a datagram arrives intact or not at all."),
@@ -45,8 +45,8 @@ func impairArea() validate.Suite {
 			validate.NewCase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic, func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
 	}
 	s.Cases = append(s.Cases, needing(bad,
-		validate.NewCase("impair.rc.rnr", "receives that come late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
-		validate.NewCase("impair.rc.mended", "a link cut for a moment", rc, impairMended, "IBTA-9.7-13"),
+		validate.NewCase("impair.rc.rnr", "receives that are posted late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
+		validate.NewCase("impair.rc.mended", "a link that is cut for a moment", rc, impairMended, "IBTA-9.7-13"),
 	)...)
 	n := bad
 	n.Caps = ci.CapUC
@@ -54,7 +54,7 @@ func impairArea() validate.Suite {
 		validate.NewCase("impair.uc", "UC messages with loss and corruption", validate.FeatureUC, func(t *validate.T) {
 			impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true)
 		}, "IBTA-9.8-20"),
-		// A first packet begins a message whatever its number (IBTA 9.8.2.2.1), so order is not promised here.
+		// A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
 		validate.NewCase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC, func(t *validate.T) {
 			impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
 		}, "IBTA-9.8-22"),
@@ -64,16 +64,16 @@ func impairArea() validate.Suite {
 	return s
 }
 
-// patient returns the options of a pair on a link that loses packets: all retries, and an ACK timeout of 17 ms, since a loss may cost one.
-// On a busy machine eight of them may pass before the other half of a software driver runs, so the timeout is four times as long each time
-// the case is run again.
+// patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 17 ms, since each
+// loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.
+// Therefore the timeout is four times as long each time the case is run again.
 func patient(t *validate.T) []kit.Option {
 	return []kit.Option{kit.AckTime(12 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16), kit.Size(64 << 10)}
 }
 
-const stamp = 8 // bytes at the start of a message that number it
+const stamp = 8 // length of the message number at the start of a message
 
-// stamped writes message i of n bytes to p and gives it.
+// stamped writes message i of n bytes to p and returns it.
 func stamped(t *validate.T, p []byte, i, n int) []byte {
 	kit.Random(t, p[:n])
 	binary.LittleEndian.PutUint64(p, uint64(i))
@@ -121,7 +121,7 @@ func impairRDMA(t *validate.T, i validate.Impairment) {
 			p.A.RDMA(ci.OpRead, 3, 2*half, size, p.B, 0))
 		p.A.CQ.WaitOK(1, 2, 3)
 		kit.SameBytes(t, "bytes read", p.A.Buf.Bytes[half:half+size], in)
-		kit.SameBytes(t, "bytes written and read back", p.A.Buf.Bytes[2*half:2*half+size], out)
+		kit.SameBytes(t, "bytes written and then read", p.A.Buf.Bytes[2*half:2*half+size], out)
 	}
 	p.A.WantState(ci.QPRTS)
 }
@@ -138,7 +138,7 @@ func impairAtomic(t *validate.T, i validate.Impairment) {
 		p.A.Send(wrs...)
 		p.A.CQ.WaitOK(ids(1, batch)...)
 		for k := range batch {
-			kit.Equal(t, "old value of an atomic", wordAt(p.A.Buf, 8*k), uint64(batch*round+k))
+			kit.Equal(t, "original value of an atomic", wordAt(p.A.Buf, 8*k), uint64(batch*round+k))
 		}
 	}
 	p.A.Send(p.A.RDMA(ci.OpRead, 1, 0, 8, p.B, 0))
@@ -152,7 +152,7 @@ func impairRNR(t *validate.T) {
 	for k := range 30 {
 		msg := stamped(t, p.A.Buf.Bytes, k, 700)
 		p.A.Send(p.A.SendWR(uint64(k), 0, 700))
-		p.B.Recv(p.B.RecvWR(uint64(k), 0, 700)) // often behind the first try
+		p.B.Recv(p.B.RecvWR(uint64(k), 0, 700)) // often after the first transmission
 		p.B.RecvCQ.WaitOK(uint64(k))
 		p.A.CQ.WaitOK(uint64(k))
 		kit.SameBytes(t, "message", p.B.Buf.Bytes[:700], msg)
@@ -161,7 +161,7 @@ func impairRNR(t *validate.T) {
 }
 
 func impairMended(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(14), kit.Retry(7)) // 67 ms, eight times
+	p := kit.RC(t, kit.AckTime(14), kit.Retry(7)) // 67 ms, eight transmissions
 	p.A.Exchange(p.B, 100)
 	t.Impair(validate.Impairment{Cut: true})
 	kit.Random(t, p.A.Buf.Bytes[:3000])
@@ -173,10 +173,11 @@ func impairMended(t *validate.T) {
 	p.B.RecvCQ.WaitOK(1)
 	p.A.CQ.WaitOK(1, 2)
 	kit.SameBytes(t, "message sent while the link was cut", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
-	kit.SameBytes(t, "read asked for while the link was cut", p.A.Buf.Bytes[8192:8192+3000], p.A.Buf.Bytes[:3000])
+	kit.SameBytes(t, "bytes of a READ posted while the link was cut", p.A.Buf.Bytes[8192:8192+3000], p.A.Buf.Bytes[:3000])
 }
 
-// arrivals are what B's receives, of slot bytes each, took of the messages numbered in sent: intact, and each number above the one before if ordered.
+// arrivals checks the messages that B has received in slots of slot bytes. Each must equal one of sent, and if ordered
+// is set, their numbers must increase.
 func arrivals(t *validate.T, p *kit.Pair, sent [][]byte, wcs []ci.WC, slot, pad int, ordered bool) {
 	last := -1
 	for _, wc := range wcs {
@@ -187,7 +188,7 @@ func arrivals(t *validate.T, p *kit.Pair, sent [][]byte, wcs []ci.WC, slot, pad 
 		k := binary.LittleEndian.Uint64(got)
 		kit.True(t, k < uint64(len(sent)) && bytes.Equal(got, sent[k]), "message received", "one of those sent, intact", "%d bytes: % x…", len(got), got[:stamp])
 		if ordered {
-			kit.True(t, int(k) > last, "message received", fmt.Sprintf("one behind number %d", last), "number %d", k)
+			kit.True(t, int(k) > last, "number of a received message", fmt.Sprintf("more than %d", last), "%d", k)
 		}
 		last = int(k)
 	}
@@ -210,7 +211,7 @@ func impairUC(t *validate.T, i validate.Impairment, ordered bool) {
 	mend(t, p)
 	wcs := lastArrival(t, p, n)
 	arrivals(t, p, sent, wcs, slot, 0, ordered)
-	t.Logf("%d of %d arrived", len(wcs), n)
+	t.Logf("%d of %d messages arrived", len(wcs), n)
 }
 
 func impairUD(t *validate.T) {
@@ -230,10 +231,11 @@ func impairUD(t *validate.T) {
 	mend(t, p)
 	wcs := lastArrival(t, p, n)
 	arrivals(t, p, sent, wcs, slot, grhLen, false)
-	t.Logf("%d of %d arrived", len(wcs), n)
+	t.Logf("%d of %d datagrams arrived", len(wcs), n)
 }
 
-// mend makes the link good, and has B take one message more, so that the last of the others has arrived by then or never will.
+// mend makes the link good and sends one more message to B. When it has arrived, all other messages have arrived or are
+// lost.
 func mend(t *validate.T, p *kit.Pair) {
 	t.Impair(validate.Impairment{})
 	const last = 1000
@@ -243,7 +245,7 @@ func mend(t *validate.T, p *kit.Pair) {
 	p.A.CQ.WaitOK(last)
 }
 
-// lastArrival collects completions of B up to the message of mend, and leaves that out; there are n others at most.
+// lastArrival returns the completions of B before that of mend's message, which are at most n.
 func lastArrival(t *validate.T, p *kit.Pair, n int) []ci.WC {
 	var out []ci.WC
 	for {
@@ -252,6 +254,6 @@ func lastArrival(t *validate.T, p *kit.Pair, n int) []ci.WC {
 			return out
 		}
 		out = append(out, wc)
-		kit.True(t, len(out) <= n, "messages received", fmt.Sprintf("%d at most", n), "%d", len(out))
+		kit.True(t, len(out) <= n, "messages received", fmt.Sprintf("at most %d", n), "%d", len(out))
 	}
 }

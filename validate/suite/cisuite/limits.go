@@ -13,44 +13,45 @@ import (
 type countable struct {
 	name  string
 	needs ci.Caps
-	any   bool // one of needs is enough
+	any   bool // whether one of needs is enough
 	most  func(*ci.CAAttr) int
-	used  int // by the stage
-	full  int // largest limit that cases go up to; 0: fullTable
+	used  int // number of objects that the stage uses
+	full  int // largest limit that cases fill; 0 means fullTable
 	make  func(s *orderStage) (ci.Object, error)
 }
 
 const (
-	// fullTable is the largest limit that a case goes up to; of larger tables it takes partTable entries.
+	// fullTable is the largest limit that a case fills. Of larger tables it uses partTable entries.
 	fullTable = 4096
 	partTable = 1024
-	// bookTable is that of kinds that are an entry in a table and nothing else, no memory of a device's.
+	// bookTable is fullTable for objects that need only an entry in a table and no device memory.
 	bookTable = 1 << 15
 )
 
-// goesTo is the largest limit that cases go up to.
+// goesTo returns the largest limit that cases fill.
 func (c *countable) goesTo() int { return max(c.full, fullTable) }
 
-// limitsArea: as many objects as the CA says, and one more. (SAS abstract; IBTA 11.2.1.)
+// limitsArea returns the cases that create as many objects as the CA permits, and one more. (SAS abstract; IBTA
+// 11.2.1.)
 func limitsArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and leaves what is there as it was."),
+		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and does not change existing objects."),
 	}}
 	for _, c := range countables {
-		k := validate.NewCase("limits."+c.name, "as many as there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
+		k := validate.NewCase("limits."+c.name, "as many objects as the limit: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
 		}
 		s.Cases = append(s.Cases, k)
-		k = validate.NewCase("limits."+c.name+".beyond", "one more than there can be: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
+		k = validate.NewCase("limits."+c.name+".beyond", "one object more than the limit: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
 		}
 		k.Needs.Attr = func(a *ci.CAAttr) string {
 			if n := c.most(a); n > c.goesTo() {
-				return fmt.Sprintf("the limit of %d objects is too high to go beyond", n)
+				return fmt.Sprintf("the limit of %d objects is too high for this case", n)
 			}
 			return ""
 		}
@@ -82,12 +83,12 @@ var countables = []countable{
 	}},
 }
 
-// fill makes n objects, or tells which one failed first.
+// fill creates n objects.
 func (c *countable) fill(s *orderStage, n int) []ci.Object {
 	out := make([]ci.Object, 0, n)
 	for range n {
 		o, err := c.make(s)
-		kit.OK(s.t, err, fmt.Sprintf("create of %s %d of %d, where the limit is %d and %d more are in use", c.name, len(out)+1, n, c.most(s.ca.Attr), c.used))
+		kit.OK(s.t, err, fmt.Sprintf("creation of %s %d of %d, with a limit of %d and %d other objects in use", c.name, len(out)+1, n, c.most(s.ca.Attr), c.used))
 		out = append(out, kit.Own(s.t, o, c.name))
 	}
 	return out
@@ -110,7 +111,7 @@ func limitsCase(t *validate.T, c countable) {
 	s := c.stage(t)
 	n := c.most(s.ca.Attr) - c.used
 	if n > c.goesTo() {
-		t.Note("%d of %d objects tried", partTable, n)
+		t.Note("only %d of %d objects are created", partTable, n)
 		n = partTable
 	}
 	for range 2 {
@@ -124,7 +125,7 @@ func beyondCase(t *validate.T, c countable) {
 	for range 2 {
 		all := c.fill(s, n)
 		o, err := c.make(s)
-		what := fmt.Sprintf("create of %s %d, where the limit is %d and %d more are in use", c.name, n+1, c.most(s.ca.Attr), c.used)
+		what := fmt.Sprintf("creation of %s %d, with a limit of %d and %d other objects in use", c.name, n+1, c.most(s.ca.Attr), c.used)
 		if err == nil {
 			t.Note("%s succeeds", what)
 			kit.Destroy(t, kit.Own(t, o, c.name), c.name)

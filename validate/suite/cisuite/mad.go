@@ -10,7 +10,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// Offsets in a MAD (IBTA volume 1, 13.4.2) and in an SMP (14.2.1), in bytes; numbers are big endian.
+// Offsets in a MAD (IBTA volume 1, 13.4.2) and in an SMP (14.2.1), in bytes. Numbers are big endian.
 const (
 	madBase      = 0 // base version, 1
 	madClass     = 1
@@ -35,7 +35,7 @@ const (
 	attrPKeys    = 0x0016
 )
 
-// Offsets in PortInfo (14.2.5.6), from the start of the SMP's data.
+// Offsets in PortInfo (14.2.5.6), relative to the data of the SMP.
 const (
 	piLID      = 16 // 2 bytes
 	piSMLID    = 18 // 2 bytes
@@ -49,39 +49,40 @@ const (
 	piQKeyErrs = 48 // 2 bytes
 )
 
-// madArea: the local MAD verb, by which a driver serves the management agents of its ports. (SAS 2.1, SMI and SMA; IBTA 13, 14.)
+// madArea returns the cases of the local MAD verb, with which a driver serves the management agents of its ports. (SAS
+// 2.1, SMI and SMA; IBTA 13, 14.)
 func madArea() validate.Suite {
 	const verb = "ci_local_mad (65)"
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit, and class, versions, transaction id, attribute and modifier of its request; out is wholly overwritten."),
-		req.Driver.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo agrees with the attributes of the CA."),
-		req.Driver.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo agrees with the attributes of the port."),
-		req.Driver.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table agrees with the attributes of the port."),
-		req.Driver.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table agrees with the port's GIDs."),
-		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "What an agent does not know is answered in the MAD status, and the verb succeeds."),
-		req.Driver.Must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have is InvalidPort, a missing MAD InvalidParameter."),
-		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "A Set of PortInfo that gives a LID and the LID of the subnet manager is seen in a query."),
-		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with a state that cannot be reached is refused in the MAD status and changes nothing."),
-		req.Driver.Must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response, and is no error."),
-		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered, with the direction bit set."),
+		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its request. The verb overwrites out completely."),
+		req.Driver.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo equals the attributes of the CA."),
+		req.Driver.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo equals the attributes of the port."),
+		req.Driver.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table equals the attributes of the port."),
+		req.Driver.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table equals the GIDs of the port."),
+		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds."),
+		req.Driver.Must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter."),
+		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both."),
+		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing."),
+		req.Driver.Must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response and causes no error."),
+		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered with the direction bit set."),
 	}}
 	s.Cases = []validate.Case{
-		validate.NewCase("mad.agent", "somebody executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
+		validate.NewCase("mad.agent", "an agent executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
 	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
 		validate.NewCase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01", "SAS-2.1-13"),
-		validate.NewCase("mad.directed", "directed route of no hop", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
+		validate.NewCase("mad.directed", "directed route without hops", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
 		validate.NewCase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
 		validate.NewCase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
 		validate.NewCase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
 		validate.NewCase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
 		validate.NewCase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown, "CI-LocalMAD-06"),
-		validate.NewCase("mad.arguments", "wrong ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
+		validate.NewCase("mad.arguments", "invalid ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
 		validate.NewCase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08", "SAS-2.1-14"),
-		validate.NewCase("mad.set.lid-event", "the event of a change of LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
+		validate.NewCase("mad.set.lid-event", "event after a change of the LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
 		validate.NewCase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState, "SAS-2.1-14"),
-		validate.NewCase("mad.set.state-event", "the event of a port that reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
-		validate.NewCase("mad.set.illegal", "Set an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
+		validate.NewCase("mad.set.state-event", "event after a port reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
+		validate.NewCase("mad.set.illegal", "Set with an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
 		validate.NewCase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
 	for i := range s.Cases {
 		s.Cases[i].Spoils = s.Cases[i].ID == "mad.set.state" || s.Cases[i].ID == "mad.set.state-event"
@@ -89,7 +90,7 @@ func madArea() validate.Suite {
 	return s
 }
 
-// request makes an SMP. The transaction id has all its bytes set.
+// request returns an SMP. Each byte of its transaction ID is set.
 func request(method byte, attr uint16, modifier uint32) *ci.MAD {
 	m := &ci.MAD{madBase: 1, madClass: classLID, madClassVer: 1, madMethod: method}
 	binary.BigEndian.PutUint64(m[madTID:], 0x0102030405060708)
@@ -98,7 +99,7 @@ func request(method byte, attr uint16, modifier uint32) *ci.MAD {
 	return m
 }
 
-// execute calls the verb; out is full of a pattern before.
+// execute calls the verb with out filled with a pattern.
 func execute(t *validate.T, ca *kit.CA, in *ci.MAD, what string) *ci.MAD {
 	var out ci.MAD
 	for i := range out {
@@ -110,7 +111,7 @@ func execute(t *validate.T, ca *kit.CA, in *ci.MAD, what string) *ci.MAD {
 
 func status(m *ci.MAD) uint16 { return binary.BigEndian.Uint16(m[madStatus:]) }
 
-// localMAD executes a request that must succeed, and gives the response.
+// localMAD executes a request that must succeed and returns the response.
 func localMAD(t *validate.T, ca *kit.CA, method byte, attr uint16, modifier uint32, data []byte) *ci.MAD {
 	in := request(method, attr, modifier)
 	copy(in[smpData:smpData+64], data)
@@ -126,7 +127,7 @@ func be64(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
 func madAgent(t *validate.T) {
 	ca := kit.Open(t)
 	hardware, local := t.Claims().Has(ci.CapHardwareSMA), t.Claims().Has(ci.CapLocalMAD)
-	kit.True(t, hardware || local, "CAAttr.Caps", "HardwareSMA or LocalMAD: one of them executes subnet management", "neither")
+	kit.True(t, hardware || local, "CAAttr.Caps", "HardwareSMA or LocalMAD, since one of them must execute subnet management", "neither")
 	var out ci.MAD
 	err := ca.LocalMAD(ca.Port.Num, nil, request(madGet, attrNodeInfo, 0), &out)
 	kit.Claim(t, ci.CapLocalMAD, err, "CA.LocalMAD")
@@ -144,17 +145,17 @@ func madHeader(t *validate.T) {
 			name     string
 			from, to int
 		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer}, {"class version", madClassVer, madMethod},
-			{"transaction id", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}}) {
+			{"transaction ID", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}}) {
 			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to], in[f.from:f.to])
 		}
 		kit.Equal(t, "method of the response", out[madMethod], madResponse)
 		stale := 0
-		for _, b := range out[128:] { // reserved in an SMP by LID (14.2.1.1)
+		for _, b := range out[128:] { // reserved in an SMP routed by LID (14.2.1.1)
 			if b == 0xa5 {
 				stale++
 			}
 		}
-		kit.Equal(t, "bytes of out that the verb left as they were", stale, 0)
+		kit.Equal(t, "bytes of out that the verb has not written", stale, 0)
 	}
 }
 
@@ -163,10 +164,10 @@ func madDirected(t *validate.T) {
 	in := request(madGet, attrNodeInfo, 0)
 	in[madClass] = classDirect
 	copy(in[32:36], []byte{0xff, 0xff, 0xff, 0xff}) // DrSLID, DrDLID: permissive
-	out := execute(t, ca, in, "Get NodeInfo by directed route")
+	out := execute(t, ca, in, "Get NodeInfo with a directed route")
 	kit.Equal(t, "class of the response", out[madClass], classDirect)
 	kit.Equal(t, "method of the response", out[madMethod], madResponse)
-	kit.Equal(t, "status of the response, direction bit and success", fmt.Sprintf("%#04x", status(out)), "0x8000")
+	kit.Equal(t, "status of the response: direction bit and success", fmt.Sprintf("%#04x", status(out)), "0x8000")
 	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(be64(out[smpData+12:])), ca.Attr.GUID)
 }
 
@@ -201,14 +202,14 @@ func madPortInfo(t *validate.T) {
 	kit.Equal(t, "PortInfo.MasterSMSL", d[piMTU]&15, p.SMSL)
 	kit.Equal(t, "PortInfo.MTUCap", ci.MTU(d[piMTUCap]&15), p.MaxMTU)
 	if t.Claims().Has(ci.CapQKeyCounter) && be16(d[piQKeyErrs:]) != p.QKeyErrors || t.Claims().Has(ci.CapPKeyCounter) && be16(d[piPKeyErrs:]) != p.PKeyErrors {
-		t.Note("PortInfo and CA.Query differ in the violation counters: %d and %d, %d and %d",
+		t.Note("PortInfo and CA.Query have different violation counters: Q_Key %d and %d, P_Key %d and %d",
 			be16(d[piQKeyErrs:]), p.QKeyErrors, be16(d[piPKeyErrs:]), p.PKeyErrors)
 	}
 }
 
 func madPKeys(t *validate.T) {
 	ca := kit.Open(t)
-	const block = 32 // P_Keys a block
+	const block = 32 // P_Keys in a block
 	for b := 0; b*block < len(ca.Port.PKeys); b++ {
 		d := localMAD(t, ca, madGet, attrPKeys, uint32(b), nil)[smpData:]
 		for i, k := range ca.Port.PKeys[b*block : min(len(ca.Port.PKeys), (b+1)*block)] {
@@ -222,7 +223,7 @@ func madGUIDs(t *validate.T) {
 	d := localMAD(t, ca, madGet, attrGUIDInfo, 0, nil)[smpData:]
 	kit.Equal(t, "GUIDInfo, entry 0", ci.GUID(be64(d)), ca.Port.GUID)
 	for i, g := range ca.Port.GIDs[:min(8, len(ca.Port.GIDs))] {
-		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, against the lower half of the GID", i), be64(d[8*i:]), be64(g.GID[8:]))
+		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, compared with the lower half of the GID", i), be64(d[8*i:]), be64(g.GID[8:]))
 	}
 }
 
@@ -236,11 +237,11 @@ func madUnknown(t *validate.T) {
 	}{
 		{"an attribute that does not exist", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0x7f, 0x77 }, []uint16{badAttribute}},
 		{"SwitchInfo, which a CA does not have", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0, attrSwitch }, []uint16{badAttribute}},
-		{"a method that subnet management does not have", func(m *ci.MAD) { m[madMethod] = 0x15 }, []uint16{badMethod, badAttribute}},
-		{"Set of NodeInfo, which is read only", func(m *ci.MAD) { m[madMethod] = madSet }, []uint16{badAttribute, badMethod}},
+		{"a method that subnet management does not define", func(m *ci.MAD) { m[madMethod] = 0x15 }, []uint16{badMethod, badAttribute}},
+		{"Set of NodeInfo, which is read-only", func(m *ci.MAD) { m[madMethod] = madSet }, []uint16{badAttribute, badMethod}},
 		{"base version 9", func(m *ci.MAD) { m[madBase] = 9 }, []uint16{badVersion}},
 		{"class version 9", func(m *ci.MAD) { m[madClassVer] = 9 }, []uint16{badVersion}},
-		{"a class without agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
+		{"a class without an agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
 	}) {
 		in := request(madGet, attrNodeInfo, 0)
 		x.spoil(in)
@@ -261,11 +262,12 @@ func madArguments(t *validate.T) {
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		kit.WantExactly(t, ca.LocalMAD(n, nil, in, &out), fmt.Sprintf("CA.LocalMAD on port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
-	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without request", ci.InvalidParameter)
-	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without room for the response", ci.InvalidParameter)
+	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without a request", ci.InvalidParameter)
+	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without a buffer for the response", ci.InvalidParameter)
 }
 
-// setPortInfo reads PortInfo, changes it and writes it back. State and physical state are "no change" unless change says so.
+// setPortInfo reads PortInfo, changes it and writes it back. State and physical state are "no change" unless change
+// sets them.
 func setPortInfo(t *validate.T, ca *kit.CA, change func(d []byte)) (in, out *ci.MAD) {
 	d := localMAD(t, ca, madGet, attrPortInfo, 0, nil)[smpData:]
 	in = request(madSet, attrPortInfo, 0)
@@ -276,7 +278,7 @@ func setPortInfo(t *validate.T, ca *kit.CA, change func(d []byte)) (in, out *ci.
 	return in, execute(t, ca, in, "Set PortInfo")
 }
 
-// withLID sets LID and SM LID, and puts the old ones back when the case is over.
+// withLID sets LID and SM LID and restores them at the end of the case.
 func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
 	set := func(lid, sm ci.LID) *ci.MAD {
 		_, out := setPortInfo(t, ca, func(d []byte) {
@@ -297,15 +299,15 @@ func madSetLID(t *validate.T) {
 	lid := ca.Port.LID + 0x100
 	withLID(t, ca, lid, 0x77)
 	p := portOf(t, ca)
-	kit.Equal(t, "PortAttr.LID after the Set", p.LID, lid)
-	kit.Equal(t, "PortAttr.SMLID after the Set", p.SMLID, 0x77)
-	kit.Equal(t, "PortAttr.State after the Set", p.State, ca.Port.State)
+	kit.Equal(t, "PortAttr.LID after Set PortInfo", p.LID, lid)
+	kit.Equal(t, "PortAttr.SMLID after Set PortInfo", p.SMLID, 0x77)
+	kit.Equal(t, "PortAttr.State after Set PortInfo", p.State, ca.Port.State)
 }
 
 func madLIDEvent(t *validate.T) {
 	ca := kit.Open(t)
 	withLID(t, ca, ca.Port.LID+0x200, ca.Port.SMLID|1)
-	waitFor(t, "asynchronous events after a change of LID", "the event LID change", func() (bool, string) {
+	waitFor(t, "asynchronous events after a change of the LID", "the event LID change", func() (bool, string) {
 		return ca.Events.Count(ci.EventLIDChange) > 0, fmt.Sprintf("%d events, none of this type", len(ca.Events.All()))
 	})
 }
@@ -318,15 +320,15 @@ func madSetState(t *validate.T) {
 		return out
 	}
 	state(ci.PortDown)
-	// The link trains again by itself, since its other end is there.
-	waitFor(t, "PortAttr.State after a Set to Down", "Init", func() (bool, string) {
+	// The link comes up again by itself, since its other end is up.
+	waitFor(t, "PortAttr.State after Set PortInfo to Down", "Init", func() (bool, string) {
 		s := portOf(t, ca).State
 		return s == ci.PortInit, s.String()
 	})
 	state(ci.PortArmed)
-	kit.Equal(t, "PortAttr.State after a Set to Armed", portOf(t, ca).State, ci.PortArmed)
+	kit.Equal(t, "PortAttr.State after Set PortInfo to Armed", portOf(t, ca).State, ci.PortArmed)
 	state(ci.PortActive)
-	kit.Equal(t, "PortAttr.State after a Set to Active", portOf(t, ca).State, ci.PortActive)
+	kit.Equal(t, "PortAttr.State after Set PortInfo to Active", portOf(t, ca).State, ci.PortActive)
 	if t.Claims().Has(ci.CapPortActiveEvent) {
 		ca.Events.Wait(ci.EventPortActive)
 	}
@@ -337,7 +339,7 @@ func madInitEvent(t *validate.T) {
 	ca := kit.Open(t)
 	before := len(ca.Events.All())
 	setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(ci.PortDown) })
-	waitFor(t, "a port that goes from Down to Init", "an event, and the state Init in a query", func() (bool, string) {
+	waitFor(t, "port after Set PortInfo to Down", "an event and the state Init", func() (bool, string) {
 		s, n := portOf(t, ca).State, len(ca.Events.All())-before
 		return s == ci.PortInit && n > 0, fmt.Sprintf("state %s, %d events", s, n)
 	})
@@ -354,8 +356,8 @@ func madSetIllegal(t *validate.T) {
 		})
 		kit.Equal(t, fmt.Sprintf("MAD status of Set PortInfo with PortState %d", s), fmt.Sprintf("%#04x", status(out)), fmt.Sprintf("%#04x", badField))
 		after := portOf(t, ca)
-		kit.Equal(t, "PortAttr.State after the refusal", after.State, before.State)
-		kit.Equal(t, "PortAttr.LID after the refusal", after.LID, before.LID)
+		kit.Equal(t, "PortAttr.State after the rejected Set", after.State, before.State)
+		kit.Equal(t, "PortAttr.LID after the rejected Set", after.LID, before.LID)
 	}
 }
 
@@ -370,5 +372,5 @@ func madTrapRepress(t *validate.T) {
 			stale++
 		}
 	}
-	kit.True(t, stale < len(out)/8, "out after a trap repress", "wholly overwritten", "%d of 256 bytes as before", stale)
+	kit.True(t, stale < len(out)/8, "out after a trap repress", "overwritten completely", "%d of 256 bytes not written", stale)
 }

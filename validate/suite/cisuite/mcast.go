@@ -15,46 +15,46 @@ const (
 	mlid2    ci.LID = 0xc002
 )
 
-// mcastArea: unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
+// mcastArea returns the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
 func mcastArea() validate.Suite {
 	const attach, detach = "ci_attach_mcast (63)", "ci_detach_mcast (64)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each QP that is attached to it once, with a GRH, and no other."),
-		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach, "A QP that is detached receives nothing more of the group; others do."),
-		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach, "A QP that is not a datagram QP is InvalidServiceType."),
-		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach, "A GID that is no multicast address is InvalidGID."),
-		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach, "A LID outside of C000 to FFFE is InvalidLID on InfiniBand."),
-		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "A QP that is attached is not destroyed: ResourceBusy, and it still receives."),
-		req.Driver.Must("CI-Mcast-07", "CI context", attach, "Each attachment has a handle of its own: attached twice, a QP gets one copy of each datagram, until both are gone."),
-		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both; one attached to one group from that one only."),
-		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with another Q_Key than the QP's is not received."),
-		req.Driver.Must("CI-Mcast-10", "CI context", detach, "A membership that is gone is InvalidMcastHandle."),
+		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each attached QP once, with a GRH, and no other QP."),
+		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach, "A detached QP receives no more datagrams of the group. Other members still do."),
+		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach, "AttachMcast of a QP that is not a UD QP fails with InvalidServiceType."),
+		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach, "AttachMcast with a GID that is not a multicast address fails with InvalidGID."),
+		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach, "On InfiniBand, AttachMcast with a LID outside C000 to FFFE fails with InvalidLID."),
+		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "Destroy of an attached QP fails with ResourceBusy, and the QP still receives."),
+		req.Driver.Must("CI-Mcast-07", "CI context", attach, "Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram until both attachments are destroyed."),
+		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both. A QP attached to one group receives only from that group."),
+		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with a Q_Key other than the QP's is not received."),
+		req.Driver.Must("CI-Mcast-10", "CI context", detach, "A verb on a destroyed attachment fails with InvalidMcastHandle."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV},
-		validate.NewCase("mcast.receivers", "three members and one that is not", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
-		validate.NewCase("mcast.detach", "two members, one leaves", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
+		validate.NewCase("mcast.receivers", "three members and a QP that is not a member", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
+		validate.NewCase("mcast.detach", "one of two members is detached", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
 		validate.NewCase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
-		validate.NewCase("mcast.gid", "attach to unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
-		validate.NewCase("mcast.busy", "destroy a QP that is attached", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
+		validate.NewCase("mcast.gid", "attach with unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
+		validate.NewCase("mcast.busy", "destroy an attached QP", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
 		validate.NewCase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
 		validate.NewCase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
 		validate.NewCase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey, "CI-Mcast-09"),
-		validate.NewCase("mcast.stale", "leave twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
+		validate.NewCase("mcast.stale", "detach twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
 		validate.NewCase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID, "CI-Mcast-05"))...)
 	return s
 }
 
-// group is a multicast group with the sender's way to it.
+// group is a multicast group and the sender's address of it.
 type group struct {
 	gid  ci.GID
 	mlid ci.LID
 	dest ci.Dest
 }
 
-// joinable makes the n-th group for ports like the CA's. On Ethernet the address is of the family of the port's GID, and follows from
-// it, so that runs beside each other on one machine do not hear each other.
+// joinable returns group n for ports like that of the CA. On Ethernet the address has the family of the port's GID and
+// is derived from it, so that concurrent runs on one machine use different groups.
 func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 	ca := p.A.QP.CA
 	av := ca.AddressOf(p.B.QP.CA)
@@ -82,7 +82,7 @@ func (g *group) join(t *validate.T, e *kit.End) ci.Mcast {
 	return kit.Own(t, m, "Mcast")
 }
 
-// send sends a datagram of 64 fresh bytes to the group, and gives them.
+// send sends a datagram of 64 random bytes to the group and returns them.
 func (g *group) send(t *validate.T, from *kit.End, id uint64) []byte {
 	t.Multicast()
 	want := append([]byte(nil), from.Buf.Fill(t, 0, 64)...)
@@ -93,7 +93,7 @@ func (g *group) send(t *validate.T, from *kit.End, id uint64) []byte {
 	return want
 }
 
-// member is an end with one receive of a slot each, in order.
+// member is an end whose receives have one slot each, in order.
 type member struct {
 	*kit.End
 	next uint64
@@ -107,7 +107,7 @@ func (m *member) ready() {
 	m.Recv(m.RecvWR(m.next, int(m.next)*slot, slot))
 }
 
-// got expects the datagram as the member's next.
+// got expects the datagram in the member's newest receive.
 func (m *member) got(t *validate.T, want []byte, from *kit.End, who string) {
 	wc := m.RecvCQ.WaitOK(m.next)[0]
 	kit.Equal(t, who+": WC.Length", wc.Length, slot)
@@ -118,7 +118,7 @@ func (m *member) got(t *validate.T, want []byte, from *kit.End, who string) {
 	m.RecvCQ.Empty()
 }
 
-// members are receivers on B, the first of them p.B.
+// members returns n receivers on B. The first of them is p.B.
 func members(p *kit.Pair, n int) []*member {
 	out := []*member{{End: p.B}}
 	for len(out) < n {
@@ -131,7 +131,7 @@ func mcastReceivers(t *validate.T) {
 	p := kit.UD(t, kit.Size(1<<14))
 	g := joinable(t, p, 1)
 	ms := members(p, 4)
-	stranger := ms[3]
+	other := ms[3]
 	for _, m := range ms {
 		m.ready()
 	}
@@ -145,7 +145,7 @@ func mcastReceivers(t *validate.T) {
 			m.ready()
 		}
 	}
-	stranger.RecvCQ.Quiet(quiet / 4)
+	other.RecvCQ.Quiet(quiet / 4)
 }
 
 func mcastDetach(t *validate.T) {
@@ -164,7 +164,7 @@ func mcastDetach(t *validate.T) {
 	}
 	kit.Destroy(t, leaves, "Mcast")
 	want = g.send(t, p.A, 2)
-	ms[1].got(t, want, p.A, "the member that stays")
+	ms[1].got(t, want, p.A, "member that is still attached")
 	ms[0].RecvCQ.Quiet(quiet / 4)
 	kit.Destroy(t, stays, "Mcast")
 	ms[1].ready()
@@ -172,7 +172,7 @@ func mcastDetach(t *validate.T) {
 	ms[1].RecvCQ.Quiet(quiet / 4)
 	again := g.join(t, ms[0].End)
 	want = g.send(t, p.A, 4)
-	ms[0].got(t, want, p.A, "the member that has come back")
+	ms[0].got(t, want, p.A, "member that was attached again")
 	kit.Destroy(t, again, "Mcast")
 }
 
@@ -215,7 +215,7 @@ func mcastBusy(t *validate.T) {
 	m.ready()
 	joined := g.join(t, m.End)
 	kit.WantExactly(t, p.B.QP.QP.Destroy(), "QP.Destroy while attached", ci.ResourceBusy)
-	m.got(t, g.send(t, p.A, 1), p.A, "after the refusal")
+	m.got(t, g.send(t, p.A, 1), p.A, "member after the rejected QP.Destroy")
 	kit.Destroy(t, joined, "Mcast")
 	kit.Destroy(t, p.B.QP.QP, "QP")
 }
@@ -227,13 +227,13 @@ func mcastTwice(t *validate.T) {
 	first, second := g.join(t, m.End), g.join(t, m.End)
 	kit.True(t, !ci.Same(first, second), "handles of two attachments", "different ones", "the same")
 	m.ready()
-	m.ready() // a second copy would find room
+	m.ready() // a second copy would use this receive
 	want := g.send(t, p.A, 1)
 	m.RecvCQ.WaitOK(1)
 	kit.SameBytes(t, "datagram", m.Buf.Bytes[slot+40:2*slot], want)
 	m.RecvCQ.Quiet(quiet / 4)
 	kit.Destroy(t, first, "Mcast")
-	m.got(t, g.send(t, p.A, 2), p.A, "with one of two attachments left")
+	m.got(t, g.send(t, p.A, 2), p.A, "member with one of two attachments")
 	kit.Destroy(t, second, "Mcast")
 	m.ready()
 	g.send(t, p.A, 3)
@@ -251,11 +251,12 @@ func mcastGroups(t *validate.T) {
 	g1.join(t, both.End)
 	g2.join(t, both.End)
 	g1.join(t, one.End)
-	both.got(t, g2.send(t, p.A, 1), p.A, "member of both, from the second group")
+	both.got(t, g2.send(t, p.A, 1), p.A, "member of both groups, from the second group")
 	both.ready()
 	want := g1.send(t, p.A, 2)
-	both.got(t, want, p.A, "member of both, from the first group")
-	one.got(t, want, p.A, "member of the first, from the first group") // and what the second group had is not before it
+	both.got(t, want, p.A, "member of both groups, from the first group")
+	// the datagram of the second group is not before it
+	one.got(t, want, p.A, "member of the first group, from the first group")
 }
 
 func mcastQKey(t *validate.T) {
@@ -269,7 +270,7 @@ func mcastQKey(t *validate.T) {
 	am, err := other.AttachMcast(ci.McastAttach{GID: g.gid, LID: g.mlid})
 	kit.OK(t, err, "QP.AttachMcast")
 	kit.Own(t, am, "Mcast")
-	m.got(t, g.send(t, p.A, 1), p.A, "the member with the sender's Q_Key")
+	m.got(t, g.send(t, p.A, 1), p.A, "member with the sender's Q_Key")
 	p.B.CQ.Quiet(quiet / 4)
 }
 
@@ -278,7 +279,7 @@ func mcastStale(t *validate.T) {
 	g := joinable(t, p, 1)
 	old := g.join(t, p.B)
 	kit.DestroyTwice(t, old, "Mcast", ci.InvalidMcastHandle)
-	heir := g.join(t, p.B)
-	kit.WantExactly(t, old.Destroy(), "Mcast.Destroy of one that is gone, when there is another", ci.InvalidMcastHandle)
-	kit.Destroy(t, heir, "Mcast")
+	next := g.join(t, p.B)
+	kit.WantExactly(t, old.Destroy(), "Mcast.Destroy of a destroyed attachment after another attachment", ci.InvalidMcastHandle)
+	kit.Destroy(t, next, "Mcast")
 }

@@ -11,58 +11,58 @@ import (
 	"ciddk/validate/req"
 )
 
-// Rules about regions that several areas touch on.
+// Rules about regions that several areas prove.
 const (
 	ruleRights  = "CI-RegisterMR-03"
 	ruleDeadKey = "CI-DeregisterMR-02"
 )
 
-// mrArea: regions over virtual addresses. (IBTA 10.6, 11.2.8.)
+// mrArea returns the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
 func mrArea() validate.Suite {
 	const reg, query, dereg = "ci_register_mr (35), ci_register_mr_remap (36)", "ci_query_mr (39)", "ci_deregister_mr (43)"
 	mr := validate.FeatureMR
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterMR-01", "IBTA 11.2.8", reg, "A region covers exactly the bytes asked for, wherever they start and end in a page."),
-		req.Driver.Must("CI-RegisterMR-02", "IBTA 10.6.3", reg, "Rights with remote write or remote atomic and without local write are refused with InvalidPermission."),
-		req.Driver.Must(ruleRights, "IBTA 10.6.3", reg, "A peer is granted exactly the remote rights that the region was registered with."),
-		req.Driver.Must("CI-RegisterMR-04", "IBTA 11.2.8", reg, "A region asked for at an address of its own has that address, for SGEs and for peers; one with another offset in the page is refused."),
-		req.Driver.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased", "The first byte of a zero based region has the address 0."),
-		req.Driver.Must("CI-RegisterMR-06", "IBTA 11.2.8", reg, "Memory that is missing, a range outside of it and unknown rights are refused with InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt", "Memory without a direct view, or with views in pieces, is either used as any other or refused with InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-08", "IBTA 10.6.3", reg, "What the HCA writes on behalf of its own consumer needs local write."),
-		req.Driver.Must("CI-RegisterMR-09", "IBTA 10.6.3", reg, "No two live regions have a key in common."),
-		req.Requirement{ID: "CI-RegisterMR-10", Text: "Keys do not follow from one another, and a new region does not get the key of one just gone.", Level: req.Should,
+		req.Driver.Must("CI-RegisterMR-01", "IBTA 11.2.8", reg, "A region covers exactly the requested bytes, wherever they start and end in a page."),
+		req.Driver.Must("CI-RegisterMR-02", "IBTA 10.6.3", reg, "Remote write or remote atomic without local write fails with InvalidPermission."),
+		req.Driver.Must(ruleRights, "IBTA 10.6.3", reg, "A peer has exactly the remote access rights with which the region was registered."),
+		req.Driver.Must("CI-RegisterMR-04", "IBTA 11.2.8", reg, "A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another offset in its page is rejected."),
+		req.Driver.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased", "The first byte of a zero-based region has address 0."),
+		req.Driver.Must("CI-RegisterMR-06", "IBTA 11.2.8", reg, "Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter."),
+		req.Driver.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt", "Memory without a direct view, or with views in pieces, is used like any other or rejected with InvalidParameter."),
+		req.Driver.Must("CI-RegisterMR-08", "IBTA 10.6.3", reg, "Local write is required for memory that the HCA writes for its own consumer."),
+		req.Driver.Must("CI-RegisterMR-09", "IBTA 10.6.3", reg, "All registered regions have different keys."),
+		req.Requirement{ID: "CI-RegisterMR-10", Text: "Keys are not predictable, and a new region does not get the key of the region destroyed last.", Level: req.Should,
 			Section: "IBTA 10.6.3", Source: reg, Scope: req.Driver},
-		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query, "Region and Query agree, name PD and rights, and the bounds enforced hold what was asked for."),
-		req.Driver.Must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg, "Local use of a region's key after Destroy is a local protection error."),
-		req.Driver.Must(ruleDeadKey, "IBTA 11.2.8", dereg, "Remote use of a region's key after Destroy is a remote access error."),
-		req.Driver.Must("CI-DeregisterMR-03", "CI Memory", dereg, "The HCA does not touch the storage of a region once its Destroy has returned, whatever peers do."),
-		req.Driver.Must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg, "A region that was destroyed answers InvalidMRHandle."),
+		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query, "Region and Query return the same values, the PD and the access rights. The enforced bounds contain the requested range."),
+		req.Driver.Must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg, "A local request with the key of a destroyed region completes with a local protection error."),
+		req.Driver.Must(ruleDeadKey, "IBTA 11.2.8", dereg, "A remote request with the key of a destroyed region completes with a remote access error."),
+		req.Driver.Must("CI-DeregisterMR-03", "CI Memory", dereg, "The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
+		req.Driver.Must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg, "A verb on a destroyed region fails with InvalidMRHandle."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("mr.range", "1 byte, odd starts and ends, across pages, part of a memory", mr, mrRange, "CI-RegisterMR-01", "SAS-2.3-13"),
-		validate.NewCase("mr.bounds.local", "SGEs that begin before or end behind the region", mr, mrBoundsLocal, "CI-RegisterMR-01", "SAS-2.3-17"),
+		validate.NewCase("mr.range", "1 byte, unaligned ranges, ranges across pages, part of a memory", mr, mrRange, "CI-RegisterMR-01", "SAS-2.3-13"),
+		validate.NewCase("mr.bounds.local", "SGEs that begin before the region or end after it", mr, mrBoundsLocal, "CI-RegisterMR-01", "SAS-2.3-17"),
 		validate.NewCase("mr.permission", "remote write and atomic without local write", mr, mrPermission, "CI-RegisterMR-02"),
-		validate.NewCase("mr.rights", "every legal set of rights against read, write and atomic", mr, mrRights, ruleRights),
-		validate.NewCase("mr.iova", "an address of one's own choice", mr, mrIOVA, "CI-RegisterMR-04"),
-		validate.NewCase("mr.iova.offset", "an address with another offset in the page", mr, mrIOVAOffset, "CI-RegisterMR-04"),
-		validate.NewCase("mr.zero-based", "a region that begins at 0", mr, mrZeroBased, "CI-RegisterMR-05"),
-		validate.NewCase("mr.refused", "no memory, ranges outside, unknown rights", mr, mrRefused, "CI-RegisterMR-06"),
-		validate.NewCase("mr.memory.copied", "memory reached by ReadAt and WriteAt only", mr, mrMemoryCopied, "CI-RegisterMR-07"),
+		validate.NewCase("mr.rights", "all valid access rights, with read, write and atomic", mr, mrRights, ruleRights),
+		validate.NewCase("mr.iova", "a region with an IOVA", mr, mrIOVA, "CI-RegisterMR-04"),
+		validate.NewCase("mr.iova.offset", "an IOVA with another offset in the page", mr, mrIOVAOffset, "CI-RegisterMR-04"),
+		validate.NewCase("mr.zero-based", "a zero-based region", mr, mrZeroBased, "CI-RegisterMR-05"),
+		validate.NewCase("mr.refused", "no memory, ranges outside, unknown access rights", mr, mrRefused, "CI-RegisterMR-06"),
+		validate.NewCase("mr.memory.copied", "memory with only ReadAt and WriteAt", mr, mrMemoryCopied, "CI-RegisterMR-07"),
 		validate.NewCase("mr.memory.pieces", "memory in extents", mr, mrMemoryPieces, "CI-RegisterMR-07"),
-		validate.NewCase("mr.local-write", "receive, and read, into a region without local write", mr, mrLocalWrite, "CI-RegisterMR-08"),
+		validate.NewCase("mr.local-write", "receive and read into a region without local write", mr, mrLocalWrite, "CI-RegisterMR-08"),
 		validate.NewCase("mr.pd.local", "an SGE with the key of another PD", mr, mrPDLocal, "SAS-2.3-07", "SAS-2.3-12"),
-		validate.NewCase("mr.pd.remote", "a peer with the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
-		validate.NewCase("mr.unknown-key", "keys that were never given out", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
+		validate.NewCase("mr.pd.remote", "a peer uses the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
+		validate.NewCase("mr.unknown-key", "keys that were never issued", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
 		validate.NewCase("mr.keys.unique", "keys of 256 regions", mr, mrKeysUnique, "CI-RegisterMR-09"),
-		validate.NewCase("mr.keys.guess", "whether keys follow from one another", mr, mrKeysGuess, "CI-RegisterMR-10"),
-		validate.NewCase("mr.query", "Region, Query, bounds, PD", mr, mrQuery, "CI-QueryMR-01", "SAS-2.1-02"),
-		validate.NewCase("mr.destroy.local", "send from a region that is gone", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
-		validate.NewCase("mr.destroy.remote", "write to a region that is gone", mr, mrDestroyRemote, ruleDeadKey),
-		validate.NewCase("mr.destroy.under-load", "destroy a region that a peer hammers", mr, mrDestroyUnderLoad, "CI-DeregisterMR-03", ruleDeadKey),
-		validate.NewCase("mr.stale", "use a region after it is gone", mr, mrStale, "CI-DeregisterMR-04"),
-		validate.NewCase("mr.loop", "register and deregister, many times the table", mr, mrLoop, "SAS-2.3-28", "SAS-2.3-24"),
+		validate.NewCase("mr.keys.guess", "predictability of keys", mr, mrKeysGuess, "CI-RegisterMR-10"),
+		validate.NewCase("mr.query", "Region, Query, bounds and PD", mr, mrQuery, "CI-QueryMR-01", "SAS-2.1-02"),
+		validate.NewCase("mr.destroy.local", "send from a destroyed region", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
+		validate.NewCase("mr.destroy.remote", "write to a destroyed region", mr, mrDestroyRemote, ruleDeadKey),
+		validate.NewCase("mr.destroy.under-load", "destroy a region while a peer writes to it", mr, mrDestroyUnderLoad, "CI-DeregisterMR-03", ruleDeadKey),
+		validate.NewCase("mr.stale", "use a destroyed region", mr, mrStale, "CI-DeregisterMR-04"),
+		validate.NewCase("mr.loop", "register and deregister, ten times the size of the table", mr, mrLoop, "SAS-2.3-28", "SAS-2.3-24"),
 	)
 	for i := range s.Cases {
 		if s.Cases[i].ID == "mr.zero-based" {
@@ -95,12 +95,12 @@ func mrRange(t *validate.T) {
 		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+n])
 		for i, c := range mem {
 			if (uint64(i) < x.off || uint64(i) >= x.off+n) && c != 0xee {
-				t.Failf(what, "nothing written outside", "byte %d of the memory is %#02x", i, c)
+				t.Failf(what, "no byte written outside the region", "byte %d of the memory is %#02x", i, c)
 			}
 		}
 		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
-		p.WantDenied("RDMA WRITE of one byte behind "+what, ci.OpWrite, 1, r.Remote(n))
-		p.WantDenied("RDMA READ one byte longer than "+what, ci.OpRead, int(n)+1, r.Remote(0))
+		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(n))
+		p.WantDenied("RDMA READ of one byte more than "+what, ci.OpRead, int(n)+1, r.Remote(0))
 		kit.Destroy(t, mr, "MR")
 	}
 }
@@ -118,22 +118,22 @@ func mrBoundsLocal(t *validate.T) {
 		sge  ci.SGE
 		want ci.WCStatus
 	}{
-		{"all of the region", r.SGE(0, 200), ci.WCSuccess},
+		{"the whole region", r.SGE(0, 200), ci.WCSuccess},
 		{"its last byte", r.SGE(199, 1), ci.WCSuccess},
-		{"a byte before", r.SGE(^uint64(0), 2), ci.WCLocalProtErr},
-		{"a byte behind", r.SGE(199, 2), ci.WCLocalProtErr},
-		{"one byte, the first behind", r.SGE(200, 1), ci.WCLocalProtErr},
+		{"the byte before it", r.SGE(^uint64(0), 2), ci.WCLocalProtErr},
+		{"its last byte and the byte after it", r.SGE(199, 2), ci.WCLocalProtErr},
+		{"the byte after it", r.SGE(200, 1), ci.WCLocalProtErr},
 		{"a length that wraps the address around", ci.SGE{Addr: r.Addr + 1, Length: ^uint32(0), LKey: r.LKey}, ci.WCLocalProtErr},
 		{"the end of the address space", ci.SGE{Addr: ^uint64(0), Length: 2, LKey: r.LKey}, ci.WCLocalProtErr},
 	}) {
 		if uint64(x.sge.Length) > t.Attr().Ports[0].MaxMsgSize {
-			continue // too long for a message at all: another rule
+			continue // longer than a message may be, which is another rule
 		}
 		p.WantStatus("RDMA WRITE with an SGE of "+x.what, ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.sge}, Remote: to}, x.want)
 	}
 }
 
-// rightsOf are all sets of remote rights and local write that the HCA knows.
+// rightsOf returns all combinations of remote rights and local write that the HCA supports.
 func rightsOf(a *ci.CAAttr) []ci.Access {
 	var out []ci.Access
 	for x := range ci.LocalWrite << 1 {
@@ -144,12 +144,12 @@ func rightsOf(a *ci.CAAttr) []ci.Access {
 	return out
 }
 
-// illegal tells a set of rights that no region may have.
+// illegal reports whether no region may have these rights.
 func illegal(a ci.Access) bool {
 	return a&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && a&ci.LocalWrite == 0
 }
 
-// rightNames puts rights in words.
+// rightNames returns the names of access rights.
 func rightNames(a ci.Access) string {
 	s := ""
 	for i, n := range []string{"remote read", "remote write", "remote atomic", "local write", "bind window"} {
@@ -161,7 +161,7 @@ func rightNames(a ci.Access) string {
 		}
 	}
 	if s == "" {
-		return "no rights"
+		return "no access rights"
 	}
 	return s
 }
@@ -192,7 +192,8 @@ func mrRights(t *validate.T) {
 	}
 }
 
-// probeRights tries each operation of a peer at 8 aligned bytes, and expects it to be granted exactly if its right is.
+// probeRights tries each operation of a peer on 8 aligned bytes and expects it to succeed exactly if its access right
+// is granted.
 func probeRights(p *kit.Pair, what string, to ci.Remote, have ci.Access) {
 	for _, x := range []struct {
 		op    ci.SendOp
@@ -210,7 +211,7 @@ func probeRights(p *kit.Pair, what string, to ci.Remote, have ci.Access) {
 	}
 }
 
-// smallPage is the smallest page of the HCA.
+// smallPage returns the smallest page size of the HCA.
 func smallPage(a *ci.CAAttr) uint64 {
 	if len(a.PageSizes) == 0 {
 		return 4096
@@ -231,18 +232,18 @@ func mrIOVA(t *validate.T) {
 			kit.Own(t, mr, "MR")
 			r := mr.Region()
 			kit.Equal(t, "Region.Addr", fmt.Sprintf("%#x", r.Addr), fmt.Sprintf("%#x", want))
-			p.WantWrite(fmt.Sprintf("the region at IOVA %#x", want), ci.Remote{Addr: want, RKey: r.RKey}, mem[off:off+2*page])
-			p.WantDenied("RDMA WRITE to the memory's own address, which is not the region's", ci.OpWrite, 8, ci.Remote{Addr: own, RKey: r.RKey})
+			p.WantWrite(fmt.Sprintf("the region with IOVA %#x", want), ci.Remote{Addr: want, RKey: r.RKey}, mem[off:off+2*page])
+			p.WantDenied("RDMA WRITE to the address of the memory, which is not that of the region", ci.OpWrite, 8, ci.Remote{Addr: own, RKey: r.RKey})
 			kit.Destroy(t, mr, "MR")
 		}
 	}
-	// The same address in SGEs.
+	// An SGE has the same address.
 	b := kit.Random(t, make([]byte, 4096))
 	want := 0x5000_0000_0000 | ci.Bytes(b).Addr()&(page-1)
 	mr, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(b), IOVA: want})
 	kit.OK(t, err, "PD.RegisterMR with IOVA")
 	kit.Own(t, mr, "MR")
-	p.WantStatus("RDMA WRITE from an SGE at the IOVA", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
+	p.WantStatus("RDMA WRITE from an SGE with the IOVA", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
 		SGL: []ci.SGE{{Addr: want, Length: 4096, LKey: mr.Region().LKey}}}, ci.WCSuccess)
 	p.Fence()
 	kit.SameBytes(t, "bytes sent from the IOVA", p.B.Buf.Bytes[:4096], b)
@@ -256,7 +257,7 @@ func mrIOVAOffset(t *validate.T) {
 	for _, d := range kit.Variants(t, "shift", []uint64{1, page / 2, page - 1}) {
 		iova := 0x7000_0000_0000 | (ci.Bytes(mem).Addr()+d)&(page-1)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), IOVA: iova, Access: kit.AllAccess})
-		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.RegisterMR with an IOVA %d bytes further in its page than the memory", d), ci.InvalidParameter)
+		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.RegisterMR with an IOVA whose offset in the page is %d bytes larger than that of the memory", d), ci.InvalidParameter)
 	}
 }
 
@@ -269,9 +270,9 @@ func mrZeroBased(t *validate.T) {
 	r := mr.Region()
 	kit.Equal(t, "Region.Addr", r.Addr, 0)
 	p.WantWrite("the region from address 0", ci.Remote{Addr: 0, RKey: r.RKey}, mem[11:2011])
-	p.WantWrite("the region's last byte, at address 1999", ci.Remote{Addr: 1999, RKey: r.RKey}, mem[2010:2011])
+	p.WantWrite("the last byte of the region, at address 1999", ci.Remote{Addr: 1999, RKey: r.RKey}, mem[2010:2011])
 	p.WantDenied("RDMA WRITE at address 2000", ci.OpWrite, 1, ci.Remote{Addr: 2000, RKey: r.RKey})
-	p.WantDenied("RDMA WRITE at the memory's own address", ci.OpWrite, 1, ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
+	p.WantDenied("RDMA WRITE at the address of the memory", ci.OpWrite, 1, ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
 	local, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(kit.Random(t, make([]byte, 100))), Access: ci.ZeroBased})
 	kit.OK(t, err, "PD.RegisterMR with ZeroBased")
 	kit.Own(t, local, "MR")
@@ -284,24 +285,25 @@ func mrRefused(t *validate.T) {
 	pd := ca.PD()
 	mem := ci.Bytes(make([]byte, 4096))
 	page := smallPage(ca.Attr)
-	two := ci.Bytes(make([]byte, 2*page)) // at the last page of all: half of it is beyond
+	// registered at the last page of the address space, so that the second half is beyond it
+	two := ci.Bytes(make([]byte, 2*page))
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		c    ci.MRCreate
 	}{
 		{"no Memory", ci.MRCreate{Length: 64}},
-		{"an Offset behind the memory", ci.MRCreate{Memory: mem, Offset: 4097}},
-		{"a Length beyond the memory", ci.MRCreate{Memory: mem, Length: 4097}},
-		{"Offset and Length beyond the memory", ci.MRCreate{Memory: mem, Offset: 4000, Length: 97}},
+		{"an Offset after the end of the memory", ci.MRCreate{Memory: mem, Offset: 4097}},
+		{"a Length beyond the end of the memory", ci.MRCreate{Memory: mem, Length: 4097}},
+		{"Offset and Length beyond the end of the memory", ci.MRCreate{Memory: mem, Offset: 4000, Length: 97}},
 		{"Offset and Length whose sum wraps around", ci.MRCreate{Memory: mem, Offset: 8, Length: ^uint64(0) - 3}},
 		{"an address range that wraps around", ci.MRCreate{Memory: two, IOVA: -page | two.Addr()&(page-1)}},
-		{"an unknown right", ci.MRCreate{Memory: mem, Access: 1 << 20}},
+		{"an unknown access right", ci.MRCreate{Memory: mem, Access: 1 << 20}},
 	}) {
 		x.c.Access |= ci.LocalWrite
 		mr, err := pd.RegisterMR(x.c)
 		kit.WantRefused(t, mr, err, "PD.RegisterMR with "+x.what, ci.InvalidParameter)
 	}
-	// A region of no bytes: the sources leave it open.
+	// Whether a region may be empty is not specified.
 	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(nil), Access: ci.LocalWrite})
 	if err == nil {
 		kit.Destroy(t, kit.Own(t, mr, "MR"), "MR of no bytes")
@@ -319,14 +321,14 @@ func mrMemoryPieces(t *validate.T) {
 	mrMemory(t, "memory in pieces of 1000 bytes", func(b []byte) ci.Memory { return kit.PiecedMemory{Memory: ci.Bytes(b), Piece: 1000} })
 }
 
-// mrMemory moves data in and out of a kind of memory, if the driver takes it.
+// mrMemory transfers data to and from a kind of memory, if the driver accepts it.
 func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
 	p := kit.RC(t, kit.Size(16<<10))
 	mem := make([]byte, 10000)
 	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: of(mem), Offset: 10, Access: kit.AllAccess})
 	if err != nil {
 		kit.WantRefused(t, mr, err, "PD.RegisterMR of "+kind, ci.InvalidParameter)
-		t.Note("%s is refused", kind)
+		t.Note("%s is rejected", kind)
 		return
 	}
 	kit.Own(t, mr, "MR")
@@ -351,7 +353,7 @@ func mrLocalWrite(t *validate.T) {
 	for _, a := range kit.Variants(t, "access", []ci.Access{0, ci.RemoteRead}) {
 		b := p.A.CA.Buf(p.A.PD, 64, a)
 		p.WantStatus("RDMA READ into a region with "+rightNames(a), ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
-		kit.SameBytes(t, "the region", b.Bytes, make([]byte, 64))
+		kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 		p.WantStatus("RDMA WRITE from a region with "+rightNames(a), ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
 		r := p.B.CA.Buf(p.B.PD, 64, a)
 		p.A.Buf.Fill(t, 0, 64)
@@ -359,7 +361,7 @@ func mrLocalWrite(t *validate.T) {
 		p.A.Send(p.A.SendWR(1, 0, 64))
 		p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
 		p.A.CQ.WaitStatus(1, ci.WCRemOpErr)
-		kit.SameBytes(t, "the region", r.Bytes, make([]byte, 64))
+		kit.SameBytes(t, "memory of the region", r.Bytes, make([]byte, 64))
 		p.Reconnect()
 	}
 }
@@ -369,7 +371,7 @@ func mrPDLocal(t *validate.T) {
 	b := p.A.CA.Buf(p.A.CA.PD(), 64, kit.AllAccess)
 	p.WantStatus("RDMA WRITE from a region of another PD", ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	p.WantStatus("RDMA READ into a region of another PD", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
-	kit.SameBytes(t, "the region", b.Bytes, make([]byte, 64))
+	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 }
 
 func mrPDRemote(t *validate.T) {
@@ -399,8 +401,8 @@ func mrKeysUnique(t *validate.T) {
 	mem := make([]byte, 4096)
 	for range min(256, ca.Attr.MaxMRs) {
 		r := ca.BufOf(pd, mem, kit.AllAccess).Region
-		kit.True(t, !seen[r.LKey], "L_Key", "a key that no live region has", "%#x again", uint32(r.LKey))
-		kit.True(t, !seen[r.RKey], "R_Key", "a key that no live region has", "%#x again", uint32(r.RKey))
+		kit.True(t, !seen[r.LKey], "L_Key", "a key of no other region", "%#x, the key of another region", uint32(r.LKey))
+		kit.True(t, !seen[r.RKey], "R_Key", "a key of no other region", "%#x, the key of another region", uint32(r.RKey))
 		seen[r.LKey], seen[r.RKey] = true, true
 	}
 }
@@ -414,7 +416,8 @@ func mrKeysGuess(t *validate.T) {
 	for range n {
 		keys = append(keys, uint32(ca.BufOf(pd, mem, kit.AllAccess).RKey))
 	}
-	// The commonest difference between neighbours; both of whole keys and of their upper 24 bits, since the low 8 may change at random.
+	// Count the most frequent difference between consecutive keys, for whole keys and for their upper 24 bits, since
+	// the low 8 bits may be random.
 	for _, shift := range kit.Variants(t, "shift", []int{0, 8}) {
 		diff, most := map[uint32]int{}, 0
 		for i := 1; i < n; i++ {
@@ -423,8 +426,8 @@ func mrKeysGuess(t *validate.T) {
 			most = max(most, diff[d])
 		}
 		if n > 8 && most > n/4 {
-			t.Failf("R_Keys of regions registered in a row", "keys that do not follow from one another",
-				"the same difference between neighbours %d times in %d (bits %d and up); the first: %#x %#x %#x", most, n-1, shift, keys[0], keys[1], keys[2])
+			t.Failf("R_Keys of consecutively registered regions", "keys that are not predictable",
+				"the same difference between consecutive keys %d times in %d (bits %d and up); first keys: %#x %#x %#x", most, n-1, shift, keys[0], keys[1], keys[2])
 		}
 	}
 	for range 16 {
@@ -432,7 +435,7 @@ func mrKeysGuess(t *validate.T) {
 		old := b.RKey
 		kit.Destroy(t, b, "MR")
 		next := ca.BufOf(pd, mem, kit.AllAccess)
-		kit.True(t, next.RKey != old, "R_Key of a region registered right after a Destroy", "another key than the one just gone", "%#x again", uint32(old))
+		kit.True(t, next.RKey != old, "R_Key of a region registered directly after a Destroy", "a key other than that of the destroyed region", "%#x, the same key", uint32(old))
 		kit.Destroy(t, next, "MR")
 	}
 }
@@ -456,7 +459,7 @@ func mrQuery(t *validate.T) {
 	}
 }
 
-// wantQuery expects that Query and Region of a region agree, and name its PD and rights.
+// wantQuery expects Query and Region to return the same values, and the given PD and access rights.
 func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 	a, err := mr.Query()
 	kit.OK(t, err, "MR.Query")
@@ -466,7 +469,7 @@ func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 	kit.Equal(t, "MRAttr.Access", rightNames(a.Access&rights), rightNames(access&rights))
 	hold := func(what string, lo, hi uint64) {
 		if lo > a.Addr || hi < a.Addr+a.Length {
-			t.Failf("MRAttr, "+what, fmt.Sprintf("bounds around %#x to %#x", a.Addr, a.Addr+a.Length), "%#x to %#x", lo, hi)
+			t.Failf("MRAttr: "+what, fmt.Sprintf("bounds that contain %#x to %#x", a.Addr, a.Addr+a.Length), "%#x to %#x", lo, hi)
 		}
 	}
 	hold("LocalLo and LocalHi", a.LocalLo, a.LocalHi)
@@ -481,15 +484,15 @@ func mrDestroyLocal(t *validate.T) {
 	from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
 	p.WantStatus("RDMA WRITE from the region", from, ci.WCSuccess)
 	kit.Destroy(t, b, "MR")
-	p.WantStatus("RDMA WRITE from the region after its Destroy", from, ci.WCLocalProtErr)
-	p.WantStatus("RDMA READ into the region after its Destroy", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	p.WantStatus("RDMA WRITE from the destroyed region", from, ci.WCLocalProtErr)
+	p.WantStatus("RDMA READ into the destroyed region", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	r := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
-	p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)}) // taken while the region lives, used when it does not
+	p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)}) // posted while the region exists, used after its Destroy
 	kit.Destroy(t, r, "MR")
 	p.A.Buf.Fill(t, 0, 64)
 	p.A.Send(p.A.SendWR(1, 0, 64))
 	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
-	kit.SameBytes(t, "the storage of the region that is gone", r.Bytes, make([]byte, 64))
+	kit.SameBytes(t, "memory of the destroyed region", r.Bytes, make([]byte, 64))
 }
 
 func mrDestroyRemote(t *validate.T) {
@@ -497,10 +500,10 @@ func mrDestroyRemote(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	p.WantWrite("the region", b.Remote(0), b.Bytes)
 	kit.Destroy(t, b, "MR")
-	p.WantUntouched("the region after its Destroy", b.Remote(0), b.Bytes)
-	p.WantDenied("RDMA READ from the region after its Destroy", ci.OpRead, 8, b.Remote(0))
+	p.WantUntouched("the destroyed region", b.Remote(0), b.Bytes)
+	p.WantDenied("RDMA READ from the destroyed region", ci.OpRead, 8, b.Remote(0))
 	if t.Attr().Atomicity != ci.AtomicNone {
-		p.WantDenied("fetch-and-add at the region after its Destroy", ci.OpFetchAdd, 8, b.Remote(0))
+		p.WantDenied("fetch-and-add at the destroyed region", ci.OpFetchAdd, 8, b.Remote(0))
 	}
 }
 
@@ -508,7 +511,7 @@ func mrDestroyUnderLoad(t *validate.T) {
 	const size, rounds, outstanding = 8 << 10, 8, 4
 	p := kit.RC(t, kit.Size(2*size))
 	for i := range p.A.Buf.Bytes {
-		p.A.Buf.Bytes[i] = byte(1 + i/size) // a half of ones, a half of twos
+		p.A.Buf.Bytes[i] = byte(1 + i/size) // one half of ones, one half of twos
 	}
 	for range rounds {
 		b := p.B.CA.BufOf(p.B.PD, make([]byte, size), kit.AllAccess)
@@ -518,31 +521,32 @@ func mrDestroyUnderLoad(t *validate.T) {
 		select {
 		case <-h.started:
 		case st := <-h.ended:
-			t.Failf("the first RDMA WRITE to a region", "success", "%s", st)
+			t.Failf("first RDMA WRITE to a region", "success", "%s", st)
 		case <-time.After(t.Remaining()):
-			t.Failf("RDMA WRITEs to a region", "the first completes", "none by the deadline")
+			t.Failf("RDMA WRITEs to a region", "the first one completes", "none by the deadline")
 		}
-		kit.Destroy(t, b, "MR under load")
+		kit.Destroy(t, b, "MR with RDMA WRITEs outstanding")
 		after := append([]byte(nil), b.Bytes...)
-		st := h.wait(func() { kit.SameBytes(t, "storage of a region, some time after its Destroy returned", b.Bytes, after) })
-		p.Reconnect() // both sides have forgotten everything about the writes
-		kit.SameBytes(t, "storage of a region, from its Destroy to the end of the writes", b.Bytes, after)
-		kit.Equal(t, "status of the first write behind the Destroy", st.String(), ci.WCRemAccessErr.String())
+		st := h.wait(func() { kit.SameBytes(t, "memory of a region some time after its Destroy returned", b.Bytes, after) })
+		p.Reconnect() // both ends discard all state of the writes
+		kit.SameBytes(t, "memory of a region after its Destroy, when all writes have ended", b.Bytes, after)
+		kit.Equal(t, "status of the first RDMA WRITE after the Destroy", st.String(), ci.WCRemAccessErr.String())
 	}
 }
 
-// hammer writes to a region until a write fails, several at a time. It runs beside the case's goroutine, so it only reports.
+// hammer writes to a region until a write fails, with several writes outstanding. It runs on another goroutine and
+// therefore only reports failures.
 type hammer struct {
 	t          *validate.T
 	a          *kit.End
 	b          *kit.Buf
 	size, most int
 	started    chan struct{}    // closed after the first success
-	stop       chan struct{}    // closed when nobody waits any more
-	ended      chan ci.WCStatus // the status of the first write that failed
+	stop       chan struct{}    // closed when the case ends
+	ended      chan ci.WCStatus // status of the first write that failed
 }
 
-// wait gives the status of the first write that failed, and meanwhile looks from time to time.
+// wait returns the status of the first write that failed. Until then it calls look every millisecond.
 func (h *hammer) wait(look func()) ci.WCStatus {
 	tick, deadline := time.NewTicker(time.Millisecond), time.NewTimer(h.t.Remaining())
 	defer tick.Stop()
@@ -572,7 +576,7 @@ func (h *hammer) run() ci.WCStatus {
 			turn ^= 1
 			wr := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: h.a.Buf.SGL(turn*h.size, h.size), Remote: h.b.Remote(0)}
 			if n, err := h.a.PostSend([]ci.SendWR{wr}); n != 1 {
-				h.t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request taken", Got: kit.Describe(err)})
+				h.t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request accepted", Got: kit.Describe(err)})
 				return ci.WCGeneralErr
 			}
 		}
@@ -606,7 +610,7 @@ func mrStale(t *validate.T) {
 	}
 	if t.Claims().Has(ci.CapSharedMR) {
 		mr, err := pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
-		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region after its Destroy", ci.InvalidMRHandle)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
 	}
 }
 
@@ -618,7 +622,7 @@ func mrLoop(t *validate.T) {
 	n := 10 * ca.Attr.MaxMRs
 	if n > most {
 		n = most
-		t.Note("%d rounds; ten times the table would be %d", n, 10*ca.Attr.MaxMRs)
+		t.Note("only %d rounds; ten times the size of the table would be %d", n, 10*ca.Attr.MaxMRs)
 	}
 	for i := range n {
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: mem, Access: kit.AllAccess})

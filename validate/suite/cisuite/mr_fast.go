@@ -9,28 +9,28 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrFastArea: regions registered and invalidated by work requests. (IBTA 10.6.4, 10.6.6, 11.4.1.)
+// mrFastArea returns the cases of regions that work requests register and invalidate. (IBTA 10.6.4, 10.6.6, 11.4.1.)
 func mrFastArea() validate.Suite {
 	const fast, inv = "ci_alloc_fast_reg_mr (48); OpFastReg", "OpLocalInv, SendInvalidate"
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration gives access to its pages in their order, with its rights, once its request has been carried out, and to nothing before."),
-		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a region that is valid fails and changes nothing."),
-		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests behind a fast registration in the same queue are carried out after it."),
-		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key gives access to nothing, and the region can be registered again under another key."),
-		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that is none of the HCA's fails."),
-		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate kills the key at its receiver, whose completion has WCInvalidated and the key."),
-		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A count of pages of 0 or above MaxFastRegPages is refused."),
+		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration grants access to its pages, in their order and with its access rights, once its request has been executed. Before that the region grants no access."),
+		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a valid region fails and changes nothing."),
+		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests after a fast registration in the same queue are executed after it."),
+		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key grants no access, and the region can be registered again with another key."),
+		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that the HCA has not issued fails."),
+		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key."),
+		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A page count of 0 or above MaxFastRegPages is rejected."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFastReg},
-		validate.NewCase("mr.fast.alloc", "bad counts of pages", opt, fastAlloc, "CI-AllocFastReg-01"),
+		validate.NewCase("mr.fast.alloc", "invalid page counts", opt, fastAlloc, "CI-AllocFastReg-01"),
 		validate.NewCase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
-		validate.NewCase("mr.fast.rights", "rights against operations", opt, fastRights, "CI-FastReg-01"),
-		validate.NewCase("mr.fast.behind", "a request that uses the key right behind", opt, fastBehind, "CI-FastReg-03"),
+		validate.NewCase("mr.fast.rights", "access rights and operations", opt, fastRights, "CI-FastReg-01"),
+		validate.NewCase("mr.fast.behind", "a request that uses the key directly after the registration", opt, fastBehind, "CI-FastReg-03"),
 		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01", ruleDeadKey),
-		validate.NewCase("mr.fast.unknown-inv", "invalidate a key that is none", opt, fastUnknownInv, "CI-LocalInv-02"),
-		validate.NewCase("mr.fast.twice", "register a region that is valid", opt, fastTwice, "CI-FastReg-02"),
+		validate.NewCase("mr.fast.unknown-inv", "invalidate an unknown key", opt, fastUnknownInv, "CI-LocalInv-02"),
+		validate.NewCase("mr.fast.twice", "register a valid region", opt, fastTwice, "CI-FastReg-02"),
 		validate.NewCase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
 		validate.NewCase("mr.fast.pages", "too many pages", opt, fastPages, "CI-FastReg-02"),
 	)
@@ -39,11 +39,12 @@ func mrFastArea() validate.Suite {
 	return s
 }
 
-// fastFailed are the statuses of a registration or invalidation that failed: IBTA 11.6.2 knows a memory management operation error, which is the window
-// bind error under its later name; the headers have no word on it, and drivers report protection or operation errors as well.
+// fastFailed are the statuses of a failed registration or invalidation. IBTA 11.6.2 defines a memory management
+// operation error, the later name of the window bind error. The headers define none, and drivers also report protection
+// or operation errors.
 var fastFailed = []ci.WCStatus{ci.WCBindErr, ci.WCLocalProtErr, ci.WCLocalOpErr}
 
-// fastStage is a fast registration region with pages for it, on B's side of a pair.
+// fastStage is a fast registration region on B's side of a pair, and pages for it.
 type fastStage struct {
 	ci.MR
 	p     *kit.Pair
@@ -51,23 +52,23 @@ type fastStage struct {
 	pages []uint64
 	page  uint64
 	ext   ci.SendExt
-	key   ci.Key // that of the last request made
+	key   ci.Key // key of the last request
 }
 
-// newFast makes a region of up to n pages on the side of B, and storage of n pages.
+// newFast returns a region for up to n pages on B's side, and n pages of memory.
 func newFast(t *validate.T, p *kit.Pair, n int) *fastStage {
 	mr, err := p.B.PD.AllocFastRegMR(n)
 	kit.OK(t, err, "PD.AllocFastRegMR")
 	page := smallPage(t.Attr())
 	s := &fastStage{MR: mr, p: p, page: page, mem: kit.Pages(n*int(page), int(page))}
 	s.pages = kit.PageList(p.B.CA.DMA(s.mem).Ranges(), page)
-	kit.Equal(t, "whole pages of storage mapped by CA.MapDMA", len(s.pages), n)
+	kit.Equal(t, "whole pages that CA.MapDMA maps", len(s.pages), n)
 	kit.Own(t, mr, "fast registration MR")
 	s.key = mr.Region().RKey
 	return s
 }
 
-// wr is a request that registers all pages under the next key.
+// wr returns a request that registers all pages with the next key.
 func (s *fastStage) wr(id uint64, a ci.Access) ci.SendWR {
 	s.key = s.key&^0xff | (s.key+1)&0xff
 	s.ext = ci.SendExt{FastReg: ci.FastReg{MR: s.MR, Pages: s.pages, PageShift: pageShift(s.p.B.CA.Attr), Length: uint64(len(s.pages)) * s.page,
@@ -75,7 +76,7 @@ func (s *fastStage) wr(id uint64, a ci.Access) ci.SendWR {
 	return ci.SendWR{ID: id, Op: ci.OpFastReg, Flags: ci.SendSignaled, Ext: &s.ext}
 }
 
-// register carries the request out.
+// register registers the region and expects success.
 func (s *fastStage) register(t *validate.T, a ci.Access) ci.Remote {
 	s.p.B.Send(s.wr(7, a))
 	wc := s.p.B.CQ.WaitOK(7)[0]
@@ -83,14 +84,15 @@ func (s *fastStage) register(t *validate.T, a ci.Access) ci.Remote {
 	return ci.Remote{Addr: 0x40000, RKey: s.key}
 }
 
-// invalidate kills a key by a work request.
+// invalidate invalidates a key with a work request.
 func (s *fastStage) invalidate(t *validate.T, key ci.Key) {
 	s.p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
 	wc := s.p.B.CQ.WaitOK(8)[0]
 	kit.Equal(t, "WC.Op of a local invalidate", wc.Op, ci.WCLocalInv)
 }
 
-// fails posts to B's queue a request that must fail: refused at once with InvalidParameter, or completed with an error.
+// fails posts a request to B's queue that must fail, either in PostSend with InvalidParameter or with an error
+// completion.
 func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
 	n, err := s.p.B.PostSend([]ci.SendWR{wr})
 	if err != nil {
@@ -111,7 +113,7 @@ func fastAlloc(t *validate.T) {
 		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages", n), ci.InvalidParameter)
 	}
 	mr, err := pd.AllocFastRegMR(ca.Attr.MaxFastRegPages)
-	kit.OK(t, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages, which is MaxFastRegPages", ca.Attr.MaxFastRegPages))
+	kit.OK(t, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages, the value of MaxFastRegPages", ca.Attr.MaxFastRegPages))
 	kit.DestroyTwice(t, kit.Own(t, mr, "MR"), "fast registration MR", ci.InvalidMRHandle)
 }
 
@@ -119,26 +121,26 @@ func fastUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	s := newFast(t, p, 3)
 	r := s.MR.Region()
-	p.WantDenied("RDMA WRITE by the key of a region not registered yet", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: r.RKey})
-	// Pages in another order than that of the storage.
+	p.WantDenied("RDMA WRITE with the key of an unregistered region", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: r.RKey})
+	// The order of the pages differs from that in memory.
 	s.pages[0], s.pages[2] = s.pages[2], s.pages[0]
 	to := s.register(t, kit.AllAccess)
 	src := kit.Random(t, p.A.Buf.Bytes[:3*s.page])
-	p.WantReach("RDMA WRITE to a fast registration", ci.OpWrite, len(src), to)
+	p.WantReach("RDMA WRITE to a fast-registered region", ci.OpWrite, len(src), to)
 	p.Fence()
 	for i, at := range kit.Variants(t, "position", []uint64{2, 1, 0}) {
 		kit.SameBytes(t, fmt.Sprintf("page %d of the region", i), s.mem[at*s.page:(at+1)*s.page], src[uint64(i)*s.page:uint64(i+1)*s.page])
 	}
-	p.WantDenied("RDMA WRITE behind the region", ci.OpWrite, 1, ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
-	p.WantDenied("RDMA WRITE by another key of the region", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: to.RKey ^ 0x80})
+	p.WantDenied("RDMA WRITE of the byte after the region", ci.OpWrite, 1, ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
+	p.WantDenied("RDMA WRITE with another key of the region", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: to.RKey ^ 0x80})
 	msg := kit.Random(t, p.A.Buf.Bytes[:100])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{{Addr: 0x40000, Length: 100, LKey: s.key}}})
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	p.A.CQ.WaitOK(1)
 	p.B.RecvCQ.WaitOK(1)
-	kit.SameBytes(t, "message received by the region's key", s.mem[2*s.page:2*s.page+100], msg)
-	kit.Destroy(t, s.MR, "fast registration MR, valid")
-	p.WantDenied("RDMA WRITE to the region after its Destroy", ci.OpWrite, 8, to)
+	kit.SameBytes(t, "message received with the region's key", s.mem[2*s.page:2*s.page+100], msg)
+	kit.Destroy(t, s.MR, "valid fast registration MR")
+	p.WantDenied("RDMA WRITE to the destroyed region", ci.OpWrite, 8, to)
 }
 
 func fastRights(t *validate.T) {
@@ -148,7 +150,7 @@ func fastRights(t *validate.T) {
 		if illegal(a) {
 			continue
 		}
-		probeRights(p, "a fast registration with "+rightNames(a), s.register(t, a), a)
+		probeRights(p, "a fast-registered region with "+rightNames(a), s.register(t, a), a)
 		s.invalidate(t, s.key)
 	}
 }
@@ -164,7 +166,7 @@ func fastBehind(t *validate.T) {
 	p.B.Send(reg, send)
 	p.B.CQ.WaitOK(2)
 	p.A.RecvCQ.WaitOK(2)
-	kit.SameBytes(t, "message sent from the region, posted in one list with its registration", p.A.Buf.Bytes[:500], s.mem[:500])
+	kit.SameBytes(t, "message sent from the region, with send and registration posted in one list", p.A.Buf.Bytes[:500], s.mem[:500])
 }
 
 func fastLocalInv(t *validate.T) {
@@ -174,10 +176,10 @@ func fastLocalInv(t *validate.T) {
 	p.WantWrite("the region", old, s.mem[:64])
 	for range 3 {
 		s.invalidate(t, old.RKey)
-		p.WantUntouched("the region after its invalidation", old, s.mem[:64])
+		p.WantUntouched("the invalidated region", old, s.mem[:64])
 		to := s.register(t, kit.AllAccess)
-		p.WantWrite("the region registered again", to, s.mem[:64])
-		p.WantUntouched("the region registered again, by the key from before", old, s.mem[:64])
+		p.WantWrite("the region after another registration", to, s.mem[:64])
+		p.WantUntouched("the region after another registration, with the previous key", old, s.mem[:64])
 		old = to
 	}
 }
@@ -189,18 +191,18 @@ func fastUnknownInv(t *validate.T) {
 	gone := newFast(t, p, 1)
 	key := gone.MR.Region().RKey
 	kit.Destroy(t, gone.MR, "fast registration MR")
-	s.fails(t, "a local invalidate of a key that is gone", ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
+	s.fails(t, "a local invalidate of the key of a destroyed region", ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
 	s.fails(t, "a local invalidate of key 0", ci.SendWR{ID: 2, Op: ci.OpLocalInv, Flags: ci.SendSignaled})
-	p.WantWrite("the region that was not named", to, s.mem[:64])
+	p.WantWrite("the region whose key was not invalidated", to, s.mem[:64])
 }
 
 func fastTwice(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	to := s.register(t, kit.AllAccess)
-	s.fails(t, "a fast registration of a region that is valid", s.wr(1, ci.LocalWrite))
-	p.WantWrite("the region, by its key", to, s.mem[:64])
-	p.WantDenied("RDMA WRITE by the key of the registration that failed", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: s.key})
+	s.fails(t, "a fast registration of a valid region", s.wr(1, ci.LocalWrite))
+	p.WantWrite("the region with its key", to, s.mem[:64])
+	p.WantDenied("RDMA WRITE with the key of the failed registration", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: s.key})
 }
 
 func fastKey(t *validate.T) {
@@ -209,9 +211,9 @@ func fastKey(t *validate.T) {
 	wr := s.wr(1, kit.AllAccess)
 	wrong := s.key ^ 1<<20
 	s.ext.FastReg.Key = wrong
-	s.fails(t, "a fast registration with another index in its key", wr)
-	p.WantDenied("RDMA WRITE by that key", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: wrong})
-	p.WantWrite("the region, registered under a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
+	s.fails(t, "a fast registration with another index in the key", wr)
+	p.WantDenied("RDMA WRITE with that key", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: wrong})
+	p.WantWrite("the region, registered with a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
 }
 
 func fastPages(t *validate.T) {
@@ -242,6 +244,6 @@ func fastSendInv(t *validate.T) {
 		wc := p.B.RecvCQ.WaitOK(3)[0]
 		kit.WantRecv(t, "receive of a SEND with invalidate", wc,
 			ci.WC{ID: 3, Op: ci.WCRecv, Length: 20, QPN: p.B.Num(), Flags: ci.WCInvalidated, Imm: uint32(to.RKey), Context: p.B.Events})
-		p.WantUntouched("the region after the peer's invalidation", to, s.mem[:64])
+		p.WantUntouched("the region after the peer has invalidated its key", to, s.mem[:64])
 	}
 }

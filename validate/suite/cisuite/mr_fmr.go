@@ -10,35 +10,35 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrFMRArea: regions that are remapped without the firmware. (Headers: mlnx_fmr.)
+// mrFMRArea returns the cases of regions that are mapped repeatedly without the firmware. (Headers: mlnx_fmr.)
 func mrFMRArea() validate.Suite {
 	const alloc, mapping, unmap, dealloc = "ci_alloc_mlnx_fmr (44)", "ci_map_phys_mlnx_fmr (45)", "ci_unmap_mlnx_fmr (46)", "ci_dealloc_mlnx_fmr (47)"
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc, "Counts of pages or maps that are 0 or beyond the limits, a page size that is not listed, and illegal rights are refused."),
-		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR gives access to its pages in their order, with its rights, and to nothing else."),
-		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping, "An FMR is mapped at most MaxMaps times between unmaps; one more is InsufficientResources."),
-		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address not on the bounds of a page are InvalidParameter."),
-		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of every FMR of the batch are dead, and each may be mapped MaxMaps times again."),
-		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap, "A batch with an FMR that is gone is InvalidFMRHandle, and none is unmapped."),
-		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc, "An FMR that is mapped is not deallocated: ResourceBusy; one that is gone is InvalidFMRHandle."),
+		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc, "Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are rejected."),
+		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else."),
+		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping, "An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources."),
+		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter."),
+		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times again."),
+		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap, "UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them."),
+		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc, "Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFMR},
-		validate.NewCase("mr.fmr.refused", "bad counts, page sizes, rights", opt, fmrRefused, "CI-AllocFMR-01"),
+		validate.NewCase("mr.fmr.refused", "invalid counts, page sizes and access rights", opt, fmrRefused, "CI-AllocFMR-01"),
 		validate.NewCase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
-		validate.NewCase("mr.fmr.rights", "rights against operations", opt, fmrRights, "CI-MapFMR-01"),
-		validate.NewCase("mr.fmr.maps", "map up to the limit, and once more", opt, fmrMaps, "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.pages", "too many pages, none, crooked ones", opt, fmrPages, "CI-MapFMR-03"),
+		validate.NewCase("mr.fmr.rights", "access rights and operations", opt, fmrRights, "CI-MapFMR-01"),
+		validate.NewCase("mr.fmr.maps", "map as often as permitted, and once more", opt, fmrMaps, "CI-MapFMR-02"),
+		validate.NewCase("mr.fmr.pages", "too many pages, none, and unaligned ones", opt, fmrPages, "CI-MapFMR-03"),
 		validate.NewCase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with one that is gone", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
-		validate.NewCase("mr.fmr.busy", "deallocate while mapped", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
-		validate.NewCase("mr.fmr.dma-busy", "unmap the storage of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
+		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
+		validate.NewCase("mr.fmr.busy", "deallocate a mapped FMR", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
+		validate.NewCase("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
 	)
 	return s
 }
 
-// pageShift is log2 of the smallest page.
+// pageShift returns the binary logarithm of the smallest page size.
 func pageShift(a *ci.CAAttr) uint8 {
 	n := uint8(0)
 	for p := smallPage(a); p > 1; p /= 2 {
@@ -47,7 +47,7 @@ func pageShift(a *ci.CAAttr) uint8 {
 	return n
 }
 
-// fmrStage is an FMR with pages for it.
+// fmrStage is an FMR and pages for it.
 type fmrStage struct {
 	ci.FMR
 	mem   []byte
@@ -56,7 +56,7 @@ type fmrStage struct {
 	page  uint64
 }
 
-// newFMR makes an FMR of up to n pages and maps, and storage of n pages.
+// newFMR returns an FMR for up to n pages and maps, and n pages of memory.
 func newFMR(t *validate.T, ca *kit.CA, pd ci.PD, n, maps int, a ci.Access) *fmrStage {
 	page := smallPage(ca.Attr)
 	f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: n, MaxMaps: maps, PageShift: pageShift(ca.Attr), Access: a})
@@ -64,13 +64,13 @@ func newFMR(t *validate.T, ca *kit.CA, pd ci.PD, n, maps int, a ci.Access) *fmrS
 	s := &fmrStage{FMR: f, page: page, mem: kit.Pages(n*int(page), int(page))}
 	s.dma = ca.DMA(s.mem)
 	s.pages = kit.PageList(s.dma.Ranges(), page)
-	kit.Equal(t, "whole pages of storage mapped by CA.MapDMA", len(s.pages), n)
+	kit.Equal(t, "whole pages that CA.MapDMA maps", len(s.pages), n)
 	kit.Own(t, f, "FMR")
-	t.Cleanup(func() { _ = pd.UnmapFMRs([]ci.FMR{f}) }) // fails where the case has deallocated it
+	t.Cleanup(func() { _ = pd.UnmapFMRs([]ci.FMR{f}) }) // fails if the case has destroyed the FMR
 	return s
 }
 
-// mapped maps pages, which must work.
+// mapped maps pages and expects success.
 func (s *fmrStage) mapped(t *validate.T, pages []uint64, iova uint64) ci.Region {
 	r, err := s.Map(pages, iova)
 	kit.OK(t, err, fmt.Sprintf("FMR.Map of %d pages", len(pages)))
@@ -87,10 +87,10 @@ func fmrRefused(t *validate.T) {
 		want ci.Status
 	}{
 		{"no pages", func(c *ci.FMRCreate) { c.MaxPages = 0 }, ci.InvalidParameter},
-		{"a negative count of pages", func(c *ci.FMRCreate) { c.MaxPages = -1 }, ci.InvalidParameter},
+		{"a negative page count", func(c *ci.FMRCreate) { c.MaxPages = -1 }, ci.InvalidParameter},
 		{"no maps", func(c *ci.FMRCreate) { c.MaxMaps = 0 }, ci.InvalidParameter},
 		{"more maps than MaxMapsPerFMR", func(c *ci.FMRCreate) { c.MaxMaps = ca.Attr.MaxMapsPerFMR + 1 }, ci.InvalidParameter},
-		{"pages below the smallest", func(c *ci.FMRCreate) { c.PageShift-- }, ci.InvalidParameter},
+		{"pages smaller than the smallest page size", func(c *ci.FMRCreate) { c.PageShift-- }, ci.InvalidParameter},
 		{"pages of 2^64 bytes", func(c *ci.FMRCreate) { c.PageShift = 64 }, ci.InvalidParameter},
 		{"remote write without local write", func(c *ci.FMRCreate) { c.Access = ci.RemoteWrite }, ci.InvalidPermission},
 	}) {
@@ -115,14 +115,14 @@ func fmrUse(t *validate.T) {
 	for i := range uint64(4) {
 		kit.SameBytes(t, fmt.Sprintf("page %d of the FMR", i), f.mem[(3-i)*f.page:(4-i)*f.page], src[i*f.page:(i+1)*f.page])
 	}
-	p.WantDenied("RDMA WRITE behind a mapped FMR", ci.OpWrite, 1, r.Remote(4*f.page))
+	p.WantDenied("RDMA WRITE of the byte after a mapped FMR", ci.OpWrite, 1, r.Remote(4*f.page))
 	p.WantDenied("RDMA WRITE from the byte before a mapped FMR", ci.OpWrite, 1, r.Remote(^uint64(0)))
 	msg := kit.Random(t, p.A.Buf.Bytes[:100])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{r.SGE(0, 100)}})
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	p.A.CQ.WaitOK(1)
 	p.B.RecvCQ.WaitOK(1)
-	kit.SameBytes(t, "message received by the L_Key of a mapped FMR", f.mem[3*f.page:3*f.page+100], msg)
+	kit.SameBytes(t, "message received with the L_Key of a mapped FMR", f.mem[3*f.page:3*f.page+100], msg)
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 }
 
@@ -150,12 +150,12 @@ func fmrMaps(t *validate.T) {
 			page := f.pages[i%2 : i%2+1]
 			r = f.mapped(t, page, 0x40000)
 			at := f.mem[uint64(i%2)*f.page:]
-			p.WantWrite(fmt.Sprintf("the page of map %d of round %d", i+1, round+1), r.Remote(0), at[:64])
+			p.WantWrite(fmt.Sprintf("the page of map %d in round %d", i+1, round+1), r.Remote(0), at[:64])
 		}
 		_, err := f.Map(f.pages[:1], 0x40000)
-		kit.Want(t, err, fmt.Sprintf("FMR.Map for the time %d of %d", maps+1, maps), ci.InsufficientResources)
+		kit.Want(t, err, fmt.Sprintf("FMR.Map number %d with MaxMaps %d", maps+1, maps), ci.InsufficientResources)
 		at := f.mem[uint64((maps-1)%2)*f.page:]
-		p.WantWrite("the last page mapped, after the refusal", r.Remote(0), at[:64])
+		p.WantWrite("the page mapped last, after the rejected FMR.Map", r.Remote(0), at[:64])
 		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	}
 }
@@ -167,24 +167,24 @@ func fmrPages(t *validate.T) {
 	small, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 2, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess})
 	kit.OK(t, err, "PD.AllocFMR")
 	kit.Own(t, small, "FMR")
-	crooked := slices.Clone(f.pages[:2])
-	crooked[1] += 8
+	unaligned := slices.Clone(f.pages[:2])
+	unaligned[1] += 8
 	for _, x := range kit.Variants(t, "", []struct {
 		what  string
 		pages []uint64
 		iova  uint64
 	}{
 		{"three pages for an FMR of two", f.pages, 0x40000},
-		{"no page", nil, 0x40000},
-		{"a page not on its bounds", crooked, 0x40000},
-		{"an address not on the bounds of a page", f.pages[:1], 0x40008},
+		{"no pages", nil, 0x40000},
+		{"a page address that is not page-aligned", unaligned, 0x40000},
+		{"an IOVA that is not page-aligned", f.pages[:1], 0x40008},
 	}) {
 		_, err := small.Map(x.pages, x.iova)
 		kit.Want(t, err, "FMR.Map with "+x.what, ci.InvalidParameter)
 	}
-	// A refusal uses up none of the maps, and leaves the FMR unmapped.
+	// A rejected Map does not count as a map and leaves the FMR unmapped.
 	_, err = small.Map(f.pages[:2], 0x40000)
-	kit.OK(t, err, "FMR.Map after the refusals")
+	kit.OK(t, err, "FMR.Map after rejected calls")
 	kit.OK(t, pd.UnmapFMRs([]ci.FMR{small}), "PD.UnmapFMRs")
 }
 
@@ -201,14 +201,14 @@ func fmrUnmap(t *validate.T) {
 	}
 	kit.OK(t, p.B.PD.UnmapFMRs(list[:2]), "PD.UnmapFMRs of two of three")
 	for i, f := range stages[:2] {
-		p.WantUntouched(fmt.Sprintf("FMR %d of the batch, unmapped", i+1), regions[i].Remote(0), f.mem[:64])
+		p.WantUntouched(fmt.Sprintf("FMR %d of the unmapped batch", i+1), regions[i].Remote(0), f.mem[:64])
 		r := f.mapped(t, f.pages, 0x80000)
 		p.WantWrite("an FMR mapped again", r.Remote(0), f.mem[:64])
-		p.WantUntouched("an FMR mapped again, by the key from before", ci.Remote{Addr: r.Addr, RKey: regions[i].RKey}, f.mem[:64])
+		p.WantUntouched("an FMR mapped again, with the previous key", ci.Remote{Addr: r.Addr, RKey: regions[i].RKey}, f.mem[:64])
 	}
-	p.WantWrite("the FMR that was not in the batch", regions[2].Remote(0), stages[2].mem[:64])
-	kit.OK(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of all")
-	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of none")
+	p.WantWrite("the FMR outside the batch", regions[2].Remote(0), stages[2].mem[:64])
+	kit.OK(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of all FMRs")
+	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of an empty batch")
 }
 
 func fmrUnmapGone(t *validate.T) {
@@ -217,7 +217,7 @@ func fmrUnmapGone(t *validate.T) {
 	kit.Destroy(t, gone.FMR, "FMR")
 	r := f.mapped(t, f.pages, 0x40000)
 	for _, list := range [][]ci.FMR{{f.FMR, gone.FMR}, {gone.FMR, f.FMR}} {
-		kit.WantExactly(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of a batch with one that is gone", ci.InvalidFMRHandle)
+		kit.WantExactly(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of a batch with a destroyed FMR", ci.InvalidFMRHandle)
 		p.WantWrite("the other FMR of the batch", r.Remote(0), f.mem[:64])
 	}
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
@@ -227,8 +227,8 @@ func fmrBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
 	r := f.mapped(t, f.pages, 0x40000)
-	kit.WantExactly(t, f.Destroy(), "FMR.Destroy while mapped", ci.ResourceBusy)
-	p.WantWrite("the FMR after the refusal", r.Remote(0), f.mem[:64])
+	kit.WantExactly(t, f.Destroy(), "FMR.Destroy of a mapped FMR", ci.ResourceBusy)
+	p.WantWrite("the FMR after the rejected Destroy", r.Remote(0), f.mem[:64])
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	kit.DestroyTwice(t, f.FMR, "FMR", ci.InvalidFMRHandle)
 	_, err := f.Map(f.pages, 0x40000)
@@ -239,8 +239,8 @@ func fmrDMABusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
 	r := f.mapped(t, f.pages, 0x40000)
-	kit.WantExactly(t, f.dma.Destroy(), "DMA.Destroy with an FMR mapped to it", ci.ResourceBusy)
-	p.WantWrite("the FMR after the refusal", r.Remote(0), f.mem[:64])
+	kit.WantExactly(t, f.dma.Destroy(), "DMA.Destroy while an FMR maps it", ci.ResourceBusy)
+	p.WantWrite("the FMR after the rejected DMA.Destroy", r.Remote(0), f.mem[:64])
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	kit.Destroy(t, f.dma, "DMA that no FMR uses")
 }

@@ -9,37 +9,37 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrModifyArea: regions changed in place, and regions over the storage of others. (IBTA 11.2.8.)
+// mrModifyArea returns the cases of modified regions and of shared regions. (IBTA 11.2.8.)
 func mrModifyArea() validate.Suite {
 	const mod, smr = "ci_modify_mr (40), ci_modify_pmr (41)", "ci_register_smr (42)"
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod, "Modify of rights, PD or memory changes what is named and nothing else, and Region and Query show it."),
-		req.Driver.Must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that a Modify has replaced gives access to nothing."),
-		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod, "A Modify that is refused leaves the region and its keys as they were."),
-		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod, "A region with a window bound to it is not modified: ResourceBusy."),
-		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr, "A shared region has PD and rights of its own, whatever those of its source."),
-		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr, "A region cannot be deregistered while a shared one exists: ResourceBusy, and it works as before."),
-		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr, "A source that is gone is InvalidMRHandle, and rights that no region may have are InvalidPermission."),
+		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod, "Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query return the new values."),
+		req.Driver.Must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that Modify has replaced grants no access."),
+		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod, "A rejected Modify changes neither the region nor its keys."),
+		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod, "Modify of a region with a bound window fails with ResourceBusy."),
+		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr, "A shared region has its own PD and access rights, independent of those of its source."),
+		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr, "Destroy of a region that has shared regions fails with ResourceBusy, and the region still works."),
+		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr, "RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with InvalidPermission."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR},
-		validate.NewCase("mr.modify.access", "fewer rights, and more", opt, mrModifyAccess, "CI-ModifyMR-01", "CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.access", "fewer and more access rights", opt, mrModifyAccess, "CI-ModifyMR-01", "CI-ModifyMR-02"),
 		validate.NewCase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02", "SAS-2.3-07"),
 		validate.NewCase("mr.modify.memory", "other memory", opt, mrModifyMemory, "CI-ModifyMR-01", "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.old-key", "the key from before", opt, mrModifyOldKey, "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.refused", "no field, unknown fields, bad values", opt, mrModifyRefused, "CI-ModifyMR-03"),
+		validate.NewCase("mr.modify.old-key", "the previous key", opt, mrModifyOldKey, "CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.refused", "no field, unknown fields, invalid values", opt, mrModifyRefused, "CI-ModifyMR-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapPhysicalMR},
-		validate.NewCase("mr.modify.physical", "to DMA addresses", opt, mrModifyPhysical, "CI-ModifyMR-01", "CI-ModifyMR-02"))...)
+		validate.NewCase("mr.modify.physical", "virtual memory is replaced by DMA addresses", opt, mrModifyPhysical, "CI-ModifyMR-01", "CI-ModifyMR-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapMW1},
-		validate.NewCase("mr.modify.bound", "with a window bound", opt, mrModifyBound, "CI-ModifyMR-04"))...)
+		validate.NewCase("mr.modify.bound", "a region with a bound window", opt, mrModifyBound, "CI-ModifyMR-04"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSharedMR},
-		validate.NewCase("mr.shared.bytes", "both keys reach the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
-		validate.NewCase("mr.shared.address", "at an address of its own", opt, mrSharedAddress, "SAS-2.3-15"),
-		validate.NewCase("mr.shared.rights", "PD and rights of its own", opt, mrSharedRights, "CI-RegisterSMR-01", "SAS-2.3-07"),
-		validate.NewCase("mr.shared.busy", "deregister the source first", opt, mrSharedBusy, "CI-RegisterSMR-02", "SAS-2.3-26"),
-		validate.NewCase("mr.shared.refused", "a source that is gone, bad rights", opt, mrSharedRefused, "CI-RegisterSMR-03"),
+		validate.NewCase("mr.shared.bytes", "both keys refer to the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
+		validate.NewCase("mr.shared.address", "with an IOVA", opt, mrSharedAddress, "SAS-2.3-15"),
+		validate.NewCase("mr.shared.rights", "PD and access rights of the shared region", opt, mrSharedRights, "CI-RegisterSMR-01", "SAS-2.3-07"),
+		validate.NewCase("mr.shared.busy", "destroy the source first", opt, mrSharedBusy, "CI-RegisterSMR-02", "SAS-2.3-26"),
+		validate.NewCase("mr.shared.refused", "a destroyed source, invalid access rights", opt, mrSharedRefused, "CI-RegisterSMR-03"),
 	)...)
 	return s
 }
@@ -50,14 +50,14 @@ func mrModifyAccess(t *validate.T) {
 	for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.LocalWrite, ci.LocalWrite | ci.RemoteWrite, kit.AllAccess}) {
 		kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: a}), "MR.Modify to "+rightNames(a))
 		r := b.MR.Region()
-		kit.Equal(t, "Region.Addr after MR.Modify of rights", r.Addr, b.Addr)
-		kit.Equal(t, "Region.Length after MR.Modify of rights", r.Length, 64)
+		kit.Equal(t, "Region.Addr after MR.Modify of the access rights", r.Addr, b.Addr)
+		kit.Equal(t, "Region.Length after MR.Modify of the access rights", r.Length, 64)
 		wantQuery(t, b.MR, p.B.PD, a)
 		probeRights(p, "a region modified to "+rightNames(a), ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}, a)
 	}
 }
 
-// keyFor is the region's R_Key, or its L_Key when it has none for lack of remote rights.
+// keyFor returns the region's R_Key, or its L_Key if it has no remote rights and therefore no R_Key.
 func keyFor(r ci.Region, a ci.Access) ci.Key {
 	if a&(ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic) == 0 {
 		return r.LKey
@@ -65,7 +65,7 @@ func keyFor(r ci.Region, a ci.Access) ci.Key {
 	return r.RKey
 }
 
-// elsewhere is another connection on the same adapters, whose ends have PDs of their own.
+// elsewhere returns another connection of the same adapters. Its ends have their own PDs.
 func elsewhere(p *kit.Pair) *kit.Pair {
 	q := &kit.Pair{A: p.A.CA.End(p.A.Config), B: p.B.CA.End(p.B.Config)}
 	kit.Connect(q.A.QP, q.B.QP)
@@ -95,33 +95,33 @@ func mrModifyMemory(t *validate.T) {
 	kit.Equal(t, "Region.Length", r.Length, 2000)
 	wantQuery(t, b.MR, p.B.PD, kit.AllAccess)
 	p.WantWrite("the new memory", r.Remote(0), mem[3:2003])
-	p.WantDenied("RDMA WRITE behind the new range", ci.OpWrite, 1, r.Remote(2000))
-	p.WantUntouched("the old memory by the new key", ci.Remote{Addr: b.Addr, RKey: r.RKey}, b.Bytes)
+	p.WantDenied("RDMA WRITE of the byte after the new range", ci.OpWrite, 1, r.Remote(2000))
+	p.WantUntouched("the old memory with the new key", ci.Remote{Addr: b.Addr, RKey: r.RKey}, b.Bytes)
 	msg := kit.Random(t, p.A.Buf.Bytes[:50])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{r.SGE(7, 50)}})
 	p.A.Send(p.A.SendWR(1, 0, 50))
 	p.A.CQ.WaitOK(1)
 	p.B.RecvCQ.WaitOK(1)
-	kit.SameBytes(t, "message received by the new L_Key", mem[10:60], msg)
+	kit.SameBytes(t, "message received with the new L_Key", mem[10:60], msg)
 }
 
 func mrModifyOldKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	err := b.Modify(ci.MRFieldMemory|ci.MRFieldAccess, nil, ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
-	kit.OK(t, err, "MR.Modify of memory and rights")
+	kit.OK(t, err, "MR.Modify of memory and access rights")
 	r := b.MR.Region()
-	// Where the driver keeps the key, its meaning must have changed: the old bytes are out of reach in any case.
-	p.WantUntouched("the memory from before MR.Modify, by the key from before", b.Remote(0), b.Bytes)
+	// Even if the driver keeps the key, it must not grant access to the old bytes.
+	p.WantUntouched("the old memory with the old key", b.Remote(0), b.Bytes)
 	if r.RKey == b.RKey {
 		t.Note("MR.Modify keeps the R_Key")
 		return
 	}
-	p.WantDenied("RDMA WRITE to the new memory by the key from before MR.Modify", ci.OpWrite, 8, ci.Remote{Addr: r.Addr, RKey: b.RKey})
+	p.WantDenied("RDMA WRITE to the new memory with the old key", ci.OpWrite, 8, ci.Remote{Addr: r.Addr, RKey: b.RKey})
 	to := p.A.CA.Buf(p.A.PD, 64, kit.AllAccess)
 	kit.OK(t, to.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: kit.AllAccess}), "MR.Modify")
 	if to.MR.Region().LKey != to.LKey {
-		p.WantStatus("RDMA WRITE from an SGE with the L_Key from before MR.Modify",
+		p.WantStatus("RDMA WRITE from an SGE with the old L_Key",
 			ci.SendWR{Op: ci.OpWrite, SGL: to.SGL(0, 8), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	}
 }
@@ -143,14 +143,14 @@ func mrModifyRefused(t *validate.T) {
 		{"an unknown field", ci.MRFieldAccess << 1, nil, ci.MRCreate{Access: ci.LocalWrite}, ci.InvalidParameter},
 		{"remote write without local write", ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.RemoteWrite}, ci.InvalidPermission},
 		{"no memory", ci.MRFieldMemory, nil, ci.MRCreate{}, ci.InvalidParameter},
-		{"a range outside of the memory", ci.MRFieldMemory, nil, ci.MRCreate{Memory: mem, Offset: 60, Length: 5}, ci.InvalidParameter},
-		{"a PD that is gone", ci.MRFieldPD, gone, ci.MRCreate{}, ci.InvalidPDHandle},
+		{"a range outside the memory", ci.MRFieldMemory, nil, ci.MRCreate{Memory: mem, Offset: 60, Length: 5}, ci.InvalidParameter},
+		{"a destroyed PD", ci.MRFieldPD, gone, ci.MRCreate{}, ci.InvalidPDHandle},
 		{"no PD", ci.MRFieldPD, nil, ci.MRCreate{}, ci.InvalidPDHandle},
-		{"good memory and a PD that is gone", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem}, ci.InvalidPDHandle},
+		{"valid memory and a destroyed PD", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem}, ci.InvalidPDHandle},
 	}) {
 		kit.Want(t, b.Modify(x.set, x.pd, x.c), "MR.Modify with "+x.what, x.want)
-		kit.Equal(t, "Region after a refused MR.Modify with "+x.what, b.MR.Region(), b.Region)
-		p.WantWrite("the region after a refused MR.Modify with "+x.what, b.Remote(0), b.Bytes)
+		kit.Equal(t, "Region after the rejected MR.Modify with "+x.what, b.MR.Region(), b.Region)
+		p.WantWrite("the region after the rejected MR.Modify with "+x.what, b.Remote(0), b.Bytes)
 	}
 }
 
@@ -164,12 +164,12 @@ func mrModifyPhysical(t *validate.T) {
 		"MR.ModifyPMR of the memory")
 	r := b.MR.Region()
 	kit.Equal(t, "Region.Length", r.Length, page)
-	p.WantWrite("the pages", r.Remote(0), mem[5:5+page])
-	p.WantUntouched("the virtual memory from before", b.Remote(0), b.Bytes)
-	kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region over it", ci.ResourceBusy)
+	p.WantWrite("the pages of the DMA mapping", r.Remote(0), mem[5:5+page])
+	p.WantUntouched("the previous virtual memory", b.Remote(0), b.Bytes)
+	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
 	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}), "MR.Modify back to virtual memory")
 	p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
-	kit.Destroy(t, d, "DMA that nothing uses any more")
+	kit.Destroy(t, d, "DMA that no region uses")
 }
 
 func mrModifyBound(t *validate.T) {
@@ -181,16 +181,16 @@ func mrModifyBound(t *validate.T) {
 		set  ci.MRField
 	}{{"rights", ci.MRFieldAccess}, {"the PD", ci.MRFieldPD}, {"the memory", ci.MRFieldMemory}}) {
 		err := b.Modify(x.set, p.B.PD, ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.BindWindow})
-		kit.WantExactly(t, err, "MR.Modify of "+x.what+" with a window bound", ci.ResourceBusy)
-		kit.Equal(t, "Region after the refusal", b.MR.Region(), b.Region)
-		p.WantWrite("the region after the refusal, by its own key", b.Remote(0), b.Bytes)
-		p.WantWrite("the region after the refusal, by the window's key", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+		kit.WantExactly(t, err, "MR.Modify of "+x.what+" with a bound window", ci.ResourceBusy)
+		kit.Equal(t, "Region after the rejected MR.Modify", b.MR.Region(), b.Region)
+		p.WantWrite("the region after the rejected MR.Modify, with its own key", b.Remote(0), b.Bytes)
+		p.WantWrite("the region after the rejected MR.Modify, with the window's key", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
 	}
 	kit.Destroy(t, w, "MW")
-	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify once no window is bound")
+	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify without a bound window")
 }
 
-// shared makes a region over the storage of b.
+// shared registers a shared region of b.
 func shared(t *validate.T, pd ci.PD, b *kit.Buf, iova uint64, a ci.Access) ci.MR {
 	mr, err := pd.RegisterSMR(b.MR, iova, a)
 	kit.OK(t, err, "PD.RegisterSMR with "+rightNames(a))
@@ -203,21 +203,21 @@ func mrSharedBytes(t *validate.T) {
 	mr := shared(t, p.B.PD, b, 0, kit.AllAccess)
 	r := mr.Region()
 	kit.Equal(t, "Region.Length of the shared region", r.Length, 5000)
-	kit.Equal(t, "Region.Addr of the shared region, none asked for", r.Addr, b.Addr)
-	kit.True(t, r.LKey != b.LKey && r.RKey != b.RKey, "keys of the shared region", "keys of its own", "those of its source")
+	kit.Equal(t, "Region.Addr of the shared region without an IOVA", r.Addr, b.Addr)
+	kit.True(t, r.LKey != b.LKey && r.RKey != b.RKey, "keys of the shared region", "different from those of the source", "a key of the source")
 	wantQuery(t, mr, p.B.PD, kit.AllAccess)
-	p.WantWrite("the bytes, by the shared region's key", r.Remote(0), b.Bytes)
-	p.WantWrite("the bytes, by the source's key", b.Remote(0), b.Bytes)
+	p.WantWrite("the bytes with the shared region's key", r.Remote(0), b.Bytes)
+	p.WantWrite("the bytes with the source's key", b.Remote(0), b.Bytes)
 	clear(p.A.Buf.Bytes)
-	p.WantReach("RDMA READ by the shared region's key", ci.OpRead, 5000, r.Remote(0))
-	kit.SameBytes(t, "bytes read by the shared region's key", p.A.Buf.Bytes[:5000], b.Bytes)
-	p.WantDenied("RDMA WRITE behind the shared region", ci.OpWrite, 1, r.Remote(5000))
+	p.WantReach("RDMA READ with the shared region's key", ci.OpRead, 5000, r.Remote(0))
+	kit.SameBytes(t, "bytes read with the shared region's key", p.A.Buf.Bytes[:5000], b.Bytes)
+	p.WantDenied("RDMA WRITE of the byte after the shared region", ci.OpWrite, 1, r.Remote(5000))
 	msg := kit.Random(t, p.A.Buf.Bytes[:100])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{r.SGE(0, 100)}})
 	p.A.Send(p.A.SendWR(1, 0, 100))
 	p.A.CQ.WaitOK(1)
 	p.B.RecvCQ.WaitOK(1)
-	kit.SameBytes(t, "message received by the shared region's L_Key", b.Bytes[:100], msg)
+	kit.SameBytes(t, "message received with the shared region's L_Key", b.Bytes[:100], msg)
 }
 
 func mrSharedAddress(t *validate.T) {
@@ -226,11 +226,11 @@ func mrSharedAddress(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
 	want := 0x6000_0000_0000 | b.Addr&(page-1)
 	r := shared(t, p.B.PD, b, want, kit.AllAccess).Region()
-	kit.Equal(t, "offset in the page of the shared region's address", r.Addr&(page-1), b.Addr&(page-1))
+	kit.Equal(t, "page offset of the shared region's address", r.Addr&(page-1), b.Addr&(page-1))
 	if r.Addr != want {
-		t.Note("the shared region's address is not the one asked for")
+		t.Note("the shared region's address is not the requested IOVA")
 	}
-	p.WantWrite("the bytes, at the shared region's address", r.Remote(0), b.Bytes)
+	p.WantWrite("the bytes at the shared region's address", r.Remote(0), b.Bytes)
 }
 
 func mrSharedRights(t *validate.T) {
@@ -243,12 +243,12 @@ func mrSharedRights(t *validate.T) {
 		wantQuery(t, mr, q.B.PD, a)
 		to := ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}
 		probeRights(q, "a shared region with "+rightNames(a), to, a)
-		p.WantUntouched("a shared region, through the PD of its source", to, b.Bytes)
-		q.WantUntouched("the source, through the PD of its shared region", b.Remote(0), b.Bytes)
+		p.WantUntouched("a shared region through the PD of its source", to, b.Bytes)
+		q.WantUntouched("the source through the PD of its shared region", b.Remote(0), b.Bytes)
 		kit.Destroy(t, mr, "shared MR")
-		q.WantUntouched("a shared region after its Destroy", to, b.Bytes)
+		q.WantUntouched("a destroyed shared region", to, b.Bytes)
 	}
-	p.WantWrite("the source, which had all rights throughout", b.Remote(0), b.Bytes)
+	p.WantWrite("the source, whose access rights have not changed", b.Remote(0), b.Bytes)
 }
 
 func mrSharedBusy(t *validate.T) {
@@ -256,11 +256,11 @@ func mrSharedBusy(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	one, two := shared(t, p.B.PD, b, 0, kit.AllAccess), shared(t, p.B.CA.PD(), b, 0, ci.LocalWrite)
 	for i, mr := range []ci.MR{one, two} {
-		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d shared regions left", 2-i), ci.ResourceBusy)
-		p.WantWrite("the source after the refusal", b.Remote(0), b.Bytes)
+		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d shared regions", 2-i), ci.ResourceBusy)
+		p.WantWrite("the source after the rejected MR.Destroy", b.Remote(0), b.Bytes)
 		kit.DestroyTwice(t, mr, "shared MR", ci.InvalidMRHandle)
 	}
-	kit.Destroy(t, b, "MR with no shared region left")
+	kit.Destroy(t, b, "MR without shared regions")
 }
 
 func mrSharedRefused(t *validate.T) {
@@ -269,10 +269,10 @@ func mrSharedRefused(t *validate.T) {
 	b, gone := ca.Buf(pd, 64, kit.AllAccess), ca.Buf(pd, 64, kit.AllAccess)
 	kit.Destroy(t, gone, "MR")
 	mr, err := pd.RegisterSMR(gone.MR, 0, ci.LocalWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region that is gone", ci.InvalidMRHandle)
+	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
 	mr, err = pd.RegisterSMR(nil, 0, ci.LocalWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR of nothing", ci.InvalidMRHandle, ci.InvalidParameter)
+	kit.WantRefused(t, mr, err, "PD.RegisterSMR of nil", ci.InvalidMRHandle, ci.InvalidParameter)
 	mr, err = pd.RegisterSMR(b.MR, 0, ci.RemoteWrite)
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR with remote write and without local write", ci.InvalidPermission)
-	kit.Destroy(t, b, "MR after the refusals")
+	kit.Destroy(t, b, "MR after rejected calls of PD.RegisterSMR")
 }

@@ -9,63 +9,63 @@ import (
 	"ciddk/validate/req"
 )
 
-// mrPhysicalArea: regions over DMA addresses. (IBTA 11.2.8; the mapping is this kit's.)
+// mrPhysicalArea returns the cases of regions over DMA addresses. (IBTA 11.2.8; the mapping is part of this kit.)
 func mrPhysicalArea() validate.Suite {
 	const pmr, dma = "ci_register_pmr (38)", "CA.MapDMA"
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not list, a range not on the bounds of it, and bytes outside of the ranges are InvalidParameter."),
-		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region reaches its ranges in their order, from the offset given, for the length given."),
-		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma, "Storage that a region uses is not unmapped: ResourceBusy, and the region works as before."),
-		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma, "The ranges of mapped storage cover it, do not overlap those of other storage, and nothing at all is not mapped."),
+		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges fail with InvalidParameter."),
+		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region covers its ranges in their order, from the given offset and with the given length."),
+		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma, "Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works."),
+		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma, "The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty memory cannot be mapped."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapPhysicalMR},
 		validate.NewCase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14", "CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.offset", "offsets into the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in either order", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
-		validate.NewCase("mr.physical.refused", "page sizes, bounds, lengths that are wrong", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
+		validate.NewCase("mr.physical.offset", "offsets in the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
+		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in both orders", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
+		validate.NewCase("mr.physical.refused", "invalid page sizes, alignments and lengths", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
 		validate.NewCase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission, "CI-RegisterMR-02"),
-		validate.NewCase("mr.physical.destroy", "write to a physical region that is gone", opt, mrPhysicalDestroy, ruleDeadKey),
-		validate.NewCase("mr.physical.busy", "unmap what a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
+		validate.NewCase("mr.physical.destroy", "write to a destroyed physical region", opt, mrPhysicalDestroy, ruleDeadKey),
+		validate.NewCase("mr.physical.busy", "unmap memory that a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg},
-		validate.NewCase("mr.dma.ranges", "ranges of storage, and of nothing", opt, mrDMARanges, "CI-MapDMA-02"))...)
+		validate.NewCase("mr.dma.ranges", "ranges of memory, and of empty memory", opt, mrDMARanges, "CI-MapDMA-02"))...)
 	return s
 }
 
-// largestPage bounds the page sizes that a case maps.
+// largestPage is the largest page size that a case uses.
 const largestPage = 4 << 20
 
 func mrPhysicalPages(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	for _, size := range kit.Variants(t, "page size", t.Attr().PageSizes) {
 		if size > largestPage {
-			t.Note("pages of %d bytes are not tried", size)
+			t.Note("pages of %d bytes are not tested", size)
 			continue
 		}
 		mem := kit.Pages(int(2*size), int(size))
 		d := p.B.CA.DMA(mem)
 		if kit.PageList(d.Ranges(), size) == nil {
-			kit.True(t, size != smallPage(t.Attr()), "DMA.Ranges of storage on the bounds of the smallest page", "ranges on those bounds", "%v", d.Ranges())
-			t.Note("ordinary storage is not in pages of %d bytes", size)
+			kit.True(t, size != smallPage(t.Attr()), "DMA.Ranges of memory aligned to the smallest page size", "ranges with the same alignment", "%v", d.Ranges())
+			t.Note("ordinary memory does not consist of pages of %d bytes", size)
 			continue
 		}
-		what := fmt.Sprintf("a region of pages of %d bytes", size)
+		what := fmt.Sprintf("a region with pages of %d bytes", size)
 		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: size, Length: 2 * size, IOVA: 4 * size, Access: kit.AllAccess})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
 		kit.Own(t, mr, "PMR")
 		r := mr.Region()
 		kit.Equal(t, "Region.Length of "+what, r.Length, 2*size)
 		if r.Addr != 4*size {
-			t.Note("a physical region is not at the address asked for")
+			t.Note("a physical region does not have the requested IOVA")
 		}
 		wantQuery(t, mr, p.B.PD, kit.AllAccess)
 		n := min(size, 5000)
 		p.WantWrite(what+", its start", r.Remote(0), mem[:n])
 		p.WantWrite(what+", around the middle", r.Remote(size-n/2), mem[size-n/2:size-n/2+n])
 		p.WantWrite(what+", its end", r.Remote(2*size-n), mem[2*size-n:])
-		p.WantDenied("RDMA WRITE behind "+what, ci.OpWrite, 1, r.Remote(2*size))
+		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(2*size))
 		kit.Destroy(t, mr, "PMR")
 		kit.Destroy(t, d, "DMA")
 	}
@@ -77,7 +77,7 @@ func mrPhysicalOffset(t *validate.T) {
 	mem := kit.Pages(int(4*page), int(page))
 	d := p.B.CA.DMA(mem)
 	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}}) {
-		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages", x.n, x.off)
+		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages on", x.n, x.off)
 		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: x.off, Length: x.n, IOVA: 0x40000 + x.off, Access: kit.AllAccess})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
 		kit.Own(t, mr, "PMR")
@@ -85,7 +85,7 @@ func mrPhysicalOffset(t *validate.T) {
 		kit.Equal(t, "Region.Length of "+what, r.Length, x.n)
 		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+x.n])
 		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
-		p.WantDenied("RDMA WRITE behind "+what, ci.OpWrite, 1, r.Remote(x.n))
+		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(x.n))
 		kit.Destroy(t, mr, "PMR")
 	}
 }
@@ -133,22 +133,22 @@ func mrPhysicalRefused(t *validate.T) {
 	}{
 		{"page size 0", func(c *ci.PMRCreate) { c.PageSize = 0 }},
 		{"half of the smallest page size", func(c *ci.PMRCreate) { c.PageSize /= 2 }},
-		{"a page size that is no power of two", func(c *ci.PMRCreate) { c.PageSize += 512 }},
+		{"a page size that is not a power of two", func(c *ci.PMRCreate) { c.PageSize += 512 }},
 		{"a range that starts inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr += 8 }) }},
 		{"a range that ends inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
 		{"no range", func(c *ci.PMRCreate) { c.Ranges = nil }},
-		{"a length beyond the ranges", func(c *ci.PMRCreate) { c.Length++ }},
-		{"offset and length beyond the ranges", func(c *ci.PMRCreate) { c.Offset = 1 }},
-		{"an offset behind the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
+		{"a length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Length++ }},
+		{"offset and length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Offset = 1 }},
+		{"an offset after the end of the ranges", func(c *ci.PMRCreate) { c.Offset, c.Length = 2*page, 1 }},
 		{"a length that wraps around", func(c *ci.PMRCreate) { c.Offset, c.Length = 8, ^uint64(0)-3 }},
-		{"an unknown right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
+		{"an unknown access right", func(c *ci.PMRCreate) { c.Access |= 1 << 20 }},
 	}) {
 		c := good
 		x.f(&c)
 		mr, err := pd.RegisterPMR(c)
 		kit.WantRefused(t, mr, err, "PD.RegisterPMR with "+x.what, ci.InvalidParameter)
 	}
-	kit.Destroy(t, d, "DMA after the refusals")
+	kit.Destroy(t, d, "DMA after rejected calls of PD.RegisterPMR")
 }
 
 func mrPhysicalPermission(t *validate.T) {
@@ -160,7 +160,7 @@ func mrPhysicalPermission(t *validate.T) {
 	kit.WantRefused(t, mr, err, "PD.RegisterPMR with remote write and without local write", ci.InvalidPermission)
 }
 
-// physical is a region over fresh pages, with all rights.
+// physical returns a region over new pages, with all access rights.
 func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
 	page := smallPage(t.Attr())
 	n := uint64(pages) * page
@@ -177,14 +177,14 @@ func mrPhysicalDestroy(t *validate.T) {
 	r := mr.Region()
 	p.WantWrite("the region", r.Remote(0), mem[:64])
 	kit.DestroyTwice(t, mr, "PMR", ci.InvalidMRHandle)
-	p.WantUntouched("the region after its Destroy", r.Remote(0), mem[:64])
+	p.WantUntouched("the destroyed region", r.Remote(0), mem[:64])
 }
 
 func mrPhysicalBusy(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem, d, mr := physical(t, p.B, 2)
-	kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region over it", ci.ResourceBusy)
-	p.WantWrite("the region after the refusal", mr.Region().Remote(100), mem[100:200])
+	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
+	p.WantWrite("the region after the rejected DMA.Destroy", mr.Region().Remote(100), mem[100:200])
 	kit.Destroy(t, mr, "PMR")
 	kit.DestroyTwice(t, d, "DMA that no region uses", ci.InvalidHandle)
 }
@@ -200,12 +200,12 @@ func mrDMARanges(t *validate.T) {
 			sum += r.Size
 			for _, o := range all {
 				if r.Addr < o.Addr+o.Size && o.Addr < r.Addr+r.Size {
-					t.Failf("DMA.Ranges", "ranges of its own", "%#x and %d bytes, which overlap %#x and %d bytes", r.Addr, r.Size, o.Addr, o.Size)
+					t.Failf("DMA.Ranges", "ranges that do not overlap others", "address %#x, %d bytes, which overlaps address %#x, %d bytes", r.Addr, r.Size, o.Addr, o.Size)
 				}
 			}
 			all = append(all, r)
 		}
-		kit.AtLeast(t, fmt.Sprintf("bytes in the ranges of storage of %d", n), sum, n)
+		kit.AtLeast(t, fmt.Sprintf("bytes in the ranges of %d bytes of memory", n), sum, n)
 	}
 	d, err := ca.MapDMA(nil)
 	kit.WantRefused(t, d, err, "CA.MapDMA of nil", ci.InvalidParameter)

@@ -9,65 +9,65 @@ import (
 	"ciddk/validate/req"
 )
 
-// mwArea: memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
+// mwArea returns the cases of memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
 func mwArea() validate.Suite {
 	const create, query, bind, destroy = "ci_create_mw (51)", "ci_query_mw (52)", "ci_bind_mw (53)", "ci_destroy_mw (54)"
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateMW-01", "IBTA 11.2.9", create, "A new window has a key that gives access to nothing."),
-		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create, "A window type that is none is refused with InvalidParameter."),
-		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query gives PD, type and current key of a window."),
-		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the rights of the bind over the range of the bind, and nothing else."),
-		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 gives the window another key, which the verb returns, and the key from before is dead."),
-		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys give access to nothing, and the region is free."),
-		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind that names another than the current key is refused with InvalidRKey."),
-		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the right to bind, of more rights than the region allows, or beyond its range fails, at once or with WCBindErr."),
-		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind, "A bind on a QP that is not RC or UC is refused with InvalidServiceType."),
-		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window, or to a region, of another PD than the QP's fails, at once or with WCBindErr."),
-		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind takes a place in the send queue: it is signaled as asked, in order, and a full queue refuses it with InsufficientResources."),
-		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a window or region that is gone is refused with InvalidMWHandle or InvalidMRHandle."),
-		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window is bound by its own verb: OpBindMW does not take one of type 1, nor QP.BindMW one of type 2."),
-		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window, and it answers InvalidMWHandle from then on."),
-		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "A region with a window bound to it is not deregistered: ResourceBusy, and it works as before."),
+		req.Driver.Must("CI-CreateMW-01", "IBTA 11.2.9", create, "The key of a new window grants no access."),
+		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create, "CreateMW with an unknown window type fails with InvalidParameter."),
+		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query returns the PD, type and current key of a window."),
+		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the access rights of the bind for the range of the bind, and no others."),
+		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 changes the key of the window and returns the new key. The previous key grants no access."),
+		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed."),
+		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind with a key other than the current one fails with InvalidRKey."),
+		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the bind right, with more access rights than the region, or beyond its range fails, either in BindMW or with WCBindErr."),
+		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind, "BindMW on a QP other than RC or UC fails with InvalidServiceType."),
+		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with WCBindErr."),
+		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a full queue it fails with InsufficientResources."),
+		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle."),
+		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects those of type 2."),
+		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on."),
+		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "Destroy of a region with a bound window fails with ResourceBusy, and the region still works."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
 		validate.NewCase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01", "CI-QueryMW-01"),
-		validate.NewCase("mw.create.type", "window types that are none", mw, mwCreateType, "CI-CreateMW-02"),
-		validate.NewCase("mw.stale", "use a window after it is gone", mw, mwStale, "CI-DestroyMW-01"),
+		validate.NewCase("mw.create.type", "unknown window types", mw, mwCreateType, "CI-CreateMW-02"),
+		validate.NewCase("mw.stale", "use a destroyed window", mw, mwStale, "CI-DestroyMW-01"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1},
-		validate.NewCase("mw.query", "key, type and PD, bound and not", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
-		validate.NewCase("mw.bind", "access inside of a window and outside", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
-		validate.NewCase("mw.rights", "rights of the bind against operations", mw, mwRights, "CI-BindMW-01"),
-		validate.NewCase("mw.rebind", "rebind to another range, and another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
-		validate.NewCase("mw.unbind", "bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
-		validate.NewCase("mw.wrong-key", "bind by a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
-		validate.NewCase("mw.region-rights", "bind to regions that do not allow it", mw, mwRegionRights, "CI-BindMW-05"),
-		validate.NewCase("mw.range", "bind beyond the region", mw, mwRange, "CI-BindMW-05"),
-		validate.NewCase("mw.pd", "window, or region, of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
-		validate.NewCase("mw.order", "a message right behind a bind", mw, mwOrder, "CI-BindMW-08"),
-		validate.NewCase("mw.signal", "binds not signaled", mw, mwSignal, "CI-BindMW-08"),
-		validate.NewCase("mw.full", "bind on a full queue", mw, mwFull, "CI-BindMW-08"),
-		validate.NewCase("mw.gone", "bind with objects that are gone", mw, mwGone, "CI-BindMW-09"),
+		validate.NewCase("mw.query", "key, type and PD of bound and unbound windows", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
+		validate.NewCase("mw.bind", "access inside and outside a window", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
+		validate.NewCase("mw.rights", "access rights of the bind, and operations", mw, mwRights, "CI-BindMW-01"),
+		validate.NewCase("mw.rebind", "rebind to another range and to another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
+		validate.NewCase("mw.unbind", "a bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
+		validate.NewCase("mw.wrong-key", "a bind with a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
+		validate.NewCase("mw.region-rights", "binds to regions that do not permit them", mw, mwRegionRights, "CI-BindMW-05"),
+		validate.NewCase("mw.range", "a bind beyond the region", mw, mwRange, "CI-BindMW-05"),
+		validate.NewCase("mw.pd", "a window or region of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
+		validate.NewCase("mw.order", "a message directly after a bind", mw, mwOrder, "CI-BindMW-08"),
+		validate.NewCase("mw.signal", "unsignaled binds", mw, mwSignal, "CI-BindMW-08"),
+		validate.NewCase("mw.full", "a bind on a full queue", mw, mwFull, "CI-BindMW-08"),
+		validate.NewCase("mw.gone", "a bind with destroyed objects", mw, mwGone, "CI-BindMW-09"),
 		validate.NewCase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
 		validate.NewCase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
-		validate.NewCase("mw.region-busy", "deregister a region with a window bound", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
+		validate.NewCase("mw.region-busy", "destroy a region with a bound window", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUD},
-		validate.NewCase("mw.service", "bind on a datagram QP", mw, mwService, "CI-BindMW-06"))...)
+		validate.NewCase("mw.service", "a bind on a UD QP", mw, mwService, "CI-BindMW-06"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUC},
-		validate.NewCase("mw.uc", "bind on an unreliable connection", mw, mwUC, "CI-BindMW-06"))...)
+		validate.NewCase("mw.uc", "a bind on a UC QP", mw, mwUC, "CI-BindMW-06"))...)
 	return s
 }
 
 // bindID is the id of the binds that rebind makes.
 const bindID = 0x62696e64
 
-// bindable are all rights of a region, and that to bind.
+// bindable are all access rights of a region, including the bind right.
 const bindable = kit.AllAccess | ci.BindWindow
 
-// bound makes a type 1 window over all of b, bound through e's QP.
+// bound returns a type 1 window over all of b, bound through e's QP.
 func bound(e *kit.End, b *kit.Buf, a ci.Access) ci.MW {
 	t := e.QP.CA.T
 	w := e.QP.CA.MW(e.PD, ci.MWType1)
@@ -75,7 +75,7 @@ func bound(e *kit.End, b *kit.Buf, a ci.Access) ci.MW {
 	return w
 }
 
-// rebind binds a type 1 window by its current key and waits for it. It gives the new key.
+// rebind binds a type 1 window with its current key, waits for the completion and returns the new key.
 func rebind(t *validate.T, e *kit.End, w ci.MW, b ci.MWBind) ci.Key {
 	b.MW, b.Key = w, w.Key()
 	key, err := e.BindMW(bindID, ci.SendSignaled, b)
@@ -85,7 +85,8 @@ func rebind(t *validate.T, e *kit.End, w ci.MW, b ci.MWBind) ci.Key {
 	return key
 }
 
-// bindFails expects a bind on B's queue to fail: at once with one of the statuses, or with WCBindErr. The window's key must stay.
+// bindFails expects a bind on B's queue to fail, either in BindMW with one of the statuses or with WCBindErr. The
+// window must keep its key.
 func bindFails(t *validate.T, p *kit.Pair, what string, b ci.MWBind, at ...ci.Status) {
 	before := b.MW.Key()
 	b.Key = before
@@ -96,10 +97,10 @@ func bindFails(t *validate.T, p *kit.Pair, what string, b ci.MWBind, at ...ci.St
 		p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 		p.Reconnect()
 	}
-	kit.Equal(t, "MW.Key after a bind that failed, "+what, b.MW.Key(), before)
+	kit.Equal(t, "MW.Key after the failed bind "+what, b.MW.Key(), before)
 }
 
-// windowTypes are those that the driver claims.
+// windowTypes returns the window types that the driver claims.
 func windowTypes(t *validate.T) []ci.MWType {
 	var out []ci.MWType
 	if t.Claims().Has(ci.CapMW1) {
@@ -117,7 +118,7 @@ func mwCreate(t *validate.T) {
 		w := p.B.CA.MW(p.B.PD, typ)
 		for _, addr := range kit.Variants(t, "address", []uint64{0, p.B.Buf.Addr}) {
 			for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpWrite}) {
-				p.WantDenied(fmt.Sprintf("request %d by the key of a new window of type %d", op, typ), op, 8, ci.Remote{Addr: addr, RKey: w.Key()})
+				p.WantDenied(fmt.Sprintf("request with opcode %d and the key of a new window of type %d", op, typ), op, 8, ci.Remote{Addr: addr, RKey: w.Key()})
 			}
 		}
 	}
@@ -156,16 +157,16 @@ func mwQuery(t *validate.T) {
 	}
 	want("unbound")
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
-	kit.Equal(t, "MW.Key, bound", w.Key(), key)
+	kit.Equal(t, "MW.Key of the bound window", w.Key(), key)
 	want("bound")
 }
 
 func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
-	b := p.B.CA.Buf(p.B.PD, 10000, ci.LocalWrite|ci.BindWindow) // no remote rights of its own
+	b := p.B.CA.Buf(p.B.PD, 10000, ci.LocalWrite|ci.BindWindow) // without remote access rights
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}}) {
-		what := fmt.Sprintf("a window of %d bytes at %d", x.n, x.off)
+		what := fmt.Sprintf("a window of %d bytes at offset %d", x.n, x.off)
 		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr + x.off, Length: x.n, Access: ci.RemoteRead | ci.RemoteWrite})
 		to := func(off uint64) ci.Remote { return ci.Remote{Addr: b.Addr + off, RKey: key} }
 		p.WantWrite(what, to(x.off), b.Bytes[x.off:x.off+x.n])
@@ -173,11 +174,11 @@ func mwBind(t *validate.T) {
 		p.WantReach("RDMA READ from "+what, ci.OpRead, int(x.n), to(x.off))
 		kit.SameBytes(t, "bytes read from "+what, p.A.Buf.Bytes[:x.n], b.Bytes[x.off:x.off+x.n])
 		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, to(x.off-1))
-		p.WantDenied("RDMA WRITE of the byte behind "+what, ci.OpWrite, 1, to(x.off+x.n))
-		p.WantDenied("RDMA READ one byte longer than "+what, ci.OpRead, int(x.n)+1, to(x.off))
-		p.WantDenied("RDMA WRITE to "+what+" by the region's key", ci.OpWrite, 1, ci.Remote{Addr: b.Addr + x.off, RKey: b.LKey})
+		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, to(x.off+x.n))
+		p.WantDenied("RDMA READ of one byte more than "+what, ci.OpRead, int(x.n)+1, to(x.off))
+		p.WantDenied("RDMA WRITE to "+what+" with the region's key", ci.OpWrite, 1, ci.Remote{Addr: b.Addr + x.off, RKey: b.LKey})
 	}
-	// A window's key is none for SGEs.
+	// The key of a window is not valid in an SGE.
 	p.B.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{{Addr: b.Addr, Length: 8, LKey: w.Key()}}, Remote: p.A.Buf.Remote(0)})
 	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
 }
@@ -188,7 +189,7 @@ func mwRights(t *validate.T) {
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if a == 0 || a&ci.LocalWrite != 0 {
-			continue // windows have remote rights only
+			continue // windows have only remote access rights
 		}
 		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: a})
 		probeRights(p, "a window with "+rightNames(a), ci.Remote{Addr: b.Addr, RKey: key}, a)
@@ -202,16 +203,16 @@ func mwRebind(t *validate.T) {
 	old, last := w.Key(), one
 	for i, b := range []*kit.Buf{one, two, two, one} {
 		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-		kit.True(t, key != old, fmt.Sprintf("key of bind %d", i+1), "another key than before", "%#x again", uint32(key))
-		p.WantWrite("the region bound now", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
-		p.WantUntouched("the region bound now, by the key from before", ci.Remote{Addr: b.Addr, RKey: old}, b.Bytes)
-		p.WantUntouched("the region bound before, by the key from before", ci.Remote{Addr: last.Addr, RKey: old}, last.Bytes)
+		kit.True(t, key != old, fmt.Sprintf("key of bind %d", i+1), "a new key", "%#x, the previous key", uint32(key))
+		p.WantWrite("the currently bound region", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		p.WantUntouched("the currently bound region with the previous key", ci.Remote{Addr: b.Addr, RKey: old}, b.Bytes)
+		p.WantUntouched("the previously bound region with the previous key", ci.Remote{Addr: last.Addr, RKey: old}, last.Bytes)
 		if last != b {
-			p.WantUntouched("the region bound before, by the new key", ci.Remote{Addr: last.Addr, RKey: key}, last.Bytes)
+			p.WantUntouched("the previously bound region with the new key", ci.Remote{Addr: last.Addr, RKey: key}, last.Bytes)
 		}
 		old, last = key, b
 	}
-	kit.Destroy(t, two, "MR that the window has left")
+	kit.Destroy(t, two, "MR to which the window is no longer bound")
 }
 
 func mwUnbind(t *validate.T) {
@@ -221,11 +222,11 @@ func mwUnbind(t *validate.T) {
 	key := w.Key()
 	p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	unbound := rebind(t, p.B, w, ci.MWBind{})
-	kit.Equal(t, "MW.Key after an unbind", w.Key(), unbound)
-	p.WantUntouched("the window after its unbind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
-	p.WantUntouched("the window after its unbind, by the new key", ci.Remote{Addr: b.Addr, RKey: unbound}, b.Bytes)
+	kit.Equal(t, "MW.Key after the unbind", w.Key(), unbound)
+	p.WantUntouched("the unbound window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+	p.WantUntouched("the unbound window with the new key", ci.Remote{Addr: b.Addr, RKey: unbound}, b.Bytes)
 	kit.Destroy(t, b, "MR whose window was unbound")
-	rebind(t, p.B, w, ci.MWBind{}) // once more, which changes nothing
+	rebind(t, p.B, w, ci.MWBind{}) // an unbind of an unbound window changes nothing
 }
 
 func mwWrongKey(t *validate.T) {
@@ -237,11 +238,11 @@ func mwWrongKey(t *validate.T) {
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		key  ci.Key
-	}{{"the key before the current one", first}, {"a key that is none", key ^ 1<<16}, {"the region's", b.RKey}}) {
+	}{{"the previous key", first}, {"an unknown key", key ^ 1<<16}, {"the region's key", b.RKey}}) {
 		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: x.key, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-		kit.WantExactly(t, err, "QP.BindMW by "+x.what, ci.InvalidRKey)
-		kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
-		p.WantWrite("the window after the refusal", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		kit.WantExactly(t, err, "QP.BindMW with "+x.what, ci.InvalidRKey)
+		kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
+		p.WantWrite("the window after the rejected bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	}
 	p.B.CQ.Empty()
 }
@@ -264,12 +265,12 @@ func mwRegionRights(t *validate.T) {
 		b := p.B.CA.Buf(p.B.PD, 64, x.region)
 		what := fmt.Sprintf("with %s to a region with %s", rightNames(x.window), rightNames(x.region))
 		bindFails(t, p, what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.window}, ci.InvalidPermission)
-		kit.Destroy(t, b, "MR after a bind that failed, "+what)
+		kit.Destroy(t, b, "MR after the failed bind "+what)
 	}
-	// What is allowed: any remote right with local write, remote read without.
+	// These binds are permitted: any remote right with local write, and remote read without it.
 	b := p.B.CA.Buf(p.B.PD, 64, ci.BindWindow)
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
-	p.WantReach("RDMA READ through a window over a region with bind window alone", ci.OpRead, 64, ci.Remote{Addr: b.Addr, RKey: key})
+	p.WantReach("RDMA READ through a window over a region with only the bind right", ci.OpRead, 64, ci.Remote{Addr: b.Addr, RKey: key})
 	kit.Destroy(t, w, "MW")
 }
 
@@ -281,14 +282,14 @@ func mwRange(t *validate.T) {
 		what    string
 		addr, n uint64
 	}{
-		{"one byte longer than the region", b.Addr, 65},
+		{"of one byte more than the region", b.Addr, 65},
 		{"from the byte before the region", b.Addr - 1, 64},
-		{"behind the region", b.Addr + 64, 1},
+		{"after the region", b.Addr + 64, 1},
 		{"with a length that wraps around", b.Addr + 1, ^uint64(0)},
 	}) {
 		bindFails(t, p, x.what, ci.MWBind{MW: w, MR: b.MR, Addr: x.addr, Length: x.n, Access: ci.RemoteRead}, ci.InvalidParameter, ci.InvalidPermission)
 	}
-	kit.Destroy(t, b, "MR after binds that failed")
+	kit.Destroy(t, b, "MR after failed binds")
 }
 
 func mwPD(t *validate.T) {
@@ -300,10 +301,10 @@ func mwPD(t *validate.T) {
 		what string
 		w    ci.MW
 		b    *kit.Buf
-	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of window and region of another PD", foreignW, foreign}}) {
+	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of a window and to a region of another PD", foreignW, foreign}}) {
 		bindFails(t, p, x.what, ci.MWBind{MW: x.w, MR: x.b.MR, Addr: x.b.Addr, Length: 64, Access: ci.RemoteRead}, ci.InvalidPermission, ci.InvalidParameter)
 	}
-	// And a peer that comes through another PD than the window's.
+	// A peer that uses a QP of another PD has no access, either.
 	q := elsewhere(p)
 	key := rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteWrite})
 	p.WantWrite("the window through its own PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
@@ -315,13 +316,13 @@ func mwOrder(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for range 20 {
-		// The peer learns of the bind by a message behind it; when that is there, the bind has been carried out.
+		// A message after the bind informs the peer. When it has arrived, the bind has been executed.
 		p.A.Recv(p.A.RecvWR(1, 1024, 64))
 		key, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 		kit.OK(t, err, "QP.BindMW")
 		p.B.Send(p.B.SendWR(2, 0, 8))
 		p.A.RecvCQ.WaitOK(1)
-		p.WantWrite("the window, as soon as a message behind its bind has come", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		p.WantWrite("the window after the arrival of a message sent after its bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 		p.B.CQ.WaitOK(1, 2)
 	}
 }
@@ -332,18 +333,18 @@ func mwSignal(t *validate.T) {
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for i := range uint64(3) {
 		_, err := p.B.BindMW(10+i, 0, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-		kit.OK(t, err, "QP.BindMW, not signaled")
+		kit.OK(t, err, "unsignaled QP.BindMW")
 	}
 	p.A.Recv(p.A.RecvWR(1, 0, 8))
 	p.B.Send(p.B.SendWR(2, 0, 8))
 	p.B.CQ.WaitOK(2)
 	p.A.RecvCQ.WaitOK(1)
-	p.WantWrite("the window after three binds that were queued together", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+	p.WantWrite("the window after three consecutive binds", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
 	p.B.CQ.Empty()
 }
 
 func mwFull(t *validate.T) {
-	p := deaf(t, kit.Depth(2))
+	p := unanswering(t, kit.Depth(2))
 	a, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	b := p.A.CA.Buf(p.A.PD, 64, bindable)
@@ -352,8 +353,8 @@ func mwFull(t *validate.T) {
 	before := w.Key()
 	_, err = p.A.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: before, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 	kit.WantExactly(t, err, "QP.BindMW on a full queue", ci.InsufficientResources)
-	kit.Equal(t, "MW.Key after the refusal", w.Key(), before)
-	kit.Destroy(t, b, "MR after the refusal")
+	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), before)
+	kit.Destroy(t, b, "MR after the rejected bind")
 }
 
 func mwGone(t *validate.T) {
@@ -368,10 +369,10 @@ func mwGone(t *validate.T) {
 		mr   ci.MR
 		want ci.Status
 	}{
-		{"of a window that is gone", goneW, b.MR, ci.InvalidMWHandle},
-		{"of no window", nil, b.MR, ci.InvalidMWHandle},
-		{"to a region that is gone", w, goneB.MR, ci.InvalidMRHandle},
-		{"to no region", w, nil, ci.InvalidMRHandle},
+		{"of a destroyed window", goneW, b.MR, ci.InvalidMWHandle},
+		{"of a nil window", nil, b.MR, ci.InvalidMWHandle},
+		{"to a destroyed region", w, goneB.MR, ci.InvalidMRHandle},
+		{"to a nil region", w, nil, ci.InvalidMRHandle},
 	}) {
 		bind := ci.MWBind{MW: x.w, MR: x.mr, Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
 		if x.w != nil {
@@ -391,10 +392,10 @@ func mwTypeOneByPost(t *validate.T) {
 	for _, k := range kit.Variants(t, "key", []ci.Key{key, key&^0xff | (key+1)&0xff}) {
 		ext := ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: k, Addr: b.Addr, Length: 32, Access: ci.RemoteRead | ci.RemoteWrite}}
 		n, err := p.B.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ext}})
-		kit.Equal(t, "requests taken by QP.PostSend of OpBindMW with a type 1 window", n, 0)
+		kit.Equal(t, "requests accepted by QP.PostSend of OpBindMW with a type 1 window", n, 0)
 		kit.Want(t, err, "QP.PostSend of OpBindMW with a type 1 window", ci.InvalidParameter, ci.InvalidWRType, ci.Unsupported)
-		kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
-		p.WantWrite("the window after the refusal", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		kit.Equal(t, "MW.Key after the rejected request", w.Key(), key)
+		p.WantWrite("the window after the rejected request", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	}
 	p.B.CQ.Empty()
 }
@@ -406,9 +407,9 @@ func mwDestroy(t *validate.T) {
 	to := ci.Remote{Addr: b.Addr, RKey: w.Key()}
 	p.WantWrite("the window", to, b.Bytes)
 	kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
-	p.WantUntouched("the window after its Destroy", to, b.Bytes)
-	p.WantDenied("RDMA READ through the window after its Destroy", ci.OpRead, 8, to)
-	kit.Destroy(t, b, "MR whose window is gone")
+	p.WantUntouched("the destroyed window", to, b.Bytes)
+	p.WantDenied("RDMA READ through the destroyed window", ci.OpRead, 8, to)
+	kit.Destroy(t, b, "MR whose window was destroyed")
 }
 
 func mwRegionBusy(t *validate.T) {
@@ -416,16 +417,16 @@ func mwRegionBusy(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	one, two := bound(p.B, b, ci.RemoteWrite), bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
 	for i, w := range []ci.MW{one, two} {
-		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d windows bound", 2-i), ci.ResourceBusy)
-		p.WantWrite("the region after the refusal", b.Remote(0), b.Bytes)
-		p.WantWrite("a window after the refusal", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d bound windows", 2-i), ci.ResourceBusy)
+		p.WantWrite("the region after the rejected MR.Destroy", b.Remote(0), b.Bytes)
+		p.WantWrite("a window after the rejected MR.Destroy", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
 		if i == 0 {
 			kit.Destroy(t, w, "MW")
 		} else {
 			rebind(t, p.B, w, ci.MWBind{})
 		}
 	}
-	kit.Destroy(t, b, "MR with no window bound")
+	kit.Destroy(t, b, "MR without a bound window")
 }
 
 func mwService(t *validate.T) {
@@ -454,6 +455,6 @@ func mwUC(t *validate.T) {
 	src := kit.Random(t, p.A.Buf.Bytes[:64])
 	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: ci.Remote{Addr: b.Addr, RKey: key}})
 	p.A.CQ.WaitOK(1)
-	p.A.Exchange(p.B, 8) // behind the write
-	kit.SameBytes(t, "the window, written over an unreliable connection", b.Bytes, src)
+	p.A.Exchange(p.B, 8) // sent after the write
+	kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)
 }

@@ -7,24 +7,24 @@ import (
 	"ciddk/validate/req"
 )
 
-// mw2Area: memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
+// mw2Area returns the cases of memory windows of type 2. (IBTA 10.6.7.2, 11.4.1.)
 func mw2Area() validate.Suite {
 	const bind = "OpBindMW"
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A window of type 2 is bound by a work request under a key whose low 8 bits the consumer chooses, and gives the rights of the bind over its range."),
-		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "A bound window of type 2 is open only to the peer of the QP that it was bound through."),
-		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key is dead, the region is free, and it can be bound again."),
-		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 under a key that is not the window's, of a window that is bound, or to what does not allow it fails and changes nothing."),
+		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has the access rights of the bind for its range."),
+		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "Only the peer of the QP through which a window of type 2 was bound has access to it."),
+		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and the window can be bound again."),
+		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not permit it fails and changes nothing."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2},
-		validate.NewCase("mw2.bind", "keys, access inside and outside", mw, mw2Bind, "CI-BindMWTwo-01"),
-		validate.NewCase("mw2.rights", "rights of the bind against operations", mw, mw2Rights, "CI-BindMWTwo-01"),
+		validate.NewCase("mw2.bind", "keys, access inside and outside the window", mw, mw2Bind, "CI-BindMWTwo-01"),
+		validate.NewCase("mw2.rights", "access rights of the bind, and operations", mw, mw2Rights, "CI-BindMWTwo-01"),
 		validate.NewCase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
-		validate.NewCase("mw2.refused", "wrong keys, regions that do not allow it", mw, mw2Refused, "CI-BindMWTwo-04"),
-		validate.NewCase("mw2.twice", "bind a window that is bound", mw, mw2Twice, "CI-BindMWTwo-04"),
-		validate.NewCase("mw2.destroy", "destroy bound window and region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
+		validate.NewCase("mw2.refused", "invalid keys, regions that do not permit the bind", mw, mw2Refused, "CI-BindMWTwo-04"),
+		validate.NewCase("mw2.twice", "bind a bound window", mw, mw2Twice, "CI-BindMWTwo-04"),
+		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapFastReg},
 		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
@@ -35,16 +35,16 @@ func mw2Area() validate.Suite {
 	return s
 }
 
-// bind2 is a request that binds w under the next of its keys, and that key.
+// bind2 returns a request that binds w with that key.
 func bind2(w ci.MW, key ci.Key, b *kit.Buf, off, n uint64, a ci.Access) ci.SendWR {
 	return ci.SendWR{ID: bindID, Op: ci.OpBindMW, Flags: ci.SendSignaled,
 		Ext: &ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr + off, Length: n, Access: a}}}
 }
 
-// nextKey is the window's key with its low 8 bits counted up.
+// nextKey returns the window's key with its low 8 bits incremented.
 func nextKey(w ci.MW) ci.Key { k := w.Key(); return k&^0xff | (k+1)&0xff }
 
-// bound2 binds w over all of b through e's QP, and gives the key.
+// bound2 binds w over all of b through e's QP and returns its address and key.
 func bound2(t *validate.T, e *kit.End, w ci.MW, b *kit.Buf, a ci.Access) ci.Remote {
 	key := nextKey(w)
 	e.Send(bind2(w, key, b, 0, b.Length, a))
@@ -73,16 +73,17 @@ func mw2Bind(t *validate.T) {
 		key = w.Key()&^0xff | low
 		p.B.Send(bind2(w, key, b, 100, 200, ci.RemoteWrite))
 		p.B.CQ.WaitOK(bindID)
-		// A request that is denied ends the QP, and with it a window of type 2 may end: so one probe for each bind.
-		p.WantDenied("RDMA WRITE behind the window", ci.OpWrite, 1, to(300))
+		// A rejected request moves the QP to Error, and with it a window of type 2 may become invalid. Therefore there
+		// is one request for each bind.
+		p.WantDenied("RDMA WRITE of the byte after the window", ci.OpWrite, 1, to(300))
 		kit.Destroy(t, w, "MW")
 	}
 }
 
-// unbindByDestroy destroys a window and expects its key to be dead.
+// unbindByDestroy destroys a window and expects that its key grants no access.
 func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byte) {
 	kit.Destroy(t, w, "MW")
-	p.WantUntouched("the window after its Destroy", to, at)
+	p.WantUntouched("the destroyed window", to, at)
 }
 
 func mw2Rights(t *validate.T) {
@@ -98,7 +99,7 @@ func mw2Rights(t *validate.T) {
 		for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.RemoteWrite}) {
 			w := p.B.CA.MW(p.B.PD, ci.MWType2)
 			to := bound2(t, p.B, w, b, a)
-			if what := "request by a window with " + rightNames(a); a&x.needs != 0 {
+			if what := "request through a window with " + rightNames(a); a&x.needs != 0 {
 				p.WantReach(what, x.op, 8, to)
 			} else {
 				p.WantDenied(what, x.op, 8, to)
@@ -110,13 +111,13 @@ func mw2Rights(t *validate.T) {
 
 func mw2OtherQP(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	q := p.More(false) // of the same PDs
+	q := p.More(false) // with the same PDs
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
 	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
-	q.WantUntouched("the window, through another QP of its PD", to, b.Bytes)
+	q.WantUntouched("the window through another QP of its PD", to, b.Bytes)
 	q.WantDenied("RDMA READ through another QP of the window's PD", ci.OpRead, 8, to)
-	p.WantWrite("the window, through its QP", to, b.Bytes)
+	p.WantWrite("the window through its QP", to, b.Bytes)
 }
 
 func mw2Refused(t *validate.T) {
@@ -130,11 +131,11 @@ func mw2Refused(t *validate.T) {
 		what string
 		wr   ci.SendWR
 	}{
-		{"under a key with another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
+		{"with a key that has another index", bind2(w, before^1<<20, good, 0, 64, ci.RemoteRead)},
 		{"to a region without bind window", bind2(w, nextKey(w), plain, 0, 64, ci.RemoteRead)},
 		{"with remote write to a region without local write", bind2(w, nextKey(w), readOnly, 0, 64, ci.RemoteWrite)},
 		{"to a region of another PD", bind2(w, nextKey(w), foreign, 0, 64, ci.RemoteRead)},
-		{"beyond the region", bind2(w, nextKey(w), good, 1, 64, ci.RemoteRead)},
+		{"beyond the end of the region", bind2(w, nextKey(w), good, 1, 64, ci.RemoteRead)},
 	}) {
 		n, err := p.B.PostSend([]ci.SendWR{x.wr})
 		if err != nil {
@@ -143,10 +144,10 @@ func mw2Refused(t *validate.T) {
 			p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 			p.Reconnect()
 		}
-		kit.Equal(t, "MW.Key after a bind that failed, "+x.what, w.Key(), before)
+		kit.Equal(t, "MW.Key after the failed bind "+x.what, w.Key(), before)
 	}
 	for _, b := range []*kit.Buf{good, plain, readOnly, foreign} {
-		kit.Destroy(t, b, "MR after binds that failed")
+		kit.Destroy(t, b, "MR after failed binds")
 	}
 }
 
@@ -157,7 +158,7 @@ func mw2Twice(t *validate.T) {
 	bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
 	p.B.Send(bind2(w, nextKey(w), other, 0, 64, ci.RemoteRead|ci.RemoteWrite))
 	p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
-	kit.Destroy(t, other, "MR of the bind that failed")
+	kit.Destroy(t, other, "MR of the failed bind")
 }
 
 func mw2Destroy(t *validate.T) {
@@ -165,14 +166,14 @@ func mw2Destroy(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
 	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
-	t.Cleanup(func() { _ = w.Destroy() }) // before the region's, whatever comes
+	t.Cleanup(func() { _ = w.Destroy() }) // before the region in any case
 	if err := b.Destroy(); ci.StatusOf(err) != ci.ResourceBusy {
-		t.Report(validate.Failure{Rule: "CI-DestroyMW-02", Where: "MR.Destroy with a window of type 2 bound", Expected: ci.ResourceBusy.String(), Got: kit.Describe(err)})
+		t.Report(validate.Failure{Rule: "CI-DestroyMW-02", Where: "MR.Destroy with a bound window of type 2", Expected: ci.ResourceBusy.String(), Got: kit.Describe(err)})
 		return
 	}
-	p.WantWrite("the window after the refusal", to, b.Bytes)
+	p.WantWrite("the window after the rejected MR.Destroy", to, b.Bytes)
 	unbindByDestroy(t, p, w, to, b.Bytes)
-	kit.Destroy(t, b, "MR whose window is gone")
+	kit.Destroy(t, b, "MR whose window was destroyed")
 }
 
 func mw2LocalInv(t *validate.T) {
@@ -184,7 +185,7 @@ func mw2LocalInv(t *validate.T) {
 		p.WantWrite("the window", to, b.Bytes)
 		p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: to.RKey})
 		p.B.CQ.WaitOK(8)
-		p.WantUntouched("the window after its invalidation", to, b.Bytes)
+		p.WantUntouched("the invalidated window", to, b.Bytes)
 	}
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
@@ -204,7 +205,7 @@ func mw2SendInv(t *validate.T) {
 	wc := p.B.RecvCQ.WaitOK(3)[0]
 	kit.WantRecv(t, "receive of a SEND with invalidate", wc,
 		ci.WC{ID: 3, Op: ci.WCRecv, QPN: p.B.Num(), Flags: ci.WCInvalidated, Imm: uint32(to.RKey), Context: p.B.Events})
-	p.WantUntouched("the window after the peer's invalidation", to, b.Bytes)
+	p.WantUntouched("the window after the peer has invalidated its key", to, b.Bytes)
 	kit.Destroy(t, b, "MR whose window was invalidated")
 }
 
@@ -215,7 +216,7 @@ func mw2ByVerb(t *validate.T) {
 	key := w.Key()
 	_, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 	kit.Want(t, err, "QP.BindMW of a type 2 window", ci.InvalidParameter, ci.InvalidMWHandle, ci.InvalidRKey)
-	kit.Equal(t, "MW.Key after the refusal", w.Key(), key)
+	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
 	p.B.CQ.Empty()
-	kit.Destroy(t, b, "MR after the refusal")
+	kit.Destroy(t, b, "MR after the rejected bind")
 }

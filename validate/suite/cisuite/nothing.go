@@ -10,17 +10,18 @@ import (
 	"ciddk/validate/req"
 )
 
-// nothingArea: arguments that are no object. In Go a variable of a pointer type that was never set becomes, as an interface value, something
-// that is not nil and panics when it is used; a consumer makes that mistake easily, and a driver has to bear it.
+// nothingArea returns the cases of nil arguments. In Go a nil pointer that is assigned to an interface is an interface
+// value other than nil and usually panics when it is used. Consumers make this mistake easily, and a driver must reject
+// it.
 func nothingArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects", "Where an object must be, none, that is nil or an interface value of a nil pointer, is refused with the handle status of its kind or InvalidParameter, and changes nothing."),
-		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "Memory that is an interface value of a nil pointer is refused with InvalidParameter."),
+		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects", "A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or InvalidParameter, and nothing changes."),
+		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "A nil pointer in a Memory interface is rejected with InvalidParameter."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("nil.create", "a QP without CQs, or with an SRQ that is none", validate.FeatureQP, nilCreate, "CI-Nil-01"),
-		validate.NewCase("nil.memory", "regions over a nil pointer", validate.FeatureMR, nilMemory, "CI-Nil-02"),
+		validate.NewCase("nil.create", "a QP without CQs, or with a nil pointer as SRQ", validate.FeatureQP, nilCreate, "CI-Nil-01"),
+		validate.NewCase("nil.memory", "regions with a nil pointer as memory", validate.FeatureMR, nilMemory, "CI-Nil-02"),
 	)
 	for _, x := range []struct {
 		name, title string
@@ -29,12 +30,12 @@ func nothingArea() validate.Suite {
 		run         func(*validate.T)
 		rule        string
 	}{
-		{"send", "datagrams by an address vector that is none", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, "CI-Nil-01"},
-		{"bind", "binds of a window, or to a region, that is none", ci.CapMW1, validate.FeatureMW, nilBind, "CI-Nil-01"},
-		{"fast", "fast registration of a region that is none", ci.CapFastReg, validate.FeatureMROpt, nilFast, "CI-Nil-01"},
-		{"shared", "a shared region of none", ci.CapSharedMR, validate.FeatureMROpt, nilShared, "CI-Nil-01"},
-		{"modify", "a region that moves to a PD that is none", ci.CapModifyMR, validate.FeatureMROpt, nilModify, "CI-Nil-01"},
-		{"fmr", "unmap a list with an FMR that is none", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
+		{"send", "datagrams with a nil address vector", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, "CI-Nil-01"},
+		{"bind", "binds of a nil window or to a nil region", ci.CapMW1, validate.FeatureMW, nilBind, "CI-Nil-01"},
+		{"fast", "fast registration of a nil region", ci.CapFastReg, validate.FeatureMROpt, nilFast, "CI-Nil-01"},
+		{"shared", "a shared region of a nil region", ci.CapSharedMR, validate.FeatureMROpt, nilShared, "CI-Nil-01"},
+		{"modify", "modify a region to a nil PD", ci.CapModifyMR, validate.FeatureMROpt, nilModify, "CI-Nil-01"},
+		{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
 		{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, "CI-Nil-02"},
 	} {
 		s.Cases = append(s.Cases, needing(validate.Needs{Caps: x.caps}, validate.NewCase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
@@ -42,21 +43,21 @@ func nothingArea() validate.Suite {
 	return s
 }
 
-// nothing is an argument that is no object.
+// nothing is a nil argument.
 type nothing[T any] struct {
 	what string
 	o    T
 }
 
-// nothings are nil, a nil pointer to a wrapper, whose Unwrap panics, and, where the driver's objects are pointers, a nil pointer of its own:
-// some is one of its objects.
+// nothings returns nil, a nil pointer to a wrapper, whose Unwrap panics, and a nil pointer of the driver's own type, if
+// its objects are pointers. some is an object of the driver.
 func nothings[T any](wrapper, some T) []nothing[T] {
 	var none T
 	list := []nothing[T]{{"nil", none}}
 	return append(list, pointers(wrapper, some)...)
 }
 
-// pointers are those of nothings that are not nil.
+// pointers returns the elements of nothings that are not nil.
 func pointers[T any](wrapper, some T) []nothing[T] {
 	list := []nothing[T]{{"a nil pointer to a wrapper", wrapper}}
 	if typ := reflect.TypeOf(some); typ.Kind() == reflect.Pointer {
@@ -81,7 +82,7 @@ func nilCreate(t *validate.T) {
 	}
 	if t.Claims().Has(ci.CapSRQ) {
 		srq, _ := ca.SRQ(pd, 4, 1)
-		for _, x := range pointers[ci.SRQ]((*ciwrap.SRQ)(nil), srq) { // nil is legal here
+		for _, x := range pointers[ci.SRQ]((*ciwrap.SRQ)(nil), srq) { // nil is valid here
 			refused("SRQ: "+x.what, ci.InvalidSRQHandle, func(c *ci.QPCreate) { c.SRQ, c.RecvDepth = x.o, 0 })
 		}
 	}
@@ -106,7 +107,7 @@ func nilSend(t *validate.T) {
 		wrs[1].To.AV = x.o
 		p.B.Recv(p.B.RecvWR(1, 0, 100))
 		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, "QP.PostSend of 2 datagrams, the second by "+x.what, n, err, 1, ci.InvalidAVHandle, ci.InvalidParameter)
+		kit.WantTaken(t, "QP.PostSend of 2 datagrams, the second with AV: "+x.what, n, err, 1, ci.InvalidAVHandle, ci.InvalidParameter)
 		p.A.CQ.WaitOK(1)
 		p.B.RecvCQ.WaitOK(1)
 	}
@@ -128,7 +129,7 @@ func nilBind(t *validate.T) {
 	for _, x := range nothings[ci.MR]((*ciwrap.MR)(nil), b.MR) {
 		refused("MR: "+x.what, ci.InvalidMRHandle, w, x.o)
 	}
-	kit.Equal(t, "MW.Key after the refusals", w.Key(), key)
+	kit.Equal(t, "MW.Key after rejected binds", w.Key(), key)
 	p.B.CQ.Empty()
 }
 
@@ -140,7 +141,7 @@ func nilFast(t *validate.T) {
 		s.ext.FastReg.MR = x.o
 		s.fails(t, "OpFastReg with MR: "+x.what, wr)
 	}
-	s.register(t, ci.LocalWrite|ci.RemoteRead) // the region is as it was
+	s.register(t, ci.LocalWrite|ci.RemoteRead) // the region has not changed
 }
 
 func nilShared(t *validate.T) {
@@ -157,9 +158,9 @@ func nilModify(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	for _, x := range nothings[ci.PD]((*ciwrap.PD)(nil), p.B.PD) {
-		kit.WantExactly(t, b.Modify(ci.MRFieldPD, x.o, ci.MRCreate{}), "MR.Modify to a PD that is "+x.what, ci.InvalidPDHandle, ci.InvalidParameter)
+		kit.WantExactly(t, b.Modify(ci.MRFieldPD, x.o, ci.MRCreate{}), "MR.Modify with PD: "+x.what, ci.InvalidPDHandle, ci.InvalidParameter)
 	}
-	p.WantWrite("the region after the refusals", b.Remote(0), b.Bytes)
+	p.WantWrite("the region after rejected calls of MR.Modify", b.Remote(0), b.Bytes)
 }
 
 func nilFMR(t *validate.T) {
@@ -173,8 +174,8 @@ func nilFMR(t *validate.T) {
 	_, err = f.Map(kit.PageList(ca.DMA(mem).Ranges(), page), 0)
 	kit.OK(t, err, "FMR.Map")
 	for _, x := range nothings[ci.FMR]((*ciwrap.FMR)(nil), f) {
-		kit.WantExactly(t, pd.UnmapFMRs([]ci.FMR{f, x.o}), "PD.UnmapFMRs of one that is mapped and "+x.what, ci.InvalidFMRHandle, ci.InvalidParameter)
+		kit.WantExactly(t, pd.UnmapFMRs([]ci.FMR{f, x.o}), "PD.UnmapFMRs of a mapped FMR and "+x.what, ci.InvalidFMRHandle, ci.InvalidParameter)
 	}
-	kit.WantExactly(t, f.Destroy(), "FMR.Destroy after the refusals, which leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, f.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
 	kit.OK(t, pd.UnmapFMRs([]ci.FMR{f}), "PD.UnmapFMRs")
 }

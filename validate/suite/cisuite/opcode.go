@@ -10,20 +10,20 @@ import (
 	"ciddk/validate/req"
 )
 
-// opForm is an operation of the legality matrix (IBTA 11.4.1.1, tables 95 and 96; docs/sas, Operations).
+// opForm is an operation of the table of legal operations (IBTA 11.4.1.1, tables 95 and 96; docs/sas, Operations).
 type opForm struct {
 	name  string
 	op    ci.SendOp
 	flags ci.SendFlags
 	rc    bool // legal on RC
 	uc    bool
-	ud    bool // and QP1
+	ud    bool // legal on UD and QP1
 	caps  ci.Caps
-	atom  bool       // needs atomicity
-	want  ci.WCOp    // of its completion, where the matrix's cases execute it
-	plain bool       // executed by the matrix's cases; others are of the areas of memory
-	recv  ci.WCOp    // of the receive it takes, 0 if none
-	wcf   ci.WCFlags // of that receive
+	atom  bool       // needs atomic operations
+	want  ci.WCOp    // operation of its completion, if plain
+	plain bool       // executed by these cases; the areas of memory execute the others
+	recv  ci.WCOp    // operation of the completed receive, 0 if it uses none
+	wcf   ci.WCFlags // flags of that receive
 }
 
 var opForms = []opForm{
@@ -43,14 +43,14 @@ var opForms = []opForm{
 	{name: "unknown", op: 200},
 }
 
-// opcodeArea: which operation is legal on which service: one case for each pair.
+// opcodeArea returns one case for each operation on each service.
 func opcodeArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP has is taken, and completes with its own operation code."),
-		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "An operation that the service of the QP does not have is InvalidWRType, is not posted, and harms nothing."),
-		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "An operation that the service has, but whose capability is not claimed, is Unsupported."),
-		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "Immediate data and invalidation in one request are InvalidParameter."),
-		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP that has a shared receive queue is InvalidWRType."),
+		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "PostSend accepts each operation that the service of the QP supports, and its completion has the operation's code."),
+		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "PostSend of an operation that the service of the QP does not support fails with InvalidWRType, posts nothing and has no other effect."),
+		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "PostSend of an operation that the service supports and whose capability is not claimed fails with Unsupported."),
+		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "PostSend with both immediate data and invalidation in one request fails with InvalidParameter."),
+		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP with a shared receive queue fails with InvalidWRType."),
 	}}
 	for _, svc := range []struct {
 		typ     ci.QPType
@@ -68,7 +68,7 @@ func opcodeArea() validate.Suite {
 			service := strings.ToUpper(svc.name)
 			switch legal := f.legal(svc.typ); {
 			case !legal:
-				c.Title = "a " + f.name + " request on " + service + ", which does not have it"
+				c.Title = "a " + f.name + " request on " + service + ", which does not support it"
 				c.Requirements = []string{"CI-Opcode-02", "SAS-2.1-23"}
 				c.Run = func(t *validate.T) { f.illegal(t, svc.typ) }
 			case f.plain && svc.typ != ci.QP1:
@@ -79,11 +79,11 @@ func opcodeArea() validate.Suite {
 				}
 				c.Run = func(t *validate.T) { f.taken(t, svc.typ) }
 			case f.caps != 0 && svc.typ != ci.QP1:
-				c.Title = "a " + f.name + " request on " + service + ", claimed or not"
+				c.Title = "a " + f.name + " request on " + service + ", claimed or not claimed"
 				c.Requirements = []string{"CI-Opcode-03"}
 				c.Run = func(t *validate.T) { f.claimed(t, svc.typ) }
 			default:
-				continue // QP1's own traffic has an area of its own
+				continue // the area of special QPs tests the traffic of QP1
 			}
 			s.Cases = append(s.Cases, c)
 		}
@@ -107,7 +107,7 @@ func (f opForm) legal(typ ci.QPType) bool {
 	return f.ud
 }
 
-// request is one of the form, complete as far as it can be without objects of its own.
+// request returns a request of this form, as complete as possible without further objects.
 func (f opForm) request(p *kit.Pair, id uint64) ci.SendWR {
 	w := p.A.RDMA(f.op, id, 0, 8, p.B, 64)
 	w.Flags |= f.flags
@@ -118,7 +118,7 @@ func (f opForm) request(p *kit.Pair, id uint64) ci.SendWR {
 	return w
 }
 
-// pairOf is a connected pair of the service. QP1s are those of the two adapters' ports.
+// pairOf returns a connected pair of the service. A QP1 is that of the adapter's port.
 func pairOf(t *validate.T, typ ci.QPType) *kit.Pair {
 	if typ != ci.QP1 {
 		return kit.NewPair(t, kit.Type(typ))
@@ -146,12 +146,12 @@ func (f opForm) taken(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
 	p.B.Recv(p.B.RecvWR(1, 1000, 100))
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
-	kit.WantTaken(t, fmt.Sprintf("PostSend of a %s request on %s", f.name, typ), n, err, 1)
+	kit.WantTaken(t, fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ), n, err, 1)
 	kit.Equal(t, "Op", p.A.CQ.WaitOK(1)[0].Op, f.want)
-	if f.recv == 0 { // the next send finds the receive
+	if f.recv == 0 { // the next send uses the receive
 		p.A.Send(p.A.SendWR(2, 0, 3))
 		p.A.CQ.WaitOK(2)
-		kit.Equal(t, "Op of the receive, taken by the send behind it", p.B.RecvCQ.WaitOK(1)[0].Op, ci.WCRecv)
+		kit.Equal(t, "Op of the receive, which a later send uses", p.B.RecvCQ.WaitOK(1)[0].Op, ci.WCRecv)
 		return
 	}
 	wc := p.B.RecvCQ.WaitOK(1)[0]
@@ -161,11 +161,11 @@ func (f opForm) taken(t *validate.T, typ ci.QPType) {
 
 func (f opForm) illegal(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
-	where := fmt.Sprintf("PostSend of a %s request on %s", f.name, typ)
+	where := fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ)
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
 	kit.WantTaken(t, where, n, err, 0, ci.InvalidWRType)
 	n, err = p.A.PostSend([]ci.SendWR{{ID: 2, Op: ci.OpNop, Flags: ci.SendSignaled}, f.request(p, 3), {ID: 4, Op: ci.OpNop, Flags: ci.SendSignaled}})
-	kit.WantTaken(t, where+" as second of three", n, err, 1, ci.InvalidWRType)
+	kit.WantTaken(t, where+" as the second of three", n, err, 1, ci.InvalidWRType)
 	p.A.CQ.WaitOK(2)
 	p.A.CQ.Empty()
 	p.A.WantState(ci.QPRTS)
@@ -174,19 +174,20 @@ func (f opForm) illegal(t *validate.T, typ ci.QPType) {
 	}
 }
 
-// claimed holds the answer against the claim: Unsupported without it. With it, an answer is no proof, and claims.works.* judges.
+// claimed compares the result with the claim: without it PostSend must fail with Unsupported. With it, claims.works.*
+// tests whether the operation works.
 func (f opForm) claimed(t *validate.T, typ ci.QPType) {
 	p := pairOf(t, typ)
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
-	where := fmt.Sprintf("PostSend of a %s request on %s", f.name, typ)
+	where := fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ)
 	kit.Claim(t, f.caps, err, where)
 	if !t.Claims().Has(f.caps) {
-		kit.Equal(t, "requests taken by "+where, n, 0)
+		kit.Equal(t, "requests accepted by "+where, n, 0)
 		p.A.Exchange(p.B, 20)
 	}
-	kit.True(t, ci.StatusOf(err) != ci.InvalidWRType, where, "an operation that the service has", "%s", kit.Describe(err))
+	kit.True(t, ci.StatusOf(err) != ci.InvalidWRType, where, "not InvalidWRType, since the service supports the operation", "%s", kit.Describe(err))
 	if t.Claims().Has(f.caps) {
-		t.Skip("claimed: whether it works is judged by claims.works.*")
+		t.Skip("claimed: claims.works.* tests whether it works")
 	}
 }
 

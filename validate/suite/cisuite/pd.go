@@ -7,25 +7,25 @@ import (
 	"ciddk/validate/req"
 )
 
-// pdArea: protection domains. (IBTA 10.2.3, 11.2.1.5.)
+// pdArea returns the cases of protection domains. (IBTA 10.2.3, 11.2.1.5.)
 func pdArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
 		return req.Driver.Must(id, "IBTA 11.2.1", "ci_allocate_pd (10), ci_deallocate_pd (11)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-DeallocatePD-01", "A PD with a child is not deallocated: ResourceBusy, and PD and child work as before."),
-			must("CI-DeallocatePD-02", "A PD that was deallocated answers InvalidPDHandle to every verb."),
-			must("CI-AllocatePD-01", "A PD of every type that a driver is given can be allocated."),
+			must("CI-DeallocatePD-01", "Destroy of a PD that has a child fails with ResourceBusy. PD and child still work."),
+			must("CI-DeallocatePD-02", "Each verb on a destroyed PD fails with InvalidPDHandle."),
+			must("CI-AllocatePD-01", "A PD of each type can be allocated."),
 		},
 		Cases: []validate.Case{
 			{ID: "pd.types", Title: "allocate PDs of each type", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-AllocatePD-01"}, Run: pdTypes},
-			{ID: "pd.busy", Title: "deallocate a PD that has a CQ, an MR, a QP", Feature: validate.FeatureCore,
+			{ID: "pd.busy", Title: "destroy a PD that has a CQ, an MR or a QP", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-DeallocatePD-01", "SAS-2.3-26"}, Run: pdBusy},
-			{ID: "pd.stale", Title: "use a PD after it is gone", Feature: validate.FeatureCore,
+			{ID: "pd.stale", Title: "use a destroyed PD", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-DeallocatePD-02", "SAS-2.1-06"}, Run: pdStale},
-			{ID: "pd.cq-from-stale", Title: "create a CQ from a PD that is gone", Feature: validate.FeatureCore,
+			{ID: "pd.cq-from-stale", Title: "create a CQ from a destroyed PD", Feature: validate.FeatureCore,
 				Requirements: []string{"SAS-2.1-04"}, Run: pdCQFromStale},
 		},
 	}
@@ -55,9 +55,9 @@ func pdBusy(t *validate.T) {
 		case "QP":
 			child = ca.QP(pd, cq, cq)
 		}
-		kit.WantExactly(t, pd.Destroy(), "PD.Destroy with a "+kind+" left", ci.ResourceBusy)
-		kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR made after the refusal")
-		kit.Destroy(t, child, kind+" after the refusal")
+		kit.WantExactly(t, pd.Destroy(), "PD.Destroy with a child: "+kind, ci.ResourceBusy)
+		kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR created after the rejected PD.Destroy")
+		kit.Destroy(t, child, kind+" after the rejected PD.Destroy")
 		kit.Destroy(t, pd, "PD without children")
 	}
 }

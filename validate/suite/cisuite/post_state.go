@@ -9,17 +9,17 @@ import (
 	"ciddk/validate/req"
 )
 
-// postStateArea: what each state of a QP does with a post. (IBTA 10.3.1; docs/sas, What a state allows.)
+// postStateArea returns the cases of posts in each state of a QP. (IBTA 10.3.1; docs/sas, What a state allows.)
 func postStateArea() validate.Suite {
 	rc, uc, ud := validate.FeatureRC, validate.FeatureUC, validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR is InvalidQPState, takes nothing, and nothing of it is sent later."),
-		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset is InvalidQPState."),
-		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "Receives posted in Init and RTR are there for the first messages, in order."),
-		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "Requests posted in Error are taken, and each completes once as flushed, signaled or not, in order."),
-		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "Sends posted in SQError are taken and flushed, while receives go on."),
-		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "Sends posted in SQD are taken, do nothing while the QP is drained, and are done when it is back in RTS."),
+		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later."),
+		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset fails with InvalidQPState."),
+		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "The first messages use the receives posted in Init and RTR, in order."),
+		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in order."),
+		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "PostSend in SQError accepts sends, which are flushed. The receive queue still works."),
+		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in RTS."),
 	)
 	for _, svc := range []struct {
 		typ  ci.QPType
@@ -101,7 +101,7 @@ func stateRecvReset(t *validate.T, typ ci.QPType) {
 	p.B.To(ci.QPError)
 	p.B.RecvCQ.WaitFlushed(9)
 	p.B.WantDrained()
-	p.B.To(ci.QPReset) // and after work has been done
+	p.B.To(ci.QPReset) // and after requests were executed
 	n, err = p.B.PostRecv(p.B.RecvWRs(1, 100))
 	kit.WantTaken(t, "PostRecv in Reset, after Error", n, err, 0, ci.InvalidQPState)
 }
@@ -122,7 +122,7 @@ func stateError(t *validate.T, typ ci.QPType) {
 	p.B.RecvCQ.Empty()
 }
 
-// sqError takes A to SQError by a send from memory that is not registered, and flushes what stands behind it.
+// sqError moves A to SQError with a send from unregistered memory and expects the request after it to be flushed.
 func sqError(p *kit.Pair) {
 	bad := p.A.SendWR(1, 0, 8)
 	bad.SGL[0].LKey ^= 0x00999900
@@ -139,7 +139,7 @@ func stateSQError(t *validate.T, typ ci.QPType) {
 	kit.WantTaken(t, "PostSend in SQError", n, err, 3)
 	p.A.CQ.WaitFlushed(1, 2, 3)
 	p.A.WantState(ci.QPSQError)
-	p.B.Exchange(p.A, 30) // its receive queue works on
+	p.B.Exchange(p.A, 30) // the receive queue still works
 	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
 	p.A.Exchange(p.B, 31)
 }
@@ -150,7 +150,7 @@ func stateSQD(t *validate.T, typ ci.QPType) {
 	p.A.Becomes(ci.QPSQD)
 	n, err := p.A.PostSend(p.A.SendWRs(2))
 	kit.WantTaken(t, "PostSend in SQD", n, err, 2)
-	p.B.Exchange(p.A, 30) // it receives meanwhile
+	p.B.Exchange(p.A, 30) // the QP still receives
 	p.A.CQ.Empty()
 	p.B.Recv(p.B.RecvWRs(2, 100)...)
 	p.B.RecvCQ.Empty()

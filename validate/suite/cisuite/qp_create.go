@@ -7,28 +7,28 @@ import (
 	"ciddk/validate/req"
 )
 
-// qpCreateArea: creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
+// qpCreateArea returns the cases of the creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
 func qpCreateArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
 		return req.Driver.Must(id, "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-CreateQP-01", "A QP is created in Reset, with the type, PD and CQs asked."),
-			must("CI-CreateQP-02", "QP numbers are unique in the CA, have 24 bits and are not those of QP0 and QP1."),
-			must("CI-CreateQP-03", "Depths and scatter/gather counts above the limits of the CA are InvalidMaxWRs and InvalidMaxSGE, and no QP is made."),
-			must("CI-DestroyQP-01", "A QP that was destroyed answers InvalidQPHandle to every verb."),
+			must("CI-CreateQP-01", "A new QP is in Reset and has the requested type, PD and CQs."),
+			must("CI-CreateQP-02", "QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1."),
+			must("CI-CreateQP-03", "Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP is created."),
+			must("CI-DestroyQP-01", "Each verb on a destroyed QP fails with InvalidQPHandle."),
 		},
 		Cases: []validate.Case{
-			{ID: "qp.create.reset", Title: "a new QP is in Reset and grants what was asked", Feature: validate.FeatureQP,
+			{ID: "qp.create.reset", Title: "a new QP is in Reset and has the requested attributes", Feature: validate.FeatureQP,
 				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
-			{ID: "qp.create.granted", Title: "a new QP has at least the sizes asked", Feature: validate.FeatureQP,
+			{ID: "qp.create.granted", Title: "a new QP has at least the requested sizes", Feature: validate.FeatureQP,
 				Requirements: []string{"SAS-2.3-10"}, Run: qpCreateGranted},
 			{ID: "qp.create.numbers", Title: "QP numbers are unique", Feature: validate.FeatureQP,
 				Requirements: []string{"CI-CreateQP-02"}, Run: qpCreateNumbers},
 			{ID: "qp.create.limits", Title: "sizes above the limits", Feature: validate.FeatureQP,
 				Requirements: []string{"CI-CreateQP-03"}, Run: qpCreateLimits},
-			{ID: "qp.stale", Title: "use a QP after it is gone", Feature: validate.FeatureQP,
+			{ID: "qp.stale", Title: "use a destroyed QP", Feature: validate.FeatureQP,
 				Requirements: []string{"CI-DestroyQP-01"}, Run: qpStale},
 		},
 	}
@@ -75,8 +75,8 @@ func qpCreateNumbers(t *validate.T) {
 	seen := map[ci.QPN]bool{}
 	for range min(64, ca.Attr.MaxQPs) {
 		n := ca.QP(pd, cq, cq, kit.Depth(1), kit.SGEs(1)).Num()
-		kit.True(t, n > 1 && n < 0xffffff, "QP.Num", "a number between 2 and FFFFFE", "%#x", uint32(n))
-		kit.True(t, !seen[n], "QP.Num", "a number that no live QP has", "%#x again", uint32(n))
+		kit.True(t, n > 1 && n < 0xffffff, "QP.Num", "a number from 2 to 0xfffffe", "%#x", uint32(n))
+		kit.True(t, !seen[n], "QP.Num", "a number of no other QP", "%#x, the number of another QP", uint32(n))
 		seen[n] = true
 	}
 }
@@ -101,7 +101,7 @@ func qpCreateLimits(t *validate.T) {
 		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: cq.CQ})
 		kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
 	}
-	kit.Destroy(t, cq, "CQ after the refusals")
+	kit.Destroy(t, cq, "CQ after rejected calls of PD.CreateQP")
 }
 
 func qpStale(t *validate.T) {

@@ -11,29 +11,29 @@ import (
 	"ciddk/validate/req"
 )
 
-// qpStateArea: the state machine of queue pairs and its attributes. (IBTA 10.3.1, 11.2.5.2.)
+// qpStateArea returns the cases of the state machine of queue pairs and of its attributes. (IBTA 10.3.1, 11.2.5.2.)
 func qpStateArea() validate.Suite {
 	must := func(id, section, text string) req.Requirement {
 		return req.Driver.Must(id, section, "ci_modify_qp (25)", text)
 	}
 	s := validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-ModifyQP-01", "IBTA 10.3.1", "Each transition of the state diagram succeeds with the attributes it needs and no others."),
-			must("CI-ModifyQP-02", "IBTA 10.3.1", "A transition that the state diagram does not have is InvalidQPState, and the QP is unchanged."),
-			must("CI-ModifyQP-03", "IBTA 11.2.5.2", "A transition without an attribute it needs is InvalidParameter, and the QP is unchanged."),
-			must("CI-ModifyQP-04", "IBTA 11.2.5.2", "A transition with an attribute it cannot carry is InvalidParameter, and the QP is unchanged."),
-			must("CI-ModifyQP-05", "IBTA 11.2.5.2", "An attribute out of its range is refused with the status of its kind, and the QP is unchanged."),
-			must("CI-ModifyQP-06", "IBTA 11.2.5.3", "Query shows the attributes that Modify set."),
-			must("CI-ModifyQP-07", "IBTA 10.3.1.1", "A QP can be taken to Reset from every state, and from there be connected again."),
-			must("CI-ModifyQP-08", "IBTA 10.3.1.7", "A QP can be taken to Error from every state, and leaves it to Reset only."),
-			must("CI-ModifyQP-09", "IBTA 11.2.5.2", "Only fields named in the mask count: the values of others are not looked at."),
-			must("CI-ModifyQP-10", "IBTA 11.2.5.2", "An unknown bit of the mask is InvalidParameter, and the QP is unchanged."),
-			must("CI-ModifyQP-11", "IBTA 10.3.1", "Modify of a QP that was destroyed is InvalidQPHandle."),
-			must("CI-SQD-01", "IBTA 10.3.1.5", "A QP taken to SQD finishes what it has begun to send and begins nothing more; posts are taken and wait."),
-			must("CI-SQD-02", "IBTA 10.3.1.5", "When the send queue has drained, the event SQ drained comes once if it was asked for, and not otherwise."),
+			must("CI-ModifyQP-01", "IBTA 10.3.1", "Each transition of the state diagram succeeds with exactly the attributes that it requires."),
+			must("CI-ModifyQP-02", "IBTA 10.3.1", "A transition that the state diagram does not have fails with InvalidQPState and changes nothing."),
+			must("CI-ModifyQP-03", "IBTA 11.2.5.2", "A transition without a required attribute fails with InvalidParameter and changes nothing."),
+			must("CI-ModifyQP-04", "IBTA 11.2.5.2", "A transition with an attribute that it does not permit fails with InvalidParameter and changes nothing."),
+			must("CI-ModifyQP-05", "IBTA 11.2.5.2", "An attribute out of range fails with the status of its kind, and nothing changes."),
+			must("CI-ModifyQP-06", "IBTA 11.2.5.3", "Query returns the attributes that Modify has set."),
+			must("CI-ModifyQP-07", "IBTA 10.3.1.1", "A QP can be moved to Reset from every state and then be connected again."),
+			must("CI-ModifyQP-08", "IBTA 10.3.1.7", "A QP can be moved to Error from every state, and from Error only to Reset."),
+			must("CI-ModifyQP-09", "IBTA 11.2.5.2", "Values of attributes that are not in the mask are ignored."),
+			must("CI-ModifyQP-10", "IBTA 11.2.5.2", "An unknown bit of the mask fails with InvalidParameter, and nothing changes."),
+			must("CI-ModifyQP-11", "IBTA 10.3.1", "Modify of a destroyed QP fails with InvalidQPHandle."),
+			must("CI-SQD-01", "IBTA 10.3.1.5", "A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted requests are accepted and wait."),
+			must("CI-SQD-02", "IBTA 10.3.1.5", "When the send queue has drained, the event SQ drained is raised once if it was requested, and otherwise not."),
 			must("CI-SQD-03", "IBTA 10.3.1.5", "A QP in SQD still receives."),
-			must("CI-SQD-04", "IBTA 10.3.1.5", "Back in RTS, the work that waited is sent, in order."),
-			must("CI-CurrentState-01", "IBTA 11.2.5.2", "A Modify whose current state is not the QP's is InvalidQPState where CapCurrentQPState is claimed."),
+			must("CI-SQD-04", "IBTA 10.3.1.5", "When the QP is back in RTS, the waiting requests are sent in order."),
+			must("CI-CurrentState-01", "IBTA 11.2.5.2", "If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with InvalidQPState."),
 		},
 	}
 	for _, v := range []struct {
@@ -47,27 +47,27 @@ func qpStateArea() validate.Suite {
 				Feature: v.feature, Needs: validate.Needs{Caps: v.needs}, Requirements: append([]string{rule}, more...),
 				Run: func(t *validate.T) { run(t, v.typ) }})
 		}
-		add("legal", "every transition with the attributes it needs", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
+		add("legal", "every transition with the attributes that it requires", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
 		add("illegal", "every transition that does not exist", "CI-ModifyQP-02", qpIllegal)
-		add("missing", "leave out one attribute after the other", "CI-ModifyQP-03", qpMissing)
-		add("extra", "attributes that do not belong to the transition", "CI-ModifyQP-04", qpExtra)
+		add("missing", "each required attribute missing", "CI-ModifyQP-03", qpMissing)
+		add("extra", "attributes that the transition does not permit", "CI-ModifyQP-04", qpExtra)
 		add("values", "values out of range", "CI-ModifyQP-05", qpValues)
-		add("query", "Query shows what was set", "CI-ModifyQP-06", qpShows)
-		add("reset", "from every state to Reset, and connected again", "CI-ModifyQP-07", qpResets, "SAS-2.3-27")
-		add("error", "from every state to Error, and out of it", "CI-ModifyQP-08", qpErrors)
-		add("mask", "values without their bit in the mask", "CI-ModifyQP-09", qpMask)
+		add("query", "attributes that Query returns", "CI-ModifyQP-06", qpShows)
+		add("reset", "from every state to Reset, then connected again", "CI-ModifyQP-07", qpResets, "SAS-2.3-27")
+		add("error", "from every state to Error, and from there", "CI-ModifyQP-08", qpErrors)
+		add("mask", "values that are not in the mask", "CI-ModifyQP-09", qpMask)
 		add("unknown", "unknown bits of the mask", "CI-ModifyQP-10", qpUnknown)
 		add("stale", "Modify and Query after Destroy", "CI-ModifyQP-11", qpModifyStale)
-		add("drain-event", "drain with and without the event", "CI-SQD-02", qpDrainEvent)
-		add("drain-posts", "post while drained, then resume", "CI-SQD-04", qpDrainPosts, "CI-SQD-01")
-		add("drain-receives", "receive while drained", "CI-SQD-03", qpDrainReceives)
+		add("drain-event", "drain with and without an event", "CI-SQD-02", qpDrainEvent)
+		add("drain-posts", "post to a drained QP, then resume", "CI-SQD-04", qpDrainPosts, "CI-SQD-01")
+		add("drain-receives", "receive on a drained QP", "CI-SQD-03", qpDrainReceives)
 	}
-	s.Cases = append(s.Cases, validate.Case{ID: "qp.state.current", Title: "say a wrong and the right current state", Feature: validate.FeatureQP,
+	s.Cases = append(s.Cases, validate.Case{ID: "qp.state.current", Title: "a wrong and the correct current state", Feature: validate.FeatureQP,
 		Needs: validate.Needs{Caps: ci.CapCurrentQPState}, Requirements: []string{"CI-CurrentState-01"}, Run: qpCurrent})
 	return s
 }
 
-// ladder is a QP whose states a case walks through, with a peer to connect to.
+// ladder is a QP that a case moves through its states, and a peer.
 type ladder struct {
 	t   *validate.T
 	typ ci.QPType
@@ -78,10 +78,10 @@ func newLadder(t *validate.T, typ ci.QPType) ladder {
 	return ladder{t, typ, kit.NewPairInReset(t, kit.Type(typ))}
 }
 
-// climbable are the states that a consumer can bring an idle QP to.
+// climbable are the states to which a consumer can move an idle QP.
 var climbable = []ci.QPState{ci.QPReset, ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPError}
 
-// climb brings the QP from wherever it is to state s. Failures are marked Setup.
+// climb moves the QP to state s. Failures are marked Setup.
 func (l ladder) climb(s ci.QPState) {
 	q := l.A.QP
 	q.To(ci.QPReset)
@@ -104,7 +104,7 @@ func (l ladder) climb(s ci.QPState) {
 	}
 }
 
-// attrs gives good values for a transition, and the fields that it needs.
+// attrs returns valid values for a transition and the fields that it requires.
 func (l ladder) attrs(e edge) (ci.QPField, ci.QPAttr) {
 	q := l.A.QP
 	_, a := q.InitAttr()
@@ -116,17 +116,17 @@ func (l ladder) attrs(e edge) (ci.QPField, ci.QPAttr) {
 	return ci.QPFieldState | qpRules(l.typ)[e].need, a
 }
 
-// refused expects a Modify to fail with one of want, and to change nothing.
+// refused expects a Modify to fail with one of want and to change nothing.
 func (l ladder) refused(set ci.QPField, a ci.QPAttr, where string, want ...ci.Status) {
 	before, err := l.A.QP.Query()
 	kit.OK(l.t, err, "QP.Query")
 	kit.Want(l.t, l.A.QP.Modify(set, a), where, want...)
 	after, err := l.A.QP.Query()
 	kit.OK(l.t, err, "QP.Query")
-	kit.True(l.t, sameAttr(before, after), "QP.Query after the refusal of "+where, fmt.Sprintf("%+v", plain(before)), "%+v", plain(after))
+	kit.True(l.t, sameAttr(before, after), "QP.Query after the rejected "+where, fmt.Sprintf("%+v", plain(before)), "%+v", plain(after))
 }
 
-// plain leaves out the objects, which are compared by identity.
+// plain returns the attributes without the objects, which must be compared with ci.Same.
 func plain(a ci.QPAttr) ci.QPAttr {
 	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = nil, nil, nil, nil
 	if a.State == ci.QPSQDraining { // draining ends by itself
@@ -137,7 +137,7 @@ func plain(a ci.QPAttr) ci.QPAttr {
 
 func sameAttr(a, b ci.QPAttr) bool { return plain(a) == plain(b) }
 
-// edges lists the legal transitions in a fixed order.
+// edges returns the legal transitions in a fixed order.
 func edges(typ ci.QPType) []edge {
 	return slices.SortedFunc(maps.Keys(qpRules(typ)), func(a, b edge) int {
 		if a.from != b.from {
@@ -153,7 +153,7 @@ func qpLegal(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	for _, e := range kit.Variants(t, "", edges(typ)) {
 		if e.from == ci.QPSQError {
-			continue // only a failure leads there: the fault cases
+			continue // only a failure leads to this state; the fault cases test it
 		}
 		l.climb(e.from)
 		f, a := l.attrs(e)
@@ -177,7 +177,7 @@ func qpIllegal(t *validate.T, typ ci.QPType) {
 				continue
 			}
 			_, a := l.attrs(e)
-			// With the attributes that the state reached needs from its usual neighbour, so that only the transition is wrong.
+			// Set the attributes that the new state requires, so that only the transition is invalid.
 			set := ci.QPFieldState
 			for k, r := range rules {
 				if k.to == to && k.from != to {
@@ -238,20 +238,20 @@ func qpValues(t *validate.T, typ ci.QPType) {
 	table := []bad{
 		{init, ci.QPFieldPort, "port 0", func(a *ci.QPAttr) { a.Port = 0 }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
 		{init, ci.QPFieldPort, "port n+1", func(a *ci.QPAttr) { a.Port = uint8(len(attr.Ports) + 1) }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
-		{init, ci.QPFieldPKeyIndex, "P_Key index beyond the table", func(a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(len(attr.Ports[0].PKeys)) }, []ci.Status{ci.InvalidPKey}},
-		{init, ci.QPFieldAccess, "unknown right", func(a *ci.QPAttr) { a.Access |= 1 << 20 }, param},
-		{rtr, ci.QPFieldMTU, "path MTU code 0", func(a *ci.QPAttr) { a.MTU = 0 }, param},
-		{rtr, ci.QPFieldMTU, "path MTU code 6", func(a *ci.QPAttr) { a.MTU = ci.MTU4096 + 1 }, param},
-		{rtr, ci.QPFieldDestNum, "destination QP of 25 bits", func(a *ci.QPAttr) { a.DestNum = 1 << 24 }, param},
-		{rtr, ci.QPFieldRQPSN, "receive PSN of 25 bits", func(a *ci.QPAttr) { a.RQPSN = 1 << 24 }, param},
-		{rtr, ci.QPFieldMinRNRTimer, "RNR timer code 32", func(a *ci.QPAttr) { a.MinRNRTimer = 32 }, param},
-		{rts, ci.QPFieldSQPSN, "send PSN of 25 bits", func(a *ci.QPAttr) { a.SQPSN = 1 << 24 }, param},
-		{rts, ci.QPFieldAckTimeout, "ACK timeout 32", func(a *ci.QPAttr) { a.Primary.AckTimeout = 32 }, param},
-		{rts, ci.QPFieldRetryCount, "retry count 8", func(a *ci.QPAttr) { a.RetryCount = 8 }, param},
-		{rts, ci.QPFieldRNRRetry, "RNR retry count 8", func(a *ci.QPAttr) { a.RNRRetry = 8 }, param},
+		{init, ci.QPFieldPKeyIndex, "a P_Key index beyond the table", func(a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(len(attr.Ports[0].PKeys)) }, []ci.Status{ci.InvalidPKey}},
+		{init, ci.QPFieldAccess, "an unknown access right", func(a *ci.QPAttr) { a.Access |= 1 << 20 }, param},
+		{rtr, ci.QPFieldMTU, "a path MTU code of 0", func(a *ci.QPAttr) { a.MTU = 0 }, param},
+		{rtr, ci.QPFieldMTU, "a path MTU code of 6", func(a *ci.QPAttr) { a.MTU = ci.MTU4096 + 1 }, param},
+		{rtr, ci.QPFieldDestNum, "a destination QP of 25 bits", func(a *ci.QPAttr) { a.DestNum = 1 << 24 }, param},
+		{rtr, ci.QPFieldRQPSN, "a receive PSN of 25 bits", func(a *ci.QPAttr) { a.RQPSN = 1 << 24 }, param},
+		{rtr, ci.QPFieldMinRNRTimer, "an RNR timer code of 32", func(a *ci.QPAttr) { a.MinRNRTimer = 32 }, param},
+		{rts, ci.QPFieldSQPSN, "a send PSN of 25 bits", func(a *ci.QPAttr) { a.SQPSN = 1 << 24 }, param},
+		{rts, ci.QPFieldAckTimeout, "an ACK timeout of 32", func(a *ci.QPAttr) { a.Primary.AckTimeout = 32 }, param},
+		{rts, ci.QPFieldRetryCount, "a retry count of 8", func(a *ci.QPAttr) { a.RetryCount = 8 }, param},
+		{rts, ci.QPFieldRNRRetry, "an RNR retry count of 8", func(a *ci.QPAttr) { a.RNRRetry = 8 }, param},
 	}
 	if m := attr.Ports[0].MTU; m < ci.MTU4096 {
-		table = append(table, bad{rtr, ci.QPFieldMTU, "path MTU above the port's", func(a *ci.QPAttr) { a.MTU = m + 1 }, param})
+		table = append(table, bad{rtr, ci.QPFieldMTU, "a path MTU above the port's", func(a *ci.QPAttr) { a.MTU = m + 1 }, param})
 	}
 	if m := attr.MaxRespResPerQP; m < 255 {
 		table = append(table, bad{rtr, ci.QPFieldRespRes, "responder resources above MaxRespResPerQP", func(a *ci.QPAttr) { a.RespRes = uint8(m + 1) }, param})
@@ -287,7 +287,7 @@ func qpShows(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.State", got.State, ci.QPRTS)
 	kit.Equal(t, "QPAttr.Port", got.Port, want.Port)
 	kit.Equal(t, "QPAttr.Primary.PKeyIndex", got.Primary.PKeyIndex, want.Primary.PKeyIndex)
-	kit.Equal(t, "QPAttr.SQPSN, with nothing sent", got.SQPSN, want.SQPSN)
+	kit.Equal(t, "QPAttr.SQPSN before the first send", got.SQPSN, want.SQPSN)
 	kit.SameObject(t, "QPAttr.SendCQ", got.SendCQ, l.A.CQ.CQ)
 	kit.SameObject(t, "QPAttr.RecvCQ", got.RecvCQ, l.A.RecvCQ.CQ)
 	kit.SameObject(t, "QPAttr.PD", got.PD, q.PD)
@@ -298,7 +298,7 @@ func qpShows(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.Access", got.Access, want.Access)
 	kit.Equal(t, "QPAttr.MTU", got.MTU, want.MTU)
 	kit.Equal(t, "QPAttr.DestNum", got.DestNum, want.DestNum)
-	kit.Equal(t, "QPAttr.RQPSN, with nothing received", got.RQPSN, want.RQPSN)
+	kit.Equal(t, "QPAttr.RQPSN before the first receive", got.RQPSN, want.RQPSN)
 	kit.Equal(t, "QPAttr.Primary.AV", got.Primary.AV, want.Primary.AV)
 	if typ == ci.UC {
 		return
@@ -314,8 +314,8 @@ func qpShows(t *validate.T, typ ci.QPType) {
 	kit.OK(t, q.Modify(ci.QPFieldAccess|ci.QPFieldMinRNRTimer, a), "QP.Modify of Access and MinRNRTimer in RTS")
 	got, err = q.Query()
 	kit.OK(t, err, "QP.Query in RTS")
-	kit.Equal(t, "QPAttr.Access after its change in RTS", got.Access, ci.RemoteRead)
-	kit.Equal(t, "QPAttr.MinRNRTimer after its change in RTS", got.MinRNRTimer, 31)
+	kit.Equal(t, "QPAttr.Access after QP.Modify in RTS", got.Access, ci.RemoteRead)
+	kit.Equal(t, "QPAttr.MinRNRTimer after QP.Modify in RTS", got.MinRNRTimer, 31)
 }
 
 func qpResets(t *validate.T, typ ci.QPType) {
@@ -360,14 +360,14 @@ func qpMask(t *validate.T, typ ci.QPType) {
 	for _, e := range kit.Variants(t, "", []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}}) {
 		l.climb(e.from)
 		f, a := l.attrs(e)
-		wild := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,
+		invalid := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,
 			RetryCount: 200, RNRRetry: 200, APM: 99, QKey: 5, Primary: ci.Path{PKeyIndex: 9999, AckTimeout: 200}}
-		l.keep(f, &wild, &a)
-		kit.OK(t, l.A.QP.Modify(f, wild), "QP.Modify from "+e.String()+" with wild values in fields that the mask does not name")
+		l.keep(f, &invalid, &a)
+		kit.OK(t, l.A.QP.Modify(f, invalid), "QP.Modify from "+e.String()+" with invalid values in fields that are not in the mask")
 	}
 }
 
-// keep copies the fields of set from good to a.
+// keep copies the fields in set from good to a.
 func (ladder) keep(set ci.QPField, a, good *ci.QPAttr) {
 	for f, copy := range map[ci.QPField]func(){
 		ci.QPFieldAccess:      func() { a.Access = good.Access },
@@ -396,7 +396,7 @@ func qpUnknown(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	f, a := l.attrs(edge{ci.QPReset, ci.QPInit})
 	l.refused(f|1<<31, a, "QP.Modify with bit 31 of the mask", ci.InvalidParameter)
-	l.refused(f|ci.QPFieldRecvDepth<<1, a, "QP.Modify with the bit after the last of the mask", ci.InvalidParameter)
+	l.refused(f|ci.QPFieldRecvDepth<<1, a, "QP.Modify with the bit after the last bit of the mask", ci.InvalidParameter)
 }
 
 func qpModifyStale(t *validate.T, typ ci.QPType) {
@@ -418,11 +418,11 @@ func qpDrainEvent(t *validate.T, typ ci.QPType) {
 	drain(false)
 	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify from RTS to SQD")
 	e := q.Events.Wait(ci.EventSQDrained)
-	kit.True(t, e.Context == any(q.Events), "Event.Context", "the context of the QP's create", "%v", e.Context)
+	kit.True(t, e.Context == any(q.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
 	q.WantState(ci.QPSQD)
 	kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	p.A.Exchange(p.B, 64)
-	kit.Equal(t, "events SQ drained, asked for once", q.Events.Count(ci.EventSQDrained), 1)
+	kit.Equal(t, "events SQ drained after one request for it", q.Events.Count(ci.EventSQDrained), 1)
 }
 
 func qpDrainPosts(t *validate.T, typ ci.QPType) {
@@ -453,7 +453,7 @@ func qpCurrent(t *validate.T) {
 	l := newLadder(t, ci.RC)
 	l.climb(ci.QPRTS)
 	a := ci.QPAttr{CurrentState: ci.QPRTR, MinRNRTimer: 5}
-	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS that says RTR", ci.InvalidQPState)
+	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS with current state RTR", ci.InvalidQPState)
 	a.CurrentState = ci.QPRTS
-	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a), "QP.Modify in RTS that says RTS")
+	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a), "QP.Modify in RTS with current state RTS")
 }

@@ -178,7 +178,7 @@ func postBadRecv(t *validate.T) {
 }
 
 func postListFull(t *validate.T) {
-	p := deaf(t, kit.Depth(4))
+	p := unanswering(t, kit.Depth(4))
 	attr, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
 	d := attr.SendDepth
@@ -353,7 +353,7 @@ func postCopied(t *validate.T) {
 }
 
 func postReturns(t *validate.T) {
-	p := deaf(t)
+	p := unanswering(t)
 	done := make(chan struct{})
 	t.Go(func() {
 		defer close(done)

@@ -224,7 +224,7 @@ func waitFor(t *validate.T, where, expected string, ok func() (bool, string)) {
 }
 
 func tearOutstanding(t *validate.T) {
-	p := deaf(t)
+	p := unanswering(t)
 	p.A.Send(p.A.SendWRs(8)...)
 	p.A.Recv(p.A.RecvWRs(8, 1)...)
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy with 8 sends and 8 receives outstanding")
@@ -234,7 +234,7 @@ func tearOutstanding(t *validate.T) {
 
 func tearRetrying(t *validate.T) {
 	// The first retry is due in 1 ms or, where the HCA cannot be that quick, in some more.
-	p := deaf(t, kit.AckTime(8), kit.Retry(7))
+	p := unanswering(t, kit.AckTime(8), kit.Retry(7))
 	p.A.Send(p.A.SendWRs(8)...)
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy between two retries")
 	p.A.CQ.Quiet(2 * quiet)
