@@ -37,7 +37,8 @@ func avArea() validate.Suite {
 // variants returns vectors with the same destination as good and different other fields.
 func variants(good ci.AVAttr) []ci.AVAttr {
 	x := good
-	x.SL, x.GRH.FlowLabel, x.GRH.HopLimit, x.GRH.TrafficClass = 3, 0xabcde, 7, 0x2e
+	x.SL = 3
+	x.GRH.FlowLabel, x.GRH.HopLimit, x.GRH.TrafficClass = 0xabcde, 7, 0x2e
 	y := good
 	y.StaticRate, y.GRH.HopLimit = 2, 255
 	z := good

@@ -200,7 +200,8 @@ func (q *extendedQP) pieces(w ci.SendWR) []ci.SendWR {
 	var out []ci.SendWR
 	for piece := range slices.Chunk(q.x.gather(w.SGL), w.Ext.LSO.MSS) {
 		p := w
-		p.Op, p.Ext, p.SGL, p.Flags = ci.OpSend, nil, nil, w.Flags&^ci.SendSignaled
+		p.Op, p.Flags = ci.OpSend, w.Flags&^ci.SendSignaled
+		p.Ext, p.SGL = nil, nil
 		p.Inline = append(slices.Clone(w.Ext.LSO.Header), piece...)
 		out = append(out, p)
 	}

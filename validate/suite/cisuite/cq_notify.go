@@ -303,7 +303,8 @@ func cqInside(t *validate.T) {
 		}
 	}})
 	p := &kit.Pair{A: &kit.End{}, B: &kit.End{}}
-	p.A.CQ, p.A.RecvCQ, p.B.CQ, p.B.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64), b.CQ(bpd, 64), cq
+	p.A.CQ, p.A.RecvCQ = a.CQ(apd, 64), a.CQ(apd, 64)
+	p.B.CQ, p.B.RecvCQ = b.CQ(bpd, 64), cq
 	p.A.QP, p.B.QP = a.QP(apd, p.A.CQ, p.A.RecvCQ, kit.Depth(32)), b.QP(bpd, p.B.CQ, cq, kit.Depth(32))
 	p.A.Buf, p.B.Buf = a.Buf(apd, 64, kit.AllAccess), b.Buf(bpd, 64, kit.AllAccess)
 	kit.Connect(p.A.QP, p.B.QP)

@@ -26,7 +26,8 @@ type orderStage struct {
 func orderArea() validate.Suite {
 	s := validate.Suite{}
 	for _, f := range families {
-		c := validate.NewCase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) }, "SAS-2.3-26")
+		c := validate.NewCase("order."+f.name, f.title, validate.FeatureCore, func(t *validate.T) { orderCase(t, f) },
+			"SAS-2.3-26")
 		c.Needs.Caps = f.needs
 		s.Cases = append(s.Cases, c)
 	}
@@ -65,35 +66,54 @@ func groupGID(ca *kit.CA) ci.GID {
 }
 
 var families = []family{
-	{"pd.av", "PD before AV", ci.CapAV, ofPD("PD.CreateAV", func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) })},
-	{"pd.cq", "PD before CQ", 0, ofPD("PD.CreateCQ", func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) })},
+	{"pd.av", "PD before AV", ci.CapAV,
+		ofPD("PD.CreateAV", func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) })},
+	{"pd.cq", "PD before CQ", 0,
+		ofPD("PD.CreateCQ", func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) })},
 	{"pd.srq", "PD before SRQ", ci.CapSRQ, ofPD("PD.CreateSRQ", func(s *orderStage) (ci.Object, error) {
 		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	})},
 	{"pd.qp", "PD before QP", 0, ofPD("PD.CreateQP", func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
+		return s.pd.CreateQP(ci.QPCreate{
+			QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+			SendCQ: s.cq.CQ,
+			RecvCQ: s.cq.CQ,
+		})
 	})},
-	{"pd.special-qp", "PD before QP1", ci.CapSpecialQP, ofPD("PD.CreateSpecialQP", func(s *orderStage) (ci.Object, error) {
-		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-		return s.pd.CreateSpecialQP(s.ca.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
-	})},
+	{"pd.special-qp", "PD before QP1", ci.CapSpecialQP,
+		ofPD("PD.CreateSpecialQP", func(s *orderStage) (ci.Object, error) {
+			caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+			return s.pd.CreateSpecialQP(s.ca.Port.Num,
+				ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
+		})},
 	{"pd.mr", "PD before MR", 0, ofPD("PD.RegisterMR", func(s *orderStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64))})
 	})},
-	{"pd.pmr", "PD before physical MR", ci.CapPhysicalMR, ofPD("PD.RegisterPMR", func(s *orderStage) (ci.Object, error) {
-		page := smallPage(s.ca.Attr)
-		return s.pd.RegisterPMR(ci.PMRCreate{Ranges: s.ca.DMA(kit.Pages(int(page), int(page))).Ranges(), PageSize: page, Length: page})
-	})},
+	{"pd.pmr", "PD before physical MR", ci.CapPhysicalMR,
+		ofPD("PD.RegisterPMR", func(s *orderStage) (ci.Object, error) {
+			page := smallPage(s.ca.Attr)
+			return s.pd.RegisterPMR(ci.PMRCreate{
+				Ranges:   s.ca.DMA(kit.Pages(int(page), int(page))).Ranges(),
+				PageSize: page,
+				Length:   page,
+			})
+		})},
 	{"pd.smr", "PD before shared MR", ci.CapSharedMR, ofPD("PD.RegisterSMR", func(s *orderStage) (ci.Object, error) {
 		return s.pd.RegisterSMR(s.ca.Buf(s.ca.PD(), 64, kit.AllAccess).MR, 0, ci.LocalWrite)
 	})},
-	{"pd.fast-mr", "PD before fast registration MR", ci.CapFastReg, ofPD("PD.AllocFastRegMR", func(s *orderStage) (ci.Object, error) { return s.pd.AllocFastRegMR(1) })},
+	{"pd.fast-mr", "PD before fast registration MR", ci.CapFastReg,
+		ofPD("PD.AllocFastRegMR", func(s *orderStage) (ci.Object, error) { return s.pd.AllocFastRegMR(1) })},
 	{"pd.fmr", "PD before FMR", ci.CapFMR, ofPD("PD.AllocFMR", func(s *orderStage) (ci.Object, error) {
 		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
 	})},
-	{"pd.mw1", "PD before window of type 1", ci.CapMW1, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) })},
-	{"pd.mw2", "PD before window of type 2", ci.CapMW2, ofPD("PD.CreateMW", func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2}) })},
-	{"pd.rdd", "PD before RDD", ci.CapRD, ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
+	{"pd.mw1", "PD before window of type 1", ci.CapMW1,
+		ofPD("PD.CreateMW",
+			func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) })},
+	{"pd.mw2", "PD before window of type 2", ci.CapMW2,
+		ofPD("PD.CreateMW",
+			func(s *orderStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2}) })},
+	{"pd.rdd", "PD before RDD", ci.CapRD,
+		ofPD("PD.AllocRDD", func(s *orderStage) (ci.Object, error) { return s.pd.AllocRDD() })},
 	{"cq.send", "CQ before the QP that uses it for sends", 0, func(s *orderStage) (func() error, func() error) {
 		q := s.ca.CQ(s.pd, 4)
 		return q.Destroy, s.qp(q, s.cq, nil).Destroy
@@ -106,11 +126,12 @@ var families = []family{
 		q, _ := s.ca.SRQ(s.pd, 1, 1)
 		return q.Destroy, s.qp(s.cq, s.cq, q).Destroy
 	}},
-	{"qp.mcast", "QP before its multicast attachment", ci.CapUD | ci.CapMulticast, func(s *orderStage) (func() error, func() error) {
-		q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.UD))
-		m, err := q.AttachMcast(ci.McastAttach{GID: groupGID(s.ca), LID: 0xc077})
-		return q.Destroy, s.own(m, err, "QP.AttachMcast")
-	}},
+	{"qp.mcast", "QP before its multicast attachment", ci.CapUD | ci.CapMulticast,
+		func(s *orderStage) (func() error, func() error) {
+			q := s.ca.QP(s.pd, s.cq, s.cq, kit.Type(ci.UD))
+			m, err := q.AttachMcast(ci.McastAttach{GID: groupGID(s.ca), LID: 0xc077})
+			return q.Destroy, s.own(m, err, "QP.AttachMcast")
+		}},
 	{"mr.smr", "MR before shared MR", ci.CapSharedMR, func(s *orderStage) (func() error, func() error) {
 		b := s.ca.Buf(s.pd, 64, kit.AllAccess)
 		m, err := s.pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
@@ -127,11 +148,12 @@ var families = []family{
 		m, err := s.pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page})
 		return d.Destroy, s.own(m, err, "PD.RegisterPMR")
 	}},
-	{"dma.fmr", "DMA mapping before the mapping of an FMR", ci.CapFMR, func(s *orderStage) (func() error, func() error) {
-		f := newFMR(s.t, s.ca, s.pd, 1, 1, 0)
-		f.mapped(s.t, f.pages, 0x40000)
-		return f.dma.Destroy, func() error { return s.pd.UnmapFMRs([]ci.FMR{f.FMR}) }
-	}},
+	{"dma.fmr", "DMA mapping before the mapping of an FMR", ci.CapFMR,
+		func(s *orderStage) (func() error, func() error) {
+			f := newFMR(s.t, s.ca, s.pd, 1, 1, 0)
+			f.mapped(s.t, f.pages, 0x40000)
+			return f.dma.Destroy, func() error { return s.pd.UnmapFMRs([]ci.FMR{f.FMR}) }
+		}},
 	{"ca.pd", "CA before PD", 0, func(s *orderStage) (func() error, func() error) {
 		kit.Destroy(s.t, s.cq, "CQ")
 		return s.ca.Destroy, s.pd.Destroy

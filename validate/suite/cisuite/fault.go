@@ -73,7 +73,8 @@ func (f fault) check(t *validate.T, p *kit.Pair) {
 			first = []ci.WCStatus{ci.WCFlushErr}
 		}
 		if wc := p.B.RecvCQ.WaitStatus(11, first...); wc.Status != first[0] {
-			t.Note("%s: the receive completes with %s, but IBTA 9.9 specifies %s", f.id, wc.Status.String(), first[0].String())
+			t.Note("%s: the receive completes with %s, but IBTA 9.9 specifies %s", f.id, wc.Status.String(),
+				first[0].String())
 		}
 		p.B.RecvCQ.WaitFlushed(12, 13)
 		p.B.Becomes(ci.QPError)
@@ -170,7 +171,8 @@ func faults() []fault {
 	}
 	local := []ci.WCStatus{ci.WCLocalProtErr}
 	out = append(out,
-		fault{id: "fault.send.second-segment", title: "send whose second segment has a key that does not exist", rules: []string{"IBTA-9.9-01", "SAS-2.3-17"},
+		fault{id: "fault.send.second-segment", title: "send whose second segment has a key that does not exist",
+			rules: []string{"IBTA-9.9-01", "SAS-2.3-17"},
 			needs: twoSGEs, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.SendWR(1, sourceAt, faultLen)
@@ -178,32 +180,38 @@ func faults() []fault {
 				w.SGL[1].LKey ^= 0x00515100
 				return w
 			}},
-		fault{id: "fault.write.bad-key", title: "write from a segment with a key that does not exist", rules: []string{"IBTA-9.9-01", "SAS-2.3-12"}, want: local, peerRTS: true,
+		fault{id: "fault.write.bad-key", title: "write from a segment with a key that does not exist",
+			rules: []string{"IBTA-9.9-01", "SAS-2.3-12"}, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.SGL[0].LKey ^= 0x00515100
 				return w
 			}},
-		fault{id: "fault.read.no-local-write", title: "read into a region without local write", rules: []string{"IBTA-9.9-01"}, want: local, peerRTS: true,
+		fault{id: "fault.read.no-local-write", title: "read into a region without local write",
+			rules: []string{"IBTA-9.9-01"}, want: local, peerRTS: true,
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpRead, 1, sourceAt, faultLen, p.B, targetAt)
 				w.SGL = p.A.QP.CA.Buf(p.A.PD, 100, 0).SGL(0, faultLen)
 				return w
 			}},
-		fault{id: "fault.recv.no-local-write", title: "receive into a region without local write", rules: []string{"IBTA-9.9-02"},
-			make: withSend(func(*validate.T, *kit.Pair, *ci.SGE) {}),
+		fault{id: "fault.recv.no-local-write", title: "receive into a region without local write",
+			rules: []string{"IBTA-9.9-02"},
+			make:  withSend(func(*validate.T, *kit.Pair, *ci.SGE) {}),
 			recv: withRecv(func(_ *validate.T, p *kit.Pair, g *ci.SGE) {
 				*g = p.B.QP.CA.Buf(p.B.PD, 256, ci.RemoteRead).SGE(0, 256)
 			}),
 			want: []ci.WCStatus{ci.WCRemOpErr}, first: local},
-		fault{id: "fault.recv.too-short", title: "a message one byte longer than its receive", rules: []string{"IBTA-9.9-03"},
-			make: func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 257) },
-			want: []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
-		fault{id: "fault.recv.too-short-packets", title: "a message of several packets, longer than its receive", rules: []string{"IBTA-9.9-03"},
-			make: func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, 0, 4*p.A.PathMTU()) },
-			want: []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
-		fault{id: "fault.recv.no-segment", title: "a message of one byte to a receive without segments", rules: []string{"IBTA-9.9-03"},
-			make: func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 1) },
+		fault{id: "fault.recv.too-short", title: "a message one byte longer than its receive",
+			rules: []string{"IBTA-9.9-03"},
+			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 257) },
+			want:  []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
+		fault{id: "fault.recv.too-short-packets", title: "a message of several packets, longer than its receive",
+			rules: []string{"IBTA-9.9-03"},
+			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, 0, 4*p.A.PathMTU()) },
+			want:  []ci.WCStatus{ci.WCRemInvalidReqErr}, first: []ci.WCStatus{ci.WCLocalLenErr}},
+		fault{id: "fault.recv.no-segment", title: "a message of one byte to a receive without segments",
+			rules: []string{"IBTA-9.9-03"},
+			make:  func(_ *validate.T, p *kit.Pair) ci.SendWR { return p.A.SendWR(1, sourceAt, 1) },
 			recv: func(_ *validate.T, p *kit.Pair) []ci.RecvWR {
 				return []ci.RecvWR{{ID: 11}, p.B.RecvWR(12, 256, 256), p.B.RecvWR(13, 512, 256)}
 			},
@@ -215,9 +223,12 @@ func faults() []fault {
 		caps ci.Caps
 	}{{ci.UC, "uc", ci.CapUC}, {ci.UD, "ud", ci.CapUD | ci.CapAV}} {
 		for _, s := range segmentFaults[:3] {
-			out = append(out, fault{id: "fault." + svc.name + ".send." + s.name, title: "on " + svc.typ.String() + ", send from " + s.title,
-				rules: []string{"IBTA-9.9-04"}, typ: svc.typ, needs: validate.Needs{Caps: svc.caps},
-				make: withSend(func(t *validate.T, p *kit.Pair, g *ci.SGE) { s.change(t, p.A, g) }), want: local, peerRTS: true})
+			out = append(out,
+				fault{id: "fault." + svc.name + ".send." + s.name,
+					title: "on " + svc.typ.String() + ", send from " + s.title,
+					rules: []string{"IBTA-9.9-04"}, typ: svc.typ, needs: validate.Needs{Caps: svc.caps},
+					make: withSend(func(t *validate.T, p *kit.Pair, g *ci.SGE) { s.change(t, p.A, g) }), want: local,
+					peerRTS: true})
 		}
 	}
 	return append(out, remoteFaults()...)
@@ -262,7 +273,8 @@ func remoteFaults() []fault {
 			spoil       func(*validate.T, *kit.Pair, *ci.Remote)
 			opts        []kit.Option
 		}{
-			{"bad-key", "with a key that does not exist", func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.RKey ^= 0x00626200 }, nil},
+			{"bad-key", "with a key that does not exist",
+				func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.RKey ^= 0x00626200 }, nil},
 			{"beyond", "that ends after the region", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights).Remote(1024)
 			}, nil},
@@ -270,7 +282,8 @@ func remoteFaults() []fault {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights).Remote(0)
 				r.Addr -= 8
 			}, nil},
-			{"wraps", "that ends after the last address", func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.Addr = ^uint64(7) }, nil},
+			{"wraps", "that ends after the last address",
+				func(_ *validate.T, _ *kit.Pair, r *ci.Remote) { r.Addr = ^uint64(7) }, nil},
 			{"mr-right", "on a region without the right", func(_ *validate.T, p *kit.Pair, r *ci.Remote) {
 				*r = p.B.QP.CA.Buf(p.B.PD, 1024, rights&^op.right|ci.LocalWrite).Remote(0)
 			}, nil},
@@ -285,8 +298,10 @@ func remoteFaults() []fault {
 				kit.Destroy(t, b, "MR")
 			}, nil},
 		} {
-			f := fault{id: "fault.remote." + op.name + "." + c.name, title: "a remote " + op.name + " " + c.title, rules: []string{"IBTA-9.9-05"},
-				needs: op.needs, opts: c.opts, make: aimed(c.spoil), want: []ci.WCStatus{ci.WCRemAccessErr}, event: ci.EventWQAccessError}
+			f := fault{id: "fault.remote." + op.name + "." + c.name, title: "a remote " + op.name + " " + c.title,
+				rules: []string{"IBTA-9.9-05"},
+				needs: op.needs, opts: c.opts, make: aimed(c.spoil), want: []ci.WCStatus{ci.WCRemAccessErr},
+				event: ci.EventWQAccessError}
 			if c.name == "other-pd" {
 				f.rules = []string{"SAS-2.3-07", "IBTA-9.9-05"}
 			}
@@ -300,27 +315,34 @@ func remoteFaults() []fault {
 			out = append(out, f)
 		}
 		if op.op != ci.OpWrite {
-			out = append(out, fault{id: "fault.remote." + op.name + ".no-resources", title: "a remote " + op.name + " to a QP without responder resources",
-				rules: []string{"IBTA-9.9-06"}, needs: op.needs, opts: []kit.Option{kit.Reads(1, 0)}, make: aimed(func(*validate.T, *kit.Pair, *ci.Remote) {}),
-				want: []ci.WCStatus{ci.WCRemInvalidReqErr}})
+			out = append(out,
+				fault{id: "fault.remote." + op.name + ".no-resources",
+					title: "a remote " + op.name + " to a QP without responder resources",
+					rules: []string{"IBTA-9.9-06"}, needs: op.needs, opts: []kit.Option{kit.Reads(1, 0)},
+					make: aimed(func(*validate.T, *kit.Pair, *ci.Remote) {}),
+					want: []ci.WCStatus{ci.WCRemInvalidReqErr}})
 		}
 	}
 	return append(out,
-		fault{id: "fault.remote.atomic.misaligned", title: "a remote atomic at an address that is not a multiple of 8", rules: []string{"IBTA-9.9-06", "IBTA-9.4-13"},
+		fault{id: "fault.remote.atomic.misaligned", title: "a remote atomic at an address that is not a multiple of 8",
+			rules: []string{"IBTA-9.9-06", "IBTA-9.4-13"},
 			needs: validate.Needs{Atomics: ci.AtomicLocal},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				return p.A.RDMA(ci.OpFetchAdd, 1, sourceAt, 8, p.B, targetAt+4)
 			},
 			want: []ci.WCStatus{ci.WCRemInvalidReqErr}},
-		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate data and a key that does not exist", rules: []string{"IBTA-9.9-05"},
+		fault{id: "fault.remote.write-imm.bad-key", title: "a write with immediate data and a key that does not exist",
+			rules: []string{"IBTA-9.9-05"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(ci.OpWrite, 1, sourceAt, faultLen, p.B, targetAt)
 				w.Flags |= ci.SendImmediate
 				w.Remote.RKey ^= 0x00626200
 				return w
 			},
-			want: []ci.WCStatus{ci.WCRemAccessErr}, first: []ci.WCStatus{ci.WCFlushErr, ci.WCLocalAccessErr}, event: ci.EventWQAccessError},
-		fault{id: "fault.remote.write-packets.beyond", title: "a write of several packets that ends after the region", rules: []string{"IBTA-9.9-05"},
+			want: []ci.WCStatus{ci.WCRemAccessErr}, first: []ci.WCStatus{ci.WCFlushErr, ci.WCLocalAccessErr},
+			event: ci.EventWQAccessError},
+		fault{id: "fault.remote.write-packets.beyond", title: "a write of several packets that ends after the region",
+			rules: []string{"IBTA-9.9-05"},
 			make: func(_ *validate.T, p *kit.Pair) ci.SendWR {
 				n := 3 * p.A.PathMTU()
 				w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0)
@@ -334,24 +356,56 @@ func remoteFaults() []fault {
 // faultArea returns the fault table and the rules that all faults have in common.
 func faultArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B", "A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, later requests are flushed, and the peer is not affected."),
-		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder", "A receive with an invalid segment completes with a local protection error, and the sender's request with a remote operation error. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder", "A receive that is shorter than the message completes with a local length error, and the sender's request with a remote invalid request. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD", "After a send error a UC or UD QP goes to SQError: later sends are flushed. Its receives and the peer are not affected."),
-		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error", "A request with an invalid remote key, address range or PD, or for which the region grants no access right, completes with a remote access error. The responder changes no memory, uses no receive and raises the access event. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function", "An operation that the QP does not grant is an unsupported function, whatever the region grants. It completes with a remote invalid request. The responder changes no memory, uses no receive and raises the request event. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request", "A READ or atomic without responder resources, or a misaligned atomic, completes with a remote invalid request. Both QPs go to Error."),
-		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry n a message is retransmitted n times, at intervals of at least the responder's timer. Then it completes with the status RNR retries exhausted."),
-		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK", "With RNRRetry 7 a message waits for a receive without limit."),
-		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer", "A request without an answer completes with the status transport retries exhausted, and the QP goes to Error."),
-		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN", "A message with an unexpected packet sequence number is not delivered and fails at its sender."),
-		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length", "A message longer than 2^31 bytes completes with a local length error or is rejected by PostSend."),
-		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights", "A remote operation needs its access right on the region and on the QP. Without the right of the region it completes with a remote access error, without that of the QP with a remote invalid request."),
-		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state", "A QP that goes to Error completes all outstanding sends and receives as flushed, in the order of their posts, each once."),
-		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state", "A QP whose receive side fails also flushes its own sends."),
-		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order", "Requests executed before the one that fails complete with success before it."),
-		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD", "A receive on UC or UD with an invalid segment completes with a local protection error, and its QP goes to Error. The send completes with success."),
-		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors", "A QP that goes to Error because of its peer does not affect other QPs of its adapter."),
+		req.Driver.Must("IBTA-9.9-01", "IBTA 9.9.2", "table 58, requester class B",
+			"A send request with an invalid segment completes with a local protection error. An RC QP goes to Error, "+
+				"later requests are flushed, and the peer is not affected."),
+		req.Driver.Must("IBTA-9.9-02", "IBTA 9.9.3", "table 60, responder",
+			"A receive with an invalid segment completes with a local protection error, and the sender's request "+
+				"with a remote operation error. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-03", "IBTA 9.9.3", "table 60, responder",
+			"A receive that is shorter than the message completes with a local length error, and the sender's "+
+				"request with a remote invalid request. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-04", "IBTA 10.3.1.5", "send errors of UC and UD",
+			"After a send error a UC or UD QP goes to SQError: later sends are flushed. Its receives and the peer "+
+				"are not affected."),
+		req.Driver.Must("IBTA-9.9-05", "IBTA 9.9.3", "table 60, remote access error",
+			"A request with an invalid remote key, address range or PD, or for which the region grants no access "+
+				"right, completes with a remote access error. The responder changes no memory, uses no receive and "+
+				"raises the access event. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-13", "IBTA 9.9.3", "table 60, unsupported function",
+			"An operation that the QP does not grant is an unsupported function, whatever the region grants. It "+
+				"completes with a remote invalid request. The responder changes no memory, uses no receive and "+
+				"raises the request event. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-06", "IBTA 9.9.3", "table 60, invalid request",
+			"A READ or atomic without responder resources, or a misaligned atomic, completes with a remote invalid "+
+				"request. Both QPs go to Error."),
+		req.Driver.Must("IBTA-9.9-07", "IBTA 9.7.5.2.8", "RNR NAK",
+			"With RNRRetry n a message is retransmitted n times, at intervals of at least the responder's timer. "+
+				"Then it completes with the status RNR retries exhausted."),
+		req.Driver.Must("IBTA-9.9-08", "IBTA 9.7.5.2.8", "RNR NAK",
+			"With RNRRetry 7 a message waits for a receive without limit."),
+		req.Driver.Must("IBTA-9.9-09", "IBTA 9.9.2.1", "retry timer",
+			"A request without an answer completes with the status transport retries exhausted, and the QP goes to "+
+				"Error."),
+		req.Driver.Must("IBTA-9.9-10", "IBTA 9.7.6", "PSN",
+			"A message with an unexpected packet sequence number is not delivered and fails at its sender."),
+		req.Driver.Must("IBTA-9.9-11", "IBTA 9.9.2", "message length",
+			"A message longer than 2^31 bytes completes with a local length error or is rejected by PostSend."),
+		req.Driver.Must("CI-Rights-02", "IBTA 10.6.3", "access rights",
+			"A remote operation needs its access right on the region and on the QP. Without the right of the region "+
+				"it completes with a remote access error, without that of the QP with a remote invalid request."),
+		req.Driver.Must("CI-Flush-01", "IBTA 10.3.1.6", "Error state",
+			"A QP that goes to Error completes all outstanding sends and receives as flushed, in the order of their "+
+				"posts, each once."),
+		req.Driver.Must("CI-Flush-02", "IBTA 10.10.2", "Error state",
+			"A QP whose receive side fails also flushes its own sends."),
+		req.Driver.Must("CI-Flush-03", "IBTA 10.10.2", "completion order",
+			"Requests executed before the one that fails complete with success before it."),
+		req.Driver.Must("IBTA-9.9-12", "IBTA 9.9.3", "receive errors of UC and UD",
+			"A receive on UC or UD with an invalid segment completes with a local protection error, and its QP goes "+
+				"to Error. The send completes with success."),
+		req.Driver.Must("CI-Event-01", "IBTA 11.6.3", "affiliated errors",
+			"A QP that goes to Error because of its peer does not affect other QPs of its adapter."),
 	}}
 	for _, f := range faults() {
 		c := validate.NewCase(f.id, f.title, validate.FeatureRC, f.run, f.rules...)
@@ -368,20 +422,27 @@ func faultArea() validate.Suite {
 	}
 	rc := validate.FeatureRC
 	s.Cases = append(s.Cases,
-		validate.NewCase("fault.rnr.exhausted", "no receive, with RNRRetry 0, 1 and 3", rc, rnrExhausted, "IBTA-9.9-07"),
+		validate.NewCase("fault.rnr.exhausted", "no receive, with RNRRetry 0, 1 and 3", rc, rnrExhausted,
+			"IBTA-9.9-07"),
 		validate.NewCase("fault.rnr.in-time", "a receive posted between two retries", rc, rnrInTime, "IBTA-9.9-07"),
-		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, with RNRRetry 7", rc, rnrForEver, "IBTA-9.9-08"),
-		validate.NewCase("fault.rnr.write-imm", "a write with immediate data without a receive", rc, rnrWriteImm, "IBTA-9.9-08", "IBTA-9.4-03"),
+		validate.NewCase("fault.rnr.for-ever", "a receive posted long after the send, with RNRRetry 7", rc, rnrForEver,
+			"IBTA-9.9-08"),
+		validate.NewCase("fault.rnr.write-imm", "a write with immediate data without a receive", rc, rnrWriteImm,
+			"IBTA-9.9-08", "IBTA-9.4-03"),
 		validate.NewCase("fault.timeout.init", "a peer in Init", rc, timeoutInit, "IBTA-9.9-09"),
 		validate.NewCase("fault.timeout.error", "a peer in Error", rc, timeoutError, "IBTA-9.9-09"),
 		validate.NewCase("fault.timeout.destroyed", "a destroyed peer", rc, timeoutDestroyed, "IBTA-9.9-09"),
 		validate.NewCase("fault.timeout.read", "a read without an answer", rc, timeoutRead, "IBTA-9.9-09"),
 		validate.NewCase("fault.psn", "an unexpected packet sequence number", rc, faultPSN, "IBTA-9.9-10"),
 		validate.NewCase("fault.send.too-long", "a message of more than 2^31 bytes", rc, faultTooLong, "IBTA-9.9-11"),
-		validate.NewCase("fault.flush.forced", "Modify to Error with requests on both queues", rc, flushForced, "CI-Flush-01"),
-		validate.NewCase("fault.flush.responder", "a responder that fails and has sends of its own", rc, flushResponder, "CI-Flush-02", "CI-Flush-01"),
-		validate.NewCase("fault.flush.before", "requests executed before the one that fails", rc, flushBefore, "CI-Flush-03", "IBTA-9.9-05"),
-		validate.NewCase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers, "CI-Event-01"),
+		validate.NewCase("fault.flush.forced", "Modify to Error with requests on both queues", rc, flushForced,
+			"CI-Flush-01"),
+		validate.NewCase("fault.flush.responder", "a responder that fails and has sends of its own", rc, flushResponder,
+			"CI-Flush-02", "CI-Flush-01"),
+		validate.NewCase("fault.flush.before", "requests executed before the one that fails", rc, flushBefore,
+			"CI-Flush-03", "IBTA-9.9-05"),
+		validate.NewCase("fault.others", "other QPs of the same adapters while one fails", rc, faultOthers,
+			"CI-Event-01"),
 	)
 	for _, svc := range []struct {
 		typ  ci.QPType
@@ -389,10 +450,15 @@ func faultArea() validate.Suite {
 		f    validate.Feature
 		caps ci.Caps
 	}{{ci.UC, "uc", validate.FeatureUC, ci.CapUC}, {ci.UD, "ud", validate.FeatureUD, ci.CapUD | ci.CapAV}} {
-		s.Cases = append(s.Cases, needing(validate.Needs{Caps: svc.caps}, validate.NewCase("fault."+svc.name+".recv.bad-key", "on "+svc.typ.String()+", receive into a key that does not exist",
-			svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
+		s.Cases = append(s.Cases,
+			needing(validate.Needs{Caps: svc.caps},
+				validate.NewCase("fault."+svc.name+".recv.bad-key",
+					"on "+svc.typ.String()+", receive into a key that does not exist",
+					svc.f, func(t *validate.T) { recvFaultUnreliable(t, svc.typ) }, "IBTA-9.9-12"))...)
 	}
-	s.Cases = append(s.Cases, needing(validate.Needs{Impair: true}, validate.NewCase("fault.timeout.cut", "the link is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
+	s.Cases = append(s.Cases,
+		needing(validate.Needs{Impair: true},
+			validate.NewCase("fault.timeout.cut", "the link is cut", rc, timeoutCut, "IBTA-9.9-09"))...)
 	return s
 }
 
@@ -406,7 +472,8 @@ func rnrExhausted(t *validate.T) {
 		p.A.CQ.WaitStatus(1, ci.WCRNRRetryErr)
 		took := time.Since(start)
 		p.A.CQ.WaitFlushed(2, 3)
-		kit.True(t, took >= time.Duration(n)*period, fmt.Sprintf("time until RNR retries are exhausted, with RNRRetry %d and a timer of %v", n, period),
+		kit.True(t, took >= time.Duration(n)*period,
+			fmt.Sprintf("time until RNR retries are exhausted, with RNRRetry %d and a timer of %v", n, period),
 			fmt.Sprintf("at least %v", time.Duration(n)*period), "%v", took)
 		p.A.Becomes(ci.QPError)
 		p.A.WantDrained()
@@ -513,7 +580,8 @@ func timeoutCut(t *validate.T) {
 
 func faultPSN(t *validate.T) {
 	first := kit.RC(t)
-	for _, off := range kit.Variants(t, "difference of the PSN", []int{1000, -1001}) { // ahead of the expected PSN, and before it
+	for _, off := range kit.Variants(t, "difference of the PSN",
+		[]int{1000, -1001}) { // ahead of the expected PSN, and before it
 		p := first.AnotherInReset(kit.MTU(ci.MTU256))
 		kit.Connect(p.A.QP, p.B.QP)
 		q := first.AnotherInReset(append(quick, kit.MTU(ci.MTU256))...)

@@ -11,7 +11,8 @@ import (
 var foreigns = &validate.Area{Complete: func(c *validate.Case) { c.Needs.HCAs = 2 }}
 
 var CIForeignHandle01 = foreigns.Must("CI-ForeignHandle-01", "CI context", "handle statuses",
-	"A verb that gets an object of another CA fails with the invalid handle status of its kind, and no object of either CA changes.")
+	"A verb that gets an object of another CA fails with the invalid handle status of its kind, and no object of "+
+		"either CA changes.")
 
 var _ = foreigns.Case(validate.Case{
 	ID:      "open.foreign",
@@ -44,7 +45,13 @@ func foreignCreate(t *validate.T) {
 		in, err := bpd.CreateAV(b.AddressOf(a))
 		kit.OK(t, err, "PD.CreateAV")
 		av := kit.Own(t, in, "AV")
-		n, err := q.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: buf.SGL(0, 8), To: ci.Dest{AV: av, QPN: 2, QKey: 1}}})
+		n, err := q.PostSend([]ci.SendWR{{
+			ID:    1,
+			Op:    ci.OpSend,
+			Flags: ci.SendSignaled,
+			SGL:   buf.SGL(0, 8),
+			To:    ci.Dest{AV: av, QPN: 2, QKey: 1},
+		}})
 		kit.WantTaken(t, "QP.PostSend with an AV of another CA", n, err, 0, ci.InvalidAVHandle)
 	}
 	bcq.Empty()
@@ -65,7 +72,8 @@ func foreignBind(t *validate.T) {
 	w, otherW := p.B.CA.MW(p.B.PD, ci.MWType1), p.A.CA.MW(p.A.PD, ci.MWType1)
 	otherKey := otherW.Key()
 	bind := func(w ci.MW, mr *kit.Buf) error {
-		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: mr.MR, Key: w.Key(), Addr: mr.Addr, Length: 64, Access: ci.RemoteRead})
+		_, err := p.B.BindMW(bindID, ci.SendSignaled,
+			ci.MWBind{MW: w, MR: mr.MR, Key: w.Key(), Addr: mr.Addr, Length: 64, Access: ci.RemoteRead})
 		return err
 	}
 	key := w.Key()
@@ -187,11 +195,16 @@ func foreignFMR(t *validate.T) {
 	for _, list := range kit.Variants(t, "", []struct {
 		name string
 		fmrs []ci.FMR
-	}{{"alone", []ci.FMR{other.FMR}}, {"after an own one", []ci.FMR{own.FMR, other.FMR}}, {"before an own one", []ci.FMR{other.FMR, own.FMR}}}) {
-		kit.WantExactly(t, apd.UnmapFMRs(list.fmrs), "PD.UnmapFMRs of an FMR of another CA, "+list.name, ci.InvalidFMRHandle)
+	}{{"alone", []ci.FMR{other.FMR}}, {"after an own one", []ci.FMR{own.FMR, other.FMR}},
+		{"before an own one", []ci.FMR{other.FMR, own.FMR}}}) {
+		kit.WantExactly(t, apd.UnmapFMRs(list.fmrs), "PD.UnmapFMRs of an FMR of another CA, "+list.name,
+			ci.InvalidFMRHandle)
 	}
-	kit.WantExactly(t, own.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
-	kit.WantExactly(t, other.Destroy(), "FMR.Destroy of the other CA's FMR after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, own.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped",
+		ci.ResourceBusy)
+	kit.WantExactly(t, other.Destroy(),
+		"FMR.Destroy of the other CA's FMR after rejected calls of UnmapFMRs, which must leave it mapped",
+		ci.ResourceBusy)
 	kit.OK(t, apd.UnmapFMRs([]ci.FMR{own.FMR}), "PD.UnmapFMRs")
 	kit.OK(t, bpd.UnmapFMRs([]ci.FMR{other.FMR}), "PD.UnmapFMRs of the other CA")
 }

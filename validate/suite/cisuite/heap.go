@@ -44,7 +44,11 @@ const shortWait = time.Nanosecond
 
 var churnedKinds = []churned{
 	{name: "pd", title: "PDs", round: func(s *churnStage) error { return destroyed(s.p.A.CA.AllocatePD(ci.PDNormal)) }},
-	{name: "cq", title: "CQs", round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16})) }},
+	{
+		name:  "cq",
+		title: "CQs",
+		round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateCQ(ci.CQCreate{Size: 16})) },
+	},
 	{name: "qp", title: "QPs", round: func(s *churnStage) error {
 		q, err := s.p.A.PD.CreateQP(s.p.A.Create())
 		if err == nil {
@@ -53,26 +57,51 @@ var churnedKinds = []churned{
 		return destroyed(q, err)
 	}},
 	{name: "connection", title: "connections that transfer a message", round: (*churnStage).connection},
-	{name: "message", title: "messages of a connection", round: func(s *churnStage) error { s.p.A.Exchange(s.p.B, 64); return nil }},
+	{
+		name:  "message",
+		title: "messages of a connection",
+		round: func(s *churnStage) error { s.p.A.Exchange(s.p.B, 64); return nil },
+	},
 	{name: "mr", title: "regions", round: func(s *churnStage) error {
 		return destroyed(s.p.A.PD.RegisterMR(ci.MRCreate{Memory: s.mem, Access: kit.AllAccess}))
 	}},
-	{name: "av", title: "address vectors", needs: ci.CapAV, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateAV(s.av)) }},
+	{
+		name:  "av",
+		title: "address vectors",
+		needs: ci.CapAV,
+		round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateAV(s.av)) },
+	},
 	{name: "srq", title: "shared receive queues", needs: ci.CapSRQ, round: func(s *churnStage) error {
 		return destroyed(s.p.A.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1}}))
 	}},
-	{name: "mw1", title: "windows of type 1", needs: ci.CapMW1, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})) }},
-	{name: "mw2", title: "windows of type 2", needs: ci.CapMW2, round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType2})) }},
+	{
+		name:  "mw1",
+		title: "windows of type 1",
+		needs: ci.CapMW1,
+		round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType1})) },
+	},
+	{
+		name:  "mw2",
+		title: "windows of type 2",
+		needs: ci.CapMW2,
+		round: func(s *churnStage) error { return destroyed(s.p.A.PD.CreateMW(ci.MWCreate{Type: ci.MWType2})) },
+	},
 	{name: "fmr", title: "FMRs", needs: ci.CapFMR, round: func(s *churnStage) error {
 		return destroyed(s.p.A.PD.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite}))
 	}},
 	{name: "fast-reg", title: "regions for fast registration", needs: ci.CapFastReg, round: func(s *churnStage) error {
 		return destroyed(s.p.A.PD.AllocFastRegMR(1))
 	}},
-	{name: "dma", title: "mappings for DMA", needs: ci.CapPhysicalMR, round: func(s *churnStage) error { return destroyed(s.p.A.CA.MapDMA(s.mem)) }},
-	{name: "mcast", title: "multicast attachments", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true, round: func(s *churnStage) error {
-		return destroyed(s.p.A.AttachMcast(ci.McastAttach{GID: s.group.gid, LID: mlid1}))
-	}},
+	{
+		name:  "dma",
+		title: "mappings for DMA",
+		needs: ci.CapPhysicalMR,
+		round: func(s *churnStage) error { return destroyed(s.p.A.CA.MapDMA(s.mem)) },
+	},
+	{name: "mcast", title: "multicast attachments", needs: ci.CapMulticast | ci.CapUD | ci.CapAV, datagrams: true,
+		round: func(s *churnStage) error {
+			return destroyed(s.p.A.AttachMcast(ci.McastAttach{GID: s.group.gid, LID: mlid1}))
+		}},
 	{name: "handler", title: "event handlers", needs: ci.CapEventHandlers, round: func(s *churnStage) error {
 		return destroyed(s.p.A.CA.OnEvent(noEvents, nil))
 	}},
@@ -83,9 +112,12 @@ var churnedKinds = []churned{
 func heapArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs", "Destroyed objects and completed messages release the memory and the descriptors that they used in the process."))
+		req.Driver.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs",
+			"Destroyed objects and completed messages release the memory and the descriptors that they used in the "+
+				"process."))
 	for _, k := range churnedKinds {
-		c := validate.NewCase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown, func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
+		c := validate.NewCase("teardown.heap."+k.name, "memory after many "+k.title, validate.FeatureTeardown,
+			func(t *validate.T) { heapGrows(t, k) }, "CI-Teardown-10")
 		c.Needs.Caps, c.Timeout = k.needs, 30*time.Second
 		s.Cases = append(s.Cases, c)
 	}
@@ -191,8 +223,10 @@ func heapGrows(t *validate.T, k churned) {
 	}
 	t.Logf("windows of %d rounds in which the process grew: %q", n, grown)
 	if len(grown) == leakyWindows {
-		t.Failf(fmt.Sprintf("memory of the process after many %s were created and destroyed", k.title), "no growth with their number",
-			"growth in %d of at most %d windows of %d rounds, in the last by %s", leakyWindows, leakyWindows+quietWindows-1, n, grown[len(grown)-1])
+		t.Failf(fmt.Sprintf("memory of the process after many %s were created and destroyed", k.title),
+			"no growth with their number",
+			"growth in %d of at most %d windows of %d rounds, in the last by %s", leakyWindows,
+			leakyWindows+quietWindows-1, n, grown[len(grown)-1])
 	}
 }
 

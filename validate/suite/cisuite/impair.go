@@ -16,13 +16,23 @@ func impairArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability", "On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact and in order."),
-		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses", "On such a link a READ returns the requested bytes, and a WRITE writes the given ones."),
-		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics", "On such a link an atomic is executed once, however often its packets are retransmitted, and returns the result of that execution."),
-		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry", "A message that is lost for some time is delivered when the link is good again, if retries are left."),
-		req.Driver.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC", "On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive are in order."),
-		req.Driver.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN", "On a link that reorders packets a UC message arrives intact or not at all."),
-		req.Driver.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD", "On a link that loses or corrupts packets a datagram arrives intact or not at all."),
+		req.Driver.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
+			"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, "+
+				"intact and in order."),
+		req.Driver.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses",
+			"On such a link a READ returns the requested bytes, and a WRITE writes the given ones."),
+		req.Driver.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics",
+			"On such a link an atomic is executed once, however often its packets are retransmitted, and returns the "+
+				"result of that execution."),
+		req.Driver.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry",
+			"A message that is lost for some time is delivered when the link is good again, if retries are left."),
+		req.Driver.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC",
+			"On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that "+
+				"arrive are in order."),
+		req.Driver.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN",
+			"On a link that reorders packets a UC message arrives intact or not at all."),
+		req.Driver.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD",
+			"On a link that loses or corrupts packets a datagram arrives intact or not at all."),
 	)
 	bad := validate.Needs{Impair: true}
 	for _, x := range []struct {
@@ -36,16 +46,20 @@ func impairArea() validate.Suite {
 		{"all", validate.Impairment{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Corrupt: 0.02}},
 	} {
 		s.Cases = append(s.Cases, needing(bad,
-			validate.NewCase("impair.rc.send."+x.name, "RC messages with "+x.name, rc, func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
-			validate.NewCase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc, func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
+			validate.NewCase("impair.rc.send."+x.name, "RC messages with "+x.name, rc,
+				func(t *validate.T) { impairSend(t, x.i) }, "IBTA-9.7-10"),
+			validate.NewCase("impair.rc.rdma."+x.name, "RC writes and reads with "+x.name, rc,
+				func(t *validate.T) { impairRDMA(t, x.i) }, "IBTA-9.7-11"),
 		)...)
 		n := bad
 		n.Atomics = ci.AtomicLocal
 		s.Cases = append(s.Cases, needing(n,
-			validate.NewCase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic, func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
+			validate.NewCase("impair.rc.atomic."+x.name, "atomics with "+x.name, validate.FeatureAtomic,
+				func(t *validate.T) { impairAtomic(t, x.i) }, "IBTA-9.7-12"))...)
 	}
 	s.Cases = append(s.Cases, needing(bad,
-		validate.NewCase("impair.rc.rnr", "receives that are posted late, with loss", rc, impairRNR, "IBTA-9.7-10", "IBTA-9.9-08"),
+		validate.NewCase("impair.rc.rnr", "receives that are posted late, with loss", rc, impairRNR, "IBTA-9.7-10",
+			"IBTA-9.9-08"),
 		validate.NewCase("impair.rc.mended", "a link that is cut for a moment", rc, impairMended, "IBTA-9.7-13"),
 	)...)
 	n := bad
@@ -55,12 +69,15 @@ func impairArea() validate.Suite {
 			impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true)
 		}, "IBTA-9.8-20"),
 		// A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
-		validate.NewCase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC, func(t *validate.T) {
-			impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
-		}, "IBTA-9.8-22"),
+		validate.NewCase("impair.uc-reorder", "UC messages with loss and reordering", validate.FeatureUC,
+			func(t *validate.T) {
+				impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false)
+			}, "IBTA-9.8-22"),
 	)...)
 	n.Caps = ci.CapUD | ci.CapAV
-	s.Cases = append(s.Cases, needing(n, validate.NewCase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD, "IBTA-9.8-21"))...)
+	s.Cases = append(s.Cases,
+		needing(n, validate.NewCase("impair.ud", "datagrams with loss and corruption", validate.FeatureUD, impairUD,
+			"IBTA-9.8-21"))...)
 	return s
 }
 
@@ -68,7 +85,8 @@ func impairArea() validate.Suite {
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.
 // Therefore the timeout is four times as long each time the case is run again.
 func patient(t *validate.T) []kit.Option {
-	return []kit.Option{kit.AckTime(12 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16), kit.Size(64 << 10)}
+	return []kit.Option{kit.AckTime(12 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16),
+		kit.Size(64 << 10)}
 }
 
 const stamp = 8 // length of the message number at the start of a message
@@ -173,7 +191,8 @@ func impairMended(t *validate.T) {
 	p.B.RecvCQ.WaitOK(1)
 	p.A.CQ.WaitOK(1, 2)
 	kit.SameBytes(t, "message sent while the link was cut", p.B.Buf.Bytes[:3000], p.A.Buf.Bytes[:3000])
-	kit.SameBytes(t, "bytes of a READ posted while the link was cut", p.A.Buf.Bytes[8192:8192+3000], p.A.Buf.Bytes[:3000])
+	kit.SameBytes(t, "bytes of a READ posted while the link was cut", p.A.Buf.Bytes[8192:8192+3000],
+		p.A.Buf.Bytes[:3000])
 }
 
 // arrivals checks the messages that B has received in slots of slot bytes. Each must equal one of sent, and if ordered
@@ -186,7 +205,8 @@ func arrivals(t *validate.T, p *kit.Pair, sent [][]byte, wcs []ci.WC, slot, pad 
 		got := p.B.Buf.Bytes[at : at+int(wc.Length)-pad]
 		kit.AtLeast(t, "Length", len(got), stamp)
 		k := binary.LittleEndian.Uint64(got)
-		kit.True(t, k < uint64(len(sent)) && bytes.Equal(got, sent[k]), "message received", "one of those sent, intact", "%d bytes: % x…", len(got), got[:stamp])
+		kit.True(t, k < uint64(len(sent)) && bytes.Equal(got, sent[k]), "message received", "one of those sent, intact",
+			"%d bytes: % x…", len(got), got[:stamp])
 		if ordered {
 			kit.True(t, int(k) > last, "number of a received message", fmt.Sprintf("more than %d", last), "%d", k)
 		}

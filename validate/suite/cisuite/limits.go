@@ -35,16 +35,20 @@ func (c *countable) goesTo() int { return max(c.full, fullTable) }
 // 11.2.1.)
 func limitsArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr", "A create verb beyond the limit of its kind fails with InsufficientResources and does not change existing objects."),
+		req.Driver.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr",
+			"A create verb beyond the limit of its kind fails with InsufficientResources and does not change "+
+				"existing objects."),
 	}}
 	for _, c := range countables {
-		k := validate.NewCase("limits."+c.name, "as many objects as the limit: "+c.name, validate.FeatureCore, func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
+		k := validate.NewCase("limits."+c.name, "as many objects as the limit: "+c.name, validate.FeatureCore,
+			func(t *validate.T) { limitsCase(t, c) }, "SAS-0-05", "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
 		}
 		s.Cases = append(s.Cases, k)
-		k = validate.NewCase("limits."+c.name+".beyond", "one object more than the limit: "+c.name, validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
+		k = validate.NewCase("limits."+c.name+".beyond", "one object more than the limit: "+c.name,
+			validate.FeatureCore, func(t *validate.T) { beyondCase(t, c) }, "CI-Limits-01")
 		k.Needs.Caps = c.needs
 		if c.any {
 			k.Needs.Caps, k.Needs.AnyCaps = 0, c.needs
@@ -61,26 +65,39 @@ func limitsArea() validate.Suite {
 }
 
 var countables = []countable{
-	{name: "pd", used: 1, full: bookTable, most: func(a *ci.CAAttr) int { return a.MaxPDs }, make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) }},
+	{
+		name: "pd",
+		used: 1,
+		full: bookTable,
+		most: func(a *ci.CAAttr) int { return a.MaxPDs },
+		make: func(s *orderStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) },
+	},
 	{name: "av", needs: ci.CapAV, most: func(a *ci.CAAttr) int { return a.MaxAVs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
 	{name: "cq", used: 1, most: func(a *ci.CAAttr) int { return a.MaxCQs },
 		make: func(s *orderStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 1}) }},
-	{name: "srq", needs: ci.CapSRQ, most: func(a *ci.CAAttr) int { return a.MaxSRQs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
-	}},
+	{name: "srq", needs: ci.CapSRQ, most: func(a *ci.CAAttr) int { return a.MaxSRQs },
+		make: func(s *orderStage) (ci.Object, error) {
+			return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
+		}},
 	{name: "qp", most: func(a *ci.CAAttr) int { return a.MaxQPs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
+		return s.pd.CreateQP(ci.QPCreate{
+			QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+			SendCQ: s.cq.CQ,
+			RecvCQ: s.cq.CQ,
+		})
 	}},
 	{name: "mr", most: func(a *ci.CAAttr) int { return a.MaxMRs }, make: func(s *orderStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	}},
-	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, most: func(a *ci.CAAttr) int { return a.MaxMWs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.CreateMW(ci.MWCreate{Type: windowTypes(s.t)[0]})
-	}},
-	{name: "fmr", needs: ci.CapFMR, most: func(a *ci.CAAttr) int { return a.MaxFMRs }, make: func(s *orderStage) (ci.Object, error) {
-		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
-	}},
+	{name: "mw", needs: ci.CapMW1 | ci.CapMW2, any: true, most: func(a *ci.CAAttr) int { return a.MaxMWs },
+		make: func(s *orderStage) (ci.Object, error) {
+			return s.pd.CreateMW(ci.MWCreate{Type: windowTypes(s.t)[0]})
+		}},
+	{name: "fmr", needs: ci.CapFMR, most: func(a *ci.CAAttr) int { return a.MaxFMRs },
+		make: func(s *orderStage) (ci.Object, error) {
+			return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: pageShift(s.ca.Attr)})
+		}},
 }
 
 // fill creates n objects.
@@ -88,7 +105,9 @@ func (c *countable) fill(s *orderStage, n int) []ci.Object {
 	out := make([]ci.Object, 0, n)
 	for range n {
 		o, err := c.make(s)
-		kit.OK(s.t, err, fmt.Sprintf("creation of %s %d of %d, with a limit of %d and %d other objects in use", c.name, len(out)+1, n, c.most(s.ca.Attr), c.used))
+		kit.OK(s.t, err,
+			fmt.Sprintf("creation of %s %d of %d, with a limit of %d and %d other objects in use", c.name, len(out)+1,
+				n, c.most(s.ca.Attr), c.used))
 		out = append(out, kit.Own(s.t, o, c.name))
 	}
 	return out
@@ -125,7 +144,8 @@ func beyondCase(t *validate.T, c countable) {
 	for range 2 {
 		all := c.fill(s, n)
 		o, err := c.make(s)
-		what := fmt.Sprintf("creation of %s %d, with a limit of %d and %d other objects in use", c.name, n+1, c.most(s.ca.Attr), c.used)
+		what := fmt.Sprintf("creation of %s %d, with a limit of %d and %d other objects in use", c.name, n+1,
+			c.most(s.ca.Attr), c.used)
 		if err == nil {
 			t.Note("%s succeeds", what)
 			kit.Destroy(t, kit.Own(t, o, c.name), c.name)

@@ -54,35 +54,51 @@ const (
 func madArea() validate.Suite {
 	const verb = "ci_local_mad (65)"
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb, "A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its request. The verb overwrites out completely."),
+		req.Driver.Must("CI-LocalMAD-01", "IBTA 13.4.5", verb,
+			"A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its "+
+				"request. The verb overwrites out completely."),
 		req.Driver.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", verb, "NodeInfo equals the attributes of the CA."),
 		req.Driver.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", verb, "PortInfo equals the attributes of the port."),
 		req.Driver.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", verb, "The P_Key table equals the attributes of the port."),
 		req.Driver.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", verb, "The GUID table equals the GIDs of the port."),
-		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb, "An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds."),
-		req.Driver.Must("CI-LocalMAD-07", "CI context", verb, "A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter."),
-		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb, "After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both."),
-		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb, "A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing."),
+		req.Driver.Must("CI-LocalMAD-06", "IBTA 13.4.7", verb,
+			"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds."),
+		req.Driver.Must("CI-LocalMAD-07", "CI context", verb,
+			"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter."),
+		req.Driver.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", verb,
+			"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both."),
+		req.Driver.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", verb,
+			"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing."),
 		req.Driver.Must("CI-LocalMAD-10", "IBTA 13.4.9", verb, "A trap repress has no response and causes no error."),
-		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb, "A directed-route request for this port is answered with the direction bit set."),
+		req.Driver.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", verb,
+			"A directed-route request for this port is answered with the direction bit set."),
 	}}
 	s.Cases = []validate.Case{
-		validate.NewCase("mad.agent", "an agent executes subnet management", validate.FeatureMAD, madAgent, "SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
+		validate.NewCase("mad.agent", "an agent executes subnet management", validate.FeatureMAD, madAgent,
+			"SAS-2.1-15", "SAS-2.1-16", "SAS-2.1-13"),
 	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01", "SAS-2.1-13"),
-		validate.NewCase("mad.directed", "directed route without hops", validate.FeatureMAD, madDirected, "CI-LocalMAD-11"),
+		validate.NewCase("mad.header", "header of each response", validate.FeatureMAD, madHeader, "CI-LocalMAD-01",
+			"SAS-2.1-13"),
+		validate.NewCase("mad.directed", "directed route without hops", validate.FeatureMAD, madDirected,
+			"CI-LocalMAD-11"),
 		validate.NewCase("mad.node-info", "Get NodeInfo", validate.FeatureMAD, madNodeInfo, "CI-LocalMAD-02"),
 		validate.NewCase("mad.port-info", "Get PortInfo", validate.FeatureMAD, madPortInfo, "CI-LocalMAD-03"),
 		validate.NewCase("mad.pkeys", "Get P_KeyTable", validate.FeatureMAD, madPKeys, "CI-LocalMAD-04"),
 		validate.NewCase("mad.guids", "Get GUIDInfo", validate.FeatureMAD, madGUIDs, "CI-LocalMAD-05"),
-		validate.NewCase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown, "CI-LocalMAD-06"),
+		validate.NewCase("mad.unknown", "unknown attributes, methods and classes", validate.FeatureMAD, madUnknown,
+			"CI-LocalMAD-06"),
 		validate.NewCase("mad.arguments", "invalid ports, no MAD", validate.FeatureMAD, madArguments, "CI-LocalMAD-07"),
-		validate.NewCase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08", "SAS-2.1-14"),
-		validate.NewCase("mad.set.lid-event", "event after a change of the LID", validate.FeatureMAD, madLIDEvent, "SAS-2.1-19"),
-		validate.NewCase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState, "SAS-2.1-14"),
-		validate.NewCase("mad.set.state-event", "event after a port reaches Init", validate.FeatureMAD, madInitEvent, "SAS-2.1-20"),
-		validate.NewCase("mad.set.illegal", "Set with an unreachable state", validate.FeatureMAD, madSetIllegal, "CI-LocalMAD-09"),
+		validate.NewCase("mad.set.lid", "Set LID and SM LID", validate.FeatureMAD, madSetLID, "CI-LocalMAD-08",
+			"SAS-2.1-14"),
+		validate.NewCase("mad.set.lid-event", "event after a change of the LID", validate.FeatureMAD, madLIDEvent,
+			"SAS-2.1-19"),
+		validate.NewCase("mad.set.state", "take the port down and up again", validate.FeatureMAD, madSetState,
+			"SAS-2.1-14"),
+		validate.NewCase("mad.set.state-event", "event after a port reaches Init", validate.FeatureMAD, madInitEvent,
+			"SAS-2.1-20"),
+		validate.NewCase("mad.set.illegal", "Set with an unreachable state", validate.FeatureMAD, madSetIllegal,
+			"CI-LocalMAD-09"),
 		validate.NewCase("mad.trap-repress", "trap repress", validate.FeatureMAD, madTrapRepress, "CI-LocalMAD-10"))...)
 	for i := range s.Cases {
 		s.Cases[i].Spoils = s.Cases[i].ID == "mad.set.state" || s.Cases[i].ID == "mad.set.state-event"
@@ -127,7 +143,8 @@ func be64(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
 func madAgent(t *validate.T) {
 	ca := kit.Open(t)
 	hardware, local := t.Claims().Has(ci.CapHardwareSMA), t.Claims().Has(ci.CapLocalMAD)
-	kit.True(t, hardware || local, "CAAttr.Caps", "HardwareSMA or LocalMAD, since one of them must execute subnet management", "neither")
+	kit.True(t, hardware || local, "CAAttr.Caps",
+		"HardwareSMA or LocalMAD, since one of them must execute subnet management", "neither")
 	var out ci.MAD
 	err := ca.LocalMAD(ca.Port.Num, nil, request(madGet, attrNodeInfo, 0), &out)
 	kit.Claim(t, ci.CapLocalMAD, err, "CA.LocalMAD")
@@ -138,15 +155,19 @@ func madAgent(t *validate.T) {
 
 func madHeader(t *validate.T) {
 	ca := kit.Open(t)
-	for _, attr := range kit.Variants(t, "attribute", []uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo}) {
+	for _, attr := range kit.Variants(t, "attribute",
+		[]uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo}) {
 		in := request(madGet, attr, 0)
 		out := execute(t, ca, in, fmt.Sprintf("Get %#x", attr))
 		for _, f := range kit.Variants(t, "", []struct {
 			name     string
 			from, to int
-		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer}, {"class version", madClassVer, madMethod},
-			{"transaction ID", madTID, madAttr}, {"attribute", madAttr, madAttr + 2}, {"modifier", madModifier, madModifier + 4}}) {
-			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to], in[f.from:f.to])
+		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer},
+			{"class version", madClassVer, madMethod},
+			{"transaction ID", madTID, madAttr}, {"attribute", madAttr, madAttr + 2},
+			{"modifier", madModifier, madModifier + 4}}) {
+			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to],
+				in[f.from:f.to])
 		}
 		kit.Equal(t, "method of the response", out[madMethod], madResponse)
 		stale := 0
@@ -201,7 +222,9 @@ func madPortInfo(t *validate.T) {
 	kit.Equal(t, "PortInfo.NeighborMTU", ci.MTU(d[piMTU]>>4), p.MTU)
 	kit.Equal(t, "PortInfo.MasterSMSL", d[piMTU]&15, p.SMSL)
 	kit.Equal(t, "PortInfo.MTUCap", ci.MTU(d[piMTUCap]&15), p.MaxMTU)
-	if t.Claims().Has(ci.CapQKeyCounter) && be16(d[piQKeyErrs:]) != p.QKeyErrors || t.Claims().Has(ci.CapPKeyCounter) && be16(d[piPKeyErrs:]) != p.PKeyErrors {
+	otherQKeys := t.Claims().Has(ci.CapQKeyCounter) && be16(d[piQKeyErrs:]) != p.QKeyErrors
+	otherPKeys := t.Claims().Has(ci.CapPKeyCounter) && be16(d[piPKeyErrs:]) != p.PKeyErrors
+	if otherQKeys || otherPKeys {
 		t.Note("PortInfo and CA.Query have different violation counters: Q_Key %d and %d, P_Key %d and %d",
 			be16(d[piQKeyErrs:]), p.QKeyErrors, be16(d[piPKeyErrs:]), p.PKeyErrors)
 	}
@@ -223,7 +246,8 @@ func madGUIDs(t *validate.T) {
 	d := localMAD(t, ca, madGet, attrGUIDInfo, 0, nil)[smpData:]
 	kit.Equal(t, "GUIDInfo, entry 0", ci.GUID(be64(d)), ca.Port.GUID)
 	for i, g := range ca.Port.GIDs[:min(8, len(ca.Port.GIDs))] {
-		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, compared with the lower half of the GID", i), be64(d[8*i:]), be64(g.GID[8:]))
+		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, compared with the lower half of the GID", i), be64(d[8*i:]),
+			be64(g.GID[8:]))
 	}
 }
 
@@ -235,10 +259,14 @@ func madUnknown(t *validate.T) {
 		spoil func(*ci.MAD)
 		want  []uint16
 	}{
-		{"an attribute that does not exist", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0x7f, 0x77 }, []uint16{badAttribute}},
-		{"SwitchInfo, which a CA does not have", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0, attrSwitch }, []uint16{badAttribute}},
-		{"a method that subnet management does not define", func(m *ci.MAD) { m[madMethod] = 0x15 }, []uint16{badMethod, badAttribute}},
-		{"Set of NodeInfo, which is read-only", func(m *ci.MAD) { m[madMethod] = madSet }, []uint16{badAttribute, badMethod}},
+		{"an attribute that does not exist", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0x7f, 0x77 },
+			[]uint16{badAttribute}},
+		{"SwitchInfo, which a CA does not have", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0, attrSwitch },
+			[]uint16{badAttribute}},
+		{"a method that subnet management does not define", func(m *ci.MAD) { m[madMethod] = 0x15 },
+			[]uint16{badMethod, badAttribute}},
+		{"Set of NodeInfo, which is read-only", func(m *ci.MAD) { m[madMethod] = madSet },
+			[]uint16{badAttribute, badMethod}},
 		{"base version 9", func(m *ci.MAD) { m[madBase] = 9 }, []uint16{badVersion}},
 		{"class version 9", func(m *ci.MAD) { m[madClassVer] = 9 }, []uint16{badVersion}},
 		{"a class without an agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
@@ -260,10 +288,12 @@ func madArguments(t *validate.T) {
 	var out ci.MAD
 	in := request(madGet, attrNodeInfo, 0)
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
-		kit.WantExactly(t, ca.LocalMAD(n, nil, in, &out), fmt.Sprintf("CA.LocalMAD on port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+		kit.WantExactly(t, ca.LocalMAD(n, nil, in, &out),
+			fmt.Sprintf("CA.LocalMAD on port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
 	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without a request", ci.InvalidParameter)
-	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without a buffer for the response", ci.InvalidParameter)
+	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without a buffer for the response",
+		ci.InvalidParameter)
 }
 
 // setPortInfo reads PortInfo, changes it and writes it back. State and physical state are "no change" unless change
@@ -354,7 +384,8 @@ func madSetIllegal(t *validate.T) {
 			d[piState] |= s
 			binary.BigEndian.PutUint16(d[piLID:], uint16(before.LID+0x300))
 		})
-		kit.Equal(t, fmt.Sprintf("MAD status of Set PortInfo with PortState %d", s), fmt.Sprintf("%#04x", status(out)), fmt.Sprintf("%#04x", badField))
+		kit.Equal(t, fmt.Sprintf("MAD status of Set PortInfo with PortState %d", s), fmt.Sprintf("%#04x", status(out)),
+			fmt.Sprintf("%#04x", badField))
 		after := portOf(t, ca)
 		kit.Equal(t, "PortAttr.State after the rejected Set", after.State, before.State)
 		kit.Equal(t, "PortAttr.LID after the rejected Set", after.LID, before.LID)
@@ -372,5 +403,6 @@ func madTrapRepress(t *validate.T) {
 			stale++
 		}
 	}
-	kit.True(t, stale < len(out)/8, "out after a trap repress", "overwritten completely", "%d of 256 bytes not written", stale)
+	kit.True(t, stale < len(out)/8, "out after a trap repress", "overwritten completely", "%d of 256 bytes not written",
+		stale)
 }

@@ -20,29 +20,47 @@ func mcastArea() validate.Suite {
 	const attach, detach = "ci_attach_mcast (63)", "ci_detach_mcast (64)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach, "A datagram to a group reaches each attached QP once, with a GRH, and no other QP."),
-		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach, "A detached QP receives no more datagrams of the group. Other members still do."),
-		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach, "AttachMcast of a QP that is not a UD QP fails with InvalidServiceType."),
-		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach, "AttachMcast with a GID that is not a multicast address fails with InvalidGID."),
-		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach, "On InfiniBand, AttachMcast with a LID outside C000 to FFFE fails with InvalidLID."),
-		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)", "Destroy of an attached QP fails with ResourceBusy, and the QP still receives."),
-		req.Driver.Must("CI-Mcast-07", "CI context", attach, "Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram until both attachments are destroyed."),
-		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach, "A QP attached to two groups receives from both. A QP attached to one group receives only from that group."),
-		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach, "A datagram to a group with a Q_Key other than the QP's is not received."),
-		req.Driver.Must("CI-Mcast-10", "CI context", detach, "A verb on a destroyed attachment fails with InvalidMcastHandle."),
+		req.Driver.Must("CI-Mcast-01", "IBTA 10.5.2.1", attach,
+			"A datagram to a group reaches each attached QP once, with a GRH, and no other QP."),
+		req.Driver.Must("CI-Mcast-02", "IBTA 11.3.2", detach,
+			"A detached QP receives no more datagrams of the group. Other members still do."),
+		req.Driver.Must("CI-Mcast-03", "IBTA 11.3.1", attach,
+			"AttachMcast of a QP that is not a UD QP fails with InvalidServiceType."),
+		req.Driver.Must("CI-Mcast-04", "IBTA 11.3.1", attach,
+			"AttachMcast with a GID that is not a multicast address fails with InvalidGID."),
+		req.Driver.Must("CI-Mcast-05", "IBTA 11.3.1", attach,
+			"On InfiniBand, AttachMcast with a LID outside C000 to FFFE fails with InvalidLID."),
+		req.Driver.Must("CI-Mcast-06", "CI context", "ci_destroy_qp (28)",
+			"Destroy of an attached QP fails with ResourceBusy, and the QP still receives."),
+		req.Driver.Must("CI-Mcast-07", "CI context", attach,
+			"Each attachment has its own handle. A QP that is attached twice receives one copy of each datagram "+
+				"until both attachments are destroyed."),
+		req.Driver.Must("CI-Mcast-08", "IBTA 10.5.2.2", attach,
+			"A QP attached to two groups receives from both. A QP attached to one group receives only from that "+
+				"group."),
+		req.Driver.Must("CI-Mcast-09", "IBTA 10.2.5", attach,
+			"A datagram to a group with a Q_Key other than the QP's is not received."),
+		req.Driver.Must("CI-Mcast-10", "CI context", detach,
+			"A verb on a destroyed attachment fails with InvalidMcastHandle."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV},
-		validate.NewCase("mcast.receivers", "three members and a QP that is not a member", validate.FeatureMulticast, mcastReceivers, "CI-Mcast-01"),
-		validate.NewCase("mcast.detach", "one of two members is detached", validate.FeatureMulticast, mcastDetach, "CI-Mcast-02"),
+		validate.NewCase("mcast.receivers", "three members and a QP that is not a member", validate.FeatureMulticast,
+			mcastReceivers, "CI-Mcast-01"),
+		validate.NewCase("mcast.detach", "one of two members is detached", validate.FeatureMulticast, mcastDetach,
+			"CI-Mcast-02"),
 		validate.NewCase("mcast.type", "attach a connected QP", validate.FeatureMulticast, mcastType, "CI-Mcast-03"),
 		validate.NewCase("mcast.gid", "attach with unicast GIDs", validate.FeatureMulticast, mcastGID, "CI-Mcast-04"),
-		validate.NewCase("mcast.busy", "destroy an attached QP", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06", "SAS-2.3-26"),
+		validate.NewCase("mcast.busy", "destroy an attached QP", validate.FeatureMulticast, mcastBusy, "CI-Mcast-06",
+			"SAS-2.3-26"),
 		validate.NewCase("mcast.twice", "attach one QP twice", validate.FeatureMulticast, mcastTwice, "CI-Mcast-07"),
 		validate.NewCase("mcast.groups", "two groups", validate.FeatureMulticast, mcastGroups, "CI-Mcast-08"),
-		validate.NewCase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey, "CI-Mcast-09"),
+		validate.NewCase("mcast.qkey", "a member with another Q_Key", validate.FeatureMulticast, mcastQKey,
+			"CI-Mcast-09"),
 		validate.NewCase("mcast.stale", "detach twice", validate.FeatureMulticast, mcastStale, "CI-Mcast-10"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID, "CI-Mcast-05"))...)
+	s.Cases = append(s.Cases,
+		needing(validate.Needs{Caps: ci.CapMulticast | ci.CapUD | ci.CapAV, Links: []ci.Link{ci.LinkInfiniBand}},
+			validate.NewCase("mcast.lid", "attach with unicast LIDs", validate.FeatureMulticast, mcastLID,
+				"CI-Mcast-05"))...)
 	return s
 }
 
@@ -62,7 +80,14 @@ func joinable(t *validate.T, p *kit.Pair, n byte) *group {
 	if ca.Port.Link == ci.LinkEthernet {
 		own := ca.Port.GIDs[av.GRH.SGIDIndex].GID
 		if [12]byte(own[:12]) == [12]byte{10: 0xff, 11: 0xff} {
-			g.gid = ci.GID{10: 0xff, 11: 0xff, 12: 240 - n, 13: own[13], 14: own[14], 15: own[15]} // 239.x.y.z, 238.x.y.z
+			g.gid = ci.GID{
+				10: 0xff,
+				11: 0xff,
+				12: 240 - n,
+				13: own[13],
+				14: own[14],
+				15: own[15],
+			} // 239.x.y.z, 238.x.y.z
 		} else {
 			copy(g.gid[4:12], own[8:])
 		}
@@ -188,7 +213,8 @@ func mcastType(t *validate.T) {
 
 func mcastGID(t *validate.T) {
 	p := kit.UD(t)
-	for _, gid := range kit.Variants(t, "GID", []ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}) {
+	for _, gid := range kit.Variants(t, "GID",
+		[]ci.GID{{}, p.A.QP.CA.Port.GIDs[0].GID, {0xfe, 0x80, 15: 1}, {10: 0xff, 11: 0xff, 12: 192, 15: 1}}) {
 		m, err := p.A.AttachMcast(ci.McastAttach{GID: gid, LID: mlid1})
 		kit.WantRefused(t, m, err, fmt.Sprintf("QP.AttachMcast to GID %x", gid[:]), ci.InvalidGID)
 	}
@@ -280,6 +306,7 @@ func mcastStale(t *validate.T) {
 	old := g.join(t, p.B)
 	kit.DestroyTwice(t, old, "Mcast", ci.InvalidMcastHandle)
 	next := g.join(t, p.B)
-	kit.WantExactly(t, old.Destroy(), "Mcast.Destroy of a destroyed attachment after another attachment", ci.InvalidMcastHandle)
+	kit.WantExactly(t, old.Destroy(), "Mcast.Destroy of a destroyed attachment after another attachment",
+		ci.InvalidMcastHandle)
 	kit.Destroy(t, next, "Mcast")
 }

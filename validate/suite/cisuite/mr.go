@@ -19,39 +19,65 @@ const (
 
 // mrArea returns the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
 func mrArea() validate.Suite {
-	const reg, query, dereg = "ci_register_mr (35), ci_register_mr_remap (36)", "ci_query_mr (39)", "ci_deregister_mr (43)"
+	const reg, query, dereg = "ci_register_mr (35), ci_register_mr_remap " +
+		"(36)", "ci_query_mr (39)", "ci_deregister_mr (43)"
 	mr := validate.FeatureMR
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterMR-01", "IBTA 11.2.8", reg, "A region covers exactly the requested bytes, wherever they start and end in a page."),
-		req.Driver.Must("CI-RegisterMR-02", "IBTA 10.6.3", reg, "Remote write or remote atomic without local write fails with InvalidPermission."),
-		req.Driver.Must(ruleRights, "IBTA 10.6.3", reg, "A peer has exactly the remote access rights with which the region was registered."),
-		req.Driver.Must("CI-RegisterMR-04", "IBTA 11.2.8", reg, "A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another offset in its page is rejected."),
-		req.Driver.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased", "The first byte of a zero-based region has address 0."),
-		req.Driver.Must("CI-RegisterMR-06", "IBTA 11.2.8", reg, "Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt", "Memory without a direct view, or with views in pieces, is used like any other or rejected with InvalidParameter."),
-		req.Driver.Must("CI-RegisterMR-08", "IBTA 10.6.3", reg, "Local write is required for memory that the HCA writes for its own consumer."),
+		req.Driver.Must("CI-RegisterMR-01", "IBTA 11.2.8", reg,
+			"A region covers exactly the requested bytes, wherever they start and end in a page."),
+		req.Driver.Must("CI-RegisterMR-02", "IBTA 10.6.3", reg,
+			"Remote write or remote atomic without local write fails with InvalidPermission."),
+		req.Driver.Must(ruleRights, "IBTA 10.6.3", reg,
+			"A peer has exactly the remote access rights with which the region was registered."),
+		req.Driver.Must("CI-RegisterMR-04", "IBTA 11.2.8", reg,
+			"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another "+
+				"offset in its page is rejected."),
+		req.Driver.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
+			"The first byte of a zero-based region has address 0."),
+		req.Driver.Must("CI-RegisterMR-06", "IBTA 11.2.8", reg,
+			"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter."),
+		req.Driver.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
+			"Memory without a direct view, or with views in pieces, is used like any other or rejected with "+
+				"InvalidParameter."),
+		req.Driver.Must("CI-RegisterMR-08", "IBTA 10.6.3", reg,
+			"Local write is required for memory that the HCA writes for its own consumer."),
 		req.Driver.Must("CI-RegisterMR-09", "IBTA 10.6.3", reg, "All registered regions have different keys."),
-		req.Requirement{ID: "CI-RegisterMR-10", Text: "Keys are not predictable, and a new region does not get the key of the region destroyed last.", Level: req.Should,
+		req.Requirement{ID: "CI-RegisterMR-10",
+			Text:    "Keys are not predictable, and a new region does not get the key of the region destroyed last.",
+			Level:   req.Should,
 			Section: "IBTA 10.6.3", Source: reg, Scope: req.Driver},
-		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query, "Region and Query return the same values, the PD and the access rights. The enforced bounds contain the requested range."),
-		req.Driver.Must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg, "A local request with the key of a destroyed region completes with a local protection error."),
-		req.Driver.Must(ruleDeadKey, "IBTA 11.2.8", dereg, "A remote request with the key of a destroyed region completes with a remote access error."),
-		req.Driver.Must("CI-DeregisterMR-03", "CI Memory", dereg, "The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
-		req.Driver.Must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg, "A verb on a destroyed region fails with InvalidMRHandle."),
+		req.Driver.Must("CI-QueryMR-01", "IBTA 11.2.8", query,
+			"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
+				"requested range."),
+		req.Driver.Must("CI-DeregisterMR-01", "IBTA 11.2.8", dereg,
+			"A local request with the key of a destroyed region completes with a local protection error."),
+		req.Driver.Must(ruleDeadKey, "IBTA 11.2.8", dereg,
+			"A remote request with the key of a destroyed region completes with a remote access error."),
+		req.Driver.Must("CI-DeregisterMR-03", "CI Memory", dereg,
+			"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
+		req.Driver.Must("CI-DeregisterMR-04", "IBTA 11.2.8", dereg,
+			"A verb on a destroyed region fails with InvalidMRHandle."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("mr.range", "1 byte, unaligned ranges, ranges across pages, part of a memory", mr, mrRange, "CI-RegisterMR-01", "SAS-2.3-13"),
-		validate.NewCase("mr.bounds.local", "SGEs that begin before the region or end after it", mr, mrBoundsLocal, "CI-RegisterMR-01", "SAS-2.3-17"),
-		validate.NewCase("mr.permission", "remote write and atomic without local write", mr, mrPermission, "CI-RegisterMR-02"),
+		validate.NewCase("mr.range", "1 byte, unaligned ranges, ranges across pages, part of a memory", mr, mrRange,
+			"CI-RegisterMR-01", "SAS-2.3-13"),
+		validate.NewCase("mr.bounds.local", "SGEs that begin before the region or end after it", mr, mrBoundsLocal,
+			"CI-RegisterMR-01", "SAS-2.3-17"),
+		validate.NewCase("mr.permission", "remote write and atomic without local write", mr, mrPermission,
+			"CI-RegisterMR-02"),
 		validate.NewCase("mr.rights", "all valid access rights, with read, write and atomic", mr, mrRights, ruleRights),
 		validate.NewCase("mr.iova", "a region with an IOVA", mr, mrIOVA, "CI-RegisterMR-04"),
-		validate.NewCase("mr.iova.offset", "an IOVA with another offset in the page", mr, mrIOVAOffset, "CI-RegisterMR-04"),
+		validate.NewCase("mr.iova.offset", "an IOVA with another offset in the page", mr, mrIOVAOffset,
+			"CI-RegisterMR-04"),
 		validate.NewCase("mr.zero-based", "a zero-based region", mr, mrZeroBased, "CI-RegisterMR-05"),
-		validate.NewCase("mr.refused", "no memory, ranges outside, unknown access rights", mr, mrRefused, "CI-RegisterMR-06"),
-		validate.NewCase("mr.memory.copied", "memory with only ReadAt and WriteAt", mr, mrMemoryCopied, "CI-RegisterMR-07"),
+		validate.NewCase("mr.refused", "no memory, ranges outside, unknown access rights", mr, mrRefused,
+			"CI-RegisterMR-06"),
+		validate.NewCase("mr.memory.copied", "memory with only ReadAt and WriteAt", mr, mrMemoryCopied,
+			"CI-RegisterMR-07"),
 		validate.NewCase("mr.memory.pieces", "memory in extents", mr, mrMemoryPieces, "CI-RegisterMR-07"),
-		validate.NewCase("mr.local-write", "receive and read into a region without local write", mr, mrLocalWrite, "CI-RegisterMR-08"),
+		validate.NewCase("mr.local-write", "receive and read into a region without local write", mr, mrLocalWrite,
+			"CI-RegisterMR-08"),
 		validate.NewCase("mr.pd.local", "an SGE with the key of another PD", mr, mrPDLocal, "SAS-2.3-07", "SAS-2.3-12"),
 		validate.NewCase("mr.pd.remote", "a peer uses the key of another PD", mr, mrPDRemote, "SAS-2.3-07"),
 		validate.NewCase("mr.unknown-key", "keys that were never issued", mr, mrUnknownKey, "SAS-2.3-12", "SAS-2.3-17"),
@@ -60,9 +86,11 @@ func mrArea() validate.Suite {
 		validate.NewCase("mr.query", "Region, Query, bounds and PD", mr, mrQuery, "CI-QueryMR-01", "SAS-2.1-02"),
 		validate.NewCase("mr.destroy.local", "send from a destroyed region", mr, mrDestroyLocal, "CI-DeregisterMR-01"),
 		validate.NewCase("mr.destroy.remote", "write to a destroyed region", mr, mrDestroyRemote, ruleDeadKey),
-		validate.NewCase("mr.destroy.under-load", "destroy a region while a peer writes to it", mr, mrDestroyUnderLoad, "CI-DeregisterMR-03", ruleDeadKey),
+		validate.NewCase("mr.destroy.under-load", "destroy a region while a peer writes to it", mr, mrDestroyUnderLoad,
+			"CI-DeregisterMR-03", ruleDeadKey),
 		validate.NewCase("mr.stale", "use a destroyed region", mr, mrStale, "CI-DeregisterMR-04"),
-		validate.NewCase("mr.loop", "register and deregister, ten times the size of the table", mr, mrLoop, "SAS-2.3-28", "SAS-2.3-24"),
+		validate.NewCase("mr.loop", "register and deregister, ten times the size of the table", mr, mrLoop,
+			"SAS-2.3-28", "SAS-2.3-24"),
 	)
 	for i := range s.Cases {
 		if s.Cases[i].ID == "mr.zero-based" {
@@ -76,13 +104,19 @@ func mrRange(t *validate.T) {
 	p := kit.RC(t)
 	mem := kit.Pages(3<<12, 1<<12)
 	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{
-		{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0}, {12287, 0},
+		{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0},
+		{12287, 0},
 	}) {
 		what := fmt.Sprintf("a region of %d bytes at offset %d", x.n, x.off)
 		for i := range mem {
 			mem[i] = 0xee
 		}
-		mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: x.off, Length: x.n, Access: kit.AllAccess})
+		mr, err := p.B.PD.RegisterMR(ci.MRCreate{
+			Memory: ci.Bytes(mem),
+			Offset: x.off,
+			Length: x.n,
+			Access: kit.AllAccess,
+		})
 		kit.OK(t, err, "PD.RegisterMR of "+what)
 		kit.Own(t, mr, "MR")
 		n := x.n
@@ -123,13 +157,15 @@ func mrBoundsLocal(t *validate.T) {
 		{"the byte before it", r.SGE(^uint64(0), 2), ci.WCLocalProtErr},
 		{"its last byte and the byte after it", r.SGE(199, 2), ci.WCLocalProtErr},
 		{"the byte after it", r.SGE(200, 1), ci.WCLocalProtErr},
-		{"a length that wraps the address around", ci.SGE{Addr: r.Addr + 1, Length: ^uint32(0), LKey: r.LKey}, ci.WCLocalProtErr},
+		{"a length that wraps the address around", ci.SGE{Addr: r.Addr + 1, Length: ^uint32(0), LKey: r.LKey},
+			ci.WCLocalProtErr},
 		{"the end of the address space", ci.SGE{Addr: ^uint64(0), Length: 2, LKey: r.LKey}, ci.WCLocalProtErr},
 	}) {
 		if uint64(x.sge.Length) > t.Attr().Ports[0].MaxMsgSize {
 			continue // longer than a message may be, which is another rule
 		}
-		p.WantStatus("RDMA WRITE with an SGE of "+x.what, ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.sge}, Remote: to}, x.want)
+		p.WantStatus("RDMA WRITE with an SGE of "+x.what, ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.sge}, Remote: to},
+			x.want)
 	}
 }
 
@@ -199,7 +235,8 @@ func probeRights(p *kit.Pair, what string, to ci.Remote, have ci.Access) {
 		op    ci.SendOp
 		name  string
 		needs ci.Access
-	}{{ci.OpRead, "RDMA READ from ", ci.RemoteRead}, {ci.OpWrite, "RDMA WRITE to ", ci.RemoteWrite}, {ci.OpFetchAdd, "fetch-and-add at ", ci.RemoteAtomic}} {
+	}{{ci.OpRead, "RDMA READ from ", ci.RemoteRead}, {ci.OpWrite, "RDMA WRITE to ", ci.RemoteWrite},
+		{ci.OpFetchAdd, "fetch-and-add at ", ci.RemoteAtomic}} {
 		if x.op == ci.OpFetchAdd && p.A.QP.CA.Attr.Atomicity == ci.AtomicNone {
 			continue
 		}
@@ -227,13 +264,21 @@ func mrIOVA(t *validate.T) {
 		own := ci.Bytes(mem).Addr() + off
 		for _, wanted := range kit.Variants(t, "IOVA", []uint64{0x7000_0000_0000, page, 1 << 62}) {
 			want := wanted | own&(page-1)
-			mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: off, Length: 2 * page, IOVA: want, Access: kit.AllAccess})
+			mr, err := p.B.PD.RegisterMR(ci.MRCreate{
+				Memory: ci.Bytes(mem),
+				Offset: off,
+				Length: 2 * page,
+				IOVA:   want,
+				Access: kit.AllAccess,
+			})
 			kit.OK(t, err, fmt.Sprintf("PD.RegisterMR with IOVA %#x", want))
 			kit.Own(t, mr, "MR")
 			r := mr.Region()
 			kit.Equal(t, "Region.Addr", fmt.Sprintf("%#x", r.Addr), fmt.Sprintf("%#x", want))
-			p.WantWrite(fmt.Sprintf("the region with IOVA %#x", want), ci.Remote{Addr: want, RKey: r.RKey}, mem[off:off+2*page])
-			p.WantDenied("RDMA WRITE to the address of the memory, which is not that of the region", ci.OpWrite, 8, ci.Remote{Addr: own, RKey: r.RKey})
+			p.WantWrite(fmt.Sprintf("the region with IOVA %#x", want), ci.Remote{Addr: want, RKey: r.RKey},
+				mem[off:off+2*page])
+			p.WantDenied("RDMA WRITE to the address of the memory, which is not that of the region", ci.OpWrite, 8,
+				ci.Remote{Addr: own, RKey: r.RKey})
 			kit.Destroy(t, mr, "MR")
 		}
 	}
@@ -257,14 +302,21 @@ func mrIOVAOffset(t *validate.T) {
 	for _, d := range kit.Variants(t, "shift", []uint64{1, page / 2, page - 1}) {
 		iova := 0x7000_0000_0000 | (ci.Bytes(mem).Addr()+d)&(page-1)
 		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), IOVA: iova, Access: kit.AllAccess})
-		kit.WantRefused(t, mr, err, fmt.Sprintf("PD.RegisterMR with an IOVA whose offset in the page is %d bytes larger than that of the memory", d), ci.InvalidParameter)
+		kit.WantRefused(t, mr, err,
+			fmt.Sprintf("PD.RegisterMR with an IOVA whose offset in the page is %d bytes larger than that of the "+
+				"memory", d), ci.InvalidParameter)
 	}
 }
 
 func mrZeroBased(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem := make([]byte, 3000)
-	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: 11, Length: 2000, Access: kit.AllAccess | ci.ZeroBased})
+	mr, err := p.B.PD.RegisterMR(ci.MRCreate{
+		Memory: ci.Bytes(mem),
+		Offset: 11,
+		Length: 2000,
+		Access: kit.AllAccess | ci.ZeroBased,
+	})
 	kit.OK(t, err, "PD.RegisterMR with ZeroBased")
 	kit.Own(t, mr, "MR")
 	r := mr.Region()
@@ -272,8 +324,10 @@ func mrZeroBased(t *validate.T) {
 	p.WantWrite("the region from address 0", ci.Remote{Addr: 0, RKey: r.RKey}, mem[11:2011])
 	p.WantWrite("the last byte of the region, at address 1999", ci.Remote{Addr: 1999, RKey: r.RKey}, mem[2010:2011])
 	p.WantDenied("RDMA WRITE at address 2000", ci.OpWrite, 1, ci.Remote{Addr: 2000, RKey: r.RKey})
-	p.WantDenied("RDMA WRITE at the address of the memory", ci.OpWrite, 1, ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
-	local, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(kit.Random(t, make([]byte, 100))), Access: ci.ZeroBased})
+	p.WantDenied("RDMA WRITE at the address of the memory", ci.OpWrite, 1,
+		ci.Remote{Addr: ci.Bytes(mem).Addr() + 11, RKey: r.RKey})
+	local, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(kit.Random(t, make([]byte, 100))),
+		Access: ci.ZeroBased})
 	kit.OK(t, err, "PD.RegisterMR with ZeroBased")
 	kit.Own(t, local, "MR")
 	p.WantStatus("RDMA WRITE from an SGE at address 0", ci.SendWR{Op: ci.OpWrite, Remote: p.B.Buf.Remote(0),
@@ -318,7 +372,8 @@ func mrMemoryCopied(t *validate.T) {
 }
 
 func mrMemoryPieces(t *validate.T) {
-	mrMemory(t, "memory in pieces of 1000 bytes", func(b []byte) ci.Memory { return kit.PiecedMemory{Memory: ci.Bytes(b), Piece: 1000} })
+	mrMemory(t, "memory in pieces of 1000 bytes",
+		func(b []byte) ci.Memory { return kit.PiecedMemory{Memory: ci.Bytes(b), Piece: 1000} })
 }
 
 // mrMemory transfers data to and from a kind of memory, if the driver accepts it.
@@ -352,9 +407,11 @@ func mrLocalWrite(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", []ci.Access{0, ci.RemoteRead}) {
 		b := p.A.CA.Buf(p.A.PD, 64, a)
-		p.WantStatus("RDMA READ into a region with "+rightNames(a), ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+		p.WantStatus("RDMA READ into a region with "+rightNames(a),
+			ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 		kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
-		p.WantStatus("RDMA WRITE from a region with "+rightNames(a), ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
+		p.WantStatus("RDMA WRITE from a region with "+rightNames(a),
+			ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
 		r := p.B.CA.Buf(p.B.PD, 64, a)
 		p.A.Buf.Fill(t, 0, 64)
 		p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)})
@@ -369,8 +426,10 @@ func mrLocalWrite(t *validate.T) {
 func mrPDLocal(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.A.CA.Buf(p.A.CA.PD(), 64, kit.AllAccess)
-	p.WantStatus("RDMA WRITE from a region of another PD", ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
-	p.WantStatus("RDMA READ into a region of another PD", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	p.WantStatus("RDMA WRITE from a region of another PD",
+		ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	p.WantStatus("RDMA READ into a region of another PD",
+		ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
 }
 
@@ -390,7 +449,8 @@ func mrUnknownKey(t *validate.T) {
 			continue
 		}
 		sge := ci.SGE{Addr: p.A.Buf.Addr, Length: 8, LKey: k}
-		p.WantStatus(fmt.Sprintf("RDMA WRITE with the L_Key %#x", uint32(k)), ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{sge}, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+		p.WantStatus(fmt.Sprintf("RDMA WRITE with the L_Key %#x", uint32(k)),
+			ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{sge}, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	}
 }
 
@@ -401,8 +461,10 @@ func mrKeysUnique(t *validate.T) {
 	mem := make([]byte, 4096)
 	for range min(256, ca.Attr.MaxMRs) {
 		r := ca.BufOf(pd, mem, kit.AllAccess).Region
-		kit.True(t, !seen[r.LKey], "L_Key", "a key of no other region", "%#x, the key of another region", uint32(r.LKey))
-		kit.True(t, !seen[r.RKey], "R_Key", "a key of no other region", "%#x, the key of another region", uint32(r.RKey))
+		kit.True(t, !seen[r.LKey], "L_Key", "a key of no other region", "%#x, the key of another region",
+			uint32(r.LKey))
+		kit.True(t, !seen[r.RKey], "R_Key", "a key of no other region", "%#x, the key of another region",
+			uint32(r.RKey))
 		seen[r.LKey], seen[r.RKey] = true, true
 	}
 }
@@ -427,7 +489,8 @@ func mrKeysGuess(t *validate.T) {
 		}
 		if n > 8 && most > n/4 {
 			t.Failf("R_Keys of consecutively registered regions", "keys that are not predictable",
-				"the same difference between consecutive keys %d times in %d (bits %d and up); first keys: %#x %#x %#x", most, n-1, shift, keys[0], keys[1], keys[2])
+				"the same difference between consecutive keys %d times in %d (bits %d and up); first keys: %#x %#x %#x",
+				most, n-1, shift, keys[0], keys[1], keys[2])
 		}
 	}
 	for range 16 {
@@ -435,7 +498,8 @@ func mrKeysGuess(t *validate.T) {
 		old := b.RKey
 		kit.Destroy(t, b, "MR")
 		next := ca.BufOf(pd, mem, kit.AllAccess)
-		kit.True(t, next.RKey != old, "R_Key of a region registered directly after a Destroy", "a key other than that of the destroyed region", "%#x, the same key", uint32(old))
+		kit.True(t, next.RKey != old, "R_Key of a region registered directly after a Destroy",
+			"a key other than that of the destroyed region", "%#x, the same key", uint32(old))
 		kit.Destroy(t, next, "MR")
 	}
 }
@@ -469,7 +533,8 @@ func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 	kit.Equal(t, "MRAttr.Access", rightNames(a.Access&rights), rightNames(access&rights))
 	hold := func(what string, lo, hi uint64) {
 		if lo > a.Addr || hi < a.Addr+a.Length {
-			t.Failf("MRAttr: "+what, fmt.Sprintf("bounds that contain %#x to %#x", a.Addr, a.Addr+a.Length), "%#x to %#x", lo, hi)
+			t.Failf("MRAttr: "+what, fmt.Sprintf("bounds that contain %#x to %#x", a.Addr, a.Addr+a.Length),
+				"%#x to %#x", lo, hi)
 		}
 	}
 	hold("LocalLo and LocalHi", a.LocalLo, a.LocalHi)
@@ -485,7 +550,8 @@ func mrDestroyLocal(t *validate.T) {
 	p.WantStatus("RDMA WRITE from the region", from, ci.WCSuccess)
 	kit.Destroy(t, b, "MR")
 	p.WantStatus("RDMA WRITE from the destroyed region", from, ci.WCLocalProtErr)
-	p.WantStatus("RDMA READ into the destroyed region", ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+	p.WantStatus("RDMA READ into the destroyed region",
+		ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	r := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: r.SGL(0, 64)}) // posted while the region exists, used after its Destroy
 	kit.Destroy(t, r, "MR")
@@ -515,7 +581,16 @@ func mrDestroyUnderLoad(t *validate.T) {
 	}
 	for range rounds {
 		b := p.B.CA.BufOf(p.B.PD, make([]byte, size), kit.AllAccess)
-		h := &hammer{t: t, a: p.A, b: b, size: size, most: outstanding, started: make(chan struct{}), stop: make(chan struct{}), ended: make(chan ci.WCStatus, 1)}
+		h := &hammer{
+			t:       t,
+			a:       p.A,
+			b:       b,
+			size:    size,
+			most:    outstanding,
+			started: make(chan struct{}),
+			stop:    make(chan struct{}),
+			ended:   make(chan ci.WCStatus, 1),
+		}
 		t.Cleanup(sync.OnceFunc(func() { close(h.stop) }))
 		t.Go(func() { h.ended <- h.run() })
 		select {
@@ -527,7 +602,9 @@ func mrDestroyUnderLoad(t *validate.T) {
 		}
 		kit.Destroy(t, b, "MR with RDMA WRITEs outstanding")
 		after := append([]byte(nil), b.Bytes...)
-		st := h.wait(func() { kit.SameBytes(t, "memory of a region some time after its Destroy returned", b.Bytes, after) })
+		st := h.wait(func() {
+			kit.SameBytes(t, "memory of a region some time after its Destroy returned", b.Bytes, after)
+		})
 		p.Reconnect() // both ends discard all state of the writes
 		kit.SameBytes(t, "memory of a region after its Destroy, when all writes have ended", b.Bytes, after)
 		kit.Equal(t, "status of the first RDMA WRITE after the Destroy", st.String(), ci.WCRemAccessErr.String())
@@ -558,7 +635,8 @@ func (h *hammer) wait(look func()) ci.WCStatus {
 		case <-tick.C:
 			look()
 		case <-deadline.C:
-			h.t.Failf("RDMA WRITEs to a region after its Destroy", "one of them fails", "all succeed until the deadline")
+			h.t.Failf("RDMA WRITEs to a region after its Destroy", "one of them fails",
+				"all succeed until the deadline")
 		}
 	}
 }
@@ -574,9 +652,19 @@ func (h *hammer) run() ci.WCStatus {
 		}
 		for ; posted < h.most; posted++ {
 			turn ^= 1
-			wr := ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: h.a.Buf.SGL(turn*h.size, h.size), Remote: h.b.Remote(0)}
+			wr := ci.SendWR{
+				ID:     1,
+				Op:     ci.OpWrite,
+				Flags:  ci.SendSignaled,
+				SGL:    h.a.Buf.SGL(turn*h.size, h.size),
+				Remote: h.b.Remote(0),
+			}
 			if n, err := h.a.PostSend([]ci.SendWR{wr}); n != 1 {
-				h.t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request accepted", Got: kit.Describe(err)})
+				h.t.Report(validate.Failure{
+					Where:    "QP.PostSend",
+					Expected: "1 request accepted",
+					Got:      kit.Describe(err),
+				})
 				return ci.WCGeneralErr
 			}
 		}
@@ -606,7 +694,8 @@ func mrStale(t *validate.T) {
 	_, err := b.Query()
 	kit.WantExactly(t, err, "MR.Query after Destroy", ci.InvalidMRHandle)
 	if t.Claims().Has(ci.CapModifyMR) {
-		kit.WantExactly(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{}), "MR.Modify after Destroy", ci.InvalidMRHandle)
+		kit.WantExactly(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{}), "MR.Modify after Destroy",
+			ci.InvalidMRHandle)
 	}
 	if t.Claims().Has(ci.CapSharedMR) {
 		mr, err := pd.RegisterSMR(b.MR, 0, ci.LocalWrite)

@@ -15,20 +15,33 @@ func mrFastArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast, "A fast registration grants access to its pages, in their order and with its access rights, once its request has been executed. Before that the region grants no access."),
-		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast, "A fast registration with more pages than allocated, with a key that is not the region's, or of a valid region fails and changes nothing."),
-		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast, "Requests after a fast registration in the same queue are executed after it."),
-		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv, "After a local invalidate the key grants no access, and the region can be registered again with another key."),
-		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv, "A local invalidate of a key that the HCA has not issued fails."),
-		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv, "A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key."),
-		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast, "A page count of 0 or above MaxFastRegPages is rejected."),
+		req.Driver.Must("CI-FastReg-01", "IBTA 10.6.4", fast,
+			"A fast registration grants access to its pages, in their order and with its access rights, once its "+
+				"request has been executed. Before that the region grants no access."),
+		req.Driver.Must("CI-FastReg-02", "IBTA 10.6.4", fast,
+			"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid "+
+				"region fails and changes nothing."),
+		req.Driver.Must("CI-FastReg-03", "IBTA 10.6.4", fast,
+			"Requests after a fast registration in the same queue are executed after it."),
+		req.Driver.Must("CI-LocalInv-01", "IBTA 10.6.6", inv,
+			"After a local invalidate the key grants no access, and the region can be registered again with another "+
+				"key."),
+		req.Driver.Must("CI-LocalInv-02", "IBTA 10.6.6", inv,
+			"A local invalidate of a key that the HCA has not issued fails."),
+		req.Driver.Must("CI-SendInv-01", "IBTA 9.4", inv,
+			"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated "+
+				"and the key."),
+		req.Driver.Must("CI-AllocFastReg-01", "IBTA 11.2.8", fast,
+			"A page count of 0 or above MaxFastRegPages is rejected."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFastReg},
 		validate.NewCase("mr.fast.alloc", "invalid page counts", opt, fastAlloc, "CI-AllocFastReg-01"),
 		validate.NewCase("mr.fast.use", "register, write, read, receive", opt, fastUse, "CI-FastReg-01", "SAS-2.3-17"),
 		validate.NewCase("mr.fast.rights", "access rights and operations", opt, fastRights, "CI-FastReg-01"),
-		validate.NewCase("mr.fast.behind", "a request that uses the key directly after the registration", opt, fastBehind, "CI-FastReg-03"),
-		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01", ruleDeadKey),
+		validate.NewCase("mr.fast.behind", "a request that uses the key directly after the registration", opt,
+			fastBehind, "CI-FastReg-03"),
+		validate.NewCase("mr.fast.local-inv", "invalidate, register again", opt, fastLocalInv, "CI-LocalInv-01",
+			ruleDeadKey),
 		validate.NewCase("mr.fast.unknown-inv", "invalidate an unknown key", opt, fastUnknownInv, "CI-LocalInv-02"),
 		validate.NewCase("mr.fast.twice", "register a valid region", opt, fastTwice, "CI-FastReg-02"),
 		validate.NewCase("mr.fast.key", "a key of another region", opt, fastKey, "CI-FastReg-02"),
@@ -71,8 +84,9 @@ func newFast(t *validate.T, p *kit.Pair, n int) *fastStage {
 // wr returns a request that registers all pages with the next key.
 func (s *fastStage) wr(id uint64, a ci.Access) ci.SendWR {
 	s.key = s.key&^0xff | (s.key+1)&0xff
-	s.ext = ci.SendExt{FastReg: ci.FastReg{MR: s.MR, Pages: s.pages, PageShift: pageShift(s.p.B.CA.Attr), Length: uint64(len(s.pages)) * s.page,
-		IOVA: 0x40000, Key: s.key, Access: a}}
+	s.ext = ci.SendExt{FastReg: ci.FastReg{MR: s.MR, Pages: s.pages, PageShift: pageShift(s.p.B.CA.Attr),
+		Length: uint64(len(s.pages)) * s.page,
+		IOVA:   0x40000, Key: s.key, Access: a}}
 	return ci.SendWR{ID: id, Op: ci.OpFastReg, Flags: ci.SendSignaled, Ext: &s.ext}
 }
 
@@ -121,7 +135,8 @@ func fastUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	s := newFast(t, p, 3)
 	r := s.MR.Region()
-	p.WantDenied("RDMA WRITE with the key of an unregistered region", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: r.RKey})
+	p.WantDenied("RDMA WRITE with the key of an unregistered region", ci.OpWrite, 8,
+		ci.Remote{Addr: 0x40000, RKey: r.RKey})
 	// The order of the pages differs from that in memory.
 	s.pages[0], s.pages[2] = s.pages[2], s.pages[0]
 	to := s.register(t, kit.AllAccess)
@@ -129,10 +144,13 @@ func fastUse(t *validate.T) {
 	p.WantReach("RDMA WRITE to a fast-registered region", ci.OpWrite, len(src), to)
 	p.Fence()
 	for i, at := range kit.Variants(t, "position", []uint64{2, 1, 0}) {
-		kit.SameBytes(t, fmt.Sprintf("page %d of the region", i), s.mem[at*s.page:(at+1)*s.page], src[uint64(i)*s.page:uint64(i+1)*s.page])
+		kit.SameBytes(t, fmt.Sprintf("page %d of the region", i), s.mem[at*s.page:(at+1)*s.page],
+			src[uint64(i)*s.page:uint64(i+1)*s.page])
 	}
-	p.WantDenied("RDMA WRITE of the byte after the region", ci.OpWrite, 1, ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
-	p.WantDenied("RDMA WRITE with another key of the region", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: to.RKey ^ 0x80})
+	p.WantDenied("RDMA WRITE of the byte after the region", ci.OpWrite, 1,
+		ci.Remote{Addr: to.Addr + 3*s.page, RKey: to.RKey})
+	p.WantDenied("RDMA WRITE with another key of the region", ci.OpWrite, 8,
+		ci.Remote{Addr: to.Addr, RKey: to.RKey ^ 0x80})
 	msg := kit.Random(t, p.A.Buf.Bytes[:100])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{{Addr: 0x40000, Length: 100, LKey: s.key}}})
 	p.A.Send(p.A.SendWR(1, 0, 100))
@@ -161,12 +179,18 @@ func fastBehind(t *validate.T) {
 	copy(s.mem, kit.Random(t, make([]byte, 500)))
 	reg := s.wr(1, ci.LocalWrite)
 	reg.Flags = 0
-	send := ci.SendWR{ID: 2, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{{Addr: 0x40000, Length: 500, LKey: s.key}}}
+	send := ci.SendWR{
+		ID:    2,
+		Op:    ci.OpSend,
+		Flags: ci.SendSignaled,
+		SGL:   []ci.SGE{{Addr: 0x40000, Length: 500, LKey: s.key}},
+	}
 	p.A.Recv(p.A.RecvWR(2, 0, 500))
 	p.B.Send(reg, send)
 	p.B.CQ.WaitOK(2)
 	p.A.RecvCQ.WaitOK(2)
-	kit.SameBytes(t, "message sent from the region, with send and registration posted in one list", p.A.Buf.Bytes[:500], s.mem[:500])
+	kit.SameBytes(t, "message sent from the region, with send and registration posted in one list", p.A.Buf.Bytes[:500],
+		s.mem[:500])
 }
 
 func fastLocalInv(t *validate.T) {
@@ -191,7 +215,8 @@ func fastUnknownInv(t *validate.T) {
 	gone := newFast(t, p, 1)
 	key := gone.MR.Region().RKey
 	kit.Destroy(t, gone.MR, "fast registration MR")
-	s.fails(t, "a local invalidate of the key of a destroyed region", ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
+	s.fails(t, "a local invalidate of the key of a destroyed region",
+		ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
 	s.fails(t, "a local invalidate of key 0", ci.SendWR{ID: 2, Op: ci.OpLocalInv, Flags: ci.SendSignaled})
 	p.WantWrite("the region whose key was not invalidated", to, s.mem[:64])
 }
@@ -202,7 +227,8 @@ func fastTwice(t *validate.T) {
 	to := s.register(t, kit.AllAccess)
 	s.fails(t, "a fast registration of a valid region", s.wr(1, ci.LocalWrite))
 	p.WantWrite("the region with its key", to, s.mem[:64])
-	p.WantDenied("RDMA WRITE with the key of the failed registration", ci.OpWrite, 8, ci.Remote{Addr: to.Addr, RKey: s.key})
+	p.WantDenied("RDMA WRITE with the key of the failed registration", ci.OpWrite, 8,
+		ci.Remote{Addr: to.Addr, RKey: s.key})
 }
 
 func fastKey(t *validate.T) {
@@ -243,7 +269,15 @@ func fastSendInv(t *validate.T) {
 		p.A.CQ.WaitOK(4)
 		wc := p.B.RecvCQ.WaitOK(3)[0]
 		kit.WantRecv(t, "receive of a SEND with invalidate", wc,
-			ci.WC{ID: 3, Op: ci.WCRecv, Length: 20, QPN: p.B.Num(), Flags: ci.WCInvalidated, Imm: uint32(to.RKey), Context: p.B.Events})
+			ci.WC{
+				ID:      3,
+				Op:      ci.WCRecv,
+				Length:  20,
+				QPN:     p.B.Num(),
+				Flags:   ci.WCInvalidated,
+				Imm:     uint32(to.RKey),
+				Context: p.B.Events,
+			})
 		p.WantUntouched("the region after the peer has invalidated its key", to, s.mem[:64])
 	}
 }

@@ -12,26 +12,42 @@ import (
 
 // mrFMRArea returns the cases of regions that are mapped repeatedly without the firmware. (Headers: mlnx_fmr.)
 func mrFMRArea() validate.Suite {
-	const alloc, mapping, unmap, dealloc = "ci_alloc_mlnx_fmr (44)", "ci_map_phys_mlnx_fmr (45)", "ci_unmap_mlnx_fmr (46)", "ci_dealloc_mlnx_fmr (47)"
+	const (
+		alloc   = "ci_alloc_mlnx_fmr (44)"
+		mapping = "ci_map_phys_mlnx_fmr (45)"
+		unmap   = "ci_unmap_mlnx_fmr (46)"
+		dealloc = "ci_dealloc_mlnx_fmr (47)"
+	)
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc, "Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are rejected."),
-		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping, "A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else."),
-		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping, "An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources."),
-		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping, "No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter."),
-		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap, "After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times again."),
-		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap, "UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them."),
-		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc, "Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle."),
+		req.Driver.Must("CI-AllocFMR-01", "CI FMR", alloc,
+			"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights "+
+				"are rejected."),
+		req.Driver.Must("CI-MapFMR-01", "CI FMR", mapping,
+			"A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else."),
+		req.Driver.Must("CI-MapFMR-02", "CI FMR", mapping,
+			"An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources."),
+		req.Driver.Must("CI-MapFMR-03", "CI FMR", mapping,
+			"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter."),
+		req.Driver.Must("CI-UnmapFMR-01", "CI FMR", unmap,
+			"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps "+
+				"times again."),
+		req.Driver.Must("CI-UnmapFMR-02", "CI FMR", unmap,
+			"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them."),
+		req.Driver.Must("CI-DeallocFMR-01", "CI FMR", dealloc,
+			"Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapFMR},
-		validate.NewCase("mr.fmr.refused", "invalid counts, page sizes and access rights", opt, fmrRefused, "CI-AllocFMR-01"),
+		validate.NewCase("mr.fmr.refused", "invalid counts, page sizes and access rights", opt, fmrRefused,
+			"CI-AllocFMR-01"),
 		validate.NewCase("mr.fmr.use", "map, write, read, receive", opt, fmrUse, "CI-MapFMR-01", "SAS-2.3-17"),
 		validate.NewCase("mr.fmr.rights", "access rights and operations", opt, fmrRights, "CI-MapFMR-01"),
 		validate.NewCase("mr.fmr.maps", "map as often as permitted, and once more", opt, fmrMaps, "CI-MapFMR-02"),
 		validate.NewCase("mr.fmr.pages", "too many pages, none, and unaligned ones", opt, fmrPages, "CI-MapFMR-03"),
 		validate.NewCase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapGone, "CI-UnmapFMR-02"),
+		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapGone,
+			"CI-UnmapFMR-02"),
 		validate.NewCase("mr.fmr.busy", "deallocate a mapped FMR", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
 		validate.NewCase("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
 	)
@@ -89,7 +105,8 @@ func fmrRefused(t *validate.T) {
 		{"no pages", func(c *ci.FMRCreate) { c.MaxPages = 0 }, ci.InvalidParameter},
 		{"a negative page count", func(c *ci.FMRCreate) { c.MaxPages = -1 }, ci.InvalidParameter},
 		{"no maps", func(c *ci.FMRCreate) { c.MaxMaps = 0 }, ci.InvalidParameter},
-		{"more maps than MaxMapsPerFMR", func(c *ci.FMRCreate) { c.MaxMaps = ca.Attr.MaxMapsPerFMR + 1 }, ci.InvalidParameter},
+		{"more maps than MaxMapsPerFMR", func(c *ci.FMRCreate) { c.MaxMaps = ca.Attr.MaxMapsPerFMR + 1 },
+			ci.InvalidParameter},
 		{"pages smaller than the smallest page size", func(c *ci.FMRCreate) { c.PageShift-- }, ci.InvalidParameter},
 		{"pages of 2^64 bytes", func(c *ci.FMRCreate) { c.PageShift = 64 }, ci.InvalidParameter},
 		{"remote write without local write", func(c *ci.FMRCreate) { c.Access = ci.RemoteWrite }, ci.InvalidPermission},
@@ -113,7 +130,8 @@ func fmrUse(t *validate.T) {
 	p.WantReach("RDMA WRITE to a mapped FMR", ci.OpWrite, len(src), r.Remote(0))
 	p.Fence()
 	for i := range uint64(4) {
-		kit.SameBytes(t, fmt.Sprintf("page %d of the FMR", i), f.mem[(3-i)*f.page:(4-i)*f.page], src[i*f.page:(i+1)*f.page])
+		kit.SameBytes(t, fmt.Sprintf("page %d of the FMR", i), f.mem[(3-i)*f.page:(4-i)*f.page],
+			src[i*f.page:(i+1)*f.page])
 	}
 	p.WantDenied("RDMA WRITE of the byte after a mapped FMR", ci.OpWrite, 1, r.Remote(4*f.page))
 	p.WantDenied("RDMA WRITE from the byte before a mapped FMR", ci.OpWrite, 1, r.Remote(^uint64(0)))
@@ -164,7 +182,12 @@ func fmrPages(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	f := newFMR(t, ca, pd, 3, 1, kit.AllAccess)
-	small, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 2, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess})
+	small, err := pd.AllocFMR(ci.FMRCreate{
+		MaxPages:  2,
+		MaxMaps:   1,
+		PageShift: pageShift(ca.Attr),
+		Access:    kit.AllAccess,
+	})
 	kit.OK(t, err, "PD.AllocFMR")
 	kit.Own(t, small, "FMR")
 	unaligned := slices.Clone(f.pages[:2])
@@ -204,7 +227,8 @@ func fmrUnmap(t *validate.T) {
 		p.WantUntouched(fmt.Sprintf("FMR %d of the unmapped batch", i+1), regions[i].Remote(0), f.mem[:64])
 		r := f.mapped(t, f.pages, 0x80000)
 		p.WantWrite("an FMR mapped again", r.Remote(0), f.mem[:64])
-		p.WantUntouched("an FMR mapped again, with the previous key", ci.Remote{Addr: r.Addr, RKey: regions[i].RKey}, f.mem[:64])
+		p.WantUntouched("an FMR mapped again, with the previous key", ci.Remote{Addr: r.Addr, RKey: regions[i].RKey},
+			f.mem[:64])
 	}
 	p.WantWrite("the FMR outside the batch", regions[2].Remote(0), stages[2].mem[:64])
 	kit.OK(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of all FMRs")

@@ -15,31 +15,46 @@ func mrModifyArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod, "Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query return the new values."),
+		req.Driver.Must("CI-ModifyMR-01", "IBTA 11.2.8", mod,
+			"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query "+
+				"return the new values."),
 		req.Driver.Must("CI-ModifyMR-02", "IBTA 11.2.8", mod, "A key that Modify has replaced grants no access."),
-		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod, "A rejected Modify changes neither the region nor its keys."),
-		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod, "Modify of a region with a bound window fails with ResourceBusy."),
-		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr, "A shared region has its own PD and access rights, independent of those of its source."),
-		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr, "Destroy of a region that has shared regions fails with ResourceBusy, and the region still works."),
-		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr, "RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with InvalidPermission."),
+		req.Driver.Must("CI-ModifyMR-03", "IBTA 11.2.8", mod,
+			"A rejected Modify changes neither the region nor its keys."),
+		req.Driver.Must("CI-ModifyMR-04", "IBTA 10.6.7", mod,
+			"Modify of a region with a bound window fails with ResourceBusy."),
+		req.Driver.Must("CI-RegisterSMR-01", "IBTA 11.2.8", smr,
+			"A shared region has its own PD and access rights, independent of those of its source."),
+		req.Driver.Must("CI-RegisterSMR-02", "IBTA 11.2.8", smr,
+			"Destroy of a region that has shared regions fails with ResourceBusy, and the region still works."),
+		req.Driver.Must("CI-RegisterSMR-03", "IBTA 11.2.8", smr,
+			"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
+				"InvalidPermission."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR},
-		validate.NewCase("mr.modify.access", "fewer and more access rights", opt, mrModifyAccess, "CI-ModifyMR-01", "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02", "SAS-2.3-07"),
+		validate.NewCase("mr.modify.access", "fewer and more access rights", opt, mrModifyAccess, "CI-ModifyMR-01",
+			"CI-ModifyMR-02"),
+		validate.NewCase("mr.modify.pd", "another PD", opt, mrModifyPD, "CI-ModifyMR-01", "CI-ModifyMR-02",
+			"SAS-2.3-07"),
 		validate.NewCase("mr.modify.memory", "other memory", opt, mrModifyMemory, "CI-ModifyMR-01", "CI-ModifyMR-02"),
 		validate.NewCase("mr.modify.old-key", "the previous key", opt, mrModifyOldKey, "CI-ModifyMR-02"),
-		validate.NewCase("mr.modify.refused", "no field, unknown fields, invalid values", opt, mrModifyRefused, "CI-ModifyMR-03"),
+		validate.NewCase("mr.modify.refused", "no field, unknown fields, invalid values", opt, mrModifyRefused,
+			"CI-ModifyMR-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapPhysicalMR},
-		validate.NewCase("mr.modify.physical", "virtual memory is replaced by DMA addresses", opt, mrModifyPhysical, "CI-ModifyMR-01", "CI-ModifyMR-02"))...)
+		validate.NewCase("mr.modify.physical", "virtual memory is replaced by DMA addresses", opt, mrModifyPhysical,
+			"CI-ModifyMR-01", "CI-ModifyMR-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapModifyMR | ci.CapMW1},
 		validate.NewCase("mr.modify.bound", "a region with a bound window", opt, mrModifyBound, "CI-ModifyMR-04"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSharedMR},
 		validate.NewCase("mr.shared.bytes", "both keys refer to the same bytes", opt, mrSharedBytes, "SAS-2.3-15"),
 		validate.NewCase("mr.shared.address", "with an IOVA", opt, mrSharedAddress, "SAS-2.3-15"),
-		validate.NewCase("mr.shared.rights", "PD and access rights of the shared region", opt, mrSharedRights, "CI-RegisterSMR-01", "SAS-2.3-07"),
-		validate.NewCase("mr.shared.busy", "destroy the source first", opt, mrSharedBusy, "CI-RegisterSMR-02", "SAS-2.3-26"),
-		validate.NewCase("mr.shared.refused", "a destroyed source, invalid access rights", opt, mrSharedRefused, "CI-RegisterSMR-03"),
+		validate.NewCase("mr.shared.rights", "PD and access rights of the shared region", opt, mrSharedRights,
+			"CI-RegisterSMR-01", "SAS-2.3-07"),
+		validate.NewCase("mr.shared.busy", "destroy the source first", opt, mrSharedBusy, "CI-RegisterSMR-02",
+			"SAS-2.3-26"),
+		validate.NewCase("mr.shared.refused", "a destroyed source, invalid access rights", opt, mrSharedRefused,
+			"CI-RegisterSMR-03"),
 	)...)
 	return s
 }
@@ -47,7 +62,8 @@ func mrModifyArea() validate.Suite {
 func mrModifyAccess(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
-	for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.LocalWrite, ci.LocalWrite | ci.RemoteWrite, kit.AllAccess}) {
+	for _, a := range kit.Variants(t, "access",
+		[]ci.Access{ci.RemoteRead, ci.LocalWrite, ci.LocalWrite | ci.RemoteWrite, kit.AllAccess}) {
 		kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: a}), "MR.Modify to "+rightNames(a))
 		r := b.MR.Region()
 		kit.Equal(t, "Region.Addr after MR.Modify of the access rights", r.Addr, b.Addr)
@@ -89,7 +105,8 @@ func mrModifyMemory(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 100, kit.AllAccess)
 	mem := make([]byte, 3000)
-	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(mem), Offset: 3, Length: 2000}), "MR.Modify of the memory")
+	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(mem), Offset: 3, Length: 2000}),
+		"MR.Modify of the memory")
 	r := b.MR.Region()
 	kit.Equal(t, "Region.Addr", r.Addr, ci.Bytes(mem).Addr()+3)
 	kit.Equal(t, "Region.Length", r.Length, 2000)
@@ -108,7 +125,8 @@ func mrModifyMemory(t *validate.T) {
 func mrModifyOldKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
-	err := b.Modify(ci.MRFieldMemory|ci.MRFieldAccess, nil, ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+	err := b.Modify(ci.MRFieldMemory|ci.MRFieldAccess, nil,
+		ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	kit.OK(t, err, "MR.Modify of memory and access rights")
 	r := b.MR.Region()
 	// Even if the driver keeps the key, it must not grant access to the old bytes.
@@ -141,12 +159,15 @@ func mrModifyRefused(t *validate.T) {
 	}{
 		{"no field", 0, nil, ci.MRCreate{}, ci.InvalidParameter},
 		{"an unknown field", ci.MRFieldAccess << 1, nil, ci.MRCreate{Access: ci.LocalWrite}, ci.InvalidParameter},
-		{"remote write without local write", ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.RemoteWrite}, ci.InvalidPermission},
+		{"remote write without local write", ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.RemoteWrite},
+			ci.InvalidPermission},
 		{"no memory", ci.MRFieldMemory, nil, ci.MRCreate{}, ci.InvalidParameter},
-		{"a range outside the memory", ci.MRFieldMemory, nil, ci.MRCreate{Memory: mem, Offset: 60, Length: 5}, ci.InvalidParameter},
+		{"a range outside the memory", ci.MRFieldMemory, nil, ci.MRCreate{Memory: mem, Offset: 60, Length: 5},
+			ci.InvalidParameter},
 		{"a destroyed PD", ci.MRFieldPD, gone, ci.MRCreate{}, ci.InvalidPDHandle},
 		{"no PD", ci.MRFieldPD, nil, ci.MRCreate{}, ci.InvalidPDHandle},
-		{"valid memory and a destroyed PD", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem}, ci.InvalidPDHandle},
+		{"valid memory and a destroyed PD", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem},
+			ci.InvalidPDHandle},
 	}) {
 		kit.Want(t, b.Modify(x.set, x.pd, x.c), "MR.Modify with "+x.what, x.want)
 		kit.Equal(t, "Region after the rejected MR.Modify with "+x.what, b.MR.Region(), b.Region)
@@ -160,14 +181,16 @@ func mrModifyPhysical(t *validate.T) {
 	mem := kit.Pages(int(2*page), int(page))
 	d := p.B.CA.DMA(mem)
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
-	kit.OK(t, b.ModifyPMR(ci.MRFieldMemory, nil, ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: 5, Length: page, IOVA: 0x10000}),
+	kit.OK(t, b.ModifyPMR(ci.MRFieldMemory, nil,
+		ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: 5, Length: page, IOVA: 0x10000}),
 		"MR.ModifyPMR of the memory")
 	r := b.MR.Region()
 	kit.Equal(t, "Region.Length", r.Length, page)
 	p.WantWrite("the pages of the DMA mapping", r.Remote(0), mem[5:5+page])
 	p.WantUntouched("the previous virtual memory", b.Remote(0), b.Bytes)
 	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
-	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}), "MR.Modify back to virtual memory")
+	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}),
+		"MR.Modify back to virtual memory")
 	p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
 	kit.Destroy(t, d, "DMA that no region uses")
 }
@@ -180,11 +203,13 @@ func mrModifyBound(t *validate.T) {
 		what string
 		set  ci.MRField
 	}{{"rights", ci.MRFieldAccess}, {"the PD", ci.MRFieldPD}, {"the memory", ci.MRFieldMemory}}) {
-		err := b.Modify(x.set, p.B.PD, ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.BindWindow})
+		err := b.Modify(x.set, p.B.PD,
+			ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.LocalWrite | ci.BindWindow})
 		kit.WantExactly(t, err, "MR.Modify of "+x.what+" with a bound window", ci.ResourceBusy)
 		kit.Equal(t, "Region after the rejected MR.Modify", b.MR.Region(), b.Region)
 		p.WantWrite("the region after the rejected MR.Modify, with its own key", b.Remote(0), b.Bytes)
-		p.WantWrite("the region after the rejected MR.Modify, with the window's key", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
+		p.WantWrite("the region after the rejected MR.Modify, with the window's key",
+			ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
 	}
 	kit.Destroy(t, w, "MW")
 	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify without a bound window")
@@ -204,7 +229,8 @@ func mrSharedBytes(t *validate.T) {
 	r := mr.Region()
 	kit.Equal(t, "Region.Length of the shared region", r.Length, 5000)
 	kit.Equal(t, "Region.Addr of the shared region without an IOVA", r.Addr, b.Addr)
-	kit.True(t, r.LKey != b.LKey && r.RKey != b.RKey, "keys of the shared region", "different from those of the source", "a key of the source")
+	kit.True(t, r.LKey != b.LKey && r.RKey != b.RKey, "keys of the shared region", "different from those of the source",
+		"a key of the source")
 	wantQuery(t, mr, p.B.PD, kit.AllAccess)
 	p.WantWrite("the bytes with the shared region's key", r.Remote(0), b.Bytes)
 	p.WantWrite("the bytes with the source's key", b.Remote(0), b.Bytes)
@@ -237,7 +263,8 @@ func mrSharedRights(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := elsewhere(p)
 	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
-	for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite}) {
+	for _, a := range kit.Variants(t, "access",
+		[]ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite}) {
 		mr := shared(t, q.B.PD, b, 0, a)
 		r := mr.Region()
 		wantQuery(t, mr, q.B.PD, a)

@@ -15,22 +15,36 @@ func mrPhysicalArea() validate.Suite {
 	opt := validate.FeatureMROpt
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr, "A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges fail with InvalidParameter."),
-		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr, "A physical region covers its ranges in their order, from the given offset and with the given length."),
-		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma, "Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works."),
-		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma, "The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty memory cannot be mapped."),
+		req.Driver.Must("CI-RegisterPMR-01", "IBTA 11.2.8", pmr,
+			"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the "+
+				"ranges fail with InvalidParameter."),
+		req.Driver.Must("CI-RegisterPMR-02", "IBTA 11.2.8", pmr,
+			"A physical region covers its ranges in their order, from the given offset and with the given length."),
+		req.Driver.Must("CI-MapDMA-01", "CI DMA", dma,
+			"Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works."),
+		req.Driver.Must("CI-MapDMA-02", "CI DMA", dma,
+			"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or "+
+				"empty memory cannot be mapped."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapPhysicalMR},
-		validate.NewCase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14", "CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.offset", "offsets in the first range, odd lengths", opt, mrPhysicalOffset, "CI-RegisterPMR-02"),
-		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in both orders", opt, mrPhysicalRanges, "CI-RegisterPMR-02", "SAS-2.3-14"),
-		validate.NewCase("mr.physical.refused", "invalid page sizes, alignments and lengths", opt, mrPhysicalRefused, "CI-RegisterPMR-01"),
-		validate.NewCase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission, "CI-RegisterMR-02"),
-		validate.NewCase("mr.physical.destroy", "write to a destroyed physical region", opt, mrPhysicalDestroy, ruleDeadKey),
-		validate.NewCase("mr.physical.busy", "unmap memory that a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01", "SAS-2.3-26"),
+		validate.NewCase("mr.physical.pages", "each page size", opt, mrPhysicalPages, "SAS-2.3-14",
+			"CI-RegisterPMR-02"),
+		validate.NewCase("mr.physical.offset", "offsets in the first range, odd lengths", opt, mrPhysicalOffset,
+			"CI-RegisterPMR-02"),
+		validate.NewCase("mr.physical.ranges", "ranges of two mappings, in both orders", opt, mrPhysicalRanges,
+			"CI-RegisterPMR-02", "SAS-2.3-14"),
+		validate.NewCase("mr.physical.refused", "invalid page sizes, alignments and lengths", opt, mrPhysicalRefused,
+			"CI-RegisterPMR-01"),
+		validate.NewCase("mr.physical.permission", "remote write without local write", opt, mrPhysicalPermission,
+			"CI-RegisterMR-02"),
+		validate.NewCase("mr.physical.destroy", "write to a destroyed physical region", opt, mrPhysicalDestroy,
+			ruleDeadKey),
+		validate.NewCase("mr.physical.busy", "unmap memory that a region uses", opt, mrPhysicalBusy, "CI-MapDMA-01",
+			"SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg},
-		validate.NewCase("mr.dma.ranges", "ranges of memory, and of empty memory", opt, mrDMARanges, "CI-MapDMA-02"))...)
+		validate.NewCase("mr.dma.ranges", "ranges of memory, and of empty memory", opt, mrDMARanges,
+			"CI-MapDMA-02"))...)
 	return s
 }
 
@@ -47,12 +61,19 @@ func mrPhysicalPages(t *validate.T) {
 		mem := kit.Pages(int(2*size), int(size))
 		d := p.B.CA.DMA(mem)
 		if kit.PageList(d.Ranges(), size) == nil {
-			kit.True(t, size != smallPage(t.Attr()), "DMA.Ranges of memory aligned to the smallest page size", "ranges with the same alignment", "%v", d.Ranges())
+			kit.True(t, size != smallPage(t.Attr()), "DMA.Ranges of memory aligned to the smallest page size",
+				"ranges with the same alignment", "%v", d.Ranges())
 			t.Note("ordinary memory does not consist of pages of %d bytes", size)
 			continue
 		}
 		what := fmt.Sprintf("a region with pages of %d bytes", size)
-		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: size, Length: 2 * size, IOVA: 4 * size, Access: kit.AllAccess})
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{
+			Ranges:   d.Ranges(),
+			PageSize: size,
+			Length:   2 * size,
+			IOVA:     4 * size,
+			Access:   kit.AllAccess,
+		})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
 		kit.Own(t, mr, "PMR")
 		r := mr.Region()
@@ -76,9 +97,17 @@ func mrPhysicalOffset(t *validate.T) {
 	page := smallPage(t.Attr())
 	mem := kit.Pages(int(4*page), int(page))
 	d := p.B.CA.DMA(mem)
-	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}}) {
+	for _, x := range kit.Variants(t, "",
+		[]struct{ off, n uint64 }{{0, 1}, {1, page}, {page - 1, 2}, {7, 4*page - 7}, {page / 2, 3 * page}}) {
 		what := fmt.Sprintf("a region of %d bytes from offset %d of the pages on", x.n, x.off)
-		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: x.off, Length: x.n, IOVA: 0x40000 + x.off, Access: kit.AllAccess})
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{
+			Ranges:   d.Ranges(),
+			PageSize: page,
+			Offset:   x.off,
+			Length:   x.n,
+			IOVA:     0x40000 + x.off,
+			Access:   kit.AllAccess,
+		})
 		kit.OK(t, err, "PD.RegisterPMR of "+what)
 		kit.Own(t, mr, "PMR")
 		r := mr.Region()
@@ -102,7 +131,12 @@ func mrPhysicalRanges(t *validate.T) {
 			ranges = append(append([]ci.DMARange(nil), d2.Ranges()...), d1.Ranges()...)
 			a, b = two, one
 		}
-		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: ranges, PageSize: page, Length: 4 * page, Access: kit.AllAccess})
+		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{
+			Ranges:   ranges,
+			PageSize: page,
+			Length:   4 * page,
+			Access:   kit.AllAccess,
+		})
 		kit.OK(t, err, "PD.RegisterPMR of two mappings")
 		kit.Own(t, mr, "PMR")
 		src := kit.Random(t, p.A.Buf.Bytes[:4*page])
@@ -134,8 +168,10 @@ func mrPhysicalRefused(t *validate.T) {
 		{"page size 0", func(c *ci.PMRCreate) { c.PageSize = 0 }},
 		{"half of the smallest page size", func(c *ci.PMRCreate) { c.PageSize /= 2 }},
 		{"a page size that is not a power of two", func(c *ci.PMRCreate) { c.PageSize += 512 }},
-		{"a range that starts inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr += 8 }) }},
-		{"a range that ends inside a page", func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
+		{"a range that starts inside a page",
+			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Addr += 8 }) }},
+		{"a range that ends inside a page",
+			func(c *ci.PMRCreate) { c.Ranges = change(func(r *ci.DMARange) { r.Size -= 8 }) }},
 		{"no range", func(c *ci.PMRCreate) { c.Ranges = nil }},
 		{"a length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Length++ }},
 		{"offset and length beyond the end of the ranges", func(c *ci.PMRCreate) { c.Offset = 1 }},
@@ -166,7 +202,13 @@ func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
 	n := uint64(pages) * page
 	mem := kit.Pages(int(n), int(page))
 	d := e.CA.DMA(mem)
-	mr, err := e.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: n, IOVA: 0x100000, Access: kit.AllAccess})
+	mr, err := e.PD.RegisterPMR(ci.PMRCreate{
+		Ranges:   d.Ranges(),
+		PageSize: page,
+		Length:   n,
+		IOVA:     0x100000,
+		Access:   kit.AllAccess,
+	})
 	kit.OK(t, err, "PD.RegisterPMR")
 	return mem, d, kit.Own(t, mr, "PMR")
 }
@@ -200,7 +242,8 @@ func mrDMARanges(t *validate.T) {
 			sum += r.Size
 			for _, o := range all {
 				if r.Addr < o.Addr+o.Size && o.Addr < r.Addr+r.Size {
-					t.Failf("DMA.Ranges", "ranges that do not overlap others", "address %#x, %d bytes, which overlaps address %#x, %d bytes", r.Addr, r.Size, o.Addr, o.Size)
+					t.Failf("DMA.Ranges", "ranges that do not overlap others",
+						"address %#x, %d bytes, which overlaps address %#x, %d bytes", r.Addr, r.Size, o.Addr, o.Size)
 				}
 			}
 			all = append(all, r)

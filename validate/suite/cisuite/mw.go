@@ -11,39 +11,68 @@ import (
 
 // mwArea returns the cases of memory windows of type 1. (IBTA 10.6.7, 11.2.9, 11.4.1.)
 func mwArea() validate.Suite {
-	const create, query, bind, destroy = "ci_create_mw (51)", "ci_query_mw (52)", "ci_bind_mw (53)", "ci_destroy_mw (54)"
+	const (
+		create  = "ci_create_mw (51)"
+		query   = "ci_query_mw (52)"
+		bind    = "ci_bind_mw (53)"
+		destroy = "ci_destroy_mw (54)"
+	)
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
 		req.Driver.Must("CI-CreateMW-01", "IBTA 11.2.9", create, "The key of a new window grants no access."),
-		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create, "CreateMW with an unknown window type fails with InvalidParameter."),
-		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query, "Query returns the PD, type and current key of a window."),
-		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind, "Through a bound window a peer has the access rights of the bind for the range of the bind, and no others."),
-		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind, "A bind of type 1 changes the key of the window and returns the new key. The previous key grants no access."),
-		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind, "A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed."),
-		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind, "A bind with a key other than the current one fails with InvalidRKey."),
-		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind, "A bind to a region without the bind right, with more access rights than the region, or beyond its range fails, either in BindMW or with WCBindErr."),
-		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind, "BindMW on a QP other than RC or UC fails with InvalidServiceType."),
-		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind, "A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with WCBindErr."),
-		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind, "A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a full queue it fails with InsufficientResources."),
-		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind, "A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle."),
-		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW", "Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects those of type 2."),
-		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy, "Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on."),
-		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy, "Destroy of a region with a bound window fails with ResourceBusy, and the region still works."),
+		req.Driver.Must("CI-CreateMW-02", "IBTA 11.2.9", create,
+			"CreateMW with an unknown window type fails with InvalidParameter."),
+		req.Driver.Must("CI-QueryMW-01", "IBTA 11.2.9", query,
+			"Query returns the PD, type and current key of a window."),
+		req.Driver.Must("CI-BindMW-01", "IBTA 10.6.7", bind,
+			"Through a bound window a peer has the access rights of the bind for the range of the bind, and no "+
+				"others."),
+		req.Driver.Must("CI-BindMW-02", "IBTA 10.6.7", bind,
+			"A bind of type 1 changes the key of the window and returns the new key. The previous key grants no "+
+				"access."),
+		req.Driver.Must("CI-BindMW-03", "IBTA 10.6.7", bind,
+			"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed."),
+		req.Driver.Must("CI-BindMW-04", "IBTA 11.4.1", bind,
+			"A bind with a key other than the current one fails with InvalidRKey."),
+		req.Driver.Must("CI-BindMW-05", "IBTA 10.6.7", bind,
+			"A bind to a region without the bind right, with more access rights than the region, or beyond its range "+
+				"fails, either in BindMW or with WCBindErr."),
+		req.Driver.Must("CI-BindMW-06", "IBTA 11.4.1", bind,
+			"BindMW on a QP other than RC or UC fails with InvalidServiceType."),
+		req.Driver.Must("CI-BindMW-07", "IBTA 10.6.7", bind,
+			"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with "+
+				"WCBindErr."),
+		req.Driver.Must("CI-BindMW-08", "IBTA 11.4.1", bind,
+			"A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a "+
+				"full queue it fails with InsufficientResources."),
+		req.Driver.Must("CI-BindMW-09", "IBTA 11.4.1", bind,
+			"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle."),
+		req.Driver.Must("CI-BindMW-10", "IBTA 11.4.1", bind+"; OpBindMW",
+			"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects "+
+				"those of type 2."),
+		req.Driver.Must("CI-DestroyMW-01", "IBTA 11.2.9", destroy,
+			"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on."),
+		req.Driver.Must("CI-DestroyMW-02", "IBTA 10.6.7", destroy,
+			"Destroy of a region with a bound window fails with ResourceBusy, and the region still works."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2},
-		validate.NewCase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01", "CI-QueryMW-01"),
+		validate.NewCase("mw.create", "windows of each type, before any bind", mw, mwCreate, "CI-CreateMW-01",
+			"CI-QueryMW-01"),
 		validate.NewCase("mw.create.type", "unknown window types", mw, mwCreateType, "CI-CreateMW-02"),
 		validate.NewCase("mw.stale", "use a destroyed window", mw, mwStale, "CI-DestroyMW-01"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1},
-		validate.NewCase("mw.query", "key, type and PD of bound and unbound windows", mw, mwQuery, "CI-QueryMW-01", "SAS-2.1-02"),
+		validate.NewCase("mw.query", "key, type and PD of bound and unbound windows", mw, mwQuery, "CI-QueryMW-01",
+			"SAS-2.1-02"),
 		validate.NewCase("mw.bind", "access inside and outside a window", mw, mwBind, "CI-BindMW-01", "SAS-2.3-16"),
 		validate.NewCase("mw.rights", "access rights of the bind, and operations", mw, mwRights, "CI-BindMW-01"),
-		validate.NewCase("mw.rebind", "rebind to another range and to another region", mw, mwRebind, "CI-BindMW-02", "CI-BindMW-01"),
+		validate.NewCase("mw.rebind", "rebind to another range and to another region", mw, mwRebind, "CI-BindMW-02",
+			"CI-BindMW-01"),
 		validate.NewCase("mw.unbind", "a bind of length 0", mw, mwUnbind, "CI-BindMW-03"),
 		validate.NewCase("mw.wrong-key", "a bind with a key that is not current", mw, mwWrongKey, "CI-BindMW-04"),
-		validate.NewCase("mw.region-rights", "binds to regions that do not permit them", mw, mwRegionRights, "CI-BindMW-05"),
+		validate.NewCase("mw.region-rights", "binds to regions that do not permit them", mw, mwRegionRights,
+			"CI-BindMW-05"),
 		validate.NewCase("mw.range", "a bind beyond the region", mw, mwRange, "CI-BindMW-05"),
 		validate.NewCase("mw.pd", "a window or region of another PD", mw, mwPD, "CI-BindMW-07", "SAS-2.3-07"),
 		validate.NewCase("mw.order", "a message directly after a bind", mw, mwOrder, "CI-BindMW-08"),
@@ -52,7 +81,8 @@ func mwArea() validate.Suite {
 		validate.NewCase("mw.gone", "a bind with destroyed objects", mw, mwGone, "CI-BindMW-09"),
 		validate.NewCase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
 		validate.NewCase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
-		validate.NewCase("mw.region-busy", "destroy a region with a bound window", mw, mwRegionBusy, "CI-DestroyMW-02", "SAS-2.3-26"),
+		validate.NewCase("mw.region-busy", "destroy a region with a bound window", mw, mwRegionBusy, "CI-DestroyMW-02",
+			"SAS-2.3-26"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapUD},
 		validate.NewCase("mw.service", "a bind on a UD QP", mw, mwService, "CI-BindMW-06"))...)
@@ -118,7 +148,8 @@ func mwCreate(t *validate.T) {
 		w := p.B.CA.MW(p.B.PD, typ)
 		for _, addr := range kit.Variants(t, "address", []uint64{0, p.B.Buf.Addr}) {
 			for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpRead, ci.OpWrite}) {
-				p.WantDenied(fmt.Sprintf("request with opcode %d and the key of a new window of type %d", op, typ), op, 8, ci.Remote{Addr: addr, RKey: w.Key()})
+				p.WantDenied(fmt.Sprintf("request with opcode %d and the key of a new window of type %d", op, typ), op,
+					8, ci.Remote{Addr: addr, RKey: w.Key()})
 			}
 		}
 	}
@@ -165,9 +196,11 @@ func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	b := p.B.CA.Buf(p.B.PD, 10000, ci.LocalWrite|ci.BindWindow) // without remote access rights
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}}) {
+	for _, x := range kit.Variants(t, "",
+		[]struct{ off, n uint64 }{{0, 1}, {1, 99}, {4000, 5000}, {9999, 1}, {0, 10000}}) {
 		what := fmt.Sprintf("a window of %d bytes at offset %d", x.n, x.off)
-		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr + x.off, Length: x.n, Access: ci.RemoteRead | ci.RemoteWrite})
+		key := rebind(t, p.B, w,
+			ci.MWBind{MR: b.MR, Addr: b.Addr + x.off, Length: x.n, Access: ci.RemoteRead | ci.RemoteWrite})
 		to := func(off uint64) ci.Remote { return ci.Remote{Addr: b.Addr + off, RKey: key} }
 		p.WantWrite(what, to(x.off), b.Bytes[x.off:x.off+x.n])
 		clear(p.A.Buf.Bytes)
@@ -176,10 +209,17 @@ func mwBind(t *validate.T) {
 		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, to(x.off-1))
 		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, to(x.off+x.n))
 		p.WantDenied("RDMA READ of one byte more than "+what, ci.OpRead, int(x.n)+1, to(x.off))
-		p.WantDenied("RDMA WRITE to "+what+" with the region's key", ci.OpWrite, 1, ci.Remote{Addr: b.Addr + x.off, RKey: b.LKey})
+		p.WantDenied("RDMA WRITE to "+what+" with the region's key", ci.OpWrite, 1,
+			ci.Remote{Addr: b.Addr + x.off, RKey: b.LKey})
 	}
 	// The key of a window is not valid in an SGE.
-	p.B.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: []ci.SGE{{Addr: b.Addr, Length: 8, LKey: w.Key()}}, Remote: p.A.Buf.Remote(0)})
+	p.B.Send(ci.SendWR{
+		ID:     1,
+		Op:     ci.OpWrite,
+		Flags:  ci.SendSignaled,
+		SGL:    []ci.SGE{{Addr: b.Addr, Length: 8, LKey: w.Key()}},
+		Remote: p.A.Buf.Remote(0),
+	})
 	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
 }
 
@@ -206,9 +246,11 @@ func mwRebind(t *validate.T) {
 		kit.True(t, key != old, fmt.Sprintf("key of bind %d", i+1), "a new key", "%#x, the previous key", uint32(key))
 		p.WantWrite("the currently bound region", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 		p.WantUntouched("the currently bound region with the previous key", ci.Remote{Addr: b.Addr, RKey: old}, b.Bytes)
-		p.WantUntouched("the previously bound region with the previous key", ci.Remote{Addr: last.Addr, RKey: old}, last.Bytes)
+		p.WantUntouched("the previously bound region with the previous key", ci.Remote{Addr: last.Addr, RKey: old},
+			last.Bytes)
 		if last != b {
-			p.WantUntouched("the previously bound region with the new key", ci.Remote{Addr: last.Addr, RKey: key}, last.Bytes)
+			p.WantUntouched("the previously bound region with the new key", ci.Remote{Addr: last.Addr, RKey: key},
+				last.Bytes)
 		}
 		old, last = key, b
 	}
@@ -239,7 +281,8 @@ func mwWrongKey(t *validate.T) {
 		what string
 		key  ci.Key
 	}{{"the previous key", first}, {"an unknown key", key ^ 1<<16}, {"the region's key", b.RKey}}) {
-		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: x.key, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		_, err := p.B.BindMW(bindID, ci.SendSignaled,
+			ci.MWBind{MW: w, MR: b.MR, Key: x.key, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 		kit.WantExactly(t, err, "QP.BindMW with "+x.what, ci.InvalidRKey)
 		kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
 		p.WantWrite("the window after the rejected bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
@@ -264,13 +307,15 @@ func mwRegionRights(t *validate.T) {
 		}
 		b := p.B.CA.Buf(p.B.PD, 64, x.region)
 		what := fmt.Sprintf("with %s to a region with %s", rightNames(x.window), rightNames(x.region))
-		bindFails(t, p, what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.window}, ci.InvalidPermission)
+		bindFails(t, p, what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.window},
+			ci.InvalidPermission)
 		kit.Destroy(t, b, "MR after the failed bind "+what)
 	}
 	// These binds are permitted: any remote right with local write, and remote read without it.
 	b := p.B.CA.Buf(p.B.PD, 64, ci.BindWindow)
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
-	p.WantReach("RDMA READ through a window over a region with only the bind right", ci.OpRead, 64, ci.Remote{Addr: b.Addr, RKey: key})
+	p.WantReach("RDMA READ through a window over a region with only the bind right", ci.OpRead, 64,
+		ci.Remote{Addr: b.Addr, RKey: key})
 	kit.Destroy(t, w, "MW")
 }
 
@@ -287,7 +332,8 @@ func mwRange(t *validate.T) {
 		{"after the region", b.Addr + 64, 1},
 		{"with a length that wraps around", b.Addr + 1, ^uint64(0)},
 	}) {
-		bindFails(t, p, x.what, ci.MWBind{MW: w, MR: b.MR, Addr: x.addr, Length: x.n, Access: ci.RemoteRead}, ci.InvalidParameter, ci.InvalidPermission)
+		bindFails(t, p, x.what, ci.MWBind{MW: w, MR: b.MR, Addr: x.addr, Length: x.n, Access: ci.RemoteRead},
+			ci.InvalidParameter, ci.InvalidPermission)
 	}
 	kit.Destroy(t, b, "MR after failed binds")
 }
@@ -301,8 +347,10 @@ func mwPD(t *validate.T) {
 		what string
 		w    ci.MW
 		b    *kit.Buf
-	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign}, {"of a window and to a region of another PD", foreignW, foreign}}) {
-		bindFails(t, p, x.what, ci.MWBind{MW: x.w, MR: x.b.MR, Addr: x.b.Addr, Length: 64, Access: ci.RemoteRead}, ci.InvalidPermission, ci.InvalidParameter)
+	}{{"of a window of another PD", foreignW, own}, {"to a region of another PD", w, foreign},
+		{"of a window and to a region of another PD", foreignW, foreign}}) {
+		bindFails(t, p, x.what, ci.MWBind{MW: x.w, MR: x.b.MR, Addr: x.b.Addr, Length: 64, Access: ci.RemoteRead},
+			ci.InvalidPermission, ci.InvalidParameter)
 	}
 	// A peer that uses a QP of another PD has no access, either.
 	q := elsewhere(p)
@@ -318,11 +366,13 @@ func mwOrder(t *validate.T) {
 	for range 20 {
 		// A message after the bind informs the peer. When it has arrived, the bind has been executed.
 		p.A.Recv(p.A.RecvWR(1, 1024, 64))
-		key, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		key, err := p.B.BindMW(1, ci.SendSignaled,
+			ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 		kit.OK(t, err, "QP.BindMW")
 		p.B.Send(p.B.SendWR(2, 0, 8))
 		p.A.RecvCQ.WaitOK(1)
-		p.WantWrite("the window after the arrival of a message sent after its bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		p.WantWrite("the window after the arrival of a message sent after its bind", ci.Remote{Addr: b.Addr, RKey: key},
+			b.Bytes)
 		p.B.CQ.WaitOK(1, 2)
 	}
 }
@@ -332,7 +382,8 @@ func mwSignal(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for i := range uint64(3) {
-		_, err := p.B.BindMW(10+i, 0, ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		_, err := p.B.BindMW(10+i, 0,
+			ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 		kit.OK(t, err, "unsignaled QP.BindMW")
 	}
 	p.A.Recv(p.A.RecvWR(1, 0, 8))
@@ -351,7 +402,8 @@ func mwFull(t *validate.T) {
 	w := p.A.CA.MW(p.A.PD, ci.MWType1)
 	p.A.Send(p.A.SendWRs(a.SendDepth)...) // the peer does not answer
 	before := w.Key()
-	_, err = p.A.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: before, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	_, err = p.A.BindMW(1, ci.SendSignaled,
+		ci.MWBind{MW: w, MR: b.MR, Key: before, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 	kit.WantExactly(t, err, "QP.BindMW on a full queue", ci.InsufficientResources)
 	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), before)
 	kit.Destroy(t, b, "MR after the rejected bind")
@@ -390,10 +442,18 @@ func mwTypeOneByPost(t *validate.T) {
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
 	key := w.Key()
 	for _, k := range kit.Variants(t, "key", []ci.Key{key, key&^0xff | (key+1)&0xff}) {
-		ext := ci.SendExt{Bind: ci.MWBind{MW: w, MR: b.MR, Key: k, Addr: b.Addr, Length: 32, Access: ci.RemoteRead | ci.RemoteWrite}}
+		ext := ci.SendExt{Bind: ci.MWBind{
+			MW:     w,
+			MR:     b.MR,
+			Key:    k,
+			Addr:   b.Addr,
+			Length: 32,
+			Access: ci.RemoteRead | ci.RemoteWrite,
+		}}
 		n, err := p.B.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpBindMW, Flags: ci.SendSignaled, Ext: &ext}})
 		kit.Equal(t, "requests accepted by QP.PostSend of OpBindMW with a type 1 window", n, 0)
-		kit.Want(t, err, "QP.PostSend of OpBindMW with a type 1 window", ci.InvalidParameter, ci.InvalidWRType, ci.Unsupported)
+		kit.Want(t, err, "QP.PostSend of OpBindMW with a type 1 window", ci.InvalidParameter, ci.InvalidWRType,
+			ci.Unsupported)
 		kit.Equal(t, "MW.Key after the rejected request", w.Key(), key)
 		p.WantWrite("the window after the rejected request", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	}
@@ -438,7 +498,8 @@ func mwService(t *validate.T) {
 	kit.WantExactly(t, err, "QP.BindMW on a UD QP", ci.InvalidServiceType)
 	if t.Claims().Has(ci.CapSpecialQP) {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-		qp, err := p.B.PD.CreateSpecialQP(p.B.CA.Port.Num, ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: p.B.CQ.CQ, RecvCQ: p.B.RecvCQ.CQ})
+		qp, err := p.B.PD.CreateSpecialQP(p.B.CA.Port.Num,
+			ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: p.B.CQ.CQ, RecvCQ: p.B.RecvCQ.CQ})
 		kit.OK(t, err, "PD.CreateSpecialQP")
 		kit.Own(t, qp, "QP1")
 		_, err = qp.BindMW(1, ci.SendSignaled, bind)
@@ -453,7 +514,13 @@ func mwUC(t *validate.T) {
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
 	src := kit.Random(t, p.A.Buf.Bytes[:64])
-	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: ci.Remote{Addr: b.Addr, RKey: key}})
+	p.A.Send(ci.SendWR{
+		ID:     1,
+		Op:     ci.OpWrite,
+		Flags:  ci.SendSignaled,
+		SGL:    p.A.Buf.SGL(0, 64),
+		Remote: ci.Remote{Addr: b.Addr, RKey: key},
+	})
 	p.A.CQ.WaitOK(1)
 	p.A.Exchange(p.B, 8) // sent after the write
 	kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)

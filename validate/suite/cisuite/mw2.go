@@ -13,23 +13,33 @@ func mw2Area() validate.Suite {
 	mw := validate.FeatureMW
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind, "A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has the access rights of the bind for its range."),
-		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind, "Only the peer of the QP through which a window of type 2 was bound has access to it."),
-		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv", "A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and the window can be bound again."),
-		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind, "A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not permit it fails and changes nothing."),
+		req.Driver.Must("CI-BindMWTwo-01", "IBTA 10.6.7", bind,
+			"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window "+
+				"has the access rights of the bind for its range."),
+		req.Driver.Must("CI-BindMWTwo-02", "IBTA 10.6.7", bind,
+			"Only the peer of the QP through which a window of type 2 was bound has access to it."),
+		req.Driver.Must("CI-BindMWTwo-03", "IBTA 10.6.7", bind+", OpLocalInv",
+			"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, "+
+				"and the window can be bound again."),
+		req.Driver.Must("CI-BindMWTwo-04", "IBTA 10.6.7", bind,
+			"A bind of type 2 with a key that is not the window's, of a bound window, or to a region that does not "+
+				"permit it fails and changes nothing."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2},
 		validate.NewCase("mw2.bind", "keys, access inside and outside the window", mw, mw2Bind, "CI-BindMWTwo-01"),
 		validate.NewCase("mw2.rights", "access rights of the bind, and operations", mw, mw2Rights, "CI-BindMWTwo-01"),
 		validate.NewCase("mw2.other-qp", "through another QP of the PD", mw, mw2OtherQP, "CI-BindMWTwo-02"),
-		validate.NewCase("mw2.refused", "invalid keys, regions that do not permit the bind", mw, mw2Refused, "CI-BindMWTwo-04"),
+		validate.NewCase("mw2.refused", "invalid keys, regions that do not permit the bind", mw, mw2Refused,
+			"CI-BindMWTwo-04"),
 		validate.NewCase("mw2.twice", "bind a bound window", mw, mw2Twice, "CI-BindMWTwo-04"),
-		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01", "CI-DestroyMW-02"),
+		validate.NewCase("mw2.destroy", "destroy a bound window and its region", mw, mw2Destroy, "CI-DestroyMW-01",
+			"CI-DestroyMW-02"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapFastReg},
 		validate.NewCase("mw2.local-inv", "invalidate, bind again", mw, mw2LocalInv, "CI-BindMWTwo-03"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate},
-		validate.NewCase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01", "CI-BindMWTwo-03"))...)
+		validate.NewCase("mw2.send-inv", "the peer invalidates", mw, mw2SendInv, "CI-SendInv-01",
+			"CI-BindMWTwo-03"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2},
 		validate.NewCase("mw2.by-verb", "QP.BindMW of a type 2 window", mw, mw2ByVerb, "CI-BindMW-10"))...)
 	return s
@@ -139,7 +149,8 @@ func mw2Refused(t *validate.T) {
 	}) {
 		n, err := p.B.PostSend([]ci.SendWR{x.wr})
 		if err != nil {
-			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission, ci.InvalidRKey)
+			kit.WantTaken(t, "QP.PostSend of a bind "+x.what, n, err, 0, ci.InvalidParameter, ci.InvalidPermission,
+				ci.InvalidRKey)
 		} else {
 			p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 			p.Reconnect()
@@ -168,7 +179,12 @@ func mw2Destroy(t *validate.T) {
 	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
 	t.Cleanup(func() { _ = w.Destroy() }) // before the region in any case
 	if err := b.Destroy(); ci.StatusOf(err) != ci.ResourceBusy {
-		t.Report(validate.Failure{Rule: "CI-DestroyMW-02", Where: "MR.Destroy with a bound window of type 2", Expected: ci.ResourceBusy.String(), Got: kit.Describe(err)})
+		t.Report(validate.Failure{
+			Rule:     "CI-DestroyMW-02",
+			Where:    "MR.Destroy with a bound window of type 2",
+			Expected: ci.ResourceBusy.String(),
+			Got:      kit.Describe(err),
+		})
 		return
 	}
 	p.WantWrite("the window after the rejected MR.Destroy", to, b.Bytes)
@@ -214,7 +230,8 @@ func mw2ByVerb(t *validate.T) {
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
 	key := w.Key()
-	_, err := p.B.BindMW(1, ci.SendSignaled, ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	_, err := p.B.BindMW(1, ci.SendSignaled,
+		ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 	kit.Want(t, err, "QP.BindMW of a type 2 window", ci.InvalidParameter, ci.InvalidMWHandle, ci.InvalidRKey)
 	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
 	p.B.CQ.Empty()

@@ -16,12 +16,17 @@ import (
 func nothingArea() validate.Suite {
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects", "A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or InvalidParameter, and nothing changes."),
-		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)", "A nil pointer in a Memory interface is rejected with InvalidParameter."),
+		req.Driver.Must("CI-Nil-01", "CI Object", "verbs that take objects",
+			"A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or "+
+				"InvalidParameter, and nothing changes."),
+		req.Driver.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)",
+			"A nil pointer in a Memory interface is rejected with InvalidParameter."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("nil.create", "a QP without CQs, or with a nil pointer as SRQ", validate.FeatureQP, nilCreate, "CI-Nil-01"),
-		validate.NewCase("nil.memory", "regions with a nil pointer as memory", validate.FeatureMR, nilMemory, "CI-Nil-02"),
+		validate.NewCase("nil.create", "a QP without CQs, or with a nil pointer as SRQ", validate.FeatureQP, nilCreate,
+			"CI-Nil-01"),
+		validate.NewCase("nil.memory", "regions with a nil pointer as memory", validate.FeatureMR, nilMemory,
+			"CI-Nil-02"),
 	)
 	for _, x := range []struct {
 		name, title string
@@ -38,7 +43,9 @@ func nothingArea() validate.Suite {
 		{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, "CI-Nil-01"},
 		{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, "CI-Nil-02"},
 	} {
-		s.Cases = append(s.Cases, needing(validate.Needs{Caps: x.caps}, validate.NewCase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
+		s.Cases = append(s.Cases,
+			needing(validate.Needs{Caps: x.caps},
+				validate.NewCase("nil."+x.name, x.title, x.feature, x.run, x.rule))...)
 	}
 	return s
 }
@@ -107,7 +114,8 @@ func nilSend(t *validate.T) {
 		wrs[1].To.AV = x.o
 		p.B.Recv(p.B.RecvWR(1, 0, 100))
 		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, "QP.PostSend of 2 datagrams, the second with AV: "+x.what, n, err, 1, ci.InvalidAVHandle, ci.InvalidParameter)
+		kit.WantTaken(t, "QP.PostSend of 2 datagrams, the second with AV: "+x.what, n, err, 1, ci.InvalidAVHandle,
+			ci.InvalidParameter)
 		p.A.CQ.WaitOK(1)
 		p.B.RecvCQ.WaitOK(1)
 	}
@@ -120,7 +128,8 @@ func nilBind(t *validate.T) {
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	key := w.Key()
 	refused := func(what string, want ci.Status, w ci.MW, mr ci.MR) {
-		_, err := p.B.BindMW(bindID, ci.SendSignaled, ci.MWBind{MW: w, MR: mr, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+		_, err := p.B.BindMW(bindID, ci.SendSignaled,
+			ci.MWBind{MW: w, MR: mr, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 		kit.WantExactly(t, err, "QP.BindMW with "+what, want, ci.InvalidParameter)
 	}
 	for _, x := range nothings[ci.MW]((*ciwrap.MW)(nil), w) {
@@ -158,7 +167,8 @@ func nilModify(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	for _, x := range nothings[ci.PD]((*ciwrap.PD)(nil), p.B.PD) {
-		kit.WantExactly(t, b.Modify(ci.MRFieldPD, x.o, ci.MRCreate{}), "MR.Modify with PD: "+x.what, ci.InvalidPDHandle, ci.InvalidParameter)
+		kit.WantExactly(t, b.Modify(ci.MRFieldPD, x.o, ci.MRCreate{}), "MR.Modify with PD: "+x.what, ci.InvalidPDHandle,
+			ci.InvalidParameter)
 	}
 	p.WantWrite("the region after rejected calls of MR.Modify", b.Remote(0), b.Bytes)
 }
@@ -174,8 +184,10 @@ func nilFMR(t *validate.T) {
 	_, err = f.Map(kit.PageList(ca.DMA(mem).Ranges(), page), 0)
 	kit.OK(t, err, "FMR.Map")
 	for _, x := range nothings[ci.FMR]((*ciwrap.FMR)(nil), f) {
-		kit.WantExactly(t, pd.UnmapFMRs([]ci.FMR{f, x.o}), "PD.UnmapFMRs of a mapped FMR and "+x.what, ci.InvalidFMRHandle, ci.InvalidParameter)
+		kit.WantExactly(t, pd.UnmapFMRs([]ci.FMR{f, x.o}), "PD.UnmapFMRs of a mapped FMR and "+x.what,
+			ci.InvalidFMRHandle, ci.InvalidParameter)
 	}
-	kit.WantExactly(t, f.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped", ci.ResourceBusy)
+	kit.WantExactly(t, f.Destroy(), "FMR.Destroy after rejected calls of UnmapFMRs, which must leave it mapped",
+		ci.ResourceBusy)
 	kit.OK(t, pd.UnmapFMRs([]ci.FMR{f}), "PD.UnmapFMRs")
 }

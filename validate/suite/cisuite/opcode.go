@@ -28,10 +28,12 @@ type opForm struct {
 
 var opForms = []opForm{
 	{name: "send", op: ci.OpSend, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv},
-	{name: "send-imm", op: ci.OpSend, flags: ci.SendImmediate, rc: true, uc: true, ud: true, want: ci.WCSend, plain: true, recv: ci.WCRecv, wcf: ci.WCImmediate},
+	{name: "send-imm", op: ci.OpSend, flags: ci.SendImmediate, rc: true, uc: true, ud: true, want: ci.WCSend,
+		plain: true, recv: ci.WCRecv, wcf: ci.WCImmediate},
 	{name: "send-inv", op: ci.OpSend, flags: ci.SendInvalidate, rc: true, caps: ci.CapSendInvalidate},
 	{name: "write", op: ci.OpWrite, rc: true, uc: true, want: ci.WCWrite, plain: true},
-	{name: "write-imm", op: ci.OpWrite, flags: ci.SendImmediate, rc: true, uc: true, want: ci.WCWrite, plain: true, recv: ci.WCRecvWrite, wcf: ci.WCImmediate},
+	{name: "write-imm", op: ci.OpWrite, flags: ci.SendImmediate, rc: true, uc: true, want: ci.WCWrite,
+		plain: true, recv: ci.WCRecvWrite, wcf: ci.WCImmediate},
 	{name: "read", op: ci.OpRead, rc: true, want: ci.WCRead, plain: true},
 	{name: "cas", op: ci.OpCompareSwap, rc: true, want: ci.WCCompareSwap, plain: true, atom: true},
 	{name: "faa", op: ci.OpFetchAdd, rc: true, want: ci.WCFetchAdd, plain: true, atom: true},
@@ -46,11 +48,19 @@ var opForms = []opForm{
 // opcodeArea returns one case for each operation on each service.
 func opcodeArea() validate.Suite {
 	s := validate.Suite{Requirements: []req.Requirement{
-		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "PostSend accepts each operation that the service of the QP supports, and its completion has the operation's code."),
-		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)", "PostSend of an operation that the service of the QP does not support fails with InvalidWRType, posts nothing and has no other effect."),
-		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations", "PostSend of an operation that the service supports and whose capability is not claimed fails with Unsupported."),
-		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options", "PostSend with both immediate data and invalidation in one request fails with InvalidParameter."),
-		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)", "PostRecv on a QP with a shared receive queue fails with InvalidWRType."),
+		req.Driver.Must("CI-Opcode-01", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
+			"PostSend accepts each operation that the service of the QP supports, and its completion has the "+
+				"operation's code."),
+		req.Driver.Must("CI-Opcode-02", "IBTA 11.4.1.1", "tables 95 and 96; ci_post_send (55)",
+			"PostSend of an operation that the service of the QP does not support fails with InvalidWRType, posts "+
+				"nothing and has no other effect."),
+		req.Driver.Must("CI-Opcode-03", "CI claims", "docs/sas, Operations",
+			"PostSend of an operation that the service supports and whose capability is not claimed fails with "+
+				"Unsupported."),
+		req.Driver.Must("CI-Opcode-04", "IBTA 11.4.1.1", "docs/sas, Operations, Options",
+			"PostSend with both immediate data and invalidation in one request fails with InvalidParameter."),
+		req.Driver.Must("CI-PostRecv-02", "IBTA 10.2.9", "ci_post_recv (56)",
+			"PostRecv on a QP with a shared receive queue fails with InvalidWRType."),
 	}}
 	for _, svc := range []struct {
 		typ     ci.QPType
@@ -64,7 +74,11 @@ func opcodeArea() validate.Suite {
 		{ci.QP1, "qp1", validate.FeatureSpecial, ci.CapSpecialQP | ci.CapAV},
 	} {
 		for _, f := range opForms {
-			c := validate.Case{ID: "opcode." + svc.name + "." + f.name, Feature: svc.feature, Needs: validate.Needs{Caps: svc.caps}}
+			c := validate.Case{
+				ID:      "opcode." + svc.name + "." + f.name,
+				Feature: svc.feature,
+				Needs:   validate.Needs{Caps: svc.caps},
+			}
 			service := strings.ToUpper(svc.name)
 			switch legal := f.legal(svc.typ); {
 			case !legal:
@@ -88,9 +102,12 @@ func opcodeArea() validate.Suite {
 			s.Cases = append(s.Cases, c)
 		}
 	}
-	s.Cases = append(s.Cases, validate.NewCase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC, immAndInv, "CI-Opcode-04"))
+	s.Cases = append(s.Cases,
+		validate.NewCase("opcode.rc.imm-and-inv", "immediate data and invalidation in one send", validate.FeatureRC,
+			immAndInv, "CI-Opcode-04"))
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ, "CI-PostRecv-02"))...)
+		validate.NewCase("opcode.recv.srq", "PostRecv on a QP with an SRQ", validate.FeatureSRQ, recvWithSRQ,
+			"CI-PostRecv-02"))...)
 	s.Cases[len(s.Cases)-2].Needs.Caps = ci.CapSendInvalidate
 	return s
 }
@@ -111,7 +128,8 @@ func (f opForm) legal(typ ci.QPType) bool {
 func (f opForm) request(p *kit.Pair, id uint64) ci.SendWR {
 	w := p.A.RDMA(f.op, id, 0, 8, p.B, 64)
 	w.Flags |= f.flags
-	w.To, w.Imm, w.Inv, w.Ext = p.A.Dest, 0x01020304, p.B.Buf.RKey, new(ci.SendExt)
+	w.To, w.Ext = p.A.Dest, new(ci.SendExt)
+	w.Imm, w.Inv = 0x01020304, p.B.Buf.RKey
 	if f.op == ci.OpLSO {
 		w.Ext.LSO = ci.LSO{Header: make([]byte, 16), MSS: 256}
 	}
@@ -132,7 +150,15 @@ func pairOf(t *validate.T, typ ci.QPType) *kit.Pair {
 	end()
 	kit.Own(t, qp, "QP1")
 	n := *p.A
-	n.QP = &kit.QP{QP: qp, CA: p.A.QP.CA, PD: pd, SendCQ: p.A.CQ, RecvCQ: p.A.RecvCQ, Events: p.A.QP.Events, Config: p.A.Config}
+	n.QP = &kit.QP{
+		QP:     qp,
+		CA:     p.A.QP.CA,
+		PD:     pd,
+		SendCQ: p.A.CQ,
+		RecvCQ: p.A.RecvCQ,
+		Events: p.A.QP.Events,
+		Config: p.A.Config,
+	}
 	n.QP.Config.Type = ci.QP1
 	n.QP.Config.QKey = 0x80010000
 	n.QP.Init()
@@ -164,7 +190,8 @@ func (f opForm) illegal(t *validate.T, typ ci.QPType) {
 	where := fmt.Sprintf("QP.PostSend of a %s request on %s", f.name, typ)
 	n, err := p.A.PostSend([]ci.SendWR{f.request(p, 1)})
 	kit.WantTaken(t, where, n, err, 0, ci.InvalidWRType)
-	n, err = p.A.PostSend([]ci.SendWR{{ID: 2, Op: ci.OpNop, Flags: ci.SendSignaled}, f.request(p, 3), {ID: 4, Op: ci.OpNop, Flags: ci.SendSignaled}})
+	n, err = p.A.PostSend([]ci.SendWR{{ID: 2, Op: ci.OpNop, Flags: ci.SendSignaled}, f.request(p, 3),
+		{ID: 4, Op: ci.OpNop, Flags: ci.SendSignaled}})
 	kit.WantTaken(t, where+" as the second of three", n, err, 1, ci.InvalidWRType)
 	p.A.CQ.WaitOK(2)
 	p.A.CQ.Empty()
@@ -185,7 +212,8 @@ func (f opForm) claimed(t *validate.T, typ ci.QPType) {
 		kit.Equal(t, "requests accepted by "+where, n, 0)
 		p.A.Exchange(p.B, 20)
 	}
-	kit.True(t, ci.StatusOf(err) != ci.InvalidWRType, where, "not InvalidWRType, since the service supports the operation", "%s", kit.Describe(err))
+	kit.True(t, ci.StatusOf(err) != ci.InvalidWRType, where,
+		"not InvalidWRType, since the service supports the operation", "%s", kit.Describe(err))
 	if t.Claims().Has(f.caps) {
 		t.Skip("claimed: claims.works.* tests whether it works")
 	}

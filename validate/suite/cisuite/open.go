@@ -15,9 +15,11 @@ func openArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
 			must("CI-OpenCA-01", "OpenCA with GUID 0 or with a nil event callback fails with InvalidParameter."),
-			must("CI-OpenCA-02", "OpenCA with the GUID that Info returns opens the HCA. Its attributes have the same GUID."),
+			must("CI-OpenCA-02",
+				"OpenCA with the GUID that Info returns opens the HCA. Its attributes have the same GUID."),
 			must("CI-CloseCA-01", "Destroy of a CA that has objects fails with ResourceBusy and changes nothing."),
-			must("CI-CloseCA-02", "After Destroy each verb of the CA fails with InvalidCAHandle, and the HCA can be opened again."),
+			must("CI-CloseCA-02",
+				"After Destroy each verb of the CA fails with InvalidCAHandle, and the HCA can be opened again."),
 		},
 		Cases: []validate.Case{
 			{ID: "open.guid", Title: "open with the GUID that Info returns", Feature: validate.FeatureCore,

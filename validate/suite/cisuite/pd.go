@@ -14,7 +14,8 @@ func pdArea() validate.Suite {
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-DeallocatePD-01", "Destroy of a PD that has a child fails with ResourceBusy. PD and child still work."),
+			must("CI-DeallocatePD-01",
+				"Destroy of a PD that has a child fails with ResourceBusy. PD and child still work."),
 			must("CI-DeallocatePD-02", "Each verb on a destroyed PD fails with InvalidPDHandle."),
 			must("CI-AllocatePD-01", "A PD of each type can be allocated."),
 		},
@@ -69,7 +70,11 @@ func pdStale(t *validate.T) {
 	kit.DestroyTwice(t, pd, "PD", ci.InvalidPDHandle)
 	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	kit.WantRefused(t, mr, err, "PD.RegisterMR after PD.Destroy", ci.InvalidPDHandle)
-	qp, err := pd.CreateQP(ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ})
+	qp, err := pd.CreateQP(ci.QPCreate{
+		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+		SendCQ: cq.CQ,
+		RecvCQ: cq.CQ,
+	})
 	kit.WantRefused(t, qp, err, "PD.CreateQP after PD.Destroy", ci.InvalidPDHandle)
 }
 

@@ -14,30 +14,44 @@ func postStateArea() validate.Suite {
 	rc, uc, ud := validate.FeatureRC, validate.FeatureUC, validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42", "PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later."),
-		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42", "PostRecv in Reset fails with InvalidQPState."),
-		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41", "The first messages use the receives posted in Init and RTR, in order."),
-		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40", "PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in order."),
-		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40", "PostSend in SQError accepts sends, which are flushed. The receive queue still works."),
-		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)", "PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in RTS."),
+		req.Driver.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42",
+			"PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later."),
+		req.Driver.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42",
+			"PostRecv in Reset fails with InvalidQPState."),
+		req.Driver.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41",
+			"The first messages use the receives posted in Init and RTR, in order."),
+		req.Driver.Must("CI-PostState-04", "IBTA 10.3.1.6", "ci_post_send (55), ci_post_recv (56); D-40",
+			"PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in "+
+				"order."),
+		req.Driver.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40",
+			"PostSend in SQError accepts sends, which are flushed. The receive queue still works."),
+		req.Driver.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)",
+			"PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in "+
+				"RTS."),
 	)
 	for _, svc := range []struct {
 		typ  ci.QPType
 		name string
 		f    validate.Feature
 		n    validate.Needs
-	}{{ci.RC, "rc", rc, validate.Needs{}}, {ci.UC, "uc", uc, validate.Needs{Caps: ci.CapUC}}, {ci.UD, "ud", ud, validate.Needs{Caps: ci.CapUD | ci.CapAV}}} {
+	}{{ci.RC, "rc", rc, validate.Needs{}}, {ci.UC, "uc", uc, validate.Needs{Caps: ci.CapUC}},
+		{ci.UD, "ud", ud, validate.Needs{Caps: ci.CapUD | ci.CapAV}}} {
 		on := func(f func(*validate.T, ci.QPType)) func(*validate.T) { return func(t *validate.T) { f(t, svc.typ) } }
 		s.Cases = append(s.Cases, needing(svc.n,
-			validate.NewCase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly), "CI-PostState-01"),
-			validate.NewCase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f, on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
-			validate.NewCase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset), "CI-PostState-02"),
-			validate.NewCase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError), "CI-PostState-04"),
+			validate.NewCase("post.state."+svc.name+".send-early", "PostSend before RTS", svc.f, on(stateSendEarly),
+				"CI-PostState-01"),
+			validate.NewCase("post.state."+svc.name+".recv-early", "PostRecv from Reset to RTR", svc.f,
+				on(stateRecvEarly), "CI-PostState-03", "CI-PostState-02"),
+			validate.NewCase("post.state."+svc.name+".recv-reset", "PostRecv in Reset", svc.f, on(stateRecvReset),
+				"CI-PostState-02"),
+			validate.NewCase("post.state."+svc.name+".error", "post in Error", svc.f, on(stateError),
+				"CI-PostState-04"),
 			validate.NewCase("post.state."+svc.name+".sqd", "post in SQD", svc.f, on(stateSQD), "CI-PostState-06"),
 		)...)
 		if svc.typ != ci.RC {
 			s.Cases = append(s.Cases, needing(svc.n,
-				validate.NewCase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError), "CI-PostState-05"))...)
+				validate.NewCase("post.state."+svc.name+".sqerror", "post in SQError", svc.f, on(stateSQError),
+					"CI-PostState-05"))...)
 		}
 	}
 	return s
@@ -54,7 +68,8 @@ func stateSendEarly(t *validate.T, typ ci.QPType) {
 		step()
 		st := a.State()
 		for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpNop}) {
-			n, err := a.PostSend([]ci.SendWR{{ID: 1, Op: op, Flags: ci.SendSignaled, To: a.Dest}, {ID: 2, Op: op, To: a.Dest}})
+			n, err := a.PostSend([]ci.SendWR{{ID: 1, Op: op, Flags: ci.SendSignaled, To: a.Dest},
+				{ID: 2, Op: op, To: a.Dest}})
 			kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d in %s", op, st), n, err, 0, ci.InvalidQPState)
 		}
 	}

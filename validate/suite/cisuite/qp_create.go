@@ -15,12 +15,16 @@ func qpCreateArea() validate.Suite {
 	return validate.Suite{
 		Requirements: []req.Requirement{
 			must("CI-CreateQP-01", "A new QP is in Reset and has the requested type, PD and CQs."),
-			must("CI-CreateQP-02", "QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1."),
-			must("CI-CreateQP-03", "Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP is created."),
+			must("CI-CreateQP-02",
+				"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1."),
+			must("CI-CreateQP-03",
+				"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with "+
+					"InvalidMaxSGE. No QP is created."),
 			must("CI-DestroyQP-01", "Each verb on a destroyed QP fails with InvalidQPHandle."),
 		},
 		Cases: []validate.Case{
-			{ID: "qp.create.reset", Title: "a new QP is in Reset and has the requested attributes", Feature: validate.FeatureQP,
+			{ID: "qp.create.reset", Title: "a new QP is in Reset and has the requested attributes",
+				Feature:      validate.FeatureQP,
 				Requirements: []string{"CI-CreateQP-01", "SAS-2.3-09", "SAS-2.3-06"}, Run: qpCreateReset},
 			{ID: "qp.create.granted", Title: "a new QP has at least the requested sizes", Feature: validate.FeatureQP,
 				Requirements: []string{"SAS-2.3-10"}, Run: qpCreateGranted},
@@ -54,7 +58,13 @@ func qpCreateGranted(t *validate.T) {
 	pd := ca.PD()
 	cq := ca.CQ(pd, 64)
 	for _, depth := range kit.Variants(t, "depth", []int{1, 3, 17}) {
-		want := ci.QPCaps{SendDepth: depth, RecvDepth: depth, SendSGE: 1, RecvSGE: 1, MaxInline: min(ca.Attr.MaxInline, 16)}
+		want := ci.QPCaps{
+			SendDepth: depth,
+			RecvDepth: depth,
+			SendSGE:   1,
+			RecvSGE:   1,
+			MaxInline: min(ca.Attr.MaxInline, 16),
+		}
 		qp, err := pd.CreateQP(ci.QPCreate{QPCaps: want, SendCQ: cq.CQ, RecvCQ: cq.CQ})
 		kit.OK(t, err, "PD.CreateQP")
 		kit.Own(t, qp, "QP")

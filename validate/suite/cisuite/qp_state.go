@@ -18,22 +18,37 @@ func qpStateArea() validate.Suite {
 	}
 	s := validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-ModifyQP-01", "IBTA 10.3.1", "Each transition of the state diagram succeeds with exactly the attributes that it requires."),
-			must("CI-ModifyQP-02", "IBTA 10.3.1", "A transition that the state diagram does not have fails with InvalidQPState and changes nothing."),
-			must("CI-ModifyQP-03", "IBTA 11.2.5.2", "A transition without a required attribute fails with InvalidParameter and changes nothing."),
-			must("CI-ModifyQP-04", "IBTA 11.2.5.2", "A transition with an attribute that it does not permit fails with InvalidParameter and changes nothing."),
-			must("CI-ModifyQP-05", "IBTA 11.2.5.2", "An attribute out of range fails with the status of its kind, and nothing changes."),
+			must("CI-ModifyQP-01", "IBTA 10.3.1",
+				"Each transition of the state diagram succeeds with exactly the attributes that it requires."),
+			must("CI-ModifyQP-02", "IBTA 10.3.1",
+				"A transition that the state diagram does not have fails with InvalidQPState and changes nothing."),
+			must("CI-ModifyQP-03", "IBTA 11.2.5.2",
+				"A transition without a required attribute fails with InvalidParameter and changes nothing."),
+			must("CI-ModifyQP-04", "IBTA 11.2.5.2",
+				"A transition with an attribute that it does not permit fails with InvalidParameter and changes "+
+					"nothing."),
+			must("CI-ModifyQP-05", "IBTA 11.2.5.2",
+				"An attribute out of range fails with the status of its kind, and nothing changes."),
 			must("CI-ModifyQP-06", "IBTA 11.2.5.3", "Query returns the attributes that Modify has set."),
-			must("CI-ModifyQP-07", "IBTA 10.3.1.1", "A QP can be moved to Reset from every state and then be connected again."),
-			must("CI-ModifyQP-08", "IBTA 10.3.1.7", "A QP can be moved to Error from every state, and from Error only to Reset."),
+			must("CI-ModifyQP-07", "IBTA 10.3.1.1",
+				"A QP can be moved to Reset from every state and then be connected again."),
+			must("CI-ModifyQP-08", "IBTA 10.3.1.7",
+				"A QP can be moved to Error from every state, and from Error only to Reset."),
 			must("CI-ModifyQP-09", "IBTA 11.2.5.2", "Values of attributes that are not in the mask are ignored."),
-			must("CI-ModifyQP-10", "IBTA 11.2.5.2", "An unknown bit of the mask fails with InvalidParameter, and nothing changes."),
+			must("CI-ModifyQP-10", "IBTA 11.2.5.2",
+				"An unknown bit of the mask fails with InvalidParameter, and nothing changes."),
 			must("CI-ModifyQP-11", "IBTA 10.3.1", "Modify of a destroyed QP fails with InvalidQPHandle."),
-			must("CI-SQD-01", "IBTA 10.3.1.5", "A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted requests are accepted and wait."),
-			must("CI-SQD-02", "IBTA 10.3.1.5", "When the send queue has drained, the event SQ drained is raised once if it was requested, and otherwise not."),
+			must("CI-SQD-01", "IBTA 10.3.1.5",
+				"A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted "+
+					"requests are accepted and wait."),
+			must("CI-SQD-02", "IBTA 10.3.1.5",
+				"When the send queue has drained, the event SQ drained is raised once if it was requested, and "+
+					"otherwise not."),
 			must("CI-SQD-03", "IBTA 10.3.1.5", "A QP in SQD still receives."),
 			must("CI-SQD-04", "IBTA 10.3.1.5", "When the QP is back in RTS, the waiting requests are sent in order."),
-			must("CI-CurrentState-01", "IBTA 11.2.5.2", "If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with InvalidQPState."),
+			must("CI-CurrentState-01", "IBTA 11.2.5.2",
+				"If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with "+
+					"InvalidQPState."),
 		},
 	}
 	for _, v := range []struct {
@@ -41,11 +56,14 @@ func qpStateArea() validate.Suite {
 		typ     ci.QPType
 		feature validate.Feature
 		needs   ci.Caps
-	}{{"rc", ci.RC, validate.FeatureQP, 0}, {"uc", ci.UC, validate.FeatureUC, ci.CapUC}, {"ud", ci.UD, validate.FeatureUD, ci.CapUD}} {
+	}{{"rc", ci.RC, validate.FeatureQP, 0}, {"uc", ci.UC, validate.FeatureUC, ci.CapUC},
+		{"ud", ci.UD, validate.FeatureUD, ci.CapUD}} {
 		add := func(id, title, rule string, run func(*validate.T, ci.QPType), more ...string) {
-			s.Cases = append(s.Cases, validate.Case{ID: "qp.state." + v.name + "." + id, Title: fmt.Sprintf("%s QP: %s", v.typ, title),
-				Feature: v.feature, Needs: validate.Needs{Caps: v.needs}, Requirements: append([]string{rule}, more...),
-				Run: func(t *validate.T) { run(t, v.typ) }})
+			s.Cases = append(s.Cases,
+				validate.Case{ID: "qp.state." + v.name + "." + id, Title: fmt.Sprintf("%s QP: %s", v.typ, title),
+					Feature: v.feature, Needs: validate.Needs{Caps: v.needs},
+					Requirements: append([]string{rule}, more...),
+					Run:          func(t *validate.T) { run(t, v.typ) }})
 		}
 		add("legal", "every transition with the attributes that it requires", "CI-ModifyQP-01", qpLegal, "SAS-2.3-11")
 		add("illegal", "every transition that does not exist", "CI-ModifyQP-02", qpIllegal)
@@ -62,8 +80,11 @@ func qpStateArea() validate.Suite {
 		add("drain-posts", "post to a drained QP, then resume", "CI-SQD-04", qpDrainPosts, "CI-SQD-01")
 		add("drain-receives", "receive on a drained QP", "CI-SQD-03", qpDrainReceives)
 	}
-	s.Cases = append(s.Cases, validate.Case{ID: "qp.state.current", Title: "a wrong and the correct current state", Feature: validate.FeatureQP,
-		Needs: validate.Needs{Caps: ci.CapCurrentQPState}, Requirements: []string{"CI-CurrentState-01"}, Run: qpCurrent})
+	s.Cases = append(s.Cases,
+		validate.Case{ID: "qp.state.current", Title: "a wrong and the correct current state",
+			Feature: validate.FeatureQP,
+			Needs:   validate.Needs{Caps: ci.CapCurrentQPState}, Requirements: []string{"CI-CurrentState-01"},
+			Run: qpCurrent})
 	return s
 }
 
@@ -110,8 +131,10 @@ func (l ladder) attrs(e edge) (ci.QPField, ci.QPAttr) {
 	_, a := q.InitAttr()
 	_, rtr := q.RTRAttr(l.B.QP)
 	_, rts := q.RTSAttr()
-	a.Primary, a.MTU, a.DestNum, a.RQPSN, a.RespRes, a.MinRNRTimer = rtr.Primary, rtr.MTU, rtr.DestNum, rtr.RQPSN, rtr.RespRes, rtr.MinRNRTimer
-	a.SQPSN, a.RetryCount, a.RNRRetry, a.InitDepth = rts.SQPSN, rts.RetryCount, rts.RNRRetry, rts.InitDepth
+	a.Primary, a.MTU, a.DestNum = rtr.Primary, rtr.MTU, rtr.DestNum
+	a.RQPSN, a.RespRes, a.MinRNRTimer = rtr.RQPSN, rtr.RespRes, rtr.MinRNRTimer
+	a.SQPSN, a.InitDepth = rts.SQPSN, rts.InitDepth
+	a.RetryCount, a.RNRRetry = rts.RetryCount, rts.RNRRetry
 	a.State = e.to
 	return ci.QPFieldState | qpRules(l.typ)[e].need, a
 }
@@ -123,12 +146,14 @@ func (l ladder) refused(set ci.QPField, a ci.QPAttr, where string, want ...ci.St
 	kit.Want(l.t, l.A.QP.Modify(set, a), where, want...)
 	after, err := l.A.QP.Query()
 	kit.OK(l.t, err, "QP.Query")
-	kit.True(l.t, sameAttr(before, after), "QP.Query after the rejected "+where, fmt.Sprintf("%+v", plain(before)), "%+v", plain(after))
+	kit.True(l.t, sameAttr(before, after), "QP.Query after the rejected "+where, fmt.Sprintf("%+v", plain(before)),
+		"%+v", plain(after))
 }
 
 // plain returns the attributes without the objects, which must be compared with ci.Same.
 func plain(a ci.QPAttr) ci.QPAttr {
-	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = nil, nil, nil, nil
+	a.PD, a.SRQ = nil, nil
+	a.SendCQ, a.RecvCQ = nil, nil
 	if a.State == ci.QPSQDraining { // draining ends by itself
 		a.State, a.CurrentState = ci.QPSQD, ci.QPSQD
 	}
@@ -171,7 +196,8 @@ func qpIllegal(t *validate.T, typ ci.QPType) {
 	rules := qpRules(typ)
 	for _, from := range kit.Variants(t, "from", climbable) {
 		l.climb(from)
-		for _, to := range kit.Variants(t, "state", []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError}) {
+		for _, to := range kit.Variants(t, "state",
+			[]ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD, ci.QPSQError}) {
 			e := edge{from, to}
 			if _, legal := rules[e]; legal || from == ci.QPSQD && to == ci.QPSQD {
 				continue
@@ -200,7 +226,8 @@ func qpMissing(t *validate.T, typ ci.QPType) {
 		f, a := l.attrs(e)
 		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
 			if rules[e].need&bit != 0 {
-				l.refused(f&^bit, a, fmt.Sprintf("QP.Modify from %s without field %#x", e, uint32(bit)), ci.InvalidParameter, ci.InvalidSetting)
+				l.refused(f&^bit, a, fmt.Sprintf("QP.Modify from %s without field %#x", e, uint32(bit)),
+					ci.InvalidParameter, ci.InvalidSetting)
 			}
 		}
 	}
@@ -217,7 +244,8 @@ func qpExtra(t *validate.T, typ ci.QPType) {
 		extra := neverAllowed(typ, e, qpRules(typ)[e])
 		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
 			if extra&bit != 0 {
-				l.refused(f|bit, a, fmt.Sprintf("QP.Modify from %s with field %#x", e, uint32(bit)), ci.InvalidParameter, ci.InvalidSetting)
+				l.refused(f|bit, a, fmt.Sprintf("QP.Modify from %s with field %#x", e, uint32(bit)),
+					ci.InvalidParameter, ci.InvalidSetting)
 			}
 		}
 	}
@@ -236,9 +264,12 @@ func qpValues(t *validate.T, typ ci.QPType) {
 	param := []ci.Status{ci.InvalidParameter, ci.InvalidSetting}
 	init, rtr, rts := edge{ci.QPReset, ci.QPInit}, edge{ci.QPInit, ci.QPRTR}, edge{ci.QPRTR, ci.QPRTS}
 	table := []bad{
-		{init, ci.QPFieldPort, "port 0", func(a *ci.QPAttr) { a.Port = 0 }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
-		{init, ci.QPFieldPort, "port n+1", func(a *ci.QPAttr) { a.Port = uint8(len(attr.Ports) + 1) }, []ci.Status{ci.InvalidPort, ci.InvalidParameter}},
-		{init, ci.QPFieldPKeyIndex, "a P_Key index beyond the table", func(a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(len(attr.Ports[0].PKeys)) }, []ci.Status{ci.InvalidPKey}},
+		{init, ci.QPFieldPort, "port 0", func(a *ci.QPAttr) { a.Port = 0 },
+			[]ci.Status{ci.InvalidPort, ci.InvalidParameter}},
+		{init, ci.QPFieldPort, "port n+1", func(a *ci.QPAttr) { a.Port = uint8(len(attr.Ports) + 1) },
+			[]ci.Status{ci.InvalidPort, ci.InvalidParameter}},
+		{init, ci.QPFieldPKeyIndex, "a P_Key index beyond the table",
+			func(a *ci.QPAttr) { a.Primary.PKeyIndex = uint16(len(attr.Ports[0].PKeys)) }, []ci.Status{ci.InvalidPKey}},
 		{init, ci.QPFieldAccess, "an unknown access right", func(a *ci.QPAttr) { a.Access |= 1 << 20 }, param},
 		{rtr, ci.QPFieldMTU, "a path MTU code of 0", func(a *ci.QPAttr) { a.MTU = 0 }, param},
 		{rtr, ci.QPFieldMTU, "a path MTU code of 6", func(a *ci.QPAttr) { a.MTU = ci.MTU4096 + 1 }, param},
@@ -251,13 +282,18 @@ func qpValues(t *validate.T, typ ci.QPType) {
 		{rts, ci.QPFieldRNRRetry, "an RNR retry count of 8", func(a *ci.QPAttr) { a.RNRRetry = 8 }, param},
 	}
 	if m := attr.Ports[0].MTU; m < ci.MTU4096 {
-		table = append(table, bad{rtr, ci.QPFieldMTU, "a path MTU above the port's", func(a *ci.QPAttr) { a.MTU = m + 1 }, param})
+		table = append(table,
+			bad{rtr, ci.QPFieldMTU, "a path MTU above the port's", func(a *ci.QPAttr) { a.MTU = m + 1 }, param})
 	}
 	if m := attr.MaxRespResPerQP; m < 255 {
-		table = append(table, bad{rtr, ci.QPFieldRespRes, "responder resources above MaxRespResPerQP", func(a *ci.QPAttr) { a.RespRes = uint8(m + 1) }, param})
+		table = append(table,
+			bad{rtr, ci.QPFieldRespRes, "responder resources above MaxRespResPerQP",
+				func(a *ci.QPAttr) { a.RespRes = uint8(m + 1) }, param})
 	}
 	if m := attr.MaxInitDepthPerQP; m < 255 {
-		table = append(table, bad{rts, ci.QPFieldInitDepth, "initiator depth above MaxInitDepthPerQP", func(a *ci.QPAttr) { a.InitDepth = uint8(m + 1) }, param})
+		table = append(table,
+			bad{rts, ci.QPFieldInitDepth, "initiator depth above MaxInitDepthPerQP",
+				func(a *ci.QPAttr) { a.InitDepth = uint8(m + 1) }, param})
 	}
 	rules := qpRules(typ)
 	at := ci.QPState(255)
@@ -322,7 +358,8 @@ func qpResets(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
 	l := ladder{t, typ, p}
 	reset := func(from ci.QPState) {
-		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}), "QP.Modify from "+from.String()+" to Reset")
+		kit.OK(t, p.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}),
+			"QP.Modify from "+from.String()+" to Reset")
 	}
 	for _, from := range kit.Variants(t, "from", climbable) {
 		reset(ci.QPRTS)
@@ -344,7 +381,8 @@ func qpErrors(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	for _, from := range kit.Variants(t, "from", climbable) {
 		l.climb(from)
-		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify from "+from.String()+" to Error")
+		kit.OK(t, l.A.QP.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}),
+			"QP.Modify from "+from.String()+" to Error")
 		l.A.QP.WantState(ci.QPError)
 	}
 	for _, to := range kit.Variants(t, "state", []ci.QPState{ci.QPInit, ci.QPRTR, ci.QPRTS, ci.QPSQD}) {
@@ -357,13 +395,16 @@ func qpErrors(t *validate.T, typ ci.QPType) {
 
 func qpMask(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
-	for _, e := range kit.Variants(t, "", []edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}}) {
+	for _, e := range kit.Variants(t, "",
+		[]edge{{ci.QPReset, ci.QPInit}, {ci.QPInit, ci.QPRTR}, {ci.QPRTR, ci.QPRTS}}) {
 		l.climb(e.from)
 		f, a := l.attrs(e)
-		invalid := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30, RQPSN: 1 << 30, MinRNRTimer: 200,
+		invalid := ci.QPAttr{State: e.to, Port: 99, Access: 1 << 20, MTU: 77, DestNum: 1 << 30, SQPSN: 1 << 30,
+			RQPSN: 1 << 30, MinRNRTimer: 200,
 			RetryCount: 200, RNRRetry: 200, APM: 99, QKey: 5, Primary: ci.Path{PKeyIndex: 9999, AckTimeout: 200}}
 		l.keep(f, &invalid, &a)
-		kit.OK(t, l.A.QP.Modify(f, invalid), "QP.Modify from "+e.String()+" with invalid values in fields that are not in the mask")
+		kit.OK(t, l.A.QP.Modify(f, invalid),
+			"QP.Modify from "+e.String()+" with invalid values in fields that are not in the mask")
 	}
 }
 
@@ -412,11 +453,13 @@ func qpDrainEvent(t *validate.T, typ ci.QPType) {
 	p := kit.NewPair(t, kit.Type(typ))
 	q := p.A.QP
 	drain := func(event bool) {
-		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: event}), "QP.Modify from RTS to SQD")
+		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: event}),
+			"QP.Modify from RTS to SQD")
 		kit.OK(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
 	}
 	drain(false)
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify from RTS to SQD")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+		"QP.Modify from RTS to SQD")
 	e := q.Events.Wait(ci.EventSQDrained)
 	kit.True(t, e.Context == any(q.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
 	q.WantState(ci.QPSQD)
@@ -432,7 +475,8 @@ func qpDrainPosts(t *validate.T, typ ci.QPType) {
 		pad = 40
 	}
 	q := p.A.QP
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}), "QP.Modify from RTS to SQD")
+	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+		"QP.Modify from RTS to SQD")
 	q.Events.Wait(ci.EventSQDrained)
 	p.B.Recv(p.B.RecvWRs(4, pad+1)...)
 	q.Send(p.A.SendWRs(4)...)
@@ -453,7 +497,8 @@ func qpCurrent(t *validate.T) {
 	l := newLadder(t, ci.RC)
 	l.climb(ci.QPRTS)
 	a := ci.QPAttr{CurrentState: ci.QPRTR, MinRNRTimer: 5}
-	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS with current state RTR", ci.InvalidQPState)
+	l.refused(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a, "QP.Modify in RTS with current state RTR",
+		ci.InvalidQPState)
 	a.CurrentState = ci.QPRTS
 	kit.OK(t, l.A.QP.Modify(ci.QPFieldCurrentState|ci.QPFieldMinRNRTimer, a), "QP.Modify in RTS with current state RTS")
 }

@@ -2,13 +2,13 @@ package cisuite
 
 import "ciddk/ci"
 
-// The state machine of queue pairs as the certifier knows it: IBTA volume 1, 10.3.1 for the states, 11.2.5.2 for the attributes. It is
-// written down here a second time on purpose: no driver's table is asked.
+// The state machine of queue pairs: IBTA volume 1, 10.3.1 for the states, 11.2.5.2 for the attributes. The certifier
+// has its own table on purpose and uses that of no driver.
 
-// edge is a transition that a Modify may ask for.
+// edge is a transition that a Modify can request.
 type edge struct{ from, to ci.QPState }
 
-// qpRule says what a transition needs and may carry beside the state.
+// qpRule holds the fields that a transition requires and those that it permits, besides the state.
 type qpRule struct{ need, may ci.QPField }
 
 const (
@@ -16,7 +16,8 @@ const (
 	dgrmInit = ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldQKey
 )
 
-// qpRules gives the legal transitions of a service, other than those to Reset and to Error, which are legal from every state.
+// qpRules returns the legal transitions of a service. Those to Reset and to Error are omitted, since they are legal
+// from every state.
 func qpRules(typ ci.QPType) map[edge]qpRule {
 	switch typ {
 	case ci.RC:
@@ -25,7 +26,8 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 			{ci.QPInit, ci.QPInit}:  {may: connInit},
 			{ci.QPInit, ci.QPRTR}: {need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN |
 				ci.QPFieldRespRes | ci.QPFieldMinRNRTimer, may: ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-			{ci.QPRTR, ci.QPRTS}: {need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
+			{ci.QPRTR, ci.QPRTS}: {need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount |
+				ci.QPFieldRNRRetry |
 				ci.QPFieldInitDepth, may: ci.QPFieldAccess | ci.QPFieldMinRNRTimer},
 			{ci.QPRTS, ci.QPRTS}: {may: ci.QPFieldAccess | ci.QPFieldMinRNRTimer},
 			{ci.QPRTS, ci.QPSQD}: {may: ci.QPFieldSQDEvent},
@@ -57,10 +59,11 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 	}
 }
 
-// neverAllowed are the fields that a transition of this service cannot carry, whatever optional capability there is: attributes of
-// another step of the state machine, or of another service.
+// neverAllowed returns the fields that a transition of this service never permits, with any optional capability:
+// attributes of another step of the state machine or of another service.
 func neverAllowed(typ ci.QPType, e edge, r qpRule) ci.QPField {
-	all := ci.QPFieldPort | ci.QPFieldQKey | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldSQPSN | ci.QPFieldSQDEvent
+	all := ci.QPFieldPort | ci.QPFieldQKey | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldSQPSN |
+		ci.QPFieldSQDEvent
 	if e.from == ci.QPSQD {
 		all &^= ci.QPFieldPort // CapChangePrimaryPort
 	}

@@ -10,22 +10,25 @@ import (
 	"ciddk/validate/req"
 )
 
-// queryArea: CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
+// queryArea returns the cases of CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
 func queryArea() validate.Suite {
 	must := func(id, text string) req.Requirement {
 		return req.Driver.Must(id, "IBTA 11.2.1", "ci_query_ca (5)", text)
 	}
 	return validate.Suite{
 		Requirements: []req.Requirement{
-			must("CI-QueryCA-01", "The limits in the attributes allow at least one connection, and agree with one another."),
-			must("CI-QueryCA-02", "Ports are numbered 1 to n in order, each with an MTU its hardware allows, a GID and, on InfiniBand, the default partition."),
-			must("CI-QueryCA-03", "Query gives a snapshot of the caller's own: what the caller does to it is not seen by the next Query."),
+			must("CI-QueryCA-01", "The limits in the attributes permit at least one connection and are consistent."),
+			must("CI-QueryCA-02",
+				"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on "+
+					"InfiniBand, the default partition."),
+			must("CI-QueryCA-03",
+				"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query."),
 			must("CI-QueryCA-04", "Page sizes are powers of two in ascending order and include 4096."),
 		},
 		Cases: []validate.Case{
-			{ID: "query.limits", Title: "limits are there and consistent", Feature: validate.FeatureCore,
+			{ID: "query.limits", Title: "limits are set and consistent", Feature: validate.FeatureCore,
 				Requirements: []string{"SAS-2.3-03", "CI-QueryCA-01"}, Run: queryLimits},
-			{ID: "query.limits-connection", Title: "limits allow a connection", Feature: validate.FeatureCore,
+			{ID: "query.limits-connection", Title: "limits permit a connection", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-QueryCA-01"}, Run: queryConnection},
 			{ID: "query.ports", Title: "port attributes", Feature: validate.FeatureCore,
 				Requirements: []string{"CI-QueryCA-02"}, Run: queryPorts},
@@ -39,27 +42,33 @@ func queryArea() validate.Suite {
 
 func queryLimits(t *validate.T) {
 	a := kit.Open(t).Attr
-	// Of each optional object, claim and limit go together.
+	// An optional object has a limit above 0 exactly if it is claimed.
 	for _, x := range kit.Variants(t, "", []struct {
 		name  string
 		bits  ci.Caps
 		limit int
 	}{
 		{"MaxAVs", ci.CapAV, a.MaxAVs}, {"MaxSRQs", ci.CapSRQ, a.MaxSRQs}, {"MaxSRQWRs", ci.CapSRQ, a.MaxSRQWRs},
-		{"MaxSRQSGEs", ci.CapSRQ, a.MaxSRQSGEs}, {"MaxFMRs", ci.CapFMR, a.MaxFMRs}, {"MaxMapsPerFMR", ci.CapFMR, a.MaxMapsPerFMR},
-		{"MaxFastRegPages", ci.CapFastReg, a.MaxFastRegPages}, {"MaxRDDs", ci.CapRD, a.MaxRDDs}, {"MaxEECs", ci.CapRD, a.MaxEECs},
+		{"MaxSRQSGEs", ci.CapSRQ, a.MaxSRQSGEs}, {"MaxFMRs", ci.CapFMR, a.MaxFMRs},
+		{"MaxMapsPerFMR", ci.CapFMR, a.MaxMapsPerFMR},
+		{"MaxFastRegPages", ci.CapFastReg, a.MaxFastRegPages}, {"MaxRDDs", ci.CapRD, a.MaxRDDs},
+		{"MaxEECs", ci.CapRD, a.MaxEECs},
 		{"MaxMcastGroups", ci.CapMulticast, a.MaxMcastGroups}, {"MaxMcastQPs", ci.CapMulticast, a.MaxMcastQPs},
-		{"MaxQPsPerMcastGroup", ci.CapMulticast, a.MaxQPsPerMcastGroup}, {"MaxRawIPv6QPs", ci.CapRawIPv6, a.MaxRawIPv6QPs},
+		{"MaxQPsPerMcastGroup", ci.CapMulticast, a.MaxQPsPerMcastGroup},
+		{"MaxRawIPv6QPs", ci.CapRawIPv6, a.MaxRawIPv6QPs},
 		{"MaxRawEtherQPs", ci.CapRawEther, a.MaxRawEtherQPs},
 	}) {
 		claimed := a.Caps.Has(x.bits)
-		kit.True(t, claimed == (x.limit > 0), "CAAttr."+x.name, "above 0 exactly if "+validate.CapNames(x.bits)+" is claimed",
+		kit.True(t, claimed == (x.limit > 0), "CAAttr."+x.name,
+			"above 0 exactly if "+validate.CapNames(x.bits)+" is claimed",
 			"%d, claimed: %v", x.limit, claimed)
 	}
 	windows := a.Caps&(ci.CapMW1|ci.CapMW2) != 0
-	kit.True(t, windows == (a.MaxMWs > 0), "CAAttr.MaxMWs", "above 0 exactly if MW1 or MW2 is claimed", "%d, claimed: %v", a.MaxMWs, windows)
+	kit.True(t, windows == (a.MaxMWs > 0), "CAAttr.MaxMWs", "above 0 exactly if MW1 or MW2 is claimed",
+		"%d, claimed: %v", a.MaxMWs, windows)
 	for _, bit := range kit.Variants(t, "capability", []ci.Caps{ci.CapUD, ci.CapRD, ci.CapSpecialQP}) {
-		kit.True(t, !a.Caps.Has(bit) || a.Caps.Has(ci.CapAV), "CAAttr.Caps", "AV claimed with "+validate.CapNames(bit), "not claimed")
+		kit.True(t, !a.Caps.Has(bit) || a.Caps.Has(ci.CapAV), "CAAttr.Caps",
+			"AV claimed together with "+validate.CapNames(bit), "not claimed")
 	}
 }
 
@@ -69,16 +78,20 @@ func queryConnection(t *validate.T) {
 		name     string
 		got, min int
 	}{
-		{"MaxPDs", a.MaxPDs, 1}, {"MaxCQs", a.MaxCQs, 1}, {"MaxCQEs", a.MaxCQEs, 1}, {"MaxQPs", a.MaxQPs, 2}, {"MaxWRs", a.MaxWRs, 1},
-		{"MaxSGEs", a.MaxSGEs, 1}, {"MaxReadSGEs", a.MaxReadSGEs, 1}, {"MaxMRs", a.MaxMRs, 1}, {"MaxPartitions", a.MaxPartitions, 1},
+		{"MaxPDs", a.MaxPDs, 1}, {"MaxCQs", a.MaxCQs, 1}, {"MaxCQEs", a.MaxCQEs, 1}, {"MaxQPs", a.MaxQPs, 2},
+		{"MaxWRs", a.MaxWRs, 1},
+		{"MaxSGEs", a.MaxSGEs, 1}, {"MaxReadSGEs", a.MaxReadSGEs, 1}, {"MaxMRs", a.MaxMRs, 1},
+		{"MaxPartitions", a.MaxPartitions, 1},
 		{"MaxRespRes", a.MaxRespRes, a.MaxRespResPerQP}, {"MaxRespResPerQP", a.MaxRespResPerQP, 1},
-		{"MaxInitDepthPerQP", a.MaxInitDepthPerQP, 1}, {"Vectors", a.Vectors, 1}, {"ports", len(a.Ports), 1}, {"MaxInline", a.MaxInline, 0},
+		{"MaxInitDepthPerQP", a.MaxInitDepthPerQP, 1}, {"Vectors", a.Vectors, 1}, {"ports", len(a.Ports), 1},
+		{"MaxInline", a.MaxInline, 0},
 	}) {
 		kit.AtLeast(t, "CAAttr."+x.name, x.got, x.min)
 	}
-	kit.True(t, a.MaxReadSGEs <= a.MaxSGEs, "CAAttr.MaxReadSGEs", "at most MaxSGEs", "%d and %d", a.MaxReadSGEs, a.MaxSGEs)
+	kit.True(t, a.MaxReadSGEs <= a.MaxSGEs, "CAAttr.MaxReadSGEs", "at most MaxSGEs", "%d, MaxSGEs %d", a.MaxReadSGEs,
+		a.MaxSGEs)
 	kit.AtLeast(t, "CAAttr.MaxMRSize", a.MaxMRSize, 4096)
-	kit.True(t, a.AckDelay < 32, "CAAttr.AckDelay", "a 5-bit exponent", "%d", a.AckDelay)
+	kit.True(t, a.AckDelay < 32, "CAAttr.AckDelay", "a 5-bit exponent, below 32", "%d", a.AckDelay)
 }
 
 func queryPorts(t *validate.T) {
@@ -86,15 +99,21 @@ func queryPorts(t *validate.T) {
 	for i, p := range a.Ports {
 		where := func(f string) string { return "CAAttr.Ports[" + string(rune('0'+i)) + "]." + f }
 		kit.Equal(t, where("Num"), p.Num, uint8(i+1))
-		kit.True(t, p.State >= ci.PortDown && p.State <= ci.PortActiveDefer, where("State"), "a state of PortInfo, 1 to 5", "%d", p.State)
-		kit.True(t, p.MTU.Bytes() > 0 && p.MTU <= p.MaxMTU, where("MTU"), "an MTU code not above MaxMTU", "%d, MaxMTU %d", p.MTU, p.MaxMTU)
+		kit.True(t, p.State >= ci.PortDown && p.State <= ci.PortActiveDefer, where("State"),
+			"a state of PortInfo, 1 to 5", "%d", p.State)
+		kit.True(t, p.MTU.Bytes() > 0 && p.MTU <= p.MaxMTU, where("MTU"), "a valid MTU code that is at most MaxMTU",
+			"%d, MaxMTU %d", p.MTU, p.MaxMTU)
 		kit.True(t, p.MaxMTU.Bytes() > 0, where("MaxMTU"), "an MTU code, 1 to 5", "%d", p.MaxMTU)
-		kit.True(t, p.MaxMsgSize >= uint64(p.MTU.Bytes()) && p.MaxMsgSize <= 1<<31, where("MaxMsgSize"), "between the MTU and 2^31", "%d", p.MaxMsgSize)
-		kit.True(t, len(p.GIDs) > 0 && p.GIDs[0].GID != ci.GID{}, where("GIDs"), "a GID in entry 0", "%d entries: %v", len(p.GIDs), p.GIDs)
-		kit.True(t, len(p.PKeys) > 0 && p.PKeys[0]&0x7fff != 0, where("PKeys"), "a P_Key other than 0 in entry 0", "%04x", p.PKeys)
+		kit.True(t, p.MaxMsgSize >= uint64(p.MTU.Bytes()) && p.MaxMsgSize <= 1<<31, where("MaxMsgSize"),
+			"from the MTU to 2^31", "%d", p.MaxMsgSize)
+		kit.True(t, len(p.GIDs) > 0 && p.GIDs[0].GID != ci.GID{}, where("GIDs"), "a GID in entry 0", "%d entries: %v",
+			len(p.GIDs), p.GIDs)
+		kit.True(t, len(p.PKeys) > 0 && p.PKeys[0]&0x7fff != 0, where("PKeys"), "a P_Key other than 0 in entry 0",
+			"%04x", p.PKeys)
 		kit.True(t, p.Link <= ci.LinkEthernet, where("Link"), "a known link layer", "%d", p.Link)
 		if p.Link == ci.LinkInfiniBand && p.State == ci.PortActive {
-			kit.True(t, p.LID >= 1 && p.LID <= 0xbfff, where("LID"), "a unicast LID on an active port", "%#x", p.LID)
+			kit.True(t, p.LID >= 1 && p.LID <= 0xbfff, where("LID"), "a unicast LID, 1 to 0xbfff, on an active port",
+				"%#x", p.LID)
 			guid := ci.GUID(0)
 			for _, b := range p.GIDs[0].GID[8:] {
 				guid = guid<<8 | ci.GUID(b)
@@ -112,12 +131,12 @@ func queryPageSizes(t *validate.T) {
 		kit.True(t, i == 0 || s > a.PageSizes[i-1], "CAAttr.PageSizes", "ascending", "%d", a.PageSizes)
 		has4k = has4k || s == 4096
 	}
-	kit.True(t, has4k, "CAAttr.PageSizes", "4096 among them", "%d", a.PageSizes)
+	kit.True(t, has4k, "CAAttr.PageSizes", "a list that includes 4096", "%d", a.PageSizes)
 }
 
 func querySnapshot(t *validate.T) {
 	ca := kit.Open(t)
-	// Counters may move by themselves between two queries.
+	// Counters may change between two queries.
 	words := func(a *ci.CAAttr) string {
 		b := *a
 		b.Ports = slices.Clone(a.Ports)
@@ -128,7 +147,7 @@ func querySnapshot(t *validate.T) {
 	}
 	first, err := ca.Query()
 	kit.OK(t, err, "CA.Query")
-	before := words(first) // in words, since a driver may hand out one structure to everybody
+	before := words(first) // formatted, since a driver may return the same structure each time
 	for i := range first.Ports {
 		clear(first.Ports[i].GIDs)
 		clear(first.Ports[i].PKeys)

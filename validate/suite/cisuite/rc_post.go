@@ -12,49 +12,76 @@ import (
 	"ciddk/validate/req"
 )
 
-// rcPostArea: how work is posted: lists, full queues, signalling, inline data, fences, solicited completions. (IBTA 10.8, 11.4.1.)
+// rcPostArea returns the cases of posts: lists, full queues, signaling, inline data, fences, solicited completions.
+// (IBTA 10.8, 11.4.1.)
 func rcPostArea() validate.Suite {
 	rc := validate.FeatureRC
 	const post = "ci_post_send (55), ci_post_recv (56)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-PostSend-03", "IBTA 10.8.2", post, "A queue takes as many outstanding requests as its depth, the next is InsufficientResources, and room is there again when requests have completed."),
-		req.Driver.Must("CI-PostSend-04", "IBTA 11.4.1.1", post, "A request with more segments than the queue was made for is InvalidMaxSGE and is not posted."),
-		req.Driver.Must("CI-PostSend-05", "CI posting", "QP.PostSend in ci", "Requests, segment lists and inline data are the caller's again when the post returns: what it writes to them has no effect."),
-		req.Driver.Must("CI-PostSend-06", "CI posting", "QP.PostSend in ci", "An empty list is posted with success, and nothing happens."),
-		req.Driver.Must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled", "A successful send makes a completion exactly if it is signaled or the QP was made with SignalAll."),
-		req.Driver.Must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED", "Slots of unsignaled sends are free again when a signaled one behind them has completed."),
-		req.Driver.Must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED", "A send that fails or is flushed makes a completion, signaled or not."),
-		req.Driver.Must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline", "Inline data are sent as they were at the post, and need no region."),
-		req.Driver.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline", "Inline data longer than the QP's MaxInline, or with an operation that sends none, are InvalidParameter."),
-		req.Driver.Must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE", "A request with SendFence starts when earlier reads of its queue are done, so it sends what they brought."),
-		req.Driver.Must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED", "A CQ armed for solicited completions calls back for a message sent with SendSolicited, and not for one without."),
+		req.Driver.Must("CI-PostSend-03", "IBTA 10.8.2", post,
+			"A queue accepts as many outstanding requests as its depth. The next one fails with "+
+				"InsufficientResources. When requests have completed, it accepts as many others."),
+		req.Driver.Must("CI-PostSend-04", "IBTA 11.4.1.1", post,
+			"A request with more segments than the queue supports fails with InvalidMaxSGE and is not posted."),
+		req.Driver.Must("CI-PostSend-05", "CI posting", "QP.PostSend in ci",
+			"When a post returns, its requests, segment lists and inline data belong to the caller again: later "+
+				"changes to them have no effect."),
+		req.Driver.Must("CI-PostSend-06", "CI posting", "QP.PostSend in ci",
+			"A post of an empty list succeeds and does nothing."),
+		req.Driver.Must("CI-Signal-01", "IBTA 10.8.6", "SIGNALED; ib_qp_create_t.sq_signaled",
+			"A successful send completes exactly if it is signaled or its QP was created with SignalAll."),
+		req.Driver.Must("CI-Signal-02", "IBTA 10.8.6", "SIGNALED",
+			"Queue entries of unsignaled sends are free again when a later signaled one has completed."),
+		req.Driver.Must("CI-Signal-03", "IBTA 10.8.6", "SIGNALED",
+			"A send that fails or is flushed completes, whether it is signaled or not."),
+		req.Driver.Must("CI-Inline-01", "IBTA 11.4.1.1", "INLINE; SendWR.Inline",
+			"Inline data are sent as they were when they were posted. They need no region."),
+		req.Driver.Must("CI-Inline-02", "IBTA 11.4.1.1", "INLINE; QPCaps.MaxInline",
+			"Inline data longer than the QP's MaxInline, or in an operation that sends no data, fail with "+
+				"InvalidParameter."),
+		req.Driver.Must("CI-Fence-01", "IBTA 10.8.3.3", "FENCE",
+			"A request with SendFence starts after earlier reads of its queue have completed, so it sends the data "+
+				"that they have returned."),
+		req.Driver.Must("CI-Solicited-01", "IBTA 9.2.3", "SOLICITED",
+			"A CQ armed for solicited completions makes a callback for a message sent with SendSolicited, and none "+
+				"for other messages."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("post.list.send", "a list of 32 sends in one post", rc, postListSend, "SAS-2.1-21", "SAS-2.3-18"),
+		validate.NewCase("post.list.send", "a list of 32 sends in one post", rc, postListSend, "SAS-2.1-21",
+			"SAS-2.3-18"),
 		validate.NewCase("post.list.recv", "a list of 32 receives in one post", rc, postListRecv, "SAS-2.1-21"),
 		validate.NewCase("post.list.mixed", "a list of sends, writes and reads", rc, postListMixed, "SAS-2.1-21"),
-		validate.NewCase("post.list.bad-send", "a bad request at the start, in the middle and at the end of a list", rc, postBadSend, "SAS-2.1-23"),
-		validate.NewCase("post.list.bad-recv", "a bad receive at the start, in the middle and at the end of a list", rc, postBadRecv, "SAS-2.1-23"),
-		validate.NewCase("post.list.full", "a list longer than the room left", rc, postListFull, "SAS-2.1-23", "CI-PostSend-03"),
+		validate.NewCase("post.list.bad-send",
+			"an invalid request at the start, in the middle and at the end of a list", rc, postBadSend, "SAS-2.1-23"),
+		validate.NewCase("post.list.bad-recv",
+			"an invalid receive at the start, in the middle and at the end of a list", rc, postBadRecv, "SAS-2.1-23"),
+		validate.NewCase("post.list.full", "a list longer than the free part of the queue", rc, postListFull,
+			"SAS-2.1-23", "CI-PostSend-03"),
 		validate.NewCase("post.list.empty", "an empty list", rc, postEmpty, "CI-PostSend-06"),
 		validate.NewCase("post.poll-list", "poll several completions in one call", rc, postPollList, "SAS-2.1-22"),
 		validate.NewCase("post.full.send", "fill a send queue", rc, postFullSend, "CI-PostSend-03"),
 		validate.NewCase("post.full.recv", "fill a receive queue", rc, postFullRecv, "CI-PostSend-03"),
-		validate.NewCase("post.sges", "more segments than the queue was made for", rc, postSGEs, "CI-PostSend-04"),
-		validate.NewCase("post.copied", "overwrite a request as soon as it is posted", rc, postCopied, "CI-PostSend-05"),
-		validate.NewCase("post.returns", "post to a peer that does not listen", rc, postReturns, "SAS-2.3-19"),
+		validate.NewCase("post.sges", "more segments than the queue supports", rc, postSGEs, "CI-PostSend-04"),
+		validate.NewCase("post.copied", "overwrite a request directly after the post", rc, postCopied,
+			"CI-PostSend-05"),
+		validate.NewCase("post.returns", "post to a peer that does not answer", rc, postReturns, "SAS-2.3-19"),
 		validate.NewCase("post.signal.flag", "signaled and unsignaled sends", rc, signalFlag, "CI-Signal-01"),
 		validate.NewCase("post.signal.all", "SignalAll without flags", rc, signalAll, "CI-Signal-01"),
-		validate.NewCase("post.signal.freed", "a queue of 4 with one send in four signaled, 40 times over", rc, signalFreed, "CI-Signal-02"),
+		validate.NewCase("post.signal.freed", "a queue of 4 with one signaled send in four, 40 rounds", rc, signalFreed,
+			"CI-Signal-02"),
 		validate.NewCase("post.signal.error", "an unsignaled send fails", rc, signalError, "CI-Signal-03"),
-		validate.NewCase("post.fence", "a fenced send of what a read brings", rc, postFence, "CI-Fence-01"),
-		validate.NewCase("post.solicited", "solicited and other messages to a CQ armed for solicited ones", rc, postSolicited, "CI-Solicited-01"),
+		validate.NewCase("post.fence", "a fenced send of data that a read returns", rc, postFence, "CI-Fence-01"),
+		validate.NewCase("post.solicited", "solicited and other messages, with a CQ armed for solicited ones", rc,
+			postSolicited, "CI-Solicited-01"),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Attr: inline16},
-		validate.NewCase("post.inline.overwritten", "inline data overwritten right behind the post", rc, inlineOverwritten, "CI-Inline-01"),
-		validate.NewCase("post.inline.sizes", "inline sends and writes of 0 bytes to MaxInline", rc, inlineSizes, "CI-Inline-01"),
-		validate.NewCase("post.inline.too-long", "inline data that are too long, or with a read", rc, inlineTooLong, "CI-Inline-02"),
+		validate.NewCase("post.inline.overwritten", "inline data overwritten directly after the post", rc,
+			inlineOverwritten, "CI-Inline-01"),
+		validate.NewCase("post.inline.sizes", "inline sends and writes of 0 bytes to MaxInline bytes", rc, inlineSizes,
+			"CI-Inline-01"),
+		validate.NewCase("post.inline.too-long", "inline data that are too long, or in a read", rc, inlineTooLong,
+			"CI-Inline-02"),
 	)...)
 	return s
 }
@@ -67,7 +94,7 @@ func postListSend(t *validate.T) {
 		p.B.Recv(p.B.RecvWR(uint64(i+1), i, 1))
 	}
 	got, err := p.A.PostSend(p.A.SendWRs(n))
-	kit.WantTaken(t, "PostSend of 32", got, err, n)
+	kit.WantTaken(t, "QP.PostSend of 32 requests", got, err, n)
 	p.A.CQ.WaitOK(ids(1, n)...)
 	p.B.RecvCQ.WaitOK(ids(1, n)...)
 	kit.SameBytes(t, "messages in order", p.B.Buf.Bytes[:n], p.A.Buf.Bytes[:n])
@@ -80,7 +107,7 @@ func postListRecv(t *validate.T) {
 	p := kit.RC(t, kit.Depth(n))
 	kit.Random(t, p.A.Buf.Bytes[:n])
 	got, err := p.B.PostRecv(p.B.RecvWRs(n, 8))
-	kit.WantTaken(t, "PostRecv of 32", got, err, n)
+	kit.WantTaken(t, "QP.PostRecv of 32 requests", got, err, n)
 	for i := range n {
 		p.A.Send(p.A.SendWR(uint64(i+1), i, 1))
 	}
@@ -104,16 +131,17 @@ func postListMixed(t *validate.T) {
 		p.A.SendWR(5, 300, 80),
 	}
 	n, err := p.A.PostSend(wrs)
-	kit.WantTaken(t, "PostSend of writes, sends and a read", n, err, len(wrs))
+	kit.WantTaken(t, "QP.PostSend of writes, sends and a read", n, err, len(wrs))
 	var got []ci.WCOp
 	for _, wc := range p.A.CQ.WaitOK(ids(1, 5)...) {
 		got = append(got, wc.Op)
 	}
 	want := []ci.WCOp{ci.WCWrite, ci.WCSend, ci.WCRead, ci.WCWrite, ci.WCSend}
-	kit.True(t, slices.Equal(got, want), "operations completed", fmt.Sprintf("%x", want), "%x", got)
+	kit.True(t, slices.Equal(got, want), "operations of the completions", fmt.Sprintf("%x", want), "%x", got)
 	p.B.RecvCQ.WaitOK(1, 2)
 	kit.SameBytes(t, "bytes read", p.A.Buf.Bytes[8192:8192+3000], p.B.Buf.Bytes[8192:8192+3000])
-	kit.SameBytes(t, "first bytes of the target, written twice", p.B.Buf.Bytes[4096:4106], p.A.Buf.Bytes[500:510])
+	kit.SameBytes(t, "first bytes of the target, which were written twice", p.B.Buf.Bytes[4096:4106],
+		p.A.Buf.Bytes[500:510])
 	kit.SameBytes(t, "rest of the target", p.B.Buf.Bytes[4106:4096+2000], p.A.Buf.Bytes[10:2000])
 	kit.SameBytes(t, "first message", p.B.Buf.Bytes[:90], p.A.Buf.Bytes[100:190])
 	kit.SameBytes(t, "second message", p.B.Buf.Bytes[100:180], p.A.Buf.Bytes[300:380])
@@ -129,11 +157,12 @@ func postBadSend(t *validate.T) {
 		change func(*ci.SendWR)
 		want   ci.Status
 	}{
-		{"an operation that RC does not have", func(w *ci.SendWR) { w.Op = ci.OpLSO; w.Ext = new(ci.SendExt) }, ci.InvalidWRType},
+		{"an operation that RC does not support", func(w *ci.SendWR) { w.Op = ci.OpLSO; w.Ext = new(ci.SendExt) },
+			ci.InvalidWRType},
 		{"too many segments", func(w *ci.SendWR) { w.SGL = make([]ci.SGE, attr.SendSGE+1) }, ci.InvalidMaxSGE},
 	}) {
 		for _, at := range kit.Variants(t, "position", []int{0, 2, 4}) {
-			where := fmt.Sprintf("PostSend of 5, of which number %d has %s", at+1, b.what)
+			where := fmt.Sprintf("QP.PostSend of 5 requests, of which number %d has %s", at+1, b.what)
 			wrs := p.A.SendWRs(5)
 			for i := range wrs {
 				wrs[i].ID = id + uint64(i)
@@ -144,7 +173,8 @@ func postBadSend(t *validate.T) {
 			}
 			n, err := p.A.PostSend(wrs)
 			kit.WantTaken(t, where, n, err, at, b.want)
-			// The one behind is the next to complete, at both ends: none of those refused was posted.
+			// The next request to complete, at both ends, is the one posted afterwards, so the rejected requests were
+			// not posted.
 			mark := id + uint64(at)
 			p.A.Send(p.A.SendWR(1000, 0, 3))
 			if at > 0 {
@@ -152,7 +182,7 @@ func postBadSend(t *validate.T) {
 			}
 			p.A.CQ.WaitOK(1000)
 			wcs := p.B.RecvCQ.WaitOK(ids(id, mark)...)
-			kit.Equal(t, "Length of the message behind "+where, wcs[at].Length, 3)
+			kit.Equal(t, "Length of the message posted after "+where, wcs[at].Length, 3)
 			id += 5
 		}
 	}
@@ -163,7 +193,7 @@ func postBadRecv(t *validate.T) {
 	attr, err := p.B.Query()
 	kit.OK(t, err, "QP.Query")
 	for _, at := range kit.Variants(t, "position", []int{0, 2, 4}) {
-		where := fmt.Sprintf("PostRecv of 5, of which number %d has too many segments", at+1)
+		where := fmt.Sprintf("QP.PostRecv of 5 requests, of which number %d has too many segments", at+1)
 		wrs := p.B.RecvWRs(5, 8)
 		wrs[at].SGL = make([]ci.SGE, attr.RecvSGE+1)
 		n, err := p.B.PostRecv(wrs)
@@ -183,13 +213,15 @@ func postListFull(t *validate.T) {
 	kit.OK(t, err, "QP.Query")
 	d := attr.SendDepth
 	n, err := p.A.PostSend(p.A.SendWRs(d + 3))
-	kit.WantTaken(t, fmt.Sprintf("PostSend of %d to a queue of %d", d+3, d), n, err, d, ci.InsufficientResources)
+	kit.WantTaken(t, fmt.Sprintf("QP.PostSend of %d requests to a queue of %d", d+3, d), n, err, d,
+		ci.InsufficientResources)
 	if attr, err = p.B.Query(); err != nil {
 		kit.OK(t, err, "QP.Query")
 	}
 	d = attr.RecvDepth
 	n, err = p.B.PostRecv(p.B.RecvWRs(d+3, 8))
-	kit.WantTaken(t, fmt.Sprintf("PostRecv of %d to a queue of %d", d+3, d), n, err, d, ci.InsufficientResources)
+	kit.WantTaken(t, fmt.Sprintf("QP.PostRecv of %d requests to a queue of %d", d+3, d), n, err, d,
+		ci.InsufficientResources)
 	p.B.To(ci.QPError)
 	p.B.RecvCQ.WaitFlushed(ids(1, uint64(d))...)
 	p.B.WantDrained()
@@ -199,11 +231,11 @@ func postEmpty(t *validate.T) {
 	p := kit.RC(t)
 	for _, wrs := range [][]ci.SendWR{nil, {}} {
 		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, "PostSend of none", n, err, 0)
+		kit.WantTaken(t, "QP.PostSend of no requests", n, err, 0)
 	}
 	for _, wrs := range [][]ci.RecvWR{nil, {}} {
 		n, err := p.B.PostRecv(wrs)
-		kit.WantTaken(t, "PostRecv of none", n, err, 0)
+		kit.WantTaken(t, "QP.PostRecv of no requests", n, err, 0)
 	}
 	p.A.Exchange(p.B, 10)
 	p.A.CQ.Empty()
@@ -220,32 +252,34 @@ func postPollList(t *validate.T) {
 			wrs[i].Flags = 0
 		}
 		p.A.Send(wrs...)
-		p.A.CQ.WaitOK(n) // what was acknowledged is in B's queue by now, or about to be
+		p.A.CQ.WaitOK(n) // acknowledged receives are in B's CQ now, or soon
 		wc := make([]ci.WC, n+3)
 		got := 0
 		for got < n {
 			k, err := p.B.RecvCQ.Poll(wc[got:])
 			kit.OK(t, err, "CQ.Poll")
-			kit.True(t, k >= 0 && got+k <= n, "CQ.Poll", fmt.Sprintf("at most the %d completions that are due", n-got), "%d", k)
+			kit.True(t, k >= 0 && got+k <= n, "CQ.Poll", fmt.Sprintf("at most %d, the remaining completions", n-got),
+				"%d", k)
 			if k == 0 {
-				k = copy(wc[got:], p.B.RecvCQ.Wait(1)) // one that is late
+				k = copy(wc[got:], p.B.RecvCQ.Wait(1)) // a late completion
 			}
 			most = max(most, k)
 			got += k
 		}
 		for i := range n {
-			kit.Equal(t, "ID of a completion polled with others", wc[i].ID, uint64(i+1))
+			kit.Equal(t, "WC.ID of a completion polled with others", wc[i].ID, uint64(i+1))
 		}
 	}
-	kit.True(t, most > 1, fmt.Sprintf("CQ.Poll into %d entries, with %d completions due, %d times", n+3, n, rounds),
-		"more than one completion in one call", "one at a time")
+	kit.True(t, most > 1,
+		fmt.Sprintf("CQ.Poll into %d entries, with %d completions expected, %d times", n+3, n, rounds),
+		"more than one completion in one call", "never more than one completion")
 }
 
 func postFullSend(t *validate.T) {
 	p := kit.NewPairInReset(t, kit.Type(ci.RC), kit.Depth(5))
 	p.A.Init()
 	p.B.Init()
-	p.B.RTR(p.A.QP) // listens, and has no receive yet: A waits, for ever if need be
+	p.B.RTR(p.A.QP) // B has no receive yet, so A waits as long as necessary
 	p.A.RTR(p.B.QP)
 	p.B.RTS()
 	p.A.RTS()
@@ -255,10 +289,11 @@ func postFullSend(t *validate.T) {
 	for round := range 2 {
 		for i := range d {
 			n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(uint64(i+1), 0, 1)})
-			kit.WantTaken(t, fmt.Sprintf("PostSend number %d of a queue of %d", i+1, d), n, err, 1)
+			kit.WantTaken(t, fmt.Sprintf("QP.PostSend of request %d to a queue of %d", i+1, d), n, err, 1)
 		}
 		n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(99, 0, 1)})
-		kit.WantTaken(t, fmt.Sprintf("PostSend number %d of a queue of %d", d+1, d), n, err, 0, ci.InsufficientResources)
+		kit.WantTaken(t, fmt.Sprintf("QP.PostSend of request %d to a queue of %d", d+1, d), n, err, 0,
+			ci.InsufficientResources)
 		left := d
 		for left > 0 {
 			k := min(left, p.B.Config.Caps.RecvDepth)
@@ -267,7 +302,7 @@ func postFullSend(t *validate.T) {
 			left -= k
 		}
 		p.A.CQ.WaitOK(ids(1, uint64(d))...)
-		t.Logf("round %d: %d taken and completed", round, d)
+		t.Logf("round %d: %d requests accepted and completed", round, d)
 	}
 }
 
@@ -279,10 +314,11 @@ func postFullRecv(t *validate.T) {
 	for range 2 {
 		for i := range d {
 			n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(uint64(i+1), 0, 8)})
-			kit.WantTaken(t, fmt.Sprintf("PostRecv number %d of a queue of %d", i+1, d), n, err, 1)
+			kit.WantTaken(t, fmt.Sprintf("QP.PostRecv of request %d to a queue of %d", i+1, d), n, err, 1)
 		}
 		n, err := p.B.PostRecv([]ci.RecvWR{p.B.RecvWR(99, 0, 8)})
-		kit.WantTaken(t, fmt.Sprintf("PostRecv number %d of a queue of %d", d+1, d), n, err, 0, ci.InsufficientResources)
+		kit.WantTaken(t, fmt.Sprintf("QP.PostRecv of request %d to a queue of %d", d+1, d), n, err, 0,
+			ci.InsufficientResources)
 		for i := range d {
 			p.A.Send(p.A.SendWR(1, 0, 1))
 			p.A.CQ.WaitOK(1)
@@ -303,11 +339,14 @@ func postSGEs(t *validate.T) {
 		w := p.A.RDMA(op, 1, 0, 1, p.B, 0)
 		w.SGL = over[:attr.SendSGE+1]
 		n, err := p.A.PostSend([]ci.SendWR{w})
-		kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d with %d segments to a queue made for %d", op, len(w.SGL), attr.SendSGE),
+		kit.WantTaken(t,
+			fmt.Sprintf("QP.PostSend of operation %d with %d segments to a queue with %d", op, len(w.SGL),
+				attr.SendSGE),
 			n, err, 0, ci.InvalidMaxSGE)
 	}
 	n, err := p.A.PostRecv([]ci.RecvWR{{SGL: over[:attr.RecvSGE+1]}})
-	kit.WantTaken(t, fmt.Sprintf("PostRecv with %d segments to a queue made for %d", attr.RecvSGE+1, attr.RecvSGE), n, err, 0, ci.InvalidMaxSGE)
+	kit.WantTaken(t, fmt.Sprintf("QP.PostRecv with %d segments to a queue with %d", attr.RecvSGE+1, attr.RecvSGE), n,
+		err, 0, ci.InvalidMaxSGE)
 	p.A.Exchange(p.B, 1)
 	p.B.Exchange(p.A, 1)
 	if m := t.Attr().MaxReadSGEs; m < t.Attr().MaxSGEs {
@@ -317,7 +356,7 @@ func postSGEs(t *validate.T) {
 			w.SGL = append(w.SGL, q.A.Buf.SGE(0, 1))
 		}
 		n, err := q.A.PostSend([]ci.SendWR{w})
-		kit.WantTaken(t, "PostSend of a read with more than MaxReadSGEs segments", n, err, 0, ci.InvalidMaxSGE)
+		kit.WantTaken(t, "QP.PostSend of a read with more than MaxReadSGEs segments", n, err, 0, ci.InvalidMaxSGE)
 	}
 }
 
@@ -327,7 +366,7 @@ func postCopied(t *validate.T) {
 	p.B.Buf.Blank()
 	sgl := p.A.Buf.SGL(0, 256)
 	wrs := []ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: sgl}}
-	p.A.Send(wrs...) // no receive is there: it waits
+	p.A.Send(wrs...) // no receive is posted, so it waits
 	sgl[0] = ci.SGE{Addr: 1, Length: 9, LKey: 2}
 	wrs[0] = ci.SendWR{ID: 77, Op: ci.OpRead, SGL: sgl}
 	rsgl := p.B.Buf.SGL(1024, 256)
@@ -338,7 +377,7 @@ func postCopied(t *validate.T) {
 	p.A.CQ.WaitOK(1)
 	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(5)[0].Length, 256)
 	p.B.Buf.WantOnly(t, "message whose requests were overwritten after the posts", 1024, p.A.Buf.Bytes[:256])
-	// And of receives that wait, and of a write.
+	// The same holds for posted receives and for a write.
 	for i := range 2 {
 		rsgl[0], recv[0] = p.B.Buf.SGE(uint64(64*i), 64), ci.RecvWR{ID: uint64(i), SGL: rsgl}
 		p.B.Recv(recv...)
@@ -349,7 +388,7 @@ func postCopied(t *validate.T) {
 		p.A.CQ.WaitOK(9)
 		p.B.RecvCQ.WaitOK(uint64(i))
 	}
-	kit.SameBytes(t, "messages to receives that shared one list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
+	kit.SameBytes(t, "messages into receives that used the same list", p.B.Buf.Bytes[:128], p.A.Buf.Bytes[:128])
 }
 
 func postReturns(t *validate.T) {
@@ -359,7 +398,11 @@ func postReturns(t *validate.T) {
 		defer close(done)
 		n, err := p.A.PostSend(p.A.SendWRs(4))
 		if n != 4 || err != nil {
-			t.Report(validate.Failure{Where: "PostSend to a peer that does not listen", Expected: "4 requests taken", Got: fmt.Sprintf("%d taken, %s", n, kit.Describe(err))})
+			t.Report(validate.Failure{
+				Where:    "QP.PostSend to a peer that does not answer",
+				Expected: "4 requests accepted",
+				Got:      fmt.Sprintf("%d accepted, %s", n, kit.Describe(err)),
+			})
 		}
 	})
 	patience := time.NewTimer(t.Remaining() / 4)
@@ -367,9 +410,13 @@ func postReturns(t *validate.T) {
 	select {
 	case <-done:
 	case <-patience.C:
-		t.Report(validate.Failure{Where: "PostSend to a peer that does not listen", Expected: "the call returns at once", Got: "it waits"})
+		t.Report(validate.Failure{
+			Where:    "QP.PostSend to a peer that does not answer",
+			Expected: "return of the call",
+			Got:      "no return",
+		})
 	}
-	if err := p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil { // ends the wait, if there is one
+	if err := p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}); err != nil { // ends a blocked call
 		t.Report(validate.Failure{Where: "QP.Modify to Error", Expected: "success", Got: kit.Describe(err)})
 	}
 	p.A.CQ.WaitFlushed(1, 2, 3, 4)
@@ -418,7 +465,7 @@ func signalFreed(t *validate.T) {
 			wrs[i].Flags = 0
 		}
 		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, fmt.Sprintf("PostSend of 4 to a queue of 4, round %d", round+1), n, err, 4)
+		kit.WantTaken(t, fmt.Sprintf("QP.PostSend of 4 requests to a queue of 4, round %d", round+1), n, err, 4)
 		p.A.CQ.WaitOK(4)
 		p.B.RecvCQ.WaitOK(1, 2, 3, 4)
 	}
@@ -444,7 +491,7 @@ func inlineOverwritten(t *validate.T) {
 	sent := kit.Random(t, make([]byte, n))
 	data := append([]byte(nil), sent...)
 	p.B.Buf.Blank()
-	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data}) // no receive is there: it waits
+	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data}) // no receive is posted, so it waits
 	clear(data)
 	p.B.Recv(p.B.RecvWR(1, 0, n))
 	p.A.CQ.WaitOK(1)
@@ -463,7 +510,7 @@ func inlineSizes(t *validate.T) {
 		p.A.Send(ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data[:n]},
 			ci.SendWR{ID: id, Op: ci.OpWrite, Flags: ci.SendSignaled, Inline: data[:n], Remote: p.B.Buf.Remote(4096)})
 		p.A.CQ.WaitOK(id, id)
-		kit.Equal(t, "Length of inline data", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+		kit.Equal(t, "Length of the inline data", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(n))
 		kit.SameBytes(t, "inline data sent", p.B.Buf.Bytes[:n], data[:n])
 		kit.SameBytes(t, "inline data written", p.B.Buf.Bytes[4096:4096+n], data[:n])
 	}
@@ -476,10 +523,12 @@ func inlineTooLong(t *validate.T) {
 	long := make([]byte, attr.MaxInline+1)
 	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite}) {
 		n, err := p.A.PostSend([]ci.SendWR{{Op: op, Inline: long, Remote: p.B.Buf.Remote(0)}})
-		kit.WantTaken(t, fmt.Sprintf("PostSend of operation %d with %d bytes inline, MaxInline %d", op, len(long), attr.MaxInline), n, err, 0, ci.InvalidParameter)
+		kit.WantTaken(t,
+			fmt.Sprintf("QP.PostSend of operation %d with %d bytes of inline data, MaxInline %d", op, len(long),
+				attr.MaxInline), n, err, 0, ci.InvalidParameter)
 	}
 	n, err := p.A.PostSend([]ci.SendWR{{Op: ci.OpRead, Inline: long[:8], Remote: p.B.Buf.Remote(0)}})
-	kit.WantTaken(t, "PostSend of a read with inline data", n, err, 0, ci.InvalidParameter)
+	kit.WantTaken(t, "QP.PostSend of a read with inline data", n, err, 0, ci.InvalidParameter)
 	p.A.Exchange(p.B, 4)
 }
 
@@ -495,7 +544,8 @@ func postFence(t *validate.T) {
 		p.A.Send(p.A.RDMA(ci.OpRead, 1, 0, n, p.B, 0), w)
 		p.A.CQ.WaitOK(1, 2)
 		p.B.RecvCQ.WaitOK(1)
-		kit.SameBytes(t, fmt.Sprintf("fenced send of what a read brought, round %d", round+1), p.B.Buf.Bytes[n:], p.B.Buf.Bytes[:n])
+		kit.SameBytes(t, fmt.Sprintf("fenced send of the data of a read, round %d", round+1), p.B.Buf.Bytes[n:],
+			p.B.Buf.Bytes[:n])
 	}
 }
 
@@ -522,7 +572,8 @@ func postSolicited(t *validate.T) {
 			cq.WaitOK(1)
 		}
 		cq.Quiet(2 * time.Millisecond)
-		kit.Equal(t, "callbacks of a CQ armed for solicited completions, after three others", int(calls.Load()), round)
+		kit.Equal(t, "callbacks of a CQ armed for solicited completions, after three unsolicited ones",
+			int(calls.Load()), round)
 		w.Flags |= ci.SendSolicited
 		to.Recv(ci.RecvWR{ID: 2, SGL: buf.SGL(0, 4)})
 		from.Send(w)
@@ -531,7 +582,8 @@ func postSolicited(t *validate.T) {
 		select {
 		case <-called:
 		case <-patience.C:
-			t.Failf("CQ armed for solicited completions", "a callback for a solicited message", "none by the deadline")
+			t.Failf("CQ armed for solicited completions", "a callback for a solicited message",
+				"no callback by the deadline")
 		}
 		patience.Stop()
 		cq.WaitOK(2)

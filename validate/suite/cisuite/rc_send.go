@@ -9,37 +9,51 @@ import (
 	"ciddk/validate/req"
 )
 
-// rcSendArea: messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
+// rcSendArea returns the cases of messages on reliable connections. (IBTA 9.7, 10.8, 11.4.)
 func rcSendArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)", "A SEND of any length from 0 to the limit of the port arrives whole, and nothing else is written."),
-		req.Driver.Must("IBTA-9.7-02", "IBTA 9.7", "ordering", "Messages of one send queue take receives in the order of both posts, and both queues complete in it."),
-		req.Driver.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU", "A connection works at each path MTU up to that of the port."),
-		req.Driver.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments", "The segments of a send are gathered in their order, whatever their lengths, empty ones included."),
-		req.Driver.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments", "The segments of a receive are filled in their order, each to its end before the next, empty ones skipped."),
-		req.Driver.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm", "Immediate data arrive as the number sent, with WCImmediate, and without SendImmediate the flag is clear."),
-		req.Driver.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)", "The entry of a send names its request, QP, context and operation."),
+		req.Driver.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
+			"A SEND of any length from 0 to the limit of the port arrives completely, and nothing else is written."),
+		req.Driver.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
+			"Messages of a send queue use receives in the order of both posts, and both queues complete in that "+
+				"order."),
+		req.Driver.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
+			"A connection works with each path MTU up to that of the port."),
+		req.Driver.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
+			"The segments of a send are gathered in their order, whatever their lengths are. They may be empty."),
+		req.Driver.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments",
+			"The segments of a receive are filled in their order. Each is filled completely before the next one, and "+
+				"empty ones are skipped."),
+		req.Driver.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
+			"Immediate data arrive with the value sent and with WCImmediate. Without SendImmediate that flag is not "+
+				"set."),
+		req.Driver.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+			"The completion of a send has the ID of its request, and its QP number, context and operation."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet bounds", rc, rcSizes, "IBTA-9.7-01", "SAS-2.3-18"),
+		validate.NewCase("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet boundaries", rc, rcSizes,
+			"IBTA-9.7-01", "SAS-2.3-18"),
 		validate.NewCase("rc.send.large", "a message of 16 MiB", rc, rcLarge, "IBTA-9.7-01"),
 		validate.NewCase("rc.send.order", "64 messages, in order", rc, rcOrder, "IBTA-9.7-02"),
-		validate.NewCase("rc.send.both-ways", "both sides send at once", rc, rcBothWays, "IBTA-9.7-01", "IBTA-9.7-02"),
+		validate.NewCase("rc.send.both-ways", "both ends send at the same time", rc, rcBothWays, "IBTA-9.7-01",
+			"IBTA-9.7-02"),
 		validate.NewCase("rc.send.path-mtu", "each path MTU", rc, rcMTUs, "IBTA-9.7-03", "IBTA-9.7-01"),
-		validate.NewCase("rc.send.gather", "uneven and empty segments sent", rc, rcGather, "CI-PostSend-01"),
-		validate.NewCase("rc.send.scatter", "uneven and empty segments received", rc, rcScatter, "CI-PostRecv-01"),
+		validate.NewCase("rc.send.gather", "send from uneven and empty segments", rc, rcGather, "CI-PostSend-01"),
+		validate.NewCase("rc.send.scatter", "receive into uneven and empty segments", rc, rcScatter, "CI-PostRecv-01"),
 		validate.NewCase("rc.send.immediate", "with and without immediate data", rc, rcImmediate, "CI-PostSend-02"),
-		validate.NewCase("rc.send.same-buffer", "a buffer registered once, used 200 times", rc, rcSameBuffer, "SAS-2.3-25"),
-		validate.NewCase("rc.wc.recv", "every field of a receive's completion", rc, rcWCRecv, "SAS-2.3-23"),
-		validate.NewCase("rc.wc.send", "the fields of a send's completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
-		validate.NewCase("rc.shared-cq", "two QPs of two PDs on one CQ, told apart by context", rc, rcSharedCQ, "SAS-2.1-07", "SAS-2.3-23"),
-		validate.NewCase("rc.reuse", "make, connect, exchange and destroy QPs, 40 times over", rc, rcReuse, "SAS-2.3-27"),
+		validate.NewCase("rc.send.same-buffer", "a buffer registered once and used 200 times", rc, rcSameBuffer,
+			"SAS-2.3-25"),
+		validate.NewCase("rc.wc.recv", "all fields of a receive completion", rc, rcWCRecv, "SAS-2.3-23"),
+		validate.NewCase("rc.wc.send", "the fields of a send completion", rc, rcWCSend, "CI-WC-01", "SAS-2.3-23"),
+		validate.NewCase("rc.shared-cq", "two QPs of two PDs with one CQ, identified by their contexts", rc, rcSharedCQ,
+			"SAS-2.1-07", "SAS-2.3-23"),
+		validate.NewCase("rc.reuse", "create, connect, use and destroy QPs, 40 rounds", rc, rcReuse, "SAS-2.3-27"),
 	)
 	s.Cases[1].Needs.Attr = func(a *ci.CAAttr) string {
 		if a.MaxMRSize < 16<<20 || a.Ports[0].MaxMsgSize < 16<<20 {
-			return "regions or messages of less than 16 MiB"
+			return "regions or messages are limited to less than 16 MiB"
 		}
 		return ""
 	}
@@ -76,7 +90,7 @@ func rcLarge(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(1, 0, n))
 	p.A.Send(p.A.SendWR(1, 0, n))
 	p.A.CQ.WaitOK(1)
-	kit.Equal(t, "Length of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
+	kit.Equal(t, "Length of a message of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
 	kit.SameBytes(t, "message of 16 MiB", p.B.Buf.Bytes, p.A.Buf.Bytes)
 }
 
@@ -143,7 +157,8 @@ func rcMTUs(t *validate.T) {
 	}
 }
 
-// pieces cuts n bytes into uneven segments, the empty one among them, which lie in the buffer in another order than that of the message.
+// pieces splits n bytes into uneven segments, one of them empty. Their order in the buffer differs from that in the
+// message.
 func pieces(n int) (off, length []int) {
 	length = []int{1, 0, n/2 + 3, n - n/2 - 4}
 	off = []int{n + 500, 7, 32, n + 1000}
@@ -173,7 +188,7 @@ func rcGather(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(9, 0, 16))
 	p.A.Send(ci.SendWR{ID: 9, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{p.A.Buf.SGE(5, 0)}})
 	p.A.CQ.WaitOK(9)
-	kit.Equal(t, "Length of a message of one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
+	kit.Equal(t, "Length of a message with one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
 }
 
 func rcScatter(t *validate.T) {
@@ -188,12 +203,12 @@ func rcScatter(t *validate.T) {
 			w.SGL = append(w.SGL, p.B.Buf.SGE(uint64(off[k]), uint32(length[k])))
 			room += length[k]
 		}
-		size := room - room/5 // ends inside a segment
+		size := room - room/5 // the message ends inside a segment
 		p.B.Buf.Blank()
 		p.B.Recv(w)
 		p.A.Send(p.A.SendWR(id, 0, size))
 		p.A.CQ.WaitOK(id)
-		where := fmt.Sprintf("message of %d bytes scattered to segments of %d", size, length)
+		where := fmt.Sprintf("message of %d bytes scattered into segments of %d bytes", size, length)
 		kit.Equal(t, where+": Length", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(size))
 		want := make([]byte, len(p.B.Buf.Bytes))
 		for k := range want {
@@ -219,18 +234,18 @@ func rcImmediate(t *validate.T) {
 			p.A.Send(w)
 			p.A.CQ.WaitOK(id)
 			wc := p.B.RecvCQ.WaitOK(id)[0]
-			kit.Equal(t, "Flags of a SEND with immediate", wc.Flags&ci.WCImmediate, ci.WCImmediate)
+			kit.Equal(t, "Flags of a SEND with immediate data", wc.Flags&ci.WCImmediate, ci.WCImmediate)
 			kit.Equal(t, "Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", imm))
-			kit.Equal(t, "Length (immediate data do not count)", wc.Length, uint32(n))
+			kit.Equal(t, "Length, without the immediate data", wc.Length, uint32(n))
 			kit.Equal(t, "Op", wc.Op, ci.WCRecv)
 		}
 	}
 	w := p.A.SendWR(99, 0, 8)
-	w.Imm = 0x55aa55aa // ignored, since the flag is not set
+	w.Imm = 0x55aa55aa // ignored without the flag
 	p.B.Recv(p.B.RecvWR(99, 0, 8))
 	p.A.Send(w)
 	p.A.CQ.WaitOK(99)
-	kit.Equal(t, "Flags of a SEND without immediate", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
+	kit.Equal(t, "Flags of a SEND without immediate data", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
 }
 
 func rcSameBuffer(t *validate.T) {
@@ -283,7 +298,7 @@ func rcWCSend(t *validate.T) {
 		kit.Equal(t, where+"Status", wc.Status.String(), ci.WCSuccess.String())
 		kit.Equal(t, where+"Op", wc.Op, x.want)
 		kit.Equal(t, where+"QPN", wc.QPN, p.A.Num())
-		kit.True(t, wc.Context == any(ctx), where+"Context", "the context given at create", "%v", wc.Context)
+		kit.True(t, wc.Context == any(ctx), where+"Context", "the context set at creation", "%v", wc.Context)
 		if x.op == ci.OpRead {
 			kit.Equal(t, where+"Length", wc.Length, 64)
 		}
@@ -303,7 +318,7 @@ func rcSharedCQ(t *validate.T) {
 	for i := range 2 {
 		p := kit.Options(a, b)
 		from := a.End(p)
-		pd := b.PD() // a PD of its own for each
+		pd := b.PD() // each QP has its own PD
 		c := p
 		c.Context = fmt.Sprintf("QP %d", i)
 		to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
@@ -314,7 +329,7 @@ func rcSharedCQ(t *validate.T) {
 	const n = 8
 	for k := range n {
 		for i, l := range links {
-			id := uint64(k) // the same ids on both QPs: only the context tells them apart
+			id := uint64(k) // both QPs use the same ids, so only the context identifies the QP
 			l.to.Recv(ci.RecvWR{ID: id, SGL: l.buf.SGL(k*64, 64)})
 			kit.Random(t, l.from.Buf.Bytes[k*64:k*64+i+1])
 			l.from.Send(l.from.SendWR(id, k*64, i+1))
@@ -341,9 +356,9 @@ func rcSharedCQ(t *validate.T) {
 func rcReuse(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))
 	for round := range 40 {
-		// Creation is what is judged here, so it is no constructor of the kit that does it.
+		// The case tests creation, so it does not use a constructor of package kit.
 		qp, err := first.A.PD.CreateQP(first.A.QP.Create())
-		kit.OK(t, err, fmt.Sprintf("PD.CreateQP after %d QPs were made and destroyed", round))
+		kit.OK(t, err, fmt.Sprintf("PD.CreateQP after %d QPs were created and destroyed", round))
 		kit.Own(t, qp, "QP")
 		kit.Destroy(t, qp, "QP")
 		if round%8 != 0 {
@@ -351,7 +366,7 @@ func rcReuse(t *validate.T) {
 		}
 		p := first.More(false)
 		p.A.Exchange(p.B, 100)
-		p.B.Recv(p.B.RecvWR(1, 0, 8)) // work outstanding never completes after Destroy
+		p.B.Recv(p.B.RecvWR(1, 0, 8)) // outstanding requests must not complete after Destroy
 		for _, e := range []*kit.End{p.A, p.B} {
 			kit.Destroy(t, e.QP, "QP")
 			e.CQ.Empty()

@@ -9,39 +9,61 @@ import (
 	"ciddk/validate/req"
 )
 
-// rdmaArea: RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
+// rdmaArea returns the cases of RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
 func rdmaArea() validate.Suite {
 	rc := validate.FeatureRC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE of any length places its bytes at the address named, and writes nothing else."),
-		req.Driver.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE", "An RDMA WRITE without immediate takes no receive and makes no completion at its target."),
-		req.Driver.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate", "An RDMA WRITE with immediate takes one receive, whose completion gives the bytes written and whose segments are not touched."),
-		req.Driver.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ", "An RDMA READ of any length brings the bytes at the address named, and writes nothing else."),
-		req.Driver.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ", "The bytes of a READ fill its segments in their order, empty ones skipped."),
-		req.Driver.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth", "More reads than the QP's initiator depth wait for one another; none fails."),
-		req.Driver.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check", "The key and address of an RDMA request of no bytes are not checked."),
-		req.Driver.Must("IBTA-9.5-01", "IBTA 9.5", "ordering", "What a WRITE placed is visible when the receive of a SEND behind it has been polled."),
-		req.Driver.Must("IBTA-9.5-02", "IBTA 9.5", "ordering", "WRITEs of one queue to one place are done in the order of the posts."),
-		req.Driver.Must("IBTA-9.5-03", "IBTA 9.5", "ordering", "A READ sees what WRITEs before it on the same queue wrote."),
-		req.Driver.Must("CI-Memory-01", "CI memory model", "package ci, Memory model", "Who sees the new last word of a WRITE's message, loaded with sync/atomic, sees the whole message."),
-		req.Driver.Must("CI-Rights-01", "IBTA 10.6.3", "access rights", "The one remote right that an operation needs is enough, on the region and on the QP."),
+		req.Driver.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
+			"An RDMA WRITE of any length writes its bytes to the given address, and nothing else is written."),
+		req.Driver.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
+			"An RDMA WRITE without immediate data uses no receive and causes no completion at its target."),
+		req.Driver.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate",
+			"An RDMA WRITE with immediate data uses one receive. Its completion has the number of bytes written, and "+
+				"its segments are not written."),
+		req.Driver.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
+			"An RDMA READ of any length returns the bytes at the given address, and nothing else is written."),
+		req.Driver.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
+			"The bytes of a READ fill its segments in their order. Empty ones are skipped."),
+		req.Driver.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
+			"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails."),
+		req.Driver.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
+			"The key and address of an RDMA request of no bytes are not checked."),
+		req.Driver.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
+			"The data of a WRITE are visible when the receive of a later SEND has been polled."),
+		req.Driver.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
+			"WRITEs of one queue to one place are executed in the order of their posts."),
+		req.Driver.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
+			"A READ returns the data of earlier WRITEs of the same queue."),
+		req.Driver.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
+			"When the new last word of a WRITE is visible to a load of sync/atomic, the whole WRITE is visible."),
+		req.Driver.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
+			"An operation needs only its own remote access right, on the region and on the QP."),
 	)
 	s.Cases = append(s.Cases,
-		validate.NewCase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet bounds", rc, writeSizes, "IBTA-9.4-01"),
-		validate.NewCase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01", "CI-PostSend-01"),
-		validate.NewCase("rdma.write.silent", "a write takes no receive", rc, writeSilent, "IBTA-9.4-02"),
-		validate.NewCase("rdma.write.immediate", "a write with immediate takes one receive", rc, writeImmediate, "IBTA-9.4-03"),
-		validate.NewCase("rdma.write.last-word", "spin on the last word of a write", rc, writeLastWord, "CI-Memory-01"),
-		validate.NewCase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet bounds", rc, readSizes, "IBTA-9.4-04"),
+		validate.NewCase("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet boundaries", rc, writeSizes,
+			"IBTA-9.4-01"),
+		validate.NewCase("rdma.write.gather", "a write gathered from uneven segments", rc, writeGather, "IBTA-9.4-01",
+			"CI-PostSend-01"),
+		validate.NewCase("rdma.write.silent", "a write uses no receive", rc, writeSilent, "IBTA-9.4-02"),
+		validate.NewCase("rdma.write.immediate", "a write with immediate data uses one receive", rc, writeImmediate,
+			"IBTA-9.4-03"),
+		validate.NewCase("rdma.write.last-word", "wait for the last word of a write", rc, writeLastWord,
+			"CI-Memory-01"),
+		validate.NewCase("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet boundaries", rc, readSizes,
+			"IBTA-9.4-04"),
 		validate.NewCase("rdma.read.scatter", "a read into uneven segments", rc, readScatter, "IBTA-9.4-05"),
-		validate.NewCase("rdma.read.depth", "16 reads at initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
-		validate.NewCase("rdma.read.many", "reads as deep as both ends allow", rc, readMany, "IBTA-9.4-06", "IBTA-9.4-04"),
-		validate.NewCase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero, "IBTA-9.4-07"),
-		validate.NewCase("rdma.order.write-send", "a write, then a send", rc, orderWriteSend, "IBTA-9.5-01"),
-		validate.NewCase("rdma.order.write-write", "writes to one place", rc, orderWriteWrite, "IBTA-9.5-02"),
-		validate.NewCase("rdma.order.write-read", "a write, then a read of it", rc, orderWriteRead, "IBTA-9.5-03"),
-		validate.NewCase("rdma.rights", "each operation with the one right it needs", rc, rdmaRights, "CI-Rights-01"),
+		validate.NewCase("rdma.read.depth", "16 reads with initiator depth 1", rc, readDepth, "IBTA-9.4-06"),
+		validate.NewCase("rdma.read.many", "reads with the largest depth of both ends", rc, readMany, "IBTA-9.4-06",
+			"IBTA-9.4-04"),
+		validate.NewCase("rdma.zero", "writes and reads of no bytes with keys that do not exist", rc, rdmaZero,
+			"IBTA-9.4-07"),
+		validate.NewCase("rdma.order.write-send", "a write and a send", rc, orderWriteSend, "IBTA-9.5-01"),
+		validate.NewCase("rdma.order.write-write", "writes to the same place", rc, orderWriteWrite, "IBTA-9.5-02"),
+		validate.NewCase("rdma.order.write-read", "a write and a read of its target", rc, orderWriteRead,
+			"IBTA-9.5-03"),
+		validate.NewCase("rdma.rights", "each operation with only the access right that it needs", rc, rdmaRights,
+			"CI-Rights-01"),
 	)
 	return s
 }
@@ -55,7 +77,7 @@ func writeSizes(t *validate.T) {
 		id, at := uint64(i+1), (i*13)%(most-n+1)
 		p.A.Send(p.A.RDMA(ci.OpWrite, id, most-n, n, p.B, at))
 		p.A.CQ.WaitOK(id)
-		p.B.Recv(p.B.RecvWR(id, 0, 0)) // an empty message behind it: then the target may be read
+		p.B.Recv(p.B.RecvWR(id, 0, 0)) // after an empty message the target may be read
 		p.A.Send(p.A.SendWR(id, 0, 0))
 		p.A.CQ.WaitOK(id)
 		p.B.RecvCQ.WaitOK(id)
@@ -71,7 +93,8 @@ func writeSizes(t *validate.T) {
 	}
 }
 
-// settle sends an empty message behind what A has posted, and waits for it at B, so that B may read what was written to it.
+// settle sends an empty message after the requests that A has posted and waits for it at B. Then B may read what was
+// written.
 func settle(p *kit.Pair) {
 	const id = 0x736574
 	p.B.Recv(ci.RecvWR{ID: id})
@@ -109,10 +132,10 @@ func writeSilent(t *validate.T) {
 		p.A.CQ.WaitOK(uint64(i))
 	}
 	p.B.RecvCQ.Empty()
-	for id := uint64(1); id <= 2; id++ { // and both receives are there still
+	for id := uint64(1); id <= 2; id++ { // both receives are still posted
 		p.A.Send(p.A.SendWR(id, 0, 5))
 		p.A.CQ.WaitOK(id)
-		kit.Equal(t, "Op of the receive behind the writes", p.B.RecvCQ.WaitOK(id)[0].Op, ci.WCRecv)
+		kit.Equal(t, "Op of a receive after the writes", p.B.RecvCQ.WaitOK(id)[0].Op, ci.WCRecv)
 	}
 	p.B.RecvCQ.Empty()
 }
@@ -127,20 +150,20 @@ func writeImmediate(t *validate.T) {
 		w.Flags |= ci.SendImmediate
 		w.Imm = imm
 		p.B.Buf.Blank()
-		p.B.Recv(p.B.RecvWR(id, 0, 64)) // shorter than some of the writes: its segments do not matter
+		p.B.Recv(p.B.RecvWR(id, 0, 64)) // shorter than some of the writes, since its segments are not used
 		p.A.Send(w)
 		p.A.CQ.WaitOK(id)
 		wc := p.B.RecvCQ.WaitOK(id)[0]
-		where := fmt.Sprintf("receive taken by a write of %d bytes with immediate", n)
+		where := fmt.Sprintf("receive used by a write of %d bytes with immediate data", n)
 		kit.Equal(t, where+": Op", wc.Op, ci.WCRecvWrite)
 		kit.Equal(t, where+": Length", wc.Length, uint32(n))
 		kit.Equal(t, where+": Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", imm))
 		kit.Equal(t, where+": Flags", wc.Flags, ci.WCImmediate)
-		p.B.Buf.WantOnly(t, "target of a write with immediate", 1024, p.A.Buf.Bytes[:n])
+		p.B.Buf.WantOnly(t, "target of a write with immediate data", 1024, p.A.Buf.Bytes[:n])
 	}
 	w := p.A.RDMA(ci.OpWrite, 50, 0, 0, p.B, 0)
 	w.Flags |= ci.SendImmediate
-	p.B.Recv(ci.RecvWR{ID: 50}) // of no segments at all
+	p.B.Recv(ci.RecvWR{ID: 50}) // without segments
 	p.A.Send(w)
 	p.A.CQ.WaitOK(50)
 	p.B.RecvCQ.WaitOK(50)
@@ -158,7 +181,8 @@ func writeLastWord(t *validate.T) {
 		p.B.Buf.WaitWord(t, n-8, uint64(round)<<32|(n-8))
 		for i := 0; i < n; i += 8 {
 			if got, want := kit.LoadWord(p.B.Buf.Bytes[i:]), uint64(round)<<32|uint64(i); got != want {
-				t.Failf(fmt.Sprintf("word at byte %d of a write whose last word has come", i), fmt.Sprintf("%#x", want), "%#x", got)
+				t.Failf(fmt.Sprintf("word at byte %d of a write whose last word is visible", i),
+					fmt.Sprintf("%#x", want), "%#x", got)
 			}
 		}
 		p.A.CQ.WaitOK(1)
@@ -236,7 +260,8 @@ func readMany(t *validate.T) {
 	p.A.Send(wrs...)
 	p.A.CQ.WaitOK(ids(1, uint64(n))...)
 	for i := range n {
-		kit.SameBytes(t, fmt.Sprintf("read %d of %d", i+1, n), p.A.Buf.Bytes[i*size:(i+1)*size], p.B.Buf.Bytes[(n-1-i)*size:(n-i)*size])
+		kit.SameBytes(t, fmt.Sprintf("read %d of %d", i+1, n), p.A.Buf.Bytes[i*size:(i+1)*size],
+			p.B.Buf.Bytes[(n-1-i)*size:(n-i)*size])
 	}
 }
 
@@ -244,7 +269,13 @@ func rdmaZero(t *validate.T) {
 	p := kit.RC(t)
 	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpWrite, ci.OpRead}) {
 		for _, sgl := range [][]ci.SGE{nil, p.A.Buf.SGL(0, 0)} {
-			p.A.Send(ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: sgl, Remote: ci.Remote{Addr: 0xdead0000, RKey: p.B.Buf.RKey ^ 0x123400}})
+			p.A.Send(ci.SendWR{
+				ID:     1,
+				Op:     op,
+				Flags:  ci.SendSignaled,
+				SGL:    sgl,
+				Remote: ci.Remote{Addr: 0xdead0000, RKey: p.B.Buf.RKey ^ 0x123400},
+			})
 			p.A.CQ.WaitOK(1)
 		}
 	}
@@ -260,8 +291,9 @@ func orderWriteSend(t *validate.T) {
 		w := p.A.RDMA(ci.OpWrite, 1, 0, n, p.B, 0)
 		w.Flags = 0
 		p.A.Send(w, p.A.SendWR(2, 0, 4))
-		p.B.RecvCQ.WaitOK(1) // before the sender's own completion
-		kit.SameBytes(t, fmt.Sprintf("target of the write before a received message, round %d", round+1), p.B.Buf.Bytes[:n], msg)
+		p.B.RecvCQ.WaitOK(1) // before the sender's completion
+		kit.SameBytes(t, fmt.Sprintf("target of a write after the receive of a later message, round %d", round+1),
+			p.B.Buf.Bytes[:n], msg)
 		p.A.CQ.WaitOK(2)
 	}
 }
@@ -278,7 +310,7 @@ func orderWriteWrite(t *validate.T) {
 		p.A.Send(wrs...)
 		p.A.CQ.WaitOK(ids(1, n)...)
 		settle(p)
-		kit.SameBytes(t, "place written 12 times", p.B.Buf.Bytes[:size], p.A.Buf.Bytes[(n-1)*size:n*size])
+		kit.SameBytes(t, "target of 12 writes", p.B.Buf.Bytes[:size], p.A.Buf.Bytes[(n-1)*size:n*size])
 	}
 }
 
@@ -289,7 +321,7 @@ func orderWriteRead(t *validate.T) {
 		msg := kit.Random(t, p.A.Buf.Bytes[:size])
 		p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, size, p.B, 100), p.A.RDMA(ci.OpRead, 2, 2*size, size, p.B, 100))
 		p.A.CQ.WaitOK(1, 2)
-		kit.SameBytes(t, "read behind a write of the same place", p.A.Buf.Bytes[2*size:3*size], msg)
+		kit.SameBytes(t, "data of a read after a write to the same place", p.A.Buf.Bytes[2*size:3*size], msg)
 	}
 }
 
@@ -298,7 +330,7 @@ func rdmaRights(t *validate.T) {
 	for _, x := range kit.Variants(t, "", []struct {
 		op     ci.SendOp
 		right  ci.Access
-		region ci.Access // a region for remote reading needs no LocalWrite (IBTA 10.6.3.1)
+		region ci.Access // a region for remote reads needs no LocalWrite (IBTA 10.6.3.1)
 	}{
 		{ci.OpWrite, ci.RemoteWrite, ci.RemoteWrite | ci.LocalWrite},
 		{ci.OpRead, ci.RemoteRead, ci.RemoteRead},
@@ -316,9 +348,10 @@ func rdmaRights(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 		settle(p)
 		if x.op == ci.OpWrite {
-			kit.SameBytes(t, "target with the right to write alone", p.B.Buf.Bytes, mine.Bytes)
+			kit.SameBytes(t, "target of a write with only the right for remote write", p.B.Buf.Bytes, mine.Bytes)
 		} else {
-			kit.SameBytes(t, fmt.Sprintf("result of operation %d with one right", x.op), mine.Bytes, target)
+			kit.SameBytes(t, fmt.Sprintf("result of operation %d with only the access right that it needs", x.op),
+				mine.Bytes, target)
 		}
 	}
 }

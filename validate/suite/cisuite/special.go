@@ -13,43 +13,68 @@ import (
 // wellKnownQKey is the Q_Key of QP1 (IBTA 10.2.5).
 const wellKnownQKey ci.QKey = 0x80010000
 
-// specialArea: QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
+// specialArea returns the cases of QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
 func specialArea() validate.Suite {
 	const verb = "ci_create_spl_qp (24)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb, "QP1 of a port can be made once, and again when it is gone; a second one is ResourceBusy."),
-		req.Driver.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb, "QP0 of an InfiniBand port can be made once, and again when it is gone; an Ethernet port has none."),
-		req.Driver.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb, "A port that the CA does not have is InvalidPort."),
-		req.Driver.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb, "A type that is not special is InvalidServiceType, and CreateQP does not make special QPs."),
-		req.Driver.Must("CI-SpecialQP-05", "CI context", verb, "Sizes beyond the limits are InvalidSetting with what would be granted, which then is."),
-		req.Driver.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb, "QP1 sends datagrams of 256 bytes with a P_Key index of each request's own, and receives them with the sender's number and the P_Key index."),
-		req.Driver.Must("CI-SpecialQP-07", "IBTA 10.2.5", verb, "QP1 takes datagrams with the well-known Q_Key only, and that key is not to be had by naming it in a request."),
-		req.Driver.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb, "QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
-		req.Driver.Must("CI-SpecialQP-09", "CI context", verb, "A process cannot make a special QP."),
-		req.Driver.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)", "A special QP goes through the states of a datagram QP without being given a port."),
+		req.Driver.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", verb,
+			"QP1 of a port can be created once, and again after it was destroyed. A second one fails with "+
+				"ResourceBusy."),
+		req.Driver.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", verb,
+			"QP0 of an InfiniBand port can be created once, and again after it was destroyed. An Ethernet port has "+
+				"no QP0."),
+		req.Driver.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", verb,
+			"A port that the CA does not have fails with InvalidPort."),
+		req.Driver.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", verb,
+			"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types."),
+		req.Driver.Must("CI-SpecialQP-05", "CI context", verb,
+			"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be "+
+				"granted."),
+		req.Driver.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", verb,
+			"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the "+
+				"sender's QP number and the P_Key index."),
+		req.Driver.Must("CI-SpecialQP-07", "IBTA 10.2.5", verb,
+			"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key."),
+		req.Driver.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", verb,
+			"QP0 exchanges datagrams of 256 bytes with QP0 of the peer."),
+		req.Driver.Must("CI-SpecialQP-09", "CI context", verb, "A process cannot create a special QP."),
+		req.Driver.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
+			"A special QP has the states of a UD QP and needs no port attribute."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP},
-		validate.NewCase("special.qp1.once", "QP1, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
-		validate.NewCase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort, "CI-SpecialQP-03"),
-		validate.NewCase("special.type", "wrong types at both verbs", validate.FeatureSpecial, specialType, "CI-SpecialQP-04"),
-		validate.NewCase("special.sizes", "too many of everything", validate.FeatureSpecial, specialSizes, "CI-SpecialQP-05"),
-		validate.NewCase("special.states", "states of QP1", validate.FeatureSpecial, specialStates, "CI-SpecialQP-10"))...)
+		validate.NewCase("special.qp1.once", "QP1 created twice", validate.FeatureSpecial,
+			func(t *validate.T) { specialOnce(t, ci.QP1) }, "CI-SpecialQP-01"),
+		validate.NewCase("special.bad-port", "special QPs of ports 0 and n+1", validate.FeatureSpecial, specialBadPort,
+			"CI-SpecialQP-03"),
+		validate.NewCase("special.type", "wrong types for both verbs", validate.FeatureSpecial, specialType,
+			"CI-SpecialQP-04"),
+		validate.NewCase("special.sizes", "sizes above the limits", validate.FeatureSpecial, specialSizes,
+			"CI-SpecialQP-05"),
+		validate.NewCase("special.states", "states of QP1", validate.FeatureSpecial, specialStates,
+			"CI-SpecialQP-10"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2},
-		validate.NewCase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange, "CI-SpecialQP-06"),
-		validate.NewCase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey, "CI-SpecialQP-07"))...)
+		validate.NewCase("special.qp1.exchange", "QP1 to QP1", validate.FeatureSpecial, specialExchange,
+			"CI-SpecialQP-06"),
+		validate.NewCase("special.qp1.qkey", "datagrams to QP1 with other Q_Keys", validate.FeatureSpecial, specialQKey,
+			"CI-SpecialQP-07"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("special.qp0.once", "QP0, twice", validate.FeatureSpecial, func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
+		validate.NewCase("special.qp0.once", "QP0 created twice", validate.FeatureSpecial,
+			func(t *validate.T) { specialOnce(t, ci.QP0) }, "CI-SpecialQP-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}},
-		validate.NewCase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0, "CI-SpecialQP-02"))...)
-	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
-		validate.NewCase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0, "CI-SpecialQP-08"))...)
+		validate.NewCase("special.qp0.ethernet", "QP0 of an Ethernet port", validate.FeatureSpecial, specialNoQP0,
+			"CI-SpecialQP-02"))...)
+	s.Cases = append(s.Cases,
+		needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}},
+			validate.NewCase("special.qp0.exchange", "QP0 to QP0", validate.FeatureSpecial, specialQP0,
+				"CI-SpecialQP-08"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser},
-		validate.NewCase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser, "CI-SpecialQP-09"))...)
+		validate.NewCase("special.user", "a special QP for a process", validate.FeatureSpecial, specialUser,
+			"CI-SpecialQP-09"))...)
 	return s
 }
 
-// special makes QP0 or QP1 of the CA's port, in Reset, with a buffer.
+// special creates QP0 or QP1 of the CA's port, in Reset, with a buffer.
 func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
 	pd := ca.PD()
 	e := &kit.End{CQ: ca.CQ(pd, 32), RecvCQ: ca.CQ(pd, 32), Buf: ca.Buf(pd, 4096, kit.AllAccess)}
@@ -64,9 +89,14 @@ func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
 	return e
 }
 
-// small describes a special QP on a CQ.
+// small returns the attributes of a special QP with the smallest sizes.
 func small(typ ci.QPType, cq *kit.CQ) ci.QPCreate {
-	return ci.QPCreate{Type: typ, QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ, RecvCQ: cq.CQ}
+	return ci.QPCreate{
+		Type:   typ,
+		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1},
+		SendCQ: cq.CQ,
+		RecvCQ: cq.CQ,
+	}
 }
 
 func specialOnce(t *validate.T, typ ci.QPType) {
@@ -85,7 +115,8 @@ func specialNoQP0(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP0, ca.CQ(pd, 4)))
-	kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of an Ethernet port", ci.Unsupported, ci.NotFound, ci.InvalidServiceType)
+	kit.WantRefused(t, q, err, "PD.CreateSpecialQP of QP0 of an Ethernet port", ci.Unsupported, ci.NotFound,
+		ci.InvalidServiceType)
 }
 
 func specialBadPort(t *validate.T) {
@@ -94,7 +125,8 @@ func specialBadPort(t *validate.T) {
 	cq := ca.CQ(pd, 4)
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		q, err := pd.CreateSpecialQP(n, small(ci.QP1, cq))
-		kit.WantRefused(t, q, err, fmt.Sprintf("PD.CreateSpecialQP of QP1 of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
+		kit.WantRefused(t, q, err, fmt.Sprintf("PD.CreateSpecialQP of QP1 of port %d of %d", n, len(ca.Attr.Ports)),
+			ci.InvalidPort)
 	}
 }
 
@@ -104,7 +136,8 @@ func specialType(t *validate.T) {
 	cq := ca.CQ(pd, 4)
 	for _, typ := range kit.Variants(t, "type", []ci.QPType{ci.RC, ci.UD, 77}) {
 		q, err := pd.CreateSpecialQP(ca.Port.Num, small(typ, cq))
-		kit.WantRefused(t, q, err, "PD.CreateSpecialQP of type "+typ.String(), ci.InvalidServiceType, ci.InvalidParameter)
+		kit.WantRefused(t, q, err, "PD.CreateSpecialQP of type "+typ.String(), ci.InvalidServiceType,
+			ci.InvalidParameter)
 	}
 	for _, typ := range kit.Variants(t, "type", []ci.QPType{ci.QP0, ci.QP1}) {
 		q, err := pd.CreateQP(small(typ, cq))
@@ -133,10 +166,14 @@ func specialSizes(t *validate.T) {
 		get  func(*ci.QPCaps) int
 		most int
 	}{
-		{"SendDepth", func(c *ci.QPCaps) { c.SendDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.SendDepth }, a.MaxWRs},
-		{"RecvDepth", func(c *ci.QPCaps) { c.RecvDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.RecvDepth }, a.MaxWRs},
-		{"SendSGE", func(c *ci.QPCaps) { c.SendSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.SendSGE }, a.MaxSGEs},
-		{"RecvSGE", func(c *ci.QPCaps) { c.RecvSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.RecvSGE }, a.MaxSGEs},
+		{"SendDepth", func(c *ci.QPCaps) { c.SendDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.SendDepth },
+			a.MaxWRs},
+		{"RecvDepth", func(c *ci.QPCaps) { c.RecvDepth = a.MaxWRs + 1 }, func(c *ci.QPCaps) int { return c.RecvDepth },
+			a.MaxWRs},
+		{"SendSGE", func(c *ci.QPCaps) { c.SendSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.SendSGE },
+			a.MaxSGEs},
+		{"RecvSGE", func(c *ci.QPCaps) { c.RecvSGE = a.MaxSGEs + 1 }, func(c *ci.QPCaps) int { return c.RecvSGE },
+			a.MaxSGEs},
 	}) {
 		c := small(ci.QP1, cq)
 		x.set(&c.QPCaps)
@@ -144,11 +181,13 @@ func specialSizes(t *validate.T) {
 		q, err := pd.CreateSpecialQP(ca.Port.Num, c)
 		kit.WantRefused(t, q, err, where, ci.InvalidSetting)
 		e, ok := errors.AsType[*ci.Error](err)
-		kit.True(t, ok && e.Most != nil, where, "Error.Most, with what would be granted", "%v without it", err)
-		kit.True(t, x.get(e.Most) >= 1 && x.get(e.Most) <= x.most, where+": Error.Most."+x.name, fmt.Sprintf("1 to %d", x.most), "%d", x.get(e.Most))
+		kit.True(t, ok && e.Most != nil, where, "Error.Most with the largest possible sizes", "%v without Error.Most",
+			err)
+		kit.True(t, x.get(e.Most) >= 1 && x.get(e.Most) <= x.most, where+": Error.Most."+x.name,
+			fmt.Sprintf("1 to %d", x.most), "%d", x.get(e.Most))
 		c.QPCaps = *e.Most
 		q, err = pd.CreateSpecialQP(ca.Port.Num, c)
-		kit.OK(t, err, "PD.CreateSpecialQP with what Error.Most says")
+		kit.OK(t, err, "PD.CreateSpecialQP with the sizes of Error.Most")
 		kit.Destroy(t, kit.Own(t, q, "QP1"), "QP1")
 	}
 }
@@ -172,7 +211,7 @@ func specialStates(t *validate.T) {
 	q.Init().RTR(nil).RTS().WantState(ci.QPRTS)
 }
 
-// specials are special QPs of two adapters in RTS that know the way to each other.
+// specials returns special QPs of two adapters in RTS with the addresses of each other.
 func specials(t *validate.T, typ ci.QPType) (a, b *kit.End) {
 	ca, cb := kit.OpenPair(t)
 	a, b = special(t, ca, typ), special(t, cb, typ)
@@ -187,7 +226,7 @@ func specials(t *validate.T, typ ci.QPType) (a, b *kit.End) {
 	return a, b
 }
 
-// swap sends a datagram of a MAD's length each way.
+// swap sends a datagram with the length of a MAD in each direction.
 func swap(t *validate.T, a, b *kit.End, typ ci.QPType) {
 	for i, x := range [][2]*kit.End{{a, b}, {b, a}} {
 		from, to := x[0], x[1]
@@ -217,22 +256,24 @@ func specialExchange(t *validate.T) {
 	wr.To.PKeyIndex = uint16(len(a.QP.CA.Port.PKeys)) // beyond the table
 	n, err := a.PostSend([]ci.SendWR{wr})
 	if err != nil {
-		kit.WantTaken(t, "QP.PostSend to QP1 with a P_Key index beyond the table", n, err, 0, ci.InvalidPKey, ci.InvalidParameter, ci.InvalidIndex)
+		kit.WantTaken(t, "QP.PostSend to QP1 with a P_Key index beyond the table", n, err, 0, ci.InvalidPKey,
+			ci.InvalidParameter, ci.InvalidIndex)
 		return
 	}
 	wc := a.CQ.Wait(1)[0]
-	kit.True(t, wc.ID == 1 && wc.Status != ci.WCSuccess, "completion of a request with a P_Key index beyond the table", "an error", "%s", kit.Completions([]ci.WC{wc}))
+	kit.True(t, wc.ID == 1 && wc.Status != ci.WCSuccess, "completion of a request with a P_Key index beyond the table",
+		"an error", "%s", kit.Completions([]ci.WC{wc}))
 }
 
 func specialQKey(t *validate.T) {
 	a, b := specials(t, ci.QP1)
-	// A datagram QP with a key of its own, in place of QP1 of the sender.
+	// A UD QP with its own Q_Key replaces QP1 of the sender.
 	u := a.QP.CA.QP(a.PD, a.CQ, a.RecvCQ, kit.Type(ci.UD), kit.QKey(0x22222222)).Init().RTR(nil).RTS()
 	b.Recv(b.RecvWR(1, 0, 300))
 	for i, key := range kit.Variants(t, "key", []ci.QKey{
-		0x22222222,    // its own
-		0x00010000,    // the well-known one without its first bit
-		wellKnownQKey, // the first bit says: the QP's own (IBTA 10.2.5)
+		0x22222222,    // the Q_Key of the UD QP
+		0x00010000,    // the well-known one without its highest bit
+		wellKnownQKey, // with the highest bit, the QP's own Q_Key is used (IBTA 10.2.5)
 	}) {
 		wr := a.SendWR(uint64(i+1), 0, 16)
 		wr.To.QKey = key
@@ -253,7 +294,7 @@ func specialQP0(t *validate.T) {
 	swap(t, a, b, ci.QP0)
 }
 
-// process is a client of which the driver needs nothing.
+// process is a client process without memory.
 type process struct{}
 
 func (process) PID() int         { return 1 }
@@ -272,5 +313,6 @@ func specialUser(t *validate.T) {
 	kit.Own(t, pd, "PD of a process")
 	own := ca.PD()
 	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
-	kit.WantRefused(t, q, err, "PD.CreateSpecialQP in the PD of a process", ci.InvalidPermission, ci.Unsupported, ci.InvalidPDHandle, ci.InvalidParameter)
+	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with the PD of a process", ci.InvalidPermission, ci.Unsupported,
+		ci.InvalidPDHandle, ci.InvalidParameter)
 }

@@ -9,74 +9,105 @@ import (
 	"ciddk/validate/req"
 )
 
-// srqArea: shared receive queues. (IBTA 10.2.9, 11.2.3.)
+// srqArea returns the cases of shared receive queues. (IBTA 10.2.9, 11.2.3.)
 func srqArea() validate.Suite {
-	const create, modify, destroy, post = "ci_create_srq (18)", "ci_modify_srq (19)", "ci_destroy_srq (21)", "ci_post_srq_recv (57)"
+	const (
+		create  = "ci_create_srq (18)"
+		modify  = "ci_modify_srq (19)"
+		destroy = "ci_destroy_srq (21)"
+		post    = "ci_post_srq_recv (57)"
+	)
 	srq := validate.FeatureSRQ
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-CreateSRQ-01", "IBTA 11.2.3", create, "A shared receive queue has at least the sizes asked for, up to the limits of the CA."),
-		req.Driver.Must("CI-CreateSRQ-02", "IBTA 11.2.3", create, "A size of 0 or above MaxSRQWRs is InvalidMaxWRs, more SGEs than MaxSRQSGEs InvalidMaxSGE."),
-		req.Driver.Must("CI-CreateSRQ-03", "IBTA 10.2.9", create, "A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv is InvalidWRType."),
-		req.Driver.Must("CI-SRQ-01", "IBTA 10.2.9", post, "Every QP of a shared receive queue takes its oldest entry for a message, and the completion tells which QP it was."),
-		req.Driver.Must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are taken in the order in which they were posted."),
-		req.Driver.Must("CI-SRQ-03", "IBTA 10.2.9", post, "A message that finds a shared receive queue empty is an RNR condition of its connection, over when an entry is posted."),
-		req.Driver.Must("CI-SRQ-04", "IBTA 10.2.9", post, "The error or the end of one QP leaves the entries that it has not taken to the others."),
-		req.Driver.Must("CI-SRQ-05", "IBTA 10.2.9", post, "SGEs of a shared receive queue are held against its own PD, whatever that of the QP."),
-		req.Driver.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", post, "A full queue takes no more: InsufficientResources; a request of too many SGEs is InvalidMaxSGE; what stands before it is posted."),
-		req.Driver.Must("CI-ModifySRQ-01", "IBTA 10.2.9", modify, "The limit event comes once for each arming, when fewer entries than the limit are left, and not before."),
-		req.Driver.Must("CI-ModifySRQ-02", "IBTA 11.2.3", modify, "A change of depth keeps the entries and their order; one below their number is refused and changes nothing."),
-		req.Driver.Must("CI-ModifySRQ-03", "IBTA 11.2.3", modify, "No field, unknown fields and a limit above the size are refused with InvalidParameter."),
-		req.Driver.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)", "A QP with a shared receive queue that goes to Error says by an event that it takes no more entries."),
-		req.Driver.Must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy, "A shared receive queue with a QP is not destroyed: ResourceBusy, and it works as before."),
-		req.Driver.Must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy, "A shared receive queue that is gone is InvalidSRQHandle, and what was posted to it never completes."),
+		req.Driver.Must("CI-CreateSRQ-01", "IBTA 11.2.3", create,
+			"A shared receive queue has at least the requested sizes, up to the limits of the CA."),
+		req.Driver.Must("CI-CreateSRQ-02", "IBTA 11.2.3", create,
+			"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with "+
+				"InvalidMaxSGE."),
+		req.Driver.Must("CI-CreateSRQ-03", "IBTA 10.2.9", create,
+			"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
+				"InvalidWRType."),
+		req.Driver.Must("CI-SRQ-01", "IBTA 10.2.9", post,
+			"Each QP of a shared receive queue uses its oldest entry for a message. The completion identifies the QP."),
+		req.Driver.Must("CI-SRQ-02", "IBTA 10.2.9", post, "Entries are used in the order of their posts."),
+		req.Driver.Must("CI-SRQ-03", "IBTA 10.2.9", post,
+			"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after "+
+				"an entry is posted."),
+		req.Driver.Must("CI-SRQ-04", "IBTA 10.2.9", post,
+			"When a QP fails or is destroyed, the other QPs can use all entries that it has not used."),
+		req.Driver.Must("CI-SRQ-05", "IBTA 10.2.9", post,
+			"SGEs of a shared receive queue are checked against its own PD, not that of the QP."),
+		req.Driver.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", post,
+			"A post to a full queue fails with InsufficientResources, and of a request with too many SGEs with "+
+				"InvalidMaxSGE. The requests before it in the list are posted."),
+		req.Driver.Must("CI-ModifySRQ-01", "IBTA 10.2.9", modify,
+			"The limit event is raised once for each arming, when fewer entries than the limit are left, and not "+
+				"before."),
+		req.Driver.Must("CI-ModifySRQ-02", "IBTA 11.2.3", modify,
+			"A change of depth keeps the entries and their order. A depth below their number is rejected and changes "+
+				"nothing."),
+		req.Driver.Must("CI-ModifySRQ-03", "IBTA 11.2.3", modify,
+			"No field, unknown fields, and a limit above the size fail with InvalidParameter."),
+		req.Driver.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
+			"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries."),
+		req.Driver.Must("CI-DestroySRQ-01", "IBTA 11.2.3", destroy,
+			"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works."),
+		req.Driver.Must("CI-DestroySRQ-02", "IBTA 11.2.3", destroy,
+			"A verb on a destroyed shared receive queue fails with InvalidSRQHandle, and its entries never complete."),
 	)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ},
-		validate.NewCase("srq.create", "sizes asked and got", srq, srqCreate, "CI-CreateSRQ-01"),
-		validate.NewCase("srq.limits", "sizes that are none", srq, srqLimits, "CI-CreateSRQ-02"),
-		validate.NewCase("srq.recv-depth", "a QP with both kinds of receive queue", srq, srqRecvDepth, "CI-CreateSRQ-03"),
-		validate.NewCase("srq.rc", "three reliable connections", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01", "SAS-2.3-23"),
-		validate.NewCase("srq.order", "32 entries, in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
-		validate.NewCase("srq.empty", "a message before its entry", srq, srqEmpty, "CI-SRQ-03"),
-		validate.NewCase("srq.error", "an error of one QP", srq, srqError, "CI-SRQ-04"),
+		validate.NewCase("srq.create", "requested and granted sizes", srq, srqCreate, "CI-CreateSRQ-01"),
+		validate.NewCase("srq.limits", "invalid sizes", srq, srqLimits, "CI-CreateSRQ-02"),
+		validate.NewCase("srq.recv-depth", "a QP with an SRQ and a receive queue", srq, srqRecvDepth,
+			"CI-CreateSRQ-03"),
+		validate.NewCase("srq.rc", "three RC QPs", srq, func(t *validate.T) { srqShare(t, ci.RC) }, "CI-SRQ-01",
+			"SAS-2.3-23"),
+		validate.NewCase("srq.order", "32 entries in order", srq, srqOrder, "CI-SRQ-02", "SAS-2.1-21"),
+		validate.NewCase("srq.empty", "a message before an entry is posted", srq, srqEmpty, "CI-SRQ-03"),
+		validate.NewCase("srq.error", "one QP fails", srq, srqError, "CI-SRQ-04"),
 		validate.NewCase("srq.qp-destroy", "destroy one QP", srq, srqQPDestroy, "CI-SRQ-04"),
-		validate.NewCase("srq.pd", "QP and queue of different PDs", srq, srqPD, "CI-SRQ-05"),
+		validate.NewCase("srq.pd", "QP and SRQ of different PDs", srq, srqPD, "CI-SRQ-05"),
 		validate.NewCase("srq.full", "post to a full queue", srq, srqFull, "CI-PostSRQRecv-01", "SAS-2.1-23"),
-		validate.NewCase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01", "SAS-2.1-23"),
+		validate.NewCase("srq.sges", "too many SGEs in the middle of a list", srq, srqSGEs, "CI-PostSRQRecv-01",
+			"SAS-2.1-23"),
 		validate.NewCase("srq.limit", "the limit event", srq, srqLimit, "CI-ModifySRQ-01", "SAS-2.1-10"),
-		validate.NewCase("srq.limit.create", "a limit armed at create", srq, srqLimitCreate, "CI-ModifySRQ-01"),
-		validate.NewCase("srq.modify.refused", "no field, unknown fields, bad limits", srq, srqModifyRefused, "CI-ModifySRQ-03"),
+		validate.NewCase("srq.limit.create", "a limit armed at creation", srq, srqLimitCreate, "CI-ModifySRQ-01"),
+		validate.NewCase("srq.modify.refused", "no field, unknown fields, invalid limits", srq, srqModifyRefused,
+			"CI-ModifySRQ-03"),
 		validate.NewCase("srq.last-wqe", "a QP that goes to Error", srq, srqLastWQE, "CI-LastWQE-01", "SAS-2.1-10"),
-		validate.NewCase("srq.busy", "destroy with a QP left", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
-		validate.NewCase("srq.stale", "use a queue after it is gone", srq, srqStale, "CI-DestroySRQ-02"),
+		validate.NewCase("srq.busy", "destroy an SRQ that has QPs", srq, srqBusy, "CI-DestroySRQ-01", "SAS-2.3-26"),
+		validate.NewCase("srq.stale", "use a destroyed SRQ", srq, srqStale, "CI-DestroySRQ-02"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUC},
-		validate.NewCase("srq.uc", "three unreliable connections", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
+		validate.NewCase("srq.uc", "three UC QPs", srq, func(t *validate.T) { srqShare(t, ci.UC) }, "CI-SRQ-01"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapUD | ci.CapAV},
-		validate.NewCase("srq.ud", "three datagram QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
+		validate.NewCase("srq.ud", "three UD QPs", srq, func(t *validate.T) { srqShare(t, ci.UD) }, "CI-SRQ-01"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth},
-		validate.NewCase("srq.modify.depth", "more and less depth, with entries posted", srq, srqModifyDepth, "CI-ModifySRQ-02"))...)
+		validate.NewCase("srq.modify.depth", "larger and smaller depth, with entries posted", srq, srqModifyDepth,
+			"CI-ModifySRQ-02"))...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth},
-		validate.NewCase("srq.modify.depth-unsupported", "a change of depth that is not claimed", srq, srqDepthUnsupported, "CI-Claims-01"))...)
+		validate.NewCase("srq.modify.depth-unsupported", "a change of depth without a claim", srq, srqDepthUnsupported,
+			"CI-Claims-01"))...)
 	return s
 }
 
-// srqStage is a shared receive queue on B's side with connections from A's.
+// srqStage is a shared receive queue on B's side with connections from A's side.
 type srqStage struct {
 	t    *validate.T
 	a, b *kit.CA
 	pd   ci.PD
 	srq  ci.SRQ
 	ev   *kit.Events
-	cq   *kit.CQ // of all receives
-	send *kit.CQ // of B's send queues
+	cq   *kit.CQ // CQ of all receives
+	send *kit.CQ // CQ of B's send queues
 	buf  *kit.Buf
 	conf kit.Config
 	from []*kit.End
 	to   []*kit.QP
 }
 
-// newSRQ makes a queue of the depth, and n connections to it.
+// newSRQ creates a queue of the depth and n connections to it.
 func newSRQ(t *validate.T, depth, n int, opts ...kit.Option) *srqStage {
 	s := &srqStage{t: t}
 	s.a, s.b = kit.OpenPair(t)
@@ -91,7 +122,7 @@ func newSRQ(t *validate.T, depth, n int, opts ...kit.Option) *srqStage {
 	return s
 }
 
-// connect adds a connection, to a QP of the PD.
+// connect adds a connection to a QP of the PD.
 func (s *srqStage) connect(pd ci.PD) *kit.QP {
 	c := s.conf
 	c.Size = 4096
@@ -109,10 +140,10 @@ func (s *srqStage) connect(pd ci.PD) *kit.QP {
 	return to
 }
 
-// srqSlot is the size of an entry's buffer.
+// srqSlot is the size of the buffer of an entry.
 const srqSlot = 256
 
-// post posts entries with ids from from to to, each with the slot of its id.
+// post posts entries with ids from from to to. The id selects the slot of the buffer.
 func (s *srqStage) post(from, to int) {
 	var wrs []ci.RecvWR
 	for id := from; id <= to; id++ {
@@ -120,10 +151,10 @@ func (s *srqStage) post(from, to int) {
 	}
 	n, err := s.srq.PostRecv(wrs)
 	kit.OK(s.t, err, fmt.Sprintf("SRQ.PostRecv of %d requests", len(wrs)))
-	kit.Equal(s.t, "requests taken by SRQ.PostRecv", n, len(wrs))
+	kit.Equal(s.t, "requests accepted by SRQ.PostRecv", n, len(wrs))
 }
 
-// message sends n bytes over a connection and expects them in entry id.
+// message sends n bytes over connection i and expects them in the entry with that id.
 func (s *srqStage) message(i, id, n int) {
 	pad := 0
 	if s.conf.Type == ci.UD {
@@ -138,17 +169,20 @@ func (s *srqStage) message(i, id, n int) {
 	if wc.Flags&ci.WCGRH != 0 && s.conf.Type == ci.UD {
 		flags = ci.WCGRH
 	}
-	kit.WantRecv(s.t, fmt.Sprintf("receive of a message over connection %d", i), wc, ci.WC{ID: uint64(id), Op: ci.WCRecv, Length: uint32(pad + n),
-		QPN: s.to[i].Num(), Context: s.to[i].Config.Context, Flags: flags})
+	kit.WantRecv(s.t, fmt.Sprintf("receive of a message over connection %d", i), wc,
+		ci.WC{ID: uint64(id), Op: ci.WCRecv, Length: uint32(pad + n),
+			QPN: s.to[i].Num(), Context: s.to[i].Config.Context, Flags: flags})
 	kit.SameBytes(s.t, "message", s.buf.Bytes[id*srqSlot+pad:id*srqSlot+pad+n], want)
 }
 
 func srqCreate(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	for _, x := range kit.Variants(t, "", []ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)}, {MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
-		{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}}) {
-		what := fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.MaxWR, x.MaxSGE)
+	for _, x := range kit.Variants(t, "",
+		[]ci.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: min(3, ca.Attr.MaxSRQSGEs)},
+			{MaxWR: ca.Attr.MaxSRQWRs, MaxSGE: 1},
+			{MaxWR: 1, MaxSGE: ca.Attr.MaxSRQSGEs}}) {
+		what := fmt.Sprintf("PD.CreateSRQ with %d entries of %d SGEs", x.MaxWR, x.MaxSGE)
 		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x})
 		kit.OK(t, err, what)
 		kit.Own(t, s, "SRQ")
@@ -175,7 +209,8 @@ func srqLimits(t *validate.T) {
 		{ci.SRQAttr{MaxWR: 1, MaxSGE: -1}, ci.InvalidMaxSGE},
 	}) {
 		s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: x.attr})
-		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE), x.want)
+		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ with %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE),
+			x.want)
 	}
 }
 
@@ -214,7 +249,8 @@ func srqOrder(t *validate.T) {
 	s.from[0].CQ.WaitOK(ids(1, 32)...)
 	s.cq.WaitOK(ids(1, 32)...)
 	for id := 1; id <= 32; id++ {
-		kit.SameBytes(t, fmt.Sprintf("entry %d", id), s.buf.Bytes[id*srqSlot:id*srqSlot+1], s.from[0].Buf.Bytes[id-1:id])
+		kit.SameBytes(t, fmt.Sprintf("entry %d", id), s.buf.Bytes[id*srqSlot:id*srqSlot+1],
+			s.from[0].Buf.Bytes[id-1:id])
 	}
 }
 
@@ -232,7 +268,8 @@ func srqEmpty(t *validate.T) {
 	}
 	for i, f := range s.from {
 		f.CQ.WaitOK(uint64(i))
-		kit.True(t, seen[s.to[i].Config.Context], "receives after an RNR condition", "one for each connection", "none for connection %d", i)
+		kit.True(t, seen[s.to[i].Config.Context], "receives after an RNR NAK", "one for each connection",
+			"none for connection %d", i)
 	}
 }
 
@@ -251,7 +288,7 @@ func srqError(t *validate.T) {
 	s.from[0].CQ.WaitStatus(9, ci.WCRemOpErr)
 	s.to[0].Becomes(ci.QPError)
 	for id := 4; id <= 6; id++ {
-		s.message(1, id, 20) // no entry was flushed with the other QP
+		s.message(1, id, 20) // no entry was flushed together with the other QP
 	}
 	s.cq.Empty()
 }
@@ -281,7 +318,7 @@ func srqPD(t *validate.T) {
 	n, err := s.srq.PostRecv([]ci.RecvWR{{ID: 3, SGL: theirs.SGL(0, 64)}})
 	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
 	s.from[1].Send(s.from[1].SendWR(9, 0, 10))
-	s.cq.WaitStatus(3, ci.WCLocalProtErr) // a region of the QP's PD, which is not the SRQ's
+	s.cq.WaitStatus(3, ci.WCLocalProtErr) // the region has the QP's PD and not the SRQ's
 }
 
 func srqFull(t *validate.T) {
@@ -293,13 +330,14 @@ func srqFull(t *validate.T) {
 		wrs[i] = ci.RecvWR{ID: uint64(i + 1), SGL: s.buf.SGL((i+1)*srqSlot, srqSlot)}
 	}
 	n, err := s.srq.PostRecv(wrs)
-	kit.WantTaken(t, fmt.Sprintf("SRQ.PostRecv of two more than the %d entries granted", a.MaxWR), n, err, a.MaxWR, ci.InsufficientResources)
+	kit.WantTaken(t, fmt.Sprintf("SRQ.PostRecv of two requests more than the %d entries", a.MaxWR), n, err, a.MaxWR,
+		ci.InsufficientResources)
 	n, err = s.srq.PostRecv(wrs[:1])
-	kit.WantTaken(t, "SRQ.PostRecv to a full queue", n, err, 0, ci.InsufficientResources)
+	kit.WantTaken(t, "SRQ.PostRecv to a full SRQ", n, err, 0, ci.InsufficientResources)
 	for id := 1; id <= a.MaxWR; id++ {
 		s.message(0, id, 5)
 	}
-	s.post(1, a.MaxWR) // and once round
+	s.post(1, a.MaxWR) // and again for all entries
 	s.message(0, 1, 5)
 }
 
@@ -311,8 +349,9 @@ func srqSGEs(t *validate.T) {
 	for range a.MaxSGE + 1 {
 		bad.SGL = append(bad.SGL, s.buf.SGE(0, 1))
 	}
-	n, err := s.srq.PostRecv([]ci.RecvWR{{ID: 1, SGL: s.buf.SGL(srqSlot, srqSlot)}, bad, {ID: 3, SGL: s.buf.SGL(3*srqSlot, srqSlot)}})
-	kit.WantTaken(t, "SRQ.PostRecv with one SGE too many in the second of three", n, err, 1, ci.InvalidMaxSGE)
+	n, err := s.srq.PostRecv([]ci.RecvWR{{ID: 1, SGL: s.buf.SGL(srqSlot, srqSlot)}, bad,
+		{ID: 3, SGL: s.buf.SGL(3*srqSlot, srqSlot)}})
+	kit.WantTaken(t, "SRQ.PostRecv with one SGE too many in the second of three requests", n, err, 1, ci.InvalidMaxSGE)
 	s.post(4, 4)
 	s.message(0, 1, 5)
 	s.message(0, 4, 5)
@@ -329,40 +368,46 @@ func srqLimit(t *validate.T) {
 		}
 	}
 	consume(10, 7) // not armed yet
-	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 4}), "SRQ.Modify of the limit to 4, with 7 entries")
+	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 4}), "SRQ.Modify of the limit to 4 with 7 entries")
 	a, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
-	kit.Equal(t, "SRQAttr.Limit, armed", a.Limit, 4)
+	kit.Equal(t, "SRQAttr.Limit when armed", a.Limit, 4)
 	consume(7, 5)
 	kit.Equal(t, "limit events with 5 entries left and a limit of 4", s.ev.Count(ci.EventSRQLimit), 0)
 	consume(5, 3)
 	ev := s.ev.Wait(ci.EventSRQLimit)
-	kit.True(t, ev.Context == any(s.ev), "Event.Context", "the context given at create", "%v", ev.Context)
+	kit.True(t, ev.Context == any(s.ev), "Event.Context", "the context set at creation", "%v", ev.Context)
 	a, err = s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
 	kit.Equal(t, "SRQAttr.Limit after the event", a.Limit, 0)
 	consume(3, 1)
 	s.post(id+1, id+8)
 	consume(9, 2) // not armed again
-	kit.Equal(t, "limit events of one arming, the queue having been filled and drained again", s.ev.Count(ci.EventSRQLimit), 1)
+	kit.Equal(t, "limit events of one arming after the SRQ was filled and drained again", s.ev.Count(ci.EventSRQLimit),
+		1)
 	s.post(id+2, id+8)
 	kit.OK(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit to 2")
 	consume(9, 1)
 	s.ev.Wait(ci.EventSRQLimit)
-	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2) // events of one object come in order: a third would be before
+	// events of one object are delivered in order, so a third one would be here
+	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2)
 }
 
 func srqLimitCreate(t *validate.T) {
 	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
 	armed := kit.NewEvents(t)
-	srq, err := s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 2}, Context: armed, OnEvent: armed.Add})
+	srq, err := s.pd.CreateSRQ(ci.SRQCreate{
+		SRQAttr: ci.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 2},
+		Context: armed,
+		OnEvent: armed.Add,
+	})
 	kit.OK(t, err, "PD.CreateSRQ with a limit")
 	s.srq = kit.Own(t, srq, "SRQ")
 	s.connect(s.pd)
 	a, err := srq.Query()
 	kit.OK(t, err, "SRQ.Query")
 	if a.Limit == 0 {
-		t.Note("a limit given at create is not armed")
+		t.Note("a limit set at creation is not armed")
 		return
 	}
 	s.post(1, 4)
@@ -384,7 +429,7 @@ func srqModifyRefused(t *validate.T) {
 	}{
 		{"no field", 0, ci.SRQAttr{Limit: 1}},
 		{"an unknown field", ci.SRQFieldLimit << 1, ci.SRQAttr{Limit: 1}},
-		{"an unknown field beside the limit", ci.SRQFieldLimit<<1 | ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}},
+		{"an unknown field together with the limit", ci.SRQFieldLimit<<1 | ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}},
 		{"a limit above the size", ci.SRQFieldLimit, ci.SRQAttr{Limit: before.MaxWR + 1}},
 		{"a limit below 0", ci.SRQFieldLimit, ci.SRQAttr{Limit: -1}},
 	}) {
@@ -399,7 +444,8 @@ func srqModifyRefused(t *validate.T) {
 
 func srqDepthUnsupported(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
-	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}), "SRQ.Modify of the depth, not claimed", ci.Unsupported)
+	kit.WantExactly(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 16}),
+		"SRQ.Modify of the depth without ModifySRQDepth", ci.Unsupported)
 }
 
 func srqModifyDepth(t *validate.T) {
@@ -418,13 +464,15 @@ func srqModifyDepth(t *validate.T) {
 	s.message(0, 3, 4)
 	before, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
-	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}), "SRQ.Modify of the depth to 10, with 57 entries", ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
+	kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: 10}), "SRQ.Modify of the depth to 10 with 57 entries",
+		ci.InvalidMaxWRs, ci.InvalidParameter, ci.Overflow)
 	for _, n := range kit.Variants(t, "count", []int{0, -1, t.Attr().MaxSRQWRs + 1}) {
-		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}), fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
+		kit.Want(t, s.srq.Modify(ci.SRQFieldMaxWR, ci.SRQAttr{MaxWR: n}),
+			fmt.Sprintf("SRQ.Modify of the depth to %d", n), ci.InvalidMaxWRs, ci.InvalidParameter)
 	}
 	after, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
-	kit.Equal(t, "SRQAttr after refusals", after, before)
+	kit.Equal(t, "SRQAttr after rejected calls of SRQ.Modify", after, before)
 	for id := 4; id <= 50; id++ {
 		s.message(0, id, 4)
 	}
@@ -444,10 +492,10 @@ func srqLastWQE(t *validate.T) {
 	ev := s.to[0].Events.Wait(ci.EventLastWQE)
 	kit.True(t, ev.Context == s.to[0].Config.Context, "Event.Context", "the context of the QP", "%v", ev.Context)
 	s.cq.Empty()
-	s.message(1, 2, 10) // the entry left serves the other QP
+	s.message(1, 2, 10) // the other QP uses the remaining entry
 	s.to[1].Events.Only()
 	s.to[0].To(ci.QPReset)
-	kit.Equal(t, "events last WQE of one way to Error", s.to[0].Events.Count(ci.EventLastWQE), 1)
+	kit.Equal(t, "events last WQE reached after one transition to Error", s.to[0].Events.Count(ci.EventLastWQE), 1)
 }
 
 func srqBusy(t *validate.T) {
@@ -458,7 +506,7 @@ func srqBusy(t *validate.T) {
 		s.message(i, i+1, 10)
 		kit.Destroy(t, q, "QP")
 	}
-	kit.DestroyTwice(t, s.srq, "SRQ with entries posted", ci.InvalidSRQHandle)
+	kit.DestroyTwice(t, s.srq, "SRQ with posted entries", ci.InvalidSRQHandle)
 	s.cq.Empty()
 }
 
@@ -468,12 +516,12 @@ func srqStale(t *validate.T) {
 	kit.Destroy(t, s.srq, "SRQ")
 	n, err := s.srq.PostRecv([]ci.RecvWR{{}})
 	kit.Want(t, err, "SRQ.PostRecv after Destroy", ci.InvalidSRQHandle)
-	kit.Equal(t, "requests taken by SRQ.PostRecv after Destroy", n, 0)
+	kit.Equal(t, "requests accepted by SRQ.PostRecv after Destroy", n, 0)
 	_, err = s.srq.Query()
 	kit.Want(t, err, "SRQ.Query after Destroy", ci.InvalidSRQHandle)
 	kit.Want(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}), "SRQ.Modify after Destroy", ci.InvalidSRQHandle)
 	caps := ci.QPCaps{SendDepth: 1, SendSGE: 1}
 	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq})
-	kit.WantRefused(t, qp, err, "PD.CreateQP with an SRQ that is gone", ci.InvalidSRQHandle)
+	kit.WantRefused(t, qp, err, "PD.CreateQP with a destroyed SRQ", ci.InvalidSRQHandle)
 	s.cq.Empty()
 }

@@ -1,11 +1,8 @@
-// Package cisuite holds the cases that judge a driver through package ci and nothing else. One file per area; each area is a function that
-// gives its cases and the requirements they bring along, and is named in areas below. How cases are written: package validate, "For
-// authors of cases".
 package cisuite
 
 import "ciddk/validate"
 
-// Suite is all areas.
+// Suite returns all areas.
 func Suite() validate.Suite {
 	areas := make([]validate.Suite, 0, len(areaFuncs))
 	for _, f := range areaFuncs {
@@ -14,5 +11,5 @@ func Suite() validate.Suite {
 	return validate.Merge("ci", areas...)
 }
 
-// Catalog is the suite alone, as a vendor's test wants it.
+// Catalog returns a catalog of this suite alone, for the tests of vendors.
 func Catalog() *validate.Catalog { return validate.MustCatalog(Suite()) }

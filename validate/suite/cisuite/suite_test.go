@@ -18,18 +18,20 @@ func fake(link ci.Link) validate.Driver {
 	}}
 }
 
-// areas are those that the fake adapter is made for.
-var areas = validate.Selection{Cases: []string{"open.guid", "open.twice", "query.ports", "pd.busy", "cq.create.sizes", "qp.create.reset", "claims.*"}}
+// areas are the areas that the fake adapter supports.
+var areas = validate.Selection{Cases: []string{"open.guid", "open.twice", "query.ports", "pd.busy", "cq.create.sizes",
+	"qp.create.reset", "claims.*"}}
 
-// The suite as a vendor runs it: worker processes of this test binary.
+// TestInWorkers runs the suite as a vendor does, with this test binary as worker processes.
 func TestInWorkers(t *testing.T) {
 	validate.TestDriver(t, fake(ci.LinkEthernet), validate.TestOptions{Catalog: cisuite.Catalog(), Select: areas})
 }
 
-// And without them, on the other link layer.
+// TestInProcess runs it without worker processes and with the other link layer.
 func TestInProcess(t *testing.T) {
-	validate.TestDriver(t, fake(ci.LinkInfiniBand), validate.TestOptions{Catalog: cisuite.Catalog(), Select: areas, InProcess: true})
+	validate.TestDriver(t, fake(ci.LinkInfiniBand),
+		validate.TestOptions{Catalog: cisuite.Catalog(), Select: areas, InProcess: true})
 	if os.Getenv("DDK_VALIDATE_WORKER") != "" {
-		t.Fatal("an in-process run has started a worker")
+		t.Fatal("an in-process run has started a worker process")
 	}
 }

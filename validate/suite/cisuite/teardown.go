@@ -15,44 +15,70 @@ import (
 	"ciddk/validate/req"
 )
 
-// teardownArea: destruction under load, concurrency, and what is left. (IBTA 11.2.5.4; SAS 2.1, callbacks and destroy.)
+// teardownArea returns the cases of destruction under load, concurrency, and objects left behind. (IBTA 11.2.5.4; SAS
+// 2.1, callbacks and destroy.)
 func teardownArea() validate.Suite {
 	const dqp = "ci_destroy_qp (28)"
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("CI-Teardown-01", "IBTA 11.2.5.4", dqp, "A QP can be destroyed while its peer sends to it and while its verbs are called; once Destroy has returned, each of them is InvalidQPHandle."),
-		req.Driver.Must("CI-Teardown-02", "IBTA 11.2.5.4", dqp, "Work outstanding when a QP is destroyed never completes afterwards."),
-		req.Driver.Must("CI-Teardown-03", "IBTA 11.2.5.4", dqp, "Completions that are in a CQ when their QP is destroyed stay there to be polled."),
-		req.Driver.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)", "Whoever posts and whoever polls at the same time: each request that was taken completes exactly once."),
-		req.Driver.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs", "Objects made and destroyed over and over leave nothing behind."),
-		req.Driver.Must("CI-Teardown-06", "CI context", "destroy verbs", "A destroyed object stays gone when others take its place: its verbs answer with the handle status and do not reach its successors."),
-		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)", "CA.Destroy is ResourceBusy while any object exists, and succeeds when all are destroyed, however lately they were in use."),
-		req.Driver.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)", "The number of a destroyed QP is not issued again before the time given to TimeWait."),
-		req.Driver.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)", "QP numbers are unique among the QPs that exist."),
+		req.Driver.Must("CI-Teardown-01", "IBTA 11.2.5.4", dqp,
+			"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has "+
+				"returned, each verb fails with InvalidQPHandle."),
+		req.Driver.Must("CI-Teardown-02", "IBTA 11.2.5.4", dqp,
+			"Outstanding requests of a destroyed QP never complete."),
+		req.Driver.Must("CI-Teardown-03", "IBTA 11.2.5.4", dqp,
+			"Completions in a CQ remain there when their QP is destroyed, and can be polled."),
+		req.Driver.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
+			"When several goroutines post and poll at the same time, each accepted request completes exactly once."),
+		req.Driver.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
+			"Objects that are created and destroyed repeatedly leave nothing behind."),
+		req.Driver.Must("CI-Teardown-06", "CI context", "destroy verbs",
+			"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do "+
+				"not affect those."),
+		req.Driver.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)",
+			"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even "+
+				"directly after their use."),
+		req.Driver.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)",
+			"The number of a destroyed QP is not used again before the time set with TimeWait has passed."),
+		req.Driver.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
+			"All existing QPs have different numbers."),
 	)
 	s.Cases = []validate.Case{
-		validate.NewCase("teardown.qp.flooded", "destroy a QP while its peer sends", validate.FeatureTeardown, tearFlooded, "CI-Teardown-01"),
-		validate.NewCase("teardown.qp.posting", "destroy a QP while others post to it", validate.FeatureTeardown, tearPosting, "CI-Teardown-01"),
-		validate.NewCase("teardown.qp.polling", "destroy a QP while another goroutine polls", validate.FeatureTeardown, tearPolling, "CI-Teardown-01", "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.outstanding", "destroy a QP with work outstanding", validate.FeatureTeardown, tearOutstanding, "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", validate.FeatureTeardown, tearRetrying, "CI-Teardown-02"),
-		validate.NewCase("teardown.qp.entries", "destroy a QP with completions unread", validate.FeatureTeardown, tearEntries, "CI-Teardown-03"),
-		validate.NewCase("teardown.qp.time-wait", "quarantine of a number", validate.FeatureTeardown, tearTimeWait, "CI-Teardown-08"),
-		validate.NewCase("teardown.qp.numbers", "many QPs at the same time", validate.FeatureTeardown, tearNumbers, "CI-Teardown-09", "SAS-0-05"),
-		validate.NewCase("teardown.posters", "two goroutines post, three poll", validate.FeatureTeardown, tearPosters, "CI-Teardown-04"),
-		validate.NewCase("teardown.stale", "verbs on what was destroyed and replaced", validate.FeatureTeardown, tearStale, "CI-Teardown-06", "SAS-2.1-11"),
-		validate.NewCase("teardown.close.busy", "close with one object of each kind left", validate.FeatureTeardown, tearCloseBusy, "CI-Teardown-07", "SAS-2.3-26"),
-		validate.NewCase("teardown.close.hot", "close at once after traffic", validate.FeatureTeardown, tearCloseHot, "CI-Teardown-07"),
+		validate.NewCase("teardown.qp.flooded", "destroy a QP while its peer sends", validate.FeatureTeardown,
+			tearFlooded, "CI-Teardown-01"),
+		validate.NewCase("teardown.qp.posting", "destroy a QP while other goroutines post to it",
+			validate.FeatureTeardown, tearPosting, "CI-Teardown-01"),
+		validate.NewCase("teardown.qp.polling", "destroy a QP while another goroutine polls its CQ",
+			validate.FeatureTeardown, tearPolling, "CI-Teardown-01", "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.outstanding", "destroy a QP with outstanding requests", validate.FeatureTeardown,
+			tearOutstanding, "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.retrying", "destroy a QP that waits for acknowledgements",
+			validate.FeatureTeardown, tearRetrying, "CI-Teardown-02"),
+		validate.NewCase("teardown.qp.entries", "destroy a QP with unpolled completions", validate.FeatureTeardown,
+			tearEntries, "CI-Teardown-03"),
+		validate.NewCase("teardown.qp.time-wait", "quarantine of a QP number", validate.FeatureTeardown, tearTimeWait,
+			"CI-Teardown-08"),
+		validate.NewCase("teardown.qp.numbers", "many QPs at the same time", validate.FeatureTeardown, tearNumbers,
+			"CI-Teardown-09", "SAS-0-05"),
+		validate.NewCase("teardown.posters", "two goroutines post and three poll", validate.FeatureTeardown,
+			tearPosters, "CI-Teardown-04"),
+		validate.NewCase("teardown.stale", "verbs on destroyed objects after others were created",
+			validate.FeatureTeardown, tearStale, "CI-Teardown-06", "SAS-2.1-11"),
+		validate.NewCase("teardown.close.busy", "close a CA with one object of each kind", validate.FeatureTeardown,
+			tearCloseBusy, "CI-Teardown-07", "SAS-2.3-26"),
+		validate.NewCase("teardown.close.hot", "close a CA directly after traffic", validate.FeatureTeardown,
+			tearCloseHot, "CI-Teardown-07"),
 	}
 	s.Cases = append(s.Cases, needing(validate.Needs{Live: true},
-		validate.NewCase("teardown.churn", "create, use and destroy, again and again", validate.FeatureTeardown, tearChurn, "CI-Teardown-05", "SAS-0-05", "SAS-2.3-27", "SAS-2.3-24"))...)
+		validate.NewCase("teardown.churn", "create, use and destroy repeatedly", validate.FeatureTeardown, tearChurn,
+			"CI-Teardown-05", "SAS-0-05", "SAS-2.3-27", "SAS-2.3-24"))...)
 	return s
 }
 
-// tick is the time between looks at what has no callback to wait for.
+// tick is the interval at which a case checks conditions that have no callback.
 const tick = 100 * time.Microsecond
 
-// over tells a goroutine of the case that it is time to end: stop is closed, or the case has failed.
+// over reports whether a goroutine of the case must end, because stop is closed or the case has failed.
 func over(t *validate.T, stop <-chan struct{}) bool {
 	select {
 	case <-stop:
@@ -64,8 +90,8 @@ func over(t *validate.T, stop <-chan struct{}) bool {
 	}
 }
 
-// posts repeats a post until stop is closed, and reports an answer that a QP in use or on its way out does not have. It gives room to
-// others after each.
+// posts repeats a post until stop is closed. It reports statuses that are not possible for a QP in use or being
+// destroyed, and yields after each post.
 func posts(t *validate.T, where string, stop <-chan struct{}, post func() (int, error)) {
 	for !over(t, stop) {
 		_, err := post()
@@ -74,15 +100,19 @@ func posts(t *validate.T, where string, stop <-chan struct{}, post func() (int, 
 		case ci.InvalidQPHandle:
 			return
 		default:
-			t.Report(validate.Failure{Where: where, Expected: "success, a full queue, or InvalidQPHandle", Got: kit.Describe(err)})
+			t.Report(validate.Failure{
+				Where:    where,
+				Expected: "success, InsufficientResources or InvalidQPHandle",
+				Got:      kit.Describe(err),
+			})
 			return
 		}
 		runtime.Gosched()
 	}
 }
 
-// flood posts SENDs to p.B from a goroutine until stop is called, and polls their completions. p needs no short timeout: a sender whose peer
-// has been destroyed is destroyed with its requests outstanding.
+// flood posts SENDs to p.B from a goroutine and polls their completions until stop is called. p needs no short timeout:
+// when its peer is destroyed, the sender is destroyed with its requests outstanding.
 func flood(t *validate.T, p *kit.Pair) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	t.Go(func() {
@@ -107,7 +137,7 @@ func tearFlooded(t *validate.T) {
 		}
 		q.B.Recv(q.B.RecvWRs(16, 64)...)
 		stop := flood(t, q)
-		q.B.RecvCQ.Wait(4) // the flood has come
+		q.B.RecvCQ.Wait(4) // messages arrive
 		err := q.B.QP.QP.Destroy()
 		stop()
 		kit.OK(t, err, "QP.Destroy while the peer sends")
@@ -115,10 +145,10 @@ func tearFlooded(t *validate.T) {
 		kit.Destroy(t, q.A.QP, "QP of the sender")
 	}
 	n := p.More(false)
-	n.A.Exchange(n.B, 100) // the adapter has not suffered
+	n.A.Exchange(n.B, 100) // the adapter still works
 }
 
-// wantGone expects that every verb of a destroyed QP says so.
+// wantGone expects each verb of a destroyed QP to fail.
 func wantGone(t *validate.T, q *kit.QP) {
 	_, err := q.PostRecv([]ci.RecvWR{{}})
 	kit.WantExactly(t, err, "QP.PostRecv after Destroy", ci.InvalidQPHandle)
@@ -126,8 +156,9 @@ func wantGone(t *validate.T, q *kit.QP) {
 	kit.WantExactly(t, err, "QP.PostSend after Destroy", ci.InvalidQPHandle)
 	_, err = q.Query()
 	kit.WantExactly(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
-	kit.WantExactly(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify after Destroy", ci.InvalidQPHandle)
-	kit.WantExactly(t, q.QP.Destroy(), "QP.Destroy, the second time", ci.InvalidQPHandle)
+	kit.WantExactly(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify after Destroy",
+		ci.InvalidQPHandle)
+	kit.WantExactly(t, q.QP.Destroy(), "second QP.Destroy", ci.InvalidQPHandle)
 }
 
 func tearPosting(t *validate.T) {
@@ -149,13 +180,13 @@ func tearPosting(t *validate.T) {
 			posts(t, "QP.PostRecv", stop, func() (int, error) { return q.A.PostRecv(recv) })
 			ended <- struct{}{}
 		})
-		q.B.RecvCQ.Wait(4) // posts are going on
+		q.B.RecvCQ.Wait(4) // posts are in progress
 		err := q.A.QP.QP.Destroy()
 		wantGone(t, q.A.QP)
 		close(stop)
 		<-ended
 		<-ended
-		kit.OK(t, err, "QP.Destroy while others post")
+		kit.OK(t, err, "QP.Destroy while other goroutines post")
 		kit.Destroy(t, q.B.QP, "QP of the peer")
 	}
 }
@@ -173,16 +204,22 @@ func tearPolling(t *validate.T) {
 		t.Go(func() {
 			defer close(ended)
 			for wc := make([]ci.WC, 3); ; runtime.Gosched() {
-				last := over(t, stop) // before the poll, so that what completed before the Destroy is polled
+				last := over(t, stop) // read before the poll, so that completions from before the Destroy are polled
 				n, err := q.B.RecvCQ.Poll(wc)
 				if err != nil {
-					t.Report(validate.Failure{Where: "CQ.Poll while a QP of the CQ is destroyed", Expected: "success", Got: kit.Describe(err)})
+					t.Report(validate.Failure{
+						Where:    "CQ.Poll while a QP of the CQ is destroyed",
+						Expected: "success",
+						Got:      kit.Describe(err),
+					})
 					return
 				}
 				for _, w := range wc[:n] {
-					if w.ID < 1 || w.ID > 16 || seen[w.ID] || w.QPN != q.B.Num() {
-						t.Report(validate.Failure{Where: "CQ.Poll while a QP of the CQ is destroyed", Expected: "each of requests 1 to 16 at most once",
-							Got: kit.Completions([]ci.WC{w})})
+					isPosted := w.ID >= 1 && w.ID <= 16 && w.QPN == q.B.Num()
+					if !isPosted || seen[w.ID] {
+						t.Report(validate.Failure{Where: "CQ.Poll while a QP of the CQ is destroyed",
+							Expected: "each of requests 1 to 16 at most once",
+							Got:      kit.Completions([]ci.WC{w})})
 						return
 					}
 					seen[w.ID] = true
@@ -195,7 +232,8 @@ func tearPolling(t *validate.T) {
 		})
 		q.B.Recv(q.B.RecvWRs(16, 1)...)
 		q.A.Send(q.A.SendWRs(8)...)
-		waitFor(t, "receives polled", "4 or more", func() (bool, string) { n := polled.Load(); return n >= 4, fmt.Sprint(n) })
+		waitFor(t, "number of polled receives", "at least 4",
+			func() (bool, string) { n := polled.Load(); return n >= 4, fmt.Sprint(n) })
 		kit.OK(t, q.B.QP.QP.Destroy(), "QP.Destroy while another goroutine polls its CQ")
 		close(stop)
 		<-ended
@@ -204,7 +242,7 @@ func tearPolling(t *validate.T) {
 	}
 }
 
-// waitFor looks again and again until ok, and fails the case at its deadline with what was seen last.
+// waitFor calls ok repeatedly until it returns true. At the deadline it fails the case with the last value.
 func waitFor(t *validate.T, where, expected string, ok func() (bool, string)) {
 	deadline := time.NewTimer(t.Remaining())
 	defer deadline.Stop()
@@ -227,13 +265,13 @@ func tearOutstanding(t *validate.T) {
 	p := unanswering(t)
 	p.A.Send(p.A.SendWRs(8)...)
 	p.A.Recv(p.A.RecvWRs(8, 1)...)
-	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy with 8 sends and 8 receives outstanding")
+	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy with 8 outstanding sends and 8 outstanding receives")
 	p.A.CQ.Quiet(quiet)
 	p.A.RecvCQ.Empty()
 }
 
 func tearRetrying(t *validate.T) {
-	// The first retry is due in 1 ms or, where the HCA cannot be that quick, in some more.
+	// The first retry is due after 1 ms or, on a slower HCA, somewhat later.
 	p := unanswering(t, kit.AckTime(8), kit.Retry(7))
 	p.A.Send(p.A.SendWRs(8)...)
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy between two retries")
@@ -244,12 +282,13 @@ func tearEntries(t *validate.T) {
 	p := kit.RC(t)
 	p.B.Recv(p.B.RecvWRs(5, 1)...)
 	p.A.Send(p.A.SendWRs(5)...)
-	p.A.CQ.WaitOK(ids(1, 5)...) // acknowledged: the receives are complete, and nobody has polled them
+	p.A.CQ.WaitOK(ids(1, 5)...) // acknowledged, so the receives are complete, and they are not polled yet
 	num := p.B.Num()
 	kit.OK(t, p.B.QP.QP.Destroy(), "QP.Destroy with 5 completions in its CQ")
 	for _, wc := range p.B.RecvCQ.WaitOK(ids(1, 5)...) {
-		kit.Equal(t, "WC.QPN of a QP that is gone", wc.QPN, num)
-		kit.True(t, wc.Context == any(p.B.QP.Events), "WC.Context of a QP that is gone", "the context of its create", "%v", wc.Context)
+		kit.Equal(t, "WC.QPN of a destroyed QP", wc.QPN, num)
+		kit.True(t, wc.Context == any(p.B.QP.Events), "WC.Context of a destroyed QP", "the context of its creation",
+			"%v", wc.Context)
 	}
 	p.B.RecvCQ.Empty()
 }
@@ -261,10 +300,11 @@ func tearTimeWait(t *validate.T) {
 	first := ca.QP(pd, cq, cq)
 	num := first.Num()
 	first.TimeWait(time.Hour)
-	kit.Destroy(t, first.QP, "QP in time-wait")
+	kit.Destroy(t, first.QP, "QP with TimeWait")
 	for i := range 300 {
 		q := ca.QP(pd, cq, cq, kit.Depth(1))
-		kit.True(t, q.Num() != num, fmt.Sprintf("number of QP %d after the one in time-wait", i+1), fmt.Sprintf("another than %#x", num), "%#x", q.Num())
+		kit.True(t, q.Num() != num, fmt.Sprintf("number of QP %d after the one with TimeWait", i+1),
+			fmt.Sprintf("not %#x", num), "%#x", q.Num())
 		kit.Destroy(t, q.QP, "QP")
 	}
 }
@@ -276,8 +316,9 @@ func tearNumbers(t *validate.T) {
 	seen := map[ci.QPN]bool{}
 	for range min(256, ca.Attr.MaxQPs) {
 		n := ca.QP(pd, cq, cq, kit.Depth(1)).Num()
-		kit.True(t, !seen[n], "QP.Num", "a number that no other QP has", "%#x again", n)
-		kit.True(t, n > 1 && n < 1<<24-1, "QP.Num", "2 to 0xfffffe: 24 bits, without QP0, QP1 and the multicast number", "%#x", n)
+		kit.True(t, !seen[n], "QP.Num", "a number of no other QP", "%#x, the number of another QP", n)
+		kit.True(t, n > 1 && n < 1<<24-1, "QP.Num",
+			"2 to 0xfffffe: 24 bits, without QP0, QP1 and the multicast QP number", "%#x", n)
 		seen[n] = true
 	}
 }
@@ -294,12 +335,20 @@ func tearPosters(t *validate.T) {
 			for wc := make([]ci.WC, 4); !over(t, stop); runtime.Gosched() {
 				n, err := p.A.CQ.Poll(wc)
 				if err != nil {
-					t.Report(validate.Failure{Where: "CQ.Poll by one of three", Expected: "success", Got: kit.Describe(err)})
+					t.Report(validate.Failure{
+						Where:    "CQ.Poll by one of three goroutines",
+						Expected: "success",
+						Got:      kit.Describe(err),
+					})
 					return
 				}
 				for _, w := range wc[:n] {
 					if w.ID < 1 || w.ID > posters*each || w.Status != ci.WCSuccess {
-						t.Report(validate.Failure{Where: "completion", Expected: "success of a request posted", Got: kit.Completions([]ci.WC{w})})
+						t.Report(validate.Failure{
+							Where:    "completion",
+							Expected: "success of a posted request",
+							Got:      kit.Completions([]ci.WC{w}),
+						})
 						continue
 					}
 					seen[w.ID].Add(1)
@@ -308,7 +357,7 @@ func tearPosters(t *validate.T) {
 			}
 		})
 	}
-	var gate sync.WaitGroup // both post at the same time
+	var gate sync.WaitGroup // so that both post at the same time
 	gate.Add(posters)
 	for g := range posters {
 		t.Go(func() {
@@ -320,7 +369,11 @@ func tearPosters(t *validate.T) {
 				}
 				wr := p.A.SendWR(uint64(g*each+i+1), 0, 1)
 				if n, err := p.A.PostSend([]ci.SendWR{wr}); n != 1 || err != nil {
-					t.Report(validate.Failure{Where: "QP.PostSend by one of two", Expected: "1 request taken", Got: fmt.Sprintf("%d taken, %s", n, kit.Describe(err))})
+					t.Report(validate.Failure{
+						Where:    "QP.PostSend by one of two goroutines",
+						Expected: "1 request accepted",
+						Got:      fmt.Sprintf("%d accepted, %s", n, kit.Describe(err)),
+					})
 					return
 				}
 			}
@@ -349,23 +402,24 @@ wait:
 			twice = append(twice, i)
 		}
 	}
-	kit.True(t, len(missing)+len(twice) == 0, "completions of requests posted by two and polled by three goroutines",
+	kit.True(t, len(missing)+len(twice) == 0, "completions of requests posted by two goroutines and polled by three",
 		fmt.Sprintf("each of %d requests once", posters*each), "missing %v, more than once %v", missing, twice)
 	p.A.CQ.Empty()
 }
 
-// leftover makes one object of a kind. gone is its handle status.
+// leftover creates one object of a kind. gone is its handle status.
 type leftover struct {
 	kind string
 	caps ci.Caps
-	any  bool // one of the bits is enough
+	any  bool // whether one of the bits is enough
 	gone ci.Status
 	make func(s *claimStage) (ci.Object, error)
 }
 
-// leftovers are the kinds below a PD, and those below a CA.
+// leftovers are the kinds of objects of a PD and of a CA.
 var leftovers = []leftover{
-	{"CQ", 0, false, ci.InvalidCQHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 4}) }},
+	{"CQ", 0, false, ci.InvalidCQHandle,
+		func(s *claimStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 4}) }},
 	{"QP", 0, false, ci.InvalidQPHandle, func(s *claimStage) (ci.Object, error) {
 		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 		return s.pd.CreateQP(ci.QPCreate{QPCaps: caps, SendCQ: s.cq.CQ, RecvCQ: s.cq.CQ})
@@ -373,22 +427,27 @@ var leftovers = []leftover{
 	{"MR", 0, false, ci.InvalidMRHandle, func(s *claimStage) (ci.Object, error) {
 		return s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
 	}},
-	{"AV", ci.CapAV, false, ci.InvalidAVHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
+	{"AV", ci.CapAV, false, ci.InvalidAVHandle,
+		func(s *claimStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }},
 	{"SRQ", ci.CapSRQ, false, ci.InvalidSRQHandle, func(s *claimStage) (ci.Object, error) {
 		return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	}},
-	{"MW", ci.CapMW1, false, ci.InvalidMWHandle, func(s *claimStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) }},
+	{"MW", ci.CapMW1, false, ci.InvalidMWHandle,
+		func(s *claimStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) }},
 	{"FMR", ci.CapFMR, false, ci.InvalidFMRHandle, func(s *claimStage) (ci.Object, error) {
 		return s.pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12, Access: ci.LocalWrite})
 	}},
-	{"fast registration MR", ci.CapFastReg, false, ci.InvalidMRHandle, func(s *claimStage) (ci.Object, error) { return s.pd.AllocFastRegMR(1) }},
-	{"handler", ci.CapEventHandlers, false, ci.InvalidHandle, func(s *claimStage) (ci.Object, error) { return s.ca.OnEvent(noEvents, nil) }},
-	{"DMA mapping", ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg, true, ci.InvalidHandle, func(s *claimStage) (ci.Object, error) {
-		return s.ca.MapDMA(ci.Bytes(make([]byte, 4096)))
-	}},
+	{"fast registration MR", ci.CapFastReg, false, ci.InvalidMRHandle,
+		func(s *claimStage) (ci.Object, error) { return s.pd.AllocFastRegMR(1) }},
+	{"handler", ci.CapEventHandlers, false, ci.InvalidHandle,
+		func(s *claimStage) (ci.Object, error) { return s.ca.OnEvent(noEvents, nil) }},
+	{"DMA mapping", ci.CapPhysicalMR | ci.CapFMR | ci.CapFastReg, true, ci.InvalidHandle,
+		func(s *claimStage) (ci.Object, error) {
+			return s.ca.MapDMA(ci.Bytes(make([]byte, 4096)))
+		}},
 }
 
-// claimed gives the kinds that the driver claims.
+// claimed returns the kinds that the driver claims.
 func claimed(t *validate.T) (out []leftover) {
 	for _, l := range leftovers {
 		if t.Claims().Has(l.caps) || l.any && t.Claims()&l.caps != 0 {
@@ -400,7 +459,7 @@ func claimed(t *validate.T) (out []leftover) {
 
 func (l leftover) create(t *validate.T, s *claimStage) ci.Object {
 	o, err := l.make(s)
-	kit.OK(t, err, "create of "+l.kind)
+	kit.OK(t, err, "creation of "+l.kind)
 	return kit.Own(t, o, l.kind)
 }
 
@@ -409,7 +468,7 @@ func tearStale(t *validate.T) {
 	pd := ca.PD()
 	s := &claimStage{t: t, ca: ca, pd: pd, cq: ca.CQ(pd, 16)}
 	for _, l := range kit.Variants(t, "", claimed(t)) {
-		var old, heirs []ci.Object
+		var old, next []ci.Object
 		for range 8 {
 			old = append(old, l.create(t, s))
 		}
@@ -417,22 +476,23 @@ func tearStale(t *validate.T) {
 			kit.OK(t, o.Destroy(), l.kind+".Destroy")
 		}
 		for range 16 {
-			heirs = append(heirs, l.create(t, s))
+			next = append(next, l.create(t, s))
 		}
 		for _, o := range old {
-			kit.Want(t, o.Destroy(), l.kind+".Destroy of one that is gone, when others have taken its place", handleOf(l)...)
+			kit.Want(t, o.Destroy(), l.kind+".Destroy of a destroyed object after others were created", handleOf(l)...)
 			if q, ok := o.(interface{ Query() (ci.QPAttr, error) }); ok {
 				_, err := q.Query()
-				kit.Want(t, err, "QP.Query of one that is gone", ci.InvalidQPHandle)
+				kit.Want(t, err, "QP.Query of a destroyed QP after others were created", ci.InvalidQPHandle)
 			}
 		}
-		for _, o := range heirs {
-			kit.OK(t, o.Destroy(), l.kind+".Destroy of one made after another was destroyed")
+		for _, o := range next {
+			kit.OK(t, o.Destroy(), l.kind+".Destroy of an object created after another was destroyed")
 		}
 	}
 }
 
-// handleOf gives the statuses of a destroyed object. A DMA mapping has no status of its own, and is often kept as a region.
+// handleOf returns the statuses of a destroyed object. A DMA mapping has no status of its own and is often implemented
+// as a region.
 func handleOf(l leftover) []ci.Status {
 	if l.any {
 		return []ci.Status{l.gone, ci.InvalidMRHandle, ci.InvalidParameter}
@@ -448,20 +508,20 @@ func tearCloseBusy(t *validate.T) {
 		o := l.create(t, s)
 		below := l.kind != "handler" && l.kind != "DMA mapping"
 		if below {
-			kit.WantExactly(t, pd.Destroy(), "PD.Destroy with a "+l.kind+" left", ci.ResourceBusy)
+			kit.WantExactly(t, pd.Destroy(), "PD.Destroy with an object: "+l.kind, ci.ResourceBusy)
 		} else {
 			kit.Destroy(t, s.cq.CQ, "CQ")
 			kit.Destroy(t, pd, "PD")
 		}
-		kit.WantExactly(t, ca.Destroy(), "CA.Destroy with a "+l.kind+" left", ci.ResourceBusy)
+		kit.WantExactly(t, ca.Destroy(), "CA.Destroy with an object: "+l.kind, ci.ResourceBusy)
 		_, err := ca.Query()
-		kit.OK(t, err, "CA.Query after the refusal")
-		kit.OK(t, o.Destroy(), l.kind+".Destroy after the refusals")
+		kit.OK(t, err, "CA.Query after the rejected CA.Destroy")
+		kit.OK(t, o.Destroy(), l.kind+".Destroy after rejected calls of Destroy of its parents")
 		if below {
 			kit.Destroy(t, s.cq.CQ, "CQ")
 			kit.Destroy(t, pd, "PD")
 		}
-		kit.OK(t, ca.Destroy(), "CA.Destroy when the "+l.kind+" is gone")
+		kit.OK(t, ca.Destroy(), "CA.Destroy after the destroy of its last object: "+l.kind)
 	}
 }
 
@@ -482,9 +542,9 @@ func tearCloseHot(t *validate.T) {
 			kit.Destroy(t, e.Buf.MR, "MR")
 			kit.Destroy(t, e.PD, "PD")
 			if i == 0 && p.A.QP.CA == p.B.QP.CA {
-				continue // one adapter that talks to itself
+				continue // both ends belong to one adapter
 			}
-			kit.OK(t, e.QP.CA.Destroy(), "CA.Destroy at once after traffic")
+			kit.OK(t, e.QP.CA.Destroy(), "CA.Destroy directly after traffic")
 		}
 	}
 }
@@ -500,17 +560,17 @@ func tearChurn(t *validate.T) {
 		var made []ci.Object
 		for _, l := range kinds {
 			o, err := l.make(s)
-			kit.OK(t, err, fmt.Sprintf("create of %s, round %d", l.kind, i+1))
+			kit.OK(t, err, fmt.Sprintf("creation of %s in round %d", l.kind, i+1))
 			made = append(made, o)
 		}
 		for j, o := range slices.Backward(made) {
-			kit.OK(t, o.Destroy(), fmt.Sprintf("%s.Destroy, round %d", kinds[j].kind, i+1))
+			kit.OK(t, o.Destroy(), fmt.Sprintf("%s.Destroy in round %d", kinds[j].kind, i+1))
 		}
 		if i%50 == 0 {
 			p.A.Exchange(p.B, 100)
 		}
 	}
-	waitFor(t, "living objects after 200 rounds of create and destroy", fmt.Sprint(before), func() (bool, string) {
+	waitFor(t, "existing objects after 200 rounds of create and destroy", fmt.Sprint(before), func() (bool, string) {
 		now := t.Live()
 		return maps.Equal(now, before), fmt.Sprint(now)
 	})

@@ -9,27 +9,35 @@ import (
 	"ciddk/validate/req"
 )
 
-// ucArea: unreliable connections. (IBTA 9.8.2.)
+// ucArea returns the cases of unreliable connections. (IBTA 9.8.2.)
 func ucArea() validate.Suite {
 	uc := validate.FeatureUC
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC", "On a link that loses nothing, a SEND on UC of any length arrives whole, with its length and immediate data."),
-		req.Driver.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC", "On a link that loses nothing, an RDMA WRITE on UC places its bytes, and with immediate takes one receive."),
-		req.Driver.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder", "A UC message that the responder cannot take is dropped: the sender sees success, and the connection goes on."),
-		req.Driver.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder", "A UC message that is dropped leaves the receive for the next one."),
-		req.Driver.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of the posts."),
+		req.Driver.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
+			"On a link without losses, a SEND on UC of any length arrives completely, with its length and immediate "+
+				"data."),
+		req.Driver.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
+			"On a link without losses, an RDMA WRITE on UC writes its bytes. With immediate data it uses one receive."),
+		req.Driver.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
+			"A UC message that the responder cannot accept is dropped. The sender's request completes with success, "+
+				"and the connection still works."),
+		req.Driver.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
+			"The next UC message uses the receive that a dropped message would have used."),
+		req.Driver.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of their posts."),
 	)
 	s.Cases = needing(validate.Needs{Caps: ci.CapUC},
 		validate.NewCase("uc.send.sizes", "messages of 0 bytes to 32 KiB", uc, ucSizes, "IBTA-9.8-01"),
 		validate.NewCase("uc.send.order", "16 messages in order", uc, ucOrder, "IBTA-9.8-05", "IBTA-9.8-01"),
 		validate.NewCase("uc.send.immediate", "immediate data", uc, ucImmediate, "IBTA-9.8-01", "CI-PostSend-02"),
 		validate.NewCase("uc.write.sizes", "writes of 0 bytes to 32 KiB", uc, ucWriteSizes, "IBTA-9.8-02"),
-		validate.NewCase("uc.write.immediate", "a write with immediate", uc, ucWriteImmediate, "IBTA-9.8-02"),
+		validate.NewCase("uc.write.immediate", "a write with immediate data", uc, ucWriteImmediate, "IBTA-9.8-02"),
 		validate.NewCase("uc.drop.bad-key", "a write with a key that does not exist", uc, ucBadKey, "IBTA-9.8-03"),
-		validate.NewCase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03", "CI-Rights-02"),
-		validate.NewCase("uc.drop.keeps-receive", "a dropped write with immediate, then a send", uc, ucKeepsReceive, "IBTA-9.8-04"),
-		validate.NewCase("uc.drop.no-receive", "a send that no receive waits for", uc, ucNoReceive, "IBTA-9.8-03"),
+		validate.NewCase("uc.drop.qp-right", "a write to a QP that does not grant it", uc, ucNoRight, "IBTA-9.8-03",
+			"CI-Rights-02"),
+		validate.NewCase("uc.drop.keeps-receive", "a dropped write with immediate data, then a send", uc,
+			ucKeepsReceive, "IBTA-9.8-04"),
+		validate.NewCase("uc.drop.no-receive", "a send without a receive", uc, ucNoReceive, "IBTA-9.8-03"),
 		validate.NewCase("uc.drop.too-long", "a send longer than the receive", uc, ucTooLong, "IBTA-9.8-03"),
 	)
 	return s
@@ -46,7 +54,8 @@ func ucSizes(t *validate.T) {
 		p.A.Send(p.A.SendWR(id, most-n, n))
 		p.A.CQ.WaitOK(id)
 		where := fmt.Sprintf("UC message of %d bytes", n)
-		kit.WantRecv(t, where, p.B.RecvCQ.Wait(1)[0], ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(), Context: p.B.QP.Events})
+		kit.WantRecv(t, where, p.B.RecvCQ.Wait(1)[0],
+			ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(), Context: p.B.QP.Events})
 		p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[most-n:])
 	}
 }
@@ -73,8 +82,9 @@ func ucImmediate(t *validate.T) {
 		p.B.Recv(p.B.RecvWR(uint64(i), 0, n))
 		p.A.Send(w)
 		p.A.CQ.WaitOK(uint64(i))
-		kit.WantRecv(t, "UC receive with immediate", p.B.RecvCQ.Wait(1)[0], ci.WC{ID: uint64(i), Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(),
-			Context: p.B.QP.Events, Flags: ci.WCImmediate, Imm: w.Imm})
+		kit.WantRecv(t, "UC receive with immediate data", p.B.RecvCQ.Wait(1)[0],
+			ci.WC{ID: uint64(i), Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(),
+				Context: p.B.QP.Events, Flags: ci.WCImmediate, Imm: w.Imm})
 	}
 }
 
@@ -103,9 +113,10 @@ func ucWriteImmediate(t *validate.T) {
 		p.B.Recv(p.B.RecvWR(7, 0, 100))
 		p.A.Send(w)
 		p.A.CQ.WaitOK(1)
-		kit.WantRecv(t, "receive taken by a UC write", p.B.RecvCQ.Wait(1)[0], ci.WC{ID: 7, Op: ci.WCRecvWrite, Length: uint32(n), QPN: p.B.Num(),
-			Context: p.B.QP.Events, Flags: ci.WCImmediate, Imm: w.Imm})
-		p.B.Buf.WantOnly(t, "target of a UC write with immediate", 512, p.A.Buf.Bytes[:n])
+		kit.WantRecv(t, "receive used by a UC write", p.B.RecvCQ.Wait(1)[0],
+			ci.WC{ID: 7, Op: ci.WCRecvWrite, Length: uint32(n), QPN: p.B.Num(),
+				Context: p.B.QP.Events, Flags: ci.WCImmediate, Imm: w.Imm})
+		p.B.Buf.WantOnly(t, "target of a UC write with immediate data", 512, p.A.Buf.Bytes[:n])
 	}
 }
 
@@ -144,9 +155,9 @@ func ucKeepsReceive(t *validate.T) {
 	p.A.Send(w, p.A.SendWR(2, 0, 64))
 	p.A.CQ.WaitOK(1, 2)
 	wc := p.B.RecvCQ.WaitOK(1)[0]
-	kit.Equal(t, "Op of the first receive behind a dropped message", wc.Op, ci.WCRecv)
+	kit.Equal(t, "Op of the first receive after a dropped message", wc.Op, ci.WCRecv)
 	kit.Equal(t, "Length", wc.Length, 64)
-	kit.SameBytes(t, "message behind the dropped one", p.B.Buf.Bytes[1000:1064], p.A.Buf.Bytes[:64])
+	kit.SameBytes(t, "message after the dropped one", p.B.Buf.Bytes[1000:1064], p.A.Buf.Bytes[:64])
 	p.A.Send(p.A.SendWR(3, 0, 1))
 	p.A.CQ.WaitOK(3)
 	p.B.RecvCQ.WaitOK(2)
@@ -157,11 +168,11 @@ func ucNoReceive(t *validate.T) {
 	setWord(p.A.Buf, 0, 0x600d)
 	p.A.Send(p.A.SendWR(1, 100, 2*p.A.PathMTU()), p.A.RDMA(ci.OpWrite, 2, 0, 8, p.B, 64))
 	p.A.CQ.WaitOK(1, 2)
-	p.B.Buf.WaitWord(t, 64, 0x600d) // the write is behind the message: now that one is dropped
+	p.B.Buf.WaitWord(t, 64, 0x600d) // the write follows the message, which is dropped by now
 	p.B.Recv(p.B.RecvWR(1, 1000, 5000))
 	p.A.Send(p.A.SendWR(3, 0, 7))
 	p.A.CQ.WaitOK(3)
-	kit.Equal(t, "Length of the first receive, posted after a message had been dropped", p.B.RecvCQ.WaitOK(1)[0].Length, 7)
+	kit.Equal(t, "Length of the first receive, posted after a message was dropped", p.B.RecvCQ.WaitOK(1)[0].Length, 7)
 	p.B.WantState(ci.QPRTS)
 }
 
@@ -174,17 +185,19 @@ func ucTooLong(t *validate.T) {
 	tooShort(t, p, 9)
 }
 
-// tooShort sees what became of a datagram or UC message that is longer than the first of two receives, and of the next, which fits and arrives with
-// length n: the first is dropped, or takes a receive with a length error.
+// tooShort checks the result of a UD or UC message that is longer than the first of two receives, followed by one that
+// fits and arrives with length n. The long message must be dropped, or complete the first receive with a length error.
 func tooShort(t *validate.T, p *kit.Pair, n int) {
 	wc := p.B.RecvCQ.Wait(1)[0]
 	kit.Equal(t, "ID of the first completion", wc.ID, 1)
 	switch wc.Status {
 	case ci.WCSuccess:
-		kit.Equal(t, "Length in the receive that was too short for the message before", wc.Length, uint32(n))
+		kit.Equal(t, "Length of the message after the one that was too long", wc.Length, uint32(n))
 	case ci.WCLocalLenErr:
-		t.Note("a %s message longer than its receive completes it with a local length error; others drop the message", p.B.Config.Type)
+		t.Note("a %s message longer than its receive completes it with a local length error; other drivers drop the "+
+			"message", p.B.Config.Type)
 	default:
-		t.Failf("completion of the receive that was too short", "the next message, or a local length error", "%s", kit.Completions([]ci.WC{wc}))
+		t.Failf("completion of the receive that was too short", "success for the next message, or a local length error",
+			"%s", kit.Completions([]ci.WC{wc}))
 	}
 }

@@ -9,52 +9,79 @@ import (
 	"ciddk/validate/req"
 )
 
-// grhLen is what stands before the payload in a datagram's receive buffer.
+// grhLen is the number of bytes that precede the payload in the receive buffer of a datagram.
 const grhLen = 40
 
-// udArea: datagrams and the address vectors they go by. (IBTA 9.8.3, 10.2.2, 11.2.2.)
+// udArea returns the cases of datagrams and of the address vectors that they use. (IBTA 9.8.3, 10.2.2, 11.2.2.)
 func udArea() validate.Suite {
 	ud := validate.FeatureUD
 	s := validate.Suite{}
 	s.Requirements = append(s.Requirements,
-		req.Driver.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND", "A datagram of any length from 0 to the MTU arrives whole behind the first 40 bytes of the receive buffer, which count in its length."),
-		req.Driver.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID", "WCGRH tells whether the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the IP header, and it names source and destination."),
-		req.Driver.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)", "A datagram's completion names the sending QP, and on InfiniBand its LID and service level."),
-		req.Driver.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key", "A datagram whose Q_Key is not that of the receiving QP is dropped, takes no receive, and the sender sees success."),
-		req.Driver.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64", "A Q_Key with the high bit set in a request stands for that of the sending QP."),
-		req.Driver.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter", "With CapQKeyCounter, a datagram with a wrong Q_Key counts at the port."),
-		req.Driver.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length", "A datagram longer than the MTU is a local length error, or refused at the post, and is not sent."),
-		req.Driver.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder", "A datagram that finds no receive, too short a one, or no such QP is dropped; the sender sees success, and both QPs go on."),
-		req.Driver.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram carries immediate data."),
-		req.Driver.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)", "Datagrams posted after AV.Modify go to the new address, and a query gives it."),
-		req.Driver.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram without address vector, or by one that is destroyed or of another HCA, is InvalidAVHandle and not posted."),
-		req.Driver.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle", "A datagram by an address vector of another PD than the QP's is InvalidAVHandle and not posted, or completes with a local operation error. It is not sent."),
-		req.Driver.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45", "A port that does not exist is InvalidPort at CreateAV and AV.Modify with CapAVPortCheck, else a local operation error at the send."),
-		req.Driver.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45", "An address that the port cannot use shows at the send, as a local operation error."),
-		req.Driver.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)", "An AV that was destroyed answers InvalidAVHandle to every verb."),
+		req.Driver.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
+			"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive "+
+				"buffer. Its length includes them."),
+		req.Driver.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID",
+			"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to "+
+				"39 the IP header. The header has the source and destination addresses."),
+		req.Driver.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+			"The completion of a datagram has the sender's QP number and, on InfiniBand, its LID and service level."),
+		req.Driver.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
+			"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's "+
+				"request completes with success."),
+		req.Driver.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
+			"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used."),
+		req.Driver.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
+			"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port."),
+		req.Driver.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
+			"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is "+
+				"not sent."),
+		req.Driver.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
+			"A datagram without a receive, with too short a receive, or to a QP that does not exist is dropped. The "+
+				"sender's request completes with success, and both QPs still work."),
+		req.Driver.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram can have immediate data."),
+		req.Driver.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
+			"Datagrams posted after AV.Modify go to the new address, and Query returns it."),
+		req.Driver.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+			"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails "+
+				"with InvalidAVHandle and does not post it."),
+		req.Driver.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+			"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with "+
+				"InvalidAVHandle, or completes with a local operation error. It is not sent."),
+		req.Driver.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
+			"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. "+
+				"Otherwise the send completes with a local operation error."),
+		req.Driver.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
+			"An address that the port cannot use causes a local operation error of the send."),
+		req.Driver.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
+			"Each verb on a destroyed AV fails with InvalidAVHandle."),
 	)
 	n := validate.Needs{Caps: ci.CapUD | ci.CapAV}
 	s.Cases = needing(n,
 		validate.NewCase("ud.sizes", "datagrams of 0 bytes to the MTU", ud, udSizes, "IBTA-9.8-10"),
-		validate.NewCase("ud.scatter", "a datagram to segments cut inside the header and the payload", ud, udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
+		validate.NewCase("ud.scatter", "a datagram into segments that end inside the header and the payload", ud,
+			udScatter, "IBTA-9.8-10", "CI-PostRecv-01"),
 		validate.NewCase("ud.grh", "the header before the payload", ud, udGRH, "IBTA-9.8-11"),
-		validate.NewCase("ud.grh-local", "no header on a local InfiniBand path, always one on Ethernet", ud, udGRHLocal, "IBTA-9.8-11"),
-		validate.NewCase("ud.wc", "every field of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
+		validate.NewCase("ud.grh-local", "no header on a local InfiniBand path, always a header on Ethernet", ud,
+			udGRHLocal, "IBTA-9.8-11"),
+		validate.NewCase("ud.wc", "all fields of a datagram's completion", ud, udWC, "IBTA-9.8-12", "SAS-2.3-23"),
 		validate.NewCase("ud.immediate", "immediate data", ud, udImmediate, "IBTA-9.8-18"),
 		validate.NewCase("ud.inline", "a datagram sent inline", ud, udInline, "CI-Inline-01", "IBTA-9.8-10"),
 		validate.NewCase("ud.qkey.mismatch", "a wrong Q_Key", ud, udQKeyMismatch, "IBTA-9.8-13"),
 		validate.NewCase("ud.qkey.privileged", "a Q_Key with the high bit set", ud, udQKeyPrivileged, "IBTA-9.8-14"),
 		validate.NewCase("ud.too-long", "a datagram of MTU+1 bytes", ud, udTooLong, "IBTA-9.8-16"),
 		validate.NewCase("ud.drop.short-receive", "a datagram longer than its receive", ud, udShort, "IBTA-9.8-17"),
-		validate.NewCase("ud.drop.no-receive", "a datagram that no receive waits for", ud, udNoReceive, "IBTA-9.8-17"),
+		validate.NewCase("ud.drop.no-receive", "a datagram without a receive", ud, udNoReceive, "IBTA-9.8-17"),
 		validate.NewCase("ud.drop.no-qp", "a datagram to a QP that does not exist", ud, udNoQP, "IBTA-9.8-17"),
-		validate.NewCase("ud.two-peers", "one QP talks to two others in turn", ud, udTwoPeers, "IBTA-9.8-12"),
-		validate.NewCase("ud.av.modify", "modify an AV, then send", ud, udAVModify, "CI-ModifyAV-01"),
-		validate.NewCase("ud.av.gone", "send by no AV, by one that is gone, by one of another HCA", ud, udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
-		validate.NewCase("ud.av.other-pd", "send by an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
-		validate.NewCase("ud.av.stale", "use an AV after it is gone", ud, udAVStale, "CI-DestroyAV-01"),
+		validate.NewCase("ud.two-peers", "one QP exchanges datagrams with two others in turn", ud, udTwoPeers,
+			"IBTA-9.8-12"),
+		validate.NewCase("ud.av.modify", "send after AV.Modify", ud, udAVModify, "CI-ModifyAV-01"),
+		validate.NewCase("ud.av.gone", "send with no AV, with a destroyed one, and with one of another HCA", ud,
+			udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
+		validate.NewCase("ud.av.other-pd", "send with an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
+		validate.NewCase("ud.av.stale", "use a destroyed AV", ud, udAVStale, "CI-DestroyAV-01"),
 		validate.NewCase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
-		validate.NewCase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable, "CI-CreateAV-02"),
+		validate.NewCase("ud.av.unusable", "an AV with an address that cannot be used", ud, udAVUnusable,
+			"CI-CreateAV-02"),
 	)
 	for i := range s.Cases {
 		if s.Cases[i].ID == "ud.inline" {
@@ -62,7 +89,9 @@ func udArea() validate.Suite {
 		}
 	}
 	n.Caps |= ci.CapQKeyCounter
-	s.Cases = append(s.Cases, needing(n, validate.NewCase("ud.qkey.counter", "the port's counter of wrong Q_Keys", ud, udQKeyCounter, "IBTA-9.8-15"))...)
+	s.Cases = append(s.Cases,
+		needing(n, validate.NewCase("ud.qkey.counter", "the port's Q_Key violation counter", ud, udQKeyCounter,
+			"IBTA-9.8-15"))...)
 	return s
 }
 
@@ -77,8 +106,8 @@ func udSizes(t *validate.T) {
 		p.A.Send(p.A.SendWR(id, 0, n))
 		p.A.CQ.WaitOK(id)
 		where := fmt.Sprintf("datagram of %d bytes", n)
-		kit.Equal(t, where+": Length, with the 40 bytes", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(grhLen+n))
-		for k := range grhLen { // whatever they are
+		kit.Equal(t, where+": Length, including the 40 bytes", p.B.RecvCQ.WaitOK(id)[0].Length, uint32(grhLen+n))
+		for k := range grhLen { // any contents are permitted
 			p.B.Buf.Bytes[at+k] = 0xee
 		}
 		p.B.Buf.WantOnly(t, where, at+grhLen, p.A.Buf.Bytes[:n])
@@ -88,7 +117,7 @@ func udSizes(t *validate.T) {
 func udScatter(t *validate.T) {
 	p := kit.UD(t)
 	if p.B.Config.Caps.RecvSGE < 3 {
-		t.Skip("fewer than 3 segments per receive")
+		t.Skip("RecvSGE is less than 3")
 	}
 	kit.Random(t, p.A.Buf.Bytes[:300])
 	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{p.B.Buf.SGE(0, 13), p.B.Buf.SGE(1000, 100), p.B.Buf.SGE(2000, 400)}})
@@ -99,14 +128,15 @@ func udScatter(t *validate.T) {
 	kit.SameBytes(t, "payload in the third segment", p.B.Buf.Bytes[2000:2000+227], p.A.Buf.Bytes[73:300])
 }
 
-// global sets A's destination to one with a routing header, as it may have on InfiniBand and has on Ethernet anyway. It gives the two GIDs.
+// global makes A's destination one with a routing header, which is optional on InfiniBand and always present on
+// Ethernet. It returns the source and destination GIDs.
 func global(t *validate.T, p *kit.Pair) (src, dst ci.GID) {
 	a, b := p.A.QP.CA, p.B.QP.CA
 	attr := a.AddressOf(b)
 	if !attr.Global {
 		attr.Global = true
 		attr.GRH = ci.GRH{DGID: b.Port.GIDs[0].GID, HopLimit: 1}
-		kit.OK(t, p.A.AV.Modify(attr), "AV.Modify to a path with GRH")
+		kit.OK(t, p.A.AV.Modify(attr), "AV.Modify to a path with a GRH")
 	}
 	return a.Port.GIDs[attr.GRH.SGIDIndex].GID, attr.GRH.DGID
 }
@@ -127,9 +157,9 @@ func udGRH(t *validate.T) {
 		kit.SameBytes(t, "destination in the IP header", h[36:40], dst[12:])
 		return
 	}
-	kit.Equal(t, "version of the header", h[0]>>4, 6)
-	kit.SameBytes(t, "source in the header", h[8:24], src[:])
-	kit.SameBytes(t, "destination in the header", h[24:40], dst[:])
+	kit.Equal(t, "version of the routing header", h[0]>>4, 6)
+	kit.SameBytes(t, "source in the routing header", h[8:24], src[:])
+	kit.SameBytes(t, "destination in the routing header", h[24:40], dst[:])
 }
 
 func udGRHLocal(t *validate.T) {
@@ -141,7 +171,7 @@ func udGRHLocal(t *validate.T) {
 	if p.A.QP.CA.AddressOf(p.B.QP.CA).Global {
 		kit.Equal(t, "Flags of a datagram on Ethernet", wc.Flags&ci.WCGRH, ci.WCGRH)
 	} else {
-		kit.Equal(t, "Flags of a datagram without routing header", wc.Flags&ci.WCGRH, 0)
+		kit.Equal(t, "Flags of a datagram without a routing header", wc.Flags&ci.WCGRH, 0)
 	}
 	kit.Equal(t, "Length", wc.Length, 100)
 }
@@ -198,7 +228,7 @@ func udInline(t *validate.T) {
 	kit.SameBytes(t, "inline datagram", p.B.Buf.Bytes[grhLen:grhLen+16], sent)
 }
 
-// dropped sends a datagram that B has to drop, and one behind it that B takes: only the second arrives, in the first receive.
+// dropped sends a datagram that B must drop, and one that B must accept, which must arrive in the first receive.
 func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.B.Recv(p.B.RecvWR(1, 0, 1000), p.B.RecvWR(2, 1000, 1000))
 	bad.ID = 1
@@ -206,10 +236,11 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.A.CQ.WaitOK(1)
 	p.A.Send(p.A.SendWR(2, 0, 3))
 	p.A.CQ.WaitOK(2)
-	kit.Equal(t, "Length of the first datagram received, sent behind one with "+what, p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
+	kit.Equal(t, "Length of the first received datagram, sent after one with "+what, p.B.RecvCQ.WaitOK(1)[0].Length,
+		grhLen+3)
 	p.A.Send(p.A.SendWR(3, 0, 4))
 	p.A.CQ.WaitOK(3)
-	kit.Equal(t, "Length of the second datagram received", p.B.RecvCQ.WaitOK(2)[0].Length, grhLen+4)
+	kit.Equal(t, "Length of the second received datagram", p.B.RecvCQ.WaitOK(2)[0].Length, grhLen+4)
 	p.A.WantState(ci.QPRTS)
 	p.B.WantState(ci.QPRTS)
 }
@@ -219,7 +250,7 @@ func udQKeyMismatch(t *validate.T) {
 	for _, bits := range kit.Variants(t, "bits", []ci.QKey{1, 0x40000000, 0x7fffffff}) {
 		bad := p.A.SendWR(1, 0, 50)
 		bad.To.QKey ^= bits
-		dropped(t, p, fmt.Sprintf("a Q_Key of which bits %#x are wrong", uint32(bits)), bad)
+		dropped(t, p, fmt.Sprintf("a Q_Key with wrong bits %#x", uint32(bits)), bad)
 	}
 }
 
@@ -241,12 +272,12 @@ func udQKeyCounter(t *validate.T) {
 func udQKeyPrivileged(t *validate.T) {
 	p := kit.UD(t, kit.QKey(0x0badcafe))
 	w := p.A.SendWR(1, 0, 20)
-	w.To.QKey = 0x80000000 | 0x1234 // not B's: the sending QP's own is used, and that is B's
+	w.To.QKey = 0x80000000 | 0x1234 // not B's Q_Key; the sending QP's own is used, which is B's
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
 	p.A.Send(w)
 	p.A.CQ.WaitOK(1)
 	p.B.RecvCQ.WaitOK(1)
-	// And where the sender's own is not the receiver's, the privileged value in the request is not what is sent.
+	// If the sending QP's own Q_Key is not the receiver's, the privileged value of the request must not be sent.
 	q := p.AnotherInReset(kit.QKey(0x00112233))
 	q.B.Config.QKey = 0x80000007
 	kit.Connect(q.A.QP, q.B.QP)
@@ -255,11 +286,12 @@ func udQKeyPrivileged(t *validate.T) {
 	q.B.Recv(q.B.RecvWR(1, 0, 100))
 	q.A.Send(q.A.SendWR(1, 0, 20))
 	q.A.CQ.WaitOK(1)
-	f, attr := ci.QPFieldQKey, ci.QPAttr{QKey: 0x80000007} // now it is
+	f, attr := ci.QPFieldQKey, ci.QPAttr{QKey: 0x80000007} // now the sending QP's own Q_Key is the receiver's
 	kit.OK(t, q.A.Modify(f, attr), "QP.Modify of the Q_Key in RTS")
 	q.A.Send(q.A.SendWR(2, 0, 3))
 	q.A.CQ.WaitOK(2)
-	kit.Equal(t, "Length of the first datagram received, that of a QP whose Q_Key is the receiver's", q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
+	kit.Equal(t, "Length of the first received datagram, that of a QP with the receiver's Q_Key",
+		q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
 }
 
 func udTooLong(t *validate.T) {
@@ -268,9 +300,9 @@ func udTooLong(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(1, 0, grhLen+2*mtu))
 	n, err := p.A.PostSend([]ci.SendWR{p.A.SendWR(1, 0, mtu+1)})
 	if err != nil {
-		kit.WantExactly(t, err, "PostSend of a datagram of MTU+1 bytes", ci.InvalidParameter)
-		kit.Equal(t, "requests taken", n, 0)
-		t.Note("a datagram longer than the MTU is refused at the post")
+		kit.WantExactly(t, err, "QP.PostSend of a datagram of MTU+1 bytes", ci.InvalidParameter)
+		kit.Equal(t, "requests accepted", n, 0)
+		t.Note("a datagram longer than the MTU is rejected by PostSend")
 	} else {
 		p.A.CQ.WaitStatus(1, ci.WCLocalLenErr)
 		p.A.Becomes(ci.QPSQError)
@@ -278,7 +310,7 @@ func udTooLong(t *validate.T) {
 	}
 	p.A.Send(p.A.SendWR(2, 0, 6))
 	p.A.CQ.WaitOK(2)
-	kit.Equal(t, "Length of the first datagram received", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+6)
+	kit.Equal(t, "Length of the first received datagram", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+6)
 }
 
 func udShort(t *validate.T) {
@@ -290,13 +322,13 @@ func udShort(t *validate.T) {
 	p.A.WantState(ci.QPRTS)
 	tooShort(t, p, grhLen+10)
 	for i, c := range p.B.Buf.Bytes[grhLen+10 : 200] {
-		kit.Equal(t, fmt.Sprintf("byte %d behind a receive that was too short", i), c, 0xee)
+		kit.Equal(t, fmt.Sprintf("byte %d after a receive that is too short", i), c, 0xee)
 	}
 }
 
 func udNoReceive(t *validate.T) {
 	p := kit.UD(t)
-	q := p.More(false) // in the same place, so that what it receives came later
+	q := p.More(false) // on the same adapter, so that a datagram that it receives has arrived after the dropped one
 	kit.Random(t, p.A.Buf.Bytes[:100])
 	q.B.Recv(q.B.RecvWR(1, 0, 100))
 	p.A.Send(p.A.SendWR(1, 0, 44))
@@ -309,7 +341,8 @@ func udNoReceive(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(3, 0, 100))
 	p.A.Send(p.A.SendWR(3, 0, 5))
 	p.A.CQ.WaitOK(3)
-	kit.Equal(t, "Length of the first datagram received, sent after one had been dropped", p.B.RecvCQ.WaitOK(3)[0].Length, grhLen+5)
+	kit.Equal(t, "Length of the first received datagram, sent after one was dropped", p.B.RecvCQ.WaitOK(3)[0].Length,
+		grhLen+5)
 	p.B.WantState(ci.QPRTS)
 }
 
@@ -320,7 +353,7 @@ func udNoQP(t *validate.T) {
 	kit.Destroy(t, q.B.QP, "QP")
 	bad := p.A.SendWR(1, 0, 50)
 	bad.To.QPN = gone
-	dropped(t, p, "the number of a QP that is gone", bad)
+	dropped(t, p, "the number of a destroyed QP", bad)
 }
 
 func udTwoPeers(t *validate.T) {
@@ -336,7 +369,7 @@ func udTwoPeers(t *validate.T) {
 		wc := to.RecvCQ.WaitOK(uint64(i))[0]
 		kit.Equal(t, "Length", wc.Length, uint32(grhLen+10+i))
 		kit.Equal(t, "SrcQP", wc.SrcQP, p.A.Num())
-		// And the answer goes to where it came from.
+		// The answer goes to the source of the datagram.
 		p.A.Recv(p.A.RecvWR(uint64(i), 0, 100))
 		back := to.SendWR(uint64(i), 0, i)
 		back.To.QPN = wc.SrcQP
@@ -357,22 +390,22 @@ func udAVModify(t *validate.T) {
 	kit.OK(t, av.Modify(peer), "AV.Modify")
 	got, pd, err := av.Query()
 	kit.OK(t, err, "AV.Query")
-	kit.SameObject(t, "PD of the AV", pd, p.A.PD)
-	kit.Equal(t, "attributes after AV.Modify", got, peer)
+	kit.SameObject(t, "PD of AV.Query", pd, p.A.PD)
+	kit.Equal(t, "AVAttr after AV.Modify", got, peer)
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
 	w := p.A.SendWR(1, 0, 17)
 	w.To.AV = av
 	p.A.Send(w)
 	p.A.CQ.WaitOK(1)
-	kit.Equal(t, "Length at the new target", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
-	// To this HCA itself, and back: only the address changes.
+	kit.Equal(t, "Length of the datagram at the new target", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
+	// The next target is this HCA itself, so only the address changes.
 	own := p.More(false).A
 	kit.OK(t, av.Modify(self), "AV.Modify")
 	own.Recv(own.RecvWR(1, 0, 100))
 	w.To.QPN = own.Num()
 	p.A.Send(w)
 	p.A.CQ.WaitOK(1)
-	kit.Equal(t, "Length at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
+	kit.Equal(t, "Length of the datagram at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
 }
 
 func udAVGone(t *validate.T) {
@@ -385,7 +418,7 @@ func udAVGone(t *validate.T) {
 		what string
 		av   ci.AV
 	}
-	list := []bad{{"no AV", nil}, {"an AV that is gone", av}}
+	list := []bad{{"no AV", nil}, {"a destroyed AV", av}}
 	if len(t.HCAs()) > 1 {
 		list = append(list, bad{"an AV of another HCA", p.B.AV})
 	}
@@ -394,13 +427,13 @@ func udAVGone(t *validate.T) {
 		wrs[1].To.AV = x.av
 		p.B.Recv(p.B.RecvWR(1, 0, 100), p.B.RecvWR(2, 0, 100))
 		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, "PostSend of 3 datagrams, the second by "+x.what, n, err, 1, ci.InvalidAVHandle)
+		kit.WantTaken(t, "QP.PostSend of 3 datagrams, the second with "+x.what, n, err, 1, ci.InvalidAVHandle)
 		p.A.CQ.WaitOK(1)
 		p.A.Send(p.A.SendWR(4, 0, 1))
 		p.A.CQ.WaitOK(4)
 		wcs := p.B.RecvCQ.WaitOK(1, 2)
-		kit.Equal(t, "Length of the datagram before it", wcs[0].Length, grhLen+7)
-		kit.Equal(t, "Length of the datagram posted next", wcs[1].Length, grhLen+1)
+		kit.Equal(t, "Length of the datagram before the rejected one", wcs[0].Length, grhLen+7)
+		kit.Equal(t, "Length of the datagram posted afterwards", wcs[1].Length, grhLen+1)
 	}
 }
 
@@ -411,7 +444,7 @@ func udAVOtherPD(t *validate.T) {
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
 	n, err := p.A.PostSend([]ci.SendWR{w})
 	if err != nil {
-		kit.WantTaken(t, "PostSend of a datagram by an AV of another PD", n, err, 0, ci.InvalidAVHandle)
+		kit.WantTaken(t, "QP.PostSend of a datagram with an AV of another PD", n, err, 0, ci.InvalidAVHandle)
 	} else {
 		p.A.CQ.WaitStatus(1, ci.WCLocalOpErr)
 		p.A.Becomes(ci.QPSQError)
@@ -419,7 +452,8 @@ func udAVOtherPD(t *validate.T) {
 	}
 	p.A.Send(p.A.SendWR(2, 0, 9))
 	p.A.CQ.WaitOK(2)
-	kit.Equal(t, "Length of the first datagram received, that by an AV of the QP's PD", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+9)
+	kit.Equal(t, "Length of the first received datagram, sent with an AV of the QP's PD",
+		p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+9)
 }
 
 func udAVStale(t *validate.T) {
@@ -446,10 +480,10 @@ func udAVPort(t *validate.T) {
 			kit.WantExactly(t, p.A.AV.Modify(attr), fmt.Sprintf("AV.Modify to port %d", port), ci.InvalidPort)
 			got, _, err := p.A.AV.Query()
 			kit.OK(t, err, "AV.Query")
-			kit.Equal(t, "attributes after the AV.Modify refused", got, good)
+			kit.Equal(t, "AVAttr after the rejected AV.Modify", got, good)
 			continue
 		}
-		kit.OK(t, err, where+", which is not checked since CapAVPortCheck is not claimed")
+		kit.OK(t, err, where+", which must succeed since CapAVPortCheck is not claimed")
 		kit.Own(t, av, "AV")
 		unusable(t, p, av)
 	}
@@ -465,12 +499,12 @@ func udAVUnusable(t *validate.T) {
 		attr.GRH.DGID = p.B.QP.CA.Port.GIDs[0].GID
 	}
 	av, err := p.A.PD.CreateAV(attr)
-	kit.OK(t, err, "PD.CreateAV with a source GID behind the end of the table, which is not checked at create")
+	kit.OK(t, err, "PD.CreateAV with a source GID index beyond the table, which must succeed")
 	kit.Own(t, av, "AV")
 	unusable(t, p, av)
 }
 
-// unusable sends by an AV that leads nowhere, and then by a good one.
+// unusable sends with an AV that leads nowhere, and then with a valid one.
 func unusable(t *validate.T, p *kit.Pair, av ci.AV) {
 	bad := p.A.SendWR(1, 0, 4)
 	bad.To.AV = av

@@ -1,3 +1,4 @@
-// Package cimutants holds drivers that are wrong on purpose for package cisuite, for the areas that declare requirements as Go
-// values. The others are in package mutant. Only programs with a self test import it; production code imports the suite alone.
+// Package cimutants holds drivers with one deliberate fault each for the self test of package cisuite. It covers the
+// areas that declare requirements as Go values. Package mutant holds the drivers for the others. Only programs with a
+// self test import it. Production code imports only the suite.
 package cimutants

@@ -11,36 +11,49 @@ import (
 // All returns the mutants of all areas.
 func All() []mutant.Mutant { return foreigns }
 
-// foreigns are wrong with objects of another CA.
+// foreigns are drivers with a fault in the handling of objects of another CA.
 var foreigns = []mutant.Mutant{
-	foreign("ca.foreign-cq", "a CQ of another CA has an invalid size", 0, ofPD(func(p ciwrap.PD) ci.PD { return foreignCQ{p} })),
+	foreign("ca.foreign-cq", "CreateQP with a CQ of another CA fails with InvalidCQSize", 0,
+		ofPD(func(p ciwrap.PD) ci.PD { return foreignCQ{p} })),
 	foreign("foreign.bind-mw", "BindMW accepts a window of another CA and does nothing", ci.CapMW1,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return foreignBind{ciwrap.QP{QP: q}, ci.InvalidMWHandle, nil} })),
-	foreign("foreign.bind-mr", "a region of another CA is one of another PD", ci.CapMW1,
-		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return foreignBind{ciwrap.QP{QP: q}, ci.InvalidMRHandle, wrongPD} })),
-	foreign("foreign.bind-post", "OpBindMW with an object of another CA is lack of resources", ci.CapMW2, noResources(ci.OpBindMW)),
-	foreign("foreign.fast", "OpFastReg of a region of another CA is lack of resources", ci.CapFastReg, noResources(ci.OpFastReg)),
-	foreign("foreign.shared", "a shared region of another CA's region is made over its own pages", ci.CapSharedMR,
+	foreign("foreign.bind-mr", "BindMW to a region of another CA fails with InvalidPermission", ci.CapMW1,
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+			return foreignBind{ciwrap.QP{QP: q}, ci.InvalidMRHandle, wrongPD}
+		})),
+	foreign("foreign.bind-post", "OpBindMW with an object of another CA fails with InsufficientResources", ci.CapMW2,
+		noResources(ci.OpBindMW)),
+	foreign("foreign.fast", "OpFastReg of a region of another CA fails with InsufficientResources", ci.CapFastReg,
+		noResources(ci.OpFastReg)),
+	foreign("foreign.shared", "a shared region of another CA's region is created over other memory", ci.CapSharedMR,
 		ofPD(func(p ciwrap.PD) ci.PD { return foreignShare{p} })),
 	foreign("foreign.modify", "MR.Modify to a PD of another CA does nothing", ci.CapModifyMR, tap.Layer(ciwrap.Layer{
 		MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return foreignModify{ciwrap.MR{MR: m}} },
 	})),
-	foreign("foreign.fmr", "UnmapFMRs leaves out an FMR of another CA", ci.CapFMR, ofPD(func(p ciwrap.PD) ci.PD { return foreignUnmap{p} })),
+	foreign("foreign.fmr", "UnmapFMRs skips an FMR of another CA", ci.CapFMR,
+		ofPD(func(p ciwrap.PD) ci.PD { return foreignUnmap{p} })),
 }
 
 // foreign returns a mutant that breaks CI-ForeignHandle-01.
 func foreign(name, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "ca", Breaks: cisuite.CIForeignHandle01.ID, Does: does, Needs: needs, Wrap: wrap}
+	return mutant.Mutant{
+		Name:   name,
+		Area:   "ca",
+		Breaks: cisuite.CIForeignHandle01.ID,
+		Does:   does,
+		Needs:  needs,
+		Wrap:   wrap,
+	}
 }
 
-// ofPD replaces PDs.
+// ofPD wraps PDs.
 func ofPD(f func(ciwrap.PD) ci.PD) func(ci.HCA) ci.HCA {
 	return tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})
 }
 
 var wrongPD = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidPermission}
 
-// noResources fails requests of an operation that name a wrong object with InsufficientResources.
+// noResources replaces the error of requests with an invalid object by InsufficientResources.
 func noResources(op ci.SendOp) func(ci.HCA) ci.HCA {
 	return tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 		n, err := q.PostSend(wrs)
@@ -65,7 +78,7 @@ func (p foreignCQ) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	return q, err
 }
 
-// foreignBind replaces the result of a bind that fails with a given status.
+// foreignBind replaces the result of a bind that fails with status.
 type foreignBind struct {
 	ciwrap.QP
 	status ci.Status
@@ -108,7 +121,7 @@ func (p foreignUnmap) UnmapFMRs(list []ci.FMR) error {
 		return err
 	}
 	for _, f := range list {
-		_ = p.PD.UnmapFMRs([]ci.FMR{f}) // those of this CA
+		_ = p.PD.UnmapFMRs([]ci.FMR{f}) // unmaps those of this CA
 	}
 	return nil
 }
