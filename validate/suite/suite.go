@@ -1,5 +1,5 @@
-// Package suite lists the certifier's suites. Each suite is a package below this one. Programs that run all of them import
-// this package. Programs for one driver may import a single suite, such as validate/suite/cisuite.
+// Package suite lists the certifier's suites. Each suite is a package below this one. Programs that run all of them
+// import this package. Programs for one driver may import a single suite, such as validate/suite/cisuite.
 package suite
 
 import (
