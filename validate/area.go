@@ -19,8 +19,8 @@ import (
 //	var _ = sends.Case(validate.Case{ID: "rc.send.full", Title: "post to a full send queue", Run: sendFull},
 //		CIPostSend01, req.SAS2_1_23)
 //
-// The variable of a requirement has the requirement's id as its name. Dashes are left out, and an underscore stands for a dot
-// and between two numbers.
+// The variable of a requirement has the requirement's id as its name. Dashes are left out, and an underscore stands for
+// a dot and between two numbers.
 //
 // Cases keep the order of their declarations in a file, as long as each requirement is declared above its cases. An
 // Area is complete when the variables of its package have been initialized. Before that it is not safe for concurrent

@@ -10,8 +10,11 @@ import (
 	"ciddk/validate/req"
 )
 
-// declared is an area as a suite has it: requirements and cases are variables of the package.
-var declared = &validate.Area{Scope: req.AccessLayer, Complete: func(c *validate.Case) { c.Feature = validate.FeatureCM }}
+// declared is an area declared as in a suite, with package-level variables.
+var declared = &validate.Area{
+	Scope:    req.AccessLayer,
+	Complete: func(c *validate.Case) { c.Feature = validate.FeatureCM },
+}
 
 var CMTest01 = declared.Must("CM-Test-01", "IBTA 12.6", "a source", "One sentence.")
 
@@ -29,8 +32,14 @@ func TestArea(t *testing.T) {
 	assert.Equal(t, []string{"CM-Test-02", "CM-Test-01"}, s.Cases[1].Requirements)
 	assert.Equal(t, validate.FeatureCM, s.Cases[1].Feature)
 	assert.Equal(t, []req.Requirement{
-		{ID: "CM-Test-01", Text: "One sentence.", Level: req.Must, Section: "IBTA 12.6", Source: "a source", Scope: req.AccessLayer},
-		{ID: "CM-Test-02", Text: "Another sentence.", Level: req.Should, Section: "IBTA 12.6", Source: "a source", Scope: req.AccessLayer},
+		{
+			ID: "CM-Test-01", Text: "One sentence.", Level: req.Must, Section: "IBTA 12.6", Source: "a source",
+			Scope: req.AccessLayer,
+		},
+		{
+			ID: "CM-Test-02", Text: "Another sentence.", Level: req.Should, Section: "IBTA 12.6", Source: "a source",
+			Scope: req.AccessLayer,
+		},
 	}, s.Requirements)
 	c, err := validate.NewCatalog(s)
 	require.NoError(t, err)
@@ -41,7 +50,8 @@ func TestAreaMistakes(t *testing.T) {
 	var a validate.Area
 	r := a.Must("CM-Test-03", "IBTA 12.6", "", "A sentence.")
 	assert.Equal(t, req.Driver, r.Scope)
-	assert.PanicsWithValue(t, "validate: case a.b: requirement 2 is nil", func() { a.Case(validate.Case{ID: "a.b"}, r, nil) })
+	assert.PanicsWithValue(t, "validate: case a.b: requirement 2 is nil",
+		func() { a.Case(validate.Case{ID: "a.b"}, r, nil) })
 	assert.PanicsWithValue(t, "validate: case a.b: Requirements is set; pass requirements to Area.Case",
 		func() { a.Case(validate.Case{ID: "a.b", Requirements: []string{"X"}}, r) })
 	assert.Empty(t, a.Suite().Cases)

@@ -8,7 +8,8 @@ const (
 	hasExited  = 4          // WEXITED of waitid(2)
 )
 
-// awaitExit blocks until a child has ended, and leaves it to be waited for: until then its number is not used again.
+// awaitExit blocks until a child process has ended, without waiting for it. The system does not reuse the child's
+// process id until it is waited for.
 func awaitExit(pid int) bool {
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idTypePID, uintptr(pid), 0, hasExited|leaveThere, 0, 0)

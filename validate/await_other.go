@@ -2,5 +2,5 @@
 
 package validate
 
-// awaitExit is for Linux alone: it returns false at once.
+// awaitExit returns false at once. It is implemented on Linux only.
 func awaitExit(int) bool { return false }

@@ -9,28 +9,29 @@ import (
 	"ciddk/validate/req"
 )
 
-// DefaultTimeout is the time a case has when it names none.
+// DefaultTimeout is the time limit of a case that sets none.
 const DefaultTimeout = 10 * time.Second
 
-// Case proves one requirement. It is a plain value, shared by all runs; Run must keep nothing between calls.
+// A Case proves one requirement. It is a plain value, shared by all runs; Run must keep nothing between calls.
 type Case struct {
 	ID           string        // stable, dotted, lower case: "rc.send.sizes"
 	Title        string        // what is done, in a few words
 	Requirements []string      // ids; the case proves the first and touches the others
-	Feature      Feature       // column of the matrix, and what profiles select by
+	Feature      Feature       // row of the matrix; profiles are sets of features
 	Needs        Needs         // what the driver must claim for the case to run
 	Timeout      time.Duration // 0: DefaultTimeout
-	// Proves are capabilities whose claim the case tests: it uses what they name and checks that it works. A claim that no
-	// case proves withholds the certificate (Catalog.NotTested).
+	// Proves are capabilities whose claim the case tests: it uses what they name and checks that it works. A claim that
+	// no case proves withholds the certificate (Catalog.NotTested).
 	Proves ci.Caps
-	// TestsSetup is true if the set-up of the case is part of what it tests. Failures of the set-up then count like others.
+	// TestsSetup is true if the set-up of the case is part of what it tests. Failures of the set-up then count like
+	// others.
 	TestsSetup bool
 	Spoils     bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
 	Run        func(*T)
 }
 
-// NewCase returns a case that proves the first requirement and touches the others. It is for suites that name requirements by id;
-// Area.Case takes Go values.
+// NewCase returns a case that proves the first requirement and touches the others. It is for suites that name
+// requirements by id; Area.Case takes Go values.
 func NewCase(id, title string, feature Feature, run func(*T), requirements ...string) Case {
 	return Case{ID: id, Title: title, Feature: feature, Requirements: requirements, Run: run}
 }
@@ -56,7 +57,8 @@ func (c *Case) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// Needs says what a case cannot do without. The zero value needs one HCA with one port, in any state.
+// Needs describes what a case requires of the driver and the target. The zero value needs one HCA with one port, in any
+// state.
 type Needs struct {
 	Caps    ci.Caps                 // all of them
 	AnyCaps ci.Caps                 // at least one of them, if not zero
@@ -65,13 +67,13 @@ type Needs struct {
 	Links   []ci.Link               // the first port has one of these; empty: any
 	Ports   int                     // at least, 0 as 1
 	HCAs    int                     // at least, 0 as 1; 2: two adapters, not one in loopback
-	Impair  bool                    // Target.Impair works
-	Live    bool                    // Target.Live works
-	Wire    bool                    // Target.Wire works
-	Attr    func(*ci.CAAttr) string // further limits: "" if met, else the reason for skipping
+	Impair  bool                    // Target.Impair is set
+	Live    bool                    // Target.Live is set
+	Wire    bool                    // Target.Wire is set
+	Attr    func(*ci.CAAttr) string // further limits: returns the reason for skipping, or ""
 }
 
-// unmet gives the reason why a target cannot run the case, or "".
+// unmet returns the reason why a target cannot run the case, or "".
 func (n Needs) unmet(id *Identity) string {
 	a := id.attr
 	switch {
@@ -92,7 +94,7 @@ func (n Needs) unmet(id *Identity) string {
 	case n.Live && !id.Live:
 		return "the target does not count its objects"
 	case n.Wire && !id.Wire:
-		return "needs a link at which the certifier can send and receive packets itself; the driver gives no end of this one (Target.Wire)"
+		return "needs an end of the link for the certifier, and the target has none (Target.Wire)"
 	}
 	if len(n.Links) > 0 {
 		ok := false
@@ -109,7 +111,7 @@ func (n Needs) unmet(id *Identity) string {
 	return ""
 }
 
-// Suite is a set of cases with the requirements that it declares. NewSuite joins areas to the suite of a package.
+// A Suite is a set of cases with the requirements that it declares. NewSuite joins areas to the suite of a package.
 type Suite struct {
 	Name         string
 	Requirements []req.Requirement
@@ -128,7 +130,7 @@ func Merge(name string, areas ...Suite) Suite {
 	return out
 }
 
-// LinkName is the word for a link layer.
+// LinkName returns the name of a link layer.
 func LinkName(l ci.Link) string {
 	switch l {
 	case ci.LinkInfiniBand:
@@ -141,10 +143,11 @@ func LinkName(l ci.Link) string {
 	return fmt.Sprintf("link %d", l)
 }
 
-// CapNames lists capability bits by their names in package ci, without the prefix.
+// CapNames returns the names of the capabilities in c, separated by commas. They are those of package ci without the
+// prefix.
 func CapNames(c ci.Caps) string { return strings.Join(CapList(c), ", ") }
 
-// CapList gives the names of the set bits, lowest first.
+// CapList returns the names of the set bits, lowest first.
 func CapList(c ci.Caps) []string {
 	var out []string
 	for i := 0; i < 64; i++ {
@@ -163,9 +166,11 @@ func CapList(c ci.Caps) []string {
 // unnamedCap is the name of a capability bit that package ci does not define.
 const unnamedCap = "bit %d"
 
-// capNames are in the order of the bits; a test holds them against the constants.
-var capNames = [...]string{"UC", "UD", "RD", "AV", "SpecialQP", "RawIPv6", "RawEther", "Multicast", "RawMulticast", "SRQ", "MW1", "MW2",
-	"FMR", "FastReg", "PhysicalMR", "SharedMR", "ModifyMR", "ZeroBased", "SendInvalidate", "LSO", "IPChecksum", "ResizeCQ",
-	"Moderation", "Peek", "NotifyAfter", "ModifyWRDepth", "ModifySRQDepth", "APM", "ChangePrimaryPort", "CurrentQPState",
-	"AVPortCheck", "User", "EventHandlers", "VendorCall", "LocalMAD", "HardwareSMA", "SLForIP", "ShutdownPort", "InitType",
-	"PortActiveEvent", "SystemGUID", "PKeyCounter", "QKeyCounter"}
+// capNames are the names of the capabilities in the order of their bits. A test compares them with the constants.
+var capNames = [...]string{
+	"UC", "UD", "RD", "AV", "SpecialQP", "RawIPv6", "RawEther", "Multicast", "RawMulticast", "SRQ", "MW1", "MW2", "FMR",
+	"FastReg", "PhysicalMR", "SharedMR", "ModifyMR", "ZeroBased", "SendInvalidate", "LSO", "IPChecksum", "ResizeCQ",
+	"Moderation", "Peek", "NotifyAfter", "ModifyWRDepth", "ModifySRQDepth", "APM", "ChangePrimaryPort",
+	"CurrentQPState", "AVPortCheck", "User", "EventHandlers", "VendorCall", "LocalMAD", "HardwareSMA", "SLForIP",
+	"ShutdownPort", "InitType", "PortActiveEvent", "SystemGUID", "PKeyCounter", "QKeyCounter",
+}

@@ -9,7 +9,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// Catalog is a set of suites put together: every case and every requirement, each id once.
+// A Catalog is a set of suites put together. Each id of a case or requirement occurs once.
 type Catalog struct {
 	cases    []*Case
 	byID     map[string]*Case
@@ -19,8 +19,8 @@ type Catalog struct {
 
 var caseID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)+$`)
 
-// NewCatalog checks and joins suites. The requirements of the specification (req.SAS) are part of every catalog. The error joins
-// all mistakes: malformed ids and duplicates, and cases without a known requirement, a feature or a body.
+// NewCatalog checks and joins suites. The requirements of the specification (req.SAS) are part of every catalog. The
+// error joins all mistakes: malformed ids, duplicates, and cases without a known requirement, a feature or a body.
 func NewCatalog(suites ...Suite) (*Catalog, error) {
 	lists := [][]req.Requirement{req.SAS()}
 	for _, s := range suites {
@@ -51,7 +51,7 @@ func NewCatalog(suites ...Suite) (*Catalog, error) {
 	return c, nil
 }
 
-// MustCatalog is NewCatalog for suites that are part of the program: a mistake in them is a panic at start, found by any test.
+// MustCatalog is like NewCatalog but panics on an error. It is for suites that are part of the program.
 func MustCatalog(suites ...Suite) *Catalog {
 	c, err := NewCatalog(suites...)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Catalog) add(cs *Case) error {
 	case !caseID.MatchString(cs.ID):
 		return fmt.Errorf("case %q: an id is dotted lower case, such as rc.send.sizes", cs.ID)
 	case c.byID[cs.ID] != nil:
-		return fmt.Errorf("case %s is there twice: %q and %q", cs.ID, c.byID[cs.ID].Title, cs.Title)
+		return fmt.Errorf("duplicate case %s: %q and %q", cs.ID, c.byID[cs.ID].Title, cs.Title)
 	case cs.Title == "":
 		return fmt.Errorf("case %s: no title", cs.ID)
 	case cs.Run == nil:
@@ -117,7 +117,7 @@ func (c *Catalog) IDs() []string {
 	return out
 }
 
-// Coverage is one requirement with the cases that prove it, and those that only touch on it.
+// Coverage is one requirement with the cases that prove it and those that only touch on it.
 type Coverage struct {
 	req.Requirement
 	Proven  []string `json:"judged,omitempty"`

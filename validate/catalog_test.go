@@ -21,17 +21,22 @@ func okCase() Case {
 	return Case{ID: "a.b", Title: "t", Requirements: []string{"SAS-0-01"}, Feature: FeatureCore, Run: func(*T) {}}
 }
 
-func TestCatalogRefuses(t *testing.T) {
+func TestCatalogRejects(t *testing.T) {
 	rq := req.Requirement{ID: "CI-X-01", Text: "x", Level: req.Must, Section: "SAS 0", Scope: req.Driver}
+	with := func(change func(*Case)) Suite {
+		c := okCase()
+		change(&c)
+		return Suite{Cases: []Case{c}}
+	}
 	for want, s := range map[string]Suite{
-		"is there twice":            {Cases: []Case{okCase(), okCase()}},
+		"duplicate case a.b":        {Cases: []Case{okCase(), okCase()}},
 		"proves no requirement":     {Cases: []Case{{ID: "a.b", Title: "t", Feature: FeatureCore, Run: func(*T) {}}}},
-		"dotted lower case":         {Cases: []Case{func() Case { c := okCase(); c.ID = "A"; return c }()}},
-		"no title":                  {Cases: []Case{func() Case { c := okCase(); c.Title = ""; return c }()}},
-		"Run is nil":                {Cases: []Case{func() Case { c := okCase(); c.Run = nil; return c }()}},
-		"unknown feature":           {Cases: []Case{func() Case { c := okCase(); c.Feature = "x"; return c }()}},
-		"did you mean SAS-0-01":     {Cases: []Case{func() Case { c := okCase(); c.Requirements = []string{"SAS-0-1"}; return c }()}},
-		"names requirement":         {Cases: []Case{func() Case { c := okCase(); c.Requirements = []string{"SAS-0-01", "SAS-0-01"}; return c }()}},
+		"dotted lower case":         with(func(c *Case) { c.ID = "A" }),
+		"no title":                  with(func(c *Case) { c.Title = "" }),
+		"Run is nil":                with(func(c *Case) { c.Run = nil }),
+		"unknown feature":           with(func(c *Case) { c.Feature = "x" }),
+		"did you mean SAS-0-01":     with(func(c *Case) { c.Requirements = []string{"SAS-0-1"} }),
+		"names requirement":         with(func(c *Case) { c.Requirements = []string{"SAS-0-01", "SAS-0-01"} }),
 		"CI-X-01 is declared twice": {Requirements: []req.Requirement{rq, rq}},
 	} {
 		_, err := NewCatalog(s)
@@ -43,7 +48,9 @@ func TestCatalogRefuses(t *testing.T) {
 }
 
 func TestCoverage(t *testing.T) {
-	c := MustCatalog(Suite{Cases: []Case{func() Case { c := okCase(); c.Requirements = []string{"SAS-0-01", "SAS-2.4-01"}; return c }()}})
+	one := okCase()
+	one.Requirements = []string{"SAS-0-01", "SAS-2.4-01"}
+	c := MustCatalog(Suite{Cases: []Case{one}})
 	by := map[string]Coverage{}
 	for _, v := range c.Coverage() {
 		by[v.ID] = v
@@ -56,7 +63,8 @@ func TestCoverage(t *testing.T) {
 	assert.Equal(t, "no case yet", by["SAS-2.1-27"].Why)
 }
 
-// The names are written out, since reports must not change when a constant is renamed; this holds them to the constants.
+// TestCapNames compares the names with the constants. They are written out, because reports must not change when a
+// constant is renamed.
 func TestCapNames(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "../ci/attr.go", nil, 0)
 	require.NoError(t, err)
@@ -80,7 +88,7 @@ func TestProfiles(t *testing.T) {
 			assert.Contains(t, features, f, p.Name)
 		}
 		for _, f := range minimal {
-			if p.Name == "wire" { // stands beside the others: it judges the link and nothing else
+			if p.Name == "wire" { // does not include the others: it tests packets only
 				break
 			}
 			assert.True(t, p.Has(f), "%s lacks %s", p.Name, f)
@@ -94,16 +102,18 @@ func TestProfiles(t *testing.T) {
 
 func TestNeeds(t *testing.T) {
 	id := &Identity{HCAs: 1, attr: &ci.CAAttr{Caps: ci.CapUD | ci.CapAV, Ports: []ci.PortAttr{{Link: ci.LinkEthernet}}}}
+	links := []ci.Link{ci.LinkInfiniBand, ci.LinkEthernet}
+	noWire := "needs an end of the link for the certifier, and the target has none (Target.Wire)"
 	for want, n := range map[string]Needs{
-		"":                                      {Caps: ci.CapUD, Links: []ci.Link{ci.LinkInfiniBand, ci.LinkEthernet}},
-		"not claimed: SRQ":                      {Caps: ci.CapSRQ | ci.CapUD},
-		"none claimed of: MW1, MW2":             {AnyCaps: ci.CapMW1 | ci.CapMW2},
-		"claimed: UD":                           {Lacks: ci.CapUD},
-		"2 ports":                               {Ports: 2, Attr: func(*ci.CAAttr) string { return "2 ports" }},
-		"1 adapters, 2 needed":                  {HCAs: 2},
-		"the target cannot impair its link":     {Impair: true},
-		"the target does not count its objects": {Live: true},
-		"needs a link at which the certifier can send and receive packets itself; the driver gives no end of this one (Target.Wire)": {Wire: true},
+		"":                                       {Caps: ci.CapUD, Links: links},
+		"not claimed: SRQ":                       {Caps: ci.CapSRQ | ci.CapUD},
+		"none claimed of: MW1, MW2":              {AnyCaps: ci.CapMW1 | ci.CapMW2},
+		"claimed: UD":                            {Lacks: ci.CapUD},
+		"2 ports":                                {Ports: 2, Attr: func(*ci.CAAttr) string { return "2 ports" }},
+		"1 adapters, 2 needed":                   {HCAs: 2},
+		"the target cannot impair its link":      {Impair: true},
+		"the target does not count its objects":  {Live: true},
+		noWire:                                   {Wire: true},
 		"needs another link layer than Ethernet": {Links: []ci.Link{ci.LinkInfiniBand}},
 		"atomicity 0 claimed, 1 needed":          {Atomics: ci.AtomicLocal},
 		"too small":                              {Attr: func(*ci.CAAttr) string { return "too small" }},
@@ -142,7 +152,7 @@ func TestDrivers(t *testing.T) {
 	_, err = ds.Get("c")
 	assert.EqualError(t, err, `no driver "c"; did you mean a, b?`)
 	_, err = NewDrivers(d, d)
-	assert.EqualError(t, err, "driver a is there twice")
+	assert.EqualError(t, err, "duplicate driver a")
 	for _, bad := range []Driver{{Name: "A b", Open: d.Open}, {Name: "a"}} {
 		_, err := NewDrivers(bad)
 		assert.Error(t, err, fmt.Sprint(bad.Name))

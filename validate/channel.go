@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// channelVar is set in the environment of a worker: it names the two descriptors of the worker's channel, on which commands come and
-// results leave. Standard output and standard error stay the driver's own.
+// channelVar is the environment variable that names the two descriptors of a worker's channel. The worker reads
+// commands from the first and writes results to the second. Standard output and standard error are left to the driver.
 const channelVar = "DDK_VALIDATE_CHANNEL"
 
-// newNonce returns the word that begins each event of one worker. It reaches the worker on the channel, not in its environment or
-// arguments, so that nothing that a driver prints contains it by accident.
+// newNonce returns the word that begins each event of one worker. It reaches the worker on the channel, not in its
+// environment or arguments, so nothing that a driver prints contains it by accident.
 func newNonce() string { return rand.Text() }
 
 // parentChannel is the parent's end of a worker's channel.
@@ -26,7 +26,7 @@ type parentChannel struct {
 	theirs   []*os.File
 }
 
-// newParentChannel makes the pipes and hands the worker's ends to a command that is not started.
+// newParentChannel creates the pipes and adds the worker's ends to cmd, which must not have been started.
 func newParentChannel(cmd *exec.Cmd) (*parentChannel, error) {
 	theirIn, commands, err := os.Pipe()
 	if err != nil {
@@ -49,12 +49,12 @@ func newParentChannel(cmd *exec.Cmd) (*parentChannel, error) {
 }
 
 // closeTheirs closes the worker's ends, once the worker has them or could not be started.
-func (c *parentChannel) closeTheirs() error {
-	return errors.Join(c.theirs[0].Close(), c.theirs[1].Close())
+func (p *parentChannel) closeTheirs() error {
+	return errors.Join(p.theirs[0].Close(), p.theirs[1].Close())
 }
 
 // close closes the parent's ends.
-func (c *parentChannel) close() error { return errors.Join(c.commands.Close(), c.results.Close()) }
+func (p *parentChannel) close() error { return errors.Join(p.commands.Close(), p.results.Close()) }
 
 // workerChannel is the worker's end.
 type workerChannel struct {
@@ -63,8 +63,8 @@ type workerChannel struct {
 	out   io.Writer
 }
 
-// openWorkerChannel opens the channel that the environment names, and removes it from the environment, so that processes that the
-// driver starts do not take themselves for workers.
+// openWorkerChannel opens the channel that the environment names. It removes the variable from the environment, so that
+// processes started by the driver do not act as workers.
 func openWorkerChannel() (*workerChannel, error) {
 	names := os.Getenv(channelVar)
 	if names == "" {

@@ -8,7 +8,8 @@ import (
 	"os/exec"
 )
 
-// inherit is not possible here: run the cases in one process (--in-process, TestOptions.InProcess).
+// inherit returns an error: this system has no inherited files. Cases run in process instead (--in-process,
+// TestOptions.InProcess).
 func inherit(*exec.Cmd, *os.File, *os.File) (string, error) {
 	return "", errors.New("worker processes need inherited files, which this system does not have: run in process")
 }

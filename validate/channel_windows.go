@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inherit passes files on to a command, and returns the names by which inherited finds them.
+// inherit passes files to a command and returns the names by which inherited finds them.
 func inherit(cmd *exec.Cmd, in, out *os.File) (names string, err error) {
 	attr := cmd.SysProcAttr
 	if attr == nil {
@@ -16,7 +16,8 @@ func inherit(cmd *exec.Cmd, in, out *os.File) (names string, err error) {
 	}
 	for _, f := range []*os.File{in, out} {
 		h := syscall.Handle(f.Fd())
-		if err := syscall.SetHandleInformation(h, syscall.HANDLE_FLAG_INHERIT, syscall.HANDLE_FLAG_INHERIT); err != nil {
+		const flag = syscall.HANDLE_FLAG_INHERIT
+		if err := syscall.SetHandleInformation(h, flag, flag); err != nil {
 			return "", err
 		}
 		attr.AdditionalInheritedHandles = append(attr.AdditionalInheritedHandles, h)
@@ -24,8 +25,9 @@ func inherit(cmd *exec.Cmd, in, out *os.File) (names string, err error) {
 	return fmt.Sprintf("%d,%d", in.Fd(), out.Fd()), nil
 }
 
-// inherited opens a handle that the parent passed on. Programs that the driver starts do not get it.
+// inherited opens a handle that the parent passed on. It is not inherited by programs that the driver starts.
 func inherited(h uintptr, name string) *os.File {
-	_ = syscall.SetHandleInformation(syscall.Handle(h), syscall.HANDLE_FLAG_INHERIT, 0) // a wrong handle fails at its first use
+	// An invalid handle fails at its first use.
+	_ = syscall.SetHandleInformation(syscall.Handle(h), syscall.HANDLE_FLAG_INHERIT, 0)
 	return os.NewFile(h, name)
 }

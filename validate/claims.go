@@ -8,7 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// NotTested marks capabilities that no case of the catalog can test, with the reason. A driver that claims one of them is not certified.
+// NotTested marks capabilities that no case of the catalog can test, with the reason. A driver that claims one of them
+// is not certified.
 type NotTested struct {
 	Caps ci.Caps
 	Why  string
@@ -17,7 +18,7 @@ type NotTested struct {
 // ClaimState is what a run found out about a capability that the driver claims.
 type ClaimState string
 
-// A claim is tested if a case that proves it has passed and none has failed.
+// The states of a claim. It is tested if a case that proves it has passed and none has failed.
 const (
 	ClaimTested    ClaimState = "tested"
 	ClaimFailed    ClaimState = "failed"
@@ -54,7 +55,7 @@ func (c *Catalog) NotTested(bit ci.Caps) string {
 	return ""
 }
 
-// addUntested adds a suite's marks. A capability that a case tests, or that is marked already, cannot be marked.
+// addUntested adds a suite's marks. A mark is an error if a case proves the capability.
 func (c *Catalog) addUntested(marks []NotTested) error {
 	for _, n := range marks {
 		if n.Caps == 0 || n.Why == "" {
@@ -68,7 +69,7 @@ func (c *Catalog) addUntested(marks []NotTested) error {
 	return nil
 }
 
-// claimsOf holds each claimed capability against the results of the cases that prove it.
+// claimsOf returns the state of each claimed capability after a run with these results.
 func claimsOf(c *Catalog, caps ci.Caps, results []Result) []Claim {
 	byCase := map[string]*Result{}
 	for i := range results {
@@ -120,7 +121,8 @@ func capBits(caps ci.Caps) []ci.Caps {
 	return out
 }
 
-// untested lists the claims that no case has tested: none in a selection, nor in a profile that does not judge claims.
+// untested returns the claims that no case has tested. It returns nil for a selection and for a profile without the
+// feature claims.
 func (r *Report) untested() []Untested {
 	p, _ := FindProfile(r.Run.Profile)
 	if r.Run.Selected < r.Run.All || !p.Has(FeatureClaims) {

@@ -14,65 +14,78 @@ import (
 func claimCatalog(t *testing.T) *Catalog {
 	t.Helper()
 	one := func(id string, bit ci.Caps) Case {
-		return Case{ID: id, Title: id, Requirements: []string{"SAS-2.1-27"}, Feature: FeatureClaims, Proves: bit, Run: func(*T) {}}
+		return Case{
+			ID: id, Title: id, Requirements: []string{"SAS-2.1-27"}, Feature: FeatureClaims, Proves: bit,
+			Run: func(*T) {},
+		}
 	}
-	c, err := NewCatalog(Suite{Cases: []Case{one("a.srq", ci.CapSRQ), one("a.ud", ci.CapUD), one("b.ud", ci.CapUD)},
-		NotTested: []NotTested{{ci.CapRD, "nobody has it"}}})
+	c, err := NewCatalog(Suite{
+		Cases:     []Case{one("a.srq", ci.CapSRQ), one("a.ud", ci.CapUD), one("b.ud", ci.CapUD)},
+		NotTested: []NotTested{{ci.CapRD, "nobody has it"}},
+	})
 	require.NoError(t, err)
 	return c
 }
 
-// verdictOn judges a driver that claims caps and passed everything, with these results of the cases that prove claims.
+// verdictOn returns the report on a driver that claims caps, with these results of the cases that prove claims. Another
+// case has passed.
 func verdictOn(t *testing.T, profile string, caps ci.Caps, results ...Result) *Report {
 	t.Helper()
 	results = append(results, Result{Case: "other", Status: Pass})
-	r := &Report{Results: results, Run: RunInfo{Driver: "d", Profile: profile, Selected: 4, All: 4}, Claims: claimsOf(claimCatalog(t), caps, results)}
+	r := &Report{
+		Results: results, Run: RunInfo{Driver: "d", Profile: profile, Selected: 4, All: 4},
+		Claims: claimsOf(claimCatalog(t), caps, results),
+	}
 	r.Untested = r.untested()
-	r.judge()
+	r.setVerdict()
 	return r
 }
 
 func TestUntestedClaimWithholdsTheCertificate(t *testing.T) {
 	pass := func(id string) Result { return Result{Case: id, Status: Pass} }
+	skipped := Result{Case: "a.srq", Status: Skip, Reason: "no hands"}
+	failed := Result{Case: "b.ud", Status: Fail, Level: req.Must}
 	for name, x := range map[string]struct {
 		caps      ci.Caps
 		results   []Result
 		certified bool
-		says      string
+		line      string
 	}{
 		"no claims":          {0, nil, true, "CERTIFIED: "},
 		"tested":             {ci.CapSRQ, []Result{pass("a.srq")}, true, "CERTIFIED: "},
 		"marked":             {ci.CapRD, nil, false, "NOT TESTED: claimed and not tested: RD, "},
 		"neither":            {ci.CapLSO, nil, false, "NOT TESTED: claimed and not tested: LSO, "},
 		"not a bit of ci":    {1 << 60, nil, false, "NOT TESTED: claimed and not tested: bit 60, "},
-		"skipped":            {ci.CapSRQ, []Result{{Case: "a.srq", Status: Skip, Reason: "no hands"}}, false, "NOT TESTED: claimed and not tested: SRQ, "},
+		"skipped":            {ci.CapSRQ, []Result{skipped}, false, "NOT TESTED: claimed and not tested: SRQ, "},
 		"one of two skipped": {ci.CapUD, []Result{pass("a.ud"), {Case: "b.ud", Status: Skip}}, true, "CERTIFIED: "},
-		"failed":             {ci.CapUD, []Result{pass("a.ud"), {Case: "b.ud", Status: Fail, Level: req.Must}}, false, "NOT CERTIFIED: 1 failed, "},
+		"failed":             {ci.CapUD, []Result{pass("a.ud"), failed}, false, "NOT CERTIFIED: 1 failed, "},
 		"two":                {ci.CapRD | ci.CapSRQ, nil, false, "NOT TESTED: claimed and not tested: RD SRQ, "},
 	} {
 		r := verdictOn(t, "full", x.caps, x.results...)
 		assert.Equal(t, x.certified, r.Verdict.Certified, name)
-		assert.Contains(t, r.Verdict.Line, x.says, name)
+		assert.Contains(t, r.Verdict.Line, x.line, name)
 		if !x.certified {
 			assert.Contains(t, []int{ExitFailed, ExitUntested}, r.Exit(), name)
 		}
 	}
 }
 
-// A profile that does not judge claims, and a selection, say nothing about them.
+// TestClaimsThatAreNotTested checks a profile without the feature claims, and a selection. Neither requires that claims
+// are tested.
 func TestClaimsThatAreNotTested(t *testing.T) {
 	assert.True(t, verdictOn(t, "wire", ci.CapRD).Verdict.Certified)
 	r := verdictOn(t, "full", ci.CapRD)
 	r.Run.Selected = 2
 	r.Untested = r.untested()
-	r.judge()
+	r.setVerdict()
 	assert.True(t, r.Verdict.Certified)
 	assert.Contains(t, r.Verdict.Line, "SELECTION PASSED")
 }
 
 func TestClaimReasons(t *testing.T) {
 	c := claimCatalog(t)
-	got := claimsOf(c, ci.CapSRQ|ci.CapUD|ci.CapRD|ci.CapLSO, []Result{{Case: "a.srq", Status: Skip, Reason: "no hands"}, {Case: "a.ud", Status: Pass}})
+	results := []Result{{Case: "a.srq", Status: Skip, Reason: "no hands"}, {Case: "a.ud", Status: Pass}}
+	got := claimsOf(c, ci.CapSRQ|ci.CapUD|ci.CapRD|ci.CapLSO, results)
 	assert.Equal(t, []Claim{
 		{Name: "UD", State: ClaimTested, Cases: []string{"a.ud"}},
 		{Name: "RD", State: ClaimNotTested, Why: "nobody has it"},
@@ -82,14 +95,19 @@ func TestClaimReasons(t *testing.T) {
 }
 
 func TestMarksAreChecked(t *testing.T) {
-	for want, n := range map[string]NotTested{"names no capability or no reason": {Caps: ci.CapRD}, "a case proves it": {ci.CapSRQ, "x"}} {
-		_, err := NewCatalog(Suite{Cases: []Case{{ID: "a.b", Title: "t", Requirements: []string{"SAS-2.1-27"}, Feature: FeatureCore,
-			Proves: ci.CapSRQ, Run: func(*T) {}}}, NotTested: []NotTested{n}})
+	marks := map[string]NotTested{
+		"names no capability or no reason": {Caps: ci.CapRD},
+		"a case proves it":                 {ci.CapSRQ, "x"},
+	}
+	for want, n := range marks {
+		c := okCase()
+		c.Proves = ci.CapSRQ
+		_, err := NewCatalog(Suite{Cases: []Case{c}, NotTested: []NotTested{n}})
 		assert.ErrorContains(t, err, want)
 	}
 }
 
-// Names of claims lead back to their bits, those that package ci does not define included.
+// TestClaimNames converts names of claims back to bits, including bits that package ci does not define.
 func TestClaimNames(t *testing.T) {
 	for _, caps := range []ci.Caps{0, AllCaps, 1 << 63, 1<<50 | ci.CapSRQ} {
 		id := &Identity{Claims: CapList(caps)}

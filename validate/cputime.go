@@ -8,8 +8,8 @@ type cpuTime struct {
 	wait time.Duration // runnable, without a processor
 }
 
-// cpuMeter measures how much of the processor time that this process asked for it did not get. A timer does not show that: on a busy machine the
-// scheduler runs a thread that wakes for a moment at once, and a thread that has work to do late.
+// cpuMeter measures how long the threads of this process were runnable without a processor. A timer does not measure
+// that: on a busy machine the scheduler runs a thread that wakes up briefly at once, but a thread with much to do late.
 type cpuMeter struct {
 	begin time.Time
 	first cpuTime
@@ -23,17 +23,17 @@ func startCPUMeter() cpuMeter {
 }
 
 // read adds the measurement since the start to the conditions of an attempt.
-func (m cpuMeter) read(c *Conditions) {
-	elapsed := time.Since(m.begin)
-	if !m.ok || elapsed <= 0 {
+func (c cpuMeter) read(out *Conditions) {
+	elapsed := time.Since(c.begin)
+	if !c.ok || elapsed <= 0 {
 		return
 	}
 	last, ok := readCPUTime()
 	if !ok {
 		return
 	}
-	// A thread that has ended takes its counts with it.
-	c.Delay = Elapsed(max(last.wait-m.first.wait, 0))
-	c.Waited = max(float64(last.wait-m.first.wait)/float64(elapsed), 0)
-	c.Ran = max(float64(last.run-m.first.run)/float64(elapsed), 0)
+	// The counts of a thread that has ended are no longer included, so differences can be negative.
+	out.Delay = Elapsed(max(last.wait-c.first.wait, 0))
+	out.Waited = max(float64(last.wait-c.first.wait)/float64(elapsed), 0)
+	out.Ran = max(float64(last.run-c.first.run)/float64(elapsed), 0)
 }

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// readCPUTime reads what the kernel's scheduler has counted for the threads of this process (/proc/PID/task/TID/schedstat: nanoseconds on a
-// processor, nanoseconds runnable without one). It reports false where the kernel does not count.
+// readCPUTime returns the sums of what the kernel's scheduler counts for each thread of this process: nanoseconds on a
+// processor and nanoseconds runnable without one (/proc/PID/task/TID/schedstat). It returns false if the kernel does
+// not count.
 func readCPUTime() (cpuTime, bool) {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil || len(files) == 0 {

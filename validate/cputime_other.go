@@ -2,5 +2,5 @@
 
 package validate
 
-// readCPUTime reports false: only Linux counts how long threads wait for a processor.
+// readCPUTime returns false: only Linux counts how long threads wait for a processor.
 func readCPUTime() (cpuTime, bool) { return cpuTime{}, false }

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// Diagnose registers f to describe, should the case fail, in what state an object of the case is: a line or more, each with the object's
-// name. It is called when the case's body is over, before cleanup, with what the driver says then; kit does so for QPs and CQs.
+// Diagnose registers a function that describes the state of one of the case's objects, in one or more lines with the
+// object's name. If the case fails, f is called after the case's body and before cleanup. Package kit registers
+// functions for QPs and CQs.
 func (t *T) Diagnose(f func() []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.diagnoses = append(t.diagnoses, f)
 }
 
-// Bounds of a diagnosis: a case may have made a thousand QPs, and the driver that is asked has a fault.
+// Limits of a diagnosis. A case may have created a thousand QPs, and a faulty driver may not return from a query.
 const (
 	maxDiagnoses  = 16
 	diagnosisTime = time.Second
 )
 
-// diagnose adds the state of the case's objects to the result, if the case has failed.
+// diagnose adds the states of the case's objects to the result of a case that has failed.
 func (t *T) diagnose() {
 	t.mu.Lock()
 	needed := len(t.res.Failures) > 0 || t.unclear
@@ -57,7 +58,7 @@ func (t *T) diagnose() {
 	}
 }
 
-// described calls f. A panic of the driver is an answer like any other.
+// described calls f. It returns a panic of the driver as a line.
 func described(f func() []string) (lines []string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Doubt names what other than the driver may have caused a finding. A finding in doubt is retried, and is a failure
-// only if the link and the machine are shown to be fit; see the package comment, "Losses".
+// Doubt names a cause other than the driver that a failure may have. A case whose failures are in doubt is run again,
+// and fails only if the link and the machine do not explain them. The package comment has the rules under "Losses".
 type Doubt string
 
 const (
@@ -17,17 +17,17 @@ const (
 	// arrive, a retransmission of a packet that was acknowledged. The link may have lost a packet, or the machine may
 	// have been too busy.
 	DoubtLoss Doubt = "loss"
-	// DoubtTime marks an answer that was correct and late, or that had not come by a deadline of seconds. The machine
-	// may have been too busy, or the link was seen to lose packets, which retransmission delays; that it might have lost
-	// one explains nothing.
+	// DoubtTime marks a result that was correct and late, or that had not arrived by a deadline of seconds. It is
+	// excused if the machine was too busy, or if the link was seen to lose packets, which retransmission delays. That
+	// the link might have lost a packet is not enough.
 	DoubtTime Doubt = "time"
 )
 
-// Inconclusive ends the case without a judgement: the case has evidence that something other than the driver lost its
-// traffic. The case is run again, and reported as inconclusive if that happens in every attempt. A finding that is not in
-// doubt and was recorded before makes the case fail all the same.
+// Inconclusive ends the case without a verdict, because the case has evidence that something other than the driver lost
+// its traffic. The case is run again, and reported as inconclusive if that happens in every attempt. If the case has
+// recorded a failure that is not in doubt, it fails.
 //
-// A case that has no such evidence, but sees traffic fail that must succeed, uses Fail with Failure.Doubt.
+// A case without such evidence that sees its traffic fail uses Fail with Failure.Doubt.
 func (t *T) Inconclusive(format string, args ...any) {
 	t.mu.Lock()
 	t.unclear, t.res.Reason = true, fmt.Sprintf(format, args...)
@@ -35,33 +35,34 @@ func (t *T) Inconclusive(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Rerun returns how often the case was run before in this run because it failed: 0 in the first attempt. Timeouts below
-// the case's own grow with it.
+// Rerun returns how often this attempt of the case was run before because it failed: 0 at first. The timeout of the
+// case, and timeouts below it, grow with each rerun.
 func (t *T) Rerun() int { return t.rerun }
 
-// certain reports whether one of the findings is not in doubt.
+// certain reports whether one of the failures is not in doubt.
 func certain(fs []Failure) bool {
 	return slices.ContainsFunc(primary(fs), func(f Failure) bool { return f.Doubt == "" })
 }
 
-// Conditions are what is known of the link and the machine during an attempt.
+// Conditions describe the link and the machine during an attempt.
 type Conditions struct {
 	Lossless bool    `json:"lossless,omitempty"` // Target.Lossless
 	Sent     int     `json:"sent,omitempty"`     // packets of Target.Probe after the attempt, 0 without a probe
 	Lost     int     `json:"lost,omitempty"`     // of them
 	Stall    Elapsed `json:"stall,omitempty"`    // the longest time by which the machine ran a due goroutine late
 	Stalled  float64 `json:"stalled,omitempty"`  // the part of the time that a due goroutine waited, 0 to 1
-	Delay    Elapsed `json:"delay,omitempty"`    // the time that the worker's threads, all together, waited for a processor
-	Waited   float64 `json:"waited,omitempty"`   // time that the worker's threads waited for a processor, per elapsed time
-	Ran      float64 `json:"ran,omitempty"`      // time that they were on a processor, per elapsed time
+	Delay    Elapsed `json:"delay,omitempty"`    // the total time that the worker's threads waited for a processor
+	Waited   float64 `json:"waited,omitempty"`   // Delay as a fraction of the elapsed time
+	Ran      float64 `json:"ran,omitempty"`      // the time that they were on a processor, likewise
 }
 
-// maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms. The delay may be that of a
-// goroutine that was due, or that of a thread, which stops the goroutine that it runs and lets others go on.
+// maxStall is the scheduling delay from which the machine may have caused a loss: transport timeouts begin at 67 ms. It
+// applies to delays of goroutines and of threads. A delayed thread stops the goroutine that it runs while others
+// continue.
 const maxStall = 50 * time.Millisecond
 
-// maxStalled is the part of the time from which the machine may have caused a missed deadline of seconds. Below it the
-// case had half of the time that it had asked for, and several times that when it was run again.
+// maxStalled is the fraction of the time from which the machine may have caused a missed deadline of seconds. Below it,
+// the case had at least half of its time, and several times that when it was run again.
 const maxStalled = 0.5
 
 // busy reports whether the machine may have caused a loss.
@@ -69,8 +70,9 @@ func (c Conditions) busy() bool {
 	return time.Duration(max(c.Stall, c.Delay)) >= maxStall || c.starved()
 }
 
-// starved reports whether the machine may have caused a missed deadline: goroutines that were due ran late, or the worker's threads waited for
-// a processor that other processes had. A driver whose own threads keep the processors busy is no excuse for itself.
+// starved reports whether the machine may have caused a missed deadline. Either goroutines that were due ran late, or
+// the worker's threads waited for a processor that other processes used. Processor time that the driver's own threads
+// use is no excuse.
 func (c Conditions) starved() bool {
 	return c.Stalled >= maxStalled || c.Waited >= maxStalled && c.Ran < maxStalled
 }
@@ -90,14 +92,16 @@ func (c Conditions) String() string {
 		s = append(s, "the link may lose packets")
 	}
 	if c.busy() {
-		s = append(s, fmt.Sprintf("the machine was busy (goroutines ran up to %v late and waited for %.0f%% of the time; threads were on a "+
-			"processor for %.0f%% of it, and waited for one for %v, %.0f%%)",
-			time.Duration(c.Stall).Round(time.Millisecond), 100*c.Stalled, 100*c.Ran, time.Duration(c.Delay).Round(time.Millisecond), 100*c.Waited))
+		stall, delay := time.Duration(c.Stall).Round(time.Millisecond), time.Duration(c.Delay).Round(time.Millisecond)
+		s = append(s, fmt.Sprintf("the machine was busy "+
+			"(goroutines ran up to %v late and waited for %.0f%% of the time; "+
+			"threads were on a processor for %.0f%% of it, and waited for one for %v, %.0f%%)",
+			stall, 100*c.Stalled, 100*c.Ran, delay, 100*c.Waited))
 	}
 	return strings.Join(s, ", ")
 }
 
-// excusable reports whether the link or the machine explains every finding of a result.
+// excusable reports whether the link or the machine explains every failure of a result.
 func excusable(r *Result) bool {
 	switch {
 	case r.Status == Inconclusive:
@@ -108,7 +112,7 @@ func excusable(r *Result) bool {
 	return !slices.ContainsFunc(primary(r.Failures), func(f Failure) bool { return !explains(r.conditions, f) })
 }
 
-// primary returns the findings without those that are consequences of the first.
+// primary returns the failures without those that are consequences of the first.
 func primary(fs []Failure) []Failure {
 	if len(fs) == 0 {
 		return nil
@@ -122,7 +126,7 @@ func primary(fs []Failure) []Failure {
 	return out
 }
 
-// explains reports whether the conditions explain a finding.
+// explains reports whether the conditions explain a failure.
 func explains(c Conditions, f Failure) bool {
 	switch {
 	case f.Doubt == DoubtLoss:

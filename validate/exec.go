@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Setting is what a process that runs cases has to know of the run.
+// Setting has the parameters of a run that a process needs to run cases.
 type Setting struct {
 	Options
-	Profile string  // name
-	Scale   float64 // of all timeouts; 0 as 1
-	PcapDir string  // captures of failed cases, "" for none
-	PcapAll bool    // of passed ones, too
+	Profile string  // name of a profile
+	Scale   float64 // factor of all timeouts; 0 means 1
+	PcapDir string  // directory for captures of failed cases; "" for none
+	PcapAll bool    // captures of passed cases are kept, too
 }
 
 func (s Setting) scale(d time.Duration) time.Duration {
@@ -29,28 +29,28 @@ func (s Setting) scale(d time.Duration) time.Duration {
 	return d
 }
 
-// CaseTimeout is the time a case has in this setting.
+// CaseTimeout returns the time limit of a case in this setting.
 func (s Setting) CaseTimeout(c *Case) time.Duration { return s.scale(c.timeout()) }
 
-// openTimeout is the time that opening and closing a target may take.
+// openTimeout limits the time for opening and for closing a target.
 const openTimeout = 10 * time.Second
 
-// executor runs cases in this process, one after another, and keeps the target between them.
+// executor runs cases in this process, one after another. It keeps the target between cases if the driver says so.
 type executor struct {
-	driver   Driver
-	set      Setting
-	profile  Profile
-	catalog  *Catalog
-	target   *Target
-	id       *Identity
-	onOpen   func(*Identity)
-	onLog    func(string)
-	onStep   func(string)
-	onBegin  func()                     // the case's own time begins
-	baseline map[string]int             // live objects when the target was fresh
-	quiet    int                        // goroutines of the process after the first target was closed; 0 before
-	before   int                        // goroutines of the process before the first target was opened
-	stalls   atomic.Pointer[stallMeter] // of the case that runs
+	driver     Driver
+	set        Setting
+	profile    Profile
+	catalog    *Catalog
+	target     *Target
+	id         *Identity
+	onOpen     func(*Identity)
+	onLog      func(string)
+	onStep     func(string)
+	onBegin    func()                     // called when the time of the case begins
+	baseline   map[string]int             // live objects when the target was opened
+	numSettled int                        // goroutines of the process after the first target was closed; 0 before
+	numInitial int                        // goroutines of the process before the first target was opened
+	stalls     atomic.Pointer[stallMeter] // of the running case
 }
 
 func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
@@ -71,7 +71,7 @@ func newExecutor(c *Catalog, d Driver, s Setting) (*executor, error) {
 	return &executor{driver: d, set: s, profile: p, catalog: c}, nil
 }
 
-// ready opens the target if there is none, and reads its identity.
+// ready opens the target if none is open, and reads its identity.
 func (e *executor) ready(ctx context.Context) error {
 	if e.target != nil {
 		return nil
@@ -93,7 +93,7 @@ func (e *executor) ready(ctx context.Context) error {
 	return nil
 }
 
-// drop closes the target.
+// drop closes the target if one is open.
 func (e *executor) drop(ctx context.Context) error {
 	if e.target == nil {
 		return nil
@@ -105,15 +105,16 @@ func (e *executor) drop(ctx context.Context) error {
 	return t.close(ctx)
 }
 
-// run executes a case. It returns when the case has ended, which a broken driver can delay for ever: the caller keeps a watchdog.
+// run executes a case and returns when it has ended. A faulty driver can delay that forever, so the caller needs a
+// watchdog.
 func (e *executor) run(ctx context.Context, j job) Result {
-	if e.before == 0 {
-		e.before = runtime.NumGoroutine()
+	if e.numInitial == 0 {
+		e.numInitial = runtime.NumGoroutine()
 	}
 	r, closed := e.once(ctx, j)
 	switch {
 	case !closed:
-	case e.quiet == 0:
+	case e.numSettled == 0:
 		return e.first(ctx, j, r)
 	default:
 		e.goroutines(&r)
@@ -121,7 +122,7 @@ func (e *executor) run(ctx context.Context, j job) Result {
 	return r
 }
 
-// once opens a target if there is none, runs the case, and closes the target unless it is kept.
+// once opens a target if none is open, runs the case, and closes the target unless it is kept.
 func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	c := j.c
 	r = e.blank(c, j.attempt)
@@ -146,8 +147,10 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 	defer cancel()
 	stop := e.capture(j, &r)
 	begin := time.Now()
-	t := &T{c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed, ctx: caseCtx, logLine: e.onLog,
-		onStep: e.onStep, res: r, limit: limit, rerun: j.rerun}
+	t := &T{
+		c: c, target: e.target, id: e.id, profile: e.profile, link: e.set.Link, seed: e.set.Seed,
+		ctx: caseCtx, limit: limit, rerun: j.rerun, logLine: e.onLog, onStep: e.onStep, res: r,
+	}
 	meter := startStallMeter()
 	e.stalls.Store(meter)
 	r = t.run()
@@ -162,16 +165,19 @@ func (e *executor) once(ctx context.Context, j job) (r Result, closed bool) {
 		return r, false
 	}
 	if err := e.drop(ctx); err != nil {
-		r.blame(Failure{Rule: c.Proven(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak})
+		r.blame(Failure{
+			Rule: c.Proven(), Where: "Target.Close", Expected: "success", Got: err.Error(), Cause: CauseLeak,
+		})
 	}
 	runFinalizers()
 	return r, true
 }
 
-// probe finds out what the link is like, if a case has lost traffic.
+// probe measures the link after a case that has lost traffic.
 func (e *executor) probe(ctx context.Context, r *Result) {
 	r.conditions.Lossless = e.target.Lossless
-	if e.target.Lossless || e.target.Probe == nil || r.Status != Inconclusive && (r.Status != Fail || certain(r.Failures)) {
+	inDoubt := r.Status == Inconclusive || r.Status == Fail && !certain(r.Failures)
+	if e.target.Lossless || e.target.Probe == nil || !inDoubt {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.set.scale(openTimeout))
@@ -184,19 +190,21 @@ func (e *executor) probe(ctx context.Context, r *Result) {
 	r.conditions.Sent, r.conditions.Lost = sent, lost
 }
 
-// first takes the measure of goroutines, once the first target of the process is closed: what a driver starts once for the process is its
-// own affair, what it starts for each target or object must end with it. If goroutines are left, the case is run again on a fresh
-// target, to tell the one from the other.
+// first is called after the first target of the process was closed, and sets the number of goroutines that later cases
+// are compared with. Goroutines that a driver starts once for the process are allowed. Goroutines that it starts for
+// each target or object must end with it. If goroutines are left, the case is run again on a new target to distinguish
+// the two.
 func (e *executor) first(ctx context.Context, j job, r Result) Result {
-	e.quiet = settledGoroutines()
-	if e.quiet <= e.before || r.Status != Pass {
+	e.numSettled = settledGoroutines()
+	if e.numSettled <= e.numInitial || r.Status != Pass {
 		return r
 	}
 	j.bare = true
 	again, closed := e.once(ctx, j)
 	switch {
 	case again.Status == Fail || again.Status == Inconclusive:
-		again.Notes = append(again.Notes, Note{NoteInfo, "the case passed the first time it ran in this process, and not the second time"})
+		again.Notes = append(again.Notes,
+			Note{NoteInfo, "the case passed the first time it ran in this process, and not the second time"})
 		return again
 	case !closed:
 		if err := e.drop(ctx); err != nil {
@@ -207,7 +215,7 @@ func (e *executor) first(ctx context.Context, j job, r Result) Result {
 	return r
 }
 
-// settledGoroutines counts the goroutines of the process without those that are only about to end.
+// settledGoroutines returns the number of goroutines of the process, without those that are about to end.
 func settledGoroutines() int {
 	n := runtime.NumGoroutine()
 	for range 10 {
@@ -218,18 +226,21 @@ func settledGoroutines() int {
 	return n
 }
 
-// goroutines looks for those that a closed target left running, against the measure that the targets before it have set.
+// goroutines reports goroutines that a closed target left running.
 func (e *executor) goroutines(r *Result) {
 	for deadline := time.Now().Add(e.set.scale(time.Second)); ; {
 		n := runtime.NumGoroutine()
-		if n <= e.quiet {
-			e.quiet = n
+		if n <= e.numSettled {
+			e.numSettled = n
 			return
 		}
 		if time.Now().After(deadline) {
-			r.blame(Failure{Rule: r.Requirement, Where: "goroutines after Target.Close", Expected: "none of the driver's left",
-				Got: fmt.Sprintf("%d more than before", n-e.quiet), Cause: CauseLeak, Stacks: allStacks()})
-			e.quiet = n // each leak is reported once
+			r.blame(Failure{
+				Rule: r.Requirement, Where: "goroutines after Target.Close",
+				Expected: "no goroutine of the driver", Got: fmt.Sprintf("%d more than before", n-e.numSettled),
+				Cause: CauseLeak, Stacks: allStacks(),
+			})
+			e.numSettled = n // each leak is reported once
 			return
 		}
 		pause := time.NewTimer(5 * time.Millisecond)
@@ -237,13 +248,15 @@ func (e *executor) goroutines(r *Result) {
 	}
 }
 
-// gate settles what is not run: needs not met, or claims that could not be read.
+// gate sets the result of a case that is not run: its needs are not met, or the claims could not be read.
 func (e *executor) gate(c *Case, r *Result) (settled bool) {
 	if e.id.QueryError != "" {
-		if !c.bare() {
+		if !c.needsNoClaims() {
 			r.Status, r.Reason = Fail, ""
-			r.Failures = []Failure{{Rule: "SAS-2.2-02", Setup: c.Proven() != "SAS-2.2-02", Where: "reading the claims before the case",
-				Expected: "success", Got: e.id.QueryError}}
+			r.Failures = []Failure{{
+				Rule: "SAS-2.2-02", Setup: c.Proven() != "SAS-2.2-02", Where: "reading the claims before the case",
+				Expected: "success", Got: e.id.QueryError,
+			}}
 			return true
 		}
 		return false
@@ -255,19 +268,23 @@ func (e *executor) gate(c *Case, r *Result) (settled bool) {
 	return false
 }
 
-// bare tells a case that can run on an HCA whose claims could not be read.
-func (c *Case) bare() bool {
+// needsNoClaims reports whether the case can run on an HCA whose claims could not be read.
+func (c *Case) needsNoClaims() bool {
 	n := c.Needs
-	return n.Caps|n.AnyCaps|n.Lacks == 0 && n.Atomics == 0 && len(n.Links) == 0 && n.Ports == 0 && n.Attr == nil
+	noCaps := n.Caps|n.AnyCaps|n.Lacks == 0 && n.Atomics == 0
+	return noCaps && len(n.Links) == 0 && n.Ports == 0 && n.Attr == nil
 }
 
 func (e *executor) blank(c *Case, attempt int) Result {
 	rq, _ := e.catalog.Requirement(c.Proven())
-	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section, Attempt: attempt}
+	return Result{
+		Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section,
+		Attempt: attempt,
+	}
 }
 
-// leftovers compares the living objects with those of the fresh target. Drivers may free behind the back of a Destroy that returned,
-// so a difference is looked at again for a little while.
+// leftovers compares the existing objects with those of the new target. A driver may free resources after Destroy has
+// returned, so a difference is checked again for up to a second.
 func (e *executor) leftovers(r *Result) {
 	if e.target.Live == nil || r.Status == Error {
 		return
@@ -285,7 +302,10 @@ func (e *executor) leftovers(r *Result) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.blame(Failure{Rule: r.Requirement, Where: "living objects after the case", Expected: "as before it", Got: strings.Join(left, ", "), Cause: CauseLeak})
+			r.blame(Failure{
+				Rule: r.Requirement, Where: "living objects after the case",
+				Expected: "as before it", Got: strings.Join(left, ", "), Cause: CauseLeak,
+			})
 			return
 		}
 		runtime.Gosched()
@@ -294,10 +314,12 @@ func (e *executor) leftovers(r *Result) {
 	}
 }
 
-// capture starts a packet capture if one is wanted and possible; what it returns ends it and keeps the file where it is evidence.
+// capture starts a packet capture if one is configured and possible. stop ends it, and removes the file if it is not
+// needed.
 func (e *executor) capture(j job, r *Result) (stop func(*Result)) {
 	nothing := func(*Result) {}
-	if j.bare || e.set.PcapDir == "" || e.target.Capture == nil || j.c.Needs.Wire && e.driver.Evidence != nil { // a case at the wire has its own evidence
+	hasOwn := j.c.Needs.Wire && e.driver.Evidence != nil // the case records its packets itself
+	if j.bare || e.set.PcapDir == "" || e.target.Capture == nil || hasOwn {
 		return nothing
 	}
 	path := e.set.capturePath(j)
@@ -318,9 +340,11 @@ func (e *executor) capture(j job, r *Result) (stop func(*Result)) {
 	}
 }
 
-// evidence writes the packets that a case recorded itself, where they are wanted: with remarks, and nothing else among them.
+// evidence writes the packets that a case recorded itself, with its remarks, to a capture file.
 func (e *executor) evidence(j job, packets []WirePacket, r *Result) {
-	if j.bare || e.set.PcapDir == "" || e.driver.Evidence == nil || len(packets) == 0 || r.Status != Fail && r.Status != Inconclusive && !e.set.PcapAll {
+	wanted := r.Status == Fail || r.Status == Inconclusive || e.set.PcapAll
+	possible := !j.bare && e.set.PcapDir != "" && e.driver.Evidence != nil
+	if !wanted || !possible || len(packets) == 0 {
 		return
 	}
 	path := e.set.capturePath(j)
@@ -331,7 +355,7 @@ func (e *executor) evidence(j job, packets []WirePacket, r *Result) {
 	r.Capture = path
 }
 
-// capturePath returns the file for the capture of a job.
+// capturePath returns the path of the capture file of a job.
 func (s Setting) capturePath(j job) string {
 	name := j.c.ID
 	if j.attempt > 1 {
@@ -343,7 +367,7 @@ func (s Setting) capturePath(j job) string {
 	return filepath.Join(s.PcapDir, name+".pcapng")
 }
 
-// leftCapture returns the capture of a job that its worker did not live to report, if there is one.
+// leftCapture returns the path of the capture of a job whose worker died before it reported it, or "" if there is none.
 func (s Setting) leftCapture(j job) string {
 	if s.PcapDir == "" {
 		return ""
@@ -355,24 +379,24 @@ func (s Setting) leftCapture(j job) string {
 	return path
 }
 
-// allStacks gives the stacks of all goroutines, at most 256 KiB.
+// allStacks returns the stacks of all goroutines, at most 256 KiB.
 func allStacks() string {
 	buf := make([]byte, 256<<10)
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// finalizerGrace is how long runFinalizers waits: a finalizer of the driver's may block.
+// finalizerGrace limits the time that runFinalizers waits, because a finalizer of the driver may block.
 const finalizerGrace = 100 * time.Millisecond
 
-// runFinalizers collects garbage and lets finalizers run. What they find wrong, such as a runtime.Pinner with memory left
-// pinned, ends the process, and should do so in the case that left it behind.
+// runFinalizers collects garbage and runs finalizers. A mistake that they find ends the process, such as a
+// runtime.Pinner with memory left pinned. It should do so in the case that caused it.
 //
-// The collection runs on one processor. With more, idle processors help to mark, and for a heap of a few megabytes they spend
-// more on looking for work than the work takes: a certification of 818 cases spent 5.2 s of processor time on collections with
-// two processors, and 2.6 s with one.
+// The collection runs on one processor. With more, idle processors help to mark, and with a heap of a few megabytes
+// they spend more time on looking for work than on the work: a certification of 818 cases spent 5.2 s of processor time
+// on collections with two processors, and 2.6 s with one.
 func runFinalizers() {
 	done := make(chan struct{})
-	marker := new(struct{ p *int }) // with a pointer: tiny objects without one may never be finalized
+	marker := new(struct{ p *int }) // has a pointer, because the finalizer of a tiny object without one may never run
 	runtime.SetFinalizer(marker, func(any) { close(done) })
 	n := runtime.GOMAXPROCS(1)
 	runtime.GC()

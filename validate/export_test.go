@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// ServeWorkerThrough is ServeWorker with its results passing through a writer of the test's.
+// ServeWorkerThrough is ServeWorker with a writer between the worker and its results.
 func ServeWorkerThrough(ctx context.Context, c *Catalog, d Driver, s Setting, through func(io.Writer) io.Writer) error {
 	ch, err := openWorkerChannel()
 	if err != nil {
@@ -16,7 +16,7 @@ func ServeWorkerThrough(ctx context.Context, c *Catalog, d Driver, s Setting, th
 	return serveWorker(ctx, c, d, s, ch, os.Exit)
 }
 
-// OpenWorkerChannel opens a worker's channel, for workers that are none.
+// OpenWorkerChannel opens a worker's channel for a process that does not act as a worker.
 func OpenWorkerChannel() (nonce string, out io.Writer, err error) {
 	ch, err := openWorkerChannel()
 	if err != nil {

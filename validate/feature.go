@@ -6,10 +6,11 @@ import (
 	"ciddk/ci"
 )
 
-// Feature is a part of the interface that a driver has or lacks: a row of the second matrix, and what profiles are made of.
+// A Feature is a part of the interface that a driver implements or not. It is a row of the matrix, and profiles are
+// sets of features.
 type Feature string
 
-// Every driver has the features up to FeatureClaims; the others stand behind capabilities.
+// The features. Every driver has those up to FeatureClaims; the others depend on capabilities.
 const (
 	FeatureCore      Feature = "core"      // HCA, CA, queries, PD, order of destruction
 	FeatureCQ        Feature = "cq"        // completion queues: create, poll, notify
@@ -18,7 +19,7 @@ const (
 	FeatureRC        Feature = "rc"        // RC data path
 	FeatureEvents    Feature = "events"    // asynchronous events
 	FeatureTeardown  Feature = "teardown"  // concurrency, destruction under load
-	FeatureClaims    Feature = "claims"    // capability bits against answers
+	FeatureClaims    Feature = "claims"    // capability bits against behavior
 	FeatureUC        Feature = "uc"        //
 	FeatureUD        Feature = "ud"        // UD data path and address vectors
 	FeatureAtomic    Feature = "atomic"    //
@@ -37,15 +38,17 @@ const (
 	FeatureWire      Feature = "wire"      // packets seen from outside
 )
 
-var features = []Feature{FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims,
-	FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial, FeatureAPM,
-	FeatureCQOpt, FeatureMAD, FeatureRD, FeatureUser, FeatureAL, FeatureCM, FeatureWire}
+var features = []Feature{
+	FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims,
+	FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial,
+	FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureRD, FeatureUser, FeatureAL, FeatureCM, FeatureWire,
+}
 
-// Features lists all, in the order of reports.
+// Features returns all features in the order of reports.
 func Features() []Feature { return slices.Clone(features) }
 
-// Profile is what a certificate speaks about. Cases of other features are not run. A capability that the profile demands and the
-// driver does not claim fails the case claims.profile.
+// A Profile is the set of features and capabilities that a certificate covers. Cases of other features are not run. If
+// the driver does not claim a capability in Demands, the case claims.profile fails.
 type Profile struct {
 	Name     string
 	Title    string
@@ -54,30 +57,47 @@ type Profile struct {
 	Atomics  ci.Atomicity // demanded
 }
 
-var minimal = []Feature{FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims}
-
-var profiles = []Profile{
-	{Name: "minimal", Title: "reliable connections: what package ci asks of every driver", Features: minimal},
-	{Name: "rc", Title: "minimal, with atomics, shared receive queues, windows and optional regions as far as claimed",
-		Features: slices.Concat(minimal, []Feature{FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureCQOpt, FeatureAPM})},
-	{Name: "ud", Title: "minimal, with datagrams and multicast",
-		Features: slices.Concat(minimal, []Feature{FeatureUD, FeatureMulticast}), Demands: ci.CapUD | ci.CapAV},
-	{Name: "cm", Title: "minimal, with the special QPs, management datagrams and connections through the kit's connection manager",
-		Features: slices.Concat(minimal, []Feature{FeatureSpecial, FeatureCM}), Demands: ci.CapSpecialQP | ci.CapAV},
-	{Name: "wire", Title: "packets as they leave, and what those that come in do: an end of the link for the certifier to play the peer at",
-		Features: []Feature{FeatureWire}},
-	// What the SAS and the headers treat as not optional: all services but RD, address vectors, special QPs, physical and shared
-	// registration, modification of regions, windows, resize of CQs, multicast.
-	{Name: "full", Title: "everything the SAS calls mandatory, and each option that is claimed",
-		Features: features,
-		Demands: ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR |
-			ci.CapMW1 | ci.CapResizeCQ},
+var minimal = []Feature{
+	FeatureCore, FeatureCQ, FeatureQP, FeatureMR, FeatureRC, FeatureEvents, FeatureTeardown, FeatureClaims,
 }
 
-// Profiles lists all, weakest first.
+var profiles = []Profile{
+	{Name: "minimal", Title: "reliable connections: what package ci requires of every driver", Features: minimal},
+	{
+		Name:  "rc",
+		Title: "minimal, with atomics, shared receive queues, windows and optional regions if claimed",
+		Features: slices.Concat(minimal, []Feature{
+			FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureCQOpt, FeatureAPM,
+		}),
+	},
+	{
+		Name: "ud", Title: "minimal, with datagrams and multicast",
+		Features: slices.Concat(minimal, []Feature{FeatureUD, FeatureMulticast}), Demands: ci.CapUD | ci.CapAV,
+	},
+	{
+		Name:     "cm",
+		Title:    "minimal, with the special QPs, management datagrams and connections by the kit's connection manager",
+		Features: slices.Concat(minimal, []Feature{FeatureSpecial, FeatureCM}), Demands: ci.CapSpecialQP | ci.CapAV,
+	},
+	{
+		Name:     "wire",
+		Title:    "packets that the adapter sends and receives; the driver has to offer an end of the link",
+		Features: []Feature{FeatureWire},
+	},
+	// The SAS and the headers treat these as mandatory: all services but RD, address vectors, special QPs, physical and
+	// shared registration, modification of regions, windows, resize of CQs, multicast.
+	{
+		Name: "full", Title: "everything the SAS calls mandatory, and each option that is claimed",
+		Features: features,
+		Demands: ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapPhysicalMR |
+			ci.CapSharedMR | ci.CapModifyMR | ci.CapMW1 | ci.CapResizeCQ,
+	},
+}
+
+// Profiles returns all profiles, weakest first.
 func Profiles() []Profile { return slices.Clone(profiles) }
 
-// FindProfile gives the profile of that name.
+// FindProfile returns the profile with the name.
 func FindProfile(name string) (Profile, bool) {
 	for _, p := range profiles {
 		if p.Name == name {
@@ -87,5 +107,5 @@ func FindProfile(name string) (Profile, bool) {
 	return Profile{}, false
 }
 
-// Has tells whether cases of the feature belong to the profile.
+// Has reports whether cases of the feature belong to the profile.
 func (p Profile) Has(f Feature) bool { return slices.Contains(p.Features, f) }

@@ -7,11 +7,11 @@ import (
 	"os/exec"
 )
 
-// ownGroup does nothing: there are no process groups that can be killed here.
+// ownGroup does nothing: this system has no process groups that can be killed.
 func ownGroup(*exec.Cmd) {}
 
 // killGroup kills the process.
 func killGroup(p *os.Process) { _ = p.Kill() } // it may have ended
 
-// askForStacks is not possible here: there is no signal that makes a Go program print its goroutines.
-func askForStacks(*os.Process) bool { return false }
+// requestStacks returns false: this system has no signal that makes a Go program print its goroutines.
+func requestStacks(*os.Process) bool { return false }

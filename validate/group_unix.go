@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ownGroup makes a command the leader of a process group of its own: it can be killed with all that it starts, and an interrupt from the
-// terminal reaches the parent alone, which decides what it means.
+// ownGroup makes a command the leader of a new process group. It can then be killed together with all processes that it
+// starts, and an interrupt from the terminal reaches only the parent.
 func ownGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -17,11 +17,13 @@ func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
-// killGroup kills a process and its group. The process must not have been waited for: its number could be another's by then.
+// killGroup kills a process and its group. The process must not have been waited for, because its id could have been
+// reused.
 func killGroup(p *os.Process) {
-	_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // the group may be empty but for a process that has ended
-	_ = p.Kill()                              // one that has left its group, or has ended
+	_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // fails if only a process that has ended is left in the group
+	_ = p.Kill()                              // a process may have left its group, or have ended
 }
 
-// askForStacks makes the Go runtime of the process print all goroutines and end.
-func askForStacks(p *os.Process) bool { return p.Signal(syscall.SIGQUIT) == nil }
+// requestStacks makes the Go runtime of the process print all goroutines and exit. It reports whether the signal was
+// sent.
+func requestStacks(p *os.Process) bool { return p.Signal(syscall.SIGQUIT) == nil }

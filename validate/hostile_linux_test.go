@@ -16,13 +16,13 @@ import (
 	"ciddk/validate"
 )
 
-// A worker has its channel on the first descriptors behind the standard ones.
+// The descriptors of a worker's channel. They are the first ones after standard error.
 const (
 	commandsFD = 3
 	resultsFD  = 4
 )
 
-// childVar makes this binary a process that holds what it inherited, and does nothing.
+// childVar makes this binary a process that only holds its inherited descriptors open.
 const childVar = "VALIDATE_TEST_CHILD"
 
 func init() {
@@ -87,12 +87,13 @@ func init() {
 	}
 }
 
-// startChild starts a process that holds standard output, standard error and the channel open, in the worker's group or in a session of
-// its own.
+// startChild starts a process that holds standard output, standard error and the channel open, in the worker's group or
+// in a new session.
 func startChild(session bool) error {
 	files := []uintptr{0, 1, 2, commandsFD, resultsFD}
-	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0]}, &syscall.ProcAttr{Env: []string{childVar + "=1"}, Files: files,
-		Sys: &syscall.SysProcAttr{Setsid: session}})
+	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0]}, &syscall.ProcAttr{
+		Env: []string{childVar + "=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: session},
+	})
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func startChild(session bool) error {
 	return nil
 }
 
-// childOf finds the child that a driver started.
+// childOf returns the process id of the child that a driver has started.
 func childOf(t *testing.T, printed []string) (pid int) {
 	t.Helper()
 	for _, l := range printed {
@@ -112,7 +113,8 @@ func childOf(t *testing.T, printed []string) (pid int) {
 	return 0
 }
 
-// Whatever a driver does to the channel or with its children, the case fails or passes in time, and does not pass by it.
+// TestHostileToChannel checks drivers that damage the channel or leave children. The case ends in time, and a broken
+// driver does not pass.
 func TestHostileToChannel(t *testing.T) {
 	for _, x := range []struct {
 		act   string
@@ -145,8 +147,8 @@ func TestHostileToChannel(t *testing.T) {
 	}
 }
 
-// A worker whose commands the driver has closed cannot go on: the case that did it passes or fails, and the next one is judged in a fresh
-// worker.
+// TestClosedCommands checks a driver that closes the worker's commands. The worker cannot continue, so the next case
+// runs in a new one.
 func TestClosedCommands(t *testing.T) {
 	p := hostilePlan("close commands")
 	p.Workers = 1
@@ -157,21 +159,22 @@ func TestClosedCommands(t *testing.T) {
 	}
 }
 
-// A child that holds the pipes of a worker that has ended does not hold up the run, and one in the worker's group is killed with it.
+// TestChildHoldsPipes checks that a child which holds the pipes of a dead worker does not delay the run. A child in the
+// worker's group is killed with it.
 func TestChildHoldsPipes(t *testing.T) {
 	r := runWithin(t, hostilePlan("child, then end"), 30*time.Second)
 	res := find(r, "a.pd")
 	require.Equal(t, validate.Fail, res.Status)
 	assert.Equal(t, "exit status 5", res.Failures[0].Got)
-	assert.NoError(t, syscall.Kill(childOf(t, res.Printed), syscall.SIGKILL), "it left the group, so it lived on")
+	assert.NoError(t, syscall.Kill(childOf(t, res.Printed), syscall.SIGKILL), "it left the group and was not killed")
 
 	r = runWithin(t, hostilePlan("child, then fail"), 30*time.Second)
 	pid := childOf(t, find(r, "a.pd").Printed)
-	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return hasEnded(pid) }, 10*time.Second, 10*time.Millisecond)
 }
 
-// gone reports whether a process has ended; one that nobody has waited for yet has.
-func gone(pid int) bool {
+// hasEnded reports whether a process has ended. A zombie has.
+func hasEnded(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(b, []byte(") Z "))
 }

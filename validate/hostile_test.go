@@ -19,10 +19,10 @@ import (
 	"ciddk/validate"
 )
 
-// hostile acts are what a driver does, when its adapter is opened, to the process that judges it. Acts of one system are added by files
-// of that system. An error makes OpenCA fail: then the driver is broken as well.
+// hostileActs are what a hostile driver does to its process when its adapter is opened. Files for one system add more.
+// If an act returns an error, OpenCA fails, so the driver is broken as well.
 var hostileActs = map[string]func() error{
-	// forge prints what a worker of today, and one of an earlier version, would report for a case that passed.
+	// forge prints results for cases that passed, in the forms of this version and an earlier one.
 	"forge": func() error {
 		for _, id := range []string{"a.query", "a.pd"} {
 			result := fmt.Sprintf(`{"kind":"result","result":{"case":%q,"status":"pass","level":"MUST"}}`, id)
@@ -70,14 +70,14 @@ var hostileActs = map[string]func() error{
 		fmt.Fprintln(os.Stderr, "card 3 is on fire")
 		select {}
 	},
-	// leave pinned leaves memory pinned, which the Go runtime finds when it collects garbage.
+	// leave pinned leaves memory pinned, which the Go runtime detects when it collects garbage.
 	"leave pinned": func() error {
 		new(runtime.Pinner).Pin(new([64]byte))
 		return nil
 	},
-	// The third adapter that is opened in a process takes revenge for what was done to the first.
+	// late revenge crashes the third case that runs in a process.
 	"late revenge": func() error {
-		if opened++; opened == 6 { // two for each case: the certifier reads the claims
+		if opened++; opened == 6 { // the adapter is opened twice for each case: the certifier reads the claims
 			go func() { panic("revenge") }()
 			select {}
 		}
@@ -94,7 +94,7 @@ var hostileActs = map[string]func() error{
 
 var opened int
 
-// hostileHCA is an adapter that acts when it is opened.
+// hostileHCA is an adapter that calls act when it is opened.
 type hostileHCA struct {
 	ci.HCA
 	act func() error
@@ -107,7 +107,11 @@ func (h hostileHCA) OpenCA(guid ci.GUID, f func(ci.Event), context any) (ci.CA, 
 	return h.HCA.OpenCA(guid, f, context)
 }
 
-func hostileOpen(open func(context.Context, validate.Options) (*validate.Target, error), act string) func(context.Context, validate.Options) (*validate.Target, error) {
+// openFunc is the type of Driver.Open.
+type openFunc = func(context.Context, validate.Options) (*validate.Target, error)
+
+// hostileOpen returns an Open whose first adapter does an act.
+func hostileOpen(open openFunc, act string) openFunc {
 	return func(ctx context.Context, o validate.Options) (*validate.Target, error) {
 		t, err := open(ctx, o)
 		if err != nil {
@@ -122,7 +126,7 @@ func hostileOpen(open func(context.Context, validate.Options) (*validate.Target,
 	}
 }
 
-// hostilePlan runs one case over a driver that acts.
+// hostilePlan runs one case over a hostile driver.
 func hostilePlan(act string) *validate.Plan {
 	p := plan("hostile:" + act)
 	p.OneAttempt = true
@@ -130,7 +134,7 @@ func hostilePlan(act string) *validate.Plan {
 	return p
 }
 
-// runWithin runs a plan that may take a time.
+// runWithin runs a plan and checks that it takes less than d.
 func runWithin(t *testing.T, p *validate.Plan, d time.Duration) *validate.Report {
 	t.Helper()
 	begin := time.Now()
@@ -139,18 +143,18 @@ func runWithin(t *testing.T, p *validate.Plan, d time.Duration) *validate.Report
 	return r
 }
 
-// What a driver prints is no result, whatever it looks like.
+// TestForgedResults checks that results printed by the driver are not believed.
 func TestForgedResults(t *testing.T) {
 	for _, act := range []string{"forge", "forge and end"} {
 		r := runWithin(t, hostilePlan(act), 20*time.Second)
 		res := find(r, "a.pd")
 		assert.Equal(t, validate.Fail, res.Status, "%s: %+v", act, res)
 		assert.Equal(t, validate.ExitFailed, r.Exit())
-		assert.Contains(t, strings.Join(res.Printed, "\n"), `"status":"pass"`, "it is evidence")
+		assert.Contains(t, strings.Join(res.Printed, "\n"), `"status":"pass"`, "the output is evidence")
 	}
 }
 
-// A driver that prints more than any buffer holds, without a newline, is judged all the same.
+// TestFlood checks a driver that prints more than any buffer holds, without a newline. It passes if it ends.
 func TestFlood(t *testing.T) {
 	r := runWithin(t, hostilePlan("flood"), 30*time.Second)
 	assert.Equal(t, validate.Pass, find(r, "a.pd").Status)
@@ -161,12 +165,12 @@ func TestFlood(t *testing.T) {
 	assert.Less(t, len(strings.Join(f.Printed, "\n")), 20<<10)
 }
 
-// Commands do not come on standard input, so that a driver that reads it takes none away.
+// TestDriverThatReads checks that a driver that reads standard input takes no commands from the worker.
 func TestDriverThatReads(t *testing.T) {
 	assert.Equal(t, validate.Pass, find(runWithin(t, hostilePlan("read input"), 20*time.Second), "a.pd").Status)
 }
 
-// An interrupt ends a run whatever its worker does.
+// TestInterruptHostile checks that an interrupt ends a run whatever the worker does.
 func TestInterruptHostile(t *testing.T) {
 	acts := []string{"hang", "flood for ever"}
 	for _, a := range []string{"ignore signals", "stop"} {
@@ -192,7 +196,7 @@ func TestInterruptHostile(t *testing.T) {
 	}
 }
 
-// A hang in this process does not keep an interrupt from ending the run.
+// TestInterruptInProcess checks that an interrupt ends a run in process although the case hangs.
 func TestInterruptInProcess(t *testing.T) {
 	p := plan("")
 	release := make(chan struct{})
@@ -221,7 +225,7 @@ func TestInterruptInProcess(t *testing.T) {
 	assert.Less(t, time.Since(begin), 20*time.Second)
 }
 
-// A failure shows what the driver wrote last, whatever ended the case.
+// TestPrinted checks that a failure contains the driver's last output, however the case ended.
 func TestPrinted(t *testing.T) {
 	for act, want := range map[string][]string{
 		"print":           {"to standard output", "card 3 is on fire", "no newline"},
@@ -236,7 +240,8 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// Memory left pinned is found in the case that left it, not in one that happens to run when garbage is collected.
+// TestLeftPinned checks that memory left pinned fails the case that left it, and not the one that runs during a
+// collection.
 func TestLeftPinned(t *testing.T) {
 	p := hostilePlan("leave pinned")
 	p.Workers = 1
@@ -249,7 +254,8 @@ func TestLeftPinned(t *testing.T) {
 	}
 }
 
-// The block of a crash names the cases before it, and a crash that does not come again alone is not the case's.
+// TestEarlierCases checks that a crash is reported with the cases before it. If the case does not crash alone, it is
+// flaky.
 func TestEarlierCases(t *testing.T) {
 	p := hostilePlan("late revenge")
 	p.Workers = 1
@@ -271,10 +277,10 @@ func TestEarlierCases(t *testing.T) {
 	p.Select.Cases = []string{"a.*"}
 	res = find(run(t, p), "a.cq")
 	require.Equal(t, validate.Fail, res.Status)
-	assert.Empty(t, res.Earlier, "it crashes alone, too")
+	assert.Empty(t, res.Earlier, "the case also crashes alone")
 }
 
-// A case that the process does not survive says in which step it was.
+// TestStepOfACrash checks that a case reports its step even if the process dies.
 func TestStepOfACrash(t *testing.T) {
 	for _, fault := range []string{"crash:PD.CreateCQ", "hang:PD.CreateCQ", "panic:PD.CreateCQ"} {
 		p := plan(fault)

@@ -8,7 +8,7 @@ import (
 	"ciddk/ci"
 )
 
-// Identity is who is under test, read before the first case.
+// Identity describes the adapter under test. It is read before the first case.
 type Identity struct {
 	Driver     string     `json:"driver"`
 	Version    string     `json:"version,omitempty"`
@@ -28,19 +28,19 @@ type Identity struct {
 	Live       bool       `json:"live"`
 	Capture    bool       `json:"capture"`
 	Wire       bool       `json:"wire"`
-	QueryError string     `json:"query_error,omitempty"` // why the claims could not be read; then nothing is claimed
+	QueryError string     `json:"query_error,omitempty"` // why the claims could not be read; Claims is then empty
 	attr       *ci.CAAttr // never nil
 }
 
-// identify opens and queries the first HCA. An HCA that cannot be opened or queried still has an identity: cases that need nothing are
-// run on it, the others fail (SAS-2.2-02).
+// identify opens and queries the first HCA. If that fails, the identity has no claims: cases that need none are run,
+// the others fail (SAS-2.2-02).
 func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 	info := t.HCAs[0].Info()
 	id := &Identity{
 		Driver: d.Name, Version: t.Version, Link: link, GUID: fmt.Sprintf("%016x", uint64(info.GUID)),
 		VendorID: info.VendorID, DeviceID: info.DeviceID, Revision: info.Revision, Library: info.Library,
-		Interface: fmt.Sprintf("%d.%d", info.Version>>16, info.Version&0xffff),
-		HCAs:      len(t.HCAs), Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil, Wire: t.Wire != nil,
+		Interface: fmt.Sprintf("%d.%d", info.Version>>16, info.Version&0xffff), HCAs: len(t.HCAs),
+		Impair: t.Impair != nil, Live: t.Live != nil, Capture: t.Capture != nil, Wire: t.Wire != nil,
 		Claims: []string{}, attr: &ci.CAAttr{},
 	}
 	ca, err := t.HCAs[0].OpenCA(info.GUID, func(ci.Event) {}, nil)
@@ -53,9 +53,10 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 	case err != nil:
 		id.QueryError = fmt.Sprintf("CA.Query: %v", err)
 	case attr == nil:
-		id.QueryError = "CA.Query gave neither attributes nor an error"
+		id.QueryError = "CA.Query returned neither attributes nor an error"
 	default:
-		id.attr, id.Firmware, id.Ports, id.Claims = attr, attr.Firmware, len(attr.Ports), CapList(attr.Caps)
+		id.attr, id.Firmware = attr, attr.Firmware
+		id.Ports, id.Claims = len(attr.Ports), CapList(attr.Caps)
 		if len(attr.Ports) > 0 {
 			id.PortLink = LinkName(attr.Ports[0].Link)
 		}
@@ -66,7 +67,7 @@ func identify(_ context.Context, d Driver, link string, t *Target) *Identity {
 	return id
 }
 
-// caps returns the claims by their names: an identity that came from a worker has no attributes.
+// caps returns the claims as bits, from their names: an identity that came from a worker has no attributes.
 func (id *Identity) caps() ci.Caps {
 	var out ci.Caps
 	for _, name := range id.Claims {

@@ -20,7 +20,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// asWorker is set in workers: "fault/worker".
+// asWorker is the environment variable of a worker: "fault/worker".
 const asWorker = "VALIDATE_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// work is a worker, or one of several things that are none.
+// work is the main function of a worker, or of a process that behaves wrongly as a worker.
 func work(fault string, s validate.Setting) {
 	through := func(w io.Writer) io.Writer { return w }
 	switch fault {
-	case "mute": // says nothing, and does not end by itself
+	case "mute": // writes nothing and does not exit
 		select {}
 	case "babble", "old":
 		nonce, out, err := validate.OpenWorkerChannel()
@@ -62,7 +62,8 @@ func work(fault string, s validate.Setting) {
 	}
 }
 
-// lateCrash ends the worker when it has sent the result of its first case: as a goroutine would that the case left behind.
+// lateCrash makes the worker panic after it has sent the result of its first case, as a goroutine left behind by the
+// case would.
 type lateCrash struct{ w io.Writer }
 
 func (l lateCrash) Write(p []byte) (int, error) {
@@ -86,7 +87,7 @@ func spawn(fault string) func(context.Context, validate.Setting) *exec.Cmd {
 	}
 }
 
-// driver makes fake HCAs that misbehave as told.
+// driver returns a driver for fake HCAs with the fault.
 func driver(fault string) validate.Driver {
 	f := fakehca.Faults{Exit: os.Exit}
 	kind, verb, _ := strings.Cut(fault, ":")
@@ -125,11 +126,12 @@ func driver(fault string) validate.Driver {
 	return d
 }
 
-// cardVar names the file that stands for a card: who has made it has the card.
+// cardVar is the environment variable with the name of a file that stands for a card. The process that has created it
+// owns the card.
 const cardVar = "VALIDATE_TEST_CARD"
 
-// openCard opens a card that one process can have at a time.
-func openCard(open func(context.Context, validate.Options) (*validate.Target, error)) func(context.Context, validate.Options) (*validate.Target, error) {
+// openCard returns an Open for a card that one process can have open at a time.
+func openCard(open openFunc) openFunc {
 	return func(ctx context.Context, o validate.Options) (*validate.Target, error) {
 		path := os.Getenv(cardVar)
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
@@ -152,15 +154,19 @@ func driverWith(f fakehca.Faults) validate.Driver {
 	}}
 }
 
-// catalog is a suite of the tests' own.
+// catalog returns a small catalog for tests.
 func catalog() *validate.Catalog {
 	rq := func(n int, l req.Level) req.Requirement {
-		return req.Requirement{ID: fmt.Sprintf("CI-Test-%02d", n), Text: "rule", Level: l, Section: "IBTA 11.2.1", Source: "test", Scope: req.Driver}
+		return req.Requirement{
+			ID: fmt.Sprintf("CI-Test-%02d", n), Text: "rule", Level: l, Section: "IBTA 11.2.1", Source: "test",
+			Scope: req.Driver,
+		}
 	}
 	one := func(id, requirement string, f validate.Feature, run func(*validate.T)) validate.Case {
 		return validate.Case{ID: id, Title: "title of " + id, Requirements: []string{requirement}, Feature: f, Run: run}
 	}
 	pd := func(t *validate.T) { kit.Open(t).PD() }
+	notRun := func(t *validate.T) { t.Failf("x", "not to be run", "run") }
 	s := validate.Suite{
 		Requirements: []req.Requirement{rq(1, req.Must), rq(2, req.Must), rq(3, req.Should)},
 		Cases: []validate.Case{
@@ -176,21 +182,26 @@ func catalog() *validate.Catalog {
 				p.A.Exchange(p.B, 100)
 				p.B.Exchange(p.A, 1)
 			}),
-			one("b.should", "CI-Test-03", validate.FeatureRC, func(t *validate.T) { t.Logf("evidence %d", t.Rand().Uint32()); pd(t) }),
-			one("c.apm", "SAS-0-01", validate.FeatureAPM, func(t *validate.T) { t.Failf("x", "not to be run in profile minimal", "run") }),
+			one("b.should", "CI-Test-03", validate.FeatureRC, func(t *validate.T) {
+				t.Logf("evidence %d", t.Rand().Uint32())
+				pd(t)
+			}),
+			one("c.apm", "SAS-0-01", validate.FeatureAPM, notRun),
 		},
 	}
-	needs := one("c.srq", "SAS-0-01", validate.FeatureCore, func(t *validate.T) { t.Failf("x", "not to be run", "run") })
+	needs := one("c.srq", "SAS-0-01", validate.FeatureCore, notRun)
 	needs.Needs.Caps = ci.CapSRQ
 	s.Cases = append(s.Cases, needs)
 	return validate.MustCatalog(s)
 }
 
 func plan(fault string) *validate.Plan {
-	return &validate.Plan{Catalog: catalog(), Driver: driver(fault), Setting: setting(), Spawn: spawn(fault), Command: []string{"test"}}
+	return &validate.Plan{
+		Catalog: catalog(), Driver: driver(fault), Setting: setting(), Spawn: spawn(fault), Command: []string{"test"},
+	}
 }
 
-// statuses gives case to status.
+// statuses returns the status of each case.
 func statuses(r *validate.Report) map[string]validate.Status {
 	out := map[string]validate.Status{}
 	for _, x := range r.Results {

@@ -12,39 +12,39 @@ import (
 	"ciddk/validate/req"
 )
 
-// Plan is a run: what, on which driver, and how.
+// A Plan describes a run: which cases, on which driver, and how.
 type Plan struct {
 	Catalog *Catalog
 	Driver  Driver
 	Select  Selection
-	Setting Setting // Worker and Run are filled in
+	Setting Setting // Run sets Worker and Run
 	Waivers []Waiver
 
-	FirstWorker int                // number of the first worker, where several plans run at the same time
-	Workers     int                // processes at the same time; 0: Driver.DefaultWorkers
-	Repeat      int                // attempts of each case; 0: 1
-	Shuffle     bool               // order by seed
+	FirstWorker int                // number of the first worker, for plans that run at the same time
+	Workers     int                // number of worker processes at the same time; 0: Driver.DefaultWorkers
+	Repeat      int                // number of attempts of each case; 0: 1
+	Shuffle     bool               // run the cases in an order that follows from the seed
 	FailFast    bool               // stop at the first decisive failure
-	Strict      bool               // SHOULD counts as MUST
-	OneAttempt  bool               // a case that fails is not run again: for self tests, whose drivers are wrong on purpose
-	Until       func(*Result) bool // stops the run when a result is what was looked for; may be nil
-	Command     []string           // for the report
-	Test        string             // for the report: the test that runs the plan
+	Strict      bool               // failures of SHOULD deny the certificate, too
+	OneAttempt  bool               // do not run a failed case again; for self tests, whose drivers are wrong on purpose
+	Until       func(*Result) bool // the run stops when it returns true for a result; may be nil
+	Command     []string           // command line, for the report
+	Test        string             // name of the test that runs the plan, for the report
 	Progress    func(Progress)     // called from one goroutine at a time; may be nil
 	Now         func() time.Time   // nil: time.Now
 
-	// Spawn returns the command of a worker process, not started, whose program calls ServeWorker. Standard input, output and error are
-	// the plan's to set. nil: cases run in this process, where a panic on a goroutine of the driver ends everything, and a hang
-	// leaves its goroutines behind.
+	// Spawn returns the command of a worker process that has not been started. Its program calls ServeWorker. The plan
+	// sets its standard input, output and error. If Spawn is nil, cases run in this process. A panic on a goroutine of
+	// the driver then ends the process, and a hang leaves its goroutines behind.
 	Spawn func(ctx context.Context, s Setting) *exec.Cmd
 }
 
-// Progress is news of a run.
+// Progress is an event of a run. One of Started, Result and Identity is set.
 type Progress struct {
 	Total, Done int
 	Worker      int
-	Started     *Case     // a case began, or
-	Result      *Result   // one is over (before waivers), or
+	Started     *Case     // a case has begun
+	Result      *Result   // a case has ended; waivers are not applied yet
 	Identity    *Identity // the first target is open
 }
 
@@ -52,12 +52,12 @@ type Progress struct {
 type job struct {
 	c       *Case
 	attempt int     // from 1, with Plan.Repeat
-	rerun   int     // how often this attempt was run before, since it failed
-	stretch float64 // of the case's timeouts; 0 as 1
-	bare    bool    // without captures: only what the case leaves behind counts
+	rerun   int     // how often this attempt was run before because it failed
+	stretch float64 // factor of the case's timeouts; 0 means 1
+	bare    bool    // run without captures, to find only what the case leaves behind
 }
 
-// timeout is the time that the job has.
+// timeout returns the time limit of the job.
 func (j job) timeout(s Setting) time.Duration {
 	d := s.CaseTimeout(j.c)
 	if j.stretch > 0 {
@@ -66,16 +66,17 @@ func (j job) timeout(s Setting) time.Duration {
 	return d
 }
 
-// runner runs jobs one after another; one for each worker. fresh makes the next job start with a new process or target;
-// close ends what the runner holds.
+// A runner runs jobs one after another; each worker has one. fresh makes the next job start with a new process or
+// target. close releases what the runner holds.
 type runner interface {
 	run(ctx context.Context, j job) Result
 	fresh(ctx context.Context)
 	close(ctx context.Context)
 }
 
-// Run executes the plan. An error means that there is no report worth the name: a bad selection (*NothingSelected), a driver that
-// cannot be opened (*DriverError), or a plan that asks of the driver what it cannot do. A run that the context ended still has a report, which says so.
+// Run executes the plan and returns its report. The error is a *NothingSelected if no case is selected and a
+// *DriverError if the driver cannot be opened. Run also returns an error if the driver does not support the plan. If
+// the context ends the run, the report has RunInfo.Stopped set.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	now := p.Now
 	if now == nil {
@@ -95,9 +96,13 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	if !ok {
 		return nil, fmt.Errorf("no profile %q", p.Setting.Profile)
 	}
-	rep := &Report{Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
-		Run: RunInfo{Command: p.Command, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link, Seed: p.Setting.Seed,
-			Shuffle: p.Shuffle, Strict: p.Strict, Selected: len(cases), All: len(p.Catalog.cases)}}
+	rep := &Report{
+		Schema: ReportSchema, Tool: thisTool(), Requirements: p.Catalog.Coverage(), Waivers: p.Waivers,
+		Run: RunInfo{
+			Command: p.Command, Test: p.Test, Driver: p.Driver.Name, Profile: profile.Name, Link: p.Setting.Link,
+			Seed: p.Setting.Seed, Shuffle: p.Shuffle, Strict: p.Strict, Selected: len(cases), All: len(p.Catalog.cases),
+		},
+	}
 	if p.Repeat > 1 {
 		rep.Run.Repeat = p.Repeat
 	}
@@ -124,7 +129,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	if p.Shuffle {
 		jobs = shuffled(jobs, p.Setting.Seed)
 	}
-	s.total = len(jobs)
+	s.numTotal = len(jobs)
 	if err := s.work(ctx, jobs); err != nil {
 		return nil, err
 	}
@@ -137,8 +142,10 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	rep.Remarks = append(rep.Remarks, applyWaivers(rep.Results, p.Waivers, now())...)
 	rep.Remarks = append(rep.Remarks, remarkLosses(rep.Results)...)
 	rep.Identity = s.identity
-	rep.Timing = Timing{Started: begin.UTC().Format(time.RFC3339), Elapsed: now().Sub(begin).Seconds(), Workers: s.workers, Deaths: s.deaths,
-		Cases: map[string]float64{}}
+	rep.Timing = Timing{
+		Started: begin.UTC().Format(time.RFC3339), Elapsed: now().Sub(begin).Seconds(),
+		Workers: s.numWorkers, Deaths: s.numDeaths, Cases: map[string]float64{},
+	}
 	for id, rs := range s.results {
 		for _, r := range rs {
 			rep.Timing.Cases[id] += time.Duration(r.Elapsed).Seconds()
@@ -148,57 +155,59 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 		rep.Claims = claimsOf(p.Catalog, s.identity.caps(), rep.Results)
 		rep.Untested = rep.untested()
 	}
-	rep.judge()
+	rep.setVerdict()
 	return rep, nil
 }
 
 func (p *Plan) blank(c *Case) Result {
 	rq, _ := p.Catalog.Requirement(c.Proven())
-	return Result{Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section}
+	return Result{
+		Case: c.ID, Title: c.Title, Feature: c.Feature, Requirement: rq.ID, Level: rq.Level, Section: rq.Section,
+	}
 }
 
-// session is what the workers of a run share.
+// session is the state that the workers of a run share.
 type session struct {
-	p       *Plan
-	total   int
-	workers int
+	p          *Plan
+	numTotal   int // jobs of the run
+	numWorkers int
 
-	alone    sync.RWMutex // held for writing by a job that must have the machine for itself
-	hopeless int          // cases that lost their traffic in every attempt; guarded by alone
+	alone       sync.RWMutex // locked for writing while a job runs with no other beside it
+	numHopeless int          // cases that lost their traffic in every attempt; guarded by alone
 
-	mu       sync.Mutex
-	rep      *Report
-	results  map[string][]Result
-	identity *Identity
-	done     int
-	deaths   int
-	fatal    error
-	unopened unopened
+	mu        sync.Mutex
+	rep       *Report
+	results   map[string][]Result
+	identity  *Identity
+	numDone   int // jobs that have ended
+	numDeaths int // worker processes that have died
+	fatal     error
+	unopened  unopened
 }
 
-// work hands the jobs to the workers and returns when all are done or the run is over.
+// work passes the jobs to the workers. It returns when all jobs are done or the run has been stopped.
 func (s *session) work(ctx context.Context, jobs []job) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.workers = s.p.Workers
-	if s.workers <= 0 {
-		s.workers = s.p.Driver.DefaultWorkers()
+	s.numWorkers = s.p.Workers
+	if s.numWorkers <= 0 {
+		s.numWorkers = s.p.Driver.DefaultWorkers()
 	}
-	s.workers = min(s.workers, len(jobs))
+	s.numWorkers = min(s.numWorkers, len(jobs))
 	if s.p.Spawn == nil {
-		s.workers = 1 // one process, and one target at a time
+		s.numWorkers = 1 // one process, and one target at a time
 	}
 	queue := make(chan job)
 	var wg sync.WaitGroup
-	for i := range s.workers {
+	for i := range s.numWorkers {
 		wg.Go(func() {
 			r := s.runner(i)
 			defer r.close(ctx)
 			for j := range queue {
-				s.tell(Progress{Worker: i, Started: j.c})
+				s.notify(Progress{Worker: i, Started: j.c})
 				res := s.settle(ctx, r, j)
 				if ctx.Err() != nil && res.Status != Pass {
-					continue // the end of the run, not of the case
+					continue // the run was interrupted, so this is no result of the case
 				}
 				s.finish(i, res, cancel)
 			}
@@ -234,20 +243,21 @@ func (s *session) runner(i int) runner {
 	return &processRunner{s: s, set: set}
 }
 
-// finish records a result. A driver of which no target could ever be opened ends the run: each further case would say the same.
+// finish records a result. If no target could be opened at all, it ends the run, since all other cases would fail in
+// the same way.
 func (s *session) finish(worker int, r Result, stop func()) {
 	s.mu.Lock()
-	s.done++
+	s.numDone++
 	s.results[r.Case] = append(s.results[r.Case], r)
 	switch {
 	case r.Status == Error && s.identity == nil && s.fatal == nil:
 		s.fatal = &DriverError{Text: r.Reason}
-		if r.Unopened && s.workers > 1 {
-			s.fatal = &DriverError{Text: r.Reason + "\n" + sharedHint(s.workers)}
+		if r.Unopened && s.numWorkers > 1 {
+			s.fatal = &DriverError{Text: r.Reason + "\n" + sharedHint(s.numWorkers)}
 		}
 		stop()
 	case s.unopened.add(&r):
-		s.rep.Run.Stopped, s.rep.Run.Unopened = stoppedUnopened, s.unopened.explain(s.workers)
+		s.rep.Run.Stopped, s.rep.Run.Unopened = stoppedUnopened, s.unopened.explain(s.numWorkers)
 		stop()
 	case s.p.FailFast && s.rep.Decisive(&r) && !s.waived(r.Case):
 		s.rep.Run.Stopped = "first failure: " + r.Case
@@ -257,10 +267,11 @@ func (s *session) finish(worker int, r Result, stop func()) {
 		stop()
 	}
 	s.mu.Unlock()
-	s.tell(Progress{Worker: worker, Result: &r})
+	s.notify(Progress{Worker: worker, Result: &r})
 }
 
-// amend adds a failure to the last result of a case that seemed to be over. earlier are cases in which the cause may lie as well.
+// amend adds a failure to the last result of a case that was thought to have ended. earlier are other cases that may
+// have caused it.
 func (s *session) amend(id string, f Failure, earlier []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,8 +300,8 @@ func (s *session) opened(id *Identity) {
 	if first {
 		s.identity = id
 	} else {
-		s.identity.Impair = s.identity.Impair || id.Impair // only targets opened for it can
-		for _, name := range id.Claims {                   // what any target claims has to be tested
+		s.identity.Impair = s.identity.Impair || id.Impair // only targets opened with Options.Impair can
+		for _, name := range id.Claims {                   // each claim of any target has to be tested
 			if !slices.Contains(s.identity.Claims, name) {
 				s.identity.Claims = append(s.identity.Claims, name)
 			}
@@ -298,26 +309,31 @@ func (s *session) opened(id *Identity) {
 	}
 	s.mu.Unlock()
 	if first {
-		s.tell(Progress{Identity: id})
+		s.notify(Progress{Identity: id})
 	}
 }
 
-func (s *session) died() { s.mu.Lock(); s.deaths++; s.mu.Unlock() }
+func (s *session) died() {
+	s.mu.Lock()
+	s.numDeaths++
+	s.mu.Unlock()
+}
 
-func (s *session) tell(p Progress) {
+func (s *session) notify(p Progress) {
 	if s.p.Progress == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.Total, p.Done = s.total, s.done
+	p.Total, p.Done = s.numTotal, s.numDone
 	s.p.Progress(p)
 }
 
-// merge makes one result of a case's attempts: the worst of them, with a word on how many.
+// merge returns the worst result of a case's attempts. If only some attempts failed, the result says how many.
 func merge(rs []Result) Result {
 	rank := map[Status]int{Skip: 0, Pass: 1, Inconclusive: 2, Flaky: 3, Fail: 4, Error: 5}
-	worst, bad, passed := 0, 0, 0
+	worst := 0
+	bad, passed := 0, 0
 	for i, r := range rs {
 		if rank[r.Status] > rank[rs[worst].Status] {
 			worst = i
@@ -367,7 +383,7 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 	e.onBegin = func() {
 		select {
 		case began <- struct{}{}:
-		default: // nobody listens any more, or has listened yet
+		default: // the receiver has not taken the last one, or has returned
 		}
 	}
 	go func() { done <- e.run(ctx, j) }()
@@ -380,13 +396,13 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 		case <-began:
 			timer.Reset(j.timeout(l.set) + l.set.scale(hangGrace))
 		case <-timer.C:
-			l.e = nil // left behind with its goroutines: nothing can end them
+			l.e = nil // its goroutines are left behind, because nothing can end them
 			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
 			e.stalls.Load().read(&r.conditions)
 			return r
 		case <-ctx.Done():
 			select {
-			case r := <-done: // the case has seen it, too
+			case r := <-done: // the case has ended because of the interrupt
 				return r
 			case <-time.After(interruptGrace):
 			}
@@ -400,32 +416,37 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 
 func (l *localRunner) fresh(ctx context.Context) {
 	if l.e != nil {
-		_ = l.e.drop(ctx) // a failed case has had its target closed already, with its result
+		_ = l.e.drop(ctx) // the target of a failed case was closed before
 	}
 }
 
 func (l *localRunner) close(ctx context.Context) {
 	if l.e != nil {
-		_ = l.e.drop(ctx) // each case's target has been closed with its result; this is the kept one
+		_ = l.e.drop(ctx) // closes a kept target; others were closed with their cases
 	}
 }
 
-// interruptGrace is how long an interrupted case in this process may take to end.
+// interruptGrace limits the time that an interrupted case in this process may take to end.
 const interruptGrace = time.Second
 
-// hung is the result of a case that did not end.
+// hung returns the result of a case that did not end in time.
 func hung(r Result, stacks string, limit time.Duration) Result {
 	r.Status = Fail
-	r.Failures = append(r.Failures, Failure{Rule: r.Requirement, Where: "the whole case", Expected: fmt.Sprintf("an end within %v", limit),
-		Got: "hang", Cause: CauseHang, Stacks: stacks})
+	r.Failures = append(r.Failures, Failure{
+		Rule: r.Requirement, Where: "the whole case", Expected: fmt.Sprintf("an end within %v", limit), Got: "hang",
+		Cause: CauseHang, Stacks: stacks,
+	})
 	return r
 }
 
-// LevelOf tells the level of the requirement that a case judges.
+// LevelOf returns the level of the requirement that a case proves.
 func (c *Catalog) LevelOf(cs *Case) req.Level {
 	r, _ := c.book.Get(cs.Proven())
 	return r.Level
 }
 
-// IsNothing tells an error of an empty selection.
-func IsNothing(err error) bool { var n *NothingSelected; return errors.As(err, &n) }
+// IsNothing reports whether err is a *NothingSelected.
+func IsNothing(err error) bool {
+	var n *NothingSelected
+	return errors.As(err, &n)
+}

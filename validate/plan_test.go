@@ -33,8 +33,10 @@ func TestGoodDriver(t *testing.T) {
 			p.Spawn = nil
 		}
 		r := run(t, p)
-		assert.Equal(t, map[string]validate.Status{"a.query": validate.Pass, "a.pd": validate.Pass, "a.cq": validate.Pass,
-			"b.exchange": validate.Pass, "b.should": validate.Pass, "c.apm": validate.Skip, "c.srq": validate.Skip}, statuses(r))
+		assert.Equal(t, map[string]validate.Status{
+			"a.query": validate.Pass, "a.pd": validate.Pass, "a.cq": validate.Pass, "b.exchange": validate.Pass,
+			"b.should": validate.Pass, "c.apm": validate.Skip, "c.srq": validate.Skip,
+		}, statuses(r))
 		assert.Equal(t, "CERTIFIED: 5 passed, 2 skipped (driver fake, profile minimal, seed 7)", r.Verdict.Line)
 		assert.Equal(t, validate.ExitCertified, r.Exit())
 		assert.Equal(t, "not claimed: SRQ", find(r, "c.srq").Reason)
@@ -44,9 +46,11 @@ func TestGoodDriver(t *testing.T) {
 	}
 }
 
-// What a driver does wrong fails the cases that meet it, and no others; the run goes to its end.
+// TestIsolation checks that a fault of the driver fails the cases that encounter it and no others, and that the run
+// continues to its end.
 func TestIsolation(t *testing.T) {
 	all := []string{"a.query", "a.pd", "a.cq", "b.exchange", "b.should"}
+	queues := []string{"a.cq", "b.exchange"}
 	for _, x := range []struct {
 		fault  string
 		failed []string
@@ -55,16 +59,16 @@ func TestIsolation(t *testing.T) {
 		deaths int
 		stacks string
 	}{
-		{"crash:PD.CreateCQ", []string{"a.cq", "b.exchange"}, validate.CausePanic, "panic: fakehca: told to crash behind PD.CreateCQ", 2, "goroutine"},
-		{"panic:PD.CreateCQ", []string{"a.cq", "b.exchange"}, validate.CausePanic, "panic: fakehca: told to panic in PD.CreateCQ", 0, "fakehca"},
+		{"crash:PD.CreateCQ", queues, validate.CausePanic, "panic: fakehca: crash after PD.CreateCQ", 2, "goroutine"},
+		{"panic:PD.CreateCQ", queues, validate.CausePanic, "panic: fakehca: panic in PD.CreateCQ", 0, "fakehca"},
 		{"hang:PD.CreateQP", []string{"b.exchange"}, validate.CauseHang, "hang", 1, "fakehca.(*HCA).enter"},
 		{"exit:PD.RegisterMR", []string{"b.exchange"}, validate.CauseDeath, "exit status 3", 1, ""},
-		{"leak:CQ.Destroy", []string{"a.cq", "b.exchange"}, validate.CauseLeak, "+1 cq", 0, ""},
-		{"crash:HCA.OpenCA", all, validate.CausePanic, "panic: fakehca: told to crash behind HCA.OpenCA", 6, "goroutine"},
+		{"leak:CQ.Destroy", queues, validate.CauseLeak, "+1 cq", 0, ""},
+		{"crash:HCA.OpenCA", all, validate.CausePanic, "panic: fakehca: crash after HCA.OpenCA", 6, "goroutine"},
 	} {
 		t.Run(x.fault, func(t *testing.T) {
 			p := plan(x.fault)
-			p.OneAttempt = true // deaths are counted
+			p.OneAttempt = true // so that the number of deaths is fixed
 			r := run(t, p)
 			for _, id := range all {
 				res := find(r, id)
@@ -97,15 +101,16 @@ func TestHangInProcess(t *testing.T) {
 	p.Driver = driverWith(fakehca.Faults{HangOn: "PD.CreateQP", Release: release})
 	p.Select.Cases = []string{"b.exchange", "a.pd"}
 	r := run(t, p)
-	close(release) // lets the goroutine that was left behind go
+	close(release) // ends the goroutine that was left behind
 	f := find(r, "b.exchange").Failures[0]
 	assert.Equal(t, validate.CauseHang, f.Cause)
 	assert.Contains(t, f.Stacks, "fakehca.(*HCA).enter")
 	assert.Equal(t, validate.Pass, find(r, "a.pd").Status)
-	goleak.VerifyNone(t) // waits until it is gone: the next test counts goroutines
+	goleak.VerifyNone(t) // waits for its end, since the next test counts goroutines
 }
 
-// What each target leaves running is a leak, also if one case alone is run. What the driver starts once for the process is not.
+// TestStrayGoroutines checks that goroutines that each target leaves running are a leak, also if a single case is run.
+// Goroutines that the driver starts once for the process are not.
 func TestStrayGoroutines(t *testing.T) {
 	for _, cases := range []string{"a.*", "a.pd"} {
 		release := make(chan struct{})
@@ -120,7 +125,7 @@ func TestStrayGoroutines(t *testing.T) {
 		assert.Equal(t, "1 more than before", f[0].Got)
 		assert.Contains(t, f[0].Stacks, "fakehca.New")
 		close(release)
-		goleak.VerifyNone(t) // the next one counts
+		goleak.VerifyNone(t) // the next test counts goroutines
 	}
 
 	release := make(chan struct{})
@@ -136,7 +141,7 @@ func TestStrayGoroutines(t *testing.T) {
 	close(release)
 	goleak.VerifyNone(t)
 
-	// In a worker, too.
+	// The same in a worker.
 	p = plan("stray")
 	p.Select.Cases = []string{"a.pd"}
 	assert.Equal(t, "goroutines after Target.Close", run(t, p).Results[0].Failures[0].Where)
@@ -180,12 +185,13 @@ func TestNoTarget(t *testing.T) {
 		var de *validate.DriverError
 		require.ErrorAs(t, err, &de)
 		assert.Contains(t, err.Error(), "driver fake: open: no device 15b3:1003 found; is it bound to vfio-pci?")
-		assert.Equal(t, !inProcess, strings.Contains(err.Error(), "set Exclusive in validate.Driver"), "two workers may be in each other's way: %v", err)
+		hasHint := strings.Contains(err.Error(), "set Exclusive in validate.Driver")
+		assert.Equal(t, !inProcess, hasHint, "two workers may compete for the device: %v", err)
 	}
 }
 
-func TestWorkerThatIsNone(t *testing.T) {
-	for fault, want := range map[string]string{"babble": "worker stream: ", "old": "version 99, this is 2"} {
+func TestOtherProgramAsWorker(t *testing.T) {
+	for fault, want := range map[string]string{"babble": "worker stream: ", "old": "version 99, this is version 2"} {
 		_, err := plan(fault).Run(t.Context())
 		require.Error(t, err, fault)
 		assert.Contains(t, err.Error(), want)
@@ -200,7 +206,8 @@ func TestMuteWorker(t *testing.T) {
 	assert.Equal(t, validate.CauseHang, find(r, "a.query").Failures[0].Cause)
 }
 
-// A worker that ends between two cases is the fault of the one before, and the one after is judged in a fresh worker.
+// TestDeathBetweenCases checks that a worker that ends between two cases fails the first. The second one runs in a new
+// worker.
 func TestDeathBetweenCases(t *testing.T) {
 	p := plan("late")
 	p.Workers = 1
@@ -208,7 +215,9 @@ func TestDeathBetweenCases(t *testing.T) {
 	assert.Equal(t, validate.Fail, run(t, p).Results[0].Status, "after the last case, too")
 	p.Select.Cases = []string{"a.*"}
 	r := run(t, p)
-	assert.Equal(t, map[string]validate.Status{"a.query": validate.Fail, "a.pd": validate.Fail, "a.cq": validate.Fail}, statuses(r))
+	assert.Equal(t, map[string]validate.Status{
+		"a.query": validate.Fail, "a.pd": validate.Fail, "a.cq": validate.Fail,
+	}, statuses(r))
 	f := find(r, "a.query").Failures
 	require.Len(t, f, 1)
 	assert.Equal(t, "panic: left behind by a case", f[0].Got)
@@ -216,7 +225,8 @@ func TestDeathBetweenCases(t *testing.T) {
 	assert.Equal(t, "the worker process, after the case", f[0].Where)
 }
 
-// A driver that opens slowly keeps its target while cases pass, and gets a fresh one after one that does not.
+// TestKeep checks that Driver.Keep keeps the target while cases pass, and that a case that does not pass is followed by
+// a new target.
 func TestKeep(t *testing.T) {
 	opens := 0
 	p := plan("")
@@ -224,7 +234,10 @@ func TestKeep(t *testing.T) {
 	p.Driver = driverWith(fakehca.Faults{PanicOn: "PD.CreateCQ"})
 	p.Driver.Keep = true
 	open := p.Driver.Open
-	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
+	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		opens++
+		return open(ctx, o)
+	}
 	p.Select.Cases = []string{"a.query", "a.pd"}
 	assert.Equal(t, validate.ExitCertified, run(t, p).Exit())
 	assert.Equal(t, 1, opens)
@@ -234,7 +247,7 @@ func TestKeep(t *testing.T) {
 	assert.Equal(t, 2, opens)
 }
 
-// A case that spoils its target has the next one get a fresh one, though the driver keeps its targets.
+// TestSpoils checks that the case after one with Spoils has a new target, although the driver keeps its targets.
 func TestSpoils(t *testing.T) {
 	opens := 0
 	p := plan("")
@@ -242,8 +255,13 @@ func TestSpoils(t *testing.T) {
 	p.Driver = driverWith(fakehca.Faults{})
 	p.Driver.Keep = true
 	open := p.Driver.Open
-	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) { opens++; return open(ctx, o) }
-	quick := validate.Case{Title: "t", Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: func(*validate.T) {}}
+	p.Driver.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
+		opens++
+		return open(ctx, o)
+	}
+	quick := validate.Case{
+		Title: "t", Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: func(*validate.T) {},
+	}
 	spoils, after := quick, quick
 	spoils.ID, spoils.Spoils, after.ID = "s.first", true, "s.second"
 	p.Catalog = validate.MustCatalog(validate.Suite{Cases: []validate.Case{spoils, after}})
@@ -255,7 +273,7 @@ func TestSpoils(t *testing.T) {
 func TestNoise(t *testing.T) {
 	r := run(t, plan("noise"))
 	assert.Equal(t, validate.ExitCertified, r.Exit())
-	assert.Empty(t, find(r, "a.pd").Log, "what is printed in a case that passes is no evidence")
+	assert.Empty(t, find(r, "a.pd").Log, "the output of a case that passes is not kept")
 }
 
 func TestInterrupted(t *testing.T) {
@@ -285,7 +303,8 @@ func TestSelection(t *testing.T) {
 		return out
 	}
 	assert.Equal(t, []string{"a.query", "a.pd", "a.cq"}, ids(validate.Selection{Cases: []string{"a.*"}}))
-	assert.Equal(t, []string{"a.query", "a.pd"}, ids(validate.Selection{Cases: []string{"a.*"}, Exclude: []string{"*.cq"}}))
+	assert.Equal(t, []string{"a.query", "a.pd"},
+		ids(validate.Selection{Cases: []string{"a.*"}, Exclude: []string{"*.cq"}}))
 	assert.Equal(t, []string{"a.cq", "b.exchange"}, ids(validate.Selection{Requirements: []string{"CI-*-02"}}))
 	assert.Equal(t, []string{"c.apm", "c.srq"}, ids(validate.Selection{Sections: []string{"SAS"}}))
 	assert.Equal(t, []string{"c.apm"}, ids(validate.Selection{Features: []validate.Feature{"apm"}}))
@@ -300,11 +319,20 @@ func TestSelection(t *testing.T) {
 		want string
 	}{
 		{validate.Selection{Cases: []string{"b.exchnge"}}, `no case matches "b.exchnge"; did you mean b.exchange?`},
-		{validate.Selection{Features: []validate.Feature{"nosuch"}}, `no case matches feature "nosuch"; the features are core, cq, qp, mr, rc, events, teardown, ` +
-			"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, rd, user, al, cm, wire"},
-		{validate.Selection{Features: []validate.Feature{"mad"}}, `no case matches feature "mad"; this program has no case of it`},
+		{
+			validate.Selection{Features: []validate.Feature{"nosuch"}},
+			`no case matches feature "nosuch"; the features are core, cq, qp, mr, rc, events, teardown, ` +
+				"claims, uc, ud, atomic, srq, mw, mr-opt, multicast, special, apm, cq-opt, mad, rd, user, al, cm, wire",
+		},
+		{
+			validate.Selection{Features: []validate.Feature{"mad"}},
+			`no case matches feature "mad"; this program has no case of it`,
+		},
 		{validate.Selection{Cases: []string{"a.*", "zzz.*"}}, `no case matches "zzz.*"`},
-		{validate.Selection{Cases: []string{"a.*"}, Features: []validate.Feature{"apm"}}, "no case matches all conditions together"},
+		{
+			validate.Selection{Cases: []string{"a.*"}, Features: []validate.Feature{"apm"}},
+			"no case matches all conditions together",
+		},
 	} {
 		_, err := c.Select(x.s)
 		assert.True(t, validate.IsNothing(err))
@@ -327,7 +355,8 @@ func TestOnlyOutsideTheProfile(t *testing.T) {
 func TestRepeatAndShuffle(t *testing.T) {
 	order := func(seed uint64) (out []string) {
 		p := plan("")
-		p.Spawn, p.Shuffle, p.Repeat, p.Setting.Seed = nil, true, 2, seed
+		p.Spawn, p.Shuffle = nil, true
+		p.Repeat, p.Setting.Seed = 2, seed
 		p.Progress = func(n validate.Progress) {
 			if n.Started != nil {
 				out = append(out, n.Started.ID)
@@ -358,13 +387,15 @@ func TestShouldIsAdvisory(t *testing.T) {
 	p.Select.Cases = []string{"a.query", "b.should"}
 	r := run(t, p)
 	assert.Equal(t, validate.Fail, find(r, "b.should").Status)
-	assert.Equal(t, "SELECTION PASSED: 2 of 7 cases selected, 1 passed, 0 skipped, 1 recommendations not met (driver fake, profile minimal, seed 7)", r.Verdict.Line)
+	assert.Equal(t, "SELECTION PASSED: 2 of 7 cases selected, 1 passed, 0 skipped, 1 recommendations not met "+
+		"(driver fake, profile minimal, seed 7)", r.Verdict.Line)
 	assert.True(t, r.Verdict.Selection)
 	assert.NotContains(t, r.Verdict.Line, "CERTIFIED")
 	p.Strict = true
 	r = run(t, p)
 	assert.Equal(t, validate.ExitFailed, r.Exit())
-	assert.Equal(t, "SELECTION FAILED: 1 failed, 2 of 7 cases selected, 1 passed, 0 skipped (driver fake, profile minimal, seed 7)", r.Verdict.Line)
+	assert.Equal(t, "SELECTION FAILED: 1 failed, 2 of 7 cases selected, 1 passed, 0 skipped "+
+		"(driver fake, profile minimal, seed 7)", r.Verdict.Line)
 	assert.Contains(t, find(r, "b.should").Log[0], "evidence")
 }
 
@@ -383,7 +414,7 @@ func TestReportRoundTrip(t *testing.T) {
 	assert.False(t, flips[0].Worse())
 	assert.True(t, bad.Compare(good, true)[0].Worse())
 
-	// Two equal runs differ in their timing alone.
+	// Two equal runs differ only in their timing.
 	again := run(t, plan(""))
 	good.Timing, again.Timing = validate.Timing{}, validate.Timing{}
 	var x, y bytes.Buffer

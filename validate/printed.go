@@ -9,63 +9,63 @@ import (
 	"time"
 )
 
-// tailBuffer keeps the first quarter and the end of what is written: a panic's first lines and what led to it. It takes whatever
-// comes and never blocks, and its memory is bounded.
+// tailBuffer keeps the first quarter and the end of what is written to it, so that it has both the first lines of a
+// panic and the last output. Write never blocks, and the memory is bounded.
 type tailBuffer struct {
-	mark string        // ends what a worker has printed during a case; it is not kept
-	seen chan struct{} // one token for a mark that has come
+	mark string        // marks the end of a worker's output for a case; it is not kept
+	seen chan struct{} // has one token for each mark that has been read
 
-	mu   sync.Mutex
-	max  int
-	head []byte
-	rest []byte
-	lost int // bytes dropped between head and rest
+	mu      sync.Mutex
+	max     int
+	head    []byte
+	rest    []byte
+	numLost int // bytes dropped between head and rest
 }
 
 func newTailBuffer(max int, mark string) *tailBuffer {
 	return &tailBuffer{max: max, mark: mark, seen: make(chan struct{}, 1)}
 }
 
-// written returns how many bytes came so far.
-func (b *tailBuffer) written() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.head) + b.lost + len(b.rest)
+// written returns the number of bytes written so far.
+func (t *tailBuffer) written() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.head) + t.numLost + len(t.rest)
 }
 
-// awaitMark waits until the mark has come, or for the time d: a driver may have closed standard error.
-func (b *tailBuffer) awaitMark(d time.Duration) {
+// awaitMark waits until the mark has been read, or for the time d, since a driver may have closed standard error.
+func (t *tailBuffer) awaitMark(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-b.seen:
+	case <-t.seen:
 	case <-timer.C:
 	}
 }
 
-// maxPrinted bounds what a driver's own output adds to the evidence of a case, in lines and in bytes.
+// Limits of a driver's output in the evidence of a case, in lines and in bytes.
 const (
 	maxPrinted      = 50
 	maxPrintedBytes = 16 << 10
 )
 
-// since returns what came after the first n bytes, as far as it is still there.
-func (b *tailBuffer) since(n int) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.trim()
-	all := string(b.head) + string(b.rest)
+// since returns what was written after the first n bytes, without the part that was dropped.
+func (t *tailBuffer) since(n int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trim()
+	all := string(t.head) + string(t.rest)
 	skip := n
-	if n > len(b.head) {
-		skip = max(n-b.lost, len(b.head))
+	if n > len(t.head) {
+		skip = max(n-t.numLost, len(t.head))
 	}
 	return all[min(skip, len(all)):]
 }
 
-// linesSince returns the last lines of what came after the first n bytes: what the driver printed during a case.
-func (b *tailBuffer) linesSince(n int) []string { return lastPrinted(b.since(n)) }
+// linesSince returns the last lines that were written after the first n bytes.
+func (t *tailBuffer) linesSince(n int) []string { return lastPrinted(t.since(n)) }
 
-// lastPrinted returns the last lines of a text.
+// lastPrinted returns the last lines of a text, at most maxPrinted.
 func lastPrinted(text string) []string {
 	text = strings.TrimRight(tailBytes(text, maxPrintedBytes), "\n")
 	if text == "" {
@@ -75,60 +75,60 @@ func lastPrinted(text string) []string {
 	return lines[max(0, len(lines)-maxPrinted):]
 }
 
-// Write implements io.Writer. The head is cut off when there is too much for the first time.
-func (b *tailBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rest = append(b.rest, p...)
-	b.takeMark(len(p))
-	if b.head == nil && len(b.rest) > b.max {
-		b.head = slices.Clone(b.rest[:b.max/4])
-		b.rest = slices.Clone(b.rest[b.max/4:])
+// Write implements io.Writer. It never returns an error.
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rest = append(t.rest, p...)
+	t.takeMark(len(p))
+	if t.head == nil && len(t.rest) > t.max {
+		t.head = slices.Clone(t.rest[:t.max/4])
+		t.rest = slices.Clone(t.rest[t.max/4:])
 	}
-	if len(b.rest) > 2*b.max { // not at each write: a flood has to be drained quickly
-		b.trim()
+	if len(t.rest) > 2*t.max { // not at each write, so that a flood is read quickly
+		t.trim()
 	}
 	return len(p), nil
 }
 
-// trim drops what is too much between head and end.
-func (b *tailBuffer) trim() {
-	if over := len(b.rest) - b.max*3/4; b.head != nil && over > 0 {
-		b.lost += over
-		b.rest = append(b.rest[:0], b.rest[over:]...)
+// trim drops the bytes between head and the end that are over the limit.
+func (t *tailBuffer) trim() {
+	if over := len(t.rest) - t.max*3/4; t.head != nil && over > 0 {
+		t.numLost += over
+		t.rest = append(t.rest[:0], t.rest[over:]...)
 	}
 }
 
-// takeMark removes the mark, if it ends in the last n bytes.
-func (b *tailBuffer) takeMark(n int) {
-	from := max(0, len(b.rest)-n-len(b.mark))
-	i := bytes.Index(b.rest[from:], []byte(b.mark))
-	if i < 0 || b.mark == "" {
+// takeMark removes the mark if it ends within the last n bytes.
+func (t *tailBuffer) takeMark(n int) {
+	from := max(0, len(t.rest)-n-len(t.mark))
+	i := bytes.Index(t.rest[from:], []byte(t.mark))
+	if i < 0 || t.mark == "" {
 		return
 	}
-	b.rest = append(b.rest[:from+i], b.rest[from+i+len(b.mark):]...)
+	t.rest = append(t.rest[:from+i], t.rest[from+i+len(t.mark):]...)
 	select {
-	case b.seen <- struct{}{}:
+	case t.seen <- struct{}{}:
 	default:
 	}
 }
 
-func (b *tailBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.trim()
-	if b.lost > 0 {
-		return fmt.Sprintf("%s\n[%d bytes left out]\n%s", b.head, b.lost, b.rest)
+func (t *tailBuffer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trim()
+	if t.numLost > 0 {
+		return fmt.Sprintf("%s\n[%d bytes left out]\n%s", t.head, t.numLost, t.rest)
 	}
-	return string(b.head) + string(b.rest)
+	return string(t.head) + string(t.rest)
 }
 
 // last returns at most n bytes from the end.
-func (b *tailBuffer) last(n int) string { return tail(b.String(), n) }
+func (t *tailBuffer) last(n int) string { return tail(t.String(), n) }
 
 func tail(s string, n int) string { return tailBytes(strings.TrimSpace(s), n) }
 
-// tailBytes returns at most n bytes from the end, with a sign where something was cut.
+// tailBytes returns at most n bytes from the end of s. If it cuts s, the result begins with an ellipsis.
 func tailBytes(s string, n int) string {
 	if len(s) > n {
 		return "…" + strings.ToValidUTF8(s[len(s)-n:], "")

@@ -12,40 +12,42 @@ import (
 	"time"
 )
 
-// Times that the parent waits for what a worker that works does at once.
+// Times that the parent waits for what a healthy worker does at once.
 const (
-	endGrace   = time.Second     // for the end of a process whose results have ended
-	drainGrace = 2 * time.Second // for results, and what was printed, of a process that has ended: its children may hold the pipes open
-	killGrace  = 5 * time.Second // for the end of a process that was killed: the system may hold it in a driver of its own
-	markGrace  = time.Second     // for what a worker has printed
+	endGrace   = time.Second     // for the exit of a process that has closed its results
+	drainGrace = 2 * time.Second // for the output of a process that has exited: its children may hold the pipes open
+	killGrace  = 5 * time.Second // for the exit of a process that was killed: a kernel driver may delay it
+	markGrace  = time.Second     // for the mark after a worker's output
 )
 
-// process is a running worker. Its results come as events; what it prints is drained, and the end of it kept.
+// process is a running worker. It receives the worker's events, and keeps the beginning and the end of its output.
 type process struct {
 	cmd     *exec.Cmd
 	channel *parentChannel
 	events  chan Event    // closed at the end of the results
-	quit    chan struct{} // closed when nobody takes events any more
+	quit    chan struct{} // closed when no more events are received
 	exited  chan struct{} // closed when the process has ended
 	printed *tailBuffer
 
-	// After their channels are closed:
-	streamErr error  // events: why the results ended, if not by their end
-	state     string // exited: how the process ended
+	// Set before the channel named is closed:
+	streamErr error  // events: why the results ended, or nil after a regular end
+	state     string // exited: exit state of the process
 
 	mu     sync.Mutex
-	waited bool // the process was waited for, or is about to be: its number may be another's
+	waited bool // the process was waited for, or is about to be: its id may be reused
 	ended  sync.Once
 }
 
-// maxOutput bounds what is kept of a worker's output, in bytes.
+// maxOutput limits the bytes that are kept of a worker's output.
 const maxOutput = 256 << 10
 
 func startProcess(ctx context.Context, spawn func(context.Context, Setting) *exec.Cmd, set Setting) (*process, error) {
 	nonce := newNonce()
 	cmd := spawn(context.WithoutCancel(ctx), set)
-	w := &process{cmd: cmd, events: make(chan Event), quit: make(chan struct{}), exited: make(chan struct{}),
-		printed: newTailBuffer(maxOutput, printedMark(nonce))}
+	w := &process{
+		cmd: cmd, events: make(chan Event), quit: make(chan struct{}), exited: make(chan struct{}),
+		printed: newTailBuffer(maxOutput, printedMark(nonce)),
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, w.printed, w.printed
 	cmd.WaitDelay = drainGrace
 	ownGroup(cmd)
@@ -68,47 +70,49 @@ func startProcess(ctx context.Context, spawn func(context.Context, Setting) *exe
 	return w, nil
 }
 
-// wait waits for the end of the process, and kills what it has left in its group.
-func (w *process) wait() {
-	defer close(w.exited)
-	if awaitExit(w.cmd.Process.Pid) {
-		w.signalKill()
-		w.mu.Lock()
-		w.waited = true
-		w.mu.Unlock()
+// wait waits for the end of the process and kills the rest of its process group.
+func (p *process) wait() {
+	defer close(p.exited)
+	if awaitExit(p.cmd.Process.Pid) {
+		p.signalKill()
+		p.mu.Lock()
+		p.waited = true
+		p.mu.Unlock()
 	}
-	_ = w.cmd.Wait() // the state says more, and a pipe that a child of the worker holds open is no error
-	w.mu.Lock()
-	w.waited = true
-	w.mu.Unlock()
-	w.state = "an end that the system did not report"
-	if s := w.cmd.ProcessState; s != nil {
-		w.state = s.String()
+	_ = p.cmd.Wait() // ProcessState has the details, and a pipe that a child holds open is no error
+	p.mu.Lock()
+	p.waited = true
+	p.mu.Unlock()
+	p.state = "unknown exit state"
+	if s := p.cmd.ProcessState; s != nil {
+		p.state = s.String()
 	}
-	// What is in the pipe is still read; a child of the worker may hold it open. Where the system has no deadlines, kill ends the read.
-	_ = w.channel.results.SetReadDeadline(time.Now().Add(drainGrace))
+	// Events that are left in the pipe are still read. A child of the worker may hold the pipe open, so there is a
+	// deadline. On systems without deadlines, kill ends the read.
+	_ = p.channel.results.SetReadDeadline(time.Now().Add(drainGrace))
 }
 
-// signalKill kills the process and its group, unless the process was waited for.
-func (w *process) signalKill() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.waited {
-		killGroup(w.cmd.Process)
+// signalKill kills the process and its group, unless the process has been waited for.
+func (p *process) signalKill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waited {
+		killGroup(p.cmd.Process)
 	}
 }
 
-// read passes events on until the results end or the worker is discarded.
-func (w *process) read(rd *eventReader) {
-	defer close(w.events)
+// read passes events on until the results end or the worker is killed.
+func (p *process) read(rd *eventReader) {
+	defer close(p.events)
 	for first := true; ; first = false {
 		e, err := rd.next()
 		if err == nil && first && e.Kind != EventHello {
 			err = fmt.Errorf("worker stream: begins with %q", e.Kind)
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, os.ErrClosed) {
-				w.streamErr = err
+			wasClosed := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
+			if !wasClosed && !errors.Is(err, io.EOF) {
+				p.streamErr = err
 			}
 			return
 		}
@@ -116,54 +120,55 @@ func (w *process) read(rd *eventReader) {
 			continue
 		}
 		select {
-		case w.events <- e:
-		case <-w.quit:
+		case p.events <- e:
+		case <-p.quit:
 			return
 		}
 	}
 }
 
-func (w *process) send(c command) error {
+func (p *process) send(c command) error {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	_, err = w.channel.commands.Write(append(b, '\n'))
+	_, err = p.channel.commands.Write(append(b, '\n'))
 	return err
 }
 
-// end waits for the end of a process whose results have ended, kills it if it goes on without them, and returns how it ended.
-func (w *process) end() string {
-	if !w.await(endGrace) {
-		w.kill()
-		return "its results ended, and the process did not"
+// end waits for the end of a process that has closed its results, and kills it after endGrace. It returns how the
+// process ended.
+func (p *process) end() string {
+	if !p.await(endGrace) {
+		p.kill()
+		return "the process closed its results and did not exit"
 	}
-	return w.state
+	return p.state
 }
 
-// await waits for the end of the process, for at most d.
-func (w *process) await(d time.Duration) bool {
+// await waits at most d for the end of the process, and reports whether it has ended.
+func (p *process) await(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-w.exited:
+	case <-p.exited:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-// dumpStacks asks the Go runtime of the worker for its goroutines, where the system knows such a signal, and returns what came.
-func (w *process) dumpStacks() string {
-	if askForStacks(w.cmd.Process) {
+// dumpStacks makes the worker print its goroutines, if the system supports that, and returns the worker's output.
+func (p *process) dumpStacks() string {
+	if requestStacks(p.cmd.Process) {
 		timer := time.NewTimer(2 * time.Second)
 		defer timer.Stop()
 	drain:
 		for {
 			select {
-			case _, ok := <-w.events:
+			case _, ok := <-p.events:
 				if !ok {
-					w.await(endGrace)
+					p.await(endGrace)
 					break drain
 				}
 			case <-timer.C:
@@ -171,15 +176,16 @@ func (w *process) dumpStacks() string {
 			}
 		}
 	}
-	return w.printed.String()
+	return p.printed.String()
 }
 
-// kill kills the worker with its group, and only then waits for it: for a while, since the system may hold it.
-func (w *process) kill() {
-	w.ended.Do(func() {
-		w.signalKill()
-		close(w.quit)
-		w.await(killGrace)
-		_ = w.channel.close() // ends the read; nothing more is expected of the worker
+// kill kills the worker with its group. It then waits at most killGrace, since a kernel driver may delay the end of a
+// process.
+func (p *process) kill() {
+	p.ended.Do(func() {
+		p.signalKill()
+		close(p.quit)
+		p.await(killGrace)
+		_ = p.channel.close() // ends the read
 	})
 }

@@ -13,45 +13,46 @@ import (
 type processRunner struct {
 	s   *session
 	set Setting
-	w   *process // nil before the first case and after a death
-	// before is the case that w ran last: the one to blame if w ends between two cases.
+	w   *process // nil before the first case and after the end of a worker
+	// before is the case that w ran last. It is blamed if w ends between two cases.
 	before string
-	// ran are all cases that w ran before.
+	// ran are all cases that w has run.
 	ran []string
 }
 
-// run is once, repeated in a fresh worker if the old one died of the case before.
-func (r *processRunner) run(ctx context.Context, j job) Result {
-	res, again := r.once(ctx, j)
+// run runs a case. If the worker died of the case before, it repeats the case in a new worker.
+func (p *processRunner) run(ctx context.Context, j job) Result {
+	res, again := p.once(ctx, j)
 	if again {
-		res, _ = r.once(ctx, j)
+		res, _ = p.once(ctx, j)
 	}
 	return res
 }
 
-// once gives the case to the worker, which is started if there is none, and waits for the result, the worker's end, or the last
-// deadline. again says that the worker had died before it took the case, of what the case before left running.
-func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) {
-	res := r.s.p.blank(j.c)
+// once sends the case to the worker, which it starts if there is none. It waits for the result, the worker's end, or
+// the last deadline. again is true if the worker died before it began the case, because of something that the case
+// before left running.
+func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) {
+	res := p.s.p.blank(j.c)
 	res.Attempt = j.attempt
 	fail := func(err error) (Result, bool) {
-		r.discard()
+		p.discard()
 		res.Status, res.Reason = Error, err.Error()
 		return res, false
 	}
-	if r.w == nil {
-		w, err := startProcess(ctx, r.s.p.Spawn, r.set)
+	if p.w == nil {
+		w, err := startProcess(ctx, p.s.p.Spawn, p.set)
 		if err != nil {
 			return fail(fmt.Errorf("worker: %w", err))
 		}
-		r.w, r.before, r.ran = w, "", nil
+		p.w, p.before, p.ran = w, "", nil
 	}
-	w := r.w
-	// A worker that is gone shows at the end of its events, which says more than the failure of this write.
+	w := p.w
+	// If the worker has died, the end of its events is reported below, with more detail than this error.
 	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch})
-	limit := j.timeout(r.set)
-	// The worker watches the clock itself; this is for one that cannot, such as a process that the driver stopped or starved.
-	last := time.NewTimer(r.set.scale(openTimeout+hangGrace) + limit + r.set.scale(hangGrace+5*time.Second))
+	limit := j.timeout(p.set)
+	// The worker has a watchdog of its own. This timer is for a worker that the driver stopped or starved.
+	last := time.NewTimer(p.set.scale(openTimeout+hangGrace) + limit + p.set.scale(hangGrace+5*time.Second))
 	defer last.Stop()
 	started, step := false, ""
 	from := w.printed.written()
@@ -59,14 +60,14 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 		select {
 		case e, ok := <-w.events:
 			switch {
-			case !ok && !started && r.before != "":
-				return res, r.diedAfter(r.before)
+			case !ok && !started && p.before != "":
+				return res, p.diedAfter(p.before)
 			case !ok && sendErr != nil:
 				return fail(fmt.Errorf("worker: %w: %s", sendErr, w.printed.last(400)))
 			case !ok:
-				return r.dead(res, started, step, from, j), false
+				return p.dead(res, started, step, from, j), false
 			case e.Kind == EventIdentity:
-				r.s.opened(e.Identity)
+				p.s.opened(e.Identity)
 			case e.Kind == EventStart:
 				started = true
 			case e.Kind == EventLog:
@@ -75,10 +76,11 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 				step = e.Text
 			case e.Kind == EventHang:
 				out := hung(res, e.Text, limit)
-				out.Failures[0].Step, out.conditions, out.Printed = step, e.Conditions, w.printed.linesSince(from)
-				out.Capture = r.set.leftCapture(j)
-				r.s.died()
-				r.discard()
+				out.Failures[0].Step, out.conditions = step, e.Conditions
+				out.Printed = w.printed.linesSince(from)
+				out.Capture = p.set.leftCapture(j)
+				p.s.died()
+				p.discard()
 				return out, false
 			case e.Kind == EventFatal:
 				return fail(errors.New(e.Text))
@@ -90,73 +92,77 @@ func (r *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 					w.printed.awaitMark(markGrace)
 					e.Result.Printed = w.printed.linesSince(from)
 				}
-				r.before = j.c.ID
-				r.ran = append(r.ran, j.c.ID)
+				p.before = j.c.ID
+				p.ran = append(p.ran, j.c.ID)
 				return *e.Result, false
 			}
 		case <-last.C:
 			stacks := w.dumpStacks()
-			r.s.died()
-			r.discard()
+			p.s.died()
+			p.discard()
 			out := hung(res, stacks, limit)
 			out.Failures[0].Step = step
-			out.Capture = r.set.leftCapture(j)
+			out.Capture = p.set.leftCapture(j)
 			return out, false
 		case <-ctx.Done():
-			r.discard()
+			p.discard()
 			res.Status, res.Reason = Error, "interrupted"
 			return res, false
 		}
 	}
 }
 
-// panicText finds the line in which the Go runtime says why a process ends.
+// panicText matches the line in which the Go runtime reports why a process ends.
 var panicText = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|unexpected fault address .*|\[signal .*)$`)
 
-// diedAfter charges the end of a worker between two cases to the case that came before: something that it left running, a goroutine of
-// the driver, ended the process.
-func (r *processRunner) diedAfter(id string) bool {
-	f, _ := r.ending()
+// diedAfter charges the end of a worker between two cases to the first of them. Something that it left running ended
+// the process, such as a goroutine of the driver.
+func (p *processRunner) diedAfter(id string) bool {
+	f, _ := p.ending()
 	f.Where += ", after the case"
-	r.discard()
-	r.s.died()
-	r.s.amend(id, f, slices.DeleteFunc(slices.Clone(r.ran), func(x string) bool { return x == id }))
+	p.discard()
+	p.s.died()
+	p.s.amend(id, f, slices.DeleteFunc(slices.Clone(p.ran), func(x string) bool { return x == id }))
 	return true
 }
 
-// ending words the end of the worker, or of its results, as a finding. state says how the process ended.
-func (r *processRunner) ending() (f Failure, state string) {
-	w := r.w
+// ending returns the end of the worker or of its results as a failure. state describes how the process ended.
+func (p *processRunner) ending() (f Failure, state string) {
+	w := p.w
 	if w.streamErr != nil {
 		w.kill()
-		return Failure{Where: "the results of the worker process", Expected: "nothing but what the certifier writes", Got: w.streamErr.Error(),
-			Cause: CauseResults}, w.streamErr.Error()
+		return Failure{
+			Where: "the results of the worker process", Expected: "nothing but what the certifier writes",
+			Got: w.streamErr.Error(), Cause: CauseResults,
+		}, w.streamErr.Error()
 	}
 	state = w.end()
 	return processEnd(state, w.printed.String()), state
 }
 
-// processEnd words the end of a process as a finding.
+// processEnd returns the end of a process as a failure.
 func processEnd(state, printed string) Failure {
 	f := Failure{Where: "the worker process", Expected: "no end of the process", Got: state, Cause: CauseDeath}
 	if m := panicText.FindStringIndex(printed); m != nil {
-		f.Expected, f.Got, f.Cause, f.Stacks = "no panic", printed[m[0]:m[1]], CausePanic, printed[m[0]:]
+		f.Expected, f.Cause = "no panic", CausePanic
+		f.Got, f.Stacks = printed[m[0]:m[1]], printed[m[0]:]
 	}
 	return f
 }
 
-// dead is the result of a case whose worker ended, or whose results did: the driver's doing, if the case had begun.
-func (r *processRunner) dead(res Result, started bool, step string, from int, j job) Result {
-	f, state := r.ending()
-	text := r.w.printed.last(400)
-	printed := r.w.printed.since(from)
+// dead returns the result of a case whose worker or whose results ended early. If the case had begun, the driver is
+// charged.
+func (p *processRunner) dead(res Result, started bool, step string, from int, j job) Result {
+	f, state := p.ending()
+	text := p.w.printed.last(400)
+	printed := p.w.printed.since(from)
 	if m := panicText.FindStringIndex(printed); m != nil {
-		printed = printed[:m[0]] // what follows is among the stacks
+		printed = printed[:m[0]] // the rest is in Failure.Stacks
 	}
 	res.Printed = lastPrinted(printed)
-	streamErr := r.w.streamErr
-	r.discard()
-	r.s.died()
+	streamErr := p.w.streamErr
+	p.discard()
+	p.s.died()
 	if !started {
 		res.Status, res.Reason = Error, fmt.Sprintf("worker ended before the case began: %s: %s", state, text)
 		if streamErr != nil {
@@ -165,16 +171,16 @@ func (r *processRunner) dead(res Result, started bool, step string, from int, j 
 		return res
 	}
 	f.Rule, f.Step = j.c.Proven(), step
-	res.Earlier = r.ran
+	res.Earlier = p.ran
 	res.Status, res.Failures = Fail, append(res.Failures, f)
-	res.Capture = r.set.leftCapture(j)
+	res.Capture = p.set.leftCapture(j)
 	return res
 }
 
-// maxLogBytes bounds the evidence that the parent keeps of a case whose worker may not live to sum it up.
+// maxLogBytes limits the evidence that the parent keeps of a running case, in case its worker dies.
 const maxLogBytes = 1 << 20
 
-// appendBounded adds a line of evidence as long as there is room.
+// appendBounded adds a line of evidence if the limits allow it.
 func appendBounded(log []string, line string) []string {
 	n := len(line)
 	for _, l := range log {
@@ -186,33 +192,33 @@ func appendBounded(log []string, line string) []string {
 	return append(log, line)
 }
 
-// discard ends the worker, if there is one, and forgets it.
-func (r *processRunner) discard() {
-	if r.w != nil {
-		r.w.kill()
-		r.w = nil
+// discard kills the worker, if there is one.
+func (p *processRunner) discard() {
+	if p.w != nil {
+		p.w.kill()
+		p.w = nil
 	}
 }
 
 // fresh ends the worker, so that the next job has a new one.
-func (r *processRunner) fresh(ctx context.Context) { r.close(ctx) }
+func (p *processRunner) fresh(ctx context.Context) { p.close(ctx) }
 
-// close lets the worker end by itself, for a moment.
-func (r *processRunner) close(ctx context.Context) {
-	if r.w == nil {
+// close closes the worker's commands and gives it some time to exit.
+func (p *processRunner) close(ctx context.Context) {
+	if p.w == nil {
 		return
 	}
-	_ = r.w.channel.commands.Close() // a worker that is gone already has closed the other end
-	timer := time.NewTimer(r.set.scale(openTimeout))
+	_ = p.w.channel.commands.Close() // fails if the worker has ended
+	timer := time.NewTimer(p.set.scale(openTimeout))
 	defer timer.Stop()
 	for ended := false; !ended; {
 		select {
-		case _, ok := <-r.w.events:
+		case _, ok := <-p.w.events:
 			if ended = !ok; !ended {
 				continue
 			}
-			if r.w.end(); r.before != "" && panicText.MatchString(r.w.printed.String()) {
-				r.diedAfter(r.before)
+			if p.w.end(); p.before != "" && panicText.MatchString(p.w.printed.String()) {
+				p.diedAfter(p.before)
 			}
 		case <-timer.C:
 			ended = true
@@ -220,5 +226,5 @@ func (r *processRunner) close(ctx context.Context) {
 			ended = true
 		}
 	}
-	r.discard()
+	p.discard()
 }

@@ -12,10 +12,11 @@ import (
 	"sync"
 )
 
-// ProtocolVersion is that of the worker stream. Parent and worker are the same binary, so a mismatch means that something else answered.
+// ProtocolVersion is the version of the worker protocol. Parent and worker are the same binary, so another version is
+// an error.
 const ProtocolVersion = 2
 
-// EventKind says what an Event of the worker stream reports.
+// EventKind is the kind of an Event.
 type EventKind string
 
 const (
@@ -23,13 +24,13 @@ const (
 	EventIdentity EventKind = "identity" // the target is open: Identity
 	EventStart    EventKind = "start"    // Case begins
 	EventLog      EventKind = "log"      // a line of evidence: Text
-	EventStep     EventKind = "step"     // what the case does from now on: Text
+	EventStep     EventKind = "step"     // the case begins a step (T.Step): Text
 	EventResult   EventKind = "result"   // a case is over: Result
-	EventHang     EventKind = "hang"     // Case passed its deadline: Text has all stacks; the worker ends itself after it
-	EventFatal    EventKind = "fatal"    // the worker cannot go on: Text says why
+	EventHang     EventKind = "hang"     // Case has passed its deadline: Text has all stacks; the worker then exits
+	EventFatal    EventKind = "fatal"    // the worker cannot continue: Text has the reason
 )
 
-// Event is one line of a worker's results.
+// An Event is one line of a worker's results.
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Version  int       `json:"version,omitempty"`
@@ -38,11 +39,11 @@ type Event struct {
 	Identity *Identity `json:"identity,omitempty"`
 	Result   *Result   `json:"result,omitempty"`
 	Elapsed  Elapsed   `json:"elapsed,omitempty"`
-	// Conditions of the attempt, in a result.
+	// Conditions are those of the attempt, in a result.
 	Conditions Conditions `json:"conditions,omitzero"`
 }
 
-// command is one line of a worker's commands. The first line holds the nonce alone.
+// command is one line of a worker's commands. The first line on the channel is not a command but the nonce.
 type command struct {
 	Case    string  `json:"case"`
 	Attempt int     `json:"attempt,omitempty"`
@@ -50,10 +51,10 @@ type command struct {
 	Stretch float64 `json:"stretch,omitempty"`
 }
 
-// maxLine bounds a line of the stream: stacks of a hang, escaped.
+// maxLine limits the length of an event: the stacks of a hang, escaped.
 const maxLine = 4 << 20
 
-// eventWriter writes events; it may be used from several goroutines.
+// eventWriter writes events. It may be used by several goroutines.
 type eventWriter struct {
 	nonce string
 
@@ -61,14 +62,14 @@ type eventWriter struct {
 	w  io.Writer
 }
 
-func (w *eventWriter) write(e Event) error {
-	b, err := json.Marshal(e)
+func (e *eventWriter) write(ev Event) error {
+	b, err := json.Marshal(ev)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, err = w.w.Write(slices.Concat([]byte(w.nonce), []byte(" "), b, []byte("\n")))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, err = e.w.Write(slices.Concat([]byte(e.nonce), []byte(" "), b, []byte("\n")))
 	return err
 }
 
@@ -84,30 +85,31 @@ func newEventReader(r io.Reader, nonce string) *eventReader {
 	return &eventReader{nonce: []byte(nonce + " "), sc: sc}
 }
 
-// next returns the next event, io.EOF at the end. A line without the nonce, or that is no event, is an error: something other than the
-// certifier wrote it.
-func (r *eventReader) next() (Event, error) {
-	if !r.sc.Scan() {
-		if err := r.sc.Err(); err != nil {
+// next returns the next event, or io.EOF at the end. A line that has no nonce or is not an event is an error, because
+// something other than the certifier wrote it.
+func (e *eventReader) next() (Event, error) {
+	if !e.sc.Scan() {
+		if err := e.sc.Err(); err != nil {
 			return Event{}, fmt.Errorf("worker stream: %w", err)
 		}
 		return Event{}, io.EOF
 	}
-	line, ok := bytes.CutPrefix(r.sc.Bytes(), r.nonce)
+	line, ok := bytes.CutPrefix(e.sc.Bytes(), e.nonce)
 	if !ok {
-		return Event{}, fmt.Errorf("worker stream: %q was written by something other than the certifier", shortText(r.sc.Bytes()))
+		return Event{}, fmt.Errorf("worker stream: %q was written by something other than the certifier",
+			shortText(e.sc.Bytes()))
 	}
-	var e Event
-	if err := json.Unmarshal(line, &e); err != nil {
+	var ev Event
+	if err := json.Unmarshal(line, &ev); err != nil {
 		return Event{}, fmt.Errorf("worker stream: %w", err)
 	}
-	if err := e.check(); err != nil {
+	if err := ev.check(); err != nil {
 		return Event{}, fmt.Errorf("worker stream: %w", err)
 	}
-	return e, nil
+	return ev, nil
 }
 
-// shortText returns the beginning of a line for a message.
+// shortText returns the first 80 bytes of a line, for a message.
 func shortText(b []byte) string {
 	if len(b) > 80 {
 		return strings.ToValidUTF8(string(b[:80]), "?") + "…"
@@ -115,12 +117,12 @@ func shortText(b []byte) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// check refuses events that lack what their kind promises, so that the parent need not look twice.
+// check returns an error if the event lacks a field that its kind requires.
 func (e Event) check() error {
 	switch e.Kind {
 	case EventHello:
 		if e.Version != ProtocolVersion {
-			return fmt.Errorf("version %d, this is %d", e.Version, ProtocolVersion)
+			return fmt.Errorf("version %d, this is version %d", e.Version, ProtocolVersion)
 		}
 	case EventIdentity:
 		if e.Identity == nil {

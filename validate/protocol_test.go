@@ -23,7 +23,9 @@ func TestEventStream(t *testing.T) {
 		{Kind: EventIdentity, Identity: &Identity{GUID: "1", Claims: []string{"UC"}}},
 		{Kind: EventStart, Case: "a.b"},
 		{Kind: EventLog, Text: "two\nlines and a \x1e mark"},
-		{Kind: EventResult, Result: &Result{Case: "a.b", Level: req.Must, Status: Fail, Failures: []Failure{{Rule: "R", Got: "x"}}}, Elapsed: 5},
+		{Kind: EventResult, Elapsed: 5, Result: &Result{
+			Case: "a.b", Level: req.Must, Status: Fail, Failures: []Failure{{Rule: "R", Got: "x"}},
+		}},
 		{Kind: EventHang, Case: "a.b", Text: strings.Repeat("goroutine\n", 1000)},
 		{Kind: EventFatal, Text: "no"},
 	}
@@ -42,14 +44,17 @@ func TestEventStream(t *testing.T) {
 
 func TestBadEvents(t *testing.T) {
 	result := `{"kind":"result","result":{"case":"a.b","status":"pass","level":"MUST"}}`
-	for _, line := range []string{"nonce {", "nonce []", `nonce {"kind":"nosuch"}`, `nonce {"kind":"hello","version":1}`, `nonce {"kind":"identity"}`,
-		`nonce {"kind":"start"}`, `nonce {"kind":"hang"}`, `nonce {"kind":"result"}`,
+	for _, line := range []string{
+		"nonce {", "nonce []", `nonce {"kind":"nosuch"}`, `nonce {"kind":"hello","version":1}`,
+		`nonce {"kind":"identity"}`, `nonce {"kind":"start"}`, `nonce {"kind":"hang"}`, `nonce {"kind":"result"}`,
 		`nonce {"kind":"result","result":{"case":"a.b","status":"great","level":"MUST"}}`,
 		`nonce {"kind":"result","result":{"case":"a.b","status":"waived","level":"MUST"}}`,
 		`nonce {"kind":"result","result":{"case":"a.b","status":"flaky","level":"MUST"}}`,
 		`nonce {"kind":"result","result":{"status":"pass","level":"MUST"}}`,
-		// Without the nonce, with another, and behind something that was written before.
-		result, " " + result, "\x1e" + result, "other " + result, "noncex " + result, "printed without a newline" + "nonce " + result, ""} {
+		// Without the nonce, with another one, and after other output.
+		result, " " + result, "\x1e" + result, "other " + result, "noncex " + result,
+		"printed without a newline" + "nonce " + result, "",
+	} {
 		_, err := newEventReader(strings.NewReader(line+"\n"), "nonce").next()
 		if assert.Error(t, err, line) {
 			assert.NotErrorIs(t, err, io.EOF)
@@ -59,10 +64,10 @@ func TestBadEvents(t *testing.T) {
 	_, err := newEventReader(strings.NewReader("nonce "+result), "nonce").next()
 	assert.NoError(t, err)
 	_, err = newEventReader(strings.NewReader("nonce "+strings.Repeat("x", maxLine+1)), "nonce").next()
-	assert.Error(t, err, "a line without end")
+	assert.Error(t, err, "a line longer than maxLine")
 }
 
-// Nonces differ, and are longer than a guess.
+// TestNonce checks that nonces differ and cannot be guessed.
 func TestNonce(t *testing.T) {
 	a, b := newNonce(), newNonce()
 	assert.NotEqual(t, a, b)
@@ -92,7 +97,8 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
-// Commands are read ahead: their end while a case runs is the end of the parent, and ends the worker.
+// TestCommandReader checks that the end of the commands while a case runs is taken for the end of the parent, and ends
+// the worker.
 func TestCommandReader(t *testing.T) {
 	exits := make(chan int, 1)
 	in, out := io.Pipe()
@@ -112,7 +118,7 @@ func TestCommandReader(t *testing.T) {
 	r = newCommandReader(bufio.NewReader(strings.NewReader("")), func(n int) { exits <- n })
 	_, err = r.next()
 	assert.ErrorIs(t, err, io.EOF)
-	assert.Empty(t, exits, "no case ran")
+	assert.Empty(t, exits, "no case was running")
 }
 
 func TestLinesSince(t *testing.T) {
@@ -126,7 +132,7 @@ func TestLinesSince(t *testing.T) {
 	write(strings.Repeat("x", 100) + "\n")
 	n = b.written()
 	write("late\n")
-	assert.Equal(t, []string{"late"}, b.linesSince(n), "bytes in between are gone, positions hold")
+	assert.Equal(t, []string{"late"}, b.linesSince(n), "positions are right although bytes were dropped")
 	assert.NotPanics(t, func() { b.linesSince(1 << 20) })
 }
 
@@ -143,7 +149,8 @@ func TestTailBuffer(t *testing.T) {
 	assert.Equal(t, "…nd", b.last(2))
 }
 
-// The mark that ends what a case printed is found in pieces, is not kept, and is not waited for without end.
+// TestPrintedMark checks that the mark is found if it is written in pieces, that it is not kept, and that the wait for
+// it is limited.
 func TestPrintedMark(t *testing.T) {
 	const mark = "\x1enonce\n"
 	for at := 1; at < len(mark); at++ {

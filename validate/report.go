@@ -15,12 +15,12 @@ import (
 	"ciddk/validate/req"
 )
 
-// ReportSchema names the version of the JSON report. Fields are added within a version, never changed or removed.
+// ReportSchema is the version of the JSON report. Within a version, fields are added but never changed or removed.
 //
-// Everything that differs between two equal runs stands in "timing", so that the rest can be compared byte by byte.
+// Everything that differs between two equal runs is in "timing", so that the rest can be compared byte by byte.
 const ReportSchema = "ddk-validate/report/v1"
 
-// Report is what a run found.
+// A Report is the result of a run.
 type Report struct {
 	Schema       string     `json:"schema"`
 	Verdict      Verdict    `json:"verdict"`
@@ -36,7 +36,7 @@ type Report struct {
 	Timing       Timing     `json:"timing"`
 }
 
-// Tool is the certifier itself.
+// Tool describes the program that made the report.
 type Tool struct {
 	Module   string `json:"module"`
 	Version  string `json:"version"`
@@ -47,7 +47,7 @@ type Tool struct {
 	Binary   string `json:"binary_sha256,omitempty"`
 }
 
-// RunInfo is how the run was asked for: enough to do it again.
+// RunInfo has the parameters of the run.
 type RunInfo struct {
 	Command []string `json:"command"`
 	Test    string   `json:"test,omitempty"` // the test that called TestDriver
@@ -59,15 +59,15 @@ type RunInfo struct {
 	Shuffle bool     `json:"shuffle,omitempty"`
 	Shard   string   `json:"shard,omitempty"`
 	Strict  bool     `json:"strict,omitempty"`
-	// Selected of All cases of the catalog were asked for. A verdict on fewer than all says so.
+	// Selected of All cases of the catalog were selected.
 	Selected int    `json:"selected"`
 	All      int    `json:"all"`
-	Stopped  string `json:"stopped,omitempty"` // why not all cases were run
-	// Unopened explains a run that was stopped since the driver's Open kept failing.
+	Stopped  string `json:"stopped,omitempty"` // why the run was stopped before its end
+	// Unopened explains a run that was stopped because the driver's Open kept failing.
 	Unopened string `json:"unopened,omitempty"`
 }
 
-// Timing is what differs from run to run.
+// Timing has everything that differs from run to run.
 type Timing struct {
 	Started string             `json:"started"`   // RFC 3339
 	Elapsed float64            `json:"elapsed_s"` //
@@ -96,7 +96,7 @@ func ReadReport(rd io.Reader) (*Report, error) {
 	return &r, nil
 }
 
-// Failed returns the ids of the cases that failed, were flaky, or could not be judged, for running them again.
+// Failed returns the ids of the cases whose status is fail, flaky, inconclusive or error, to run them again.
 func (r *Report) Failed() []string {
 	var out []string
 	for i := range r.Results {
@@ -107,13 +107,14 @@ func (r *Report) Failed() []string {
 	return out
 }
 
-// Flip is a case whose status differs between two reports.
+// A Flip is a case whose status differs between two reports.
 type Flip struct {
 	Case     string `json:"case"`
 	Was, Now Status // "" if the case was not in that report
 }
 
-// Worse reports whether the flip is a regression: what passed no longer does. An inconclusive case is no evidence of one.
+// Worse reports whether the flip is a regression: the case passed and no longer does. A case that is now inconclusive
+// is not one.
 func (f Flip) Worse() bool { return f.Was == Pass && f.Now != Pass && f.Now != Inconclusive }
 
 func (f Flip) String() string {
@@ -126,8 +127,8 @@ func (f Flip) String() string {
 	return fmt.Sprintf("%s: %s -> %s", f.Case, or(f.Was), or(f.Now))
 }
 
-// Compare gives the flips from an earlier report to this one, in order of this one, then cases that are gone. Cases that were not selected in this
-// run count only if complete is set.
+// Compare returns the flips from an earlier report to this one, in the order of this report. If complete is set, cases
+// that are missing from this report follow.
 func (r *Report) Compare(old *Report, complete bool) []Flip {
 	was := map[string]Status{}
 	for _, x := range old.Results {
@@ -142,7 +143,7 @@ func (r *Report) Compare(old *Report, complete bool) []Flip {
 	}
 	if complete {
 		for _, x := range old.Results {
-			if s, gone := was[x.Case]; gone {
+			if s, missing := was[x.Case]; missing {
 				out = append(out, Flip{x.Case, s, ""})
 			}
 		}
@@ -150,13 +151,13 @@ func (r *Report) Compare(old *Report, complete bool) []Flip {
 	return out
 }
 
-// Row is one line of a matrix.
+// A Row is one line of a matrix.
 type Row struct {
 	Name   string
 	Counts map[Status]int
 }
 
-// Total of the row.
+// Total returns the number of cases in the row.
 func (r Row) Total() int {
 	n := 0
 	for _, c := range r.Counts {
@@ -165,7 +166,7 @@ func (r Row) Total() int {
 	return n
 }
 
-// BySection gives the matrix by part of the sources, in their order.
+// BySection returns the matrix by part of the sources, in their order.
 func (r *Report) BySection() []Row {
 	groups := map[string]string{} // requirement -> group
 	var order []string
@@ -180,7 +181,7 @@ func (r *Report) BySection() []Row {
 	return r.matrix(order, func(x *Result) string { return groups[x.Requirement] })
 }
 
-// ByFeature gives the matrix by feature.
+// ByFeature returns the matrix by feature.
 func (r *Report) ByFeature() []Row {
 	return r.matrix(words(features), func(x *Result) string { return string(x.Feature) })
 }
@@ -200,7 +201,7 @@ func (r *Report) matrix(order []string, key func(*Result) string) []Row {
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.Total() == 0 })
 }
 
-// thisTool reads the build information once; hashing the binary takes a moment.
+// thisTool reads the build information once, because it hashes the binary.
 var thisTool = sync.OnceValue(func() Tool {
 	t := Tool{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Version: "unknown"}
 	if bi, ok := debug.ReadBuildInfo(); ok {

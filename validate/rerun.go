@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// stretches are the factors of the timeouts when a case that lost traffic is run again.
+// stretches are the factors of the timeouts when a case that has lost traffic is run again.
 var stretches = []float64{2, 4, 4}
 
-// maxHopeless is the number of cases that may lose their traffic in every attempt before the run stops to repeat such
-// cases: a link that carries nothing would cost minutes for each of them.
+// maxHopeless limits the number of cases that may lose their traffic in every attempt. After that, such cases are no
+// longer run again, because a link that carries nothing would cost minutes for each of them.
 const maxHopeless = 5
 
-// settle runs a job and, unless the plan says otherwise, runs it again if it fails.
+// settle runs a job. If it fails, settle runs it again unless the plan forbids it.
 //
-// A failure that nothing but the driver explains is run once more: if it passes then, the case is flaky. A failure that
-// link or machine explain is run again with longer timeouts until it passes, fails without an excuse, or has used up its
-// attempts: then the case is inconclusive. Each of these attempts has a fresh worker, and no other case runs meanwhile.
+// A failure that link and machine do not explain is run once more. If the case then passes, it is flaky.
+//
+// A failure that link or machine explain is run again with longer timeouts, until it passes, fails without an excuse,
+// or has used up its attempts. In the last case it is inconclusive. Each attempt has a new worker, and no other case
+// runs at the same time.
 func (s *session) settle(ctx context.Context, r runner, j job) Result {
 	s.alone.RLock()
 	first := r.run(ctx, j)
@@ -41,9 +43,9 @@ func (s *session) settle(ctx context.Context, r runner, j job) Result {
 		}
 		return withAttempts(flakyUnlessFailed(first, second), attempts)
 	}
-	if s.hopeless >= maxHopeless {
-		return withAttempts(inconclusive(first, attempts, fmt.Sprintf("not run again, since %d cases lost their traffic in every attempt",
-			s.hopeless)), attempts)
+	if s.numHopeless >= maxHopeless {
+		why := fmt.Sprintf("not run again, since %d cases lost their traffic in every attempt", s.numHopeless)
+		return withAttempts(inconclusive(first, attempts, why), attempts)
 	}
 	for _, stretch := range stretches {
 		switch last := again(stretch); {
@@ -58,26 +60,26 @@ func (s *session) settle(ctx context.Context, r runner, j job) Result {
 			return withAttempts(*last, attempts)
 		}
 	}
-	s.hopeless++
+	s.numHopeless++
 	return withAttempts(inconclusive(first, attempts, ""), attempts)
 }
 
-// flakyUnlessFailed is the result of a case that failed without an excuse and was run again.
+// flakyUnlessFailed returns the result of a case that failed without an excuse and was run again.
 func flakyUnlessFailed(first Result, second *Result) Result {
 	switch second.Status {
 	case Pass:
 		first.Status, first.Flaky = Flaky, "1 of 2 attempts failed"
 	case Fail:
-		first.Earlier = nil // it failed in a worker that had run nothing else
+		first.Earlier = nil // it also failed in a worker that had run nothing else
 	}
 	return first
 }
 
-// inconclusive is the result of a case that lost its traffic in every attempt.
+// inconclusive returns the result of a case that lost its traffic in every attempt.
 func inconclusive(first Result, attempts []Result, why string) Result {
 	finding := first.attempt().Finding
 	first.Status = Inconclusive
-	first.Reason = fmt.Sprintf("%s; %d of %d attempts lost traffic, and that need not be the driver's doing: %s",
+	first.Reason = fmt.Sprintf("%s; %d of %d attempts lost traffic, and the driver need not be the cause: %s",
 		finding, len(attempts), len(attempts), attempts[len(attempts)-1].conditions)
 	if why != "" {
 		first.Reason += "; " + why
@@ -85,7 +87,7 @@ func inconclusive(first Result, attempts []Result, why string) Result {
 	return first
 }
 
-// withAttempts adds what all attempts of a case have in common to its result.
+// withAttempts adds the attempts of a case, and their total time, to its result.
 func withAttempts(out Result, attempts []Result) Result {
 	out.Elapsed = 0
 	for i := range attempts {
@@ -95,8 +97,8 @@ func withAttempts(out Result, attempts []Result) Result {
 	return out
 }
 
-// remarkLosses names the cases that passed after they had lost traffic: many of them speak of a link, a machine or a driver
-// that deserves a look.
+// remarkLosses returns a remark with the cases that passed after they had lost traffic. Many of them point to a problem
+// of the link, the machine or the driver.
 func remarkLosses(results []Result) []string {
 	var ids []string
 	for i := range results {
@@ -110,5 +112,6 @@ func remarkLosses(results []Result) []string {
 	case 1:
 		return []string{"1 case lost traffic and passed when it was run again: " + ids[0]}
 	}
-	return []string{fmt.Sprintf("%d cases lost traffic and passed when they were run again: %s", len(ids), strings.Join(ids, ", "))}
+	return []string{fmt.Sprintf("%d cases lost traffic and passed when they were run again: %s",
+		len(ids), strings.Join(ids, ", "))}
 }

@@ -12,7 +12,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// script is a runner whose results are fixed in advance.
+// script is a runner with fixed results.
 type script struct {
 	results []Result
 	jobs    []job
@@ -30,7 +30,8 @@ func (s *script) close(context.Context) {}
 
 var (
 	passes   = Result{Status: Pass, Elapsed: Elapsed(time.Second)}
-	fails    = Result{Status: Fail, Failures: []Failure{{Rule: "R", Expected: "x", Got: "y"}}, Elapsed: Elapsed(time.Second)}
+	finding  = Failure{Rule: "R", Expected: "x", Got: "y"}
+	fails    = Result{Status: Fail, Failures: []Failure{finding}, Elapsed: Elapsed(time.Second)}
 	hangs    = Result{Status: Fail, Failures: []Failure{{Rule: "R", Cause: CauseHang}}}
 	unclear  = Result{Status: Inconclusive, Reason: "the relay did not see the packet"}
 	open     = Conditions{}
@@ -43,11 +44,11 @@ var (
 
 // lost is a result whose finding is in doubt.
 func lost(d Doubt, c Conditions) Result {
-	return Result{Status: Fail, Failures: []Failure{{Rule: "R", Doubt: d, Expected: "success", Got: "transport retries exhausted"}},
-		conditions: c, Elapsed: Elapsed(time.Second)}
+	f := Failure{Rule: "R", Doubt: d, Expected: "success", Got: "transport retries exhausted"}
+	return Result{Status: Fail, Failures: []Failure{f}, conditions: c, Elapsed: Elapsed(time.Second)}
 }
 
-func under(r Result, c Conditions) Result { r.conditions = c; return r }
+func with(r Result, c Conditions) Result { r.conditions = c; return r }
 
 func TestSettle(t *testing.T) {
 	consequence := lost(DoubtLoss, open)
@@ -63,7 +64,7 @@ func TestSettle(t *testing.T) {
 	}{
 		"passes":                                 {[]Result{passes}, Pass, 1},
 		"skipped":                                {[]Result{{Status: Skip}}, Skip, 1},
-		"not judged":                             {[]Result{{Status: Error}}, Error, 1},
+		"error":                                  {[]Result{{Status: Error}}, Error, 1},
 		"fails twice":                            {[]Result{fails, fails}, Fail, 2},
 		"fails, then passes":                     {[]Result{fails, passes}, Flaky, 2},
 		"fails, then loses":                      {[]Result{fails, loss(open)}, Fail, 2},
@@ -82,14 +83,14 @@ func TestSettle(t *testing.T) {
 		"late always, a little busy":             {[]Result{late(busy)}, Fail, 2},
 		"late always, a lossy link":              {[]Result{late(lossy)}, Inconclusive, 4},
 		"late always, a probe that arrives":      {[]Result{late(probed)}, Fail, 2},
-		"hangs, a lossy link":                    {[]Result{under(hangs, lossy)}, Fail, 2},
+		"hangs, a lossy link":                    {[]Result{with(hangs, lossy)}, Fail, 2},
 		"late always, starved":                   {[]Result{late(starved)}, Inconclusive, 4},
 		"late when starved, then passes":         {[]Result{late(starved), passes}, Pass, 2},
 		"hangs":                                  {[]Result{hangs}, Fail, 2},
-		"hangs when starved, then passes":        {[]Result{under(hangs, starved), passes}, Pass, 2},
-		"hangs when starved, and when not":       {[]Result{under(hangs, starved), hangs}, Fail, 2},
+		"hangs when starved, then passes":        {[]Result{with(hangs, starved), passes}, Pass, 2},
+		"hangs when starved, and when not":       {[]Result{with(hangs, starved), hangs}, Fail, 2},
 		"inconclusive by itself":                 {[]Result{unclear}, Inconclusive, 4},
-		"inconclusive by itself, lossless":       {[]Result{under(unclear, lossless)}, Inconclusive, 4},
+		"inconclusive by itself, lossless":       {[]Result{with(unclear, lossless)}, Inconclusive, 4},
 		"inconclusive by itself, then passes":    {[]Result{unclear, passes}, Pass, 2},
 		"inconclusive by itself, then fails":     {[]Result{unclear, fails}, Fail, 2},
 		"loses, with a consequence":              {[]Result{consequence}, Inconclusive, 4},
@@ -125,7 +126,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// A case that is run again because it lost traffic has more time, and the report counts all of it.
+// TestStretch checks that a case that is run again because it lost traffic has longer timeouts, and that Elapsed
+// includes all attempts.
 func TestStretch(t *testing.T) {
 	s, r := &session{p: &Plan{}}, &script{results: []Result{lost(DoubtLoss, open)}}
 	got := s.settle(t.Context(), r, job{c: &Case{ID: "a.b"}})
@@ -139,7 +141,7 @@ func TestStretch(t *testing.T) {
 	assert.Equal(t, DefaultTimeout, r.jobs[0].timeout(Setting{}))
 }
 
-// A link that carries nothing does not cost four attempts for every case.
+// TestHopeless checks that cases are no longer run again after maxHopeless cases were inconclusive.
 func TestHopeless(t *testing.T) {
 	s, r := &session{p: &Plan{}}, &script{results: []Result{lost(DoubtLoss, open)}}
 	for range maxHopeless {
@@ -152,7 +154,7 @@ func TestHopeless(t *testing.T) {
 	assert.Len(t, r.jobs, 1)
 }
 
-// An interrupt ends the attempts, too.
+// TestSettleInterrupted checks that an interrupt ends the attempts.
 func TestSettleInterrupted(t *testing.T) {
 	for _, first := range []Result{fails, lost(DoubtLoss, open)} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +165,7 @@ func TestSettleInterrupted(t *testing.T) {
 	}
 }
 
-// What denies a certificate has an outcome, a title and an exit status of its own, the worst one first.
+// TestVerdicts checks the outcome, the verdict line and the exit status for each reason that denies a certificate.
 func TestVerdicts(t *testing.T) {
 	res := func(l req.Level, ss ...Status) (out []Result) {
 		for _, s := range ss {
@@ -181,28 +183,81 @@ func TestVerdicts(t *testing.T) {
 		line      string
 		exit      int
 	}{
-		"passed":                {results: res(must, Pass), outcome: OutcomePassed, line: "CERTIFIED: 1 passed, 0 skipped", exit: 0},
-		"failed":                {results: res(must, Pass, Fail, Flaky, Inconclusive), outcome: OutcomeFailed, line: "NOT CERTIFIED: 1 failed, 1 flaky, 1 inconclusive, 1 passed, 0 skipped", exit: 1},
-		"flaky":                 {results: res(must, Pass, Flaky, Inconclusive), outcome: OutcomeFlaky, line: "FLAKY: 1 flaky, 1 inconclusive, 1 passed, 0 skipped", exit: 6},
-		"inconclusive":          {results: res(must, Pass, Inconclusive), outcome: OutcomeInconclusive, line: "INCONCLUSIVE: 1 inconclusive, 1 passed, 0 skipped", exit: 5},
-		"only inconclusive":     {results: res(must, Inconclusive), outcome: OutcomeInconclusive, line: "INCONCLUSIVE: 1 inconclusive, nothing passed, 0 passed, 0 skipped", exit: 5},
-		"untested":              {results: res(must, Pass), untested: []Untested{{Claim: "RD"}, {Claim: "LSO"}}, outcome: OutcomeUntested, line: "NOT TESTED: claimed and not tested: RD LSO, 1 passed, 0 skipped", exit: 7},
-		"untested and failed":   {results: res(must, Fail), untested: []Untested{{Claim: "RD"}}, outcome: OutcomeFailed, line: "NOT CERTIFIED: 1 failed, nothing passed, claimed and not tested: RD, 0 passed, 0 skipped", exit: 1},
-		"not judged":            {results: res(must, Fail, Error), outcome: OutcomeUnjudged, line: "NOT CERTIFIED: 1 failed, 1 could not be judged, nothing passed, 0 passed, 0 skipped", exit: 3},
-		"interrupted":           {results: res(must, Pass), stopped: stoppedByContext, outcome: OutcomeUnjudged, line: "NOT CERTIFIED: stopped: interrupted, 1 passed, 0 skipped", exit: 3},
-		"stopped":               {results: res(must, Pass), stopped: "found: x", outcome: OutcomeFailed, line: "NOT CERTIFIED: stopped: found: x, 1 passed, 0 skipped", exit: 1},
-		"advice":                {results: append(res(should, Fail, Flaky, Inconclusive), res(must, Pass)...), outcome: OutcomePassed, line: "CERTIFIED: 1 passed, 0 skipped, 2 recommendations not met", exit: 0},
-		"selection":             {results: res(must, Pass), selection: true, outcome: OutcomePassed, line: "SELECTION PASSED: 4 of 9 cases selected, 1 passed, 0 skipped", exit: 0},
-		"selection, flaky":      {results: res(must, Pass, Flaky), selection: true, outcome: OutcomeFlaky, line: "SELECTION FLAKY: 1 flaky, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 6},
-		"selection, unclear":    {results: res(must, Pass, Inconclusive), selection: true, outcome: OutcomeInconclusive, line: "SELECTION INCONCLUSIVE: 1 inconclusive, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 5},
-		"selection, untested":   {results: res(must, Pass), selection: true, untested: []Untested{{Claim: "RD"}}, outcome: OutcomePassed, line: "SELECTION PASSED: claimed and not tested: RD, 4 of 9 cases selected, 1 passed, 0 skipped", exit: 0},
-		"selection, not passed": {results: res(must, Skip), selection: true, outcome: OutcomeFailed, line: "SELECTION FAILED: nothing passed, 4 of 9 cases selected, 0 passed, 1 skipped", exit: 1},
+		"passed": {
+			results: res(must, Pass), outcome: OutcomePassed, line: "CERTIFIED: 1 passed, 0 skipped", exit: 0,
+		},
+		"failed": {
+			results: res(must, Pass, Fail, Flaky, Inconclusive), outcome: OutcomeFailed, exit: 1,
+			line: "NOT CERTIFIED: 1 failed, 1 flaky, 1 inconclusive, 1 passed, 0 skipped",
+		},
+		"flaky": {
+			results: res(must, Pass, Flaky, Inconclusive), outcome: OutcomeFlaky, exit: 6,
+			line: "FLAKY: 1 flaky, 1 inconclusive, 1 passed, 0 skipped",
+		},
+		"inconclusive": {
+			results: res(must, Pass, Inconclusive), outcome: OutcomeInconclusive, exit: 5,
+			line: "INCONCLUSIVE: 1 inconclusive, 1 passed, 0 skipped",
+		},
+		"only inconclusive": {
+			results: res(must, Inconclusive), outcome: OutcomeInconclusive, exit: 5,
+			line: "INCONCLUSIVE: 1 inconclusive, nothing passed, 0 passed, 0 skipped",
+		},
+		"untested": {
+			results: res(must, Pass), untested: []Untested{{Claim: "RD"}, {Claim: "LSO"}},
+			outcome: OutcomeUntested, exit: 7,
+			line: "NOT TESTED: claimed and not tested: RD LSO, 1 passed, 0 skipped",
+		},
+		"untested and failed": {
+			results: res(must, Fail), untested: []Untested{{Claim: "RD"}}, outcome: OutcomeFailed, exit: 1,
+			line: "NOT CERTIFIED: 1 failed, nothing passed, claimed and not tested: RD, 0 passed, 0 skipped",
+		},
+		"error": {
+			results: res(must, Fail, Error), outcome: OutcomeUnjudged, exit: 3,
+			line: "NOT CERTIFIED: 1 failed, 1 could not be completed, nothing passed, 0 passed, 0 skipped",
+		},
+		"interrupted": {
+			results: res(must, Pass), stopped: stoppedByContext, outcome: OutcomeUnjudged, exit: 3,
+			line: "NOT CERTIFIED: stopped: interrupted, 1 passed, 0 skipped",
+		},
+		"stopped": {
+			results: res(must, Pass), stopped: "found: x", outcome: OutcomeFailed, exit: 1,
+			line: "NOT CERTIFIED: stopped: found: x, 1 passed, 0 skipped",
+		},
+		"advice": {
+			results: append(res(should, Fail, Flaky, Inconclusive), res(must, Pass)...),
+			outcome: OutcomePassed, exit: 0,
+			line: "CERTIFIED: 1 passed, 0 skipped, 2 recommendations not met",
+		},
+		"selection": {
+			results: res(must, Pass), selection: true, outcome: OutcomePassed, exit: 0,
+			line: "SELECTION PASSED: 4 of 9 cases selected, 1 passed, 0 skipped",
+		},
+		"selection, flaky": {
+			results: res(must, Pass, Flaky), selection: true, outcome: OutcomeFlaky, exit: 6,
+			line: "SELECTION FLAKY: 1 flaky, 4 of 9 cases selected, 1 passed, 0 skipped",
+		},
+		"selection, inconclusive": {
+			results: res(must, Pass, Inconclusive), selection: true, outcome: OutcomeInconclusive, exit: 5,
+			line: "SELECTION INCONCLUSIVE: 1 inconclusive, 4 of 9 cases selected, 1 passed, 0 skipped",
+		},
+		"selection, untested": {
+			results: res(must, Pass), selection: true, untested: []Untested{{Claim: "RD"}},
+			outcome: OutcomePassed, exit: 0,
+			line: "SELECTION PASSED: claimed and not tested: RD, 4 of 9 cases selected, 1 passed, 0 skipped",
+		},
+		"selection, not passed": {
+			results: res(must, Skip), selection: true, outcome: OutcomeFailed, exit: 1,
+			line: "SELECTION FAILED: nothing passed, 4 of 9 cases selected, 0 passed, 1 skipped",
+		},
 	} {
-		r := &Report{Results: x.results, Untested: x.untested, Run: RunInfo{Driver: "d", Profile: "p", Seed: 1, Selected: 9, All: 9, Stopped: x.stopped}}
+		r := &Report{
+			Results: x.results, Untested: x.untested,
+			Run: RunInfo{Driver: "d", Profile: "p", Seed: 1, Selected: 9, All: 9, Stopped: x.stopped},
+		}
 		if x.selection {
 			r.Run.Selected = 4
 		}
-		r.judge()
+		r.setVerdict()
 		assert.Equal(t, x.line+" (driver d, profile p, seed 1)", r.Verdict.Line, name)
 		assert.Equal(t, x.outcome, r.Verdict.Outcome, name)
 		assert.Equal(t, x.exit, r.Exit(), name)
@@ -210,7 +265,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Attempts that pass and fail make a case flaky, also if all were asked for.
+// TestMerge checks that a case is flaky if some of its attempts pass and some fail, also if Repeat asked for them.
 func TestMerge(t *testing.T) {
 	s := func(ss ...Status) (out []Result) {
 		for _, x := range ss {
@@ -223,9 +278,14 @@ func TestMerge(t *testing.T) {
 		want  Status
 		flaky string
 	}{
-		{s(Pass), Pass, ""}, {s(Pass, Pass), Pass, ""}, {s(Fail, Fail), Fail, ""}, {s(Pass, Fail, Pass), Flaky, "1 of 3 attempts failed"},
-		{s(Pass, Flaky), Flaky, "1 of 2 attempts failed"}, {s(Inconclusive, Pass), Inconclusive, "1 of 2 attempts failed"},
-		{s(Inconclusive, Fail), Fail, ""}, {s(Error, Pass), Error, "1 of 2 attempts failed"},
+		{s(Pass), Pass, ""},
+		{s(Pass, Pass), Pass, ""},
+		{s(Fail, Fail), Fail, ""},
+		{s(Pass, Fail, Pass), Flaky, "1 of 3 attempts failed"},
+		{s(Pass, Flaky), Flaky, "1 of 2 attempts failed"},
+		{s(Inconclusive, Pass), Inconclusive, "1 of 2 attempts failed"},
+		{s(Inconclusive, Fail), Fail, ""},
+		{s(Error, Pass), Error, "1 of 2 attempts failed"},
 	} {
 		got := merge(slices.Clone(x.in))
 		assert.Equal(t, x.want, got.Status, "%+v", x.in)
@@ -249,15 +309,17 @@ func TestStallMeter(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
+	quiet := Conditions{Stall: Elapsed(time.Millisecond), Stalled: 0.01, Ran: 0.1}
+	delayed := Conditions{Delay: Elapsed(maxStall), Waited: 0.1, Ran: 0.02}
 	for name, x := range map[string]struct {
 		c             Conditions
 		busy, starved bool
 	}{
-		"quiet machine":                         {Conditions{Stall: Elapsed(time.Millisecond), Stalled: 0.01, Ran: 0.1}, false, false},
+		"quiet machine":                         {quiet, false, false},
 		"goroutines run late":                   {Conditions{Stall: Elapsed(maxStall)}, true, false},
 		"goroutines run late most of the time":  {Conditions{Stalled: maxStalled}, true, true},
 		"threads wait for other processes":      {Conditions{Waited: 0.6, Ran: 0.02}, true, true},
-		"a thread waits":                        {Conditions{Delay: Elapsed(maxStall), Waited: 0.1, Ran: 0.02}, true, false},
+		"a thread waits":                        {delayed, true, false},
 		"threads wait a little":                 {Conditions{Waited: 0.4, Ran: 0.02}, false, false},
 		"threads of the driver keep it waiting": {Conditions{Waited: 9, Ran: 1.9}, false, false},
 	} {

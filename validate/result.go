@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// Status of a case.
+// Status is the status of a case. The package comment lists the meanings.
 type Status string
 
 const (
@@ -21,36 +21,36 @@ const (
 	Error        Status = "error"
 )
 
-// Statuses lists all, in the order of reports.
+// Statuses returns all statuses in the order of reports.
 func Statuses() []Status { return []Status{Pass, Fail, Flaky, Inconclusive, Skip, Waived, Error} }
 
-// Failure is one finding against the driver.
+// A Failure is one finding against the driver.
 type Failure struct {
-	Rule     string `json:"rule"`            // requirement id; empty in T.Fail: the one the case judges
+	Rule     string `json:"rule"`            // requirement id; if empty, T.Report sets the one that the case proves
 	Expected string `json:"expected"`        //
 	Got      string `json:"got"`             //
-	Where    string `json:"where,omitempty"` // verb and arguments, QPN, PSN, packet number
-	// Setup says that it happened while the stage was set, so the rule itself was not judged.
+	Where    string `json:"where,omitempty"` // such as a verb and its arguments, a QPN, a PSN, a packet number
+	// Setup is true if the failure happened during the set-up, so that the rule itself was not tested.
 	Setup bool `json:"setup,omitempty"`
-	// Step is what the case was doing (T.Step), empty for a case of one step.
+	// Step is the step of the case (T.Step), or empty for a case without steps.
 	Step string `json:"step,omitempty"`
-	// Doubt names what other than the driver may be the cause. It is empty if nothing else can be.
+	// Doubt is a cause other than the driver that the failure may have, or empty if there is none.
 	Doubt Doubt `json:"doubt,omitempty"`
-	// Cause is empty for a finding of the case, else what ended it.
+	// Cause is what ended the case or was found after it. It is empty for a finding of the case itself.
 	Cause Cause `json:"cause,omitempty"`
 	// Stacks are goroutines, after a panic or a hang.
 	Stacks string `json:"stacks,omitempty"`
 }
 
-// Cause of a failure that the case did not find by itself.
+// Cause is the cause of a failure that the case did not report itself.
 type Cause string
 
 const (
-	CausePanic Cause = "panic" // the driver, in any goroutine
-	CauseHang  Cause = "hang"  // no end by the deadline
-	CauseLeak  Cause = "leak"  // something left behind
+	CausePanic Cause = "panic" // the driver panicked, in any goroutine
+	CauseHang  Cause = "hang"  // the case did not end by its deadline
+	CauseLeak  Cause = "leak"  // objects or goroutines were left behind
 	CauseDeath Cause = "death" // the worker process ended without a panic: os.Exit, a fatal signal
-	// CauseResults: the driver wrote to the descriptor of the certifier's results.
+	// CauseResults means that the driver wrote to the descriptor of the certifier's results.
 	CauseResults Cause = "results"
 )
 
@@ -69,27 +69,27 @@ func (f Failure) String() string {
 	return b.String()
 }
 
-// NoteKind tells notes from deviations.
+// NoteKind is the kind of a note.
 type NoteKind string
 
 const (
-	NoteInfo      NoteKind = "info"      // an allowed variance, worth knowing
-	NoteDeviation NoteKind = "deviation" // the sources contradict each other, and the driver chose
-	NoteHarness   NoteKind = "harness"   // why the certifier could not judge
+	NoteInfo      NoteKind = "info"      // a permitted variation
+	NoteDeviation NoteKind = "deviation" // the driver's choice between contradictory sources
+	NoteHarness   NoteKind = "harness"   // a fault of the certifier
 )
 
-// Note is a remark of a case.
+// A Note is a remark of a case.
 type Note struct {
 	Kind NoteKind `json:"kind"`
 	Text string   `json:"text"`
 }
 
-// Result is what became of a case.
+// A Result is the result of a case.
 type Result struct {
 	Case        string    `json:"case"`
 	Title       string    `json:"title"`
 	Feature     Feature   `json:"feature"`
-	Requirement string    `json:"requirement"` // the one judged
+	Requirement string    `json:"requirement"` // the one that the case proves
 	Level       req.Level `json:"level"`
 	Section     string    `json:"section"`
 	Attempt     int       `json:"attempt,omitempty"` // from 1, with Repeat
@@ -99,13 +99,15 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Notes       []Note    `json:"notes,omitempty"`
 	Log         []string  `json:"log,omitempty"`
-	// State describes the objects of a case that did not pass as its body ended: QPs of both sides with their completions.
+	// State describes the objects of a case that did not pass, at the end of its body: QPs of both sides with their
+	// completions.
 	State []string `json:"state,omitempty"`
-	// Printed are the last lines that the driver wrote to standard output and error, in a case that did not pass.
+	// Printed has the last lines that the driver wrote to standard output and error, if the case did not pass.
 	Printed []string `json:"printed,omitempty"`
 	Capture string   `json:"capture,omitempty"` // path of the packet capture
 	Flaky   string   `json:"flaky,omitempty"`   // "2 of 5 attempts failed"
-	// Earlier are the cases that the same worker process had run before the one in which it ended: the cause may lie in one of them.
+	// Earlier has the other cases that the same worker process had run. If the process died, one of them may be the
+	// cause.
 	Earlier  []string  `json:"earlier,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"` // all runs of a case that was run again, in order
 	Elapsed  Elapsed   `json:"-"`                  // in Report.Timing, so that reports can be compared
@@ -113,14 +115,14 @@ type Result struct {
 	conditions Conditions // of the attempt
 }
 
-// Attempt is one run of a case that was run more than once because it failed.
+// An Attempt is one run of a case that was run again because it failed.
 type Attempt struct {
 	Status     Status `json:"status"`
-	Finding    string `json:"finding,omitempty"`    // the first, or the reason
-	Conditions string `json:"conditions,omitempty"` // of link and machine, where the finding is in doubt
+	Finding    string `json:"finding,omitempty"`    // the first failure, or the reason
+	Conditions string `json:"conditions,omitempty"` // of link and machine, if the finding is in doubt
 }
 
-// attempt summarizes the result as one of several.
+// attempt returns a summary of the result.
 func (r *Result) attempt() Attempt {
 	a := Attempt{Status: r.Status, Finding: r.Reason}
 	if len(r.Failures) > 0 {
@@ -132,10 +134,11 @@ func (r *Result) attempt() Attempt {
 	return a
 }
 
-// Elapsed is a duration as reports write it, in whole milliseconds.
+// Elapsed is a duration that is marshaled as a number of nanoseconds.
 type Elapsed time.Duration
 
-// Blames tells whether the result is a judgement that the requirement is broken: a failure charged to it, outside the set-up.
+// Blames reports whether the result is a verdict against the requirement: a failure charged to it, outside of the
+// set-up.
 func (r *Result) Blames(requirement string) bool {
 	if r.Status != Fail && r.Status != Waived {
 		return false
@@ -148,7 +151,8 @@ func (r *Result) Blames(requirement string) bool {
 	return false
 }
 
-// blame adds a failure to a result that is complete.
+// blame adds a failure that was found after the case. If the case has failed already, the failure is marked as a
+// consequence.
 func (r *Result) blame(f Failure) {
 	if r.Status == Error {
 		return

@@ -10,47 +10,49 @@ import (
 	"ciddk/validate/req"
 )
 
-// Selection says which cases to run. Each list that is not empty narrows the choice; within a list, one match is enough.
-// Patterns are globs: * is any text, ? one character, [ab] one of those.
+// A Selection chooses cases. Each list that is not empty narrows the choice. Within a list, one match is enough.
+// Patterns are globs: * matches any text, ? one character, [ab] one of those.
 type Selection struct {
 	Cases        []string    // case ids
-	Requirements []string    // requirement ids, judged or touched
-	Sections     []string    // sections of the requirement judged, or their beginning: "SAS 2.1", "IBTA 11"
+	Requirements []string    // ids of requirements that a case proves or touches
+	Sections     []string    // sections of the proven requirement, or their beginning: "SAS 2.1", "IBTA 11"
 	Features     []Feature   //
-	Levels       []req.Level // of the requirement judged
+	Levels       []req.Level // levels of the proven requirement
 	Exclude      []string    // case ids not to run
-	Shard, Of    int         // the Shard-th of Of parts, from 1; 0 of 0: all
+	Shard, Of    int         // part Shard of Of, from 1; 0 of 0 means all
 }
 
-// NothingSelected is the error of a selection without a case (exit 4).
+// NothingSelected is the error for a selection without a case (exit status 4).
 type NothingSelected struct {
-	What    string // the pattern that matched nothing, or what the combination was
+	What    string // the pattern or combination that matches nothing
 	Nearest []string
-	Known   string // what there is instead, where it is few enough to list
+	Known   string // the valid choices, if they are few
 }
 
-func (e *NothingSelected) Error() string {
-	s := "no case matches " + e.What
-	if len(e.Nearest) > 0 {
-		s += "; did you mean " + strings.Join(e.Nearest, ", ") + "?"
+func (n *NothingSelected) Error() string {
+	s := "no case matches " + n.What
+	if len(n.Nearest) > 0 {
+		s += "; did you mean " + strings.Join(n.Nearest, ", ") + "?"
 	}
-	if e.Known != "" {
-		s += "; " + e.Known
+	if n.Known != "" {
+		s += "; " + n.Known
 	}
 	return s
 }
 
-// noFeature is the error for a feature without a case.
+// noFeature returns the error for a feature without a case.
 func noFeature(p string) *NothingSelected {
-	e := &NothingSelected{What: fmt.Sprintf("feature %q", p), Known: "the features are " + strings.Join(words(features), ", ")}
+	e := &NothingSelected{
+		What: fmt.Sprintf("feature %q", p), Known: "the features are " + strings.Join(words(features), ", "),
+	}
 	if slices.Contains(features, Feature(p)) {
 		e.Known = "this program has no case of it"
 	}
 	return e
 }
 
-// Select gives the chosen cases in the catalog's order. A pattern that matches nothing is an error even if others do: it is a typing
-// mistake more often than not.
+// Select returns the chosen cases in the catalog's order. A pattern that matches nothing is an error, even if others
+// match, because it is most likely a typing mistake.
 func (c *Catalog) Select(s Selection) ([]*Case, error) {
 	if err := s.checkShard(); err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 		candidates []string
 		keep       func(*Case, string) bool
 		drop       bool
-		none       func(string) *NothingSelected // the error for a pattern that matches nothing; nil: the nearest candidates
+		none       func(string) *NothingSelected // the error for no match; nil: an error with the nearest candidates
 	}{
 		{patterns: s.Cases, candidates: ids, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
 		{patterns: s.Requirements, candidates: c.requirementIDs(), keep: func(cs *Case, p string) bool {
@@ -73,15 +75,18 @@ func (c *Catalog) Select(s Selection) ([]*Case, error) {
 		}},
 		{patterns: s.Sections, candidates: c.sections(), keep: func(cs *Case, p string) bool {
 			r, _ := c.book.Get(cs.Proven())
-			return r.Section == p || strings.HasPrefix(r.Section, p+".") || strings.HasPrefix(r.Section, p+" ") || glob(p, r.Section)
+			return r.Section == p || strings.HasPrefix(r.Section, p+".") ||
+				strings.HasPrefix(r.Section, p+" ") || glob(p, r.Section)
 		}},
 		{patterns: words(s.Features), candidates: words(features), none: noFeature,
 			keep: func(cs *Case, p string) bool { return glob(p, string(cs.Feature)) }},
-		{patterns: levels(s.Levels), candidates: levels([]req.Level{req.Must, req.Should, req.May, req.Info}), keep: func(cs *Case, p string) bool {
-			r, _ := c.book.Get(cs.Proven())
-			return r.Level.String() == p
-		}},
-		{patterns: s.Exclude, candidates: ids, keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }, drop: true},
+		{patterns: levels(s.Levels), candidates: levels([]req.Level{req.Must, req.Should, req.May, req.Info}),
+			keep: func(cs *Case, p string) bool {
+				r, _ := c.book.Get(cs.Proven())
+				return r.Level.String() == p
+			}},
+		{patterns: s.Exclude, candidates: ids, drop: true,
+			keep: func(cs *Case, p string) bool { return glob(p, cs.ID) }},
 	}
 	for _, st := range steps {
 		for _, p := range st.patterns {
@@ -150,7 +155,7 @@ func levels(ls []req.Level) []string {
 
 func glob(pattern, s string) bool { ok, _ := path.Match(pattern, s); return ok }
 
-// shuffled gives the jobs in an order that follows from the seed.
+// shuffled returns the list in an order that follows from the seed.
 func shuffled[E any](list []E, seed uint64) []E {
 	out := slices.Clone(list)
 	rand.New(rand.NewPCG(seed, 0x73687566)).Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// stallPeriod is how often the machine's delay is sampled.
+// stallPeriod is the interval at which the machine's delay is sampled.
 const stallPeriod = 10 * time.Millisecond
 
-// stallMeter samples how late the machine runs a goroutine that is due.
+// stallMeter measures how late the machine runs a goroutine that is due.
 type stallMeter struct {
 	begin      time.Time
 	cpu        cpuMeter
@@ -16,45 +16,45 @@ type stallMeter struct {
 	quit, done chan struct{}
 }
 
-// startStallMeter starts a meter, which is to be stopped.
+// startStallMeter starts a meter. The caller must stop it.
 func startStallMeter() *stallMeter {
 	m := &stallMeter{begin: time.Now(), cpu: startCPUMeter(), quit: make(chan struct{}), done: make(chan struct{})}
 	go m.run()
 	return m
 }
 
-func (m *stallMeter) run() {
-	defer close(m.done)
+func (s *stallMeter) run() {
+	defer close(s.done)
 	timer := time.NewTimer(stallPeriod)
 	defer timer.Stop()
 	for {
 		due := time.Now().Add(stallPeriod)
 		select {
-		case <-m.quit:
+		case <-s.quit:
 			return
 		case <-timer.C:
 			late := int64(time.Since(due))
-			m.max.Store(max(m.max.Load(), late))
-			m.total.Add(late)
+			s.max.Store(max(s.max.Load(), late))
+			s.total.Add(late)
 			timer.Reset(stallPeriod)
 		}
 	}
 }
 
-// read adds what the meter has seen so far to the conditions of an attempt. A meter that is nil has seen nothing.
-func (m *stallMeter) read(c *Conditions) {
-	if m == nil {
+// read adds the measurements so far to the conditions of an attempt. It does nothing if the meter is nil.
+func (s *stallMeter) read(c *Conditions) {
+	if s == nil {
 		return
 	}
-	m.cpu.read(c)
-	c.Stall = Elapsed(m.max.Load())
-	if all := time.Since(m.begin); all > 0 {
-		c.Stalled = min(float64(m.total.Load())/float64(all), 1)
+	s.cpu.read(c)
+	c.Stall = Elapsed(s.max.Load())
+	if all := time.Since(s.begin); all > 0 {
+		c.Stalled = min(float64(s.total.Load())/float64(all), 1)
 	}
 }
 
 // stop ends the meter.
-func (m *stallMeter) stop() {
-	close(m.quit)
-	<-m.done
+func (s *stallMeter) stop() {
+	close(s.quit)
+	<-s.done
 }

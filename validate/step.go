@@ -2,15 +2,15 @@ package validate
 
 import "fmt"
 
-// Step names what the case does from now on, for a case that runs several variants (kit.Variants ranges over them): findings name the step in which they
-// were made, and so does the report of a panic or a hang. An empty format ends the last step.
+// Step names the step that the case begins, for a case with several variants; kit.Variants calls it for each. Failures,
+// panics and hangs are reported with the step in which they occurred. An empty format ends the last step.
 //
 //	for _, delta := range []int{1000, -1001} {
 //		t.Step("PSN %+d", delta)
 //		...
 //	}
 //
-// Steps belong to the case's goroutine. A finding of another goroutine names the step of that time, unless
+// Steps belong to the case's goroutine. A failure reported by another goroutine has the current step, unless
 // Failure.Step is set.
 func (t *T) Step(format string, args ...any) {
 	step := format

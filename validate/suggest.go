@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest gives up to three of the candidates that look most like s, best first: those that contain it, then by edit distance.
+// Nearest returns up to three candidates that are similar to s, best first: those that contain s, then the others by
+// edit distance.
 func Nearest(s string, candidates []string) []string {
 	type scored struct {
 		name string
@@ -32,18 +33,18 @@ func Nearest(s string, candidates []string) []string {
 	return out
 }
 
-// didYouMean is the tail of an error message, with a leading separator.
+// didYouMean returns the end of an error message that suggests candidates similar to s, or "".
 func didYouMean(s string, candidates []string) string {
 	if n := Nearest(s, candidates); len(n) > 0 {
 		return "; did you mean " + strings.Join(n, ", ") + "?"
 	}
 	if len(candidates) <= 8 {
-		return "; there are " + strings.Join(candidates, ", ")
+		return "; valid names are " + strings.Join(candidates, ", ")
 	}
 	return ""
 }
 
-// distance is Levenshtein's.
+// distance returns the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

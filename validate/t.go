@@ -16,8 +16,9 @@ import (
 	"ciddk/ci"
 )
 
-// T is what a case has in hand: the HCAs under test, the deadline, chance that can be repeated, and the ways to report. Its methods may be
-// called from any goroutine, except those that end the case (Fail, Failf, Skip, Harness), which belong to the case's own.
+// T is passed to a case. It has the HCAs under test, the deadline, repeatable random numbers, and methods that report
+// findings. The methods may be called from any goroutine, except those that end the case (Fail, Failf, Skip,
+// Inconclusive, Harness). Only the case's own goroutine may call these.
 type T struct {
 	c       *Case
 	target  *Target
@@ -26,10 +27,10 @@ type T struct {
 	link    string
 	seed    uint64
 	ctx     context.Context
-	limit   time.Duration // the case's time
-	rerun   int           // how often the case was run before, since it failed
-	logLine func(string)  // evidence as it comes, so that it survives the process
-	onStep  func(string)  // likewise; may be nil
+	limit   time.Duration // the case's time limit
+	rerun   int           // how often the case was run before because it failed
+	logLine func(string)  // called for each line of evidence, so that it survives the process; may be nil
+	onStep  func(string)  // called for each step, likewise; may be nil
 
 	mu        sync.Mutex
 	res       Result
@@ -45,58 +46,62 @@ type T struct {
 	wg        sync.WaitGroup
 }
 
-// maxLog bounds the evidence of one case, in lines; a case that logs more loses the middle.
+// maxLog limits the evidence of one case, in lines. If a case logs more, lines in the middle are dropped.
 const maxLog = 2000
 
-// HCA is the adapter under test, not open.
+// HCA returns the adapter under test, with no open CA.
 func (t *T) HCA() ci.HCA { return t.target.HCAs[0] }
 
-// HCAs are all adapters of the target.
+// HCAs returns all adapters of the target.
 func (t *T) HCAs() []ci.HCA { return slices.Clone(t.target.HCAs) }
 
-// Pair gives two adapters that reach each other. They are one and the same where the target has only one: then it loops back, and is
-// opened once for both ends.
+// Pair returns two adapters that reach each other. If the target has only one, a and b are the same adapter, which
+// loops back and is opened once for both ends.
 func (t *T) Pair() (a, b ci.HCA) {
 	h := t.target.HCAs
 	return h[0], h[min(1, len(h)-1)]
 }
 
-// Case is the case being run.
+// Case returns the running case.
 func (t *T) Case() Case { return *t.c }
 
-// Claims are the capabilities the driver claims.
+// Claims returns the capabilities that the driver claims.
 func (t *T) Claims() ci.Caps { return t.id.attr.Caps }
 
-// Attr is what CA.Query said before the case began; do not change what it points to.
+// Attr returns the result of CA.Query before the case began. The caller must not change it.
 func (t *T) Attr() *ci.CAAttr { return t.id.attr }
 
-// Profile is the profile of the run.
+// Profile returns the profile of the run.
 func (t *T) Profile() Profile { return t.profile }
 
-// Link is the name of the link the target was opened on, "" without choice.
+// Link returns the name of the link that the target was opened on, or "" if the driver has no choice of links.
 func (t *T) Link() string { return t.link }
 
-// Context ends with the case's deadline, and when the case is over.
+// Context returns a context that ends at the case's deadline and when the case is over.
 func (t *T) Context() context.Context { return t.ctx }
 
-// Deadline of the case. Waits end a little before it, so that they fail with a finding instead of hanging: use Remaining.
+// Deadline returns the deadline of the case. Waits should use Remaining, which ends earlier, so that they fail with a
+// finding instead of a hang.
 func (t *T) Deadline() time.Time { d, _ := t.ctx.Deadline(); return d }
 
-// late reports whether the time of a wait that Remaining limits is over. A finding made then is about something that did not come in time.
+// late reports whether the time returned by Remaining is used up. A failure reported then is about something that did
+// not happen in time.
 func (t *T) late() bool {
 	d, ok := t.ctx.Deadline()
 	return ok && time.Until(d) <= t.limit/10
 }
 
-// Remaining is the time a wait may take: to a tenth of the timeout before the deadline, at least a millisecond.
+// Remaining returns the time that a wait may take: until a tenth of the timeout before the deadline, but at least a
+// millisecond.
 func (t *T) Remaining() time.Duration {
 	return max(time.Until(t.Deadline())-t.limit/10, time.Millisecond)
 }
 
-// Seed of the run.
+// Seed returns the seed of the run.
 func (t *T) Seed() uint64 { return t.seed }
 
-// Rand follows from the run's seed and the case's id. It is for the case's goroutine only.
+// Rand returns a source of random numbers that follow from the run's seed and the case's id. It is for the case's
+// goroutine only.
 func (t *T) Rand() *rand.Rand {
 	if t.rnd == nil {
 		h := fnv.New64a()
@@ -106,15 +111,15 @@ func (t *T) Rand() *rand.Rand {
 	return t.rnd
 }
 
-// Multicast skips the case if the link carries no datagrams to groups (Target.NoMulticast).
+// Multicast skips the case if the link carries no datagrams to multicast groups (Target.NoMulticast).
 func (t *T) Multicast() {
 	if t.target.NoMulticast != "" {
 		t.Skip("the link carries no multicast: %s", t.target.NoMulticast)
 	}
 }
 
-// Impair makes the link bad; it is good again when the case ends. The case needs Needs.Impair. It is skipped where the target cannot do one of the kinds
-// of impairment that i asks for.
+// Impair impairs the link until the case ends. The case needs Needs.Impair. It is skipped if the target does not
+// support one of the kinds of impairment in i.
 func (t *T) Impair(i Impairment) {
 	if t.target.Impair == nil {
 		t.Harness("the case uses Impair without Needs.Impair")
@@ -131,30 +136,32 @@ func (t *T) Impair(i Impairment) {
 	}
 	t.Cleanup(func() {
 		if err := t.target.Impair(Impairment{}); err != nil {
-			t.Logf("mending the link: %v", err)
+			t.Logf("restoring the link: %v", err)
 		}
 	})
 }
 
-// SetLink takes the link of the first HCA's first port down or up (Target.SetLink). The case is skipped where the target cannot.
+// SetLink takes the link of the first HCA's first port down or up (Target.SetLink). It skips the case if the target
+// does not support that.
 func (t *T) SetLink(up bool) {
 	if t.target.SetLink == nil {
-		t.Skip("the target has no means to take its link down and up (Target.SetLink)")
+		t.Skip("the target cannot take its link down and up (Target.SetLink)")
 	}
 	if err := t.target.SetLink(up); err != nil {
 		t.Harness("Target.SetLink: %v", err)
 	}
 }
 
-// VendorCall is the target's vendor command with a known answer (Target.VendorCall). The case is skipped where there is none.
+// VendorCall returns the target's vendor command with a known result (Target.VendorCall). It skips the case if there is
+// none.
 func (t *T) VendorCall() VendorCommand {
 	if t.target.VendorCall == nil {
-		t.Skip("the target names no vendor command with a known answer (Target.VendorCall)")
+		t.Skip("the target has no vendor command with a known result (Target.VendorCall)")
 	}
 	return *t.target.VendorCall
 }
 
-// Live counts the target's objects by kind. The case needs Needs.Live.
+// Live returns the number of the target's objects by kind. The case needs Needs.Live.
 func (t *T) Live() map[string]int {
 	if t.target.Live == nil {
 		t.Harness("the case uses Live without Needs.Live")
@@ -162,7 +169,7 @@ func (t *T) Live() map[string]int {
 	return t.target.Live()
 }
 
-// Logf records evidence, shown when the case fails.
+// Logf records a line of evidence, which the report contains if the case fails.
 func (t *T) Logf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	t.mu.Lock()
@@ -176,10 +183,10 @@ func (t *T) Logf(format string, args ...any) {
 	}
 }
 
-// Note records an allowed variance. It fails nothing.
+// Note records a permitted variation. It does not fail the case.
 func (t *T) Note(format string, args ...any) { t.note(NoteInfo, fmt.Sprintf(format, args...)) }
 
-// Deviation records how the driver chose where the sources contradict each other. It fails nothing.
+// Deviation records the driver's choice between contradictory sources. It does not fail the case.
 func (t *T) Deviation(format string, args ...any) {
 	t.note(NoteDeviation, fmt.Sprintf(format, args...))
 }
@@ -192,7 +199,7 @@ func (t *T) note(k NoteKind, s string) {
 	}
 }
 
-// Report records a finding and goes on.
+// Report records a failure. The case continues.
 func (t *T) Report(f Failure) {
 	if f.Rule == "" {
 		f.Rule = t.c.Proven()
@@ -211,18 +218,22 @@ func (t *T) Report(f Failure) {
 	t.res.Failures = append(t.res.Failures, f)
 }
 
-// Fail records a finding and ends the case.
+// Fail records a failure and ends the case.
 func (t *T) Fail(f Failure) { t.Report(f); runtime.Goexit() }
 
-// Failf is Fail of the rule that the case judges.
+// Failf calls Fail with a failure of the rule that the case proves.
 func (t *T) Failf(where, expected, got string, args ...any) {
 	t.Fail(Failure{Where: where, Expected: expected, Got: fmt.Sprintf(got, args...)})
 }
 
-// Failed tells whether there is a finding so far.
-func (t *T) Failed() bool { t.mu.Lock(); defer t.mu.Unlock(); return len(t.res.Failures) > 0 }
+// Failed reports whether a failure has been recorded.
+func (t *T) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.res.Failures) > 0
+}
 
-// Setup marks findings as made while the stage is set, until the function it gives is called. Calls nest.
+// Setup marks failures as failures of the set-up until end is called. Calls nest.
 //
 //	defer t.Setup()()
 func (t *T) Setup() (end func()) {
@@ -235,7 +246,7 @@ func (t *T) Setup() (end func()) {
 	return sync.OnceFunc(func() { t.mu.Lock(); t.setup--; t.mu.Unlock() })
 }
 
-// Skip ends the case without a judgement. The reason must say what the driver does not claim or have.
+// Skip ends the case without a verdict. The reason must name what the driver does not claim or have.
 func (t *T) Skip(format string, args ...any) {
 	t.mu.Lock()
 	t.skipped, t.res.Reason = true, fmt.Sprintf(format, args...)
@@ -243,40 +254,48 @@ func (t *T) Skip(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Harness ends the case because the certifier, not the driver, is at fault.
+// Harness ends the case with status error, because the certifier is at fault and not the driver.
 func (t *T) Harness(format string, args ...any) {
 	t.note(NoteHarness, fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
-// Cleanup registers f to run when the case is over, last registered first, whatever became of the case. A finding in it counts as made in
-// the set-up if the case has failed before, for then it is a consequence.
+// Cleanup registers f to run when the case is over, whatever its result. Functions run in reverse order of their
+// registration. If the case has failed, failures in f are consequences and are marked Setup.
 func (t *T) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
 }
 
-// Cleaning tells whether the case's body is over.
-func (t *T) Cleaning() bool { t.mu.Lock(); defer t.mu.Unlock(); return t.cleaning }
+// Cleaning reports whether the case's body is over.
+func (t *T) Cleaning() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cleaning
+}
 
-// Go runs f on a goroutine of the case. The case is over when all have ended; a panic in one is a finding.
+// Go runs f on a goroutine of the case. The case is over when all its goroutines have ended. A panic in one is a
+// failure.
 func (t *T) Go(f func()) {
 	t.wg.Go(func() { t.guard(f) })
 }
 
-// guard turns a panic of f into a finding.
+// guard calls f and records a panic as a failure.
 func (t *T) guard(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.Report(Failure{Expected: "no panic", Got: fmt.Sprintf("panic: %v", p), Cause: CausePanic, Stacks: string(debug.Stack())})
+			t.Report(Failure{
+				Expected: "no panic", Got: fmt.Sprintf("panic: %v", p),
+				Cause: CausePanic, Stacks: string(debug.Stack()),
+			})
 		}
 	}()
 	f()
 }
 
-// run executes the case's body and cleanups, and gives the result. It does not return before everything has ended: whoever calls it
-// watches the clock.
+// run executes the case's body and cleanups, and returns the result. It does not return before all goroutines of the
+// case have ended, so the caller needs a watchdog.
 func (t *T) run() Result {
 	body := func(f func()) {
 		done := make(chan struct{})
@@ -292,7 +311,7 @@ func (t *T) run() Result {
 	t.setup = 0
 	t.step = ""
 	if len(t.res.Failures) > 0 {
-		t.setup = 1 // what follows a finding is a consequence
+		t.setup = 1 // failures from here on are consequences
 	}
 	t.mu.Unlock()
 	for {
@@ -311,7 +330,7 @@ func (t *T) run() Result {
 	return t.verdict()
 }
 
-// verdict derives the status from what was recorded.
+// verdict returns the result with the status that follows from what was recorded.
 func (t *T) verdict() Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// workerVar is set in the environment of a test binary that is a worker: it holds the worker's number and the run.
+// workerVar is the environment variable of a test binary that is a worker: worker number, run and link.
 const workerVar = "DDK_VALIDATE_WORKER"
 
-// TestOptions is how TestDriver runs.
+// TestOptions are the parameters of TestDriver.
 type TestOptions struct {
-	Catalog   *Catalog // what to run; usually cisuite.Catalog()
-	Profile   string   // empty: "minimal"
-	Link      string   // empty: the driver's first
-	Seed      uint64   // 0: 1, so that a plain go test is repeatable
+	Catalog   *Catalog // the cases; usually cisuite.Catalog()
+	Profile   string   // "" means "minimal"
+	Link      string   // "" means the driver's default
+	Seed      uint64   // 0 means 1, so that runs of go test are repeatable
 	Select    Selection
 	Waivers   []Waiver
-	Timeout   time.Duration     // of an ordinary case; 0: DefaultTimeout
-	Workers   int               // 0: Driver.DefaultWorkers
+	Timeout   time.Duration     // of an ordinary case; 0 means DefaultTimeout
+	Workers   int               // 0 means Driver.DefaultWorkers
 	Values    map[string]string // for Driver.Open
-	InProcess bool              // no worker processes: for debuggers and coverage; a hang or panic of the driver then ends the test
+	InProcess bool              // no worker processes, for debuggers; a hang or panic of the driver ends the test
 }
 
-// TestDriver certifies a driver within a test: one subtest for each case, skipped and failed as in a run of the command. The cases run in worker
-// processes: this test binary again, with only the calling test selected. So the calling test must do nothing costly before it
-// calls TestDriver, and must reach it on every run.
+// TestDriver certifies a driver within a test. Each case is a subtest, which is skipped or fails as in a run of the
+// command. The cases run in worker processes: this test binary again, with only the calling test selected. So the
+// calling test must reach TestDriver in every run, and should do nothing costly before.
 //
-// go test -run 'TestX/case' runs the cases that match, and no others.
+// The flag -run 'TestX/case' selects the cases that match.
 func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	t.Helper()
 	if o.Catalog == nil {
@@ -43,8 +43,10 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	if o.Seed == 0 {
 		o.Seed = 1
 	}
-	set := Setting{Options: Options{Link: o.Link, Seed: o.Seed, Run: os.Getpid(), Values: o.Values}, Profile: o.Profile,
-		Scale: float64(o.Timeout) / float64(DefaultTimeout)}
+	set := Setting{
+		Options: Options{Link: o.Link, Seed: o.Seed, Run: os.Getpid(), Values: o.Values}, Profile: o.Profile,
+		Scale: float64(o.Timeout) / float64(DefaultTimeout),
+	}
 	if v := os.Getenv(workerVar); v != "" {
 		if _, err := fmt.Sscanf(v, "%d/%d/%s", &set.Worker, &set.Run, &set.Link); err != nil && set.Run == 0 {
 			t.Fatalf("%s=%q: %v", workerVar, v, err)
@@ -54,24 +56,28 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 		}
 		return
 	}
-	sel, narrowed, err := asked(o.Catalog, o.Select, t.Name())
+	sel, narrowed, err := selectByRunFlag(o.Catalog, o.Select, t.Name())
 	if narrowed && err != nil {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Plan{Catalog: o.Catalog, Driver: d, Select: sel, Setting: set, Waivers: o.Waivers, Workers: o.Workers, Command: os.Args, Test: t.Name()}
+	p := Plan{
+		Catalog: o.Catalog, Driver: d, Select: sel, Setting: set, Waivers: o.Waivers, Workers: o.Workers,
+		Command: os.Args, Test: t.Name(),
+	}
 	if !o.InProcess {
 		p.Spawn = func(ctx context.Context, s Setting) *exec.Cmd {
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1", "-test.timeout=0")
+			pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+pattern, "-test.count=1", "-test.timeout=0")
 			cmd.Env = append(WorkerEnv(), fmt.Sprintf("%s=%d/%d/%s", workerVar, s.Worker, s.Run, s.Link))
 			return cmd
 		}
 	}
 	rep, err := p.Run(t.Context())
 	if narrowed && IsNothing(err) {
-		t.Skip(err) // what -run names is outside of the profile
+		t.Skip(err) // the cases that -run selects are not in the profile
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +100,7 @@ func TestDriver(t *testing.T, d Driver, o TestOptions) {
 	t.Log(rep.Verdict.Line)
 }
 
-// reportTo gives a result the form of a subtest.
+// reportTo reports a result as that of a subtest.
 func reportTo(t *testing.T, rep *Report, r *Result) {
 	for _, n := range r.Notes {
 		t.Logf("%s: %s", n.Kind, n.Text)
@@ -105,7 +111,7 @@ func reportTo(t *testing.T, rep *Report, r *Result) {
 	case r.Status == Waived:
 		t.Skip("waived: " + r.Reason)
 	case r.Status == Error:
-		t.Errorf("the certifier could not judge: %s", r.Reason)
+		t.Errorf("the case could not be completed: %s", r.Reason)
 	case r.Status == Inconclusive && rep.Decisive(r):
 		t.Errorf("inconclusive, which is no finding against the driver: %s", r.Reason)
 	case r.Status == Inconclusive:
@@ -120,7 +126,8 @@ func reportTo(t *testing.T, rep *Report, r *Result) {
 	}
 }
 
-// failureLines is what a test prints of a failed case: findings, evidence, and the command that runs it again.
+// failureLines returns what a test prints for a failed case: failures, evidence, and the command that runs the case
+// again.
 func failureLines(rep *Report, r *Result) []string {
 	var out []string
 	for _, f := range r.Failures {

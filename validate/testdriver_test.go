@@ -12,10 +12,10 @@ import (
 	"ciddk/validate"
 )
 
-// vendorVar makes TestVendor what it stands for: the test of a vendor, over the driver with the fault that it names.
+// vendorVar is the environment variable that makes TestVendor run. Its value is the fault of the driver.
 const vendorVar = "VALIDATE_TEST_VENDOR"
 
-// TestVendor runs in processes of the tests below, and in their workers.
+// TestVendor is the test of a vendor. The tests below run it in processes of their own.
 func TestVendor(t *testing.T) {
 	fault := os.Getenv(vendorVar)
 	if fault == "" {
@@ -24,7 +24,7 @@ func TestVendor(t *testing.T) {
 	validate.TestDriver(t, driver(fault), validate.TestOptions{Catalog: catalog()})
 }
 
-// vendor is a run of go test by a vendor; it gives what is printed and whether it passes.
+// vendor runs TestVendor as a vendor's go test would. It returns the output and whether the test passed.
 func vendor(t *testing.T, fault, run string) (string, bool) {
 	t.Helper()
 	if os.Getenv(vendorVar) != "" {
@@ -36,7 +36,7 @@ func vendor(t *testing.T, fault, run string) (string, bool) {
 	return string(out), err == nil
 }
 
-// A failure names the command that runs it again, and that command runs it alone.
+// TestVendorFailure checks that a failure is printed with a command that runs the case again, alone.
 func TestVendorFailure(t *testing.T) {
 	out, ok := vendor(t, "panic:PD.CreateCQ", "^TestVendor$")
 	assert.False(t, ok)
@@ -54,7 +54,7 @@ func TestVendorFailure(t *testing.T) {
 	assert.Contains(t, out, "SELECTION FAILED: 1 failed, nothing passed, 1 of 7 cases selected")
 }
 
-// A driver under go test forges no results either, and its floods do not hang the test.
+// TestVendorHostile checks that a driver under go test cannot forge results, and that its output cannot block the test.
 func TestVendorHostile(t *testing.T) {
 	out, ok := vendor(t, "hostile:forge", "^TestVendor$/^a.pd$")
 	assert.False(t, ok)
@@ -69,13 +69,13 @@ func TestVendorSelection(t *testing.T) {
 	assert.Contains(t, out, "SELECTION PASSED: 3 of 7 cases selected, 3 passed")
 	for _, nothing := range []string{"^TestVendor$/nosuch", "^TestVendor$/c.apm"} {
 		out, ok = vendor(t, "none", nothing)
-		assert.True(t, ok, "as go test does where -run matches nothing")
+		assert.True(t, ok, "like go test when -run matches nothing")
 		assert.Contains(t, out, "no case matches ")
 		assert.Contains(t, out, "--- SKIP: TestVendor ")
 	}
 }
 
-// A driver that can be opened no more fails the test with one explanation.
+// TestVendorUnopened checks that the test fails with one explanation if the driver cannot be opened.
 func TestVendorUnopened(t *testing.T) {
 	t.Setenv(cardVar, t.TempDir()+"/nosuch/card")
 	out, ok := vendor(t, "card", "^TestVendor$")

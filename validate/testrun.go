@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// TestCommand is the command that runs a case of the report again, if TestDriver made the report; else it is empty. It is for the folder of the test.
+// TestCommand returns the command that runs a case of the report again in the folder of the test. It returns "" if the
+// report was not made by TestDriver.
 func (r *Report) TestCommand(id string) string {
 	if r.Run.Test == "" {
 		return ""
@@ -19,9 +20,9 @@ func (r *Report) TestCommand(id string) string {
 	return "go test -run '" + strings.ReplaceAll(strings.Join(path, "/"), "'", `'\''`) + "'"
 }
 
-// asked narrows a selection to the cases that go test's -run names below the test, so that a case can be run again without the others.
-// narrowed is false if -run does not speak about cases.
-func asked(c *Catalog, s Selection, test string) (out Selection, narrowed bool, err error) {
+// selectByRunFlag narrows a selection to the cases that the flag -run of go test names as subtests of the test.
+// narrowed is false if the flag names no subtests.
+func selectByRunFlag(c *Catalog, s Selection, test string) (out Selection, narrowed bool, err error) {
 	f := flag.Lookup("test.run")
 	if f == nil {
 		return s, false, nil
@@ -44,8 +45,9 @@ func asked(c *Catalog, s Selection, test string) (out Selection, narrowed bool, 
 	return out, true, nil
 }
 
-// casePattern is the element of a -run argument at a depth: package testing matches one expression for each level of subtests, with slashes between
-// them outside of brackets. nil: there is none, or the argument is one of alternatives with levels of their own, which testing alone sorts out.
+// casePattern returns the element of a -run argument at a depth. Package testing matches one expression for each level
+// of subtests; they are separated by slashes outside of brackets. casePattern returns nil if there is no such element,
+// or if the argument has alternatives outside of brackets, which may have different levels.
 func casePattern(run string, depth int) *regexp.Regexp {
 	var parts []string
 	begin, square, round := 0, 0, 0
@@ -82,7 +84,7 @@ func casePattern(run string, depth int) *regexp.Regexp {
 	}
 	re, err := regexp.Compile(parts[depth])
 	if err != nil {
-		return nil // testing has refused it already
+		return nil // package testing has rejected it already
 	}
 	return re
 }

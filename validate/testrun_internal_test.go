@@ -36,7 +36,8 @@ func TestCasePattern(t *testing.T) {
 	}
 }
 
-// A failure of a test ends with go test's command, not the certifier's, and what that command says chooses the case alone.
+// TestFailureLines checks that a failure ends with a command of go test, not of the certifier, and that the command
+// selects only the case.
 func TestFailureLines(t *testing.T) {
 	rep := &Report{Run: RunInfo{Test: "TestMine", Command: []string{"mine.test"}}}
 	lines := failureLines(rep, &Result{Case: "a.cq", Section: "IBTA 11.2.1", Log: []string{"evidence"},
@@ -49,5 +50,5 @@ func TestFailureLines(t *testing.T) {
 	require.NotNil(t, re)
 	assert.True(t, re.MatchString("a.cq"))
 	assert.False(t, re.MatchString("a.cq.more"))
-	assert.Empty(t, (&Report{}).TestCommand("a.cq"), "of a report that no test made")
+	assert.Empty(t, (&Report{}).TestCommand("a.cq"), "a report that was not made by a test")
 }

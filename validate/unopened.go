@@ -2,25 +2,25 @@ package validate
 
 import "fmt"
 
-// DriverError says that the driver could not be opened, so that nothing can be judged (exit 3).
+// DriverError is the error of a run whose driver could not be opened (exit status 3).
 type DriverError struct{ Text string }
 
-func (e *DriverError) Error() string { return e.Text }
+func (d *DriverError) Error() string { return d.Text }
 
-// maxUnopened is the number of cases that may find the driver's Open failing in the same words before the run stops: one can be an
-// accident, and hundreds say no more than a few.
+// maxUnopened limits the number of cases for which the driver's Open may fail with the same error before the run stops.
+// A single failure can be an accident.
 const maxUnopened = 3
 
-// stoppedUnopened is RunInfo.Stopped of such a run.
+// stoppedUnopened is the value of RunInfo.Stopped of such a run.
 const stoppedUnopened = "the driver could not be opened"
 
-// unopened counts the errors of a driver's Open, by their words.
+// unopened counts the errors of a driver's Open by their texts.
 type unopened struct {
-	seen map[string][]string // words to cases
-	last string              // words that stopped the run, or ""
+	seen map[string][]string // cases by error text
+	last string              // the text that stopped the run, or ""
 }
 
-// add counts a result, and says when it is the one to stop the run.
+// add counts a result, and reports whether the run should stop.
 func (u *unopened) add(r *Result) (stop bool) {
 	if !r.Unopened || u.last != "" {
 		return false
@@ -36,22 +36,23 @@ func (u *unopened) add(r *Result) (stop bool) {
 	return true
 }
 
-// explain says once what all further cases would have said.
+// explain returns one explanation for all cases that could not be run.
 func (u *unopened) explain(workers int) string {
-	s := fmt.Sprintf("%d cases found that the driver cannot be opened, all in the same words, so the run stopped:\n%s", maxUnopened, u.last)
+	s := fmt.Sprintf("The driver could not be opened for %d cases, with the same error, so the run was stopped:\n%s",
+		maxUnopened, u.last)
 	if workers > 1 {
 		s += "\n" + sharedHint(workers)
 	}
 	return s
 }
 
-// sharedHint is what a run with several workers says to an Open that fails: the likeliest reason is the other worker.
+// sharedHint explains the most likely reason for a failure of Open in a run with several workers.
 func sharedHint(workers int) string {
-	return fmt.Sprintf("%d worker processes open the driver at the same time. If its device can be open once only, set Exclusive in validate.Driver, "+
-		"or run with one worker (--workers 1, TestOptions.Workers).", workers)
+	return fmt.Sprintf("%d worker processes open the driver at the same time. If only one process can have its device "+
+		"open, set Exclusive in validate.Driver, or run with one worker (--workers 1, TestOptions.Workers).", workers)
 }
 
-// fillUnopened gives each case that was not reached, because the driver could not be opened, a result that says so.
+// fillUnopened adds results for the cases that were not run because the driver could not be opened.
 func (s *session) fillUnopened(cases []*Case) {
 	if s.unopened.last == "" {
 		return
@@ -62,12 +63,13 @@ func (s *session) fillUnopened(cases []*Case) {
 		}
 		r := s.p.blank(c)
 		r.Status, r.Unopened = Error, true
-		r.Reason = fmt.Sprintf("not judged: the driver could not be opened (see %s)", s.unopened.seen[s.unopened.last][0])
+		first := s.unopened.seen[s.unopened.last][0]
+		r.Reason = fmt.Sprintf("not run: the driver could not be opened (see %s)", first)
 		s.results[c.ID] = []Result{r}
 	}
 }
 
-// DefaultWorkers is the number of worker processes that a run has if nothing else is asked for.
+// DefaultWorkers returns the number of worker processes of a run that sets none.
 func (d Driver) DefaultWorkers() int {
 	if d.Exclusive {
 		return 1
@@ -75,11 +77,11 @@ func (d Driver) DefaultWorkers() int {
 	return 2
 }
 
-// CheckWorkers refuses a number of workers (0: the default) that the driver cannot serve.
+// CheckWorkers returns an error if the driver does not support the number of workers; 0 is the default.
 func (d Driver) CheckWorkers(n int) error {
 	if d.Exclusive && n > 1 {
-		return fmt.Errorf("%d workers: driver %s is exclusive, that is, its device can be open once at a time, which takes one worker; leave the number out, or say 1",
-			n, d.Name)
+		return fmt.Errorf("driver %s is exclusive and cannot have %d workers (use 1, or leave the number out): "+
+			"only one process can have its device open", d.Name, n)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"ciddk/validate/fakehca"
 )
 
-// A card that one process can have is certified without a word about workers, since its driver says that it is exclusive.
+// TestExclusive checks that a run over an exclusive driver has one worker by default, and that more workers are an
+// error.
 func TestExclusive(t *testing.T) {
 	t.Setenv(cardVar, filepath.Join(t.TempDir(), "card"))
 	p := plan("card")
@@ -29,15 +30,15 @@ func TestExclusive(t *testing.T) {
 	p.Workers = 2
 	_, err := p.Run(t.Context())
 	require.Error(t, err)
-	assert.Equal(t, "2 workers: driver fake is exclusive, that is, its device can be open once at a time, which takes one worker; "+
-		"leave the number out, or say 1", err.Error())
+	assert.Equal(t, "driver fake is exclusive and cannot have 2 workers (use 1, or leave the number out): "+
+		"only one process can have its device open", err.Error())
 	var de *validate.DriverError
-	assert.False(t, errors.As(err, &de), "a mistake of who asks, not of the driver")
+	assert.False(t, errors.As(err, &de), "the plan is wrong, not the driver")
 	p.Driver.Exclusive, p.Workers = false, 0
 	assert.Equal(t, 2, p.Driver.DefaultWorkers())
 }
 
-// opensTimes is a driver whose Open fails from the n-th call on, in words that words makes.
+// opensTimes returns a driver whose Open fails after n calls, with the error that words returns.
 func opensTimes(n int, words func(call int) string) validate.Driver {
 	d := driverWith(fakehca.Faults{})
 	open, calls := d.Open, 0
@@ -50,7 +51,8 @@ func opensTimes(n int, words func(call int) string) validate.Driver {
 	return d
 }
 
-// The third error of Open in the same words ends the run: the rest is reported in a line each.
+// TestUnopenedStops checks that the third equal error of Open ends the run, and that the other cases have a short
+// reason.
 func TestUnopenedStops(t *testing.T) {
 	p := plan("")
 	p.Spawn = nil
@@ -58,7 +60,8 @@ func TestUnopenedStops(t *testing.T) {
 	r := run(t, p)
 	assert.Equal(t, validate.ExitHarness, r.Exit())
 	assert.Equal(t, "the driver could not be opened", r.Run.Stopped)
-	assert.Equal(t, "3 cases found that the driver cannot be opened, all in the same words, so the run stopped:\ndriver fake: open: card is busy", r.Run.Unopened)
+	assert.Equal(t, "The driver could not be opened for 3 cases, with the same error, so the run was stopped:\n"+
+		"driver fake: open: card is busy", r.Run.Unopened)
 	assert.Equal(t, validate.Pass, find(r, "a.query").Status)
 	for _, id := range []string{"a.pd", "a.cq", "b.exchange"} {
 		assert.Equal(t, "driver fake: open: card is busy", find(r, id).Reason)
@@ -67,7 +70,7 @@ func TestUnopenedStops(t *testing.T) {
 		require.NotNil(t, find(r, id), id)
 		assert.Equal(t, validate.Error, find(r, id).Status)
 		assert.True(t, find(r, id).Unopened)
-		assert.Equal(t, "not judged: the driver could not be opened (see a.pd)", find(r, id).Reason)
+		assert.Equal(t, "not run: the driver could not be opened (see a.pd)", find(r, id).Reason)
 	}
 	assert.Equal(t, validate.Skip, find(r, "c.apm").Status, "outside the profile")
 	assert.Len(t, r.Results, 7)
@@ -79,7 +82,7 @@ func TestUnopenedStops(t *testing.T) {
 	assert.Equal(t, r.Run.Unopened, back.Run.Unopened)
 }
 
-// Errors that differ are told one by one: each may be the clue.
+// TestUnopenedInOtherWords checks that different errors are all reported, since each may help.
 func TestUnopenedInOtherWords(t *testing.T) {
 	p := plan("")
 	p.Spawn = nil
@@ -92,6 +95,7 @@ func TestUnopenedInOtherWords(t *testing.T) {
 
 func TestCheckValues(t *testing.T) {
 	some := map[string]string{"port": "UDP port", "ip": "version"}
+	misspelled := `driver fake has no setting "prot"; valid settings are ip, port`
 	for _, x := range []struct {
 		settings, values map[string]string
 		want             string
@@ -99,11 +103,12 @@ func TestCheckValues(t *testing.T) {
 		{nil, map[string]string{"any": "1"}, ""},
 		{some, map[string]string{"port": "1", "ip": "6"}, ""},
 		{some, nil, ""},
-		{some, map[string]string{"port": "1", "prot": "1"}, `driver fake has no setting "prot"; there are ip, port`},
-		{map[string]string{}, map[string]string{"port": "1"}, `driver fake has no setting "port"; it has none at all`},
+		{some, map[string]string{"port": "1", "prot": "1"}, misspelled},
+		{map[string]string{}, map[string]string{"port": "1"}, `driver fake has no settings, and "port" was given`},
 	} {
 		p := plan("")
-		p.Spawn, p.Driver.Settings, p.Setting.Values, p.Select.Cases = nil, x.settings, x.values, []string{"a.query"}
+		p.Spawn, p.Driver.Settings = nil, x.settings
+		p.Setting.Values, p.Select.Cases = x.values, []string{"a.query"}
 		_, err := p.Run(t.Context())
 		if x.want == "" {
 			assert.NoError(t, err)

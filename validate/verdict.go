@@ -12,12 +12,12 @@ type Outcome string
 
 // The outcomes, worst first. A run has the first that applies.
 const (
-	OutcomeUnjudged     Outcome = "unjudged"     // a case could not be judged, or the run was interrupted
-	OutcomeFailed       Outcome = "failed"       // a requirement is not met, or the run found nothing that passed
+	OutcomeUnjudged     Outcome = "unjudged"     // a case could not be completed, or the run was interrupted
+	OutcomeFailed       Outcome = "failed"       // a requirement is not met, or no case passed
 	OutcomeFlaky        Outcome = "flaky"        // a case failed, and passed when it was run again
 	OutcomeInconclusive Outcome = "inconclusive" // a case lost traffic, and the driver need not be the cause
 	OutcomeUntested     Outcome = "untested"     // nothing failed, but the driver claims what no case tests
-	OutcomePassed       Outcome = "passed"       // certified; of a selection: every case of it passed
+	OutcomePassed       Outcome = "passed"       // certified; for a selection: every case of it passed
 )
 
 // Exit statuses of the certifier. They are stable.
@@ -55,21 +55,23 @@ type Untested struct {
 	Why   string `json:"why"`   // why no case tests it
 }
 
-// Verdict is the outcome in one line and in numbers.
+// Verdict is the outcome of a run, in one line and in numbers.
 type Verdict struct {
 	Certified bool    `json:"certified"`
 	Outcome   Outcome `json:"outcome"`
 	Line      string  `json:"line"`
-	// Selection says that a part of the catalog was run: Certified then speaks about the part and is no certificate of the driver.
+	// Selection is true if only a part of the catalog was run. Certified then refers to that part and is no certificate
+	// of the driver.
 	Selection bool           `json:"selection,omitempty"`
 	Counts    map[Status]int `json:"counts"`
-	// Advisory counts failures of SHOULD, MAY and INFO requirements, which do not deny the certificate (unless Strict).
+	// Advisory is the number of failures of SHOULD, MAY and INFO requirements, which do not deny the certificate. With
+	// Strict, failures of SHOULD requirements are not among them.
 	Advisory int `json:"advisory"`
 }
 
 const stoppedByContext = "interrupted"
 
-// decisive reports whether a failure of the level denies the certificate.
+// decisive reports whether a failure of a requirement of this level denies the certificate.
 func (r *Report) decisive(l req.Level) bool { return l == req.Must || r.Run.Strict && l == req.Should }
 
 // Decisive reports whether the result denies the certificate: it failed, or was flaky or inconclusive.
@@ -81,8 +83,8 @@ func (r *Report) Decisive(x *Result) bool {
 	return false
 }
 
-// judge fills the verdict from results, run and untested claims. It is the only place where a verdict is computed.
-func (r *Report) judge() {
+// setVerdict computes the verdict from results, run and untested claims. No other function computes a verdict.
+func (r *Report) setVerdict() {
 	v := Verdict{Counts: map[Status]int{}, Selection: r.Run.Selected < r.Run.All}
 	for _, s := range Statuses() {
 		v.Counts[s] = 0
@@ -101,7 +103,7 @@ func (r *Report) judge() {
 	v.Outcome = r.outcome(&v, decisive)
 	v.Certified = v.Outcome == OutcomePassed
 	parts := r.denials(&v, decisive)
-	// "selected" follows what speaks against the driver, and stands before the counts.
+	// The number of selected cases follows the reasons against a certificate and precedes the counts.
 	if v.Selection {
 		parts = append(parts, fmt.Sprintf("%d of %d cases selected", r.Run.Selected, r.Run.All))
 	}
@@ -116,11 +118,12 @@ func (r *Report) judge() {
 	if r.Run.Link != "" {
 		what += " over " + r.Run.Link
 	}
-	v.Line = fmt.Sprintf("%s: %s (driver %s, profile %s, seed %d)", v.title(), strings.Join(parts, ", "), what, r.Run.Profile, r.Run.Seed)
+	v.Line = fmt.Sprintf("%s: %s (driver %s, profile %s, seed %d)",
+		v.title(), strings.Join(parts, ", "), what, r.Run.Profile, r.Run.Seed)
 	r.Verdict = v
 }
 
-// outcome picks the outcome.
+// outcome returns the outcome.
 func (r *Report) outcome(v *Verdict, decisive map[Status]int) Outcome {
 	switch {
 	case v.Counts[Error] > 0, r.Run.Stopped == stoppedByContext:
@@ -139,12 +142,15 @@ func (r *Report) outcome(v *Verdict, decisive map[Status]int) Outcome {
 	return OutcomePassed
 }
 
-// denials lists what speaks against a certificate.
+// denials returns the reasons against a certificate.
 func (r *Report) denials(v *Verdict, decisive map[Status]int) (why []string) {
 	for _, x := range []struct {
 		count int
 		text  string
-	}{{decisive[Fail], "failed"}, {decisive[Flaky], "flaky"}, {decisive[Inconclusive], "inconclusive"}, {v.Counts[Error], "could not be judged"}} {
+	}{
+		{decisive[Fail], "failed"}, {decisive[Flaky], "flaky"}, {decisive[Inconclusive], "inconclusive"},
+		{v.Counts[Error], "could not be completed"},
+	} {
 		if x.count > 0 {
 			why = append(why, fmt.Sprintf("%d %s", x.count, x.text))
 		}
@@ -165,8 +171,8 @@ func (r *Report) denials(v *Verdict, decisive map[Status]int) (why []string) {
 	return why
 }
 
-// title is the beginning of the verdict line. The words for a selection share nothing with those for the whole, so that a
-// search for CERTIFIED does not find one of the other.
+// title returns the beginning of the verdict line. The titles of a selection do not contain the word CERTIFIED, so that
+// a search for it finds only verdicts on the whole catalog.
 func (v *Verdict) title() string {
 	word := map[Outcome][2]string{
 		OutcomePassed:       {"CERTIFIED", "SELECTION PASSED"},

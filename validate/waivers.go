@@ -21,22 +21,22 @@ import (
 //	  }
 //	}
 //
-// A key is a glob over case ids, the value why that is expected to fail. No reason, no waiver.
+// A key is a glob over case ids. The value is the reason why these cases are expected to fail. It must not be empty.
 const WaiverSchema = "ddk-validate/expectations/v1"
 
-// Waiver is one expected failure.
+// A Waiver is one expected failure.
 type Waiver struct {
 	Pattern string    `json:"pattern"`
 	Reason  string    `json:"reason"`
-	Expires time.Time `json:"expires,omitzero"` // the last day on which it holds, UTC
+	Expires time.Time `json:"expires,omitzero"` // the last day on which it applies, UTC
 }
 
-// expired tells whether the waiver's last day is over.
+// expired reports whether the waiver's last day is over.
 func (w Waiver) expired(now time.Time) bool {
 	return !w.Expires.IsZero() && !now.Before(w.Expires.AddDate(0, 0, 1))
 }
 
-// ParseWaivers reads an expectation file. Unknown fields, doubled keys and empty reasons are errors.
+// ParseWaivers parses an expectation file. Unknown fields, duplicate keys and empty reasons are errors.
 func ParseWaivers(b []byte) ([]Waiver, error) {
 	var file struct {
 		Schema  string          `json:"schema"`
@@ -60,14 +60,14 @@ func ParseWaivers(b []byte) ([]Waiver, error) {
 	return ws, nil
 }
 
-// parseWaiverMap walks the object token by token: encoding/json would keep the last of two equal keys without a word.
+// parseWaiverMap parses the object token by token, since encoding/json would silently keep the last of two equal keys.
 func parseWaiverMap(b []byte) ([]Waiver, error) {
 	if len(b) == 0 {
-		return nil, errors.New("no waivers; leave the file out instead")
+		return nil, errors.New("no waivers (leave the file out instead)")
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-		return nil, errors.New("waivers is no object")
+		return nil, errors.New("waivers is not an object")
 	}
 	var out []Waiver
 	seen := map[string]bool{}
@@ -82,7 +82,7 @@ func parseWaiverMap(b []byte) ([]Waiver, error) {
 			return nil, err
 		}
 		if seen[key] {
-			return nil, fmt.Errorf("waiver %q is there twice", key)
+			return nil, fmt.Errorf("duplicate waiver %q", key)
 		}
 		seen[key] = true
 		w, err := parseWaiver(key, raw)
@@ -97,7 +97,7 @@ func parseWaiverMap(b []byte) ([]Waiver, error) {
 func parseWaiver(key string, raw []byte) (Waiver, error) {
 	w := Waiver{Pattern: key}
 	if _, err := path.Match(key, ""); err != nil || key == "" {
-		return w, errors.New("the key is no glob")
+		return w, errors.New("the key is not a valid glob")
 	}
 	if err := json.Unmarshal(raw, &w.Reason); err != nil {
 		var long struct{ Reason, Expires string }
@@ -110,25 +110,25 @@ func parseWaiver(key string, raw []byte) (Waiver, error) {
 		if long.Expires != "" {
 			d, err := time.Parse(time.DateOnly, long.Expires)
 			if err != nil {
-				return w, fmt.Errorf("expires %q is no date such as 2027-03-31", long.Expires)
+				return w, fmt.Errorf("expires %q is not a date such as 2027-03-31", long.Expires)
 			}
 			w.Expires = d
 		}
 	}
 	if strings.TrimSpace(w.Reason) == "" {
-		return w, errors.New("a waiver without a reason is refused")
+		return w, errors.New("the reason is empty")
 	}
 	return w, nil
 }
 
-// waivable reports whether a waiver applies to the result. What excuses a failure excuses one that comes and goes, and one
-// that could not be charged to the driver.
+// waivable reports whether a waiver applies to the result. A waiver for a failure also excuses a flaky or inconclusive
+// case.
 func (r *Result) waivable() bool {
 	return r.Status == Fail || r.Status == Flaky || r.Status == Inconclusive
 }
 
-// applyWaivers turns failures that are expected into waived ones, and gives remarks: waivers that were not needed, matched nothing, or have
-// expired.
+// applyWaivers changes the status of expected failures to waived. It returns remarks about waivers that were not
+// needed, that match no case, or that have expired.
 func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []string) {
 	for _, w := range ws {
 		matched, needed := 0, 0
@@ -146,7 +146,8 @@ func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []strin
 				r.Status, r.Reason = Waived, w.Reason
 				needed++
 			case r.waivable():
-				remarks = append(remarks, fmt.Sprintf("the waiver %q for %s expired on %s: %s", w.Pattern, r.Case, w.Expires.Format(time.DateOnly), w.Reason))
+				remarks = append(remarks, fmt.Sprintf("the waiver %q for %s expired on %s: %s",
+					w.Pattern, r.Case, w.Expires.Format(time.DateOnly), w.Reason))
 				needed++
 			case r.Status == Pass:
 				passed = append(passed, r.Case)
@@ -156,7 +157,8 @@ func applyWaivers(results []Result, ws []Waiver, now time.Time) (remarks []strin
 		case matched == 0:
 			remarks = append(remarks, fmt.Sprintf("the waiver %q matches no case of this run", w.Pattern))
 		case len(passed) > 0:
-			remarks = append(remarks, fmt.Sprintf("waived and yet passed, so the waiver %q can be narrowed or removed: %s", w.Pattern, strings.Join(passed, ", ")))
+			remarks = append(remarks, fmt.Sprintf("the waiver %q can be narrowed or removed; these cases passed: %s",
+				w.Pattern, strings.Join(passed, ", ")))
 		}
 	}
 	return remarks

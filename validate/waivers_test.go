@@ -16,16 +16,16 @@ func TestParseWaivers(t *testing.T) {
 		{Pattern: "cq.a", Reason: "ticket 1", Expires: time.Date(2027, 3, 31, 0, 0, 0, 0, time.UTC)}}, ws)
 
 	for name, x := range map[string]struct{ file, want string }{
-		"no reason":     {`{"a.b":""}`, "without a reason"},
-		"blank reason":  {`{"a.b":{"reason":"\t"}}`, "without a reason"},
-		"doubled key":   {`{"a.b":"x","a.b":"y"}`, `"a.b" is there twice`},
-		"bad glob":      {`{"[":"x"}`, "no glob"},
-		"empty glob":    {`{"":"x"}`, "no glob"},
-		"bad date":      {`{"a.b":{"reason":"x","expires":"soon"}}`, "no date"},
+		"no reason":     {`{"a.b":""}`, "the reason is empty"},
+		"blank reason":  {`{"a.b":{"reason":"\t"}}`, "the reason is empty"},
+		"doubled key":   {`{"a.b":"x","a.b":"y"}`, `duplicate waiver "a.b"`},
+		"bad glob":      {`{"[":"x"}`, "not a valid glob"},
+		"empty glob":    {`{"":"x"}`, "not a valid glob"},
+		"bad date":      {`{"a.b":{"reason":"x","expires":"soon"}}`, "not a date"},
 		"unknown field": {`{"a.b":{"reason":"x","until":"2027-01-01"}}`, "unknown field"},
 		"a number":      {`{"a.b":7}`, "want a reason"},
-		"an array":      {`["a.b"]`, "no object"},
-		"null":          {`null`, "no object"},
+		"an array":      {`["a.b"]`, "not an object"},
+		"null":          {`null`, "not an object"},
 	} {
 		_, err := ParseWaivers([]byte(`{"schema":"ddk-validate/expectations/v1","waivers":` + x.file + `}`))
 		if assert.Error(t, err, name) {
@@ -33,8 +33,11 @@ func TestParseWaivers(t *testing.T) {
 		}
 	}
 	for name, file := range map[string]string{
-		"other schema": `{"schema":"x","waivers":{}}`, "no waivers": `{"schema":"ddk-validate/expectations/v1"}`, "no JSON": `waivers:`,
-		"trailing": `{"schema":"ddk-validate/expectations/v1","waivers":{}} {}`, "unknown": `{"schema":"ddk-validate/expectations/v1","waiver":{}}`,
+		"other schema": `{"schema":"x","waivers":{}}`,
+		"no waivers":   `{"schema":"ddk-validate/expectations/v1"}`,
+		"no JSON":      `waivers:`,
+		"trailing":     `{"schema":"ddk-validate/expectations/v1","waivers":{}} {}`,
+		"unknown":      `{"schema":"ddk-validate/expectations/v1","waiver":{}}`,
 	} {
 		_, err := ParseWaivers([]byte(file))
 		assert.Error(t, err, name)
@@ -44,7 +47,10 @@ func TestParseWaivers(t *testing.T) {
 func TestApplyWaivers(t *testing.T) {
 	day := time.Date(2027, 3, 31, 0, 0, 0, 0, time.UTC)
 	results := func() []Result {
-		return []Result{{Case: "a.x", Status: Fail}, {Case: "a.y", Status: Pass}, {Case: "b.z", Status: Fail}, {Case: "b.e", Status: Error}, {Case: "b.s", Status: Skip}}
+		return []Result{
+			{Case: "a.x", Status: Fail}, {Case: "a.y", Status: Pass}, {Case: "b.z", Status: Fail},
+			{Case: "b.e", Status: Error}, {Case: "b.s", Status: Skip},
+		}
 	}
 	rs := results()
 	assert.Empty(t, applyWaivers(rs, []Waiver{{Pattern: "a.x", Reason: "r"}}, day))
@@ -54,12 +60,12 @@ func TestApplyWaivers(t *testing.T) {
 
 	rs = results()
 	remarks := applyWaivers(rs, []Waiver{{Pattern: "*", Reason: "all"}}, day)
-	assert.Equal(t, []Status{Waived, Pass, Waived, Error, Skip}, []Status{rs[0].Status, rs[1].Status, rs[2].Status, rs[3].Status, rs[4].Status},
-		"an error of the certifier is never waived")
+	got := []Status{rs[0].Status, rs[1].Status, rs[2].Status, rs[3].Status, rs[4].Status}
+	assert.Equal(t, []Status{Waived, Pass, Waived, Error, Skip}, got, "an error of the certifier is never waived")
 	require.Len(t, remarks, 1)
-	assert.Contains(t, remarks[0], "waived and yet passed")
+	assert.Contains(t, remarks[0], "these cases passed: a.y")
 
-	// The last day counts; the next does not.
+	// The waiver applies on its last day, and not on the next.
 	w := []Waiver{{Pattern: "a.x", Reason: "r", Expires: day}}
 	rs = results()
 	assert.Empty(t, applyWaivers(rs, w, day.Add(23*time.Hour+59*time.Minute)))
@@ -74,7 +80,8 @@ func TestApplyWaivers(t *testing.T) {
 }
 
 func FuzzParseWaivers(f *testing.F) {
-	f.Add([]byte(`{"schema":"ddk-validate/expectations/v1","waivers":{"rc.*":"why","a.b":{"reason":"x","expires":"2027-03-31"}}}`))
+	f.Add([]byte(`{"schema":"ddk-validate/expectations/v1",` +
+		`"waivers":{"rc.*":"why","a.b":{"reason":"x","expires":"2027-03-31"}}}`))
 	f.Add([]byte(`{"schema":"ddk-validate/expectations/v1","waivers":{"a":"b","a":"c"}}`))
 	f.Add([]byte(`{"waivers":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -8,21 +8,22 @@ import (
 	"ciddk/ci"
 )
 
-// Wire is an end of the link under test that no adapter sits at: the certifier plays the peer there, packet by packet, and judges what
-// the adapter sends to it. A vendor of hardware gives one over an AF_PACKET socket on the other end of the cable, a vendor of a model
-// one over the model's port; for an adapter made of software a UDP socket will do.
+// Wire is an end of the link under test at which the certifier acts as the peer, packet by packet, and tests what the
+// adapter sends. For hardware it can be an AF_PACKET socket on the other end of the cable; for a model, the other end
+// of the model's port; for a software adapter, a UDP socket.
 //
-// Packets are whole: on Ethernet from the IP header (RoCEv2, no Ethernet header), on InfiniBand from the LRH to the VCRC.
+// Packets are whole: on Ethernet from the IP header (RoCEv2, no Ethernet header), on InfiniBand from the LRH to the
+// VCRC.
 type Wire interface {
-	// Info says who this end is. It does not change.
+	// Info returns a description of this end. It does not change.
 	Info() WireInfo
-	// Send puts a packet on the link as it is, wrong or right; it is the certifier that computed its checksums, with 0 in the IPv4
-	// identification and DF set. Packets leave in the order of the calls.
+	// Send puts a packet on the link unchanged, whether it is valid or not. The certifier has computed its checksums,
+	// with the IPv4 identification 0 and DF set. Packets leave in the order of the calls.
 	Send(packet []byte) error
-	// Recv gives the next packet that came to this end, in order of arrival; the slice is the caller's. Its error is that of
-	// the context when that ends first.
+	// Recv returns the next packet that has arrived at this end, in order of arrival. The caller owns the slice. If the
+	// context ends first, Recv returns its error.
 	Recv(ctx context.Context) ([]byte, error)
-	// Close ends Recv with an error. Idempotent.
+	// Close makes Recv return an error. It may be called more than once.
 	Close() error
 }
 
@@ -31,31 +32,34 @@ type WireInfo struct {
 	Link ci.Link
 	GID  ci.GID // the end's address; on Ethernet it fits an entry of the GID table of the HCA under test
 	LID  ci.LID // on InfiniBand
-	// Other is a second address that Send takes packets from, for packets that come from where they should not; zero if there is none.
+	// Other is a second address from which Send accepts packets, for packets from a wrong source. It is zero if there
+	// is none.
 	Other ci.GID
-	// OtherLID is the same on InfiniBand: a LID that no port of the link has.
+	// OtherLID is the same for InfiniBand: a LID that no port of the link has.
 	OtherLID ci.LID
-	UDPPort  uint16 // destination port on Ethernet: 4791, unless the driver was told to use another
-	// Raw says that the bytes from the BTH on (on InfiniBand from the LRH on) are those that the adapter makes and takes. Without it they are
-	// an encoding made beside it, as on a link within a process, and cases about CRCs, padding and reserved bits say nothing.
+	UDPPort  uint16 // destination port on Ethernet: 4791, unless the driver is configured for another
+	// Raw is true if the bytes from the BTH on (on InfiniBand from the LRH on) are those that the adapter itself sends
+	// and receives. Otherwise they are encoded by the link, such as one within a process. Cases about CRCs, padding and
+	// reserved bits then prove nothing about the adapter.
 	Raw bool
-	// Header says the same of the whole IP header, Checksum of the UDP checksum. Class, Hops and Label say it of single fields: the traffic
-	// class (TOS), the hop limit (TTL), the flow label of IPv6. A UDP socket shows these three at most, and 0 stands in their place if not.
+	// Header is true if the same holds for the whole IP header, and Checksum if it holds for the UDP checksum. Class,
+	// Hops and Label are true if it holds for the traffic class (TOS), the hop limit (TTL) and the IPv6 flow label. A
+	// UDP socket has at most these three. Fields for which it does not hold are 0.
 	Header, Checksum, Class, Hops, Label bool
-	// SendsHeader says that Send leaves traffic class, hop limit and flow label as they are. UDP sockets send their own.
+	// SendsHeader is true if Send leaves traffic class, hop limit and flow label unchanged. UDP sockets send their own.
 	SendsHeader bool
 }
 
-// WirePacket is a packet of a case's evidence.
+// WirePacket is a packet in the evidence of a case.
 type WirePacket struct {
 	Time     time.Time
 	Link     ci.Link
-	FromHCA  bool // sent by the adapter under test; else by the certifier
+	FromHCA  bool // sent by the adapter under test, otherwise by the certifier
 	Data     []byte
-	Comments []string // what it broke
+	Comments []string // which rules it broke
 }
 
-// Wire opens the certifier's end of the link; it is closed when the case is over. The case needs Needs.Wire.
+// Wire opens the certifier's end of the link and closes it when the case is over. The case needs Needs.Wire.
 func (t *T) Wire() Wire {
 	if t.target.Wire == nil {
 		t.Harness("the case uses Wire without Needs.Wire")
@@ -72,7 +76,7 @@ func (t *T) Wire() Wire {
 	return w
 }
 
-// Packet records a packet as evidence, for the capture of a case that fails. It gives the packet's number, from 1.
+// Packet records a packet for the capture of a case that fails. It returns the packet's number, from 1.
 func (t *T) Packet(p WirePacket) int {
 	p.Data = slices.Clone(p.Data)
 	t.mu.Lock()
@@ -84,10 +88,10 @@ func (t *T) Packet(p WirePacket) int {
 	return len(t.packets)
 }
 
-// maxPackets bounds the evidence of one case.
+// maxPackets limits the packets that are recorded for one case.
 const maxPackets = 10000
 
-// Remark adds to the evidence what is wrong with a packet, given by the number that Packet gave.
+// Remark adds a comment to the packet with the number that Packet returned, such as the rule that it broke.
 func (t *T) Remark(n int, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// hangGrace is how long after its deadline a case may still end by itself: its waits have failed by then, and cleanup runs. It scales
-// with the timeouts.
+// hangGrace is the time after its deadline in which a case may still end by itself. Its waits have failed by then, and
+// cleanup runs. It is scaled with the timeouts.
 const hangGrace = 3 * time.Second
 
-// Exit statuses of a worker that ends itself: because of a hang, or because its parent has ended.
+// Exit statuses of a worker that exits because of a hang, or because its parent has ended.
 const (
 	exitHang   = 86
 	exitOrphan = 87
 )
 
-// ServeWorker is the worker's half: it takes commands from the channel that its parent gave it, runs cases, and reports what became of
-// them on the channel. It returns when the parent has no more. A case that hangs ends the process, since nothing else ends a goroutine
-// that is stuck in a driver; so does the end of the parent.
+// ServeWorker runs a worker process. It reads commands from the channel that its parent has opened, runs the cases, and
+// writes their results to the channel. It returns when there are no more commands. If a case hangs, it ends the
+// process, since nothing else ends a goroutine that is stuck in a driver. It also ends the process if the parent ends.
 func ServeWorker(ctx context.Context, c *Catalog, d Driver, s Setting) error {
 	ch, err := openWorkerChannel()
 	if err != nil {
@@ -53,7 +53,7 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *worke
 			break
 		}
 		if err != nil {
-			return err // the driver has meddled with the descriptor: the parent charges this end to the case before
+			return err // the driver has damaged the descriptor; the parent charges the case before
 		}
 		cs, ok := c.Case(cmd.Case)
 		if !ok {
@@ -73,10 +73,11 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *worke
 		r := e.run(ctx, j)
 		dog.Stop()
 		if r.Status != Pass && r.Status != Skip {
-			fmt.Fprint(os.Stderr, printedMark(ch.nonce)) // what the driver has printed is evidence, and ends here
+			fmt.Fprint(os.Stderr, printedMark(ch.nonce)) // the driver's output up to here is evidence of the case
 		}
 		in.idle()
-		if err := w.write(Event{Kind: EventResult, Result: &r, Elapsed: r.Elapsed, Conditions: r.conditions}); err != nil {
+		result := Event{Kind: EventResult, Result: &r, Elapsed: r.Elapsed, Conditions: r.conditions}
+		if err := w.write(result); err != nil {
 			return err
 		}
 	}
@@ -86,19 +87,20 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *worke
 	return nil
 }
 
-// commandReader reads commands ahead, so that the end of the parent is seen while a case runs.
+// commandReader reads commands ahead, so that it notices the end of the parent while a case runs.
 type commandReader struct {
 	lines chan commandLine
-	busy  atomic.Bool // a case runs
+	busy  atomic.Bool // a case is running
 }
 
-// commandLine is a command, or why there is none.
+// commandLine is a command or an error.
 type commandLine struct {
 	command
 	err error
 }
 
-// newCommandReader starts to read. exit is called if the commands end while a case runs, for then the parent has ended.
+// newCommandReader starts to read commands. It calls exit if the commands end while a case runs, because the parent has
+// then ended.
 func newCommandReader(in *bufio.Reader, exit func(int)) *commandReader {
 	r := &commandReader{lines: make(chan commandLine)}
 	go func() {
@@ -121,22 +123,24 @@ func newCommandReader(in *bufio.Reader, exit func(int)) *commandReader {
 	return r
 }
 
-// next returns the next command, io.EOF at their end.
-func (r *commandReader) next() (command, error) {
-	l := <-r.lines
+// next returns the next command, or io.EOF at the end.
+func (c *commandReader) next() (command, error) {
+	l := <-c.lines
 	if l.err != nil && !errors.Is(l.err, io.EOF) {
 		return l.command, fmt.Errorf("command: %w", l.err)
 	}
 	return l.command, l.err
 }
 
-// idle says that no case runs.
-func (r *commandReader) idle() { r.busy.Store(false) }
+// idle records that no case is running.
+func (c *commandReader) idle() { c.busy.Store(false) }
 
-// printedMark is what a worker prints after a case that did not pass, so that its parent has everything that was printed before.
+// printedMark returns the text that a worker prints after a case that did not pass. The parent waits for it, so that it
+// has all output of the case.
 func printedMark(nonce string) string { return "\x1e" + nonce + "\n" }
 
-// WorkerEnv is what a worker's environment needs on top of the parent's: stacks of all goroutines in a panic.
+// WorkerEnv returns the environment for a worker: that of the parent, and a setting that prints all goroutines in a
+// panic.
 func WorkerEnv() []string {
 	return append(os.Environ(), "GOTRACEBACK=all")
 }

@@ -17,34 +17,34 @@ import (
 	"ciddk/validate/suite"
 )
 
-// update makes TestIDs write the listing, as long as no id is lost.
+// update makes TestIDs write the listing, unless an id is lost.
 var update = flag.Bool("update", false, "write testdata/ids.txt from the suites and the mutants")
 
 var idsFile = filepath.Join("testdata", "ids.txt")
 
-// TestIDs compares the ids of the program with the committed listing: requirements with their levels, cases with the requirements that they
-// prove, and mutants with the requirement that they break. Waivers, reports and vendors' scripts name these ids, so none is lost or used for
-// something else. After an addition, run
+// TestIDs compares the ids of the program with the committed listing: requirements with their levels, cases with the
+// requirements that they prove, and mutants with the requirement that they break. Waivers, reports and vendors' scripts
+// contain these ids, so no id is removed or used for something else. After an addition, run
 //
 //	go test ./cmd/ddk-validate -run TestIDs -update
 //
-// which refuses to drop an id.
+// It fails if an id is missing.
 func TestIDs(t *testing.T) {
 	now := listIDs(t)
 	if *update {
-		assert.Empty(t, lost(readIDs(t), now), "ids never change: these are gone")
+		assert.Empty(t, lost(readIDs(t), now), "ids never change, and these are missing")
 		if !t.Failed() {
 			require.NoError(t, os.WriteFile(idsFile, []byte(strings.Join(now, "\n")+"\n"), 0o666))
 		}
 		return
 	}
 	was := readIDs(t)
-	assert.Empty(t, missing(was, now), "lines of the listing that the program does not have")
-	assert.Empty(t, missing(now, was), "lines that the listing does not have; after an addition, run this test with -update")
+	assert.Empty(t, missing(was, now), "lines of the listing that do not match the program")
+	assert.Empty(t, missing(now, was), "lines missing in the listing; after an addition, run this test with -update")
 	assert.Equal(t, len(was), len(now))
 }
 
-// missing returns the lines of a that b does not have.
+// missing returns the lines of a that are not in b.
 func missing(a, b []string) []string {
 	has := map[string]bool{}
 	for _, line := range b {
@@ -59,7 +59,7 @@ func TestLostIDs(t *testing.T) {
 	assert.Equal(t, []string{"case a", "mutant m"}, lost(was, []string{"requirement A MUST", "case m A", "mutant a A"}))
 }
 
-// listIDs returns one line for each requirement, case and mutant, in order of kind and id.
+// listIDs returns one line for each requirement, case and mutant, ordered by kind and id.
 func listIDs(t *testing.T) []string {
 	t.Helper()
 	catalog, err := validate.NewCatalog(suite.All()...)
@@ -89,7 +89,7 @@ func readIDs(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// lost returns the kinds and ids of was that now does not have.
+// lost returns the kinds and ids of was that are not in now.
 func lost(was, now []string) []string {
 	id := func(line string) string { return strings.Join(strings.SplitN(line, " ", 3)[:2], " ") }
 	has := map[string]bool{}

@@ -13,11 +13,14 @@ import (
 	"ciddk/validate/kit"
 )
 
-// TestKit holds the constructors of package kit to the reference HCA, over both links: pairs of every service connect, carry data and
-// leave nothing behind. It is the one place where kit meets a real transport outside of the suites.
+// TestKit tests the constructors of package kit on the reference HCA over each link: pairs of every service connect,
+// carry data and leave nothing behind. No other test outside of the suites uses kit with a real transport.
 func TestKit(t *testing.T) {
 	one := func(id string, run func(*validate.T)) validate.Case {
-		return validate.Case{ID: "kit." + id, Title: id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureRC, Run: run, Timeout: 5 * time.Second}
+		return validate.Case{
+			ID: "kit." + id, Title: id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureRC, Run: run,
+			Timeout: 5 * time.Second,
+		}
 	}
 	suite := validate.Suite{Cases: []validate.Case{
 		one("rc", func(t *validate.T) {
@@ -72,11 +75,14 @@ func TestKit(t *testing.T) {
 	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{lossy, cut}}, suite)
 	d := drivers()[0]
 	for _, link := range d.Links {
-		p := validate.Plan{Catalog: c, Driver: d, Setting: validate.Setting{Profile: "full", Options: validate.Options{Seed: 1, Link: link, Run: 77}}}
+		o := validate.Options{Seed: 1, Link: link, Run: 77}
+		p := validate.Plan{Catalog: c, Driver: d, Setting: validate.Setting{Profile: "full", Options: o}}
 		r, err := p.Run(t.Context())
 		require.NoError(t, err)
 		for _, x := range r.Results {
-			assert.Equal(t, validate.Pass, x.Status, fmt.Sprintf("%s over %s: %+v %s", x.Case, link, x.Failures, x.Reason))
+			assert.Equal(
+				t, validate.Pass, x.Status, fmt.Sprintf("%s over %s: %+v %s", x.Case, link, x.Failures, x.Reason),
+			)
 		}
 	}
 }

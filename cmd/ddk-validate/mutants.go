@@ -8,7 +8,7 @@ import (
 	"ciddk/validate/suite/wiresuite"
 )
 
-// mutants returns the lists of wrong drivers for the self test.
+// mutants returns the mutants for the self test.
 func mutants() [][]mutant.Mutant {
 	return append(mutant.All(), cimutants.All(), almutants.All(), cmmutants.All(), wiresuite.Mutants())
 }

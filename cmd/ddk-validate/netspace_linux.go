@@ -13,20 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netspace is a network namespace of this process's own, whose loopback interface has the IPv6 addresses that the link udp needs: the
-// machine's own loopback has one only. It belongs to a thread, and goes with the process; nothing of the machine changes. Making one
-// takes CAP_SYS_ADMIN.
+// netspace is a network namespace of this process. Its loopback interface has the IPv6 addresses that the link udp
+// needs, since the machine's own loopback has only one. The namespace belongs to a thread and ends with the process. It
+// changes nothing on the machine. Creating one needs CAP_SYS_ADMIN.
 type netspace struct{ jobs chan func() }
 
-// space6 is the process's: making one takes a while, and every case opens a target.
+// space6 returns the process's namespace. It is created once, because that takes some time and every case opens a
+// target.
 var space6 = sync.OnceValues(func() (*netspace, error) { return newNetspace(addrs6()) })
 
-// newNetspace makes a namespace and gives its loopback the addresses.
+// newNetspace creates a namespace and adds the addresses to its loopback interface.
 func newNetspace(addrs []netip.Addr) (*netspace, error) {
 	n := &netspace{jobs: make(chan func())}
 	started := make(chan error)
 	go func() {
-		// Never unlocked, so that nobody else gets into the namespace.
+		// The thread is never unlocked, so that no other goroutine runs in the namespace.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
@@ -40,7 +41,7 @@ func newNetspace(addrs []netip.Addr) (*netspace, error) {
 		}
 		started <- err
 		if err != nil {
-			return // the runtime ends a thread that its goroutine leaves locked, and the namespace with it
+			return // the runtime then ends the locked thread, and with it the namespace
 		}
 		for f := range n.jobs {
 			f()
@@ -52,15 +53,15 @@ func newNetspace(addrs []netip.Addr) (*netspace, error) {
 	return n, nil
 }
 
-// do runs f in the namespace: what it opens stays there. One at a time.
+// do runs f in the namespace. Sockets that f opens belong to it. Calls run one after another.
 func (n *netspace) do(f func() error) error {
 	res := make(chan error, 1)
 	n.jobs <- func() { res <- f() }
 	return <-res
 }
 
-// reachable waits until an address of the namespace can be sent to: the system makes the route to a new one on a thread of its own, and
-// what is sent before that is lost.
+// reachable waits until packets to an address of the namespace arrive. The system creates the route to a new address
+// asynchronously, and packets sent before that are lost.
 func reachable(a netip.Addr) error {
 	c, err := net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
 	if err != nil {
@@ -79,10 +80,11 @@ func reachable(a netip.Addr) error {
 	}
 }
 
-// loopbackIndex is the loopback interface's, in every namespace.
+// loopbackIndex is the index of the loopback interface in every namespace.
 const loopbackIndex = 1
 
-// setLoopback brings the loopback interface of the thread's namespace up and adds addresses to it (rtnetlink(7)).
+// setLoopback brings up the loopback interface of the thread's namespace and adds addresses to it, through
+// rtnetlink(7).
 func setLoopback(addrs []netip.Addr) error {
 	fd, err := routeSocket()
 	if err != nil {
@@ -93,7 +95,7 @@ func setLoopback(addrs []netip.Addr) error {
 	e.PutUint32(up[4:], loopbackIndex)
 	e.PutUint32(up[8:], unix.IFF_UP)
 	e.PutUint32(up[12:], unix.IFF_UP)
-	err = ask(fd, unix.RTM_NEWLINK, 0, up)
+	err = request(fd, unix.RTM_NEWLINK, 0, up)
 	for _, a := range addrs {
 		if err != nil {
 			break
@@ -103,20 +105,24 @@ func setLoopback(addrs []netip.Addr) error {
 		m = e.AppendUint16(m, unix.SizeofRtAttr+16)
 		m = e.AppendUint16(m, unix.IFA_LOCAL)
 		ip := a.As16()
-		err = ask(fd, unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append(m, ip[:]...))
+		err = request(fd, unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append(m, ip[:]...))
 	}
 	return errors.Join(err, unix.Close(fd))
 }
 
-// routeGroups lets the loopback interface of the thread's namespace carry IPv6 multicast. The system gives every other interface a route
-// to ff00::/8, and loopback none. It has to be of the kind "local": what goes to one of the kind "multicast" is sent and never arrives.
+// routeGroups lets the loopback interface of the thread's namespace carry IPv6 multicast. The system adds a route to
+// ff00::/8 for every other interface, but not for loopback. The route must have type "local". Packets that use a route
+// of type "multicast" are sent but never arrive.
 func routeGroups() error {
 	fd, err := routeSocket()
 	if err != nil {
 		return err
 	}
 	e := binary.NativeEndian
-	m := []byte{unix.AF_INET6, 8, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_LOCAL, 0, 0, 0, 0}
+	m := []byte{
+		unix.AF_INET6, 8, 0, 0,
+		unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_LOCAL, 0, 0, 0, 0,
+	}
 	m = e.AppendUint16(m, unix.SizeofRtAttr+16)
 	m = e.AppendUint16(m, unix.RTA_DST)
 	group := [16]byte{0xff}
@@ -124,10 +130,10 @@ func routeGroups() error {
 	m = e.AppendUint16(m, unix.SizeofRtAttr+4)
 	m = e.AppendUint16(m, unix.RTA_OIF)
 	m = e.AppendUint32(m, loopbackIndex)
-	return errors.Join(ask(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m), unix.Close(fd))
+	return errors.Join(request(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m), unix.Close(fd))
 }
 
-// routeSocket speaks rtnetlink(7) with the thread's namespace.
+// routeSocket opens an rtnetlink(7) socket in the thread's namespace.
 func routeSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -136,8 +142,8 @@ func routeSocket() (int, error) {
 	return fd, nil
 }
 
-// ask sends a request and waits for the acknowledgement.
-func ask(fd int, kind, flags uint16, body []byte) error {
+// request sends a request and waits for its acknowledgement.
+func request(fd int, kind, flags uint16, body []byte) error {
 	e := binary.NativeEndian
 	m := e.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
 	m = e.AppendUint16(m, kind)
@@ -152,7 +158,7 @@ func ask(fd int, kind, flags uint16, body []byte) error {
 	case err != nil:
 		return fmt.Errorf("netlink: %w", err)
 	case n < unix.SizeofNlMsghdr+4 || e.Uint16(b[4:]) != unix.NLMSG_ERROR:
-		return fmt.Errorf("netlink: an answer of %d bytes that is no acknowledgement", n)
+		return fmt.Errorf("netlink: a reply of %d bytes that is not an acknowledgement", n)
 	}
 	if code := int32(e.Uint32(b[unix.SizeofNlMsghdr:])); code != 0 {
 		return fmt.Errorf("netlink request %d: %w", kind, unix.Errno(-code))

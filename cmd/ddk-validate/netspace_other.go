@@ -4,9 +4,9 @@ package main
 
 import "errors"
 
-// netspace is for Linux alone.
+// netspace is implemented on Linux only.
 type netspace struct{}
 
-func space6() (*netspace, error) { return nil, errors.New("network namespaces are of Linux") }
+func space6() (*netspace, error) { return nil, errors.New("this system has no network namespaces") }
 
 func (*netspace) do(f func() error) error { return f() }

@@ -22,11 +22,13 @@ import (
 	"ciddk/validate/kit"
 )
 
-// captureCases put every kind of RC packet on the link, and lose some.
+// captureCases returns cases that put every kind of RC packet on the link and lose some.
 func captureCases() *validate.Catalog {
 	one := func(id string, impair bool, run func(*validate.T)) validate.Case {
-		return validate.Case{ID: "pcap." + id, Title: id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureRC, Run: run,
-			Timeout: 5 * time.Second, Needs: validate.Needs{Impair: impair}}
+		return validate.Case{
+			ID: "pcap." + id, Title: id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureRC, Run: run,
+			Timeout: 5 * time.Second, Needs: validate.Needs{Impair: impair},
+		}
 	}
 	return validate.MustCatalog(validate.Suite{Cases: []validate.Case{
 		one("clean", false, func(t *validate.T) {
@@ -53,15 +55,15 @@ func captureCases() *validate.Catalog {
 	}})
 }
 
-// captured is a packet read back.
+// captured is a packet read from a file.
 type captured struct {
 	ib       bool
 	data     []byte // from the IP header or the LRH
 	comments []string
 }
 
-// transport returns BTH to ICRC, and the ICRC over what is in front of it as IBTA volume 1, 7.8.1 and annex A17 have it, reckoned with the
-// CRC of the standard library and nothing of package wire.
+// transport returns the bytes from the BTH to the ICRC, and the ICRC computed over the packet as in IBTA volume 1,
+// 7.8.1 and annex A17. It uses the CRC of the standard library and nothing of package wire.
 func (c captured) transport(t *testing.T) (bth []byte, icrc uint32) {
 	t.Helper()
 	b := append([]byte(nil), c.data...)
@@ -97,7 +99,8 @@ func (c captured) transport(t *testing.T) (bth []byte, icrc uint32) {
 	return bth, crc32.ChecksumIEEE(append(pseudo, b[:len(b)-4]...))
 }
 
-// readCapture takes a file apart with the library's reader; tshark judges packets, interfaces and comments again.
+// readCapture reads a file with the reader of gopacket. tshark then checks packets, interfaces and comments
+// independently.
 func readCapture(t *testing.T, path string) (list []captured) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -126,14 +129,18 @@ func TestPcap(t *testing.T) {
 	for _, tt := range []struct {
 		name, link string
 		values     map[string]string
-		tshark     bool // it knows RoCEv2 by its UDP port, which the IPv6 target does not use
+		tshark     bool // checked with tshark, which needs RoCEv2's UDP port; the IPv6 target may use another
 	}{
-		{"udp4", "udp", nil, true}, {"udp6", "udp", map[string]string{"ip": "6"}, false}, {"direct", "direct", nil, true},
+		{"udp4", "udp", nil, true},
+		{"udp6", "udp", map[string]string{"ip": "6"}, false},
+		{"direct", "direct", nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			p := validate.Plan{Catalog: captureCases(), Driver: d, Setting: validate.Setting{Profile: "full", PcapDir: dir, PcapAll: true,
-				Options: validate.Options{Seed: 1, Link: tt.link, Run: 78, Values: tt.values}}}
+			p := validate.Plan{Catalog: captureCases(), Driver: d, Setting: validate.Setting{
+				Profile: "full", PcapDir: dir, PcapAll: true,
+				Options: validate.Options{Seed: 1, Link: tt.link, Run: 78, Values: tt.values},
+			}}
 			r, err := p.Run(t.Context())
 			require.NoError(t, err)
 			for _, x := range r.Results {
@@ -147,23 +154,32 @@ func TestPcap(t *testing.T) {
 				require.NotEmpty(t, list, x.Case)
 				for i, c := range list {
 					bth, icrc := c.transport(t)
-					assert.Equal(t, binary.LittleEndian.Uint32(bth[len(bth)-4:]), icrc, "%s: ICRC of packet %d", x.Case, i+1)
+					assert.Equal(
+						t, binary.LittleEndian.Uint32(bth[len(bth)-4:]), icrc, "%s: ICRC of packet %d", x.Case, i+1,
+					)
 				}
 				if tt.tshark {
-					checkRows(t, x.Case, list, tsharktest.Read(t, x.Capture, "infiniband.bth.opcode", "infiniband.bth.psn",
-						"frame.interface_name", "frame.packet_flags_direction", "frame.comment"))
+					fields := []string{
+						"infiniband.bth.opcode",
+						"infiniband.bth.psn",
+						"frame.interface_name",
+						"frame.packet_flags_direction",
+						"frame.comment",
+					}
+					checkRows(t, x.Case, list, tsharktest.Read(t, x.Capture, fields...))
 				}
 			}
 		})
 	}
 }
 
-// checkRows holds what tshark reads against the bytes, and against what the cases are.
+// checkRows compares the fields that tshark reads with the bytes and with the traffic of the case.
 func checkRows(t *testing.T, id string, list []captured, rows [][]string) {
 	t.Helper()
 	require.Len(t, rows, len(list))
 	type key struct{ at, op, psn string }
-	sent, received, dropped := map[key]int{}, map[key]int{}, 0
+	sent, received := map[key]int{}, map[key]int{}
+	dropped := 0
 	other := map[string]string{"02ddcd0000000100/1": "02ddcd0000000200/1", "02ddcd0000000200/1": "02ddcd0000000100/1"}
 	for i, row := range rows {
 		bth, _ := list[i].transport(t)
@@ -190,6 +206,6 @@ func checkRows(t *testing.T, id string, list []captured, rows [][]string) {
 			assert.Fail(t, "direction", "%v", row)
 		}
 	}
-	assert.Equal(t, sent, received, "%s: what one end sent and nothing took away is what the other received", id)
+	assert.Equal(t, sent, received, "%s: packets sent and not dropped are received", id)
 	assert.Equal(t, id == "pcap.lossy", dropped > 0, "%d packets dropped", dropped)
 }

@@ -12,22 +12,22 @@ import (
 const (
 	probeCount = 1000
 	probeBurst = 8
-	probeBytes = 1100 // as a full packet of the cases
+	probeBytes = 1100 // the size of a full packet of the cases
 )
 
-// probeWait is how long the probe waits for a datagram. Loopback delivers at once, and a busy machine delays the receiver
-// and the deadline alike: what has arrived is received before the deadline counts.
+// probeWait limits the wait for a datagram. Loopback delivers at once. A busy machine delays the receiver as well as
+// the deadline, and a datagram that has arrived is received even after the deadline.
 const probeWait = 500 * time.Millisecond
 
-// maxProbeLost ends a probe early: a link that loses so many packets is not quiet.
+// maxProbeLost is the number of losses that ends a probe early.
 const maxProbeLost = 10
 
-// linkProbe measures whether a UDP link loses packets: by datagrams of its own to one of the link's addresses, and by what
-// the kernel has dropped, for want of space in a socket's buffer, since the probe was made.
+// linkProbe measures whether a UDP link loses packets. It sends datagrams to one of the link's addresses, and counts
+// the datagrams that the kernel has dropped at full socket buffers since the probe was created.
 type linkProbe struct {
 	addr    netip.Addr
 	open    func(func() error) error // runs a function in the link's network namespace
-	dropped uint64                   // by the kernel, when the probe was made
+	dropped uint64                   // datagrams dropped by the kernel before the probe was created
 }
 
 func newLinkProbe(addr netip.Addr, open func(func() error) error) *linkProbe {
@@ -36,21 +36,21 @@ func newLinkProbe(addr netip.Addr, open func(func() error) error) *linkProbe {
 	return p
 }
 
-// kernelDrops returns the count of datagrams that the kernel has dropped at sockets of the namespace, 0 where the
-// system has no such count.
-func (p *linkProbe) kernelDrops() (n uint64) {
-	_ = p.open(func() error { n = socketDrops(p.addr.Is6()); return nil }) // a namespace that is gone has no count
+// kernelDrops returns the number of datagrams that the kernel has dropped at sockets of the namespace. It returns 0 if
+// the system does not count them.
+func (l *linkProbe) kernelDrops() (n uint64) {
+	_ = l.open(func() error { n = socketDrops(l.addr.Is6()); return nil }) // a closed namespace has no count
 	return n
 }
 
-// run is validate.Target.Probe.
-func (p *linkProbe) run(ctx context.Context) (sent, lost int, err error) {
+// run implements validate.Target.Probe.
+func (l *linkProbe) run(ctx context.Context) (sent, lost int, err error) {
 	var tx, rx *net.UDPConn
-	err = p.open(func() (err error) {
-		if rx, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, 0))); err != nil {
+	err = l.open(func() (err error) {
+		if rx, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.addr, 0))); err != nil {
 			return err
 		}
-		tx, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, 0)))
+		tx, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.addr, 0)))
 		return err
 	})
 	defer func() {
@@ -78,13 +78,13 @@ func (p *linkProbe) run(ctx context.Context) (sent, lost int, err error) {
 		}
 		lost += probeBurst - got
 	}
-	if now := p.kernelDrops(); now > p.dropped {
-		lost += int(now - p.dropped)
+	if now := l.kernelDrops(); now > l.dropped {
+		lost += int(now - l.dropped)
 	}
 	return sent, lost, ctx.Err()
 }
 
-// receive reads n datagrams and returns how many came in time.
+// receive receives up to n datagrams and returns how many arrived in time.
 func receive(c *net.UDPConn, n int) (got int, err error) {
 	buf := make([]byte, probeBytes)
 	for ; got < n; got++ {

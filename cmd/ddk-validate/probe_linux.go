@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// socketDrops returns how many datagrams the kernel has dropped at full socket buffers in the calling thread's network
-// namespace.
+// socketDrops returns the number of datagrams that the kernel has dropped at full socket buffers in the calling
+// thread's network namespace.
 func socketDrops(v6 bool) uint64 {
 	if v6 {
-		b, _ := os.ReadFile("/proc/thread-self/net/snmp6") // absent without IPv6
+		b, _ := os.ReadFile("/proc/thread-self/net/snmp6") // does not exist without IPv6
 		return snmp6Counter(string(b), "Udp6RcvbufErrors")
 	}
 	b, _ := os.ReadFile("/proc/thread-self/net/snmp")
 	return snmpCounter(string(b), "Udp:", "RcvbufErrors")
 }
 
-// snmpCounter finds a counter in the format of /proc/net/snmp: a line of names, then a line of values.
+// snmpCounter returns a counter in the format of /proc/net/snmp: a line of names, then a line of values.
 func snmpCounter(text, protocol, name string) uint64 {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -39,7 +39,7 @@ func snmpCounter(text, protocol, name string) uint64 {
 	return 0
 }
 
-// snmp6Counter finds a counter in the format of /proc/net/snmp6: a name and a value in each line.
+// snmp6Counter returns a counter in the format of /proc/net/snmp6: a name and a value in each line.
 func snmp6Counter(text, name string) uint64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {

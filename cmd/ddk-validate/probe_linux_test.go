@@ -14,23 +14,27 @@ import (
 )
 
 func TestSNMPCounters(t *testing.T) {
-	text := "Ip: Forwarding DefaultTTL\nIp: 1 64\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 8 0 2 9 7\nUdpLite: RcvbufErrors\nUdpLite: 3\n"
+	text := "Ip: Forwarding DefaultTTL\nIp: 1 64\n" +
+		"Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 8 0 2 9 7\n" +
+		"UdpLite: RcvbufErrors\nUdpLite: 3\n"
 	assert.EqualValues(t, 7, snmpCounter(text, "Udp:", "RcvbufErrors"))
 	assert.Zero(t, snmpCounter(text, "Udp:", "Nosuch"))
 	assert.Zero(t, snmpCounter("Udp: RcvbufErrors\n", "Udp:", "RcvbufErrors"))
 	assert.Zero(t, snmpCounter("", "Udp:", "RcvbufErrors"))
-	assert.EqualValues(t, 12, snmp6Counter("Ip6InReceives 4\nUdp6RcvbufErrors                \t12\n", "Udp6RcvbufErrors"))
+	assert.EqualValues(
+		t, 12, snmp6Counter("Ip6InReceives 4\nUdp6RcvbufErrors                \t12\n", "Udp6RcvbufErrors"),
+	)
 	assert.Zero(t, snmp6Counter("", "Udp6RcvbufErrors"))
 }
 
-// Loopback loses nothing, unless a socket's buffer overflows: then the kernel's count shows it.
+// TestLinkProbe checks that loopback loses nothing unless a socket's buffer overflows, which the kernel counts.
 func TestLinkProbe(t *testing.T) {
 	to := netip.MustParseAddr("127.0.0.3")
-	p := newLinkProbe(to, here)
+	p := newLinkProbe(to, currentNetwork)
 	sent, lost, err := p.run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, probeCount, sent)
-	t.Logf("%d lost (other processes' sockets count, too)", lost)
+	t.Logf("%d lost (the count includes sockets of other processes)", lost)
 
 	overflow(t, to)
 	_, after, err := p.run(t.Context())
@@ -38,7 +42,7 @@ func TestLinkProbe(t *testing.T) {
 	assert.Greater(t, after, lost)
 }
 
-// overflow sends more to a socket than its buffer holds.
+// overflow sends more to a socket than its buffer can hold.
 func overflow(t *testing.T, to netip.Addr) {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 0)))
@@ -51,7 +55,8 @@ func overflow(t *testing.T, to netip.Addr) {
 	}
 }
 
-// A correct driver over a link that drops half of the packets is inconclusive, not wrong: over RC, whose retries do not suffice, and UD.
+// TestLossyLink checks that a correct driver over a link that drops many packets is inconclusive and does not fail,
+// both with UD and with RC, whose retries do not suffice.
 func TestLossyLink(t *testing.T) {
 	d := drivers()[0]
 	open := d.Open
@@ -64,8 +69,12 @@ func TestLossyLink(t *testing.T) {
 		target.Probe = func(context.Context) (sent, lost int, err error) { return probeCount, probeCount / 2, nil }
 		return target, target.Impair(validate.Impairment{Seed: 1, Drop: 0.8})
 	}
-	p := validate.Plan{Catalog: cisuite.Catalog(), Driver: d, Select: validate.Selection{Cases: []string{"ud.sizes", "rc.send.sizes"}},
-		Setting: validate.Setting{Profile: "full", Scale: 0.05, Options: validate.Options{Seed: 1, Link: "udp", Run: 79}}}
+	p := validate.Plan{
+		Catalog: cisuite.Catalog(), Driver: d, Select: validate.Selection{Cases: []string{"ud.sizes", "rc.send.sizes"}},
+		Setting: validate.Setting{
+			Profile: "full", Scale: 0.05, Options: validate.Options{Seed: 1, Link: "udp", Run: 79},
+		},
+	}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)
 	for _, x := range r.Results {

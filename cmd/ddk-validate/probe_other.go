@@ -2,5 +2,5 @@
 
 package main
 
-// socketDrops returns 0: the system has no such count.
+// socketDrops returns 0, because this system does not count drops.
 func socketDrops(bool) uint64 { return 0 }

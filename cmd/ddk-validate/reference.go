@@ -25,25 +25,27 @@ import (
 	"ciddk/wire"
 )
 
-// openReference makes two software HCAs that reach each other over the link asked for.
+// openReference opens two software HCAs that reach each other over the link in the options.
 func openReference(_ context.Context, o validate.Options) (*validate.Target, error) {
 	l, err := links[o.Link](o)
 	if err != nil {
 		return nil, err
 	}
 	ports := l.ports
-	t := &validate.Target{Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil}
+	t := &validate.Target{
+		Version: "the kit's own", Capture: noCapture, Wire: l.end, NoMulticast: l.noGroups, Lossless: l.probe == nil,
+	}
 	if l.probe != nil {
 		t.Probe = l.probe.run
 	}
 	if o.Impair {
-		w := newWeather()
+		imp := newImpairer()
 		for i := range ports {
-			ports[i] = w.over(ports[i])
+			ports[i] = imp.wrap(ports[i])
 		}
-		t.Impair = w.set
+		t.Impair = imp.set
 	}
-	if o.Capture { // on top of the weather, so that it shows what that takes away
+	if o.Capture { // outside of the impairment, so that the capture includes dropped packets
 		tap := new(capture.Tap)
 		for i := range ports {
 			open := ports[i]
@@ -79,7 +81,9 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
-		h, err := reference.New(reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: chance(o.Seed, i)})
+		h, err := reference.New(
+			reference.Config{GUID: guid + ci.GUID(i)<<8, Ports: []rvt.Port{p}, Rand: seeded(o.Seed, i)},
+		)
 		if err != nil {
 			return nil, errors.Join(err, t.Close(nil))
 		}
@@ -90,27 +94,29 @@ func openReference(_ context.Context, o validate.Options) (*validate.Target, err
 	return t, nil
 }
 
-// noCapture is for a target whose ports have none.
+// noCapture implements validate.Target.Capture for a target without captures.
 func noCapture(string) (func() error, error) {
 	return nil, errors.New("the target was not opened with Options.Capture")
 }
 
-// openPort makes the port of an HCA.
+// openPort opens the port of an HCA.
 type openPort func() (rvt.Port, error)
 
-// linkage is a link as a target has it.
+// linkage describes the link of a target.
 type linkage struct {
 	ports []openPort                    // one for each HCA
-	end   func() (validate.Wire, error) // the certifier's; nil where no place is left for it
-	// noGroups is Target.NoMulticast.
+	end   func() (validate.Wire, error) // opens the certifier's end; nil if there is no address for it
+	// noGroups is the value of validate.Target.NoMulticast.
 	noGroups string
-	probe    *linkProbe // of a link that can lose packets; nil for a link in memory, which cannot
+	probe    *linkProbe // nil for a link in memory, which cannot lose packets
 }
 
-// links make them.
-var links = map[string]func(validate.Options) (linkage, error){"udp": udpLink, "direct": directLink, "network": networkLink}
+// links has a function for each link of the driver.
+var links = map[string]func(validate.Options) (linkage, error){
+	"udp": udpLink, "direct": directLink, "network": networkLink,
+}
 
-// checkValues refuses settings that the link does not have, and values that no setting has.
+// checkValues returns an error for a setting that the link does not have, or for an invalid value.
 func checkValues(o validate.Options) error {
 	has := map[string][]string{"udp": {"ip", "port", "privileged", "sources"}, "network": {"ip"}}
 	_, version := version(o)
@@ -120,18 +126,19 @@ func checkValues(o validate.Options) error {
 	return cmp.Or(onlyFor(o, has[o.Link]...), version, port, privileged, sources)
 }
 
-// onlyFor refuses settings that a link does not have.
+// onlyFor returns an error for a setting that is not in names.
 func onlyFor(o validate.Options, names ...string) error {
 	for k := range o.Values {
 		if !slices.Contains(names, k) {
-			return fmt.Errorf("--set %s is not for the link %s, which has: %s", k, o.Link, cmp.Or(strings.Join(names, ", "), "nothing to set"))
+			return fmt.Errorf("--set %s is not for the link %s, which has: %s",
+				k, o.Link, cmp.Or(strings.Join(names, ", "), "no settings"))
 		}
 	}
 	return nil
 }
 
-// directLink is a link in this process, of InfiniBand link layer. The HCAs hand each other packets without bytes; the certifier's end
-// is one in bytes.
+// directLink returns a link in this process with InfiniBand as its link layer. The HCAs pass packets to each other
+// without encoding them. The certifier's end has encoded packets.
 func directLink(o validate.Options) (l linkage, err error) {
 	d := new(direct.Link)
 	for range 2 {
@@ -147,7 +154,7 @@ func directLink(o validate.Options) (l linkage, err error) {
 	return l, nil
 }
 
-// networkLink is a RoCEv2 network in this process, of which everything shows.
+// networkLink returns a RoCEv2 network in this process. The certifier sees whole packets.
 func networkLink(o validate.Options) (l linkage, err error) {
 	v6, err := version(o)
 	if err != nil {
@@ -155,37 +162,40 @@ func networkLink(o validate.Options) (l linkage, err error) {
 	}
 	n := sim.NewNetwork(sim.NetworkConfig{})
 	for i := range 2 {
-		l.ports = append(l.ports, func() (rvt.Port, error) { return sim.New(n, sim.Config{Addr: private(v6, i), MTU: mtu}) })
+		l.ports = append(
+			l.ports, func() (rvt.Port, error) { return sim.New(n, sim.Config{Addr: privateAddr(v6, i), MTU: mtu}) },
+		)
 	}
 	l.end = func() (validate.Wire, error) {
-		e, err := n.End(private(v6, 2))
+		e, err := n.End(privateAddr(v6, 2))
 		if err != nil {
 			return nil, err
 		}
-		return networkEnd{e, private(v6, 2), private(v6, 3)}, nil
+		return networkEnd{e, privateAddr(v6, 2), privateAddr(v6, 3)}, nil
 	}
 	return l, nil
 }
 
-// private is address i of a network that nobody else is on: 0 and 1 are the HCAs', 2 and 3 the certifier's.
-func private(v6 bool, i int) netip.Addr {
+// privateAddr returns address i of a private network: 0 and 1 are the HCAs', 2 and 3 the certifier's.
+func privateAddr(v6 bool, i int) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0xdd, 15: byte(i + 1)})
 	}
 	return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 }
 
-// chance is the source of keys and QP numbers: it follows from the seed, and differs between the HCAs.
-func chance(seed uint64, i int) *rand.ChaCha8 {
+// seeded returns the source of keys and QPNs of HCA i. It follows from the seed and differs between the HCAs.
+func seeded(seed uint64, i int) *rand.ChaCha8 {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
 	key[31] = byte(i)
 	return rand.NewChaCha8(key)
 }
 
-// udpLink chooses addresses that no other worker and hardly another run uses. Linux has all of 127/8, so that RoCEv2's own UDP port
-// can be used, and as root over IPv6 a network namespace with as many addresses. Elsewhere there is one loopback address: one HCA talks to
-// itself there, on a UDP port of its own, and no address is left for the certifier.
+// udpLink returns a link over UDP sockets on loopback. It chooses addresses that no other worker uses, and that other
+// runs are unlikely to use. Linux has all of 127/8, so that the UDP port of RoCEv2 can be used. Over IPv6, Linux has as
+// many addresses in a network namespace, which takes CAP_SYS_ADMIN. Otherwise there is one loopback address. One HCA
+// then talks to itself on its own UDP port, and the certifier has no address.
 func udpLink(o validate.Options) (l linkage, err error) {
 	port, err := udpPort(o)
 	if err != nil {
@@ -203,14 +213,15 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	var addrs []netip.Addr // the HCAs', the certifier's
-	open := here
+	var addrs []netip.Addr // first those of the HCAs, then those of the certifier
+	open := currentNetwork
 	if v6 {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
 		if space, err := space6(); err == nil {
 			addrs, open = addrs6(), space.do
 		} else if runtime.GOOS == "linux" {
-			l.noGroups = "Linux has no route for IPv6 groups on loopback, and a network namespace to add one takes CAP_SYS_ADMIN"
+			l.noGroups = "Linux has no route for IPv6 groups on loopback, " +
+				"and a network namespace to add one takes CAP_SYS_ADMIN"
 		}
 	} else {
 		for i := range 4 {
@@ -236,15 +247,15 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	return l, nil
 }
 
-// addrs6 are the IPv6 addresses of the link udp where there is a network for them: the HCAs' and the certifier's.
+// addrs6 returns the IPv6 addresses of the link udp in a network namespace: those of the HCAs and of the certifier.
 func addrs6() (list []netip.Addr) {
 	for i := range 4 {
-		list = append(list, private(true, i))
+		list = append(list, privateAddr(true, i))
 	}
 	return list
 }
 
-// version is the setting ip.
+// version returns whether the setting ip is 6.
 func version(o validate.Options) (v6 bool, err error) {
 	switch v := o.Values["ip"]; v {
 	case "", "4", "6":
@@ -254,7 +265,7 @@ func version(o validate.Options) (v6 bool, err error) {
 	}
 }
 
-// privileged is the setting of that name.
+// privileged returns the setting privileged.
 func privileged(o validate.Options) (bool, error) {
 	switch v := o.Values["privileged"]; v {
 	case "", "0", "1":
@@ -264,7 +275,7 @@ func privileged(o validate.Options) (bool, error) {
 	}
 }
 
-// sources is the setting of that name, 0 if it is left out.
+// sources returns the setting sources, or 0 if it is not set.
 func sources(o validate.Options) (int, error) {
 	v := o.Values["sources"]
 	if v == "" {
@@ -277,7 +288,7 @@ func sources(o validate.Options) (int, error) {
 	return n, nil
 }
 
-// udpPort is the setting port, 0 if it is left out.
+// udpPort returns the setting port, or 0 if it is not set.
 func udpPort(o validate.Options) (uint16, error) {
 	v := o.Values["port"]
 	if v == "" {
@@ -290,13 +301,14 @@ func udpPort(o validate.Options) (uint16, error) {
 	return uint16(n), nil
 }
 
-// loopback is address i of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's.
+// loopback returns address i of a worker: 0 and 1 are the HCAs', 2 and 3 the certifier's.
 func loopback(o validate.Options, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + o.Run%250), byte(o.Worker), byte(i + 1)})
 }
 
-// guid of the first HCA. It does not follow from the address, as it would by itself, so that reports of two runs can be compared.
+// guid is the GUID of the first HCA. It is set so that reports of two runs can be compared; the default would follow
+// from the address.
 const guid ci.GUID = 0x02ddcd0000000100
 
-// mtu of 1024 makes messages of several packets cheap to test.
+// mtu is the path MTU. With 1024, messages of several packets are small.
 const mtu = ci.MTU1024

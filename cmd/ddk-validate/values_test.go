@@ -8,22 +8,23 @@ import (
 	"ciddk/validate"
 )
 
-// Settings that no target could be opened with are refused before one is.
+// TestValues checks that settings with which no target could be opened are rejected before a target is opened.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
 		link, key, value, err string
 	}{
-		{"udp", "ip", "4", ""}, {"udp", "ip", "6", ""}, {"udp", "port", "1", ""}, {"udp", "privileged", "1", ""}, {"udp", "sources", "4", ""}, {"network", "ip", "6", ""},
-		{"", "privileged", "1", ""},
+		{"udp", "ip", "4", ""}, {"udp", "ip", "6", ""}, {"network", "ip", "6", ""}, {"udp", "port", "1", ""},
+		{"udp", "privileged", "1", ""}, {"", "privileged", "1", ""}, {"udp", "sources", "4", ""},
 		{"udp", "ip", "5", "--set ip=5: want 4 or 6"},
 		{"network", "ip", "", ""},
 		{"udp", "port", "0", "--set port=0: want 1 to 65535"},
 		{"udp", "port", "65536", "--set port=65536: want 1 to 65535"},
-		{"udp", "sources", "0", "--set sources=0: want 1 to 64"}, {"udp", "sources", "many", "--set sources=many: want 1 to 64"},
+		{"udp", "sources", "0", "--set sources=0: want 1 to 64"},
+		{"udp", "sources", "many", "--set sources=many: want 1 to 64"},
 		{"udp", "privileged", "yes", "--set privileged=yes: want 0 or 1"},
-		{"direct", "ip", "6", "--set ip is not for the link direct, which has: nothing to set"},
+		{"direct", "ip", "6", "--set ip is not for the link direct, which has: no settings"},
 		{"network", "privileged", "1", "--set privileged is not for the link network, which has: ip"},
-		{"udp", "colour", "red", "has no setting \"colour\""},
+		{"udp", "color", "red", "has no setting \"color\""},
 	} {
 		err := drivers()[0].CheckSettings(validate.Options{Link: tt.link, Values: map[string]string{tt.key: tt.value}})
 		if tt.err == "" {

@@ -19,21 +19,26 @@ import (
 	"ciddk/validate/suite/wiresuite"
 )
 
-// wireRun runs cases of the wire over a driver, with captures of those that fail.
+// wireRun runs cases of the wire suite over a driver, with captures of the cases that fail.
 func wireRun(t *testing.T, d validate.Driver, link, dir string, cases ...string) *validate.Report {
 	t.Helper()
 	d.Evidence = evidence.Write
-	p := validate.Plan{Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
-		Setting: validate.Setting{Profile: "wire", PcapDir: dir, Options: validate.Options{Seed: 1, Link: link, Run: 79}}}
+	p := validate.Plan{
+		Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
+		Setting: validate.Setting{
+			Profile: "wire", PcapDir: dir, Options: validate.Options{Seed: 1, Link: link, Run: 79},
+		},
+	}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)
 	return r
 }
 
-// The packets of a case that fails are kept, and the one that broke the rule says so.
+// TestWireEvidence checks that the packets of a case that fails are kept, and that the packet that broke the rule has a
+// comment.
 func TestWireEvidence(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the certifier's end of the link needs loopback addresses that Linux alone has")
+		t.Skip("the certifier's end of the link needs more loopback addresses than this system has")
 	}
 	set, err := mutant.NewSet(validate.MustCatalog(wiresuite.Suite()), wiresuite.Mutants())
 	require.NoError(t, err)
@@ -57,7 +62,7 @@ func TestWireEvidence(t *testing.T) {
 	}
 }
 
-// A target that has no end for the certifier gets its cases skipped, with the reason, and no certificate.
+// TestWireNeedsAnEnd checks that cases of a target without an end for the certifier are skipped with the reason.
 func TestWireNeedsAnEnd(t *testing.T) {
 	d := drivers()[0]
 	open := d.Open
@@ -72,26 +77,33 @@ func TestWireNeedsAnEnd(t *testing.T) {
 	require.NotEmpty(t, r.Results)
 	for _, x := range r.Results {
 		assert.Equal(t, validate.Skip, x.Status, x.Case)
-		assert.Contains(t, x.Reason, "needs a link at which the certifier can send and receive packets itself")
+		assert.Contains(t, x.Reason, "needs an end of the link for the certifier")
 	}
 }
 
-// The evidence of the direct link are whole InfiniBand packets: tshark finds LRH, GRH and the transport where the bytes have them, and nothing malformed.
+// TestWireEvidenceInfiniBand checks that captures of the direct link have whole InfiniBand packets. tshark must find
+// LRH, GRH and transport headers at their offsets, and nothing malformed.
 func TestWireEvidenceInfiniBand(t *testing.T) {
 	d := drivers()[0]
 	d.Evidence = evidence.Write
 	dir := t.TempDir()
 	cases := []string{"wire.form.grh", "wire.take.grh", "wire.ud.grh", "wire.request.atomic"}
-	p := validate.Plan{Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
-		Setting: validate.Setting{Profile: "wire", PcapDir: dir, PcapAll: true, Options: validate.Options{Seed: 1, Link: "direct", Run: 80}}}
+	p := validate.Plan{
+		Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Select: validate.Selection{Cases: cases},
+		Setting: validate.Setting{
+			Profile: "wire", PcapDir: dir, PcapAll: true,
+			Options: validate.Options{Seed: 1, Link: "direct", Run: 80},
+		},
+	}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, r.Results, len(cases))
 	for _, x := range r.Results {
 		require.Equal(t, validate.Pass, x.Status, "%s: %+v", x.Case, x.Failures)
 		list := readCapture(t, x.Capture)
-		rows := tsharktest.Read(t, x.Capture, "infiniband.lrh.lver", "infiniband.lrh.lnh", "infiniband.lrh.dlid", "infiniband.lrh.slid", "infiniband.lrh.pktlen",
-			"infiniband.grh.hoplmt", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.interface_name")
+		rows := tsharktest.Read(t, x.Capture, "infiniband.lrh.lver", "infiniband.lrh.lnh", "infiniband.lrh.dlid",
+			"infiniband.lrh.slid", "infiniband.lrh.pktlen", "infiniband.grh.hoplmt", "infiniband.bth.opcode",
+			"infiniband.bth.psn", "frame.interface_name")
 		require.Len(t, rows, len(list), x.Case)
 		routed := 0
 		for i, row := range rows {
@@ -103,7 +115,8 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 			}
 			u16 := func(at int) int { return int(binary.BigEndian.Uint16(b[at:])) }
 			require.True(t, list[i].ib)
-			assert.Equal(t, []int{0, int(b[1] & 3), u16(2), u16(6), (len(b) - 2) / 4}, []int{number(0), number(1), number(2), number(3), number(4)}, x.Case)
+			lrh := []int{number(0), number(1), number(2), number(3), number(4)}
+			assert.Equal(t, []int{0, int(b[1] & 3), u16(2), u16(6), (len(b) - 2) / 4}, lrh, x.Case)
 			bth := 8
 			if b[1]&3 == 3 {
 				routed++
@@ -112,7 +125,8 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 			} else {
 				assert.Empty(t, row[5])
 			}
-			assert.Equal(t, []int{int(b[bth]), u16(bth+8)&0xff<<16 | u16(bth+10)}, []int{number(6), number(7)}, x.Case)
+			psn := u16(bth+8)&0xff<<16 | u16(bth+10)
+			assert.Equal(t, []int{int(b[bth]), psn}, []int{number(6), number(7)}, x.Case)
 			from := map[int]string{1: "hca", 2: "hca", endLID: "certifier"}
 			assert.Equal(t, from[u16(6)], row[8], x.Case)
 		}
@@ -120,13 +134,15 @@ func TestWireEvidenceInfiniBand(t *testing.T) {
 	}
 }
 
-// Which cases a link leaves out is what the link is, and no more.
+// TestWireLinks checks that over each link exactly the cases are skipped that do not apply to it.
 func TestWireLinks(t *testing.T) {
 	infiniband := []string{"wire.form.lrh", "wire.form.vcrc", "wire.form.path", "wire.form.grh", "wire.drop.vcrc",
 		"wire.drop.lrh", "wire.drop.vl15", "wire.drop.grh", "wire.take.lrh", "wire.take.grh", "wire.ud.grh"}
 	ipv6 := []string{"wire.form.flow-label", "wire.form.flow-label-path"}
-	ip := append([]string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class",
-		"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header"}, ipv6...)
+	ip := append(
+		[]string{"wire.form.udp", "wire.form.source-port", "wire.form.ip", "wire.form.checksum", "wire.form.class",
+			"wire.drop.cnp", "wire.take.source-port", "wire.take.class", "wire.ud.header"},
+		ipv6...)
 	for _, tt := range []struct {
 		link string
 		v6   bool
@@ -137,7 +153,10 @@ func TestWireLinks(t *testing.T) {
 		if tt.v6 {
 			o.Values = map[string]string{"ip": "6"}
 		}
-		p := validate.Plan{Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d, Setting: validate.Setting{Profile: "wire", Options: o}}
+		p := validate.Plan{
+			Catalog: validate.MustCatalog(wiresuite.Suite()), Driver: d,
+			Setting: validate.Setting{Profile: "wire", Options: o},
+		}
 		r, err := p.Run(t.Context())
 		require.NoError(t, err)
 		var skipped []string

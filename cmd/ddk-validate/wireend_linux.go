@@ -33,20 +33,22 @@ func options(c *net.UDPConn, level int, list ...[2]int) error {
 	return errors.Join(err, in)
 }
 
-// dontFragment has the system set DF and leave the identification of each packet 0, which the ICRC that the certifier computes covers.
+// dontFragment makes the system set DF and send 0 as the identification of each packet. The ICRC that the certifier
+// computes covers both.
 func dontFragment(c *net.UDPConn) error {
 	return options(c, unix.IPPROTO_IP, [2]int{unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO})
 }
 
-// showFields has a socket tell with each datagram what it can of the IP header.
+// showFields makes a socket report fields of the IP header with each datagram. It returns which fields these are.
 func showFields(c *net.UDPConn, v6 bool) (class, hops, label bool, err error) {
 	if v6 {
-		return true, true, true, options(c, unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, 1}, [2]int{unix.IPV6_RECVHOPLIMIT, 1}, [2]int{ipv6Flowinfo, 1})
+		return true, true, true, options(c, unix.IPPROTO_IPV6,
+			[2]int{unix.IPV6_RECVTCLASS, 1}, [2]int{unix.IPV6_RECVHOPLIMIT, 1}, [2]int{ipv6Flowinfo, 1})
 	}
 	return true, true, false, options(c, unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, 1}, [2]int{unix.IP_RECVTTL, 1})
 }
 
-// shownFields reads what a socket told. What it did not tell is 0.
+// shownFields returns the fields that a socket reported. Others are 0.
 func shownFields(control []byte) (f fields) {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -77,41 +79,44 @@ func shownFields(control []byte) (f fields) {
 	return f
 }
 
-// rawHeaders is a raw socket beside the UDP socket of an end. The system gives each packet to it first, with its IPv4 header. What
-// a sender on this machine had cut by segmentation offload comes here in one piece, since loopback never cuts it: each datagram of it then
-// gets the header that the system's segmentation gives it, the identification counted on, length and checksum its own.
+// rawHeaders is a raw socket beside the UDP socket of an end. The system passes each packet to it first, with its IPv4
+// header. Datagrams of a sender on this machine that uses segmentation offload arrive here in one piece, since loopback
+// does not segment it. Each datagram of a piece then gets the header that segmentation would give it: a consecutive
+// identification, and its own length and checksum.
 type rawHeaders struct {
-	fd   int
-	at   netip.AddrPort
-	buf  []byte
-	head []byte // IP and UDP header of the piece
-	rest []byte // of its payload, not looked at
-	k    uint16 // datagrams of it that have come
+	fd       int
+	at       netip.AddrPort
+	buf      []byte
+	head     []byte // IP and UDP header of the piece
+	rest     []byte // payload of the piece that has not been returned
+	numTaken uint16 // datagrams of the piece that have been returned
 }
 
-// openRawHeaders opens a raw socket, which needs CAP_NET_RAW.
+// openRawHeaders opens a raw socket. It needs CAP_NET_RAW.
 func openRawHeaders(addr netip.Addr, port uint16) (*rawHeaders, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	const flags = unix.SOCK_RAW | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+	fd, err := unix.Socket(unix.AF_INET, flags, unix.IPPROTO_UDP)
 	if err != nil {
-		return nil, fmt.Errorf("raw socket, for --set privileged=1 (it takes CAP_NET_RAW): %w", err)
+		return nil, fmt.Errorf("raw socket for --set privileged=1 (it needs CAP_NET_RAW): %w", err)
 	}
-	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, endBuffer), unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()}))
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, endBuffer),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()}))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raw socket: %w", err), unix.Close(fd))
 	}
 	return &rawHeaders{fd: fd, at: netip.AddrPortFrom(addr, port), buf: make([]byte, 1<<16)}, nil
 }
 
-// of returns a datagram that the UDP socket had the header that it came with.
+// of returns a datagram that the UDP socket received, with the IPv4 header that it arrived with.
 func (r *rawHeaders) of(whole []byte) ([]byte, error) {
 	const head = wire.IPv4Len + wire.UDPLen
 	payload := whole[head:]
-	for len(r.rest) == 0 || !bytes.HasPrefix(r.rest, payload) || binary.BigEndian.Uint16(r.head[wire.IPv4Len:]) != binary.BigEndian.Uint16(whole[wire.IPv4Len:]) {
+	for !r.isNext(whole, payload) {
 		if err := r.next(); err != nil {
 			return nil, fmt.Errorf("the header of a datagram of %d bytes: %w", len(payload), err)
 		}
 	}
-	one := r.k == 0 && len(r.rest) == len(payload)
+	one := r.numTaken == 0 && len(r.rest) == len(payload)
 	r.rest = r.rest[len(payload):]
 	out := append(bytes.Clone(r.head), payload...)
 	if !one {
@@ -119,16 +124,24 @@ func (r *rawHeaders) of(whole []byte) ([]byte, error) {
 		if err := ip.Parse(r.buf); err != nil {
 			return nil, err
 		}
-		ip.TotalLen, ip.ID = uint16(len(out)), ip.ID+r.k
+		ip.TotalLen, ip.ID = uint16(len(out)), ip.ID+r.numTaken
 		ip.SetChecksum()
 		ip.Put(out)
 		binary.BigEndian.PutUint16(out[wire.IPv4Len+4:], uint16(len(out)-wire.IPv4Len))
 	}
-	r.k++
+	r.numTaken++
 	return out, nil
 }
 
-// next takes the next piece off the socket. Its header stays at the start of buf.
+// isNext reports whether the piece continues with the payload of whole, from the same source port.
+func (r *rawHeaders) isNext(whole, payload []byte) bool {
+	if len(r.rest) == 0 || !bytes.HasPrefix(r.rest, payload) {
+		return false
+	}
+	return bytes.Equal(r.head[wire.IPv4Len:wire.IPv4Len+2], whole[wire.IPv4Len:wire.IPv4Len+2])
+}
+
+// next reads the next piece from the socket. Its header stays at the start of buf.
 func (r *rawHeaders) next() error {
 	for {
 		n, _, err := unix.Recvfrom(r.fd, r.buf, 0)
@@ -141,9 +154,9 @@ func (r *rawHeaders) next() error {
 		b := r.buf[:n]
 		_, dst, payload, err := datagram(b)
 		if err != nil || b[0] != 0x45 || dst != r.at {
-			continue // another's, or of a form that the UDP socket does not hand on
+			continue // for another port, or not passed on by the UDP socket
 		}
-		r.head, r.rest, r.k = b[:n-len(payload)], payload, 0
+		r.head, r.rest, r.numTaken = b[:n-len(payload)], payload, 0
 		return nil
 	}
 }

@@ -14,10 +14,11 @@ import (
 	"ciddk/wire"
 )
 
-// shownTo sends three datagrams with fields of the IP header of its own to an end, as one train where trains is set, and gives their packets.
+// shownTo sends three datagrams with certain fields of the IP header to an end, and returns their packets. With train
+// set, it sends them by segmentation offload.
 func shownTo(t *testing.T, at netip.Addr, headers, train bool) (list [][]byte) {
 	t.Helper()
-	e, err := openEnd(here, at, at, 47910, headers)
+	e, err := openEnd(currentNetwork, at, at, 47910, headers)
 	if err != nil && headers {
 		t.Skip("no raw socket here: ", err)
 	}
@@ -29,7 +30,8 @@ func shownTo(t *testing.T, at netip.Addr, headers, train bool) (list [][]byte) {
 	if at.Is4() {
 		require.NoError(t, options(c, unix.IPPROTO_IP, [2]int{unix.IP_TOS, 0x68}, [2]int{unix.IP_TTL, 37}))
 	} else {
-		require.NoError(t, options(c, unix.IPPROTO_IPV6, [2]int{unix.IPV6_TCLASS, 0x68}, [2]int{unix.IPV6_UNICAST_HOPS, 37}))
+		require.NoError(t, options(c, unix.IPPROTO_IPV6,
+			[2]int{unix.IPV6_TCLASS, 0x68}, [2]int{unix.IPV6_UNICAST_HOPS, 37}))
 	}
 	if train {
 		require.NoError(t, options(c, unix.IPPROTO_UDP, [2]int{unix.UDP_SEGMENT, 8}))
@@ -60,7 +62,7 @@ func shownTo(t *testing.T, at netip.Addr, headers, train bool) (list [][]byte) {
 	return list
 }
 
-// What the system tells of a header is in the packet that an end gives, and what an end cannot know is not claimed.
+// TestEndShowsFields checks that the packets of an end have the fields that the system reports.
 func TestEndShowsFields(t *testing.T) {
 	for _, b := range shownTo(t, netip.MustParseAddr("127.79.1.1"), false, false) {
 		var ip wire.IPv4
@@ -79,10 +81,11 @@ func TestEndShowsFields(t *testing.T) {
 		assert.Equal(t, []uint8{0x68, 37}, []uint8{ip.TrafficClass, ip.HopLimit})
 		labels[ip.FlowLabel] = true
 	}
-	assert.Len(t, labels, 1, "the system labels a flow once")
+	assert.Len(t, labels, 1, "all packets of a flow have one label")
 }
 
-// With a raw socket the header is the one that came, and each datagram of a train that the system did not cut has one of its own.
+// TestEndShowsHeaders checks that with a raw socket the header is the received one, and that each datagram of a train
+// has its own.
 func TestEndShowsHeaders(t *testing.T) {
 	for _, train := range []bool{false, true} {
 		var first uint16

@@ -10,23 +10,27 @@ import (
 	"ciddk/wire"
 )
 
-// endLID is the certifier's LID on the direct link, and the next is its second; the HCAs have the first two.
+// endLID is the certifier's LID on the direct link. Its second LID is the next one. The HCAs have LIDs 1 and 2.
 const endLID = 0x1000
 
-// directEnd is the certifier's end of the direct link: whole InfiniBand packets.
+// directEnd is the certifier's end of the direct link. It has whole InfiniBand packets.
 type directEnd struct{ *direct.End }
 
-func (e directEnd) Info() validate.WireInfo {
-	return validate.WireInfo{Link: ci.LinkInfiniBand, GID: e.GID(), LID: e.LID(), OtherLID: e.LID() + 1, Raw: true}
+// Info implements validate.Wire.
+func (d directEnd) Info() validate.WireInfo {
+	return validate.WireInfo{Link: ci.LinkInfiniBand, GID: d.GID(), LID: d.LID(), OtherLID: d.LID() + 1, Raw: true}
 }
 
-// networkEnd is its end of the link network: whole IP packets.
+// networkEnd is the certifier's end of the link network. It has whole IP packets.
 type networkEnd struct {
 	*sim.End
 	at, other netip.Addr
 }
 
-func (e networkEnd) Info() validate.WireInfo {
-	return validate.WireInfo{Link: ci.LinkEthernet, GID: e.at.As16(), Other: e.other.As16(), UDPPort: wire.RoCEv2Port, Raw: true, Header: true, Checksum: true,
-		Class: true, Hops: true, Label: true, SendsHeader: true}
+// Info implements validate.Wire.
+func (n networkEnd) Info() validate.WireInfo {
+	return validate.WireInfo{
+		Link: ci.LinkEthernet, GID: n.at.As16(), Other: n.other.As16(), UDPPort: wire.RoCEv2Port, Raw: true,
+		Header: true, Checksum: true, Class: true, Hops: true, Label: true, SendsHeader: true,
+	}
 }

@@ -8,23 +8,25 @@ import (
 	"net/netip"
 )
 
-// dontFragment returns an error: except on Linux, loopback has one address, which the adapter uses.
+// dontFragment returns an error, because loopback has only one address on this system, and the adapter uses it.
 func dontFragment(*net.UDPConn) error {
-	return errors.New("an end of the link needs a second loopback address, which Linux alone has without setup")
+	return errors.New(
+		"the certifier's end of the link needs a second loopback address, which only Linux has by default",
+	)
 }
 
-// showFields: nothing of the IP header shows.
+// showFields returns false for each field.
 func showFields(*net.UDPConn, bool) (class, hops, label bool, err error) {
 	return false, false, false, nil
 }
 
 func shownFields([]byte) fields { return fields{} }
 
-// rawHeaders is for Linux alone.
+// rawHeaders is implemented on Linux only.
 type rawHeaders struct{}
 
 func openRawHeaders(netip.Addr, uint16) (*rawHeaders, error) {
-	return nil, errors.New("--set privileged=1: only Linux shows IP headers")
+	return nil, errors.New("--set privileged=1: this needs Linux")
 }
 
 func (*rawHeaders) of(whole []byte) ([]byte, error) { return whole, nil }

@@ -1,10 +1,11 @@
-// Package evidence writes the packets of a case of the certifier's wire profile to pcapng files, which Wireshark and tshark open. Set it in
-// a driver that a test runs; the command line does so itself:
+// Package evidence writes the packets of a case of the certifier's wire profile to pcapng files, which Wireshark and
+// tshark can open. The command line uses it for every driver. A test sets it in the driver that it runs:
 //
 //	validate.Driver{…, Evidence: evidence.Write}
 //
-// The two interfaces of a file are the two ends of the link: "hca" is what the adapter under test sent, "certifier" what it was sent. What is
-// wrong with a packet stands in its comment (frame.comment), beginning with the id of the requirement that it broke.
+// A file has two interfaces, one for each end of the link: "hca" has the packets that the adapter under test sent,
+// "certifier" those that the certifier sent. If a packet broke a requirement, its comment (frame.comment) begins with
+// the requirement's id.
 package evidence
 
 import (
@@ -16,7 +17,7 @@ import (
 	"ciddk/validate"
 )
 
-// Write writes packets to a new file at path, in their order. Errors: those of the file.
+// Write writes packets to a new file at path, in order. It returns the errors of the file.
 func Write(path string, packets []validate.WirePacket) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -44,7 +45,9 @@ func write(f *os.File, packets []validate.WirePacket) error {
 		if p.FromHCA {
 			at = hca
 		}
-		if err := w.Write(&pcapfile.Packet{Interface: at, Time: p.Time, Data: p.Data, Comments: p.Comments}); err != nil {
+		if err := w.Write(
+			&pcapfile.Packet{Interface: at, Time: p.Time, Data: p.Data, Comments: p.Comments},
+		); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,10 @@ func TestWrite(t *testing.T) {
 	for _, link := range []ci.Link{ci.LinkEthernet, ci.LinkInfiniBand} {
 		at := time.Unix(1700000000, 123456789)
 		packets := []validate.WirePacket{
-			{Time: at, Link: link, FromHCA: true, Data: []byte{0x45, 1, 2, 3}, Comments: []string{"WIRE-Form-01: wrong", "and more"}},
+			{
+				Time: at, Link: link, FromHCA: true, Data: []byte{0x45, 1, 2, 3},
+				Comments: []string{"WIRE-Form-01: wrong", "and more"},
+			},
 			{Time: at.Add(time.Second), Link: link, Data: []byte{0x45, 9}},
 		}
 		path := filepath.Join(t.TempDir(), "x.pcapng")

@@ -1,5 +1,6 @@
-// Package fakehca is a small HCA in memory for testing the certifier itself: RC queue pairs that loop back, SEND only, within one adapter.
-// It is right as far as it goes, and wrong on request (Faults). It is no example of a driver: see hca/reference.
+// Package fakehca is a small HCA in memory for tests of the certifier itself. It has RC queue pairs that loop back
+// within one adapter and support only SEND. Faults make it misbehave. It is not an example of a driver: see
+// hca/reference.
 package fakehca
 
 import (
@@ -13,20 +14,20 @@ import (
 
 // Faults are ways in which the adapter misbehaves.
 type Faults struct {
-	HangOn     string // verb that never returns, such as "CA.AllocatePD"
-	PanicOn    string // verb that panics on its caller's goroutine
-	CrashOn    string // verb that makes a goroutine of the driver panic
-	ExitOn     string // verb that ends the process
-	LeakOn     string // verb whose object is never forgotten in Live
-	Noise      bool   // the driver prints to standard output
-	WrongGUID  bool   // CA.Query gives another GUID
-	AnyGUID    bool   // OpenCA takes every GUID
-	NoQuery    bool   // CA.Query fails
-	AcceptZero bool   // CreateCQ takes a size of 0
-	LoseEvery  int    // every n-th send is lost
-	Stray      bool   // each adapter starts a goroutine that only Release ends
-	Exit       func(int)
-	Release    chan struct{} // ends HangOn when closed; nil: never
+	HangOn     string        // verb that does not return, such as "CA.AllocatePD"
+	PanicOn    string        // verb that panics on its caller's goroutine
+	CrashOn    string        // verb that makes a goroutine of the driver panic
+	ExitOn     string        // verb that ends the process
+	LeakOn     string        // destroy verb that does not decrement Live
+	Noise      bool          // the driver prints to standard output
+	WrongGUID  bool          // CA.Query returns another GUID
+	AnyGUID    bool          // OpenCA accepts every GUID
+	NoQuery    bool          // CA.Query fails
+	AcceptZero bool          // CreateCQ accepts a size of 0
+	LoseEvery  int           // every n-th send is lost
+	Stray      bool          // each adapter starts a goroutine that ends when Release is closed
+	Exit       func(int)     // for ExitOn
+	Release    chan struct{} // closed to end a hang; nil: never
 }
 
 // HCA is the adapter.
@@ -37,34 +38,39 @@ type HCA struct {
 	caps   ci.Caps
 	faults Faults
 
-	mu   sync.Mutex
-	open *ca
-	live map[string]int
-	qps  map[ci.QPN]*qp
-	mrs  map[ci.Key]*mr
-	next uint32
-	sent int
+	mu      sync.Mutex
+	open    *ca
+	live    map[string]int
+	qps     map[ci.QPN]*qp
+	mrs     map[ci.Key]*mr
+	next    uint32
+	numSent int
 }
 
-// New makes an adapter with one active port of the link.
+// New returns an adapter with one active port.
 func New(guid ci.GUID, link ci.Link, f Faults) *HCA {
 	if f.Stray {
 		go func() { <-f.Release }()
 	}
-	return &HCA{guid: guid, link: link, faults: f, live: map[string]int{}, qps: map[ci.QPN]*qp{}, mrs: map[ci.Key]*mr{}, next: 16}
+	return &HCA{
+		guid: guid, link: link, faults: f, next: 16,
+		live: map[string]int{}, qps: map[ci.QPN]*qp{}, mrs: map[ci.Key]*mr{},
+	}
 }
 
-// Live counts objects by kind.
+// Live returns the number of objects by kind.
 func (h *HCA) Live() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.live)
 }
 
+// Info implements ci.HCA.
 func (h *HCA) Info() ci.HCAInfo {
 	return ci.HCAInfo{GUID: h.guid, DriverID: 1, VendorID: 0xfa4e, DeviceID: 1, Version: ci.InterfaceVersion}
 }
 
+// OpenCA implements ci.HCA.
 func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, error) {
 	h.enter("HCA.OpenCA")
 	h.mu.Lock()
@@ -83,15 +89,15 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 
 func fail(verb string, s ci.Status) error { return &ci.Error{Verb: verb, Status: s} }
 
-// enter acts out the faults of a verb, before any lock is taken.
+// enter executes the faults of a verb. The caller holds no lock.
 func (h *HCA) enter(verb string) {
 	switch verb {
 	case h.faults.HangOn:
 		<-h.faults.Release
 	case h.faults.PanicOn:
-		panic("fakehca: told to panic in " + verb)
+		panic("fakehca: panic in " + verb)
 	case h.faults.CrashOn:
-		go func() { panic("fakehca: told to crash behind " + verb) }()
+		go func() { panic("fakehca: crash after " + verb) }()
 		select {} // the runtime ends the process
 	case h.faults.ExitOn:
 		h.faults.Exit(3)
@@ -101,10 +107,11 @@ func (h *HCA) enter(verb string) {
 	}
 }
 
-// add and gone count objects; the lock is held.
+// add counts an object. The lock is held.
 func (h *HCA) add(kind string) { h.live[kind]++ }
 
-func (h *HCA) gone(kind, verb string) {
+// remove uncounts an object that verb has destroyed. The lock is held.
+func (h *HCA) remove(kind, verb string) {
 	if h.faults.LeakOn != verb {
 		h.live[kind]--
 	}
@@ -112,12 +119,12 @@ func (h *HCA) gone(kind, verb string) {
 
 type ca struct {
 	ci.UnimplementedCA
-	h      *HCA
-	closed bool
-	kids   int
+	h           *HCA
+	closed      bool
+	numChildren int
 }
 
-// limits of the adapter.
+// Limits of the adapter.
 const (
 	maxCQEs = 4096
 	maxWRs  = 1024
@@ -138,8 +145,10 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	if c.h.faults.WrongGUID {
 		guid++
 	}
-	p := ci.PortAttr{Num: 1, GUID: c.h.guid, Link: c.h.link, State: ci.PortActive, PhysState: 5, MTU: ci.MTU1024, MaxMTU: ci.MTU4096,
-		MaxMsgSize: 1 << 31, PKeys: []ci.PKey{0xffff}}
+	p := ci.PortAttr{
+		Num: 1, GUID: c.h.guid, Link: c.h.link, State: ci.PortActive, PhysState: 5, MTU: ci.MTU1024,
+		MaxMTU: ci.MTU4096, MaxMsgSize: 1 << 31, PKeys: []ci.PKey{0xffff},
+	}
 	if c.h.link == ci.LinkInfiniBand {
 		p.LID, p.SMLID = 1, 2
 		g := ci.GID{0: 0xfe, 1: 0x80}
@@ -150,9 +159,12 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	} else {
 		p.GIDs = []ci.GIDEntry{{GID: ci.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, Type: ci.GIDRoCEv2}}
 	}
-	return &ci.CAAttr{GUID: guid, VendorID: 0xfa4e, DeviceID: 1, Caps: c.h.caps, MaxPDs: 100, MaxQPs: 100, MaxWRs: maxWRs, MaxSGEs: maxSGEs,
-		MaxReadSGEs: 1, MaxCQs: 100, MaxCQEs: maxCQEs, MaxMRs: 100, MaxMRSize: 1 << 30, MaxPartitions: 1, MaxRespRes: 4, MaxRespResPerQP: 4,
-		MaxInitDepthPerQP: 4, PageSizes: []uint64{4096}, Vectors: 1, Ports: []ci.PortAttr{p}}, nil
+	return &ci.CAAttr{
+		GUID: guid, VendorID: 0xfa4e, DeviceID: 1, Caps: c.h.caps, MaxPDs: 100, MaxQPs: 100, MaxWRs: maxWRs,
+		MaxSGEs: maxSGEs, MaxReadSGEs: 1, MaxCQs: 100, MaxCQEs: maxCQEs, MaxMRs: 100, MaxMRSize: 1 << 30,
+		MaxPartitions: 1, MaxRespRes: 4, MaxRespResPerQP: 4, MaxInitDepthPerQP: 4, PageSizes: []uint64{4096},
+		Vectors: 1, Ports: []ci.PortAttr{p},
+	}, nil
 }
 
 func (c *ca) Modify(uint8, ci.PortField, ci.PortModify) error {
@@ -166,7 +178,7 @@ func (c *ca) Destroy() error {
 	switch {
 	case c.closed:
 		return fail("CA.Destroy", ci.InvalidCAHandle)
-	case c.kids > 0:
+	case c.numChildren > 0:
 		return fail("CA.Destroy", ci.ResourceBusy)
 	}
 	c.closed, c.h.open = true, nil
@@ -180,7 +192,7 @@ func (c *ca) AllocatePD(ci.PDType) (ci.PD, error) {
 	if c.closed {
 		return nil, fail("CA.AllocatePD", ci.InvalidCAHandle)
 	}
-	c.kids++
+	c.numChildren++
 	c.h.add("pd")
 	return &pd{ca: c}, nil
 }

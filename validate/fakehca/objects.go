@@ -4,9 +4,9 @@ import "ciddk/ci"
 
 type pd struct {
 	ci.UnimplementedPD
-	ca   *ca
-	dead bool
-	kids int
+	ca          *ca
+	destroyed   bool
+	numChildren int
 }
 
 func (p *pd) Destroy() error {
@@ -15,14 +15,14 @@ func (p *pd) Destroy() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case p.dead:
+	case p.destroyed:
 		return fail("PD.Destroy", ci.InvalidPDHandle)
-	case p.kids > 0:
+	case p.numChildren > 0:
 		return fail("PD.Destroy", ci.ResourceBusy)
 	}
-	p.dead = true
-	p.ca.kids--
-	h.gone("pd", "PD.Destroy")
+	p.destroyed = true
+	p.ca.numChildren--
+	h.remove("pd", "PD.Destroy")
 	return nil
 }
 
@@ -32,14 +32,14 @@ func (p *pd) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case p.dead:
+	case p.destroyed:
 		return nil, fail("PD.CreateCQ", ci.InvalidPDHandle)
 	case c.Size < 1 && !(c.Size == 0 && h.faults.AcceptZero), c.Size > maxCQEs:
 		return nil, fail("PD.CreateCQ", ci.InvalidCQSize)
 	case c.Affinity.Vector > 1:
 		return nil, fail("PD.CreateCQ", ci.InvalidParameter)
 	}
-	p.kids++
+	p.numChildren++
 	h.add("cq")
 	return &cq{pd: p, c: c}, nil
 }
@@ -49,7 +49,7 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	h.enter("PD.RegisterMR")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.dead {
+	if p.destroyed {
 		return nil, fail("PD.RegisterMR", ci.InvalidPDHandle)
 	}
 	if c.Access&ci.ZeroBased != 0 {
@@ -58,10 +58,13 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	if c.Length == 0 {
 		c.Length = c.Memory.Len() - c.Offset
 	}
-	p.kids++
+	p.numChildren++
 	h.add("mr")
 	h.next++
-	m := &mr{pd: p, c: c, r: ci.Region{Addr: c.Memory.Addr() + c.Offset, Length: c.Length, LKey: ci.Key(h.next), RKey: ci.Key(h.next)}}
+	r := ci.Region{
+		Addr: c.Memory.Addr() + c.Offset, Length: c.Length, LKey: ci.Key(h.next), RKey: ci.Key(h.next),
+	}
+	m := &mr{pd: p, c: c, r: r}
 	h.mrs[m.r.LKey] = m
 	return m, nil
 }
@@ -74,35 +77,38 @@ func (p *pd) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	send, ok1 := ci.As[*cq](c.SendCQ)
 	recv, ok2 := ci.As[*cq](c.RecvCQ)
 	switch {
-	case p.dead:
+	case p.destroyed:
 		return nil, fail("PD.CreateQP", ci.InvalidPDHandle)
 	case c.Type != ci.RC:
 		return nil, fail("PD.CreateQP", ci.Unsupported)
-	case !ok1 || !ok2 || send.dead || recv.dead:
+	case !ok1 || !ok2 || send.destroyed || recv.destroyed:
 		return nil, fail("PD.CreateQP", ci.InvalidCQHandle)
 	case c.SendDepth > maxWRs || c.RecvDepth > maxWRs:
 		return nil, fail("PD.CreateQP", ci.InvalidMaxWRs)
 	case c.SendSGE > maxSGEs || c.RecvSGE > maxSGEs:
 		return nil, fail("PD.CreateQP", ci.InvalidMaxSGE)
 	}
-	p.kids++
-	send.users++
-	recv.users++
+	p.numChildren++
+	send.numUsers++
+	recv.numUsers++
 	h.add("qp")
 	h.next++
-	q := &qp{pd: p, c: c, send: send, recv: recv, attr: ci.QPAttr{QPCaps: c.QPCaps, Type: c.Type, Num: ci.QPN(h.next), PD: p, SendCQ: c.SendCQ, RecvCQ: c.RecvCQ}}
+	attr := ci.QPAttr{
+		QPCaps: c.QPCaps, Type: c.Type, Num: ci.QPN(h.next), PD: p, SendCQ: c.SendCQ, RecvCQ: c.RecvCQ,
+	}
+	q := &qp{pd: p, c: c, send: send, recv: recv, attr: attr}
 	h.qps[q.attr.Num] = q
 	return q, nil
 }
 
 type cq struct {
 	ci.UnimplementedCQ
-	pd    *pd
-	c     ci.CQCreate
-	dead  bool
-	users int
-	wcs   []ci.WC
-	armed bool
+	pd        *pd
+	c         ci.CQCreate
+	destroyed bool
+	numUsers  int
+	wcs       []ci.WC
+	armed     bool
 }
 
 func (c *cq) Destroy() error {
@@ -111,14 +117,14 @@ func (c *cq) Destroy() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case c.dead:
+	case c.destroyed:
 		return fail("CQ.Destroy", ci.InvalidCQHandle)
-	case c.users > 0:
+	case c.numUsers > 0:
 		return fail("CQ.Destroy", ci.ResourceBusy)
 	}
-	c.dead = true
-	c.pd.kids--
-	h.gone("cq", "CQ.Destroy")
+	c.destroyed = true
+	c.pd.numChildren--
+	h.remove("cq", "CQ.Destroy")
 	return nil
 }
 
@@ -126,7 +132,7 @@ func (c *cq) Poll(wc []ci.WC) (int, error) {
 	h := c.pd.ca.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.dead {
+	if c.destroyed {
 		return 0, fail("CQ.Poll", ci.InvalidCQHandle)
 	}
 	n := copy(wc, c.wcs)
@@ -138,7 +144,7 @@ func (c *cq) Notify(ci.Notify) error {
 	h := c.pd.ca.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.dead {
+	if c.destroyed {
 		return fail("CQ.Notify", ci.InvalidCQHandle)
 	}
 	c.armed = true
@@ -149,13 +155,13 @@ func (c *cq) Query() (ci.CQAttr, error) {
 	h := c.pd.ca.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.dead {
+	if c.destroyed {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle)
 	}
 	return ci.CQAttr{Size: c.c.Size}, nil
 }
 
-// push adds a completion; the lock is held. The callback runs on a goroutine of its own.
+// push adds a completion. The lock is held. The callback runs on its own goroutine.
 func (c *cq) push(wc ci.WC) {
 	c.wcs = append(c.wcs, wc)
 	if c.armed && c.c.OnCompletion != nil {
@@ -166,16 +172,16 @@ func (c *cq) push(wc ci.WC) {
 
 type mr struct {
 	ci.UnimplementedMR
-	pd   *pd
-	c    ci.MRCreate
-	r    ci.Region
-	dead bool
+	pd        *pd
+	c         ci.MRCreate
+	r         ci.Region
+	destroyed bool
 }
 
 func (m *mr) Region() ci.Region { return m.r }
 
 func (m *mr) Query() (ci.MRAttr, error) {
-	if m.dead {
+	if m.destroyed {
 		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle)
 	}
 	return ci.MRAttr{Region: m.r, PD: m.pd, Access: m.c.Access, LocalLo: m.r.Addr, LocalHi: m.r.Addr + m.r.Length}, nil
@@ -186,12 +192,12 @@ func (m *mr) Destroy() error {
 	h.enter("MR.Destroy")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.dead {
+	if m.destroyed {
 		return fail("MR.Destroy", ci.InvalidMRHandle)
 	}
-	m.dead = true
-	m.pd.kids--
+	m.destroyed = true
+	m.pd.numChildren--
 	delete(h.mrs, m.r.LKey)
-	h.gone("mr", "MR.Destroy")
+	h.remove("mr", "MR.Destroy")
 	return nil
 }

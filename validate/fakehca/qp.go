@@ -13,10 +13,10 @@ type qp struct {
 	send, recv *cq
 	attr       ci.QPAttr
 	rq         []recvWR
-	dead       bool
+	destroyed  bool
 }
 
-// recvWR is a receive with its buffers resolved.
+// recvWR is a receive with its first buffer.
 type recvWR struct {
 	id uint64
 	to []byte
@@ -24,22 +24,22 @@ type recvWR struct {
 
 func (q *qp) Num() ci.QPN { return q.attr.Num }
 
-func (q *qp) TimeWait(time.Duration) {} // numbers are never issued again here
+func (q *qp) TimeWait(time.Duration) {} // QPNs are never reused
 
 func (q *qp) Destroy() error {
 	h := q.pd.ca.h
 	h.enter("QP.Destroy")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if q.dead {
+	if q.destroyed {
 		return fail("QP.Destroy", ci.InvalidQPHandle)
 	}
-	q.dead = true
-	q.pd.kids--
-	q.send.users--
-	q.recv.users--
+	q.destroyed = true
+	q.pd.numChildren--
+	q.send.numUsers--
+	q.recv.numUsers--
 	delete(h.qps, q.attr.Num)
-	h.gone("qp", "QP.Destroy")
+	h.remove("qp", "QP.Destroy")
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (q *qp) Query() (ci.QPAttr, error) {
 	h.enter("QP.Query")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if q.dead {
+	if q.destroyed {
 		return ci.QPAttr{}, fail("QP.Query", ci.InvalidQPHandle)
 	}
 	return q.attr, nil
@@ -59,7 +59,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	h.enter("QP.Modify")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if q.dead {
+	if q.destroyed {
 		return fail("QP.Modify", ci.InvalidQPHandle)
 	}
 	if set&(ci.QPFieldAlternate|ci.QPFieldAPM|ci.QPFieldCurrentState|ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
@@ -79,7 +79,7 @@ func (q *qp) PostSend(wrs []ci.SendWR) (int, error) {
 	h.enter("QP.PostSend")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if q.dead {
+	if q.destroyed {
 		return 0, fail("QP.PostSend", ci.InvalidQPHandle)
 	}
 	for i, wr := range wrs {
@@ -92,14 +92,18 @@ func (q *qp) PostSend(wrs []ci.SendWR) (int, error) {
 		if i >= q.c.SendDepth {
 			return i, fail("QP.PostSend", ci.InsufficientResources)
 		}
-		h.sent++
+		h.numSent++
 		peer := h.qps[q.attr.DestNum]
-		if lost := h.faults.LoseEvery > 0 && h.sent%h.faults.LoseEvery == 0; !lost && peer != nil && len(peer.rq) > 0 {
+		if lost := h.faults.LoseEvery > 0 &&
+			h.numSent%h.faults.LoseEvery == 0; !lost && peer != nil &&
+			len(peer.rq) > 0 {
 			n := 0
 			for _, s := range wr.SGL {
 				n += copy(peer.rq[0].to[n:], memory(q.pd, s))
 			}
-			peer.recv.push(ci.WC{ID: peer.rq[0].id, Op: ci.WCRecv, Length: uint32(n), QPN: peer.attr.Num, Context: peer.c.Context})
+			peer.recv.push(
+				ci.WC{ID: peer.rq[0].id, Op: ci.WCRecv, Length: uint32(n), QPN: peer.attr.Num, Context: peer.c.Context},
+			)
 			peer.rq = peer.rq[1:]
 		}
 		if wr.Flags&ci.SendSignaled != 0 {
@@ -114,7 +118,7 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (int, error) {
 	h.enter("QP.PostRecv")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if q.dead {
+	if q.destroyed {
 		return 0, fail("QP.PostRecv", ci.InvalidQPHandle)
 	}
 	for i, wr := range wrs {
@@ -130,7 +134,7 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// memory resolves an SGE; the adapter trusts its tester with addresses and bounds. The lock is held.
+// memory returns the bytes of an SGE. It does not check key and bounds. The lock is held.
 func memory(p *pd, s ci.SGE) []byte {
 	m := p.ca.h.mrs[s.LKey]
 	return m.c.Memory.Slice(s.Addr-m.c.Memory.Addr(), uint64(s.Length))

@@ -8,20 +8,21 @@ import (
 	"ciddk/validate"
 )
 
-// CA is an open adapter, closed when the case is over.
+// CA is an open adapter. It is closed when the case is over.
 type CA struct {
 	ci.CA
 	T      *validate.T
 	HCA    ci.HCA
-	Attr   *ci.CAAttr   // as queried when the ports were up
-	Port   *ci.PortAttr // the first active port, in Attr
+	Attr   *ci.CAAttr   // result of a query while a port was active
+	Port   *ci.PortAttr // the first active port of Attr
 	Events *Events      // of the CA and its ports; each carries Events as Context
 }
 
 // Open opens the HCA under test and waits until a port is active.
 func Open(t *validate.T) *CA { return OpenHCA(t, t.HCA()) }
 
-// OpenPair opens two adapters that reach each other; one CA stands for both where the target loops back.
+// OpenPair opens two adapters that reach each other. If the target has only one, it is opened once, and a and b are the
+// same.
 func OpenPair(t *validate.T) (a, b *CA) {
 	ha, hb := t.Pair()
 	a = OpenHCA(t, ha)
@@ -41,14 +42,17 @@ func OpenHCA(t *validate.T, h ci.HCA) *CA {
 	ca := &CA{CA: in, T: t, HCA: h, Events: ev}
 	t.Cleanup(func() {
 		if err := in.Destroy(); err != nil && ci.StatusOf(err) != ci.InvalidCAHandle {
-			t.Report(validate.Failure{Where: "CA.Destroy at the end of the case", Expected: "success", Got: Describe(err)})
+			t.Report(
+				validate.Failure{Where: "CA.Destroy at the end of the case", Expected: "success", Got: Describe(err)},
+			)
 		}
 	})
 	ca.waitActive()
 	return ca
 }
 
-// waitActive queries until a port is active. Port events are optional (CapPortActiveEvent), so there is a timer beside them.
+// waitActive queries the CA until a port is active. Port events are optional (CapPortActiveEvent), so it does not wait
+// for one.
 func (ca *CA) waitActive() {
 	deadline := time.NewTimer(ca.T.Remaining())
 	defer deadline.Stop()
@@ -66,29 +70,32 @@ func (ca *CA) waitActive() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			ca.T.Fail(validate.Failure{Where: "CA.Query", Expected: "a port that becomes active", Doubt: validate.DoubtTime,
-				Got: fmt.Sprintf("%d ports, none active", len(attr.Ports))})
+			ca.T.Fail(validate.Failure{
+				Where: "CA.Query", Expected: "a port that becomes active", Doubt: validate.DoubtTime,
+				Got: fmt.Sprintf("%d ports, none active", len(attr.Ports)),
+			})
 		}
 	}
 }
 
-// PD allocates a protection domain.
+// PD allocates a protection domain. It is released when the case is over, like all objects that the methods below
+// create.
 func (ca *CA) PD() ci.PD {
 	pd, err := ca.AllocatePD(ci.PDNormal)
 	return created(ca.T, pd, err, "CA.AllocatePD", "PD")
 }
 
-// AllAccess are all rights of a region without remote atomics.
+// AllAccess has all rights of a region except remote atomics.
 const AllAccess = ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
 
-// Buf is registered memory.
+// Buf is a registered buffer.
 type Buf struct {
 	ci.MR
 	Bytes []byte
 	ci.Region
 }
 
-// Buf registers n fresh zero bytes.
+// Buf registers a new buffer of n zero bytes.
 func (ca *CA) Buf(pd ci.PD, n int, access ci.Access) *Buf {
 	return ca.BufOf(pd, make([]byte, n), access)
 }
@@ -100,7 +107,7 @@ func (ca *CA) BufOf(pd ci.PD, b []byte, access ci.Access) *Buf {
 	return &Buf{MR: mr, Bytes: b, Region: mr.Region()}
 }
 
-// Fill writes bytes that follow from the case's seed, and returns them.
+// Fill fills n bytes from off with random bytes that follow from the case's seed, and returns them.
 func (b *Buf) Fill(t *validate.T, off, n int) []byte {
 	r := t.Rand()
 	p := b.Bytes[off : off+n]
@@ -110,5 +117,5 @@ func (b *Buf) Fill(t *validate.T, off, n int) []byte {
 	return p
 }
 
-// SGL is a list of one entry.
+// SGL returns a list with one entry.
 func (b *Buf) SGL(off, n int) []ci.SGE { return []ci.SGE{b.SGE(uint64(off), uint32(n))} }

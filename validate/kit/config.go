@@ -2,55 +2,56 @@ package kit
 
 import "ciddk/ci"
 
-// Config is how QPs are made and connected. The zero value of a field means what its comment says.
+// Config describes how QPs are created and connected. Fields that are zero have the default in their comment.
 type Config struct {
-	Type  ci.QPType  // of ca.QP; RC, UC and UD set it
-	Caps  ci.QPCaps  // zero fields: depth 16, SGEs 4 or what the CA allows, no inline
+	Type  ci.QPType  // service of the QP; RC, UC and UD set it
+	Caps  ci.QPCaps  // zero fields: depth 16; 4 SGEs, or fewer if the CA allows fewer; no inline data
 	Flags ci.QPFlags //
-	SRQ   ci.SRQ     // of both ends' receive queues, if set
-	Size  int        // bytes of each end's buffer; 0: 64 KiB
-	// BufAccess are the rights of the ends' buffers, Access those that the QPs grant. 0: all, atomics where the CA has them.
+	SRQ   ci.SRQ     // shared receive queue of both ends; nil: none
+	Size  int        // size of each end's buffer in bytes; 0: 64 KiB
+	// BufAccess has the rights of the ends' buffers, Access those that the QPs grant. 0: all, with atomics if all CAs
+	// have them.
 	BufAccess, Access ci.Access
-	NoAccess          bool // the QPs grant nothing (Access is not looked at)
+	NoAccess          bool // the QPs grant no rights; Access is ignored
 
 	MTU        ci.MTU         // 0: the smaller of both ports' active MTUs
-	AckTimeout ci.TimeExp     // 0: 16, 268 ms; twice that each time the case is run again
-	NoAckTime  bool           // AckTimeout 0: never
+	AckTimeout ci.TimeExp     // 0: 16, which is 268 ms; doubled each time the case is run again
+	NoAckTime  bool           // AckTimeout is 0: no timeout
 	Retry      *uint8         // nil: 7
-	RNRRetry   *uint8         // nil: 7, for ever
+	RNRRetry   *uint8         // nil: 7, without limit
 	MinRNR     uint8          // 0: code 12, 0.64 ms
-	InitDepth  *uint8         // nil: 4 or what both CAs allow
-	RespRes    *uint8         // nil: the same
+	InitDepth  *uint8         // nil: 4, or fewer if a CA allows fewer
+	RespRes    *uint8         // nil: as InitDepth
 	QKey       ci.QKey        // 0: 0x11111111
-	Context    any            // of the QPs; nil: the *Events
-	OnEvent    func(ci.Event) // of the QPs; nil: Add of the *Events
+	Context    any            // context of the QPs; nil: QP.Events
+	OnEvent    func(ci.Event) // callback of the QPs; nil: QP.Events.Add
 }
 
-// Option changes a Config.
+// An Option changes a Config.
 type Option func(*Config)
 
-// Type sets the service of ca.QP.
+// Type sets the service of the QP.
 func Type(t ci.QPType) Option { return func(c *Config) { c.Type = t } }
 
-// Depth sets both queues' depths.
+// Depth sets the depth of both queues.
 func Depth(n int) Option { return func(c *Config) { c.Caps.SendDepth, c.Caps.RecvDepth = n, n } }
 
-// SGEs sets both queues' scatter/gather entries per request.
+// SGEs sets the number of scatter/gather entries per request of both queues.
 func SGEs(n int) Option { return func(c *Config) { c.Caps.SendSGE, c.Caps.RecvSGE = n, n } }
 
-// Inline asks for inline data of n bytes.
+// Inline requests inline data of n bytes.
 func Inline(n int) Option { return func(c *Config) { c.Caps.MaxInline = n } }
 
 // Flags sets the create flags, such as ci.QPSignalAll.
 func Flags(f ci.QPFlags) Option { return func(c *Config) { c.Flags = f } }
 
-// WithSRQ gives the QPs a shared receive queue.
+// WithSRQ sets the QPs' shared receive queue.
 func WithSRQ(s ci.SRQ) Option { return func(c *Config) { c.SRQ = s } }
 
-// Size sets the bytes of each end's buffer.
+// Size sets the size of each end's buffer in bytes.
 func Size(n int) Option { return func(c *Config) { c.Size = n } }
 
-// Access sets the rights of the buffers and of the QPs, 0 for none.
+// Access sets the rights of the buffers and of the QPs; 0 means none.
 func Access(a ci.Access) Option {
 	return func(c *Config) { c.BufAccess, c.Access, c.NoAccess = a|ci.LocalWrite, a, a == 0 }
 }
@@ -58,19 +59,20 @@ func Access(a ci.Access) Option {
 // MTU sets the path MTU.
 func MTU(m ci.MTU) Option { return func(c *Config) { c.MTU = m } }
 
-// Retry sets the transport retry count, and AckTime the time before the first.
+// Retry sets the transport retry count.
 func Retry(n uint8) Option { return func(c *Config) { c.Retry = &n } }
 
-// AckTime sets the local ACK timeout, 4.096 us * 2^e.
+// AckTime sets the local ACK timeout to 4.096 us * 2^e. 0 means no timeout.
 func AckTime(e ci.TimeExp) Option { return func(c *Config) { c.AckTimeout, c.NoAckTime = e, e == 0 } }
 
-// RNRRetry sets the RNR retry count; 7 is for ever.
+// RNRRetry sets the RNR retry count; 7 means without limit.
 func RNRRetry(n uint8) Option { return func(c *Config) { c.RNRRetry = &n } }
 
 // MinRNR sets the RNR timer code.
 func MinRNR(code uint8) Option { return func(c *Config) { c.MinRNR = code } }
 
-// Reads sets how many reads and atomics the requester may have outstanding, and how many the responder takes.
+// Reads sets the number of reads and atomics that the requester may have outstanding, and the number that the responder
+// accepts.
 func Reads(initDepth, respRes uint8) Option {
 	return func(c *Config) { c.InitDepth, c.RespRes = &initDepth, &respRes }
 }
@@ -78,10 +80,10 @@ func Reads(initDepth, respRes uint8) Option {
 // QKey sets the Q_Key of datagram QPs.
 func QKey(k ci.QKey) Option { return func(c *Config) { c.QKey = k } }
 
-// With is for what has no option of its own.
+// With returns an option that calls f. It is for fields that have no option of their own.
 func With(f func(*Config)) Option { return f }
 
-// config applies the options and fills the gaps from what the CAs allow.
+// config applies the options and sets the defaults that the CAs allow.
 func config(opts []Option, cas ...*CA) Config {
 	var c Config
 	for _, o := range opts {
@@ -121,7 +123,7 @@ func config(opts []Option, cas ...*CA) Config {
 	if c.AckTimeout == 0 && !c.NoAckTime {
 		c.AckTimeout = 16
 		if len(cas) > 0 {
-			c.AckTimeout += ci.TimeExp(cas[0].T.Rerun()) // the case lost traffic before: twice the time in each attempt
+			c.AckTimeout += ci.TimeExp(cas[0].T.Rerun()) // doubled in each attempt
 		}
 	}
 	if c.MinRNR == 0 {
@@ -134,7 +136,9 @@ func config(opts []Option, cas ...*CA) Config {
 	for _, p := range []struct {
 		field **uint8
 		def   uint8
-	}{{&c.Retry, seven}, {&c.RNRRetry, seven}, {&c.InitDepth, reads}, {&c.RespRes, reads}} {
+	}{
+		{&c.Retry, seven}, {&c.RNRRetry, seven}, {&c.InitDepth, reads}, {&c.RespRes, reads},
+	} {
 		if *p.field == nil {
 			d := p.def
 			*p.field = &d

@@ -10,10 +10,11 @@ import (
 	"ciddk/validate"
 )
 
-// blank is what Blank writes: no pattern of Random is made of it alone.
+// blank is the byte that Blank writes.
 const blank = 0xee
 
-// MessageSizes are the lengths at which segmentation goes wrong: 0, 1, around one and two packets of mtu bytes, and the powers of two up to most.
+// MessageSizes returns lengths up to most at which segmentation is likely to go wrong: 0, 1, around one and two packets
+// of mtu bytes, and the powers of two.
 func MessageSizes(mtu, most int) []int {
 	sizes := []int{0, 1, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1}
 	for n := 2; n <= most; n *= 2 {
@@ -24,10 +25,10 @@ func MessageSizes(mtu, most int) []int {
 	return slices.DeleteFunc(sizes, func(n int) bool { return n > most })
 }
 
-// PathMTU is the payload of a full packet between the ends, in bytes.
+// PathMTU returns the payload of a full packet between the ends, in bytes.
 func (e *End) PathMTU() int { return e.Config.MTU.Bytes() }
 
-// Random fills p with bytes that follow from the case's seed, eight at a time.
+// Random fills p with random bytes that follow from the case's seed, and returns p.
 func Random(t *validate.T, p []byte) []byte {
 	r := t.Rand()
 	for i := 0; i < len(p); i += 8 {
@@ -38,42 +39,47 @@ func Random(t *validate.T, p []byte) []byte {
 	return p
 }
 
-// Blank fills a buffer so that WantOnly sees what was written to it.
+// Blank fills the buffer with a byte that WantOnly recognizes as not written.
 func (b *Buf) Blank() {
 	for i := range b.Bytes {
 		b.Bytes[i] = blank
 	}
 }
 
-// WantOnly expects want at off, and everything else as Blank left it.
+// WantOnly fails the case unless the bytes at off are want and all others are as Blank left them.
 func (b *Buf) WantOnly(t *validate.T, where string, off int, want []byte) {
 	SameBytes(t, where, b.Bytes[off:off+len(want)], want)
 	for i, c := range b.Bytes {
 		if c != blank && (i < off || i >= off+len(want)) {
-			t.Fail(validate.Failure{Where: where, Expected: fmt.Sprintf("nothing written outside of bytes %d to %d", off, off+len(want)),
-				Got: fmt.Sprintf("byte %d of the buffer is %#02x", i, c)})
+			t.Fail(validate.Failure{
+				Where:    where,
+				Expected: fmt.Sprintf("nothing written outside of bytes %d to %d", off, off+len(want)),
+				Got:      fmt.Sprintf("byte %d of the buffer is %#02x", i, c),
+			})
 		}
 	}
 }
 
-// WaitFlushed gives the next completions, which must be of these requests, in order, and flushed.
-func (q *CQ) WaitFlushed(ids ...uint64) {
-	for i, wc := range q.Wait(len(ids)) {
+// WaitFlushed waits for the next completions. They must have these ids, in order, and be flushed.
+func (c *CQ) WaitFlushed(ids ...uint64) {
+	for i, wc := range c.Wait(len(ids)) {
 		if wc.ID != ids[i] || wc.Status != ci.WCFlushErr {
-			q.T.Fail(validate.Failure{Where: fmt.Sprintf("completion %d of %d behind the error", i+1, len(ids)),
-				Expected: fmt.Sprintf("request %d: %s", ids[i], ci.WCFlushErr.String()), Got: Completions([]ci.WC{wc})})
+			c.T.Fail(validate.Failure{
+				Where:    fmt.Sprintf("completion %d of %d after the error", i+1, len(ids)),
+				Expected: fmt.Sprintf("request %d: %s", ids[i], ci.WCFlushErr.String()), Got: Completions([]ci.WC{wc}),
+			})
 		}
 	}
 }
 
-// Marks that Drained posts.
+// The ids of the requests that WantDrained posts.
 const (
 	sendMark = 0x656e6401
 	recvMark = 0x656e6402
 )
 
-// WantDrained expects that a QP in Error has no completion left: a request posted to each queue comes back flushed, and nothing before it. So
-// completions that come twice, or late, are seen without waiting.
+// WantDrained fails the case if a QP in Error has completions left. It posts a request to each queue, which must be
+// flushed with no completion before it. This detects duplicate and late completions without a delay.
 func (e *End) WantDrained() {
 	e.QP.Send(ci.SendWR{ID: sendMark, Op: ci.OpSend, To: e.Dest})
 	e.CQ.WaitFlushed(sendMark)
@@ -83,7 +89,7 @@ func (e *End) WantDrained() {
 	}
 }
 
-// Becomes waits until the QP is in the state: a completion may be seen a moment before the state that goes with it.
+// Becomes waits until the QP is in the state. A completion may be visible shortly before the state changes.
 func (q *QP) Becomes(want ci.QPState) {
 	t := q.CA.T
 	deadline := time.NewTimer(t.Remaining())
@@ -98,12 +104,15 @@ func (q *QP) Becomes(want ci.QPState) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fail(validate.Failure{Where: fmt.Sprintf("state of QP %#x", uint32(q.Num())), Expected: want.String(), Got: got.String()})
+			t.Fail(validate.Failure{
+				Where: fmt.Sprintf("state of QP %#x", uint32(q.Num())), Expected: want.String(), Got: got.String(),
+			})
 		}
 	}
 }
 
-// WantTaken expects what a post of a list answered: so many requests taken, and for a list not taken whole one of the statuses.
+// WantTaken checks the result of posting a list: want requests were taken, and the error has one of the statuses, or is
+// nil if there is none.
 func WantTaken(t *validate.T, where string, n int, err error, want int, status ...ci.Status) {
 	if len(status) == 0 {
 		OK(t, err, where)
@@ -113,7 +122,7 @@ func WantTaken(t *validate.T, where string, n int, err error, want int, status .
 	Equal(t, "requests taken by "+where, n, want)
 }
 
-// WantRecv expects a successful receive, field by field, as far as the service defines them. Fields of want that are zero must be zero.
+// WantRecv checks each field of the completion of a successful receive. Fields of want that are zero must be zero.
 func WantRecv(t *validate.T, where string, got, want ci.WC) {
 	Equal(t, where+": ID", got.ID, want.ID)
 	Equal(t, where+": Status", got.Status.String(), ci.WCSuccess.String())
@@ -124,10 +133,11 @@ func WantRecv(t *validate.T, where string, got, want ci.WC) {
 	if want.Flags&(ci.WCImmediate|ci.WCInvalidated) != 0 {
 		Equal(t, where+": Imm", fmt.Sprintf("%#x", got.Imm), fmt.Sprintf("%#x", want.Imm))
 	}
-	True(t, got.Context == want.Context, where+": Context", "the context given at create", "%v", got.Context)
+	True(t, got.Context == want.Context, where+": Context", "the context given at creation", "%v", got.Context)
 }
 
-// WaitWord spins on the aligned word at off until it has the value wanted: for memory that a peer writes without a completion here.
+// WaitWord waits until the aligned word at off has the value want. It is for memory that a peer writes without a
+// completion on this side.
 func (b *Buf) WaitWord(t *validate.T, off int, want uint64) {
 	deadline := time.NewTimer(t.Remaining())
 	defer deadline.Stop()
@@ -141,36 +151,40 @@ func (b *Buf) WaitWord(t *validate.T, off int, want uint64) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fail(validate.Failure{Where: fmt.Sprintf("word at byte %d of the target, read with sync/atomic", off),
-				Expected: fmt.Sprintf("%#x", want), Got: fmt.Sprintf("%#x by the deadline", got)})
+			t.Fail(validate.Failure{
+				Where:    fmt.Sprintf("word at byte %d of the target, read with sync/atomic", off),
+				Expected: fmt.Sprintf("%#x", want), Got: fmt.Sprintf("%#x by the deadline", got),
+			})
 		}
 	}
 }
 
-// Options completes a configuration for ends on these adapters, as the constructors of pairs do: for cases that build their own.
+// Options returns the configuration that the constructors of pairs use for these adapters, for cases that create ends
+// themselves.
 func Options(a, b *CA, opts ...Option) Config { return config(opts, a, b) }
 
-// Another makes a pair on p's adapters with options of its own, PDs of its own too, connected. The service is p's if no option names another.
+// Another returns a connected pair on p's adapters with its own options and PDs. The service is that of p unless an
+// option sets it.
 func (p *Pair) Another(opts ...Option) *Pair {
 	n := p.AnotherInReset(opts...)
 	n.Connect()
 	return n
 }
 
-// AnotherInReset is Another with the QPs left in Reset.
+// AnotherInReset is like Another but leaves the QPs in Reset.
 func (p *Pair) AnotherInReset(opts ...Option) *Pair {
 	a, b := p.A.QP.CA, p.B.QP.CA
 	c := config(append([]Option{Type(p.A.Config.Type)}, opts...), a, b)
 	return &Pair{A: a.End(c), B: b.End(c)}
 }
 
-// Connect takes both ends from Reset to RTS, with address vectors for each other where the service has them.
+// Connect takes both ends from Reset to RTS. The ends of a datagram pair get address vectors for each other.
 func (p *Pair) Connect() {
 	Connect(p.A.QP, p.B.QP)
 	p.Address()
 }
 
-// Address makes the address vectors of a datagram pair that a case takes to RTS itself.
+// Address creates the address vectors of a datagram pair whose QPs a case takes to RTS itself.
 func (p *Pair) Address() {
 	if p.A.Config.Type == ci.UD {
 		p.A.address(p.B)

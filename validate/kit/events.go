@@ -10,21 +10,21 @@ import (
 	"ciddk/validate"
 )
 
-// Events collects the asynchronous events of one object. Its Add is what is given to create verbs as callback.
+// Events collects the asynchronous events of one object. Its method Add is the callback for the create verbs.
 type Events struct {
 	t    *validate.T
 	mu   sync.Mutex
 	all  []ci.Event
-	read map[ci.EventType]int // how many of a type Wait has given out
-	more chan struct{}        // closed and replaced at each event
+	read map[ci.EventType]int // number of events of a type that Wait has returned
+	more chan struct{}        // closed and replaced when an event is added
 }
 
-// NewEvents makes an empty collection.
+// NewEvents returns an empty collection.
 func NewEvents(t *validate.T) *Events {
 	return &Events{t: t, read: map[ci.EventType]int{}, more: make(chan struct{})}
 }
 
-// Add is the callback.
+// Add adds an event.
 func (e *Events) Add(ev ci.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -33,14 +33,14 @@ func (e *Events) Add(ev ci.Event) {
 	e.more = make(chan struct{})
 }
 
-// All gives what has come so far, in order.
+// All returns the events so far, in order.
 func (e *Events) All() []ci.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.all)
 }
 
-// Count of events of a type so far.
+// Count returns the number of events of a type so far.
 func (e *Events) Count(typ ci.EventType) int {
 	n := 0
 	for _, ev := range e.All() {
@@ -51,7 +51,7 @@ func (e *Events) Count(typ ci.EventType) int {
 	return n
 }
 
-// Wait gives the next event of the type that no earlier Wait gave; the case fails at its deadline.
+// Wait returns the next event of the type that no earlier Wait has returned. The case fails at its deadline.
 func (e *Events) Wait(typ ci.EventType) ci.Event {
 	timer := time.NewTimer(e.t.Remaining())
 	defer timer.Stop()
@@ -72,14 +72,16 @@ func (e *Events) Wait(typ ci.EventType) ci.Event {
 		select {
 		case <-more:
 		case <-timer.C:
-			e.t.Fail(validate.Failure{Where: "asynchronous events", Expected: fmt.Sprintf("the event %q", typ), Got: e.summary(),
-				Doubt: validate.DoubtTime})
+			e.t.Fail(validate.Failure{
+				Where: "asynchronous events", Expected: fmt.Sprintf("the event %q", typ), Got: e.summary(),
+				Doubt: validate.DoubtTime,
+			})
 		}
 	}
 }
 
-// Comes tells whether an event of the type has come, or comes within d: for events that a driver may leave out.
-func (e *Events) Comes(typ ci.EventType, d time.Duration) bool {
+// HasWithin reports whether there is an event of the type, or one comes within d. It is for events that are optional.
+func (e *Events) HasWithin(typ ci.EventType, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -97,11 +99,13 @@ func (e *Events) Comes(typ ci.EventType, d time.Duration) bool {
 	}
 }
 
-// Only expects that nothing but events of these types has come so far. Call it when everything that might raise one is over.
+// Only fails the case if events of other types have come. Call it when nothing can raise an event any more.
 func (e *Events) Only(types ...ci.EventType) {
 	for _, ev := range e.All() {
 		if !slices.Contains(types, ev.Type) {
-			e.t.Fail(validate.Failure{Where: "asynchronous events", Expected: "no event" + but(types), Got: e.summary()})
+			e.t.Fail(validate.Failure{
+				Where: "asynchronous events", Expected: "no event" + but(types), Got: e.summary(),
+			})
 		}
 	}
 }

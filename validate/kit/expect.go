@@ -11,8 +11,9 @@ import (
 	"ciddk/validate"
 )
 
-// aliases are statuses that count as the documented one, with a note. They are where SAS, headers and IBTA give one condition two
-// names: exhaustion of host or of HCA memory; a clamped size by its own status or by the general one; an attribute out of range.
+// aliases are statuses that are accepted instead of the documented one, with a note. SAS, headers and IBTA have two
+// names for these conditions: exhaustion of host or of HCA memory, a size that is out of range, an attribute that is
+// out of range.
 var aliases = map[ci.Status][]ci.Status{
 	ci.InsufficientResources: {ci.InsufficientMemory},
 	ci.InsufficientMemory:    {ci.InsufficientResources},
@@ -23,10 +24,10 @@ var aliases = map[ci.Status][]ci.Status{
 	ci.InvalidSRQHandle:      {ci.InvalidQPHandle},
 }
 
-// Aliases gives the statuses that Want takes for s, s not among them.
+// Aliases returns the statuses other than s that Want accepts for s.
 func Aliases(s ci.Status) []ci.Status { return slices.Clone(aliases[s]) }
 
-// Describe puts an error in words for a finding: the status, and the driver's own words.
+// Describe describes an error for a finding: its status and the driver's text.
 func Describe(err error) string {
 	if err == nil {
 		return "success"
@@ -41,14 +42,14 @@ func Describe(err error) string {
 	return s.String()
 }
 
-// OK expects that a verb worked.
+// OK fails the case if err is not nil.
 func OK(t *validate.T, err error, where string) {
 	if err != nil {
 		t.Fail(validate.Failure{Where: where, Expected: "success", Got: Describe(err)})
 	}
 }
 
-// Want expects that a verb failed with one of the statuses, or an alias of one.
+// Want fails the case unless err has one of the statuses, or an alias of one.
 func Want(t *validate.T, err error, where string, want ...ci.Status) {
 	got := ci.StatusOf(err)
 	if slices.Contains(want, got) {
@@ -63,7 +64,7 @@ func Want(t *validate.T, err error, where string, want ...ci.Status) {
 	wrong(t, err, where, want)
 }
 
-// WantExactly is Want without aliases.
+// WantExactly is like Want but accepts no aliases.
 func WantExactly(t *validate.T, err error, where string, want ...ci.Status) {
 	if !slices.Contains(want, ci.StatusOf(err)) {
 		wrong(t, err, where, want)
@@ -85,57 +86,71 @@ func oneOf[S fmt.Stringer](want []S) string {
 	return s
 }
 
-// WantRefused expects a create verb to fail with one of the statuses and to return no object. If it did return one, it is destroyed.
+// WantRefused fails the case unless a create verb has failed with one of the statuses and returned no object. If there
+// is an object although err is nil, it is destroyed after the case.
 func WantRefused(t *validate.T, obj ci.Object, err error, where string, want ...ci.Status) {
-	made := obj != nil && !(reflect.ValueOf(obj).Kind() == reflect.Pointer && reflect.ValueOf(obj).IsNil())
+	v := reflect.ValueOf(obj)
+	made := obj != nil && !(v.Kind() == reflect.Pointer && v.IsNil())
 	if made && err == nil {
 		t.Cleanup(func() { _ = obj.Destroy() })
 	}
 	Want(t, err, where, want...)
 	if obj != nil {
-		t.Fail(validate.Failure{Where: where, Expected: "no object beside the error", Got: fmt.Sprintf("%s and an object of type %T", Describe(err), obj)})
+		t.Fail(validate.Failure{
+			Where: where, Expected: "no object beside the error",
+			Got: fmt.Sprintf("%s and an object of type %T", Describe(err), obj),
+		})
 	}
 }
 
-// Claim expects that the answer of an optional verb fits the capability bits: Unsupported without all of them, anything else with.
+// Claim fails the case unless the result of an optional verb fits the claims: Unsupported if a bit is not claimed, any
+// other result if all are.
 func Claim(t *validate.T, bits ci.Caps, err error, where string) {
 	claimed, unsupported := t.Claims().Has(bits), ci.StatusOf(err) == ci.Unsupported
 	switch {
 	case claimed && unsupported:
-		t.Fail(validate.Failure{Where: where, Expected: "an answer other than Unsupported, since " + validate.CapNames(bits) + " is claimed", Got: Describe(err)})
+		t.Fail(validate.Failure{
+			Where: where, Got: Describe(err),
+			Expected: "a result other than Unsupported, since " + validate.CapNames(bits) + " is claimed",
+		})
 	case !claimed && !unsupported:
-		t.Fail(validate.Failure{Where: where, Expected: "Unsupported, since " + validate.CapNames(bits) + " is not claimed", Got: Describe(err)})
+		t.Fail(validate.Failure{
+			Where: where, Got: Describe(err),
+			Expected: "Unsupported, since " + validate.CapNames(bits) + " is not claimed",
+		})
 	}
 }
 
-// Equal expects a value.
+// Equal fails the case unless got is want.
 func Equal[V comparable](t *validate.T, where string, got, want V) {
 	if got != want {
 		t.Fail(validate.Failure{Where: where, Expected: fmt.Sprintf("%v", want), Got: fmt.Sprintf("%v", got)})
 	}
 }
 
-// AtLeast expects a number not below want.
+// AtLeast fails the case if got is less than want.
 func AtLeast[V ~int | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64](t *validate.T, where string, got, want V) {
 	if got < want {
 		t.Fail(validate.Failure{Where: where, Expected: fmt.Sprintf("at least %v", want), Got: fmt.Sprintf("%v", got)})
 	}
 }
 
-// True expects a condition; expected says which in words, got what was seen.
+// True fails the case if ok is false. expected describes the condition, and got with args what was found.
 func True(t *validate.T, ok bool, where, expected, got string, args ...any) {
 	if !ok {
 		t.Fail(validate.Failure{Where: where, Expected: expected, Got: fmt.Sprintf(got, args...)})
 	}
 }
 
-// SameBytes expects content, and tells the first difference.
+// SameBytes fails the case unless got is want. The failure names the first difference.
 func SameBytes(t *validate.T, where string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
 	if len(got) != len(want) {
-		t.Fail(validate.Failure{Where: where, Expected: fmt.Sprintf("%d bytes", len(want)), Got: fmt.Sprintf("%d bytes", len(got))})
+		t.Fail(validate.Failure{
+			Where: where, Expected: fmt.Sprintf("%d bytes", len(want)), Got: fmt.Sprintf("%d bytes", len(got)),
+		})
 	}
 	i := 0
 	for got[i] == want[i] {
@@ -148,42 +163,53 @@ func SameBytes(t *validate.T, where string, got, want []byte) {
 		}
 	}
 	end := min(i+16, len(got))
-	t.Fail(validate.Failure{Where: fmt.Sprintf("%s, byte %d of %d", where, i, len(got)), Expected: fmt.Sprintf("% x", want[i:end]),
-		Got: fmt.Sprintf("% x (%d bytes differ)", got[i:end], n)})
+	t.Fail(validate.Failure{
+		Where:    fmt.Sprintf("%s, byte %d of %d", where, i, len(got)),
+		Expected: fmt.Sprintf("% x", want[i:end]),
+		Got:      fmt.Sprintf("% x (%d bytes differ)", got[i:end], n),
+	})
 }
 
-// SameObject expects that two faces are one object (ci.Same).
+// SameObject fails the case unless got and want are the same object (ci.Same).
 func SameObject(t *validate.T, where string, got, want any) {
 	if !ci.Same(got, want) {
-		t.Fail(validate.Failure{Where: where, Expected: fmt.Sprintf("the object given at create (%T)", want), Got: fmt.Sprintf("%T, another object", got)})
+		t.Fail(validate.Failure{
+			Where: where, Expected: fmt.Sprintf("the object given at creation (%T)", want),
+			Got: fmt.Sprintf("%T, another object", got),
+		})
 	}
 }
 
-// handleStatuses are the answers of a destroyed object.
-var handleStatuses = []ci.Status{ci.InvalidCAHandle, ci.InvalidAVHandle, ci.InvalidCQHandle, ci.InvalidQPHandle, ci.InvalidSRQHandle,
-	ci.InvalidPDHandle, ci.InvalidMRHandle, ci.InvalidFMRHandle, ci.InvalidMWHandle, ci.InvalidMcastHandle, ci.InvalidHandle}
+// handleStatuses are the statuses of verbs on a destroyed object.
+var handleStatuses = []ci.Status{
+	ci.InvalidCAHandle, ci.InvalidAVHandle, ci.InvalidCQHandle, ci.InvalidQPHandle, ci.InvalidSRQHandle,
+	ci.InvalidPDHandle, ci.InvalidMRHandle, ci.InvalidFMRHandle, ci.InvalidMWHandle, ci.InvalidMcastHandle,
+	ci.InvalidHandle,
+}
 
-// Destroy expects that Destroy of the object works.
+// Destroy destroys the object, and fails the case if that fails.
 func Destroy(t *validate.T, obj ci.Object, what string) { OK(t, obj.Destroy(), what+".Destroy") }
 
-// DestroyTwice expects that the first Destroy works and the second says that the object is no more.
+// DestroyTwice destroys the object twice. The second Destroy must fail with the status.
 func DestroyTwice(t *validate.T, obj ci.Object, what string, handle ci.Status) {
 	Destroy(t, obj, what)
 	Want(t, obj.Destroy(), what+".Destroy, the second time", handle)
 }
 
-// Own destroys the object when the case is over. The case may destroy it before: then the second Destroy answers with a handle status, which is
-// right. Any other failure is a finding.
+// Own destroys the object when the case is over, and returns it. The case may destroy it before; the second Destroy
+// then fails with the status of an invalid handle, which is correct. Any other error is a failure.
 func Own[O ci.Object](t *validate.T, obj O, what string) O {
 	t.Cleanup(func() {
 		if err := obj.Destroy(); err != nil && !slices.Contains(handleStatuses, ci.StatusOf(err)) {
-			t.Report(validate.Failure{Where: what + ".Destroy at the end of the case", Expected: "success", Got: Describe(err)})
+			t.Report(validate.Failure{
+				Where: what + ".Destroy at the end of the case", Expected: "success", Got: Describe(err),
+			})
 		}
 	})
 	return obj
 }
 
-// created checks the result of a constructor's verb: a failure is marked Setup.
+// created checks the result of a constructor's verb. A failure is marked Setup.
 func created[O ci.Object](t *validate.T, obj O, err error, verb, what string) O {
 	end := t.Setup()
 	OK(t, err, verb)
@@ -191,7 +217,7 @@ func created[O ci.Object](t *validate.T, obj O, err error, verb, what string) O 
 	return Own(t, obj, what)
 }
 
-// setup runs a step of a constructor whose failure is marked Setup.
+// setup checks a step of a constructor. A failure is marked Setup.
 func setup(t *validate.T, err error, where string) {
 	end := t.Setup()
 	OK(t, err, where)

@@ -19,16 +19,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// judge runs a case body over a fake adapter and gives its result.
-func judge(t *testing.T, f fakehca.Faults, link ci.Link, body func(*validate.T)) validate.Result {
+// runCase runs the body of a case over a fake adapter and returns its result.
+func runCase(t *testing.T, f fakehca.Faults, link ci.Link, body func(*validate.T)) validate.Result {
 	t.Helper()
-	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{{ID: "kit.case", Title: "t", Requirements: []string{"SAS-0-01"},
-		Feature: validate.FeatureCore, Run: body, Timeout: 400 * time.Millisecond}}})
+	c := validate.MustCatalog(validate.Suite{Cases: []validate.Case{{
+		ID: "kit.case", Title: "t", Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: body,
+		Timeout: 400 * time.Millisecond,
+	}}})
 	d := validate.Driver{Name: "fake", Open: func(context.Context, validate.Options) (*validate.Target, error) {
 		h := fakehca.New(0x42, link, f)
 		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live}, nil
 	}}
-	p := validate.Plan{Catalog: c, Driver: d, OneAttempt: true, Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 3}}}
+	p := validate.Plan{
+		Catalog: c, Driver: d, OneAttempt: true,
+		Setting: validate.Setting{Profile: "minimal", Options: validate.Options{Seed: 3}},
+	}
 	r, err := p.Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, r.Results, 1)
@@ -42,21 +47,38 @@ func TestExpectations(t *testing.T) {
 		expected string // "" passes
 		got      string
 	}{
-		"OK":              {body: func(t *validate.T) { kit.OK(t, nil, "v") }},
-		"OK fails":        {func(t *validate.T) { kit.OK(t, bad(ci.Timeout), "v") }, "success", "timeout (V: timeout: d)"},
-		"Want":            {body: func(t *validate.T) { kit.Want(t, bad(ci.NotFound), "v", ci.NotFound) }},
-		"Want one of":     {func(t *validate.T) { kit.Want(t, bad(ci.Timeout), "v", ci.NotFound, ci.InvalidPort) }, "not found or invalid port", "timeout (V: timeout: d)"},
-		"Want of none":    {func(t *validate.T) { kit.Want(t, nil, "v", ci.NotFound) }, "not found", "success"},
-		"Want stranger":   {func(t *validate.T) { kit.Want(t, errors.New("boo"), "v", ci.NotFound) }, "not found", "an error that wraps no ci.Status: boo"},
-		"exactly":         {func(t *validate.T) { kit.WantExactly(t, bad(ci.InsufficientMemory), "v", ci.InsufficientResources) }, "insufficient resources", "insufficient memory (V: insufficient memory: d)"},
-		"Equal":           {func(t *validate.T) { kit.Equal(t, "n", 1, 2) }, "2", "1"},
-		"AtLeast":         {func(t *validate.T) { kit.AtLeast(t, "n", 1, 2) }, "at least 2", "1"},
-		"AtLeast holds":   {body: func(t *validate.T) { kit.AtLeast(t, "n", 2, 2) }},
-		"True":            {func(t *validate.T) { kit.True(t, false, "w", "x", "y%d", 1) }, "x", "y1"},
-		"SameBytes":       {func(t *validate.T) { kit.SameBytes(t, "w", []byte{1, 2, 9, 9}, []byte{1, 2, 3, 4}) }, "03 04", "09 09 (2 bytes differ)"},
-		"length":          {func(t *validate.T) { kit.SameBytes(t, "w", []byte{1}, []byte{1, 2}) }, "2 bytes", "1 bytes"},
-		"Claim unclaimed": {func(t *validate.T) { kit.Claim(t, ci.CapSRQ, nil, "v") }, "Unsupported, since SRQ is not claimed", "success"},
-		"Claim agrees":    {body: func(t *validate.T) { kit.Claim(t, ci.CapSRQ, bad(ci.Unsupported), "v") }},
+		"OK":       {body: func(t *validate.T) { kit.OK(t, nil, "v") }},
+		"OK fails": {func(t *validate.T) { kit.OK(t, bad(ci.Timeout), "v") }, "success", "timeout (V: timeout: d)"},
+		"Want":     {body: func(t *validate.T) { kit.Want(t, bad(ci.NotFound), "v", ci.NotFound) }},
+		"Want one of": {
+			func(t *validate.T) { kit.Want(t, bad(ci.Timeout), "v", ci.NotFound, ci.InvalidPort) },
+			"not found or invalid port", "timeout (V: timeout: d)",
+		},
+		"Want, no error": {func(t *validate.T) { kit.Want(t, nil, "v", ci.NotFound) }, "not found", "success"},
+		"Want, no status": {
+			func(t *validate.T) { kit.Want(t, errors.New("boo"), "v", ci.NotFound) },
+			"not found", "an error that wraps no ci.Status: boo",
+		},
+		"exactly": {
+			func(t *validate.T) {
+				kit.WantExactly(t, bad(ci.InsufficientMemory), "v", ci.InsufficientResources)
+			},
+			"insufficient resources", "insufficient memory (V: insufficient memory: d)",
+		},
+		"Equal":         {func(t *validate.T) { kit.Equal(t, "n", 1, 2) }, "2", "1"},
+		"AtLeast":       {func(t *validate.T) { kit.AtLeast(t, "n", 1, 2) }, "at least 2", "1"},
+		"AtLeast holds": {body: func(t *validate.T) { kit.AtLeast(t, "n", 2, 2) }},
+		"True":          {func(t *validate.T) { kit.True(t, false, "w", "x", "y%d", 1) }, "x", "y1"},
+		"SameBytes": {
+			func(t *validate.T) { kit.SameBytes(t, "w", []byte{1, 2, 9, 9}, []byte{1, 2, 3, 4}) },
+			"03 04", "09 09 (2 bytes differ)",
+		},
+		"length": {func(t *validate.T) { kit.SameBytes(t, "w", []byte{1}, []byte{1, 2}) }, "2 bytes", "1 bytes"},
+		"Claim unclaimed": {
+			func(t *validate.T) { kit.Claim(t, ci.CapSRQ, nil, "v") },
+			"Unsupported, since SRQ is not claimed", "success",
+		},
+		"Claim agrees": {body: func(t *validate.T) { kit.Claim(t, ci.CapSRQ, bad(ci.Unsupported), "v") }},
 		"no error, object": {func(t *validate.T) {
 			ca := kit.Open(t)
 			pd, err := ca.AllocatePD(ci.PDNormal)
@@ -68,7 +90,7 @@ func TestExpectations(t *testing.T) {
 		"another object": {func(t *validate.T) {
 			ca := kit.Open(t)
 			kit.SameObject(t, "w", ca.PD(), ca.PD())
-		}, "the object given at create (*fakehca.pd)", "*fakehca.pd, another object"},
+		}, "the object given at creation (*fakehca.pd)", "*fakehca.pd, another object"},
 		"event": {func(t *validate.T) { kit.NewEvents(t).Wait(ci.EventQPFatal) }, `the event "QP fatal"`, "no event"},
 		"no event": {func(t *validate.T) {
 			e := kit.NewEvents(t)
@@ -81,10 +103,13 @@ func TestExpectations(t *testing.T) {
 			cq := ca.CQ(pd, 4)
 			ca.QP(pd, cq, cq).WantState(ci.QPRTS, ci.QPSQD)
 		}, "RTS or SQD", "Reset"},
-		"wait": {func(t *validate.T) { ca := kit.Open(t); ca.CQ(ca.PD(), 4).Wait(2) }, "2 completions", "0 by the deadline: no completion"},
+		"wait": {
+			func(t *validate.T) { ca := kit.Open(t); ca.CQ(ca.PD(), 4).Wait(2) },
+			"2 completions", "0 by the deadline: no completion",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := judge(t, fakehca.Faults{}, ci.LinkEthernet, x.body)
+			r := runCase(t, fakehca.Faults{}, ci.LinkEthernet, x.body)
 			if x.expected == "" {
 				assert.Equal(t, validate.Pass, r.Status, "%+v", r.Failures)
 				return
@@ -99,7 +124,7 @@ func TestExpectations(t *testing.T) {
 }
 
 func TestAliasIsNoted(t *testing.T) {
-	r := judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+	r := runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
 		kit.Want(t, ci.InsufficientMemory, "v", ci.InsufficientResources)
 	})
 	assert.Equal(t, validate.Pass, r.Status)
@@ -107,10 +132,11 @@ func TestAliasIsNoted(t *testing.T) {
 	assert.Contains(t, r.Notes[0].Text, "accepted alias")
 }
 
-// A pair is connected, carries data both ways and is gone afterwards, on either link layer.
+// TestPair checks that a pair is connected, carries data both ways, and is destroyed after the case, on either link
+// layer.
 func TestPair(t *testing.T) {
 	for _, link := range []ci.Link{ci.LinkEthernet, ci.LinkInfiniBand} {
-		r := judge(t, fakehca.Faults{}, link, func(t *validate.T) {
+		r := runCase(t, fakehca.Faults{}, link, func(t *validate.T) {
 			p := kit.RC(t, kit.Depth(4), kit.Size(4096))
 			p.A.Exchange(p.B, 1000)
 			p.B.Exchange(p.A, 0)
@@ -125,15 +151,15 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// What fails while the stage is set is marked, and what follows from a finding as well.
+// TestSetupIsMarked checks that failures of the set-up, and consequences of a failure, are marked.
 func TestSetupIsMarked(t *testing.T) {
-	r := judge(t, fakehca.Faults{NoQuery: true}, ci.LinkEthernet, func(t *validate.T) { kit.RC(t) })
+	r := runCase(t, fakehca.Faults{NoQuery: true}, ci.LinkEthernet, func(t *validate.T) { kit.RC(t) })
 	require.NotEmpty(t, r.Failures)
 	assert.True(t, r.Failures[0].Setup)
 	assert.False(t, r.Blames("SAS-0-01"))
 
-	r = judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
-		pd, err := kit.Open(t).AllocatePD(ci.PDNormal) // never destroyed: Close is busy, and the PD is left
+	r = runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+		pd, err := kit.Open(t).AllocatePD(ci.PDNormal) // never destroyed: CA.Destroy fails, and the PD is left
 		kit.OK(t, err, "CA.AllocatePD")
 		kit.Equal(t, "is nil", pd == nil, true)
 	})
@@ -146,14 +172,17 @@ func TestSetupIsMarked(t *testing.T) {
 }
 
 func TestLeakIsAFinding(t *testing.T) {
-	r := judge(t, fakehca.Faults{LeakOn: "CQ.Destroy"}, ci.LinkEthernet, func(t *validate.T) { ca := kit.Open(t); ca.CQ(ca.PD(), 4) })
+	r := runCase(t, fakehca.Faults{LeakOn: "CQ.Destroy"}, ci.LinkEthernet, func(t *validate.T) {
+		ca := kit.Open(t)
+		ca.CQ(ca.PD(), 4)
+	})
 	require.Len(t, r.Failures, 1)
 	assert.Equal(t, "+1 cq", r.Failures[0].Got)
 	assert.True(t, r.Blames("SAS-0-01"))
 }
 
 func TestOwnAcceptsWhatTheCaseDestroyed(t *testing.T) {
-	r := judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+	r := runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
 		ca := kit.Open(t)
 		pd := ca.PD()
 		kit.DestroyTwice(t, ca.Buf(pd, 8, kit.AllAccess), "MR", ci.InvalidMRHandle)
@@ -163,9 +192,10 @@ func TestOwnAcceptsWhatTheCaseDestroyed(t *testing.T) {
 	assert.Equal(t, validate.Pass, r.Status, "%+v", r.Failures)
 }
 
-// A failure shows both ends: the states of their QPs, and what came from their queues.
+// TestStateOfBothEnds checks that a failure shows the states of the QPs of both ends, and the completions of their
+// queues.
 func TestStateOfBothEnds(t *testing.T) {
-	r := judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+	r := runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
 		p := kit.RC(t)
 		p.A.Exchange(p.B, 10)
 		p.B.Recv(p.B.RecvWR(7, 0, 100))
@@ -177,26 +207,32 @@ func TestStateOfBothEnds(t *testing.T) {
 	require.Equal(t, validate.Fail, r.Status)
 	text := strings.Join(r.State, "\n")
 	assert.Regexp(t, `(?m)^A, the driver's end: RC QP 0x[0-9a-f]+: RTS$`, text)
-	assert.Regexp(t, `(?m)^A, the driver's end: send queue: completions taken: request 1702388584: success .*; request 8: success `, text)
+	assert.Regexp(
+		t,
+		`(?m)^A, the driver's end: send queue: completions taken: request 1702388584: success .*; request 8: success `,
+		text,
+	)
 	assert.Regexp(t, `(?m)^B, the peer: RC QP 0x[0-9a-f]+: Error$`, text)
-	assert.Regexp(t, `(?m)^B, the peer: receive queue: completions taken: request 1702388584: .*; still in the queue: request 7: success `, text)
+	assert.Regexp(t, `(?m)^B, the peer: receive queue: completions taken: request 1702388584: .*; `+
+		`still in the queue: request 7: success `, text)
 
-	r = judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) { kit.RC(t) })
+	r = runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) { kit.RC(t) })
 	assert.Equal(t, validate.Pass, r.Status)
-	assert.Empty(t, r.State, "only for what did not pass")
+	assert.Empty(t, r.State, "only for a case that did not pass")
 }
 
-// A driver that hangs or panics when its objects are described does not take the finding away.
+// TestStateOfABrokenDriver checks that a failure is reported although the driver hangs or panics when its objects are
+// described.
 func TestStateOfABrokenDriver(t *testing.T) {
 	release := make(chan struct{})
 	for _, x := range []struct {
 		fault fakehca.Faults
 		want  string
 	}{
-		{fakehca.Faults{PanicOn: "QP.Query"}, "panic: fakehca: told to panic in QP.Query"},
+		{fakehca.Faults{PanicOn: "QP.Query"}, "panic: fakehca: panic in QP.Query"},
 		{fakehca.Faults{HangOn: "QP.Query", Release: release}, "the driver did not answer within 1s"},
 	} {
-		r := judge(t, x.fault, ci.LinkEthernet, func(t *validate.T) {
+		r := runCase(t, x.fault, ci.LinkEthernet, func(t *validate.T) {
 			kit.RC(t)
 			t.Failf("x", "one thing", "another")
 		})

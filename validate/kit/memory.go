@@ -9,8 +9,8 @@ import (
 	"ciddk/validate"
 )
 
-// Reconnect takes both QPs through Reset to RTS again, with other PSNs, and forgets what their CQs hold: for cases that probe a connection
-// to its death more than once.
+// Reconnect takes both QPs through Reset to RTS again, with new PSNs, and discards the completions in their CQs. It is
+// for cases that break a connection more than once.
 func (p *Pair) Reconnect() {
 	for _, e := range []*End{p.A, p.B} {
 		e.QP.To(ci.QPReset)
@@ -35,11 +35,11 @@ func (e *End) drop() {
 	}
 }
 
-// probeID is the id of the requests that Try makes.
+// probeID is the id of the requests of Try.
 const probeID = 0x70726f62
 
-// Try posts one request to A's send queue and gives the status of its completion. A connection that broke by it is set up again. The
-// request is signaled, and its ID does not matter.
+// Try posts one request to A's send queue and returns the status of its completion. If the request broke the
+// connection, Try connects the pair again. It sets wr.ID and makes the request signaled.
 func (p *Pair) Try(wr ci.SendWR) ci.WCStatus {
 	t := p.A.QP.CA.T
 	wr.ID, wr.Flags = probeID, wr.Flags|ci.SendSignaled
@@ -52,7 +52,7 @@ func (p *Pair) Try(wr ci.SendWR) ci.WCStatus {
 	return wc.Status
 }
 
-// Request is an RDMA request or atomic of A with the first n bytes of its buffer (atomics: 8).
+// Request returns an RDMA request or atomic of A with the first n bytes of its buffer (8 for atomics).
 func (p *Pair) Request(op ci.SendOp, n int, to ci.Remote) ci.SendWR {
 	wr := ci.SendWR{Op: op, Remote: to}
 	switch {
@@ -64,24 +64,26 @@ func (p *Pair) Request(op ci.SendOp, n int, to ci.Remote) ci.SendWR {
 	return wr
 }
 
-// WantReach expects that A's RDMA request of n bytes works.
+// WantReach fails the case unless A's RDMA request of n bytes succeeds.
 func (p *Pair) WantReach(where string, op ci.SendOp, n int, to ci.Remote) {
 	p.WantStatus(where, p.Request(op, n, to), ci.WCSuccess)
 }
 
-// WantDenied expects that A's RDMA request of n bytes ends with WCRemAccessErr.
+// WantDenied fails the case unless A's RDMA request of n bytes ends with WCRemAccessErr.
 func (p *Pair) WantDenied(where string, op ci.SendOp, n int, to ci.Remote) {
 	p.WantStatus(where, p.Request(op, n, to), ci.WCRemAccessErr)
 }
 
-// WantStatus expects a request of A to end with one of the statuses.
+// WantStatus fails the case unless a request of A ends with one of the statuses.
 func (p *Pair) WantStatus(where string, wr ci.SendWR, want ...ci.WCStatus) {
 	if got := p.Try(wr); !slices.Contains(want, got) {
-		p.A.QP.CA.T.Fail(validate.Failure{Where: where, Expected: oneOf(want), Got: got.String(), Doubt: DoubtOf(got, want...)})
+		p.A.QP.CA.T.Fail(validate.Failure{
+			Where: where, Expected: oneOf(want), Got: got.String(), Doubt: DoubtOf(got, want...),
+		})
 	}
 }
 
-// WantWrite expects that A can write want to the remote place and that it is found in at, the peer's own view of that place.
+// WantWrite fails the case unless A can write to the remote memory. at is the peer's own view of that memory.
 func (p *Pair) WantWrite(where string, to ci.Remote, at []byte) {
 	t := p.A.QP.CA.T
 	src := Random(t, p.A.Buf.Bytes[:len(at)])
@@ -90,7 +92,7 @@ func (p *Pair) WantWrite(where string, to ci.Remote, at []byte) {
 	SameBytes(t, where, at, src)
 }
 
-// WantUntouched expects that A's write of len(at) bytes is denied, and that at is as it was.
+// WantUntouched fails the case unless A's write of len(at) bytes is denied and at does not change.
 func (p *Pair) WantUntouched(where string, to ci.Remote, at []byte) {
 	t := p.A.QP.CA.T
 	old := append([]byte(nil), at...)
@@ -102,8 +104,8 @@ func (p *Pair) WantUntouched(where string, to ci.Remote, at []byte) {
 	SameBytes(t, where, at, old)
 }
 
-// Fence sends an empty message from A to B, so that what A wrote before may be looked at in B's memory: the memory model orders it by B's
-// completion alone.
+// Fence sends an empty message from A to B. After it, A's earlier writes are visible in B's memory: by the memory
+// model, only a completion at B orders them.
 func (p *Pair) Fence() {
 	const id = 0x666e6365
 	p.B.Recv(ci.RecvWR{ID: id})
@@ -112,55 +114,55 @@ func (p *Pair) Fence() {
 	p.B.RecvCQ.WaitOK(id)
 }
 
-// Pages gives n zero bytes that begin on a bound of align, a power of two.
+// Pages returns n zero bytes that begin at a multiple of align, a power of two.
 func Pages(n, align int) []byte {
 	b := make([]byte, n+align)
 	skip := int(-ci.Bytes(b).Addr() & uint64(align-1))
 	return b[skip : skip+n : skip+n]
 }
 
-// CopyMemory is storage that no slice shows: a driver reaches it by ReadAt and WriteAt alone, as it does another process's memory.
+// CopyMemory is memory without a slice, like that of another process. A driver can only use ReadAt and WriteAt.
 type CopyMemory struct{ B []byte }
 
-// Addr implements ci.Memory, as the methods below do.
-func (m CopyMemory) Addr() uint64 { return ci.Bytes(m.B).Addr() }
+// Addr implements ci.Memory.
+func (c CopyMemory) Addr() uint64 { return ci.Bytes(c.B).Addr() }
 
-// Len is the size.
-func (m CopyMemory) Len() uint64 { return uint64(len(m.B)) }
+// Len implements ci.Memory.
+func (c CopyMemory) Len() uint64 { return uint64(len(c.B)) }
 
-// Slice gives no view.
+// Slice implements ci.Memory. It always returns nil.
 func (CopyMemory) Slice(uint64, uint64) []byte { return nil }
 
-// ReadAt copies out.
-func (m CopyMemory) ReadAt(p []byte, off int64) (int, error) {
-	n := copy(p, m.B[min(off, int64(len(m.B))):])
+// ReadAt implements ci.Memory.
+func (c CopyMemory) ReadAt(p []byte, off int64) (int, error) {
+	n := copy(p, c.B[min(off, int64(len(c.B))):])
 	if n < len(p) {
 		return n, io.EOF
 	}
 	return n, nil
 }
 
-// WriteAt copies in.
-func (m CopyMemory) WriteAt(p []byte, off int64) (int, error) {
-	n := copy(m.B[min(off, int64(len(m.B))):], p)
+// WriteAt implements ci.Memory.
+func (c CopyMemory) WriteAt(p []byte, off int64) (int, error) {
+	n := copy(c.B[min(off, int64(len(c.B))):], p)
 	if n < len(p) {
 		return n, io.ErrShortWrite
 	}
 	return n, nil
 }
 
-// Pin does nothing: the storage is Go's, and stays.
+// Pin implements ci.Memory. It does nothing, because memory of Go does not move.
 func (CopyMemory) Pin() (func(), error) { return func() {}, nil }
 
-// PiecedMemory is storage in extents of Piece bytes: no view crosses from one to the next.
+// PiecedMemory is memory in pieces of Piece bytes, in the sense that a slice never crosses from one piece to the next.
 type PiecedMemory struct {
 	ci.Memory
 	Piece uint64
 }
 
-// Slice ends at the next bound of Piece.
-func (m PiecedMemory) Slice(off, n uint64) []byte {
-	return m.Memory.Slice(off, min(n, m.Piece-off%m.Piece))
+// Slice implements ci.Memory. The result ends at a piece's end at the latest.
+func (p PiecedMemory) Slice(off, n uint64) []byte {
+	return p.Memory.Slice(off, min(n, p.Piece-off%p.Piece))
 }
 
 // DMA maps b into the DMA space of the CA.
@@ -169,7 +171,7 @@ func (ca *CA) DMA(b []byte) ci.DMA {
 	return created(ca.T, d, err, fmt.Sprintf("CA.MapDMA of %d bytes", len(b)), "DMA")
 }
 
-// PageList cuts ranges into pages; nil if a range is not made of whole ones.
+// PageList splits ranges into pages. It returns nil if a range does not consist of whole pages.
 func PageList(ranges []ci.DMARange, size uint64) []uint64 {
 	var out []uint64
 	for _, r := range ranges {
@@ -183,26 +185,27 @@ func PageList(ranges []ci.DMARange, size uint64) []uint64 {
 	return out
 }
 
-// MW makes an unbound window.
+// MW creates an unbound window.
 func (ca *CA) MW(pd ci.PD, typ ci.MWType) ci.MW {
 	mw, err := pd.CreateMW(ci.MWCreate{Type: typ})
 	return created(ca.T, mw, err, fmt.Sprintf("PD.CreateMW of type %d", typ), "MW")
 }
 
-// SRQ makes a shared receive queue whose events go to the collection given back.
+// SRQ creates a shared receive queue and returns it with its events.
 func (ca *CA) SRQ(pd ci.PD, depth, sges int) (ci.SRQ, *Events) {
 	ev := NewEvents(ca.T)
 	s, err := pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: depth, MaxSGE: sges}, Context: ev, OnEvent: ev.Add})
 	return created(ca.T, s, err, fmt.Sprintf("PD.CreateSRQ of %d entries", depth), "SRQ"), ev
 }
 
-// AV makes an address vector to another CA (or this).
+// AV creates an address vector for a peer, which may be the CA itself.
 func (ca *CA) AV(pd ci.PD, peer *CA) ci.AV {
 	av, err := pd.CreateAV(ca.AddressOf(peer))
 	return created(ca.T, av, err, "PD.CreateAV", "AV")
 }
 
-// NewPairOn is a pair of reliable connection whose both ends are on one CA, for cases that need a QP in RTS and no peer.
+// NewPairOn returns a pair of reliable connection with both ends on one CA, for cases that need a QP in RTS and no
+// peer.
 func NewPairOn(ca *CA, opts ...Option) *Pair {
 	c := config(append(opts, Type(ci.RC)), ca)
 	p := newPair(ca.End(c), ca.End(c))

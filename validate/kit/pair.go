@@ -5,29 +5,30 @@ import (
 	"ciddk/validate"
 )
 
-// End is one side of a pair: everything needed to move data. CQ serves the send queue, RecvCQ the receive queue.
+// End is one side of a pair, with everything that is needed to transfer data. CQ serves the send queue, RecvCQ the
+// receive queue.
 type End struct {
 	*QP
 	CQ     *CQ
 	RecvCQ *CQ
 	Buf    *Buf
-	AV     ci.AV   // of datagram pairs: the way to the other end
-	Dest   ci.Dest // of datagram pairs: the other end
+	AV     ci.AV   // address vector for the other end, of a datagram pair
+	Dest   ci.Dest // the other end, of a datagram pair
 }
 
-// Pair is two ends in RTS. A is on the HCA under test; B is on the second one, or on the same in loopback.
+// Pair is two ends in RTS. A is on the HCA under test. B is on the second HCA, or on the same one in loopback.
 type Pair struct{ A, B *End }
 
-// RC makes a connected pair.
+// RC returns a pair of reliable connection.
 func RC(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.RC))...) }
 
-// UC makes a pair of unreliable connection. The case needs ci.CapUC.
+// UC returns a pair of unreliable connection. The case needs ci.CapUC.
 func UC(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.UC))...) }
 
-// UD makes two datagram QPs with address vectors for each other. The case needs ci.CapUD and ci.CapAV.
+// UD returns two datagram QPs with address vectors for each other. The case needs ci.CapUD and ci.CapAV.
 func UD(t *validate.T, opts ...Option) *Pair { return NewPair(t, append(opts, Type(ci.UD))...) }
 
-// NewPair makes a pair of the service that the options name.
+// NewPair returns a pair of the service that the options set.
 func NewPair(t *validate.T, opts ...Option) *Pair {
 	p := NewPairInReset(t, opts...)
 	Connect(p.A.QP, p.B.QP)
@@ -38,20 +39,21 @@ func NewPair(t *validate.T, opts ...Option) *Pair {
 	return p
 }
 
-// NewPairInReset is NewPair with the QPs left in Reset, for cases that connect by themselves.
+// NewPairInReset is like NewPair but leaves the QPs in Reset.
 func NewPairInReset(t *validate.T, opts ...Option) *Pair {
 	a, b := OpenPair(t)
 	c := config(opts, a, b)
 	return newPair(a.End(c), b.End(c))
 }
 
-// newPair puts two ends together, and names them for descriptions.
+// newPair joins two ends and sets their names in descriptions.
 func newPair(a, b *End) *Pair {
 	a.role, b.role = "A, the driver's end", "B, the peer"
 	return &Pair{A: a, B: b}
 }
 
-// More makes another pair on the CAs, PDs and with the same options as p; its QPs share p's queues if shareCQ is set.
+// More returns another connected pair on the same CAs and PDs, with the same options as p. If shareCQ is set, it uses
+// p's CQs.
 func (p *Pair) More(shareCQ bool) *Pair {
 	n := newPair(p.A.again(shareCQ), p.B.again(shareCQ))
 	Connect(n.A.QP, n.B.QP)
@@ -62,7 +64,7 @@ func (p *Pair) More(shareCQ bool) *Pair {
 	return n
 }
 
-// End makes one side with a PD, two CQs, a QP in Reset and a buffer.
+// End creates one side: a PD, two CQs, a QP in Reset and a buffer.
 func (ca *CA) End(c Config) *End {
 	pd := ca.PD()
 	return ca.end(pd, ca.CQ(pd, 2*c.Caps.SendDepth), ca.CQ(pd, 2*max(c.Caps.RecvDepth, 16)), c)
@@ -90,22 +92,26 @@ func (e *End) address(peer *End) {
 	e.Dest = ci.Dest{AV: e.AV, QPN: peer.Num(), QKey: peer.Config.QKey}
 }
 
-// SendWR is a signaled SEND of n bytes of the end's buffer from off; on a datagram pair, to the other end.
+// SendWR returns a signaled SEND of n bytes of the end's buffer from off. On a datagram pair it goes to the other end.
 func (e *End) SendWR(id uint64, off, n int) ci.SendWR {
 	return ci.SendWR{ID: id, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: e.Buf.SGL(off, n), To: e.Dest}
 }
 
-// RDMA is a signaled request of op with n bytes of the end's buffer from off, at offset roff of the peer's buffer.
+// RDMA returns a signaled request of op with n bytes of the end's buffer from off, for offset roff of the peer's
+// buffer.
 func (e *End) RDMA(op ci.SendOp, id uint64, off, n int, peer *End, roff int) ci.SendWR {
-	return ci.SendWR{ID: id, Op: op, Flags: ci.SendSignaled, SGL: e.Buf.SGL(off, n), Remote: peer.Buf.Remote(uint64(roff))}
+	return ci.SendWR{
+		ID: id, Op: op, Flags: ci.SendSignaled, SGL: e.Buf.SGL(off, n), Remote: peer.Buf.Remote(uint64(roff)),
+	}
 }
 
-// RecvWR is a receive into n bytes of the end's buffer from off. On a datagram pair, the message starts 40 bytes later.
+// RecvWR returns a receive into n bytes of the end's buffer from off. On a datagram pair, the message starts 40 bytes
+// later.
 func (e *End) RecvWR(id uint64, off, n int) ci.RecvWR {
 	return ci.RecvWR{ID: id, SGL: e.Buf.SGL(off, n)}
 }
 
-// SendWRs are n signaled SENDs of one byte each, with ids from 1.
+// SendWRs returns n signaled SENDs of one byte each, with ids from 1.
 func (e *End) SendWRs(n int) []ci.SendWR {
 	out := make([]ci.SendWR, n)
 	for i := range out {
@@ -114,7 +120,7 @@ func (e *End) SendWRs(n int) []ci.SendWR {
 	return out
 }
 
-// RecvWRs are n receives of size bytes each, side by side in the buffer from its start, with ids from 1.
+// RecvWRs returns n receives of size bytes each, side by side from the start of the buffer, with ids from 1.
 func (e *End) RecvWRs(n, size int) []ci.RecvWR {
 	out := make([]ci.RecvWR, n)
 	for i := range out {
@@ -123,8 +129,8 @@ func (e *End) RecvWRs(n, size int) []ci.RecvWR {
 	return out
 }
 
-// Exchange sends n bytes from one end to the other and checks that they arrive: a way to see that a connection still works. Both ends' queues must
-// be empty. It uses the upper half of the buffers.
+// Exchange sends n bytes from one end to the other and checks that they arrive, to test that a connection works. Both
+// ends' queues must be empty. It uses the upper half of the buffers.
 func (e *End) Exchange(peer *End, n int) {
 	t := e.QP.CA.T
 	from, to := len(e.Buf.Bytes)/2, len(peer.Buf.Bytes)/2

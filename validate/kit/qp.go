@@ -8,19 +8,19 @@ import (
 	"ciddk/validate"
 )
 
-// QP is a queue pair with the steps of its state machine.
+// QP is a queue pair with methods for the steps of its state machine.
 type QP struct {
 	ci.QP
 	CA             *CA
 	PD             ci.PD
 	SendCQ, RecvCQ *CQ
 	Events         *Events
-	Config         Config // complete
-	PSN            ci.PSN // this side's first send PSN
-	role           string // in a pair, for descriptions
+	Config         Config // with all defaults set
+	PSN            ci.PSN // first send PSN of this side
+	role           string // name in descriptions, for the ends of a pair
 }
 
-// QP makes a queue pair in Reset. Its events carry Config.Context, else Events.
+// QP creates a queue pair in Reset. Its events carry Config.Context, or Events if that is nil.
 func (ca *CA) QP(pd ci.PD, send, recv *CQ, opts ...Option) *QP {
 	return ca.qp(pd, send, recv, config(opts, ca))
 }
@@ -35,11 +35,13 @@ func (ca *CA) qp(pd ci.PD, send, recv *CQ, c Config) *QP {
 	return q
 }
 
-// Create is what the QP was created with.
+// Create returns the parameters that the QP was created with.
 func (q *QP) Create() ci.QPCreate {
 	c := q.Config
-	cr := ci.QPCreate{QPCaps: c.Caps, Type: c.Type, Flags: c.Flags, SendCQ: q.SendCQ.CQ, RecvCQ: q.RecvCQ.CQ, SRQ: c.SRQ,
-		Context: c.Context, OnEvent: q.Events.Add}
+	cr := ci.QPCreate{
+		QPCaps: c.Caps, Type: c.Type, Flags: c.Flags, SendCQ: q.SendCQ.CQ, RecvCQ: q.RecvCQ.CQ, SRQ: c.SRQ,
+		Context: c.Context, OnEvent: q.Events.Add,
+	}
 	if cr.Context == nil {
 		cr.Context = q.Events
 	}
@@ -49,7 +51,7 @@ func (q *QP) Create() ci.QPCreate {
 	return cr
 }
 
-// InitAttr gives fields and attributes of Reset to Init for the QP's service.
+// InitAttr returns the fields and attributes of the step from Reset to Init for the QP's service.
 func (q *QP) InitAttr() (ci.QPField, ci.QPAttr) {
 	a := ci.QPAttr{State: ci.QPInit, Port: q.CA.Port.Num, Access: q.Config.Access, QKey: q.Config.QKey}
 	switch q.Config.Type {
@@ -63,7 +65,7 @@ func (q *QP) InitAttr() (ci.QPField, ci.QPAttr) {
 	return ci.QPFieldsInit, a
 }
 
-// RTRAttr gives fields and attributes of Init to RTR, towards a peer (nil for datagram QPs).
+// RTRAttr returns the fields and attributes of the step from Init to RTR. The peer is nil for datagram QPs.
 func (q *QP) RTRAttr(peer *QP) (ci.QPField, ci.QPAttr) {
 	a := ci.QPAttr{State: ci.QPRTR}
 	if q.Config.Type != ci.RC && q.Config.Type != ci.UC {
@@ -78,7 +80,7 @@ func (q *QP) RTRAttr(peer *QP) (ci.QPField, ci.QPAttr) {
 	return ci.QPFieldsRTR, a
 }
 
-// RTSAttr gives fields and attributes of RTR to RTS.
+// RTSAttr returns the fields and attributes of the step from RTR to RTS.
 func (q *QP) RTSAttr() (ci.QPField, ci.QPAttr) {
 	a := ci.QPAttr{State: ci.QPRTS, SQPSN: q.PSN}
 	switch q.Config.Type {
@@ -99,13 +101,13 @@ func (q *QP) ackTimeout() ci.TimeExp {
 	return q.Config.AckTimeout
 }
 
-// Init, RTR and RTS take the QP one step; their failure is marked Setup.
+// Init takes the QP from Reset to Init. A failure is marked Setup, as in the methods below.
 func (q *QP) Init() *QP { f, a := q.InitAttr(); return q.step(f, a) }
 
-// RTR: see Init. The peer is nil for datagram QPs.
+// RTR takes the QP from Init to RTR. The peer is nil for datagram QPs.
 func (q *QP) RTR(peer *QP) *QP { f, a := q.RTRAttr(peer); return q.step(f, a) }
 
-// RTS: see Init.
+// RTS takes the QP from RTR to RTS.
 func (q *QP) RTS() *QP { f, a := q.RTSAttr(); return q.step(f, a) }
 
 func (q *QP) step(f ci.QPField, a ci.QPAttr) *QP {
@@ -113,17 +115,17 @@ func (q *QP) step(f ci.QPField, a ci.QPAttr) *QP {
 	return q
 }
 
-// To moves the QP to a state that needs no attributes: Reset, Error, SQD. Its failure is marked Setup.
+// To moves the QP to a state that needs no attributes: Reset, Error or SQD.
 func (q *QP) To(s ci.QPState) *QP { return q.step(ci.QPFieldState, ci.QPAttr{State: s}) }
 
-// State is what Query says.
+// State returns the state that QP.Query returns.
 func (q *QP) State() ci.QPState {
 	a, err := q.Query()
 	OK(q.CA.T, err, "QP.Query")
 	return a.State
 }
 
-// WantState expects a state now.
+// WantState fails the case unless the QP is in one of the states.
 func (q *QP) WantState(want ...ci.QPState) {
 	got := q.State()
 	for _, w := range want {
@@ -131,16 +133,18 @@ func (q *QP) WantState(want ...ci.QPState) {
 			return
 		}
 	}
-	q.CA.T.Fail(validate.Failure{Where: fmt.Sprintf("state of QP %#x", uint32(q.Num())), Expected: oneOf(want), Got: got.String()})
+	q.CA.T.Fail(validate.Failure{
+		Where: fmt.Sprintf("state of QP %#x", uint32(q.Num())), Expected: oneOf(want), Got: got.String(),
+	})
 }
 
-// Send posts requests, all of which must be taken.
+// Send posts requests. The case fails unless all are taken.
 func (q *QP) Send(wrs ...ci.SendWR) {
 	n, err := q.PostSend(wrs)
 	posted(q.CA.T, "QP.PostSend", n, len(wrs), err)
 }
 
-// Recv posts receives, all of which must be taken.
+// Recv posts receives. The case fails unless all are taken.
 func (q *QP) Recv(wrs ...ci.RecvWR) {
 	n, err := q.PostRecv(wrs)
 	posted(q.CA.T, "QP.PostRecv", n, len(wrs), err)
@@ -148,11 +152,15 @@ func (q *QP) Recv(wrs ...ci.RecvWR) {
 
 func posted(t *validate.T, verb string, n, want int, err error) {
 	if n != want || err != nil {
-		t.Fail(validate.Failure{Where: verb, Expected: fmt.Sprintf("%d requests taken", want), Got: fmt.Sprintf("%d taken, %s", n, Describe(err))})
+		t.Fail(validate.Failure{
+			Where:    verb,
+			Expected: fmt.Sprintf("%d requests taken", want),
+			Got:      fmt.Sprintf("%d taken, %s", n, Describe(err)),
+		})
 	}
 }
 
-// AddressOf is the way from one CA to another (or to itself) for a path or an address vector.
+// AddressOf returns the address of a peer for a path or an address vector. The peer may be the CA itself.
 func (ca *CA) AddressOf(peer *CA) ci.AVAttr {
 	av := ci.AVAttr{Port: ca.Port.Num}
 	if ca.Port.Link != ci.LinkEthernet {
@@ -162,20 +170,24 @@ func (ca *CA) AddressOf(peer *CA) ci.AVAttr {
 	src, dst, ok := gids(ca.Port.GIDs, peer.Port.GIDs)
 	if !ok {
 		defer ca.T.Setup()()
-		ca.T.Fail(validate.Failure{Where: "GID tables", Expected: "entries of one type and address family at both ports",
-			Got: fmt.Sprintf("%v and %v", ca.Port.GIDs, peer.Port.GIDs)})
+		ca.T.Fail(validate.Failure{
+			Where: "GID tables", Expected: "entries of one type and address family at both ports",
+			Got: fmt.Sprintf("%v and %v", ca.Port.GIDs, peer.Port.GIDs),
+		})
 	}
 	av.Global = true
 	av.GRH = ci.GRH{DGID: peer.Port.GIDs[dst].GID, SGIDIndex: uint16(src), HopLimit: 64}
 	return av
 }
 
-// gids finds entries that talk to each other: the newest type first, and the same address family.
+// gids returns the indexes of GIDs that reach each other: of the newest type that both have, and of the same address
+// family.
 func gids(a, b []ci.GIDEntry) (src, dst int, ok bool) {
 	for _, typ := range []ci.GIDType{ci.GIDRoCEv2, ci.GIDRoCEv1} {
 		for i := range a {
 			for j := range b {
-				if a[i].Type == typ && b[j].Type == typ && a[i].GID != (ci.GID{}) && b[j].GID != (ci.GID{}) && v4(a[i].GID) == v4(b[j].GID) {
+				same := a[i].Type == typ && b[j].Type == typ && v4(a[i].GID) == v4(b[j].GID)
+				if same && a[i].GID != (ci.GID{}) && b[j].GID != (ci.GID{}) {
 					return i, j, true
 				}
 			}
@@ -184,10 +196,10 @@ func gids(a, b []ci.GIDEntry) (src, dst int, ok bool) {
 	return 0, 0, false
 }
 
-// v4 tells an IPv4 address mapped into a GID.
+// v4 reports whether a GID is a mapped IPv4 address.
 func v4(g ci.GID) bool { return bytes.Equal(g[:12], []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}) }
 
-// Connect takes two QPs in Reset of one service to RTS, towards each other.
+// Connect takes two QPs of the same service from Reset to RTS, connected to each other.
 func Connect(a, b *QP) {
 	for _, q := range []*QP{a, b} {
 		q.Init()

@@ -7,10 +7,10 @@ import (
 	"ciddk/ci"
 )
 
-// Registrar is an access layer that does nothing but call the driver: Register opens the HCA and runs Inside before it returns, as the
-// contract allows; Deregister closes what Register opened. It knows each GUID once.
+// Registrar is an access layer that only calls the driver. Register opens the HCA and calls Inside before it returns,
+// as the contract of ci.Registrar allows. Deregister closes the HCA. A GUID can be registered once.
 type Registrar struct {
-	// Inside runs within Register, on the CA just opened. What it makes it destroys.
+	// Inside is called by Register with the CA just opened. It must destroy the objects that it creates.
 	Inside  func(ca ci.CA) error
 	OnEvent func(ci.Event)
 
@@ -19,7 +19,7 @@ type Registrar struct {
 
 var _ ci.Registrar = (*Registrar)(nil)
 
-// Register: see Registrar.
+// Register implements ci.Registrar.
 func (r *Registrar) Register(h ci.HCA) error {
 	guid := h.Info().GUID
 	if r.open[guid] != nil {
@@ -44,7 +44,7 @@ func (r *Registrar) Register(h ci.HCA) error {
 	return nil
 }
 
-// Deregister: see Registrar.
+// Deregister implements ci.Registrar.
 func (r *Registrar) Deregister(guid ci.GUID) error {
 	ca := r.open[guid]
 	if ca == nil {

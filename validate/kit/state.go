@@ -7,10 +7,10 @@ import (
 	"ciddk/ci"
 )
 
-// maxSeen is the number of completions that a queue remembers for the description of a failure.
+// maxSeen limits the completions that a queue keeps for the description of a failure.
 const maxSeen = 8
 
-// seen remembers the last completions that a case took from a queue.
+// seen keeps the last completions that a case took from a queue.
 type seen struct {
 	mu    sync.Mutex
 	last  []ci.WC
@@ -34,11 +34,12 @@ func (s *seen) describe() string {
 	return Completions(s.last)
 }
 
-// describe says what came from the queue, and what is still in it: it polls that, so the queue is of no use afterwards.
-func (q *CQ) describe() string {
+// describe describes the completions taken from the queue and those still in it. It polls the latter, so the queue
+// cannot be used afterwards.
+func (c *CQ) describe() string {
 	wc := make([]ci.WC, maxSeen)
-	s := "completions taken: " + q.seen.describe()
-	switch n, err := q.Poll(wc); {
+	s := "completions taken: " + c.seen.describe()
+	switch n, err := c.Poll(wc); {
 	case err != nil:
 		s += "; CQ.Poll: " + Describe(err)
 	case n > 0:
@@ -47,7 +48,7 @@ func (q *CQ) describe() string {
 	return s
 }
 
-// describe says in what state the QP is, and what came from its queues.
+// describe describes the state of the QP and the completions of its queues.
 func (q *QP) describe(name string) []string {
 	state := ""
 	if a, err := q.Query(); err != nil {
@@ -66,12 +67,12 @@ func (q *QP) describe(name string) []string {
 	return lines
 }
 
-// watch has the QP described should the case fail.
+// watch has the QP described if the case fails.
 func (q *QP) watch() {
 	q.CA.T.Diagnose(func() []string { return q.describe(q.name()) })
 }
 
-// name is what descriptions call the QP.
+// name returns the name of the QP in descriptions.
 func (q *QP) name() string {
 	if q.role == "" {
 		return "QP"

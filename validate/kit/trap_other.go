@@ -4,10 +4,10 @@ package kit
 
 import "errors"
 
-// Trap is a page of memory whose stores wait for a handler. This system has none.
+// Trap is a page of memory whose stores wait for a handler. This system does not support it.
 type Trap struct{ Bytes, Host []byte }
 
-// NewTrap returns an error that says why there is no trap.
+// NewTrap returns an error.
 func NewTrap(func()) (*Trap, error) { return nil, errors.New("no trap for stores on this system") }
 
 // Set does nothing.

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A store waits until the handler has run: an operation that loads before and stores after loses what the handler does, an atomic one does not.
+// TestTrap checks that a store waits until the handler has run. An operation that loads before the handler and stores
+// after it loses the handler's addition. An atomic one does not.
 func TestTrap(t *testing.T) {
 	var tr *Trap
 	runs := 0
@@ -26,7 +27,7 @@ func TestTrap(t *testing.T) {
 		require.NoError(t, tr.Set())
 		old := binary.NativeEndian.Uint64(tr.Bytes)
 		binary.NativeEndian.PutUint64(tr.Bytes, old+100)
-		assert.Zero(t, old) // and so it is loaded apart
+		assert.Zero(t, old) // so that the load is not merged with the store
 		assert.EqualValues(t, 100, LoadWord(tr.Host), "round %d: the handler's addition is lost", i)
 	}
 	assert.NoError(t, tr.Close())

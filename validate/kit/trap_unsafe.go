@@ -16,7 +16,7 @@ import (
 const (
 	uffdUserModeOnly = 1
 	uffdAPI          = 0xaa
-	uffdWPFeatures   = 1<<0 | 1<<12 // faults of write protection; of shared memory, too
+	uffdWPFeatures   = 1<<0 | 1<<12 // write-protection faults, also of shared memory
 	uffdRegisterWP   = 1 << 1
 	uffdEventFault   = 0x12
 	uffdioAPI        = 0xc018aa3f
@@ -24,7 +24,7 @@ const (
 	uffdioProtect    = 0xc018aa06
 )
 
-// sysUserfaultfd is the number of the system call: x86-64 has a table of its own.
+// sysUserfaultfd returns the number of the system call, which is a different one on x86-64.
 func sysUserfaultfd() uintptr {
 	if runtime.GOARCH == "amd64" {
 		return 323
@@ -32,9 +32,9 @@ func sysUserfaultfd() uintptr {
 	return 282
 }
 
-// Trap is a page of memory with two views. A store to Bytes, by whichever thread of the process, waits until the handler has run, which works on
-// the same memory by way of Host. So the handler comes between the load and the store of an operation that is not atomic, and before or after one
-// that is.
+// Trap is a page of memory with two views. A store to Bytes by any thread of the process waits until the handler has
+// run. The handler changes the same memory through Host. So it runs between the load and the store of an operation that
+// is not atomic, and before or after an atomic one.
 type Trap struct {
 	Bytes []byte // for the driver
 	Host  []byte // for the certifier
@@ -42,11 +42,12 @@ type Trap struct {
 	fd      *os.File
 	handler func()
 	done    chan struct{}
-	resume  func() // undoes what hold has done to the runtime
+	resume  func() // undoes hold
 }
 
-// hold prepares the runtime for threads that wait in the middle of an instruction: each keeps a processor of the scheduler, and the collector cannot
-// stop it. So there are processors to spare, and no collection until resume.
+// hold prepares the runtime for threads that wait in the middle of an instruction. Such a thread occupies a processor
+// of the scheduler, and the collector cannot stop it. So hold adds processors and turns off collection. resume undoes
+// both.
 func hold() (resume func()) {
 	const spare = 4
 	runtime.GC()
@@ -59,7 +60,7 @@ func hold() (resume func()) {
 	}
 }
 
-// NewTrap makes a trap. An error says why the system has none: it is no finding.
+// NewTrap returns a trap. An error means that the system does not support it, and is no finding against the driver.
 func NewTrap(handler func()) (*Trap, error) {
 	size := os.Getpagesize()
 	f, err := os.CreateTemp(trapDir(), "ddk-trap")
@@ -72,7 +73,9 @@ func NewTrap(handler func()) (*Trap, error) {
 	}
 	t := &Trap{handler: handler, done: make(chan struct{})}
 	for _, view := range []*[]byte{&t.Bytes, &t.Host} {
-		if *view, err = syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED); err != nil {
+		if *view, err = syscall.Mmap(
+			int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED,
+		); err != nil {
 			t.unmap()
 			return nil, fmt.Errorf("mmap: %w", err)
 		}
@@ -87,7 +90,7 @@ func NewTrap(handler func()) (*Trap, error) {
 	return t, nil
 }
 
-// trapDir is a directory in memory: write protection by a descriptor works there.
+// trapDir returns a directory in memory, because write protection by a descriptor needs shared memory.
 func trapDir() string {
 	const shm = "/dev/shm"
 	if st, err := os.Stat(shm); err == nil && st.IsDir() {
@@ -115,14 +118,16 @@ func (t *Trap) open() error {
 	return nil
 }
 
-// ioctl is safe: p leads to a structure of the size that the request names, which the kernel does not keep.
+// ioctl calls the system. It is safe because p points to a structure of the size that the request has, and the kernel
+// does not keep the pointer.
 func (t *Trap) ioctl(request uintptr, p unsafe.Pointer) error {
 	raw, err := t.fd.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var e syscall.Errno
-	if err := raw.Control(func(fd uintptr) { _, _, e = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p)) }); err != nil {
+	err = raw.Control(func(fd uintptr) { _, _, e = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p)) })
+	if err != nil {
 		return err
 	}
 	if e != 0 {
@@ -131,16 +136,16 @@ func (t *Trap) ioctl(request uintptr, p unsafe.Pointer) error {
 	return nil
 }
 
-// protect makes the driver's view read-only, or lets a store go on.
+// protect makes the driver's view read-only, or lets waiting stores continue.
 func (t *Trap) protect(on uint64) error {
 	arg := [3]uint64{uint64(uintptr(unsafe.Pointer(&t.Bytes[0]))), uint64(len(t.Bytes)), on}
 	return t.ioctl(uffdioProtect, unsafe.Pointer(&arg))
 }
 
-// Set has the next store to Bytes wait for the handler. The stores behind it do not wait.
+// Set makes the next store to Bytes wait for the handler. Later stores do not wait.
 func (t *Trap) Set() error { return t.protect(1) }
 
-// serve runs the handler for each store that waits, until the descriptor is closed.
+// serve runs the handler for each waiting store until the descriptor is closed.
 func (t *Trap) serve() {
 	defer close(t.done)
 	var msg [32]byte
@@ -156,7 +161,8 @@ func (t *Trap) serve() {
 	}
 }
 
-// release lets stores go on. The kernel refuses while the process's mappings change, and when a signal comes.
+// release lets waiting stores continue. It repeats the call if the kernel returns EAGAIN, because mappings of the
+// process change, or EINTR.
 func (t *Trap) release() {
 	for {
 		if err := t.protect(0); !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
@@ -166,7 +172,7 @@ func (t *Trap) release() {
 	}
 }
 
-// Close ends the trap. The driver must not use Bytes any more.
+// Close ends the trap. The driver must no longer use Bytes.
 func (t *Trap) Close() error {
 	t.release()
 	err := t.fd.Close()

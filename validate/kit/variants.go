@@ -8,13 +8,13 @@ import (
 	"ciddk/validate"
 )
 
-// Variants ranges over the variants that a case runs, and makes each the case's step, so that a failure names the one it
-// happened in. label is what a variant is, such as "size"; it may be empty where variants have names of their own: those of a struct type
-// with a string field called what, name, title or kind, or a String method.
+// Variants returns a sequence of the variants that a case runs. It makes each variant the case's step, so that a
+// failure names it. label is what a variant is, such as "size". It may be empty if the variants have names: a String
+// method, or a string field called what, name, title or kind in a struct.
 //
 //	for _, delta := range kit.Variants(t, "PSN", []int{1000, -1001}) {
 //
-// Variants in a function that a variant of another list calls are named behind it.
+// Loops over variants can be nested. The step then has the names of both variants.
 func Variants[E any](t *validate.T, label string, list []E) iter.Seq2[int, E] {
 	return func(yield func(int, E) bool) {
 		outer := t.CurrentStep()
@@ -28,11 +28,11 @@ func Variants[E any](t *validate.T, label string, list []E) iter.Seq2[int, E] {
 				break
 			}
 		}
-		t.Step("%s", outer) // not deferred: a case that ends within a variant ends within its step
+		t.Step("%s", outer) // not deferred, so that a case that ends within a variant keeps its step
 	}
 }
 
-// variant is the name of a variant.
+// variant returns the name of a variant.
 func variant(label string, i int, x any) string {
 	text := fmt.Sprintf("%d of the variants", i+1)
 	v := reflect.ValueOf(x)
@@ -45,7 +45,7 @@ func variant(label string, i int, x any) string {
 	case v.Kind() == reflect.Struct:
 		if name := nameOf(v); name != "" {
 			text = name
-		} else if plain(v) {
+		} else if hasPlainFields(v) {
 			text = fmt.Sprintf("%+v", x)
 		}
 	case v.Kind() == reflect.Array || v.Kind() == reflect.Slice:
@@ -61,7 +61,7 @@ func variant(label string, i int, x any) string {
 	return label + " " + text
 }
 
-// nameOf finds the name in a struct.
+// nameOf returns the value of the field that names a struct, or "".
 func nameOf(v reflect.Value) string {
 	for _, field := range []string{"what", "name", "title", "kind"} {
 		if f := v.FieldByName(field); f.IsValid() && f.Kind() == reflect.String {
@@ -71,8 +71,8 @@ func nameOf(v reflect.Value) string {
 	return ""
 }
 
-// plain reports whether a struct holds numbers and words alone.
-func plain(v reflect.Value) bool {
+// hasPlainFields reports whether a struct has only numbers and strings.
+func hasPlainFields(v reflect.Value) bool {
 	for i := range v.NumField() {
 		if !isPlain(v.Field(i).Kind()) {
 			return false
@@ -81,7 +81,7 @@ func plain(v reflect.Value) bool {
 	return true
 }
 
-// isPlain reports whether a value of the kind is worth printing.
+// isPlain reports whether values of the kind are numbers or strings.
 func isPlain(k reflect.Kind) bool {
 	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String
 }

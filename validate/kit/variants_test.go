@@ -12,10 +12,10 @@ import (
 	"ciddk/validate/kit"
 )
 
-// stepsOf returns the steps that a body sees.
+// stepsOf returns the steps that a loop over the list sets, and the step after it.
 func stepsOf[E any](t *testing.T, label string, list []E) (steps []string) {
 	t.Helper()
-	r := judge(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
+	r := runCase(t, fakehca.Faults{}, ci.LinkEthernet, func(t *validate.T) {
 		for range kit.Variants(t, label, list) {
 			steps = append(steps, t.CurrentStep())
 		}
@@ -33,14 +33,16 @@ func TestVariantNames(t *testing.T) {
 		what string
 	}{{nil, "no page"}, {nil, "a page too many"}}))
 	assert.Equal(t, []string{"{at:4 bits:63}", ""}, stepsOf(t, "", []struct{ at, bits byte }{{4, 0x3f}}))
-	assert.Equal(t, []string{"1 of the variants", "2 of the variants", ""}, stepsOf(t, "", []struct{ f func() }{{}, {}}))
+	assert.Equal(
+		t, []string{"1 of the variants", "2 of the variants", ""}, stepsOf(t, "", []struct{ f func() }{{}, {}}),
+	)
 	assert.Equal(t, []string{"state RTS", ""}, stepsOf(t, "state", []ci.QPState{ci.QPRTS}))
 	assert.Equal(t, []string{"from nil", ""}, stepsOf(t, "from", []any{nil}))
 	assert.Equal(t, []string{"bytes 0102", ""}, stepsOf(t, "bytes", [][]byte{{1, 2}}))
 	assert.Equal(t, []string{""}, stepsOf(t, "x", []int(nil)))
 }
 
-// A failure names the variants that it is in, and one after the loop none.
+// TestVariantsOfAFailure checks that a failure has the step of its variants, and that one after the loop has none.
 func TestVariantsOfAFailure(t *testing.T) {
 	nested := func(after bool) func(*validate.T) {
 		return func(t *validate.T) {
@@ -57,8 +59,11 @@ func TestVariantsOfAFailure(t *testing.T) {
 			t.Failf("y", "1", "2")
 		}
 	}
-	assert.Equal(t, "size 2", judge(t, fakehca.Faults{}, ci.LinkEthernet, nested(false)).Failures[0].Step)
-	assert.Empty(t, judge(t, fakehca.Faults{}, ci.LinkEthernet, nested(true)).Failures[0].Step)
+	step := func(body func(*validate.T)) string {
+		return runCase(t, fakehca.Faults{}, ci.LinkEthernet, body).Failures[0].Step
+	}
+	assert.Equal(t, "size 2", step(nested(false)))
+	assert.Empty(t, step(nested(true)))
 	inner := func(t *validate.T) {
 		for range kit.Variants(t, "size", []int{1, 2}) {
 			for i := range kit.Variants(t, "", []string{"read", "write"}) {
@@ -68,5 +73,5 @@ func TestVariantsOfAFailure(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, "size 1, write", judge(t, fakehca.Faults{}, ci.LinkEthernet, inner).Failures[0].Step, "of a panic, too")
+	assert.Equal(t, "size 1, write", step(inner), "the step of a panic")
 }

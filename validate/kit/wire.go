@@ -4,10 +4,16 @@ import (
 	"ciddk/ci"
 )
 
-// RTRTo takes a connected QP in Init to RTR towards a peer that is no QP of an adapter, such as the certifier itself: its address, number
-// and first PSN.
+// RTRTo takes a connected QP from Init to RTR. Its peer is not a QP of an adapter but, for example, the certifier: av,
+// dest and psn are its address, its QPN and its first PSN.
 func (q *QP) RTRTo(av ci.AVAttr, dest ci.QPN, psn ci.PSN) *QP {
-	a := ci.QPAttr{State: ci.QPRTR, Primary: ci.Path{AV: av, AckTimeout: q.ackTimeout()}, MTU: q.Config.MTU, DestNum: dest, RQPSN: psn}
+	a := ci.QPAttr{
+		State:   ci.QPRTR,
+		Primary: ci.Path{AV: av, AckTimeout: q.ackTimeout()},
+		MTU:     q.Config.MTU,
+		DestNum: dest,
+		RQPSN:   psn,
+	}
 	if q.Config.Type == ci.UC {
 		return q.step(ci.QPFieldsUCRTR, a)
 	}
@@ -15,15 +21,15 @@ func (q *QP) RTRTo(av ci.AVAttr, dest ci.QPN, psn ci.PSN) *QP {
 	return q.step(ci.QPFieldsRTR, a)
 }
 
-// AddressTo gives a datagram end an address vector of a peer that is no QP of an adapter.
+// AddressTo creates an address vector for a peer that is not a QP of an adapter, and sets AV and Dest.
 func (e *End) AddressTo(av ci.AVAttr, dest ci.QPN, key ci.QKey) {
 	v, err := e.PD.CreateAV(av)
 	e.AV = created(e.QP.CA.T, v, err, "PD.CreateAV", "AV")
 	e.Dest = ci.Dest{AV: e.AV, QPN: dest, QKey: key}
 }
 
-// AddressAt is the way from the CA to an address of the link that no adapter has: its GID on Ethernet, its LID on InfiniBand, without a
-// GRH. local is the GID that the CA has there. ok is false if no entry of the GID table is of its address family.
+// AddressAt returns an address on the link for an address vector: a GID on Ethernet, a LID without a GRH on InfiniBand.
+// local is the CA's GID on that link. ok is false if the GID table has no entry of the same address family.
 func (ca *CA) AddressAt(gid ci.GID, lid ci.LID) (av ci.AVAttr, local ci.GID, ok bool) {
 	av = ci.AVAttr{Port: ca.Port.Num, DLID: lid}
 	if ca.Port.Link != ci.LinkEthernet {

@@ -5,24 +5,25 @@ import (
 	"unsafe"
 )
 
-// word is the aligned 64-bit word at the start of b: the memory model allows spinning on registered memory, and atomics shared with the HCA,
-// by sync/atomic only, and that has no access by slice.
+// word returns the aligned 64-bit word at the start of b. By the memory model, polling registered memory and atomics
+// shared with the HCA need sync/atomic, which has no access to slices.
 func word(b []byte) *uint64 {
 	p := unsafe.Pointer(&b[:8][0])
 	if uintptr(p)%8 != 0 {
-		panic("kit: a word that is not aligned")
+		panic("kit: the word is not aligned to 8 bytes")
 	}
 	return (*uint64)(p)
 }
 
-// LoadWord, StoreWord, AddWord and SwapWord are sync/atomic on the word at the start of b, which must be aligned.
+// LoadWord loads the word at the start of b atomically. The word must be aligned to 8 bytes, also for the functions
+// below.
 func LoadWord(b []byte) uint64 { return atomic.LoadUint64(word(b)) }
 
-// StoreWord: see LoadWord.
+// StoreWord stores v in the word atomically.
 func StoreWord(b []byte, v uint64) { atomic.StoreUint64(word(b), v) }
 
-// AddWord gives the new value: see LoadWord.
+// AddWord adds d to the word atomically and returns the new value.
 func AddWord(b []byte, d uint64) uint64 { return atomic.AddUint64(word(b), d) }
 
-// SwapWord stores new if the word is old, and reports whether it was: see LoadWord.
+// SwapWord stores new in the word if it is old, atomically, and reports whether it was.
 func SwapWord(b []byte, old, new uint64) bool { return atomic.CompareAndSwapUint64(word(b), old, new) }

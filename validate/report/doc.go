@@ -1,3 +1,3 @@
-// Package report puts a validate.Report into forms that people and other programs read: text, JUnit XML, one HTML file, annotations
-// of a CI service.
+// Package report writes a validate.Report in forms for people and other programs: text, JUnit XML, a single HTML file,
+// and annotations of a CI service.
 package report

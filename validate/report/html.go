@@ -23,14 +23,16 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"finding":   Block,
 	"anyFailed": func(r *validate.Report) bool { return slices.ContainsFunc(r.Results, notMet) },
 	"failed":    notMet,
-	"judged":    func(cs []validate.Coverage) string { return CoverageLine(cs) },
+	"coverage":  CoverageLine,
 	"bars":      bars,
 	"ptr":       func(x validate.Result) *validate.Result { return &x },
 }).Parse(page))
 
-// notMet reports whether a result has a place among the failures.
+// notMet reports whether a result is listed among the failures.
 func notMet(x validate.Result) bool {
-	return slices.Contains([]validate.Status{validate.Fail, validate.Flaky, validate.Inconclusive, validate.Error}, x.Status)
+	return slices.Contains(
+		[]validate.Status{validate.Fail, validate.Flaky, validate.Inconclusive, validate.Error}, x.Status,
+	)
 }
 
 func bars(r *validate.Report) []bar {
@@ -50,5 +52,5 @@ func bars(r *validate.Report) []bar {
 	return out
 }
 
-// HTML writes the report as one file that needs nothing else: no script, no font, no network.
+// HTML writes the report as one file that needs no scripts, no fonts and no network.
 func HTML(w io.Writer, r *validate.Report) error { return pageTemplate.Execute(w, r) }

@@ -11,15 +11,18 @@ import (
 	"ciddk/validate"
 )
 
-// JUnit writes the report as JUnit XML: a suite for each feature, a test case for each case, whose class name is the case's area. A failure that does not deny the certificate
-// (SHOULD and below) and a waived one are skipped test cases with the reason, so that a CI service agrees with the exit status. A flaky case
-// is a failure and an inconclusive one an error, each of that type.
+// JUnit writes the report as JUnit XML. It has a suite for each feature and a test case for each case, whose class name
+// is the case's area. So that a CI service agrees with the exit status, failures that do not deny the certificate
+// (SHOULD and below) and waived ones are skipped test cases with the reason. A flaky case is a failure of type flaky,
+// and an inconclusive one an error of type inconclusive.
 func JUnit(w io.Writer, r *validate.Report) error {
 	all := junit.Testsuites{Name: "ddk-validate " + r.Run.Driver, Time: seconds(r.Timing.Elapsed)}
 	for i, row := range r.ByFeature() {
 		s := junit.Testsuite{Name: row.Name, ID: i, Timestamp: r.Timing.Started}
-		for _, p := range [][2]string{{"driver", r.Run.Driver}, {"profile", r.Run.Profile}, {"link", r.Run.Link},
-			{"seed", strconv.FormatUint(r.Run.Seed, 10)}, {"verdict", r.Verdict.Line}} {
+		for _, p := range [][2]string{
+			{"driver", r.Run.Driver}, {"profile", r.Run.Profile}, {"link", r.Run.Link},
+			{"seed", strconv.FormatUint(r.Run.Seed, 10)}, {"verdict", r.Verdict.Line},
+		} {
 			s.AddProperty(p[0], p[1])
 		}
 		total := 0.0
@@ -41,18 +44,25 @@ func JUnit(w io.Writer, r *validate.Report) error {
 	return all.WriteXML(w)
 }
 
-// untestedClaims is a suite of the claims that no case tests, each an error.
+// untestedClaims returns a suite of the claims that no case tests. Each is an error.
 func untestedClaims(r *validate.Report) junit.Testsuite {
-	s := junit.Testsuite{Name: "claimed and not tested", ID: len(r.ByFeature()), Timestamp: r.Timing.Started, Time: seconds(0)}
+	s := junit.Testsuite{
+		Name: "claimed and not tested", ID: len(r.ByFeature()), Timestamp: r.Timing.Started, Time: seconds(0),
+	}
 	for _, u := range r.Untested {
-		s.AddTestcase(junit.Testcase{Name: clean(u.Claim), Classname: "untested", Time: seconds(0),
-			Error: &junit.Result{Message: clean(u.Why), Type: "untested"}})
+		s.AddTestcase(junit.Testcase{
+			Name: clean(u.Claim), Classname: "untested", Time: seconds(0),
+			Error: &junit.Result{Message: clean(u.Why), Type: "untested"},
+		})
 	}
 	return s
 }
 
 func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
-	tc := junit.Testcase{Name: clean(x.Case), Classname: clean(area(x.Case)), Time: seconds(r.Timing.Cases[x.Case]), Status: string(x.Status)}
+	tc := junit.Testcase{
+		Name: clean(x.Case), Classname: clean(area(x.Case)), Time: seconds(r.Timing.Cases[x.Case]),
+		Status: string(x.Status),
+	}
 	switch {
 	case x.Status == validate.Skip:
 		tc.Skipped = &junit.Result{Message: clean(x.Reason)}
@@ -61,7 +71,11 @@ func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
 	case x.Status == validate.Error:
 		tc.Error = &junit.Result{Message: clean(x.Reason), Type: "harness", Data: clean(evidence(x))}
 	case x.Status == validate.Inconclusive && r.Decisive(x):
-		tc.Error = &junit.Result{Message: clean("inconclusive: " + x.Reason), Type: "inconclusive", Data: clean(Block(r, x))}
+		tc.Error = &junit.Result{
+			Message: clean("inconclusive: " + x.Reason),
+			Type:    "inconclusive",
+			Data:    clean(Block(r, x)),
+		}
 	case x.Status == validate.Inconclusive:
 		tc.Skipped = &junit.Result{Message: clean("inconclusive: " + x.Reason), Data: clean(Block(r, x))}
 	case x.Status == validate.Flaky && r.Decisive(x):
@@ -69,7 +83,8 @@ func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
 	case r.Decisive(x):
 		tc.Failure = &junit.Result{Message: clean(headline(x)), Type: x.Requirement, Data: clean(Block(r, x))}
 	case x.Status == validate.Fail, x.Status == validate.Flaky:
-		tc.Skipped = &junit.Result{Message: clean(fmt.Sprintf("%s not met: %s", x.Level, headline(x))), Data: clean(Block(r, x))}
+		text := fmt.Sprintf("%s not met: %s", x.Level, headline(x))
+		tc.Skipped = &junit.Result{Message: clean(text), Data: clean(Block(r, x))}
 	}
 	if len(x.Log) > 0 && x.Status != validate.Pass {
 		tc.SystemOut = &junit.Output{Data: clean(strings.Join(x.Log, "\n"))}
@@ -77,13 +92,13 @@ func testcase(r *validate.Report, x *validate.Result) junit.Testcase {
 	return tc
 }
 
-// area is the first part of a case's id.
+// area returns the first part of a case's id.
 func area(id string) string {
 	a, _, _ := strings.Cut(id, ".")
 	return a
 }
 
-// headline is the first finding in a line.
+// headline returns the first failure, or the reason if there is none, for a single line.
 func headline(x *validate.Result) string {
 	if len(x.Failures) == 0 {
 		return x.Reason
@@ -104,13 +119,24 @@ func evidence(x *validate.Result) string {
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) }
 
-// clean drops what XML 1.0 cannot hold, even escaped: evidence is whatever a driver printed. (encoding/xml splits "]]>" by itself.)
+// clean removes the characters that XML 1.0 cannot contain even as escapes, since a driver can print anything.
+// encoding/xml itself handles "]]>".
 func clean(s string) string {
-	s = strings.Map(func(c rune) rune {
-		if c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 {
+	return strings.Map(func(c rune) rune {
+		if isXML(c) {
 			return c
 		}
 		return -1
 	}, strings.ToValidUTF8(s, "?"))
-	return s
+}
+
+// isXML reports whether c is a Char of XML 1.0, section 2.2.
+func isXML(c rune) bool {
+	switch {
+	case c < 0x20:
+		return c == '\t' || c == '\n' || c == '\r'
+	case c <= 0xd7ff:
+		return true
+	}
+	return c >= 0xe000 && c <= 0xfffd || c >= 0x10000
 }

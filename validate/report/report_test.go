@@ -20,20 +20,49 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// sample is a report with one of everything, among it text that a driver could have printed to break a format.
+// sample returns a report with a result of each status and with text that could break a format.
 func sample() *validate.Report {
 	nasty := "]]><script>alert(1)</script> \x00\x1b[31m \xff & \"quotes\"\nsecond line"
 	rq := []validate.Coverage{
-		{Requirement: req.Requirement{ID: "CI-A-01", Text: "A thing holds.", Level: req.Must, Section: "IBTA 11.2.1", Source: "s", Scope: req.Driver}, Proven: []string{"a.ok", "a.bad", "a.skip", "a.error", "a.waived"}},
-		{Requirement: req.Requirement{ID: "CI-B-01", Text: "A thing should hold.", Level: req.Should, Section: "SAS 2.1", Source: "s", Scope: req.Driver}, Proven: []string{"b.should"}},
-		{Requirement: req.Requirement{ID: "SAS-2.4-01", Text: "A thing for later.", Level: req.Must, Section: "SAS 2.4", Source: "s", Scope: req.UserMode}, Why: "user mode"},
+		{
+			Requirement: req.Requirement{
+				ID:      "CI-A-01",
+				Text:    "A thing holds.",
+				Level:   req.Must,
+				Section: "IBTA 11.2.1",
+				Source:  "s",
+				Scope:   req.Driver,
+			},
+			Proven: []string{"a.ok", "a.bad", "a.skip", "a.error", "a.waived"},
+		},
+		{
+			Requirement: req.Requirement{
+				ID: "CI-B-01", Text: "A thing should hold.", Level: req.Should, Section: "SAS 2.1", Source: "s",
+				Scope: req.Driver,
+			},
+			Proven: []string{"b.should"},
+		},
+		{
+			Requirement: req.Requirement{
+				ID: "SAS-2.4-01", Text: "A thing for later.", Level: req.Must, Section: "SAS 2.4", Source: "s",
+				Scope: req.UserMode,
+			},
+			Why: "user mode",
+		},
 	}
 	res := func(id string, s validate.Status) validate.Result {
-		return validate.Result{Case: id, Title: "title of " + id, Feature: validate.FeatureCore, Requirement: "CI-A-01", Level: req.Must, Section: "IBTA 11.2.1", Status: s}
+		return validate.Result{
+			Case: id, Title: "title of " + id, Feature: validate.FeatureCore, Requirement: "CI-A-01", Level: req.Must,
+			Section: "IBTA 11.2.1", Status: s,
+		}
 	}
 	bad := res("a.bad", validate.Fail)
-	bad.Failures = []validate.Failure{{Rule: "CI-A-01", Expected: "success", Got: nasty, Where: "CQ.Poll", Cause: validate.CausePanic, Stacks: "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\ngoroutine 2:\nother()"}}
-	bad.State, bad.Printed = []string{"A, the driver's end: RC QP 0x11: RTS", "B, the peer: RC QP 0x12: Error"}, []string{"card on fire", nasty}
+	bad.Failures = []validate.Failure{{
+		Rule: "CI-A-01", Expected: "success", Got: nasty, Where: "CQ.Poll", Cause: validate.CausePanic,
+		Stacks: "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\ngoroutine 2:\nother()",
+	}}
+	bad.State = []string{"A, the driver's end: RC QP 0x11: RTS", "B, the peer: RC QP 0x12: Error"}
+	bad.Printed = []string{"card on fire", nasty}
 	for i := range 12 {
 		bad.Earlier = append(bad.Earlier, fmt.Sprintf("e.case-%d", i))
 	}
@@ -47,19 +76,38 @@ func sample() *validate.Report {
 	skip.Reason, waived.Reason, errd.Reason = "not claimed: SRQ", "ticket 1", "worker: broken pipe"
 	waived.Failures = bad.Failures
 	flaky, unclear := res("a.flaky", validate.Flaky), res("a.unclear", validate.Inconclusive)
-	flaky.Flaky, flaky.Failures = "1 of 2 attempts failed", []validate.Failure{{Rule: "CI-A-01", Step: "PSN +1000", Expected: "a NAK", Got: "nothing"}}
-	flaky.Attempts = []validate.Attempt{{Status: validate.Fail, Finding: "PSN +1000: expected a NAK, got nothing"}, {Status: validate.Pass}}
+	nak := validate.Failure{Rule: "CI-A-01", Step: "PSN +1000", Expected: "a NAK", Got: "nothing"}
+	flaky.Flaky, flaky.Failures = "1 of 2 attempts failed", []validate.Failure{nak}
+	flaky.Attempts = []validate.Attempt{
+		{Status: validate.Fail, Finding: "PSN +1000: expected a NAK, got nothing"}, {Status: validate.Pass},
+	}
 	unclear.Reason = "retries exhausted; 1 of 1 attempts lost traffic"
-	unclear.Failures = []validate.Failure{{Rule: "CI-A-01", Expected: "success", Got: "retries exhausted", Doubt: validate.DoubtLoss}}
-	unclear.Attempts = []validate.Attempt{{Status: validate.Fail, Finding: "retries exhausted", Conditions: "the link may lose packets"}}
-	r := &validate.Report{Schema: validate.ReportSchema, Requirements: rq, Results: []validate.Result{ok, bad, skip, waived, errd, should, flaky, unclear},
+	unclear.Failures = []validate.Failure{
+		{Rule: "CI-A-01", Expected: "success", Got: "retries exhausted", Doubt: validate.DoubtLoss},
+	}
+	unclear.Attempts = []validate.Attempt{
+		{Status: validate.Fail, Finding: "retries exhausted", Conditions: "the link may lose packets"},
+	}
+	counts := map[validate.Status]int{
+		validate.Pass: 1, validate.Fail: 2, validate.Flaky: 1, validate.Inconclusive: 1, validate.Skip: 1,
+		validate.Waived: 1, validate.Error: 1,
+	}
+	r := &validate.Report{
+		Schema: validate.ReportSchema, Requirements: rq,
+		Results:  []validate.Result{ok, bad, skip, waived, errd, should, flaky, unclear},
 		Untested: []validate.Untested{{Claim: "RD", Why: "no case tests <it>"}},
-		Run:      validate.RunInfo{Command: []string{"ddk-validate", "run"}, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9},
-		Identity: &validate.Identity{Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"}},
-		Remarks:  []string{"a remark <b>"},
-		Timing:   validate.Timing{Started: "2026-11-21T00:00:00Z", Elapsed: 1.5, Workers: 2, Cases: map[string]float64{"a.ok": 0.25}},
-		Verdict: validate.Verdict{Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: map[validate.Status]int{validate.Pass: 1, validate.Fail: 2,
-			validate.Flaky: 1, validate.Inconclusive: 1, validate.Skip: 1, validate.Waived: 1, validate.Error: 1}}}
+		Run: validate.RunInfo{
+			Command: []string{"ddk-validate", "run"}, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9,
+		},
+		Identity: &validate.Identity{
+			Driver: "mine", GUID: "00aa", HCAs: 1, Ports: 1, PortLink: "Ethernet", Claims: []string{"UD", "AV"},
+		},
+		Remarks: []string{"a remark <b>"},
+		Timing: validate.Timing{
+			Started: "2026-11-21T00:00:00Z", Elapsed: 1.5, Workers: 2, Cases: map[string]float64{"a.ok": 0.25},
+		},
+		Verdict: validate.Verdict{Line: "NOT CERTIFIED: 1 failed", Advisory: 1, Counts: counts},
+	}
 	return r
 }
 
@@ -84,17 +132,21 @@ func TestText(t *testing.T) {
 }
 
 func TestRerun(t *testing.T) {
+	const mine = " run mine --case a.b --profile rc --link udp --seed 9"
 	for _, c := range []struct {
 		command []string
 		want    string
 	}{
-		{[]string{"ddk-validate", "run", "mine"}, "ddk-validate run mine --case a.b --profile rc --link udp --seed 9"},
-		{[]string{"acme-validate", "run", "--case", "a.*"}, "acme-validate run mine --case a.b --profile rc --link udp --seed 9"},
-		{[]string{"ddk-validate", "run", "--set", "ip=6", "--set=path=a b", "--timeout", "1s", "--json", "x"},
-			"ddk-validate run mine --case a.b --profile rc --link udp --seed 9 --set ip=6 '--set=path=a b' --timeout 1s"},
-		{[]string{"mine.test", "-test.v"}, "ddk-validate run mine --case a.b --profile rc --link udp --seed 9"},
+		{[]string{"ddk-validate", "run", "mine"}, "ddk-validate" + mine},
+		{[]string{"acme-validate", "run", "--case", "a.*"}, "acme-validate" + mine},
+		{
+			[]string{"ddk-validate", "run", "--set", "ip=6", "--set=path=a b", "--timeout", "1s", "--json", "x"},
+			"ddk-validate" + mine + " --set ip=6 '--set=path=a b' --timeout 1s",
+		},
+		{[]string{"mine.test", "-test.v"}, "ddk-validate" + mine},
 	} {
-		r := &validate.Report{Run: validate.RunInfo{Command: c.command, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9}}
+		run := validate.RunInfo{Command: c.command, Driver: "mine", Profile: "rc", Link: "udp", Seed: 9}
+		r := &validate.Report{Run: run}
 		assert.Equal(t, c.want, Rerun(r, "a.b"))
 		r.Run.Test = "TestMine/card 1"
 		assert.Equal(t, `go test -run '^TestMine$/^card 1$/^a\.b$'`, Rerun(r, "a.b"))
@@ -106,7 +158,7 @@ func TestColour(t *testing.T) {
 	assert.Equal(t, "fail  ", Style{}.Status(validate.Fail))
 }
 
-// A JUnit reader must see what the certifier saw, whatever the driver printed.
+// TestJUnit checks that a JUnit reader gets the certifier's results, whatever the driver has printed.
 func TestJUnit(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, JUnit(&b, sample()))
@@ -134,9 +186,13 @@ func TestJUnit(t *testing.T) {
 	golden(t, "junit.xml", b.Bytes())
 }
 
-// Claims that withhold the certificate are errors in JUnit, too, so that it agrees with the exit status.
+// TestJUnitUntested checks that claims which deny the certificate are errors in JUnit, so that it agrees with the exit
+// status.
 func TestJUnitUntested(t *testing.T) {
-	r := &validate.Report{Untested: []validate.Untested{{Claim: "RD", Why: "no case"}}, Verdict: validate.Verdict{Outcome: validate.OutcomeUntested}}
+	r := &validate.Report{
+		Untested: []validate.Untested{{Claim: "RD", Why: "no case"}},
+		Verdict:  validate.Verdict{Outcome: validate.OutcomeUntested},
+	}
 	var b bytes.Buffer
 	require.NoError(t, JUnit(&b, r))
 	var s junit.Testsuites
@@ -174,24 +230,27 @@ func TestAnnotations(t *testing.T) {
 	var b bytes.Buffer
 	Annotations(&b, sample())
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	require.Len(t, lines, 5, "one line for each finding, although a finding has several: %q", lines)
-	assert.True(t, strings.HasPrefix(lines[0], "::error title=a.bad CI-A-01::CQ.Poll: expected success, got ]]><script>"), lines[0])
+	require.Len(t, lines, 5, "one line for each result, although a failure has several lines: %q", lines)
+	bad := "::error title=a.bad CI-A-01::CQ.Poll: expected success, got ]]><script>"
+	assert.True(t, strings.HasPrefix(lines[0], bad), lines[0])
 	assert.Contains(t, lines[0], "%0Asecond line")
 	assert.Equal(t, "::error title=a.error CI-A-01::worker: broken pipe", lines[1])
 	assert.True(t, strings.HasPrefix(lines[2], "::warning title=b.should CI-B-01::"))
 	assert.Equal(t, "::error title=a.flaky CI-A-01::flaky: PSN +1000: expected a NAK, got nothing", lines[3])
-	assert.Equal(t, "::warning title=a.unclear CI-A-01::inconclusive: retries exhausted; 1 of 1 attempts lost traffic", lines[4])
+	assert.Equal(t, "::warning title=a.unclear CI-A-01::inconclusive: retries exhausted; 1 of 1 attempts lost traffic",
+		lines[4])
 }
 
-// What keeps hundreds of cases from being judged is told once.
-func TestUnopenedIsToldOnce(t *testing.T) {
+// TestErrorsByReason checks that the reason of many cases that could not be completed is written once.
+func TestErrorsByReason(t *testing.T) {
 	r := &validate.Report{Run: validate.RunInfo{Unopened: "3 cases found it:\ncard is busy"}}
 	for i := range 9 {
-		reason := "not judged: see c.0"
+		reason := "not run: see c.0"
 		if i < 2 {
 			reason = "card is busy"
 		}
-		r.Results = append(r.Results, validate.Result{Case: fmt.Sprintf("c.%d", i), Status: validate.Error, Reason: reason})
+		r.Results = append(r.Results,
+			validate.Result{Case: fmt.Sprintf("c.%d", i), Status: validate.Error, Reason: reason})
 	}
 	var b strings.Builder
 	Failures(&b, r, Style{})
@@ -200,21 +259,25 @@ The driver could not be opened
   3 cases found it:
   card is busy
 
-Could not be judged
+Could not be completed
   c.0, c.1
     card is busy
   c.2, c.3, c.4, c.5, c.6 and 2 more
-    not judged: see c.0
+    not run: see c.0
 `, b.String())
 }
 
-// What is claimed and not tested stands in every report.
+// TestUntestedClaims checks that each kind of report has the claims that are not tested.
 func TestUntestedClaims(t *testing.T) {
-	r := &validate.Report{Run: validate.RunInfo{Driver: "d", Profile: "full"},
+	r := &validate.Report{
+		Run:      validate.RunInfo{Driver: "d", Profile: "full"},
 		Verdict:  validate.Verdict{Line: "NOT TESTED: x", Outcome: validate.OutcomeUntested},
 		Untested: []validate.Untested{{Claim: "RD", Why: "nobody has it"}},
-		Claims: []validate.Claim{{Name: "UD", State: validate.ClaimTested, Cases: []string{"a.ud"}},
-			{Name: "RD", State: validate.ClaimNotTested, Why: "nobody has it"}}}
+		Claims: []validate.Claim{
+			{Name: "UD", State: validate.ClaimTested, Cases: []string{"a.ud"}},
+			{Name: "RD", State: validate.ClaimNotTested, Why: "nobody has it"},
+		},
+	}
 	for name, write := range map[string]func(io.Writer) error{
 		"text":  func(w io.Writer) error { Failures(w, r, Style{}); return nil },
 		"JSON":  r.WriteJSON,

@@ -12,7 +12,7 @@ import (
 	"ciddk/validate/req"
 )
 
-// Style says how text is coloured. The zero Style is plain.
+// Style sets whether text is colored. The zero Style is plain.
 type Style struct{ Color bool }
 
 func (s Style) paint(code, text string) string {
@@ -22,21 +22,23 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-var colors = map[validate.Status]string{validate.Pass: "32", validate.Fail: "31", validate.Flaky: "31",
-	validate.Inconclusive: "35", validate.Skip: "2", validate.Waived: "33", validate.Error: "35"}
+var colors = map[validate.Status]string{
+	validate.Pass: "32", validate.Fail: "31", validate.Flaky: "31", validate.Inconclusive: "35", validate.Skip: "2",
+	validate.Waived: "33", validate.Error: "35",
+}
 
-// Status is the word for a status.
+// Status returns the word for a status, padded to six columns.
 func (s Style) Status(x validate.Status) string { return s.paint(colors[x], fmt.Sprintf("%-6s", x)) }
 
-// Rerun is the command that runs a case of the report again: of the program that made the report, which may be a vendor's, with what it
-// told the driver; or go test's, if a test made it.
+// Rerun returns the command that runs a case of the report again. It is a command of the program that made the report,
+// which may be a vendor's, with the same driver settings. If a test made the report, it is a command of go test.
 func Rerun(r *validate.Report, id string) string {
 	if c := r.TestCommand(id); c != "" {
 		return c
 	}
 	c := []string{"ddk-validate", "run", r.Run.Driver, "--case", id, "--profile", r.Run.Profile}
 	given := r.Run.Command
-	if len(given) > 1 && given[1] == "run" { // and not go test's
+	if len(given) > 1 && given[1] == "run" { // not a test binary
 		c[0] = given[0]
 	}
 	if r.Run.Link != "" {
@@ -59,7 +61,7 @@ func Rerun(r *validate.Report, id string) string {
 	return strings.Join(c, " ")
 }
 
-// quoted is an argument as a shell takes it.
+// quoted returns an argument in the form that a shell takes.
 func quoted(a string) string {
 	if a != "" && !strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
 		return a
@@ -67,7 +69,8 @@ func quoted(a string) string {
 	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 }
 
-// Block is one failed case in full, in the order: id, section, level, rule, expected, got, where, capture, command.
+// Block describes a case that did not pass: its rule, the expected and actual results, and further evidence if there is
+// any. The last line is the command that runs it again.
 func Block(r *validate.Report, x *validate.Result) string {
 	var b strings.Builder
 	line := func(name, text string) {
@@ -85,7 +88,7 @@ func Block(r *validate.Report, x *validate.Result) string {
 		line("step", f.Step)
 		line("where", f.Where)
 		if f.Setup {
-			line("stage", "set-up: the rule itself was not judged")
+			line("stage", "set-up: the rule itself was not tested")
 		}
 		if f.Cause != "" {
 			line("cause", string(f.Cause))
@@ -107,7 +110,8 @@ func Block(r *validate.Report, x *validate.Result) string {
 		line("printed", lastLines(x.Printed, 10))
 	}
 	if len(x.Earlier) > 0 {
-		line("earlier", "the cause may lie in a case that the same worker process ran before: "+strings.Join(lastOf(x.Earlier, 10), ", "))
+		cases := strings.Join(lastOf(x.Earlier, 10), ", ")
+		line("earlier", "the cause may lie in a case that the same worker process ran before: "+cases)
 	}
 	if len(x.Log) > 0 {
 		line("log", shorten(strings.Join(x.Log, "\n"), 20))
@@ -124,13 +128,13 @@ func Block(r *validate.Report, x *validate.Result) string {
 	return b.String()
 }
 
-// doubts are the kinds of doubt in words.
+// doubts describes the kinds of doubt.
 var doubts = map[validate.Doubt]string{
 	validate.DoubtLoss: "the link may have lost a packet, or the machine may have been too busy",
 	validate.DoubtTime: "the machine may have been too busy",
 }
 
-// attempt is a line on one of several attempts.
+// attempt describes one of several attempts in a line.
 func attempt(i int, a validate.Attempt) string {
 	s := fmt.Sprintf("%d: %s", i+1, a.Status)
 	if a.Finding != "" {
@@ -142,8 +146,8 @@ func attempt(i int, a validate.Attempt) string {
 	return s
 }
 
-// Printable shows control characters and broken UTF-8 as escapes, newlines and tabs excepted: findings quote what a driver printed, and
-// that must not steer a terminal.
+// Printable returns s with control characters and invalid UTF-8 as escapes, except for newlines and tabs. Findings
+// quote the output of drivers, which must not control a terminal.
 func Printable(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -161,7 +165,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// rule finds a requirement in the report.
+// rule returns the requirement with the id.
 func rule(r *validate.Report, id string) req.Requirement {
 	for _, c := range r.Requirements {
 		if c.ID == id {
@@ -171,13 +175,14 @@ func rule(r *validate.Report, id string) req.Requirement {
 	return req.Requirement{ID: id}
 }
 
-// digest picks from a dump of goroutines those that matter: what the runtime said and the goroutine it blames, or, after a hang, those that
-// run the case's code. All of it is in the JSON report.
+// digest returns the goroutines of a dump that matter: after a panic, the message and the goroutine that panicked;
+// after a hang, those that run the case's code. The JSON report has the whole dump.
 func digest(stacks string) string {
 	parts := strings.Split(strings.TrimSpace(stacks), "\n\n")
 	var out []string
 	for _, p := range parts {
-		if strings.Contains(p, "ciddk/validate.(*T).guard") && !strings.Contains(p, "ciddk/validate.(*executor).run") {
+		isCase := strings.Contains(p, "ciddk/validate.(*T).guard")
+		if isCase && !strings.Contains(p, "ciddk/validate.(*executor).run") {
 			out = append(out, p)
 		}
 	}
@@ -187,7 +192,7 @@ func digest(stacks string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// shorten keeps the first n lines.
+// shorten returns the first n lines.
 func shorten(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	if len(lines) <= n {
@@ -196,16 +201,16 @@ func shorten(s string, n int) string {
 	return strings.Join(lines[:n], "\n") + fmt.Sprintf("\n[%d more lines in the JSON report]", len(lines)-n)
 }
 
-// lastLines keeps the last n lines.
+// lastLines returns the last n lines.
 func lastLines(lines []string, n int) string {
 	s := strings.Join(lines[max(0, len(lines)-n):], "\n")
 	if more := len(lines) - n; more > 0 {
-		s = fmt.Sprintf("[%d lines before in the JSON report]\n", more) + s
+		s = fmt.Sprintf("[%d earlier lines in the JSON report]\n", more) + s
 	}
 	return s
 }
 
-// lastOf lists the last n ids, the latest first.
+// lastOf returns the last n ids, the latest first.
 func lastOf(ids []string, n int) []string {
 	var out []string
 	for i := len(ids) - 1; i >= 0 && len(out) < n; i-- {
@@ -217,7 +222,8 @@ func lastOf(ids []string, n int) []string {
 	return out
 }
 
-// Failures writes the blocks of what failed, the decisive ones first.
+// Failures writes a block for each case that did not pass, those that deny the certificate first. It also writes the
+// cases that could not be completed, and the claims that were not tested.
 func Failures(w io.Writer, r *validate.Report, s Style) {
 	for _, kind := range []struct {
 		title string
@@ -239,16 +245,17 @@ func Failures(w io.Writer, r *validate.Report, s Style) {
 		}
 	}
 	if r.Run.Unopened != "" {
-		fmt.Fprintf(w, "\n%s\n  %s\n", s.paint("1", "The driver could not be opened"), strings.ReplaceAll(Printable(r.Run.Unopened), "\n", "\n  "))
+		text := strings.ReplaceAll(Printable(r.Run.Unopened), "\n", "\n  ")
+		fmt.Fprintf(w, "\n%s\n  %s\n", s.paint("1", "The driver could not be opened"), text)
 	}
-	unjudged(w, s, r)
+	listErrors(w, s, r)
 	untested(w, s, r)
 }
 
 // failed reports whether the result is a finding against the driver.
 func failed(x *validate.Result) bool { return x.Status == validate.Fail || x.Status == validate.Flaky }
 
-// untested lists the claims that no case tests.
+// untested writes the claims that no case tests.
 func untested(w io.Writer, s Style, r *validate.Report) {
 	if len(r.Untested) == 0 {
 		return
@@ -259,8 +266,9 @@ func untested(w io.Writer, s Style, r *validate.Report) {
 	}
 }
 
-// unjudged lists the cases that could not be judged, those with the same reason together: it is often one reason for all.
-func unjudged(w io.Writer, s Style, r *validate.Report) {
+// listErrors writes the cases that could not be completed. Those with the same reason are together, since there is
+// often one reason for all.
+func listErrors(w io.Writer, s Style, r *validate.Report) {
 	var reasons []string
 	cases := map[string][]string{}
 	for i := range r.Results {
@@ -272,7 +280,7 @@ func unjudged(w io.Writer, s Style, r *validate.Report) {
 		}
 	}
 	if len(reasons) > 0 {
-		fmt.Fprintf(w, "\n%s\n", s.paint("1", "Could not be judged"))
+		fmt.Fprintf(w, "\n%s\n", s.paint("1", "Could not be completed"))
 	}
 	for _, reason := range reasons {
 		ids := cases[reason]
@@ -284,7 +292,7 @@ func unjudged(w io.Writer, s Style, r *validate.Report) {
 	}
 }
 
-// Verdict is the verdict line.
+// Verdict returns the verdict line.
 func (s Style) Verdict(r *validate.Report) string {
 	switch r.Verdict.Outcome {
 	case validate.OutcomePassed:
@@ -295,7 +303,7 @@ func (s Style) Verdict(r *validate.Report) string {
 	return s.paint("1;31", r.Verdict.Line)
 }
 
-// Summary writes what is worth knowing beside the failures: waivers, notes, remarks, two matrices, coverage.
+// Summary writes waivers, notes, remarks, the matrices by section and by feature, and the coverage.
 func Summary(w io.Writer, r *validate.Report, s Style) {
 	list(w, s, "Waived", r, func(x *validate.Result) string {
 		if x.Status == validate.Waived {
@@ -337,7 +345,7 @@ func list(w io.Writer, s Style, title string, r *validate.Report, text func(*val
 	}
 }
 
-// Matrix writes rows of counts.
+// Matrix writes a table of the rows' counts.
 func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
 	width := len(title)
 	for _, r := range rows {
@@ -364,22 +372,22 @@ func Matrix(w io.Writer, title string, rows []validate.Row, s Style) {
 	}
 }
 
-// CoverageLine tells how many requirements have cases.
+// CoverageLine returns a sentence with the numbers of requirements that are checked by a case, only touched on, or uncovered.
 func CoverageLine(cs []validate.Coverage) string {
-	judged, touched := 0, 0
+	checked, touched := 0, 0
 	for _, c := range cs {
 		switch {
 		case len(c.Proven) > 0:
-			judged++
+			checked++
 		case len(c.Touched) > 0:
 			touched++
 		}
 	}
-	return fmt.Sprintf("The catalog: %d requirements, %d judged by a case, %d touched on, %d uncovered (ddk-validate list --coverage says why)",
-		len(cs), judged, touched, len(cs)-judged-touched)
+	return fmt.Sprintf("The catalog: %d requirements, %d checked by a case, %d only touched on, %d uncovered "+
+		"(ddk-validate list --coverage has the reasons)", len(cs), checked, touched, len(cs)-checked-touched)
 }
 
-// Annotations writes the failures in the form that GitHub's runner turns into annotations.
+// Annotations writes the failures as annotations of GitHub's runner.
 func Annotations(w io.Writer, r *validate.Report) {
 	for i := range r.Results {
 		x := &r.Results[i]
@@ -392,14 +400,15 @@ func Annotations(w io.Writer, r *validate.Report) {
 		default:
 			continue
 		}
-		// The runner ends a command at the line's end and reads %25, %0D, %0A as escapes; in properties, %3A and %2C too.
+		// The message of a command ends at the end of the line, and %25, %0D, %0A are escapes in it; in properties, %3A
+		// and %2C are, too.
 		esc := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-		title := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(x.Case + " " + x.Requirement)
+		title := strings.NewReplacer(":", "%3A", ",", "%2C").Replace(esc.Replace(x.Case + " " + x.Requirement))
 		fmt.Fprintf(w, "::%s title=%s::%s\n", kind, title, esc.Replace(annotation(x)))
 	}
 }
 
-// annotation is what an annotation says.
+// annotation returns the message of an annotation.
 func annotation(x *validate.Result) string {
 	switch x.Status {
 	case validate.Flaky:

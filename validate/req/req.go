@@ -1,15 +1,15 @@
-// Package req holds requirements: what a driver is judged by. A requirement has an identifier that never changes and is never
-// used again for something else, one sentence, a level and a source. Suites declare their own beside their cases; Book collects
-// them, and refuses two requirements with one id.
+// Package req has the requirements that a driver is certified against. A requirement has an id that never changes and
+// is never reused, one sentence, a level and a source. Suites declare their own requirements beside their cases. A Book
+// collects requirements and rejects duplicate ids.
 //
-// Identifiers
+// # Ids
 //
 //	SAS-s-nn      the 92 statements of the 2002 Software Architecture Specification, in SAS()
-//	CI-Verb-nn    finer rules of one verb that the SAS takes from IBTA volume 1 or from the headers, such as CI-CreateCQ-02
-//	IBTA-c.s-nn   rules of the transport itself, such as IBTA-9.7-04
+//	CI-Verb-nn    rules of one verb that the SAS takes from IBTA volume 1 or from the headers, such as CI-CreateCQ-02
+//	IBTA-c.s-nn   rules of the transport, such as IBTA-9.7-04
 //	MAD-Area-nn   rules of management datagrams, such as MAD-GSI-01
 //	CM-Area-nn    rules of connection management, such as CM-Req-01
-//	WIRE-Area-nn  rules of single packets and of the answers to them, seen from outside, such as WIRE-Nak-01
+//	WIRE-Area-nn  rules of single packets and of the replies to them, as seen on the wire, such as WIRE-Nak-01
 package req
 
 import (
@@ -21,14 +21,14 @@ import (
 	"ciddk/internal/nameorder"
 )
 
-// Level says how binding a requirement is, in RFC 2119's words.
+// Level is how binding a requirement is, in the terms of RFC 2119.
 type Level uint8
 
 const (
 	Must   Level = 1 + iota // a failure denies the certificate
-	Should                  // a failure is reported; it denies the certificate with --strict only
-	May                     // an option of the driver: reported
-	Info                    // informative, or a statement about documents; reported
+	Should                  // a failure denies the certificate only with --strict
+	May                     // an option of the driver; a failure is reported
+	Info                    // informative, or a statement about documents; a failure is reported
 )
 
 var levelNames = map[Level]string{Must: "MUST", Should: "SHOULD", May: "MAY", Info: "INFO"}
@@ -40,10 +40,10 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", uint8(l))
 }
 
-// MarshalText makes levels readable in reports.
+// MarshalText implements encoding.TextMarshaler, so that reports have the names of levels.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (l *Level) UnmarshalText(b []byte) error {
 	for k, v := range levelNames {
 		if strings.EqualFold(v, string(b)) {
@@ -51,10 +51,10 @@ func (l *Level) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("req: %q is no level; use MUST, SHOULD, MAY or INFO", b)
+	return fmt.Errorf("req: unknown level %q (use MUST, SHOULD, MAY or INFO)", b)
 }
 
-// Scope says who has to hold the requirement, and so which suite can check it.
+// Scope is the part of the system that has to meet a requirement. It determines which suite can check it.
 type Scope string
 
 const (
@@ -65,12 +65,12 @@ const (
 	Document    Scope = "document"     // review, not execution
 )
 
-// Must returns a requirement of level MUST that the scope has to hold.
+// Must returns a requirement of level MUST in this scope.
 func (s Scope) Must(id, section, source, text string) Requirement {
 	return Requirement{ID: id, Text: text, Level: Must, Section: section, Source: source, Scope: s}
 }
 
-// Should returns a requirement of level SHOULD.
+// Should returns a requirement of level SHOULD in this scope.
 func (s Scope) Should(id, section, source, text string) Requirement {
 	return Requirement{ID: id, Text: text, Level: Should, Section: section, Source: source, Scope: s}
 }
@@ -80,36 +80,40 @@ type Requirement struct {
 	ID      string `json:"id"`
 	Text    string `json:"text"`    // one sentence, in our own words
 	Level   Level  `json:"level"`   //
-	Section string `json:"section"` // "SAS 2.1" or "IBTA 11.2.8.1": where the rule stands; Group of it is a row of the matrix
-	Source  string `json:"source"`  // citation beyond the section: table, header row, compliance statement
+	Section string `json:"section"` // where the rule is, such as "SAS 2.1" or "IBTA 11.2.8.1"
+	Source  string `json:"source"`  // more of the citation: a table, a header row, a compliance statement
 	Scope   Scope  `json:"scope"`   //
-	// Uncovered is the reason why no case checks the requirement, where that is a decision. It does not count once a case does.
+	// Uncovered is the reason why no case checks the requirement, if that is a decision. It is ignored if a case does.
 	Uncovered string `json:"uncovered,omitempty"`
 }
 
 var (
-	idForm      = regexp.MustCompile(`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`)
+	idForm = regexp.MustCompile(
+		`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`,
+	)
 	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA \d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
 )
 
-// check refuses what would make a bad row of the table.
+// check returns an error if the requirement has an invalid field.
 func (r Requirement) check() error {
 	switch {
 	case !idForm.MatchString(r.ID):
-		return fmt.Errorf("requirement %q: the id has none of the forms SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04, MAD-GSI-01, CM-Req-01, WIRE-Nak-01", r.ID)
+		return fmt.Errorf("requirement %q: invalid id (the forms are SAS-2.1-07, CI-CreateCQ-02, IBTA-9.7-04, "+
+			"MAD-GSI-01, CM-Req-01, WIRE-Nak-01)", r.ID)
 	case strings.TrimSpace(r.Text) == "":
 		return fmt.Errorf("requirement %s: no text", r.ID)
 	case levelNames[r.Level] == "":
 		return fmt.Errorf("requirement %s: no level", r.ID)
 	case !sectionForm.MatchString(r.Section):
-		return fmt.Errorf("requirement %s: section %q has none of the forms \"SAS 2.1\", \"IBTA 11.2.8.1\", \"RoCEv2 A17.4\", \"CI context\"", r.ID, r.Section)
+		return fmt.Errorf("requirement %s: invalid section %q (the forms are \"SAS 2.1\", \"IBTA 11.2.8.1\", "+
+			"\"RoCEv2 A17.4\", \"CI context\")", r.ID, r.Section)
 	case r.Scope == "":
 		return fmt.Errorf("requirement %s: no scope", r.ID)
 	}
 	return nil
 }
 
-// Group is the section cut to two numbers, with the title of that part: the row of the matrix.
+// Group returns the first two numbers of the section and the title of that part. It is a row of the matrix.
 func (r Requirement) Group() string {
 	book, num, _ := strings.Cut(r.Section, " ")
 	if book == "CI" {
@@ -125,7 +129,7 @@ func (r Requirement) Group() string {
 	return g
 }
 
-// groupTitles are short names of ours for the parts of the sources, not their headings.
+// groupTitles are the project's own names for parts of the sources, not their headings.
 var groupTitles = map[string]string{
 	"SAS 0":        "scope",
 	"SAS 2.1":      "deviations from IBTA",
@@ -175,13 +179,13 @@ var groupTitles = map[string]string{
 	"RoCEv2 A17.9": "congestion",
 }
 
-// Book is a set of requirements, by id.
+// Book is a set of requirements by id.
 type Book struct {
 	byID  map[string]Requirement
 	order []string
 }
 
-// NewBook collects requirements. A bad or doubled one is an error: nothing overrides anything.
+// NewBook collects requirements. An invalid requirement or a duplicate id is an error.
 func NewBook(lists ...[]Requirement) (*Book, error) {
 	b := &Book{byID: map[string]Requirement{}}
 	for _, l := range lists {
@@ -200,10 +204,13 @@ func NewBook(lists ...[]Requirement) (*Book, error) {
 	return b, nil
 }
 
-// Get finds a requirement.
-func (b *Book) Get(id string) (Requirement, bool) { r, ok := b.byID[id]; return r, ok }
+// Get returns the requirement with the id.
+func (b *Book) Get(id string) (Requirement, bool) {
+	r, ok := b.byID[id]
+	return r, ok
+}
 
-// All gives the requirements in order of id.
+// All returns the requirements in order of their ids.
 func (b *Book) All() []Requirement {
 	out := make([]Requirement, len(b.order))
 	for i, id := range b.order {
@@ -212,7 +219,7 @@ func (b *Book) All() []Requirement {
 	return out
 }
 
-// CompareIDs orders ids as people read them: SAS first, then CI, IBTA, MAD, CM, WIRE, numbers by value.
+// CompareIDs compares ids for sorting: SAS first, then CI, IBTA, MAD, CM, WIRE; numbers are compared by value.
 func CompareIDs(a, b string) int {
 	rank := func(s string) int {
 		return strings.Index("SAS-CI-IBTA-MAD-CM-WIRE-", s[:strings.IndexByte(s+"-", '-')+1])
@@ -223,7 +230,8 @@ func CompareIDs(a, b string) int {
 	return nameorder.Compare(a, b)
 }
 
-// CompareGroups orders what Group gives: SAS, IBTA, RoCEv2, then the rules of package ci; numbers by value.
+// CompareGroups compares results of Group for sorting: SAS, IBTA, RoCEv2, then the rules of package ci; numbers are
+// compared by value.
 func CompareGroups(a, b string) int {
 	rank := func(s string) int {
 		book, _, _ := strings.Cut(s, " ")

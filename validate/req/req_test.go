@@ -22,14 +22,16 @@ func TestSAS(t *testing.T) {
 	assert.Equal(t, "SAS-2.4-18", all[91].ID)
 }
 
-func TestBookRefuses(t *testing.T) {
+func TestBookRejects(t *testing.T) {
 	ok := Requirement{ID: "CI-CreateCQ-01", Text: "x", Level: Must, Section: "IBTA 11.2.6", Scope: Driver}
 	_, err := NewBook([]Requirement{ok})
 	require.NoError(t, err)
 	for name, change := range map[string]func(*Requirement){
-		"form of id": func(r *Requirement) { r.ID = "CI-create-cq-1" }, "text": func(r *Requirement) { r.Text = " " },
-		"level": func(r *Requirement) { r.Level = 9 }, "section": func(r *Requirement) { r.Section = "chapter 11" },
-		"scope": func(r *Requirement) { r.Scope = "" },
+		"form of id": func(r *Requirement) { r.ID = "CI-create-cq-1" },
+		"text":       func(r *Requirement) { r.Text = " " },
+		"level":      func(r *Requirement) { r.Level = 9 },
+		"section":    func(r *Requirement) { r.Section = "chapter 11" },
+		"scope":      func(r *Requirement) { r.Scope = "" },
 	} {
 		bad := ok
 		change(&bad)
@@ -43,15 +45,24 @@ func TestBookRefuses(t *testing.T) {
 func TestOrder(t *testing.T) {
 	ids := []string{"IBTA-10.3-01", "CI-PollCQ-10", "SAS-2.1-09", "CI-PollCQ-09", "IBTA-9.7-01", "SAS-2.1-10"}
 	slices.SortFunc(ids, CompareIDs)
-	assert.Equal(t, []string{"SAS-2.1-09", "SAS-2.1-10", "CI-PollCQ-09", "CI-PollCQ-10", "IBTA-9.7-01", "IBTA-10.3-01"}, ids)
-	groups := []string{"CI contract", "IBTA 10.3 QP states", "SAS 2.1 deviations from IBTA", "IBTA 9.7 reliable service"}
+	assert.Equal(t, []string{
+		"SAS-2.1-09", "SAS-2.1-10", "CI-PollCQ-09", "CI-PollCQ-10", "IBTA-9.7-01", "IBTA-10.3-01",
+	}, ids)
+	groups := []string{
+		"CI contract", "IBTA 10.3 QP states", "SAS 2.1 deviations from IBTA", "IBTA 9.7 reliable service",
+	}
 	slices.SortFunc(groups, CompareGroups)
-	assert.Equal(t, []string{"SAS 2.1 deviations from IBTA", "IBTA 9.7 reliable service", "IBTA 10.3 QP states", "CI contract"}, groups)
+	assert.Equal(t, []string{
+		"SAS 2.1 deviations from IBTA", "IBTA 9.7 reliable service", "IBTA 10.3 QP states", "CI contract",
+	}, groups)
 }
 
 func TestGroup(t *testing.T) {
-	for section, want := range map[string]string{"IBTA 11.2.8.1": "IBTA 11.2 resource verbs", "SAS 2.1": "SAS 2.1 deviations from IBTA",
-		"CI claims": "CI contract", "IBTA 12.9": "IBTA 12.9 CM states", "IBTA 12.10": "IBTA 12.10", "SAS 0": "SAS 0 scope"} {
+	for section, want := range map[string]string{
+		"IBTA 11.2.8.1": "IBTA 11.2 resource verbs", "SAS 2.1": "SAS 2.1 deviations from IBTA",
+		"CI claims": "CI contract",
+		"IBTA 12.9": "IBTA 12.9 CM states", "IBTA 12.10": "IBTA 12.10", "SAS 0": "SAS 0 scope",
+	} {
 		assert.Equal(t, want, Requirement{Section: section}.Group(), section)
 	}
 }

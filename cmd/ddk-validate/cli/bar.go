@@ -7,56 +7,59 @@ import (
 	"time"
 )
 
-// bar is the live line of a terminal: how many cases are done, an estimate of the time that is left, and which case runs. One goroutine uses it at
-// a time.
+// bar is the live line of a terminal: the number of cases done, an estimate of the remaining time, and the running
+// case. It must be used by one goroutine at a time.
 type bar struct {
-	out         io.Writer
-	total, done int
-	now         func() time.Duration // since the start of the run
-	text        string
-	width       func() int // columns of the terminal; 0 if unknown
-	cells       int        // columns that the line takes now
+	out      io.Writer
+	numTotal int
+	numDone  int
+	now      func() time.Duration // time since the start of the run; nil: no estimate
+	text     string
+	width    func() int // columns of the terminal; 0 if unknown
+	cells    int        // columns that the line takes
 }
 
 // barWidth is the number of columns of the bar itself.
 const barWidth = 20
 
-// describe sets the text behind the bar.
+// describe sets the text after the bar.
 func (b *bar) describe(text string) {
 	b.text = text
 	b.draw()
 }
 
-// set sets how many cases are done.
+// set sets the number of cases done.
 func (b *bar) set(done int) {
-	b.done = done
+	b.numDone = done
 	b.draw()
 }
 
-// draw replaces the line. It is cut where the terminal would wrap it, since clear reaches one row only.
+// draw replaces the line. It cuts the line at the width of the terminal, since clear removes only one row.
 func (b *bar) draw() {
 	full := 0
-	if b.total > 0 {
-		full = barWidth * min(b.done, b.total) / b.total
+	if b.numTotal > 0 {
+		full = barWidth * min(b.numDone, b.numTotal) / b.numTotal
 	}
-	line := []rune(fmt.Sprintf("[%s%s] %d/%d%s %s", strings.Repeat("█", full), strings.Repeat(" ", barWidth-full), b.done, b.total, b.left(), b.text))
+	cells := strings.Repeat("█", full) + strings.Repeat(" ", barWidth-full)
+	line := []rune(fmt.Sprintf("[%s] %d/%d%s %s", cells, b.numDone, b.numTotal, b.left(), b.text))
 	if w := b.width(); w > 1 && len(line) >= w {
 		line = append(line[:w-2], '…')
 	}
-	// Spaces rather than escape sequences: not every terminal of Windows takes those.
+	// Spaces are used instead of escape sequences, because not every terminal of Windows supports those.
 	fmt.Fprintf(b.out, "\r%s%s", string(line), strings.Repeat(" ", max(0, b.cells-len(line))))
 	b.cells = len(line)
 }
 
-// minEstimate is the number of cases after which the bar estimates the time that is left.
+// minEstimate is the number of cases from which the bar estimates the remaining time.
 const minEstimate = 20
 
-// left returns the estimate of the time that is left: the cases so far took as long, each, as the others will.
+// left returns an estimate of the remaining time. It assumes that the other cases take as long as those so far.
 func (b *bar) left() string {
-	if b.now == nil || b.done < min(minEstimate, b.total/4) || b.done == 0 || b.done >= b.total {
+	hasBasis := b.now != nil && b.numDone > 0 && b.numDone >= min(minEstimate, b.numTotal/4)
+	if !hasBasis || b.numDone >= b.numTotal {
 		return ""
 	}
-	d := b.now() * time.Duration(b.total-b.done) / time.Duration(b.done)
+	d := b.now() * time.Duration(b.numTotal-b.numDone) / time.Duration(b.numDone)
 	if d < time.Minute {
 		return fmt.Sprintf(", %ds left", int(d.Round(time.Second).Seconds()))
 	}

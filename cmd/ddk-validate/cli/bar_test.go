@@ -11,14 +11,14 @@ import (
 func TestBar(t *testing.T) {
 	var out strings.Builder
 	width := 0
-	b := &bar{out: &out, total: 4, width: func() int { return width }}
+	b := &bar{out: &out, numTotal: 4, width: func() int { return width }}
 	last := func() string {
 		s := out.String()
 		out.Reset()
 		return s
 	}
 	b.clear()
-	assert.Empty(t, last(), "nothing is shown yet")
+	assert.Empty(t, last(), "the line is empty")
 	b.describe("rc.send")
 	assert.Equal(t, "\r["+strings.Repeat(" ", 20)+"] 0/4 rc.send", last())
 	b.set(1)
@@ -28,7 +28,7 @@ func TestBar(t *testing.T) {
 	width = 30
 	b.describe("a.case.with.a.long.name")
 	s := strings.TrimSpace(last())
-	assert.Len(t, []rune(s), 29, "the last column stays free, so that the terminal does not wrap")
+	assert.Len(t, []rune(s), 29, "the last column is free, so that the terminal does not wrap")
 	assert.True(t, strings.HasSuffix(s, "…"))
 	b.clear()
 	b.clear()
@@ -47,7 +47,8 @@ func TestBar(t *testing.T) {
 func TestBarLeft(t *testing.T) {
 	var out strings.Builder
 	elapsed := time.Duration(0)
-	b := &bar{out: &out, total: 100, width: func() int { return 0 }, now: func() time.Duration { return elapsed }}
+	now := func() time.Duration { return elapsed }
+	b := &bar{out: &out, numTotal: 100, width: func() int { return 0 }, now: now}
 	for _, tt := range []struct {
 		done    int
 		elapsed time.Duration

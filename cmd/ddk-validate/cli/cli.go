@@ -1,8 +1,12 @@
-// Package cli is the command line of the certifier, without a driver: a program links in its own and calls Main. A vendor's is ten lines:
+// Package cli is the command line of the certifier. It contains no driver: a program links in its own and calls Main. A
+// vendor's program has ten lines:
 //
 //	func main() {
-//		os.Exit(cli.Main(cli.Config{Name: "validate-mine", Drivers: []validate.Driver{mine}, Suites: []validate.Suite{cisuite.Suite()}},
-//			os.Args[1:]))
+//		os.Exit(cli.Main(cli.Config{
+//			Name:    "validate-mine",
+//			Drivers: []validate.Driver{mine},
+//			Suites:  []validate.Suite{cisuite.Suite()},
+//		}, os.Args[1:]))
 //	}
 package cli
 
@@ -23,20 +27,21 @@ import (
 	"ciddk/validate/mutant"
 )
 
-// Config is what is linked into a program.
+// Config describes what is linked into a program.
 type Config struct {
-	Name    string              // of the program
-	Drivers []validate.Driver   // the first is the default
+	Name    string              // name of the program
+	Drivers []validate.Driver   // the first one is the default
 	Suites  []validate.Suite    //
-	Mutants [][]mutant.Mutant   // for self; may be empty
-	Stdout  io.Writer           // nil: os.Stdout
-	Stderr  io.Writer           // nil: os.Stderr
-	Getenv  func(string) string // nil: os.Getenv
-	// Init writes a new module for the command init, and returns its package name. nil: there is no such command.
+	Mutants [][]mutant.Mutant   // for the command self; may be empty
+	Stdout  io.Writer           // nil means os.Stdout
+	Stderr  io.Writer           // nil means os.Stderr
+	Getenv  func(string) string // nil means os.Getenv
+	// Init writes a new module for the command init and returns the name of its package. If Init is nil, the command
+	// does not exist.
 	Init func(Scaffold) (name string, err error)
 }
 
-// app is Config in its working form; commands get it bound.
+// app is a checked Config. kong passes it to the commands.
 type app struct {
 	Config
 	drivers *validate.Drivers
@@ -46,25 +51,25 @@ type app struct {
 	args    []string
 }
 
-// commands is the grammar.
+// commands are the commands and flags of the program.
 type commands struct {
-	Run     runCmd     `cmd:"" help:"Run the cases over a driver and give a verdict."`
-	List    listCmd    `cmd:"" help:"List the cases with what they judge; the coverage of the requirements."`
+	Run     runCmd     `cmd:"" help:"Run the cases over a driver and print a verdict."`
+	List    listCmd    `cmd:"" help:"List the cases, or the requirements with their cases."`
 	Explain explainCmd `cmd:"" help:"Explain a requirement or a case."`
-	Drivers driversCmd `cmd:"" help:"List the drivers that are linked in."`
-	Self    selfCmd    `cmd:"" help:"Test the certifier: run drivers that are wrong on purpose, each of which must be caught."`
+	Drivers driversCmd `cmd:"" help:"List the drivers of this program with their links and settings."`
+	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that are wrong on purpose; each must be caught."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"Run cases for a parent process."`
-	Profile profileCmd `cmd:"" hidden:"" help:"Print the profile that the driver's claims allow, for a parent process."`
+	Profile profileCmd `cmd:"" hidden:"" help:"Print the profile for the driver's claims, for a parent process."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
-const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through its channel interface alone.
+const help = `Certifies a driver of an InfiniBand or RoCE adapter, requirement by requirement, through package ci alone.
 
-Exit status: 0 certified, 1 a requirement failed, 2 usage, 3 driver or certifier error, 4 no case selected,
-5 inconclusive: the link or the machine may be to blame, 6 flaky, 7 a claim is not tested.`
+Exit status: 0 certified, 1 a requirement failed, 2 wrong usage, 3 driver or certifier error, 4 no case selected,
+5 inconclusive (the link or the machine may be the cause), 6 flaky, 7 a claim is not tested.`
 
-// exitError carries an exit status out of a command, and the message, if any, for standard error.
+// exitError is an error with an exit status. If err is not nil, it is printed to standard error.
 type exitError struct {
 	code int
 	err  error
@@ -77,10 +82,10 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// exitNow unwinds kong's own exits (help), which come from deep inside the parser.
+// exitNow is the value of the panic by which kong's exits, such as that of --help, return to Main.
 type exitNow int
 
-// Main runs the command line and gives the exit status.
+// Main runs the command line and returns the exit status.
 func Main(c Config, args []string) (code int) {
 	if c.Stdout == nil {
 		c.Stdout = os.Stdout
@@ -102,17 +107,21 @@ func Main(c Config, args []string) (code int) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	a := &app{Config: c, ctx: ctx, args: append([]string{c.Name}, args...)}
 	if err := a.link(); err != nil {
 		fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err)
 		return validate.ExitHarness
 	}
 	var cmds commands
-	options := []kong.Option{kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
-		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Bind(a), kong.Vars{"profiles": profileNames(), "version": version(c.Name)}}
+	options := []kong.Option{
+		kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
+		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Bind(a), kong.Vars{"profiles": profileNames(), "version": version(c.Name)},
+	}
 	if c.Init != nil {
-		options = append(options, kong.DynamicCommand("init", "Write a module with a driver of its own, from the kit's template.", "", &initCmd{}))
+		const text = "Write a new module with a driver, from the kit's template."
+		options = append(options, kong.DynamicCommand("init", text, "", &initCmd{}))
 	}
 	k, err := kong.New(&cmds, options...)
 	if err != nil {
@@ -130,7 +139,7 @@ func Main(c Config, args []string) (code int) {
 	return a.status(kctx.Run())
 }
 
-// link checks what was put together; a mistake here is one of the program.
+// link checks the Config. An error is a mistake of the program, not of its user.
 func (a *app) link() (err error) {
 	list := slices.Clone(a.Config.Drivers)
 	for i := range list {
@@ -148,7 +157,7 @@ func (a *app) link() (err error) {
 	return err
 }
 
-// status maps an error of a command to an exit status, and prints it.
+// status prints the error of a command and returns its exit status.
 func (a *app) status(err error) int {
 	if err == nil {
 		return validate.ExitCertified

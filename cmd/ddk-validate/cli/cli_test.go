@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,12 +28,13 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// config links in fake adapters: one that is right, and some that are not.
+// config returns a Config with fake adapters: one that is right, and others with a fault.
 func config() cli.Config {
 	drv := func(name string, f fakehca.Faults) validate.Driver {
-		return validate.Driver{Name: name, Description: "adapter in memory", Links: []string{"ethernet", "infiniband"},
+		return validate.Driver{
+			Name: name, Description: "adapter in memory", Links: []string{"ethernet", "infiniband"},
 			Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
-				if o.Values["gone"] != "" {
+				if o.Values["absent"] != "" {
 					return nil, errors.New("no device; plug one in")
 				}
 				link := ci.LinkEthernet
@@ -41,12 +43,13 @@ func config() cli.Config {
 				}
 				h := fakehca.New(0xabc, link, f)
 				return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Version: "0.1", Capture: capture}, nil
-			}}
+			},
+		}
 	}
 	card := drv("card", fakehca.Faults{})
 	card.Exclusive = true
-	card.Settings = map[string]string{"gone": "anything, to have no device"}
-	// busy is a card whose driver does not say that it is exclusive: here another process always has it, from the second target on.
+	card.Settings = map[string]string{"absent": "any value, for no device"}
+	// busy is a card that can be opened only once in a process, although its driver is not marked Exclusive.
 	busy, opened := drv("busy", fakehca.Faults{}), false
 	open := busy.Open
 	busy.Open = func(ctx context.Context, o validate.Options) (*validate.Target, error) {
@@ -71,40 +74,56 @@ func config() cli.Config {
 	}
 }
 
-// suite is the part of the channel interface's suite that the fake adapter is made for, so that the tests here do not change when the suite grows.
+// suite returns the part of the channel interface's suite that the fake adapter supports, so that these tests do not
+// change when the suite grows.
 func suite() validate.Suite {
 	s := cisuite.Suite()
 	s.Cases = slices.DeleteFunc(s.Cases, func(c validate.Case) bool {
-		return !strings.HasPrefix(c.ID, "claims.") && !slices.Contains([]string{"open.guid", "open.unknown", "open.arguments", "open.twice", "open.reopen",
-			"open.close-busy", "query.limits", "query.limits-connection", "query.ports", "query.page-sizes", "query.snapshot", "pd.types", "pd.busy",
-			"pd.stale", "pd.cq-from-stale", "cq.create.sizes", "cq.create.bad-size", "cq.poll.empty", "cq.destroy.busy", "cq.stale", "cq.other-pd",
-			"qp.create.reset", "qp.create.granted", "qp.create.numbers", "qp.create.limits", "qp.stale"}, c.ID)
+		return !strings.HasPrefix(c.ID, "claims.") && !slices.Contains(supported, c.ID)
 	})
 	return s
 }
 
-// lossyGUID is of the adapters for which the cases of attempts are made.
-const lossyGUID = 0xabd
-
-// lossy is a driver whose first link may lose packets, and whose second is in memory, and cannot.
-func lossy() validate.Driver {
-	return validate.Driver{Name: "lossy", Links: []string{"cable", "memory"}, Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
-		h := fakehca.New(lossyGUID, ci.LinkEthernet, fakehca.Faults{})
-		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Lossless: o.Link == "memory"}, nil
-	}}
+// supported are the cases that the fake adapter supports, without those of the area claims.
+var supported = []string{
+	"open.guid", "open.unknown", "open.arguments", "open.twice", "open.reopen", "open.close-busy", "query.limits",
+	"query.limits-connection", "query.ports", "query.page-sizes", "query.snapshot", "pd.types", "pd.busy", "pd.stale",
+	"pd.cq-from-stale", "cq.create.sizes", "cq.create.bad-size", "cq.poll.empty", "cq.destroy.busy", "cq.stale",
+	"cq.other-pd", "qp.create.reset", "qp.create.granted", "qp.create.numbers", "qp.create.limits", "qp.stale",
 }
 
-// attempts are cases whose attempts differ, or lose traffic.
+// lossyGUID is the GUID of the adapters for which the cases of attempts are made.
+const lossyGUID = 0xabd
+
+// lossy returns a driver with two links. The first may lose packets; the second is in memory and cannot.
+func lossy() validate.Driver {
+	open := func(_ context.Context, o validate.Options) (*validate.Target, error) {
+		h := fakehca.New(lossyGUID, ci.LinkEthernet, fakehca.Faults{})
+		return &validate.Target{HCAs: []ci.HCA{h}, Live: h.Live, Lossless: o.Link == "memory"}, nil
+	}
+	return validate.Driver{Name: "lossy", Links: []string{"cable", "memory"}, Open: open}
+}
+
+// attempts returns cases whose attempts differ or lose traffic.
 func attempts() validate.Suite {
 	one := func(id string, run func(*validate.T)) validate.Case {
-		return validate.Case{ID: id, Title: "title of " + id, Requirements: []string{"SAS-0-01"}, Feature: validate.FeatureCore, Run: func(t *validate.T) {
+		body := func(t *validate.T) {
 			if t.HCA().Info().GUID != lossyGUID {
 				t.Skip("of other drivers")
 			}
 			run(t)
-		}}
+		}
+		return validate.Case{
+			ID:           id,
+			Title:        "title of " + id,
+			Requirements: []string{"SAS-0-01"},
+			Feature:      validate.FeatureCore,
+			Run:          body,
+		}
 	}
-	loss := validate.Failure{Where: "completion 1 of 1", Expected: "success", Got: "transport retries exhausted", Doubt: validate.DoubtLoss}
+	loss := validate.Failure{
+		Where: "completion 1 of 1", Expected: "success", Got: "transport retries exhausted", Doubt: validate.DoubtLoss,
+	}
 	return validate.Suite{Cases: []validate.Case{
 		one("attempt.flaky", func(t *validate.T) {
 			if t.Rerun() == 0 {
@@ -122,7 +141,7 @@ func attempts() validate.Suite {
 	}}
 }
 
-// capture writes a file, as a driver would: what there is at once, since nobody may live to call stop.
+// capture writes a file as a driver would. It writes at once, because the process may die before stop is called.
 func capture(path string) (func() error, error) {
 	if err := os.WriteFile(path, []byte("pack"), 0o644); err != nil {
 		return nil, err
@@ -140,33 +159,79 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": status,
 			"junit":  junitCmd,
+			"hung":   hung,
 		},
 	})
 }
 
-// status runs a program and checks its exit status, which exec cannot: status 4 ddk-validate run …
+// status runs a program and checks its exit status, as exec cannot: status 4 ddk-validate run …
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N program args...")
 	}
-	err := ts.Exec(args[1], args[2:]...)
-	got := "0"
-	if err != nil {
-		got = strings.TrimPrefix(err.Error(), "exit status ")
-	}
-	if got != args[0] {
+	if got := exitStatus(ts, args[1:]); got != args[0] {
 		ts.Fatalf("exit status %s, want %s", got, args[0])
 	}
 }
 
-// junitCmd reads a JUnit file back, and compares its totals with what it holds and with tests=, failures=, errors=, skipped=.
+// exitStatus runs a program and returns its exit status.
+func exitStatus(ts *testscript.TestScript, args []string) string {
+	if err := ts.Exec(args[0], args[1:]...); err != nil {
+		return strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	return "0"
+}
+
+// hung runs a program and checks that a case hung, by its JSON report: hung REPORT CASE ddk-validate run …
+//
+// On a busy machine a hang is excused and the case is run again. So the case fails in one of its attempts, or it is
+// inconclusive because the machine was busy in all of them. Either way its capture must be that of an attempt.
+func hung(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: hung report case program args...")
+	}
+	exit := exitStatus(ts, args[2:])
+	rep, err := validate.ReadReport(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	i := slices.IndexFunc(rep.Results, func(r validate.Result) bool { return r.Case == args[1] })
+	if i < 0 {
+		ts.Fatalf("no result of %s", args[1])
+	}
+	r := rep.Results[i]
+	if len(r.Failures) == 0 || r.Failures[0].Cause != validate.CauseHang {
+		ts.Fatalf("%s did not hang: %+v", r.Case, r)
+	}
+	want := map[validate.Status]string{validate.Fail: "1", validate.Inconclusive: "5"}[r.Status]
+	if exit != want {
+		ts.Fatalf("exit status %s, want %q for %s", exit, want, r.Status)
+	}
+	isBusy := func(a validate.Attempt) bool { return strings.Contains(a.Conditions, "the machine was busy") }
+	last := r.Attempts[len(r.Attempts)-1]
+	if r.Status == validate.Inconclusive && !isBusy(last) {
+		ts.Fatalf("inconclusive, and the machine was not busy: %+v", last)
+	}
+	names := []string{r.Case + ".pcapng"}
+	for n := 1; n < len(r.Attempts); n++ {
+		names = append(names, fmt.Sprintf("%s.again-%d.pcapng", r.Case, n))
+	}
+	if !slices.Contains(names, filepath.Base(r.Capture)) {
+		ts.Fatalf("the capture is %q, want one of %q", r.Capture, names)
+	}
+	if got := ts.ReadFile(r.Capture); got != "pack" {
+		ts.Fatalf("the capture contains %q, want what was written before the hang", got)
+	}
+}
+
+// junitCmd reads a JUnit file, and compares its totals with its contents and with the arguments tests=, failures=,
+// errors=, skipped=.
 func junitCmd(ts *testscript.TestScript, neg bool, args []string) {
 	var s junit.Testsuites
 	ts.Check(xml.Unmarshal([]byte(ts.ReadFile(args[0])), &s))
-	var tests, failures, errs, skipped int
+	var tests, failures int
+	var errs, skipped int
 	for _, suite := range s.Suites {
 		if suite.Tests != len(suite.Testcases) {
-			ts.Fatalf("suite %s says %d tests and has %d", suite.Name, suite.Tests, len(suite.Testcases))
+			ts.Fatalf("suite %s has %d tests, want %d", suite.Name, suite.Tests, len(suite.Testcases))
 		}
 		for _, c := range suite.Testcases {
 			tests++
@@ -188,7 +253,8 @@ func junitCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	if tests != s.Tests || failures != s.Failures || errs != s.Errors || skipped != s.Skipped {
-		ts.Fatalf("totals are %d %d %d %d, the file says %d %d %d %d", tests, failures, errs, skipped, s.Tests, s.Failures, s.Errors, s.Skipped)
+		ts.Fatalf("totals are %d %d %d %d, want %d %d %d %d", s.Tests, s.Failures, s.Errors, s.Skipped,
+			tests, failures, errs, skipped)
 	}
 	for _, a := range args[1:] {
 		name, want, _ := strings.Cut(a, "=")

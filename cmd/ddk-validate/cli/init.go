@@ -7,10 +7,10 @@ import (
 
 // Scaffold describes a new module for the command init.
 type Scaffold struct {
-	Dir    string `arg:"" help:"Folder to write; new or empty."`
+	Dir    string `arg:"" help:"Folder to write to. It must be empty or not exist."`
 	Module string `required:"" help:"Path of the new module, such as example.com/acme/hca." placeholder:"PATH"`
-	Name   string `help:"Package name; from the last element of the path, if left out."`
-	Kit    string `help:"Folder of the kit's source; where this program was built from, if left out." placeholder:"DIR"`
+	Name   string `help:"Package name. The default is made from the last element of the module path."`
+	Kit    string `help:"Folder of the kit's source. The default is where this program was built." placeholder:"DIR"`
 }
 
 type initCmd struct{ Scaffold }
@@ -21,13 +21,14 @@ func (i *initCmd) Run(a *app) error {
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	fmt.Fprintf(a.Stdout, `Package %s of module %s is in %s: a driver that passes the certifier over a device in software. Next:
+	fmt.Fprintf(a.Stdout, `Package %s of module %s is in %s.
+It is a driver for a device in software that passes the certifier. Next:
 
     cd %s
     go test ./...
     go run ./cmd/validate run --expect testdata/expectations.json
 
-README.md there has the steps after that.
+The file README.md there describes the steps after that.
 `, name, i.Module, filepath.Clean(i.Dir), i.Dir)
 	return nil
 }

@@ -4,5 +4,5 @@ package cli_test
 
 import "ciddk/validate"
 
-// stubborn is for systems with signals.
+// stubborn returns nil, because the driver needs signals.
 func stubborn() []validate.Driver { return nil }

@@ -21,10 +21,11 @@ import (
 	"ciddk/validate/fakehca"
 )
 
-// stubborn is a driver that floods its output, ignores every signal it can, and never comes back from Open. It makes the file that
-// --set names when it begins.
+// stubborn returns a driver that floods its output, ignores signals, and does not return from Open. When Open begins,
+// it creates the file named by the setting.
 func stubborn() []validate.Driver {
-	return []validate.Driver{{Name: "stubborn", Settings: map[string]string{"file": "made when the driver is opened"},
+	return []validate.Driver{{
+		Name: "stubborn", Settings: map[string]string{"file": "created when the driver is opened"},
 		Open: func(_ context.Context, o validate.Options) (*validate.Target, error) {
 			if o.Values["file"] == "" {
 				return &validate.Target{HCAs: []ci.HCA{fakehca.New(0xabe, ci.LinkEthernet, fakehca.Faults{})}}, nil
@@ -38,23 +39,29 @@ func stubborn() []validate.Driver {
 					select {}
 				}
 			}
-		}}}
+		},
+	}}
 }
 
-// SIGTERM and SIGINT end a run in a short time, with its report and exit status 3, whatever the driver does.
+// TestSignals checks that SIGTERM and SIGINT end a run soon, with its report and exit status 3, whatever the driver
+// does.
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		dir := t.TempDir()
 		program, began := filepath.Join(dir, "ddk-validate"), filepath.Join(dir, "began")
-		b, err := os.ReadFile(os.Args[0]) // testscript.Main goes by the name of the file, and a worker by what a link points to
+		// testscript.Main uses the name of the file, and a worker the target of a link, so the program is a copy.
+		b, err := os.ReadFile(os.Args[0])
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(program, b, 0o700))
-		cmd := exec.CommandContext(t.Context(), program, "run", "stubborn", "--profile", "minimal", "--case", "open.guid", "--timeout", "5m",
-			"--set", "file="+began)
+		cmd := exec.CommandContext(
+			t.Context(), program, "run", "stubborn", "--profile", "minimal", "--case", "open.guid", "--timeout", "5m",
+			"--set", "file="+began,
+		)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		require.NoError(t, cmd.Start())
-		require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, 30*time.Second, 10*time.Millisecond)
+		hasBegun := func() bool { _, err := os.Stat(began); return err == nil }
+		require.Eventually(t, hasBegun, 30*time.Second, 10*time.Millisecond)
 		begin := time.Now()
 		require.NoError(t, cmd.Process.Signal(sig))
 		err = cmd.Wait()

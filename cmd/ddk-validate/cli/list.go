@@ -16,12 +16,12 @@ import (
 
 type listCmd struct {
 	Case     patterns `help:"Only cases whose id matches." placeholder:"GLOB"`
-	JSON     bool     `name:"json" help:"As JSON: cases, and every requirement with its cases."`
-	Coverage bool     `help:"Every requirement with its cases, or why it has none."`
-	Table    bool     `help:"The coverage as a Markdown table, for documentation."`
+	JSON     bool     `name:"json" help:"Print JSON: the cases, and every requirement with its cases."`
+	Coverage bool     `help:"Print every requirement with its cases, or the reason why it has none."`
+	Table    bool     `help:"Print the coverage as a Markdown table, for documentation."`
 }
 
-// listedCase is a case in JSON.
+// listedCase is a case in the JSON output.
 type listedCase struct {
 	ID           string           `json:"id"`
 	Title        string           `json:"title"`
@@ -48,7 +48,9 @@ func (l *listCmd) Run(a *app) error {
 		out.Requirements = cov
 		for _, c := range cases {
 			r, _ := a.catalog.Requirement(c.Proven())
-			out.Cases = append(out.Cases, listedCase{c.ID, c.Title, c.Feature, c.Requirements, r.Level, r.Section, validate.CapList(c.Needs.Caps)})
+			out.Cases = append(out.Cases, listedCase{
+				c.ID, c.Title, c.Feature, c.Requirements, r.Level, r.Section, validate.CapList(c.Needs.Caps),
+			})
 		}
 		enc := json.NewEncoder(a.Stdout)
 		enc.SetIndent("", "  ")
@@ -98,12 +100,13 @@ func table(w io.Writer, cov []validate.Coverage) {
 		if !c.Covered() {
 			cases = "uncovered: " + c.Why
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, c.Section, strings.ReplaceAll(c.Text, "|", `\|`), cases)
+		text := strings.ReplaceAll(c.Text, "|", `\|`)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, c.Section, text, cases)
 	}
 }
 
 type explainCmd struct {
-	ID string `arg:"" help:"Of a requirement or a case."`
+	ID string `arg:"" help:"Id of a requirement or a case."`
 }
 
 // Run executes the command.
@@ -113,10 +116,11 @@ func (e *explainCmd) Run(a *app) error {
 		if !strings.EqualFold(c.ID, e.ID) {
 			continue
 		}
-		fmt.Fprintf(w, "%s  %s  %s  (%s)\n\n  %s\n\nsource   %s; %s\n", c.ID, c.Level, c.Section, c.Scope, c.Text, c.Section, c.Source)
+		fmt.Fprintf(w, "%s  %s  %s  (%s)\n\n  %s\n\n", c.ID, c.Level, c.Section, c.Scope, c.Text)
+		fmt.Fprintf(w, "source      %s; %s\n", c.Section, c.Source)
 		for _, id := range c.Proven {
 			cs, _ := a.catalog.Case(id)
-			fmt.Fprintf(w, "judged by   %-28s %s\n", id, cs.Title)
+			fmt.Fprintf(w, "checked by  %-28s %s\n", id, cs.Title)
 		}
 		for _, id := range c.Touched {
 			cs, _ := a.catalog.Case(id)
@@ -141,7 +145,7 @@ func (e *explainCmd) Run(a *app) error {
 			r, _ := a.catalog.Requirement(id)
 			word := "touches"
 			if i == 0 {
-				word = "judges"
+				word = "checks"
 			}
 			fmt.Fprintf(w, "%-8s %s  %s  %s\n         %s\n", word, r.ID, r.Level, r.Section, r.Text)
 		}
@@ -151,10 +155,10 @@ func (e *explainCmd) Run(a *app) error {
 	return &exitError{validate.ExitNothing, errors.New(noID(e.ID, a.catalog.IDs()))}
 }
 
-// maxSuggested bounds the ids that noID lists.
+// maxSuggested limits the ids that noID lists.
 const maxSuggested = 12
 
-// noID returns the error message for an id that does not exist, with the ids that contain it, or else the ones that look most like it.
+// noID returns the error message for an unknown id, with the ids that contain it, or else similar ones.
 func noID(id string, ids []string) string {
 	msg := fmt.Sprintf("no requirement or case %q", id)
 	bare := strings.ToLower(strings.Trim(id, "*?.- "))

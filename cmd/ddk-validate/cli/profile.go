@@ -14,12 +14,13 @@ import (
 	"ciddk/validate"
 )
 
-// fullProfile is the profile of a run if the claims of its driver are not known, and of self.
+// fullProfile is the profile of the command self, and of a run if the claims of its driver are not known.
 const fullProfile = "full"
 
 // rcOptions are the capabilities that profile rc tests beyond minimal.
-const rcOptions = ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR |
-	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapAPM
+const rcOptions = ci.CapSRQ | ci.CapMW1 | ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR |
+	ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek |
+	ci.CapNotifyAfter | ci.CapAPM
 
 // profileFor returns the name of the widest profile that the claims of an adapter allow.
 func profileFor(a *ci.CAAttr) string {
@@ -34,14 +35,14 @@ func profileFor(a *ci.CAAttr) string {
 	return "minimal"
 }
 
-// profileTime bounds the opening of a driver for its claims.
+// profileTime limits the time for opening a driver to read its claims.
 const profileTime = 30 * time.Second
 
-// profileMark begins the line that carries the result of the command profile; the driver may print lines of its own.
+// profileMark begins the line with the result of the command profile. The driver may print other lines.
 const profileMark = "ddk-validate-profile="
 
-// suggestProfile opens the driver in a process of its own and returns the profile that its claims allow; empty, if the driver cannot be
-// opened or queried: the run reports that.
+// suggestProfile opens the driver in another process and returns the profile that its claims allow. It returns "" if
+// the driver cannot be opened or queried, which the run then reports.
 func (a *app) suggestProfile(d validate.Driver, f *targetFlags) string {
 	ctx, cancel := context.WithTimeout(a.ctx, profileTime)
 	defer cancel()
@@ -70,7 +71,7 @@ func (a *app) suggestProfile(d validate.Driver, f *targetFlags) string {
 	return ""
 }
 
-// profileCmd is the other end of suggestProfile.
+// profileCmd is the command that suggestProfile runs.
 type profileCmd struct {
 	Driver string `arg:""`
 	targetFlags
@@ -101,7 +102,7 @@ func (p *profileCmd) Run(a *app) error {
 	return nil
 }
 
-// targetProfile queries the first adapter of a target.
+// targetProfile returns the profile that the claims of the first adapter allow.
 func targetProfile(t *validate.Target) (string, error) {
 	if len(t.HCAs) == 0 {
 		return "", errors.New("the target has no adapter")

@@ -14,37 +14,39 @@ import (
 	"ciddk/validate/report"
 )
 
-// progress prints a run: on a terminal one live line and a line for each case that did not pass, elsewhere a plain line for each case.
+// progress prints the progress of a run. On a terminal it prints one live line and a line for each case that did not
+// pass, elsewhere a line for each case.
 type progress struct {
 	out   io.Writer
 	style report.Style
 	quiet bool
 	live  bool
-	first string // a line before the identity; may be empty
+	first string // printed before the identity; may be empty
 
 	mu  sync.Mutex
 	bar *bar
-	fd  int // of the terminal
+	fd  int // descriptor of the terminal
 }
 
-// slow is the time from which a case's duration is worth showing.
+// slow is the duration from which a case's line has it.
 const slow = time.Second
 
 func newProgress(a *app, quiet bool) *progress {
 	p := &progress{out: a.Stdout, quiet: quiet}
 	if f, ok := a.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.Getenv("TERM") != "dumb" {
 		p.live, p.fd = true, int(f.Fd())
-		p.style.Color = a.Getenv("NO_COLOR") == "" // https://no-color.org: present and not empty
+		p.style.Color = a.Getenv("NO_COLOR") == "" // https://no-color.org: no color if it is set and not empty
 	}
 	return p
 }
 
-func (p *progress) tell(n validate.Progress) {
+func (p *progress) update(n validate.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.live && p.bar == nil {
 		start := time.Now()
-		p.bar = &bar{out: p.out, total: n.Total, width: p.width, now: func() time.Duration { return time.Since(start) }}
+		elapsed := func() time.Duration { return time.Since(start) }
+		p.bar = &bar{out: p.out, numTotal: n.Total, width: p.width, now: elapsed}
 	}
 	switch {
 	case n.Identity != nil:
@@ -65,7 +67,7 @@ func (p *progress) tell(n validate.Progress) {
 	}
 }
 
-// width is the number of columns of the terminal, 0 if it does not say.
+// width returns the number of columns of the terminal, or 0 if it is unknown.
 func (p *progress) width() int {
 	w, _, err := term.GetSize(p.fd)
 	if err != nil {
@@ -74,7 +76,7 @@ func (p *progress) width() int {
 	return w
 }
 
-// line writes a line that stays, above the live one.
+// line prints a line above the live one.
 func (p *progress) line(s string) {
 	if p.quiet {
 		return
@@ -111,7 +113,8 @@ func oneLine(s string) string {
 }
 
 func identityLine(id *validate.Identity) string {
-	s := fmt.Sprintf("%s %s, GUID %s, vendor %06x, device %04x", id.Driver, id.Version, id.GUID, id.VendorID, id.DeviceID)
+	s := fmt.Sprintf("%s %s, GUID %s, vendor %06x, device %04x",
+		id.Driver, id.Version, id.GUID, id.VendorID, id.DeviceID)
 	if id.Link != "" {
 		s += ", link " + id.Link
 	}
@@ -129,7 +132,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// stop takes the live line away.
+// stop removes the live line.
 func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,35 +14,35 @@ import (
 )
 
 type runCmd struct {
-	Driver string `arg:"" optional:"" help:"Driver to certify; see drivers. The first, if left out."`
+	Driver string `arg:"" optional:"" help:"Driver to certify; see 'drivers'. Default: the first one."`
 	targetFlags
-	chosen bool // the profile was left out
+	chosen bool // the profile follows from the driver's claims
 
-	Case       patterns `help:"Only cases whose id matches the glob, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
-	Exclude    patterns `help:"Not these cases." placeholder:"GLOB" group:"Selection"`
-	Req        patterns `help:"Only cases that judge or touch on these requirements." placeholder:"GLOB" group:"Selection"`
-	Section    patterns `help:"Only cases that judge a requirement of this section, such as 'SAS 2.1'." group:"Selection"`
+	Case       patterns `help:"Only cases whose id matches, such as 'rc.*'." placeholder:"GLOB" group:"Selection"`
+	Exclude    patterns `help:"No cases whose id matches." placeholder:"GLOB" group:"Selection"`
+	Req        patterns `help:"Only cases that check or touch these requirements." placeholder:"GLOB" group:"Selection"`
+	Section    patterns `help:"Only cases for requirements of a section, such as 'SAS 2.1'." group:"Selection"`
 	Feature    patterns `help:"Only cases of this feature." group:"Selection"`
-	Level      patterns `help:"Only cases that judge a requirement of this level: MUST, SHOULD, MAY, INFO." group:"Selection"`
-	Shard      string   `help:"Only the I-th of N parts." placeholder:"I/N" group:"Selection"`
-	From       string   `help:"Take driver, profile, link and seed, where not given, from a JSON report." group:"Selection"`
-	OnlyFailed bool     `help:"With --from: only the cases that failed there." group:"Selection"`
+	Level      patterns `help:"Only cases for requirements of a level: MUST, SHOULD, MAY, INFO." group:"Selection"`
+	Shard      string   `help:"Only part I of N parts." placeholder:"I/N" group:"Selection"`
+	From       string   `help:"JSON report with the defaults for driver, profile, link and seed." group:"Selection"`
+	OnlyFailed bool     `help:"With --from: only the cases that did not pass in that report." group:"Selection"`
 
-	Repeat    int    `default:"1" help:"Attempts of each case; one failure fails it." group:"Execution"`
-	Shuffle   bool   `help:"Run in an order that follows from the seed." group:"Execution"`
+	Repeat    int    `default:"1" help:"Number of attempts of each case; all must pass." group:"Execution"`
+	Shuffle   bool   `help:"Run the cases in an order that follows from the seed." group:"Execution"`
 	FailFast  bool   `help:"Stop at the first failure." group:"Execution"`
-	Workers   *int   `help:"Worker processes at the same time: 2 if left out, 1 for an exclusive driver." group:"Execution"`
-	InProcess bool   `help:"Run cases in this process: for debuggers. A panic or hang of the driver then ends the run." group:"Execution"`
-	Strict    bool   `help:"Let SHOULD requirements deny the certificate." group:"Execution"`
-	Expect    string `help:"Expectation file: which cases are known to fail, and why." group:"Execution"`
+	Workers   *int   `help:"Number of worker processes. Default: 2; exclusive driver: 1." group:"Execution"`
+	InProcess bool   `help:"Run cases in this process, for debuggers. A panic ends the run." group:"Execution"`
+	Strict    bool   `help:"Failures of SHOULD requirements deny the certificate, too." group:"Execution"`
+	Expect    string `help:"File with expected failures and their reasons." placeholder:"FILE" group:"Execution"`
 
 	JSON     string `name:"json" help:"Write a JSON report." placeholder:"FILE" group:"Output"`
-	JUnit    string `name:"junit" help:"Write JUnit XML." placeholder:"FILE" group:"Output"`
-	HTML     string `name:"html" help:"Write one HTML file." placeholder:"FILE" group:"Output"`
-	Pcap     string `help:"Keep packet captures of failed cases." placeholder:"DIR" group:"Output"`
-	PcapAll  bool   `help:"Keep those of passed cases, too." group:"Output"`
-	Baseline string `help:"Compare with an earlier JSON report, and print what flipped." group:"Output"`
-	Quiet    bool   `short:"q" help:"Only failures and the verdict." group:"Output"`
+	JUnit    string `name:"junit" help:"Write a report in JUnit XML." placeholder:"FILE" group:"Output"`
+	HTML     string `name:"html" help:"Write a report as a single HTML file." placeholder:"FILE" group:"Output"`
+	Pcap     string `help:"Keep packet captures of cases that did not pass." placeholder:"DIR" group:"Output"`
+	PcapAll  bool   `help:"With --pcap: keep captures of passed cases, too." group:"Output"`
+	Baseline string `help:"Compare with an earlier JSON report." placeholder:"FILE" group:"Output"`
+	Quiet    bool   `short:"q" help:"Print only failures and the verdict." group:"Output"`
 }
 
 // Run executes the command.
@@ -72,9 +72,11 @@ func (r *runCmd) Run(a *app) error {
 	}
 	out := newProgress(a, r.Quiet)
 	if r.chosen && r.Profile != fullProfile {
-		out.first = fmt.Sprintf("profile %s: the widest that the driver's claims allow (--profile chooses another)", r.Profile)
+		out.first = fmt.Sprintf(
+			"profile %s: the widest that the driver's claims allow (--profile chooses another)", r.Profile,
+		)
 	}
-	p.Progress = out.tell
+	p.Progress = out.update
 	rep, err := p.Run(a.ctx)
 	out.stop()
 	if err != nil {
@@ -98,7 +100,8 @@ func (r *runCmd) Run(a *app) error {
 	return nil
 }
 
-// takeOver fills what the command line leaves open from a report. kong has filled in the defaults, so the arguments tell what was given.
+// takeOver sets what the command line does not set from a report. kong has set the defaults already, so takeOver looks
+// at the arguments.
 func (r *runCmd) takeOver(from *validate.Report, args []string) {
 	given := func(flag string) bool {
 		for _, a := range args {
@@ -135,7 +138,7 @@ func readReport(path string) (*validate.Report, error) {
 	return rep, nil
 }
 
-// plan turns flags into a plan.
+// plan returns the plan that the flags describe.
 func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	if err := r.check(validate.DefaultTimeout); err != nil {
 		return nil, err
@@ -179,14 +182,16 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 		}
 	}
 	if r.Repeat < 1 {
-		return nil, errors.New("--repeat is at least 1")
+		return nil, fmt.Errorf("--repeat %d: want at least 1", r.Repeat)
 	}
 	workers, err := workersOf(d, r.Workers)
 	if err != nil {
 		return nil, err
 	}
-	p := &validate.Plan{Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: workers, Repeat: r.Repeat,
-		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args}
+	p := &validate.Plan{
+		Catalog: a.catalog, Driver: d, Select: sel, Setting: r.setting(), Workers: workers, Repeat: r.Repeat,
+		Shuffle: r.Shuffle, FailFast: r.FailFast, Strict: r.Strict, Command: a.args,
+	}
 	p.Setting.PcapDir, p.Setting.PcapAll = r.Pcap, r.PcapAll
 	if !r.InProcess {
 		p.Spawn = a.spawn(d.Name, *r.Timeout, "")
@@ -203,15 +208,17 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	return p, nil
 }
 
-// prepare makes the folders of all artefacts before the run and sees that the files can be written, so that a mistyped path does not cost
-// one. What is in the files stays until the run is over.
+// prepare creates the folders of all output files before the run, and checks that the files can be written, so that a
+// mistyped path does not cost a run. It does not change existing files.
 func (r *runCmd) prepare() error {
 	for _, x := range []struct{ flag, file string }{{"--json", r.JSON}, {"--junit", r.JUnit}, {"--html", r.HTML}} {
 		switch x.file {
 		case "":
 			continue
 		case "-":
-			return fmt.Errorf("%s -: give a file, since standard output has the progress and the verdict", x.flag)
+			return fmt.Errorf(
+				"%s -: give the name of a file (standard output has the progress and the verdict)", x.flag,
+			)
 		}
 		if err := writable(x.file); err != nil {
 			return &exitError{validate.ExitHarness, fmt.Errorf("%s: %w", x.flag, err)}
@@ -225,14 +232,14 @@ func (r *runCmd) prepare() error {
 	return nil
 }
 
-// writable finds out, and leaves no new file behind.
+// writable returns an error if a file cannot be written. It leaves no new file behind.
 func writable(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
 	old, err := os.Stat(file)
 	if err == nil && !old.Mode().IsRegular() && !old.IsDir() {
-		return nil // a pipe or the like, which has one opening only
+		return nil // a pipe, for example, may be opened only once
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
@@ -252,14 +259,15 @@ func (r *runCmd) print(a *app, rep *validate.Report, s report.Style) {
 }
 
 func (r *runCmd) printFlips(a *app, rep, old *validate.Report) {
-	flips := rep.Compare(old, len(r.Case)+len(r.Exclude)+len(r.Req)+len(r.Section)+len(r.Feature)+len(r.Level) == 0 && r.Shard == "" && !r.OnlyFailed)
+	globs := len(r.Case) + len(r.Exclude) + len(r.Req) + len(r.Section) + len(r.Feature) + len(r.Level)
+	flips := rep.Compare(old, globs == 0 && r.Shard == "" && !r.OnlyFailed)
 	worse := 0
 	for _, f := range flips {
 		if f.Worse() {
 			worse++
 		}
 	}
-	fmt.Fprintf(a.Stdout, "\nAgainst %s: %d flips, %d of them regressions\n", r.Baseline, len(flips), worse)
+	fmt.Fprintf(a.Stdout, "\nCompared with %s: %d changed, %d of them regressions\n", r.Baseline, len(flips), worse)
 	for _, f := range flips {
 		mark := " "
 		if f.Worse() {
@@ -269,7 +277,7 @@ func (r *runCmd) printFlips(a *app, rep, old *validate.Report) {
 	}
 }
 
-// write makes the artefacts and names them.
+// write writes the reports and prints their names.
 func (r *runCmd) write(a *app, rep *validate.Report) error {
 	for _, x := range []struct {
 		name, path string

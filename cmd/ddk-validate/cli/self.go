@@ -13,14 +13,14 @@ import (
 )
 
 type selfCmd struct {
-	Driver string   `arg:"" optional:"" help:"Driver that is right; the first, if left out."`
+	Driver string   `arg:"" optional:"" help:"Driver without faults; see 'drivers'. Default: the first one."`
 	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
-	Shard  string   `help:"Only the I-th of N parts." placeholder:"I/N"`
-	All    bool     `help:"Run every case over each mutant, not only those of the requirement it breaks."`
-	List   bool     `help:"List the mutants and run nothing."`
+	Shard  string   `help:"Only part I of N parts." placeholder:"I/N"`
+	All    bool     `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
+	List   bool     `help:"List the mutants; run nothing."`
 	targetFlags
-	Workers   *int `help:"Mutants at the same time: 2 if left out, 1 for an exclusive driver."`
-	InProcess bool `help:"Run in this process: for debuggers."`
+	Workers   *int `help:"Number of mutants at the same time. Default: 2; exclusive driver: 1."`
+	InProcess bool `help:"Run the cases in this process, for debuggers."`
 }
 
 // Run executes the command.
@@ -58,7 +58,10 @@ func (s *selfCmd) Run(a *app) error {
 		s.Seed = 1
 	}
 	style := newProgress(a, false).style
-	p := mutant.Plan{Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(), Workers: workers}
+	p := mutant.Plan{
+		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Setting: s.setting(),
+		Workers: workers,
+	}
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
 		if !o.Caught {
@@ -78,7 +81,8 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	res, err := mutant.Self(a.ctx, p)
 	if validate.IsNothing(err) {
-		return &exitError{validate.ExitNothing, errors.New(strings.Replace(err.Error(), "no case matches", "no mutant matches", 1))}
+		text := strings.Replace(err.Error(), "no case matches", "no mutant matches", 1)
+		return &exitError{validate.ExitNothing, errors.New(text)}
 	}
 	if err != nil {
 		return err
@@ -93,7 +97,7 @@ func (s *selfCmd) Run(a *app) error {
 	return nil
 }
 
-// shard returns the names of the mutants in the part that --shard selects, among those that --mutant selects.
+// shard returns the names of the mutants in the part that --shard selects, of those that --mutant selects.
 func (s *selfCmd) shard(set *mutant.Set) (patterns, error) {
 	i, n, err := parseShard(s.Shard)
 	if err != nil {

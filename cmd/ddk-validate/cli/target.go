@@ -11,47 +11,47 @@ import (
 	"ciddk/validate"
 )
 
-// targetFlags say what is opened and how; run, self and worker share them.
+// targetFlags are the flags of run, self and worker that describe the target.
 type targetFlags struct {
-	Profile string            `help:"Profile to certify: ${profiles}. If left out, the widest that the driver's claims allow; for self, full."`
-	Link    string            `help:"Link to open the driver on; see drivers. The driver's first, if left out."`
-	Seed    uint64            `default:"1" help:"Of everything left to chance. 0 draws one."`
-	Set     map[string]string `help:"KEY=VALUE for the driver; see drivers." placeholder:"KEY=VALUE"`
-	Timeout *time.Duration    `help:"Time of an ordinary case, 10s if left out, for self 5s; cases with a time of their own keep their proportion."`
+	Profile string            `help:"Profile: ${profiles}. Default: the widest that the claims allow; self: full."`
+	Link    string            `help:"Link of the driver; see 'drivers'. Default: its first one."`
+	Seed    uint64            `default:"1" help:"Seed of all random choices. 0 draws one."`
+	Set     map[string]string `help:"Setting of the driver; see 'drivers'." placeholder:"KEY=VALUE"`
+	Timeout *time.Duration    `help:"Time limit of an ordinary case; others scale with it. Default: 10s; self: 5s."`
 }
 
-// check refuses what makes no sense, and fills in the time that is usual for the command.
-func (f *targetFlags) check(usual time.Duration) error {
-	if f.Timeout == nil {
-		f.Timeout = &usual
+// check returns an error if the flags are not valid. It sets the timeout to the command's default if it is not set.
+func (t *targetFlags) check(timeout time.Duration) error {
+	if t.Timeout == nil {
+		t.Timeout = &timeout
 	}
-	if *f.Timeout < 100*time.Millisecond {
-		return fmt.Errorf("--timeout %v: less than 100ms is too short to judge anything", *f.Timeout)
+	if *t.Timeout < 100*time.Millisecond {
+		return fmt.Errorf("--timeout %v: want at least 100ms", *t.Timeout)
 	}
-	if _, ok := validate.FindProfile(f.Profile); !ok && f.Profile != "" {
-		names := profileNames()
-		return fmt.Errorf("--profile: no profile %q; there are %s", f.Profile, names)
+	if _, ok := validate.FindProfile(t.Profile); !ok && t.Profile != "" {
+		return fmt.Errorf("--profile: no profile %q; valid names are %s", t.Profile, profileNames())
 	}
 	return nil
 }
 
-// maxWorkers bounds the processes of a run. Drivers choose addresses by the worker's number, and have so many.
+// maxWorkers limits the worker processes of a run. Drivers choose addresses by the worker's number and have a limited
+// number of them.
 const maxWorkers = 64
 
-// workersOf is the number of workers asked for, or the driver's usual one.
-func workersOf(d validate.Driver, asked *int) (int, error) {
+// workersOf returns the number of workers that the flag sets, or the driver's default.
+func workersOf(d validate.Driver, flag *int) (int, error) {
 	switch {
-	case asked == nil:
+	case flag == nil:
 		return d.DefaultWorkers(), nil
-	case *asked < 1:
-		return 0, fmt.Errorf("--workers %d: want at least 1", *asked)
-	case *asked > maxWorkers:
-		return 0, fmt.Errorf("--workers %d: want at most %d", *asked, maxWorkers)
+	case *flag < 1:
+		return 0, fmt.Errorf("--workers %d: want at least 1", *flag)
+	case *flag > maxWorkers:
+		return 0, fmt.Errorf("--workers %d: want at most %d", *flag, maxWorkers)
 	}
-	if err := d.CheckWorkers(*asked); err != nil {
+	if err := d.CheckWorkers(*flag); err != nil {
 		return 0, fmt.Errorf("--workers: %w", err)
 	}
-	return *asked, nil
+	return *flag, nil
 }
 
 func profileNames() string {
@@ -65,20 +65,24 @@ func profileNames() string {
 	return s
 }
 
-// setting is what the flags say, once check has filled them in.
-func (f targetFlags) setting() validate.Setting {
+// setting returns the setting that the flags describe. check must have been called.
+func (t targetFlags) setting() validate.Setting {
 	return validate.Setting{
-		Options: validate.Options{Link: f.Link, Seed: f.Seed, Run: os.Getpid(), Values: f.Set},
-		Profile: f.Profile,
-		Scale:   float64(*f.Timeout) / float64(validate.DefaultTimeout),
+		Options: validate.Options{Link: t.Link, Seed: t.Seed, Run: os.Getpid(), Values: t.Set},
+		Profile: t.Profile,
+		Scale:   float64(*t.Timeout) / float64(validate.DefaultTimeout),
 	}
 }
 
-// spawn returns the command that runs this program again as a worker.
-func (a *app) spawn(driver string, timeout time.Duration, mutant string) func(context.Context, validate.Setting) *exec.Cmd {
+// spawn returns a function for validate.Plan.Spawn. It runs this program again as a worker for the driver d, with the
+// mutant m if it is not "".
+func (a *app) spawn(d string, timeout time.Duration, m string) func(context.Context, validate.Setting) *exec.Cmd {
 	return func(ctx context.Context, s validate.Setting) *exec.Cmd {
-		args := []string{"worker", driver, "--profile", s.Profile, "--link", s.Link, "--seed", strconv.FormatUint(s.Seed, 10),
-			"--timeout", timeout.String(), "--index", strconv.Itoa(s.Worker), "--run", strconv.Itoa(s.Run), "--mutant", mutant, "--pcap", s.PcapDir}
+		args := []string{
+			"worker", d, "--profile", s.Profile, "--link", s.Link, "--seed", strconv.FormatUint(s.Seed, 10),
+			"--timeout", timeout.String(), "--index", strconv.Itoa(s.Worker), "--run", strconv.Itoa(s.Run),
+			"--mutant", m, "--pcap", s.PcapDir,
+		}
 		if s.PcapAll {
 			args = append(args, "--pcap-all")
 		}
@@ -95,7 +99,7 @@ func (a *app) spawn(driver string, timeout time.Duration, mutant string) func(co
 	}
 }
 
-// workerCmd is the other end of spawn.
+// workerCmd is the command that spawn runs.
 type workerCmd struct {
 	Driver string `arg:""`
 	targetFlags

@@ -11,8 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// patterns is a flag that can be given several times, or once with commas. An empty pattern is refused, which kong would drop: it comes from a
-// variable of a script that is not set, and would widen the selection to everything.
+// patterns is a flag that can be repeated and can have several values separated by commas. An empty pattern is an
+// error, because it usually comes from a variable of a script that is not set. kong would drop it, and the selection
+// would include everything.
 type patterns []string
 
 // Decode implements kong.MapperValue.
@@ -23,7 +24,7 @@ func (p *patterns) Decode(ctx *kong.DecodeContext) error {
 	}
 	for _, x := range strings.Split(s, ",") {
 		if strings.TrimSpace(x) == "" {
-			return errors.New("an empty pattern; leave the flag out to select everything")
+			return errors.New("empty pattern (leave the flag out to select everything)")
 		}
 		*p = append(*p, x)
 	}

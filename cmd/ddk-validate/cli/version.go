@@ -6,7 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// version returns the line of --version: the program, its module's version or commit, and the Go release that built it.
+// version returns the output of --version: the program, its module's version or commit, and the Go release that built
+// it.
 func version(name string) string {
 	what := "(unknown version)"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -7,7 +7,7 @@ import (
 	"ciddk/validate"
 )
 
-// Run serves cases to the parent. What it prints is evidence.
+// Run runs cases for the parent process. Its output is evidence.
 func (w *workerCmd) Run(a *app) error {
 	d, err := a.drivers.Get(w.Driver)
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *workerCmd) Run(a *app) error {
 	s := w.setting()
 	s.Worker, s.Options.Run = w.Index, w.RunID
 	s.PcapDir, s.PcapAll = w.Pcap, w.PcapAll
-	// An interrupt from the terminal reaches the whole process group; the parent decides what it means.
+	// An interrupt from the terminal reaches the whole process group. The parent handles it.
 	if err := validate.ServeWorker(context.WithoutCancel(a.ctx), a.catalog, d, s); err != nil {
 		return &exitError{validate.ExitHarness, fmt.Errorf("worker %d: %w", w.Index, err)}
 	}

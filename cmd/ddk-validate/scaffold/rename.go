@@ -24,18 +24,19 @@ var (
 	modulePath   = regexp.MustCompile(`^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$`)
 )
 
-// checkModule rejects what cannot be a module path.
+// checkModule returns an error if module is not a valid module path.
 func checkModule(module string) error {
 	switch {
 	case module == "":
-		return errors.New("--module is missing: give the path of your module, such as example.com/acme/hca")
+		return errors.New("--module is missing (give the path of your module, such as example.com/acme/hca)")
 	case !modulePath.MatchString(module):
-		return fmt.Errorf("--module %q is not a module path: use letters, digits and . _ ~ - between slashes, such as example.com/acme/hca", module)
+		return fmt.Errorf("--module %q is not a module path "+
+			"(use letters, digits and . _ ~ - between slashes, such as example.com/acme/hca)", module)
 	}
 	return nil
 }
 
-// packageName derives a package name from a module path: its last element, without a major version and in small letters.
+// packageName returns the package name for a module path: the last element that is not a major version, in lower case.
 func packageName(module string) string {
 	base := path.Base(module)
 	if majorVersion.MatchString(base) {
@@ -53,13 +54,14 @@ func packageName(module string) string {
 	return name
 }
 
-// renamer turns the template's sources into those of another module.
+// renamer copies the template's sources to another module.
 type renamer struct{ kit, module, name string }
 
-// check reports a package name that is no identifier, or that is taken in the template's other packages.
+// check returns an error if the package name is not an identifier, or is used for something else in the template's
+// other packages.
 func (r *renamer) check(source fs.FS) error {
 	if !token.IsIdentifier(r.name) {
-		return fmt.Errorf("the package name %q is not a Go identifier: choose another with --name", r.name)
+		return fmt.Errorf("the package name %q is not a Go identifier (choose another with --name)", r.name)
 	}
 	return eachGo(source, func(name string, b []byte) error {
 		if path.Dir(name) == "." && !strings.HasSuffix(name, "_test.go") {
@@ -70,7 +72,7 @@ func (r *renamer) check(source fs.FS) error {
 			return err
 		}
 		taken := false
-		// Selected names, fields and their keys do not collide with a package name.
+		// Names after a dot, fields and keys do not conflict with a package name.
 		var visit func(n ast.Node) bool
 		visit = func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -92,13 +94,14 @@ func (r *renamer) check(source fs.FS) error {
 		}
 		ast.Inspect(f, visit)
 		if taken {
-			return fmt.Errorf("the package name %q is in use in the template's %s: choose another with --name", r.name, name)
+			return fmt.Errorf("the package name %q is in use in the template's %s (choose another with --name)",
+				r.name, name)
 		}
 		return nil
 	})
 }
 
-// rename returns the files by name.
+// rename returns the renamed files by their names.
 func (r *renamer) rename(source fs.FS) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := fs.WalkDir(source, ".", func(name string, d fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// Package scaffold writes a new module with a driver of its own, from the kit's template.
+// Package scaffold writes a new module with a driver, from the kit's template.
 package scaffold
 
 import (
@@ -18,12 +18,12 @@ import (
 //go:embed files
 var files embed.FS
 
-// Options describes the module.
+// Options describes the new module.
 type Options struct {
-	Dir    string // folder to write; it is made if it is missing, and must be empty otherwise
+	Dir    string // folder to write to; it must be empty or not exist
 	Module string // module path, such as example.com/acme/hca
-	Name   string // package name; empty: from the last element of Module
-	Kit    string // folder of the kit's source; empty: where this program was built from, or else its version
+	Name   string // package name; the default is made from the last element of Module
+	Kit    string // folder of the kit's source; the default is where this program was built, or else its version
 }
 
 // Write writes the module and returns the package's name.
@@ -59,7 +59,11 @@ func Write(o Options) (name string, err error) {
 		}
 	}
 	data := map[string]string{"Kit": kit.module, "Module": o.Module, "Name": r.name, "Replace": kit.dir}
-	for from, to := range map[string]string{"main.go.tmpl": "cmd/validate/main.go", "README.md.tmpl": "README.md", "test.yml.tmpl": ".github/workflows/test.yml"} {
+	for from, to := range map[string]string{
+		"main.go.tmpl":   "cmd/validate/main.go",
+		"README.md.tmpl": "README.md",
+		"test.yml.tmpl":  ".github/workflows/test.yml",
+	} {
 		t, err := template.ParseFS(files, path.Join("files", from))
 		if err != nil {
 			return "", err
@@ -73,10 +77,10 @@ func Write(o Options) (name string, err error) {
 	return r.name, write(o.Dir, out)
 }
 
-// write writes files to an empty folder.
+// write writes files to an empty folder, which it creates if necessary.
 func write(dir string, out map[string][]byte) error {
 	if dir == "" {
-		return errors.New("the folder has no name")
+		return errors.New("the name of the folder is empty")
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

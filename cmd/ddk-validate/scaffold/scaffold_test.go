@@ -14,7 +14,7 @@ import (
 	"ciddk/templates"
 )
 
-// TestWrite makes a module, and builds, tests and certifies it without the network.
+// TestWrite writes a module, and builds, tests and certifies it without the network.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	name, err := Write(Options{Dir: dir, Module: "example.com/acme/super-hca/v2"})
@@ -38,7 +38,7 @@ func TestWrite(t *testing.T) {
 	for _, d := range deps {
 		assert.NotContains(t, d, "/templates/")
 	}
-	// The certifier's own tests run the template; here one area is enough.
+	// One area is enough here, because the template's own tests run all of them.
 	run("test", "-run", "TestDriver/(open|query|pd)|TestRollBack", "./...")
 	out := run("run", "./cmd/validate", "run", "--case", "rc.send*", "--expect", "testdata/expectations.json")
 	assert.Contains(t, out, "profile minimal: the widest that the driver's claims allow")
@@ -73,7 +73,9 @@ func TestNames(t *testing.T) {
 	}
 	source, err := fs.Sub(templates.RCHCA, original)
 	require.NoError(t, err)
-	for name, text := range map[string]string{"type": "is not a Go identifier", "": "is not a Go identifier", "soft": "is in use", "t": "is in use"} {
+	for name, text := range map[string]string{
+		"type": "is not a Go identifier", "": "is not a Go identifier", "soft": "is in use", "t": "is in use",
+	} {
 		r := renamer{kit: kitModule(), module: "example.com/m", name: name}
 		assert.ErrorContains(t, r.check(source), text)
 	}

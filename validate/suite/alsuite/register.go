@@ -152,7 +152,7 @@ func portEvents(t *validate.T) {
 	defer func() {
 		_ = a.Modify(a.Port.Num, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was & bit})
 	}()
-	if !a.Events.Comes(ci.EventPortTrap, 20*time.Millisecond) {
+	if !a.Events.HasWithin(ci.EventPortTrap, 20*time.Millisecond) {
 		t.Skip("the driver raises no event when the capabilities of a port change")
 	}
 	ea, eb := a.Events.Wait(ci.EventPortTrap), b.Events.Wait(ci.EventPortTrap)

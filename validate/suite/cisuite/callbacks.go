@@ -141,7 +141,7 @@ func quietQP(t *validate.T) {
 		q := pairWith(p, nil, func(ci.Event) { w.Callback() })
 		drain(t, q.A.QP)
 		kit.Destroy(t, q.A.QP.QP, "QP")
-		w.Gone()
+		w.Destroyed()
 	}
 	l.Silent("events of 20 QPs that were destroyed while their send queues drained", quiet)
 }
@@ -413,7 +413,7 @@ func quietSRQ(t *validate.T) {
 		trip()
 		kit.Destroy(t, q.QP, "QP")
 		kit.Destroy(t, s, "SRQ")
-		w.Gone()
+		w.Destroyed()
 	}
 	l.Silent("events of 10 SRQs that were destroyed after their limit was reached", quiet)
 }
@@ -465,14 +465,14 @@ func quietCA(t *validate.T) {
 		m := ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: ^ca.Port.Capability & ci.PortCapVendorClass}
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability, m), "CA.Modify of a capability bit")
 		kit.OK(t, ca.Destroy(), "CA.Destroy")
-		w.Gone()
+		w.Destroyed()
 	}
 	if t.Claims().Has(ci.CapShutdownPort) {
 		w := l.Watch()
 		ca := openWith(t, nil, func(ci.Event) { w.Callback() })
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
 		kit.OK(t, ca.Destroy(), "CA.Destroy")
-		w.Gone()
+		w.Destroyed()
 	}
 	l.Silent("events of CAs that were closed after their port changed", quiet)
 }
@@ -553,7 +553,7 @@ func quietHandler(t *validate.T) {
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability,
 			ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: have}), "CA.Modify of a capability bit")
 		kit.Destroy(t, h, "handler")
-		w.Gone()
+		w.Destroyed()
 	}
 	if t.Claims().Has(ci.CapShutdownPort) {
 		w := l.Watch()
@@ -562,7 +562,7 @@ func quietHandler(t *validate.T) {
 		kit.Own(t, h, "handler")
 		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
 		kit.Destroy(t, h, "handler")
-		w.Gone()
+		w.Destroyed()
 	}
 	l.Silent("events of handlers that were destroyed after the port changed", quiet)
 }
