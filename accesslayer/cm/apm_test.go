@@ -31,8 +31,9 @@ func awaitEvent(t *testing.T, events chan ci.EventType, want ci.EventType) {
 	}
 }
 
-// armed waits until a QP is armed: packets both ways have shown that its peer is ready.
-func armed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
+// waitArmed waits until the path migration of both QPs is armed. That takes packets in both directions, which show each
+// QP that its peer is ready.
+func waitArmed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
 	require.Eventually(t, func() bool {
 		carry(t, a, qa, b, "arm")
 		postOne(b, qb)
@@ -43,9 +44,9 @@ func armed(t *testing.T, a, b *stack, qa, qb *accesslayer.QP) {
 	}, 20*time.Second, time.Millisecond)
 }
 
-// TestReferenceAPM: an alternate path over the second ports comes with the request, is loaded and armed; the first link
-// goes, and data flow on. Then the first link is back, is loaded as the new alternate path by LAP, and takes over when
-// the second one goes.
+// TestReferenceAPM loads an alternate path over the second ports with the REQ. When the first link fails, the QPs
+// migrate. The first link is then restored, loaded as the new alternate path with a LAP, and takes over when the second
+// link fails.
 func TestReferenceAPM(t *testing.T) {
 	onLinks(t, 2, func(t *testing.T, a, b *stack) {
 		events := make(chan ci.EventType, 64)
@@ -54,7 +55,7 @@ func TestReferenceAPM(t *testing.T) {
 		next(t, cb, cm.EventEstablished)
 		require.Equal(t, ci.APMRearm, must(qa.Query()).APM)
 		require.Equal(t, uint8(2), must(qb.Query()).Alternate.AV.Port)
-		armed(t, a, b, qa, qb)
+		waitArmed(t, a, b, qa, qb)
 
 		setLink(t, a, b, 1, false)
 		carry(t, a, qa, b, "over the second port")
@@ -81,7 +82,7 @@ func TestReferenceAPM(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, qp.Modify(set, attr))
 		}
-		armed(t, a, b, qa, qb)
+		waitArmed(t, a, b, qa, qb)
 		setLink(t, a, b, 2, false)
 		carry(t, b, qb, a, "and back")
 		carry(t, a, qa, b, "to the first")
@@ -93,20 +94,20 @@ func TestReferenceAPM(t *testing.T) {
 			done <- cb.AnswerDisconnect(nil)
 		}()
 		_, err = ca.Disconnect(t.Context(), nil)
-		require.NoError(t, err, "the manager's messages have followed")
+		require.NoError(t, err, "the manager uses the new path")
 		require.NoError(t, <-done)
 	})
 }
 
-// setLink pulls or plugs the cables of a port number at both ends.
+// setLink disables or enables the links of the ports with a number at both ends.
 func setLink(t *testing.T, a, b *stack, num uint8, up bool) {
 	for _, s := range []*stack{a, b} {
 		require.NoError(t, s.hca.SetLink(num, up))
 	}
 }
 
-// TestReferenceVanish: the server's end goes without a word. The client finds out when it disconnects, and a new server
-// at the same address is connected to as ever.
+// TestReferenceVanish removes the server without a DREQ. The client detects that when it disconnects. A new server at
+// the same address accepts connections.
 func TestReferenceVanish(t *testing.T) {
 	l := direct.NewLink()
 	port := func(lid ci.LID) rvt.Port {
@@ -133,7 +134,7 @@ func TestReferenceVanish(t *testing.T) {
 	require.NoError(t, cs.Close())
 }
 
-// A manager that closes says so to its peers, and an HCA that is pulled ends what waits for it.
+// A manager that is closed disconnects its peers. The removal of an HCA ends the calls that use it.
 func TestReferenceClose(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		ca, cb, _, _ := establish(t, a, b, ci.RC)

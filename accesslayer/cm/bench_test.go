@@ -17,8 +17,8 @@ import (
 	"ciddk/link/udp"
 )
 
-// BenchmarkConnect is the time of a connection's whole life, from REQ to DREP, with a number of them in progress. TCP
-// is connect, accept and close beside it.
+// BenchmarkConnect measures a whole connection, from REQ to DREP, with several in progress at a time. The TCP
+// sub-benchmark measures connect, accept and close for comparison.
 func BenchmarkConnect(b *testing.B) {
 	const workers = 32
 	run := func(b *testing.B, x, y *stack) {

@@ -10,14 +10,13 @@ import (
 	"ciddk/accesslayer/cm"
 )
 
-// A connection is listed from its request to the end of its time-wait, also while Connect and Accept have not returned
-// it.
+// Conns lists a connection from its request to the end of time-wait, also before Connect and Accept return it.
 func TestConns(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		assert.Empty(t, p.a.m.Conns())
 		l := p.b.listen()
 		asked := make(chan cm.Conn)
-		go func() { asked <- must(p.a.m.Connect(t.Context(), p.a.ask(p.b))) }()
+		go func() { asked <- must(p.a.m.Connect(t.Context(), p.a.requestTo(p.b))) }()
 		pass(100 * time.Millisecond)
 		a, b := p.a.m.Conns(), p.b.m.Conns()
 		require.Len(t, a, 1)

@@ -6,8 +6,8 @@
 //	m, err := cm.New(al, services, cm.Config{})      // al: the access layer; services: mads.New(al, …)
 //
 //	// A server                                      // A client
-//	l, err := m.Listen(cm.ListenConfig{Service: s})  c, err := m.Connect(ctx, cm.ConnectConfig{Service: s, QP: …, Primary: path})
-//	c, err := l.Accept(ctx)
+//	l, err := m.Listen(cm.ListenConfig{Service: s})  c, err := m.Connect(ctx, cm.ConnectConfig{Service: s,
+//	c, err := l.Accept(ctx)                              QP: …, Primary: path})
 //	cm.Modify(qp, c, ci.QPInit, access)              cm.Modify(qp, c, ci.QPInit, access)
 //	qp.PostRecv(…)                                   qp.PostRecv(…)
 //	cm.Modify(qp, c, ci.QPRTR, 0)                    cm.Modify(qp, c, ci.QPRTR, 0)

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/connections.md")
 
-// tables are the state tables as the manual shows them.
+// tables returns the state tables in the form of docs/connections.md.
 func tables() string {
 	var b strings.Builder
 	row := func(cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
@@ -61,16 +61,16 @@ func tables() string {
 	return b.String()
 }
 
-// TestDocs: the manual shows the tables that the manager runs on. With -update, it is made to.
+// TestDocs compares the tables in docs/connections.md with those of the package. With -update, it rewrites them.
 func TestDocs(t *testing.T) {
 	const page, begin, end = "../../docs/connections.md",
 		"<!-- tables: go test ./accesslayer/cm -run TestDocs -update -->\n\n", "\n<!-- end of tables -->"
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(b), begin)
-	require.True(t, ok, "the page has lost its mark")
+	require.True(t, ok, "docs/connections.md has no marker for the tables")
 	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok, "the page has lost its mark")
+	require.True(t, ok, "docs/connections.md has no marker for the tables")
 	want := before + begin + tables() + end + after
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))

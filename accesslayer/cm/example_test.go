@@ -15,7 +15,7 @@ import (
 	"ciddk/rvt"
 )
 
-// end is one end of the example: an HCA with what stands on it, and a QP.
+// end is one end of the example: an HCA with its managers, and a QP.
 type end struct {
 	hca *reference.HCA
 	al  *accesslayer.AL
@@ -75,7 +75,7 @@ func (e *end) close() {
 	_ = e.hca.Close()
 }
 
-// port names the end's port, addr is where it is.
+// port returns the end's port. addr returns its address.
 func (e *end) port() mads.Port { return mads.Port{CA: e.hca.Info().GUID, Num: 1} }
 
 func (e *end) addr() (ci.AVAttr, error) {
@@ -87,13 +87,13 @@ func (e *end) addr() (ci.AVAttr, error) {
 	return ci.AVAttr{DLID: p.LID, GRH: ci.GRH{DGID: p.GIDs[0].GID}}, nil
 }
 
-// serve accepts one connection, and waits for its end.
+// serve accepts a connection and waits for its end.
 func (e *end) serve(ctx context.Context, l cm.Listener) error {
 	c, err := l.Accept(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("asked: %s\n", c.Request().Private()[:5])
+	fmt.Printf("request: %s\n", c.Request().Private()[:5])
 	if err = cm.Modify(e.qp, c, ci.QPInit, 0); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (e *end) serve(ctx context.Context, l cm.Listener) error {
 		}
 		switch ev.Type {
 		case cm.EventDisconnect:
-			fmt.Println("the client is done")
+			fmt.Println("the client has disconnected")
 			if err := c.AnswerDisconnect(nil); err != nil {
 				return err
 			}
@@ -132,8 +132,8 @@ func (e *end) serve(ctx context.Context, l cm.Listener) error {
 	}
 }
 
-// ask connects, sends, and disconnects.
-func (e *end) ask(ctx context.Context, to *end) error {
+// connect connects, sends a message and disconnects.
+func (e *end) connect(ctx context.Context, to *end) error {
 	av, err := to.addr()
 	if err != nil {
 		return err
@@ -165,7 +165,8 @@ func (e *end) ask(ctx context.Context, to *end) error {
 	return err
 }
 
-// Both ends of a connection in one process. Over a network, each end has its own; only the ports differ.
+// The example has both ends of a connection in one process. Over a network, each end has its own process. Only the
+// ports differ.
 func Example() {
 	link := direct.NewLink()
 	server, err := newEnd(link)
@@ -190,15 +191,15 @@ func Example() {
 	}
 	done := make(chan error)
 	go func() { done <- server.serve(ctx, l) }()
-	if err := client.ask(ctx, server); err != nil {
+	if err := client.connect(ctx, server); err != nil {
 		fmt.Println(err)
 	}
 	if err := <-done; err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// asked: hello
+	// request: hello
 	// answered: welcome
 	// received: one message
-	// the client is done
+	// the client has disconnected
 }

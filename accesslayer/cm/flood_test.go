@@ -18,10 +18,10 @@ import (
 	"ciddk/mad"
 )
 
-// flood sends REQs to a node in the name of others, some every millisecond.
+// flood sends REQs with forged senders to a node, several each millisecond.
 type flood struct {
-	sources int // 0: each REQ comes from another address
-	rate    int // a second
+	sources int // 0: each REQ has another source address
+	rate    int // per second
 	rng     *rand.Rand
 	n       uint32
 	fill    func(*mad.REQ)
@@ -35,7 +35,7 @@ func (f *flood) gid() ci.GID {
 	return netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}).As16()
 }
 
-// request is the next REQ, from an address.
+// request returns the next REQ and its forged source address.
 func (f *flood) request(to *node) (b []byte, from ci.GID) {
 	f.n++
 	from = f.gid()
@@ -45,7 +45,8 @@ func (f *flood) request(to *node) (b []byte, from ci.GID) {
 		MaxCMRetries: 15, ResponderRes: 4,
 		InitiatorDepth: 3}
 	p := &r.Primary
-	p.LocalLID, p.RemoteLID, p.LocalGID, p.RemoteGID = 0xffff, 0xffff, from, to.attr(1).GIDs[0].GID
+	p.LocalLID, p.RemoteLID = 0xffff, 0xffff
+	p.LocalGID, p.RemoteGID = from, to.attr(1).GIDs[0].GID
 	p.HopLimit, p.AckTimeout = 64, 20
 	if f.fill != nil {
 		f.fill(&r)
@@ -69,7 +70,7 @@ func (f *flood) run(ctx context.Context, to *node) {
 	}
 }
 
-// serve accepts what comes, each request on a goroutine of its own, one every pause.
+// serve accepts requests, one every pause, and serves each on a goroutine of its own.
 func serve(l cm.Listener, pause time.Duration) (wait func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -99,19 +100,20 @@ func serve(l cm.Listener, pause time.Duration) (wait func()) {
 	return wg.Wait
 }
 
-// dial makes connections, one every 20 ms for a while, and returns how many were made within 10 s of asking, and of
-// these within one second.
-func (p *pair) dial(d time.Duration) (asked, connected, soon int) {
+// dial starts a connection every 20 ms for the time d. It returns how many were started, how many were established
+// within 10 s, and how many of these within one second.
+func (p *pair) dial(d time.Duration) (dialed, connected, soon int) {
 	var wg sync.WaitGroup
 	var all, fast atomic.Int64
 	for range d / (20 * time.Millisecond) {
-		asked++
-		qpn := ci.QPN(0x1000 + asked)
+		dialed++
+		qpn := ci.QPN(0x1000 + dialed)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 			defer cancel()
 			start := time.Now()
-			c, err := p.a.m.Connect(ctx, p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Num = qpn; c.MaxRetries = 15 }))
+			c, err := p.a.m.Connect(ctx,
+				p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Num = qpn; c.MaxRetries = 15 }))
 			if err != nil {
 				return
 			}
@@ -127,11 +129,11 @@ func (p *pair) dial(d time.Duration) (asked, connected, soon int) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	wg.Wait()
-	return asked, int(all.Load()), int(fast.Load())
+	return dialed, int(all.Load()), int(fast.Load())
 }
 
-// TestREQFlood dials through floods of 20,000 REQs a second. Of the dials, 95 % must succeed, as all do without a
-// flood, and nothing that the flood makes the server hold exceeds its bound.
+// TestREQFlood connects through floods of 20,000 REQs per second. At least 95 % of the connections must be established,
+// and all of them without a flood. The memory that the flood causes in the server must stay within its limits.
 func TestREQFlood(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -143,7 +145,7 @@ func TestREQFlood(t *testing.T) {
 		{"one source", 1, 20000, 0},
 		{"200 sources", 200, 20000, 0},
 		{"2000 sources", 2000, 20000, 0},
-		{"each from another address", 0, 20000, 0},
+		{"each REQ from another address", 0, 20000, 0},
 		{"200 sources and a slow server", 200, 20000, time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestREQFlood(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				wg.Go(func() { f.run(ctx, p.b) })
-				time.Sleep(300 * time.Millisecond) // the server is full
+				time.Sleep(300 * time.Millisecond) // the server's backlog is full
 				var most cm.Counters
 				wg.Go(func() {
 					for ctx.Err() == nil {
@@ -166,7 +168,7 @@ func TestREQFlood(t *testing.T) {
 				asked, connected, soon := p.dial(time.Second)
 				stop()
 				wg.Wait()
-				t.Logf("%d REQs; of %d dials, %d made a connection, %d of them within a second; at most %d pending, "+
+				t.Logf("%d REQs; %d dials, %d connections, %d of them within a second; at most %d pending, "+
 					"%d in time-wait", f.n, asked,
 					connected, soon, most.Pending, most.TimeWait)
 				assert.GreaterOrEqual(t, connected*100, asked*95)
@@ -183,8 +185,8 @@ func TestREQFlood(t *testing.T) {
 	}
 }
 
-// TestReflection counts the datagrams that a node sends to addresses in whose name somebody floods it: with requests
-// for a service that nobody serves, with such as are invalid, and with messages for no connection.
+// TestReflection counts the datagrams that a node sends to the forged senders of a flood: of requests for a service
+// without a listener, of invalid requests, and of messages for no connection.
 func TestReflection(t *testing.T) {
 	const rate, seconds = 10000, 3
 	const perPeer, total = 256, 4096 // the defaults
@@ -222,7 +224,8 @@ func TestReflection(t *testing.T) {
 					most := int64(min(sources*perPeer, total) * (seconds + 2))
 					t.Logf("%d REQs, %d answers", f.n, sent.Load())
 					assert.LessOrEqual(t, sent.Load(), most)
-					assert.GreaterOrEqual(t, sent.Load(), min(most, int64(f.n))*8/10, "they are limited, not ended")
+					assert.GreaterOrEqual(t, sent.Load(), min(most, int64(f.n))*8/10,
+						"answers are limited, but not stopped")
 					assert.Equal(t, uint64(f.n)-uint64(sent.Load()), p.b.m.Counters().Withheld)
 					require.NoError(t, l.Close())
 					wg.Wait()

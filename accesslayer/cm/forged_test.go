@@ -13,11 +13,11 @@ import (
 	"ciddk/mad"
 )
 
-// Messages of somebody else on the network, who knows what is no secret: the CA GUID of a connection's peer, its QPN,
-// one of its IDs.
+// These tests send forged messages from another port. They use what is not secret: the CA GUID of a connection's peer,
+// its QPN, and one of its IDs.
 
-// A request in the name of a connection's QP, or with its peer's communication ID, ends the connection if it comes from
-// where its peer is.
+// A REQ with the QP or communication ID of a connection's peer ends the connection only if it comes from the peer's
+// port.
 func TestForgedREQ(t *testing.T) {
 	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
 		t.Run(name, func(t *testing.T) {
@@ -33,33 +33,33 @@ func TestForgedREQ(t *testing.T) {
 						r.Primary.LocalLID = uint16(s.p.x.attr(2).LID)
 					}
 					l := s.x.listen()
-					s.elsewhere(r)
+					s.sendFromOtherPort(r)
 					require.NoError(t, l.Close())
 					assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason)
 					assert.Equal(t, cm.StateEstablished, v.c.State())
 				}
 				s.send(s.request(func(r *mad.REQ) { r.LocalCommID, r.LocalCAGUID, r.LocalQPN = 1, guid, qpn }))
-				assert.Equal(t, cm.StateDREQSent, v.c.State(), "the peer itself has forgotten it")
+				assert.Equal(t, cm.StateDREQSent, v.c.State(), "the peer has lost the connection")
 				v.end()
 			})
 		})
 	}
 }
 
-// A server that answers with another peer's QP gets no connection, and does not end the other's.
+// A REP with another peer's QP establishes no connection, and does not end the connection of that QP.
 func TestForgedREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
 		failed := make(chan error, 1)
 		go func() {
 			_, err := s.x.m.Connect(t.Context(),
-				s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary = s.x.path(1, s.p.x, 2) }))
+				s.x.requestTo(s.p.x, func(c *cm.ConnectConfig) { c.Primary = s.x.path(1, s.p.x, 2) }))
 			failed <- err
 		}()
 		s.settle()
 		rep := s.reply(one[*mad.REQ](s))
 		rep.LocalCommID++
-		s.elsewhere(rep)
+		s.sendFromOtherPort(rep)
 		require.ErrorIs(t, <-failed, ci.RemoteError)
 		assert.Equal(t, cm.StateEstablished, v.c.State())
 		assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason)
@@ -67,15 +67,15 @@ func TestForgedREP(t *testing.T) {
 	})
 }
 
-// A REJ that finds its connection by the peer's GUID and ID is from a peer that has not heard of us: it counts from
-// there, and as long as nothing is established.
+// A REJ that identifies its connection by the peer's GUID and ID comes from a peer without our ID. It is accepted from
+// the peer's port only, and only before the connection is established.
 func TestForgedTimeoutREJ(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		enter          func(*scripted) *situation
 		before, behind cm.State
 	}{
-		{"REQRcvd", (*scripted).asked, cm.StateREQRcvd, cm.StateTimeWait},
+		{"REQRcvd", (*scripted).enterREQRcvd, cm.StateREQRcvd, cm.StateTimeWait},
 		{"REPSent", enterREPSent, cm.StateREPSent, cm.StateTimeWait},
 		{"Established, passive", enterPassive, cm.StateEstablished, cm.StateEstablished},
 		{"Established, active", enterActive, cm.StateEstablished, cm.StateEstablished},
@@ -86,7 +86,7 @@ func TestForgedTimeoutREJ(t *testing.T) {
 				j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
 				require.NoError(t,
 					j.SetAdditionalInfo(binary.BigEndian.AppendUint64(nil, uint64(s.p.x.hca.Info().GUID))))
-				s.elsewhere(j)
+				s.sendFromOtherPort(j)
 				assert.Equal(t, tt.before, v.c.State(), "from elsewhere")
 				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])
 				s.send(j)
@@ -97,21 +97,21 @@ func TestForgedTimeoutREJ(t *testing.T) {
 	}
 }
 
-// Who has a connection does not know the IDs of others: they are random, and differ from seed to seed.
+// The IDs of connections cannot be guessed from other IDs: they are random and depend on the seed.
 func TestIDsSpread(t *testing.T) {
 	inPairOn(t, ci.LinkInfiniBand, 1, cm.Config{Rand: rand.New(rand.NewPCG(1, 2))}, func(t *testing.T, p *pair) {
 		const n = 64
 		var near int
 		last := uint32(0)
 		for i := range n {
-			a, b := p.connected(func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x100 + i) })
+			a, b := p.establish(func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x100 + i) })
 			if d := a.ID() - last; d+1024 < 2048 {
 				near++
 			}
 			last = a.ID()
 			require.NoError(t, a.Close())
 			require.NoError(t, b.Close())
-			pass(1 << 36) // time-wait is over, for the passive end's QP is the same each time
+			pass(1 << 36) // time-wait ends; the passive end uses the same QP each time
 		}
 		assert.Less(t, near, 2)
 	})

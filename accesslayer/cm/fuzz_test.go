@@ -25,7 +25,7 @@ import (
 	"ciddk/rvt"
 )
 
-// sinkService is a mads.Service whose datagrams go nowhere but into a list. It has no time of its own.
+// sinkService is a mads.Service that keeps the last datagram and delivers none. It has no goroutines and no clock.
 type sinkService struct {
 	ports []mads.Port
 
@@ -57,29 +57,29 @@ type sinkAgent struct {
 	p mads.Port
 }
 
-func (a *sinkAgent) Port() mads.Port { return a.p }
+func (s *sinkAgent) Port() mads.Port { return s.p }
 
-func (a *sinkAgent) Send(m *mads.Message) error {
-	a.s.mu.Lock()
-	defer a.s.mu.Unlock()
-	a.s.sent = append(a.s.sent[:0], m.MAD...)
-	a.s.n++
-	close(a.s.changed)
-	a.s.changed = make(chan struct{})
+func (s *sinkAgent) Send(m *mads.Message) error {
+	s.s.mu.Lock()
+	defer s.s.mu.Unlock()
+	s.s.sent = append(s.s.sent[:0], m.MAD...)
+	s.s.n++
+	close(s.s.changed)
+	s.s.changed = make(chan struct{})
 	return nil
 }
 
-func (a *sinkAgent) Do(context.Context, *mads.Message) (*mads.Received, error) {
+func (s *sinkAgent) Do(context.Context, *mads.Message) (*mads.Received, error) {
 	return nil, ci.Unsupported
 }
 
-func (a *sinkAgent) StartDo(context.Context, *mads.Message, func(*mads.Received, error)) error {
+func (s *sinkAgent) StartDo(context.Context, *mads.Message, func(*mads.Received, error)) error {
 	return ci.Unsupported
 }
-func (a *sinkAgent) Recv(context.Context) (*mads.Received, error) { return nil, ci.Unsupported }
-func (a *sinkAgent) Close() error                                 { return nil }
+func (s *sinkAgent) Recv(context.Context) (*mads.Received, error) { return nil, ci.Unsupported }
+func (s *sinkAgent) Close() error                                 { return nil }
 
-// fuzzed are the two HCAs whose attributes all runs share.
+// fuzzed returns the attributes of the two HCAs, which all runs share.
 var fuzzed = sync.OnceValue(func() (x struct {
 	al    *accesslayer.AL
 	ports []mads.Port
@@ -97,7 +97,7 @@ var fuzzed = sync.OnceValue(func() (x struct {
 	return x
 })
 
-// run is a manager with a peer that sends anything, and consumers that do anything.
+// run is a manager with a peer that sends arbitrary messages and consumers that make arbitrary calls.
 type run struct {
 	t     *testing.T
 	data  []byte
@@ -107,9 +107,9 @@ type run struct {
 	ls    []cm.Listener
 	calls sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []cm.Conn
-	asked []cm.LookupRequest
+	mu      sync.Mutex
+	conns   []cm.Conn
+	lookups []cm.LookupRequest
 }
 
 func (r *run) byte() byte {
@@ -121,7 +121,7 @@ func (r *run) byte() byte {
 	return b
 }
 
-// call runs what may block, until it has sent something or returned.
+// call runs a function that may block, and returns when it has sent a datagram or returned.
 func (r *run) call(f func(ctx context.Context)) {
 	r.s.mu.Lock()
 	sent := r.s.changed
@@ -133,7 +133,7 @@ func (r *run) call(f func(ctx context.Context)) {
 	case <-sent:
 	case <-done:
 	case <-time.After(10 * time.Second):
-		panic("a call neither sends nor returns")
+		panic("the call neither sends nor returns")
 	}
 }
 
@@ -160,7 +160,7 @@ func (r *run) add(c cm.Conn) {
 	r.conns = append(r.conns, c)
 }
 
-// step does one thing.
+// step performs one action.
 func (r *run) step() {
 	c := r.conn()
 	switch op := r.byte() % 24; {
@@ -184,12 +184,12 @@ func (r *run) step() {
 				r.add(c)
 			}
 			if q := cm.AcceptLookupNow(l); q != nil {
-				r.asked = append(r.asked, q)
+				r.lookups = append(r.lookups, q)
 			}
 		}
-	case op == 13 && len(r.asked) > 0:
-		q := r.asked[len(r.asked)-1]
-		r.asked = r.asked[:len(r.asked)-1]
+	case op == 13 && len(r.lookups) > 0:
+		q := r.lookups[len(r.lookups)-1]
+		r.lookups = r.lookups[:len(r.lookups)-1]
 		if r.byte()&1 == 0 {
 			_ = q.Accept(5, 6, nil)
 		} else {
@@ -235,7 +235,7 @@ func (r *run) step() {
 	}
 }
 
-// inject sends a datagram: any bytes, or a message whose IDs may be those of a connection.
+// inject delivers a datagram: arbitrary bytes, or a message whose IDs may belong to a connection.
 func (r *run) inject(op byte) {
 	in := r.byte()
 	port := r.s.ports[in&1]
@@ -243,7 +243,7 @@ func (r *run) inject(op byte) {
 	if in&1 == 1 {
 		rec.From.AV = ci.AVAttr{Global: true, GRH: ci.GRH{DGID: ci.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}}}
 	}
-	if op == 0 { // anything
+	if op == 0 { // arbitrary bytes
 		n := copy(rec.MAD, r.data)
 		r.data = r.data[n:]
 		if in&2 != 0 {
@@ -264,7 +264,7 @@ func (r *run) inject(op byte) {
 	ours, theirs := uint32(r.byte()), uint32(r.byte())
 	if c := r.conn(); c != nil && in&8 == 0 {
 		ours, theirs = c.ID(), c.RemoteID()
-	} else if in&16 == 0 { // the last message that went out names it
+	} else if in&16 == 0 { // the last message that was sent identifies it
 		r.s.mu.Lock()
 		if len(r.s.sent) == mad.Size {
 			ours = uint32(r.s.sent[24])<<24 | uint32(r.s.sent[25])<<16 | uint32(r.s.sent[26])<<8 | uint32(r.s.sent[27])
@@ -273,7 +273,7 @@ func (r *run) inject(op byte) {
 	}
 	switch m := msg.(type) {
 	case *mad.REQ:
-		if in&32 == 0 { // a good one
+		if in&32 == 0 { // a valid message
 			*m = mad.REQ{LocalCommID: theirs, ServiceID: service1, LocalCAGUID: 9, LocalQPN: theirs + 16, PKey: 0xffff,
 				PathMTU: mad.MTU256, RemoteTimeout: mad.TimeExp(r.byte() & 31),
 				LocalTimeout: 10, MaxCMRetries: 3, Service: mad.TransportService(r.byte() & 1),
@@ -312,8 +312,8 @@ func (r *run) inject(op byte) {
 	r.s.receive[port](rec)
 }
 
-// FuzzMessages sends a manager anything, while its consumers do anything. Then they close what they have, and time goes
-// by: every connection has ended, nothing is pending, no timer is set, no call is stuck.
+// FuzzMessages delivers arbitrary messages to a manager while its consumers make arbitrary calls. Then the consumers
+// close everything and time passes. In the end no connection, pending request, timer or blocked call may be left.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{})
 	for seed := range byte(8) {
@@ -349,19 +349,19 @@ func fuzzOne(t *testing.T, data []byte) {
 	finished := make(chan struct{})
 	go func() { r.calls.Wait(); close(finished) }()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		r.clock.Advance(24 * time.Hour) // again, for a call that had sent and not yet set its timer
+		r.clock.Advance(24 * time.Hour) // again, for a call that had sent its message and not yet set its timer
 		select {
 		case <-finished:
 		case <-time.After(time.Millisecond):
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
-				t.Fatalf("a call is stuck:\n%s", buf[:runtime.Stack(buf, true)])
+				t.Fatalf("a call has not returned:\n%s", buf[:runtime.Stack(buf, true)])
 			}
 			continue
 		}
 		break
 	}
-	for _, c := range r.conns { // those that Connect returned in the end
+	for _, c := range r.conns { // those that Connect has returned meanwhile
 		_ = c.Close()
 	}
 	r.clock.Advance(24 * time.Hour)

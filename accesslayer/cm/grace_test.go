@@ -11,7 +11,7 @@ import (
 	"ciddk/mad"
 )
 
-// fallBehind makes the ports of a network fall behind, and catch up after a time.
+// fallBehind makes the ports of the network stop delivery until a time.
 func (n *network) fallBehind(until time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -19,21 +19,21 @@ func (n *network) fallBehind(until time.Duration) {
 	time.AfterFunc(until, n.catchUp)
 }
 
-// lateCalls counts the calls that wait.
+// lateCalls returns the number of functions that wait for CatchUp.
 func (n *network) lateCalls() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.late)
 }
 
-// TestREQWaitsForPort: a request is not sent again while its answer lies in the port.
+// TestREQWaitsForPort checks that a REQ is not repeated while its answer waits in the port.
 func TestREQWaitsForPort(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		s.net.fallBehind(time.Hour)
 		times := s.net.sentTimes(mad.AttrREQ)
-		v := s.asking()
+		v := s.enterREQSent()
 		pass(2 * interval)
-		require.Equal(t, 1, s.net.lateCalls(), "the timer has asked the port")
+		require.Equal(t, 1, s.net.lateCalls(), "the timer has called CatchUp")
 		s.send(s.reply(s.p.req))
 		assert.Equal(t, cm.StateREPRcvd, v.c.State())
 		s.net.catchUp()
@@ -44,12 +44,13 @@ func TestREQWaitsForPort(t *testing.T) {
 	})
 }
 
-// TestREQOfPortBehind: the request is sent again when the port has caught up, at the latest after the grace time.
+// TestREQOfPortBehind checks that the REQ is repeated when the port has caught up, and at the latest at the end of the
+// grace period.
 func TestREQOfPortBehind(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		s.net.fallBehind(interval + time.Second)
 		times := s.net.sentTimes(mad.AttrREQ)
-		v := s.asking()
+		v := s.enterREQSent()
 		pass(6 * interval)
 		require.Len(t, times(), 3)
 		assert.Equal(t, []time.Duration{0, interval + time.Second, 5*interval + time.Second}, times())
@@ -58,7 +59,7 @@ func TestREQOfPortBehind(t *testing.T) {
 	})
 }
 
-// TestLookupWaitsForPort is the same for a lookup.
+// TestLookupWaitsForPort is TestREQWaitsForPort for a lookup.
 func TestLookupWaitsForPort(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		ms := time.Millisecond

@@ -13,7 +13,7 @@ import (
 	"ciddk/mad"
 )
 
-// TestLAP holds every cell of the table of loading against what a manager does.
+// TestLAP compares every cell of the table for alternate paths with the manager's behavior.
 func TestLAP(t *testing.T) {
 	lap := func(v *situation, tid uint64) {
 		v.s.sendTID(tid, v.message("LAP"))
@@ -34,7 +34,7 @@ func TestLAP(t *testing.T) {
 			lap(v, 1)
 			require.NoError(t, v.c.AnswerAlternate(mad.APRLoaded, nil, []byte("loaded")))
 			v.s.settle()
-			v.lastSent()
+			v.noteLastSent()
 			return 1
 		}, enterPassive},
 		"LAPSent": {propose, enterActive},
@@ -48,7 +48,7 @@ func TestLAP(t *testing.T) {
 			lap(v, 1)
 			require.NoError(t, v.c.Delay(20, []byte("wait")))
 			v.s.settle()
-			v.lastSent()
+			v.noteLastSent()
 			return 1
 		}, enterPassive},
 	}
@@ -66,7 +66,7 @@ func TestLAP(t *testing.T) {
 					case "LAP":
 						m := v.message("LAP").(*mad.LAP)
 						if name == "idle" {
-							m.Alternate = s.wire(1) // the one of port 2 is loaded
+							m.Alternate = s.wire(1) // the path of port 2 is already loaded
 						}
 						s.sendTID(tid+1, m)
 					case "LAP again":
@@ -76,7 +76,7 @@ func TestLAP(t *testing.T) {
 					}
 					switch action := actions[k]; {
 					case active && (row == "LAP" || row == "LAP again"):
-						assert.Equal(t, mad.APRUnsupported, one[*mad.APR](s).Status, "only this end may propose")
+						assert.Equal(t, mad.APRUnsupported, one[*mad.APR](s).Status, "only the active end can propose")
 						assert.Equal(t, name, cm.LapState(v.c))
 					case action == "-":
 						assert.Empty(t, s.take(), "%s: %s", name, row)
@@ -85,7 +85,8 @@ func TestLAP(t *testing.T) {
 						require.Len(t, s.p.got, 1)
 						assert.Equal(t, v.last, s.p.got[0].MAD)
 						assert.Equal(t, name, cm.LapState(v.c))
-					case action == "LAPRcvd" && name == "idle": // the way of the connection itself: no need to ask
+					case action == "LAPRcvd" &&
+						name == "idle": // the connection's own path; rejected without the consumer
 						assert.Equal(t, mad.APRDuplicatePath, one[*mad.APR](s).Status)
 					default:
 						assert.Empty(t, s.take())
@@ -98,7 +99,7 @@ func TestLAP(t *testing.T) {
 	}
 }
 
-// Alternate paths that cannot be are refused by the manager, with what would do.
+// The manager rejects unusable alternate paths, with an acceptable value.
 func TestLAPRefused(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
@@ -108,7 +109,7 @@ func TestLAPRefused(t *testing.T) {
 			edit   func(*mad.LAP)
 			status mad.APRStatus
 			info   []byte
-			only   bool // on InfiniBand
+			only   bool // InfiniBand only
 		}{
 			{func(l *mad.LAP) { l.RemoteQPN++ }, mad.APRInvalidQPN, nil, false},
 			{func(l *mad.LAP) { l.Alternate.RemoteGID = [16]byte{1} }, mad.APRInvalidGID, gid[:], false},
@@ -133,13 +134,13 @@ func TestLAPRefused(t *testing.T) {
 	})
 }
 
-// A connection whose REQ has an alternate path, then one loaded by LAP, then a migration: what QPs are told, and where
-// messages go.
+// A connection has an alternate path from its REQ, then one loaded by a LAP, and then migrates. The test checks the QP
+// attributes and the destination of messages.
 func TestAlternate(t *testing.T) {
 	for _, typ := range []ci.Link{ci.LinkInfiniBand, ci.LinkEthernet} {
 		inPairOn(t, typ, 3, cm.Config{}, func(t *testing.T, p *pair) {
 			alt := p.a.path(2, p.b, 2)
-			a, b := p.connected(func(c *cm.ConnectConfig) { c.Alternate = &alt })
+			a, b := p.establish(func(c *cm.ConnectConfig) { c.Alternate = &alt })
 			next(t, b, cm.EventEstablished)
 			assert.True(t, b.Request().HasAlternate())
 			require.NotNil(t, b.Request().Alternate)
@@ -153,7 +154,7 @@ func TestAlternate(t *testing.T) {
 				assert.NotZero(t, attr.Alternate.AckTimeout)
 			}
 
-			// Another one.
+			// A second path.
 			answered := make(chan error)
 			go func() {
 				e := next(t, b, cm.EventAlternate)
@@ -185,7 +186,7 @@ func TestAlternate(t *testing.T) {
 					assert.Equal(t, uint8(3), d.to.Num)
 			}
 
-			// And one that the peer does not want.
+			// A path that the peer rejects.
 			go func() {
 				next(t, b, cm.EventAlternate)
 				answered <- b.AnswerAlternate(mad.APRRejected, []byte("info"), nil)
@@ -198,7 +199,7 @@ func TestAlternate(t *testing.T) {
 			assert.Equal(t, "info", string(e.APR.AdditionalInfo()))
 			assert.ErrorContains(t, err, "path rejected")
 
-			// And one that nobody answers: the connection stays.
+			// A LAP without an answer. The connection is kept.
 			p.net.filter = func(d *datagram) bool { return false }
 			start := time.Now()
 			_, err = a.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(2, p.b, 2)})
@@ -216,19 +217,19 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
-// Failover as the passive end wants it, and as its CA is able to.
+// The REP's failover status follows the passive consumer and the capabilities of its CA.
 func TestFailover(t *testing.T) {
 	inPairOn(t, ci.LinkInfiniBand, 2, cm.Config{}, func(t *testing.T, p *pair) {
 		alt := p.a.path(2, p.b, 2)
 		l := p.b.listen()
 		answer := reply()
 		answer.Failover = mad.FailoverRejected
-		a, b := p.connect(l, p.a.ask(p.b, func(c *cm.ConnectConfig) { c.Alternate = &alt }), answer)
+		a, b := p.connect(l, p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.Alternate = &alt }), answer)
 		assert.Equal(t, mad.FailoverRejected, a.Reply().Failover)
 		for _, c := range []cm.Conn{a, b} {
 			set, _, err := c.QPAttr(ci.QPRTS)
 			require.NoError(t, err)
-			assert.Equal(t, ci.QPFieldsRTS, set, "nothing to load")
+			assert.Equal(t, ci.QPFieldsRTS, set, "no path to load")
 			require.NoError(t, c.Close())
 		}
 		require.NoError(t, l.Close())

@@ -12,10 +12,10 @@ import (
 	"ciddk/mad"
 )
 
-// A connection from its request to the end of time-wait, disconnected by the active end.
+// TestLife runs a connection from its request to the end of time-wait. The active end disconnects.
 func TestLife(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
-		a, b := p.connected()
+		a, b := p.establish()
 		assert.Equal(t, cm.StateEstablished, a.State())
 		assert.Equal(t, cm.StateEstablished, b.State())
 		assert.Equal(t, a.ID(), b.RemoteID())
@@ -43,7 +43,7 @@ func TestLife(t *testing.T) {
 			require.NoError(t, next(t, c, cm.EventDisconnected).Err)
 		}
 		start := time.Now()
-		for _, c := range []cm.Conn{b, a} { // b sent the last message, one millisecond before it came
+		for _, c := range []cm.Conn{b, a} { // b sent the last message, one millisecond before a received it
 			next(t, c, cm.EventTimeWaitExit)
 			assert.InDelta(t, c.TimeWait(), time.Since(start), float64(time.Millisecond))
 			assert.Equal(t, cm.StateClosed, c.State())
@@ -53,14 +53,14 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// The attributes for both QPs agree with each other, for each service.
+// The QP attributes of both ends match, for each service.
 func TestQPAttr(t *testing.T) {
 	for _, typ := range []ci.QPType{ci.RC, ci.UC} {
 		inPair(t, func(t *testing.T, p *pair) {
 			l := p.b.listen()
 			answer := reply()
 			answer.QP.Type = typ
-			a, b := p.connect(l, p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Type = typ }), answer)
+			a, b := p.connect(l, p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Type = typ }), answer)
 			require.NoError(t, l.Close())
 			want := map[ci.QPState][2]ci.QPField{ci.QPInit: {ci.QPFieldsInit &^ ci.QPFieldAccess,
 				ci.QPFieldsInit &^ ci.QPFieldAccess},
@@ -79,19 +79,19 @@ func TestQPAttr(t *testing.T) {
 			rtr, rts := got[ci.QPRTR], got[ci.QPRTS]
 			assert.Equal(t, []ci.QPN{0x200, 0x100}, []ci.QPN{rtr[0].DestNum, rtr[1].DestNum})
 			assert.Equal(t, []ci.PSN{0x111111, 0x222222}, []ci.PSN{rtr[0].RQPSN, rtr[1].RQPSN},
-				"each end says where the other begins")
+				"each end chooses the starting PSN of the other")
 			assert.Equal(t, []ci.PSN{0x222222, 0x111111}, []ci.PSN{rts[0].SQPSN, rts[1].SQPSN})
 			assert.Equal(t, rtr[0].MTU, rtr[1].MTU)
 			assert.Equal(t, ci.MTU4096, rtr[0].MTU)
 			assert.Equal(t, uint32(0x12345), rtr[1].Primary.AV.GRH.FlowLabel, "both ends have the path's flow label")
 			if typ == ci.RC {
-				assert.Equal(t, []uint8{2, 3}, []uint8{rtr[0].RespRes, rtr[1].RespRes}, "what the other end may ask")
+				assert.Equal(t, []uint8{2, 3}, []uint8{rtr[0].RespRes, rtr[1].RespRes}, "limits of the other end")
 				assert.Equal(t, []uint8{3, 2}, []uint8{rts[0].InitDepth, rts[1].InitDepth})
 				assert.Equal(t, []uint8{5, 6}, []uint8{rts[0].RNRRetry, rts[1].RNRRetry},
-					"each as the other end wishes")
+					"each as the other end requested")
 				assert.Equal(t, []uint8{7, 7}, []uint8{rts[0].RetryCount, rts[1].RetryCount})
 				assert.NotZero(t, rts[0].Primary.AckTimeout)
-				assert.Equal(t, rts[0].Primary.AckTimeout, rts[1].Primary.AckTimeout, "the CAs are alike")
+				assert.Equal(t, rts[0].Primary.AckTimeout, rts[1].Primary.AckTimeout, "the CAs have the same delay")
 			}
 			_, _, err := a.QPAttr(ci.QPSQD)
 			assert.ErrorIs(t, err, ci.InvalidParameter)
@@ -103,7 +103,7 @@ func TestQPAttr(t *testing.T) {
 	}
 }
 
-// What people read.
+// String methods and error messages.
 func TestNames(t *testing.T) {
 	assert.Equal(t, "Established", cm.StateEstablished.String())
 	assert.Equal(t, "State(77)", cm.State(77).String())

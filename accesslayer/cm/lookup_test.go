@@ -15,7 +15,7 @@ import (
 
 func datagrams(c *cm.ListenConfig) { c.Datagram = true }
 
-// A service ID is resolved, refused, and unknown; private data arrive.
+// A service ID is resolved, rejected, and unknown. Private data is delivered.
 func TestLookup(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		cfg := cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1), Private: []byte("where")}
@@ -64,7 +64,7 @@ func TestLookup(t *testing.T) {
 		assert.Equal(t, private([]byte("no"), mad.SIDRREPPrivateLen), e.Private)
 		assert.ErrorContains(t, err, "no QP available")
 
-		// Nobody answers: the request waits, and is refused with the end of listening.
+		// A request without an answer is rejected when the listener is closed.
 		refused := make(chan error, 1)
 		go func() { _, err := p.a.m.Lookup(t.Context(), cfg); refused <- err }()
 		pass(time.Second)
@@ -81,8 +81,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// Copies of a request get the answer again; what nobody answers is forgotten; requests are bounded; partitions are
-// checked.
+// Copies of a request get the same answer. Requests without an answer are removed after a while. Their number is
+// limited, and their partition is checked.
 func TestLookupCopies(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen(datagrams, func(c *cm.ListenConfig) { c.Backlog = 2 })
@@ -99,7 +99,7 @@ func TestLookupCopies(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		_, err := l.AcceptLookup(ctx)
 		cancel()
-		require.ErrorIs(t, err, context.DeadlineExceeded, "the listener is asked once")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the listener gets the request once")
 
 		for id := range uint32(4) {
 			s.send(req(10 + id))
@@ -121,7 +121,7 @@ func TestLookupCopies(t *testing.T) {
 	})
 }
 
-// A lookup goes out as often as asked, then it is over.
+// A lookup is repeated as often as configured, then it fails.
 func TestLookupTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrSIDRREQ)
@@ -138,8 +138,7 @@ func TestLookupTimeout(t *testing.T) {
 	})
 }
 
-// Answers are remembered within bounds: the oldest makes room, and no request is refused because of those that have
-// their answer.
+// The number of kept answers is limited: the oldest is removed, and no request is rejected because of answered ones.
 func TestAnswersBounded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
 		l := s.x.listen(datagrams)

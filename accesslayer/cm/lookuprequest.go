@@ -83,8 +83,8 @@ func (p *port) receiveSIDRREQ(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 	m.wheel.Set(&l.timer, m.clock.Now()+lookupLife)
 }
 
-// admitLookup passes a SIDR request to a listener and returns status 0. For a request that is not admitted, it returns how
-// the request is counted and the status of the answer, or noAnswer. The caller holds m.mu.
+// admitLookup passes a SIDR request to a listener and returns status 0. For a request that is not admitted, it returns
+// how the request is counted and the status of the answer, or noAnswer. The caller holds m.mu.
 func (m *Manager) admitLookup(l *lookupRequest) (Drop, mad.SIDRStatus) {
 	if m.closed {
 		return DropUnserved, mad.SIDRUnsupportedService
@@ -203,8 +203,8 @@ func (l *lookupRequest) answer(verb string, s *mad.SIDRREP, private []byte) erro
 	return nil
 }
 
-// keepAnswer keeps the answer for copies of the request. Above the limit, the oldest answer is removed. The caller holds
-// m.mu.
+// keepAnswer keeps the answer for copies of the request. Above the limit, the oldest answer is removed. The caller
+// holds m.mu.
 func (m *Manager) keepAnswer(l *lookupRequest) {
 	m.answeredLookups = append(m.answeredLookups, l)
 	for len(m.answeredLookups) > m.cfg.MaxPending || m.answeredLookups[0].ended {

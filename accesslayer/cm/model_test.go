@@ -17,16 +17,16 @@ import (
 	"ciddk/mad"
 )
 
-// plan is what the two consumers of a connection do.
+// plan is the behavior of the two consumers of a connection.
 type plan struct {
-	from    int // which node asks
-	wait    int // milliseconds before it does
+	from    int // the node that connects
+	wait    int // milliseconds before it connects
 	passive string
-	think   int // milliseconds before the passive end answers, and before the active end confirms
+	think   int // milliseconds before Accept, and before Confirm
 	end     string
-	hold    int // milliseconds that the connection lives
+	hold    int // milliseconds until the connection is closed
 	lap     bool
-	hurry   [2]int // milliseconds that Connect and Accept may take; 0: as long as it takes
+	hurry   [2]int // milliseconds that Connect and Accept may take; 0: no limit
 }
 
 var (
@@ -45,7 +45,7 @@ func drawPlan(t *rapid.T) plan {
 			rapid.SampledFrom(hurries).Draw(t, "accept in")}}
 }
 
-// outcome is what the ends of a connection saw.
+// outcome is what the two consumers observed.
 type outcome struct {
 	plan             plan
 	connect, confirm error
@@ -58,9 +58,9 @@ type outcome struct {
 	disconnects      []error
 }
 
-// TestModel runs random consumers on two managers over a network that loses, doubles and reorders. The model is: what
-// the passive consumer does with a request is what the active one gets to know; both ends agree; and nothing is left in
-// the end.
+// TestModel runs random consumers on two managers over a network that loses, duplicates and reorders datagrams. It
+// checks three properties. The active consumer learns what the passive one did with its request. Both ends agree. No
+// state is left in the end.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newNetwork(rapid.Uint64().Draw(rt, "seed"))
@@ -105,7 +105,7 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func (w *world) run(plans []plan) {
 	ctx, stop := context.WithCancel(w.t.Context())
-	var listening, serving sync.WaitGroup // the latter grows as long as the former runs
+	var listening, serving sync.WaitGroup // listening adds to serving
 	var ls []cm.Listener
 	for _, x := range w.nodes {
 		for _, service := range []mad.ServiceID{service1, handedOff} {
@@ -126,11 +126,11 @@ func (w *world) run(plans []plan) {
 		w.outcomes[i].plan = p
 		w.wg.Go(func() {
 			time.Sleep(ms(p.wait))
-			w.ask(i, p)
+			w.connect(i, p)
 		})
 	}
 	w.wg.Wait()
-	time.Sleep(time.Hour) // what is left ends by itself
+	time.Sleep(time.Hour) // remaining connections end by timeouts
 	stop()
 	listening.Wait()
 	serving.Wait()
@@ -141,14 +141,14 @@ func (w *world) run(plans []plan) {
 	synctest.Wait()
 }
 
-// edit changes an outcome.
+// edit changes the outcome of a connection.
 func (w *world) edit(i int, f func(o *outcome)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(&w.outcomes[i])
 }
 
-// within is a context that ends after so many milliseconds.
+// within returns a context that ends after n milliseconds.
 func (w *world) within(n int) (context.Context, context.CancelFunc) {
 	if n == 0 {
 		return w.t.Context(), func() {}
@@ -156,12 +156,12 @@ func (w *world) within(n int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.t.Context(), ms(n))
 }
 
-// ask is the active consumer.
-func (w *world) ask(i int, p plan) {
+// connect runs the active consumer.
+func (w *world) connect(i int, p plan) {
 	from, to := w.nodes[p.from], w.nodes[1-p.from]
 	ctx, cancel := w.within(p.hurry[0])
 	defer cancel()
-	c, err := from.m.Connect(ctx, from.ask(to, func(c *cm.ConnectConfig) {
+	c, err := from.m.Connect(ctx, from.requestTo(to, func(c *cm.ConnectConfig) {
 		c.QP.Num, c.MaxRetries = ci.QPN(0x1000+i), 15
 		c.Private = binary.BigEndian.AppendUint32(nil, uint32(i))
 	}))
@@ -183,7 +183,7 @@ func (w *world) ask(i int, p plan) {
 	w.finish(i, c, p, "active")
 }
 
-// serve is the passive consumer.
+// serve runs the passive consumer.
 func (w *world) serve(c cm.Conn, handed bool) {
 	i := int(binary.BigEndian.Uint32(c.Request().Private()))
 	var p plan
@@ -205,7 +205,7 @@ func (w *world) serve(c cm.Conn, handed bool) {
 	case "close":
 		_ = c.Close()
 		return
-	case "leave": // the manager asks for patience, until it is used up
+	case "leave": // the manager sends MRAs until the peer gives up
 		return
 	}
 	time.Sleep(ms(p.think))
@@ -221,10 +221,10 @@ func (w *world) serve(c cm.Conn, handed bool) {
 	}
 }
 
-// finish is what both consumers do with a connection that is established, until it is over.
+// finish runs a consumer of an established connection until the connection ends.
 func (w *world) finish(i int, c cm.Conn, p plan, role string) {
 	watch := time.AfterFunc(30*time.Minute,
-		func() { _ = c.Close() }) // of a peer that gave up, and whose REJ was lost, nobody knows
+		func() { _ = c.Close() }) // the REJ of a peer that gave up may be lost
 	defer watch.Stop()
 	done := make(chan struct{})
 	var asked sync.WaitGroup
@@ -254,7 +254,7 @@ func (w *world) finish(i int, c cm.Conn, p plan, role string) {
 	asked.Wait()
 }
 
-// check holds an outcome against the plan.
+// check compares the outcome with the plan.
 func (o *outcome) check(t *rapid.T) {
 	p := o.plan
 	require.LessOrEqual(t, len(o.passives), 1, "%+v: one request, one Conn", p)
@@ -264,12 +264,12 @@ func (o *outcome) check(t *rapid.T) {
 		kind = "hurry"
 	}
 	switch kind {
-	case "hurry": // one of them may have given up: then neither has a connection for long
+	case "hurry": // if one end gives up, the other loses its connection soon
 		if o.connect != nil && !errors.Is(o.connect, context.DeadlineExceeded) && !errors.Is(o.connect, cm.ErrTimeout) {
 			require.ErrorAs(t, o.connect, &rej, "%+v", p)
 		}
 		if len(o.passives) == 1 && o.accepted && o.accept == nil {
-			require.NoError(t, o.connect, "%+v: who has accepted was asked by somebody who got the answer", p)
+			require.NoError(t, o.connect, "%+v: Accept succeeded, so Connect must have", p)
 			require.NoError(t, o.confirm, "%+v", p)
 		}
 	case "accept", "delay", "handoff":
@@ -284,7 +284,7 @@ func (o *outcome) check(t *rapid.T) {
 			for _, err := range o.disconnects {
 				require.True(t, err == nil || errors.Is(err, ci.InvalidState), "%+v: %v", p, err)
 			}
-			if p.lap && o.lap != nil { // the other end may have ended the connection
+			if p.lap && o.lap != nil { // the other end may have disconnected
 				require.ErrorIs(t, o.lap, ci.InvalidState, "%+v", p)
 			}
 		} else {

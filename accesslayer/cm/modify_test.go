@@ -9,7 +9,7 @@ import (
 	"ciddk/ci"
 )
 
-// A QP or a connection that is not there is an error, not a crash.
+// Modify rejects a nil QP and a nil connection.
 func TestModifyNil(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterActive(s)

@@ -16,12 +16,12 @@ import (
 	"ciddk/mad"
 )
 
-// What the paths of a request say on the wire, and what the other end makes of it.
+// The test checks the description of a path in a REQ, and the path that the other end derives from it.
 func TestPaths(t *testing.T) {
 	for name, tt := range map[string]struct {
 		link ci.Link
 		edit func(*cm.Path)
-		wire mad.CMPath // beside GIDs
+		wire mad.CMPath // without the GIDs
 		back ci.AVAttr
 		pkey ci.PKey
 		mtu  mad.MTU
@@ -37,7 +37,7 @@ func TestPaths(t *testing.T) {
 			mad.CMPath{LocalLID: 1, RemoteLID: 2, HopLimit: 1, TrafficClass: 6, FlowLabel: 0x12345, AckTimeout: 15},
 			ci.AVAttr{Port: 1, DLID: 1, Global: true, GRH: ci.GRH{FlowLabel: 0x12345, HopLimit: 1, TrafficClass: 6}},
 			0xffff, mad.MTU4096},
-		"InfiniBand, out of the subnet": {ci.LinkInfiniBand, func(p *cm.Path) {
+		"InfiniBand, to another subnet": {ci.LinkInfiniBand, func(p *cm.Path) {
 			p.AV.Global, p.AV.GRH.HopLimit,
 				p.AV.SL = true, 2, 3
 		},
@@ -58,7 +58,7 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPairOn(t, tt.link, 1, cm.Config{}, func(t *testing.T, p *pair) {
-				a, b := p.connected(func(c *cm.ConnectConfig) { tt.edit(&c.Primary) })
+				a, b := p.establish(func(c *cm.ConnectConfig) { tt.edit(&c.Primary) })
 				req := b.Request()
 				tt.wire.LocalGID, tt.wire.RemoteGID = p.a.attr(1).GIDs[0].GID, p.b.attr(1).GIDs[0].GID
 				assert.Equal(t, tt.wire, req.REQ.Primary)
@@ -80,8 +80,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A port with several LIDs is asked at any of them, and answers from it; a request from another subnet has the router's
-// LID in its datagram.
+// A port with several LIDs receives requests at any of them and answers from the same LID. A request from another
+// subnet has the router's LID in its datagram.
 func TestLIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l := newNetwork(1), direct.NewLink()
@@ -110,14 +110,15 @@ func TestLIDs(t *testing.T) {
 		p := ask(1, func(*mad.REQ) {})
 		assert.Equal(t, []any{ci.LID(3), uint8(2), false}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
 		p = ask(2, func(r *mad.REQ) {
-			r.Primary.LocalLID, r.Primary.RemoteLID, r.Primary.SubnetLocal, r.Primary.SL = 0xffff, 0xffff, false, 5
+			r.Primary.LocalLID, r.Primary.RemoteLID = 0xffff, 0xffff
+			r.Primary.SubnetLocal, r.Primary.SL = false, 5
 		})
 		assert.Equal(t, []any{ci.LID(77), uint8(0), true}, []any{p.AV.DLID, p.AV.PathBits, p.AV.Global})
-		assert.Zero(t, p.AV.SL, "that of the datagram")
+		assert.Zero(t, p.AV.SL, "the SL of the datagram")
 		p = ask(3, func(r *mad.REQ) { r.Primary.LocalGID, r.Primary.RemoteGID = [16]byte{}, [16]byte{} })
-		assert.Equal(t, ci.LID(3), p.AV.DLID, "within the subnet LIDs are enough")
+		assert.Equal(t, ci.LID(3), p.AV.DLID, "no GRH is needed within the subnet")
 
-		same := func(*mad.REQ) {} // a peer that has forgotten its connection may be heard from another of its LIDs
+		same := func(*mad.REQ) {} // a peer that has lost its connection may send from another of its LIDs
 		send(4, 4, 77, same)
 		c := must(ls.Accept(t.Context()))
 		send(5, 4, 80, same)
@@ -130,7 +131,7 @@ func TestLIDs(t *testing.T) {
 	})
 }
 
-// Timeouts of QPs are those of the path and of the CA that answers.
+// QP timeouts follow the path and the answering CA.
 func TestAckTimeout(t *testing.T) {
 	for _, tt := range []struct{ life, delay, want mad.TimeExp }{{18, 15, 19}, {0, 0, 2}, {10, 15, 15}, {14, 15, 16},
 		{31, 31, 31}, {15, 0, 16}, {0, 31, 31}} {
@@ -138,7 +139,7 @@ func TestAckTimeout(t *testing.T) {
 	}
 }
 
-// A peer that gives no acknowledgement timeout does not keep our QP from noticing that it is gone: 0 is for ever there.
+// A REQ without an acknowledgement timeout does not disable the timeout of our QP, where 0 means no timeout.
 func TestNoAckTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen()

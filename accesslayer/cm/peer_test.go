@@ -18,16 +18,16 @@ import (
 	"ciddk/rvt"
 )
 
-// peer is the other end of the wire without a manager: a test says what it sends, and looks at what comes.
+// peer is a scripted peer without a manager: the test sends its messages and checks those that it receives.
 type peer struct {
 	t     *testing.T
 	x     *node // without a manager
 	agent mads.Agent
 	got   []*mads.Received
-	mu    sync.Mutex // of got, while datagrams may arrive
+	mu    sync.Mutex // of got
 	id    uint32     // its communication ID
 	tid   uint64
-	req   *mad.REQ // what it asked with
+	req   *mad.REQ // the last REQ
 }
 
 // scripted is a node with a manager, and a scripted peer.
@@ -61,7 +61,7 @@ func inScriptOn(t *testing.T, typ ci.Link, cfg cm.Config, f func(t *testing.T, s
 		f(t, s)
 		time.Sleep(4 * time.Hour)
 		for table, n := range cm.Tables(s.x.m) {
-			require.Zero(t, n, "%s: the end leaves nothing", table)
+			require.Zero(t, n, "%s: entries are left", table)
 		}
 		s.x.close()
 		require.NoError(t, y.al.Close())
@@ -75,7 +75,7 @@ func (p *peer) receive(r *mads.Received) {
 	p.got = append(p.got, r)
 }
 
-// send sends a message, and waits until it and what it causes have come.
+// send sends a message and waits until its consequences have been delivered.
 func (s *scripted) send(m mad.CMMessage) { s.sendTID(s.p.tid, m) }
 
 func (s *scripted) sendTID(tid uint64, m mad.CMMessage) {
@@ -95,8 +95,8 @@ func (s *scripted) rawFrom(num uint8, a mads.Agent, b []byte) {
 	s.settle()
 }
 
-// elsewhere sends a message from the other port than the peer's.
-func (s *scripted) elsewhere(m mad.CMMessage) {
+// sendFromOtherPort sends a message from another port than the peer's.
+func (s *scripted) sendFromOtherPort(m mad.CMMessage) {
 	a := must(s.p.x.svc.Register(mads.AgentConfig{Port: s.p.x.port(2), Class: mad.ClassCM, Version: 3}))
 	h := mad.CMHeader(s.p.tid, m)
 	b := make([]byte, mad.Size)
@@ -106,13 +106,13 @@ func (s *scripted) elsewhere(m mad.CMMessage) {
 	require.NoError(s.t, a.Close())
 }
 
-// settle lets datagrams arrive and goroutines come to rest.
+// settle waits until datagrams have arrived and goroutines are idle.
 func (s *scripted) settle() {
 	time.Sleep(5 * time.Millisecond)
 	synctest.Wait()
 }
 
-// take gives what the peer got since the last time, and forgets it.
+// take returns the messages that the peer has received since the last call.
 func (s *scripted) take() (ms []mad.CMMessage) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *scripted) take() (ms []mad.CMMessage) {
 	return ms
 }
 
-// one is the only message that the peer got.
+// one returns the only message that the peer has received since the last call of take.
 func one[T mad.CMMessage](s *scripted) T {
 	s.t.Helper()
 	ms := s.take()
@@ -135,7 +135,7 @@ func one[T mad.CMMessage](s *scripted) T {
 	return m
 }
 
-// request is a good REQ from the peer.
+// request returns a valid REQ from the peer.
 func (s *scripted) request(edit ...func(*mad.REQ)) *mad.REQ {
 	r := &mad.REQ{LocalCommID: s.p.id, ServiceID: service1, LocalCAGUID: uint64(s.p.x.hca.Info().GUID),
 		LocalQPN: s.p.id & 0xffff, RemoteTimeout: 18,
@@ -149,7 +149,7 @@ func (s *scripted) request(edit ...func(*mad.REQ)) *mad.REQ {
 	return r
 }
 
-// wire is the path between ports of one number, as the peer describes it.
+// wire returns the path between the ports with a number, as the peer describes it.
 func (s *scripted) wire(num uint8) mad.CMPath {
 	p := mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: s.p.x.attr(num).GIDs[0].GID,
 		RemoteGID: s.x.attr(num).GIDs[0].GID, HopLimit: 64, AckTimeout: 15}
@@ -159,78 +159,78 @@ func (s *scripted) wire(num uint8) mad.CMPath {
 	return p
 }
 
-// reply is the peer's REP to a REQ.
+// reply returns the peer's REP to a REQ.
 func (s *scripted) reply(r *mad.REQ) *mad.REP {
 	return &mad.REP{LocalCommID: s.p.id, RemoteCommID: r.LocalCommID, LocalQPN: s.p.id & 0xffff, StartingPSN: 9,
 		ResponderRes: 2, InitiatorDepth: 2, TargetAckDelay: 15,
 		LocalCAGUID: uint64(s.p.x.hca.Info().GUID)}
 }
 
-// situation is a connection brought into a state.
+// A situation is a connection in a given state.
 type situation struct {
 	s    *scripted
 	c    cm.Conn
 	ids  struct{ ours, theirs uint32 }
-	last []byte // what the manager sent last
+	last []byte // the last message that the manager sent
 	dtid uint64
 	ends []func()
 }
 
-// finally runs when the test of the situation is over.
-func (v *situation) finally(f func()) { v.ends = append(v.ends, f) }
+// finally registers a function that runs when the test of the situation ends.
+func (s *situation) finally(f func()) { s.ends = append(s.ends, f) }
 
-func (v *situation) end() {
-	_ = v.c.Close()
-	for _, f := range v.ends {
+func (s *situation) end() {
+	_ = s.c.Close()
+	for _, f := range s.ends {
 		f()
 	}
-	v.s.settle()
-	v.s.take()
+	s.s.settle()
+	s.s.take()
 }
 
-// background runs a call that blocks; the situation's end ends it.
-func (v *situation) background(f func(ctx context.Context)) {
+// background runs a call that blocks. It is canceled when the situation ends.
+func (s *situation) background(f func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); f(ctx) }()
-	v.finally(func() { cancel(); <-done })
-	v.s.settle()
+	s.finally(func() { cancel(); <-done })
+	s.s.settle()
 }
 
-// lastSent notes what the manager sent last.
-func (v *situation) lastSent() {
-	v.s.p.mu.Lock()
-	defer v.s.p.mu.Unlock()
-	if n := len(v.s.p.got); n > 0 {
-		v.last = v.s.p.got[n-1].MAD
+// noteLastSent stores the last message that the manager sent.
+func (s *situation) noteLastSent() {
+	s.s.p.mu.Lock()
+	defer s.s.p.mu.Unlock()
+	if n := len(s.s.p.got); n > 0 {
+		s.last = s.s.p.got[n-1].MAD
 	}
-	v.s.p.got = nil
+	s.s.p.got = nil
 }
 
-// our QP in situations.
+// ourReply returns the answer of our end in situations.
 func ourReply() cm.AcceptConfig {
 	a := reply()
 	a.QP.Num = ourQPN
 	return a
 }
 
-// asked begins a situation with a REQ from the peer.
-func (s *scripted) asked() *situation {
+// enterREQRcvd begins a situation with a REQ from the peer.
+func (s *scripted) enterREQRcvd() *situation {
 	v := &situation{s: s}
 	l := s.x.listen()
 	s.send(s.request())
 	v.c = must(l.Accept(s.t.Context()))
 	require.NoError(s.t, l.Close())
 	v.ids.ours, v.ids.theirs = v.c.ID(), s.p.id
-	v.lastSent()
+	v.noteLastSent()
 	return v
 }
 
-// asking begins a situation with a REQ to the peer.
-func (s *scripted) asking() *situation {
+// enterREQSent begins a situation with a REQ to the peer.
+func (s *scripted) enterREQSent() *situation {
 	v := &situation{s: s}
 	v.background(func(ctx context.Context) {
-		_, _ = s.x.m.Connect(ctx, s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.QP.Num = ourQPN }))
+		_, _ = s.x.m.Connect(ctx, s.x.requestTo(s.p.x, func(c *cm.ConnectConfig) { c.QP.Num = ourQPN }))
 	})
 	s.p.req = one[*mad.REQ](s)
 	v.c = cm.Find(s.x.m, s.p.req.LocalCommID)
@@ -238,23 +238,23 @@ func (s *scripted) asking() *situation {
 	return v
 }
 
-// situations are all states that a connection is in for longer, some of them in two roles.
+// situations has all states that last, some of them for both roles.
 var situations = map[string]struct {
 	state cm.State
 	enter func(s *scripted) *situation
 }{
-	"REQSent": {cm.StateREQSent, (*scripted).asking},
+	"REQSent": {cm.StateREQSent, (*scripted).enterREQSent},
 	"REPWait": {cm.StateREPWait, func(s *scripted) *situation {
-		v := s.asking()
+		v := s.enterREQSent()
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ, ServiceTimeout: 20})
 		return v
 	}},
-	"REQRcvd": {cm.StateREQRcvd, (*scripted).asked},
+	"REQRcvd": {cm.StateREQRcvd, (*scripted).enterREQRcvd},
 	"MRAREQSent": {cm.StateMRAREQSent, func(s *scripted) *situation {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		require.NoError(s.t, v.c.Delay(20, nil))
 		s.settle()
-		v.lastSent()
+		v.noteLastSent()
 		return v
 	}},
 	"REPSent": {cm.StateREPSent, enterREPSent},
@@ -268,7 +268,7 @@ var situations = map[string]struct {
 		v := enterREPRcvd(s)
 		require.NoError(s.t, v.c.Delay(20, nil))
 		s.settle()
-		v.lastSent()
+		v.noteLastSent()
 		return v
 	}},
 	"Established, active":  {cm.StateEstablished, enterActive},
@@ -287,36 +287,36 @@ var situations = map[string]struct {
 		v.dtid = 0xd0
 		require.NoError(s.t, v.c.AnswerDisconnect([]byte("drep")))
 		s.settle()
-		v.lastSent()
+		v.noteLastSent()
 		return v
 	}},
 	"TimeWait, rejected": {cm.StateTimeWait, func(s *scripted) *situation {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		require.NoError(s.t, v.c.Reject(mad.RejConsumer, nil, []byte("rej")))
 		s.settle()
-		v.lastSent()
+		v.noteLastSent()
 		return v
 	}},
 	"TimeWait, rejected REP": {cm.StateTimeWait, func(s *scripted) *situation {
 		v := enterREPRcvd(s)
 		require.NoError(s.t, v.c.Reject(mad.RejConsumer, nil, []byte("rej")))
 		s.settle()
-		v.lastSent()
+		v.noteLastSent()
 		return v
 	}},
 }
 
 func enterREPSent(s *scripted) *situation {
-	v := s.asked()
+	v := s.enterREQRcvd()
 	v.background(func(ctx context.Context) { _ = v.c.Accept(ctx, ourReply()) })
-	v.lastSent()
+	v.noteLastSent()
 	return v
 }
 
 func enterREPRcvd(s *scripted) *situation {
-	v := s.asking()
+	v := s.enterREQSent()
 	s.send(s.reply(s.p.req))
-	v.lastSent()
+	v.noteLastSent()
 	return v
 }
 
@@ -324,7 +324,7 @@ func enterActive(s *scripted) *situation {
 	v := enterREPRcvd(s)
 	require.NoError(s.t, v.c.Confirm([]byte("rtu")))
 	s.settle()
-	v.lastSent()
+	v.noteLastSent()
 	return v
 }
 
@@ -337,10 +337,10 @@ func enterPassive(s *scripted) *situation {
 
 func enterDREQSent(v *situation) *situation {
 	v.background(func(ctx context.Context) { _, _ = v.c.Disconnect(ctx, nil) })
-	v.lastSent()
+	v.noteLastSent()
 	return v
 }
 
-func (v *situation) dreq() *mad.DREQ {
-	return &mad.DREQ{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours, RemoteQPN: ourQPN}
+func (s *situation) dreq() *mad.DREQ {
+	return &mad.DREQ{LocalCommID: s.ids.theirs, RemoteCommID: s.ids.ours, RemoteQPN: ourQPN}
 }

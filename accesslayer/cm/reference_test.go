@@ -26,9 +26,9 @@ import (
 	"ciddk/rvt"
 )
 
-// Connections of reference HCAs over real MAD services, on both link layers.
+// These tests connect reference HCAs over real MAD services, on both link layers.
 
-// stack is an HCA with all that stands on it.
+// stack is an HCA with its access layer and managers.
 type stack struct {
 	t    testing.TB
 	al   *accesslayer.AL
@@ -66,7 +66,7 @@ func (s *stack) close() {
 	assert.NoError(s.t, s.hca.Close())
 }
 
-// A second connection manager on the same ports is refused, and the first does not notice.
+// A second connection manager on the same ports fails, and the first is not affected.
 func TestOnePerPort(t *testing.T) {
 	s := newStack(t, testenv.Must(direct.New(direct.NewLink(), direct.Config{})))
 	_, err := cm.New(s.al, s.mads, cm.Config{})
@@ -100,7 +100,7 @@ func (s *stack) path(num uint8, to *stack, toNum uint8) cm.Path {
 	return p
 }
 
-func (s *stack) ask(to *stack, qp ci.QP, typ ci.QPType) cm.ConnectConfig {
+func (s *stack) requestTo(to *stack, qp ci.QP, typ ci.QPType) cm.ConnectConfig {
 	return cm.ConnectConfig{Service: service1, QP: cm.QP{Num: qp.Num(), Type: typ, StartPSN: 0xfffff0},
 		Primary:            s.path(1, to, 1),
 		ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetry: 7}
@@ -119,7 +119,7 @@ func post(t testing.TB, s *stack, qp ci.QP) {
 	}
 }
 
-// postOne replaces the receive that carry used up.
+// postOne posts one receive, in the place of the one that carry used.
 func postOne(s *stack, qp ci.QP) {
 	must(qp.PostRecv([]ci.RecvWR{{ID: 100, SGL: []ci.SGE{s.mr.Region().SGE(4096, 4096)}}}))
 }
@@ -178,7 +178,7 @@ func onLinks(t *testing.T, ports int, f func(t *testing.T, a, b *stack)) {
 
 var lastAddr atomic.Uint32
 
-// udpAddr is an address of this machine that no other test has, nor another run of them.
+// udpAddr returns a loopback address that no other test and no other test process uses.
 func udpAddr() udp.Config {
 	n := uint32(os.Getpid())<<9 + lastAddr.Add(1)
 	return udp.Config{Addr: netip.AddrFrom4([4]byte{127, byte(1 + n>>16%250), byte(n >> 8), byte(1 + n%250)}),
@@ -210,7 +210,7 @@ func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.E
 		}
 		done <- err
 	}()
-	cfg := a.ask(b, qa, typ)
+	cfg := a.requestTo(b, qa, typ)
 	for _, e := range edit {
 		e(&cfg)
 	}
@@ -224,7 +224,7 @@ func establishWatched(t testing.TB, a, b *stack, typ ci.QPType, events chan ci.E
 	return ca, cb, qa, qb
 }
 
-// QPs that the connection manager has connected carry data both ways; either side disconnects.
+// Connected QPs transfer data in both directions. Either end disconnects.
 func TestReferenceData(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		for _, typ := range []ci.QPType{ci.RC, ci.UC} {
@@ -272,11 +272,11 @@ func drain(cq *accesslayer.CQ) {
 	}
 }
 
-// Nobody listens: the request comes back with the reason.
+// A request without a listener is rejected with the reason.
 func TestReferenceReject(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		qp := a.qp(ci.RC, nil)
-		_, err := a.cm.Connect(t.Context(), a.ask(b, qp, ci.RC))
+		_, err := a.cm.Connect(t.Context(), a.requestTo(b, qp, ci.RC))
 		var rej *cm.RejectError
 		require.ErrorAs(t, err, &rej)
 		assert.Equal(t, mad.RejInvalidServiceID, rej.Reason)
@@ -290,7 +290,7 @@ func TestReferenceReject(t *testing.T) {
 			}
 			done <- err
 		}()
-		_, err = a.cm.Connect(t.Context(), a.ask(b, qp, ci.RC))
+		_, err = a.cm.Connect(t.Context(), a.requestTo(b, qp, ci.RC))
 		require.ErrorAs(t, err, &rej)
 		require.NoError(t, <-done)
 		assert.Equal(t, mad.RejConsumer, rej.Reason)
@@ -299,7 +299,7 @@ func TestReferenceReject(t *testing.T) {
 	})
 }
 
-// A manager of another class version is told, by real MAD services, too.
+// A manager of another class version is rejected, also with real MAD services.
 func TestReferenceClassVersion(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		agent := must(a.mads.Register(mads.AgentConfig{Name: "old", Port: mads.Port{CA: a.hca.Info().GUID, Num: 1}}))
@@ -316,13 +316,13 @@ func TestReferenceClassVersion(t *testing.T) {
 			time.Millisecond)
 		require.Eventually(t, func() bool { return b.cm.Counters().Sent[mad.AttrREJ] == 1 }, 20*time.Second,
 			time.Millisecond,
-			"it is counted when Send has returned, which may be after it has come")
+			"the counter is incremented after Send, which may be after the arrival")
 		require.NoError(t, agent.Close())
 	})
 }
 
-// 32 clients at a time, with QPs that carry data, over a link that loses, doubles and reorders one packet in twenty
-// each.
+// 32 clients at a time connect QPs and transfer data, over a link that loses, duplicates and reorders one packet in
+// twenty each.
 func TestReferenceLossy(t *testing.T) {
 	l := direct.NewLink()
 	port := func(seed uint64) rvt.Port {
@@ -357,7 +357,7 @@ func TestReferenceLossy(t *testing.T) {
 		})
 		wg.Go(func() {
 			qp := a.qp(ci.RC, nil)
-			cfg := a.ask(b, qp, ci.RC)
+			cfg := a.requestTo(b, qp, ci.RC)
 			quick(&cfg)
 			c, err := a.cm.Connect(t.Context(), cfg)
 			if !assert.NoError(t, err) {

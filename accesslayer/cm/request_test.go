@@ -17,7 +17,7 @@ import (
 	"ciddk/mad"
 )
 
-// TestRejects: the reasons that are the manager's to give, with what would do.
+// TestRejects checks the reject reasons of the manager, and the acceptable values in the additional information.
 func TestRejects(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen()
@@ -33,7 +33,7 @@ func TestRejects(t *testing.T) {
 			reason mad.RejReason
 			info   []byte
 			drop   cm.Drop
-			only   bool // on InfiniBand
+			only   bool // InfiniBand only
 		}{
 			"nobody listens": {func(r *mad.REQ) { r.ServiceID++ }, mad.RejInvalidServiceID, nil,
 				cm.DropUnserved, false},
@@ -43,7 +43,7 @@ func TestRejects(t *testing.T) {
 				r.Service, r.ExtendedService = mad.ServiceExtended,
 					mad.ExtendedXRC
 			}, mad.RejInvalidTransport, nil, cm.DropInvalid, false},
-			"MTU of nothing": {func(r *mad.REQ) { r.PathMTU = 0 }, mad.RejInvalidMTU, []byte{5},
+			"MTU of 0": {func(r *mad.REQ) { r.PathMTU = 0 }, mad.RejInvalidMTU, []byte{5},
 				cm.DropInvalid, false},
 			"MTU too large": {func(r *mad.REQ) { r.PathMTU = 6 }, mad.RejInvalidMTU, []byte{5},
 				cm.DropInvalid, false},
@@ -69,7 +69,7 @@ func TestRejects(t *testing.T) {
 				cm.DropInvalid, true},
 			"alternate, permissive": {alternate(func(p *mad.CMPath) { p.LocalLID = 0xffff }), mad.RejAlternateLID,
 				lid2, cm.DropInvalid, true},
-			"alternate GID, nothing": {alternate(func(p *mad.CMPath) {
+			"alternate GID of 0": {alternate(func(p *mad.CMPath) {
 				p.LocalGID, p.RemoteGID,
 					p.SubnetLocal = [16]byte{}, gid2, false
 			}), mad.RejAlternateGID, gid2[:], cm.DropInvalid, false},
@@ -91,7 +91,7 @@ func TestRejects(t *testing.T) {
 	})
 }
 
-// Another class version is told which would do, of REQ and REP; other messages of it are dropped.
+// A REQ or REP of another class version is rejected with the supported one. Other messages of that version are dropped.
 func TestClassVersion(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		for _, version := range []byte{1, 3} {
@@ -117,7 +117,7 @@ func TestClassVersion(t *testing.T) {
 	})
 }
 
-// Bytes that are no CM message, or one that does not exist, are counted.
+// Datagrams that are no CM message, or of an unknown attribute, are counted.
 func TestMalformed(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		m := &mad.MRA{Message: 3, LocalCommID: 1, RemoteCommID: 2}
@@ -137,7 +137,7 @@ func TestMalformed(t *testing.T) {
 	})
 }
 
-// A peer whose QP is connected already, as we see it, has forgotten: both its request and our connection are stale.
+// A REQ from a QP that is connected is rejected, and the connection ends: the peer has lost it.
 func TestStaleQP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
@@ -156,7 +156,7 @@ func TestStaleQP(t *testing.T) {
 			}
 		}
 		assert.ElementsMatch(t, []string{"REJ", "DREQ"}, kinds)
-		// The peer answers as for any connection that it does not know; then it is welcome.
+		// The peer answers the DREQ as it does for any unknown connection. Its next REQ is accepted.
 		s.send(&mad.DREP{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours})
 		next(t, v.c, cm.EventDisconnected)
 		s.send(s.request(func(r *mad.REQ) { r.LocalCommID += 1001 }))
@@ -169,7 +169,7 @@ func TestStaleQP(t *testing.T) {
 	})
 }
 
-// The same in the answer to a request of ours: by QP, and by communication ID.
+// TestStaleREP is the same for a REP to our REQ, by QP and by communication ID.
 func TestStaleREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		for _, byID := range []bool{false, true} {
@@ -177,7 +177,7 @@ func TestStaleREP(t *testing.T) {
 			v := enterActive(s)
 			failed := make(chan error, 1)
 			go func() {
-				_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x))
+				_, err := s.x.m.Connect(t.Context(), s.x.requestTo(s.p.x))
 				failed <- err
 			}()
 			s.settle()
@@ -211,7 +211,8 @@ func TestStaleREP(t *testing.T) {
 	})
 }
 
-// A request that was taken back, or that has waited too long, leaves its place in the backlog, and nobody gets it.
+// A request that was rejected by its sender, or that has waited too long, leaves the backlog. Accept does not return
+// it.
 func TestBacklogOfTheLiving(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 1 })
@@ -223,7 +224,7 @@ func TestBacklogOfTheLiving(t *testing.T) {
 		s.p.id++
 		s.send(s.request())
 		require.Equal(t, uint64(0), s.x.m.Counters().Dropped[cm.DropOverload])
-		for s.x.m.Counters().Dropped[cm.DropUnanswered] == 0 { // until the peer's patience must be over
+		for s.x.m.Counters().Dropped[cm.DropUnanswered] == 0 { // until the peer has given up
 			time.Sleep(time.Second)
 		}
 		s.p.id++
@@ -238,10 +239,10 @@ func TestBacklogOfTheLiving(t *testing.T) {
 	})
 }
 
-// A peer that gave up before it learned our ID is found by its own.
+// A REJ from a peer that gave up before it had our ID is matched by the peer's own ID.
 func TestTimeoutREJ(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		j := &mad.REJ{LocalCommID: s.p.id, Message: mad.WhichREQ, Reason: mad.RejTimeout}
 		guid := uint64(s.p.x.hca.Info().GUID)
 		require.NoError(t, j.SetAdditionalInfo([]byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40),
@@ -253,9 +254,9 @@ func TestTimeoutREJ(t *testing.T) {
 		assert.Equal(t, mad.RejTimeout, rej.Reason)
 		err := v.c.Accept(t.Context(), ourReply())
 		require.ErrorIs(t, err, ci.InvalidState)
-		require.ErrorAs(t, err, &rej, "why the state is what it is")
+		require.ErrorAs(t, err, &rej, "the cause of the state")
 		s.send(s.p.req)
-		assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason, "a late copy does not ask anybody again")
+		assert.Equal(t, mad.RejStaleConnection, one[*mad.REJ](s).Reason, "a late copy is no new request")
 		next(t, v.c, cm.EventTimeWaitExit)
 		_, err = v.c.Next(t.Context())
 		assert.ErrorIs(t, err, cm.ErrClosed)
@@ -263,8 +264,8 @@ func TestTimeoutREJ(t *testing.T) {
 	})
 }
 
-// Requests are bounded: by the listener's backlog, by peer, and in all. What is over the bound is told so, and leaves
-// nothing behind.
+// The number of requests is limited by the listener's backlog, by peer, and in all. Requests above the limit are
+// rejected and leave no state.
 func TestBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg     cm.Config
@@ -299,7 +300,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A flood of requests from anywhere: what it costs is bounded, and a good request is served when it is over.
+// A flood of requests uses limited memory, and a valid request is served after it.
 func TestFlood(t *testing.T) {
 	inScriptOn(t, ci.LinkInfiniBand, cm.Config{MaxPending: 100, MaxTimeWait: 50}, func(t *testing.T, s *scripted) {
 		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 1000 })
@@ -319,7 +320,7 @@ func TestFlood(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.settle()
 		s.take()
-		assert.Zero(t, s.x.m.Counters().Conns, "nobody accepted them")
+		assert.Zero(t, s.x.m.Counters().Conns, "no request was accepted")
 		s.p.id++
 		s.send(s.request())
 		c2 := must(l.Accept(t.Context()))
@@ -328,15 +329,15 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// Who asks, gets a REP, and never answers, keeps others out for a second and not for the hours that it asked for.
+// A peer that does not answer the REP keeps its place for a second, and not for the hours that its REQ requested.
 func TestCrowded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxPending: 3}, func(t *testing.T, s *scripted) {
 		l := s.x.listen(func(c *cm.ListenConfig) { c.Backlog = 100 })
 		ask := func() {
 			s.p.id++
 			s.send(s.request(func(r *mad.REQ) {
-				r.LocalQPN, r.LocalTimeout, r.RemoteTimeout, r.MaxCMRetries = s.p.id&0xffffff, mad.MaxTimeExp,
-					mad.MaxTimeExp, 15
+				r.LocalQPN, r.LocalTimeout = s.p.id&0xffffff, mad.MaxTimeExp
+				r.RemoteTimeout, r.MaxCMRetries = mad.MaxTimeExp, 15
 			}))
 		}
 		refused := func() (n int) {
@@ -355,8 +356,8 @@ func TestCrowded(t *testing.T) {
 			s.settle()
 		}
 		ask()
-		assert.Equal(t, 1, refused(), "they may answer yet")
-		time.Sleep(time.Second) // of the bubble
+		assert.Equal(t, 1, refused(), "the peers may still answer")
+		time.Sleep(time.Second) // virtual time
 		for range 2 {
 			ask()
 			assert.ErrorIs(t, <-ended, cm.ErrTimeout)
@@ -365,13 +366,13 @@ func TestCrowded(t *testing.T) {
 		}
 		require.NoError(t, l.Close())
 		s.settle()
-		assert.Equal(t, 1, s.x.m.Counters().Pending, "the one that has not been pushed out")
+		assert.Equal(t, 1, s.x.m.Counters().Pending, "the request that was not displaced")
 		require.NoError(t, s.x.m.Close())
 		assert.Error(t, <-ended)
 	})
 }
 
-// Of several listeners that fit, the most particular one is asked.
+// Of several listeners that match, the most specific one receives the request.
 func TestListeners(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		other := s.x.attr(2).GIDs[0].GID
@@ -446,10 +447,10 @@ func TestListeners(t *testing.T) {
 	})
 }
 
-// A request goes from listener to listener; its Conn has the ID that the peer may have learned.
+// A request is handed off from listener to listener. Its Conn keeps the ID that the peer may have.
 func TestHandoff(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		require.NoError(t, v.c.Delay(20, nil))
 		s.settle()
 		s.take()
@@ -477,9 +478,9 @@ func TestHandoff(t *testing.T) {
 	})
 }
 
-// Both ends ask at the same time: one connection, and each end knows its part.
+// Both ends send a REQ. One connection is established, and each end has its role.
 func TestPeerToPeer(t *testing.T) {
-	for _, both := range []bool{false, true} { // at once, or one of them a while later
+	for _, both := range []bool{false, true} { // at the same time, or one of them later
 		t.Run(fmt.Sprint(both), func(t *testing.T) {
 			inPair(t, func(t *testing.T, p *pair) {
 				type result struct {
@@ -490,7 +491,7 @@ func TestPeerToPeer(t *testing.T) {
 					r := make(chan result, 1)
 					go func() {
 						c, err := from.m.Connect(t.Context(),
-							from.ask(to, func(c *cm.ConnectConfig) {
+							from.requestTo(to, func(c *cm.ConnectConfig) {
 								c.Peer, c.QP.Num, c.Compare = true, qpn,
 									[]byte("asks")
 							}))
@@ -523,7 +524,8 @@ func TestPeerToPeer(t *testing.T) {
 				if p.b.hca.Info().GUID > p.a.hca.Info().GUID {
 					active = b.c
 				}
-				assert.Equal(t, active.Request().LocalCommID, active.ID(), "the greater GUID's request counts")
+				assert.Equal(t, active.Request().LocalCommID, active.ID(), "the request of the larger GUID becomes "+
+					"the connection")
 				_, attrA, err := a.c.QPAttr(ci.QPRTR)
 				require.NoError(t, err)
 				_, attrB, err := b.c.QPAttr(ci.QPRTR)
@@ -536,8 +538,8 @@ func TestPeerToPeer(t *testing.T) {
 	}
 }
 
-// The same over a network that loses, doubles and reorders: what is left of one end's request when it has become the
-// passive one does no harm.
+// The same test over a network that loses, duplicates and reorders. Late messages of the passive end's own REQ have no
+// effect.
 func TestPeerToPeerLossy(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -549,7 +551,7 @@ func TestPeerToPeerLossy(t *testing.T) {
 				go func() {
 					time.Sleep(time.Duration(seed%3) * time.Duration(i) * interval)
 					c, err := x.m.Connect(t.Context(),
-						x.ask(nodes[1-i], func(c *cm.ConnectConfig) { c.Peer, c.MaxRetries = true, 15 }))
+						x.requestTo(nodes[1-i], func(c *cm.ConnectConfig) { c.Peer, c.MaxRetries = true, 15 }))
 					if assert.NoError(t, err, "seed %d", seed) {
 						if c.State() == cm.StateREQRcvd {
 							err = c.Accept(t.Context(), reply())
@@ -576,29 +578,29 @@ func TestPeerToPeerLossy(t *testing.T) {
 	}
 }
 
-// A peer-to-peer request that meets nobody ends as any; and it is for its like only.
+// A peer-to-peer request without a counterpart ends like any other request. It matches only its counterpart.
 func TestPeerToPeerAlone(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, _ = p.b.m.Connect(ctx, p.b.ask(p.a, func(c *cm.ConnectConfig) {
+			_, _ = p.b.m.Connect(ctx, p.b.requestTo(p.a, func(c *cm.ConnectConfig) {
 				c.Peer, c.Compare = true,
 					[]byte("something else")
 			}))
 		}()
-		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b, func(c *cm.ConnectConfig) {
+		_, err := p.a.m.Connect(t.Context(), p.a.requestTo(p.b, func(c *cm.ConnectConfig) {
 			c.Peer, c.Compare = true,
 				[]byte("yet another")
 		}))
 		var rej *cm.RejectError
-		require.ErrorAs(t, err, &rej, "when there is no patience left, the rejection says more than a timeout")
+		require.ErrorAs(t, err, &rej, "the rejection is reported instead of a timeout")
 		assert.Equal(t, mad.RejInvalidServiceID, rej.Reason)
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// What callers may not ask.
+// Invalid arguments are rejected.
 func TestInvalid(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		bad := map[string]func(*cm.ConnectConfig){
@@ -617,7 +619,7 @@ func TestInvalid(t *testing.T) {
 			"offset":       func(c *cm.ConnectConfig) { c.Offset = 92; c.Compare = []byte{1} },
 		}
 		for name, edit := range bad {
-			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, edit))
+			_, err := s.x.m.Connect(t.Context(), s.x.requestTo(s.p.x, edit))
 			assert.ErrorIs(t, err, ci.InvalidParameter, name)
 		}
 		for status, edit := range map[ci.Status]func(*cm.ConnectConfig){
@@ -625,23 +627,25 @@ func TestInvalid(t *testing.T) {
 			ci.InvalidPKey: func(c *cm.ConnectConfig) { c.Primary.PKey = 0x1234 },
 			ci.InvalidGID:  func(c *cm.ConnectConfig) { c.Primary.AV.GRH.SGIDIndex = 999 },
 		} {
-			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, edit))
+			_, err := s.x.m.Connect(t.Context(), s.x.requestTo(s.p.x, edit))
 			assert.ErrorIs(t, err, status)
 		}
-		_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) {
+		_, err := s.x.m.Connect(t.Context(), s.x.requestTo(s.p.x, func(c *cm.ConnectConfig) {
 			c.Primary.AV.Global,
 				c.Primary.AV.GRH.DGID = true, ci.GID{}
 		}))
 		assert.ErrorIs(t, err, ci.InvalidGID)
 		if s.x.attr(1).Link == ci.LinkInfiniBand {
-			_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Primary.AV.DLID = 0 }))
+			_, err := s.x.m.Connect(t.Context(),
+				s.x.requestTo(s.p.x, func(c *cm.ConnectConfig) { c.Primary.AV.DLID = 0 }))
 			assert.ErrorIs(t, err, ci.InvalidLID)
 		}
-		_, err = s.x.m.Connect(t.Context(), s.x.ask(s.p.x, func(c *cm.ConnectConfig) { c.Alternate = &cm.Path{} }))
+		_, err = s.x.m.Connect(t.Context(),
+			s.x.requestTo(s.p.x, func(c *cm.ConnectConfig) { c.Alternate = &cm.Path{} }))
 		assert.ErrorIs(t, err, ci.InvalidPort)
 		assert.Empty(t, s.take())
 
-		v := s.asked()
+		v := s.enterREQRcvd()
 		for name, edit := range map[string]func(*cm.AcceptConfig){
 			"private data": func(c *cm.AcceptConfig) { c.Private = make([]byte, 197) },
 			"QP type":      func(c *cm.AcceptConfig) { c.QP.Type = ci.UC },
@@ -670,19 +674,19 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// Closing a manager ends every call, and tells peers.
+// Close of a manager ends every call and informs the peers.
 func TestManagerClose(t *testing.T) {
 	inPairOn(t, ci.LinkEthernet, 1, cm.Config{}, func(t *testing.T, p *pair) {
 		errs := make(chan error, 8)
 		call := func(f func() error) { go func() { errs <- f() }() }
 		l := p.b.listen()
-		a, b := p.connect(l, p.a.ask(p.b), reply())
+		a, b := p.connect(l, p.a.requestTo(p.b), reply())
 		next(t, b, cm.EventEstablished)
 		empty := p.b.listen(func(c *cm.ListenConfig) { c.Service = 0x99 })
 		call(func() error { _, err := empty.Accept(t.Context()); return err })
 		call(func() error { _, err := b.Next(t.Context()); return err })
 		p.net.filter = func(d *datagram) bool { return false }
-		call(func() error { _, err := p.b.m.Connect(t.Context(), p.b.ask(p.a)); return err })
+		call(func() error { _, err := p.b.m.Connect(t.Context(), p.b.requestTo(p.a)); return err })
 		call(func() error {
 			_, err := p.b.m.Lookup(t.Context(), cm.LookupConfig{Path: p.b.path(1, p.a, 1)})
 			return err
@@ -697,7 +701,7 @@ func TestManagerClose(t *testing.T) {
 		next(t, a, cm.EventDisconnect)
 		_, err := p.b.m.Listen(cm.ListenConfig{})
 		assert.ErrorIs(t, err, cm.ErrClosed)
-		_, err = p.b.m.Connect(t.Context(), p.b.ask(p.a))
+		_, err = p.b.m.Connect(t.Context(), p.b.requestTo(p.a))
 		assert.ErrorIs(t, err, cm.ErrClosed)
 		_, err = p.b.m.Lookup(t.Context(), cm.LookupConfig{Path: p.b.path(1, p.a, 1)})
 		assert.ErrorIs(t, err, cm.ErrClosed)
@@ -706,18 +710,18 @@ func TestManagerClose(t *testing.T) {
 	})
 }
 
-// A port that goes takes its services along, and has new ones when it is there again.
+// A port that is removed closes its services. New ones are opened when it is available again.
 func TestPortGoes(t *testing.T) {
 	inPairOn(t, ci.LinkEthernet, 1, cm.Config{}, func(t *testing.T, p *pair) {
-		a, b := p.connected()
+		a, b := p.establish()
 		p.a.svc.unplug(p.a.port(1))
-		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b))
+		_, err := p.a.m.Connect(t.Context(), p.a.requestTo(p.b))
 		require.ErrorIs(t, err, ci.InvalidPort)
 		_, err = a.Disconnect(t.Context(), nil)
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.NotZero(t, p.a.m.Counters().Unsent)
-		p.a.svc.tell(p.a.port(1), true)
-		c, d := p.connected(func(c *cm.ConnectConfig) { c.QP.Num = 0x111 })
+		p.a.svc.notify(p.a.port(1), true)
+		c, d := p.establish(func(c *cm.ConnectConfig) { c.QP.Num = 0x111 })
 		for _, x := range []cm.Conn{a, b, c, d} {
 			require.NoError(t, x.Close())
 			require.NoError(t, x.Close())
@@ -725,17 +729,17 @@ func TestPortGoes(t *testing.T) {
 	})
 }
 
-// An established passive end, before its RTU: the peer's first message has told.
+// A passive end is established by the peer's first message before the RTU arrives.
 func TestEstablished(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		done := make(chan error, 1)
 		go func() { done <- v.c.Accept(context.Background(), ourReply()) }()
 		s.settle()
 		require.NoError(t, v.c.Established())
 		require.NoError(t, <-done)
 		assert.Equal(t, cm.StateEstablished, v.c.State())
-		require.NoError(t, v.c.Established(), "both ways are possible")
+		require.NoError(t, v.c.Established(), "Established is allowed after the RTU")
 		r := &mad.RTU{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours}
 		copy(r.PrivateData[:], "late")
 		s.send(r)
@@ -744,10 +748,10 @@ func TestEstablished(t *testing.T) {
 	})
 }
 
-// A DREQ that overtakes its RTU: the connection was, and is over.
+// A DREQ that overtakes the RTU establishes the connection and ends it.
 func TestDREQBeforeRTU(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		done := make(chan error, 1)
 		go func() { done <- v.c.Accept(context.Background(), ourReply()) }()
 		s.settle()
@@ -755,9 +759,9 @@ func TestDREQBeforeRTU(t *testing.T) {
 		require.NoError(t, <-done)
 		next(t, v.c, cm.EventDisconnect)
 		_, _, err := v.c.QPAttr(ci.QPRTS)
-		require.NoError(t, err, "what came before the DREQ can still be had")
+		require.NoError(t, err, "events before the DREQ are kept")
 		got, err := v.c.Disconnect(t.Context(), nil)
-		require.NoError(t, err, "disconnecting at the same time is no error")
+		require.NoError(t, err, "both ends may disconnect at the same time")
 		assert.Nil(t, got)
 		s.settle()
 		s.take()
@@ -765,10 +769,10 @@ func TestDREQBeforeRTU(t *testing.T) {
 	})
 }
 
-// Accept ends with the peer's rejection of the REP.
+// Accept returns the peer's rejection of the REP.
 func TestREPRejected(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		done := make(chan error, 1)
 		go func() { done <- v.c.Accept(context.Background(), ourReply()) }()
 		s.settle()
@@ -784,7 +788,7 @@ func TestREPRejected(t *testing.T) {
 	})
 }
 
-// A live connection ends when the peer says that it has none.
+// An established connection ends when the peer rejects it as unknown.
 func TestREJWhenEstablished(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterActive(s)

@@ -26,9 +26,9 @@ import (
 	"ciddk/rvt"
 )
 
-// The tests of the state machine run on a network in memory, in virtual time (testing/synctest): it carries datagrams
-// between the ports of real access layers, with loss, duplicates, reordering and delay by a seed. The tests at the end
-// of the package's story, in reference_test.go, run on real MAD services and QPs.
+// Most tests run on a network in memory, in virtual time (testing/synctest). The network carries datagrams between the
+// ports of real access layers, with loss, duplicates, reordering and delay determined by a seed. The tests in
+// reference_test.go run on real MAD services and QPs.
 
 type network struct {
 	mu    sync.Mutex
@@ -36,18 +36,18 @@ type network struct {
 	delay time.Duration // of each datagram
 	// Probabilities, of each datagram.
 	loss, double, reorder float64
-	spread                time.Duration          // how late a reordered datagram is at most
-	filter                func(d *datagram) bool // false: the datagram is lost
-	tap                   func(d *datagram)      // sees all that is sent
+	spread                time.Duration          // maximum extra delay of a reordered datagram
+	filter                func(d *datagram) bool // returns false to lose the datagram
+	tap                   func(d *datagram)      // called for each datagram that is sent
 	agents                map[mads.Port][]*agent
 	places                map[place]mads.Port
-	behind                bool     // datagrams may have arrived that the agents have not delivered
-	late                  []func() // given to CatchUp, and not called
+	behind                bool     // the agents have not delivered all datagrams that have arrived
+	late                  []func() // functions that wait for CatchUp
 	start                 time.Time
-	last                  time.Duration // since start: when the last datagram arrives
+	last                  time.Duration // arrival of the last datagram, since start
 }
 
-// place is where a datagram goes: a GID, or a LID.
+// place is the destination of a datagram: a GID or a LID.
 type place struct {
 	gid ci.GID
 	lid ci.LID
@@ -98,7 +98,7 @@ func (s *service) Watch(f func(mads.Port, bool)) func() {
 	}
 }
 
-// unplug takes a port's services away, plug brings them again.
+// unplug closes the services of a port.
 func (s *service) unplug(p mads.Port) {
 	s.net.mu.Lock()
 	for _, a := range s.net.agents[p] {
@@ -106,10 +106,10 @@ func (s *service) unplug(p mads.Port) {
 	}
 	s.net.agents[p] = nil
 	s.net.mu.Unlock()
-	s.tell(p, false)
+	s.notify(p, false)
 }
 
-func (s *service) tell(p mads.Port, there bool) {
+func (s *service) notify(p mads.Port, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.watchers {
@@ -169,7 +169,7 @@ func (a *agent) CatchUp(f func()) bool {
 	return a.net.behind
 }
 
-// catchUp makes the calls of CatchUp that wait.
+// catchUp calls the functions that wait for CatchUp.
 func (n *network) catchUp() {
 	n.mu.Lock()
 	late := n.late
@@ -229,7 +229,7 @@ func (a *agent) Send(m *mads.Message) error {
 		if n.rng.Float64() < n.loss {
 			continue
 		}
-		n.last = max(n.last+1, time.Since(n.start)+n.delay) // what leaves in order arrives in order
+		n.last = max(n.last+1, time.Since(n.start)+n.delay) // datagrams arrive in the order of Send
 		delay := n.last - time.Since(n.start)
 		if n.rng.Float64() < n.reorder {
 			delay += time.Duration(n.rng.Int64N(int64(n.spread)))
@@ -241,7 +241,7 @@ func (a *agent) Send(m *mads.Message) error {
 	return nil
 }
 
-// deliver gives a datagram to the agent for it.
+// deliver passes a datagram to the agent of its destination.
 func (n *network) deliver(r *mads.Received) {
 	n.mu.Lock()
 	var to *agent
@@ -263,7 +263,7 @@ func (n *network) deliver(r *mads.Received) {
 	}
 }
 
-// node is an access layer with an HCA, and its connection manager.
+// node is an access layer with an HCA and its connection manager.
 type node struct {
 	t   testing.TB
 	al  *accesslayer.AL
@@ -272,7 +272,7 @@ type node struct {
 	m   *cm.Manager
 }
 
-// link is what nodes are on: InfiniBand, or, with addresses, Ethernet.
+// link connects nodes: an InfiniBand link, or an Ethernet network with addresses.
 type link struct {
 	direct *direct.Link
 	ether  *sim.Network
@@ -301,7 +301,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// newNode makes a node with a number of ports on a link.
+// newNode returns a node with a number of ports on a link.
 func newNode(t testing.TB, n *network, l *link, ports int, cfg cm.Config) *node {
 	var ps []rvt.Port
 	for range ports {
@@ -322,37 +322,37 @@ func newNodeOn(t testing.TB, n *network, cfg cm.Config, ports ...rvt.Port) *node
 	return x
 }
 
-func (x *node) close() {
-	require.NoError(x.t, x.m.Close())
-	require.NoError(x.t, x.al.Close())
-	require.NoError(x.t, x.hca.Close())
+func (n *node) close() {
+	require.NoError(n.t, n.m.Close())
+	require.NoError(n.t, n.al.Close())
+	require.NoError(n.t, n.hca.Close())
 }
 
-func (x *node) port(num uint8) mads.Port { return mads.Port{CA: x.hca.Info().GUID, Num: num} }
+func (n *node) port(num uint8) mads.Port { return mads.Port{CA: n.hca.Info().GUID, Num: num} }
 
-func (x *node) attr(num uint8) *ci.PortAttr {
-	return must(must(x.al.Adapter(x.hca.Info().GUID)).Port(num))
+func (n *node) attr(num uint8) *ci.PortAttr {
+	return must(must(n.al.Adapter(n.hca.Info().GUID)).Port(num))
 }
 
-// path is the way from a port of a node to a port of another.
-func (x *node) path(num uint8, to *node, toNum uint8) cm.Path {
-	p := cm.Path{Port: x.port(num), LifeTime: 14,
+// path returns the path from a port of a node to a port of another.
+func (n *node) path(num uint8, to *node, toNum uint8) cm.Path {
+	p := cm.Path{Port: n.port(num), LifeTime: 14,
 		AV: ci.AVAttr{GRH: ci.GRH{DGID: to.attr(toNum).GIDs[0].GID, HopLimit: 64, FlowLabel: 0x12345}}}
-	if x.attr(num).Link == ci.LinkInfiniBand {
+	if n.attr(num).Link == ci.LinkInfiniBand {
 		p.AV.DLID = to.attr(toNum).LID
 		p.AV.GRH.HopLimit = 0
 	}
 	return p
 }
 
-// pass lets virtual time pass, in a bubble.
+// pass sleeps, in virtual time.
 func pass(d time.Duration) { time.Sleep(d) }
 
 const service1 mad.ServiceID = 0x1001
 
-// ask is a request from a node to another.
-func (x *node) ask(to *node, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
-	cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100, StartPSN: 0x111111}, Primary: x.path(1, to, 1),
+// requestTo returns the configuration of a request to another node.
+func (n *node) requestTo(to *node, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
+	cfg := cm.ConnectConfig{Service: service1, QP: cm.QP{Num: 0x100, StartPSN: 0x111111}, Primary: n.path(1, to, 1),
 		Private:            []byte("asks"),
 		ResponderResources: 4, InitiatorDepth: 3, RetryCount: 7, RNRRetry: 6, MaxRetries: 5, ResponseTime: 18,
 		RemoteResponseTime: 18}
@@ -374,8 +374,8 @@ type pair struct {
 	a, b *node
 }
 
-// inPair runs a test on two nodes of each link layer. When it has ended, nothing may be left in either manager once
-// time-wait is over.
+// inPair runs a test on two nodes of each link layer. After the test and the end of time-wait, no state may be left in
+// either manager.
 func inPair(t *testing.T, f func(t *testing.T, p *pair)) {
 	for name, typ := range map[string]ci.Link{"InfiniBand": ci.LinkInfiniBand, "Ethernet": ci.LinkEthernet} {
 		t.Run(name, func(t *testing.T) { inPairOn(t, typ, 1, cm.Config{}, f) })
@@ -390,30 +390,30 @@ func inPairOn(t *testing.T, typ ci.Link, ports int, cfg cm.Config, f func(t *tes
 		time.Sleep(time.Hour)
 		for _, x := range []*node{p.a, p.b} {
 			c := x.m.Counters()
-			require.Zero(t, c.Conns-c.Pending*0, "%v", c)
+			require.Zero(t, c.Conns, "%v", c)
 			require.Zero(t, c.Pending)
 			require.Zero(t, c.TimeWait)
 			require.Zero(t, c.Lookups)
-			require.Zero(t, cm.PendingTimers(x.m), "timers are set, and nothing is left to time")
+			require.Zero(t, cm.PendingTimers(x.m), "timers are left")
 			x.close()
 		}
 	})
 }
 
-// listen begins to listen at a node.
-func (x *node) listen(edit ...func(*cm.ListenConfig)) cm.Listener {
+// listen creates a listener on a node.
+func (n *node) listen(edit ...func(*cm.ListenConfig)) cm.Listener {
 	cfg := cm.ListenConfig{Service: service1}
 	for _, e := range edit {
 		e(&cfg)
 	}
-	return must(x.m.Listen(cfg))
+	return must(n.m.Listen(cfg))
 }
 
-// connected makes a connection from a to b.
-func (p *pair) connected(edit ...func(*cm.ConnectConfig)) (active, passive cm.Conn) {
+// establish establishes a connection from a to b.
+func (p *pair) establish(edit ...func(*cm.ConnectConfig)) (active, passive cm.Conn) {
 	l := p.b.listen()
 	defer func() { require.NoError(p.t, l.Close()) }()
-	return p.connect(l, p.a.ask(p.b, edit...), reply())
+	return p.connect(l, p.a.requestTo(p.b, edit...), reply())
 }
 
 func (p *pair) connect(l cm.Listener, ask cm.ConnectConfig, answer cm.AcceptConfig) (active, passive cm.Conn) {
@@ -435,7 +435,7 @@ func (p *pair) connect(l cm.Listener, ask cm.ConnectConfig, answer cm.AcceptConf
 	return active, <-passives
 }
 
-// next is the next event, which must be of a type.
+// next waits for the next event and checks its type.
 func next(t testing.TB, c cm.Conn, typ cm.EventType) cm.Event {
 	t.Helper()
 	e, err := c.Next(context.Background())

@@ -13,8 +13,8 @@ func (c *conn) sendAndKeep(tid uint64, msg mad.CMMessage) {
 	c.port.send(&c.to, c.sent)
 }
 
-// resend sends the last message again. Copies of answers are limited, because the peer may not have proved yet that it is
-// where its messages claim to come from. The caller holds c.mu.
+// resend sends the last message again. Copies of answers are limited, because the peer may not have proved yet that it
+// is where its messages claim to come from. The caller holds c.mu.
 func (c *conn) resend() {
 	if !c.active && c.state != StateDREQSent || c.state == StateTimeWait {
 		c.port.reply(&c.to, padToSize(c.sent))
@@ -37,7 +37,8 @@ func (c *conn) sentAttr() uint16 {
 
 // sendREJ sends a REJ. The lengths of info and private have been checked. The caller holds c.mu.
 func (c *conn) sendREJ(which mad.CMWhich, reason mad.RejReason, info, private []byte) {
-	j := mad.REJ{LocalCommID: c.id, RemoteCommID: c.remoteID, Message: which, Reason: reason, InfoLength: uint8(len(info))}
+	j := mad.REJ{LocalCommID: c.id, RemoteCommID: c.remoteID, Message: which, Reason: reason,
+		InfoLength: uint8(len(info))}
 	copy(j.Info[:], info)
 	copy(j.PrivateData[:], private)
 	c.sent = encode(c.tid, &j)
@@ -83,7 +84,8 @@ func checkInfo(verb string, info []byte) error {
 // checkMessage returns InvalidParameter if a value does not fit into its field of a message.
 func checkMessage(verb string, msg mad.CMMessage) error {
 	if err := msg.Check(); err != nil {
-		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "a value does not fit into the message", Err: err}
+		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "a value does not fit into the message",
+			Err: err}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ type message uint8
 
 const (
 	msgREQ      message = iota // a copy of the REQ that created this connection
-	msgOtherREQ                // another REQ with the communication ID or QP of this connection's peer: one of the two is stale
+	msgOtherREQ                // another REQ with the peer's communication ID or QP: one of the two is stale
 	msgREP
 	msgRTU
 	msgREJ

@@ -15,18 +15,18 @@ import (
 	"ciddk/mad"
 )
 
-// message makes the message of a row of the table for a situation.
-func (v *situation) message(row string) mad.CMMessage {
-	theirs, ours := v.ids.theirs, v.ids.ours
+// message returns the message for a row of the table.
+func (s *situation) message(row string) mad.CMMessage {
+	theirs, ours := s.ids.theirs, s.ids.ours
 	switch row {
 	case "REQ":
-		return v.s.p.req
+		return s.s.p.req
 	case "other REQ":
-		r := v.s.request(func(r *mad.REQ) { r.StartingPSN = 0xbad })
+		r := s.s.request(func(r *mad.REQ) { r.StartingPSN = 0xbad })
 		return r
 	case "REP":
-		return &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalQPN: v.s.p.id & 0xffff,
-			LocalCAGUID: uint64(v.s.p.x.hca.Info().GUID)}
+		return &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalQPN: s.s.p.id & 0xffff,
+			LocalCAGUID: uint64(s.s.p.x.hca.Info().GUID)}
 	case "RTU":
 		return &mad.RTU{LocalCommID: theirs, RemoteCommID: ours}
 	case "REJ":
@@ -38,19 +38,19 @@ func (v *situation) message(row string) mad.CMMessage {
 	case "MRA of LAP":
 		return &mad.MRA{LocalCommID: theirs, RemoteCommID: ours, Message: mad.WhichLAP, ServiceTimeout: 19}
 	case "DREQ":
-		return v.dreq()
+		return s.dreq()
 	case "DREP":
 		return &mad.DREP{LocalCommID: theirs, RemoteCommID: ours}
 	case "LAP":
-		return &mad.LAP{LocalCommID: theirs, RemoteCommID: ours, RemoteQPN: ourQPN, Alternate: v.s.wire(2)}
+		return &mad.LAP{LocalCommID: theirs, RemoteCommID: ours, RemoteQPN: ourQPN, Alternate: s.s.wire(2)}
 	case "APR":
 		return &mad.APR{LocalCommID: theirs, RemoteCommID: ours}
 	}
 	panic(row)
 }
 
-// TestReactions holds every cell of the table against what a manager does: the state after the message, and the answer
-// on the wire.
+// TestReactions compares every cell of the table with the manager's behavior: the state after the message, and the
+// answer on the wire.
 func TestReactions(t *testing.T) {
 	seen := map[cm.State]bool{}
 	for _, name := range slices.Sorted(maps.Keys(situations)) {
@@ -60,13 +60,13 @@ func TestReactions(t *testing.T) {
 			inScriptOn(t, ci.LinkInfiniBand, cm.Config{}, func(t *testing.T, s *scripted) {
 				for k := range int(cm.Messages) {
 					row, action := cm.Reaction(sit.state, k)
-					s.p.id++ // each its own connection
+					s.p.id++ // a connection of its own
 					v := sit.enter(s)
 					require.Equal(t, sit.state, v.c.State(), "%s: %s", name, row)
 					active := v.c.Request().LocalCommID == v.ids.ours
 					if row == "REQ" && active || row == "other REQ" && (sit.state == cm.StateREQSent ||
 						sit.state == cm.StateREPWait) {
-						v.end() // the REQ that made the connection was ours; and of the peer no name is known before its REP
+						v.end() // the REQ was ours, or the peer's ID and QP are not known before its REP
 						continue
 					}
 					v.check(row, action, sit.state)
@@ -77,11 +77,11 @@ func TestReactions(t *testing.T) {
 		})
 	}
 	for s := range cm.States {
-		assert.Equal(t, s != cm.StateIdle && s != cm.StateClosed, seen[s], "%v has a situation", s)
+		assert.Equal(t, s != cm.StateIdle && s != cm.StateClosed, seen[s], "%v has no situation", s)
 	}
 }
 
-// endState is TimeWait for all states in which a connection ends by itself.
+// endState returns TimeWait for all states in which a connection ends by itself, and otherwise the state.
 func endState(c cm.Conn) string {
 	switch s := c.State(); s {
 	case cm.StateClosed, cm.StateDREQSent:
@@ -91,39 +91,39 @@ func endState(c cm.Conn) string {
 	}
 }
 
-func (v *situation) check(row, action string, from cm.State) {
-	t, s := v.s.t, v.s
-	late := s.x.m.Counters().Dropped[cm.DropLate]
-	tid := s.p.tid
-	if row == "DREQ" && v.dtid != 0 {
-		tid = v.dtid
+func (s *situation) check(row, action string, from cm.State) {
+	t, script := s.s.t, s.s
+	late := script.x.m.Counters().Dropped[cm.DropLate]
+	tid := script.p.tid
+	if row == "DREQ" && s.dtid != 0 {
+		tid = s.dtid
 	}
-	s.sendTID(tid, v.message(row))
+	script.sendTID(tid, s.message(row))
 	where := func(want cm.State) {
 		t.Helper()
-		require.Equal(t, want, v.c.State(), "%v, %s: %s", from, row, action)
+		require.Equal(t, want, s.c.State(), "%s, %s: %s", from, row, action)
 	}
 	silent := func() {
 		t.Helper()
-		require.Empty(t, s.take(), "%v, %s: %s", from, row, action)
+		require.Empty(t, script.take(), "%s, %s: %s", from, row, action)
 	}
 	same := func() {
 		t.Helper()
-		require.Len(t, s.p.got, 1, "%v, %s: %s", from, row, action)
-		require.Equal(t, v.last, s.p.got[0].MAD, "%v, %s: %s", from, row, action)
+		require.Len(t, script.p.got, 1, "%s, %s: %s", from, row, action)
+		require.Equal(t, s.last, script.p.got[0].MAD, "%s, %s: %s", from, row, action)
 	}
 	stale := func() {
 		t.Helper()
 		found := false
-		for _, m := range s.take() { // in any order
+		for _, m := range script.take() { // in any order
 			j, ok := m.(*mad.REJ)
-			found = found || ok && *j == mad.REJ{RemoteCommID: v.ids.theirs, Reason: mad.RejStaleConnection}
+			found = found || ok && *j == mad.REJ{RemoteCommID: s.ids.theirs, Reason: mad.RejStaleConnection}
 		}
-		require.True(t, found, "%v, %s: %s", from, row, action)
+		require.True(t, found, "%s, %s: %s", from, row, action)
 	}
 	dropped := func() {
 		t.Helper()
-		require.Equal(t, late+1, s.x.m.Counters().Dropped[cm.DropLate], "%v, %s: counted", from, row)
+		require.Equal(t, late+1, script.x.m.Counters().Dropped[cm.DropLate], "%s, %s: not counted", from, row)
 	}
 	switch action {
 	case "-":
@@ -132,7 +132,7 @@ func (v *situation) check(row, action string, from cm.State) {
 		dropped()
 	case "repeat":
 		where(from)
-		if v.last == nil { // nothing was sent last: the passive end has the RTU
+		if s.last == nil { // there is no last message: the passive end has the RTU
 			silent()
 			dropped()
 			return
@@ -140,7 +140,7 @@ func (v *situation) check(row, action string, from cm.State) {
 		same()
 	case "repeat REJ":
 		where(from)
-		if v.last != nil && v.last[17] == byte(mad.AttrREJ) {
+		if s.last != nil && s.last[17] == byte(mad.AttrREJ) {
 			same()
 			return
 		}
@@ -148,13 +148,13 @@ func (v *situation) check(row, action string, from cm.State) {
 		dropped()
 	case "REJ stale":
 		where(from)
-		if v.last != nil && v.last[17] == byte(mad.AttrREJ) && row == "REQ" {
+		if s.last != nil && s.last[17] == byte(mad.AttrREJ) && row == "REQ" {
 			same()
 			return
 		}
 		stale()
 	case "end, REJ stale":
-		n := len(s.p.got)
+		n := len(script.p.got)
 		stale()
 		switch from {
 		case cm.StateREQRcvd, cm.StateMRAREQSent:
@@ -183,7 +183,7 @@ func (v *situation) check(row, action string, from cm.State) {
 			where(cm.StateREPWait)
 		case cm.StateREPSent, cm.StateMRAREPRcvd:
 			where(cm.StateMRAREPRcvd)
-		default: // no LAP is on its way
+		default: // there is no pending LAP
 			where(from)
 			dropped()
 		}
@@ -196,30 +196,30 @@ func (v *situation) check(row, action string, from cm.State) {
 	case "DREQRcvd":
 		where(cm.StateDREQRcvd)
 		silent()
-		require.NoError(t, v.c.AnswerDisconnect(nil))
+		require.NoError(t, s.c.AnswerDisconnect(nil))
 	case "DREP, TimeWait":
 		where(cm.StateTimeWait)
-		d := one[*mad.DREP](s)
-		require.Equal(t, v.ids.theirs, d.RemoteCommID)
+		d := one[*mad.DREP](script)
+		require.Equal(t, s.ids.theirs, d.RemoteCommID)
 	case "DREP":
 		where(cm.StateTimeWait)
-		if v.last[17] == byte(mad.AttrDREP) {
+		if s.last[17] == byte(mad.AttrDREP) {
 			same()
 			return
 		}
-		one[*mad.DREP](s)
+		one[*mad.DREP](script)
 	case "Established, see LAP":
 		where(cm.StateEstablished)
-		require.Equal(t, "LAPRcvd", cm.LapState(v.c))
-	case "see LAP": // TestLAP has the cells
+		require.Equal(t, "LAPRcvd", cm.LapState(s.c))
+	case "see LAP": // see TestLAP
 		where(from)
 	default:
 		t.Fatalf("no check for %q", action)
 	}
 }
 
-// TestStrangers: messages for no connection are answered where somebody waits for an answer, and counted.
-func TestStrangers(t *testing.T) {
+// TestUnknownConnection sends messages for no connection. Those whose sender waits are answered, and all are counted.
+func TestUnknownConnection(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := &situation{s: s}
 		v.ids.ours, v.ids.theirs = 0x1234, 0x5678
@@ -252,8 +252,8 @@ func header(b []byte) (h mad.Header) {
 	return h
 }
 
-// Messages that name a connection of ours, and another peer's communication ID, are for no connection; so is another
-// QP's disconnect.
+// Messages with our communication ID and another peer's ID belong to no connection, and neither does a DREQ for another
+// QP.
 func TestOtherPeers(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
@@ -275,15 +275,14 @@ func TestOtherPeers(t *testing.T) {
 	})
 }
 
-// A REJ without its sender's ID ends a connection if it comes from where the peer is, and not from elsewhere: the IDs
-// of connections are easy to guess for who has one.
+// A REJ without its sender's ID ends a connection only if it comes from the peer's port, because IDs can be observed.
 func TestREJWithoutID(t *testing.T) {
 	for name, enter := range map[string]func(*scripted) *situation{"active": enterActive, "passive": enterPassive} {
 		t.Run(name, func(t *testing.T) {
 			inScript(t, func(t *testing.T, s *scripted) {
 				v := enter(s)
 				rej := &mad.REJ{RemoteCommID: v.ids.ours, Message: mad.WhichREP, Reason: mad.RejInvalidCommID}
-				s.elsewhere(rej)
+				s.sendFromOtherPort(rej)
 				assert.Equal(t, cm.StateEstablished, v.c.State())
 				assert.Equal(t, uint64(1), s.x.m.Counters().Dropped[cm.DropUnknown])
 				s.send(rej)
@@ -294,7 +293,7 @@ func TestREJWithoutID(t *testing.T) {
 	}
 }
 
-// TestCalls: each state allows the calls that the table says, and the others name it.
+// TestCalls checks that each state allows the calls of the table, and that the error of the others names the state.
 func TestCalls(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(situations)) {
 		sit := situations[name]
@@ -307,7 +306,7 @@ func TestCalls(t *testing.T) {
 					var err error
 					switch call {
 					case "Accept":
-						v.background(func(ctx context.Context) { // waits, if it is allowed
+						v.background(func(ctx context.Context) { // blocks if the call is allowed
 							if e := v.c.Accept(ctx, ourReply()); !errors.Is(e, context.Canceled) {
 								err = e
 							}
@@ -321,7 +320,7 @@ func TestCalls(t *testing.T) {
 						err = v.c.Established()
 					case "Delay":
 						if err = v.c.Delay(20, nil); sit.state == cm.StateEstablished {
-							assert.ErrorIs(t, err, ci.InvalidState, "nothing is to be answered")
+							assert.ErrorIs(t, err, ci.InvalidState, "there is no message to answer")
 							err = nil
 						}
 					case "Reject":

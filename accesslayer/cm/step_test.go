@@ -22,14 +22,14 @@ import (
 	"ciddk/mad"
 )
 
-// drop has the network lose all messages with one of the given attributes.
+// drop makes the network lose all messages with one of the given attributes.
 func (n *network) drop(attrs ...uint16) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.filter = func(d *datagram) bool { return !slices.Contains(attrs, d.attr()) }
 }
 
-// record is a list of things that happened, in order.
+// record is a list of observations in order.
 type record struct {
 	mu   sync.Mutex
 	list []string
@@ -47,7 +47,7 @@ func (r *record) all() []string {
 	return slices.Clone(r.list)
 }
 
-// A connection goes through its whole life by started steps only. Both ends see outcomes and events in order.
+// A connection is established and disconnected with started steps only. Both ends observe outcomes and events in order.
 func TestStartedSteps(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		var active, passive record
@@ -63,11 +63,11 @@ func TestStartedSteps(t *testing.T) {
 			answer.OnEvent = events(&passive)
 			assert.NoError(t, c.StartAccept(t.Context(), answer, func(err error) {
 				passive.add("accept: %v", err)
-				time.Sleep(time.Second) // the events wait
+				time.Sleep(time.Second) // delays the events
 				passive.add("accept returns")
 			}))
 		}))
-		ask := p.a.ask(p.b, func(c *cm.ConnectConfig) { c.OnEvent = events(&active) })
+		ask := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.OnEvent = events(&active) })
 		require.NoError(t, p.a.m.StartConnect(t.Context(), ask, func(c cm.Conn, err error) {
 			active.add("connect: %v", err)
 			a = c
@@ -91,8 +91,8 @@ func TestStartedSteps(t *testing.T) {
 	})
 }
 
-// A DREQ that arrives instead of the RTU ends Accept, and is an event afterwards. Calls that wait are allowed in done
-// and in OnEvent.
+// A DREQ that arrives instead of the RTU ends Accept, and its event follows. Blocking calls are allowed in done and in
+// OnEvent.
 func TestStartedAcceptEndedByDisconnect(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		var r record
@@ -109,7 +109,7 @@ func TestStartedAcceptEndedByDisconnect(t *testing.T) {
 			}
 			assert.NoError(t, c.StartAccept(t.Context(), answer, func(err error) { r.add("accept: %v", err) }))
 		}))
-		require.NoError(t, p.a.m.StartConnect(t.Context(), p.a.ask(p.b), func(c cm.Conn, err error) {
+		require.NoError(t, p.a.m.StartConnect(t.Context(), p.a.requestTo(p.b), func(c cm.Conn, err error) {
 			assert.NoError(t, err)
 			assert.NoError(t, c.Confirm(nil))
 			_, err = c.Disconnect(t.Context(), nil)
@@ -123,11 +123,11 @@ func TestStartedAcceptEndedByDisconnect(t *testing.T) {
 	})
 }
 
-// Both ends disconnect at the same time, the second one in the state DREQRcvd. Its step ends at once.
+// Both ends disconnect at the same time. The step of the end that has received the DREQ ends at once.
 func TestStartedDisconnectOfBothEnds(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		var r record
-		a, b := p.connected()
+		a, b := p.establish()
 		require.NoError(t, a.StartDisconnect(t.Context(), nil, func(_ []byte, err error) { r.add("a: %v", err) }))
 		pass(10 * time.Millisecond)
 		require.Equal(t, cm.StateDREQRcvd, b.State())
@@ -140,7 +140,7 @@ func TestStartedDisconnectOfBothEnds(t *testing.T) {
 	})
 }
 
-// Requests go to the calls that wait for them in the order of the calls. A call that has ended takes none.
+// Calls of StartAccept receive requests in the order of the calls. A canceled call receives none.
 func TestStartedAcceptsAreInOrder(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		var r record
@@ -160,7 +160,7 @@ func TestStartedAcceptsAreInOrder(t *testing.T) {
 		pass(time.Millisecond)
 		for i := range 2 {
 			require.NoError(t, p.a.m.StartConnect(t.Context(),
-				p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Num += ci.QPN(i) }),
+				p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Num += ci.QPN(i) }),
 				func(_ cm.Conn, err error) { assert.ErrorContains(t, err, "rejected") }))
 			pass(10 * time.Millisecond)
 		}
@@ -172,10 +172,10 @@ func TestStartedAcceptsAreInOrder(t *testing.T) {
 	})
 }
 
-// stepKind is a kind of step, and how to have one that waits for a peer whose answers are lost.
+// A stepKind is a kind of step, with functions that start it and keep it pending.
 type stepKind struct {
 	name string
-	lost []uint16 // attributes of the messages that are lost
+	lost []uint16 // attributes of the messages to lose
 	// prepare returns the connection and the listener of the step, if it has them before it begins, and what else to
 	// close in the end.
 	prepare func(p *pair) (cm.Conn, cm.Listener, cm.Conn)
@@ -190,13 +190,13 @@ func ownerB(p *pair) *node { return p.b }
 func prepareNothing(*pair) (cm.Conn, cm.Listener, cm.Conn) { return nil, nil, nil }
 
 func prepareActive(p *pair) (cm.Conn, cm.Listener, cm.Conn) {
-	a, b := p.connected()
+	a, b := p.establish()
 	return a, nil, b
 }
 
 func prepareRequest(p *pair) (cm.Conn, cm.Listener, cm.Conn) {
 	l := p.b.listen()
-	require.NoError(p.t, p.a.m.StartConnect(p.t.Context(), p.a.ask(p.b),
+	require.NoError(p.t, p.a.m.StartConnect(p.t.Context(), p.a.requestTo(p.b),
 		func(_ cm.Conn, err error) { assert.Error(p.t, err) }))
 	c, err := l.Accept(p.t.Context())
 	require.NoError(p.t, err)
@@ -209,12 +209,12 @@ func stepKinds() []stepKind {
 	return []stepKind{
 		{name: "Connect", lost: []uint16{mad.AttrREQ}, owner: ownerA, prepare: prepareNothing,
 			wait: func(ctx context.Context, p *pair, _ cm.Conn, _ cm.Listener) error {
-				c, err := p.a.m.Connect(ctx, p.a.ask(p.b))
+				c, err := p.a.m.Connect(ctx, p.a.requestTo(p.b))
 				assert.Nil(p.t, c)
 				return err
 			},
 			start: func(ctx context.Context, p *pair, _ cm.Conn, _ cm.Listener, done func(error)) error {
-				return p.a.m.StartConnect(ctx, p.a.ask(p.b),
+				return p.a.m.StartConnect(ctx, p.a.requestTo(p.b),
 					func(c cm.Conn, err error) { assert.Nil(p.t, c); done(err) })
 			}},
 		{name: "Conn.Accept", lost: []uint16{mad.AttrREP, mad.AttrREJ}, owner: ownerB, prepare: prepareRequest,
@@ -275,8 +275,8 @@ func stepKinds() []stepKind {
 	}
 }
 
-// stepEnds are the causes that end a step without an answer of the peer. A cause returns false if there is no such
-// cause for the kind of step.
+// stepEnds are the causes that end a step without an answer of the peer. A function returns false if the cause does not
+// apply to the kind of step.
 var stepEnds = map[string]func(k *stepKind, p *pair, c cm.Conn, l cm.Listener, cancel func()) bool{
 	"cancel": func(_ *stepKind, _ *pair, _ cm.Conn, _ cm.Listener, cancel func()) bool {
 		cancel()
@@ -307,7 +307,7 @@ var stepEnds = map[string]func(k *stepKind, p *pair, c cm.Conn, l cm.Listener, c
 	},
 }
 
-// Each cause ends each kind of step exactly once, with the error of the waiting form.
+// Each cause ends each kind of step exactly once, with the error of the blocking form.
 func TestStepsEndOnce(t *testing.T) {
 	for _, k := range stepKinds() {
 		for cause, end := range stepEnds {
@@ -349,14 +349,14 @@ func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm
 			go func() { outcomes <- k.wait(ctx, p, c, l) }()
 		}
 		pass(10 * time.Millisecond)
-		require.Empty(t, outcomes, "the step waits")
+		require.Empty(t, outcomes, "the step is pending")
 		applies = end(k, p, c, l, cancel)
 		pass(10 * time.Minute)
 		if applies {
 			require.Len(t, outcomes, 1)
 			err = <-outcomes
 		}
-		// Nothing that comes later ends it again.
+		// Later events do not end it again.
 		p.net.drop()
 		cancel()
 		for _, c := range []cm.Conn{c, peer} {
@@ -375,7 +375,7 @@ func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm
 	return err, applies
 }
 
-// Steps of all kinds wait for peers, with contexts that can end, and there is no goroutine for them.
+// Pending steps of all kinds, with cancelable contexts, have no goroutines.
 func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 	const num = 50
 	inPairOn(t, ci.LinkInfiniBand, 2, cm.Config{}, func(t *testing.T, p *pair) {
@@ -384,13 +384,13 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		var ended atomic.Int32
 		l, other, lookups := p.b.listen(), p.b.listen(func(c *cm.ListenConfig) { c.Service++ }), p.b.listen(datagrams)
 		ask := func(i int, edit ...func(*cm.ConnectConfig)) cm.ConnectConfig {
-			cfg := p.a.ask(p.b, edit...)
+			cfg := p.a.requestTo(p.b, edit...)
 			cfg.QP.Num = ci.QPN(0x100 + i)
 			return cfg
 		}
 		var requests []cm.Conn
 		p.net.drop(mad.AttrREP)
-		for i := range num { // each request is accepted below
+		for i := range num { // StartAccept of each request follows below
 			require.NoError(t, p.a.m.StartConnect(ctx, ask(i), func(cm.Conn, error) { ended.Add(1) }))
 			requests = append(requests, must(l.Accept(ctx)))
 		}
@@ -422,7 +422,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 		pass(50 * time.Millisecond)
 		synctest.Wait()
 		require.Zero(t, ended.Load())
-		assert.Equal(t, before, runtime.NumGoroutine(), "%d steps wait", 8*num)
+		assert.Equal(t, before, runtime.NumGoroutine(), "%d steps are pending", 8*num)
 		cancel()
 		synctest.Wait()
 		assert.Equal(t, int32(8*num), ended.Load())
@@ -437,7 +437,7 @@ func TestPendingStepsHoldNoGoroutine(t *testing.T) {
 	})
 }
 
-// Contexts, peers and Close race for the end of steps on a network that loses messages. Each step ends once.
+// Contexts, peers and Close race to end steps, on a network that loses messages. Each step ends once.
 func TestStepsRace(t *testing.T) {
 	const num = 100
 	for seed := range uint64(3) {
@@ -503,7 +503,7 @@ func TestStepsRace(t *testing.T) {
 			for i := range num {
 				ctx, cancel := short()
 				begin("connect", func(end func()) error {
-					ask := p.a.ask(p.b, func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x1000 + i) })
+					ask := p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.QP.Num = ci.QPN(0x1000 + i) })
 					return p.a.m.StartConnect(ctx, ask, func(c cm.Conn, err error) {
 						end()
 						cancel()
@@ -526,10 +526,10 @@ func TestStepsRace(t *testing.T) {
 	}
 }
 
-// A step that cannot start returns the error of the waiting form, and does not call done.
+// A step that cannot start returns the error of the blocking form and does not call done.
 func TestStepsThatDoNotStart(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
-		a, b := p.connected()
+		a, b := p.establish()
 		l := p.b.listen()
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -538,7 +538,7 @@ func TestStepsThatDoNotStart(t *testing.T) {
 		bytes := func([]byte, error) { never() }
 		looked := func(*cm.LookupReply, error) { never() }
 		apr := func(*mad.APR, error) { never() }
-		ask := p.a.ask(p.b)
+		ask := p.a.requestTo(p.b)
 		where := cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1)}
 		other := cm.AlternateConfig{Path: p.a.path(1, p.b, 1)}
 		for name, err := range map[string]error{
@@ -576,8 +576,8 @@ func TestStepsThatDoNotStart(t *testing.T) {
 	})
 }
 
-// QPs are destroyed while Connect and Accept wait. A Service does not see QPs: Conn.Close, or the context, ends the
-// steps, each once.
+// QPs are destroyed while Connect and Accept are pending. A Service does not observe QPs, so the context or Conn.Close
+// ends the steps, each once.
 func TestStartedStepsOutliveQPs(t *testing.T) {
 	onLinks(t, 1, func(t *testing.T, a, b *stack) {
 		l := must(b.cm.Listen(cm.ListenConfig{Service: service1}))
@@ -589,7 +589,8 @@ func TestStartedStepsOutliveQPs(t *testing.T) {
 			requests <- c
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, a.cm.StartConnect(ctx, a.ask(b, qa, ci.RC), func(_ cm.Conn, err error) { connected <- err }))
+		require.NoError(t, a.cm.StartConnect(ctx, a.requestTo(b, qa, ci.RC),
+			func(_ cm.Conn, err error) { connected <- err }))
 		cb := <-requests
 		require.NoError(t, qa.Destroy())
 		assert.Empty(t, connected)
@@ -602,12 +603,12 @@ func TestStartedStepsOutliveQPs(t *testing.T) {
 			assert.NoError(t, err)
 			requests <- c
 		}))
-		require.NoError(t, a.cm.StartConnect(t.Context(), a.ask(b, qa, ci.RC),
+		require.NoError(t, a.cm.StartConnect(t.Context(), a.requestTo(b, qa, ci.RC),
 			func(_ cm.Conn, err error) { connected <- err }))
 		cb = <-requests
 		require.NoError(t, cb.StartAccept(t.Context(), cm.AcceptConfig{QP: cm.QP{Num: qb.Num(), Type: ci.RC}},
 			func(err error) { accepted <- err }))
-		require.NoError(t, <-connected, "the REP has come, and Confirm is next")
+		require.NoError(t, <-connected, "the REP has arrived")
 		require.NoError(t, qb.Destroy())
 		assert.Empty(t, accepted)
 		require.NoError(t, cb.Close())

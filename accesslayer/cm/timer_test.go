@@ -14,11 +14,11 @@ import (
 	"ciddk/mad"
 )
 
-// interval is how often messages go out again in these tests: a response time of 18, and twice a packet life time of
-// 14.
+// interval is the time between copies of a message in these tests: a response time of 18, and twice a packet life time
+// of 14.
 const interval = 4096*time.Nanosecond<<18 + 2*4096*time.Nanosecond<<14
 
-// sentTimes notes when messages of an attribute leave.
+// sentTimes records when messages with an attribute are sent.
 func (n *network) sentTimes(attr uint16) func() []time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,12 +36,12 @@ func (n *network) sentTimes(attr uint16) func() []time.Duration {
 	}
 }
 
-// A request that nobody answers goes out MaxRetries+1 times, then the peer is told, and the call ends.
+// A request without an answer is sent MaxRetries+1 times. Then the peer gets a REJ, and Connect returns.
 func TestREQTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREQ)
 		start := time.Now()
-		_, err := s.x.m.Connect(t.Context(), s.x.ask(s.p.x))
+		_, err := s.x.m.Connect(t.Context(), s.x.requestTo(s.p.x))
 		require.ErrorIs(t, err, cm.ErrTimeout)
 		assert.Equal(t, 6*interval, time.Since(start))
 		assert.Equal(t, []time.Duration{0, interval, 2 * interval, 3 * interval, 4 * interval, 5 * interval}, times())
@@ -55,7 +55,7 @@ func TestREQTimeout(t *testing.T) {
 		assert.Equal(t, []byte{byte(guid >> 56), byte(guid >> 48), byte(guid >> 40), byte(guid >> 32), byte(guid >> 24),
 			byte(guid >> 16), byte(guid >> 8), byte(guid)}, j.AdditionalInfo())
 		for _, m := range ms[1:6] {
-			assert.Equal(t, ms[0], m, "copies are alike")
+			assert.Equal(t, ms[0], m, "copies are equal")
 		}
 		c := s.x.m.Counters()
 		assert.Equal(t, uint64(5), c.Resent)
@@ -63,11 +63,11 @@ func TestREQTimeout(t *testing.T) {
 	})
 }
 
-// An MRA stretches the time for one answer; then the request goes on where it was.
+// An MRA extends the wait for one answer. Afterwards the request is repeated as before.
 func TestMRAStretches(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREQ)
-		v := s.asking()
+		v := s.enterREQSent()
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ, ServiceTimeout: 22})
 		time.Sleep(mad.TimeExp(22).Duration() + 2*interval)
 		assert.Equal(t, cm.StateREQSent, v.c.State())
@@ -79,7 +79,7 @@ func TestMRAStretches(t *testing.T) {
 	})
 }
 
-// The same for a reply.
+// TestMRAStretchesREP is TestMRAStretches for a REP.
 func TestMRAStretchesREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterREPSent(s)
@@ -95,11 +95,11 @@ func TestMRAStretchesREP(t *testing.T) {
 	})
 }
 
-// A peer that asks for hours gets as much as the configuration allows.
+// The time in an MRA is limited by the configuration.
 func TestMRABounded(t *testing.T) {
 	inScriptOn(t, ci.LinkEthernet, cm.Config{MaxResponseTime: 20}, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREQ)
-		v := s.asking()
+		v := s.enterREQSent()
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ, ServiceTimeout: 31})
 		time.Sleep(mad.TimeExp(20).Duration() + interval)
 		assert.Len(t, times(), 2)
@@ -107,11 +107,11 @@ func TestMRABounded(t *testing.T) {
 	})
 }
 
-// A REP that nobody confirms goes out MaxCMRetries+1 times, as the request says; then Accept ends, and so does the
-// connection.
+// A REP without an RTU is sent MaxCMRetries+1 times, as the request specifies. Then Accept returns, and the connection
+// ends.
 func TestREPTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
-		v := s.asked()
+		v := s.enterREQRcvd()
 		times := s.net.sentTimes(mad.AttrREP)
 		wait := mad.TimeExp(18).Duration() + 2*mad.TimeExp(14).Duration()
 		err := v.c.Accept(t.Context(), ourReply())
@@ -128,7 +128,7 @@ func TestREPTimeout(t *testing.T) {
 	})
 }
 
-// Calls end with their contexts, and the peer is told.
+// A call returns when its context ends, and the peer gets a REJ.
 func TestContexts(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		soon := func() context.Context {
@@ -136,7 +136,7 @@ func TestContexts(t *testing.T) {
 			t.Cleanup(cancel)
 			return ctx
 		}
-		_, err := s.x.m.Connect(soon(), s.x.ask(s.p.x))
+		_, err := s.x.m.Connect(soon(), s.x.requestTo(s.p.x))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		s.settle()
 		ms := s.take()
@@ -144,7 +144,7 @@ func TestContexts(t *testing.T) {
 		assert.Equal(t, mad.RejTimeout, ms[1].(*mad.REJ).Reason)
 		assert.Zero(t, s.x.m.Counters().Conns)
 
-		v := s.asked()
+		v := s.enterREQRcvd()
 		require.ErrorIs(t, v.c.Accept(soon(), ourReply()), context.DeadlineExceeded)
 		s.settle()
 		ms = s.take()
@@ -158,7 +158,7 @@ func TestContexts(t *testing.T) {
 		next(t, v.c, cm.EventEstablished)
 		_, err = v.c.Disconnect(soon(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, cm.StateDREQSent, v.c.State(), "it goes on")
+		assert.Equal(t, cm.StateDREQSent, v.c.State(), "the DREQ is still repeated")
 		s.settle()
 		s.take()
 		s.send(&mad.DREP{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours})
@@ -170,7 +170,7 @@ func TestContexts(t *testing.T) {
 
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err = s.x.m.Connect(over, s.x.ask(s.p.x))
+		_, err = s.x.m.Connect(over, s.x.requestTo(s.p.x))
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = s.x.m.Lookup(over, cm.LookupConfig{Path: s.x.path(1, s.p.x, 1)})
 		require.ErrorIs(t, err, context.Canceled)
@@ -180,7 +180,7 @@ func TestContexts(t *testing.T) {
 	})
 }
 
-// Without a DREP the connection ends as well.
+// A connection ends without a DREP, too.
 func TestDREQTimeout(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterActive(s)
@@ -196,7 +196,7 @@ func TestDREQTimeout(t *testing.T) {
 	})
 }
 
-// While a request waits for Accept, or for an answer, the manager asks its peer for patience, before the peer loses it.
+// While a request waits for Accept, or for an answer, the manager sends an MRA before the peer gives up.
 func TestAutomaticMRA(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		l := s.x.listen()
@@ -209,12 +209,12 @@ func TestAutomaticMRA(t *testing.T) {
 		assert.Equal(t, []any{mad.WhichREQ, s.p.id}, []any{a.Message, a.RemoteCommID})
 		first := s.p.req
 		s.send(first)
-		assert.Equal(t, a, one[*mad.MRA](s), "as often as it asks")
+		assert.Equal(t, a, one[*mad.MRA](s), "the MRA is repeated for each copy")
 		c := must(l.Accept(t.Context()))
 		assert.Equal(t, cm.StateMRAREQSent, c.State())
 		assert.Equal(t, a.LocalCommID, c.ID())
 
-		// Nobody answers in the end: it is over when the peer has lost its patience for good.
+		// Without an answer, the request ends when the peer has given up.
 		e := next(t, c, cm.EventUnreachable)
 		assert.ErrorIs(t, e.Err, cm.ErrTimeout)
 		assert.Equal(t, cm.StateTimeWait, c.State())
@@ -226,7 +226,7 @@ func TestAutomaticMRA(t *testing.T) {
 	})
 }
 
-// The active end's consumer, too, may take its time before Confirm.
+// The active end's consumer may take its time before Confirm, too.
 func TestAutomaticMRAofREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterREPRcvd(s)
@@ -240,7 +240,7 @@ func TestAutomaticMRAofREP(t *testing.T) {
 	})
 }
 
-// A disconnect that the consumer does not answer is answered by the manager, in time for the peer.
+// The manager answers a DREQ that the consumer does not answer, before the peer gives up.
 func TestAutomaticDREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterPassive(s)
@@ -257,13 +257,13 @@ func TestAutomaticDREP(t *testing.T) {
 	})
 }
 
-// Time-wait is bounded in number: the oldest connection leaves it early.
+// The number of connections in time-wait is limited: the oldest leaves it early.
 func TestTimeWaitBounded(t *testing.T) {
 	inScriptOn(t, ci.LinkInfiniBand, cm.Config{MaxTimeWait: 3}, func(t *testing.T, s *scripted) {
 		var conns []cm.Conn
 		for range 5 {
 			s.p.id++
-			v := s.asked()
+			v := s.enterREQRcvd()
 			require.NoError(t, v.c.Reject(mad.RejConsumer, nil, nil))
 			conns = append(conns, v.c)
 		}
@@ -281,7 +281,7 @@ func TestTimeWaitBounded(t *testing.T) {
 	})
 }
 
-// OnEvent gets events one at a time, in order, and may take its time and call anything.
+// OnEvent gets one event at a time, in order. It may block and may call any method.
 func TestOnEvent(t *testing.T) {
 	inPair(t, func(t *testing.T, p *pair) {
 		events := make(chan cm.EventType, 16)
@@ -294,7 +294,7 @@ func TestOnEvent(t *testing.T) {
 			}
 			events <- e.Type
 		}
-		a, b := p.connect(l, p.a.ask(p.b), answer)
+		a, b := p.connect(l, p.a.requestTo(p.b), answer)
 		_, err := a.Disconnect(t.Context(), nil)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -308,18 +308,18 @@ func TestOnEvent(t *testing.T) {
 	})
 }
 
-// A peer whose REQ says that it answers in no time, and waits none, is given what an answer takes; in its name, nobody
-// gets a burst of copies.
+// The response time in a REQ has a minimum, so that a forged REQ does not cause a burst of copies.
 func TestHastyPeer(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREP)
 		l := s.x.listen()
 		s.send(s.request(func(r *mad.REQ) {
-			r.RemoteTimeout, r.LocalTimeout, r.Primary.AckTimeout, r.MaxCMRetries = 0, 0, 0, 15
+			r.RemoteTimeout, r.LocalTimeout = 0, 0
+			r.Primary.AckTimeout, r.MaxCMRetries = 0, 15
 		}))
 		v := &situation{s: s, c: must(l.Accept(t.Context()))}
 		require.NoError(t, l.Close())
-		time.Sleep(100 * time.Millisecond) // the consumer's time
+		time.Sleep(100 * time.Millisecond) // the consumer takes its time
 		s.take()
 		v.background(func(ctx context.Context) { _ = v.c.Accept(ctx, ourReply()) })
 		time.Sleep(8 * time.Millisecond)
@@ -330,11 +330,11 @@ func TestHastyPeer(t *testing.T) {
 	})
 }
 
-// An MRA that asks for no time takes none away.
+// An MRA with a time of 0 does not shorten the wait.
 func TestMRAOfNothing(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		times := s.net.sentTimes(mad.AttrREQ)
-		v := s.asking()
+		v := s.enterREQSent()
 		s.send(&mad.MRA{LocalCommID: s.p.id, RemoteCommID: v.ids.ours, Message: mad.WhichREQ})
 		time.Sleep(interval / 2)
 		assert.Len(t, times(), 1)
@@ -344,7 +344,7 @@ func TestMRAOfNothing(t *testing.T) {
 	})
 }
 
-// A peer that asks again after its REP was taken back has not seen the REP: what it is told is of its REQ.
+// A peer that repeats its REQ after our REP was rejected has not received the REP. The REJ refers to its REQ.
 func TestRefusedAgain(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		v := enterREPSent(s)

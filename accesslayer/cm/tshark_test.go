@@ -17,7 +17,7 @@ import (
 	"ciddk/wire"
 )
 
-// everyMessage makes two managers send all kinds of messages, and gives what went over the wire.
+// everyMessage makes two managers send all kinds of messages, and returns the datagrams.
 func everyMessage(t *testing.T) (sent [][]byte) {
 	inPairOn(t, ci.LinkEthernet, 3, cm.Config{}, func(t *testing.T, p *pair) {
 		var mu sync.Mutex
@@ -28,7 +28,7 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 		}
 		alt := p.a.path(2, p.b, 2)
 		var rej *cm.RejectError
-		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b))
+		_, err := p.a.m.Connect(t.Context(), p.a.requestTo(p.b))
 		require.ErrorAs(t, err, &rej)
 		l := p.b.listen()
 		done := make(chan error, 1)
@@ -47,7 +47,7 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 			}
 			done <- err
 		}()
-		c, err := p.a.m.Connect(t.Context(), p.a.ask(p.b, func(c *cm.ConnectConfig) { c.Alternate = &alt }))
+		c, err := p.a.m.Connect(t.Context(), p.a.requestTo(p.b, func(c *cm.ConnectConfig) { c.Alternate = &alt }))
 		require.NoError(t, err)
 		require.NoError(t, c.Confirm([]byte("rtu")))
 		_, err = c.LoadAlternate(t.Context(), cm.AlternateConfig{Path: p.a.path(3, p.b, 3), Private: []byte("lap")})
@@ -63,8 +63,8 @@ func everyMessage(t *testing.T) (sent [][]byte) {
 	return sent
 }
 
-// TestTshark: another implementation reads all messages that a manager sends, and finds none malformed. (tshark 4.0
-// misreads flow label and rate of a REQ, and knows no bodies of MRA, LAP, APR and SIDR.)
+// TestTshark checks that tshark decodes all messages of a manager and finds none malformed. tshark 4.0 misreads the
+// flow label and rate of a REQ, and does not decode MRA, LAP, APR and SIDR.
 func TestTshark(t *testing.T) {
 	kinds := map[uint16]bool{}
 	var frames [][]byte
@@ -102,6 +102,6 @@ func TestTshark(t *testing.T) {
 		case *mad.RTU:
 			assert.Equal(t, uint64(m.RemoteCommID), number(row[4]))
 		}
-		assert.NoError(t, m.Check(), "nothing reserved is sent")
+		assert.NoError(t, m.Check(), "reserved fields are 0")
 	}
 }

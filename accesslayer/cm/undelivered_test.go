@@ -15,8 +15,8 @@ import (
 	"ciddk/mad"
 )
 
-// A report of the network ends a request that was not answered, if it quotes it. No other report does anything, in no
-// state.
+// A report of the network ends a request without an answer if it quotes the request. Other reports have no effect in
+// any state.
 func TestUndelivered(t *testing.T) {
 	for name, x := range situations {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestUndelivered(t *testing.T) {
 					s.x.m.Undeliver(s.x.port(2), &mads.Undelivered{To: peer, MAD: sent, Err: syscall.ECONNREFUSED})
 					assert.Equal(t, before, v.c.State())
 					assert.Zero(t, s.x.m.Counters().Undelivered)
-					report(peer, sent[:mad.HeaderLen+4]) // routers quote the beginning
+					report(peer, sent[:mad.HeaderLen+4]) // routers quote only the beginning
 				}
 				if x.state == cm.StateREQSent {
 					assert.Equal(t, cm.StateClosed, v.c.State())
@@ -52,7 +52,7 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// Connect and Lookup return the cause.
+// Connect and Lookup return the cause of the report.
 func TestUndeliveredError(t *testing.T) {
 	inPairOn(t, ci.LinkEthernet, 1, cm.Config{}, func(t *testing.T, p *pair) {
 		peer := p.b.attr(1).GIDs[0].GID
@@ -66,24 +66,24 @@ func TestUndeliveredError(t *testing.T) {
 			return false
 		}
 		start := time.Now()
-		_, err := p.a.m.Connect(t.Context(), p.a.ask(p.b))
+		_, err := p.a.m.Connect(t.Context(), p.a.requestTo(p.b))
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		require.ErrorContains(t, err, "cm: the request did not reach ")
 		_, err = p.a.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: p.a.path(1, p.b, 1)})
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		require.Less(t, time.Since(start), 10*time.Millisecond)
 
-		// Of two that ask each other, the second one is there later.
+		// The second end of a peer-to-peer request starts later.
 		peerRequest := func(c *cm.ConnectConfig) { c.Peer = true }
 		start = time.Now()
-		_, err = p.a.m.Connect(t.Context(), p.a.ask(p.b, peerRequest))
+		_, err = p.a.m.Connect(t.Context(), p.a.requestTo(p.b, peerRequest))
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		require.Equal(t, 6*interval, time.Since(start))
 	})
 }
 
-// Nobody answers at all: Connect and Lookup end in some ten to twenty seconds, as they are and with the path of package
-// rdmacm.
+// Without an answer, Connect and Lookup fail after ten to twenty seconds, with the default path and with that of
+// package rdmacm.
 func TestSilence(t *testing.T) {
 	for _, life := range []mad.TimeExp{0, 16} {
 		inPairOn(t, ci.LinkEthernet, 1, cm.Config{}, func(t *testing.T, p *pair) {
