@@ -49,7 +49,7 @@ type Counters struct {
 	Received, Sent map[uint16]uint64
 	Resent         uint64 // of Sent: copies of messages
 	Unsent         uint64 // messages that a port did not take because it was full or removed
-	Undelivered    uint64 // Connects and Lookups that ended because the network reported that their message did not arrive
+	Undelivered    uint64 // Connects and Lookups that a report of the network ended
 	Withheld       uint64 // answers not sent because of Config.MaxReplies and MaxRepliesPeer
 	Established    uint64 // connections
 	TimedOut       uint64 // requests, replies and disconnects without an answer

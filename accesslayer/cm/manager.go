@@ -193,8 +193,8 @@ func (m *Manager) port(verb string, id mads.Port) (*port, error) {
 	p := m.ports[id]
 	if p == nil || int(id.Num) > len(p.a.Attr().Ports) {
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort,
-			Detail: fmt.Sprintf("port %d of HCA %016x has no connection manager: the HCA is not registered, or another "+
-				"manager has class CM of the port's QP1", id.Num, uint64(id.CA))}
+			Detail: fmt.Sprintf("port %d of HCA %016x has no connection manager: the HCA is not registered, or "+
+				"another manager has class CM of the port's QP1", id.Num, uint64(id.CA))}
 	}
 	return p, nil
 }

@@ -307,7 +307,9 @@ func TestFlood(t *testing.T) {
 		s.net.delay = 0
 		for range 20000 {
 			s.p.id++
-			r := s.request(func(r *mad.REQ) { r.LocalCAGUID = uint64(s.p.id) * 0x9e3779b9; r.LocalQPN = s.p.id & 0xffffff })
+			r := s.request(func(r *mad.REQ) {
+				r.LocalCAGUID, r.LocalQPN = uint64(s.p.id)*0x9e3779b9, s.p.id&0xffffff
+			})
 			h := mad.CMHeader(uint64(s.p.id), r)
 			b := make([]byte, mad.Size)
 			h.Put(b)

@@ -30,7 +30,7 @@ func (m message) String() string { return messageNames[m] }
 type action uint8
 
 const (
-	ignore       action = iota // count the message only: it is a late copy, or the peer cannot have our last message yet
+	ignore       action = iota // count the message: it is a late copy, or the peer cannot have our last message yet
 	repeat                     // send the last message again
 	repeatREJ                  // send the last message again if it was a REJ
 	rejectStale                // send the last message again if it was a REJ; otherwise a REJ, stale connection
