@@ -2,8 +2,8 @@ package main
 
 import "ciddk/ci"
 
-// The attributes are those of the original programs: port and P_Key index 1 and 0, retry counts 7, ack timeout 14 (67 ms), RNR timer
-// 12 (0.64 ms), one read at a time.
+// The QP attributes are those of the original programs: port 1, P_Key index 0, retry counts 7, acknowledgement timeout
+// 14 (67 ms), RNR timer 12 (0.64 ms), one outstanding RDMA READ.
 
 // service returns the type of the QPs of a mode.
 func service(mode string) ci.QPType {
@@ -17,7 +17,7 @@ func service(mode string) ci.QPType {
 	}
 }
 
-// connect takes every QP to RTS, towards its peer.
+// connect moves every QP to RTS, connected to its peer.
 func (e *endpoint) connect() error {
 	for i, qp := range e.qps {
 		av := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: e.peers[i].GID, SGIDIndex: e.gid, HopLimit: 64}}
@@ -44,7 +44,7 @@ func (e *endpoint) connect() error {
 	return nil
 }
 
-// mtuCode is the code of a path MTU in bytes, 0 for none.
+// mtuCode returns the code of a path MTU in bytes. It returns 0 if there is none.
 func mtuCode(bytes int) ci.MTU {
 	for m := ci.MTU256; m <= ci.MTU4096; m++ {
 		if m.Bytes() == bytes {

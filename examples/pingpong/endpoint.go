@@ -9,35 +9,35 @@ import (
 	"ciddk/ci"
 )
 
-// grhLen is what stands before the data of a received datagram (IBTA 11.4.1.2).
+// grhLen is the length of the GRH before the data of a received datagram (IBTA volume 1, 11.4.1.2).
 const grhLen = 40
 
-// qkey is that of the original programs.
+// qkey is the Q_Key of the original programs.
 const qkey ci.QKey = 0x11111111
 
-// adapter is an HCA of this process.
+// An adapter is an HCA that this process has opened.
 type adapter interface {
 	ci.HCA
 	Counters() map[string]uint64
 	Close() error
 }
 
-// endpoint is everything one side has of the HCA.
+// An endpoint holds the objects of one side.
 type endpoint struct {
 	o     options
-	w     *weather
+	imp   *impairment
 	port  ci.PortAttr
-	gid   uint16 // index of o.Addr's row in the port's GID table
+	gid   uint16 // row of o.Addr in the GID table of the port
 	pd    ci.PD
 	cq    ci.CQ
 	srq   ci.SRQ // mode srq
 	qps   []ci.QP
 	byNum map[ci.QPN]int // index in qps
-	avs   []ci.AV        // mode ud: the peer's
+	avs   []ci.AV        // of the peers; mode ud
 	psns  []ci.PSN
 	peers []peer
 
-	send, recv []byte // the data; the same bytes unless the client checks them
+	send, recv []byte // the messages; the same bytes unless the client checks the data
 	sendSGE    ci.SGE
 	recvSGE    ci.SGE
 	wake       chan struct{}
@@ -45,11 +45,12 @@ type endpoint struct {
 	undo []func() error // in the order of creation
 }
 
-func (e *endpoint) server() bool { return e.o.Host == "" }
+// isServer reports whether this side is the server.
+func (e *endpoint) isServer() bool { return e.o.Host == "" }
 
-// newEndpoint makes the objects, up to QPs in Init with receives posted.
-func newEndpoint(hca adapter, o options, w *weather) (e *endpoint, err error) {
-	e = &endpoint{o: o, w: w, byNum: map[ci.QPN]int{}, peers: make([]peer, o.QPs), wake: make(chan struct{}, 1)}
+// newEndpoint creates the objects. The QPs are in Init, and receives are posted.
+func newEndpoint(hca adapter, o options, i *impairment) (e *endpoint, err error) {
+	e = &endpoint{o: o, imp: i, byNum: map[ci.QPN]int{}, peers: make([]peer, o.QPs), wake: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -83,7 +84,7 @@ func newEndpoint(hca adapter, o options, w *weather) (e *endpoint, err error) {
 	return e, e.createQPs()
 }
 
-// findPort takes port 1 and the row of our address.
+// findPort finds port 1 and the row of this side's address.
 func (e *endpoint) findPort(ca ci.CA) error {
 	attr, err := ca.Query()
 	if err != nil {
@@ -109,12 +110,12 @@ func (e *endpoint) findPort(ca ci.CA) error {
 	return nil
 }
 
-// register makes the buffer a region. As in the originals, all receives go to one buffer, since one message is under way in each
-// direction, and it is sent from there; only a client that checks the data receives beside what it sends.
+// register registers the buffer. As in the originals, there is one buffer for all messages, since at most one is in
+// flight in each direction. Only a client that checks the data has separate buffers for sending and receiving.
 func (e *endpoint) register() error {
 	room := grhLen + e.o.Size
 	off := 0
-	if e.o.Check && !e.server() {
+	if e.o.Check && !e.isServer() {
 		off = room
 	}
 	buf := make([]byte, room+off)
@@ -135,6 +136,7 @@ func (e *endpoint) register() error {
 	return nil
 }
 
+// createQPs creates the QPs and, in mode srq, the shared receive queue.
 func (e *endpoint) createQPs() error {
 	c := ci.QPCreate{
 		QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: e.o.RxDepth, SendSGE: 1, RecvSGE: 1},
@@ -164,11 +166,12 @@ func (e *endpoint) createQPs() error {
 	return e.postRecv(e.o.RxDepth)
 }
 
+// local returns the address of QP i.
 func (e *endpoint) local(i int) peer {
 	return peer{LID: e.port.LID, QPN: e.qps[i].Num(), PSN: e.psns[i], GID: gidOf(e.o.Addr)}
 }
 
-// close destroys the objects, last made first; it goes on after a failure.
+// close destroys the objects in the reverse order of their creation. It goes on after an error.
 func (e *endpoint) close() error {
 	var errs []error
 	for _, f := range slices.Backward(e.undo) {

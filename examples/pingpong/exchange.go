@@ -10,19 +10,19 @@ import (
 	"ciddk/ci"
 )
 
-// The two kinds of work request, and what a QP waits for.
+// Work request IDs. They are also the bits that describe what a QP waits for.
 const (
 	recvID = 1
 	sendID = 2
 )
 
-// exchange plays until iters messages have come and as many have gone. A QP sends its next message when its last one is complete and the
-// answer is there.
+// exchange sends and receives -n messages each. A QP sends its next message when the last one has completed and the
+// reply has arrived.
 func (e *endpoint) exchange(ctx context.Context) error {
 	pending := make([]uint64, len(e.qps))
 	for i := range e.qps {
 		pending[i] = recvID
-		if !e.server() {
+		if !e.isServer() {
 			if err := e.postSend(i, 0); err != nil {
 				return err
 			}
@@ -37,9 +37,9 @@ func (e *endpoint) exchange(ctx context.Context) error {
 			return fmt.Errorf("%d sent, %d received: %w", sent, received, err)
 		}
 		for _, wc := range wcs[:n] {
-			i, ours := e.byNum[wc.QPN]
-			if !ours {
-				return fmt.Errorf("a completion of QP %#x, which is not ours", uint32(wc.QPN))
+			i, ok := e.byNum[wc.QPN]
+			if !ok {
+				return fmt.Errorf("a completion of QP %#x, which is not one of this program", uint32(wc.QPN))
 			}
 			if wc.Status != ci.WCSuccess {
 				return fmt.Errorf("work request %d of QP %#x: %w", wc.ID, uint32(wc.QPN), wc.Err())
@@ -52,8 +52,8 @@ func (e *endpoint) exchange(ctx context.Context) error {
 					return err
 				}
 				received++
-				// Before this side's next message goes, and so before the peer's last ones can come.
-				e.w.calm.Store(received+2*len(e.qps) >= e.o.Iters)
+				// Before this side sends its next message, and so before the last ones of the peer can arrive.
+				e.imp.off.Store(received+2*len(e.qps) >= e.o.Iters)
 				if posted--; posted <= len(e.qps) {
 					if err := e.postRecv(e.o.RxDepth - posted); err != nil {
 						return err
@@ -72,27 +72,27 @@ func (e *endpoint) exchange(ctx context.Context) error {
 	return nil
 }
 
-// wait polls for completions: at least one, or the error of a context or of a peer that is silent for too long.
+// wait polls until there is a completion. It fails when ctx ends, and when there was none for --timeout.
 func (e *endpoint) wait(ctx context.Context, wcs []ci.WC) (int, error) {
-	silent := time.Now().Add(e.o.Timeout)
+	deadline := time.Now().Add(e.o.Timeout)
 	for polls := 0; ; polls++ {
 		n, err := e.cq.Poll(wcs)
 		if n > 0 || err != nil {
 			return n, err
 		}
 		if e.o.Events {
-			// Entries from before the arming raise no event: look again after it.
+			// Completions from before Notify raise no event, so poll once more.
 			if err := e.cq.Notify(ci.NotifyNext); err != nil {
 				return 0, err
 			}
 			if n, err := e.cq.Poll(wcs); n > 0 || err != nil {
 				return n, err
 			}
-			if err := e.sleep(ctx, silent); err != nil {
+			if err := e.sleep(ctx, deadline); err != nil {
 				return 0, err
 			}
-		} else if polls%256 == 255 { // the clock and the context cost more than a poll
-			if err := errors.Join(ctx.Err(), e.patience(silent)); err != nil {
+		} else if polls%256 == 255 { // reading the clock costs more than a poll
+			if err := errors.Join(ctx.Err(), e.checkDeadline(deadline)); err != nil {
 				return 0, err
 			}
 			runtime.Gosched()
@@ -100,9 +100,9 @@ func (e *endpoint) wait(ctx context.Context, wcs []ci.WC) (int, error) {
 	}
 }
 
-// sleep returns after a completion event.
-func (e *endpoint) sleep(ctx context.Context, silent time.Time) error {
-	t := time.NewTimer(time.Until(silent))
+// sleep waits for a completion event.
+func (e *endpoint) sleep(ctx context.Context, deadline time.Time) error {
+	t := time.NewTimer(time.Until(deadline))
 	defer t.Stop()
 	select {
 	case <-e.wake:
@@ -110,18 +110,19 @@ func (e *endpoint) sleep(ctx context.Context, silent time.Time) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.C:
-		return e.patience(silent)
+		return e.checkDeadline(deadline)
 	}
 }
 
-func (e *endpoint) patience(silent time.Time) error {
-	if time.Now().Before(silent) {
+// checkDeadline returns an error after the deadline.
+func (e *endpoint) checkDeadline(deadline time.Time) error {
+	if time.Now().Before(deadline) {
 		return nil
 	}
-	return fmt.Errorf("nothing happened for %v; is the peer there, with the same mode, size and MTU?", e.o.Timeout)
+	return fmt.Errorf("no completion for %v: is the peer running, with the same mode, size and MTU?", e.o.Timeout)
 }
 
-// postRecv posts n receives, all to the one buffer: to the shared queue, or to the one QP.
+// postRecv posts n receives with the same buffer, to the shared queue if there is one.
 func (e *endpoint) postRecv(n int) error {
 	wrs := make([]ci.RecvWR, n)
 	for i := range wrs {
@@ -135,10 +136,10 @@ func (e *endpoint) postRecv(n int) error {
 	return err
 }
 
-// postSend sends a message, the number-th of this side, to the peer of QP i.
+// postSend sends message number of this side to the peer of QP i.
 func (e *endpoint) postSend(i, number int) error {
-	if e.o.Check && !e.server() {
-		paint(e.send, number)
+	if e.o.Check && !e.isServer() {
+		fillMessage(e.send, number)
 	}
 	wr := ci.SendWR{ID: sendID, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{e.sendSGE}}
 	if e.o.Mode == "ud" {

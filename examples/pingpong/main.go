@@ -1,13 +1,17 @@
-// Command pingpong is ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong on the reference HCA. It speaks their
-// protocol to find its peer, so that the peer may be one of them, on Linux with any adapter that speaks RoCEv2:
+// Command pingpong is ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong on the reference HCA. It
+// exchanges addresses in their protocol over TCP. Its peer can therefore be one of these programs, on Linux with any
+// adapter for RoCEv2:
 //
 //	pingpong rc                                                  # server, 127.0.0.1
 //	pingpong rc -d 127.0.0.2 127.0.0.1                           # client, in another terminal
 //	ibv_rc_pingpong -g 1 10.77.0.1                               # or Linux as the client of "pingpong rc -d 10.77.0.1"
-//	pingpong rc -c -d 10.77.0.1 --impair 2% --seed 7 10.77.0.2   # over a bad link, made so on this side
+//	pingpong rc -c -d 10.77.0.1 --impair 2% --seed 7 10.77.0.2   # this side impairs the link
 //
-// The client sends a message, the server sends it back, and so on. As with the originals, both sides must be given the same mode, size,
-// and number of exchanges, and with rc, uc and srq the same path MTU.
+// The client sends a message, the server sends one back, and so on. As with the originals, both sides need the same
+// mode, message size and number of exchanges, and with rc, uc and srq the same path MTU.
+//
+// The program uses verbs directly, because the protocol of the originals leaves no room for a connection manager. See
+// examples/onesided for a program that connects with package rdmacm.
 package main
 
 import (
@@ -23,13 +27,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// options are those of the originals, where they make sense here, and the long ones.
+// options holds the command line: the options of the originals that apply here, and some with long names only.
 type options struct {
 	Mode string `arg:"" enum:"rc,uc,ud,srq" help:"Service: rc, uc, ud, or srq (several RC QPs with one shared receive queue)."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
 
 	Addr    netip.Addr    `short:"d" default:"127.0.0.1" help:"IP address of the HCA, and of the server's TCP port."`
-	Port    uint16        `short:"p" default:"18515" help:"TCP port to find the peer by."`
+	Port    uint16        `short:"p" default:"18515" help:"TCP port of the server, for the exchange of addresses."`
 	Size    int           `short:"s" default:"0" help:"Bytes per message (0: 4096; ud 1024)."`
 	MTU     int           `short:"m" default:"1024" help:"Path MTU: 256, 512, 1024, 2048 or 4096; ud takes the port's."`
 	RxDepth int           `short:"r" default:"500" help:"Receives to post at a time."`
@@ -37,18 +41,18 @@ type options struct {
 	QPs     int           `short:"q" name:"num-qp" default:"16" help:"QPs in mode srq."`
 	Events  bool          `short:"e" help:"Sleep on completion events instead of polling."`
 	Check   bool          `short:"c" help:"Check the data. The client fills each message anew and compares what comes back."`
-	GID     int           `short:"g" hidden:"" help:"Accepted for the sake of scripts: the GID is that of --addr."`
-	Timeout time.Duration `default:"30s" help:"Give up after so long without progress."`
-	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt each so much of what this side sends and receives (rc only, up to 10%)."`
-	Seed    uint64        `default:"1" help:"Makes the choices of --impair."`
+	GID     int           `short:"g" hidden:"" help:"Ignored, for scripts: the GID is that of --addr."`
+	Timeout time.Duration `default:"30s" help:"Time limit without progress."`
+	Impair  share         `default:"0" placeholder:"2%" help:"Drop, duplicate, reorder, delay and corrupt this share of the packets each, sent and received (rc only, up to 10%)."`
+	Seed    uint64        `default:"1" help:"Seed of --impair."`
 
-	Sources int  `default:"1" help:"UDP ports to send from: each QP keeps to one of them."`
+	Sources int  `default:"1" help:"Number of UDP source ports; each QP uses one."`
 	Strict  bool `help:"Drop packets whose UDP source port is not the peer's."`
 
-	Privileged bool `help:"See the IPv4 header, to check the ICRC in full (Linux; takes CAP_NET_RAW)."`
+	Privileged bool `help:"Receive IPv4 headers, to check the whole ICRC (Linux; needs CAP_NET_RAW)."`
 }
 
-// maxQPs is the original's limit in mode srq.
+// maxQPs is the limit of the original in mode srq.
 const maxQPs = 256
 
 func (o *options) validate() error {
@@ -70,13 +74,16 @@ func (o *options) validate() error {
 	case o.RxDepth < 1:
 		return fmt.Errorf("-r %d: at least one receive", o.RxDepth)
 	case o.QPs < 1 || o.QPs > min(maxQPs, o.RxDepth):
-		return fmt.Errorf("-q %d: 1 to %d, and to -r (%d), for each QP may have a message under way", o.QPs, maxQPs, o.RxDepth)
+		return fmt.Errorf("-q %d: 1 to %d, and at most -r (%d), because each QP may have a message in flight", o.QPs,
+			maxQPs, o.RxDepth)
 	case mtuCode(o.MTU) == 0:
 		return fmt.Errorf("-m %d: the path MTU is 256, 512, 1024, 2048 or 4096", o.MTU)
 	case o.Impair > 0 && o.Mode == "srq":
-		return fmt.Errorf("--impair with srq: with several QPs, a side cannot tell when its peer is done with it; take rc")
+		return fmt.Errorf("--impair with srq is not supported: with several QPs, a side cannot find out when its " +
+			"peer has finished; use rc")
 	case o.Impair > 0 && o.Mode != "rc":
-		return fmt.Errorf("--impair with %s: it does not get over losses; take rc", o.Mode)
+		return fmt.Errorf("--impair with %s is not supported: the service does not repeat lost messages; use rc",
+			o.Mode)
 	case o.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
 	}
@@ -109,21 +116,21 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return run(ctx, o, out)
 }
 
-// run is one program from opening the HCA to closing it.
+// run opens the HCA, plays, and closes the HCA.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	w := &weather{}
-	hca, err := openHCA(o, w)
+	i := &impairment{}
+	hca, err := openHCA(o, i)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hca.Close()) }()
-	e, err := newEndpoint(hca, o, w)
+	e, err := newEndpoint(hca, o, i)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 
-	if err := e.meet(ctx, out); err != nil {
+	if err := e.connectPeer(ctx, out); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -132,7 +139,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	seconds := time.Since(start).Seconds()
 	if o.Impair > 0 {
-		w.report(out, hca.Counters())
+		i.report(out, hca.Counters())
 	}
 	bytes := float64(o.Size) * float64(o.Iters) * 2
 	fmt.Fprintf(out, "%.0f bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, seconds, bytes*8/1e6/seconds)

@@ -6,13 +6,14 @@ import (
 	"ciddk/rvt"
 )
 
-// openHCA makes the adapter. All else in this program is ci, and would run on any other.
-func openHCA(o options, w *weather) (adapter, error) {
-	socket, err := udp.New(udp.Config{Addr: o.Addr, Privileged: o.Privileged, SourcePorts: o.Sources, StrictSource: o.Strict})
+// openHCA opens the adapter. Everything else in this program uses package ci only, and works on any adapter.
+func openHCA(o options, i *impairment) (adapter, error) {
+	socket, err := udp.New(udp.Config{Addr: o.Addr, Privileged: o.Privileged, SourcePorts: o.Sources,
+		StrictSource: o.Strict})
 	if err != nil {
 		return nil, err
 	}
-	port, err := w.over(socket, o)
+	port, err := i.wrap(socket, o)
 	if err != nil {
 		return nil, err
 	}

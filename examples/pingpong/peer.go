@@ -10,7 +10,7 @@ import (
 	"ciddk/ci"
 )
 
-// peer is how a QP is found: what the two programs tell each other over TCP.
+// A peer is the address of a QP, as the programs exchange it over TCP.
 type peer struct {
 	LID ci.LID // 0 on Ethernet
 	QPN ci.QPN
@@ -18,18 +18,21 @@ type peer struct {
 	GID ci.GID
 }
 
-// peerLen is the length of an encoded peer: "LLLL:QQQQQQ:PPPPPP:" in hexadecimal, the 16 bytes of the GID, and a NUL.
+// peerLen is the length of an encoded peer: "LLLL:QQQQQQ:PPPPPP:" in hexadecimal, the 16 bytes of the GID in
+// hexadecimal, and a NUL.
 const peerLen = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
 
-// encode gives the text of the original programs.
+// encode returns the peer in the form of the original programs.
 func (p peer) encode() []byte {
-	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", uint16(p.LID), uint32(p.QPN)&0xffffff, uint32(p.PSN)&0xffffff, p.GID[:])
+	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", uint16(p.LID), uint32(p.QPN)&0xffffff,
+		uint32(p.PSN)&0xffffff, p.GID[:])
 }
 
-// decode takes the text apart. It is what a stranger sent: each field must have its exact length.
+// decode parses an address from the network. Each field must have its exact length.
 func decode(b []byte) (peer, error) {
 	bad := func() (peer, error) {
-		return peer{}, fmt.Errorf("the peer sent %q where LID:QPN:PSN:GID was due; is it a pingpong program of the same mode?", b)
+		return peer{}, fmt.Errorf("the peer sent %q instead of LID:QPN:PSN:GID: is it a pingpong program in the same "+
+			"mode?", b)
 	}
 	s, ok := strings.CutSuffix(string(b), "\x00")
 	f := strings.Split(s, ":")
@@ -53,10 +56,11 @@ func decode(b []byte) (peer, error) {
 	return p, nil
 }
 
-// String is the line of the original programs, without the indented title.
+// String returns the peer as the original programs print it.
 func (p peer) String() string {
-	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x, GID %s", uint16(p.LID), uint32(p.QPN), uint32(p.PSN), netip.AddrFrom16(p.GID))
+	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x, GID %s", uint16(p.LID), uint32(p.QPN), uint32(p.PSN),
+		netip.AddrFrom16(p.GID))
 }
 
-// gidOf is the GID that a port has for an address: IPv4 in its IPv6-mapped form (RoCEv2 annex A17.4).
+// gidOf returns the GID of an address; that of an IPv4 address is the IPv4-mapped IPv6 address (IBTA annex A17.4).
 func gidOf(a netip.Addr) ci.GID { return a.As16() }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPeerText(t *testing.T) {
-	// As ibv_rc_pingpong of rdma-core 44 sends it.
+	// From ibv_rc_pingpong of rdma-core 44.
 	const text = "0000:000011:a4c1f0:00000000000000000000ffff0a4d0002\x00"
 	p := peer{QPN: 0x11, PSN: 0xa4c1f0, GID: gidOf(netip.MustParseAddr("10.77.0.2"))}
 	require.Equal(t, text, string(p.encode()))
@@ -51,11 +51,11 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestPaint: an original server finds the data right, and no two packets of a message, nor two messages, are alike.
-func TestPaint(t *testing.T) {
+// TestFillMessage checks that an original server accepts the data, and that all packets of all messages differ.
+func TestFillMessage(t *testing.T) {
 	a, b := make([]byte, 3*page), make([]byte, 3*page)
-	paint(a, 1)
-	paint(b, 2)
+	fillMessage(a, 1)
+	fillMessage(b, 2)
 	for i := 0; i < len(a); i += page {
 		require.Zero(t, a[i])
 	}

@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The two sides: addresses that no other test uses, since there is one program per address and UDP port 4791.
+// Addresses that no other test uses: there is one program per address and UDP port 4791.
 const (
 	serverIP = "127.18.51.1"
 	clientIP = "127.18.51.2"
 )
 
-// lines hands over what a program prints, line by line.
+// lines is the output of a program; first receives its first line.
 type lines struct {
 	bytes.Buffer
 	first chan struct{}
@@ -42,7 +42,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// freePort is a TCP port of the server's address that was free a moment ago.
+// freePort returns a TCP port of the server's address that is free at the moment.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", serverIP+":0")
@@ -51,7 +51,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// pair runs a server and a client and returns what they printed.
+// pair runs a server and a client, and returns their output and errors.
 func pair(t *testing.T, server, client []string) (out [2]string, errs [2]error) {
 	t.Helper()
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
@@ -62,7 +62,7 @@ func pair(t *testing.T, server, client []string) (out [2]string, errs [2]error) 
 	done := make(chan error, 1)
 	go func() { done <- command(ctx, append(server, "-p", port, "-d", serverIP), so) }()
 	select {
-	case <-so.first: // it listens
+	case <-so.first: // the server listens
 	case err := <-done:
 		require.NoError(t, err, "the server did not start")
 	}
@@ -99,7 +99,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestImpaired: a bad link costs time and nothing else.
+// TestImpaired checks that a program on a bad link transfers the right data.
 func TestImpaired(t *testing.T) {
 	for _, args := range [][]string{
 		{"rc", "-c", "-n", "200", "-s", "5000"},
@@ -118,18 +118,19 @@ func TestImpaired(t *testing.T) {
 	}
 }
 
-// TestDisagreement: peers that were given different options say so, and end.
+// TestDisagreement checks that peers with different options report the difference and end.
 func TestDisagreement(t *testing.T) {
 	tests := []struct {
 		name           string
 		server, client []string
-		want           string // in what either says
+		want           string // in the error of either side
 	}{
 		{"size", []string{"rc", "-s", "100"}, []string{"rc", "-s", "200"}, "remote"},
-		{"smaller size", []string{"rc", "-s", "200"}, []string{"rc", "-s", "100"}, "100 bytes, not 200; was the peer given the same -s?"},
-		{"check", []string{"rc", "-c"}, []string{"rc"}, "was the client given -c?"},
-		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "not as many QPs as -q says, 3"},
-		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "nothing happened for 500ms"},
+		{"smaller size", []string{"rc", "-s", "200"}, []string{"rc", "-s", "100"},
+			"100 bytes, want 200: does the peer have the same -s?"},
+		{"check", []string{"rc", "-c"}, []string{"rc"}, "does the client have -c?"},
+		{"QPs", []string{"srq", "-q", "3"}, []string{"srq", "-q", "4"}, "the peer does not have 3 QPs"},
+		{"exchanges", []string{"uc", "-n", "10"}, []string{"uc", "-n", "9"}, "no completion for 500ms"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,15 +150,15 @@ func TestBadOptions(t *testing.T) {
 		{"rc -r 0", "at least one receive"},
 		{"rc -m 1000", "256, 512, 1024, 2048 or 4096"},
 		{"srq -q 0", "1 to 256"},
-		{"srq -q 10 -r 9", "to -r (9)"},
+		{"srq -q 10 -r 9", "at most -r (9)"},
 		{"rc --timeout 0s", "must be positive"},
 		{"rc --impair much", `"much": a share from 0 to 10%`},
 		{"rc --impair 11%", "a share from 0 to 10%"},
 		{"rc --impair NaN", "a share from 0 to 10%"},
-		{"uc --impair 2%", "does not get over losses"},
-		{"srq --impair 2%", "cannot tell when its peer is done"},
+		{"uc --impair 2%", "does not repeat lost messages"},
+		{"srq --impair 2%", "cannot find out when its peer has finished"},
 		{"rc -d nowhere", "--addr"},
-		{"rc -d 192.0.2.1", "192.0.2.1"}, // documentation's: no machine has it
+		{"rc -d 192.0.2.1", "192.0.2.1"}, // an address for documentation (RFC 5737)
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -172,23 +173,25 @@ func TestBadOptions(t *testing.T) {
 	})
 }
 
-// TestNobody: neither role waits for ever.
-func TestNobody(t *testing.T) {
+// TestNoPeer checks that a client without a server fails, and that the context ends a server without a client.
+func TestNoPeer(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	port := freePort(t)
-	require.ErrorContains(t, command(t.Context(), []string{"rc", "-p", port, "-d", clientIP, serverIP}, io.Discard), "no server")
+	require.ErrorContains(t, command(t.Context(), []string{"rc", "-p", port, "-d", clientIP, serverIP}, io.Discard),
+		"no server")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, command(ctx, []string{"rc", "-p", port, "-d", serverIP}, io.Discard), context.DeadlineExceeded)
 }
 
-// TestStranger: a client that speaks something else.
-func TestStranger(t *testing.T) {
+// TestInvalidPeer connects a client that sends something else.
+func TestInvalidPeer(t *testing.T) {
 	tests := []struct{ name, sends, want string }{
 		{"text", "GET / HTTP/1.1\r\nHost: localhost:18515\r\nAccept: */*\r\n\r\n", "is it a pingpong program"},
 		{"silence", "", "i/o timeout"},
-		{"no done", string(peer{QPN: 5, GID: gidOf(netip.MustParseAddr(clientIP))}.encode()) + "gone\x00", `"gone\x00" where "done\x00" was due`},
+		{"no done", string(peer{QPN: 5, GID: gidOf(netip.MustParseAddr(clientIP))}.encode()) + "gone\x00",
+			`"gone\x00" instead of "done\x00"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// done is what the client says when its QPs can receive, with the NUL.
+// done is the message of a client whose QPs can receive, with its NUL.
 const done = "done\x00"
 
-// meet exchanges the addresses of the QPs with the peer and connects them. The client speaks first; the server connects before it
-// answers, the client before it says done: whoever sends first finds the other ready.
-func (e *endpoint) meet(ctx context.Context, out io.Writer) error {
+// connectPeer exchanges the addresses of the QPs with the peer and connects the QPs. The client sends its addresses
+// first. The server connects before it sends its own, and the client before it sends done. So each side is ready to
+// receive before the other one sends.
+func (e *endpoint) connectPeer(ctx context.Context, out io.Writer) error {
 	at := net.JoinHostPort(e.o.Host, strconv.Itoa(int(e.o.Port)))
-	if e.server() {
+	if e.isServer() {
 		at = netip.AddrPortFrom(e.o.Addr, e.o.Port).String()
 	}
 	var ln net.Listener
-	if e.server() { // before anything is printed, so that a client may follow the output
+	if e.isServer() { // before the output, so that a test can start the client when it sees the output
 		var lc net.ListenConfig
 		var err error
 		if ln, err = lc.Listen(ctx, "tcp", at); err != nil {
@@ -33,7 +34,7 @@ func (e *endpoint) meet(ctx context.Context, out io.Writer) error {
 	for i := range e.qps {
 		fmt.Fprintf(out, "  local address:  %v\n", e.local(i))
 	}
-	c, err := e.connection(ctx, ln, at)
+	c, err := e.dialOrAccept(ctx, ln, at)
 	if err != nil {
 		return err
 	}
@@ -42,13 +43,13 @@ func (e *endpoint) meet(ctx context.Context, out io.Writer) error {
 	if err := c.SetDeadline(time.Now().Add(e.o.Timeout)); err != nil {
 		return err
 	}
-	if e.server() {
-		err = e.answer(c)
+	if e.isServer() {
+		err = e.serverHandshake(c)
 	} else {
-		err = e.ask(c)
+		err = e.clientHandshake(c)
 	}
 	if err != nil {
-		return fmt.Errorf("finding the peer at %v: %w", c.RemoteAddr(), errors.Join(err, ctx.Err()))
+		return fmt.Errorf("exchanging addresses with the peer at %v: %w", c.RemoteAddr(), errors.Join(err, ctx.Err()))
 	}
 	for _, p := range e.peers {
 		fmt.Fprintf(out, "  remote address: %v\n", p)
@@ -56,8 +57,9 @@ func (e *endpoint) meet(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// connection is the client's to the server, or the first that the server accepts, for which it waits as long as ctx allows.
-func (e *endpoint) connection(ctx context.Context, ln net.Listener, at string) (net.Conn, error) {
+// dialOrAccept returns the client's connection to the server, or the first one that the server accepts. The server
+// waits until ctx ends.
+func (e *endpoint) dialOrAccept(ctx context.Context, ln net.Listener, at string) (net.Conn, error) {
 	if ln == nil {
 		d := net.Dialer{Timeout: e.o.Timeout}
 		c, err := d.DialContext(ctx, "tcp", at)
@@ -74,14 +76,15 @@ func (e *endpoint) connection(ctx context.Context, ln net.Listener, at string) (
 	return c, nil
 }
 
-func (e *endpoint) answer(c net.Conn) error {
-	if err := e.hear(c); err != nil {
+// serverHandshake receives the client's addresses, connects, and sends its own.
+func (e *endpoint) serverHandshake(c net.Conn) error {
+	if err := e.receiveAddresses(c); err != nil {
 		return err
 	}
 	if err := e.connect(); err != nil {
 		return err
 	}
-	if err := e.tell(c); err != nil {
+	if err := e.sendAddresses(c); err != nil {
 		return err
 	}
 	b := make([]byte, len(done))
@@ -89,16 +92,17 @@ func (e *endpoint) answer(c net.Conn) error {
 		return err
 	}
 	if string(b) != done {
-		return fmt.Errorf("%q where %q was due", b, done)
+		return fmt.Errorf("the client sent %q instead of %q", b, done)
 	}
 	return nil
 }
 
-func (e *endpoint) ask(c net.Conn) error {
-	if err := e.tell(c); err != nil {
+// clientHandshake sends its addresses, receives the server's, and connects.
+func (e *endpoint) clientHandshake(c net.Conn) error {
+	if err := e.sendAddresses(c); err != nil {
 		return err
 	}
-	if err := e.hear(c); err != nil {
+	if err := e.receiveAddresses(c); err != nil {
 		return err
 	}
 	if err := e.connect(); err != nil {
@@ -108,7 +112,8 @@ func (e *endpoint) ask(c net.Conn) error {
 	return err
 }
 
-// slots is how many peers each side tells. ibv_srq_pingpong always tells of 256 QPs, those that it does not have as zeros.
+// slots returns the number of addresses that each side sends. ibv_srq_pingpong always sends 256; those of QPs that it
+// does not have are zero.
 func (e *endpoint) slots() int {
 	if e.o.Mode == "srq" {
 		return maxQPs
@@ -116,7 +121,8 @@ func (e *endpoint) slots() int {
 	return 1
 }
 
-func (e *endpoint) tell(c net.Conn) error {
+// sendAddresses sends the addresses of the QPs.
+func (e *endpoint) sendAddresses(c net.Conn) error {
 	var b []byte
 	for i := range e.slots() {
 		var p peer
@@ -129,7 +135,8 @@ func (e *endpoint) tell(c net.Conn) error {
 	return err
 }
 
-func (e *endpoint) hear(c net.Conn) error {
+// receiveAddresses receives the addresses of the peer's QPs.
+func (e *endpoint) receiveAddresses(c net.Conn) error {
 	b := make([]byte, peerLen)
 	for i := range e.slots() {
 		if _, err := io.ReadFull(c, b); err != nil {
@@ -143,7 +150,7 @@ func (e *endpoint) hear(c net.Conn) error {
 			e.peers[i] = p
 		}
 		if e.o.Mode == "srq" && (p.QPN != 0) != (i < len(e.qps)) {
-			return fmt.Errorf("the peer has not as many QPs as -q says, %d", len(e.qps))
+			return fmt.Errorf("the peer does not have %d QPs, as this side (-q)", len(e.qps))
 		}
 	}
 	return nil
