@@ -7,7 +7,8 @@ import (
 	"ciddk/ci"
 )
 
-// advert is what the peers send each other: where a buffer is. The server's own say nothing but that it is done.
+// An advert is the message of the protocol. The client's describe a buffer. The server's are empty: they report that a
+// transfer is complete.
 //
 //	byte 0:8   address
 //	byte 8:4   R_Key
@@ -20,6 +21,7 @@ type advert struct {
 
 const advertLen = 16
 
+// put encodes a into the first bytes of b.
 func (a advert) put(b []byte) {
 	_ = b[advertLen-1]
 	binary.BigEndian.PutUint64(b, a.Addr)
@@ -27,14 +29,15 @@ func (a advert) put(b []byte) {
 	binary.BigEndian.PutUint32(b[12:], a.Len)
 }
 
-// parseAdvert takes what a stranger sent.
+// parseAdvert parses a message from the network.
 func parseAdvert(b []byte) (advert, error) {
 	if len(b) != advertLen {
-		return advert{}, fmt.Errorf("the peer sent %d bytes where %d were due; is it an rping?", len(b), advertLen)
+		return advert{}, fmt.Errorf("the peer sent %d bytes instead of %d: is it rping?", len(b), advertLen)
 	}
-	a := advert{Addr: binary.BigEndian.Uint64(b), RKey: ci.Key(binary.BigEndian.Uint32(b[8:])), Len: binary.BigEndian.Uint32(b[12:])}
+	a := advert{Addr: binary.BigEndian.Uint64(b), RKey: ci.Key(binary.BigEndian.Uint32(b[8:])),
+		Len: binary.BigEndian.Uint32(b[12:])}
 	if a.Len > bufferLen {
-		return advert{}, fmt.Errorf("the peer wants to ping with %d bytes, at most %d are possible", a.Len, bufferLen)
+		return advert{}, fmt.Errorf("the peer has a buffer of %d bytes, want at most %d", a.Len, bufferLen)
 	}
 	return a, nil
 }

@@ -11,7 +11,7 @@ import (
 	"ciddk/accesslayer/rdmacm"
 )
 
-// ping is the client, from connecting to disconnecting.
+// ping runs the client: it connects, pings and disconnects.
 func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err error) {
 	var s *side
 	dial, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -26,7 +26,8 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 		case errors.Is(err, syscall.ECONNREFUSED):
 			err = fmt.Errorf("%w (is there a server at %v?)", err, o.Addr)
 		case errors.Is(err, context.DeadlineExceeded):
-			err = fmt.Errorf("%w: no answer in %v; is there a server at %v, and does UDP port 4791 get through both ways?", err, o.Timeout, o.Addr)
+			err = fmt.Errorf("%w: no answer for %v: is there a server at %v, and does UDP port 4791 pass in both "+
+				"directions?", err, o.Timeout, o.Addr)
 		}
 		return err
 	}
@@ -42,22 +43,23 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 	return id.Disconnect(end)
 }
 
-// ping is one round.
+// ping carries out ping n.
 func (s *side) ping(ctx context.Context, n int) error {
 	source, sink := s.buf[sourceOff:sourceOff+s.o.Size], s.buf[sinkOff:sinkOff+s.o.Size]
 	fill(source, n)
 	clear(sink)
 	for _, off := range []uint64{sourceOff, sinkOff} {
 		sge := s.region.SGE(off, uint32(s.o.Size))
-		if err := s.tell(ctx, advert{Addr: s.region.Addr + off, RKey: s.region.RKey, Len: sge.Length}); err != nil {
+		if err := s.sendAdvert(ctx, advert{Addr: s.region.Addr + off, RKey: s.region.RKey,
+			Len: sge.Length}); err != nil {
 			return err
 		}
-		if _, err := s.hear(ctx); err != nil { // go on, then done
+		if _, err := s.receiveAdvert(ctx); err != nil { // READ complete, then WRITE complete
 			return err
 		}
 	}
 	if s.o.Check && !bytes.Equal(source, sink) {
-		return errors.New("the data did not come back as they were sent")
+		return errors.New("the data that came back differ from the data sent")
 	}
 	if s.o.Verbose {
 		s.out.printf("ping data: %s\n", text(sink))
@@ -65,7 +67,7 @@ func (s *side) ping(ctx context.Context, n int) error {
 	return nil
 }
 
-// fill makes the original's text: the number, then letters from one that moves on with each ping, and a NUL.
+// fill writes the text of the original: the number, letters whose first one depends on the number, and a NUL.
 func fill(b []byte, n int) {
 	const first, last = 'A', 'z'
 	c := first + n%(last-first+1)
@@ -78,7 +80,7 @@ func fill(b []byte, n int) {
 	b[len(b)-1] = 0
 }
 
-// text is what C prints of b.
+// text returns the bytes of b before its first NUL.
 func text(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]

@@ -1,12 +1,15 @@
-// Command rping is librdmacm's rping on the reference HCA, found by IP address and connected by RDMA CM. It speaks that program's protocol, so
-// that the peer may be it, on Linux with any adapter that speaks RoCEv2:
+// Command rping is the rping of librdmacm on the reference HCA. It connects by IP address with RDMA CM, and speaks the
+// protocol of the original. Its peer can therefore be the original, on Linux with any adapter for RoCEv2:
 //
 //	rping -s -a 127.0.0.1 -v                         # server
 //	rping -c -a 127.0.0.1 -I 127.0.0.2 -C 10 -v -V   # client, in another terminal
 //	rping -c -a 10.77.0.1 -C 10 -v -V                # or Linux as the client of "rping -s -a 10.77.0.1"
 //
-// In each ping the client advertises a buffer, the server reads it by RDMA READ and says so, the client advertises another one, and the server
-// writes the data there by RDMA WRITE and says so.
+// In each ping the client advertises a buffer, and the server reads it with RDMA READ and sends a message. Then the
+// client advertises a second buffer, and the server writes the data into it with RDMA WRITE and sends a message.
+//
+// The server sends messages for which the client must have posted a receive, as the original expects. The program
+// therefore posts and polls by itself, with the IDs of package rdmacm.
 package main
 
 import (
@@ -23,24 +26,24 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// options are those of the original, where they make sense here, and the long ones.
+// options holds the command line: the options of the original that apply here, and some with long names only.
 type options struct {
 	Server bool `short:"s" xor:"role" required:"" help:"Be the server."`
 	Client bool `short:"c" xor:"role" required:"" help:"Be the client."`
 
 	Addr    netip.Addr    `short:"a" required:"" help:"The server's IP address: of the HCA here (server), or of the peer (client)."`
-	From    netip.Addr    `short:"I" placeholder:"ADDR" help:"IP address of the HCA of a client; if left out, that from which the operating system would send."`
+	From    netip.Addr    `short:"I" placeholder:"ADDR" help:"IP address of the HCA of a client; default: the address from which the operating system would send."`
 	Port    uint16        `short:"p" default:"7174" help:"Port of port space TCP."`
 	Size    int           `short:"S" default:"64" help:"Bytes of a ping."`
-	Count   int           `short:"C" default:"0" help:"Pings, after which this side disconnects; 0: without end."`
-	Persist bool          `short:"P" help:"Server: take any number of clients, at the same time too."`
+	Count   int           `short:"C" default:"0" help:"Number of pings before this side disconnects; 0: no limit."`
+	Persist bool          `short:"P" help:"Server: serve any number of clients, also at the same time."`
 	Verbose bool          `short:"v" help:"Print the data."`
-	Check   bool          `short:"V" help:"Client: check that the data come back as they were sent."`
+	Check   bool          `short:"V" help:"Client: check that the data come back unchanged."`
 	Debug   bool          `short:"d" help:"Print every step."`
-	Timeout time.Duration `default:"30s" help:"Give up after so long without progress. A server waits for clients without end."`
+	Timeout time.Duration `default:"30s" help:"Time limit without progress. A server waits for clients without limit."`
 }
 
-// Sizes that the original takes: from the text of the longest ping number to its buffer less one byte.
+// Limits of the original: the text of the longest ping number, and its buffer less one byte.
 const (
 	minSize = len("2147483647\x00") + len("rdma-ping-%d: \x00")
 	maxSize = bufferLen - 1
@@ -57,13 +60,13 @@ func (o *options) validate() error {
 	case o.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", o.Timeout)
 	case o.Client && o.Port == 0:
-		return errors.New("-p 0: a client has to know the server's port")
+		return errors.New("-p 0: give the port of the server")
 	case o.Client && o.Addr.IsMulticast():
-		return fmt.Errorf("-a %v: connections are to one machine, this is a group", o.Addr)
+		return fmt.Errorf("-a %v: give a unicast address", o.Addr)
 	case o.Addr.IsUnspecified():
-		return fmt.Errorf("-a %v: an address of an HCA is needed, the HCA is made for it", o.Addr)
+		return fmt.Errorf("-a %v: give the address of one HCA", o.Addr)
 	case o.Server && o.From.IsValid():
-		return fmt.Errorf("-I is for clients: the server's HCA is that of -a")
+		return fmt.Errorf("-I is an option of clients: the HCA of a server has the address of -a")
 	case o.From.IsValid() && o.From.Is4() != o.Addr.Is4():
 		return fmt.Errorf("-I %v and -a %v are of different IP versions", o.From, o.Addr)
 	}
@@ -95,7 +98,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return run(ctx, o, &printer{w: out, debugging: o.Debug})
 }
 
-// run is one program from opening the HCA to closing it.
+// run opens the HCA, runs the client or the server, and closes the HCA.
 func run(ctx context.Context, o options, out *printer) (err error) {
 	m, err := open(ctx, o)
 	if err != nil {
@@ -108,7 +111,7 @@ func run(ctx context.Context, o options, out *printer) (err error) {
 	return ping(ctx, m, o, out)
 }
 
-// printer is for several goroutines.
+// A printer prints for several goroutines.
 type printer struct {
 	mu        sync.Mutex
 	w         io.Writer

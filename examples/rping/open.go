@@ -10,7 +10,8 @@ import (
 	"ciddk/softroce"
 )
 
-// open opens the adapter with a connection manager. All else in this program would run on any other adapter (rdmacm.OpenHCA).
+// open opens the adapter with a connection manager. Everything else in this program works on any adapter: see
+// rdmacm.OpenHCA.
 func open(ctx context.Context, o options) (*rdmacm.Manager, error) {
 	addr := o.Addr
 	if o.Client {
@@ -24,12 +25,13 @@ func open(ctx context.Context, o options) (*rdmacm.Manager, error) {
 	return softroce.Open(addr, softroce.Config{})
 }
 
-// source is the address from which the operating system would send to another: that of a connected UDP socket, over which nothing goes.
+// source returns the address from which the operating system would send to another. It connects a UDP socket, which
+// sends nothing.
 func source(ctx context.Context, to netip.Addr) (netip.Addr, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(to, 9).String())
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("no way to %v: %w; -I says where to send from", to, err)
+		return netip.Addr{}, fmt.Errorf("no route to %v: %w (-I sets the source address)", to, err)
 	}
 	defer c.Close()
 	a, err := netip.ParseAddrPort(c.LocalAddr().String())
@@ -37,7 +39,8 @@ func source(ctx context.Context, to netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	if a.Addr().Unmap() == to.Unmap() {
-		return netip.Addr{}, fmt.Errorf("%v is this machine's, and the server's: -I gives our end another address, 127.0.0.2 for one", to)
+		return netip.Addr{}, fmt.Errorf("%v is the server's address, on this machine: set another one for the client "+
+			"with -I, such as 127.0.0.2", to)
 	}
 	return a.Addr().Unmap(), nil
 }

@@ -30,7 +30,7 @@ const (
 	otherIP  = "127.20.17.3"
 )
 
-// output can be waited for.
+// An output is the output of a program; seen is closed when it contains want.
 type output struct {
 	bytes.Buffer
 	want string
@@ -46,7 +46,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// program is a run of the command on a goroutine.
+// A program is a run of the command on a goroutine.
 type program struct {
 	out  *output
 	done chan error
@@ -78,7 +78,7 @@ func (p *program) end(t *testing.T) (string, error) {
 	return p.out.String(), err
 }
 
-// The two ends of the program, on two HCAs at loopback addresses.
+// TestPing runs client and server on two HCAs at loopback addresses.
 func TestPing(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	tests := map[string]struct {
@@ -113,7 +113,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// A server for many goes on when a client leaves in the middle, and ends when it is interrupted.
+// TestPersistent checks that a server with -P continues when a client is interrupted, and ends when it is interrupted.
 func TestPersistent(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	s := start(t, "listening on", "-s", "-P", "-a", serverIP)
@@ -132,7 +132,7 @@ func TestPersistent(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A client whose server goes says so, at once.
+// TestServerLeaves checks that a client reports at once that its server has ended.
 func TestServerLeaves(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	s := start(t, "listening on", "-s", "-a", serverIP)
@@ -147,37 +147,44 @@ func TestServerLeaves(t *testing.T) {
 	_, err = c.end(t)
 	want := error(context.DeadlineExceeded) // no HCA at all
 	if runtime.GOOS == "linux" {
-		want = syscall.ECONNREFUSED // Linux reports that nobody has the port
+		want = syscall.ECONNREFUSED // Linux reports that no socket has the port
 	}
 	require.ErrorIs(t, err, want)
 	require.ErrorContains(t, err, "is there a server at "+serverIP)
 }
 
-// A peer that is no rping.
-func TestStrangers(t *testing.T) {
+// TestInvalidPeers connects clients that send invalid messages.
+func TestInvalidPeers(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP, otherIP)
 	tests := map[string]struct {
 		send int // bytes
 		a    advert
 		want string
 	}{
-		"a short message":      {8, advert{}, "sent 8 bytes where 16 were due"},
-		"more than there is":   {advertLen, advert{Len: bufferLen + 1}, "65537 bytes, at most 65536"},
-		"a buffer that is not": {advertLen, advert{Addr: 1, RKey: 1, Len: 64}, "RDMA READ: completion: remote access error"},
+		"a short message": {8, advert{}, "sent 8 bytes instead of 16"},
+		"too long":        {advertLen, advert{Len: bufferLen + 1}, "65537 bytes, want at most 65536"},
+		"no such buffer":  {advertLen, advert{Addr: 1, RKey: 1, Len: 64}, "RDMA READ: completion: remote access error"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "listening on", "-s", "-a", serverIP)
-			o := options{Client: true, Addr: netip.MustParseAddr(serverIP), From: netip.MustParseAddr(clientIP), Timeout: 10 * time.Second}
+			o := options{Client: true, Addr: netip.MustParseAddr(serverIP), From: netip.MustParseAddr(clientIP),
+				Timeout: 10 * time.Second}
 			m, err := open(t.Context(), o)
 			require.NoError(t, err)
 			var side *side
-			id, err := m.DialID(t.Context(), netip.AddrPortFrom(o.Addr, 7174), rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
-				Setup: func(id *rdmacm.ID) (err error) { side, err = newSide(id, o, &printer{w: io.Discard}); return err }})
+			id, err := m.DialID(t.Context(), netip.AddrPortFrom(o.Addr, 7174),
+				rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
+					Setup: func(id *rdmacm.ID) (err error) {
+						side,
+							err = newSide(id, o, &printer{w: io.Discard})
+						return err
+					}})
 			require.NoError(t, err)
 			tt.a.put(side.buf[sendOff:])
-			err = side.do(t.Context(), "SEND", ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{side.region.SGE(sendOff, uint32(tt.send))}})
-			if !errors.Is(err, errLeft) { // the server leaves at once, and may be faster than its acknowledgement
+			err = side.do(t.Context(), "SEND",
+				ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{side.region.SGE(sendOff, uint32(tt.send))}})
+			if !errors.Is(err, errLeft) { // the server may disconnect before its acknowledgement is seen
 				require.NoError(t, err)
 			}
 			_, err = s.end(t)
@@ -191,35 +198,35 @@ func TestStrangers(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	tests := map[string][]string{
-		"missing flags":                  {"-a", serverIP},
-		"can't be used together":         {"-s", "-c", "-a", serverIP},
-		"26 to 65535 bytes":              {"-s", "-a", serverIP, "-S", "25"},
-		"-S 65536":                       {"-s", "-a", serverIP, "-S", "65536"},
-		"must not be negative":           {"-c", "-a", serverIP, "--count=-1"},
-		"must be positive":               {"-c", "-a", serverIP, "--timeout=0s"},
-		"has to know the server's port":  {"-c", "-a", serverIP, "-p", "0"},
-		"this is a group":                {"-c", "-a", "224.0.0.5"},
-		"an address of an HCA is needed": {"-s", "-a", "0.0.0.0"},
-		"-I is for clients":              {"-s", "-a", serverIP, "-I", clientIP},
-		"different IP versions":          {"-c", "-a", serverIP, "-I", "::1"},
+		"missing flags":               {"-a", serverIP},
+		"can't be used together":      {"-s", "-c", "-a", serverIP},
+		"26 to 65535 bytes":           {"-s", "-a", serverIP, "-S", "25"},
+		"-S 65536":                    {"-s", "-a", serverIP, "-S", "65536"},
+		"must not be negative":        {"-c", "-a", serverIP, "--count=-1"},
+		"must be positive":            {"-c", "-a", serverIP, "--timeout=0s"},
+		"give the port of the server": {"-c", "-a", serverIP, "-p", "0"},
+		"give a unicast address":      {"-c", "-a", "224.0.0.5"},
+		"give the address of one HCA": {"-s", "-a", "0.0.0.0"},
+		"-I is an option of clients":  {"-s", "-a", serverIP, "-I", clientIP},
+		"different IP versions":       {"-c", "-a", serverIP, "-I", "::1"},
 	}
 	for want, args := range tests {
 		assert.ErrorContains(t, command(t.Context(), args, io.Discard), want, args)
 	}
 }
 
-// The address from which the operating system would send needs no -I.
+// TestSource checks the source address of a client without -I.
 func TestSource(t *testing.T) {
 	a, err := source(t.Context(), netip.MustParseAddr("127.0.0.2"))
 	require.NoError(t, err)
 	assert.Equal(t, "127.0.0.1", a.String())
 	_, err = source(t.Context(), netip.MustParseAddr("127.0.0.1"))
-	require.ErrorContains(t, err, "-I gives our end another address")
+	require.ErrorContains(t, err, "set another one for the client with -I")
 	_, err = source(t.Context(), netip.Addr{})
-	require.ErrorContains(t, err, "-I says where to send from")
+	require.ErrorContains(t, err, "-I sets the source address")
 }
 
-// FuzzParseAdvert takes what a stranger sends.
+// FuzzParseAdvert parses arbitrary bytes.
 func FuzzParseAdvert(f *testing.F) {
 	f.Add(make([]byte, advertLen))
 	f.Fuzz(func(t *testing.T, b []byte) {

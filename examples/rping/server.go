@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 )
 
-// serve is the server: for one client, or with -P for all that come.
+// serve runs the server, for one client or, with -P, for any number.
 func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) error {
 	ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, o.Port), rdmacm.ListenIDConfig{})
 	if err != nil {
@@ -24,7 +24,7 @@ func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) erro
 		if err != nil {
 			return err
 		}
-		if err := ln.Close(); err != nil { // nobody else is served
+		if err := ln.Close(); err != nil { // one client only
 			return errors.Join(err, id.Close())
 		}
 		return client(ctx, id, o, out)
@@ -34,7 +34,7 @@ func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) erro
 	for {
 		id, err := ln.Accept(ctx)
 		if ctx.Err() != nil {
-			return nil // interrupted, which is how this ends
+			return nil // an interrupt is the regular end
 		}
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) erro
 	}
 }
 
-// client serves one from its request to its end.
+// client serves one client from its request to the end of its connection.
 func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err error) {
 	s, err := accept(ctx, id, o, out)
 	if err != nil {
@@ -55,8 +55,8 @@ func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err er
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for n := 0; o.Count == 0 || n < o.Count; n++ {
-		source, err := s.hear(ctx)
-		if errors.Is(err, errLeft) { // between two pings: that is how clients end
+		source, err := s.receiveAdvert(ctx)
+		if errors.Is(err, errLeft) { // between two pings, which is the regular end
 			out.debugf("%v has disconnected after %d pings\n", id.RemoteAddr(), n)
 			return nil
 		}
@@ -72,6 +72,7 @@ func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err er
 	return id.Disconnect(ctx)
 }
 
+// accept accepts the request of a client.
 func accept(ctx context.Context, id *rdmacm.ID, o options, out *printer) (*side, error) {
 	if err := id.CreateQP(qpConfig()); err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func accept(ctx context.Context, id *rdmacm.ID, o options, out *printer) (*side,
 	return s, nil
 }
 
-// pong answers one ping: the data are read, and what is text of them is written back.
+// pong serves one ping: it reads the data, and writes the text in them back.
 func (s *side) pong(ctx context.Context, source advert) error {
 	err := s.do(ctx, "RDMA READ", ci.SendWR{Op: ci.OpRead, Remote: ci.Remote{Addr: source.Addr, RKey: source.RKey},
 		SGL: []ci.SGE{s.region.SGE(sourceOff, source.Len)}})
@@ -100,10 +101,10 @@ func (s *side) pong(ctx context.Context, source advert) error {
 	if s.o.Verbose {
 		s.out.printf("server ping data: %s\n", data)
 	}
-	if err := s.tell(ctx, advert{}); err != nil { // go on
+	if err := s.sendAdvert(ctx, advert{}); err != nil { // READ complete
 		return err
 	}
-	sink, err := s.hear(ctx)
+	sink, err := s.receiveAdvert(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ func (s *side) pong(ctx context.Context, source advert) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tell(ctx, advert{}); !errors.Is(err, errLeft) { // done
+	if err := s.sendAdvert(ctx, advert{}); !errors.Is(err, errLeft) { // WRITE complete
 		return err
 	}
-	return nil // a client that leaves at once may be faster than its acknowledgement
+	return nil // the client disconnected before its acknowledgement was seen
 }

@@ -11,10 +11,10 @@ import (
 	"ciddk/ci"
 )
 
-// bufferLen is the most that a ping can be.
+// bufferLen is the length of the longest ping, in bytes.
 const bufferLen = 64 << 10
 
-// Parts of the registered buffer.
+// Offsets in the registered buffer.
 const (
 	sourceOff = 0
 	sinkOff   = bufferLen
@@ -23,10 +23,10 @@ const (
 	totalLen  = recvOff + receives*advertLen
 )
 
-// receives is how many are posted: the peer sends one message, then waits for an answer.
+// receives is the number of posted receives. The peer sends one message and then waits for the reply.
 const receives = 2
 
-// side is one end of a connection.
+// A side is one end of a connection.
 type side struct {
 	id     *rdmacm.ID
 	o      options
@@ -37,19 +37,21 @@ type side struct {
 	wc     []ci.WC
 }
 
-// qpConfig is the QP of either side: one request at a time.
+// qpConfig describes the QP of either side, which has one request at a time.
 func qpConfig() rdmacm.QPConfig {
 	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: receives}}}
 }
 
-// newSide makes the buffers for an ID with a QP, and posts the receives. Close it, or if that never connected, its region.
+// newSide creates the buffers of an ID with a QP, and posts the receives. The caller calls close or, if the ID is never
+// connected, destroys the region.
 func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
 	s := &side{id: id, o: o, out: out, buf: make([]byte, totalLen), wc: make([]ci.WC, 1)}
 	pd, err := id.PD()
 	if err != nil {
 		return nil, err
 	}
-	if s.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite}); err != nil {
+	if s.mr, err = pd.NewMR(ci.MRCreate{Memory: ci.Bytes(s.buf), Access: ci.LocalWrite | ci.RemoteRead |
+		ci.RemoteWrite}); err != nil {
 		return nil, err
 	}
 	s.region = s.mr.Region()
@@ -61,18 +63,19 @@ func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
 	return s, nil
 }
 
-// terms are the original's: one READ at a time.
+// terms returns the connection parameters of the original: one outstanding RDMA READ.
 func terms() rdmacm.ConnParam { return rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
 
 func (s *side) postRecv(i int) error {
-	_, err := s.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i), SGL: []ci.SGE{s.region.SGE(uint64(recvOff+i*advertLen), advertLen)}}})
+	_, err := s.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i),
+		SGL: []ci.SGE{s.region.SGE(uint64(recvOff+i*advertLen), advertLen)}}})
 	return err
 }
 
-// errLeft is the end of a connection by the peer.
+// errLeft reports that the peer has ended the connection.
 var errLeft = errors.New("the peer has disconnected")
 
-// wait waits for a completion, for as long as there is a connection.
+// wait waits for a completion. It fails when the connection ends.
 func (s *side) wait(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -80,14 +83,14 @@ func (s *side) wait(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
 	defer stop(nil)
 	defer context.AfterFunc(s.id.Context(), func() { stop(s.id.Err()) })()
 	_, err := cq.Wait(ctx, s.wc)
-	if err != nil && s.id.Err() != nil { // what came before the end is in the queue all the same
+	if err != nil && s.id.Err() != nil { // there may be a completion from before the end
 		if n, perr := cq.Poll(s.wc); perr == nil && n > 0 {
 			err = nil
 		}
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return ci.WC{}, fmt.Errorf("nothing from the peer in %v: %w", s.o.Timeout, err)
+		return ci.WC{}, fmt.Errorf("no completion for %v: %w", s.o.Timeout, err)
 	case err != nil && s.id.Err() != nil:
 		return ci.WC{}, s.over()
 	case err != nil:
@@ -100,17 +103,19 @@ func (s *side) wait(ctx context.Context, cq *accesslayer.CQ) (ci.WC, error) {
 	return s.wc[0], nil
 }
 
-// flushed is the end of a QP: by that of the connection, of which we hear in a moment, or by a failure.
+// flushed returns the reason for a flushed work request: the end of the connection, which may be reported a moment
+// later, or a failure of the QP.
 func (s *side) flushed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	<-ctx.Done() // wait's, which ends with the connection
+	<-ctx.Done() // the end of the connection cancels it
 	if s.id.Err() != nil {
 		return s.over()
 	}
 	return ci.WCFlushErr.Err()
 }
 
+// over returns the error for the end of the connection.
 func (s *side) over() error {
 	if err := s.id.Err(); !errors.Is(err, rdmacm.ErrPeerDisconnected) {
 		return fmt.Errorf("the connection is over: %w", err)
@@ -118,7 +123,7 @@ func (s *side) over() error {
 	return errLeft
 }
 
-// do carries out one request.
+// do carries out one work request.
 func (s *side) do(ctx context.Context, what string, wr ci.SendWR) error {
 	wr.Flags = ci.SendSignaled
 	if _, err := s.id.QP().PostSend([]ci.SendWR{wr}); err != nil {
@@ -134,14 +139,14 @@ func (s *side) do(ctx context.Context, what string, wr ci.SendWR) error {
 	return nil
 }
 
-// tell sends an advert.
-func (s *side) tell(ctx context.Context, a advert) error {
+// sendAdvert sends an advert.
+func (s *side) sendAdvert(ctx context.Context, a advert) error {
 	a.put(s.buf[sendOff:])
 	return s.do(ctx, "SEND", ci.SendWR{Op: ci.OpSend, SGL: []ci.SGE{s.region.SGE(sendOff, advertLen)}})
 }
 
-// hear receives an advert.
-func (s *side) hear(ctx context.Context) (advert, error) {
+// receiveAdvert receives an advert.
+func (s *side) receiveAdvert(ctx context.Context) (advert, error) {
 	wc, err := s.wait(ctx, s.id.RecvCQ())
 	if err != nil {
 		return advert{}, fmt.Errorf("receive: %w", err)
@@ -156,5 +161,5 @@ func (s *side) hear(ctx context.Context) (advert, error) {
 	return a, s.postRecv(i)
 }
 
-// close ends the connection and frees the buffers.
+// close ends the connection and releases the buffers.
 func (s *side) close() error { return errors.Join(s.id.Close(), s.mr.Destroy()) }
