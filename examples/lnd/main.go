@@ -1,6 +1,6 @@
-// Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package lnd below implements.
+// Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package examples/lnd/lnd implements.
 //
-//	go run ./examples/lnd serve                            # in one terminal, at 127.0.0.1: keeps what it is given
+//	go run ./examples/lnd serve                            # in one terminal, at 127.0.0.1: stores objects
 //	go run ./examples/lnd ping 127.0.0.1                   # in another, at 127.0.0.2
 //	go run ./examples/lnd put 127.0.0.1 1 /etc/services    # as object 1
 //	go run ./examples/lnd get 127.0.0.1 1                  # to standard output
@@ -25,13 +25,13 @@ import (
 )
 
 type options struct {
-	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: keep objects for others, until interrupted. ping: see how long a peer takes. put, get: an object."`
-	Peer   netip.Addr `arg:"" optional:"" help:"Whom to ask."`
+	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: store objects for peers, until interrupted. ping: measure the time of a short transfer. put, get: transfer an object."`
+	Peer   netip.Addr `arg:"" optional:"" help:"IPv4 address of the server."`
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
-	File   string     `arg:"" optional:"" help:"What to put, 1 MiB at most."`
+	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
 
-	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of our adapter (serve: 127.0.0.1; else 127.0.0.2)."`
-	Timeout time.Duration `default:"30s" help:"Give up after so long; serve does not."`
+	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter (default: 127.0.0.1 for serve, otherwise 127.0.0.2)."`
+	Timeout time.Duration `default:"30s" help:"Time limit of ping, put and get."`
 }
 
 func main() {
@@ -44,10 +44,11 @@ func main() {
 	}
 }
 
-// command is the way up, and down again: adapter, access layer, connection manager, node.
+// command opens an adapter with a connection manager and a node, runs the command, and closes everything.
 func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	var o options
-	parser, err := kong.New(&o, kong.Name("lnd"), kong.Description("Move data with LNet's protocol for InfiniBand and RoCE."))
+	parser, err := kong.New(&o, kong.Name("lnd"), kong.Description("Move data with LNet's protocol for InfiniBand "+
+		"and RoCE."))
 	if err != nil {
 		return err
 	}
@@ -56,9 +57,9 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	switch {
 	case o.Do != "serve" && !o.Peer.IsValid():
-		return fmt.Errorf("%s whom? Give the address of a peer that serves: lnd %s PEER", o.Do, o.Do)
+		return fmt.Errorf("%s: give the address of a server: lnd %s PEER", o.Do, o.Do)
 	case o.Do == "put" && o.File == "":
-		return errors.New("put what? lnd put PEER OBJECT FILE, where OBJECT is 0 to 255")
+		return errors.New("put: give a file: lnd put PEER OBJECT FILE, where OBJECT is 0 to 255")
 	}
 	if !o.Addr.IsValid() {
 		o.Addr = netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "127.0.0.2"}[o.Do == "serve"])
@@ -86,11 +87,11 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return o.ask(ctx, c, out)
+	return o.transfer(ctx, c, out)
 }
 
-// ask is a client.
-func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err error) {
+// transfer carries out the command of a client.
+func (o *options) transfer(ctx context.Context, c *lnd.Conn, out io.Writer) (err error) {
 	start, data, size := time.Now(), make([]byte, lnd.MaxTransfer), 0
 	switch o.Do {
 	case "put":
@@ -111,26 +112,26 @@ func (o *options) ask(ctx context.Context, c *lnd.Conn, out io.Writer) (err erro
 	return err
 }
 
-// contents reads a file that can be put.
+// contents returns the contents of a file of at most lnd.MaxTransfer bytes.
 func contents(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, lnd.MaxTransfer+1)) // it may have no end
+	data, err := io.ReadAll(io.LimitReader(f, lnd.MaxTransfer+1)) // the file may be endless, such as /dev/zero
 	if err == nil && len(data) > lnd.MaxTransfer {
 		err = fmt.Errorf("%s has more than the %d bytes of a transfer", name, lnd.MaxTransfer)
 	}
 	return data, err
 }
 
-const pingObject = 256 // anybody may read it; those that may be written are below
+const pingObject = 256 // peers can only read it; objects with lower numbers can be written
 
-// objects is what a server keeps, by number: 1 MiB each, at most.
+// objects holds the objects of a server by number, each of at most 1 MiB.
 type objects struct{ sync.Map }
 
-// put gives each write memory of its own: nobody reads an object that is half written.
+// put returns new memory for each write, so that no peer reads an object that is partly written.
 func (o *objects) put(_ netip.Addr, object uint64, n int) ([]byte, func(int, error)) {
 	if object >= pingObject {
 		return nil, func(int, error) {}

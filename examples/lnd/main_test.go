@@ -21,7 +21,7 @@ import (
 	"ciddk/internal/testenv"
 )
 
-// mainEnv makes the test binary be the program.
+// mainEnv is the environment variable that makes the test binary the program.
 const mainEnv = "CIDDK_LND_MAIN"
 
 // Addresses that no other test uses: there is one program per address and UDP port 4791.
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestProgram runs the program as a reader would: a server, and others that come and go.
+// TestProgram runs a server process and several client processes.
 func TestProgram(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,7 +90,7 @@ func TestFailures(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, callerIP)
 	tests := []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{}, "expected"},
 		{[]string{"play"}, "must be one of"},
@@ -98,27 +98,28 @@ func TestFailures(t *testing.T) {
 		{[]string{"get", serverIP, "256"}, "256"},
 		{[]string{"get", serverIP, "5", "--addr", "192.0.2.1"}, "192.0.2.1"},
 		{[]string{"get", serverIP, "5", "--addr", "::1"}, "IPv4"},
-		{[]string{"get", "--addr", callerIP}, "get whom?"},
-		{[]string{"put", serverIP, "5"}, "put what?"},
+		{[]string{"get", "--addr", callerIP}, "get: give the address of a server"},
+		{[]string{"put", serverIP, "5"}, "put: give a file"},
 		{[]string{"get", "::1", "--addr", callerIP}, "IPv4"},
-		{[]string{"get", callerIP, "5", "--addr", serverIP, "--timeout", "1s"}, nobody},
+		{[]string{"get", callerIP, "5", "--addr", serverIP, "--timeout", "1s"}, noServer},
 		{[]string{"ping", callerIP, "--addr", callerIP, "--timeout=-1s"}, "deadline exceeded"},
 		{[]string{"put", callerIP, "5", "no such file", "--addr", callerIP}, "no such file"},
 	}
 	for _, tt := range tests {
-		require.ErrorContains(t, command(t.Context(), tt.args, io.Discard), tt.says, "%q", tt.args)
+		require.ErrorContains(t, command(t.Context(), tt.args, io.Discard), tt.want, "%q", tt.args)
 	}
 }
 
-// nobody is the error of a dial to an address where no process receives RDMA packets. Linux reports that at once.
-var nobody = func() string {
+// noServer returns the error of a dial to an address at which no process receives RDMA packets. Linux reports it at
+// once.
+var noServer = func() string {
 	if runtime.GOOS == "linux" {
 		return "connection refused"
 	}
 	return "deadline exceeded"
 }()
 
-// Objects are replaced as a whole, when all of the new one is there.
+// TestObjects checks that an object is replaced when all bytes of the new one have arrived.
 func TestObjects(t *testing.T) {
 	var o objects
 	read := func() string { return string(o.get(netip.Addr{}, 5, 5)) }

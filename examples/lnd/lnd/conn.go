@@ -15,45 +15,50 @@ import (
 	"ciddk/ci"
 )
 
-// Conn is a connection to a peer. Put and Get may be called concurrently; there are as many transfers at a time as the depth, more wait.
+// A Conn is a connection to a peer. Put and Get may be called concurrently. The depth bounds the number of transfers in
+// progress; further calls wait.
 type Conn struct {
 	n      *Node
 	id     *rdmacm.ID
-	addr   netip.Addr // the peer's
+	addr   netip.Addr // of the peer
 	peer   uint64     // NID
 	params params
-	slots  chan struct{}     // of our transfers: as many as there are buffers for their answers
-	begins chan func() error // from Put and Get
+	slots  chan struct{}     // of local transfers: one for each buffer for a reply
+	begins chan func() error // of Put and Get, to be run by run
 	wcs    chan []ci.WC      // completions, from pumps
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends the connection; the first reason counts
 	over   chan struct{}           // closed at the end; then err is set
 	err    error
 
-	// The rest belongs to one goroutine, run: there is nothing to lock.
-	stamp   uint64 // the peer's
+	// The other fields are used only by the goroutine of run, so they need no lock.
+	stamp   uint64 // of the peer
 	flow    flow
 	pool    *accesslayer.FastRegPool // for the memory of transfers
 	mr      *accesslayer.MR
-	mem     []byte         // of messages: those being sent, then those to be received
-	sending []*send        // by buffer; nil: free
+	mem     []byte         // of messages: send buffers, then receive buffers
+	sending []*send        // by send buffer; nil if it is free
 	ops     map[cookie]*op // all transfers
 	last    cookie
 }
 
-// send is a message to be sent.
+// A send is a message to be sent.
 type send struct {
 	msg   message
-	chain []ci.SendWR // goes in front: registration, WRITE
-	op    *op         // whose memory that is about
+	chain []ci.SendWR // work requests before the message: registration, WRITE
+	op    *op         // the transfer to which they belong
 }
 
-const maxAsking = 1000 // messages that wait for credits: a peer that takes no ACKs may not have more
+// maxRequests is the limit of messages that wait for credits. It bounds the memory that a peer occupies if it returns
+// no credits for ACKs.
+const maxRequests = 1000
 
-// errPeerRequest is what remains when nothing else explains a flush.
-var errPeerRequest = errors.New("lnd: the queue pair has failed, and not by work of ours: perhaps a request of the peer's was bad")
+// errPeerRequest is the cause of the end of a connection whose work was flushed for no other known reason.
+var errPeerRequest = errors.New("lnd: the queue pair failed, and no local work request did: the peer may have sent " +
+	"an invalid request")
 
-// A work request's ID says in its low bits what it is, and above which one. Registrations and WRITEs have none: they only complete if they fail.
+// The low bits of a work request ID are its kind; the other bits are an index. Registrations and WRITEs have the ID 0,
+// because they complete only with an error.
 const (
 	wrSend = 0 // by send buffer
 	wrRecv = 1 // by receive buffer
@@ -62,13 +67,16 @@ const (
 )
 
 func (n *Node) newConn(addr netip.Addr, peer uint64, p params) *Conn {
-	return &Conn{n: n, addr: addr, peer: peer, params: p, begins: make(chan func() error), wcs: make(chan []ci.WC), over: make(chan struct{}), ops: map[cookie]*op{}}
+	return &Conn{n: n, addr: addr, peer: peer, params: p, begins: make(chan func() error), wcs: make(chan []ci.WC),
+		over: make(chan struct{}), ops: map[cookie]*op{}}
 }
 
-// setup makes all that a connection needs beside its queue pair, and posts the receives: the peer may send as soon as it hears of us.
+// setup creates what a connection needs beside its queue pair, and posts the receives. The peer may send as soon as it
+// gets the request or the reply.
 func (c *Conn) setup(id *rdmacm.ID) error {
 	c.id = id
-	c.ctx, c.cancel = context.WithCancelCause(id.Context()) // ends when the peer disconnects, or the adapter goes
+	c.ctx,
+		c.cancel = context.WithCancelCause(id.Context()) // ends when the peer disconnects, or when the adapter is removed
 	pd, err := id.PD()
 	if err != nil {
 		return err
@@ -82,8 +90,9 @@ func (c *Conn) setup(id *rdmacm.ID) error {
 		err = c.postRecv(i)
 	}
 	if err == nil {
-		// The pool never runs dry, so nobody waits for a region (and who waits for one thing while holding another can wait for ever): our transfers
-		// are bounded by slots, and the peer's by credits, which go back when their regions do. MaxPages: memory may begin in the middle of one.
+		// The pool always has a free region, so no transfer waits for one, and there can be no deadlock. Slots bound
+		// the local transfers. Credits bound those of the peer, and return together with their regions. MaxPages
+		// includes one page because memory may begin in the middle of a page.
 		c.pool, err = pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 2 * depth, MaxPages: MaxTransfer>>12 + 1})
 	}
 	return err
@@ -98,23 +107,25 @@ func (c *Conn) sgl(buffer, n int) []ci.SGE {
 	return []ci.SGE{c.mr.Region().SGE(uint64(buffer*msgSize), uint32(n))}
 }
 
-// start begins the traffic, when both ends have agreed. What came before waits in the completion queue.
+// start starts the goroutines after both ends have agreed. Earlier completions wait in the completion queue.
 func (c *Conn) start(stamp uint64, agreed params) error {
-	c.stamp, c.params, c.flow, c.slots = stamp, agreed, newFlow(int(agreed.Depth)), make(chan struct{}, agreed.Depth)
-	p := accesslayer.PumpConfig{OnStop: c.cancel, Handle: func(wcs []ci.WC) { // on a goroutine of the access layer, which uses wcs again
-		select {
-		case c.wcs <- slices.Clone(wcs):
-		case <-c.ctx.Done():
-		}
-	}}
-	_, err := c.id.SendCQ().NewPump(p) // it is the one of both queues
+	c.stamp, c.params = stamp, agreed
+	c.flow, c.slots = newFlow(int(agreed.Depth)), make(chan struct{}, agreed.Depth)
+	p := accesslayer.PumpConfig{OnStop: c.cancel,
+		Handle: func(wcs []ci.WC) { // on a goroutine of the access layer, which reuses wcs
+			select {
+			case c.wcs <- slices.Clone(wcs):
+			case <-c.ctx.Done():
+			}
+		}}
+	_, err := c.id.SendCQ().NewPump(p) // the CQ of both queues
 	if err == nil {
 		c.n.wg.Go(c.run)
 	}
 	return err
 }
 
-// run is the connection's life: whatever happens, happens here.
+// run handles all events of the connection until its end.
 func (c *Conn) run() {
 	defer context.AfterFunc(c.n.ctx, func() { c.cancel(net.ErrClosed) })()
 	for c.ctx.Err() == nil {
@@ -132,8 +143,8 @@ func (c *Conn) run() {
 			c.cancel(fmt.Errorf("lnd: the connection to %v: %w", c.addr, err))
 		}
 	}
-	// The end. When the queue pair and the regions have gone, no adapter looks at our memory any more, and nobody can write to it: then what
-	// was under way ends, and its memory is its owner's again.
+	// When the queue pair and the regions are destroyed, no adapter reads the memory of transfers, and no peer can
+	// write to it. Only then do the transfers end, and their memory is the application's again.
 	c.err = context.Cause(c.ctx)
 	if err := c.close(); err != nil {
 		slog.Error("lnd: closing a connection", "peer", c.addr, "error", err)
@@ -144,7 +155,7 @@ func (c *Conn) run() {
 	close(c.over)
 }
 
-// close destroys what there is, in the one order that works.
+// close destroys the objects in the order that their dependencies require.
 func (c *Conn) close() (err error) {
 	if c.id != nil {
 		err = c.id.Close()
@@ -158,7 +169,7 @@ func (c *Conn) close() (err error) {
 	return err
 }
 
-// unlessDestroyed returns err, or nil if the object was destroyed before, as when its adapter was removed.
+// unlessDestroyed returns err, or nil if the object was destroyed before because its adapter was removed.
 func unlessDestroyed(err error) error {
 	if errors.Is(err, accesslayer.ErrClosed) {
 		return nil
@@ -166,20 +177,21 @@ func unlessDestroyed(err error) error {
 	return err
 }
 
-// Close ends the connection and its transfers, and returns when all is over. It is idempotent. Not from a callback.
+// Close ends the connection and its transfers, and waits for them. It is idempotent. It must not be called from a
+// callback.
 func (c *Conn) Close() error {
 	c.cancel(net.ErrClosed)
 	<-c.over
 	return nil
 }
 
-// completed takes a completion.
+// completed handles a completion.
 func (c *Conn) completed(wc ci.WC) error {
 	i := int(wc.ID >> wrBits)
 	switch what := wc.ID & (1<<wrBits - 1); {
 	case wc.Status == ci.WCFlushErr:
-		// Something else has gone wrong before, and not with work of ours: its completion would have come first. If the connection manager did not
-		// end the connection, either, it was a request of the peer's.
+		// No local work request failed, since its completion would have come first. If the connection manager did not
+		// end the connection, the cause was a request of the peer.
 		return cmp.Or(c.id.Err(), errPeerRequest)
 	case wc.Status != ci.WCSuccess:
 		return wc.Err()
@@ -195,14 +207,15 @@ func (c *Conn) completed(wc ci.WC) error {
 		if err == nil {
 			err = c.received(&m)
 		}
-		return errors.Join(err, c.postRecv(i)) // before the credit goes back: run sends later
+		return errors.Join(err, c.postRecv(i)) // before the credit is returned: run sends later
 	case what == wrInv:
 		return c.invalidated(c.ops[cookie(i)])
 	}
 	return nil
 }
 
-// expect decodes a message. It must be from whom we are connected to, for us, and have a credit if it needs one.
+// expect decodes a message. It checks that the message is from the peer, is addressed to this node, and had a credit if
+// it needs one.
 func (c *Conn) expect(b []byte) (message, error) {
 	m, err := parse(b)
 	if err == nil && (m.From != c.peer || m.FromStamp != c.stamp || m.To != c.n.nid || m.ToStamp != c.n.stamp) {
@@ -214,17 +227,19 @@ func (c *Conn) expect(b []byte) (message, error) {
 	return m, err
 }
 
-// send sends what may be sent. What belongs together is posted as one list.
+// send sends the messages that may be sent. A message and the work requests before it are posted as one list.
 func (c *Conn) send() error {
-	if len(c.flow.asking) > maxAsking {
-		return fmt.Errorf("lnd: %d ACKs wait for credits that do not come", len(c.flow.asking))
+	if len(c.flow.requests) > maxRequests {
+		return fmt.Errorf("lnd: %d ACKs wait for credits, and the peer returns none", len(c.flow.requests))
 	}
 	for s := c.flow.next(); s != nil; s = c.flow.next() {
-		i := slices.Index(c.sending, nil) // there is one: flow lets out no more
+		i := slices.Index(c.sending, nil) // flow.next returns a message only if there is one
 		c.sending[i] = s
-		s.msg.From, s.msg.FromStamp, s.msg.To, s.msg.ToStamp = c.n.nid, c.n.stamp, c.peer, c.stamp
+		s.msg.From, s.msg.FromStamp = c.n.nid, c.n.stamp
+		s.msg.To, s.msg.ToStamp = c.peer, c.stamp
 		n := len(s.msg.append(c.mem[i*msgSize : i*msgSize]))
-		wr := ci.SendWR{ID: uint64(i)<<wrBits | wrSend, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendSolicited, SGL: c.sgl(i, n)}
+		wr := ci.SendWR{ID: uint64(i)<<wrBits | wrSend, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendSolicited,
+			SGL: c.sgl(i, n)}
 		if _, err := c.id.QP().PostSend(append(s.chain, wr)); err != nil {
 			return err
 		}

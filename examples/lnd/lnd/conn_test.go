@@ -43,18 +43,18 @@ func TestSizes(t *testing.T) {
 	}
 	for _, size := range []int{0, MaxTransfer + 1} {
 		_, err := c.Put(ctx, 0, make([]byte, size))
-		require.ErrorContains(t, err, "a transfer has 1 to 1048576")
+		require.ErrorContains(t, err, "want 1 to 1048576")
 	}
-	ask(t, c, func() { assert.Empty(t, c.ops, "transfers that are not over, with their regions") })
+	onLoop(t, c, func() { assert.Empty(t, c.ops, "transfers that have not ended, with their regions") })
 	require.NoError(t, na.Close())
 	require.NoError(t, nb.Close())
 	s.check(t)
 }
 
-// What does not fit in both ends' memory is cut, and the caller hears of it.
+// The shorter memory of both ends limits a transfer, and the caller gets the number of bytes.
 func TestRefusedAndCut(t *testing.T) {
 	s := newStore()
-	na, nb, c := pair(t, newNetwork(), Config{}, s.config()) // na answers nobody
+	na, nb, c := pair(t, newNetwork(), Config{}, s.config()) // na serves no requests
 	back := must(nb.Dial(limit(t), na.cfg.Addr))
 	ctx := limit(t)
 	data, into := random(1, 100000), make([]byte, 100000)
@@ -70,7 +70,7 @@ func TestRefusedAndCut(t *testing.T) {
 	}
 	require.Equal(t, 50000, must(c.Put(ctx, half, data)))
 	require.Equal(t, data[:50000], s.read(half))
-	require.Equal(t, 50000, must(c.Get(ctx, half, into)), "a GET of more than there is")
+	require.Equal(t, 50000, must(c.Get(ctx, half, into)), "a GET of more than the peer has")
 	require.Equal(t, data[:50000], into[:50000])
 	require.Equal(t, 10, must(c.Get(ctx, half, into[:10])), "a GET of less")
 	require.Nil(t, s.read(nowhere))
@@ -115,23 +115,25 @@ func storm(t *testing.T, network *sim.Network, cfg Config, each, largest int) {
 	for i, n := range nodes {
 		require.NoError(t, n.Close())
 		stores[i].check(t)
-		require.Empty(t, conns[i].ops, "each has given its region back")
+		require.Empty(t, conns[i].ops, "each transfer has released its region")
 	}
 }
 
 func TestBothDirections(t *testing.T) {
 	for _, depth := range []int{2, 8, 40} {
-		t.Run(fmt.Sprint("depth ", depth), func(t *testing.T) { storm(t, newNetwork(), Config{Depth: depth}, 60, 200000) })
+		t.Run(fmt.Sprint("depth ", depth),
+			func(t *testing.T) { storm(t, newNetwork(), Config{Depth: depth}, 60, 200000) })
 	}
 }
 
 func TestImpairedLink(t *testing.T) {
-	bad := sim.NewNetwork(sim.NetworkConfig{Seed: 1, Impairment: impair.Model{Drop: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}})
+	bad := sim.NewNetwork(sim.NetworkConfig{Seed: 1, Impairment: impair.Model{Drop: 0.01, Duplicate: 0.01,
+		Reorder: 0.01, Corrupt: 0.01}})
 	storm(t, bad, Config{}, 12, 300000)
 	require.NotZero(t, bad.Count(impair.Drop))
 }
 
-// When Get has returned, a WRITE to where the peer was invited does not reach the memory any more.
+// After Get has returned, a WRITE with the key that the peer has does not change the memory.
 func TestNoWriteAfterwards(t *testing.T) {
 	s := newStore()
 	s.data[0] = random(1, 5000)
@@ -139,33 +141,34 @@ func TestNoWriteAfterwards(t *testing.T) {
 	ctx := limit(t)
 	into, got := make([]byte, 5000), make(chan error, 1)
 	var at where
-	ask(t, c, func() { // as Get does
+	onLoop(t, c, func() { // as Get does
 		o := &op{ours: true, mem: into, waits: getDone, done: func(_ int, err error) { got <- err }}
 		c.add(o)
-		assert.NoError(t, c.invite(o, message{header: header{Type: getReq}, cookie: o.cookie, lnet: lnet{Op: lnetGet, Words: [4]uint32{2: 5000}}}))
+		assert.NoError(t, c.sendTarget(o, message{header: header{Type: getReq}, cookie: o.cookie,
+			lnet: lnet{Op: lnetGet, Words: [4]uint32{2: 5000}}}))
 		at = where{Key: uint32(o.reg.RKey), Addr: o.reg.Addr}
 	})
 	require.NoError(t, <-got)
 	require.Equal(t, random(1, 5000), into)
-	// Another connection of the same peer knows the key as well.
+	// Another connection of the same peer can use the key, too.
 	back := must(nb.Dial(ctx, c.n.cfg.Addr))
 	_, err := back.Put(ctx, 0, []byte("both ends are there"))
 	require.ErrorIs(t, err, ErrRefused)
-	ask(t, back, func() {
+	onLoop(t, back, func() {
 		o := &op{mem: make([]byte, 5000), done: func(int, error) {}}
 		back.add(o)
 		assert.NoError(t, back.write(o, o.mem, at, message{header: header{Type: noop}}))
 	})
 	<-back.over
-	// The NAK and the disconnection of the peer whose queue pair failed take different ways, and either may arrive first.
+	// The NAK, and the disconnection by the peer whose queue pair failed, may arrive in either order.
 	if !errors.Is(back.err, rdmacm.ErrPeerDisconnected) {
 		require.ErrorIs(t, back.err, ci.WCRemAccessErr.Err())
 	}
 	require.Equal(t, random(1, 5000), into)
 }
 
-// ask has a connection's goroutine do something.
-func ask(t *testing.T, c *Conn, f func()) {
+// onLoop runs f on the goroutine of a connection.
+func onLoop(t *testing.T, c *Conn, f func()) {
 	done := make(chan struct{})
 	select {
 	case c.begins <- func() error { f(); close(done); return nil }:
@@ -175,7 +178,8 @@ func ask(t *testing.T, c *Conn, f func()) {
 	}
 }
 
-// Where an adapter has no room, the depth goes down until a queue pair can be made, at either end, and both use the smaller one.
+// If an adapter lacks resources, its end reduces the depth until it can create a queue pair, and both ends use the
+// smaller depth.
 func TestDepthIsLowered(t *testing.T) {
 	const all = 5 * 8
 	tests := []struct {
@@ -196,7 +200,8 @@ func TestDepthIsLowered(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var tries [2]int
 			network := newNetwork()
-			a, b := newHost(t, network, "10.0.0.1", tt.active, &tries[0]), newHost(t, network, "10.0.0.2", tt.passive, &tries[1])
+			a, b := newHost(t, network, "10.0.0.1", tt.active, &tries[0]), newHost(t, network, "10.0.0.2",
+				tt.passive, &tries[1])
 			s := newStore()
 			na, nb := a.node(Config{}), b.node(s.config())
 			ctx := limit(t)
@@ -219,7 +224,7 @@ func TestDepthIsLowered(t *testing.T) {
 	}
 }
 
-// A peer that wants less depth than we ask for says how much, and is asked again.
+// A peer that rejects a depth names the one that it accepts, and the active end tries that.
 func TestDepthIsNegotiated(t *testing.T) {
 	s := newStore()
 	cfg := s.config()
@@ -243,12 +248,13 @@ func TestDialFails(t *testing.T) {
 	_, err = na.Dial(why, b.addr)
 	require.ErrorIs(t, err, context.Canceled)
 
-	// Somebody who speaks another protocol, in both roles.
+	// Peers with another protocol, in both roles.
 	ln := must(b.m.ListenID(netip.AddrPortFrom(b.addr, 987), rdmacm.ListenIDConfig{}))
 	defer ln.Close()
 	answers := []func(*rdmacm.ID) error{
 		func(id *rdmacm.ID) error {
-			return errors.Join(id.CreateQP(rdmacm.QPConfig{}), id.Accept(ctx, rdmacm.ConnParam{Private: []byte("welcome")}))
+			return errors.Join(id.CreateQP(rdmacm.QPConfig{}),
+				id.Accept(ctx, rdmacm.ConnParam{Private: []byte("welcome")}))
 		},
 		func(id *rdmacm.ID) error { return id.Reject([]byte("go away")) },
 		func(id *rdmacm.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
@@ -276,8 +282,10 @@ func TestDialFails(t *testing.T) {
 		}
 		require.NoError(t, <-done)
 	}
-	for private, why := range map[string]Why{"hello": WhyFatal, string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
-		_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 987), rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte(private)}})
+	for private, why := range map[string]Why{"hello": WhyFatal,
+		string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
+		_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 987),
+			rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte(private)}})
 		var r *Reject
 		require.ErrorAs(t, refusal(err), &r)
 		require.Equal(t, why, r.Why)
@@ -288,8 +296,8 @@ func TestDialFails(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// A peer that does not keep to the protocol loses its connection, and nothing else happens: what was pending ends with an error, and the node
-// goes on. The messages come over the wire.
+// A peer that violates the protocol loses its connection. Pending transfers end with an error, and the node goes on.
+// The messages come from the network.
 func TestHostilePeer(t *testing.T) {
 	tests := []struct {
 		name string
@@ -305,14 +313,20 @@ func TestHostilePeer(t *testing.T) {
 		{"an unknown type", func(m *message) { m.Type = 0x33 }, "unknown type 0x33"},
 		{"an ACK of nothing", func(m *message) { m.Type = immediate }, "no transfer"},
 		{"LNet's GET", func(m *message) { m.Type, m.lnet.Op = immediate, lnetGet }, "operation 2"},
-		{"less payload than it says", func(m *message) { m.Type, m.lnet.Op, m.lnet.PayloadLen = immediate, lnetPut, 1<<32-1 }, "4294967295 bytes"},
+		{"less payload than it says", func(m *message) {
+			m.Type, m.lnet.Op, m.lnet.PayloadLen = immediate, lnetPut,
+				1<<32-1
+		}, "4294967295 bytes"},
 		{"an answer to nothing", func(m *message) { m.Type, m.cookie = putDone, 99 }, "no transfer"},
 		{"a refusal of nothing", func(m *message) { m.Type, m.cookie = putNak, 99 }, "no transfer"},
 		{"the wrong answer", func(m *message) { m.Type = getDone }, "no transfer"},
-		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 1 << 31} }, "2147483648 bytes"},
-		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1} }, "PUT_ACK for 0 bytes"},
+		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 1 << 31} },
+			"2147483648 bytes"},
+		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1} },
+			"PUT_ACK for 0 bytes"},
 		{"a PUT_ACK in pieces", func(m *message) { m.Type, m.where = putAck, where{Pieces: 3, Len: 1} }, "3 pieces"},
-		{"a PUT_ACK with a wrong key", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 5, Key: 1} }, "remote access"},
+		{"a PUT_ACK with a wrong key", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 5, Key: 1} },
+			"remote access"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -324,7 +338,7 @@ func TestHostilePeer(t *testing.T) {
 			cfg.OnPut = func(from netip.Addr, at uint64, n int) ([]byte, func(int, error)) {
 				select {
 				case asked <- nil:
-					<-block // while the PUT is pending, its source gets another message
+					<-block // the source of the PUT gets another message meanwhile
 				default:
 				}
 				return s.put(from, at, n)
@@ -336,7 +350,7 @@ func TestHostilePeer(t *testing.T) {
 			go func() { _, err := c.Put(ctx, 0, make([]byte, 100000)); done <- err }()
 			<-asked
 			m := message{header: header{Type: noop, From: nb.nid, FromStamp: nb.stamp, To: na.nid, ToStamp: na.stamp}}
-			ask(t, c, func() {
+			onLoop(t, c, func() {
 				for k := range c.ops {
 					m.cookie = k
 				}
@@ -358,17 +372,19 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
-// Cookies can be guessed. An answer that comes before its question was sent must not let go of memory that is about to be registered.
+// Cookies can be guessed. A reply that arrives before its request was sent must not release memory whose registration
+// is queued.
 func TestAnswerBeforeQuestion(t *testing.T) {
 	s := newStore()
 	_, _, c := pair(t, newNetwork(), Config{}, s.config())
 	ctx := limit(t)
-	ask(t, c, func() { c.flow.credits = 0 })
+	onLoop(t, c, func() { c.flow.credits = 0 })
 	done := make(chan error)
 	go func() { _, err := c.Get(ctx, 1, make([]byte, 5000)); done <- err }()
 	begun := false
-	require.Eventually(t, func() bool { ask(t, c, func() { begun = len(c.ops) == 1 }); return begun }, time.Minute, time.Millisecond)
-	ask(t, c, func() {
+	require.Eventually(t, func() bool { onLoop(t, c, func() { begun = len(c.ops) == 1 }); return begun }, time.Minute,
+		time.Millisecond)
+	onLoop(t, c, func() {
 		for k := range c.ops {
 			c.cancel(c.received(&message{header: header{Type: getDone}, cookie: k, status: 5000}))
 		}
@@ -376,21 +392,24 @@ func TestAnswerBeforeQuestion(t *testing.T) {
 	require.ErrorIs(t, <-done, ErrMessage)
 }
 
-// A peer that wants ACKs, and gives no credits for them, may not make us keep any number of them.
+// The number of ACKs that wait for credits is limited, if a peer returns no credits.
 func TestAcksPileUp(t *testing.T) {
 	s := newStore()
 	_, _, c := pair(t, newNetwork(), Config{}, s.config())
-	ask(t, c, func() {
+	onLoop(t, c, func() {
 		c.flow.credits = 0
-		for range maxAsking + 1 {
-			assert.NoError(t, c.received(&message{header: header{Type: immediate}, lnet: lnet{Op: lnetPut, PayloadLen: 1}, payload: []byte{1}}))
+		for range maxRequests + 1 {
+			assert.NoError(t,
+				c.received(&message{header: header{Type: immediate}, lnet: lnet{Op: lnetPut, PayloadLen: 1},
+					payload: []byte{1}}))
 		}
 	})
 	<-c.over
 	require.ErrorContains(t, c.err, "1001 ACKs wait for credits")
 }
 
-// A peer that announces data and does not send it does not hold the memory for ever; one that sends it may take its time afterwards.
+// A peer that announces data and does not send them loses its connection after the timeout. After the data have
+// arrived, there is no timeout.
 func TestSilentSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -399,11 +418,12 @@ func TestSilentSource(t *testing.T) {
 		require.Equal(t, 10000, must(c.Put(ctx, 0, make([]byte, 10000))))
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, 10000, must(c.Put(ctx, 0, make([]byte, 10000))))
-		ask(t, c, func() {
-			c.push(nil, nil, message{header: header{Type: putReq}, cookie: 77, lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
+		onLoop(t, c, func() {
+			c.push(nil, nil, message{header: header{Type: putReq}, cookie: 77,
+				lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
 			c.ops[77] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {}}
 			assert.NoError(t, c.send())
-			c.flow.posted = 1 << 20 // nothing is sent any more
+			c.flow.posted = 1 << 20 // no more messages are sent
 		})
 		begun := time.Now()
 		<-c.over
@@ -415,7 +435,7 @@ func TestSilentSource(t *testing.T) {
 	})
 }
 
-// A caller that gives up takes the connection with it, unless its transfer has not begun.
+// A canceled call ends the connection if its transfer has begun.
 func TestContextEnds(t *testing.T) {
 	block, asked := make(chan struct{}), make(chan struct{}, 100)
 	cfg := Config{Depth: 2, OnPut: func(_ netip.Addr, _ uint64, n int) ([]byte, func(int, error)) {
@@ -425,7 +445,7 @@ func TestContextEnds(t *testing.T) {
 	}}
 	_, _, c := pair(t, newNetwork(), Config{Depth: 2}, cfg)
 	ctx := limit(t)
-	errNoPatience := errors.New("no patience")
+	errCanceled := errors.New("no patience")
 	results := make(chan error, 10)
 	put := func() context.CancelCauseFunc {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -436,31 +456,33 @@ func TestContextEnds(t *testing.T) {
 	<-asked
 	require.Eventually(t, func() bool { return len(c.slots) == 2 }, time.Minute, time.Millisecond)
 	third := put()
-	third(errNoPatience)
-	require.ErrorIs(t, <-results, errNoPatience)
-	require.NoError(t, c.ctx.Err(), "it had no slot")
-	first(errNoPatience)
-	require.ErrorIs(t, <-results, errNoPatience)
-	require.ErrorIs(t, <-results, errNoPatience, "the other one loses the connection")
+	third(errCanceled)
+	require.ErrorIs(t, <-results, errCanceled)
+	require.NoError(t, c.ctx.Err(), "its transfer had not begun")
+	first(errCanceled)
+	require.ErrorIs(t, <-results, errCanceled)
+	require.ErrorIs(t, <-results, errCanceled, "the connection has ended")
 	close(block)
 	second(nil)
 	_, err := c.Put(ctx, 0, []byte("more"))
-	require.ErrorIs(t, err, errNoPatience, "it is over")
+	require.ErrorIs(t, err, errCanceled, "the connection has ended")
 	require.NoError(t, c.Close())
 }
 
-// An adapter is pulled, a host falls silent, or a node is closed in the middle of things: everything that is pending ends, at both ends.
+// An adapter is removed, a host becomes silent, or a node is closed during transfers: all transfers end, at both ends.
 func TestEnds(t *testing.T) {
 	var dead atomic.Bool
 	tests := []struct {
 		name string
 		kill func(a, b *host, na, nb *Node) error
-		is   error // nil: one of several
+		is   error // nil if there are several
 	}{
 		{"the peer closes", func(_, _ *host, _, nb *Node) error { return nb.Close() }, rdmacm.ErrPeerDisconnected},
 		{"we close", func(_, _ *host, na, _ *Node) error { return na.Close() }, net.ErrClosed},
-		{"our adapter is pulled", func(a, _ *host, _, _ *Node) error { return a.al.Deregister(a.hca.Info().GUID) }, nil},
-		{"the peer's adapter is pulled", func(_, b *host, _, _ *Node) error { return b.al.Deregister(b.hca.Info().GUID) }, nil},
+		{"our adapter is pulled", func(a, _ *host, _, _ *Node) error { return a.al.Deregister(a.hca.Info().GUID) },
+			nil},
+		{"the peer's adapter is pulled",
+			func(_, b *host, _, _ *Node) error { return b.al.Deregister(b.hca.Info().GUID) }, nil},
 		{"silence", func(_, _ *host, _, _ *Node) error { dead.Store(true); return nil }, ci.WCTimeoutRetryErr.Err()},
 	}
 	for _, tt := range tests {
@@ -497,7 +519,7 @@ func TestEnds(t *testing.T) {
 					if tt.is != nil {
 						assert.ErrorIs(t, err, tt.is)
 					}
-					assert.NoError(t, ctx.Err(), "the connection must end before the test's patience: %v", err)
+					assert.NoError(t, ctx.Err(), "the connection must end before the test times out: %v", err)
 				})
 			}
 			for range 6 {
@@ -518,7 +540,7 @@ func TestConfig(t *testing.T) {
 	for says, cfg := range map[string]Config{
 		"Depth is 1, must be 2 to 255": {Addr: h.addr, Depth: 1},
 		"Depth is 256":                 {Addr: h.addr, Depth: 256},
-		"must be positive":             {Addr: h.addr, Timeout: -1},
+		"want a positive duration":             {Addr: h.addr, Timeout: -1},
 		`"::1" is none`:                {Addr: netip.MustParseAddr("::1")},
 		`"invalid IP" is none`:         {},
 	} {

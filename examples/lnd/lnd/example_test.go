@@ -14,9 +14,10 @@ import (
 	"ciddk/rvt"
 )
 
-// start makes an adapter on a network within the process, and a node on it.
+// start creates an adapter on a network in memory, and a node on it.
 func start(net *sim.Network, cfg lnd.Config) (*lnd.Node, func()) {
-	hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: cfg.Addr}))}}))
+	hca := must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net,
+		sim.Config{Addr: cfg.Addr}))}}))
 	al := accesslayer.New(accesslayer.Config{})
 	check(al.Register(hca))
 	m := must(rdmacm.Open(al, rdmacm.OpenConfig{}))
@@ -58,7 +59,7 @@ func Example() {
 	// received 500000 <nil>
 	// 500000 bytes put
 	// 500000 bytes, the first: written by RDMA
-	// lnd: the peer has no place or no data for this: errno 61
+	// lnd: the peer has no memory or no data for this transfer: errno 61
 }
 
 func must[T any](v T, err error) T {

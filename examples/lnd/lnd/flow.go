@@ -2,49 +2,52 @@ package lnd
 
 import "slices"
 
-// A credit is a receive buffer that the peer has posted for us. Nothing that needs one is sent without, so no message finds the peer without a
-// buffer (on RC that would be RNR NAKs and retries: slow at best). What begins something costs a credit: IMMEDIATE, PUT_REQ, GET_REQ. What
-// answers costs none: who asked has kept a buffer for it. If answers needed credits, both ends could wait for each other.
+// A credit stands for a receive buffer that the peer has posted. A message that needs a credit is not sent without one,
+// so the peer always has a buffer for it. (Without a buffer, RC sends RNR NAKs and retries, which is slow.) Messages
+// that begin a transfer need a credit: IMMEDIATE, PUT_REQ, GET_REQ. Replies need none, because the requester has
+// reserved a buffer. If replies needed credits, both ends could wait for each other.
 func costs(t msgType) bool { return t == immediate || t == putReq || t == getReq }
 
 const (
-	minDepth = 2 // less is refused, as on Linux: every message would need a NOOP
-	maxNoops = 2 // under way: there are so many buffers for them
+	minDepth = 2 // a smaller depth is rejected, as on Linux: every message would need a NOOP
+	maxNoops = 2 // in flight: the number of buffers for them
 )
 
-// recvs is how many receives an end keeps posted: for D messages that cost a credit, D answers, and NOOPs.
+// recvs returns the number of receives that an end keeps posted: for D messages with a credit, D replies, and the
+// NOOPs.
 func recvs(depth int) int { return 2*depth + maxNoops }
 
-// flow decides which message may be sent when. It is a state machine, without locks, time or I/O, so that a test can play two of them
-// against each other in any order of events: most mistakes of a protocol are here, and this is where they are cheap to find.
+// A flow decides when a message may be sent. It is a state machine without locks, time or I/O, so that a test can
+// connect two of them and try all orders of events. Most defects of a protocol are in this part.
 //
-// Of the depth D credits of one direction, each is at any time in one of these places: with the sender, to be used (credits); with a message
-// that is under way or being handled; with the receiver, to be given back (owed); on its way back in a message.
+// Each of the D credits of one direction is always in one of these places: at the sender (credits); with a message that
+// is in flight or being handled; at the receiver, to be returned (owed); on its way back in a message.
 type flow struct {
-	depth   int
-	credits int     // that we may use
-	owed    int     // that we have to give back: what they were used for is done
-	theirs  int     // that the peer has, or that are on their way to it
-	posted  int     // messages being sent: depth at most, so that the send queue cannot overflow
-	noops   int     // of these, NOOPs
-	asking  []*send // wait for a credit
-	answers []*send // wait for room in the send queue only
+	depth    int
+	credits  int     // that this end may use
+	owed     int     // that this end returns with the next message
+	theirs   int     // that the peer has, or that are on the way to it
+	posted   int     // messages being sent, at most the depth, so that the send queue cannot overflow
+	noops    int     // NOOPs among them
+	requests []*send // that wait for a credit
+	answers  []*send // that wait only for room in the send queue
 }
 
-// newFlow is a connection's begin: all credits are with the senders.
+// newFlow returns the flow of a new connection, in which the senders have all credits.
 func newFlow(depth int) flow { return flow{depth: depth, credits: depth, theirs: depth} }
 
 // push queues a message.
 func (f *flow) push(s *send) {
 	if costs(s.msg.Type) {
-		f.asking = append(f.asking, s)
+		f.requests = append(f.requests, s)
 	} else {
 		f.answers = append(f.answers, s)
 	}
 }
 
-// next chooses what to send now, nil: nothing. All credits that we owe ride on it (piggyback). If there is nothing to ride on, a NOOP
-// takes them, but not for each: when half of all are owed, the peer can go on with the other half while the NOOP travels.
+// next returns the message to send now, or nil. The message returns all owed credits. If there is no other message,
+// next returns a NOOP as soon as half of all credits are owed. The peer can use the other half while the NOOP is in
+// flight.
 func (f *flow) next() (s *send) {
 	switch {
 	case f.posted >= f.depth:
@@ -52,9 +55,9 @@ func (f *flow) next() (s *send) {
 	case len(f.answers) > 0:
 		s = f.answers[0]
 		f.answers = slices.Delete(f.answers, 0, 1)
-	case f.credits > 0 && len(f.asking) > 0:
-		s = f.asking[0]
-		f.asking = slices.Delete(f.asking, 0, 1)
+	case f.credits > 0 && len(f.requests) > 0:
+		s = f.requests[0]
+		f.requests = slices.Delete(f.requests, 0, 1)
 		f.credits--
 	case f.owed >= max(1, f.depth/2) && f.noops < maxNoops:
 		s = &send{msg: message{header: header{Type: noop}}}
@@ -68,7 +71,7 @@ func (f *flow) next() (s *send) {
 	return s
 }
 
-// sent: a message that next gave has arrived.
+// sent reports the arrival of a message that next has returned.
 func (f *flow) sent(t msgType) {
 	f.posted--
 	if t == noop {
@@ -76,8 +79,8 @@ func (f *flow) sent(t msgType) {
 	}
 }
 
-// received takes the credits that came with a message, and counts the one that it cost. Errors: ErrMessage, of a peer that makes credits, or
-// sends without.
+// received adds the credits that a message returns, and counts the one that it has used. Errors: ErrMessage if the peer
+// returns credits that it did not have, or sends without a credit.
 func (f *flow) received(t msgType, credits uint8) error {
 	if f.credits += int(credits); f.credits > f.depth {
 		return malformed("%d credits, of %d", f.credits, f.depth)

@@ -7,17 +7,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelEnd is one end: a flow, and what Conn does around it.
+// A modelEnd is one end: a flow, and a model of the rest of Conn.
 type modelEnd struct {
 	flow    flow
-	slots   int            // that are free
-	waits   map[cookie]int // transfers: for how many things
-	unacked []*send        // sent, not complete
-	wire    []*send        // to the other end
-	busy    []*send        // requests received, being handled
-	bufs    int            // receives posted
-	held    int            // credits of the peer that go back when transfers are over
-	regions int            // lent
+	slots   int            // free
+	waits   map[cookie]int // transfers, and the number of events that each waits for
+	unacked []*send        // sent and not complete
+	wire    []*send        // on the way to the other end
+	busy    []*send        // received requests that the application handles
+	bufs    int            // posted receives
+	held    int            // credits that are returned at the end of transfers
+	regions int            // in use
 }
 
 type model struct {
@@ -65,7 +65,7 @@ func (m *model) begin(e int, t msgType) bool {
 	case immediate:
 		s = put(k)
 	case putReq:
-		end.waits[k] = 2 // for PUT_DONE to be complete, and the ACK
+		end.waits[k] = 2 // the completion of PUT_DONE and the ACK
 	case getReq:
 		end.regions++
 	}
@@ -94,7 +94,7 @@ func (m *model) send(e int) bool {
 
 func (m *model) complete(t require.TestingT, e int) bool {
 	end := m.ends[e]
-	// An RC send is complete when the peer has it: what is still on the wire is not.
+	// An RC send completes when the peer has received it.
 	if len(end.unacked) <= len(end.wire) {
 		return false
 	}
@@ -113,7 +113,7 @@ func (m *model) complete(t require.TestingT, e int) bool {
 	return true
 }
 
-// deliver takes a message off the wire: there must be a buffer for it.
+// deliver delivers a message, for which there must be a buffer.
 func (m *model) deliver(t require.TestingT, to int) bool {
 	from, end := m.ends[1-to], m.ends[to]
 	if len(from.wire) == 0 {
@@ -121,7 +121,7 @@ func (m *model) deliver(t require.TestingT, to int) bool {
 	}
 	s := from.wire[0]
 	from.wire = from.wire[1:]
-	require.Positive(t, end.bufs, "a message finds no buffer")
+	require.Positive(t, end.bufs, "there is no buffer for a message")
 	require.NoError(t, end.flow.received(s.msg.Type, s.msg.Credits))
 	end.bufs--
 	switch k := s.msg.cookie; {
@@ -129,7 +129,7 @@ func (m *model) deliver(t require.TestingT, to int) bool {
 		end.flow.owed++
 		end.over(t, k, 1)
 	case costs(s.msg.Type):
-		end.busy = append(end.busy, s) // with its buffer
+		end.busy = append(end.busy, s) // it keeps its buffer
 		return true
 	case s.msg.Type == putAck:
 		end.regions++
@@ -149,7 +149,7 @@ func (m *model) deliver(t require.TestingT, to int) bool {
 	return true
 }
 
-// handle is the application at work.
+// handle handles a request in the application.
 func (m *model) handle(e int, refuse bool) bool {
 	end := m.ends[e]
 	if len(end.busy) == 0 {
@@ -180,7 +180,7 @@ func (m *model) handle(e int, refuse bool) bool {
 	return true
 }
 
-// check counts the credits of both directions, and the regions.
+// check checks the sum of the credits of both directions, and the number of regions.
 func (m *model) check(t require.TestingT) {
 	for e, end := range m.ends {
 		peer := m.ends[1-e]
@@ -193,14 +193,15 @@ func (m *model) check(t require.TestingT) {
 		for _, s := range peer.wire {
 			out += int(s.msg.Credits)
 		}
-		require.Equal(t, m.depth, end.flow.credits+peer.flow.owed+out, "credits of end %d: %+v; peer: %+v", e, end.flow, peer.flow)
+		require.Equal(t, m.depth, end.flow.credits+peer.flow.owed+out, "credits of end %d: %+v; peer: %+v", e,
+			end.flow, peer.flow)
 		require.LessOrEqual(t, end.flow.posted, m.depth)
 		require.Equal(t, len(end.unacked), end.flow.posted)
-		require.LessOrEqual(t, end.regions, 2*m.depth, "the pool runs dry")
+		require.LessOrEqual(t, end.regions, 2*m.depth, "the pool has no free region")
 	}
 }
 
-// settle lets everything happen that can.
+// settle carries out all events until there are none.
 func (m *model) settle(t require.TestingT) {
 	for moved := true; moved; {
 		moved = false
@@ -213,7 +214,7 @@ func (m *model) settle(t require.TestingT) {
 		}
 	}
 	for e, end := range m.ends {
-		require.Empty(t, end.waits, "end %d stands still: %+v; its peer: %+v", e, end.flow, m.ends[1-e].flow)
+		require.Empty(t, end.waits, "end %d is stuck: %+v; its peer: %+v", e, end.flow, m.ends[1-e].flow)
 		require.Equal(t, m.depth, end.slots)
 		require.Zero(t, end.regions)
 	}
@@ -221,8 +222,9 @@ func (m *model) settle(t require.TestingT) {
 
 var beginnings = []msgType{immediate, putReq, getReq}
 
-// Any order of events: no message without a buffer, never more than the depth under way, no credit lost or made, always a region, and when
-// the application has handled everything, every transfer of both ends is over.
+// For any order of events, each message has a buffer, no more messages than the depth are in flight, the number of
+// credits is constant, and there is always a free region. When the application has handled everything, all transfers
+// have ended.
 func TestFlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(rapid.IntRange(minDepth, 12).Draw(t, "depth"))
@@ -246,7 +248,7 @@ func TestFlowModel(t *testing.T) {
 	})
 }
 
-// Both ends send as much as they can and handle nothing until all is stuck; then they go on.
+// Both ends send as much as they can without handling anything, and then handle everything.
 func TestFlowBothDirectionsLoaded(t *testing.T) {
 	for _, depth := range []int{2, 3, 8, 255} {
 		m := newModel(depth)
@@ -265,15 +267,15 @@ func TestFlowBothDirectionsLoaded(t *testing.T) {
 
 func TestFlowRefusesPeers(t *testing.T) {
 	f := newFlow(4)
-	require.ErrorIs(t, f.received(noop, 1), ErrMessage, "a credit out of nothing")
+	require.ErrorIs(t, f.received(noop, 1), ErrMessage, "a credit that the peer did not have")
 	f = newFlow(2)
 	require.NoError(t, f.received(immediate, 0))
 	require.NoError(t, f.received(putReq, 0))
 	require.ErrorIs(t, f.received(getReq, 0), ErrMessage, "a third message for two credits")
-	require.NoError(t, f.received(putDone, 0), "an answer costs nothing")
+	require.NoError(t, f.received(putDone, 0), "a reply needs no credit")
 }
 
-// Credits ride on whatever is sent. When half of them are owed, they go by themselves, but no more than two NOOPs are under way.
+// Every message returns credits. When half of them are owed, a NOOP returns them; at most two NOOPs are in flight.
 func TestFlowGivesCreditsBack(t *testing.T) {
 	f := newFlow(8)
 	owe := func(n int) {
@@ -297,7 +299,7 @@ func TestFlowGivesCreditsBack(t *testing.T) {
 		require.EqualValues(t, 4, s.msg.Credits)
 	}
 	owe(4)
-	require.Nil(t, f.next(), "there are no buffers for more")
+	require.Nil(t, f.next(), "there is no buffer for another NOOP")
 	f.sent(noop)
 	require.Equal(t, noop, f.next().msg.Type)
 }

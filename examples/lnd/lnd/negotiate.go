@@ -9,48 +9,49 @@ import (
 	"ciddk/accesslayer/cm"
 )
 
-// What two ends agree on before there is a connection. The active end asks, by CONNREQ. The passive end refuses what it cannot have, or answers,
-// perhaps with less, by CONNACK. Whoever lacks something lives with less.
+// params are the parameters of a connection. The active end sends its own in CONNREQ. The passive end rejects the
+// request, or accepts it with CONNACK and the same or lower values.
 
 type params struct {
-	Depth   uint16 // messages under way in each direction that need a credit
-	Pieces  uint16 // of memory to write to; always 1 here
-	MsgSize uint32 // bytes of the longest message; always msgSize
+	Depth   uint16 // messages with a credit in flight in each direction
+	Pieces  uint16 // of memory in one message; always 1 here
+	MsgSize uint32 // length of the longest message in bytes; always msgSize
 }
 
-// Reject is a refusal, as it stands in the private data of REJ.
+// A Reject is the rejection of a connection, as in the private data of REJ.
 type Reject struct {
 	Magic   uint32
 	Version uint16
 	Why     Why
 	_       uint8
-	Stamp   uint64 // when who refuses was started
-	Params  params // what it would take
+	Stamp   uint64 // start time of the sender
+	Params  params // that it would accept
 }
 
-// Why is the reason of a refusal.
+// A Why is the reason of a Reject.
 type Why uint8
 
-// Reasons. Others that Linux has: 1 (both ends asked, take the peer's connection), 4 (incompatible).
+// Reasons. Linux also has 1 (both ends connect at the same time; use the peer's connection) and 4 (incompatible).
 const (
-	WhyResources Why = 2 // there are none
-	WhyFatal     Why = 3 // do not try again: we speak another version, or you do not make sense
-	WhyStale     Why = 5 // you mean a process that has gone
-	WhyPieces    Why = 6 // fewer
-	WhyDepth     Why = 7 // less
+	WhyResources Why = 2 // no resources
+	WhyFatal     Why = 3 // another version or an invalid request; a retry is useless
+	WhyStale     Why = 5 // the request is for an earlier process
+	WhyPieces    Why = 6 // too many pieces
+	WhyDepth     Why = 7 // too much depth
 )
 
 func (r *Reject) Error() string {
-	return fmt.Sprintf("lnd: the peer refuses to connect: reason %d, its version is %#x and its terms %+v", r.Why, r.Version, r.Params)
+	return fmt.Sprintf("lnd: the peer refuses to connect: reason %d, its version is %#x and its terms %+v", r.Why,
+		r.Version, r.Params)
 }
 
 func (r Reject) append(b []byte) []byte {
 	r.Magic, r.Version = magic, version
-	b, _ = binary.Append(b, binary.LittleEndian, &r) // it cannot fail: the size is fixed
+	b, _ = binary.Append(b, binary.LittleEndian, &r) // no error: the size is fixed
 	return b
 }
 
-// refusal finds a Reject in an error of the connection manager.
+// refusal returns the Reject in an error of the connection manager, or the error.
 func refusal(err error) error {
 	r := &Reject{}
 	if e, ok := errors.AsType[*cm.RejectError](err); ok {
@@ -61,8 +62,9 @@ func refusal(err error) error {
 	return err
 }
 
-// judge is what the passive end thinks of a request from a node: why it is refused, or 0. self, stamp and most are its own.
-func judge(request []byte, from, self, stamp uint64, most params) (message, Why) {
+// checkRequest checks a request from a node at the passive end. It returns the reason to reject it, or 0. self, stamp
+// and most are those of the passive end.
+func checkRequest(request []byte, from, self, stamp uint64, most params) (message, Why) {
 	m, err := parse(request)
 	switch p := m.params; {
 	case err != nil || m.Type != connReq || m.From != from || m.To != self:
@@ -79,7 +81,7 @@ func judge(request []byte, from, self, stamp uint64, most params) (message, Why)
 	return m, 0
 }
 
-// agree is what the active end thinks of the answer to its request. Errors: ErrMessage.
+// agree checks the reply to a request at the active end. Errors: ErrMessage.
 func agree(answer []byte, req *message) (message, error) {
 	m, err := parse(answer)
 	switch p, asked := m.params, req.params; {
@@ -93,8 +95,9 @@ func agree(answer []byte, req *message) (message, error) {
 	return m, nil
 }
 
-// lower is what to try when a depth came to nothing, 0: give up. Each time it is less, so there is an end. The peer has said what it would take; an
-// adapter that cannot make a queue pair of one size may be able to make a smaller one.
+// lower returns the next depth to try after an error, or 0 to give up. It decreases with each call. A peer that rejects
+// a depth names the one that it would accept. An adapter that cannot create a queue pair may be able to create a
+// smaller one.
 func lower(depth uint16, err error) uint16 {
 	now := depth
 	if r, ok := errors.AsType[*Reject](err); ok && r.Why == WhyDepth {

@@ -16,12 +16,12 @@ func TestReject(t *testing.T) {
 	require.Equal(t, b, r.append(nil))
 	r.Magic, r.Version = magic, version
 	var got *Reject
-	require.ErrorAs(t, refusal(&cm.RejectError{Private: append(b, make([]byte, 124)...)}), &got) // as REJ brings it
+	require.ErrorAs(t, refusal(&cm.RejectError{Private: append(b, make([]byte, 124)...)}), &got) // as in a REJ
 	require.Equal(t, &r, got)
 	require.ErrorContains(t, got, "reason 5")
 	for _, private := range [][]byte{nil, b[:23], make([]byte, 148)} {
 		err := &cm.RejectError{Private: private}
-		require.Same(t, err, refusal(err), "somebody else's refusal")
+		require.Same(t, err, refusal(err), "the rejection of another program")
 	}
 	require.NoError(t, refusal(nil))
 }
@@ -51,17 +51,18 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB}, params: most}
 			tt.edit(&req)
-			m, why := judge(req.append(nil), nidA, nidB, stamp, most)
+			m, why := checkRequest(req.append(nil), nidA, nidB, stamp, most)
 			require.Equal(t, tt.why, why)
 			require.Equal(t, req.params, m.params)
 		})
 	}
-	_, why := judge([]byte("no message at all"), nidA, nidB, stamp, most)
+	_, why := checkRequest([]byte("no message at all"), nidA, nidB, stamp, most)
 	require.Equal(t, WhyFatal, why)
 }
 
 func TestAgree(t *testing.T) {
-	req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB}, params: params{Depth: 8, Pieces: 1, MsgSize: 4096}}
+	req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB},
+		params: params{Depth: 8, Pieces: 1, MsgSize: 4096}}
 	tests := []struct {
 		name string
 		edit func(*message)
@@ -79,7 +80,8 @@ func TestAgree(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ack := message{header: header{Type: connAck, From: nidB, FromStamp: 9, To: nidA, ToStamp: 5}, params: req.params}
+			ack := message{header: header{Type: connAck, From: nidB, FromStamp: 9, To: nidA, ToStamp: 5},
+				params: req.params}
 			tt.edit(&ack)
 			m, err := agree(append(ack.append(nil), make([]byte, 100)...), &req)
 			if tt.says != "" {

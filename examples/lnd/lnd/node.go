@@ -15,33 +15,34 @@ import (
 	"ciddk/ci"
 )
 
-// Config describes a node.
+// A Config describes a node.
 type Config struct {
-	Addr    netip.Addr    // IPv4 address of one of our adapters
-	Port    uint16        // where all nodes listen, in port space TCP of the RDMA CM; 0: 987
-	Depth   int           // messages under way to a peer, 2 to 255; 0: 8. Less, where the peer or an adapter does not have room for so many
-	Timeout time.Duration // for a peer to connect, and to send what it announced; 0: 50 s. What we begin has a context
-	// OnPut gives the memory into which n bytes of a peer's go, and OnGet that in which the bytes are that a peer wants, and which does not change any
-	// more. Match says what they are: LNet's match bits. As much is moved as fits in both ends' memory; nothing refuses. When the data has come, or is
-	// known not to come, done is called, once. All may be called concurrently, but one at a time for each connection, and must not block: nothing else
-	// happens on the connection meanwhile.
+	Addr    netip.Addr    // IPv4 address of a local adapter
+	Port    uint16        // of all nodes, in port space TCP of RDMA CM; 0 is 987
+	Depth   int           // messages in flight to a peer, 2 to 255; 0 is 8. A peer or an adapter without the resources reduces it
+	Timeout time.Duration // for a peer to connect, and to send data that it has announced; 0 is 50 s. Dial, Put and Get have a context instead
+	// OnPut returns the memory for n bytes that a peer puts. OnGet returns the data that a peer gets; they must not
+	// change afterwards. match identifies the data (the match bits of LNet). The shorter one of both ends' memory
+	// limits the transfer. An empty slice refuses the transfer. done is called once, when the data have arrived or the
+	// transfer has failed. Calls for one connection are made one at a time, those for several concurrently. They must
+	// not block, because the connection waits for them.
 	OnPut func(from netip.Addr, match uint64, n int) (into []byte, done func(n int, err error))
 	OnGet func(from netip.Addr, match uint64, n int) []byte
 }
 
-// Node is one node of the network.
+// A Node is one node of the network.
 type Node struct {
 	cfg    Config
 	m      *rdmacm.Manager
 	nid    uint64
-	stamp  uint64          // when it was started
-	ctx    context.Context // ends with the node
+	stamp  uint64          // its start time
+	ctx    context.Context // until Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-// Listen makes a node at an address of one of the adapters that m knows, which answers peers from now on. Close it before m. Errors: what is
-// wrong with cfg; those of rdmacm.Manager.Listen.
+// Listen creates a node at an address of an adapter of m. The node serves peers from then on. Close it before m.
+// Errors: a field of cfg is out of range; those of rdmacm.Manager.Listen.
 func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 	cfg.Port, cfg.Depth, cfg.Timeout = cmp.Or(cfg.Port, 987), cmp.Or(cfg.Depth, 8), cmp.Or(cfg.Timeout, 50*time.Second)
 	if cfg.OnPut == nil {
@@ -51,7 +52,9 @@ func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 		cfg.OnGet = func(netip.Addr, uint64, int) []byte { return nil }
 	}
 	if cfg.Depth < minDepth || cfg.Depth > 255 || cfg.Timeout < 0 {
-		return nil, fmt.Errorf("lnd: Config.Depth is %d, must be %d to 255; Timeout is %v, must be positive", cfg.Depth, minDepth, cfg.Timeout)
+		return nil,
+			fmt.Errorf("lnd: Config.Depth is %d, want %d to 255; Config.Timeout is %v, want a positive duration",
+				cfg.Depth, minDepth, cfg.Timeout)
 	}
 	self, err := nid(cfg.Addr)
 	if err != nil {
@@ -67,8 +70,8 @@ func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Close ends all connections and transfers, and returns when nothing runs any more. It is idempotent. Not from a callback, and not while Dial
-// runs.
+// Close ends all connections and transfers, and waits for them. It is idempotent. It must not be called from a
+// callback, or while Dial runs.
 func (n *Node) Close() error {
 	n.cancel()
 	n.wg.Wait()
@@ -89,8 +92,9 @@ func (n *Node) Dial(ctx context.Context, peer netip.Addr) (*Conn, error) {
 		c := n.newConn(peer, to, want)
 		req := message{header: header{Type: connReq, From: n.nid, FromStamp: n.stamp, To: to}, params: want}
 		var ack message
-		if _, err = n.m.DialID(ctx, netip.AddrPortFrom(peer, n.cfg.Port), rdmacm.DialIDConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
-			Conn: terms(req), Setup: c.setup}); err == nil {
+		if _, err = n.m.DialID(ctx, netip.AddrPortFrom(peer, n.cfg.Port),
+			rdmacm.DialIDConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
+				Conn: terms(req), Setup: c.setup}); err == nil {
 			ack, err = agree(c.id.Reply(), &req)
 		}
 		if err == nil {
@@ -105,22 +109,24 @@ func (n *Node) Dial(ctx context.Context, peer netip.Addr) (*Conn, error) {
 	return nil, fmt.Errorf("lnd: connecting to %v: %w", peer, err)
 }
 
-// most is what we can have.
+// most returns the highest parameters of this node.
 func (n *Node) most() params { return params{Depth: uint16(n.cfg.Depth), Pieces: 1, MsgSize: msgSize} }
 
-// qpConfig is a queue pair for so many messages. Each may have a registration and a WRITE in front, and later an invalidation; so may those of
-// the peer.
+// qpConfig describes a queue pair for depth messages. Each one may follow a registration and a WRITE, and an
+// invalidation may follow later. The same is true for the messages of the peer.
 func qpConfig(depth uint16) rdmacm.QPConfig {
 	caps := ci.QPCaps{SendDepth: 5 * int(depth), RecvDepth: recvs(int(depth))}
 	return rdmacm.QPConfig{OneCQ: true, Access: ci.RemoteWrite, QPCreate: ci.QPCreate{QPCaps: caps}}
 }
 
-// terms: no READs and no atomics, ever. A peer that has no receive posted has lost count, so retries are few.
+// terms are the connection parameters: no READs and no atomics. There are few RNR retries, because a peer without a
+// posted receive has miscounted its credits.
 func terms(m message) rdmacm.ConnParam {
-	return rdmacm.ConnParam{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1, Retries: 5, RNRRetries: 6}
+	return rdmacm.ConnParam{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1,
+		Retries: 5, RNRRetries: 6}
 }
 
-// serve takes requests, so many at a time.
+// serve accepts connections, a limited number at a time.
 func (n *Node) serve(ln *rdmacm.IDListener) {
 	busy := make(chan struct{}, 64)
 	for {
@@ -134,22 +140,23 @@ func (n *Node) serve(ln *rdmacm.IDListener) {
 		busy <- struct{}{}
 		n.wg.Go(func() {
 			if err := n.accept(id); err != nil {
-				slog.Info("lnd: a request to connect came to nothing", "from", id.RemoteAddr(), "error", err)
+				slog.Info("lnd: a connection request failed", "from", id.RemoteAddr(), "error", err)
 			}
 			<-busy
 		})
 	}
 }
 
-// accept is the passive end of Dial.
+// accept accepts a connection.
 func (n *Node) accept(id *rdmacm.ID) error {
 	from := id.RemoteAddr().Addr()
 	peer, err := nid(from)
-	req, why := judge(id.Request().Private, peer, n.nid, n.stamp, n.most())
+	req, why := checkRequest(id.Request().Private, peer, n.nid, n.stamp, n.most())
 	c := n.newConn(from, peer, req.params)
 	c.id = id
 	if why == 0 && err == nil {
-		for err = id.CreateQP(qpConfig(c.params.Depth)); lower(c.params.Depth, err) > 0; err = id.CreateQP(qpConfig(c.params.Depth)) {
+		for err = id.CreateQP(qpConfig(c.params.Depth)); lower(c.params.Depth,
+			err) > 0; err = id.CreateQP(qpConfig(c.params.Depth)) {
 			c.params.Depth = lower(c.params.Depth, err)
 		}
 		if err == nil {
@@ -164,7 +171,8 @@ func (n *Node) accept(id *rdmacm.ID) error {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Timeout)
 	defer cancel()
-	ack := message{header: header{Type: connAck, From: n.nid, FromStamp: n.stamp, To: req.From, ToStamp: req.FromStamp}, params: c.params}
+	ack := message{header: header{Type: connAck, From: n.nid, FromStamp: n.stamp, To: req.From, ToStamp: req.FromStamp},
+		params: c.params}
 	if err = id.Accept(ctx, terms(ack)); err == nil {
 		err = c.start(req.FromStamp, c.params)
 	}

@@ -22,7 +22,7 @@ import (
 	"ciddk/rvt"
 )
 
-// host is a computer on a network: access layer, adapter, connection manager.
+// A host is a machine on a network, with an adapter, an access layer and a connection manager.
 type host struct {
 	t    *testing.T
 	al   *accesslayer.AL
@@ -31,12 +31,16 @@ type host struct {
 	addr netip.Addr
 }
 
-// newHost adds one. The adapter, if sends is not 0, makes no queue pair with more send requests; tries counts the attempts of those with more than 32.
+// newHost adds a host. If sends is not 0, its adapter creates no queue pair with more send requests. tries counts the
+// attempts to create one with more than 32.
 func newHost(t *testing.T, net *sim.Network, addr string, sends int, tries *int) *host {
 	h := &host{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
 	c := reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: h.addr}))}}
 	if sends > 0 {
-		c.Override = ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD { return &smallPD{ciwrap.PD{PD: in}, sends, tries} }}
+		c.Override = ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD {
+			return &smallPD{ciwrap.PD{PD: in},
+				sends, tries}
+		}}
 	}
 	h.hca = must(reference.New(c))
 	t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
@@ -70,7 +74,7 @@ func (h *host) node(cfg Config) *Node {
 	return n
 }
 
-// pair is two nodes, and two connections: of the first to the second, and the same at the second's end.
+// pair returns two nodes and the two ends of the connection between them.
 func pair(t *testing.T, net *sim.Network, a, b Config) (*Node, *Node, *Conn) {
 	ha, hb := newHost(t, net, "10.0.0.1", 0, nil), newHost(t, net, "10.0.0.2", 0, nil)
 	na, nb := ha.node(a), hb.node(b)
@@ -79,18 +83,18 @@ func pair(t *testing.T, net *sim.Network, a, b Config) (*Node, *Node, *Conn) {
 
 func newNetwork() *sim.Network { return sim.NewNetwork(sim.NetworkConfig{}) }
 
-// store is what the tests' nodes have to give, and where they keep what they get.
+// A store holds the data of a node in a test.
 type store struct {
 	mu    sync.Mutex
 	data  map[uint64][]byte
-	asked int // for memory of a PUT
+	asked int // calls for the memory of a PUT
 	done  int
 	errs  []error
 }
 
 func newStore() *store { return &store{data: map[uint64][]byte{}} }
 
-// Objects that are special.
+// Objects with special behavior.
 const (
 	nowhere = 99
 	half    = 98
@@ -135,7 +139,7 @@ func (s *store) check(t *testing.T) {
 	require.Equal(t, s.asked, s.done, "calls of done")
 }
 
-// random bytes from a seed.
+// random returns bytes from a seed.
 func random(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
 	b := make([]byte, n)

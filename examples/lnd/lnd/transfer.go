@@ -10,37 +10,37 @@ import (
 	"ciddk/ci"
 )
 
-// The transfers, at both ends. Data that does not fit in a message moves in one way only, by RDMA WRITE of who has it:
+// This file has the transfers, at both ends. The source moves data that do not fit in a message with RDMA WRITE:
 //
 //	PUT   source ─ PUT_REQ → sink ─ PUT_ACK (where) → source ═ WRITE, PUT_DONE → sink ─ ACK → source
 //	GET   sink ─ GET_REQ (where) → source ═ WRITE, GET_DONE → sink
 
 // Errors of transfers.
 var (
-	ErrRefused = errors.New("lnd: the peer has no place or no data for this")
-	ErrTimeout = errors.New("lnd: the peer announced data and did not send it")
+	ErrRefused = errors.New("lnd: the peer has no memory or no data for this transfer")
+	ErrTimeout = errors.New("lnd: the peer announced data and did not send them")
 )
 
 const enodata = 61 // errno of Linux
 
-// op is a transfer, at one of its two ends.
+// An op is a transfer at one of its two ends.
 type op struct {
 	cookie cookie
-	ours   bool                        // we began it
-	mem    []byte                      // the data, or where it goes
-	reg    *accesslayer.FastRegMapping // of the data, nil: none
-	posted bool                        // the registration: before, no peer can know of it
-	waits  msgType                     // for which answer, 0: none; immediate: for LNet's ACK
+	ours   bool                        // begun by this end
+	mem    []byte                      // the data, or the memory for them
+	reg    *accesslayer.FastRegMapping // of the memory, or nil
+	posted bool                        // the registration: earlier, no peer can have the key
+	waits  msgType                     // the reply that it waits for, or 0; immediate stands for LNet's ACK
 	n      int                         // bytes moved
 	err    error
 	done   func(n int, err error) // called once
-	timer  *time.Timer            // nil: our caller's context is enough
+	timer  *time.Timer            // nil for a transfer of this end, which has a context
 }
 
-// Put writes data to the peer, MaxTransfer bytes at most, and returns how many its application has: that a message has arrived could be known
-// earlier, but a peer may receive it and end before it has looked. Data must not be changed meanwhile. If ctx ends when the transfer has begun, the
-// connection ends: only so is it certain that no adapter touches the memory any more.
-// Errors: ErrRefused; the context's; what ended the connection.
+// Put writes at most MaxTransfer bytes to the peer, and returns the number of bytes that the peer's application has. It
+// waits for the peer's ACK, because a peer may receive a message and end before it has handled it. data must not change
+// until Put returns. If ctx ends after the transfer has begun, Put ends the connection; otherwise an adapter might
+// still use the memory. Errors: ErrRefused; the context's; the cause of the end of the connection.
 func (c *Conn) Put(ctx context.Context, match uint64, data []byte) (int, error) {
 	return c.transfer(ctx, data, func(o *op) error {
 		m := message{lnet: lnet{Op: lnetPut, Match: match, Words: [4]uint32{2: portal}, PayloadLen: uint32(len(data))}}
@@ -55,20 +55,20 @@ func (c *Conn) Put(ctx context.Context, match uint64, data []byte) (int, error) 
 	})
 }
 
-// Get reads from the peer as much as it has, and returns the number of bytes. Into must not be used meanwhile; afterwards the peer cannot write to
-// it any more. All else is as with Put.
+// Get reads data of the peer, at most len(into) bytes, and returns their number. into must not be used until Get
+// returns. The peer cannot write to it afterwards. Otherwise Get is as Put.
 func (c *Conn) Get(ctx context.Context, match uint64, into []byte) (int, error) {
 	return c.transfer(ctx, into, func(o *op) error {
 		o.waits = getDone
-		return c.invite(o, message{header: header{Type: getReq}, cookie: o.cookie,
+		return c.sendTarget(o, message{header: header{Type: getReq}, cookie: o.cookie,
 			lnet: lnet{Op: lnetGet, Match: match, Words: [4]uint32{portal, 0, uint32(len(into))}}})
 	})
 }
 
-// transfer runs a transfer of ours. Begin, and all that follows, happens in run.
+// transfer carries out a transfer of this end. The goroutine of run calls begin and handles the rest.
 func (c *Conn) transfer(ctx context.Context, mem []byte, begin func(*op) error) (n int, err error) {
 	if len(mem) == 0 || len(mem) > MaxTransfer {
-		return 0, fmt.Errorf("lnd: %d bytes, a transfer has 1 to %d", len(mem), MaxTransfer)
+		return 0, fmt.Errorf("lnd: %d bytes, want 1 to %d", len(mem), MaxTransfer)
 	}
 	select {
 	case c.slots <- struct{}{}:
@@ -88,20 +88,20 @@ func (c *Conn) transfer(ctx context.Context, mem []byte, begin func(*op) error) 
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		c.cancel(fmt.Errorf("lnd: a transfer was given up: %w", context.Cause(ctx)))
-		<-ended // soon
+		c.cancel(fmt.Errorf("lnd: a transfer was canceled: %w", context.Cause(ctx)))
+		<-ended // run ends the transfer
 	}
 	return n, err
 }
 
-// add gives o a cookie.
+// add assigns a cookie to o.
 func (c *Conn) add(o *op) {
 	c.last++
 	o.cookie = c.last
 	c.ops[o.cookie] = o
 }
 
-// settle ends o, if nothing holds it any more.
+// settle ends o when nothing is left to wait for.
 func (c *Conn) settle(o *op) {
 	if o.waits == 0 && o.reg == nil {
 		delete(c.ops, o.cookie)
@@ -112,14 +112,15 @@ func (c *Conn) settle(o *op) {
 	}
 }
 
-// push queues a message, and what is to be posted in front of it for o's memory.
+// push queues a message, and the work requests before it for o's memory.
 func (c *Conn) push(o *op, chain []ci.SendWR, m message) {
-	m.lnet.To, m.lnet.From, m.lnet.ToPID, m.lnet.FromPID = c.peer, c.n.nid, lnetPID, lnetPID
+	m.lnet.To, m.lnet.From = c.peer, c.n.nid
+	m.lnet.ToPID, m.lnet.FromPID = lnetPID, lnetPID
 	c.flow.push(&send{op: o, chain: chain, msg: m})
 }
 
-// invite sends a message that tells the peer to write to o's memory.
-func (c *Conn) invite(o *op, m message) (err error) {
+// sendTarget sends a message with the description of o's memory, to which the peer then writes.
+func (c *Conn) sendTarget(o *op, m message) (err error) {
 	if o.reg, err = c.pool.Map(ci.Bytes(o.mem), ci.LocalWrite|ci.RemoteWrite); err == nil {
 		m.where = where{Key: uint32(o.reg.RKey), Pieces: 1, Addr: o.reg.Addr, Len: uint32(o.reg.Length)}
 		c.push(o, []ci.SendWR{o.reg.Register()}, m)
@@ -127,17 +128,20 @@ func (c *Conn) invite(o *op, m message) (err error) {
 	return err
 }
 
-// write accepts such an invitation. The message that says it is done goes behind the WRITE, and cannot overtake it: nothing waits in between.
+// write writes to the memory of the peer. The message that reports the end follows the WRITE in the queue and cannot
+// overtake it, so nothing waits for the WRITE.
 func (c *Conn) write(o *op, data []byte, to where, done message) (err error) {
 	if o.reg, err = c.pool.Map(ci.Bytes(data), 0); err == nil {
-		wr := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{o.reg.SGE(0, uint32(len(data)))}, Remote: ci.Remote{Addr: to.Addr, RKey: ci.Key(to.Key)}}
+		wr := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{o.reg.SGE(0, uint32(len(data)))}, Remote: ci.Remote{Addr: to.Addr,
+			RKey: ci.Key(to.Key)}}
 		c.push(o, []ci.SendWR{o.reg.Register(), wr}, done)
 	}
 	return err
 }
 
-// release is for when no more is done to o's memory. If that is registered, the keys go first: the peer must not be able to write to it when its
-// owner has it again. (The Linux implementation leaves that to the region's next use.)
+// release releases o's memory at the end of the transfer. It invalidates the keys of registered memory first, so that
+// the peer cannot write to it when the application has it again. (The Linux implementation invalidates them at the next
+// use of the region.)
 func (c *Conn) release(o *op) (err error) {
 	if o.reg == nil {
 		c.settle(o)
@@ -149,7 +153,7 @@ func (c *Conn) release(o *op) (err error) {
 	return err
 }
 
-// invalidated: the keys are dead. In place of a transfer of the peer's, the peer may begin another.
+// invalidated completes the release of registered memory. If the transfer was the peer's, its credit is returned.
 func (c *Conn) invalidated(o *op) error {
 	err := o.reg.Unmap()
 	if o.reg = nil; !o.ours {
@@ -159,7 +163,7 @@ func (c *Conn) invalidated(o *op) error {
 	return err
 }
 
-// received takes a message.
+// received handles a message.
 func (c *Conn) received(m *message) error {
 	answers, want := m.cookie, m.Type
 	switch {
@@ -192,7 +196,7 @@ func (c *Conn) received(m *message) error {
 		if o.n = int(min(uint64(m.lnet.Words[0]), uint64(len(o.mem)))); o.n == 0 {
 			o.err = ErrRefused
 		}
-		c.settle(o) // PUT_DONE was received, but that is perhaps not known yet
+		c.settle(o) // the send of PUT_DONE may not have completed yet
 		return nil
 	case m.Type == putNak || m.status < 0:
 		o.err = fmt.Errorf("%w: errno %d", ErrRefused, -m.status)
@@ -206,8 +210,8 @@ func (c *Conn) received(m *message) error {
 	return c.release(o)
 }
 
-// put: the peer has data, with the message or to be written. In the latter case its credit goes back when that is over, for PUT_DONE takes the
-// buffer.
+// put handles a PUT of the peer, whose data are in the message or to be written. In the second case the credit is
+// returned after the transfer, because PUT_DONE needs the buffer.
 func (c *Conn) put(m *message) error {
 	h := m.lnet
 	if m.Type == immediate && int64(h.PayloadLen) > int64(len(m.payload)) {
@@ -232,12 +236,12 @@ func (c *Conn) put(m *message) error {
 	default:
 		c.add(o)
 		o.timer = time.AfterFunc(c.n.cfg.Timeout, func() { c.cancel(ErrTimeout) })
-		return c.invite(o, message{header: header{Type: putAck}, cookie: m.cookie, sinkCookie: o.cookie})
+		return c.sendTarget(o, message{header: header{Type: putAck}, cookie: m.cookie, sinkCookie: o.cookie})
 	}
 	return nil
 }
 
-// get: the peer wants data. Its credit goes back when that is over, and the region is free.
+// get handles a GET of the peer. The credit is returned after the transfer, when the region is free.
 func (c *Conn) get(m *message) error {
 	n := int(min(m.lnet.Words[2], m.where.Len, MaxTransfer))
 	data := c.n.cfg.OnGet(c.addr, m.lnet.Match, n)
