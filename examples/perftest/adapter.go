@@ -16,12 +16,12 @@ import (
 	"ciddk/rvt"
 )
 
-// undo is what to release, in the order of creation.
+// An undo list holds the functions that release what was created, in the order of creation.
 type undo []func() error
 
 func (u *undo) add(f func() error) { *u = append(*u, f) }
 
-// close releases everything, last made first; it goes on after a failure.
+// close calls them in reverse order. It goes on after an error.
 func (u *undo) close() error {
 	var errs []error
 	for _, f := range slices.Backward(*u) {
@@ -31,7 +31,7 @@ func (u *undo) close() error {
 	return errors.Join(errs...)
 }
 
-// adapter is the HCA of this process with what all queue pairs share.
+// An adapter is the HCA of this process, with what all queue pairs share.
 type adapter struct {
 	hca  *reference.HCA
 	cm   *rdmacm.Manager // with -R and -z
@@ -44,7 +44,7 @@ type adapter struct {
 	undo undo
 }
 
-// openAdapter makes the HCA. All else in this program would run on any other.
+// openAdapter opens the HCA. Everything else in this program works on any HCA.
 func openAdapter(ctx context.Context, o *options) (a *adapter, err error) {
 	a = &adapter{}
 	defer func() {
@@ -78,6 +78,7 @@ func openAdapter(ctx context.Context, o *options) (a *adapter, err error) {
 	return a, a.findPort(o)
 }
 
+// openCA opens the HCA, with a connection manager if the options need one, and allocates the PD.
 func (a *adapter) openCA(al *accesslayer.AL, o *options) (ca *accesslayer.CA, err error) {
 	guid := a.hca.Info().GUID
 	if o.RDMACM || o.TalkCM {
@@ -126,7 +127,7 @@ func (a *adapter) findPort(o *options) error {
 	return nil
 }
 
-// mtu returns the path MTU that this side asks for.
+// mtu returns the path MTU that this side proposes.
 func (a *adapter) mtu(o *options) ci.MTU {
 	if o.MTU != 0 {
 		return mtuCode(o.MTU)
@@ -134,7 +135,8 @@ func (a *adapter) mtu(o *options) ci.MTU {
 	return a.port.MTU
 }
 
-// reads returns how many RDMA reads and atomics this side answers, and how many it sends if the peer answers as many.
+// reads returns the number of RDMA reads and atomics that this side executes at a time. It is also the number that this
+// side sends at a time, if the peer executes as many.
 func (a *adapter) reads(o *options) int {
 	if o.Test.verb != read && o.Test.verb != atomic {
 		return 1
@@ -146,7 +148,7 @@ func (a *adapter) reads(o *options) int {
 	return limit
 }
 
-// received returns how many packets have come.
+// received returns the number of packets received.
 func (a *adapter) received() uint64 { return a.hca.Counters()["packets_received"] }
 
 // localAddr returns the adapter's address.
@@ -161,7 +163,7 @@ func localAddr(ctx context.Context, o *options) (netip.Addr, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", net.JoinHostPort(o.Host, "9"))
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("no way to %s: %w (-d names the adapter's address)", o.Host, err)
+		return netip.Addr{}, fmt.Errorf("no route to %s: %w (-d sets the adapter's address)", o.Host, err)
 	}
 	defer c.Close()
 	ours, err := netip.ParseAddrPort(c.LocalAddr().String())
@@ -173,7 +175,8 @@ func localAddr(ctx context.Context, o *options) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	if ours.Addr().Unmap() == theirs.Addr().Unmap() {
-		return netip.Addr{}, fmt.Errorf("%s is an address of this machine, and the server's: give the client's adapter another one, such as -d 127.0.0.2", o.Host)
+		return netip.Addr{}, fmt.Errorf("%s is the server's address, on this machine: set another one for the "+
+			"client, such as -d 127.0.0.2", o.Host)
 	}
 	return ours.Addr().Unmap(), nil
 }

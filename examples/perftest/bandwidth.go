@@ -10,38 +10,40 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// recvMark is set in the ID of a receive. The other bits are the number of the lane, and of a send also the count of requests of the lane up to it.
+// recvMark is set in the ID of a receive. The other bits are the number of the lane and, for a send, the number of
+// requests of the lane up to it.
 const (
 	recvMark  = 1 << 63
 	laneShift = 40
 )
 
-// bandwidth is one run of a bandwidth test: messages of one size, sent, received or both.
+// A bandwidth is one run of a bandwidth test, with messages of one size, sent, received or both.
 type bandwidth struct {
 	s             *session
 	size          int
 	sends, recvs  bool
-	iters         int // of each lane; without end with -D
+	iters         int // of each lane; no limit with -D
 	sent, done    []int
 	posted        []int // receives
 	returned      []int // receives that have completed and were not posted again
 	totalSent     int
 	totalDone     int
 	totalReceived int
-	started       bool // a server's own messages wait for the client's first one
+	started       bool // the server sends after the client's first message
 	begin, end    time.Time
 	phases        phases
 	counted       int             // within the phases
-	postedAt      []time.Duration // since begin; nil: the peak is not wanted
+	postedAt      []time.Duration // since begin; nil if the peak is not computed
 	doneAt        []time.Duration
 	wrs           []ci.SendWR
 }
 
-// runBandwidth makes a run.
+// runBandwidth carries out a run.
 func (s *session) runBandwidth(ctx context.Context, size int, sends, recvs bool) (exchange.Report, error) {
 	q := len(s.lanes)
 	b := &bandwidth{
-		s: s, size: size, sends: sends, recvs: recvs, iters: s.o.Iters, sent: make([]int, q), done: make([]int, q), posted: make([]int, q),
+		s: s, size: size, sends: sends, recvs: recvs, iters: s.o.Iters, sent: make([]int, q), done: make([]int,
+			q), posted: make([]int, q),
 		returned: make([]int, q), wrs: make([]ci.SendWR, s.o.PostList), started: s.o.client() || !recvs,
 	}
 	if recvs {
@@ -68,7 +70,7 @@ func (s *session) runBandwidth(ctx context.Context, size int, sends, recvs bool)
 	return b.report(), err
 }
 
-// request makes the part of a request that is the same for all of a run.
+// request returns the part of a request that is the same in the whole run.
 func (s *session) request(size int) ci.SendWR {
 	wr := ci.SendWR{SGL: make([]ci.SGE, 1)}
 	switch s.o.Test.verb {
@@ -104,7 +106,7 @@ func (s *session) address(wr *ci.SendWR, l *lane, size int) {
 	wr.To = l.to
 }
 
-// run posts and polls until the run is over.
+// run posts and polls until the run ends.
 func (b *bandwidth) run(ctx context.Context) error {
 	for !b.finished() {
 		if b.sends && b.started {
@@ -127,7 +129,7 @@ func (b *bandwidth) run(ctx context.Context) error {
 	return nil
 }
 
-// finished reports whether everything is done; with -D only time ends a run.
+// finished reports whether all messages are complete. With -D only the time ends a run.
 func (b *bandwidth) finished() bool {
 	if b.s.o.Duration > 0 {
 		return b.started && !time.Now().Before(b.phases.over)
@@ -136,7 +138,8 @@ func (b *bandwidth) finished() bool {
 	return (!b.sends || b.totalDone == total) && (!b.recvs || b.totalReceived == total)
 }
 
-// next waits for completions. It returns none and no error when the run is over: by time, or because messages were lost and the peer has gone on.
+// next waits for completions. It returns 0 and no error at the end of the run: when the
+// time is over, or when messages were lost and the peer has gone on.
 func (b *bandwidth) next(ctx context.Context) (int, error) {
 	if n, err := b.s.poll(); n > 0 || err != nil {
 		return n, err
@@ -156,16 +159,17 @@ func (b *bandwidth) next(ctx context.Context) (int, error) {
 			return n, err
 		case b.s.o.Duration > 0:
 			return 0, nil
-		case b.totalDone != b.totalSent || !b.s.talk.Link.Pending(): // otherwise the peer has gone on to the next step
+		case b.totalDone != b.totalSent || !b.s.talk.Link.Pending(): // otherwise the peer is at the next step
 		case b.s.o.Service == service(ci.RC):
-			return 0, fmt.Errorf("the peer has finished, and %d of %d messages have come: give both sides the same -n", b.totalReceived, b.iters*len(b.s.lanes))
+			return 0, fmt.Errorf("the peer has finished, and %d of %d messages have arrived: give both sides the "+
+				"same -n", b.totalReceived, b.iters*len(b.s.lanes))
 		default:
 			return 0, nil
 		}
 	}
 }
 
-// lossPause is the time without a message after which those missing from a peer that has finished do not come any more.
+// lossPause is the time without a message after which the missing messages of a finished peer are lost.
 const lossPause = 500 * time.Millisecond
 
 // post fills the send queues.
@@ -199,7 +203,7 @@ func (b *bandwidth) post() error {
 	return nil
 }
 
-// complete takes a completion.
+// complete handles a completion.
 func (b *bandwidth) complete(wc ci.WC, now time.Time) error {
 	if wc.Status != ci.WCSuccess {
 		return fmt.Errorf("%d sent, %d received: %w", b.totalDone, b.totalReceived, wc.Err())
@@ -220,7 +224,7 @@ func (b *bandwidth) complete(wc ci.WC, now time.Time) error {
 	return nil
 }
 
-// receive takes the completion of a receive, and posts receives again.
+// receive handles the completion of a receive, and posts receives again.
 func (b *bandwidth) receive(wc ci.WC, now time.Time) error {
 	o, i := b.s.o, int(wc.ID&^recvMark)
 	if err := b.s.checkLength(wc, b.size); err != nil {
@@ -248,7 +252,7 @@ func (b *bandwidth) receive(wc ci.WC, now time.Time) error {
 	return b.s.postRecvs(i, n, b.s.recvLen(b.size))
 }
 
-// repostBatch is how many receives are posted at a time.
+// repostBatch is the number of receives that are posted at a time.
 const repostBatch = 16
 
 // report computes the result.
@@ -276,8 +280,9 @@ func (b *bandwidth) report() exchange.Report {
 	return r
 }
 
-// shortest returns the least time per message of all sequences of messages, from posting the first to completing the last. Times are since the
-// begin of the run. A message whose completion was reported together with a later one has no time of completion (0).
+// shortest returns the shortest time per message of all sequences of messages, from posting the first to completing the
+// last. Times are since the begin of the run. A message whose completion was reported together with a later one has no
+// time of completion (0).
 func shortest(posted, done []time.Duration) float64 {
 	var least float64
 	for i := range posted {

@@ -7,20 +7,22 @@ import (
 	"ciddk/ci"
 )
 
-// minBuffer is the least memory behind a queue pair in each direction: two pages, of which perftest rotates through one with small messages.
+// minBuffer is the least memory of a queue pair in each direction: two pages. With small messages, perftest rotates
+// through one of them.
 const minBuffer = 8192
 
-// alignment is that of the memory behind a queue pair: at least 8 for atomics, and a cache line.
+// alignment is the alignment of the memory of a queue pair: a cache line, which is more than the 8 bytes of atomics.
 const alignment = 64
 
-// mailbox is memory that can be waited on: the sides of ib_write_lat write to each other's memory and wait for its last byte to change. A driver
-// reaches it through WriteAt only, which orders the driver's writes before the reads of a waiting goroutine.
+// A mailbox is memory whose writes a goroutine can wait for. The sides of ib_write_lat write to each other's memory,
+// and wait until its last byte changes. A driver writes to it through WriteAt only, which orders the driver's writes
+// before the reads of a waiting goroutine.
 type mailbox struct {
 	ci.Memory // of bytes
 	mu        sync.Mutex
 	bytes     []byte
 	writes    syncatomic.Uint64
-	written   chan struct{} // has room for one
+	written   chan struct{} // has a capacity of one
 }
 
 func newMailbox(n int) *mailbox {
@@ -51,7 +53,7 @@ func (m *mailbox) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// at returns a byte.
+// at returns the byte at an offset.
 func (m *mailbox) at(off int) byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

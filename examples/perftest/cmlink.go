@@ -14,14 +14,15 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// Buffers of a cmLink. The peer sends one message and waits for the answer.
+// Buffers of a cmLink. The peer sends one message and waits for the reply.
 const (
 	cmRecvs   = 4
 	cmSlotLen = 64
 	cmSendOff = cmRecvs * cmSlotLen
 )
 
-// cmLink is an exchange.Link over a reliable connection of RDMA CM. Each message is one SEND.
+// A cmLink is an exchange.Link over a reliable connection of RDMA CM. Each message is one SEND. It uses an rdmacm.ID,
+// not a Conn, because perftest negotiates a connection without RDMA reads, and Pending must not block.
 type cmLink struct {
 	id     *rdmacm.ID
 	mr     *accesslayer.MR
@@ -36,20 +37,21 @@ func cmLinkQP() rdmacm.QPConfig {
 	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2, RecvDepth: cmRecvs}}}
 }
 
-// cmLinkTerms are those of perftest: no RDMA reads.
+// cmLinkTerms are the connection parameters of perftest: no RDMA reads.
 var cmLinkTerms = rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
 
 // dialCM connects to a perftest server.
 func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, net.Addr, error) {
 	l := &cmLink{}
-	id, err := a.cm.DialID(ctx, to, rdmacm.DialIDConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(), Conn: cmLinkTerms, Setup: l.prepare})
+	id, err := a.cm.DialID(ctx, to, rdmacm.DialIDConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(),
+		Conn: cmLinkTerms, Setup: l.prepare})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("no server: %w", err), l.release())
 	}
 	return l, id.RemoteAddr(), nil
 }
 
-// acceptCM waits for a client as long as the context allows, and for its connection as long as the timeout allows.
+// acceptCM waits for a client until ctx ends, and then for its connection until the timeout.
 func acceptCM(ctx context.Context, ln *rdmacm.IDListener, timeout time.Duration) (exchange.Link, net.Addr, error) {
 	id, err := ln.Accept(ctx)
 	if err != nil {
@@ -70,7 +72,7 @@ func acceptCM(ctx context.Context, ln *rdmacm.IDListener, timeout time.Duration)
 	return l, id.RemoteAddr(), nil
 }
 
-// prepare makes the buffers of an ID with a queue pair, and posts the receives.
+// prepare creates the buffers of an ID with a queue pair, and posts the receives.
 func (l *cmLink) prepare(id *rdmacm.ID) error {
 	l.id, l.buf = id, make([]byte, cmSendOff+cmSlotLen)
 	pd, err := id.PD()
@@ -90,7 +92,8 @@ func (l *cmLink) prepare(id *rdmacm.ID) error {
 }
 
 func (l *cmLink) post(slot int) error {
-	_, err := l.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(slot), SGL: []ci.SGE{l.region.SGE(uint64(slot*cmSlotLen), cmSlotLen)}}})
+	_, err := l.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(slot),
+		SGL: []ci.SGE{l.region.SGE(uint64(slot*cmSlotLen), cmSlotLen)}}})
 	return err
 }
 
@@ -105,8 +108,8 @@ func (l *cmLink) Pending() bool {
 }
 
 func (l *cmLink) Send(ctx context.Context, b []byte) error {
-	if l.Pending() { // it uses the same wc
-		return errors.New("the peer sent a message while it was our turn: do both sides run the same test?")
+	if l.Pending() { // Send needs l.wc
+		return errors.New("the peer sent a message out of turn: do both sides run the same test?")
 	}
 	copy(l.buf[cmSendOff:], b)
 	wr := ci.SendWR{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{l.region.SGE(cmSendOff, uint32(len(b)))}}
@@ -128,14 +131,15 @@ func (l *cmLink) Recv(ctx context.Context, b []byte) error {
 		return l.why(wc.Err())
 	}
 	if int(wc.Length) != len(b) {
-		return fmt.Errorf("the peer sent %d bytes, %d are due: is it perftest, and do both sides run the same test?", wc.Length, len(b))
+		return fmt.Errorf("the peer sent %d bytes, want %d: is it perftest, and do both sides run the same test?",
+			wc.Length, len(b))
 	}
 	slot := int(wc.ID)
 	copy(b, l.buf[slot*cmSlotLen:])
 	return l.post(slot)
 }
 
-// wait waits for a completion, as long as the connection lives.
+// wait waits for a completion. It fails when the connection ends.
 func (l *cmLink) wait(ctx context.Context, cq *accesslayer.CQ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -152,7 +156,7 @@ func (l *cmLink) wait(ctx context.Context, cq *accesslayer.CQ) error {
 	return nil
 }
 
-// why returns the reason of a failure: the end of the connection, if that is what it was.
+// why returns exchange.ErrLeft if the connection has ended, otherwise err.
 func (l *cmLink) why(err error) error {
 	if l.id.Err() != nil {
 		return exchange.ErrLeft

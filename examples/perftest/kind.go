@@ -7,7 +7,7 @@ import (
 	"ciddk/ci"
 )
 
-// verb is the operation of a test.
+// A verb is the operation of a test.
 type verb uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	atomic
 )
 
-// A test is one of perftest's programs.
+// A test is one of the programs of perftest.
 type test struct {
 	verb    verb
 	latency bool
@@ -46,10 +46,10 @@ func (t *test) UnmarshalText(b []byte) error {
 			}
 		}
 	}
-	return fmt.Errorf("%q is not a test: it is send, write, read or atomic, with _bw or _lat behind it", b)
+	return fmt.Errorf("%q is not a test: want send, write, read or atomic, followed by _bw or _lat", b)
 }
 
-// services returns the transport services that can do the test.
+// services returns the transport services that support the test.
 func (t test) services() []service {
 	switch t.verb {
 	case send:
@@ -61,7 +61,7 @@ func (t test) services() []service {
 	}
 }
 
-// oneSided reports whether the server's program does nothing while the client's measures.
+// oneSided reports whether the server's program takes no part in the client's measurement.
 func (t test) oneSided() bool {
 	return t.verb != send && !(t.latency && t.verb == write)
 }
@@ -79,7 +79,7 @@ func (t test) access() ci.Access {
 	return 0
 }
 
-// service is a transport service, as an option.
+// A service is a transport service as an option.
 type service ci.QPType
 
 func (s service) String() string { return ci.QPType(s).String() }
@@ -92,5 +92,5 @@ func (s *service) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a transport service: it is RC, UC or UD", b)
+	return fmt.Errorf("%q is not a transport service: want RC, UC or UD", b)
 }

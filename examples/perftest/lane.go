@@ -15,16 +15,16 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// qkey is that of perftest's datagrams; over RDMA CM it is rdmacm.QKey.
+// qkey is the Q_Key of perftest's datagrams. Over RDMA CM it is rdmacm.QKey.
 const qkey ci.QKey = 0x11111111
 
-// grhLen is the length of the GRH, or its place, before the data of a received datagram (IBTA volume 1, 11.4.1.2).
+// grhLen is the length of the space for the GRH before the data of a received datagram (IBTA volume 1, 11.4.1.2).
 const grhLen = 40
 
-// minRNRTimer is the code of 0.64 ms, for which the peer waits when there is no receive.
+// minRNRTimer is the code of 0.64 ms, the time that the peer waits when there is no posted receive.
 const minRNRTimer = 12
 
-// lane is a queue pair with its peer.
+// A lane is a queue pair with its peer.
 type lane struct {
 	qp            ci.QP
 	id            *rdmacm.ID // with -R
@@ -38,11 +38,12 @@ type lane struct {
 func (s *session) qpCreate() ci.QPCreate {
 	return ci.QPCreate{
 		Type: ci.QPType(s.o.Service), SendCQ: s.cq, RecvCQ: s.cq,
-		QPCaps: ci.QPCaps{SendDepth: s.o.TxDepth, RecvDepth: s.recvDepth(), SendSGE: 1, RecvSGE: 1, MaxInline: s.o.Inline},
+		QPCaps: ci.QPCaps{SendDepth: s.o.TxDepth, RecvDepth: s.recvDepth(), SendSGE: 1, RecvSGE: 1,
+			MaxInline: s.o.Inline},
 	}
 }
 
-// recvDepth returns the depth of a receive queue: at least 1, which UD over RDMA CM needs to learn the peer's number.
+// recvDepth returns the depth of a receive queue. It is at least 1: UD over RDMA CM receives the peer's QP number.
 func (s *session) recvDepth() int {
 	if s.o.Test.verb != send {
 		return 1
@@ -50,13 +51,14 @@ func (s *session) recvDepth() int {
 	return s.o.RxDepth
 }
 
-// createLanes makes the queue pairs, in Init (UD: RTS).
+// createLanes creates the queue pairs, in Init.
 func (s *session) createLanes() error {
 	for range s.o.QPs {
 		qp, err := s.a.pd.NewQP(s.qpCreate(), nil)
 		if err != nil {
 			if accesslayer.TooDeep(err) {
-				err = fmt.Errorf("%w (-t %d, -r %d and -I %d are smaller if given)", err, s.o.TxDepth, s.recvDepth(), s.o.Inline)
+				err = fmt.Errorf("%w (-t %d, -r %d and -I %d are smaller if given)", err, s.o.TxDepth,
+					s.recvDepth(), s.o.Inline)
 			}
 			return err
 		}
@@ -74,12 +76,13 @@ func (s *session) createLanes() error {
 	return nil
 }
 
-// addLane appends a lane, with its part of the regions and the destination that the peer is sent.
+// addLane appends a lane, with its part of the regions and the destination to send to the peer.
 func (s *session) addLane(l *lane) {
 	i := uint64(len(s.lanes))
 	l.sendOff, l.recvOff = s.sourceOff+i*s.room, s.targetOff+i*s.room
 	l.local = exchange.Dest{
-		LID: s.a.port.LID, OutReads: uint16(s.reads), QPN: l.qp.Num(), PSN: ci.PSN(rand.Uint32() & 0xffffff), GID: s.a.gid,
+		LID: s.a.port.LID, OutReads: uint16(s.reads), QPN: l.qp.Num(),
+		PSN: ci.PSN(rand.Uint32() & 0xffffff), GID: s.a.gid,
 		RKey: s.target.RKey, VAddr: s.target.Addr + l.recvOff,
 	}
 	s.lanes = append(s.lanes, l)
@@ -90,11 +93,13 @@ func (s *session) connectLanes() error {
 	for _, l := range s.lanes {
 		av := ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: l.remote.GID, SGIDIndex: s.a.row, HopLimit: 64}}
 		rtr := ci.QPAttr{
-			State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: s.hello.MTU, DestNum: l.remote.QPN, RQPSN: l.remote.PSN, RespRes: uint8(s.reads),
+			State: ci.QPRTR, Primary: ci.Path{AV: av}, MTU: s.hello.MTU, DestNum: l.remote.QPN, RQPSN: l.remote.PSN,
+			RespRes:     uint8(s.reads),
 			MinRNRTimer: minRNRTimer,
 		}
 		rts := ci.QPAttr{
-			State: ci.QPRTS, SQPSN: l.local.PSN, RetryCount: 7, RNRRetry: 7, InitDepth: uint8(min(s.reads, int(l.remote.OutReads))),
+			State: ci.QPRTS, SQPSN: l.local.PSN, RetryCount: 7, RNRRetry: 7, InitDepth: uint8(min(s.reads,
+				int(l.remote.OutReads))),
 			Primary: ci.Path{AckTimeout: ci.TimeExp(s.o.QPTimeout)},
 		}
 		toRTR, toRTS := ci.QPFieldsRTR, ci.QPFieldsRTS
@@ -128,7 +133,8 @@ func (o *options) cmSpace() rdmacm.IDConfig {
 	return rdmacm.IDConfig{Space: rdmacm.TCP}
 }
 
-// cmTerms returns the terms of a connection: as many reads and atomics at a time as the adapter has, if the test uses them.
+// cmTerms returns the connection parameters. Tests with reads and atomics have as many at a time as the adapter
+// supports.
 func (s *session) cmTerms() rdmacm.ConnParam {
 	if s.o.Test.verb != read && s.o.Test.verb != atomic {
 		return rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
@@ -164,11 +170,13 @@ func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
 	return nil
 }
 
-// dialLane connects a queue pair. A perftest server begins to listen a moment after the barrier that announces it, so a refusal is tried again.
+// dialLane connects a queue pair. It tries again after ECONNREFUSED, because a perftest server begins to listen a
+// moment after the barrier.
 func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, error) {
 	const pause = 50 * time.Millisecond
 	for {
-		id, err := s.a.cm.DialID(ctx, to, rdmacm.DialIDConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0), QP: s.cmQP(), Conn: s.cmTerms()})
+		id, err := s.a.cm.DialID(ctx, to, rdmacm.DialIDConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0),
+			QP: s.cmQP(), Conn: s.cmTerms()})
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return id, err
 		}
@@ -185,7 +193,8 @@ func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.IDListener) error 
 	for range s.o.QPs {
 		id, err := ln.Accept(ctx)
 		if err != nil {
-			return fmt.Errorf("waiting for the client's queue pairs (does it have the same -q and -c?): %w", errors.Join(err, context.Cause(ctx)))
+			return fmt.Errorf("waiting for the client's queue pairs (does it have the same -q and -c?): %w",
+				errors.Join(err, context.Cause(ctx)))
 		}
 		s.undo.add(id.Close)
 		if err := id.CreateQP(s.cmQP()); err != nil {
@@ -210,7 +219,7 @@ func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.IDListener) error 
 	return nil
 }
 
-// setPeer makes the address vector of a UD lane.
+// setPeer creates the address vector of a UD lane.
 func (s *session) setPeer(l *lane, p rdmacm.Peer) error {
 	v, err := s.a.pd.NewAV(p.AV)
 	if err != nil {
@@ -221,10 +230,11 @@ func (s *session) setPeer(l *lane, p rdmacm.Peer) error {
 	return nil
 }
 
-// qpnLen is the length of the datagram with which a client reports its QP number. The number is the immediate data.
+// qpnLen is the length of the datagram with the client's QP number, which is the immediate data.
 const qpnLen = 4
 
-// needsQPN reports whether the server sends datagrams, too. Then it needs the client's QP number, which SIDR does not carry.
+// needsQPN reports whether the server needs the client's QP number, which SIDR does not carry, because it sends
+// datagrams, too.
 func (s *session) needsQPN() bool {
 	return s.o.RDMACM && s.o.Service == service(ci.UD) && (s.o.Both || s.o.Test.latency)
 }
@@ -232,7 +242,8 @@ func (s *session) needsQPN() bool {
 // sendQPN sends the datagram with this side's QP number.
 func (s *session) sendQPN(ctx context.Context, l *lane) error {
 	wr := ci.SendWR{
-		Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: uint32(l.qp.Num()), To: l.to, SGL: []ci.SGE{s.source.SGE(l.sendOff, qpnLen)},
+		Op: ci.OpSend, Flags: ci.SendSignaled |
+			ci.SendImmediate, Imm: uint32(l.qp.Num()), To: l.to, SGL: []ci.SGE{s.source.SGE(l.sendOff, qpnLen)},
 	}
 	if _, err := l.qp.PostSend([]ci.SendWR{wr}); err != nil {
 		return err
@@ -262,8 +273,8 @@ func (s *session) recvQPN(ctx context.Context, l *lane) error {
 	return s.setPeer(l, p)
 }
 
-// hangUp ends the connections of -R: the client disconnects, the server waits for it. The results are known by then, so a peer that does not
-// answer is no error.
+// hangUp ends the connections of -R: the client disconnects, and the server waits for it. A peer that does not answer
+// is no error, because the results are complete.
 func (s *session) hangUp(ctx context.Context) {
 	for _, l := range s.lanes {
 		switch {

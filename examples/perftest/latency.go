@@ -12,7 +12,7 @@ import (
 	"ciddk/ci"
 )
 
-// latency is one run of a latency test: messages of one size, one at a time.
+// A latency is one run of a latency test: messages of one size, one at a time.
 type latency struct {
 	s      *session
 	size   int
@@ -21,7 +21,7 @@ type latency struct {
 	count  int             // with -D: messages within the phases
 	begin  time.Time
 	wrs    []ci.SendWR
-	recvd  int // messages of the peer
+	recvd  int // messages received
 }
 
 // newLatency prepares a run.
@@ -36,7 +36,7 @@ func (s *session) newLatency(size int) *latency {
 	return l
 }
 
-// more reports whether message n, counted from 0, is still to be sent or received.
+// more reports whether message n, counted from 0, belongs to the run.
 func (l *latency) more(n int) bool {
 	if l.s.o.Duration > 0 {
 		return time.Now().Before(l.phases.over)
@@ -44,7 +44,7 @@ func (l *latency) more(n int) bool {
 	return n < l.s.o.Iters
 }
 
-// post posts the next message, and takes the time.
+// post posts the next message, and records the time.
 func (l *latency) post() error {
 	now := time.Now()
 	if l.times != nil {
@@ -56,7 +56,7 @@ func (l *latency) post() error {
 	return err
 }
 
-// await waits for completions until the wanted number of receives has come, and the send is complete if one is outstanding.
+// await waits until the given number of receives, and the outstanding send if there is one, have completed.
 func (l *latency) await(ctx context.Context, sending bool, received int) error {
 	for sending || l.recvd < received {
 		n, err := l.s.next(ctx, l.s.wcs)
@@ -85,7 +85,8 @@ func (l *latency) await(ctx context.Context, sending bool, received int) error {
 	return nil
 }
 
-// bounded runs f with a context that ends when nothing happens, or with -D when the time is over, which is no error.
+// bounded runs f with a context that ends when there is no progress. With -D it ends when the time is over, which is no
+// error.
 func (l *latency) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, stop := l.s.watch(ctx, false)
 	defer stop()
@@ -101,7 +102,7 @@ func (l *latency) bounded(ctx context.Context, f func(context.Context) error) er
 	return err
 }
 
-// runSend plays ping-pong with messages; the client begins.
+// runSend exchanges messages in turn; the client begins.
 func (l *latency) runSend(ctx context.Context) error {
 	return l.bounded(ctx, func(ctx context.Context) error {
 		received := 0
@@ -126,7 +127,7 @@ func (l *latency) runSend(ctx context.Context) error {
 	})
 }
 
-// runOneSided sends requests that the peer's adapter answers.
+// runOneSided sends requests that the peer's adapter executes.
 func (l *latency) runOneSided(ctx context.Context) error {
 	return l.bounded(ctx, func(ctx context.Context) error {
 		for n := 0; l.more(n); n++ {
@@ -141,7 +142,7 @@ func (l *latency) runOneSided(ctx context.Context) error {
 	})
 }
 
-// runWrite plays ping-pong with RDMA WRITEs; the server begins. The last byte of each message is its number.
+// runWrite exchanges RDMA WRITEs in turn; the server begins. The last byte of each message is its number.
 func (l *latency) runWrite(ctx context.Context) error {
 	last := l.size - 1
 	data := l.wrs[0].Inline
@@ -172,7 +173,7 @@ func (l *latency) runWrite(ctx context.Context) error {
 	})
 }
 
-// awaitByte waits until the peer has written a value to a byte of its memory here.
+// awaitByte waits until the peer has written a value to a byte of this side's memory.
 func (l *latency) awaitByte(ctx context.Context, off int, value byte) error {
 	m, off := l.s.mailbox, off+int(l.s.lanes[0].recvOff)
 	for seen := m.writes.Load(); m.at(off) != value; {
@@ -185,7 +186,7 @@ func (l *latency) awaitByte(ctx context.Context, off int, value byte) error {
 			continue
 		}
 		for polls := 1; m.writes.Load() == seen; polls++ {
-			// Polling an empty queue lets the adapter look for packets.
+			// Polling an empty queue makes the adapter receive packets.
 			if n, err := l.s.cq.Poll(l.s.wcs[:1]); err != nil {
 				return err
 			} else if n > 0 && l.s.wcs[0].Status != ci.WCSuccess {
@@ -216,10 +217,11 @@ type latencyResult struct {
 	Rate    float64 `json:"transactions_per_second,omitempty"` // with -D
 }
 
-// outliers is how many of the longest times perftest leaves out.
+// outliers is the number of longest times that perftest ignores.
 const outliers = 2
 
-// result computes the outcome. What perftest calls the latency of a ping-pong is half of the time between two messages of one side.
+// result computes the result. The latency of messages in turn is half of the time between two messages of one side, as
+// in perftest.
 func (l *latency) result() latencyResult {
 	trips := 2.0
 	if l.s.o.Test.oneSided() {
@@ -252,12 +254,13 @@ func (l *latency) result() latencyResult {
 		squares += (x - r.Average) * (x - r.Average)
 	}
 	at := func(share float64) float64 { return d[min(int(math.Ceil(share*float64(n))), n)] }
-	r.Min, r.Max, r.Typical, r.Stdev = d[0], d[n], median(d[:n]), math.Sqrt(squares/float64(n))
+	r.Min, r.Max = d[0], d[n]
+	r.Typical, r.Stdev = median(d[:n]), math.Sqrt(squares/float64(n))
 	r.P99, r.P999 = at(0.99), at(0.999)
 	return r
 }
 
-// median returns the middle of sorted numbers.
+// median returns the median of sorted numbers.
 func median(d []float64) float64 {
 	if n := len(d); n%2 == 0 {
 		return (d[n/2-1] + d[n/2]) / 2

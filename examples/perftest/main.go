@@ -1,6 +1,6 @@
-// Command perftest is the programs of perftest on the reference HCA: ib_send_bw, ib_send_lat, ib_write_bw, ib_write_lat, ib_read_bw, ib_read_lat,
-// ib_atomic_bw and ib_atomic_lat, in either role. It has their conversation (package exchange) and their options, so that the peer may be one of
-// them, on Linux with any adapter that speaks RoCEv2, or this program:
+// Command perftest implements the programs of perftest on the reference HCA: ib_send_bw, ib_send_lat, ib_write_bw,
+// ib_write_lat, ib_read_bw, ib_read_lat, ib_atomic_bw and ib_atomic_lat, in either role. It has their protocol (package
+// exchange) and their options. Its peer can be one of them, on Linux with any adapter for RoCEv2, or this program:
 //
 //	perftest send_bw                                   # server, 127.0.0.1
 //	perftest send_bw -d 127.0.0.2 127.0.0.1            # client, in another terminal
@@ -9,8 +9,11 @@
 //	ib_read_bw -d rxe0 -R                              # or as the server, over RDMA CM:
 //	perftest read_bw -d 10.77.0.1 -R 10.77.0.2         #
 //
-// As with the originals, both sides must be given the same test and options. A difference is reported where the conversation shows it: another queue
-// pair or message length than is due, another size or count in the results.
+// As with the originals, both sides need the same test and options. The program reports a difference that the protocol
+// shows: an unexpected queue pair or message length, another size or count in the results.
+//
+// The queue pairs are those of package ci and package accesslayer, or of rdmacm.ID with -R, because the tests set their
+// depths, signaling and inline sizes. A measurement posts and polls by itself.
 package main
 
 import (

@@ -9,10 +9,11 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// errLost is the error of a run in which messages of an unreliable service did not arrive.
-var errLost = errors.New("messages were lost, as UC and UD allow: the receiver was too slow, or had no receives (-r)")
+// errLost reports that messages of an unreliable service did not arrive.
+var errLost = errors.New("messages were lost, as UC and UD allow: the receiver was too slow, or had no posted " +
+	"receives (-r)")
 
-// sizes returns the sizes of messages to run.
+// sizes returns the message sizes of the test.
 func (s *session) sizes() []int {
 	if !s.o.All {
 		return []int{s.o.Size}
@@ -28,7 +29,8 @@ func (s *session) sizes() []int {
 	return sizes
 }
 
-// measure runs the test and ends the conversation. The order of barriers is that of perftest's programs, which differ.
+// measure runs the test and ends the exchange with the peer. The order of barriers is that of the perftest program of
+// the test.
 func (s *session) measure(ctx context.Context) error {
 	var err error
 	t, closing := s.o.Test, true
@@ -55,7 +57,7 @@ func (s *session) measure(ctx context.Context) error {
 	return err
 }
 
-// measureSend is ib_send_bw: the receiver measures, too.
+// measureSend runs ib_send_bw. The receiver measures, too.
 func (s *session) measureSend(ctx context.Context) error {
 	for _, size := range s.sizes() {
 		sends, recvs := s.o.sends(), s.o.receives()
@@ -86,7 +88,7 @@ func (s *session) measureSend(ctx context.Context) error {
 	return nil
 }
 
-// measureBoth is a one-sided test in both directions: both sides measure.
+// measureBoth runs a one-sided test in both directions, which both sides measure.
 func (s *session) measureBoth(ctx context.Context) error {
 	for _, size := range s.sizes() {
 		if err := s.barrier(ctx); err != nil {
@@ -109,7 +111,7 @@ func (s *session) measureBoth(ctx context.Context) error {
 	return nil
 }
 
-// measureOneSided is a test that the client measures alone. The server prints the client's result.
+// measureOneSided runs a test that only the client measures. The server prints the client's result.
 func (s *session) measureOneSided(ctx context.Context) error {
 	var mine exchange.Report
 	if s.o.client() {
@@ -147,19 +149,21 @@ func (s *session) report(ctx context.Context, mine exchange.Report) (exchange.Re
 	return s.talk.Report(ctx, mine)
 }
 
-// compare reports an error if the client had other settings than this server.
+// compare returns an error if the client's settings differ from this server's.
 func (s *session) compare(theirs exchange.Report) error {
 	sizes := s.sizes()
 	if last := sizes[len(sizes)-1]; theirs.Size != uint64(last) {
-		return fmt.Errorf("the client measured messages of %d bytes, and -s is %d here: give both sides the same -s and -a", theirs.Size, last)
+		return fmt.Errorf("the client measured messages of %d bytes, and this server has -s %d: give both sides the "+
+			"same -s and -a", theirs.Size, last)
 	}
 	if want := uint64(s.o.Iters) * uint64(s.o.QPs); s.o.Duration == 0 && theirs.Iters != want {
-		return fmt.Errorf("the client measured %d messages, and -n with -q is %d here: give both sides the same -n, -q and -D", theirs.Iters, want)
+		return fmt.Errorf("the client measured %d messages, and this server expects %d: give both sides the same -n, "+
+			"-q and -D", theirs.Iters, want)
 	}
 	return nil
 }
 
-// total adds the peer's result to ours.
+// total adds the results of both sides.
 func (s *session) total(ctx context.Context, mine exchange.Report) (exchange.Report, error) {
 	theirs, err := s.report(ctx, mine)
 	if err != nil {
@@ -169,12 +173,13 @@ func (s *session) total(ctx context.Context, mine exchange.Report) (exchange.Rep
 	mine.Average += theirs.Average
 	mine.Rate += theirs.Rate
 	if theirs.Size != mine.Size {
-		return mine, fmt.Errorf("the peer measured messages of %d bytes, and they have %d here: give both sides the same -s and -a", theirs.Size, mine.Size)
+		return mine, fmt.Errorf("the peer measured messages of %d bytes, and this side of %d: give both sides the "+
+			"same -s and -a", theirs.Size, mine.Size)
 	}
 	return mine, nil
 }
 
-// measureSendLatency is ib_send_lat.
+// measureSendLatency runs ib_send_lat.
 func (s *session) measureSendLatency(ctx context.Context) error {
 	for _, size := range s.sizes() {
 		if err := s.postAllRecvs(size); err != nil {
@@ -192,7 +197,7 @@ func (s *session) measureSendLatency(ctx context.Context) error {
 	return nil
 }
 
-// measureWriteLatency is ib_write_lat, whose sides do not talk any more once they are connected.
+// measureWriteLatency runs ib_write_lat, whose sides exchange no messages after they are connected.
 func (s *session) measureWriteLatency(ctx context.Context) error {
 	for _, size := range s.sizes() {
 		l := s.newLatency(size)
@@ -204,7 +209,7 @@ func (s *session) measureWriteLatency(ctx context.Context) error {
 	return nil
 }
 
-// measureOneSidedLatency is ib_read_lat and ib_atomic_lat. The server waits for the end, in the barrier with which the sides part.
+// measureOneSidedLatency runs ib_read_lat and ib_atomic_lat. The server waits in the last barrier.
 func (s *session) measureOneSidedLatency(ctx context.Context) error {
 	if !s.o.client() {
 		return nil

@@ -10,31 +10,32 @@ import (
 	"ciddk/ci"
 )
 
-// options are those of the original programs, where they make sense here, and the long ones. Numbers of -1 stand for a default that depends on others.
+// options holds the command line: the options of the original programs that apply here, and some with long names only.
+// -1 stands for a default that depends on other options.
 type options struct {
 	Test test   `arg:"" help:"send_bw, send_lat, write_bw, write_lat, read_bw, read_lat, atomic_bw or atomic_lat."`
 	Host string `arg:"" optional:"" help:"Server to connect to; without it, wait for a client."`
 
-	Addr      netip.Addr `short:"d" placeholder:"ADDR" help:"IP address of the adapter. If left out, 127.0.0.1 for a server, and for a client the address from which the operating system would send to HOST."`
+	Addr      netip.Addr `short:"d" placeholder:"ADDR" help:"IP address of the adapter. Default: 127.0.0.1 for a server; for a client the address from which the operating system would send to HOST."`
 	Listen    netip.Addr `placeholder:"ADDR" help:"Server: IP address of its TCP port, if it is not that of the adapter."`
-	Port      uint16     `short:"p" default:"18515" help:"TCP port (with -z and -R, port of RDMA CM) to find the peer by."`
+	Port      uint16     `short:"p" default:"18515" help:"TCP port (with -z and -R, port of RDMA CM) of the server."`
 	Service   service    `short:"c" name:"connection" default:"RC" help:"Transport service: RC, UC or UD."`
-	RDMACM    bool       `short:"R" name:"rdma_cm" help:"Connect the queue pairs with RDMA CM, and talk to the peer over it, too (RC and UD)."`
-	TalkCM    bool       `short:"z" name:"comm_rdma_cm" help:"Talk to the peer over RDMA CM; connect the queue pairs as without it."`
+	RDMACM    bool       `short:"R" name:"rdma_cm" help:"Use RDMA CM to connect the queue pairs and for the exchange with the peer (RC and UD)."`
+	TalkCM    bool       `short:"z" name:"comm_rdma_cm" help:"Use RDMA CM for the exchange with the peer only."`
 	Size      int        `short:"s" default:"-1" help:"Bytes of a message (-1: 65536 of _bw, 2 of _lat, 8 of atomic; ud at most the path MTU)."`
 	All       bool       `short:"a" help:"Run all sizes from 2 to 2^23 bytes, or to the path MTU with UD."`
 	Iters     int        `short:"n" default:"-1" help:"Messages of each queue pair (-1: 1000; write_bw 5000)."`
-	Duration  int        `short:"D" placeholder:"SECONDS" help:"Run for so long, instead of -n."`
-	Margin    int        `short:"f" default:"-1" placeholder:"SECONDS" help:"With -D: do not measure for so long at the begin and at the end (-1: a quarter of -D)."`
+	Duration  int        `short:"D" placeholder:"SECONDS" help:"Duration of the run, instead of -n."`
+	Margin    int        `short:"f" default:"-1" placeholder:"SECONDS" help:"With -D: time at the begin and at the end that is not measured (-1: a quarter of -D)."`
 	Both      bool       `short:"b" name:"bidirectional" help:"_bw: move data in both directions at a time."`
 	QPs       int        `short:"q" name:"qp" default:"1" help:"_bw: number of queue pairs."`
-	MTU       int        `short:"m" help:"Path MTU: 256, 512, 1024, 2048 or 4096; if left out, the port's. The smaller of both sides' counts."`
+	MTU       int        `short:"m" help:"Path MTU: 256, 512, 1024, 2048 or 4096; default: the port's. The smaller one of both sides is used."`
 	GIDIndex  int        `short:"x" name:"gid-index" default:"-1" help:"Row of the port's GID table (-1: that of the adapter's address)."`
 	TxDepth   int        `short:"t" name:"tx-depth" default:"-1" help:"Depth of the send queue (-1: 128 of _bw, 1 of _lat)."`
 	RxDepth   int        `short:"r" name:"rx-depth" default:"-1" help:"send: depth of the receive queue (-1: 512; with UC and UD as many as -n)."`
-	PostList  int        `short:"l" name:"post_list" default:"1" help:"_bw: post so many requests at a time; -n must be a multiple."`
-	CQMod     int        `short:"Q" name:"cq-mod" default:"-1" help:"_bw: ask for a completion of each so-many-th request (-1: 100, or 1 above 8 KiB)."`
-	Inline    int        `short:"I" name:"inline_size" help:"send, write: post messages up to so many bytes inline."`
+	PostList  int        `short:"l" name:"post_list" default:"1" help:"_bw: number of requests posted at a time; -n must be a multiple."`
+	CQMod     int        `short:"Q" name:"cq-mod" default:"-1" help:"_bw: number of requests for each completion (-1: 100, or 1 above 8 KiB)."`
+	Inline    int        `short:"I" name:"inline_size" help:"send, write: longest message that is posted inline, in bytes."`
 	Outs      int        `short:"o" name:"outs" default:"-1" help:"read, atomic: requests outstanding at a time (-1: as many as the adapter has)."`
 	Atomic    string     `short:"A" name:"atomic_type" default:"FETCH_AND_ADD" enum:"FETCH_AND_ADD,CMP_AND_SWAP" help:"atomic: FETCH_AND_ADD or CMP_AND_SWAP."`
 	QPTimeout int        `short:"u" name:"qp-timeout" default:"14" help:"Acknowledgement timeout of RC: 4.096 us * 2^N."`

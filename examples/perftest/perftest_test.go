@@ -29,7 +29,7 @@ const (
 	port     = "18515"
 )
 
-// output can be waited for.
+// An output is the output of a program; seen is closed when it contains want.
 type output struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
@@ -48,7 +48,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// program is a run of the command on a goroutine.
+// A program is a run of the command on a goroutine.
 type program struct {
 	out  *output
 	done chan error
@@ -81,7 +81,7 @@ func (p *program) end() (string, error) {
 	return p.out.b.String(), err
 }
 
-// serve starts a server that does not give up on a busy machine, and sleeps instead of polling.
+// serve starts a server with a long timeout, which sleeps instead of polling.
 func serve(t *testing.T, args ...string) *program {
 	t.Helper()
 	return start(t, "Waiting for a client at", append(args, "-d", serverIP, "-e", "-u", "18")...)
@@ -104,7 +104,8 @@ func rows(out string) [][]string {
 	return list
 }
 
-// Every test over every service, over TCP and RDMA CM, one way and both ways, between two of our own.
+// This test runs every test over every service, over TCP and RDMA CM, one way and both ways, between two of these
+// programs.
 func TestPair(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	for v := range verbNames {
@@ -113,7 +114,8 @@ func TestPair(t *testing.T) {
 			for _, s := range k.services() {
 				for _, mode := range [][]string{nil, {"-R"}, {"-b"}, {"-R", "-b"}, {"-z"}} {
 					name := strings.Join(mode, "")
-					if (strings.Contains(name, "-R") && s == service(ci.UC)) || (strings.Contains(name, "-b") && latency) {
+					if (strings.Contains(name, "-R") && s == service(ci.UC)) ||
+						(strings.Contains(name, "-b") && latency) {
 						continue
 					}
 					t.Run(k.String()+s.String()+name, func(t *testing.T) {
@@ -131,7 +133,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// pair runs both sides, and checks their tables.
+// pair runs both sides and checks their tables.
 func pair(t *testing.T, args []string, k test, want [][]string) (client, server string) {
 	t.Helper()
 	s := serve(t, args...)
@@ -192,7 +194,8 @@ func powers(largest int, iters string) [][]string {
 	return list
 }
 
-// With -a the sides of write_lat do not talk between two sizes, and those of the one-sided tests only at the end.
+// With -a, the sides of write_lat exchange no messages between two sizes, and those of the one-sided tests only at the
+// end.
 func TestAllSizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("moves messages of 8 MiB")
@@ -213,7 +216,8 @@ func TestDuration(t *testing.T) {
 		t.Skip("takes a second for each test")
 	}
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
-	for _, args := range []string{"send_bw", "send_bw -b", "send_lat", "write_lat", "read_bw", "read_lat", "write_bw -R", "send_bw -c UD"} {
+	for _, args := range []string{"send_bw", "send_bw -b", "send_lat", "write_lat", "read_bw", "read_lat",
+		"write_bw -R", "send_bw -c UD"} {
 		t.Run(args, func(t *testing.T) {
 			a := append(strings.Fields(args), "-D", "1", "-s", "64")
 			s := serve(t, a...)
@@ -256,25 +260,36 @@ func TestJSON(t *testing.T) {
 	assert.InEpsilon(t, r.Average, r.Rate*1e6*100/(1<<20), 1e-6)
 }
 
-// What differs between the sides is said by the side that can see it.
+// A side that can detect a difference between the options reports it.
 func TestMismatch(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	tests := map[string]struct {
 		server, client string
-		want           string // of either
+		want           string // in the error of either side
 	}{
-		"size of messages":         {"send_bw -s 100 -n 20", "send_bw -s 200 -n 20", "completion: "}, // the receive is too short
-		"smaller messages":         {"send_bw -s 200 -n 20", "send_bw -s 100 -n 20", "a message of 100 bytes was received, and 200 are due: does the peer have the same -s?"},
-		"size, measured by client": {"write_bw -s 100 -n 20", "write_bw -s 200 -n 20", "the client measured messages of 200 bytes, and -s is 100 here"},
-		"count":                    {"read_bw -s 100 -n 20", "read_bw -s 100 -n 30", "the client measured 30 messages, and -n with -q is 20 here"},
-		"count, RC":                {"send_bw -s 100 -n 20", "send_bw -s 100 -n 15", "the peer has finished, and 15 of 20 messages have come: give both sides the same -n"},
-		"count, UD":                {"send_bw -c UD -s 100 -n 20", "send_bw -c UD -s 100 -n 15", "5 messages were lost, as UC and UD allow"},
-		"count, UC and -z":         {"send_bw -c UC -z -s 100 -n 20 -q 2", "send_bw -c UC -z -s 100 -n 15 -q 2", "10 messages were lost, as UC and UD allow"},
-		"size, both ways":          {"write_bw -b -s 100 -n 20", "write_bw -b -s 200 -n 20", "the peer measured messages of 100 bytes, and they have 200 here"},
-		"number of queue pairs":    {"write_bw -s 100 -n 20 -q 2", "write_bw -s 100 -n 20", "with the same -q, -a and -b?"},
-		"kind of test":             {"send_bw -s 100 -n 20 --timeout 1s", "write_lat -s 100 -n 20 --timeout 1s", "does the peer run the same test, with the same -c"},
-		"service over RDMA CM":     {"send_bw -s 100 -n 20 -R --timeout 2s", "send_bw -s 100 -n 20 -R -c UD --timeout 2s", "does it have the same -q and -c?"},
-		"way to talk":              {"send_bw -n 20", "send_bw -n 20 -z --timeout 1s", "no server: "},
+		"size of messages": {"send_bw -s 100 -n 20", "send_bw -s 200 -n 20",
+			"completion: "}, // the receive is too short
+		"smaller messages": {"send_bw -s 200 -n 20", "send_bw -s 100 -n 20",
+			"a message of 100 bytes was received, and 200 are due: does the peer have the same -s?"},
+		"size, measured by client": {"write_bw -s 100 -n 20", "write_bw -s 200 -n 20",
+			"the client measured messages of 200 bytes, and -s is 100 here"},
+		"count": {"read_bw -s 100 -n 20", "read_bw -s 100 -n 30",
+			"the client measured 30 messages, and -n with -q is 20 here"},
+		"count, RC": {"send_bw -s 100 -n 20", "send_bw -s 100 -n 15",
+			"the peer has finished, and 15 of 20 messages have come: give both sides the same -n"},
+		"count, UD": {"send_bw -c UD -s 100 -n 20", "send_bw -c UD -s 100 -n 15",
+			"5 messages were lost, as UC and UD allow"},
+		"count, UC and -z": {"send_bw -c UC -z -s 100 -n 20 -q 2", "send_bw -c UC -z -s 100 -n 15 -q 2",
+			"10 messages were lost, as UC and UD allow"},
+		"size, both ways": {"write_bw -b -s 100 -n 20", "write_bw -b -s 200 -n 20",
+			"the peer measured messages of 100 bytes, and they have 200 here"},
+		"number of queue pairs": {"write_bw -s 100 -n 20 -q 2", "write_bw -s 100 -n 20",
+			"with the same -q, -a and -b?"},
+		"kind of test": {"send_bw -s 100 -n 20 --timeout 1s", "write_lat -s 100 -n 20 --timeout 1s",
+			"does the peer run the same test, with the same -c"},
+		"service over RDMA CM": {"send_bw -s 100 -n 20 -R --timeout 2s", "send_bw -s 100 -n 20 -R -c UD --timeout 2s",
+			"does it have the same -q and -c?"},
+		"way to talk": {"send_bw -n 20", "send_bw -n 20 -z --timeout 1s", "no server: "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +311,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// The MTU is agreed, so it may differ.
+// The sides may propose different MTUs and agree on one.
 func TestCommonMTU(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	s := serve(t, "send_bw", "-n", "10", "-m", "512")
@@ -308,17 +323,18 @@ func TestCommonMTU(t *testing.T) {
 	}
 }
 
-// A peer over TCP that is no perftest, says nothing, or leaves.
+// A peer over TCP sends something else, sends nothing, or leaves.
 func TestStranger(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
 	tests := map[string]struct {
-		sends string // then it leaves, unless it is empty
+		sends string // the peer then leaves, unless sends is empty
 		want  string
 	}{
 		"another protocol": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "not a version: is it perftest?"},
-		"an old perftest":  {"5.50\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "version 5.50 of perftest, 5.70 is needed"},
-		"half of it":       {"6.06\x00\x00", "the peer has left"},
-		"nothing":          {"", "nothing happened for 200ms"},
+		"an old perftest": {"5.50\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+			"version 5.50 of perftest, 5.70 is needed"},
+		"half of it": {"6.06\x00\x00", "the peer has left"},
+		"nothing":    {"", "nothing happened for 200ms"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -337,10 +353,11 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// A peer that leaves while data move is noticed long before the timeout, and so is an interrupt at any time.
+// A peer that leaves during a transfer, and an interrupt, end the program long before the timeout.
 func TestLeaving(t *testing.T) {
 	testenv.Addresses(t, testenv.RoCEv2Port, serverIP, clientIP)
-	for _, args := range []string{"send_bw -D 60", "send_lat -D 60", "write_lat -D 60", "write_bw -D 60", "read_lat -D 60", "send_bw -D 60 -R", "write_bw -D 60 -R"} {
+	for _, args := range []string{"send_bw -D 60", "send_lat -D 60", "write_lat -D 60", "write_bw -D 60",
+		"read_lat -D 60", "send_bw -D 60 -R", "write_bw -D 60 -R"} {
 		t.Run(args, func(t *testing.T) {
 			a := append(strings.Fields(args), "-s", "64", "--timeout", "30s")
 			for _, clientLeaves := range []bool{false, true} {
@@ -422,7 +439,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The times of perftest: half of what passes between two messages, without the two longest.
+// The times are those of perftest: half of the time between two messages, without the two longest.
 func TestLatencyResult(t *testing.T) {
 	s := &session{o: &options{Test: test{send, true}}}
 	l := &latency{s: s, size: 2}
@@ -432,16 +449,18 @@ func TestLatencyResult(t *testing.T) {
 		l.times = append(l.times, at)
 	}
 	r := l.result()
-	assert.Equal(t, latencyResult{Size: 2, Iters: 13, Min: 1, Max: 11, Typical: 5.5, Average: 5.5, Stdev: r.Stdev, P99: 11, P999: 11}, r)
+	assert.Equal(t, latencyResult{Size: 2, Iters: 13, Min: 1, Max: 11, Typical: 5.5, Average: 5.5, Stdev: r.Stdev,
+		P99: 11, P999: 11}, r)
 	assert.InDelta(t, 2.872, r.Stdev, 0.001)
-	s.o.Test.verb = read // not a ping-pong: all of it
+	s.o.Test.verb = read // not messages in turn: the whole time
 	assert.Equal(t, 2.0, l.result().Min)
 }
 
 func TestShortest(t *testing.T) {
 	us := time.Microsecond
 	posted := []time.Duration{0, 1 * us, 2 * us, 10 * us}
-	assert.InDelta(t, 3e-6, shortest(posted, []time.Duration{4 * us, 7 * us, 0, 13 * us}), 1e-12, "1 to 2, or the last one alone")
+	assert.InDelta(t, 3e-6, shortest(posted, []time.Duration{4 * us, 7 * us, 0, 13 * us}), 1e-12,
+		"1 to 2, or the last one alone")
 	assert.InDelta(t, 2e-6, shortest(posted, []time.Duration{0, 4 * us, 0, 13 * us}), 1e-12, "0 and 1 together")
 	assert.Zero(t, shortest(nil, nil))
 }

@@ -11,7 +11,7 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// printer writes the tables of perftest, or with --json collects the results for one document.
+// A printer writes the tables of perftest, or with --json collects the results for one document.
 type printer struct {
 	w       io.Writer
 	o       *options
@@ -20,10 +20,11 @@ type printer struct {
 
 var line = strings.Repeat("-", 87)
 
-// Titles of the tables.
+// Column titles of the tables.
 const (
-	bandwidthTitle   = " #bytes     #iterations    BW peak[%[1]s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]\n"
-	latencyTitle     = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
+	bandwidthTitle = " #bytes     #iterations    BW peak[%[1]s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]\n"
+	latencyTitle   = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    " +
+		"t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
 	latencyTimeTitle = " #bytes        #iterations       t_avg[usec]    tps average\n"
 )
 
@@ -33,10 +34,10 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// waiting is printed when a client can connect.
+// waiting prints that a client can connect.
 func (p *printer) waiting(at net.Addr) { p.printf(" Waiting for a client at %v\n", at) }
 
-// header describes the test.
+// header prints the settings of the test.
 func (p *printer) header(s *session) {
 	o := s.o
 	kind := "BW"
@@ -74,10 +75,11 @@ func (p *printer) header(s *session) {
 	if s.talk.Binary {
 		method = "rdma_cm"
 	}
-	p.printf(" rdma_cm QPs     : %s\n Data ex. method : %s\n%s\n", map[bool]string{true: "ON", false: "OFF"}[o.RDMACM], method, line)
+	p.printf(" rdma_cm QPs     : %s\n Data ex. method : %s\n%s\n", map[bool]string{true: "ON", false: "OFF"}[o.RDMACM],
+		method, line)
 }
 
-// destinations describes the queue pairs, and begins the table.
+// destinations prints the queue pairs and the title of the table.
 func (p *printer) destinations(s *session) {
 	for _, l := range s.lanes {
 		p.destination("local", s.o, l.local)
@@ -105,7 +107,7 @@ func (p *printer) destination(side string, o *options, d exchange.Dest) {
 	p.printf("\n GID: %v\n", netip.AddrFrom16(d.GID).Unmap())
 }
 
-// bandwidthResult is a row of the table.
+// A bandwidthResult is a row of the table.
 type bandwidthResult struct {
 	Size    uint64  `json:"bytes"`
 	Iters   uint64  `json:"iterations"`
@@ -125,13 +127,14 @@ func (p *printer) latency(r latencyResult) {
 	if p.o.Duration > 0 {
 		p.printf(" %-7d       %d            %-7.2f        %-7.2f\n", r.Size, r.Iters, r.Average, r.Rate)
 	} else {
-		p.printf(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
+		p.printf(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f "+
+			"\t\t%-7.2f\n",
 			r.Size, r.Iters, r.Min, r.Max, r.Typical, r.Average, r.Stdev, r.P99, r.P999)
 	}
 	p.results = append(p.results, r)
 }
 
-// document is what --json prints.
+// A document is the output of --json.
 type document struct {
 	Test       string     `json:"test"`
 	Role       string     `json:"role"`
@@ -145,7 +148,7 @@ type document struct {
 	Results    []any      `json:"results"` // of bandwidthResult or latencyResult
 }
 
-// pairJSON is a queue pair and its peer.
+// A pairJSON is a queue pair and its peer.
 type pairJSON struct {
 	Local  destJSON `json:"local"`
 	Remote destJSON `json:"remote"`
@@ -161,15 +164,17 @@ func newDestJSON(d exchange.Dest) destJSON {
 	return destJSON{uint32(d.QPN), uint32(d.PSN), netip.AddrFrom16(d.GID).Unmap()}
 }
 
-// finish ends the table, or prints the document.
+// finish prints the end of the table, or the document.
 func (p *printer) finish(s *session) error {
 	if !p.o.JSON {
 		p.printf("%s\n", line)
 		return nil
 	}
 	d := document{
-		Test: s.o.Test.String(), Role: map[bool]string{true: "client", false: "server"}[s.o.client()], Connection: s.o.Service.String(),
-		RDMACM: s.o.RDMACM, MTU: s.hello.MTU.Bytes(), Both: s.o.Both, Peer: s.peer.String(), Version: s.hello.Version,
+		Test: s.o.Test.String(), Role: map[bool]string{true: "client", false: "server"}[s.o.client()],
+		Connection: s.o.Service.String(),
+		RDMACM:     s.o.RDMACM, MTU: s.hello.MTU.Bytes(), Both: s.o.Both, Peer: s.peer.String(),
+		Version: s.hello.Version,
 		Results: p.results,
 	}
 	if d.Results == nil {

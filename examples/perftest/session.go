@@ -17,19 +17,19 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// session is one run of the program, from finding the peer to parting.
+// A session is one run of the program with one peer.
 type session struct {
 	o     *options
 	a     *adapter
 	out   *printer
 	talk  exchange.Talk
 	peer  net.Addr
-	hello exchange.Hello // what counts for both sides
+	hello exchange.Hello // the values that both sides use
 	reads int            // RDMA reads and atomics at a time
 
 	cq    *accesslayer.CQ
 	wcs   []ci.WC
-	recvs []ci.RecvWR // used again for each post
+	recvs []ci.RecvWR // reused for each post
 	lanes []*lane
 
 	room        uint64 // bytes of a lane in either region
@@ -64,14 +64,14 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	return errors.Join(err, s.out.finish(s))
 }
 
-// cmListeners are a server's, with -R and -z. Clients of UD use another port space for their queue pairs.
+// cmListeners are the listeners of a server with -R and -z. The queue pairs of UD use another port space.
 type cmListeners struct{ talk, lanes *rdmacm.IDListener }
 
-// setUp finds the peer, makes the objects and connects the queue pairs.
+// setUp connects to the peer, creates the objects and connects the queue pairs.
 func (s *session) setUp(ctx context.Context) error {
 	var remote netip.AddrPort // with -R
 	var listeners cmListeners
-	if err := s.meet(ctx, &listeners, &remote); err != nil {
+	if err := s.openLink(ctx, &listeners, &remote); err != nil {
 		return err
 	}
 	ctx, cancel := s.limit(ctx)
@@ -103,8 +103,8 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// meet finds the peer.
-func (s *session) meet(ctx context.Context, listeners *cmListeners, remote *netip.AddrPort) error {
+// openLink opens the link to the peer.
+func (s *session) openLink(ctx context.Context, listeners *cmListeners, remote *netip.AddrPort) error {
 	var link exchange.Link
 	var peer net.Addr
 	var err error
@@ -146,7 +146,8 @@ func (s *session) acceptTCP(ctx context.Context) (exchange.Link, net.Addr, error
 func (s *session) dialCM(ctx context.Context, remote *netip.AddrPort) (exchange.Link, net.Addr, error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, map[bool]string{true: "ip4", false: "ip6"}[s.a.addr.Is4()], s.o.Host)
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, map[bool]string{true: "ip4", false: "ip6"}[s.a.addr.Is4()],
+		s.o.Host)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,7 +155,7 @@ func (s *session) dialCM(ctx context.Context, remote *netip.AddrPort) (exchange.
 	return dialCM(ctx, s.a, *remote)
 }
 
-// acceptCM listens for the conversation and for the queue pairs. A client may connect the latter as soon as both sides have agreed to it.
+// acceptCM listens for the link and for the queue pairs. A client may connect the queue pairs right after the barrier.
 func (s *session) acceptCM(ctx context.Context, listeners *cmListeners) (exchange.Link, net.Addr, error) {
 	at := netip.AddrPortFrom(s.a.addr, s.o.Port)
 	listen := func(cfg rdmacm.IDConfig) (*rdmacm.IDListener, error) {
@@ -191,11 +192,13 @@ func (s *session) checkDatagram() error {
 	return nil
 }
 
-// register makes the CQ and the two regions: what is sent from (and, with READ and atomics, received into), and what the peer writes to and reads from.
+// register creates the CQ and the two regions. The source region holds what this side sends, and what READ and atomics
+// return. The target region is the memory that the peer writes to and reads from.
 func (s *session) register() error {
 	entries := s.o.QPs * (s.o.TxDepth + s.recvDepth())
 	if entries > s.a.attr.MaxCQEs {
-		return fmt.Errorf("-q %d, -t %d and -r %d: %d completions may be outstanding, a CQ of the adapter has %d", s.o.QPs, s.o.TxDepth, s.recvDepth(), entries, s.a.attr.MaxCQEs)
+		return fmt.Errorf("-q %d, -t %d and -r %d: %d completions may be outstanding, a CQ of the adapter has %d",
+			s.o.QPs, s.o.TxDepth, s.recvDepth(), entries, s.a.attr.MaxCQEs)
 	}
 	var err error
 	if s.cq, err = s.a.pd.NewCQ(ci.CQCreate{Size: entries}, accesslayer.CQHandler{}); err != nil {
@@ -205,7 +208,8 @@ func (s *session) register() error {
 	room := max(s.o.Size, s.hello.CycleBuffer, minBuffer) + grhLen
 	s.room = uint64(room+s.hello.CacheLine-1) &^ (alignment - 1)
 	if int64(s.room)*int64(s.o.QPs)*2 > maxMemory {
-		return fmt.Errorf("-q %d: the peer's cycle buffer of %d bytes for each would take more than %d bytes", s.o.QPs, s.hello.CycleBuffer, maxMemory)
+		return fmt.Errorf("-q %d: the peer's cycle buffer of %d bytes for each queue pair exceeds %d bytes", s.o.QPs,
+			s.hello.CycleBuffer, maxMemory)
 	}
 	n := int(s.room)*s.o.QPs + alignment
 	s.sourceBytes = make([]byte, n)
@@ -223,7 +227,7 @@ func (s *session) register() error {
 	return err
 }
 
-// registerMemory makes a region, and returns the offset of its first aligned byte.
+// registerMemory registers memory, and returns the offset of its first aligned byte.
 func (s *session) registerMemory(m ci.Memory, access ci.Access) (r ci.Region, off uint64, err error) {
 	mr, err := s.a.pd.NewMR(ci.MRCreate{Memory: m, Access: access})
 	if err != nil {
@@ -289,14 +293,14 @@ func (s *session) introduce(ctx context.Context) error {
 	return nil
 }
 
-// barrier waits until the peer is at the same point.
+// barrier waits until the peer is at the same step.
 func (s *session) barrier(ctx context.Context) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 	return s.talk.Barrier(ctx, s.lanes[0].local, s.lanes[0].remote)
 }
 
-// poll returns the completions that are there.
+// poll returns the completions in the queue.
 func (s *session) poll() (int, error) {
 	n, err := s.cq.Poll(s.wcs)
 	s.progress.Add(uint64(n))
@@ -319,7 +323,7 @@ func (s *session) next(ctx context.Context, wcs []ci.WC) (int, error) {
 	return n, err
 }
 
-// recvLen returns the room that a receive needs for a message.
+// recvLen returns the length of the buffer that a message needs.
 func (s *session) recvLen(size int) int {
 	if s.o.Service == service(ci.UD) {
 		return grhLen + size
@@ -327,15 +331,16 @@ func (s *session) recvLen(size int) int {
 	return size
 }
 
-// checkLength compares what was received with what the peer should have sent.
+// checkLength checks the length of a received message.
 func (s *session) checkLength(wc ci.WC, size int) error {
 	if want := s.recvLen(size); int(wc.Length) != want {
-		return fmt.Errorf("a message of %d bytes was received, and %d are due: does the peer have the same -s?", int(wc.Length)-want+size, size)
+		return fmt.Errorf("received a message of %d bytes, want %d: does the peer have the same -s?",
+			int(wc.Length)-want+size, size)
 	}
 	return nil
 }
 
-// postRecvs posts n receives of a lane. They share memory, since the data are not used.
+// postRecvs posts n receives of a lane. They share a buffer, because nobody reads the data.
 func (s *session) postRecvs(lane, n, length int) error {
 	if n == 0 {
 		return nil
@@ -351,19 +356,19 @@ func (s *session) postRecvs(lane, n, length int) error {
 	return err
 }
 
-// part ends the conversation.
+// part ends the exchange with the peer.
 func (s *session) part(ctx context.Context, barrier bool) error {
 	if barrier {
-		meet := s.barrier
-		if s.o.Test.latency && s.o.Test.oneSided() && !s.o.client() { // the client measures until then
-			meet = s.idle
+		wait := s.barrier
+		if s.o.Test.latency && s.o.Test.oneSided() && !s.o.client() { // the client still measures
+			wait = s.idle
 		}
-		if err := meet(ctx); err != nil {
+		if err := wait(ctx); err != nil {
 			return err
 		}
 	}
-	const patience = 3 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const maxWait = 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	if barrier {
 		if err := s.talk.Bye(ctx); err != nil {
@@ -374,7 +379,7 @@ func (s *session) part(ctx context.Context, barrier bool) error {
 		s.hangUp(ctx)
 		return nil
 	}
-	if !s.o.client() { // its acknowledgements may have to be repeated until the client leaves
+	if !s.o.client() { // the adapter may have to repeat acknowledgements until the client leaves
 		select {
 		case <-s.talk.Link.Done():
 		case <-ctx.Done():

@@ -8,23 +8,25 @@ import (
 	"ciddk/examples/perftest/exchange"
 )
 
-// grace is how long a peer that has left may have packets under way.
+// grace is the time that packets of a peer may be in flight after it has left.
 const grace = time.Second
 
-// errStalled is the cause of a context that ended because nothing happened.
+// errStalled is the cause of a context that ended because there was no progress.
 type errStalled struct{ after time.Duration }
 
 func (e errStalled) Error() string {
-	return fmt.Sprintf("nothing happened for %v: does the peer run the same test, with the same -c, -s, -n, -q and -b?", e.after)
+	return fmt.Sprintf("nothing happened for %v: does the peer run the same test, with the same -c, -s, -n, -q and -b?",
+		e.after)
 }
 
-// limit bounds a phase in which the sides talk.
+// limit returns a context for a phase in which the sides exchange messages.
 func (s *session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, s.o.Timeout, errStalled{s.o.Timeout})
 }
 
-// watch bounds a phase in which data move. The context ends when nothing happens for the time of --timeout, or when the peer has left and nothing
-// comes any more. Completions of this side are progress; if it has none (passive), the adapter's packets are.
+// watch returns a context for a phase in which data move. The context ends when there is no progress for the time of
+// --timeout, and when the peer has left and no more packets arrive. Progress means completions of this side or, if it
+// is passive and has none, packets received by the adapter.
 func (s *session) watch(ctx context.Context, passive bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -71,7 +73,7 @@ func (s *session) watchProgress(ctx context.Context, cancel context.CancelCauseF
 	}
 }
 
-// phases divides a run of -D: what happens in the margins at its begin and end is not measured.
+// phases divides a run of -D. The margins at its begin and end are not measured.
 type phases struct {
 	begin, end time.Time // of the measurement
 	over       time.Time
@@ -82,7 +84,7 @@ func (o *options) phasesFrom(now time.Time) phases {
 	return phases{now.Add(margin), now.Add(whole - margin), now.Add(whole)}
 }
 
-// measured reports whether what happens now counts.
+// measured reports whether the present time belongs to the measurement.
 func (p phases) measured(now time.Time) bool { return !now.Before(p.begin) && now.Before(p.end) }
 
 // seconds returns the length of the measurement.

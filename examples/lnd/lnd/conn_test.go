@@ -537,15 +537,15 @@ func TestEnds(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	h := newHost(t, newNetwork(), "10.0.0.1", 0, nil)
-	for says, cfg := range map[string]Config{
-		"Depth is 1, must be 2 to 255": {Addr: h.addr, Depth: 1},
-		"Depth is 256":                 {Addr: h.addr, Depth: 256},
-		"want a positive duration":             {Addr: h.addr, Timeout: -1},
-		`"::1" is none`:                {Addr: netip.MustParseAddr("::1")},
-		`"invalid IP" is none`:         {},
+	for want, cfg := range map[string]Config{
+		"Depth is 1, want 2 to 255": {Addr: h.addr, Depth: 1},
+		"Depth is 256":              {Addr: h.addr, Depth: 256},
+		"want a positive duration":  {Addr: h.addr, Timeout: -1},
+		`"::1", want an IPv4`:       {Addr: netip.MustParseAddr("::1")},
+		`"invalid IP", want`:        {},
 	} {
 		_, err := Listen(h.m, cfg)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, want)
 	}
 	n := h.node(Config{})
 	_, err := Listen(h.m, Config{Addr: h.addr})

@@ -13,7 +13,7 @@ import (
 // A Dest is a queue pair and the memory behind it, as one side describes them to the other.
 type Dest struct {
 	LID      ci.LID // 0 on Ethernet
-	OutReads uint16 // RDMA reads and atomics that the side answers at a time
+	OutReads uint16 // RDMA reads and atomics that the side executes at a time
 	QPN      ci.QPN
 	PSN      ci.PSN // of the first packet that the side sends
 	RKey     ci.Key
@@ -28,10 +28,11 @@ const (
 	binaryLen = 56
 )
 
-// appendText appends the form used over TCP: fields in hexadecimal of fixed width, each followed by a colon, and a NUL. Each byte of the GID is a
-// field.
+// appendText appends the form used over TCP: fields in hexadecimal of fixed width, each followed by a colon, and a NUL.
+// Each byte of the GID is a field.
 func (d Dest) appendText(b []byte) []byte {
-	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:", uint16(d.LID), d.OutReads, uint32(d.QPN)&0xffffff, uint32(d.PSN)&0xffffff,
+	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:", uint16(d.LID), d.OutReads, uint32(d.QPN)&0xffffff,
+		uint32(d.PSN)&0xffffff,
 		uint32(d.RKey), d.VAddr)
 	for _, x := range d.GID {
 		b = fmt.Appendf(b, "%02x:", x)
@@ -42,7 +43,8 @@ func (d Dest) appendText(b []byte) []byte {
 // parseText parses the form used over TCP. Every field must have its width.
 func parseText(b []byte) (d Dest, err error) {
 	if len(b) != textLen || b[textLen-1] != 0 {
-		return d, fmt.Errorf("exchange: the peer sent %q, not a destination of %d bytes: is it perftest, with a GID?", b, textLen)
+		return d, fmt.Errorf("exchange: the peer sent %q, not a destination of %d bytes: is it perftest, with a GID?",
+			b, textLen)
 	}
 	rest := b
 	field := func(name string, digits int) uint64 {
@@ -50,7 +52,8 @@ func parseText(b []byte) (d Dest, err error) {
 		rest = rest[digits+1:]
 		n, perr := strconv.ParseUint(string(f), 16, 64)
 		if (perr != nil || colon != ':') && err == nil {
-			err = fmt.Errorf("exchange: the peer sent the %s %q, not %d hexadecimal digits and a colon", name, b[len(b)-len(rest)-digits-1:len(b)-len(rest)], digits)
+			err = fmt.Errorf("exchange: the peer sent the %s %q, not %d hexadecimal digits and a colon", name,
+				b[len(b)-len(rest)-digits-1:len(b)-len(rest)], digits)
 		}
 		return n
 	}
@@ -90,20 +93,22 @@ func (d Dest) appendBinary(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, 0)
 }
 
-// parseBinary parses the form used over RDMA CM. Padding and the peer's GID index are ignored: perftest does not clear the one and does not
-// use the other.
+// parseBinary parses the form used over RDMA CM. Padding and the peer's GID index are ignored: perftest does not clear
+// the padding, and does not use the index.
 func parseBinary(b []byte) (Dest, error) {
 	if len(b) != binaryLen {
-		return Dest{}, fmt.Errorf("exchange: the peer sent %d bytes, not a destination of %d: is it perftest?", len(b), binaryLen)
+		return Dest{}, fmt.Errorf("exchange: the peer sent a destination of %d bytes, want %d: is it perftest?",
+			len(b), binaryLen)
 	}
 	u32 := func(off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
 	for _, f := range []struct {
 		name  string
 		value uint32
 		max   uint32
-	}{{"LID", u32(0), 0xffff}, {"number of reads", u32(4), 0xffff}, {"QPN", u32(8), 0xffffff}, {"PSN", u32(12), 0xffffff}} {
+	}{{"LID", u32(0), 0xffff}, {"number of reads", u32(4), 0xffff}, {"QPN", u32(8), 0xffffff},
+		{"PSN", u32(12), 0xffffff}} {
 		if f.value > f.max {
-			return Dest{}, fmt.Errorf("exchange: the peer sent the %s %#x, the largest is %#x", f.name, f.value, f.max)
+			return Dest{}, fmt.Errorf("exchange: the peer sent the %s %#x, want at most %#x", f.name, f.value, f.max)
 		}
 	}
 	d := Dest{

@@ -26,14 +26,15 @@ var sample = Dest{
 	GID: ci.GID(netip.MustParseAddr("::ffff:10.77.0.2").As16()),
 }
 
-// The bytes of both forms.
+// The encoded bytes of both forms are those of perftest.
 func TestGolden(t *testing.T) {
 	text := "0012:0080:345678:9abcde:1f2e3d4c:00007f0011223344:00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000055:\x00"
 	assert.Equal(t, text, string(sample.appendText(nil)))
 	assert.Len(t, text, 108)
 	assert.Equal(t, []byte{
 		0, 0, 0, 0x12, 0, 0, 0, 0x80, 0, 0x34, 0x56, 0x78, 0, 0x9a, 0xbc, 0xde, 0x1f, 0x2e, 0x3d, 0x4c, 0, 0, 0, 0,
-		0, 0, 0x7f, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 2, 0, 0, 0, 0x55, 0, 0, 0, 0,
+		0, 0, 0x7f, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 2, 0, 0, 0,
+		0x55, 0, 0, 0, 0,
 	}, sample.appendBinary(nil))
 	assert.Equal(t, "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", string(encodeVersion()))
 	assert.Equal(t, "5\x00", string(encodeMTU(ci.MTU4096)))
@@ -41,15 +42,17 @@ func TestGolden(t *testing.T) {
 
 func drawDest(t *rapid.T) Dest {
 	d := Dest{
-		LID: ci.LID(rapid.Uint16().Draw(t, "LID")), OutReads: rapid.Uint16().Draw(t, "reads"), QPN: ci.QPN(rapid.Uint32Max(0xffffff).Draw(t, "QPN")),
-		PSN: ci.PSN(rapid.Uint32Max(0xffffff).Draw(t, "PSN")), RKey: ci.Key(rapid.Uint32().Draw(t, "RKey")), VAddr: rapid.Uint64().Draw(t, "address"),
-		SRQN: rapid.Uint32().Draw(t, "SRQN"),
+		LID: ci.LID(rapid.Uint16().Draw(t, "LID")), OutReads: rapid.Uint16().Draw(t,
+			"reads"), QPN: ci.QPN(rapid.Uint32Max(0xffffff).Draw(t, "QPN")),
+		PSN: ci.PSN(rapid.Uint32Max(0xffffff).Draw(t, "PSN")), RKey: ci.Key(rapid.Uint32().Draw(t, "RKey")),
+		VAddr: rapid.Uint64().Draw(t, "address"),
+		SRQN:  rapid.Uint32().Draw(t, "SRQN"),
 	}
 	copy(d.GID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "GID"))
 	return d
 }
 
-// Both forms hold every destination.
+// Both forms can encode every destination.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDest(t)
@@ -82,14 +85,15 @@ func TestParseErrors(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	structure := sample.appendBinary(nil)
-	for off, want := range map[int]string{0: "sent the LID 0xff000012, the largest is 0xffff", 4: "number of reads", 8: "QPN", 12: "PSN"} {
+	for off, want := range map[int]string{0: "sent the LID 0xff000012, the largest is 0xffff", 4: "number of reads",
+		8: "QPN", 12: "PSN"} {
 		c := bytes.Clone(structure)
 		c[off] = 0xff
 		_, err := parseBinary(c)
 		assert.ErrorContains(t, err, want)
 	}
 	_, err := parseBinary(structure[:55])
-	assert.ErrorContains(t, err, "55 bytes, not a destination of 56")
+	assert.ErrorContains(t, err, "a destination of 55 bytes, want 56")
 }
 
 func TestParseHello(t *testing.T) {
@@ -100,8 +104,9 @@ func TestParseHello(t *testing.T) {
 		assert.Equal(t, v, got)
 	}
 	for v, want := range map[string]string{
-		"5.69": "version 5.69 of perftest, 5.70 is needed", "": "not a version", "nan": "not a version", "0x1p9": "not a version",
-		"1e9": "not a version", "6.0.6": "not a version", "inf": "not a version",
+		"5.69": "version 5.69 of perftest, 5.70 is needed", "": "not a version", "nan": "not a version",
+		"0x1p9": "not a version",
+		"1e9":   "not a version", "6.0.6": "not a version", "inf": "not a version",
 	} {
 		_, err := parseVersion(version(v), false)
 		assert.ErrorContains(t, err, want, v)
@@ -118,7 +123,7 @@ func TestParseHello(t *testing.T) {
 	assert.Equal(t, 64, n)
 	for _, b := range [][]byte{{0, 0, 0, 0}, {0, 0, 16, 1}, {0xff, 0xff, 0xff, 0xff}} {
 		_, err := parseSize("cache line", b, maxCacheLine)
-		assert.ErrorContains(t, err, "1 to 4096 are allowed")
+		assert.ErrorContains(t, err, "want 1 to 4096")
 	}
 	m, err := parseMTU([]byte("3\x00"))
 	require.NoError(t, err)
@@ -129,7 +134,7 @@ func TestParseHello(t *testing.T) {
 	}
 }
 
-// A report of a side that measured nothing holds anything.
+// A side that measured nothing sends an arbitrary report.
 func TestParseReport(t *testing.T) {
 	r := Report{Size: 1, Iters: 1 << 40, Peak: 1.5, Average: 0.25, Rate: 7}
 	assert.Equal(t, r, parseReport(r.encode()))
@@ -137,7 +142,7 @@ func TestParseReport(t *testing.T) {
 	assert.Equal(t, Report{Size: 1, Iters: 1 << 40}, parseReport(r.encode()))
 }
 
-// dialPair returns both ends of a connection.
+// dialPair returns the two ends of a link.
 func dialPair(t *testing.T) (client, server Link) {
 	ln, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
@@ -156,7 +161,7 @@ func dialPair(t *testing.T) (client, server Link) {
 	return client, server
 }
 
-// The two sides agree on the same, in either form.
+// Both sides get the same values, in either form.
 func TestTalk(t *testing.T) {
 	for name, structures := range map[string]bool{"text": false, "structures": true} {
 		t.Run(name, func(t *testing.T) {
@@ -186,9 +191,11 @@ func TestTalk(t *testing.T) {
 			other.QPN = 1
 			done := make(chan outcome)
 			go func() {
-				done <- side(Talk{Link: b, Binary: structures}, Hello{CycleBuffer: 4096, CacheLine: 128, MTU: ci.MTU2048}, sample, Report{Size: 1})
+				done <- side(Talk{Link: b, Binary: structures}, Hello{CycleBuffer: 4096, CacheLine: 128,
+					MTU: ci.MTU2048}, sample, Report{Size: 1})
 			}()
-			c := side(Talk{Link: a, Client: true, Binary: structures}, Hello{CycleBuffer: 65536, CacheLine: 64, MTU: ci.MTU4096}, other, Report{Size: 2})
+			c := side(Talk{Link: a, Client: true, Binary: structures}, Hello{CycleBuffer: 65536, CacheLine: 64,
+				MTU: ci.MTU4096}, other, Report{Size: 2})
 			s := <-done
 			require.NoError(t, c.err)
 			require.NoError(t, s.err)
@@ -196,7 +203,7 @@ func TestTalk(t *testing.T) {
 			assert.Equal(t, outcome{hello: common, dest: sample, report: Report{Size: 1}}, c)
 			assert.Equal(t, outcome{hello: common, dest: other, report: Report{Size: 2}}, s)
 			if structures {
-				assert.False(t, b.Pending(), "only TCP has a last word")
+				assert.False(t, b.Pending(), "only TCP has a last message")
 				return
 			}
 			last := make([]byte, 5)
@@ -206,7 +213,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// A peer at another step repeats another queue pair.
+// A peer at another step repeats the destination of another queue pair.
 func TestBarrier(t *testing.T) {
 	a, b := dialPair(t)
 	other := sample
@@ -237,12 +244,12 @@ func TestLeave(t *testing.T) {
 	<-a.Done()
 	assert.True(t, a.Pending())
 	p := make([]byte, 2)
-	require.NoError(t, a.Recv(t.Context(), p), "what came before the end can be received")
+	require.NoError(t, a.Recv(t.Context(), p), "messages from before the end can be received")
 	assert.Equal(t, "ab", string(p))
 	assert.ErrorIs(t, a.Recv(t.Context(), p), ErrLeft, "half a message")
 }
 
-// A silent peer, and one that sends a part, cost the time of the context.
+// With a silent peer, or one that sends a part of a message, Recv waits until the context ends.
 func TestSilence(t *testing.T) {
 	a, b := dialPair(t)
 	require.NoError(t, b.Send(t.Context(), []byte("abc")))
@@ -254,7 +261,7 @@ func TestSilence(t *testing.T) {
 	assert.ErrorContains(t, err, "3 of 4 bytes")
 }
 
-// A peer that sends without end is not read without end.
+// The data of a peer that sends without limit are read only up to a limit.
 func TestFlood(t *testing.T) {
 	a, b := dialPair(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -270,7 +277,7 @@ func TestFlood(t *testing.T) {
 	p := make([]byte, 10*chunkLen)
 	require.NoError(t, a.Recv(ctx, p))
 	require.NoError(t, a.Close())
-	<-sent // it ends, with an error
+	<-sent // Send returns an error
 	assert.LessOrEqual(t, len(a.(*tcpLink).left), chunkLen)
 }
 
@@ -287,7 +294,7 @@ func TestAcceptInterrupted(t *testing.T) {
 	assert.ErrorAs(t, err, &op)
 }
 
-// bytesLink is a peer that has sent some bytes and takes anything.
+// A bytesLink is the link to a peer that has sent some bytes and accepts any.
 type bytesLink struct{ r *bytes.Reader }
 
 func (l bytesLink) Send(context.Context, []byte) error { return nil }
@@ -301,7 +308,7 @@ func (l bytesLink) Pending() bool         { return l.r.Len() > 0 }
 func (l bytesLink) Done() <-chan struct{} { return nil }
 func (l bytesLink) Close() error          { return nil }
 
-// FuzzTalk gives a side anything that a peer may send.
+// FuzzTalk passes arbitrary bytes of a peer to a side.
 func FuzzTalk(f *testing.F) {
 	var good []byte
 	good = append(good, encodeVersion()...)
@@ -316,7 +323,8 @@ func FuzzTalk(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if h.CycleBuffer < mine.CycleBuffer || h.CycleBuffer > maxCycleBuffer || h.CacheLine < mine.CacheLine || h.CacheLine > maxCacheLine ||
+		if h.CycleBuffer < mine.CycleBuffer || h.CycleBuffer > maxCycleBuffer || h.CacheLine < mine.CacheLine ||
+			h.CacheLine > maxCacheLine ||
 			h.MTU < ci.MTU256 || h.MTU > mine.MTU {
 			t.Fatalf("out of bounds: %+v", h)
 		}

@@ -9,7 +9,7 @@ import (
 	"ciddk/ci"
 )
 
-// Version is the version that this package sends: that of the perftest release whose messages it implements.
+// Version is the version that this package sends. It is the perftest release whose messages the package implements.
 const Version = "6.06"
 
 // Limits of the peer's values.
@@ -23,7 +23,7 @@ const (
 
 // A Hello holds the properties of a side that are exchanged before queue pairs.
 type Hello struct {
-	Version     string // the peer's
+	Version     string // of the peer
 	CycleBuffer int    // bytes
 	CacheLine   int    // bytes
 	MTU         ci.MTU
@@ -35,7 +35,8 @@ func encodeVersion() []byte {
 	return b
 }
 
-// parseVersion parses a version, and rejects those whose messages are different: structures is set if destinations are structures.
+// parseVersion parses a version, and rejects versions with other messages. structures is true if destinations are
+// structures.
 func parseVersion(b []byte, structures bool) (string, error) {
 	text, _, ok := bytes.Cut(b, []byte{0})
 	n, err := strconv.ParseFloat(string(text), 64)
@@ -43,10 +44,11 @@ func parseVersion(b []byte, structures bool) (string, error) {
 		return "", fmt.Errorf("exchange: the peer sent %q, not a version: is it perftest?", b)
 	}
 	if !(n >= oldest) {
-		return "", fmt.Errorf("exchange: the peer has version %s of perftest, %.2f is needed", text, oldest)
+		return "", fmt.Errorf("exchange: the peer has version %s of perftest, want at least %.2f", text, oldest)
 	}
 	if structures && n >= otherStructure {
-		return "", fmt.Errorf("exchange: the peer has version %s of perftest, and over RDMA CM only those before %.2f have the messages of %s: use TCP, without -R and -z",
+		return "", fmt.Errorf("exchange: the peer has version %s of perftest, and over RDMA CM only those before "+
+			"%.2f have the messages of %s: use TCP, without -R and -z",
 			text, otherStructure, Version)
 	}
 	return string(text), nil
@@ -56,7 +58,7 @@ func parseVersion(b []byte, structures bool) (string, error) {
 func parseSize(name string, b []byte, limit uint32) (int, error) {
 	n := binary.BigEndian.Uint32(b)
 	if n < 1 || n > limit {
-		return 0, fmt.Errorf("exchange: the peer's %s has %d bytes, 1 to %d are allowed", name, n, limit)
+		return 0, fmt.Errorf("exchange: the peer's %s has %d bytes, want 1 to %d", name, n, limit)
 	}
 	return int(n), nil
 }

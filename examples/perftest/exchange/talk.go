@@ -9,14 +9,15 @@ import (
 	"net/netip"
 )
 
-// ErrLeft is the error of a step in which the peer has left.
-var ErrLeft = errors.New("the peer has left (its output may say why)")
+// ErrLeft reports that the peer has ended the link.
+var ErrLeft = errors.New("the peer has left (its output may show the reason)")
 
 // A Link carries the messages. Send and Recv are called by one goroutine.
 type Link interface {
 	// Send sends one message.
 	Send(ctx context.Context, b []byte) error
-	// Recv receives a message of exactly len(b) bytes. The error is ErrLeft when the peer has left before the message was complete.
+	// Recv receives a message of exactly len(b) bytes. The error is ErrLeft when the peer has left before the message
+	// was complete.
 	Recv(ctx context.Context, b []byte) error
 	// Pending reports whether something of the peer's next message has arrived.
 	Pending() bool
@@ -25,7 +26,7 @@ type Link interface {
 	io.Closer
 }
 
-// A Talk is one side of the conversation.
+// A Talk is one side of the exchange.
 type Talk struct {
 	Link   Link
 	Client bool // the client sends first in each step
@@ -97,14 +98,16 @@ func (t *Talk) Dest(ctx context.Context, mine Dest) (Dest, error) {
 	return parse(in)
 }
 
-// Barrier exchanges destinations that were exchanged before, to keep the sides in step. The error is not nil if the peer repeats another one.
+// Barrier exchanges destinations that were exchanged before, to synchronize the sides. It returns an error if the peer
+// repeats another destination.
 func (t *Talk) Barrier(ctx context.Context, mine, theirs Dest) error {
 	d, err := t.Dest(ctx, mine)
 	if err != nil {
 		return err
 	}
 	if d.QPN != theirs.QPN || d.PSN != theirs.PSN {
-		return fmt.Errorf("exchange: the peer repeats QPN %#06x PSN %#06x where QPN %#06x PSN %#06x is due: do both sides run the same test, with the same -q, -a and -b?",
+		return fmt.Errorf("exchange: the peer repeats QPN %#06x PSN %#06x, want QPN %#06x PSN %#06x: do both sides "+
+			"run the same test, with the same -q, -a and -b?",
 			uint32(d.QPN), uint32(d.PSN), uint32(theirs.QPN), uint32(theirs.PSN))
 	}
 	return nil
@@ -121,10 +124,10 @@ func (t *Talk) Report(ctx context.Context, mine Report) (Report, error) {
 	return parseReport(theirs), nil
 }
 
-// done is the last message over TCP. It has no answer.
+// done is the last message over TCP. It has no reply.
 var done = []byte("done\x00")
 
-// Bye ends the conversation. The peer may have left already.
+// Bye ends the exchange. It is no error if the peer has left already.
 func (t *Talk) Bye(ctx context.Context) error {
 	if t.Binary {
 		return nil
@@ -140,6 +143,8 @@ func CheckGIDs(mine, theirs Dest) error {
 	if is4(mine.GID) == is4(theirs.GID) {
 		return nil
 	}
-	return fmt.Errorf("exchange: the peer's GID is %s (%v), ours %s (%v): both must be of the same IP version; see the peer's -x",
-		dumpGID(theirs.GID), netip.AddrFrom16(theirs.GID).Unmap(), dumpGID(mine.GID), netip.AddrFrom16(mine.GID).Unmap())
+	return fmt.Errorf("exchange: the peer's GID is %s (%v), the local one %s (%v): both must be of the same IP "+
+		"version; see the peer's -x",
+		dumpGID(theirs.GID), netip.AddrFrom16(theirs.GID).Unmap(), dumpGID(mine.GID),
+		netip.AddrFrom16(mine.GID).Unmap())
 }

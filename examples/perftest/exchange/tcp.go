@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// chunkLen is the number of bytes read from a connection at a time. A Link holds at most three chunks: one in the channel, and one in each of the two
-// goroutines.
+// chunkLen is the number of bytes read from a connection at a time. A Link holds at most three chunks: one in the
+// channel, and one in each of the two goroutines.
 const chunkLen = 512
 
-// tcpLink is a Link over a TCP connection. A goroutine reads, so that the end of the connection is noticed at once.
+// A tcpLink is a Link over a TCP connection. A goroutine reads, so that the end of the connection is detected at once.
 type tcpLink struct {
 	conn   net.Conn
 	chunks chan []byte
-	left   []byte // of the last chunk
+	left   []byte // unread part of the last chunk
 	gone   chan struct{}
 	quit   chan struct{}
 	once   sync.Once
@@ -52,7 +52,7 @@ func Listen(ctx context.Context, address string) (*Listener, error) {
 // Addr returns the address that the Listener listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Accept waits for a client, for as long as the context allows, and closes the Listener.
+// Accept waits for a client until ctx ends, and closes the Listener.
 func (l *Listener) Accept(ctx context.Context) (Link, net.Addr, error) {
 	defer l.ln.Close()
 	defer context.AfterFunc(ctx, func() { l.ln.Close() })()
@@ -120,7 +120,7 @@ func (l *tcpLink) Recv(ctx context.Context, b []byte) error {
 			select {
 			case l.left = <-l.chunks:
 			case <-ctx.Done():
-				return fmt.Errorf("%d of %d bytes came: %w", n, len(b), context.Cause(ctx))
+				return fmt.Errorf("%d of %d bytes arrived: %w", n, len(b), context.Cause(ctx))
 			}
 			if l.left == nil {
 				if errors.Is(l.err, io.EOF) {
