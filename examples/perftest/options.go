@@ -40,15 +40,15 @@ type options struct {
 	Atomic    string     `short:"A" name:"atomic_type" default:"FETCH_AND_ADD" enum:"FETCH_AND_ADD,CMP_AND_SWAP" help:"atomic: FETCH_AND_ADD or CMP_AND_SWAP."`
 	QPTimeout int        `short:"u" name:"qp-timeout" default:"14" help:"Acknowledgement timeout of RC: 4.096 us * 2^N."`
 	Events    bool       `short:"e" help:"Sleep on completion events instead of polling."`
-	NoPeak    bool       `short:"N" name:"noPeak" help:"_bw: do not look for the peak (it is not above 20000 messages, nor with -D)."`
+	NoPeak    bool       `short:"N" name:"noPeak" help:"_bw: do not compute the peak (as with more than 20000 messages, and with -D)."`
 	Gbits     bool       `name:"report_gbits" help:"_bw: report Gb/s instead of MB/s."`
 
 	JSON    bool          `help:"Print one JSON document at the end, instead of the table."`
-	Timeout time.Duration `default:"30s" help:"Give up after so long without progress. A server waits for its client without end."`
+	Timeout time.Duration `default:"30s" help:"Time limit without progress. A server waits for its client without limit."`
 
 	sizeGiven bool // by -s
 
-	Frequency bool `short:"F" name:"CPU-freq" hidden:"" help:"Accepted for the sake of scripts: the clock here does not depend on the processor's frequency."`
+	Frequency bool `short:"F" name:"CPU-freq" hidden:"" help:"Ignored, for scripts."`
 }
 
 // Limits; those of sizes and depths are perftest's.

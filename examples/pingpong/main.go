@@ -4,7 +4,7 @@
 //
 //	pingpong rc                                                  # server, 127.0.0.1
 //	pingpong rc -d 127.0.0.2 127.0.0.1                           # client, in another terminal
-//	ibv_rc_pingpong -g 1 10.77.0.1                               # or Linux as the client of "pingpong rc -d 10.77.0.1"
+//	ibv_rc_pingpong -g 1 10.77.0.1                               # a client on Linux of "pingpong rc -d 10.77.0.1"
 //	pingpong rc -c -d 10.77.0.1 --impair 2% --seed 7 10.77.0.2   # this side impairs the link
 //
 // The client sends a message, the server sends one back, and so on. As with the originals, both sides need the same

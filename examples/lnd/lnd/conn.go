@@ -75,8 +75,8 @@ func (n *Node) newConn(addr netip.Addr, peer uint64, p params) *Conn {
 // gets the request or the reply.
 func (c *Conn) setup(id *rdmacm.ID) error {
 	c.id = id
-	c.ctx,
-		c.cancel = context.WithCancelCause(id.Context()) // ends when the peer disconnects, or when the adapter is removed
+	// The context ends when the peer disconnects, or when the adapter is removed.
+	c.ctx, c.cancel = context.WithCancelCause(id.Context())
 	pd, err := id.PD()
 	if err != nil {
 		return err

@@ -18,10 +18,10 @@
 //
 // # What an implementation for production needs in addition
 //
-//   - GETs whose reply fits in a message (one IMMEDIATE in each direction), version 1 of the protocol, the other byte order,
-//     memory in several pieces, checksums
+//   - GETs whose reply fits in a message (one IMMEDIATE in each direction), version 1 of the protocol, the other byte
+//     order, memory in several pieces, checksums
 //   - one pool of regions for all connections, which grows and shrinks
-//   - connections that are made when they are needed and again after an error; two ends that connect to each other at the
-//     same time; recognition of restarted peers
+//   - connections that are made when they are needed and again after an error; two ends that connect to each other at
+//     the same time; recognition of restarted peers
 //   - NOOPs as keepalive messages, device failover
 package lnd

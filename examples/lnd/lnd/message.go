@@ -71,7 +71,8 @@ type lnet struct {
 	ToPID, FromPID, Op, PayloadLen uint32
 	Handle                         handle // of a PUT, for its ACK
 	Match                          uint64
-	Words                          [4]uint32 // PUT: 64 bits for the application, portal, offset. GET: portal, offset, length. ACK: length
+	// PUT: 64 bits for the application, portal, offset. GET: portal, offset, length. ACK: length
+	Words [4]uint32
 }
 
 type handle struct {

@@ -24,7 +24,8 @@ func first(typ, length string) string {
 // lnetPut300 is the LNet header of a PUT of 300 bytes.
 const lnetPut300 = " 0200000a00000500 0100000a00000500 39300000 39300000 01000000 2c010000" +
 	// nids, pids, operation, length
-	" 0100000000000000 0200000000000000 0df0adba00000000 efbeadde00000000 07000000 00100000" // handle, match, header data, portal, offset
+	// handle, match, header data, portal, offset
+	" 0100000000000000 0200000000000000 0df0adba00000000 efbeadde00000000 07000000 00100000"
 
 const piece = " 78563412 01000000 00100000 0000efcdab896745"
 

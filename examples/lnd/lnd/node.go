@@ -17,10 +17,14 @@ import (
 
 // A Config describes a node.
 type Config struct {
-	Addr    netip.Addr    // IPv4 address of a local adapter
-	Port    uint16        // of all nodes, in port space TCP of RDMA CM; 0 is 987
-	Depth   int           // messages in flight to a peer, 2 to 255; 0 is 8. A peer or an adapter without the resources reduces it
-	Timeout time.Duration // for a peer to connect, and to send data that it has announced; 0 is 50 s. Dial, Put and Get have a context instead
+	Addr netip.Addr // IPv4 address of a local adapter
+	Port uint16     // of all nodes, in port space TCP of RDMA CM; 0 is 987
+	// Depth is the number of messages in flight to a peer, 2 to 255; 0 is 8. A peer or an adapter without the
+	// resources reduces it.
+	Depth int
+	// Timeout is the time limit for a peer to connect, and to send data that it has announced; 0 is 50 s. Dial, Put
+	// and Get have a context instead.
+	Timeout time.Duration
 	// OnPut returns the memory for n bytes that a peer puts. OnGet returns the data that a peer gets; they must not
 	// change afterwards. match identifies the data (the match bits of LNet). The shorter one of both ends' memory
 	// limits the transfer. An empty slice refuses the transfer. done is called once, when the data have arrived or the

@@ -28,7 +28,8 @@ var sample = Dest{
 
 // The encoded bytes of both forms are those of perftest.
 func TestGolden(t *testing.T) {
-	text := "0012:0080:345678:9abcde:1f2e3d4c:00007f0011223344:00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000055:\x00"
+	text := "0012:0080:345678:9abcde:1f2e3d4c:00007f0011223344:" +
+		"00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000055:\x00"
 	assert.Equal(t, text, string(sample.appendText(nil)))
 	assert.Len(t, text, 108)
 	assert.Equal(t, []byte{
@@ -85,7 +86,7 @@ func TestParseErrors(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	structure := sample.appendBinary(nil)
-	for off, want := range map[int]string{0: "sent the LID 0xff000012, the largest is 0xffff", 4: "number of reads",
+	for off, want := range map[int]string{0: "sent the LID 0xff000012, want at most 0xffff", 4: "number of reads",
 		8: "QPN", 12: "PSN"} {
 		c := bytes.Clone(structure)
 		c[off] = 0xff
@@ -104,7 +105,7 @@ func TestParseHello(t *testing.T) {
 		assert.Equal(t, v, got)
 	}
 	for v, want := range map[string]string{
-		"5.69": "version 5.69 of perftest, 5.70 is needed", "": "not a version", "nan": "not a version",
+		"5.69": "version 5.69 of perftest, want at least 5.70", "": "not a version", "nan": "not a version",
 		"0x1p9": "not a version",
 		"1e9":   "not a version", "6.0.6": "not a version", "inf": "not a version",
 	} {
