@@ -20,7 +20,8 @@ import (
 func several(n byte) []netip.Addr {
 	v6 := netip.MustParseAddr("fd00::").As16()
 	v6[15] = n
-	return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n}), netip.AddrFrom16(v6), netip.AddrFrom4([4]byte{10, 1, 0, n})}
+	return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n}), netip.AddrFrom16(v6),
+		netip.AddrFrom4([4]byte{10, 1, 0, n})}
 }
 
 // TestSeveralAddresses checks that connections and datagrams use the addresses of the GIDs that they select.
@@ -40,13 +41,15 @@ func TestSeveralAddresses(t *testing.T) {
 				var nodes [2]*linktest.Node
 				for k := range nodes {
 					list := several(byte(1 + k))
-					nodes[k] = linktest.Open(t, typ, 1<<20, testenv.Must(New(n, Config{Addr: list[0], Addrs: list[1:], Interface: "eth0"})))
+					nodes[k] = linktest.Open(t, typ, 1<<20,
+						testenv.Must(New(n, Config{Addr: list[0], Addrs: list[1:], Interface: "eth0"})))
 					nodes[k].GID = i
 				}
 				a, b := nodes[0], nodes[1]
 				require.Len(t, b.Attr.GIDs, 3)
 				for k, e := range b.Attr.GIDs {
-					require.Equal(t, ci.GIDEntry{GID: rocev2.GIDOf(several(2)[k]), Type: ci.GIDRoCEv2, Interface: "eth0"}, e)
+					require.Equal(t, ci.GIDEntry{GID: rocev2.GIDOf(several(2)[k]), Type: ci.GIDRoCEv2,
+						Interface: "eth0"}, e)
 				}
 				if typ == ci.RC {
 					linktest.ConnectBoth(a, b)

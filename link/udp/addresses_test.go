@@ -76,17 +76,20 @@ func TestBothFamilies(t *testing.T) {
 	needManyAddresses(t)
 	p6, _ := openTest6(t, 14811, false) // or skips
 	require.NoError(t, p6.Close())
-	a := linktest.Open(t, ci.RC, 1<<20, mustNew(t, Config{Addr: linktest.Addr(), Addrs: []netip.Addr{netip.IPv6Loopback()}, Port: 14811}))
+	a := linktest.Open(t, ci.RC, 1<<20,
+		mustNew(t, Config{Addr: linktest.Addr(), Addrs: []netip.Addr{netip.IPv6Loopback()}, Port: 14811}))
 	b := linktest.Open(t, ci.RC, 1<<20, mustNew(t, Config{Addr: linktest.Addr(), Port: 14811}))
 	linktest.ConnectBoth(a, b)
 	linktest.Exercise(t, a, b)
 
 	// A QP that talks to itself over the IPv6 address.
-	c := linktest.Open(t, ci.RC, 1<<20, mustNew(t, Config{Addr: linktest.Addr(), Addrs: []netip.Addr{netip.IPv6Loopback()}, Port: 14812}))
+	c := linktest.Open(t, ci.RC, 1<<20,
+		mustNew(t, Config{Addr: linktest.Addr(), Addrs: []netip.Addr{netip.IPv6Loopback()}, Port: 14812}))
 	c.GID = 1
 	c.Connect(c)
 	linktest.Fill(c.Buf[:1000], 5)
-	c.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: c.SGE(0, 1000), Remote: c.MR.Region().Remote(5000)})
+	c.Send(ci.SendWR{ID: 1, Op: ci.OpWrite, Flags: ci.SendSignaled, SGL: c.SGE(0, 1000),
+		Remote: c.MR.Region().Remote(5000)})
 	c.Poll(1)
 	require.Equal(t, c.Buf[:1000], c.Buf[5000:6000])
 }
@@ -204,8 +207,8 @@ func poke(r *linktest.Collector) bool {
 	return false
 }
 
-// TestFollowWithoutReports checks that a port looks every second, by its clock, where the source reports no changes, and
-// that it looks again after an address that could not be used.
+// TestFollowWithoutReports checks that a port looks every second, by its clock, where the source reports no changes,
+// and that it looks again after an address that could not be used.
 func TestFollowWithoutReports(t *testing.T) {
 	t.Parallel()
 	needManyAddresses(t)
@@ -253,17 +256,21 @@ func TestAddressErrors(t *testing.T) {
 		c    Config
 		want string
 	}{
-		"both":                 {Config{Addr: addr, Interface: "lo"}, "exclude each other"},
-		"both, further":        {Config{Addrs: []netip.Addr{addr}, Interface: "lo"}, "exclude each other"},
-		"further, invalid":     {Config{Addr: addr, Addrs: []netip.Addr{{}}}, "Config.Addrs[0] is not set"},
-		"further, group":       {Config{Addr: addr, Addrs: []netip.Addr{netip.MustParseAddr("224.0.0.9")}}, "Config.Addrs[0] 224.0.0.9 is a multicast group"},
-		"twice":                {Config{Addr: addr, Addrs: []netip.Addr{netip.AddrFrom16(addr.As16())}}, "occurs twice"},
-		"too many":             {Config{Addr: addr, Addrs: many}, "at most 128"},
-		"source, no interface": {Config{Addr: addr, Addresses: &fakeAddresses{}}, "Config.Addresses has a meaning with Interface only"},
-		"fixed source ports":   {Config{Interface: "lo", SourcePorts: 2, FirstSourcePort: 50000}, "set it to 0"},
-		"no such interface":    {Config{Interface: "nosuchif"}, "no such network interface; interfaces here: "},
-		"taken":                {Config{Addr: addr, Addrs: []netip.Addr{taken.core.Addr}}, "another process"},
-		"interface, taken":     {Config{Interface: "test0", Addresses: &fakeAddresses{list: []netip.Addr{addr, taken.core.Addr}}}, "another process"},
+		"both":             {Config{Addr: addr, Interface: "lo"}, "exclude each other"},
+		"both, further":    {Config{Addrs: []netip.Addr{addr}, Interface: "lo"}, "exclude each other"},
+		"further, invalid": {Config{Addr: addr, Addrs: []netip.Addr{{}}}, "Config.Addrs[0] is not set"},
+		"further, group": {Config{Addr: addr, Addrs: []netip.Addr{netip.MustParseAddr("224.0.0.9")}},
+			"Config.Addrs[0] 224.0.0.9 is a multicast group"},
+		"twice": {Config{Addr: addr, Addrs: []netip.Addr{netip.AddrFrom16(addr.As16())}},
+			"occurs twice"},
+		"too many": {Config{Addr: addr, Addrs: many}, "at most 128"},
+		"source, no interface": {Config{Addr: addr, Addresses: &fakeAddresses{}},
+			"Config.Addresses has a meaning with Interface only"},
+		"fixed source ports": {Config{Interface: "lo", SourcePorts: 2, FirstSourcePort: 50000}, "set it to 0"},
+		"no such interface":  {Config{Interface: "nosuchif"}, "no such network interface; interfaces here: "},
+		"taken":              {Config{Addr: addr, Addrs: []netip.Addr{taken.core.Addr}}, "another process"},
+		"interface, taken": {Config{Interface: "test0",
+			Addresses: &fakeAddresses{list: []netip.Addr{addr, taken.core.Addr}}}, "another process"},
 	} {
 		_, err := New(c.c)
 		require.ErrorContains(t, err, c.want, name)
@@ -272,7 +279,8 @@ func TestAddressErrors(t *testing.T) {
 	p := mustNew(t, Config{Addr: addr})
 	require.NoError(t, p.Close())
 
-	failing := mustNew(t, Config{Interface: "test0", Addresses: &fakeAddresses{list: []netip.Addr{addr}, watch: errors.New("no netlink here")}})
+	failing := mustNew(t, Config{Interface: "test0", Addresses: &fakeAddresses{list: []netip.Addr{addr},
+		watch: errors.New("no netlink here")}})
 	require.ErrorContains(t, linktest.Start(failing, linktest.NewCollector()), "no netlink here")
 	require.NoError(t, failing.Close())
 }

@@ -13,8 +13,8 @@ import (
 	"ciddk/clock"
 )
 
-// lookEvery is the time between two looks at the addresses of an interface where the system does not report changes, and
-// after an address that could not be used.
+// lookEvery is the time between two looks at the addresses of an interface where the system does not report changes,
+// and after an address that could not be used.
 const lookEvery = time.Second
 
 // follower keeps the GID table of a port equal to the addresses of an interface. Its goroutine sleeps until the source

@@ -21,7 +21,8 @@ func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 		src, dst = netip.AddrPortFrom(AddrOf(pkt.Src.GID), pkt.Entropy), netip.AddrPortFrom(AddrOf(pkt.Dst.GID), m.UDP)
 	} else if r, ok := pkt.Route.(*Route); ok && r.port != nil {
 		src = netip.AddrPortFrom(r.port.Addr, r.of(pkt).Src)
-		dst, class, hops, label = r.Dst, r.Key.Class, r.Key.HopLimit, r.Key.Label
+		dst, class = r.Dst, r.Key.Class
+		hops, label = r.Key.HopLimit, r.Key.Label
 	} else {
 		return nil
 	}

@@ -16,8 +16,8 @@ import (
 // table. The packets of an address move through a Port with a socket of its own. Its owner sets the exported fields
 // before the first Set.
 //
-// The index of an entry does not change. The entry of an address that is removed becomes empty. It is used again for the
-// same address if that comes back, else for another address when no entry is unused.
+// The index of an entry does not change. The entry of an address that is removed becomes empty. It is used again for
+// the same address if that comes back, else for another address when no entry is unused.
 type MultiPort struct {
 	UDP uint16 // UDP port that it receives at
 	MTU ci.MTU
@@ -414,7 +414,8 @@ func (m *MultiPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	i := int(av.GRH.SGIDIndex)
 	if i >= len(t.ports) || t.ports[i] == nil {
 		return nil, &ci.Error{Verb: "Port.Route", Status: ci.InvalidIndex,
-			Detail: fmt.Sprintf("source GID index %d: the entry does not exist or is empty; the table has %d entries", i, len(t.ports))}
+			Detail: fmt.Sprintf("source GID index %d: the entry does not exist or is empty; the table has %d entries",
+				i, len(t.ports))}
 	}
 	return t.ports[i].Route(av, f)
 }

@@ -61,14 +61,16 @@ type multiRig struct {
 }
 
 func newMultiRig(t *testing.T, addrs ...string) *multiRig {
-	r := &multiRig{MultiPort: &MultiPort{UDP: wire.RoCEv2Port, MTU: ci.MTU1024}, t: t, events: linktest.NewCollector(), refuse: map[netip.Addr]bool{}}
+	r := &multiRig{MultiPort: &MultiPort{UDP: wire.RoCEv2Port, MTU: ci.MTU1024}, t: t, events: linktest.NewCollector(),
+		refuse: map[netip.Addr]bool{}}
 	r.Open = func(a netip.Addr) (*Port, error) {
 		if r.refuse[a] {
 			return nil, fmt.Errorf("%v: refused", a)
 		}
 		s := &memSocket{addr: a}
 		r.sockets = append(r.sockets, s)
-		return &Port{Addr: a, UDP: wire.RoCEv2Port, GID: GIDOf(a), MTU: ci.MTU1024, Interface: "eth7", Sources: []uint16{wire.RoCEv2Port}, Socket: s}, nil
+		return &Port{Addr: a, UDP: wire.RoCEv2Port, GID: GIDOf(a), MTU: ci.MTU1024, Interface: "eth7",
+			Sources: []uint16{wire.RoCEv2Port}, Socket: s}, nil
 	}
 	r.Up()
 	require.NoError(t, r.Set(list(addrs...)))
@@ -229,7 +231,8 @@ func TestSourceOfRoute(t *testing.T) {
 		routes = append(routes, rt)
 		_, err = r.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: dst[!is4], SGIDIndex: uint16(i)}}, rvt.Flow{})
 		require.ErrorIs(t, err, ci.InvalidParameter, "another address family")
-		frame := r.EncodeFrame(rvt.Sent, &rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Route: rt})
+		frame := r.EncodeFrame(rvt.Sent, &rvt.Packet{Service: wire.RC, Op: wire.OpSend, Start: true, End: true,
+			N: 1, Route: rt})
 		require.NotNil(t, frame)
 		if is4 {
 			assert.Equal(t, netip.MustParseAddr(a).AsSlice(), frame[12:16])
@@ -255,7 +258,8 @@ func TestSourceOfRoute(t *testing.T) {
 	assert.Equal(t, []int{2}, psns("fd00::1"))
 	assert.Equal(t, []int{3}, psns("10.0.0.2"))
 
-	// A route of an address that was removed leads to its closed socket, which drops the packets, even if the address comes back.
+	// A route of an address that was removed leads to its closed socket, which drops the packets, even if the address
+	// comes back.
 	old := r.socket("10.0.0.2")
 	require.NoError(t, r.Set(list("10.0.0.1", "fd00::1")))
 	_, err = r.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{DGID: dst[true], SGIDIndex: 2}}, rvt.Flow{})

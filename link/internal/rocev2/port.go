@@ -122,7 +122,8 @@ func (p *Port) Up() { p.up = true }
 
 // start begins to receive.
 func (p *Port) start(c *rvt.PortContext) error {
-	p.Clock, p.undelivered, p.lost, p.Receiver = c.Clock, c.Undelivered, c.Lost, c.Receiver
+	p.Clock, p.undelivered = c.Clock, c.Undelivered
+	p.lost, p.Receiver = c.Lost, c.Receiver
 	return p.Socket.Start()
 }
 
