@@ -43,7 +43,8 @@ func TestOperations(t *testing.T) {
 				linktest.Exercise(t, a, b)
 				if bad > 0 {
 					assert.NotZero(t,
-						n.Count(impair.Drop)+n.Count(impair.Duplicate)+n.Count(impair.Reorder)+n.Count(impair.Delay)+n.Count(impair.Corrupt))
+						n.Count(impair.Drop)+n.Count(impair.Duplicate)+n.Count(impair.Reorder)+
+							n.Count(impair.Delay)+n.Count(impair.Corrupt))
 				}
 			}
 		})

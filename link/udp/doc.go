@@ -37,14 +37,15 @@
 //
 // A port adds these counters to HCA.Counters:
 //
-//	udp_ipv4_id_solved     packets whose IPv4 identification, which the ICRC covers and a socket does not show, was computed from
-//	                       the ICRC, and fits what the sender sent before; what does not fit is counted as drop_ipv4_id
-//	udp_ipv4_id_unchecked  of these, packets for which there was nothing to compare with: 16 of the ICRC's 32 bits checked them
-//	udp_kernel_drops       datagrams that the system dropped before this port could receive them, for want of room in the socket's buffer
-//	                       or for their UDP checksum (Linux); trains count one
+//	udp_ipv4_id_solved     packets whose IPv4 identification was computed from the ICRC and matches what the sender
+//	                       sent before; those that do not match are counted as drop_ipv4_id
+//	udp_ipv4_id_unchecked  of these, packets that could not be compared with earlier ones: 16 of the ICRC's 32 bits
+//	                       checked them
+//	udp_kernel_drops       datagrams that the system dropped because the socket's buffer was full or their UDP
+//	                       checksum was wrong (Linux); trains count one
 //	udp_merged             packets that came joined to the one before them
 //	udp_send_waits         waits for room in a socket's send buffer
 //	udp_system_calls       system calls that moved packets
-//	udp_address_errors     looks at the addresses of Config.Interface that failed, or found one that cannot be used; the port
-//	                       looks again after a second
+//	udp_address_errors     reads of the addresses of Config.Interface that failed, or found an unusable address; the
+//	                       port retries after a second
 package udp

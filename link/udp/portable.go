@@ -15,14 +15,13 @@ import (
 	"ciddk/rvt"
 )
 
-// portableSocket is a rocev2.Socket over package net: one datagram per call, copied to one piece. It works wherever Go
-// does; whether the system then sends with DF and identification 0, as the ICRC assumes, is for setDontFragment to
-// bring about. Peers that solve for the identification, as this package and hardware that sees the header do, take the
-// packets in any case.
+// portableSocket is a rocev2.Socket over package net: one datagram per call, copied into one buffer. It works on every
+// system. Whether the system sends with DF and identification 0, as the ICRC assumes, depends on setDontFragment. Peers
+// that compute the identification (this package) or see the header (hardware) accept the packets in any case.
 type portableSocket struct {
 	port *rocev2.Port
 	conn *net.UDPConn
-	from []*net.UDPConn // to send from, by lane: conn, or others
+	from []*net.UDPConn // sending sockets by lane: conn, or others
 	pool sync.Pool      // *[]byte
 
 	mu     sync.Mutex
@@ -34,7 +33,7 @@ type portableSocket struct {
 
 type portableGroup struct {
 	conn *net.UDPConn
-	n    int // joins
+	n    int // group memberships
 }
 
 func network(a netip.Addr) string {
@@ -55,7 +54,7 @@ func openPortable(p *rocev2.Port, c *Config) (*portableSocket, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	// Smaller buffers than wished are no error.
+	// Smaller buffers than requested are no error.
 	_ = conn.SetReadBuffer(portableBuffer)
 	if c.SourcePorts > 1 {
 		if err := s.openSources(c); err != nil {
@@ -66,7 +65,7 @@ func openPortable(p *rocev2.Port, c *Config) (*portableSocket, error) {
 	return s, nil
 }
 
-// openSources opens the sockets to send from.
+// openSources opens the sending sockets.
 func (s *portableSocket) openSources(c *Config) error {
 	p := s.port
 	s.from, p.Sources = nil, nil
@@ -78,7 +77,7 @@ func (s *portableSocket) openSources(c *Config) error {
 		}
 		s.from = append(s.from, conn)
 		p.Sources = append(p.Sources, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port())
-		_ = conn.SetReadBuffer(0) // nobody reads
+		_ = conn.SetReadBuffer(0) // nothing reads from these sockets
 		if err := s.setUp(conn); err != nil {
 			return errors.Join(err, s.closeSources())
 		}
@@ -136,7 +135,7 @@ func (s *portableSocket) iface() *net.Interface {
 	return ifi
 }
 
-// Hints returns what the smallest default of receive buffers holds: the size that the system granted is not known.
+// Hints returns a window that fits the smallest default receive buffer, since the granted size is not known.
 func (s *portableSocket) Hints() rvt.Hints {
 	return rvt.Hints{MaxTrain: 8 * s.port.MTU.Bytes(), Window: 64 << 10}
 }
@@ -147,11 +146,11 @@ func (s *portableSocket) Start() error {
 }
 
 const (
-	// badReads is how many failing reads in a row mean that the socket is gone. Single ones come from earlier sends
-	// (ICMP).
+	// badReads is the number of consecutive failed reads after which the socket counts as broken. Single failures are
+	// errors of earlier sends (ICMP).
 	badReads = 1000
-	// yieldEvery is how many datagrams the receiver delivers before it yields to other goroutines. While datagrams keep
-	// coming, reads do not block, and the runtime would preempt the receiver only after 10 ms.
+	// yieldEvery is the number of datagrams after which the receiver yields to other goroutines. While datagrams keep
+	// arriving, reads do not block, and the runtime would preempt the receiver only after 10 ms.
 	yieldEvery = 4
 )
 
@@ -188,7 +187,7 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 func (s *portableSocket) CatchUp(mark uint64) (next uint64, done bool) {
 	n, ask, done := s.mark.want(mark, s.port.Clock.Now())
 	if ask != 0 && !s.sendBarrier(ask) {
-		return 0, true // the system does not deliver to the port's own address: nothing more can be learned
+		return 0, true // the system does not deliver to the port's own address: nothing more can be found out
 	}
 	return n, done
 }
@@ -236,7 +235,7 @@ func (s *portableSocket) Join(group netip.Addr) error {
 	return nil
 }
 
-// joinOn makes the interface listen. A socket that package net made for the group is a member already.
+// joinOn joins a group on the interface. A socket that package net created for the group is a member already.
 func joinOn(conn *net.UDPConn, ifi *net.Interface, group netip.Addr) error {
 	g := &net.UDPAddr{IP: group.AsSlice()}
 	var err error

@@ -26,13 +26,13 @@ const (
 	errAddrInUse    = unix.EADDRINUSE
 	errAddrNotAvail = unix.EADDRNOTAVAIL
 
-	bufferWish    = 4 << 20          // bytes asked for each socket buffer; the system grants what net.core.rmem_max allows
+	bufferWish    = 4 << 20          // requested bytes of each socket buffer; net.core.rmem_max limits them
 	maxSegments   = 64               // UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT
 	maxDatagram   = 65507            // bytes of UDP payload over IPv4
 	sendWaitMS    = 5                // longest wait for room in the send buffer
 	pollStep      = time.Millisecond // how often the receiver looks after pollers
 	busyPolls     = 16               // Drives within a step that mean that somebody spins
-	fewPolls      = 8                // Drives for one wake-up that mean so; a consumer that waits for events makes one or two
+	fewPolls      = 8                // Drives per wake-up that show polling; a waiting consumer makes one or two
 	mergeTrain    = 60 << 10
 	spinReceives  = 50 // empty receives before the goroutine sleeps after a productive one: some 20 us
 	groupSockets  = 64 // most multicast groups of a port
@@ -45,7 +45,7 @@ const (
 type osRoute struct {
 	sa    [unix.SizeofSockaddrInet6]byte
 	saLen uint32
-	ctl   [2*controlRoom + infoRoom]byte // traffic class, hop limit and source address, when they are not the socket's own
+	ctl   [2*controlRoom + infoRoom]byte // traffic class, hop limit, source address that differ from the socket's
 	nctl  int
 }
 
@@ -90,44 +90,44 @@ func compileOS(r *rocev2.Route, ifindex int) (o osRoute) {
 	return o
 }
 
-// mmsgSocket is a rocev2.Socket over raw system calls on non-blocking descriptors that Go's poller does not know. A
-// goroutine waits in ppoll and receives; consumers that spin on an empty queue receive themselves, by Drive, and while
-// they do, the goroutine stays out of their way: a packet must not wake it.
+// An mmsgSocket is a rocev2.Socket over raw system calls on non-blocking descriptors that Go's poller does not use. A
+// goroutine waits in ppoll and receives. Consumers that poll an empty CQ receive themselves, by Drive. While they do,
+// the goroutine does not wait for packets, so that a packet does not wake it.
 type mmsgSocket struct {
 	port    *rocev2.Port
 	fd      int   // bound to the port's address
-	from    []int // to send from, by lane: fd, or others; the last is gsi
-	gsi     int   // QP1 sends from it, and its errors are read
-	in      int   // where packets come from: fd, or a raw socket
+	from    []int // sending descriptors by lane: fd or others; the last is gsi
+	gsi     int   // QP1 sends from it, and its error queue is read
+	in      int   // receiving descriptor: fd, or a raw socket
 	raw     bool
 	lost    kernelDrops
-	wake    int // eventfd: Close, or a change of the groups
+	wake    int // eventfd: signals Close or a change of the groups
 	gso     atomic.Bool
 	gro     bool
-	backlog int          // datagrams that the receive buffer holds at most
-	window  int          // bytes on the way
-	packets int          // and packets
-	sends   sync.RWMutex // held shared by senders: the descriptor stays theirs
+	backlog int          // maximum datagrams in the receive buffer
+	window  int          // bytes in flight
+	packets int          // packets in flight
+	sends   sync.RWMutex // read lock held by senders, so that the descriptor stays open
 	pool    sync.Pool    // *sendBatch
 	closed  atomic.Bool
 	closing chan struct{} // closed by close
-	done    chan struct{} // the receiving goroutine has ended; nil: never began
+	done    chan struct{} // closed when the receiving goroutine has ended; nil if it never started
 
-	recvMu sync.Mutex // everything below, and receiving
+	recvMu sync.Mutex // protects everything below, and receiving
 	rx     *recvBatch
 	groups []groupSocket
 	drives atomic.Uint64
-	// The goroutine steps aside while consumers poll; one that arms a CQ is about to sleep, and wants it back.
+	// The goroutine pauses while consumers poll. A consumer that arms a CQ is about to sleep and wakes the goroutine.
 	attended, aside atomic.Bool
 	attend          chan struct{}
-	gsiSent         atomic.Int64 // when QP1 sent something, nanoseconds of the clock, plus 1; 0: never
-	asleep          atomic.Bool  // the goroutine waits for packets, or is about to, and looks after nothing else
+	gsiSent         atomic.Int64 // time of QP1's last send, nanoseconds of the clock plus 1; 0: never
+	asleep          atomic.Bool  // the goroutine waits for packets, or is about to
 }
 
 type groupSocket struct {
 	group netip.Addr
 	fd    int
-	n     int // joins
+	n     int // group memberships
 }
 
 func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
@@ -139,8 +139,8 @@ func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
 		closing: make(chan struct{}), attend: make(chan struct{}, 1)}
 	s.pool.New = func() any { return newSendBatch() }
 	if s.raw {
-		// First, since its error says more than that of an address in use, and so that no packet is lost between the
-		// two.
+		// Bound first, because its error is more specific than that of an address in use, and so that no packet is lost
+		// in between.
 		if s.in, err = openRaw(at); err != nil {
 			return nil, err
 		}
@@ -177,7 +177,7 @@ func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
 		if c.Privileged {
 			return fail(errors.New("this system lacks sendmmsg, without which there is no Privileged"))
 		}
-		// A system that calls itself Linux but has not the calls.
+		// A system that claims to be Linux but lacks the system calls.
 		_ = s.closeSources()
 		_ = closeAll(s.fd)
 		return openPortable(p, c)
@@ -192,7 +192,7 @@ func openSocket(p *rocev2.Port, c *Config) (_ rocev2.Socket, err error) {
 	return s, nil
 }
 
-// closeAll closes those that are open.
+// closeAll closes the open descriptors.
 func closeAll(fds ...int) error {
 	var errs []error
 	for _, fd := range fds {
@@ -203,7 +203,7 @@ func closeAll(fds ...int) error {
 	return errors.Join(errs...)
 }
 
-// showHeader6 has an IPv6 socket tell what of the header it can.
+// showHeader6 enables the control messages for the fields of the IPv6 header.
 func showHeader6(fd int) error {
 	for _, o := range []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT, flowInfo6} {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, o, 1); err != nil {
@@ -213,16 +213,16 @@ func showHeader6(fd int) error {
 	return nil
 }
 
-// socketUse is what a socket is for.
+// A socketUse is the purpose of a socket.
 type socketUse uint8
 
 const (
-	mainSocket   socketUse = iota // the port's own: receives, and sends unless there are other sources
-	sharedSocket                  // receives from a multicast group; several processes may listen to one
+	mainSocket   socketUse = iota // the port's own socket: receives, and sends unless there are source sockets
+	sharedSocket                  // receives from a multicast group; several processes may receive from one group
 	sourceSocket                  // sends only
 )
 
-// open makes a bound socket.
+// open returns a bound socket.
 func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) {
 	family := unix.AF_INET
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Port: int(at.Port()), Addr: as4(at.Addr())}
@@ -254,17 +254,17 @@ func (s *mmsgSocket) open(at netip.AddrPort, use socketUse) (fd int, err error) 
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return fail("IPV6_V6ONLY", err)
 		}
-		// Linux RoCE and much hardware send no checksum even over IPv6.
+		// Linux Soft-RoCE and much hardware send no checksum even over IPv6.
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noCheckSum6Rx, 1); err != nil {
 			return fail("UDP_NO_CHECK6_RX", err)
 		}
 	}
-	// A smaller buffer than wished is no error: Window follows what was granted.
+	// A smaller buffer than requested is no error: Window follows from the granted size.
 	if use != sourceSocket {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferWish)
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferWish)
-	// Likewise receive offload.
+	// The same holds for receive offload.
 	if use != sourceSocket && unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil && use == mainSocket {
 		s.gro = true
 	}
@@ -287,7 +287,7 @@ func as4(a netip.Addr) (b [4]byte) {
 	return b
 }
 
-// setUp does what the port's own socket needs beside.
+// setUp sets the options of the port's own socket.
 func (s *mmsgSocket) setUp() error {
 	granted, err := unix.GetsockoptInt(s.in, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *mmsgSocket) setUp() error {
 	return s.setUpSending(s.fd)
 }
 
-// setUpSending does what a socket needs to send.
+// setUpSending sets the options of a sending socket.
 func (s *mmsgSocket) setUpSending(fd int) error {
 	if s.port.Addr.Is4() {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, rocev2.DefaultHops); err != nil {
@@ -317,7 +317,7 @@ func (s *mmsgSocket) setUpSending(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, rocev2.DefaultHops); err != nil {
 		return fmt.Errorf("IPV6_UNICAST_HOPS: %w", err)
 	}
-	// Without it, packets have the flow label that the system chooses.
+	// Without it, the system chooses the flow label.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, sendFlow6, 1)
 	if s.port.Index != 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.port.Index); err != nil {
@@ -338,17 +338,17 @@ func setDontFragment(fd uintptr, v4 bool) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
 }
 
-// windowFor gives how many payload bytes a peer's receive buffer of as many granted bytes holds for certain. The system
-// charges a datagram with the memory it lies in: about 1.1 times the payload of a long train, but 5 times that of a
-// lone packet of 1024 bytes.
+// windowFor returns the number of payload bytes that a peer's receive buffer of the granted size holds in any case. The
+// system charges a datagram with the memory that it occupies: about 1.1 times the payload of a long train, but 5 times
+// that of a single packet of 1024 bytes.
 func windowFor(granted int) int { return granted / 6 }
 
-// packetsFor gives how many packets, however small, that buffer holds: one is charged with up to 2304 bytes where a
-// driver gives each a buffer of its own. No more than what queues on the way take, 1000 packets by default
-// (netdev_max_backlog, txqueuelen), with room for others.
+// packetsFor returns the number of packets of any size that the buffer holds. One packet is charged with up to 2304
+// bytes if a driver allocates a buffer for each. The result is at most what queues on the path take, 1000 packets by
+// default (netdev_max_backlog, txqueuelen), with space for others.
 func packetsFor(granted int) int { return max(256, min(granted/4096, 512)) }
 
-// leastCharge is less than what the system charges any datagram with: its bookkeeping alone takes more.
+// leastCharge is less than the charge of any datagram: its bookkeeping alone takes more.
 const leastCharge = 512
 
 func (s *mmsgSocket) Hints() rvt.Hints {
@@ -400,14 +400,14 @@ func (s *mmsgSocket) Close() error {
 // AddCounters implements rocev2.CounterSocket.
 func (s *mmsgSocket) AddCounters(m map[string]uint64) { m["udp_kernel_drops"] += s.lost.total() }
 
-// signal makes the goroutine look up. A counter that is full is as good as one more.
+// signal wakes the goroutine. A full counter has the same effect as one more.
 func (s *mmsgSocket) signal() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = unix.Write(s.wake, one[:])
 }
 
-// receive is the goroutine.
+// receive is the function of the goroutine.
 func (s *mmsgSocket) receive() {
 	defer close(s.done)
 	fds := make([]unix.PollFd, 0, 3+groupSockets)
@@ -416,12 +416,12 @@ func (s *mmsgSocket) receive() {
 	defer step.Stop()
 	for !s.closed.Load() {
 		s.attended.Store(false)
-		// An acknowledgement that a poller leaves waiting must find somebody who sends it, should that poll be the
-		// last: this goroutine now, or after the poller has seen that it sleeps and wakes it.
+		// An acknowledgement that a poller leaves behind must be sent even if that poll was the last: by this goroutine
+		// now, or after the poller has seen that it sleeps and wakes it.
 		s.asleep.Store(true)
 		s.port.Receiver.FlushAcks()
 		fds = s.pollSet(fds[:0])
-		// EINTR and the like: the next round tells more.
+		// EINTR and the like: retry.
 		_, _ = unix.Ppoll(fds, nil, nil)
 		s.asleep.Store(false)
 		s.clearWake(fds)
@@ -434,12 +434,12 @@ func (s *mmsgSocket) receive() {
 			seen = now
 			continue
 		}
-		// Somebody spins, or this was woken for nothing while somebody drives: step aside until they stop, or until a
-		// consumer goes to sleep.
+		// A consumer polls, or this goroutine was woken while a consumer drives: pause until consumers stop polling, or
+		// until one is about to sleep.
 		s.aside.Store(true)
 		for !s.closed.Load() && !s.attended.Load() {
 			seen = now
-			// Not in ppoll: a processor of the scheduler would go to sleep with it, while others spin.
+			// Not in ppoll, which would block a processor of the scheduler while others spin.
 			step.Reset(pollStep)
 			select {
 			case <-step.C:
@@ -458,7 +458,7 @@ func (s *mmsgSocket) receive() {
 	}
 }
 
-// pollSet lists what to wait for: the eventfd comes first, then the errors of QP1's datagrams.
+// pollSet returns the descriptors to wait for: first the eventfd, then that of the errors of QP1's datagrams.
 func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
 	s.recvMu.Lock()
 	defer s.recvMu.Unlock()
@@ -473,13 +473,13 @@ func (s *mmsgSocket) pollSet(fds []unix.PollFd) []unix.PollFd {
 func (s *mmsgSocket) clearWake(fds []unix.PollFd) {
 	if fds[0].Revents != 0 {
 		var b [8]byte
-		_, _ = unix.Read(s.wake, b[:]) // empty already: fine
+		_, _ = unix.Read(s.wake, b[:]) // already empty
 	}
 }
 
-// drain receives until nothing is left and returns the number of packets; 0 also while a poller receives. It yields
-// after each batch: the runtime preempts a goroutine that does not yield only after 10 ms, and while packets keep
-// coming other goroutines, such as a consumer that polls, would wait that long for a processor.
+// drain receives until nothing is left and returns the number of packets, or 0 while a poller receives. It yields after
+// each batch. The runtime preempts a goroutine that does not yield only after 10 ms; if packets keep arriving, other
+// goroutines, such as a consumer that polls, would wait that long for a processor.
 func (s *mmsgSocket) drain() (n int) {
 	idle, drives := 0, s.drives.Load()
 	for !s.closed.Load() && s.recvMu.TryLock() {
@@ -491,8 +491,8 @@ func (s *mmsgSocket) drain() (n int) {
 			runtime.Gosched()
 			continue
 		}
-		// Where something came, more may be on its way: to look again costs less than to sleep and be woken, which the
-		// sender pays for, too. A consumer that drives does the looking itself.
+		// After a packet, more may follow soon. Another read costs less than sleeping and being woken, which the sender
+		// pays for, too. If a consumer drives, it reads itself.
 		if idle++; n == 0 || idle > spinReceives || s.drives.Load() != drives {
 			break
 		}
@@ -501,7 +501,7 @@ func (s *mmsgSocket) drain() (n int) {
 	return n
 }
 
-// drive receives what is there, for a consumer whose queue is empty.
+// drive receives what is available, for a consumer whose queue is empty.
 func (s *mmsgSocket) drive() int {
 	s.drives.Add(1)
 	if !s.recvMu.TryLock() {
@@ -523,12 +523,12 @@ func (s *mmsgSocket) drive() int {
 	return n
 }
 
-// CatchUp receives until nothing is left, or until more has come than the buffer held: whatever arrived before the call
-// has been delivered then. It stops where another goroutine receives.
+// CatchUp receives until nothing is left, or until more has arrived than the buffer holds: then everything that had
+// arrived before the call has been delivered. It returns early if another goroutine receives.
 func (s *mmsgSocket) CatchUp(uint64) (next uint64, done bool) {
 	empty := 0
 	for n := 0; n < s.backlog &&
-		empty < 2; { // twice, since one receive may report the error of an earlier send (ICMP) instead
+		empty < 2; { // twice, since a receive may report the error of an earlier send (ICMP) instead
 		if s.closed.Load() {
 			break
 		}
@@ -640,7 +640,7 @@ func (p *Port) Drive() int {
 	return n
 }
 
-// Attend wakes the goroutines of the sockets, should they have stepped aside.
+// Attend wakes the goroutines of the sockets if they are paused.
 func (p *Port) Attend() {
 	for _, a := range p.table.Ports() {
 		if a == nil {
@@ -652,7 +652,7 @@ func (p *Port) Attend() {
 	}
 }
 
-// comeBack wakes the goroutine, should it have stepped aside.
+// comeBack wakes the goroutine if it is paused.
 func (s *mmsgSocket) comeBack() {
 	s.attended.Store(true)
 	if s.aside.Load() {
@@ -663,14 +663,14 @@ func (s *mmsgSocket) comeBack() {
 	}
 }
 
-// recvBatch is the storage of one receive.
+// A recvBatch is the storage of one receive.
 type recvBatch struct {
 	*rocev2.Decoder
 	port  *rocev2.Port
-	raw   bool // what comes has its IPv4 header
+	raw   bool // received packets have their IPv4 headers
 	stat  *rocev2.Stats
-	most  int // messages to ask for: 1 after an empty receive, more after full ones
-	dirty int // headers that the system has written to
+	most  int // messages to request: 1 after an empty receive, more after full ones
+	dirty int // headers that the system has written
 	hdrs  [recvMessages]mmsghdr
 	iovs  [recvMessages]unix.Iovec
 	names [recvMessages]unix.RawSockaddrInet6
@@ -679,8 +679,8 @@ type recvBatch struct {
 }
 
 const (
-	recvMessages = 32 // most messages per receive
-	recvLarge    = 4  // the same while trains are long: what was received is still in the cache when it is copied on
+	recvMessages = 32 // maximum messages per receive
+	recvLarge    = 4  // the same for long trains: received data is still in the cache when it is copied
 	recvBytes    = 64 << 10
 	recvControl  = 4 * controlRoom // UDP_GRO, and over IPv6 in privileged mode traffic class, hop limit, flow label
 )
@@ -696,7 +696,7 @@ func newRecvBatch(p *rocev2.Port, raw bool) *recvBatch {
 	return r
 }
 
-// receive makes one recvmmsg and delivers what came; it returns the number of datagrams (trains count one).
+// receive calls recvmmsg once and delivers the datagrams. It returns their number (a train counts as one).
 func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 	for i := range r.dirty {
 		r.hdrs[i].reset(r.ctls[i][:])
@@ -706,7 +706,7 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 	r.dirty = n
 	if err != nil || n == 0 {
 		r.most = 1
-		return 0 // nothing there, or an error that an earlier send caused (ICMP), which says nothing about receiving
+		return 0 // nothing available, or an error of an earlier send (ICMP), which does not concern receiving
 	}
 	full := n == r.most
 	r.stat.SystemCalls.Add(1)
@@ -739,7 +739,7 @@ func (r *recvBatch) receive(fd int, dst netip.AddrPort, polled bool) int {
 	return n
 }
 
-// sourceOf reads an address that the system wrote.
+// sourceOf parses an address that the system wrote.
 func sourceOf(n *unix.RawSockaddrInet6) netip.AddrPort {
 	if n.Family == unix.AF_INET {
 		return sourceOf4(n)
@@ -753,19 +753,20 @@ const controlRoom = 24
 // infoRoom is the space of a control message with a source address, IPV6_PKTINFO being the longer one.
 const infoRoom = 40
 
-// putControl32 writes a control message of one int and returns its space.
+// putControl32 writes a control message with one int and returns its space.
 func putControl32(b []byte, level, typ int, v uint32) int {
 	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], v)
 	return putControl(b, level, typ, 4)
 }
 
-// putControl16 does so for 16 bits.
+// putControl16 writes a control message with 16 bits and returns its space.
 func putControl16(b []byte, level, typ int, v uint16) int {
 	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], v)
 	return putControl(b, level, typ, 2)
 }
 
-// putControl writes the header for n bytes: their length with the header's (a word), level, type.
+// putControl writes the header of a control message with n bytes: their length including the header (a word), level,
+// type.
 func putControl(b []byte, level, typ, n int) int {
 	ne := binary.NativeEndian
 	w := strconv.IntSize / 8
@@ -779,8 +780,8 @@ func putControl(b []byte, level, typ, n int) int {
 	return unix.CmsgSpace(n)
 }
 
-// control reads the control messages of a receive. It returns the segment size, 0 when it was one packet; what they say
-// of the IPv6 header goes to the decoder.
+// control parses the control messages of a receive. It returns the segment size, or 0 for a single packet. It passes
+// the fields of the IPv6 header to the decoder.
 func (r *recvBatch) control(b []byte) (seg int) {
 	if len(b) == 0 {
 		return 0
@@ -814,13 +815,13 @@ func (r *recvBatch) control(b []byte) (seg int) {
 	return seg
 }
 
-// sendBatch is the storage of one send: messages, the pieces they gather, and the bytes that are made here (headers,
-// ICRCs, small payloads).
+// A sendBatch is the storage of one send: messages, the segments that they gather, and the bytes that are generated
+// here (headers, ICRCs, copies of small payloads).
 type sendBatch struct {
 	n     int // messages
 	iov   int // pieces
 	used  int // bytes of scratch
-	tail  int // scratch offset where the last piece ends, -1 if it is payload
+	tail  int // scratch offset where the last segment ends; -1 if that segment is payload
 	hdrs  [sendMessages]mmsghdr
 	info  [sendMessages]message
 	iovs  [sendPieces]unix.Iovec
@@ -828,12 +829,12 @@ type sendBatch struct {
 	bytes []byte
 }
 
-// message is a datagram under construction, or a train of them of equal size.
+// A message is a datagram under construction, or a train of datagrams of equal size.
 type message struct {
-	at    rocev2.CutPos // of its first packet
+	at    rocev2.CutPos // route of its first packet
 	rt    *rocev2.Route
-	iov   int // first piece
-	seg   int // bytes of all packets but the last
+	iov   int // index of its first segment
+	seg   int // bytes of all packets except the last
 	total int
 	n     int
 	full  bool // the last packet was shorter: nothing more can follow
@@ -842,7 +843,7 @@ type message struct {
 
 const (
 	sendMessages = 64
-	sendPieces   = 1024 // UIO_MAXIOV, the most for one message; a batch has no more in all
+	sendPieces   = 1024 // UIO_MAXIOV, the maximum for one message and for a batch
 	sendScratch  = 64 << 10
 	copyBelow    = 512 // payload that is cheaper to copy than to gather
 )
@@ -868,7 +869,7 @@ func (s *mmsgSocket) Send(pkts []rvt.Packet) {
 	s.pool.Put(b)
 }
 
-// fill puts packets into an empty batch until it is full or there are no more; false when there were none.
+// fill adds packets to an empty batch until it is full or none are left. It returns false if there were none.
 func (s *mmsgSocket) fill(b *sendBatch, c *rocev2.Cutter) bool {
 	b.n, b.iov, b.used = 0, 0, 0
 	gso := s.gso.Load()
@@ -884,7 +885,7 @@ func (s *mmsgSocket) fill(b *sendBatch, c *rocev2.Cutter) bool {
 	return true
 }
 
-// add puts the packet under the cutter into the batch and goes on; false when there is no room.
+// add adds the cutter's current packet to the batch and advances. It returns false if the batch is full.
 func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
 	payload := int(c.Bytes)
 	small := payload <= copyBelow
@@ -895,8 +896,8 @@ func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
 		pieces = 2 + c.Pieces()
 	}
 	if b.iov+pieces > sendPieces || b.used+scratch > sendScratch {
-		// An empty batch has room for any packet whose payload has less pieces than a batch; another cannot be sent at
-		// all.
+		// An empty batch has space for any packet whose payload has fewer segments than a batch. Other packets cannot
+		// be sent.
 		if b.n == 0 {
 			c.Bad++
 			for left := payload; left > 0; {
@@ -944,13 +945,13 @@ func (b *sendBatch) add(c *rocev2.Cutter, gso bool) bool {
 	return true
 }
 
-// train gives the message that the packet under the cutter goes to: the last one, where it can follow in it, or a new
+// train returns the message for the cutter's current packet: the last message if the packet can follow in it, or a new
 // one.
 func (b *sendBatch) train(c *rocev2.Cutter, gso bool) *message {
 	if b.n > 0 && gso {
 		m := &b.info[b.n-1]
-		// An acknowledgement behind a short message travels alone: the peer begins with the message while this is still
-		// on its way.
+		// An acknowledgement that follows a short message is sent separately, so that the peer can process the message
+		// while it is in flight.
 		ack := c.Of().Op == wire.OpAcknowledge
 		if !m.full && (ack == m.acks || b.n > 1 || m.n > 1) && c.Size <= m.seg && m.n < maxSegments &&
 			m.total+c.Size <= maxDatagram && (m.rt == c.Route || m.rt.Key == c.Route.Key) {
@@ -970,7 +971,7 @@ func (b *sendBatch) train(c *rocev2.Cutter, gso bool) *message {
 	return m
 }
 
-// own makes the next n bytes of scratch a piece of the last message, or a part of its last piece.
+// own appends the next n bytes of scratch to the last message, as a segment or as a part of its last segment.
 func (b *sendBatch) own(n int) {
 	if b.tail == b.used {
 		b.iovs[b.iov-1].SetLen(int(b.iovs[b.iov-1].Len) + n)
@@ -1001,7 +1002,7 @@ func (b *sendBatch) seal() {
 	}
 }
 
-// sendmmsg sends messages i to j. A short batch, a fraction of a microsecond of work, is sent without a word to the
+// sendmmsg sends messages i to j. A short batch, which takes a fraction of a microsecond, is sent without entering the
 // scheduler.
 func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
 	raceSent()
@@ -1011,7 +1012,7 @@ func (b *sendBatch) sendmmsg(fd, i, j int) (int, error) {
 	return sendmmsg(fd, b.hdrs[i:j])
 }
 
-// sameSource returns the end of the messages from i on that leave by one socket.
+// sameSource returns the end of the messages from i on that are sent from one socket.
 func (b *sendBatch) sameSource(i int) int {
 	j := i + 1
 	for j < b.n && b.info[j].rt.Key.Lane == b.info[i].rt.Key.Lane {
@@ -1020,7 +1021,7 @@ func (b *sendBatch) sameSource(i int) int {
 	return j
 }
 
-// forget lets go of payload and routes.
+// forget drops the references to payload and routes.
 func (b *sendBatch) forget() {
 	clear(b.iovs[:b.iov])
 	for i := range b.n {
@@ -1030,8 +1031,8 @@ func (b *sendBatch) forget() {
 	b.n, b.iov = 0, 0
 }
 
-// flush sends a batch. What the system refuses is lost and counted; where it refuses segmentation, that is done without
-// from here on.
+// flush sends a batch. Packets that the system rejects are lost and counted. If it rejects segmentation, packets are
+// sent singly from then on.
 func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
 	waits := 0
 	for i := 0; i < b.n; {
@@ -1055,8 +1056,8 @@ func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
 			s.port.Stats.SendRetries.Add(1)
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, sendWaitMS)
 		case (errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL)) && m.n > 1:
-			// No checksum offload on the way out, or no segmentation: start again at this message. The packets' IPv4
-			// identifications, and so their ICRCs, differ.
+			// No checksum offload on output, or no segmentation: start again at this message. The packets' IPv4
+			// identifications, and so their ICRCs, change.
 			s.gso.Store(false)
 			c.SetPos(m.at)
 			return

@@ -14,7 +14,7 @@ import (
 
 func (s *mmsgSocket) merging() bool { return s.gso.Load() && s.gro }
 
-// A consumer that spins receives by itself, the goroutine steps aside, and takes over again when the consumer stops.
+// While a consumer polls, it receives itself and the goroutine pauses. The goroutine continues when the consumer stops.
 func TestUDPDrive(t *testing.T) {
 	t.Parallel()
 	a, _ := openTest(t, Config{})
@@ -40,7 +40,7 @@ func TestUDPDrive(t *testing.T) {
 	rb.Packets(t, 1)
 }
 
-// Where the system refuses segmentation, the packets go out one by one, with the ICRCs that this takes.
+// Where the system rejects segmentation, packets are sent singly, with the right ICRCs.
 func TestUDPWithoutSegmentation(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, Config{})
@@ -49,7 +49,7 @@ func TestUDPWithoutSegmentation(t *testing.T) {
 	checkRoundTrip(t, a, ra, b, rb)
 }
 
-// Steady state makes no garbage, sending or receiving.
+// Sending and receiving do not allocate in the steady state.
 func TestUDPNoAllocation(t *testing.T) {
 	a, _ := openTest(t, Config{})
 	b := newSink(t)
@@ -70,12 +70,12 @@ func TestUDPNoAllocation(t *testing.T) {
 		}
 	}
 	step()
-	// The pool of send batches is emptied by garbage collections of other tests, hence not exactly zero.
+	// Garbage collections of other tests empty the pool of send batches, so the average is not exactly zero.
 	require.Less(t, testing.AllocsPerRun(200, step), 1.0)
 }
 
-// What Hints.Window promises fits the receive buffer of a port that does not read for a while, in long trains and in
-// single packets.
+// The window of Hints.Window fits into the receive buffer of a port that does not read, in long trains and in single
+// packets.
 func TestUDPWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,9 +11,9 @@ import (
 	"ciddk/link/internal/rocev2"
 )
 
-// openSources opens the sockets to send from, which receive nothing. They are bound to all addresses of the machine, so
-// that no other program can bind one of these ports: a program with the same port of any address could name ours as the
-// source (IP_PKTINFO), and its packets would look like those of the peer that StrictSource accepts.
+// openSources opens the sending sockets, which receive nothing. They are bound to all addresses of the machine, so that
+// no other program can bind one of their ports: a program with the same port at any address could send with our source
+// address (IP_PKTINFO), and its packets would look like those of the peer that StrictSource accepts.
 func (s *mmsgSocket) openSources(c *Config) error {
 	p := s.port
 	s.from, p.Sources = nil, nil
@@ -39,8 +39,8 @@ func (s *mmsgSocket) openSources(c *Config) error {
 	return nil
 }
 
-// setSource has packets leave from an address, where the socket is bound to all: struct in_pktinfo or in6_pktinfo
-// (ip(7), ipv6(7)).
+// setSource sets the source address of packets of a socket that is bound to all addresses: struct in_pktinfo or
+// in6_pktinfo (ip(7), ipv6(7)).
 func (o *osRoute) setSource(a netip.Addr, ifindex int) {
 	b := o.ctl[o.nctl:]
 	if a.Is4() {
@@ -59,7 +59,7 @@ func (o *osRoute) setSource(a netip.Addr, ifindex int) {
 	o.nctl += putControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, size)
 }
 
-// closeSources closes the sockets to send from that are not the port's own.
+// closeSources closes the sending sockets that are not the port's own.
 func (s *mmsgSocket) closeSources() error {
 	var errs []error
 	for _, fd := range s.from {

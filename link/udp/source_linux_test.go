@@ -14,7 +14,7 @@ import (
 	"ciddk/wire"
 )
 
-// spoof sends from a port, in the name of another address of this machine, as any program on Linux may.
+// spoof sends from a port with another source address of this machine, as any program on Linux can.
 func spoof(t *testing.T, from netip.AddrPort, source, to netip.Addr, data []byte) error {
 	t.Helper()
 	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(from))
@@ -28,8 +28,7 @@ func spoof(t *testing.T, from netip.AddrPort, source, to netip.Addr, data []byte
 	return conn.Close()
 }
 
-// A program can send in the name of the HCA's address, from a port that it gets itself. It does not get the ports of
-// SourcePorts.
+// A program can send with the HCA's source address from a port of its own, but cannot get the ports of SourcePorts.
 func TestSourcePortsAreOurs(t *testing.T) {
 	t.Parallel()
 	p, _ := openTest(t, Config{SourcePorts: 2})

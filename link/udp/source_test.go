@@ -22,7 +22,7 @@ import (
 	"ciddk/wire"
 )
 
-// A QP keeps its source port, and many QPs use them all: connections and datagrams, in trains and alone.
+// A QP keeps its source port, and many QPs use all ports: for connections and datagrams, in trains and single packets.
 func TestSourcePorts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -40,7 +40,7 @@ func TestSourcePorts(t *testing.T) {
 			t.Parallel()
 			var p, to *Port
 			var got *linktest.Collector
-			if tt.v6 { // there is one address only: it sends to itself
+			if tt.v6 { // there is only one address: it sends to itself
 				to, got = openTest6Config(t, tt.c)
 				p = to
 			} else {
@@ -103,7 +103,7 @@ func openTest6Config(t *testing.T, c Config) (*Port, *linktest.Collector) {
 	return openTest(t, c)
 }
 
-// freePorts finds consecutive UDP ports that nobody has, below those that the system hands out.
+// freePorts returns consecutive unused UDP ports below those that the system assigns.
 func freePorts(t *testing.T, n int) uint16 {
 	t.Helper()
 	for try := range 100 {
@@ -118,7 +118,7 @@ func freePorts(t *testing.T, n int) uint16 {
 	return 0
 }
 
-// What comes to a source port goes nowhere, and does not keep the port from sending.
+// Packets to a source port are dropped and do not keep the port from sending.
 func TestSourcePortsReceiveNothing(t *testing.T) {
 	t.Parallel()
 	for _, portable := range []bool{false, true} {
@@ -140,7 +140,7 @@ func TestSourcePortsReceiveNothing(t *testing.T) {
 	}
 }
 
-// Settings that contradict each other are refused with what to do.
+// Contradictory settings are rejected with an error that says what to change.
 func TestSourcePortsRefused(t *testing.T) {
 	t.Parallel()
 	first := freePorts(t, 3)
@@ -196,7 +196,7 @@ func TestSourcePortsOperations(t *testing.T) {
 	}
 }
 
-// intruder is a process that may send from the peer's address, but not from its port.
+// An intruder is a process that can send from the peer's address, but not from its port.
 type intruder struct {
 	t    *testing.T
 	conn *net.UDPConn
@@ -212,7 +212,7 @@ func newIntruder(t *testing.T, at netip.Addr) *intruder {
 	return &intruder{t, conn}
 }
 
-// inject sends a message of RC in one packet.
+// inject sends an RC message in one packet.
 func (i *intruder) inject(to netip.Addr, qpn ci.QPN, psn uint32, data string) {
 	w := wire.Packet{Payload: []byte(data)}
 	op, ok := wire.Make(wire.RC, wire.OpSend, true, true, false, false)
@@ -228,8 +228,8 @@ func (i *intruder) inject(to netip.Addr, qpn ci.QPN, psn uint32, data string) {
 	require.NoError(i.t, err)
 }
 
-// A process that sends from the peer's address, and has the QPN and the PSN, gets into a connection: that is counted
-// and reported. With StrictSource it does not get in.
+// A process that sends from the peer's address and has the QPN and the PSN can inject a packet into a connection. That
+// is counted and reported. With StrictSource the packet is dropped.
 func TestSpoofedSource(t *testing.T) {
 	t.Parallel()
 	for name, strict := range map[string]Config{

@@ -24,20 +24,20 @@ import (
 	"ciddk/rvt"
 )
 
-// The whole length is a step of internal/check.
+// internal/check runs the full length as a step.
 var stormMessages = flag.Int("udpstorm.messages", 4000, "messages of TestUDPStorm, for each kind of port")
 
 const (
-	stormShare = 0.02 // of packets dropped, duplicated, reordered, delayed and damaged, each
+	stormShare = 0.02 // percentage of packets dropped, duplicated, reordered, delayed and corrupted, each
 	stormQPs   = 8
-	stormDepth = 8    // messages of a QP on the way, in each direction
-	stormSlot  = 4096 // bytes for one message
+	stormDepth = 8    // messages of a QP in flight, in each direction
+	stormSlot  = 4096 // bytes of a message
 
-	stormSilence = 30 * time.Second // means that something hangs
+	stormSilence = 30 * time.Second // after that time something hangs
 )
 
-// dirtySocket linktest.Damages a share of what it sends, on its way to the real network: Impair's own damage is found
-// out before it leaves.
+// A dirtySocket corrupts a fraction of the packets that it sends to the real network. Corruption by package impair
+// would be detected before the packet leaves.
 type dirtySocket struct {
 	*mmsgSocket
 	mu      sync.Mutex
@@ -62,7 +62,7 @@ func (s *dirtySocket) Send(pkts []rvt.Packet) {
 		}
 		dst := c.Route.Dst
 		s.buf = c.AppendPacket(s.buf[:0], 0)
-		// Behind the byte of the BTH that the ICRC does not cover.
+		// After the byte of the BTH that the ICRC does not cover.
 		b := s.buf[5:]
 		if kind := s.rnd.IntN(len(linktest.Damages) + 1); kind < len(linktest.Damages) {
 			linktest.Damages[kind].Do(s.rnd, b)
@@ -104,29 +104,30 @@ func stormPort(t *testing.T, c Config, seed uint64) (rvt.Port, *dirtySocket) {
 	return bad, dirty
 }
 
-// stormSide is what one HCA has in the storm; stormEnd is one QP of it.
+// A stormSide is one HCA in the storm; a stormEnd is one of its QPs.
 type stormSide struct {
 	*linktest.Node
-	cq    ci.CQ // of all ends
+	cq    ci.CQ // totals of all ends
 	ends  []*stormEnd
 	byNum map[ci.QPN]*stormEnd
 	wcs   []ci.WC
 }
 
 type stormEnd struct {
-	side   *stormSide
-	peer   *stormEnd
-	qp     ci.QP
-	seed   uint64
-	area   int // offset: stormDepth slots to send from, to receive in, to be written to, to read to, and one to be read
+	side *stormSide
+	peer *stormEnd
+	qp   ci.QP
+	seed uint64
+	// area is the offset of stormDepth slots each for sends, receives, writes of the peer, reads, and reads of the peer.
+	area   int
 	total  int
 	posted int
 	done   int       // completed here
 	last   time.Time // of a completion
-	seen   int       // the peer's turn: the next SEND or WRITE that it must see
+	seen   int       // number of the peer's next SEND or WRITE
 }
 
-// Every message is one of these, in turn.
+// Messages take these kinds in turn.
 const (
 	stormSend = iota
 	stormWrite
@@ -136,7 +137,7 @@ const (
 
 func (e *stormEnd) slot(area, i int) int { return e.area + (area*stormDepth+i%stormDepth)*stormSlot }
 
-// contents of message i, which its number begins.
+// contents returns the content of message i, which begins with its number.
 func (e *stormEnd) contents(b []byte, i int) []byte {
 	r := rand.New(rand.NewPCG(e.seed, uint64(i)))
 	b = b[:8+8*r.IntN(stormSlot/8-1)]
@@ -147,8 +148,7 @@ func (e *stormEnd) contents(b []byte, i int) []byte {
 	return b
 }
 
-// post keeps stormDepth messages on the way. One that is read comes from the peer's slot of the same number, which is
-// filled here.
+// post keeps stormDepth messages in flight. A READ reads the peer's slot of the same number, which is filled here.
 func (e *stormEnd) post(t *testing.T) {
 	for ; e.posted < e.total && e.posted-min(e.seen, e.done) < stormDepth; e.posted++ {
 		i := e.posted
@@ -187,7 +187,7 @@ func (e *stormEnd) arrived(t *testing.T, i int, got []byte) {
 	}
 }
 
-// take deals with completions.
+// take handles completions.
 func (s *stormSide) take(t *testing.T) bool {
 	n, err := s.cq.Poll(s.wcs)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func (s *stormSide) take(t *testing.T) bool {
 			"the peer %v", wc, time.Since(e.last), s.HCA.Counters(), e.peer.side.HCA.Counters())
 		switch wc.Op {
 		case ci.WCRecv, ci.WCRecvWrite:
-			// SEND and WRITE of the peer, in the order of their numbers.
+			// The peer's SENDs and WRITEs arrive in the order of their numbers.
 			p := e.peer
 			i := int(wc.Imm)
 			require.Equal(t, p.seen, i, "the order of messages")
@@ -249,7 +249,7 @@ func newStormSide(t *testing.T, p rvt.Port, wake chan struct{}) *stormSide {
 	return s
 }
 
-// otherAddr6 is a second global IPv6 address of this machine beside ::1.
+// otherAddr6 returns a second global IPv6 address of this machine beside ::1.
 func otherAddr6(t *testing.T) netip.Addr {
 	list, err := net.InterfaceAddrs()
 	require.NoError(t, err)
@@ -263,9 +263,9 @@ func otherAddr6(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestUDPStorm: two HCAs over real UDP, each of which loses, doubles, reorders, delays and linktest.Damages packets. No
-// QP is lost, every message comes once, in order, with the right bytes; and each damaged packet is refused, where the
-// whole ICRC is checked by the ICRC alone.
+// TestUDPStorm runs two HCAs over real UDP. Each drops, duplicates, reorders, delays and corrupts packets. No QP fails,
+// and every message arrives once, in order, with the right content. Every corrupted packet is dropped; where all 32
+// bits of the ICRC are checked, by the ICRC alone.
 func TestUDPStorm(t *testing.T) {
 	port := uint16(20000 + os.Getpid()%10000)
 	for _, c := range []struct {
@@ -299,7 +299,7 @@ func TestUDPStorm(t *testing.T) {
 			runStorm(t, sides, wake)
 			var refused [2]map[string]uint64
 			for i := range sides {
-				require.Eventually(t, func() bool { // the last damaged one may be on its way
+				require.Eventually(t, func() bool { // the last corrupted packet may be in flight
 					refused[i] = sides[i].HCA.Counters()
 					m := refused[i]
 					return m["udp_kernel_drops"] > 0 ||
@@ -324,8 +324,7 @@ func TestUDPStorm(t *testing.T) {
 	}
 }
 
-// connect takes an end to RTS. The timeout, 0.27 s, is for machines that are busy with something else, too: eight of
-// them in a row, and the QP is lost.
+// connect moves an end to RTS. The timeout of 0.27 s suits busy machines: after eight timeouts in a row the QP fails.
 func (e *stormEnd) connect(t *testing.T) {
 	const timeout = 16
 	a := ci.QPAttr{State: ci.QPInit, Port: 1, Access: ci.RemoteRead | ci.RemoteWrite}
@@ -373,7 +372,7 @@ func runStorm(t *testing.T, sides [2]*stormSide, wake chan struct{}) {
 		switch {
 		case x || y:
 			armed = false
-		case !armed: // and look again: entries from before the arming raise no event
+		case !armed: // poll again: completions from before the arming raise no event
 			require.NoError(t, a.cq.Notify(ci.NotifyNext))
 			require.NoError(t, b.cq.Notify(ci.NotifyNext))
 			armed = true

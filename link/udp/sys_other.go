@@ -9,5 +9,5 @@ const (
 	errAddrNotAvail = syscall.EADDRNOTAVAIL
 )
 
-// setDontFragment: no option that all other systems share; peers must solve for the identification.
+// setDontFragment does nothing, because other systems share no option. Peers must compute the identification.
 func setDontFragment(uintptr, bool) error { return nil }

@@ -9,8 +9,8 @@ const (
 	ipDontFragment = 14 // ws2ipdef.h, of IPPROTO_IP and IPPROTO_IPV6 alike
 )
 
-// setDontFragment makes the system set DF. Windows counts the IPv4 identification up all the same: peers must solve for
-// it.
+// setDontFragment makes the system set DF. Windows increments the IPv4 identification nevertheless, so peers must
+// compute it.
 func setDontFragment(fd uintptr, v4 bool) error {
 	level := windows.IPPROTO_IP
 	if !v4 {

@@ -38,7 +38,7 @@ func openTest(t testing.TB, c Config) (*Port, *linktest.Collector) {
 	return p, r
 }
 
-// openTest6 opens ::1, or skips the test where there is no such address.
+// openTest6 opens a port at ::1, or skips the test if there is no such address.
 func openTest6(t testing.TB, port uint16, portable bool) (*Port, *linktest.Collector) {
 	t.Helper()
 	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
@@ -62,7 +62,7 @@ var sockets = []struct {
 }{{"fast", [2]bool{}}, {"portable", [2]bool{true, true}}, {"portable to fast", [2]bool{true, false}},
 	{"fast to portable", [2]bool{false, true}}}
 
-// Everything that a train can be comes out as its packets, in order, whichever kinds of socket are at the ends.
+// Trains of every shape arrive as their packets, in order, with each kind of socket at both ends.
 func TestUDPRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, s := range sockets {
@@ -75,7 +75,7 @@ func TestUDPRoundTrip(t *testing.T) {
 	}
 	for _, portable := range []bool{false, true} {
 		t.Run(fmt.Sprint("IPv6 portable ", portable), func(t *testing.T) {
-			// ::1 is one address, so the port talks to itself.
+			// ::1 is one address, so the port sends to itself.
 			port := uint16(40000 + os.Getpid()%20000)
 			if portable {
 				port++
@@ -110,7 +110,7 @@ func checkRoundTrip(t *testing.T, a *Port, ra *linktest.Collector, b *Port, rb *
 	}
 }
 
-// Trains come out as trains where the system keeps them together.
+// Trains arrive as trains where the system keeps them together.
 func TestUDPMerges(t *testing.T) {
 	t.Parallel()
 	a, _ := openTest(t, Config{})
@@ -136,8 +136,8 @@ func TestUDPHostile(t *testing.T) {
 		&net.UDPAddr{IP: b.core.Addr.AsSlice(), Port: 4791})
 	require.NoError(t, err)
 	defer conn.Close()
-	// A good packet, then ways to break it. The connected socket's identification is anything, so each good one is
-	// solved for.
+	// A good packet, then corrupted variants. The connected socket's identification is arbitrary, so each good packet
+	// needs a computed one.
 	rt := rocev2.NewRoute(netip.AddrPortFrom(a, 4791), netip.AddrPortFrom(b.core.Addr, 4791))
 	c := rocev2.Cutter{Trains: []rvt.Packet{{Service: wire.RC, Op: wire.OpSend, Start: true, End: true, N: 1, Len: 10,
 		Payload: [][]byte{make([]byte, 10)}, Route: rt}}}
@@ -237,7 +237,7 @@ func TestUDPRouteErrors(t *testing.T) {
 	assert.Equal(t, rvt.Addr{GID: a.core.GID}, r.Peer())
 }
 
-// Traffic class and hop limit are per packet; packets that differ in them share no system call's message.
+// Traffic class and hop limit are set per packet. Packets that differ in them do not share a message of a system call.
 func TestUDPTrafficClass(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, Config{})
@@ -254,7 +254,7 @@ func TestUDPTrafficClass(t *testing.T) {
 	require.Empty(t, ra.Counts)
 }
 
-// What opens sockets, and nothing else, is run by Within, whose refusal is that of the call.
+// Within runs exactly the functions that open sockets, and its error is the error of the call.
 func TestUDPWithin(t *testing.T) {
 	t.Parallel()
 	var ran int
@@ -332,7 +332,7 @@ func TestUDPMulticast(t *testing.T) {
 
 var scopedGroups = []string{"ff12::77", "ff02::77:1", "ff11::77", "ff15::77"}
 
-// Groups that mean something on one interface only have to be bound with it.
+// Groups with interface scope must be bound with the interface.
 func TestUDPJoin6(t *testing.T) {
 	t.Parallel()
 	for i, s := range sockets[:2] {
@@ -349,8 +349,8 @@ func TestUDPJoin6(t *testing.T) {
 	}
 }
 
-// A port hears what it sends to a group that it has joined. Linux carries no IPv6 multicast over loopback, so this
-// takes another interface's link-local address, and a hop limit that keeps the packets on the link.
+// A port receives its own packets to a group that it has joined. Linux does not route IPv6 multicast over loopback, so
+// this uses a link-local address of another interface, and a hop limit that keeps the packets on the link.
 func TestUDPMulticast6(t *testing.T) {
 	t.Parallel()
 	addr := linkLocal(t)
@@ -379,8 +379,8 @@ func TestUDPMulticast6(t *testing.T) {
 	}
 }
 
-// linkLocal is a link-local address, with zone, of an interface that is up and knows multicast; without one the test is
-// skipped.
+// linkLocal returns a link-local address with zone of an interface that is up and supports multicast, or skips the
+// test.
 func linkLocal(t *testing.T) netip.Addr {
 	t.Helper()
 	ifs, err := net.Interfaces()
@@ -458,7 +458,7 @@ func TestUDPDownAndClosed(t *testing.T) {
 	}
 }
 
-// Trains that break the engine's promise are passed over and counted, the ones around them are sent.
+// Malformed trains are skipped and counted; the trains around them are sent.
 func TestUDPBadTrains(t *testing.T) {
 	t.Parallel()
 	for _, s := range sockets[:2] {
@@ -490,7 +490,7 @@ func TestUDPBadTrains(t *testing.T) {
 	}
 }
 
-// Random batches, from many goroutines at once, all arrive.
+// Random batches from many goroutines all arrive.
 func TestUDPConcurrentSenders(t *testing.T) {
 	t.Parallel()
 	a, ra := openTest(t, Config{})

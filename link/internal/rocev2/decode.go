@@ -9,7 +9,7 @@ import (
 	"ciddk/wire"
 )
 
-// Room of a Decoder. A batch is delivered when it is full.
+// Capacity of a Decoder. A batch is delivered when it is full.
 const (
 	decodePackets = 256
 	decodePieces  = 512
@@ -19,10 +19,10 @@ const (
 // where it is, so a batch must be delivered before the datagrams' storage is used again. A Decoder is not safe for
 // concurrent use.
 type Decoder struct {
-	// Polled becomes the argument of Receiver.Deliver.
+	// Polled is the argument of Receiver.Deliver.
 	Polled bool
-	// Class, HopLimit and Label are of the IP header of what is decoded next, where they are known; HopLimit is 0 where
-	// they are not.
+	// Class, HopLimit and Label are those of the IP header of the next datagram, where they are known. HopLimit is 0
+	// where they are not.
 	Class, HopLimit uint8
 	Label           uint32
 
@@ -31,7 +31,7 @@ type Decoder struct {
 	from   idChecker
 	src    rvt.Addr
 	dst    rvt.Addr
-	seg    int // packet length of the last train that RawIP had to cut
+	seg    int // packet length of the last train that RawIP split
 	w      wire.Packet
 	n      int
 	pieces int
@@ -50,7 +50,7 @@ func NewDecoder(p *Port, hidden bool) *Decoder {
 	return d
 }
 
-// Datagram takes in the UDP payload of one receive: one packet, or with seg > 0 several of seg bytes each but for the
+// Datagram decodes the UDP payload of one receive: one packet or, with seg > 0, several of seg bytes each except the
 // last. Errors are counted.
 func (d *Decoder) Datagram(src, dst netip.AddrPort, b []byte, seg int) {
 	if seg <= 0 || seg > len(b) {
@@ -75,7 +75,7 @@ func (d *Decoder) Datagram(src, dst netip.AddrPort, b []byte, seg int) {
 	}
 }
 
-// packet takes in one packet, BTH to ICRC.
+// packet decodes one packet, BTH to ICRC.
 func (d *Decoder) packet(b []byte, i int) {
 	if len(b) < wire.BTHLen+wire.ICRCLen || len(b)%4 != 0 {
 		d.refuse(rvt.DropMalformed, b)
@@ -90,7 +90,7 @@ func (d *Decoder) packet(b []byte, i int) {
 		return
 	}
 	if d.from.table != nil && (solved || !d.from.settled()) {
-		// Behind parse, so that the table learns from sensible packets only.
+		// After parse, so that only well-formed packets change the table.
 		switch d.from.check(id, solved) {
 		case idRejected:
 			d.refuse(rvt.DropIPv4ID, b)
@@ -105,27 +105,27 @@ func (d *Decoder) packet(b []byte, i int) {
 	d.take(b, id)
 }
 
-// checked takes in a packet whose ICRC is right.
+// checked decodes a packet whose ICRC is right.
 func (d *Decoder) checked(b []byte, id uint16) {
 	if d.parse(b) {
 		d.take(b, id)
 	}
 }
 
-// parse reads a packet whose ICRC is right to d.w; false if it goes no further.
+// parse parses a packet whose ICRC is right into d.w. It returns false if the packet is dropped.
 func (d *Decoder) parse(b []byte) bool {
 	if wire.ParsePacket(b, &d.w) != nil {
 		d.refuse(rvt.DropMalformed, b)
 		return false
 	}
 	if d.w.BTH.Opcode.Service() == wire.Congestion {
-		d.refuse(rvt.DropService, b) // nothing here paces itself by them
+		d.refuse(rvt.DropService, b) // no sender here uses these for pacing
 		return false
 	}
 	return true
 }
 
-// take takes in the packet in d.w.
+// take adds the packet in d.w to the batch.
 func (d *Decoder) take(b []byte, id uint16) {
 	if d.merge() {
 		return
@@ -148,7 +148,7 @@ func (d *Decoder) take(b []byte, id uint16) {
 	d.n++
 }
 
-// refuse counts a datagram that goes no further.
+// refuse counts a dropped datagram.
 func (d *Decoder) refuse(c rvt.Counter, b []byte) {
 	d.port.Receiver.Count(c, 1)
 	if d.port.lost != nil {
@@ -157,8 +157,8 @@ func (d *Decoder) refuse(c rvt.Counter, b []byte) {
 	}
 }
 
-// merge makes the packet in d.w the end of the train before it, if it is: the engine then looks up a QP and a region
-// once for all. The train's MTU is the size of its first packet, whatever the path's is.
+// merge appends the packet in d.w to the previous train if it continues that train, so that the engine looks up QP and
+// region once for all. The train's MTU is the size of its first packet, whatever the path's MTU is.
 func (d *Decoder) merge() bool {
 	if d.n == 0 || d.pieces == decodePieces {
 		return false
@@ -195,8 +195,8 @@ func (d *Decoder) merge() bool {
 	return true
 }
 
-// putGRH fills the 40 bytes in front of a datagram. A plain socket shows neither TOS nor TTL, so those are what our
-// senders use.
+// putGRH fills in the 40 bytes before a datagram. A plain socket does not show TOS and TTL, so they have the values
+// that senders of this kit use.
 func (d *Decoder) putGRH(b []byte, n int, id uint16) {
 	s, t := d.flow.src.Addr(), d.flow.dst.Addr()
 	hops := d.HopLimit
@@ -216,7 +216,7 @@ func (d *Decoder) putGRH(b []byte, n int, id uint16) {
 		Src: s.As16(), Dst: t.As16()})
 }
 
-// Deliver passes the batch to the engine. It may wait, since a port's receiver holds no lock of the engine.
+// Deliver passes the batch to the engine. It may block, since a port's receiver holds no lock of the engine.
 func (d *Decoder) Deliver() {
 	if d.n > 0 {
 		d.port.Receiver.Deliver(d.pkts[:d.n], true, d.Polled)

@@ -8,9 +8,9 @@ import (
 	"ciddk/wire"
 )
 
-// RawIP takes in an IPv4 packet from a raw socket, or a train that the system did not cut (several packets of one
-// length, but for the last, in one: segmentation offload of a sender on this machine, or receive offload). Every bit of
-// the ICRC counts. RawIP ignores packets with another destination than at.
+// RawIP decodes an IPv4 packet from a raw socket, or a train that the system did not split (several packets of one
+// length, except the last, in one: segmentation offload of a sender on this machine, or receive offload). All bits of
+// the ICRC count. RawIP ignores packets with another destination than at.
 func (d *Decoder) RawIP(b []byte, at netip.AddrPort) {
 	var ip wire.IPv4
 	var udp wire.UDP
@@ -51,7 +51,7 @@ func (d *Decoder) RawIP(b []byte, at netip.AddrPort) {
 			d.refuse(rvt.DropMalformed, one)
 		case d.flow.strict(one, id):
 			d.checked(one, id)
-		case d.flow.strict(one, ip.ID): // a sender that does not count, merged by receive offload
+		case d.flow.strict(one, ip.ID): // from a sender that does not count, merged by receive offload
 			d.checked(one, ip.ID)
 		default:
 			d.refuse(rvt.DropICRC, one)
@@ -59,14 +59,14 @@ func (d *Decoder) RawIP(b []byte, at netip.AddrPort) {
 	}
 }
 
-// strict checks an ICRC with the identification in sight.
+// strict checks an ICRC with a visible identification.
 func (f *packetFlow) strict(b []byte, id uint16) bool {
 	end := len(b) - wire.ICRCLen
 	return uint32(f.flow4.Start(len(b), id).Transport(b[:end])) == binary.LittleEndian.Uint32(b[end:])
 }
 
-// segment finds how long the packets of a train are, len(p) if it is one packet: the length at which the first one's
-// ICRC is right. The system does not tell a raw socket. 0: there is none.
+// segment returns the packet length of a train, or len(p) if it is one packet: the length at which the first packet's
+// ICRC is right. The system does not report it to a raw socket. It returns 0 if there is no such length.
 func (d *Decoder) segment(p []byte, id uint16) int {
 	most := d.port.MTU.Bytes() + Headroom
 	if len(p) <= most && d.flow.strict(p, id) {
@@ -79,7 +79,7 @@ func (d *Decoder) segment(p []byte, id uint16) int {
 		d.seg = n
 		return true
 	}
-	if try(d.seg) { // as the last train's
+	if try(d.seg) { // same as the last train's
 		return d.seg
 	}
 	h := wire.Opcode(p[0]).HeaderLen()
@@ -101,8 +101,8 @@ func likelyBTH(b []byte) bool {
 	return wire.Opcode(b[0]).Known() && b[1]&0x0f == 0 && b[4]&0x3f == 0 && b[5]|b[6]|b[7] != 0 && b[8]&0x7f == 0
 }
 
-// IP takes in one IP packet. It counts packets that a host's IP and UDP would drop as malformed, or as not for this
-// port.
+// IP decodes one IP packet. It counts packets that a host's IP and UDP layers would drop as malformed or as addressed
+// to another host.
 func (d *Decoder) IP(b []byte) {
 	src, dst, id, p, err := ipFlow(b, d.port.Addr.Is4())
 	switch {

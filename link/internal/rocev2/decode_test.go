@@ -16,7 +16,7 @@ import (
 	"ciddk/wire"
 )
 
-// What must not be merged is not: every pair differs in one thing.
+// Packets that differ in one field are not merged.
 func TestMergeRules(t *testing.T) {
 	t.Parallel()
 	base := rvt.Packet{Service: wire.RC, Op: wire.OpSend, PKey: 0xffff, DestQP: 5, PSN: 100, N: 1, MTU: 256, Len: 256,
@@ -74,7 +74,7 @@ func TestMergeRules(t *testing.T) {
 	}
 }
 
-// bareDecoder is a port without a socket.
+// bareDecoder returns the decoder of a port without a socket.
 func bareDecoder(testing.TB) (*Port, *linktest.Collector) {
 	r := linktest.NewCollector()
 	p := &Port{Receiver: r, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), Clock: clock.Real()}
@@ -82,7 +82,7 @@ func bareDecoder(testing.TB) (*Port, *linktest.Collector) {
 	return p, r
 }
 
-// Linux RoCE's own packets, seen through a socket that hides the IPv4 identification.
+// Packets of Linux Soft-RoCE, received by a socket that hides the IPv4 identification.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	port, r := bareDecoder(t)
@@ -93,7 +93,7 @@ func TestGolden(t *testing.T) {
 			src, dst, udp = netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40])), ip[40:]
 		}
 		port.Addr = dst
-		d := NewDecoder(port, true) // the packets are of many different times
+		d := NewDecoder(port, true) // the packets were sent at many different times
 		d.Datagram(netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp)), netip.AddrPortFrom(dst, 4791), udp[8:], 0)
 		d.Deliver()
 		n++
@@ -106,7 +106,7 @@ func TestGolden(t *testing.T) {
 	assert.Positive(t, port.Stats.SolvedID.Load())
 }
 
-// FuzzDatagram: no bytes from the network do harm, and each packet is delivered or counted.
+// FuzzDatagram checks that every packet from the network is delivered or counted, without a panic.
 func FuzzDatagram(f *testing.F) {
 	for _, ip := range linktest.GoldenPackets(f) {
 		f.Add(ip[28:], uint16(0), true)
@@ -116,7 +116,7 @@ func FuzzDatagram(f *testing.F) {
 		port, r := bareDecoder(t)
 		src, dst := netip.MustParseAddrPort("127.0.0.1:4791"), netip.MustParseAddrPort("127.0.0.2:4791")
 		if repair && len(b) >= 16 && len(b)%4 == 0 {
-			// Past the ICRC, or the fuzzer would see little else.
+			// Without right ICRCs, the fuzzer would see little else.
 			fl := wire.NewFlow4(src.Addr().As4(), dst.Addr().As4(), 4791, 4791, wire.IPv4DontFragment)
 			fl.Start(len(b), 0).Transport(b[:len(b)-4]).Put(b[len(b)-4:])
 		}

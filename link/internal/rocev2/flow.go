@@ -7,16 +7,16 @@ import (
 	"ciddk/wire"
 )
 
-// packetFlow is the flow of received packets from src to dst.
+// A packetFlow is the flow of received packets from src to dst.
 type packetFlow struct {
 	src, dst netip.AddrPort
-	odd      uint16 // what the IPv4 flags differ in from DF alone
-	made     uint16 // odd of flow4
+	odd      uint16 // bits of the IPv4 flags other than DF
+	made     uint16 // odd bits of flow4
 	flow4    wire.Flow4
 	flow6    wire.Flow6
 }
 
-// set goes to a flow. It returns false if it is the present one.
+// set selects a flow. It returns false if it is the present one.
 func (f *packetFlow) set(src, dst netip.AddrPort) bool {
 	if f.src == src && f.dst == dst && f.made == f.odd {
 		return false
@@ -31,8 +31,8 @@ func (f *packetFlow) set(src, dst netip.AddrPort) bool {
 }
 
 // check checks the ICRC of a packet, BTH to ICRC, that was segment i of one receive. solved reports that the IPv4
-// identification, which the socket does not show, was computed, and is neither 0 nor i: of the ICRC's 32 bits, 16 were
-// left to check. guess, if not 0, is the most probable identification.
+// identification, which the socket does not show, was computed and is neither 0 nor i, so that 16 of the ICRC's 32 bits
+// remained as a check. guess, if not 0, is the most probable identification.
 func (f *packetFlow) check(b []byte, i int, guess uint16) (id uint16, ok, solved bool) {
 	end := len(b) - wire.ICRCLen
 	if !f.dst.Addr().Is4() {
@@ -46,7 +46,7 @@ func (f *packetFlow) check(b []byte, i int, guess uint16) (id uint16, ok, solved
 	if got == want {
 		return guess, true, guess != uint16(i) && guess != 0
 	}
-	// The ICRC is linear: what is solved for is the difference to the guess.
+	// The ICRC is linear, so the result is the difference from the guess.
 	id, ok = wire.SolveIPv4ID(got, want, end)
 	id ^= guess
 	return id, ok, id != uint16(i) && id != 0

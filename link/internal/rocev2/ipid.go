@@ -8,49 +8,52 @@ import (
 	"ciddk/clock"
 )
 
-// The ICRC covers the IPv4 identification, and a UDP socket does not show it (RFC 791; A17.3.3). It can be solved for,
-// which uses up 16 of the ICRC's 32 bits: of packets damaged at random, one in 65,536 passes. Most of that is won back
-// here, from what senders do with the field:
+// The ICRC covers the IPv4 identification, which a UDP socket does not show (RFC 791; A17.3.3). The receiver can
+// compute the identification from the ICRC. That uses 16 of the ICRC's 32 bits, so one in 65,536 randomly damaged
+// packets passes. The rules below recover most of the lost protection from the way in which senders use the field:
 //
-//   - This kit, and whatever else sends from an unconnected socket with DF, leaves it to the system, which writes 0, or the index of
-//     the packet in its segmentation train.
-//   - Linux's RoCE counts it up by one per packet (ip_select_ident): one counter for all QPs between two addresses. Where the counter
-//     rested, the next number is ahead by up to one per clock tick of the rest, at most one a millisecond.
-//   - Adapters do the one or the other, or count per QP, or draw it by chance.
+//   - This kit, and every sender on an unconnected socket with DF, leaves the field to the system, which writes 0 or
+//     the index of the packet in its segmentation train.
+//   - Linux Soft-RoCE increments it by one per packet (ip_select_ident), with one counter for all QPs between two
+//     addresses. After a pause, the next number is larger by up to one per clock tick of the pause, at most one per
+//     millisecond.
+//   - Adapters do one or the other, count per QP, or choose it at random.
 //
-// So a solved identification must be near the last good one between these two addresses, which is a window of 160
-// numbers, wider by one for each millisecond since; or, for a sender of the first kind, be below 64. The others are
-// refused and counted (drop_ipv4_id).
+// A computed identification must therefore be near the last good one between the two addresses, within a window of 160
+// numbers that grows by one for each millisecond since; or, for a sender of the first kind, below 64. Other packets are
+// dropped and counted (drop_ipv4_id).
 //
-// The rules for what is not known yet:
+// Rules for unknown senders and changes:
 //
-//   - The first packet of an address is taken at its word. To wait for a second would cost the first datagram, which nobody repeats,
-//     or a connection's timeout. The same for an address that was silent for so long (65 s) that its counter may be anywhere.
-//   - A refused identification is kept as a candidate for 10 s, and the next one near it is accepted: two damaged packets agree once in
-//     2^41 (2^34 if they are 10 s apart). So a jump (a sender that began anew, or a burst of losses longer than the window) costs one packet. The place that was
-//     left becomes the candidate, so that two counters in turn cost one packet in all.
-//   - An address of whose packets more than one in 17 would be refused has no idHistory. From then on all that can be solved is accepted
-//     from it, until some 250 packets one after the other were near.
+//   - The first packet of an address is accepted. Waiting for a second one would lose the first datagram, which nobody
+//     retransmits, or cost a connection a timeout. The same holds for an address that was silent for so long (65 s)
+//     that its counter may have any value.
+//   - A rejected identification is kept as a candidate for 10 s, and the next one near it is accepted. Two damaged
+//     packets agree once in 2^41 (2^34 if they are 10 s apart). A jump (a restarted sender, or a burst of losses longer
+//     than the window) therefore costs one packet. The previous position becomes the candidate, so two alternating
+//     counters cost one packet in all.
+//   - If more than one in 17 packets of an address would be rejected, the address has no history. From then on every
+//     computed identification is accepted from it, until some 250 consecutive packets were near.
 const (
-	idAhead      = 95        // the window: ahead, and 1 per millisecond
-	idBehind     = 64        // behind: with 16 QPs, up to 41 were seen on a busy machine
-	idIndexes    = 64        // indexes of a segmentation train; udp_linux.go's maxSegments, UDP_MAX_SEGMENTS of the peer's kernel
+	idAhead      = 95        // window forward, plus 1 per millisecond
+	idBehind     = 64        // window backward; with 16 QPs, up to 41 were observed on a busy machine
+	idIndexes    = 64        // indexes of a segmentation train: UDP_MAX_SEGMENTS of the peer's kernel
 	candidateFor = 10_000    // milliseconds
-	doubtStep    = 16        // for a refusal; -1 for a fit
-	doubtLimit   = 128       // beyond it, there is no idHistory
-	idSpace      = 1 << 16   // different identifications
-	tableSets    = 1 << 8    // of the table
-	tableWays    = 4         // in each set
-	keptFor      = 60 * 1000 // milliseconds of silence after which a proven idHistory may be forgotten for another address
+	doubtStep    = 16        // added per rejection; 1 is subtracted per match
+	doubtLimit   = 128       // above it, the address has no history
+	idSpace      = 1 << 16   // number of identifications
+	tableSets    = 1 << 8    // sets of the table
+	tableWays    = 4         // entries of a set
+	keptFor      = 60 * 1000 // milliseconds of silence after which a proven history may be replaced
 )
 
-// idHistory is what is known of the identifications between two addresses.
+// An idHistory records the identifications between two addresses.
 type idHistory struct {
-	key    uint64 // source and destination; 0: free
-	seen   uint32 // when it was used last, in milliseconds of the clock; they wrap
-	nextAt uint32 // when the candidate came
-	last   uint16 // the last good one that was solved for
-	next   uint16 // candidate
+	key    uint64 // hash of source and destination; 0: free
+	seen   uint32 // time of the last use, in milliseconds of the clock, modulo 2^32
+	nextAt uint32 // time of the candidate
+	last   uint16 // the last good computed identification
+	next   uint16 // the candidate
 	flags  idFlag
 	doubt  uint8
 }
@@ -58,19 +61,19 @@ type idHistory struct {
 type idFlag uint8
 
 const (
-	idIndexed   idFlag = 1 << iota // sends 0 or an index: seen with all 32 bits of the ICRC right
+	idIndexed   idFlag = 1 << iota // sends 0 or an index: verified with all 32 bits of the ICRC
 	idCounts                       // last is valid
 	idCandidate                    // next is valid
-	idProven                       // by a second packet
+	idProven                       // confirmed by a second packet
 	idRandom                       // identifications follow no rule
 )
 
-// verdict on an identification.
+// An idVerdict is the result of a check of an identification.
 type idVerdict uint8
 
 const (
 	idFits      idVerdict = iota
-	idUnchecked           // accepted, though nothing is known to hold it against
+	idUnchecked           // accepted, but not compared with anything
 	idRejected
 )
 
@@ -79,12 +82,12 @@ func (h *idHistory) settled() bool {
 	return h.flags&(idIndexed|idProven) == idIndexed|idProven && h.doubt == 0
 }
 
-// exact takes note of a packet whose ICRC is right for identification 0 or its index.
+// exact records a packet whose ICRC is right for identification 0 or its index.
 func (h *idHistory) exact(id uint16, now uint32) {
 	switch {
 	case h.flags&idCounts != 0 && h.near(h.last, id, now-h.seen):
 		h.fit()
-		h.good(id, now) // a counter that passes 0
+		h.good(id, now) // a counter passed 0
 		return
 	case h.flags&idIndexed != 0:
 		h.fit()
@@ -95,12 +98,12 @@ func (h *idHistory) exact(id uint16, now uint32) {
 	h.seen = now
 }
 
-// solved judges an identification that was solved for.
+// solved checks a computed identification and records it.
 func (h *idHistory) solved(id uint16, now uint32) idVerdict {
 	counts, rest := h.flags&idCounts != 0, now-h.seen
 	switch {
 	case h.flags&(idIndexed|idCounts) == 0, counts && rest >= idSpace-idAhead-idBehind-1:
-		h.flags &^= idCounts | idProven | idCandidate // nobody knows who has the address now
+		h.flags &^= idCounts | idProven | idCandidate // the address may have another owner now
 		h.good(id, now)
 		return idUnchecked
 	case counts && h.near(h.last, id, rest):
@@ -135,12 +138,12 @@ func (h *idHistory) solved(id uint16, now uint32) idVerdict {
 	return idFits
 }
 
-// near tells whether a counter that stood at from can stand at id after ms milliseconds.
+// near reports whether a counter with the value from can have the value id after ms milliseconds.
 func (h *idHistory) near(from, id uint16, ms uint32) bool {
 	return uint32(id-from+idBehind) <= idBehind+idAhead+min(ms, idSpace)
 }
 
-// fit eases doubts.
+// fit reduces the doubt.
 func (h *idHistory) fit() {
 	if h.doubt > 0 {
 		h.doubt--
@@ -150,7 +153,7 @@ func (h *idHistory) fit() {
 	}
 }
 
-// good makes id the last good one.
+// good records id as the last good identification.
 func (h *idHistory) good(id uint16, now uint32) {
 	if h.flags&idCounts != 0 {
 		h.flags |= idProven
@@ -159,23 +162,24 @@ func (h *idHistory) good(id uint16, now uint32) {
 	h.flags = h.flags&^idIndexed | idCounts
 }
 
-// idTable is a table of idTable, of fixed size: a flood of source addresses takes no memory. Nor does it drive out what
-// is in use: an address gets a place in its set of four, drawn by a hash of this table's own, if one is free, or if an
-// address there has sent but one packet, or nothing for a minute. Without a place, an address is always new. Not for
-// concurrent use.
+// An idTable is a table of histories of fixed size, so a flood of source addresses takes no memory. A flood does not
+// displace active addresses either: an address gets an entry in its set of four, chosen by a hash with a random seed,
+// if an entry is free, or if its present owner has sent only one packet or nothing for a minute. An address without an
+// entry is treated as new each time. An idTable is not safe for concurrent use.
 type idTable struct {
 	salt uint64
 	sets [tableSets][tableWays]idHistory
 }
 
-// newIDTable draws the hash from the system: who floods must not know it, and a replay does not depend on it.
+// newIDTable seeds the hash from crypto/rand: attackers must not be able to predict it, and replays do not depend on
+// it.
 func newIDTable() *idTable {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return &idTable{salt: binary.NativeEndian.Uint64(b[:]) | 1}
 }
 
-// addressKey is never 0: no packet comes from 0.0.0.0 to 0.0.0.0.
+// addressKey is never 0, because no packet has both addresses 0.0.0.0.
 func addressKey(src, dst netip.Addr) uint64 {
 	s, d := src.As4(), dst.As4()
 	return uint64(binary.BigEndian.Uint32(s[:]))<<32 | uint64(binary.BigEndian.Uint32(d[:]))
@@ -188,7 +192,7 @@ func (t *idTable) set(key uint64) *[tableWays]idHistory {
 	return &t.sets[h>>56]
 }
 
-// find returns the idHistory of a pair of addresses, or nil.
+// find returns the history of a pair of addresses, or nil.
 func (t *idTable) find(key uint64) *idHistory {
 	s := t.set(key)
 	for i := range s {
@@ -199,7 +203,7 @@ func (t *idTable) find(key uint64) *idHistory {
 	return nil
 }
 
-// place gives a place for a new one, or nil.
+// place returns an entry for a new history, or nil.
 func (t *idTable) place(key uint64, now uint32) *idHistory {
 	s := t.set(key)
 	var worst *idHistory
@@ -212,7 +216,7 @@ func (t *idTable) place(key uint64, now uint32) *idHistory {
 		if h.flags&idProven != 0 && now-h.seen < keptFor {
 			continue
 		}
-		// Once in a set, an unproven one is worse than any proven one; among equals, the one silent for longer.
+		// Unproven entries are replaced before proven ones, and among equals the one that has been silent longest.
 		if worst == nil || h.flags&idProven < worst.flags&idProven || h.flags&idProven == worst.flags&idProven &&
 			now-h.seen > now-worst.seen {
 			worst = h
@@ -224,18 +228,18 @@ func (t *idTable) place(key uint64, now uint32) *idHistory {
 	return worst
 }
 
-// sender is the idHistory of the flow that a Decoder is at.
+// An idChecker checks the identifications of the flow that a Decoder is receiving.
 type idChecker struct {
-	table *idTable // nil: the identification is known, or there is none
+	table *idTable // nil: the identification is known, or the flow has none
 	clock clock.Clock
 	key   uint64
-	h     *idHistory // in the table, or nil
-	none  idHistory  // stands in for h where the table has no place
+	h     *idHistory // entry of the table, or nil
+	none  idHistory  // used as h if the table has no entry for the flow
 	now   uint32
-	timed bool // now is of this batch
+	timed bool // now is valid for this batch
 }
 
-// guess is the identification that a sender that counts will take next, 0 for others.
+// guess returns the identification that a counting sender will use next, or 0 for others.
 func (s *idChecker) guess() uint16 {
 	if s.h == nil || s.h.flags&idCounts == 0 {
 		return 0
@@ -246,14 +250,14 @@ func (s *idChecker) guess() uint16 {
 // settled reports whether packets with the expected identification need no check.
 func (s *idChecker) settled() bool { return s.h != nil && s.h.settled() }
 
-// set goes to another flow, whose addresses may be the same.
+// set selects the flow, which may be the present one.
 func (s *idChecker) set(src, dst netip.Addr) {
 	key := addressKey(src, dst)
 	if key == s.key {
 		return
 	}
 	if s.h != nil && s.h.settled() {
-		s.h.seen = s.time() // packets that teach nothing are not timed
+		s.h.seen = s.time() // settled packets are not timed individually
 	}
 	if s.h == &s.none {
 		s.none = idHistory{}
@@ -261,7 +265,7 @@ func (s *idChecker) set(src, dst netip.Addr) {
 	s.key, s.h = key, s.table.find(key)
 }
 
-// time is read once in a batch, and only where it is needed.
+// time reads the clock once per batch, and only if it is needed.
 func (s *idChecker) time() uint32 {
 	if !s.timed {
 		s.now, s.timed = uint32(s.clock.Now().Milliseconds()), true
@@ -269,13 +273,13 @@ func (s *idChecker) time() uint32 {
 	return s.now
 }
 
-// judge takes in the identification of a packet whose ICRC is right for it; solved says that this is what it was solved
-// for.
+// check records and checks the identification of a packet whose ICRC is right for it. solved reports that the
+// identification was computed from the ICRC.
 func (s *idChecker) check(id uint16, solved bool) idVerdict {
 	h, now := s.h, s.time()
 	if h == nil {
 		if h = s.table.place(s.key, now); h == nil {
-			h = &s.none // what it learns is forgotten with the next change of address, and does no harm before
+			h = &s.none // its content is lost at the next change of addresses, which is harmless
 		}
 		s.h = h
 	}

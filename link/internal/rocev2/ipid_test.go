@@ -19,9 +19,9 @@ import (
 	"ciddk/wire"
 )
 
-// sight is one packet as a idHistory sees it.
+// A sight is one packet as an idHistory sees it.
 type sight struct {
-	after  uint32 // milliseconds since the one before
+	after  uint32 // milliseconds since the previous packet
 	id     uint16
 	solved bool
 	want   idVerdict
@@ -59,7 +59,7 @@ func TestHabit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var h idHistory
-			now := uint32(math.MaxUint32 - 1000) // wraps on the way
+			now := uint32(math.MaxUint32 - 1000) // wraps in between
 			for i, s := range c.seen {
 				now += s.after
 				got := idFits
@@ -74,9 +74,9 @@ func TestHabit(t *testing.T) {
 	}
 }
 
-// TestHabitNone: who draws identifications by chance is heard after a few packets, and is judged again when it begins
-// to count.
-func TestHabitNone(t *testing.T) {
+// TestHistoryRandom checks that a sender with random identifications is accepted after a few packets, and is checked
+// again when it begins to count.
+func TestHistoryRandom(t *testing.T) {
 	var h idHistory
 	rnd := rand.New(rand.NewPCG(1, 2))
 	refused := 0
@@ -94,8 +94,9 @@ func TestHabitNone(t *testing.T) {
 	assert.Equal(t, idRejected, h.solved(9000, 0))
 }
 
-// TestHabitOfLinux: whatever ip_select_ident does, with losses, disorder and rests, nothing is refused.
-func TestHabitOfLinux(t *testing.T) {
+// TestHistoryLinux checks that no behaviour of ip_select_ident, with losses, reordering and pauses, leads to a
+// rejection.
+func TestHistoryLinux(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h idHistory
 		id, now := rapid.Uint16().Draw(t, "first"), rapid.Uint32().Draw(t, "start")
@@ -104,7 +105,7 @@ func TestHabitOfLinux(t *testing.T) {
 			rest := rapid.Uint32Range(0, 70_000).Draw(t, "rest")
 			now += rest
 			ahead := uint16(rapid.Uint32Range(0, rest).Draw(t,
-				"ahead")) //nolint:gosec // more than a turn of the counter is a turn
+				"ahead")) //nolint:gosec // more than one turn of the counter is equivalent to one turn
 			id += ahead + 1
 			var burst []uint16
 			for range rapid.IntRange(1, 40).Draw(t, "packets") {
@@ -112,7 +113,7 @@ func TestHabitOfLinux(t *testing.T) {
 				id += uint16(rapid.IntRange(1, 3).Draw(t, "lost") / 2 * 3)
 				id++
 			}
-			// Neighbours change places, up to 15 apart as the 16 QPs of ibv_srq_pingpong were seen to.
+			// Neighbours swap places, up to 15 apart as observed with the 16 QPs of ibv_srq_pingpong.
 			for range rapid.IntRange(0, 3).Draw(t, "swaps") {
 				if i := rapid.IntRange(0, len(burst)-1).Draw(t, "from"); i+2 < len(burst) {
 					burst[i], burst[i+2] = burst[i+2], burst[i]
@@ -120,7 +121,7 @@ func TestHabitOfLinux(t *testing.T) {
 			}
 			for i, n := range burst {
 				if n == 0 && first {
-					continue // one in 65,536 begins like a sender of ours, and loses a packet
+					continue // one in 65,536 looks like a sender of this kit at first, and loses a packet
 				} else if n == 0 {
 					h.exact(0, now)
 				} else if v := h.solved(n, now); v == idRejected || v == idUnchecked && !first && i > 0 {
@@ -132,9 +133,9 @@ func TestHabitOfLinux(t *testing.T) {
 	})
 }
 
-// TestHabitsFlood: a flood of addresses neither grows the table nor drives out who is there; when it is over, newcomers
-// find places again.
-func TestHabitsFlood(t *testing.T) {
+// TestHistoryFlood checks that a flood of addresses neither grows the table nor displaces active addresses, and that
+// new addresses find entries after the flood.
+func TestHistoryFlood(t *testing.T) {
 	v := clock.NewVirtual(0)
 	s := idChecker{table: newIDTable(), clock: v}
 	me := netip.MustParseAddr("10.0.0.1")
@@ -156,7 +157,7 @@ func TestHabitsFlood(t *testing.T) {
 			flood = flood.Next()
 			packet(flood, uint16(rnd.Uint32()))
 			if i%3 == 0 {
-				packet(flood, uint16(rnd.Uint32())) // some seem to have a idHistory
+				packet(flood, uint16(rnd.Uint32())) // some appear to have a history
 			}
 			if i%1000 == 0 {
 				v.Advance(time.Millisecond)
@@ -181,7 +182,7 @@ func TestHabitsFlood(t *testing.T) {
 	require.Equal(t, 200, known)
 }
 
-// Without a place in the table, a sender still has a idHistory for as long as it is the only one that sends.
+// A sender without an entry in the table has a history as long as it is the only one that sends.
 func TestHabitsFull(t *testing.T) {
 	v := clock.NewVirtual(0)
 	s := idChecker{table: newIDTable(), clock: v}
@@ -203,8 +204,8 @@ func TestHabitsFull(t *testing.T) {
 	}
 }
 
-// TestICRCResidue measures what docs/users.md says a plain socket cannot notice over IPv4: how many damaged packets can
-// be solved for (the rule before idTable: 1 in 65,536), and how many of those fit.
+// TestICRCResidue measures what docs/users.md says a plain socket cannot detect over IPv4: the fraction of damaged
+// packets for which an identification can be computed (1 in 65,536), and how many of those are in the window.
 func TestICRCResidue(t *testing.T) {
 	packets := 64 * 24_000
 	if testing.Short() {
@@ -242,7 +243,7 @@ func TestICRCResidue(t *testing.T) {
 			}
 			send(good(0))
 			send(good(1))
-			// One wrong bit is always noticed, as two close together are.
+			// A single wrong bit is always detected, and so are two that are close together.
 			p := good(2)
 			for bit := wire.BTHLen * 8; bit < len(p)*8; bit++ {
 				p[bit/8] ^= 1 << (bit % 8)
@@ -274,7 +275,7 @@ func TestICRCResidue(t *testing.T) {
 				packets, solved, passed,
 				float64(packets)/idSpace, float64(packets)/idSpace*kind.window/idSpace)
 
-			// The second factor, for itself, since so few come to it.
+			// The second factor is measured separately, since few packets reach it.
 			fits, tries := 0, 4*idSpace
 			for range tries {
 				h := *d.from.h
@@ -282,7 +283,7 @@ func TestICRCResidue(t *testing.T) {
 					fits++
 				}
 			}
-			// A candidate that a solved packet left counts as a window of its own.
+			// A candidate left by a computed packet counts as a window of its own.
 			windows := 1.0
 			if d.from.h.flags&idCandidate != 0 {
 				windows += (idAhead + idBehind + 1) / kind.window
@@ -292,14 +293,14 @@ func TestICRCResidue(t *testing.T) {
 	}
 }
 
-// within holds a count against what is expected of a rare event, 5 standard deviations wide.
+// within compares a count with the expectation for a rare event, within 5 standard deviations.
 func within(t *testing.T, what string, n int, want float64) {
 	t.Helper()
 	slack := 5*math.Sqrt(want) + 1
 	assert.InDelta(t, want, float64(n), slack, fmt.Sprintf("%s: %d, expected %.2f", what, n, want))
 }
 
-// residue counts.
+// A residue counts results.
 type residue struct {
 	rvt.Receiver
 	counts  [64]int
