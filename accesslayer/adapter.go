@@ -8,45 +8,46 @@ import (
 	"ciddk/clock"
 )
 
-// Adapter is a registered HCA, with a cache of its attributes that is fresh before any client hears of a change. It remains good for
-// reading when the HCA has gone.
+// Adapter is a registered HCA with a cache of its attributes. The cache is updated before clients are notified of a
+// change. An Adapter can still be read after its HCA was removed.
 type Adapter struct {
 	al   *AL
 	hca  ci.HCA
 	info ci.HCAInfo
 	n    *node
 	exec *serial
-	ca   ci.CA // the one open of the driver
+	ca   ci.CA // the only open of the driver
 	attr atomic.Pointer[ci.CAAttr]
 
-	removing bool        // guarded by al.mu, as is
-	poll     clock.Timer // to the next query
+	removing bool        // guarded by al.mu, as is poll
+	poll     clock.Timer // until the next query
 }
 
-// present tells whether clients may open it; al.mu is held.
+// present reports whether clients may open the adapter. al.mu is held.
 func (a *Adapter) present() bool { return a.n.state == alive && !a.removing }
 
-// GUID names the HCA.
+// GUID returns the GUID that identifies the HCA.
 func (a *Adapter) GUID() ci.GUID { return a.info.GUID }
 
-// Info is what the driver says of itself.
+// Info returns what the driver reports about the HCA.
 func (a *Adapter) Info() ci.HCAInfo { return a.info }
 
-// Attr are the attributes as last seen. They are shared: read only. CA.Query asks the driver.
+// Attr returns the attributes of the last query. They are shared, and must not be changed. CA.Query queries the driver.
 func (a *Adapter) Attr() *ci.CAAttr { return a.attr.Load() }
 
-// Port gives the attributes of a port, counted from 1, as last seen. Status: InvalidPort.
+// Port returns the attributes of a port, counted from 1, as of the last query. Status: InvalidPort.
 func (a *Adapter) Port(num uint8) (*ci.PortAttr, error) { return port("Adapter.Port", a.Attr(), num) }
 
 func port(verb string, attr *ci.CAAttr, num uint8) (*ci.PortAttr, error) {
 	if num == 0 || int(num) > len(attr.Ports) {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d of an HCA with %d ports", num, len(attr.Ports))}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPort, Detail: fmt.Sprintf("port %d does not exist: the "+
+			"HCA has %d ports", num, len(attr.Ports))}
 	}
 	return &attr.Ports[num-1], nil
 }
 
-// OnUndelivered has fn called with the HCA's reports of datagrams of QP1 that the network could not deliver, and whether the HCA has
-// such reports: see ci.UndeliveredReporter. stop ends the calls.
+// OnUndelivered calls fn with the HCA's reports about datagrams of QP1 that the network could not deliver, until stop
+// is called. ok reports whether the HCA has such reports; see ci.UndeliveredReporter.
 func (a *Adapter) OnUndelivered(fn func(ci.Undelivered)) (stop func(), ok bool) {
 	r, ok := ci.As[ci.UndeliveredReporter](a.hca)
 	if !ok {
@@ -55,8 +56,9 @@ func (a *Adapter) OnUndelivered(fn func(ci.Undelivered)) (stop func(), ok bool) 
 	return r.OnUndelivered(fn), true
 }
 
-// FindPKey looks for a partition in a port's P_Key table. Only the low 15 bits are compared; of a partition's two entries the full
-// member's is preferred (bit 15 set in entry; IBTA volume 1, 10.9.1). Status: InvalidPort, NotFound.
+// FindPKey returns the index and the entry of a partition in a port's P_Key table. It compares the low 15 bits. If the
+// partition has two entries, FindPKey returns the one of the full member, which has bit 15 set (IBTA volume 1, 10.9.1).
+// Status: InvalidPort, NotFound.
 func (a *Adapter) FindPKey(portNum uint8, pkey ci.PKey) (index uint16, entry ci.PKey, err error) {
 	const verb, member = "Adapter.FindPKey", 0x8000
 	p, err := port(verb, a.Attr(), portNum)
@@ -73,23 +75,26 @@ func (a *Adapter) FindPKey(portNum uint8, pkey ci.PKey) (index uint16, entry ci.
 		}
 	}
 	if !found {
-		return 0, 0, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("port %d is not in partition %04x", portNum, uint16(pkey))}
+		return 0, 0, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("port %d is not in partition %04x",
+			portNum, uint16(pkey))}
 	}
 	return index, entry, nil
 }
 
-// FindGID is the function FindGID over all ports. Status: NotFound.
+// FindGID calls the function FindGID for all ports. Status: NotFound.
 func (a *Adapter) FindGID(gid ci.GID) (portNum uint8, index uint16, err error) {
 	portNum, index, ok := FindGID(a.Attr(), 0, gid)
 	if !ok {
-		return 0, 0, &ci.Error{Verb: "Adapter.FindGID", Status: ci.NotFound, Detail: fmt.Sprintf("no port has GID %x", gid)}
+		return 0, 0, &ci.Error{Verb: "Adapter.FindGID", Status: ci.NotFound,
+			Detail: fmt.Sprintf("no port has GID %x", gid)}
 	}
 	return portNum, index, nil
 }
 
-// FindGID looks for a GID in the tables of a CA's ports; none has the zero GID. Several rows may have it, such as a link-local one: first come
-// those of the port that was asked (0: none), and before those of RoCEv1, whose packets a peer that speaks RoCEv2 would not take, all others.
-func FindGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
+// FindGID returns the port and the index of a GID in the tables of a CA's ports. Several entries may have the same GID,
+// such as a link-local one. FindGID prefers those of port preferred (0: none), and among them any other type to RoCEv1,
+// since a RoCEv2 peer does not receive RoCEv1 packets. ok is false for the zero GID.
+func FindGID(attr *ci.CAAttr, preferred uint8, gid ci.GID) (num uint8, index uint16, ok bool) {
 	if gid == (ci.GID{}) {
 		return 0, 0, false
 	}
@@ -100,7 +105,7 @@ func FindGID(attr *ci.CAAttr, asked uint8, gid ci.GID) (num uint8, index uint16,
 				continue
 			}
 			fits := 1
-			if attr.Ports[i].Num == asked {
+			if attr.Ports[i].Num == preferred {
 				fits += 2
 			}
 			if e.Type != ci.GIDRoCEv1 {

@@ -10,22 +10,22 @@ import (
 	"ciddk/clock"
 )
 
-// AL is an access layer: the registry of HCAs, and the root of the object tree. Drivers see its ci.Registrar side, clients what Open
-// returns. All methods may be called concurrently.
+// AL is an access layer: the registry of HCAs and the root of the object tree. Drivers use it as a ci.Registrar,
+// clients use what Open returns. All methods may be called concurrently.
 type AL struct {
 	cfg  Config
 	root *node
-	exec serial // the reaper of what belongs to no adapter
+	exec serial // the reaper of objects that belong to no adapter
 	pnp  *notifier
 
-	mu       sync.Mutex // the tree: see node
+	mu       sync.Mutex // guards the tree, see node
 	seq      uint64
 	closed   bool
-	adapters []*Adapter       // in order of registration, being registered and being removed included
-	soles    map[string]*node // who holds what there is one of: ClientConfig.Sole
+	adapters []*Adapter       // in order of registration, including those that are being registered or removed
+	soles    map[string]*node // the clients that hold a ClientConfig.Sole
 }
 
-// New makes an access layer. It runs nothing until there is something to do.
+// New returns an access layer. It starts no goroutine until there is work to do.
 func New(cfg Config) *AL {
 	al := &AL{cfg: cfg.withDefaults()}
 	al.pnp = &notifier{al: al}
@@ -33,8 +33,9 @@ func New(cfg Config) *AL {
 	return al
 }
 
-// Close removes every HCA as Deregister does, the newest first, then closes the clients. It is idempotent; after an error (a Timeout, a
-// driver that does not let go) it may be called again. Afterwards Register and Open answer ErrClosed. Not from a callback.
+// Close deregisters every HCA, the newest first, and then closes the clients. It is idempotent. After an error, such as
+// a Timeout or a driver that refuses to close, it may be called again. Register and Open return ErrClosed afterwards.
+// Close must not be called from a callback.
 func (al *AL) Close() error {
 	al.mu.Lock()
 	al.closed = true
@@ -52,7 +53,7 @@ func (al *AL) Close() error {
 	return al.root.close()
 }
 
-// Adapters lists the HCAs that are present, in order of registration.
+// Adapters returns the registered HCAs in order of registration.
 func (al *AL) Adapters() []*Adapter {
 	al.mu.Lock()
 	defer al.mu.Unlock()
@@ -77,7 +78,7 @@ func (al *AL) adapter(verb string, guid ci.GUID) (*Adapter, error) {
 	return nil, notRegistered(verb, guid)
 }
 
-// AdapterByGID finds the HCA, and the port of it, that has gid in its table.
+// AdapterByGID returns the HCA and the port that have gid in their table. Status: NotFound.
 func (al *AL) AdapterByGID(gid ci.GID) (a *Adapter, port uint8, err error) {
 	a, err = al.find("AL.AdapterByGID", func(a *Adapter) (ok bool) {
 		port, _, ok = FindGID(a.Attr(), 0, gid)
@@ -86,7 +87,7 @@ func (al *AL) AdapterByGID(gid ci.GID) (a *Adapter, port uint8, err error) {
 	return a, port, err
 }
 
-// AdapterByPort finds the HCA, and the number of the port, by the port's GUID.
+// AdapterByPort returns the HCA and the number of the port that has a GUID. Status: NotFound.
 func (al *AL) AdapterByPort(guid ci.GUID) (a *Adapter, port uint8, err error) {
 	a, err = al.find("AL.AdapterByPort", func(a *Adapter) bool {
 		for _, p := range a.Attr().Ports {
@@ -106,11 +107,11 @@ func (al *AL) find(verb string, match func(*Adapter) bool) (*Adapter, error) {
 			return a, nil
 		}
 	}
-	return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: "no HCA that is present matches"}
+	return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: "no registered HCA matches"}
 }
 
-// Clock is what the access layer's time comes from; its services use it too.
+// Clock returns the clock of the access layer. Services on it use the same clock.
 func (al *AL) Clock() clock.Clock { return al.cfg.Clock }
 
-// Logger is the access layer's.
+// Logger returns the logger of the access layer.
 func (al *AL) Logger() *slog.Logger { return al.cfg.Logger }

@@ -2,7 +2,8 @@ package accesslayer
 
 import "ciddk/ci"
 
-// NewAV makes an address vector; it may be called from callbacks. Status: as ci.PD.CreateAV; InvalidState with ErrClosed.
+// NewAV creates an address vector. It may be called from callbacks. Status: as ci.PD.CreateAV; InvalidState with
+// ErrClosed.
 func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) {
 	const verb = "PD.CreateAV"
 	av := &AV{pd: p}
@@ -15,8 +16,8 @@ func (p *PD) NewAV(attr ci.AVAttr) (*AV, error) {
 	return made(av, err)
 }
 
-// AV is an address vector. It is a ci.AV, too, so that it fits into ci.Dest. The client waits for the sends that use it before it
-// destroys it.
+// AV is an address vector. It is a ci.AV, the type of ci.Dest.AV. The client destroys it after the sends that use it
+// have completed.
 type AV struct {
 	object
 	avVerbs
@@ -25,7 +26,7 @@ type AV struct {
 
 func (a *AV) Unwrap() any { return a.avVerbs.AV }
 
-// Query returns what was set, and the PD.
+// Query returns the attributes and the PD.
 func (a *AV) Query() (attr ci.AVAttr, pd ci.PD, err error) {
 	err = a.n.during("AV.Query", func() error { attr, _, err = a.avVerbs.Query(); return err })
 	if err != nil {
@@ -34,7 +35,7 @@ func (a *AV) Query() (attr ci.AVAttr, pd ci.PD, err error) {
 	return attr, a.pd.CI(), nil
 }
 
-// Modify replaces the whole vector.
+// Modify replaces all attributes.
 func (a *AV) Modify(attr ci.AVAttr) error {
 	return a.n.during("AV.Modify", func() error { return a.avVerbs.Modify(attr) })
 }

@@ -10,14 +10,16 @@ import (
 	"ciddk/ci"
 )
 
-// hide puts completions where only a poll finds them, as those are that wait in the socket of a port: nothing calls back for them.
+// hide puts completions where only a poll finds them, without a callback, like completions that wait in the socket of a
+// port.
 func (q *fakeCQ) hide(wcs ...ci.WC) {
 	q.qmu.Lock()
 	defer q.qmu.Unlock()
 	q.queue = append(q.queue, wcs...)
 }
 
-// TestPumpCatchUp: the call comes after the completions that lay in the CQ, also from a pump that sleeps, and between two calls of Handle.
+// TestPumpCatchUp checks that f is called after the completions that were in the CQ, between two calls of Handle, also
+// by a pump that sleeps.
 func TestPumpCatchUp(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
@@ -25,7 +27,7 @@ func TestPumpCatchUp(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			drv, _ := ci.As[*fakeCQ](r.cq)
-			handled, handling := 0, false // without a lock: the race detector watches
+			handled, handling := 0, false // without a lock, so that the race detector reports overlapping calls
 			pump := must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Batch: 4, Handle: func(wc []ci.WC) {
 				handling = true
 				handled += len(wc)
@@ -50,7 +52,7 @@ func TestPumpCatchUp(t *testing.T) {
 	}
 }
 
-// TestPumpCatchUpFlood: a CQ that is never empty does not hold the call up for ever.
+// TestPumpCatchUpFlood checks that a CQ that never becomes empty does not delay the call forever.
 func TestPumpCatchUpFlood(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {

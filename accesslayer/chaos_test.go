@@ -15,8 +15,9 @@ import (
 	"ciddk/ci/ciwrap/faults"
 )
 
-// A driver whose creates and destroys fail every now and then, clients on several goroutines, events, and at the end the HCA is pulled:
-// every failure reaches a client or is made up for, and the driver is left empty.
+// The driver's creates and destroys fail at random while clients create and destroy on several goroutines and events
+// arrive; at the end the HCA is removed. Every failure must reach a client or be retried, and no object of the driver
+// may be left.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	inj := faults.New(7)
@@ -28,8 +29,9 @@ func TestChaos(t *testing.T) {
 		inj.MustAdd(faults.Rule{Verb: v, Status: ci.ResourceBusy, Probability: 0.15, Skip: 1})
 	}
 	h := newFake(2)
-	var lost sync.Map // errors of objects given up
-	al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Microsecond, DestroyRetries: 60,
+	var lost sync.Map // errors of objects that were given up
+	al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Microsecond,
+		DestroyRetries: 60,
 		OnDestroyError: func(err error) { lost.Store(err, true) }})
 	require.NoError(t, al.Register(inj.Wrap(h)))
 	stop := make(chan struct{})
@@ -61,11 +63,11 @@ func TestChaos(t *testing.T) {
 	lost.Range(func(err, _ any) bool { t.Error("given up:", err); return true })
 	assert.Empty(t, h.liveObjects())
 	assert.True(t, h.closed)
-	assert.Empty(t, h.committed())
+	assert.Empty(t, h.violationList())
 	assert.Positive(t, inj.Calls("QP.Destroy"))
 }
 
-// chaos makes and destroys at random; an error must be the injected one, or say that something is closed.
+// chaos creates and destroys objects at random. An error must be the injected one, or report that something is closed.
 func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 	ok := func(err error) bool {
 		if err != nil && !assert.ErrorIs(t, err, ci.ResourceBusy) {
@@ -144,7 +146,7 @@ func chaos(t *testing.T, al *accesslayer.AL, rnd *rand.Rand) {
 	}
 }
 
-// The access layer is closed while a driver is registering: it waits, and the HCA does not come in.
+// The access layer is closed while a driver registers. Close waits, and the HCA is not registered.
 func TestCloseDuringRegister(t *testing.T) {
 	t.Parallel()
 	h := newFake(1)
@@ -159,14 +161,15 @@ func TestCloseDuringRegister(t *testing.T) {
 	_, err := c.OpenCA(fakeGUID, nil)
 	assert.ErrorIs(t, err, ci.NotFound)
 	go func() { closed <- al.Close() }()
-	require.Eventually(t, func() bool { _, err := al.Open(accesslayer.ClientConfig{}); return err != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := al.Open(accesslayer.ClientConfig{}); return err != nil },
+		10*time.Second, time.Millisecond)
 	close(hold)
 	assert.ErrorIs(t, <-registered, accesslayer.ErrClosed)
 	assert.NoError(t, <-closed)
 	assert.True(t, h.closed)
 }
 
-// A registration that fails closes the driver, also if that takes several tries.
+// A registration that fails closes the driver, even if that takes several attempts.
 func TestRegisterRollbackIsRetried(t *testing.T) {
 	t.Parallel()
 	h := newFake(1)

@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// Client is one user of the access layer, and the root of all that it makes. Its destruction takes everything below with it: that is
-// how a program, or a daemon on behalf of one, is sure to leave nothing behind.
+// Client is one user of the access layer, and the root of all objects that it creates. Close destroys all of them, so
+// that a program, or a daemon on behalf of one, leaves nothing behind.
 type Client struct{ n *node }
 
 func (c *Client) node() *node { return c.n }
@@ -18,19 +18,19 @@ func (c *Client) node() *node { return c.n }
 func (c *Client) Close() error { return c.n.close() }
 
 // CloseAsync is Close for callbacks: it returns at once. onDone, if not nil, is called at the end, after all other
-// callbacks of the client's objects. Status: InvalidALHandle with ErrClosed if the client is closed already; then onDone
-// is not called.
+// callbacks of the client's objects. Status: InvalidALHandle with ErrClosed if the client is closed already; then
+// onDone is not called.
 func (c *Client) CloseAsync(onDone func(error)) error { return c.n.destroyAsync(onDone) }
 
 // ClientConfig describes a client.
 type ClientConfig struct {
 	Name string // for errors and logs
-	// Sole, if not empty, names what there is one of per access layer and this client is to hold: as long as it is not gone, another
-	// client with the same is refused.
+	// Sole, if not empty, names a role that only one client of an access layer can have, such as the owner of QP1. Open
+	// fails while another client has the same role.
 	Sole string
 }
 
-// Open makes a client. Status: ErrClosed; ResourceBusy (another client holds Sole; the error names it).
+// Open creates a client. Status: ErrClosed; ResourceBusy (another client has the role Sole; the error names it).
 func (al *AL) Open(cfg ClientConfig) (*Client, error) {
 	const verb = "AL.Open"
 	c := &Client{}
@@ -43,28 +43,29 @@ func (al *AL) Open(cfg ClientConfig) (*Client, error) {
 	err := c.n.make(al.root, verb, nothing)
 	if err != nil && cfg.Sole != "" {
 		al.mu.Lock()
-		c.n.gone()
+		c.n.onDestroyed()
 		al.mu.Unlock()
 	}
 	return made(c, err)
 }
 
-// claim gives a client what there is one of, until the client is gone.
+// claim reserves a role for a client until the client is destroyed.
 func (al *AL) claim(verb, sole string, n *node) error {
 	al.mu.Lock()
 	defer al.mu.Unlock()
 	if holder := al.soles[sole]; holder != nil {
-		how := "share that one, or close it first"
+		hint := "share it, or close that client first"
 		if holder.state >= destroying {
-			how = "which is being closed: wait for the end of that"
+			hint = "it is being closed: wait for its end"
 		}
-		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("%s of this access layer: held by the client %q, %s", sole, holder.label, how)}
+		return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("%s: in use by client %q (%s)", sole,
+			holder.label, hint)}
 	}
 	if al.soles == nil {
 		al.soles = map[string]*node{}
 	}
 	al.soles[sole] = n
-	n.gone = func() {
+	n.onDestroyed = func() {
 		if al.soles[sole] == n {
 			delete(al.soles, sole)
 		}
@@ -72,12 +73,12 @@ func (al *AL) claim(verb, sole string, n *node) error {
 	return nil
 }
 
-// AL is the access layer that the client belongs to.
+// AL returns the access layer of the client.
 func (c *Client) AL() *AL { return c.n.al }
 
-// OpenCA opens an HCA by its GUID. Any number of opens, of any number of clients, share the one open of the driver. Events of the
-// CA and its ports come to onEvent, which may be nil, one at a time, on a goroutine of the access layer.
-// Status: NotFound (no such HCA), InvalidState with ErrClosed (on its way out; client closed).
+// OpenCA opens an HCA by its GUID. All opens of all clients share one open of the driver. Events of the CA and its
+// ports are delivered to onEvent, which may be nil, one at a time on a goroutine of the access layer. Status: NotFound
+// (no such HCA), InvalidState with ErrClosed (the HCA is being removed, or the client is closed).
 func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) {
 	const verb = "Client.OpenCA"
 	al := c.n.al
@@ -94,16 +95,18 @@ func (c *Client) OpenCA(guid ci.GUID, onEvent func(*CA, ci.Event)) (*CA, error) 
 	case a == nil:
 		return nil, notRegistered(verb, guid)
 	case !ok:
-		return nil, kindAdapter.dying(verb)
+		return nil, kindAdapter.parentClosed(verb)
 	}
 	ca := &CA{verbs: caVerbs{a.ca}, a: a, onEvent: onEvent}
-	// Each open has its own reaper: a driver's destroy that waits for one client's callback does not hold up another client.
+	// Each open has its own reaper, so that a driver's destroy that waits for one client's callback does not delay
+	// other clients.
 	ca.n = &node{kind: kindCA, obj: ca, exec: &serial{}}
 	return made(ca, ca.n.make(c.n, verb, nothing, a.n))
 }
 
-// HCA is an HCA seen through this client, for code that is written against package ci: what it makes is tracked, shared and destroyed as
-// if made here. Its OpenCA may be called several times. Status: NotFound (no such HCA, or it is being removed).
+// HCA returns the plain view of an HCA, for code that is written against package ci. Objects that are created through
+// it are tracked, shared and destroyed like those of OpenCA. Its OpenCA may be called several times. Status: NotFound
+// (no such HCA, or it is being removed).
 func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 	a, err := c.n.al.adapter("Client.HCA", guid)
 	if err != nil {
@@ -112,7 +115,7 @@ func (c *Client) HCA(guid ci.GUID) (ci.HCA, error) {
 	return clientHCA{c: c, a: a}, nil
 }
 
-// notRegistered is the error of every verb that gets a GUID which no HCA has.
+// notRegistered returns the error of every verb for a GUID that no HCA has.
 func notRegistered(verb string, guid ci.GUID) error {
 	return &ci.Error{Verb: verb, Status: ci.NotFound,
 		Detail: fmt.Sprintf("no HCA with GUID %016x is registered", uint64(guid))}
@@ -130,9 +133,10 @@ func (h clientHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA,
 	const verb = "HCA.OpenCA"
 	switch {
 	case guid == 0 || onEvent == nil:
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "zero GUID or nil onEvent"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the GUID is zero, or onEvent is nil"}
 	case guid != h.a.info.GUID:
-		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x", uint64(h.a.info.GUID))}
+		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x",
+			uint64(h.a.info.GUID))}
 	}
 	ca, err := h.c.OpenCA(guid, func(_ *CA, e ci.Event) { e.Context = ctx; onEvent(e) })
 	if err != nil {

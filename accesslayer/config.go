@@ -7,26 +7,27 @@ import (
 	"ciddk/clock"
 )
 
-// Config tunes an access layer. The zero value is good for use.
+// Config holds the settings of an access layer. The zero value selects the defaults.
 type Config struct {
 	Logger *slog.Logger // nil: slog.Default
-	Clock  clock.Clock  // nil: the machine's
+	Clock  clock.Clock  // nil: clock.Real
 
-	// PollInterval is the time between two queries of each HCA, to find changes that its driver does not report: LID, P_Key, SM and
-	// GID events are only recommended [SAS-2.1-19]. 0: one second. Negative: no polling, for drivers that report everything.
+	// PollInterval is the time between two queries of each HCA. Queries find changes that the driver does not report:
+	// events for LID, P_Key, SM and GID are only recommended [SAS-2.1-19]. 0: one second. Negative: no polling, for
+	// drivers that report everything.
 	PollInterval time.Duration
 
-	// DrainTimeout bounds each blocking destroy (Close, Destroy, Deregister). When it is over, the call returns ci.Timeout and says
-	// what was waited for, and the destruction goes on. 0: 30 seconds.
+	// DrainTimeout bounds each blocking call that destroys objects (Close, Destroy, Deregister). After that time, the
+	// call returns ci.Timeout and names the objects that it waits for; the destruction continues. 0: 30 seconds.
 	DrainTimeout time.Duration
 
-	// DestroyRetries is how often a destroy that the driver refused is tried again, the first time after DestroyBackoff, then after
-	// twice the time before. Then the object is given up: the error is logged, goes to OnDestroyError and to whoever waits.
-	// 0: five retries. Negative: none.
+	// DestroyRetries is how often the access layer repeats a destroy that the driver refused. The first repetition is
+	// after DestroyBackoff, and the time doubles each time. Then the object is given up: the error is logged, passed to
+	// OnDestroyError, and returned to callers that wait. 0: five retries. Negative: none.
 	DestroyRetries int
 	DestroyBackoff time.Duration // 0: 10 ms
 
-	// OnDestroyError gets the error of every object that was given up. It must not block. May be nil.
+	// OnDestroyError, if not nil, is called with the error of every object that is given up. It must not block.
 	OnDestroyError func(error)
 }
 

@@ -12,16 +12,18 @@ import (
 	"ciddk/ci/cimock"
 )
 
-// mockQP gives a QP of the access layer over a mock.
+// mockQP returns a QP of the access layer over a mock.
 func mockQP(t *testing.T, typ ci.QPType) (*cimock.MockQP, *accesslayer.QP) {
 	ctrl := gomock.NewController(t)
-	hca, ca, pd, qp := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl), cimock.NewMockPD(ctrl), cimock.NewMockQP(ctrl)
+	hca, ca := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl)
+	pd, qp := cimock.NewMockPD(ctrl), cimock.NewMockQP(ctrl)
 	hca.EXPECT().Info().Return(ci.HCAInfo{GUID: 7, Version: ci.InterfaceVersion}).AnyTimes()
 	hca.EXPECT().OpenCA(gomock.Any(), gomock.Any(), gomock.Any()).Return(ca, nil)
 	ca.EXPECT().Query().Return(&ci.CAAttr{GUID: 7, Ports: []ci.PortAttr{{Num: 1, Link: ci.LinkEthernet}}}, nil)
 	ca.EXPECT().AllocatePD(gomock.Any()).Return(pd, nil)
 	pd.EXPECT().CreateSpecialQP(uint8(1), gomock.Any()).Return(qp, nil)
-	gomock.InOrder(qp.EXPECT().Destroy().Return(nil), pd.EXPECT().Destroy().Return(nil), ca.EXPECT().Destroy().Return(nil))
+	gomock.InOrder(qp.EXPECT().Destroy().Return(nil), pd.EXPECT().Destroy().Return(nil),
+		ca.EXPECT().Destroy().Return(nil))
 	al := newAL(t)
 	require.NoError(t, al.Register(hca))
 	p := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(7, nil)).NewPD(ci.PDSpecial))

@@ -15,7 +15,7 @@ import (
 	"ciddk/clock"
 )
 
-// tracked is what every object of the access layer can do.
+// tracked is the interface of all objects of the access layer.
 type tracked interface {
 	Destroy() error
 	DestroyAsync(func(error)) error
@@ -65,22 +65,25 @@ func destroys(trace []string) (out []string) {
 	return out
 }
 
-// A PD goes with all that is below it: windows first, then newest first, each after what uses it.
+// Destroying a PD destroys everything below it: windows first, then newest first, each object after those that use it.
 func TestPDTakesAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	require.NoError(t, r.dma.Destroy())
 	require.NoError(t, r.pd.Destroy())
-	assert.Equal(t, []string{"DMA", "MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD"}, destroys(r.h.traced()))
+	assert.Equal(t, []string{"DMA", "MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD"},
+		destroys(r.h.traced()))
 	assert.Empty(t, r.h.liveObjects())
 }
 
-// A CA's mappings go last: physical and fast registered regions of any PD may stand on them, also where the PD is older.
+// A CA's mappings are destroyed last, since physical and fast registered regions of any PD may use them, also of an
+// older PD.
 func TestMappingsGoLast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	require.NoError(t, r.ca.Destroy())
-	assert.Equal(t, []string{"MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD", "DMA"}, destroys(r.h.traced()))
+	assert.Equal(t, []string{"MW", "EEC", "Mcast", "RDD", "FMR", "AV", "QP", "SRQ", "CQ", "MR", "PD", "DMA"},
+		destroys(r.h.traced()))
 	assert.Empty(t, r.h.liveObjects())
 }
 
@@ -92,7 +95,8 @@ func TestEachKindDestroys(t *testing.T) {
 		invalid ci.Status
 	}{
 		{r.eec, ci.InvalidHandle}, {r.rdd, ci.InvalidHandle}, {r.mc, ci.InvalidMcastHandle}, {r.qp, ci.InvalidQPHandle},
-		{r.srq, ci.InvalidSRQHandle}, {r.cq, ci.InvalidCQHandle}, {r.fmr, ci.InvalidFMRHandle}, {r.av, ci.InvalidAVHandle},
+		{r.srq, ci.InvalidSRQHandle}, {r.cq, ci.InvalidCQHandle}, {r.fmr, ci.InvalidFMRHandle}, {r.av,
+			ci.InvalidAVHandle},
 		{r.mw, ci.InvalidMWHandle}, {r.mr, ci.InvalidMRHandle}, {r.dma, ci.InvalidHandle}, {r.pd, ci.InvalidPDHandle},
 		{r.ca, ci.InvalidCAHandle},
 	} {
@@ -108,7 +112,8 @@ func TestEachKindDestroys(t *testing.T) {
 	assert.Empty(t, r.h.liveObjects())
 }
 
-// A CQ takes its QPs along, of another PD too; an SRQ, a shared region's source and an RDD do not go while in use.
+// Destroying a CQ destroys its QPs, also those of another PD. Destroying an SRQ, an RDD or the source of a shared
+// region fails while it is in use.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -122,18 +127,19 @@ func TestUsers(t *testing.T) {
 	assert.ErrorIs(t, far.Destroy(), ci.InvalidQPHandle)
 	assert.ErrorIs(t, r.qp.Destroy(), ci.InvalidQPHandle)
 	assert.ErrorIs(t, r.mc.Destroy(), ci.InvalidMcastHandle)
-	assert.NoError(t, r.srq.Destroy(), "nobody uses it any more")
+	assert.NoError(t, r.srq.Destroy(), "nothing uses it any more")
 	require.NoError(t, shared.Destroy())
 	assert.NoError(t, r.mr.Destroy())
 	assert.NotContains(t, strings.Join(r.h.liveObjects(), " "), "QP")
-	// But a parent's end does not ask: the source goes after the shared region of another PD.
+	// Destroying a parent does not fail: the source is destroyed after the shared region of another PD.
 	src := must(r.pd.NewMR(ci.MRCreate{}))
 	must(other.NewSMR(src, 0, 0))
 	require.NoError(t, r.pd.Destroy())
 	require.NoError(t, other.Destroy())
 }
 
-// From its own event callback, and before the create has returned, an object can be destroyed: later, on another goroutine, once.
+// An object can be destroyed from its own event callback, before its create has returned. The driver's destroy runs
+// later, once, on another goroutine.
 func TestDestroyFromCallbacks(t *testing.T) {
 	t.Parallel()
 	t.Run("event", func(t *testing.T) {
@@ -142,9 +148,10 @@ func TestDestroyFromCallbacks(t *testing.T) {
 		done := make(chan struct{})
 		var after atomic.Bool
 		must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(qp *accesslayer.QP, _ ci.Event) {
-			assert.NoError(t, qp.DestroyAsync(func(err error) { assert.NoError(t, err); assert.True(t, after.Load()); close(done) }))
+			assert.NoError(t,
+				qp.DestroyAsync(func(err error) { assert.NoError(t, err); assert.True(t, after.Load()); close(done) }))
 			assert.ErrorIs(t, qp.DestroyAsync(nil), ci.InvalidQPHandle)
-			after.Store(true) // the driver's destroy cannot have run: this callback is in progress
+			after.Store(true) // the driver's destroy cannot have run while this callback is in progress
 		}))
 		fireAll(r.h, "QP", ci.EventQPFatal)
 		wait(t, done, "the destroy callback")
@@ -172,7 +179,7 @@ func TestDestroyFromCallbacks(t *testing.T) {
 		done := make(chan struct{})
 		qp := must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(qp *accesslayer.QP, e ci.Event) {
 			assert.Equal(t, ci.EventQPComm, e.Type)
-			_, err := qp.PostSend(make([]ci.SendWR, 1)) // the object is whole
+			_, err := qp.PostSend(make([]ci.SendWR, 1)) // the object is complete
 			assert.NoError(t, err)
 			assert.NoError(t, qp.DestroyAsync(func(error) { close(done) }))
 		}))
@@ -200,29 +207,34 @@ func TestDestroyFromCallbacks(t *testing.T) {
 	})
 }
 
-// The destroy callback is the last: events queued before are delivered, later ones dropped, and none is lost or reordered otherwise.
+// The destroy callback is the last one. Events that were queued before it are delivered in order, and later ones are
+// dropped.
 func TestEventsInOrderAndLast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const n = 1000
 	var got []uint64
 	ended := make(chan struct{})
-	qp := must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, Context: "mine"}, func(_ *accesslayer.QP, e ci.Event) {
-		assert.Equal(t, "mine", e.Context)
-		got = append(got, e.Vendor)
-	}))
+	qp := must(r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq, Context: "mine"},
+		func(_ *accesslayer.QP, e ci.Event) {
+			assert.Equal(t, "mine", e.Context)
+			got = append(got, e.Vendor)
+		}))
 	drv, _ := ci.As[*fakeQP](qp)
 	for i := range uint64(n) {
 		require.True(t, drv.call(func() { drv.onEvent(ci.Event{Type: ci.EventQPComm, Context: "mine", Vendor: i}) }))
 	}
 	require.NoError(t, qp.DestroyAsync(func(error) { close(ended) }))
-	drv.call(func() { drv.onEvent(ci.Event{Type: ci.EventQPFatal, Context: "mine", Vendor: n}) }) // late
+	drv.call(func() {
+		drv.onEvent(ci.Event{Type: ci.EventQPFatal, Context: "mine",
+			Vendor: n})
+	}) // after the destruction began
 	wait(t, ended, "the destroy callback")
 	require.Len(t, got, n)
 	assert.True(t, slices.IsSorted(got))
 }
 
-// A verb in progress holds the driver's destroy back.
+// A verb in progress delays the driver's destroy.
 func TestDestroyWaitsForVerbs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -235,7 +247,7 @@ func TestDestroyWaitsForVerbs(t *testing.T) {
 		in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit})
 	}()
 	<-entered
-	drv.gate <- struct{}{} // Modify is inside the driver, or was
+	drv.gate <- struct{}{} // Modify is or was inside the driver
 	require.NoError(t, <-in)
 	go func() { in <- r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPInit}) }()
 	done := make(chan struct{})
@@ -248,7 +260,8 @@ func TestDestroyWaitsForVerbs(t *testing.T) {
 	assert.ErrorIs(t, r.qp.Modify(0, ci.QPAttr{}), ci.InvalidQPHandle)
 }
 
-// What a driver refuses is tried again; what it refuses for good comes to light, and the rest of the tree goes on.
+// A destroy that the driver refuses is repeated. After the last attempt the error is reported, and the rest of the tree
+// is destroyed.
 func TestDriverRefusesDestroy(t *testing.T) {
 	t.Parallel()
 	busy := &ci.Error{Verb: "QP.Destroy", Status: ci.ResourceBusy}
@@ -262,23 +275,24 @@ func TestDriverRefusesDestroy(t *testing.T) {
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
 		lost := make(chan error, 1)
-		r := newRig(t, func(c *accesslayer.Config) { c.DestroyRetries = 1; c.OnDestroyError = func(err error) { lost <- err } })
+		r := newRig(t,
+			func(c *accesslayer.Config) { c.DestroyRetries = 1; c.OnDestroyError = func(err error) { lost <- err } })
 		r.h.plan("destroy QP", busy, busy)
-		var told error
+		var result error
 		done := make(chan struct{})
-		require.NoError(t, r.qp.DestroyAsync(func(err error) { told = err; close(done) }))
+		require.NoError(t, r.qp.DestroyAsync(func(err error) { result = err; close(done) }))
 		wait(t, done, "the destroy callback")
-		assert.ErrorIs(t, told, ci.ResourceBusy)
+		assert.ErrorIs(t, result, ci.ResourceBusy)
 		assert.ErrorIs(t, <-lost, ci.ResourceBusy)
 		again := r.qp.Destroy()
 		assert.ErrorIs(t, again, ci.InvalidQPHandle)
 		assert.NotErrorIs(t, again, ci.ResourceBusy, "the QP is not usable")
 		assert.ErrorContains(t, again, "given up: QP.Destroy: resource busy")
-		// The driver still has it; let it go, so that the rest can.
+		// The driver still has the object. It is destroyed here, so that the rest can be.
 		drv, _ := ci.As[*fakeQP](r.qp)
 		require.NoError(t, drv.Destroy())
 	})
-	t.Run("already gone", func(t *testing.T) {
+	t.Run("already destroyed", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		drv, _ := ci.As[*fakeQP](r.qp)
@@ -287,12 +301,12 @@ func TestDriverRefusesDestroy(t *testing.T) {
 		r.h.plan("destroy QP", &ci.Error{Verb: "QP.Destroy", Status: ci.InvalidQPHandle}, ci.UnknownError)
 		assert.ErrorIs(t, r.qp.Destroy(), ci.InvalidQPHandle)
 		r.h.mu.Lock()
-		assert.Len(t, r.h.fail["destroy QP"], 1, "an object that is gone is not destroyed again")
+		assert.Len(t, r.h.fail["destroy QP"], 1, "a destroyed object is not destroyed again")
 		r.h.mu.Unlock()
 	})
 }
 
-// A busy region stays usable, unless its parent is going.
+// A busy region stays usable, unless its parent is being destroyed.
 func TestBusyRegionStays(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -315,7 +329,7 @@ func TestBusyRegionStays(t *testing.T) {
 	wait(t, done, "the PD's end, by retries")
 }
 
-// A region that changes its PD goes with the new one.
+// A region that moves to another PD is destroyed with that PD.
 func TestRegionMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -326,13 +340,14 @@ func TestRegionMoves(t *testing.T) {
 	_, err := r.mr.Query()
 	require.NoError(t, err)
 	assert.ErrorIs(t, r.mr.Modify(ci.MRFieldPD, r.pd.CI(), ci.MRCreate{}), ci.InvalidPDHandle)
-	r.h.plan("destroy MR", &ci.Error{Verb: "MR.Destroy", Status: ci.Timeout}) // the PD waits for it, however long it takes
+	r.h.plan("destroy MR",
+		&ci.Error{Verb: "MR.Destroy", Status: ci.Timeout}) // the PD waits for it, however long it takes
 	require.NoError(t, other.Destroy())
 	_, err = r.mr.Query()
 	assert.ErrorIs(t, err, ci.InvalidMRHandle)
 }
 
-// Objects of another access layer, of another HCA, or bare ones are refused, each with its own status.
+// Objects of another access layer or HCA, and objects of the driver, are rejected with the status of their kind.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	r, far := newRig(t), newRig(t)
@@ -361,7 +376,7 @@ func TestStrangers(t *testing.T) {
 	assert.ErrorIs(t, err, ci.InvalidParameter)
 }
 
-// The client learns of its own objects from Query, not of the driver's.
+// Query returns the client's objects and not the driver's.
 func TestQueriesNameTheClientsObjects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -382,7 +397,7 @@ func TestQueriesNameTheClientsObjects(t *testing.T) {
 	assert.True(t, ci.Same(drv, r.qp))
 }
 
-// A create that fails leaves nothing; one that is overtaken by the end of its parent is undone.
+// A create that fails leaves nothing. A create whose parent is destroyed meanwhile is undone.
 func TestCreateFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -412,13 +427,15 @@ func TestCreateFails(t *testing.T) {
 		q.create.OnEvent(ci.Event{Type: ci.EventQPComm})
 		r.h.plan("create QP", &ci.Error{Verb: "QP", Status: ci.InsufficientResources})
 	}
-	_, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq}, func(*accesslayer.QP, ci.Event) { t.Error("an event of a QP that was not made") })
+	_, err := r.pd.NewQP(ci.QPCreate{SendCQ: r.cq, RecvCQ: r.cq},
+		func(*accesslayer.QP, ci.Event) { t.Error("an event of a QP that was not made") })
 	assert.ErrorIs(t, err, ci.InsufficientResources)
 	r.h.onEarly = nil
 	for name, c := range map[string]struct {
 		a    ci.SRQAttr
 		want ci.Status
-	}{"no WRs": {ci.SRQAttr{MaxSGE: 1}, ci.InvalidMaxWRs}, "too many": {ci.SRQAttr{MaxWR: 129, MaxSGE: 1}, ci.InvalidMaxWRs}, "no SGE": {ci.SRQAttr{MaxWR: 1}, ci.InvalidMaxSGE}} {
+	}{"no WRs": {ci.SRQAttr{MaxSGE: 1}, ci.InvalidMaxWRs}, "too many": {ci.SRQAttr{MaxWR: 129, MaxSGE: 1},
+		ci.InvalidMaxWRs}, "no SGE": {ci.SRQAttr{MaxWR: 1}, ci.InvalidMaxSGE}} {
 		_, err := r.pd.NewSRQ(ci.SRQCreate{SRQAttr: c.a}, nil)
 		assert.ErrorIs(t, err, c.want, name)
 	}
@@ -440,7 +457,8 @@ func TestTimeWait(t *testing.T) {
 	now := clock.NewVirtual(time.Hour)
 	r := newRig(t, func(c *accesslayer.Config) { c.Clock = now })
 	r.qp.TimeWait(time.Minute)
-	for state, want := range map[ci.QPState]error{ci.QPRTR: ci.QPInTimewait, ci.QPRTS: ci.QPInTimewait, ci.QPSQD: ci.QPInTimewait, ci.QPReset: nil, ci.QPInit: nil, ci.QPError: nil} {
+	for state, want := range map[ci.QPState]error{ci.QPRTR: ci.QPInTimewait, ci.QPRTS: ci.QPInTimewait,
+		ci.QPSQD: ci.QPInTimewait, ci.QPReset: nil, ci.QPInit: nil, ci.QPError: nil} {
 		assert.ErrorIs(t, r.qp.Modify(ci.QPFieldState, ci.QPAttr{State: state}), want, state.String())
 	}
 	assert.NoError(t, r.qp.Modify(ci.QPFieldAccess, ci.QPAttr{}))
@@ -453,7 +471,7 @@ func TestTimeWait(t *testing.T) {
 	assert.Equal(t, []time.Duration{59 * time.Second}, drv.wait, "the driver learns what is left before its destroy")
 }
 
-// Everything a process has goes when its context is closed, and nothing else.
+// Destroying the context of a process destroys all of its objects, and no others.
 func TestUserCA(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -469,7 +487,7 @@ func TestUserCA(t *testing.T) {
 	assert.ErrorIs(t, err, accesslayer.ErrClosed)
 }
 
-// Posting through the access layer costs nothing but the call.
+// Posting through the access layer does not allocate.
 func TestDataPathAllocatesNothing(t *testing.T) {
 	r := newRig(t)
 	wrs, rrs, wc := make([]ci.SendWR, 4), make([]ci.RecvWR, 4), make([]ci.WC, 4)

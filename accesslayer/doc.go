@@ -1,67 +1,90 @@
-// Package accesslayer stands between drivers and everybody else. Drivers register their HCAs with it; clients find HCAs here, share them,
-// and make objects that are tracked: destroying one takes all that is below it, in the right order, from any context, and an HCA can
-// be pulled at any time.
+// Package accesslayer connects drivers and consumers. Drivers register their HCAs with it. Clients find registered
+// HCAs, share them, and create objects that are tracked: destroying an object destroys everything below it, in the
+// right order, and an HCA can be removed at any time.
 //
 //	al := accesslayer.New(accesslayer.Config{})
-//	al.Register(hca)                                  // what a driver does; al is a ci.Registrar
-//	client, _ := al.Open(accesslayer.ClientConfig{})  // what a client does
+//	al.Register(hca)                                  // by the driver; al is a ci.Registrar
+//	client, _ := al.Open(accesslayer.ClientConfig{})  // by the client
 //	ca, _ := client.OpenCA(guid, nil)
 //	pd, _ := ca.NewPD(ci.PDNormal)
 //	cq, _ := pd.NewCQ(ci.CQCreate{Size: 64}, accesslayer.CQHandler{})
 //	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil)
 //	n, _ := cq.Wait(ctx, wc)
-//	client.Close()                                    // destroys all of it
+//	client.Close()                                    // destroys all objects
 //
 // # Objects
 //
-// The tree is AL → Client → {CA, PnP}, CA → {PD, UserCA → PD, DMA, EventHandler}, PD → {AV, CQ → Pump, SRQ, QP → Mcast, MR, MW, FMR,
-// FMRPool, FastRegPool, RDD → EEC}. Sideways, a QP uses its CQs, SRQ and RDD, a shared region the one it was made from, a CA the Adapter.
+// The tree is AL → Client → {CA, PnP}, CA → {PD, UserCA → PD, DMA, EventHandler}, PD → {AV, CQ → Pump, SRQ, QP → Mcast,
+// MR, MW, FMR, FMRPool, FastRegPool, RDD → EEC}. Objects also use objects elsewhere in the tree: a QP its CQs, SRQ and
+// RDD, a shared region its source, a CA the Adapter.
 //
-// An object that argument structures of package ci take implements the interface of its kind: *CQ is a ci.CQ, *QP a ci.QP, *MR a ci.MR. The
-// containers *CA, *UserCA, *PD and *RDD do not, so that each has one set of creators, those that begin with New and return the types of this
-// package. Code that is written against ci gets a plain view of the same objects: Client.HCA returns a ci.HCA, and the method CI of a container
-// returns the container as its ci interface. Objects that a view creates are objects of this package; ci.As recovers the typed object
-// from an interface value. Queries return views, such as the PD of ci.QPAttr.
+// An object that argument structures of package ci take implements the interface of its kind: *CQ is a ci.CQ, *QP a
+// ci.QP, *MR a ci.MR. The containers *CA, *UserCA, *PD and *RDD do not. So each container has one set of creators,
+// whose names begin with New and which return the types of this package.
 //
-// Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to the driver and cost nothing extra. The driver
-// recovers its own objects from arguments with ci.As. Other verbs hold a reference, so that the object is not destroyed while they run.
+// Code that is written against package ci uses a plain view of the same objects. Client.HCA returns a ci.HCA, and the
+// method CI of a container returns the container as its ci interface. Objects that a view creates are objects of this
+// package; ci.As recovers the typed object from an interface value. Queries return views, such as the PD of ci.QPAttr.
+//
+// Verbs of the data path (PostSend, PostRecv, BindMW, Poll, Notify, Peek, FMR.Map) go straight to the driver and cost
+// nothing extra. The driver recovers its own objects from arguments with ci.As. Other verbs hold a reference, so that
+// the object is not destroyed while they run.
 //
 // # Waiting for completions
 //
-// CQ.Wait is the one to begin with: it sleeps until there are completions and returns them, on the goroutine of the caller. CQ.Poll returns at once; it
-// is for programs that have something else to do. Poller spins before it sleeps, which saves microseconds and costs a processor. Pump calls a function with
-// the completions on a goroutine of its own, for programs that are built on callbacks. CQHandler.OnCompletion is the driver's callback itself: it
-// must not block. One CQ is consumed in one of these ways at a time. Connections of package rdmacm need none of them.
+// Begin with CQ.Wait. It sleeps until there are completions, and returns them on the goroutine of the caller. These are
+// the alternatives:
+//
+//   - CQ.Poll returns at once. It is for programs that do other work meanwhile.
+//   - Poller spins before it sleeps, which saves microseconds and uses a processor.
+//   - Pump calls a function with the completions on a goroutine of its own. It is for programs built on callbacks.
+//   - CQHandler.OnCompletion is the driver's callback. It must not block.
+//
+// A CQ is consumed in one of these ways at a time. Connections of package rdmacm need none of them.
 //
 // # Errors
 //
-// A GUID that no HCA has is NotFound, a port that an HCA does not have InvalidPort. An object that is destroyed, or belongs to another access layer or HCA, is
-// the Invalid…Handle of its kind; creating below a destroyed object is InvalidState. Where destruction is the reason, the error is ErrClosed as well.
+// The same mistake has the same status in every verb:
+//
+//	no HCA has the GUID                                     NotFound
+//	the HCA has no such port                                InvalidPort
+//	an object is destroyed, or of another AL or HCA         its Invalid…Handle
+//	a create below an object whose destruction has begun    InvalidState
+//
+// If destruction is the reason, errors.Is(err, ErrClosed) is true as well.
 //
 // # Regions for many transfers
 //
-// NewFastRegPool is for all transfers whose memory changes: registering is a work request, in order with those that use the memory. NewFMRPool is
-// for consumers that were written for FMRs (SAS-2.3 names their verbs): it works on drivers that have FMRs, and its keys stay valid until
-// a flush. New code uses FastRegPool. They share no code, because what they have in common is a free list: an FMR is mapped by a verb and
-// unmapped in batches, a fast registration is mapped and unmapped by work requests of the consumer.
+// Use NewFastRegPool for transfers whose memory changes: a work request registers the memory, in order with the
+// requests that use it. NewFMRPool is for consumers that were written for FMRs (SAS-2.3 names their verbs). It needs a
+// driver with FMRs, and its keys stay valid until a flush. The pools share no code: a verb maps an FMR and unmaps a
+// batch of them, while work requests of the consumer register and invalidate a region of the other pool.
 //
 // # Destroying
 //
-// Destroy ends an object, and waits; it must not be called from a callback of the object or of one below it. A second Destroy also waits, and returns the
-// object's Invalid…Handle with ErrClosed, so a deferred Destroy is harmless. DestroyAsync does not wait, and may be called
-// anywhere, also in callbacks. AL and Client are not objects of an HCA: they end with Close, which is idempotent. Whatever began
-// the destruction: verbs of the object return ErrClosed from then on; its children are destroyed, windows first, then newest
-// first, DMA mappings last; when no verb and no callback of it is in progress, the driver's destroy runs, once, on a goroutine of the access layer; then
-// the client's callback, the last of all. [SAS-2.1-28 … -31] A CQ takes the QPs that use it along; an SRQ, an RDD and a region that others
-// use are refused. If the driver refuses, it is asked again a few times, then the object is given up: the error is logged, returned and
-// handed to Config.OnDestroyError.
+// Destroy ends an object and waits. It must not be called from a callback of the object or of one below it. A second
+// Destroy also waits, and returns the object's Invalid…Handle with ErrClosed, so a deferred Destroy is harmless.
+// DestroyAsync does not wait, and may be called from callbacks. AL and Client are not objects of an HCA: they end with
+// Close, which is idempotent.
+//
+// A destruction has these steps. [SAS-2.1-28 … -31]
+//
+//  1. Verbs of the object return ErrClosed from now on.
+//  2. The children are destroyed: windows first, then the others, newest first, and DMA mappings last.
+//  3. When no verb and no callback of the object is in progress, the driver's destroy runs once, on a goroutine of the
+//     access layer.
+//  4. The callback of DestroyAsync runs, as the last callback of the object.
+//
+// Destroying a CQ destroys the QPs that use it. Destroying an SRQ, an RDD or a region that other objects use fails. If
+// the driver refuses a destroy, it is repeated several times. Then the object is given up: the error is logged,
+// returned and passed to Config.OnDestroyError.
 //
 // # Callbacks
 //
-// Asynchronous events are queued, without bound, and delivered on goroutines of the access layer: one at a time and in order for each
-// object, independently of others. Callbacks may block, and hold up only their own object. They get the object, which its create may
-// not have returned yet. OnCompletion is the exception: it runs where the driver calls it, and may not block. Callbacks of PnP are described at
-// PnPConfig.
+// Asynchronous events are queued, without bound, and delivered on goroutines of the access layer: one at a time and in
+// order for each object, independently of other objects. Callbacks may block, which delays only those of the same
+// object. Callbacks get the object as an argument, since they may run before its create has returned. OnCompletion is
+// the exception: it runs where the driver calls it, and must not block. PnPConfig describes the callbacks of PnP.
 //
 // # From the access layer of 2003
 //
@@ -77,14 +100,15 @@
 //	ib_create_qp, ib_get_spl_qp, …               PD.NewQP, NewSpecialQP, QP
 //	ib_init_dgrm_svc, ib_force_apm               QP.InitDatagram, ForceAPM
 //	ib_create_cq … ib_rearm_n_cq                 PD.NewCQ, CQ; Wait, Poller, Pump
-//	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW; NewFastRegPool
+//	ib_reg_mem … ib_destroy_mw                   PD.NewMR, NewPMR, NewSMR, NewFastRegMR, NewMW; MR, MW; QP.BindMW;
+//	                                             NewFastRegPool
 //	mlnx_*_fmr, mlnx_*_fmr_pool                  PD.NewFMR, NewFMRPool; FMR, FMRPool
 //	ib_reg_pnp, ib_dereg_pnp                     Client.RegisterPnP (classes CA and port), PnP.Destroy
 //	ib_local_mad                                 CA.LocalMAD
 //	attach_mcast of ib_join_mcast                QP.AttachMcast
 //	destroy callbacks, ib_sync_destroy           DestroyAsync, Destroy
 //	ib_create_mad_pool, ib_reg_mad_pool, …       package mads: none; a message is a slice
-//	ib_get_mad, ib_put_mad, …                    none, either
+//	ib_get_mad, ib_put_mad, …                    none
 //	alias QPs, QPs of type MAD, ib_reg_mad_svc   mads.Manager.Register: an agent
 //	ib_send_mad, ib_cancel_mad                   mads.Agent: Send, Do; its context
 //	ib_cm_listen, ib_cm_cancel                   package cm: Service.Listen, Listener.Close
@@ -98,12 +122,14 @@
 //	ib_query (paths, multicast members)          package sa: Client.Path, Do; package rdmacm resolves addresses with it
 //	ib_join_mcast, ib_leave_mcast                sa.Client.Join, Leave, and QP.AttachMcast; rdmacm.ID.Join does both
 //
-// Not there: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP classes IOU and IOC). Regions shared by an id
-// (ib_reg_shmid) were never finished in the original. Registration opens and queries the CA and announces client reregistration; it creates no PD and no
-// special QPs of its own, as mads.Manager, a client like any other, does that.
+// The following do not exist: service records and subscriptions of the SA, and I/O controllers (ib_create_ioc …, PnP
+// classes IOU and IOC). Regions shared by an id (ib_reg_shmid) were never finished in the original. Registration opens
+// and queries the CA and announces client reregistration. It creates no PD and no special QPs: mads.Manager, which is a
+// client, creates them.
 //
 // # Deviations
 //
-// Register does not wait for clients' callbacks, as the original did not. Nothing is ever forced: the original freed an object after a
-// timeout with references left; here the wait ends with ci.Timeout and names what is waited for, and the object stays.
+// Like the original, Register does not wait for clients' callbacks. The original freed an object after a timeout
+// although references were left. Here the call returns ci.Timeout, names the objects that it waits for, and the object
+// stays.
 package accesslayer

@@ -14,12 +14,12 @@ import (
 	"ciddk/rvt"
 )
 
-// newDriver stands for a driver's HCA in the examples.
+// newDriver returns an HCA, in place of a driver's.
 func newDriver() ci.HCA { return newFake(1) }
 
 func Example() {
 	al := accesslayer.New(accesslayer.Config{})
-	if err := al.Register(newDriver()); err != nil { // what a driver does when its HCA is ready
+	if err := al.Register(newDriver()); err != nil { // a driver calls it when its HCA is ready
 		fmt.Println(err)
 		return
 	}
@@ -29,7 +29,7 @@ func Example() {
 	cq, _ := pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{})
 	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, nil)
 
-	// The HCA is pulled. Nothing has to be cleaned up, and late calls say what happened.
+	// The HCA is removed. The client has nothing to clean up, and its later calls return ErrClosed.
 	fmt.Println("deregister:", al.Deregister(ca.Adapter().GUID()))
 	_, err := qp.Query()
 	fmt.Println(errors.Is(err, accesslayer.ErrClosed), errors.Is(err, ci.InvalidQPHandle))
@@ -46,11 +46,11 @@ func ExampleClient_RegisterPnP() {
 	client, _ := al.Open(accesslayer.ClientConfig{Name: "example"})
 	_, err := client.RegisterPnP(accesslayer.PnPConfig{
 		Add: func(a *accesslayer.Adapter) (any, error) {
-			fmt.Printf("HCA %016x came\n", uint64(a.GUID()))
+			fmt.Printf("HCA %016x added\n", uint64(a.GUID()))
 			return client.OpenCA(a.GUID(), nil)
 		},
 		Remove: func(a *accesslayer.Adapter, data any) {
-			fmt.Printf("HCA %016x goes: %v\n", uint64(a.GUID()), data.(*accesslayer.CA).Destroy())
+			fmt.Printf("HCA %016x removed: %v\n", uint64(a.GUID()), data.(*accesslayer.CA).Destroy())
 		},
 		Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
 			fmt.Printf("port %d: %v\n", e.Port, e.Type)
@@ -64,11 +64,11 @@ func ExampleClient_RegisterPnP() {
 	_ = al.WaitPnP(context.Background()) // Register does not wait for clients
 	_ = al.Deregister(al.Adapters()[0].GUID())
 	// Output:
-	// HCA 0002c90300001000 came
+	// HCA 0002c90300001000 added
 	// port 1: add
 	// port 1: down
 	// port 1: remove
-	// HCA 0002c90300001000 goes: <nil>
+	// HCA 0002c90300001000 removed: <nil>
 }
 
 func ExampleQP_DestroyAsync() {
@@ -79,17 +79,17 @@ func ExampleQP_DestroyAsync() {
 	ca, _ := client.OpenCA(al.Adapters()[0].GUID(), nil)
 	pd, _ := ca.NewPD(ci.PDNormal)
 	cq, _ := pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})
-	gone := make(chan error)
+	destroyed := make(chan error)
 	qp, _ := pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(qp *accesslayer.QP, e ci.Event) {
-		// In a callback of the object itself: the driver's destroy comes when it has returned.
+		// This is a callback of the object itself, so the driver's destroy runs after it.
 		if e.Type == ci.EventQPFatal {
-			_ = qp.DestroyAsync(func(err error) { gone <- err })
+			_ = qp.DestroyAsync(func(err error) { destroyed <- err })
 		}
 	})
 	drv, _ := ci.As[*fakeQP](qp)
 	drv.fire(ci.EventQPFatal, 0)
-	fmt.Println("gone:", <-gone)
-	// Output: gone: <nil>
+	fmt.Println("destroyed:", <-destroyed)
+	// Output: destroyed: <nil>
 }
 
 func ExampleCQ_NewPump() {
@@ -117,7 +117,8 @@ func ExampleCQ_NewPump() {
 
 // loopback is a queue pair of the reference HCA, connected to itself.
 func loopback(al *accesslayer.AL) (*accesslayer.PD, *accesslayer.CQ, *accesslayer.QP, io.Closer) {
-	hca, _ := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{}))}})
+	hca, _ := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(),
+		direct.Config{}))}})
 	_ = al.Register(hca)
 	client, _ := al.Open(accesslayer.ClientConfig{})
 	ca, _ := client.OpenCA(hca.Info().GUID, nil)
@@ -137,18 +138,19 @@ func ExamplePD_NewFastRegPool() {
 	pd, cq, qp, hca := loopback(al)
 	defer hca.Close()
 	defer al.Close()
-	pool, _ := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 8, MaxPages: 257}) // 1 MiB each, wherever it begins
+	pool, _ := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 8,
+		MaxPages: 257}) // 1 MiB each, at any offset in a page
 
 	from, to := []byte("moved by RDMA"), make([]byte, 13)
 	src, _ := pool.Map(ci.Bytes(from), 0)
 	dst, _ := pool.Map(ci.Bytes(to), ci.LocalWrite|ci.RemoteWrite)
-	write := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{src.SGE(0, 13)}, Remote: dst.Remote(0)} // usually a peer's
+	write := ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{src.SGE(0, 13)}, Remote: dst.Remote(0)} // usually of a peer
 	_, err := qp.PostSend([]ci.SendWR{src.Register(), dst.Register(), write, src.Invalidate(), dst.Invalidate()})
 	fmt.Println(err)
 
 	wc := make([]ci.WC, 1)
 	for _, m := range []*accesslayer.FastRegMapping{src, dst} {
-		_, _ = cq.Wait(context.Background(), wc) // the invalidation: the key is dead
+		_, _ = cq.Wait(context.Background(), wc) // completion of the invalidation: the key is invalid
 		fmt.Println(wc[0].Status, m.Unmap())
 	}
 	fmt.Printf("%s\n", to)
@@ -173,8 +175,8 @@ func ExamplePD_NewFMRPool() {
 	})
 	m, _ := pool.Map([]uint64{0x1000, 0x2000}, 0)
 	fmt.Println(m.Length)
-	_ = m.Unmap()             // cheap: peers may use the key until
-	fmt.Println(pool.Flush()) // now
+	_ = m.Unmap()             // peers can use the key until the flush
+	fmt.Println(pool.Flush()) // all keys are invalid now
 	// Output:
 	// 8192
 	// <nil>

@@ -9,28 +9,29 @@ import (
 	"ciddk/ci"
 )
 
-// fakeHCA is a small driver that is strict about the rules that the access layer has to keep: it refuses a destroy in the wrong order,
-// counts verbs on dead objects, and drains callbacks as ci.Object demands, so that a destroy on a callback's own goroutine would hang.
+// fakeHCA is a small driver that enforces the rules that the access layer has to keep. It refuses a destroy in the
+// wrong order, records verbs on destroyed objects, and drains callbacks as ci.Object demands, so that a destroy on a
+// callback's own goroutine would hang.
 type fakeHCA struct {
 	ci.UnimplementedHCA
 	info ci.HCAInfo
 
-	mu       sync.Mutex
-	cond     *sync.Cond
-	attr     ci.CAAttr
-	opens    int // CA opens ever
-	open     *fakeCA
-	closed   bool
-	live     map[*fakeObj]bool
-	trace    []string
-	crimes   []string           // what a correct access layer never does
-	fail     map[string][]error // by verb, consumed from the front
-	nextID   int
-	queries  int
-	ranges   []ci.DMARange // of the next mappings
-	onQuery  func()
-	onEarly  func(*fakeQP) // called in CreateQP, before it is known whether it succeeds
-	onCreate func(any)     // called in CreateCQ and CreateQP, before they return
+	mu         sync.Mutex
+	cond       *sync.Cond
+	attr       ci.CAAttr
+	opens      int // number of CA opens so far
+	open       *fakeCA
+	closed     bool
+	live       map[*fakeObj]bool
+	trace      []string
+	violations []string           // violations of rules
+	fail       map[string][]error // errors by verb, used from the front
+	nextID     int
+	queries    int
+	ranges     []ci.DMARange // of the next mappings
+	onQuery    func()
+	onEarly    func(*fakeQP) // called in CreateQP, before its result is decided
+	onCreate   func(any)     // called in CreateCQ and CreateQP, before they return
 }
 
 const fakeGUID ci.GUID = 0x0002c90300001000
@@ -43,7 +44,8 @@ func newFake(ports int) *fakeHCA {
 	h.attr.PageSizes = []uint64{4096, 1 << 16}
 	h.attr.MaxSRQWRs, h.attr.MaxSRQSGEs, h.attr.MaxMapsPerFMR = 128, 4, 3
 	for i := range ports {
-		h.attr.Ports = append(h.attr.Ports, ci.PortAttr{Num: uint8(i + 1), GUID: fakeGUID + ci.GUID(i+1), State: ci.PortDown, Link: ci.LinkEthernet,
+		h.attr.Ports = append(h.attr.Ports, ci.PortAttr{Num: uint8(i + 1), GUID: fakeGUID + ci.GUID(i+1),
+			State: ci.PortDown, Link: ci.LinkEthernet,
 			PKeys: []ci.PKey{0xffff}, GIDs: []ci.GIDEntry{{GID: ci.GID{15: byte(i + 1)}}}})
 	}
 	return h
@@ -72,7 +74,7 @@ func (h *fakeHCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, 
 	return h.open, nil
 }
 
-// verb takes the next failure planned for a verb.
+// verb returns the next error planned for a verb.
 func (h *fakeHCA) verb(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,32 +114,32 @@ func (h *fakeHCA) traced() []string {
 	return slices.Clone(h.trace)
 }
 
-func (h *fakeHCA) committed() []string {
+func (h *fakeHCA) violationList() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.crimes)
+	return slices.Clone(h.violations)
 }
 
-// fakeObj is what all objects have in common.
+// fakeObj is the part that all objects have in common.
 type fakeObj struct {
-	h       *fakeHCA
-	kind    string
-	id      int
-	uses    []*fakeObj // parent and others: they may not go before
-	users   int
-	dead    bool
-	calling int
-	onEvent func(ci.Event)
-	ctx     any
-	bound   bool // busy by itself: a bound window's region, a mapped FMR
-	obj     any
+	h         *fakeHCA
+	kind      string
+	id        int
+	uses      []*fakeObj // the parent and others, which must be destroyed later
+	users     int
+	destroyed bool
+	calling   int
+	onEvent   func(ci.Event)
+	ctx       any
+	bound     bool // reports busy: the region of a bound window, a mapped FMR
+	obj       any
 }
 
 func (o *fakeObj) name() string { return fmt.Sprintf("%s%d", o.kind, o.id) }
 
 func (o *fakeObj) base() *fakeObj { return o }
 
-// add makes an object below parent.
+// add creates an object below parent.
 func (h *fakeHCA) add(o *fakeObj, kind string, uses ...*fakeObj) error {
 	if err := h.verb("create " + kind); err != nil {
 		return err
@@ -145,13 +147,14 @@ func (h *fakeHCA) add(o *fakeObj, kind string, uses ...*fakeObj) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, u := range uses {
-		if u.dead {
-			h.crimes = append(h.crimes, "create "+kind+" with dead "+u.name())
+		if u.destroyed {
+			h.violations = append(h.violations, "create "+kind+" with destroyed "+u.name())
 			return ci.InvalidHandle
 		}
 	}
 	h.nextID++
-	o.h, o.kind, o.id, o.uses = h, kind, h.nextID, uses
+	o.h, o.kind = h, kind
+	o.id, o.uses = h.nextID, uses
 	for _, u := range uses {
 		u.users++
 	}
@@ -169,18 +172,18 @@ func (o *fakeObj) Destroy() error {
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
-		h.crimes = append(h.crimes, "destroy after close of "+o.name())
+		h.violations = append(h.violations, "destroy after close of "+o.name())
 		return ci.InvalidHandle
-	case o.dead:
-		h.crimes = append(h.crimes, "second destroy of "+o.name())
+	case o.destroyed:
+		h.violations = append(h.violations, "second destroy of "+o.name())
 		return ci.InvalidHandle
 	case o.bound:
 		return &ci.Error{Verb: o.kind + ".Destroy", Status: ci.ResourceBusy}
 	case o.users > 0:
-		h.crimes = append(h.crimes, "destroy in the wrong order of "+o.name())
+		h.violations = append(h.violations, "destroy in the wrong order of "+o.name())
 		return &ci.Error{Verb: o.kind + ".Destroy", Status: ci.ResourceBusy}
 	}
-	o.dead = true
+	o.destroyed = true
 	for o.calling > 0 {
 		h.cond.Wait()
 	}
@@ -192,10 +195,10 @@ func (o *fakeObj) Destroy() error {
 	return nil
 }
 
-// call runs a callback as a driver does: none begins after the destroy has.
+// call runs a callback as a driver does: none begins after the destroy has begun.
 func (o *fakeObj) call(f func()) bool {
 	o.h.mu.Lock()
-	if o.dead {
+	if o.destroyed {
 		o.h.mu.Unlock()
 		return false
 	}
@@ -224,8 +227,8 @@ func (o *fakeObj) check(verb string) error {
 	}
 	o.h.mu.Lock()
 	defer o.h.mu.Unlock()
-	if o.h.closed || o.dead {
-		o.h.crimes = append(o.h.crimes, verb+" on dead "+o.name())
+	if o.h.closed || o.destroyed {
+		o.h.violations = append(o.h.violations, verb+" on destroyed "+o.name())
 		return ci.InvalidHandle
 	}
 	return nil
@@ -255,7 +258,10 @@ func (c *fakeCA) Modify(port uint8, _ ci.PortField, attr ci.PortModify) error {
 	if err := c.check("CA.Modify"); err != nil {
 		return err
 	}
-	c.h.setPort(int(port), func(p *ci.PortAttr) { p.Capability = p.Capability&^attr.CapMask | attr.Capability&attr.CapMask })
+	c.h.setPort(int(port), func(p *ci.PortAttr) {
+		p.Capability = p.Capability&^attr.CapMask |
+			attr.Capability&attr.CapMask
+	})
 	return nil
 }
 
@@ -266,10 +272,10 @@ func (c *fakeCA) Destroy() error {
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
 	if len(c.h.live) > 0 {
-		c.h.crimes = append(c.h.crimes, "close with objects left")
+		c.h.violations = append(c.h.violations, "close with objects left")
 		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy}
 	}
-	c.dead = true
+	c.destroyed = true
 	for c.calling > 0 {
 		c.h.cond.Wait()
 	}
@@ -332,7 +338,7 @@ type fakePD struct {
 
 type basic interface{ base() *fakeObj }
 
-// behind finds the driver's own object in an argument, as drivers do.
+// behind returns the driver's own object of an argument, as drivers do.
 func behind(o any) *fakeObj {
 	b, ok := ci.As[basic](o)
 	if !ok {
@@ -531,7 +537,7 @@ type fakeMR struct {
 }
 
 func (m *fakeMR) Region() ci.Region {
-	if m.fast { // the low 8 bits are the consumer's
+	if m.fast { // the consumer chooses the low 8 bits
 		return ci.Region{LKey: ci.Key(m.id)<<8 | 0xfe, RKey: ci.Key(m.id)<<8 | 0xfe}
 	}
 	return ci.Region{Length: m.length, LKey: ci.Key(m.id)}
@@ -584,7 +590,7 @@ func (f *fakeFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	return ci.Region{Addr: iova, Length: uint64(len(pages)) << 12, LKey: ci.Key(f.id<<8 + f.ever)}, nil
 }
 
-// fakeCQ is a queue with one-shot arming.
+// fakeCQ is a completion queue whose arming lasts for one callback.
 type fakeCQ struct {
 	ci.UnimplementedCQ
 	fakeObj
@@ -600,7 +606,7 @@ type fakeCQ struct {
 	onNotify func() // called before the queue is armed
 }
 
-// complete adds completions, and calls back if armed.
+// complete adds completions, and calls back if the queue is armed.
 func (q *fakeCQ) complete(wcs ...ci.WC) {
 	q.qmu.Lock()
 	q.queue = append(q.queue, wcs...)

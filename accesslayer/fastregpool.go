@@ -8,26 +8,28 @@ import (
 	"ciddk/ci"
 )
 
-// FastRegPoolConfig describes a pool. The regions are all made at once.
+// FastRegPoolConfig describes a pool. NewFastRegPool creates all regions.
 type FastRegPoolConfig struct {
-	Size     int // regions, which is how many mappings there are at a time
-	MaxPages int // of each. A length of n pages takes n+1, if the memory begins within a page
-	// PageShift is log2 of the bytes of a page, which must be one of CAAttr.PageSizes. 0: 12, 4 KiB.
+	Size     int // number of regions, which limits the mappings at a time
+	MaxPages int // of each region; n pages of memory need n+1 if the memory begins inside a page
+	// PageShift is log2 of the page size, which must be one of CAAttr.PageSizes. 0: 12, for 4 KiB.
 	PageShift uint8
 }
 
-// FastRegPool lends regions for fast registration (IBTA volume 1, 10.6.4 and 11.4.1): memory is put into one by a work request, in the queue
-// of those that use it, and taken out by another, without a trip to the driver for keys. A mapping's way:
+// FastRegPool is a pool of regions for fast registration (IBTA volume 1, 10.6.4 and 11.4.1). A work request registers
+// memory, in order with the requests that use it. Another work request invalidates the keys. Neither calls a verb of
+// the driver for keys. A mapping is used as follows:
 //
-//	m, err := pool.Map(ci.Bytes(b), ci.LocalWrite|ci.RemoteWrite)    // maps the memory for DMA; a region of the pool, the next key
-//	qp.PostSend([]ci.SendWR{m.Register(), tellPeer(m.Region)})       // requests are carried out in order: nobody waits in between
-//	…                                                                // the peer is done
-//	qp.PostSend([]ci.SendWR{m.Invalidate()})                         // when this has completed, the keys are dead
-//	m.Unmap()                                                        // and the memory is the caller's again
+// maps the memory for DMA, takes a region and its next key
+// requests are executed in order, so no wait is needed
+// the peer has finished
+// after its completion, the keys are invalid
+// the caller may change or free the memory
 //
-// Where the QP has failed, nothing can be invalidated: then it is Drop in place of Unmap. Work requests are posted to QPs of the pool's PD. Each
-// mapping of a region has another key, of 256, so one that is still somewhere opens nothing; regions are used in turn, the one that was given back
-// first before others. The pool's destruction takes back what was not given back; destroy the QPs before.
+// After an error of the QP no key can be invalidated; use Drop instead of Unmap. Work requests are posted to QPs of the
+// pool's PD. Each mapping of a region uses the next of 256 keys, so that an old key that a peer still holds grants no
+// access. Regions are used in the order in which they were returned. Destroying the pool releases the mappings that
+// were not returned; destroy the QPs before.
 type FastRegPool struct {
 	object
 	pd  *PD
@@ -35,19 +37,19 @@ type FastRegPool struct {
 	all []*fastRegion
 
 	mu   sync.Mutex
-	free []*fastRegion // given back first, first
+	free []*fastRegion // in the order in which they were returned
 }
 
-// fastRegion belongs to who has taken it from free.
+// fastRegion is used by the goroutine that has taken it from free.
 type fastRegion struct {
-	mr    ci.MR // nil: dropped, and to be made again
+	mr    ci.MR // nil: destroyed by Drop, and to be created again
 	dma   ci.DMA
 	key   ci.Key // of the last mapping
 	pages []uint64
 }
 
-// NewFastRegPool makes a pool. Status: InvalidParameter (sizes; PageShift that the HCA does not have), as ci.PD.AllocFastRegMR; InvalidState
-// with ErrClosed.
+// NewFastRegPool creates a pool. Status: InvalidParameter (sizes; a PageShift that the HCA does not support); as
+// ci.PD.AllocFastRegMR; InvalidState with ErrClosed.
 func (p *PD) NewFastRegPool(cfg FastRegPoolConfig) (*FastRegPool, error) {
 	const verb = "PD.NewFastRegPool"
 	if cfg.PageShift == 0 {
@@ -58,7 +60,8 @@ func (p *PD) NewFastRegPool(cfg FastRegPoolConfig) (*FastRegPool, error) {
 	case cfg.Size <= 0 || cfg.MaxPages <= 0:
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Size and MaxPages must be above 0"}
 	case cfg.PageShift >= 64 || !slices.Contains(sizes, 1<<cfg.PageShift):
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("PageShift is %d, the HCA has pages of %v bytes", cfg.PageShift, sizes)}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("PageShift is %d, the HCA "+
+			"has pages of %v bytes", cfg.PageShift, sizes)}
 	}
 	pool := &FastRegPool{pd: p, cfg: cfg}
 	pool.n = &node{kind: kindFastRegPool, obj: pool}
@@ -66,7 +69,7 @@ func (p *PD) NewFastRegPool(cfg FastRegPoolConfig) (*FastRegPool, error) {
 		for range cfg.Size {
 			r := &fastRegion{}
 			if err := pool.renew(r); err != nil {
-				pool.n.undo = pool.destroyAll() != nil // then the reaper goes on with it
+				pool.n.undo = pool.destroyAll() != nil // the reaper destroys the rest
 				return pool.destroyAll, err
 			}
 			pool.all = append(pool.all, r)
@@ -77,7 +80,7 @@ func (p *PD) NewFastRegPool(cfg FastRegPoolConfig) (*FastRegPool, error) {
 	return made(pool, err)
 }
 
-// renew makes the region of r.
+// renew creates the region of r.
 func (p *FastRegPool) renew(r *fastRegion) error {
 	mr, err := p.pd.verbs.AllocFastRegMR(p.cfg.MaxPages)
 	if err == nil {
@@ -86,8 +89,9 @@ func (p *FastRegPool) renew(r *fastRegion) error {
 	return err
 }
 
-// FastRegMapping is memory in a region of a pool. Region tells address and keys, which give nothing before Register's request has been carried
-// out, and after Invalidate's. The address is that of the memory in the HCA's DMA space, with ci.ZeroBased 0.
+// FastRegMapping is memory in a region of a pool. Region holds its address and keys. The keys are valid from the
+// execution of Register's request to the execution of Invalidate's. The address is that of the memory in the HCA's DMA
+// space; with ci.ZeroBased, it is 0.
 type FastRegMapping struct {
 	ci.Region
 	pool     *FastRegPool
@@ -96,17 +100,18 @@ type FastRegMapping struct {
 	returned bool // guarded by pool.mu
 }
 
-// Map takes a region for memory, which the caller must not let go before Unmap or Drop, and maps it for DMA. Not from a callback.
-// Status: as ci.CA.MapDMA; InvalidParameter (nil, more than MaxPages, or memory whose pieces are not whole pages); InvalidPermission (remote write
-// or atomic without LocalWrite); InsufficientResources (all regions are lent); as ci.PD.AllocFastRegMR, when a dropped one is to be replaced;
-// InvalidHandle with ErrClosed.
+// Map takes a region and maps memory for DMA. The memory must stay in place until Unmap or Drop. Map must not be called
+// from a callback. Status: as ci.CA.MapDMA; InvalidParameter (nil, more than MaxPages, or memory whose pieces are not
+// whole pages); InvalidPermission (remote write or atomic without LocalWrite); InsufficientResources (all regions are
+// in use); as ci.PD.AllocFastRegMR, when a dropped region is replaced; InvalidHandle with ErrClosed.
 func (p *FastRegPool) Map(mem ci.Memory, access ci.Access) (*FastRegMapping, error) {
 	const verb = "FastRegPool.Map"
 	switch {
 	case ci.IsNil(mem):
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "there is no memory"}
-	case access&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && access&ci.LocalWrite == 0: // at the HCA this would end the connection
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "remote write and atomic need LocalWrite"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "mem is nil"}
+	case access&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && access&ci.LocalWrite == 0: // the HCA would end the connection
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "remote write and atomic need " +
+			"LocalWrite"}
 	}
 	if err := p.n.enter(verb); err != nil {
 		return nil, err
@@ -115,7 +120,8 @@ func (p *FastRegPool) Map(mem ci.Memory, access ci.Access) (*FastRegMapping, err
 	p.mu.Lock()
 	if len(p.free) == 0 {
 		p.mu.Unlock()
-		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "every region of the pool is lent"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources,
+			Detail: "all regions of the pool are in use"}
 	}
 	r := p.free[0]
 	p.free = slices.Delete(p.free, 0, 1)
@@ -128,9 +134,9 @@ func (p *FastRegPool) Map(mem ci.Memory, access ci.Access) (*FastRegMapping, err
 	return m, nil
 }
 
-// put puts memory into r.
+// put maps memory into r.
 func (p *FastRegPool) put(verb string, r *fastRegion, mem ci.Memory, access ci.Access) (*FastRegMapping, error) {
-	if err := p.unmap(r); err != nil { // what was left when a Map failed halfway
+	if err := p.unmap(r); err != nil { // left over from a Map that failed
 		return nil, err
 	}
 	if r.mr == nil {
@@ -142,7 +148,7 @@ func (p *FastRegPool) put(verb string, r *fastRegion, mem ci.Memory, access ci.A
 	if err != nil {
 		return nil, err
 	}
-	r.dma = dma // destroyed with the pool, if not before
+	r.dma = dma // destroyed with the pool at the latest
 	ranges := dma.Ranges()
 	if r.pages, err = pagesOf(verb, r.pages[:0], ranges, p.cfg); err != nil {
 		if bad := p.unmap(r); bad != nil {
@@ -156,53 +162,57 @@ func (p *FastRegPool) put(verb string, r *fastRegion, mem ci.Memory, access ci.A
 	if access&ci.ZeroBased != 0 {
 		m.Addr = 0
 	}
-	m.ext.FastReg = ci.FastReg{MR: r.mr, Pages: r.pages, PageShift: p.cfg.PageShift, Offset: uint32(first - r.pages[0]), Length: m.Length,
-		IOVA: m.Addr, Key: r.key, Access: access}
+	m.ext.FastReg = ci.FastReg{MR: r.mr, Pages: r.pages, PageShift: p.cfg.PageShift, Offset: uint32(first - r.pages[0]),
+		Length: m.Length,
+		IOVA:   m.Addr, Key: r.key, Access: access}
 	return m, nil
 }
 
-// pagesOf appends the pages of ranges. Between two ranges both must be at the bounds of pages, or bytes that belong to nobody would lie in between.
+// pagesOf appends the pages of ranges. Ranges must meet at page bounds: otherwise the pages would contain bytes that
+// are not part of the memory.
 func pagesOf(verb string, pages []uint64, ranges []ci.DMARange, cfg FastRegPoolConfig) ([]uint64, error) {
 	size := uint64(1) << cfg.PageShift
 	for i, d := range ranges {
 		if i > 0 && d.Addr%size != 0 || i < len(ranges)-1 && (d.Addr+d.Size)%size != 0 {
-			return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the memory is in pieces that are not whole pages"}
+			return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the memory consists of pieces " +
+				"that are not whole pages"}
 		}
 		for a := d.Addr &^ (size - 1); a < d.Addr+d.Size; a += size {
 			if len(pages) == cfg.MaxPages {
-				return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("the memory has more than %d pages of %d bytes", cfg.MaxPages, size)}
+				return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter,
+					Detail: fmt.Sprintf("the memory has more than %d pages of %d bytes", cfg.MaxPages, size)}
 			}
 			pages = append(pages, a)
 		}
 	}
 	if len(pages) == 0 {
-		return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the driver has mapped nothing"}
+		return pages, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the driver mapped no pages"}
 	}
 	return pages, nil
 }
 
-// Register is the work request that registers the memory: post it once, in front of those that use Region. ID and Flags are 0, and may be
-// set; unsignaled, it completes only if it fails, with WCBindErr.
+// Register returns the work request that registers the memory. Post it once, before the requests that use Region. ID
+// and Flags are 0, and may be set. If it is not signaled, it completes only when it fails, with WCBindErr.
 func (m *FastRegMapping) Register() ci.SendWR { return ci.SendWR{Op: ci.OpFastReg, Ext: &m.ext} }
 
-// Invalidate is the work request that makes the keys die: post it when no request that uses them is under way any more. It is signaled, since
-// its completion is what permits Unmap; ID is 0, and may be set. A peer may do the same (ci.SendInvalidate with RKey): then the completion is that of
-// the receive, if it names the key.
+// Invalidate returns the work request that invalidates the keys. Post it when no request that uses them is outstanding.
+// It is signaled, since Unmap is allowed after its completion. ID is 0, and may be set. A peer may invalidate the keys
+// instead (ci.SendInvalidate with RKey): then Unmap is allowed after a receive completion that names the key.
 func (m *FastRegMapping) Invalidate() ci.SendWR {
 	return ci.SendWR{Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: m.LKey}
 }
 
-// Unmap gives the region back, for others: after the keys have died, or if Register was not posted. Not from a callback.
-// Status: ResourceBusy (the registration is in force, and the driver has noticed: the mapping stays); InvalidHandle (given back before; pool
-// destroyed, with ErrClosed).
+// Unmap returns the region to the pool, after the keys were invalidated or if Register was not posted. It must not be
+// called from a callback. Status: ResourceBusy (the driver reports that the registration is still valid; the mapping
+// stays); InvalidHandle (returned before; with ErrClosed, the pool is destroyed).
 func (m *FastRegMapping) Unmap() error { return m.giveBack("FastRegMapping.Unmap", m.pool.unmap) }
 
-// Drop gives the region back when the keys could not be invalidated, because the QP has failed: the region is destroyed, with whatever the keys
-// gave, and the pool makes another one when it is its turn. Not from a callback. Status: as ci.MR.Destroy (then the mapping stays); InvalidHandle
-// (given back before; pool destroyed, with ErrClosed).
+// Drop returns the region when the keys could not be invalidated, because the QP has failed. It destroys the region and
+// with it the keys; the pool creates another one when it is needed. Drop must not be called from a callback. Status: as
+// ci.MR.Destroy (then the mapping stays); InvalidHandle (returned before; with ErrClosed, the pool is destroyed).
 func (m *FastRegMapping) Drop() error { return m.giveBack("FastRegMapping.Drop", m.pool.destroy) }
 
-// giveBack ends the mapping by end, once.
+// giveBack calls end and returns the region to the pool. A second call fails.
 func (m *FastRegMapping) giveBack(verb string, end func(*fastRegion) error) error {
 	p := m.pool
 	if err := p.n.enter(verb); err != nil {
@@ -214,7 +224,7 @@ func (m *FastRegMapping) giveBack(verb string, end func(*fastRegion) error) erro
 	m.returned = true
 	p.mu.Unlock()
 	if was {
-		return &ci.Error{Verb: verb, Status: ci.InvalidHandle, Detail: "given back before"}
+		return &ci.Error{Verb: verb, Status: ci.InvalidHandle, Detail: "the mapping was returned before"}
 	}
 	if err := end(m.r); err != nil {
 		p.mu.Lock()
@@ -232,7 +242,7 @@ func (p *FastRegPool) takeBack(r *fastRegion) {
 	p.mu.Unlock()
 }
 
-// unmap takes the memory out of the HCA's DMA space.
+// unmap removes the memory from the HCA's DMA space.
 func (p *FastRegPool) unmap(r *fastRegion) error {
 	if r.dma == nil {
 		return nil
@@ -244,7 +254,7 @@ func (p *FastRegPool) unmap(r *fastRegion) error {
 	return err
 }
 
-// destroy destroys the region first: it stands on the memory. After a refusal it may be called again.
+// destroy destroys the region before the memory that it covers. After an error it may be called again.
 func (p *FastRegPool) destroy(r *fastRegion) error {
 	if r.mr != nil {
 		if err := r.mr.Destroy(); err != nil {
@@ -255,7 +265,8 @@ func (p *FastRegPool) destroy(r *fastRegion) error {
 	return p.unmap(r)
 }
 
-// destroyAll may be called again, after the driver has refused something. Nobody is within the pool.
+// destroyAll destroys all regions. After an error of the driver it may be called again. No other method of the pool is
+// running.
 func (p *FastRegPool) destroyAll() error {
 	for _, r := range p.all {
 		if err := p.destroy(r); err != nil {

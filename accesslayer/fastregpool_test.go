@@ -35,7 +35,7 @@ func TestFastRegPoolRefuses(t *testing.T) {
 	r.h.plan("create MR", nil, nil, &ci.Error{Status: ci.InsufficientResources})
 	_, err := r.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 4, MaxPages: 2})
 	assert.ErrorIs(t, err, ci.InsufficientResources)
-	assert.Equal(t, before, r.h.liveObjects(), "regions made before the failure are gone")
+	assert.Equal(t, before, r.h.liveObjects(), "regions made before the failure are destroyed")
 
 	pool := must(r.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 1, MaxPages: 2}))
 	idle := r.h.liveObjects()
@@ -45,21 +45,27 @@ func TestFastRegPoolRefuses(t *testing.T) {
 		access ci.Access
 		ranges []ci.DMARange
 		want   ci.Status
-		says   string
+		detail string
 	}{
-		{name: "nil", want: ci.InvalidParameter, says: "no memory"},
-		{name: "remote write alone", mem: memory(1), access: ci.RemoteWrite, want: ci.InvalidPermission, says: "LocalWrite"},
-		{name: "atomics alone", mem: memory(1), access: ci.RemoteAtomic | ci.RemoteRead, want: ci.InvalidPermission, says: "LocalWrite"},
-		{name: "too long", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 8193}}, want: ci.InvalidParameter, says: "more than 2 pages of 4096"},
-		{name: "too long by its place", mem: memory(1), ranges: []ci.DMARange{{Addr: 4097, Size: 8192}}, want: ci.InvalidParameter, says: "more than 2 pages"},
-		{name: "a gap before", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 100}, {Addr: 1 << 20, Size: 100}}, want: ci.InvalidParameter, says: "whole pages"},
-		{name: "a gap behind", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 4096}, {Addr: 1<<20 + 1, Size: 100}}, want: ci.InvalidParameter, says: "whole pages"},
-		{name: "nothing", mem: memory(1), ranges: []ci.DMARange{}, want: ci.InvalidParameter, says: "nothing"},
+		{name: "nil", want: ci.InvalidParameter, detail: "mem is nil"},
+		{name: "remote write alone", mem: memory(1), access: ci.RemoteWrite, want: ci.InvalidPermission,
+			detail: "LocalWrite"},
+		{name: "atomics alone", mem: memory(1), access: ci.RemoteAtomic | ci.RemoteRead, want: ci.InvalidPermission,
+			detail: "LocalWrite"},
+		{name: "too long", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 8193}}, want: ci.InvalidParameter,
+			detail: "more than 2 pages of 4096"},
+		{name: "too long by its place", mem: memory(1), ranges: []ci.DMARange{{Addr: 4097, Size: 8192}},
+			want: ci.InvalidParameter, detail: "more than 2 pages"},
+		{name: "a gap before", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 100},
+			{Addr: 1 << 20, Size: 100}}, want: ci.InvalidParameter, detail: "whole pages"},
+		{name: "a gap behind", mem: memory(1), ranges: []ci.DMARange{{Addr: 4096, Size: 4096},
+			{Addr: 1<<20 + 1, Size: 100}}, want: ci.InvalidParameter, detail: "whole pages"},
+		{name: "nothing", mem: memory(1), ranges: []ci.DMARange{}, want: ci.InvalidParameter, detail: "no pages"},
 	} {
 		r.h.ranges = tt.ranges
 		_, err := pool.Map(tt.mem, tt.access)
 		require.ErrorIs(t, err, tt.want, tt.name)
-		require.ErrorContains(t, err, tt.says, tt.name)
+		require.ErrorContains(t, err, tt.detail, tt.name)
 		require.Equal(t, idle, r.h.liveObjects(), tt.name)
 	}
 	r.h.ranges = nil
@@ -69,8 +75,8 @@ func TestFastRegPoolRefuses(t *testing.T) {
 
 	m := must(pool.Map(memory(1), 0))
 	_, err = pool.Map(memory(1), 0)
-	require.ErrorIs(t, err, ci.InsufficientResources, "all are lent")
-	require.ErrorContains(t, err, "lent")
+	require.ErrorIs(t, err, ci.InsufficientResources, "all are in use")
+	require.ErrorContains(t, err, "in use")
 	r.h.plan("destroy DMA", &ci.Error{Status: ci.ResourceBusy})
 	require.ErrorIs(t, m.Unmap(), ci.ResourceBusy, "the keys are alive")
 	require.NoError(t, m.Unmap(), "now they are not")
@@ -82,11 +88,11 @@ func TestFastRegPoolRefuses(t *testing.T) {
 	require.ErrorIs(t, err, accesslayer.ErrClosed)
 	require.ErrorIs(t, m.Unmap(), accesslayer.ErrClosed)
 	require.ErrorIs(t, m.Drop(), accesslayer.ErrClosed)
-	require.Equal(t, before, r.h.liveObjects(), "also what was lent")
-	require.Empty(t, r.h.committed())
+	require.Equal(t, before, r.h.liveObjects(), "also those in use")
+	require.Empty(t, r.h.violationList())
 }
 
-// The work requests say what was mapped, with a page list whatever the memory's place.
+// The work requests contain what was mapped, with a page list that fits the memory's offset in its page.
 func TestFastRegPoolRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -96,7 +102,8 @@ func TestFastRegPoolRequests(t *testing.T) {
 	require.Equal(t, ci.Region{Addr: 0x1ff00, Length: 0x10105, LKey: m.LKey, RKey: m.LKey}, m.Region)
 	wr := m.Register()
 	require.Equal(t, ci.OpFastReg, wr.Op)
-	require.Equal(t, ci.FastReg{MR: wr.Ext.FastReg.MR, Pages: []uint64{0x10000, 0x20000, 0x90000}, PageShift: 16, Offset: 0xff00, Length: 0x10105,
+	require.Equal(t, ci.FastReg{MR: wr.Ext.FastReg.MR, Pages: []uint64{0x10000, 0x20000, 0x90000}, PageShift: 16,
+		Offset: 0xff00, Length: 0x10105,
 		IOVA: 0x1ff00, Key: m.LKey, Access: ci.RemoteRead}, wr.Ext.FastReg)
 	require.Equal(t, ci.SendWR{Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: m.LKey}, m.Invalidate())
 	require.NoError(t, m.Unmap())
@@ -106,7 +113,8 @@ func TestFastRegPoolRequests(t *testing.T) {
 	require.EqualValues(t, 0xff00, m.Register().Ext.FastReg.Offset)
 }
 
-// A dropped region is destroyed at once, before its memory, and made again when it is needed; failures in between are tried again.
+// Drop destroys a region at once, before its memory, and the pool creates it again when it is needed. Failures in
+// between are retried.
 func TestFastRegPoolDrop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -118,7 +126,7 @@ func TestFastRegPoolDrop(t *testing.T) {
 	require.ErrorIs(t, m.Drop(), ci.ResourceBusy)
 	r.h.plan("destroy DMA", &ci.Error{Status: ci.Timeout})
 	require.ErrorIs(t, m.Drop(), ci.Timeout)
-	require.NoError(t, m.Drop(), "the region has gone before")
+	require.NoError(t, m.Drop(), "the region was destroyed before")
 	trace := destroys(r.h.traced())
 	require.Equal(t, []string{"MR", "DMA"}, trace[len(trace)-2:])
 	require.Len(t, r.h.liveObjects(), len(idle)-1)
@@ -129,7 +137,7 @@ func TestFastRegPoolDrop(t *testing.T) {
 	m = must(pool.Map(memory(1), 0))
 	require.NotEqual(t, old&^0xff, m.LKey&^0xff, "another region")
 
-	// Memory that could not be unmapped when Map had failed is unmapped later.
+	// Memory that could not be unmapped after a failed Map is unmapped later.
 	require.NoError(t, m.Unmap())
 	r.h.ranges = []ci.DMARange{}
 	r.h.plan("destroy DMA", &ci.Error{Status: ci.Timeout}, &ci.Error{Status: ci.Timeout})
@@ -143,10 +151,10 @@ func TestFastRegPoolDrop(t *testing.T) {
 	require.Len(t, r.h.liveObjects(), len(idle))
 	r.h.plan("destroy MR", &ci.Error{Status: ci.Timeout})
 	require.NoError(t, pool.Destroy(), "the end tries again")
-	require.Empty(t, r.h.committed())
+	require.Empty(t, r.h.violationList())
 }
 
-// duo is two queue pairs, of which the first one's memory is the second one's to write to.
+// duo is two queue pairs; the second one writes to the memory of the first.
 type duo struct{ a, b *side }
 
 func newDuo(t *testing.T, al *accesslayer.AL) *duo {
@@ -165,7 +173,7 @@ func (d *duo) connect() {
 	require.NoError(d.a.t, d.a.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}))
 }
 
-// do posts requests, the last of them signaled, and waits for a completion.
+// do posts requests, of which the last is signaled, and waits for a completion.
 func (s *side) do(wrs ...ci.SendWR) ci.WCStatus {
 	wrs[len(wrs)-1].Flags |= ci.SendSignaled
 	must(s.qp.PostSend(wrs))
@@ -174,12 +182,12 @@ func (s *side) do(wrs ...ci.SendWR) ci.WCStatus {
 	return wc[0].Status
 }
 
-// write has b write n bytes to a.
+// write makes b write n bytes to a.
 func (d *duo) write(n int, to ci.Remote) ci.WCStatus {
 	return d.b.do(ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{d.b.mr.Region().SGE(0, uint32(n))}, Remote: to})
 }
 
-// Memory is there for peers from the registration to the invalidation, and not before or after.
+// Peers can access the memory from the registration to the invalidation, and neither before nor after.
 func TestFastRegPoolReference(t *testing.T) {
 	t.Parallel()
 	const ok, refused = ci.WCSuccess, ci.WCRemAccessErr
@@ -218,18 +226,20 @@ func TestFastRegPoolReference(t *testing.T) {
 			require.Equal(t, ok, d.write(7, ci.Remote{Addr: 4990, RKey: m.RKey}))
 			require.Equal(t, "at 4990", string(b[4990:4997]))
 		},
-		// Requests are carried out in order: nobody waits between the registration and the use, nor between that and the invalidation.
+		// Requests are executed in order, so no wait is needed between the registration, the use and the invalidation.
 		"one list": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.NoError(t, m.Unmap())
 			mr := must(d.b.pd.NewMR(ci.MRCreate{Memory: ci.Bytes(d.b.buf), Access: ci.LocalWrite | ci.RemoteWrite}))
 			require.NoError(t, d.b.qp.Modify(ci.QPFieldAccess, ci.QPAttr{Access: ci.RemoteWrite}))
 			text := bytes.Repeat([]byte("from a "), 700)
 			m = must(p.Map(ci.Bytes(text), 0))
-			require.Equal(t, ok, d.a.do(m.Register(), ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{m.SGE(0, 4900)}, Remote: mr.Region().Remote(9)}, m.Invalidate()))
+			require.Equal(t, ok, d.a.do(m.Register(), ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{m.SGE(0, 4900)},
+				Remote: mr.Region().Remote(9)}, m.Invalidate()))
 			require.NoError(t, m.Unmap())
 			require.True(t, bytes.Equal(text, d.b.buf[9:4909]))
 		},
-		"the queue pair has failed": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
+		"the queue pair has failed": func(t *testing.T, d *duo, p *accesslayer.FastRegPool,
+			m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
 			require.Equal(t, refused, d.write(8, ci.Remote{RKey: 1}))
 			require.ErrorIs(t, m.Unmap(), ci.ResourceBusy)
@@ -244,7 +254,8 @@ func TestFastRegPoolReference(t *testing.T) {
 			require.NoError(t, m.Unmap())
 			require.Equal(t, "as new!!", string(b))
 		},
-		"all is destroyed under it": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
+		"all is destroyed under it": func(t *testing.T, d *duo, p *accesslayer.FastRegPool,
+			m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
 			require.NoError(t, d.a.pd.Destroy())
 			require.ErrorIs(t, m.Unmap(), accesslayer.ErrClosed)
@@ -252,7 +263,7 @@ func TestFastRegPoolReference(t *testing.T) {
 			require.ErrorIs(t, err, accesslayer.ErrClosed)
 			require.ErrorIs(t, p.Destroy(), accesslayer.ErrClosed)
 		},
-		"the HCA is pulled": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
+		"the HCA is removed": func(t *testing.T, d *duo, p *accesslayer.FastRegPool, m *accesslayer.FastRegMapping) {
 			require.Equal(t, ok, d.a.do(m.Register()))
 			require.NoError(t, d.a.al.Deregister(d.a.hca.Info().GUID))
 			require.ErrorIs(t, m.Drop(), accesslayer.ErrClosed)
@@ -264,14 +275,14 @@ func TestFastRegPoolReference(t *testing.T) {
 			d := newDuo(t, newAL(t))
 			p := must(d.a.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 1, MaxPages: 2}))
 			test(t, d, p, must(p.Map(memory(5000), ci.LocalWrite|ci.RemoteWrite)))
-			if err := p.Destroy(); !errors.Is(err, accesslayer.ErrClosed) { // the test destroyed it
+			if err := p.Destroy(); !errors.Is(err, accesslayer.ErrClosed) { // by the test
 				require.NoError(t, err)
 			}
 		})
 	}
 }
 
-// The keys of a region come around after 256, and those of all regions are different meanwhile: they are used in turn.
+// The keys of a region repeat after 256 mappings. Regions are used in turn, so keys in use are different.
 func TestFastRegPoolKeys(t *testing.T) {
 	t.Parallel()
 	d := newDuo(t, newAL(t))
@@ -290,22 +301,22 @@ func TestFastRegPoolKeys(t *testing.T) {
 	}
 }
 
-// However a pool is used, what is written by a key arrives in the memory that was mapped with it and nowhere else, no more regions are lent than
-// there are, and no region gives the same key twice in a row.
+// Under any sequence of calls, a write with a key reaches the memory that was mapped with it and no other, no more
+// regions are in use than exist, and no region uses the same key twice in a row.
 func TestFastRegPoolModel(t *testing.T) {
 	t.Parallel()
 	d := newDuo(t, newAL(t))
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.IntRange(1, 4).Draw(rt, "size")
 		pool := must(d.a.pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: size, MaxPages: 9}))
-		type lent struct {
+		type mapping struct {
 			m          *accesslayer.FastRegMapping
 			mem, want  []byte
 			registered bool
 		}
-		var out []*lent
+		var out []*mapping
 		last := map[ci.Key]ci.Key{} // by region
-		pick := func(rt *rapid.T) (int, *lent) {
+		pick := func(rt *rapid.T) (int, *mapping) {
 			if len(out) == 0 {
 				rt.Skip("none")
 			}
@@ -313,7 +324,7 @@ func TestFastRegPoolModel(t *testing.T) {
 			return i, out[i]
 		}
 		back := func(i int) { out = append(out[:i:i], out[i+1:]...) }
-		register := func(rt *rapid.T, l *lent) {
+		register := func(rt *rapid.T, l *mapping) {
 			if !l.registered {
 				require.Equal(rt, ci.WCSuccess, d.a.do(l.m.Register()))
 				l.registered = true
@@ -327,7 +338,7 @@ func TestFastRegPoolModel(t *testing.T) {
 			},
 			"map": func(rt *rapid.T) {
 				n := rapid.IntRange(1, 9*4096).Draw(rt, "bytes")
-				l := &lent{mem: make([]byte, n), want: make([]byte, n)}
+				l := &mapping{mem: make([]byte, n), want: make([]byte, n)}
 				var err error
 				l.m, err = pool.Map(ci.Bytes(l.mem), ci.LocalWrite|ci.RemoteWrite)
 				if len(out) == size {

@@ -2,8 +2,8 @@ package accesslayer
 
 import "ciddk/ci"
 
-// FMR is a region whose pages are remapped without a trip to the firmware. It is a ci.FMR, too: Map goes straight to the driver. A
-// Destroy that the driver refuses, because it is mapped, leaves it usable. FMRPool keeps a stock of them.
+// FMR is a region whose pages can be mapped again without a firmware command. It is a ci.FMR: Map goes straight to the
+// driver. If the driver refuses Destroy because the FMR is mapped, the FMR stays usable. FMRPool is a pool of FMRs.
 type FMR struct {
 	object
 	fmrVerbs
@@ -11,7 +11,7 @@ type FMR struct {
 
 func (f *FMR) Unwrap() any { return f.fmrVerbs.FMR }
 
-// NewFMR makes an FMR. Status: as ci.PD.AllocFMR; InvalidState with ErrClosed.
+// NewFMR creates an FMR. Status: as ci.PD.AllocFMR; InvalidState with ErrClosed.
 func (p *PD) NewFMR(c ci.FMRCreate) (*FMR, error) {
 	f := &FMR{}
 	f.n = &node{kind: kindFMR, obj: f}
@@ -23,7 +23,7 @@ func (p *PD) NewFMR(c ci.FMRCreate) (*FMR, error) {
 	return made(f, err)
 }
 
-// UnmapFMRs invalidates a batch. Status: as ci.PD.UnmapFMRs; InvalidPDHandle with ErrClosed.
+// UnmapFMRs unmaps a batch of FMRs. Status: as ci.PD.UnmapFMRs; InvalidPDHandle with ErrClosed.
 func (p *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	return p.n.during("PD.UnmapFMRs", func() error { return p.verbs.UnmapFMRs(fmrs) })
 }

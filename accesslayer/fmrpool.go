@@ -1,6 +1,7 @@
 package accesslayer
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -8,21 +9,22 @@ import (
 	"ciddk/ci"
 )
 
-// FMRPoolConfig describes a pool. The FMRs are all made at once.
+// FMRPoolConfig describes a pool. NewFMRPool creates all FMRs.
 type FMRPoolConfig struct {
-	ci.FMRCreate // of each; MaxMaps 0: as many as the HCA allows
+	ci.FMRCreate // of each FMR; MaxMaps 0: the limit of the HCA
 	Size         int
-	// DirtyWatermark is the number of FMRs waiting to be unmapped at which a flush begins by itself. 0: a quarter of Size.
+	// DirtyWatermark is the number of FMRs waiting to be unmapped at which the pool starts a flush. 0: a quarter of
+	// Size.
 	DirtyWatermark int
-	// Cache finds a mapping of the same pages at the same address again, as long as its FMR was not used for another.
+	// Cache reuses a mapping of the same pages at the same address, until its FMR is mapped to others.
 	Cache bool
-	// OnFlush is called after every flush, with its error. It may use the pool, but not Flush, Destroy or Close. May be nil.
+	// OnFlush, if not nil, is called after every flush with its error. It may use the pool, except Flush and Destroy.
 	OnFlush func(error)
 }
 
 // FMRPool is a pool of FMRs. New code uses FastRegPool (see the package documentation). Returned mappings are unmapped
-// in batches, since each Unmap is a trip to the HCA. A peer can use a returned mapping until the next flush; Flush forces
-// one. Destroying the pool unmaps the mappings that were not returned.
+// in batches, since each Unmap is a trip to the HCA. A peer can use a returned mapping until the next flush; Flush
+// forces one. Destroying the pool unmaps the mappings that were not returned.
 type FMRPool struct {
 	object
 	pd   *PD
@@ -32,11 +34,11 @@ type FMRPool struct {
 	flush sync.Mutex // one flush at a time; taken before mu
 
 	mu       sync.Mutex
-	fmrs     []*poolFMR // that exist
-	free     poolList   // may be mapped, oldest first
-	dirty    []*poolFMR // mapped as often as allowed, and given back
+	fmrs     []*poolFMR // all that exist
+	free     poolList   // can be mapped, oldest first
+	dirty    []*poolFMR // returned after the permitted number of maps
 	cache    map[uint64]*poolFMR
-	flushing bool // a flush has been asked for
+	flushing bool // a flush was requested
 }
 
 type poolFMR struct {
@@ -44,16 +46,16 @@ type poolFMR struct {
 	region ci.Region
 	pages  []uint64
 	iova   uint64
-	maps   int // since the last unmap
+	maps   int // number of maps since the last unmap
 	users  int
 	hash   uint64
-	cached *poolFMR // next with the same hash
+	cached *poolFMR // next one with the same hash
 
 	prev, next *poolFMR
 	inFree     bool
 }
 
-// poolList is a list through prev and next.
+// poolList is a doubly linked list.
 type poolList struct{ first, last *poolFMR }
 
 func (l *poolList) push(f *poolFMR) {
@@ -80,11 +82,12 @@ func (l *poolList) remove(f *poolFMR) {
 	f.prev, f.next, f.inFree = nil, nil, false
 }
 
-// NewFMRPool makes a pool. Status: InvalidParameter (sizes), as ci.PD.AllocFMR; InvalidState with ErrClosed.
+// NewFMRPool creates a pool. Status: InvalidParameter (sizes); as ci.PD.AllocFMR; InvalidState with ErrClosed.
 func (p *PD) NewFMRPool(cfg FMRPoolConfig) (*FMRPool, error) {
 	const verb = "PD.NewFMRPool"
 	if cfg.Size <= 0 || cfg.MaxPages <= 0 || cfg.DirtyWatermark < 0 || cfg.DirtyWatermark > cfg.Size {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Size and MaxPages must be above 0, DirtyWatermark 0 to Size"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Size and MaxPages must be above 0, " +
+			"and DirtyWatermark 0 to Size"}
 	}
 	if cfg.MaxMaps == 0 {
 		cfg.MaxMaps = max(1, p.ca.a.Attr().MaxMapsPerFMR)
@@ -98,7 +101,7 @@ func (p *PD) NewFMRPool(cfg FMRPoolConfig) (*FMRPool, error) {
 		for range cfg.Size {
 			in, err := p.verbs.AllocFMR(cfg.FMRCreate)
 			if err != nil {
-				pool.n.undo = pool.destroyAll() != nil // then the reaper goes on with it
+				pool.n.undo = pool.destroyAll() != nil // the reaper destroys the rest
 				return pool.destroyAll, err
 			}
 			f := &poolFMR{fmr: in, pages: make([]uint64, 0, cfg.MaxPages)}
@@ -110,7 +113,7 @@ func (p *PD) NewFMRPool(cfg FMRPoolConfig) (*FMRPool, error) {
 	return made(pool, err)
 }
 
-// FMRMapping is pages mapped. Region tells address and keys.
+// FMRMapping is a set of mapped pages. Region holds its address and keys.
 type FMRMapping struct {
 	ci.Region
 	pool     *FMRPool
@@ -118,12 +121,14 @@ type FMRMapping struct {
 	returned bool // guarded by pool.mu
 }
 
-// Map maps DMA addresses of FMRCreate.PageShift size; it may be called from callbacks. Status: as ci.FMR.Map; InvalidParameter
-// (number of pages); InsufficientResources (all in use, or waiting for a flush, which is then begun); InvalidHandle with ErrClosed.
+// Map maps DMA addresses of pages of FMRCreate.PageShift. It may be called from callbacks. Status: as ci.FMR.Map;
+// InvalidParameter (number of pages); InsufficientResources (all FMRs are mapped, or wait for a flush, which Map
+// starts); InvalidHandle with ErrClosed.
 func (p *FMRPool) Map(pages []uint64, iova uint64) (*FMRMapping, error) {
 	const verb = "FMRPool.Map"
 	if len(pages) == 0 || len(pages) > p.cfg.MaxPages {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the number of pages must be 1 to MaxPages"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: fmt.Sprintf("%d pages, must be 1 to %d",
+			len(pages), p.cfg.MaxPages)}
 	}
 	if err := p.n.enter(verb); err != nil {
 		return nil, err
@@ -141,9 +146,10 @@ func (p *FMRPool) Map(pages []uint64, iova uint64) (*FMRMapping, error) {
 	f := p.free.first
 	if f == nil {
 		if len(p.dirty) > 0 {
-			p.askFlush()
+			p.requestFlush()
 		}
-		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "every FMR of the pool is in use or waits to be unmapped"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "all FMRs of the pool are in use " +
+			"or wait to be unmapped"}
 	}
 	p.forget(f)
 	region, err := f.fmr.Map(pages, iova)
@@ -158,8 +164,8 @@ func (p *FMRPool) Map(pages []uint64, iova uint64) (*FMRMapping, error) {
 	return &FMRMapping{Region: region, pool: p, f: f}, nil
 }
 
-// Unmap gives the mapping back; it may be called from callbacks. The keys are dead after the next flush.
-// Status: InvalidHandle (given back before; pool destroyed).
+// Unmap returns the mapping to the pool. It may be called from callbacks. The keys are invalid after the next flush.
+// Status: InvalidHandle (returned before; with ErrClosed, the pool is destroyed).
 func (m *FMRMapping) Unmap() error {
 	const verb = "FMRMapping.Unmap"
 	p, f := m.pool, m.f
@@ -170,7 +176,7 @@ func (m *FMRMapping) Unmap() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.returned {
-		return &ci.Error{Verb: verb, Status: ci.InvalidHandle, Detail: "given back before"}
+		return &ci.Error{Verb: verb, Status: ci.InvalidHandle, Detail: "the mapping was returned before"}
 	}
 	m.returned = true
 	f.users--
@@ -182,20 +188,21 @@ func (m *FMRMapping) Unmap() error {
 		p.forget(f)
 		p.dirty = append(p.dirty, f)
 		if len(p.dirty) >= p.cfg.DirtyWatermark {
-			p.askFlush()
+			p.requestFlush()
 		}
 	}
 	return nil
 }
 
-// Flush unmaps everything that was given back: when it returns nil, no key of a mapping given back before works any more. Not from a
-// callback. Status: as ci.PD.UnmapFMRs (then what could not be unmapped waits for the next flush); InvalidHandle with ErrClosed.
+// Flush unmaps everything that was returned. When it returns nil, the keys of all mappings that were returned before
+// the call are invalid. It must not be called from a callback. Status: as ci.PD.UnmapFMRs (then the mappings wait for
+// the next flush); InvalidHandle with ErrClosed.
 func (p *FMRPool) Flush() error {
 	return p.n.during("FMRPool.Flush", func() error { return p.unmap(true) })
 }
 
-// askFlush has the dirty ones unmapped on another goroutine; mu is held.
-func (p *FMRPool) askFlush() {
+// requestFlush starts a flush of the dirty FMRs on another goroutine. mu is held.
+func (p *FMRPool) requestFlush() {
 	if !p.flushing {
 		p.flushing = true
 		p.n.callback(func() {
@@ -206,7 +213,7 @@ func (p *FMRPool) askFlush() {
 	}
 }
 
-// unmap unmaps the dirty ones, and with idle the others that are mapped but not in use.
+// unmap unmaps the dirty FMRs, and with idle also those that are mapped but not in use.
 func (p *FMRPool) unmap(idle bool) error {
 	p.flush.Lock()
 	defer p.flush.Unlock()
@@ -257,7 +264,7 @@ func (p *FMRPool) unmapBatch(batch []*poolFMR) error {
 	return nil
 }
 
-// destroyAll may be called again, after the driver has refused something.
+// destroyAll destroys all FMRs. After an error of the driver it may be called again.
 func (p *FMRPool) destroyAll() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,7 +281,8 @@ func (p *FMRPool) destroyAll() error {
 	return nil
 }
 
-// find, remember and forget are the cache.
+// find returns the cached mapping of the same pages at the same address, nil if there is none. remember and forget
+// maintain the cache.
 func (p *FMRPool) find(pages []uint64, iova uint64) *poolFMR {
 	if !p.cfg.Cache {
 		return nil

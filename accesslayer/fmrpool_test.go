@@ -12,7 +12,8 @@ import (
 )
 
 func poolConfig() accesslayer.FMRPoolConfig {
-	return accesslayer.FMRPoolConfig{FMRCreate: ci.FMRCreate{MaxPages: 4, MaxMaps: 2, PageShift: 12}, Size: 4, DirtyWatermark: 2}
+	return accesslayer.FMRPoolConfig{FMRCreate: ci.FMRCreate{MaxPages: 4, MaxMaps: 2, PageShift: 12}, Size: 4,
+		DirtyWatermark: 2}
 }
 
 func TestFMRPoolRefuses(t *testing.T) {
@@ -33,7 +34,7 @@ func TestFMRPoolRefuses(t *testing.T) {
 	r.h.plan("create FMR", nil, nil, &ci.Error{Status: ci.InsufficientResources})
 	_, err := r.pd.NewFMRPool(poolConfig())
 	assert.ErrorIs(t, err, ci.InsufficientResources)
-	assert.Equal(t, before, r.h.liveObjects(), "FMRs made before the failure are gone")
+	assert.Equal(t, before, r.h.liveObjects(), "FMRs made before the failure are destroyed")
 
 	pool := must(r.pd.NewFMRPool(poolConfig()))
 	for _, n := range []int{0, 5} {
@@ -54,7 +55,7 @@ func TestFMRPoolRefuses(t *testing.T) {
 	assert.Equal(t, before, r.h.liveObjects())
 }
 
-// At the watermark the dirty ones are unmapped together, on another goroutine, and may be used again.
+// At the watermark the dirty FMRs are unmapped together, on another goroutine, and can be used again.
 func TestFMRPoolWatermark(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -71,7 +72,8 @@ func TestFMRPoolWatermark(t *testing.T) {
 	require.ErrorIs(t, err, ci.InsufficientResources, "all are in use")
 	require.NoError(t, ms[0].Unmap())
 	_, err = pool.Map([]uint64{9 << 12}, 0)
-	require.ErrorIs(t, err, ci.InsufficientResources, "one is dirty: being out of them begins a flush before the watermark")
+	require.ErrorIs(t, err, ci.InsufficientResources, "one is dirty: being out of them begins a flush before the "+
+		"watermark")
 	require.NoError(t, <-flushed)
 	require.NoError(t, ms[1].Unmap())
 	require.NoError(t, ms[2].Unmap())
@@ -82,7 +84,8 @@ func TestFMRPoolWatermark(t *testing.T) {
 	}
 }
 
-// With the cache, the same pages at the same address give the same keys until a flush; without, and after one, new ones.
+// With the cache, the same pages at the same address have the same keys until a flush. Without the cache, or after a
+// flush, they have new keys.
 func TestFMRPoolCache(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
@@ -92,7 +95,7 @@ func TestFMRPoolCache(t *testing.T) {
 		pool := must(r.pd.NewFMRPool(cfg))
 		pages := []uint64{1 << 12, 2 << 12}
 		a := must(pool.Map(pages, 0))
-		pages[1] = 7 // the caller's slice is its own
+		pages[1] = 7 // the pool keeps a copy of the caller's slice
 		b := must(pool.Map([]uint64{1 << 12, 2 << 12}, 0))
 		assert.Equal(t, cached, a.LKey == b.LKey)
 		other := must(pool.Map([]uint64{1 << 12, 2 << 12}, 1<<20))
@@ -101,7 +104,7 @@ func TestFMRPoolCache(t *testing.T) {
 		require.NoError(t, b.Unmap())
 		c := must(pool.Map([]uint64{1 << 12, 2 << 12}, 0))
 		if cached {
-			assert.Equal(t, a.LKey, c.LKey, "given back, but not flushed")
+			assert.Equal(t, a.LKey, c.LKey, "returned, but not flushed")
 		}
 		require.NoError(t, c.Unmap())
 		require.NoError(t, pool.Flush())
@@ -123,8 +126,8 @@ func TestFMRPoolFlushFails(t *testing.T) {
 	require.NoError(t, pool.Destroy(), "the end tries again")
 }
 
-// However a pool is used, an FMR serves one set of pages at a time, is never mapped more often than allowed (the fake refuses), and
-// after Flush no key of a mapping given back is in use.
+// Under any sequence of calls, an FMR maps one set of pages at a time and is not mapped more often than allowed, which
+// the fake checks. After Flush, no key of a returned mapping is valid.
 func TestFMRPoolModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -138,7 +141,7 @@ func TestFMRPoolModel(t *testing.T) {
 			page uint64
 		}
 		var out []held
-		old := map[ci.Key]bool{} // given back before the last flush
+		old := map[ci.Key]bool{} // keys returned before the last flush
 		back := map[ci.Key]bool{}
 		rt.Repeat(map[string]func(*rapid.T){
 			"map": func(rt *rapid.T) {

@@ -6,12 +6,12 @@ import (
 	"ciddk/ci"
 )
 
-// ErrClosed is in every error that comes from using an object of the access layer after its destruction began, or from creating below
-// one: errors.Is(err, ErrClosed). The ci.Status beside it says which object: ci.InvalidQPHandle and so on for the object itself,
-// ci.InvalidState for a parent.
+// ErrClosed is in every error that results from using an object of the access layer after its destruction began, or
+// from creating an object below it. Test for it with errors.Is(err, ErrClosed). The ci.Status of the error identifies
+// the object: ci.InvalidQPHandle and so on for the object itself, ci.InvalidState for the parent.
 var ErrClosed = errors.New("accesslayer: closed")
 
-// kind is what a node of the object tree stands for.
+// kind is the type of an object in the object tree.
 type kind uint8
 
 const (
@@ -69,22 +69,24 @@ var kinds = [...]struct {
 
 func (k kind) String() string { return kinds[k].name }
 
-// closed is the error of a verb on an object whose destruction has begun.
+// closed returns the error of a verb on an object whose destruction has begun.
 func (k kind) closed(verb string) error {
 	return &ci.Error{Verb: verb, Status: kinds[k].invalid, Detail: "destroyed", Err: ErrClosed}
 }
 
-// dying is the error of creating below an object whose destruction has begun.
-func (k kind) dying(verb string) error {
-	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "the " + k.String() + " is being destroyed", Err: ErrClosed}
+// parentClosed returns the error of a create below an object whose destruction has begun.
+func (k kind) parentClosed(verb string) error {
+	return &ci.Error{Verb: verb, Status: ci.InvalidState, Detail: "the " + k.String() +
+		" is being destroyed", Err: ErrClosed}
 }
 
-// refusesWhileUsed tells the kinds whose destroy is refused while others use them. A CQ takes its QPs with it instead, as the original
-// access layer does against its own header text: its client may not know who uses it.
+// refusesWhileUsed reports whether destroying an object of the kind fails while others use it. A CQ destroys its QPs
+// instead, since its client may not know which QPs use it. The original access layer did the same, against its own
+// header text.
 func (k kind) refusesWhileUsed() bool { return k == kindSRQ || k == kindMR || k == kindRDD }
 
-// staysWhenBusy tells the kinds that remain usable if the driver refuses a synchronous destroy with ResourceBusy: a region with a
-// bound window, a mapped FMR.
+// staysWhenBusy reports whether an object of the kind stays usable if the driver refuses a synchronous destroy with
+// ResourceBusy, such as a region with a bound window or a mapped FMR.
 func (k kind) staysWhenBusy() bool {
 	return k == kindMR || k == kindMW || k == kindFMR || k == kindDMA || k == kindAV
 }

@@ -15,9 +15,9 @@ import (
 	"ciddk/ci"
 )
 
-// TestObjectTreeModel holds random trees, destroyed in random orders with callbacks in progress, against a model: what lives, what is
-// refused and with which status, how often the last callback comes. That no driver's destroy comes early, twice or in the wrong
-// order is checked by the fake driver.
+// TestObjectTreeModel compares random trees, destroyed in random orders with callbacks in progress, with a model: which
+// objects exist, which calls fail and with which status, and how often the last callback runs. The fake driver checks
+// that no destroy of the driver comes early, twice or in the wrong order.
 func TestObjectTreeModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -47,7 +47,7 @@ type treeModel struct {
 type modelObj struct {
 	kind       string
 	obj        tracked
-	drv        *fakeObj // nil for CA
+	drv        *fakeObj // nil for a CA
 	parent     *modelObj
 	uses       []*modelObj
 	destroying bool
@@ -61,7 +61,8 @@ type holdup struct {
 }
 
 func newTreeModel(rt *rapid.T) *treeModel {
-	m := &treeModel{h: newFake(1), al: accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Millisecond}), dones: map[*modelObj]*int{}}
+	m := &treeModel{h: newFake(1), al: accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1,
+		DestroyBackoff: time.Millisecond}), dones: map[*modelObj]*int{}}
 	require.NoError(rt, m.al.Register(m.h))
 	m.c = must(m.al.Open(accesslayer.ClientConfig{}))
 	for _, kind := range []string{"CA", "PD", "PD", "CQ", "CQ", "SRQ", "MR"} {
@@ -77,7 +78,7 @@ func (o *modelObj) String() string {
 	return o.drv.name()
 }
 
-// below lists what must be gone before b can go.
+// below returns the objects that are destroyed before b.
 func (m *treeModel) below(b *modelObj) (out []*modelObj) {
 	for _, a := range m.all {
 		if a.parent == b || slices.Contains(a.uses, b) {
@@ -97,7 +98,7 @@ func (m *treeModel) mark(o *modelObj) {
 	}
 }
 
-// pick draws an object of one of the kinds, now and then one that is being destroyed.
+// pick draws an object of one of the kinds, sometimes one that is being destroyed.
 func (m *treeModel) pick(rt *rapid.T, kinds ...string) *modelObj {
 	var from, dying []*modelObj
 	for _, o := range m.all {
@@ -118,14 +119,16 @@ func (m *treeModel) pick(rt *rapid.T, kinds ...string) *modelObj {
 	return rapid.SampledFrom(from).Draw(rt, kinds[0])
 }
 
-// victim draws what to destroy, mostly something low in the tree.
+// victim draws the object to destroy, usually one low in the tree.
 func (m *treeModel) victim(rt *rapid.T) *modelObj {
-	return m.pick(rt, rapid.SampledFrom([]string{"QP", "QP", "QP", "CQ", "CQ", "SRQ", "SRQ", "MR", "MR", "MR", "MW", "AV", "Mcast", "Mcast", "PD", "CA"}).Draw(rt, "kind"))
+	return m.pick(rt, rapid.SampledFrom([]string{"QP", "QP", "QP", "CQ", "CQ", "SRQ", "SRQ", "MR", "MR", "MR", "MW",
+		"AV", "Mcast", "Mcast", "PD", "CA"}).Draw(rt, "kind"))
 }
 
 func (m *treeModel) create(rt *rapid.T) {
 	for range rapid.IntRange(1, 4).Draw(rt, "objects") {
-		m.createOne(rt, rapid.SampledFrom([]string{"CA", "PD", "CQ", "CQ", "QP", "QP", "QP", "QP", "SRQ", "MR", "MW", "SMR", "SMR", "AV", "Mcast", "Mcast"}).Draw(rt, "kind"))
+		m.createOne(rt, rapid.SampledFrom([]string{"CA", "PD", "CQ", "CQ", "QP", "QP", "QP", "QP", "SRQ", "MR", "MW",
+			"SMR", "SMR", "AV", "Mcast", "Mcast"}).Draw(rt, "kind"))
 	}
 }
 
@@ -133,7 +136,7 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 	n := &modelObj{kind: kind}
 	var err error
 	onEvent := func() {
-		m.h.mu.Lock() // holds is read by this goroutine and written by the test's
+		m.h.mu.Lock() // this goroutine reads holds, and the test's goroutine writes it
 		var g *holdup
 		for _, x := range m.holds {
 			if x.o == n {
@@ -165,7 +168,8 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 		switch kind {
 		case "CQ":
 			var o *accesslayer.CQ
-			o, err = pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{OnEvent: func(*accesslayer.CQ, ci.Event) { onEvent() }})
+			o, err = pd.NewCQ(ci.CQCreate{Size: 1},
+				accesslayer.CQHandler{OnEvent: func(*accesslayer.CQ, ci.Event) { onEvent() }})
 			n.obj = o
 		case "SRQ":
 			var o *accesslayer.SRQ
@@ -212,13 +216,13 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 		return
 	}
 	require.NoError(rt, err)
-	if kind != "CA" { // the driver's CA is everybody's
+	if kind != "CA" { // all CAs share one object of the driver
 		n.drv = behind(n.obj)
 	}
 	m.all = append(m.all, n)
 }
 
-// hold begins an event callback that stays until release.
+// hold starts an event callback that blocks until release.
 func (m *treeModel) hold(rt *rapid.T) {
 	o := m.pick(rt, "QP", "CQ")
 	if o.destroying || o.held > 0 {
@@ -263,7 +267,7 @@ func (m *treeModel) destroy(rt *rapid.T) {
 	}
 }
 
-// expect holds a destroy's answer against the model, and marks what goes.
+// expect compares the result of a destroy with the model, and marks the objects that are destroyed.
 func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error) bool {
 	users, dying := 0, 0
 	for _, a := range m.all {
@@ -281,7 +285,8 @@ func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error) bool {
 	case (o.kind == "SRQ" || o.kind == "MR") && users > dying:
 		require.ErrorIs(rt, err, ci.ResourceBusy)
 		return false
-	case (o.kind == "SRQ" || o.kind == "MR") && dying > 0 && errors.Is(err, ci.ResourceBusy): // its last user may be gone or not
+	case (o.kind == "SRQ" || o.kind == "MR") && dying > 0 &&
+		errors.Is(err, ci.ResourceBusy): // its last user may have been destroyed
 		return false
 	}
 	require.NoError(rt, err)
@@ -289,7 +294,7 @@ func (m *treeModel) expect(rt *rapid.T, o *modelObj, err error) bool {
 	return true
 }
 
-// closeNow destroys synchronously what no held callback keeps.
+// closeNow destroys an object synchronously, if no held callback delays it.
 func (m *treeModel) closeNow(rt *rapid.T) {
 	if len(m.holds) > 0 {
 		rt.Skip("would wait for what is held")
@@ -297,14 +302,15 @@ func (m *treeModel) closeNow(rt *rapid.T) {
 	o := m.victim(rt)
 	m.expect(rt, o, o.obj.Destroy())
 	if err := o.obj.Destroy(); err == nil || errors.Is(err, accesslayer.ErrClosed) {
-		m.mark(o) // at the latest now
+		m.mark(o) // destroyed at the latest now
 	} else {
 		require.ErrorIs(rt, err, ci.ResourceBusy)
 		require.False(rt, o.destroying)
 	}
 }
 
-// check: what is not being destroyed lives, and so does what is held, with all that it stands on.
+// check compares the driver with the model: objects that are not being destroyed exist, as do those with a held
+// callback and everything that they use.
 func (m *treeModel) check(rt *rapid.T) {
 	live := m.h.liveObjects()
 	var must func(o *modelObj)
@@ -324,10 +330,10 @@ func (m *treeModel) check(rt *rapid.T) {
 			must(o)
 		}
 	}
-	require.Empty(rt, m.h.committed())
+	require.Empty(rt, m.h.violationList())
 }
 
-// end releases everything: then the driver has what the model has, and at last nothing.
+// end releases all callbacks. Then the driver has the objects of the model, and none at the end.
 func (m *treeModel) end(rt *rapid.T) {
 	for _, g := range m.holds {
 		close(g.gate)
@@ -355,5 +361,5 @@ func (m *treeModel) end(rt *rapid.T) {
 	}
 	assert.Empty(rt, m.h.liveObjects())
 	assert.True(rt, m.h.closed)
-	assert.Empty(rt, m.h.committed())
+	assert.Empty(rt, m.h.violationList())
 }

@@ -7,21 +7,21 @@ import (
 )
 
 func tooMany(verb string, s ci.Status, what string, n, limit int) error {
-	return &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf("%s is %d, the HCA takes 1 to %d", what, n, limit)}
+	return &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf("%s is %d, must be 1 to %d", what, n, limit)}
 }
 
-// MR is a memory region. It is a ci.MR, too. A Destroy that the driver refuses, because a window is bound, leaves it usable; one with a
-// shared region made from it is refused.
+// MR is a memory region. It is a ci.MR. If the driver refuses Destroy because a window is bound, the region stays
+// usable. Destroy fails while a shared region that was made from it exists.
 type MR struct {
 	object
 	mrVerbs
 	ca *CA
-	pd *PD // guarded by al.mu: Modify may change it
+	pd *PD // guarded by al.mu, since Modify may change it
 }
 
 func (m *MR) Unwrap() any { return m.mrVerbs.MR }
 
-// PD is the parent as it is now.
+// PD returns the parent, which Modify may change.
 func (m *MR) PD() *PD {
 	m.n.al.mu.Lock()
 	defer m.n.al.mu.Unlock()
@@ -39,18 +39,18 @@ func (p *PD) newMR(verb string, create func() (ci.MR, error), uses ...*node) (*M
 	return made(m, err)
 }
 
-// NewMR makes a region over storage. Status: as ci.PD.RegisterMR; InvalidState with ErrClosed.
+// NewMR registers storage. Status: as ci.PD.RegisterMR; InvalidState with ErrClosed.
 func (p *PD) NewMR(c ci.MRCreate) (*MR, error) {
 	return p.newMR("PD.RegisterMR", func() (ci.MR, error) { return p.verbs.RegisterMR(c) })
 }
 
-// NewPMR makes a region over DMA addresses. Status: as ci.PD.RegisterPMR; InvalidState with ErrClosed.
+// NewPMR registers DMA addresses. Status: as ci.PD.RegisterPMR; InvalidState with ErrClosed.
 func (p *PD) NewPMR(c ci.PMRCreate) (*MR, error) {
 	return p.newMR("PD.RegisterPMR", func() (ci.MR, error) { return p.verbs.RegisterPMR(c) })
 }
 
-// NewSMR makes a second region over the pages of src. Status: as ci.PD.RegisterSMR; InvalidMRHandle for a stranger; InvalidState with
-// ErrClosed.
+// NewSMR registers the pages of src a second time. Status: as ci.PD.RegisterSMR; InvalidMRHandle if src is not of this
+// access layer and HCA; InvalidState with ErrClosed.
 func (p *PD) NewSMR(src ci.MR, iova uint64, access ci.Access) (*MR, error) {
 	const verb = "PD.RegisterSMR"
 	uses, err := use(nil, p.ca, verb, kindMR, "src", src, func(m *MR) *CA { return m.ca })
@@ -60,12 +60,13 @@ func (p *PD) NewSMR(src ci.MR, iova uint64, access ci.Access) (*MR, error) {
 	return p.newMR(verb, func() (ci.MR, error) { return p.verbs.RegisterSMR(src, iova, access) }, uses...)
 }
 
-// NewFastRegMR makes an unmapped region for ci.OpFastReg. Status: as ci.PD.AllocFastRegMR; InvalidState with ErrClosed.
+// NewFastRegMR creates a region without pages, for ci.OpFastReg. Status: as ci.PD.AllocFastRegMR; InvalidState with
+// ErrClosed.
 func (p *PD) NewFastRegMR(maxPages int) (*MR, error) {
 	return p.newMR("PD.AllocFastRegMR", func() (ci.MR, error) { return p.verbs.AllocFastRegMR(maxPages) })
 }
 
-// Query: as ci.MR, with the PD as the client knows it; InvalidMRHandle with ErrClosed.
+// Query returns the attributes. Status: as ci.MR.Query; InvalidMRHandle with ErrClosed.
 func (m *MR) Query() (attr ci.MRAttr, err error) {
 	err = m.n.during("MR.Query", func() error { attr, err = m.mrVerbs.Query(); return err })
 	if err == nil {
@@ -74,13 +75,13 @@ func (m *MR) Query() (attr ci.MRAttr, err error) {
 	return attr, err
 }
 
-// Modify: as ci.MR. With ci.MRFieldPD the region moves to the other PD in the object tree, too.
-// Status: as ci.MR.Modify; InvalidPDHandle for a stranger or another HCA's; InvalidMRHandle with ErrClosed.
+// Modify changes the region. With ci.MRFieldPD, the region moves to the other PD in the object tree, too. Status: as
+// ci.MR.Modify; InvalidPDHandle if the PD is not of this access layer and HCA; InvalidMRHandle with ErrClosed.
 func (m *MR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 	return m.modify("MR.Modify", set, pd, func() error { return m.mrVerbs.Modify(set, pd, c) })
 }
 
-// ModifyPMR: as Modify, to DMA addresses.
+// ModifyPMR is Modify with DMA addresses.
 func (m *MR) ModifyPMR(set ci.MRField, pd ci.PD, c ci.PMRCreate) error {
 	return m.modify("MR.ModifyPMR", set, pd, func() error { return m.mrVerbs.ModifyPMR(set, pd, c) })
 }
@@ -94,9 +95,10 @@ func (m *MR) modify(verb string, set ci.MRField, pd ci.PD, f func() error) error
 	}
 	to, ok := own[*PD](m.n.al, pd)
 	if !ok || to.ca.a != m.ca.a {
-		return &ci.Error{Verb: verb, Status: ci.InvalidPDHandle, Detail: "the PD is not an object of this access layer and HCA"}
+		return &ci.Error{Verb: verb, Status: ci.InvalidPDHandle, Detail: "the PD is not an object of this access " +
+			"layer and HCA"}
 	}
-	// Both are held for the time of the verb, so neither PD's driver object goes before the region has moved.
+	// Both objects are referenced during the verb, so that the driver destroys neither PD before the region has moved.
 	if err := to.n.enter(verb); err != nil {
 		return err
 	}
@@ -110,7 +112,8 @@ func (m *MR) modify(verb string, set ci.MRField, pd ci.PD, f func() error) error
 	})
 }
 
-// move hangs n below another parent. If that is being destroyed meanwhile, so is n.
+// move makes n a child of another parent. If the destruction of the new parent has begun meanwhile, n is destroyed,
+// too.
 func (n *node) move(to *node, done func()) {
 	var ready []*node
 	n.al.mu.Lock()
@@ -127,7 +130,7 @@ func (n *node) move(to *node, done func()) {
 	n.al.schedule(ready)
 }
 
-// MW is a memory window. It is a ci.MW, too; QP.BindMW binds it.
+// MW is a memory window. It is a ci.MW; QP.BindMW binds it.
 type MW struct {
 	object
 	mwVerbs
@@ -136,7 +139,7 @@ type MW struct {
 
 func (w *MW) Unwrap() any { return w.mwVerbs.MW }
 
-// NewMW makes a window. Status: as ci.PD.CreateMW; InvalidState with ErrClosed.
+// NewMW creates a window. Status: as ci.PD.CreateMW; InvalidState with ErrClosed.
 func (p *PD) NewMW(c ci.MWCreate) (*MW, error) {
 	w := &MW{pd: p}
 	w.n = &node{kind: kindMW, obj: w}
@@ -148,7 +151,7 @@ func (p *PD) NewMW(c ci.MWCreate) (*MW, error) {
 	return made(w, err)
 }
 
-// Query: as ci.MW, with the PD as the client knows it; InvalidMWHandle with ErrClosed.
+// Query returns the attributes. Status: as ci.MW.Query; InvalidMWHandle with ErrClosed.
 func (w *MW) Query() (attr ci.MWAttr, err error) {
 	err = w.n.during("MW.Query", func() error { attr, err = w.mwVerbs.Query(); return err })
 	if err == nil {

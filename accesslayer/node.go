@@ -10,46 +10,49 @@ import (
 	"ciddk/ci"
 )
 
-// node is what all objects of the tree have in common: parent and children, references, and the three steps of a destroy.
+// node is the part that all objects of the tree have in common: parent and children, references, and the three steps of
+// a destroy.
 //
-// References: one of its own, dropped by step 1; one for the create, so that a destroy from a callback that comes before the create
-// has returned cannot free it; one for each child; one for each object that uses it sideways (a QP its CQs); one for each event
-// queued or in delivery; one for each verb in progress that goes through the access layer.
+// A node has one reference of its own, which step 1 drops. It has one for the create, so that a destroy from a callback
+// cannot free it before the create has returned. It has one for each child, for each object that uses it (a QP uses its
+// CQs), for each event that is queued or being delivered, and for each verb in progress that goes through the access
+// layer.
 //
-//	step 1, caller      state destroying; users and children likewise, newest first, windows before everything else; own reference dropped
-//	step 2              when the last reference is dropped: queued for the reaper
-//	step 3, reaper      the driver's destroy; the client's callback; references to the parent and to what was used dropped
+// Step 1 runs on the caller's goroutine. It sets the state to destroying, also of users and children, newest first and
+// windows before everything else, and drops the node's own reference. Step 2 queues the node for the reaper when the
+// last reference is dropped. Step 3 runs on the reaper: it calls the driver's destroy and the client's callback, and
+// drops the references to the parent and to the objects that the node used.
 //
 // al.mu guards all fields from state on. No function of a driver or a client is called with it held.
 type node struct {
-	al      *AL
-	kind    kind
-	label   string // of a client
-	parent  *node
-	obj     any          // the typed object
-	exec    *serial      // the reaper
-	cleanup func() error // the driver's destroy, nil: nothing to do
-	born    func()       // end of the create, with al.mu held
-	dying   func()       // step 1, with al.mu held
-	gone    func()       // step 3, with al.mu held
-	stays   bool         // not given up when cleanup fails for good: the adapter
-	undo    bool         // set by a create that fails and leaves something for cleanup
-	events  serial       // callbacks of this object, one at a time
+	al          *AL
+	kind        kind
+	label       string // of a client, the name
+	parent      *node
+	obj         any          // the typed object
+	exec        *serial      // the reaper
+	cleanup     func() error // the driver's destroy; nil: none
+	onCreated   func()       // at the end of the create, with al.mu held
+	onDestroy   func()       // in step 1, with al.mu held
+	onDestroyed func()       // in step 3, with al.mu held
+	stays       bool         // kept when cleanup fails for good: the adapter
+	undo        bool         // set by a create that fails and leaves something for cleanup
+	events      serial       // runs the callbacks of this object, one at a time
 
 	state       state
 	refs        int
 	seq         uint64
-	first, last *node // children, oldest first
+	first, last *node // oldest first
 	prev, next  *node // siblings
 	users       map[*node]struct{}
 	uses        []*node
-	early       []func() // callbacks that came before the create was done
+	early       []func() // callbacks before the end of the create
 	onDone      func(error)
-	done        chan struct{} // made when somebody waits, closed when gone, or when err is the answer for now
+	done        chan struct{} // created by the first waiter; closed when the object is destroyed, or stays with err
 	err         error
 	tries       int
 	try         bool // a synchronous destroy of a kind that staysWhenBusy
-	stuck       bool // cleanup failed for good, and stays
+	stuck       bool // cleanup failed for good, and the object is kept
 }
 
 type state uint8
@@ -61,7 +64,7 @@ const (
 	destroyed
 )
 
-// attach puts n below parent, while its create is in progress, and lets it use others.
+// attach makes n a child of parent and a user of uses, while its create is in progress.
 func (n *node) attach(parent *node, verb string, uses ...*node) error {
 	al := parent.al
 	n.al, n.parent = al, parent
@@ -71,7 +74,7 @@ func (n *node) attach(parent *node, verb string, uses ...*node) error {
 	al.mu.Lock()
 	defer al.mu.Unlock()
 	if parent.state != alive {
-		return parent.kind.dying(verb)
+		return parent.kind.parentClosed(verb)
 	}
 	for _, u := range uses {
 		if u.state != alive {
@@ -79,7 +82,8 @@ func (n *node) attach(parent *node, verb string, uses ...*node) error {
 		}
 	}
 	al.seq++
-	n.state, n.refs, n.seq, n.uses = creating, 2, al.seq, uses
+	n.state, n.refs = creating, 2
+	n.seq, n.uses = al.seq, uses
 	parent.refs++
 	n.link(parent)
 	for _, u := range uses {
@@ -92,7 +96,8 @@ func (n *node) attach(parent *node, verb string, uses ...*node) error {
 	return nil
 }
 
-// attached ends the create: with the driver's error, or with success. It returns err, or why the object is gone already.
+// attached ends the create, with the driver's error or with nil. It returns err, or the error of a parent that was
+// destroyed meanwhile.
 func (n *node) attached(verb string, err error) error {
 	al := n.al
 	var ready []*node
@@ -111,15 +116,15 @@ func (n *node) attached(verb string, err error) error {
 		n.refs -= len(early)
 	case n.state == creating:
 		n.state = alive
-		if n.born != nil {
-			n.born()
+		if n.onCreated != nil {
+			n.onCreated()
 		}
 		for _, f := range early {
 			n.events.post(f)
 		}
 	default:
 		n.refs -= len(early)
-		err = n.parent.kind.dying(verb)
+		err = n.parent.kind.parentClosed(verb)
 	}
 	n.drop(&ready)
 	al.mu.Unlock()
@@ -127,17 +132,18 @@ func (n *node) attached(verb string, err error) error {
 	return err
 }
 
-// make is a whole create: create calls the driver, keeps what it returned in the typed object, and returns how to destroy it.
+// make runs a whole create. create calls the driver, stores the result in the typed object, and returns the function
+// that destroys it.
 func (n *node) make(parent *node, verb string, create func() (destroy func() error, err error), uses ...*node) error {
 	if err := n.attach(parent, verb, uses...); err != nil {
 		return err
 	}
 	destroy, err := create()
-	n.cleanup = destroy // attached forgets it if there is nothing to destroy
+	n.cleanup = destroy // attached clears it if there is nothing to destroy
 	return n.attached(verb, err)
 }
 
-// unlink and link keep the list of children. al.mu is held.
+// link and unlink maintain the list of children. al.mu is held.
 func (n *node) link(parent *node) {
 	n.parent = parent
 	n.prev, n.next = parent.last, nil
@@ -164,7 +170,7 @@ func (n *node) unlink() {
 	n.prev, n.next = nil, nil
 }
 
-// enter takes a reference for a verb in progress, leave drops it.
+// enter takes a reference for a verb in progress; leave drops it.
 func (n *node) enter(verb string) error {
 	n.al.mu.Lock()
 	defer n.al.mu.Unlock()
@@ -183,7 +189,7 @@ func (n *node) leave() {
 	n.al.schedule(ready)
 }
 
-// drop drops one reference, with al.mu held, and puts n into ready if it was the last.
+// drop drops one reference, and appends n to ready if it was the last. al.mu is held.
 func (n *node) drop(ready *[]*node) {
 	n.refs--
 	if n.refs == 0 {
@@ -191,8 +197,8 @@ func (n *node) drop(ready *[]*node) {
 	}
 }
 
-// callback delivers f on the goroutine of n's callbacks. From when the destroy has begun, it is dropped; what was queued before is
-// still delivered, and the object outlives it.
+// callback calls f on the goroutine of n's callbacks. After the destruction has begun, f is dropped. Callbacks that
+// were queued before are still delivered, and the object is destroyed after them.
 func (n *node) callback(f func()) {
 	n.al.mu.Lock()
 	defer n.al.mu.Unlock()
@@ -208,14 +214,14 @@ func (n *node) callback(f func()) {
 	n.events.post(run)
 }
 
-// begin is step 1, with al.mu held.
+// begin is step 1. al.mu is held.
 func (n *node) begin(ready *[]*node) {
 	if n.state >= destroying {
 		return
 	}
 	n.state = destroying
-	if n.dying != nil {
-		n.dying()
+	if n.onDestroy != nil {
+		n.onDestroy()
 	}
 	n.beginAll(newestFirst(n.users), ready)
 	var windows, others, mappings []*node
@@ -223,22 +229,22 @@ func (n *node) begin(ready *[]*node) {
 		switch k.kind {
 		case kindMW:
 			windows = append(windows, k)
-		case kindDMA: // regions below PDs that are older may stand on them
+		case kindDMA: // regions of older PDs may use them
 			mappings = append(mappings, k)
 		default:
 			others = append(others, k)
 		}
 	}
-	if !slices.IsSortedFunc(others, younger) { // a region has come from another PD
+	if !slices.IsSortedFunc(others, younger) { // a region was moved here from another PD
 		slices.SortFunc(others, younger)
 	}
 	n.beginAll(slices.Concat(windows, others, mappings), ready)
 	n.drop(ready)
 }
 
-// beginAll begins the destruction of several, and has each wait for the one before it, below it included. Waiting always goes from an
-// older object to a younger one, or to a window, which waits for windows only, or from a mapping, for which only mappings wait: so there
-// are no circles. Opens of different clients do not wait for each other.
+// beginAll begins the destruction of several nodes, each of which waits for the one before it and everything below it.
+// An older object waits for a younger one or for a window; a window waits for windows only, and only mappings wait for
+// mappings. Therefore no cycle exists. Opens of different clients do not wait for each other.
 func (n *node) beginAll(ns []*node, ready *[]*node) {
 	ns = slices.DeleteFunc(ns, func(k *node) bool { return k.state >= destroying })
 	if n.kind != kindAL && n.kind != kindAdapter {
@@ -264,15 +270,15 @@ func newestFirst(set map[*node]struct{}) []*node {
 	return ns
 }
 
-// destroyAsync is step 1 for a client. onDone may be nil; it is called once, last of all callbacks of the object.
+// destroyAsync begins the destruction. onDone, if not nil, is called once, after all other callbacks of the object.
 func (n *node) destroyAsync(onDone func(error)) error {
 	_, err := n.start(true, onDone)
 	return err
 }
 
 // destroy waits until the object is destroyed. If the destruction had begun before, it returns the error of a destroyed
-// object, also after waiting. A second Destroy of an AV does not wait: ci.AV.Destroy is allowed in callbacks, and what
-// the destruction of the AV waits for may be that callback.
+// object, after waiting. A second destroy of an AV does not wait: ci.AV.Destroy is allowed in callbacks, and the
+// destruction of the AV may wait for that callback.
 func (n *node) destroy() error {
 	done, err := n.start(false, nil)
 	if err == nil {
@@ -285,10 +291,11 @@ func (n *node) destroy() error {
 	n.al.mu.Lock()
 	defer n.al.mu.Unlock()
 	switch {
-	case n.state != destroyed: // Timeout, or the driver reported it busy, and it stays usable
+	case n.state != destroyed: // Timeout, or the driver reported it busy and it stays usable
 		return result
 	case result != nil:
-		return &ci.Error{Verb: verbDestroy(n), Status: kinds[n.kind].invalid, Detail: "given up: " + result.Error(), Err: ErrClosed}
+		return &ci.Error{Verb: verbDestroy(n), Status: kinds[n.kind].invalid, Detail: "given up: " +
+			result.Error(), Err: ErrClosed}
 	}
 	return err
 }
@@ -327,7 +334,8 @@ func (n *node) start(async bool, onDone func(error)) (done chan struct{}, err er
 		return nil, n.kind.closed(verb)
 	case n.kind.refusesWhileUsed() && len(n.users) > 0:
 		for u := range n.users {
-			err = &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("used by %d objects, one a %v: destroy them first", len(n.users), u.kind)}
+			err = &ci.Error{Verb: verb, Status: ci.ResourceBusy, Detail: fmt.Sprintf("in use by %d objects, among "+
+				"them a %v (destroy them first)", len(n.users), u.kind)}
 		}
 		n.al.mu.Unlock()
 		return nil, err
@@ -343,7 +351,7 @@ func (n *node) start(async bool, onDone func(error)) (done chan struct{}, err er
 	return done, nil
 }
 
-// waiter gives the channel to wait on, with al.mu held.
+// waiter returns the channel to wait on. al.mu is held.
 func (n *node) waiter() chan struct{} {
 	if n.done == nil {
 		n.done = make(chan struct{})
@@ -351,7 +359,7 @@ func (n *node) waiter() chan struct{} {
 	return n.done
 }
 
-// answer closes the channel, with al.mu held and n.err set.
+// answer closes the channel after n.err is set. al.mu is held.
 func (n *node) answer() {
 	if n.done != nil {
 		close(n.done)
@@ -373,11 +381,12 @@ func (n *node) await(verb string, done chan struct{}) error {
 	case <-late:
 		n.al.mu.Lock()
 		defer n.al.mu.Unlock()
-		return &ci.Error{Verb: verb, Status: ci.Timeout, Detail: "still waiting for " + n.holders() + "; the destroy goes on"}
+		return &ci.Error{Verb: verb, Status: ci.Timeout, Detail: "still waiting for " + n.holders() +
+			"; the destruction continues"}
 	}
 }
 
-// holders says what keeps n from going, with al.mu held.
+// holders lists the kinds of objects that n waits for. al.mu is held.
 func (n *node) holders() string {
 	count := map[kind]int{}
 	var walk func(*node)
@@ -418,7 +427,7 @@ func (al *AL) schedule(ready []*node) {
 		switch {
 		case n.cleanup == nil && n.onDone == nil:
 			n.finish(nil)
-		case n.kind == kindAV: // ci.AV.Destroy is legal in a callback, so this is, even where it must wait for nobody
+		case n.kind == kindAV: // ci.AV.Destroy is allowed in a callback, so it must not wait for another goroutine
 			n.reap()
 		default:
 			n.exec.post(n.reap)
@@ -438,13 +447,15 @@ func (n *node) reap() {
 	n.finish(err)
 }
 
-// refused decides what to do with a destroy that failed: let the object live, try again, or, false, give it up.
+// refused handles a destroy that failed. The object stays usable, or the destroy is repeated; if it reports false, the
+// object is given up.
 func (n *node) refused(err error) bool {
 	al := n.al
 	log := al.cfg.Logger.With("object", n.kind.String(), "error", err)
 	al.mu.Lock()
 	if n.try && errors.Is(err, ci.ResourceBusy) && n.parent.state == alive {
-		n.state, n.refs, n.err, n.try = alive, 1, err, false
+		n.state, n.refs = alive, 1
+		n.err, n.try = err, false
 		n.answer()
 		al.mu.Unlock()
 		return true
@@ -454,11 +465,11 @@ func (n *node) refused(err error) bool {
 	again := tries <= al.cfg.DestroyRetries && !errors.Is(err, kinds[n.kind].invalid)
 	al.mu.Unlock()
 	if again {
-		log.Warn("accesslayer: the driver refused a destroy, it will be tried again", "try", tries)
+		log.Warn("accesslayer: the driver refused a destroy; retrying", "try", tries)
 		al.cfg.Clock.AfterFunc(al.cfg.DestroyBackoff<<min(tries-1, 16), func() { n.exec.post(n.reap) })
 		return true
 	}
-	log.Error("accesslayer: the driver refused a destroy for good", "tries", tries)
+	log.Error("accesslayer: the driver refused a destroy; giving up", "tries", tries)
 	if al.cfg.OnDestroyError != nil {
 		al.cfg.OnDestroyError(fmt.Errorf("accesslayer: %v not destroyed after %d tries: %w", n.kind, tries, err))
 	}
@@ -480,8 +491,8 @@ func (n *node) finish(err error) {
 	var ready []*node
 	n.al.mu.Lock()
 	n.state, n.err = destroyed, err
-	if n.gone != nil {
-		n.gone()
+	if n.onDestroyed != nil {
+		n.onDestroyed()
 	}
 	for _, u := range n.uses {
 		delete(u.users, n)
@@ -497,16 +508,18 @@ func (n *node) finish(err error) {
 	n.al.schedule(ready)
 }
 
-// object is embedded in every typed object, for what all of them can do.
+// object is embedded in every typed object.
 type object struct{ n *node }
 
 func (o *object) node() *node { return o.n }
 
-// DestroyAsync begins the destruction of the object and of everything below it, and returns at once; it may be called from any
-// callback. The driver's destroy runs later, on another goroutine, when nothing uses the object any more; onDone, if not nil, is
-// called after it, the last callback ever for this object, with the driver's error if it was given up. Status: the object's
-// Invalid…Handle with ErrClosed when its destruction has begun before (then onDone is not called); ResourceBusy for an SRQ, MR or
-// RDD in use. [SAS-2.1-28, -29, -31]
+// DestroyAsync begins the destruction of the object and of everything below it, and returns at once. It may be called
+// from any callback. The driver's destroy runs later, on another goroutine, when nothing uses the object. onDone, if
+// not nil, is called after it, as the last callback of the object. Its argument is the driver's error if the object was
+// given up.
+//
+// Status: the object's Invalid…Handle with ErrClosed if the destruction has begun before, ResourceBusy for an SRQ, MR
+// or RDD in use; then onDone is not called. [SAS-2.1-28, -29, -31]
 func (o *object) DestroyAsync(onDone func(error)) error { return o.n.destroyAsync(onDone) }
 
 // Destroy destroys the object and everything below it, and waits until they no longer exist. It waits at most
@@ -517,15 +530,14 @@ func (o *object) DestroyAsync(onDone func(error)) error { return o.n.destroyAsyn
 // status with ErrClosed. So a deferred Destroy is harmless, and when Destroy has returned anything but ci.Timeout or
 // ci.ResourceBusy, the object no longer exists. An AV is the exception: its second Destroy does not wait.
 //
-// Status: ResourceBusy, for an SRQ, MR or RDD in use and for an MR, MW, FMR, DMA or AV that the driver reports busy: the
-// object stays usable; Timeout; the driver's error, if the driver refuses to destroy the object.
-// [SAS-2.1-28, -30]
+// Status: ResourceBusy, for an SRQ, MR or RDD in use and for an MR, MW, FMR, DMA or AV that the driver reports busy:
+// the object stays usable; Timeout; the driver's error, if the driver refuses to destroy the object. [SAS-2.1-28, -30]
 func (o *object) Destroy() error { return o.n.destroy() }
 
 // holder is any typed object.
 type holder interface{ node() *node }
 
-// own finds the T of this access layer behind o, which may come wrapped, even by another access layer.
+// own returns the T of this access layer that o is or wraps. o may be wrapped by another access layer, too.
 func own[T holder](al *AL, o any) (t T, ok bool) {
 	for !ci.IsNil(o) {
 		if t, ok = o.(T); ok && t.node().al == al {

@@ -10,7 +10,8 @@ import (
 	"ciddk/ci/ciwrap"
 )
 
-// A variable of a concrete type that was never set, such as the CQ of a QP that has none, is refused by name. It does not panic.
+// A variable of a concrete type that was never set is rejected, and the error names the argument. An example is the CQ
+// of a QP that has none.
 func TestNilPointersAsObjects(t *testing.T) {
 	t.Parallel()
 	al := newAL(t)
@@ -42,11 +43,15 @@ func TestNilPointersAsObjects(t *testing.T) {
 	}{
 		{qp(ci.QPCreate{SendCQ: (*accesslayer.CQ)(nil), RecvCQ: cq}), ci.InvalidCQHandle, "SendCQ is a nil pointer"},
 		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: (*ciwrap.CQ)(nil)}), ci.InvalidCQHandle, "RecvCQ is a nil pointer"},
-		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: &ciwrap.CQ{CQ: (*accesslayer.CQ)(nil)}}), ci.InvalidCQHandle, "RecvCQ is not an object"},
-		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, SRQ: (*accesslayer.SRQ)(nil)}), ci.InvalidSRQHandle, "SRQ is a nil pointer"},
-		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: (*accesslayer.RDD)(nil).CI()}), ci.InvalidHandle, "RDD is a nil pointer"},
+		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: &ciwrap.CQ{CQ: (*accesslayer.CQ)(nil)}}), ci.InvalidCQHandle,
+			"RecvCQ is not an object"},
+		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, SRQ: (*accesslayer.SRQ)(nil)}), ci.InvalidSRQHandle,
+			"SRQ is a nil pointer"},
+		{qp(ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: (*accesslayer.RDD)(nil).CI()}), ci.InvalidHandle,
+			"RDD is a nil pointer"},
 		{smr((*accesslayer.MR)(nil)), ci.InvalidMRHandle, "src is a nil pointer"},
-		{mr.Modify(ci.MRFieldPD, (*accesslayer.PD)(nil).CI(), ci.MRCreate{}), ci.InvalidPDHandle, "pd is a nil pointer"},
+		{mr.Modify(ci.MRFieldPD, (*accesslayer.PD)(nil).CI(), ci.MRCreate{}), ci.InvalidPDHandle,
+			"pd is a nil pointer"},
 	} {
 		require.ErrorIs(t, x.err, x.want)
 		require.ErrorContains(t, x.err, x.detail)

@@ -8,25 +8,26 @@ import (
 	"ciddk/ci"
 )
 
-// PnPConfig is what a client wants to hear of HCAs coming and going. All callbacks of all clients run one after the other, on a
-// goroutine of the access layer: they may call anything but what waits for a callback (Deregister, AL.Close, and Close or Destroy of
-// the registration or its client), and while one blocks, nobody else is told anything.
+// PnPConfig holds the callbacks for adapters that are registered and removed. The callbacks of all clients run one
+// after the other, on a goroutine of the access layer. They must not call what waits for a callback: Deregister,
+// AL.Close, Destroy of the registration or Close of its client. While one callback blocks, no other client is notified.
 type PnPConfig struct {
-	// Add is called for every HCA that is present and for each that comes. data is the client's, for the other callbacks. After an
-	// error nothing more is heard of that HCA. nil accepts everything.
+	// Add is called for each registered HCA, and for each that is registered later. data is passed to the other
+	// callbacks. After an error, no callback is called for that HCA. A nil Add accepts every HCA.
 	Add func(a *Adapter) (data any, err error)
-	// Remove is called once for each HCA whose Add returned nil: when the HCA goes, or the registration. The client should close what
-	// it has there; what it leaves is destroyed afterwards. May be nil.
+	// Remove is called once for each HCA whose Add returned nil, when the HCA is removed or the registration ends. The
+	// client should destroy its objects there; the access layer destroys the rest afterwards. May be nil.
 	Remove func(a *Adapter, data any)
-	// Port is called for each change of a port. May be nil.
+	// Port is called for each event of a port. May be nil.
 	Port func(a *Adapter, data any, e PortEvent)
-	// Sync makes RegisterPnP wait until the HCAs present at that time have been reported.
+	// Sync makes RegisterPnP wait until Add has been called for the HCAs that are registered at that time.
 	Sync bool
 }
 
-// PnP is a registration. Adds and events of ports that come up run from the first registrant to the last, removes and events of ports
-// that go down from the last to the first. When Destroy or Close has returned, no callback runs or will run; DestroyAsync does not wait,
-// and may be called from the callbacks.
+// PnP is a registration for events of adapters and ports. Calls of Add and events of ports that come up are delivered
+// from the first registration to the last; calls of Remove and events of ports that go down, from the last to the
+// first. When Destroy has returned, no callback runs or will run. DestroyAsync does not wait, and may be called from
+// the callbacks.
 type PnP struct {
 	object
 	cfg      PnPConfig
@@ -38,51 +39,53 @@ type acceptance struct {
 	data any
 }
 
-// RegisterPnP begins to tell the client of HCAs: first of those present, oldest first, then of changes.
-// Status: InvalidParameter (no callback at all), ErrClosed, Timeout (Sync, and clients' callbacks take longer than Config.DrainTimeout;
-// then there is no registration).
+// RegisterPnP registers callbacks for adapters and ports. Add is called first for the registered HCAs, oldest first.
+// Status: InvalidParameter (no callback), ErrClosed, Timeout (Sync, and the callbacks of clients take longer than
+// Config.DrainTimeout; then there is no registration).
 func (c *Client) RegisterPnP(cfg PnPConfig) (*PnP, error) {
 	const verb = "Client.RegisterPnP"
 	if cfg.Add == nil && cfg.Remove == nil && cfg.Port == nil {
-		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "no callback given"}
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "Add, Remove and Port are nil"}
 	}
 	p := &PnP{cfg: cfg}
 	nf := c.n.al.pnp
 	p.n = &node{kind: kindPnP, obj: p}
-	// The notifier holds a reference from here until it has dealt with the end of the registration.
-	p.n.dying = func() { nf.post(func() { nf.unregister(p) }) }
+	// The notifier holds a reference until it has handled the end of the registration.
+	p.n.onDestroy = func() { nf.post(func() { nf.unregister(p) }) }
 	if err := p.n.attach(c.n, verb); err != nil {
 		return nil, err
 	}
-	told := make(chan struct{})
+	notified := make(chan struct{})
 	p.n.al.mu.Lock()
 	p.n.refs++
-	p.n.born = func() { nf.post(func() { nf.register(p); close(told) }) }
+	p.n.onCreated = func() { nf.post(func() { nf.register(p); close(notified) }) }
 	p.n.al.mu.Unlock()
 	if err := p.n.attached(verb, nil); err != nil {
 		return nil, err
 	}
 	if cfg.Sync {
-		if err := p.n.await(verb, told); err != nil {
+		if err := p.n.await(verb, notified); err != nil {
 			return nil, errors.Join(err, p.DestroyAsync(nil))
 		}
 	}
 	return p, nil
 }
 
-// WaitPnP waits until clients have been told of everything that had happened when it was called. Not from a callback.
+// WaitPnP waits until clients have been notified of everything that happened before the call. It must not be called
+// from a callback.
 func (al *AL) WaitPnP(ctx context.Context) error {
-	told := make(chan struct{})
-	al.pnp.post(func() { close(told) })
+	notified := make(chan struct{})
+	al.pnp.post(func() { close(notified) })
 	select {
-	case <-told:
+	case <-notified:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// notifier tells clients. Its fields are used on its serial goroutine only, which gives all callbacks one order.
+// notifier calls the callbacks of clients. Its fields are used on its serial goroutine only, which puts all callbacks
+// in one order.
 type notifier struct {
 	serial
 	al      *AL
@@ -90,14 +93,14 @@ type notifier struct {
 	clients []*PnP
 }
 
-// presence is an HCA as clients know it.
+// presence is an HCA as last reported to clients.
 type presence struct {
 	a    *Adapter
 	attr *ci.CAAttr
 }
 
-func (nf *notifier) find(a *Adapter) *presence {
-	for _, p := range nf.present {
+func (n *notifier) find(a *Adapter) *presence {
+	for _, p := range n.present {
 		if p.a == a {
 			return p
 		}
@@ -105,29 +108,29 @@ func (nf *notifier) find(a *Adapter) *presence {
 	return nil
 }
 
-func (nf *notifier) added(a *Adapter, attr *ci.CAAttr) {
-	nf.al.mu.Lock()
+func (n *notifier) added(a *Adapter, attr *ci.CAAttr) {
+	n.al.mu.Lock()
 	ok := a.present()
-	nf.al.mu.Unlock()
-	if !ok { // gone before anybody heard of it
+	n.al.mu.Unlock()
+	if !ok { // it was removed before any client was notified
 		return
 	}
 	h := &presence{a: a, attr: attr}
-	nf.present = append(nf.present, h)
-	for _, c := range slices.Clone(nf.clients) {
+	n.present = append(n.present, h)
+	for _, c := range slices.Clone(n.clients) {
 		c.add(a)
 	}
 	for i := range h.attr.Ports {
 		p := &h.attr.Ports[i]
-		nf.port(a, PortAdd, p)
-		nf.port(a, reached(logical(p.State)), p)
+		n.port(a, PortAdd, p)
+		n.port(a, reached(logical(p.State)), p)
 	}
 }
 
-// port tells all clients of one event.
-func (nf *notifier) port(a *Adapter, t PortEventType, attr *ci.PortAttr) {
+// port notifies all clients of one event.
+func (n *notifier) port(a *Adapter, t PortEventType, attr *ci.PortAttr) {
 	e := PortEvent{Type: t, Port: attr.Num, Attr: attr}
-	clients := slices.Clone(nf.clients)
+	clients := slices.Clone(n.clients)
 	if t.down() {
 		slices.Reverse(clients)
 	}
@@ -136,8 +139,8 @@ func (nf *notifier) port(a *Adapter, t PortEventType, attr *ci.PortAttr) {
 	}
 }
 
-func (nf *notifier) changed(a *Adapter, attr *ci.CAAttr) {
-	h := nf.find(a)
+func (n *notifier) changed(a *Adapter, attr *ci.CAAttr) {
+	h := n.find(a)
 	if h == nil {
 		return
 	}
@@ -145,39 +148,39 @@ func (nf *notifier) changed(a *Adapter, attr *ci.CAAttr) {
 	h.attr = attr
 	for i := range attr.Ports {
 		for _, t := range portChanges(&was.Ports[i], &attr.Ports[i]) {
-			nf.port(a, t, &attr.Ports[i])
+			n.port(a, t, &attr.Ports[i])
 		}
 	}
 }
 
-func (nf *notifier) reregister(a *Adapter, num uint8) {
-	h := nf.find(a)
+func (n *notifier) reregister(a *Adapter, num uint8) {
+	h := n.find(a)
 	if h == nil || num == 0 || int(num) > len(h.attr.Ports) {
 		return
 	}
-	nf.port(a, PortReregister, &h.attr.Ports[num-1])
+	n.port(a, PortReregister, &h.attr.Ports[num-1])
 }
 
-func (nf *notifier) removed(a *Adapter) {
-	h := nf.find(a)
+func (n *notifier) removed(a *Adapter) {
+	h := n.find(a)
 	if h == nil {
 		return
 	}
 	for i := range h.attr.Ports {
-		nf.port(a, PortRemove, &h.attr.Ports[i])
+		n.port(a, PortRemove, &h.attr.Ports[i])
 	}
-	nf.present = slices.DeleteFunc(nf.present, func(p *presence) bool { return p == h })
-	for _, c := range slices.Backward(slices.Clone(nf.clients)) {
+	n.present = slices.DeleteFunc(n.present, func(p *presence) bool { return p == h })
+	for _, c := range slices.Backward(slices.Clone(n.clients)) {
 		c.remove(a)
 	}
 }
 
-func (nf *notifier) register(p *PnP) {
+func (n *notifier) register(p *PnP) {
 	if !p.live() {
 		return
 	}
-	nf.clients = append(nf.clients, p)
-	for _, h := range nf.present {
+	n.clients = append(n.clients, p)
+	for _, h := range n.present {
 		p.add(h.a)
 		for i := range h.attr.Ports {
 			attr := &h.attr.Ports[i]
@@ -187,12 +190,12 @@ func (nf *notifier) register(p *PnP) {
 	}
 }
 
-func (nf *notifier) unregister(p *PnP) {
-	nf.clients = slices.DeleteFunc(nf.clients, func(q *PnP) bool { return p == q })
-	for _, h := range slices.Backward(nf.present) {
+func (n *notifier) unregister(p *PnP) {
+	n.clients = slices.DeleteFunc(n.clients, func(q *PnP) bool { return p == q })
+	for _, h := range slices.Backward(n.present) {
 		for i := range h.attr.Ports {
 			attr := &h.attr.Ports[i]
-			p.tell(h.a, PortEvent{Type: PortRemove, Port: attr.Num, Attr: attr})
+			p.notify(h.a, PortEvent{Type: PortRemove, Port: attr.Num, Attr: attr})
 		}
 		p.remove(h.a)
 	}
@@ -213,7 +216,8 @@ func (p *PnP) add(a *Adapter) {
 	if p.cfg.Add != nil {
 		var err error
 		if data, err = p.cfg.Add(a); err != nil {
-			p.n.al.cfg.Logger.Debug("accesslayer: a client does not want an HCA", "client", p.n.parent.label, "guid", a.info.GUID, "error", err)
+			p.n.al.cfg.Logger.Debug("accesslayer: a client rejected an HCA", "client", p.n.parent.label, "guid",
+				a.info.GUID, "error", err)
 			return
 		}
 	}
@@ -222,18 +226,18 @@ func (p *PnP) add(a *Adapter) {
 
 func (p *PnP) port(a *Adapter, e PortEvent) {
 	if p.live() {
-		p.tell(a, e)
+		p.notify(a, e)
 	}
 }
 
-func (p *PnP) tell(a *Adapter, e PortEvent) {
+func (p *PnP) notify(a *Adapter, e PortEvent) {
 	i := p.index(a)
 	if i >= 0 && p.cfg.Port != nil {
 		p.cfg.Port(a, p.accepted[i].data, e)
 	}
 }
 
-// remove forgets before it calls, so that whatever Remove does, there is no second.
+// remove deletes the adapter before it calls Remove, so that Remove is called once, whatever it does.
 func (p *PnP) remove(a *Adapter) {
 	i := p.index(a)
 	if i < 0 {

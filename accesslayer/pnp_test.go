@@ -17,7 +17,7 @@ import (
 	"ciddk/ci"
 )
 
-// diary writes down what clients hear, in one list.
+// diary records callbacks in one list.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -37,10 +37,14 @@ func (d *diary) take() []string {
 	return out
 }
 
-// listener writes all callbacks to d under a name.
+// listener records all callbacks in d under a name.
 func (d *diary) listener(name string) accesslayer.PnPConfig {
 	return accesslayer.PnPConfig{
-		Add:    func(a *accesslayer.Adapter) (any, error) { d.write("%s add %x", name, a.GUID()&0xff); return name, nil },
+		Add: func(a *accesslayer.Adapter) (any, error) {
+			d.write("%s add %x", name, a.GUID()&0xff)
+			return name,
+				nil
+		},
 		Remove: func(a *accesslayer.Adapter, data any) { d.write("%v remove %x", data, a.GUID()&0xff) },
 		Port: func(a *accesslayer.Adapter, data any, e accesslayer.PortEvent) {
 			d.write("%v %d %v", data, e.Port, e.Type)
@@ -55,7 +59,8 @@ func fakeWith(guid ci.GUID, ports int) *fakeHCA {
 	return h
 }
 
-// First registrant to last on the way up, last to first on the way down, ports within their HCA, and a late registrant hears it all.
+// Callbacks run from the first registration to the last for ports that come up, and from the last to the first for
+// those that go down, with ports grouped by HCA. A late registration gets all of them.
 func TestPnPOrder(t *testing.T) {
 	t.Parallel()
 	al := newAL(t)
@@ -67,7 +72,8 @@ func TestPnPOrder(t *testing.T) {
 	assert.Equal(t, []string{"a add 1", "a 1 add", "a 1 down"}, d.take())
 
 	late := must(b.RegisterPnP(d.listener("b")))
-	assert.Equal(t, []string{"b add 1", "b 1 add", "b 1 down"}, d.take(), "what is present is replayed before RegisterPnP returns")
+	assert.Equal(t, []string{"b add 1", "b 1 add", "b 1 down"}, d.take(), "what is present is replayed before "+
+		"RegisterPnP returns")
 
 	require.NoError(t, al.Register(fakeWith(2, 1)))
 	require.NoError(t, al.WaitPnP(t.Context()))
@@ -77,14 +83,16 @@ func TestPnPOrder(t *testing.T) {
 	assert.Equal(t, []string{"b 1 remove", "a 1 remove", "b remove 1", "a remove 1"}, d.take())
 
 	require.NoError(t, late.Destroy())
-	assert.Equal(t, []string{"b 1 remove", "b remove 2"}, d.take(), "a registration's end removes what it was told of")
+	assert.Equal(t, []string{"b 1 remove", "b remove 2"}, d.take(), "the end of a registration removes the adapters "+
+		"that it accepted")
 	require.NoError(t, a.Close())
 	assert.Equal(t, []string{"a 1 remove", "a remove 2"}, d.take(), "so does a client's")
 	require.NoError(t, al.Deregister(2))
 	assert.Empty(t, d.take(), "and nothing comes afterwards")
 }
 
-// A client that refuses an HCA hears no more of it, others do; a client without Add takes all.
+// A client that rejects an HCA gets no more callbacks for it, and other clients do. A client without Add accepts every
+// HCA.
 func TestPnPRefusal(t *testing.T) {
 	t.Parallel()
 	al := newAL(t)
@@ -98,19 +106,24 @@ func TestPnPRefusal(t *testing.T) {
 		return "picky", nil
 	}
 	must(c.RegisterPnP(picky))
-	must(c.RegisterPnP(accesslayer.PnPConfig{Remove: func(a *accesslayer.Adapter, data any) { d.write("other remove %x %v", a.GUID(), data) }}))
+	must(c.RegisterPnP(accesslayer.PnPConfig{Remove: func(a *accesslayer.Adapter,
+		data any) {
+		d.write("other remove %x %v", a.GUID(), data)
+	}}))
 	h := fakeWith(1, 1)
 	require.NoError(t, al.Register(h))
 	require.NoError(t, al.Register(fakeWith(2, 1)))
 	require.NoError(t, al.WaitPnP(t.Context()))
 	require.NoError(t, al.Deregister(1))
 	require.NoError(t, al.Deregister(2))
-	assert.Equal(t, []string{"picky 1 add", "picky 1 down", "other remove 1 <nil>", "picky 1 remove", "other remove 2 <nil>", "picky remove 2"}, d.take())
+	assert.Equal(t, []string{"picky 1 add", "picky 1 down", "other remove 1 <nil>", "picky 1 remove",
+		"other remove 2 <nil>", "picky remove 2"}, d.take())
 	_, err := c.RegisterPnP(accesslayer.PnPConfig{})
 	assert.ErrorIs(t, err, ci.InvalidParameter)
 }
 
-// Callbacks may register, deregister asynchronously, open, make and destroy: the order of the others is not disturbed.
+// Callbacks may register, deregister asynchronously, open, create and destroy. The order for other clients does not
+// change.
 func TestPnPReentrancy(t *testing.T) {
 	t.Parallel()
 	al := newAL(t)
@@ -130,7 +143,11 @@ func TestPnPReentrancy(t *testing.T) {
 		if a.GUID() == 1 {
 			assert.NoError(t, al.Register(second), "another HCA comes from within a callback")
 		} else {
-			must(c.RegisterPnP(accesslayer.PnPConfig{Add: func(a *accesslayer.Adapter) (any, error) { d.write("inner add %x", a.GUID()); return nil, nil }}))
+			must(c.RegisterPnP(accesslayer.PnPConfig{Add: func(a *accesslayer.Adapter) (any,
+				error) {
+				d.write("inner add %x", a.GUID())
+				return nil, nil
+			}}))
 		}
 		return ca, nil
 	}
@@ -145,16 +162,17 @@ func TestPnPReentrancy(t *testing.T) {
 	cfg.Sync = false
 	self = must(c.RegisterPnP(cfg))
 	require.NoError(t, al.Register(fakeWith(1, 1)))
-	require.NoError(t, al.WaitPnP(t.Context())) // add 1, which registers 2
-	require.NoError(t, al.WaitPnP(t.Context())) // add 2, which registers inner
-	require.NoError(t, al.WaitPnP(t.Context())) // inner
+	require.NoError(t, al.WaitPnP(t.Context())) // Add of the first, which registers the second
+	require.NoError(t, al.WaitPnP(t.Context())) // Add of the second, which registers the inner one
+	require.NoError(t, al.WaitPnP(t.Context())) // Add of the inner one
 	assert.Equal(t, []string{"add 1", "add 2", "inner add 1", "inner add 2"}, d.take())
 	require.NoError(t, al.Deregister(1))
 	wait(t, ended, "the end of the registration")
 	assert.Equal(t, []string{"remove 1", "remove 2"}, d.take())
 }
 
-// Registrations come and go while HCAs do: each Add that was accepted has one Remove, and nothing runs after Close has returned.
+// Registrations begin and end while HCAs are registered and removed. Each Add that returned nil has one Remove, and no
+// callback runs after Destroy.
 func TestPnPConcurrently(t *testing.T) {
 	t.Parallel()
 	al := newAL(t)
@@ -170,7 +188,8 @@ func TestPnPConcurrently(t *testing.T) {
 		wg.Go(func() {
 			c := must(al.Open(accesslayer.ClientConfig{}))
 			for range 25 {
-				present, closed := map[ci.GUID]bool{}, false // without a lock: the race detector watches the fence
+				present, closed := map[ci.GUID]bool{},
+					false // without a lock, so that the race detector checks the order
 				p := must(c.RegisterPnP(accesslayer.PnPConfig{
 					Add: func(a *accesslayer.Adapter) (any, error) {
 						assert.False(t, closed)
@@ -215,19 +234,21 @@ func TestPortStates(t *testing.T) {
 	for s, want := range tests {
 		t.Run(fmt.Sprintf("%v to %v", s[0], s[1]), func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, want, portDiary(t, func(p *ci.PortAttr) { p.State = s[0] }, func(p *ci.PortAttr) { p.State = s[1] }))
+			assert.Equal(t, want, portDiary(t, func(p *ci.PortAttr) { p.State = s[0] },
+				func(p *ci.PortAttr) { p.State = s[1] }))
 		})
 	}
 }
 
-// portDiary gives the events of a change, told by an event of the driver.
+// portDiary returns the events after a change that the driver reports.
 func portDiary(t *testing.T, before, after func(*ci.PortAttr)) (events []string) {
 	h := newFake(1)
 	h.setPort(1, before)
 	al := newAL(t)
 	require.NoError(t, al.Register(h))
 	c := must(al.Open(accesslayer.ClientConfig{}))
-	must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+	must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any,
+		e accesslayer.PortEvent) {
 		if e.Type != accesslayer.PortRemove {
 			events = append(events, e.Type.String())
 		}
@@ -256,11 +277,18 @@ func TestPortChanges(t *testing.T) {
 		"subnet timeout": {active, func(p *ci.PortAttr) { p.SubnetTimeout = 18 }, []string{"subnet timeout change"}},
 		"P_Keys":         {active, func(p *ci.PortAttr) { p.PKeys = []ci.PKey{0x8001} }, []string{"P_Key change"}},
 		"GIDs":           {active, func(p *ci.PortAttr) { p.GIDs = nil }, []string{"GID change"}},
-		"tables in Init": {func(p *ci.PortAttr) { p.State = ci.PortInit }, func(p *ci.PortAttr) { p.PKeys, p.GIDs = nil, nil }, nil},
-		"tables while coming up": {func(p *ci.PortAttr) { p.State = ci.PortInit }, func(p *ci.PortAttr) { p.PKeys, p.GIDs, p.State = nil, nil, ci.PortActive },
+		"tables in Init": {func(p *ci.PortAttr) { p.State = ci.PortInit }, func(p *ci.PortAttr) {
+			p.PKeys,
+				p.GIDs = nil, nil
+		}, nil},
+		"tables while coming up": {func(p *ci.PortAttr) { p.State = ci.PortInit }, func(p *ci.PortAttr) {
+			p.PKeys,
+				p.GIDs, p.State = nil, nil, ci.PortActive
+		},
 			[]string{"armed", "active"}},
-		"down before, up after": {active, func(p *ci.PortAttr) { p.LID, p.State = 9, ci.PortArmed }, []string{"down", "LID change", "init", "armed"}},
-		"counters":              {active, func(p *ci.PortAttr) { p.PKeyErrors++ }, nil},
+		"down before, up after": {active, func(p *ci.PortAttr) { p.LID, p.State = 9, ci.PortArmed },
+			[]string{"down", "LID change", "init", "armed"}},
+		"counters": {active, func(p *ci.PortAttr) { p.PKeyErrors++ }, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +298,7 @@ func TestPortChanges(t *testing.T) {
 	}
 }
 
-// Whatever a port does, a client that follows the events knows its state, and never misses Down.
+// A client that follows the events of a port knows its state, and never misses Down.
 func TestPortEventsTellTheState(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -281,7 +309,8 @@ func TestPortEventsTellTheState(t *testing.T) {
 		ca := must(c.OpenCA(fakeGUID, nil))
 		state := accesslayer.PortEventType(0)
 		var lid ci.LID
-		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any,
+			e accesslayer.PortEvent) {
 			switch e.Type {
 			case accesslayer.PortInit:
 				require.Equal(rt, accesslayer.PortDown, state)
@@ -289,7 +318,7 @@ func TestPortEventsTellTheState(t *testing.T) {
 				require.Equal(rt, accesslayer.PortInit, state)
 			case accesslayer.PortActive:
 				require.Equal(rt, accesslayer.PortArmed, state)
-				require.Equal(rt, e.Attr.LID, lid, "the LID is told before Active")
+				require.Equal(rt, e.Attr.LID, lid, "the LID event comes before Active")
 			case accesslayer.PortDown, accesslayer.PortAdd, accesslayer.PortRemove:
 			case accesslayer.PortLID:
 				lid = e.Attr.LID
@@ -299,12 +328,15 @@ func TestPortEventsTellTheState(t *testing.T) {
 			}
 			state = e.Type
 		}}))
-		at := map[accesslayer.PortEventType]ci.PortState{accesslayer.PortDown: ci.PortDown, accesslayer.PortInit: ci.PortInit, accesslayer.PortArmed: ci.PortArmed, accesslayer.PortActive: ci.PortActive}
+		at := map[accesslayer.PortEventType]ci.PortState{accesslayer.PortDown: ci.PortDown,
+			accesslayer.PortInit: ci.PortInit, accesslayer.PortArmed: ci.PortArmed,
+			accesslayer.PortActive: ci.PortActive}
 		for range rapid.IntRange(1, 10).Draw(rt, "steps") {
-			s := rapid.SampledFrom([]ci.PortState{ci.PortDown, ci.PortInit, ci.PortArmed, ci.PortActive}).Draw(rt, "state")
+			s := rapid.SampledFrom([]ci.PortState{ci.PortDown, ci.PortInit, ci.PortArmed, ci.PortActive}).Draw(rt,
+				"state")
 			l := ci.LID(rapid.IntRange(1, 3).Draw(rt, "LID"))
 			h.setPort(1, func(p *ci.PortAttr) { p.State, p.LID = s, l })
-			require.NoError(rt, ca.Modify(1, 0, ci.PortModify{})) // a local Set is a reason to look
+			require.NoError(rt, ca.Modify(1, 0, ci.PortModify{})) // a local Set triggers a refresh
 			settle(rt, ca)
 			require.NoError(rt, al.WaitPnP(t.Context()))
 			require.Equal(rt, s, at[state])
@@ -314,7 +346,7 @@ func TestPortEventsTellTheState(t *testing.T) {
 	})
 }
 
-// settle waits for the adapter's events: what was posted before is done when a new event has come through.
+// settle waits until the adapter has handled the events that were posted before.
 func settle(t require.TestingT, ca *accesslayer.CA) {
 	seen := make(chan struct{})
 	h := must(ca.NewEventHandler(func(ci.Event) { close(seen) }, nil))
@@ -324,7 +356,7 @@ func settle(t require.TestingT, ca *accesslayer.CA) {
 	_ = h.Destroy()
 }
 
-// Changes that a driver does not report are found by polling; the cache is fresh before anybody hears of a change.
+// Polling finds changes that a driver does not report. The cache is updated before clients are notified.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -333,7 +365,8 @@ func TestPolling(t *testing.T) {
 		require.NoError(t, al.Register(h))
 		c := must(al.Open(accesslayer.ClientConfig{}))
 		var got []ci.LID
-		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(a *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(a *accesslayer.Adapter, _ any,
+			e accesslayer.PortEvent) {
 			if e.Type == accesslayer.PortLID {
 				got = append(got, must(a.Port(1)).LID)
 			}
@@ -354,11 +387,11 @@ func TestPolling(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, before, h.queries, "no poll after the end")
-		assert.Empty(t, h.committed())
+		assert.Empty(t, h.violationList())
 	})
 }
 
-// While the cache is being refreshed for an event, nobody has been told of it.
+// No client is notified of an event while the cache is being refreshed for it.
 func TestCacheIsFreshBeforeEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -366,34 +399,36 @@ func TestCacheIsFreshBeforeEvents(t *testing.T) {
 		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1})
 		require.NoError(t, al.Register(h))
 		c := must(al.Open(accesslayer.ClientConfig{}))
-		var told atomic.Int32 // by goroutines of two kinds
-		must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) { told.Add(1) }))
-		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) {
+		var notified atomic.Int32 // written by two kinds of goroutines
+		must(c.OpenCA(fakeGUID, func(*accesslayer.CA, ci.Event) { notified.Add(1) }))
+		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Port: func(_ *accesslayer.Adapter, _ any,
+			e accesslayer.PortEvent) {
 			if e.Type == accesslayer.PortReregister || e.Type == accesslayer.PortLID {
-				told.Add(1)
+				notified.Add(1)
 			}
 		}}))
 		queried, gate := 0, make(chan struct{})
 		h.onQuery = func() { queried++; <-gate }
 		h.setPort(1, func(p *ci.PortAttr) { p.LID = 4 })
 		h.open.fire(ci.EventReregister, 1)
-		synctest.Wait() // everybody who could be told has been
+		synctest.Wait() // all notifications that can happen have happened
 		assert.Equal(t, 1, queried)
-		assert.Zero(t, told.Load())
+		assert.Zero(t, notified.Load())
 		close(gate)
 		synctest.Wait()
-		assert.EqualValues(t, 3, told.Load(), "the event, the LID, the reregistration")
+		assert.EqualValues(t, 3, notified.Load(), "the event, the LID, the reregistration")
 		h.onQuery = nil
 		require.NoError(t, al.Close())
 	})
 }
 
-// A driver that refuses is asked again after a pause that doubles.
+// A destroy that the driver refuses is repeated after a pause that doubles each time.
 func TestDestroyBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newFake(1)
-		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: 10 * time.Millisecond})
+		al := accesslayer.New(accesslayer.Config{Logger: quiet, PollInterval: -1,
+			DestroyBackoff: 10 * time.Millisecond})
 		require.NoError(t, al.Register(h))
 		pd := must(must(must(al.Open(accesslayer.ClientConfig{})).OpenCA(fakeGUID, nil)).NewPD(ci.PDNormal))
 		h.plan("destroy PD", ci.Timeout, ci.Timeout, ci.Timeout)
@@ -419,7 +454,7 @@ func TestCacheLookups(t *testing.T) {
 		err   error
 	}{
 		{1, 0xffff, 0, 0xffff, nil},
-		{2, 0x7fff, 4, 0xffff, nil}, // the full member's entry is preferred, whatever was asked
+		{2, 0x7fff, 4, 0xffff, nil}, // the entry of the full member is preferred for any argument
 		{2, 0x8001, 3, 0x8001, nil},
 		{1, 0x0001, 0, 0, ci.NotFound},
 		{2, 0x8000, 0, 0, ci.NotFound}, // partition 0 does not exist: it marks free entries
@@ -458,27 +493,35 @@ func TestCacheLookups(t *testing.T) {
 	assert.Len(t, al.Adapters(), 2)
 }
 
-// An event reaches every open and every listener of the CA, each with its own context, with the cache fresh.
+// An event reaches every open and every handler of the CA, each with its own context, after the cache was updated.
 func TestCAEvents(t *testing.T) {
 	t.Parallel()
 	h, al, _, _ := setup(t)
 	c := must(al.Open(accesslayer.ClientConfig{}))
 	got := make(chan string, 3)
 	lid := func() ci.LID { return must(must(al.Adapter(fakeGUID)).Port(1)).LID }
-	ca := must(c.OpenCA(fakeGUID, func(ca *accesslayer.CA, e ci.Event) { got <- fmt.Sprintln("open", e.Type, e.Port, lid(), e.Context) }))
-	handler := must(ca.CI().OnEvent(func(e ci.Event) { got <- fmt.Sprintln("handler", e.Type, e.Port, lid(), e.Context) }, "mine"))
+	ca := must(c.OpenCA(fakeGUID, func(ca *accesslayer.CA, e ci.Event) {
+		got <- fmt.Sprintln("open", e.Type, e.Port,
+			lid(), e.Context)
+	}))
+	handler := must(ca.CI().OnEvent(func(e ci.Event) {
+		got <- fmt.Sprintln("handler", e.Type, e.Port, lid(),
+			e.Context)
+	}, "mine"))
 	asHCA := must(c.HCA(fakeGUID))
-	must(asHCA.OpenCA(fakeGUID, func(e ci.Event) { got <- fmt.Sprintln("hca", e.Type, e.Port, lid(), e.Context) }, "ctx"))
+	must(asHCA.OpenCA(fakeGUID, func(e ci.Event) { got <- fmt.Sprintln("hca", e.Type, e.Port, lid(), e.Context) },
+		"ctx"))
 	h.setPort(1, func(p *ci.PortAttr) { p.LID = 42 })
 	h.open.fire(ci.EventLIDChange, 1)
 	all := []string{<-got, <-got, <-got}
-	assert.ElementsMatch(t, []string{"open LID change 1 42 <nil>\n", "handler LID change 1 42 mine\n", "hca LID change 1 42 ctx\n"}, all)
+	assert.ElementsMatch(t, []string{"open LID change 1 42 <nil>\n", "handler LID change 1 42 mine\n",
+		"hca LID change 1 42 ctx\n"}, all)
 	require.NoError(t, handler.Destroy())
 	_, err := ca.CI().OnEvent(nil, nil)
 	assert.ErrorIs(t, err, ci.InvalidParameter)
 }
 
-// An HCA seen through a client can be driven by code that knows package ci only, and is as strict about GUIDs.
+// Code that uses package ci only can drive an HCA through a client's view. The view checks GUIDs as a driver does.
 func TestClientHCA(t *testing.T) {
 	t.Parallel()
 	h, _, c, _ := setup(t)

@@ -6,26 +6,27 @@ import (
 	"ciddk/ci"
 )
 
-// PortEventType is what happened to a port.
+// PortEventType is the type of a port event.
 type PortEventType uint8
 
 const (
-	PortAdd    PortEventType = 1 + iota // with the HCA; the next event tells the state
-	PortRemove                          // with the HCA
+	PortAdd    PortEventType = 1 + iota // the HCA was registered; the next event reports the state
+	PortRemove                          // the HCA was removed
 	PortInit
 	PortArmed
 	PortActive
 	PortDown
-	PortPKey          // P_Key table changed
-	PortSM            // LID or SL of the SM changed
-	PortGID           // GID table changed
-	PortLID           // LID or LMC changed
+	PortPKey          // the P_Key table changed
+	PortSM            // the LID or SL of the SM changed
+	PortGID           // the GID table changed
+	PortLID           // the LID or LMC changed
 	PortSubnetTimeout // SubnetTimeout changed
-	PortReregister    // the SM has lost registrations: make them again
+	PortReregister    // the SM lost all registrations: register again
 )
 
 func (t PortEventType) String() string {
-	names := [...]string{"no event", "add", "remove", "init", "armed", "active", "down", "P_Key change", "SM change", "GID change",
+	names := [...]string{"no event", "add", "remove", "init", "armed", "active", "down", "P_Key change",
+		"SM change", "GID change",
 		"LID change", "subnet timeout change", "reregister"}
 	if int(t) < len(names) {
 		return names[t]
@@ -33,18 +34,18 @@ func (t PortEventType) String() string {
 	return "unknown event"
 }
 
-// down tells events that go from the last registrant to the first.
+// down reports whether the event is delivered from the last registration to the first.
 func (t PortEventType) down() bool { return t == PortRemove || t == PortDown }
 
-// PortEvent is an event of one port.
+// PortEvent is an event of a port.
 type PortEvent struct {
 	Type PortEventType
-	Port uint8        // from 1
-	Attr *ci.PortAttr // as of this event; shared, read only
+	Port uint8        // counted from 1
+	Attr *ci.PortAttr // at the time of the event; shared, must not be changed
 }
 
-// logical reduces a port state to the four that are reported: a deferred Active still carries data (IBTA volume 1, 7.2.7), anything
-// unknown does not.
+// logical reduces a port state to the four that are reported. A deferred Active still carries data (IBTA volume 1,
+// 7.2.7), so it counts as Active. Unknown states count as Down.
 func logical(s ci.PortState) ci.PortState {
 	switch s {
 	case ci.PortInit, ci.PortArmed, ci.PortActive:
@@ -55,7 +56,7 @@ func logical(s ci.PortState) ci.PortState {
 	return ci.PortDown
 }
 
-// reached is the event that says that a state was reached.
+// reached returns the event for a state.
 func reached(s ci.PortState) PortEventType {
 	switch s {
 	case ci.PortInit:
@@ -68,10 +69,11 @@ func reached(s ci.PortState) PortEventType {
 	return PortDown
 }
 
-// portChanges lists the events that lead from one snapshot of a port to the next. States that passed unseen are made up for: a port
-// comes up by Init, Armed, Active, and whatever goes back goes through Down. Going down comes before other changes and coming up
-// after them, so that a client finds the new LID in place when the port becomes active. Tables count only when they held before and
-// hold now, in Armed or Active; what an SM writes while it brings a port up is no change.
+// portChanges returns the events between two snapshots of a port. States that a port passed between the snapshots get
+// events, too: a port comes up through Init, Armed and Active, and falls back through Down. Events of going down
+// precede other changes, and those of coming up follow them, so that a client finds the new LID in place when the port
+// becomes active. Changes of tables are reported only between states Armed and Active, since an SM writes the tables
+// while it brings a port up.
 func portChanges(was, is *ci.PortAttr) (events []PortEventType) {
 	from, to := logical(was.State), logical(is.State)
 	if to < from {

@@ -11,21 +11,23 @@ import (
 // PumpConfig describes a pump.
 type PumpConfig struct {
 	Mode  PollMode
-	Spin  time.Duration // as Poller.Spin
-	Batch int           // completions handed over at once, at most; 0: 64
+	Spin  time.Duration // see Poller.Spin
+	Batch int           // maximum number of completions per call of Handle; 0: 64
 
-	// Handle gets all completions in order; wc is used again when it has returned. It may block: then completions wait in the CQ.
+	// Handle is called with all completions, in order. wc is reused after Handle returns. Handle may block; completions
+	// then stay in the CQ.
 	Handle func(wc []ci.WC)
-	// OnStop is called when the pump stops by itself, because the driver answers a poll with an error. May be nil.
+	// OnStop, if not nil, is called when the pump stops because Poll returned an error.
 	OnStop func(error)
 }
 
-// Pump is a goroutine that consumes the completions of a CQ. When Destroy or Close has returned, Handle does not run and will not;
-// what was not consumed is still in the CQ. From Handle, use DestroyAsync. The destruction of the CQ ends it.
+// Pump is a goroutine that consumes the completions of a CQ. When Destroy has returned, Handle does not run and will
+// not run; completions that were not consumed are still in the CQ. Use DestroyAsync in Handle. Destroying the CQ
+// destroys the pump.
 type Pump struct {
 	object
 	q    *CQ
-	kick chan struct{} // one token: calls wait
+	kick chan struct{} // holds a token while calls are pending
 
 	mu    sync.Mutex
 	calls []func()
@@ -42,9 +44,9 @@ func (q *CQ) NewPump(cfg PumpConfig) (*Pump, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pump{q: q, kick: make(chan struct{}, 1)}
-	p.n = &node{kind: kindPump, obj: p, dying: cancel}
-	// The goroutine holds a reference, from when the pump is alive, so the CQ outlives it.
-	p.n.born = func() {
+	p.n = &node{kind: kindPump, obj: p, onDestroy: cancel}
+	// The goroutine holds a reference, so that the CQ is destroyed after it.
+	p.n.onCreated = func() {
 		p.n.refs++
 		go func() {
 			defer p.n.leave()
@@ -58,25 +60,27 @@ func (q *CQ) NewPump(cfg PumpConfig) (*Pump, error) {
 	return p, nil
 }
 
-// CatchUp makes the pump poll the CQ, which may drive its port (ci.CQ.Poll), and calls f on the pump's goroutine, between calls of Handle,
-// when the completions that were there have been handled. If the CQ does not get empty, f is called after catchUpMost completions. It does
-// not block. f is not called when the pump ends first.
+// CatchUp makes the pump poll the CQ, which may drive its port (ci.CQ.Poll), until the CQ is empty. Then the pump calls
+// f on its goroutine, between calls of Handle. If the CQ does not become empty, f is called after maxCatchUp
+// completions. CatchUp does not block. f is not called if the pump ends first.
 //
-// A timer that waits for a completion, or for a message, uses CatchUp before it counts a timeout: what it waits for may be there already.
+// A timer that waits for a completion or a message calls CatchUp before it counts a timeout, since what it waits for
+// may have arrived.
 func (p *Pump) CatchUp(f func()) {
 	p.mu.Lock()
 	p.calls = append(p.calls, f)
 	p.mu.Unlock()
 	select {
 	case p.kick <- struct{}{}:
-	default: // the pump has not taken the token of another call yet
+	default: // the pump has not taken the token of an earlier call
 	}
 }
 
 const (
-	// catchUpMost bounds the completions that CatchUp waits for.
-	catchUpMost = 4096
-	// catchUpPolls is how many polls in a row find an empty CQ empty: one receive of a port may return the error of an earlier send instead.
+	// maxCatchUp bounds the completions that CatchUp waits for.
+	maxCatchUp = 4096
+	// catchUpPolls is the number of consecutive polls without a completion after which the CQ counts as empty. One poll
+	// is not enough: a port's receive may return the error of an earlier send instead.
 	catchUpPolls = 2
 )
 
@@ -84,7 +88,7 @@ func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 	wc := make([]ci.WC, cfg.Batch)
 	for ctx.Err() == nil {
 		var err error
-		select { // completions that come all the time must not hold a CatchUp up
+		select { // a steady flow of completions must not delay CatchUp
 		case <-p.kick:
 			err = p.settle(ctx, wc, cfg.Handle)
 		default:
@@ -100,7 +104,7 @@ func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 			continue
 		}
 		if ctx.Err() == nil {
-			p.n.al.cfg.Logger.Error("accesslayer: a pump cannot poll its CQ and stops", "error", err)
+			p.n.al.cfg.Logger.Error("accesslayer: a pump stops: polling its CQ failed", "error", err)
 			if cfg.OnStop != nil {
 				cfg.OnStop(err)
 			}
@@ -109,13 +113,13 @@ func (p *Pump) run(ctx context.Context, from Poller, cfg PumpConfig) {
 	}
 }
 
-// settle handles what is in the CQ, and makes the calls of CatchUp that had been asked for.
+// settle handles the completions in the CQ, and then makes the calls of CatchUp.
 func (p *Pump) settle(ctx context.Context, wc []ci.WC, handle func([]ci.WC)) error {
 	p.mu.Lock()
 	calls := p.calls
 	p.calls = nil
 	p.mu.Unlock()
-	for handled, empty := 0, 0; handled < catchUpMost && empty < catchUpPolls && ctx.Err() == nil; {
+	for handled, empty := 0, 0; handled < maxCatchUp && empty < catchUpPolls && ctx.Err() == nil; {
 		n, err := p.q.Poll(wc)
 		if err != nil {
 			return err

@@ -15,9 +15,11 @@ import (
 	"ciddk/ci"
 )
 
-var modes = map[string]accesslayer.PollMode{"event": accesslayer.PollEvent, "busy": accesslayer.PollBusy, "hybrid": accesslayer.PollHybrid}
+var modes = map[string]accesslayer.PollMode{"event": accesslayer.PollEvent, "busy": accesslayer.PollBusy,
+	"hybrid": accesslayer.PollHybrid}
 
-// A million completions, in bursts of all sizes with pauses that let the pump sleep, come out once each and in order, in every mode.
+// A million completions, in bursts of all sizes with pauses in which the pump sleeps, are each handled once and in
+// order, in every mode.
 func TestPumpLosesNothing(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -26,19 +28,21 @@ func TestPumpLosesNothing(t *testing.T) {
 			next := uint64(0)
 			done := make(chan struct{})
 			drv, _ := ci.As[*fakeCQ](r.cq)
-			pump := must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Batch: 32, Spin: time.Microsecond, Handle: func(wc []ci.WC) {
-				for i := range wc {
-					if wc[i].ID != next {
-						panic("completion lost, repeated or out of order")
+			pump := must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Batch: 32, Spin: time.Microsecond,
+				Handle: func(wc []ci.WC) {
+					for i := range wc {
+						if wc[i].ID != next {
+							panic("completion lost, repeated or out of order")
+						}
+						next++
 					}
-					next++
-				}
-				if next == total {
-					close(done)
-				}
-			}}))
+					if next == total {
+						close(done)
+					}
+				}}))
 			if mode != accesslayer.PollBusy {
-				require.Eventually(t, func() bool { drv.qmu.Lock(); defer drv.qmu.Unlock(); return drv.armed }, 20*time.Second, time.Millisecond, "the pump sleeps")
+				require.Eventually(t, func() bool { drv.qmu.Lock(); defer drv.qmu.Unlock(); return drv.armed },
+					20*time.Second, time.Millisecond, "the pump sleeps")
 			}
 			burst := make([]ci.WC, 0, 128)
 			for id, n := uint64(0), 1; id < total; n = n%97 + 1 {
@@ -49,7 +53,7 @@ func TestPumpLosesNothing(t *testing.T) {
 				}
 				drv.complete(burst...)
 				if n == 1 {
-					runtime.Gosched() // the consumer finds the queue empty, and arms
+					runtime.Gosched() // the consumer finds the queue empty, and arms it
 				}
 			}
 			wait(t, done, "the last completion")
@@ -66,7 +70,7 @@ func TestPumpLosesNothing(t *testing.T) {
 	}
 }
 
-// After Close nothing is handled any more; what was not consumed is still in the queue, for the next.
+// After Destroy nothing is handled. Completions that were not consumed stay in the queue.
 func TestPumpStopsCleanly(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
@@ -74,7 +78,7 @@ func TestPumpStopsCleanly(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			drv, _ := ci.As[*fakeCQ](r.cq)
-			closed := false // without a lock: the race detector watches
+			closed := false // without a lock, so that the race detector checks the order
 			var handled atomic.Int64
 			pump := must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Batch: 1, Handle: func(wc []ci.WC) {
 				assert.False(t, closed)
@@ -115,14 +119,15 @@ func TestPumpStopsCleanly(t *testing.T) {
 	}
 }
 
-// The CQ's end ends its pumps and waiters; a pump may end itself, or the CQ, from its handler.
+// Destroying the CQ ends its pumps and waiters. A pump may destroy itself, or the CQ, in its handler.
 func TestPumpAndCQEnd(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Handle: func([]ci.WC) {}, OnStop: func(err error) { t.Error("stopped by itself", err) }}))
+			must(r.cq.NewPump(accesslayer.PumpConfig{Mode: mode, Handle: func([]ci.WC) {},
+				OnStop: func(err error) { t.Error("stopped by itself", err) }}))
 			require.NoError(t, r.cq.Destroy())
 
 			cq := must(r.pd.NewCQ(ci.CQCreate{Size: 4}, accesslayer.CQHandler{}))
@@ -151,7 +156,7 @@ func TestPumpStopsWhenTheDriverFails(t *testing.T) {
 	assert.NoError(t, p.Destroy())
 }
 
-// A completion that comes between the last poll and the arming calls nobody: it is found by polling again.
+// A completion that arrives between the last poll and the arming causes no callback. The poll after arming finds it.
 func TestNothingLostBeforeArming(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
@@ -175,7 +180,7 @@ func TestNothingLostBeforeArming(t *testing.T) {
 	}
 }
 
-// Several goroutines wait on one CQ: none oversleeps, each completion goes to one of them.
+// Several goroutines wait on one CQ. All of them wake up, and each completion is returned to one of them.
 func TestManyWaiters(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -221,7 +226,7 @@ func TestWaitEnds(t *testing.T) {
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 
 			got := make(chan error, 2)
-			for range 2 { // one holds the baton, in the modes that sleep; the other waits for it
+			for range 2 { // one holds the baton, in the modes that sleep, and the other waits for it
 				go func() { _, err := poller.Next(t.Context(), make([]ci.WC, 1)); got <- err }()
 			}
 			runtime.Gosched()

@@ -8,8 +8,8 @@ import (
 	"ciddk/ci"
 )
 
-// QP is a queue pair. It is a ci.QP, too: Num, PostSend, PostRecv and BindMW go straight to the driver. Its destruction detaches it
-// from multicast groups; its CQs, SRQ and PD outlast it.
+// QP is a queue pair. It is a ci.QP: Num, PostSend, PostRecv and BindMW go straight to the driver. Destroying it
+// detaches it from multicast groups. Its CQs, SRQ and PD are destroyed after it.
 type QP struct {
 	object
 	qpVerbs
@@ -17,28 +17,30 @@ type QP struct {
 	sendCQ, recvCQ ci.CQ
 	srq            ci.SRQ
 	typ            ci.QPType
-	timeWait       atomic.Int64 // until when, nanoseconds of the clock; 0: not
+	timeWait       atomic.Int64 // end of the quarantine in nanoseconds of the clock; 0: none
 }
 
 func (q *QP) Unwrap() any { return q.qpVerbs.QP }
 
-// PD is the parent.
+// PD returns the parent.
 func (q *QP) PD() *PD { return q.pd }
 
-// NewQP makes a QP in Reset; c names CQs, an SRQ and an RDD of this access layer and HCA. onEvent, which may be nil, gets events of
-// the QP one at a time on a goroutine of the access layer, with the QP, which NewQP may not have returned yet; c.OnEvent is called as
-// well. Status: as ci.PD.CreateQP; InvalidCQHandle and so on for strangers and for what is being destroyed; InvalidState with
-// ErrClosed.
+// NewQP creates a QP in Reset. c names CQs, an SRQ and an RDD of this access layer and HCA. onEvent, which may be nil,
+// is called with the QP and its events, one at a time on a goroutine of the access layer; it may run before NewQP has
+// returned. c.OnEvent is called as well. Status: as ci.PD.CreateQP; InvalidCQHandle and so on for objects of another
+// access layer or HCA and for destroyed ones; InvalidState with ErrClosed.
 func (p *PD) NewQP(c ci.QPCreate, onEvent func(*QP, ci.Event)) (*QP, error) {
 	return p.newQP("PD.CreateQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateQP(c) })
 }
 
-// NewSpecialQP makes QP0, QP1 or a raw QP of a port. Status: as ci.PD.CreateSpecialQP, and as NewQP.
+// NewSpecialQP creates QP0, QP1 or a raw QP of a port. Status: as ci.PD.CreateSpecialQP and NewQP.
 func (p *PD) NewSpecialQP(port uint8, c ci.QPCreate, onEvent func(*QP, ci.Event)) (*QP, error) {
-	return p.newQP("PD.CreateSpecialQP", c, onEvent, func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateSpecialQP(port, c) })
+	return p.newQP("PD.CreateSpecialQP", c, onEvent,
+		func(c ci.QPCreate) (ci.QP, error) { return p.verbs.CreateSpecialQP(port, c) })
 }
 
-func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), create func(ci.QPCreate) (ci.QP, error)) (*QP, error) {
+func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), create func(ci.QPCreate) (ci.QP,
+	error)) (*QP, error) {
 	uses := make([]*node, 0, 4)
 	uses, err := use(uses, p.ca, verb, kindCQ, "SendCQ", c.SendCQ, func(q *CQ) *CA { return q.pd.ca })
 	if err == nil {
@@ -82,9 +84,9 @@ func (q *QP) destroyDrivers() error {
 	return q.qpVerbs.Destroy()
 }
 
-// TimeWait says for how long from now the QP's number is quarantined: a connection manager calls it when the connection ends (IBTA volume 1,
-// 12.9.8.4). Until then an RC or UC QP can only go to Error, Reset or Init, and when it is destroyed before, the driver learns of
-// the time. It may be called from callbacks.
+// TimeWait quarantines the number of the QP for d from now on. A connection manager calls it when a connection ends
+// (IBTA volume 1, 12.9.8.4). During that time, an RC or UC QP can only be moved to Error, Reset or Init. If the QP is
+// destroyed before, the rest of the time is passed to the driver. TimeWait may be called from callbacks.
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
@@ -101,30 +103,33 @@ func (q *QP) timeWaitLeft() time.Duration {
 	return time.Duration(until) - q.n.al.cfg.Clock.Now()
 }
 
-// Query: as ci.QP, with the PD, CQs and SRQ as the client knows them; InvalidQPHandle with ErrClosed.
+// Query returns the attributes. Status: as ci.QP.Query; InvalidQPHandle with ErrClosed.
 func (q *QP) Query() (attr ci.QPAttr, err error) {
 	err = q.n.during("QP.Query", func() error { attr, err = q.qpVerbs.Query(); return err })
 	if err == nil {
-		attr.PD, attr.SendCQ, attr.RecvCQ, attr.SRQ = q.pd.CI(), q.sendCQ, q.recvCQ, q.srq
+		attr.PD, attr.SendCQ = q.pd.CI(), q.sendCQ
+		attr.RecvCQ, attr.SRQ = q.recvCQ, q.srq
 	}
 	return attr, err
 }
 
-// Modify: as ci.QP; QPInTimewait; InvalidQPHandle with ErrClosed.
+// Modify moves the QP to another state, or changes attributes. Status: as ci.QP.Modify; QPInTimewait; InvalidQPHandle
+// with ErrClosed.
 func (q *QP) Modify(set ci.QPField, attr ci.QPAttr) error {
 	const verb = "QP.Modify"
 	return q.n.during(verb, func() error {
 		if left := q.timeWaitLeft(); left > 0 && set&ci.QPFieldState != 0 && (q.typ == ci.RC || q.typ == ci.UC) &&
 			attr.State != ci.QPError && attr.State != ci.QPReset && attr.State != ci.QPInit {
-			return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, Reset and Init are allowed", left)}
+			return &ci.Error{Verb: verb, Status: ci.QPInTimewait, Detail: fmt.Sprintf("for another %v; only Error, "+
+				"Reset and Init are allowed", left)}
 		}
 		return q.qpVerbs.Modify(set, attr)
 	})
 }
 
 // AttachMcast attaches the QP to a multicast group, so that it receives the group's packets. The result is a *Mcast. On
-// InfiniBand the port must also be a member at the subnet administrator (sa.Client.Join) to be sent packets of the
-// group. Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
+// InfiniBand, the subnet forwards packets of the group only to ports that are members at the subnet administrator
+// (sa.Client.Join). Status: as ci.QP.AttachMcast; InvalidState with ErrClosed.
 func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	m := &Mcast{}
 	m.n = &node{kind: kindMcast, obj: m}
@@ -136,7 +141,7 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	return asCI[ci.Mcast](m, err)
 }
 
-// Mcast is the membership of a QP in a multicast group. It is a ci.Mcast, too.
+// Mcast is the attachment of a QP to a multicast group. It is a ci.Mcast.
 type Mcast struct {
 	object
 	mcastVerbs

@@ -2,7 +2,8 @@ package accesslayer
 
 import "ciddk/ci"
 
-// RDD is a reliable datagram domain. It is a ci.RDD, too. It cannot be destroyed while a QP uses it.
+// RDD is a reliable datagram domain. It cannot be destroyed while a QP uses it. CI returns its plain view, which is the
+// value for ci.QPCreate.RDD.
 type RDD struct {
 	object
 	verbs rddVerbs
@@ -11,7 +12,7 @@ type RDD struct {
 
 func (r *RDD) Unwrap() any { return r.verbs.RDD }
 
-// NewRDD makes a domain. Status: as ci.PD.AllocRDD; InvalidState with ErrClosed.
+// NewRDD creates a domain. Status: as ci.PD.AllocRDD; InvalidState with ErrClosed.
 func (p *PD) NewRDD() (*RDD, error) {
 	r := &RDD{pd: p}
 	r.n = &node{kind: kindRDD, obj: r}
@@ -23,8 +24,9 @@ func (p *PD) NewRDD() (*RDD, error) {
 	return made(r, err)
 }
 
-// NewEEC makes an end-to-end context. onEvent, which may be nil, gets events one at a time on a goroutine of the access layer, with
-// the EEC; c.OnEvent is called as well. Status: as ci.RDD.CreateEEC; InvalidState with ErrClosed.
+// NewEEC creates an end-to-end context. onEvent, which may be nil, is called with the EEC and its events, one at a time
+// on a goroutine of the access layer; c.OnEvent is called as well. Status: as ci.RDD.CreateEEC; InvalidState with
+// ErrClosed.
 func (r *RDD) NewEEC(c ci.EECCreate, onEvent func(*EEC, ci.Event)) (*EEC, error) {
 	e := &EEC{}
 	e.n = &node{kind: kindEEC, obj: e}
@@ -48,7 +50,7 @@ func (r *RDD) NewEEC(c ci.EECCreate, onEvent func(*EEC, ci.Event)) (*EEC, error)
 	return made(e, err)
 }
 
-// EEC is an end-to-end context. It is a ci.EEC, too.
+// EEC is an end-to-end context. It is a ci.EEC.
 type EEC struct {
 	object
 	eecVerbs
@@ -56,13 +58,13 @@ type EEC struct {
 
 func (e *EEC) Unwrap() any { return e.eecVerbs.EEC }
 
-// Query: as ci.EEC; InvalidHandle with ErrClosed.
+// Query returns the attributes. Status: as ci.EEC.Query; InvalidHandle with ErrClosed.
 func (e *EEC) Query() (attr ci.QPAttr, err error) {
 	err = e.n.during("EEC.Query", func() error { attr, err = e.eecVerbs.Query(); return err })
 	return attr, err
 }
 
-// Modify: as ci.EEC; InvalidHandle with ErrClosed.
+// Modify moves the EEC to another state, or changes attributes. Status: as ci.EEC.Modify; InvalidHandle with ErrClosed.
 func (e *EEC) Modify(set ci.QPField, attr ci.QPAttr) error {
 	return e.n.during("EEC.Modify", func() error { return e.eecVerbs.Modify(set, attr) })
 }

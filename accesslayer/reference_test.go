@@ -18,7 +18,7 @@ import (
 	"ciddk/rvt"
 )
 
-// The access layer over the kit's own HCA: two adapters on a direct link.
+// stack is the access layer over the kit's own HCA: two adapters on a direct link.
 
 type side struct {
 	t   *testing.T
@@ -37,7 +37,7 @@ func newSide(t *testing.T, al *accesslayer.AL, link *direct.Link, typ ci.QPType)
 	s := &side{t: t, al: al, buf: make([]byte, 1<<16)}
 	s.hca = must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}))
 	t.Cleanup(func() {
-		if err := al.Deregister(s.hca.Info().GUID); !errors.Is(err, ci.NotFound) { // a test may have pulled it
+		if err := al.Deregister(s.hca.Info().GUID); !errors.Is(err, ci.NotFound) { // the test may have removed it
 			assert.NoError(t, err)
 		}
 		assert.NoError(t, s.hca.Close())
@@ -58,11 +58,13 @@ func (s *side) lid() ci.LID { return must(s.ca.Adapter().Port(1)).LID }
 func (s *side) connect(peer *side) {
 	path := ci.Path{AckTimeout: 14, AV: ci.AVAttr{Port: 1, DLID: peer.lid()}}
 	require.NoError(s.t, s.qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: 1}))
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024, DestNum: peer.qp.Num(), RespRes: 1, MinRNRTimer: 1}))
-	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1, RetryCount: 7, RNRRetry: 7}))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTR, ci.QPAttr{State: ci.QPRTR, Primary: path, MTU: ci.MTU1024,
+		DestNum: peer.qp.Num(), RespRes: 1, MinRNRTimer: 1}))
+	require.NoError(s.t, s.qp.Modify(ci.QPFieldsRTS, ci.QPAttr{State: ci.QPRTS, Primary: path, InitDepth: 1,
+		RetryCount: 7, RNRRetry: 7}))
 }
 
-// Messages of a reliable connection through pumps, in each mode, none lost.
+// Messages of a reliable connection pass through pumps in each mode, and none is lost.
 func TestReferenceTraffic(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +108,7 @@ func TestReferenceTraffic(t *testing.T) {
 	}
 }
 
-// An address vector of the access layer goes into a work request as it is; a window is bound to a region of the access layer.
+// A work request uses an address vector of the access layer, and a window is bound to a region of the access layer.
 func TestReferenceObjectsInRequests(t *testing.T) {
 	t.Parallel()
 	al, link := newAL(t), direct.NewLink()
@@ -119,10 +121,12 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 	must(b.qp.PostRecv([]ci.RecvWR{{ID: 3, SGL: []ci.SGE{b.mr.Region().SGE(0, 256)}}}))
 	av := must(a.pd.NewAV(ci.AVAttr{Port: 1, DLID: b.lid()}))
 	copy(a.buf, "by an address vector")
-	must(a.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{a.mr.Region().SGE(0, 20)}, To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 5}}}))
+	must(a.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{a.mr.Region().SGE(0, 20)},
+		To: ci.Dest{AV: av, QPN: b.qp.Num(), QKey: 5}}}))
 	wc := make([]ci.WC, 1)
 	must(b.cq.Wait(t.Context(), wc))
-	assert.Equal(t, ci.WC{ID: 3, Status: ci.WCSuccess, Op: ci.WCRecv}, ci.WC{ID: wc[0].ID, Status: wc[0].Status, Op: wc[0].Op})
+	assert.Equal(t, ci.WC{ID: 3, Status: ci.WCSuccess, Op: ci.WCRecv},
+		ci.WC{ID: wc[0].ID, Status: wc[0].Status, Op: wc[0].Op})
 	assert.Equal(t, "by an address vector", string(b.buf[40:60]))
 	must(a.cq.Wait(t.Context(), wc))
 	require.Equal(t, ci.WCSuccess, wc[0].Status)
@@ -137,7 +141,8 @@ func TestReferenceObjectsInRequests(t *testing.T) {
 	assert.ErrorIs(t, mw.Destroy(), ci.InvalidMWHandle)
 }
 
-// The HCA is pulled while two QPs talk: the driver is left empty and closed, and the survivor goes on.
+// The HCA is removed while two QPs exchange messages. The driver is closed with no objects left, and the other HCA
+// continues to work.
 func TestReferenceHotRemoval(t *testing.T) {
 	t.Parallel()
 	al, link := newAL(t), direct.NewLink()
@@ -167,7 +172,8 @@ func TestReferenceHotRemoval(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_, _ = a.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{a.mr.Region().SGE(0, 64)}}})
+				_, _ = a.qp.PostSend([]ci.SendWR{{Op: ci.OpSend, Flags: ci.SendSignaled,
+					SGL: []ci.SGE{a.mr.Region().SGE(0, 64)}}})
 			}
 		}
 	})
@@ -186,13 +192,16 @@ func TestReferenceHotRemoval(t *testing.T) {
 	require.NoError(t, ca.Destroy())
 }
 
-// A cable that is pulled and plugged in again is seen by PnP, in the order that clients rely on.
+// PnP reports a cable that is pulled and plugged in again, in the order that clients rely on.
 func TestReferenceLinkEvents(t *testing.T) {
 	t.Parallel()
 	al, link := newAL(t), direct.NewLink()
 	a := newSide(t, al, link, ci.RC)
 	events := make(chan string, 16)
-	must(a.c.RegisterPnP(accesslayer.PnPConfig{Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) { events <- e.Type.String() }}))
+	must(a.c.RegisterPnP(accesslayer.PnPConfig{Port: func(_ *accesslayer.Adapter, _ any,
+		e accesslayer.PortEvent) {
+		events <- e.Type.String()
+	}}))
 	next := func(n int) string {
 		var s []string
 		for range n {

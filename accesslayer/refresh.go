@@ -6,16 +6,18 @@ import (
 	"ciddk/ci"
 )
 
-// refreshes names the events after which the cached attributes may be wrong.
+// refreshes is the set of events after which the cached attributes may be out of date.
 var refreshes = map[ci.EventType]bool{
-	ci.EventPortActive: true, ci.EventPortDown: true, ci.EventPortInit: true, ci.EventPortTrap: true, ci.EventSystemGUIDTrap: true, ci.EventLIDChange: true,
-	ci.EventPKeyChange: true, ci.EventSMChange: true, ci.EventGIDChange: true, ci.EventReregister: true, ci.EventResetEnd: true,
+	ci.EventPortActive: true, ci.EventPortDown: true, ci.EventPortInit: true, ci.EventPortTrap: true,
+	ci.EventSystemGUIDTrap: true, ci.EventLIDChange: true,
+	ci.EventPKeyChange: true, ci.EventSMChange: true, ci.EventGIDChange: true, ci.EventReregister: true,
+	ci.EventResetEnd: true,
 }
 
-// onEvent is the driver's callback for events of the CA and its ports: it copies and queues.
+// onEvent is the driver's callback for events of the CA and its ports. It queues a copy of the event.
 func (a *Adapter) onEvent(e ci.Event) { a.n.callback(func() { a.handle(e) }) }
 
-// handle refreshes the cache first, so that no client sees an event earlier than what it announces.
+// handle refreshes the cache before it forwards the event, so that clients see the change that the event announces.
 func (a *Adapter) handle(e ci.Event) {
 	if refreshes[e.Type] {
 		a.refresh()
@@ -26,7 +28,7 @@ func (a *Adapter) handle(e ci.Event) {
 	}
 }
 
-// forward hands the event to every open of the CA, in order of the opens.
+// forward delivers the event to every open of the CA, in the order of the opens.
 func (a *Adapter) forward(e ci.Event) {
 	type target struct {
 		n    *node
@@ -52,25 +54,26 @@ func (a *Adapter) forward(e ci.Event) {
 	}
 }
 
-// refresh queries the driver, and has the clients told of what changed. It runs on the goroutine of the adapter's events only, so
-// that an older answer never replaces a newer one.
+// refresh queries the driver, and notifies the clients of changes. It runs on the goroutine of the adapter's events
+// only, so that an older result never replaces a newer one.
 func (a *Adapter) refresh() {
 	attr, err := a.ca.Query()
 	if err == nil {
-		err = plausible("CA.Query", a.info, attr)
+		err = checkAttr("CA.Query", a.info, attr)
 	}
 	if err == nil && len(attr.Ports) != len(a.Attr().Ports) {
 		err = &ci.Error{Verb: "CA.Query", Status: ci.InvalidParameter, Detail: "the number of ports changed"}
 	}
 	if err != nil {
-		a.al.cfg.Logger.Warn("accesslayer: the HCA cannot be queried, its attributes may be stale", "guid", a.info.GUID, "error", err)
+		a.al.cfg.Logger.Warn("accesslayer: cannot query the HCA; its attributes may be out of date", "guid",
+			a.info.GUID, "error", err)
 		return
 	}
 	a.attr.Store(attr)
 	a.al.pnp.post(func() { a.al.pnp.changed(a, attr) })
 }
 
-// armPoll starts the time to the next query; al.mu is held.
+// armPoll starts the timer of the next query. al.mu is held.
 func (a *Adapter) armPoll() {
 	every := a.al.cfg.PollInterval
 	if every < 0 || !a.present() {

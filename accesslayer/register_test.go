@@ -21,7 +21,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// newAL makes an access layer for one test, without polling, and closes it at the end.
+// newAL returns an access layer without polling, which is closed at the end of the test.
 func newAL(t *testing.T, change ...func(*accesslayer.Config)) *accesslayer.AL {
 	cfg := accesslayer.Config{Logger: quiet, PollInterval: -1, DestroyBackoff: time.Millisecond}
 	for _, f := range change {
@@ -33,7 +33,8 @@ func newAL(t *testing.T, change ...func(*accesslayer.Config)) *accesslayer.AL {
 }
 
 // setup registers a fake HCA and opens it.
-func setup(t *testing.T, change ...func(*accesslayer.Config)) (*fakeHCA, *accesslayer.AL, *accesslayer.Client, *accesslayer.CA) {
+func setup(t *testing.T, change ...func(*accesslayer.Config)) (*fakeHCA, *accesslayer.AL, *accesslayer.Client,
+	*accesslayer.CA) {
 	h := newFake(2)
 	al := newAL(t, change...)
 	require.NoError(t, al.Register(h))
@@ -41,11 +42,11 @@ func setup(t *testing.T, change ...func(*accesslayer.Config)) (*fakeHCA, *access
 	require.NoError(t, err)
 	ca, err := c.OpenCA(fakeGUID, nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.Empty(t, h.committed()) })
+	t.Cleanup(func() { assert.Empty(t, h.violationList()) })
 	return h, al, c, ca
 }
 
-// wait fails the test when what ch stands for does not happen.
+// wait fails the test if nothing arrives on ch in time.
 func wait(t require.TestingT, ch <-chan struct{}, what string) {
 	select {
 	case <-ch:
@@ -58,17 +59,19 @@ func wait(t require.TestingT, ch <-chan struct{}, what string) {
 func TestCallOrder(t *testing.T) {
 	t.Parallel()
 	ctrl := gomock.NewController(t)
-	h, ca, pd, qp := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl), cimock.NewMockPD(ctrl), cimock.NewMockQP(ctrl)
+	h, ca := cimock.NewMockHCA(ctrl), cimock.NewMockCA(ctrl)
+	pd, qp := cimock.NewMockPD(ctrl), cimock.NewMockQP(ctrl)
 	cq := cimock.NewMockCQ(ctrl)
 	attr := func(c ci.PortCap) *ci.CAAttr {
 		return &ci.CAAttr{GUID: 7, Ports: []ci.PortAttr{{Num: 1, Capability: c}, {Num: 2, Link: ci.LinkEthernet}}}
 	}
 	h.EXPECT().Info().Return(ci.HCAInfo{GUID: 7, Version: ci.InterfaceVersion}).AnyTimes()
-	var told []string
+	var callbacks []string
 	gomock.InOrder(
 		h.EXPECT().OpenCA(ci.GUID(7), gomock.Not(gomock.Nil()), gomock.Any()).Return(ca, nil),
 		ca.EXPECT().Query().Return(attr(0), nil),
-		ca.EXPECT().Modify(uint8(1), ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapReregister, Capability: ci.PortCapReregister}).Return(nil),
+		ca.EXPECT().Modify(uint8(1), ci.PortFieldCapability, ci.PortModify{CapMask: ci.PortCapReregister,
+			Capability: ci.PortCapReregister}).Return(nil),
 		ca.EXPECT().Query().Return(attr(ci.PortCapReregister), nil),
 
 		ca.EXPECT().AllocatePD(ci.PDNormal).Return(pd, nil),
@@ -76,7 +79,8 @@ func TestCallOrder(t *testing.T) {
 		pd.EXPECT().CreateQP(gomock.Any()).Return(qp, nil),
 
 		qp.EXPECT().Destroy().DoAndReturn(func() error {
-			assert.Equal(t, []string{"add", "remove"}, told, "clients hear of the removal before anything is destroyed")
+			assert.Equal(t, []string{"add", "remove"}, callbacks, "clients are notified of the removal before "+
+				"anything is destroyed")
 			return nil
 		}),
 		cq.EXPECT().Destroy().Return(nil),
@@ -89,13 +93,13 @@ func TestCallOrder(t *testing.T) {
 	c := must(al.Open(accesslayer.ClientConfig{}))
 	must(c.RegisterPnP(accesslayer.PnPConfig{
 		Add: func(a *accesslayer.Adapter) (any, error) {
-			told = append(told, "add")
+			callbacks = append(callbacks, "add")
 			p := must(must(c.OpenCA(a.GUID(), nil)).NewPD(ci.PDNormal))
 			q := must(p.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}))
 			must(p.NewQP(ci.QPCreate{SendCQ: q, RecvCQ: q}, nil))
 			return nil, nil
 		},
-		Remove: func(*accesslayer.Adapter, any) { told = append(told, "remove") },
+		Remove: func(*accesslayer.Adapter, any) { callbacks = append(callbacks, "remove") },
 		Sync:   true,
 	}))
 	require.NoError(t, al.Deregister(7))
@@ -114,15 +118,17 @@ func TestRegisterRefuses(t *testing.T) {
 	require.ErrorIs(t, al.Register(nil), ci.InvalidParameter)
 	present := newFake(1)
 	require.NoError(t, al.Register(present))
-	broken := errors.New("firmware is gone")
+	broken := errors.New("firmware failure")
 	tests := map[string]struct {
 		change func(*fakeHCA)
 		want   error
 		opened bool
 	}{
-		"no GUID":             {func(h *fakeHCA) { h.setGUID(0) }, ci.InvalidParameter, false},
-		"older major version": {func(h *fakeHCA) { h.info.Version = ci.InterfaceVersion - 1<<16 }, ci.Unsupported, false},
-		"newer major version": {func(h *fakeHCA) { h.info.Version = ci.InterfaceVersion + 1<<16 }, ci.Unsupported, false},
+		"no GUID": {func(h *fakeHCA) { h.setGUID(0) }, ci.InvalidParameter, false},
+		"older major version": {func(h *fakeHCA) { h.info.Version = ci.InterfaceVersion - 1<<16 },
+			ci.Unsupported, false},
+		"newer major version": {func(h *fakeHCA) { h.info.Version = ci.InterfaceVersion + 1<<16 },
+			ci.Unsupported, false},
 		"duplicate":           {func(h *fakeHCA) { h.setGUID(fakeGUID) }, ci.ResourceBusy, false},
 		"open fails":          {func(h *fakeHCA) { h.plan("HCA.OpenCA", broken) }, broken, false},
 		"query fails":         {func(h *fakeHCA) { h.plan("CA.Query", broken) }, broken, true},
@@ -137,10 +143,10 @@ func TestRegisterRefuses(t *testing.T) {
 			tt.change(h)
 			require.ErrorIs(t, al.Register(h), tt.want)
 			assert.Len(t, al.Adapters(), 1)
-			assert.Empty(t, h.committed())
+			assert.Empty(t, h.violationList())
 			assert.Equal(t, tt.opened, h.opens == 1)
 			assert.Equal(t, tt.opened, h.closed, "an HCA that was opened is closed again")
-			if h.info.GUID == 0x42 { // nothing is left: the same GUID can come again
+			if h.info.GUID == 0x42 { // nothing is left, so the same GUID can be registered again
 				h := newFake(1)
 				h.setGUID(0x42)
 				require.NoError(t, al.Register(h))
@@ -164,7 +170,7 @@ func TestDeregisterUnknown(t *testing.T) {
 	assert.NoError(t, al.Register(newFake(1)), "an HCA may come back")
 }
 
-// A failure that the driver recovers from leaves the AL as it was, whichever verb of the registration it hits.
+// A registration that fails leaves the access layer unchanged, whichever verb fails.
 func TestRegisterWithFaults(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"HCA.OpenCA", "CA.Query"} {
@@ -190,7 +196,7 @@ func TestRegisterWithFaults(t *testing.T) {
 	})
 }
 
-// Events that come while OpenCA runs are delivered when the adapter is in place.
+// Events that arrive during OpenCA are delivered when the adapter is registered.
 func TestEventDuringRegister(t *testing.T) {
 	t.Parallel()
 	h := newFake(1)
@@ -198,13 +204,17 @@ func TestEventDuringRegister(t *testing.T) {
 	al := newAL(t)
 	c := must(al.Open(accesslayer.ClientConfig{}))
 	got := make(chan accesslayer.PortEvent, 16)
-	must(c.RegisterPnP(accesslayer.PnPConfig{Port: func(_ *accesslayer.Adapter, _ any, e accesslayer.PortEvent) { got <- e }}))
+	must(c.RegisterPnP(accesslayer.PnPConfig{Port: func(_ *accesslayer.Adapter, _ any,
+		e accesslayer.PortEvent) {
+		got <- e
+	}}))
 	require.NoError(t, al.Register(early))
 	var types []accesslayer.PortEventType
 	for range 3 {
 		types = append(types, (<-got).Type)
 	}
-	assert.Equal(t, []accesslayer.PortEventType{accesslayer.PortAdd, accesslayer.PortDown, accesslayer.PortReregister}, types)
+	assert.Equal(t, []accesslayer.PortEventType{accesslayer.PortAdd, accesslayer.PortDown, accesslayer.PortReregister},
+		types)
 }
 
 type earlyHCA struct{ *fakeHCA }
@@ -214,7 +224,7 @@ func (h *earlyHCA) OpenCA(g ci.GUID, fn func(ci.Event), ctx any) (ci.CA, error) 
 	return h.fakeHCA.OpenCA(g, fn, ctx)
 }
 
-// Many opens share one open of the driver; closing them does not close it.
+// Many opens share one open of the driver, and destroying them does not close it.
 func TestOneDriverOpen(t *testing.T) {
 	t.Parallel()
 	h, al, c, ca := setup(t)
@@ -234,7 +244,8 @@ func TestOneDriverOpen(t *testing.T) {
 	assert.ErrorIs(t, err, ci.NotFound)
 }
 
-// A full tree, events and verbs in flight from many goroutines: the HCA is pulled, and the driver sees one orderly destruction.
+// The HCA is removed while a full tree exists and events and verbs of many goroutines are in progress. The driver sees
+// one orderly destruction.
 func TestHotRemovalUnderTraffic(t *testing.T) {
 	t.Parallel()
 	h, al, c, _ := setup(t)
@@ -251,7 +262,8 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 				if cq, err = pd.NewCQ(ci.CQCreate{Size: 16}, accesslayer.CQHandler{}); err != nil {
 					break
 				}
-				_, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(qp *accesslayer.QP, _ ci.Event) { _ = qp.DestroyAsync(nil) })
+				_, err = pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq},
+					func(qp *accesslayer.QP, _ ci.Event) { _ = qp.DestroyAsync(nil) })
 				if err == nil {
 					_, err = pd.NewMR(ci.MRCreate{Length: 1})
 				}
@@ -298,7 +310,7 @@ func TestHotRemovalUnderTraffic(t *testing.T) {
 	assert.ErrorIs(t, err, ci.NotFound)
 }
 
-// As long as clients are being told, everything is still there.
+// All objects exist while clients are being notified.
 func TestClientsAreToldFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,12 +320,12 @@ func TestClientsAreToldFirst(t *testing.T) {
 		c := must(al.Open(accesslayer.ClientConfig{}))
 		pd := must(must(c.OpenCA(fakeGUID, nil)).NewPD(ci.PDNormal))
 		must(c.RegisterPnP(accesslayer.PnPConfig{Sync: true, Remove: func(*accesslayer.Adapter, any) {
-			synctest.Wait() // whatever could go on by itself has
+			synctest.Wait() // everything that can proceed has proceeded
 			assert.NotEmpty(t, h.liveObjects())
 			_, err := pd.NewMR(ci.MRCreate{})
 			assert.NoError(t, err, "a client can still work, to end in good order")
 			_, err = c.OpenCA(fakeGUID, nil)
-			assert.ErrorIs(t, err, ci.InvalidState, "but nobody comes in any more")
+			assert.ErrorIs(t, err, ci.InvalidState, "no client can open it any more")
 		}}))
 		require.NoError(t, al.Deregister(fakeGUID))
 		assert.Empty(t, h.liveObjects())
@@ -321,7 +333,7 @@ func TestClientsAreToldFirst(t *testing.T) {
 	})
 }
 
-// A driver that does not let go is not forgotten: Deregister says so, and may be called again.
+// A driver that refuses to close stays registered. Deregister returns its error, and may be called again.
 func TestDeregisterStuck(t *testing.T) {
 	t.Parallel()
 	var lost []error
@@ -335,12 +347,12 @@ func TestDeregisterStuck(t *testing.T) {
 	require.Len(t, lost, 1)
 	assert.ErrorIs(t, lost[0], ci.ResourceBusy)
 	assert.False(t, h.closed)
-	assert.ErrorIs(t, al.Register(newFake(1)), ci.ResourceBusy, "the GUID is taken until the HCA is gone")
+	assert.ErrorIs(t, al.Register(newFake(1)), ci.ResourceBusy, "the GUID is in use until the HCA is removed")
 	assert.NoError(t, al.Deregister(fakeGUID))
 	assert.True(t, h.closed)
 }
 
-// A client that does not return from its callback holds the removal up, and Deregister says who.
+// A client that does not return from its callback delays the removal, and Deregister reports it.
 func TestDeregisterTimeout(t *testing.T) {
 	t.Parallel()
 	h, al, _, ca := setup(t, func(c *accesslayer.Config) { c.DrainTimeout = 50 * time.Millisecond })
@@ -354,7 +366,8 @@ func TestDeregisterTimeout(t *testing.T) {
 	require.ErrorIs(t, err, ci.Timeout)
 	assert.ErrorContains(t, err, "1 QP")
 	close(hold)
-	require.Eventually(t, func() bool { return al.Deregister(fakeGUID) != nil && len(h.liveObjects()) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return al.Deregister(fakeGUID) != nil && len(h.liveObjects()) == 0 },
+		10*time.Second, time.Millisecond)
 }
 
 func fireAll(h *fakeHCA, kind string, e ci.EventType) (n int) {
@@ -403,7 +416,7 @@ func TestConcurrentRegistrations(t *testing.T) {
 					done++
 					mu.Unlock()
 				}
-				assert.Empty(t, h.committed())
+				assert.Empty(t, h.violationList())
 			}
 		})
 	}

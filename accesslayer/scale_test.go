@@ -11,7 +11,8 @@ import (
 	"ciddk/ci"
 )
 
-// Many objects come and go, one by one and all at once, on one CQ: time stays in proportion, and nothing is left behind.
+// Many objects are created and destroyed, one by one and all at once, on one CQ. The time grows in proportion, and
+// nothing is left.
 func TestManyObjects(t *testing.T) {
 	h, _, _, ca := setup(t)
 	pd := must(ca.NewPD(ci.PDNormal))

@@ -2,15 +2,16 @@ package accesslayer
 
 import "sync"
 
-// serial runs functions one after the other, in the order of post, on a goroutine that exists only while there is something to do: an
-// idle access layer has no goroutines. The queue has no bound, because what it holds (events, destroys) may not be lost.
+// serial runs functions one after the other, in the order of post. Its goroutine exists only while functions are
+// queued, so an idle access layer has no goroutines. The queue has no bound, since events and destroys must not be
+// lost.
 type serial struct {
 	mu      sync.Mutex
 	queue   []func()
 	running bool
 }
 
-// post never blocks, so that a driver's callback may call it.
+// post queues f. It never blocks, so that a driver's callback may call it.
 func (s *serial) post(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,8 @@ package accesslayer
 
 import "ciddk/ci"
 
-// SRQ is a shared receive queue. It is a ci.SRQ, too: PostRecv goes straight to the driver. It cannot be destroyed while a QP uses it.
+// SRQ is a shared receive queue. It is a ci.SRQ: PostRecv goes straight to the driver. It cannot be destroyed while a
+// QP uses it.
 type SRQ struct {
 	object
 	srqVerbs
@@ -11,12 +12,12 @@ type SRQ struct {
 
 func (s *SRQ) Unwrap() any { return s.srqVerbs.SRQ }
 
-// PD is the parent.
+// PD returns the parent.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// NewSRQ makes a shared receive queue. onEvent, which may be nil, gets events one at a time on a goroutine of the access layer, with the
-// SRQ; c.OnEvent is called as well. Status: as ci.PD.CreateSRQ; InvalidMaxWRs and InvalidMaxSGE for sizes that are zero or above what
-// the HCA has; InvalidState with ErrClosed.
+// NewSRQ creates a shared receive queue. onEvent, which may be nil, is called with the SRQ and its events, one at a
+// time on a goroutine of the access layer; c.OnEvent is called as well. Status: as ci.PD.CreateSRQ; InvalidMaxWRs and
+// InvalidMaxSGE for sizes of zero or above the limits of the HCA; InvalidState with ErrClosed.
 func (p *PD) NewSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) {
 	const verb = "PD.CreateSRQ"
 	if attr := p.ca.a.Attr(); attr.Caps.Has(ci.CapSRQ) {
@@ -49,13 +50,13 @@ func (p *PD) NewSRQ(c ci.SRQCreate, onEvent func(*SRQ, ci.Event)) (*SRQ, error) 
 	return made(s, err)
 }
 
-// Query: as ci.SRQ; InvalidSRQHandle with ErrClosed.
+// Query returns the attributes. Status: as ci.SRQ.Query; InvalidSRQHandle with ErrClosed.
 func (s *SRQ) Query() (attr ci.SRQAttr, err error) {
 	err = s.n.during("SRQ.Query", func() error { attr, err = s.srqVerbs.Query(); return err })
 	return attr, err
 }
 
-// Modify: as ci.SRQ; InvalidSRQHandle with ErrClosed.
+// Modify changes attributes. Status: as ci.SRQ.Modify; InvalidSRQHandle with ErrClosed.
 func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 	return s.n.during("SRQ.Modify", func() error { return s.srqVerbs.Modify(set, attr) })
 }

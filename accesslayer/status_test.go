@@ -9,7 +9,7 @@ import (
 	"ciddk/ci"
 )
 
-// The same mistake has the same status, whichever verb meets it.
+// The same mistake has the same status in every verb.
 func TestSameMistakeSameStatus(t *testing.T) {
 	t.Parallel()
 	const unknown = fakeGUID + 99
@@ -17,9 +17,10 @@ func TestSameMistakeSameStatus(t *testing.T) {
 	pd := must(ca.NewPD(ci.PDNormal))
 	_, _, _, otherCA := setup(t)
 	otherPD := must(otherCA.NewPD(ci.PDNormal))
-	ownCQ, otherCQ := must(pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})), must(otherPD.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}))
-	gonePD := must(ca.NewPD(ci.PDNormal))
-	assert.NoError(t, gonePD.Destroy())
+	ownCQ, otherCQ := must(pd.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})),
+		must(otherPD.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{}))
+	destroyedPD := must(ca.NewPD(ci.PDNormal))
+	assert.NoError(t, destroyedPD.Destroy())
 	second := func(_ any, err error) error { return err }
 	third := func(_ any, _ uint8, err error) error { return err }
 
@@ -45,28 +46,30 @@ func TestSameMistakeSameStatus(t *testing.T) {
 			"SendCQ of NewQP":    second(pd.NewQP(ci.QPCreate{SendCQ: otherCQ, RecvCQ: ownCQ}, nil)),
 			"RecvCQ of NewQP":    second(pd.NewQP(ci.QPCreate{SendCQ: ownCQ, RecvCQ: otherCQ}, nil)),
 			"SendCQ of CreateQP": second(pd.CI().CreateQP(ci.QPCreate{SendCQ: otherCQ, RecvCQ: ownCQ})),
-			"of NewSpecialQP":    second(pd.NewSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: otherCQ, RecvCQ: ownCQ}, nil)),
-			"a nil pointer":      second(pd.NewQP(ci.QPCreate{SendCQ: (*accesslayer.CQ)(nil), RecvCQ: ownCQ}, nil)),
+			"of NewSpecialQP": second(pd.NewSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: otherCQ, RecvCQ: ownCQ},
+				nil)),
+			"a nil pointer": second(pd.NewQP(ci.QPCreate{SendCQ: (*accesslayer.CQ)(nil), RecvCQ: ownCQ}, nil)),
 		}},
 		"the parent is destroyed": {ci.InvalidState, map[string]error{
-			"NewAV":      second(gonePD.NewAV(ci.AVAttr{})),
-			"NewCQ":      second(gonePD.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})),
-			"NewSRQ":     second(gonePD.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)),
-			"NewQP":      second(gonePD.NewQP(ci.QPCreate{SendCQ: ownCQ, RecvCQ: ownCQ}, nil)),
-			"NewMR":      second(gonePD.NewMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
-			"NewMW":      second(gonePD.NewMW(ci.MWCreate{Type: ci.MWType1})),
-			"NewRDD":     second(gonePD.NewRDD()),
-			"NewFMR":     second(gonePD.NewFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1})),
-			"NewFMRPool": second(gonePD.NewFMRPool(accesslayer.FMRPoolConfig{Size: 1, FMRCreate: ci.FMRCreate{MaxPages: 1}})),
-			"CreateCQ":   second(gonePD.CI().CreateCQ(ci.CQCreate{Size: 1})),
-			"CreateMW":   second(gonePD.CI().CreateMW(ci.MWCreate{Type: ci.MWType1})),
-			"AllocRDD":   second(gonePD.CI().AllocRDD()),
-			"RegisterMR": second(gonePD.CI().RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
+			"NewAV":  second(destroyedPD.NewAV(ci.AVAttr{})),
+			"NewCQ":  second(destroyedPD.NewCQ(ci.CQCreate{Size: 1}, accesslayer.CQHandler{})),
+			"NewSRQ": second(destroyedPD.NewSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 1, MaxSGE: 1}}, nil)),
+			"NewQP":  second(destroyedPD.NewQP(ci.QPCreate{SendCQ: ownCQ, RecvCQ: ownCQ}, nil)),
+			"NewMR":  second(destroyedPD.NewMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
+			"NewMW":  second(destroyedPD.NewMW(ci.MWCreate{Type: ci.MWType1})),
+			"NewRDD": second(destroyedPD.NewRDD()),
+			"NewFMR": second(destroyedPD.NewFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1})),
+			"NewFMRPool": second(destroyedPD.NewFMRPool(accesslayer.FMRPoolConfig{Size: 1,
+				FMRCreate: ci.FMRCreate{MaxPages: 1}})),
+			"CreateCQ":   second(destroyedPD.CI().CreateCQ(ci.CQCreate{Size: 1})),
+			"CreateMW":   second(destroyedPD.CI().CreateMW(ci.MWCreate{Type: ci.MWType1})),
+			"AllocRDD":   second(destroyedPD.CI().AllocRDD()),
+			"RegisterMR": second(destroyedPD.CI().RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 1))})),
 		}},
 		"the object is destroyed": {ci.InvalidPDHandle, map[string]error{
-			"Destroy":      gonePD.Destroy(),
-			"DestroyAsync": gonePD.DestroyAsync(nil),
-			"UnmapFMRs":    gonePD.UnmapFMRs(nil),
+			"Destroy":      destroyedPD.Destroy(),
+			"DestroyAsync": destroyedPD.DestroyAsync(nil),
+			"UnmapFMRs":    destroyedPD.UnmapFMRs(nil),
 		}},
 	}
 	for name, tt := range tests {

@@ -6,8 +6,9 @@ import (
 	"ciddk/ci"
 )
 
-// TooDeep tells whether a create (NewQP, NewCQ, NewSRQ, or what stands on them, as rdmacm.ID.CreateQP) failed because of how much was asked for,
-// so that the same with smaller queues may succeed; of all other errors, and nil, it is false. A loop that asks for less each time ends:
+// TooDeep reports whether a create failed because of the requested queue sizes, so that it may succeed with smaller
+// ones. It applies to NewQP, NewCQ, NewSRQ, and creates that use them, such as rdmacm.ID.CreateQP. It returns false for
+// nil and for all other errors. Therefore a loop that halves the sizes terminates:
 //
 //	for depth := 128; ; depth /= 2 {
 //		qp, err := pd.NewQP(config(depth), nil)
@@ -16,12 +17,14 @@ import (
 //		}
 //	}
 //
-// The statuses (package ci, PD.CreateQP and PD.CreateCQ; IBTA volume 1, 11.2): InsufficientResources and InsufficientMemory, by which an adapter or its
-// host is full now, for others may have taken what there is; InvalidMaxWRs, InvalidCQSize and InvalidSRQSize, which are limits of the adapter;
-// and InvalidSetting, if the sizes that it says would be granted, Error.Most, are there. Not InvalidMaxSGE: that is about pieces.
-// InvalidSetting may be about pieces or inline bytes, too: who asks for much of these looks at Most.
+// These statuses count (package ci, PD.CreateQP and PD.CreateCQ; IBTA volume 1, 11.2). InsufficientResources and
+// InsufficientMemory mean that the adapter or its host has nothing left at present. InvalidMaxWRs, InvalidCQSize and
+// InvalidSRQSize are limits of the adapter. InvalidSetting counts if the error holds the sizes that would be granted,
+// Error.Most. It may concern scatter/gather entries or inline bytes, too; programs that request many of these compare
+// them with Most. InvalidMaxSGE does not count, since it does not concern the number of requests.
 func TooDeep(err error) bool {
-	for _, s := range [...]ci.Status{ci.InsufficientResources, ci.InsufficientMemory, ci.InvalidMaxWRs, ci.InvalidCQSize, ci.InvalidSRQSize} {
+	for _, s := range [...]ci.Status{ci.InsufficientResources, ci.InsufficientMemory, ci.InvalidMaxWRs,
+		ci.InvalidCQSize, ci.InvalidSRQSize} {
 		if errors.Is(err, s) {
 			return true
 		}

@@ -2,8 +2,8 @@ package accesslayer
 
 import "ciddk/ci"
 
-// The typed objects embed these, and so have every verb of the driver's object, unhindered; methods of the typed objects and of
-// object lie nearer, and take precedence. Verbs of the data path are not overridden: they go straight down.
+// The typed objects embed these, and thereby have every verb of the driver's object. Methods of the typed objects and
+// of object take precedence. Verbs of the data path are not overridden: they go straight to the driver.
 type (
 	caVerbs     struct{ ci.CA }
 	userCAVerbs struct{ ci.UserCA }
@@ -21,7 +21,7 @@ type (
 	dmaVerbs    struct{ ci.DMA }
 )
 
-// All of them can stand in for the driver's.
+// Objects that argument structures of package ci take, and the views of the others, implement the interfaces of ci.
 var (
 	_ ci.CA     = (*ciCA)(nil)
 	_ ci.UserCA = (*ciUserCA)(nil)
@@ -39,7 +39,7 @@ var (
 	_ ci.DMA    = (*DMA)(nil)
 )
 
-// During runs a verb of the driver with a reference held, so that the driver's destroy of the object comes after it.
+// during runs a verb of the driver with a reference held, so that the driver's destroy of the object comes after it.
 func (n *node) during(verb string, f func() error) error {
 	if err := n.enter(verb); err != nil {
 		return err
@@ -48,13 +48,13 @@ func (n *node) during(verb string, f func() error) error {
 	return f()
 }
 
-// nothing is the create of an object without a driver's.
+// nothing is the create of an object that the driver does not have.
 func nothing() (func() error, error) { return nil, nil }
 
-// destroyer is the driver's destroy of o; o is nil if the create failed, and then the destroy is not called.
+// destroyer returns the driver's destroy of o. If the create failed, o is nil and the function is not called.
 func destroyer(o ci.Object) func() error { return func() error { return o.Destroy() } }
 
-// made is what a create returns: an object, or an error.
+// made returns the result of a create: the object or an error.
 func made[T any](o *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func made[T any](o *T, err error) (*T, error) {
 	return o, nil
 }
 
-// asCI returns a typed object as an interface that it implements, and nil as nil.
+// asCI returns a typed object as an interface that it implements, and a nil interface with an error.
 func asCI[I any, T any](o *T, err error) (i I, _ error) {
 	if err != nil {
 		return i, err
@@ -70,7 +70,8 @@ func asCI[I any, T any](o *T, err error) (i I, _ error) {
 	return any(o).(I), nil
 }
 
-// use finds the objects of this HCA that a create names, for their nodes. nil is left to the driver to refuse.
+// use appends the node of an object that a create names, which must be of the same access layer and HCA. A nil o is
+// passed to the driver, which rejects it if it is required.
 func use[T holder](uses []*node, ca *CA, verb string, k kind, what string, o any, hca func(T) *CA) ([]*node, error) {
 	if o == nil {
 		return uses, nil
@@ -80,7 +81,8 @@ func use[T holder](uses []*node, ca *CA, verb string, k kind, what string, o any
 	}
 	t, ok := own[T](ca.n.al, o)
 	if !ok || hca(t).a != ca.a {
-		return nil, &ci.Error{Verb: verb, Status: kinds[k].invalid, Detail: what + " is not an object of this access layer and HCA"}
+		return nil, &ci.Error{Verb: verb, Status: kinds[k].invalid, Detail: what + " is not an object of this access " +
+			"layer and HCA"}
 	}
 	return append(uses, t.node()), nil
 }

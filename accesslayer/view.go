@@ -2,8 +2,9 @@ package accesslayer
 
 import "ciddk/ci"
 
-// The views of the containers. A view is its container under another type, so views of one object are equal, a view of a nil pointer is
-// recognized by ci.IsNil, and CI does not allocate. Destroy and DestroyAsync are those of the container.
+// These types are the views of the containers. A view is a pointer to its container with another type. Therefore two
+// views of one object are equal, ci.IsNil recognizes the view of a nil pointer, and CI does not allocate. Destroy and
+// DestroyAsync are those of the container.
 type (
 	ciCA     CA
 	ciUserCA UserCA
@@ -11,17 +12,17 @@ type (
 	ciRDD    RDD
 )
 
-// CI returns c as package ci defines a CA, for code that is written against ci. The objects that it creates are those of c; ci.As recovers the
-// *CA from it.
+// CI returns the plain view of c, for code that is written against package ci. It creates the same objects as c. Use
+// ci.As to recover the *CA from the view.
 func (c *CA) CI() ci.CA { return (*ciCA)(c) }
 
-// CI returns u as package ci defines it; see CA.CI.
+// CI returns the plain view of u; see CA.CI.
 func (u *UserCA) CI() ci.UserCA { return (*ciUserCA)(u) }
 
-// CI returns p as package ci defines a PD; see CA.CI. ci.MR.Modify and ModifyPMR take it as their argument.
+// CI returns the plain view of p; see CA.CI. It is also the argument for ci.MR.Modify and ModifyPMR.
 func (p *PD) CI() ci.PD { return (*ciPD)(p) }
 
-// CI returns r as package ci defines an RDD; see CA.CI. It is the value for ci.QPCreate.RDD.
+// CI returns the plain view of r; see CA.CI. It is also the value for ci.QPCreate.RDD.
 func (r *RDD) CI() ci.RDD { return (*ciRDD)(r) }
 
 func (c *ciCA) ca() *CA     { return (*CA)(c) }

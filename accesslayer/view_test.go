@@ -79,8 +79,8 @@ func TestContainersAreNotViews(t *testing.T) {
 	}
 }
 
-// TestView creates one object of each kind through the plain view. The objects are tracked and typed, arguments reach the
-// driver as its own objects, queries return the views, and Destroy has the status that package ci demands.
+// TestView creates one object of each kind through the plain view. The objects are tracked and typed, arguments reach
+// the driver as its own objects, queries return the views, and Destroy has the status that package ci demands.
 func TestView(t *testing.T) {
 	t.Parallel()
 	h, _, c, _ := setup(t)
@@ -95,11 +95,15 @@ func TestView(t *testing.T) {
 	rdd := must(pd.AllocRDD())
 	qp := must(pd.CreateQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq, RDD: rdd}))
 	objects := []ci.Object{
-		must(pd.CreateAV(ci.AVAttr{Port: 1})), must(pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}})),
-		must(pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: cq, RecvCQ: cq})), must(pd.RegisterPMR(ci.PMRCreate{})),
-		must(pd.RegisterSMR(mr, 0, 0)), must(pd.AllocFastRegMR(1)), must(pd.AllocFMR(ci.FMRCreate{MaxPages: 4, MaxMaps: 2})),
+		must(pd.CreateAV(ci.AVAttr{Port: 1})),
+		must(pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 8, MaxSGE: 1}})),
+		must(pd.CreateSpecialQP(1, ci.QPCreate{Type: ci.QP1, SendCQ: cq, RecvCQ: cq})),
+		must(pd.RegisterPMR(ci.PMRCreate{})),
+		must(pd.RegisterSMR(mr, 0, 0)), must(pd.AllocFastRegMR(1)),
+		must(pd.AllocFMR(ci.FMRCreate{MaxPages: 4, MaxMaps: 2})),
 		must(rdd.CreateEEC(ci.EECCreate{})), must(qp.AttachMcast(ci.McastAttach{GID: ci.GID{0xff}, LID: 0xc000})),
-		must(ca.MapDMA(ci.Bytes(make([]byte, 8)))), must(ca.OnEvent(func(ci.Event) {}, nil)), must(user.AllocatePD(ci.PDNormal, nil)),
+		must(ca.MapDMA(ci.Bytes(make([]byte, 8)))), must(ca.OnEvent(func(ci.Event) {}, nil)),
+		must(user.AllocatePD(ci.PDNormal, nil)),
 		qp, rdd, cq, mw, mr,
 	}
 

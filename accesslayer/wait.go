@@ -8,11 +8,13 @@ import (
 	"ciddk/ci"
 )
 
-// Wait moves up to len(wc) completions into wc, and waits for the first one if there is none. It polls, arms, polls again, and only then
-// sleeps, so that no completion is left behind without a callback; it allocates nothing. Several goroutines may wait, and each
-// completion goes to one of them. What is queued wins over a ctx that has ended: its error comes when a last look has found nothing, and
-// no completion is taken then. So whoever waits with a ctx that ends with a connection still gets what came before the end.
-// Status: as ci.CQ.Poll and Notify; InvalidCQHandle with ErrClosed, also when the destruction begins meanwhile.
+// Wait waits until there are completions, moves up to len(wc) of them into wc, and returns their number. Several
+// goroutines may call Wait; each completion is returned to one of them. Completions that are queued are returned even
+// if ctx has ended. When Wait returns the error of ctx, it has taken no completion. So a program whose ctx ends with a
+// connection still gets the completions before the end. Wait polls, arms the CQ, polls again and sleeps, so that no
+// completion stays without a callback. It does not allocate.
+//
+// Status: as ci.CQ.Poll and Notify; InvalidCQHandle with ErrClosed, also if the destruction begins during the call.
 func (q *CQ) Wait(ctx context.Context, wc []ci.WC) (int, error) { return q.wait(ctx, wc, nil) }
 
 // wait is Wait. It also returns, with no completions and no error, after it has taken a token from kick.
@@ -30,7 +32,7 @@ func (q *CQ) wait(ctx context.Context, wc []ci.WC, kick <-chan struct{}) (int, e
 }
 
 func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC, kick <-chan struct{}) (int, error) {
-	// An armed queue calls back once, and the callback wakes one: only the holder of the baton arms.
+	// An armed CQ calls back once, and the callback wakes one waiter. Therefore only the holder of the baton arms.
 	select {
 	case q.baton <- struct{}{}:
 	case <-ctx.Done():
@@ -42,7 +44,7 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC, kick <-chan str
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
 	for {
-		select { // what an earlier arming left
+		select { // left over from an earlier arming
 		case <-q.signal:
 		default:
 		}
@@ -67,7 +69,7 @@ func (q *CQ) sleep(ctx context.Context, verb string, wc []ci.WC, kick <-chan str
 	}
 }
 
-// last is the end of a wait whose context has ended: completions may have come since the queue was looked at.
+// last ends a wait whose context has ended. Completions may have arrived since the last poll.
 func (q *CQ) last(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 	if n, err := q.Poll(wc); n != 0 || err != nil {
 		return n, q.unlessEnded(verb, err)
@@ -75,7 +77,7 @@ func (q *CQ) last(ctx context.Context, verb string, wc []ci.WC) (int, error) {
 	return 0, ctx.Err()
 }
 
-// unlessEnded says ErrClosed where the driver's own answer would be that the CQ is gone.
+// unlessEnded returns ErrClosed instead of the driver's error if the CQ is destroyed.
 func (q *CQ) unlessEnded(verb string, err error) error {
 	if err != nil {
 		select {
@@ -87,26 +89,27 @@ func (q *CQ) unlessEnded(verb string, err error) error {
 	return err
 }
 
-// PollMode is how completions are waited for.
+// PollMode is a way to wait for completions.
 type PollMode uint8
 
 const (
-	PollEvent  PollMode = iota // sleep until the CQ calls back: no processor time when idle
-	PollBusy                   // poll without end: lowest latency, one processor
+	PollEvent  PollMode = iota // sleep until the CQ calls back; uses no processor time when idle
+	PollBusy                   // poll all the time; lowest latency, uses one processor
 	PollHybrid                 // poll for Spin after the last completion, then sleep
 )
 
-// Poller consumes the completions of a CQ in one of the modes. All of them find every completion.
+// Poller consumes the completions of a CQ in one of the modes. No mode loses completions.
 type Poller struct {
 	CQ   *CQ
 	Mode PollMode
-	Spin time.Duration // PollHybrid; 0: 20 microseconds
+	Spin time.Duration // of PollHybrid; 0: 20 microseconds
 }
 
-// spinsPerLook is how many empty polls there are between two looks at the clock and the context, which cost more than a poll.
+// spinsPerLook is the number of empty polls between two checks of the clock and the context, which cost more than a
+// poll.
 const spinsPerLook = 64
 
-// Next waits for completions as Mode says. Otherwise it is CQ.Wait.
+// Next waits for completions as CQ.Wait does, in the way of Mode.
 func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) { return p.next(ctx, wc, nil) }
 
 // next is Next. It also returns, with no completions and no error, after it has taken a token from kick.

@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 )
 
-// endingCtx ends when it is looked at for the nth time; atEnd runs just before.
+// endingCtx ends at its nth check. atEnd runs just before.
 type endingCtx struct {
 	context.Context
 	cancel context.CancelFunc
@@ -27,22 +27,22 @@ func (c *endingCtx) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// arrive puts a completion in the queue whose callback has not come yet.
+// arrive adds a completion without a callback.
 func (q *fakeCQ) arrive(wc ci.WC) {
 	q.qmu.Lock()
 	defer q.qmu.Unlock()
 	q.queue = append(q.queue, wc)
 }
 
-// A completion that is there when the context ends is taken, in whatever place of a wait that happens; the next wait says that the context
-// has ended.
+// A completion that is queued when the context ends is returned, wherever in a wait the context ends. The next wait
+// returns the context's error.
 func TestCompletionWinsOverContext(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		name string
 		mode accesslayer.PollMode
-		look int  // the context ends when it is looked at for the nth time
-		held bool // another one waits before
+		look int  // the context ends at this check
+		held bool // another goroutine holds the baton
 	}{
 		{"asleep", accesslayer.PollEvent, 2, false},
 		{"behind another one", accesslayer.PollEvent, 1, true},

@@ -394,7 +394,7 @@ func TestOnePerAccessLayer(t *testing.T) {
 		for range 2 {
 			_, err := mads.New(n.al, mads.Config{})
 			require.ErrorIs(t, err, ci.ResourceBusy)
-			require.ErrorContains(t, err, `held by the client "the first", share that one, or close it first`)
+			require.ErrorContains(t, err, `in use by client "the first" (share it, or close that client first)`)
 			require.Equal(t, before, n.hca.Live())
 		}
 		_, err := n.agent(mads.AgentConfig{}).Do(t.Context(), &mads.Message{To: n.address(), MAD: request(vendor, 1, mad.Get, 1)})

@@ -135,7 +135,8 @@ func (c *Client) administrator(port mads.Port) (to mads.Address, err error) {
 	case p.Link != ci.LinkInfiniBand:
 		return to, failure(ci.InvalidPort, "an Ethernet port has no subnet administrator", nil)
 	case p.SMLID == 0:
-		return to, failure(ci.InvalidPortState, fmt.Sprintf("port %d of CA %016x has no subnet manager (is one running?)",
+		return to, failure(ci.InvalidPortState, fmt.Sprintf("port %d of CA %016x has no subnet manager (is one "+
+			"running?)",
 			port.Num, uint64(port.CA)), nil)
 	}
 	index, _, err := a.FindPKey(port.Num, defaultPKey)

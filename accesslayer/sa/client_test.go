@@ -27,10 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service answers for the administrator: its agents do what answer says.
+// service stands for the administrator. Its agents send the responses of answer.
 type service struct {
-	mads.Service               // nil: a client has no business with the rest
-	answer       func(*mad.SA) // changes the request to the response; sets Class 0 for none
+	mads.Service               // nil, since a client calls only Register
+	answer       func(*mad.SA) // changes the request to the response; Class 0 means no response
 	err          error         // of Register
 
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ func (s *service) reply(answer func(*mad.SA)) {
 	s.answer = answer
 }
 
-// last returns the newest agent, and how many there are.
+// last returns the newest agent and the number of agents.
 func (s *service) last() (*agent, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *agent) Close() error {
 	return nil
 }
 
-// world is an access layer with an HCA with an InfiniBand port and one with an Ethernet port.
+// world is an access layer with two HCAs, one with an InfiniBand port and one with an Ethernet port.
 func world(t *testing.T) (al *accesslayer.AL, ib, ethernet mads.Port) {
 	al = accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
 	add := func(p rvt.Port) mads.Port {
@@ -139,14 +139,16 @@ func TestPath(t *testing.T) {
 	}}
 	c := sa.New(al, s, sa.Config{Timeout: 3 * time.Second, Retries: 4})
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	p, err := c.Path(t.Context(), ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, Service: 7, TrafficClass: 3})
+	p, err := c.Path(t.Context(), ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, Service: 7,
+		TrafficClass: 3})
 	require.NoError(t, err)
 	assert.EqualValues(t, 9, p.DLID)
 	_, err = c.Path(t.Context(), ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}})
 	require.NoError(t, err)
 
 	require.Len(t, s.agents, 1, "one agent for a port")
-	assert.Equal(t, mads.AgentConfig{Name: "SA client", Port: ib, Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin}, s.configs[0])
+	assert.Equal(t, mads.AgentConfig{Name: "SA client", Port: ib, Class: mad.ClassSubnetAdmin,
+		Version: mad.ClassVersionSubnetAdmin}, s.configs[0])
 	port, err := al.Adapters()[0].Port(1)
 	require.NoError(t, err)
 	m := s.sent[0]
@@ -162,16 +164,17 @@ func TestPath(t *testing.T) {
 	assert.Equal(t, usual|mad.PathPKey|mad.PathServiceID|mad.PathTrafficClass, q.ComponentMask)
 	var rec mad.PathRecord
 	rec.Parse(q.Data[:])
-	assert.Equal(t, mad.PathRecord{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, ServiceID: 7, TrafficClass: 3, Reversible: true, NumbPath: 1}, rec)
+	assert.Equal(t, mad.PathRecord{SGID: ci.GID{1}, DGID: ci.GID{2}, PKey: 0x8001, ServiceID: 7, TrafficClass: 3,
+		Reversible: true, NumbPath: 1}, rec)
 	require.NoError(t, mad.ParseSA(s.sent[1].MAD, &q))
 	assert.Equal(t, usual, q.ComponentMask)
 }
 
 func TestMembers(t *testing.T) {
 	al, ib, _ := world(t)
-	var asked []mad.SA
+	var requests []mad.SA
 	s := &service{answer: func(q *mad.SA) {
-		asked = append(asked, *q)
+		requests = append(requests, *q)
 		var r mad.MCMemberRecord
 		r.Parse(q.Data[:])
 		r.MLID = 0xc001
@@ -179,52 +182,53 @@ func TestMembers(t *testing.T) {
 	}}
 	c := sa.New(al, s, sa.Config{})
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	r, err := c.Join(t.Context(), ib, mad.MCMemberRecord{MGID: ci.GID{0xff}, JoinState: mad.FullMember}, mad.MCMGID|mad.MCJoinState)
+	r, err := c.Join(t.Context(), ib, mad.MCMemberRecord{MGID: ci.GID{0xff}, JoinState: mad.FullMember}, mad.MCMGID|
+		mad.MCJoinState)
 	require.NoError(t, err)
 	assert.EqualValues(t, 0xc001, r.MLID)
 	require.NoError(t, c.Leave(t.Context(), ib, mad.MCMemberRecord{MGID: ci.GID{0xff}, JoinState: mad.FullMember}))
-	assert.Equal(t, mad.Set|mad.ResponseMask, asked[0].Method)
-	assert.Equal(t, mad.MCMGID|mad.MCJoinState, asked[0].ComponentMask)
-	assert.Equal(t, mad.DeleteResp, asked[1].Method)
-	assert.Equal(t, mad.MCMGID|mad.MCPortGID|mad.MCJoinState, asked[1].ComponentMask)
+	assert.Equal(t, mad.Set|mad.ResponseMask, requests[0].Method)
+	assert.Equal(t, mad.MCMGID|mad.MCJoinState, requests[0].ComponentMask)
+	assert.Equal(t, mad.DeleteResp, requests[1].Method)
+	assert.Equal(t, mad.MCMGID|mad.MCPortGID|mad.MCJoinState, requests[1].ComponentMask)
 }
 
-// What is no answer, or a bad one.
+// Requests without a response, and with a response that is an error or does not fit.
 func TestErrors(t *testing.T) {
 	al, ib, ethernet := world(t)
 	s := &service{}
 	c := sa.New(al, s, sa.Config{})
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	ask := func(p mads.Port) error {
+	path := func(p mads.Port) error {
 		_, err := c.Path(t.Context(), p, sa.PathQuery{})
 		return err
 	}
 	s.answer = func(q *mad.SA) { q.Status = mad.StatusSANoRecords }
-	e, ok := errors.AsType[*sa.StatusError](ask(ib))
+	e, ok := errors.AsType[*sa.StatusError](path(ib))
 	require.True(t, ok)
 	assert.Equal(t, sa.StatusError{Attribute: mad.AttrPathRecord, Status: mad.StatusSANoRecords}, *e)
 	assert.Equal(t, "sa: PathRecord: SA: no records", e.Error())
 	s.answer = func(q *mad.SA) { q.Attribute = mad.AttrNodeRecord }
-	require.ErrorIs(t, ask(ib), ci.ErrorStatus)
+	require.ErrorIs(t, path(ib), ci.ErrorStatus)
 	s.answer = func(q *mad.SA) { q.ClassVersion++ }
-	require.ErrorIs(t, ask(ib), mad.ErrVersion)
-	require.ErrorIs(t, ask(ethernet), ci.InvalidPort)
-	require.ErrorIs(t, ask(mads.Port{CA: ib.CA, Num: 2}), ci.InvalidPort)
-	require.ErrorIs(t, ask(mads.Port{CA: 1, Num: 1}), ci.NotFound)
+	require.ErrorIs(t, path(ib), mad.ErrVersion)
+	require.ErrorIs(t, path(ethernet), ci.InvalidPort)
+	require.ErrorIs(t, path(mads.Port{CA: ib.CA, Num: 2}), ci.InvalidPort)
+	require.ErrorIs(t, path(mads.Port{CA: 1, Num: 1}), ci.NotFound)
 
 	hca, err := reference.New(reference.Config{Ports: []rvt.Port{
 		testenv.Must(direct.New(direct.NewLink(), direct.Config{State: ci.PortInit}))}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, hca.Close()) })
 	require.NoError(t, al.Register(hca))
-	err = ask(mads.Port{CA: hca.Info().GUID, Num: 1})
+	err = path(mads.Port{CA: hca.Info().GUID, Num: 1})
 	require.ErrorIs(t, err, ci.InvalidPortState)
 	assert.ErrorContains(t, err, "no subnet manager")
 	require.NoError(t, al.Deregister(hca.Info().GUID))
 
-	require.NoError(t, s.agents[0].Close()) // the port went and came back
+	require.NoError(t, s.agents[0].Close()) // the port was removed and added again
 	s.answer = func(*mad.SA) {}
-	require.NoError(t, ask(ib))
+	require.NoError(t, path(ib))
 	require.Len(t, s.agents, 2)
 
 	s.answer = func(q *mad.SA) { q.Class = 0 }
@@ -233,13 +237,13 @@ func TestErrors(t *testing.T) {
 	go func() { _, err := c.Path(ctx, ib, sa.PathQuery{}); got <- err }()
 	cancel()
 	require.ErrorIs(t, <-got, context.Canceled)
-	asked := make(chan struct{})
-	s.answer = func(q *mad.SA) { q.Class = 0; close(asked) }
-	go func() { got <- ask(ib) }()
-	<-asked
+	sent := make(chan struct{})
+	s.answer = func(q *mad.SA) { q.Class = 0; close(sent) }
+	go func() { got <- path(ib) }()
+	<-sent
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-got, sa.ErrClosed)
-	require.ErrorIs(t, ask(ib), sa.ErrClosed)
+	require.ErrorIs(t, path(ib), sa.ErrClosed)
 	require.NoError(t, c.Close())
 	s.err = ci.ResourceBusy
 	require.ErrorIs(t, func() error {
@@ -248,7 +252,7 @@ func TestErrors(t *testing.T) {
 	}(), ci.ResourceBusy)
 }
 
-// A busy administrator is asked again, later each time, and not for ever.
+// A request to a busy administrator is repeated a bounded number of times, after pauses that grow.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		al, ib, _ := world(t)
@@ -278,7 +282,8 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// The administrator is asked in the default partition, wherever it is in the port's table, and as a full member if the port is one.
+// Requests go to the administrator in the default partition, at any index of the port's table. The entry of a full
+// member is preferred.
 func TestPartition(t *testing.T) {
 	for _, tt := range []struct {
 		keys []ci.PKey
@@ -292,7 +297,8 @@ func TestPartition(t *testing.T) {
 		{keys: []ci.PKey{0x8001}, err: ci.NotFound},
 	} {
 		al := accesslayer.New(accesslayer.Config{PollInterval: time.Hour})
-		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 5, PKeys: tt.keys}))}})
+		hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(),
+			direct.Config{LID: 5, PKeys: tt.keys}))}})
 		require.NoError(t, err)
 		require.NoError(t, al.Register(hca))
 		s := &service{answer: func(*mad.SA) {}}
@@ -306,7 +312,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A client of nothing says so.
+// A client without an access layer returns an error.
 func TestNothingToAsk(t *testing.T) {
 	c := sa.New(nil, nil, sa.Config{})
 	_, err := c.Do(t.Context(), mads.Port{}, &mad.SA{})

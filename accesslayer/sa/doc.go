@@ -12,13 +12,13 @@
 //
 // # Requests without waiting
 //
-// Each call that waits has an event-driven form, whose name begins with Start. It checks its arguments, sends the request
-// and returns. If it returns an error, the request did not start, and done is not called. Otherwise done is called
-// exactly once, with what the waiting form would return. When ctx ends first, that is the error of ctx; after Close, it is
-// ErrClosed.
+// Each call that waits has an event-driven form, whose name begins with Start. It checks its arguments, sends the
+// request and returns. If it returns an error, the request did not start, and done is not called. Otherwise done is
+// called exactly once, with what the waiting form would return. When ctx ends first, that is the error of ctx; after
+// Close, it is ErrClosed.
 //
-// A pending request holds no goroutine, provided that ctx was made by package context. done is called on a goroutine that
-// exists only for the call, with no lock held. It may block, and may call anything.
+// A pending request holds no goroutine, provided that ctx was made by package context. done is called on a goroutine
+// that exists only for the call, with no lock held. It may block, and may call anything.
 //
 // Source: IBTA volume 1, chapter 15.
 package sa

@@ -15,10 +15,11 @@ import (
 	"ciddk/rvt"
 )
 
-// The path from a port to another, by their GIDs. Here the administrator, which knows one LID, is an agent of the same port; usually it is
-// a program such as OpenSM, somewhere in the subnet.
+// The path from a port to another, by their GIDs. In this example the administrator is an agent of the same port, which
+// returns one LID. Usually it is a program in the subnet, such as OpenSM.
 func Example() {
-	hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(), direct.Config{LID: 5}))}})
+	hca, err := reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(direct.NewLink(),
+		direct.Config{LID: 5}))}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,7 +36,8 @@ func Example() {
 	defer services.Close()
 	_ = al.WaitPnP(context.Background())
 	port := services.Ports()[0]
-	administrator, err := services.Register(mads.AgentConfig{Name: "SA", Port: port, Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
+	administrator, err := services.Register(mads.AgentConfig{Name: "SA", Port: port, Class: mad.ClassSubnetAdmin,
+		Version: mad.ClassVersionSubnetAdmin,
 		Methods: []mad.Method{mad.Get}})
 	if err != nil {
 		fmt.Println(err)

@@ -8,8 +8,8 @@ import (
 	"ciddk/mad"
 )
 
-// Join makes the port a member of a multicast group, and returns the parameters of the group. It creates the group if it
-// does not exist and mask names all components that this requires (15.2.5.17.2). Errors: as Do.
+// Join makes the port a member of a multicast group, and returns the parameters of the group. It creates the group if
+// it does not exist and mask names all components that this requires (15.2.5.17.2). Errors: as Do.
 func (c *Client) Join(ctx context.Context, port mads.Port, rec mad.MCMemberRecord,
 	mask mad.ComponentMask) (*mad.MCMemberRecord, error) {
 	return wait(func(done func(*mad.MCMemberRecord, error)) error { return c.StartJoin(ctx, port, rec, mask, done) })

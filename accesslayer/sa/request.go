@@ -12,10 +12,10 @@ import (
 	"ciddk/mad"
 )
 
-// Do sends a request from a port, and returns the response. Of req, it uses Method, Attribute, Modifier, ComponentMask and
-// Data. Errors: *StatusError (the administrator refused); status Timeout (no response), InvalidPort (no such port, or an
-// Ethernet port), InvalidPortState (the port has no subnet manager), NotFound (no such CA, or the port is not in the
-// default partition), ErrorStatus (a response that does not fit the request); the error of ctx; ErrClosed.
+// Do sends a request from a port, and returns the response. Of req, it uses Method, Attribute, Modifier, ComponentMask
+// and Data. Errors: *StatusError (the administrator refused); status Timeout (no response), InvalidPort (no such port,
+// or an Ethernet port), InvalidPortState (the port has no subnet manager), NotFound (no such CA, or the port is not in
+// the default partition), ErrorStatus (a response that does not fit the request); the error of ctx; ErrClosed.
 func (c *Client) Do(ctx context.Context, port mads.Port, req *mad.SA) (resp *mad.SA, err error) {
 	return wait(func(done func(*mad.SA, error)) error { return c.StartDo(ctx, port, req, done) })
 }
@@ -83,7 +83,8 @@ func (r *request) send() error {
 	}
 }
 
-// renewAgent forgets an agent that was closed before the request. It reports whether the request can be sent with another one.
+// renewAgent forgets an agent that was closed before the request. It reports whether the request can be sent with
+// another one.
 func (r *request) renewAgent(a mads.Agent, created bool, err error) bool {
 	if r.renew || created || !errors.Is(err, accesslayer.ErrClosed) {
 		return false
@@ -115,7 +116,8 @@ func (r *request) answered(a mads.Agent, created bool, m *mads.Received, err err
 		r.done(nil, &StatusError{Attribute: r.attribute, Status: resp.Status})
 	case resp.Attribute != r.attribute:
 		r.done(nil, failure(ci.ErrorStatus, fmt.Sprintf("a response with attribute %s to a request with attribute %s",
-			mad.AttributeName(mad.ClassSubnetAdmin, resp.Attribute), mad.AttributeName(mad.ClassSubnetAdmin, r.attribute)), nil))
+			mad.AttributeName(mad.ClassSubnetAdmin, resp.Attribute), mad.AttributeName(mad.ClassSubnetAdmin,
+				r.attribute)), nil))
 	default:
 		r.done(&resp, nil)
 	}

@@ -23,12 +23,13 @@ func TestStart(t *testing.T) {
 		c := sa.New(al, s, sa.Config{Timeout: time.Second, Retries: 3})
 		ends := make(chan error, 8)
 		path := func(ctx context.Context) error {
-			return c.StartPath(ctx, ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}}, func(p *mad.PathRecord, err error) {
-				if assert.Equal(t, err == nil, p != nil) && err == nil {
-					assert.EqualValues(t, ci.GID{2}, p.DGID)
-				}
-				ends <- err
-			})
+			return c.StartPath(ctx, ib, sa.PathQuery{SGID: ci.GID{1}, DGID: ci.GID{2}},
+				func(p *mad.PathRecord, err error) {
+					if assert.Equal(t, err == nil, p != nil) && err == nil {
+						assert.EqualValues(t, ci.GID{2}, p.DGID)
+					}
+					ends <- err
+				})
 		}
 		require.NoError(t, path(t.Context()))
 		require.NoError(t, <-ends)
@@ -75,7 +76,8 @@ func TestStart(t *testing.T) {
 		require.NoError(t, <-ends)
 		assert.Equal(t, 250*time.Millisecond, time.Since(start))
 
-		// The agent is closed while the request is pending, as when the port was removed and added again: another one sends it.
+		// The agent is closed while the request is pending, as when the port was removed and added again: another one
+		// sends it.
 		s.reply(func(q *mad.SA) { q.Class = 0 })
 		require.NoError(t, path(t.Context()))
 		s.reply(func(*mad.SA) {})

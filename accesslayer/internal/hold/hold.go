@@ -1,11 +1,12 @@
-// Package hold has a mutex and a once that may be held while a callback of the program runs, or while a peer is waited for.
+// Package hold provides a mutex and a once that may be held while a callback of the program runs, or while a goroutine
+// waits for a peer.
 //
-// In a testing/synctest bubble, time goes on only when every goroutine is durably blocked, and waiting for a sync.Mutex or a sync.Once is
-// not durable. If a callback sleeps or waits for a timer while one goroutine holds a sync.Mutex and another waits for it, the test hangs
-// without a report of a deadlock. The types of this package wait on channels, which is durable. They cost more than those of package sync:
-// use them only where the holder can block.
+// In a testing/synctest bubble, time advances only when every goroutine is durably blocked. Waiting for a sync.Mutex or
+// a sync.Once is not durable. If a callback sleeps while one goroutine holds a sync.Mutex and another waits for it, the
+// test hangs without a report of a deadlock. The types of this package wait on channels, which is durable. They cost
+// more than those of package sync: use them only where the holder can block.
 //
-// The types are made by their New functions, inside the bubble if there is one.
+// In a test with a bubble, create the types inside the bubble.
 package hold
 
 import "sync/atomic"

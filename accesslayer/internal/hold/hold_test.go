@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestMutex holds a Mutex through a sleep in a bubble, while another goroutine waits for it: time goes on.
+// TestMutex holds a Mutex during a sleep in a bubble while another goroutine waits for it. Time must advance.
 func TestMutex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMutex()
@@ -27,7 +27,7 @@ func TestMutex(t *testing.T) {
 	})
 }
 
-// TestOnce calls Do from two goroutines while the function sleeps: both return when it has returned.
+// TestOnce calls Do from two goroutines while the function sleeps. Both return when it has returned.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOnce()
