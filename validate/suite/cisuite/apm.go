@@ -178,9 +178,9 @@ func apmIllegal(t *validate.T) {
 func apmPath(t *validate.T) {
 	p := kit.RC(t)
 	for _, x := range kit.Variants(t, "", []struct {
-		what  string
-		spoil func(*ci.Path)
-		want  []ci.Status
+		what   string
+		change func(*ci.Path)
+		want   []ci.Status
 	}{
 		{"port 0", func(a *ci.Path) { a.AV.Port = 0 }, []ci.Status{ci.InvalidPort}},
 		{"port n+1", func(a *ci.Path) { a.AV.Port = uint8(len(p.A.QP.CA.Attr.Ports) + 1) },
@@ -191,7 +191,7 @@ func apmPath(t *validate.T) {
 	}) {
 		before := plain(apmOf(t, p.A))
 		alt := alternate(p.A, p.B)
-		x.spoil(&alt)
+		x.change(&alt)
 		kit.Want(t, p.A.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: alt, APM: ci.APMRearm}),
 			"QP.Modify of an alternate path with "+x.what, x.want...)
 		kit.Equal(t, "QPAttr after the rejected QP.Modify with "+x.what, plain(apmOf(t, p.A)), before)

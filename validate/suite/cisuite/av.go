@@ -28,7 +28,7 @@ func avArea() validate.Suite {
 			"CI-CreateAV-03"),
 	)...)
 	s.Cases = append(s.Cases, needing(validate.Needs{Caps: ci.CapAV | ci.CapUD},
-		validate.NewCase("av.modify.mend", "a vector that leads nowhere becomes valid", ud, avMend, "CI-ModifyAV-02"),
+		validate.NewCase("av.modify.mend", "a vector that leads nowhere becomes valid", ud, avRepair, "CI-ModifyAV-02"),
 		validate.NewCase("av.many", "one QP and many vectors", ud, avMany, "CI-QueryAV-01"),
 	)...)
 	return s
@@ -105,7 +105,7 @@ func avCallback(t *validate.T) {
 	}
 }
 
-func avMend(t *validate.T) {
+func avRepair(t *validate.T) {
 	p := kit.UD(t, kit.Size(4096))
 	good := p.A.CA.AddressOf(p.B.CA)
 	bad := good

@@ -84,7 +84,8 @@ func callbacksArea() validate.Suite {
 	add(validate.Needs{Caps: ci.CapEventHandlers}, spoiling(
 		validate.NewCase("events.handlers.each", "three handlers and one event", validate.FeatureEvents, handlersEach,
 			"CI-EventHandler-01", "SAS-2.1-10"),
-		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents, handlersGone,
+		validate.NewCase("events.handlers.gone", "destroy one of three handlers", validate.FeatureEvents,
+			handlersDestroyed,
 			"CI-EventHandler-02"),
 		validate.NewCase("callbacks.quiet.handler", "destroy a handler with a pending event", validate.FeatureTeardown,
 			quietHandler, "SAS-2.1-30"))...)
@@ -178,7 +179,7 @@ func handedOver(t *validate.T) {
 	kit.OK(t, expect(t, done, "QP.Destroy from a goroutine that the QP's callback started"),
 		"QP.Destroy from another goroutine")
 	other.A.Exchange(other.B, 100)
-	wantGone(t, q.A.QP)
+	wantDestroyed(t, q.A.QP)
 }
 
 func earlyCallback(t *validate.T) {
@@ -525,7 +526,7 @@ func handlersEach(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-func handlersGone(t *validate.T) {
+func handlersDestroyed(t *validate.T) {
 	first := make(chan ci.Event, 64)
 	ca := openWith(t, "open", func(e ci.Event) { first <- e })
 	hs := listeners(t, ca, 3)

@@ -515,12 +515,12 @@ func cqDestroyQuiet(t *validate.T) {
 	p := newBelled(t, 64)
 	var late atomic.Int64
 	for range 10 {
-		var gone atomic.Bool
+		var destroyed atomic.Bool
 		rings := make(chan struct{}, 1<<16)
 		var cq *kit.CQ
 		ready := make(chan struct{})
 		cq = p.B.QP.CA.CQWith(p.B.PD, ci.CQCreate{Size: 1024, OnCompletion: func(any) {
-			if gone.Load() {
+			if destroyed.Load() {
 				late.Add(1)
 			}
 			<-ready
@@ -564,7 +564,7 @@ func cqDestroyQuiet(t *validate.T) {
 		}
 		kit.Destroy(t, q.QP, "QP")
 		kit.Destroy(t, cq.CQ, "CQ")
-		gone.Store(true)
+		destroyed.Store(true)
 	}
 	p.silent("an unused CQ, while late callbacks of destroyed CQs may run")
 	kit.Equal(t, "completion callbacks of 10 CQs after CQ.Destroy has returned", late.Load(), 0)

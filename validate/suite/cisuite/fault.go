@@ -46,12 +46,12 @@ func (f fault) check(t *validate.T, p *kit.Pair) {
 	}
 	p.B.Recv(recvs...)
 	p.B.Buf.Blank()
-	behind := []ci.SendWR{w, p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 8), p.A.SendWR(4, 0, 8)}
-	behind[1].Flags = 0
+	wrs := []ci.SendWR{w, p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 8), p.A.SendWR(4, 0, 8)}
+	wrs[1].Flags = 0
 	if w.Op != ci.OpSend && w.Op != ci.OpWrite {
-		behind[1].Flags = ci.SendFence // without the fence these requests may overtake a READ (IBTA 10.8.3.3)
+		wrs[1].Flags = ci.SendFence // without the fence these requests may overtake a READ (IBTA 10.8.3.3)
 	}
-	p.A.Send(behind...)
+	p.A.Send(wrs...)
 	if wc := p.A.CQ.WaitStatus(1, f.want...); wc.Status != f.want[0] {
 		t.Note("%s: %s, but IBTA 9.9 specifies %s", f.id, wc.Status.String(), f.want[0].String())
 	}
@@ -260,17 +260,17 @@ func remoteFaults() []fault {
 			n = 8
 			rights |= ci.RemoteAtomic
 		}
-		// aimed returns a request to a region of B that spoil changes.
-		aimed := func(spoil func(*validate.T, *kit.Pair, *ci.Remote)) func(*validate.T, *kit.Pair) ci.SendWR {
+		// aimed returns a request to a region of B. change changes the address of the region in it.
+		aimed := func(change func(*validate.T, *kit.Pair, *ci.Remote)) func(*validate.T, *kit.Pair) ci.SendWR {
 			return func(t *validate.T, p *kit.Pair) ci.SendWR {
 				w := p.A.RDMA(op.op, 1, sourceAt, n, p.B, targetAt)
-				spoil(t, p, &w.Remote)
+				change(t, p, &w.Remote)
 				return w
 			}
 		}
 		for _, c := range []struct {
 			name, title string
-			spoil       func(*validate.T, *kit.Pair, *ci.Remote)
+			change      func(*validate.T, *kit.Pair, *ci.Remote)
 			opts        []kit.Option
 		}{
 			{"bad-key", "with a key that does not exist",
@@ -300,7 +300,7 @@ func remoteFaults() []fault {
 		} {
 			f := fault{id: "fault.remote." + op.name + "." + c.name, title: "a remote " + op.name + " " + c.title,
 				rules: []string{"IBTA-9.9-05"},
-				needs: op.needs, opts: c.opts, make: aimed(c.spoil), want: []ci.WCStatus{ci.WCRemAccessErr},
+				needs: op.needs, opts: c.opts, make: aimed(c.change), want: []ci.WCStatus{ci.WCRemAccessErr},
 				event: ci.EventWQAccessError}
 			if c.name == "other-pd" {
 				f.rules = []string{"SAS-2.3-07", "IBTA-9.9-05"}

@@ -60,7 +60,7 @@ func impairArea() validate.Suite {
 	s.Cases = append(s.Cases, needing(bad,
 		validate.NewCase("impair.rc.rnr", "receives that are posted late, with loss", rc, impairRNR, "IBTA-9.7-10",
 			"IBTA-9.9-08"),
-		validate.NewCase("impair.rc.mended", "a link that is cut for a moment", rc, impairMended, "IBTA-9.7-13"),
+		validate.NewCase("impair.rc.mended", "a link that is cut for a moment", rc, impairRepaired, "IBTA-9.7-13"),
 	)...)
 	n := bad
 	n.Caps = ci.CapUC
@@ -178,7 +178,7 @@ func impairRNR(t *validate.T) {
 	p.B.RecvCQ.Empty()
 }
 
-func impairMended(t *validate.T) {
+func impairRepaired(t *validate.T) {
 	p := kit.RC(t, kit.AckTime(14), kit.Retry(7)) // 67 ms, eight transmissions
 	p.A.Exchange(p.B, 100)
 	t.Impair(validate.Impairment{Cut: true})
@@ -228,7 +228,7 @@ func impairUC(t *validate.T, i validate.Impairment, ordered bool) {
 		p.A.Send(p.A.SendWR(uint64(i), i*slot, size))
 	}
 	p.A.CQ.WaitOK(ids(0, n-1)...)
-	mend(t, p)
+	repair(t, p)
 	wcs := lastArrival(t, p, n)
 	arrivals(t, p, sent, wcs, slot, 0, ordered)
 	t.Logf("%d of %d messages arrived", len(wcs), n)
@@ -248,15 +248,15 @@ func impairUD(t *validate.T) {
 		p.A.Send(p.A.SendWR(uint64(i), i*slot, size))
 	}
 	p.A.CQ.WaitOK(ids(0, n-1)...)
-	mend(t, p)
+	repair(t, p)
 	wcs := lastArrival(t, p, n)
 	arrivals(t, p, sent, wcs, slot, grhLen, false)
 	t.Logf("%d of %d datagrams arrived", len(wcs), n)
 }
 
-// mend makes the link good and sends one more message to B. When it has arrived, all other messages have arrived or are
-// lost.
-func mend(t *validate.T, p *kit.Pair) {
+// repair makes the link good and sends one more message to B. When it has arrived, all other messages have arrived or
+// are lost.
+func repair(t *validate.T, p *kit.Pair) {
 	t.Impair(validate.Impairment{})
 	const last = 1000
 	w := ci.SendWR{ID: last, Op: ci.OpSend, Flags: ci.SendSignaled | ci.SendImmediate, Imm: last, To: p.A.Dest}
@@ -265,7 +265,7 @@ func mend(t *validate.T, p *kit.Pair) {
 	p.A.CQ.WaitOK(last)
 }
 
-// lastArrival returns the completions of B before that of mend's message, which are at most n.
+// lastArrival returns the completions of B before that of repair's message, which are at most n.
 func lastArrival(t *validate.T, p *kit.Pair, n int) []ci.WC {
 	var out []ci.WC
 	for {

@@ -255,9 +255,9 @@ func madUnknown(t *validate.T) {
 	ca := kit.Open(t)
 	const badVersion, badMethod, badAttribute = 0x0004, 0x0008, 0x000c // 13.4.7
 	for _, x := range kit.Variants(t, "", []struct {
-		what  string
-		spoil func(*ci.MAD)
-		want  []uint16
+		what   string
+		change func(*ci.MAD)
+		want   []uint16
 	}{
 		{"an attribute that does not exist", func(m *ci.MAD) { m[madAttr], m[madAttr+1] = 0x7f, 0x77 },
 			[]uint16{badAttribute}},
@@ -272,7 +272,7 @@ func madUnknown(t *validate.T) {
 		{"a class without an agent", func(m *ci.MAD) { m[madClass] = 0x2e }, []uint16{badVersion}},
 	}) {
 		in := request(madGet, attrNodeInfo, 0)
-		x.spoil(in)
+		x.change(in)
 		out := execute(t, ca, in, x.what)
 		got := status(out)
 		ok := false

@@ -212,9 +212,9 @@ func fastUnknownInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	to := s.register(t, kit.AllAccess)
-	gone := newFast(t, p, 1)
-	key := gone.MR.Region().RKey
-	kit.Destroy(t, gone.MR, "fast registration MR")
+	old := newFast(t, p, 1)
+	key := old.MR.Region().RKey
+	kit.Destroy(t, old.MR, "fast registration MR")
 	s.fails(t, "a local invalidate of the key of a destroyed region",
 		ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
 	s.fails(t, "a local invalidate of key 0", ci.SendWR{ID: 2, Op: ci.OpLocalInv, Flags: ci.SendSignaled})

@@ -46,7 +46,7 @@ func mrFMRArea() validate.Suite {
 		validate.NewCase("mr.fmr.maps", "map as often as permitted, and once more", opt, fmrMaps, "CI-MapFMR-02"),
 		validate.NewCase("mr.fmr.pages", "too many pages, none, and unaligned ones", opt, fmrPages, "CI-MapFMR-03"),
 		validate.NewCase("mr.fmr.unmap", "unmap a batch", opt, fmrUnmap, "CI-UnmapFMR-01", "CI-MapFMR-02"),
-		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapGone,
+		validate.NewCase("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", opt, fmrUnmapDestroyed,
 			"CI-UnmapFMR-02"),
 		validate.NewCase("mr.fmr.busy", "deallocate a mapped FMR", opt, fmrBusy, "CI-DeallocFMR-01", "SAS-2.3-26"),
 		validate.NewCase("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", opt, fmrDMABusy, "CI-MapDMA-01"),
@@ -235,12 +235,12 @@ func fmrUnmap(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of an empty batch")
 }
 
-func fmrUnmapGone(t *validate.T) {
+func fmrUnmapDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	f, gone := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess), newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
-	kit.Destroy(t, gone.FMR, "FMR")
+	f, old := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess), newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
+	kit.Destroy(t, old.FMR, "FMR")
 	r := f.mapped(t, f.pages, 0x40000)
-	for _, list := range [][]ci.FMR{{f.FMR, gone.FMR}, {gone.FMR, f.FMR}} {
+	for _, list := range [][]ci.FMR{{f.FMR, old.FMR}, {old.FMR, f.FMR}} {
 		kit.WantExactly(t, p.B.PD.UnmapFMRs(list), "PD.UnmapFMRs of a batch with a destroyed FMR", ci.InvalidFMRHandle)
 		p.WantWrite("the other FMR of the batch", r.Remote(0), f.mem[:64])
 	}

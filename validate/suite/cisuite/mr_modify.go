@@ -146,8 +146,8 @@ func mrModifyOldKey(t *validate.T) {
 
 func mrModifyRefused(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	gone := p.B.CA.PD()
-	kit.Destroy(t, gone, "PD")
+	old := p.B.CA.PD()
+	kit.Destroy(t, old, "PD")
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	mem := ci.Bytes(make([]byte, 64))
 	for _, x := range kit.Variants(t, "", []struct {
@@ -164,9 +164,9 @@ func mrModifyRefused(t *validate.T) {
 		{"no memory", ci.MRFieldMemory, nil, ci.MRCreate{}, ci.InvalidParameter},
 		{"a range outside the memory", ci.MRFieldMemory, nil, ci.MRCreate{Memory: mem, Offset: 60, Length: 5},
 			ci.InvalidParameter},
-		{"a destroyed PD", ci.MRFieldPD, gone, ci.MRCreate{}, ci.InvalidPDHandle},
+		{"a destroyed PD", ci.MRFieldPD, old, ci.MRCreate{}, ci.InvalidPDHandle},
 		{"no PD", ci.MRFieldPD, nil, ci.MRCreate{}, ci.InvalidPDHandle},
-		{"valid memory and a destroyed PD", ci.MRFieldMemory | ci.MRFieldPD, gone, ci.MRCreate{Memory: mem},
+		{"valid memory and a destroyed PD", ci.MRFieldMemory | ci.MRFieldPD, old, ci.MRCreate{Memory: mem},
 			ci.InvalidPDHandle},
 	}) {
 		kit.Want(t, b.Modify(x.set, x.pd, x.c), "MR.Modify with "+x.what, x.want)
@@ -293,9 +293,9 @@ func mrSharedBusy(t *validate.T) {
 func mrSharedRefused(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
-	b, gone := ca.Buf(pd, 64, kit.AllAccess), ca.Buf(pd, 64, kit.AllAccess)
-	kit.Destroy(t, gone, "MR")
-	mr, err := pd.RegisterSMR(gone.MR, 0, ci.LocalWrite)
+	b, old := ca.Buf(pd, 64, kit.AllAccess), ca.Buf(pd, 64, kit.AllAccess)
+	kit.Destroy(t, old, "MR")
+	mr, err := pd.RegisterSMR(old.MR, 0, ci.LocalWrite)
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
 	mr, err = pd.RegisterSMR(nil, 0, ci.LocalWrite)
 	kit.WantRefused(t, mr, err, "PD.RegisterSMR of nil", ci.InvalidMRHandle, ci.InvalidParameter)

@@ -78,7 +78,7 @@ func mwArea() validate.Suite {
 		validate.NewCase("mw.order", "a message directly after a bind", mw, mwOrder, "CI-BindMW-08"),
 		validate.NewCase("mw.signal", "unsignaled binds", mw, mwSignal, "CI-BindMW-08"),
 		validate.NewCase("mw.full", "a bind on a full queue", mw, mwFull, "CI-BindMW-08"),
-		validate.NewCase("mw.gone", "a bind with destroyed objects", mw, mwGone, "CI-BindMW-09"),
+		validate.NewCase("mw.gone", "a bind with destroyed objects", mw, mwDestroyed, "CI-BindMW-09"),
 		validate.NewCase("mw.type1-by-post", "OpBindMW of a type 1 window", mw, mwTypeOneByPost, "CI-BindMW-10"),
 		validate.NewCase("mw.destroy", "destroy a bound window", mw, mwDestroy, "CI-DestroyMW-01"),
 		validate.NewCase("mw.region-busy", "destroy a region with a bound window", mw, mwRegionBusy, "CI-DestroyMW-02",
@@ -409,21 +409,21 @@ func mwFull(t *validate.T) {
 	kit.Destroy(t, b, "MR after the rejected bind")
 }
 
-func mwGone(t *validate.T) {
+func mwDestroyed(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	b, goneB := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
-	w, goneW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(p.B.PD, ci.MWType1)
-	kit.Destroy(t, goneB, "MR")
-	kit.Destroy(t, goneW, "MW")
+	b, oldB := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
+	w, oldW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(p.B.PD, ci.MWType1)
+	kit.Destroy(t, oldB, "MR")
+	kit.Destroy(t, oldW, "MW")
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
 		w    ci.MW
 		mr   ci.MR
 		want ci.Status
 	}{
-		{"of a destroyed window", goneW, b.MR, ci.InvalidMWHandle},
+		{"of a destroyed window", oldW, b.MR, ci.InvalidMWHandle},
 		{"of a nil window", nil, b.MR, ci.InvalidMWHandle},
-		{"to a destroyed region", w, goneB.MR, ci.InvalidMRHandle},
+		{"to a destroyed region", w, oldB.MR, ci.InvalidMRHandle},
 		{"to a nil region", w, nil, ci.InvalidMRHandle},
 	}) {
 		bind := ci.MWBind{MW: x.w, MR: x.mr, Addr: b.Addr, Length: 64, Access: ci.RemoteRead}

@@ -255,11 +255,11 @@ func qpValues(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
 	attr := l.A.QP.CA.Attr
 	type bad struct {
-		e     edge
-		field ci.QPField
-		what  string
-		spoil func(*ci.QPAttr)
-		want  []ci.Status
+		e      edge
+		field  ci.QPField
+		what   string
+		change func(*ci.QPAttr)
+		want   []ci.Status
 	}
 	param := []ci.Status{ci.InvalidParameter, ci.InvalidSetting}
 	init, rtr, rts := edge{ci.QPReset, ci.QPInit}, edge{ci.QPInit, ci.QPRTR}, edge{ci.QPRTR, ci.QPRTS}
@@ -306,7 +306,7 @@ func qpValues(t *validate.T, typ ci.QPType) {
 			at = b.e.from
 		}
 		f, a := l.attrs(b.e)
-		b.spoil(&a)
+		b.change(&a)
 		l.refused(f|b.field, a, fmt.Sprintf("QP.Modify from %s with %s", b.e, b.what), b.want...)
 	}
 }

@@ -141,15 +141,15 @@ func tearFlooded(t *validate.T) {
 		err := q.B.QP.QP.Destroy()
 		stop()
 		kit.OK(t, err, "QP.Destroy while the peer sends")
-		wantGone(t, q.B.QP)
+		wantDestroyed(t, q.B.QP)
 		kit.Destroy(t, q.A.QP, "QP of the sender")
 	}
 	n := p.More(false)
 	n.A.Exchange(n.B, 100) // the adapter still works
 }
 
-// wantGone expects each verb of a destroyed QP to fail.
-func wantGone(t *validate.T, q *kit.QP) {
+// wantDestroyed expects each verb of a destroyed QP to fail.
+func wantDestroyed(t *validate.T, q *kit.QP) {
 	_, err := q.PostRecv([]ci.RecvWR{{}})
 	kit.WantExactly(t, err, "QP.PostRecv after Destroy", ci.InvalidQPHandle)
 	_, err = q.PostSend([]ci.SendWR{{Op: ci.OpSend}})
@@ -182,7 +182,7 @@ func tearPosting(t *validate.T) {
 		})
 		q.B.RecvCQ.Wait(4) // posts are in progress
 		err := q.A.QP.QP.Destroy()
-		wantGone(t, q.A.QP)
+		wantDestroyed(t, q.A.QP)
 		close(stop)
 		<-ended
 		<-ended
@@ -407,13 +407,13 @@ wait:
 	p.A.CQ.Empty()
 }
 
-// leftover creates one object of a kind. gone is its handle status.
+// leftover creates one object of a kind. status is the result of a verb with a handle of this kind that is not valid.
 type leftover struct {
-	kind string
-	caps ci.Caps
-	any  bool // whether one of the bits is enough
-	gone ci.Status
-	make func(s *claimStage) (ci.Object, error)
+	kind   string
+	caps   ci.Caps
+	any    bool // whether one of the bits is enough
+	status ci.Status
+	make   func(s *claimStage) (ci.Object, error)
 }
 
 // leftovers are the kinds of objects of a PD and of a CA.
@@ -495,9 +495,9 @@ func tearStale(t *validate.T) {
 // as a region.
 func handleOf(l leftover) []ci.Status {
 	if l.any {
-		return []ci.Status{l.gone, ci.InvalidMRHandle, ci.InvalidParameter}
+		return []ci.Status{l.status, ci.InvalidMRHandle, ci.InvalidParameter}
 	}
-	return []ci.Status{l.gone}
+	return []ci.Status{l.status}
 }
 
 func tearCloseBusy(t *validate.T) {

@@ -76,7 +76,7 @@ func udArea() validate.Suite {
 			"IBTA-9.8-12"),
 		validate.NewCase("ud.av.modify", "send after AV.Modify", ud, udAVModify, "CI-ModifyAV-01"),
 		validate.NewCase("ud.av.gone", "send with no AV, with a destroyed one, and with one of another HCA", ud,
-			udAVGone, "CI-PostSend-07", "SAS-2.1-23"),
+			udAVInvalid, "CI-PostSend-07", "SAS-2.1-23"),
 		validate.NewCase("ud.av.other-pd", "send with an AV of another PD", ud, udAVOtherPD, "CI-PostSend-08"),
 		validate.NewCase("ud.av.stale", "use a destroyed AV", ud, udAVStale, "CI-DestroyAV-01"),
 		validate.NewCase("ud.av.port", "an AV for a port that does not exist", ud, udAVPort, "CI-CreateAV-01"),
@@ -349,10 +349,10 @@ func udNoReceive(t *validate.T) {
 func udNoQP(t *validate.T) {
 	p := kit.UD(t)
 	q := p.More(false)
-	gone := q.B.Num()
+	old := q.B.Num()
 	kit.Destroy(t, q.B.QP, "QP")
 	bad := p.A.SendWR(1, 0, 50)
-	bad.To.QPN = gone
+	bad.To.QPN = old
 	dropped(t, p, "the number of a destroyed QP", bad)
 }
 
@@ -408,7 +408,7 @@ func udAVModify(t *validate.T) {
 	kit.Equal(t, "Length of the datagram at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
 }
 
-func udAVGone(t *validate.T) {
+func udAVInvalid(t *validate.T) {
 	p := kit.UD(t)
 	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
 	kit.OK(t, err, "PD.CreateAV")

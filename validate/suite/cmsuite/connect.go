@@ -337,10 +337,10 @@ var CMConn06 = connects.Must("CM-Conn-06", "IBTA 12.6.7.2", "cm, Service.Connect
 var _ = connects.Case(validate.Case{
 	ID:    "cm.connect.nobody",
 	Title: "connect to a service without a listener",
-	Run:   connectNobody,
+	Run:   connectNoListener,
 }, CMConn06)
 
-func connectNobody(t *validate.T) {
+func connectNoListener(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	listen(t, mb, cm.ListenConfig{Service: service + 1})

@@ -218,7 +218,7 @@ func udBad(t *validate.T) {
 	p.Recv(p.RecvWRs(3, 128)...)
 	p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	if p.info.Raw {
-		p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.spoil = 1 })
+		p.request(wire.UDSendOnly, p.bytes(8), func(o *outgoing) { o.icrcDelta = 1 })
 	}
 	p.udGood(1)
 	p.blank()

@@ -133,7 +133,7 @@ func dropICRC(t *validate.T) {
 	p.needBytes()
 	for _, d := range kit.Variants(t, "shift", []uint32{1, 0x80000000, 0xffffffff, 0x00010000}) {
 		p.ignored(fmt.Sprintf("a WRITE whose ICRC is off by %#x", d), wire.RCWriteOnly,
-			func(o *outgoing) { o.spoil = d })
+			func(o *outgoing) { o.icrcDelta = d })
 	}
 }
 

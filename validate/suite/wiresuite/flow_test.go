@@ -29,7 +29,7 @@ func TestFlow(t *testing.T) {
 	send := func(op wire.Opcode, psn, n int) step { return step{op: op, psn: psn, n: n} }
 	acked := func(psn int, msn uint32) step { return step{op: wire.RCAcknowledge, psn: psn, syn: ack, msn: msn} }
 	bad := func(rule string, s step) step { s.breaks = rule; return s }
-	lost := func(s step) step { s.lost = true; return s }
+	lose := func(s step) step { s.lost = true; return s }
 	read := func(psn, va, dma int) step { return step{op: wire.RCReadRequest, psn: psn, va: va, dma: dma} }
 	resp := func(op wire.Opcode, psn, n int) step { return step{op: op, psn: psn, n: n, syn: ack, msn: 1} }
 	const (
@@ -44,7 +44,7 @@ func TestFlow(t *testing.T) {
 			acked(3, 2), read(4, 0, 600), send(only, 7, 9),
 			{op: rf, psn: 4, n: 256, syn: ack, msn: 3}, {op: rm, psn: 5, n: 256},
 			{op: rl, psn: 6, n: 88, syn: ack, msn: 4}},
-		"sent again": {send(first, 0, 256), lost(send(last, 1, 8)), send(only, 2, 8), send(last, 1, 8),
+		"sent again": {send(first, 0, 256), lose(send(last, 1, 8)), send(only, 2, 8), send(last, 1, 8),
 			send(only, 2, 8), acked(2, 2)},
 		"sent again, other bytes":  {send(only, 0, 8), bad(ruleAgain, step{op: only, psn: 0, n: 8, fill: 1})},
 		"sent again, other opcode": {send(only, 0, 8), bad(ruleAgain, send(first, 0, 256))},
@@ -66,8 +66,8 @@ func TestFlow(t *testing.T) {
 		"rest of a READ again":  {read(0, 1000, 600), read(1, 1256, 344), resp(rf, 1, 256), resp(rl, 2, 88)},
 		"READ again, elsewhere": {read(0, 1000, 600), bad(ruleAgain, read(1, 1000, 344))},
 		"ACK too early":         {send(only, 0, 8), bad(ruleAnswer, acked(1, 1))},
-		"ACK of a lost request": {lost(send(only, 0, 8)), bad(ruleAnswer, acked(0, 1))},
-		"NAK of a lost request": {lost(send(only, 0, 8)), send(only, 1, 8),
+		"ACK of a lost request": {lose(send(only, 0, 8)), bad(ruleAnswer, acked(0, 1))},
+		"NAK of a lost request": {lose(send(only, 0, 8)), send(only, 1, 8),
 			{op: wire.RCAcknowledge, psn: 0, syn: wire.NAKPSNSequence}},
 		"response without READ":  {send(only, 0, 8), bad(ruleRead, resp(ro, 0, 8))},
 		"response out of order":  {read(0, 0, 600), resp(rf, 0, 256), bad(ruleRead, resp(rl, 2, 88))},

@@ -141,8 +141,8 @@ func (f *form) network(p *packet, from origin, bad func(rule, expected, got stri
 	if got := binary.BigEndian.Uint16(u[4:]); int(got) != len(u) {
 		bad(ruleUDP, fmt.Sprintf("UDP length %d", len(u)), "%d", got)
 	}
-	if old, ok := f.ports[p.BTH.DestQP]; ok && old != p.sport {
-		bad(ruleSport, fmt.Sprintf("UDP source port %d, that of earlier packets of this flow", old), "%d", p.sport)
+	if earlier, ok := f.ports[p.BTH.DestQP]; ok && earlier != p.sport {
+		bad(ruleSport, fmt.Sprintf("UDP source port %d, that of earlier packets of this flow", earlier), "%d", p.sport)
 	}
 	f.ports[p.BTH.DestQP] = p.sport
 	four := b[0]>>4 == 4
@@ -177,8 +177,9 @@ func (f *form) fields(p *packet, want ci.GRH, bad func(rule, expected, got strin
 		bad(ruleClass, fmt.Sprintf("hop limit %d, that of the address vector", want.HopLimit), "%d", hops)
 	}
 	if f.info.Label {
-		if old, ok := f.label[p.BTH.DestQP]; ok && old != label {
-			bad(ruleLabel, fmt.Sprintf("flow label %#05x, that of earlier packets of this flow", old), "%#05x", label)
+		if earlier, ok := f.label[p.BTH.DestQP]; ok && earlier != label {
+			bad(ruleLabel, fmt.Sprintf("flow label %#05x, that of earlier packets of this flow", earlier), "%#05x",
+				label)
 		}
 		f.label[p.BTH.DestQP] = label
 		if want.FlowLabel != 0 && label != want.FlowLabel {

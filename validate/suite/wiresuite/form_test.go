@@ -75,7 +75,7 @@ func TestForm(t *testing.T) {
 		{"valid, IPv6", eth, six, []string{}},
 		{"valid, acknowledge", eth, ack, []string{}},
 		{"valid, InfiniBand", ib, send, []string{}},
-		{"ICRC", eth, func(o *outgoing) { send(o); o.spoil = 1 }, []string{ruleICRC}},
+		{"ICRC", eth, func(o *outgoing) { send(o); o.icrcDelta = 1 }, []string{ruleICRC}},
 		{"TVer", eth, func(o *outgoing) { send(o); o.alter = func(b []byte) { b[1] |= 4 } }, []string{ruleTVer}},
 		{"reserved in byte 4", eth, func(o *outgoing) { send(o); o.BTH.Resv6 = 1 }, []string{ruleReserved}},
 		{"reserved in byte 8", eth, func(o *outgoing) { send(o); o.BTH.Resv7 = 1 }, []string{ruleReserved}},

@@ -82,10 +82,10 @@ func into(s wire.Syndrome) func(*view, *outgoing) {
 func formMutants() []mutant.Mutant {
 	return []mutant.Mutant{
 		fault("icrc", ruleICRC, "the ICRC of acknowledgements is off by one",
-			leaving(acks, func(_ *view, o *outgoing) { o.spoil = 1 })),
+			leaving(acks, func(_ *view, o *outgoing) { o.icrcDelta = 1 })),
 		fault("icrc-payload", ruleICRC, "the ICRC of padded SENDs of one packet does not cover the pad", leaving(
 			func(o *outgoing) bool { return o.BTH.Opcode == wire.RCSendOnly && len(o.padding) > 0 },
-			func(_ *view, o *outgoing) { o.spoil = 0x10000 })),
+			func(_ *view, o *outgoing) { o.icrcDelta = 0x10000 })),
 		fault("tver", ruleTVer, "READ responses of one packet have TVer 1",
 			leaving(is(wire.RCReadResponseOnly), setByte(1, 1))),
 		fault("reserved-8", ruleReserved, "a reserved bit beside AckReq is set in acknowledgements",
@@ -229,8 +229,8 @@ func respondMutants() []mutant.Mutant {
 	}
 }
 
-// ahead reports whether a packet is a request beyond the expected PSN.
-func ahead(v *view, o *outgoing) bool {
+// isAhead reports whether a packet is a request beyond the expected PSN.
+func isAhead(v *view, o *outgoing) bool {
 	return o.BTH.Opcode.Request() && o.BTH.Opcode.Service() == wire.RC && wire.PSNDiff(o.BTH.PSN, v.due) > 0
 }
 
@@ -248,7 +248,7 @@ func nakMutants() []mutant.Mutant {
 			leaving(syndrome(seq), func(_ *view, o *outgoing) { o.AETH.MSN++ })),
 		fault("nak-each", "WIRE-Nak-02", "each request after a gap gets a NAK", tap{
 			enters: func(v *view, o *outgoing, err error) action {
-				if err == nil && ahead(v, o) {
+				if err == nil && isAhead(v, o) {
 					if v.flag++; v.flag > 1 {
 						v.inject(v.answer(o, wire.RCAcknowledge, v.due, wire.AETH{Syndrome: seq}))
 					}
@@ -266,7 +266,7 @@ func nakMutants() []mutant.Mutant {
 			}}),
 		fault("nak-executed", "WIRE-Nak-04", "a WRITE after a gap is executed", tap{
 			enters: func(v *view, o *outgoing, err error) action {
-				if err != nil || !ahead(v, o) || o.BTH.Opcode != wire.RCWriteOnly {
+				if err != nil || !isAhead(v, o) || o.BTH.Opcode != wire.RCWriteOnly {
 					return asIs
 				}
 				o.BTH.PSN = v.due
@@ -380,18 +380,18 @@ func nakMutants() []mutant.Mutant {
 	}
 }
 
-// old reports whether a request with this PSN has arrived before.
-func old(v *view, o *outgoing) bool { return v.inCount[o.BTH.PSN] > 0 }
+// isDuplicate reports whether a request with this PSN has arrived before.
+func isDuplicate(v *view, o *outgoing) bool { return v.inCount[o.BTH.PSN] > 0 }
 
-// anew makes the adapter execute a duplicate request as a new one. It hides this from the certifier by shifting the
-// PSNs that follow.
-func anew(hide bool, ops ...wire.Opcode) tap {
+// executeAgain makes the adapter execute a duplicate request as a new one: it shifts the PSNs that the adapter sees,
+// and shifts them back in the answers. hide does this for the MSNs too.
+func executeAgain(hide bool, ops ...wire.Opcode) tap {
 	return tap{
 		enters: func(v *view, o *outgoing, err error) action {
 			if err != nil || v == v.none || !o.BTH.Opcode.Request() {
 				return asIs
 			}
-			if old(v, o) && slices.Contains(ops, o.BTH.Opcode) {
+			if isDuplicate(v, o) && slices.Contains(ops, o.BTH.Opcode) {
 				v.shift++
 				o.BTH.PSN = wire.PSNAdd(v.due, v.shift-1)
 				return changed
@@ -416,17 +416,18 @@ func anew(hide bool, ops ...wire.Opcode) tap {
 }
 
 func dupMutants() []mutant.Mutant {
-	oldOf := func(ops ...wire.Opcode) func(*view, *outgoing) bool {
-		return func(v *view, o *outgoing) bool { return slices.Contains(ops, o.BTH.Opcode) && old(v, o) }
+	duplicateOf := func(ops ...wire.Opcode) func(*view, *outgoing) bool {
+		return func(v *view, o *outgoing) bool { return slices.Contains(ops, o.BTH.Opcode) && isDuplicate(v, o) }
 	}
 	return []mutant.Mutant{
-		fault("dup-silent", "WIRE-Dup-01", "a duplicate SEND is dropped", losing(oldOf(wire.RCSendOnly))),
-		fault("dup-send-twice", "WIRE-Dup-02", "a duplicate SEND uses another receive", anew(true, wire.RCSendOnly)),
-		fault("dup-write-twice", "WIRE-Dup-02", "a duplicate WRITE writes again", anew(true, wire.RCWriteOnly)),
-		fault("dup-read-silent", "WIRE-Dup-03", "a duplicate READ is dropped", losing(oldOf(wire.RCReadRequest))),
+		fault("dup-silent", "WIRE-Dup-01", "a duplicate SEND is dropped", losing(duplicateOf(wire.RCSendOnly))),
+		fault("dup-send-twice", "WIRE-Dup-02", "a duplicate SEND uses another receive",
+			executeAgain(true, wire.RCSendOnly)),
+		fault("dup-write-twice", "WIRE-Dup-02", "a duplicate WRITE writes again", executeAgain(true, wire.RCWriteOnly)),
+		fault("dup-read-silent", "WIRE-Dup-03", "a duplicate READ is dropped", losing(duplicateOf(wire.RCReadRequest))),
 		fault("dup-read-whole", "WIRE-Dup-04", "a duplicate READ is answered only if it covers the whole first READ",
 			losing(func(v *view, o *outgoing) bool {
-				return o.BTH.Opcode == wire.RCReadRequest && !old(v, o) && wire.PSNDiff(o.BTH.PSN, v.due) < 0
+				return o.BTH.Opcode == wire.RCReadRequest && !isDuplicate(v, o) && wire.PSNDiff(o.BTH.PSN, v.due) < 0
 			})),
 		fault("dup-atomic-now", "WIRE-Dup-05", "a duplicate atomic is answered with the current value of the memory",
 			tap{leaves: func(v *view, o *outgoing) action {
@@ -439,8 +440,9 @@ func dupMutants() []mutant.Mutant {
 				o.AtomicAckETH.Orig = 115
 				return changed
 			}}),
-		fault("dup-atomic-twice", "WIRE-Dup-06", "a duplicate atomic is executed again", anew(false, wire.RCFetchAdd)),
-		fault("dup-counts", "WIRE-Dup-07", "a duplicate WRITE counts again", anew(false, wire.RCWriteOnly)),
+		fault("dup-atomic-twice", "WIRE-Dup-06", "a duplicate atomic is executed again",
+			executeAgain(false, wire.RCFetchAdd)),
+		fault("dup-counts", "WIRE-Dup-07", "a duplicate WRITE counts again", executeAgain(false, wire.RCWriteOnly)),
 	}
 }
 

@@ -23,18 +23,18 @@ func linkMutants() []mutant.Mutant {
 		return on("direct", fault(name, breaks, does, f))
 	}
 	routed := func(o *outgoing) bool { return o.grh != nil }
-	ahead := func(f func(b []byte)) func(*view, *outgoing) { return func(_ *view, o *outgoing) { o.front = f } }
+	front := func(f func(b []byte)) func(*view, *outgoing) { return func(_ *view, o *outgoing) { o.front = f } }
 	came := func(wrong func(b []byte) bool) func(*view, *outgoing) bool {
 		return func(_ *view, o *outgoing) bool { return wrong(o.original) }
 	}
 	same := func(*view, *outgoing) {} // rebuilding the packet makes it valid
 	return []mutant.Mutant{
 		direct("link-version", ruleLRH, "acknowledgements have link version 1",
-			leaving(acks, ahead(func(b []byte) { b[0] |= 1 }))),
+			leaving(acks, front(func(b []byte) { b[0] |= 1 }))),
 		direct("link-reserved", ruleLRH, "a reserved bit of the LRH is set in SENDs of one packet",
-			leaving(is(wire.RCSendOnly), ahead(func(b []byte) { b[4] |= 0x80 }))),
+			leaving(is(wire.RCSendOnly), front(func(b []byte) { b[4] |= 0x80 }))),
 		direct("link-length", ruleLRH, "the packet length of the LRH does not include the ICRC",
-			leaving(acks, ahead(func(b []byte) {
+			leaving(acks, front(func(b []byte) {
 				binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])-icrcLen/4)
 			}))),
 		direct("link-lane", ruleLRH, "acknowledgements are sent on VL 15",
@@ -44,7 +44,7 @@ func linkMutants() []mutant.Mutant {
 		direct("link-no-grh", ruleLRH, "acknowledgements are sent without the GRH of the address vector",
 			leaving(acks, func(_ *view, o *outgoing) { o.grh = nil })),
 		direct("link-raw", ruleLRH, "the LRH of acknowledgements declares raw packets",
-			leaving(acks, ahead(func(b []byte) { b[1] &^= 3 }))),
+			leaving(acks, front(func(b []byte) { b[1] &^= 3 }))),
 		direct("vcrc", ruleVCRC, "the VCRC is not complemented", leaving(acks, func(_ *view, o *outgoing) {
 			o.whole = func(b []byte) { binary.LittleEndian.PutUint16(b[len(b)-vcrcLen:], ^vcrc(b[:len(b)-vcrcLen])) }
 		})),
@@ -53,12 +53,12 @@ func linkMutants() []mutant.Mutant {
 		direct("path-source", ruleLRHPath, "the source LID of acknowledgements is off by one",
 			leaving(acks, func(_ *view, o *outgoing) { o.slid++ })),
 		direct("grh-length", ruleGRH, "the payload length of the GRH includes the GRH",
-			leaving(routed, ahead(func(b []byte) {
+			leaving(routed, front(func(b []byte) {
 				g := b[lrhLen:]
 				binary.BigEndian.PutUint16(g[4:], binary.BigEndian.Uint16(g[4:])+grhLen)
 			}))),
 		direct("grh-next", ruleGRH, "the next header of the GRH is that of UDP",
-			leaving(routed, ahead(func(b []byte) { b[lrhLen+6] = 17 }))),
+			leaving(routed, front(func(b []byte) { b[lrhLen+6] = 17 }))),
 		direct("grh-label", ruleGRH, "the flow label of the GRH is cut to 16 bits",
 			leaving(routed, func(_ *view, o *outgoing) { o.grh.FlowLabel &= 0xffff })),
 		direct("grh-hops", ruleGRH, "the hop limit of the GRH is always 64",
@@ -67,10 +67,10 @@ func linkMutants() []mutant.Mutant {
 			leaving(routed, func(_ *view, o *outgoing) { o.grh.SGID = o.grh.DGID })),
 		direct("icrc-grh", ruleICRC, "the ICRC of packets with a GRH covers the hop limit",
 			leaving(routed, func(_ *view, o *outgoing) {
-				o.spoil = uint32(o.grh.HopLimit) << 8
+				o.icrcDelta = uint32(o.grh.HopLimit) << 8
 			})),
 		direct("icrc-lane", ruleICRC, "the ICRC is computed before the service level is set",
-			leaving(is(wire.RCSendOnly), func(_ *view, o *outgoing) { o.spoil = 0x30 })),
+			leaving(is(wire.RCSendOnly), func(_ *view, o *outgoing) { o.icrcDelta = 0x30 })),
 		direct("takes-vcrc", "WIRE-Drop-11", "the VCRC is ignored", entering(came(func(b []byte) bool {
 			return binary.LittleEndian.Uint16(b[len(b)-vcrcLen:]) != vcrc(b[:len(b)-vcrcLen])
 		}), same)),

@@ -233,7 +233,7 @@ func nakLength(t *validate.T) {
 	}
 	is := func(n int) func(int) int { return func(int) int { return n } }
 	mtu := func(add int) func(int) int { return func(m int) int { return m + add } }
-	twice := func(m int) int { return 2 * m }
+	duplicate := func(m int) int { return 2 * m }
 	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, p.mtu+8)) }
 	refuse(t, wire.NAKInvalidRequest, []refused{
 		{"SEND FIRST of less than the MTU", nil, send(wire.RCSendFirst, mtu(-4))},
@@ -242,7 +242,7 @@ func nakLength(t *validate.T) {
 		{"SEND MIDDLE of less than the MTU", sendFirst, send(wire.RCSendMiddle, mtu(-4))},
 		{"SEND LAST of no bytes", sendFirst, send(wire.RCSendLast, is(0))},
 		{"SEND LAST of more than the MTU", sendFirst, send(wire.RCSendLast, mtu(4))},
-		{"WRITE FIRST of less than the MTU", nil, write(wire.RCWriteFirst, mtu(-4), twice)},
+		{"WRITE FIRST of less than the MTU", nil, write(wire.RCWriteFirst, mtu(-4), duplicate)},
 		{"WRITE ONLY of less than the length in its RETH", nil, write(wire.RCWriteOnly, is(8), is(12))},
 		{"WRITE ONLY of more than the length in its RETH", nil, write(wire.RCWriteOnly, is(12), is(8))},
 		{"WRITE LAST that ends before the length in the RETH", writeFirst, write(wire.RCWriteLast, is(4), is(0))},

@@ -68,7 +68,7 @@ type outgoing struct {
 	pad        *uint8              // pad count, if not the correct one
 	padding    []byte              // pad bytes, if not zero
 	alter      func([]byte)        // changes bytes from the BTH to the pad, before the ICRC is computed
-	spoil      uint32              // added to the ICRC
+	icrcDelta  uint32              // added to the ICRC
 	cut        func([]byte) []byte // changes the bytes from the BTH to the ICRC, after the ICRC is computed
 	whole      func([]byte)        // changes the complete packet
 	original   []byte              // in a tap: the original bytes
@@ -102,7 +102,7 @@ func (o *outgoing) bytes(info *validate.WireInfo) []byte {
 	if info.Link == ci.LinkInfiniBand {
 		end -= vcrcLen
 	}
-	binary.LittleEndian.PutUint32(b[end-icrcLen:], icrc(info.Link, b, len(head))+o.spoil)
+	binary.LittleEndian.PutUint32(b[end-icrcLen:], icrc(info.Link, b, len(head))+o.icrcDelta)
 	if o.cut != nil {
 		t = o.cut(b[len(head):end])
 		b = slices.Concat(o.head(info, len(t)), t)

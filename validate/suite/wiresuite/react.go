@@ -434,7 +434,7 @@ func reactBad(t *validate.T) {
 		p.noMore(what)
 	}
 	if p.info.Raw {
-		bad("an ACK with a wrong ICRC", func(o *outgoing) { o.spoil = 0x100 })
+		bad("an ACK with a wrong ICRC", func(o *outgoing) { o.icrcDelta = 0x100 })
 		bad("an ACK with TVer 2", func(o *outgoing) { o.alter = func(b []byte) { b[1] |= 2 } })
 	}
 	bad("an ACK of another partition", func(o *outgoing) { o.BTH.PKey ^= 0x0100 })

@@ -25,15 +25,15 @@ type relay struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu       sync.Mutex
-	form     *form
-	lines    map[uint32]*line // by destination QP
-	routed   bool             // whether QPs created later have a GRH, on InfiniBand
-	findings []finding
-	lose     []func(*packet) fate // consulted in order; one that decides is removed
-	seen     chan struct{}        // closed and replaced for each packet
-	answers  map[wire.Syndrome]int
-	failed   error
+	mu         sync.Mutex
+	form       *form
+	lines      map[uint32]*line // by destination QP
+	routed     bool             // whether QPs created later have a GRH, on InfiniBand
+	findings   []finding
+	treatments []func(*packet) treatment // consulted in order; one that decides is removed
+	seen       chan struct{}             // closed and replaced for each packet
+	answers    map[wire.Syndrome]int
+	failed     error
 }
 
 // site is the address of an adapter as the relay uses it.
@@ -62,13 +62,13 @@ type line struct {
 	answers  *flow // flow that packets of this direction answer
 }
 
-// fate is what the relay does with a packet.
-type fate uint8
+// treatment is what the relay does with a packet.
+type treatment uint8
 
 const (
-	goOn fate = iota
-	lost
-	twice
+	forward treatment = iota
+	lose
+	duplicate
 )
 
 // newRelay opens both adapters and starts to forward packets until stop.
@@ -195,25 +195,25 @@ func (r *relay) pass(b []byte) {
 	if err != nil {
 		return
 	}
-	what := goOn
-	for i, f := range r.lose {
-		if what = f(p); what != goOn {
-			r.lose = append(r.lose[:i:i], r.lose[i+1:]...)
+	what := forward
+	for i, f := range r.treatments {
+		if what = f(p); what != forward {
+			r.treatments = append(r.treatments[:i:i], r.treatments[i+1:]...)
 			break
 		}
 	}
-	if what == lost {
+	if what == lose {
 		r.t.Remark(p.num, "dropped on the way by the certifier")
 	}
 	if p.BTH.Opcode.Response() {
-		l.answers.response(p, what != lost)
+		l.answers.response(p, what != lose)
 		if p.BTH.Opcode == wire.RCAcknowledge {
 			r.answers[p.AETH.Syndrome]++
 		}
 	} else {
-		l.requests.request(p, what != lost)
+		l.requests.request(p, what != lose)
 	}
-	if what == lost {
+	if what == lose {
 		return
 	}
 	o := outgoing{Packet: p.Packet, src: r.info.GID, dst: l.to.local, slid: r.info.LID, dlid: l.to.lid,
@@ -224,7 +224,7 @@ func (r *relay) pass(b []byte) {
 	}
 	out := o.bytes(&r.info)
 	copies := 1
-	if what == twice {
+	if what == duplicate {
 		copies = 2
 	}
 	for range copies {
@@ -235,14 +235,14 @@ func (r *relay) pass(b []byte) {
 }
 
 // next sets what happens to the next packet that match selects.
-func (r *relay) next(what fate, match func(*packet) bool) {
+func (r *relay) next(what treatment, match func(*packet) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lose = append(r.lose, func(p *packet) fate {
+	r.treatments = append(r.treatments, func(p *packet) treatment {
 		if match(p) {
 			return what
 		}
-		return goOn
+		return forward
 	})
 }
 

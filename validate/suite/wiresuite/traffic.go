@@ -248,14 +248,14 @@ func (r *relay) impaired() {
 	is := func(op wire.Opcode) func(*packet) bool { return func(p *packet) bool { return p.BTH.Opcode == op } }
 	for _, op := range []wire.Opcode{wire.RCSendMiddle, wire.RCWriteLast, wire.RCWriteFirst, wire.RCReadResponseMiddle,
 		wire.RCReadResponseLast, wire.RCReadRequest} {
-		r.next(lost, is(op))
+		r.next(lose, is(op))
 	}
 	for _, op := range []wire.Opcode{wire.RCSendOnly, wire.RCAcknowledge, wire.RCReadResponseFirst} {
-		r.next(twice, is(op))
+		r.next(duplicate, is(op))
 	}
 	if r.t.Attr().Atomicity != ci.AtomicNone {
-		r.next(lost, is(wire.RCAtomicAcknowledge))
-		r.next(twice, is(wire.RCFetchAdd))
+		r.next(lose, is(wire.RCAtomicAcknowledge))
+		r.next(duplicate, is(wire.RCFetchAdd))
 	}
 	wrs, recvs := messages(r.t, p.A, p.B)
 	swap(p.A, p.B, wrs, recvs)
