@@ -1,0 +1,156 @@
+package kproxy
+
+import (
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// Token returns the token that a client chose for the QP of a completion's context.
+func Token(context any) uint64 {
+	if o, ok := context.(*object); ok {
+		return o.token
+	}
+	return 0
+}
+
+// PostSend posts a batch to a QP. handles[i] are the objects that wrs[i] names. It returns the number of work requests that
+// were accepted; the error is that of the first one that was not.
+func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.SendHandles) (int, error) {
+	const verb = "QP.PostSend"
+	c.mu.Lock()
+	o, err := c.find(verb, schema.KindQP, qp)
+	if err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	n := len(wrs)
+	var bad error
+	for i := range wrs {
+		if bad = c.resolveSend(verb, &wrs[i], &handles[i]); bad != nil {
+			n = i
+			break
+		}
+	}
+	c.mu.Unlock()
+	c.stats.posts.Add(uint64(n))
+	if n == 0 {
+		return 0, bad
+	}
+	accepted, err := o.al.(*accesslayer.QP).PostSend(wrs[:n])
+	if err == nil {
+		err = bad
+	}
+	return accepted, err
+}
+
+// resolveSend replaces the handles of a work request by objects. mu is held.
+func (c *Session) resolveSend(verb string, w *ci.SendWR, h *schema.SendHandles) error {
+	if w.Op == ci.OpFastReg {
+		return failf(verb, ci.Unsupported, "fast registration takes DMA addresses, which only consumers in the daemon have")
+	}
+	if h.AV != 0 {
+		o, err := c.find(verb, schema.KindAV, h.AV)
+		if err != nil {
+			return err
+		}
+		w.To.AV = o.al.(*accesslayer.AV)
+	}
+	if h.MW != 0 {
+		o, err := c.find(verb, schema.KindMW, h.MW)
+		if err != nil {
+			return err
+		}
+		w.Ext.Bind.MW = o.al.(*accesslayer.MW)
+	}
+	if h.MR != 0 {
+		o, err := c.find(verb, schema.KindMR, h.MR)
+		if err != nil {
+			return err
+		}
+		w.Ext.Bind.MR = o.al.(*accesslayer.MR)
+	}
+	return nil
+}
+
+// PostRecv posts a batch to the receive queue of a QP, as PostSend does.
+func (c *Session) PostRecv(qp schema.Handle, wrs []ci.RecvWR) (int, error) {
+	o, err := c.lookup("QP.PostRecv", schema.KindQP, qp)
+	if err != nil {
+		return 0, err
+	}
+	c.stats.posts.Add(uint64(len(wrs)))
+	return o.al.(*accesslayer.QP).PostRecv(wrs)
+}
+
+// PostSRQRecv posts a batch to an SRQ, as PostSend does.
+func (c *Session) PostSRQRecv(srq schema.Handle, wrs []ci.RecvWR) (int, error) {
+	o, err := c.lookup("SRQ.PostRecv", schema.KindSRQ, srq)
+	if err != nil {
+		return 0, err
+	}
+	c.stats.posts.Add(uint64(len(wrs)))
+	return o.al.(*accesslayer.SRQ).PostRecv(wrs)
+}
+
+// Poll takes completions from a CQ. Token returns the token of a completion's context.
+func (c *Session) Poll(cq schema.Handle, wc []ci.WC) (int, error) {
+	o, err := c.lookup("CQ.Poll", schema.KindCQ, cq)
+	if err != nil {
+		return 0, err
+	}
+	n, err := o.al.(*accesslayer.CQ).Poll(wc)
+	c.stats.polls.Add(1)
+	c.stats.completions.Add(uint64(n))
+	return n, err
+}
+
+// Notify arms a CQ.
+func (c *Session) Notify(r *schema.Notify) error {
+	const verb = "CQ.Notify"
+	o, err := c.lookup(verb, schema.KindCQ, r.CQ)
+	if err != nil {
+		return err
+	}
+	cq := o.al.(*accesslayer.CQ)
+	if r.Mode == schema.NotifyAfter {
+		return cq.NotifyAfter(int(r.N))
+	}
+	return cq.Notify(ci.Notify(r.Mode))
+}
+
+// Peek returns the number of completions that wait.
+func (c *Session) Peek(r *schema.CQ) (*schema.PeekReply, error) {
+	o, err := c.lookup("CQ.Peek", schema.KindCQ, r.CQ)
+	if err != nil {
+		return nil, err
+	}
+	n, err := o.al.(*accesslayer.CQ).Peek()
+	return &schema.PeekReply{N: uint32(max(n, 0))}, err
+}
+
+// BindMW posts the bind of a window of type 1.
+func (c *Session) BindMW(r *schema.BindMW) (*schema.WindowReply, error) {
+	const verb = "QP.BindMW"
+	c.mu.Lock()
+	o, err := c.find(verb, schema.KindQP, r.QP)
+	b := ci.MWBind{Key: r.Bind.Key, Addr: r.Bind.Addr, Length: r.Bind.Length, Access: r.Bind.Access}
+	if err == nil && r.Bind.MW != 0 {
+		var w *object
+		if w, err = c.find(verb, schema.KindMW, r.Bind.MW); err == nil {
+			b.MW = w.al.(*accesslayer.MW)
+		}
+	}
+	if err == nil && r.Bind.MR != 0 {
+		var m *object
+		if m, err = c.find(verb, schema.KindMR, r.Bind.MR); err == nil {
+			b.MR = m.al.(*accesslayer.MR)
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	key, err := o.al.(*accesslayer.QP).BindMW(r.ID, r.Flags, b)
+	return &schema.WindowReply{Handle: r.Bind.MW, Key: key}, err
+}

@@ -1,0 +1,177 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/kproxy/schema"
+)
+
+// network is the kind of socket that carries messages.
+const network = "unixpacket"
+
+// Conn is one end of a connection. Send may be called concurrently; Recv is called by one goroutine.
+type Conn struct {
+	c    *net.UnixConn
+	raw  syscall.RawConn
+	recv recvState
+	read func(fd uintptr) bool // recv.read, made once
+}
+
+// NewConn returns a connection over a connected socket of type SOCK_SEQPACKET, which it then owns.
+func NewConn(c *net.UnixConn) (*Conn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	n := &Conn{c: c, raw: raw}
+	n.read = n.recv.read
+	return n, nil
+}
+
+// Dial connects to a daemon's socket.
+func Dial(path string, timeout time.Duration) (*Conn, error) {
+	c, err := (&net.Dialer{Timeout: timeout}).Dial(network, path)
+	if err != nil {
+		return nil, fmt.Errorf("native: %w (is the daemon running?)", err)
+	}
+	return NewConn(c.(*net.UnixConn))
+}
+
+// Listen creates a daemon's socket.
+func Listen(path string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	return l, nil
+}
+
+// Pair returns two connected ends within this process.
+func Pair() (a, b *Conn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("native: socketpair: %w", err)
+	}
+	if a, err = FileConn(os.NewFile(uintptr(fds[0]), "kproxy")); err != nil {
+		unix.Close(fds[1])
+		return nil, nil, err
+	}
+	if b, err = FileConn(os.NewFile(uintptr(fds[1]), "kproxy")); err != nil {
+		a.Close()
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
+// FileConn returns a connection over a connected socket, such as an inherited one. It closes f.
+func FileConn(f *os.File) (*Conn, error) {
+	c, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("native: not a Unix socket")
+	}
+	return NewConn(u)
+}
+
+// Peer returns the process at the other end, as the kernel recorded it when the connection was made.
+func (c *Conn) Peer() (pid, uid, gid int, err error) {
+	var cred *unix.Ucred
+	if e := c.raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		err = e
+	}
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("native: SO_PEERCRED: %w", err)
+	}
+	return int(cred.Pid), int(cred.Uid), int(cred.Gid), nil
+}
+
+// Send sends one message. The files remain the caller's.
+func (c *Conn) Send(m []byte, files []*os.File) error {
+	if len(files) == 0 {
+		_, err := c.c.Write(m)
+		return err
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		raw, err := f.SyscallConn() // Fd would change the mode of the descriptor that the other end receives
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
+		}
+		if err != nil {
+			return fmt.Errorf("native: descriptor %d: %w", i, err)
+		}
+	}
+	_, _, err := c.c.WriteMsgUnix(m, unix.UnixRights(fds...), nil)
+	return err
+}
+
+// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many descriptors.
+var ErrMessage = errors.New("native: message exceeds the limits of the protocol")
+
+// Recv receives one message into b, which should have schema.MaxMessage bytes. The caller closes the files. It returns io.EOF
+// when the other end has closed the connection.
+func (c *Conn) Recv(b []byte) (n int, files []*os.File, err error) {
+	r := &c.recv
+	r.b = b
+	err = c.raw.Read(c.read)
+	r.b = nil
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case r.errno != 0:
+		return 0, nil, os.NewSyscallError("recvmsg", r.errno)
+	}
+	if r.oobn > 0 {
+		files, err = receivedFiles(r.oob[:r.oobn])
+	}
+	if err == nil && (r.flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(files) > schema.MaxFiles) {
+		err = ErrMessage
+	}
+	if err == nil && r.n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		closeAll(files)
+		return 0, nil, err
+	}
+	return r.n, files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// receivedFiles returns the descriptors of a control message.
+func receivedFiles(oob []byte) ([]*os.File, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	var files []*os.File
+	for i := range messages {
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			for _, fd := range fds {
+				files = append(files, os.NewFile(uintptr(fd), "received"))
+			}
+		}
+	}
+	return files, nil
+}
+
+// Close closes the connection. Calls of Send and Recv return.
+func (c *Conn) Close() error { return c.c.Close() }

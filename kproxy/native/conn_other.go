@@ -1,0 +1,47 @@
+//go:build !linux
+
+package native
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// errSystem is the error of every connection on a system without SOCK_SEQPACKET sockets and their credentials.
+var errSystem = fmt.Errorf("native: connections to a daemon need Linux: %w", errors.ErrUnsupported)
+
+// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many descriptors.
+var ErrMessage = errors.New("native: message exceeds the limits of the protocol")
+
+// Conn is one end of a connection. None can be made on this system.
+type Conn struct{}
+
+// Dial fails: see errSystem.
+func Dial(string, time.Duration) (*Conn, error) { return nil, errSystem }
+
+// Listen fails: see errSystem.
+func Listen(string) (*net.UnixListener, error) { return nil, errSystem }
+
+// Pair fails: see errSystem.
+func Pair() (a, b *Conn, err error) { return nil, nil, errSystem }
+
+// NewConn fails: see errSystem.
+func NewConn(*net.UnixConn) (*Conn, error) { return nil, errSystem }
+
+// FileConn fails: see errSystem.
+func FileConn(*os.File) (*Conn, error) { return nil, errSystem }
+
+// Peer fails: see errSystem.
+func (*Conn) Peer() (pid, uid, gid int, err error) { return 0, 0, 0, errSystem }
+
+// Send fails: see errSystem.
+func (*Conn) Send([]byte, []*os.File) error { return errSystem }
+
+// Recv fails: see errSystem.
+func (*Conn) Recv([]byte) (int, []*os.File, error) { return 0, nil, errSystem }
+
+// Close does nothing.
+func (*Conn) Close() error { return nil }

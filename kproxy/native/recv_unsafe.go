@@ -1,0 +1,48 @@
+//go:build linux
+
+package native
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ciddk/kproxy/schema"
+)
+
+// recvState is a recvmsg in progress. The functions of package net allocate the peer's address for every message; this one
+// does not ask for it.
+//
+// The pointers in the message header point to slices of this structure and to r.b, which are alive and not moved during the
+// system call, since they are on the heap and referred to by r.
+type recvState struct {
+	b     []byte
+	oob   [128]byte // room for schema.MaxFiles descriptors and more
+	n     int
+	oobn  int
+	flags int
+	errno syscall.Errno
+}
+
+var _ [128 - (unix.SizeofCmsghdr + 4*schema.MaxFiles)]struct{}
+
+// read executes one recvmsg without blocking. It reports false if there is no message yet.
+func (r *recvState) read(fd uintptr) bool {
+	iov := unix.Iovec{Base: unsafe.SliceData(r.b)}
+	iov.SetLen(len(r.b))
+	h := unix.Msghdr{Iov: &iov, Control: &r.oob[0]}
+	h.SetIovlen(1)
+	h.SetControllen(len(r.oob))
+	for {
+		n, _, errno := syscall.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&h)), unix.MSG_CMSG_CLOEXEC)
+		if errno == syscall.EINTR {
+			continue
+		}
+		if errno == syscall.EAGAIN {
+			return false
+		}
+		r.n, r.oobn, r.flags, r.errno = int(n), int(h.Controllen), int(h.Flags), errno
+		return true
+	}
+}

@@ -1,0 +1,208 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"sync"
+
+	"ciddk/ci"
+	"ciddk/kproxy"
+	"ciddk/kproxy/native"
+	"ciddk/kproxy/schema"
+)
+
+// conn is one connection.
+type conn struct {
+	c       *native.Conn
+	session *kproxy.Session
+	pending chan struct{} // one element for each request in execution
+	wait    sync.WaitGroup
+	posts   native.Posts
+	wc      []ci.WC
+	out     []byte // of the data path
+}
+
+// serve executes the requests of a connection until it is closed.
+func (s *Server) serve(c *native.Conn) {
+	defer c.Close()
+	buf := make([]byte, schema.MaxMessage)
+	session, err := s.hello(c, buf)
+	if err != nil {
+		return
+	}
+	d := &conn{c: c, session: session, pending: make(chan struct{}, session.Quota().Pending)}
+	for d.next(buf) {
+	}
+	c.Close()           // replies in progress fail, so that no goroutine waits for a client that does not read
+	_ = session.Close() // it has logged the error
+	d.wait.Wait()
+}
+
+var errHello = errors.New("server: the first request is not Hello")
+
+// hello executes the first request and returns the client's session.
+func (s *Server) hello(c *native.Conn, buf []byte) (*kproxy.Session, error) {
+	late := s.clock.AfterFunc(helloTimeout, func() { c.Close() })
+	defer late.Stop()
+	n, files, err := c.Recv(buf)
+	if err != nil {
+		return nil, err
+	}
+	closeFiles(files)
+	h, body, err := native.ParseHeader(buf[:n])
+	if err != nil || h.Reply || h.Command != schema.CmdHello {
+		return nil, errHello
+	}
+	var r schema.Hello
+	session, err := s.open(c, body, &r)
+	if err != nil {
+		_ = sendError(c, h, 0, err) // the connection is closed either way
+		return nil, err
+	}
+	reply := &schema.HelloReply{Version: schema.Version, PID: uint32(os.Getpid()), MaxMessage: schema.MaxMessage,
+		MaxBatch: schema.MaxBatch, MaxPending: uint32(session.Quota().Pending)}
+	if err := sendReply(c, h, &kproxy.Result{Body: reply}); err != nil {
+		_ = session.Close()
+		return nil, err
+	}
+	return session, nil
+}
+
+func (s *Server) open(c *native.Conn, body []byte, r *schema.Hello) (*kproxy.Session, error) {
+	if err := native.Parse(body, r); err != nil {
+		return nil, invalid(schema.CmdHello, err)
+	}
+	if r.Version != schema.Version || r.PointerBits != 32 && r.PointerBits != 64 {
+		return nil, &ci.Error{Verb: "ual.Dial", Status: ci.Unsupported,
+			Detail: "the daemon and the client's library are of different versions"}
+	}
+	pid, uid, gid, err := c.Peer()
+	if err != nil {
+		return nil, err
+	}
+	return s.core.Open(kproxy.Peer{PID: pid, UID: uid, GID: gid}, int(r.PointerBits), r.Name)
+}
+
+// next receives one request and executes it. It reports false when the connection is to be closed.
+func (d *conn) next(buf []byte) bool {
+	n, files, err := d.c.Recv(buf)
+	if err != nil {
+		return false
+	}
+	h, body, err := native.ParseHeader(buf[:n])
+	if err != nil || h.Reply {
+		closeFiles(files)
+		return false
+	}
+	spec := &schema.Commands[h.Command]
+	if spec.Data {
+		closeFiles(files)
+		return d.data(h, body) == nil
+	}
+	req := reflect.New(spec.Request).Interface()
+	if err = native.Parse(body, req); err == nil && len(files) > spec.MaxFiles {
+		err = errors.New("server: too many descriptors")
+	}
+	if err == nil && h.Command == schema.CmdHello {
+		err = errors.New("server: a second Hello")
+	}
+	if err != nil {
+		closeFiles(files)
+		d.session.Reject()
+		return sendError(d.c, h, 0, invalid(h.Command, err)) == nil
+	}
+	d.pending <- struct{}{}
+	d.wait.Go(func() {
+		defer func() { <-d.pending }()
+		d.do(h, &kproxy.Call{Command: h.Command, Body: req, Files: files})
+	})
+	return true
+}
+
+// do executes a request that is not one of the data path.
+func (d *conn) do(h native.Header, call *kproxy.Call) {
+	r, err := d.session.Do(call)
+	closeFiles(call.Files)
+	if err == nil {
+		err = sendReply(d.c, h, r)
+		if r.CloseFiles {
+			closeFiles(r.Files)
+		}
+		if !errors.Is(err, errTooLong) {
+			return // a connection that does not work is closed by its reader
+		}
+	}
+	_ = sendError(d.c, h, 0, err)
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// invalid returns the error of a request that does not match its declaration.
+func invalid(c schema.Command, err error) error {
+	status := ci.Status(ci.InvalidParameter)
+	if h, ok := errors.AsType[*native.HandleError](err); ok {
+		status = h.Want.Invalid()
+	}
+	return &ci.Error{Verb: c.Verb(), Status: status, Detail: "the request does not match its declaration", Err: err}
+}
+
+var errTooLong = errors.New("server: the reply exceeds the limit of a message")
+
+// buffers are used again, since a message can be long.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func sendReply(c *native.Conn, h native.Header, r *kproxy.Result) error {
+	p := buffers.Get().(*[]byte)
+	defer buffers.Put(p)
+	*p = native.Append(native.Start(*p), r.Body)
+	h.Reply, h.Status = true, 0
+	if err := native.Finish(*p, h); err != nil {
+		return errTooLong
+	}
+	return c.Send(*p, r.Files)
+}
+
+// sendError replies with an error. accepted is the number of work requests of a post that were accepted.
+func sendError(c *native.Conn, h native.Header, accepted int, err error) error {
+	r := errorReply(accepted, err)
+	p := buffers.Get().(*[]byte)
+	defer buffers.Put(p)
+	*p = native.Append(native.Start(*p), r)
+	h.Reply, h.Status = true, ci.StatusOf(err)
+	if err := native.Finish(*p, h); err != nil {
+		return err
+	}
+	return c.Send(*p, nil)
+}
+
+func errorReply(accepted int, err error) *schema.ErrorReply {
+	r := &schema.ErrorReply{Accepted: uint32(accepted)}
+	if v, ok := errors.AsType[*kproxy.VendorError](err); ok {
+		r.VendorStatus = v.Status
+	}
+	e, ok := errors.AsType[*ci.Error](err)
+	if !ok {
+		r.Detail = clip(err.Error())
+		return r
+	}
+	detail := e.Detail
+	if e.Err != nil {
+		if detail != "" {
+			detail += ": "
+		}
+		detail += e.Err.Error()
+	}
+	r.Verb, r.Detail = clip(e.Verb), clip(detail)
+	if e.Most != nil {
+		r.HasMost, r.Most = true, schema.NewQPCaps(*e.Most)
+	}
+	return r
+}
+
+// clip shortens a text to what the protocol carries.
+func clip(s string) string { return s[:min(len(s), schema.MaxText)] }

@@ -1,0 +1,206 @@
+package kproxy
+
+import (
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// object is an entry of a session's handle table. Session.mu guards the fields from state on.
+type object struct {
+	kind   schema.Kind
+	handle schema.Handle
+	token  uint64
+	ca     *object     // the open adapter that it belongs to
+	al     destroyable // the access layer's object; nil for an event queue
+	queue  *eventQueue // of an event queue
+	attr   *ci.CAAttr  // of a CA, when it was opened
+	user   userCA      // of a CA
+
+	// The queues that receive its events, and how many each has delivered; the queue's lock guards the number.
+	completions, async   *eventQueue
+	completed, delivered uint64
+
+	state    objectState
+	parent   *object
+	uses     []*object
+	children int
+	users    int
+	charge   charge
+	memory   mapping // of an MR
+}
+
+// destroyable is what all objects of the access layer have in common.
+type destroyable interface{ Destroy() error }
+
+type objectState uint8
+
+const (
+	creating objectState = iota
+	live
+	destroying
+)
+
+// slot is a place in the table. Its generation changes whenever it is used again.
+type slot struct {
+	generation uint32
+	o          *object
+}
+
+// objects returns everything in the table. mu is held.
+func (c *Session) objects() []*object {
+	var list []*object
+	for i := range c.slots {
+		if o := c.slots[i].o; o != nil {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// find returns the object of a handle. Status: that of the kind. mu is held.
+func (c *Session) find(verb string, k schema.Kind, h schema.Handle) (*object, error) {
+	if i := h.Index(); h.Kind() == k && uint64(i) < uint64(len(c.slots)) {
+		s := &c.slots[i]
+		if s.o != nil && s.o.handle == h && s.o.state == live {
+			return s.o, nil
+		}
+	}
+	return nil, failf(verb, k.Invalid(), "handle %x is not one of this client's objects of kind %v", uint64(h), k)
+}
+
+// lookup returns the object of a handle. Status: that of the kind.
+func (c *Session) lookup(verb string, k schema.Kind, h schema.Handle) (*object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(verb, k, h)
+}
+
+// reserve puts a new object into the table, in state creating: its handle is valid only after commit. The parent and the
+// objects that it uses are busy from now on. Status: InsufficientResources (quota), InvalidState (closed).
+func (c *Session) reserve(verb string, o *object, parent *object, uses ...*object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return failf(verb, ci.InvalidState, "the client is being closed")
+	}
+	for _, p := range append(uses, parent) {
+		if p != nil && p.state != live {
+			return failf(verb, p.kind.Invalid(), "the %v is being destroyed", p.kind)
+		}
+	}
+	if limit := c.quota.kind(o.kind); c.used.count[o.kind] >= limit {
+		return failf(verb, ci.InsufficientResources, "the client has %d objects of kind %v, which is its quota", limit, o.kind)
+	}
+	if err := c.addCharge(verb, o.charge); err != nil {
+		return err
+	}
+	c.used.count[o.kind]++
+	var i uint32
+	if n := len(c.free); n > 0 {
+		i, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		i = uint32(len(c.slots))
+		c.slots = append(c.slots, slot{})
+	}
+	s := &c.slots[i]
+	s.generation = s.generation%schema.MaxGeneration + 1
+	s.o = o
+	o.handle = schema.MakeHandle(o.kind, s.generation, i)
+	o.parent, o.uses = parent, uses
+	if parent != nil {
+		parent.children++
+	}
+	for _, u := range uses {
+		u.users++
+	}
+	return nil
+}
+
+// addCharge adds to the client's usage. Status: InsufficientResources. mu is held.
+func (c *Session) addCharge(verb string, x charge) error {
+	if x.queue > c.quota.QueueBytes-c.used.queueBytes {
+		return failf(verb, ci.InsufficientResources, "queues of %d bytes and %d more, quota %d", c.used.queueBytes, x.queue,
+			c.quota.QueueBytes)
+	}
+	if x.memory > c.quota.MemoryBytes-c.used.memoryBytes {
+		return failf(verb, ci.InsufficientResources, "%d bytes of registered memory and %d more, quota %d", c.used.memoryBytes,
+			x.memory, c.quota.MemoryBytes)
+	}
+	c.used.queueBytes += x.queue
+	c.used.memoryBytes += x.memory
+	return nil
+}
+
+// dropCharge takes back from the client's usage. mu is held.
+func (c *Session) dropCharge(x charge) {
+	c.used.queueBytes -= x.queue
+	c.used.memoryBytes -= x.memory
+}
+
+// commit makes the handle of a new object valid.
+func (c *Session) commit(o *object) {
+	c.mu.Lock()
+	o.state = live
+	c.mu.Unlock()
+}
+
+// remove takes an object out of the table.
+func (c *Session) remove(o *object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.slots == nil {
+		return // the session has been closed meanwhile
+	}
+	i := o.handle.Index()
+	c.slots[i].o = nil
+	c.free = append(c.free, i)
+	c.used.count[o.kind]--
+	c.dropCharge(o.charge)
+	if o.parent != nil {
+		o.parent.children--
+	}
+	for _, u := range o.uses {
+		u.users--
+	}
+}
+
+// destroy executes the Destroy of every kind.
+func (c *Session) destroy(r *schema.Object) (*Result, error) {
+	k := r.Handle.Kind()
+	verb := destroyVerb[k]
+	c.mu.Lock()
+	o, err := c.find(verb, k, r.Handle)
+	if err == nil && (o.children > 0 || o.users > 0) {
+		err = failf(verb, ci.ResourceBusy, "%d objects were made from it and %d use it: destroy them first", o.children, o.users)
+	}
+	if err == nil {
+		o.state = destroying
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if o.al != nil {
+		err = o.al.Destroy()
+	}
+	switch {
+	case ci.StatusOf(err) == ci.ResourceBusy:
+		c.commit(o)
+		return nil, err
+	case err == nil:
+		o.memory.release()
+	default:
+		c.log.Error("kproxy: destroy failed", "kind", k, "error", err)
+	}
+	var reply schema.DestroyReply
+	if o.queue != nil {
+		o.queue.close()
+	}
+	reply.Completions = o.completions.forget(o, &o.completed)
+	reply.Async = o.async.forget(o, &o.delivered)
+	c.remove(o)
+	return &Result{Body: &reply}, err
+}
+
+var destroyVerb = [schema.NumKinds]string{"Object.Destroy", "Object.Destroy", "CA.Destroy", "PD.Destroy", "AV.Destroy",
+	"CQ.Destroy", "SRQ.Destroy", "QP.Destroy", "Mcast.Destroy", "MR.Destroy", "MW.Destroy"}

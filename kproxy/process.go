@@ -1,0 +1,137 @@
+package kproxy
+
+import (
+	"sync"
+
+	"ciddk/ci"
+)
+
+// process is a client process as drivers see it.
+type process struct {
+	pid, bits int
+	locks     *atomicLocks
+	reach     processReach
+
+	mu     sync.RWMutex // held for reading during every copy, so that close waits for copies
+	closed bool
+}
+
+var _ ci.Process = (*process)(nil)
+
+func newProcess(pid, bits int, locks *atomicLocks) *process {
+	p := &process{pid: pid, bits: bits, locks: locks}
+	p.reach.open(pid)
+	return p
+}
+
+// PID returns the process number.
+func (p *process) PID() int { return p.pid }
+
+// PointerBits returns 32 or 64.
+func (p *process) PointerBits() int { return p.bits }
+
+// close ends all access. It waits for copies in progress.
+func (p *process) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		p.reach.close()
+	}
+}
+
+// Memory returns the process's storage at addr. See ci.Process.
+func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
+	const verb = "Process.Memory"
+	if addr+length < addr || addr+length > 1<<63 {
+		return nil, failf(verb, ci.InvalidParameter, "%d bytes at %x exceed the address space", length, addr)
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return nil, failf(verb, ci.InvalidState, "the process has exited")
+	}
+	if err := p.reach.check(addr, length, a&ci.LocalWrite != 0); err != nil {
+		return nil, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "memory of the process", Err: err}
+	}
+	return &processMemory{p: p, addr: addr, n: length}, nil
+}
+
+// processMemory is a range of a process's memory that is reached by copies.
+type processMemory struct {
+	p       *process
+	addr, n uint64
+}
+
+// Addr returns the process's address.
+func (m *processMemory) Addr() uint64 { return m.addr }
+
+// Len returns the size.
+func (m *processMemory) Len() uint64 { return m.n }
+
+// Slice returns nil: the daemon cannot address the bytes.
+func (m *processMemory) Slice(uint64, uint64) []byte { return nil }
+
+// Pin does nothing: copies find the page wherever it is.
+func (m *processMemory) Pin() (func(), error) { return func() {}, nil }
+
+// span validates a range and returns its address.
+func (m *processMemory) span(off int64, n int) (uint64, error) {
+	if off < 0 || uint64(off) > m.n || uint64(n) > m.n-uint64(off) {
+		return 0, ci.InvalidParameter
+	}
+	return m.addr + uint64(off), nil
+}
+
+// ReadAt copies from the process.
+func (m *processMemory) ReadAt(b []byte, off int64) (int, error) {
+	addr, err := m.span(off, len(b))
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	m.p.mu.RLock()
+	defer m.p.mu.RUnlock()
+	if m.p.closed {
+		return 0, ci.InvalidState
+	}
+	return m.p.reach.read(b, addr)
+}
+
+// WriteAt copies to the process.
+func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
+	addr, err := m.span(off, len(b))
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	m.p.mu.RLock()
+	defer m.p.mu.RUnlock()
+	if m.p.closed {
+		return 0, ci.InvalidState
+	}
+	return m.p.reach.write(b, addr)
+}
+
+// Atomic replaces the 8 bytes at off by the result of f, in host order, and returns the old ones. It is atomic with respect
+// to other Atomic calls for the process, and not to the process's own accesses (ci.AtomicLocal).
+func (m *processMemory) Atomic(off int64, f func(uint64) uint64) (uint64, error) {
+	lock := m.p.locks.of(m.p.pid)
+	lock.Lock()
+	defer lock.Unlock()
+	var b [8]byte
+	if _, err := m.ReadAt(b[:], off); err != nil {
+		return 0, err
+	}
+	old := hostOrder.Uint64(b[:])
+	now := f(old)
+	if now == old {
+		return old, nil
+	}
+	hostOrder.PutUint64(b[:], now)
+	_, err := m.WriteAt(b[:], off)
+	return old, err
+}
+
+// atomicLocks serialises the atomics on the memory of each process. Several processes may share a lock.
+type atomicLocks [64]sync.Mutex
+
+func (l *atomicLocks) of(pid int) *sync.Mutex { return &l[uint(pid)%uint(len(l))] }

@@ -1,0 +1,145 @@
+package kproxy
+
+import (
+	"os"
+	"time"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// qpObjects are the objects that a QP uses.
+type qpObjects struct{ send, recv, srq, async *object }
+
+func (c *Session) qpObjects(verb string, r *schema.CreateQP) (u qpObjects, err error) {
+	if u.send, err = c.optional(verb, schema.KindCQ, r.SendCQ); err != nil {
+		return u, err
+	}
+	if u.recv, err = c.optional(verb, schema.KindCQ, r.RecvCQ); err != nil {
+		return u, err
+	}
+	if u.srq, err = c.optional(verb, schema.KindSRQ, r.SRQ); err != nil {
+		return u, err
+	}
+	u.async, err = c.optional(verb, schema.KindEventQueue, r.Async)
+	return u, err
+}
+
+func (c *Session) createQP(r *schema.CreateQP, files []*os.File) (*Result, error) {
+	const verb = "PD.CreateQP"
+	pd, err := c.lookup(verb, schema.KindPD, r.PD)
+	if err != nil {
+		return nil, err
+	}
+	switch r.Type {
+	case ci.RC, ci.UC, ci.UD:
+	case ci.RD:
+		return nil, failf(verb, ci.Unsupported, "reliable datagrams")
+	default:
+		return nil, failf(verb, ci.InvalidServiceType, "a QP of type %v is not created for a client", r.Type)
+	}
+	u, err := c.qpObjects(verb, r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pd.copyIn(verb, &r.User, files)
+	if err != nil {
+		return nil, err
+	}
+	create := ci.QPCreate{QPCaps: r.Caps.CI(), Type: r.Type, Flags: r.Flags, SendCQ: asObject[ci.CQ](u.send),
+		RecvCQ: asObject[ci.CQ](u.recv), SRQ: asObject[ci.SRQ](u.srq), User: p.ub}
+	o := &object{kind: schema.KindQP, ca: pd.ca, token: r.Token, async: queueOf(u.async), charge: qpCharge(create.QPCaps)}
+	create.Context = o
+	// A client that breaks a promise of these flags would make the driver's queues inconsistent.
+	create.Flags &^= ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
+	if o.async != nil {
+		create.OnEvent = func(e ci.Event) { o.async.event(o, e) }
+	}
+	reply := new(schema.CreateQPReply)
+	return c.create(verb, o, pd, p, func() (destroyable, error) {
+		return pd.al.(*accesslayer.PD).NewQP(create, nil)
+	}, func() (*Result, *schema.UserBufferReply) {
+		qp := o.al.(*accesslayer.QP)
+		reply.Handle, reply.Num = o.handle, qp.Num()
+		if attr, err := qp.Query(); err == nil {
+			reply.Caps = schema.NewQPCaps(attr.QPCaps)
+		}
+		return &Result{Body: reply}, &reply.User
+	}, list(u.send, u.recv, u.srq, u.async)...)
+}
+
+func (c *Session) queryQP(r *schema.QP) (*Result, error) {
+	o, err := c.lookup("QP.Query", schema.KindQP, r.QP)
+	if err != nil {
+		return nil, err
+	}
+	attr, err := o.al.(*accesslayer.QP).Query()
+	return &Result{Body: new(schema.NewQPAttr(&attr))}, err
+}
+
+func (c *Session) modifyQP(r *schema.ModifyQP, files []*os.File) (*Result, error) {
+	const verb = "QP.Modify"
+	o, err := c.lookup(verb, schema.KindQP, r.QP)
+	if err != nil {
+		return nil, err
+	}
+	p, err := o.copyIn(verb, &r.User, files)
+	if err != nil {
+		return nil, err
+	}
+	attr := r.Attr.CI()
+	attr.User = p.ub
+	more, resize := charge{}, r.Set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0
+	if resize {
+		caps := attr.QPCaps
+		caps.SendSGE, caps.RecvSGE, caps.MaxInline = o.ca.attr.MaxSGEs, o.ca.attr.MaxSGEs, o.ca.attr.MaxInline
+		more = qpCharge(caps)
+	}
+	if err := c.chargeMore(verb, more); err != nil {
+		return nil, err
+	}
+	if err := o.al.(*accesslayer.QP).Modify(r.Set, attr); err != nil {
+		c.chargeLess(more)
+		return nil, err
+	}
+	if resize {
+		c.mu.Lock()
+		o.charge.queue += more.queue // one queue may have kept its size, so both are counted
+		c.mu.Unlock()
+	}
+	reply := new(schema.Changed)
+	return p.copyOut(&reply.User, &Result{Body: reply}), nil
+}
+
+func (c *Session) timeWait(r *schema.TimeWait) (*Result, error) {
+	o, err := c.lookup("QP.TimeWait", schema.KindQP, r.QP)
+	if err != nil {
+		return nil, err
+	}
+	o.al.(*accesslayer.QP).TimeWait(min(time.Duration(r.Duration), maxTimeWait))
+	return &Result{Body: &schema.None{}}, nil
+}
+
+// maxTimeWait is the longest time for which a client can quarantine a QP number: the longest time-wait of a connection (IBTA
+// volume 1, 12.9.8.4) is twice the packet lifetime of 4.096 us * 2^31.
+const maxTimeWait = 5 * time.Hour
+
+func (c *Session) attachMcast(r *schema.AttachMcast, files []*os.File) (*Result, error) {
+	const verb = "QP.AttachMcast"
+	qp, err := c.lookup(verb, schema.KindQP, r.QP)
+	if err != nil {
+		return nil, err
+	}
+	p, err := qp.copyIn(verb, &r.User, files)
+	if err != nil {
+		return nil, err
+	}
+	return c.create(verb, &object{kind: schema.KindMcast, ca: qp.ca}, qp, p, func() (destroyable, error) {
+		m, err := qp.al.(*accesslayer.QP).AttachMcast(ci.McastAttach{GID: r.GID, LID: r.LID, User: p.ub})
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	}, nil)
+}

@@ -1,0 +1,133 @@
+package kproxy
+
+import (
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// Quota limits one client. Zero fields have the defaults stated.
+type Quota struct {
+	PDs         int // 4096
+	AVs         int // 65536
+	CQs         int // 16384
+	SRQs        int // 16384
+	QPs         int // 16384
+	Mcasts      int // 16384
+	MRs         int // 65536
+	MWs         int // 65536
+	EventQueues int // 64
+
+	QueueBytes  int64 // of all work and completion queues, estimated from their sizes: 1 GiB
+	MemoryBytes int64 // of all registered memory: 64 GiB
+	Events      int   // that wait in one event queue because the client does not read: 4096
+	Pending     int   // requests in execution: 64
+}
+
+func (q Quota) withDefaults() Quota {
+	set := func(p *int, n int) {
+		if *p <= 0 {
+			*p = n
+		}
+	}
+	set(&q.PDs, 4096)
+	set(&q.AVs, 65536)
+	set(&q.CQs, 16384)
+	set(&q.SRQs, 16384)
+	set(&q.QPs, 16384)
+	set(&q.Mcasts, 16384)
+	set(&q.MRs, 65536)
+	set(&q.MWs, 65536)
+	set(&q.EventQueues, 64)
+	set(&q.Events, 4096)
+	set(&q.Pending, 64)
+	if q.QueueBytes <= 0 {
+		q.QueueBytes = 1 << 30
+	}
+	if q.MemoryBytes <= 0 {
+		q.MemoryBytes = 64 << 30
+	}
+	return q
+}
+
+// maxCAs is the number of times that a client may open adapters.
+const maxCAs = 256
+
+// kind returns the limit of a kind.
+func (q *Quota) kind(k schema.Kind) int {
+	switch k {
+	case schema.KindEventQueue:
+		return q.EventQueues
+	case schema.KindCA:
+		return maxCAs
+	case schema.KindPD:
+		return q.PDs
+	case schema.KindAV:
+		return q.AVs
+	case schema.KindCQ:
+		return q.CQs
+	case schema.KindSRQ:
+		return q.SRQs
+	case schema.KindQP:
+		return q.QPs
+	case schema.KindMcast:
+		return q.Mcasts
+	case schema.KindMR:
+		return q.MRs
+	case schema.KindMW:
+		return q.MWs
+	}
+	return 0
+}
+
+// limit lowers the limits of an adapter to the quota, so that a client sees what it can create.
+func (q *Quota) limit(a *ci.CAAttr) {
+	a.MaxPDs = min(a.MaxPDs, q.PDs)
+	a.MaxAVs = min(a.MaxAVs, q.AVs)
+	a.MaxCQs = min(a.MaxCQs, q.CQs)
+	a.MaxSRQs = min(a.MaxSRQs, q.SRQs)
+	a.MaxQPs = min(a.MaxQPs, q.QPs)
+	a.MaxMcastQPs = min(a.MaxMcastQPs, q.Mcasts)
+	a.MaxMRs = min(a.MaxMRs, q.MRs)
+	a.MaxMWs = min(a.MaxMWs, q.MWs)
+	a.MaxMRSize = min(a.MaxMRSize, uint64(q.MemoryBytes))
+}
+
+// usage is what a client holds. Session.mu guards it.
+type usage struct {
+	count       [schema.NumKinds]int
+	queueBytes  int64
+	memoryBytes int64
+}
+
+// charge is the part of a session's usage that one object causes.
+type charge struct{ queue, memory int64 }
+
+// Bytes that one entry of a queue is estimated to hold in a driver, beside its scatter/gather elements of 16 bytes.
+const (
+	bytesPerCQE = 64
+	bytesPerWR  = 128
+	bytesPerSGE = 16
+)
+
+// entries returns n entries of size bytes, without overflow; negative numbers count as none.
+func entries(n, size int64) int64 {
+	if n <= 0 || size <= 0 {
+		return 0
+	}
+	if n > 1<<31 || size > 1<<31 {
+		return 1 << 62
+	}
+	return n * size
+}
+
+func qpCharge(c ci.QPCaps) charge {
+	send := entries(int64(c.SendDepth), bytesPerWR+entries(int64(c.SendSGE), bytesPerSGE)+int64(max(c.MaxInline, 0)))
+	recv := entries(int64(c.RecvDepth), bytesPerWR+entries(int64(c.RecvSGE), bytesPerSGE))
+	return charge{queue: send + recv}
+}
+
+func cqCharge(size int) charge { return charge{queue: entries(int64(size), bytesPerCQE)} }
+
+func srqCharge(a ci.SRQAttr) charge {
+	return charge{queue: entries(int64(a.MaxWR), bytesPerWR+entries(int64(a.MaxSGE), bytesPerSGE))}
+}

@@ -1,0 +1,21 @@
+package schema
+
+// Version is the version of the protocol. Both ends must have the same.
+const Version = 1
+
+// Limits of the protocol. The daemon rejects a request beyond them.
+const (
+	MaxMessage = 64 << 10 // bytes of a message in any encoding
+	MaxPrivate = 4096     // bytes of private data of a user half, in each direction
+	MaxFiles   = 8        // descriptors of a message
+	MaxText    = 1024     // bytes of a name or an error's detail
+	MaxHCAs    = 64
+	MaxPorts   = 254
+	MaxTable   = 4096     // entries of all GID or P_Key tables of a port in a reply
+	MaxVendor  = 16384    // bytes of a vendor call
+	MaxObjects = 64       // objects of a vendor call
+	MaxBatch   = 1024     // work requests, or completions, of a message
+	MaxSGE     = 1024     // elements of a work request
+	MaxInline  = 32 << 10 // bytes of inline data of a work request
+	MaxHeader  = 4096     // bytes of the header of a large send
+)

@@ -1,0 +1,134 @@
+package kproxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"ciddk/accesslayer"
+	"ciddk/ci"
+)
+
+// Config describes a daemon's core. AL is required.
+type Config struct {
+	AL     *accesslayer.AL
+	Logger *slog.Logger // nil: slog.Default
+	Quota  Quota        // of each client
+
+	MaxClients        int // 0: 4096
+	MaxClientsPerUser int // 0: 1024
+
+	// Privileged reports whether a client may change ports: CA.Modify, and LocalMAD with a method other than Get. nil: clients
+	// with the daemon's own user id, and root.
+	Privileged func(Peer) bool
+}
+
+// Server executes verbs for client processes. Its methods may be called concurrently.
+type Server struct {
+	cfg     Config
+	atomics atomicLocks
+
+	mu       sync.Mutex
+	closed   bool
+	nextID   uint64
+	sessions map[*Session]struct{}
+	wait     sync.WaitGroup // of sessions
+}
+
+// New returns a server without clients.
+func New(cfg Config) (*Server, error) {
+	if cfg.AL == nil {
+		return nil, errors.New("kproxy: Config.AL is nil")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	cfg.Quota = cfg.Quota.withDefaults()
+	cfg.MaxClients = cmp.Or(max(cfg.MaxClients, 0), 4096)
+	cfg.MaxClientsPerUser = cmp.Or(max(cfg.MaxClientsPerUser, 0), 1024)
+	if cfg.Privileged == nil {
+		cfg.Privileged = isOwnUser
+	}
+	return &Server{cfg: cfg, sessions: map[*Session]struct{}{}}, nil
+}
+
+// Peer is a client process, as the kernel reported it for its socket.
+type Peer struct {
+	PID, UID, GID int
+}
+
+// Open creates the session of a client. pointerBits is 32 or 64; name is for logs and status. Status: InsufficientResources
+// (too many clients), InvalidState (closed).
+func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
+	const verb = "kproxy.Open"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	users := 0
+	for c := range s.sessions {
+		if c.peer.UID == p.UID {
+			users++
+		}
+	}
+	switch {
+	case s.closed:
+		return nil, failf(verb, ci.InvalidState, "the daemon is stopping")
+	case len(s.sessions) >= s.cfg.MaxClients:
+		return nil, failf(verb, ci.InsufficientResources, "%d clients are connected, which is the limit", len(s.sessions))
+	case users >= s.cfg.MaxClientsPerUser:
+		return nil, failf(verb, ci.InsufficientResources, "user %d has %d clients, which is the limit", p.UID, users)
+	}
+	client, err := s.cfg.AL.Open(accesslayer.ClientConfig{Name: fmt.Sprintf("process %d", p.PID)})
+	if err != nil {
+		return nil, err
+	}
+	s.nextID++
+	c := newSession(s, s.nextID, p, pointerBits, name, client)
+	s.sessions[c] = struct{}{}
+	s.wait.Add(1)
+	return c, nil
+}
+
+// forget removes a session whose cleanup is complete.
+func (s *Server) forget(c *Session) {
+	s.mu.Lock()
+	delete(s.sessions, c)
+	s.mu.Unlock()
+	s.wait.Done()
+}
+
+// Close closes all sessions and waits until their cleanup is complete. Open fails from now on. It is idempotent. The access
+// layer remains open.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	list := make([]*Session, 0, len(s.sessions))
+	for c := range s.sessions {
+		list = append(list, c)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, c := range list {
+		errs = append(errs, c.Close())
+	}
+	s.wait.Wait()
+	return errors.Join(errs...)
+}
+
+// Sessions returns the clients, the oldest first.
+func (s *Server) Sessions() []*Session {
+	s.mu.Lock()
+	list := make([]*Session, 0, len(s.sessions))
+	for c := range s.sessions {
+		list = append(list, c)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Session) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+func failf(verb string, s ci.Status, format string, args ...any) error {
+	return &ci.Error{Verb: verb, Status: s, Detail: fmt.Sprintf(format, args...)}
+}

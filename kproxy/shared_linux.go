@@ -1,0 +1,96 @@
+package kproxy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// errNotSealed explains how to make a descriptor acceptable.
+var errNotSealed = errors.New("the descriptor is not a memfd sealed against growing and shrinking (F_SEAL_GROW, F_SEAL_SHRINK)")
+
+// checkSealed validates that a file's size cannot change, and that its pages exist when they are used: a memfd without huge
+// pages. Anything else could end the daemon by a fault, when the client shrinks it. It returns the size.
+func checkSealed(f *os.File) (size uint64, err error) {
+	const need = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
+	err = control(f, func(fd int) error {
+		seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+		if err != nil || seals&need != need {
+			return errNotSealed
+		}
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(fd, &fs); err != nil {
+			return os.NewSyscallError("fstatfs", err)
+		}
+		if fs.Type != unix.TMPFS_MAGIC {
+			return fmt.Errorf("%w: huge pages may be missing when they are needed", errNotSealed)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return os.NewSyscallError("fstat", err)
+		}
+		size = uint64(st.Size)
+		return nil
+	})
+	return size, err
+}
+
+// control calls fn with the number of a descriptor.
+func control(f *os.File, fn func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) { err = fn(int(fd)) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// mapShared maps n bytes at offset off of a client's memfd. The bytes are at addr in the client.
+func mapShared(f *os.File, addr, off, n uint64, write bool) (mapping, error) {
+	size, err := checkSealed(f)
+	if err != nil {
+		return mapping{}, err
+	}
+	if n == 0 || off > size || n > size-off {
+		return mapping{}, fmt.Errorf("%d bytes at offset %d of a memfd of %d bytes", n, off, size)
+	}
+	page := uint64(os.Getpagesize())
+	skip := off % page
+	if (addr-off)%page != 0 {
+		return mapping{}, fmt.Errorf("address %x and file offset %x differ within a page", addr, off)
+	}
+	if skip+n > 1<<46 {
+		return mapping{}, fmt.Errorf("%d bytes are more than can be mapped", n)
+	}
+	rights := unix.PROT_READ
+	if write {
+		rights |= unix.PROT_WRITE
+	}
+	var b []byte
+	err = control(f, func(fd int) error {
+		b, err = unix.Mmap(fd, int64(off-skip), int(skip+n), rights, unix.MAP_SHARED)
+		return os.NewSyscallError("mmap", err)
+	})
+	if err != nil {
+		return mapping{}, err
+	}
+	return mapping{&sharedMemory{b[skip:], addr}, func() error { return unix.Munmap(b) }}, nil
+}
+
+// checkFiles validates the descriptors of a client's private data: regular files must be sealed memfds.
+func checkFiles(files []*os.File) error {
+	for i, f := range files {
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			_, err = checkSealed(f)
+		}
+		if err != nil {
+			return fmt.Errorf("descriptor %d: %w", i, err)
+		}
+	}
+	return nil
+}

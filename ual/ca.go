@@ -1,0 +1,261 @@
+package ual
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/kproxy/schema"
+)
+
+// CA is an open adapter of the daemon.
+type CA struct {
+	ci.UnimplementedCA
+	c      *Client
+	hca    *hca
+	handle schema.Handle
+	events receiver
+
+	completions, async *eventQueue
+	closing            atomic.Bool // the queues are being closed by Destroy
+
+	mu       sync.Mutex
+	handlers []*handler
+}
+
+var _ ci.CA = (*CA)(nil)
+
+// closeQueues closes the event queues that exist.
+func (c *CA) closeQueues() {
+	c.closing.Store(true)
+	for _, q := range []*eventQueue{c.completions, c.async} {
+		if q != nil {
+			q.close()
+		}
+	}
+	c.c.tokens.remove(&c.events)
+}
+
+// lostCompletions calls the completion callback of every CQ, because the events of some of them were lost.
+func (c *CA) lostCompletions(uint64) {
+	for _, r := range c.c.tokens.all() {
+		if r.onCompletion != nil {
+			r.onCompletion(r.context)
+		}
+	}
+}
+
+// lostEvents reports that asynchronous events were lost. The consumer cannot find out which, so the CA is no longer usable.
+func (c *CA) lostEvents(lost uint64) {
+	c.events.onEvent(ci.Event{Context: c.events.context, Type: ci.EventLocalFatal, Vendor: lost})
+}
+
+// drained returns when no event of the CA will be handled any more, because the connection is lost.
+func (c *CA) drained() {
+	<-c.completions.done
+	<-c.async.done
+}
+
+// disconnect runs when the asynchronous events end. Unless Destroy ended them, the daemon has exited.
+func (c *CA) disconnect() {
+	if c.closing.Load() {
+		return
+	}
+	for _, r := range c.c.tokens.all() {
+		r.end()
+	}
+	c.events.onEvent(ci.Event{Context: c.events.context, Type: ci.EventLocalFatal})
+}
+
+// Destroy closes the adapter.
+func (c *CA) Destroy() error {
+	c.mu.Lock()
+	n := len(c.handlers)
+	c.mu.Unlock()
+	if n > 0 {
+		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy, Detail: "an event handler is registered"}
+	}
+	if err := c.c.destroy(c.handle, &c.events); err != nil {
+		return err
+	}
+	c.closeQueues()
+	c.hca.mu.Lock()
+	c.hca.open = false
+	c.hca.mu.Unlock()
+	return nil
+}
+
+// destroy destroys an object, and waits for its callbacks if it has a receiver. Without a connection, it succeeds: the daemon
+// has destroyed everything.
+func (c *Client) destroy(h schema.Handle, r *receiver) error {
+	var reply schema.DestroyReply
+	if err := c.do(schema.CmdDestroy, &schema.Object{Handle: h}, nil, &reply); err != nil {
+		if !errors.Is(err, ErrDisconnected) {
+			return err
+		}
+		if r != nil {
+			r.drained()
+		}
+		return nil
+	}
+	if r != nil {
+		r.await(&reply)
+	}
+	return nil
+}
+
+// Query returns the attributes that the daemon grants to this process.
+func (c *CA) Query() (*ci.CAAttr, error) {
+	var r schema.CAAttr
+	if err := c.c.do(schema.CmdQueryCA, &schema.CA{CA: c.handle}, nil, &r); err != nil {
+		return nil, err
+	}
+	a := caAttr(&r)
+	a.Caps |= ci.CapEventHandlers
+	return a, nil
+}
+
+// Modify sets attributes of a port. The daemon permits it to privileged processes only.
+func (c *CA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
+	return c.c.do(schema.CmdModifyCA, &schema.ModifyCA{CA: c.handle, Port: port, Set: set, CapMask: a.CapMask,
+		Capability: a.Capability, PKeyErrors: a.PKeyErrors, QKeyErrors: a.QKeyErrors, InitType: a.InitType,
+		SystemGUID: a.SystemGUID}, nil, &schema.None{})
+}
+
+// AllocatePD allocates a protection domain.
+func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
+	var r schema.Created
+	if err := c.c.do(schema.CmdAllocatePD, &schema.AllocatePD{CA: c.handle, Type: uint32(typ)}, nil, &r); err != nil {
+		return nil, err
+	}
+	return &PD{ca: c, handle: r.Handle}, nil
+}
+
+// LocalMAD executes a MAD on a port.
+func (c *CA) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	if in == nil || out == nil {
+		return &ci.Error{Verb: "CA.LocalMAD", Status: ci.InvalidParameter, Detail: "nil MAD"}
+	}
+	q := &schema.LocalMAD{CA: c.handle, MAD: *in, Port: port}
+	if src != nil {
+		q.Source, q.HasSrc = schema.NewAVAttr(src), true
+	}
+	var r schema.LocalMADReply
+	if err := c.c.do(schema.CmdLocalMAD, q, nil, &r); err != nil {
+		return err
+	}
+	*out = r.MAD
+	return nil
+}
+
+// SLForIP returns the service level of an IP port.
+func (c *CA) SLForIP(port uint8, ipPort uint16) (ci.SL, error) {
+	var r schema.SLForIPReply
+	err := c.c.do(schema.CmdSLForIP, &schema.SLForIP{CA: c.handle, Port: port, IPPort: ipPort}, nil, &r)
+	return r.SL, err
+}
+
+// VendorCall executes a private command of the vendor in the daemon.
+func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
+	const verb = "CA.VendorCall"
+	if op == nil {
+		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "nil operation"}
+	}
+	if len(op.Data) > schema.MaxVendor || len(objects) > schema.MaxObjects {
+		return &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "more data or objects than a message carries"}
+	}
+	q := &schema.VendorCall{CA: c.handle, Command: op.Command, Status: op.Status, Data: op.Data}
+	for _, o := range objects {
+		h, ok := handleOf(c, o)
+		if !ok {
+			return &ci.Error{Verb: verb, Status: ci.InvalidHandle, Detail: "an object is not of this CA"}
+		}
+		q.Objects = append(q.Objects, h)
+	}
+	return c.vendorCall(op, q)
+}
+
+func (c *CA) vendorCall(op *ci.VendorOp, q *schema.VendorCall) error {
+	x := c.c.begin()
+	defer x.end()
+	x.out = appendBody(x.out, q)
+	if err := c.c.roundTrip(schema.CmdVendorCall, x, nil); err != nil {
+		return err
+	}
+	if x.header.Status != 0 {
+		_, status, err := x.errorReply()
+		op.Status = status
+		return err
+	}
+	var r schema.VendorCallReply
+	if err := parseBody(x.body, &r); err != nil {
+		return badReply(schema.CmdVendorCall, err)
+	}
+	op.N, op.Status = copy(op.Data, r.Data), r.Status
+	return nil
+}
+
+// OnEvent registers one more handler of the CA's events.
+func (c *CA) OnEvent(fn func(ci.Event), ctx any) (ci.Object, error) {
+	if fn == nil {
+		return nil, &ci.Error{Verb: "CA.OnEvent", Status: ci.InvalidParameter, Detail: "the callback is nil"}
+	}
+	if _, err := c.Query(); err != nil { // a CA that was destroyed has no handlers
+		return nil, err
+	}
+	h := &handler{ca: c, fn: fn, ctx: ctx}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handlers = append(c.handlers[:len(c.handlers):len(c.handlers)], h)
+	return h, nil
+}
+
+// forward calls the additional handlers of an event.
+func (c *CA) forward(e ci.Event) {
+	c.mu.Lock()
+	handlers := c.handlers // a new slice with every change
+	c.mu.Unlock()
+	for _, h := range handlers {
+		h.call(e)
+	}
+}
+
+// handler is the result of CA.OnEvent.
+type handler struct {
+	ca  *CA
+	fn  func(ci.Event)
+	ctx any
+
+	mu    sync.Mutex // held during the callback
+	ended bool
+}
+
+func (h *handler) call(e ci.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ended {
+		e.Context = h.ctx
+		h.fn(e)
+	}
+}
+
+// Destroy unregisters the handler. It waits for a callback that runs.
+func (h *handler) Destroy() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return &ci.Error{Verb: "EventHandler.Destroy", Status: ci.InvalidHandle, Detail: "destroyed"}
+	}
+	h.ended = true
+	h.ca.mu.Lock()
+	defer h.ca.mu.Unlock()
+	var rest []*handler
+	for _, x := range h.ca.handlers {
+		if x != h {
+			rest = append(rest, x)
+		}
+	}
+	h.ca.handlers = rest
+	return nil
+}

@@ -1,0 +1,203 @@
+package ual
+
+import (
+	"sync"
+	"time"
+
+	"ciddk/ci"
+	"ciddk/kproxy/native"
+	"ciddk/kproxy/schema"
+)
+
+// CQ is a completion queue of the daemon.
+type CQ struct {
+	ci.UnimplementedCQ
+	ca      *CA
+	handle  schema.Handle
+	events  receiver
+	context func(uint64) any // of a token, made once
+
+	poll    sync.Mutex // one poll at a time, so that entries are returned in order
+	mu      sync.Mutex
+	retired []*retired // QPs that were destroyed, whose entries may wait in the queue
+}
+
+var _ ci.CQ = (*CQ)(nil)
+
+// CreateCQ creates a completion queue.
+func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
+	q := &CQ{ca: p.ca, context: p.ca.c.tokens.context}
+	q.events = receiver{context: c.Context, onCompletion: c.OnCompletion, onEvent: c.OnEvent, drained: p.ca.drained}
+	p.ca.c.tokens.add(&q.events)
+	req := &schema.CreateCQ{PD: p.handle, Token: q.events.token, Async: p.ca.async.handle, Size: schema.Int32(c.Size),
+		Affinity: c.Affinity.Mask, Group: c.Affinity.Group}
+	if c.OnCompletion != nil {
+		req.Completions = p.ca.completions.handle
+	}
+	var r schema.CreateCQReply
+	if err := p.ca.c.do(schema.CmdCreateCQ, req, nil, &r); err != nil {
+		p.ca.c.tokens.remove(&q.events)
+		return nil, err
+	}
+	q.handle = r.Handle
+	return q, nil
+}
+
+// Destroy destroys the queue.
+func (q *CQ) Destroy() error {
+	if err := q.ca.c.destroy(q.handle, &q.events); err != nil {
+		return err
+	}
+	q.ca.c.tokens.remove(&q.events)
+	q.forget(q.takeRetired())
+	return nil
+}
+
+// Poll takes completions: one message for up to schema.MaxBatch of them.
+func (q *CQ) Poll(wc []ci.WC) (int, error) {
+	q.poll.Lock()
+	defer q.poll.Unlock()
+	gone := q.takeRetired() // those whose last entries this poll will find, if it empties the queue
+	total := 0
+	for {
+		want := min(len(wc)-total, schema.MaxBatch)
+		n, err := q.pollOnce(wc[total : total+want])
+		total += n
+		switch {
+		case err != nil:
+			q.keep(gone)
+			if total > 0 {
+				return total, nil // the next poll returns the error
+			}
+			return 0, err
+		case n < want:
+			q.forget(gone)
+			return total, nil
+		case total == len(wc):
+			q.keep(gone)
+			return total, nil
+		}
+	}
+}
+
+func (q *CQ) pollOnce(wc []ci.WC) (int, error) {
+	x := q.ca.c.begin()
+	defer x.end()
+	x.out = native.AppendPoll(x.out, q.handle, len(wc))
+	if err := q.ca.c.roundTrip(schema.CmdPoll, x, nil); err != nil {
+		return 0, err
+	}
+	if err := x.failure(); err != nil {
+		return 0, err
+	}
+	n, err := native.ParseCompletions(x.body, wc, q.context)
+	if err != nil {
+		return 0, badReply(schema.CmdPoll, err)
+	}
+	return n, nil
+}
+
+// retired is a QP that was destroyed. Its context remains valid until no entry of it can be in its CQs.
+type retired struct {
+	c    *Client
+	r    *receiver
+	mu   sync.Mutex
+	uses int // CQs
+}
+
+// retire keeps the context of a destroyed QP for the entries that wait in its CQs.
+func (c *Client) retire(r *receiver, send, recv ci.CQ) {
+	x := &retired{c: c, r: r}
+	var queues []*CQ
+	if q, ok := ci.As[*CQ](send); ok {
+		queues = append(queues, q)
+	}
+	if q, ok := ci.As[*CQ](recv); ok && (len(queues) == 0 || q != queues[0]) {
+		queues = append(queues, q)
+	}
+	x.uses = len(queues)
+	for _, q := range queues {
+		q.keep([]*retired{x})
+	}
+	if x.uses == 0 {
+		c.tokens.remove(r)
+	}
+}
+
+func (q *CQ) takeRetired() []*retired {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.retired
+	q.retired = nil
+	return list
+}
+
+func (q *CQ) keep(list []*retired) {
+	if len(list) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.retired = append(q.retired, list...)
+}
+
+func (q *CQ) forget(list []*retired) {
+	for _, x := range list {
+		x.mu.Lock()
+		x.uses--
+		last := x.uses == 0
+		x.mu.Unlock()
+		if last {
+			x.c.tokens.remove(x.r)
+		}
+	}
+}
+
+// Notify arms the queue for one callback.
+func (q *CQ) Notify(when ci.Notify) error {
+	if when > ci.NotifySolicited {
+		return &ci.Error{Verb: "CQ.Notify", Status: ci.InvalidParameter, Detail: "unknown kind of notification"}
+	}
+	return q.notify(&schema.Notify{CQ: q.handle, Mode: schema.NotifyMode(when)})
+}
+
+// NotifyAfter arms the queue for one callback after n more completions.
+func (q *CQ) NotifyAfter(n int) error {
+	return q.notify(&schema.Notify{CQ: q.handle, Mode: schema.NotifyAfter, N: schema.Int32(n)})
+}
+
+func (q *CQ) notify(r *schema.Notify) error {
+	return q.ca.c.do(schema.CmdNotify, r, nil, &schema.None{})
+}
+
+// Peek returns the number of entries that wait.
+func (q *CQ) Peek() (int, error) {
+	var r schema.PeekReply
+	err := q.ca.c.do(schema.CmdPeek, &schema.CQ{CQ: q.handle}, nil, &r)
+	return int(r.N), err
+}
+
+// Query returns the attributes.
+func (q *CQ) Query() (ci.CQAttr, error) {
+	var r schema.QueryCQReply
+	if err := q.ca.c.do(schema.CmdQueryCQ, &schema.CQ{CQ: q.handle}, nil, &r); err != nil {
+		return ci.CQAttr{}, err
+	}
+	return ci.CQAttr{Size: int(r.Size), Moderation: ci.Moderation{Count: int(r.Count), Period: time.Duration(r.Period)}}, nil
+}
+
+// Resize changes the size.
+func (q *CQ) Resize(c ci.CQResize) (int, error) {
+	var r schema.ResizeCQReply
+	req := &schema.ResizeCQ{CQ: q.handle, Size: schema.Int32(c.Size)}
+	if err := q.ca.c.do(schema.CmdResizeCQ, req, nil, &r); err != nil {
+		return 0, err
+	}
+	return int(r.Size), nil
+}
+
+// Modify sets moderation.
+func (q *CQ) Modify(m ci.Moderation) error {
+	req := &schema.ModifyCQ{CQ: q.handle, Count: schema.Int32(m.Count), Period: int64(m.Period)}
+	return q.ca.c.do(schema.CmdModifyCQ, req, nil, &schema.None{})
+}

@@ -1,0 +1,65 @@
+package ual
+
+import (
+	"os"
+
+	"ciddk/kproxy/schema"
+)
+
+// eventQueue reads the events of a queue of the daemon on a goroutine.
+type eventQueue struct {
+	c      *Client
+	handle schema.Handle
+	file   *os.File
+	done   chan struct{} // closed when the goroutine has ended
+}
+
+// newEventQueue creates a queue. overflow is called on its goroutine when events were lost.
+func (c *Client) newEventQueue(overflow func(lost uint64), end func()) (*eventQueue, error) {
+	var r schema.Created
+	files, err := c.doFiles(schema.CmdCreateEventQueue, &schema.CreateEventQueue{}, nil, &r)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		for _, f := range files {
+			f.Close()
+		}
+		return nil, badReply(schema.CmdCreateEventQueue, errNoDescriptor)
+	}
+	q := &eventQueue{c: c, handle: r.Handle, file: files[0], done: make(chan struct{})}
+	c.wait.Go(func() {
+		defer close(q.done)
+		q.read(overflow)
+		end()
+	})
+	return q, nil
+}
+
+// read handles events until the daemon or close closes the descriptor.
+func (q *eventQueue) read(overflow func(uint64)) {
+	defer q.file.Close()
+	var b [schema.EventSize + 1]byte
+	for {
+		n, err := q.file.Read(b[:])
+		if err != nil {
+			return
+		}
+		e, err := schema.ParseEvent(b[:n])
+		if err != nil {
+			return
+		}
+		if e.Kind == schema.EventOverflow {
+			overflow(e.Vendor)
+		} else if r := q.c.tokens.find(e.Token); r != nil {
+			r.handle(&e)
+		}
+	}
+}
+
+// close destroys the queue and waits for its goroutine.
+func (q *eventQueue) close() {
+	_ = q.c.do(schema.CmdDestroy, &schema.Object{Handle: q.handle}, nil, &schema.DestroyReply{}) // without a connection, it does not exist
+	q.file.Close()
+	<-q.done
+}
