@@ -13,7 +13,7 @@ import (
 //
 // A software HCA moves data through Slice, and through ReadAt and WriteAt where Slice returns nil. A hardware driver
 // uses Slice for the IOMMU, or File if the memory has one, and rejects other memory with InvalidParameter. Remote
-// atomics need Slice.
+// atomics need Slice, or an AtomicMemory.
 //
 // The consumer may read bytes that the HCA wrote when it has polled the completion that covers them; the poll orders
 // the accesses, as a channel receive does. It must not change bytes that are being sent before the completion. Spinning
@@ -48,6 +48,19 @@ type FileMemory interface {
 
 	// File returns the descriptor, and the offset of byte 0 in it.
 	File() (f *os.File, off int64)
+}
+
+// AtomicMemory is Memory that executes remote atomics itself, because this process cannot address the storage. Both methods
+// work on the aligned 8 bytes at off, as numbers in host order, and return the old value. They are atomic with respect to each
+// other on the same storage, and not to accesses of the storage's owner: an HCA with such memory has AtomicLocal.
+type AtomicMemory interface {
+	Memory
+
+	// CompareSwap stores swap if the value is compare.
+	CompareSwap(off, compare, swap uint64) (old uint64, err error)
+
+	// FetchAdd adds n to the value.
+	FetchAdd(off, n uint64) (old uint64, err error)
 }
 
 // DMA is storage mapped into an HCA's DMA space. Destroy unmaps it. Context of Destroy: thread. Status: ResourceBusy

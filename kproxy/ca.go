@@ -12,8 +12,8 @@ import (
 // userCA is the process's context of an adapter. It is nil if the driver has no CapUser.
 type userCA = *accesslayer.UserCA
 
-// daemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port, or open
-// contexts of other processes.
+// daemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port, or
+// open contexts of other processes.
 const daemonOnly = ci.CapRD | ci.CapSpecialQP | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapUser | ci.CapEventHandlers
 
@@ -24,7 +24,8 @@ func (c *Session) listHCAs() (*Result, error) {
 			break
 		}
 		i := a.Info()
-		r.HCAs = append(r.HCAs, schema.HCAInfo{GUID: i.GUID, DriverID: i.DriverID, VendorID: i.VendorID, DeviceID: i.DeviceID,
+		r.HCAs = append(r.HCAs, schema.HCAInfo{GUID: i.GUID, DriverID: i.DriverID, VendorID: i.VendorID,
+			DeviceID: i.DeviceID,
 			Revision: uint32(i.Revision), Version: i.Version, Library: clip(i.Library)})
 	}
 	return &Result{Body: &r}, nil
@@ -90,8 +91,9 @@ func (c *Session) queryCA(r *schema.CA) (*Result, error) {
 	}
 	a := *attr
 	a.Caps &^= daemonOnly
-	a.Atomicity = min(a.Atomicity, ci.AtomicLocal) // see processMemory.Atomic
-	a.MaxRDDs, a.MaxEECs, a.MaxRawIPv6QPs, a.MaxRawEtherQPs = 0, 0, 0, 0
+	a.Atomicity = min(a.Atomicity, ci.AtomicLocal) // see ci.AtomicMemory
+	a.MaxRDDs, a.MaxEECs = 0, 0
+	a.MaxRawIPv6QPs, a.MaxRawEtherQPs = 0, 0
 	a.MaxFMRs, a.MaxMapsPerFMR, a.MaxFastRegPages = 0, 0, 0
 	a.MaxSGEs, a.MaxReadSGEs = min(a.MaxSGEs, schema.MaxSGE), min(a.MaxReadSGEs, schema.MaxSGE)
 	a.MaxSRQSGEs, a.MaxInline = min(a.MaxSRQSGEs, schema.MaxSGE), min(a.MaxInline, schema.MaxInline)
@@ -101,17 +103,21 @@ func (c *Session) queryCA(r *schema.CA) (*Result, error) {
 
 func newCAAttr(a *ci.CAAttr) *schema.CAAttr {
 	n := schema.Int32
-	r := &schema.CAAttr{GUID: a.GUID, SystemGUID: a.SystemGUID, Firmware: a.Firmware, Caps: a.Caps, MaxMRSize: a.MaxMRSize,
-		VendorID: a.VendorID, DeviceID: a.DeviceID, Revision: a.Revision,
+	r := &schema.CAAttr{GUID: a.GUID, SystemGUID: a.SystemGUID, Firmware: a.Firmware, Caps: a.Caps,
+		MaxMRSize: a.MaxMRSize,
+		VendorID:  a.VendorID, DeviceID: a.DeviceID, Revision: a.Revision,
 		MaxPDs: n(a.MaxPDs), MaxAVs: n(a.MaxAVs), MaxRDDs: n(a.MaxRDDs), MaxEECs: n(a.MaxEECs),
 		MaxQPs: n(a.MaxQPs), MaxRawIPv6QPs: n(a.MaxRawIPv6QPs), MaxRawEtherQPs: n(a.MaxRawEtherQPs),
 		MaxWRs: n(a.MaxWRs), MaxSGEs: n(a.MaxSGEs), MaxReadSGEs: n(a.MaxReadSGEs), MaxInline: n(a.MaxInline),
-		MaxCQs: n(a.MaxCQs), MaxCQEs: n(a.MaxCQEs), MaxSRQs: n(a.MaxSRQs), MaxSRQWRs: n(a.MaxSRQWRs), MaxSRQSGEs: n(a.MaxSRQSGEs),
-		MaxMRs: n(a.MaxMRs), MaxMWs: n(a.MaxMWs), MaxFMRs: n(a.MaxFMRs), MaxMapsPerFMR: n(a.MaxMapsPerFMR),
+		MaxCQs: n(a.MaxCQs), MaxCQEs: n(a.MaxCQEs), MaxSRQs: n(a.MaxSRQs), MaxSRQWRs: n(a.MaxSRQWRs),
+		MaxSRQSGEs: n(a.MaxSRQSGEs),
+		MaxMRs:     n(a.MaxMRs), MaxMWs: n(a.MaxMWs), MaxFMRs: n(a.MaxFMRs), MaxMapsPerFMR: n(a.MaxMapsPerFMR),
 		MaxFastRegPages: n(a.MaxFastRegPages), MaxPartitions: n(a.MaxPartitions),
-		MaxMcastGroups: n(a.MaxMcastGroups), MaxMcastQPs: n(a.MaxMcastQPs), MaxQPsPerMcastGroup: n(a.MaxQPsPerMcastGroup),
-		MaxRespRes: n(a.MaxRespRes), MaxRespResPerQP: n(a.MaxRespResPerQP), MaxInitDepth: n(a.MaxInitDepthPerQP),
-		NumVectors: n(a.Vectors), AckDelay: a.AckDelay, Atomicity: a.Atomicity, PageSizes: slices.Clone(a.PageSizes)}
+		MaxMcastGroups: n(a.MaxMcastGroups), MaxMcastQPs: n(a.MaxMcastQPs),
+		MaxQPsPerMcastGroup: n(a.MaxQPsPerMcastGroup),
+		MaxRespRes:          n(a.MaxRespRes), MaxRespResPerQP: n(a.MaxRespResPerQP),
+		MaxInitDepth: n(a.MaxInitDepthPerQP),
+		NumVectors:   n(a.Vectors), AckDelay: a.AckDelay, Atomicity: a.Atomicity, PageSizes: slices.Clone(a.PageSizes)}
 	for i := range a.Ports {
 		r.Ports = append(r.Ports, newPortAttr(&a.Ports[i]))
 	}
@@ -120,9 +126,11 @@ func newCAAttr(a *ci.CAAttr) *schema.CAAttr {
 
 func newPortAttr(p *ci.PortAttr) schema.PortAttr {
 	r := schema.PortAttr{GUID: p.GUID, MaxMsgSize: p.MaxMsgSize, Capability: p.Capability, LID: p.LID, SMLID: p.SMLID,
-		PKeyErrors: p.PKeyErrors, QKeyErrors: p.QKeyErrors, Num: p.Num, Link: p.Link, State: p.State, PhysState: p.PhysState,
-		MTU: p.MTU, MaxMTU: p.MaxMTU, LMC: p.LMC, SMSL: p.SMSL, MaxVLs: p.MaxVLs, WidthActive: p.WidthActive,
-		SpeedActive: p.SpeedActive, SpeedExt: p.SpeedExt, SubnetTimeout: p.SubnetTimeout, InitTypeReply: p.InitTypeReply}
+		PKeyErrors: p.PKeyErrors, QKeyErrors: p.QKeyErrors, Num: p.Num, Link: p.Link, State: p.State,
+		PhysState: p.PhysState,
+		MTU:       p.MTU, MaxMTU: p.MaxMTU, LMC: p.LMC, SMSL: p.SMSL, MaxVLs: p.MaxVLs, WidthActive: p.WidthActive,
+		SpeedActive: p.SpeedActive, SpeedExt: p.SpeedExt, SubnetTimeout: p.SubnetTimeout,
+		InitTypeReply: p.InitTypeReply}
 	for _, g := range p.GIDs[:min(len(p.GIDs), schema.MaxTable)] {
 		r.GIDs = append(r.GIDs, schema.GIDEntry{GID: g.GID, Type: g.Type})
 	}

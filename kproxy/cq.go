@@ -27,9 +27,11 @@ func (c *Session) createCQ(r *schema.CreateCQ, files []*os.File) (*Result, error
 	if err != nil {
 		return nil, err
 	}
-	o := &object{kind: schema.KindCQ, ca: pd.ca, token: r.Token, completions: queueOf(completions), async: queueOf(async),
+	o := &object{kind: schema.KindCQ, ca: pd.ca, token: r.Token, completions: queueOf(completions),
+		async:  queueOf(async),
 		charge: cqCharge(int(r.Size))}
-	create := ci.CQCreate{Size: int(r.Size), Context: o, User: p.ub, Affinity: ci.Affinity{Mask: r.Affinity, Group: r.Group}}
+	create := ci.CQCreate{Size: int(r.Size), Context: o, User: p.ub, Affinity: ci.Affinity{Mask: r.Affinity,
+		Group: r.Group}}
 	if o.completions != nil {
 		create.OnCompletion = func(any) { o.completions.completion(o) }
 	}

@@ -5,8 +5,8 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// create is a whole create: the object gets its place in the table, call creates it in the access layer, and reply, if not
-// nil, builds the reply; otherwise the reply is schema.Created.
+// create is a whole create: the object gets its place in the table, call creates it in the access layer, and reply, if
+// not nil, builds the reply; otherwise the reply is schema.Created.
 func (c *Session) create(verb string, o, parent *object, p private, call func() (destroyable, error),
 	reply func() (*Result, *schema.UserBufferReply), uses ...*object) (*Result, error) {
 	if err := c.reserve(verb, o, parent, uses...); err != nil {

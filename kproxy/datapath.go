@@ -14,8 +14,8 @@ func Token(context any) uint64 {
 	return 0
 }
 
-// PostSend posts a batch to a QP. handles[i] are the objects that wrs[i] names. It returns the number of work requests that
-// were accepted; the error is that of the first one that was not.
+// PostSend posts a batch to a QP. handles[i] are the objects that wrs[i] names. It returns the number of work requests
+// that were accepted; the error is that of the first one that was not.
 func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.SendHandles) (int, error) {
 	const verb = "QP.PostSend"
 	c.mu.Lock()
@@ -27,7 +27,7 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 	n := len(wrs)
 	var bad error
 	for i := range wrs {
-		if bad = c.resolveSend(verb, &wrs[i], &handles[i]); bad != nil {
+		if bad = c.resolveSend(verb, o, &wrs[i], &handles[i]); bad != nil {
 			n = i
 			break
 		}
@@ -45,9 +45,11 @@ func (c *Session) PostSend(qp schema.Handle, wrs []ci.SendWR, handles []schema.S
 }
 
 // resolveSend replaces the handles of a work request by objects. mu is held.
-func (c *Session) resolveSend(verb string, w *ci.SendWR, h *schema.SendHandles) error {
-	if w.Op == ci.OpFastReg {
-		return failf(verb, ci.Unsupported, "fast registration takes DMA addresses, which only consumers in the daemon have")
+func (c *Session) resolveSend(verb string, qp *object, w *ci.SendWR, h *schema.SendHandles) error {
+	// The driver has CapFastReg, so its own check does not reject these. On a datagram QP, it does.
+	if (w.Op == ci.OpFastReg || w.Op == ci.OpLocalInv) && qp.qpType != ci.UD {
+		return failf(verb, ci.Unsupported,
+			"fast registration takes DMA addresses, which only consumers in the daemon have")
 	}
 	if h.AV != 0 {
 		o, err := c.find(verb, schema.KindAV, h.AV)

@@ -9,8 +9,8 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// eventQueue delivers events to a client through a socket. An event is written at once if the socket has room; otherwise it
-// waits for a goroutine that exists only while events wait.
+// eventQueue delivers events to a client through a socket. An event is written at once if the socket has room;
+// otherwise it waits for a goroutine that exists only while events wait.
 type eventQueue struct {
 	max   int
 	stats *stats

@@ -24,8 +24,8 @@ func (q *eventQueue) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-// sendEvent writes an event without blocking. It reports false if the socket has no room. An event for a client that has
-// closed its end counts as written.
+// sendEvent writes an event without blocking. It reports false if the socket has no room. An event for a client that
+// has closed its end counts as written.
 func sendEvent(fd uintptr, e *schema.Event) bool {
 	var b [schema.EventSize]byte
 	for {

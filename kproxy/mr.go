@@ -12,7 +12,8 @@ import (
 func (c *Session) memory(verb string, m *schema.Memory, files []*os.File) (mapping, error) {
 	switch {
 	case m.Shared && len(files) != 1:
-		return mapping{}, failf(verb, ci.InvalidParameter, "shared memory comes with one descriptor, %d received", len(files))
+		return mapping{}, failf(verb, ci.InvalidParameter, "shared memory comes with one descriptor, %d received",
+			len(files))
 	case !m.Shared && len(files) != 0:
 		return mapping{}, failf(verb, ci.InvalidParameter, "%d descriptors for memory that is not shared", len(files))
 	case m.Shared:
@@ -27,7 +28,8 @@ func (c *Session) memory(verb string, m *schema.Memory, files []*os.File) (mappi
 }
 
 func regionReply(h schema.Handle, r ci.Region) *Result {
-	return &Result{Body: &schema.RegionReply{Handle: h, Region: schema.Region{Addr: r.Addr, Length: r.Length, LKey: r.LKey, RKey: r.RKey}}}
+	return &Result{Body: &schema.RegionReply{Handle: h, Region: schema.Region{Addr: r.Addr, Length: r.Length,
+		LKey: r.LKey, RKey: r.RKey}}}
 }
 
 func (c *Session) registerMR(r *schema.RegisterMR, files []*os.File) (*Result, error) {
@@ -83,7 +85,8 @@ func (c *Session) queryMR(r *schema.MR) (*Result, error) {
 		return nil, err
 	}
 	a, err := o.al.(*accesslayer.MR).Query()
-	return &Result{Body: &schema.QueryMRReply{Region: schema.Region{Addr: a.Addr, Length: a.Length, LKey: a.LKey, RKey: a.RKey},
+	return &Result{Body: &schema.QueryMRReply{Region: schema.Region{Addr: a.Addr, Length: a.Length, LKey: a.LKey,
+		RKey: a.RKey},
 		LocalLo: a.LocalLo, LocalHi: a.LocalHi, RemoteLo: a.RemoteLo, RemoteHi: a.RemoteHi, Access: a.Access}}, err
 }
 
@@ -117,7 +120,11 @@ func (c *Session) modifyMR(r *schema.ModifyMR, files []*os.File) (*Result, error
 		}
 		create.Memory = found.mem
 	}
-	if err := o.al.(*accesslayer.MR).Modify(set, asObject[ci.PD](pd), create); err != nil {
+	var to ci.PD
+	if pd != nil {
+		to = pd.al.(*accesslayer.PD).CI()
+	}
+	if err := o.al.(*accesslayer.MR).Modify(set, to, create); err != nil {
 		if ci.StatusOf(err) != ci.InsufficientResources { // else the region is invalid, and keeps all until Destroy
 			found.release()
 			c.chargeLess(more)
@@ -158,7 +165,7 @@ func (c *Session) createMW(r *schema.CreateMW, files []*os.File) (*Result, error
 	o := &object{kind: schema.KindMW, ca: pd.ca}
 	reply := new(schema.WindowReply)
 	return c.create(verb, o, pd, p, func() (destroyable, error) {
-		w, err := pd.al.(*accesslayer.PD).CreateMW(ci.MWCreate{Type: ci.MWType(r.Type), User: p.ub})
+		w, err := pd.al.(*accesslayer.PD).NewMW(ci.MWCreate{Type: ci.MWType(r.Type), User: p.ub})
 		if err != nil {
 			return nil, err
 		}

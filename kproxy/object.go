@@ -1,6 +1,9 @@
 package kproxy
 
 import (
+	"math"
+
+	"ciddk/accesslayer"
 	"ciddk/ci"
 	"ciddk/kproxy/schema"
 )
@@ -15,6 +18,7 @@ type object struct {
 	queue  *eventQueue // of an event queue
 	attr   *ci.CAAttr  // of a CA, when it was opened
 	user   userCA      // of a CA
+	qpType ci.QPType   // of a QP
 
 	// The queues that receive its events, and how many each has delivered; the queue's lock guards the number.
 	completions, async   *eventQueue
@@ -75,8 +79,8 @@ func (c *Session) lookup(verb string, k schema.Kind, h schema.Handle) (*object, 
 	return c.find(verb, k, h)
 }
 
-// reserve puts a new object into the table, in state creating: its handle is valid only after commit. The parent and the
-// objects that it uses are busy from now on. Status: InsufficientResources (quota), InvalidState (closed).
+// reserve puts a new object into the table, in state creating: its handle is valid only after commit. The parent and
+// the objects that it uses are busy from now on. Status: InsufficientResources (quota), InvalidState (closed).
 func (c *Session) reserve(verb string, o *object, parent *object, uses ...*object) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +93,8 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 		}
 	}
 	if limit := c.quota.kind(o.kind); c.used.count[o.kind] >= limit {
-		return failf(verb, ci.InsufficientResources, "the client has %d objects of kind %v, which is its quota", limit, o.kind)
+		return failf(verb, ci.InsufficientResources, "the client has %d objects of kind %v, which is its quota",
+			limit, o.kind)
 	}
 	if err := c.addCharge(verb, o.charge); err != nil {
 		return err
@@ -119,11 +124,13 @@ func (c *Session) reserve(verb string, o *object, parent *object, uses ...*objec
 // addCharge adds to the client's usage. Status: InsufficientResources. mu is held.
 func (c *Session) addCharge(verb string, x charge) error {
 	if x.queue > c.quota.QueueBytes-c.used.queueBytes {
-		return failf(verb, ci.InsufficientResources, "queues of %d bytes and %d more, quota %d", c.used.queueBytes, x.queue,
+		return failf(verb, ci.InsufficientResources, "queues of %d bytes and %d more, quota %d", c.used.queueBytes,
+			x.queue,
 			c.quota.QueueBytes)
 	}
 	if x.memory > c.quota.MemoryBytes-c.used.memoryBytes {
-		return failf(verb, ci.InsufficientResources, "%d bytes of registered memory and %d more, quota %d", c.used.memoryBytes,
+		return failf(verb, ci.InsufficientResources, "%d bytes of registered memory and %d more, quota %d",
+			c.used.memoryBytes,
 			x.memory, c.quota.MemoryBytes)
 	}
 	c.used.queueBytes += x.queue
@@ -171,7 +178,8 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	c.mu.Lock()
 	o, err := c.find(verb, k, r.Handle)
 	if err == nil && (o.children > 0 || o.users > 0) {
-		err = failf(verb, ci.ResourceBusy, "%d objects were made from it and %d use it: destroy them first", o.children, o.users)
+		err = failf(verb, ci.ResourceBusy, "%d objects were made from it and %d use it: destroy them first",
+			o.children, o.users)
 	}
 	if err == nil {
 		o.state = destroying
@@ -198,8 +206,26 @@ func (c *Session) destroy(r *schema.Object) (*Result, error) {
 	}
 	reply.Completions = o.completions.forget(o, &o.completed)
 	reply.Async = o.async.forget(o, &o.delivered)
+	if k == schema.KindQP {
+		reply.Waiting = o.waiting()
+	}
 	c.remove(o)
 	return &Result{Body: &reply}, err
+}
+
+// waiting returns the number of completions in the CQs of a QP, and the largest number if it is not known.
+func (o *object) waiting() (total uint64) {
+	for _, u := range o.uses {
+		if u.kind != schema.KindCQ {
+			continue
+		}
+		n, err := u.al.(*accesslayer.CQ).Peek()
+		if err != nil || n < 0 {
+			return math.MaxUint64
+		}
+		total += uint64(n)
+	}
+	return total
 }
 
 var destroyVerb = [schema.NumKinds]string{"Object.Destroy", "Object.Destroy", "CA.Destroy", "PD.Destroy", "AV.Destroy",

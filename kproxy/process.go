@@ -57,6 +57,8 @@ func (p *process) Memory(addr, length uint64, a ci.Access) (ci.Memory, error) {
 	return &processMemory{p: p, addr: addr, n: length}, nil
 }
 
+var _ ci.AtomicMemory = (*processMemory)(nil)
+
 // processMemory is a range of a process's memory that is reached by copies.
 type processMemory struct {
 	p       *process
@@ -111,24 +113,41 @@ func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
 	return m.p.reach.write(b, addr)
 }
 
-// Atomic replaces the 8 bytes at off by the result of f, in host order, and returns the old ones. It is atomic with respect
-// to other Atomic calls for the process, and not to the process's own accesses (ci.AtomicLocal).
-func (m *processMemory) Atomic(off int64, f func(uint64) uint64) (uint64, error) {
+// CompareSwap stores swap if the 8 bytes at off are compare. See ci.AtomicMemory.
+func (m *processMemory) CompareSwap(off, compare, swap uint64) (uint64, error) {
 	lock := m.p.locks.of(m.p.pid)
 	lock.Lock()
 	defer lock.Unlock()
-	var b [8]byte
-	if _, err := m.ReadAt(b[:], off); err != nil {
+	old, err := m.load(off)
+	if err != nil || old != compare {
+		return old, err
+	}
+	return old, m.store(off, swap)
+}
+
+// FetchAdd adds n to the 8 bytes at off. See ci.AtomicMemory.
+func (m *processMemory) FetchAdd(off, n uint64) (uint64, error) {
+	lock := m.p.locks.of(m.p.pid)
+	lock.Lock()
+	defer lock.Unlock()
+	old, err := m.load(off)
+	if err != nil {
 		return 0, err
 	}
-	old := hostOrder.Uint64(b[:])
-	now := f(old)
-	if now == old {
-		return old, nil
-	}
-	hostOrder.PutUint64(b[:], now)
-	_, err := m.WriteAt(b[:], off)
-	return old, err
+	return old, m.store(off, old+n)
+}
+
+func (m *processMemory) load(off uint64) (uint64, error) {
+	var b [8]byte
+	_, err := m.ReadAt(b[:], int64(off))
+	return hostOrder.Uint64(b[:]), err
+}
+
+func (m *processMemory) store(off, v uint64) error {
+	var b [8]byte
+	hostOrder.PutUint64(b[:], v)
+	_, err := m.WriteAt(b[:], int64(off))
+	return err
 }
 
 // atomicLocks serialises the atomics on the memory of each process. Several processes may share a lock.

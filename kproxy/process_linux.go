@@ -17,8 +17,8 @@ import (
 
 var hostOrder = binary.NativeEndian
 
-// processReach is the means to reach a process's memory: process_vm_readv and process_vm_writev. The pidfd is checked before
-// each copy, because the number of a process that has exited can be assigned to another one.
+// processReach is the means to reach a process's memory: process_vm_readv and process_vm_writev. The pidfd is checked
+// before each copy, because the number of a process that has exited can be assigned to another one.
 type processReach struct {
 	pid   int
 	pidfd int // -1: the process cannot be reached
@@ -94,8 +94,8 @@ func (r *processReach) check(addr, length uint64, write bool) error {
 	var b [1]byte
 	_, err := r.read(b[:], addr)
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w (see kernel.yama.ptrace_scope; "+
-			"memory allocated by the user library is shared and needs no such right)", os.Getpid(), err)
+		return fmt.Errorf("the system does not let the daemon, process %d, reach it: %w "+
+			"(see kernel.yama.ptrace_scope; memory allocated by the user library is shared and needs no such right)", os.Getpid(), err)
 	}
 	return err
 }

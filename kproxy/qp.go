@@ -49,7 +49,9 @@ func (c *Session) createQP(r *schema.CreateQP, files []*os.File) (*Result, error
 	}
 	create := ci.QPCreate{QPCaps: r.Caps.CI(), Type: r.Type, Flags: r.Flags, SendCQ: asObject[ci.CQ](u.send),
 		RecvCQ: asObject[ci.CQ](u.recv), SRQ: asObject[ci.SRQ](u.srq), User: p.ub}
-	o := &object{kind: schema.KindQP, ca: pd.ca, token: r.Token, async: queueOf(u.async), charge: qpCharge(create.QPCaps)}
+	o := &object{kind: schema.KindQP, ca: pd.ca, token: r.Token, async: queueOf(u.async),
+		charge: qpCharge(create.QPCaps),
+		qpType: r.Type}
 	create.Context = o
 	// A client that breaks a promise of these flags would make the driver's queues inconsistent.
 	create.Flags &^= ci.QPClientSyncSend | ci.QPClientSyncRecv | ci.QPNoOverflow
@@ -121,8 +123,8 @@ func (c *Session) timeWait(r *schema.TimeWait) (*Result, error) {
 	return &Result{Body: &schema.None{}}, nil
 }
 
-// maxTimeWait is the longest time for which a client can quarantine a QP number: the longest time-wait of a connection (IBTA
-// volume 1, 12.9.8.4) is twice the packet lifetime of 4.096 us * 2^31.
+// maxTimeWait is the longest time for which a client can quarantine a QP number: the longest time-wait of a connection
+// (IBTA volume 1, 12.9.8.4) is twice the packet lifetime of 4.096 us * 2^31.
 const maxTimeWait = 5 * time.Hour
 
 func (c *Session) attachMcast(r *schema.AttachMcast, files []*os.File) (*Result, error) {
@@ -136,10 +138,6 @@ func (c *Session) attachMcast(r *schema.AttachMcast, files []*os.File) (*Result,
 		return nil, err
 	}
 	return c.create(verb, &object{kind: schema.KindMcast, ca: qp.ca}, qp, p, func() (destroyable, error) {
-		m, err := qp.al.(*accesslayer.QP).AttachMcast(ci.McastAttach{GID: r.GID, LID: r.LID, User: p.ub})
-		if err != nil {
-			return nil, err
-		}
-		return m, nil
+		return qp.al.(*accesslayer.QP).AttachMcast(ci.McastAttach{GID: r.GID, LID: r.LID, User: p.ub})
 	}, nil)
 }

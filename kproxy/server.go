@@ -21,8 +21,8 @@ type Config struct {
 	MaxClients        int // 0: 4096
 	MaxClientsPerUser int // 0: 1024
 
-	// Privileged reports whether a client may change ports: CA.Modify, and LocalMAD with a method other than Get. nil: clients
-	// with the daemon's own user id, and root.
+	// Privileged reports whether a client may change ports: CA.Modify, and LocalMAD with a method other than Get. nil:
+	// clients with the daemon's own user id, and root.
 	Privileged func(Peer) bool
 }
 
@@ -60,8 +60,8 @@ type Peer struct {
 	PID, UID, GID int
 }
 
-// Open creates the session of a client. pointerBits is 32 or 64; name is for logs and status. Status: InsufficientResources
-// (too many clients), InvalidState (closed).
+// Open creates the session of a client. pointerBits is 32 or 64; name is for logs and status. Status:
+// InsufficientResources (too many clients), InvalidState (closed).
 func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	const verb = "kproxy.Open"
 	s.mu.Lock()
@@ -76,7 +76,8 @@ func (s *Server) Open(p Peer, pointerBits int, name string) (*Session, error) {
 	case s.closed:
 		return nil, failf(verb, ci.InvalidState, "the daemon is stopping")
 	case len(s.sessions) >= s.cfg.MaxClients:
-		return nil, failf(verb, ci.InsufficientResources, "%d clients are connected, which is the limit", len(s.sessions))
+		return nil, failf(verb, ci.InsufficientResources, "%d clients are connected, which is the limit",
+			len(s.sessions))
 	case users >= s.cfg.MaxClientsPerUser:
 		return nil, failf(verb, ci.InsufficientResources, "user %d has %d clients, which is the limit", p.UID, users)
 	}
@@ -99,8 +100,8 @@ func (s *Server) forget(c *Session) {
 	s.wait.Done()
 }
 
-// Close closes all sessions and waits until their cleanup is complete. Open fails from now on. It is idempotent. The access
-// layer remains open.
+// Close closes all sessions and waits until their cleanup is complete. Open fails from now on. It is idempotent. The
+// access layer remains open.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

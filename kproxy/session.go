@@ -52,8 +52,8 @@ func (c *Session) Quota() Quota { return c.quota }
 // Reject counts a message of the client that did not match its declaration.
 func (c *Session) Reject() { c.stats.rejected.Add(1) }
 
-// Close destroys everything that the client has, newest first, and returns when it is complete. Verbs fail from now on. It
-// is idempotent; later calls wait for the first.
+// Close destroys everything that the client has, newest first, and returns when it is complete. Verbs fail from now on.
+// It is idempotent; later calls wait for the first.
 func (c *Session) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -9,10 +9,10 @@ import (
 )
 
 // errNotSealed explains how to make a descriptor acceptable.
-var errNotSealed = errors.New("the descriptor is not a memfd sealed against growing and shrinking (F_SEAL_GROW, F_SEAL_SHRINK)")
+var errNotSealed = errors.New("not a memfd sealed against growing and shrinking (F_SEAL_GROW, F_SEAL_SHRINK)")
 
-// checkSealed validates that a file's size cannot change, and that its pages exist when they are used: a memfd without huge
-// pages. Anything else could end the daemon by a fault, when the client shrinks it. It returns the size.
+// checkSealed validates that a file's size cannot change, and that its pages exist when they are used: a memfd without
+// huge pages. Anything else could end the daemon by a fault, when the client shrinks it. It returns the size.
 func checkSealed(f *os.File) (size uint64, err error) {
 	const need = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 	err = control(f, func(fd int) error {

@@ -28,7 +28,8 @@ func (c *Session) createSRQ(r *schema.CreateSRQ, files []*os.File) (*Result, err
 	}
 	create := ci.SRQCreate{SRQAttr: srqAttr(r.Attr)}
 	create.User = p.ub
-	o := &object{kind: schema.KindSRQ, ca: pd.ca, token: r.Token, async: queueOf(async), charge: srqCharge(create.SRQAttr)}
+	o := &object{kind: schema.KindSRQ, ca: pd.ca, token: r.Token, async: queueOf(async),
+		charge: srqCharge(create.SRQAttr)}
 	create.Context = o
 	if o.async != nil {
 		create.OnEvent = func(e ci.Event) { o.async.event(o, e) }
@@ -44,7 +45,8 @@ func (c *Session) querySRQ(r *schema.SRQ) (*Result, error) {
 		return nil, err
 	}
 	a, err := o.al.(*accesslayer.SRQ).Query()
-	return &Result{Body: &schema.SRQAttr{MaxWR: schema.Int32(a.MaxWR), MaxSGE: schema.Int32(a.MaxSGE), Limit: schema.Int32(a.Limit)}}, err
+	return &Result{Body: &schema.SRQAttr{MaxWR: schema.Int32(a.MaxWR), MaxSGE: schema.Int32(a.MaxSGE),
+		Limit: schema.Int32(a.Limit)}}, err
 }
 
 func (c *Session) modifySRQ(r *schema.ModifySRQ, files []*os.File) (*Result, error) {

@@ -14,7 +14,8 @@ type private struct{ ub *ci.UserBuffer }
 // clients from consumers in the daemon; another driver never gets one. [SAS-2.4-06, -17]
 func (o *object) copyIn(verb string, u *schema.UserBuffer, files []*os.File) (private, error) {
 	if int(u.Files) > len(files) || !u.Present && u.Files > 0 {
-		return private{}, failf(verb, ci.InvalidParameter, "private data with %d descriptors, %d received", u.Files, len(files))
+		return private{}, failf(verb, ci.InvalidParameter, "private data with %d descriptors, %d received", u.Files,
+			len(files))
 	}
 	if !o.ca.attr.Caps.Has(ci.CapUser) {
 		return private{}, nil
@@ -23,7 +24,8 @@ func (o *object) copyIn(verb string, u *schema.UserBuffer, files []*os.File) (pr
 	if err := checkFiles(files); err != nil {
 		return private{}, &ci.Error{Verb: verb, Status: ci.InvalidPermission, Detail: "private data", Err: err}
 	}
-	ub := &ci.UserBuffer{Command: u.Command, Status: u.Status, In: u.In, Out: make([]byte, 0, u.OutCapacity), InFiles: files}
+	ub := &ci.UserBuffer{Command: u.Command, Status: u.Status, In: u.In, Out: make([]byte, 0, u.OutCapacity),
+		InFiles: files}
 	return private{ub}, nil
 }
 

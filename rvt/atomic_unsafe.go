@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"ciddk/ci"
 	"ciddk/wire"
 )
 
@@ -23,7 +24,7 @@ func (m mem) atomic(op wire.Op, swap, compare uint64) (uint64, error) {
 	} else {
 		s := m.mr.segs[m.mr.find(m.off)].part(m.off, 8)
 		if s.b == nil {
-			return 0, errNotDirect
+			return s.atomic(op, swap, compare)
 		}
 		if s.n < 8 {
 			return 0, errMisaligned // an aligned word never crosses the extents of real storage
@@ -42,5 +43,20 @@ func (m mem) atomic(op wire.Op, swap, compare uint64) (uint64, error) {
 		if old != compare || atomic.CompareAndSwapUint64(word, old, swap) {
 			return old, nil
 		}
+	}
+}
+
+// atomic is mem.atomic for storage that this process cannot address.
+func (s *segment) atomic(op wire.Op, swap, compare uint64) (uint64, error) {
+	a, ok := s.m.(ci.AtomicMemory)
+	switch {
+	case !ok:
+		return 0, errNotDirect
+	case s.n < 8 || (a.Addr()+s.at)&7 != 0:
+		return 0, errMisaligned
+	case op == wire.OpFetchAdd:
+		return a.FetchAdd(s.at, swap)
+	default:
+		return a.CompareSwap(s.at, compare, swap)
 	}
 }

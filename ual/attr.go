@@ -19,10 +19,13 @@ func caAttr(r *schema.CAAttr) *ci.CAAttr {
 		MaxWRs: int(r.MaxWRs), MaxSGEs: int(r.MaxSGEs), MaxReadSGEs: int(r.MaxReadSGEs), MaxInline: int(r.MaxInline),
 		MaxCQs: int(r.MaxCQs), MaxCQEs: int(r.MaxCQEs), MaxSRQs: int(r.MaxSRQs), MaxSRQWRs: int(r.MaxSRQWRs),
 		MaxSRQSGEs: int(r.MaxSRQSGEs), MaxMRs: int(r.MaxMRs), MaxMWs: int(r.MaxMWs), MaxFMRs: int(r.MaxFMRs),
-		MaxMapsPerFMR: int(r.MaxMapsPerFMR), MaxFastRegPages: int(r.MaxFastRegPages), MaxPartitions: int(r.MaxPartitions),
-		MaxMcastGroups: int(r.MaxMcastGroups), MaxMcastQPs: int(r.MaxMcastQPs), MaxQPsPerMcastGroup: int(r.MaxQPsPerMcastGroup),
-		MaxRespRes: int(r.MaxRespRes), MaxRespResPerQP: int(r.MaxRespResPerQP), MaxInitDepthPerQP: int(r.MaxInitDepth),
-		Vectors: int(r.NumVectors), AckDelay: r.AckDelay, Atomicity: r.Atomicity, PageSizes: r.PageSizes}
+		MaxMapsPerFMR: int(r.MaxMapsPerFMR), MaxFastRegPages: int(r.MaxFastRegPages),
+		MaxPartitions:  int(r.MaxPartitions),
+		MaxMcastGroups: int(r.MaxMcastGroups), MaxMcastQPs: int(r.MaxMcastQPs),
+		MaxQPsPerMcastGroup: int(r.MaxQPsPerMcastGroup),
+		MaxRespRes:          int(r.MaxRespRes), MaxRespResPerQP: int(r.MaxRespResPerQP),
+		MaxInitDepthPerQP: int(r.MaxInitDepth),
+		Vectors:           int(r.NumVectors), AckDelay: r.AckDelay, Atomicity: r.Atomicity, PageSizes: r.PageSizes}
 	for i := range r.Ports {
 		a.Ports = append(a.Ports, portAttr(&r.Ports[i]))
 	}
@@ -31,9 +34,11 @@ func caAttr(r *schema.CAAttr) *ci.CAAttr {
 
 func portAttr(r *schema.PortAttr) ci.PortAttr {
 	p := ci.PortAttr{GUID: r.GUID, MaxMsgSize: r.MaxMsgSize, Capability: r.Capability, LID: r.LID, SMLID: r.SMLID,
-		PKeyErrors: r.PKeyErrors, QKeyErrors: r.QKeyErrors, Num: r.Num, Link: r.Link, State: r.State, PhysState: r.PhysState,
-		MTU: r.MTU, MaxMTU: r.MaxMTU, LMC: r.LMC, SMSL: r.SMSL, MaxVLs: r.MaxVLs, WidthActive: r.WidthActive,
-		SpeedActive: r.SpeedActive, SpeedExt: r.SpeedExt, SubnetTimeout: r.SubnetTimeout, InitTypeReply: r.InitTypeReply}
+		PKeyErrors: r.PKeyErrors, QKeyErrors: r.QKeyErrors, Num: r.Num, Link: r.Link, State: r.State,
+		PhysState: r.PhysState,
+		MTU:       r.MTU, MaxMTU: r.MaxMTU, LMC: r.LMC, SMSL: r.SMSL, MaxVLs: r.MaxVLs, WidthActive: r.WidthActive,
+		SpeedActive: r.SpeedActive, SpeedExt: r.SpeedExt, SubnetTimeout: r.SubnetTimeout,
+		InitTypeReply: r.InitTypeReply}
 	for _, g := range r.GIDs {
 		p.GIDs = append(p.GIDs, ci.GIDEntry{GID: g.GID, Type: g.Type})
 	}
@@ -54,8 +59,8 @@ func handleOf(c *CA, o ci.Object) (schema.Handle, bool) {
 	return h, ca == c
 }
 
-// handleAs returns the handle of an argument of one kind. Zero is any argument that is not an object of the CA: the daemon
-// passes it on as nil, so that the driver's checks keep their order.
+// handleAs returns the handle of an argument of one kind. Zero is any argument that is not an object of the CA: the
+// daemon passes it on as nil, so that the driver's checks keep their order.
 func handleAs[T interface {
 	identity() (*CA, schema.Handle)
 }](c *CA, o any) schema.Handle {

@@ -38,18 +38,16 @@ func (c *CA) closeQueues() {
 }
 
 // lostCompletions calls the completion callback of every CQ, because the events of some of them were lost.
-func (c *CA) lostCompletions(uint64) {
+func (c *CA) lostCompletions(e schema.Event) {
 	for _, r := range c.c.tokens.all() {
 		if r.onCompletion != nil {
-			r.onCompletion(r.context)
+			r.post(e, &c.c.wait)
 		}
 	}
 }
 
-// lostEvents reports that asynchronous events were lost. The consumer cannot find out which, so the CA is no longer usable.
-func (c *CA) lostEvents(lost uint64) {
-	c.events.onEvent(ci.Event{Context: c.events.context, Type: ci.EventLocalFatal, Vendor: lost})
-}
+// lostEvents reports EventLocalFatal, because asynchronous events were lost and the consumer cannot find out which.
+func (c *CA) lostEvents(e schema.Event) { c.events.post(e, &c.c.wait) }
 
 // drained returns when no event of the CA will be handled any more, because the connection is lost.
 func (c *CA) drained() {
@@ -65,7 +63,7 @@ func (c *CA) disconnect() {
 	for _, r := range c.c.tokens.all() {
 		r.end()
 	}
-	c.events.onEvent(ci.Event{Context: c.events.context, Type: ci.EventLocalFatal})
+	c.events.post(schema.Event{Kind: schema.EventOverflow}, &c.c.wait)
 }
 
 // Destroy closes the adapter.
@@ -76,7 +74,7 @@ func (c *CA) Destroy() error {
 	if n > 0 {
 		return &ci.Error{Verb: "CA.Destroy", Status: ci.ResourceBusy, Detail: "an event handler is registered"}
 	}
-	if err := c.c.destroy(c.handle, &c.events); err != nil {
+	if _, err := c.c.destroyEvents(c.handle, &c.events); err != nil {
 		return err
 	}
 	c.closeQueues()
@@ -86,23 +84,28 @@ func (c *CA) Destroy() error {
 	return nil
 }
 
-// destroy destroys an object, and waits for its callbacks if it has a receiver. Without a connection, it succeeds: the daemon
-// has destroyed everything.
-func (c *Client) destroy(h schema.Handle, r *receiver) error {
-	var reply schema.DestroyReply
+// destroy destroys an object without events. Without a connection, it succeeds: the daemon has destroyed everything.
+func (c *Client) destroy(h schema.Handle) error {
+	_, err := c.destroyEvents(h, nil)
+	return err
+}
+
+// destroyEvents is destroy, and waits for the callbacks of r, if not nil.
+func (c *Client) destroyEvents(h schema.Handle, r *receiver) (reply schema.DestroyReply, err error) {
 	if err := c.do(schema.CmdDestroy, &schema.Object{Handle: h}, nil, &reply); err != nil {
 		if !errors.Is(err, ErrDisconnected) {
-			return err
+			return reply, err
 		}
 		if r != nil {
 			r.drained()
+			r.awaitIdle()
 		}
-		return nil
+		return reply, nil
 	}
 	if r != nil {
 		r.await(&reply)
 	}
-	return nil
+	return reply, nil
 }
 
 // Query returns the attributes that the daemon grants to this process.

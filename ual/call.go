@@ -31,7 +31,7 @@ func (c *Client) begin() *call {
 	return x
 }
 
-// end gives a call back.
+// end makes a call available for use again.
 func (x *call) end() {
 	for _, f := range x.files {
 		f.Close()
@@ -62,7 +62,7 @@ func (c *Client) roundTrip(cmd schema.Command, x *call, files []*os.File) error 
 	return nil
 }
 
-// register gives the call its id.
+// register assigns an id to the call.
 func (c *Client) register(cmd schema.Command, x *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,8 @@ func (c *Client) doFiles(cmd schema.Command, request any, files []*os.File, repl
 
 // badReply returns the error of a reply that does not match its declaration.
 func badReply(cmd schema.Command, err error) error {
-	return &ci.Error{Verb: cmd.Verb(), Status: ci.UnknownError, Detail: "the daemon's reply does not match its declaration", Err: err}
+	return &ci.Error{Verb: cmd.Verb(), Status: ci.UnknownError,
+		Detail: "the daemon's reply does not match its declaration", Err: err}
 }
 
 // failure returns the error in a reply, nil for success.

@@ -45,7 +45,7 @@ func (p *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 
 // Destroy destroys the queue.
 func (q *CQ) Destroy() error {
-	if err := q.ca.c.destroy(q.handle, &q.events); err != nil {
+	if _, err := q.ca.c.destroyEvents(q.handle, &q.events); err != nil {
 		return err
 	}
 	q.ca.c.tokens.remove(&q.events)
@@ -105,8 +105,8 @@ type retired struct {
 	uses int // CQs
 }
 
-// retire keeps the context of a destroyed QP for the entries that wait in its CQs.
-func (c *Client) retire(r *receiver, send, recv ci.CQ) {
+// retire keeps the context of a destroyed QP for the entries that wait in its CQs. empty reports that none do.
+func (c *Client) retire(r *receiver, empty bool, send, recv ci.CQ) {
 	x := &retired{c: c, r: r}
 	var queues []*CQ
 	if q, ok := ci.As[*CQ](send); ok {
@@ -115,11 +115,20 @@ func (c *Client) retire(r *receiver, send, recv ci.CQ) {
 	if q, ok := ci.As[*CQ](recv); ok && (len(queues) == 0 || q != queues[0]) {
 		queues = append(queues, q)
 	}
-	x.uses = len(queues)
+	var wait []*CQ
 	for _, q := range queues {
+		// A poll in progress may have taken the last entries and not returned them yet.
+		if empty && q.poll.TryLock() {
+			q.poll.Unlock()
+		} else {
+			wait = append(wait, q)
+		}
+	}
+	x.uses = len(wait)
+	for _, q := range wait {
 		q.keep([]*retired{x})
 	}
-	if x.uses == 0 {
+	if len(wait) == 0 {
 		c.tokens.remove(r)
 	}
 }
@@ -183,7 +192,8 @@ func (q *CQ) Query() (ci.CQAttr, error) {
 	if err := q.ca.c.do(schema.CmdQueryCQ, &schema.CQ{CQ: q.handle}, nil, &r); err != nil {
 		return ci.CQAttr{}, err
 	}
-	return ci.CQAttr{Size: int(r.Size), Moderation: ci.Moderation{Count: int(r.Count), Period: time.Duration(r.Period)}}, nil
+	return ci.CQAttr{Size: int(r.Size), Moderation: ci.Moderation{Count: int(r.Count),
+		Period: time.Duration(r.Period)}}, nil
 }
 
 // Resize changes the size.

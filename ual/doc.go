@@ -1,6 +1,6 @@
-// Package ual is the user access layer: it gives a program the adapters that a daemon, such as ddkd, owns. Every adapter is
-// a ci.HCA, so that everything that runs on package ci runs on it unchanged: the access layer, the certifier, upper
-// protocols.
+// Package ual is the user access layer: a program uses through it the adapters that a daemon, such as ddkd, owns. Every
+// adapter is a ci.HCA, so that everything that runs on package ci runs on it unchanged: the access layer, the
+// certifier, upper protocols.
 //
 //	c, err := ual.Dial(ual.Config{Path: "/run/ddkd/socket"})
 //	hcas, err := c.HCAs()
@@ -10,18 +10,19 @@
 //
 // # Verbs
 //
-// Every verb is one message to the daemon and its reply. One message carries a whole batch of PostSend, PostRecv or Poll.
-// Verbs that take physical addresses or own a port exist only in the daemon: their capability bits are clear, and the verbs
-// return Unsupported (special and raw QPs, RegisterPMR, FMRs, fast registration, MapDMA, OpenUser). CA.OnEvent is
-// implemented here, for every driver.
+// Every verb is one message to the daemon and its reply. One message carries a whole batch of PostSend, PostRecv or
+// Poll. Verbs that take physical addresses or own a port exist only in the daemon: their capability bits are clear, and
+// the verbs return Unsupported (special and raw QPs, RegisterPMR, FMRs, fast registration, MapDMA, OpenUser).
+// CA.OnEvent is implemented here, for every driver.
 //
 // # Memory
 //
-// Any memory of the process can be registered: memory whose Slice is at its Addr, such as ci.Bytes. The daemon reaches it by
-// cross-memory copies, which the system permits for processes of one user; Dial permits it to the daemon where the Yama
-// security module asks for that. Memory of other kinds is InvalidParameter. NewMemory allocates memory that is shared with
-// the daemon instead. It needs no such permission, a transfer costs no system call, and remote atomics on it are atomic with
-// respect to sync/atomic. CAAttr.Atomicity is at most AtomicLocal, because that is not so for other memory.
+// Any memory of the process can be registered: memory whose Slice is at its Addr, such as ci.Bytes. The daemon reaches
+// it by cross-memory copies, which the system permits for processes of one user; Dial permits it to the daemon where
+// the Yama security module asks for that. Memory of other kinds is InvalidParameter. NewMemory allocates memory that is
+// shared with the daemon instead. It needs no such permission, a transfer costs no system call, and remote atomics on
+// it are atomic with respect to sync/atomic. CAAttr.Atomicity is at most AtomicLocal, because that is not so for other
+// memory.
 //
 // # Events
 //
@@ -29,8 +30,8 @@
 //
 // # Errors
 //
-// Verbs return the daemon's *ci.Error. When the daemon exits or the connection is closed, all verbs in progress and later
-// ones return ErrDisconnected with status InvalidState at once, and every open CA has the event EventLocalFatal.
+// Verbs return the daemon's *ci.Error. When the daemon exits or the connection is closed, all verbs in progress and
+// later ones return ErrDisconnected with status InvalidState at once, and every open CA has the event EventLocalFatal.
 //
 // # Sources
 //

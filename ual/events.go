@@ -15,7 +15,7 @@ type eventQueue struct {
 }
 
 // newEventQueue creates a queue. overflow is called on its goroutine when events were lost.
-func (c *Client) newEventQueue(overflow func(lost uint64), end func()) (*eventQueue, error) {
+func (c *Client) newEventQueue(overflow func(schema.Event), end func()) (*eventQueue, error) {
 	var r schema.Created
 	files, err := c.doFiles(schema.CmdCreateEventQueue, &schema.CreateEventQueue{}, nil, &r)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) newEventQueue(overflow func(lost uint64), end func()) (*eventQu
 }
 
 // read handles events until the daemon or close closes the descriptor.
-func (q *eventQueue) read(overflow func(uint64)) {
+func (q *eventQueue) read(overflow func(schema.Event)) {
 	defer q.file.Close()
 	var b [schema.EventSize + 1]byte
 	for {
@@ -50,16 +50,16 @@ func (q *eventQueue) read(overflow func(uint64)) {
 			return
 		}
 		if e.Kind == schema.EventOverflow {
-			overflow(e.Vendor)
+			overflow(e)
 		} else if r := q.c.tokens.find(e.Token); r != nil {
-			r.handle(&e)
+			r.post(e, &q.c.wait)
 		}
 	}
 }
 
 // close destroys the queue and waits for its goroutine.
 func (q *eventQueue) close() {
-	_ = q.c.do(schema.CmdDestroy, &schema.Object{Handle: q.handle}, nil, &schema.DestroyReply{}) // without a connection, it does not exist
+	_ = q.c.destroy(q.handle) // the descriptor is closed in any case
 	q.file.Close()
 	<-q.done
 }

@@ -33,7 +33,8 @@ func (h *hca) OpenCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	case guid == 0 || onEvent == nil:
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "zero GUID or nil onEvent"}
 	case guid != h.info.GUID:
-		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x", uint64(h.info.GUID))}
+		return nil, &ci.Error{Verb: verb, Status: ci.NotFound, Detail: fmt.Sprintf("this HCA is %016x",
+			uint64(h.info.GUID))}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +59,8 @@ func (h *hca) openCA(guid ci.GUID, onEvent func(ci.Event), ctx any) (ci.CA, erro
 	}
 	var r schema.Created
 	if err == nil {
-		err = h.c.do(schema.CmdOpenCA, &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}, nil, &r)
+		err = h.c.do(schema.CmdOpenCA, &schema.OpenCA{GUID: guid, Token: c.events.token, Async: c.async.handle}, nil,
+			&r)
 	}
 	if err != nil {
 		c.closeQueues()

@@ -42,7 +42,8 @@ func (m *Memory) File() (*os.File, int64) { return m.file, 0 }
 // Pin does nothing: the memory is not Go's, and stays.
 func (m *Memory) Pin() (func(), error) { return func() {}, nil }
 
-// Close unmaps the memory. Regions over it must have been destroyed, and nobody may use Bytes any more. It is idempotent.
+// Close unmaps the memory. Regions over it must have been destroyed, and nobody may use Bytes any more. It is
+// idempotent.
 func (m *Memory) Close() (err error) {
 	m.close.Do(func() {
 		err = unmap(m.b)

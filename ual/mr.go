@@ -73,8 +73,8 @@ func describe(verb string, c *ci.MRCreate) (d described, err error) {
 	return d, nil
 }
 
-// ownMemory reports whether n bytes at off are memory of this process at the addresses that the memory states. at is the first
-// byte that is not.
+// ownMemory reports whether n bytes at off are memory of this process at the addresses that the memory states. at is
+// the first byte that is not.
 func ownMemory(m ci.Memory, off, n uint64) (at uint64, ok bool) {
 	for end := off + n; off < end; {
 		b := m.Slice(off, end-off)
@@ -108,7 +108,8 @@ func (p *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidMRHandle, Detail: "src is not an object of this CA"}
 	}
 	var r schema.RegionReply
-	if err := p.ca.c.do(schema.CmdRegisterSMR, &schema.RegisterSMR{PD: p.handle, MR: h, IOVA: iova, Access: access}, nil, &r); err != nil {
+	if err := p.ca.c.do(schema.CmdRegisterSMR, &schema.RegisterSMR{PD: p.handle, MR: h, IOVA: iova, Access: access},
+		nil, &r); err != nil {
 		return nil, err
 	}
 	return &MR{ca: p.ca, handle: r.Handle, pd: p, region: region(&r.Region)}, nil
@@ -120,7 +121,7 @@ func region(r *schema.Region) ci.Region {
 
 // Destroy deregisters the region.
 func (m *MR) Destroy() error {
-	if err := m.ca.c.destroy(m.handle, nil); err != nil {
+	if err := m.ca.c.destroy(m.handle); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -29,10 +29,10 @@ func (p *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 }
 
 // Destroy destroys the window.
-func (w *MW) Destroy() error { return w.pd.ca.c.destroy(w.handle, nil) }
+func (w *MW) Destroy() error { return w.pd.ca.c.destroy(w.handle) }
 
-// Key returns the current remote key. It asks the daemon, because the key of a window of type 2 changes when its bind is
-// executed.
+// Key returns the current remote key. It asks the daemon, because the key of a window of type 2 changes when its bind
+// is executed.
 func (w *MW) Key() ci.Key {
 	a, err := w.Query()
 	if err != nil {

@@ -15,7 +15,7 @@ type PD struct {
 var _ ci.PD = (*PD)(nil)
 
 // Destroy deallocates the domain.
-func (p *PD) Destroy() error { return p.ca.c.destroy(p.handle, nil) }
+func (p *PD) Destroy() error { return p.ca.c.destroy(p.handle) }
 
 // CreateAV creates an address vector.
 func (p *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
@@ -37,7 +37,7 @@ type AV struct {
 var _ ci.AV = (*AV)(nil)
 
 // Destroy destroys the vector.
-func (a *AV) Destroy() error { return a.pd.ca.c.destroy(a.handle, nil) }
+func (a *AV) Destroy() error { return a.pd.ca.c.destroy(a.handle) }
 
 // Query returns the attributes and the PD.
 func (a *AV) Query() (ci.AVAttr, ci.PD, error) {

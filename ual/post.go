@@ -52,8 +52,8 @@ func (q *QP) handles(w *ci.SendWR) (h schema.SendHandles) {
 	return h
 }
 
-// limit shortens what exceeds the limits of the protocol to one more than a driver accepts, so that the driver's own check
-// rejects it in its own order.
+// limit shortens what exceeds the limits of the protocol to one more than a driver accepts, so that the driver's own
+// check rejects it in its own order.
 func limit(w *ci.SendWR) *ci.SendWR {
 	if len(w.SGL) > schema.MaxSGE {
 		w.SGL = w.SGL[:schema.MaxSGE+1]

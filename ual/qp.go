@@ -31,7 +31,8 @@ func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	}
 	q := &QP{ca: p.ca, pd: p, create: c}
 	q.events = receiver{context: c.Context, onEvent: c.OnEvent, drained: p.ca.drained}
-	req := &schema.CreateQP{PD: p.handle, Async: p.ca.async.handle, Caps: schema.NewQPCaps(c.QPCaps), Type: c.Type, Flags: c.Flags,
+	req := &schema.CreateQP{PD: p.handle, Async: p.ca.async.handle, Caps: schema.NewQPCaps(c.QPCaps), Type: c.Type,
+		Flags:  c.Flags,
 		SendCQ: handleAs[*CQ](p.ca, c.SendCQ), RecvCQ: handleAs[*CQ](p.ca, c.RecvCQ), SRQ: handleAs[*SRQ](p.ca, c.SRQ)}
 	if c.SRQ != nil && req.SRQ == 0 { // zero would be a QP with a receive queue of its own
 		return nil, &ci.Error{Verb: verb, Status: ci.InvalidSRQHandle, Detail: "SRQ is not an object of this CA"}
@@ -49,10 +50,11 @@ func (p *PD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 
 // Destroy destroys the QP.
 func (q *QP) Destroy() error {
-	if err := q.ca.c.destroy(q.handle, &q.events); err != nil {
+	reply, err := q.ca.c.destroyEvents(q.handle, &q.events)
+	if err != nil {
 		return err
 	}
-	q.ca.c.retire(&q.events, q.create.SendCQ, q.create.RecvCQ)
+	q.ca.c.retire(&q.events, reply.Waiting == 0, q.create.SendCQ, q.create.RecvCQ)
 	return nil
 }
 
@@ -73,7 +75,8 @@ func (q *QP) Query() (ci.QPAttr, error) {
 	}
 	a := r.CI()
 	a.Flags = q.create.Flags
-	a.PD, a.SendCQ, a.RecvCQ, a.SRQ = q.pd, q.create.SendCQ, q.create.RecvCQ, q.create.SRQ
+	a.PD, a.SRQ = q.pd, q.create.SRQ
+	a.SendCQ, a.RecvCQ = q.create.SendCQ, q.create.RecvCQ
 	return a, nil
 }
 
@@ -103,4 +106,4 @@ type Mcast struct {
 var _ ci.Mcast = (*Mcast)(nil)
 
 // Destroy detaches the QP.
-func (m *Mcast) Destroy() error { return m.ca.c.destroy(m.handle, nil) }
+func (m *Mcast) Destroy() error { return m.ca.c.destroy(m.handle) }

@@ -39,7 +39,7 @@ func srqAttr(a ci.SRQAttr) schema.SRQAttr {
 
 // Destroy destroys the queue.
 func (s *SRQ) Destroy() error {
-	if err := s.ca.c.destroy(s.handle, &s.events); err != nil {
+	if _, err := s.ca.c.destroyEvents(s.handle, &s.events); err != nil {
 		return err
 	}
 	s.ca.c.tokens.remove(&s.events)

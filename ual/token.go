@@ -17,11 +17,13 @@ type receiver struct {
 	onEvent      func(ci.Event)
 	drained      func() // returns when no event will be handled any more, because the connection is lost
 
-	mu               sync.Mutex
-	changed          sync.Cond
-	handledCompleted uint64 // completion events whose callback has returned
-	handledAsync     uint64
-	ended            bool // no more events will come: the connection is lost
+	mu        sync.Mutex
+	changed   sync.Cond
+	queue     []schema.Event // that wait for the callback
+	running   bool           // a goroutine calls the callbacks
+	completed uint64         // completion events whose callback has returned
+	async     uint64
+	ended     bool // no more events will come: the connection is lost
 }
 
 // tokens is the table of receivers.
@@ -31,7 +33,7 @@ type tokens struct {
 	by   map[uint64]*receiver
 }
 
-// add gives the receiver a token that no other receiver ever had.
+// add assigns a token to the receiver that no other receiver ever had.
 func (t *tokens) add(r *receiver) {
 	r.changed.L = &r.mu
 	t.mu.Lock()
@@ -75,34 +77,69 @@ func (t *tokens) context(token uint64) any {
 	return nil
 }
 
-// handle calls the callback of an event.
-func (r *receiver) handle(e *schema.Event) {
-	switch e.Kind {
-	case schema.EventCompletion:
-		if r.onCompletion != nil {
-			r.onCompletion(r.context)
-		}
-	case schema.EventAsync:
-		if r.onEvent != nil {
-			r.onEvent(ci.Event{Context: r.context, Type: ci.EventType(e.Type), Port: uint8(e.Port), Vendor: e.Vendor})
-		}
-	}
+// post hands an event over. Callbacks of one object run one at a time and in order; a callback that blocks delays no
+// other object. wait counts the goroutine.
+func (r *receiver) post(e schema.Event, wait *sync.WaitGroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Kind == schema.EventCompletion {
-		r.handledCompleted++
-	} else {
-		r.handledAsync++
+	r.queue = append(r.queue, e)
+	if !r.running {
+		r.running = true
+		wait.Go(r.run)
 	}
+}
+
+// run calls the callbacks of all events that wait.
+func (r *receiver) run() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) > 0 {
+		list := r.queue
+		r.queue = nil
+		for i := range list {
+			r.mu.Unlock()
+			r.handle(&list[i])
+			r.mu.Lock()
+			switch list[i].Kind {
+			case schema.EventCompletion:
+				r.completed++
+			case schema.EventAsync:
+				r.async++
+			}
+			r.changed.Broadcast()
+		}
+	}
+	r.running = false
 	r.changed.Broadcast()
 }
 
-// await returns when the callbacks of all events have returned that the daemon delivered for the object, as it reported when
-// the object was destroyed.
+// handle calls the callback of an event.
+func (r *receiver) handle(e *schema.Event) {
+	switch {
+	case e.Kind != schema.EventAsync && r.onCompletion != nil:
+		r.onCompletion(r.context)
+	case e.Kind == schema.EventOverflow: // of a CA
+		r.onEvent(ci.Event{Context: r.context, Type: ci.EventLocalFatal, Vendor: e.Vendor})
+	case e.Kind == schema.EventAsync && r.onEvent != nil:
+		r.onEvent(ci.Event{Context: r.context, Type: ci.EventType(e.Type), Port: uint8(e.Port), Vendor: e.Vendor})
+	}
+}
+
+// await returns when the callbacks of all events have returned that the daemon delivered for the object, as it reported
+// when the object was destroyed.
 func (r *receiver) await(d *schema.DestroyReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.ended && (r.handledCompleted < d.Completions || r.handledAsync < d.Async) {
+	for r.running || !r.ended && (r.completed < d.Completions || r.async < d.Async) {
+		r.changed.Wait()
+	}
+}
+
+// awaitIdle returns when no callback runs.
+func (r *receiver) awaitIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.running {
 		r.changed.Wait()
 	}
 }

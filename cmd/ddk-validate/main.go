@@ -27,6 +27,7 @@ func main() {
 		Drivers: drivers(),
 		Suites:  suite.All(),
 		Mutants: mutants(),
+		Layers:  layers(),
 		Init: func(s cli.Scaffold) (string, error) {
 			return scaffold.Write(scaffold.Options{Dir: s.Dir, Module: s.Module, Name: s.Name, Kit: s.Kit})
 		},

@@ -24,8 +24,8 @@ func Append(b []byte, v any) []byte {
 	return e.b
 }
 
-// Parse fills v, a pointer to a type of package schema, from a body. It checks everything that the type's tags declare, and
-// that the body has no other bytes. It never keeps b.
+// Parse fills v, a pointer to a type of package schema, from a body. It checks everything that the type's tags declare,
+// and that the body has no other bytes. It never keeps b.
 func Parse(b []byte, v any) error {
 	rv := reflect.ValueOf(v).Elem()
 	l := layoutOf(rv.Type())

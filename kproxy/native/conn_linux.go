@@ -89,7 +89,10 @@ func FileConn(f *os.File) (*Conn, error) {
 // Peer returns the process at the other end, as the kernel recorded it when the connection was made.
 func (c *Conn) Peer() (pid, uid, gid int, err error) {
 	var cred *unix.Ucred
-	if e := c.raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+	if e := c.raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	}); e != nil {
 		err = e
 	}
 	if err != nil {
@@ -118,11 +121,12 @@ func (c *Conn) Send(m []byte, files []*os.File) error {
 	return err
 }
 
-// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many descriptors.
+// ErrMessage is wrapped by the error of a message that no end of the protocol sends: too long, or with too many
+// descriptors.
 var ErrMessage = errors.New("native: message exceeds the limits of the protocol")
 
-// Recv receives one message into b, which should have schema.MaxMessage bytes. The caller closes the files. It returns io.EOF
-// when the other end has closed the connection.
+// Recv receives one message into b, which should have schema.MaxMessage bytes. The caller closes the files. It returns
+// io.EOF when the other end has closed the connection.
 func (c *Conn) Recv(b []byte) (n int, files []*os.File, err error) {
 	r := &c.recv
 	r.b = b

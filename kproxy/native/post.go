@@ -16,8 +16,8 @@ import (
 //	12  uint32  0
 //	16  work requests, one after the other
 //
-// Each work request is a fixed part, its scatter/gather elements of 16 bytes (uint64 address, uint32 length, uint32 L_Key),
-// and for sends the extension and the inline bytes, padded with zeros to 8 bytes.
+// Each work request is a fixed part, its scatter/gather elements of 16 bytes (uint64 address, uint32 length, uint32
+// L_Key), and for sends the extension and the inline bytes, padded with zeros to 8 bytes.
 //
 // The fixed part of a receive is 16 bytes: uint64 ID, uint32 number of elements, uint32 0. That of a send is 88:
 //
@@ -41,12 +41,12 @@ import (
 //	80  uint32  1 if the request has inline data, of 0 bytes, too
 //	84  uint32  0
 //
-// The extension for a bind is 48 bytes: uint64 handle of the MW, uint64 handle of the MR, uint64 address, uint64 length,
-// uint32 key, uint32 access, uint64 0. That for a large send is uint32 MSS, uint32 length of the header, and the header,
-// padded with zeros to 8 bytes.
+// The extension for a bind is 48 bytes: uint64 handle of the MW, uint64 handle of the MR, uint64 address, uint64
+// length, uint32 key, uint32 access, uint64 0. That for a large send is uint32 MSS, uint32 length of the header, and
+// the header, padded with zeros to 8 bytes.
 //
-// The reply to a post has a uint32, the number of work requests that were accepted, and a uint32 0. If it is smaller than
-// the number sent, the status is that of the first one that was not, and the body is schema.ErrorReply.
+// The reply to a post has a uint32, the number of work requests that were accepted, and a uint32 0. If it is smaller
+// than the number sent, the status is that of the first one that was not, and the body is schema.ErrorReply.
 const (
 	postHeader = 16
 	recvFixed  = 16
@@ -60,8 +60,8 @@ const (
 	PostReplySize = 8
 )
 
-// A poll is 16 bytes: uint64 handle of the CQ, uint32 largest number of completions, 0 to schema.MaxBatch, uint32 0. The reply
-// is uint32 number of completions, uint32 0, and the completions of CompletionSize bytes each:
+// A poll is 16 bytes: uint64 handle of the CQ, uint32 largest number of completions, 0 to schema.MaxBatch, uint32 0.
+// The reply is uint32 number of completions, uint32 0, and the completions of CompletionSize bytes each:
 //
 //	0   uint64  ID
 //	8   uint64  token of the QP
@@ -230,8 +230,8 @@ func (r *reader) padded(n int) []byte {
 	return p[:n:n]
 }
 
-// Posts decodes posts. Its results share storage with the message and with the Posts, and are valid until the next call. A
-// Posts is reused, so that decoding does not allocate.
+// Posts decodes posts. Its results share storage with the message and with the Posts, and are valid until the next
+// call. A Posts is reused, so that decoding does not allocate.
 type Posts struct {
 	Recv    []ci.RecvWR
 	Send    []ci.SendWR
@@ -250,8 +250,8 @@ func (p *Posts) begin(b []byte) (r reader, queue schema.Handle, n int, err error
 		return r, 0, 0, errPost
 	}
 	p.Recv, p.Send, p.Handles = p.Recv[:0], p.Send[:0], p.Handles[:0]
-	// Slices of the arrays are kept in work requests, so both have their full size before the first is taken. Neither can have
-	// more elements than the message has room for.
+	// Slices of the arrays are kept in work requests, so both have their full size before the first is taken. Neither
+	// can have more elements than the message has room for.
 	if need := len(b) / sgeSize; cap(p.sges) < need {
 		p.sges = make([]ci.SGE, 0, need)
 	}
@@ -437,8 +437,8 @@ func AppendCompletions(b []byte, wc []ci.WC, token func(any) uint64) []byte {
 	return b
 }
 
-// ParseCompletions decodes the reply of a poll into wc, and returns the number of completions. object returns the context of
-// a token.
+// ParseCompletions decodes the reply of a poll into wc, and returns the number of completions. object returns the
+// context of a token.
 func ParseCompletions(b []byte, wc []ci.WC, object func(uint64) any) (int, error) {
 	if len(b) < pollHeader {
 		return 0, errPoll
@@ -451,10 +451,13 @@ func ParseCompletions(b []byte, wc []ci.WC, object func(uint64) any) (int, error
 	for i := range wc[:n] {
 		c := b[i*CompletionSize:][:CompletionSize]
 		wc[i] = ci.WC{
-			ID: le.Uint64(c), Context: object(le.Uint64(c[8:])), Length: le.Uint32(c[16:]), QPN: ci.QPN(le.Uint32(c[20:])),
-			Imm: le.Uint32(c[24:]), SrcQP: ci.QPN(le.Uint32(c[28:])), VendorErr: le.Uint32(c[32:]), EECN: ci.EECN(le.Uint32(c[36:])),
+			ID: le.Uint64(c), Context: object(le.Uint64(c[8:])), Length: le.Uint32(c[16:]),
+			QPN: ci.QPN(le.Uint32(c[20:])),
+			Imm: le.Uint32(c[24:]), SrcQP: ci.QPN(le.Uint32(c[28:])), VendorErr: le.Uint32(c[32:]),
+			EECN:      ci.EECN(le.Uint32(c[36:])),
 			PKeyIndex: le.Uint16(c[40:]), SLID: ci.LID(le.Uint16(c[42:])), EtherType: le.Uint16(c[44:]),
-			Flags: ci.WCFlags(le.Uint16(c[46:])), Status: ci.WCStatus(c[48]), Op: ci.WCOp(c[49]), SL: ci.SL(c[50]), PathBits: c[51],
+			Flags: ci.WCFlags(le.Uint16(c[46:])), Status: ci.WCStatus(c[48]), Op: ci.WCOp(c[49]), SL: ci.SL(c[50]),
+			PathBits: c[51],
 		}
 	}
 	return int(n), nil

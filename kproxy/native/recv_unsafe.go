@@ -11,11 +11,11 @@ import (
 	"ciddk/kproxy/schema"
 )
 
-// recvState is a recvmsg in progress. The functions of package net allocate the peer's address for every message; this one
-// does not ask for it.
+// recvState is a recvmsg in progress. The functions of package net allocate the peer's address for every message; this
+// one does not ask for it.
 //
-// The pointers in the message header point to slices of this structure and to r.b, which are alive and not moved during the
-// system call, since they are on the heap and referred to by r.
+// The pointers in the message header point to slices of this structure and to r.b, which are alive and not moved during
+// the system call, since they are on the heap and referred to by r.
 type recvState struct {
 	b     []byte
 	oob   [128]byte // room for schema.MaxFiles descriptors and more
@@ -42,7 +42,8 @@ func (r *recvState) read(fd uintptr) bool {
 		if errno == syscall.EAGAIN {
 			return false
 		}
-		r.n, r.oobn, r.flags, r.errno = int(n), int(h.Controllen), int(h.Flags), errno
+		r.n, r.errno = int(n), errno
+		r.oobn, r.flags = int(h.Controllen), int(h.Flags)
 		return true
 	}
 }

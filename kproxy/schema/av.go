@@ -34,7 +34,8 @@ func NewAVAttr(a *ci.AVAttr) AVAttr {
 // CI returns the address.
 func (a *AVAttr) CI() ci.AVAttr {
 	return ci.AVAttr{Port: a.Port, SL: a.SL, PathBits: a.PathBits, StaticRate: a.StaticRate, DLID: a.DLID, DMAC: a.DMAC,
-		Global: a.Global, GRH: ci.GRH{DGID: a.DGID, SGIDIndex: a.SGIDIndex, FlowLabel: a.FlowLabel, HopLimit: a.HopLimit,
+		Global: a.Global, GRH: ci.GRH{DGID: a.DGID, SGIDIndex: a.SGIDIndex, FlowLabel: a.FlowLabel,
+			HopLimit:     a.HopLimit,
 			TrafficClass: a.TrafficClass}}
 }
 

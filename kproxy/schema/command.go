@@ -66,8 +66,8 @@ type Spec struct {
 type None struct{}
 
 // Commands declares every command. The requests and replies of the data path with a variable number of work requests or
-// completions have layouts of their own, so that no end needs to allocate; package native has them, and checks them against
-// the same limits.
+// completions have layouts of their own, so that no end needs to allocate; package native has them, and checks them
+// against the same limits.
 var Commands = [NumCommands]Spec{
 	CmdHello:            spec[Hello, HelloReply]("hello", "ual.Dial", 0),
 	CmdListHCAs:         spec[None, ListHCAsReply]("list HCAs", "HCA.Info", 0),

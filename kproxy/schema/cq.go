@@ -5,8 +5,8 @@ type CQ struct {
 	CQ Handle `handle:"cq"`
 }
 
-// CreateCQ creates a completion queue. Without Completions, the client only polls; without Async, events of the queue are
-// discarded.
+// CreateCQ creates a completion queue. Without Completions, the client only polls; without Async, events of the queue
+// are discarded.
 type CreateCQ struct {
 	PD          Handle `handle:"pd"`
 	Token       uint64

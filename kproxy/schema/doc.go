@@ -1,7 +1,7 @@
 // Package schema declares the requests that a client process may send to the daemon, and their replies. It is the one
 // table that every encoding of the protocol and both of its ends are built from: Commands lists each command with the
-// types of its request and reply, and the tags of their fields state the limits that a request is checked against before
-// any code of the daemon uses it.
+// types of its request and reply, and the tags of their fields state the limits that a request is checked against
+// before any code of the daemon uses it.
 //
 // # Tags
 //
@@ -15,15 +15,15 @@
 //
 // # Layout
 //
-// The types are written so that every encoding can use fixed offsets: fields are aligned to their size, and the size of a
-// structure is a multiple of its alignment. A slice or string is a 32-bit count in the fixed part; package native documents
-// where its elements are.
+// The types are written so that every encoding can use fixed offsets: fields are aligned to their size, and the size of
+// a structure is a multiple of its alignment. A slice or string is a 32-bit count in the fixed part; package native
+// documents where its elements are.
 //
 // # Handles
 //
-// A Handle names an object of one client, with its kind and a generation. It means nothing to another client. The daemon
-// looks it up in the table of the client that sent it; a handle that is not in the table has the status that package ci
-// defines for its kind, such as InvalidCQHandle.
+// A Handle names an object of one client, with its kind and a generation. It means nothing to another client. The
+// daemon looks it up in the table of the client that sent it; a handle that is not in the table has the status that
+// package ci defines for its kind, such as InvalidCQHandle.
 //
 // # Tokens
 //

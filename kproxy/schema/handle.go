@@ -6,8 +6,8 @@ import (
 	"ciddk/ci"
 )
 
-// Handle identifies an object of one client: kind in bits 56 to 63, generation in bits 32 to 55, index in the low 32 bits.
-// Zero is no object.
+// Handle identifies an object of one client: kind in bits 56 to 63, generation in bits 32 to 55, index in the low 32
+// bits. Zero is no object.
 type Handle uint64
 
 // Kind is the kind of an object that a Handle names.

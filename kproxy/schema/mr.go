@@ -9,9 +9,9 @@ type MR struct {
 
 // Memory is a range of the client's memory.
 //
-// With Shared, the message carries a descriptor of a memfd, and the range is Length bytes at FileOffset of it; Addr is its
-// address in the client. The memfd must be sealed against growing and shrinking. Without Shared, the daemon reaches the range
-// by cross-memory copies at Addr.
+// With Shared, the message carries a descriptor of a memfd, and the range is Length bytes at FileOffset of it; Addr is
+// its address in the client. The memfd must be sealed against growing and shrinking. Without Shared, the daemon reaches
+// the range by cross-memory copies at Addr.
 type Memory struct {
 	Addr       uint64
 	Length     uint64

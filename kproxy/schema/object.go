@@ -44,7 +44,8 @@ type HCAInfo struct {
 	Reserved uint32
 }
 
-// CreateEventQueue creates a queue of events. The reply carries the descriptor that the events are read from; see Event.
+// CreateEventQueue creates a queue of events. The reply carries the descriptor that the events are read from; see
+// Event.
 type CreateEventQueue struct {
 	Flags    uint32 `max:"0"`
 	Reserved uint32
@@ -66,11 +67,14 @@ type Object struct {
 	Handle Handle `handle:"any"`
 }
 
-// DestroyReply contains the number of events of the object that were delivered to its event queues, so that a client can
-// wait until it has handled all of them. Events that were not delivered are discarded.
+// DestroyReply contains the number of events of the object that were delivered to its event queues, so that a client
+// can wait until it has handled all of them. Events that were not delivered are discarded.
 type DestroyReply struct {
 	Completions uint64
 	Async       uint64
+	// Waiting is the number of completions that wait in the CQs of a QP, of other QPs, too. It is the largest number if
+	// the driver cannot count them. A client that keeps data for a QP's completions may free it when Waiting is zero.
+	Waiting uint64
 }
 
 // UserBuffer is the private data of a vendor's user library; the daemon copies it and does not interpret it. The last

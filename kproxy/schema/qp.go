@@ -79,15 +79,18 @@ type Path struct {
 // NewQPAttr returns the encoded form of attributes.
 func NewQPAttr(a *ci.QPAttr) QPAttr {
 	return QPAttr{Primary: newPath(&a.Primary), Alternate: newPath(&a.Alternate), Caps: NewQPCaps(a.QPCaps), Num: a.Num,
-		DestNum: a.DestNum, Access: a.Access, QKey: a.QKey, SQPSN: a.SQPSN, RQPSN: a.RQPSN, Type: a.Type, Flags: a.Flags,
-		State: a.State, CurrentState: a.CurrentState, Port: a.Port, MTU: a.MTU, InitDepth: a.InitDepth, RespRes: a.RespRes,
+		DestNum: a.DestNum, Access: a.Access, QKey: a.QKey, SQPSN: a.SQPSN, RQPSN: a.RQPSN, Type: a.Type,
+		Flags: a.Flags,
+		State: a.State, CurrentState: a.CurrentState, Port: a.Port, MTU: a.MTU, InitDepth: a.InitDepth,
+		RespRes:    a.RespRes,
 		RetryCount: a.RetryCount, RNRRetry: a.RNRRetry, MinRNRTimer: a.MinRNRTimer, APM: a.APM, SQDEvent: a.SQDEvent}
 }
 
 // CI returns the attributes, without objects.
 func (a *QPAttr) CI() ci.QPAttr {
-	return ci.QPAttr{Primary: a.Primary.ci(), Alternate: a.Alternate.ci(), QPCaps: a.Caps.CI(), Num: a.Num, DestNum: a.DestNum,
-		Access: a.Access, QKey: a.QKey, SQPSN: a.SQPSN, RQPSN: a.RQPSN, Type: a.Type, Flags: a.Flags, State: a.State,
+	return ci.QPAttr{Primary: a.Primary.ci(), Alternate: a.Alternate.ci(), QPCaps: a.Caps.CI(), Num: a.Num,
+		DestNum: a.DestNum,
+		Access:  a.Access, QKey: a.QKey, SQPSN: a.SQPSN, RQPSN: a.RQPSN, Type: a.Type, Flags: a.Flags, State: a.State,
 		CurrentState: a.CurrentState, Port: a.Port, MTU: a.MTU, InitDepth: a.InitDepth, RespRes: a.RespRes,
 		RetryCount: a.RetryCount, RNRRetry: a.RNRRetry, MinRNRTimer: a.MinRNRTimer, APM: a.APM, SQDEvent: a.SQDEvent}
 }

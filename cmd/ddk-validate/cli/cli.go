@@ -33,6 +33,7 @@ type Config struct {
 	Drivers []validate.Driver   // the first one is the default
 	Suites  []validate.Suite    //
 	Mutants [][]mutant.Mutant   // for the command self; may be empty
+	Layers  []Layer             // for --through; may be empty
 	Stdout  io.Writer           // nil means os.Stdout
 	Stderr  io.Writer           // nil means os.Stderr
 	Getenv  func(string) string // nil means os.Getenv
@@ -117,7 +118,7 @@ func Main(c Config, args []string) (code int) {
 	options := []kong.Option{
 		kong.Name(c.Name), kong.Description(help), kong.Writers(c.Stdout, c.Stderr),
 		kong.Exit(func(n int) { panic(exitNow(n)) }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Bind(a), kong.Vars{"profiles": profileNames(), "version": version(c.Name)},
+		kong.Bind(a), kong.Vars{"profiles": profileNames(), "layers": a.layerNames(), "version": version(c.Name)},
 	}
 	if c.Init != nil {
 		const text = "Write a new module with a driver, from the kit's template."

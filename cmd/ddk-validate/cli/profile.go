@@ -79,7 +79,7 @@ type profileCmd struct {
 
 // Run executes the command.
 func (p *profileCmd) Run(a *app) error {
-	d, err := a.drivers.Get(p.Driver)
+	d, err := a.driver(p.Driver, p.Through)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 	if err := r.check(validate.DefaultTimeout); err != nil {
 		return nil, err
 	}
-	d, err := a.drivers.Get(r.Driver)
+	d, err := a.driver(r.Driver, r.Through)
 	if err != nil {
 		return nil, err
 	}

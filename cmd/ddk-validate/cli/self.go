@@ -46,7 +46,7 @@ func (s *selfCmd) Run(a *app) error {
 	if s.Profile == "" {
 		s.Profile = fullProfile
 	}
-	d, err := a.drivers.Get(s.Driver)
+	d, err := a.driver(s.Driver, s.Through)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 type targetFlags struct {
 	Profile string            `help:"Profile: ${profiles}. Default: the widest that the claims allow; self: full."`
 	Link    string            `help:"Link of the driver; see 'drivers'. Default: its first one."`
+	Through []string          `help:"Layer between certifier and driver: ${layers}." placeholder:"LAYER"`
 	Seed    uint64            `default:"1" help:"Seed of all random choices. 0 draws one."`
 	Set     map[string]string `help:"Setting of the driver; see 'drivers'." placeholder:"KEY=VALUE"`
 	Timeout *time.Duration    `help:"Time limit of an ordinary case; others scale with it. Default: 10s; self: 5s."`

@@ -8,8 +8,8 @@
 //	l.Close()
 //	s.Close()
 //
-// A connection is served by one goroutine, which executes the requests of the data path in the order of arrival, and by one
-// goroutine for each other request in execution, up to the client's quota. A client that does not read its replies, or sends
-// more than it may, is not read from any more and delays nobody else. A message that is not of the protocol ends the
-// connection; a request that does not match its declaration is rejected with InvalidParameter.
+// A connection is served by one goroutine, which executes the requests of the data path in the order of arrival, and by
+// one goroutine for each other request in execution, up to the client's quota. A client that does not read its replies,
+// or sends more than it may, is not read from any more and delays nobody else. A message that is not of the protocol
+// ends the connection; a request that does not match its declaration is rejected with InvalidParameter.
 package server

@@ -66,8 +66,8 @@ func (s *Server) ServeConn(c *native.Conn) {
 	})
 }
 
-// Close closes all connections and returns when everything that their clients had has been destroyed. The listener is the
-// caller's; it must be closed before.
+// Close closes all connections and returns when everything that their clients had has been destroyed. The listener is
+// the caller's; it must be closed before.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -42,9 +42,11 @@ func newPair(t *testing.T, ca ci.CA, create ci.CQCreate) *pair {
 	for _, x := range []struct{ q, peer ci.QP }{{p.a, p.b}, {p.b, p.a}} {
 		access := ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 		require.NoError(t, x.q.Modify(ci.ToInit{Port: 1, Access: access}.For(ci.RC)))
-		require.NoError(t, x.q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, Global: true, GRH: ci.GRH{DGID: port.GIDs[0].GID, HopLimit: 64}},
+		require.NoError(t, x.q.Modify(ci.ToRTR{AV: ci.AVAttr{Port: 1, Global: true,
+			GRH: ci.GRH{DGID: port.GIDs[0].GID, HopLimit: 64}},
 			MTU: ci.MTU1024, DestNum: x.peer.Num(), RQPSN: 7, RespRes: 4, MinRNRTimer: 12}.For(ci.RC)))
-		require.NoError(t, x.q.Modify(ci.ToRTS{SQPSN: 7, AckTimeout: 14, RetryCount: 7, RNRRetry: 7, InitDepth: 4}.For(ci.RC)))
+		require.NoError(t, x.q.Modify(ci.ToRTS{SQPSN: 7, AckTimeout: 14, RetryCount: 7, RNRRetry: 7,
+			InitDepth: 4}.For(ci.RC)))
 	}
 	return p
 }
@@ -81,7 +83,8 @@ func TestTransfer(t *testing.T) {
 
 	_, err = p.b.PostRecv([]ci.RecvWR{{ID: 2, SGL: []ci.SGE{target.Region().SGE(0, 10000)}}})
 	require.NoError(t, err)
-	n, err := p.a.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{source.Region().SGE(0, 10000)}}})
+	n, err := p.a.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled,
+		SGL: []ci.SGE{source.Region().SGE(0, 10000)}}})
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	for _, wc := range p.wait(2) {
@@ -91,7 +94,8 @@ func TestTransfer(t *testing.T) {
 	assert.Equal(t, own, m.Bytes()[100:10100])
 
 	clear(own)
-	_, err = p.a.PostSend([]ci.SendWR{{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled, SGL: []ci.SGE{source.Region().SGE(0, 5000)},
+	_, err = p.a.PostSend([]ci.SendWR{{ID: 3, Op: ci.OpRead, Flags: ci.SendSignaled,
+		SGL:    []ci.SGE{source.Region().SGE(0, 5000)},
 		Remote: target.Region().Remote(5000)}})
 	require.NoError(t, err)
 	assert.Equal(t, ci.WCSuccess, p.wait(1)[0].Status)
